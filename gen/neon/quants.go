@@ -32,7 +32,22 @@ type kernel struct {
 	masks  map[byte]vec
 	book   vec
 	shifts vec // of SixBits' fields
+	// What scales are computed with: kept where there are registers to spare, otherwise made anew.
+	kept map[string]vec
 }
+
+// scratch returns a register that set fills, or has filled before the loop.
+func (k *kernel) scratch(name string, set func(d vec)) vec {
+	if v, ok := k.kept[name]; ok {
+		return v
+	}
+	v := k.vec()
+	set(v)
+	return v
+}
+
+// roomy reports whether registers are left beside the sums.
+func (k *kernel) roomy() bool { return !k.twoSums() || k.r*k.t <= 4 && k.isa == dots || k.r*k.t == 1 }
 
 func (k *kernel) traits() quant.Traits { return k.typ.Traits() }
 
@@ -94,6 +109,18 @@ func (k *kernel) prepare() {
 		}
 		k.book = k.vec()
 		k.constant(k.book, k.table, b...)
+	}
+	k.kept = map[string]vec{}
+	if k.roomy() {
+		if k.traits().Scales == quant.Exponents {
+			k.kept["least"] = k.scratch("least", k.leastExponent)
+		}
+		if k.traits().Halvings > 0 {
+			k.kept["halved"] = k.scratch("halved", k.halved)
+		}
+		if k.traits().Scales == quant.NibbleMinima {
+			k.kept["nibble"] = k.scratch("nibble", k.nibble)
+		}
 	}
 	if k.traits().Scales == quant.SixBits {
 		k.shifts = k.vec()
@@ -390,20 +417,17 @@ func (k *kernel) factors(r, h int) factors {
 		f.min = k.vec()
 		k.sixBits(f, w, h)
 	case quant.Exponents:
-		least := k.vec()
+		least := k.scratch("least", k.leastExponent)
 		k.load('s', f.scale, w, k.header(4*h))
 		k.op2("uxtl.b", f.scale, f.scale)
 		k.op2("uxtl", f.scale, f.scale)
 		k.shift("shl", 32, f.scale, f.scale, 23)
-		k.lanes(least, 0x40, 16) // half the smallest normal number
 		k.op("umax", f.scale, f.scale, least)
 	default:
 		k.unit(f.scale, w, k.header(at.Unit))
 	}
-	if n := k.traits().Halvings; n > 0 {
-		by := k.vec()
-		k.power(by, n)
-		k.op("fmul", f.scale, f.scale, by)
+	if k.traits().Halvings > 0 {
+		k.op("fmul", f.scale, f.scale, k.scratch("halved", k.halved))
 	}
 	switch k.traits().Scales {
 	case quant.ByteBlocks:
@@ -423,8 +447,7 @@ func (k *kernel) factors(r, h int) factors {
 		k.load('d', f.second, w, k.header(8*h))
 		k.shift("ushr", 8, f.least, f.second, 4)
 		k.op2("uxtl.b", f.least, f.least)
-		k.movi(f.first, 0x0f)
-		k.op("and", f.second, f.second, f.first)
+		k.op("and", f.second, f.second, k.scratch("nibble", k.nibble))
 		k.op2("uxtl.b", f.second, f.second)
 		k.split(f)
 		k.unit(f.min, w, k.header(at.Unit+2))
@@ -432,6 +455,15 @@ func (k *kernel) factors(r, h int) factors {
 	}
 	return f
 }
+
+// leastExponent sets lanes to half the smallest normal number.
+func (k *kernel) leastExponent(d vec) { k.lanes(d, 0x40, 16) }
+
+// halved sets lanes to what units are multiplied by.
+func (k *kernel) halved(d vec) { k.power(d, k.traits().Halvings) }
+
+// nibble masks the low nibble of every byte.
+func (k *kernel) nibble(d vec) { k.movi(d, 0x0f) }
 
 // split makes first and second of the words in second.
 func (k *kernel) split(f factors) {

@@ -4616,505 +4616,504 @@ TEXT ·unpackQ2KNEON(SB), NOSPLIT, $0-24
 	ADD $16, R1, R1
 	MOVD $neonTable<>(SB), R3
 	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e5e1 // movi v1.16b, #0xf
 super:
-	WORD $0x7d408021 // ldr h1, [x1, #64]
-	WORD $0x1ee24021 // fcvt s1, h1
-	WORD $0x4e040421 // dup v1.4s, v1.s[0]
-	WORD $0xfc5f0023 // ldur d3, [x1, #-16]
-	WORD $0x6f0c0465 // ushr v5.16b, v3.16b, #4
-	WORD $0x2f08a4a5 // uxtl v5.8h, v5.8b
-	WORD $0x4f00e5e2 // movi v2.16b, #0xf
-	WORD $0x4e221c63 // and v3.16b, v3.16b, v2.16b
-	WORD $0x2f08a463 // uxtl v3.8h, v3.8b
-	WORD $0x4f305462 // shl v2.4s, v3.4s, #16
-	WORD $0x4f300442 // sshr v2.4s, v2.4s, #16
+	WORD $0x7d408022 // ldr h2, [x1, #64]
+	WORD $0x1ee24042 // fcvt s2, h2
+	WORD $0x4e040442 // dup v2.4s, v2.s[0]
+	WORD $0xfc5f0024 // ldur d4, [x1, #-16]
+	WORD $0x6f0c0486 // ushr v6.16b, v4.16b, #4
+	WORD $0x2f08a4c6 // uxtl v6.8h, v6.8b
+	WORD $0x4e211c84 // and v4.16b, v4.16b, v1.16b
+	WORD $0x2f08a484 // uxtl v4.8h, v4.8b
+	WORD $0x4f305483 // shl v3.4s, v4.4s, #16
 	WORD $0x4f300463 // sshr v3.4s, v3.4s, #16
-	WORD $0x7d408424 // ldr h4, [x1, #66]
-	WORD $0x1ee24084 // fcvt s4, h4
-	WORD $0x4e040484 // dup v4.4s, v4.s[0]
-	WORD $0x6ea0f884 // fneg v4.4s, v4.4s
-	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
-	WORD $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD $0x4f300484 // sshr v4.4s, v4.4s, #16
+	WORD $0x7d408425 // ldr h5, [x1, #66]
+	WORD $0x1ee240a5 // fcvt s5, h5
+	WORD $0x4e0404a5 // dup v5.4s, v5.s[0]
+	WORD $0x6ea0f8a5 // fneg v5.4s, v5.4s
 	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
-	WORD $0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
-	WORD $0x4f3054a6 // shl v6.4s, v5.4s, #16
+	WORD $0x6e22dc63 // fmul v3.4s, v3.4s, v2.4s
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x6e22dc84 // fmul v4.4s, v4.4s, v2.4s
+	WORD $0x4f3054c7 // shl v7.4s, v6.4s, #16
+	WORD $0x4f3004e7 // sshr v7.4s, v7.4s, #16
 	WORD $0x4f3004c6 // sshr v6.4s, v6.4s, #16
-	WORD $0x4f3004a5 // sshr v5.4s, v5.4s, #16
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e25dce7 // fmul v7.4s, v7.4s, v5.4s
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
-	WORD $0x6e24dcc6 // fmul v6.4s, v6.4s, v4.4s
-	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
-	WORD $0x3dc00027 // ldr q7, [x1]
-	WORD $0x4e201ce8 // and v8.16b, v7.16b, v0.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82916b // fmul v11.4s, v11.4s, v2.s[0]
-	WORD $0x4e0404ca // dup v10.4s, v6.s[0]
-	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
-	WORD $0x3d80000b // str q11, [x0]
+	WORD $0x6e25dcc6 // fmul v6.4s, v6.4s, v5.4s
+	WORD $0x3dc00028 // ldr q8, [x1]
+	WORD $0x4e201d09 // and v9.16b, v8.16b, v0.16b
+	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
+	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
+	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
+	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2918c // fmul v12.4s, v12.4s, v2.s[1]
-	WORD $0x4e0c04ca // dup v10.4s, v6.s[1]
-	WORD $0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD $0x3d80200c // str q12, [x0, #128]
+	WORD $0x4f83918c // fmul v12.4s, v12.4s, v3.s[0]
+	WORD $0x4e0404eb // dup v11.4s, v7.s[0]
+	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
+	WORD $0x3d80000c // str q12, [x0]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8299ad // fmul v13.4s, v13.4s, v2.s[2]
-	WORD $0x4e1404ca // dup v10.4s, v6.s[2]
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x3d80400d // str q13, [x0, #256]
+	WORD $0x4fa391ad // fmul v13.4s, v13.4s, v3.s[1]
+	WORD $0x4e0c04eb // dup v11.4s, v7.s[1]
+	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
+	WORD $0x3d80200d // str q13, [x0, #128]
 	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa299ce // fmul v14.4s, v14.4s, v2.s[3]
-	WORD $0x4e1c04ca // dup v10.4s, v6.s[3]
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x3d80600e // str q14, [x0, #384]
-	WORD $0x6f0e04e8 // ushr v8.16b, v7.16b, #2
-	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82916b // fmul v11.4s, v11.4s, v2.s[0]
-	WORD $0x4e0404ca // dup v10.4s, v6.s[0]
-	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
-	WORD $0x3d80080b // str q11, [x0, #32]
+	WORD $0x4f8399ce // fmul v14.4s, v14.4s, v3.s[2]
+	WORD $0x4e1404eb // dup v11.4s, v7.s[2]
+	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
+	WORD $0x3d80400e // str q14, [x0, #256]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4fa399ef // fmul v15.4s, v15.4s, v3.s[3]
+	WORD $0x4e1c04eb // dup v11.4s, v7.s[3]
+	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
+	WORD $0x3d80600f // str q15, [x0, #384]
+	WORD $0x6f0e0509 // ushr v9.16b, v8.16b, #2
+	WORD $0x4e201d29 // and v9.16b, v9.16b, v0.16b
+	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
+	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
+	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
+	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2918c // fmul v12.4s, v12.4s, v2.s[1]
-	WORD $0x4e0c04ca // dup v10.4s, v6.s[1]
-	WORD $0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD $0x3d80280c // str q12, [x0, #160]
+	WORD $0x4f83918c // fmul v12.4s, v12.4s, v3.s[0]
+	WORD $0x4e0404eb // dup v11.4s, v7.s[0]
+	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
+	WORD $0x3d80080c // str q12, [x0, #32]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8299ad // fmul v13.4s, v13.4s, v2.s[2]
-	WORD $0x4e1404ca // dup v10.4s, v6.s[2]
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x3d80480d // str q13, [x0, #288]
+	WORD $0x4fa391ad // fmul v13.4s, v13.4s, v3.s[1]
+	WORD $0x4e0c04eb // dup v11.4s, v7.s[1]
+	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
+	WORD $0x3d80280d // str q13, [x0, #160]
 	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa299ce // fmul v14.4s, v14.4s, v2.s[3]
-	WORD $0x4e1c04ca // dup v10.4s, v6.s[3]
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x3d80680e // str q14, [x0, #416]
-	WORD $0x6f0c04e8 // ushr v8.16b, v7.16b, #4
-	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83916b // fmul v11.4s, v11.4s, v3.s[0]
-	WORD $0x4e0404aa // dup v10.4s, v5.s[0]
-	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
-	WORD $0x3d80100b // str q11, [x0, #64]
+	WORD $0x4f8399ce // fmul v14.4s, v14.4s, v3.s[2]
+	WORD $0x4e1404eb // dup v11.4s, v7.s[2]
+	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
+	WORD $0x3d80480e // str q14, [x0, #288]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4fa399ef // fmul v15.4s, v15.4s, v3.s[3]
+	WORD $0x4e1c04eb // dup v11.4s, v7.s[3]
+	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
+	WORD $0x3d80680f // str q15, [x0, #416]
+	WORD $0x6f0c0509 // ushr v9.16b, v8.16b, #4
+	WORD $0x4e201d29 // and v9.16b, v9.16b, v0.16b
+	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
+	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
+	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
+	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3918c // fmul v12.4s, v12.4s, v3.s[1]
-	WORD $0x4e0c04aa // dup v10.4s, v5.s[1]
-	WORD $0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD $0x3d80300c // str q12, [x0, #192]
+	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
+	WORD $0x4e0404cb // dup v11.4s, v6.s[0]
+	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
+	WORD $0x3d80100c // str q12, [x0, #64]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8399ad // fmul v13.4s, v13.4s, v3.s[2]
-	WORD $0x4e1404aa // dup v10.4s, v5.s[2]
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x3d80500d // str q13, [x0, #320]
+	WORD $0x4fa491ad // fmul v13.4s, v13.4s, v4.s[1]
+	WORD $0x4e0c04cb // dup v11.4s, v6.s[1]
+	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
+	WORD $0x3d80300d // str q13, [x0, #192]
 	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa399ce // fmul v14.4s, v14.4s, v3.s[3]
-	WORD $0x4e1c04aa // dup v10.4s, v5.s[3]
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x3d80700e // str q14, [x0, #448]
-	WORD $0x6f0a04e8 // ushr v8.16b, v7.16b, #6
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83916b // fmul v11.4s, v11.4s, v3.s[0]
-	WORD $0x4e0404aa // dup v10.4s, v5.s[0]
-	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
-	WORD $0x3d80180b // str q11, [x0, #96]
+	WORD $0x4f8499ce // fmul v14.4s, v14.4s, v4.s[2]
+	WORD $0x4e1404cb // dup v11.4s, v6.s[2]
+	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
+	WORD $0x3d80500e // str q14, [x0, #320]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4fa499ef // fmul v15.4s, v15.4s, v4.s[3]
+	WORD $0x4e1c04cb // dup v11.4s, v6.s[3]
+	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
+	WORD $0x3d80700f // str q15, [x0, #448]
+	WORD $0x6f0a0509 // ushr v9.16b, v8.16b, #6
+	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
+	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
+	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
+	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3918c // fmul v12.4s, v12.4s, v3.s[1]
-	WORD $0x4e0c04aa // dup v10.4s, v5.s[1]
-	WORD $0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD $0x3d80380c // str q12, [x0, #224]
+	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
+	WORD $0x4e0404cb // dup v11.4s, v6.s[0]
+	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
+	WORD $0x3d80180c // str q12, [x0, #96]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8399ad // fmul v13.4s, v13.4s, v3.s[2]
-	WORD $0x4e1404aa // dup v10.4s, v5.s[2]
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x3d80580d // str q13, [x0, #352]
+	WORD $0x4fa491ad // fmul v13.4s, v13.4s, v4.s[1]
+	WORD $0x4e0c04cb // dup v11.4s, v6.s[1]
+	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
+	WORD $0x3d80380d // str q13, [x0, #224]
 	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa399ce // fmul v14.4s, v14.4s, v3.s[3]
-	WORD $0x4e1c04aa // dup v10.4s, v5.s[3]
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x3d80780e // str q14, [x0, #480]
-	WORD $0x3dc00827 // ldr q7, [x1, #32]
-	WORD $0x4e201ce8 // and v8.16b, v7.16b, v0.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82916b // fmul v11.4s, v11.4s, v2.s[0]
-	WORD $0x4e0404ca // dup v10.4s, v6.s[0]
-	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
-	WORD $0x3d80040b // str q11, [x0, #16]
+	WORD $0x4f8499ce // fmul v14.4s, v14.4s, v4.s[2]
+	WORD $0x4e1404cb // dup v11.4s, v6.s[2]
+	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
+	WORD $0x3d80580e // str q14, [x0, #352]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4fa499ef // fmul v15.4s, v15.4s, v4.s[3]
+	WORD $0x4e1c04cb // dup v11.4s, v6.s[3]
+	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
+	WORD $0x3d80780f // str q15, [x0, #480]
+	WORD $0x3dc00828 // ldr q8, [x1, #32]
+	WORD $0x4e201d09 // and v9.16b, v8.16b, v0.16b
+	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
+	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
+	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
+	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2918c // fmul v12.4s, v12.4s, v2.s[1]
-	WORD $0x4e0c04ca // dup v10.4s, v6.s[1]
-	WORD $0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD $0x3d80240c // str q12, [x0, #144]
+	WORD $0x4f83918c // fmul v12.4s, v12.4s, v3.s[0]
+	WORD $0x4e0404eb // dup v11.4s, v7.s[0]
+	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
+	WORD $0x3d80040c // str q12, [x0, #16]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8299ad // fmul v13.4s, v13.4s, v2.s[2]
-	WORD $0x4e1404ca // dup v10.4s, v6.s[2]
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x3d80440d // str q13, [x0, #272]
+	WORD $0x4fa391ad // fmul v13.4s, v13.4s, v3.s[1]
+	WORD $0x4e0c04eb // dup v11.4s, v7.s[1]
+	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
+	WORD $0x3d80240d // str q13, [x0, #144]
 	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa299ce // fmul v14.4s, v14.4s, v2.s[3]
-	WORD $0x4e1c04ca // dup v10.4s, v6.s[3]
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x3d80640e // str q14, [x0, #400]
-	WORD $0x6f0e04e8 // ushr v8.16b, v7.16b, #2
-	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82916b // fmul v11.4s, v11.4s, v2.s[0]
-	WORD $0x4e0404ca // dup v10.4s, v6.s[0]
-	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
-	WORD $0x3d800c0b // str q11, [x0, #48]
+	WORD $0x4f8399ce // fmul v14.4s, v14.4s, v3.s[2]
+	WORD $0x4e1404eb // dup v11.4s, v7.s[2]
+	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
+	WORD $0x3d80440e // str q14, [x0, #272]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4fa399ef // fmul v15.4s, v15.4s, v3.s[3]
+	WORD $0x4e1c04eb // dup v11.4s, v7.s[3]
+	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
+	WORD $0x3d80640f // str q15, [x0, #400]
+	WORD $0x6f0e0509 // ushr v9.16b, v8.16b, #2
+	WORD $0x4e201d29 // and v9.16b, v9.16b, v0.16b
+	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
+	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
+	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
+	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2918c // fmul v12.4s, v12.4s, v2.s[1]
-	WORD $0x4e0c04ca // dup v10.4s, v6.s[1]
-	WORD $0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD $0x3d802c0c // str q12, [x0, #176]
+	WORD $0x4f83918c // fmul v12.4s, v12.4s, v3.s[0]
+	WORD $0x4e0404eb // dup v11.4s, v7.s[0]
+	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
+	WORD $0x3d800c0c // str q12, [x0, #48]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8299ad // fmul v13.4s, v13.4s, v2.s[2]
-	WORD $0x4e1404ca // dup v10.4s, v6.s[2]
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x3d804c0d // str q13, [x0, #304]
+	WORD $0x4fa391ad // fmul v13.4s, v13.4s, v3.s[1]
+	WORD $0x4e0c04eb // dup v11.4s, v7.s[1]
+	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
+	WORD $0x3d802c0d // str q13, [x0, #176]
 	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa299ce // fmul v14.4s, v14.4s, v2.s[3]
-	WORD $0x4e1c04ca // dup v10.4s, v6.s[3]
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x3d806c0e // str q14, [x0, #432]
-	WORD $0x6f0c04e8 // ushr v8.16b, v7.16b, #4
-	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83916b // fmul v11.4s, v11.4s, v3.s[0]
-	WORD $0x4e0404aa // dup v10.4s, v5.s[0]
-	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
-	WORD $0x3d80140b // str q11, [x0, #80]
+	WORD $0x4f8399ce // fmul v14.4s, v14.4s, v3.s[2]
+	WORD $0x4e1404eb // dup v11.4s, v7.s[2]
+	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
+	WORD $0x3d804c0e // str q14, [x0, #304]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4fa399ef // fmul v15.4s, v15.4s, v3.s[3]
+	WORD $0x4e1c04eb // dup v11.4s, v7.s[3]
+	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
+	WORD $0x3d806c0f // str q15, [x0, #432]
+	WORD $0x6f0c0509 // ushr v9.16b, v8.16b, #4
+	WORD $0x4e201d29 // and v9.16b, v9.16b, v0.16b
+	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
+	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
+	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
+	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3918c // fmul v12.4s, v12.4s, v3.s[1]
-	WORD $0x4e0c04aa // dup v10.4s, v5.s[1]
-	WORD $0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD $0x3d80340c // str q12, [x0, #208]
+	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
+	WORD $0x4e0404cb // dup v11.4s, v6.s[0]
+	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
+	WORD $0x3d80140c // str q12, [x0, #80]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8399ad // fmul v13.4s, v13.4s, v3.s[2]
-	WORD $0x4e1404aa // dup v10.4s, v5.s[2]
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x3d80540d // str q13, [x0, #336]
+	WORD $0x4fa491ad // fmul v13.4s, v13.4s, v4.s[1]
+	WORD $0x4e0c04cb // dup v11.4s, v6.s[1]
+	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
+	WORD $0x3d80340d // str q13, [x0, #208]
 	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa399ce // fmul v14.4s, v14.4s, v3.s[3]
-	WORD $0x4e1c04aa // dup v10.4s, v5.s[3]
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x3d80740e // str q14, [x0, #464]
-	WORD $0x6f0a04e8 // ushr v8.16b, v7.16b, #6
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83916b // fmul v11.4s, v11.4s, v3.s[0]
-	WORD $0x4e0404aa // dup v10.4s, v5.s[0]
-	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
-	WORD $0x3d801c0b // str q11, [x0, #112]
+	WORD $0x4f8499ce // fmul v14.4s, v14.4s, v4.s[2]
+	WORD $0x4e1404cb // dup v11.4s, v6.s[2]
+	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
+	WORD $0x3d80540e // str q14, [x0, #336]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4fa499ef // fmul v15.4s, v15.4s, v4.s[3]
+	WORD $0x4e1c04cb // dup v11.4s, v6.s[3]
+	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
+	WORD $0x3d80740f // str q15, [x0, #464]
+	WORD $0x6f0a0509 // ushr v9.16b, v8.16b, #6
+	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
+	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
+	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
+	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3918c // fmul v12.4s, v12.4s, v3.s[1]
-	WORD $0x4e0c04aa // dup v10.4s, v5.s[1]
-	WORD $0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD $0x3d803c0c // str q12, [x0, #240]
+	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
+	WORD $0x4e0404cb // dup v11.4s, v6.s[0]
+	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
+	WORD $0x3d801c0c // str q12, [x0, #112]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8399ad // fmul v13.4s, v13.4s, v3.s[2]
-	WORD $0x4e1404aa // dup v10.4s, v5.s[2]
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x3d805c0d // str q13, [x0, #368]
+	WORD $0x4fa491ad // fmul v13.4s, v13.4s, v4.s[1]
+	WORD $0x4e0c04cb // dup v11.4s, v6.s[1]
+	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
+	WORD $0x3d803c0d // str q13, [x0, #240]
 	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa399ce // fmul v14.4s, v14.4s, v3.s[3]
-	WORD $0x4e1c04aa // dup v10.4s, v5.s[3]
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x3d807c0e // str q14, [x0, #496]
-	WORD $0x7d408021 // ldr h1, [x1, #64]
-	WORD $0x1ee24021 // fcvt s1, h1
-	WORD $0x4e040421 // dup v1.4s, v1.s[0]
-	WORD $0xfc5f8023 // ldur d3, [x1, #-8]
-	WORD $0x6f0c0465 // ushr v5.16b, v3.16b, #4
-	WORD $0x2f08a4a5 // uxtl v5.8h, v5.8b
-	WORD $0x4f00e5e2 // movi v2.16b, #0xf
-	WORD $0x4e221c63 // and v3.16b, v3.16b, v2.16b
-	WORD $0x2f08a463 // uxtl v3.8h, v3.8b
-	WORD $0x4f305462 // shl v2.4s, v3.4s, #16
-	WORD $0x4f300442 // sshr v2.4s, v2.4s, #16
+	WORD $0x4f8499ce // fmul v14.4s, v14.4s, v4.s[2]
+	WORD $0x4e1404cb // dup v11.4s, v6.s[2]
+	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
+	WORD $0x3d805c0e // str q14, [x0, #368]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4fa499ef // fmul v15.4s, v15.4s, v4.s[3]
+	WORD $0x4e1c04cb // dup v11.4s, v6.s[3]
+	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
+	WORD $0x3d807c0f // str q15, [x0, #496]
+	WORD $0x7d408022 // ldr h2, [x1, #64]
+	WORD $0x1ee24042 // fcvt s2, h2
+	WORD $0x4e040442 // dup v2.4s, v2.s[0]
+	WORD $0xfc5f8024 // ldur d4, [x1, #-8]
+	WORD $0x6f0c0486 // ushr v6.16b, v4.16b, #4
+	WORD $0x2f08a4c6 // uxtl v6.8h, v6.8b
+	WORD $0x4e211c84 // and v4.16b, v4.16b, v1.16b
+	WORD $0x2f08a484 // uxtl v4.8h, v4.8b
+	WORD $0x4f305483 // shl v3.4s, v4.4s, #16
 	WORD $0x4f300463 // sshr v3.4s, v3.4s, #16
-	WORD $0x7d408424 // ldr h4, [x1, #66]
-	WORD $0x1ee24084 // fcvt s4, h4
-	WORD $0x4e040484 // dup v4.4s, v4.s[0]
-	WORD $0x6ea0f884 // fneg v4.4s, v4.4s
-	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
-	WORD $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD $0x4f300484 // sshr v4.4s, v4.4s, #16
+	WORD $0x7d408425 // ldr h5, [x1, #66]
+	WORD $0x1ee240a5 // fcvt s5, h5
+	WORD $0x4e0404a5 // dup v5.4s, v5.s[0]
+	WORD $0x6ea0f8a5 // fneg v5.4s, v5.4s
 	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
-	WORD $0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
-	WORD $0x4f3054a6 // shl v6.4s, v5.4s, #16
+	WORD $0x6e22dc63 // fmul v3.4s, v3.4s, v2.4s
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x6e22dc84 // fmul v4.4s, v4.4s, v2.4s
+	WORD $0x4f3054c7 // shl v7.4s, v6.4s, #16
+	WORD $0x4f3004e7 // sshr v7.4s, v7.4s, #16
 	WORD $0x4f3004c6 // sshr v6.4s, v6.4s, #16
-	WORD $0x4f3004a5 // sshr v5.4s, v5.4s, #16
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e25dce7 // fmul v7.4s, v7.4s, v5.4s
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
-	WORD $0x6e24dcc6 // fmul v6.4s, v6.4s, v4.4s
-	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
-	WORD $0x3dc00427 // ldr q7, [x1, #16]
-	WORD $0x4e201ce8 // and v8.16b, v7.16b, v0.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82916b // fmul v11.4s, v11.4s, v2.s[0]
-	WORD $0x4e0404ca // dup v10.4s, v6.s[0]
-	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
-	WORD $0x3d80800b // str q11, [x0, #512]
+	WORD $0x6e25dcc6 // fmul v6.4s, v6.4s, v5.4s
+	WORD $0x3dc00428 // ldr q8, [x1, #16]
+	WORD $0x4e201d09 // and v9.16b, v8.16b, v0.16b
+	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
+	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
+	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
+	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2918c // fmul v12.4s, v12.4s, v2.s[1]
-	WORD $0x4e0c04ca // dup v10.4s, v6.s[1]
-	WORD $0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD $0x3d80a00c // str q12, [x0, #640]
+	WORD $0x4f83918c // fmul v12.4s, v12.4s, v3.s[0]
+	WORD $0x4e0404eb // dup v11.4s, v7.s[0]
+	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
+	WORD $0x3d80800c // str q12, [x0, #512]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8299ad // fmul v13.4s, v13.4s, v2.s[2]
-	WORD $0x4e1404ca // dup v10.4s, v6.s[2]
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x3d80c00d // str q13, [x0, #768]
+	WORD $0x4fa391ad // fmul v13.4s, v13.4s, v3.s[1]
+	WORD $0x4e0c04eb // dup v11.4s, v7.s[1]
+	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
+	WORD $0x3d80a00d // str q13, [x0, #640]
 	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa299ce // fmul v14.4s, v14.4s, v2.s[3]
-	WORD $0x4e1c04ca // dup v10.4s, v6.s[3]
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x3d80e00e // str q14, [x0, #896]
-	WORD $0x6f0e04e8 // ushr v8.16b, v7.16b, #2
-	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82916b // fmul v11.4s, v11.4s, v2.s[0]
-	WORD $0x4e0404ca // dup v10.4s, v6.s[0]
-	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
-	WORD $0x3d80880b // str q11, [x0, #544]
+	WORD $0x4f8399ce // fmul v14.4s, v14.4s, v3.s[2]
+	WORD $0x4e1404eb // dup v11.4s, v7.s[2]
+	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
+	WORD $0x3d80c00e // str q14, [x0, #768]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4fa399ef // fmul v15.4s, v15.4s, v3.s[3]
+	WORD $0x4e1c04eb // dup v11.4s, v7.s[3]
+	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
+	WORD $0x3d80e00f // str q15, [x0, #896]
+	WORD $0x6f0e0509 // ushr v9.16b, v8.16b, #2
+	WORD $0x4e201d29 // and v9.16b, v9.16b, v0.16b
+	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
+	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
+	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
+	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2918c // fmul v12.4s, v12.4s, v2.s[1]
-	WORD $0x4e0c04ca // dup v10.4s, v6.s[1]
-	WORD $0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD $0x3d80a80c // str q12, [x0, #672]
+	WORD $0x4f83918c // fmul v12.4s, v12.4s, v3.s[0]
+	WORD $0x4e0404eb // dup v11.4s, v7.s[0]
+	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
+	WORD $0x3d80880c // str q12, [x0, #544]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8299ad // fmul v13.4s, v13.4s, v2.s[2]
-	WORD $0x4e1404ca // dup v10.4s, v6.s[2]
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x3d80c80d // str q13, [x0, #800]
+	WORD $0x4fa391ad // fmul v13.4s, v13.4s, v3.s[1]
+	WORD $0x4e0c04eb // dup v11.4s, v7.s[1]
+	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
+	WORD $0x3d80a80d // str q13, [x0, #672]
 	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa299ce // fmul v14.4s, v14.4s, v2.s[3]
-	WORD $0x4e1c04ca // dup v10.4s, v6.s[3]
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x3d80e80e // str q14, [x0, #928]
-	WORD $0x6f0c04e8 // ushr v8.16b, v7.16b, #4
-	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83916b // fmul v11.4s, v11.4s, v3.s[0]
-	WORD $0x4e0404aa // dup v10.4s, v5.s[0]
-	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
-	WORD $0x3d80900b // str q11, [x0, #576]
+	WORD $0x4f8399ce // fmul v14.4s, v14.4s, v3.s[2]
+	WORD $0x4e1404eb // dup v11.4s, v7.s[2]
+	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
+	WORD $0x3d80c80e // str q14, [x0, #800]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4fa399ef // fmul v15.4s, v15.4s, v3.s[3]
+	WORD $0x4e1c04eb // dup v11.4s, v7.s[3]
+	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
+	WORD $0x3d80e80f // str q15, [x0, #928]
+	WORD $0x6f0c0509 // ushr v9.16b, v8.16b, #4
+	WORD $0x4e201d29 // and v9.16b, v9.16b, v0.16b
+	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
+	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
+	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
+	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3918c // fmul v12.4s, v12.4s, v3.s[1]
-	WORD $0x4e0c04aa // dup v10.4s, v5.s[1]
-	WORD $0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD $0x3d80b00c // str q12, [x0, #704]
+	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
+	WORD $0x4e0404cb // dup v11.4s, v6.s[0]
+	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
+	WORD $0x3d80900c // str q12, [x0, #576]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8399ad // fmul v13.4s, v13.4s, v3.s[2]
-	WORD $0x4e1404aa // dup v10.4s, v5.s[2]
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x3d80d00d // str q13, [x0, #832]
+	WORD $0x4fa491ad // fmul v13.4s, v13.4s, v4.s[1]
+	WORD $0x4e0c04cb // dup v11.4s, v6.s[1]
+	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
+	WORD $0x3d80b00d // str q13, [x0, #704]
 	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa399ce // fmul v14.4s, v14.4s, v3.s[3]
-	WORD $0x4e1c04aa // dup v10.4s, v5.s[3]
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x3d80f00e // str q14, [x0, #960]
-	WORD $0x6f0a04e8 // ushr v8.16b, v7.16b, #6
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83916b // fmul v11.4s, v11.4s, v3.s[0]
-	WORD $0x4e0404aa // dup v10.4s, v5.s[0]
-	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
-	WORD $0x3d80980b // str q11, [x0, #608]
+	WORD $0x4f8499ce // fmul v14.4s, v14.4s, v4.s[2]
+	WORD $0x4e1404cb // dup v11.4s, v6.s[2]
+	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
+	WORD $0x3d80d00e // str q14, [x0, #832]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4fa499ef // fmul v15.4s, v15.4s, v4.s[3]
+	WORD $0x4e1c04cb // dup v11.4s, v6.s[3]
+	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
+	WORD $0x3d80f00f // str q15, [x0, #960]
+	WORD $0x6f0a0509 // ushr v9.16b, v8.16b, #6
+	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
+	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
+	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
+	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3918c // fmul v12.4s, v12.4s, v3.s[1]
-	WORD $0x4e0c04aa // dup v10.4s, v5.s[1]
-	WORD $0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD $0x3d80b80c // str q12, [x0, #736]
+	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
+	WORD $0x4e0404cb // dup v11.4s, v6.s[0]
+	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
+	WORD $0x3d80980c // str q12, [x0, #608]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8399ad // fmul v13.4s, v13.4s, v3.s[2]
-	WORD $0x4e1404aa // dup v10.4s, v5.s[2]
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x3d80d80d // str q13, [x0, #864]
+	WORD $0x4fa491ad // fmul v13.4s, v13.4s, v4.s[1]
+	WORD $0x4e0c04cb // dup v11.4s, v6.s[1]
+	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
+	WORD $0x3d80b80d // str q13, [x0, #736]
 	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa399ce // fmul v14.4s, v14.4s, v3.s[3]
-	WORD $0x4e1c04aa // dup v10.4s, v5.s[3]
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x3d80f80e // str q14, [x0, #992]
-	WORD $0x3dc00c27 // ldr q7, [x1, #48]
-	WORD $0x4e201ce8 // and v8.16b, v7.16b, v0.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82916b // fmul v11.4s, v11.4s, v2.s[0]
-	WORD $0x4e0404ca // dup v10.4s, v6.s[0]
-	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
-	WORD $0x3d80840b // str q11, [x0, #528]
+	WORD $0x4f8499ce // fmul v14.4s, v14.4s, v4.s[2]
+	WORD $0x4e1404cb // dup v11.4s, v6.s[2]
+	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
+	WORD $0x3d80d80e // str q14, [x0, #864]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4fa499ef // fmul v15.4s, v15.4s, v4.s[3]
+	WORD $0x4e1c04cb // dup v11.4s, v6.s[3]
+	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
+	WORD $0x3d80f80f // str q15, [x0, #992]
+	WORD $0x3dc00c28 // ldr q8, [x1, #48]
+	WORD $0x4e201d09 // and v9.16b, v8.16b, v0.16b
+	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
+	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
+	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
+	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2918c // fmul v12.4s, v12.4s, v2.s[1]
-	WORD $0x4e0c04ca // dup v10.4s, v6.s[1]
-	WORD $0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD $0x3d80a40c // str q12, [x0, #656]
+	WORD $0x4f83918c // fmul v12.4s, v12.4s, v3.s[0]
+	WORD $0x4e0404eb // dup v11.4s, v7.s[0]
+	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
+	WORD $0x3d80840c // str q12, [x0, #528]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8299ad // fmul v13.4s, v13.4s, v2.s[2]
-	WORD $0x4e1404ca // dup v10.4s, v6.s[2]
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x3d80c40d // str q13, [x0, #784]
+	WORD $0x4fa391ad // fmul v13.4s, v13.4s, v3.s[1]
+	WORD $0x4e0c04eb // dup v11.4s, v7.s[1]
+	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
+	WORD $0x3d80a40d // str q13, [x0, #656]
 	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa299ce // fmul v14.4s, v14.4s, v2.s[3]
-	WORD $0x4e1c04ca // dup v10.4s, v6.s[3]
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x3d80e40e // str q14, [x0, #912]
-	WORD $0x6f0e04e8 // ushr v8.16b, v7.16b, #2
-	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82916b // fmul v11.4s, v11.4s, v2.s[0]
-	WORD $0x4e0404ca // dup v10.4s, v6.s[0]
-	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
-	WORD $0x3d808c0b // str q11, [x0, #560]
+	WORD $0x4f8399ce // fmul v14.4s, v14.4s, v3.s[2]
+	WORD $0x4e1404eb // dup v11.4s, v7.s[2]
+	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
+	WORD $0x3d80c40e // str q14, [x0, #784]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4fa399ef // fmul v15.4s, v15.4s, v3.s[3]
+	WORD $0x4e1c04eb // dup v11.4s, v7.s[3]
+	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
+	WORD $0x3d80e40f // str q15, [x0, #912]
+	WORD $0x6f0e0509 // ushr v9.16b, v8.16b, #2
+	WORD $0x4e201d29 // and v9.16b, v9.16b, v0.16b
+	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
+	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
+	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
+	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2918c // fmul v12.4s, v12.4s, v2.s[1]
-	WORD $0x4e0c04ca // dup v10.4s, v6.s[1]
-	WORD $0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD $0x3d80ac0c // str q12, [x0, #688]
+	WORD $0x4f83918c // fmul v12.4s, v12.4s, v3.s[0]
+	WORD $0x4e0404eb // dup v11.4s, v7.s[0]
+	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
+	WORD $0x3d808c0c // str q12, [x0, #560]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8299ad // fmul v13.4s, v13.4s, v2.s[2]
-	WORD $0x4e1404ca // dup v10.4s, v6.s[2]
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x3d80cc0d // str q13, [x0, #816]
+	WORD $0x4fa391ad // fmul v13.4s, v13.4s, v3.s[1]
+	WORD $0x4e0c04eb // dup v11.4s, v7.s[1]
+	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
+	WORD $0x3d80ac0d // str q13, [x0, #688]
 	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa299ce // fmul v14.4s, v14.4s, v2.s[3]
-	WORD $0x4e1c04ca // dup v10.4s, v6.s[3]
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x3d80ec0e // str q14, [x0, #944]
-	WORD $0x6f0c04e8 // ushr v8.16b, v7.16b, #4
-	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83916b // fmul v11.4s, v11.4s, v3.s[0]
-	WORD $0x4e0404aa // dup v10.4s, v5.s[0]
-	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
-	WORD $0x3d80940b // str q11, [x0, #592]
+	WORD $0x4f8399ce // fmul v14.4s, v14.4s, v3.s[2]
+	WORD $0x4e1404eb // dup v11.4s, v7.s[2]
+	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
+	WORD $0x3d80cc0e // str q14, [x0, #816]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4fa399ef // fmul v15.4s, v15.4s, v3.s[3]
+	WORD $0x4e1c04eb // dup v11.4s, v7.s[3]
+	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
+	WORD $0x3d80ec0f // str q15, [x0, #944]
+	WORD $0x6f0c0509 // ushr v9.16b, v8.16b, #4
+	WORD $0x4e201d29 // and v9.16b, v9.16b, v0.16b
+	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
+	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
+	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
+	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3918c // fmul v12.4s, v12.4s, v3.s[1]
-	WORD $0x4e0c04aa // dup v10.4s, v5.s[1]
-	WORD $0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD $0x3d80b40c // str q12, [x0, #720]
+	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
+	WORD $0x4e0404cb // dup v11.4s, v6.s[0]
+	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
+	WORD $0x3d80940c // str q12, [x0, #592]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8399ad // fmul v13.4s, v13.4s, v3.s[2]
-	WORD $0x4e1404aa // dup v10.4s, v5.s[2]
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x3d80d40d // str q13, [x0, #848]
+	WORD $0x4fa491ad // fmul v13.4s, v13.4s, v4.s[1]
+	WORD $0x4e0c04cb // dup v11.4s, v6.s[1]
+	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
+	WORD $0x3d80b40d // str q13, [x0, #720]
 	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa399ce // fmul v14.4s, v14.4s, v3.s[3]
-	WORD $0x4e1c04aa // dup v10.4s, v5.s[3]
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x3d80f40e // str q14, [x0, #976]
-	WORD $0x6f0a04e8 // ushr v8.16b, v7.16b, #6
-	WORD $0x4f08a50d // sxtl2 v13.8h, v8.16b
-	WORD $0x0f08a50b // sxtl v11.8h, v8.8b
-	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
-	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
-	WORD $0x4f10a5ae // sxtl2 v14.4s, v13.8h
-	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
-	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f83916b // fmul v11.4s, v11.4s, v3.s[0]
-	WORD $0x4e0404aa // dup v10.4s, v5.s[0]
-	WORD $0x4e2ad56b // fadd v11.4s, v11.4s, v10.4s
-	WORD $0x3d809c0b // str q11, [x0, #624]
+	WORD $0x4f8499ce // fmul v14.4s, v14.4s, v4.s[2]
+	WORD $0x4e1404cb // dup v11.4s, v6.s[2]
+	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
+	WORD $0x3d80d40e // str q14, [x0, #848]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4fa499ef // fmul v15.4s, v15.4s, v4.s[3]
+	WORD $0x4e1c04cb // dup v11.4s, v6.s[3]
+	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
+	WORD $0x3d80f40f // str q15, [x0, #976]
+	WORD $0x6f0a0509 // ushr v9.16b, v8.16b, #6
+	WORD $0x4f08a52e // sxtl2 v14.8h, v9.16b
+	WORD $0x0f08a52c // sxtl v12.8h, v9.8b
+	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4f10a5cf // sxtl2 v15.4s, v14.8h
+	WORD $0x0f10a5ce // sxtl v14.4s, v14.4h
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa3918c // fmul v12.4s, v12.4s, v3.s[1]
-	WORD $0x4e0c04aa // dup v10.4s, v5.s[1]
-	WORD $0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD $0x3d80bc0c // str q12, [x0, #752]
+	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
+	WORD $0x4e0404cb // dup v11.4s, v6.s[0]
+	WORD $0x4e2bd58c // fadd v12.4s, v12.4s, v11.4s
+	WORD $0x3d809c0c // str q12, [x0, #624]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4f8399ad // fmul v13.4s, v13.4s, v3.s[2]
-	WORD $0x4e1404aa // dup v10.4s, v5.s[2]
-	WORD $0x4e2ad5ad // fadd v13.4s, v13.4s, v10.4s
-	WORD $0x3d80dc0d // str q13, [x0, #880]
+	WORD $0x4fa491ad // fmul v13.4s, v13.4s, v4.s[1]
+	WORD $0x4e0c04cb // dup v11.4s, v6.s[1]
+	WORD $0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
+	WORD $0x3d80bc0d // str q13, [x0, #752]
 	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
-	WORD $0x4fa399ce // fmul v14.4s, v14.4s, v3.s[3]
-	WORD $0x4e1c04aa // dup v10.4s, v5.s[3]
-	WORD $0x4e2ad5ce // fadd v14.4s, v14.4s, v10.4s
-	WORD $0x3d80fc0e // str q14, [x0, #1008]
+	WORD $0x4f8499ce // fmul v14.4s, v14.4s, v4.s[2]
+	WORD $0x4e1404cb // dup v11.4s, v6.s[2]
+	WORD $0x4e2bd5ce // fadd v14.4s, v14.4s, v11.4s
+	WORD $0x3d80dc0e // str q14, [x0, #880]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4fa499ef // fmul v15.4s, v15.4s, v4.s[3]
+	WORD $0x4e1c04cb // dup v11.4s, v6.s[3]
+	WORD $0x4e2bd5ef // fadd v15.4s, v15.4s, v11.4s
+	WORD $0x3d80fc0f // str q15, [x0, #1008]
 	ADD $84, R1, R1
 	ADD $1024, R0, R0
 	SUBS $1, R2, R2
@@ -6984,17 +6983,17 @@ TEXT ·unpackIQ2XXSNEON(SB), NOSPLIT, $0-24
 	WORD $0x4f00e460 // movi v0.16b, #0x3
 	WORD $0x4f00e481 // movi v1.16b, #0x4
 	WORD $0x3dc02462 // ldr q2, [x3, #144]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
 super:
-	WORD $0x7d40c023 // ldr h3, [x1, #96]
-	WORD $0x1ee24063 // fcvt s3, h3
-	WORD $0x4e040463 // dup v3.4s, v3.s[0]
-	WORD $0x4f02f404 // fmov v4.4s, #1.250000000000000000e-01
-	WORD $0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
+	WORD $0x7d40c024 // ldr h4, [x1, #96]
+	WORD $0x1ee24084 // fcvt s4, h4
+	WORD $0x4e040484 // dup v4.4s, v4.s[0]
+	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
 	WORD $0xbc5f8025 // ldur s5, [x1, #-8]
 	WORD $0x0f08a4a5 // sxtl v5.8h, v5.8b
 	WORD $0x0f10a4a5 // sxtl v5.4s, v5.4h
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD $0x6e25dc84 // fmul v4.4s, v4.4s, v5.4s
 	WORD $0x3dc00026 // ldr q6, [x1]
 	WORD $0x4e201cc7 // and v7.16b, v6.16b, v0.16b
 	WORD $0x3dc01028 // ldr q8, [x1, #64]
@@ -7008,16 +7007,16 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
 	WORD $0x3d80000a // str q10, [x0]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
 	WORD $0x3d80200b // str q11, [x0, #128]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
 	WORD $0x3d80400c // str q12, [x0, #256]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
 	WORD $0x3d80600d // str q13, [x0, #384]
 	WORD $0x6f0e04c7 // ushr v7.16b, v6.16b, #2
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
@@ -7031,16 +7030,16 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
 	WORD $0x3d80080a // str q10, [x0, #32]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
 	WORD $0x3d80280b // str q11, [x0, #160]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
 	WORD $0x3d80480c // str q12, [x0, #288]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
 	WORD $0x3d80680d // str q13, [x0, #416]
 	WORD $0x6f0c04c7 // ushr v7.16b, v6.16b, #4
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
@@ -7055,16 +7054,16 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
 	WORD $0x3d80100a // str q10, [x0, #64]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
 	WORD $0x3d80300b // str q11, [x0, #192]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
 	WORD $0x3d80500c // str q12, [x0, #320]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
 	WORD $0x3d80700d // str q13, [x0, #448]
 	WORD $0x6f0a04c7 // ushr v7.16b, v6.16b, #6
 	WORD $0x3dc01028 // ldr q8, [x1, #64]
@@ -7078,16 +7077,16 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
 	WORD $0x3d80180a // str q10, [x0, #96]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
 	WORD $0x3d80380b // str q11, [x0, #224]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
 	WORD $0x3d80580c // str q12, [x0, #352]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
 	WORD $0x3d80780d // str q13, [x0, #480]
 	WORD $0x3dc00826 // ldr q6, [x1, #32]
 	WORD $0x4e201cc7 // and v7.16b, v6.16b, v0.16b
@@ -7102,16 +7101,16 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
 	WORD $0x3d80040a // str q10, [x0, #16]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
 	WORD $0x3d80240b // str q11, [x0, #144]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
 	WORD $0x3d80440c // str q12, [x0, #272]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
 	WORD $0x3d80640d // str q13, [x0, #400]
 	WORD $0x6f0e04c7 // ushr v7.16b, v6.16b, #2
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
@@ -7126,16 +7125,16 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
 	WORD $0x3d800c0a // str q10, [x0, #48]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
 	WORD $0x3d802c0b // str q11, [x0, #176]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
 	WORD $0x3d804c0c // str q12, [x0, #304]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
 	WORD $0x3d806c0d // str q13, [x0, #432]
 	WORD $0x6f0c04c7 // ushr v7.16b, v6.16b, #4
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
@@ -7150,16 +7149,16 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
 	WORD $0x3d80140a // str q10, [x0, #80]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
 	WORD $0x3d80340b // str q11, [x0, #208]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
 	WORD $0x3d80540c // str q12, [x0, #336]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
 	WORD $0x3d80740d // str q13, [x0, #464]
 	WORD $0x6f0a04c7 // ushr v7.16b, v6.16b, #6
 	WORD $0x3dc01028 // ldr q8, [x1, #64]
@@ -7173,27 +7172,26 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
 	WORD $0x3d801c0a // str q10, [x0, #112]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
 	WORD $0x3d803c0b // str q11, [x0, #240]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
 	WORD $0x3d805c0c // str q12, [x0, #368]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
 	WORD $0x3d807c0d // str q13, [x0, #496]
-	WORD $0x7d40c023 // ldr h3, [x1, #96]
-	WORD $0x1ee24063 // fcvt s3, h3
-	WORD $0x4e040463 // dup v3.4s, v3.s[0]
-	WORD $0x4f02f404 // fmov v4.4s, #1.250000000000000000e-01
-	WORD $0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
+	WORD $0x7d40c024 // ldr h4, [x1, #96]
+	WORD $0x1ee24084 // fcvt s4, h4
+	WORD $0x4e040484 // dup v4.4s, v4.s[0]
+	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
 	WORD $0xbc5fc025 // ldur s5, [x1, #-4]
 	WORD $0x0f08a4a5 // sxtl v5.8h, v5.8b
 	WORD $0x0f10a4a5 // sxtl v5.4s, v5.4h
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD $0x6e25dc84 // fmul v4.4s, v4.4s, v5.4s
 	WORD $0x3dc00426 // ldr q6, [x1, #16]
 	WORD $0x4e201cc7 // and v7.16b, v6.16b, v0.16b
 	WORD $0x3dc01428 // ldr q8, [x1, #80]
@@ -7207,16 +7205,16 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
 	WORD $0x3d80800a // str q10, [x0, #512]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
 	WORD $0x3d80a00b // str q11, [x0, #640]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
 	WORD $0x3d80c00c // str q12, [x0, #768]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
 	WORD $0x3d80e00d // str q13, [x0, #896]
 	WORD $0x6f0e04c7 // ushr v7.16b, v6.16b, #2
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
@@ -7230,16 +7228,16 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
 	WORD $0x3d80880a // str q10, [x0, #544]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
 	WORD $0x3d80a80b // str q11, [x0, #672]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
 	WORD $0x3d80c80c // str q12, [x0, #800]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
 	WORD $0x3d80e80d // str q13, [x0, #928]
 	WORD $0x6f0c04c7 // ushr v7.16b, v6.16b, #4
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
@@ -7254,16 +7252,16 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
 	WORD $0x3d80900a // str q10, [x0, #576]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
 	WORD $0x3d80b00b // str q11, [x0, #704]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
 	WORD $0x3d80d00c // str q12, [x0, #832]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
 	WORD $0x3d80f00d // str q13, [x0, #960]
 	WORD $0x6f0a04c7 // ushr v7.16b, v6.16b, #6
 	WORD $0x3dc01428 // ldr q8, [x1, #80]
@@ -7277,16 +7275,16 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
 	WORD $0x3d80980a // str q10, [x0, #608]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
 	WORD $0x3d80b80b // str q11, [x0, #736]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
 	WORD $0x3d80d80c // str q12, [x0, #864]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
 	WORD $0x3d80f80d // str q13, [x0, #992]
 	WORD $0x3dc00c26 // ldr q6, [x1, #48]
 	WORD $0x4e201cc7 // and v7.16b, v6.16b, v0.16b
@@ -7301,16 +7299,16 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
 	WORD $0x3d80840a // str q10, [x0, #528]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
 	WORD $0x3d80a40b // str q11, [x0, #656]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
 	WORD $0x3d80c40c // str q12, [x0, #784]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
 	WORD $0x3d80e40d // str q13, [x0, #912]
 	WORD $0x6f0e04c7 // ushr v7.16b, v6.16b, #2
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
@@ -7325,16 +7323,16 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
 	WORD $0x3d808c0a // str q10, [x0, #560]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
 	WORD $0x3d80ac0b // str q11, [x0, #688]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
 	WORD $0x3d80cc0c // str q12, [x0, #816]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
 	WORD $0x3d80ec0d // str q13, [x0, #944]
 	WORD $0x6f0c04c7 // ushr v7.16b, v6.16b, #4
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
@@ -7349,16 +7347,16 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
 	WORD $0x3d80940a // str q10, [x0, #592]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
 	WORD $0x3d80b40b // str q11, [x0, #720]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
 	WORD $0x3d80d40c // str q12, [x0, #848]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
 	WORD $0x3d80f40d // str q13, [x0, #976]
 	WORD $0x6f0a04c7 // ushr v7.16b, v6.16b, #6
 	WORD $0x3dc01428 // ldr q8, [x1, #80]
@@ -7372,16 +7370,16 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
 	WORD $0x3d809c0a // str q10, [x0, #624]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
 	WORD $0x3d80bc0b // str q11, [x0, #752]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
 	WORD $0x3d80dc0c // str q12, [x0, #880]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
 	WORD $0x3d80fc0d // str q13, [x0, #1008]
 	ADD $106, R1, R1
 	ADD $1024, R0, R0
@@ -7399,21 +7397,21 @@ TEXT ·unpackIQ2XSNEON(SB), NOSPLIT, $0-24
 	WORD $0x4f00e460 // movi v0.16b, #0x3
 	WORD $0x4f00e481 // movi v1.16b, #0x4
 	WORD $0x3dc02462 // ldr q2, [x3, #144]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
 super:
-	WORD $0x7d40c023 // ldr h3, [x1, #96]
-	WORD $0x1ee24063 // fcvt s3, h3
-	WORD $0x4e040463 // dup v3.4s, v3.s[0]
-	WORD $0x4f02f404 // fmov v4.4s, #1.250000000000000000e-01
-	WORD $0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
+	WORD $0x7d40c024 // ldr h4, [x1, #96]
+	WORD $0x1ee24084 // fcvt s4, h4
+	WORD $0x4e040484 // dup v4.4s, v4.s[0]
+	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
 	WORD $0xfc5f0026 // ldur d6, [x1, #-16]
 	WORD $0x0f08a4c6 // sxtl v6.8h, v6.8b
 	WORD $0x4f3054c5 // shl v5.4s, v6.4s, #16
 	WORD $0x4f3004a5 // sshr v5.4s, v5.4s, #16
 	WORD $0x4f3004c6 // sshr v6.4s, v6.4s, #16
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x6e23dca5 // fmul v5.4s, v5.4s, v3.4s
+	WORD $0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
-	WORD $0x6e23dcc6 // fmul v6.4s, v6.4s, v3.4s
+	WORD $0x6e24dcc6 // fmul v6.4s, v6.4s, v4.4s
 	WORD $0x3dc00027 // ldr q7, [x1]
 	WORD $0x4e201ce8 // and v8.16b, v7.16b, v0.16b
 	WORD $0x3dc01029 // ldr q9, [x1, #64]
@@ -7603,20 +7601,19 @@ super:
 	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
 	WORD $0x4fa699ce // fmul v14.4s, v14.4s, v6.s[3]
 	WORD $0x3d807c0e // str q14, [x0, #496]
-	WORD $0x7d40c023 // ldr h3, [x1, #96]
-	WORD $0x1ee24063 // fcvt s3, h3
-	WORD $0x4e040463 // dup v3.4s, v3.s[0]
-	WORD $0x4f02f404 // fmov v4.4s, #1.250000000000000000e-01
-	WORD $0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
+	WORD $0x7d40c024 // ldr h4, [x1, #96]
+	WORD $0x1ee24084 // fcvt s4, h4
+	WORD $0x4e040484 // dup v4.4s, v4.s[0]
+	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
 	WORD $0xfc5f8026 // ldur d6, [x1, #-8]
 	WORD $0x0f08a4c6 // sxtl v6.8h, v6.8b
 	WORD $0x4f3054c5 // shl v5.4s, v6.4s, #16
 	WORD $0x4f3004a5 // sshr v5.4s, v5.4s, #16
 	WORD $0x4f3004c6 // sshr v6.4s, v6.4s, #16
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x6e23dca5 // fmul v5.4s, v5.4s, v3.4s
+	WORD $0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
-	WORD $0x6e23dcc6 // fmul v6.4s, v6.4s, v3.4s
+	WORD $0x6e24dcc6 // fmul v6.4s, v6.4s, v4.4s
 	WORD $0x3dc00427 // ldr q7, [x1, #16]
 	WORD $0x4e201ce8 // and v8.16b, v7.16b, v0.16b
 	WORD $0x3dc01429 // ldr q9, [x1, #80]
@@ -7821,17 +7818,17 @@ TEXT ·unpackIQ3XXSNEON(SB), NOSPLIT, $0-24
 	MOVD $neonTable<>(SB), R3
 	WORD $0x4f00e5e0 // movi v0.16b, #0xf
 	WORD $0x3dc02861 // ldr q1, [x3, #160]
+	WORD $0x4f02f602 // fmov v2.4s, #2.500000000000000000e-01
 super:
-	WORD $0x7d410022 // ldr h2, [x1, #128]
-	WORD $0x1ee24042 // fcvt s2, h2
-	WORD $0x4e040442 // dup v2.4s, v2.s[0]
-	WORD $0x4f02f603 // fmov v3.4s, #2.500000000000000000e-01
-	WORD $0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
+	WORD $0x7d410023 // ldr h3, [x1, #128]
+	WORD $0x1ee24063 // fcvt s3, h3
+	WORD $0x4e040463 // dup v3.4s, v3.s[0]
+	WORD $0x6e22dc63 // fmul v3.4s, v3.4s, v2.4s
 	WORD $0xbc5f8024 // ldur s4, [x1, #-8]
 	WORD $0x0f08a484 // sxtl v4.8h, v4.8b
 	WORD $0x0f10a484 // sxtl v4.4s, v4.4h
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
-	WORD $0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD $0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
 	WORD $0x3dc00025 // ldr q5, [x1]
 	WORD $0x4e201ca6 // and v6.16b, v5.16b, v0.16b
 	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
@@ -7842,16 +7839,16 @@ super:
 	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
 	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
+	WORD $0x4f839129 // fmul v9.4s, v9.4s, v3.s[0]
 	WORD $0x3d800009 // str q9, [x0]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2914a // fmul v10.4s, v10.4s, v2.s[1]
+	WORD $0x4fa3914a // fmul v10.4s, v10.4s, v3.s[1]
 	WORD $0x3d80200a // str q10, [x0, #128]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82996b // fmul v11.4s, v11.4s, v2.s[2]
+	WORD $0x4f83996b // fmul v11.4s, v11.4s, v3.s[2]
 	WORD $0x3d80400b // str q11, [x0, #256]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2998c // fmul v12.4s, v12.4s, v2.s[3]
+	WORD $0x4fa3998c // fmul v12.4s, v12.4s, v3.s[3]
 	WORD $0x3d80600c // str q12, [x0, #384]
 	WORD $0x6f0c04a6 // ushr v6.16b, v5.16b, #4
 	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
@@ -7862,16 +7859,16 @@ super:
 	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
 	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
+	WORD $0x4f839129 // fmul v9.4s, v9.4s, v3.s[0]
 	WORD $0x3d801009 // str q9, [x0, #64]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2914a // fmul v10.4s, v10.4s, v2.s[1]
+	WORD $0x4fa3914a // fmul v10.4s, v10.4s, v3.s[1]
 	WORD $0x3d80300a // str q10, [x0, #192]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82996b // fmul v11.4s, v11.4s, v2.s[2]
+	WORD $0x4f83996b // fmul v11.4s, v11.4s, v3.s[2]
 	WORD $0x3d80500b // str q11, [x0, #320]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2998c // fmul v12.4s, v12.4s, v2.s[3]
+	WORD $0x4fa3998c // fmul v12.4s, v12.4s, v3.s[3]
 	WORD $0x3d80700c // str q12, [x0, #448]
 	WORD $0x3dc00825 // ldr q5, [x1, #32]
 	WORD $0x4e201ca6 // and v6.16b, v5.16b, v0.16b
@@ -7883,16 +7880,16 @@ super:
 	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
 	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
+	WORD $0x4f839129 // fmul v9.4s, v9.4s, v3.s[0]
 	WORD $0x3d800409 // str q9, [x0, #16]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2914a // fmul v10.4s, v10.4s, v2.s[1]
+	WORD $0x4fa3914a // fmul v10.4s, v10.4s, v3.s[1]
 	WORD $0x3d80240a // str q10, [x0, #144]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82996b // fmul v11.4s, v11.4s, v2.s[2]
+	WORD $0x4f83996b // fmul v11.4s, v11.4s, v3.s[2]
 	WORD $0x3d80440b // str q11, [x0, #272]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2998c // fmul v12.4s, v12.4s, v2.s[3]
+	WORD $0x4fa3998c // fmul v12.4s, v12.4s, v3.s[3]
 	WORD $0x3d80640c // str q12, [x0, #400]
 	WORD $0x6f0c04a6 // ushr v6.16b, v5.16b, #4
 	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
@@ -7903,16 +7900,16 @@ super:
 	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
 	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
+	WORD $0x4f839129 // fmul v9.4s, v9.4s, v3.s[0]
 	WORD $0x3d801409 // str q9, [x0, #80]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2914a // fmul v10.4s, v10.4s, v2.s[1]
+	WORD $0x4fa3914a // fmul v10.4s, v10.4s, v3.s[1]
 	WORD $0x3d80340a // str q10, [x0, #208]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82996b // fmul v11.4s, v11.4s, v2.s[2]
+	WORD $0x4f83996b // fmul v11.4s, v11.4s, v3.s[2]
 	WORD $0x3d80540b // str q11, [x0, #336]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2998c // fmul v12.4s, v12.4s, v2.s[3]
+	WORD $0x4fa3998c // fmul v12.4s, v12.4s, v3.s[3]
 	WORD $0x3d80740c // str q12, [x0, #464]
 	WORD $0x3dc01025 // ldr q5, [x1, #64]
 	WORD $0x4e201ca6 // and v6.16b, v5.16b, v0.16b
@@ -7924,16 +7921,16 @@ super:
 	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
 	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
+	WORD $0x4f839129 // fmul v9.4s, v9.4s, v3.s[0]
 	WORD $0x3d800809 // str q9, [x0, #32]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2914a // fmul v10.4s, v10.4s, v2.s[1]
+	WORD $0x4fa3914a // fmul v10.4s, v10.4s, v3.s[1]
 	WORD $0x3d80280a // str q10, [x0, #160]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82996b // fmul v11.4s, v11.4s, v2.s[2]
+	WORD $0x4f83996b // fmul v11.4s, v11.4s, v3.s[2]
 	WORD $0x3d80480b // str q11, [x0, #288]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2998c // fmul v12.4s, v12.4s, v2.s[3]
+	WORD $0x4fa3998c // fmul v12.4s, v12.4s, v3.s[3]
 	WORD $0x3d80680c // str q12, [x0, #416]
 	WORD $0x6f0c04a6 // ushr v6.16b, v5.16b, #4
 	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
@@ -7944,16 +7941,16 @@ super:
 	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
 	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
+	WORD $0x4f839129 // fmul v9.4s, v9.4s, v3.s[0]
 	WORD $0x3d801809 // str q9, [x0, #96]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2914a // fmul v10.4s, v10.4s, v2.s[1]
+	WORD $0x4fa3914a // fmul v10.4s, v10.4s, v3.s[1]
 	WORD $0x3d80380a // str q10, [x0, #224]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82996b // fmul v11.4s, v11.4s, v2.s[2]
+	WORD $0x4f83996b // fmul v11.4s, v11.4s, v3.s[2]
 	WORD $0x3d80580b // str q11, [x0, #352]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2998c // fmul v12.4s, v12.4s, v2.s[3]
+	WORD $0x4fa3998c // fmul v12.4s, v12.4s, v3.s[3]
 	WORD $0x3d80780c // str q12, [x0, #480]
 	WORD $0x3dc01825 // ldr q5, [x1, #96]
 	WORD $0x4e201ca6 // and v6.16b, v5.16b, v0.16b
@@ -7965,16 +7962,16 @@ super:
 	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
 	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
+	WORD $0x4f839129 // fmul v9.4s, v9.4s, v3.s[0]
 	WORD $0x3d800c09 // str q9, [x0, #48]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2914a // fmul v10.4s, v10.4s, v2.s[1]
+	WORD $0x4fa3914a // fmul v10.4s, v10.4s, v3.s[1]
 	WORD $0x3d802c0a // str q10, [x0, #176]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82996b // fmul v11.4s, v11.4s, v2.s[2]
+	WORD $0x4f83996b // fmul v11.4s, v11.4s, v3.s[2]
 	WORD $0x3d804c0b // str q11, [x0, #304]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2998c // fmul v12.4s, v12.4s, v2.s[3]
+	WORD $0x4fa3998c // fmul v12.4s, v12.4s, v3.s[3]
 	WORD $0x3d806c0c // str q12, [x0, #432]
 	WORD $0x6f0c04a6 // ushr v6.16b, v5.16b, #4
 	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
@@ -7985,27 +7982,26 @@ super:
 	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
 	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
+	WORD $0x4f839129 // fmul v9.4s, v9.4s, v3.s[0]
 	WORD $0x3d801c09 // str q9, [x0, #112]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2914a // fmul v10.4s, v10.4s, v2.s[1]
+	WORD $0x4fa3914a // fmul v10.4s, v10.4s, v3.s[1]
 	WORD $0x3d803c0a // str q10, [x0, #240]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82996b // fmul v11.4s, v11.4s, v2.s[2]
+	WORD $0x4f83996b // fmul v11.4s, v11.4s, v3.s[2]
 	WORD $0x3d805c0b // str q11, [x0, #368]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2998c // fmul v12.4s, v12.4s, v2.s[3]
+	WORD $0x4fa3998c // fmul v12.4s, v12.4s, v3.s[3]
 	WORD $0x3d807c0c // str q12, [x0, #496]
-	WORD $0x7d410022 // ldr h2, [x1, #128]
-	WORD $0x1ee24042 // fcvt s2, h2
-	WORD $0x4e040442 // dup v2.4s, v2.s[0]
-	WORD $0x4f02f603 // fmov v3.4s, #2.500000000000000000e-01
-	WORD $0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
+	WORD $0x7d410023 // ldr h3, [x1, #128]
+	WORD $0x1ee24063 // fcvt s3, h3
+	WORD $0x4e040463 // dup v3.4s, v3.s[0]
+	WORD $0x6e22dc63 // fmul v3.4s, v3.4s, v2.4s
 	WORD $0xbc5fc024 // ldur s4, [x1, #-4]
 	WORD $0x0f08a484 // sxtl v4.8h, v4.8b
 	WORD $0x0f10a484 // sxtl v4.4s, v4.4h
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
-	WORD $0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD $0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
 	WORD $0x3dc00425 // ldr q5, [x1, #16]
 	WORD $0x4e201ca6 // and v6.16b, v5.16b, v0.16b
 	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
@@ -8016,16 +8012,16 @@ super:
 	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
 	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
+	WORD $0x4f839129 // fmul v9.4s, v9.4s, v3.s[0]
 	WORD $0x3d808009 // str q9, [x0, #512]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2914a // fmul v10.4s, v10.4s, v2.s[1]
+	WORD $0x4fa3914a // fmul v10.4s, v10.4s, v3.s[1]
 	WORD $0x3d80a00a // str q10, [x0, #640]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82996b // fmul v11.4s, v11.4s, v2.s[2]
+	WORD $0x4f83996b // fmul v11.4s, v11.4s, v3.s[2]
 	WORD $0x3d80c00b // str q11, [x0, #768]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2998c // fmul v12.4s, v12.4s, v2.s[3]
+	WORD $0x4fa3998c // fmul v12.4s, v12.4s, v3.s[3]
 	WORD $0x3d80e00c // str q12, [x0, #896]
 	WORD $0x6f0c04a6 // ushr v6.16b, v5.16b, #4
 	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
@@ -8036,16 +8032,16 @@ super:
 	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
 	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
+	WORD $0x4f839129 // fmul v9.4s, v9.4s, v3.s[0]
 	WORD $0x3d809009 // str q9, [x0, #576]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2914a // fmul v10.4s, v10.4s, v2.s[1]
+	WORD $0x4fa3914a // fmul v10.4s, v10.4s, v3.s[1]
 	WORD $0x3d80b00a // str q10, [x0, #704]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82996b // fmul v11.4s, v11.4s, v2.s[2]
+	WORD $0x4f83996b // fmul v11.4s, v11.4s, v3.s[2]
 	WORD $0x3d80d00b // str q11, [x0, #832]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2998c // fmul v12.4s, v12.4s, v2.s[3]
+	WORD $0x4fa3998c // fmul v12.4s, v12.4s, v3.s[3]
 	WORD $0x3d80f00c // str q12, [x0, #960]
 	WORD $0x3dc00c25 // ldr q5, [x1, #48]
 	WORD $0x4e201ca6 // and v6.16b, v5.16b, v0.16b
@@ -8057,16 +8053,16 @@ super:
 	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
 	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
+	WORD $0x4f839129 // fmul v9.4s, v9.4s, v3.s[0]
 	WORD $0x3d808409 // str q9, [x0, #528]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2914a // fmul v10.4s, v10.4s, v2.s[1]
+	WORD $0x4fa3914a // fmul v10.4s, v10.4s, v3.s[1]
 	WORD $0x3d80a40a // str q10, [x0, #656]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82996b // fmul v11.4s, v11.4s, v2.s[2]
+	WORD $0x4f83996b // fmul v11.4s, v11.4s, v3.s[2]
 	WORD $0x3d80c40b // str q11, [x0, #784]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2998c // fmul v12.4s, v12.4s, v2.s[3]
+	WORD $0x4fa3998c // fmul v12.4s, v12.4s, v3.s[3]
 	WORD $0x3d80e40c // str q12, [x0, #912]
 	WORD $0x6f0c04a6 // ushr v6.16b, v5.16b, #4
 	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
@@ -8077,16 +8073,16 @@ super:
 	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
 	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
+	WORD $0x4f839129 // fmul v9.4s, v9.4s, v3.s[0]
 	WORD $0x3d809409 // str q9, [x0, #592]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2914a // fmul v10.4s, v10.4s, v2.s[1]
+	WORD $0x4fa3914a // fmul v10.4s, v10.4s, v3.s[1]
 	WORD $0x3d80b40a // str q10, [x0, #720]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82996b // fmul v11.4s, v11.4s, v2.s[2]
+	WORD $0x4f83996b // fmul v11.4s, v11.4s, v3.s[2]
 	WORD $0x3d80d40b // str q11, [x0, #848]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2998c // fmul v12.4s, v12.4s, v2.s[3]
+	WORD $0x4fa3998c // fmul v12.4s, v12.4s, v3.s[3]
 	WORD $0x3d80f40c // str q12, [x0, #976]
 	WORD $0x3dc01425 // ldr q5, [x1, #80]
 	WORD $0x4e201ca6 // and v6.16b, v5.16b, v0.16b
@@ -8098,16 +8094,16 @@ super:
 	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
 	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
+	WORD $0x4f839129 // fmul v9.4s, v9.4s, v3.s[0]
 	WORD $0x3d808809 // str q9, [x0, #544]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2914a // fmul v10.4s, v10.4s, v2.s[1]
+	WORD $0x4fa3914a // fmul v10.4s, v10.4s, v3.s[1]
 	WORD $0x3d80a80a // str q10, [x0, #672]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82996b // fmul v11.4s, v11.4s, v2.s[2]
+	WORD $0x4f83996b // fmul v11.4s, v11.4s, v3.s[2]
 	WORD $0x3d80c80b // str q11, [x0, #800]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2998c // fmul v12.4s, v12.4s, v2.s[3]
+	WORD $0x4fa3998c // fmul v12.4s, v12.4s, v3.s[3]
 	WORD $0x3d80e80c // str q12, [x0, #928]
 	WORD $0x6f0c04a6 // ushr v6.16b, v5.16b, #4
 	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
@@ -8118,16 +8114,16 @@ super:
 	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
 	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
+	WORD $0x4f839129 // fmul v9.4s, v9.4s, v3.s[0]
 	WORD $0x3d809809 // str q9, [x0, #608]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2914a // fmul v10.4s, v10.4s, v2.s[1]
+	WORD $0x4fa3914a // fmul v10.4s, v10.4s, v3.s[1]
 	WORD $0x3d80b80a // str q10, [x0, #736]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82996b // fmul v11.4s, v11.4s, v2.s[2]
+	WORD $0x4f83996b // fmul v11.4s, v11.4s, v3.s[2]
 	WORD $0x3d80d80b // str q11, [x0, #864]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2998c // fmul v12.4s, v12.4s, v2.s[3]
+	WORD $0x4fa3998c // fmul v12.4s, v12.4s, v3.s[3]
 	WORD $0x3d80f80c // str q12, [x0, #992]
 	WORD $0x3dc01c25 // ldr q5, [x1, #112]
 	WORD $0x4e201ca6 // and v6.16b, v5.16b, v0.16b
@@ -8139,16 +8135,16 @@ super:
 	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
 	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
+	WORD $0x4f839129 // fmul v9.4s, v9.4s, v3.s[0]
 	WORD $0x3d808c09 // str q9, [x0, #560]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2914a // fmul v10.4s, v10.4s, v2.s[1]
+	WORD $0x4fa3914a // fmul v10.4s, v10.4s, v3.s[1]
 	WORD $0x3d80ac0a // str q10, [x0, #688]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82996b // fmul v11.4s, v11.4s, v2.s[2]
+	WORD $0x4f83996b // fmul v11.4s, v11.4s, v3.s[2]
 	WORD $0x3d80cc0b // str q11, [x0, #816]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2998c // fmul v12.4s, v12.4s, v2.s[3]
+	WORD $0x4fa3998c // fmul v12.4s, v12.4s, v3.s[3]
 	WORD $0x3d80ec0c // str q12, [x0, #944]
 	WORD $0x6f0c04a6 // ushr v6.16b, v5.16b, #4
 	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
@@ -8159,16 +8155,16 @@ super:
 	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
 	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
+	WORD $0x4f839129 // fmul v9.4s, v9.4s, v3.s[0]
 	WORD $0x3d809c09 // str q9, [x0, #624]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2914a // fmul v10.4s, v10.4s, v2.s[1]
+	WORD $0x4fa3914a // fmul v10.4s, v10.4s, v3.s[1]
 	WORD $0x3d80bc0a // str q10, [x0, #752]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82996b // fmul v11.4s, v11.4s, v2.s[2]
+	WORD $0x4f83996b // fmul v11.4s, v11.4s, v3.s[2]
 	WORD $0x3d80dc0b // str q11, [x0, #880]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2998c // fmul v12.4s, v12.4s, v2.s[3]
+	WORD $0x4fa3998c // fmul v12.4s, v12.4s, v3.s[3]
 	WORD $0x3d80fc0c // str q12, [x0, #1008]
 	ADD $138, R1, R1
 	ADD $1024, R0, R0
@@ -8186,17 +8182,17 @@ TEXT ·unpackIQ1SNEON(SB), NOSPLIT, $0-24
 	WORD $0x4f00e460 // movi v0.16b, #0x3
 	WORD $0x4f00e481 // movi v1.16b, #0x4
 	WORD $0x3dc02c62 // ldr q2, [x3, #176]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
 super:
-	WORD $0x7d40c023 // ldr h3, [x1, #96]
-	WORD $0x1ee24063 // fcvt s3, h3
-	WORD $0x4e040463 // dup v3.4s, v3.s[0]
-	WORD $0x4f02f404 // fmov v4.4s, #1.250000000000000000e-01
-	WORD $0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
+	WORD $0x7d40c024 // ldr h4, [x1, #96]
+	WORD $0x1ee24084 // fcvt s4, h4
+	WORD $0x4e040484 // dup v4.4s, v4.s[0]
+	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
 	WORD $0xbc5f8025 // ldur s5, [x1, #-8]
 	WORD $0x0f08a4a5 // sxtl v5.8h, v5.8b
 	WORD $0x0f10a4a5 // sxtl v5.4s, v5.4h
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD $0x6e25dc84 // fmul v4.4s, v4.4s, v5.4s
 	WORD $0x3dc00026 // ldr q6, [x1]
 	WORD $0x4e201cc7 // and v7.16b, v6.16b, v0.16b
 	WORD $0x3dc01028 // ldr q8, [x1, #64]
@@ -8210,16 +8206,16 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
 	WORD $0x3d80000a // str q10, [x0]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
 	WORD $0x3d80200b // str q11, [x0, #128]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
 	WORD $0x3d80400c // str q12, [x0, #256]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
 	WORD $0x3d80600d // str q13, [x0, #384]
 	WORD $0x6f0e04c7 // ushr v7.16b, v6.16b, #2
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
@@ -8233,16 +8229,16 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
 	WORD $0x3d80080a // str q10, [x0, #32]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
 	WORD $0x3d80280b // str q11, [x0, #160]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
 	WORD $0x3d80480c // str q12, [x0, #288]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
 	WORD $0x3d80680d // str q13, [x0, #416]
 	WORD $0x6f0c04c7 // ushr v7.16b, v6.16b, #4
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
@@ -8257,16 +8253,16 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
 	WORD $0x3d80100a // str q10, [x0, #64]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
 	WORD $0x3d80300b // str q11, [x0, #192]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
 	WORD $0x3d80500c // str q12, [x0, #320]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
 	WORD $0x3d80700d // str q13, [x0, #448]
 	WORD $0x6f0a04c7 // ushr v7.16b, v6.16b, #6
 	WORD $0x3dc01028 // ldr q8, [x1, #64]
@@ -8280,16 +8276,16 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
 	WORD $0x3d80180a // str q10, [x0, #96]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
 	WORD $0x3d80380b // str q11, [x0, #224]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
 	WORD $0x3d80580c // str q12, [x0, #352]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
 	WORD $0x3d80780d // str q13, [x0, #480]
 	WORD $0x3dc00826 // ldr q6, [x1, #32]
 	WORD $0x4e201cc7 // and v7.16b, v6.16b, v0.16b
@@ -8304,16 +8300,16 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
 	WORD $0x3d80040a // str q10, [x0, #16]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
 	WORD $0x3d80240b // str q11, [x0, #144]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
 	WORD $0x3d80440c // str q12, [x0, #272]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
 	WORD $0x3d80640d // str q13, [x0, #400]
 	WORD $0x6f0e04c7 // ushr v7.16b, v6.16b, #2
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
@@ -8328,16 +8324,16 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
 	WORD $0x3d800c0a // str q10, [x0, #48]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
 	WORD $0x3d802c0b // str q11, [x0, #176]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
 	WORD $0x3d804c0c // str q12, [x0, #304]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
 	WORD $0x3d806c0d // str q13, [x0, #432]
 	WORD $0x6f0c04c7 // ushr v7.16b, v6.16b, #4
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
@@ -8352,16 +8348,16 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
 	WORD $0x3d80140a // str q10, [x0, #80]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
 	WORD $0x3d80340b // str q11, [x0, #208]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
 	WORD $0x3d80540c // str q12, [x0, #336]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
 	WORD $0x3d80740d // str q13, [x0, #464]
 	WORD $0x6f0a04c7 // ushr v7.16b, v6.16b, #6
 	WORD $0x3dc01028 // ldr q8, [x1, #64]
@@ -8375,27 +8371,26 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
 	WORD $0x3d801c0a // str q10, [x0, #112]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
 	WORD $0x3d803c0b // str q11, [x0, #240]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
 	WORD $0x3d805c0c // str q12, [x0, #368]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
 	WORD $0x3d807c0d // str q13, [x0, #496]
-	WORD $0x7d40c023 // ldr h3, [x1, #96]
-	WORD $0x1ee24063 // fcvt s3, h3
-	WORD $0x4e040463 // dup v3.4s, v3.s[0]
-	WORD $0x4f02f404 // fmov v4.4s, #1.250000000000000000e-01
-	WORD $0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
+	WORD $0x7d40c024 // ldr h4, [x1, #96]
+	WORD $0x1ee24084 // fcvt s4, h4
+	WORD $0x4e040484 // dup v4.4s, v4.s[0]
+	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
 	WORD $0xbc5fc025 // ldur s5, [x1, #-4]
 	WORD $0x0f08a4a5 // sxtl v5.8h, v5.8b
 	WORD $0x0f10a4a5 // sxtl v5.4s, v5.4h
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD $0x6e25dc84 // fmul v4.4s, v4.4s, v5.4s
 	WORD $0x3dc00426 // ldr q6, [x1, #16]
 	WORD $0x4e201cc7 // and v7.16b, v6.16b, v0.16b
 	WORD $0x3dc01428 // ldr q8, [x1, #80]
@@ -8409,16 +8404,16 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
 	WORD $0x3d80800a // str q10, [x0, #512]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
 	WORD $0x3d80a00b // str q11, [x0, #640]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
 	WORD $0x3d80c00c // str q12, [x0, #768]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
 	WORD $0x3d80e00d // str q13, [x0, #896]
 	WORD $0x6f0e04c7 // ushr v7.16b, v6.16b, #2
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
@@ -8432,16 +8427,16 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
 	WORD $0x3d80880a // str q10, [x0, #544]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
 	WORD $0x3d80a80b // str q11, [x0, #672]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
 	WORD $0x3d80c80c // str q12, [x0, #800]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
 	WORD $0x3d80e80d // str q13, [x0, #928]
 	WORD $0x6f0c04c7 // ushr v7.16b, v6.16b, #4
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
@@ -8456,16 +8451,16 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
 	WORD $0x3d80900a // str q10, [x0, #576]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
 	WORD $0x3d80b00b // str q11, [x0, #704]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
 	WORD $0x3d80d00c // str q12, [x0, #832]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
 	WORD $0x3d80f00d // str q13, [x0, #960]
 	WORD $0x6f0a04c7 // ushr v7.16b, v6.16b, #6
 	WORD $0x3dc01428 // ldr q8, [x1, #80]
@@ -8479,16 +8474,16 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
 	WORD $0x3d80980a // str q10, [x0, #608]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
 	WORD $0x3d80b80b // str q11, [x0, #736]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
 	WORD $0x3d80d80c // str q12, [x0, #864]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
 	WORD $0x3d80f80d // str q13, [x0, #992]
 	WORD $0x3dc00c26 // ldr q6, [x1, #48]
 	WORD $0x4e201cc7 // and v7.16b, v6.16b, v0.16b
@@ -8503,16 +8498,16 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
 	WORD $0x3d80840a // str q10, [x0, #528]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
 	WORD $0x3d80a40b // str q11, [x0, #656]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
 	WORD $0x3d80c40c // str q12, [x0, #784]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
 	WORD $0x3d80e40d // str q13, [x0, #912]
 	WORD $0x6f0e04c7 // ushr v7.16b, v6.16b, #2
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
@@ -8527,16 +8522,16 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
 	WORD $0x3d808c0a // str q10, [x0, #560]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
 	WORD $0x3d80ac0b // str q11, [x0, #688]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
 	WORD $0x3d80cc0c // str q12, [x0, #816]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
 	WORD $0x3d80ec0d // str q13, [x0, #944]
 	WORD $0x6f0c04c7 // ushr v7.16b, v6.16b, #4
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
@@ -8551,16 +8546,16 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
 	WORD $0x3d80940a // str q10, [x0, #592]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
 	WORD $0x3d80b40b // str q11, [x0, #720]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
 	WORD $0x3d80d40c // str q12, [x0, #848]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
 	WORD $0x3d80f40d // str q13, [x0, #976]
 	WORD $0x6f0a04c7 // ushr v7.16b, v6.16b, #6
 	WORD $0x3dc01428 // ldr q8, [x1, #80]
@@ -8574,16 +8569,16 @@ super:
 	WORD $0x4f10a58d // sxtl2 v13.4s, v12.8h
 	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4f83914a // fmul v10.4s, v10.4s, v3.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
 	WORD $0x3d809c0a // str q10, [x0, #624]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4fa3916b // fmul v11.4s, v11.4s, v3.s[1]
+	WORD $0x4fa4916b // fmul v11.4s, v11.4s, v4.s[1]
 	WORD $0x3d80bc0b // str q11, [x0, #752]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4f83998c // fmul v12.4s, v12.4s, v3.s[2]
+	WORD $0x4f84998c // fmul v12.4s, v12.4s, v4.s[2]
 	WORD $0x3d80dc0c // str q12, [x0, #880]
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
-	WORD $0x4fa399ad // fmul v13.4s, v13.4s, v3.s[3]
+	WORD $0x4fa499ad // fmul v13.4s, v13.4s, v4.s[3]
 	WORD $0x3d80fc0d // str q13, [x0, #1008]
 	ADD $106, R1, R1
 	ADD $1024, R0, R0
@@ -9669,21 +9664,21 @@ TEXT ·unpackIQ1MNEON(SB), NOSPLIT, $0-24
 	WORD $0x4f00e460 // movi v0.16b, #0x3
 	WORD $0x4f00e481 // movi v1.16b, #0x4
 	WORD $0x3dc02c62 // ldr q2, [x3, #176]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
 super:
-	WORD $0x7d40c023 // ldr h3, [x1, #96]
-	WORD $0x1ee24063 // fcvt s3, h3
-	WORD $0x4e040463 // dup v3.4s, v3.s[0]
-	WORD $0x4f02f404 // fmov v4.4s, #1.250000000000000000e-01
-	WORD $0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
+	WORD $0x7d40c024 // ldr h4, [x1, #96]
+	WORD $0x1ee24084 // fcvt s4, h4
+	WORD $0x4e040484 // dup v4.4s, v4.s[0]
+	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
 	WORD $0xfc5f0026 // ldur d6, [x1, #-16]
 	WORD $0x0f08a4c6 // sxtl v6.8h, v6.8b
 	WORD $0x4f3054c5 // shl v5.4s, v6.4s, #16
 	WORD $0x4f3004a5 // sshr v5.4s, v5.4s, #16
 	WORD $0x4f3004c6 // sshr v6.4s, v6.4s, #16
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x6e23dca5 // fmul v5.4s, v5.4s, v3.4s
+	WORD $0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
-	WORD $0x6e23dcc6 // fmul v6.4s, v6.4s, v3.4s
+	WORD $0x6e24dcc6 // fmul v6.4s, v6.4s, v4.4s
 	WORD $0x3dc00027 // ldr q7, [x1]
 	WORD $0x4e201ce8 // and v8.16b, v7.16b, v0.16b
 	WORD $0x3dc01029 // ldr q9, [x1, #64]
@@ -9873,20 +9868,19 @@ super:
 	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
 	WORD $0x4fa699ce // fmul v14.4s, v14.4s, v6.s[3]
 	WORD $0x3d807c0e // str q14, [x0, #496]
-	WORD $0x7d40c023 // ldr h3, [x1, #96]
-	WORD $0x1ee24063 // fcvt s3, h3
-	WORD $0x4e040463 // dup v3.4s, v3.s[0]
-	WORD $0x4f02f404 // fmov v4.4s, #1.250000000000000000e-01
-	WORD $0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
+	WORD $0x7d40c024 // ldr h4, [x1, #96]
+	WORD $0x1ee24084 // fcvt s4, h4
+	WORD $0x4e040484 // dup v4.4s, v4.s[0]
+	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
 	WORD $0xfc5f8026 // ldur d6, [x1, #-8]
 	WORD $0x0f08a4c6 // sxtl v6.8h, v6.8b
 	WORD $0x4f3054c5 // shl v5.4s, v6.4s, #16
 	WORD $0x4f3004a5 // sshr v5.4s, v5.4s, #16
 	WORD $0x4f3004c6 // sshr v6.4s, v6.4s, #16
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
-	WORD $0x6e23dca5 // fmul v5.4s, v5.4s, v3.4s
+	WORD $0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
-	WORD $0x6e23dcc6 // fmul v6.4s, v6.4s, v3.4s
+	WORD $0x6e24dcc6 // fmul v6.4s, v6.4s, v4.4s
 	WORD $0x3dc00427 // ldr q7, [x1, #16]
 	WORD $0x4e201ce8 // and v8.16b, v7.16b, v0.16b
 	WORD $0x3dc01429 // ldr q9, [x1, #80]
@@ -10444,15 +10438,15 @@ TEXT ·unpackMXFP4NEON(SB), NOSPLIT, $0-24
 	MOVD $neonTable<>(SB), R3
 	WORD $0x4f00e5e0 // movi v0.16b, #0xf
 	WORD $0x3dc03861 // ldr q1, [x3, #224]
+	WORD $0x4f024402 // movi v2.4s, #0x40, lsl #16
+	WORD $0x4f03f403 // fmov v3.4s, #5.000000000000000000e-01
 super:
-	WORD $0xbc5f8022 // ldur s2, [x1, #-8]
-	WORD $0x2f08a442 // uxtl v2.8h, v2.8b
-	WORD $0x2f10a442 // uxtl v2.4s, v2.4h
-	WORD $0x4f375442 // shl v2.4s, v2.4s, #23
-	WORD $0x4f024403 // movi v3.4s, #0x40, lsl #16
-	WORD $0x6ea36442 // umax v2.4s, v2.4s, v3.4s
-	WORD $0x4f03f404 // fmov v4.4s, #5.000000000000000000e-01
-	WORD $0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD $0xbc5f8024 // ldur s4, [x1, #-8]
+	WORD $0x2f08a484 // uxtl v4.8h, v4.8b
+	WORD $0x2f10a484 // uxtl v4.4s, v4.4h
+	WORD $0x4f375484 // shl v4.4s, v4.4s, #23
+	WORD $0x6ea26484 // umax v4.4s, v4.4s, v2.4s
+	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
 	WORD $0x3dc00025 // ldr q5, [x1]
 	WORD $0x4e201ca6 // and v6.16b, v5.16b, v0.16b
 	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
@@ -10463,16 +10457,16 @@ super:
 	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
 	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
+	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
 	WORD $0x3d800009 // str q9, [x0]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2914a // fmul v10.4s, v10.4s, v2.s[1]
+	WORD $0x4fa4914a // fmul v10.4s, v10.4s, v4.s[1]
 	WORD $0x3d80200a // str q10, [x0, #128]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82996b // fmul v11.4s, v11.4s, v2.s[2]
+	WORD $0x4f84996b // fmul v11.4s, v11.4s, v4.s[2]
 	WORD $0x3d80400b // str q11, [x0, #256]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2998c // fmul v12.4s, v12.4s, v2.s[3]
+	WORD $0x4fa4998c // fmul v12.4s, v12.4s, v4.s[3]
 	WORD $0x3d80600c // str q12, [x0, #384]
 	WORD $0x6f0c04a6 // ushr v6.16b, v5.16b, #4
 	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
@@ -10483,16 +10477,16 @@ super:
 	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
 	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
+	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
 	WORD $0x3d801009 // str q9, [x0, #64]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2914a // fmul v10.4s, v10.4s, v2.s[1]
+	WORD $0x4fa4914a // fmul v10.4s, v10.4s, v4.s[1]
 	WORD $0x3d80300a // str q10, [x0, #192]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82996b // fmul v11.4s, v11.4s, v2.s[2]
+	WORD $0x4f84996b // fmul v11.4s, v11.4s, v4.s[2]
 	WORD $0x3d80500b // str q11, [x0, #320]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2998c // fmul v12.4s, v12.4s, v2.s[3]
+	WORD $0x4fa4998c // fmul v12.4s, v12.4s, v4.s[3]
 	WORD $0x3d80700c // str q12, [x0, #448]
 	WORD $0x3dc00825 // ldr q5, [x1, #32]
 	WORD $0x4e201ca6 // and v6.16b, v5.16b, v0.16b
@@ -10504,16 +10498,16 @@ super:
 	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
 	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
+	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
 	WORD $0x3d800409 // str q9, [x0, #16]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2914a // fmul v10.4s, v10.4s, v2.s[1]
+	WORD $0x4fa4914a // fmul v10.4s, v10.4s, v4.s[1]
 	WORD $0x3d80240a // str q10, [x0, #144]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82996b // fmul v11.4s, v11.4s, v2.s[2]
+	WORD $0x4f84996b // fmul v11.4s, v11.4s, v4.s[2]
 	WORD $0x3d80440b // str q11, [x0, #272]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2998c // fmul v12.4s, v12.4s, v2.s[3]
+	WORD $0x4fa4998c // fmul v12.4s, v12.4s, v4.s[3]
 	WORD $0x3d80640c // str q12, [x0, #400]
 	WORD $0x6f0c04a6 // ushr v6.16b, v5.16b, #4
 	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
@@ -10524,16 +10518,16 @@ super:
 	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
 	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
+	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
 	WORD $0x3d801409 // str q9, [x0, #80]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2914a // fmul v10.4s, v10.4s, v2.s[1]
+	WORD $0x4fa4914a // fmul v10.4s, v10.4s, v4.s[1]
 	WORD $0x3d80340a // str q10, [x0, #208]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82996b // fmul v11.4s, v11.4s, v2.s[2]
+	WORD $0x4f84996b // fmul v11.4s, v11.4s, v4.s[2]
 	WORD $0x3d80540b // str q11, [x0, #336]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2998c // fmul v12.4s, v12.4s, v2.s[3]
+	WORD $0x4fa4998c // fmul v12.4s, v12.4s, v4.s[3]
 	WORD $0x3d80740c // str q12, [x0, #464]
 	WORD $0x3dc01025 // ldr q5, [x1, #64]
 	WORD $0x4e201ca6 // and v6.16b, v5.16b, v0.16b
@@ -10545,16 +10539,16 @@ super:
 	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
 	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
+	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
 	WORD $0x3d800809 // str q9, [x0, #32]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2914a // fmul v10.4s, v10.4s, v2.s[1]
+	WORD $0x4fa4914a // fmul v10.4s, v10.4s, v4.s[1]
 	WORD $0x3d80280a // str q10, [x0, #160]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82996b // fmul v11.4s, v11.4s, v2.s[2]
+	WORD $0x4f84996b // fmul v11.4s, v11.4s, v4.s[2]
 	WORD $0x3d80480b // str q11, [x0, #288]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2998c // fmul v12.4s, v12.4s, v2.s[3]
+	WORD $0x4fa4998c // fmul v12.4s, v12.4s, v4.s[3]
 	WORD $0x3d80680c // str q12, [x0, #416]
 	WORD $0x6f0c04a6 // ushr v6.16b, v5.16b, #4
 	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
@@ -10565,16 +10559,16 @@ super:
 	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
 	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
+	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
 	WORD $0x3d801809 // str q9, [x0, #96]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2914a // fmul v10.4s, v10.4s, v2.s[1]
+	WORD $0x4fa4914a // fmul v10.4s, v10.4s, v4.s[1]
 	WORD $0x3d80380a // str q10, [x0, #224]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82996b // fmul v11.4s, v11.4s, v2.s[2]
+	WORD $0x4f84996b // fmul v11.4s, v11.4s, v4.s[2]
 	WORD $0x3d80580b // str q11, [x0, #352]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2998c // fmul v12.4s, v12.4s, v2.s[3]
+	WORD $0x4fa4998c // fmul v12.4s, v12.4s, v4.s[3]
 	WORD $0x3d80780c // str q12, [x0, #480]
 	WORD $0x3dc01825 // ldr q5, [x1, #96]
 	WORD $0x4e201ca6 // and v6.16b, v5.16b, v0.16b
@@ -10586,16 +10580,16 @@ super:
 	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
 	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
+	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
 	WORD $0x3d800c09 // str q9, [x0, #48]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2914a // fmul v10.4s, v10.4s, v2.s[1]
+	WORD $0x4fa4914a // fmul v10.4s, v10.4s, v4.s[1]
 	WORD $0x3d802c0a // str q10, [x0, #176]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82996b // fmul v11.4s, v11.4s, v2.s[2]
+	WORD $0x4f84996b // fmul v11.4s, v11.4s, v4.s[2]
 	WORD $0x3d804c0b // str q11, [x0, #304]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2998c // fmul v12.4s, v12.4s, v2.s[3]
+	WORD $0x4fa4998c // fmul v12.4s, v12.4s, v4.s[3]
 	WORD $0x3d806c0c // str q12, [x0, #432]
 	WORD $0x6f0c04a6 // ushr v6.16b, v5.16b, #4
 	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
@@ -10606,25 +10600,23 @@ super:
 	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
 	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
+	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
 	WORD $0x3d801c09 // str q9, [x0, #112]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2914a // fmul v10.4s, v10.4s, v2.s[1]
+	WORD $0x4fa4914a // fmul v10.4s, v10.4s, v4.s[1]
 	WORD $0x3d803c0a // str q10, [x0, #240]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82996b // fmul v11.4s, v11.4s, v2.s[2]
+	WORD $0x4f84996b // fmul v11.4s, v11.4s, v4.s[2]
 	WORD $0x3d805c0b // str q11, [x0, #368]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2998c // fmul v12.4s, v12.4s, v2.s[3]
+	WORD $0x4fa4998c // fmul v12.4s, v12.4s, v4.s[3]
 	WORD $0x3d807c0c // str q12, [x0, #496]
-	WORD $0xbc5fc022 // ldur s2, [x1, #-4]
-	WORD $0x2f08a442 // uxtl v2.8h, v2.8b
-	WORD $0x2f10a442 // uxtl v2.4s, v2.4h
-	WORD $0x4f375442 // shl v2.4s, v2.4s, #23
-	WORD $0x4f024403 // movi v3.4s, #0x40, lsl #16
-	WORD $0x6ea36442 // umax v2.4s, v2.4s, v3.4s
-	WORD $0x4f03f404 // fmov v4.4s, #5.000000000000000000e-01
-	WORD $0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD $0xbc5fc024 // ldur s4, [x1, #-4]
+	WORD $0x2f08a484 // uxtl v4.8h, v4.8b
+	WORD $0x2f10a484 // uxtl v4.4s, v4.4h
+	WORD $0x4f375484 // shl v4.4s, v4.4s, #23
+	WORD $0x6ea26484 // umax v4.4s, v4.4s, v2.4s
+	WORD $0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
 	WORD $0x3dc00425 // ldr q5, [x1, #16]
 	WORD $0x4e201ca6 // and v6.16b, v5.16b, v0.16b
 	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
@@ -10635,16 +10627,16 @@ super:
 	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
 	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
+	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
 	WORD $0x3d808009 // str q9, [x0, #512]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2914a // fmul v10.4s, v10.4s, v2.s[1]
+	WORD $0x4fa4914a // fmul v10.4s, v10.4s, v4.s[1]
 	WORD $0x3d80a00a // str q10, [x0, #640]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82996b // fmul v11.4s, v11.4s, v2.s[2]
+	WORD $0x4f84996b // fmul v11.4s, v11.4s, v4.s[2]
 	WORD $0x3d80c00b // str q11, [x0, #768]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2998c // fmul v12.4s, v12.4s, v2.s[3]
+	WORD $0x4fa4998c // fmul v12.4s, v12.4s, v4.s[3]
 	WORD $0x3d80e00c // str q12, [x0, #896]
 	WORD $0x6f0c04a6 // ushr v6.16b, v5.16b, #4
 	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
@@ -10655,16 +10647,16 @@ super:
 	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
 	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
+	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
 	WORD $0x3d809009 // str q9, [x0, #576]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2914a // fmul v10.4s, v10.4s, v2.s[1]
+	WORD $0x4fa4914a // fmul v10.4s, v10.4s, v4.s[1]
 	WORD $0x3d80b00a // str q10, [x0, #704]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82996b // fmul v11.4s, v11.4s, v2.s[2]
+	WORD $0x4f84996b // fmul v11.4s, v11.4s, v4.s[2]
 	WORD $0x3d80d00b // str q11, [x0, #832]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2998c // fmul v12.4s, v12.4s, v2.s[3]
+	WORD $0x4fa4998c // fmul v12.4s, v12.4s, v4.s[3]
 	WORD $0x3d80f00c // str q12, [x0, #960]
 	WORD $0x3dc00c25 // ldr q5, [x1, #48]
 	WORD $0x4e201ca6 // and v6.16b, v5.16b, v0.16b
@@ -10676,16 +10668,16 @@ super:
 	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
 	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
+	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
 	WORD $0x3d808409 // str q9, [x0, #528]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2914a // fmul v10.4s, v10.4s, v2.s[1]
+	WORD $0x4fa4914a // fmul v10.4s, v10.4s, v4.s[1]
 	WORD $0x3d80a40a // str q10, [x0, #656]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82996b // fmul v11.4s, v11.4s, v2.s[2]
+	WORD $0x4f84996b // fmul v11.4s, v11.4s, v4.s[2]
 	WORD $0x3d80c40b // str q11, [x0, #784]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2998c // fmul v12.4s, v12.4s, v2.s[3]
+	WORD $0x4fa4998c // fmul v12.4s, v12.4s, v4.s[3]
 	WORD $0x3d80e40c // str q12, [x0, #912]
 	WORD $0x6f0c04a6 // ushr v6.16b, v5.16b, #4
 	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
@@ -10696,16 +10688,16 @@ super:
 	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
 	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
+	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
 	WORD $0x3d809409 // str q9, [x0, #592]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2914a // fmul v10.4s, v10.4s, v2.s[1]
+	WORD $0x4fa4914a // fmul v10.4s, v10.4s, v4.s[1]
 	WORD $0x3d80b40a // str q10, [x0, #720]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82996b // fmul v11.4s, v11.4s, v2.s[2]
+	WORD $0x4f84996b // fmul v11.4s, v11.4s, v4.s[2]
 	WORD $0x3d80d40b // str q11, [x0, #848]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2998c // fmul v12.4s, v12.4s, v2.s[3]
+	WORD $0x4fa4998c // fmul v12.4s, v12.4s, v4.s[3]
 	WORD $0x3d80f40c // str q12, [x0, #976]
 	WORD $0x3dc01425 // ldr q5, [x1, #80]
 	WORD $0x4e201ca6 // and v6.16b, v5.16b, v0.16b
@@ -10717,16 +10709,16 @@ super:
 	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
 	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
+	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
 	WORD $0x3d808809 // str q9, [x0, #544]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2914a // fmul v10.4s, v10.4s, v2.s[1]
+	WORD $0x4fa4914a // fmul v10.4s, v10.4s, v4.s[1]
 	WORD $0x3d80a80a // str q10, [x0, #672]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82996b // fmul v11.4s, v11.4s, v2.s[2]
+	WORD $0x4f84996b // fmul v11.4s, v11.4s, v4.s[2]
 	WORD $0x3d80c80b // str q11, [x0, #800]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2998c // fmul v12.4s, v12.4s, v2.s[3]
+	WORD $0x4fa4998c // fmul v12.4s, v12.4s, v4.s[3]
 	WORD $0x3d80e80c // str q12, [x0, #928]
 	WORD $0x6f0c04a6 // ushr v6.16b, v5.16b, #4
 	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
@@ -10737,16 +10729,16 @@ super:
 	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
 	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
+	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
 	WORD $0x3d809809 // str q9, [x0, #608]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2914a // fmul v10.4s, v10.4s, v2.s[1]
+	WORD $0x4fa4914a // fmul v10.4s, v10.4s, v4.s[1]
 	WORD $0x3d80b80a // str q10, [x0, #736]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82996b // fmul v11.4s, v11.4s, v2.s[2]
+	WORD $0x4f84996b // fmul v11.4s, v11.4s, v4.s[2]
 	WORD $0x3d80d80b // str q11, [x0, #864]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2998c // fmul v12.4s, v12.4s, v2.s[3]
+	WORD $0x4fa4998c // fmul v12.4s, v12.4s, v4.s[3]
 	WORD $0x3d80f80c // str q12, [x0, #992]
 	WORD $0x3dc01c25 // ldr q5, [x1, #112]
 	WORD $0x4e201ca6 // and v6.16b, v5.16b, v0.16b
@@ -10758,16 +10750,16 @@ super:
 	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
 	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
+	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
 	WORD $0x3d808c09 // str q9, [x0, #560]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2914a // fmul v10.4s, v10.4s, v2.s[1]
+	WORD $0x4fa4914a // fmul v10.4s, v10.4s, v4.s[1]
 	WORD $0x3d80ac0a // str q10, [x0, #688]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82996b // fmul v11.4s, v11.4s, v2.s[2]
+	WORD $0x4f84996b // fmul v11.4s, v11.4s, v4.s[2]
 	WORD $0x3d80cc0b // str q11, [x0, #816]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2998c // fmul v12.4s, v12.4s, v2.s[3]
+	WORD $0x4fa4998c // fmul v12.4s, v12.4s, v4.s[3]
 	WORD $0x3d80ec0c // str q12, [x0, #944]
 	WORD $0x6f0c04a6 // ushr v6.16b, v5.16b, #4
 	WORD $0x4e060026 // tbl v6.16b, {v1.16b}, v6.16b
@@ -10778,16 +10770,16 @@ super:
 	WORD $0x4f10a56c // sxtl2 v12.4s, v11.8h
 	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
-	WORD $0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
+	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
 	WORD $0x3d809c09 // str q9, [x0, #624]
 	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
-	WORD $0x4fa2914a // fmul v10.4s, v10.4s, v2.s[1]
+	WORD $0x4fa4914a // fmul v10.4s, v10.4s, v4.s[1]
 	WORD $0x3d80bc0a // str q10, [x0, #752]
 	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
-	WORD $0x4f82996b // fmul v11.4s, v11.4s, v2.s[2]
+	WORD $0x4f84996b // fmul v11.4s, v11.4s, v4.s[2]
 	WORD $0x3d80dc0b // str q11, [x0, #880]
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
-	WORD $0x4fa2998c // fmul v12.4s, v12.4s, v2.s[3]
+	WORD $0x4fa4998c // fmul v12.4s, v12.4s, v4.s[3]
 	WORD $0x3d80fc0c // str q12, [x0, #1008]
 	ADD $136, R1, R1
 	ADD $1024, R0, R0

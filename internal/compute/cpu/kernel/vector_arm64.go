@@ -8,29 +8,29 @@ import (
 
 // neonVector needs nothing that some ARMv8 processor lacks.
 func neonVector() Vector {
-	return Vector{
-		Add: func(dst, x []float32) { addNEON(first(dst), first(dst), first(x[:len(dst)]), len(dst)) },
-		Mul: func(dst, x []float32) { mulNEON(first(dst), first(dst), first(x[:len(dst)]), len(dst)) },
-		Scale: func(dst, x []float32, s float32) {
-			scaleNEON(first(dst), first(x[:len(dst)]), len(dst), s)
-		},
-		AddScaled: func(dst, x []float32, s float32) {
-			addScaledNEON(first(dst), first(dst), first(x[:len(dst)]), len(dst), s)
-		},
-		MulAdd: func(dst, x, y []float32) {
-			mulAddNEON(first(dst), first(dst), first(x[:len(dst)]), first(y[:len(dst)]), len(dst))
-		},
-		Scan:      scanRows,
-		Max:       func(x []float32) float32 { return maxNEON(first(x), len(x)) },
-		ToF16:     toF16x8,
-		FromF16:   fromF16x8,
-		RMSNorm:   rmsNormNEON,
-		LayerNorm: layerNormNEON,
-		Activate:  activateNEON,
-		Exp:       func(dst, x []float32) { expNEON(first(dst), first(x[:len(dst)]), len(dst)) },
-		Rotate:    rotateNEON,
-		attention: vectorAttention,
+	v := genericVector() // of what has no assembly
+	v.Add = func(dst, x []float32) { addNEON(first(dst), first(dst), first(x[:len(dst)]), len(dst)) }
+	v.Mul = func(dst, x []float32) { mulNEON(first(dst), first(dst), first(x[:len(dst)]), len(dst)) }
+	v.Scale = func(dst, x []float32, s float32) {
+		scaleNEON(first(dst), first(x[:len(dst)]), len(dst), s)
 	}
+	v.AddScaled = func(dst, x []float32, s float32) {
+		addScaledNEON(first(dst), first(dst), first(x[:len(dst)]), len(dst), s)
+	}
+	v.MulAdd = func(dst, x, y []float32) {
+		mulAddNEON(first(dst), first(dst), first(x[:len(dst)]), first(y[:len(dst)]), len(dst))
+	}
+	v.Scan = scanRows
+	v.Max = func(x []float32) float32 { return maxNEON(first(x), len(x)) }
+	v.ToF16 = toF16x8
+	v.FromF16 = fromF16x8
+	v.RMSNorm = rmsNormNEON
+	v.LayerNorm = layerNormNEON
+	v.Activate = activateNEON
+	v.Exp = func(dst, x []float32) { expNEON(first(dst), first(x[:len(dst)]), len(dst)) }
+	v.Rotate = rotateNEON
+	v.attention = vectorAttention
+	return v
 }
 
 func toF16x8(dst []uint16, x []float32) {
