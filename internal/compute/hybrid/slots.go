@@ -51,6 +51,10 @@ type slotted struct {
 	weights   []*compute.Matrix   // the device's own: gate, if there is one, up, down
 	used      int                 // experts of a token
 	uses      []int32             // scratch
+
+	// Of prompts' steps, which have the experts that are in no slot sent.
+	absent []int32                // those, in the order of their numbers
+	chunks []*compute.ExpertTable // which of absent each chunk brings, and where
 }
 
 // FollowUse has the experts of layers whose weights say so (compute.Split.Slots) follow the text. It is called before weights are taken in.
@@ -136,6 +140,47 @@ func (s *slots) reserve(gpu compute.RowReplacer, staged int64, scratch int) (err
 	return err
 }
 
+// chunked has chunks of so many experts each, at most, bring those that are in no slot. There is room for one more than slots leave out, because the slot
+// that is being filled holds none.
+func (y *slotted) chunked(most int) {
+	if y.chunks != nil {
+		return
+	}
+	n := len(y.gpu.At)
+	for out := min(n, n-y.gpu.Held+1); out > 0; out -= most {
+		y.chunks = append(y.chunks, compute.NewExpertTable(n, 0, min(most, out)))
+	}
+	y.sort()
+}
+
+// sort has chunks bring what is in no slot now.
+func (y *slotted) sort() {
+	if y.chunks == nil {
+		return
+	}
+	y.absent = y.absent[:0]
+	for e, at := range y.gpu.At {
+		if at == compute.Absent {
+			y.absent = append(y.absent, int32(e))
+		}
+	}
+	most := y.chunks[0].Held
+	for c, t := range y.chunks {
+		for e := range t.At {
+			t.At[e] = compute.Absent
+		}
+		for i, e := range y.chunk(c, most) {
+			t.At[e] = int32(i)
+		}
+	}
+}
+
+// chunk returns the experts of chunk c, of at most so many each.
+func (y *slotted) chunk(c, most int) []int32 {
+	from := min(c*most, len(y.absent))
+	return y.absent[from:min(from+most, len(y.absent))]
+}
+
 // step counts what a step used, and brings copies forward. Nothing runs.
 func (s *slots) step(d *Device) error {
 	used := false
@@ -208,6 +253,7 @@ func (s *slots) advance(d *Device) error {
 			y.gpu.At[e], y.host.At[e] = compute.Absent, int32(e)
 		}
 	}
+	y.sort()
 	if s.AtOnce {
 		s.fill(d.host.(compute.RowKeeper))
 	} else {
@@ -220,6 +266,7 @@ func (s *slots) advance(d *Device) error {
 func (s *slots) arrive() {
 	y := s.layers[s.now.Layer]
 	y.gpu.At[s.now.Expert], y.host.At[s.now.Expert] = s.now.Slot, compute.Absent
+	y.sort()
 	s.policy.Done(s.now)
 	s.use.Promotions++
 	s.use.Bytes += s.now.Bytes

@@ -2,7 +2,7 @@ package hybrid
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// expertStream is one layer whose experts that are not on the GPU come to it in chunks, in their order. While the GPU computes with those of a chunk,
+// expertStream is one layer whose experts that are not on the GPU come to it in chunks, in their order; which these are may differ from step to step. While the GPU computes with those of a chunk,
 // the next one's rows are copied to it, and the host packs those of the one after that.
 type expertStream struct {
 	r       *router
@@ -11,9 +11,12 @@ type expertStream struct {
 	rooms   compute.Streamer
 	host    compute.Restorer
 	hot     compute.ExpertWeights // those that the GPU holds
-	held, n int
-	weights []*compute.Matrix // gate, if there is one, up, down: the host's, whose experts are counted from held
+	slots   *slotted              // nil: they are always the same
+	first   int                   // the host's first expert
+	n       int
+	weights []*compute.Matrix // gate, if there is one, up, down: the host's
 	rows    []int             // of an expert in each of them
+	sent    int               // experts, at most
 	most    int               // experts of a chunk
 	chunks  int
 	partial compute.Tensor
@@ -24,8 +27,7 @@ type expertStream struct {
 // streamExperts has the GPU compute all experts of a layer, and reports whether that is possible and pays.
 func (r *router) streamExperts(o *compute.Experts) bool {
 	// A running sequence's token has the same arithmetic in every step: its experts stay where they are.
-	// So do experts that are elsewhere from step to step: which chunk one is of is recorded.
-	if t := r.d.streaming.Experts; t == 0 || o.X.Rows < t || r.seg.Decode > 0 || mem(o.Weights.Down).slots {
+	if t := r.d.streaming.Experts; t == 0 || o.X.Rows < t || r.seg.Decode > 0 {
 		return false
 	}
 	if o.Weights.Exact { // the host has down projections by neuron, which it does not give back by row
@@ -59,7 +61,15 @@ func (r *router) streamExperts(o *compute.Experts) bool {
 func (y *expertStream) choose() bool {
 	w := &y.o.Weights
 	y.hot, _ = y.r.split(w, y.o.Choice)
-	y.held = mem(w.Down).hot / (w.Down.Rows / y.n)
+	y.slots = mem(w.Down).slotted
+	if mem(w.Down).slots && y.slots == nil {
+		return false // the host has all experts, and nothing says which are on the GPU
+	}
+	held := mem(w.Down).hot / (w.Down.Rows / y.n)
+	if y.first, y.sent = held, y.n-held; y.slots != nil {
+		y.first, y.sent = 0, min(y.n, y.sent+1)
+		y.hot.Bins = &y.slots.bins
+	}
 	size, scratch := int64(0), 0 // of an expert on the GPU, at most; of its rows of one matrix in a file
 	for _, m := range []*compute.Matrix{w.Gate, w.Up, w.Down} {
 		if m == nil {
@@ -73,11 +83,14 @@ func (y *expertStream) choose() bool {
 		size += int64(rows) * y.rooms.StreamedBytes(m.Type, m.Cols)
 		scratch = max(scratch, rows*m.Type.RowBytes(m.Cols))
 	}
-	y.most = min(int(y.r.d.streaming.Bytes/size), y.n-y.held)
+	y.most = min(int(y.r.d.streaming.Bytes/size), y.sent)
 	if y.most == 0 {
 		return false
 	}
-	y.chunks = (y.n - y.held + y.most - 1) / y.most
+	if y.slots != nil {
+		y.slots.chunked(y.most)
+	}
+	y.chunks = (y.sent + y.most - 1) / y.most
 	y.brought = make([]compute.ExpertWeights, y.chunks)
 	if h := &y.r.d.rooms; len(h.host) < y.most*scratch {
 		h.host = make([]byte, y.most*scratch)
@@ -85,8 +98,31 @@ func (y *expertStream) choose() bool {
 	return true
 }
 
-// bounds returns chunk c's experts, counted from held.
-func (y *expertStream) bounds(c int) (from, to int) { return c * y.most, min((c+1)*y.most, y.n-y.held) }
+// room returns how many experts chunk c has room for.
+func (y *expertStream) room(c int) int { return min(y.most, y.sent-c*y.most) }
+
+// table says which experts chunk c brings.
+func (y *expertStream) table(c int) *compute.ExpertTable {
+	if y.slots != nil {
+		return y.slots.chunks[c]
+	}
+	return compute.NewExpertTable(y.n, y.first+c*y.most, y.room(c))
+}
+
+// data returns chunk c's rows of the weights w of weights, as files have them, in to, or where they lie. What is behind the last expert that is absent may be anything.
+func (y *expertStream) data(c, w int, to []byte) []byte {
+	m, rows := y.weights[w], y.rows[w]
+	if y.slots == nil {
+		from := c * y.most
+		return y.host.Restore(m, from*rows, (from+y.room(c))*rows, to).Data
+	}
+	size := rows * m.Type.RowBytes(m.Cols)
+	for i, e := range y.slots.chunk(c, y.most) {
+		at := to[i*size:][:size]
+		copy(at, y.host.Restore(m, int(e)*rows, (int(e)+1)*rows, at).Data)
+	}
+	return to[:y.room(c)*size]
+}
 
 // run records the layer: in turn c the host packs chunk c, while chunk c-1 goes to the GPU and the GPU computes with chunk c-2, and at first with the
 // experts that it holds.
@@ -120,18 +156,17 @@ func (y *expertStream) run() {
 // bring records the way of chunk c to the GPU.
 func (y *expertStream) bring(c int) {
 	d := y.r.d
-	from, to := y.bounds(c)
 	var sources []compute.Source
 	var uses []compute.Use
 	for i, m := range y.weights {
-		sources = append(sources, compute.Source{Name: m.Name, Type: m.Type, Rows: (to - from) * y.rows[i], Cols: m.Cols})
+		sources = append(sources, compute.Source{Name: m.Name, Type: m.Type, Rows: y.room(c) * y.rows[i], Cols: m.Cols})
 		uses = append(uses, compute.Rows)
 	}
 	matrices, fill := y.gpu.UploadWeights(d.rooms.room[c%2], sources, uses)
 	turn := y.turns[c]
 	turn.stores = append(turn.stores, func(*window) {
-		for i, m := range y.weights {
-			data := y.host.Restore(m, from*y.rows[i], to*y.rows[i], d.rooms.host).Data
+		for i := range y.weights {
+			data := y.data(c, i, d.rooms.host)
 			d.sent += int64(len(data))
 			fill(i, data)
 		}
@@ -141,7 +176,7 @@ func (y *expertStream) bring(c int) {
 	if w.Gate != nil {
 		w.Gate = matrices[0]
 	}
-	w.Table, w.Bins, w.Count = compute.NewExpertTable(y.n, y.held+from, to-from), nil, &compute.NeuronCount{}
+	w.Table, w.Bins, w.Count = y.table(c), nil, &compute.NeuronCount{}
 	y.brought[c] = w
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/residency"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
@@ -25,7 +26,7 @@ func TestStreamedExperts(t *testing.T) {
 	for l, n := range held {
 		plan[l] = compute.Place{Split: compute.Split{Bound: n}, Attention: true}
 	}
-	open := func(experts int) *hybrid.Device {
+	open := func(experts int, s hybrid.Slots) *hybrid.Device {
 		gpu, err := vulkan.Open(vulkan.Options{Device: vulkan.Software})
 		if errors.Is(err, vulkan.ErrNone) || err != nil && strings.Contains(err.Error(), "no device is called") {
 			testenv.Missing(t, "vulkan", err.Error())
@@ -34,22 +35,40 @@ func TestStreamedExperts(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := hybrid.New(gpu, host(t), slices.Repeat([]bool{true}, layers))
+		d.FollowUse(s)
 		d.Stream(hybrid.Streaming{Experts: experts, Bytes: 300 << 10}) // three experts at a time
 		return d
 	}
 	o := model.Options{Places: plan[:], Sparse: model.Off} // exact keeps experts where they are
-	never := open(0)
+	never := open(0, hybrid.Slots{})
 	plain, _ := logits(t, f, never, o)
 	if never.Sent() != 0 {
 		t.Errorf("%d bytes were sent, and nothing was to be", never.Sent())
 	}
 	const expert = 3 * width * embd * 4
-	d := open(8)
+	d := open(8, hybrid.Slots{})
 	streamed, _ := logits(t, f, d, o)
 	if diff := apart(streamed, plain); !(diff <= agree) {
 		t.Errorf("where experts are sent a logit differs by %.2g of the largest, more than %g", diff, agree)
 	}
 	if want := int64(2 * (experts - 5 + experts - 20) * expert); d.Sent() != want { // logits has a prompt of eleven tokens twice
 		t.Errorf("%d bytes of experts were sent, want %d", d.Sent(), want)
+	}
+
+	tuning := residency.Tuned()
+	tuning.Doubt = 0
+	for l := range held {
+		plan[l].Slots = true
+	}
+	d = open(8, hybrid.Slots{Speeds: residency.Speeds{RAM: 1, GPU: 10, Bus: 100}, Tuning: tuning, AtOnce: true})
+	streamed, _ = logits(t, f, d, o)
+	if diff := apart(streamed, plain); !(diff <= agree) {
+		t.Errorf("where experts follow the text and prompts have the others sent a logit differs by %.2g of the largest, more than %g", diff, agree)
+	}
+	if use := d.SlotUse(); use.Promotions == 0 || use.Hits+use.Misses != 2*2*16*used { // two layers, sixteen tokens twice, of which eleven are prompts
+		t.Errorf("%+v", use)
+	}
+	if want := int64(2 * (experts - 5 + 1 + experts - 20 + 1) * expert); d.Sent() > want || d.Sent() == 0 { // a slot that is being filled has none
+		t.Errorf("%d bytes of experts were sent, want at most %d", d.Sent(), want)
 	}
 }
