@@ -71,6 +71,14 @@ type Result struct {
 	Accepted   int           // of them, those that came
 
 	Neurons []LayerNeurons // what the layers computed in that time, also for other generations, if Generation.Neurons asked for it; [layers]
+	Experts ExpertUse      // likewise, of experts that follow the text: see Options.MoECache
+}
+
+// ExpertUse says what was done with experts of layers in which a GPU's experts follow the text.
+type ExpertUse struct {
+	OnGPU, Elsewhere int64 // uses of an expert by a token, by where the expert was
+	Copied           int64 // experts that were copied to a GPU
+	Bytes            int64 // that this took
 }
 
 // Stream is a generation in progress. One goroutine uses it. It ends by itself, with its context, or by Close.
@@ -225,5 +233,6 @@ func (s *Stream) Result() Result {
 	return Result{
 		Stopped: Stopped(r.Stop), Cached: r.Reused, Prompt: r.PromptTokens, Tokens: r.Tokens,
 		Wait: r.Wait, PromptTime: r.PromptTime, Time: r.Time, Drafted: r.Drafted, Accepted: r.Accepted, Neurons: layerNeurons(r.Neurons),
+		Experts: ExpertUse{OnGPU: r.Slots.Hits, Elsewhere: r.Slots.Misses, Copied: r.Slots.Promotions, Bytes: r.Slots.Bytes},
 	}
 }

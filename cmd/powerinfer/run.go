@@ -157,6 +157,7 @@ func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 			return err
 		}
 		neurons(res.Neurons)
+		experts(res.Experts)
 	}
 	closing(res, loadTime)
 	if cancelled {

@@ -95,6 +95,14 @@ func neurons(use []powerinfer.LayerNeurons) {
 	w.Flush()
 }
 
+// experts says how experts followed the text, where they did.
+func experts(u powerinfer.ExpertUse) {
+	if uses := u.OnGPU + u.Elsewhere; uses > 0 {
+		fmt.Fprintf(os.Stderr, "experts: %.1f %% of %d uses were of experts on a GPU; %s copied there, %.1f MiB\n",
+			100*float64(u.OnGPU)/float64(uses), uses, count(int(u.Copied), "expert"), mib(u.Bytes))
+	}
+}
+
 // count returns "1 token" or "2 tokens".
 func count(n int, what string) string {
 	if n == 1 {

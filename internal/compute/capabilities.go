@@ -174,7 +174,7 @@ type RowKeeper interface {
 
 // SlotUse counts what a device's slots for experts did since the model was loaded.
 type SlotUse struct {
-	Hits, Misses int64 // uses of an expert by a token, in layers with slots: on the GPU, and on the processor
+	Hits, Misses int64 // uses of an expert by a token, in layers with slots: of those in a slot, and of others
 	Promotions   int64 // experts that were copied to the GPU
 	Bytes        int64 // that this took
 }
@@ -185,6 +185,11 @@ func (u *SlotUse) Add(v SlotUse) {
 	u.Misses += v.Misses
 	u.Promotions += v.Promotions
 	u.Bytes += v.Bytes
+}
+
+// Since returns what was counted after then, an earlier state.
+func (u SlotUse) Since(then SlotUse) SlotUse {
+	return SlotUse{u.Hits - then.Hits, u.Misses - then.Misses, u.Promotions - then.Promotions, u.Bytes - then.Bytes}
 }
 
 // SlotUser is a device whose experts follow the text.

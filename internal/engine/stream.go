@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/kvcache"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/monotime"
@@ -115,7 +116,8 @@ type Result struct {
 	Accepted     int               // of them, those that came
 	Shifts       int               // how often the context was full and went on: see Request.Shift
 	Time         time.Duration     // that they took
-	Neurons      []model.NeuronUse // [layers] what the steps meanwhile computed, also for others
+	Neurons      []model.NeuronUse // [layers] what the steps meanwhile computed, also for others, where Request.Neurons asks for it
+	Slots        compute.SlotUse   // what slots for experts did meanwhile, likewise
 }
 
 // Stream is a generation in progress. It is used by one goroutine, in which tokens are chosen: while it is busy with a token, the
@@ -132,6 +134,7 @@ type Stream struct {
 	begin  time.Duration // of Submit, then of the first token
 	first  bool          // the first token was chosen
 	before []model.NeuronUse
+	slots  compute.SlotUse // before
 	text   *stopText
 
 	guess guesser     // nil: nothing is guessed
@@ -394,7 +397,7 @@ func (st *Stream) begins() {
 	st.res.PromptTime = now - st.begin - st.res.Wait
 	st.begin = now
 	if st.r.Neurons {
-		st.before = st.e.Neurons()
+		st.before, st.slots = st.e.Neurons(), st.e.SlotUse()
 	}
 }
 
@@ -413,7 +416,7 @@ func (st *Stream) end(why StopReason, err error) bool {
 	if st.first {
 		st.res.Time = monotime.Since(st.begin)
 		if st.r.Neurons {
-			st.res.Neurons = st.e.Neurons()
+			st.res.Neurons, st.res.Slots = st.e.Neurons(), st.e.SlotUse().Since(st.slots)
 			for l := range st.before {
 				st.res.Neurons[l] = st.res.Neurons[l].Since(st.before[l])
 			}
