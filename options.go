@@ -21,6 +21,10 @@ const (
 	SparseOff     Sparse = "off"     // all neurons
 	SparseExact   Sparse = "exact"   // those that are not zero, which changes no result
 	SparsePredict Sparse = "predict" // those that the file's predictors choose
+
+	// SparseMagnitude computes those whose activation is not nearly zero, by thresholds that `powerinfer prepare --sparse threshold` found for
+	// SiLU and GELU; Options.MaxKLD bounds what that changes.
+	SparseMagnitude Sparse = "threshold"
 )
 
 // NoGPU is Options.Devices for the processor alone.
@@ -54,6 +58,7 @@ type Options struct {
 	ReadAhead    *bool    // whether the processor reads neurons before it is their turn; nil: where the plan has GPUs wait for it
 
 	Sparse          Sparse   // empty: SparseAuto
+	MaxKLD          float64  // of SparseMagnitude: the mean KL divergence from all neurons that may be expected, in nats a token; 0: 0.01
 	SparseThreshold *float32 // logit from which a predicted neuron is computed; nil: the file's
 	Activation      string   // overrides the file's: silu, gelu, relu, fatrelu[:threshold], drelu, relu2
 	Statistics      string   // a file of `powerinfer profile`, for a model that holds no statistics of its neurons
@@ -144,7 +149,7 @@ func (o *Options) session() (session.Options, error) {
 	}
 	e := engine.Options{
 		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, Outputs: sequences, Drafts: o.drafts(), NoRepack: o.Mapped, Lock: o.Lock,
-		Activation: o.Activation, Threshold: o.SparseThreshold, Sparse: mode, Progress: o.Progress, CacheTypes: types, WholeCache: o.WholeCache,
+		Activation: o.Activation, Threshold: o.SparseThreshold, Sparse: mode, MaxKLD: o.MaxKLD, Progress: o.Progress, CacheTypes: types, WholeCache: o.WholeCache,
 	}
 	if o.Trace != nil {
 		e.Trace = o.Trace.log

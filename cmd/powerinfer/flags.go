@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -42,7 +43,7 @@ func engineFlags() []cli.Flag {
 		kernelsFlag(),
 		&cli.BoolFlag{Name: "mlock", Usage: "keep weights out of swap", Sources: env("MLOCK")},
 		&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
-		sparseFlag(), expertsFlag(),
+		sparseFlag(), maxKLDFlag(), expertsFlag(),
 		&cli.Float32Flag{Name: "sparse-threshold", Usage: "logit from which a predicted neuron is computed; default: the file's", Sources: cli.NewValueSourceChain(variable("LLAMA_SPARSE_PRED_THRESHOLD"))},
 	}, loraFlags(), ropeFlags(), gpuFlags(), grantedFlagsOf())
 }
@@ -79,7 +80,20 @@ func cacheTypes(c *cli.Command) (types compute.CacheTypes, err error) {
 }
 
 func sparseFlag() cli.Flag {
-	return &cli.StringFlag{Name: "sparse", Value: "auto", Usage: "neurons of feed-forward layers to compute: `MODE` auto, off (all), exact (those not zero) or predict (those predicted)", Sources: env("SPARSE")}
+	return &cli.StringFlag{Name: "sparse", Value: "auto", Usage: "neurons of feed-forward layers to compute: `MODE` auto, off (all), exact (those not zero), predict (those predicted) or threshold (those not nearly zero)", Sources: env("SPARSE")}
+}
+
+func maxKLDFlag() cli.Flag {
+	return &cli.Float64Flag{Name: "max-kld", Value: model.UsualMaxKLD, Usage: "with --sparse threshold: the KL divergence from all neurons that may be expected, in nats a token", Sources: env("MAX_KLD")}
+}
+
+// maxKLD reads that flag.
+func maxKLD(c *cli.Command) (float64, error) {
+	v := c.Float64("max-kld")
+	if !(v > 0) || math.IsInf(v, 0) {
+		return 0, fmt.Errorf("--max-kld %g is no bound; give a number above 0, such as %g", v, model.UsualMaxKLD)
+	}
+	return v, nil
 }
 
 func sparseMode(c *cli.Command) (model.SparseMode, error) {
@@ -144,6 +158,9 @@ func openOptions(c *cli.Command) (powerinfer.Options, error) {
 		Activation: c.String("activation"), Sparse: powerinfer.Sparse(c.String("sparse")), Kernels: c.String("kernels"),
 	}
 	var err error
+	if o.MaxKLD, err = maxKLD(c); err != nil {
+		return o, err
+	}
 	if o.Overrides, err = overrides(c); err != nil {
 		return o, err
 	}
@@ -227,7 +244,7 @@ func sessionOptions(c *cli.Command, outputs int) (session.Options, *powerinfer.O
 		return session.Options{}, nil, err
 	}
 	e := engine.Options{
-		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, NoRepack: o.Mapped, Lock: o.Lock, Activation: o.Activation, Threshold: o.SparseThreshold,
+		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, NoRepack: o.Mapped, Lock: o.Lock, Activation: o.Activation, Threshold: o.SparseThreshold, MaxKLD: o.MaxKLD,
 		Outputs: outputs, Drafts: max(0, o.Drafts), Work: c.Bool("metrics"),
 	}
 	if !c.IsSet("ubatch-size") {

@@ -37,8 +37,13 @@ func calibrationFlags() []cli.Flag {
 
 func prepareCommand() *cli.Command {
 	return &cli.Command{
-		Name: "prepare", Usage: "order a ReLU model's neurons and train their predictors, or order experts", ArgsUsage: "[MODEL]",
-		Description: `A model with experts stays an ordinary GGUF file that other engines load: its experts are
+		Name: "prepare", Usage: "order a ReLU model's neurons and train their predictors, order experts, or find thresholds", ArgsUsage: "[MODEL]",
+		Description: `--sparse threshold is for models of SiLU or GELU, whose activations never are zero: it finds
+for every layer a magnitude below which they may be taken as zero, measures on text that is held
+out what that costs, and stores the curve. The file stays an ordinary GGUF file; run it with
+--sparse threshold.
+
+A model with experts stays an ordinary GGUF file that other engines load: its experts are
 sorted hottest first, as are the neurons inside them where their activation leaves zeros, and
 what was counted is stored. No predictors are made for neurons inside experts, nor is anything
 measured, so that --recall, --accuracy and --trace-budget mean nothing there.`,
@@ -50,6 +55,8 @@ measured, so that --recall, --accuracy and --trace-budget mean nothing there.`,
 			&cli.StringFlag{Name: "predictor-type", Usage: "`TYPE` of the predictors: " + prepare.PredictorTypes() + "; default: the model's, else q8_0"},
 			&cli.BoolFlag{Name: "no-predictors", Usage: "only order the neurons"},
 			&cli.BoolFlag{Name: "allow-requantize", Usage: "accept a quantised model: its down projections are quantised again; without it, only experts of a quantised model are sorted"},
+			&cli.StringFlag{Name: "sparse", Usage: "threshold: find thresholds of magnitude; default: what the model's activation is made for"},
+			&cli.Float64Flag{Name: "max-kld", Value: model.UsualMaxKLD, Usage: "KL divergence that thresholds may cost, in nats a token"},
 			&cli.StringFlag{Name: "format", Value: "prepared", Usage: "prepared, or original: what the original PowerInfer loads"},
 		),
 		Action: prepareModel,
@@ -76,6 +83,16 @@ func prepareModel(ctx context.Context, c *cli.Command) error {
 	default:
 		return fmt.Errorf("--format %q is neither prepared nor original", format)
 	}
+	switch mode := c.String("sparse"); mode {
+	case "":
+	case model.Threshold.String():
+		o.Thresholds = true
+		if o.MaxKLD, err = maxKLD(c); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("--sparse %q: threshold is what can be prepared for; leave it out for a model whose activation leaves zeros", mode)
+	}
 	o.EvalFiles, o.Recall, o.Accuracy = c.StringSlice("eval-file"), c.Float64("recall"), c.Float64("accuracy")
 	o.NoPredictors, o.AllowRequantize = c.Bool("no-predictors"), c.Bool("allow-requantize")
 	bars := newBars(&o)
@@ -85,7 +102,9 @@ func prepareModel(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	if rep.Experts != nil {
+	if rep.Curve != nil {
+		err = printCurve(os.Stdout, rep.Curve, o.MaxKLD)
+	} else if rep.Experts != nil {
 		err = printExperts(os.Stdout, f.Path, rep)
 	} else if err = printPrepared(os.Stdout, rep); err == nil {
 		advise(rep, o)
@@ -219,6 +238,22 @@ func printExperts(out io.Writer, name string, rep *prepare.Report) error {
 		return err
 	}
 	return p.Table(out)
+}
+
+// printCurve prints a line for each share that was measured, and marks the one that runs within the bound.
+func printCurve(out io.Writer, c *prepared.Curve, most float64) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "left out\tKL divergence\t\tsame top token\tperplexity\t\t")
+	chosen := c.Within(most)
+	for i := range c.Points {
+		p := &c.Points[i]
+		mark := ""
+		if p == chosen {
+			mark = fmt.Sprintf("within %g", most)
+		}
+		fmt.Fprintf(w, "%.1f %%\t%.5f\t± %.5f\t%.2f %%\t%.4f\t%s\t\n", 100*p.Share, p.KLDivergence, p.Error, 100*p.SameTop, p.Perplexity, mark)
+	}
+	return w.Flush()
 }
 
 // printPrepared prints a line for each layer, and what all of them come to.

@@ -35,6 +35,8 @@ type Options struct {
 	Activation string     // overrides the file's
 	Threshold  *float32   // overrides the file's sparse threshold
 	Sparse     model.SparseMode
+	Magnitudes []float32 // [layers] override the file's thresholds of mode threshold; nil: by MaxKLD
+	MaxKLD     float64   // bounds the divergence of mode threshold from dense, in nats a token; 0: model.UsualMaxKLD
 	CacheTypes compute.CacheTypes
 	WholeCache bool // layers with sliding windows keep the keys and values that no window reaches any more, too
 	Adapters   []model.Adapter
@@ -170,7 +172,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, layout placemen
 	}
 	m, err := model.Load(ctx, f, dev, model.Options{
 		Activation: o.Activation, Threshold: o.Threshold, Batch: e.ubatch, Outputs: e.outputs + o.DraftRows(),
-		Sparse: o.Sparse, Order: o.Order, Observer: o.Observer, Places: layout.Places,
+		Sparse: o.Sparse, Magnitudes: o.Magnitudes, MaxKLD: o.MaxKLD, Order: o.Order, Observer: o.Observer, Places: layout.Places,
 		Context: e.context, Cache: size, CacheTypes: o.CacheTypes, Adapters: o.Adapters, Pinned: o.NoRepack, Progress: progress,
 	})
 	if err != nil {

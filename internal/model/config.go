@@ -58,6 +58,9 @@ type Config struct {
 	Sparse     SparseMode     // Auto until the model is loaded
 	// Threshold is the file's powerinfer.sparse_threshold; a predicted neuron's logit is at least this.
 	Threshold float32
+	Curve     *prepared.Curve // of thresholds of mode Threshold and what they cost; nil: the file has none
+	// Magnitudes are the layers' thresholds of mode Threshold, 0 where a layer has none; nil in other modes. [layers]
+	Magnitudes []float32
 }
 
 // Block is one layer's hyperparameters.
@@ -283,6 +286,9 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 		return c, err
 	}
 	if err := c.readExpertUse(f); err != nil {
+		return c, err
+	}
+	if c.Curve, err = prepared.ReadCurve(f, c.Layers); err != nil {
 		return c, err
 	}
 	info, ok, err := prepared.Read(f)

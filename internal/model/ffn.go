@@ -24,12 +24,14 @@ type ffn struct {
 	count    compute.NeuronCount
 	bins     compute.NeuronBins
 	observe  func(v compute.Verbs, s *buffers, in compute.Tensor) // tells an Observer, or nil
+
+	observeGates func(v compute.Verbs, s *buffers) // tells a GateObserver, or nil
 }
 
 func (f *ffn) bind(b *blockBinder) {
 	m := b.m
 	shape := m.Blocks[b.layer]
-	f.act, f.mode = m.Act, m.LayerMode(b.layer)
+	f.act, f.mode = m.Activation(b.layer), m.LayerMode(b.layer)
 	if shape.FF == 0 { // there are only experts
 		return
 	}
@@ -140,9 +142,15 @@ func (f *ffn) dense(v compute.Verbs, m *Model, s *buffers, in compute.Tensor) {
 		if f.topK != nil {
 			v.GaussianTopK(s.gate, *f.topK)
 		}
+		if f.observeGates != nil {
+			f.observeGates(v, s)
+		}
 		v.Activate(s.gate, s.gate, s.up, f.act)
 	} else {
 		m.product(v, in, compute.Products{{Out: s.gate, W: f.up, Bias: f.upBias}})
+		if f.observeGates != nil {
+			f.observeGates(v, s)
+		}
 		v.Activate(s.gate, s.gate, compute.Tensor{}, f.act)
 	}
 	if f.observe != nil {

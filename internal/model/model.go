@@ -21,6 +21,8 @@ const UsualStep = 512
 type Options struct {
 	Activation string            // overrides the file's; empty keeps it
 	Threshold  *float32          // overrides the file's sparse threshold
+	Magnitudes []float32         // [layers] override the file's thresholds of mode Threshold; nil: by MaxKLD
+	MaxKLD     float64           // bounds the divergence of mode Threshold from dense, in nats a token; 0: UsualMaxKLD
 	Sparse     SparseMode        // how feed-forward layers are computed
 	Order      [][]int32         // [layers][n_ff]: a layer's neuron i is the file's Order[layer][i]; nil keeps the file's order
 	Places     []compute.Place   // [layers+1] what of each layer, and of the head, goes to a GPU, and which; nil: nothing
@@ -132,6 +134,14 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	}
 	if o.Threshold != nil {
 		c.Threshold = *o.Threshold
+	}
+	if o.Sparse == Threshold { // an observer sees its zeros in dense layers
+		if c.Magnitudes, err = c.Thresholds(o.MaxKLD); o.Magnitudes != nil {
+			c.Magnitudes, err = o.Magnitudes, c.checkMagnitudes(o.Magnitudes)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Path, err)
+		}
 	}
 	extra, err := newAdapters(o.Adapters, &c)
 	if err != nil {

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -16,13 +17,14 @@ type SparseMode int
 // The modes. Auto is Predict where that is the file's meaning (an original PowerInfer file) or its measured divergence from dense is
 // small, else Exact where the activation leaves neurons at zero, else Off.
 const (
-	Auto    SparseMode = iota
-	Off                // every neuron, by dense products
-	Exact              // gates first, then only the neurons whose activation is not zero: the dense result
-	Predict            // only the neurons that the file's predictors choose, of these only the ones that are not zero
+	Auto      SparseMode = iota
+	Off                  // every neuron, by dense products
+	Exact                // gates first, then only the neurons whose activation is not zero: the dense result
+	Predict              // only the neurons that the file's predictors choose, of these only the ones that are not zero
+	Threshold            // as Exact, where activations below a layer's threshold of magnitude are taken as zero; never by itself
 )
 
-var sparseModes = [...]string{"auto", "off", "exact", "predict"}
+var sparseModes = [...]string{"auto", "off", "exact", "predict", "threshold"}
 
 func (s SparseMode) String() string { return sparseModes[s] }
 
@@ -52,6 +54,13 @@ func (c *Config) Resolve(asked SparseMode) (SparseMode, error) {
 	case Predict:
 		if !c.Predictors {
 			return Off, fmt.Errorf("mode predict needs predictors, and the file has none; make them with: powerinfer prepare, or use --sparse exact")
+		}
+	case Threshold:
+		switch {
+		case c.Act.Kind != compute.SiLU && c.Act.Kind != compute.GELU:
+			return Off, fmt.Errorf("mode threshold is for SiLU and GELU, and this model's activation is %s; use --sparse exact", c.Act.Kind)
+		case c.Magnitudes == nil:
+			return Off, fmt.Errorf("mode threshold needs thresholds, and the file has none; find them with: powerinfer prepare --sparse threshold")
 		}
 	case Auto:
 		return c.auto(), nil
@@ -93,8 +102,54 @@ func (c *Config) LayerMode(l int) SparseMode {
 		return Exact
 	case c.Sparse == Exact && !cut && !c.Act.Sparse():
 		return Off
+	case c.Sparse == Threshold && (cut || c.Activation(l).Small()):
+		return Exact
+	case c.Sparse == Threshold:
+		return Off
 	}
 	return c.Sparse
+}
+
+// UsualMaxKLD bounds the mean KL divergence from dense of mode Threshold unless options say otherwise, in nats a token.
+const UsualMaxKLD = AutoDivergence
+
+// Thresholds returns those of the sparsest point of the file's curve that keeps the divergence from dense, with twice its error, within most; 0 is
+// UsualMaxKLD. They are nil where the file has no curve.
+func (c *Config) Thresholds(most float64) ([]float32, error) {
+	if c.Curve == nil {
+		return nil, nil
+	}
+	if most == 0 {
+		most = UsualMaxKLD
+	}
+	p := c.Curve.Within(most)
+	if p == nil {
+		return nil, fmt.Errorf("no thresholds of the file keep the KL divergence within %g; the smallest measured is %.4f: give --max-kld, or find others with: powerinfer prepare --sparse threshold",
+			most, c.Curve.Points[0].Worst())
+	}
+	return p.Magnitudes, nil
+}
+
+// checkMagnitudes checks thresholds of mode Threshold from outside.
+func (c *Config) checkMagnitudes(v []float32) error {
+	if len(v) != c.Layers {
+		return fmt.Errorf("%d thresholds for %d layers", len(v), c.Layers)
+	}
+	for l, t := range v {
+		if !(t >= 0) || math.IsInf(float64(t), 0) {
+			return fmt.Errorf("layer %d: %g is not a threshold", l, t)
+		}
+	}
+	return nil
+}
+
+// Activation returns layer l's, which has a threshold in mode Threshold. Experts have none.
+func (c *Config) Activation(l int) compute.Activation {
+	act := c.Act
+	if c.Magnitudes != nil && c.Blocks[l].FF > 0 && !c.Blocks[l].Experts {
+		act.Threshold = c.Magnitudes[l]
+	}
+	return act
 }
 
 // ExpertMode returns the mode that experts run in.
@@ -195,6 +250,18 @@ type FFNStep struct {
 	Activations func(i int) []float32 // [n_ff] a_i
 }
 
+// GateObserver is an Observer that sees gates, too, before each layer's activations.
+type GateObserver interface {
+	Observer
+	Gates(layer int, s GateStep)
+}
+
+// GateStep is one layer's share of a step. Its function returns what belongs to token i of the step, valid during the call.
+type GateStep struct {
+	Params *compute.Params
+	Gates  func(i int) []float32 // [n_ff] g_i; in ungated layers up's output
+}
+
 // observe makes every dense layer tell o, of a model with experts every layer that has some.
 func (m *Model) observe(o Observer) error {
 	if m.Experts.Count > 0 {
@@ -210,24 +277,36 @@ func (m *Model) observe(o Observer) error {
 		}
 		f.observe = func(v compute.Verbs, s *buffers, in compute.Tensor) {
 			var failed error
-			read := func(t compute.Tensor) func(i int) []float32 {
-				return func(i int) []float32 {
-					row, err := m.dev.Read(t, i)
-					if err != nil {
-						failed = err
-						return make([]float32, t.Cols) // the step fails, whatever is made of it
-					}
-					return row
-				}
-			}
-			step := FFNStep{Params: m.params, Residual: read(s.x), Normed: read(in), Activations: read(s.gate)}
+			step := FFNStep{Params: m.params, Residual: m.rows(s.x, &failed), Normed: m.rows(in, &failed), Activations: m.rows(s.gate, &failed)}
 			v.Host(func() error {
 				o.FeedForward(i, step)
 				return failed
 			})
 		}
+		if g, ok := o.(GateObserver); ok {
+			f.observeGates = func(v compute.Verbs, s *buffers) {
+				var failed error
+				step := GateStep{Params: m.params, Gates: m.rows(s.gate, &failed)}
+				v.Host(func() error {
+					g.Gates(i, step)
+					return failed
+				})
+			}
+		}
 	}
 	return nil
+}
+
+// rows returns what reads a tensor's rows. Where one cannot be read, failed says why, and the row is zero: the step fails, whatever is made of it.
+func (m *Model) rows(t compute.Tensor, failed *error) func(i int) []float32 {
+	return func(i int) []float32 {
+		row, err := m.dev.Read(t, i)
+		if err != nil {
+			*failed = err
+			return make([]float32, t.Cols)
+		}
+		return row
+	}
 }
 
 // takeOrder checks that every layer's order is a permutation of its neurons.

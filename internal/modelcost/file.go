@@ -21,7 +21,8 @@ type Options struct {
 	Outputs    int // sequences that generate at a time; 0 is 1
 	Drafts     int // rows of logits of the largest step besides theirs
 	Sparse     model.SparseMode
-	Activation string // overrides the file's
+	MaxKLD     float64 // as model.Options'
+	Activation string  // overrides the file's
 	CacheTypes compute.CacheTypes
 	WholeCache bool // layers with windows keep what no window reaches
 	Law        Law  // of frequencies that the file does not have
@@ -38,6 +39,11 @@ func Of(f *gguf.File, o Options) (Cost, error) {
 	mode := o.Sparse
 	if model.AdaptsNeurons(o.Adapters) != "" {
 		mode = model.Off
+	}
+	if mode == model.Threshold {
+		if c.Magnitudes, err = c.Thresholds(o.MaxKLD); err != nil {
+			return Cost{}, fmt.Errorf("%s: %w", f.Path, err)
+		}
 	}
 	if c.Sparse, err = c.Resolve(mode); err != nil {
 		return Cost{}, fmt.Errorf("%s: %w", f.Path, err)

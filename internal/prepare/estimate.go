@@ -48,6 +48,8 @@ const (
 	usualTrials  = 5
 	trialSamples = 3 * 4096 // by a trial's epochs
 	usualEpochs  = 12
+
+	thresholdPoints = 7 // that a search measures
 )
 
 // estimate predicts the stages' times from steps that it measures.
@@ -103,6 +105,9 @@ func (r *observer) estimate(e *runner, samples int) ([]Estimate, error) {
 		weights += float64(len(x.Data))
 	}
 	add(StageWrite, weights/writeRate*float64(time.Second))
+	if r.o.Thresholds {
+		add(StageMeasure, (1+thresholdPoints)*perToken*float64(held))
+	}
 	if held > 0 && !r.o.NoPredictors {
 		add(StageMeasure, 2*perToken*float64(held))
 	}

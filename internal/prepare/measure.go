@@ -35,10 +35,11 @@ type Measured struct {
 // outputs bounds the rows of logits held at a time.
 const outputs = 128
 
-func (m *measurer) open(ctx context.Context, f *gguf.File, window int, mode model.SparseMode) (*engine.Engine, error) {
+// open opens f in a mode; magnitudes are the layers' thresholds in mode threshold.
+func (m *measurer) open(ctx context.Context, f *gguf.File, window int, mode model.SparseMode, magnitudes []float32) (*engine.Engine, error) {
 	return engine.Open(ctx, f, engine.Options{
 		Context: window, UBatch: stepTokens, Outputs: outputs, NoRepack: m.mapped,
-		Activation: m.o.Activation, Sparse: mode, Progress: m.o.bytes(StageLoad),
+		Activation: m.o.Activation, Sparse: mode, Magnitudes: magnitudes, Progress: m.o.bytes(StageLoad),
 		Devices: planner.CPU(planner.Processor{Threads: m.o.Threads}),
 	})
 }
@@ -48,7 +49,7 @@ func (m *measurer) dense(ctx context.Context, window int) error {
 	if b, err := eval.OpenBase(m.w.path(fileBase)); err == nil {
 		return b.Close()
 	}
-	e, err := m.open(ctx, m.f, window, model.Off)
+	e, err := m.open(ctx, m.f, window, model.Off, nil)
 	if err != nil {
 		return err
 	}
@@ -70,17 +71,22 @@ func (m *measurer) dense(ctx context.Context, window int) error {
 
 // divergence compares the prepared file at path, in the given mode, with what dense saved.
 func (m *measurer) divergence(ctx context.Context, path string, mode model.SparseMode) (eval.Divergence, error) {
-	base, err := eval.OpenBase(m.w.path(fileBase))
-	if err != nil {
-		return eval.Divergence{}, err
-	}
-	defer base.Close()
 	f, err := gguf.Open(path)
 	if err != nil {
 		return eval.Divergence{}, err
 	}
 	defer f.Close()
-	e, err := m.open(ctx, f, base.Context, mode)
+	return m.compare(ctx, f, mode, nil)
+}
+
+// compare compares f in a mode with what dense saved; magnitudes are the layers' thresholds in mode threshold.
+func (m *measurer) compare(ctx context.Context, f *gguf.File, mode model.SparseMode, magnitudes []float32) (eval.Divergence, error) {
+	base, err := eval.OpenBase(m.w.path(fileBase))
+	if err != nil {
+		return eval.Divergence{}, err
+	}
+	defer base.Close()
+	e, err := m.open(ctx, f, base.Context, mode, magnitudes)
 	if err != nil {
 		return eval.Divergence{}, err
 	}

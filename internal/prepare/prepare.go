@@ -39,10 +39,12 @@ type Options struct {
 	Accuracy        float64    // target share of right decisions; 0.95
 	PredictorType   quant.Type // of fc1 and fc2, with SetType; else the model's own, Q8_0 where predictors cannot have that
 	SetType         bool
-	NoPredictors    bool   // order only: every layer runs exact
-	Original        bool   // write what the original PowerInfer loads
-	AllowRequantize bool   // of a quantised model's down projections
-	Activation      string // overrides the file's
+	NoPredictors    bool    // order only: every layer runs exact
+	Thresholds      bool    // of magnitude are found, for mode threshold, instead of anything else
+	MaxKLD          float64 // bounds what they cost, in nats a token; model.UsualMaxKLD
+	Original        bool    // write what the original PowerInfer loads
+	AllowRequantize bool    // of a quantised model's down projections
+	Activation      string  // overrides the file's
 	Seed            uint64
 	Threads         int // all idle physical cores
 
@@ -78,13 +80,17 @@ type resultOptions struct {
 	Recall, Accuracy float64
 	PredictorType    quant.Type
 	NoPredictors     bool
+	Thresholds       bool    `json:",omitempty"`
+	MaxKLD           float64 `json:",omitempty"`
 	ProfileOnly      bool
 	Activation       string
 	Seed             uint64
 }
 
 func (o *Options) result() resultOptions {
-	return resultOptions{o.Tokens, o.TraceBudget, o.Recall, o.Accuracy, o.PredictorType, o.NoPredictors, o.profileOnly, o.Activation, o.Seed}
+	return resultOptions{
+		o.Tokens, o.TraceBudget, o.Recall, o.Accuracy, o.PredictorType, o.NoPredictors, o.Thresholds, o.MaxKLD, o.profileOnly, o.Activation, o.Seed,
+	}
 }
 
 func (o *Options) progress(s Stage, done, total int64) {
@@ -109,6 +115,7 @@ type Report struct {
 	Layers      []Layer
 	Stats       *neuron.Stats   // in the model's own order; nil for a model with experts
 	Experts     *neuron.Experts // likewise; nil for a model without
+	Curve       *prepared.Curve // where thresholds were asked for; then Layers and Stats are nil
 	Calibration prepared.Text
 	HeldOut     prepared.Text // zero where nothing was held out
 	Generated   bool          // the model made its calibration text itself
@@ -164,6 +171,9 @@ func resumable(err error) error {
 
 // prepare does the work, whose folder is open.
 func (r *run) prepare(ctx context.Context) (*Report, error) {
+	if r.o.Thresholds {
+		return r.prepareThresholds(ctx)
+	}
 	if r.c.Experts.Count > 0 {
 		return r.prepareExperts(ctx)
 	}
@@ -262,7 +272,10 @@ func (o *Options) complete(r *run) error {
 	}
 	if o.Tokens == 0 {
 		o.Tokens = DefaultTokens
-		if len(o.Files) == 0 {
+		switch {
+		case o.Thresholds:
+			o.Tokens = DefaultThresholdTokens
+		case len(o.Files) == 0:
 			o.Tokens = DefaultGenerated
 		}
 	}
@@ -275,8 +288,11 @@ func (o *Options) complete(r *run) error {
 	if o.Accuracy == 0 {
 		o.Accuracy = 0.95
 	}
-	if r.c.Experts.Count > 0 {
+	if r.c.Experts.Count > 0 || o.Thresholds {
 		o.NoPredictors = true
+	}
+	if o.Thresholds && o.MaxKLD == 0 {
+		o.MaxKLD = model.UsualMaxKLD
 	}
 	if !o.SetType {
 		o.PredictorType = quant.Q8_0
@@ -304,6 +320,8 @@ const maxFF = 1 << 16
 func (r *run) check(ctx context.Context) error {
 	path := r.f.Path
 	switch {
+	case r.o.Thresholds:
+		return r.checkThresholds()
 	case r.c.Experts.Count > 0:
 		return r.checkExperts()
 	case r.c.Prepared != nil:

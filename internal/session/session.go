@@ -101,7 +101,7 @@ func (s *Session) openDraft(ctx context.Context, o *Options) error {
 		return err
 	}
 	e := o.Engine
-	e.Drafts, e.Adapters, e.Sparse, e.Activation, e.Threshold, e.Trace = 0, nil, model.Auto, "", nil, nil
+	e.Drafts, e.Adapters, e.Sparse, e.Activation, e.Threshold, e.Magnitudes, e.MaxKLD, e.Trace = 0, nil, model.Auto, "", nil, nil, 0, nil
 	if s.draft, err = Open(ctx, f, Options{Engine: e, Planner: d.Planner}); err != nil {
 		return errors.Join(err, f.Close())
 	}
@@ -179,7 +179,7 @@ func (o *Options) plan(ctx context.Context, f *gguf.File) (*planner.Planner, err
 	p.Trace = e.Trace
 	p.Lock = e.Lock
 	p.Model = modelcost.Options{
-		Context: e.Context, UBatch: e.LargestStep(), Outputs: e.Outputs, Drafts: e.DraftRows(), Sparse: e.Sparse, Activation: e.Activation, CacheTypes: e.CacheTypes, WholeCache: e.WholeCache, Adapters: e.Adapters,
+		Context: e.Context, UBatch: e.LargestStep(), Outputs: e.Outputs, Drafts: e.DraftRows(), Sparse: e.Sparse, MaxKLD: e.MaxKLD, Activation: e.Activation, CacheTypes: e.CacheTypes, WholeCache: e.WholeCache, Adapters: e.Adapters,
 		Law: modelcost.UsualLaw(), Stats: stats,
 	}
 	return planner.New(ctx, f, *p)
