@@ -136,10 +136,7 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 		c.Threshold = *o.Threshold
 	}
 	if o.Sparse == Threshold { // an observer sees its zeros in dense layers
-		if c.Magnitudes, err = c.Thresholds(o.MaxKLD); o.Magnitudes != nil {
-			c.Magnitudes, err = o.Magnitudes, c.checkMagnitudes(o.Magnitudes)
-		}
-		if err != nil {
+		if err := c.takeThresholds(o.Magnitudes, o.MaxKLD); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.Path, err)
 		}
 	}

@@ -113,25 +113,31 @@ func (c *Config) LayerMode(l int) SparseMode {
 // UsualMaxKLD bounds the mean KL divergence from dense of mode Threshold unless options say otherwise, in nats a token.
 const UsualMaxKLD = AutoDivergence
 
-// Thresholds returns those of the sparsest point of the file's curve that keeps the divergence from dense, with twice its error, within most; 0 is
-// UsualMaxKLD. They are nil where the file has no curve.
-func (c *Config) Thresholds(most float64) ([]float32, error) {
+// Setting returns the sparsest point of the file's curve that keeps the divergence from dense, with twice its error, within most; 0 is UsualMaxKLD.
+// A file without a curve has the point without thresholds.
+func (c *Config) Setting(most float64) (prepared.Point, error) {
 	if c.Curve == nil {
-		return nil, nil
+		return prepared.Point{}, nil
 	}
 	if most == 0 {
 		most = UsualMaxKLD
 	}
 	p := c.Curve.Within(most)
 	if p == nil {
-		return nil, fmt.Errorf("no thresholds of the file keep the KL divergence within %g; the smallest measured is %.4f: give --max-kld, or find others with: powerinfer prepare --sparse threshold",
+		return prepared.Point{}, fmt.Errorf("no thresholds of the file keep the KL divergence within %g; the smallest measured is %.4f: give --max-kld, or find others with: powerinfer prepare --sparse threshold",
 			most, c.Curve.Points[0].Worst())
 	}
-	return p.Magnitudes, nil
+	return *p, nil
 }
 
-// checkMagnitudes checks thresholds of mode Threshold from outside.
-func (c *Config) checkMagnitudes(v []float32) error {
+// takeThresholds sets Magnitudes to v, or where that is nil to those of the setting within most.
+func (c *Config) takeThresholds(v []float32, most float64) error {
+	if v == nil {
+		p, err := c.Setting(most)
+		c.Magnitudes = p.Magnitudes
+		return err
+	}
+	c.Magnitudes = v
 	if len(v) != c.Layers {
 		return fmt.Errorf("%d thresholds for %d layers", len(v), c.Layers)
 	}

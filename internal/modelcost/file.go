@@ -40,10 +40,13 @@ func Of(f *gguf.File, o Options) (Cost, error) {
 	if model.AdaptsNeurons(o.Adapters) != "" {
 		mode = model.Off
 	}
+	var left float32
 	if mode == model.Threshold {
-		if c.Magnitudes, err = c.Thresholds(o.MaxKLD); err != nil {
+		p, err := c.Setting(o.MaxKLD)
+		if err != nil {
 			return Cost{}, fmt.Errorf("%s: %w", f.Path, err)
 		}
+		c.Magnitudes, left = p.Magnitudes, p.Share
 	}
 	if c.Sparse, err = c.Resolve(mode); err != nil {
 		return Cost{}, fmt.Errorf("%s: %w", f.Path, err)
@@ -61,7 +64,7 @@ func Of(f *gguf.File, o Options) (Cost, error) {
 	b.Step, b.Outputs = largest(o.UBatch, b.Context), max(1, o.Outputs)+o.Drafts
 	b.Cache = c.CacheSize(b.Context, b.Step, max(1, o.Outputs), o.WholeCache)
 	b.Adapters = o.Adapters
-	r := reader{f: f, c: &c, b: &b, cache: c.CacheSpec(b.Cache, o.CacheTypes)}
+	r := reader{f: f, c: &c, b: &b, cache: c.CacheSpec(b.Cache, o.CacheTypes), left: left}
 	b.ExpertsKnown = r.known()
 	if err := r.frequencies(o); err != nil {
 		return Cost{}, err
@@ -91,6 +94,7 @@ type reader struct {
 	b         *Cost
 	cache     compute.CacheSpec
 	frequency [][]float32 // [layers][n_ff] hottest first
+	left      float32     // share of activations that thresholds of magnitude leave out
 }
 
 // frequencies returns the file's, or those that were counted, or the law's.
@@ -123,9 +127,17 @@ func (r *reader) frequencies(o Options) error {
 				r.frequency = append(r.frequency, r.frequency[l-1])
 				continue
 			}
+			if r.left > 0 {
+				r.frequency = append(r.frequency, slices.Repeat([]float32{1 - r.left}, b.FF))
+				continue
+			}
 			r.frequency = append(r.frequency, lawFrequencies(b.FF, o.Law))
 		}
-		r.assumeFrequencies(o.Law)
+		if r.left > 0 {
+			r.assume("The file holds no frequencies: each neuron is taken to be left out as often as the thresholds leave one out on average.")
+		} else {
+			r.assumeFrequencies(o.Law)
+		}
 	}
 	r.b.Active = 1
 	if list := r.ofNeurons(); r.c.Sparse != model.Off && len(list) > 0 {
