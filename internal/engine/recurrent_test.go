@@ -19,7 +19,13 @@ import (
 // openRecurrent opens a model with a layer of each part, the first of which is recurrent.
 func openRecurrent(t *testing.T, o engine.Options) *engine.Engine {
 	t.Helper()
-	f := synthtest.File(t, synth.Spec{Arch: "nemotron_h", Type: quant.F32, Layers: 3, Embd: 64, FF: 128, Heads: 2, HeadDim: 32, Seed: 5})
+	return openRecurrentOf(t, "nemotron_h", o)
+}
+
+// openRecurrentOf is openRecurrent for a family.
+func openRecurrentOf(t *testing.T, arch string, o engine.Options) *engine.Engine {
+	t.Helper()
+	f := synthtest.File(t, synth.Spec{Arch: arch, Type: quant.F32, Layers: 3, Embd: 64, FF: 128, Heads: 2, HeadDim: 32, Seed: 5})
 	o.Devices, o.Context, o.UBatch = planner.CPU(planner.Processor{Threads: 1}), 2048, 128
 	e, err := engine.Open(t.Context(), f, o)
 	if err != nil {
@@ -58,9 +64,15 @@ func randomTokens(rng *rand.Rand, n int) []int32 {
 // TestCheckpoints: of a recurrent model a turn of a conversation, another answer, an edited question and a text that goes on differently after a while
 // evaluate what lies behind the last checkpoint on their way, and give the text that they give from scratch.
 func TestCheckpoints(t *testing.T) {
+	for _, arch := range []string{"nemotron_h", "qwen35"} { // a state space, and a gated delta net
+		t.Run(arch, func(t *testing.T) { checkpoints(t, arch) })
+	}
+}
+
+func checkpoints(t *testing.T, arch string) {
 	const tail = compute.FewTokens // of a prompt, behind its checkpoint
 	rng := rand.New(rand.NewPCG(8, 0))
-	e, fresh := openRecurrent(t, engine.Options{}), openRecurrent(t, engine.Options{})
+	e, fresh := openRecurrentOf(t, arch, engine.Options{}), openRecurrentOf(t, arch, engine.Options{})
 	const most = 30 // tokens of an answer
 	// turn evaluates all of a prompt but so many positions. It returns the text, and how many of its positions were evaluated: of an answer that did not end
 	// by itself all but the last token.
