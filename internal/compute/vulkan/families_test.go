@@ -1,6 +1,10 @@
 package vulkan
 
 import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -23,6 +27,12 @@ func (k kept) Close() error {
 	k.reset()
 	return k.gpu.Lost
 }
+
+// The models of these tests have so many layers and experts in each.
+const (
+	layersOfFamilies  = 2
+	expertsOfFamilies = 8
+)
 
 // budget says what of each layer lies on the GPU.
 type budget struct {
@@ -47,13 +57,13 @@ func eager() hybrid.Slots {
 }
 
 // loadSplit loads a model on the GPU and a processor of its own, which Close of the device returned gives back.
-func loadSplit(t *testing.T, f *gguf.File, gpu *Device, places []compute.Place, s hybrid.Slots) (*model.Model, *hybrid.Device) {
+func loadSplit(t *testing.T, f *gguf.File, gpu compute.Device, places []compute.Place, s hybrid.Slots) (*model.Model, *hybrid.Device) {
 	t.Helper()
 	host, err := cpu.New(cpu.Options{Threads: 1, Set: exactSet()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := hybrid.New(kept{gpu}, host, slices.Repeat([]bool{true}, len(places)-1))
+	d := hybrid.New(gpu, host, slices.Repeat([]bool{true}, len(places)-1))
 	d.FollowUse(s)
 	m, err := model.Load(t.Context(), f, d, model.Options{Batch: 8, Outputs: 8, Cache: compute.CacheSpec{Pages: 2}, Sparse: model.Off, Places: places})
 	if err != nil {
@@ -79,37 +89,135 @@ func greedy(t *testing.T, m *model.Model, n int) (text []int32, logits [][]float
 
 // expertFamilies holds models of every family with experts to the processor: on every budget of the GPU they say the same text, with the same logits.
 func expertFamilies(t *testing.T, gpu *Device, messages *messages) {
-	const layers, experts, said = 2, 8, 6
-	budgets := []budget{{name: "no experts"}, {name: "three", experts: 3, head: true}, {name: "all", experts: experts, head: true}, {name: "slots", experts: 3, slots: true}}
+	const said = 6
+	budgets := []budget{{name: "no experts"}, {name: "three", experts: 3, head: true}, {name: "all", experts: expertsOfFamilies, head: true}, {name: "slots", experts: 3, slots: true}}
 	for _, family := range arch.All() {
 		if family.Experts == nil || family.Headless {
 			continue
 		}
 		t.Run(family.Name, func(t *testing.T) {
 			f, text, logits := decided(t, synth.Spec{
-				Arch: family.Name, Type: quant.F32, Layers: layers, Embd: 128, FF: 64, Heads: 4, Experts: experts, Used: 2, Vocab: 320, Sparsity: 0.5,
+				Arch: family.Name, Type: quant.F32, Layers: layersOfFamilies, Embd: 128, FF: 64, Heads: 4, Experts: expertsOfFamilies, Used: 2, Vocab: 320, Sparsity: 0.5,
 			}, said)
 			for _, b := range budgets {
-				m, d := loadSplit(t, f, gpu, b.places(layers), eager())
-				got, rows := greedy(t, m, said)
-				for i := range min(len(text), len(got)) {
-					if err := closeTo(rows[i], logits[i], floatLogits); err != nil {
-						t.Errorf("%s: token %d: %v", b.name, i, err)
-						break
-					}
-				}
-				if !slices.Equal(got, text) {
-					t.Errorf("%s: the text is %v, not %v", b.name, got, text)
-				}
-				if use := d.SlotUse(); b.slots != (use.Hits > 0 && use.Misses > 0) {
-					t.Errorf("%s: %+v", b.name, use)
-				}
-				if err := d.Close(); err != nil {
-					t.Error(err)
-				}
+				b.check(t, f, gpu, text, logits)
 			}
 			messages.check(t)
 		})
+	}
+	t.Run("faults", func(t *testing.T) { expertFaults(t, gpu, messages) })
+}
+
+// check holds a model on the budget to the text and the logits of the processor.
+func (b budget) check(t *testing.T, f *gguf.File, gpu *Device, text []int32, logits [][]float32) {
+	t.Helper()
+	m, d := loadSplit(t, f, kept{gpu}, b.places(layersOfFamilies), eager())
+	got, rows := greedy(t, m, len(text))
+	for i := range text {
+		if err := closeTo(rows[i], logits[i], floatLogits); err != nil {
+			t.Errorf("%s: token %d: %v", b.name, i, err)
+			break
+		}
+	}
+	if !slices.Equal(got, text) {
+		t.Errorf("%s: the text is %v, not %v", b.name, got, text)
+	}
+	if use := d.SlotUse(); b.slots && b.experts < expertsOfFamilies != (use.Hits > 0 && use.Misses > 0) {
+		t.Errorf("%s: %+v", b.name, use)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// expertFaults has a model with experts meet slots of every number, numbers that are none, and a GPU that is lost while an expert is on its way to it.
+func expertFaults(t *testing.T, gpu *Device, messages *messages) {
+	spec := synth.Spec{Arch: "qwen3moe", Type: quant.F32, Layers: layersOfFamilies, Embd: 128, FF: 64, Heads: 4, Experts: expertsOfFamilies, Used: 2, Vocab: 320, Sparsity: 0.5}
+	f, text, logits := decided(t, spec, 6)
+	for _, n := range []int{1, expertsOfFamilies - 1, expertsOfFamilies, expertsOfFamilies + 5} {
+		budget{name: fmt.Sprintf("%d slots", n), experts: n, slots: true}.check(t, f, gpu, text, logits)
+	}
+	lostCopies(t, f, gpu)
+	spec.Activation, spec.Sparsity = "silu", 0 // ReLU has NaN be zero, as llama.cpp does
+	for _, c := range []struct {
+		tensor string
+		from   int // the first byte that is damaged
+	}{{"blk.0.ffn_gate_inp.weight", 0}, {"blk.1.ffn_gate_exps.weight", 0}, {"blk.1.ffn_gate_exps.weight", 4 * 64 * 128 * 5}} {
+		damaged := synthtest.File(t, spec)
+		data := damaged.Tensor(c.tensor).Data[c.from:]
+		for i := 0; i < 4*128*64 && i < len(data); i += 4 {
+			binary.LittleEndian.PutUint32(data[i:], math.Float32bits(float32(math.NaN())))
+		}
+		m, err := model.Load(t.Context(), damaged, onCPU(t), model.Options{Batch: 8, Outputs: 8, Cache: compute.CacheSpec{Pages: 2}, Sparse: model.Off})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := numberless(t, m)
+		for _, b := range []budget{{name: "three", experts: 3}, {name: "all", experts: expertsOfFamilies}, {name: "slots", experts: 3, slots: true}} {
+			m, d := loadSplit(t, damaged, kept{gpu}, b.places(layersOfFamilies), eager())
+			if got := numberless(t, m); !slices.Equal(got, want) || !slices.Contains(got, true) {
+				t.Errorf("%s with NaN from byte %d on, %s: steps without numbers %v, the processor's %v", c.tensor, c.from, b.name, got, want)
+			}
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	messages.check(t)
+}
+
+// numberless evaluates tokens one by one, each in a text of its own, and tells of each whether its logits are NaN: the engine refuses to go on with these.
+func numberless(t *testing.T, m *model.Model) (steps []bool) {
+	t.Helper()
+	for id := range int32(12) {
+		s := sequence{m: m, pages: []int32{1, 0}}
+		row := s.step(t, []int32{20 * id})[0]
+		steps = append(steps, slices.ContainsFunc(row, func(v float32) bool { return v != v }))
+	}
+	return steps
+}
+
+// losing is a GPU that is lost when so many pieces of experts were sent to it.
+type losing struct {
+	kept
+	left *int
+}
+
+type losingStage struct {
+	compute.RowStage
+	left *int
+}
+
+var errLosing = errors.New("lost in a test")
+
+func (g losing) RowStage(bytes int64) (compute.RowStage, error) {
+	s, err := g.kept.RowStage(bytes)
+	return losingStage{s, g.left}, err
+}
+
+func (s losingStage) Send() (bool, error) {
+	if *s.left--; *s.left < 0 {
+		return false, errLosing
+	}
+	return s.RowStage.Send()
+}
+
+// lostCopies loses the GPU at the first and at the second piece of an expert: the step says that it was the GPU, and closing ends what is under way.
+func lostCopies(t *testing.T, f *gguf.File, gpu *Device) {
+	for left := range 2 {
+		b := budget{experts: 3, slots: true}
+		m, d := loadSplit(t, f, losing{kept{gpu}, &left}, b.places(layersOfFamilies), eager())
+		var err error
+		for i := 0; i < 20 && err == nil; i++ {
+			p := compute.Params{Tokens: []int32{int32(13*i + 1)}, Pages: [][]int32{{1, 0}}, Seq: []int32{0}, Pos: []int32{int32(i)}, Out: []int32{0}}
+			err = m.Forward(&p)
+		}
+		if of := (*hybrid.GPUError)(nil); !errors.As(err, &of) || !errors.Is(err, errLosing) {
+			t.Errorf("the GPU was lost while an expert was on its way: %v", err)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
