@@ -19,7 +19,7 @@ func bfloats() {
 	for _, typ := range []quant.Type{quant.F16, quant.BF16} {
 		sizes := [][2]int{{1, 1}, {4, 4}}
 		if typ == quant.BF16 {
-			sizes = append(sizes, [2]int{4, 1})
+			sizes = append(sizes, [2]int{4, 1}, [2]int{3, 8})
 		}
 		for _, rt := range sizes {
 			(&tile{isa: "BF16", typ: typ, r: rt[0], t: rt[1], wide: true}).bfloat()
@@ -70,14 +70,14 @@ func (k *tile) pairs(m Mem, w, t0, t1 reg.VecPhysical) {
 
 // bfloat emits a tile; the accumulators come first, so that everything else is free in the end.
 func (k *tile) bfloat() {
-	k.next = 16
-	if k.r*k.t < 16 {
-		k.next = 32 - k.r*k.t
-	}
+	k.next = 32 - k.r*k.t
 	k.prologue("tile")
 	k.next = 0
 	w, x, t0, t1 := k.vecs(k.r), k.vec(), k.vec(), k.vec()
-	ahead := k.nextRows()
+	ahead := reg.Register(nil)
+	if k.t <= 4 { // more are a panel's, which lies in a cache
+		ahead = k.nextRows()
+	}
 	Label("loop")
 	if ahead != nil {
 		k.fetch(ahead, 64*k.r)
@@ -92,7 +92,7 @@ func (k *tile) bfloat() {
 		}
 	}
 	ADDQ(U8(64), k.wp)
-	ADDQ(U8(64), k.xp)
+	k.advance(64)
 	DECQ(k.n)
 	JNZ(LabelRef("loop"))
 	k.finish()

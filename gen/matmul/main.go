@@ -158,6 +158,7 @@ func main() {
 		}
 	}
 	vexPanels()
+	floatPanels()
 	amx()
 	defineUnpacking()
 	for _, typ := range quantised() {

@@ -24,6 +24,7 @@ type tile struct {
 	wp             reg.Register // superblock of row 0
 	rb, rb3        reg.Register // row stride and 3×
 	xp, xs, xs3    reg.Register // activations of token 0, stride and 3×
+	upper          reg.Register // activations of token 4, where there are more than four
 	n              reg.Register
 	acc, part      reg.Register
 	facc           []Op            // [r*T+t], registers or stack
@@ -121,7 +122,20 @@ func (k *tile) row(r, disp int) Mem {
 }
 
 // act addresses byte disp of the current superblock of token t.
-func (k *tile) act(t, disp int) Mem { return strided(k.xp, k.xs, k.xs3, t, disp) }
+func (k *tile) act(t, disp int) Mem {
+	if t >= 4 {
+		return strided(k.upper, k.xs, k.xs3, t-4, disp)
+	}
+	return strided(k.xp, k.xs, k.xs3, t, disp)
+}
+
+// advance goes on by so many bytes of activations.
+func (k *tile) advance(bytes int) {
+	ADDQ(U32(uint32(bytes)), k.xp)
+	if k.upper != nil {
+		ADDQ(U32(uint32(bytes)), k.upper)
+	}
+}
 
 func strided(p, s, s3 reg.Register, i, disp int) Mem {
 	m := Mem{Base: p, Disp: disp}
@@ -160,6 +174,10 @@ func (k *tile) prologueOf(kind string, rows int) {
 	if k.t > 3 {
 		k.xs3 = GP64()
 		LEAQ(Mem{Base: k.xs, Index: k.xs, Scale: 2}, k.xs3)
+	}
+	if k.t > 4 {
+		k.upper = GP64()
+		LEAQ(Mem{Base: k.xp, Index: k.xs, Scale: 4}, k.upper)
 	}
 	k.accumulators()
 }

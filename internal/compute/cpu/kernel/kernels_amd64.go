@@ -313,8 +313,10 @@ func vnni() *Kernels {
 	}
 	k.sameTypes()
 	for t, f := range map[quant.Type]block{quant.F32: {4, 4, tileF32VNNI4x4}, quant.F16: {4, 4, tileF16VNNI4x4}, quant.BF16: {4, 4, tileBF16VNNI4x4}} {
-		k.types[t].block = f
+		m := &k.types[t]
+		m.block, m.panel, m.panelSuper, m.panelPiece = f, block{4, 8, panelF32VNNI4x8}, 8*4, pairPiece
 	}
+	k.types[quant.F32].expand, k.types[quant.F16].expand, k.types[quant.BF16].expand = expandF32VNNI, expandF16VNNI, expandBF16VNNI
 	fileVNNI(k)
 	k.panels(false)
 	before := avx2Ways()
@@ -346,11 +348,11 @@ func bf16() *Kernels {
 	k.Name, k.bfloat, k.round, k.exact = "AVX-512 BF16", true, roundRowBF16, vnni()
 	k.types[quant.F16] = tiles{
 		scatter: scatterF16BF16, scatterRows: 4, one: tileF16BF161x1,
-		block: block{4, 4, tileF16BF164x4}, panel: block{4, 4, tileBF16BF164x4}, expand: expandF16BF16, panelSuper: 64,
+		block: block{4, 4, tileF16BF164x4}, panel: block{3, 8, tileBF16BF163x8}, expand: expandF16BF16, panelSuper: 64,
 	}
 	k.types[quant.BF16] = tiles{
 		scatter: scatterBF16BF16, scatterRows: 4, one: tileBF16BF161x1,
-		block: block{4, 4, tileBF16BF164x4}, panel: block{4, 4, tileBF16BF164x4}, expand: expandBF16BF16, panelSuper: 64,
+		block: block{4, 4, tileBF16BF164x4}, panel: block{3, 8, tileBF16BF163x8}, expand: expandBF16BF16, panelSuper: 64,
 	}
 	for t, w := range bf16Ways() {
 		k.take(t, w)

@@ -857,6 +857,18 @@ func panelQ41AVXVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintp
 // Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ4KAVXVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
+// panelF32VNNI4x8 computes out[t][r] of 4 F32 rows and 8 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelF32VNNI4x8(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandF32VNNI writes n groups of 8 F32 weights as float32, of two rows in turn. Scalar twin: quant.Decode.
+func expandF32VNNI(dst *byte, w *byte, n uintptr)
+
+// expandF16VNNI writes n groups of 8 F16 weights as float32, of two rows in turn. Scalar twin: quant.Decode.
+func expandF16VNNI(dst *byte, w *byte, n uintptr)
+
+// expandBF16VNNI writes n groups of 8 BF16 weights as float32, of two rows in turn. Scalar twin: quant.Decode.
+func expandBF16VNNI(dst *byte, w *byte, n uintptr)
+
 // matrixScalesAMX computes out[t][r] of 16 rows and, for each of tiles, 16 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func matrixScalesAMX(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, blocks *byte, xStride uintptr, tiles uintptr, scratch *byte)
 
@@ -1003,6 +1015,9 @@ func tileBF16BF164x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 
 // tileBF16BF164x1 computes out[t][r] of 4 BF16 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileBF16BF164x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// tileBF16BF163x8 computes out[t][r] of 3 BF16 rows and 8 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileBF16BF163x8(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // scatterBF16BF16 computes one token's products with BF16 rows chosen by index, four at a time. Scalar twin: dotBF16Generic in bfloat.go.
 func scatterBF16BF16(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)

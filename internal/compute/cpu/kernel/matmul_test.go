@@ -151,7 +151,7 @@ func checkDefinition(t *testing.T, p problem, k *Kernels, typ quant.Type, token,
 	}
 	tol := fmaTolerance * mass * top
 	switch k.Form(typ) {
-	case Int8:
+	case Int8, Int8Blocks:
 		tol += actTolerance * mass * top
 	case BFloats:
 		tol += bf16Tolerance * mass * top
