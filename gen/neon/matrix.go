@@ -293,9 +293,16 @@ func (k *kernel) step(acc []vec, quants, blocks, xQuants, xBlocks []reg) {
 			k.load('q', v, blocks[i], layout.PairFirst)
 			k.load('q', s, blocks[i], layout.PairSecond)
 			for t := range tokens {
+				if n := i*tokens + t; k.small() {
+					k.addParts(acc[n], first[n], second[n], v, s, xBlocks[t], layout.PairScale)
+					continue
+				}
 				k.op("mul", first[i*tokens+t], first[i*tokens+t], v)
 				k.op("mla", first[i*tokens+t], second[i*tokens+t], s)
 			}
+		}
+		if k.small() {
+			continue
 		}
 		if k.traits().Scales == quant.NibbleMinima {
 			k.pairsOfHalves(first[i*tokens:][:tokens], acc[i*tokens:][:tokens], blocks[i], xBlocks)

@@ -53,7 +53,11 @@ func (k *kernel) traits() quant.Traits { return k.typ.Traits() }
 
 // twoSums reports whether the halves of a block have scales of their own.
 func (k *kernel) twoSums() bool {
-	return k.traits().Scales == quant.HalfBlocks || k.traits().Scales == quant.NibbleMinima
+	switch k.traits().Scales {
+	case quant.HalfBlocks, quant.NibbleMinima, quant.SmallFloats:
+		return true
+	}
+	return false
 }
 
 // header is the place of what lies disp bytes from the superblock's begin, seen from its quants.
@@ -62,7 +66,8 @@ func (k *kernel) header(disp int) int { return disp - layout.Of(k.typ).Quants }
 // known reports whether there are kernels for types like t.
 func known(t quant.Type) bool {
 	switch t.Traits().Scales {
-	case quant.BlockScale, quant.BlockMin, quant.SixBits, quant.HalfBlocks, quant.ByteBlocks, quant.NibbleMinima, quant.Exponents, quant.SuperScale:
+	case quant.BlockScale, quant.BlockMin, quant.SixBits, quant.HalfBlocks, quant.ByteBlocks, quant.NibbleMinima, quant.Exponents, quant.SuperScale,
+		quant.SmallFloats:
 		return t.Quantised()
 	}
 	return false
@@ -393,7 +398,7 @@ func (k *kernel) half(h int, acc []vec) {
 // factors are what sums of a row's blocks are multiplied by.
 type factors struct {
 	scale, min    vec // min: of types with minima; of NibbleMinima the unit, with its sign turned
-	first, second vec // integer factors of halves
+	first, second vec // integer factors of halves; of SmallFloats their scales
 	least         vec // minima of halves as words, of NibbleMinima
 }
 
@@ -402,6 +407,9 @@ func (k *kernel) factors(r, h int) factors {
 		return k.panelFactors(r, h)
 	}
 	at, w := layout.Of(k.typ), k.w[r]
+	if k.small() {
+		return k.smallScales(w, h)
+	}
 	f := factors{scale: k.vec()}
 	switch k.traits().Scales {
 	case quant.BlockScale:
@@ -454,6 +462,38 @@ func (k *kernel) factors(r, h int) factors {
 		k.op2("fneg", f.min, f.min)
 	}
 	return f
+}
+
+// small reports whether the halves of a block have float scales.
+func (k *kernel) small() bool { return k.traits().Scales == quant.SmallFloats }
+
+// smallScales loads SmallFloats.
+func (k *kernel) smallScales(w reg, h int) factors {
+	f := factors{first: k.vec(), second: k.vec()}
+	f.scale = f.first // which panels keep, too
+	factor := k.vec()
+	k.load('s', factor, w, k.header(layout.Of(k.typ).Unit))
+	for i, d := range []vec{f.first, f.second} {
+		k.load('s', d, w, k.header(8*i+4*h))
+		k.op2("uxtl.b", d, d)
+		k.op2("uxtl", d, d)
+		k.shift("shl", 32, d, d, layout.ScaleShift)
+		k.op2("xtn", d, d)
+		k.op2("fcvtl", d, d)
+		k.by("fmul", d, d, factor, 0)
+	}
+	k.vecs--
+	return f
+}
+
+// addParts adds to acc what the sums of halves make of SmallFloats' scales and those of activations at x+at.
+func (k *kernel) addParts(acc, first, second, w0, w1 vec, x reg, at int) {
+	k.op2("scvtf", first, first)
+	k.op2("scvtf", second, second)
+	k.op("fmul", second, second, w1)
+	k.op("fmla", second, first, w0)
+	k.load('q', first, x, at)
+	k.op("fmla", acc, second, first)
 }
 
 // leastExponent sets lanes to half the smallest normal number.
@@ -513,7 +553,9 @@ func (k *kernel) panelFactors(r, h int) factors {
 		*d = k.vec()
 		k.load('q', *d, k.w[r], at+16*h)
 	}
-	k.load('q', f.scale, k.w[r], layout.NeonScale+16*h)
+	if !k.small() {
+		k.load('q', f.scale, k.w[r], layout.NeonScale+16*h)
+	}
 	if k.traits().Scales.Minima() {
 		load(&f.min, layout.NeonMin)
 	}
@@ -530,6 +572,10 @@ func (k *kernel) panelFactors(r, h int) factors {
 // accumulate adds what the sums of a row's blocks and a token make to acc.
 func (k *kernel) accumulate(sums []*sum, f factors, s vec, t, h int, acc vec) {
 	isum := sums[0].all
+	if k.small() {
+		k.addParts(acc, isum, sums[1].all, f.first, f.second, k.x[t], layout.ActScale+16*h)
+		return
+	}
 	if k.twoSums() {
 		k.op("mul", isum, isum, f.first)
 		k.op("mla", isum, sums[1].all, f.second)

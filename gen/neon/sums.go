@@ -337,8 +337,10 @@ func (k *kernel) unpacked() {
 		}
 		if k.twoSums() {
 			for i, v := range []vec{f.first, f.second} {
-				k.op2("scvtf", v, v)
-				k.op("fmul", v, v, f.scale)
+				if !k.small() {
+					k.op2("scvtf", v, v)
+					k.op("fmul", v, v, f.scale)
+				}
 				scales[i] = v
 			}
 		}

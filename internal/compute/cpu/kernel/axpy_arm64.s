@@ -10786,3 +10786,377 @@ super:
 	SUBS $1, R2, R2
 	BGT super
 	RET
+
+// func unpackNVFP4NEON(dst *float32, w *byte, n uintptr)
+TEXT ·unpackNVFP4NEON(SB), NOSPLIT, $0-24
+	MOVD dst+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD n+16(FP), R2
+	ADD $16, R1, R1
+	MOVD $neonTable<>(SB), R3
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc03861 // ldr q1, [x3, #224]
+super:
+	WORD $0xbd408024 // ldr s4, [x1, #128]
+	WORD $0xbc5f0022 // ldur s2, [x1, #-16]
+	WORD $0x2f08a442 // uxtl v2.8h, v2.8b
+	WORD $0x2f10a442 // uxtl v2.4s, v2.4h
+	WORD $0x4f275442 // shl v2.4s, v2.4s, #7
+	WORD $0x0e612842 // xtn v2.4h, v2.4s
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0x4f849042 // fmul v2.4s, v2.4s, v4.s[0]
+	WORD $0xbc5f8023 // ldur s3, [x1, #-8]
+	WORD $0x2f08a463 // uxtl v3.8h, v3.8b
+	WORD $0x2f10a463 // uxtl v3.4s, v3.4h
+	WORD $0x4f275463 // shl v3.4s, v3.4s, #7
+	WORD $0x0e612863 // xtn v3.4h, v3.4s
+	WORD $0x0e217863 // fcvtl v3.4s, v3.4h
+	WORD $0x4f849063 // fmul v3.4s, v3.4s, v4.s[0]
+	WORD $0x3dc00024 // ldr q4, [x1]
+	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
+	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
+	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
+	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
+	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
+	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
+	WORD $0x3d800008 // str q8, [x0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
+	WORD $0x3d802009 // str q9, [x0, #128]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
+	WORD $0x3d80400a // str q10, [x0, #256]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
+	WORD $0x3d80600b // str q11, [x0, #384]
+	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
+	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
+	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
+	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
+	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
+	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f839108 // fmul v8.4s, v8.4s, v3.s[0]
+	WORD $0x3d801008 // str q8, [x0, #64]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4fa39129 // fmul v9.4s, v9.4s, v3.s[1]
+	WORD $0x3d803009 // str q9, [x0, #192]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f83994a // fmul v10.4s, v10.4s, v3.s[2]
+	WORD $0x3d80500a // str q10, [x0, #320]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4fa3996b // fmul v11.4s, v11.4s, v3.s[3]
+	WORD $0x3d80700b // str q11, [x0, #448]
+	WORD $0x3dc00824 // ldr q4, [x1, #32]
+	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
+	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
+	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
+	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
+	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
+	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
+	WORD $0x3d800408 // str q8, [x0, #16]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
+	WORD $0x3d802409 // str q9, [x0, #144]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
+	WORD $0x3d80440a // str q10, [x0, #272]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
+	WORD $0x3d80640b // str q11, [x0, #400]
+	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
+	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
+	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
+	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
+	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
+	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f839108 // fmul v8.4s, v8.4s, v3.s[0]
+	WORD $0x3d801408 // str q8, [x0, #80]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4fa39129 // fmul v9.4s, v9.4s, v3.s[1]
+	WORD $0x3d803409 // str q9, [x0, #208]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f83994a // fmul v10.4s, v10.4s, v3.s[2]
+	WORD $0x3d80540a // str q10, [x0, #336]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4fa3996b // fmul v11.4s, v11.4s, v3.s[3]
+	WORD $0x3d80740b // str q11, [x0, #464]
+	WORD $0x3dc01024 // ldr q4, [x1, #64]
+	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
+	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
+	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
+	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
+	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
+	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
+	WORD $0x3d800808 // str q8, [x0, #32]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
+	WORD $0x3d802809 // str q9, [x0, #160]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
+	WORD $0x3d80480a // str q10, [x0, #288]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
+	WORD $0x3d80680b // str q11, [x0, #416]
+	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
+	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
+	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
+	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
+	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
+	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f839108 // fmul v8.4s, v8.4s, v3.s[0]
+	WORD $0x3d801808 // str q8, [x0, #96]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4fa39129 // fmul v9.4s, v9.4s, v3.s[1]
+	WORD $0x3d803809 // str q9, [x0, #224]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f83994a // fmul v10.4s, v10.4s, v3.s[2]
+	WORD $0x3d80580a // str q10, [x0, #352]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4fa3996b // fmul v11.4s, v11.4s, v3.s[3]
+	WORD $0x3d80780b // str q11, [x0, #480]
+	WORD $0x3dc01824 // ldr q4, [x1, #96]
+	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
+	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
+	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
+	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
+	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
+	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
+	WORD $0x3d800c08 // str q8, [x0, #48]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
+	WORD $0x3d802c09 // str q9, [x0, #176]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
+	WORD $0x3d804c0a // str q10, [x0, #304]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
+	WORD $0x3d806c0b // str q11, [x0, #432]
+	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
+	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
+	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
+	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
+	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
+	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f839108 // fmul v8.4s, v8.4s, v3.s[0]
+	WORD $0x3d801c08 // str q8, [x0, #112]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4fa39129 // fmul v9.4s, v9.4s, v3.s[1]
+	WORD $0x3d803c09 // str q9, [x0, #240]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f83994a // fmul v10.4s, v10.4s, v3.s[2]
+	WORD $0x3d805c0a // str q10, [x0, #368]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4fa3996b // fmul v11.4s, v11.4s, v3.s[3]
+	WORD $0x3d807c0b // str q11, [x0, #496]
+	WORD $0xbd408024 // ldr s4, [x1, #128]
+	WORD $0xbc5f4022 // ldur s2, [x1, #-12]
+	WORD $0x2f08a442 // uxtl v2.8h, v2.8b
+	WORD $0x2f10a442 // uxtl v2.4s, v2.4h
+	WORD $0x4f275442 // shl v2.4s, v2.4s, #7
+	WORD $0x0e612842 // xtn v2.4h, v2.4s
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0x4f849042 // fmul v2.4s, v2.4s, v4.s[0]
+	WORD $0xbc5fc023 // ldur s3, [x1, #-4]
+	WORD $0x2f08a463 // uxtl v3.8h, v3.8b
+	WORD $0x2f10a463 // uxtl v3.4s, v3.4h
+	WORD $0x4f275463 // shl v3.4s, v3.4s, #7
+	WORD $0x0e612863 // xtn v3.4h, v3.4s
+	WORD $0x0e217863 // fcvtl v3.4s, v3.4h
+	WORD $0x4f849063 // fmul v3.4s, v3.4s, v4.s[0]
+	WORD $0x3dc00424 // ldr q4, [x1, #16]
+	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
+	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
+	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
+	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
+	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
+	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
+	WORD $0x3d808008 // str q8, [x0, #512]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
+	WORD $0x3d80a009 // str q9, [x0, #640]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
+	WORD $0x3d80c00a // str q10, [x0, #768]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
+	WORD $0x3d80e00b // str q11, [x0, #896]
+	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
+	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
+	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
+	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
+	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
+	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f839108 // fmul v8.4s, v8.4s, v3.s[0]
+	WORD $0x3d809008 // str q8, [x0, #576]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4fa39129 // fmul v9.4s, v9.4s, v3.s[1]
+	WORD $0x3d80b009 // str q9, [x0, #704]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f83994a // fmul v10.4s, v10.4s, v3.s[2]
+	WORD $0x3d80d00a // str q10, [x0, #832]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4fa3996b // fmul v11.4s, v11.4s, v3.s[3]
+	WORD $0x3d80f00b // str q11, [x0, #960]
+	WORD $0x3dc00c24 // ldr q4, [x1, #48]
+	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
+	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
+	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
+	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
+	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
+	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
+	WORD $0x3d808408 // str q8, [x0, #528]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
+	WORD $0x3d80a409 // str q9, [x0, #656]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
+	WORD $0x3d80c40a // str q10, [x0, #784]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
+	WORD $0x3d80e40b // str q11, [x0, #912]
+	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
+	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
+	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
+	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
+	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
+	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f839108 // fmul v8.4s, v8.4s, v3.s[0]
+	WORD $0x3d809408 // str q8, [x0, #592]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4fa39129 // fmul v9.4s, v9.4s, v3.s[1]
+	WORD $0x3d80b409 // str q9, [x0, #720]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f83994a // fmul v10.4s, v10.4s, v3.s[2]
+	WORD $0x3d80d40a // str q10, [x0, #848]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4fa3996b // fmul v11.4s, v11.4s, v3.s[3]
+	WORD $0x3d80f40b // str q11, [x0, #976]
+	WORD $0x3dc01424 // ldr q4, [x1, #80]
+	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
+	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
+	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
+	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
+	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
+	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
+	WORD $0x3d808808 // str q8, [x0, #544]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
+	WORD $0x3d80a809 // str q9, [x0, #672]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
+	WORD $0x3d80c80a // str q10, [x0, #800]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
+	WORD $0x3d80e80b // str q11, [x0, #928]
+	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
+	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
+	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
+	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
+	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
+	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f839108 // fmul v8.4s, v8.4s, v3.s[0]
+	WORD $0x3d809808 // str q8, [x0, #608]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4fa39129 // fmul v9.4s, v9.4s, v3.s[1]
+	WORD $0x3d80b809 // str q9, [x0, #736]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f83994a // fmul v10.4s, v10.4s, v3.s[2]
+	WORD $0x3d80d80a // str q10, [x0, #864]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4fa3996b // fmul v11.4s, v11.4s, v3.s[3]
+	WORD $0x3d80f80b // str q11, [x0, #992]
+	WORD $0x3dc01c24 // ldr q4, [x1, #112]
+	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
+	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
+	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
+	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
+	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
+	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
+	WORD $0x3d808c08 // str q8, [x0, #560]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4fa29129 // fmul v9.4s, v9.4s, v2.s[1]
+	WORD $0x3d80ac09 // str q9, [x0, #688]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f82994a // fmul v10.4s, v10.4s, v2.s[2]
+	WORD $0x3d80cc0a // str q10, [x0, #816]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4fa2996b // fmul v11.4s, v11.4s, v2.s[3]
+	WORD $0x3d80ec0b // str q11, [x0, #944]
+	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
+	WORD $0x4e050025 // tbl v5.16b, {v1.16b}, v5.16b
+	WORD $0x4f08a4aa // sxtl2 v10.8h, v5.16b
+	WORD $0x0f08a4a8 // sxtl v8.8h, v5.8b
+	WORD $0x4f10a509 // sxtl2 v9.4s, v8.8h
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4f10a54b // sxtl2 v11.4s, v10.8h
+	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f839108 // fmul v8.4s, v8.4s, v3.s[0]
+	WORD $0x3d809c08 // str q8, [x0, #624]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4fa39129 // fmul v9.4s, v9.4s, v3.s[1]
+	WORD $0x3d80bc09 // str q9, [x0, #752]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f83994a // fmul v10.4s, v10.4s, v3.s[2]
+	WORD $0x3d80dc0a // str q10, [x0, #880]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4fa3996b // fmul v11.4s, v11.4s, v3.s[3]
+	WORD $0x3d80fc0b // str q11, [x0, #1008]
+	ADD $148, R1, R1
+	ADD $1024, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET

@@ -129,6 +129,11 @@ func unpackTQ10NEON(dst *float32, w *byte, n uintptr)
 //go:noescape
 func unpackMXFP4NEON(dst *float32, w *byte, n uintptr)
 
+// unpackNVFP4NEON writes n superblocks of a packed NVFP4 row as floats. Scalar twin: unpackSuper in unpack.go.
+//
+//go:noescape
+func unpackNVFP4NEON(dst *float32, w *byte, n uintptr)
+
 // unpackers returns what turns packed superblocks into floats.
 func unpackers() [quant.Limit]func(dst *float32, w *byte, n uintptr) {
 	return [quant.Limit]func(dst *float32, w *byte, n uintptr){
@@ -152,5 +157,6 @@ func unpackers() [quant.Limit]func(dst *float32, w *byte, n uintptr) {
 		quant.TQ1_0:   unpackTQ10NEON,
 		quant.TQ2_0:   unpackTQ10NEON,
 		quant.MXFP4:   unpackMXFP4NEON,
+		quant.NVFP4:   unpackNVFP4NEON,
 	}
 }

@@ -86911,6 +86911,4131 @@ super:
 done:
 	RET
 
+// func streamNVFP4NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·streamNVFP4NEON(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc02921 // ldr q1, [x9, #160]
+	ADD $16, R1, R1
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+super:
+	WORD $0x3dc000cc // ldr q12, [x6]
+	WORD $0x4e201d8e // and v14.16b, v12.16b, v0.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc000ed // ldr q13, [x7]
+	WORD $0x0e2dc1c6 // smull v6.8h, v14.8b, v13.8b
+	WORD $0x4e2dc1c7 // smull2 v7.8h, v14.16b, v13.16b
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc020ed // ldr q13, [x7, #128]
+	WORD $0x0e2dc1ca // smull v10.8h, v14.8b, v13.8b
+	WORD $0x4e2dc1cb // smull2 v11.8h, v14.16b, v13.16b
+	WORD $0x3dc008cc // ldr q12, [x6, #32]
+	WORD $0x4e201d8e // and v14.16b, v12.16b, v0.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc008ed // ldr q13, [x7, #32]
+	WORD $0x0e2d81c6 // smlal v6.8h, v14.8b, v13.8b
+	WORD $0x4e2d81c7 // smlal2 v7.8h, v14.16b, v13.16b
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc028ed // ldr q13, [x7, #160]
+	WORD $0x0e2d81ca // smlal v10.8h, v14.8b, v13.8b
+	WORD $0x4e2d81cb // smlal2 v11.8h, v14.16b, v13.16b
+	WORD $0x3dc010cc // ldr q12, [x6, #64]
+	WORD $0x4e201d8e // and v14.16b, v12.16b, v0.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc010ed // ldr q13, [x7, #64]
+	WORD $0x0e2d81c6 // smlal v6.8h, v14.8b, v13.8b
+	WORD $0x4e2d81c7 // smlal2 v7.8h, v14.16b, v13.16b
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc030ed // ldr q13, [x7, #192]
+	WORD $0x0e2d81ca // smlal v10.8h, v14.8b, v13.8b
+	WORD $0x4e2d81cb // smlal2 v11.8h, v14.16b, v13.16b
+	WORD $0x3dc018cc // ldr q12, [x6, #96]
+	WORD $0x4e201d8e // and v14.16b, v12.16b, v0.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc018ed // ldr q13, [x7, #96]
+	WORD $0x0e2d81c6 // smlal v6.8h, v14.8b, v13.8b
+	WORD $0x4e2d81c7 // smlal2 v7.8h, v14.16b, v13.16b
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc038ed // ldr q13, [x7, #224]
+	WORD $0x0e2d81ca // smlal v10.8h, v14.8b, v13.8b
+	WORD $0x4e2d81cb // smlal2 v11.8h, v14.16b, v13.16b
+	WORD $0x4e6028c4 // saddlp v4.4s, v6.8h
+	WORD $0x4e6028e5 // saddlp v5.4s, v7.8h
+	WORD $0x4ea5bc84 // addp v4.4s, v4.4s, v5.4s
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4e602969 // saddlp v9.4s, v11.8h
+	WORD $0x4ea9bd08 // addp v8.4s, v8.4s, v9.4s
+	WORD $0xbd4080ce // ldr s14, [x6, #128]
+	WORD $0xbc5f00cc // ldur s12, [x6, #-16]
+	WORD $0x2f08a58c // uxtl v12.8h, v12.8b
+	WORD $0x2f10a58c // uxtl v12.4s, v12.4h
+	WORD $0x4f27558c // shl v12.4s, v12.4s, #7
+	WORD $0x0e61298c // xtn v12.4h, v12.4s
+	WORD $0x0e21798c // fcvtl v12.4s, v12.4h
+	WORD $0x4f8e918c // fmul v12.4s, v12.4s, v14.s[0]
+	WORD $0xbc5f80cd // ldur s13, [x6, #-8]
+	WORD $0x2f08a5ad // uxtl v13.8h, v13.8b
+	WORD $0x2f10a5ad // uxtl v13.4s, v13.4h
+	WORD $0x4f2755ad // shl v13.4s, v13.4s, #7
+	WORD $0x0e6129ad // xtn v13.4h, v13.4s
+	WORD $0x0e2179ad // fcvtl v13.4s, v13.4h
+	WORD $0x4f8e91ad // fmul v13.4s, v13.4s, v14.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e2ddd08 // fmul v8.4s, v8.4s, v13.4s
+	WORD $0x4e2ccc88 // fmla v8.4s, v4.4s, v12.4s
+	WORD $0x3dc040e4 // ldr q4, [x7, #256]
+	WORD $0x4e24cd02 // fmla v2.4s, v8.4s, v4.4s
+	WORD $0x3dc004cc // ldr q12, [x6, #16]
+	WORD $0x4e201d8e // and v14.16b, v12.16b, v0.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc004ed // ldr q13, [x7, #16]
+	WORD $0x0e2dc1c6 // smull v6.8h, v14.8b, v13.8b
+	WORD $0x4e2dc1c7 // smull2 v7.8h, v14.16b, v13.16b
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc024ed // ldr q13, [x7, #144]
+	WORD $0x0e2dc1ca // smull v10.8h, v14.8b, v13.8b
+	WORD $0x4e2dc1cb // smull2 v11.8h, v14.16b, v13.16b
+	WORD $0x3dc00ccc // ldr q12, [x6, #48]
+	WORD $0x4e201d8e // and v14.16b, v12.16b, v0.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc00ced // ldr q13, [x7, #48]
+	WORD $0x0e2d81c6 // smlal v6.8h, v14.8b, v13.8b
+	WORD $0x4e2d81c7 // smlal2 v7.8h, v14.16b, v13.16b
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc02ced // ldr q13, [x7, #176]
+	WORD $0x0e2d81ca // smlal v10.8h, v14.8b, v13.8b
+	WORD $0x4e2d81cb // smlal2 v11.8h, v14.16b, v13.16b
+	WORD $0x3dc014cc // ldr q12, [x6, #80]
+	WORD $0x4e201d8e // and v14.16b, v12.16b, v0.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc014ed // ldr q13, [x7, #80]
+	WORD $0x0e2d81c6 // smlal v6.8h, v14.8b, v13.8b
+	WORD $0x4e2d81c7 // smlal2 v7.8h, v14.16b, v13.16b
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc034ed // ldr q13, [x7, #208]
+	WORD $0x0e2d81ca // smlal v10.8h, v14.8b, v13.8b
+	WORD $0x4e2d81cb // smlal2 v11.8h, v14.16b, v13.16b
+	WORD $0x3dc01ccc // ldr q12, [x6, #112]
+	WORD $0x4e201d8e // and v14.16b, v12.16b, v0.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc01ced // ldr q13, [x7, #112]
+	WORD $0x0e2d81c6 // smlal v6.8h, v14.8b, v13.8b
+	WORD $0x4e2d81c7 // smlal2 v7.8h, v14.16b, v13.16b
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc03ced // ldr q13, [x7, #240]
+	WORD $0x0e2d81ca // smlal v10.8h, v14.8b, v13.8b
+	WORD $0x4e2d81cb // smlal2 v11.8h, v14.16b, v13.16b
+	WORD $0x4e6028c4 // saddlp v4.4s, v6.8h
+	WORD $0x4e6028e5 // saddlp v5.4s, v7.8h
+	WORD $0x4ea5bc84 // addp v4.4s, v4.4s, v5.4s
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4e602969 // saddlp v9.4s, v11.8h
+	WORD $0x4ea9bd08 // addp v8.4s, v8.4s, v9.4s
+	WORD $0xbd4080ce // ldr s14, [x6, #128]
+	WORD $0xbc5f40cc // ldur s12, [x6, #-12]
+	WORD $0x2f08a58c // uxtl v12.8h, v12.8b
+	WORD $0x2f10a58c // uxtl v12.4s, v12.4h
+	WORD $0x4f27558c // shl v12.4s, v12.4s, #7
+	WORD $0x0e61298c // xtn v12.4h, v12.4s
+	WORD $0x0e21798c // fcvtl v12.4s, v12.4h
+	WORD $0x4f8e918c // fmul v12.4s, v12.4s, v14.s[0]
+	WORD $0xbc5fc0cd // ldur s13, [x6, #-4]
+	WORD $0x2f08a5ad // uxtl v13.8h, v13.8b
+	WORD $0x2f10a5ad // uxtl v13.4s, v13.4h
+	WORD $0x4f2755ad // shl v13.4s, v13.4s, #7
+	WORD $0x0e6129ad // xtn v13.4h, v13.4s
+	WORD $0x0e2179ad // fcvtl v13.4s, v13.4h
+	WORD $0x4f8e91ad // fmul v13.4s, v13.4s, v14.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e2ddd08 // fmul v8.4s, v8.4s, v13.4s
+	WORD $0x4e2ccc88 // fmla v8.4s, v4.4s, v12.4s
+	WORD $0x3dc044e4 // ldr q4, [x7, #272]
+	WORD $0x4e24cd03 // fmla v3.4s, v8.4s, v4.4s
+	ADD $148, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e23d442 // faddp v2.4s, v2.4s, v3.4s
+	WORD $0x6e22d442 // faddp v2.4s, v2.4s, v2.4s
+	WORD $0x7e30d842 // faddp s2, v2.2s
+	WORD $0xbd000002 // str s2, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func farNVFP4NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·farNVFP4NEON(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc02921 // ldr q1, [x9, #160]
+	ADD $16, R1, R1
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+super:
+	WORD $0xf99000c2 // prfm pldl2keep, [x6, #8192]
+	WORD $0xf99020c2 // prfm pldl2keep, [x6, #8256]
+	WORD $0xf99040c2 // prfm pldl2keep, [x6, #8320]
+	WORD $0x3dc000cc // ldr q12, [x6]
+	WORD $0x4e201d8e // and v14.16b, v12.16b, v0.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc000ed // ldr q13, [x7]
+	WORD $0x0e2dc1c6 // smull v6.8h, v14.8b, v13.8b
+	WORD $0x4e2dc1c7 // smull2 v7.8h, v14.16b, v13.16b
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc020ed // ldr q13, [x7, #128]
+	WORD $0x0e2dc1ca // smull v10.8h, v14.8b, v13.8b
+	WORD $0x4e2dc1cb // smull2 v11.8h, v14.16b, v13.16b
+	WORD $0x3dc008cc // ldr q12, [x6, #32]
+	WORD $0x4e201d8e // and v14.16b, v12.16b, v0.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc008ed // ldr q13, [x7, #32]
+	WORD $0x0e2d81c6 // smlal v6.8h, v14.8b, v13.8b
+	WORD $0x4e2d81c7 // smlal2 v7.8h, v14.16b, v13.16b
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc028ed // ldr q13, [x7, #160]
+	WORD $0x0e2d81ca // smlal v10.8h, v14.8b, v13.8b
+	WORD $0x4e2d81cb // smlal2 v11.8h, v14.16b, v13.16b
+	WORD $0x3dc010cc // ldr q12, [x6, #64]
+	WORD $0x4e201d8e // and v14.16b, v12.16b, v0.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc010ed // ldr q13, [x7, #64]
+	WORD $0x0e2d81c6 // smlal v6.8h, v14.8b, v13.8b
+	WORD $0x4e2d81c7 // smlal2 v7.8h, v14.16b, v13.16b
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc030ed // ldr q13, [x7, #192]
+	WORD $0x0e2d81ca // smlal v10.8h, v14.8b, v13.8b
+	WORD $0x4e2d81cb // smlal2 v11.8h, v14.16b, v13.16b
+	WORD $0x3dc018cc // ldr q12, [x6, #96]
+	WORD $0x4e201d8e // and v14.16b, v12.16b, v0.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc018ed // ldr q13, [x7, #96]
+	WORD $0x0e2d81c6 // smlal v6.8h, v14.8b, v13.8b
+	WORD $0x4e2d81c7 // smlal2 v7.8h, v14.16b, v13.16b
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc038ed // ldr q13, [x7, #224]
+	WORD $0x0e2d81ca // smlal v10.8h, v14.8b, v13.8b
+	WORD $0x4e2d81cb // smlal2 v11.8h, v14.16b, v13.16b
+	WORD $0x4e6028c4 // saddlp v4.4s, v6.8h
+	WORD $0x4e6028e5 // saddlp v5.4s, v7.8h
+	WORD $0x4ea5bc84 // addp v4.4s, v4.4s, v5.4s
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4e602969 // saddlp v9.4s, v11.8h
+	WORD $0x4ea9bd08 // addp v8.4s, v8.4s, v9.4s
+	WORD $0xbd4080ce // ldr s14, [x6, #128]
+	WORD $0xbc5f00cc // ldur s12, [x6, #-16]
+	WORD $0x2f08a58c // uxtl v12.8h, v12.8b
+	WORD $0x2f10a58c // uxtl v12.4s, v12.4h
+	WORD $0x4f27558c // shl v12.4s, v12.4s, #7
+	WORD $0x0e61298c // xtn v12.4h, v12.4s
+	WORD $0x0e21798c // fcvtl v12.4s, v12.4h
+	WORD $0x4f8e918c // fmul v12.4s, v12.4s, v14.s[0]
+	WORD $0xbc5f80cd // ldur s13, [x6, #-8]
+	WORD $0x2f08a5ad // uxtl v13.8h, v13.8b
+	WORD $0x2f10a5ad // uxtl v13.4s, v13.4h
+	WORD $0x4f2755ad // shl v13.4s, v13.4s, #7
+	WORD $0x0e6129ad // xtn v13.4h, v13.4s
+	WORD $0x0e2179ad // fcvtl v13.4s, v13.4h
+	WORD $0x4f8e91ad // fmul v13.4s, v13.4s, v14.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e2ddd08 // fmul v8.4s, v8.4s, v13.4s
+	WORD $0x4e2ccc88 // fmla v8.4s, v4.4s, v12.4s
+	WORD $0x3dc040e4 // ldr q4, [x7, #256]
+	WORD $0x4e24cd02 // fmla v2.4s, v8.4s, v4.4s
+	WORD $0x3dc004cc // ldr q12, [x6, #16]
+	WORD $0x4e201d8e // and v14.16b, v12.16b, v0.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc004ed // ldr q13, [x7, #16]
+	WORD $0x0e2dc1c6 // smull v6.8h, v14.8b, v13.8b
+	WORD $0x4e2dc1c7 // smull2 v7.8h, v14.16b, v13.16b
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc024ed // ldr q13, [x7, #144]
+	WORD $0x0e2dc1ca // smull v10.8h, v14.8b, v13.8b
+	WORD $0x4e2dc1cb // smull2 v11.8h, v14.16b, v13.16b
+	WORD $0x3dc00ccc // ldr q12, [x6, #48]
+	WORD $0x4e201d8e // and v14.16b, v12.16b, v0.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc00ced // ldr q13, [x7, #48]
+	WORD $0x0e2d81c6 // smlal v6.8h, v14.8b, v13.8b
+	WORD $0x4e2d81c7 // smlal2 v7.8h, v14.16b, v13.16b
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc02ced // ldr q13, [x7, #176]
+	WORD $0x0e2d81ca // smlal v10.8h, v14.8b, v13.8b
+	WORD $0x4e2d81cb // smlal2 v11.8h, v14.16b, v13.16b
+	WORD $0x3dc014cc // ldr q12, [x6, #80]
+	WORD $0x4e201d8e // and v14.16b, v12.16b, v0.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc014ed // ldr q13, [x7, #80]
+	WORD $0x0e2d81c6 // smlal v6.8h, v14.8b, v13.8b
+	WORD $0x4e2d81c7 // smlal2 v7.8h, v14.16b, v13.16b
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc034ed // ldr q13, [x7, #208]
+	WORD $0x0e2d81ca // smlal v10.8h, v14.8b, v13.8b
+	WORD $0x4e2d81cb // smlal2 v11.8h, v14.16b, v13.16b
+	WORD $0x3dc01ccc // ldr q12, [x6, #112]
+	WORD $0x4e201d8e // and v14.16b, v12.16b, v0.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc01ced // ldr q13, [x7, #112]
+	WORD $0x0e2d81c6 // smlal v6.8h, v14.8b, v13.8b
+	WORD $0x4e2d81c7 // smlal2 v7.8h, v14.16b, v13.16b
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc03ced // ldr q13, [x7, #240]
+	WORD $0x0e2d81ca // smlal v10.8h, v14.8b, v13.8b
+	WORD $0x4e2d81cb // smlal2 v11.8h, v14.16b, v13.16b
+	WORD $0x4e6028c4 // saddlp v4.4s, v6.8h
+	WORD $0x4e6028e5 // saddlp v5.4s, v7.8h
+	WORD $0x4ea5bc84 // addp v4.4s, v4.4s, v5.4s
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4e602969 // saddlp v9.4s, v11.8h
+	WORD $0x4ea9bd08 // addp v8.4s, v8.4s, v9.4s
+	WORD $0xbd4080ce // ldr s14, [x6, #128]
+	WORD $0xbc5f40cc // ldur s12, [x6, #-12]
+	WORD $0x2f08a58c // uxtl v12.8h, v12.8b
+	WORD $0x2f10a58c // uxtl v12.4s, v12.4h
+	WORD $0x4f27558c // shl v12.4s, v12.4s, #7
+	WORD $0x0e61298c // xtn v12.4h, v12.4s
+	WORD $0x0e21798c // fcvtl v12.4s, v12.4h
+	WORD $0x4f8e918c // fmul v12.4s, v12.4s, v14.s[0]
+	WORD $0xbc5fc0cd // ldur s13, [x6, #-4]
+	WORD $0x2f08a5ad // uxtl v13.8h, v13.8b
+	WORD $0x2f10a5ad // uxtl v13.4s, v13.4h
+	WORD $0x4f2755ad // shl v13.4s, v13.4s, #7
+	WORD $0x0e6129ad // xtn v13.4h, v13.4s
+	WORD $0x0e2179ad // fcvtl v13.4s, v13.4h
+	WORD $0x4f8e91ad // fmul v13.4s, v13.4s, v14.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e2ddd08 // fmul v8.4s, v8.4s, v13.4s
+	WORD $0x4e2ccc88 // fmla v8.4s, v4.4s, v12.4s
+	WORD $0x3dc044e4 // ldr q4, [x7, #272]
+	WORD $0x4e24cd03 // fmla v3.4s, v8.4s, v4.4s
+	ADD $148, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e23d442 // faddp v2.4s, v2.4s, v3.4s
+	WORD $0x6e22d442 // faddp v2.4s, v2.4s, v2.4s
+	WORD $0x7e30d842 // faddp s2, v2.2s
+	WORD $0xbd000002 // str s2, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func scatterNVFP4NEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+TEXT ·scatterNVFP4NEON(SB), NOSPLIT, $0-56
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+32(FP), R3
+	MOVD n+40(FP), R4
+	MOVD rows+48(FP), R5
+	MOVD index+24(FP), R6
+	MOVD $neonTable<>(SB), R11
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc02961 // ldr q1, [x11, #160]
+	ADD $16, R1, R1
+row:
+	MOVW 0(R6), R8
+	MUL R2, R8, R8
+	ADD R1, R8, R8
+	MOVD R8, R7
+	CMP $4, R5
+	BLE last
+	MOVW 16(R6), R7
+	MUL R2, R7, R7
+	ADD R1, R7, R7
+last:
+	MOVD R3, R9
+	MOVD R4, R10
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+super:
+	WORD $0xf98000e2 // prfm pldl2keep, [x7]
+	WORD $0xf98020e2 // prfm pldl2keep, [x7, #64]
+	WORD $0xf98040e2 // prfm pldl2keep, [x7, #128]
+	ADD $148, R7, R7
+	WORD $0x3dc0010c // ldr q12, [x8]
+	WORD $0x4e201d8e // and v14.16b, v12.16b, v0.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc0012d // ldr q13, [x9]
+	WORD $0x0e2dc1c6 // smull v6.8h, v14.8b, v13.8b
+	WORD $0x4e2dc1c7 // smull2 v7.8h, v14.16b, v13.16b
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc0212d // ldr q13, [x9, #128]
+	WORD $0x0e2dc1ca // smull v10.8h, v14.8b, v13.8b
+	WORD $0x4e2dc1cb // smull2 v11.8h, v14.16b, v13.16b
+	WORD $0x3dc0090c // ldr q12, [x8, #32]
+	WORD $0x4e201d8e // and v14.16b, v12.16b, v0.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc0092d // ldr q13, [x9, #32]
+	WORD $0x0e2d81c6 // smlal v6.8h, v14.8b, v13.8b
+	WORD $0x4e2d81c7 // smlal2 v7.8h, v14.16b, v13.16b
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc0292d // ldr q13, [x9, #160]
+	WORD $0x0e2d81ca // smlal v10.8h, v14.8b, v13.8b
+	WORD $0x4e2d81cb // smlal2 v11.8h, v14.16b, v13.16b
+	WORD $0x3dc0110c // ldr q12, [x8, #64]
+	WORD $0x4e201d8e // and v14.16b, v12.16b, v0.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc0112d // ldr q13, [x9, #64]
+	WORD $0x0e2d81c6 // smlal v6.8h, v14.8b, v13.8b
+	WORD $0x4e2d81c7 // smlal2 v7.8h, v14.16b, v13.16b
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc0312d // ldr q13, [x9, #192]
+	WORD $0x0e2d81ca // smlal v10.8h, v14.8b, v13.8b
+	WORD $0x4e2d81cb // smlal2 v11.8h, v14.16b, v13.16b
+	WORD $0x3dc0190c // ldr q12, [x8, #96]
+	WORD $0x4e201d8e // and v14.16b, v12.16b, v0.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc0192d // ldr q13, [x9, #96]
+	WORD $0x0e2d81c6 // smlal v6.8h, v14.8b, v13.8b
+	WORD $0x4e2d81c7 // smlal2 v7.8h, v14.16b, v13.16b
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc0392d // ldr q13, [x9, #224]
+	WORD $0x0e2d81ca // smlal v10.8h, v14.8b, v13.8b
+	WORD $0x4e2d81cb // smlal2 v11.8h, v14.16b, v13.16b
+	WORD $0x4e6028c4 // saddlp v4.4s, v6.8h
+	WORD $0x4e6028e5 // saddlp v5.4s, v7.8h
+	WORD $0x4ea5bc84 // addp v4.4s, v4.4s, v5.4s
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4e602969 // saddlp v9.4s, v11.8h
+	WORD $0x4ea9bd08 // addp v8.4s, v8.4s, v9.4s
+	WORD $0xbd40810e // ldr s14, [x8, #128]
+	WORD $0xbc5f010c // ldur s12, [x8, #-16]
+	WORD $0x2f08a58c // uxtl v12.8h, v12.8b
+	WORD $0x2f10a58c // uxtl v12.4s, v12.4h
+	WORD $0x4f27558c // shl v12.4s, v12.4s, #7
+	WORD $0x0e61298c // xtn v12.4h, v12.4s
+	WORD $0x0e21798c // fcvtl v12.4s, v12.4h
+	WORD $0x4f8e918c // fmul v12.4s, v12.4s, v14.s[0]
+	WORD $0xbc5f810d // ldur s13, [x8, #-8]
+	WORD $0x2f08a5ad // uxtl v13.8h, v13.8b
+	WORD $0x2f10a5ad // uxtl v13.4s, v13.4h
+	WORD $0x4f2755ad // shl v13.4s, v13.4s, #7
+	WORD $0x0e6129ad // xtn v13.4h, v13.4s
+	WORD $0x0e2179ad // fcvtl v13.4s, v13.4h
+	WORD $0x4f8e91ad // fmul v13.4s, v13.4s, v14.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e2ddd08 // fmul v8.4s, v8.4s, v13.4s
+	WORD $0x4e2ccc88 // fmla v8.4s, v4.4s, v12.4s
+	WORD $0x3dc04124 // ldr q4, [x9, #256]
+	WORD $0x4e24cd02 // fmla v2.4s, v8.4s, v4.4s
+	WORD $0x3dc0050c // ldr q12, [x8, #16]
+	WORD $0x4e201d8e // and v14.16b, v12.16b, v0.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc0052d // ldr q13, [x9, #16]
+	WORD $0x0e2dc1c6 // smull v6.8h, v14.8b, v13.8b
+	WORD $0x4e2dc1c7 // smull2 v7.8h, v14.16b, v13.16b
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc0252d // ldr q13, [x9, #144]
+	WORD $0x0e2dc1ca // smull v10.8h, v14.8b, v13.8b
+	WORD $0x4e2dc1cb // smull2 v11.8h, v14.16b, v13.16b
+	WORD $0x3dc00d0c // ldr q12, [x8, #48]
+	WORD $0x4e201d8e // and v14.16b, v12.16b, v0.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc00d2d // ldr q13, [x9, #48]
+	WORD $0x0e2d81c6 // smlal v6.8h, v14.8b, v13.8b
+	WORD $0x4e2d81c7 // smlal2 v7.8h, v14.16b, v13.16b
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc02d2d // ldr q13, [x9, #176]
+	WORD $0x0e2d81ca // smlal v10.8h, v14.8b, v13.8b
+	WORD $0x4e2d81cb // smlal2 v11.8h, v14.16b, v13.16b
+	WORD $0x3dc0150c // ldr q12, [x8, #80]
+	WORD $0x4e201d8e // and v14.16b, v12.16b, v0.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc0152d // ldr q13, [x9, #80]
+	WORD $0x0e2d81c6 // smlal v6.8h, v14.8b, v13.8b
+	WORD $0x4e2d81c7 // smlal2 v7.8h, v14.16b, v13.16b
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc0352d // ldr q13, [x9, #208]
+	WORD $0x0e2d81ca // smlal v10.8h, v14.8b, v13.8b
+	WORD $0x4e2d81cb // smlal2 v11.8h, v14.16b, v13.16b
+	WORD $0x3dc01d0c // ldr q12, [x8, #112]
+	WORD $0x4e201d8e // and v14.16b, v12.16b, v0.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc01d2d // ldr q13, [x9, #112]
+	WORD $0x0e2d81c6 // smlal v6.8h, v14.8b, v13.8b
+	WORD $0x4e2d81c7 // smlal2 v7.8h, v14.16b, v13.16b
+	WORD $0x6f0c058e // ushr v14.16b, v12.16b, #4
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc03d2d // ldr q13, [x9, #240]
+	WORD $0x0e2d81ca // smlal v10.8h, v14.8b, v13.8b
+	WORD $0x4e2d81cb // smlal2 v11.8h, v14.16b, v13.16b
+	WORD $0x4e6028c4 // saddlp v4.4s, v6.8h
+	WORD $0x4e6028e5 // saddlp v5.4s, v7.8h
+	WORD $0x4ea5bc84 // addp v4.4s, v4.4s, v5.4s
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4e602969 // saddlp v9.4s, v11.8h
+	WORD $0x4ea9bd08 // addp v8.4s, v8.4s, v9.4s
+	WORD $0xbd40810e // ldr s14, [x8, #128]
+	WORD $0xbc5f410c // ldur s12, [x8, #-12]
+	WORD $0x2f08a58c // uxtl v12.8h, v12.8b
+	WORD $0x2f10a58c // uxtl v12.4s, v12.4h
+	WORD $0x4f27558c // shl v12.4s, v12.4s, #7
+	WORD $0x0e61298c // xtn v12.4h, v12.4s
+	WORD $0x0e21798c // fcvtl v12.4s, v12.4h
+	WORD $0x4f8e918c // fmul v12.4s, v12.4s, v14.s[0]
+	WORD $0xbc5fc10d // ldur s13, [x8, #-4]
+	WORD $0x2f08a5ad // uxtl v13.8h, v13.8b
+	WORD $0x2f10a5ad // uxtl v13.4s, v13.4h
+	WORD $0x4f2755ad // shl v13.4s, v13.4s, #7
+	WORD $0x0e6129ad // xtn v13.4h, v13.4s
+	WORD $0x0e2179ad // fcvtl v13.4s, v13.4h
+	WORD $0x4f8e91ad // fmul v13.4s, v13.4s, v14.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e2ddd08 // fmul v8.4s, v8.4s, v13.4s
+	WORD $0x4e2ccc88 // fmla v8.4s, v4.4s, v12.4s
+	WORD $0x3dc04524 // ldr q4, [x9, #272]
+	WORD $0x4e24cd03 // fmla v3.4s, v8.4s, v4.4s
+	ADD $148, R8, R8
+	ADD $448, R9, R9
+	SUBS $1, R10, R10
+	BGT super
+	WORD $0x6e23d442 // faddp v2.4s, v2.4s, v3.4s
+	WORD $0x6e22d442 // faddp v2.4s, v2.4s, v2.4s
+	WORD $0x7e30d842 // faddp s2, v2.2s
+	WORD $0xbd000002 // str s2, [x0]
+	ADD $4, R0, R0
+	ADD $4, R6, R6
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func tileNVFP4NEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+TEXT ·tileNVFP4NEON2x1(SB), NOSPLIT, $0-56
+	MOVD w+16(FP), R0
+	MOVD rowBytes+24(FP), R1
+	ADD R1, R0, R2
+	ADD $16, R0, R0
+	ADD $16, R2, R2
+	MOVD x+32(FP), R3
+	MOVD n+48(FP), R4
+	MOVD $neonTable<>(SB), R5
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc028a1 // ldr q1, [x5, #160]
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	MOVD rowBytes+24(FP), R7
+	ADD R7, R2, R6
+super:
+	WORD $0xf98000c2 // prfm pldl2keep, [x6]
+	WORD $0xf98020c2 // prfm pldl2keep, [x6, #64]
+	WORD $0xf98040c2 // prfm pldl2keep, [x6, #128]
+	WORD $0xf98060c2 // prfm pldl2keep, [x6, #192]
+	WORD $0xf98080c2 // prfm pldl2keep, [x6, #256]
+	ADD $296, R6, R6
+	WORD $0x3dc00016 // ldr q22, [x0]
+	WORD $0x3dc00057 // ldr q23, [x2]
+	WORD $0x4e201ed9 // and v25.16b, v22.16b, v0.16b
+	WORD $0x4e190039 // tbl v25.16b, {v1.16b}, v25.16b
+	WORD $0x4e201efa // and v26.16b, v23.16b, v0.16b
+	WORD $0x4e1a003a // tbl v26.16b, {v1.16b}, v26.16b
+	WORD $0x3dc00078 // ldr q24, [x3]
+	WORD $0x0e38c328 // smull v8.8h, v25.8b, v24.8b
+	WORD $0x4e38c329 // smull2 v9.8h, v25.16b, v24.16b
+	WORD $0x0e38c350 // smull v16.8h, v26.8b, v24.8b
+	WORD $0x4e38c351 // smull2 v17.8h, v26.16b, v24.16b
+	WORD $0x6f0c06d9 // ushr v25.16b, v22.16b, #4
+	WORD $0x4e190039 // tbl v25.16b, {v1.16b}, v25.16b
+	WORD $0x6f0c06fa // ushr v26.16b, v23.16b, #4
+	WORD $0x4e1a003a // tbl v26.16b, {v1.16b}, v26.16b
+	WORD $0x3dc02078 // ldr q24, [x3, #128]
+	WORD $0x0e38c32c // smull v12.8h, v25.8b, v24.8b
+	WORD $0x4e38c32d // smull2 v13.8h, v25.16b, v24.16b
+	WORD $0x0e38c354 // smull v20.8h, v26.8b, v24.8b
+	WORD $0x4e38c355 // smull2 v21.8h, v26.16b, v24.16b
+	WORD $0x3dc00816 // ldr q22, [x0, #32]
+	WORD $0x3dc00857 // ldr q23, [x2, #32]
+	WORD $0x4e201ed9 // and v25.16b, v22.16b, v0.16b
+	WORD $0x4e190039 // tbl v25.16b, {v1.16b}, v25.16b
+	WORD $0x4e201efa // and v26.16b, v23.16b, v0.16b
+	WORD $0x4e1a003a // tbl v26.16b, {v1.16b}, v26.16b
+	WORD $0x3dc00878 // ldr q24, [x3, #32]
+	WORD $0x0e388328 // smlal v8.8h, v25.8b, v24.8b
+	WORD $0x4e388329 // smlal2 v9.8h, v25.16b, v24.16b
+	WORD $0x0e388350 // smlal v16.8h, v26.8b, v24.8b
+	WORD $0x4e388351 // smlal2 v17.8h, v26.16b, v24.16b
+	WORD $0x6f0c06d9 // ushr v25.16b, v22.16b, #4
+	WORD $0x4e190039 // tbl v25.16b, {v1.16b}, v25.16b
+	WORD $0x6f0c06fa // ushr v26.16b, v23.16b, #4
+	WORD $0x4e1a003a // tbl v26.16b, {v1.16b}, v26.16b
+	WORD $0x3dc02878 // ldr q24, [x3, #160]
+	WORD $0x0e38832c // smlal v12.8h, v25.8b, v24.8b
+	WORD $0x4e38832d // smlal2 v13.8h, v25.16b, v24.16b
+	WORD $0x0e388354 // smlal v20.8h, v26.8b, v24.8b
+	WORD $0x4e388355 // smlal2 v21.8h, v26.16b, v24.16b
+	WORD $0x3dc01016 // ldr q22, [x0, #64]
+	WORD $0x3dc01057 // ldr q23, [x2, #64]
+	WORD $0x4e201ed9 // and v25.16b, v22.16b, v0.16b
+	WORD $0x4e190039 // tbl v25.16b, {v1.16b}, v25.16b
+	WORD $0x4e201efa // and v26.16b, v23.16b, v0.16b
+	WORD $0x4e1a003a // tbl v26.16b, {v1.16b}, v26.16b
+	WORD $0x3dc01078 // ldr q24, [x3, #64]
+	WORD $0x0e388328 // smlal v8.8h, v25.8b, v24.8b
+	WORD $0x4e388329 // smlal2 v9.8h, v25.16b, v24.16b
+	WORD $0x0e388350 // smlal v16.8h, v26.8b, v24.8b
+	WORD $0x4e388351 // smlal2 v17.8h, v26.16b, v24.16b
+	WORD $0x6f0c06d9 // ushr v25.16b, v22.16b, #4
+	WORD $0x4e190039 // tbl v25.16b, {v1.16b}, v25.16b
+	WORD $0x6f0c06fa // ushr v26.16b, v23.16b, #4
+	WORD $0x4e1a003a // tbl v26.16b, {v1.16b}, v26.16b
+	WORD $0x3dc03078 // ldr q24, [x3, #192]
+	WORD $0x0e38832c // smlal v12.8h, v25.8b, v24.8b
+	WORD $0x4e38832d // smlal2 v13.8h, v25.16b, v24.16b
+	WORD $0x0e388354 // smlal v20.8h, v26.8b, v24.8b
+	WORD $0x4e388355 // smlal2 v21.8h, v26.16b, v24.16b
+	WORD $0x3dc01816 // ldr q22, [x0, #96]
+	WORD $0x3dc01857 // ldr q23, [x2, #96]
+	WORD $0x4e201ed9 // and v25.16b, v22.16b, v0.16b
+	WORD $0x4e190039 // tbl v25.16b, {v1.16b}, v25.16b
+	WORD $0x4e201efa // and v26.16b, v23.16b, v0.16b
+	WORD $0x4e1a003a // tbl v26.16b, {v1.16b}, v26.16b
+	WORD $0x3dc01878 // ldr q24, [x3, #96]
+	WORD $0x0e388328 // smlal v8.8h, v25.8b, v24.8b
+	WORD $0x4e388329 // smlal2 v9.8h, v25.16b, v24.16b
+	WORD $0x0e388350 // smlal v16.8h, v26.8b, v24.8b
+	WORD $0x4e388351 // smlal2 v17.8h, v26.16b, v24.16b
+	WORD $0x6f0c06d9 // ushr v25.16b, v22.16b, #4
+	WORD $0x4e190039 // tbl v25.16b, {v1.16b}, v25.16b
+	WORD $0x6f0c06fa // ushr v26.16b, v23.16b, #4
+	WORD $0x4e1a003a // tbl v26.16b, {v1.16b}, v26.16b
+	WORD $0x3dc03878 // ldr q24, [x3, #224]
+	WORD $0x0e38832c // smlal v12.8h, v25.8b, v24.8b
+	WORD $0x4e38832d // smlal2 v13.8h, v25.16b, v24.16b
+	WORD $0x0e388354 // smlal v20.8h, v26.8b, v24.8b
+	WORD $0x4e388355 // smlal2 v21.8h, v26.16b, v24.16b
+	WORD $0x4e602906 // saddlp v6.4s, v8.8h
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4ea7bcc6 // addp v6.4s, v6.4s, v7.4s
+	WORD $0x4e60298a // saddlp v10.4s, v12.8h
+	WORD $0x4e6029ab // saddlp v11.4s, v13.8h
+	WORD $0x4eabbd4a // addp v10.4s, v10.4s, v11.4s
+	WORD $0x4e602a0e // saddlp v14.4s, v16.8h
+	WORD $0x4e602a2f // saddlp v15.4s, v17.8h
+	WORD $0x4eafbdce // addp v14.4s, v14.4s, v15.4s
+	WORD $0x4e602a92 // saddlp v18.4s, v20.8h
+	WORD $0x4e602ab3 // saddlp v19.4s, v21.8h
+	WORD $0x4eb3be52 // addp v18.4s, v18.4s, v19.4s
+	WORD $0xbd408018 // ldr s24, [x0, #128]
+	WORD $0xbc5f0016 // ldur s22, [x0, #-16]
+	WORD $0x2f08a6d6 // uxtl v22.8h, v22.8b
+	WORD $0x2f10a6d6 // uxtl v22.4s, v22.4h
+	WORD $0x4f2756d6 // shl v22.4s, v22.4s, #7
+	WORD $0x0e612ad6 // xtn v22.4h, v22.4s
+	WORD $0x0e217ad6 // fcvtl v22.4s, v22.4h
+	WORD $0x4f9892d6 // fmul v22.4s, v22.4s, v24.s[0]
+	WORD $0xbc5f8017 // ldur s23, [x0, #-8]
+	WORD $0x2f08a6f7 // uxtl v23.8h, v23.8b
+	WORD $0x2f10a6f7 // uxtl v23.4s, v23.4h
+	WORD $0x4f2756f7 // shl v23.4s, v23.4s, #7
+	WORD $0x0e612af7 // xtn v23.4h, v23.4s
+	WORD $0x0e217af7 // fcvtl v23.4s, v23.4h
+	WORD $0x4f9892f7 // fmul v23.4s, v23.4s, v24.s[0]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e37dd4a // fmul v10.4s, v10.4s, v23.4s
+	WORD $0x4e36ccca // fmla v10.4s, v6.4s, v22.4s
+	WORD $0x3dc04066 // ldr q6, [x3, #256]
+	WORD $0x4e26cd42 // fmla v2.4s, v10.4s, v6.4s
+	WORD $0xbd408058 // ldr s24, [x2, #128]
+	WORD $0xbc5f0056 // ldur s22, [x2, #-16]
+	WORD $0x2f08a6d6 // uxtl v22.8h, v22.8b
+	WORD $0x2f10a6d6 // uxtl v22.4s, v22.4h
+	WORD $0x4f2756d6 // shl v22.4s, v22.4s, #7
+	WORD $0x0e612ad6 // xtn v22.4h, v22.4s
+	WORD $0x0e217ad6 // fcvtl v22.4s, v22.4h
+	WORD $0x4f9892d6 // fmul v22.4s, v22.4s, v24.s[0]
+	WORD $0xbc5f8057 // ldur s23, [x2, #-8]
+	WORD $0x2f08a6f7 // uxtl v23.8h, v23.8b
+	WORD $0x2f10a6f7 // uxtl v23.4s, v23.4h
+	WORD $0x4f2756f7 // shl v23.4s, v23.4s, #7
+	WORD $0x0e612af7 // xtn v23.4h, v23.4s
+	WORD $0x0e217af7 // fcvtl v23.4s, v23.4h
+	WORD $0x4f9892f7 // fmul v23.4s, v23.4s, v24.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x6e37de52 // fmul v18.4s, v18.4s, v23.4s
+	WORD $0x4e36cdd2 // fmla v18.4s, v14.4s, v22.4s
+	WORD $0x3dc0406e // ldr q14, [x3, #256]
+	WORD $0x4e2ece43 // fmla v3.4s, v18.4s, v14.4s
+	WORD $0x3dc00416 // ldr q22, [x0, #16]
+	WORD $0x3dc00457 // ldr q23, [x2, #16]
+	WORD $0x4e201ed9 // and v25.16b, v22.16b, v0.16b
+	WORD $0x4e190039 // tbl v25.16b, {v1.16b}, v25.16b
+	WORD $0x4e201efa // and v26.16b, v23.16b, v0.16b
+	WORD $0x4e1a003a // tbl v26.16b, {v1.16b}, v26.16b
+	WORD $0x3dc00478 // ldr q24, [x3, #16]
+	WORD $0x0e38c328 // smull v8.8h, v25.8b, v24.8b
+	WORD $0x4e38c329 // smull2 v9.8h, v25.16b, v24.16b
+	WORD $0x0e38c350 // smull v16.8h, v26.8b, v24.8b
+	WORD $0x4e38c351 // smull2 v17.8h, v26.16b, v24.16b
+	WORD $0x6f0c06d9 // ushr v25.16b, v22.16b, #4
+	WORD $0x4e190039 // tbl v25.16b, {v1.16b}, v25.16b
+	WORD $0x6f0c06fa // ushr v26.16b, v23.16b, #4
+	WORD $0x4e1a003a // tbl v26.16b, {v1.16b}, v26.16b
+	WORD $0x3dc02478 // ldr q24, [x3, #144]
+	WORD $0x0e38c32c // smull v12.8h, v25.8b, v24.8b
+	WORD $0x4e38c32d // smull2 v13.8h, v25.16b, v24.16b
+	WORD $0x0e38c354 // smull v20.8h, v26.8b, v24.8b
+	WORD $0x4e38c355 // smull2 v21.8h, v26.16b, v24.16b
+	WORD $0x3dc00c16 // ldr q22, [x0, #48]
+	WORD $0x3dc00c57 // ldr q23, [x2, #48]
+	WORD $0x4e201ed9 // and v25.16b, v22.16b, v0.16b
+	WORD $0x4e190039 // tbl v25.16b, {v1.16b}, v25.16b
+	WORD $0x4e201efa // and v26.16b, v23.16b, v0.16b
+	WORD $0x4e1a003a // tbl v26.16b, {v1.16b}, v26.16b
+	WORD $0x3dc00c78 // ldr q24, [x3, #48]
+	WORD $0x0e388328 // smlal v8.8h, v25.8b, v24.8b
+	WORD $0x4e388329 // smlal2 v9.8h, v25.16b, v24.16b
+	WORD $0x0e388350 // smlal v16.8h, v26.8b, v24.8b
+	WORD $0x4e388351 // smlal2 v17.8h, v26.16b, v24.16b
+	WORD $0x6f0c06d9 // ushr v25.16b, v22.16b, #4
+	WORD $0x4e190039 // tbl v25.16b, {v1.16b}, v25.16b
+	WORD $0x6f0c06fa // ushr v26.16b, v23.16b, #4
+	WORD $0x4e1a003a // tbl v26.16b, {v1.16b}, v26.16b
+	WORD $0x3dc02c78 // ldr q24, [x3, #176]
+	WORD $0x0e38832c // smlal v12.8h, v25.8b, v24.8b
+	WORD $0x4e38832d // smlal2 v13.8h, v25.16b, v24.16b
+	WORD $0x0e388354 // smlal v20.8h, v26.8b, v24.8b
+	WORD $0x4e388355 // smlal2 v21.8h, v26.16b, v24.16b
+	WORD $0x3dc01416 // ldr q22, [x0, #80]
+	WORD $0x3dc01457 // ldr q23, [x2, #80]
+	WORD $0x4e201ed9 // and v25.16b, v22.16b, v0.16b
+	WORD $0x4e190039 // tbl v25.16b, {v1.16b}, v25.16b
+	WORD $0x4e201efa // and v26.16b, v23.16b, v0.16b
+	WORD $0x4e1a003a // tbl v26.16b, {v1.16b}, v26.16b
+	WORD $0x3dc01478 // ldr q24, [x3, #80]
+	WORD $0x0e388328 // smlal v8.8h, v25.8b, v24.8b
+	WORD $0x4e388329 // smlal2 v9.8h, v25.16b, v24.16b
+	WORD $0x0e388350 // smlal v16.8h, v26.8b, v24.8b
+	WORD $0x4e388351 // smlal2 v17.8h, v26.16b, v24.16b
+	WORD $0x6f0c06d9 // ushr v25.16b, v22.16b, #4
+	WORD $0x4e190039 // tbl v25.16b, {v1.16b}, v25.16b
+	WORD $0x6f0c06fa // ushr v26.16b, v23.16b, #4
+	WORD $0x4e1a003a // tbl v26.16b, {v1.16b}, v26.16b
+	WORD $0x3dc03478 // ldr q24, [x3, #208]
+	WORD $0x0e38832c // smlal v12.8h, v25.8b, v24.8b
+	WORD $0x4e38832d // smlal2 v13.8h, v25.16b, v24.16b
+	WORD $0x0e388354 // smlal v20.8h, v26.8b, v24.8b
+	WORD $0x4e388355 // smlal2 v21.8h, v26.16b, v24.16b
+	WORD $0x3dc01c16 // ldr q22, [x0, #112]
+	WORD $0x3dc01c57 // ldr q23, [x2, #112]
+	WORD $0x4e201ed9 // and v25.16b, v22.16b, v0.16b
+	WORD $0x4e190039 // tbl v25.16b, {v1.16b}, v25.16b
+	WORD $0x4e201efa // and v26.16b, v23.16b, v0.16b
+	WORD $0x4e1a003a // tbl v26.16b, {v1.16b}, v26.16b
+	WORD $0x3dc01c78 // ldr q24, [x3, #112]
+	WORD $0x0e388328 // smlal v8.8h, v25.8b, v24.8b
+	WORD $0x4e388329 // smlal2 v9.8h, v25.16b, v24.16b
+	WORD $0x0e388350 // smlal v16.8h, v26.8b, v24.8b
+	WORD $0x4e388351 // smlal2 v17.8h, v26.16b, v24.16b
+	WORD $0x6f0c06d9 // ushr v25.16b, v22.16b, #4
+	WORD $0x4e190039 // tbl v25.16b, {v1.16b}, v25.16b
+	WORD $0x6f0c06fa // ushr v26.16b, v23.16b, #4
+	WORD $0x4e1a003a // tbl v26.16b, {v1.16b}, v26.16b
+	WORD $0x3dc03c78 // ldr q24, [x3, #240]
+	WORD $0x0e38832c // smlal v12.8h, v25.8b, v24.8b
+	WORD $0x4e38832d // smlal2 v13.8h, v25.16b, v24.16b
+	WORD $0x0e388354 // smlal v20.8h, v26.8b, v24.8b
+	WORD $0x4e388355 // smlal2 v21.8h, v26.16b, v24.16b
+	WORD $0x4e602906 // saddlp v6.4s, v8.8h
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4ea7bcc6 // addp v6.4s, v6.4s, v7.4s
+	WORD $0x4e60298a // saddlp v10.4s, v12.8h
+	WORD $0x4e6029ab // saddlp v11.4s, v13.8h
+	WORD $0x4eabbd4a // addp v10.4s, v10.4s, v11.4s
+	WORD $0x4e602a0e // saddlp v14.4s, v16.8h
+	WORD $0x4e602a2f // saddlp v15.4s, v17.8h
+	WORD $0x4eafbdce // addp v14.4s, v14.4s, v15.4s
+	WORD $0x4e602a92 // saddlp v18.4s, v20.8h
+	WORD $0x4e602ab3 // saddlp v19.4s, v21.8h
+	WORD $0x4eb3be52 // addp v18.4s, v18.4s, v19.4s
+	WORD $0xbd408018 // ldr s24, [x0, #128]
+	WORD $0xbc5f4016 // ldur s22, [x0, #-12]
+	WORD $0x2f08a6d6 // uxtl v22.8h, v22.8b
+	WORD $0x2f10a6d6 // uxtl v22.4s, v22.4h
+	WORD $0x4f2756d6 // shl v22.4s, v22.4s, #7
+	WORD $0x0e612ad6 // xtn v22.4h, v22.4s
+	WORD $0x0e217ad6 // fcvtl v22.4s, v22.4h
+	WORD $0x4f9892d6 // fmul v22.4s, v22.4s, v24.s[0]
+	WORD $0xbc5fc017 // ldur s23, [x0, #-4]
+	WORD $0x2f08a6f7 // uxtl v23.8h, v23.8b
+	WORD $0x2f10a6f7 // uxtl v23.4s, v23.4h
+	WORD $0x4f2756f7 // shl v23.4s, v23.4s, #7
+	WORD $0x0e612af7 // xtn v23.4h, v23.4s
+	WORD $0x0e217af7 // fcvtl v23.4s, v23.4h
+	WORD $0x4f9892f7 // fmul v23.4s, v23.4s, v24.s[0]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e37dd4a // fmul v10.4s, v10.4s, v23.4s
+	WORD $0x4e36ccca // fmla v10.4s, v6.4s, v22.4s
+	WORD $0x3dc04466 // ldr q6, [x3, #272]
+	WORD $0x4e26cd44 // fmla v4.4s, v10.4s, v6.4s
+	WORD $0xbd408058 // ldr s24, [x2, #128]
+	WORD $0xbc5f4056 // ldur s22, [x2, #-12]
+	WORD $0x2f08a6d6 // uxtl v22.8h, v22.8b
+	WORD $0x2f10a6d6 // uxtl v22.4s, v22.4h
+	WORD $0x4f2756d6 // shl v22.4s, v22.4s, #7
+	WORD $0x0e612ad6 // xtn v22.4h, v22.4s
+	WORD $0x0e217ad6 // fcvtl v22.4s, v22.4h
+	WORD $0x4f9892d6 // fmul v22.4s, v22.4s, v24.s[0]
+	WORD $0xbc5fc057 // ldur s23, [x2, #-4]
+	WORD $0x2f08a6f7 // uxtl v23.8h, v23.8b
+	WORD $0x2f10a6f7 // uxtl v23.4s, v23.4h
+	WORD $0x4f2756f7 // shl v23.4s, v23.4s, #7
+	WORD $0x0e612af7 // xtn v23.4h, v23.4s
+	WORD $0x0e217af7 // fcvtl v23.4s, v23.4h
+	WORD $0x4f9892f7 // fmul v23.4s, v23.4s, v24.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x6e37de52 // fmul v18.4s, v18.4s, v23.4s
+	WORD $0x4e36cdd2 // fmla v18.4s, v14.4s, v22.4s
+	WORD $0x3dc0446e // ldr q14, [x3, #272]
+	WORD $0x4e2ece45 // fmla v5.4s, v18.4s, v14.4s
+	ADD $148, R0, R0
+	ADD $148, R2, R2
+	ADD $448, R3, R3
+	SUBS $1, R4, R4
+	BGT super
+	MOVD out+0(FP), R8
+	WORD $0x6e24d442 // faddp v2.4s, v2.4s, v4.4s
+	WORD $0x6e25d463 // faddp v3.4s, v3.4s, v5.4s
+	WORD $0x6e23d442 // faddp v2.4s, v2.4s, v3.4s
+	WORD $0x6e22d442 // faddp v2.4s, v2.4s, v2.4s
+	WORD $0xfd000102 // str d2, [x8]
+	RET
+
+// func tileNVFP4NEON1x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+TEXT ·tileNVFP4NEON1x2(SB), NOSPLIT, $0-72
+	MOVD w+16(FP), R0
+	MOVD rowBytes+24(FP), R1
+	ADD $16, R0, R0
+	MOVD x+32(FP), R2
+	MOVD xStride+40(FP), R3
+	ADD R3, R2, R4
+	MOVD n+48(FP), R5
+	MOVD $neonTable<>(SB), R6
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc028c1 // ldr q1, [x6, #160]
+	MOVD acc+56(FP), R7
+	MOVD part+64(FP), R8
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	TBNZ $0, R8, begin0
+	WORD $0x3dc000e2 // ldr q2, [x7]
+	WORD $0x3dc004e3 // ldr q3, [x7, #16]
+begin0:
+super0:
+	WORD $0x3dc00014 // ldr q20, [x0]
+	WORD $0x4e201e96 // and v22.16b, v20.16b, v0.16b
+	WORD $0x4e160036 // tbl v22.16b, {v1.16b}, v22.16b
+	WORD $0x3dc00055 // ldr q21, [x2]
+	WORD $0x0e35c2c6 // smull v6.8h, v22.8b, v21.8b
+	WORD $0x4e35c2c7 // smull2 v7.8h, v22.16b, v21.16b
+	WORD $0x3dc00095 // ldr q21, [x4]
+	WORD $0x0e35c2ce // smull v14.8h, v22.8b, v21.8b
+	WORD $0x4e35c2cf // smull2 v15.8h, v22.16b, v21.16b
+	WORD $0x6f0c0696 // ushr v22.16b, v20.16b, #4
+	WORD $0x4e160036 // tbl v22.16b, {v1.16b}, v22.16b
+	WORD $0x3dc02055 // ldr q21, [x2, #128]
+	WORD $0x0e35c2ca // smull v10.8h, v22.8b, v21.8b
+	WORD $0x4e35c2cb // smull2 v11.8h, v22.16b, v21.16b
+	WORD $0x3dc02095 // ldr q21, [x4, #128]
+	WORD $0x0e35c2d2 // smull v18.8h, v22.8b, v21.8b
+	WORD $0x4e35c2d3 // smull2 v19.8h, v22.16b, v21.16b
+	WORD $0x3dc00814 // ldr q20, [x0, #32]
+	WORD $0x4e201e96 // and v22.16b, v20.16b, v0.16b
+	WORD $0x4e160036 // tbl v22.16b, {v1.16b}, v22.16b
+	WORD $0x3dc00855 // ldr q21, [x2, #32]
+	WORD $0x0e3582c6 // smlal v6.8h, v22.8b, v21.8b
+	WORD $0x4e3582c7 // smlal2 v7.8h, v22.16b, v21.16b
+	WORD $0x3dc00895 // ldr q21, [x4, #32]
+	WORD $0x0e3582ce // smlal v14.8h, v22.8b, v21.8b
+	WORD $0x4e3582cf // smlal2 v15.8h, v22.16b, v21.16b
+	WORD $0x6f0c0696 // ushr v22.16b, v20.16b, #4
+	WORD $0x4e160036 // tbl v22.16b, {v1.16b}, v22.16b
+	WORD $0x3dc02855 // ldr q21, [x2, #160]
+	WORD $0x0e3582ca // smlal v10.8h, v22.8b, v21.8b
+	WORD $0x4e3582cb // smlal2 v11.8h, v22.16b, v21.16b
+	WORD $0x3dc02895 // ldr q21, [x4, #160]
+	WORD $0x0e3582d2 // smlal v18.8h, v22.8b, v21.8b
+	WORD $0x4e3582d3 // smlal2 v19.8h, v22.16b, v21.16b
+	WORD $0x3dc01014 // ldr q20, [x0, #64]
+	WORD $0x4e201e96 // and v22.16b, v20.16b, v0.16b
+	WORD $0x4e160036 // tbl v22.16b, {v1.16b}, v22.16b
+	WORD $0x3dc01055 // ldr q21, [x2, #64]
+	WORD $0x0e3582c6 // smlal v6.8h, v22.8b, v21.8b
+	WORD $0x4e3582c7 // smlal2 v7.8h, v22.16b, v21.16b
+	WORD $0x3dc01095 // ldr q21, [x4, #64]
+	WORD $0x0e3582ce // smlal v14.8h, v22.8b, v21.8b
+	WORD $0x4e3582cf // smlal2 v15.8h, v22.16b, v21.16b
+	WORD $0x6f0c0696 // ushr v22.16b, v20.16b, #4
+	WORD $0x4e160036 // tbl v22.16b, {v1.16b}, v22.16b
+	WORD $0x3dc03055 // ldr q21, [x2, #192]
+	WORD $0x0e3582ca // smlal v10.8h, v22.8b, v21.8b
+	WORD $0x4e3582cb // smlal2 v11.8h, v22.16b, v21.16b
+	WORD $0x3dc03095 // ldr q21, [x4, #192]
+	WORD $0x0e3582d2 // smlal v18.8h, v22.8b, v21.8b
+	WORD $0x4e3582d3 // smlal2 v19.8h, v22.16b, v21.16b
+	WORD $0x3dc01814 // ldr q20, [x0, #96]
+	WORD $0x4e201e96 // and v22.16b, v20.16b, v0.16b
+	WORD $0x4e160036 // tbl v22.16b, {v1.16b}, v22.16b
+	WORD $0x3dc01855 // ldr q21, [x2, #96]
+	WORD $0x0e3582c6 // smlal v6.8h, v22.8b, v21.8b
+	WORD $0x4e3582c7 // smlal2 v7.8h, v22.16b, v21.16b
+	WORD $0x3dc01895 // ldr q21, [x4, #96]
+	WORD $0x0e3582ce // smlal v14.8h, v22.8b, v21.8b
+	WORD $0x4e3582cf // smlal2 v15.8h, v22.16b, v21.16b
+	WORD $0x6f0c0696 // ushr v22.16b, v20.16b, #4
+	WORD $0x4e160036 // tbl v22.16b, {v1.16b}, v22.16b
+	WORD $0x3dc03855 // ldr q21, [x2, #224]
+	WORD $0x0e3582ca // smlal v10.8h, v22.8b, v21.8b
+	WORD $0x4e3582cb // smlal2 v11.8h, v22.16b, v21.16b
+	WORD $0x3dc03895 // ldr q21, [x4, #224]
+	WORD $0x0e3582d2 // smlal v18.8h, v22.8b, v21.8b
+	WORD $0x4e3582d3 // smlal2 v19.8h, v22.16b, v21.16b
+	WORD $0x4e6028c4 // saddlp v4.4s, v6.8h
+	WORD $0x4e6028e5 // saddlp v5.4s, v7.8h
+	WORD $0x4ea5bc84 // addp v4.4s, v4.4s, v5.4s
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4e602969 // saddlp v9.4s, v11.8h
+	WORD $0x4ea9bd08 // addp v8.4s, v8.4s, v9.4s
+	WORD $0x4e6029cc // saddlp v12.4s, v14.8h
+	WORD $0x4e6029ed // saddlp v13.4s, v15.8h
+	WORD $0x4eadbd8c // addp v12.4s, v12.4s, v13.4s
+	WORD $0x4e602a50 // saddlp v16.4s, v18.8h
+	WORD $0x4e602a71 // saddlp v17.4s, v19.8h
+	WORD $0x4eb1be10 // addp v16.4s, v16.4s, v17.4s
+	WORD $0xbd408016 // ldr s22, [x0, #128]
+	WORD $0xbc5f0014 // ldur s20, [x0, #-16]
+	WORD $0x2f08a694 // uxtl v20.8h, v20.8b
+	WORD $0x2f10a694 // uxtl v20.4s, v20.4h
+	WORD $0x4f275694 // shl v20.4s, v20.4s, #7
+	WORD $0x0e612a94 // xtn v20.4h, v20.4s
+	WORD $0x0e217a94 // fcvtl v20.4s, v20.4h
+	WORD $0x4f969294 // fmul v20.4s, v20.4s, v22.s[0]
+	WORD $0xbc5f8015 // ldur s21, [x0, #-8]
+	WORD $0x2f08a6b5 // uxtl v21.8h, v21.8b
+	WORD $0x2f10a6b5 // uxtl v21.4s, v21.4h
+	WORD $0x4f2756b5 // shl v21.4s, v21.4s, #7
+	WORD $0x0e612ab5 // xtn v21.4h, v21.4s
+	WORD $0x0e217ab5 // fcvtl v21.4s, v21.4h
+	WORD $0x4f9692b5 // fmul v21.4s, v21.4s, v22.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e35dd08 // fmul v8.4s, v8.4s, v21.4s
+	WORD $0x4e34cc88 // fmla v8.4s, v4.4s, v20.4s
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x4e24cd02 // fmla v2.4s, v8.4s, v4.4s
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x6e35de10 // fmul v16.4s, v16.4s, v21.4s
+	WORD $0x4e34cd90 // fmla v16.4s, v12.4s, v20.4s
+	WORD $0x3dc0408c // ldr q12, [x4, #256]
+	WORD $0x4e2cce03 // fmla v3.4s, v16.4s, v12.4s
+	ADD $148, R0, R0
+	ADD $448, R2, R2
+	ADD $448, R4, R4
+	SUBS $1, R5, R5
+	BGT super0
+	WORD $0x3d8000e2 // str q2, [x7]
+	WORD $0x3d8004e3 // str q3, [x7, #16]
+	MOVD w+16(FP), R0
+	MOVD rowBytes+24(FP), R1
+	ADD $16, R0, R0
+	MOVD x+32(FP), R2
+	MOVD xStride+40(FP), R3
+	ADD R3, R2, R4
+	MOVD n+48(FP), R5
+	MOVD $neonTable<>(SB), R6
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc028c1 // ldr q1, [x6, #160]
+	MOVD acc+56(FP), R7
+	MOVD part+64(FP), R8
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	TBNZ $0, R8, begin1
+	WORD $0x3dc008e2 // ldr q2, [x7, #32]
+	WORD $0x3dc00ce3 // ldr q3, [x7, #48]
+begin1:
+super1:
+	WORD $0x3dc00414 // ldr q20, [x0, #16]
+	WORD $0x4e201e96 // and v22.16b, v20.16b, v0.16b
+	WORD $0x4e160036 // tbl v22.16b, {v1.16b}, v22.16b
+	WORD $0x3dc00455 // ldr q21, [x2, #16]
+	WORD $0x0e35c2c6 // smull v6.8h, v22.8b, v21.8b
+	WORD $0x4e35c2c7 // smull2 v7.8h, v22.16b, v21.16b
+	WORD $0x3dc00495 // ldr q21, [x4, #16]
+	WORD $0x0e35c2ce // smull v14.8h, v22.8b, v21.8b
+	WORD $0x4e35c2cf // smull2 v15.8h, v22.16b, v21.16b
+	WORD $0x6f0c0696 // ushr v22.16b, v20.16b, #4
+	WORD $0x4e160036 // tbl v22.16b, {v1.16b}, v22.16b
+	WORD $0x3dc02455 // ldr q21, [x2, #144]
+	WORD $0x0e35c2ca // smull v10.8h, v22.8b, v21.8b
+	WORD $0x4e35c2cb // smull2 v11.8h, v22.16b, v21.16b
+	WORD $0x3dc02495 // ldr q21, [x4, #144]
+	WORD $0x0e35c2d2 // smull v18.8h, v22.8b, v21.8b
+	WORD $0x4e35c2d3 // smull2 v19.8h, v22.16b, v21.16b
+	WORD $0x3dc00c14 // ldr q20, [x0, #48]
+	WORD $0x4e201e96 // and v22.16b, v20.16b, v0.16b
+	WORD $0x4e160036 // tbl v22.16b, {v1.16b}, v22.16b
+	WORD $0x3dc00c55 // ldr q21, [x2, #48]
+	WORD $0x0e3582c6 // smlal v6.8h, v22.8b, v21.8b
+	WORD $0x4e3582c7 // smlal2 v7.8h, v22.16b, v21.16b
+	WORD $0x3dc00c95 // ldr q21, [x4, #48]
+	WORD $0x0e3582ce // smlal v14.8h, v22.8b, v21.8b
+	WORD $0x4e3582cf // smlal2 v15.8h, v22.16b, v21.16b
+	WORD $0x6f0c0696 // ushr v22.16b, v20.16b, #4
+	WORD $0x4e160036 // tbl v22.16b, {v1.16b}, v22.16b
+	WORD $0x3dc02c55 // ldr q21, [x2, #176]
+	WORD $0x0e3582ca // smlal v10.8h, v22.8b, v21.8b
+	WORD $0x4e3582cb // smlal2 v11.8h, v22.16b, v21.16b
+	WORD $0x3dc02c95 // ldr q21, [x4, #176]
+	WORD $0x0e3582d2 // smlal v18.8h, v22.8b, v21.8b
+	WORD $0x4e3582d3 // smlal2 v19.8h, v22.16b, v21.16b
+	WORD $0x3dc01414 // ldr q20, [x0, #80]
+	WORD $0x4e201e96 // and v22.16b, v20.16b, v0.16b
+	WORD $0x4e160036 // tbl v22.16b, {v1.16b}, v22.16b
+	WORD $0x3dc01455 // ldr q21, [x2, #80]
+	WORD $0x0e3582c6 // smlal v6.8h, v22.8b, v21.8b
+	WORD $0x4e3582c7 // smlal2 v7.8h, v22.16b, v21.16b
+	WORD $0x3dc01495 // ldr q21, [x4, #80]
+	WORD $0x0e3582ce // smlal v14.8h, v22.8b, v21.8b
+	WORD $0x4e3582cf // smlal2 v15.8h, v22.16b, v21.16b
+	WORD $0x6f0c0696 // ushr v22.16b, v20.16b, #4
+	WORD $0x4e160036 // tbl v22.16b, {v1.16b}, v22.16b
+	WORD $0x3dc03455 // ldr q21, [x2, #208]
+	WORD $0x0e3582ca // smlal v10.8h, v22.8b, v21.8b
+	WORD $0x4e3582cb // smlal2 v11.8h, v22.16b, v21.16b
+	WORD $0x3dc03495 // ldr q21, [x4, #208]
+	WORD $0x0e3582d2 // smlal v18.8h, v22.8b, v21.8b
+	WORD $0x4e3582d3 // smlal2 v19.8h, v22.16b, v21.16b
+	WORD $0x3dc01c14 // ldr q20, [x0, #112]
+	WORD $0x4e201e96 // and v22.16b, v20.16b, v0.16b
+	WORD $0x4e160036 // tbl v22.16b, {v1.16b}, v22.16b
+	WORD $0x3dc01c55 // ldr q21, [x2, #112]
+	WORD $0x0e3582c6 // smlal v6.8h, v22.8b, v21.8b
+	WORD $0x4e3582c7 // smlal2 v7.8h, v22.16b, v21.16b
+	WORD $0x3dc01c95 // ldr q21, [x4, #112]
+	WORD $0x0e3582ce // smlal v14.8h, v22.8b, v21.8b
+	WORD $0x4e3582cf // smlal2 v15.8h, v22.16b, v21.16b
+	WORD $0x6f0c0696 // ushr v22.16b, v20.16b, #4
+	WORD $0x4e160036 // tbl v22.16b, {v1.16b}, v22.16b
+	WORD $0x3dc03c55 // ldr q21, [x2, #240]
+	WORD $0x0e3582ca // smlal v10.8h, v22.8b, v21.8b
+	WORD $0x4e3582cb // smlal2 v11.8h, v22.16b, v21.16b
+	WORD $0x3dc03c95 // ldr q21, [x4, #240]
+	WORD $0x0e3582d2 // smlal v18.8h, v22.8b, v21.8b
+	WORD $0x4e3582d3 // smlal2 v19.8h, v22.16b, v21.16b
+	WORD $0x4e6028c4 // saddlp v4.4s, v6.8h
+	WORD $0x4e6028e5 // saddlp v5.4s, v7.8h
+	WORD $0x4ea5bc84 // addp v4.4s, v4.4s, v5.4s
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4e602969 // saddlp v9.4s, v11.8h
+	WORD $0x4ea9bd08 // addp v8.4s, v8.4s, v9.4s
+	WORD $0x4e6029cc // saddlp v12.4s, v14.8h
+	WORD $0x4e6029ed // saddlp v13.4s, v15.8h
+	WORD $0x4eadbd8c // addp v12.4s, v12.4s, v13.4s
+	WORD $0x4e602a50 // saddlp v16.4s, v18.8h
+	WORD $0x4e602a71 // saddlp v17.4s, v19.8h
+	WORD $0x4eb1be10 // addp v16.4s, v16.4s, v17.4s
+	WORD $0xbd408016 // ldr s22, [x0, #128]
+	WORD $0xbc5f4014 // ldur s20, [x0, #-12]
+	WORD $0x2f08a694 // uxtl v20.8h, v20.8b
+	WORD $0x2f10a694 // uxtl v20.4s, v20.4h
+	WORD $0x4f275694 // shl v20.4s, v20.4s, #7
+	WORD $0x0e612a94 // xtn v20.4h, v20.4s
+	WORD $0x0e217a94 // fcvtl v20.4s, v20.4h
+	WORD $0x4f969294 // fmul v20.4s, v20.4s, v22.s[0]
+	WORD $0xbc5fc015 // ldur s21, [x0, #-4]
+	WORD $0x2f08a6b5 // uxtl v21.8h, v21.8b
+	WORD $0x2f10a6b5 // uxtl v21.4s, v21.4h
+	WORD $0x4f2756b5 // shl v21.4s, v21.4s, #7
+	WORD $0x0e612ab5 // xtn v21.4h, v21.4s
+	WORD $0x0e217ab5 // fcvtl v21.4s, v21.4h
+	WORD $0x4f9692b5 // fmul v21.4s, v21.4s, v22.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e35dd08 // fmul v8.4s, v8.4s, v21.4s
+	WORD $0x4e34cc88 // fmla v8.4s, v4.4s, v20.4s
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x4e24cd02 // fmla v2.4s, v8.4s, v4.4s
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x6e35de10 // fmul v16.4s, v16.4s, v21.4s
+	WORD $0x4e34cd90 // fmla v16.4s, v12.4s, v20.4s
+	WORD $0x3dc0448c // ldr q12, [x4, #272]
+	WORD $0x4e2cce03 // fmla v3.4s, v16.4s, v12.4s
+	ADD $148, R0, R0
+	ADD $448, R2, R2
+	ADD $448, R4, R4
+	SUBS $1, R5, R5
+	BGT super1
+	WORD $0x3d8008e2 // str q2, [x7, #32]
+	WORD $0x3d800ce3 // str q3, [x7, #48]
+	MOVD out+0(FP), R0
+	MOVD outStride+8(FP), R1
+	MOVD acc+56(FP), R2
+	MOVD part+64(FP), R3
+	TBZ $1, R3, done
+	WORD $0x3dc00040 // ldr q0, [x2]
+	WORD $0x3dc00841 // ldr q1, [x2, #32]
+	WORD $0x6e21d400 // faddp v0.4s, v0.4s, v1.4s
+	WORD $0x6e20d400 // faddp v0.4s, v0.4s, v0.4s
+	WORD $0x7e30d800 // faddp s0, v0.2s
+	WORD $0xbd000000 // str s0, [x0]
+	ADD R1, R0, R0
+	WORD $0x3dc00440 // ldr q0, [x2, #16]
+	WORD $0x3dc00c41 // ldr q1, [x2, #48]
+	WORD $0x6e21d400 // faddp v0.4s, v0.4s, v1.4s
+	WORD $0x6e20d400 // faddp v0.4s, v0.4s, v0.4s
+	WORD $0x7e30d800 // faddp s0, v0.2s
+	WORD $0xbd000000 // str s0, [x0]
+done:
+	RET
+
+// func panelNVFP4NEON1x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+TEXT ·panelNVFP4NEON1x2(SB), NOSPLIT, $0-72
+	MOVD w+16(FP), R0
+	MOVD rowBytes+24(FP), R1
+	MOVD x+32(FP), R2
+	MOVD xStride+40(FP), R3
+	ADD R3, R2, R4
+	MOVD n+48(FP), R5
+	MOVD $neonTable<>(SB), R6
+	MOVD acc+56(FP), R7
+	MOVD part+64(FP), R8
+	WORD $0x6f00e400 // movi v0.2d, #0x0
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	TBNZ $0, R8, begin0
+	WORD $0x3dc000e0 // ldr q0, [x7]
+	WORD $0x3dc004e1 // ldr q1, [x7, #16]
+begin0:
+super0:
+	WORD $0x3dc01012 // ldr q18, [x0, #64]
+	WORD $0x3dc00053 // ldr q19, [x2]
+	WORD $0x0e33c244 // smull v4.8h, v18.8b, v19.8b
+	WORD $0x4e33c245 // smull2 v5.8h, v18.16b, v19.16b
+	WORD $0x3dc00093 // ldr q19, [x4]
+	WORD $0x0e33c24c // smull v12.8h, v18.8b, v19.8b
+	WORD $0x4e33c24d // smull2 v13.8h, v18.16b, v19.16b
+	WORD $0x3dc01812 // ldr q18, [x0, #96]
+	WORD $0x3dc00853 // ldr q19, [x2, #32]
+	WORD $0x0e338244 // smlal v4.8h, v18.8b, v19.8b
+	WORD $0x4e338245 // smlal2 v5.8h, v18.16b, v19.16b
+	WORD $0x3dc00893 // ldr q19, [x4, #32]
+	WORD $0x0e33824c // smlal v12.8h, v18.8b, v19.8b
+	WORD $0x4e33824d // smlal2 v13.8h, v18.16b, v19.16b
+	WORD $0x3dc02012 // ldr q18, [x0, #128]
+	WORD $0x3dc01053 // ldr q19, [x2, #64]
+	WORD $0x0e338244 // smlal v4.8h, v18.8b, v19.8b
+	WORD $0x4e338245 // smlal2 v5.8h, v18.16b, v19.16b
+	WORD $0x3dc01093 // ldr q19, [x4, #64]
+	WORD $0x0e33824c // smlal v12.8h, v18.8b, v19.8b
+	WORD $0x4e33824d // smlal2 v13.8h, v18.16b, v19.16b
+	WORD $0x3dc02812 // ldr q18, [x0, #160]
+	WORD $0x3dc01853 // ldr q19, [x2, #96]
+	WORD $0x0e338244 // smlal v4.8h, v18.8b, v19.8b
+	WORD $0x4e338245 // smlal2 v5.8h, v18.16b, v19.16b
+	WORD $0x3dc01893 // ldr q19, [x4, #96]
+	WORD $0x0e33824c // smlal v12.8h, v18.8b, v19.8b
+	WORD $0x4e33824d // smlal2 v13.8h, v18.16b, v19.16b
+	WORD $0x3dc03012 // ldr q18, [x0, #192]
+	WORD $0x3dc02053 // ldr q19, [x2, #128]
+	WORD $0x0e33c248 // smull v8.8h, v18.8b, v19.8b
+	WORD $0x4e33c249 // smull2 v9.8h, v18.16b, v19.16b
+	WORD $0x3dc02093 // ldr q19, [x4, #128]
+	WORD $0x0e33c250 // smull v16.8h, v18.8b, v19.8b
+	WORD $0x4e33c251 // smull2 v17.8h, v18.16b, v19.16b
+	WORD $0x3dc03812 // ldr q18, [x0, #224]
+	WORD $0x3dc02853 // ldr q19, [x2, #160]
+	WORD $0x0e338248 // smlal v8.8h, v18.8b, v19.8b
+	WORD $0x4e338249 // smlal2 v9.8h, v18.16b, v19.16b
+	WORD $0x3dc02893 // ldr q19, [x4, #160]
+	WORD $0x0e338250 // smlal v16.8h, v18.8b, v19.8b
+	WORD $0x4e338251 // smlal2 v17.8h, v18.16b, v19.16b
+	WORD $0x3dc04012 // ldr q18, [x0, #256]
+	WORD $0x3dc03053 // ldr q19, [x2, #192]
+	WORD $0x0e338248 // smlal v8.8h, v18.8b, v19.8b
+	WORD $0x4e338249 // smlal2 v9.8h, v18.16b, v19.16b
+	WORD $0x3dc03093 // ldr q19, [x4, #192]
+	WORD $0x0e338250 // smlal v16.8h, v18.8b, v19.8b
+	WORD $0x4e338251 // smlal2 v17.8h, v18.16b, v19.16b
+	WORD $0x3dc04812 // ldr q18, [x0, #288]
+	WORD $0x3dc03853 // ldr q19, [x2, #224]
+	WORD $0x0e338248 // smlal v8.8h, v18.8b, v19.8b
+	WORD $0x4e338249 // smlal2 v9.8h, v18.16b, v19.16b
+	WORD $0x3dc03893 // ldr q19, [x4, #224]
+	WORD $0x0e338250 // smlal v16.8h, v18.8b, v19.8b
+	WORD $0x4e338251 // smlal2 v17.8h, v18.16b, v19.16b
+	WORD $0x4e602882 // saddlp v2.4s, v4.8h
+	WORD $0x4e6028a3 // saddlp v3.4s, v5.8h
+	WORD $0x4ea3bc42 // addp v2.4s, v2.4s, v3.4s
+	WORD $0x4e602906 // saddlp v6.4s, v8.8h
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4ea7bcc6 // addp v6.4s, v6.4s, v7.4s
+	WORD $0x4e60298a // saddlp v10.4s, v12.8h
+	WORD $0x4e6029ab // saddlp v11.4s, v13.8h
+	WORD $0x4eabbd4a // addp v10.4s, v10.4s, v11.4s
+	WORD $0x4e602a0e // saddlp v14.4s, v16.8h
+	WORD $0x4e602a2f // saddlp v15.4s, v17.8h
+	WORD $0x4eafbdce // addp v14.4s, v14.4s, v15.4s
+	WORD $0x3dc05013 // ldr q19, [x0, #320]
+	WORD $0x3dc05814 // ldr q20, [x0, #352]
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x6e34dcc6 // fmul v6.4s, v6.4s, v20.4s
+	WORD $0x4e33cc46 // fmla v6.4s, v2.4s, v19.4s
+	WORD $0x3dc04042 // ldr q2, [x2, #256]
+	WORD $0x4e22ccc0 // fmla v0.4s, v6.4s, v2.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x6e34ddce // fmul v14.4s, v14.4s, v20.4s
+	WORD $0x4e33cd4e // fmla v14.4s, v10.4s, v19.4s
+	WORD $0x3dc0408a // ldr q10, [x4, #256]
+	WORD $0x4e2acdc1 // fmla v1.4s, v14.4s, v10.4s
+	ADD $384, R0, R0
+	ADD $448, R2, R2
+	ADD $448, R4, R4
+	SUBS $1, R5, R5
+	BGT super0
+	WORD $0x3d8000e0 // str q0, [x7]
+	WORD $0x3d8004e1 // str q1, [x7, #16]
+	MOVD w+16(FP), R0
+	MOVD rowBytes+24(FP), R1
+	MOVD x+32(FP), R2
+	MOVD xStride+40(FP), R3
+	ADD R3, R2, R4
+	MOVD n+48(FP), R5
+	MOVD $neonTable<>(SB), R6
+	MOVD acc+56(FP), R7
+	MOVD part+64(FP), R8
+	WORD $0x6f00e400 // movi v0.2d, #0x0
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	TBNZ $0, R8, begin1
+	WORD $0x3dc008e0 // ldr q0, [x7, #32]
+	WORD $0x3dc00ce1 // ldr q1, [x7, #48]
+begin1:
+super1:
+	WORD $0x3dc01412 // ldr q18, [x0, #80]
+	WORD $0x3dc00453 // ldr q19, [x2, #16]
+	WORD $0x0e33c244 // smull v4.8h, v18.8b, v19.8b
+	WORD $0x4e33c245 // smull2 v5.8h, v18.16b, v19.16b
+	WORD $0x3dc00493 // ldr q19, [x4, #16]
+	WORD $0x0e33c24c // smull v12.8h, v18.8b, v19.8b
+	WORD $0x4e33c24d // smull2 v13.8h, v18.16b, v19.16b
+	WORD $0x3dc01c12 // ldr q18, [x0, #112]
+	WORD $0x3dc00c53 // ldr q19, [x2, #48]
+	WORD $0x0e338244 // smlal v4.8h, v18.8b, v19.8b
+	WORD $0x4e338245 // smlal2 v5.8h, v18.16b, v19.16b
+	WORD $0x3dc00c93 // ldr q19, [x4, #48]
+	WORD $0x0e33824c // smlal v12.8h, v18.8b, v19.8b
+	WORD $0x4e33824d // smlal2 v13.8h, v18.16b, v19.16b
+	WORD $0x3dc02412 // ldr q18, [x0, #144]
+	WORD $0x3dc01453 // ldr q19, [x2, #80]
+	WORD $0x0e338244 // smlal v4.8h, v18.8b, v19.8b
+	WORD $0x4e338245 // smlal2 v5.8h, v18.16b, v19.16b
+	WORD $0x3dc01493 // ldr q19, [x4, #80]
+	WORD $0x0e33824c // smlal v12.8h, v18.8b, v19.8b
+	WORD $0x4e33824d // smlal2 v13.8h, v18.16b, v19.16b
+	WORD $0x3dc02c12 // ldr q18, [x0, #176]
+	WORD $0x3dc01c53 // ldr q19, [x2, #112]
+	WORD $0x0e338244 // smlal v4.8h, v18.8b, v19.8b
+	WORD $0x4e338245 // smlal2 v5.8h, v18.16b, v19.16b
+	WORD $0x3dc01c93 // ldr q19, [x4, #112]
+	WORD $0x0e33824c // smlal v12.8h, v18.8b, v19.8b
+	WORD $0x4e33824d // smlal2 v13.8h, v18.16b, v19.16b
+	WORD $0x3dc03412 // ldr q18, [x0, #208]
+	WORD $0x3dc02453 // ldr q19, [x2, #144]
+	WORD $0x0e33c248 // smull v8.8h, v18.8b, v19.8b
+	WORD $0x4e33c249 // smull2 v9.8h, v18.16b, v19.16b
+	WORD $0x3dc02493 // ldr q19, [x4, #144]
+	WORD $0x0e33c250 // smull v16.8h, v18.8b, v19.8b
+	WORD $0x4e33c251 // smull2 v17.8h, v18.16b, v19.16b
+	WORD $0x3dc03c12 // ldr q18, [x0, #240]
+	WORD $0x3dc02c53 // ldr q19, [x2, #176]
+	WORD $0x0e338248 // smlal v8.8h, v18.8b, v19.8b
+	WORD $0x4e338249 // smlal2 v9.8h, v18.16b, v19.16b
+	WORD $0x3dc02c93 // ldr q19, [x4, #176]
+	WORD $0x0e338250 // smlal v16.8h, v18.8b, v19.8b
+	WORD $0x4e338251 // smlal2 v17.8h, v18.16b, v19.16b
+	WORD $0x3dc04412 // ldr q18, [x0, #272]
+	WORD $0x3dc03453 // ldr q19, [x2, #208]
+	WORD $0x0e338248 // smlal v8.8h, v18.8b, v19.8b
+	WORD $0x4e338249 // smlal2 v9.8h, v18.16b, v19.16b
+	WORD $0x3dc03493 // ldr q19, [x4, #208]
+	WORD $0x0e338250 // smlal v16.8h, v18.8b, v19.8b
+	WORD $0x4e338251 // smlal2 v17.8h, v18.16b, v19.16b
+	WORD $0x3dc04c12 // ldr q18, [x0, #304]
+	WORD $0x3dc03c53 // ldr q19, [x2, #240]
+	WORD $0x0e338248 // smlal v8.8h, v18.8b, v19.8b
+	WORD $0x4e338249 // smlal2 v9.8h, v18.16b, v19.16b
+	WORD $0x3dc03c93 // ldr q19, [x4, #240]
+	WORD $0x0e338250 // smlal v16.8h, v18.8b, v19.8b
+	WORD $0x4e338251 // smlal2 v17.8h, v18.16b, v19.16b
+	WORD $0x4e602882 // saddlp v2.4s, v4.8h
+	WORD $0x4e6028a3 // saddlp v3.4s, v5.8h
+	WORD $0x4ea3bc42 // addp v2.4s, v2.4s, v3.4s
+	WORD $0x4e602906 // saddlp v6.4s, v8.8h
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4ea7bcc6 // addp v6.4s, v6.4s, v7.4s
+	WORD $0x4e60298a // saddlp v10.4s, v12.8h
+	WORD $0x4e6029ab // saddlp v11.4s, v13.8h
+	WORD $0x4eabbd4a // addp v10.4s, v10.4s, v11.4s
+	WORD $0x4e602a0e // saddlp v14.4s, v16.8h
+	WORD $0x4e602a2f // saddlp v15.4s, v17.8h
+	WORD $0x4eafbdce // addp v14.4s, v14.4s, v15.4s
+	WORD $0x3dc05413 // ldr q19, [x0, #336]
+	WORD $0x3dc05c14 // ldr q20, [x0, #368]
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x6e34dcc6 // fmul v6.4s, v6.4s, v20.4s
+	WORD $0x4e33cc46 // fmla v6.4s, v2.4s, v19.4s
+	WORD $0x3dc04442 // ldr q2, [x2, #272]
+	WORD $0x4e22ccc0 // fmla v0.4s, v6.4s, v2.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x6e34ddce // fmul v14.4s, v14.4s, v20.4s
+	WORD $0x4e33cd4e // fmla v14.4s, v10.4s, v19.4s
+	WORD $0x3dc0448a // ldr q10, [x4, #272]
+	WORD $0x4e2acdc1 // fmla v1.4s, v14.4s, v10.4s
+	ADD $384, R0, R0
+	ADD $448, R2, R2
+	ADD $448, R4, R4
+	SUBS $1, R5, R5
+	BGT super1
+	WORD $0x3d8008e0 // str q0, [x7, #32]
+	WORD $0x3d800ce1 // str q1, [x7, #48]
+	MOVD out+0(FP), R0
+	MOVD outStride+8(FP), R1
+	MOVD acc+56(FP), R2
+	MOVD part+64(FP), R3
+	TBZ $1, R3, done
+	WORD $0x3dc00040 // ldr q0, [x2]
+	WORD $0x3dc00841 // ldr q1, [x2, #32]
+	WORD $0x6e21d400 // faddp v0.4s, v0.4s, v1.4s
+	WORD $0x6e20d400 // faddp v0.4s, v0.4s, v0.4s
+	WORD $0x7e30d800 // faddp s0, v0.2s
+	WORD $0xbd000000 // str s0, [x0]
+	ADD R1, R0, R0
+	WORD $0x3dc00440 // ldr q0, [x2, #16]
+	WORD $0x3dc00c41 // ldr q1, [x2, #48]
+	WORD $0x6e21d400 // faddp v0.4s, v0.4s, v1.4s
+	WORD $0x6e20d400 // faddp v0.4s, v0.4s, v0.4s
+	WORD $0x7e30d800 // faddp s0, v0.2s
+	WORD $0xbd000000 // str s0, [x0]
+done:
+	RET
+
+// func streamNVFP4DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·streamNVFP4DOT(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc02921 // ldr q1, [x9, #160]
+	ADD $16, R1, R1
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+super:
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x3dc000c6 // ldr q6, [x6]
+	WORD $0x4e201cc8 // and v8.16b, v6.16b, v0.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc000e7 // ldr q7, [x7]
+	WORD $0x4e879504 // sdot v4.4s, v8.16b, v7.16b
+	WORD $0x6f0c04c8 // ushr v8.16b, v6.16b, #4
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc020e7 // ldr q7, [x7, #128]
+	WORD $0x4e879505 // sdot v5.4s, v8.16b, v7.16b
+	WORD $0x3dc008c6 // ldr q6, [x6, #32]
+	WORD $0x4e201cc8 // and v8.16b, v6.16b, v0.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc008e7 // ldr q7, [x7, #32]
+	WORD $0x4e879504 // sdot v4.4s, v8.16b, v7.16b
+	WORD $0x6f0c04c8 // ushr v8.16b, v6.16b, #4
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc028e7 // ldr q7, [x7, #160]
+	WORD $0x4e879505 // sdot v5.4s, v8.16b, v7.16b
+	WORD $0x3dc010c6 // ldr q6, [x6, #64]
+	WORD $0x4e201cc8 // and v8.16b, v6.16b, v0.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc010e7 // ldr q7, [x7, #64]
+	WORD $0x4e879504 // sdot v4.4s, v8.16b, v7.16b
+	WORD $0x6f0c04c8 // ushr v8.16b, v6.16b, #4
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc030e7 // ldr q7, [x7, #192]
+	WORD $0x4e879505 // sdot v5.4s, v8.16b, v7.16b
+	WORD $0x3dc018c6 // ldr q6, [x6, #96]
+	WORD $0x4e201cc8 // and v8.16b, v6.16b, v0.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc018e7 // ldr q7, [x7, #96]
+	WORD $0x4e879504 // sdot v4.4s, v8.16b, v7.16b
+	WORD $0x6f0c04c8 // ushr v8.16b, v6.16b, #4
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc038e7 // ldr q7, [x7, #224]
+	WORD $0x4e879505 // sdot v5.4s, v8.16b, v7.16b
+	WORD $0xbd4080c8 // ldr s8, [x6, #128]
+	WORD $0xbc5f00c6 // ldur s6, [x6, #-16]
+	WORD $0x2f08a4c6 // uxtl v6.8h, v6.8b
+	WORD $0x2f10a4c6 // uxtl v6.4s, v6.4h
+	WORD $0x4f2754c6 // shl v6.4s, v6.4s, #7
+	WORD $0x0e6128c6 // xtn v6.4h, v6.4s
+	WORD $0x0e2178c6 // fcvtl v6.4s, v6.4h
+	WORD $0x4f8890c6 // fmul v6.4s, v6.4s, v8.s[0]
+	WORD $0xbc5f80c7 // ldur s7, [x6, #-8]
+	WORD $0x2f08a4e7 // uxtl v7.8h, v7.8b
+	WORD $0x2f10a4e7 // uxtl v7.4s, v7.4h
+	WORD $0x4f2754e7 // shl v7.4s, v7.4s, #7
+	WORD $0x0e6128e7 // xtn v7.4h, v7.4s
+	WORD $0x0e2178e7 // fcvtl v7.4s, v7.4h
+	WORD $0x4f8890e7 // fmul v7.4s, v7.4s, v8.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD $0x4e26cc85 // fmla v5.4s, v4.4s, v6.4s
+	WORD $0x3dc040e4 // ldr q4, [x7, #256]
+	WORD $0x4e24cca2 // fmla v2.4s, v5.4s, v4.4s
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x3dc004c6 // ldr q6, [x6, #16]
+	WORD $0x4e201cc8 // and v8.16b, v6.16b, v0.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc004e7 // ldr q7, [x7, #16]
+	WORD $0x4e879504 // sdot v4.4s, v8.16b, v7.16b
+	WORD $0x6f0c04c8 // ushr v8.16b, v6.16b, #4
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc024e7 // ldr q7, [x7, #144]
+	WORD $0x4e879505 // sdot v5.4s, v8.16b, v7.16b
+	WORD $0x3dc00cc6 // ldr q6, [x6, #48]
+	WORD $0x4e201cc8 // and v8.16b, v6.16b, v0.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc00ce7 // ldr q7, [x7, #48]
+	WORD $0x4e879504 // sdot v4.4s, v8.16b, v7.16b
+	WORD $0x6f0c04c8 // ushr v8.16b, v6.16b, #4
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc02ce7 // ldr q7, [x7, #176]
+	WORD $0x4e879505 // sdot v5.4s, v8.16b, v7.16b
+	WORD $0x3dc014c6 // ldr q6, [x6, #80]
+	WORD $0x4e201cc8 // and v8.16b, v6.16b, v0.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc014e7 // ldr q7, [x7, #80]
+	WORD $0x4e879504 // sdot v4.4s, v8.16b, v7.16b
+	WORD $0x6f0c04c8 // ushr v8.16b, v6.16b, #4
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc034e7 // ldr q7, [x7, #208]
+	WORD $0x4e879505 // sdot v5.4s, v8.16b, v7.16b
+	WORD $0x3dc01cc6 // ldr q6, [x6, #112]
+	WORD $0x4e201cc8 // and v8.16b, v6.16b, v0.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc01ce7 // ldr q7, [x7, #112]
+	WORD $0x4e879504 // sdot v4.4s, v8.16b, v7.16b
+	WORD $0x6f0c04c8 // ushr v8.16b, v6.16b, #4
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc03ce7 // ldr q7, [x7, #240]
+	WORD $0x4e879505 // sdot v5.4s, v8.16b, v7.16b
+	WORD $0xbd4080c8 // ldr s8, [x6, #128]
+	WORD $0xbc5f40c6 // ldur s6, [x6, #-12]
+	WORD $0x2f08a4c6 // uxtl v6.8h, v6.8b
+	WORD $0x2f10a4c6 // uxtl v6.4s, v6.4h
+	WORD $0x4f2754c6 // shl v6.4s, v6.4s, #7
+	WORD $0x0e6128c6 // xtn v6.4h, v6.4s
+	WORD $0x0e2178c6 // fcvtl v6.4s, v6.4h
+	WORD $0x4f8890c6 // fmul v6.4s, v6.4s, v8.s[0]
+	WORD $0xbc5fc0c7 // ldur s7, [x6, #-4]
+	WORD $0x2f08a4e7 // uxtl v7.8h, v7.8b
+	WORD $0x2f10a4e7 // uxtl v7.4s, v7.4h
+	WORD $0x4f2754e7 // shl v7.4s, v7.4s, #7
+	WORD $0x0e6128e7 // xtn v7.4h, v7.4s
+	WORD $0x0e2178e7 // fcvtl v7.4s, v7.4h
+	WORD $0x4f8890e7 // fmul v7.4s, v7.4s, v8.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD $0x4e26cc85 // fmla v5.4s, v4.4s, v6.4s
+	WORD $0x3dc044e4 // ldr q4, [x7, #272]
+	WORD $0x4e24cca3 // fmla v3.4s, v5.4s, v4.4s
+	ADD $148, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e23d442 // faddp v2.4s, v2.4s, v3.4s
+	WORD $0x6e22d442 // faddp v2.4s, v2.4s, v2.4s
+	WORD $0x7e30d842 // faddp s2, v2.2s
+	WORD $0xbd000002 // str s2, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func farNVFP4DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·farNVFP4DOT(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc02921 // ldr q1, [x9, #160]
+	ADD $16, R1, R1
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+super:
+	WORD $0xf99000c2 // prfm pldl2keep, [x6, #8192]
+	WORD $0xf99020c2 // prfm pldl2keep, [x6, #8256]
+	WORD $0xf99040c2 // prfm pldl2keep, [x6, #8320]
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x3dc000c6 // ldr q6, [x6]
+	WORD $0x4e201cc8 // and v8.16b, v6.16b, v0.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc000e7 // ldr q7, [x7]
+	WORD $0x4e879504 // sdot v4.4s, v8.16b, v7.16b
+	WORD $0x6f0c04c8 // ushr v8.16b, v6.16b, #4
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc020e7 // ldr q7, [x7, #128]
+	WORD $0x4e879505 // sdot v5.4s, v8.16b, v7.16b
+	WORD $0x3dc008c6 // ldr q6, [x6, #32]
+	WORD $0x4e201cc8 // and v8.16b, v6.16b, v0.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc008e7 // ldr q7, [x7, #32]
+	WORD $0x4e879504 // sdot v4.4s, v8.16b, v7.16b
+	WORD $0x6f0c04c8 // ushr v8.16b, v6.16b, #4
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc028e7 // ldr q7, [x7, #160]
+	WORD $0x4e879505 // sdot v5.4s, v8.16b, v7.16b
+	WORD $0x3dc010c6 // ldr q6, [x6, #64]
+	WORD $0x4e201cc8 // and v8.16b, v6.16b, v0.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc010e7 // ldr q7, [x7, #64]
+	WORD $0x4e879504 // sdot v4.4s, v8.16b, v7.16b
+	WORD $0x6f0c04c8 // ushr v8.16b, v6.16b, #4
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc030e7 // ldr q7, [x7, #192]
+	WORD $0x4e879505 // sdot v5.4s, v8.16b, v7.16b
+	WORD $0x3dc018c6 // ldr q6, [x6, #96]
+	WORD $0x4e201cc8 // and v8.16b, v6.16b, v0.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc018e7 // ldr q7, [x7, #96]
+	WORD $0x4e879504 // sdot v4.4s, v8.16b, v7.16b
+	WORD $0x6f0c04c8 // ushr v8.16b, v6.16b, #4
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc038e7 // ldr q7, [x7, #224]
+	WORD $0x4e879505 // sdot v5.4s, v8.16b, v7.16b
+	WORD $0xbd4080c8 // ldr s8, [x6, #128]
+	WORD $0xbc5f00c6 // ldur s6, [x6, #-16]
+	WORD $0x2f08a4c6 // uxtl v6.8h, v6.8b
+	WORD $0x2f10a4c6 // uxtl v6.4s, v6.4h
+	WORD $0x4f2754c6 // shl v6.4s, v6.4s, #7
+	WORD $0x0e6128c6 // xtn v6.4h, v6.4s
+	WORD $0x0e2178c6 // fcvtl v6.4s, v6.4h
+	WORD $0x4f8890c6 // fmul v6.4s, v6.4s, v8.s[0]
+	WORD $0xbc5f80c7 // ldur s7, [x6, #-8]
+	WORD $0x2f08a4e7 // uxtl v7.8h, v7.8b
+	WORD $0x2f10a4e7 // uxtl v7.4s, v7.4h
+	WORD $0x4f2754e7 // shl v7.4s, v7.4s, #7
+	WORD $0x0e6128e7 // xtn v7.4h, v7.4s
+	WORD $0x0e2178e7 // fcvtl v7.4s, v7.4h
+	WORD $0x4f8890e7 // fmul v7.4s, v7.4s, v8.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD $0x4e26cc85 // fmla v5.4s, v4.4s, v6.4s
+	WORD $0x3dc040e4 // ldr q4, [x7, #256]
+	WORD $0x4e24cca2 // fmla v2.4s, v5.4s, v4.4s
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x3dc004c6 // ldr q6, [x6, #16]
+	WORD $0x4e201cc8 // and v8.16b, v6.16b, v0.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc004e7 // ldr q7, [x7, #16]
+	WORD $0x4e879504 // sdot v4.4s, v8.16b, v7.16b
+	WORD $0x6f0c04c8 // ushr v8.16b, v6.16b, #4
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc024e7 // ldr q7, [x7, #144]
+	WORD $0x4e879505 // sdot v5.4s, v8.16b, v7.16b
+	WORD $0x3dc00cc6 // ldr q6, [x6, #48]
+	WORD $0x4e201cc8 // and v8.16b, v6.16b, v0.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc00ce7 // ldr q7, [x7, #48]
+	WORD $0x4e879504 // sdot v4.4s, v8.16b, v7.16b
+	WORD $0x6f0c04c8 // ushr v8.16b, v6.16b, #4
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc02ce7 // ldr q7, [x7, #176]
+	WORD $0x4e879505 // sdot v5.4s, v8.16b, v7.16b
+	WORD $0x3dc014c6 // ldr q6, [x6, #80]
+	WORD $0x4e201cc8 // and v8.16b, v6.16b, v0.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc014e7 // ldr q7, [x7, #80]
+	WORD $0x4e879504 // sdot v4.4s, v8.16b, v7.16b
+	WORD $0x6f0c04c8 // ushr v8.16b, v6.16b, #4
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc034e7 // ldr q7, [x7, #208]
+	WORD $0x4e879505 // sdot v5.4s, v8.16b, v7.16b
+	WORD $0x3dc01cc6 // ldr q6, [x6, #112]
+	WORD $0x4e201cc8 // and v8.16b, v6.16b, v0.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc01ce7 // ldr q7, [x7, #112]
+	WORD $0x4e879504 // sdot v4.4s, v8.16b, v7.16b
+	WORD $0x6f0c04c8 // ushr v8.16b, v6.16b, #4
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc03ce7 // ldr q7, [x7, #240]
+	WORD $0x4e879505 // sdot v5.4s, v8.16b, v7.16b
+	WORD $0xbd4080c8 // ldr s8, [x6, #128]
+	WORD $0xbc5f40c6 // ldur s6, [x6, #-12]
+	WORD $0x2f08a4c6 // uxtl v6.8h, v6.8b
+	WORD $0x2f10a4c6 // uxtl v6.4s, v6.4h
+	WORD $0x4f2754c6 // shl v6.4s, v6.4s, #7
+	WORD $0x0e6128c6 // xtn v6.4h, v6.4s
+	WORD $0x0e2178c6 // fcvtl v6.4s, v6.4h
+	WORD $0x4f8890c6 // fmul v6.4s, v6.4s, v8.s[0]
+	WORD $0xbc5fc0c7 // ldur s7, [x6, #-4]
+	WORD $0x2f08a4e7 // uxtl v7.8h, v7.8b
+	WORD $0x2f10a4e7 // uxtl v7.4s, v7.4h
+	WORD $0x4f2754e7 // shl v7.4s, v7.4s, #7
+	WORD $0x0e6128e7 // xtn v7.4h, v7.4s
+	WORD $0x0e2178e7 // fcvtl v7.4s, v7.4h
+	WORD $0x4f8890e7 // fmul v7.4s, v7.4s, v8.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD $0x4e26cc85 // fmla v5.4s, v4.4s, v6.4s
+	WORD $0x3dc044e4 // ldr q4, [x7, #272]
+	WORD $0x4e24cca3 // fmla v3.4s, v5.4s, v4.4s
+	ADD $148, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e23d442 // faddp v2.4s, v2.4s, v3.4s
+	WORD $0x6e22d442 // faddp v2.4s, v2.4s, v2.4s
+	WORD $0x7e30d842 // faddp s2, v2.2s
+	WORD $0xbd000002 // str s2, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func scatterNVFP4DOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+TEXT ·scatterNVFP4DOT(SB), NOSPLIT, $0-56
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+32(FP), R3
+	MOVD n+40(FP), R4
+	MOVD rows+48(FP), R5
+	MOVD index+24(FP), R6
+	MOVD $neonTable<>(SB), R11
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc02961 // ldr q1, [x11, #160]
+	ADD $16, R1, R1
+row:
+	MOVW 0(R6), R8
+	MUL R2, R8, R8
+	ADD R1, R8, R8
+	MOVD R8, R7
+	CMP $4, R5
+	BLE last
+	MOVW 16(R6), R7
+	MUL R2, R7, R7
+	ADD R1, R7, R7
+last:
+	MOVD R3, R9
+	MOVD R4, R10
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+super:
+	WORD $0xf98000e2 // prfm pldl2keep, [x7]
+	WORD $0xf98020e2 // prfm pldl2keep, [x7, #64]
+	WORD $0xf98040e2 // prfm pldl2keep, [x7, #128]
+	ADD $148, R7, R7
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x3dc00106 // ldr q6, [x8]
+	WORD $0x4e201cc8 // and v8.16b, v6.16b, v0.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc00127 // ldr q7, [x9]
+	WORD $0x4e879504 // sdot v4.4s, v8.16b, v7.16b
+	WORD $0x6f0c04c8 // ushr v8.16b, v6.16b, #4
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc02127 // ldr q7, [x9, #128]
+	WORD $0x4e879505 // sdot v5.4s, v8.16b, v7.16b
+	WORD $0x3dc00906 // ldr q6, [x8, #32]
+	WORD $0x4e201cc8 // and v8.16b, v6.16b, v0.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc00927 // ldr q7, [x9, #32]
+	WORD $0x4e879504 // sdot v4.4s, v8.16b, v7.16b
+	WORD $0x6f0c04c8 // ushr v8.16b, v6.16b, #4
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc02927 // ldr q7, [x9, #160]
+	WORD $0x4e879505 // sdot v5.4s, v8.16b, v7.16b
+	WORD $0x3dc01106 // ldr q6, [x8, #64]
+	WORD $0x4e201cc8 // and v8.16b, v6.16b, v0.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc01127 // ldr q7, [x9, #64]
+	WORD $0x4e879504 // sdot v4.4s, v8.16b, v7.16b
+	WORD $0x6f0c04c8 // ushr v8.16b, v6.16b, #4
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc03127 // ldr q7, [x9, #192]
+	WORD $0x4e879505 // sdot v5.4s, v8.16b, v7.16b
+	WORD $0x3dc01906 // ldr q6, [x8, #96]
+	WORD $0x4e201cc8 // and v8.16b, v6.16b, v0.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc01927 // ldr q7, [x9, #96]
+	WORD $0x4e879504 // sdot v4.4s, v8.16b, v7.16b
+	WORD $0x6f0c04c8 // ushr v8.16b, v6.16b, #4
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc03927 // ldr q7, [x9, #224]
+	WORD $0x4e879505 // sdot v5.4s, v8.16b, v7.16b
+	WORD $0xbd408108 // ldr s8, [x8, #128]
+	WORD $0xbc5f0106 // ldur s6, [x8, #-16]
+	WORD $0x2f08a4c6 // uxtl v6.8h, v6.8b
+	WORD $0x2f10a4c6 // uxtl v6.4s, v6.4h
+	WORD $0x4f2754c6 // shl v6.4s, v6.4s, #7
+	WORD $0x0e6128c6 // xtn v6.4h, v6.4s
+	WORD $0x0e2178c6 // fcvtl v6.4s, v6.4h
+	WORD $0x4f8890c6 // fmul v6.4s, v6.4s, v8.s[0]
+	WORD $0xbc5f8107 // ldur s7, [x8, #-8]
+	WORD $0x2f08a4e7 // uxtl v7.8h, v7.8b
+	WORD $0x2f10a4e7 // uxtl v7.4s, v7.4h
+	WORD $0x4f2754e7 // shl v7.4s, v7.4s, #7
+	WORD $0x0e6128e7 // xtn v7.4h, v7.4s
+	WORD $0x0e2178e7 // fcvtl v7.4s, v7.4h
+	WORD $0x4f8890e7 // fmul v7.4s, v7.4s, v8.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD $0x4e26cc85 // fmla v5.4s, v4.4s, v6.4s
+	WORD $0x3dc04124 // ldr q4, [x9, #256]
+	WORD $0x4e24cca2 // fmla v2.4s, v5.4s, v4.4s
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x3dc00506 // ldr q6, [x8, #16]
+	WORD $0x4e201cc8 // and v8.16b, v6.16b, v0.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc00527 // ldr q7, [x9, #16]
+	WORD $0x4e879504 // sdot v4.4s, v8.16b, v7.16b
+	WORD $0x6f0c04c8 // ushr v8.16b, v6.16b, #4
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc02527 // ldr q7, [x9, #144]
+	WORD $0x4e879505 // sdot v5.4s, v8.16b, v7.16b
+	WORD $0x3dc00d06 // ldr q6, [x8, #48]
+	WORD $0x4e201cc8 // and v8.16b, v6.16b, v0.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc00d27 // ldr q7, [x9, #48]
+	WORD $0x4e879504 // sdot v4.4s, v8.16b, v7.16b
+	WORD $0x6f0c04c8 // ushr v8.16b, v6.16b, #4
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc02d27 // ldr q7, [x9, #176]
+	WORD $0x4e879505 // sdot v5.4s, v8.16b, v7.16b
+	WORD $0x3dc01506 // ldr q6, [x8, #80]
+	WORD $0x4e201cc8 // and v8.16b, v6.16b, v0.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc01527 // ldr q7, [x9, #80]
+	WORD $0x4e879504 // sdot v4.4s, v8.16b, v7.16b
+	WORD $0x6f0c04c8 // ushr v8.16b, v6.16b, #4
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc03527 // ldr q7, [x9, #208]
+	WORD $0x4e879505 // sdot v5.4s, v8.16b, v7.16b
+	WORD $0x3dc01d06 // ldr q6, [x8, #112]
+	WORD $0x4e201cc8 // and v8.16b, v6.16b, v0.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc01d27 // ldr q7, [x9, #112]
+	WORD $0x4e879504 // sdot v4.4s, v8.16b, v7.16b
+	WORD $0x6f0c04c8 // ushr v8.16b, v6.16b, #4
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc03d27 // ldr q7, [x9, #240]
+	WORD $0x4e879505 // sdot v5.4s, v8.16b, v7.16b
+	WORD $0xbd408108 // ldr s8, [x8, #128]
+	WORD $0xbc5f4106 // ldur s6, [x8, #-12]
+	WORD $0x2f08a4c6 // uxtl v6.8h, v6.8b
+	WORD $0x2f10a4c6 // uxtl v6.4s, v6.4h
+	WORD $0x4f2754c6 // shl v6.4s, v6.4s, #7
+	WORD $0x0e6128c6 // xtn v6.4h, v6.4s
+	WORD $0x0e2178c6 // fcvtl v6.4s, v6.4h
+	WORD $0x4f8890c6 // fmul v6.4s, v6.4s, v8.s[0]
+	WORD $0xbc5fc107 // ldur s7, [x8, #-4]
+	WORD $0x2f08a4e7 // uxtl v7.8h, v7.8b
+	WORD $0x2f10a4e7 // uxtl v7.4s, v7.4h
+	WORD $0x4f2754e7 // shl v7.4s, v7.4s, #7
+	WORD $0x0e6128e7 // xtn v7.4h, v7.4s
+	WORD $0x0e2178e7 // fcvtl v7.4s, v7.4h
+	WORD $0x4f8890e7 // fmul v7.4s, v7.4s, v8.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD $0x4e26cc85 // fmla v5.4s, v4.4s, v6.4s
+	WORD $0x3dc04524 // ldr q4, [x9, #272]
+	WORD $0x4e24cca3 // fmla v3.4s, v5.4s, v4.4s
+	ADD $148, R8, R8
+	ADD $448, R9, R9
+	SUBS $1, R10, R10
+	BGT super
+	WORD $0x6e23d442 // faddp v2.4s, v2.4s, v3.4s
+	WORD $0x6e22d442 // faddp v2.4s, v2.4s, v2.4s
+	WORD $0x7e30d842 // faddp s2, v2.2s
+	WORD $0xbd000002 // str s2, [x0]
+	ADD $4, R0, R0
+	ADD $4, R6, R6
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func tileNVFP4DOT4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+TEXT ·tileNVFP4DOT4x1(SB), NOSPLIT, $0-56
+	MOVD w+16(FP), R0
+	MOVD rowBytes+24(FP), R1
+	ADD R1, R0, R2
+	ADD R1, R2, R3
+	ADD R1, R3, R4
+	ADD $16, R0, R0
+	ADD $16, R2, R2
+	ADD $16, R3, R3
+	ADD $16, R4, R4
+	MOVD x+32(FP), R5
+	MOVD n+48(FP), R6
+	MOVD $neonTable<>(SB), R7
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc028e1 // ldr q1, [x7, #160]
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	MOVD rowBytes+24(FP), R9
+	ADD R9, R4, R8
+super:
+	WORD $0xf9800102 // prfm pldl2keep, [x8]
+	WORD $0xf9802102 // prfm pldl2keep, [x8, #64]
+	WORD $0xf9804102 // prfm pldl2keep, [x8, #128]
+	WORD $0xf9806102 // prfm pldl2keep, [x8, #192]
+	WORD $0xf9808102 // prfm pldl2keep, [x8, #256]
+	WORD $0xf980a102 // prfm pldl2keep, [x8, #320]
+	WORD $0xf980c102 // prfm pldl2keep, [x8, #384]
+	WORD $0xf980e102 // prfm pldl2keep, [x8, #448]
+	WORD $0xf9810102 // prfm pldl2keep, [x8, #512]
+	WORD $0xf9812102 // prfm pldl2keep, [x8, #576]
+	ADD $592, R8, R8
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x6f00e410 // movi v16.2d, #0x0
+	WORD $0x6f00e411 // movi v17.2d, #0x0
+	WORD $0x3dc00012 // ldr q18, [x0]
+	WORD $0x3dc00053 // ldr q19, [x2]
+	WORD $0x3dc00074 // ldr q20, [x3]
+	WORD $0x3dc00095 // ldr q21, [x4]
+	WORD $0x4e201e57 // and v23.16b, v18.16b, v0.16b
+	WORD $0x4e170037 // tbl v23.16b, {v1.16b}, v23.16b
+	WORD $0x4e201e78 // and v24.16b, v19.16b, v0.16b
+	WORD $0x4e180038 // tbl v24.16b, {v1.16b}, v24.16b
+	WORD $0x4e201e99 // and v25.16b, v20.16b, v0.16b
+	WORD $0x4e190039 // tbl v25.16b, {v1.16b}, v25.16b
+	WORD $0x4e201eba // and v26.16b, v21.16b, v0.16b
+	WORD $0x4e1a003a // tbl v26.16b, {v1.16b}, v26.16b
+	WORD $0x3dc000b6 // ldr q22, [x5]
+	WORD $0x4e9696ea // sdot v10.4s, v23.16b, v22.16b
+	WORD $0x4e96970c // sdot v12.4s, v24.16b, v22.16b
+	WORD $0x4e96972e // sdot v14.4s, v25.16b, v22.16b
+	WORD $0x4e969750 // sdot v16.4s, v26.16b, v22.16b
+	WORD $0x6f0c0657 // ushr v23.16b, v18.16b, #4
+	WORD $0x4e170037 // tbl v23.16b, {v1.16b}, v23.16b
+	WORD $0x6f0c0678 // ushr v24.16b, v19.16b, #4
+	WORD $0x4e180038 // tbl v24.16b, {v1.16b}, v24.16b
+	WORD $0x6f0c0699 // ushr v25.16b, v20.16b, #4
+	WORD $0x4e190039 // tbl v25.16b, {v1.16b}, v25.16b
+	WORD $0x6f0c06ba // ushr v26.16b, v21.16b, #4
+	WORD $0x4e1a003a // tbl v26.16b, {v1.16b}, v26.16b
+	WORD $0x3dc020b6 // ldr q22, [x5, #128]
+	WORD $0x4e9696eb // sdot v11.4s, v23.16b, v22.16b
+	WORD $0x4e96970d // sdot v13.4s, v24.16b, v22.16b
+	WORD $0x4e96972f // sdot v15.4s, v25.16b, v22.16b
+	WORD $0x4e969751 // sdot v17.4s, v26.16b, v22.16b
+	WORD $0x3dc00812 // ldr q18, [x0, #32]
+	WORD $0x3dc00853 // ldr q19, [x2, #32]
+	WORD $0x3dc00874 // ldr q20, [x3, #32]
+	WORD $0x3dc00895 // ldr q21, [x4, #32]
+	WORD $0x4e201e57 // and v23.16b, v18.16b, v0.16b
+	WORD $0x4e170037 // tbl v23.16b, {v1.16b}, v23.16b
+	WORD $0x4e201e78 // and v24.16b, v19.16b, v0.16b
+	WORD $0x4e180038 // tbl v24.16b, {v1.16b}, v24.16b
+	WORD $0x4e201e99 // and v25.16b, v20.16b, v0.16b
+	WORD $0x4e190039 // tbl v25.16b, {v1.16b}, v25.16b
+	WORD $0x4e201eba // and v26.16b, v21.16b, v0.16b
+	WORD $0x4e1a003a // tbl v26.16b, {v1.16b}, v26.16b
+	WORD $0x3dc008b6 // ldr q22, [x5, #32]
+	WORD $0x4e9696ea // sdot v10.4s, v23.16b, v22.16b
+	WORD $0x4e96970c // sdot v12.4s, v24.16b, v22.16b
+	WORD $0x4e96972e // sdot v14.4s, v25.16b, v22.16b
+	WORD $0x4e969750 // sdot v16.4s, v26.16b, v22.16b
+	WORD $0x6f0c0657 // ushr v23.16b, v18.16b, #4
+	WORD $0x4e170037 // tbl v23.16b, {v1.16b}, v23.16b
+	WORD $0x6f0c0678 // ushr v24.16b, v19.16b, #4
+	WORD $0x4e180038 // tbl v24.16b, {v1.16b}, v24.16b
+	WORD $0x6f0c0699 // ushr v25.16b, v20.16b, #4
+	WORD $0x4e190039 // tbl v25.16b, {v1.16b}, v25.16b
+	WORD $0x6f0c06ba // ushr v26.16b, v21.16b, #4
+	WORD $0x4e1a003a // tbl v26.16b, {v1.16b}, v26.16b
+	WORD $0x3dc028b6 // ldr q22, [x5, #160]
+	WORD $0x4e9696eb // sdot v11.4s, v23.16b, v22.16b
+	WORD $0x4e96970d // sdot v13.4s, v24.16b, v22.16b
+	WORD $0x4e96972f // sdot v15.4s, v25.16b, v22.16b
+	WORD $0x4e969751 // sdot v17.4s, v26.16b, v22.16b
+	WORD $0x3dc01012 // ldr q18, [x0, #64]
+	WORD $0x3dc01053 // ldr q19, [x2, #64]
+	WORD $0x3dc01074 // ldr q20, [x3, #64]
+	WORD $0x3dc01095 // ldr q21, [x4, #64]
+	WORD $0x4e201e57 // and v23.16b, v18.16b, v0.16b
+	WORD $0x4e170037 // tbl v23.16b, {v1.16b}, v23.16b
+	WORD $0x4e201e78 // and v24.16b, v19.16b, v0.16b
+	WORD $0x4e180038 // tbl v24.16b, {v1.16b}, v24.16b
+	WORD $0x4e201e99 // and v25.16b, v20.16b, v0.16b
+	WORD $0x4e190039 // tbl v25.16b, {v1.16b}, v25.16b
+	WORD $0x4e201eba // and v26.16b, v21.16b, v0.16b
+	WORD $0x4e1a003a // tbl v26.16b, {v1.16b}, v26.16b
+	WORD $0x3dc010b6 // ldr q22, [x5, #64]
+	WORD $0x4e9696ea // sdot v10.4s, v23.16b, v22.16b
+	WORD $0x4e96970c // sdot v12.4s, v24.16b, v22.16b
+	WORD $0x4e96972e // sdot v14.4s, v25.16b, v22.16b
+	WORD $0x4e969750 // sdot v16.4s, v26.16b, v22.16b
+	WORD $0x6f0c0657 // ushr v23.16b, v18.16b, #4
+	WORD $0x4e170037 // tbl v23.16b, {v1.16b}, v23.16b
+	WORD $0x6f0c0678 // ushr v24.16b, v19.16b, #4
+	WORD $0x4e180038 // tbl v24.16b, {v1.16b}, v24.16b
+	WORD $0x6f0c0699 // ushr v25.16b, v20.16b, #4
+	WORD $0x4e190039 // tbl v25.16b, {v1.16b}, v25.16b
+	WORD $0x6f0c06ba // ushr v26.16b, v21.16b, #4
+	WORD $0x4e1a003a // tbl v26.16b, {v1.16b}, v26.16b
+	WORD $0x3dc030b6 // ldr q22, [x5, #192]
+	WORD $0x4e9696eb // sdot v11.4s, v23.16b, v22.16b
+	WORD $0x4e96970d // sdot v13.4s, v24.16b, v22.16b
+	WORD $0x4e96972f // sdot v15.4s, v25.16b, v22.16b
+	WORD $0x4e969751 // sdot v17.4s, v26.16b, v22.16b
+	WORD $0x3dc01812 // ldr q18, [x0, #96]
+	WORD $0x3dc01853 // ldr q19, [x2, #96]
+	WORD $0x3dc01874 // ldr q20, [x3, #96]
+	WORD $0x3dc01895 // ldr q21, [x4, #96]
+	WORD $0x4e201e57 // and v23.16b, v18.16b, v0.16b
+	WORD $0x4e170037 // tbl v23.16b, {v1.16b}, v23.16b
+	WORD $0x4e201e78 // and v24.16b, v19.16b, v0.16b
+	WORD $0x4e180038 // tbl v24.16b, {v1.16b}, v24.16b
+	WORD $0x4e201e99 // and v25.16b, v20.16b, v0.16b
+	WORD $0x4e190039 // tbl v25.16b, {v1.16b}, v25.16b
+	WORD $0x4e201eba // and v26.16b, v21.16b, v0.16b
+	WORD $0x4e1a003a // tbl v26.16b, {v1.16b}, v26.16b
+	WORD $0x3dc018b6 // ldr q22, [x5, #96]
+	WORD $0x4e9696ea // sdot v10.4s, v23.16b, v22.16b
+	WORD $0x4e96970c // sdot v12.4s, v24.16b, v22.16b
+	WORD $0x4e96972e // sdot v14.4s, v25.16b, v22.16b
+	WORD $0x4e969750 // sdot v16.4s, v26.16b, v22.16b
+	WORD $0x6f0c0657 // ushr v23.16b, v18.16b, #4
+	WORD $0x4e170037 // tbl v23.16b, {v1.16b}, v23.16b
+	WORD $0x6f0c0678 // ushr v24.16b, v19.16b, #4
+	WORD $0x4e180038 // tbl v24.16b, {v1.16b}, v24.16b
+	WORD $0x6f0c0699 // ushr v25.16b, v20.16b, #4
+	WORD $0x4e190039 // tbl v25.16b, {v1.16b}, v25.16b
+	WORD $0x6f0c06ba // ushr v26.16b, v21.16b, #4
+	WORD $0x4e1a003a // tbl v26.16b, {v1.16b}, v26.16b
+	WORD $0x3dc038b6 // ldr q22, [x5, #224]
+	WORD $0x4e9696eb // sdot v11.4s, v23.16b, v22.16b
+	WORD $0x4e96970d // sdot v13.4s, v24.16b, v22.16b
+	WORD $0x4e96972f // sdot v15.4s, v25.16b, v22.16b
+	WORD $0x4e969751 // sdot v17.4s, v26.16b, v22.16b
+	WORD $0xbd408014 // ldr s20, [x0, #128]
+	WORD $0xbc5f0012 // ldur s18, [x0, #-16]
+	WORD $0x2f08a652 // uxtl v18.8h, v18.8b
+	WORD $0x2f10a652 // uxtl v18.4s, v18.4h
+	WORD $0x4f275652 // shl v18.4s, v18.4s, #7
+	WORD $0x0e612a52 // xtn v18.4h, v18.4s
+	WORD $0x0e217a52 // fcvtl v18.4s, v18.4h
+	WORD $0x4f949252 // fmul v18.4s, v18.4s, v20.s[0]
+	WORD $0xbc5f8013 // ldur s19, [x0, #-8]
+	WORD $0x2f08a673 // uxtl v19.8h, v19.8b
+	WORD $0x2f10a673 // uxtl v19.4s, v19.4h
+	WORD $0x4f275673 // shl v19.4s, v19.4s, #7
+	WORD $0x0e612a73 // xtn v19.4h, v19.4s
+	WORD $0x0e217a73 // fcvtl v19.4s, v19.4h
+	WORD $0x4f949273 // fmul v19.4s, v19.4s, v20.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e33dd6b // fmul v11.4s, v11.4s, v19.4s
+	WORD $0x4e32cd4b // fmla v11.4s, v10.4s, v18.4s
+	WORD $0x3dc040aa // ldr q10, [x5, #256]
+	WORD $0x4e2acd62 // fmla v2.4s, v11.4s, v10.4s
+	WORD $0xbd408054 // ldr s20, [x2, #128]
+	WORD $0xbc5f0052 // ldur s18, [x2, #-16]
+	WORD $0x2f08a652 // uxtl v18.8h, v18.8b
+	WORD $0x2f10a652 // uxtl v18.4s, v18.4h
+	WORD $0x4f275652 // shl v18.4s, v18.4s, #7
+	WORD $0x0e612a52 // xtn v18.4h, v18.4s
+	WORD $0x0e217a52 // fcvtl v18.4s, v18.4h
+	WORD $0x4f949252 // fmul v18.4s, v18.4s, v20.s[0]
+	WORD $0xbc5f8053 // ldur s19, [x2, #-8]
+	WORD $0x2f08a673 // uxtl v19.8h, v19.8b
+	WORD $0x2f10a673 // uxtl v19.4s, v19.4h
+	WORD $0x4f275673 // shl v19.4s, v19.4s, #7
+	WORD $0x0e612a73 // xtn v19.4h, v19.4s
+	WORD $0x0e217a73 // fcvtl v19.4s, v19.4h
+	WORD $0x4f949273 // fmul v19.4s, v19.4s, v20.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e33ddad // fmul v13.4s, v13.4s, v19.4s
+	WORD $0x4e32cd8d // fmla v13.4s, v12.4s, v18.4s
+	WORD $0x3dc040ac // ldr q12, [x5, #256]
+	WORD $0x4e2ccda3 // fmla v3.4s, v13.4s, v12.4s
+	WORD $0xbd408074 // ldr s20, [x3, #128]
+	WORD $0xbc5f0072 // ldur s18, [x3, #-16]
+	WORD $0x2f08a652 // uxtl v18.8h, v18.8b
+	WORD $0x2f10a652 // uxtl v18.4s, v18.4h
+	WORD $0x4f275652 // shl v18.4s, v18.4s, #7
+	WORD $0x0e612a52 // xtn v18.4h, v18.4s
+	WORD $0x0e217a52 // fcvtl v18.4s, v18.4h
+	WORD $0x4f949252 // fmul v18.4s, v18.4s, v20.s[0]
+	WORD $0xbc5f8073 // ldur s19, [x3, #-8]
+	WORD $0x2f08a673 // uxtl v19.8h, v19.8b
+	WORD $0x2f10a673 // uxtl v19.4s, v19.4h
+	WORD $0x4f275673 // shl v19.4s, v19.4s, #7
+	WORD $0x0e612a73 // xtn v19.4h, v19.4s
+	WORD $0x0e217a73 // fcvtl v19.4s, v19.4h
+	WORD $0x4f949273 // fmul v19.4s, v19.4s, v20.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e33ddef // fmul v15.4s, v15.4s, v19.4s
+	WORD $0x4e32cdcf // fmla v15.4s, v14.4s, v18.4s
+	WORD $0x3dc040ae // ldr q14, [x5, #256]
+	WORD $0x4e2ecde4 // fmla v4.4s, v15.4s, v14.4s
+	WORD $0xbd408094 // ldr s20, [x4, #128]
+	WORD $0xbc5f0092 // ldur s18, [x4, #-16]
+	WORD $0x2f08a652 // uxtl v18.8h, v18.8b
+	WORD $0x2f10a652 // uxtl v18.4s, v18.4h
+	WORD $0x4f275652 // shl v18.4s, v18.4s, #7
+	WORD $0x0e612a52 // xtn v18.4h, v18.4s
+	WORD $0x0e217a52 // fcvtl v18.4s, v18.4h
+	WORD $0x4f949252 // fmul v18.4s, v18.4s, v20.s[0]
+	WORD $0xbc5f8093 // ldur s19, [x4, #-8]
+	WORD $0x2f08a673 // uxtl v19.8h, v19.8b
+	WORD $0x2f10a673 // uxtl v19.4s, v19.4h
+	WORD $0x4f275673 // shl v19.4s, v19.4s, #7
+	WORD $0x0e612a73 // xtn v19.4h, v19.4s
+	WORD $0x0e217a73 // fcvtl v19.4s, v19.4h
+	WORD $0x4f949273 // fmul v19.4s, v19.4s, v20.s[0]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x6e33de31 // fmul v17.4s, v17.4s, v19.4s
+	WORD $0x4e32ce11 // fmla v17.4s, v16.4s, v18.4s
+	WORD $0x3dc040b0 // ldr q16, [x5, #256]
+	WORD $0x4e30ce25 // fmla v5.4s, v17.4s, v16.4s
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x6f00e410 // movi v16.2d, #0x0
+	WORD $0x6f00e411 // movi v17.2d, #0x0
+	WORD $0x3dc00412 // ldr q18, [x0, #16]
+	WORD $0x3dc00453 // ldr q19, [x2, #16]
+	WORD $0x3dc00474 // ldr q20, [x3, #16]
+	WORD $0x3dc00495 // ldr q21, [x4, #16]
+	WORD $0x4e201e57 // and v23.16b, v18.16b, v0.16b
+	WORD $0x4e170037 // tbl v23.16b, {v1.16b}, v23.16b
+	WORD $0x4e201e78 // and v24.16b, v19.16b, v0.16b
+	WORD $0x4e180038 // tbl v24.16b, {v1.16b}, v24.16b
+	WORD $0x4e201e99 // and v25.16b, v20.16b, v0.16b
+	WORD $0x4e190039 // tbl v25.16b, {v1.16b}, v25.16b
+	WORD $0x4e201eba // and v26.16b, v21.16b, v0.16b
+	WORD $0x4e1a003a // tbl v26.16b, {v1.16b}, v26.16b
+	WORD $0x3dc004b6 // ldr q22, [x5, #16]
+	WORD $0x4e9696ea // sdot v10.4s, v23.16b, v22.16b
+	WORD $0x4e96970c // sdot v12.4s, v24.16b, v22.16b
+	WORD $0x4e96972e // sdot v14.4s, v25.16b, v22.16b
+	WORD $0x4e969750 // sdot v16.4s, v26.16b, v22.16b
+	WORD $0x6f0c0657 // ushr v23.16b, v18.16b, #4
+	WORD $0x4e170037 // tbl v23.16b, {v1.16b}, v23.16b
+	WORD $0x6f0c0678 // ushr v24.16b, v19.16b, #4
+	WORD $0x4e180038 // tbl v24.16b, {v1.16b}, v24.16b
+	WORD $0x6f0c0699 // ushr v25.16b, v20.16b, #4
+	WORD $0x4e190039 // tbl v25.16b, {v1.16b}, v25.16b
+	WORD $0x6f0c06ba // ushr v26.16b, v21.16b, #4
+	WORD $0x4e1a003a // tbl v26.16b, {v1.16b}, v26.16b
+	WORD $0x3dc024b6 // ldr q22, [x5, #144]
+	WORD $0x4e9696eb // sdot v11.4s, v23.16b, v22.16b
+	WORD $0x4e96970d // sdot v13.4s, v24.16b, v22.16b
+	WORD $0x4e96972f // sdot v15.4s, v25.16b, v22.16b
+	WORD $0x4e969751 // sdot v17.4s, v26.16b, v22.16b
+	WORD $0x3dc00c12 // ldr q18, [x0, #48]
+	WORD $0x3dc00c53 // ldr q19, [x2, #48]
+	WORD $0x3dc00c74 // ldr q20, [x3, #48]
+	WORD $0x3dc00c95 // ldr q21, [x4, #48]
+	WORD $0x4e201e57 // and v23.16b, v18.16b, v0.16b
+	WORD $0x4e170037 // tbl v23.16b, {v1.16b}, v23.16b
+	WORD $0x4e201e78 // and v24.16b, v19.16b, v0.16b
+	WORD $0x4e180038 // tbl v24.16b, {v1.16b}, v24.16b
+	WORD $0x4e201e99 // and v25.16b, v20.16b, v0.16b
+	WORD $0x4e190039 // tbl v25.16b, {v1.16b}, v25.16b
+	WORD $0x4e201eba // and v26.16b, v21.16b, v0.16b
+	WORD $0x4e1a003a // tbl v26.16b, {v1.16b}, v26.16b
+	WORD $0x3dc00cb6 // ldr q22, [x5, #48]
+	WORD $0x4e9696ea // sdot v10.4s, v23.16b, v22.16b
+	WORD $0x4e96970c // sdot v12.4s, v24.16b, v22.16b
+	WORD $0x4e96972e // sdot v14.4s, v25.16b, v22.16b
+	WORD $0x4e969750 // sdot v16.4s, v26.16b, v22.16b
+	WORD $0x6f0c0657 // ushr v23.16b, v18.16b, #4
+	WORD $0x4e170037 // tbl v23.16b, {v1.16b}, v23.16b
+	WORD $0x6f0c0678 // ushr v24.16b, v19.16b, #4
+	WORD $0x4e180038 // tbl v24.16b, {v1.16b}, v24.16b
+	WORD $0x6f0c0699 // ushr v25.16b, v20.16b, #4
+	WORD $0x4e190039 // tbl v25.16b, {v1.16b}, v25.16b
+	WORD $0x6f0c06ba // ushr v26.16b, v21.16b, #4
+	WORD $0x4e1a003a // tbl v26.16b, {v1.16b}, v26.16b
+	WORD $0x3dc02cb6 // ldr q22, [x5, #176]
+	WORD $0x4e9696eb // sdot v11.4s, v23.16b, v22.16b
+	WORD $0x4e96970d // sdot v13.4s, v24.16b, v22.16b
+	WORD $0x4e96972f // sdot v15.4s, v25.16b, v22.16b
+	WORD $0x4e969751 // sdot v17.4s, v26.16b, v22.16b
+	WORD $0x3dc01412 // ldr q18, [x0, #80]
+	WORD $0x3dc01453 // ldr q19, [x2, #80]
+	WORD $0x3dc01474 // ldr q20, [x3, #80]
+	WORD $0x3dc01495 // ldr q21, [x4, #80]
+	WORD $0x4e201e57 // and v23.16b, v18.16b, v0.16b
+	WORD $0x4e170037 // tbl v23.16b, {v1.16b}, v23.16b
+	WORD $0x4e201e78 // and v24.16b, v19.16b, v0.16b
+	WORD $0x4e180038 // tbl v24.16b, {v1.16b}, v24.16b
+	WORD $0x4e201e99 // and v25.16b, v20.16b, v0.16b
+	WORD $0x4e190039 // tbl v25.16b, {v1.16b}, v25.16b
+	WORD $0x4e201eba // and v26.16b, v21.16b, v0.16b
+	WORD $0x4e1a003a // tbl v26.16b, {v1.16b}, v26.16b
+	WORD $0x3dc014b6 // ldr q22, [x5, #80]
+	WORD $0x4e9696ea // sdot v10.4s, v23.16b, v22.16b
+	WORD $0x4e96970c // sdot v12.4s, v24.16b, v22.16b
+	WORD $0x4e96972e // sdot v14.4s, v25.16b, v22.16b
+	WORD $0x4e969750 // sdot v16.4s, v26.16b, v22.16b
+	WORD $0x6f0c0657 // ushr v23.16b, v18.16b, #4
+	WORD $0x4e170037 // tbl v23.16b, {v1.16b}, v23.16b
+	WORD $0x6f0c0678 // ushr v24.16b, v19.16b, #4
+	WORD $0x4e180038 // tbl v24.16b, {v1.16b}, v24.16b
+	WORD $0x6f0c0699 // ushr v25.16b, v20.16b, #4
+	WORD $0x4e190039 // tbl v25.16b, {v1.16b}, v25.16b
+	WORD $0x6f0c06ba // ushr v26.16b, v21.16b, #4
+	WORD $0x4e1a003a // tbl v26.16b, {v1.16b}, v26.16b
+	WORD $0x3dc034b6 // ldr q22, [x5, #208]
+	WORD $0x4e9696eb // sdot v11.4s, v23.16b, v22.16b
+	WORD $0x4e96970d // sdot v13.4s, v24.16b, v22.16b
+	WORD $0x4e96972f // sdot v15.4s, v25.16b, v22.16b
+	WORD $0x4e969751 // sdot v17.4s, v26.16b, v22.16b
+	WORD $0x3dc01c12 // ldr q18, [x0, #112]
+	WORD $0x3dc01c53 // ldr q19, [x2, #112]
+	WORD $0x3dc01c74 // ldr q20, [x3, #112]
+	WORD $0x3dc01c95 // ldr q21, [x4, #112]
+	WORD $0x4e201e57 // and v23.16b, v18.16b, v0.16b
+	WORD $0x4e170037 // tbl v23.16b, {v1.16b}, v23.16b
+	WORD $0x4e201e78 // and v24.16b, v19.16b, v0.16b
+	WORD $0x4e180038 // tbl v24.16b, {v1.16b}, v24.16b
+	WORD $0x4e201e99 // and v25.16b, v20.16b, v0.16b
+	WORD $0x4e190039 // tbl v25.16b, {v1.16b}, v25.16b
+	WORD $0x4e201eba // and v26.16b, v21.16b, v0.16b
+	WORD $0x4e1a003a // tbl v26.16b, {v1.16b}, v26.16b
+	WORD $0x3dc01cb6 // ldr q22, [x5, #112]
+	WORD $0x4e9696ea // sdot v10.4s, v23.16b, v22.16b
+	WORD $0x4e96970c // sdot v12.4s, v24.16b, v22.16b
+	WORD $0x4e96972e // sdot v14.4s, v25.16b, v22.16b
+	WORD $0x4e969750 // sdot v16.4s, v26.16b, v22.16b
+	WORD $0x6f0c0657 // ushr v23.16b, v18.16b, #4
+	WORD $0x4e170037 // tbl v23.16b, {v1.16b}, v23.16b
+	WORD $0x6f0c0678 // ushr v24.16b, v19.16b, #4
+	WORD $0x4e180038 // tbl v24.16b, {v1.16b}, v24.16b
+	WORD $0x6f0c0699 // ushr v25.16b, v20.16b, #4
+	WORD $0x4e190039 // tbl v25.16b, {v1.16b}, v25.16b
+	WORD $0x6f0c06ba // ushr v26.16b, v21.16b, #4
+	WORD $0x4e1a003a // tbl v26.16b, {v1.16b}, v26.16b
+	WORD $0x3dc03cb6 // ldr q22, [x5, #240]
+	WORD $0x4e9696eb // sdot v11.4s, v23.16b, v22.16b
+	WORD $0x4e96970d // sdot v13.4s, v24.16b, v22.16b
+	WORD $0x4e96972f // sdot v15.4s, v25.16b, v22.16b
+	WORD $0x4e969751 // sdot v17.4s, v26.16b, v22.16b
+	WORD $0xbd408014 // ldr s20, [x0, #128]
+	WORD $0xbc5f4012 // ldur s18, [x0, #-12]
+	WORD $0x2f08a652 // uxtl v18.8h, v18.8b
+	WORD $0x2f10a652 // uxtl v18.4s, v18.4h
+	WORD $0x4f275652 // shl v18.4s, v18.4s, #7
+	WORD $0x0e612a52 // xtn v18.4h, v18.4s
+	WORD $0x0e217a52 // fcvtl v18.4s, v18.4h
+	WORD $0x4f949252 // fmul v18.4s, v18.4s, v20.s[0]
+	WORD $0xbc5fc013 // ldur s19, [x0, #-4]
+	WORD $0x2f08a673 // uxtl v19.8h, v19.8b
+	WORD $0x2f10a673 // uxtl v19.4s, v19.4h
+	WORD $0x4f275673 // shl v19.4s, v19.4s, #7
+	WORD $0x0e612a73 // xtn v19.4h, v19.4s
+	WORD $0x0e217a73 // fcvtl v19.4s, v19.4h
+	WORD $0x4f949273 // fmul v19.4s, v19.4s, v20.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e33dd6b // fmul v11.4s, v11.4s, v19.4s
+	WORD $0x4e32cd4b // fmla v11.4s, v10.4s, v18.4s
+	WORD $0x3dc044aa // ldr q10, [x5, #272]
+	WORD $0x4e2acd66 // fmla v6.4s, v11.4s, v10.4s
+	WORD $0xbd408054 // ldr s20, [x2, #128]
+	WORD $0xbc5f4052 // ldur s18, [x2, #-12]
+	WORD $0x2f08a652 // uxtl v18.8h, v18.8b
+	WORD $0x2f10a652 // uxtl v18.4s, v18.4h
+	WORD $0x4f275652 // shl v18.4s, v18.4s, #7
+	WORD $0x0e612a52 // xtn v18.4h, v18.4s
+	WORD $0x0e217a52 // fcvtl v18.4s, v18.4h
+	WORD $0x4f949252 // fmul v18.4s, v18.4s, v20.s[0]
+	WORD $0xbc5fc053 // ldur s19, [x2, #-4]
+	WORD $0x2f08a673 // uxtl v19.8h, v19.8b
+	WORD $0x2f10a673 // uxtl v19.4s, v19.4h
+	WORD $0x4f275673 // shl v19.4s, v19.4s, #7
+	WORD $0x0e612a73 // xtn v19.4h, v19.4s
+	WORD $0x0e217a73 // fcvtl v19.4s, v19.4h
+	WORD $0x4f949273 // fmul v19.4s, v19.4s, v20.s[0]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e33ddad // fmul v13.4s, v13.4s, v19.4s
+	WORD $0x4e32cd8d // fmla v13.4s, v12.4s, v18.4s
+	WORD $0x3dc044ac // ldr q12, [x5, #272]
+	WORD $0x4e2ccda7 // fmla v7.4s, v13.4s, v12.4s
+	WORD $0xbd408074 // ldr s20, [x3, #128]
+	WORD $0xbc5f4072 // ldur s18, [x3, #-12]
+	WORD $0x2f08a652 // uxtl v18.8h, v18.8b
+	WORD $0x2f10a652 // uxtl v18.4s, v18.4h
+	WORD $0x4f275652 // shl v18.4s, v18.4s, #7
+	WORD $0x0e612a52 // xtn v18.4h, v18.4s
+	WORD $0x0e217a52 // fcvtl v18.4s, v18.4h
+	WORD $0x4f949252 // fmul v18.4s, v18.4s, v20.s[0]
+	WORD $0xbc5fc073 // ldur s19, [x3, #-4]
+	WORD $0x2f08a673 // uxtl v19.8h, v19.8b
+	WORD $0x2f10a673 // uxtl v19.4s, v19.4h
+	WORD $0x4f275673 // shl v19.4s, v19.4s, #7
+	WORD $0x0e612a73 // xtn v19.4h, v19.4s
+	WORD $0x0e217a73 // fcvtl v19.4s, v19.4h
+	WORD $0x4f949273 // fmul v19.4s, v19.4s, v20.s[0]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e33ddef // fmul v15.4s, v15.4s, v19.4s
+	WORD $0x4e32cdcf // fmla v15.4s, v14.4s, v18.4s
+	WORD $0x3dc044ae // ldr q14, [x5, #272]
+	WORD $0x4e2ecde8 // fmla v8.4s, v15.4s, v14.4s
+	WORD $0xbd408094 // ldr s20, [x4, #128]
+	WORD $0xbc5f4092 // ldur s18, [x4, #-12]
+	WORD $0x2f08a652 // uxtl v18.8h, v18.8b
+	WORD $0x2f10a652 // uxtl v18.4s, v18.4h
+	WORD $0x4f275652 // shl v18.4s, v18.4s, #7
+	WORD $0x0e612a52 // xtn v18.4h, v18.4s
+	WORD $0x0e217a52 // fcvtl v18.4s, v18.4h
+	WORD $0x4f949252 // fmul v18.4s, v18.4s, v20.s[0]
+	WORD $0xbc5fc093 // ldur s19, [x4, #-4]
+	WORD $0x2f08a673 // uxtl v19.8h, v19.8b
+	WORD $0x2f10a673 // uxtl v19.4s, v19.4h
+	WORD $0x4f275673 // shl v19.4s, v19.4s, #7
+	WORD $0x0e612a73 // xtn v19.4h, v19.4s
+	WORD $0x0e217a73 // fcvtl v19.4s, v19.4h
+	WORD $0x4f949273 // fmul v19.4s, v19.4s, v20.s[0]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x6e33de31 // fmul v17.4s, v17.4s, v19.4s
+	WORD $0x4e32ce11 // fmla v17.4s, v16.4s, v18.4s
+	WORD $0x3dc044b0 // ldr q16, [x5, #272]
+	WORD $0x4e30ce29 // fmla v9.4s, v17.4s, v16.4s
+	ADD $148, R0, R0
+	ADD $148, R2, R2
+	ADD $148, R3, R3
+	ADD $148, R4, R4
+	ADD $448, R5, R5
+	SUBS $1, R6, R6
+	BGT super
+	MOVD out+0(FP), R10
+	WORD $0x6e26d442 // faddp v2.4s, v2.4s, v6.4s
+	WORD $0x6e27d463 // faddp v3.4s, v3.4s, v7.4s
+	WORD $0x6e28d484 // faddp v4.4s, v4.4s, v8.4s
+	WORD $0x6e29d4a5 // faddp v5.4s, v5.4s, v9.4s
+	WORD $0x6e23d442 // faddp v2.4s, v2.4s, v3.4s
+	WORD $0x6e25d484 // faddp v4.4s, v4.4s, v5.4s
+	WORD $0x6e24d442 // faddp v2.4s, v2.4s, v4.4s
+	WORD $0x3d800142 // str q2, [x10]
+	RET
+
+// func tileNVFP4DOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+TEXT ·tileNVFP4DOT2x4(SB), NOSPLIT, $0-72
+	MOVD w+16(FP), R0
+	MOVD rowBytes+24(FP), R1
+	ADD R1, R0, R2
+	ADD $16, R0, R0
+	ADD $16, R2, R2
+	MOVD x+32(FP), R3
+	MOVD xStride+40(FP), R4
+	ADD R4, R3, R5
+	ADD R4, R5, R6
+	ADD R4, R6, R7
+	MOVD n+48(FP), R8
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc02921 // ldr q1, [x9, #160]
+	MOVD acc+56(FP), R10
+	MOVD part+64(FP), R11
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	TBNZ $0, R11, begin0
+	WORD $0x3dc00142 // ldr q2, [x10]
+	WORD $0x3dc00543 // ldr q3, [x10, #16]
+	WORD $0x3dc00944 // ldr q4, [x10, #32]
+	WORD $0x3dc00d45 // ldr q5, [x10, #48]
+	WORD $0x3dc01146 // ldr q6, [x10, #64]
+	WORD $0x3dc01547 // ldr q7, [x10, #80]
+	WORD $0x3dc01948 // ldr q8, [x10, #96]
+	WORD $0x3dc01d49 // ldr q9, [x10, #112]
+begin0:
+super0:
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x6f00e410 // movi v16.2d, #0x0
+	WORD $0x6f00e411 // movi v17.2d, #0x0
+	WORD $0x6f00e412 // movi v18.2d, #0x0
+	WORD $0x6f00e413 // movi v19.2d, #0x0
+	WORD $0x6f00e414 // movi v20.2d, #0x0
+	WORD $0x6f00e415 // movi v21.2d, #0x0
+	WORD $0x6f00e416 // movi v22.2d, #0x0
+	WORD $0x6f00e417 // movi v23.2d, #0x0
+	WORD $0x6f00e418 // movi v24.2d, #0x0
+	WORD $0x6f00e419 // movi v25.2d, #0x0
+	WORD $0x3dc0001a // ldr q26, [x0]
+	WORD $0x3dc0005b // ldr q27, [x2]
+	WORD $0x4e201f5d // and v29.16b, v26.16b, v0.16b
+	WORD $0x4e1d003d // tbl v29.16b, {v1.16b}, v29.16b
+	WORD $0x4e201f7e // and v30.16b, v27.16b, v0.16b
+	WORD $0x4e1e003e // tbl v30.16b, {v1.16b}, v30.16b
+	WORD $0x3dc0007c // ldr q28, [x3]
+	WORD $0x4e9c97aa // sdot v10.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d2 // sdot v18.4s, v30.16b, v28.16b
+	WORD $0x3dc000bc // ldr q28, [x5]
+	WORD $0x4e9c97ac // sdot v12.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d4 // sdot v20.4s, v30.16b, v28.16b
+	WORD $0x3dc000dc // ldr q28, [x6]
+	WORD $0x4e9c97ae // sdot v14.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d6 // sdot v22.4s, v30.16b, v28.16b
+	WORD $0x3dc000fc // ldr q28, [x7]
+	WORD $0x4e9c97b0 // sdot v16.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d8 // sdot v24.4s, v30.16b, v28.16b
+	WORD $0x6f0c075d // ushr v29.16b, v26.16b, #4
+	WORD $0x4e1d003d // tbl v29.16b, {v1.16b}, v29.16b
+	WORD $0x6f0c077e // ushr v30.16b, v27.16b, #4
+	WORD $0x4e1e003e // tbl v30.16b, {v1.16b}, v30.16b
+	WORD $0x3dc0207c // ldr q28, [x3, #128]
+	WORD $0x4e9c97ab // sdot v11.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d3 // sdot v19.4s, v30.16b, v28.16b
+	WORD $0x3dc020bc // ldr q28, [x5, #128]
+	WORD $0x4e9c97ad // sdot v13.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d5 // sdot v21.4s, v30.16b, v28.16b
+	WORD $0x3dc020dc // ldr q28, [x6, #128]
+	WORD $0x4e9c97af // sdot v15.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d7 // sdot v23.4s, v30.16b, v28.16b
+	WORD $0x3dc020fc // ldr q28, [x7, #128]
+	WORD $0x4e9c97b1 // sdot v17.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d9 // sdot v25.4s, v30.16b, v28.16b
+	WORD $0x3dc0081a // ldr q26, [x0, #32]
+	WORD $0x3dc0085b // ldr q27, [x2, #32]
+	WORD $0x4e201f5d // and v29.16b, v26.16b, v0.16b
+	WORD $0x4e1d003d // tbl v29.16b, {v1.16b}, v29.16b
+	WORD $0x4e201f7e // and v30.16b, v27.16b, v0.16b
+	WORD $0x4e1e003e // tbl v30.16b, {v1.16b}, v30.16b
+	WORD $0x3dc0087c // ldr q28, [x3, #32]
+	WORD $0x4e9c97aa // sdot v10.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d2 // sdot v18.4s, v30.16b, v28.16b
+	WORD $0x3dc008bc // ldr q28, [x5, #32]
+	WORD $0x4e9c97ac // sdot v12.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d4 // sdot v20.4s, v30.16b, v28.16b
+	WORD $0x3dc008dc // ldr q28, [x6, #32]
+	WORD $0x4e9c97ae // sdot v14.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d6 // sdot v22.4s, v30.16b, v28.16b
+	WORD $0x3dc008fc // ldr q28, [x7, #32]
+	WORD $0x4e9c97b0 // sdot v16.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d8 // sdot v24.4s, v30.16b, v28.16b
+	WORD $0x6f0c075d // ushr v29.16b, v26.16b, #4
+	WORD $0x4e1d003d // tbl v29.16b, {v1.16b}, v29.16b
+	WORD $0x6f0c077e // ushr v30.16b, v27.16b, #4
+	WORD $0x4e1e003e // tbl v30.16b, {v1.16b}, v30.16b
+	WORD $0x3dc0287c // ldr q28, [x3, #160]
+	WORD $0x4e9c97ab // sdot v11.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d3 // sdot v19.4s, v30.16b, v28.16b
+	WORD $0x3dc028bc // ldr q28, [x5, #160]
+	WORD $0x4e9c97ad // sdot v13.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d5 // sdot v21.4s, v30.16b, v28.16b
+	WORD $0x3dc028dc // ldr q28, [x6, #160]
+	WORD $0x4e9c97af // sdot v15.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d7 // sdot v23.4s, v30.16b, v28.16b
+	WORD $0x3dc028fc // ldr q28, [x7, #160]
+	WORD $0x4e9c97b1 // sdot v17.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d9 // sdot v25.4s, v30.16b, v28.16b
+	WORD $0x3dc0101a // ldr q26, [x0, #64]
+	WORD $0x3dc0105b // ldr q27, [x2, #64]
+	WORD $0x4e201f5d // and v29.16b, v26.16b, v0.16b
+	WORD $0x4e1d003d // tbl v29.16b, {v1.16b}, v29.16b
+	WORD $0x4e201f7e // and v30.16b, v27.16b, v0.16b
+	WORD $0x4e1e003e // tbl v30.16b, {v1.16b}, v30.16b
+	WORD $0x3dc0107c // ldr q28, [x3, #64]
+	WORD $0x4e9c97aa // sdot v10.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d2 // sdot v18.4s, v30.16b, v28.16b
+	WORD $0x3dc010bc // ldr q28, [x5, #64]
+	WORD $0x4e9c97ac // sdot v12.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d4 // sdot v20.4s, v30.16b, v28.16b
+	WORD $0x3dc010dc // ldr q28, [x6, #64]
+	WORD $0x4e9c97ae // sdot v14.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d6 // sdot v22.4s, v30.16b, v28.16b
+	WORD $0x3dc010fc // ldr q28, [x7, #64]
+	WORD $0x4e9c97b0 // sdot v16.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d8 // sdot v24.4s, v30.16b, v28.16b
+	WORD $0x6f0c075d // ushr v29.16b, v26.16b, #4
+	WORD $0x4e1d003d // tbl v29.16b, {v1.16b}, v29.16b
+	WORD $0x6f0c077e // ushr v30.16b, v27.16b, #4
+	WORD $0x4e1e003e // tbl v30.16b, {v1.16b}, v30.16b
+	WORD $0x3dc0307c // ldr q28, [x3, #192]
+	WORD $0x4e9c97ab // sdot v11.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d3 // sdot v19.4s, v30.16b, v28.16b
+	WORD $0x3dc030bc // ldr q28, [x5, #192]
+	WORD $0x4e9c97ad // sdot v13.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d5 // sdot v21.4s, v30.16b, v28.16b
+	WORD $0x3dc030dc // ldr q28, [x6, #192]
+	WORD $0x4e9c97af // sdot v15.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d7 // sdot v23.4s, v30.16b, v28.16b
+	WORD $0x3dc030fc // ldr q28, [x7, #192]
+	WORD $0x4e9c97b1 // sdot v17.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d9 // sdot v25.4s, v30.16b, v28.16b
+	WORD $0x3dc0181a // ldr q26, [x0, #96]
+	WORD $0x3dc0185b // ldr q27, [x2, #96]
+	WORD $0x4e201f5d // and v29.16b, v26.16b, v0.16b
+	WORD $0x4e1d003d // tbl v29.16b, {v1.16b}, v29.16b
+	WORD $0x4e201f7e // and v30.16b, v27.16b, v0.16b
+	WORD $0x4e1e003e // tbl v30.16b, {v1.16b}, v30.16b
+	WORD $0x3dc0187c // ldr q28, [x3, #96]
+	WORD $0x4e9c97aa // sdot v10.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d2 // sdot v18.4s, v30.16b, v28.16b
+	WORD $0x3dc018bc // ldr q28, [x5, #96]
+	WORD $0x4e9c97ac // sdot v12.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d4 // sdot v20.4s, v30.16b, v28.16b
+	WORD $0x3dc018dc // ldr q28, [x6, #96]
+	WORD $0x4e9c97ae // sdot v14.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d6 // sdot v22.4s, v30.16b, v28.16b
+	WORD $0x3dc018fc // ldr q28, [x7, #96]
+	WORD $0x4e9c97b0 // sdot v16.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d8 // sdot v24.4s, v30.16b, v28.16b
+	WORD $0x6f0c075d // ushr v29.16b, v26.16b, #4
+	WORD $0x4e1d003d // tbl v29.16b, {v1.16b}, v29.16b
+	WORD $0x6f0c077e // ushr v30.16b, v27.16b, #4
+	WORD $0x4e1e003e // tbl v30.16b, {v1.16b}, v30.16b
+	WORD $0x3dc0387c // ldr q28, [x3, #224]
+	WORD $0x4e9c97ab // sdot v11.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d3 // sdot v19.4s, v30.16b, v28.16b
+	WORD $0x3dc038bc // ldr q28, [x5, #224]
+	WORD $0x4e9c97ad // sdot v13.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d5 // sdot v21.4s, v30.16b, v28.16b
+	WORD $0x3dc038dc // ldr q28, [x6, #224]
+	WORD $0x4e9c97af // sdot v15.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d7 // sdot v23.4s, v30.16b, v28.16b
+	WORD $0x3dc038fc // ldr q28, [x7, #224]
+	WORD $0x4e9c97b1 // sdot v17.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d9 // sdot v25.4s, v30.16b, v28.16b
+	WORD $0xbd40801c // ldr s28, [x0, #128]
+	WORD $0xbc5f001a // ldur s26, [x0, #-16]
+	WORD $0x2f08a75a // uxtl v26.8h, v26.8b
+	WORD $0x2f10a75a // uxtl v26.4s, v26.4h
+	WORD $0x4f27575a // shl v26.4s, v26.4s, #7
+	WORD $0x0e612b5a // xtn v26.4h, v26.4s
+	WORD $0x0e217b5a // fcvtl v26.4s, v26.4h
+	WORD $0x4f9c935a // fmul v26.4s, v26.4s, v28.s[0]
+	WORD $0xbc5f801b // ldur s27, [x0, #-8]
+	WORD $0x2f08a77b // uxtl v27.8h, v27.8b
+	WORD $0x2f10a77b // uxtl v27.4s, v27.4h
+	WORD $0x4f27577b // shl v27.4s, v27.4s, #7
+	WORD $0x0e612b7b // xtn v27.4h, v27.4s
+	WORD $0x0e217b7b // fcvtl v27.4s, v27.4h
+	WORD $0x4f9c937b // fmul v27.4s, v27.4s, v28.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e3bdd6b // fmul v11.4s, v11.4s, v27.4s
+	WORD $0x4e3acd4b // fmla v11.4s, v10.4s, v26.4s
+	WORD $0x3dc0406a // ldr q10, [x3, #256]
+	WORD $0x4e2acd62 // fmla v2.4s, v11.4s, v10.4s
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e3bddad // fmul v13.4s, v13.4s, v27.4s
+	WORD $0x4e3acd8d // fmla v13.4s, v12.4s, v26.4s
+	WORD $0x3dc040ac // ldr q12, [x5, #256]
+	WORD $0x4e2ccda3 // fmla v3.4s, v13.4s, v12.4s
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e3bddef // fmul v15.4s, v15.4s, v27.4s
+	WORD $0x4e3acdcf // fmla v15.4s, v14.4s, v26.4s
+	WORD $0x3dc040ce // ldr q14, [x6, #256]
+	WORD $0x4e2ecde4 // fmla v4.4s, v15.4s, v14.4s
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x6e3bde31 // fmul v17.4s, v17.4s, v27.4s
+	WORD $0x4e3ace11 // fmla v17.4s, v16.4s, v26.4s
+	WORD $0x3dc040f0 // ldr q16, [x7, #256]
+	WORD $0x4e30ce25 // fmla v5.4s, v17.4s, v16.4s
+	WORD $0xbd40805c // ldr s28, [x2, #128]
+	WORD $0xbc5f005a // ldur s26, [x2, #-16]
+	WORD $0x2f08a75a // uxtl v26.8h, v26.8b
+	WORD $0x2f10a75a // uxtl v26.4s, v26.4h
+	WORD $0x4f27575a // shl v26.4s, v26.4s, #7
+	WORD $0x0e612b5a // xtn v26.4h, v26.4s
+	WORD $0x0e217b5a // fcvtl v26.4s, v26.4h
+	WORD $0x4f9c935a // fmul v26.4s, v26.4s, v28.s[0]
+	WORD $0xbc5f805b // ldur s27, [x2, #-8]
+	WORD $0x2f08a77b // uxtl v27.8h, v27.8b
+	WORD $0x2f10a77b // uxtl v27.4s, v27.4h
+	WORD $0x4f27577b // shl v27.4s, v27.4s, #7
+	WORD $0x0e612b7b // xtn v27.4h, v27.4s
+	WORD $0x0e217b7b // fcvtl v27.4s, v27.4h
+	WORD $0x4f9c937b // fmul v27.4s, v27.4s, v28.s[0]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x6e3bde73 // fmul v19.4s, v19.4s, v27.4s
+	WORD $0x4e3ace53 // fmla v19.4s, v18.4s, v26.4s
+	WORD $0x3dc04072 // ldr q18, [x3, #256]
+	WORD $0x4e32ce66 // fmla v6.4s, v19.4s, v18.4s
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x6e3bdeb5 // fmul v21.4s, v21.4s, v27.4s
+	WORD $0x4e3ace95 // fmla v21.4s, v20.4s, v26.4s
+	WORD $0x3dc040b4 // ldr q20, [x5, #256]
+	WORD $0x4e34cea7 // fmla v7.4s, v21.4s, v20.4s
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x6e3bdef7 // fmul v23.4s, v23.4s, v27.4s
+	WORD $0x4e3aced7 // fmla v23.4s, v22.4s, v26.4s
+	WORD $0x3dc040d6 // ldr q22, [x6, #256]
+	WORD $0x4e36cee8 // fmla v8.4s, v23.4s, v22.4s
+	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x6e3bdf39 // fmul v25.4s, v25.4s, v27.4s
+	WORD $0x4e3acf19 // fmla v25.4s, v24.4s, v26.4s
+	WORD $0x3dc040f8 // ldr q24, [x7, #256]
+	WORD $0x4e38cf29 // fmla v9.4s, v25.4s, v24.4s
+	ADD $148, R0, R0
+	ADD $148, R2, R2
+	ADD $448, R3, R3
+	ADD $448, R5, R5
+	ADD $448, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super0
+	WORD $0x3d800142 // str q2, [x10]
+	WORD $0x3d800543 // str q3, [x10, #16]
+	WORD $0x3d800944 // str q4, [x10, #32]
+	WORD $0x3d800d45 // str q5, [x10, #48]
+	WORD $0x3d801146 // str q6, [x10, #64]
+	WORD $0x3d801547 // str q7, [x10, #80]
+	WORD $0x3d801948 // str q8, [x10, #96]
+	WORD $0x3d801d49 // str q9, [x10, #112]
+	MOVD w+16(FP), R0
+	MOVD rowBytes+24(FP), R1
+	ADD R1, R0, R2
+	ADD $16, R0, R0
+	ADD $16, R2, R2
+	MOVD x+32(FP), R3
+	MOVD xStride+40(FP), R4
+	ADD R4, R3, R5
+	ADD R4, R5, R6
+	ADD R4, R6, R7
+	MOVD n+48(FP), R8
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc02921 // ldr q1, [x9, #160]
+	MOVD acc+56(FP), R10
+	MOVD part+64(FP), R11
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	TBNZ $0, R11, begin1
+	WORD $0x3dc02142 // ldr q2, [x10, #128]
+	WORD $0x3dc02543 // ldr q3, [x10, #144]
+	WORD $0x3dc02944 // ldr q4, [x10, #160]
+	WORD $0x3dc02d45 // ldr q5, [x10, #176]
+	WORD $0x3dc03146 // ldr q6, [x10, #192]
+	WORD $0x3dc03547 // ldr q7, [x10, #208]
+	WORD $0x3dc03948 // ldr q8, [x10, #224]
+	WORD $0x3dc03d49 // ldr q9, [x10, #240]
+begin1:
+super1:
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x6f00e410 // movi v16.2d, #0x0
+	WORD $0x6f00e411 // movi v17.2d, #0x0
+	WORD $0x6f00e412 // movi v18.2d, #0x0
+	WORD $0x6f00e413 // movi v19.2d, #0x0
+	WORD $0x6f00e414 // movi v20.2d, #0x0
+	WORD $0x6f00e415 // movi v21.2d, #0x0
+	WORD $0x6f00e416 // movi v22.2d, #0x0
+	WORD $0x6f00e417 // movi v23.2d, #0x0
+	WORD $0x6f00e418 // movi v24.2d, #0x0
+	WORD $0x6f00e419 // movi v25.2d, #0x0
+	WORD $0x3dc0041a // ldr q26, [x0, #16]
+	WORD $0x3dc0045b // ldr q27, [x2, #16]
+	WORD $0x4e201f5d // and v29.16b, v26.16b, v0.16b
+	WORD $0x4e1d003d // tbl v29.16b, {v1.16b}, v29.16b
+	WORD $0x4e201f7e // and v30.16b, v27.16b, v0.16b
+	WORD $0x4e1e003e // tbl v30.16b, {v1.16b}, v30.16b
+	WORD $0x3dc0047c // ldr q28, [x3, #16]
+	WORD $0x4e9c97aa // sdot v10.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d2 // sdot v18.4s, v30.16b, v28.16b
+	WORD $0x3dc004bc // ldr q28, [x5, #16]
+	WORD $0x4e9c97ac // sdot v12.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d4 // sdot v20.4s, v30.16b, v28.16b
+	WORD $0x3dc004dc // ldr q28, [x6, #16]
+	WORD $0x4e9c97ae // sdot v14.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d6 // sdot v22.4s, v30.16b, v28.16b
+	WORD $0x3dc004fc // ldr q28, [x7, #16]
+	WORD $0x4e9c97b0 // sdot v16.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d8 // sdot v24.4s, v30.16b, v28.16b
+	WORD $0x6f0c075d // ushr v29.16b, v26.16b, #4
+	WORD $0x4e1d003d // tbl v29.16b, {v1.16b}, v29.16b
+	WORD $0x6f0c077e // ushr v30.16b, v27.16b, #4
+	WORD $0x4e1e003e // tbl v30.16b, {v1.16b}, v30.16b
+	WORD $0x3dc0247c // ldr q28, [x3, #144]
+	WORD $0x4e9c97ab // sdot v11.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d3 // sdot v19.4s, v30.16b, v28.16b
+	WORD $0x3dc024bc // ldr q28, [x5, #144]
+	WORD $0x4e9c97ad // sdot v13.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d5 // sdot v21.4s, v30.16b, v28.16b
+	WORD $0x3dc024dc // ldr q28, [x6, #144]
+	WORD $0x4e9c97af // sdot v15.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d7 // sdot v23.4s, v30.16b, v28.16b
+	WORD $0x3dc024fc // ldr q28, [x7, #144]
+	WORD $0x4e9c97b1 // sdot v17.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d9 // sdot v25.4s, v30.16b, v28.16b
+	WORD $0x3dc00c1a // ldr q26, [x0, #48]
+	WORD $0x3dc00c5b // ldr q27, [x2, #48]
+	WORD $0x4e201f5d // and v29.16b, v26.16b, v0.16b
+	WORD $0x4e1d003d // tbl v29.16b, {v1.16b}, v29.16b
+	WORD $0x4e201f7e // and v30.16b, v27.16b, v0.16b
+	WORD $0x4e1e003e // tbl v30.16b, {v1.16b}, v30.16b
+	WORD $0x3dc00c7c // ldr q28, [x3, #48]
+	WORD $0x4e9c97aa // sdot v10.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d2 // sdot v18.4s, v30.16b, v28.16b
+	WORD $0x3dc00cbc // ldr q28, [x5, #48]
+	WORD $0x4e9c97ac // sdot v12.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d4 // sdot v20.4s, v30.16b, v28.16b
+	WORD $0x3dc00cdc // ldr q28, [x6, #48]
+	WORD $0x4e9c97ae // sdot v14.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d6 // sdot v22.4s, v30.16b, v28.16b
+	WORD $0x3dc00cfc // ldr q28, [x7, #48]
+	WORD $0x4e9c97b0 // sdot v16.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d8 // sdot v24.4s, v30.16b, v28.16b
+	WORD $0x6f0c075d // ushr v29.16b, v26.16b, #4
+	WORD $0x4e1d003d // tbl v29.16b, {v1.16b}, v29.16b
+	WORD $0x6f0c077e // ushr v30.16b, v27.16b, #4
+	WORD $0x4e1e003e // tbl v30.16b, {v1.16b}, v30.16b
+	WORD $0x3dc02c7c // ldr q28, [x3, #176]
+	WORD $0x4e9c97ab // sdot v11.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d3 // sdot v19.4s, v30.16b, v28.16b
+	WORD $0x3dc02cbc // ldr q28, [x5, #176]
+	WORD $0x4e9c97ad // sdot v13.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d5 // sdot v21.4s, v30.16b, v28.16b
+	WORD $0x3dc02cdc // ldr q28, [x6, #176]
+	WORD $0x4e9c97af // sdot v15.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d7 // sdot v23.4s, v30.16b, v28.16b
+	WORD $0x3dc02cfc // ldr q28, [x7, #176]
+	WORD $0x4e9c97b1 // sdot v17.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d9 // sdot v25.4s, v30.16b, v28.16b
+	WORD $0x3dc0141a // ldr q26, [x0, #80]
+	WORD $0x3dc0145b // ldr q27, [x2, #80]
+	WORD $0x4e201f5d // and v29.16b, v26.16b, v0.16b
+	WORD $0x4e1d003d // tbl v29.16b, {v1.16b}, v29.16b
+	WORD $0x4e201f7e // and v30.16b, v27.16b, v0.16b
+	WORD $0x4e1e003e // tbl v30.16b, {v1.16b}, v30.16b
+	WORD $0x3dc0147c // ldr q28, [x3, #80]
+	WORD $0x4e9c97aa // sdot v10.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d2 // sdot v18.4s, v30.16b, v28.16b
+	WORD $0x3dc014bc // ldr q28, [x5, #80]
+	WORD $0x4e9c97ac // sdot v12.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d4 // sdot v20.4s, v30.16b, v28.16b
+	WORD $0x3dc014dc // ldr q28, [x6, #80]
+	WORD $0x4e9c97ae // sdot v14.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d6 // sdot v22.4s, v30.16b, v28.16b
+	WORD $0x3dc014fc // ldr q28, [x7, #80]
+	WORD $0x4e9c97b0 // sdot v16.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d8 // sdot v24.4s, v30.16b, v28.16b
+	WORD $0x6f0c075d // ushr v29.16b, v26.16b, #4
+	WORD $0x4e1d003d // tbl v29.16b, {v1.16b}, v29.16b
+	WORD $0x6f0c077e // ushr v30.16b, v27.16b, #4
+	WORD $0x4e1e003e // tbl v30.16b, {v1.16b}, v30.16b
+	WORD $0x3dc0347c // ldr q28, [x3, #208]
+	WORD $0x4e9c97ab // sdot v11.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d3 // sdot v19.4s, v30.16b, v28.16b
+	WORD $0x3dc034bc // ldr q28, [x5, #208]
+	WORD $0x4e9c97ad // sdot v13.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d5 // sdot v21.4s, v30.16b, v28.16b
+	WORD $0x3dc034dc // ldr q28, [x6, #208]
+	WORD $0x4e9c97af // sdot v15.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d7 // sdot v23.4s, v30.16b, v28.16b
+	WORD $0x3dc034fc // ldr q28, [x7, #208]
+	WORD $0x4e9c97b1 // sdot v17.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d9 // sdot v25.4s, v30.16b, v28.16b
+	WORD $0x3dc01c1a // ldr q26, [x0, #112]
+	WORD $0x3dc01c5b // ldr q27, [x2, #112]
+	WORD $0x4e201f5d // and v29.16b, v26.16b, v0.16b
+	WORD $0x4e1d003d // tbl v29.16b, {v1.16b}, v29.16b
+	WORD $0x4e201f7e // and v30.16b, v27.16b, v0.16b
+	WORD $0x4e1e003e // tbl v30.16b, {v1.16b}, v30.16b
+	WORD $0x3dc01c7c // ldr q28, [x3, #112]
+	WORD $0x4e9c97aa // sdot v10.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d2 // sdot v18.4s, v30.16b, v28.16b
+	WORD $0x3dc01cbc // ldr q28, [x5, #112]
+	WORD $0x4e9c97ac // sdot v12.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d4 // sdot v20.4s, v30.16b, v28.16b
+	WORD $0x3dc01cdc // ldr q28, [x6, #112]
+	WORD $0x4e9c97ae // sdot v14.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d6 // sdot v22.4s, v30.16b, v28.16b
+	WORD $0x3dc01cfc // ldr q28, [x7, #112]
+	WORD $0x4e9c97b0 // sdot v16.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d8 // sdot v24.4s, v30.16b, v28.16b
+	WORD $0x6f0c075d // ushr v29.16b, v26.16b, #4
+	WORD $0x4e1d003d // tbl v29.16b, {v1.16b}, v29.16b
+	WORD $0x6f0c077e // ushr v30.16b, v27.16b, #4
+	WORD $0x4e1e003e // tbl v30.16b, {v1.16b}, v30.16b
+	WORD $0x3dc03c7c // ldr q28, [x3, #240]
+	WORD $0x4e9c97ab // sdot v11.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d3 // sdot v19.4s, v30.16b, v28.16b
+	WORD $0x3dc03cbc // ldr q28, [x5, #240]
+	WORD $0x4e9c97ad // sdot v13.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d5 // sdot v21.4s, v30.16b, v28.16b
+	WORD $0x3dc03cdc // ldr q28, [x6, #240]
+	WORD $0x4e9c97af // sdot v15.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d7 // sdot v23.4s, v30.16b, v28.16b
+	WORD $0x3dc03cfc // ldr q28, [x7, #240]
+	WORD $0x4e9c97b1 // sdot v17.4s, v29.16b, v28.16b
+	WORD $0x4e9c97d9 // sdot v25.4s, v30.16b, v28.16b
+	WORD $0xbd40801c // ldr s28, [x0, #128]
+	WORD $0xbc5f401a // ldur s26, [x0, #-12]
+	WORD $0x2f08a75a // uxtl v26.8h, v26.8b
+	WORD $0x2f10a75a // uxtl v26.4s, v26.4h
+	WORD $0x4f27575a // shl v26.4s, v26.4s, #7
+	WORD $0x0e612b5a // xtn v26.4h, v26.4s
+	WORD $0x0e217b5a // fcvtl v26.4s, v26.4h
+	WORD $0x4f9c935a // fmul v26.4s, v26.4s, v28.s[0]
+	WORD $0xbc5fc01b // ldur s27, [x0, #-4]
+	WORD $0x2f08a77b // uxtl v27.8h, v27.8b
+	WORD $0x2f10a77b // uxtl v27.4s, v27.4h
+	WORD $0x4f27577b // shl v27.4s, v27.4s, #7
+	WORD $0x0e612b7b // xtn v27.4h, v27.4s
+	WORD $0x0e217b7b // fcvtl v27.4s, v27.4h
+	WORD $0x4f9c937b // fmul v27.4s, v27.4s, v28.s[0]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e3bdd6b // fmul v11.4s, v11.4s, v27.4s
+	WORD $0x4e3acd4b // fmla v11.4s, v10.4s, v26.4s
+	WORD $0x3dc0446a // ldr q10, [x3, #272]
+	WORD $0x4e2acd62 // fmla v2.4s, v11.4s, v10.4s
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e3bddad // fmul v13.4s, v13.4s, v27.4s
+	WORD $0x4e3acd8d // fmla v13.4s, v12.4s, v26.4s
+	WORD $0x3dc044ac // ldr q12, [x5, #272]
+	WORD $0x4e2ccda3 // fmla v3.4s, v13.4s, v12.4s
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e3bddef // fmul v15.4s, v15.4s, v27.4s
+	WORD $0x4e3acdcf // fmla v15.4s, v14.4s, v26.4s
+	WORD $0x3dc044ce // ldr q14, [x6, #272]
+	WORD $0x4e2ecde4 // fmla v4.4s, v15.4s, v14.4s
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x6e3bde31 // fmul v17.4s, v17.4s, v27.4s
+	WORD $0x4e3ace11 // fmla v17.4s, v16.4s, v26.4s
+	WORD $0x3dc044f0 // ldr q16, [x7, #272]
+	WORD $0x4e30ce25 // fmla v5.4s, v17.4s, v16.4s
+	WORD $0xbd40805c // ldr s28, [x2, #128]
+	WORD $0xbc5f405a // ldur s26, [x2, #-12]
+	WORD $0x2f08a75a // uxtl v26.8h, v26.8b
+	WORD $0x2f10a75a // uxtl v26.4s, v26.4h
+	WORD $0x4f27575a // shl v26.4s, v26.4s, #7
+	WORD $0x0e612b5a // xtn v26.4h, v26.4s
+	WORD $0x0e217b5a // fcvtl v26.4s, v26.4h
+	WORD $0x4f9c935a // fmul v26.4s, v26.4s, v28.s[0]
+	WORD $0xbc5fc05b // ldur s27, [x2, #-4]
+	WORD $0x2f08a77b // uxtl v27.8h, v27.8b
+	WORD $0x2f10a77b // uxtl v27.4s, v27.4h
+	WORD $0x4f27577b // shl v27.4s, v27.4s, #7
+	WORD $0x0e612b7b // xtn v27.4h, v27.4s
+	WORD $0x0e217b7b // fcvtl v27.4s, v27.4h
+	WORD $0x4f9c937b // fmul v27.4s, v27.4s, v28.s[0]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x6e3bde73 // fmul v19.4s, v19.4s, v27.4s
+	WORD $0x4e3ace53 // fmla v19.4s, v18.4s, v26.4s
+	WORD $0x3dc04472 // ldr q18, [x3, #272]
+	WORD $0x4e32ce66 // fmla v6.4s, v19.4s, v18.4s
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x6e3bdeb5 // fmul v21.4s, v21.4s, v27.4s
+	WORD $0x4e3ace95 // fmla v21.4s, v20.4s, v26.4s
+	WORD $0x3dc044b4 // ldr q20, [x5, #272]
+	WORD $0x4e34cea7 // fmla v7.4s, v21.4s, v20.4s
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x6e3bdef7 // fmul v23.4s, v23.4s, v27.4s
+	WORD $0x4e3aced7 // fmla v23.4s, v22.4s, v26.4s
+	WORD $0x3dc044d6 // ldr q22, [x6, #272]
+	WORD $0x4e36cee8 // fmla v8.4s, v23.4s, v22.4s
+	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x6e3bdf39 // fmul v25.4s, v25.4s, v27.4s
+	WORD $0x4e3acf19 // fmla v25.4s, v24.4s, v26.4s
+	WORD $0x3dc044f8 // ldr q24, [x7, #272]
+	WORD $0x4e38cf29 // fmla v9.4s, v25.4s, v24.4s
+	ADD $148, R0, R0
+	ADD $148, R2, R2
+	ADD $448, R3, R3
+	ADD $448, R5, R5
+	ADD $448, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super1
+	WORD $0x3d802142 // str q2, [x10, #128]
+	WORD $0x3d802543 // str q3, [x10, #144]
+	WORD $0x3d802944 // str q4, [x10, #160]
+	WORD $0x3d802d45 // str q5, [x10, #176]
+	WORD $0x3d803146 // str q6, [x10, #192]
+	WORD $0x3d803547 // str q7, [x10, #208]
+	WORD $0x3d803948 // str q8, [x10, #224]
+	WORD $0x3d803d49 // str q9, [x10, #240]
+	MOVD out+0(FP), R0
+	MOVD outStride+8(FP), R1
+	MOVD acc+56(FP), R2
+	MOVD part+64(FP), R3
+	TBZ $1, R3, done
+	WORD $0x3dc00040 // ldr q0, [x2]
+	WORD $0x3dc02042 // ldr q2, [x2, #128]
+	WORD $0x3dc01041 // ldr q1, [x2, #64]
+	WORD $0x3dc03043 // ldr q3, [x2, #192]
+	WORD $0x6e22d400 // faddp v0.4s, v0.4s, v2.4s
+	WORD $0x6e23d421 // faddp v1.4s, v1.4s, v3.4s
+	WORD $0x6e21d400 // faddp v0.4s, v0.4s, v1.4s
+	WORD $0x6e20d400 // faddp v0.4s, v0.4s, v0.4s
+	WORD $0xfd000000 // str d0, [x0]
+	ADD R1, R0, R0
+	WORD $0x3dc00440 // ldr q0, [x2, #16]
+	WORD $0x3dc02442 // ldr q2, [x2, #144]
+	WORD $0x3dc01441 // ldr q1, [x2, #80]
+	WORD $0x3dc03443 // ldr q3, [x2, #208]
+	WORD $0x6e22d400 // faddp v0.4s, v0.4s, v2.4s
+	WORD $0x6e23d421 // faddp v1.4s, v1.4s, v3.4s
+	WORD $0x6e21d400 // faddp v0.4s, v0.4s, v1.4s
+	WORD $0x6e20d400 // faddp v0.4s, v0.4s, v0.4s
+	WORD $0xfd000000 // str d0, [x0]
+	ADD R1, R0, R0
+	WORD $0x3dc00840 // ldr q0, [x2, #32]
+	WORD $0x3dc02842 // ldr q2, [x2, #160]
+	WORD $0x3dc01841 // ldr q1, [x2, #96]
+	WORD $0x3dc03843 // ldr q3, [x2, #224]
+	WORD $0x6e22d400 // faddp v0.4s, v0.4s, v2.4s
+	WORD $0x6e23d421 // faddp v1.4s, v1.4s, v3.4s
+	WORD $0x6e21d400 // faddp v0.4s, v0.4s, v1.4s
+	WORD $0x6e20d400 // faddp v0.4s, v0.4s, v0.4s
+	WORD $0xfd000000 // str d0, [x0]
+	ADD R1, R0, R0
+	WORD $0x3dc00c40 // ldr q0, [x2, #48]
+	WORD $0x3dc02c42 // ldr q2, [x2, #176]
+	WORD $0x3dc01c41 // ldr q1, [x2, #112]
+	WORD $0x3dc03c43 // ldr q3, [x2, #240]
+	WORD $0x6e22d400 // faddp v0.4s, v0.4s, v2.4s
+	WORD $0x6e23d421 // faddp v1.4s, v1.4s, v3.4s
+	WORD $0x6e21d400 // faddp v0.4s, v0.4s, v1.4s
+	WORD $0x6e20d400 // faddp v0.4s, v0.4s, v0.4s
+	WORD $0xfd000000 // str d0, [x0]
+done:
+	RET
+
+// func panelNVFP4DOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+TEXT ·panelNVFP4DOT2x4(SB), NOSPLIT, $0-72
+	MOVD w+16(FP), R0
+	MOVD rowBytes+24(FP), R1
+	ADD R1, R0, R2
+	MOVD x+32(FP), R3
+	MOVD xStride+40(FP), R4
+	ADD R4, R3, R5
+	ADD R4, R5, R6
+	ADD R4, R6, R7
+	MOVD n+48(FP), R8
+	MOVD $neonTable<>(SB), R9
+	MOVD acc+56(FP), R10
+	MOVD part+64(FP), R11
+	WORD $0x6f00e400 // movi v0.2d, #0x0
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	TBNZ $0, R11, begin0
+	WORD $0x3dc00140 // ldr q0, [x10]
+	WORD $0x3dc00541 // ldr q1, [x10, #16]
+	WORD $0x3dc00942 // ldr q2, [x10, #32]
+	WORD $0x3dc00d43 // ldr q3, [x10, #48]
+	WORD $0x3dc01144 // ldr q4, [x10, #64]
+	WORD $0x3dc01545 // ldr q5, [x10, #80]
+	WORD $0x3dc01946 // ldr q6, [x10, #96]
+	WORD $0x3dc01d47 // ldr q7, [x10, #112]
+begin0:
+super0:
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x6f00e410 // movi v16.2d, #0x0
+	WORD $0x6f00e411 // movi v17.2d, #0x0
+	WORD $0x6f00e412 // movi v18.2d, #0x0
+	WORD $0x6f00e413 // movi v19.2d, #0x0
+	WORD $0x6f00e414 // movi v20.2d, #0x0
+	WORD $0x6f00e415 // movi v21.2d, #0x0
+	WORD $0x6f00e416 // movi v22.2d, #0x0
+	WORD $0x6f00e417 // movi v23.2d, #0x0
+	WORD $0x3dc01018 // ldr q24, [x0, #64]
+	WORD $0x3dc01059 // ldr q25, [x2, #64]
+	WORD $0x3dc0007a // ldr q26, [x3]
+	WORD $0x4e9a9708 // sdot v8.4s, v24.16b, v26.16b
+	WORD $0x4e9a9730 // sdot v16.4s, v25.16b, v26.16b
+	WORD $0x3dc000ba // ldr q26, [x5]
+	WORD $0x4e9a970a // sdot v10.4s, v24.16b, v26.16b
+	WORD $0x4e9a9732 // sdot v18.4s, v25.16b, v26.16b
+	WORD $0x3dc000da // ldr q26, [x6]
+	WORD $0x4e9a970c // sdot v12.4s, v24.16b, v26.16b
+	WORD $0x4e9a9734 // sdot v20.4s, v25.16b, v26.16b
+	WORD $0x3dc000fa // ldr q26, [x7]
+	WORD $0x4e9a970e // sdot v14.4s, v24.16b, v26.16b
+	WORD $0x4e9a9736 // sdot v22.4s, v25.16b, v26.16b
+	WORD $0x3dc01818 // ldr q24, [x0, #96]
+	WORD $0x3dc01859 // ldr q25, [x2, #96]
+	WORD $0x3dc0087a // ldr q26, [x3, #32]
+	WORD $0x4e9a9708 // sdot v8.4s, v24.16b, v26.16b
+	WORD $0x4e9a9730 // sdot v16.4s, v25.16b, v26.16b
+	WORD $0x3dc008ba // ldr q26, [x5, #32]
+	WORD $0x4e9a970a // sdot v10.4s, v24.16b, v26.16b
+	WORD $0x4e9a9732 // sdot v18.4s, v25.16b, v26.16b
+	WORD $0x3dc008da // ldr q26, [x6, #32]
+	WORD $0x4e9a970c // sdot v12.4s, v24.16b, v26.16b
+	WORD $0x4e9a9734 // sdot v20.4s, v25.16b, v26.16b
+	WORD $0x3dc008fa // ldr q26, [x7, #32]
+	WORD $0x4e9a970e // sdot v14.4s, v24.16b, v26.16b
+	WORD $0x4e9a9736 // sdot v22.4s, v25.16b, v26.16b
+	WORD $0x3dc02018 // ldr q24, [x0, #128]
+	WORD $0x3dc02059 // ldr q25, [x2, #128]
+	WORD $0x3dc0107a // ldr q26, [x3, #64]
+	WORD $0x4e9a9708 // sdot v8.4s, v24.16b, v26.16b
+	WORD $0x4e9a9730 // sdot v16.4s, v25.16b, v26.16b
+	WORD $0x3dc010ba // ldr q26, [x5, #64]
+	WORD $0x4e9a970a // sdot v10.4s, v24.16b, v26.16b
+	WORD $0x4e9a9732 // sdot v18.4s, v25.16b, v26.16b
+	WORD $0x3dc010da // ldr q26, [x6, #64]
+	WORD $0x4e9a970c // sdot v12.4s, v24.16b, v26.16b
+	WORD $0x4e9a9734 // sdot v20.4s, v25.16b, v26.16b
+	WORD $0x3dc010fa // ldr q26, [x7, #64]
+	WORD $0x4e9a970e // sdot v14.4s, v24.16b, v26.16b
+	WORD $0x4e9a9736 // sdot v22.4s, v25.16b, v26.16b
+	WORD $0x3dc02818 // ldr q24, [x0, #160]
+	WORD $0x3dc02859 // ldr q25, [x2, #160]
+	WORD $0x3dc0187a // ldr q26, [x3, #96]
+	WORD $0x4e9a9708 // sdot v8.4s, v24.16b, v26.16b
+	WORD $0x4e9a9730 // sdot v16.4s, v25.16b, v26.16b
+	WORD $0x3dc018ba // ldr q26, [x5, #96]
+	WORD $0x4e9a970a // sdot v10.4s, v24.16b, v26.16b
+	WORD $0x4e9a9732 // sdot v18.4s, v25.16b, v26.16b
+	WORD $0x3dc018da // ldr q26, [x6, #96]
+	WORD $0x4e9a970c // sdot v12.4s, v24.16b, v26.16b
+	WORD $0x4e9a9734 // sdot v20.4s, v25.16b, v26.16b
+	WORD $0x3dc018fa // ldr q26, [x7, #96]
+	WORD $0x4e9a970e // sdot v14.4s, v24.16b, v26.16b
+	WORD $0x4e9a9736 // sdot v22.4s, v25.16b, v26.16b
+	WORD $0x3dc03018 // ldr q24, [x0, #192]
+	WORD $0x3dc03059 // ldr q25, [x2, #192]
+	WORD $0x3dc0207a // ldr q26, [x3, #128]
+	WORD $0x4e9a9709 // sdot v9.4s, v24.16b, v26.16b
+	WORD $0x4e9a9731 // sdot v17.4s, v25.16b, v26.16b
+	WORD $0x3dc020ba // ldr q26, [x5, #128]
+	WORD $0x4e9a970b // sdot v11.4s, v24.16b, v26.16b
+	WORD $0x4e9a9733 // sdot v19.4s, v25.16b, v26.16b
+	WORD $0x3dc020da // ldr q26, [x6, #128]
+	WORD $0x4e9a970d // sdot v13.4s, v24.16b, v26.16b
+	WORD $0x4e9a9735 // sdot v21.4s, v25.16b, v26.16b
+	WORD $0x3dc020fa // ldr q26, [x7, #128]
+	WORD $0x4e9a970f // sdot v15.4s, v24.16b, v26.16b
+	WORD $0x4e9a9737 // sdot v23.4s, v25.16b, v26.16b
+	WORD $0x3dc03818 // ldr q24, [x0, #224]
+	WORD $0x3dc03859 // ldr q25, [x2, #224]
+	WORD $0x3dc0287a // ldr q26, [x3, #160]
+	WORD $0x4e9a9709 // sdot v9.4s, v24.16b, v26.16b
+	WORD $0x4e9a9731 // sdot v17.4s, v25.16b, v26.16b
+	WORD $0x3dc028ba // ldr q26, [x5, #160]
+	WORD $0x4e9a970b // sdot v11.4s, v24.16b, v26.16b
+	WORD $0x4e9a9733 // sdot v19.4s, v25.16b, v26.16b
+	WORD $0x3dc028da // ldr q26, [x6, #160]
+	WORD $0x4e9a970d // sdot v13.4s, v24.16b, v26.16b
+	WORD $0x4e9a9735 // sdot v21.4s, v25.16b, v26.16b
+	WORD $0x3dc028fa // ldr q26, [x7, #160]
+	WORD $0x4e9a970f // sdot v15.4s, v24.16b, v26.16b
+	WORD $0x4e9a9737 // sdot v23.4s, v25.16b, v26.16b
+	WORD $0x3dc04018 // ldr q24, [x0, #256]
+	WORD $0x3dc04059 // ldr q25, [x2, #256]
+	WORD $0x3dc0307a // ldr q26, [x3, #192]
+	WORD $0x4e9a9709 // sdot v9.4s, v24.16b, v26.16b
+	WORD $0x4e9a9731 // sdot v17.4s, v25.16b, v26.16b
+	WORD $0x3dc030ba // ldr q26, [x5, #192]
+	WORD $0x4e9a970b // sdot v11.4s, v24.16b, v26.16b
+	WORD $0x4e9a9733 // sdot v19.4s, v25.16b, v26.16b
+	WORD $0x3dc030da // ldr q26, [x6, #192]
+	WORD $0x4e9a970d // sdot v13.4s, v24.16b, v26.16b
+	WORD $0x4e9a9735 // sdot v21.4s, v25.16b, v26.16b
+	WORD $0x3dc030fa // ldr q26, [x7, #192]
+	WORD $0x4e9a970f // sdot v15.4s, v24.16b, v26.16b
+	WORD $0x4e9a9737 // sdot v23.4s, v25.16b, v26.16b
+	WORD $0x3dc04818 // ldr q24, [x0, #288]
+	WORD $0x3dc04859 // ldr q25, [x2, #288]
+	WORD $0x3dc0387a // ldr q26, [x3, #224]
+	WORD $0x4e9a9709 // sdot v9.4s, v24.16b, v26.16b
+	WORD $0x4e9a9731 // sdot v17.4s, v25.16b, v26.16b
+	WORD $0x3dc038ba // ldr q26, [x5, #224]
+	WORD $0x4e9a970b // sdot v11.4s, v24.16b, v26.16b
+	WORD $0x4e9a9733 // sdot v19.4s, v25.16b, v26.16b
+	WORD $0x3dc038da // ldr q26, [x6, #224]
+	WORD $0x4e9a970d // sdot v13.4s, v24.16b, v26.16b
+	WORD $0x4e9a9735 // sdot v21.4s, v25.16b, v26.16b
+	WORD $0x3dc038fa // ldr q26, [x7, #224]
+	WORD $0x4e9a970f // sdot v15.4s, v24.16b, v26.16b
+	WORD $0x4e9a9737 // sdot v23.4s, v25.16b, v26.16b
+	WORD $0x3dc05019 // ldr q25, [x0, #320]
+	WORD $0x3dc0581a // ldr q26, [x0, #352]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e3add29 // fmul v9.4s, v9.4s, v26.4s
+	WORD $0x4e39cd09 // fmla v9.4s, v8.4s, v25.4s
+	WORD $0x3dc04068 // ldr q8, [x3, #256]
+	WORD $0x4e28cd20 // fmla v0.4s, v9.4s, v8.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e3add6b // fmul v11.4s, v11.4s, v26.4s
+	WORD $0x4e39cd4b // fmla v11.4s, v10.4s, v25.4s
+	WORD $0x3dc040aa // ldr q10, [x5, #256]
+	WORD $0x4e2acd61 // fmla v1.4s, v11.4s, v10.4s
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e3addad // fmul v13.4s, v13.4s, v26.4s
+	WORD $0x4e39cd8d // fmla v13.4s, v12.4s, v25.4s
+	WORD $0x3dc040cc // ldr q12, [x6, #256]
+	WORD $0x4e2ccda2 // fmla v2.4s, v13.4s, v12.4s
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e3addef // fmul v15.4s, v15.4s, v26.4s
+	WORD $0x4e39cdcf // fmla v15.4s, v14.4s, v25.4s
+	WORD $0x3dc040ee // ldr q14, [x7, #256]
+	WORD $0x4e2ecde3 // fmla v3.4s, v15.4s, v14.4s
+	WORD $0x3dc05059 // ldr q25, [x2, #320]
+	WORD $0x3dc0585a // ldr q26, [x2, #352]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x6e3ade31 // fmul v17.4s, v17.4s, v26.4s
+	WORD $0x4e39ce11 // fmla v17.4s, v16.4s, v25.4s
+	WORD $0x3dc04070 // ldr q16, [x3, #256]
+	WORD $0x4e30ce24 // fmla v4.4s, v17.4s, v16.4s
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x6e3ade73 // fmul v19.4s, v19.4s, v26.4s
+	WORD $0x4e39ce53 // fmla v19.4s, v18.4s, v25.4s
+	WORD $0x3dc040b2 // ldr q18, [x5, #256]
+	WORD $0x4e32ce65 // fmla v5.4s, v19.4s, v18.4s
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x6e3adeb5 // fmul v21.4s, v21.4s, v26.4s
+	WORD $0x4e39ce95 // fmla v21.4s, v20.4s, v25.4s
+	WORD $0x3dc040d4 // ldr q20, [x6, #256]
+	WORD $0x4e34cea6 // fmla v6.4s, v21.4s, v20.4s
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x6e3adef7 // fmul v23.4s, v23.4s, v26.4s
+	WORD $0x4e39ced7 // fmla v23.4s, v22.4s, v25.4s
+	WORD $0x3dc040f6 // ldr q22, [x7, #256]
+	WORD $0x4e36cee7 // fmla v7.4s, v23.4s, v22.4s
+	ADD $384, R0, R0
+	ADD $384, R2, R2
+	ADD $448, R3, R3
+	ADD $448, R5, R5
+	ADD $448, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super0
+	WORD $0x3d800140 // str q0, [x10]
+	WORD $0x3d800541 // str q1, [x10, #16]
+	WORD $0x3d800942 // str q2, [x10, #32]
+	WORD $0x3d800d43 // str q3, [x10, #48]
+	WORD $0x3d801144 // str q4, [x10, #64]
+	WORD $0x3d801545 // str q5, [x10, #80]
+	WORD $0x3d801946 // str q6, [x10, #96]
+	WORD $0x3d801d47 // str q7, [x10, #112]
+	MOVD w+16(FP), R0
+	MOVD rowBytes+24(FP), R1
+	ADD R1, R0, R2
+	MOVD x+32(FP), R3
+	MOVD xStride+40(FP), R4
+	ADD R4, R3, R5
+	ADD R4, R5, R6
+	ADD R4, R6, R7
+	MOVD n+48(FP), R8
+	MOVD $neonTable<>(SB), R9
+	MOVD acc+56(FP), R10
+	MOVD part+64(FP), R11
+	WORD $0x6f00e400 // movi v0.2d, #0x0
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	TBNZ $0, R11, begin1
+	WORD $0x3dc02140 // ldr q0, [x10, #128]
+	WORD $0x3dc02541 // ldr q1, [x10, #144]
+	WORD $0x3dc02942 // ldr q2, [x10, #160]
+	WORD $0x3dc02d43 // ldr q3, [x10, #176]
+	WORD $0x3dc03144 // ldr q4, [x10, #192]
+	WORD $0x3dc03545 // ldr q5, [x10, #208]
+	WORD $0x3dc03946 // ldr q6, [x10, #224]
+	WORD $0x3dc03d47 // ldr q7, [x10, #240]
+begin1:
+super1:
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x6f00e410 // movi v16.2d, #0x0
+	WORD $0x6f00e411 // movi v17.2d, #0x0
+	WORD $0x6f00e412 // movi v18.2d, #0x0
+	WORD $0x6f00e413 // movi v19.2d, #0x0
+	WORD $0x6f00e414 // movi v20.2d, #0x0
+	WORD $0x6f00e415 // movi v21.2d, #0x0
+	WORD $0x6f00e416 // movi v22.2d, #0x0
+	WORD $0x6f00e417 // movi v23.2d, #0x0
+	WORD $0x3dc01418 // ldr q24, [x0, #80]
+	WORD $0x3dc01459 // ldr q25, [x2, #80]
+	WORD $0x3dc0047a // ldr q26, [x3, #16]
+	WORD $0x4e9a9708 // sdot v8.4s, v24.16b, v26.16b
+	WORD $0x4e9a9730 // sdot v16.4s, v25.16b, v26.16b
+	WORD $0x3dc004ba // ldr q26, [x5, #16]
+	WORD $0x4e9a970a // sdot v10.4s, v24.16b, v26.16b
+	WORD $0x4e9a9732 // sdot v18.4s, v25.16b, v26.16b
+	WORD $0x3dc004da // ldr q26, [x6, #16]
+	WORD $0x4e9a970c // sdot v12.4s, v24.16b, v26.16b
+	WORD $0x4e9a9734 // sdot v20.4s, v25.16b, v26.16b
+	WORD $0x3dc004fa // ldr q26, [x7, #16]
+	WORD $0x4e9a970e // sdot v14.4s, v24.16b, v26.16b
+	WORD $0x4e9a9736 // sdot v22.4s, v25.16b, v26.16b
+	WORD $0x3dc01c18 // ldr q24, [x0, #112]
+	WORD $0x3dc01c59 // ldr q25, [x2, #112]
+	WORD $0x3dc00c7a // ldr q26, [x3, #48]
+	WORD $0x4e9a9708 // sdot v8.4s, v24.16b, v26.16b
+	WORD $0x4e9a9730 // sdot v16.4s, v25.16b, v26.16b
+	WORD $0x3dc00cba // ldr q26, [x5, #48]
+	WORD $0x4e9a970a // sdot v10.4s, v24.16b, v26.16b
+	WORD $0x4e9a9732 // sdot v18.4s, v25.16b, v26.16b
+	WORD $0x3dc00cda // ldr q26, [x6, #48]
+	WORD $0x4e9a970c // sdot v12.4s, v24.16b, v26.16b
+	WORD $0x4e9a9734 // sdot v20.4s, v25.16b, v26.16b
+	WORD $0x3dc00cfa // ldr q26, [x7, #48]
+	WORD $0x4e9a970e // sdot v14.4s, v24.16b, v26.16b
+	WORD $0x4e9a9736 // sdot v22.4s, v25.16b, v26.16b
+	WORD $0x3dc02418 // ldr q24, [x0, #144]
+	WORD $0x3dc02459 // ldr q25, [x2, #144]
+	WORD $0x3dc0147a // ldr q26, [x3, #80]
+	WORD $0x4e9a9708 // sdot v8.4s, v24.16b, v26.16b
+	WORD $0x4e9a9730 // sdot v16.4s, v25.16b, v26.16b
+	WORD $0x3dc014ba // ldr q26, [x5, #80]
+	WORD $0x4e9a970a // sdot v10.4s, v24.16b, v26.16b
+	WORD $0x4e9a9732 // sdot v18.4s, v25.16b, v26.16b
+	WORD $0x3dc014da // ldr q26, [x6, #80]
+	WORD $0x4e9a970c // sdot v12.4s, v24.16b, v26.16b
+	WORD $0x4e9a9734 // sdot v20.4s, v25.16b, v26.16b
+	WORD $0x3dc014fa // ldr q26, [x7, #80]
+	WORD $0x4e9a970e // sdot v14.4s, v24.16b, v26.16b
+	WORD $0x4e9a9736 // sdot v22.4s, v25.16b, v26.16b
+	WORD $0x3dc02c18 // ldr q24, [x0, #176]
+	WORD $0x3dc02c59 // ldr q25, [x2, #176]
+	WORD $0x3dc01c7a // ldr q26, [x3, #112]
+	WORD $0x4e9a9708 // sdot v8.4s, v24.16b, v26.16b
+	WORD $0x4e9a9730 // sdot v16.4s, v25.16b, v26.16b
+	WORD $0x3dc01cba // ldr q26, [x5, #112]
+	WORD $0x4e9a970a // sdot v10.4s, v24.16b, v26.16b
+	WORD $0x4e9a9732 // sdot v18.4s, v25.16b, v26.16b
+	WORD $0x3dc01cda // ldr q26, [x6, #112]
+	WORD $0x4e9a970c // sdot v12.4s, v24.16b, v26.16b
+	WORD $0x4e9a9734 // sdot v20.4s, v25.16b, v26.16b
+	WORD $0x3dc01cfa // ldr q26, [x7, #112]
+	WORD $0x4e9a970e // sdot v14.4s, v24.16b, v26.16b
+	WORD $0x4e9a9736 // sdot v22.4s, v25.16b, v26.16b
+	WORD $0x3dc03418 // ldr q24, [x0, #208]
+	WORD $0x3dc03459 // ldr q25, [x2, #208]
+	WORD $0x3dc0247a // ldr q26, [x3, #144]
+	WORD $0x4e9a9709 // sdot v9.4s, v24.16b, v26.16b
+	WORD $0x4e9a9731 // sdot v17.4s, v25.16b, v26.16b
+	WORD $0x3dc024ba // ldr q26, [x5, #144]
+	WORD $0x4e9a970b // sdot v11.4s, v24.16b, v26.16b
+	WORD $0x4e9a9733 // sdot v19.4s, v25.16b, v26.16b
+	WORD $0x3dc024da // ldr q26, [x6, #144]
+	WORD $0x4e9a970d // sdot v13.4s, v24.16b, v26.16b
+	WORD $0x4e9a9735 // sdot v21.4s, v25.16b, v26.16b
+	WORD $0x3dc024fa // ldr q26, [x7, #144]
+	WORD $0x4e9a970f // sdot v15.4s, v24.16b, v26.16b
+	WORD $0x4e9a9737 // sdot v23.4s, v25.16b, v26.16b
+	WORD $0x3dc03c18 // ldr q24, [x0, #240]
+	WORD $0x3dc03c59 // ldr q25, [x2, #240]
+	WORD $0x3dc02c7a // ldr q26, [x3, #176]
+	WORD $0x4e9a9709 // sdot v9.4s, v24.16b, v26.16b
+	WORD $0x4e9a9731 // sdot v17.4s, v25.16b, v26.16b
+	WORD $0x3dc02cba // ldr q26, [x5, #176]
+	WORD $0x4e9a970b // sdot v11.4s, v24.16b, v26.16b
+	WORD $0x4e9a9733 // sdot v19.4s, v25.16b, v26.16b
+	WORD $0x3dc02cda // ldr q26, [x6, #176]
+	WORD $0x4e9a970d // sdot v13.4s, v24.16b, v26.16b
+	WORD $0x4e9a9735 // sdot v21.4s, v25.16b, v26.16b
+	WORD $0x3dc02cfa // ldr q26, [x7, #176]
+	WORD $0x4e9a970f // sdot v15.4s, v24.16b, v26.16b
+	WORD $0x4e9a9737 // sdot v23.4s, v25.16b, v26.16b
+	WORD $0x3dc04418 // ldr q24, [x0, #272]
+	WORD $0x3dc04459 // ldr q25, [x2, #272]
+	WORD $0x3dc0347a // ldr q26, [x3, #208]
+	WORD $0x4e9a9709 // sdot v9.4s, v24.16b, v26.16b
+	WORD $0x4e9a9731 // sdot v17.4s, v25.16b, v26.16b
+	WORD $0x3dc034ba // ldr q26, [x5, #208]
+	WORD $0x4e9a970b // sdot v11.4s, v24.16b, v26.16b
+	WORD $0x4e9a9733 // sdot v19.4s, v25.16b, v26.16b
+	WORD $0x3dc034da // ldr q26, [x6, #208]
+	WORD $0x4e9a970d // sdot v13.4s, v24.16b, v26.16b
+	WORD $0x4e9a9735 // sdot v21.4s, v25.16b, v26.16b
+	WORD $0x3dc034fa // ldr q26, [x7, #208]
+	WORD $0x4e9a970f // sdot v15.4s, v24.16b, v26.16b
+	WORD $0x4e9a9737 // sdot v23.4s, v25.16b, v26.16b
+	WORD $0x3dc04c18 // ldr q24, [x0, #304]
+	WORD $0x3dc04c59 // ldr q25, [x2, #304]
+	WORD $0x3dc03c7a // ldr q26, [x3, #240]
+	WORD $0x4e9a9709 // sdot v9.4s, v24.16b, v26.16b
+	WORD $0x4e9a9731 // sdot v17.4s, v25.16b, v26.16b
+	WORD $0x3dc03cba // ldr q26, [x5, #240]
+	WORD $0x4e9a970b // sdot v11.4s, v24.16b, v26.16b
+	WORD $0x4e9a9733 // sdot v19.4s, v25.16b, v26.16b
+	WORD $0x3dc03cda // ldr q26, [x6, #240]
+	WORD $0x4e9a970d // sdot v13.4s, v24.16b, v26.16b
+	WORD $0x4e9a9735 // sdot v21.4s, v25.16b, v26.16b
+	WORD $0x3dc03cfa // ldr q26, [x7, #240]
+	WORD $0x4e9a970f // sdot v15.4s, v24.16b, v26.16b
+	WORD $0x4e9a9737 // sdot v23.4s, v25.16b, v26.16b
+	WORD $0x3dc05419 // ldr q25, [x0, #336]
+	WORD $0x3dc05c1a // ldr q26, [x0, #368]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e3add29 // fmul v9.4s, v9.4s, v26.4s
+	WORD $0x4e39cd09 // fmla v9.4s, v8.4s, v25.4s
+	WORD $0x3dc04468 // ldr q8, [x3, #272]
+	WORD $0x4e28cd20 // fmla v0.4s, v9.4s, v8.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e3add6b // fmul v11.4s, v11.4s, v26.4s
+	WORD $0x4e39cd4b // fmla v11.4s, v10.4s, v25.4s
+	WORD $0x3dc044aa // ldr q10, [x5, #272]
+	WORD $0x4e2acd61 // fmla v1.4s, v11.4s, v10.4s
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e3addad // fmul v13.4s, v13.4s, v26.4s
+	WORD $0x4e39cd8d // fmla v13.4s, v12.4s, v25.4s
+	WORD $0x3dc044cc // ldr q12, [x6, #272]
+	WORD $0x4e2ccda2 // fmla v2.4s, v13.4s, v12.4s
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e3addef // fmul v15.4s, v15.4s, v26.4s
+	WORD $0x4e39cdcf // fmla v15.4s, v14.4s, v25.4s
+	WORD $0x3dc044ee // ldr q14, [x7, #272]
+	WORD $0x4e2ecde3 // fmla v3.4s, v15.4s, v14.4s
+	WORD $0x3dc05459 // ldr q25, [x2, #336]
+	WORD $0x3dc05c5a // ldr q26, [x2, #368]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x6e3ade31 // fmul v17.4s, v17.4s, v26.4s
+	WORD $0x4e39ce11 // fmla v17.4s, v16.4s, v25.4s
+	WORD $0x3dc04470 // ldr q16, [x3, #272]
+	WORD $0x4e30ce24 // fmla v4.4s, v17.4s, v16.4s
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x6e3ade73 // fmul v19.4s, v19.4s, v26.4s
+	WORD $0x4e39ce53 // fmla v19.4s, v18.4s, v25.4s
+	WORD $0x3dc044b2 // ldr q18, [x5, #272]
+	WORD $0x4e32ce65 // fmla v5.4s, v19.4s, v18.4s
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x6e3adeb5 // fmul v21.4s, v21.4s, v26.4s
+	WORD $0x4e39ce95 // fmla v21.4s, v20.4s, v25.4s
+	WORD $0x3dc044d4 // ldr q20, [x6, #272]
+	WORD $0x4e34cea6 // fmla v6.4s, v21.4s, v20.4s
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x6e3adef7 // fmul v23.4s, v23.4s, v26.4s
+	WORD $0x4e39ced7 // fmla v23.4s, v22.4s, v25.4s
+	WORD $0x3dc044f6 // ldr q22, [x7, #272]
+	WORD $0x4e36cee7 // fmla v7.4s, v23.4s, v22.4s
+	ADD $384, R0, R0
+	ADD $384, R2, R2
+	ADD $448, R3, R3
+	ADD $448, R5, R5
+	ADD $448, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super1
+	WORD $0x3d802140 // str q0, [x10, #128]
+	WORD $0x3d802541 // str q1, [x10, #144]
+	WORD $0x3d802942 // str q2, [x10, #160]
+	WORD $0x3d802d43 // str q3, [x10, #176]
+	WORD $0x3d803144 // str q4, [x10, #192]
+	WORD $0x3d803545 // str q5, [x10, #208]
+	WORD $0x3d803946 // str q6, [x10, #224]
+	WORD $0x3d803d47 // str q7, [x10, #240]
+	MOVD out+0(FP), R0
+	MOVD outStride+8(FP), R1
+	MOVD acc+56(FP), R2
+	MOVD part+64(FP), R3
+	TBZ $1, R3, done
+	WORD $0x3dc00040 // ldr q0, [x2]
+	WORD $0x3dc02042 // ldr q2, [x2, #128]
+	WORD $0x3dc01041 // ldr q1, [x2, #64]
+	WORD $0x3dc03043 // ldr q3, [x2, #192]
+	WORD $0x6e22d400 // faddp v0.4s, v0.4s, v2.4s
+	WORD $0x6e23d421 // faddp v1.4s, v1.4s, v3.4s
+	WORD $0x6e21d400 // faddp v0.4s, v0.4s, v1.4s
+	WORD $0x6e20d400 // faddp v0.4s, v0.4s, v0.4s
+	WORD $0xfd000000 // str d0, [x0]
+	ADD R1, R0, R0
+	WORD $0x3dc00440 // ldr q0, [x2, #16]
+	WORD $0x3dc02442 // ldr q2, [x2, #144]
+	WORD $0x3dc01441 // ldr q1, [x2, #80]
+	WORD $0x3dc03443 // ldr q3, [x2, #208]
+	WORD $0x6e22d400 // faddp v0.4s, v0.4s, v2.4s
+	WORD $0x6e23d421 // faddp v1.4s, v1.4s, v3.4s
+	WORD $0x6e21d400 // faddp v0.4s, v0.4s, v1.4s
+	WORD $0x6e20d400 // faddp v0.4s, v0.4s, v0.4s
+	WORD $0xfd000000 // str d0, [x0]
+	ADD R1, R0, R0
+	WORD $0x3dc00840 // ldr q0, [x2, #32]
+	WORD $0x3dc02842 // ldr q2, [x2, #160]
+	WORD $0x3dc01841 // ldr q1, [x2, #96]
+	WORD $0x3dc03843 // ldr q3, [x2, #224]
+	WORD $0x6e22d400 // faddp v0.4s, v0.4s, v2.4s
+	WORD $0x6e23d421 // faddp v1.4s, v1.4s, v3.4s
+	WORD $0x6e21d400 // faddp v0.4s, v0.4s, v1.4s
+	WORD $0x6e20d400 // faddp v0.4s, v0.4s, v0.4s
+	WORD $0xfd000000 // str d0, [x0]
+	ADD R1, R0, R0
+	WORD $0x3dc00c40 // ldr q0, [x2, #48]
+	WORD $0x3dc02c42 // ldr q2, [x2, #176]
+	WORD $0x3dc01c41 // ldr q1, [x2, #112]
+	WORD $0x3dc03c43 // ldr q3, [x2, #240]
+	WORD $0x6e22d400 // faddp v0.4s, v0.4s, v2.4s
+	WORD $0x6e23d421 // faddp v1.4s, v1.4s, v3.4s
+	WORD $0x6e21d400 // faddp v0.4s, v0.4s, v1.4s
+	WORD $0x6e20d400 // faddp v0.4s, v0.4s, v0.4s
+	WORD $0xfd000000 // str d0, [x0]
+done:
+	RET
+
+// func expandNVFP4NEON(dst *byte, w *byte, n uintptr)
+TEXT ·expandNVFP4NEON(SB), NOSPLIT, $0-24
+	MOVD dst+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD n+16(FP), R2
+	ADD $16, R1, R1
+	MOVD $neonTable<>(SB), R3
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc02861 // ldr q1, [x3, #160]
+super:
+	WORD $0xbd408024 // ldr s4, [x1, #128]
+	WORD $0xbc5f0022 // ldur s2, [x1, #-16]
+	WORD $0x2f08a442 // uxtl v2.8h, v2.8b
+	WORD $0x2f10a442 // uxtl v2.4s, v2.4h
+	WORD $0x4f275442 // shl v2.4s, v2.4s, #7
+	WORD $0x0e612842 // xtn v2.4h, v2.4s
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0x4f849042 // fmul v2.4s, v2.4s, v4.s[0]
+	WORD $0xbc5f8023 // ldur s3, [x1, #-8]
+	WORD $0x2f08a463 // uxtl v3.8h, v3.8b
+	WORD $0x2f10a463 // uxtl v3.4s, v3.4h
+	WORD $0x4f275463 // shl v3.4s, v3.4s, #7
+	WORD $0x0e612863 // xtn v3.4h, v3.4s
+	WORD $0x0e217863 // fcvtl v3.4s, v3.4h
+	WORD $0x4f849063 // fmul v3.4s, v3.4s, v4.s[0]
+	WORD $0x3d800002 // str q2, [x0]
+	WORD $0x3d805002 // str q2, [x0, #320]
+	WORD $0x3d805803 // str q3, [x0, #352]
+	WORD $0xbd408024 // ldr s4, [x1, #128]
+	WORD $0xbc5f4022 // ldur s2, [x1, #-12]
+	WORD $0x2f08a442 // uxtl v2.8h, v2.8b
+	WORD $0x2f10a442 // uxtl v2.4s, v2.4h
+	WORD $0x4f275442 // shl v2.4s, v2.4s, #7
+	WORD $0x0e612842 // xtn v2.4h, v2.4s
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0x4f849042 // fmul v2.4s, v2.4s, v4.s[0]
+	WORD $0xbc5fc023 // ldur s3, [x1, #-4]
+	WORD $0x2f08a463 // uxtl v3.8h, v3.8b
+	WORD $0x2f10a463 // uxtl v3.4s, v3.4h
+	WORD $0x4f275463 // shl v3.4s, v3.4s, #7
+	WORD $0x0e612863 // xtn v3.4h, v3.4s
+	WORD $0x0e217863 // fcvtl v3.4s, v3.4h
+	WORD $0x4f849063 // fmul v3.4s, v3.4s, v4.s[0]
+	WORD $0x3d800402 // str q2, [x0, #16]
+	WORD $0x3d805402 // str q2, [x0, #336]
+	WORD $0x3d805c03 // str q3, [x0, #368]
+	WORD $0x3dc00022 // ldr q2, [x1]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3d801003 // str q3, [x0, #64]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3d803003 // str q3, [x0, #192]
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3d801803 // str q3, [x0, #96]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3d803803 // str q3, [x0, #224]
+	WORD $0x3dc01022 // ldr q2, [x1, #64]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3d802003 // str q3, [x0, #128]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3d804003 // str q3, [x0, #256]
+	WORD $0x3dc01822 // ldr q2, [x1, #96]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3d802803 // str q3, [x0, #160]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3d804803 // str q3, [x0, #288]
+	WORD $0x3dc00422 // ldr q2, [x1, #16]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3d801403 // str q3, [x0, #80]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3d803403 // str q3, [x0, #208]
+	WORD $0x3dc00c22 // ldr q2, [x1, #48]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3d801c03 // str q3, [x0, #112]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3d803c03 // str q3, [x0, #240]
+	WORD $0x3dc01422 // ldr q2, [x1, #80]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3d802403 // str q3, [x0, #144]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3d804403 // str q3, [x0, #272]
+	WORD $0x3dc01c22 // ldr q2, [x1, #112]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3d802c03 // str q3, [x0, #176]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3d804c03 // str q3, [x0, #304]
+	ADD $148, R1, R1
+	ADD $384, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func expandNVFP4MMLA(dst *byte, w *byte, n uintptr)
+TEXT ·expandNVFP4MMLA(SB), NOSPLIT, $0-24
+	MOVD dst+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD n+16(FP), R2
+	ADD $16, R1, R1
+	MOVD $neonTable<>(SB), R3
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc02861 // ldr q1, [x3, #160]
+super:
+	WORD $0xbd408024 // ldr s4, [x1, #128]
+	WORD $0xbc5f0022 // ldur s2, [x1, #-16]
+	WORD $0x2f08a442 // uxtl v2.8h, v2.8b
+	WORD $0x2f10a442 // uxtl v2.4s, v2.4h
+	WORD $0x4f275442 // shl v2.4s, v2.4s, #7
+	WORD $0x0e612842 // xtn v2.4h, v2.4s
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0x4f849042 // fmul v2.4s, v2.4s, v4.s[0]
+	WORD $0xbc5f8023 // ldur s3, [x1, #-8]
+	WORD $0x2f08a463 // uxtl v3.8h, v3.8b
+	WORD $0x2f10a463 // uxtl v3.4s, v3.4h
+	WORD $0x4f275463 // shl v3.4s, v3.4s, #7
+	WORD $0x0e612863 // xtn v3.4h, v3.4s
+	WORD $0x0e217863 // fcvtl v3.4s, v3.4h
+	WORD $0x4f849063 // fmul v3.4s, v3.4s, v4.s[0]
+	WORD $0x4e823844 // zip1 v4.4s, v2.4s, v2.4s
+	WORD $0xfd000004 // str d4, [x0]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd000804 // str d4, [x0, #16]
+	WORD $0x4e827844 // zip2 v4.4s, v2.4s, v2.4s
+	WORD $0xfd001004 // str d4, [x0, #32]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd001804 // str d4, [x0, #48]
+	WORD $0x4e823844 // zip1 v4.4s, v2.4s, v2.4s
+	WORD $0xfd018004 // str d4, [x0, #768]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd018804 // str d4, [x0, #784]
+	WORD $0x4e827844 // zip2 v4.4s, v2.4s, v2.4s
+	WORD $0xfd019004 // str d4, [x0, #800]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd019804 // str d4, [x0, #816]
+	WORD $0x4e833864 // zip1 v4.4s, v3.4s, v3.4s
+	WORD $0xfd01c004 // str d4, [x0, #896]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd01c804 // str d4, [x0, #912]
+	WORD $0x4e837864 // zip2 v4.4s, v3.4s, v3.4s
+	WORD $0xfd01d004 // str d4, [x0, #928]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd01d804 // str d4, [x0, #944]
+	WORD $0x3dc00022 // ldr q2, [x1]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd008005 // str d5, [x0, #256]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00a005 // str d5, [x0, #320]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00c005 // str d5, [x0, #384]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00e005 // str d5, [x0, #448]
+	WORD $0x3dc01022 // ldr q2, [x1, #64]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc01822 // ldr q2, [x1, #96]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd008805 // str d5, [x0, #272]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00a805 // str d5, [x0, #336]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00c805 // str d5, [x0, #400]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00e805 // str d5, [x0, #464]
+	WORD $0x3dc00022 // ldr q2, [x1]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd009005 // str d5, [x0, #288]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00b005 // str d5, [x0, #352]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00d005 // str d5, [x0, #416]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00f005 // str d5, [x0, #480]
+	WORD $0x3dc01022 // ldr q2, [x1, #64]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc01822 // ldr q2, [x1, #96]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd009805 // str d5, [x0, #304]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00b805 // str d5, [x0, #368]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00d805 // str d5, [x0, #432]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00f805 // str d5, [x0, #496]
+	WORD $0xbd408024 // ldr s4, [x1, #128]
+	WORD $0xbc5f4022 // ldur s2, [x1, #-12]
+	WORD $0x2f08a442 // uxtl v2.8h, v2.8b
+	WORD $0x2f10a442 // uxtl v2.4s, v2.4h
+	WORD $0x4f275442 // shl v2.4s, v2.4s, #7
+	WORD $0x0e612842 // xtn v2.4h, v2.4s
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0x4f849042 // fmul v2.4s, v2.4s, v4.s[0]
+	WORD $0xbc5fc023 // ldur s3, [x1, #-4]
+	WORD $0x2f08a463 // uxtl v3.8h, v3.8b
+	WORD $0x2f10a463 // uxtl v3.4s, v3.4h
+	WORD $0x4f275463 // shl v3.4s, v3.4s, #7
+	WORD $0x0e612863 // xtn v3.4h, v3.4s
+	WORD $0x0e217863 // fcvtl v3.4s, v3.4h
+	WORD $0x4f849063 // fmul v3.4s, v3.4s, v4.s[0]
+	WORD $0x4e823844 // zip1 v4.4s, v2.4s, v2.4s
+	WORD $0xfd002004 // str d4, [x0, #64]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd002804 // str d4, [x0, #80]
+	WORD $0x4e827844 // zip2 v4.4s, v2.4s, v2.4s
+	WORD $0xfd003004 // str d4, [x0, #96]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd003804 // str d4, [x0, #112]
+	WORD $0x4e823844 // zip1 v4.4s, v2.4s, v2.4s
+	WORD $0xfd01a004 // str d4, [x0, #832]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd01a804 // str d4, [x0, #848]
+	WORD $0x4e827844 // zip2 v4.4s, v2.4s, v2.4s
+	WORD $0xfd01b004 // str d4, [x0, #864]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd01b804 // str d4, [x0, #880]
+	WORD $0x4e833864 // zip1 v4.4s, v3.4s, v3.4s
+	WORD $0xfd01e004 // str d4, [x0, #960]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd01e804 // str d4, [x0, #976]
+	WORD $0x4e837864 // zip2 v4.4s, v3.4s, v3.4s
+	WORD $0xfd01f004 // str d4, [x0, #992]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd01f804 // str d4, [x0, #1008]
+	WORD $0x3dc00422 // ldr q2, [x1, #16]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc00c22 // ldr q2, [x1, #48]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd010005 // str d5, [x0, #512]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd012005 // str d5, [x0, #576]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd014005 // str d5, [x0, #640]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd016005 // str d5, [x0, #704]
+	WORD $0x3dc01422 // ldr q2, [x1, #80]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc01c22 // ldr q2, [x1, #112]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd010805 // str d5, [x0, #528]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd012805 // str d5, [x0, #592]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd014805 // str d5, [x0, #656]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd016805 // str d5, [x0, #720]
+	WORD $0x3dc00422 // ldr q2, [x1, #16]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc00c22 // ldr q2, [x1, #48]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd011005 // str d5, [x0, #544]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd013005 // str d5, [x0, #608]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd015005 // str d5, [x0, #672]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd017005 // str d5, [x0, #736]
+	WORD $0x3dc01422 // ldr q2, [x1, #80]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc01c22 // ldr q2, [x1, #112]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd011805 // str d5, [x0, #560]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd013805 // str d5, [x0, #624]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd015805 // str d5, [x0, #688]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd017805 // str d5, [x0, #752]
+	ADD $148, R1, R1
+	ADD $1024, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func panelNVFP4MMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+TEXT ·panelNVFP4MMLA8x4(SB), NOSPLIT, $0-72
+	MOVD n+48(FP), R0
+	MOVD acc+56(FP), R1
+	MOVD part+64(FP), R2
+	MOVD w+16(FP), R3
+	MOVD rowBytes+24(FP), R7
+	ADD R7, R3, R4
+	ADD R7, R4, R5
+	ADD R7, R5, R6
+	MOVD x+32(FP), R7
+	MOVD xStride+40(FP), R9
+	ADD R9, R7, R8
+	MOVD R3, R9
+	ADD $256, R3, R3
+	MOVD R4, R10
+	ADD $256, R4, R4
+	MOVD R5, R11
+	ADD $256, R5, R5
+	MOVD R6, R12
+	ADD $256, R6, R6
+	MOVD R7, R13
+	ADD $256, R7, R7
+	MOVD R8, R14
+	ADD $256, R8, R8
+	MOVD $1024, R15
+	MUL R0, R15, R15
+	MOVD $1024, R16
+	MUL R0, R16, R16
+	MOVD $8, R19
+block:
+	WORD $0x6f00e400 // movi v0.2d, #0x0
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	TBNZ $0, R2, begin
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x3dc01024 // ldr q4, [x1, #64]
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x3dc01826 // ldr q6, [x1, #96]
+	WORD $0x3dc01c27 // ldr q7, [x1, #112]
+begin:
+	MOVD R0, R17
+super:
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x6f00e410 // movi v16.2d, #0x0
+	WORD $0x6f00e411 // movi v17.2d, #0x0
+	WORD $0x6f00e412 // movi v18.2d, #0x0
+	WORD $0x6f00e413 // movi v19.2d, #0x0
+	WORD $0x6f00e414 // movi v20.2d, #0x0
+	WORD $0x6f00e415 // movi v21.2d, #0x0
+	WORD $0x6f00e416 // movi v22.2d, #0x0
+	WORD $0x6f00e417 // movi v23.2d, #0x0
+	WORD $0x3dc00078 // ldr q24, [x3]
+	WORD $0x3dc00099 // ldr q25, [x4]
+	WORD $0x3dc000ba // ldr q26, [x5]
+	WORD $0x3dc000db // ldr q27, [x6]
+	WORD $0x3dc000fc // ldr q28, [x7]
+	WORD $0x3dc0011d // ldr q29, [x8]
+	WORD $0x4e9ca708 // smmla v8.4s, v24.16b, v28.16b
+	WORD $0x4e9da709 // smmla v9.4s, v24.16b, v29.16b
+	WORD $0x4e9ca72a // smmla v10.4s, v25.16b, v28.16b
+	WORD $0x4e9da72b // smmla v11.4s, v25.16b, v29.16b
+	WORD $0x4e9ca74c // smmla v12.4s, v26.16b, v28.16b
+	WORD $0x4e9da74d // smmla v13.4s, v26.16b, v29.16b
+	WORD $0x4e9ca76e // smmla v14.4s, v27.16b, v28.16b
+	WORD $0x4e9da76f // smmla v15.4s, v27.16b, v29.16b
+	WORD $0x3dc00478 // ldr q24, [x3, #16]
+	WORD $0x3dc00499 // ldr q25, [x4, #16]
+	WORD $0x3dc004ba // ldr q26, [x5, #16]
+	WORD $0x3dc004db // ldr q27, [x6, #16]
+	WORD $0x3dc004fc // ldr q28, [x7, #16]
+	WORD $0x3dc0051d // ldr q29, [x8, #16]
+	WORD $0x4e9ca708 // smmla v8.4s, v24.16b, v28.16b
+	WORD $0x4e9da709 // smmla v9.4s, v24.16b, v29.16b
+	WORD $0x4e9ca72a // smmla v10.4s, v25.16b, v28.16b
+	WORD $0x4e9da72b // smmla v11.4s, v25.16b, v29.16b
+	WORD $0x4e9ca74c // smmla v12.4s, v26.16b, v28.16b
+	WORD $0x4e9da74d // smmla v13.4s, v26.16b, v29.16b
+	WORD $0x4e9ca76e // smmla v14.4s, v27.16b, v28.16b
+	WORD $0x4e9da76f // smmla v15.4s, v27.16b, v29.16b
+	WORD $0x3dc00878 // ldr q24, [x3, #32]
+	WORD $0x3dc00899 // ldr q25, [x4, #32]
+	WORD $0x3dc008ba // ldr q26, [x5, #32]
+	WORD $0x3dc008db // ldr q27, [x6, #32]
+	WORD $0x3dc008fc // ldr q28, [x7, #32]
+	WORD $0x3dc0091d // ldr q29, [x8, #32]
+	WORD $0x4e9ca710 // smmla v16.4s, v24.16b, v28.16b
+	WORD $0x4e9da711 // smmla v17.4s, v24.16b, v29.16b
+	WORD $0x4e9ca732 // smmla v18.4s, v25.16b, v28.16b
+	WORD $0x4e9da733 // smmla v19.4s, v25.16b, v29.16b
+	WORD $0x4e9ca754 // smmla v20.4s, v26.16b, v28.16b
+	WORD $0x4e9da755 // smmla v21.4s, v26.16b, v29.16b
+	WORD $0x4e9ca776 // smmla v22.4s, v27.16b, v28.16b
+	WORD $0x4e9da777 // smmla v23.4s, v27.16b, v29.16b
+	WORD $0x3dc00c78 // ldr q24, [x3, #48]
+	WORD $0x3dc00c99 // ldr q25, [x4, #48]
+	WORD $0x3dc00cba // ldr q26, [x5, #48]
+	WORD $0x3dc00cdb // ldr q27, [x6, #48]
+	WORD $0x3dc00cfc // ldr q28, [x7, #48]
+	WORD $0x3dc00d1d // ldr q29, [x8, #48]
+	WORD $0x4e9ca710 // smmla v16.4s, v24.16b, v28.16b
+	WORD $0x4e9da711 // smmla v17.4s, v24.16b, v29.16b
+	WORD $0x4e9ca732 // smmla v18.4s, v25.16b, v28.16b
+	WORD $0x4e9da733 // smmla v19.4s, v25.16b, v29.16b
+	WORD $0x4e9ca754 // smmla v20.4s, v26.16b, v28.16b
+	WORD $0x4e9da755 // smmla v21.4s, v26.16b, v29.16b
+	WORD $0x4e9ca776 // smmla v22.4s, v27.16b, v28.16b
+	WORD $0x4e9da777 // smmla v23.4s, v27.16b, v29.16b
+	WORD $0x3dc0c138 // ldr q24, [x9, #768]
+	WORD $0x3dc0e139 // ldr q25, [x9, #896]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x6e39de10 // fmul v16.4s, v16.4s, v25.4s
+	WORD $0x4e38cd10 // fmla v16.4s, v8.4s, v24.4s
+	WORD $0x3dc001a8 // ldr q8, [x13]
+	WORD $0x4e28ce00 // fmla v0.4s, v16.4s, v8.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x6e39de31 // fmul v17.4s, v17.4s, v25.4s
+	WORD $0x4e38cd31 // fmla v17.4s, v9.4s, v24.4s
+	WORD $0x3dc001c9 // ldr q9, [x14]
+	WORD $0x4e29ce21 // fmla v1.4s, v17.4s, v9.4s
+	WORD $0x3dc0c158 // ldr q24, [x10, #768]
+	WORD $0x3dc0e159 // ldr q25, [x10, #896]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x6e39de52 // fmul v18.4s, v18.4s, v25.4s
+	WORD $0x4e38cd52 // fmla v18.4s, v10.4s, v24.4s
+	WORD $0x3dc001aa // ldr q10, [x13]
+	WORD $0x4e2ace42 // fmla v2.4s, v18.4s, v10.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x6e39de73 // fmul v19.4s, v19.4s, v25.4s
+	WORD $0x4e38cd73 // fmla v19.4s, v11.4s, v24.4s
+	WORD $0x3dc001cb // ldr q11, [x14]
+	WORD $0x4e2bce63 // fmla v3.4s, v19.4s, v11.4s
+	WORD $0x3dc0c178 // ldr q24, [x11, #768]
+	WORD $0x3dc0e179 // ldr q25, [x11, #896]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x6e39de94 // fmul v20.4s, v20.4s, v25.4s
+	WORD $0x4e38cd94 // fmla v20.4s, v12.4s, v24.4s
+	WORD $0x3dc001ac // ldr q12, [x13]
+	WORD $0x4e2cce84 // fmla v4.4s, v20.4s, v12.4s
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x6e39deb5 // fmul v21.4s, v21.4s, v25.4s
+	WORD $0x4e38cdb5 // fmla v21.4s, v13.4s, v24.4s
+	WORD $0x3dc001cd // ldr q13, [x14]
+	WORD $0x4e2dcea5 // fmla v5.4s, v21.4s, v13.4s
+	WORD $0x3dc0c198 // ldr q24, [x12, #768]
+	WORD $0x3dc0e199 // ldr q25, [x12, #896]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x6e39ded6 // fmul v22.4s, v22.4s, v25.4s
+	WORD $0x4e38cdd6 // fmla v22.4s, v14.4s, v24.4s
+	WORD $0x3dc001ae // ldr q14, [x13]
+	WORD $0x4e2ecec6 // fmla v6.4s, v22.4s, v14.4s
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x6e39def7 // fmul v23.4s, v23.4s, v25.4s
+	WORD $0x4e38cdf7 // fmla v23.4s, v15.4s, v24.4s
+	WORD $0x3dc001cf // ldr q15, [x14]
+	WORD $0x4e2fcee7 // fmla v7.4s, v23.4s, v15.4s
+	ADD $1024, R3, R3
+	ADD $1024, R9, R9
+	ADD $1024, R4, R4
+	ADD $1024, R10, R10
+	ADD $1024, R5, R5
+	ADD $1024, R11, R11
+	ADD $1024, R6, R6
+	ADD $1024, R12, R12
+	ADD $1024, R7, R7
+	ADD $1024, R13, R13
+	ADD $1024, R8, R8
+	ADD $1024, R14, R14
+	SUBS $1, R17, R17
+	BGT super
+	WORD $0x3d800020 // str q0, [x1]
+	WORD $0x3d800421 // str q1, [x1, #16]
+	WORD $0x3d800822 // str q2, [x1, #32]
+	WORD $0x3d800c23 // str q3, [x1, #48]
+	WORD $0x3d801024 // str q4, [x1, #64]
+	WORD $0x3d801425 // str q5, [x1, #80]
+	WORD $0x3d801826 // str q6, [x1, #96]
+	WORD $0x3d801c27 // str q7, [x1, #112]
+	ADD $128, R1, R1
+	SUB R15, R3, R3
+	ADD $64, R3, R3
+	SUB R15, R9, R9
+	ADD $16, R9, R9
+	SUB R15, R4, R4
+	ADD $64, R4, R4
+	SUB R15, R10, R10
+	ADD $16, R10, R10
+	SUB R15, R5, R5
+	ADD $64, R5, R5
+	SUB R15, R11, R11
+	ADD $16, R11, R11
+	SUB R15, R6, R6
+	ADD $64, R6, R6
+	SUB R15, R12, R12
+	ADD $16, R12, R12
+	SUB R16, R7, R7
+	ADD $64, R7, R7
+	SUB R16, R13, R13
+	ADD $16, R13, R13
+	SUB R16, R8, R8
+	ADD $64, R8, R8
+	SUB R16, R14, R14
+	ADD $16, R14, R14
+	SUBS $1, R19, R19
+	BGT block
+	MOVD out+0(FP), R0
+	MOVD outStride+8(FP), R1
+	MOVD acc+56(FP), R2
+	MOVD part+64(FP), R3
+	TBZ $1, R3, done
+	WORD $0x3dc00040 // ldr q0, [x2]
+	WORD $0x3dc02041 // ldr q1, [x2, #128]
+	WORD $0x3dc04042 // ldr q2, [x2, #256]
+	WORD $0x3dc06043 // ldr q3, [x2, #384]
+	WORD $0x3dc08044 // ldr q4, [x2, #512]
+	WORD $0x3dc0a045 // ldr q5, [x2, #640]
+	WORD $0x3dc0c046 // ldr q6, [x2, #768]
+	WORD $0x3dc0e047 // ldr q7, [x2, #896]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00848 // ldr q8, [x2, #32]
+	WORD $0x3dc02849 // ldr q9, [x2, #160]
+	WORD $0x3dc0484a // ldr q10, [x2, #288]
+	WORD $0x3dc0684b // ldr q11, [x2, #416]
+	WORD $0x3dc0884c // ldr q12, [x2, #544]
+	WORD $0x3dc0a84d // ldr q13, [x2, #672]
+	WORD $0x3dc0c84e // ldr q14, [x2, #800]
+	WORD $0x3dc0e84f // ldr q15, [x2, #928]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01040 // ldr q0, [x2, #64]
+	WORD $0x3dc03041 // ldr q1, [x2, #192]
+	WORD $0x3dc05042 // ldr q2, [x2, #320]
+	WORD $0x3dc07043 // ldr q3, [x2, #448]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x3dc0b045 // ldr q5, [x2, #704]
+	WORD $0x3dc0d046 // ldr q6, [x2, #832]
+	WORD $0x3dc0f047 // ldr q7, [x2, #960]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01848 // ldr q8, [x2, #96]
+	WORD $0x3dc03849 // ldr q9, [x2, #224]
+	WORD $0x3dc0584a // ldr q10, [x2, #352]
+	WORD $0x3dc0784b // ldr q11, [x2, #480]
+	WORD $0x3dc0984c // ldr q12, [x2, #608]
+	WORD $0x3dc0b84d // ldr q13, [x2, #736]
+	WORD $0x3dc0d84e // ldr q14, [x2, #864]
+	WORD $0x3dc0f84f // ldr q15, [x2, #992]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+	ADD R1<<1, R0, R0
+	WORD $0x3dc00440 // ldr q0, [x2, #16]
+	WORD $0x3dc02441 // ldr q1, [x2, #144]
+	WORD $0x3dc04442 // ldr q2, [x2, #272]
+	WORD $0x3dc06443 // ldr q3, [x2, #400]
+	WORD $0x3dc08444 // ldr q4, [x2, #528]
+	WORD $0x3dc0a445 // ldr q5, [x2, #656]
+	WORD $0x3dc0c446 // ldr q6, [x2, #784]
+	WORD $0x3dc0e447 // ldr q7, [x2, #912]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00c48 // ldr q8, [x2, #48]
+	WORD $0x3dc02c49 // ldr q9, [x2, #176]
+	WORD $0x3dc04c4a // ldr q10, [x2, #304]
+	WORD $0x3dc06c4b // ldr q11, [x2, #432]
+	WORD $0x3dc08c4c // ldr q12, [x2, #560]
+	WORD $0x3dc0ac4d // ldr q13, [x2, #688]
+	WORD $0x3dc0cc4e // ldr q14, [x2, #816]
+	WORD $0x3dc0ec4f // ldr q15, [x2, #944]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01440 // ldr q0, [x2, #80]
+	WORD $0x3dc03441 // ldr q1, [x2, #208]
+	WORD $0x3dc05442 // ldr q2, [x2, #336]
+	WORD $0x3dc07443 // ldr q3, [x2, #464]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x3dc0b445 // ldr q5, [x2, #720]
+	WORD $0x3dc0d446 // ldr q6, [x2, #848]
+	WORD $0x3dc0f447 // ldr q7, [x2, #976]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01c48 // ldr q8, [x2, #112]
+	WORD $0x3dc03c49 // ldr q9, [x2, #240]
+	WORD $0x3dc05c4a // ldr q10, [x2, #368]
+	WORD $0x3dc07c4b // ldr q11, [x2, #496]
+	WORD $0x3dc09c4c // ldr q12, [x2, #624]
+	WORD $0x3dc0bc4d // ldr q13, [x2, #752]
+	WORD $0x3dc0dc4e // ldr q14, [x2, #880]
+	WORD $0x3dc0fc4f // ldr q15, [x2, #1008]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+done:
+	RET
+
 // func tileF32NEON1x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 TEXT ·tileF32NEON1x1(SB), NOSPLIT, $0-56
 	MOVD w+16(FP), R0

@@ -1504,6 +1504,81 @@ func expandMXFP4MMLA(dst *byte, w *byte, n uintptr)
 //go:noescape
 func panelMXFP4MMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
+// streamNVFP4NEON computes one token's products with consecutive rows of NVFP4. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func streamNVFP4NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farNVFP4NEON computes one token's products with consecutive rows of NVFP4. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func farNVFP4NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterNVFP4NEON computes one token's products with rows chosen by index of NVFP4. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func scatterNVFP4NEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// tileNVFP4NEON2x1 computes one token's products with 2 rows of NVFP4. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func tileNVFP4NEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// tileNVFP4NEON1x2 computes out[t][r] of 1 NVFP4 rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func tileNVFP4NEON1x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// panelNVFP4NEON1x2 computes out[t][r] of 1 NVFP4 rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelNVFP4NEON1x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// streamNVFP4DOT computes one token's products with consecutive rows of NVFP4. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func streamNVFP4DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farNVFP4DOT computes one token's products with consecutive rows of NVFP4. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func farNVFP4DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterNVFP4DOT computes one token's products with rows chosen by index of NVFP4. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func scatterNVFP4DOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// tileNVFP4DOT4x1 computes one token's products with 4 rows of NVFP4. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func tileNVFP4DOT4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// tileNVFP4DOT2x4 computes out[t][r] of 2 NVFP4 rows and 4 tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func tileNVFP4DOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// panelNVFP4DOT2x4 computes out[t][r] of 2 NVFP4 rows and 4 tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelNVFP4DOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandNVFP4NEON writes n superblocks of a packed NVFP4 row as a panel's. Scalar twin: superblock in unpack.go.
+//
+//go:noescape
+func expandNVFP4NEON(dst *byte, w *byte, n uintptr)
+
+// expandNVFP4MMLA writes n superblocks of a packed NVFP4 row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
+//
+//go:noescape
+func expandNVFP4MMLA(dst *byte, w *byte, n uintptr)
+
+// panelNVFP4MMLA8x4 computes out[t][r] of 8 rows of a panel of NVFP4 and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelNVFP4MMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // tileF32NEON1x1 computes one token's products with 1 rows of F32. Scalar twin: dotFloatGeneric in matmul_generic.go.
 //
 //go:noescape
@@ -1714,6 +1789,12 @@ func setsNEON() map[quant.Type]set {
 			block{2, 2, panelMXFP4NEON2x2},
 			expandMXFP4NEON,
 		},
+		quant.NVFP4: {
+			streamNVFP4NEON, farNVFP4NEON, scatterNVFP4NEON, 2, tileNVFP4NEON2x1,
+			block{1, 2, tileNVFP4NEON1x2},
+			block{1, 2, panelNVFP4NEON1x2},
+			expandNVFP4NEON,
+		},
 	}
 }
 
@@ -1852,6 +1933,12 @@ func setsDOT() map[quant.Type]set {
 			block{4, 3, panelMXFP4DOT4x3},
 			expandMXFP4NEON,
 		},
+		quant.NVFP4: {
+			streamNVFP4DOT, farNVFP4DOT, scatterNVFP4DOT, 4, tileNVFP4DOT4x1,
+			block{2, 4, tileNVFP4DOT2x4},
+			block{2, 4, panelNVFP4DOT2x4},
+			expandNVFP4NEON,
+		},
 	}
 }
 
@@ -1880,5 +1967,6 @@ func pairsMMLA() map[quant.Type]pairs {
 		quant.TQ1_0:   {block{8, 4, panelTQ10MMLA8x4}, expandTQ10MMLA},
 		quant.TQ2_0:   {block{8, 4, panelTQ10MMLA8x4}, expandTQ10MMLA},
 		quant.MXFP4:   {block{8, 4, panelMXFP4MMLA8x4}, expandMXFP4MMLA},
+		quant.NVFP4:   {block{8, 4, panelNVFP4MMLA8x4}, expandNVFP4MMLA},
 	}
 }

@@ -196,7 +196,7 @@ const (
 	NeonScale  = 0   // 8 × f32
 	NeonMin    = 32  // types with minima: 8 × f32; of NibbleMinima their unit with the sign turned
 	NeonQuants = 64  // 8 × 32 bytes as activations
-	NeonFirst  = 320 // half-blocks: 8 × i32 factors of first halves
+	NeonFirst  = 320 // half-blocks: 8 × i32 factors of first halves, of SmallFloats their scales
 	NeonSecond = 352 // and of second ones
 	NeonLeast  = 384 // NibbleMinima: 16 minima as i16
 )
@@ -204,7 +204,7 @@ const (
 // NeonPanel returns the size of such a panel's superblock of t.
 func NeonPanel(t quant.Type) int {
 	switch t.Traits().Scales {
-	case quant.HalfBlocks:
+	case quant.HalfBlocks, quant.SmallFloats:
 		return NeonLeast
 	case quant.NibbleMinima:
 		return NeonLeast + 32
@@ -227,7 +227,7 @@ const (
 // PairPanel returns the size of such a panel's superblock of t, for each of two rows.
 func PairPanel(t quant.Type) int {
 	switch t.Traits().Scales {
-	case quant.HalfBlocks:
+	case quant.HalfBlocks, quant.SmallFloats:
 		return PairLeast / 2
 	case quant.NibbleMinima:
 		return (PairLeast + 256) / 2
