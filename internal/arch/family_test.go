@@ -3,6 +3,7 @@ package arch
 import (
 	"cmp"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -149,5 +150,18 @@ func TestSmallThinkerLayouts(t *testing.T) {
 		case c.key != "" && (err == nil || !strings.Contains(err.Error(), c.key)):
 			t.Errorf("error %v does not name %s", err, c.key)
 		}
+	}
+}
+
+// TestQwen35Sections: a configuration that names no sections of a head has Qwen3.5's.
+func TestQwen35Sections(t *testing.T) {
+	f, _ := Named("qwen35")
+	c := Config{Layers: 4, Rope: &RopeScaling{Theta: 1e7}}
+	if err := f.Read(&c); err != nil || !slices.Equal(c.Rope.Sections, []int{11, 11, 10}) {
+		t.Errorf("sections %v, error %v", c.Rope.Sections, err)
+	}
+	c = Config{Layers: 4, Rope: &RopeScaling{Sections: []int{4, 2, 2}}}
+	if err := f.Read(&c); err != nil || !slices.Equal(c.Rope.Sections, []int{4, 2, 2}) {
+		t.Errorf("sections %v, error %v", c.Rope.Sections, err)
 	}
 }

@@ -24,7 +24,7 @@ func qwen3Next() Family {
 func qwen35() Family {
 	f := delta()
 	f.Name, f.HuggingFace = "qwen35", []string{"Qwen3_5ForConditionalGeneration", "Qwen3_5ForCausalLM"}
-	f.Sections, f.Tiled, f.Root = true, true, textRoots()
+	f.Sections, f.Tiled, f.Root, f.Read = true, true, textRoots(), readQwen35
 	f.Block = append(f.Block,
 		Tensor{Name: "attn_qkv.weight", Source: deltaPrefix + "in_proj_qkv.weight"},
 		Tensor{Name: "attn_gate.weight", Source: deltaPrefix + "in_proj_z.weight"},
@@ -132,4 +132,19 @@ func readDelta(c *Config) error {
 	}
 	c.StateSpace = StateSpace{Inner: d.ValueHeads * d.ValueDim, StateSize: d.KeyDim, StateHeads: d.ValueHeads, Groups: d.KeyHeads, Taps: d.Taps}
 	return readLlama(c)
+}
+
+// readQwen35 is readDelta with the sections of a head that configurations may leave out.
+func readQwen35(c *Config) error {
+	rope := &c.Rope
+	if c.RopeScale != nil {
+		rope = &c.RopeScale
+	}
+	if *rope == nil {
+		*rope = &RopeScaling{}
+	}
+	if len((*rope).Sections) == 0 {
+		(*rope).Sections = []int{11, 11, 10}
+	}
+	return readDelta(c)
 }
