@@ -2,8 +2,11 @@ package powerinfer
 
 import (
 	"context"
+	"regexp"
+	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/eval"
+	"github.com/powerinfer-go/powerinfer/internal/eval/sandbox"
 	"github.com/powerinfer-go/powerinfer/internal/eval/task"
 )
 
@@ -57,6 +60,40 @@ func MeanFigure(values []float64) TaskFigure { return task.Mean(values) }
 // PassEstimates returns pass@k by the unbiased estimator, for every k of which all programs have as many tries.
 func PassEstimates(tries, passes map[string]int, ks []int) map[string]TaskFigure {
 	return task.PassEstimates(tries, passes, ks)
+}
+
+// Sandbox runs programs that a model wrote; ProgramVerdict is what became of one.
+type (
+	Sandbox        = sandbox.Runner
+	ProgramVerdict = sandbox.Verdict
+)
+
+// ErrNoSandbox is the error, wrapped with the reason, of a machine on which programs that a model wrote cannot be kept in.
+var ErrNoSandbox = sandbox.ErrUnsupported
+
+// OpenSandbox returns what runs programs in the system's Python, each for at most so long; 0: ten seconds. SandboxChild must have been called.
+func OpenSandbox(ctx context.Context, most time.Duration) (*Sandbox, error) {
+	l := sandbox.DefaultLimits()
+	if most > 0 {
+		l.Time = most
+	}
+	return sandbox.New(ctx, "python3", l)
+}
+
+// SandboxChild is to be called first in main of a program that opens a Sandbox, which runs the same program again for what it keeps in. There it does
+// not return.
+func SandboxChild() { sandbox.Child() }
+
+// definition matches a function's name in Python.
+var definition = regexp.MustCompile(`(?m)^def (\w+)\(`)
+
+// CheckProgram runs a completion of a program with the program's tests.
+func CheckProgram(ctx context.Context, s *Sandbox, p *TaskProgram, completion string) (ProgramVerdict, error) {
+	q := sandbox.Program{Text: p.Code + completion, Setup: p.Setup, Tests: p.Tests, Entry: p.Entry}
+	for _, name := range definition.FindAllStringSubmatch(p.Right, -1) {
+		q.Keep = append(q.Keep, name[1])
+	}
+	return s.Check(ctx, q)
 }
 
 // Score asks the questions of a task whose numbers items are, so many at a time, and calls each with the likelihoods of every question's choices.

@@ -23,7 +23,8 @@ func evalCommand() *cli.Command {
 		Name: "eval", Usage: "score a model on a published task", ArgsUsage: "TASK",
 		Description: "TASK is " + strings.Join(powerinfer.TaskNames(), ", ") + ".\n" +
 			"Its data come from -f FILE, in a form of its publishers or of llama.cpp: docs/evaluation.md.\n" +
-			"With -o FILE an interrupted run is continued by the same command.",
+			"With -o FILE an interrupted run is continued by the same command.\n" +
+			"Programs that a model wrote run only with --execute, on Linux, kept in.",
 		Flags: slices.Concat(engineFlags(), []cli.Flag{
 			&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "the task's data `FILE`"},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "add what the model answered to `FILE`, a JSON object on each line"},
@@ -32,7 +33,7 @@ func evalCommand() *cli.Command {
 			&cli.IntFlag{Name: "parallel", Aliases: []string{"np"}, Value: usualParallel, Usage: "`N` questions to read at a time"},
 			&cli.BoolFlag{Name: "json", Usage: "print the result as JSON"},
 			verboseFlag(),
-		}),
+		}, programFlags(), samplerFlags()),
 		Action: runEval,
 	}
 }
@@ -63,6 +64,14 @@ func runEval(ctx context.Context, c *cli.Command) error {
 	}
 	if n := c.Int("limit"); n > 0 {
 		t.Items, t.Programs = t.Items[:min(n, len(t.Items))], t.Programs[:min(n, len(t.Programs))]
+	}
+	if t.Kind.Generates() {
+		return evalPrograms(ctx, c, t)
+	}
+	for _, f := range programFlags() {
+		if c.IsSet(f.Names()[0]) {
+			return fmt.Errorf("--%s is for tasks in which programs are written, not %s", f.Names()[0], name)
+		}
 	}
 	return evalChoices(ctx, c, t)
 }
@@ -177,6 +186,8 @@ type evalReport struct {
 	Main    string                           `json:"main"` // the metric by which the task's results are usually told
 	Run     powerinfer.TaskRun               `json:"run"`
 	Metrics map[string]powerinfer.TaskFigure `json:"metrics"`
+
+	Verdicts []programVerdict `json:"verdicts,omitempty"`
 }
 
 // print writes the report to standard output.

@@ -17,10 +17,14 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-func main() { os.Exit(execute(os.Args)) }
+func main() {
+	powerinfer.SandboxChild()
+	os.Exit(execute(os.Args))
+}
 
 // Exit statuses. A command that a signal ended has the shell's status for it: statusSignal and the signal's number.
 const (

@@ -21,6 +21,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -34,6 +35,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	powerinfer.SandboxChild()
 	testscript.Main(m, map[string]func(){"powerinfer": main})
 }
 

@@ -116,7 +116,10 @@ func (r *Run) difference(now Run) string {
 		return "with other data"
 	}
 	for k, v := range now.Options {
-		if r.Options[k] != v {
+		const short = 40
+		if r.Options[k] != v && len(v) > short {
+			return "with other options of " + k
+		} else if r.Options[k] != v {
 			return fmt.Sprintf("with %s %q, not %q", k, r.Options[k], v)
 		}
 	}

@@ -1,0 +1,285 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer"
+)
+
+// programTokens is the usual length of a completion, the publishers'.
+const programTokens = 512
+
+// programContext is the KV cache of a program that is written, its prompt included.
+const programContext = 1024
+
+// programFlags are those of tasks in which programs are written.
+func programFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.IntFlag{Name: "tries", Value: 1, Usage: "write `N` programs for each question; with more than one --temp is the sampler's usual one, else 0"},
+		&cli.StringFlag{Name: "pass-at", Value: "1,10,100", Usage: "the `K`s of pass@k, of which those up to --tries are told"},
+		&cli.BoolFlag{Name: "execute", Usage: "run the programs that the model wrote, kept in, with the task's tests"},
+		&cli.StringFlag{Name: "samples", Usage: "score the completions in `FILE` instead of a model's; it needs --execute"},
+		&cli.DurationFlag{Name: "timeout", Usage: "the time that a program has with all its tests; default: 10s"},
+		&cli.IntFlag{Name: "n-predict", Aliases: []string{"n", "predict"}, Value: programTokens, Usage: "tokens of a program at most"},
+	}
+}
+
+// numbers reads a list of numbers from 1 on.
+func numbers(flag, list string) (all []int, err error) {
+	for part := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(part))
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("--%s %q is not a list of numbers from 1 on", flag, list)
+		}
+		all = append(all, n)
+	}
+	return all, nil
+}
+
+// evalPrograms has a model write programs, or takes given ones, and runs them where --execute asks for it.
+func evalPrograms(ctx context.Context, c *cli.Command, t *powerinfer.Task) error {
+	ks, err := numbers("pass-at", c.String("pass-at"))
+	if err != nil {
+		return err
+	}
+	switch {
+	case c.Int("tries") < 1:
+		return fmt.Errorf("--tries %d is not a number from 1 on", c.Int("tries"))
+	case c.Int("n-predict") < 1:
+		return fmt.Errorf("--n-predict %d is not a number from 1 on", c.Int("n-predict"))
+	case c.Duration("timeout") < 0:
+		return fmt.Errorf("--timeout %s is negative", c.Duration("timeout"))
+	case c.IsSet("samples") && !c.Bool("execute"):
+		return errors.New("--samples has nothing to do without --execute, which runs the programs in the file")
+	case c.IsSet("samples") && c.IsSet("output"):
+		return errors.New("--samples reads completions and --output writes them; give one")
+	case !c.IsSet("samples") && !c.IsSet("output") && !c.Bool("execute"):
+		return errors.New("give -o FILE for the programs that the model writes, or --execute to run them, or both")
+	}
+	var box *powerinfer.Sandbox
+	if c.Bool("execute") {
+		if box, err = powerinfer.OpenSandbox(ctx, c.Duration("timeout")); err != nil {
+			return err
+		}
+	}
+	var samples []powerinfer.TaskSample
+	var run powerinfer.TaskRun
+	if name := c.String("samples"); name != "" {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		if samples, err = powerinfer.ReadTaskSamples(name, data); err != nil {
+			return err
+		}
+		run = powerinfer.TaskRun{Task: t.Kind, Model: "the samples in " + name, Data: t.Hash}
+	} else if samples, run, err = writePrograms(ctx, c, t); err != nil {
+		return err
+	}
+	if box == nil {
+		fmt.Fprintf(os.Stderr, "note: %s hold %s; --samples %s --execute runs them\n", c.String("output"), count(len(samples), "program"), c.String("output"))
+		return nil
+	}
+	report := evalReport{Task: string(t.Kind), Main: t.Main(), Run: run}
+	if report.Metrics, report.Verdicts, err = runPrograms(ctx, t, box, samples, ks); err != nil {
+		return err
+	}
+	return report.print(c.Bool("json"))
+}
+
+// writePrograms has the model write what is not written yet, and returns all.
+func writePrograms(ctx context.Context, c *cli.Command, t *powerinfer.Task) (all []powerinfer.TaskSample, run powerinfer.TaskRun, err error) {
+	parallel, tries := c.Int("parallel"), c.Int("tries")
+	m, err := openEval(ctx, c, parallel, parallel*programContext)
+	if err != nil {
+		return nil, run, err
+	}
+	defer m.Close()
+	chosen, err := sampling(c, m)
+	if err != nil {
+		return nil, run, err
+	}
+	if tries == 1 && !c.IsSet("temp") {
+		chosen.Temperature = 0
+	}
+	if !c.IsSet("seed") { // so that the run can be continued
+		chosen.Seed = 1
+	}
+	settings, err := json.Marshal(chosen)
+	if err != nil {
+		return nil, run, err
+	}
+	run = evalRun(c, t, m, map[string]string{"n-predict": strconv.Itoa(c.Int("n-predict")), "sampling": string(settings)})
+	samples, err := powerinfer.OpenTaskSamples(c.String("output"), run)
+	if err != nil {
+		return nil, run, err
+	}
+	defer samples.Close()
+	w := programs{model: m, task: t, sampling: chosen, most: c.Int("n-predict"), samples: samples, all: samples.Done}
+	left := w.left(tries)
+	if n := len(t.Programs)*tries - len(left); n > 0 {
+		note(fmt.Sprintf("%d of %d programs are written already", n, len(t.Programs)*tries))
+	}
+	err = w.write(ctx, left, parallel)
+	return w.all, run, err
+}
+
+// programs is what a model writes for a task.
+type programs struct {
+	model    *powerinfer.Model
+	task     *powerinfer.Task
+	sampling powerinfer.Sampling
+	most     int // tokens of a program
+	samples  *powerinfer.TaskSamples
+
+	mu  sync.Mutex
+	all []powerinfer.TaskSample
+}
+
+// attempt is a program that is to be written: try number try of a question.
+type attempt struct{ program, try int }
+
+// left returns what is not written yet. All first tries come first, so that an interrupted run has some of every question.
+func (w *programs) left(tries int) (left []attempt) {
+	done := map[string]int{}
+	for _, s := range w.all {
+		done[s.ID]++
+	}
+	for try := range tries {
+		for i := range w.task.Programs {
+			if try >= done[w.task.Programs[i].ID] {
+				left = append(left, attempt{i, try})
+			}
+		}
+	}
+	return left
+}
+
+// write has the model write programs, so many at a time.
+func (w *programs) write(ctx context.Context, left []attempt, parallel int) error {
+	bar, rest := newProgress("writing programs", unitRuns), newRemaining("programs")
+	defer bar.finish()
+	done := 0
+	err := inParallel(ctx, len(left), parallel, func(ctx context.Context, i int) error {
+		s, err := w.one(ctx, left[i])
+		if err != nil {
+			return err
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		done++
+		bar.set(int64(done), int64(len(left)))
+		if done >= parallel {
+			rest.set(int64(done), int64(len(left)))
+		}
+		w.all = append(w.all, s)
+		return w.samples.Add(s)
+	})
+	return err
+}
+
+// one writes a program.
+func (w *programs) one(ctx context.Context, a attempt) (powerinfer.TaskSample, error) {
+	p, chosen := &w.task.Programs[a.program], w.sampling
+	if chosen.Seed != powerinfer.RandomSeed {
+		chosen.Seed += uint64(a.try)
+	}
+	s, err := w.model.Start(ctx, w.model.Tokenize(p.Prompt, true, false), powerinfer.Generation{Max: w.most, Sampling: &chosen, Stop: p.Stop, Reproducible: true})
+	if err != nil {
+		return powerinfer.TaskSample{}, fmt.Errorf("%s: %w", p.ID, err)
+	}
+	var text strings.Builder
+	for token, ok := s.Next(); ok; token, ok = s.Next() {
+		text.WriteString(token.Text)
+	}
+	written := text.String()
+	return powerinfer.TaskSample{ID: p.ID, Completion: &written}, s.Err()
+}
+
+// inParallel calls do with the numbers below n, so many at a time, until one fails or ctx ends.
+func inParallel(ctx context.Context, n, parallel int, do func(ctx context.Context, i int) error) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	next := make(chan int)
+	var group sync.WaitGroup
+	for range min(parallel, n) {
+		group.Go(func() {
+			for i := range next {
+				if err := do(ctx, i); err != nil {
+					stop(err)
+				}
+			}
+		})
+	}
+	for i := range n {
+		select {
+		case next <- i:
+		case <-ctx.Done():
+		}
+	}
+	close(next)
+	group.Wait()
+	if err := context.Cause(ctx); err != nil && errors.Is(err, context.Canceled) {
+		return errInterrupted
+	}
+	return context.Cause(ctx)
+}
+
+// programVerdict is what became of a program, for machines.
+type programVerdict struct {
+	ID     string `json:"task_id"`
+	Passed bool   `json:"passed"`
+	Why    string `json:"why,omitempty"` // it did not
+}
+
+// runPrograms runs the programs of samples, and returns pass@k.
+func runPrograms(ctx context.Context, t *powerinfer.Task, box *powerinfer.Sandbox, samples []powerinfer.TaskSample, ks []int) (map[string]powerinfer.TaskFigure, []programVerdict, error) {
+	at := map[string]*powerinfer.TaskProgram{}
+	for i := range t.Programs {
+		at[t.Programs[i].ID] = &t.Programs[i]
+	}
+	samples = slices.DeleteFunc(slices.Clone(samples), func(s powerinfer.TaskSample) bool { return at[s.ID] == nil || s.Completion == nil })
+	if len(samples) == 0 {
+		return nil, nil, errors.New("no sample is of a question of the data")
+	}
+	verdicts := make([]programVerdict, len(samples))
+	bar := newProgress("running programs", unitRuns)
+	defer bar.finish()
+	var mu sync.Mutex
+	done := 0
+	err := inParallel(ctx, len(samples), runtime.GOMAXPROCS(0), func(ctx context.Context, i int) error {
+		s := &samples[i]
+		v, err := powerinfer.CheckProgram(ctx, box, at[s.ID], *s.Completion)
+		verdicts[i] = programVerdict{s.ID, v.Passed, v.Why}
+		mu.Lock()
+		defer mu.Unlock()
+		done++
+		bar.set(int64(done), int64(len(samples)))
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	tries, passes := map[string]int{}, map[string]int{}
+	for _, v := range verdicts {
+		tries[v.ID]++
+		if v.Passed {
+			passes[v.ID]++
+		}
+	}
+	if n := len(t.Programs) - len(tries); n > 0 {
+		note(fmt.Sprintf("%d of %d questions have no sample and are left out", n, len(t.Programs)))
+	}
+	return powerinfer.PassEstimates(tries, passes, ks), verdicts, nil
+}

@@ -1,0 +1,79 @@
+// Package sandbox runs programs that a model wrote, in Python, and says whether they pass tests.
+//
+// A program and its tests are two processes. The program's answers calls and knows no test; what crosses between them is plain data. So a
+// program cannot say that it passes: neither by an early exit, nor by changing what the tests compare with.
+//
+// Each process has no network, reads Python's own files, writes into a folder of its own that is removed behind it, begins no other
+// process, and has limits on time, memory, files and output. On Linux seccomp and Landlock see to that, without privileges, and namespaces besides where
+// they are allowed. Elsewhere nothing is run.
+package sandbox
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"time"
+)
+
+//go:embed candidate.py
+var candidateScript string
+
+//go:embed tester.py
+var testerScript string
+
+// Program is a program with its tests.
+type Program struct {
+	Text  string   // the program
+	Setup string   // is run behind it, where it is
+	Tests string   // fail by an exception
+	Entry string   // the function with which the tests' check is called; empty: the tests call functions themselves
+	Keep  []string // functions of the program that the tests see though they have the names of Python's own
+}
+
+// Verdict is what became of a program.
+type Verdict struct {
+	Passed bool
+	Why    string // it did not
+}
+
+// Limits bound a process.
+type Limits struct {
+	Time   time.Duration // of the clock, for a program and all its tests
+	Memory int64         // bytes of address space
+	Disk   int64         // bytes of all files together
+	Files  int           // number of files and folders
+	Output int           // bytes written to standard output and standard error
+}
+
+// DefaultLimits returns the usual ones: HumanEval's programs take milliseconds.
+func DefaultLimits() Limits {
+	return Limits{Time: 10 * time.Second, Memory: 1 << 30, Disk: 16 << 20, Files: 256, Output: 64 << 10}
+}
+
+// ErrUnsupported is the error, wrapped with the reason, of a machine on which programs cannot be kept in.
+var ErrUnsupported = errors.New("programs that a model wrote are not run on this machine")
+
+// Runner runs programs. Its methods may be called from several goroutines.
+type Runner struct {
+	limits     Limits
+	python     pythonPaths
+	namespaces bool // are allowed and used
+}
+
+// pythonPaths says where Python lies.
+type pythonPaths struct {
+	Executable string   `json:"executable"`
+	Folders    []string `json:"folders"` // it reads
+	Files      []string `json:"files"`   // that it reads besides
+}
+
+// New returns a runner that uses the Python called python, or a reason why there is none.
+func New(ctx context.Context, python string, limits Limits) (*Runner, error) {
+	return newRunner(ctx, python, limits)
+}
+
+// Namespaces reports whether processes have namespaces of their own besides.
+func (r *Runner) Namespaces() bool { return r.namespaces }
+
+// Check runs p. An error is the machine's or ctx's, not the program's.
+func (r *Runner) Check(ctx context.Context, p Program) (Verdict, error) { return r.check(ctx, p) }
