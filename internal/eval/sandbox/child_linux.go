@@ -9,7 +9,6 @@ import (
 	"math"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"syscall"
 
 	seccomp "github.com/elastic/go-seccomp-bpf"
@@ -60,9 +59,8 @@ func (c *confined) become() error {
 		return fmt.Errorf("landlock: %w", err)
 	}
 	filter := seccomp.Filter{NoNewPrivs: true, Policy: policy()}
-	argv := []string{c.Python.Executable, "-I", "-B", "-X", "utf8", "-c", c.Script}
+	argv := []string{c.Python.Executable, "-I", "-B", "-X", "utf8", "-c", fmt.Sprintf(memoryScript, c.Limits.Memory) + c.Script}
 	env := []string{"HOME=" + c.Scratch, "TMPDIR=" + c.Scratch, "PATH=/nonexistent", "LANG=C.UTF-8", "PYTHONHASHSEED=0", "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1"}
-	debug.SetGCPercent(-1) // the limit on memory is less than Go reserves
 	if err := c.limit(); err != nil {
 		return fmt.Errorf("setrlimit: %w", err)
 	}
@@ -151,7 +149,10 @@ func loaders() []string {
 	return []string{"/lib64/ld-linux-x86-64.so.2", "/lib/ld-musl-x86_64.so.1"}
 }
 
-// limit sets the limits of resources. Memory is last: Go may not ask for more behind it.
+// memoryScript sets the limit on memory, in Python: Go reserves more than that. What is behind it cannot raise it again.
+const memoryScript = "import resource\nresource.setrlimit(resource.RLIMIT_AS, (%[1]d, %[1]d))\n"
+
+// limit sets the limits of resources but memory.
 func (c *confined) limit() error {
 	seconds := uint64(c.Limits.Time.Seconds()) + 2
 	for _, l := range []struct {
@@ -165,7 +166,6 @@ func (c *confined) limit() error {
 		{unix.RLIMIT_MEMLOCK, 0},
 		{unix.RLIMIT_MSGQUEUE, 0},
 		{unix.RLIMIT_STACK, 8 << 20},
-		{unix.RLIMIT_AS, uint64(c.Limits.Memory)},
 	} {
 		if err := unix.Setrlimit(l.which, &unix.Rlimit{Cur: l.to, Max: l.to}); err != nil {
 			return err
@@ -223,6 +223,9 @@ func policy() seccomp.Policy {
 		seccomp.NameWithConditions{Name: "clone", Conditions: seccomp.ArgumentConditions{{Argument: 0, Operation: seccomp.BitsSet, Value: unix.CLONE_THREAD}}},
 		seccomp.NameWithConditions{Name: "prlimit64", Conditions: seccomp.ArgumentConditions{ // reads its own
 			{Argument: 0, Operation: seccomp.Equal, Value: 0}, {Argument: 2, Operation: seccomp.Equal, Value: 0},
+		}},
+		seccomp.NameWithConditions{Name: "prlimit64", Conditions: seccomp.ArgumentConditions{ // lowers that on memory
+			{Argument: 0, Operation: seccomp.Equal, Value: 0}, {Argument: 1, Operation: seccomp.Equal, Value: unix.RLIMIT_AS},
 		}},
 	)
 	groups := []seccomp.SyscallGroup{allowed}
