@@ -53,6 +53,7 @@ type Options struct {
 	VRAM         []int64  // bytes of memory to use, of each GPU or of all alike; nil: what is free, less a reserve
 	GPULayers    *int     // so many whole layers, the last ones, lie on GPUs, negative: all; nil: attention and hot neurons come first
 	Tensors      []string // where tensors lie, each PATTERN=BUFFER as an item of llama.cpp's --override-tensor; the first that matches a name holds
+	KVInRAM      bool     // keys and values stay in RAM, and attention is computed there, as with llama.cpp's --no-kv-offload
 	StreamTokens *int     // length of a prompt's step from which on cold neurons are sent to the GPU; 0: never; nil: where that is faster
 	MoECache     int64    // bytes of GPU memory, at most, for experts that follow the text, which RAM then holds, too; 0: experts stay where they are
 	ReadAhead    *bool    // whether the processor reads neurons before it is their turn; nil: where the plan has GPUs wait for it
@@ -167,7 +168,7 @@ func (o *Options) session() (session.Options, error) {
 func (o *Options) planner() planner.Options {
 	return planner.Options{
 		Processor: planner.Processor{Threads: o.Threads, ThreadsBatch: o.ThreadsBatch, Lock: o.Lock, Kernels: o.Kernels, Note: o.Chosen},
-		Device:    o.Devices, Budgets: o.VRAM, Layers: o.GPULayers, Tensors: o.Tensors, StreamTokens: o.StreamTokens, ReadAhead: o.ReadAhead, MoECache: o.MoECache,
+		Device:    o.Devices, Budgets: o.VRAM, Layers: o.GPULayers, Tensors: o.Tensors, KVInRAM: o.KVInRAM, StreamTokens: o.StreamTokens, ReadAhead: o.ReadAhead, MoECache: o.MoECache,
 		Notice: o.Notice, Measuring: o.Measuring,
 	}
 }

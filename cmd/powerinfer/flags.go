@@ -278,7 +278,7 @@ func sessionOptions(c *cli.Command, outputs int) (session.Options, *powerinfer.O
 func plannerOptionsOf(o *powerinfer.Options) planner.Options {
 	return planner.Options{
 		Processor: planner.Processor{Threads: o.Threads, ThreadsBatch: o.ThreadsBatch, Lock: o.Lock, Kernels: o.Kernels, Note: o.Chosen},
-		Device:    o.Devices, Budgets: o.VRAM, Layers: o.GPULayers, Tensors: o.Tensors, StreamTokens: o.StreamTokens, ReadAhead: o.ReadAhead, MoECache: o.MoECache,
+		Device:    o.Devices, Budgets: o.VRAM, Layers: o.GPULayers, Tensors: o.Tensors, KVInRAM: o.KVInRAM, StreamTokens: o.StreamTokens, ReadAhead: o.ReadAhead, MoECache: o.MoECache,
 		Notice: o.Notice, Measuring: o.Measuring,
 	}
 }

@@ -25,6 +25,7 @@ func gpuFlags() []cli.Flag {
 		statsFlag(),
 		streamFlag(),
 		&cli.IntFlag{Name: "n-gpu-layers", Aliases: []string{"ngl", "gpu-layers"}, Usage: "put the last `N` layers whole on GPUs, as llama.cpp does; default: attention and hot neurons first", Sources: env("N_GPU_LAYERS")},
+		kvInRAMFlag(),
 		&cli.IntFlag{Name: "moe-cache-mib", Usage: "let the experts in at most `N` MiB of GPU memory follow the text, which takes RAM for all of them; 0, the default: they stay where the plan has them"},
 		&cli.BoolFlag{Name: "read-ahead", HideDefault: true, Usage: "read the neurons that a GPU seems to leave to the processor before it is their turn; default: where the plan has the GPU wait for them"},
 	)
@@ -36,6 +37,10 @@ func deviceFlag() cli.Flag {
 
 func budgetFlag() cli.Flag {
 	return &cli.StringSliceFlag{Name: "vram-budget", Usage: "`GIB` of a GPU's memory to use, default what is free less a reserve; one for all GPUs or one for each: 8,11", Sources: env("VRAM_BUDGET")}
+}
+
+func kvInRAMFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "no-kv-offload", Aliases: []string{"nkvo"}, HideDefault: true, Usage: "keep the KV cache in RAM, where attention is computed; GPUs have neurons, experts and the head", Sources: env("NO_KV_OFFLOAD")}
 }
 
 func streamFlag() cli.Flag {
@@ -78,7 +83,7 @@ func plannerOptions(c *cli.Command) (planner.Options, error) {
 
 // gpuOptions reads gpuFlags into o.
 func gpuOptions(c *cli.Command, o *powerinfer.Options) error {
-	o.Devices, o.Statistics, o.Tensors, o.Notice = c.String("device"), c.String("stats"), tensorPlaces(c), note
+	o.Devices, o.Statistics, o.Tensors, o.KVInRAM, o.Notice = c.String("device"), c.String("stats"), tensorPlaces(c), c.Bool("no-kv-offload"), note
 	var err error
 	if o.VRAM, err = budgets(c); err != nil {
 		return err

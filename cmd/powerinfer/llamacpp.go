@@ -30,7 +30,7 @@ func grantedFlags() []llamaFlag {
 		{[]string{"no-warmup"}, false, "there is none"},
 		{[]string{"perf"}, false, "times are always told"},
 		{[]string{"no-perf"}, false, "times take no time here"},
-		{[]string{"kv-offload", "kvo"}, false, "the plan says where keys and values lie"},
+		{[]string{"kv-offload", "kvo"}, false, "the plan says where keys and values lie, or --no-kv-offload"},
 		{[]string{"op-offload"}, false, "the plan says what is computed where"},
 		{[]string{"check-tensors"}, false, "files are always checked"},
 		{[]string{"no-context-shift"}, false, "it is the default"},

@@ -33,7 +33,6 @@ func missingFlags() []missingFlag {
 	return []missingFlag{
 		{[]string{"usage"}, "use --help"},
 		{[]string{"gan", "grp-attn-n", "gaw", "grp-attn-w"}, "--rope-scaling yarn --rope-scale N extends the context of any model"},
-		{[]string{"nkvo", "no-kv-offload"}, "give a smaller --vram-budget"},
 		{[]string{"cl", "cache-list"}, "powerinfer list shows what was downloaded"},
 		{[]string{"completion-bash"}, "powerinfer completion bash"},
 		{[]string{"server-base"}, "give clients the address that powerinfer serve prints"},

@@ -30,6 +30,7 @@ func planCommand() *cli.Command {
 			deviceFlag(),
 			budgetFlag(),
 			streamFlag(),
+			kvInRAMFlag(),
 			&cli.IntFlag{Name: "n-gpu-layers", Aliases: []string{"ngl"}, Usage: "place `N` whole layers as llama.cpp does, instead of neurons", Sources: env("N_GPU_LAYERS")},
 			sparseFlag(), maxKLDFlag(),
 			&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},

@@ -156,6 +156,22 @@ func (b *Cost) Pin(list []Override) (unmatched []string, err error) {
 	return unmatched, nil
 }
 
+// PinKV holds the keys and values of all layers to RAM, and with them their attention, beside what Pin holds, which is called before.
+func (b *Cost) PinKV() error {
+	for l := range b.Model.Layers {
+		y := &b.Model.Layers[l]
+		if y.Pins.Attention == placement.OnGPU {
+			return fmt.Errorf("--no-kv-offload: attention of layer %d would lie on a GPU by --override-tensor, and keys and values lie beside it; "+
+				`match neurons or experts alone, as \.ffn_ does`, l)
+		}
+		y.Pins.Attention = placement.InRAM
+		if !y.Possible() {
+			return fmt.Errorf("--no-kv-offload: the predictor of layer %d (fc1, fc2) would lie on a GPU alone by --override-tensor; match its neurons, too, as \\.(fc|ffn_) does", l)
+		}
+	}
+	return nil
+}
+
 func (p *pinned) alike(q *pinned) bool {
 	if p.by == nil || q.by == nil {
 		return p.by == q.by

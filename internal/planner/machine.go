@@ -317,7 +317,7 @@ func (p *Planner) Solve() (Solution, error) {
 	return s, nil
 }
 
-// pin holds tensors to where Options.Tensors says.
+// pin holds tensors to where Options.Tensors says, and attention to RAM where Options.KVInRAM does.
 func (p *Planner) pin() error {
 	list, err := modelcost.ParseOverrides(p.o.Tensors, p.machine.buffers())
 	if err != nil {
@@ -327,7 +327,10 @@ func (p *Planner) pin() error {
 	for _, pattern := range unmatched {
 		p.o.notice("--override-tensor: no tensor of the model matches %q", pattern)
 	}
-	return err
+	if err != nil || !p.o.KVInRAM {
+		return err
+	}
+	return p.cost.PinKV()
 }
 
 // buffers returns the names of the GPUs as buffer types of tensors: llama.cpp's, with the numbers of --list-devices.

@@ -142,6 +142,45 @@ func TestTensors(t *testing.T) {
 	}
 }
 
+// TestKVInRAM: keys and values stay in RAM, by neurons as by whole layers, and the head and neurons still lie on GPUs.
+func TestKVInRAM(t *testing.T) {
+	all := -1
+	for name, o := range map[string]Options{"neurons": {}, "whole layers": {Layers: &all}} {
+		o.KVInRAM = true
+		p, told := planned(t, 2<<30, 1, o)
+		plan, err := p.Plan()
+		if err != nil || len(plan.GPUs) != 1 || len(*told) != 0 {
+			t.Fatalf("%s: %+v, error %v, told %q", name, plan, err, *told)
+		}
+		last := len(plan.Places) - 1
+		want := p.cost.Model.Head
+		for l, y := range plan.Places[:last] {
+			if y.Attention || y.Tier != 0 || y.Bound == 0 || o.Layers != nil && y.Bound != p.cost.FF {
+				t.Errorf("%s: layer %d lies at %+v", name, l, y)
+			}
+			if want += p.cost.Model.Layers[l].Units.Size * int64(y.Bound); y.Predictor {
+				want += p.cost.Model.Layers[l].Predictor
+			}
+		}
+		if !plan.Places[last].Attention || plan.Bytes != want {
+			t.Errorf("%s: the head lies at %+v; %d bytes on the GPU, want %d", name, plan.Places[last], plan.Bytes, want)
+		}
+	}
+	for text, want := range map[string]string{
+		`blk\.1\.=Vulkan3`:              "--no-kv-offload: attention of layer 1 would lie on a GPU by --override-tensor",
+		`blk\.1\.attn.*=Vulkan3`:        "--no-kv-offload: attention of layer 1 would lie on a GPU by --override-tensor",
+		`blk\.1\.ffn_.*=Vulkan3`:        "",
+		`blk\.1\.=CPU,blk=Vulkan3`:      "attention of layer 0 would lie",
+		`blk\.\d\.attn=CPU,ffn=Vulkan3`: "",
+	} {
+		p, _ := planned(t, 2<<30, 1, Options{KVInRAM: true, Tensors: []string{text}})
+		_, err := p.Plan()
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
 // TestBudgets: more than a GPU has is not used, and the user is told once; budgets that are none are refused.
 func TestBudgets(t *testing.T) {
 	p, told := planned(t, 512<<20, 2, Options{Budgets: []int64{100 << 30, 400 << 20}})
