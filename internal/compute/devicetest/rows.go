@@ -167,7 +167,7 @@ func playActivate(s *stage, act compute.Activation, cols int, gated, inPlace boo
 	}
 	s.run(func(v compute.Verbs) { v.Activate(dst, gate, up, act) })
 	b := element(pieceTolerance)
-	if act.Kind == compute.SiLU || act.Kind == compute.GELU {
+	if !act.Sparse() || act.Small() {
 		b = func(bounds []float64, _ []float32, r int) {
 			for c := range bounds {
 				if bounds[c] = smoothTolerance * math.Abs(float64(g[r*cols+c])); act.Kind == compute.Logistic {
