@@ -44,6 +44,10 @@ type Options struct {
 	Sequences int // generations computed at a time, others wait; 0: 8
 	Drafts    int // tokens that are guessed from the text so far and checked in one step, at most MostDrafts, which changes speed only; 0: DefaultDrafts; negative: none
 
+	// HotDrafts has the model's own hot neurons guess besides, with guesses that end by Draft.Least, which may be set without a draft model. It
+	// needs predictors in the file, SparseExact, and the processor alone: elsewhere it has no effect.
+	HotDrafts bool
+
 	Batch        int // tokens of prompts handed in at a time; 0: 2048
 	UBatch       int // tokens of the largest step; 0: 512
 	Threads      int // for generation; 0: the idle physical cores
@@ -149,7 +153,7 @@ func (o *Options) session() (session.Options, error) {
 		sequences = defaultSequences
 	}
 	e := engine.Options{
-		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, Outputs: sequences, Drafts: o.drafts(), NoRepack: o.Mapped, Lock: o.Lock,
+		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, Outputs: sequences, Drafts: o.drafts(), HotDrafts: o.HotDrafts, LeastHot: o.Draft.Least, NoRepack: o.Mapped, Lock: o.Lock,
 		Activation: o.Activation, Threshold: o.SparseThreshold, Sparse: mode, MaxKLD: o.MaxKLD, Progress: o.Progress, CacheTypes: types, WholeCache: o.WholeCache,
 	}
 	if o.Trace != nil {

@@ -172,6 +172,8 @@ type Params struct {
 
 	Scales []float32 // of the model's adapters, for all the step's rows; nil: the model's own
 
+	Draft bool // the step guesses tokens: a model that was loaded for this computes the neurons that its predictors choose, and in other steps all
+
 	Everything bool // whoever sets Threshold has every neuron predicted active, as in a dense model
 }
 

@@ -101,3 +101,31 @@ func TestDraftModel(t *testing.T) {
 		t.Errorf("a model of another vocabulary drafts: %v", err)
 	}
 }
+
+// TestHotDrafts: guesses by the model's own hot neurons change no logits of mode exact, and some come; also where the text is not the model's own.
+func TestHotDrafts(t *testing.T) {
+	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Context: 128, Sparse: model.Exact}
+	plain := open(t, o)
+	o.Drafts, o.HotDrafts = 4, true
+	guessing := open(t, o)
+	prompt := plain.Tokenizer().Encode("The old witch", true, true)
+	want, _ := greedy(t, plain, prompt, 80)
+	got, res := greedy(t, guessing, prompt, 80)
+	if !slices.Equal(got, want) {
+		t.Errorf("%v with guesses of hot neurons, %v without", got, want)
+	}
+	if res.HotAccepted == 0 || res.HotAccepted > res.HotDrafted || res.HotDrafted > res.Drafted {
+		t.Errorf("%d of %d guesses of hot neurons came, of %d in all", res.HotAccepted, res.HotDrafted, res.Drafted)
+	}
+	sums := func(e *engine.Engine) []uint64 {
+		text := e.Tokenizer().Encode(" saw a green boat; it was not there, said two cats.", false, true)
+		d := &dictation{text: text, prompt: len(prompt)}
+		if _, err := e.Generate(t.Context(), engine.Request{Prompt: prompt, Max: len(text), Sampler: d, IgnoreEOG: true}, nil); err != nil {
+			t.Fatal(err)
+		}
+		return d.sums
+	}
+	if !slices.Equal(sums(guessing), sums(plain)) {
+		t.Error("logits with guesses of hot neurons are not those without")
+	}
+}

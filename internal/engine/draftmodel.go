@@ -49,63 +49,88 @@ type drafter struct {
 	chances speculate.Chances
 
 	mu    sync.Mutex
-	token float64 // nanoseconds of a guess, averaged; 0: none was made
+	read  float64 // nanoseconds until the first guess, in which what is new of the text is read, averaged; 0: none was made
+	token float64 // nanoseconds of each guess behind it, averaged; 0: none was made
 	ended error   // why nothing is guessed any more
 }
 
-// took learns what n guesses took.
-func (d *drafter) took(n int, time time.Duration) {
+// took learns what n guesses took, the first of them so long.
+func (d *drafter) took(n int, first, rest time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	each := float64(time) / float64(n)
-	if d.token == 0 {
-		d.token = each
+	average := func(of *float64, v float64) {
+		if *of == 0 {
+			*of = v
+		}
+		*of += costMemory * (v - *of)
 	}
-	d.token += costMemory * (each - d.token)
+	average(&d.read, float64(first))
+	if n > 1 {
+		average(&d.token, float64(rest)/float64(n-1))
+	}
 }
 
 // priced adds what n guesses take to the cost of checking them.
 func (d *drafter) priced(c speculate.Cost, step float64) speculate.Cost {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for n := range c.Times {
-		c.Times[n] += float64(n) * d.token / step
+	for n := 1; n < len(c.Times); n++ {
+		token := d.token
+		if token == 0 {
+			token = d.read
+		}
+		c.Times[n] += (d.read + float64(n-1)*token) / step
 	}
 	return c
 }
 
-// modelGuesser guesses what the text so far says and, where that says nothing, what a draft model does.
-type modelGuesser struct {
-	d       *drafter
+// textGuesser guesses what the text so far says and, where that says nothing, what a draft model does if there is one.
+type textGuesser struct {
+	d       *drafter // nil: there is none
 	lookup  *speculate.Lookup
-	text    []int32
+	text    []int32         // for the draft model
 	sampler *sample.Sampler // chooses the likeliest
-	looked  bool            // the last guesses were the lookup's
+	asked   bool            // the last guesses were the draft model's
+	spent   time.Duration   // that it took to make them
+	read    bool            // the draft model has read the prompt
+
+	budgets *budgets
 }
+
+// budgets bound what wrong guesses cost, by what makes them.
+type budgets struct{ lookup, model speculate.Budget }
 
 // ofModel is the length that Chances is given for a draft model's guesses, which are taken from no earlier place: that of likely guesses.
 const ofModel = 64
 
-func (g *modelGuesser) Accept(id int32) {
+func (g *textGuesser) Accept(id int32) {
 	g.lookup.Accept(id)
-	g.text = append(g.text, id)
+	if g.d != nil {
+		g.text = append(g.text, id)
+	}
 }
 
-func (g *modelGuesser) Draft(most int, cost func(most int) speculate.Cost) []int32 {
-	guesses := g.lookup.Draft(most, cost)
-	if g.looked = len(guesses) > 0; g.looked || most < 1 || len(g.text)+most > g.d.Engine.context {
-		return guesses
+func (g *textGuesser) Draft(most int, cost func(most int) speculate.Cost) []int32 {
+	g.asked, g.spent = false, 0
+	if g.budgets.lookup.Open() {
+		if guesses := g.lookup.Draft(most, cost); len(guesses) > 0 {
+			return guesses
+		}
+	}
+	if g.d == nil || most < 1 || len(g.text)+most > g.d.Engine.context || !g.budgets.model.Open() {
+		return nil
 	}
 	c := cost(most)
 	n := g.d.chances.Worth(ofModel, most, g.d.priced(c, c.Step))
 	if n == 0 {
 		return nil
 	}
+	g.asked = true
 	return g.ask(n)
 }
 
 // ask returns at most n guesses of the draft model. What goes wrong there ends guessing and no text.
-func (g *modelGuesser) ask(n int) (guesses []int32) {
+func (g *textGuesser) ask(n int) (guesses []int32) {
 	d := g.d
 	d.mu.Lock()
 	ended := d.ended
@@ -116,8 +141,11 @@ func (g *modelGuesser) ask(n int) (guesses []int32) {
 	begin := monotime.Now()
 	r := Request{Prompt: g.text, Max: n, Sampler: g.sampler, IgnoreEOG: true, Logprobs: d.Least > 0, Reuse: ReuseAny, Drafts: -1}
 	asked := 0
+	var first time.Duration
 	_, err := d.Engine.Generate(context.Background(), r, func(t Token) bool {
-		asked++
+		if asked++; asked == 1 {
+			first = monotime.Since(begin)
+		}
 		if int(t.ID) >= d.vocab || d.Least > 0 && math.Exp(float64(t.Logprob)) < float64(d.Least) {
 			return false
 		}
@@ -130,23 +158,37 @@ func (g *modelGuesser) ask(n int) (guesses []int32) {
 		d.mu.Unlock()
 		return nil
 	}
-	d.took(max(1, asked), monotime.Since(begin))
+	if took := monotime.Since(begin); g.read { // a prompt is read once, however much is guessed
+		g.spent = took
+		d.took(asked, first, took-first)
+	}
+	g.read = true
 	return guesses
 }
 
-func (g *modelGuesser) Outcome(drafted, accepted int) {
-	if g.looked {
-		g.lookup.Outcome(drafted, accepted)
-	} else {
+func (g *textGuesser) Outcome(drafted, accepted int) {
+	if g.asked {
 		g.d.chances.Note(ofModel, drafted, accepted)
+	} else {
+		g.lookup.Outcome(drafted, accepted)
 	}
+}
+
+// settle tells what the last guesses gained in nanoseconds, where a token takes so many without them.
+func (g *textGuesser) settle(token, gained float64) {
+	lookup, model := gained, 0.0
+	if g.asked {
+		lookup, model = 0, gained-float64(g.spent)
+	}
+	g.budgets.lookup.Note(token, lookup)
+	g.budgets.model.Note(token, model)
 }
 
 // guessers returns what makes the guesser of a new text.
 func (e *Engine) guessers(m DraftModel) (func() guesser, error) {
-	chances := &speculate.Chances{}
+	chances, b := &speculate.Chances{}, &budgets{}
 	if m.Engine == nil {
-		return func() guesser { return speculate.NewLookup(chances) }, nil
+		return func() guesser { return &textGuesser{lookup: speculate.NewLookup(chances), budgets: b} }, nil
 	}
 	if err := m.check(e.path, e.tok); err != nil {
 		return nil, err
@@ -162,6 +204,6 @@ func (e *Engine) guessers(m DraftModel) (func() guesser, error) {
 		if err != nil {
 			panic(err) // it was made before
 		}
-		return &modelGuesser{d: d, lookup: speculate.NewLookup(chances), sampler: s}
+		return &textGuesser{d: d, lookup: speculate.NewLookup(chances), sampler: s, budgets: b}
 	}, nil
 }

@@ -30,6 +30,8 @@ type Options struct {
 	Outputs    int        // requests that generate at a time, each with a row of logits; 1
 	Drafts     int        // tokens of a sequence that are guessed and checked in a step; 0: none
 	DraftModel DraftModel // guesses tokens besides; its Engine may be nil
+	HotDrafts  bool       // the model's own hot neurons guess besides, where it is computed in mode exact on the processor alone and has predictors
+	LeastHot   float32    // guesses of theirs end before a token that has a smaller probability
 	NoRepack   bool       // compute on the mapped file in place
 	Lock       bool       // keep weights out of swap (mlock)
 	Activation string     // overrides the file's
@@ -79,6 +81,7 @@ type Engine struct {
 	outputs int
 	drafts  int               // of a sequence, at most
 	guesser func() guesser    // of a new text
+	hot     *hotDrafts        // nil: hot neurons guess nothing
 	pages   compute.CacheSpec // how many the KV cache has
 	places  []compute.Place
 	rows    [][]float32 // [n_out][n_vocab] logits of the last step
@@ -114,7 +117,10 @@ func Open(ctx context.Context, f *gguf.File, o Options) (*Engine, error) {
 		e.dev.Close()
 		return nil, fmt.Errorf("%s: the tokenizer has %d tokens but the embedding %d rows", f.Path, tok.Size(), e.model.Vocab)
 	}
-	e.sched = newScheduler(e, limits{rows: e.ubatch, outputs: e.outputs, drafts: e.options.DraftRows(), context: e.context, short: compute.ShortPrompt}, monotime.Now)
+	if e.model.Drafts() {
+		e.hot = &hotDrafts{}
+	}
+	e.sched = newScheduler(e, limits{rows: e.ubatch, outputs: e.outputs, drafts: e.options.DraftRows(), context: e.context, short: compute.ShortPrompt, leastHot: o.LeastHot}, monotime.Now)
 	return e, nil
 }
 
@@ -172,7 +178,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, layout placemen
 	}
 	m, err := model.Load(ctx, f, dev, model.Options{
 		Activation: o.Activation, Threshold: o.Threshold, Batch: e.ubatch, Outputs: e.outputs + o.DraftRows(),
-		Sparse: o.Sparse, Magnitudes: o.Magnitudes, MaxKLD: o.MaxKLD, Order: o.Order, Observer: o.Observer, Places: layout.Places,
+		Sparse: o.Sparse, Drafts: o.HotDrafts && o.Drafts > 0 && layout.Places == nil, Magnitudes: o.Magnitudes, MaxKLD: o.MaxKLD, Order: o.Order, Observer: o.Observer, Places: layout.Places,
 		Context: e.context, Cache: size, CacheTypes: o.CacheTypes, Adapters: o.Adapters, Pinned: o.NoRepack, Progress: progress,
 	})
 	if err != nil {

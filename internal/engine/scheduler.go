@@ -41,6 +41,8 @@ type limits struct {
 	drafts  int // rows of logits of a step besides, for tokens that are checked
 	context int // tokens of a sequence
 	short   int // tokens of a prompt below which it is evaluated by the arithmetic of single tokens
+
+	leastHot float32 // guesses by hot neurons end before a token that has a smaller probability
 }
 
 // scheduler gives the model's turns to tasks. One goroutine runs the steps; tasks join and leave between them. A step holds the next
@@ -67,6 +69,8 @@ type scheduler struct {
 
 	pace     pace
 	costs    stepCosts
+	guessing stepCosts     // the steps that guess by hot neurons
+	guessed  time.Duration // what those before the step took
 	last     time.Duration // the last step's
 	params   compute.Params
 	hidden   []int32 // rows of the step whose hidden states are wanted
@@ -258,14 +262,7 @@ func (s *scheduler) unawait(t *task) {
 func (s *scheduler) back(t *task, accepted int, next *kvcache.Label, drafts ...int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.untake(t)
-	s.unawait(t)
-	t.where, t.copied = idle, false
-	t.rows, t.first = t.rows[:0], t.first[:0]
-	t.late = s.now()-t.since > s.patience()
-	s.counts.drafted += int64(t.drafted)
-	s.counts.accepted += int64(accepted)
-	t.accept(accepted)
+	s.takeBack(t, accepted)
 	if next != nil {
 		t.labels = append(t.labels, *next)
 		for _, id := range drafts {
@@ -275,6 +272,30 @@ func (s *scheduler) back(t *task, accepted int, next *kvcache.Label, drafts ...i
 	if s.asleep || s.awaited == 0 {
 		s.notify()
 	}
+}
+
+// backHot is back with at most so many drafts that the model's own hot neurons are to make.
+func (s *scheduler) backHot(t *task, accepted int, next kvcache.Label, wish int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.takeBack(t, accepted)
+	t.labels = append(t.labels, next)
+	t.wish = wish
+	if s.asleep || s.awaited == 0 {
+		s.notify()
+	}
+}
+
+// takeBack ends the use of t's logits, with the lock held.
+func (s *scheduler) takeBack(t *task, accepted int) {
+	s.untake(t)
+	s.unawait(t)
+	t.where, t.copied = idle, false
+	t.rows, t.first = t.rows[:0], t.first[:0]
+	t.late = s.now()-t.since > s.patience()
+	s.counts.drafted += int64(t.drafted)
+	s.counts.accepted += int64(accepted)
+	t.accept(accepted)
 }
 
 // checking returns what it costs to check up to most drafts of t: times[n] is of a step with n drafts, over one without. times is used if it has room.
@@ -316,11 +337,15 @@ func (s *scheduler) serve() {
 			s.sleep(-1)
 			continue
 		}
-		begin := s.now()
 		s.stepping = true
-		s.mu.Unlock()
-		err := s.runner.run(&s.params, s.hidden)
-		s.mu.Lock()
+		err := s.guess()
+		begin := s.now()
+		if err == nil {
+			s.fill()
+			s.mu.Unlock()
+			err = s.runner.run(&s.params, s.hidden)
+			s.mu.Lock()
+		}
 		s.stepping = false
 		s.last = s.now() - begin
 		s.deliver(err)
@@ -413,9 +438,6 @@ func (s *scheduler) compose() bool {
 	if len(s.step) == 0 {
 		s.composeLone()
 	}
-	if len(s.step) > 0 {
-		s.fill()
-	}
 	return len(s.step) > 0
 }
 
@@ -465,7 +487,7 @@ func (s *scheduler) composeShared() {
 		case t.decodes():
 			if running > 0 {
 				running--
-				n := min(len(t.drafts), drafts)
+				n := min(max(len(t.drafts), t.wish), drafts)
 				if _, out := s.admit(t, n, 1, 1); out > 1 {
 					drafts, rows, prompts = drafts-n, rows-n, max(0, prompts-n)
 				}
@@ -577,7 +599,7 @@ func (s *scheduler) fill() {
 	p := &s.params
 	p.Tokens, p.Pos, p.Seq, p.Out, p.Pages, p.Near, p.States, p.Decode = p.Tokens[:0], p.Pos[:0], p.Seq[:0], p.Out[:0], p.Pages[:0], p.Near[:0], p.States[:0], 0
 	s.hidden = s.hidden[:0]
-	p.Everything, p.Scales = s.step[0].t.dense, s.step[0].t.scales
+	p.Draft, p.Everything, p.Scales = false, s.step[0].t.dense, s.step[0].t.scales
 	for _, decoded := range []bool{true, false} {
 		for i := range s.step {
 			s.fillPart(i, decoded)
@@ -628,6 +650,7 @@ func (s *scheduler) deliver(err error) {
 		if p.Decode == len(p.Tokens) {
 			s.costs.observe(p.Decode, s.last)
 		}
+		s.settle(n)
 		s.count(n, drafts)
 	}
 	for i := range s.step {

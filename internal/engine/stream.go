@@ -114,6 +114,8 @@ type Result struct {
 	Drafts       int               // steps that checked guessed tokens
 	Drafted      int               // tokens that were guessed and checked
 	Accepted     int               // of them, those that came
+	HotDrafted   int               // of Drafted, those that the model's own hot neurons guessed
+	HotAccepted  int               // of them, those that came
 	Shifts       int               // how often the context was full and went on: see Request.Shift
 	Time         time.Duration     // that they took
 	Neurons      []model.NeuronUse // [layers] what the steps meanwhile computed, also for others, where Request.Neurons asks for it
@@ -139,6 +141,7 @@ type Stream struct {
 
 	guess guesser     // nil: nothing is guessed
 	most  int         // tokens that are guessed at a time
+	hot   bool        // the last guesses were the hot neurons'
 	times []float64   // of scheduler.checking
 	rows  [][]float32 // [1 + drafted][n_vocab] logits of the last step, behind the last token and behind each guess
 	right int         // of these guesses, those that came
@@ -295,25 +298,61 @@ func (st *Stream) giveBack(next *kvcache.Label) {
 	}
 	var drafts []int32
 	if st.guess != nil {
-		st.guess.Outcome(drafted, accepted)
+		st.outcome(drafted, accepted)
 		if next != nil {
-			drafts = st.drafts(len(st.t.labels) + accepted + 1)
+			var wish int
+			if drafts, wish = st.drafts(len(st.t.labels) + accepted + 1); wish > 0 {
+				st.e.sched.backHot(st.t, accepted, *next, wish)
+				return
+			}
 		}
 	}
 	st.e.sched.back(st.t, accepted, next, drafts...)
 }
 
-// drafts returns guesses of what follows the text's first n tokens.
-func (st *Stream) drafts(n int) []int32 {
+// outcome tells what made the last guesses how many were checked, how many of these came, and what that gained.
+func (st *Stream) outcome(drafted, accepted int) {
+	x, gained := st.t.settled, 0.0
+	if drafted > 0 {
+		gained = float64(accepted)*x.token - x.extra
+	}
+	if st.hot {
+		st.res.HotDrafted, st.res.HotAccepted = st.res.HotDrafted+drafted, st.res.HotAccepted+accepted
+		if drafted == 0 { // the guess that was made was not likely
+			gained = -x.extra
+		}
+		st.e.hot.chances.Note(ofModel, drafted, accepted)
+		st.e.hot.budget.Note(x.token, gained)
+	} else {
+		st.guess.Outcome(drafted, accepted)
+		if g, ok := st.guess.(*textGuesser); ok {
+			g.settle(x.token, gained)
+		}
+		if st.e.hot != nil {
+			st.e.hot.budget.Note(x.token, 0)
+		}
+	}
+	st.hot = false
+}
+
+// drafts returns guesses of what follows the text's first n tokens, or how many the model's own hot neurons are to make.
+func (st *Stream) drafts(n int) (guesses []int32, wish int) {
 	most := min(st.most, st.e.context-n)
 	if st.r.Max >= 0 {
 		most = min(most, st.r.Max-st.res.Tokens-1)
 	}
-	return st.guess.Draft(most, func(most int) speculate.Cost {
+	cost := func(most int) speculate.Cost {
 		cost := st.e.sched.checking(st.t, most, st.times)
 		st.times = cost.Times
 		return cost
-	})
+	}
+	guesses = st.guess.Draft(most, cost)
+	if len(guesses) > 0 || st.e.hot == nil {
+		return guesses, 0
+	}
+	wish = st.e.hot.wish(most, cost, st.e.sched.guessTime())
+	st.hot = wish > 0
+	return nil, wish
 }
 
 // full ends a text whose context is full, or has it go on behind id with what is kept of it.

@@ -23,7 +23,10 @@ type task struct {
 	mark int // positions that were evaluated at some time
 
 	drafts  []kvcache.Label // guesses of what comes behind labels, to be evaluated in the step that evaluates the last label
+	wish    int             // where there are no drafts: so many are to be made by the model's own hot neurons, if there is time
 	drafted int             // of them, those that the last step evaluated; their keys and values lie behind kv's end
+
+	settled settlement // of the last step
 
 	// Of positions that were never evaluated, logits are wanted if wanted says so, given the distance from base; if generates, of the last.
 	generates bool
@@ -90,7 +93,7 @@ func (t *task) accept(n int) {
 	}
 	t.labels = append(t.labels, right...)
 	t.mark += len(right)
-	t.drafts, t.drafted = t.drafts[:0], 0
+	t.drafts, t.drafted, t.wish = t.drafts[:0], 0, 0
 }
 
 // label returns the label of a position, drafts included.

@@ -103,11 +103,11 @@ func (w *Watch) Close() {
 	}
 }
 
-// forward has run compute a step, whose costs are added up while somebody looks. What a step of every neuron counts is taken back: it was computed
-// to compare with.
+// forward has run compute a step, whose costs are added up while somebody looks. What a step of every neuron counts is taken back, as it was computed
+// to compare with, and what a step that guesses does, as its tokens are computed again.
 func (e *Engine) forward(p *compute.Params, run func(*compute.Params) error) error {
 	switch {
-	case p.Everything:
+	case p.Everything || p.Draft:
 		before, work := e.model.Neurons(), e.model.Work()
 		e.model.Watch(e.options.Work || e.watchers > 0, false) // a GPU records steps anew where that changes
 		err := run(p)

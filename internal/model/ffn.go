@@ -92,7 +92,7 @@ func (f *ffn) bind(b *blockBinder) {
 // bindPredictor takes the layer's predictor in, or leaves it in the file where the mode does not use it.
 func (f *ffn) bindPredictor(b *binder, m *Model, layer int, order []int32) {
 	fc1, fc2 := fmt.Sprintf("blk.%d.fc1.weight", layer), fmt.Sprintf("blk.%d.fc2.weight", layer)
-	if f.mode != Predict {
+	if f.mode != Predict && !(m.drafts && m.draftsIn(layer)) {
 		b.ignore(fc1)
 		b.ignore(fc2)
 		return
@@ -115,7 +115,7 @@ func (f *ffn) forward(v compute.Verbs, m *Model, s *buffers, in compute.Tensor) 
 		return
 	}
 	set := compute.Set{Rows: in.Rows, N: f.up.Rows}
-	if f.fc1 != nil {
+	if f.fc1 != nil && !m.whole {
 		set = s.set
 		f.predict(v, s, in)
 	}

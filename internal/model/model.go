@@ -24,6 +24,7 @@ type Options struct {
 	Magnitudes []float32         // [layers] override the file's thresholds of mode Threshold; nil: by MaxKLD
 	MaxKLD     float64           // bounds the divergence of mode Threshold from dense, in nats a token; 0: UsualMaxKLD
 	Sparse     SparseMode        // how feed-forward layers are computed
+	Drafts     bool              // predictors are taken in, for steps of Params.Draft, also where Sparse comes to Exact
 	Order      [][]int32         // [layers][n_ff]: a layer's neuron i is the file's Order[layer][i]; nil keeps the file's order
 	Places     []compute.Place   // [layers+1] what of each layer, and of the head, goes to a GPU, and which; nil: nothing
 	Observer   Observer          // sees dense feed-forward layers, which it asks for; may be nil
@@ -41,6 +42,8 @@ type Options struct {
 type Model struct {
 	Config
 	dev    compute.Device
+	drafts bool            // steps of Params.Draft compute the neurons that predictors choose, others as Config.Sparse says
+	whole  bool            // the step that is recorded computes all neurons although there are predictors
 	orders [][]int32       // Options.Order
 	places []compute.Place // Options.Places
 	embd   *compute.Matrix // [n_vocab, n_embd]
@@ -155,6 +158,7 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
 	m := &Model{Config: c, dev: dev, adapters: extra}
+	m.drafts = o.Drafts && c.CanDraft()
 	for _, a := range o.Adapters {
 		m.Scales = append(m.Scales, a.Scale)
 	}
@@ -494,6 +498,9 @@ func (m *Model) run(name string, p *compute.Params, body func(compute.Verbs)) er
 func (m *Model) runAs(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
 	seg.Name = adapted(seg.Name, m.scalesOf(p))
 	m.scales = m.scalesOf(p)
+	if m.whole = m.drafts && !p.Draft; m.whole {
+		seg.Name += " whole"
+	}
 	if p.Threshold, m.params = m.Threshold, p; p.Everything {
 		p.Threshold = -math.MaxFloat32
 	}

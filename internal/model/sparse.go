@@ -158,6 +158,26 @@ func (c *Config) Activation(l int) compute.Activation {
 	return act
 }
 
+// CanDraft reports whether a model in mode Exact can guess tokens by the neurons that its predictors choose.
+func (c *Config) CanDraft() bool {
+	if c.Sparse != Exact || !c.Predictors {
+		return false
+	}
+	for l := range c.Layers {
+		if c.draftsIn(l) {
+			return true
+		}
+	}
+	return false
+}
+
+// draftsIn reports whether steps that guess compute the predicted neurons of layer l alone.
+func (c *Config) draftsIn(l int) bool {
+	guess := *c
+	guess.Sparse = Predict
+	return guess.LayerMode(l) == Predict
+}
+
 // ExpertMode returns the mode that experts run in.
 func (c *Config) ExpertMode() SparseMode {
 	if c.Experts.Count > 0 && c.Sparse == Exact && c.Act.Sparse() {
@@ -214,7 +234,7 @@ func (m *Model) Neurons() []NeuronUse {
 			use[i].Neurons += m.Experts.Used * m.Experts.FF
 			use[i].Dense += x.used(m.Experts)
 		}
-		predictor := f.count.Steps * (bytes(f.fc1) + bytes(f.fc2))
+		predictor := f.count.Steps * m.predictorBytes(f)
 		use[i].Bytes += predictor
 		if !m.place(i).Predictor {
 			use[i].RAM += predictor
@@ -222,6 +242,17 @@ func (m *Model) Neurons() []NeuronUse {
 	}
 	return use
 }
+
+// predictorBytes returns what a counted step reads of f's predictor. Steps that guess are not among those that are counted.
+func (m *Model) predictorBytes(f *ffn) int64 {
+	if m.drafts {
+		return 0
+	}
+	return bytes(f.fc1) + bytes(f.fc2)
+}
+
+// Drafts reports whether steps of Params.Draft compute less than others.
+func (m *Model) Drafts() bool { return m.drafts }
 
 // used returns the bytes of the experts that a step's tokens use, on average, where none uses another's; all have as many as the layer.
 func (x *experts) used(e Experts) int64 {

@@ -49,7 +49,7 @@ type Read struct {
 func (m *Model) Read() (r Read) {
 	for i := range m.layers {
 		f := &m.layers[i].ffn
-		predictor := f.count.Steps * (bytes(f.fc1) + bytes(f.fc2))
+		predictor := f.count.Steps * m.predictorBytes(f)
 		r.All += f.count.Bytes + predictor
 		if r.RAM += f.count.RAM; !m.place(i).Predictor {
 			r.RAM += predictor

@@ -1,0 +1,162 @@
+package engine
+
+import (
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/kvcache"
+	"github.com/powerinfer-go/powerinfer/internal/speculate"
+)
+
+// Guesses by the model's own hot neurons: before the step that evaluates a text's last token, steps of one token each compute attention and those neurons
+// alone that the predictors choose, over the keys and values of the text. Theirs lie behind the sequence's end; the step that checks the
+// guesses begins at the same position and writes over all of them.
+
+// hotDrafts holds what an engine learns of such guesses.
+type hotDrafts struct {
+	chances speculate.Chances
+	budget  speculate.Budget
+}
+
+// usualGuess is what a step that guesses takes of a step of one token, before it is known.
+const usualGuess = 0.6
+
+// wish returns how many guesses, at most most, are worth what making and checking them costs.
+func (h *hotDrafts) wish(most int, cost func(most int) speculate.Cost, guess float64) int {
+	if most < 1 || !h.budget.Open() {
+		return 0
+	}
+	c := cost(most)
+	for n := range c.Times {
+		c.Times[n] += float64(n) * guess
+	}
+	return h.chances.Worth(ofModel, most, c)
+}
+
+// guessTime returns what a step that guesses for one text takes, as a part of a step of one token.
+func (s *scheduler) guessTime() float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.guessing.step == 0 || s.costs.step == 0 {
+		return usualGuess
+	}
+	return s.guessing.time(1) / s.costs.time(1)
+}
+
+// guess has those parts of the step make their guesses that wish for some, unless prompts wait for the step.
+func (s *scheduler) guess() error {
+	s.guessed = 0
+	for i := range s.step {
+		if c := &s.step[i]; c.drafts > len(c.t.drafts) && !s.onlyDecodes() {
+			c.drafts = len(c.t.drafts)
+		}
+	}
+	for at := 0; s.fillGuess(at); at++ {
+		begin := s.now()
+		s.mu.Unlock()
+		err := s.runner.run(&s.params, nil)
+		s.mu.Lock()
+		took := s.now() - begin
+		s.guessed += took
+		if err != nil {
+			return err
+		}
+		s.guessing.observe(len(s.params.Tokens), took)
+		s.takeGuesses()
+	}
+	return nil
+}
+
+// onlyDecodes reports whether all parts of the step are single tokens.
+func (s *scheduler) onlyDecodes() bool {
+	n, _ := s.decoding()
+	return n == len(s.step)
+}
+
+// fillGuess writes the params of the step that makes the guesses behind at others. It reports whether there are any to make.
+func (s *scheduler) fillGuess(at int) bool {
+	p := &s.params
+	p.Tokens, p.Pos, p.Seq, p.Out, p.Pages, p.Near, p.States = p.Tokens[:0], p.Pos[:0], p.Seq[:0], p.Out[:0], p.Pages[:0], p.Near[:0], p.States[:0]
+	p.Draft, p.Everything, p.Scales = true, false, nil
+	for i := range s.step {
+		c := &s.step[i]
+		p.Pages = append(p.Pages, c.t.kv.Pages())
+		if near := c.t.kv.Near(); near != nil {
+			p.Near = append(p.Near, near)
+		}
+		if c.drafts <= at || len(c.t.drafts) != at {
+			continue
+		}
+		pos := c.t.kv.Len() + at
+		p.Out = append(p.Out, int32(len(p.Tokens)))
+		p.Tokens, p.Pos, p.Seq = append(p.Tokens, c.t.label(pos).Token()), append(p.Pos, int32(pos)), append(p.Seq, int32(i))
+	}
+	p.Decode = len(p.Tokens)
+	return p.Decode > 0
+}
+
+// takeGuesses gives the likeliest tokens of a step that guessed to its tasks, and ends the guesses of those where none is likely.
+func (s *scheduler) takeGuesses() {
+	for out, i := range s.params.Seq {
+		c := &s.step[i]
+		id, likely := surest(s.runner.logits(out), s.leastHot)
+		if !likely {
+			c.drafts = len(c.t.drafts)
+			continue
+		}
+		c.t.drafts = append(c.t.drafts, kvcache.LabelOf(id, true))
+	}
+}
+
+// surest returns the likeliest token, and whether its probability is at least least.
+func surest(logits []float32, least float32) (id int32, likely bool) {
+	for i, v := range logits {
+		if v > logits[id] {
+			id = int32(i)
+		}
+	}
+	if least <= 0 {
+		return id, true
+	}
+	sum, most := 0.0, 1/float64(least)
+	for _, v := range logits {
+		if d := float64(v) - float64(logits[id]); d > -20 { // others add nothing that counts
+			sum += math.Exp(d)
+		}
+	}
+	return id, sum <= most // which NaN is not
+}
+
+// settlement is what a step of single tokens cost a text.
+type settlement struct {
+	token float64 // nanoseconds of a token of it without guesses; 0: not known
+	extra float64 // nanoseconds that its guesses took besides
+}
+
+// guesses returns how many guesses the part has checked, at least one where it had some made.
+func (c *part) guesses() int {
+	if c.drafts == 0 && c.t.wish > 0 {
+		return 1
+	}
+	return c.drafts
+}
+
+// settle tells the step's tasks what it cost them, of n single tokens.
+func (s *scheduler) settle(n int) {
+	all := 0
+	for i := range s.step {
+		all += s.step[i].guesses()
+	}
+	known := n == len(s.step) && n > 0 && s.costs.step > 0
+	for i := range s.step {
+		c := &s.step[i]
+		c.t.settled = settlement{}
+		if !known {
+			continue
+		}
+		plain := s.costs.time(n)
+		c.t.settled.token = plain / float64(n)
+		if own := c.guesses(); own > 0 {
+			c.t.settled.extra = (float64(s.last+s.guessed) - plain) * float64(own) / float64(all)
+		}
+	}
+}
