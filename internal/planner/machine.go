@@ -161,6 +161,9 @@ func gpusOf(ctx context.Context, o *Options) (*Machine, error) {
 		}
 		return nil, nil
 	}
+	if err := checkCount(o.Budgets, len(infos)); err != nil { // before measuring, which takes seconds
+		return nil, err
+	}
 	figures, err := Figures(ctx, all, o.Measuring)
 	if err != nil {
 		return nil, err
@@ -240,14 +243,22 @@ func found(all []vulkan.Info) []measure.Found {
 	return found
 }
 
+// checkCount reports budgets that are neither one for all of so many GPUs nor one for each.
+func checkCount(asked []int64, gpus int) error {
+	if len(asked) > 1 && len(asked) != gpus {
+		return fmt.Errorf("%d budgets, and GPUs in use: %d; give one for all or one for each", len(asked), gpus)
+	}
+	return nil
+}
+
 // budgets makes asked, one for all GPUs or one for each, on's budgets. No more is used of a GPU than there is: more would fail at load, or
 // make the driver page.
 func (m *Machine) budgets(asked []int64, on *placement.Machine, notice func(string, ...any)) error {
 	if asked == nil {
 		return nil
 	}
-	if len(asked) != 1 && len(asked) != len(m.gpus) {
-		return fmt.Errorf("%d budgets, and GPUs in use: %d; give one for all or one for each", len(asked), len(m.gpus))
+	if err := checkCount(asked, len(m.gpus)); err != nil {
+		return err
 	}
 	for j, g := range m.gpus {
 		c := &on.GPUs[j]
