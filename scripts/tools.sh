@@ -2,7 +2,7 @@
 # Makes sure that what the tests need is there: installs it when root or in CI, otherwise prints the command.
 #   tools.sh test   emulator and disassembler for the arm64 tests; Mesa's software Vulkan, its validation layer, the shader compiler and validator for the GPU's tests;
 #                   for those of the web page a browser, and Node 20 or newer with npm, 130 MB, asked of nobody but CI;
-#                   the shells that completion is for; what checks the systemd unit;
+#                   the shells that completion is for; what checks the systemd unit; Python, in which programs are evaluated;
 #                   for those of the Windows binary wine and an X server without a screen: 105 MB, asked of nobody but CI
 set -euo pipefail
 need=()
@@ -15,6 +15,7 @@ have '/usr/lib/*/libvulkan.so.1' || need+=(libvulkan1)
 have /usr/share/vulkan/registry/vk.xml || need+=(libvulkan-dev)
 command -v glslangValidator >/dev/null || need+=(glslang-tools)
 command -v spirv-val >/dev/null || need+=(spirv-tools)
+command -v python3 >/dev/null || need+=(python3)
 command -v systemd-analyze >/dev/null || need+=(systemd)
 for shell in bash zsh fish; do
 	command -v "$shell" >/dev/null || need+=("$shell")
