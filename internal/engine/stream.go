@@ -290,7 +290,7 @@ func (st *Stream) next(id int32) {
 
 // giveBack gives the step's logits back, and has next evaluated if it is not nil.
 func (st *Stream) giveBack(next *kvcache.Label) {
-	accepted, drafted := st.right, max(0, len(st.rows)-1)
+	accepted, drafted, taken := st.right, max(0, len(st.rows)-1), len(st.rows) > 0
 	st.rows, st.right = nil, 0
 	st.res.Drafted, st.res.Accepted = st.res.Drafted+drafted, st.res.Accepted+accepted
 	if drafted > 0 {
@@ -298,7 +298,9 @@ func (st *Stream) giveBack(next *kvcache.Label) {
 	}
 	var drafts []int32
 	if st.guess != nil {
-		st.outcome(drafted, accepted)
+		if taken { // else a step may be computing what the guesses cost
+			st.outcome(drafted, accepted)
+		}
 		if next != nil {
 			var wish int
 			if drafts, wish = st.drafts(len(st.t.labels) + accepted + 1); wish > 0 {
