@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Definition is a tokenizer.json (Hugging Face tokenizers) without what GGUF's own keys hold: the vocabulary, and
@@ -439,7 +440,7 @@ func (b *bpe) define(ids map[string]int32, merges [][2]string) error {
 	for i := range b.byteIDs {
 		if b.byteIDs[i] >= 0 {
 			bytes[fmt.Sprintf("<0x%02X>", i)] = true
-		} else if b.fallback {
+		} else if _, ok := ids[string(rune(i))]; b.fallback && (i >= utf8.RuneSelf || !ok) {
 			b.pairs = nil // unknown and spelled characters may stand side by side
 		}
 	}
