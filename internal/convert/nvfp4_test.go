@@ -85,7 +85,7 @@ func (f *folder) quantise(whole *folder, compressed bool, chosen func(name strin
 }
 
 // TestSmallFloats: folders in NVFP4, of both publishers' kinds, become files whose weights times their factors are those of the folder of the numbers that they stand
-// for, rows moved as the family moves them, and experts stacked.
+// for, rows moved as the family moves them, and experts stacked. Factors go into what another type is made of.
 func TestSmallFloats(t *testing.T) {
 	const tolerance = 1e-6 // of a product of floats
 	modelOpt := map[string]any{"quant_method": "modelopt", "quant_algo": "NVFP4"}
@@ -147,6 +147,20 @@ func TestSmallFloats(t *testing.T) {
 				}
 				if slices.ContainsFunc(inputs, func(v float32) bool { return v != 0.25 }) {
 					t.Errorf("%s: inputs' factors are %v", w.Name, inputs)
+				}
+			}
+			floats := quantized(t, got, Quantization{Output: OutputOf(quant.F32), Requantize: true})
+			if len(floats.Tensors) != len(want.Tensors) {
+				t.Errorf("%d tensors without factors beside them, not %d", len(floats.Tensors), len(want.Tensors))
+			}
+			for _, w := range want.Tensors {
+				x, y := make([]float32, w.Elems()), make([]float32, w.Elems())
+				quant.Decode(quant.F32, x, floats.Tensor(w.Name).Data)
+				quant.Decode(quant.F32, y, w.Data)
+				for i, v := range x {
+					if math.Abs(float64(v-y[i])) > tolerance*math.Abs(float64(y[i])) {
+						t.Fatalf("%s, quantised to F32: element %d is %g instead of %g", w.Name, i, v, y[i])
+					}
 				}
 			}
 			if want := map[string]int{"modelopt": 11, "compressed": 11, "experts": 13}[c.name]; small != want {
