@@ -10,7 +10,7 @@ import (
 	models "github.com/powerinfer-go/powerinfer/internal/model"
 )
 
-// xlmPost is the post-processor in the tokenizer.json of XLM-RoBERTa's rerankers, such as BAAI/bge-reranker-v2-m3.
+// xlmPost is a post-processor of the form that Hugging Face writes for XLM-RoBERTa: its pairs have two separators (RobertaProcessing does the same).
 const xlmPost = `{"type":"TemplateProcessing",
 	"single":[{"SpecialToken":{"id":"<s>","type_id":0}},{"Sequence":{"id":"A","type_id":0}},{"SpecialToken":{"id":"</s>","type_id":0}}],
 	"pair":[{"SpecialToken":{"id":"<s>","type_id":0}},{"Sequence":{"id":"A","type_id":0}},{"SpecialToken":{"id":"</s>","type_id":0}},
