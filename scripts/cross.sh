@@ -15,8 +15,8 @@ for target in linux/arm64 windows/amd64 darwin/arm64; do
 done
 
 echo "build linux/amd64 without the GPU, static"
-static=$(mktemp)
-trap 'rm -f "$static"' EXIT
+static=$(mktemp) arm=$(mktemp)
+trap 'rm -f "$static" "$arm"' EXIT
 CGO_ENABLED=0 go vet -tags nogpu ./...
 CGO_ENABLED=0 go test -tags nogpu -run '^TestWithoutSupport$' ./internal/compute/vulkan
 CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -tags nogpu -o "$static" ./cmd/powerinfer
@@ -24,3 +24,20 @@ if readelf -lW "$static" | grep -q INTERP; then
 	echo "with -tags nogpu the binary still asks for a dynamic linker" >&2
 	exit 1
 fi
+
+# What the embedded model says does not depend on the processor. The emulated ones have no dot products, have them, and have products of matrices too.
+emulator=$(command -v qemu-aarch64 || command -v qemu-aarch64-static) || {
+	echo "linux/arm64 is not run: install qemu-user" >&2
+	[ -z "${CI:-}" ]
+	exit
+}
+CGO_ENABLED=0 GOOS=linux GOARCH=arm64 go build -tags nogpu -o "$arm" ./cmd/powerinfer
+text() { "$@" run -p 'Once upon a time' -n 24 --temp 0 2>/dev/null; }
+want=$(text "$static")
+for processor in cortex-a53 cortex-a76 max; do
+	echo "run linux/arm64 on an emulated $processor"
+	if [ "$(text "$emulator" -cpu "$processor" "$arm")" != "$want" ] || [ -z "$want" ]; then
+		echo "on an emulated $processor the embedded model does not say what it says here" >&2
+		exit 1
+	fi
+done
