@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -163,9 +164,15 @@ func parseSize(s string) (int64, error) {
 }
 
 // sayResume tells how an interrupted run goes on, at once, for its last step may take long. The function that it returns
-// ends that.
-func sayResume(ctx context.Context) func() bool {
-	return context.AfterFunc(ctx, func() { fmt.Fprintln(os.Stderr, "interrupted; the same command with --resume goes on") })
+// ends that, and has it told where there was no time yet.
+func sayResume(ctx context.Context) func() {
+	say := sync.OnceFunc(func() { fmt.Fprintln(os.Stderr, "interrupted; the same command with --resume goes on") })
+	stop := context.AfterFunc(ctx, say)
+	return func() {
+		if !stop() {
+			say()
+		}
+	}
 }
 
 // bars shows the stages of a run one after the other.
