@@ -334,7 +334,9 @@ func (s *scheduler) serve() {
 	defer s.mu.Unlock()
 	for s.closed == nil {
 		if !s.await() || !s.compose() {
-			s.sleep(-1)
+			if s.closed == nil { // else await has read what close sent to wake
+				s.sleep(-1)
+			}
 			continue
 		}
 		s.stepping = true

@@ -328,11 +328,14 @@ func testGap(t *testing.T) {
 		_, err := e.Generate(context.Background(), Request{Prompt: tokens(rng, 5), Max: 3000, Sampler: greedySampler{}, IgnoreEOG: true}, func(Token) bool {
 			if n++; n == 20 {
 				reading.Store(true)
+				st, err := e.Submit(context.Background(), Request{Prompt: prompt, Max: 1, Sampler: greedySampler{}, IgnoreEOG: true})
+				if err != nil {
+					t.Fatal(err)
+				}
 				go func() {
 					defer close(reader)
-					_, err := e.Generate(context.Background(), Request{Prompt: prompt, Max: 1, Sampler: greedySampler{}, IgnoreEOG: true}, nil)
-					if err != nil {
-						t.Error(err)
+					if _, ok := st.Next(); !ok {
+						t.Error(st.Err())
 					}
 					read.Store(true)
 				}()
@@ -462,6 +465,37 @@ func TestCancelWaiting(t *testing.T) {
 	if _, err := e.Submit(context.Background(), Request{Prompt: []int32{1}, Sampler: greedySampler{}}); err == nil || !strings.Contains(err.Error(), "night") {
 		t.Errorf("after Close: %v", err)
 	}
+}
+
+// TestCloseWhileAwaiting: Close ends an engine that is giving one client a moment while another's prompt goes on.
+func TestCloseWhileAwaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, m := openFake(t, 8, limits{rows: 16, outputs: 2, context: 128})
+		blocked := make(chan struct{})
+		m.cost = func(*compute.Params) time.Duration { <-blocked; return 0 }
+		var streams []*Stream
+		for _, n := range []int{2, 100} {
+			st, err := e.Submit(t.Context(), Request{Prompt: make([]int32, n), Max: 5, Sampler: greedySampler{}, IgnoreEOG: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			streams = append(streams, st)
+		}
+		close(blocked)
+		synctest.Wait()
+		if e.sched.awaited != 1 {
+			t.Fatalf("%d clients are awaited, want 1", e.sched.awaited)
+		}
+		closed := errors.New("closed")
+		e.sched.close(closed)
+		for i, st := range streams {
+			for _, ok := st.Next(); ok; _, ok = st.Next() {
+			}
+			if st.Err() != closed {
+				t.Errorf("request %d: %v", i, st.Err())
+			}
+		}
+	})
 }
 
 // TestNeverFits: what can never fit is refused with both numbers.
