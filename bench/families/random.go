@@ -14,9 +14,10 @@ import (
 // tries bounds the shapes that are drawn for one that a family can have.
 const tries = 1000
 
-// random returns n models of random shapes of a family, all with experts; of a family without any, none. Widths are whole blocks of 32 elements.
+// random returns n models of random shapes of a family, all of which have experts or
+// recurrent layers; of a family without either, none. Widths are whole blocks of 32 elements.
 func random(f arch.Family, n int, seed uint64) (all []synth.Spec) {
-	if f.Experts == nil {
+	if f.Experts == nil && !f.StateSpace {
 		return nil
 	}
 	name := fnv.New64a()
@@ -46,7 +47,10 @@ func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 func draw(f arch.Family, r *rand.Rand) synth.Spec {
 	s := synth.Spec{
 		Arch: f.Name, Layers: 1 + r.IntN(6), Heads: pick(r, 1, 2, 3, 4, 5, 6, 8, 12), Vocab: 512 + r.IntN(300), FF: 32 * (1 + r.IntN(12)),
-		Experts: 2 + r.IntN(22), Activation: f.Activation.String(), Seed: r.Uint64(), Tied: f.Name != "dbrx" && r.IntN(4) == 0,
+		Activation: f.Activation.String(), Seed: r.Uint64(), Tied: f.Name != "dbrx" && r.IntN(4) == 0,
+	}
+	if f.Experts != nil && (!f.Experts.Optional || r.IntN(3) > 0) {
+		s.Experts = 2 + r.IntN(22)
 	}
 	s.HeadDim = 8 * (2 + r.IntN(15))
 	s.Embd = 32 * (2 + r.IntN(12))
@@ -56,11 +60,13 @@ func draw(f arch.Family, r *rand.Rand) synth.Spec {
 	if s.KVHeads = pick(r, 1, 2, 3, 4, s.Heads); slices.Contains(ownKeys, f.Name) || f.Latent {
 		s.KVHeads = s.Heads
 	}
-	s.Used = 1 + r.IntN(min(8, s.Experts))
-	if f.Experts.Counted {
+	if s.Experts > 0 {
+		s.Used = 1 + r.IntN(min(8, s.Experts))
+	}
+	if s.Experts > 0 && f.Experts.Counted {
 		s.Shared = 1 + r.IntN(3)
 	}
-	if s.Layers > 1 && slices.Contains(denseFirst, f.Name) {
+	if s.Experts > 0 && s.Layers > 1 && slices.Contains(denseFirst, f.Name) {
 		s.Dense = r.IntN(min(3, s.Layers))
 	}
 	if slices.Contains(headsFill, f.Name) {
@@ -100,7 +106,12 @@ func title(f arch.Family, s synth.Spec) string {
 		}
 		return fmt.Sprintf("%s, %d layers", f.Name, s.Layers)
 	}
-	text := fmt.Sprintf("%s, %d layers, %d wide, %d of %d heads of %d, %d of %d experts of %d", f.Name, s.Layers, s.Embd, s.KVHeads, s.Heads, s.HeadDim, s.Used, s.Experts, s.FF)
+	text := fmt.Sprintf("%s, %d layers, %d wide, %d of %d heads of %d", f.Name, s.Layers, s.Embd, s.KVHeads, s.Heads, s.HeadDim)
+	if s.Experts > 0 {
+		text += fmt.Sprintf(", %d of %d experts of %d", s.Used, s.Experts, s.FF)
+	} else {
+		text += fmt.Sprintf(", %d neurons", s.FF)
+	}
 	for _, more := range []struct {
 		n    int
 		what string

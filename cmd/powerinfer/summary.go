@@ -14,15 +14,18 @@ import (
 // describe says what was loaded, where it is computed and how tokens are chosen, for --verbose.
 func describe(m *powerinfer.Model, o *powerinfer.Sampling) error {
 	i := m.Info()
-	var feed []string
+	var parts []string
 	if i.Neurons > 0 {
-		feed = append(feed, fmt.Sprintf("n_ff %d", i.Neurons))
+		parts = append(parts, fmt.Sprintf("n_ff %d", i.Neurons))
 	}
 	if i.Experts > 0 {
-		feed = append(feed, fmt.Sprintf("%d experts, %d used", i.Experts, i.ExpertsUsed))
+		parts = append(parts, fmt.Sprintf("%d experts, %d used", i.Experts, i.ExpertsUsed))
 	}
-	fmt.Fprintf(os.Stderr, "model %q: %s, %.1f MiB of weights; %d layers, n_embd %d, %s, %d heads over %d KV heads of %d, vocabulary %d\n",
-		i.Name, i.Type, mib(i.Bytes), i.Layers, i.Embedding, strings.Join(feed, ", "), i.Heads, i.KVHeads, i.HeadSize, i.Vocabulary)
+	if i.Heads > 0 {
+		parts = append(parts, fmt.Sprintf("%d heads over %d KV heads of %d", i.Heads, i.KVHeads, i.HeadSize))
+	}
+	parts = append(parts, fmt.Sprintf("vocabulary %d", i.Vocabulary))
+	fmt.Fprintf(os.Stderr, "model %q: %s, %.1f MiB of weights; %d layers, n_embd %d, %s\n", i.Name, i.Type, mib(i.Bytes), i.Layers, i.Embedding, strings.Join(parts, ", "))
 	fmt.Fprintf(os.Stderr, "context %d of %d tokens, KV cache %.1f MiB; %s\n", i.Context, i.Trained, mib(i.Cache), m.Device())
 	plan, err := m.Plan()
 	if err != nil {

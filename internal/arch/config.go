@@ -71,6 +71,8 @@ type Config struct {
 	NemotronH
 	DeltaNet
 	Mamba
+	Mamba2
+	FalconH1
 
 	// Falcon, with its older names.
 	FalconAct    string  `json:"activation"`
@@ -247,6 +249,7 @@ type Config struct {
 	Epsilon      Setting[float64] `json:"-"` // of the norms
 	Nonlinearity Setting[string]  `json:"-"` // as Hugging Face names it
 	TiedHead     bool             `json:"-"` // the head is the embedding
+	SplitHead    bool             `json:"-"` // but with another factor, so that files hold both
 	PaddingRows  int              `json:"-"` // of the table of positions, before the first position's
 	FullEvery    int              `json:"-"` // of layers with windows, the first of every so many has none; 0: as the family has it
 	UnitHead     bool             `json:"-"` // the head's rows are brought to a length of 1

@@ -116,6 +116,12 @@ type Family struct {
 	// OnePart says that a layer is one part, recurrent, attention or a feed-forward layer, whose norm is attn_norm: files tell which by numbers of
 	// KV heads and of neurons, of which one at most is not 0.
 	OnePart bool
+	// AllLayers are the parts of every layer, in families with recurrent layers whose layers are all alike: attention beside a recurrent layer reads the
+	// same norm, and both are added to the residual. 0: files tell which layer is which.
+	AllLayers Part
+
+	// Multiplied, if it is set, returns by what conversion multiplies the rows of a tensor, by its name in GGUF, in blocks after "blk.N."; nil: by nothing.
+	Multiplied func(c *Config, name string) []Multiplied
 
 	// Classifier lists what a classification head becomes that reads one state of a text, by the names of the whole checkpoint.
 	Classifier []Tensor
@@ -128,6 +134,12 @@ type Family struct {
 
 // Factors multiply the embedding, what each part of a block adds to the residual, and logits.
 type Factors struct{ Embedding, Residual, Logits float64 }
+
+// Multiplied is a factor of so many rows of a tensor; Rows is 0 where it is that of all.
+type Multiplied struct {
+	Rows int
+	By   float64
+}
 
 // Tensor is a tensor's name on both sides, and what happens to it on the way.
 type Tensor struct {
@@ -172,9 +184,9 @@ const (
 // All returns every family, by name.
 func All() []Family {
 	return []Family{
-		arcee(), baichuan(), bamboo(), bert(), bloom(), chatglm(), cohere2(), commandR(), dbrx(), deepseek(), deepseek2(), ernieMoE(), euroBERT(), exaone4(), falcon(), gemma(), gemma2(), gemma3(), gemma3n(),
+		arcee(), baichuan(), bamboo(), bert(), bloom(), chatglm(), cohere2(), commandR(), dbrx(), deepseek(), deepseek2(), ernieMoE(), euroBERT(), exaone4(), falcon(), falconH1(), gemma(), gemma2(), gemma3(), gemma3n(),
 		gemma4(), gemmaEmbedding(), glm4(), glm4MoE(), gpt2(), gptOSS(),
-		gptneox(), granite(), graniteHybrid(), graniteMoE(), internlm2(), jais2(), jinaBERTV2(), jinaBERTV3(), llama4(), mixtral(), minicpm3(), minimaxM2(), mistral3(), modernBERT(), mpt(),
+		gptneox(), granite(), graniteHybrid(), graniteMoE(), internlm2(), jais2(), jinaBERTV2(), jinaBERTV3(), llama4(), mamba2(), mixtral(), minicpm3(), minimaxM2(), mistral3(), modernBERT(), mpt(),
 		nemotron(), nemotronH(), nemotronHMoE(), nomicBERT(), olmo2(), olmoe(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2MoE(),
 		qwen2VL(), qwen3(), qwen35(), qwen35MoE(), qwen3MoE(), qwen3Next(), qwen3VL(), seedOSS(), smallThinker(), smollm3(),
 		stablelm(), starcoder2(),
@@ -238,6 +250,14 @@ func (f *Family) InBlock(name string) (Tensor, bool) {
 func (f *Family) KeysByHead() bool {
 	_, ok := f.InBlock("attn_k_b.weight")
 	return ok
+}
+
+// NormWeight returns the name of the weight of a norm in blocks.
+func (f *Family) NormWeight(norm string) string {
+	if _, bare := f.InBlock(norm); bare {
+		return norm
+	}
+	return norm + ".weight"
 }
 
 // Outside returns the tensor of that name outside the blocks.

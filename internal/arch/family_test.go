@@ -41,6 +41,14 @@ func TestFamilies(t *testing.T) {
 				t.Errorf("%s: %s is a LayerNorm without a bias", f.Name, tensor.Name)
 			}
 		}
+		if f.OnlyRecurrent() {
+			for _, name := range []string{"attn_norm.weight", "ssm_in.weight", "ssm_out.weight"} {
+				if !has(f, name) {
+					t.Errorf("%s: blocks have no %s", f.Name, name)
+				}
+			}
+			continue
+		}
 		in, gates := "ffn_up.weight", "ffn_gate.weight"
 		if !has(f, in) && f.Experts != nil && !f.Experts.Optional { // all layers have experts
 			in, gates = "ffn_up_exps.weight", "ffn_gate_exps.weight"
@@ -53,7 +61,7 @@ func TestFamilies(t *testing.T) {
 		if _, gate := f.InBlock(gates); gate != (f.Gated && !f.FusedGate) {
 			t.Errorf("%s: Gated is %v, FusedGate %v, and blocks have a gate of their own: %v", f.Name, f.Gated, f.FusedGate, gate)
 		}
-		before := cmp.Or(f.FFNNorm, "ffn_norm") + ".weight"
+		before := f.NormWeight(cmp.Or(f.FFNNorm, "ffn_norm"))
 		if _, ffnNorm := f.InBlock(before); f.PreNorm() && ffnNorm == f.Parallel && f.ParallelKey == "" && !f.OnePart {
 			t.Errorf("%s: Parallel is %v, and ffn_norm is there: %v", f.Name, f.Parallel, ffnNorm)
 		}

@@ -89,7 +89,7 @@ func readNemotronH(c *Config) error {
 		return c.Errorf("mamba_hidden_act", "%q is not supported; silu is", n.MambaAct)
 	case n.MambaBias:
 		return c.Errorf("use_bias", "biases of recurrent layers' products are not supported")
-	case len(n.StepLimit) == 2 && (or(n.StepLimit[0], 0) > 0 || n.StepLimit[1] != nil):
+	case n.limited():
 		return c.Errorf("time_step_limit", "limits of steps are not supported")
 	}
 	c.StateSpace = StateSpace{Inner: n.Mambas * n.MambaHead, StateSize: n.State, StateHeads: n.Mambas, Groups: n.Groups, Taps: n.Taps}

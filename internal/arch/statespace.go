@@ -30,6 +30,9 @@ func (f *Family) PartOf(name string) Part {
 	return 0
 }
 
+// OnlyRecurrent reports whether no layer has attention or a feed-forward layer.
+func (f *Family) OnlyRecurrent() bool { return f.AllLayers == Recurrent }
+
 // stateSpaceBlock returns the tensors of recurrent layers; prefix is the mixer's name on Hugging Face.
 func stateSpaceBlock(prefix string) []Tensor {
 	return []Tensor{

@@ -110,9 +110,10 @@ func (s KVShape) Positions(part []byte) int { return len(part) / max(1, s.Positi
 // CacheSpec is the shape of a KV cache: Pages·PagePositions positions in every layer. Layers with windows may have fewer pages, numbered on their own, and
 // layers with recurrent states have slots for them instead.
 type CacheSpec struct {
-	Layers   []KVShape
+	Layers   []KVShape // of the model's layers, and behind them the states of layers that have keys and values, too
+	Further  []int     // the layers whose states those behind the model's layers are; nil: there are none
 	Pages    int
-	Windowed []bool // [layers] which have Near pages instead; nil: none has
+	Windowed []bool // of Layers: which have Near pages instead; nil: none has
 	Near     int
 	States   int // slots for recurrent states, each a sequence's or a checkpoint's
 }
@@ -163,20 +164,37 @@ func (s CacheSpec) Tables(layer int, p *Params) [][]int32 {
 	return p.Pages
 }
 
-// Only returns the cache's layers that keep says, in order.
-func (s CacheSpec) Only(keep func(layer int) bool) CacheSpec {
-	part := s
-	part.Layers, part.Windowed = nil, nil
-	for l, shape := range s.Layers {
-		if !keep(l) {
-			continue
-		}
-		part.Layers = append(part.Layers, shape)
-		if s.Windowed != nil {
-			part.Windowed = append(part.Windowed, s.Windowed[l])
-		}
+// LayerOf returns the model's layer that a part belongs to, and lies where that layer does.
+func (s CacheSpec) LayerOf(part int) int {
+	if own := len(s.Layers) - len(s.Further); part >= own {
+		return s.Further[part-own]
 	}
 	return part
+}
+
+// Among returns what each of n devices has of the cache, where home says which has a layer, and each part's number within its device's.
+func (s CacheSpec) Among(n int, home func(layer int) int) (on []CacheSpec, index []int) {
+	on = make([]CacheSpec, n)
+	number := make([]int, len(s.Layers)) // of layers within their devices
+	for j := range on {
+		on[j] = s
+		on[j].Layers, on[j].Windowed, on[j].Further = nil, nil, nil
+	}
+	for part, shape := range s.Layers {
+		layer := s.LayerOf(part)
+		d := &on[home(layer)]
+		index = append(index, len(d.Layers))
+		if layer == part {
+			number[layer] = len(d.Layers)
+		} else {
+			d.Further = append(d.Further, number[layer])
+		}
+		d.Layers = append(d.Layers, shape)
+		if s.Windowed != nil {
+			d.Windowed = append(d.Windowed, s.Windowed[part])
+		}
+	}
+	return on, index
 }
 
 // Check reports whether the cache's types hold its widths. The error names the layer.

@@ -105,7 +105,7 @@ func (c *config) family() (arch.Family, error) {
 	if err := f.Read(&c.Config); err != nil {
 		return f, err
 	}
-	if err := c.checkSizes(); err != nil {
+	if err := c.checkSizes(f); err != nil {
 		return f, err
 	}
 	if f.HeadsFillWidth && c.Heads*c.HeadDim != c.Hidden {
@@ -122,25 +122,30 @@ type size struct {
 }
 
 // checkSizes checks what every family has, after the family has filled in its own names and defaults.
-func (c *config) checkSizes() error {
+func (c *config) checkSizes(f arch.Family) error {
 	if c.KVHeads == 0 {
 		c.KVHeads = c.Heads
 	}
-	for _, s := range []size{
+	sizes := []size{
 		{"hidden_size", c.Hidden, maxWidth},
 		{"num_hidden_layers", c.Layers, maxLayers},
-		{"num_attention_heads", c.Heads, maxWidth},
-		{"num_key_value_heads", c.KVHeads, maxWidth},
-		{"intermediate_size", c.FF, maxWidth},
 		{"max_position_embeddings", c.Context, 1 << 30},
 		{"vocab_size", c.Vocab, maxVocab},
-	} {
+	}
+	if !f.OnlyRecurrent() {
+		sizes = append(sizes, size{"num_attention_heads", c.Heads, maxWidth}, size{"num_key_value_heads", c.KVHeads, maxWidth}, size{"intermediate_size", c.FF, maxWidth})
+	}
+	for _, s := range sizes {
 		if s.value == 0 {
 			return c.Errorf(s.key, "it is missing")
 		}
 		if s.value < 1 || s.value > s.max {
 			return c.Errorf(s.key, "%d is outside 1…%d", s.value, s.max)
 		}
+	}
+	if f.OnlyRecurrent() {
+		c.Heads, c.KVHeads, c.HeadDim, c.FF = 0, 0, 0, 0 // what files say of them is of no use
+		return nil
 	}
 	if c.HeadDim == 0 {
 		c.HeadDim = c.Hidden / c.Heads

@@ -205,6 +205,11 @@ func (l *lane) read(t *tensor, rowLen, from, to int) error {
 			}
 		}
 	}
+	if t.multiplied != nil {
+		for i := range l.floats {
+			l.floats[i] *= float32(t.multiplier(from + i/rowLen))
+		}
+	}
 	if t.negatedExp {
 		for i, e := range l.floats {
 			l.floats[i] = -float32(math.Exp(float64(e)))
@@ -216,6 +221,17 @@ func (l *lane) read(t *tensor, rowLen, from, to int) error {
 		}
 	}
 	return nil
+}
+
+// multiplier returns what row r is multiplied by. A vector is one row.
+func (t *tensor) multiplier(r int) float64 {
+	for _, m := range t.multiplied {
+		if m.Rows == 0 || r < m.Rows {
+			return m.By
+		}
+		r -= m.Rows
+	}
+	return 1
 }
 
 // reorder brings the elements of each row into the output's order.

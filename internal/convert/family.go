@@ -34,12 +34,13 @@ type tensor struct {
 	plus   float32              // added to every element
 	order  func(int) int        // the element of a row in the source for one of the output; nil is the identity
 
-	negatedExp bool         // every element e becomes −exp(e)
-	unit       bool         // rows are brought to a length of 1
-	values     []float32    // computed elements, where from is nil
-	factors    []float32    // of the matrices of mapped, which multiply elements; nil: one
-	mapped     *gguf.Tensor // a GGUF file's elements, where from is nil
-	plain      bool         // stays F32 whatever the output type: vectors, learned positions
+	negatedExp bool              // every element e becomes −exp(e)
+	unit       bool              // rows are brought to a length of 1
+	multiplied []arch.Multiplied // what rows of from are multiplied by; nil: nothing
+	values     []float32         // computed elements, where from is nil
+	factors    []float32         // of the matrices of mapped, which multiply elements; nil: one
+	mapped     *gguf.Tensor      // a GGUF file's elements, where from is nil
+	plain      bool              // stays F32 whatever the output type: vectors, learned positions
 	// importance holds one for each element of a row, matrix after matrix; nil: none are known.
 	importance []float32
 }
@@ -212,10 +213,35 @@ func (p *plan) head(c *config) {
 		return
 	}
 	if !c.TiedHead {
-		p.add("output.weight", head, c.Vocab, c.Hidden).unit = c.UnitHead
+		t := p.add("output.weight", head, c.Vocab, c.Hidden)
+		t.unit = c.UnitHead
+		p.multiply(c, t, "output.weight")
 		return
 	}
+	if c.SplitHead {
+		p.multiply(c, p.add("output.weight", p.tensors[len(p.tensors)-1].from.Name, c.Vocab, c.Hidden), "output.weight")
+	}
 	p.used[head] = p.pairs == nil // loaders overwrite a stored head by the embedding
+}
+
+// multiply has t, which the family calls name, be multiplied by the factors that the configuration has of it.
+func (p *plan) multiply(c *config, t *tensor, name string) {
+	if p.family.Multiplied == nil || p.err != nil {
+		return
+	}
+	rows := p.family.Multiplied(&c.Config, name)
+	if !slices.ContainsFunc(rows, func(m arch.Multiplied) bool { return m.By != 1 }) {
+		return
+	}
+	for _, m := range rows {
+		switch {
+		case !(math.Abs(m.By) <= maxScale):
+			p.err = fmt.Errorf("%s: tensor %q is multiplied by %g, which is not a factor up to %g; config.json is damaged", p.source.Path, name, m.By, maxScale)
+		case p.pairs != nil:
+			p.err = fmt.Errorf("%s: adapters of %q are not supported, whose rows the configuration multiplies; merge the adapter into the model and convert that", p.source.Path, name)
+		}
+	}
+	t.multiplied = rows
 }
 
 // one plans the tensor of the family that t describes, with its prefixes on both sides.
@@ -291,6 +317,7 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 	if len(out.shape) == 2 && stored[0] < shape[0] {
 		out.rows = stored[0]
 	}
+	p.multiply(c, out, t.Name)
 	out.plain = out.plain || strings.HasPrefix(t.Name, "altup_predict") || strings.HasPrefix(t.Name, "altup_correct")
 	out.plain = out.plain || t.Name == "ffn_gate_inp.weight"
 	out.plain = out.plain || strings.HasSuffix(t.Name, "_norm.weight") || t.Name == "position_embd.weight" || t.Name == "token_types.weight"
@@ -445,7 +472,7 @@ func (c *config) sizeKeys(f arch.Family) []gguf.KV {
 		keys = append(keys,
 			gguf.KV{Key: key("attention.key_length"), Value: uint32(c.Latent + c.Turned)},
 			gguf.KV{Key: key("attention.value_length"), Value: uint32(c.Latent)})
-	} else if c.HeadDim*c.Heads != c.Hidden || c.value() != c.HeadDim || c.GlobalHead > 0 {
+	} else if !f.OnlyRecurrent() && (c.HeadDim*c.Heads != c.Hidden || c.value() != c.HeadDim || c.GlobalHead > 0) {
 		keys = append(keys,
 			gguf.KV{Key: key("attention.key_length"), Value: uint32(cmp.Or(c.GlobalHead, c.HeadDim))},
 			gguf.KV{Key: key("attention.value_length"), Value: uint32(cmp.Or(c.GlobalHead, c.value()))})

@@ -12,7 +12,7 @@ func (c *config) stateKeys(f arch.Family) (keys []gguf.KV, err error) {
 	}
 	s := &c.StateSpace
 	names := [...]string{"conv_kernel", "mamba_num_heads", "ssm_state_size", "n_groups"}
-	if f.PerhapsRotated {
+	if f.PerhapsRotated || f.AllLayers&arch.Attention != 0 {
 		names = [...]string{"mamba_d_conv", "mamba_n_heads", "mamba_d_state", "mamba_n_groups"}
 	}
 	if f.Delta {

@@ -33,7 +33,7 @@ type attention struct {
 // block is one transformer block: a token mixer, and a channel mixer, which works on each token alone.
 type block struct {
 	attention
-	recurrent recurrent // in place of attention, or none
+	recurrent recurrent // in place of attention or beside it, or none
 	ffnNorm   norm      // of the feed-forward layer's input; without weights it reads what attention does in parallel families, else the residual
 	ffnAfter  norm      // of what the feed-forward layer adds to the residual, or none
 	ffn       ffn
@@ -91,11 +91,18 @@ func (l *block) forward(v compute.Verbs, m *Model, i int) {
 	}
 }
 
-// forwardParts runs a block that may have a recurrent layer in place of attention, or be one part only.
+// forwardParts runs a block that may have a recurrent layer in place of attention or beside it, or be one part only.
 func (l *block) forwardParts(v compute.Verbs, m *Model, s *buffers, i int) {
 	switch {
+	case l.recurrent.out != nil && l.wo != nil:
+		in := m.input(v, s, l.norm)
+		l.attend(v, m, s, in, i)
+		l.recurrent.forward(v, m, s, in)
+		m.product(v, s.attn, compute.Products{{Out: s.ffnOut, W: l.wo, Bias: l.bo}})
+		v.Add(s.h, s.ffnOut)
+		m.join(v, s.x, s.h, l.after)
 	case l.recurrent.out != nil:
-		l.recurrent.forward(v, m, s, m.input(v, s, l.norm), i)
+		l.recurrent.forward(v, m, s, m.input(v, s, l.norm))
 		m.join(v, s.x, s.h, l.after)
 	case l.wo != nil:
 		l.attend(v, m, s, m.input(v, s, l.norm), i)
@@ -261,7 +268,7 @@ func (b *blockBinder) headNorm(name string) norm {
 }
 
 func (b *blockBinder) norm(name string) norm {
-	return norm{w: b.vector(name + ".weight"), b: b.vector(name + ".bias")}
+	return norm{w: b.vector(b.m.Family.NormWeight(name)), b: b.vector(name + ".bias")}
 }
 
 // bindBlock binds layer i.
@@ -370,16 +377,19 @@ func (c *Config) sizes(layer int) arch.Sizes {
 	}
 }
 
-// kv returns the shape of the layer's keys and values in the cache.
+// kv returns the shape of the layer's keys and values in the cache, or of its state where it has only that.
 func (b Block) kv() compute.KVShape {
-	if b.State > 0 {
-		return compute.KVShape{State: b.State}
+	if b.Heads == 0 {
+		return b.state()
 	}
 	if b.Latent > 0 {
 		return compute.KVShape{Heads: 1, Key: b.Latent + b.Rotated, Value: b.Latent, Within: true}
 	}
 	return compute.KVShape{Heads: b.KVHeads, Key: b.Key, Value: b.Value}
 }
+
+// state returns the shape of the layer's state in the cache.
+func (b Block) state() compute.KVShape { return compute.KVShape{State: b.State} }
 
 // widths returns the elements of all heads' queries, and of what is stored of keys and of values.
 func (b Block) widths() (q, k, v int) {

@@ -75,7 +75,7 @@ type Block struct {
 	KV         int      // the layer whose keys and values it reads: its own, or an earlier one that has some
 	Latent     int      // width of the latent vector of keys and values, in latent attention; else 0
 	Rotated    int      // elements of a key that are rotated and the same for all heads, there
-	State      int      // numbers of a sequence's state; not 0 in recurrent layers, which have no attention
+	State      int      // numbers of a sequence's state; not 0 in recurrent layers, which may have attention besides
 	TopK       *float32 // gates that are not above their mean by so many deviations are zero; nil: all stay
 }
 
@@ -183,6 +183,9 @@ func (m *metadata) countsFrom(least int32, key string, n int, def func(layer int
 				out[l] = int(list[l])
 			}
 		}
+		return out
+	}
+	if v, ok, err := m.f.Uint(key); least == 0 && ok && err == nil && v == 0 {
 		return out
 	}
 	if _, ok := m.f.Lookup(key); ok || def == nil {
@@ -337,6 +340,10 @@ func (c *Config) readBlocks(m *metadata) {
 		return
 	}
 	least, leastKV := int32(1), int32(1)
+	leastHeads := int32(1)
+	if c.Family.OnlyRecurrent() {
+		least, leastHeads = 0, 0
+	}
 	if c.Family.OnePart {
 		least = 0
 	}
@@ -344,9 +351,9 @@ func (c *Config) readBlocks(m *metadata) {
 		leastKV = 0
 	}
 	ff := m.countsFrom(least, key("feed_forward_length"), c.Layers, nil)
-	heads := m.counts(key("attention.head_count"), c.Layers, nil)
+	heads := m.countsFrom(leastHeads, key("attention.head_count"), c.Layers, nil)
 	kvHeads := m.countsFrom(leastKV, key("attention.head_count_kv"), c.Layers, func(l int) int { return heads[l] })
-	keys := m.counts(key("attention.key_length"), c.Layers, func(l int) int { return max(1, c.Embd/heads[l]) })
+	keys := m.counts(key("attention.key_length"), c.Layers, func(l int) int { return max(1, c.Embd/max(1, heads[l])) })
 	values := m.counts(key("attention.value_length"), c.Layers, func(l int) int {
 		if c.Family.Latent {
 			return max(1, c.Embd/heads[l])
@@ -364,6 +371,10 @@ func (c *Config) readBlocks(m *metadata) {
 				kvHeads[l] = 0
 			}
 		}
+	}
+	if c.Family.OnlyRecurrent() {
+		clear(kvHeads)
+		clear(ff)
 	}
 	window, windowed := c.readWindows(m)
 	unrotated := c.Family.PerhapsRotated && !m.flag(key("rope.scaling.finetuned"), true)

@@ -182,7 +182,7 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	storage := m.storage(m.places)
 	for i := range m.layers {
 		m.bindBlock(b, i)
-		m.layers[i].stored = storage[i]
+		m.layers[i].stored, m.layers[i].recurrent.stored = storage[i], i
 	}
 	b.ignoreFurther(m.Layers, m.Further)
 	if err := b.finish(); err != nil {
@@ -193,6 +193,9 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	}
 	if m.cache, err = dev.Cache(m.cacheSpec(o.Cache, o.CacheTypes, m.places)); err != nil {
 		return nil, err
+	}
+	for part := m.Layers; part < len(m.cache.Layers); part++ {
+		m.layers[m.cache.LayerOf(part)].recurrent.stored = part
 	}
 	m.most = compute.Segment{Rows: o.Batch, Out: o.Outputs}
 	rows := o.Batch
@@ -265,6 +268,15 @@ func (c *Config) cacheSpec(size compute.CacheSpec, types compute.CacheTypes, pla
 			shape.ValueType = types.Key
 		}
 		spec.Layers = append(spec.Layers, shape)
+	}
+	for l, b := range c.Blocks {
+		if b.State == 0 || b.Heads == 0 {
+			continue
+		}
+		spec.Layers, spec.Further = append(spec.Layers, b.state()), append(spec.Further, l)
+		if spec.Windowed != nil {
+			spec.Windowed = append(spec.Windowed, false)
+		}
 	}
 	return spec
 }
@@ -570,11 +582,11 @@ func (m *Model) WritePage(page compute.Page, layers [][]byte) error {
 	return m.dev.WritePage(m.cache, page, layers)
 }
 
-// KVShapes returns the shape of each layer's keys and values, and in which layers the cache keeps those that windows reach. [layers], [layers]
+// KVShapes returns the shapes of the cache's parts, and in which of them it keeps the positions that windows reach alone.
 func (m *Model) KVShapes() (shapes []compute.KVShape, windowed []bool) {
 	windowed = m.cache.Windowed
 	if windowed == nil {
-		windowed = make([]bool, m.Layers)
+		windowed = make([]bool, len(m.cache.Layers))
 	}
 	return m.cache.Layers, windowed
 }

@@ -46,7 +46,7 @@ func (c *Config) readStates(m *metadata) {
 	}
 	for l := range c.Blocks {
 		switch b := &c.Blocks[l]; {
-		case b.Heads == 0 && (b.FF == 0 || !c.Family.OnePart):
+		case c.Family.AllLayers&arch.Recurrent != 0, b.Heads == 0 && (b.FF == 0 || !c.Family.OnePart):
 			b.State = int(size)
 		case b.Heads > 0 && b.FF > 0 && c.Family.OnePart:
 			m.fail("key %q: layer %d has attention and %d neurons, and a layer of this architecture is one of both", c.Arch+".feed_forward_length", l, b.FF)
@@ -87,7 +87,7 @@ func (c *Config) Recurrent() bool {
 	return false
 }
 
-// recurrent is a selective state space (Mamba-2) or a gated delta net, a block's token mixer in place of attention.
+// recurrent is a selective state space (Mamba-2) or a gated delta net, a block's token mixer in place of attention or beside it.
 type recurrent struct {
 	gate  *compute.Matrix // [inner, n_embd] of what leaves the state
 	mixed *compute.Matrix // [channels, n_embd] of what is convolved and then written to the state, and of how it is written and read
@@ -96,8 +96,10 @@ type recurrent struct {
 	taps  *compute.Vector // [taps·channels] of the convolution
 	bias  *compute.Vector // [channels] or nil
 	scan  compute.Scan    // its weights and sizes
-	norm  *compute.Vector // [inner] of groups; in delta nets [dim] of each head
+	norm  *compute.Vector // [inner] of groups, or none; in delta nets [dim] of each head
 	ones  *compute.Vector // [inner/groups]
+
+	stored int // the part of the cache in which its state lies
 
 	delta compute.Delta   // likewise, of a delta net
 	write *compute.Matrix // [heads, n_embd] of a delta net whose step does not hold it
@@ -119,7 +121,9 @@ func (r *recurrent) bind(b *blockBinder) {
 		A: b.rowsVector(b.name("ssm_a"), s.StateHeads, 1), D: b.rowsVector(b.name("ssm_d"), s.StateHeads, 1), Bias: b.vector("ssm_dt.bias"),
 		Shape: s.shape(), At: s.convolved(),
 	}
-	r.norm, r.ones = b.rowsVector(b.name("ssm_norm.weight"), s.Groups, s.Inner/s.Groups), b.ones(s.Inner/s.Groups)
+	if b.bound("ssm_norm.weight") {
+		r.norm, r.ones = b.rowsVector(b.name("ssm_norm.weight"), s.Groups, s.Inner/s.Groups), b.ones(s.Inner/s.Groups)
+	}
 }
 
 // bindDelta binds a delta net, of which epsilon is that of the model's norms.
@@ -163,21 +167,23 @@ func (b *blockBinder) taps(name string, channels, taps int) *compute.Vector {
 //
 //	Wout·norm(scan(convolve(Wmixed·in), Wstep·in) · silu(Wgate·in))
 //
-// with a norm for each group of heads.
-func (r *recurrent) forward(v compute.Verbs, m *Model, s *buffers, in compute.Tensor, i int) {
+// with a norm for each group of heads, where the model has one.
+func (r *recurrent) forward(v compute.Verbs, m *Model, s *buffers, in compute.Tensor) {
 	if m.Family.Delta {
-		r.forwardDelta(v, m, s, in, i)
+		r.forwardDelta(v, m, s, in)
 		return
 	}
 	m.product(v, in, compute.Products{{Out: s.leaving, W: r.gate}, {Out: s.entering, W: r.mixed}, {Out: s.steps, W: r.step}})
-	v.Convolve(s.convolved, s.entering, r.taps, r.bias, m.cache, i)
+	v.Convolve(s.convolved, s.entering, r.taps, r.bias, m.cache, r.stored)
 	scan := r.scan
-	scan.Out, scan.X, scan.Step, scan.Cache, scan.Layer = s.scanned, s.convolved, s.steps, m.cache, i
+	scan.Out, scan.X, scan.Step, scan.Cache, scan.Layer = s.scanned, s.convolved, s.steps, m.cache, r.stored
 	v.Scan(scan)
 	v.Activate(s.leaving, s.leaving, s.scanned, compute.Activation{Kind: compute.SiLU})
-	groups := s.leaving.Split(m.States.Inner / m.States.Groups)
-	v.RMSNorm(groups, groups, r.ones, m.Eps)
-	v.Multiply(s.leaving, s.leaving, r.norm)
+	if r.norm != nil {
+		groups := s.leaving.Split(m.States.Inner / m.States.Groups)
+		v.RMSNorm(groups, groups, r.ones, m.Eps)
+		v.Multiply(s.leaving, s.leaving, r.norm)
+	}
 	m.product(v, s.leaving, compute.Products{{Out: s.h, W: r.out}})
 }
 
@@ -186,16 +192,16 @@ func (r *recurrent) forward(v compute.Verbs, m *Model, s *buffers, in compute.Te
 //	Wout·(norm(delta(convolve(Wmixed·in), Wwrite·in, Wstep·in)) · silu(Wgate·in))
 //
 // with a norm for each head.
-func (r *recurrent) forwardDelta(v compute.Verbs, m *Model, s *buffers, in compute.Tensor, i int) {
+func (r *recurrent) forwardDelta(v compute.Verbs, m *Model, s *buffers, in compute.Tensor) {
 	products, writes := compute.Products{{Out: s.leaving, W: r.gate}, {Out: s.entering, W: r.mixed}, {Out: s.steps, W: r.step}}, s.steps
 	m.product(v, in, products)
 	if r.write != nil {
 		writes = s.writes
 		m.product(v, in, compute.Products{{Out: writes, W: r.write}})
 	}
-	v.Convolve(s.convolved, s.entering, r.taps, nil, m.cache, i)
+	v.Convolve(s.convolved, s.entering, r.taps, nil, m.cache, r.stored)
 	delta := r.delta
-	delta.Out, delta.X, delta.Write, delta.Step, delta.Cache, delta.Layer = s.scanned, s.convolved, writes, s.steps, m.cache, i
+	delta.Out, delta.X, delta.Write, delta.Step, delta.Cache, delta.Layer = s.scanned, s.convolved, writes, s.steps, m.cache, r.stored
 	v.Delta(delta)
 	heads := s.scanned.Split(m.States.Inner / m.States.StateHeads)
 	v.RMSNorm(heads, heads, r.norm, m.Eps)

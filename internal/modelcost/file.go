@@ -309,12 +309,16 @@ func (r *reader) layer(l int) error {
 // add adds a layer whose units are known.
 func (r *reader) add(l int, y placement.Layer, mode model.SparseMode) {
 	shape := r.c.Blocks[l]
-	y.KV = kv(r.cache.Layers[l], r.b.Context)
-	switch {
-	case shape.State > 0: // of all sequences and checkpoints
-		y.KV = int64(r.cache.States) * int64(r.cache.Layers[l].StateBytes())
-	case r.cache.IsWindowed(l):
-		y.KV = int64(r.cache.Near) * r.cache.Layers[l].PageBytes()
+	for part, cached := range r.cache.Layers {
+		switch {
+		case r.cache.LayerOf(part) != l:
+		case cached.State > 0: // of all sequences and checkpoints
+			y.KV += int64(r.cache.States) * int64(cached.StateBytes())
+		case r.cache.IsWindowed(part):
+			y.KV += int64(r.cache.Near) * cached.PageBytes()
+		default:
+			y.KV += kv(cached, r.b.Context)
+		}
 	}
 	prefix := fmt.Sprintf("blk.%d.", l)
 	for _, t := range r.f.Tensors {

@@ -33,6 +33,8 @@ const attentionEvery = 3
 // attention.
 func (m *model) parts(layer int) arch.Part {
 	switch {
+	case m.fam.AllLayers != 0:
+		return m.fam.AllLayers
 	case m.fam.OnePart:
 		return []arch.Part{arch.Recurrent, arch.FeedForward, arch.Attention}[layer%attentionEvery]
 	case m.fam.StateSpace && layer%attentionEvery != attentionEvery-1:
@@ -45,6 +47,9 @@ func (m *model) parts(layer int) arch.Part {
 func (m *model) perLayer(part arch.Part, n int) any {
 	if m.fam.Delta { // whose files tell which by attentionEvery
 		return uint32(n)
+	}
+	if m.fam.AllLayers != 0 && m.fam.AllLayers&part == 0 {
+		return uint32(0)
 	}
 	list, all := make([]int32, m.Layers), true
 	for l := range list {
@@ -81,7 +86,7 @@ func (m *model) stateKeys(a func(string) string) []gguf.KV {
 	if m.fam.Delta {
 		return append(m.stateSizes(a), gguf.KV{Key: a("full_attention_interval"), Value: uint32(attentionEvery)})
 	}
-	if !m.fam.OnePart {
+	if !m.fam.OnePart || m.fam.OnlyRecurrent() {
 		return m.stateSizes(a)
 	}
 	return append(m.stateSizes(a), gguf.KV{Key: a("attention.layer_norm_epsilon"), Value: float32(1e-5)}) // llama.cpp requires it, for layers that predict further tokens
@@ -103,7 +108,9 @@ func (m *model) stateSizes(a func(string) string) []gguf.KV {
 func (m *model) recurrent(layer int) {
 	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
 	s := m.stateSpace()
-	m.norm(name("attn_norm"))
+	if m.parts(layer)&arch.Attention == 0 {
+		m.norm(name("attn_norm"))
+	}
 	in := m.input(float64(layer))
 	if m.fam.Delta {
 		m.reader(name("attn_qkv.weight"), s.Channels(), in, 1, nil)
@@ -152,6 +159,9 @@ func (m *model) stateSpaceVectors(layer int, decay func(k key, i int) float32) {
 	rate, direct := m.stream(name("ssm_a")), m.stream(name("ssm_d"))
 	column("ssm_a", func(i int) float32 { return decay(rate, i) })
 	column("ssm_d", func(i int) float32 { return 1 + 0.1*direct.normal(i) })
+	if !m.has("ssm_norm.weight") {
+		return
+	}
 	m.plain(func() {
 		k, cols := m.stream(name("ssm_norm.weight")), s.Inner/s.Groups
 		m.matrix(name("ssm_norm.weight"), s.Groups, cols, func(r int, row, _ []float32) {

@@ -110,8 +110,8 @@ func (m *model) random(name string, n int, mean, deviation float32) {
 
 // norm lists a norm's weight, and its bias where the family has one.
 func (m *model) norm(name string) {
-	m.random(name+".weight", m.Embd, 1, 0.02)
 	stem := name[strings.LastIndexByte(name, '.')+1:] // in blocks after "blk.N."
+	m.random(strings.TrimSuffix(name, stem)+m.fam.NormWeight(stem), m.Embd, 1, 0.02)
 	_, inBlock := m.fam.InBlock(stem + ".bias")
 	if _, outside := m.fam.Outside(stem + ".bias"); inBlock || outside {
 		m.random(name+".bias", m.Embd, 0, 0.02)
@@ -468,7 +468,7 @@ func (m *model) feedForward(layer int) {
 	}
 	e := m.energy(depth)
 	n := m.neurons(layer)
-	if norm := cmp.Or(m.fam.FFNNorm, "ffn_norm"); m.has(norm + ".weight") {
+	if norm := cmp.Or(m.fam.FFNNorm, "ffn_norm"); m.has(m.fam.NormWeight(norm)) {
 		m.norm(name(norm))
 	}
 	if m.Experts > 0 && layer >= m.Dense {

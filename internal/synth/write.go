@@ -40,7 +40,7 @@ func (m *model) keys() []gguf.KV {
 		{Key: a("embedding_length"), Value: uint32(m.Embd)},
 		{Key: a("block_count"), Value: uint32(m.Layers)},
 		{Key: a("feed_forward_length"), Value: m.perLayer(arch.FeedForward, m.ff())},
-		{Key: a("attention.head_count"), Value: uint32(m.Heads)},
+		{Key: a("attention.head_count"), Value: m.heads()},
 		{Key: a("attention.head_count_kv"), Value: m.perLayer(arch.Attention, m.cachedHeads())},
 	}
 	implied := m.fam.Activation.String()
@@ -86,7 +86,7 @@ func (m *model) keys() []gguf.KV {
 	if k := m.fam.ParallelKey; k != "" {
 		keys = append(keys, gguf.KV{Key: a(k), Value: m.fam.Parallel})
 	}
-	if (m.HeadDim*m.Heads != m.Embd || m.has("attn_q_norm.weight") || m.fam.Latent) && !m.fam.KeysByHead() {
+	if !m.fam.OnlyRecurrent() && (m.HeadDim*m.Heads != m.Embd || m.has("attn_q_norm.weight") || m.fam.Latent) && !m.fam.KeysByHead() {
 		keys = append(keys,
 			gguf.KV{Key: a("attention.key_length"), Value: uint32(m.HeadDim)},
 			gguf.KV{Key: a("attention.value_length"), Value: uint32(m.HeadDim)})
@@ -114,6 +114,14 @@ func (m *model) keys() []gguf.KV {
 	}
 	keys = append(keys, m.Keys...)
 	return append(keys, vocabulary(m.Vocab)...)
+}
+
+// heads returns how many heads files tell.
+func (m *model) heads() uint32 {
+	if m.fam.OnlyRecurrent() {
+		return 0
+	}
+	return uint32(m.Heads)
 }
 
 // cachedHeads returns how many KV heads files tell: of latent attention by head the one that the cache has.

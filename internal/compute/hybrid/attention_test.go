@@ -157,7 +157,10 @@ func attentionOfSeveral(t *testing.T, plans map[string][layers + 1]compute.Place
 func TestPages(t *testing.T) {
 	const seed = 6
 	rng := rand.New(rand.NewPCG(seed, 0))
-	spec := compute.CacheSpec{Layers: []compute.KVShape{{Heads: 1, Key: 16, Value: 8}, {Heads: 2, Key: 32, Value: 32}, {Heads: 3, Key: 8, Value: 16}}, Pages: 4}
+	spec := compute.CacheSpec{
+		Layers: []compute.KVShape{{Heads: 1, Key: 16, Value: 8}, {Heads: 2, Key: 32, Value: 32}, {Heads: 3, Key: 8, Value: 16}, {State: 24}, {State: 40}}, Further: []int{0, 2},
+		Pages: 4, States: 4,
+	}
 	on := func(gpu compute.Tier, attention bool) compute.Place {
 		return compute.Place{Split: compute.Split{Tier: gpu}, Attention: attention}
 	}
@@ -172,17 +175,19 @@ func TestPages(t *testing.T) {
 			t.Fatal(err)
 		}
 		const positions = 50
-		want, got := make([][]byte, layers), make([][]byte, layers)
+		want, got := make([][]byte, len(spec.Layers)), make([][]byte, len(spec.Layers))
 		for l, shape := range spec.Layers {
-			want[l], got[l] = make([]byte, positions*shape.PositionBytes()), make([]byte, positions*shape.PositionBytes())
+			n := positions*shape.PositionBytes() + shape.StateBytes()
+			want[l], got[l] = make([]byte, n), make([]byte, n)
 			for i := range want[l] {
 				want[l][i] = byte(rng.Uint32())
 			}
 		}
-		err = dev.WritePage(c, compute.EveryLayer(2), want)
+		from, to := compute.Page{Far: 2, Near: -1, State: 3}, compute.Page{Far: 1, Near: -1, State: 2}
+		err = dev.WritePage(c, from, want)
 		if err == nil {
-			dev.CopyPage(c, compute.EveryLayer(1), compute.EveryLayer(2))
-			err = dev.ReadPage(c, compute.EveryLayer(1), got)
+			dev.CopyPage(c, to, from)
+			err = dev.ReadPage(c, to, got)
 		}
 		if err != nil || !slices.EqualFunc(got, want, slices.Equal[[]byte]) {
 			t.Errorf("%s: what is read is not what was written (seed %d): %v", name, seed, err)

@@ -291,22 +291,23 @@ func (d *Device) set(host, cold compute.Set) (compute.Set, error) {
 // cache is the layers of a KV cache that each device holds.
 type cache struct {
 	gpu, host *compute.Cache
-	index     []int // [layers] within its device's
+	index     []int // of each of the cache's parts within its device's
 }
 
 // Cache allocates every layer where its attention is computed.
 func (d *Device) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
-	if len(d.attention) != len(spec.Layers) {
-		return nil, fmt.Errorf("a plan for %d layers is not for a cache of %d", len(d.attention), len(spec.Layers))
+	if n := len(spec.Layers) - len(spec.Further); len(d.attention) != n {
+		return nil, fmt.Errorf("a plan for %d layers is not for a cache of %d", len(d.attention), n)
 	}
-	c := &cache{}
-	gpu := spec.Only(func(l int) bool { return d.attention[l] })
-	host := spec.Only(func(l int) bool { return !d.attention[l] })
-	next := map[bool]int{}
-	for _, on := range d.attention {
-		c.index = append(c.index, next[on])
-		next[on]++
-	}
+	const onGPU, onHost = 0, 1
+	on, index := spec.Among(2, func(l int) int {
+		if d.attention[l] {
+			return onGPU
+		}
+		return onHost
+	})
+	gpu, host := on[onGPU], on[onHost]
+	c := &cache{index: index}
 	var err error
 	if len(gpu.Layers) > 0 {
 		c.gpu, err = d.gpu.Cache(gpu)
@@ -350,8 +351,8 @@ func (d *Device) WritePage(c *compute.Cache, page compute.Page, layers [][]byte)
 func (d *Device) eachPart(c *compute.Cache, layers [][]byte, f func(compute.Device, *compute.Cache, [][]byte) error) error {
 	m := c.Mem.(*cache)
 	var gpu, host [][]byte
-	for l, on := range d.attention {
-		if on {
+	for l := range c.Layers {
+		if d.attention[c.LayerOf(l)] {
 			gpu = append(gpu, layers[l])
 		} else {
 			host = append(host, layers[l])

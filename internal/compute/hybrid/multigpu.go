@@ -15,7 +15,6 @@ import (
 type MultiGPU struct {
 	pairs  []*Device // a GPU each, and the same host
 	home   []int     // [layers] each one's GPU
-	index  []int     // [layers] each one's number among those of its GPU
 	stages map[compute.Segment][]stage
 }
 
@@ -25,11 +24,6 @@ func NewFleet(pairs []*Device, home []int) *MultiGPU {
 	f := &MultiGPU{pairs: pairs, home: home, stages: map[compute.Segment][]stage{}}
 	for j, d := range pairs {
 		d.index = j
-	}
-	layers := make([]int, len(pairs))
-	for _, j := range home {
-		f.index = append(f.index, layers[j])
-		layers[j]++
 	}
 	return f
 }
@@ -202,28 +196,34 @@ func (f *MultiGPU) Choice(rows, used, n int) (compute.Choice, error) {
 	return compute.Choice{Rows: rows, Used: used, N: n, Mem: on}, nil
 }
 
+// spreadCache is the layers of a KV cache that each pair holds; nil where it has none.
+type spreadCache struct {
+	on    []*compute.Cache
+	index []int // of each of the cache's parts within its pair's
+}
+
 // Cache allocates every layer where its attention is computed.
 func (f *MultiGPU) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
-	if len(f.home) != len(spec.Layers) {
-		return nil, fmt.Errorf("a plan for %d layers is not for a cache of %d", len(f.home), len(spec.Layers))
+	if n := len(spec.Layers) - len(spec.Further); len(f.home) != n {
+		return nil, fmt.Errorf("a plan for %d layers is not for a cache of %d", len(f.home), n)
 	}
-	on := make([]*compute.Cache, len(f.pairs))
+	parts, index := spec.Among(len(f.pairs), func(l int) int { return f.home[l] })
+	c := &spreadCache{on: make([]*compute.Cache, len(f.pairs)), index: index}
 	for j, d := range f.pairs {
-		part := spec.Only(func(l int) bool { return f.home[l] == j })
-		if len(part.Layers) == 0 {
+		if len(parts[j].Layers) == 0 {
 			continue
 		}
 		var err error
-		if on[j], err = d.Cache(part); err != nil {
+		if c.on[j], err = d.Cache(parts[j]); err != nil {
 			return nil, err
 		}
 	}
-	return &compute.Cache{CacheSpec: spec, Mem: on}, nil
+	return &compute.Cache{CacheSpec: spec, Mem: c}, nil
 }
 
 // CopyPage copies a page on every device.
 func (f *MultiGPU) CopyPage(c *compute.Cache, to, from compute.Page) {
-	for j, part := range c.Mem.([]*compute.Cache) {
+	for j, part := range c.Mem.(*spreadCache).on {
 		if part != nil {
 			f.pairs[j].CopyPage(part, to, from)
 		}
@@ -242,13 +242,13 @@ func (f *MultiGPU) WritePage(c *compute.Cache, page compute.Page, layers [][]byt
 
 // eachPart calls do for each device's part of a cache, with those of layers that are its own.
 func (f *MultiGPU) eachPart(c *compute.Cache, layers [][]byte, do func(*Device, *compute.Cache, [][]byte) error) error {
-	for j, part := range c.Mem.([]*compute.Cache) {
+	for j, part := range c.Mem.(*spreadCache).on {
 		if part == nil {
 			continue
 		}
 		var own [][]byte
-		for l, home := range f.home {
-			if home == j {
+		for l := range c.Layers {
+			if f.home[c.LayerOf(l)] == j {
 				own = append(own, layers[l])
 			}
 		}

@@ -257,7 +257,7 @@ func (r *router) whole(op compute.Op) {
 func (r *router) belongsToGPU(o *operands) bool {
 	switch {
 	case o.cache != nil:
-		return r.d.attention[o.layer]
+		return r.d.attention[o.cache.LayerOf(o.layer)]
 	case len(o.matrices) > 0:
 		return !slices.ContainsFunc(o.matrices, func(m *compute.Matrix) bool { return !onGPU(m) })
 	}

@@ -36,7 +36,7 @@ func (f *MultiGPU) homeOf(o *operands) int {
 	home := -1
 	switch {
 	case o.cache != nil:
-		return f.home[o.layer]
+		return f.home[o.cache.LayerOf(o.layer)]
 	case len(o.matrices) > 0:
 		for _, m := range o.matrices {
 			if mem(m).gpu != nil {
@@ -87,7 +87,8 @@ func (w toStage) Matrix(**compute.Matrix) {}
 func (w toStage) Vector(**compute.Vector) {}
 
 func (w toStage) Cache(c **compute.Cache, layer *int) {
-	*c, *layer = (*c).Mem.([]*compute.Cache)[w.gpu], w.f.index[*layer]
+	all := (*c).Mem.(*spreadCache)
+	*c, *layer = all.on[w.gpu], all.index[*layer]
 }
 
 // Foresee passes guesses at layers of the same GPU on.

@@ -14,7 +14,7 @@ ALiBi: Press et al. 2022. mpt: MosaicML 2023. bloom: BigScience 2022. baichuan: 
 its configuration. gptoss: OpenAI 2025 (model card and reference implementation); MXFP4: OCP Microscaling Formats 1.0. deepseek2: DeepSeek-AI 2024 (DeepSeek-V2, DeepSeek-V3).
 glm4moe: GLM-4.5 team 2025 and its configurations. smallthinker: Song et al. 2025 and its configuration. dbrx: Databricks 2024 (its
 model card and configuration). deepseek: Dai et al. 2024. glm4moe-lite, kimi-k2: their configurations and model cards. turbosparse-mixtral: Song et al. 2024 and its model card. nemotron_h: NVIDIA 2025 (Nemotron-H) and its configurations;
-Mamba-2: Dao and Gu 2024. qwen3next, qwen35: Yang, Kautz and Hatamizadeh 2024 (Gated Delta Networks), the configurations of Qwen3-Next and Qwen3.5.
+Mamba-2: Dao and Gu 2024, and its authors' code (norms of groups). falcon-h1: its report and configurations, 2025. qwen3next, qwen35: Yang, Kautz and Hatamizadeh 2024 (Gated Delta Networks), the configurations of Qwen3-Next and Qwen3.5.
 llama4: its model card and configuration.
 """
 import json
@@ -1443,11 +1443,11 @@ def llama4():
                                 window=lambda layer: None if full(layer) else -7)
 
 
-def mamba(m, h, p, groups=2):
-    """Mamba-2 by the recurrence of its definition, a position after another."""
+def mamba(m, h, p, groups=2, by=1, normed=True):
+    """Mamba-2 by the recurrence of its definition, a position after another. by are factors of what the first product gives."""
     heads, dim, size, hidden = 4, 16, 24, 64
     inner, channels = heads * dim, heads * dim + 2 * groups * size
-    z, mixed, step = np.split(h @ m.get(p + "in_proj.weight", inner + channels + heads, hidden).T, [inner, inner + channels], -1)
+    z, mixed, step = np.split(h @ m.get(p + "in_proj.weight", inner + channels + heads, hidden).T * by, [inner, inner + channels], -1)
     taps, bias = m.get(p + "conv1d.weight", channels, 1, 4, scale=0.5)[:, 0], m.get(p + "conv1d.bias", channels)
     padded = np.concatenate([np.zeros((3, channels)), mixed])
     mixed = silu(sum(padded[k:k + len(h)] * taps[:, k] for k in range(4)) + bias)
@@ -1461,9 +1461,59 @@ def mamba(m, h, p, groups=2):
             u = x[t].reshape(heads, dim)[head]
             state[head] = np.exp(step[t, head] * a[head]) * state[head] + step[t, head] * np.outer(u, b[t].reshape(groups, size)[g])
             y[t, head] = state[head] @ c[t].reshape(groups, size)[g] + d[head] * u
-    y = (y.reshape(len(h), inner) * silu(z)).reshape(len(h), groups, -1)
-    y = rms_norm(y, np.ones(inner // groups), 1e-5).reshape(len(h), inner) * m.get(p + "norm.weight", inner, offset=1.0)
+    y = y.reshape(len(h), inner) * silu(z)
+    if normed:
+        y = rms_norm(y.reshape(len(h), groups, -1), np.ones(inner // groups), 1e-5).reshape(len(h), inner) * m.get(p + "norm.weight", inner, offset=1.0)
     return y @ m.get(p + "out_proj.weight", hidden, inner).T
+
+
+def mamba2():
+    """Mamba-2 alone. The first configuration says what older ones leave out."""
+    for name, config, groups in (("mamba2", {"num_heads": 4, "head_dim": 16, "state_size": 24, "expand": 1, "n_groups": 2, "conv_kernel": 4, "use_bias": False,
+                                             "use_conv_bias": True, "rms_norm": True, "time_step_limit": [0.0, None], "hidden_act": "silu"}, 2),
+                                 ("mamba2-tied", {"head_dim": 16, "state_size": 24, "expand": 1, "tie_word_embeddings": True}, 1)):
+        m = Model({"architectures": ["Mamba2ForCausalLM"], "layer_norm_epsilon": 1e-5, **config})
+        for other in ("intermediate_size", "num_attention_heads", "num_key_value_heads", "max_position_embeddings"):
+            del m.c[other]
+        table = m.get("backbone.embeddings.weight", 48, 64, scale=1.0)
+        x = table[TOKENS]
+        for l in range(3):
+            p = f"backbone.layers.{l}."
+            x = x + mamba(m, rms_norm(x, m.get(p + "norm.weight", 64, offset=1.0), 1e-5), p + "mixer.", groups=groups)
+        head = table if m.c["tie_word_embeddings"] else m.get("lm_head.weight", 48, 64)
+        yield name, m, 1 << 20, rms_norm(x, m.get("backbone.norm_f.weight", 64, offset=1.0), 1e-5) @ head.T
+
+
+def falcon_h1():
+    """Attention and Mamba-2 read the same norm. Nearly all products have factors."""
+    base = {"architectures": ["FalconH1ForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 1e11, "head_dim": 24, "mamba_n_heads": 4, "mamba_d_head": 16,
+            "mamba_d_ssm": 64, "mamba_n_groups": 2, "mamba_d_state": 24, "mamba_d_conv": 4, "mamba_conv_bias": True, "mamba_proj_bias": False, "mamba_expand": 2,
+            "mamba_norm_before_gate": False, "attention_bias": False, "mlp_bias": False, "projectors_bias": False}
+    factors = {"embedding_multiplier": 5.5, "lm_head_multiplier": 0.4, "key_multiplier": 0.55, "attention_in_multiplier": 0.9, "attention_out_multiplier": 0.7,
+               "ssm_in_multiplier": 1.25, "ssm_out_multiplier": 0.35, "mlp_multipliers": [0.88, 0.6], "ssm_multipliers": [0.35, 0.25, 0.7, 0.5, 0.3]}
+    for name, config in (("falcon-h1", {"mamba_rms_norm": False, **factors}), ("falcon-h1-normed", {"mamba_rms_norm": True}),
+                         ("falcon-h1-tied", {"mamba_rms_norm": False, "tie_word_embeddings": True, **factors})):
+        m = Model({**base, **config})
+        c = m.c.get
+        gate_by, down_by = c("mlp_multipliers", (1, 1))
+        by = np.repeat(c("ssm_multipliers", np.ones(5)), [64, 64, 48, 48, 4])
+        table = m.get("model.embed_tokens.weight", 48, 64, scale=0.3)
+        x = table[TOKENS] * c("embedding_multiplier", 1)
+        freqs = frequencies(m, 24)
+        for l in range(3):
+            p = f"model.layers.{l}."
+            h = rms_norm(x, m.get(p + "input_layernorm.weight", 64, offset=1.0), 1e-5)
+            state = mamba(m, h * c("ssm_in_multiplier", 1), p + "mamba.", by=by, normed=m.c["mamba_rms_norm"]) * c("ssm_out_multiplier", 1)
+            into = h * c("attention_in_multiplier", 1)
+            q, k, v = ((into @ m.get(f"{p}self_attn.{n}_proj.weight", w * 24, 64).T).reshape(len(h), -1, 24) for n, w in (("q", 4), ("k", 2), ("v", 2)))
+            y = attention(rotate(q, freqs), rotate(k * c("key_multiplier", 1), freqs), v) @ m.get(p + "self_attn.o_proj.weight", 64, 96).T
+            x = x + state + y * c("attention_out_multiplier", 1)
+            h = rms_norm(x, m.get(p + "pre_ff_layernorm.weight", 64, offset=1.0), 1e-5)
+            p += "feed_forward."
+            gate, up = (h @ m.get(f"{p}{w}_proj.weight", 96, 64).T for w in ("gate", "up"))
+            x = x + silu(gate * gate_by) * up @ m.get(p + "down_proj.weight", 64, 96).T * down_by
+        head = table if m.c["tie_word_embeddings"] else m.get("lm_head.weight", 48, 64)
+        yield name, m, 128, rms_norm(x, m.get("model.final_layernorm.weight", 64, offset=1.0), 1e-5) @ head.T * c("lm_head_multiplier", 1)
 
 
 def granite_hybrid():
@@ -1631,7 +1681,7 @@ def delta_nets():
         yield name, m, 128, logits
 
 
-EXPERTS = (delta_nets, granite_hybrid, nemotron_h, mixtral, qwen3moe, qwen2moe, olmoe, granitemoe, minimax_m2, ernie, gptoss, glm4_moe, smallthinker, dbrx, deepseek, of_deepseeks_form, turbosparse, llama4)
+EXPERTS = (delta_nets, mamba2, falcon_h1, granite_hybrid, nemotron_h, mixtral, qwen3moe, qwen2moe, olmoe, granitemoe, minimax_m2, ernie, gptoss, glm4_moe, smallthinker, dbrx, deepseek, of_deepseeks_form, turbosparse, llama4)
 
 for family in FIRST + SECOND + EXPERTS:
     for name, m, context, logits in family():

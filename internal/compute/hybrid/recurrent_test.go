@@ -1,0 +1,33 @@
+package hybrid_test
+
+import (
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
+)
+
+// TestRecurrent: models whose layers have states, alone, beside keys and values or in other layers than these, have the same logits wherever layers lie.
+func TestRecurrent(t *testing.T) {
+	on := func(gpu compute.Tier, attention bool) compute.Place {
+		return compute.Place{Split: compute.Split{Tier: gpu}, Attention: attention}
+	}
+	for _, family := range []string{"falcon-h1", "mamba2", "granitehybrid", "nemotron_h", "qwen35"} {
+		f := synthtest.Sparse(t, synth.Spec{Arch: family, Type: quant.F16}, layers)
+		o := model.Options{Sparse: model.Off}
+		want, _ := logits(t, f, host(t), o)
+		for name, plan := range map[string][layers + 1]compute.Place{
+			"a layer in RAM":   {on(0, true), on(0, false), on(0, true)},
+			"a layer on a GPU": {on(0, false), on(0, true), on(0, false)},
+			"two GPUs and RAM": {on(0, true), on(1, false), on(1, true)},
+		} {
+			o.Places = plan[:]
+			if got, _ := logits(t, f, device(t, plan, false), o); apart(got, want) != 0 {
+				t.Errorf("%s, %s: other logits", family, name)
+			}
+		}
+	}
+}
