@@ -55,7 +55,7 @@ type Source struct {
 	Pinned     bool
 	Order      []int32 // neuron i of a matrix for Rows or Columns is the source's Order[i]; nil keeps the source's order
 	Split      Split   // which tiers of a device of several the neurons go to; other devices ignore it, and vectors go to Tier whole
-	Stack      int     // for Columns: so many matrices lie one behind the other, each with neurons of its own, and Split counts rows; 0: one
+	Stack      int     // so many matrices, of experts, lie one behind the other, each with neurons of its own, and Split counts rows; 0: one
 }
 
 // Stacked returns the number of matrices in s and the rows of each.

@@ -221,9 +221,9 @@ func (b *blockBinder) stack(name string, rows, cols int, down bool) *compute.Mat
 	if hot > 0 && hot < n || exact {
 		use = compute.Rows
 	}
-	src := compute.Source{Name: name, Rows: n * rows, Cols: cols, Split: compute.Split{Tier: b.tier, Bound: hot * rows, Slots: b.m.place(b.layer).Slots && !exact}}
+	src := compute.Source{Name: name, Rows: n * rows, Cols: cols, Split: compute.Split{Tier: b.tier, Bound: hot * rows, Slots: b.m.place(b.layer).Slots && !exact}, Stack: n}
 	if exact && down {
-		use, src.Stack = compute.Columns, n
+		use = compute.Columns
 	}
 	return b.bind(src, use)
 }

@@ -119,6 +119,9 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 		m.gpu, err = d.gpu.Matrix(src, use)
 		err = d.ofGPU(err)
 	case 0:
+		if use == compute.Dense && src.Stack > 0 && d.streaming.Experts > 0 { // prompts may have its rows sent
+			use = compute.Rows
+		}
 		m.host, err = d.host.Matrix(src, use)
 	default:
 		var part compute.Source

@@ -60,11 +60,12 @@ func (r *router) choiceToHost(c *compute.Choice) {
 
 // experts computes each expert where its weights are, on both processors at the same time.
 func (r *router) experts(o *compute.Experts) {
-	if up := mem(o.Weights.Up); up.gpu == nil || up.host == nil {
+	up := mem(o.Weights.Up)
+	switch {
+	case up.host != nil && r.streamExperts(o):
+	case up.host == nil || up.gpu == nil:
 		r.whole(o)
-		return
-	}
-	if !r.streamExperts(o) {
+	default:
 		r.bothExperts(o)
 	}
 }

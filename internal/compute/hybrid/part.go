@@ -11,13 +11,12 @@ import (
 func neurons(src compute.Source, use compute.Use, from, to int) (compute.Source, error) {
 	part := src
 	part.Order = nil
-	if use == compute.Columns && src.Stack > 0 {
-		if _, rows := src.Stacked(); from%rows == 0 && to%rows == 0 {
-			part.Stack = (to - from) / rows
-		} else {
+	if src.Stack > 0 {
+		_, rows := src.Stacked()
+		if from%rows != 0 || to%rows != 0 {
 			return part, fmt.Errorf("tensor %q: rows %d to %d are not whole matrices of %d rows", src.Name, from, to, rows)
 		}
-		use = compute.Rows
+		part.Stack, use = (to-from)/rows, compute.Rows
 	}
 	if src.Data == nil { // the shape alone is known, and wanted
 		if part.Rows = to - from; use == compute.Columns {

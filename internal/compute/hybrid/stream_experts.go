@@ -10,7 +10,7 @@ type expertStream struct {
 	gpu     compute.WeightUploader
 	rooms   compute.Streamer
 	host    compute.Restorer
-	hot     compute.ExpertWeights // those that the GPU holds
+	hot     compute.ExpertWeights // those that the GPU holds, if it holds any
 	slots   *slotted              // nil: they are always the same
 	first   int                   // the host's first expert
 	n       int
@@ -22,6 +22,7 @@ type expertStream struct {
 	partial compute.Tensor
 	turns   []*stretch // of the host; turn c packs chunk c
 	brought []compute.ExpertWeights
+	begun   bool // the output has a content
 }
 
 // streamExperts has the GPU compute all experts of a layer, and reports whether that is possible and pays.
@@ -61,6 +62,7 @@ func (r *router) streamExperts(o *compute.Experts) bool {
 func (y *expertStream) choose() bool {
 	w := &y.o.Weights
 	y.hot, _ = y.r.split(w, y.o.Choice)
+	y.hot.Bins = w.Bins
 	y.slots = mem(w.Down).slotted
 	if mem(w.Down).slots && y.slots == nil {
 		return false // the host has all experts, and nothing says which are on the GPU
@@ -136,20 +138,22 @@ func (y *expertStream) run() {
 		y.turns = append(y.turns, turn)
 		r.meet(func() {
 			if c == 0 {
-				y.do(gpuTensor(y.o.Out), y.hot)
+				if y.hot.Up != nil {
+					y.sum(y.hot)
+				}
 				return
 			}
 			y.bring(c - 1)
 			if c > 1 {
-				y.compute(c - 2)
+				y.sum(y.brought[c-2])
 			}
 		})
 	}
 	y.bring(y.chunks - 1)
 	if y.chunks > 1 {
-		y.compute(y.chunks - 2)
+		y.sum(y.brought[y.chunks-2])
 	}
-	y.compute(y.chunks - 1)
+	y.sum(y.brought[y.chunks-1])
 	written(y.o.Out, true)
 }
 
@@ -173,16 +177,22 @@ func (y *expertStream) bring(c int) {
 	})
 	w := y.hot
 	w.Up, w.Down = matrices[len(matrices)-2], matrices[len(matrices)-1]
-	if w.Gate != nil {
+	if y.o.Weights.Gate != nil {
 		w.Gate = matrices[0]
 	}
-	w.Table, w.Bins, w.Count = y.table(c), nil, &compute.NeuronCount{}
+	w.Table = y.table(c)
 	y.brought[c] = w
 }
 
-// compute has the GPU compute with chunk c, and adds that to what there is.
-func (y *expertStream) compute(c int) {
-	r, w := y.r, y.brought[c]
+// sum has the GPU compute with w, and adds that to what there is. The first to be computed counts what tokens chose.
+func (y *expertStream) sum(w compute.ExpertWeights) {
+	r := y.r
+	if !y.begun {
+		y.begun = true
+		y.do(gpuTensor(y.o.Out), w)
+		return
+	}
+	w.Bins, w.Count = nil, &compute.NeuronCount{}
 	r.d.joins[r.seg] = append(r.d.joins[r.seg], join{y.o.Weights.Count, w.Count})
 	y.do(y.partial, w)
 	r.gpu.Do(&compute.Add{Dst: gpuTensor(y.o.Out), X: y.partial})

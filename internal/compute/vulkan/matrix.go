@@ -208,7 +208,7 @@ func laidOut(src compute.Source, use compute.Use) (m *matrix, rows int, regions 
 	m = &matrix{}
 	rows, fill = src.Rows, fillRows
 	switch {
-	case src.Stack > 0: // experts are computed whole
+	case use == compute.Columns && src.Stack > 0: // experts are computed whole
 		m.units = ceil(src.Cols, unitElems(src.Type))
 		regions = rowRegions(src.Type, m.units)
 	case use == compute.Columns && !src.Type.Quantised():
