@@ -59,7 +59,7 @@ type Options struct {
 	Tensors      []string // where tensors lie, each PATTERN=BUFFER as an item of llama.cpp's --override-tensor; the first that matches a name holds
 	KVInRAM      bool     // keys and values stay in RAM, and attention is computed there, as with llama.cpp's --no-kv-offload
 	StreamTokens *int     // length of a prompt's step from which on cold neurons are sent to the GPU; 0: never; nil: where that is faster
-	MoECache     int64    // bytes of GPU memory, at most, for experts that follow the text, which RAM then holds, too; 0: experts stay where they are
+	MoECache     *int64   // bytes of GPU memory, at most, for experts that follow the text, which RAM then holds, too; 0: experts stay where they are; nil: where that should pay
 	ReadAhead    *bool    // whether the processor reads neurons before it is their turn; nil: where the plan has GPUs wait for it
 
 	Sparse          Sparse   // empty: SparseAuto

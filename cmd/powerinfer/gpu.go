@@ -26,7 +26,7 @@ func gpuFlags() []cli.Flag {
 		streamFlag(),
 		&cli.IntFlag{Name: "n-gpu-layers", Aliases: []string{"ngl", "gpu-layers"}, Usage: "put the last `N` layers whole on GPUs, as llama.cpp does; default: attention and hot neurons first", Sources: env("N_GPU_LAYERS")},
 		kvInRAMFlag(),
-		&cli.IntFlag{Name: "moe-cache-mib", Usage: "let the experts in at most `N` MiB of GPU memory follow the text, which takes RAM for all of them; 0, the default: they stay where the plan has them"},
+		&cli.IntFlag{Name: "moe-cache-mib", Usage: "let the experts in at most `N` MiB of GPU memory follow the text, which takes RAM for all of them; 0: they stay where the plan has them; default: they follow where RAM has room and that should be faster"},
 		&cli.BoolFlag{Name: "read-ahead", HideDefault: true, Usage: "read the neurons that a GPU seems to leave to the processor before it is their turn; default: where the plan has the GPU wait for them"},
 	)
 }
@@ -107,7 +107,8 @@ func gpuOptions(c *cli.Command, o *powerinfer.Options) error {
 		if n < 0 || n > mostBudget<<10 {
 			return fmt.Errorf("--moe-cache-mib %d: give a number of MiB, or 0 for experts that stay where they are", n)
 		}
-		o.MoECache = int64(n) << 20
+		most := int64(n) << 20
+		o.MoECache = &most
 	}
 	if c.IsSet("read-ahead") {
 		ahead := c.Bool("read-ahead")

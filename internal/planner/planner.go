@@ -40,7 +40,7 @@ type Options struct {
 	KVInRAM      bool                    // keys and values lie in RAM, and attention is computed there; neurons, experts and the head may lie on GPUs
 	StreamTokens *int                    // tokens of a prompt's step from which on cold neurons are sent to the GPU; 0: never; nil: where that is faster
 	ReadAhead    *bool                   // whether the processor reads neurons before it is their turn; nil: where the plan has GPUs wait for it
-	MoECache     int64                   // bytes of GPU memory, at most, for experts that follow the text, which RAM then holds, too; 0: experts stay where they are
+	MoECache     *int64                  // bytes of GPU memory, at most, for experts that follow the text, which RAM then holds, too; 0: experts stay where they are; nil: where that should pay
 	Trace        *trace.Log              // keeps when each processor did what; may be nil
 	Messages     func(string)            // switches the GPUs' validation layer on and is told what it finds; nil: it is off
 	Notice       func(string)            // is told in a line what the user should know, as why a GPU is given up; may be nil

@@ -1,18 +1,53 @@
 package planner
 
 import (
+	"math"
+
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/residency"
 )
 
 // busOfRAM is the bandwidth of a bus to a GPU that was not measured, as a share of RAM's.
 const busOfRAM = 1. / 3
 
-// follow gives layers whose experts lie partly on a GPU slots where the user asks for it, so that which of them lie there follows the text. RAM then holds
-// these experts, too, so that no bytes of theirs are saved.
+// Where nobody says whether experts follow the text, they do where a token should take at least followGain less of its time, and all that RAM holds then
+// takes at most followRAM of it.
+const (
+	followGain = 0.05
+	followRAM  = 0.8
+)
+
+// pays reports whether experts should follow the text. Of experts whose uses the file tells, those that any text uses are on GPUs already.
+func (p *Planner) pays(plan *Plan, s *Solution) bool {
+	m, b := p.machine, &p.cost
+	if !m.Predictable() || b.ExpertsUsed == 0 || b.ExpertsKnown || b.ExpertMode == model.Exact || p.o.Tensors != nil || p.o.Layers != nil {
+		return false
+	}
+	for _, j := range p.used {
+		if k := m.gpus[j].known; k == nil || !(k.Upload > 0) {
+			return false
+		}
+	}
+	layers, bytes := p.slotted(plan)
+	if ram := s.Plan.RAM + b.Rest + bytes; len(layers) == 0 || float64(ram) > followRAM*float64(m.Memory) {
+		return false
+	}
+	following := b.Following()
+	then, err := placement.Price(&following, &s.Machine, s.Plan.Places())
+	return err == nil && then.Seconds <= (1-followGain)*s.Plan.Seconds
+}
+
+// follow gives layers whose experts lie partly on a GPU slots where the user asks for it, or where it pays, so that which of them lie there follows the text.
+// RAM then holds these experts, too, so that no bytes of theirs are saved.
 func (p *Planner) follow(plan *Plan, s *Solution) {
-	most := p.o.MoECache
+	most := int64(math.MaxInt64)
+	if p.o.MoECache != nil {
+		most = *p.o.MoECache
+	} else if !p.pays(plan, s) {
+		return
+	}
 	if most == 0 {
 		return
 	}

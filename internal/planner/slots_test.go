@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
+	"github.com/powerinfer-go/powerinfer/internal/measure"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 )
@@ -36,7 +38,7 @@ func TestSlots(t *testing.T) {
 		var said []string
 		m := Described(64<<30, 60e9)
 		m.Add("a GPU", 1<<30, 500e9)
-		p := With(m, c.cost, Options{MoECache: c.cache, Notice: func(s string) { said = append(said, s) }})
+		p := With(m, c.cost, Options{MoECache: &c.cache, Notice: func(s string) { said = append(said, s) }})
 		plan, err := p.Plan()
 		if err != nil || plan == nil {
 			t.Fatalf("%s: plan %v, error %v", c.name, plan, err)
@@ -58,6 +60,49 @@ func TestSlots(t *testing.T) {
 		}
 		if plan.GPUs[0].Planned > plan.GPUs[0].Budget || plan.Places[6].Tier != compute.Tier(0) {
 			t.Errorf("%s: %d bytes planned of %d, places %v", c.name, plan.GPUs[0].Planned, plan.GPUs[0].Budget, plan.Places)
+		}
+	}
+}
+
+// TestFollowWherePays: where nobody says whether experts follow the text, they do on measured GPUs, if RAM has room and the plan is chosen by what they save.
+func TestFollowWherePays(t *testing.T) {
+	b, err := modelcost.Described("qwen3-30b-a3b,layers=6,vocab=4096", modelcost.Options{Context: 1024})
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := b
+	known.ExpertsKnown = true
+	none, two := int64(0), 2
+	for _, c := range []struct {
+		name   string
+		cost   modelcost.Cost
+		memory uint64
+		upload float64
+		kind   vulkan.Kind
+		o      Options
+		want   bool
+	}{
+		{"room", b, 8 << 30, 10e9, vulkan.Discrete, Options{}, true},
+		{"no room", b, 2 << 30, 10e9, vulkan.Discrete, Options{}, false},
+		{"unknown RAM", b, 0, 10e9, vulkan.Discrete, Options{}, false},
+		{"unknown bus", b, 8 << 30, 0, vulkan.Discrete, Options{}, false},
+		{"software", b, 8 << 30, 10e9, vulkan.CPU, Options{}, false},
+		{"known uses", known, 8 << 30, 10e9, vulkan.Discrete, Options{}, false},
+		{"forbidden", b, 8 << 30, 10e9, vulkan.Discrete, Options{MoECache: &none}, false},
+		{"whole layers", b, 8 << 30, 10e9, vulkan.Discrete, Options{Layers: &two}, false},
+	} {
+		figures := measure.Machine{Memory: c.memory, Cores: 4, RAM: []measure.RAM{{Threads: 4, Stream: 40e9}}}
+		if c.upload > 0 {
+			figures.GPUs = []measure.GPU{{ID: measure.ID{Name: "a GPU"}, Read: 400e9, Upload: c.upload, Download: 10e9, HandOff: 40e-6}}
+		}
+		c.o.Notice = func(s string) { t.Errorf("%s: it says %q", c.name, s) }
+		p := With(On(figures, []vulkan.Info{{Name: "a GPU", Kind: c.kind, Free: 1 << 30}}), c.cost, c.o)
+		plan, err := p.Plan()
+		if err != nil || plan == nil {
+			t.Fatalf("%s: plan %v, error %v", c.name, plan, err)
+		}
+		if got := slices.ContainsFunc(plan.Places, func(y compute.Place) bool { return y.Slots }); got != c.want {
+			t.Errorf("%s: experts follow the text: %v, want %v", c.name, got, c.want)
 		}
 	}
 }
