@@ -40,6 +40,9 @@ func ReadTask(name, path, scoring string) (*Task, error) {
 	return task.Read(task.Kind(name), path, task.Scoring(scoring))
 }
 
+// TaskSeed is the seed by which llama.cpp draws a task's questions, as Task.Draw does.
+const TaskSeed = task.LlamaSeed
+
 // OpenTaskSamples opens a file of samples to add to, or continues it if it is of the same run.
 func OpenTaskSamples(path string, run TaskRun) (*TaskSamples, error) {
 	return task.OpenSamples(path, run)

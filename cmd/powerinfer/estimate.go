@@ -70,12 +70,17 @@ func newRemaining(parts string) *remaining { return &remaining{begin: time.Now()
 
 // set tells that done of total are done: one part, or some of the bytes, says how long all take.
 func (r *remaining) set(done, total int64) {
+	r.share(float64(done)/float64(total), total)
+}
+
+// share is set for parts that take unlike times: those done are such a share of the work.
+func (r *remaining) share(done float64, total int64) {
 	took := time.Since(r.begin)
-	if r.told || done == 0 || r.parts == "" && took < enough {
+	if r.told || done <= 0 || r.parts == "" && took < enough {
 		return
 	}
 	r.told = true
-	whole := time.Duration(float64(took) * float64(total) / float64(done))
+	whole := time.Duration(float64(took) / done)
 	if whole <= patience {
 		return
 	}

@@ -26,10 +26,13 @@ func evalCommand() *cli.Command {
 			"With -o FILE an interrupted run is continued by the same command.\n" +
 			"Programs that a model wrote run only with --execute, on Linux, kept in.",
 		Flags: slices.Concat(engineFlags(), []cli.Flag{
-			&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "the task's data `FILE`"},
+			&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "the task's data `FILE`; of mmlu also a folder of CSV"},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "add what the model answered to `FILE`, a JSON object on each line"},
 			&cli.StringFlag{Name: "scoring", Usage: "whose definition scores choices: " + strings.Join(powerinfer.TaskScorings(), " or ") + "; default: that of the data's form"},
-			&cli.IntFlag{Name: "limit", Usage: "take the first `N` questions only; 0: all"},
+			&cli.IntFlag{Name: "shots", Usage: "put `N` examples with their answers before each question; usual are 5 in mmlu, 3 in mbpp"},
+			&cli.StringFlag{Name: "shots-file", Usage: "the examples' `FILE`, the task's training or development questions; mbpp's are in its own"},
+			&cli.IntFlag{Name: "limit", Usage: "take `N` questions only, drawn at random; 0: all"},
+			&cli.Uint32Flag{Name: "limit-seed", Value: powerinfer.TaskSeed, Usage: "draw them by this `SEED`; 1: llama.cpp's questions"},
 			&cli.IntFlag{Name: "parallel", Aliases: []string{"np"}, Value: usualParallel, Usage: "`N` questions to read at a time"},
 			&cli.BoolFlag{Name: "json", Usage: "print the result as JSON"},
 			verboseFlag(),
@@ -58,12 +61,9 @@ func runEval(ctx context.Context, c *cli.Command) error {
 	if !c.IsSet("file") {
 		return fmt.Errorf("give the data of %s with -f FILE", name)
 	}
-	t, err := powerinfer.ReadTask(name, c.String("file"), c.String("scoring"))
+	t, err := readTask(c, name)
 	if err != nil {
 		return err
-	}
-	if n := c.Int("limit"); n > 0 {
-		t.Items, t.Programs = t.Items[:min(n, len(t.Items))], t.Programs[:min(n, len(t.Programs))]
 	}
 	if t.Kind.Generates() {
 		return evalPrograms(ctx, c, t)
@@ -76,6 +76,40 @@ func runEval(ctx context.Context, c *cli.Command) error {
 	return evalChoices(ctx, c, t)
 }
 
+// readTask reads a task's data, puts examples before the questions, and leaves those that are asked.
+func readTask(c *cli.Command, name string) (*powerinfer.Task, error) {
+	t, err := powerinfer.ReadTask(name, c.String("file"), c.String("scoring"))
+	if err != nil {
+		return nil, err
+	}
+	shots := c.Int("shots")
+	switch {
+	case shots < 0:
+		return nil, fmt.Errorf("--shots %d is negative", shots)
+	case shots == 0 && c.IsSet("shots-file"):
+		return nil, errors.New("--shots-file has nothing to do without --shots N")
+	case shots > 0:
+		var examples *powerinfer.Task
+		if file := c.String("shots-file"); file != "" {
+			if examples, err = powerinfer.ReadTask(name, file, c.String("scoring")); err != nil {
+				return nil, err
+			}
+		}
+		if err := t.AddShots(shots, examples); err != nil {
+			return nil, fmt.Errorf("--shots %d: %w", shots, err)
+		}
+	}
+	if n := t.Aside(); n > 0 {
+		note(fmt.Sprintf("%d of %d programs are the publishers' test and asked for", t.Len(), t.Len()+n))
+	}
+	if n := c.Int("limit"); n > 0 {
+		t.Draw(n, c.Uint32("limit-seed"))
+	} else if c.IsSet("limit-seed") {
+		return nil, errors.New("--limit-seed has nothing to do without --limit N")
+	}
+	return t, nil
+}
+
 // evalRun returns what names the samples of a run.
 func evalRun(c *cli.Command, t *powerinfer.Task, m *powerinfer.Model, options map[string]string) powerinfer.TaskRun {
 	info := m.Info()
@@ -84,6 +118,12 @@ func evalRun(c *cli.Command, t *powerinfer.Task, m *powerinfer.Model, options ma
 		if c.IsSet(f) {
 			options[f] = fmt.Sprint(c.Value(f))
 		}
+	}
+	if t.Shots.N > 0 {
+		options["shots"] = fmt.Sprint(t.Shots.N)
+	}
+	if t.Shots.Hash != "" {
+		options["shots_sha256"] = t.Shots.Hash
 	}
 	return powerinfer.TaskRun{
 		Task: t.Kind, Scoring: t.Scoring, Data: t.Hash, Options: options,
@@ -120,14 +160,18 @@ func evalChoices(ctx context.Context, c *cli.Command, t *powerinfer.Task) error 
 		note(fmt.Sprintf("%d of %d questions are answered already", n, len(t.Items)))
 	}
 	bar, rest := newProgress(string(t.Kind), unitRuns), newRemaining("questions")
-	done := 0
+	done, read, all := 0, int64(0), int64(0)
+	for _, i := range left {
+		all += t.Items[i].Bytes()
+	}
 	err = m.Score(ctx, t, left, c.Int("parallel"), func(i int, l []powerinfer.Likelihood) error {
 		it := &t.Items[i]
 		e.answers[i] = t.Score(it, l)
 		done++
 		bar.set(int64(done), int64(len(left)))
+		read += it.Bytes()
 		if done >= c.Int("parallel") { // the first ones are done at the same time
-			rest.set(int64(done), int64(len(left)))
+			rest.share(float64(read)/float64(all), int64(len(left)))
 		}
 		return samples.Add(powerinfer.TaskSample{ID: it.ID, Choices: l, Answer: e.answers[i]})
 	})
@@ -138,7 +182,9 @@ func evalChoices(ctx context.Context, c *cli.Command, t *powerinfer.Task) error 
 		}
 		return err
 	}
-	return evalReport{Task: string(t.Kind), Scoring: string(t.Scoring), Main: t.Main(), Run: run, Metrics: e.figures()}.print(c.Bool("json"))
+	r := newEvalReport(t, run)
+	r.Metrics = e.figures()
+	return r.print(c.Bool("json"))
 }
 
 // choices gathers what became of a task's questions.
@@ -184,10 +230,27 @@ type evalReport struct {
 	Task    string                           `json:"task"`
 	Scoring string                           `json:"scoring,omitempty"`
 	Main    string                           `json:"main"` // the metric by which the task's results are usually told
+	Shots   int                              `json:"shots,omitempty"`
+	Drawn   *drawnQuestions                  `json:"drawn,omitempty"` // nil: all were asked
 	Run     powerinfer.TaskRun               `json:"run"`
 	Metrics map[string]powerinfer.TaskFigure `json:"metrics"`
 
 	Verdicts []programVerdict `json:"verdicts,omitempty"`
+}
+
+// drawnQuestions says which questions were asked.
+type drawnQuestions struct {
+	N    int    `json:"n"`
+	Of   int    `json:"of"`
+	Seed uint32 `json:"seed"`
+}
+
+func newEvalReport(t *powerinfer.Task, run powerinfer.TaskRun) evalReport {
+	r := evalReport{Task: string(t.Kind), Scoring: string(t.Scoring), Main: t.Main(), Shots: t.Shots.N, Run: run}
+	if t.Len() < t.All {
+		r.Drawn = &drawnQuestions{t.Len(), t.All, t.Seed}
+	}
+	return r
 }
 
 // print writes the report to standard output.
@@ -201,7 +264,13 @@ func (r evalReport) print(machine bool) error {
 	if r.Scoring != "" {
 		head += ", scored as " + map[string]string{"llama.cpp": "llama.cpp does", "harness": "lm-evaluation-harness does"}[r.Scoring]
 	}
+	if r.Shots > 0 {
+		head += ", behind " + count(r.Shots, "example")
+	}
 	lines := []string{head}
+	if d := r.Drawn; d != nil {
+		lines = append(lines, fmt.Sprintf("%d of %d questions, drawn by seed %d", d.N, d.Of, d.Seed))
+	}
 	for _, metric := range slices.Sorted(maps.Keys(r.Metrics)) {
 		f := r.Metrics[metric]
 		mark := ""

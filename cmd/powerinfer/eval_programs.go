@@ -1,8 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -20,8 +20,17 @@ import (
 // programTokens is the usual length of a completion, the publishers'.
 const programTokens = 512
 
-// programContext is the KV cache of a program that is written, its prompt included.
-const programContext = 1024
+// bytesOfToken is at least how many bytes of a program's prompt make a token, about.
+const bytesOfToken = 2
+
+// programContext returns the KV cache of programs that are written so many at a time, their prompts included.
+func programContext(t *powerinfer.Task, parallel, tokens int) int {
+	longest := 0
+	for i := range t.Programs {
+		longest = max(longest, len(t.Programs[i].Prompt))
+	}
+	return parallel * (longest/bytesOfToken + tokens)
+}
 
 // programFlags are those of tasks in which programs are written.
 func programFlags() []cli.Flag {
@@ -91,7 +100,7 @@ func evalPrograms(ctx context.Context, c *cli.Command, t *powerinfer.Task) error
 		fmt.Fprintf(os.Stderr, "note: %s hold %s; --samples %s --execute runs them\n", c.String("output"), count(len(samples), "program"), c.String("output"))
 		return nil
 	}
-	report := evalReport{Task: string(t.Kind), Main: t.Main(), Run: run}
+	report := newEvalReport(t, run)
 	if report.Metrics, report.Verdicts, err = runPrograms(ctx, t, box, samples, ks); err != nil {
 		return err
 	}
@@ -101,7 +110,7 @@ func evalPrograms(ctx context.Context, c *cli.Command, t *powerinfer.Task) error
 // writePrograms has the model write what is not written yet, and returns all.
 func writePrograms(ctx context.Context, c *cli.Command, t *powerinfer.Task) (all []powerinfer.TaskSample, run powerinfer.TaskRun, err error) {
 	parallel, tries := c.Int("parallel"), c.Int("tries")
-	m, err := openEval(ctx, c, parallel, parallel*programContext)
+	m, err := openEval(ctx, c, parallel, programContext(t, parallel, c.Int("n-predict")))
 	if err != nil {
 		return nil, run, err
 	}
@@ -116,11 +125,7 @@ func writePrograms(ctx context.Context, c *cli.Command, t *powerinfer.Task) (all
 	if !c.IsSet("seed") { // so that the run can be continued
 		chosen.Seed = 1
 	}
-	settings, err := json.Marshal(chosen)
-	if err != nil {
-		return nil, run, err
-	}
-	run = evalRun(c, t, m, map[string]string{"n-predict": strconv.Itoa(c.Int("n-predict")), "sampling": string(settings)})
+	run = evalRun(c, t, m, map[string]string{"n-predict": strconv.Itoa(c.Int("n-predict")), "sampling": fmt.Sprintf("%+v", chosen)}) // not as JSON, which has no infinite bias
 	samples, err := powerinfer.OpenTaskSamples(c.String("output"), run)
 	if err != nil {
 		return nil, run, err
@@ -132,7 +137,7 @@ func writePrograms(ctx context.Context, c *cli.Command, t *powerinfer.Task) (all
 		note(fmt.Sprintf("%d of %d programs are written already", n, len(t.Programs)*tries))
 	}
 	err = w.write(ctx, left, parallel)
-	return w.all, run, err
+	return slices.DeleteFunc(w.all, func(s powerinfer.TaskSample) bool { return s.Try >= tries }), run, err
 }
 
 // programs is what a model writes for a task.
@@ -152,13 +157,17 @@ type attempt struct{ program, try int }
 
 // left returns what is not written yet. All first tries come first, so that an interrupted run has some of every question.
 func (w *programs) left(tries int) (left []attempt) {
-	done := map[string]int{}
+	type written struct {
+		id  string
+		try int
+	}
+	done := map[written]bool{}
 	for _, s := range w.all {
-		done[s.ID]++
+		done[written{s.ID, s.Try}] = true
 	}
 	for try := range tries {
 		for i := range w.task.Programs {
-			if try >= done[w.task.Programs[i].ID] {
+			if !done[written{w.task.Programs[i].ID, try}] {
 				left = append(left, attempt{i, try})
 			}
 		}
@@ -203,8 +212,14 @@ func (w *programs) one(ctx context.Context, a attempt) (powerinfer.TaskSample, e
 	for token, ok := s.Next(); ok; token, ok = s.Next() {
 		text.WriteString(token.Text)
 	}
+	switch s.Result().Stopped {
+	case powerinfer.StoppedByCtx: // which is no error of the text
+		return powerinfer.TaskSample{}, context.Cause(ctx)
+	case powerinfer.StoppedContext: // with more room it might have gone on
+		return powerinfer.TaskSample{}, fmt.Errorf("%s: the context is full before the program ends; raise it with -c, or lower -n or -np", p.ID)
+	}
 	written := text.String()
-	return powerinfer.TaskSample{ID: p.ID, Completion: &written}, s.Err()
+	return powerinfer.TaskSample{ID: p.ID, Try: a.try, Completion: &written}, s.Err()
 }
 
 // inParallel calls do with the numbers below n, so many at a time, until one fails or ctx ends.
@@ -245,27 +260,37 @@ type programVerdict struct {
 
 // runPrograms runs the programs of samples, and returns pass@k.
 func runPrograms(ctx context.Context, t *powerinfer.Task, box *powerinfer.Sandbox, samples []powerinfer.TaskSample, ks []int) (map[string]powerinfer.TaskFigure, []programVerdict, error) {
-	at := map[string]*powerinfer.TaskProgram{}
+	at := map[string]int{}
 	for i := range t.Programs {
-		at[t.Programs[i].ID] = &t.Programs[i]
+		at[t.Programs[i].ID] = i
 	}
-	samples = slices.DeleteFunc(slices.Clone(samples), func(s powerinfer.TaskSample) bool { return at[s.ID] == nil || s.Completion == nil })
+	samples = slices.DeleteFunc(slices.Clone(samples), func(s powerinfer.TaskSample) bool {
+		_, asked := at[s.ID]
+		return !asked || s.Completion == nil
+	})
 	if len(samples) == 0 {
 		return nil, nil, errors.New("no sample is of a question of the data")
 	}
+	slices.SortStableFunc(samples, func(a, b powerinfer.TaskSample) int { // as they come from several at a time, and from runs that were continued
+		return cmp.Or(cmp.Compare(at[a.ID], at[b.ID]), cmp.Compare(a.Try, b.Try))
+	})
 	verdicts := make([]programVerdict, len(samples))
-	bar := newProgress("running programs", unitRuns)
+	bar, rest := newProgress("running programs", unitRuns), newRemaining("programs to run")
 	defer bar.finish()
+	parallel := runtime.GOMAXPROCS(0)
 	var mu sync.Mutex
 	done := 0
-	err := inParallel(ctx, len(samples), runtime.GOMAXPROCS(0), func(ctx context.Context, i int) error {
+	err := inParallel(ctx, len(samples), parallel, func(ctx context.Context, i int) error {
 		s := &samples[i]
-		v, err := powerinfer.CheckProgram(ctx, box, at[s.ID], *s.Completion)
+		v, err := powerinfer.CheckProgram(ctx, box, &t.Programs[at[s.ID]], *s.Completion)
 		verdicts[i] = programVerdict{s.ID, v.Passed, v.Why}
 		mu.Lock()
 		defer mu.Unlock()
 		done++
 		bar.set(int64(done), int64(len(samples)))
+		if done >= parallel {
+			rest.set(int64(done), int64(len(samples)))
+		}
 		return err
 	})
 	if err != nil {

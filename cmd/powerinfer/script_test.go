@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -70,7 +71,7 @@ func TestGPUScripts(t *testing.T) {
 func runScripts(t *testing.T, dir string, setup func(*testscript.Env)) {
 	cmds := map[string]func(*testscript.TestScript, bool, []string){
 		"refuse": refuse, "figure": figure, "json": validJSON, "width": width, "greedy": greedy,
-		"model": writeModel, "dense": writeDense, "experts": writeExperts, "encoder": writeEncoder, "prepared": writePrepared, "profiled": writeProfile, "truncate": truncate, "huge": hugeTensor, "hub": startHub, "patched": writePatched,
+		"model": writeModel, "dense": writeDense, "experts": writeExperts, "encoder": writeEncoder, "prepared": writePrepared, "profiled": writeProfile, "truncate": truncate, "huge": hugeTensor, "hub": startHub, "patched": writePatched, "samples": sameSamples,
 	}
 	for name, f := range systemCommands {
 		cmds[name] = f
@@ -311,6 +312,27 @@ func start(ts *testscript.TestScript, args []string) process {
 	timer := time.AfterFunc(processLimit, func() { _ = p.Process.Kill() })
 	ts.Defer(func() { timer.Stop() })
 	return p
+}
+
+// sameSamples holds two files of samples to the same ones, in whatever order: samples A B
+func sameSamples(ts *testscript.TestScript, _ bool, args []string) {
+	var texts [2]string
+	for i, name := range args {
+		var lines []string
+		for line := range strings.Lines(ts.ReadFile(name)) {
+			var s powerinfer.TaskSample
+			ts.Check(json.Unmarshal([]byte(line), &s))
+			s.Run = nil // of the first line
+			text, err := json.Marshal(s)
+			ts.Check(err)
+			lines = append(lines, string(text))
+		}
+		slices.Sort(lines)
+		texts[i] = strings.Join(lines, "\n")
+	}
+	if texts[0] != texts[1] {
+		ts.Fatalf("%s has other samples than %s:\n%s\n%s", args[0], args[1], texts[0], texts[1])
+	}
 }
 
 // save leaves a text for a script's grep.

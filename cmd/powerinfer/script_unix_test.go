@@ -16,7 +16,7 @@ import (
 
 // systemCommands are script commands that not every system has; [unix] guards them.
 var systemCommands = map[string]func(*testscript.TestScript, bool, []string){
-	"fifo": fifo, "interrupt": interrupt, "terminate": terminate, "hangup": hangup, "shrink": shrink, "head": head,
+	"fifo": fifo, "interrupt": interrupt, "terminate": terminate, "hangup": hangup, "shrink": shrink, "head": head, "destroy": destroy,
 }
 
 // fifo makes a named pipe: fifo NAME
@@ -72,6 +72,31 @@ func end(ts *testscript.TestScript, by syscall.Signal, args []string) {
 	}
 	save(ts, "out", texts[0])
 	save(ts, "err", texts[1])
+}
+
+// destroy runs powerinfer and kills it, so that it cannot end in order, once FILE has so many lines: destroy FILE LINES ARGS...
+func destroy(ts *testscript.TestScript, _ bool, args []string) {
+	file, least := ts.MkAbs(args[0]), args[1]
+	lines, err := strconv.Atoi(least)
+	ts.Check(err)
+	p := start(ts, args[2:])
+	go func() { _, _ = io.Copy(io.Discard, p.out) }()
+	said := make(chan []byte)
+	go func() {
+		b, _ := io.ReadAll(p.err)
+		said <- b
+	}()
+	for until := time.Now().Add(time.Minute); time.Now().Before(until); time.Sleep(time.Millisecond) {
+		if data, err := os.ReadFile(file); err == nil && strings.Count(string(data), "\n") >= lines {
+			break
+		}
+	}
+	_ = p.Process.Kill()
+	text := <-said
+	_ = p.Wait()
+	if status, ok := p.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() {
+		ts.Fatalf("it ended before it was killed, by %v: %s", p.ProcessState, text)
+	}
 }
 
 // shrink runs powerinfer, cuts a file to a page once the program has written something, and holds it to exit status 1 and leaves its

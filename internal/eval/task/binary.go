@@ -26,15 +26,15 @@ type reader struct {
 	err  error
 }
 
-func (r *reader) bytes(n int) []byte {
-	if r.err == nil && n > len(r.data)-r.at {
+func (r *reader) bytes(n uint32) []byte {
+	if r.err == nil && uint64(n) > uint64(len(r.data)-r.at) {
 		r.err = errors.New("the file ends within it")
 	}
 	if r.err != nil {
 		return nil
 	}
-	r.at += n
-	return r.data[r.at-n : r.at]
+	r.at += int(n)
+	return r.data[r.at-int(n) : r.at]
 }
 
 func (r *reader) uint32() uint32 {
@@ -46,12 +46,12 @@ func (r *reader) uint32() uint32 {
 }
 
 func (r *reader) text() string {
-	return string(r.bytes(int(r.uint32())))
+	return string(r.bytes(r.uint32()))
 }
 
 // answers reads answers with their labels, 1 for a right one.
 func (r *reader) answers() (texts []string, right []bool) {
-	n := int(r.uint32())
+	n := r.uint32()
 	if n > mostAnswers {
 		r.err = fmt.Errorf("it has %d answers, more than %d", n, mostAnswers)
 	}

@@ -65,7 +65,7 @@ func readHellaSwag(s *source) (all []Item, err error) {
 const hellaSwagLines = 6
 
 func readHellaSwagText(s *source) (all []Item, err error) {
-	text := strings.TrimSuffix(string(s.data), "\n")
+	text := strings.TrimRight(strings.ReplaceAll(string(s.data), "\r\n", "\n"), "\n")
 	lines := strings.Split(text, "\n")
 	if n := len(lines) % hellaSwagLines; n != 0 {
 		return nil, s.errorAt(len(lines), "the last question has %d lines, not %d", n, hellaSwagLines)

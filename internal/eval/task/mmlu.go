@@ -63,10 +63,13 @@ func mmluItem(s *source, id, subject, question string, choices []string, right i
 	if subject != "" {
 		fmt.Fprintf(&b, "The following are multiple choice questions (with answers) about %s.\n\n", strings.ReplaceAll(subject, "_", " "))
 	}
+	intro := b.Len()
 	b.WriteString(strings.TrimSpace(question))
 	for i, c := range choices {
 		fmt.Fprintf(&b, "\n%c. %s", mmluLetters[i], c)
 	}
 	b.WriteString("\nAnswer:")
-	return oneOf(id, b.String(), strings.Split(mmluLetters, ""), right)
+	it, err := oneOf(id, b.String(), strings.Split(mmluLetters, ""), right)
+	it.topic, it.intro = subject, intro
+	return it, err
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -25,29 +26,50 @@ var (
 	mbppStop      = []string{"[DONE]"}
 )
 
-func readPrograms(kind Kind, s *source) ([]Program, error) {
+// readPrograms returns the programs that are asked for, and others of the file.
+func readPrograms(kind Kind, s *source) (all, aside []Program, err error) {
 	if !isJSON(s.data) {
-		return nil, fmt.Errorf("%s: line 1: this is no form of %s, which is JSON Lines", s.name, kind)
+		return nil, nil, fmt.Errorf("%s: line 1: this is no form of %s, which is JSON Lines", s.name, kind)
 	}
 	read := readHumanEval
 	if kind == MBPP {
 		read = readMBPP
 	}
-	all, err := read(s)
-	if err != nil {
-		return nil, err
+	if all, err = read(s); err != nil {
+		return nil, nil, err
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("%s: line 1: there is no program", s.name)
+		return nil, nil, fmt.Errorf("%s: line 1: there is no program", s.name)
 	}
 	seen := map[string]bool{}
 	for i, p := range all {
 		if seen[p.ID] {
-			return nil, s.errorAt(i+1, "a program before has the same task_id, %s", p.ID)
+			return nil, nil, s.errorAt(i+1, "a program before has the same task_id, %s", p.ID)
 		}
 		seen[p.ID] = true
 	}
-	return all, nil
+	if kind == MBPP {
+		all, aside = testOf(all)
+	}
+	return all, aside, nil
+}
+
+// The publishers' test is of MBPP's programs these; others are for prompts and training.
+const firstTest, lastTest = 11, 510
+
+// testOf divides programs into the publishers' test and others. Without any of the test all are asked for.
+func testOf(all []Program) (test, others []Program) {
+	for _, p := range all {
+		if n, err := strconv.Atoi(p.ID); err == nil && firstTest <= n && n <= lastTest {
+			test = append(test, p)
+		} else {
+			others = append(others, p)
+		}
+	}
+	if len(test) == 0 {
+		return all, nil
+	}
+	return test, others
 }
 
 func readHumanEval(s *source) (all []Program, err error) {

@@ -25,6 +25,7 @@ type Run struct {
 type Sample struct {
 	Run        *Run         `json:"run,omitempty"`
 	ID         string       `json:"task_id"`
+	Try        int          `json:"try,omitempty"` // number of a program, from 0 on, of those for the same question
 	Completion *string      `json:"completion,omitempty"`
 	Choices    []Likelihood `json:"choices,omitempty"`
 	Answer     Answer       `json:"answer,omitempty"`

@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Scoring says by whose definition choices are scored.
@@ -57,12 +59,26 @@ type Item struct {
 	Right   []bool // [choices], of those that the first metric counts
 	Right2  []bool // [choices], of TruthfulQA's mc2; nil: the item has none
 	First   int    // choices that the first metric compares, which lead; the others are only mc2's
+
+	topic string // MMLU's subject; examples are of the same
+	intro int    // bytes of each choice's context that stand before examples
 }
 
 // Text is a choice: what the model is given, and what of it is scored. Under llama.cpp's definition scoring begins where choices begin to differ.
 type Text struct {
 	Context, Continuation string
 	Length                int // of the answer, in characters, by which the harness's acc_norm divides
+}
+
+// Bytes returns about how much is read for the question: what its choices share once.
+func (it *Item) Bytes() (n int64) {
+	for i, c := range it.Choices {
+		n += int64(len(c.Continuation))
+		if i == 0 || c.Context != it.Choices[0].Context {
+			n += int64(len(c.Context))
+		}
+	}
+	return n
 }
 
 // Data is a file of a task.
@@ -72,7 +88,16 @@ type Data struct {
 	Hash     string // SHA-256 of the file
 	Items    []Item
 	Programs []Program // of HumanEval and MBPP
+	Shots    Shots     // that stand before them
+	All      int       // questions or programs, of which Draw has left some
+	Seed     uint32    // by which they were drawn
+
+	binary bool      // llama.cpp's binary form
+	aside  []Program // of MBPP's file that are not the publishers' test
 }
+
+// Aside returns how many programs of the file are not asked for, since they are not the publishers' test.
+func (d *Data) Aside() int { return len(d.aside) }
 
 // Len returns how many questions or programs there are.
 func (d *Data) Len() int { return len(d.Items) + len(d.Programs) }
@@ -83,6 +108,7 @@ type form struct {
 	fits    func(data []byte) bool
 	read    func(r *source) ([]Item, error)
 	scoring Scoring
+	binary  bool
 }
 
 // source is a file that is read.
@@ -106,11 +132,45 @@ func Read(kind Kind, path string, scoring Scoring) (*Data, error) {
 		}
 		return nil, fmt.Errorf("there is no task %q; tasks are %s", kind, strings.Join(names, ", "))
 	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return readFolder(kind, path, scoring)
+	}
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
 	return Parse(kind, path, data, scoring)
+}
+
+// readFolder reads all CSV of a folder, in which MMLU's publishers have a file for each subject.
+func readFolder(kind Kind, path string, scoring Scoring) (*Data, error) {
+	if kind != MMLU {
+		return nil, fmt.Errorf("%s is a folder; give the file of %s", path, kind)
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, err
+	}
+	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return e.IsDir() || !strings.EqualFold(filepath.Ext(e.Name()), ".csv") })
+	if len(entries) == 0 {
+		return nil, fmt.Errorf("%s has no CSV files, of which MMLU has one for each subject", path)
+	}
+	all := &Data{Kind: kind}
+	sum := sha256.New()
+	for _, e := range entries {
+		d, err := Read(kind, filepath.Join(path, e.Name()), scoring)
+		if err != nil {
+			return nil, err
+		}
+		all.Scoring = d.Scoring
+		fmt.Fprintf(sum, "%s %s\n", e.Name(), d.Hash)
+		for _, it := range d.Items {
+			it.ID = it.topic + "/" + it.ID
+			all.Items = append(all.Items, it)
+		}
+	}
+	all.Hash = hex.EncodeToString(sum.Sum(nil))
+	return all, nil
 }
 
 // Parse reads data, which is name's.
@@ -121,12 +181,17 @@ func Parse(kind Kind, name string, data []byte, scoring Scoring) (*Data, error) 
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil, fmt.Errorf("%s is empty", name)
 	}
+	if !isBinary(data) {
+		if at := invalidUTF8(data); at >= 0 {
+			return nil, fmt.Errorf("%s: line %d: this is neither UTF-8 nor llama.cpp's binary form", name, 1+bytes.Count(data[:at], []byte("\n")))
+		}
+	}
 	var err error
 	if kind.Generates() {
 		if scoring != ByForm {
 			return nil, fmt.Errorf("--scoring is for tasks with choices; %s runs programs", kind)
 		}
-		d.Programs, err = readPrograms(kind, &source{name: name, data: data})
+		d.Programs, d.aside, err = readPrograms(kind, &source{name: name, data: data})
 		return d, err
 	}
 	var names []string
@@ -135,6 +200,7 @@ func Parse(kind Kind, name string, data []byte, scoring Scoring) (*Data, error) 
 		if !f.fits(data) {
 			continue
 		}
+		d.binary = f.binary
 		if d.Scoring = f.scoring; scoring != ByForm {
 			d.Scoring = scoring
 		}
@@ -147,20 +213,40 @@ func Parse(kind Kind, name string, data []byte, scoring Scoring) (*Data, error) 
 	return nil, fmt.Errorf("%s: line 1: this is no form of %s, which are %s", name, kind, strings.Join(names, ", "))
 }
 
+// invalidUTF8 returns where data stop to be UTF-8, or -1.
+func invalidUTF8(data []byte) int {
+	if utf8.Valid(data) {
+		return -1
+	}
+	at := 0
+	for {
+		r, n := utf8.DecodeRune(data[at:])
+		if r == utf8.RuneError && n <= 1 {
+			return at
+		}
+		at += n
+	}
+}
+
 func forms(k Kind) []form {
-	lines := func(read func(*source) ([]Item, error)) form { return form{"JSON Lines", isJSON, read, Harness} }
-	binary := form{"llama.cpp's binary form", isBinary, readBinary, Llama}
+	lines := func(read func(*source) ([]Item, error)) form {
+		return form{name: "JSON Lines", fits: isJSON, read: read, scoring: Harness}
+	}
+	text := func(name string, read func(*source) ([]Item, error), s Scoring) form {
+		return form{name: name, fits: isText, read: read, scoring: s}
+	}
+	binary := form{name: "llama.cpp's binary form", fits: isBinary, read: readBinary, scoring: Llama, binary: true}
 	switch k {
 	case HellaSwag:
-		return []form{lines(readHellaSwag), binary, {"llama.cpp's text of six lines a question", isText, readHellaSwagText, Llama}}
+		return []form{lines(readHellaSwag), binary, text("llama.cpp's text of six lines a question", readHellaSwagText, Llama)}
 	case Winogrande:
-		return []form{lines(readWinogrande), {"llama.cpp's CSV", isText, readWinograndeCSV, Llama}}
+		return []form{lines(readWinogrande), text("llama.cpp's CSV", readWinograndeCSV, Llama)}
 	case ARC:
-		return []form{lines(readARC), binary, {"CSV", isText, readARCCSV, Harness}}
+		return []form{lines(readARC), binary, text("CSV", readARCCSV, Harness)}
 	case MMLU:
-		return []form{lines(readMMLU), binary, {"CSV", isText, readMMLUCSV, Harness}}
+		return []form{lines(readMMLU), binary, text("CSV", readMMLUCSV, Harness)}
 	case TruthfulQA:
-		return []form{lines(readTruthfulQA), binary, {"CSV", isText, readTruthfulQACSV, Harness}}
+		return []form{lines(readTruthfulQA), binary, text("CSV", readTruthfulQACSV, Harness)}
 	}
 	return []form{binary}
 }

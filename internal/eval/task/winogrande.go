@@ -29,18 +29,52 @@ func readWinogrande(s *source) (all []Item, err error) {
 	return all, unique(s, all, err)
 }
 
-// readWinograndeCSV reads llama.cpp's form: number, sentence, two choices, the right one's number, without a header.
+// csvFields is how many fields a line of llama.cpp's form has: number, sentence, two words, the right one's number.
+const csvFields = 5
+
+// readWinograndeCSV reads llama.cpp's form, without a header, as llama.cpp does: quotes keep commas within a field together, and are left out around the
+// sentence only.
 func readWinograndeCSV(s *source) (all []Item, err error) {
-	err = readRows(s, 5, func(line int, row []string) error {
-		answer, err := strconv.Atoi(strings.TrimSpace(row[4]))
-		if err != nil {
-			return errors.New("the fifth field is 1 or 2, the right choice")
+	line := 0
+	for row := range strings.Lines(string(s.data)) {
+		line++
+		row = strings.TrimRight(row, "\r\n")
+		if row == "" {
+			continue
 		}
-		it, err := blank(s, strconv.Itoa(line), row[1], [2]string{row[2], row[3]}, answer)
+		fields := splitQuoted(row)
+		if len(fields) != csvFields {
+			return nil, s.errorAt(line, "wrong number of fields")
+		}
+		answer, err := strconv.Atoi(strings.TrimSpace(fields[4]))
+		if err != nil {
+			return nil, s.errorAt(line, "the fifth field is 1 or 2, the right choice")
+		}
+		sentence := fields[1]
+		if len(sentence) > 1 && sentence[0] == '"' {
+			sentence = sentence[1 : len(sentence)-1]
+		}
+		it, err := blank(s, strconv.Itoa(line), sentence, [2]string{fields[2], fields[3]}, answer)
+		if err != nil {
+			return nil, s.errorAt(line, "%w", err)
+		}
 		all = append(all, it)
-		return err
-	})
-	return all, err
+	}
+	return all, nil
+}
+
+// splitQuoted divides a line at the commas that are not within quotes.
+func splitQuoted(line string) (fields []string) {
+	begin, quoted := 0, false
+	for i := range len(line) {
+		switch {
+		case line[i] == '"':
+			quoted = !quoted
+		case line[i] == ',' && !quoted:
+			fields, begin = append(fields, line[begin:i]), i+1
+		}
+	}
+	return append(fields, line[begin:])
 }
 
 // blank returns the item of a sentence in which _ stands for one of two words. What is scored is the end of the sentence, behind either.
