@@ -65,6 +65,7 @@ type Options struct {
 	Sparse          Sparse   // empty: SparseAuto
 	MaxKLD          float64  // of SparseMagnitude: the mean KL divergence from all neurons that may be expected, in nats a token; 0: 0.01
 	SparseThreshold *float32 // logit from which a predicted neuron is computed; nil: the file's
+	AlwaysOn        float64  // share of a prepared file's neurons, the hottest of each layer, that SparsePredict computes for every token, where it is more than the file's
 	Activation      string   // overrides the file's: silu, gelu, relu, fatrelu[:threshold], drelu, relu2
 	Statistics      string   // a file of `powerinfer profile`, for a model that holds no statistics of its neurons
 	Overrides       []string // of metadata, each KEY=TYPE:VALUE as in llama.cpp's --override-kv
@@ -154,7 +155,7 @@ func (o *Options) session() (session.Options, error) {
 	}
 	e := engine.Options{
 		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, Outputs: sequences, Drafts: o.drafts(), HotDrafts: o.HotDrafts, LeastHot: o.Draft.Least, NoRepack: o.Mapped, Lock: o.Lock,
-		Activation: o.Activation, Threshold: o.SparseThreshold, Sparse: mode, MaxKLD: o.MaxKLD, Progress: o.Progress, CacheTypes: types, WholeCache: o.WholeCache,
+		Activation: o.Activation, Threshold: o.SparseThreshold, AlwaysOn: o.AlwaysOn, Sparse: mode, MaxKLD: o.MaxKLD, Progress: o.Progress, CacheTypes: types, WholeCache: o.WholeCache,
 	}
 	if o.Trace != nil {
 		e.Trace = o.Trace.log

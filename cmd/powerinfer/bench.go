@@ -35,7 +35,7 @@ func benchCommand() *cli.Command {
 			sparseFlag(), maxKLDFlag(),
 			&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
 			traceFlag(), verboseFlag(),
-		}, batchedFlags(), []cli.Flag{expertsFlag()}, ropeFlags(), gpuFlags()),
+		}, predictionFlags(), batchedFlags(), []cli.Flag{expertsFlag()}, ropeFlags(), gpuFlags()),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			return traced(c, func(t *powerinfer.Trace) error { return runBench(ctx, c, t) })
 		},

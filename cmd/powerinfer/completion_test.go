@@ -11,7 +11,7 @@ func TestCompletions(t *testing.T) {
 	root := command()
 	for _, c := range []struct{ line, want string }{ // the last word is completed; want lacks descriptions
 		{"co|", "convert completion"},
-		{"run|--spa", "--sparse --sparse-threshold"},
+		{"run|--spa", "--sparse --sparse-threshold --sparse-always-on"},
 		{"run|-ng", "-ngl -ngld"},
 		{"run|-m|", ":files"},
 		{"run|-m|mo", ":files"},

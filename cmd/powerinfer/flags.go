@@ -44,8 +44,7 @@ func engineFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "mlock", Usage: "keep weights out of swap", Sources: env("MLOCK")},
 		&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
 		sparseFlag(), maxKLDFlag(), expertsFlag(),
-		&cli.Float32Flag{Name: "sparse-threshold", Usage: "logit from which a predicted neuron is computed; default: the file's", Sources: cli.NewValueSourceChain(variable("LLAMA_SPARSE_PRED_THRESHOLD"))},
-	}, loraFlags(), ropeFlags(), gpuFlags(), grantedFlagsOf())
+	}, predictionFlags(), loraFlags(), ropeFlags(), gpuFlags(), grantedFlagsOf())
 }
 
 func batchFlag() cli.Flag {
@@ -83,6 +82,14 @@ func sparseFlag() cli.Flag {
 	return &cli.StringFlag{Name: "sparse", Value: "auto", Usage: "neurons of feed-forward layers to compute: `MODE` auto, off (all), exact (those not zero), predict (those predicted) or threshold (those not nearly zero)", Sources: env("SPARSE")}
 }
 
+// predictionFlags say how predictors are used.
+func predictionFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.Float32Flag{Name: "sparse-threshold", Usage: "logit from which a predicted neuron is computed; default: the file's", Sources: cli.NewValueSourceChain(variable("LLAMA_SPARSE_PRED_THRESHOLD"))},
+		&cli.Float64Flag{Name: "sparse-always-on", HideDefault: true, Usage: "`SHARE` of each layer's neurons, the hottest, that --sparse predict computes for every token; default: the file's, which is also the least"},
+	}
+}
+
 func maxKLDFlag() cli.Flag {
 	return &cli.Float64Flag{Name: "max-kld", Value: model.UsualMaxKLD, Usage: "with --sparse threshold: the KL divergence from all neurons that may be expected, in nats a token", Sources: env("MAX_KLD")}
 }
@@ -97,7 +104,11 @@ func maxKLD(c *cli.Command) (float64, error) {
 }
 
 func sparseMode(c *cli.Command) (model.SparseMode, error) {
-	m, err := model.ParseSparseMode(c.String("sparse"))
+	name := c.String("sparse")
+	if name == "" { // a command that has no such flag, because it chooses
+		return model.Auto, nil
+	}
+	m, err := model.ParseSparseMode(name)
 	if err != nil {
 		return m, fmt.Errorf("--sparse: %w", err)
 	}
@@ -200,6 +211,9 @@ func openOptions(c *cli.Command) (powerinfer.Options, error) {
 		}
 		o.SparseThreshold = &t
 	}
+	if o.AlwaysOn = c.Float64("sparse-always-on"); !(o.AlwaysOn >= 0 && o.AlwaysOn <= 1) {
+		return o, fmt.Errorf("--sparse-always-on %g is not a share from 0 to 1", o.AlwaysOn)
+	}
 	if c.Bool("verbose") {
 		o.Chosen = func(line string) { fmt.Fprintln(os.Stderr, line) }
 	}
@@ -247,7 +261,7 @@ func sessionOptions(c *cli.Command, outputs int) (session.Options, *powerinfer.O
 		return session.Options{}, nil, err
 	}
 	e := engine.Options{
-		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, NoRepack: o.Mapped, Lock: o.Lock, Activation: o.Activation, Threshold: o.SparseThreshold, MaxKLD: o.MaxKLD,
+		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, NoRepack: o.Mapped, Lock: o.Lock, Activation: o.Activation, Threshold: o.SparseThreshold, AlwaysOn: o.AlwaysOn, MaxKLD: o.MaxKLD,
 		Outputs: outputs, Drafts: max(0, o.Drafts), HotDrafts: o.HotDrafts, LeastHot: o.Draft.Least, Work: c.Bool("metrics"),
 	}
 	if !c.IsSet("ubatch-size") {

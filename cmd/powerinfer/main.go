@@ -180,7 +180,7 @@ func command() *cli.Command {
 		ExitErrHandler: func(context.Context, *cli.Command, error) {},
 		OnUsageError:   usageError,
 		Commands: []*cli.Command{
-			chatCommand(), runCommand(), batchCommand(), serveCommand(), tokenizeCommand(), embeddingCommand(), inspectCommand(), perplexityCommand(), evalCommand(),
+			chatCommand(), runCommand(), batchCommand(), serveCommand(), tokenizeCommand(), embeddingCommand(), inspectCommand(), perplexityCommand(), evalCommand(), sweepCommand(),
 			benchCommand(), convertCommand(), quantizeCommand(), imatrixCommand(),
 			pullCommand(), listCommand(), showCommand(), rmCommand(),
 			profileCommand(), prepareCommand(), planCommand(), doctorCommand(), healthCommand(), completionCommand(), versionCommand(), completeCommand(),

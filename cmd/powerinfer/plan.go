@@ -159,17 +159,9 @@ func planned(c *cli.Command) (b modelcost.Cost, close func(), err error) {
 func planMachine(ctx context.Context, c *cli.Command, o *planner.Options) (*planner.Machine, error) {
 	var m *planner.Machine
 	var why, err error // there is no GPU
-	switch name := c.String("machine"); {
-	case strings.HasPrefix(name, "pc-"):
-		m, err = planner.PC(name)
-	case describedRAM(name) != nil:
-		m = describedRAM(name)
-	case name != "":
-		var figures measure.Machine
-		if figures, err = measure.Read(name); err == nil {
-			m = planner.Measured(figures)
-		}
-	default:
+	if name := c.String("machine"); name != "" {
+		m, err = describedMachine(name)
+	} else {
 		bar := newProgress("measuring", unitRuns)
 		o.Measuring = bar.set
 		m, why, err = planner.This(ctx, o)
@@ -197,6 +189,21 @@ func planMachine(ctx context.Context, c *cli.Command, o *planner.Options) (*plan
 		return nil, fmt.Errorf("-ngl %d: %s; describe one with --gpu GIB:GB/S or --machine", *o.Layers, reason)
 	}
 	return m, nil
+}
+
+// describedMachine returns the machine of --machine.
+func describedMachine(name string) (*planner.Machine, error) {
+	if strings.HasPrefix(name, "pc-") {
+		return planner.PC(name)
+	}
+	if m := describedRAM(name); m != nil {
+		return m, nil
+	}
+	figures, err := measure.Read(name)
+	if err != nil {
+		return nil, err
+	}
+	return planner.Measured(figures), nil
 }
 
 // describedRAM returns the machine that GIB:GB/S describes, or nil: other texts are files.

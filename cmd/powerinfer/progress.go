@@ -19,6 +19,7 @@ const (
 	unitTokens
 	unitRuns
 	unitWindows // of a text's tokens
+	unitTime    // nanoseconds that work was expected to take, which are not shown
 )
 
 // patience is the time that a task takes before anything is shown, and lineEvery the time between plain lines.
@@ -96,7 +97,20 @@ func (p *progress) set(done, total int64) {
 		fmt.Fprintf(p.out, "%s: %d %%\n", p.what, percent)
 		return
 	}
+	if p.unit == unitTime {
+		fmt.Fprintf(p.out, "%s: %d %% (%s left)\n", p.what, percent, left)
+		return
+	}
 	fmt.Fprintf(p.out, "%s: %d %% (%s, %s left)\n", p.what, percent, p.unit.rate(rate), left)
+}
+
+// say tells what is being done of the task now.
+func (p *progress) say(what string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.what = what; p.bar != nil {
+		p.bar.Describe(what)
+	}
 }
 
 func (u unit) rate(perSecond float64) string {
@@ -113,8 +127,11 @@ func (u unit) rate(perSecond float64) string {
 func (p *progress) newBar() *progressbar.ProgressBar {
 	o := []progressbar.Option{
 		progressbar.OptionSetWriter(late{p}), progressbar.OptionSetDescription(p.what),
-		progressbar.OptionSetPredictTime(true), progressbar.OptionShowCount(),
+		progressbar.OptionSetPredictTime(true),
 		progressbar.OptionSetWidth(30), progressbar.OptionThrottle(barThrottle), progressbar.OptionClearOnFinish(),
+	}
+	if p.unit != unitTime {
+		o = append(o, progressbar.OptionShowCount())
 	}
 	switch p.unit {
 	case unitBytes:

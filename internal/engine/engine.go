@@ -39,6 +39,9 @@ type Options struct {
 	Sparse     model.SparseMode
 	Magnitudes []float32 // [layers] override the file's thresholds of mode threshold; nil: by MaxKLD
 	MaxKLD     float64   // bounds the divergence of mode threshold from dense, in nats a token; 0: model.UsualMaxKLD
+	AlwaysOn   float64   // as model.Options'
+	Predicting []bool    // as model.Options'
+	Recall     bool      // as model.Options'
 	CacheTypes compute.CacheTypes
 	WholeCache bool // layers with sliding windows keep the keys and values that no window reaches any more, too
 	Adapters   []model.Adapter
@@ -178,7 +181,8 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, layout placemen
 	}
 	m, err := model.Load(ctx, f, dev, model.Options{
 		Activation: o.Activation, Threshold: o.Threshold, Batch: e.ubatch, Outputs: e.outputs + o.DraftRows(),
-		Sparse: o.Sparse, Drafts: o.HotDrafts && o.Drafts > 0 && layout.Places == nil, Magnitudes: o.Magnitudes, MaxKLD: o.MaxKLD, Order: o.Order, Observer: o.Observer, Places: layout.Places,
+		Sparse: o.Sparse, Drafts: o.HotDrafts && o.Drafts > 0 && layout.Places == nil, Magnitudes: o.Magnitudes, MaxKLD: o.MaxKLD, AlwaysOn: o.AlwaysOn, Predicting: o.Predicting, Recall: o.Recall,
+		Order: o.Order, Observer: o.Observer, Places: layout.Places,
 		Context: e.context, Cache: size, CacheTypes: o.CacheTypes, Adapters: o.Adapters, Pinned: o.NoRepack, Progress: progress,
 	})
 	if err != nil {

@@ -135,6 +135,29 @@ func (b *binder) adapt(name string, gpu bool, w ...*compute.Matrix) {
 	b.err = b.adapters.bind(b.dev, name, w, b.tier, gpu)
 }
 
+// behind binds name, of rows by cols, without its first rows.
+func (b *binder) behind(name string, first, rows, cols int, use compute.Use) *compute.Matrix {
+	t := b.take(name, cols, rows)
+	if t == nil {
+		return nil
+	}
+	src := compute.Source{
+		Name: name, Type: t.Type, Rows: rows - first, Cols: cols, Pinned: b.pinned && b.original[t] == nil,
+		Split: compute.Split{Tier: b.tier, Bound: b.whole(rows - first)},
+	}
+	if t.Data != nil { // else the shape alone is known, and wanted
+		src.Data = t.Data[first*t.Type.RowBytes(cols):]
+	}
+	m, err := b.dev.Matrix(src, use)
+	if err != nil {
+		b.fail("%w", err)
+		return nil
+	}
+	b.adapt(name, src.Split.Bound > 0, m)
+	b.loaded(t, !b.pinned)
+	return m
+}
+
 // slices binds consecutive row ranges of one tensor as matrices of their own (a fused q, k, v).
 func (b *binder) slices(name string, cols int, use compute.Use, rows ...int) []*compute.Matrix {
 	total := 0

@@ -22,6 +22,7 @@ type ffn struct {
 	fc2      *compute.Matrix // [n_ff - always on, rank], mode predict only
 	normed   bool            // the predictor reads what comes out of the norm, not the residual before it
 	count    compute.NeuronCount
+	found    compute.NeuronCount // of the neurons that the predictor chose, with Options.Recall
 	bins     compute.NeuronBins
 	observe  func(v compute.Verbs, s *buffers, in compute.Tensor) // tells an Observer, or nil
 
@@ -97,14 +98,19 @@ func (f *ffn) bindPredictor(b *binder, m *Model, layer int, order []int32) {
 		b.ignore(fc2)
 		return
 	}
-	rank, always := m.Embd, 0 // the rank only names the tensor if it is missing
+	rank, always, more := m.Embd, 0, 0 // the rank only names the tensor if it is missing
 	if m.Prepared != nil {
 		rank, always = m.Prepared.Layers[layer].Rank, m.Prepared.Layers[layer].AlwaysOn
+		more = m.alwaysOn(layer) - always
 		f.normed = m.Prepared.Input == prepared.Normed
 	} else if t := b.f.Tensor(fc1); t != nil {
 		rank = t.Rows()
 	}
 	f.fc1 = b.matrix(fc1, rank, m.Embd, compute.Dense)
+	if more > 0 { // their rows stay in the file
+		f.fc2 = b.behind(fc2, more, m.FF-always, rank, compute.Dense)
+		return
+	}
 	f.fc2 = b.neurons(fc2, m.FF-always, rank, compute.Dense, b.whole(m.FF-always), order)
 }
 
@@ -118,6 +124,12 @@ func (f *ffn) forward(v compute.Verbs, m *Model, s *buffers, in compute.Tensor) 
 	if f.fc1 != nil && !m.whole {
 		set = s.set
 		f.predict(v, s, in)
+		if m.recall {
+			chosen := f.weights()
+			chosen.Count, chosen.Bins = &f.found, nil
+			v.SparseFFN(s.ffnOut, in, set, chosen)
+			set = compute.Set{Rows: in.Rows, N: f.up.Rows}
+		}
 	}
 	v.SparseFFN(s.ffnOut, in, set, f.weights())
 }

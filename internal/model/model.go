@@ -23,6 +23,9 @@ type Options struct {
 	Threshold  *float32          // overrides the file's sparse threshold
 	Magnitudes []float32         // [layers] override the file's thresholds of mode Threshold; nil: by MaxKLD
 	MaxKLD     float64           // bounds the divergence of mode Threshold from dense, in nats a token; 0: UsualMaxKLD
+	AlwaysOn   float64           // as Config.AlwaysOn; for prepared files
+	Predicting []bool            // as Config.Predicting; for prepared files
+	Recall     bool              // layers that predict compute every neuron besides, and NeuronUse says what predictors found
 	Sparse     SparseMode        // how feed-forward layers are computed
 	Drafts     bool              // predictors are taken in, for steps of Params.Draft, also where Sparse comes to Exact
 	Order      [][]int32         // [layers][n_ff]: a layer's neuron i is the file's Order[layer][i]; nil keeps the file's order
@@ -43,6 +46,7 @@ type Model struct {
 	Config
 	dev    compute.Device
 	drafts bool            // steps of Params.Draft compute the neurons that predictors choose, others as Config.Sparse says
+	recall bool            // Options.Recall
 	whole  bool            // the step that is recorded computes all neurons although there are predictors
 	orders [][]int32       // Options.Order
 	places []compute.Place // Options.Places
@@ -143,6 +147,9 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 			return nil, fmt.Errorf("%s: %w", f.Path, err)
 		}
 	}
+	if err := c.takePrediction(&o); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Path, err)
+	}
 	extra, err := newAdapters(o.Adapters, &c)
 	if err != nil {
 		return nil, err
@@ -157,7 +164,7 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	if c.Sparse, err = c.Resolve(mode); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
-	m := &Model{Config: c, dev: dev, adapters: extra}
+	m := &Model{Config: c, dev: dev, adapters: extra, recall: o.Recall}
 	m.drafts = o.Drafts && c.CanDraft()
 	for _, a := range o.Adapters {
 		m.Scales = append(m.Scales, a.Scale)
@@ -607,6 +614,9 @@ func (m *Model) Meaning() string {
 	}
 	if m.Sparse == Predict {
 		s += fmt.Sprintf(", neurons predicted from a logit of %v", m.Threshold)
+		if m.AlwaysOn > 0 || m.Predicting != nil {
+			s += fmt.Sprintf(", %v always on, in layers %v", m.AlwaysOn, m.Predicting)
+		}
 	}
 	return s
 }

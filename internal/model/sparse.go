@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -98,7 +99,7 @@ func (c *Config) LayerMode(l int) SparseMode {
 	switch {
 	case c.Blocks[l].FF == 0:
 		return c.ExpertMode()
-	case c.Sparse == Predict && (cut || c.Prepared != nil && c.Prepared.Layers[l].Mode == prepared.Exact):
+	case c.Sparse == Predict && (cut || c.Prepared != nil && c.Prepared.Layers[l].Mode == prepared.Exact || c.Predicting != nil && !c.Predicting[l] || c.alwaysOn(l) == c.Blocks[l].FF):
 		return Exact
 	case c.Sparse == Exact && !cut && !c.Act.Sparse():
 		return Off
@@ -108,6 +109,30 @@ func (c *Config) LayerMode(l int) SparseMode {
 		return Off
 	}
 	return c.Sparse
+}
+
+// alwaysOn returns how many of layer l's neurons mode Predict computes for every token.
+func (c *Config) alwaysOn(l int) int {
+	if c.Prepared == nil {
+		return 0
+	}
+	return max(c.Prepared.Layers[l].AlwaysOn, int(math.Round(c.AlwaysOn*float64(c.Blocks[l].FF))))
+}
+
+// takePrediction checks and takes what options say of predictors.
+func (c *Config) takePrediction(o *Options) error {
+	switch {
+	case !(o.AlwaysOn >= 0 && o.AlwaysOn <= 1):
+		return fmt.Errorf("%g of the neurons always on is no share; give 0 to 1", o.AlwaysOn)
+	case o.AlwaysOn == 0 && o.Predicting == nil:
+		return nil
+	case c.Prepared == nil:
+		return errors.New("only a prepared file says which neurons are the hottest; make one with: powerinfer prepare")
+	case o.Predicting != nil && len(o.Predicting) != c.Layers:
+		return fmt.Errorf("%d layers are said to predict or not, of %d", len(o.Predicting), c.Layers)
+	}
+	c.AlwaysOn, c.Predicting = o.AlwaysOn, o.Predicting
+	return nil
 }
 
 // UsualMaxKLD bounds the mean KL divergence from dense of mode Threshold unless options say otherwise, in nats a token.
@@ -193,6 +218,8 @@ type NeuronUse struct {
 	Neurons             int        // that a token passes where nothing is left out: n_ff, and those of the experts that it uses
 	Dense               int64      // bytes of gate, up and down, and of the experts that a step's tokens use where none uses another's
 	Experts             int        // of the layer
+
+	Chosen, Right int64 // with Options.Recall: pairs that the predictor chose, and those of them that are active; Active then counts what every token has
 }
 
 // Since returns what was counted after then, an earlier state of the same layer.
@@ -206,6 +233,8 @@ func (u NeuronUse) Since(then NeuronUse) NeuronUse {
 	u.RAM -= then.RAM
 	u.PredictedRAM -= then.PredictedRAM
 	u.ActiveRAM -= then.ActiveRAM
+	u.Chosen -= then.Chosen
+	u.Right -= then.Right
 	return u
 }
 
@@ -221,7 +250,7 @@ func (m *Model) Neurons() []NeuronUse {
 	use := make([]NeuronUse, len(m.layers))
 	for i := range m.layers {
 		f := &m.layers[i].ffn
-		use[i] = NeuronUse{NeuronCount: f.count, Mode: f.mode, Neurons: m.Blocks[i].FF}
+		use[i] = NeuronUse{NeuronCount: f.count, Mode: f.mode, Neurons: m.Blocks[i].FF, Chosen: f.found.Predicted, Right: f.found.Active}
 		for _, w := range []*compute.Matrix{f.gate, f.up, f.down} {
 			use[i].Dense += bytes(w)
 		}

@@ -28,6 +28,29 @@ type Options struct {
 	Law        Law  // of frequencies that the file does not have
 	Adapters   []model.Adapter
 	Stats      *neuron.Stats // counted for this model, or nil
+	Uses       []Use         // [layers] measured of this model in mode Sparse, instead of what the file says of activations and predictors; nil: nothing was
+}
+
+// Use is what a layer's tokens need, as shares of its neurons.
+type Use struct {
+	Active   float64 // whose activation is not zero
+	Computed float64 // whose activation is computed: those that a predictor chose
+	AlwaysOn float64 // of these, the hottest, without the predictor's say
+}
+
+// take replaces what a file says by what was measured: the order of the frequencies stays, their mean becomes the measured one.
+func (n *neurons) take(u Use) {
+	mean := active([][]float32{n.frequency})
+	if mean > 0 {
+		n.frequency = slices.Clone(n.frequency)
+		for i, f := range n.frequency {
+			n.frequency[i] = float32(min(1, float64(f)*u.Active/mean))
+		}
+	}
+	n.alwaysOn = max(n.alwaysOn, int(u.AlwaysOn*float64(len(n.frequency))))
+	if u.Computed > 0 {
+		n.precision = min(1, u.Active/u.Computed)
+	}
 }
 
 // Of reads f's header, and its frequencies if it is prepared.
@@ -51,6 +74,9 @@ func Of(f *gguf.File, o Options) (Cost, error) {
 	if c.Sparse, err = c.Resolve(mode); err != nil {
 		return Cost{}, fmt.Errorf("%s: %w", f.Path, err)
 	}
+	if n := len(o.Uses); n > 0 && n != c.Layers {
+		return Cost{}, fmt.Errorf("%s: what %d layers use does not belong to a model of %d", f.Path, n, c.Layers)
+	}
 	if err := o.Law.Check(); err != nil {
 		return Cost{}, err
 	}
@@ -64,7 +90,7 @@ func Of(f *gguf.File, o Options) (Cost, error) {
 	b.Step, b.Outputs = largest(o.UBatch, b.Context), max(1, o.Outputs)+o.Drafts
 	b.Cache = c.CacheSize(b.Context, b.Step, max(1, o.Outputs), o.WholeCache)
 	b.Adapters = o.Adapters
-	r := reader{f: f, c: &c, b: &b, cache: c.CacheSpec(b.Cache, o.CacheTypes), left: left}
+	r := reader{f: f, c: &c, b: &b, cache: c.CacheSpec(b.Cache, o.CacheTypes), left: left, measured: o.Uses}
 	b.ExpertsKnown = r.known()
 	if err := r.frequencies(o); err != nil {
 		return Cost{}, err
@@ -95,6 +121,7 @@ type reader struct {
 	cache     compute.CacheSpec
 	frequency [][]float32 // [layers][n_ff] hottest first
 	left      float32     // share of activations that thresholds of magnitude leave out
+	measured  []Use       // Options.Uses
 }
 
 // frequencies returns the file's, or those that were counted, or the law's.
@@ -301,6 +328,9 @@ func (r *reader) layer(l int) error {
 		}
 	} else if mode == model.Predict && l == 0 {
 		r.assume("Original files do not tell the precision of their predictors: %g is assumed.", usualPrecision)
+	}
+	if r.measured != nil {
+		n.take(r.measured[l])
 	}
 	r.add(l, placement.Layer{Units: n.units(mode)}, mode)
 	return nil

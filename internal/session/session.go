@@ -101,7 +101,7 @@ func (s *Session) openDraft(ctx context.Context, o *Options) error {
 		return err
 	}
 	e := o.Engine
-	e.Drafts, e.Adapters, e.Sparse, e.Activation, e.Threshold, e.Magnitudes, e.MaxKLD, e.Trace = 0, nil, model.Auto, "", nil, nil, 0, nil
+	e.Drafts, e.Adapters, e.Sparse, e.Activation, e.Threshold, e.Magnitudes, e.MaxKLD, e.AlwaysOn, e.Predicting, e.Trace = 0, nil, model.Auto, "", nil, nil, 0, 0, nil, nil
 	if s.draft, err = Open(ctx, f, Options{Engine: e, Planner: d.Planner}); err != nil {
 		return errors.Join(err, f.Close())
 	}

@@ -1,0 +1,139 @@
+package sweep
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/prepared"
+)
+
+func made(kld, rate float64) Point {
+	return Point{Quality: &Quality{KLDivergence: Figure{Value: kld}}, Speed: &Speed{Median: rate, Least: rate, Most: rate}, Reads: &Reads{RAM: 1 / rate}}
+}
+
+// TestFronts compares with the definition: a point is on the front if no step to another one loses nothing and gains something.
+func TestFronts(t *testing.T) {
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for range 50 {
+		var points []Point
+		for range 12 {
+			points = append(points, made(float64(rng.IntN(5)), float64(1+rng.IntN(5))))
+		}
+		points = append(points, Point{})
+		fronts(points)
+		sorted := slices.Clone(points[:12])
+		slices.SortFunc(sorted, func(a, b Point) int { // walking from the fastest on, the front is where the divergence falls
+			if a.Speed.Median != b.Speed.Median {
+				return int(b.Speed.Median - a.Speed.Median)
+			}
+			return int(a.Quality.KLDivergence.Value - b.Quality.KLDivergence.Value)
+		})
+		least, rate := 99.0, 0.0
+		for _, p := range sorted {
+			v := p.Quality.KLDivergence.Value
+			on := v < least || v == least && p.Speed.Median == rate
+			if on {
+				least, rate = v, p.Speed.Median
+			}
+			if p.Front != on || p.Thrifty != on {
+				t.Fatalf("%g at %g: on the front %t and %t, by walking %t", v, p.Speed.Median, p.Front, p.Thrifty, on)
+			}
+		}
+		if points[12].Front {
+			t.Fatal("a point of which nothing is known is on the front")
+		}
+	}
+}
+
+// TestFastest: of settings that runs do not tell apart the one nearest to dense is taken, and none outside of the bounds.
+func TestFastest(t *testing.T) {
+	points := []Point{made(0, 10), made(0.1, 19), made(0.2, 20), made(0.3, 40)}
+	points[1].Speed.Most = 21
+	for i := range points {
+		points[i].Within = i < 3
+	}
+	rate := func(p *Point) (float64, float64) { return p.Speed.Median, p.Speed.Most }
+	if got := fastest(points, rate); got != &points[1] {
+		t.Errorf("took %g from dense", got.Quality.KLDivergence.Value)
+	}
+	points[1].Speed.Most = 19.5
+	if got := fastest(points, rate); got != &points[2] {
+		t.Errorf("took %g from dense, which is slower", got.Quality.KLDivergence.Value)
+	}
+	for i := range points {
+		points[i].Within = false
+	}
+	if fastest(points, rate) != nil {
+		t.Error("a setting outside of the bounds was taken")
+	}
+}
+
+// TestMost: a new window keeps what windows before it say with a probability of 19 in 20 at least.
+func TestMost(t *testing.T) {
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	const trials, windows = 20000, 40
+	kept := 0
+	for range trials {
+		q := Quality{}
+		for range windows {
+			q.KLDs = append(q.KLDs, rng.ExpFloat64())
+		}
+		if rng.ExpFloat64() <= q.KLDMost() {
+			kept++
+		}
+	}
+	const slack = 0.006 // four standard deviations of the share
+	if share := float64(kept) / trials; share < most-slack {
+		t.Errorf("%.4f of new windows keep it", share)
+	}
+	few := Quality{SameTops: []float64{0.9, 0.7, 0.8}}
+	if got := few.SameTopLeast(); got != 0.7 {
+		t.Errorf("of three windows %g is kept", got)
+	}
+}
+
+func TestSettings(t *testing.T) {
+	names := func(g Grid, c *model.Config) (all []string) {
+		list, err := g.Settings(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range list {
+			all = append(all, s.Name())
+		}
+		return all
+	}
+	c := &model.Config{Predictors: true, Threshold: 0.5, Prepared: &prepared.Info{}}
+	g := Grid{Modes: []string{"off", "predict"}, Thresholds: []float32{-1, 2}, AlwaysOn: []float64{0.1}, Budgets: []int64{1 << 30}}
+	want := []string{"off", "predict -1", "predict 0.5", "predict 0.5 on 0.1", "predict 2", "off 1 GiB", "predict 0.5 1 GiB"}
+	if got := names(g, c); !slices.Equal(got, want) {
+		t.Errorf("settings %q, not %q", got, want)
+	}
+	g.All = true
+	all := names(g, c)
+	if slices.Sort(all); len(all) != 2*(1+3*2) || len(slices.Compact(all)) != len(all) {
+		t.Errorf("all settings: %q", all)
+	}
+	c.Curve = &prepared.Curve{Points: []prepared.Point{{Share: 0.2, KLDivergence: 0.001}, {Share: 0.4, KLDivergence: 0.003}, {Share: 0.5, KLDivergence: 0.002}}}
+	list, err := (&Grid{Modes: []string{"threshold"}}).Settings(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range list {
+		if got := c.Curve.Within(s.MaxKLD); got == nil || float64(got.Share) != s.Share {
+			t.Errorf("--max-kld %g does not choose %g", s.MaxKLD, s.Share)
+		}
+	}
+	if len(list) != 2 { // no bound chooses the second, as the third is nearer to dense
+		t.Errorf("%d settings of the curve", len(list))
+	}
+	if _, err := (&Grid{Modes: []string{"auto"}}).Settings(c); err == nil {
+		t.Error("mode auto was taken")
+	}
+}

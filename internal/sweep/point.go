@@ -1,0 +1,156 @@
+package sweep
+
+import (
+	"math"
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/eval"
+	"github.com/powerinfer-go/powerinfer/internal/eval/task"
+)
+
+// Figure is a mean with its standard error.
+type Figure struct {
+	Value float64 `json:"value"`
+	Error float64 `json:"error"`
+}
+
+// Quality says how far a setting is from dense on the text.
+type Quality struct {
+	Tokens       int    `json:"tokens"` // that were predicted
+	Perplexity   Figure `json:"perplexity"`
+	KLDivergence Figure `json:"kl_divergence"` // nats a token
+	SameTop      Figure `json:"same_top"`      // share of tokens whose likeliest successor is that of dense
+
+	KLDs     []float64 `json:"window_kl_divergence"` // [windows] mean of each
+	SameTops []float64 `json:"window_same_top"`      // [windows]
+
+	Layers []Layer `json:"layers"`
+}
+
+// Layer says what a layer's tokens needed, as shares of its neurons.
+type Layer struct {
+	Mode     string  `json:"mode"`
+	Active   float64 `json:"active"`   // whose activation was not zero
+	Computed float64 `json:"computed"` // whose activation was computed
+}
+
+// most is the share of windows, and of texts like them, that are to keep a bound.
+const most = 0.95
+
+// KLDMost returns a divergence that 19 of 20 windows keep.
+func (q *Quality) KLDMost() float64 {
+	v := slices.Sorted(slices.Values(q.KLDs))
+	if len(v) == 0 {
+		return 0
+	}
+	return v[len(v)-1-spare(len(v))]
+}
+
+// SameTopLeast returns a share that 19 of 20 windows keep.
+func (q *Quality) SameTopLeast() float64 {
+	v := slices.Sorted(slices.Values(q.SameTops))
+	if len(v) == 0 {
+		return 1
+	}
+	return v[spare(len(v))]
+}
+
+// spare returns how many of n values may be worse than a bound that the next one keeps with a probability of most at least, if they are
+// exchangeable: the k-th of n in order is not exceeded with a probability of k/(n+1). Of few values none may, which is less sure.
+func spare(n int) int {
+	return max(0, n-int(math.Ceil(most*float64(n+1))))
+}
+
+// Predictor says how well predictors choose, by count, on inputs as a dense model has them.
+type Predictor struct {
+	Recall    float64 `json:"recall"`    // of the active neurons, the share that was chosen
+	Precision float64 `json:"precision"` // of the chosen neurons, the share that is active
+}
+
+// Reads are the bytes of weights that a generated token reads. KV is not among them.
+type Reads struct {
+	RAM  float64 `json:"ram"`
+	VRAM float64 `json:"vram"`
+	FFN  float64 `json:"feed_forward"` // of both, those of feed-forward layers and their predictors
+	Full float64 `json:"full"`         // of all weights, where no neuron is left out and nothing is predicted
+	Hot  float64 `json:"hot"`          // share of the neurons that lie on GPUs
+}
+
+// All returns the bytes of all tiers.
+func (r *Reads) All() float64 { return r.RAM + r.VRAM }
+
+// Speed holds tokens per second of generation, of runs that took turns with those of the other settings.
+type Speed struct {
+	Runs   []float64 `json:"runs"` // in the order of the rounds
+	Median float64   `json:"median"`
+	Least  float64   `json:"least"`
+	Most   float64   `json:"most"`
+}
+
+func speedOf(runs []float64) *Speed {
+	if len(runs) == 0 {
+		return nil
+	}
+	v := slices.Sorted(slices.Values(runs))
+	s := &Speed{Runs: runs, Least: v[0], Most: v[len(v)-1], Median: v[len(v)/2]}
+	if len(v)%2 == 0 {
+		s.Median = (v[len(v)/2-1] + v[len(v)/2]) / 2
+	}
+	return s
+}
+
+// Expected is the speed that a plan expects of a setting on a described machine.
+type Expected struct {
+	Machine string  `json:"machine"`
+	Rate    float64 `json:"tokens_per_second"`
+	Hot     float64 `json:"hot"` // share of the neurons on GPUs
+	Fits    bool    `json:"fits"`
+}
+
+// Score is a task's result.
+type Score struct {
+	Task   string      `json:"task"`
+	Metric string      `json:"metric"`
+	Figure task.Figure `json:"figure"`
+}
+
+// Point is a setting and what was measured of it. What was not measured is nil.
+type Point struct {
+	Name      string `json:"name"`
+	Setting   `json:"setting"`
+	Quality   *Quality    `json:"quality,omitempty"`
+	Predictor *Predictor  `json:"predictor,omitempty"`
+	Choices   []Predictor `json:"layer_predictors,omitempty"` // [layers] zero where a layer has no predictor
+	Reads     *Reads      `json:"bytes_per_token,omitempty"`
+	Speed     *Speed      `json:"tokens_per_second,omitempty"`
+	Expected  []Expected  `json:"expected,omitempty"`
+	Scores    []Score     `json:"scores,omitempty"`
+	Front     bool        `json:"front"`    // no other point is faster and no further from dense
+	Thrifty   bool        `json:"thrifty"`  // no other point reads less and is no further from dense
+	Within    bool        `json:"within"`   // the bounds are kept
+	Commands  []string    `json:"commands"` // that reproduce the figures
+}
+
+// Active returns the share of all neurons whose activation was not zero, and of those that were computed.
+func (q *Quality) Active() (active, computed float64) {
+	for _, y := range q.Layers {
+		active += y.Active / float64(len(q.Layers))
+		computed += y.Computed / float64(len(q.Layers))
+	}
+	return active, computed
+}
+
+// windowsOf collects means of single windows from running means.
+type windowsOf struct {
+	kld, same       []float64
+	last            int // tokens so far
+	kldSum, sameSum float64
+}
+
+func (w *windowsOf) add(d *eval.Divergence) {
+	kld, same := d.KLD.Value*float64(d.Count), d.SameTop.Value*float64(d.Count)
+	n := float64(d.Count - w.last)
+	w.kld = append(w.kld, max(0, (kld-w.kldSum)/n))
+	w.same = append(w.same, (same-w.sameSum)/n)
+	w.last, w.kldSum, w.sameSum = d.Count, kld, same
+}
