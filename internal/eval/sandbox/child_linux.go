@@ -52,6 +52,7 @@ func (c *confined) become() error {
 	for capability := range uintptr(64) {
 		_ = unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0) // of root; others have none to drop
 	}
+	unix.Umask(0o077) // and it cannot set another: see policy
 	if err := os.Chdir(c.Scratch); err != nil {
 		return err
 	}
@@ -179,7 +180,7 @@ func (c *confined) limit() error {
 var harmless = []string{
 	"read", "write", "readv", "writev", "pread64", "pwrite64", "open", "openat", "close", "stat", "fstat", "lstat", "newfstatat", "fstatat", "statx", "lseek",
 	"access", "faccessat", "faccessat2", "readlink", "readlinkat", "getcwd", "chdir", "getdents", "getdents64", "statfs", "fstatfs",
-	"mkdir", "mkdirat", "rmdir", "unlink", "unlinkat", "rename", "renameat", "renameat2", "symlink", "symlinkat", "ftruncate", "fsync", "fdatasync", "flock", "umask",
+	"rmdir", "unlink", "unlinkat", "rename", "renameat", "renameat2", "symlink", "symlinkat", "ftruncate", "fsync", "fdatasync", "flock",
 	"mmap", "mprotect", "munmap", "mremap", "madvise", "brk", "pipe", "pipe2", "dup", "dup2", "dup3", "select", "pselect6", "poll", "ppoll",
 	"rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "rt_sigpending", "sigaltstack", "setitimer", "getitimer", "alarm", "pause",
 	"nanosleep", "clock_nanosleep", "clock_gettime", "clock_getres", "gettimeofday", "time", "times", "getrusage",
@@ -228,6 +229,15 @@ func policy() seccomp.Policy {
 			{Argument: 0, Operation: seccomp.Equal, Value: 0}, {Argument: 1, Operation: seccomp.Equal, Value: unix.RLIMIT_AS},
 		}},
 	)
+	for name, mode := range map[string]uint32{"mkdir": 1, "mkdirat": 2} { // folders that we can look into, count and remove
+		if known[name] {
+			allowed.NamesWithCondtions = append(allowed.NamesWithCondtions, seccomp.NameWithConditions{Name: name, Conditions: seccomp.ArgumentConditions{
+				{Argument: mode, Operation: seccomp.BitsSet, Value: unix.S_IRUSR},
+				{Argument: mode, Operation: seccomp.BitsSet, Value: unix.S_IWUSR},
+				{Argument: mode, Operation: seccomp.BitsSet, Value: unix.S_IXUSR},
+			}})
+		}
+	}
 	groups := []seccomp.SyscallGroup{allowed}
 	if known["clone3"] { // whose flags lie in memory, where a filter does not see them; libraries fall back to clone
 		groups = append(groups, seccomp.SyscallGroup{Action: seccomp.ActionErrno | seccomp.Action(unix.ENOSYS), Names: []string{"clone3"}})

@@ -9,10 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -43,20 +41,21 @@ func newRunner(ctx context.Context, python string, limits Limits) (*Runner, erro
 	refuse := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %w", ErrUnsupported, fmt.Errorf(format, args...))
 	}
-	if version, err := ll.LandlockGetABIVersion(); err != nil || version < leastLandlock {
-		return nil, refuse("it needs Landlock, of Linux 6.2 or newer, and the kernel has version %d of it, not %d", max(0, version), leastLandlock)
+	if why := missingLandlock(ll.LandlockGetABIVersion()); why != "" {
+		return nil, refuse("%s; %s", why, elsewhere)
 	}
 	if !seccomp.Supported() {
-		return nil, refuse("the kernel has no seccomp filters")
+		return nil, refuse("the kernel has no seccomp filters, or the container's own forbids them; %s", elsewhere)
 	}
 	path, err := exec.LookPath(python)
 	if err != nil {
 		return nil, refuse("there is no %s: install Python 3", python)
 	}
-	ctx, cancel := context.WithTimeout(ctx, limits.Time)
+	sweep()
+	trial, cancel := context.WithTimeout(ctx, DefaultLimits().Time)
 	defer cancel()
-	said, err := exec.CommandContext(ctx, path, "-I", "-c", whereScript).Output()
-	r := &Runner{limits: limits}
+	said, err := exec.CommandContext(trial, path, "-I", "-c", whereScript).Output()
+	r := &Runner{limits: DefaultLimits()}
 	if err == nil {
 		err = json.Unmarshal(said, &r.python)
 	}
@@ -66,19 +65,41 @@ func newRunner(ctx context.Context, python string, limits Limits) (*Runner, erro
 	r.python.Folders = append(r.python.Folders, systemLibraries...)
 	for _, r.namespaces = range []bool{true, false} {
 		var v Verdict
-		if v, err = r.Check(ctx, Program{Text: "def f(): return 1", Tests: "assert f() == 1"}); err == nil && v.Passed {
+		if v, err = r.Check(trial, Program{Text: "def f(): return 1", Tests: "assert f() == 1"}); err == nil && v.Passed {
+			r.limits = limits
 			return r, nil
 		} else if err == nil {
 			err = errors.New(v.Why)
 		}
 	}
-	return nil, refuse("a first program did not run: %w", err)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return nil, refuse("a first program did not run: %w; %s", err, elsewhere)
+}
+
+// elsewhere is what else can be done where programs are not run.
+const elsewhere = "write the programs here with -o FILE, and run them on another machine by --samples FILE --execute"
+
+// missingLandlock says why Landlock, whose version the kernel was asked for, does not do; empty: it does.
+func missingLandlock(version int, err error) string {
+	switch {
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return "Landlock is switched off: add landlock to the list that the kernel is started with (lsm=landlock,…)"
+	case errors.Is(err, unix.EPERM):
+		return "Landlock is forbidden here, as by a container's filter of calls: allow landlock_create_ruleset, landlock_add_rule and landlock_restrict_self"
+	case err != nil:
+		return fmt.Sprintf("the kernel has no Landlock, which Linux has from 6.2 on as it is needed: %v", err)
+	case version < leastLandlock:
+		return fmt.Sprintf("the kernel has version %d of Landlock, and %d is needed, of Linux 6.2 or newer", version, leastLandlock)
+	}
+	return ""
 }
 
 // process is a confined Python.
 type process struct {
 	cmd     *exec.Cmd
-	scratch string
+	scratch *scratch
 	output  *limited
 	ended   chan struct{}
 	mu      sync.Mutex
@@ -136,16 +157,13 @@ func (r *Runner) start(script string, stdin io.Reader, files ...*os.File) (*proc
 			f.Close()
 		}
 	}()
-	scratch, err := os.MkdirTemp("", "powerinfer-sandbox-")
+	folder, err := newScratch()
 	if err != nil {
 		return nil, err
 	}
-	fail := func(err error) (*process, error) { return nil, errors.Join(err, os.RemoveAll(scratch)) }
-	if scratch, err = filepath.EvalSymlinks(scratch); err != nil {
-		return fail(err)
-	}
+	fail := func(err error) (*process, error) { return nil, errors.Join(err, folder.remove()) }
 	const standard = 3 // descriptors
-	spec, err := json.Marshal(confined{Python: r.python, Scratch: scratch, Script: script, Limits: r.limits, Files: uint(standard + len(files))})
+	spec, err := json.Marshal(confined{Python: r.python, Scratch: folder.path, Script: script, Limits: r.limits, Files: uint(standard + len(files))})
 	if err != nil {
 		return fail(err)
 	}
@@ -153,10 +171,10 @@ func (r *Runner) start(script string, stdin io.Reader, files ...*os.File) (*proc
 	if err != nil {
 		return fail(err)
 	}
-	p := &process{scratch: scratch, ended: make(chan struct{})}
+	p := &process{scratch: folder, ended: make(chan struct{})}
 	p.output = &limited{most: r.limits.Output, full: func() { p.kill("it wrote too much output") }}
 	p.cmd = &exec.Cmd{
-		Path: self, Args: []string{os.Args[0], childMark, string(spec)}, Env: []string{}, Dir: scratch,
+		Path: self, Args: []string{os.Args[0], childMark, string(spec)}, Env: []string{}, Dir: folder.path,
 		Stdin: stdin, Stdout: p.output, Stderr: p.output, ExtraFiles: files, SysProcAttr: r.attributes(),
 	}
 	started := make(chan error)
@@ -201,32 +219,13 @@ func (p *process) watch(l Limits) {
 		case <-p.ended:
 			return
 		case <-t.C:
-			if files, size := usage(p.scratch, l.Files); files > l.Files {
+			if files, size := p.scratch.usage(l.Files); files > l.Files {
 				p.kill("it wrote too many files")
-			} else if size > l.Disk {
+			} else if size+p.scratch.held(p.cmd.Process.Pid) > l.Disk {
 				p.kill("its files are too large")
 			}
 		}
 	}
-}
-
-// usage returns how many files are in a folder, and the bytes that they take; it does not count much further than most.
-func usage(folder string, most int) (files int, size int64) {
-	_ = filepath.WalkDir(folder, func(_ string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return nil // it is gone meanwhile
-		}
-		if files++; files > most+1 {
-			return fs.SkipAll
-		}
-		if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
-			if s, ok := info.Sys().(*syscall.Stat_t); ok {
-				size += s.Blocks * 512
-			}
-		}
-		return nil
-	})
-	return files - 1, size
 }
 
 // end kills what is left of the process and removes its files.
@@ -237,7 +236,7 @@ func (p *process) end() error {
 		p.kill("")
 		<-p.ended
 	}
-	return os.RemoveAll(p.scratch)
+	return p.scratch.remove()
 }
 
 // testerSpec is what the tester reads.

@@ -6,11 +6,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,8 +24,14 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
+// hangsIn names the folder below which TestKilled's process has a program hang.
+const hangsIn = "POWERINFER_TEST_HANGS_IN"
+
 func TestMain(m *testing.M) {
 	Child()
+	if os.Getenv(hangsIn) != "" {
+		hang()
+	}
 	os.Exit(m.Run())
 }
 
@@ -147,8 +158,8 @@ var attacks = map[string]string{
 	"symlink to write outside":   "os.symlink(OUTSIDE, 'd'); open('d/written', 'w').write('x')",
 	"parent folders":             "open('../' * 20 + 'etc/passwd').read()",
 	"proc: the secret":           "open('/proc/self/root' + SECRET).read()",
-	"proc: the parent's memory":  "open('/proc/%d/mem' % PARENT, 'rb').read(1)",
-	"proc: own memory":           "open('/proc/self/mem', 'rb+').read(1)",
+	"proc: the parent's memory":  "open('/proc/%d/mem' % PARENT, 'rb', 0)",
+	"proc: own memory":           "open('/proc/self/mem', 'rb+', 0)",
 	"proc: the parent's secrets": "open('/proc/%d/environ' % PARENT).read()",
 	"proc: the parent's files":   "os.listdir('/proc/%d/fd' % PARENT)",
 	"socket inet":                "socket.socket(socket.AF_INET, socket.SOCK_STREAM)",
@@ -203,6 +214,9 @@ var attacks = map[string]string{
 	"memory file":                "os.memfd_create('x')",
 	"set the clock":              "time.clock_settime(time.CLOCK_REALTIME, 0)",
 	"set the host's name":        "socket.sethostname('x')",
+	"unreadable folder":          "os.mkdir('u', 0o300)",
+	"folder that hides files":    "os.mkdir('e', 0o600)",
+	"umask":                      "os.umask(0o777)",
 	"raise limits":               "resource.setrlimit(resource.RLIMIT_AS, (-1, -1))",
 	"lower the nice value":       "os.nice(-5)",
 	"own scheduler":              "os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))",
@@ -236,27 +250,11 @@ var attackNumbers = map[string]int{
 	"vfork": 58, // of amd64; on arm64 it is not there, and 58 another call that is refused
 }
 
-// None of the attacks gets out, with namespaces or without.
-func TestAttacks(t *testing.T) {
-	outside := t.TempDir()
-	secret := filepath.Join(outside, "secret")
-	if err := os.WriteFile(secret, []byte("hidden"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("POWERINFER_TEST_SECRET", "hidden")
-	inherited, err := unix.Open(secret, unix.O_RDONLY, 0) // without O_CLOEXEC
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(inherited)
-	listen, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listen.Close()
+// attackText returns the program whose function f does an attack and says "out", or the exception.
+func attackText(outside, secret string, port int) string {
 	var text strings.Builder
 	text.WriteString("import os, socket, signal, fcntl, time, subprocess, ctypes\ntry:\n    import resource\nexcept ImportError:\n    resource = None\nbuffer = ctypes.create_string_buffer(4096)\n")
-	fmt.Fprintf(&text, "OUTSIDE, SECRET, PARENT, PORT = %q, %q, %d, %d\n", outside, secret, os.Getpid(), listen.Addr().(*net.TCPAddr).Port)
+	fmt.Fprintf(&text, "OUTSIDE, SECRET, PARENT, PORT = %q, %q, %d, %d\n", outside, secret, os.Getpid(), port)
 	for name, number := range attackNumbers {
 		fmt.Fprintf(&text, "SYS_%s = %d\n", name, number)
 	}
@@ -281,6 +279,62 @@ def f(attack):
         return type(e).__name__ + ": " + str(e)
     return "out"
 `)
+	return text.String()
+}
+
+// harmlessAttacks are those that do no harm where nothing keeps them in.
+var harmlessAttacks = []string{
+	"read passwd", "read a secret", "list the secret's folder", "list the root", "write outside", "append to the secret", "make a folder outside", "chmod the secret",
+	"touch the secret", "symlink to the secret", "symlink to write outside", "parent folders", "proc: the secret", "proc: own memory", "socket inet", "socket unix",
+	"socket netlink", "socket pair", "connect", "subprocess", "posix_spawn", "memory file", "make a fifo", "inotify", "signal by pidfd", "prctl", "unreadable folder", "umask",
+}
+
+// What keeps attacks in is the sandbox: where there is none they do what they are for.
+func TestAttacksWithoutSandbox(t *testing.T) {
+	runners(t, DefaultLimits())
+	outside, folder := t.TempDir(), t.TempDir()
+	secret := filepath.Join(outside, "secret")
+	if err := os.WriteFile(secret, []byte("hidden"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	listen, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listen.Close()
+	text := attackText(outside, secret, listen.Addr().(*net.TCPAddr).Port)
+	for _, attack := range harmlessAttacks {
+		text += fmt.Sprintf("r = f(%q)\nif r != 'out': print(%q, r)\n", attacks[attack], attack)
+	}
+	cmd := exec.CommandContext(t.Context(), "python3", "-I", "-c", text)
+	cmd.Dir = folder
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("%v: %s", err, out)
+	}
+	if err := os.Chmod(filepath.Join(folder, "u"), 0o700); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// None of the attacks gets out, with namespaces or without.
+func TestAttacks(t *testing.T) {
+	outside := t.TempDir()
+	secret := filepath.Join(outside, "secret")
+	if err := os.WriteFile(secret, []byte("hidden"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("POWERINFER_TEST_SECRET", "hidden")
+	inherited, err := unix.Open(secret, unix.O_RDONLY, 0) // without O_CLOEXEC
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(inherited)
+	listen, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listen.Close()
+	text := attackText(outside, secret, listen.Addr().(*net.TCPAddr).Port)
 	for name, r := range runners(t, DefaultLimits()) {
 		var tests strings.Builder
 		tests.WriteString("got = []\n")
@@ -288,7 +342,7 @@ def f(attack):
 			fmt.Fprintf(&tests, "r = f(%q)\nif r == 'out' or 'Name' in r or 'Syntax' in r: got.append(%q + ' ' + r)\n", code, attack)
 		}
 		tests.WriteString("assert not got, got\n")
-		if v := check(t, r, Program{Text: text.String(), Tests: tests.String()}); !v.Passed {
+		if v := check(t, r, Program{Text: text, Tests: tests.String()}); !v.Passed {
 			t.Errorf("%s: %s", name, v.Why)
 		}
 	}
@@ -310,26 +364,39 @@ func TestBombs(t *testing.T) {
 	r := runners(t, l)["bare"]
 	scratch := t.TempDir()
 	t.Setenv("TMPDIR", scratch)
-	for _, c := range []struct{ name, text, why string }{
-		{"memory", "def f(x): return len(bytearray(1 << 40)) + len('x' * (1 << 30))", "MemoryError"},
-		{"memory by steps", "def f(x):\n    l = []\n    while True: l.append(bytearray(1 << 20))", ""},
-		{"output", "def f(x):\n    while True: print('x' * 1000)", "it wrote too much output"},
-		{"files", "def f(x):\n    for i in range(10**6): open(str(i), 'w').close()", "it wrote too many files"},
-		{"deep folders", "import os\ndef f(x):\n    while True:\n        os.mkdir('d'); os.chdir('d')", "it wrote too many files"},
-		{"large files", "def f(x):\n    for i in range(200):\n        with open(str(i), 'wb') as o: o.write(bytes(15 << 20))", ""},
-		{"endless line", "import os\ndef f(x):\n    while True: os.write(4, b'1' * 65536)", ""},
-		{"recursion", "import sys\nsys.setrecursionlimit(10**9)\ndef f(x): return f(x)", ""},
-		{"crash", "import ctypes\ndef f(x): return ctypes.string_at(0)", "Ended"},
-		{"forever, with deaf ears", "import signal, time\nfor s in range(1, 65):\n    try: signal.signal(s, signal.SIG_IGN)\n    except (OSError, ValueError): pass\ndef f(x): time.sleep(9999)", "it took longer than"},
-		{"threads", "import threading, time\ndef f(x):\n    for i in range(10000): threading.Thread(target=time.sleep, args=(9999,)).start()", ""},
-	} {
-		v := check(t, r, Program{Text: c.text, Tests: "assert f(1) == 2"})
-		if v.Passed || !strings.Contains(v.Why, c.why) {
-			t.Errorf("%s: %+v, want %q", c.name, v, c.why)
+	t.Run("all", func(t *testing.T) { // returns when all have ended
+		for _, c := range []struct{ name, text, why string }{
+			{"memory", "def f(x): return len(bytearray(1 << 40)) + len('x' * (1 << 30))", "MemoryError"},
+			{"memory by steps", "def f(x):\n    l = []\n    while True: l.append(bytearray(1 << 20))", ""},
+			{"output", "def f(x):\n    while True: print('x' * 1000)", "it wrote too much output"},
+			{"files", "def f(x):\n    for i in range(10**6): open(str(i), 'w').close()", "it wrote too many files"},
+			{"deep folders", "import os\ndef f(x):\n    while True:\n        os.mkdir('d'); os.chdir('d')", "it wrote too many files"},
+			{"large files", "def f(x):\n    for i in range(200):\n        with open(str(i), 'wb') as o: o.write(bytes(15 << 20))", ""},
+			{"endless line", "import os\ndef f(x):\n    while True: os.write(4, b'1' * 65536)", ""},
+			{"recursion", "import sys\nsys.setrecursionlimit(10**9)\ndef f(x): return f(x)", ""},
+			{"crash", "import ctypes\ndef f(x): return ctypes.string_at(0)", "Ended"},
+			{"forever, with deaf ears", "import signal, time\nfor s in range(1, 65):\n    try: signal.signal(s, signal.SIG_IGN)\n    except (OSError, ValueError): pass\ndef f(x): time.sleep(9999)", "it took longer than"},
+			{"threads", "import threading, time\ndef f(x):\n    for i in range(10000): threading.Thread(target=time.sleep, args=(9999,)).start()", ""},
+			{
+				"removed files", "import os\nos.o = []\ndef f(x):\n    for i in range(1000):\n        o = open(str(i % 50), 'wb'); os.o.append(o); os.unlink(str(i % 50)); o.write(bytes(15 << 20))",
+				"its files are too large",
+			},
+			{
+				"mapped files", "import mmap, os\nos.o = []\ndef f(x):\n    for i in range(1000):\n        with open('x', 'wb+') as o:\n            o.truncate(15 << 20); os.o.append(mmap.mmap(o.fileno(), 0))\n" +
+					"        os.unlink('x'); os.o[-1].write(bytes(15 << 20))",
+				"its files are too large",
+			},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				if v := check(t, r, Program{Text: c.text, Tests: "assert f(1) == 2"}); v.Passed || !strings.Contains(v.Why, c.why) {
+					t.Errorf("%+v, want %q", v, c.why)
+				}
+			})
 		}
-		if left, _ := os.ReadDir(scratch); len(left) != 0 {
-			t.Errorf("%s: %v is left", c.name, left)
-		}
+	})
+	if left, _ := os.ReadDir(scratch); len(left) != 0 {
+		t.Errorf("%v is left", left)
 	}
 	if pids := confinedProcesses(t); len(pids) != 0 {
 		t.Errorf("processes %v are left", pids)
@@ -377,5 +444,183 @@ func TestNoPython(t *testing.T) {
 	if _, err := New(t.Context(), "python-that-is-not-there", DefaultLimits()); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "install Python 3") &&
 		!strings.Contains(err.Error(), "Landlock") {
 		t.Errorf("%v", err)
+	}
+}
+
+// hang runs a program that does not end, until this process is killed.
+func hang() {
+	os.Setenv("TMPDIR", os.Getenv(hangsIn))
+	l := DefaultLimits()
+	l.Time = time.Hour
+	r, err := New(context.Background(), "python3", l)
+	if err == nil {
+		_, err = r.Check(context.Background(), Program{Text: "import time\nopen('begun', 'w').close()\nwhile True: time.sleep(1)", Tests: "pass"})
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+// A killed run takes its processes along, and the next one removes its folders, but none that is in use.
+func TestKilled(t *testing.T) {
+	runners(t, DefaultLimits())
+	folder := t.TempDir()
+	t.Setenv("TMPDIR", folder)
+	killed := exec.Command(os.Args[0])
+	killed.Env = append(os.Environ(), hangsIn+"="+folder)
+	killed.Stderr = os.Stderr
+	if err := killed.Start(); err != nil {
+		t.Fatal(err)
+	}
+	begun := func() []string {
+		found, _ := filepath.Glob(filepath.Join(folder, scratchPrefix+"*", "begun"))
+		return found
+	}
+	wait := func(what string, done func() bool) {
+		t.Helper()
+		const most = 20 * time.Second
+		for until := time.Now().Add(most); !done(); time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(until) {
+				_ = killed.Process.Kill()
+				t.Fatalf("%s: not within %s", what, most)
+			}
+		}
+	}
+	wait("the program begins", func() bool { return len(begun()) > 0 })
+	if n := len(processesIn(folder)); n < 2 {
+		t.Errorf("%d processes run, not the program and its tests", n)
+	}
+	sweep()
+	if len(begun()) == 0 {
+		t.Error("the folder of a program that runs was removed")
+	}
+	if err := killed.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = killed.Wait()
+	wait("its processes end", func() bool { return len(processesIn(folder)) == 0 })
+	if len(begun()) == 0 {
+		t.Error("there is nothing to remove")
+	}
+	if _, err := New(t.Context(), "python3", DefaultLimits()); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := os.ReadDir(folder); len(left) != 0 {
+		t.Errorf("%v are left", left)
+	}
+}
+
+// processesIn returns the processes whose folder for temporary files is below folder.
+func processesIn(folder string) (found []string) {
+	all, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, path := range all {
+		if env, err := os.ReadFile(path); err == nil && strings.Contains(string(env), "TMPDIR="+folder+"/"+scratchPrefix) {
+			found = append(found, path)
+		}
+	}
+	return found
+}
+
+// A user who is not root is kept in as root is, with namespaces where they are allowed and without, and leaves nothing behind either.
+func TestUnprivileged(t *testing.T) {
+	runners(t, DefaultLimits())
+	if os.Geteuid() != 0 {
+		t.Skip("all other tests run without privileges already")
+	}
+	folder, err := os.MkdirTemp("", "unprivileged-") // t.TempDir's is root's alone
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	binary, err := os.ReadFile(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(folder, "test")
+	const user = 54321
+	scratch := filepath.Join(folder, "scratch")
+	if err := errors.Join(os.Chmod(folder, 0o755), os.WriteFile(copied, binary, 0o755), os.Mkdir(scratch, 0o700), os.Chown(scratch, user, user)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name   string
+		user   string // as TestUser tells it
+		launch []string
+	}{
+		{"namespaces", fmt.Sprintf("user %d, namespaces ", user), nil}, // where the machine allows them
+		{"namespaces forbidden", fmt.Sprintf("user %d, namespaces false", user), []string{"sh", "-c", `echo 0 >/proc/sys/user/max_user_namespaces && exec "$@"`, "sh"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			argv := append(slices.Clone(c.launch), "setpriv", "--reuid", strconv.Itoa(user), "--regid", strconv.Itoa(user), "--clear-groups", "--inh-caps=-all",
+				copied, "-test.v", "-test.run", "^(TestAttacks|TestKilled|TestUser)$")
+			cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+			cmd.Env, cmd.Dir = append(os.Environ(), "TMPDIR="+scratch, "HOME=/nonexistent"), folder
+			if c.launch != nil { // the limit is that of a namespace of users below
+				ids := []syscall.SysProcIDMap{{Size: user + 1}}
+				cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids, GidMappingsEnableSetgroups: true}
+			}
+			out, err := cmd.CombinedOutput()
+			if err != nil || !strings.Contains(string(out), "--- PASS: TestAttacks") || !strings.Contains(string(out), c.user) {
+				t.Errorf("%v: %s", err, out)
+			}
+			if left, _ := os.ReadDir(scratch); len(left) != 0 {
+				t.Errorf("%v are left", left)
+			}
+		})
+	}
+}
+
+// TestUser tells TestUnprivileged who runs it.
+func TestUser(t *testing.T) {
+	t.Logf("user %d, namespaces %t", os.Geteuid(), len(runners(t, DefaultLimits())) > 1)
+}
+
+// Calls by the numbers of other architectures do not pass by the filter.
+func TestOtherNumbers(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("amd64 alone has calls by other numbers")
+	}
+	r := runners(t, DefaultLimits())["bare"]
+	text := `
+import ctypes, mmap
+def run(code):
+    m = mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=7)
+    m.write(code)
+    return ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(m)))()
+def f(kind):
+    if kind == "int 0x80": return run(b"\xb8\x02\x00\x00\x00\xcd\x80\xc3") # fork of 32 bits
+    if kind == "x32": return run(b"\xb8\x39\x00\x00\x40\x0f\x05\xc3") # fork of x32
+    return run(b"\xb8\x27\x00\x00\x00\x0f\x05\xc3") # getpid
+`
+	if v := check(t, r, Program{Text: text, Tests: "assert f('getpid') > 0"}); !v.Passed {
+		t.Fatalf("code does not run: %s", v.Why)
+	}
+	for _, kind := range []string{"int 0x80", "x32"} { // an error, or the end where the kernel has no such calls
+		if v := check(t, r, Program{Text: text, Tests: "r = f('" + kind + "')\nassert not -4096 < r < 0, r"}); v.Passed ||
+			!strings.Contains(v.Why, "AssertionError: -") && !strings.Contains(v.Why, "Ended") {
+			t.Errorf("%s: %+v", kind, v)
+		}
+	}
+	if pids := confinedProcesses(t); len(pids) != 0 {
+		t.Errorf("processes %v are left", pids)
+	}
+}
+
+// What is missing is told with what to do about it.
+func TestMissingLandlock(t *testing.T) {
+	for _, c := range []struct {
+		version int
+		err     error
+		want    string
+	}{
+		{3, nil, ""},
+		{7, nil, ""},
+		{2, nil, "the kernel has version 2 of Landlock, and 3 is needed, of Linux 6.2 or newer"},
+		{0, unix.EOPNOTSUPP, "Landlock is switched off: add landlock to the list that the kernel is started with"},
+		{0, unix.EPERM, "Landlock is forbidden here, as by a container's filter of calls: allow landlock_create_ruleset"},
+		{0, unix.ENOSYS, "the kernel has no Landlock, which Linux has from 6.2 on"},
+	} {
+		if got := missingLandlock(c.version, c.err); !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
+			t.Errorf("%d, %v: %q", c.version, c.err, got)
+		}
 	}
 }
