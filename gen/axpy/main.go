@@ -427,7 +427,7 @@ func floats(typ string) {
 	RET()
 }
 
-// choose emits the list of the places where x is above, or at least, a bound.
+// choose emits the list of the places where x is not at most, or at least, a bound.
 func choose(name, what string, predicate uint8) {
 	TEXT(name, NOSPLIT, "func(dst *int32, x *float32, n uintptr, bound float32) uintptr")
 	Doc(fmt.Sprintf("%s writes the places of n groups of eight floats that are %s bound. Scalar twin: chooseGeneric in choose.go.", name, what))
@@ -508,7 +508,7 @@ func main() {
 	}
 	turn("Q80")
 	turn("BF16")
-	choose("chooseAbove", "above", 0x1e)
+	choose("chooseAbove", "not at most", 0x16)
 	choose("chooseAtLeast", "at least", 0x1d)
 	Generate()
 }

@@ -193,11 +193,11 @@ func large(f *file, x, s vec) {
 	f.op("bic", x, x, m)
 }
 
-// above replaces x by itself where it is above s, and by 0 elsewhere and for NaN.
+// above replaces x by 0 where it is not above s; NaN stays.
 func above(f *file, x, s vec, _ reg) {
 	m := f.vec()
-	f.op("fcmgt", m, x, s)
-	f.op("and", x, x, m)
+	f.op("fcmge", m, s, x)
+	f.op("bic", x, x, m)
 }
 
 // result stores lane 0 as a result.

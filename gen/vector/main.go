@@ -140,11 +140,12 @@ func exp(x reg.VecVirtual) reg.VecVirtual {
 	return p
 }
 
-// Comparisons that raise nothing; all but notLess are false for NaN.
+// Comparisons that raise nothing; those with "not" are true for NaN.
 const (
-	lessThan    = 0x11
-	notLess     = 0x15
-	greaterThan = 0x1e
+	lessThan       = 0x11
+	notLess        = 0x15
+	notLessOrEqual = 0x16
+	greaterThan    = 0x1e
 )
 
 // loops emits body for n elements: unroll vectors at a time, then one, then the masked rest. body gets the number

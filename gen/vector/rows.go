@@ -130,10 +130,10 @@ func large(x, s reg.VecVirtual) reg.VecVirtual {
 	return m
 }
 
-// above is x > s ? x : 0, and 0 for NaN.
+// above is x > s ? x : 0; NaN stays.
 func above(x, s reg.VecVirtual) reg.VecVirtual {
 	m := YMM()
-	VCMPPS(Imm(greaterThan), s, x, m)
+	VCMPPS(Imm(notLessOrEqual), s, x, m)
 	VANDPS(x, m, m)
 	return m
 }

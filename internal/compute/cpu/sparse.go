@@ -408,7 +408,7 @@ func (f *sparseFFN) choose(token, worker int) {
 		}
 	default:
 		for _, i := range f.s.token(token) {
-			if !sparse || gates[i] > b {
+			if !sparse || !(gates[i] <= b) {
 				list = append(list, i)
 			}
 		}

@@ -208,10 +208,10 @@ func Activation(act compute.Activation, g float64) float64 {
 	case compute.ReLU, compute.DReLU:
 		return max(g, 0)
 	case compute.FATReLU:
-		if g > float64(act.Threshold) {
-			return g
+		if g <= float64(act.Threshold) {
+			return 0
 		}
-		return 0
+		return g
 	case compute.ReLU2:
 		return max(g, 0) * max(g, 0)
 	case compute.ClampedSwiGLU:

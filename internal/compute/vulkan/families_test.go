@@ -138,7 +138,6 @@ func expertFaults(t *testing.T, gpu *Device, messages *messages) {
 		budget{name: fmt.Sprintf("%d slots", n), experts: n, slots: true}.check(t, f, gpu, text, logits)
 	}
 	lostCopies(t, f, gpu)
-	spec.Activation, spec.Sparsity = "silu", 0 // ReLU has NaN be zero, as llama.cpp does
 	for _, c := range []struct {
 		tensor string
 		from   int // the first byte that is damaged

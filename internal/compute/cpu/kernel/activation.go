@@ -67,7 +67,7 @@ func activate(dst, gate, up []float32, act compute.Activation) {
 		switch {
 		case up == nil:
 		case act.Kind == compute.DReLU:
-			a *= relu(up[i])
+			a *= above(up[i], 0)
 		case act.Kind == compute.ClampedSwiGLU:
 			a *= 1 + min(max(up[i], -act.Limit), act.Limit)
 		default:
@@ -85,14 +85,11 @@ func activation(g float32, act compute.Activation) float32 {
 	case compute.GELU:
 		return large(g/(1+exp32(-g*(gelu1+gelu3*(g*g)))), act.Threshold)
 	case compute.ReLU, compute.DReLU:
-		return relu(g)
+		return above(g, 0)
 	case compute.FATReLU:
-		if g > act.Threshold {
-			return g
-		}
-		return 0
+		return above(g, act.Threshold)
 	case compute.ReLU2:
-		g = relu(g)
+		g = above(g, 0)
 		return g * g
 	case compute.ClampedSwiGLU:
 		g = min(g, act.Limit)
@@ -103,11 +100,12 @@ func activation(g float32, act compute.Activation) float32 {
 	panic("kernel: unknown activation")
 }
 
-func relu(x float32) float32 {
-	if x > 0 {
-		return x
+// above is x if it is above s, else 0; NaN stays.
+func above(x, s float32) float32 {
+	if x <= s {
+		return 0
 	}
-	return 0
+	return x
 }
 
 // large is x unless its magnitude is below s; NaN stays.

@@ -5282,7 +5282,7 @@ TEXT ·chooseAbove(SB), NOSPLIT, $0-40
 
 loop:
 	VMOVUPS   (CX), Y1
-	VCMPPS    $0x1e, Y0, Y1, Y1
+	VCMPPS    $0x16, Y0, Y1, Y1
 	VMOVMSKPS Y1, SI
 	VPMOVZXBD (BX)(SI*8), Y1
 	VPERMD    Y2, Y1, Y1

@@ -29,7 +29,7 @@ func turnQ80(lo *byte, hi *byte, stride uintptr, block *float32, scale uintptr)
 // turnBF16 writes eight outputs of 32 neurons as pieces of eight rows. Scalar twin: turnGeneric in turn.go.
 func turnBF16(lo *byte, hi *byte, stride uintptr, block *float32, scale uintptr)
 
-// chooseAbove writes the places of n groups of eight floats that are above bound. Scalar twin: chooseGeneric in choose.go.
+// chooseAbove writes the places of n groups of eight floats that are not at most bound. Scalar twin: chooseGeneric in choose.go.
 func chooseAbove(dst *int32, x *float32, n uintptr, bound float32) uintptr
 
 // chooseAtLeast writes the places of n groups of eight floats that are at least bound. Scalar twin: chooseGeneric in choose.go.

@@ -252,7 +252,7 @@ func TestChoose(t *testing.T) {
 			for _, orEqual := range []bool{false, true} {
 				want := []int32{-7}
 				for i, v := range x {
-					if v > bound || orEqual && v == bound {
+					if v > bound || v == bound && orEqual || v != v && !orEqual {
 						want = append(want, int32(100+i))
 					}
 				}

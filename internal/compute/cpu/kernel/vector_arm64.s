@@ -1392,12 +1392,12 @@ many:
 	CMP $8, R2
 	BLT manydone
 	WORD $0x3dc00021 // ldr q1, [x1]
-	WORD $0x6ea0e422 // fcmgt v2.4s, v1.4s, v0.4s
-	WORD $0x4e221c21 // and v1.16b, v1.16b, v2.16b
+	WORD $0x6e21e402 // fcmge v2.4s, v0.4s, v1.4s
+	WORD $0x4e621c21 // bic v1.16b, v1.16b, v2.16b
 	WORD $0x3d800001 // str q1, [x0]
 	WORD $0x3dc00421 // ldr q1, [x1, #16]
-	WORD $0x6ea0e422 // fcmgt v2.4s, v1.4s, v0.4s
-	WORD $0x4e221c21 // and v1.16b, v1.16b, v2.16b
+	WORD $0x6e21e402 // fcmge v2.4s, v0.4s, v1.4s
+	WORD $0x4e621c21 // bic v1.16b, v1.16b, v2.16b
 	WORD $0x3d800401 // str q1, [x0, #16]
 	ADD $32, R0, R0
 	ADD $32, R1, R1
@@ -1408,8 +1408,8 @@ four:
 	CMP $4, R2
 	BLT fourdone
 	WORD $0x3dc00021 // ldr q1, [x1]
-	WORD $0x6ea0e422 // fcmgt v2.4s, v1.4s, v0.4s
-	WORD $0x4e221c21 // and v1.16b, v1.16b, v2.16b
+	WORD $0x6e21e402 // fcmge v2.4s, v0.4s, v1.4s
+	WORD $0x4e621c21 // bic v1.16b, v1.16b, v2.16b
 	WORD $0x3d800001 // str q1, [x0]
 	ADD $16, R0, R0
 	ADD $16, R1, R1
@@ -1420,8 +1420,8 @@ one:
 	CMP $1, R2
 	BLT onedone
 	WORD $0xbd400021 // ldr s1, [x1]
-	WORD $0x6ea0e422 // fcmgt v2.4s, v1.4s, v0.4s
-	WORD $0x4e221c21 // and v1.16b, v1.16b, v2.16b
+	WORD $0x6e21e402 // fcmge v2.4s, v0.4s, v1.4s
+	WORD $0x4e621c21 // bic v1.16b, v1.16b, v2.16b
 	WORD $0xbd000001 // str s1, [x0]
 	ADD $4, R0, R0
 	ADD $4, R1, R1
@@ -1444,14 +1444,14 @@ many:
 	BLT manydone
 	WORD $0x3dc00021 // ldr q1, [x1]
 	WORD $0x3dc00042 // ldr q2, [x2]
-	WORD $0x6ea0e423 // fcmgt v3.4s, v1.4s, v0.4s
-	WORD $0x4e231c21 // and v1.16b, v1.16b, v3.16b
+	WORD $0x6e21e403 // fcmge v3.4s, v0.4s, v1.4s
+	WORD $0x4e631c21 // bic v1.16b, v1.16b, v3.16b
 	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
 	WORD $0x3d800001 // str q1, [x0]
 	WORD $0x3dc00421 // ldr q1, [x1, #16]
 	WORD $0x3dc00442 // ldr q2, [x2, #16]
-	WORD $0x6ea0e423 // fcmgt v3.4s, v1.4s, v0.4s
-	WORD $0x4e231c21 // and v1.16b, v1.16b, v3.16b
+	WORD $0x6e21e403 // fcmge v3.4s, v0.4s, v1.4s
+	WORD $0x4e631c21 // bic v1.16b, v1.16b, v3.16b
 	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
 	WORD $0x3d800401 // str q1, [x0, #16]
 	ADD $32, R0, R0
@@ -1465,8 +1465,8 @@ four:
 	BLT fourdone
 	WORD $0x3dc00021 // ldr q1, [x1]
 	WORD $0x3dc00042 // ldr q2, [x2]
-	WORD $0x6ea0e423 // fcmgt v3.4s, v1.4s, v0.4s
-	WORD $0x4e231c21 // and v1.16b, v1.16b, v3.16b
+	WORD $0x6e21e403 // fcmge v3.4s, v0.4s, v1.4s
+	WORD $0x4e631c21 // bic v1.16b, v1.16b, v3.16b
 	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
 	WORD $0x3d800001 // str q1, [x0]
 	ADD $16, R0, R0
@@ -1480,8 +1480,8 @@ one:
 	BLT onedone
 	WORD $0xbd400021 // ldr s1, [x1]
 	WORD $0xbd400042 // ldr s2, [x2]
-	WORD $0x6ea0e423 // fcmgt v3.4s, v1.4s, v0.4s
-	WORD $0x4e231c21 // and v1.16b, v1.16b, v3.16b
+	WORD $0x6e21e403 // fcmge v3.4s, v0.4s, v1.4s
+	WORD $0x4e631c21 // bic v1.16b, v1.16b, v3.16b
 	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
 	WORD $0xbd000001 // str s1, [x0]
 	ADD $4, R0, R0
@@ -1504,13 +1504,13 @@ many:
 	CMP $8, R2
 	BLT manydone
 	WORD $0x3dc00021 // ldr q1, [x1]
-	WORD $0x6ea0e422 // fcmgt v2.4s, v1.4s, v0.4s
-	WORD $0x4e221c21 // and v1.16b, v1.16b, v2.16b
+	WORD $0x6e21e402 // fcmge v2.4s, v0.4s, v1.4s
+	WORD $0x4e621c21 // bic v1.16b, v1.16b, v2.16b
 	WORD $0x6e21dc21 // fmul v1.4s, v1.4s, v1.4s
 	WORD $0x3d800001 // str q1, [x0]
 	WORD $0x3dc00421 // ldr q1, [x1, #16]
-	WORD $0x6ea0e422 // fcmgt v2.4s, v1.4s, v0.4s
-	WORD $0x4e221c21 // and v1.16b, v1.16b, v2.16b
+	WORD $0x6e21e402 // fcmge v2.4s, v0.4s, v1.4s
+	WORD $0x4e621c21 // bic v1.16b, v1.16b, v2.16b
 	WORD $0x6e21dc21 // fmul v1.4s, v1.4s, v1.4s
 	WORD $0x3d800401 // str q1, [x0, #16]
 	ADD $32, R0, R0
@@ -1522,8 +1522,8 @@ four:
 	CMP $4, R2
 	BLT fourdone
 	WORD $0x3dc00021 // ldr q1, [x1]
-	WORD $0x6ea0e422 // fcmgt v2.4s, v1.4s, v0.4s
-	WORD $0x4e221c21 // and v1.16b, v1.16b, v2.16b
+	WORD $0x6e21e402 // fcmge v2.4s, v0.4s, v1.4s
+	WORD $0x4e621c21 // bic v1.16b, v1.16b, v2.16b
 	WORD $0x6e21dc21 // fmul v1.4s, v1.4s, v1.4s
 	WORD $0x3d800001 // str q1, [x0]
 	ADD $16, R0, R0
@@ -1535,8 +1535,8 @@ one:
 	CMP $1, R2
 	BLT onedone
 	WORD $0xbd400021 // ldr s1, [x1]
-	WORD $0x6ea0e422 // fcmgt v2.4s, v1.4s, v0.4s
-	WORD $0x4e221c21 // and v1.16b, v1.16b, v2.16b
+	WORD $0x6e21e402 // fcmge v2.4s, v0.4s, v1.4s
+	WORD $0x4e621c21 // bic v1.16b, v1.16b, v2.16b
 	WORD $0x6e21dc21 // fmul v1.4s, v1.4s, v1.4s
 	WORD $0xbd000001 // str s1, [x0]
 	ADD $4, R0, R0
@@ -1560,15 +1560,15 @@ many:
 	BLT manydone
 	WORD $0x3dc00021 // ldr q1, [x1]
 	WORD $0x3dc00042 // ldr q2, [x2]
-	WORD $0x6ea0e423 // fcmgt v3.4s, v1.4s, v0.4s
-	WORD $0x4e231c21 // and v1.16b, v1.16b, v3.16b
+	WORD $0x6e21e403 // fcmge v3.4s, v0.4s, v1.4s
+	WORD $0x4e631c21 // bic v1.16b, v1.16b, v3.16b
 	WORD $0x6e21dc21 // fmul v1.4s, v1.4s, v1.4s
 	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
 	WORD $0x3d800001 // str q1, [x0]
 	WORD $0x3dc00421 // ldr q1, [x1, #16]
 	WORD $0x3dc00442 // ldr q2, [x2, #16]
-	WORD $0x6ea0e423 // fcmgt v3.4s, v1.4s, v0.4s
-	WORD $0x4e231c21 // and v1.16b, v1.16b, v3.16b
+	WORD $0x6e21e403 // fcmge v3.4s, v0.4s, v1.4s
+	WORD $0x4e631c21 // bic v1.16b, v1.16b, v3.16b
 	WORD $0x6e21dc21 // fmul v1.4s, v1.4s, v1.4s
 	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
 	WORD $0x3d800401 // str q1, [x0, #16]
@@ -1583,8 +1583,8 @@ four:
 	BLT fourdone
 	WORD $0x3dc00021 // ldr q1, [x1]
 	WORD $0x3dc00042 // ldr q2, [x2]
-	WORD $0x6ea0e423 // fcmgt v3.4s, v1.4s, v0.4s
-	WORD $0x4e231c21 // and v1.16b, v1.16b, v3.16b
+	WORD $0x6e21e403 // fcmge v3.4s, v0.4s, v1.4s
+	WORD $0x4e631c21 // bic v1.16b, v1.16b, v3.16b
 	WORD $0x6e21dc21 // fmul v1.4s, v1.4s, v1.4s
 	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
 	WORD $0x3d800001 // str q1, [x0]
@@ -1599,8 +1599,8 @@ one:
 	BLT onedone
 	WORD $0xbd400021 // ldr s1, [x1]
 	WORD $0xbd400042 // ldr s2, [x2]
-	WORD $0x6ea0e423 // fcmgt v3.4s, v1.4s, v0.4s
-	WORD $0x4e231c21 // and v1.16b, v1.16b, v3.16b
+	WORD $0x6e21e403 // fcmge v3.4s, v0.4s, v1.4s
+	WORD $0x4e631c21 // bic v1.16b, v1.16b, v3.16b
 	WORD $0x6e21dc21 // fmul v1.4s, v1.4s, v1.4s
 	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
 	WORD $0xbd000001 // str s1, [x0]
@@ -1626,18 +1626,18 @@ many:
 	BLT manydone
 	WORD $0x3dc00021 // ldr q1, [x1]
 	WORD $0x3dc00042 // ldr q2, [x2]
-	WORD $0x6ea0e423 // fcmgt v3.4s, v1.4s, v0.4s
-	WORD $0x4e231c21 // and v1.16b, v1.16b, v3.16b
-	WORD $0x6ea0e444 // fcmgt v4.4s, v2.4s, v0.4s
-	WORD $0x4e241c42 // and v2.16b, v2.16b, v4.16b
+	WORD $0x6e21e403 // fcmge v3.4s, v0.4s, v1.4s
+	WORD $0x4e631c21 // bic v1.16b, v1.16b, v3.16b
+	WORD $0x6e22e404 // fcmge v4.4s, v0.4s, v2.4s
+	WORD $0x4e641c42 // bic v2.16b, v2.16b, v4.16b
 	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
 	WORD $0x3d800001 // str q1, [x0]
 	WORD $0x3dc00421 // ldr q1, [x1, #16]
 	WORD $0x3dc00442 // ldr q2, [x2, #16]
-	WORD $0x6ea0e423 // fcmgt v3.4s, v1.4s, v0.4s
-	WORD $0x4e231c21 // and v1.16b, v1.16b, v3.16b
-	WORD $0x6ea0e444 // fcmgt v4.4s, v2.4s, v0.4s
-	WORD $0x4e241c42 // and v2.16b, v2.16b, v4.16b
+	WORD $0x6e21e403 // fcmge v3.4s, v0.4s, v1.4s
+	WORD $0x4e631c21 // bic v1.16b, v1.16b, v3.16b
+	WORD $0x6e22e404 // fcmge v4.4s, v0.4s, v2.4s
+	WORD $0x4e641c42 // bic v2.16b, v2.16b, v4.16b
 	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
 	WORD $0x3d800401 // str q1, [x0, #16]
 	ADD $32, R0, R0
@@ -1651,10 +1651,10 @@ four:
 	BLT fourdone
 	WORD $0x3dc00021 // ldr q1, [x1]
 	WORD $0x3dc00042 // ldr q2, [x2]
-	WORD $0x6ea0e423 // fcmgt v3.4s, v1.4s, v0.4s
-	WORD $0x4e231c21 // and v1.16b, v1.16b, v3.16b
-	WORD $0x6ea0e444 // fcmgt v4.4s, v2.4s, v0.4s
-	WORD $0x4e241c42 // and v2.16b, v2.16b, v4.16b
+	WORD $0x6e21e403 // fcmge v3.4s, v0.4s, v1.4s
+	WORD $0x4e631c21 // bic v1.16b, v1.16b, v3.16b
+	WORD $0x6e22e404 // fcmge v4.4s, v0.4s, v2.4s
+	WORD $0x4e641c42 // bic v2.16b, v2.16b, v4.16b
 	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
 	WORD $0x3d800001 // str q1, [x0]
 	ADD $16, R0, R0
@@ -1668,10 +1668,10 @@ one:
 	BLT onedone
 	WORD $0xbd400021 // ldr s1, [x1]
 	WORD $0xbd400042 // ldr s2, [x2]
-	WORD $0x6ea0e423 // fcmgt v3.4s, v1.4s, v0.4s
-	WORD $0x4e231c21 // and v1.16b, v1.16b, v3.16b
-	WORD $0x6ea0e444 // fcmgt v4.4s, v2.4s, v0.4s
-	WORD $0x4e241c42 // and v2.16b, v2.16b, v4.16b
+	WORD $0x6e21e403 // fcmge v3.4s, v0.4s, v1.4s
+	WORD $0x4e631c21 // bic v1.16b, v1.16b, v3.16b
+	WORD $0x6e22e404 // fcmge v4.4s, v0.4s, v2.4s
+	WORD $0x4e641c42 // bic v2.16b, v2.16b, v4.16b
 	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
 	WORD $0xbd000001 // str s1, [x0]
 	ADD $4, R0, R0
