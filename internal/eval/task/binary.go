@@ -54,16 +54,13 @@ func (r *reader) answers() (texts []string, right []bool) {
 	n := r.uint32()
 	if n > mostAnswers {
 		r.err = fmt.Errorf("it has %d answers, more than %d", n, mostAnswers)
+		return nil, nil
 	}
 	for range n {
-		if r.err == nil {
-			texts = append(texts, r.text())
-		}
+		texts = append(texts, r.text())
 	}
 	for range n {
-		if r.err == nil {
-			right = append(right, r.uint32() == 1)
-		}
+		right = append(right, r.uint32() == 1)
 	}
 	return texts, right
 }

@@ -23,7 +23,7 @@ func readObjects[T any](s *source, each func(line int, v *T) error) error {
 		}
 		var v T
 		if err := json.Unmarshal(row, &v); err != nil {
-			return s.errorAt(line, "%w", err)
+			return s.errorAt(line, "%w", plain(err))
 		}
 		if err := each(line, &v); err != nil {
 			return s.errorAt(line, "%w", err)
@@ -32,10 +32,27 @@ func readObjects[T any](s *source, each func(line int, v *T) error) error {
 	return nil
 }
 
+// plain returns an error of encoding/json without the names of Go's types.
+func plain(err error) error {
+	var wrong *json.UnmarshalTypeError
+	switch {
+	case !errors.As(err, &wrong):
+		return err
+	case wrong.Field == "":
+		return fmt.Errorf("there is a JSON %s where an object belongs", wrong.Value)
+	}
+	return fmt.Errorf("%s is a JSON %s, which does not belong there", wrong.Field, wrong.Value)
+}
+
 // readArray is readObjects for an array.
 func readArray[T any](s *source, each func(line int, v *T) error) error {
 	d := json.NewDecoder(bytes.NewReader(s.data))
-	at := func() int { return 1 + bytes.Count(s.data[:d.InputOffset()], []byte("\n")) }
+	line, counted := 1, int64(0)
+	at := func() int {
+		to := d.InputOffset()
+		line, counted = line+bytes.Count(s.data[counted:to], []byte("\n")), to
+		return line
+	}
 	if _, err := d.Token(); err != nil {
 		return s.errorAt(at(), "%w", err)
 	}
@@ -43,7 +60,7 @@ func readArray[T any](s *source, each func(line int, v *T) error) error {
 		var v T
 		line := at()
 		if err := d.Decode(&v); err != nil {
-			return s.errorAt(line, "%w", err)
+			return s.errorAt(line, "%w", plain(err))
 		}
 		if err := each(line, &v); err != nil {
 			return s.errorAt(line, "%w", err)

@@ -123,11 +123,13 @@ func TestRefusals(t *testing.T) {
 	whole := choiceForm([]string{"Q", "a", "b"}, []string{"R", "c", "d"})
 	moved := append([]byte(nil), whole...)
 	moved[8]++
+	many := append(append([]byte(nil), whole[:17]...), 0xff, 0xff, 0xff, 0xff) // answers of the first question
 	for _, c := range []struct {
 		kind Kind
 		data string
 		want string
 	}{
+		{Choice, string(many), "f: question 1 at offset 12: it has 4294967295 answers, more than 100"},
 		{HellaSwag, "a\n0\nb\nc\nd\n", "f: line 5: the last question has 5 lines, not 6"},
 		{HellaSwag, "a\nx\nb\nc\nd\ne", `f: line 2: "x" is not the number of an ending`},
 		{HellaSwag, "a\n4\nb\nc\nd\ne", "f: line 2: the right answer is number 5 of 4"},
@@ -146,6 +148,10 @@ func TestRefusals(t *testing.T) {
 		{Choice, string(whole[:len(whole)-5]), "f: question 2 at offset 43: the file ends within it"},
 		{Choice, string(moved), "f: question 2 at offset 44: the one before ends at 43"},
 		{MMLU, "", "f is empty"},
+		{ARC, "[1, 2]", "f: line 1: there is a JSON number where an object belongs"},
+		{HellaSwag, `{"ctx": ["a"]}`, "f: line 1: ctx is a JSON array, which does not belong there"},
+		{HellaSwag, "a\n0\n\xff\n", "f: line 3: this is neither UTF-8 nor llama.cpp's binary form"},
+		{Winogrande, "0,\"A _ b,a,b,1\n", "f: line 1: wrong number of fields"},
 		{HumanEval, `{"task_id": "HumanEval/0"}`, "f: line 1: a program of HumanEval has task_id, prompt, entry_point and test"},
 		{MBPP, "x", "f: line 1: this is no form of mbpp, which is JSON Lines"},
 	} {
