@@ -99,6 +99,12 @@ func CheckProgram(ctx context.Context, s *Sandbox, p *TaskProgram, completion st
 	return s.Check(ctx, q)
 }
 
+// TaskPrompt returns the tokens of a program's prompt, which goes on.
+func (m *Model) TaskPrompt(p *TaskProgram) []int32 { return eval.Prompt(m.session.Engine.Tokenizer(), p) }
+
+// CheckTaskSamples refuses a file of samples that OpenTaskSamples would refuse for any run, so that it can be said before a model is loaded.
+func CheckTaskSamples(path string) error { return task.CheckSamples(path) }
+
 // Score asks the questions of a task whose numbers items are, so many at a time, and calls each with the likelihoods of every question's choices.
 func (m *Model) Score(ctx context.Context, t *Task, items []int, parallel int, each func(item int, l []Likelihood) error) error {
 	q := eval.Questions{Data: t, Items: items, Parallel: parallel, Each: each}

@@ -133,6 +133,9 @@ func evalRun(c *cli.Command, t *powerinfer.Task, m *powerinfer.Model, options ma
 
 // openEval opens the model for so many questions or programs at a time.
 func openEval(ctx context.Context, c *cli.Command, parallel, window int) (*powerinfer.Model, error) {
+	if err := powerinfer.CheckTaskSamples(c.String("output")); err != nil {
+		return nil, err
+	}
 	return open(ctx, c, func(o *powerinfer.Options) {
 		if o.Context == 0 {
 			o.Context = window

@@ -204,7 +204,7 @@ func (w *programs) one(ctx context.Context, a attempt) (powerinfer.TaskSample, e
 	if chosen.Seed != powerinfer.RandomSeed {
 		chosen.Seed += uint64(a.try)
 	}
-	s, err := w.model.Start(ctx, w.model.Tokenize(p.Prompt, true, false), powerinfer.Generation{Max: w.most, Sampling: &chosen, Stop: p.Stop, Reproducible: true})
+	s, err := w.model.Start(ctx, w.model.TaskPrompt(p), powerinfer.Generation{Max: w.most, Sampling: &chosen, Stop: p.Stop, Reproducible: true})
 	if err != nil {
 		return powerinfer.TaskSample{}, fmt.Errorf("%s: %w", p.ID, err)
 	}

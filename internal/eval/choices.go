@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"unicode"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/eval/task"
@@ -99,12 +100,16 @@ const trailing = 3
 // spansOf returns the choices of an item as their definition cuts them.
 func spansOf(tok *tokenizer.Tokenizer, d *task.Data, it *task.Item) ([]span, error) {
 	all := make([]span, len(it.Choices))
+	encode := func(text string) []int32 { return tok.Encode(text, true, false) }
+	if d.Scoring == task.Harness && tok.AddsEOS() { // which llama.cpp counts among the choice's tokens
+		encode = func(text string) []int32 { return withoutEnd(tok, text) }
+	}
 	for i, c := range it.Choices {
 		context, text := c.Context, c.Context+c.Continuation
 		if d.Scoring == task.Harness {
-			context = strings.TrimRight(context, " \t\n\r")
+			context = strings.TrimRightFunc(context, unicode.IsSpace)
 		}
-		all[i] = span{tokens: tok.Encode(text, true, false), from: len(tok.Encode(context, true, false))}
+		all[i] = span{tokens: encode(text), from: len(encode(context))}
 		all[i].to = len(all[i].tokens)
 	}
 	if d.Scoring == task.Llama {
@@ -131,6 +136,18 @@ func spansOf(tok *tokenizer.Tokenizer, d *task.Data, it *task.Item) ([]span, err
 	}
 	return all, nil
 }
+
+// withoutEnd returns the tokens of a text that goes on: with BOS as the vocabulary says, without EOS.
+func withoutEnd(tok *tokenizer.Tokenizer, text string) []int32 {
+	tokens := tok.Encode(text, true, false)
+	if n := len(tokens); tok.AddsEOS() && n > 0 && tokens[n-1] == tok.EOS() {
+		return tokens[:n-1]
+	}
+	return tokens
+}
+
+// Prompt returns the tokens of a program's prompt, which goes on.
+func Prompt(tok *tokenizer.Tokenizer, p *task.Program) []int32 { return withoutEnd(tok, p.Prompt) }
 
 // commonPrefix returns how many tokens all spans begin with.
 func commonPrefix(all []span) int {

@@ -9,7 +9,11 @@ import (
 	"io/fs"
 	"os"
 	"reflect"
+	"runtime"
+	"strings"
 	"sync"
+
+	"github.com/gofrs/flock"
 )
 
 // Run names what samples were made of. Samples of another run are not continued.
@@ -63,8 +67,46 @@ func ReadSamples(name string, data []byte) (all []Sample, whole int, err error) 
 type Samples struct {
 	Done []Sample // that were there
 	mu   sync.Mutex
-	file *os.File // nil: nothing is kept
-	run  *Run     // for the first line; nil when it is written
+	file *os.File     // nil: nothing is kept
+	lock *flock.Flock // of the file; nil on Windows, where it would keep us from reading
+	run  *Run         // for the first line; nil when it is written
+}
+
+// CheckSamples refuses a file that cannot be one of samples, or cannot be written. It leaves things as they are.
+func CheckSamples(name string) error {
+	if name == "" {
+		return nil
+	}
+	info, err := os.Stat(name)
+	missing := errors.Is(err, fs.ErrNotExist)
+	if err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is no regular file, to which samples are added; name another file", name)
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666)
+	if err != nil {
+		return err
+	}
+	err = f.Close()
+	if missing {
+		return errors.Join(err, os.Remove(name))
+	}
+	return err
+}
+
+// lockSamples keeps other runs from writing to the file called name, which it makes.
+func lockSamples(name string) (*flock.Flock, error) {
+	if runtime.GOOS == "windows" {
+		return nil, nil
+	}
+	lock := flock.New(name, flock.SetPermissions(0o666))
+	locked, err := lock.TryLock()
+	if err != nil {
+		return nil, err
+	}
+	if !locked {
+		return nil, fmt.Errorf("another run is writing to %s; wait for it, or name another file", name)
+	}
+	return lock, nil
 }
 
 // OpenSamples opens the file called name, and continues it if it is of the same run. What an interrupted run left of a line is cut off. Without a
@@ -74,36 +116,59 @@ func OpenSamples(name string, run Run) (*Samples, error) {
 	if name == "" {
 		return s, nil
 	}
+	if err := CheckSamples(name); err != nil {
+		return nil, err
+	}
+	var err error
+	if s.lock, err = lockSamples(name); err != nil {
+		return nil, err
+	}
+	if err := s.open(name, run); err != nil {
+		return nil, errors.Join(err, s.unlock())
+	}
+	return s, nil
+}
+
+// open reads the file called name, which is locked, and readies it for what is added.
+func (s *Samples) open(name string, run Run) error {
 	old, err := os.ReadFile(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+		return err
 	}
 	all, whole, err := ReadSamples(name, old)
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("%w; mend it, or name another file", err)
 	}
-	if whole == 0 && len(old) > 0 && old[0] != '{' {
-		return nil, fmt.Errorf("%s is no file of samples; name another file", name)
+	const beginning = `{"run":{` // of which an interrupted run may have written a part
+	if whole == 0 && !strings.HasPrefix(string(old), beginning) && !strings.HasPrefix(beginning, string(old)) {
+		return fmt.Errorf("%s is no file of samples; name another file", name)
 	}
 	if len(all) > 0 {
 		switch was := all[0].Run; {
 		case was == nil:
-			return nil, fmt.Errorf("%s: line 1 does not say which run it is of; name another file", name)
+			return fmt.Errorf("%s: line 1 does not say which run it is of; name another file", name)
 		case !reflect.DeepEqual(*was, run):
-			return nil, fmt.Errorf("%s: line 1: the samples are of another run (%s); name another file", name, was.difference(run))
+			return fmt.Errorf("%s: line 1: the samples are of another run (%s); name another file", name, was.difference(run))
 		}
 		s.run = nil
 	}
 	s.Done = all
 	if s.file, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666); err != nil {
-		return nil, err
+		return err
 	}
 	_, seek := s.file.Seek(int64(whole), io.SeekStart)
 	if err := errors.Join(s.file.Truncate(int64(whole)), seek); err != nil {
 		s.file.Close()
-		return nil, err
+		return err
 	}
-	return s, nil
+	return nil
+}
+
+func (s *Samples) unlock() error {
+	if s.lock == nil {
+		return nil
+	}
+	return s.lock.Unlock()
 }
 
 // difference says in which of its members r is not now.
@@ -153,5 +218,5 @@ func (s *Samples) Close() error {
 	if s.file == nil {
 		return nil
 	}
-	return s.file.Close()
+	return errors.Join(s.file.Close(), s.unlock())
 }

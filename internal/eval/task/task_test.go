@@ -3,11 +3,15 @@ package task
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
+	"math/big"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -244,6 +248,17 @@ func TestPassAt(t *testing.T) {
 			}
 		}
 	}
+	for _, c := range [][3]int64{{200, 0, 1}, {200, 1, 100}, {200, 37, 10}, {200, 150, 100}, {200, 199, 1}, {200, 200, 200}, {1000, 3, 400}} { // by the definition, exactly
+		n, right, k := c[0], c[1], c[2]
+		all, miss := new(big.Int).Binomial(n, k), new(big.Int)
+		if n-right >= k {
+			miss.Binomial(n-right, k)
+		}
+		want, _ := new(big.Rat).SetFrac(all.Sub(all, miss), new(big.Int).Binomial(n, k)).Float64()
+		if got := PassAt(int(n), int(right), int(k)); math.Abs(got-want) > 1e-12 {
+			t.Errorf("n %d, c %d, k %d: %.15f, not %.15f", n, right, k, got, want)
+		}
+	}
 	f := PassEstimates(map[string]int{"a": 10, "b": 4}, map[string]int{"a": 10}, []int{1, 4, 5})
 	if len(f) != 2 || f["pass@1"].Value != 0.5 || f["pass@4"].Value != 0.5 {
 		t.Errorf("%v", f)
@@ -309,5 +324,59 @@ func TestSamples(t *testing.T) {
 	}
 	if _, _, err := ReadSamples("x", []byte("{\"task_id\": \"a\"}\n")); err == nil || err.Error() != "x: line 1: a sample has task_id and completion" {
 		t.Errorf("%v", err)
+	}
+}
+
+// A file that is not one of samples is left as it is, and two runs do not write to the same.
+func TestSamplesRefused(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "samples.jsonl")
+	run := Run{Task: ARC, Model: "m", Data: "d"}
+	for text, want := range map[string]string{
+		`{"a": 1}`:           "is no file of samples",
+		"text":               "is no file of samples",
+		"{\"a\": 1}\n":       "line 1: a sample has task_id and completion",
+		"{\"task_id\": \n":   "line 1: unexpected end of JSON input",
+		"\x00\x00\x00\x00\n": "line 1: invalid character",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := OpenSamples(path, run); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+		if after, err := os.ReadFile(path); string(after) != text {
+			t.Errorf("%q became %q, %v", text, after, err)
+		}
+	}
+	for _, text := range []string{"", "{", `{"run":{"task":"arc","mod`, "\n"} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		s, err := OpenSamples(path, run)
+		if err != nil {
+			t.Errorf("%q: %v", text, err)
+			continue
+		}
+		if runtime.GOOS != "windows" {
+			if _, err := OpenSamples(path, run); err == nil || !strings.Contains(err.Error(), "another run is writing to") {
+				t.Errorf("opened twice: %v", err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := CheckSamples(folder); err == nil || !strings.Contains(err.Error(), "is no regular file") {
+		t.Errorf("%v", err)
+	}
+	if err := CheckSamples(filepath.Join(folder, "no", "such")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+	if err := CheckSamples(filepath.Join(folder, "new")); err != nil {
+		t.Error(err)
+	}
+	if entries, _ := os.ReadDir(folder); len(entries) != 1 {
+		t.Errorf("%v are there", entries)
 	}
 }
