@@ -100,7 +100,9 @@ func CheckProgram(ctx context.Context, s *Sandbox, p *TaskProgram, completion st
 }
 
 // TaskPrompt returns the tokens of a program's prompt, which goes on.
-func (m *Model) TaskPrompt(p *TaskProgram) []int32 { return eval.Prompt(m.session.Engine.Tokenizer(), p) }
+func (m *Model) TaskPrompt(p *TaskProgram) []int32 {
+	return eval.Prompt(m.session.Engine.Tokenizer(), p)
+}
 
 // CheckTaskSamples refuses a file of samples that OpenTaskSamples would refuse for any run, so that it can be said before a model is loaded.
 func CheckTaskSamples(path string) error { return task.CheckSamples(path) }
