@@ -41,7 +41,11 @@ func (k *floatPanel) emit() {
 	DECQ(k.n)
 	JNZ(LabelRef("group"))
 	k.keep()
+	k.outStride3 = GP64()
+	LEAQ(Mem{Base: k.outStride, Index: k.outStride, Scale: 2}, k.outStride3)
 	k.sumPairs()
+	VZEROUPPER()
+	RET()
 }
 
 // expandFloats emits what makes a row of such a panel: groups of eight weights as float32.

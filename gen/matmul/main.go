@@ -148,7 +148,9 @@ func main() {
 			stream(isa, typ, far)
 			stream(isa, typ, scattered)
 			if isa == "VNNI" {
-				newWidePanel(tile{typ: typ, r: panelRows(typ), t: 4}).emit()
+				newWidePanel(tile{typ: typ, r: panelRows(typ), t: 4}).strip()
+				newWidePanel(tile{typ: typ, r: panelRows(typ), t: 1}).strip()
+				expandStrip(typ)
 			} else {
 				(&panel{tile{typ: typ, r: 2, t: 3}}).emit()
 			}

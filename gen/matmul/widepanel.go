@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"math/bits"
 
 	. "github.com/mmcloughlin/avo/build"
@@ -31,12 +32,51 @@ func newWidePanel(k tile) *widePanel {
 	return &widePanel{k, k.r / 2}
 }
 
-func (k *widePanel) emit() {
+// strip emits the tile of a quantised type's strips: it goes on through several tiles of tokens, as a call for each took a twentieth of the time, and asks for
+// memory that is read later before each of them.
+func (k *widePanel) strip() {
 	rows := k.r
 	k.r = k.pairs // accumulators are those of pairs
-	k.prologueOf("panel", rows)
+	name := fmt.Sprintf("strip%s%s%dx%d", short(k.typ), k.isa, rows, k.t)
+	TEXT(name, NOSPLIT, "func(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride, n uintptr, acc *float32, part, tiles uintptr, "+
+		"next *byte, lines uintptr)")
+	Doc(fmt.Sprintf("%s computes out[t][r] of %d %s rows and %d tokens, tiles times, and brings lines of memory from next on before each tile.", name, rows, k.typ, k.t),
+		"Scalar twin: tileGeneric in matmul_generic.go.")
+	k.out, k.outStride = Load(Param("out"), GP64()), Load(Param("outStride"), GP64())
+	k.rb, k.xs = Load(Param("rowBytes"), GP64()), Load(Param("xStride"), GP64())
+	if k.t > 3 {
+		k.outStride3, k.xs3 = GP64(), GP64()
+		LEAQ(Mem{Base: k.outStride, Index: k.outStride, Scale: 2}, k.outStride3)
+		LEAQ(Mem{Base: k.xs, Index: k.xs, Scale: 2}, k.xs3)
+	}
+	Label("tile")
+	k.ask()
+	k.wp, k.xp = Load(Param("w"), GP64()), Load(Param("x"), GP64())
+	k.n, k.acc = Load(Param("n"), GP64()), Load(Param("acc"), GP64())
+	k.facc = make([]Op, k.pairs*k.t)
+	k.next = 0
+	for i := range k.facc {
+		k.facc[i] = k.vec()
+		k.zero(k.facc[i])
+	}
+	TESTQ(U32(layout.FirstPart), argument("part"))
+	JNE(LabelRef("begin"))
+	for i, v := range k.facc {
+		VMOVUPS(Mem{Base: k.acc, Disp: k.vecBytes() * i}, v)
+	}
+	Label("begin")
 	sums := k.vecs(k.pairs * k.t)
+	then, soon := GP64(), GP64()
+	LEAQ(Mem{Base: k.xp, Index: k.xs, Scale: uint8(k.t)}, then)
 	k.supers(2*layout.Panel(k.typ, false), func() {
+		LEAQ(Mem{Base: k.xp, Disp: layout.ActBytes}, soon)
+		CMPQ(k.n, Imm(1))
+		CMOVQEQ(then, soon)
+		for t := range k.t {
+			for i := 0; i < k.actsRead(); i += 64 {
+				PREFETCHT0(strided(soon, k.xs, k.xs3, t, i))
+			}
+		}
 		mark := k.next
 		if k.apart() {
 			k.halves(sums)
@@ -47,8 +87,67 @@ func (k *widePanel) emit() {
 		k.accumulatePairs(sums)
 		k.next = mark
 	})
-	k.keep()
+	TESTQ(U32(layout.LastPart), argument("part"))
+	JNE(LabelRef("sum"))
+	for i, v := range k.facc {
+		VMOVUPS(v, Mem{Base: k.acc, Disp: k.vecBytes() * i})
+	}
+	JMP(LabelRef("done"))
+	Label("sum")
 	k.sumPairs()
+	Label("done")
+	k.nextTile()
+	JNZ(LabelRef("tile"))
+	VZEROUPPER()
+	RET()
+}
+
+// actsRead returns how much of a superblock of activations products of the type read.
+func (k *widePanel) actsRead() int {
+	switch {
+	case k.apart(), k.nibbleMinima():
+		return layout.ActBytes
+	case k.minima():
+		return layout.ActLo32
+	}
+	return layout.ActDSum
+}
+
+// argument is where an argument lies. The called function may change it.
+func argument(name string) Mem {
+	b, err := Param(name).Resolve()
+	if err != nil {
+		panic(err)
+	}
+	return b.Addr
+}
+
+// ask asks for the next lines of memory.
+func (k *widePanel) ask() {
+	next, lines := Load(Param("next"), GP64()), Load(Param("lines"), GP64())
+	TESTQ(lines, lines)
+	JEQ(LabelRef("asked"))
+	Label("line")
+	PREFETCHT1(Mem{Base: next})
+	ADDQ(U8(64), next)
+	DECQ(lines)
+	JNZ(LabelRef("line"))
+	MOVQ(next, argument("next"))
+	Label("asked")
+}
+
+// nextTile goes on to the next tile of tokens; the flags say whether there is one.
+func (k *widePanel) nextTile() {
+	if k.t == 4 {
+		LEAQ(Mem{Base: k.out, Index: k.outStride, Scale: 4}, k.out)
+	} else {
+		ADDQ(k.outStride, k.out)
+	}
+	x := Load(Param("x"), GP64())
+	LEAQ(Mem{Base: x, Index: k.xs, Scale: uint8(k.t)}, x)
+	MOVQ(x, argument("x"))
+	ADDQ(U32(uint32(k.vecBytes()*k.pairs*k.t)), argument("acc"))
+	DECQ(argument("tiles"))
 }
 
 // sumPairs sums the lanes of four tokens' accumulators at a time, as epilogue does, and stores the tile. A 512-bit vector's lower half is the pair's first row.
@@ -56,8 +155,6 @@ func (k *widePanel) sumPairs() {
 	k.next = k.pairs * k.t
 	index, tmp := k.vec(), k.vec()
 	VMOVDQU32(constant("byToken"), index)
-	k.outStride3 = GP64()
-	LEAQ(Mem{Base: k.outStride, Index: k.outStride, Scale: 2}, k.outStride3)
 	for t := 0; t < k.t; t += 4 {
 		for p := 0; p < k.pairs; p += 2 {
 			a := k.quarters(p, t, tmp)
@@ -67,7 +164,7 @@ func (k *widePanel) sumPairs() {
 			}
 			joined(VSHUFF32X4, a, b, tmp) // four tokens of each row
 			VPERMPS(a, index, a)
-			for i := range 4 {
+			for i := range min(4, k.t) {
 				out := strided(k.out, k.outStride, k.outStride3, i, 8*p)
 				piece := a.AsX()
 				if i > 0 {
@@ -85,15 +182,19 @@ func (k *widePanel) sumPairs() {
 			LEAQ(Mem{Base: k.out, Index: k.outStride, Scale: 4}, k.out)
 		}
 	}
-	VZEROUPPER()
-	RET()
 }
 
-// quarters sums pair p's lanes of four tokens from t on by fours: in 128-bit lane l of the vector that it returns lie the tokens' sums of lanes 4l….
+// quarters sums pair p's lanes of four tokens from t on by fours: in 128-bit lane l of the vector that it returns lie the tokens' sums of lanes 4l…. A tile's only
+// token stands for four.
 func (k *widePanel) quarters(p, t int, tmp reg.VecPhysical) reg.VecPhysical {
 	a := make([]reg.VecPhysical, 4)
 	for i := range a {
-		a[i] = k.facc[p*k.t+t+i].(reg.VecPhysical)
+		a[i] = k.facc[p*k.t+min(t+i, k.t-1)].(reg.VecPhysical)
+	}
+	if k.t == 1 {
+		joined(VSHUFPS, a[0], a[0], tmp)
+		joined(VSHUFPS, a[0], a[0], tmp)
+		return a[0]
 	}
 	joined(VSHUFPS, a[0], a[1], tmp)
 	joined(VSHUFPS, a[2], a[3], tmp)

@@ -115,7 +115,7 @@ func (f *experts) ups(chunk, worker int) {
 	e, r, rows := f.piece(f.present[f.exact.dense[chunk/f.openIn]], chunk)
 	_, first := f.w.First(e, f.ff)
 	p, end := int(f.first[e]), int(f.first[e+1])
-	f.rows(nil, f.exact.f.up[p*f.ff+r:], f.ff, f.w.Up, f.biases(f.w.UpBias, f.w.Up, e, first+r), first+r, rows, p, end, worker)
+	f.rows(kernel.Next{}, f.exact.f.up[p*f.ff+r:], f.ff, f.w.Up, f.biases(f.w.UpBias, f.w.Up, e, first+r), first+r, rows, p, end, worker)
 }
 
 // spreadHidden makes hidden every pair's neurons, zero where they are left out.

@@ -197,7 +197,7 @@ func (f *experts) open(chunk, worker int) {
 	if gate == nil {
 		f.rows(next, hidden, f.ff, f.w.Up, upBias, firstUp+r, rows, p, end, worker)
 	} else {
-		f.rows(rowsOf(f.w.Up, firstUp+r, rows), hidden, f.ff, gate, f.biases(gateBias, gate, e, firstGate+r), firstGate+r, rows, p, end, worker)
+		f.rows(kernel.Next{Weights: rowsOf(f.w.Up, firstUp+r, rows)}, hidden, f.ff, gate, f.biases(gateBias, gate, e, firstGate+r), firstGate+r, rows, p, end, worker)
 		up = grown(&f.d.worker(worker).floats, (end-p)*rows)
 		f.rows(next, up, rows, f.w.Up, upBias, firstUp+r, rows, p, end, worker)
 	}
@@ -221,19 +221,32 @@ func (f *experts) biases(v *compute.Vector, m *compute.Matrix, e, r int) []float
 	return vector(v)[(f.number(e)-e)*(m.Rows/f.n)+r:]
 }
 
-// nextOpen returns the weights that a worker most likely reads first after a chunk: workers take chunks in turn.
-func (f *experts) nextOpen(chunk int) []byte {
+// nextOpen returns what a worker most likely reads first after a chunk: workers take chunks in turn.
+func (f *experts) nextOpen(chunk int) (next kernel.Next) {
+	last := chunk / f.openIn
 	chunk += f.d.pool.Threads()
-	if chunk >= len(f.present)*f.openIn {
-		return nil
+	at := chunk / f.openIn
+	if at >= len(f.present) {
+		return next
 	}
+	e := int(f.present[at])
 	m, _ := f.w.Gates()
-	r, up := f.w.First(int(f.present[chunk/f.openIn]), f.ff)
+	r, up := f.w.First(e, f.ff)
 	if m == nil {
 		m, r = f.w.Up, up
 	}
 	from := chunk % f.openIn * f.openRows
-	return rowsOf(m, r+from, min(f.openRows, f.ff-from))
+	next.Weights = rowsOf(m, r+from, min(f.openRows, f.ff-from))
+	if at != last && f.tokens > 1 {
+		next.Acts = f.pairActs(&f.x, m, e)
+	}
+	return next
+}
+
+// pairActs returns the activations, among those of pairs in o, that the expert at place e meets in products with m.
+func (f *experts) pairActs(o *operand, m *compute.Matrix, e int) []byte {
+	x, stride := o.of(m, int(f.first[e]))
+	return unsafe.Slice((*byte)(x), int(f.first[e+1]-f.first[e])*stride)
 }
 
 // rowsOf returns n rows of m as they lie in memory.
@@ -244,7 +257,7 @@ func rowsOf(m *compute.Matrix, r, n int) []byte {
 
 // rows computes rows of m from row r on for the pairs at places [p, end), their bias included, and the pairs' weights where they come before. next is what is
 // read then.
-func (f *experts) rows(next []byte, out []float32, outStride int, m *compute.Matrix, bias []float32, r, rows, p, end, worker int) {
+func (f *experts) rows(next kernel.Next, out []float32, outStride int, m *compute.Matrix, bias []float32, r, rows, p, end, worker int) {
 	at := p
 	if f.tokens == 1 {
 		at = 0
@@ -285,9 +298,10 @@ func (f *experts) down(chunk, worker int) {
 	}
 	for i, e := range f.present {
 		from := int(e)*f.out.Cols + r
-		var next []byte
+		var next kernel.Next
 		if i+1 < len(f.present) {
-			next = rowsOf(f.w.Down, int(f.present[i+1])*f.out.Cols+r, rows)
+			then := int(f.present[i+1])
+			next = kernel.Next{Weights: rowsOf(f.w.Down, then*f.out.Cols+r, rows), Acts: f.pairActs(&f.h, f.w.Down, then)}
 		}
 		p, end := int(f.first[e]), int(f.first[e+1])
 		y := grown(&f.d.worker(worker).floats, (end-p)*rows)

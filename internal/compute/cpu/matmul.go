@@ -119,7 +119,7 @@ func (d *Device) product(p *compute.Product, r, end int, m *matmul, worker int) 
 }
 
 // multiplyRows is multiply of n rows of m from row r on, before what next holds is read.
-func (d *Device) multiplyRows(next []byte, m *compute.Matrix, out []float32, outStride, r, n int, x unsafe.Pointer, stride, tokens, worker int) {
+func (d *Device) multiplyRows(next kernel.Next, m *compute.Matrix, out []float32, outStride, r, n int, x unsafe.Pointer, stride, tokens, worker int) {
 	w := mem(m)
 	data := w.data[r*w.rowBytes : (r+n)*w.rowBytes]
 	if w.packed {

@@ -33,7 +33,7 @@ func BenchmarkFew(b *testing.B) {
 						for r := 0; r < rows; r += step {
 							n := min(step, rows-r)
 							next := w[min(r+step, rows)*size:]
-							k.MatMulBefore(next[:min(len(next), step*size)], typ, out[r:], rows, w[r*size:][:n*size], n, cols, x, stride, tokens)
+							k.MatMulBefore(Next{Weights: next[:min(len(next), step*size)]}, typ, out[r:], rows, w[r*size:][:n*size], n, cols, x, stride, tokens)
 						}
 					}
 					took := threadTime(b) - begin

@@ -229,87 +229,87 @@ func vnni() *Kernels {
 	k.Name = "AVX-512 VNNI"
 	k.types[quant.Q4_0] = tiles{
 		scatter: scatterQ40VNNI,
-		block:   block{4, 4, tileQ40VNNI4x4}, panel: block{6, 4, panelQ40VNNI6x4}, expand: expandQ40AVX2,
+		block:   block{4, 4, tileQ40VNNI4x4}, strip: strip{6, expandStripQ40, stripQ40VNNI6x4, stripQ40VNNI6x1}, expand: expandQ40AVX2,
 	}
 	k.types[quant.Q4_1] = tiles{
 		scatter: scatterQ41VNNI,
-		block:   block{4, 4, tileQ41VNNI4x4}, panel: block{4, 4, panelQ41VNNI4x4}, expand: expandQ41AVX2,
+		block:   block{4, 4, tileQ41VNNI4x4}, strip: strip{4, expandStripQ41, stripQ41VNNI4x4, stripQ41VNNI4x1}, expand: expandQ41AVX2,
 	}
 	k.types[quant.Q8_0] = tiles{
 		scatter: scatterQ80VNNI,
-		block:   block{4, 4, tileQ80VNNI4x4}, panel: block{6, 4, panelQ80VNNI6x4}, expand: expandQ80VNNI,
+		block:   block{4, 4, tileQ80VNNI4x4}, strip: strip{6, expandStripQ80, stripQ80VNNI6x4, stripQ80VNNI6x1}, expand: expandQ80VNNI,
 	}
 	k.types[quant.Q4_K] = tiles{
 		scatter: scatterQ4KVNNI,
-		block:   block{4, 4, tileQ4KVNNI4x4}, panel: block{4, 4, panelQ4KVNNI4x4}, expand: expandQ4KAVX2,
+		block:   block{4, 4, tileQ4KVNNI4x4}, strip: strip{4, expandStripQ4K, stripQ4KVNNI4x4, stripQ4KVNNI4x1}, expand: expandQ4KAVX2,
 	}
 	k.types[quant.Q5_K] = tiles{
 		scatter: scatterQ5KVNNI,
-		block:   block{4, 4, tileQ5KVNNI4x4}, panel: block{4, 4, panelQ5KVNNI4x4}, expand: expandQ5KAVX2,
+		block:   block{4, 4, tileQ5KVNNI4x4}, strip: strip{4, expandStripQ5K, stripQ5KVNNI4x4, stripQ5KVNNI4x1}, expand: expandQ5KAVX2,
 	}
 	k.types[quant.Q6_K] = tiles{
 		scatter: scatterQ6KVNNI,
-		block:   block{2, 4, tileQ6KVNNI2x4}, panel: block{4, 4, panelQ6KVNNI4x4}, expand: expandQ6KVNNI,
+		block:   block{2, 4, tileQ6KVNNI2x4}, strip: strip{4, expandStripQ6K, stripQ6KVNNI4x4, stripQ6KVNNI4x1}, expand: expandQ6KVNNI,
 	}
 	k.types[quant.Q5_0] = tiles{
 		scatter: scatterQ50VNNI,
-		block:   block{4, 4, tileQ50VNNI4x4}, panel: block{6, 4, panelQ50VNNI6x4}, expand: expandQ50AVX2,
+		block:   block{4, 4, tileQ50VNNI4x4}, strip: strip{6, expandStripQ50, stripQ50VNNI6x4, stripQ50VNNI6x1}, expand: expandQ50AVX2,
 	}
 	k.types[quant.Q5_1] = tiles{
 		scatter: scatterQ51VNNI,
-		block:   block{4, 4, tileQ51VNNI4x4}, panel: block{4, 4, panelQ51VNNI4x4}, expand: expandQ51AVX2,
+		block:   block{4, 4, tileQ51VNNI4x4}, strip: strip{4, expandStripQ51, stripQ51VNNI4x4, stripQ51VNNI4x1}, expand: expandQ51AVX2,
 	}
 	k.types[quant.Q2_K] = tiles{
 		scatter: scatterQ2KVNNI,
-		block:   block{2, 4, tileQ2KVNNI2x4}, panel: block{4, 4, panelQ2KVNNI4x4}, expand: expandQ2KVNNI,
+		block:   block{2, 4, tileQ2KVNNI2x4}, strip: strip{4, expandStripQ2K, stripQ2KVNNI4x4, stripQ2KVNNI4x1}, expand: expandQ2KVNNI,
 	}
 	k.types[quant.Q3_K] = tiles{
 		scatter: scatterQ3KVNNI,
-		block:   block{2, 4, tileQ3KVNNI2x4}, panel: block{4, 4, panelQ3KVNNI4x4}, expand: expandQ3KVNNI,
+		block:   block{2, 4, tileQ3KVNNI2x4}, strip: strip{4, expandStripQ3K, stripQ3KVNNI4x4, stripQ3KVNNI4x1}, expand: expandQ3KVNNI,
 	}
 	k.types[quant.IQ2_XXS] = tiles{
 		scatter: scatterIQ2XXSVNNI,
-		block:   block{4, 4, tileIQ2XXSVNNI4x4}, panel: block{6, 4, panelIQ2XXSVNNI6x4}, expand: expandIQ2XXSAVX2,
+		block:   block{4, 4, tileIQ2XXSVNNI4x4}, strip: strip{6, expandStripIQ2XXS, stripIQ2XXSVNNI6x4, stripIQ2XXSVNNI6x1}, expand: expandIQ2XXSAVX2,
 	}
 	k.types[quant.IQ2_XS] = tiles{
 		scatter: scatterIQ2XSVNNI,
-		block:   block{2, 4, tileIQ2XSVNNI2x4}, panel: block{4, 4, panelIQ2XSVNNI4x4}, expand: expandIQ2XSVNNI,
+		block:   block{2, 4, tileIQ2XSVNNI2x4}, strip: strip{4, expandStripIQ2XS, stripIQ2XSVNNI4x4, stripIQ2XSVNNI4x1}, expand: expandIQ2XSVNNI,
 	}
 	k.types[quant.IQ3_XXS] = tiles{
 		scatter: scatterIQ3XXSVNNI,
-		block:   block{4, 4, tileIQ3XXSVNNI4x4}, panel: block{6, 4, panelIQ3XXSVNNI6x4}, expand: expandIQ3XXSAVX2,
+		block:   block{4, 4, tileIQ3XXSVNNI4x4}, strip: strip{6, expandStripIQ3XXS, stripIQ3XXSVNNI6x4, stripIQ3XXSVNNI6x1}, expand: expandIQ3XXSAVX2,
 	}
 	k.types[quant.IQ1_S] = tiles{
 		scatter: scatterIQ1SVNNI,
-		block:   block{4, 4, tileIQ1SVNNI4x4}, panel: block{6, 4, panelIQ1SVNNI6x4}, expand: expandIQ1SAVX2,
+		block:   block{4, 4, tileIQ1SVNNI4x4}, strip: strip{6, expandStripIQ1S, stripIQ1SVNNI6x4, stripIQ1SVNNI6x1}, expand: expandIQ1SAVX2,
 	}
 	k.types[quant.IQ4_NL] = tiles{
 		scatter: scatterIQ4NLVNNI,
-		block:   block{4, 4, tileIQ4NLVNNI4x4}, panel: block{6, 4, panelIQ4NLVNNI6x4}, expand: expandIQ4NLVNNI,
+		block:   block{4, 4, tileIQ4NLVNNI4x4}, strip: strip{6, expandStripIQ4NL, stripIQ4NLVNNI6x4, stripIQ4NLVNNI6x1}, expand: expandIQ4NLVNNI,
 	}
 	k.types[quant.IQ3_S] = tiles{
 		scatter: scatterIQ3SVNNI,
-		block:   block{4, 4, tileIQ3SVNNI4x4}, panel: block{6, 4, panelIQ3SVNNI6x4}, expand: expandIQ3SAVX2,
+		block:   block{4, 4, tileIQ3SVNNI4x4}, strip: strip{6, expandStripIQ3S, stripIQ3SVNNI6x4, stripIQ3SVNNI6x1}, expand: expandIQ3SAVX2,
 	}
 	k.types[quant.IQ4_XS] = tiles{
 		scatter: scatterIQ4XSVNNI,
-		block:   block{4, 4, tileIQ4XSVNNI4x4}, panel: block{6, 4, panelIQ4XSVNNI6x4}, expand: expandIQ4XSVNNI,
+		block:   block{4, 4, tileIQ4XSVNNI4x4}, strip: strip{6, expandStripIQ4XS, stripIQ4XSVNNI6x4, stripIQ4XSVNNI6x1}, expand: expandIQ4XSVNNI,
 	}
 	k.types[quant.IQ1_M] = tiles{
 		scatter: scatterIQ1MVNNI,
-		block:   block{2, 4, tileIQ1MVNNI2x4}, panel: block{4, 4, panelIQ1MVNNI4x4}, expand: expandIQ1MVNNI,
+		block:   block{2, 4, tileIQ1MVNNI2x4}, strip: strip{4, expandStripIQ1M, stripIQ1MVNNI4x4, stripIQ1MVNNI4x1}, expand: expandIQ1MVNNI,
 	}
 	k.types[quant.TQ1_0] = tiles{
 		scatter: scatterTQ10VNNI,
-		block:   block{4, 4, tileTQ10VNNI4x4}, panel: block{6, 4, panelTQ10VNNI6x4}, expand: expandTQ10AVX2,
+		block:   block{4, 4, tileTQ10VNNI4x4}, strip: strip{6, expandStripTQ10, stripTQ10VNNI6x4, stripTQ10VNNI6x1}, expand: expandTQ10AVX2,
 	}
 	k.types[quant.MXFP4] = tiles{
 		scatter: scatterMXFP4VNNI,
-		block:   block{4, 4, tileMXFP4VNNI4x4}, panel: block{6, 4, panelMXFP4VNNI6x4}, expand: expandMXFP4AVX2,
+		block:   block{4, 4, tileMXFP4VNNI4x4}, strip: strip{6, expandStripMXFP4, stripMXFP4VNNI6x4, stripMXFP4VNNI6x1}, expand: expandMXFP4AVX2,
 	}
 	k.types[quant.NVFP4] = tiles{
 		scatter: scatterNVFP4VNNI,
-		block:   block{2, 4, tileNVFP4VNNI2x4}, panel: block{4, 4, panelNVFP4VNNI4x4}, expand: expandNVFP4AVX2,
+		block:   block{2, 4, tileNVFP4VNNI2x4}, strip: strip{4, expandStripNVFP4, stripNVFP4VNNI4x4, stripNVFP4VNNI4x1}, expand: expandNVFP4AVX2,
 	}
 	k.sameTypes()
 	for t, f := range map[quant.Type]block{quant.F32: {4, 4, tileF32VNNI4x4}, quant.F16: {4, 4, tileF16VNNI4x4}, quant.BF16: {4, 4, tileBF16VNNI4x4}} {

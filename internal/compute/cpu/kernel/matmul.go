@@ -24,6 +24,7 @@ type tiles struct {
 	one    tile  // 1 row, 1 token; nil where a way and scatter take any number
 	block  block // some rows and tokens of packed weights
 	panel  block // some rows and tokens of a panel
+	strip  strip // instead of panel; no rows where there is none
 	expand func(dst, w *byte, n uintptr)
 	// The size of a panel's superblock.
 	panelSuper int
@@ -39,11 +40,16 @@ type tiles struct {
 // MatMul computes out[t·outStride+r] for weights w [rows, cols], packed and contiguous, and tokens rows of x.
 // x points to activations in the form of t, rows xStride [bytes] apart.
 func (k *Kernels) MatMul(t quant.Type, out []float32, outStride int, w []byte, rows, cols int, x unsafe.Pointer, xStride, tokens int) {
-	k.MatMulBefore(nil, t, out, outStride, w, rows, cols, x, xStride, tokens)
+	k.MatMulBefore(Next{}, t, out, outStride, w, rows, cols, x, xStride, tokens)
 }
 
-// MatMulBefore is MatMul before a product with the weights next, which are asked for in time if the products of w leave some. It reads nothing of them.
-func (k *Kernels) MatMulBefore(next []byte, t quant.Type, out []float32, outStride int, w []byte, rows, cols int, x unsafe.Pointer, xStride, tokens int) {
+// Next is what is read after a product, of which nothing needs to be there: the weights' rows and the tokens' activations, where they are others.
+type Next struct {
+	Weights, Acts []byte
+}
+
+// MatMulBefore is MatMul before another product, for which next is asked for in time if the products of w leave some. It reads nothing of that.
+func (k *Kernels) MatMulBefore(next Next, t quant.Type, out []float32, outStride int, w []byte, rows, cols int, x unsafe.Pointer, xStride, tokens int) {
 	if rows == 0 || tokens == 0 {
 		return
 	}
@@ -56,7 +62,11 @@ func (k *Kernels) MatMulBefore(next []byte, t quant.Type, out []float32, outStri
 		}
 	} else if c.m.block.tile != nil && tokens >= c.m.block.tokens && rows >= c.m.block.rows {
 		s := k.scratch.Get().(*blockScratch)
-		if !c.matrices(s, rows, tokens, next) {
+		switch {
+		case c.matrices(s, rows, tokens, next):
+		case c.m.strip.rows > 0 && tokens >= stripFrom && rows >= c.m.strip.rows:
+			c.strips(s, rows, tokens, next)
+		default:
 			c.blocks(s, rows, tokens, next)
 		}
 		k.scratch.Put(s)

@@ -458,8 +458,16 @@ func farQ40VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 // scatterQ40VNNI computes one token's products with rows chosen by index of Q4_0. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ40VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// panelQ40VNNI6x4 computes out[t][r] of 6 Q4_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelQ40VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// stripQ40VNNI6x4 computes out[t][r] of 6 Q4_0 rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripQ40VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// stripQ40VNNI6x1 computes out[t][r] of 6 Q4_0 rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripQ40VNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// expandStripQ40 writes n superblocks of packed Q4_0 rows as a strip's. Scalar twin: superblock in unpack.go.
+func expandStripQ40(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
 // tileQ41VNNI4x4 computes out[t][r] of 4 Q4_1 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ41VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -476,8 +484,16 @@ func farQ41VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 // scatterQ41VNNI computes one token's products with rows chosen by index of Q4_1. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ41VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// panelQ41VNNI4x4 computes out[t][r] of 4 Q4_1 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelQ41VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// stripQ41VNNI4x4 computes out[t][r] of 4 Q4_1 rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripQ41VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// stripQ41VNNI4x1 computes out[t][r] of 4 Q4_1 rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripQ41VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// expandStripQ41 writes n superblocks of packed Q4_1 rows as a strip's. Scalar twin: superblock in unpack.go.
+func expandStripQ41(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
 // tileQ50VNNI4x4 computes out[t][r] of 4 Q5_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ50VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -494,8 +510,16 @@ func farQ50VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 // scatterQ50VNNI computes one token's products with rows chosen by index of Q5_0. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ50VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// panelQ50VNNI6x4 computes out[t][r] of 6 Q5_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelQ50VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// stripQ50VNNI6x4 computes out[t][r] of 6 Q5_0 rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripQ50VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// stripQ50VNNI6x1 computes out[t][r] of 6 Q5_0 rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripQ50VNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// expandStripQ50 writes n superblocks of packed Q5_0 rows as a strip's. Scalar twin: superblock in unpack.go.
+func expandStripQ50(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
 // tileQ51VNNI4x4 computes out[t][r] of 4 Q5_1 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ51VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -512,8 +536,16 @@ func farQ51VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 // scatterQ51VNNI computes one token's products with rows chosen by index of Q5_1. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ51VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// panelQ51VNNI4x4 computes out[t][r] of 4 Q5_1 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelQ51VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// stripQ51VNNI4x4 computes out[t][r] of 4 Q5_1 rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripQ51VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// stripQ51VNNI4x1 computes out[t][r] of 4 Q5_1 rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripQ51VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// expandStripQ51 writes n superblocks of packed Q5_1 rows as a strip's. Scalar twin: superblock in unpack.go.
+func expandStripQ51(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
 // tileQ80VNNI4x4 computes out[t][r] of 4 Q8_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ80VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -530,8 +562,16 @@ func farQ80VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 // scatterQ80VNNI computes one token's products with rows chosen by index of Q8_0. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ80VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// panelQ80VNNI6x4 computes out[t][r] of 6 Q8_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelQ80VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// stripQ80VNNI6x4 computes out[t][r] of 6 Q8_0 rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripQ80VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// stripQ80VNNI6x1 computes out[t][r] of 6 Q8_0 rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripQ80VNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// expandStripQ80 writes n superblocks of packed Q8_0 rows as a strip's. Scalar twin: superblock in unpack.go.
+func expandStripQ80(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
 // expandQ80VNNI writes n superblocks of a packed Q8_0 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ80VNNI(dst *byte, w *byte, n uintptr)
@@ -551,8 +591,16 @@ func farQ2KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 // scatterQ2KVNNI computes one token's products with rows chosen by index of Q2_K. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ2KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// panelQ2KVNNI4x4 computes out[t][r] of 4 Q2_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelQ2KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// stripQ2KVNNI4x4 computes out[t][r] of 4 Q2_K rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripQ2KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// stripQ2KVNNI4x1 computes out[t][r] of 4 Q2_K rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripQ2KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// expandStripQ2K writes n superblocks of packed Q2_K rows as a strip's. Scalar twin: superblock in unpack.go.
+func expandStripQ2K(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
 // expandQ2KVNNI writes n superblocks of a packed Q2_K row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ2KVNNI(dst *byte, w *byte, n uintptr)
@@ -572,8 +620,16 @@ func farQ3KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 // scatterQ3KVNNI computes one token's products with rows chosen by index of Q3_K. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ3KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// panelQ3KVNNI4x4 computes out[t][r] of 4 Q3_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelQ3KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// stripQ3KVNNI4x4 computes out[t][r] of 4 Q3_K rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripQ3KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// stripQ3KVNNI4x1 computes out[t][r] of 4 Q3_K rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripQ3KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// expandStripQ3K writes n superblocks of packed Q3_K rows as a strip's. Scalar twin: superblock in unpack.go.
+func expandStripQ3K(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
 // expandQ3KVNNI writes n superblocks of a packed Q3_K row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ3KVNNI(dst *byte, w *byte, n uintptr)
@@ -593,8 +649,16 @@ func farQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 // scatterQ4KVNNI computes one token's products with rows chosen by index of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ4KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// panelQ4KVNNI4x4 computes out[t][r] of 4 Q4_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelQ4KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// stripQ4KVNNI4x4 computes out[t][r] of 4 Q4_K rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripQ4KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// stripQ4KVNNI4x1 computes out[t][r] of 4 Q4_K rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripQ4KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// expandStripQ4K writes n superblocks of packed Q4_K rows as a strip's. Scalar twin: superblock in unpack.go.
+func expandStripQ4K(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
 // tileQ5KVNNI4x4 computes out[t][r] of 4 Q5_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ5KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -611,8 +675,16 @@ func farQ5KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 // scatterQ5KVNNI computes one token's products with rows chosen by index of Q5_K. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ5KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// panelQ5KVNNI4x4 computes out[t][r] of 4 Q5_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelQ5KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// stripQ5KVNNI4x4 computes out[t][r] of 4 Q5_K rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripQ5KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// stripQ5KVNNI4x1 computes out[t][r] of 4 Q5_K rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripQ5KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// expandStripQ5K writes n superblocks of packed Q5_K rows as a strip's. Scalar twin: superblock in unpack.go.
+func expandStripQ5K(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
 // tileQ6KVNNI2x4 computes out[t][r] of 2 Q6_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ6KVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -629,8 +701,16 @@ func farQ6KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 // scatterQ6KVNNI computes one token's products with rows chosen by index of Q6_K. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ6KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// panelQ6KVNNI4x4 computes out[t][r] of 4 Q6_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelQ6KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// stripQ6KVNNI4x4 computes out[t][r] of 4 Q6_K rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripQ6KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// stripQ6KVNNI4x1 computes out[t][r] of 4 Q6_K rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripQ6KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// expandStripQ6K writes n superblocks of packed Q6_K rows as a strip's. Scalar twin: superblock in unpack.go.
+func expandStripQ6K(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
 // expandQ6KVNNI writes n superblocks of a packed Q6_K row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ6KVNNI(dst *byte, w *byte, n uintptr)
@@ -650,8 +730,16 @@ func farIQ2XXSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // scatterIQ2XXSVNNI computes one token's products with rows chosen by index of IQ2_XXS. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ2XXSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// panelIQ2XXSVNNI6x4 computes out[t][r] of 6 IQ2_XXS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelIQ2XXSVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// stripIQ2XXSVNNI6x4 computes out[t][r] of 6 IQ2_XXS rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripIQ2XXSVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// stripIQ2XXSVNNI6x1 computes out[t][r] of 6 IQ2_XXS rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripIQ2XXSVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// expandStripIQ2XXS writes n superblocks of packed IQ2_XXS rows as a strip's. Scalar twin: superblock in unpack.go.
+func expandStripIQ2XXS(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
 // tileIQ2XSVNNI2x4 computes out[t][r] of 2 IQ2_XS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileIQ2XSVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -668,8 +756,16 @@ func farIQ2XSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, r
 // scatterIQ2XSVNNI computes one token's products with rows chosen by index of IQ2_XS. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ2XSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// panelIQ2XSVNNI4x4 computes out[t][r] of 4 IQ2_XS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelIQ2XSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// stripIQ2XSVNNI4x4 computes out[t][r] of 4 IQ2_XS rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripIQ2XSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// stripIQ2XSVNNI4x1 computes out[t][r] of 4 IQ2_XS rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripIQ2XSVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// expandStripIQ2XS writes n superblocks of packed IQ2_XS rows as a strip's. Scalar twin: superblock in unpack.go.
+func expandStripIQ2XS(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
 // expandIQ2XSVNNI writes n superblocks of a packed IQ2_XS row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ2XSVNNI(dst *byte, w *byte, n uintptr)
@@ -689,8 +785,16 @@ func farIQ3XXSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // scatterIQ3XXSVNNI computes one token's products with rows chosen by index of IQ3_XXS. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ3XXSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// panelIQ3XXSVNNI6x4 computes out[t][r] of 6 IQ3_XXS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelIQ3XXSVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// stripIQ3XXSVNNI6x4 computes out[t][r] of 6 IQ3_XXS rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripIQ3XXSVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// stripIQ3XXSVNNI6x1 computes out[t][r] of 6 IQ3_XXS rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripIQ3XXSVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// expandStripIQ3XXS writes n superblocks of packed IQ3_XXS rows as a strip's. Scalar twin: superblock in unpack.go.
+func expandStripIQ3XXS(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
 // tileIQ1SVNNI4x4 computes out[t][r] of 4 IQ1_S rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileIQ1SVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -707,8 +811,16 @@ func farIQ1SVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, ro
 // scatterIQ1SVNNI computes one token's products with rows chosen by index of IQ1_S. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ1SVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// panelIQ1SVNNI6x4 computes out[t][r] of 6 IQ1_S rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelIQ1SVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// stripIQ1SVNNI6x4 computes out[t][r] of 6 IQ1_S rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripIQ1SVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// stripIQ1SVNNI6x1 computes out[t][r] of 6 IQ1_S rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripIQ1SVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// expandStripIQ1S writes n superblocks of packed IQ1_S rows as a strip's. Scalar twin: superblock in unpack.go.
+func expandStripIQ1S(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
 // tileIQ4NLVNNI4x4 computes out[t][r] of 4 IQ4_NL rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileIQ4NLVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -725,8 +837,16 @@ func farIQ4NLVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, r
 // scatterIQ4NLVNNI computes one token's products with rows chosen by index of IQ4_NL. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ4NLVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// panelIQ4NLVNNI6x4 computes out[t][r] of 6 IQ4_NL rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelIQ4NLVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// stripIQ4NLVNNI6x4 computes out[t][r] of 6 IQ4_NL rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripIQ4NLVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// stripIQ4NLVNNI6x1 computes out[t][r] of 6 IQ4_NL rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripIQ4NLVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// expandStripIQ4NL writes n superblocks of packed IQ4_NL rows as a strip's. Scalar twin: superblock in unpack.go.
+func expandStripIQ4NL(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
 // expandIQ4NLVNNI writes n superblocks of a packed IQ4_NL row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ4NLVNNI(dst *byte, w *byte, n uintptr)
@@ -746,8 +866,16 @@ func farIQ3SVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, ro
 // scatterIQ3SVNNI computes one token's products with rows chosen by index of IQ3_S. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ3SVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// panelIQ3SVNNI6x4 computes out[t][r] of 6 IQ3_S rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelIQ3SVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// stripIQ3SVNNI6x4 computes out[t][r] of 6 IQ3_S rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripIQ3SVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// stripIQ3SVNNI6x1 computes out[t][r] of 6 IQ3_S rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripIQ3SVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// expandStripIQ3S writes n superblocks of packed IQ3_S rows as a strip's. Scalar twin: superblock in unpack.go.
+func expandStripIQ3S(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
 // tileIQ4XSVNNI4x4 computes out[t][r] of 4 IQ4_XS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileIQ4XSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -764,8 +892,16 @@ func farIQ4XSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, r
 // scatterIQ4XSVNNI computes one token's products with rows chosen by index of IQ4_XS. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ4XSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// panelIQ4XSVNNI6x4 computes out[t][r] of 6 IQ4_XS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelIQ4XSVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// stripIQ4XSVNNI6x4 computes out[t][r] of 6 IQ4_XS rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripIQ4XSVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// stripIQ4XSVNNI6x1 computes out[t][r] of 6 IQ4_XS rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripIQ4XSVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// expandStripIQ4XS writes n superblocks of packed IQ4_XS rows as a strip's. Scalar twin: superblock in unpack.go.
+func expandStripIQ4XS(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
 // expandIQ4XSVNNI writes n superblocks of a packed IQ4_XS row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ4XSVNNI(dst *byte, w *byte, n uintptr)
@@ -785,8 +921,16 @@ func farIQ1MVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, ro
 // scatterIQ1MVNNI computes one token's products with rows chosen by index of IQ1_M. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ1MVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// panelIQ1MVNNI4x4 computes out[t][r] of 4 IQ1_M rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelIQ1MVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// stripIQ1MVNNI4x4 computes out[t][r] of 4 IQ1_M rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripIQ1MVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// stripIQ1MVNNI4x1 computes out[t][r] of 4 IQ1_M rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripIQ1MVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// expandStripIQ1M writes n superblocks of packed IQ1_M rows as a strip's. Scalar twin: superblock in unpack.go.
+func expandStripIQ1M(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
 // expandIQ1MVNNI writes n superblocks of a packed IQ1_M row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ1MVNNI(dst *byte, w *byte, n uintptr)
@@ -806,8 +950,16 @@ func farTQ10VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, ro
 // scatterTQ10VNNI computes one token's products with rows chosen by index of TQ1_0. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterTQ10VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// panelTQ10VNNI6x4 computes out[t][r] of 6 TQ1_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelTQ10VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// stripTQ10VNNI6x4 computes out[t][r] of 6 TQ1_0 rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripTQ10VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// stripTQ10VNNI6x1 computes out[t][r] of 6 TQ1_0 rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripTQ10VNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// expandStripTQ10 writes n superblocks of packed TQ1_0 rows as a strip's. Scalar twin: superblock in unpack.go.
+func expandStripTQ10(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
 // tileMXFP4VNNI4x4 computes out[t][r] of 4 MXFP4 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileMXFP4VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -824,8 +976,16 @@ func farMXFP4VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, r
 // scatterMXFP4VNNI computes one token's products with rows chosen by index of MXFP4. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterMXFP4VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// panelMXFP4VNNI6x4 computes out[t][r] of 6 MXFP4 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelMXFP4VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// stripMXFP4VNNI6x4 computes out[t][r] of 6 MXFP4 rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripMXFP4VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// stripMXFP4VNNI6x1 computes out[t][r] of 6 MXFP4 rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripMXFP4VNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// expandStripMXFP4 writes n superblocks of packed MXFP4 rows as a strip's. Scalar twin: superblock in unpack.go.
+func expandStripMXFP4(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
 // tileNVFP4VNNI2x4 computes out[t][r] of 2 NVFP4 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileNVFP4VNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -842,8 +1002,16 @@ func farNVFP4VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, r
 // scatterNVFP4VNNI computes one token's products with rows chosen by index of NVFP4. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterNVFP4VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// panelNVFP4VNNI4x4 computes out[t][r] of 4 NVFP4 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelNVFP4VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// stripNVFP4VNNI4x4 computes out[t][r] of 4 NVFP4 rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripNVFP4VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// stripNVFP4VNNI4x1 computes out[t][r] of 4 NVFP4 rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripNVFP4VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// expandStripNVFP4 writes n superblocks of packed NVFP4 rows as a strip's. Scalar twin: superblock in unpack.go.
+func expandStripNVFP4(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
 // panelQ80AVXVNNI4x3 computes out[t][r] of 4 rows and 3 tokens of types with the form of scales of Q8_0.
 // Scalar twin: tileGeneric in matmul_generic.go.

@@ -57,7 +57,7 @@ func (p problem) multiply(t *testing.T, k *Kernels, typ quant.Type) []float32 {
 		out[i] = -12345
 	}
 	x, stride := p.activations(k, typ)
-	k.MatMulBefore(p.packed, typ, out[canary:], p.rows, p.packed, p.rows, p.cols, x, stride, p.tokens)
+	k.MatMulBefore(Next{p.packed, p.packed}, typ, out[canary:], p.rows, p.packed, p.rows, p.cols, x, stride, p.tokens)
 	for i := range canary {
 		if out[i] != -12345 || out[len(out)-1-i] != -12345 {
 			t.Fatalf("%s %s %dx%dx%d wrote outside its output", k.Name, typ, p.rows, p.cols, p.tokens)
@@ -193,6 +193,27 @@ func TestBatchInvariance(t *testing.T) {
 					}
 					if out[len(index)] != -12345 {
 						t.Fatalf("%s %s: DotRows wrote outside its output", k.Name, typ)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestManyTokens: an output element has the same bits alone and among more tokens and columns than pass over a strip at once.
+func TestManyTokens(t *testing.T) {
+	rng := newRand(t)
+	for _, typ := range []quant.Type{quant.Q4_0, quant.Q4_K, quant.Q6_K} { // of six rows, of four, with halves
+		for _, s := range [][3]int{{13, 512, stripAll + 7}, {6, 4096 + 256, 75}} {
+			p := newProblem(rng, typ, s[0], s[1], s[2])
+			for _, k := range platform() {
+				all := p.multiply(t, k, typ)
+				x, stride := p.activations(k, typ)
+				size := RowBytes(typ, p.cols)
+				for i := range all {
+					r := i % p.rows
+					if got := k.Dot(typ, p.packed[r*size:][:size], p.cols, unsafe.Add(x, i/p.rows*stride)); math.Float32bits(got) != math.Float32bits(all[i]) {
+						t.Fatalf("%s %s %v: row %d, token %d is %x alone and %x in a batch", k.Name, typ, s, r, i/p.rows, got, all[i])
 					}
 				}
 			}

@@ -56,8 +56,8 @@ func (c *call) matrixPlaces() (p matrixPlaces, ok bool) {
 }
 
 // matrices computes rows [0, rows) of all tokens by the matrix unit, and reports whether it does. Tiles that would reach past the last row or token begin before
-// it instead. next is memory that is read after this.
-func (c *call) matrices(s *blockScratch, rows, tokens int, next []byte) bool {
+// it instead. next is what is read after this.
+func (c *call) matrices(s *blockScratch, rows, tokens int, next Next) bool {
 	if c.m.matrix.product == nil || c.m.matrix.unused || tokens < matrixTokens || rows < layout.MatrixRows {
 		return false
 	}
@@ -70,7 +70,7 @@ func (c *call) matrices(s *blockScratch, rows, tokens int, next []byte) bool {
 	for r := 0; r < rows; r += layout.MatrixRows {
 		first := min(r, rows-layout.MatrixRows)
 		c.fillTiles(s, &p, first)
-		f := c.fetching(first+layout.MatrixRows, min(layout.MatrixRows, rows-first-layout.MatrixRows), next)
+		f := c.fetching(first+layout.MatrixRows, min(layout.MatrixRows, rows-first-layout.MatrixRows), next.Weights)
 		f.spread(calls)
 		for t := 0; t < tokens; {
 			f.some()

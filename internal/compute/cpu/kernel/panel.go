@@ -68,11 +68,11 @@ func newBlockScratch(size int) *blockScratch {
 }
 
 // blocks computes rows [0, rows) of all tokens, of which there are no fewer than a tile has. A tile that would reach past the last row or token begins
-// before it instead and computes some outputs again, which are the same. next is memory that is read after this.
-func (c *call) blocks(s *blockScratch, rows, tokens int, next []byte) {
+// before it instead and computes some outputs again, which are the same. next is what is read after this.
+func (c *call) blocks(s *blockScratch, rows, tokens int, next Next) {
 	b, limit := &c.m.block, blockRows
 	at, expand := panelPlace{together: 1, step: c.step, rowBytes: c.rowBytes}, false
-	if c.m.expand != nil && tokens >= panelTokens && rows >= c.m.panel.rows {
+	if c.m.panel.tile != nil && c.m.expand != nil && tokens >= panelTokens && rows >= c.m.panel.rows {
 		place := c.panelPlace()
 		fit := min(blockRows, panelSize/place.rowBytes*place.together) / c.m.panel.rows * c.m.panel.rows
 		if fit > 0 {
@@ -91,7 +91,7 @@ func (c *call) blocks(s *blockScratch, rows, tokens int, next []byte) {
 				c.m.expand(to, (*byte)(unsafe.Add(w, i*c.rowBytes)), uintptr(c.n))
 			}
 			w = unsafe.Pointer(&s.panel[0])
-			f = c.fetching(first+n, min(limit, rows-first-n), next)
+			f = c.fetching(first+n, min(limit, rows-first-n), next.Weights)
 			f.spread(n / b.rows * ((tokens + b.tokens - 1) / b.tokens) * ((c.n + c.part - 1) / c.part))
 		}
 		for t := 0; t < tokens; t += b.tokens {
