@@ -180,6 +180,7 @@ func main() {
 		scatterFloats(typ)
 	}
 	bfloats()
+	amxFloats()
 	quantize()
 	fetchLines()
 	Generate()

@@ -353,7 +353,7 @@ func (m *Model) bindEnds(b *binder) {
 	if m.head = m.embd; m.Family.Headless {
 		m.head = nil
 	} else if !tied {
-		m.head = b.matrix("output.weight", m.Vocab, m.Embd, compute.Precise)
+		m.head = b.matrix("output.weight", m.Vocab, m.Embd, compute.Head)
 	}
 	if t, ok := m.Family.Outside("output.bias"); ok && (!t.Optional || b.has("output.bias")) {
 		m.bias = b.vector("output.bias", m.Vocab)

@@ -31,6 +31,7 @@ type matmul struct {
 	rows   [len(compute.Products{})]int // rows of a chunk
 	x      operand
 	tokens int
+	single int // of these, the first, computed as those of running sequences are where prompts have products of their own
 }
 
 func (m *matmul) init(d *Device) {
@@ -44,7 +45,10 @@ func (d *Device) matMul(x compute.Tensor, p compute.Products) {
 		return
 	}
 	m := &d.mm
-	m.p, m.tokens = p, x.Rows
+	m.p, m.tokens, m.single = p, x.Rows, x.Rows
+	if x.Rows == len(d.p.Tokens) {
+		m.single = d.p.Decode
+	}
 	m.x = operand{}
 	total := 0
 	for i := range p {
@@ -56,7 +60,12 @@ func (d *Device) matMul(x compute.Tensor, p compute.Products) {
 		if w.Cols != x.Cols || p[i].Out.Cols != w.Rows || p[i].Out.Rows != x.Rows {
 			panic("cpu: MatMul of shapes that do not fit: " + w.Name)
 		}
-		m.x.form(d, x, w)
+		if m.splits(w) {
+			m.x.add(d, x, mem(w).k.PromptForm(w.Type))
+		}
+		if m.single > 0 || !m.splits(w) {
+			m.x.form(d, x, w)
+		}
 		m.rows[i] = chunkRows(w.Rows, kernel.RowBytes(w.Type, w.Cols), x.Rows, d.pool.Threads())
 		m.chunks[i] = (w.Rows + m.rows[i] - 1) / m.rows[i]
 		total += m.chunks[i]
@@ -103,12 +112,25 @@ func (m *matmul) chunk(chunk, worker int) {
 	m.d.product(p, r, end, m, worker)
 }
 
+// splits reports whether a prompt's rows have products of their own with w.
+func (m *matmul) splits(w *compute.Matrix) bool {
+	return m.single < m.tokens && mem(w).ofTokens && mem(w).k.SplitsPrompts(w.Type)
+}
+
 // product computes rows [r, end) of one product, bias included, for all tokens.
 func (d *Device) product(p *compute.Product, r, end int, m *matmul, worker int) {
-	x, stride := m.x.of(p.W, 0)
-	out := floats(p.Out)[r:]
-	w := mem(p.W)
-	d.multiply(p.W, w.data[r*w.rowBytes:end*w.rowBytes], end-r, out, p.W.Rows, x, stride, m.tokens, worker)
+	out, w, single := floats(p.Out)[r:], mem(p.W), m.tokens
+	data := w.data[r*w.rowBytes : end*w.rowBytes]
+	if m.splits(p.W) {
+		single = m.single
+		f := w.k.PromptForm(p.W.Type)
+		stride := m.x.stride[f]
+		w.k.MatMulPrompt(nil, p.W.Type, out[single*p.W.Rows:], p.W.Rows, data, end-r, p.W.Cols, unsafe.Add(m.x.at[f], single*stride), stride, m.tokens-single)
+	}
+	if single > 0 {
+		x, stride := m.x.of(p.W, 0)
+		d.multiply(p.W, data, end-r, out, p.W.Rows, x, stride, single, worker)
+	}
 	if p.Bias == nil {
 		return
 	}

@@ -16,6 +16,7 @@ type matrix struct {
 	k        *kernel.Kernels // it is multiplied by these
 	packed   bool            // in the kernels' layout; otherwise as in the file
 	layout   layout
+	ofTokens bool // it is multiplied with all of a step's tokens
 }
 
 // layout says what the rows in memory are.
@@ -39,7 +40,8 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 		return nil, err
 	}
 	m := &matrix{rowBytes: kernel.RowBytes(src.Type, src.Cols), packed: true, k: d.k}
-	if (use == compute.Precise || use == compute.Lookup) && src.Type == quant.F16 {
+	m.ofTokens = use == compute.Dense || use == compute.Precise
+	if (use == compute.Precise || use == compute.Head || use == compute.Lookup) && src.Type == quant.F16 {
 		m.k = d.k.Exact()
 	}
 	out := &compute.Matrix{Name: src.Name, Type: src.Type, Rows: src.Rows, Cols: src.Cols, Mem: m}
@@ -204,7 +206,11 @@ type operand struct {
 
 // form adds x in the form of w, unless it is there.
 func (o *operand) form(d *Device, x compute.Tensor, w *compute.Matrix) {
-	f := mem(w).k.Form(w.Type)
+	o.add(d, x, mem(w).k.Form(w.Type))
+}
+
+// add adds x in form f, unless it is there.
+func (o *operand) add(d *Device, x compute.Tensor, f kernel.Form) {
 	if o.at[f] != nil {
 		return
 	}

@@ -20,7 +20,34 @@ func amx() *Kernels {
 	k.Name = "AMX"
 	k.multiplyMatrices()
 	k.exact.multiplyMatrices()
+	plain := pairs{product: [2]func(*byte, *float32, uintptr, *byte, uintptr, *byte, uintptr, uintptr, uintptr){pairsBF161AMX, pairsBF162AMX}, fill: fillPairsAMX, terms: 1}
+	k.types[quant.BF16].pairs = plain
+	plain.split = func(dst *byte, _ uintptr, w *byte, n uintptr) { expandF16BF16(dst, w, n) }
+	k.types[quant.F16].pairs = plain
+	k.exact.types[quant.F16].pairs = pairs{
+		product: [2]func(*byte, *float32, uintptr, *byte, uintptr, *byte, uintptr, uintptr, uintptr){pairsTerms1AMX, pairsTerms2AMX},
+		fill:    fillPairsAMX, split: splitF16BF16, terms: layout.WeightTerms,
+	}
+	k.exact.split = splitRowBF16
 	return k
+}
+
+// splitRowBF16 pads the last group with zeros.
+func splitRowBF16(dst []byte, x []float32) {
+	term := bf16Acts(len(x))
+	_ = dst[:layout.ActTerms*term]
+	whole := len(x) / bf16Group
+	for t := range layout.ActTerms {
+		clear(dst[t*term+whole*bf16Group*2 : (t+1)*term])
+	}
+	if whole > 0 {
+		splitF32BF16(&dst[0], uintptr(term), &x[0], uintptr(whole))
+	}
+	if rest := x[whole*bf16Group:]; len(rest) > 0 {
+		var group [bf16Group]float32
+		copy(group[:], rest)
+		splitF32BF16(&dst[whole*bf16Group*2], uintptr(term), &group[0], 1)
+	}
 }
 
 func (k *Kernels) multiplyMatrices() {

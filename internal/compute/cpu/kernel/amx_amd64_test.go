@@ -2,11 +2,66 @@ package kernel
 
 import (
 	"bytes"
+	"encoding/binary"
+	"math"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"golang.org/x/sys/cpu"
 )
+
+// TestTermsAreTheirDefinition holds what makes terms of floats, and tiles of them, to its twins; terms add up to what they were made of.
+func TestTermsAreTheirDefinition(t *testing.T) {
+	if !cpu.X86.HasAVX512BF16 {
+		t.Skip("this processor lacks AVX-512 BF16")
+	}
+	rng := newRand(t)
+	const groups, term = 3, 3*2*bf16Group + 64
+	x, halves := make([]float32, groups*bf16Group), make([]byte, groups*bf16Group*2)
+	for i := range x {
+		x[i] = float32(rng.NormFloat64() * math.Exp2(float64(rng.IntN(60)-30)))
+		binary.LittleEndian.PutUint16(halves[2*i:], quant.F16FromF32(float32(rng.NormFloat64())))
+	}
+	values := make([]float32, len(x))
+	quant.Decode(quant.F16, values, halves)
+	for _, c := range []struct {
+		name  string
+		x     []float32
+		terms int
+		split func(dst *byte)
+	}{
+		{"float32", x, layout.ActTerms, func(dst *byte) { splitF32BF16(dst, term, &x[0], groups) }},
+		{"F16", values, layout.WeightTerms, func(dst *byte) { splitF16BF16(dst, term, &halves[0], groups) }},
+	} {
+		got, want := make([]byte, c.terms*term+canary), make([]byte, c.terms*term+canary)
+		c.split(&got[0])
+		splitGeneric(want, term, c.x, c.terms)
+		if !bytes.Equal(got, want) {
+			t.Errorf("terms of %s differ from their definition", c.name)
+		}
+		for i, v := range c.x {
+			sum := float32(0)
+			for n := range c.terms {
+				sum += math.Float32frombits(uint32(binary.LittleEndian.Uint16(want[n*term+2*i:])) << 16)
+			}
+			if sum != v {
+				t.Fatalf("%s: the terms of %g add up to %g", c.name, v, sum)
+			}
+		}
+	}
+	const rowBytes, step = 2*bf16Group*groups + 64, layout.PairTile + 64
+	w := make([]byte, layout.MatrixRows*rowBytes)
+	for i := range w {
+		w[i] = byte(rng.Uint32())
+	}
+	got, want := make([]byte, groups*step+canary), make([]byte, groups*step+canary)
+	fillPairsAMX(&got[0], step, &w[0], rowBytes, groups)
+	fillPairsGeneric(want, step, w, rowBytes, groups)
+	if !bytes.Equal(got, want) {
+		t.Error("tiles of pairs differ from their definition")
+	}
+}
 
 // TestTilesAreTheirDefinition holds what prepares a matrix unit's operands, which is AVX-512, to its twins.
 func TestTilesAreTheirDefinition(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"unsafe"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -103,6 +104,7 @@ const (
 	Int8                     // superblocks of int8 with scales
 	BFloats                  // BF16
 	Int8Blocks               // Int8, then the same int8 block by block
+	Terms                    // three rows of BF16, which add up to the activations
 	Forms      = iota        // their number
 )
 
@@ -128,14 +130,20 @@ func (f Form) ActRow(cols int) int {
 		return ActRow(cols) + quant.QKK*Super(cols)
 	case BFloats:
 		return bf16Acts(cols)
+	case Terms:
+		return layout.ActTerms * bf16Acts(cols)
 	}
 	return 4 * cols
 }
 
 // Convert writes x in form f, which is not Floats, to dst [f.ActRow(len(x))].
 func (k *Kernels) Convert(f Form, dst []byte, x []float32) {
-	if f == BFloats {
+	switch f {
+	case BFloats:
 		k.round(dst, x)
+		return
+	case Terms:
+		k.split(dst, x)
 		return
 	}
 	k.Quantize(dst, x)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/emulate"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -79,7 +80,62 @@ func TestMissingInstructions(t *testing.T) {
 					}
 				}
 			}
+			if s.k.SplitsPrompts(quant.BF16) {
+				prompts(t, s.k, quant.BF16)
+				prompts(t, s.k, quant.F16)
+				prompts(t, s.k.Exact(), quant.F16)
+			}
 		})
+	}
+}
+
+// prompts holds MatMulPrompt to its definition, in tiles that are full and not, of columns that there is no room for at once and that are no whole groups.
+func prompts(t *testing.T, k *Kernels, typ quant.Type) {
+	rng := newRand(t)
+	for _, shape := range [][3]int{{5, 64, 3}, {33, 103, 17}, {40, 2 * bf16Group, 49}, {17, 6500, 2}, {32, 31, 2}} {
+		rows, cols, tokens := shape[0], shape[1], shape[2]
+		if k.types[typ].pairs.terms == 1 && cols > 6000 {
+			cols *= 2
+		}
+		p := newProblem(rng, typ, rows, cols, tokens)
+		form := k.PromptForm(typ)
+		stride, n, term := form.ActRow(cols), cols/bf16Group, bf16Acts(cols)
+		acts := make([]byte, tokens*stride)
+		for i := range tokens {
+			k.Convert(form, acts[i*stride:][:stride], p.x[i*cols:][:cols])
+		}
+		got := make([]float32, tokens*rows+canary)
+		got[len(got)-1] = -12345
+		k.MatMulPrompt(nil, typ, got, rows, p.packed, rows, cols, unsafe.Pointer(&acts[0]), stride, tokens)
+		if got[len(got)-1] != -12345 {
+			t.Fatalf("%v: it wrote outside its output", shape)
+		}
+		terms := func(x []float32, terms, padded int) (list [][]uint16) {
+			b := make([]byte, terms*padded)
+			splitGeneric(b, padded, x, terms)
+			for i := range terms {
+				list = append(list, unsafe.Slice((*uint16)(unsafe.Pointer(&b[i*padded])), padded/2))
+			}
+			return list
+		}
+		for r := range rows {
+			row := p.packed[r*RowBytes(typ, cols):]
+			weights := terms(p.dense[r*cols:][:cols], k.types[typ].pairs.terms, term)
+			for i := range tokens {
+				x := terms(p.x[i*cols:][:cols], stride/term, term)
+				want := dotTermsGeneric(weights, x, n)
+				for j := n * bf16Group; j < cols; j++ {
+					w, v := p.dense[r*cols+j], p.x[i*cols+j]
+					if form == BFloats {
+						w, v = bf16Weight(typ, row, j), math.Float32frombits(uint32(flushBF16(v))<<16)
+					}
+					want = fma(w, v, want)
+				}
+				if v := got[i*rows+r]; math.Float32bits(v) != math.Float32bits(want) {
+					t.Fatalf("%v row %d token %d: %g, its definition has %g", shape, r, i, v, want)
+				}
+			}
+		}
 	}
 }
 

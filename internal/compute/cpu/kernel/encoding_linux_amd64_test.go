@@ -77,7 +77,7 @@ func TestEncodings(t *testing.T) {
 	if len(got) != len(want) {
 		t.Fatalf("objdump finds %d instructions, the source has %d", len(got), len(want))
 	}
-	names := strings.NewReplacer(", ", ",", "Y", "%ymm", "TMM", "%tmm", ")(", ",", "*1)", ",1)", "AX", "%rax", "CX", "%rcx", "R", "%r")
+	names := strings.NewReplacer(", ", ",", "Y", "%ymm", "TMM", "%tmm", ")(", ",", "*1)", ",1)", "AX", "%rax", "BX", "%rbx", "CX", "%rcx", "SI", "%rsi", "DI", "%rdi", "R", "%r")
 	for i := range want {
 		mnemonic, operands, _ := strings.Cut(want[i], " ")
 		if name := strings.TrimSpace(strings.ToLower(mnemonic) + " " + names.Replace(operands)); got[i] != name {

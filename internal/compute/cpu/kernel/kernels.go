@@ -39,7 +39,9 @@ type Kernels struct {
 	// bfloat says that F16 and BF16 are multiplied in BF16; round writes x as BF16 to dst [bf16Acts(len(x))].
 	bfloat bool
 	round  func(dst []byte, x []float32)
-	exact  *Kernels // where bfloat is set: the same but for that
+	// split writes x as layout.ActTerms rows of BF16 to dst; nil where there is no matrix unit.
+	split func(dst []byte, x []float32)
+	exact *Kernels // where bfloat is set: the same but for that
 }
 
 // Exact are kernels whose products keep all bits of float weights.

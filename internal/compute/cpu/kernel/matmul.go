@@ -29,6 +29,7 @@ type tiles struct {
 	// The size of a panel's superblock.
 	panelSuper int
 	matrix     matrix // no product: there is no matrix unit
+	pairs      pairs  // likewise
 	// What every part of panel's calls has besides layout.FirstPart and LastPart.
 	panelPart uintptr
 	// Bytes of a row that lie beside the same of another where a panel's rows lie in pairs, otherwise 0.
@@ -131,6 +132,7 @@ type call struct {
 	xStride   int
 	n         int // superblocks, or groups of eight elements
 	tail      int // elements of float rows behind the last group
+	term      int // bytes from a row of activations to its next term
 	// Bytes of weights and of activations in a step of n, and the steps that are computed at a time for many tokens.
 	step, xStep, part int
 	form              Form
@@ -213,8 +215,18 @@ func (c *call) tailOf(x unsafe.Pointer, from int, buf []float32) []float32 {
 	if c.form == Floats {
 		return unsafe.Slice((*float32)(x), from+len(buf))[from:]
 	}
-	for i, v := range unsafe.Slice((*uint16)(x), from+len(buf))[from:] {
+	values := func(term int) []uint16 {
+		return unsafe.Slice((*uint16)(unsafe.Add(x, term*c.term)), from+len(buf))[from:]
+	}
+	for i, v := range values(0) {
 		buf[i] = flushed(math.Float32frombits(uint32(v) << 16))
+	}
+	if c.form == Terms {
+		for t := 1; t < layout.ActTerms; t++ {
+			for i, v := range values(t) {
+				buf[i] += flushed(math.Float32frombits(uint32(v) << 16))
+			}
+		}
 	}
 	return buf
 }

@@ -1204,6 +1204,31 @@ func expandBF16BF16(dst *byte, w *byte, n uintptr)
 //go:noescape
 func roundBF16(dst *byte, x *float32, n uintptr)
 
+// pairsBF161AMX computes n groups of 32 rows, for as many tokens as config has rows of activations. Scalar twin: dotTermsGeneric in terms.go.
+func pairsBF161AMX(config *byte, out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, term uintptr, part uintptr)
+
+// pairsBF162AMX computes n groups of 32 rows, for as many tokens as config has rows of activations. Scalar twin: dotTermsGeneric in terms.go.
+func pairsBF162AMX(config *byte, out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, term uintptr, part uintptr)
+
+// pairsTerms1AMX computes n groups of 32 rows, for as many tokens as config has rows of activations. Scalar twin: dotTermsGeneric in terms.go.
+func pairsTerms1AMX(config *byte, out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, term uintptr, part uintptr)
+
+// pairsTerms2AMX computes n groups of 32 rows, for as many tokens as config has rows of activations. Scalar twin: dotTermsGeneric in terms.go.
+func pairsTerms2AMX(config *byte, out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, term uintptr, part uintptr)
+
+// fillPairsAMX makes tiles of n groups of 16 rows of BF16. Scalar twin: fillPairsGeneric in terms.go.
+func fillPairsAMX(dst *byte, dstStep uintptr, w *byte, rowBytes uintptr, n uintptr)
+
+// splitF32BF16 writes n groups of 32 numbers as 3 terms of BF16, which lie term bytes apart. Scalar twin: splitGeneric in terms.go.
+//
+//go:noescape
+func splitF32BF16(dst *byte, term uintptr, x *float32, n uintptr)
+
+// splitF16BF16 writes n groups of 32 numbers as 2 terms of BF16, which lie term bytes apart. Scalar twin: splitGeneric in terms.go.
+//
+//go:noescape
+func splitF16BF16(dst *byte, term uintptr, x *byte, n uintptr)
+
 // quantizeAVX2 quantises n superblocks of activations. Scalar twin: quantizeSuper in acts.go.
 //
 //go:noescape

@@ -182,6 +182,14 @@ const (
 // MatrixBytes returns the size of a superblock of such tiles.
 func MatrixBytes(form uintptr) int { return [3]int{MatrixScales, MatrixMinima, MatrixHalves}[form] }
 
+// Floats are multiplied by a matrix unit as sums of BF16 numbers, their terms: of activations as many as hold a float32, of weights as many as hold an F16. Tiles
+// are of a group of 32 elements of MatrixRows rows: line i holds elements 2i and 2i+1 of each row. Of each group there are two tiles of rows for each term.
+const (
+	ActTerms    = 3
+	WeightTerms = 2
+	PairTile    = 16 * 64 // bytes
+)
+
 // Bits of the parameter part of tiles of several tokens, which may be called for one part of the columns after the other.
 const (
 	FirstPart = 1

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
+)
+
+// Products of floats by AMX, in tiles of BF16: 16 tokens' pairs of a group by those of 16 rows of weights, two tiles of rows at a time, and two of tokens where
+// there are as many. Weights and activations may be sums of several BF16 numbers, their terms; see layout.PairTile. The scalar twin is
+// dotTermsGeneric in terms.go.
+
+// termForm is which terms of weights are multiplied with which of activations, in this order.
+type termForm struct {
+	name     string
+	weights  int
+	products [][2]int // term of weights, term of activations
+}
+
+var termForms = []termForm{
+	{"BF16", 1, [][2]int{{0, 0}}},
+	{"Terms", 2, [][2]int{{0, 0}, {0, 1}, {0, 2}, {1, 0}, {1, 1}}},
+}
+
+func amxFloats() {
+	for i := range termForms {
+		for tokens := 1; tokens <= 2; tokens++ {
+			termForms[i].product(tokens)
+		}
+	}
+	fillPairs()
+	splitFloats("splitF32", layout.ActTerms)
+	splitFloats("splitF16", layout.WeightTerms)
+}
+
+// Tiles 0 to 3 hold sums, of the tokens' tile and the rows' tile i at 2·tokens+i; 4 and 5 activations, 6 and 7 weights.
+const (
+	tileActs    = 4
+	tileWeights = 6
+)
+
+// product emits the kernel of a form for so many tiles of tokens.
+func (f *termForm) product(tokens int) {
+	name := fmt.Sprintf("pairs%s%dAMX", f.name, tokens)
+	TEXT(name, NOSPLIT, "func(config *byte, out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, term uintptr, part uintptr)")
+	Doc(fmt.Sprintf("%s computes n groups of %d rows, for as many tokens as config has rows of activations. Scalar twin: dotTermsGeneric in terms.go.", name, 2*layout.MatrixRows))
+	stride, outStride, tile, left, line := reg.RAX, reg.RBX, reg.R9, reg.R11, reg.R13
+	out := []reg.GPPhysical{reg.R12, reg.R14}
+	acts := [][]reg.GPPhysical{{reg.R8, reg.RSI, reg.RDI}, {reg.R10, reg.R15, reg.RCX}} // by tile of tokens, by term
+	Load(Param("config"), reg.RCX)
+	tileBytes("LDTILECFG (CX)", 0xc4, 0xe2, 0x78, 0x49, 0x01)
+	for _, p := range []struct {
+		name string
+		to   reg.GPPhysical
+	}{{"out", out[0]}, {"outStride", outStride}, {"w", tile}, {"n", left}, {"x", acts[0][0]}, {"xStride", stride}} {
+		Load(Param(p.name), p.to)
+	}
+	next := func(from, stride, to reg.GPPhysical) { // 16 rows on
+		MOVQ(stride, to)
+		SHLQ(U8(4), to)
+		ADDQ(from, to)
+	}
+	if tokens > 1 {
+		next(out[0], outStride, out[1])
+		next(acts[0][0], stride, acts[1][0])
+	}
+	if len(f.products) > 1 {
+		Load(Param("term"), reg.RDX)
+		for t := range tokens {
+			LEAQ(Mem{Base: acts[t][0], Index: reg.RDX, Scale: 1}, acts[t][1])
+			LEAQ(Mem{Base: acts[t][0], Index: reg.RDX, Scale: 2}, acts[t][2])
+		}
+	}
+	MOVQ(U32(lineBytes), line)
+
+	Load(Param("part"), reg.RDX)
+	TESTQ(U32(layout.FirstPart), reg.RDX)
+	JZ(LabelRef("goOn"))
+	sums := func(do func(sum, t, r int)) {
+		for t := range tokens {
+			for r := range 2 {
+				do(2*t+r, t, r)
+			}
+		}
+	}
+	sums(func(sum, _, _ int) {
+		tileBytes(fmt.Sprintf("TILEZERO TMM%d", sum), 0xc4, 0xe2, 0x7b, 0x49, byte(0xc0|sum<<3))
+	})
+	JMP(LabelRef("group"))
+	Label("goOn")
+	sums(func(sum, t, r int) { tileMemory("TILELOADD", sum, r*lineBytes, out[t], outStride) })
+
+	Label("group")
+	loaded := -1 // term of weights
+	for _, p := range f.products {
+		if p[0] != loaded {
+			for r := range 2 {
+				tileMemory("TILELOADD", tileWeights+r, layout.PairTile*(2*p[0]+r), tile, line)
+			}
+			loaded = p[0]
+		}
+		for t := range tokens {
+			tileMemory("TILELOADD", tileActs+t, 0, acts[t][p[1]], stride)
+		}
+		sums(func(sum, t, r int) {
+			tileBytes(fmt.Sprintf("TDPBF16PS TMM%d, TMM%d, TMM%d", tileWeights+r, tileActs+t, sum), 0xc4, 0xe2, byte(^(tileWeights+r)&15)<<3|2, 0x5c, byte(0xc0|sum<<3|tileActs+t))
+		})
+	}
+	ADDQ(U32(uint32(2*layout.PairTile*f.weights)), tile)
+	for t := range tokens {
+		for _, p := range acts[t] {
+			ADDQ(U32(lineBytes), p)
+			if len(f.products) == 1 {
+				break
+			}
+		}
+	}
+	DECQ(left)
+	JNZ(LabelRef("group"))
+	sums(func(sum, t, r int) { tileMemory("TILESTORED", sum, r*lineBytes, out[t], outStride) })
+	tileBytes("TILERELEASE", 0xc4, 0xe2, 0x78, 0x49, 0xc0)
+	RET()
+}
+
+// fillPairs emits what makes tiles of rows of BF16: a transposition of 16 rows of 16 pairs.
+func fillPairs() {
+	name := "fillPairsAMX"
+	TEXT(name, NOSPLIT, "func(dst *byte, dstStep uintptr, w *byte, rowBytes uintptr, n uintptr)")
+	Doc(fmt.Sprintf("%s makes tiles of n groups of %d rows of BF16. Scalar twin: fillPairsGeneric in terms.go.", name, layout.MatrixRows))
+	k := &tile{isa: "BF16", wide: true}
+	v := k.vecs(16)
+	free := k.vecs(16)
+	dst, step := Load(Param("dst"), GP64()), Load(Param("dstStep"), GP64())
+	w, rowBytes, n := Load(Param("w"), GP64()), Load(Param("rowBytes"), GP64()), Load(Param("n"), GP64())
+	rows3, from := GP64(), GP64()
+	LEAQ(Mem{Base: rowBytes, Index: rowBytes, Scale: 2}, rows3)
+	Label("group")
+	MOVQ(w, from)
+	for r := range v {
+		VMOVDQU32(strided(from, rowBytes, rows3, r%4, 0), v[r])
+		if r%4 == 3 && r < 15 {
+			LEAQ(Mem{Base: from, Index: rowBytes, Scale: 4}, from)
+		}
+	}
+	for i := 0; i < 16; i += 2 { // pairs of dwords, of rows i and i+1
+		VPUNPCKLDQ(v[i+1], v[i], free[i])
+		VPUNPCKHDQ(v[i+1], v[i], free[i+1])
+	}
+	for i := 0; i < 16; i += 4 { // dword j of each 128 bits, of rows i to i+3, is in v[i+j]
+		VPUNPCKLQDQ(free[i+2], free[i], v[i])
+		VPUNPCKHQDQ(free[i+2], free[i], v[i+1])
+		VPUNPCKLQDQ(free[i+3], free[i+1], v[i+2])
+		VPUNPCKHQDQ(free[i+3], free[i+1], v[i+3])
+	}
+	for j := range 4 { // of rows 0 to 7, and 8 to 15: 128 bits 0 and 2, then 1 and 3
+		for h := range 2 {
+			VSHUFI32X4(U8(0x88), v[8*h+4+j], v[8*h+j], free[4*j+2*h])
+			VSHUFI32X4(U8(0xdd), v[8*h+4+j], v[8*h+j], free[4*j+2*h+1])
+		}
+	}
+	for j := range 4 {
+		a, b := free[4*j:][:2], free[4*j+2:][:2]
+		for q := range 4 { // of 128 bits q
+			imm := []uint8{0x88, 0xdd}[q/2]
+			VSHUFI32X4(U8(imm), b[q%2], a[q%2], v[0])
+			VMOVDQU32(v[0], Mem{Base: dst, Disp: lineBytes * (4*q + j)})
+		}
+	}
+	ADDQ(U8(64), w)
+	ADDQ(step, dst)
+	DECQ(n)
+	JNZ(LabelRef("group"))
+	VZEROUPPER()
+	RET()
+}
+
+// splitFloats emits what writes n groups of 32 numbers as so many terms each.
+func splitFloats(from string, terms int) {
+	name := from + "BF16"
+	param := map[string]string{"splitF32": "x *float32", "splitF16": "x *byte"}[from]
+	TEXT(name, NOSPLIT, fmt.Sprintf("func(dst *byte, term uintptr, %s, n uintptr)", param))
+	Pragma("noescape") // or a row's padded rest would be allocated
+	Doc(fmt.Sprintf("%s writes n groups of 32 numbers as %d terms of BF16, which lie term bytes apart. Scalar twin: splitGeneric in terms.go.", name, terms))
+	k := &tile{isa: "BF16", wide: true}
+	dst, term := Load(Param("dst"), GP64()), Load(Param("term"), GP64())
+	x, n := Load(Param("x"), GP64()), Load(Param("n"), GP64())
+	lo, hi, rounded, back := k.vec(), k.vec(), k.vec(), k.vec()
+	to := GP64()
+	Label("group")
+	if from == "splitF16" {
+		VCVTPH2PS(Mem{Base: x}, lo)
+		VCVTPH2PS(Mem{Base: x, Disp: 32}, hi)
+		ADDQ(U8(64), x)
+	} else {
+		VMOVUPS(Mem{Base: x}, lo)
+		VMOVUPS(Mem{Base: x, Disp: 64}, hi)
+		ADDQ(U32(128), x)
+	}
+	MOVQ(dst, to)
+	for t := range terms {
+		toBF16(lo, hi, rounded)
+		VMOVDQU32(rounded, Mem{Base: to})
+		if t == terms-1 {
+			break
+		}
+		ADDQ(term, to)
+		VPMOVZXWD(rounded.AsY(), back)
+		VPSLLD(U8(16), back, back)
+		VSUBPS(back, lo, lo)
+		VEXTRACTI64X4(U8(1), rounded, rounded.AsY())
+		VPMOVZXWD(rounded.AsY(), back)
+		VPSLLD(U8(16), back, back)
+		VSUBPS(back, hi, hi)
+	}
+	ADDQ(U8(64), dst)
+	DECQ(n)
+	JNZ(LabelRef("group"))
+	VZEROUPPER()
+	RET()
+}

@@ -1,0 +1,208 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"math"
+	"unsafe"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// A matrix unit that multiplies tiles of BF16 computes prompts' products with floats by terms: numbers of BF16 that add up to what is multiplied. Where F16 and
+// BF16 are rounded to BF16, one term of each; where products keep all bits, an F16 weight is two terms, exactly, an activation is three, exactly, and the products of five
+// pairs of terms are added, which leaves out what is below 2⁻²⁴ of a product. Products of terms are exact; sums are float32 in the order of dotTermsGeneric. That
+// is another order than that of single tokens, so only a prompt's rows are computed so, all of them: a row's bytes do not depend on what else is in the step.
+
+// pairs is a type's kernel for tiles of pairs of BF16.
+type pairs struct {
+	// product computes n groups of pairRows rows, for one tile of tokens or two.
+	product [2]func(config *byte, out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride, term, part uintptr)
+	// fill makes tiles of n groups of layout.MatrixRows rows of BF16; nil where there is no such unit.
+	fill func(dst *byte, dstStep uintptr, w *byte, rowBytes, n uintptr)
+	// split writes n groups of a row as terms; nil where the row is its only term.
+	split func(dst *byte, term uintptr, w *byte, n uintptr)
+	terms int // of weights
+}
+
+// termProducts lists the terms of weights and activations that are multiplied, by the number of terms of weights.
+var termProducts = [layout.WeightTerms + 1][][2]int{1: {{0, 0}}, 2: {{0, 0}, {0, 1}, {0, 2}, {1, 0}, {1, 1}}}
+
+const (
+	pairRows   = 2 * layout.MatrixRows
+	pairTokens = 2 * layout.MatrixTokens
+	// pairGroups is the number of groups that are split at a time, pairRoom the room for their rows' terms.
+	pairGroups = 16
+	pairLine   = pairGroups * 2 * bf16Group
+	pairTerm   = layout.MatrixRows * pairLine
+	pairRoom   = layout.WeightTerms * pairTerm
+)
+
+// tileConfigs are what configures tiles, by the number of tokens: palette 1, then each tile's bytes of a row and its rows.
+var tileConfigs = func() (all [pairTokens + 1][64]byte) {
+	for tokens := 1; tokens <= pairTokens; tokens++ {
+		c, first := &all[tokens], min(tokens, layout.MatrixTokens)
+		c[0] = 1
+		for i, rows := range [8]int{first, first, tokens - first, tokens - first, first, tokens - first, layout.MatrixRows, layout.MatrixRows} {
+			if rows > 0 {
+				binary.LittleEndian.PutUint16(c[16+2*i:], 64)
+				c[48+i] = byte(rows)
+			}
+		}
+	}
+	return all
+}()
+
+// SplitsPrompts reports whether prompts' rows have products of their own with weights of type t: MatMulPrompt's.
+func (k *Kernels) SplitsPrompts(t quant.Type) bool { return k.types[t].pairs.fill != nil }
+
+// PromptForm says how activations must lie for MatMulPrompt.
+func (k *Kernels) PromptForm(t quant.Type) Form {
+	if k.types[t].pairs.terms > 1 {
+		return Terms
+	}
+	return k.Form(t)
+}
+
+// MatMulPrompt is MatMulBefore for a prompt's rows, with activations in the form of PromptForm. Its products may add up in another order.
+func (k *Kernels) MatMulPrompt(next []byte, t quant.Type, out []float32, outStride int, w []byte, rows, cols int, x unsafe.Pointer, xStride, tokens int) {
+	if !k.SplitsPrompts(t) {
+		k.MatMulBefore(next, t, out, outStride, w, rows, cols, x, xStride, tokens)
+		return
+	}
+	if rows == 0 || tokens == 0 {
+		return
+	}
+	c := k.call(t, out, outStride, w, cols, x, xStride)
+	c.form, c.n, c.tail, c.term = k.PromptForm(t), cols/bf16Group, cols%bf16Group, bf16Acts(cols)
+	_ = w[rows*c.rowBytes-1]
+	_ = out[(tokens-1)*outStride+rows-1]
+	if c.n > 0 {
+		s := k.scratch.Get().(*blockScratch)
+		c.byPairs(s, rows, tokens)
+		k.scratch.Put(s)
+	} else {
+		for i := range tokens {
+			clear(out[i*outStride:][:rows])
+		}
+	}
+	if c.tail > 0 {
+		for r := range rows {
+			c.addTail(t, r, r, cols, tokens)
+		}
+	}
+}
+
+// byPairs computes rows [0, rows) of all tokens, a part of the columns after the other, whose tiles stay in the second-level cache. Rows that would reach past the
+// last begin before it instead.
+func (c *call) byPairs(s *blockScratch, rows, tokens int) {
+	part := c.pairPart()
+	if rows < pairRows {
+		for t := 0; t < tokens; t += pairTokens {
+			n := min(pairTokens, tokens-t)
+			for from := 0; from < c.n; from += part {
+				c.fillPairs(s, 0, rows, from, min(part, c.n-from))
+				c.multiplyPairs(s, &s.acc[0], pairRows, t, n, from, min(part, c.n-from))
+			}
+			for i := range n {
+				copy(c.out[(t+i)*c.outStride:][:rows], s.acc[i*pairRows:])
+			}
+		}
+		return
+	}
+	for r := 0; r < rows; r += pairRows {
+		first := min(r, rows-pairRows)
+		for from := 0; from < c.n; from += part {
+			n := min(part, c.n-from)
+			c.fillPairs(s, first, pairRows, from, n)
+			for t := 0; t < tokens; t += pairTokens {
+				c.multiplyPairs(s, &c.out[t*c.outStride+first], c.outStride, t, min(pairTokens, tokens-t), from, n)
+			}
+		}
+	}
+}
+
+// pairStep returns the bytes of a group of tiles.
+func (c *call) pairStep() int { return 2 * layout.PairTile * c.m.pairs.terms }
+
+// pairPart returns how many groups there is room for.
+func (c *call) pairPart() int { return (matrixSize - pairRoom) / c.pairStep() }
+
+// multiplyPairs computes n groups, from group from on, of the rows whose tiles s holds, for up to pairTokens tokens from token t on.
+func (c *call) multiplyPairs(s *blockScratch, out *float32, outStride, t, tokens, from, n int) {
+	part := uintptr(0)
+	if from == 0 {
+		part = layout.FirstPart
+	}
+	product := c.m.pairs.product[(tokens-1)/layout.MatrixTokens]
+	product(&tileConfigs[tokens][0], out, uintptr(4*outStride), &s.panel[0], uintptr(n),
+		(*byte)(unsafe.Add(c.x, t*c.xStride+2*bf16Group*from)), uintptr(c.xStride), uintptr(c.term), part)
+}
+
+// fillPairs makes tiles of n groups, from group from on, of rows [first, first+rows), of which there are at most pairRows; the others are zero.
+func (c *call) fillPairs(s *blockScratch, first, rows, from, n int) {
+	m, step := &c.m.pairs, c.pairStep()
+	split := s.panel[matrixSize-pairRoom:]
+	for tile := range 2 {
+		r, have := first+tile*layout.MatrixRows, min(max(0, rows-tile*layout.MatrixRows), layout.MatrixRows)
+		at := func(r, g int) *byte { return (*byte)(unsafe.Add(c.w, r*c.rowBytes+2*bf16Group*g)) }
+		if have == layout.MatrixRows && m.split == nil {
+			m.fill(&s.panel[tile*layout.PairTile], uintptr(step), at(r, from), uintptr(c.rowBytes), uintptr(n))
+			continue
+		}
+		for g := 0; g < n; g += pairGroups {
+			groups := min(pairGroups, n-g)
+			clear(split)
+			for i := range have {
+				if m.split == nil {
+					copy(split[i*pairLine:], unsafe.Slice(at(r+i, from+g), 2*bf16Group*groups))
+				} else {
+					m.split(&split[i*pairLine], pairTerm, at(r+i, from+g), uintptr(groups))
+				}
+			}
+			for term := range m.terms {
+				m.fill(&s.panel[g*step+(2*term+tile)*layout.PairTile], uintptr(step), &split[term*pairTerm], pairLine, uintptr(groups))
+			}
+		}
+	}
+}
+
+// fillPairsGeneric defines fill.
+func fillPairsGeneric(dst []byte, dstStep int, w []byte, rowBytes, n int) {
+	for g := range n {
+		for r := range layout.MatrixRows {
+			for i := range bf16Group / 2 {
+				copy(dst[g*dstStep+64*i+4*r:][:4], w[r*rowBytes+2*bf16Group*g+4*i:])
+			}
+		}
+	}
+}
+
+// splitGeneric writes x as so many terms, which lie term bytes apart: each is what the ones before leave of a number, rounded to BF16.
+func splitGeneric(dst []byte, term int, x []float32, terms int) {
+	for i, v := range x {
+		for t := range terms {
+			bits := flushBF16(v)
+			binary.LittleEndian.PutUint16(dst[t*term+2*i:], bits)
+			v -= math.Float32frombits(uint32(bits) << 16)
+		}
+	}
+}
+
+// dotTermsGeneric returns the product of n groups of a row's terms and an activation's: of each group, product after product of terms, the sum of the even elements and that of
+// the odd ones, each from zero, are added to the result. It defines the products of tiles of pairs.
+func dotTermsGeneric(w, x [][]uint16, n int) (sum float32) {
+	value := func(v uint16) float32 { return flushed(math.Float32frombits(uint32(v) << 16)) }
+	for g := range n {
+		for _, p := range termProducts[len(w)] {
+			var acc [2]float32
+			for i := g * bf16Group; i < (g+1)*bf16Group; i += 2 {
+				for odd := range acc {
+					acc[odd] = flushed(fma(value(w[p[0]][i+odd]), value(x[p[1]][i+odd]), acc[odd]))
+				}
+			}
+			sum = flushed(sum + flushed(acc[0]+acc[1]))
+		}
+	}
+	return sum
+}
