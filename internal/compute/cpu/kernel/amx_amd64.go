@@ -28,7 +28,7 @@ func amx() *Kernels {
 		product: [2]func(*byte, *float32, uintptr, *byte, uintptr, *byte, uintptr, uintptr, uintptr){pairsTerms1AMX, pairsTerms2AMX},
 		fill:    fillPairsAMX, split: splitF16BF16, terms: layout.WeightTerms,
 	}
-	k.exact.split = splitRowBF16
+	k.split, k.exact.split = splitRowBF16, splitRowBF16
 	return k
 }
 
