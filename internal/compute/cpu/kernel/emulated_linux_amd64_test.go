@@ -89,6 +89,10 @@ func TestMissingInstructions(t *testing.T) {
 	}
 }
 
+// exactTerms bounds the error of products that keep all bits, as a share of the sum of their magnitudes: float32's, of sums of a few thousand products. Rounded
+// to BF16, products of a hundred differ by 2⁻¹⁰ or so.
+const exactTerms = 1.0 / (1 << 20)
+
 // prompts holds MatMulPrompt to its definition, in tiles that are full and not, of columns that there is no room for at once and that are no whole groups.
 func prompts(t *testing.T, k *Kernels, typ quant.Type) {
 	rng := newRand(t)
@@ -123,6 +127,14 @@ func prompts(t *testing.T, k *Kernels, typ quant.Type) {
 			weights := terms(p.dense[r*cols:][:cols], k.types[typ].pairs.terms, term)
 			for i := range tokens {
 				x := terms(p.x[i*cols:][:cols], stride/term, term)
+				sum, size := 0.0, 0.0
+				for j, w := range p.dense[r*cols:][:cols] {
+					product := float64(w) * float64(p.x[i*cols+j])
+					sum, size = sum+product, size+math.Abs(product)
+				}
+				if v := got[i*rows+r]; form == Terms && math.Abs(float64(v)-sum) > exactTerms*size {
+					t.Fatalf("%v row %d token %d: %g, which is %g off", shape, r, i, v, float64(v)-sum)
+				}
 				want := dotTermsGeneric(weights, x, n)
 				for j := n * bf16Group; j < cols; j++ {
 					w, v := p.dense[r*cols+j], p.x[i*cols+j]
