@@ -110,14 +110,26 @@ func readTask(c *cli.Command, name string) (*powerinfer.Task, error) {
 	return t, nil
 }
 
+// scoreFlags returns the names of the flags that change what a model answers, beyond rounding.
+func scoreFlags() []string {
+	names := []string{"override-kv"}
+	for _, f := range slices.Concat(predictionFlags(), loraFlags(), ropeFlags(), []cli.Flag{expertsFlag(), cacheKeysFlag(), cacheValuesFlag(), maxKLDFlag()}) {
+		names = append(names, f.Names()[0])
+	}
+	return names
+}
+
 // evalRun returns what names the samples of a run.
 func evalRun(c *cli.Command, t *powerinfer.Task, m *powerinfer.Model, options map[string]string) powerinfer.TaskRun {
 	info := m.Info()
 	options["sparse"], options["activation"] = string(info.Sparse), info.Activation
-	for _, f := range []string{"lora", "override-kv", "experts-used", "cache-type-k", "cache-type-v", "sparse-threshold"} {
-		if c.IsSet(f) {
-			options[f] = fmt.Sprint(c.Value(f))
+	for _, name := range scoreFlags() {
+		if c.IsSet(name) {
+			options[name] = fmt.Sprint(c.Value(name))
 		}
+	}
+	if info.Sparse == powerinfer.SparseMagnitude {
+		options["max-kld"] = fmt.Sprint(c.Float64("max-kld"))
 	}
 	if t.Shots.N > 0 {
 		options["shots"] = fmt.Sprint(t.Shots.N)
