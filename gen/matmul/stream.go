@@ -33,7 +33,7 @@ const pageAhead = 4 << 10
 // stream emits one token's products with many rows, one row after the other, so that memory is read strictly in sequence.
 func stream(isa string, typ quant.Type, order reading) {
 	k := &tile{isa: isa, typ: typ, r: 1, t: 1}
-	k.oneToken(map[reading]string{near: "stream", far: "far", scattered: "scatter"}[order], "", order, func(isum reg.VecPhysical) func() {
+	k.oneToken(map[reading]string{near: "stream", far: "far"}[order], "", order, func(isum reg.VecPhysical) func() {
 		if k.vnni() {
 			return k.superblockZ(isum)
 		}
@@ -98,6 +98,68 @@ func (k *tile) oneToken(name, where string, order reading, prepare func(isum reg
 	VZEROUPPER()
 	RET()
 }
+
+// scatter emits one token's products with rows chosen by index, several at a time, while the next are asked for. A row of a few kilobytes ends before the
+// hardware's prefetchers are under way, so what bounds the speed is the number of requests that a core has open: four rows at a time keep more of them
+// open than one does, by 3 to 20 % on Zen 4, where it then reads 15 to 20 GB/s of the 30 that rows in order give. Neither the first-level cache as the
+// prefetches' target nor a longer distance, nor asking for a row's first lines only, was as fast.
+func scatter(isa string, typ quant.Type) {
+	k := &tile{isa: isa, typ: typ, r: scatterRows, t: 1}
+	name := "scatter" + short(typ) + isa
+	TEXT(name, NOSPLIT, "func(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)")
+	Doc(fmt.Sprintf("%s computes one token's products with %s rows chosen by index, %d at a time. Scalar twin: tileGeneric in matmul_generic.go.", name, typ, scatterRows))
+	next := AllocLocal(8 * scatterRows)
+	out, index := Load(Param("out"), GP64()), Load(Param("index"), GP64())
+	rows := Load(Param("rows"), GP64())
+	k.xp, k.n, k.off = GP64(), GP64(), GP64()
+	k.picked = make([]reg.Register, scatterRows)
+	for i := range k.picked {
+		k.picked[i] = GP64()
+	}
+	ahead := GP64()
+	acc, isum := k.vecs(scatterRows), k.vecs(scatterRows)
+	for _, v := range acc {
+		k.facc = append(k.facc, v)
+	}
+	Label("rows")
+	base, rowBytes := Load(Param("w"), GP64()), Load(Param("rowBytes"), GP64())
+	for i, r := range k.picked {
+		scatteredRow(r, base, rowBytes, index, 4*i)
+		MOVQ(r, next.Offset(8*i))
+		k.zero(acc[i])
+	}
+	ADDQ(U8(4*scatterRows), index)
+	CMPQ(rows, U8(scatterRows))
+	JEQ(LabelRef("last"))
+	for i := range k.picked {
+		scatteredRow(ahead, base, rowBytes, index, 4*i)
+		MOVQ(ahead, next.Offset(8*i))
+	}
+	Label("last")
+	XORQ(k.off, k.off)
+	Load(Param("x"), k.xp)
+	Load(Param("n"), k.n)
+	Label("super")
+	for i := range k.picked {
+		MOVQ(next.Offset(8*i), ahead)
+		k.ask(Mem{Base: ahead, Index: k.off, Scale: 1}, k.super().Bytes)
+	}
+	k.superblock(isum)
+	ADDQ(U32(uint32(k.super().Bytes)), k.off)
+	ADDQ(U32(layout.ActBytes), k.xp)
+	DECQ(k.n)
+	JNZ(LabelRef("super"))
+	horizontal(acc, isum[0].AsX())
+	VMOVUPS(isum[0].AsX(), Mem{Base: out})
+	ADDQ(U8(4*scatterRows), out)
+	SUBQ(U8(scatterRows), rows)
+	JNZ(LabelRef("rows"))
+	VZEROUPPER()
+	RET()
+}
+
+// scatterRows is the number of rows chosen by index that are computed at a time: as many as the tiles of one token.
+const scatterRows = 4
 
 // rowsAhead is the number of scattered rows by which prefetches run ahead: computing them takes longer than the memory's latency.
 const rowsAhead = 4

@@ -32,6 +32,9 @@ type tile struct {
 	memory         bool            // accumulators stay in acc
 	wide           bool            // vectors are 512-bit ones
 	paired         bool            // rows are a panel's: every 32 bytes of a row, then those of the one behind it
+
+	picked []reg.Register // addresses of rows chosen by index; nil: they lie rb apart
+	off    reg.Register   // from those to the current superblock
 }
 
 var ymm = []reg.VecPhysical{
@@ -115,6 +118,9 @@ func (k *tile) zero(d Op) {
 
 // row addresses byte disp of the current superblock of weight row r.
 func (k *tile) row(r, disp int) Mem {
+	if k.picked != nil {
+		return Mem{Base: k.picked[r], Index: k.off, Scale: 1, Disp: disp}
+	}
 	if k.paired {
 		return strided(k.wp, k.rb, k.rb3, r/2, 2*disp+32*(r%2))
 	}

@@ -104,7 +104,7 @@ func (k *Kernels) DotRows(t quant.Type, out []float32, w []byte, index []int32, 
 	for i := done; i < len(index); i++ {
 		out[i] = 0
 		if c.n > 0 {
-			c.m.one(&out[i], 0, (*byte)(unsafe.Add(c.w, int(index[i])*c.rowBytes)), uintptr(c.rowBytes), (*byte)(x), 0, uintptr(c.n))
+			c.dotRow(&out[i], int(index[i]))
 		}
 	}
 	if c.tail > 0 {
@@ -112,6 +112,16 @@ func (k *Kernels) DotRows(t quant.Type, out []float32, w []byte, index []int32, 
 			c.addTail(t, int(r), i, cols, 1)
 		}
 	}
+}
+
+// dotRow computes one row's product with one token's activations.
+func (c *call) dotRow(out *float32, row int) {
+	w, bytes := (*byte)(unsafe.Add(c.w, row*c.rowBytes)), uintptr(c.rowBytes)
+	if c.m.one != nil {
+		c.m.one(out, 0, w, bytes, (*byte)(c.x), 0, uintptr(c.n))
+		return
+	}
+	c.m.ways.all[0].stream(out, w, bytes, (*byte)(c.x), uintptr(c.n), 1)
 }
 
 // Dot returns the product of one packed row and one token's activations, by the same order as MatMul.

@@ -3624,88 +3624,239 @@ super:
 
 // func scatterQ40AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·scatterQ40AVX2(SB), NOSPLIT, $0-56
+TEXT ·scatterQ40AVX2(SB), NOSPLIT, $32-56
 	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+32(FP), BX
-	MOVQ n+40(FP), SI
-	MOVQ rows+48(FP), DI
-	MOVQ index+24(FP), R11
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXOR   Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXOR   Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXOR   Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXOR   Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1   (R12)
-	PREFETCHT1   64(R12)
-	PREFETCHT1   128(R12)
-	ADDQ         $0x00000090, R12
-	VMOVDQU      mask0f<>+0(SB), Y2
-	VMOVDQU      16(R8), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y4, Y4
-	VPMADDUBSW   (R9), Y3, Y1
-	VPMADDUBSW   128(R9), Y4, Y5
-	VPADDW       Y5, Y1, Y1
-	VMOVDQU      48(R8), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y4, Y4
-	VPMADDUBSW   32(R9), Y3, Y5
-	VPADDW       Y5, Y1, Y1
-	VPMADDUBSW   160(R9), Y4, Y5
-	VPADDW       Y5, Y1, Y1
-	VMOVDQU      80(R8), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y4, Y4
-	VPMADDUBSW   64(R9), Y3, Y5
-	VPADDW       Y5, Y1, Y1
-	VPMADDUBSW   192(R9), Y4, Y5
-	VPADDW       Y5, Y1, Y1
-	VMOVDQU      112(R8), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y4, Y4
-	VPMADDUBSW   96(R9), Y3, Y5
-	VPADDW       Y5, Y1, Y1
-	VPMADDUBSW   224(R9), Y4, Y5
-	VPADDW       Y5, Y1, Y1
-	VMOVDQU      ones16<>+0(SB), Y5
-	VPMADDWD     Y5, Y1, Y1
-	VPADDD       288(R9), Y1, Y1
-	VCVTPH2PS    (R8), Y2
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       256(R9), Y2, Y3
-	VFMADD231PS  Y1, Y3, Y0
-	ADDQ         $0x00000090, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	VMOVDQU      mask0f<>+0(SB), Y8
+	VMOVDQU      16(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   (BX), Y9, Y4
+	VPMADDUBSW   128(BX), Y10, Y11
+	VPADDW       Y11, Y4, Y4
+	VMOVDQU      16(R9)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   (BX), Y9, Y5
+	VPMADDUBSW   128(BX), Y10, Y11
+	VPADDW       Y11, Y5, Y5
+	VMOVDQU      16(R10)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   (BX), Y9, Y6
+	VPMADDUBSW   128(BX), Y10, Y11
+	VPADDW       Y11, Y6, Y6
+	VMOVDQU      16(R11)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   (BX), Y9, Y7
+	VPMADDUBSW   128(BX), Y10, Y11
+	VPADDW       Y11, Y7, Y7
+	VMOVDQU      48(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   32(BX), Y9, Y11
+	VPADDW       Y11, Y4, Y4
+	VPMADDUBSW   160(BX), Y10, Y11
+	VPADDW       Y11, Y4, Y4
+	VMOVDQU      48(R9)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   32(BX), Y9, Y11
+	VPADDW       Y11, Y5, Y5
+	VPMADDUBSW   160(BX), Y10, Y11
+	VPADDW       Y11, Y5, Y5
+	VMOVDQU      48(R10)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   32(BX), Y9, Y11
+	VPADDW       Y11, Y6, Y6
+	VPMADDUBSW   160(BX), Y10, Y11
+	VPADDW       Y11, Y6, Y6
+	VMOVDQU      48(R11)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   32(BX), Y9, Y11
+	VPADDW       Y11, Y7, Y7
+	VPMADDUBSW   160(BX), Y10, Y11
+	VPADDW       Y11, Y7, Y7
+	VMOVDQU      80(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   64(BX), Y9, Y11
+	VPADDW       Y11, Y4, Y4
+	VPMADDUBSW   192(BX), Y10, Y11
+	VPADDW       Y11, Y4, Y4
+	VMOVDQU      80(R9)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   64(BX), Y9, Y11
+	VPADDW       Y11, Y5, Y5
+	VPMADDUBSW   192(BX), Y10, Y11
+	VPADDW       Y11, Y5, Y5
+	VMOVDQU      80(R10)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   64(BX), Y9, Y11
+	VPADDW       Y11, Y6, Y6
+	VPMADDUBSW   192(BX), Y10, Y11
+	VPADDW       Y11, Y6, Y6
+	VMOVDQU      80(R11)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   64(BX), Y9, Y11
+	VPADDW       Y11, Y7, Y7
+	VPMADDUBSW   192(BX), Y10, Y11
+	VPADDW       Y11, Y7, Y7
+	VMOVDQU      112(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   96(BX), Y9, Y11
+	VPADDW       Y11, Y4, Y4
+	VPMADDUBSW   224(BX), Y10, Y11
+	VPADDW       Y11, Y4, Y4
+	VMOVDQU      112(R9)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   96(BX), Y9, Y11
+	VPADDW       Y11, Y5, Y5
+	VPMADDUBSW   224(BX), Y10, Y11
+	VPADDW       Y11, Y5, Y5
+	VMOVDQU      112(R10)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   96(BX), Y9, Y11
+	VPADDW       Y11, Y6, Y6
+	VPMADDUBSW   224(BX), Y10, Y11
+	VPADDW       Y11, Y6, Y6
+	VMOVDQU      112(R11)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   96(BX), Y9, Y11
+	VPADDW       Y11, Y7, Y7
+	VPMADDUBSW   224(BX), Y10, Y11
+	VPADDW       Y11, Y7, Y7
+	VMOVDQU      ones16<>+0(SB), Y11
+	VPMADDWD     Y11, Y4, Y4
+	VPADDD       288(BX), Y4, Y4
+	VPMADDWD     Y11, Y5, Y5
+	VPADDD       288(BX), Y5, Y5
+	VPMADDWD     Y11, Y6, Y6
+	VPADDD       288(BX), Y6, Y6
+	VPMADDWD     Y11, Y7, Y7
+	VPADDD       288(BX), Y7, Y7
+	VCVTPH2PS    (R8)(DI*1), Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VCVTPH2PS    (R9)(DI*1), Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VCVTPH2PS    (R10)(DI*1), Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VCVTPH2PS    (R11)(DI*1), Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x00000090, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
 	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	ADDQ         $0x04, R11
-	DECQ         DI
-	JNZ          row
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -4509,89 +4660,243 @@ super:
 
 // func scatterQ41AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·scatterQ41AVX2(SB), NOSPLIT, $0-56
+TEXT ·scatterQ41AVX2(SB), NOSPLIT, $32-56
 	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+32(FP), BX
-	MOVQ n+40(FP), SI
-	MOVQ rows+48(FP), DI
-	MOVQ index+24(FP), R11
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXOR   Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXOR   Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXOR   Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXOR   Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1   (R12)
-	PREFETCHT1   64(R12)
-	PREFETCHT1   128(R12)
-	ADDQ         $0x000000a0, R12
-	VMOVDQU      mask0f<>+0(SB), Y2
-	VMOVDQU      32(R8), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y4, Y4
-	VPMADDUBSW   (R9), Y3, Y1
-	VPMADDUBSW   128(R9), Y4, Y5
-	VPADDW       Y5, Y1, Y1
-	VMOVDQU      64(R8), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y4, Y4
-	VPMADDUBSW   32(R9), Y3, Y5
-	VPADDW       Y5, Y1, Y1
-	VPMADDUBSW   160(R9), Y4, Y5
-	VPADDW       Y5, Y1, Y1
-	VMOVDQU      96(R8), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y4, Y4
-	VPMADDUBSW   64(R9), Y3, Y5
-	VPADDW       Y5, Y1, Y1
-	VPMADDUBSW   192(R9), Y4, Y5
-	VPADDW       Y5, Y1, Y1
-	VMOVDQU      128(R8), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y4, Y4
-	VPMADDUBSW   96(R9), Y3, Y5
-	VPADDW       Y5, Y1, Y1
-	VPMADDUBSW   224(R9), Y4, Y5
-	VPADDW       Y5, Y1, Y1
-	VMOVDQU      ones16<>+0(SB), Y5
-	VPMADDWD     Y5, Y1, Y1
-	VCVTPH2PS    (R8), Y2
-	VCVTPH2PS    16(R8), Y4
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       256(R9), Y2, Y3
-	VFMADD231PS  Y1, Y3, Y0
-	VFMADD231PS  320(R9), Y4, Y0
-	ADDQ         $0x000000a0, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	VMOVDQU      mask0f<>+0(SB), Y8
+	VMOVDQU      32(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   (BX), Y9, Y4
+	VPMADDUBSW   128(BX), Y10, Y11
+	VPADDW       Y11, Y4, Y4
+	VMOVDQU      32(R9)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   (BX), Y9, Y5
+	VPMADDUBSW   128(BX), Y10, Y11
+	VPADDW       Y11, Y5, Y5
+	VMOVDQU      32(R10)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   (BX), Y9, Y6
+	VPMADDUBSW   128(BX), Y10, Y11
+	VPADDW       Y11, Y6, Y6
+	VMOVDQU      32(R11)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   (BX), Y9, Y7
+	VPMADDUBSW   128(BX), Y10, Y11
+	VPADDW       Y11, Y7, Y7
+	VMOVDQU      64(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   32(BX), Y9, Y11
+	VPADDW       Y11, Y4, Y4
+	VPMADDUBSW   160(BX), Y10, Y11
+	VPADDW       Y11, Y4, Y4
+	VMOVDQU      64(R9)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   32(BX), Y9, Y11
+	VPADDW       Y11, Y5, Y5
+	VPMADDUBSW   160(BX), Y10, Y11
+	VPADDW       Y11, Y5, Y5
+	VMOVDQU      64(R10)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   32(BX), Y9, Y11
+	VPADDW       Y11, Y6, Y6
+	VPMADDUBSW   160(BX), Y10, Y11
+	VPADDW       Y11, Y6, Y6
+	VMOVDQU      64(R11)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   32(BX), Y9, Y11
+	VPADDW       Y11, Y7, Y7
+	VPMADDUBSW   160(BX), Y10, Y11
+	VPADDW       Y11, Y7, Y7
+	VMOVDQU      96(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   64(BX), Y9, Y11
+	VPADDW       Y11, Y4, Y4
+	VPMADDUBSW   192(BX), Y10, Y11
+	VPADDW       Y11, Y4, Y4
+	VMOVDQU      96(R9)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   64(BX), Y9, Y11
+	VPADDW       Y11, Y5, Y5
+	VPMADDUBSW   192(BX), Y10, Y11
+	VPADDW       Y11, Y5, Y5
+	VMOVDQU      96(R10)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   64(BX), Y9, Y11
+	VPADDW       Y11, Y6, Y6
+	VPMADDUBSW   192(BX), Y10, Y11
+	VPADDW       Y11, Y6, Y6
+	VMOVDQU      96(R11)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   64(BX), Y9, Y11
+	VPADDW       Y11, Y7, Y7
+	VPMADDUBSW   192(BX), Y10, Y11
+	VPADDW       Y11, Y7, Y7
+	VMOVDQU      128(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   96(BX), Y9, Y11
+	VPADDW       Y11, Y4, Y4
+	VPMADDUBSW   224(BX), Y10, Y11
+	VPADDW       Y11, Y4, Y4
+	VMOVDQU      128(R9)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   96(BX), Y9, Y11
+	VPADDW       Y11, Y5, Y5
+	VPMADDUBSW   224(BX), Y10, Y11
+	VPADDW       Y11, Y5, Y5
+	VMOVDQU      128(R10)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   96(BX), Y9, Y11
+	VPADDW       Y11, Y6, Y6
+	VPMADDUBSW   224(BX), Y10, Y11
+	VPADDW       Y11, Y6, Y6
+	VMOVDQU      128(R11)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   96(BX), Y9, Y11
+	VPADDW       Y11, Y7, Y7
+	VPMADDUBSW   224(BX), Y10, Y11
+	VPADDW       Y11, Y7, Y7
+	VMOVDQU      ones16<>+0(SB), Y11
+	VPMADDWD     Y11, Y4, Y4
+	VPMADDWD     Y11, Y5, Y5
+	VPMADDWD     Y11, Y6, Y6
+	VPMADDWD     Y11, Y7, Y7
+	VCVTPH2PS    (R8)(DI*1), Y8
+	VCVTPH2PS    16(R8)(DI*1), Y10
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VFMADD231PS  320(BX), Y10, Y0
+	VCVTPH2PS    (R9)(DI*1), Y8
+	VCVTPH2PS    16(R9)(DI*1), Y10
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VFMADD231PS  320(BX), Y10, Y1
+	VCVTPH2PS    (R10)(DI*1), Y8
+	VCVTPH2PS    16(R10)(DI*1), Y10
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VFMADD231PS  320(BX), Y10, Y2
+	VCVTPH2PS    (R11)(DI*1), Y8
+	VCVTPH2PS    16(R11)(DI*1), Y10
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	VFMADD231PS  320(BX), Y10, Y3
+	ADDQ         $0x000000a0, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
 	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	ADDQ         $0x04, R11
-	DECQ         DI
-	JNZ          row
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -5686,123 +5991,382 @@ super:
 
 // func scatterQ50AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·scatterQ50AVX2(SB), NOSPLIT, $0-56
+TEXT ·scatterQ50AVX2(SB), NOSPLIT, $32-56
 	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+32(FP), BX
-	MOVQ n+40(FP), SI
-	MOVQ rows+48(FP), DI
-	MOVQ index+24(FP), R11
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXOR   Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXOR   Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXOR   Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXOR   Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1   (R12)
-	PREFETCHT1   64(R12)
-	PREFETCHT1   128(R12)
-	ADDQ         $0x000000b0, R12
-	VMOVDQU      mask0f<>+0(SB), Y2
-	VMOVDQU      16(R8), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y4, Y4
-	VMOVDQU      144(R8), Y5
-	VPSLLW       $0x04, Y5, Y5
-	VPAND        mask10<>+0(SB), Y5, Y5
-	VPOR         Y5, Y3, Y3
-	VMOVDQU      144(R8), Y5
-	VPAND        mask10<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPMADDUBSW   (R9), Y3, Y5
-	VPMADDUBSW   128(R9), Y4, Y6
-	VPADDW       Y6, Y5, Y5
-	VPMADDWD     ones16<>+0(SB), Y5, Y5
-	VMOVDQU      288(R9), Y1
-	VPSLLD       $0x01, Y1, Y1
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      48(R8), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y4, Y4
-	VMOVDQU      144(R8), Y5
-	VPSLLW       $0x03, Y5, Y5
-	VPAND        mask10<>+0(SB), Y5, Y5
-	VPOR         Y5, Y3, Y3
-	VMOVDQU      144(R8), Y5
-	VPSRLW       $0x01, Y5, Y5
-	VPAND        mask10<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPMADDUBSW   32(R9), Y3, Y5
-	VPMADDUBSW   160(R9), Y4, Y6
-	VPADDW       Y6, Y5, Y5
-	VPMADDWD     ones16<>+0(SB), Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      80(R8), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y4, Y4
-	VMOVDQU      144(R8), Y5
-	VPSLLW       $0x02, Y5, Y5
-	VPAND        mask10<>+0(SB), Y5, Y5
-	VPOR         Y5, Y3, Y3
-	VMOVDQU      144(R8), Y5
-	VPSRLW       $0x02, Y5, Y5
-	VPAND        mask10<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPMADDUBSW   64(R9), Y3, Y5
-	VPMADDUBSW   192(R9), Y4, Y6
-	VPADDW       Y6, Y5, Y5
-	VPMADDWD     ones16<>+0(SB), Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      112(R8), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y4, Y4
-	VMOVDQU      144(R8), Y5
-	VPSLLW       $0x01, Y5, Y5
-	VPAND        mask10<>+0(SB), Y5, Y5
-	VPOR         Y5, Y3, Y3
-	VMOVDQU      144(R8), Y5
-	VPSRLW       $0x03, Y5, Y5
-	VPAND        mask10<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPMADDUBSW   96(R9), Y3, Y5
-	VPMADDUBSW   224(R9), Y4, Y6
-	VPADDW       Y6, Y5, Y5
-	VPMADDWD     ones16<>+0(SB), Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VCVTPH2PS    (R8), Y2
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       256(R9), Y2, Y3
-	VFMADD231PS  Y1, Y3, Y0
-	ADDQ         $0x000000b0, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	VMOVDQU      mask0f<>+0(SB), Y8
+	VMOVDQU      16(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      144(R8)(DI*1), Y11
+	VPSLLW       $0x04, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y9, Y9
+	VMOVDQU      144(R8)(DI*1), Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   (BX), Y9, Y11
+	VPMADDUBSW   128(BX), Y10, Y12
+	VPADDW       Y12, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VMOVDQU      288(BX), Y4
+	VPSLLD       $0x01, Y4, Y4
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      16(R9)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      144(R9)(DI*1), Y11
+	VPSLLW       $0x04, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y9, Y9
+	VMOVDQU      144(R9)(DI*1), Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   (BX), Y9, Y11
+	VPMADDUBSW   128(BX), Y10, Y12
+	VPADDW       Y12, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VMOVDQU      288(BX), Y5
+	VPSLLD       $0x01, Y5, Y5
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      16(R10)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      144(R10)(DI*1), Y11
+	VPSLLW       $0x04, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y9, Y9
+	VMOVDQU      144(R10)(DI*1), Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   (BX), Y9, Y11
+	VPMADDUBSW   128(BX), Y10, Y12
+	VPADDW       Y12, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VMOVDQU      288(BX), Y6
+	VPSLLD       $0x01, Y6, Y6
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      16(R11)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      144(R11)(DI*1), Y11
+	VPSLLW       $0x04, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y9, Y9
+	VMOVDQU      144(R11)(DI*1), Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   (BX), Y9, Y11
+	VPMADDUBSW   128(BX), Y10, Y12
+	VPADDW       Y12, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VMOVDQU      288(BX), Y7
+	VPSLLD       $0x01, Y7, Y7
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      48(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      144(R8)(DI*1), Y11
+	VPSLLW       $0x03, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y9, Y9
+	VMOVDQU      144(R8)(DI*1), Y11
+	VPSRLW       $0x01, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   32(BX), Y9, Y11
+	VPMADDUBSW   160(BX), Y10, Y12
+	VPADDW       Y12, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      48(R9)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      144(R9)(DI*1), Y11
+	VPSLLW       $0x03, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y9, Y9
+	VMOVDQU      144(R9)(DI*1), Y11
+	VPSRLW       $0x01, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   32(BX), Y9, Y11
+	VPMADDUBSW   160(BX), Y10, Y12
+	VPADDW       Y12, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      48(R10)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      144(R10)(DI*1), Y11
+	VPSLLW       $0x03, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y9, Y9
+	VMOVDQU      144(R10)(DI*1), Y11
+	VPSRLW       $0x01, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   32(BX), Y9, Y11
+	VPMADDUBSW   160(BX), Y10, Y12
+	VPADDW       Y12, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      48(R11)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      144(R11)(DI*1), Y11
+	VPSLLW       $0x03, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y9, Y9
+	VMOVDQU      144(R11)(DI*1), Y11
+	VPSRLW       $0x01, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   32(BX), Y9, Y11
+	VPMADDUBSW   160(BX), Y10, Y12
+	VPADDW       Y12, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      80(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      144(R8)(DI*1), Y11
+	VPSLLW       $0x02, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y9, Y9
+	VMOVDQU      144(R8)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   64(BX), Y9, Y11
+	VPMADDUBSW   192(BX), Y10, Y12
+	VPADDW       Y12, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      80(R9)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      144(R9)(DI*1), Y11
+	VPSLLW       $0x02, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y9, Y9
+	VMOVDQU      144(R9)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   64(BX), Y9, Y11
+	VPMADDUBSW   192(BX), Y10, Y12
+	VPADDW       Y12, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      80(R10)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      144(R10)(DI*1), Y11
+	VPSLLW       $0x02, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y9, Y9
+	VMOVDQU      144(R10)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   64(BX), Y9, Y11
+	VPMADDUBSW   192(BX), Y10, Y12
+	VPADDW       Y12, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      80(R11)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      144(R11)(DI*1), Y11
+	VPSLLW       $0x02, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y9, Y9
+	VMOVDQU      144(R11)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   64(BX), Y9, Y11
+	VPMADDUBSW   192(BX), Y10, Y12
+	VPADDW       Y12, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      112(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      144(R8)(DI*1), Y11
+	VPSLLW       $0x01, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y9, Y9
+	VMOVDQU      144(R8)(DI*1), Y11
+	VPSRLW       $0x03, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   96(BX), Y9, Y11
+	VPMADDUBSW   224(BX), Y10, Y12
+	VPADDW       Y12, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      112(R9)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      144(R9)(DI*1), Y11
+	VPSLLW       $0x01, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y9, Y9
+	VMOVDQU      144(R9)(DI*1), Y11
+	VPSRLW       $0x03, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   96(BX), Y9, Y11
+	VPMADDUBSW   224(BX), Y10, Y12
+	VPADDW       Y12, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      112(R10)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      144(R10)(DI*1), Y11
+	VPSLLW       $0x01, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y9, Y9
+	VMOVDQU      144(R10)(DI*1), Y11
+	VPSRLW       $0x03, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   96(BX), Y9, Y11
+	VPMADDUBSW   224(BX), Y10, Y12
+	VPADDW       Y12, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      112(R11)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      144(R11)(DI*1), Y11
+	VPSLLW       $0x01, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y9, Y9
+	VMOVDQU      144(R11)(DI*1), Y11
+	VPSRLW       $0x03, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   96(BX), Y9, Y11
+	VPMADDUBSW   224(BX), Y10, Y12
+	VPADDW       Y12, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VCVTPH2PS    (R8)(DI*1), Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VCVTPH2PS    (R9)(DI*1), Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VCVTPH2PS    (R10)(DI*1), Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VCVTPH2PS    (R11)(DI*1), Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x000000b0, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
 	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	ADDQ         $0x04, R11
-	DECQ         DI
-	JNZ          row
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -6919,122 +7483,378 @@ super:
 
 // func scatterQ51AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·scatterQ51AVX2(SB), NOSPLIT, $0-56
+TEXT ·scatterQ51AVX2(SB), NOSPLIT, $32-56
 	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+32(FP), BX
-	MOVQ n+40(FP), SI
-	MOVQ rows+48(FP), DI
-	MOVQ index+24(FP), R11
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXOR   Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXOR   Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXOR   Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXOR   Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1   (R12)
-	PREFETCHT1   64(R12)
-	PREFETCHT1   128(R12)
-	ADDQ         $0x000000c0, R12
-	VMOVDQU      mask0f<>+0(SB), Y2
-	VMOVDQU      32(R8), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y4, Y4
-	VMOVDQU      160(R8), Y5
-	VPSLLW       $0x04, Y5, Y5
-	VPAND        mask10<>+0(SB), Y5, Y5
-	VPOR         Y5, Y3, Y3
-	VMOVDQU      160(R8), Y5
-	VPAND        mask10<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPMADDUBSW   (R9), Y3, Y5
-	VPMADDUBSW   128(R9), Y4, Y6
-	VPADDW       Y6, Y5, Y5
-	VPMADDWD     ones16<>+0(SB), Y5, Y1
-	VMOVDQU      64(R8), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y4, Y4
-	VMOVDQU      160(R8), Y5
-	VPSLLW       $0x03, Y5, Y5
-	VPAND        mask10<>+0(SB), Y5, Y5
-	VPOR         Y5, Y3, Y3
-	VMOVDQU      160(R8), Y5
-	VPSRLW       $0x01, Y5, Y5
-	VPAND        mask10<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPMADDUBSW   32(R9), Y3, Y5
-	VPMADDUBSW   160(R9), Y4, Y6
-	VPADDW       Y6, Y5, Y5
-	VPMADDWD     ones16<>+0(SB), Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      96(R8), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y4, Y4
-	VMOVDQU      160(R8), Y5
-	VPSLLW       $0x02, Y5, Y5
-	VPAND        mask10<>+0(SB), Y5, Y5
-	VPOR         Y5, Y3, Y3
-	VMOVDQU      160(R8), Y5
-	VPSRLW       $0x02, Y5, Y5
-	VPAND        mask10<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPMADDUBSW   64(R9), Y3, Y5
-	VPMADDUBSW   192(R9), Y4, Y6
-	VPADDW       Y6, Y5, Y5
-	VPMADDWD     ones16<>+0(SB), Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      128(R8), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y4, Y4
-	VMOVDQU      160(R8), Y5
-	VPSLLW       $0x01, Y5, Y5
-	VPAND        mask10<>+0(SB), Y5, Y5
-	VPOR         Y5, Y3, Y3
-	VMOVDQU      160(R8), Y5
-	VPSRLW       $0x03, Y5, Y5
-	VPAND        mask10<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPMADDUBSW   96(R9), Y3, Y5
-	VPMADDUBSW   224(R9), Y4, Y6
-	VPADDW       Y6, Y5, Y5
-	VPMADDWD     ones16<>+0(SB), Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VCVTPH2PS    (R8), Y2
-	VCVTPH2PS    16(R8), Y4
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       256(R9), Y2, Y3
-	VFMADD231PS  Y1, Y3, Y0
-	VFMADD231PS  320(R9), Y4, Y0
-	ADDQ         $0x000000c0, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	VMOVDQU      mask0f<>+0(SB), Y8
+	VMOVDQU      32(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      160(R8)(DI*1), Y11
+	VPSLLW       $0x04, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y9, Y9
+	VMOVDQU      160(R8)(DI*1), Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   (BX), Y9, Y11
+	VPMADDUBSW   128(BX), Y10, Y12
+	VPADDW       Y12, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y4
+	VMOVDQU      32(R9)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      160(R9)(DI*1), Y11
+	VPSLLW       $0x04, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y9, Y9
+	VMOVDQU      160(R9)(DI*1), Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   (BX), Y9, Y11
+	VPMADDUBSW   128(BX), Y10, Y12
+	VPADDW       Y12, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y5
+	VMOVDQU      32(R10)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      160(R10)(DI*1), Y11
+	VPSLLW       $0x04, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y9, Y9
+	VMOVDQU      160(R10)(DI*1), Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   (BX), Y9, Y11
+	VPMADDUBSW   128(BX), Y10, Y12
+	VPADDW       Y12, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y6
+	VMOVDQU      32(R11)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      160(R11)(DI*1), Y11
+	VPSLLW       $0x04, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y9, Y9
+	VMOVDQU      160(R11)(DI*1), Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   (BX), Y9, Y11
+	VPMADDUBSW   128(BX), Y10, Y12
+	VPADDW       Y12, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y7
+	VMOVDQU      64(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      160(R8)(DI*1), Y11
+	VPSLLW       $0x03, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y9, Y9
+	VMOVDQU      160(R8)(DI*1), Y11
+	VPSRLW       $0x01, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   32(BX), Y9, Y11
+	VPMADDUBSW   160(BX), Y10, Y12
+	VPADDW       Y12, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      64(R9)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      160(R9)(DI*1), Y11
+	VPSLLW       $0x03, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y9, Y9
+	VMOVDQU      160(R9)(DI*1), Y11
+	VPSRLW       $0x01, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   32(BX), Y9, Y11
+	VPMADDUBSW   160(BX), Y10, Y12
+	VPADDW       Y12, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      64(R10)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      160(R10)(DI*1), Y11
+	VPSLLW       $0x03, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y9, Y9
+	VMOVDQU      160(R10)(DI*1), Y11
+	VPSRLW       $0x01, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   32(BX), Y9, Y11
+	VPMADDUBSW   160(BX), Y10, Y12
+	VPADDW       Y12, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      64(R11)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      160(R11)(DI*1), Y11
+	VPSLLW       $0x03, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y9, Y9
+	VMOVDQU      160(R11)(DI*1), Y11
+	VPSRLW       $0x01, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   32(BX), Y9, Y11
+	VPMADDUBSW   160(BX), Y10, Y12
+	VPADDW       Y12, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      96(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      160(R8)(DI*1), Y11
+	VPSLLW       $0x02, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y9, Y9
+	VMOVDQU      160(R8)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   64(BX), Y9, Y11
+	VPMADDUBSW   192(BX), Y10, Y12
+	VPADDW       Y12, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      96(R9)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      160(R9)(DI*1), Y11
+	VPSLLW       $0x02, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y9, Y9
+	VMOVDQU      160(R9)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   64(BX), Y9, Y11
+	VPMADDUBSW   192(BX), Y10, Y12
+	VPADDW       Y12, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      96(R10)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      160(R10)(DI*1), Y11
+	VPSLLW       $0x02, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y9, Y9
+	VMOVDQU      160(R10)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   64(BX), Y9, Y11
+	VPMADDUBSW   192(BX), Y10, Y12
+	VPADDW       Y12, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      96(R11)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      160(R11)(DI*1), Y11
+	VPSLLW       $0x02, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y9, Y9
+	VMOVDQU      160(R11)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   64(BX), Y9, Y11
+	VPMADDUBSW   192(BX), Y10, Y12
+	VPADDW       Y12, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      128(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      160(R8)(DI*1), Y11
+	VPSLLW       $0x01, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y9, Y9
+	VMOVDQU      160(R8)(DI*1), Y11
+	VPSRLW       $0x03, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   96(BX), Y9, Y11
+	VPMADDUBSW   224(BX), Y10, Y12
+	VPADDW       Y12, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      128(R9)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      160(R9)(DI*1), Y11
+	VPSLLW       $0x01, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y9, Y9
+	VMOVDQU      160(R9)(DI*1), Y11
+	VPSRLW       $0x03, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   96(BX), Y9, Y11
+	VPMADDUBSW   224(BX), Y10, Y12
+	VPADDW       Y12, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      128(R10)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      160(R10)(DI*1), Y11
+	VPSLLW       $0x01, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y9, Y9
+	VMOVDQU      160(R10)(DI*1), Y11
+	VPSRLW       $0x03, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   96(BX), Y9, Y11
+	VPMADDUBSW   224(BX), Y10, Y12
+	VPADDW       Y12, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      128(R11)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      160(R11)(DI*1), Y11
+	VPSLLW       $0x01, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y9, Y9
+	VMOVDQU      160(R11)(DI*1), Y11
+	VPSRLW       $0x03, Y11, Y11
+	VPAND        mask10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   96(BX), Y9, Y11
+	VPMADDUBSW   224(BX), Y10, Y12
+	VPADDW       Y12, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VCVTPH2PS    (R8)(DI*1), Y8
+	VCVTPH2PS    16(R8)(DI*1), Y10
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VFMADD231PS  320(BX), Y10, Y0
+	VCVTPH2PS    (R9)(DI*1), Y8
+	VCVTPH2PS    16(R9)(DI*1), Y10
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VFMADD231PS  320(BX), Y10, Y1
+	VCVTPH2PS    (R10)(DI*1), Y8
+	VCVTPH2PS    16(R10)(DI*1), Y10
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VFMADD231PS  320(BX), Y10, Y2
+	VCVTPH2PS    (R11)(DI*1), Y8
+	VCVTPH2PS    16(R11)(DI*1), Y10
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	VFMADD231PS  320(BX), Y10, Y3
+	ADDQ         $0x000000c0, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
 	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	ADDQ         $0x04, R11
-	DECQ         DI
-	JNZ          row
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -8084,111 +8904,334 @@ super:
 
 // func scatterQ80AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·scatterQ80AVX2(SB), NOSPLIT, $0-56
+TEXT ·scatterQ80AVX2(SB), NOSPLIT, $32-56
 	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+32(FP), BX
-	MOVQ n+40(FP), SI
-	MOVQ rows+48(FP), DI
-	MOVQ index+24(FP), R11
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXOR   Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXOR   Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXOR   Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXOR   Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1   (R12)
-	PREFETCHT1   64(R12)
-	PREFETCHT1   128(R12)
-	PREFETCHT1   192(R12)
-	PREFETCHT1   256(R12)
-	ADDQ         $0x00000110, R12
-	VMOVDQU      ones16<>+0(SB), Y2
-	VMOVDQU      16(R8), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      (R9), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPMADDWD     Y2, Y5, Y1
-	VMOVDQU      48(R8), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      32(R9), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      80(R8), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      64(R9), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      112(R8), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      96(R9), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      144(R8), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      128(R9), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      176(R8), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      160(R9), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      208(R8), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      192(R9), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      240(R8), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      224(R9), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VCVTPH2PS    (R8), Y2
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       256(R9), Y2, Y3
-	VFMADD231PS  Y1, Y3, Y0
-	ADDQ         $0x00000110, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	PREFETCHT1   192(R12)(DI*1)
+	PREFETCHT1   256(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	PREFETCHT1   192(R12)(DI*1)
+	PREFETCHT1   256(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	PREFETCHT1   192(R12)(DI*1)
+	PREFETCHT1   256(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	PREFETCHT1   192(R12)(DI*1)
+	PREFETCHT1   256(R12)(DI*1)
+	VMOVDQU      ones16<>+0(SB), Y8
+	VMOVDQU      16(R8)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      (BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y4
+	VMOVDQU      16(R9)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      (BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y5
+	VMOVDQU      16(R10)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      (BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y6
+	VMOVDQU      16(R11)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      (BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y7
+	VMOVDQU      48(R8)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      32(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      48(R9)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      32(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      48(R10)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      32(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      48(R11)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      32(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      80(R8)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      64(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      80(R9)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      64(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      80(R10)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      64(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      80(R11)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      64(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      112(R8)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      96(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      112(R9)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      96(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      112(R10)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      96(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      112(R11)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      96(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      144(R8)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      128(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      144(R9)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      128(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      144(R10)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      128(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      144(R11)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      128(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      176(R8)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      160(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      176(R9)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      160(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      176(R10)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      160(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      176(R11)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      160(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      208(R8)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      192(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      208(R9)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      192(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      208(R10)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      192(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      208(R11)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      192(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      240(R8)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      224(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      240(R9)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      224(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      240(R10)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      224(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      240(R11)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      224(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VCVTPH2PS    (R8)(DI*1), Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VCVTPH2PS    (R9)(DI*1), Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VCVTPH2PS    (R10)(DI*1), Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VCVTPH2PS    (R11)(DI*1), Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x00000110, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
 	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	ADDQ         $0x04, R11
-	DECQ         DI
-	JNZ          row
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -9325,106 +10368,314 @@ super:
 
 // func scatterQ2KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·scatterQ2KAVX2(SB), NOSPLIT, $0-56
+TEXT ·scatterQ2KAVX2(SB), NOSPLIT, $32-56
 	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+32(FP), BX
-	MOVQ n+40(FP), SI
-	MOVQ rows+48(FP), DI
-	MOVQ index+24(FP), R11
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXOR   Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXOR   Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXOR   Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXOR   Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1   (R12)
-	PREFETCHT1   64(R12)
-	ADDQ         $0x00000054, R12
-	VMOVDQU      mask03<>+0(SB), Y2
-	VPXOR        Y1, Y1, Y1
-	VPAND        16(R8), Y2, Y3
-	VPAND        48(R8), Y2, Y4
-	VMOVDQU      16(R8), Y5
-	VPSRLW       $0x02, Y5, Y5
-	VPAND        Y2, Y5, Y5
-	VMOVDQU      48(R8), Y6
-	VPSRLW       $0x02, Y6, Y6
-	VPAND        Y2, Y6, Y6
-	VPMOVZXBW    (R8), Y8
-	VPAND        low4Words<>+0(SB), Y8, Y8
-	VPSHUFB      lowWords<>+0(SB), Y8, Y8
-	VPMADDUBSW   (R9), Y3, Y7
-	VPMADDUBSW   32(R9), Y4, Y9
-	VPADDW       Y9, Y7, Y7
-	VPMADDUBSW   64(R9), Y5, Y9
-	VPADDW       Y9, Y7, Y7
-	VPMADDUBSW   96(R9), Y6, Y9
-	VPADDW       Y9, Y7, Y7
-	VPMADDWD     Y8, Y7, Y7
-	VPADDD       Y7, Y1, Y1
-	VMOVDQU      16(R8), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y2, Y3, Y3
-	VMOVDQU      48(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VMOVDQU      16(R8), Y5
-	VPSRLW       $0x06, Y5, Y5
-	VPAND        Y2, Y5, Y5
-	VMOVDQU      48(R8), Y6
-	VPSRLW       $0x06, Y6, Y6
-	VPAND        Y2, Y6, Y6
-	VPMOVZXBW    (R8), Y8
-	VPAND        low4Words<>+0(SB), Y8, Y8
-	VPSHUFB      highWords<>+0(SB), Y8, Y8
-	VPMADDUBSW   128(R9), Y3, Y7
-	VPMADDUBSW   160(R9), Y4, Y9
-	VPADDW       Y9, Y7, Y7
-	VPMADDUBSW   192(R9), Y5, Y9
-	VPADDW       Y9, Y7, Y7
-	VPMADDUBSW   224(R9), Y6, Y9
-	VPADDW       Y9, Y7, Y7
-	VPMADDWD     Y8, Y7, Y7
-	VPADDD       Y7, Y1, Y1
-	VPMOVZXBW    (R8), Y5
-	VPSRLW       $0x04, Y5, Y5
-	VPBROADCASTW 80(R8), X2
-	VCVTPH2PS    X2, Y2
-	VPBROADCASTW 82(R8), X4
-	VCVTPH2PS    X4, Y4
-	VCVTDQ2PS    Y1, Y1
-	VPMADDWD     416(R9), Y5, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y4, Y3, Y3
-	VFMSUB213PS  Y3, Y2, Y1
-	VFMADD231PS  256(R9), Y1, Y0
-	ADDQ         $0x00000054, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	VMOVDQU      mask03<>+0(SB), Y8
+	VPXOR        Y4, Y4, Y4
+	VPAND        16(R8)(DI*1), Y8, Y9
+	VPAND        48(R8)(DI*1), Y8, Y10
+	VMOVDQU      16(R8)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      48(R8)(DI*1), Y12
+	VPSRLW       $0x02, Y12, Y12
+	VPAND        Y8, Y12, Y12
+	VPMOVZXBW    (R8)(DI*1), Y14
+	VPAND        low4Words<>+0(SB), Y14, Y14
+	VPSHUFB      lowWords<>+0(SB), Y14, Y14
+	VPMADDUBSW   (BX), Y9, Y13
+	VPMADDUBSW   32(BX), Y10, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   64(BX), Y11, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   96(BX), Y12, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDWD     Y14, Y13, Y13
+	VPADDD       Y13, Y4, Y4
+	VMOVDQU      16(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y8, Y9, Y9
+	VMOVDQU      48(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      16(R8)(DI*1), Y11
+	VPSRLW       $0x06, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      48(R8)(DI*1), Y12
+	VPSRLW       $0x06, Y12, Y12
+	VPAND        Y8, Y12, Y12
+	VPMOVZXBW    (R8)(DI*1), Y14
+	VPAND        low4Words<>+0(SB), Y14, Y14
+	VPSHUFB      highWords<>+0(SB), Y14, Y14
+	VPMADDUBSW   128(BX), Y9, Y13
+	VPMADDUBSW   160(BX), Y10, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   192(BX), Y11, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   224(BX), Y12, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDWD     Y14, Y13, Y13
+	VPADDD       Y13, Y4, Y4
+	VPXOR        Y5, Y5, Y5
+	VPAND        16(R9)(DI*1), Y8, Y9
+	VPAND        48(R9)(DI*1), Y8, Y10
+	VMOVDQU      16(R9)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      48(R9)(DI*1), Y12
+	VPSRLW       $0x02, Y12, Y12
+	VPAND        Y8, Y12, Y12
+	VPMOVZXBW    (R9)(DI*1), Y14
+	VPAND        low4Words<>+0(SB), Y14, Y14
+	VPSHUFB      lowWords<>+0(SB), Y14, Y14
+	VPMADDUBSW   (BX), Y9, Y13
+	VPMADDUBSW   32(BX), Y10, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   64(BX), Y11, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   96(BX), Y12, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDWD     Y14, Y13, Y13
+	VPADDD       Y13, Y5, Y5
+	VMOVDQU      16(R9)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y8, Y9, Y9
+	VMOVDQU      48(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      16(R9)(DI*1), Y11
+	VPSRLW       $0x06, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      48(R9)(DI*1), Y12
+	VPSRLW       $0x06, Y12, Y12
+	VPAND        Y8, Y12, Y12
+	VPMOVZXBW    (R9)(DI*1), Y14
+	VPAND        low4Words<>+0(SB), Y14, Y14
+	VPSHUFB      highWords<>+0(SB), Y14, Y14
+	VPMADDUBSW   128(BX), Y9, Y13
+	VPMADDUBSW   160(BX), Y10, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   192(BX), Y11, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   224(BX), Y12, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDWD     Y14, Y13, Y13
+	VPADDD       Y13, Y5, Y5
+	VPXOR        Y6, Y6, Y6
+	VPAND        16(R10)(DI*1), Y8, Y9
+	VPAND        48(R10)(DI*1), Y8, Y10
+	VMOVDQU      16(R10)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      48(R10)(DI*1), Y12
+	VPSRLW       $0x02, Y12, Y12
+	VPAND        Y8, Y12, Y12
+	VPMOVZXBW    (R10)(DI*1), Y14
+	VPAND        low4Words<>+0(SB), Y14, Y14
+	VPSHUFB      lowWords<>+0(SB), Y14, Y14
+	VPMADDUBSW   (BX), Y9, Y13
+	VPMADDUBSW   32(BX), Y10, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   64(BX), Y11, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   96(BX), Y12, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDWD     Y14, Y13, Y13
+	VPADDD       Y13, Y6, Y6
+	VMOVDQU      16(R10)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y8, Y9, Y9
+	VMOVDQU      48(R10)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      16(R10)(DI*1), Y11
+	VPSRLW       $0x06, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      48(R10)(DI*1), Y12
+	VPSRLW       $0x06, Y12, Y12
+	VPAND        Y8, Y12, Y12
+	VPMOVZXBW    (R10)(DI*1), Y14
+	VPAND        low4Words<>+0(SB), Y14, Y14
+	VPSHUFB      highWords<>+0(SB), Y14, Y14
+	VPMADDUBSW   128(BX), Y9, Y13
+	VPMADDUBSW   160(BX), Y10, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   192(BX), Y11, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   224(BX), Y12, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDWD     Y14, Y13, Y13
+	VPADDD       Y13, Y6, Y6
+	VPXOR        Y7, Y7, Y7
+	VPAND        16(R11)(DI*1), Y8, Y9
+	VPAND        48(R11)(DI*1), Y8, Y10
+	VMOVDQU      16(R11)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      48(R11)(DI*1), Y12
+	VPSRLW       $0x02, Y12, Y12
+	VPAND        Y8, Y12, Y12
+	VPMOVZXBW    (R11)(DI*1), Y14
+	VPAND        low4Words<>+0(SB), Y14, Y14
+	VPSHUFB      lowWords<>+0(SB), Y14, Y14
+	VPMADDUBSW   (BX), Y9, Y13
+	VPMADDUBSW   32(BX), Y10, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   64(BX), Y11, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   96(BX), Y12, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDWD     Y14, Y13, Y13
+	VPADDD       Y13, Y7, Y7
+	VMOVDQU      16(R11)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y8, Y9, Y9
+	VMOVDQU      48(R11)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      16(R11)(DI*1), Y11
+	VPSRLW       $0x06, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      48(R11)(DI*1), Y12
+	VPSRLW       $0x06, Y12, Y12
+	VPAND        Y8, Y12, Y12
+	VPMOVZXBW    (R11)(DI*1), Y14
+	VPAND        low4Words<>+0(SB), Y14, Y14
+	VPSHUFB      highWords<>+0(SB), Y14, Y14
+	VPMADDUBSW   128(BX), Y9, Y13
+	VPMADDUBSW   160(BX), Y10, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   192(BX), Y11, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   224(BX), Y12, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDWD     Y14, Y13, Y13
+	VPADDD       Y13, Y7, Y7
+	VPMOVZXBW    (R8)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPBROADCASTW 80(R8)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VPBROADCASTW 82(R8)(DI*1), X10
+	VCVTPH2PS    X10, Y10
+	VCVTDQ2PS    Y4, Y4
+	VPMADDWD     416(BX), Y11, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VFMSUB213PS  Y9, Y8, Y4
+	VFMADD231PS  256(BX), Y4, Y0
+	VPMOVZXBW    (R9)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPBROADCASTW 80(R9)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VPBROADCASTW 82(R9)(DI*1), X10
+	VCVTPH2PS    X10, Y10
+	VCVTDQ2PS    Y5, Y5
+	VPMADDWD     416(BX), Y11, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VFMSUB213PS  Y9, Y8, Y5
+	VFMADD231PS  256(BX), Y5, Y1
+	VPMOVZXBW    (R10)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPBROADCASTW 80(R10)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VPBROADCASTW 82(R10)(DI*1), X10
+	VCVTPH2PS    X10, Y10
+	VCVTDQ2PS    Y6, Y6
+	VPMADDWD     416(BX), Y11, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VFMSUB213PS  Y9, Y8, Y6
+	VFMADD231PS  256(BX), Y6, Y2
+	VPMOVZXBW    (R11)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPBROADCASTW 80(R11)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VPBROADCASTW 82(R11)(DI*1), X10
+	VCVTPH2PS    X10, Y10
+	VCVTDQ2PS    Y7, Y7
+	VPMADDWD     416(BX), Y11, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VFMSUB213PS  Y9, Y8, Y7
+	VFMADD231PS  256(BX), Y7, Y3
+	ADDQ         $0x00000054, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
 	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	ADDQ         $0x04, R11
-	DECQ         DI
-	JNZ          row
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -10633,132 +11884,418 @@ super:
 
 // func scatterQ3KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·scatterQ3KAVX2(SB), NOSPLIT, $0-56
+TEXT ·scatterQ3KAVX2(SB), NOSPLIT, $32-56
 	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+32(FP), BX
-	MOVQ n+40(FP), SI
-	MOVQ rows+48(FP), DI
-	MOVQ index+24(FP), R11
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXOR   Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXOR   Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXOR   Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXOR   Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1   (R12)
-	PREFETCHT1   64(R12)
-	ADDQ         $0x00000072, R12
-	VMOVDQU      mask03<>+0(SB), Y2
-	VPMOVSXBW    (R8), Y7
-	VPMADDWD     416(R9), Y7, Y7
-	VPSLLD       $0x02, Y7, Y7
-	VPXOR        Y1, Y1, Y1
-	VPSUBD       Y7, Y1, Y1
-	VPAND        16(R8), Y2, Y3
-	VMOVDQU      80(R8), Y7
-	VPSLLW       $0x02, Y7, Y7
-	VPAND        mask04<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPAND        48(R8), Y2, Y4
-	VMOVDQU      80(R8), Y7
-	VPSLLW       $0x01, Y7, Y7
-	VPAND        mask04<>+0(SB), Y7, Y7
-	VPOR         Y7, Y4, Y4
-	VMOVDQU      16(R8), Y5
-	VPSRLW       $0x02, Y5, Y5
-	VPAND        Y2, Y5, Y5
-	VMOVDQU      80(R8), Y7
-	VPAND        mask04<>+0(SB), Y7, Y7
-	VPOR         Y7, Y5, Y5
-	VMOVDQU      48(R8), Y6
-	VPSRLW       $0x02, Y6, Y6
-	VPAND        Y2, Y6, Y6
-	VMOVDQU      80(R8), Y7
-	VPSRLW       $0x01, Y7, Y7
-	VPAND        mask04<>+0(SB), Y7, Y7
-	VPOR         Y7, Y6, Y6
-	VPMOVSXBW    (R8), Y8
-	VPSHUFB      lowWords<>+0(SB), Y8, Y8
-	VPMADDUBSW   (R9), Y3, Y7
-	VPMADDUBSW   32(R9), Y4, Y9
-	VPADDW       Y9, Y7, Y7
-	VPMADDUBSW   64(R9), Y5, Y9
-	VPADDW       Y9, Y7, Y7
-	VPMADDUBSW   96(R9), Y6, Y9
-	VPADDW       Y9, Y7, Y7
-	VPMADDWD     Y8, Y7, Y7
-	VPADDD       Y7, Y1, Y1
-	VMOVDQU      16(R8), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y2, Y3, Y3
-	VMOVDQU      80(R8), Y7
-	VPSRLW       $0x02, Y7, Y7
-	VPAND        mask04<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VMOVDQU      48(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VMOVDQU      80(R8), Y7
-	VPSRLW       $0x03, Y7, Y7
-	VPAND        mask04<>+0(SB), Y7, Y7
-	VPOR         Y7, Y4, Y4
-	VMOVDQU      16(R8), Y5
-	VPSRLW       $0x06, Y5, Y5
-	VPAND        Y2, Y5, Y5
-	VMOVDQU      80(R8), Y7
-	VPSRLW       $0x04, Y7, Y7
-	VPAND        mask04<>+0(SB), Y7, Y7
-	VPOR         Y7, Y5, Y5
-	VMOVDQU      48(R8), Y6
-	VPSRLW       $0x06, Y6, Y6
-	VPAND        Y2, Y6, Y6
-	VMOVDQU      80(R8), Y7
-	VPSRLW       $0x05, Y7, Y7
-	VPAND        mask04<>+0(SB), Y7, Y7
-	VPOR         Y7, Y6, Y6
-	VPMOVSXBW    (R8), Y8
-	VPSHUFB      highWords<>+0(SB), Y8, Y8
-	VPMADDUBSW   128(R9), Y3, Y7
-	VPMADDUBSW   160(R9), Y4, Y9
-	VPADDW       Y9, Y7, Y7
-	VPMADDUBSW   192(R9), Y5, Y9
-	VPADDW       Y9, Y7, Y7
-	VPMADDUBSW   224(R9), Y6, Y9
-	VPADDW       Y9, Y7, Y7
-	VPMADDWD     Y8, Y7, Y7
-	VPADDD       Y7, Y1, Y1
-	VPBROADCASTW 112(R8), X2
-	VCVTPH2PS    X2, Y2
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       256(R9), Y2, Y3
-	VFMADD231PS  Y1, Y3, Y0
-	ADDQ         $0x00000072, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	VMOVDQU      mask03<>+0(SB), Y8
+	VPMOVSXBW    (R8)(DI*1), Y13
+	VPMADDWD     416(BX), Y13, Y13
+	VPSLLD       $0x02, Y13, Y13
+	VPXOR        Y4, Y4, Y4
+	VPSUBD       Y13, Y4, Y4
+	VPAND        16(R8)(DI*1), Y8, Y9
+	VMOVDQU      80(R8)(DI*1), Y13
+	VPSLLW       $0x02, Y13, Y13
+	VPAND        mask04<>+0(SB), Y13, Y13
+	VPOR         Y13, Y9, Y9
+	VPAND        48(R8)(DI*1), Y8, Y10
+	VMOVDQU      80(R8)(DI*1), Y13
+	VPSLLW       $0x01, Y13, Y13
+	VPAND        mask04<>+0(SB), Y13, Y13
+	VPOR         Y13, Y10, Y10
+	VMOVDQU      16(R8)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      80(R8)(DI*1), Y13
+	VPAND        mask04<>+0(SB), Y13, Y13
+	VPOR         Y13, Y11, Y11
+	VMOVDQU      48(R8)(DI*1), Y12
+	VPSRLW       $0x02, Y12, Y12
+	VPAND        Y8, Y12, Y12
+	VMOVDQU      80(R8)(DI*1), Y13
+	VPSRLW       $0x01, Y13, Y13
+	VPAND        mask04<>+0(SB), Y13, Y13
+	VPOR         Y13, Y12, Y12
+	VPMOVSXBW    (R8)(DI*1), Y14
+	VPSHUFB      lowWords<>+0(SB), Y14, Y14
+	VPMADDUBSW   (BX), Y9, Y13
+	VPMADDUBSW   32(BX), Y10, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   64(BX), Y11, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   96(BX), Y12, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDWD     Y14, Y13, Y13
+	VPADDD       Y13, Y4, Y4
+	VMOVDQU      16(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y8, Y9, Y9
+	VMOVDQU      80(R8)(DI*1), Y13
+	VPSRLW       $0x02, Y13, Y13
+	VPAND        mask04<>+0(SB), Y13, Y13
+	VPOR         Y13, Y9, Y9
+	VMOVDQU      48(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R8)(DI*1), Y13
+	VPSRLW       $0x03, Y13, Y13
+	VPAND        mask04<>+0(SB), Y13, Y13
+	VPOR         Y13, Y10, Y10
+	VMOVDQU      16(R8)(DI*1), Y11
+	VPSRLW       $0x06, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      80(R8)(DI*1), Y13
+	VPSRLW       $0x04, Y13, Y13
+	VPAND        mask04<>+0(SB), Y13, Y13
+	VPOR         Y13, Y11, Y11
+	VMOVDQU      48(R8)(DI*1), Y12
+	VPSRLW       $0x06, Y12, Y12
+	VPAND        Y8, Y12, Y12
+	VMOVDQU      80(R8)(DI*1), Y13
+	VPSRLW       $0x05, Y13, Y13
+	VPAND        mask04<>+0(SB), Y13, Y13
+	VPOR         Y13, Y12, Y12
+	VPMOVSXBW    (R8)(DI*1), Y14
+	VPSHUFB      highWords<>+0(SB), Y14, Y14
+	VPMADDUBSW   128(BX), Y9, Y13
+	VPMADDUBSW   160(BX), Y10, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   192(BX), Y11, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   224(BX), Y12, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDWD     Y14, Y13, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMOVSXBW    (R9)(DI*1), Y13
+	VPMADDWD     416(BX), Y13, Y13
+	VPSLLD       $0x02, Y13, Y13
+	VPXOR        Y5, Y5, Y5
+	VPSUBD       Y13, Y5, Y5
+	VPAND        16(R9)(DI*1), Y8, Y9
+	VMOVDQU      80(R9)(DI*1), Y13
+	VPSLLW       $0x02, Y13, Y13
+	VPAND        mask04<>+0(SB), Y13, Y13
+	VPOR         Y13, Y9, Y9
+	VPAND        48(R9)(DI*1), Y8, Y10
+	VMOVDQU      80(R9)(DI*1), Y13
+	VPSLLW       $0x01, Y13, Y13
+	VPAND        mask04<>+0(SB), Y13, Y13
+	VPOR         Y13, Y10, Y10
+	VMOVDQU      16(R9)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      80(R9)(DI*1), Y13
+	VPAND        mask04<>+0(SB), Y13, Y13
+	VPOR         Y13, Y11, Y11
+	VMOVDQU      48(R9)(DI*1), Y12
+	VPSRLW       $0x02, Y12, Y12
+	VPAND        Y8, Y12, Y12
+	VMOVDQU      80(R9)(DI*1), Y13
+	VPSRLW       $0x01, Y13, Y13
+	VPAND        mask04<>+0(SB), Y13, Y13
+	VPOR         Y13, Y12, Y12
+	VPMOVSXBW    (R9)(DI*1), Y14
+	VPSHUFB      lowWords<>+0(SB), Y14, Y14
+	VPMADDUBSW   (BX), Y9, Y13
+	VPMADDUBSW   32(BX), Y10, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   64(BX), Y11, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   96(BX), Y12, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDWD     Y14, Y13, Y13
+	VPADDD       Y13, Y5, Y5
+	VMOVDQU      16(R9)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y8, Y9, Y9
+	VMOVDQU      80(R9)(DI*1), Y13
+	VPSRLW       $0x02, Y13, Y13
+	VPAND        mask04<>+0(SB), Y13, Y13
+	VPOR         Y13, Y9, Y9
+	VMOVDQU      48(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R9)(DI*1), Y13
+	VPSRLW       $0x03, Y13, Y13
+	VPAND        mask04<>+0(SB), Y13, Y13
+	VPOR         Y13, Y10, Y10
+	VMOVDQU      16(R9)(DI*1), Y11
+	VPSRLW       $0x06, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      80(R9)(DI*1), Y13
+	VPSRLW       $0x04, Y13, Y13
+	VPAND        mask04<>+0(SB), Y13, Y13
+	VPOR         Y13, Y11, Y11
+	VMOVDQU      48(R9)(DI*1), Y12
+	VPSRLW       $0x06, Y12, Y12
+	VPAND        Y8, Y12, Y12
+	VMOVDQU      80(R9)(DI*1), Y13
+	VPSRLW       $0x05, Y13, Y13
+	VPAND        mask04<>+0(SB), Y13, Y13
+	VPOR         Y13, Y12, Y12
+	VPMOVSXBW    (R9)(DI*1), Y14
+	VPSHUFB      highWords<>+0(SB), Y14, Y14
+	VPMADDUBSW   128(BX), Y9, Y13
+	VPMADDUBSW   160(BX), Y10, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   192(BX), Y11, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   224(BX), Y12, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDWD     Y14, Y13, Y13
+	VPADDD       Y13, Y5, Y5
+	VPMOVSXBW    (R10)(DI*1), Y13
+	VPMADDWD     416(BX), Y13, Y13
+	VPSLLD       $0x02, Y13, Y13
+	VPXOR        Y6, Y6, Y6
+	VPSUBD       Y13, Y6, Y6
+	VPAND        16(R10)(DI*1), Y8, Y9
+	VMOVDQU      80(R10)(DI*1), Y13
+	VPSLLW       $0x02, Y13, Y13
+	VPAND        mask04<>+0(SB), Y13, Y13
+	VPOR         Y13, Y9, Y9
+	VPAND        48(R10)(DI*1), Y8, Y10
+	VMOVDQU      80(R10)(DI*1), Y13
+	VPSLLW       $0x01, Y13, Y13
+	VPAND        mask04<>+0(SB), Y13, Y13
+	VPOR         Y13, Y10, Y10
+	VMOVDQU      16(R10)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      80(R10)(DI*1), Y13
+	VPAND        mask04<>+0(SB), Y13, Y13
+	VPOR         Y13, Y11, Y11
+	VMOVDQU      48(R10)(DI*1), Y12
+	VPSRLW       $0x02, Y12, Y12
+	VPAND        Y8, Y12, Y12
+	VMOVDQU      80(R10)(DI*1), Y13
+	VPSRLW       $0x01, Y13, Y13
+	VPAND        mask04<>+0(SB), Y13, Y13
+	VPOR         Y13, Y12, Y12
+	VPMOVSXBW    (R10)(DI*1), Y14
+	VPSHUFB      lowWords<>+0(SB), Y14, Y14
+	VPMADDUBSW   (BX), Y9, Y13
+	VPMADDUBSW   32(BX), Y10, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   64(BX), Y11, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   96(BX), Y12, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDWD     Y14, Y13, Y13
+	VPADDD       Y13, Y6, Y6
+	VMOVDQU      16(R10)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y8, Y9, Y9
+	VMOVDQU      80(R10)(DI*1), Y13
+	VPSRLW       $0x02, Y13, Y13
+	VPAND        mask04<>+0(SB), Y13, Y13
+	VPOR         Y13, Y9, Y9
+	VMOVDQU      48(R10)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R10)(DI*1), Y13
+	VPSRLW       $0x03, Y13, Y13
+	VPAND        mask04<>+0(SB), Y13, Y13
+	VPOR         Y13, Y10, Y10
+	VMOVDQU      16(R10)(DI*1), Y11
+	VPSRLW       $0x06, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      80(R10)(DI*1), Y13
+	VPSRLW       $0x04, Y13, Y13
+	VPAND        mask04<>+0(SB), Y13, Y13
+	VPOR         Y13, Y11, Y11
+	VMOVDQU      48(R10)(DI*1), Y12
+	VPSRLW       $0x06, Y12, Y12
+	VPAND        Y8, Y12, Y12
+	VMOVDQU      80(R10)(DI*1), Y13
+	VPSRLW       $0x05, Y13, Y13
+	VPAND        mask04<>+0(SB), Y13, Y13
+	VPOR         Y13, Y12, Y12
+	VPMOVSXBW    (R10)(DI*1), Y14
+	VPSHUFB      highWords<>+0(SB), Y14, Y14
+	VPMADDUBSW   128(BX), Y9, Y13
+	VPMADDUBSW   160(BX), Y10, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   192(BX), Y11, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   224(BX), Y12, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDWD     Y14, Y13, Y13
+	VPADDD       Y13, Y6, Y6
+	VPMOVSXBW    (R11)(DI*1), Y13
+	VPMADDWD     416(BX), Y13, Y13
+	VPSLLD       $0x02, Y13, Y13
+	VPXOR        Y7, Y7, Y7
+	VPSUBD       Y13, Y7, Y7
+	VPAND        16(R11)(DI*1), Y8, Y9
+	VMOVDQU      80(R11)(DI*1), Y13
+	VPSLLW       $0x02, Y13, Y13
+	VPAND        mask04<>+0(SB), Y13, Y13
+	VPOR         Y13, Y9, Y9
+	VPAND        48(R11)(DI*1), Y8, Y10
+	VMOVDQU      80(R11)(DI*1), Y13
+	VPSLLW       $0x01, Y13, Y13
+	VPAND        mask04<>+0(SB), Y13, Y13
+	VPOR         Y13, Y10, Y10
+	VMOVDQU      16(R11)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      80(R11)(DI*1), Y13
+	VPAND        mask04<>+0(SB), Y13, Y13
+	VPOR         Y13, Y11, Y11
+	VMOVDQU      48(R11)(DI*1), Y12
+	VPSRLW       $0x02, Y12, Y12
+	VPAND        Y8, Y12, Y12
+	VMOVDQU      80(R11)(DI*1), Y13
+	VPSRLW       $0x01, Y13, Y13
+	VPAND        mask04<>+0(SB), Y13, Y13
+	VPOR         Y13, Y12, Y12
+	VPMOVSXBW    (R11)(DI*1), Y14
+	VPSHUFB      lowWords<>+0(SB), Y14, Y14
+	VPMADDUBSW   (BX), Y9, Y13
+	VPMADDUBSW   32(BX), Y10, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   64(BX), Y11, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   96(BX), Y12, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDWD     Y14, Y13, Y13
+	VPADDD       Y13, Y7, Y7
+	VMOVDQU      16(R11)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y8, Y9, Y9
+	VMOVDQU      80(R11)(DI*1), Y13
+	VPSRLW       $0x02, Y13, Y13
+	VPAND        mask04<>+0(SB), Y13, Y13
+	VPOR         Y13, Y9, Y9
+	VMOVDQU      48(R11)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R11)(DI*1), Y13
+	VPSRLW       $0x03, Y13, Y13
+	VPAND        mask04<>+0(SB), Y13, Y13
+	VPOR         Y13, Y10, Y10
+	VMOVDQU      16(R11)(DI*1), Y11
+	VPSRLW       $0x06, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      80(R11)(DI*1), Y13
+	VPSRLW       $0x04, Y13, Y13
+	VPAND        mask04<>+0(SB), Y13, Y13
+	VPOR         Y13, Y11, Y11
+	VMOVDQU      48(R11)(DI*1), Y12
+	VPSRLW       $0x06, Y12, Y12
+	VPAND        Y8, Y12, Y12
+	VMOVDQU      80(R11)(DI*1), Y13
+	VPSRLW       $0x05, Y13, Y13
+	VPAND        mask04<>+0(SB), Y13, Y13
+	VPOR         Y13, Y12, Y12
+	VPMOVSXBW    (R11)(DI*1), Y14
+	VPSHUFB      highWords<>+0(SB), Y14, Y14
+	VPMADDUBSW   128(BX), Y9, Y13
+	VPMADDUBSW   160(BX), Y10, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   192(BX), Y11, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   224(BX), Y12, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDWD     Y14, Y13, Y13
+	VPADDD       Y13, Y7, Y7
+	VPBROADCASTW 112(R8)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VPBROADCASTW 112(R9)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VPBROADCASTW 112(R10)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VPBROADCASTW 112(R11)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x00000072, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
 	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	ADDQ         $0x04, R11
-	DECQ         DI
-	JNZ          row
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -11729,102 +13266,295 @@ super:
 
 // func scatterQ4KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·scatterQ4KAVX2(SB), NOSPLIT, $0-56
+TEXT ·scatterQ4KAVX2(SB), NOSPLIT, $32-56
 	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+32(FP), BX
-	MOVQ n+40(FP), SI
-	MOVQ rows+48(FP), DI
-	MOVQ index+24(FP), R11
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXOR   Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXOR   Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXOR   Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXOR   Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1     (R12)
-	PREFETCHT1     64(R12)
-	PREFETCHT1     128(R12)
-	ADDQ           $0x00000090, R12
-	VMOVDQU        mask0f<>+0(SB), Y2
-	VMOVDQU        16(R8), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          Y2, Y3, Y3
-	VPAND          Y2, Y4, Y4
-	VPMADDUBSW     (R9), Y3, Y1
-	VPMADDUBSW     128(R9), Y4, Y5
-	VPADDW         Y5, Y1, Y1
-	VMOVDQU        48(R8), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          Y2, Y3, Y3
-	VPAND          Y2, Y4, Y4
-	VPMADDUBSW     32(R9), Y3, Y5
-	VPADDW         Y5, Y1, Y1
-	VPMADDUBSW     160(R9), Y4, Y5
-	VPADDW         Y5, Y1, Y1
-	VMOVDQU        80(R8), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          Y2, Y3, Y3
-	VPAND          Y2, Y4, Y4
-	VPMADDUBSW     64(R9), Y3, Y5
-	VPADDW         Y5, Y1, Y1
-	VPMADDUBSW     192(R9), Y4, Y5
-	VPADDW         Y5, Y1, Y1
-	VMOVDQU        112(R8), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          Y2, Y3, Y3
-	VPAND          Y2, Y4, Y4
-	VPMADDUBSW     96(R9), Y3, Y5
-	VPADDW         Y5, Y1, Y1
-	VPMADDUBSW     224(R9), Y4, Y5
-	VPADDW         Y5, Y1, Y1
-	VMOVDQU        ones16<>+0(SB), Y5
-	VPMADDWD       Y5, Y1, Y1
-	VBROADCASTI128 (R8), Y4
-	VCVTPH2PS      (R8), X3
-	VPSHUFB        sixBitShuffle<>+0(SB), Y4, Y2
-	VPSRLVD        sixBitShift<>+0(SB), Y2, Y2
-	VPAND          mask63<>+0(SB), Y2, Y2
-	VCVTDQ2PS      Y2, Y2
-	VPSHUFB        sixBitShuffle<>+32(SB), Y4, Y4
-	VPSRLVD        sixBitShift<>+0(SB), Y4, Y4
-	VPAND          mask63<>+0(SB), Y4, Y4
+	MOVQ           (SP), R12
+	PREFETCHT1     (R12)(DI*1)
+	PREFETCHT1     64(R12)(DI*1)
+	PREFETCHT1     128(R12)(DI*1)
+	MOVQ           8(SP), R12
+	PREFETCHT1     (R12)(DI*1)
+	PREFETCHT1     64(R12)(DI*1)
+	PREFETCHT1     128(R12)(DI*1)
+	MOVQ           16(SP), R12
+	PREFETCHT1     (R12)(DI*1)
+	PREFETCHT1     64(R12)(DI*1)
+	PREFETCHT1     128(R12)(DI*1)
+	MOVQ           24(SP), R12
+	PREFETCHT1     (R12)(DI*1)
+	PREFETCHT1     64(R12)(DI*1)
+	PREFETCHT1     128(R12)(DI*1)
+	VMOVDQU        mask0f<>+0(SB), Y8
+	VMOVDQU        16(R8)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     (BX), Y9, Y4
+	VPMADDUBSW     128(BX), Y10, Y11
+	VPADDW         Y11, Y4, Y4
+	VMOVDQU        16(R9)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     (BX), Y9, Y5
+	VPMADDUBSW     128(BX), Y10, Y11
+	VPADDW         Y11, Y5, Y5
+	VMOVDQU        16(R10)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     (BX), Y9, Y6
+	VPMADDUBSW     128(BX), Y10, Y11
+	VPADDW         Y11, Y6, Y6
+	VMOVDQU        16(R11)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     (BX), Y9, Y7
+	VPMADDUBSW     128(BX), Y10, Y11
+	VPADDW         Y11, Y7, Y7
+	VMOVDQU        48(R8)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     32(BX), Y9, Y11
+	VPADDW         Y11, Y4, Y4
+	VPMADDUBSW     160(BX), Y10, Y11
+	VPADDW         Y11, Y4, Y4
+	VMOVDQU        48(R9)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     32(BX), Y9, Y11
+	VPADDW         Y11, Y5, Y5
+	VPMADDUBSW     160(BX), Y10, Y11
+	VPADDW         Y11, Y5, Y5
+	VMOVDQU        48(R10)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     32(BX), Y9, Y11
+	VPADDW         Y11, Y6, Y6
+	VPMADDUBSW     160(BX), Y10, Y11
+	VPADDW         Y11, Y6, Y6
+	VMOVDQU        48(R11)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     32(BX), Y9, Y11
+	VPADDW         Y11, Y7, Y7
+	VPMADDUBSW     160(BX), Y10, Y11
+	VPADDW         Y11, Y7, Y7
+	VMOVDQU        80(R8)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     64(BX), Y9, Y11
+	VPADDW         Y11, Y4, Y4
+	VPMADDUBSW     192(BX), Y10, Y11
+	VPADDW         Y11, Y4, Y4
+	VMOVDQU        80(R9)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     64(BX), Y9, Y11
+	VPADDW         Y11, Y5, Y5
+	VPMADDUBSW     192(BX), Y10, Y11
+	VPADDW         Y11, Y5, Y5
+	VMOVDQU        80(R10)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     64(BX), Y9, Y11
+	VPADDW         Y11, Y6, Y6
+	VPMADDUBSW     192(BX), Y10, Y11
+	VPADDW         Y11, Y6, Y6
+	VMOVDQU        80(R11)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     64(BX), Y9, Y11
+	VPADDW         Y11, Y7, Y7
+	VPMADDUBSW     192(BX), Y10, Y11
+	VPADDW         Y11, Y7, Y7
+	VMOVDQU        112(R8)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     96(BX), Y9, Y11
+	VPADDW         Y11, Y4, Y4
+	VPMADDUBSW     224(BX), Y10, Y11
+	VPADDW         Y11, Y4, Y4
+	VMOVDQU        112(R9)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     96(BX), Y9, Y11
+	VPADDW         Y11, Y5, Y5
+	VPMADDUBSW     224(BX), Y10, Y11
+	VPADDW         Y11, Y5, Y5
+	VMOVDQU        112(R10)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     96(BX), Y9, Y11
+	VPADDW         Y11, Y6, Y6
+	VPMADDUBSW     224(BX), Y10, Y11
+	VPADDW         Y11, Y6, Y6
+	VMOVDQU        112(R11)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     96(BX), Y9, Y11
+	VPADDW         Y11, Y7, Y7
+	VPMADDUBSW     224(BX), Y10, Y11
+	VPADDW         Y11, Y7, Y7
+	VMOVDQU        ones16<>+0(SB), Y11
+	VPMADDWD       Y11, Y4, Y4
+	VPMADDWD       Y11, Y5, Y5
+	VPMADDWD       Y11, Y6, Y6
+	VPMADDWD       Y11, Y7, Y7
+	VBROADCASTI128 (R8)(DI*1), Y10
+	VCVTPH2PS      (R8)(DI*1), X9
+	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
+	VPSRLVD        sixBitShift<>+0(SB), Y8, Y8
+	VPAND          mask63<>+0(SB), Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VPSHUFB        sixBitShuffle<>+32(SB), Y10, Y10
+	VPSRLVD        sixBitShift<>+0(SB), Y10, Y10
+	VPAND          mask63<>+0(SB), Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   X9, Y11
+	VMULPS         Y11, Y8, Y8
+	VMOVSHDUP      X9, X9
+	VBROADCASTSS   X9, Y9
+	VMULPS         Y9, Y10, Y10
 	VCVTDQ2PS      Y4, Y4
-	VBROADCASTSS   X3, Y5
-	VMULPS         Y5, Y2, Y2
-	VMOVSHDUP      X3, X3
-	VBROADCASTSS   X3, Y3
-	VMULPS         Y3, Y4, Y4
-	VCVTDQ2PS      Y1, Y1
-	VMULPS         256(R9), Y2, Y3
-	VFMADD231PS    Y1, Y3, Y0
-	VFNMADD231PS   320(R9), Y4, Y0
-	ADDQ           $0x00000090, R8
-	ADDQ           $0x000001c0, R9
-	DECQ           R10
+	VMULPS         256(BX), Y8, Y9
+	VFMADD231PS    Y4, Y9, Y0
+	VFNMADD231PS   320(BX), Y10, Y0
+	VBROADCASTI128 (R9)(DI*1), Y10
+	VCVTPH2PS      (R9)(DI*1), X9
+	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
+	VPSRLVD        sixBitShift<>+0(SB), Y8, Y8
+	VPAND          mask63<>+0(SB), Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VPSHUFB        sixBitShuffle<>+32(SB), Y10, Y10
+	VPSRLVD        sixBitShift<>+0(SB), Y10, Y10
+	VPAND          mask63<>+0(SB), Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   X9, Y11
+	VMULPS         Y11, Y8, Y8
+	VMOVSHDUP      X9, X9
+	VBROADCASTSS   X9, Y9
+	VMULPS         Y9, Y10, Y10
+	VCVTDQ2PS      Y5, Y5
+	VMULPS         256(BX), Y8, Y9
+	VFMADD231PS    Y5, Y9, Y1
+	VFNMADD231PS   320(BX), Y10, Y1
+	VBROADCASTI128 (R10)(DI*1), Y10
+	VCVTPH2PS      (R10)(DI*1), X9
+	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
+	VPSRLVD        sixBitShift<>+0(SB), Y8, Y8
+	VPAND          mask63<>+0(SB), Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VPSHUFB        sixBitShuffle<>+32(SB), Y10, Y10
+	VPSRLVD        sixBitShift<>+0(SB), Y10, Y10
+	VPAND          mask63<>+0(SB), Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   X9, Y11
+	VMULPS         Y11, Y8, Y8
+	VMOVSHDUP      X9, X9
+	VBROADCASTSS   X9, Y9
+	VMULPS         Y9, Y10, Y10
+	VCVTDQ2PS      Y6, Y6
+	VMULPS         256(BX), Y8, Y9
+	VFMADD231PS    Y6, Y9, Y2
+	VFNMADD231PS   320(BX), Y10, Y2
+	VBROADCASTI128 (R11)(DI*1), Y10
+	VCVTPH2PS      (R11)(DI*1), X9
+	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
+	VPSRLVD        sixBitShift<>+0(SB), Y8, Y8
+	VPAND          mask63<>+0(SB), Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VPSHUFB        sixBitShuffle<>+32(SB), Y10, Y10
+	VPSRLVD        sixBitShift<>+0(SB), Y10, Y10
+	VPAND          mask63<>+0(SB), Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   X9, Y11
+	VMULPS         Y11, Y8, Y8
+	VMOVSHDUP      X9, X9
+	VBROADCASTSS   X9, Y9
+	VMULPS         Y9, Y10, Y10
+	VCVTDQ2PS      Y7, Y7
+	VMULPS         256(BX), Y8, Y9
+	VFMADD231PS    Y7, Y9, Y3
+	VFNMADD231PS   320(BX), Y10, Y3
+	ADDQ           $0x00000090, DI
+	ADDQ           $0x000001c0, BX
+	DECQ           SI
 	JNZ            super
-	VHADDPS        Y0, Y0, Y0
-	VHADDPS        Y0, Y0, Y0
-	VEXTRACTF128   $0x01, Y0, X1
-	VADDPS         X1, X0, X1
-	VMOVSS         X1, (AX)
-	ADDQ           $0x04, AX
-	ADDQ           $0x04, R11
-	DECQ           DI
-	JNZ            row
+	VHADDPS        Y1, Y0, Y0
+	VHADDPS        Y3, Y2, Y2
+	VHADDPS        Y2, Y0, Y0
+	VEXTRACTF128   $0x01, Y0, X4
+	VADDPS         X4, X0, X4
+	VMOVUPS        X4, (AX)
+	ADDQ           $0x10, AX
+	SUBQ           $0x04, DX
+	JNZ            rows
 	VZEROUPPER
 	RET
 
@@ -13024,135 +14754,430 @@ super:
 
 // func scatterQ5KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·scatterQ5KAVX2(SB), NOSPLIT, $0-56
+TEXT ·scatterQ5KAVX2(SB), NOSPLIT, $32-56
 	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+32(FP), BX
-	MOVQ n+40(FP), SI
-	MOVQ rows+48(FP), DI
-	MOVQ index+24(FP), R11
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXOR   Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXOR   Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXOR   Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXOR   Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1     (R12)
-	PREFETCHT1     64(R12)
-	PREFETCHT1     128(R12)
-	ADDQ           $0x000000b0, R12
-	VMOVDQU        mask0f<>+0(SB), Y2
-	VMOVDQU        16(R8), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          Y2, Y3, Y3
-	VPAND          Y2, Y4, Y4
-	VMOVDQU        144(R8), Y5
-	VPSLLW         $0x04, Y5, Y5
-	VPAND          mask10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y3, Y3
-	VMOVDQU        144(R8), Y5
-	VPAND          mask10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y4, Y4
-	VPMADDUBSW     (R9), Y3, Y5
-	VPMADDUBSW     128(R9), Y4, Y6
-	VPADDW         Y6, Y5, Y5
-	VPMADDWD       ones16<>+0(SB), Y5, Y1
-	VMOVDQU        48(R8), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          Y2, Y3, Y3
-	VPAND          Y2, Y4, Y4
-	VMOVDQU        144(R8), Y5
-	VPSLLW         $0x03, Y5, Y5
-	VPAND          mask10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y3, Y3
-	VMOVDQU        144(R8), Y5
-	VPSRLW         $0x01, Y5, Y5
-	VPAND          mask10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y4, Y4
-	VPMADDUBSW     32(R9), Y3, Y5
-	VPMADDUBSW     160(R9), Y4, Y6
-	VPADDW         Y6, Y5, Y5
-	VPMADDWD       ones16<>+0(SB), Y5, Y5
-	VPADDD         Y5, Y1, Y1
-	VMOVDQU        80(R8), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          Y2, Y3, Y3
-	VPAND          Y2, Y4, Y4
-	VMOVDQU        144(R8), Y5
-	VPSLLW         $0x02, Y5, Y5
-	VPAND          mask10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y3, Y3
-	VMOVDQU        144(R8), Y5
-	VPSRLW         $0x02, Y5, Y5
-	VPAND          mask10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y4, Y4
-	VPMADDUBSW     64(R9), Y3, Y5
-	VPMADDUBSW     192(R9), Y4, Y6
-	VPADDW         Y6, Y5, Y5
-	VPMADDWD       ones16<>+0(SB), Y5, Y5
-	VPADDD         Y5, Y1, Y1
-	VMOVDQU        112(R8), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          Y2, Y3, Y3
-	VPAND          Y2, Y4, Y4
-	VMOVDQU        144(R8), Y5
-	VPSLLW         $0x01, Y5, Y5
-	VPAND          mask10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y3, Y3
-	VMOVDQU        144(R8), Y5
-	VPSRLW         $0x03, Y5, Y5
-	VPAND          mask10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y4, Y4
-	VPMADDUBSW     96(R9), Y3, Y5
-	VPMADDUBSW     224(R9), Y4, Y6
-	VPADDW         Y6, Y5, Y5
-	VPMADDWD       ones16<>+0(SB), Y5, Y5
-	VPADDD         Y5, Y1, Y1
-	VBROADCASTI128 (R8), Y4
-	VCVTPH2PS      (R8), X3
-	VPSHUFB        sixBitShuffle<>+0(SB), Y4, Y2
-	VPSRLVD        sixBitShift<>+0(SB), Y2, Y2
-	VPAND          mask63<>+0(SB), Y2, Y2
-	VCVTDQ2PS      Y2, Y2
-	VPSHUFB        sixBitShuffle<>+32(SB), Y4, Y4
-	VPSRLVD        sixBitShift<>+0(SB), Y4, Y4
-	VPAND          mask63<>+0(SB), Y4, Y4
+	MOVQ           (SP), R12
+	PREFETCHT1     (R12)(DI*1)
+	PREFETCHT1     64(R12)(DI*1)
+	PREFETCHT1     128(R12)(DI*1)
+	MOVQ           8(SP), R12
+	PREFETCHT1     (R12)(DI*1)
+	PREFETCHT1     64(R12)(DI*1)
+	PREFETCHT1     128(R12)(DI*1)
+	MOVQ           16(SP), R12
+	PREFETCHT1     (R12)(DI*1)
+	PREFETCHT1     64(R12)(DI*1)
+	PREFETCHT1     128(R12)(DI*1)
+	MOVQ           24(SP), R12
+	PREFETCHT1     (R12)(DI*1)
+	PREFETCHT1     64(R12)(DI*1)
+	PREFETCHT1     128(R12)(DI*1)
+	VMOVDQU        mask0f<>+0(SB), Y8
+	VMOVDQU        16(R8)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(R8)(DI*1), Y11
+	VPSLLW         $0x04, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(R8)(DI*1), Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     (BX), Y9, Y11
+	VPMADDUBSW     128(BX), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y4
+	VMOVDQU        16(R9)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(R9)(DI*1), Y11
+	VPSLLW         $0x04, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(R9)(DI*1), Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     (BX), Y9, Y11
+	VPMADDUBSW     128(BX), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y5
+	VMOVDQU        16(R10)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(R10)(DI*1), Y11
+	VPSLLW         $0x04, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(R10)(DI*1), Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     (BX), Y9, Y11
+	VPMADDUBSW     128(BX), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y6
+	VMOVDQU        16(R11)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(R11)(DI*1), Y11
+	VPSLLW         $0x04, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(R11)(DI*1), Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     (BX), Y9, Y11
+	VPMADDUBSW     128(BX), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y7
+	VMOVDQU        48(R8)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(R8)(DI*1), Y11
+	VPSLLW         $0x03, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(R8)(DI*1), Y11
+	VPSRLW         $0x01, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     32(BX), Y9, Y11
+	VPMADDUBSW     160(BX), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y4, Y4
+	VMOVDQU        48(R9)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(R9)(DI*1), Y11
+	VPSLLW         $0x03, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(R9)(DI*1), Y11
+	VPSRLW         $0x01, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     32(BX), Y9, Y11
+	VPMADDUBSW     160(BX), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VMOVDQU        48(R10)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(R10)(DI*1), Y11
+	VPSLLW         $0x03, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(R10)(DI*1), Y11
+	VPSRLW         $0x01, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     32(BX), Y9, Y11
+	VPMADDUBSW     160(BX), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y6, Y6
+	VMOVDQU        48(R11)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(R11)(DI*1), Y11
+	VPSLLW         $0x03, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(R11)(DI*1), Y11
+	VPSRLW         $0x01, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     32(BX), Y9, Y11
+	VPMADDUBSW     160(BX), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y7, Y7
+	VMOVDQU        80(R8)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(R8)(DI*1), Y11
+	VPSLLW         $0x02, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(R8)(DI*1), Y11
+	VPSRLW         $0x02, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     64(BX), Y9, Y11
+	VPMADDUBSW     192(BX), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y4, Y4
+	VMOVDQU        80(R9)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(R9)(DI*1), Y11
+	VPSLLW         $0x02, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(R9)(DI*1), Y11
+	VPSRLW         $0x02, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     64(BX), Y9, Y11
+	VPMADDUBSW     192(BX), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VMOVDQU        80(R10)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(R10)(DI*1), Y11
+	VPSLLW         $0x02, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(R10)(DI*1), Y11
+	VPSRLW         $0x02, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     64(BX), Y9, Y11
+	VPMADDUBSW     192(BX), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y6, Y6
+	VMOVDQU        80(R11)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(R11)(DI*1), Y11
+	VPSLLW         $0x02, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(R11)(DI*1), Y11
+	VPSRLW         $0x02, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     64(BX), Y9, Y11
+	VPMADDUBSW     192(BX), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y7, Y7
+	VMOVDQU        112(R8)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(R8)(DI*1), Y11
+	VPSLLW         $0x01, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(R8)(DI*1), Y11
+	VPSRLW         $0x03, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     96(BX), Y9, Y11
+	VPMADDUBSW     224(BX), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y4, Y4
+	VMOVDQU        112(R9)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(R9)(DI*1), Y11
+	VPSLLW         $0x01, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(R9)(DI*1), Y11
+	VPSRLW         $0x03, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     96(BX), Y9, Y11
+	VPMADDUBSW     224(BX), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VMOVDQU        112(R10)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(R10)(DI*1), Y11
+	VPSLLW         $0x01, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(R10)(DI*1), Y11
+	VPSRLW         $0x03, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     96(BX), Y9, Y11
+	VPMADDUBSW     224(BX), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y6, Y6
+	VMOVDQU        112(R11)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(R11)(DI*1), Y11
+	VPSLLW         $0x01, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(R11)(DI*1), Y11
+	VPSRLW         $0x03, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     96(BX), Y9, Y11
+	VPMADDUBSW     224(BX), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y7, Y7
+	VBROADCASTI128 (R8)(DI*1), Y10
+	VCVTPH2PS      (R8)(DI*1), X9
+	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
+	VPSRLVD        sixBitShift<>+0(SB), Y8, Y8
+	VPAND          mask63<>+0(SB), Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VPSHUFB        sixBitShuffle<>+32(SB), Y10, Y10
+	VPSRLVD        sixBitShift<>+0(SB), Y10, Y10
+	VPAND          mask63<>+0(SB), Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   X9, Y11
+	VMULPS         Y11, Y8, Y8
+	VMOVSHDUP      X9, X9
+	VBROADCASTSS   X9, Y9
+	VMULPS         Y9, Y10, Y10
 	VCVTDQ2PS      Y4, Y4
-	VBROADCASTSS   X3, Y5
-	VMULPS         Y5, Y2, Y2
-	VMOVSHDUP      X3, X3
-	VBROADCASTSS   X3, Y3
-	VMULPS         Y3, Y4, Y4
-	VCVTDQ2PS      Y1, Y1
-	VMULPS         256(R9), Y2, Y3
-	VFMADD231PS    Y1, Y3, Y0
-	VFNMADD231PS   320(R9), Y4, Y0
-	ADDQ           $0x000000b0, R8
-	ADDQ           $0x000001c0, R9
-	DECQ           R10
+	VMULPS         256(BX), Y8, Y9
+	VFMADD231PS    Y4, Y9, Y0
+	VFNMADD231PS   320(BX), Y10, Y0
+	VBROADCASTI128 (R9)(DI*1), Y10
+	VCVTPH2PS      (R9)(DI*1), X9
+	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
+	VPSRLVD        sixBitShift<>+0(SB), Y8, Y8
+	VPAND          mask63<>+0(SB), Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VPSHUFB        sixBitShuffle<>+32(SB), Y10, Y10
+	VPSRLVD        sixBitShift<>+0(SB), Y10, Y10
+	VPAND          mask63<>+0(SB), Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   X9, Y11
+	VMULPS         Y11, Y8, Y8
+	VMOVSHDUP      X9, X9
+	VBROADCASTSS   X9, Y9
+	VMULPS         Y9, Y10, Y10
+	VCVTDQ2PS      Y5, Y5
+	VMULPS         256(BX), Y8, Y9
+	VFMADD231PS    Y5, Y9, Y1
+	VFNMADD231PS   320(BX), Y10, Y1
+	VBROADCASTI128 (R10)(DI*1), Y10
+	VCVTPH2PS      (R10)(DI*1), X9
+	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
+	VPSRLVD        sixBitShift<>+0(SB), Y8, Y8
+	VPAND          mask63<>+0(SB), Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VPSHUFB        sixBitShuffle<>+32(SB), Y10, Y10
+	VPSRLVD        sixBitShift<>+0(SB), Y10, Y10
+	VPAND          mask63<>+0(SB), Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   X9, Y11
+	VMULPS         Y11, Y8, Y8
+	VMOVSHDUP      X9, X9
+	VBROADCASTSS   X9, Y9
+	VMULPS         Y9, Y10, Y10
+	VCVTDQ2PS      Y6, Y6
+	VMULPS         256(BX), Y8, Y9
+	VFMADD231PS    Y6, Y9, Y2
+	VFNMADD231PS   320(BX), Y10, Y2
+	VBROADCASTI128 (R11)(DI*1), Y10
+	VCVTPH2PS      (R11)(DI*1), X9
+	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
+	VPSRLVD        sixBitShift<>+0(SB), Y8, Y8
+	VPAND          mask63<>+0(SB), Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VPSHUFB        sixBitShuffle<>+32(SB), Y10, Y10
+	VPSRLVD        sixBitShift<>+0(SB), Y10, Y10
+	VPAND          mask63<>+0(SB), Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   X9, Y11
+	VMULPS         Y11, Y8, Y8
+	VMOVSHDUP      X9, X9
+	VBROADCASTSS   X9, Y9
+	VMULPS         Y9, Y10, Y10
+	VCVTDQ2PS      Y7, Y7
+	VMULPS         256(BX), Y8, Y9
+	VFMADD231PS    Y7, Y9, Y3
+	VFNMADD231PS   320(BX), Y10, Y3
+	ADDQ           $0x000000b0, DI
+	ADDQ           $0x000001c0, BX
+	DECQ           SI
 	JNZ            super
-	VHADDPS        Y0, Y0, Y0
-	VHADDPS        Y0, Y0, Y0
-	VEXTRACTF128   $0x01, Y0, X1
-	VADDPS         X1, X0, X1
-	VMOVSS         X1, (AX)
-	ADDQ           $0x04, AX
-	ADDQ           $0x04, R11
-	DECQ           DI
-	JNZ            row
+	VHADDPS        Y1, Y0, Y0
+	VHADDPS        Y3, Y2, Y2
+	VHADDPS        Y2, Y0, Y0
+	VEXTRACTF128   $0x01, Y0, X4
+	VADDPS         X4, X0, X4
+	VMOVUPS        X4, (AX)
+	ADDQ           $0x10, AX
+	SUBQ           $0x04, DX
+	JNZ            rows
 	VZEROUPPER
 	RET
 
@@ -14367,133 +16392,425 @@ super:
 
 // func scatterQ6KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·scatterQ6KAVX2(SB), NOSPLIT, $0-56
+TEXT ·scatterQ6KAVX2(SB), NOSPLIT, $32-56
 	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+32(FP), BX
-	MOVQ n+40(FP), SI
-	MOVQ rows+48(FP), DI
-	MOVQ index+24(FP), R11
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXOR   Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXOR   Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXOR   Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXOR   Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1   (R12)
-	PREFETCHT1   64(R12)
-	PREFETCHT1   128(R12)
-	PREFETCHT1   192(R12)
-	ADDQ         $0x000000d2, R12
-	VPMOVSXBW    (R8), Y6
-	VPMADDWD     416(R9), Y6, Y1
-	VPSLLD       $0x05, Y1, Y1
-	VMOVDQU      16(R8), Y2
-	VPAND        mask0f<>+0(SB), Y2, Y2
-	VMOVDQU      144(R8), Y4
-	VPSLLW       $0x04, Y4, Y4
-	VPAND        mask30<>+0(SB), Y4, Y4
-	VPOR         Y4, Y2, Y2
-	VMOVDQU      48(R8), Y3
-	VPAND        mask0f<>+0(SB), Y3, Y3
-	VMOVDQU      176(R8), Y4
-	VPSLLW       $0x04, Y4, Y4
-	VPAND        mask30<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      lowWords<>+0(SB), Y6, Y6
-	VPMADDUBSW   (R9), Y2, Y4
-	VPMADDUBSW   32(R9), Y3, Y5
-	VPADDW       Y5, Y4, Y4
-	VPMADDWD     Y6, Y4, Y4
-	VPSUBD       Y4, Y1, Y1
-	VMOVDQU      80(R8), Y2
-	VPAND        mask0f<>+0(SB), Y2, Y2
-	VMOVDQU      144(R8), Y4
-	VPSLLW       $0x02, Y4, Y4
-	VPAND        mask30<>+0(SB), Y4, Y4
-	VPOR         Y4, Y2, Y2
-	VMOVDQU      112(R8), Y3
-	VPAND        mask0f<>+0(SB), Y3, Y3
-	VMOVDQU      176(R8), Y4
-	VPSLLW       $0x02, Y4, Y4
-	VPAND        mask30<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   64(R9), Y2, Y4
-	VPMADDUBSW   96(R9), Y3, Y5
-	VPADDW       Y5, Y4, Y4
-	VPMADDWD     Y6, Y4, Y4
-	VPSUBD       Y4, Y1, Y1
-	VMOVDQU      16(R8), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        mask0f<>+0(SB), Y2, Y2
-	VMOVDQU      144(R8), Y4
-	VPAND        mask30<>+0(SB), Y4, Y4
-	VPOR         Y4, Y2, Y2
-	VMOVDQU      48(R8), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        mask0f<>+0(SB), Y3, Y3
-	VMOVDQU      176(R8), Y4
-	VPAND        mask30<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMOVSXBW    (R8), Y6
-	VPSHUFB      highWords<>+0(SB), Y6, Y6
-	VPMADDUBSW   128(R9), Y2, Y4
-	VPMADDUBSW   160(R9), Y3, Y5
-	VPADDW       Y5, Y4, Y4
-	VPMADDWD     Y6, Y4, Y4
-	VPSUBD       Y4, Y1, Y1
-	VMOVDQU      80(R8), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        mask0f<>+0(SB), Y2, Y2
-	VMOVDQU      144(R8), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        mask30<>+0(SB), Y4, Y4
-	VPOR         Y4, Y2, Y2
-	VMOVDQU      112(R8), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        mask0f<>+0(SB), Y3, Y3
-	VMOVDQU      176(R8), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        mask30<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   192(R9), Y2, Y4
-	VPMADDUBSW   224(R9), Y3, Y5
-	VPADDW       Y5, Y4, Y4
-	VPMADDWD     Y6, Y4, Y4
-	VPSUBD       Y4, Y1, Y1
-	VPXOR        Y5, Y5, Y5
-	VPSUBD       Y1, Y5, Y1
-	VPBROADCASTW 208(R8), X2
-	VCVTPH2PS    X2, Y2
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       256(R9), Y2, Y3
-	VFMADD231PS  Y1, Y3, Y0
-	ADDQ         $0x000000d2, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	PREFETCHT1   192(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	PREFETCHT1   192(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	PREFETCHT1   192(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	PREFETCHT1   192(R12)(DI*1)
+	VPMOVSXBW    (R8)(DI*1), Y12
+	VPMADDWD     416(BX), Y12, Y4
+	VPSLLD       $0x05, Y4, Y4
+	VMOVDQU      16(R8)(DI*1), Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(R8)(DI*1), Y10
+	VPSLLW       $0x04, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      48(R8)(DI*1), Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(R8)(DI*1), Y10
+	VPSLLW       $0x04, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      lowWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   (BX), Y8, Y10
+	VPMADDUBSW   32(BX), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y4, Y4
+	VMOVDQU      80(R8)(DI*1), Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(R8)(DI*1), Y10
+	VPSLLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      112(R8)(DI*1), Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(R8)(DI*1), Y10
+	VPSLLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   64(BX), Y8, Y10
+	VPMADDUBSW   96(BX), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y4, Y4
+	VMOVDQU      16(R8)(DI*1), Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(R8)(DI*1), Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      48(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(R8)(DI*1), Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMOVSXBW    (R8)(DI*1), Y12
+	VPSHUFB      highWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   128(BX), Y8, Y10
+	VPMADDUBSW   160(BX), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y4, Y4
+	VMOVDQU      80(R8)(DI*1), Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(R8)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      112(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(R8)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   192(BX), Y8, Y10
+	VPMADDUBSW   224(BX), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y4, Y4
+	VPXOR        Y11, Y11, Y11
+	VPSUBD       Y4, Y11, Y4
+	VPMOVSXBW    (R9)(DI*1), Y12
+	VPMADDWD     416(BX), Y12, Y5
+	VPSLLD       $0x05, Y5, Y5
+	VMOVDQU      16(R9)(DI*1), Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(R9)(DI*1), Y10
+	VPSLLW       $0x04, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      48(R9)(DI*1), Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(R9)(DI*1), Y10
+	VPSLLW       $0x04, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      lowWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   (BX), Y8, Y10
+	VPMADDUBSW   32(BX), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y5, Y5
+	VMOVDQU      80(R9)(DI*1), Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(R9)(DI*1), Y10
+	VPSLLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      112(R9)(DI*1), Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(R9)(DI*1), Y10
+	VPSLLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   64(BX), Y8, Y10
+	VPMADDUBSW   96(BX), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y5, Y5
+	VMOVDQU      16(R9)(DI*1), Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(R9)(DI*1), Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      48(R9)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(R9)(DI*1), Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMOVSXBW    (R9)(DI*1), Y12
+	VPSHUFB      highWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   128(BX), Y8, Y10
+	VPMADDUBSW   160(BX), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y5, Y5
+	VMOVDQU      80(R9)(DI*1), Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(R9)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      112(R9)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(R9)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   192(BX), Y8, Y10
+	VPMADDUBSW   224(BX), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y5, Y5
+	VPXOR        Y11, Y11, Y11
+	VPSUBD       Y5, Y11, Y5
+	VPMOVSXBW    (R10)(DI*1), Y12
+	VPMADDWD     416(BX), Y12, Y6
+	VPSLLD       $0x05, Y6, Y6
+	VMOVDQU      16(R10)(DI*1), Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(R10)(DI*1), Y10
+	VPSLLW       $0x04, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      48(R10)(DI*1), Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(R10)(DI*1), Y10
+	VPSLLW       $0x04, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      lowWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   (BX), Y8, Y10
+	VPMADDUBSW   32(BX), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y6, Y6
+	VMOVDQU      80(R10)(DI*1), Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(R10)(DI*1), Y10
+	VPSLLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      112(R10)(DI*1), Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(R10)(DI*1), Y10
+	VPSLLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   64(BX), Y8, Y10
+	VPMADDUBSW   96(BX), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y6, Y6
+	VMOVDQU      16(R10)(DI*1), Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(R10)(DI*1), Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      48(R10)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(R10)(DI*1), Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMOVSXBW    (R10)(DI*1), Y12
+	VPSHUFB      highWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   128(BX), Y8, Y10
+	VPMADDUBSW   160(BX), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y6, Y6
+	VMOVDQU      80(R10)(DI*1), Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(R10)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      112(R10)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(R10)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   192(BX), Y8, Y10
+	VPMADDUBSW   224(BX), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y6, Y6
+	VPXOR        Y11, Y11, Y11
+	VPSUBD       Y6, Y11, Y6
+	VPMOVSXBW    (R11)(DI*1), Y12
+	VPMADDWD     416(BX), Y12, Y7
+	VPSLLD       $0x05, Y7, Y7
+	VMOVDQU      16(R11)(DI*1), Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(R11)(DI*1), Y10
+	VPSLLW       $0x04, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      48(R11)(DI*1), Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(R11)(DI*1), Y10
+	VPSLLW       $0x04, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      lowWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   (BX), Y8, Y10
+	VPMADDUBSW   32(BX), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y7, Y7
+	VMOVDQU      80(R11)(DI*1), Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(R11)(DI*1), Y10
+	VPSLLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      112(R11)(DI*1), Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(R11)(DI*1), Y10
+	VPSLLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   64(BX), Y8, Y10
+	VPMADDUBSW   96(BX), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y7, Y7
+	VMOVDQU      16(R11)(DI*1), Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(R11)(DI*1), Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      48(R11)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(R11)(DI*1), Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMOVSXBW    (R11)(DI*1), Y12
+	VPSHUFB      highWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   128(BX), Y8, Y10
+	VPMADDUBSW   160(BX), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y7, Y7
+	VMOVDQU      80(R11)(DI*1), Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(R11)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      112(R11)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(R11)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   192(BX), Y8, Y10
+	VPMADDUBSW   224(BX), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y7, Y7
+	VPXOR        Y11, Y11, Y11
+	VPSUBD       Y7, Y11, Y7
+	VPBROADCASTW 208(R8)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VPBROADCASTW 208(R9)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VPBROADCASTW 208(R10)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VPBROADCASTW 208(R11)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x000000d2, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
 	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	ADDQ         $0x04, R11
-	DECQ         DI
-	JNZ          row
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -15812,144 +18129,463 @@ super:
 
 // func scatterIQ2XXSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·scatterIQ2XXSAVX2(SB), NOSPLIT, $0-56
+TEXT ·scatterIQ2XXSAVX2(SB), NOSPLIT, $32-56
 	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+32(FP), BX
-	MOVQ n+40(FP), SI
-	MOVQ rows+48(FP), DI
-	MOVQ index+24(FP), R11
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXOR   Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXOR   Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXOR   Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXOR   Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1   (R12)
-	PREFETCHT1   64(R12)
-	ADDQ         $0x0000006a, R12
-	VMOVDQU      mask03<>+0(SB), Y2
-	VMOVDQU      valuesIQ2XXS<>+0(SB), Y3
-	VMOVDQU      288(R9), Y1
-	VPSLLD       $0x03, Y1, Y1
-	VPAND        8(R8), Y2, Y4
-	VMOVDQU      72(R8), Y5
-	VPSLLW       $0x02, Y5, Y5
-	VPAND        mask04<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPMADDUBSW   (R9), Y4, Y5
-	VPMADDWD     ones16<>+0(SB), Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VPAND        40(R8), Y2, Y4
-	VMOVDQU      72(R8), Y5
-	VPSLLW       $0x01, Y5, Y5
-	VPAND        mask04<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPMADDUBSW   32(R9), Y4, Y5
-	VPMADDWD     ones16<>+0(SB), Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      8(R8), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VMOVDQU      72(R8), Y5
-	VPAND        mask04<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPMADDUBSW   64(R9), Y4, Y5
-	VPMADDWD     ones16<>+0(SB), Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      40(R8), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VMOVDQU      72(R8), Y5
-	VPSRLW       $0x01, Y5, Y5
-	VPAND        mask04<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPMADDUBSW   96(R9), Y4, Y5
-	VPMADDWD     ones16<>+0(SB), Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      8(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VMOVDQU      72(R8), Y5
-	VPSRLW       $0x02, Y5, Y5
-	VPAND        mask04<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPMADDUBSW   128(R9), Y4, Y5
-	VPMADDWD     ones16<>+0(SB), Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      40(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VMOVDQU      72(R8), Y5
-	VPSRLW       $0x03, Y5, Y5
-	VPAND        mask04<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPMADDUBSW   160(R9), Y4, Y5
-	VPMADDWD     ones16<>+0(SB), Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      8(R8), Y4
-	VPSRLW       $0x06, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VMOVDQU      72(R8), Y5
-	VPSRLW       $0x04, Y5, Y5
-	VPAND        mask04<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPMADDUBSW   192(R9), Y4, Y5
-	VPMADDWD     ones16<>+0(SB), Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      40(R8), Y4
-	VPSRLW       $0x06, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VMOVDQU      72(R8), Y5
-	VPSRLW       $0x05, Y5, Y5
-	VPAND        mask04<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPMADDUBSW   224(R9), Y4, Y5
-	VPMADDWD     ones16<>+0(SB), Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VPBROADCASTW 104(R8), X2
-	VCVTPH2PS    X2, Y2
-	VMULPS       halved3<>+0(SB), Y2, Y2
-	VPMOVSXBD    (R8), Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y3, Y2, Y2
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       256(R9), Y2, Y3
-	VFMADD231PS  Y1, Y3, Y0
-	ADDQ         $0x0000006a, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	VMOVDQU      mask03<>+0(SB), Y8
+	VMOVDQU      valuesIQ2XXS<>+0(SB), Y9
+	VMOVDQU      288(BX), Y4
+	VPSLLD       $0x03, Y4, Y4
+	VPAND        8(R8)(DI*1), Y8, Y10
+	VMOVDQU      72(R8)(DI*1), Y11
+	VPSLLW       $0x02, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   (BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VPAND        40(R8)(DI*1), Y8, Y10
+	VMOVDQU      72(R8)(DI*1), Y11
+	VPSLLW       $0x01, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   32(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      8(R8)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R8)(DI*1), Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   64(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      40(R8)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R8)(DI*1), Y11
+	VPSRLW       $0x01, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   96(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      8(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R8)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   128(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      40(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R8)(DI*1), Y11
+	VPSRLW       $0x03, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   160(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      8(R8)(DI*1), Y10
+	VPSRLW       $0x06, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R8)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   192(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      40(R8)(DI*1), Y10
+	VPSRLW       $0x06, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R8)(DI*1), Y11
+	VPSRLW       $0x05, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   224(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      288(BX), Y5
+	VPSLLD       $0x03, Y5, Y5
+	VPAND        8(R9)(DI*1), Y8, Y10
+	VMOVDQU      72(R9)(DI*1), Y11
+	VPSLLW       $0x02, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   (BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VPAND        40(R9)(DI*1), Y8, Y10
+	VMOVDQU      72(R9)(DI*1), Y11
+	VPSLLW       $0x01, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   32(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      8(R9)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R9)(DI*1), Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   64(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      40(R9)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R9)(DI*1), Y11
+	VPSRLW       $0x01, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   96(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      8(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R9)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   128(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      40(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R9)(DI*1), Y11
+	VPSRLW       $0x03, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   160(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      8(R9)(DI*1), Y10
+	VPSRLW       $0x06, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R9)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   192(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      40(R9)(DI*1), Y10
+	VPSRLW       $0x06, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R9)(DI*1), Y11
+	VPSRLW       $0x05, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   224(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      288(BX), Y6
+	VPSLLD       $0x03, Y6, Y6
+	VPAND        8(R10)(DI*1), Y8, Y10
+	VMOVDQU      72(R10)(DI*1), Y11
+	VPSLLW       $0x02, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   (BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VPAND        40(R10)(DI*1), Y8, Y10
+	VMOVDQU      72(R10)(DI*1), Y11
+	VPSLLW       $0x01, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   32(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      8(R10)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R10)(DI*1), Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   64(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      40(R10)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R10)(DI*1), Y11
+	VPSRLW       $0x01, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   96(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      8(R10)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R10)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   128(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      40(R10)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R10)(DI*1), Y11
+	VPSRLW       $0x03, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   160(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      8(R10)(DI*1), Y10
+	VPSRLW       $0x06, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R10)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   192(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      40(R10)(DI*1), Y10
+	VPSRLW       $0x06, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R10)(DI*1), Y11
+	VPSRLW       $0x05, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   224(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      288(BX), Y7
+	VPSLLD       $0x03, Y7, Y7
+	VPAND        8(R11)(DI*1), Y8, Y10
+	VMOVDQU      72(R11)(DI*1), Y11
+	VPSLLW       $0x02, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   (BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VPAND        40(R11)(DI*1), Y8, Y10
+	VMOVDQU      72(R11)(DI*1), Y11
+	VPSLLW       $0x01, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   32(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      8(R11)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R11)(DI*1), Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   64(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      40(R11)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R11)(DI*1), Y11
+	VPSRLW       $0x01, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   96(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      8(R11)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R11)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   128(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      40(R11)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R11)(DI*1), Y11
+	VPSRLW       $0x03, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   160(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      8(R11)(DI*1), Y10
+	VPSRLW       $0x06, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R11)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   192(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      40(R11)(DI*1), Y10
+	VPSRLW       $0x06, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R11)(DI*1), Y11
+	VPSRLW       $0x05, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   224(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VPBROADCASTW 104(R8)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved3<>+0(SB), Y8, Y8
+	VPMOVSXBD    (R8)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VPBROADCASTW 104(R9)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved3<>+0(SB), Y8, Y8
+	VPMOVSXBD    (R9)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VPBROADCASTW 104(R10)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved3<>+0(SB), Y8, Y8
+	VPMOVSXBD    (R10)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VPBROADCASTW 104(R11)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved3<>+0(SB), Y8, Y8
+	VPMOVSXBD    (R11)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x0000006a, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
 	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	ADDQ         $0x04, R11
-	DECQ         DI
-	JNZ          row
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -17430,160 +20066,527 @@ super:
 
 // func scatterIQ2XSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·scatterIQ2XSAVX2(SB), NOSPLIT, $0-56
+TEXT ·scatterIQ2XSAVX2(SB), NOSPLIT, $32-56
 	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+32(FP), BX
-	MOVQ n+40(FP), SI
-	MOVQ rows+48(FP), DI
-	MOVQ index+24(FP), R11
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXOR   Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXOR   Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXOR   Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXOR   Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1   (R12)
-	PREFETCHT1   64(R12)
-	ADDQ         $0x00000072, R12
-	VMOVDQU      mask03<>+0(SB), Y2
-	VMOVDQU      valuesIQ2XS<>+0(SB), Y3
-	VPMOVSXBW    (R8), Y5
-	VPMADDWD     416(R9), Y5, Y5
-	VPSLLD       $0x06, Y5, Y5
-	VPXOR        Y1, Y1, Y1
-	VPSUBD       Y5, Y1, Y1
-	VPAND        16(R8), Y2, Y4
-	VMOVDQU      80(R8), Y5
-	VPSLLW       $0x02, Y5, Y5
-	VPAND        mask04<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPMOVSXBW    (R8), Y6
-	VPSHUFB      lowWords<>+0(SB), Y6, Y6
-	VPMADDUBSW   (R9), Y4, Y5
-	VPMADDWD     Y6, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VPAND        48(R8), Y2, Y4
-	VMOVDQU      80(R8), Y5
-	VPSLLW       $0x01, Y5, Y5
-	VPAND        mask04<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPMOVSXBW    (R8), Y6
-	VPSHUFB      lowWords<>+0(SB), Y6, Y6
-	VPMADDUBSW   32(R9), Y4, Y5
-	VPMADDWD     Y6, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      16(R8), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VMOVDQU      80(R8), Y5
-	VPAND        mask04<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPMOVSXBW    (R8), Y6
-	VPSHUFB      lowWords<>+0(SB), Y6, Y6
-	VPMADDUBSW   64(R9), Y4, Y5
-	VPMADDWD     Y6, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      48(R8), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VMOVDQU      80(R8), Y5
-	VPSRLW       $0x01, Y5, Y5
-	VPAND        mask04<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPMOVSXBW    (R8), Y6
-	VPSHUFB      lowWords<>+0(SB), Y6, Y6
-	VPMADDUBSW   96(R9), Y4, Y5
-	VPMADDWD     Y6, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      16(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VMOVDQU      80(R8), Y5
-	VPSRLW       $0x02, Y5, Y5
-	VPAND        mask04<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPMOVSXBW    (R8), Y6
-	VPSHUFB      highWords<>+0(SB), Y6, Y6
-	VPMADDUBSW   128(R9), Y4, Y5
-	VPMADDWD     Y6, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      48(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VMOVDQU      80(R8), Y5
-	VPSRLW       $0x03, Y5, Y5
-	VPAND        mask04<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPMOVSXBW    (R8), Y6
-	VPSHUFB      highWords<>+0(SB), Y6, Y6
-	VPMADDUBSW   160(R9), Y4, Y5
-	VPMADDWD     Y6, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      16(R8), Y4
-	VPSRLW       $0x06, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VMOVDQU      80(R8), Y5
-	VPSRLW       $0x04, Y5, Y5
-	VPAND        mask04<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPMOVSXBW    (R8), Y6
-	VPSHUFB      highWords<>+0(SB), Y6, Y6
-	VPMADDUBSW   192(R9), Y4, Y5
-	VPMADDWD     Y6, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      48(R8), Y4
-	VPSRLW       $0x06, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VMOVDQU      80(R8), Y5
-	VPSRLW       $0x05, Y5, Y5
-	VPAND        mask04<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPMOVSXBW    (R8), Y6
-	VPSHUFB      highWords<>+0(SB), Y6, Y6
-	VPMADDUBSW   224(R9), Y4, Y5
-	VPMADDWD     Y6, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VPBROADCASTW 112(R8), X2
-	VCVTPH2PS    X2, Y2
-	VMULPS       halved3<>+0(SB), Y2, Y2
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       256(R9), Y2, Y3
-	VFMADD231PS  Y1, Y3, Y0
-	ADDQ         $0x00000072, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	VMOVDQU      mask03<>+0(SB), Y8
+	VMOVDQU      valuesIQ2XS<>+0(SB), Y9
+	VPMOVSXBW    (R8)(DI*1), Y11
+	VPMADDWD     416(BX), Y11, Y11
+	VPSLLD       $0x06, Y11, Y11
+	VPXOR        Y4, Y4, Y4
+	VPSUBD       Y11, Y4, Y4
+	VPAND        16(R8)(DI*1), Y8, Y10
+	VMOVDQU      80(R8)(DI*1), Y11
+	VPSLLW       $0x02, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMOVSXBW    (R8)(DI*1), Y12
+	VPSHUFB      lowWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   (BX), Y10, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VPAND        48(R8)(DI*1), Y8, Y10
+	VMOVDQU      80(R8)(DI*1), Y11
+	VPSLLW       $0x01, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMOVSXBW    (R8)(DI*1), Y12
+	VPSHUFB      lowWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   32(BX), Y10, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      16(R8)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R8)(DI*1), Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMOVSXBW    (R8)(DI*1), Y12
+	VPSHUFB      lowWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   64(BX), Y10, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      48(R8)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R8)(DI*1), Y11
+	VPSRLW       $0x01, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMOVSXBW    (R8)(DI*1), Y12
+	VPSHUFB      lowWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   96(BX), Y10, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      16(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R8)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMOVSXBW    (R8)(DI*1), Y12
+	VPSHUFB      highWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   128(BX), Y10, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      48(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R8)(DI*1), Y11
+	VPSRLW       $0x03, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMOVSXBW    (R8)(DI*1), Y12
+	VPSHUFB      highWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   160(BX), Y10, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      16(R8)(DI*1), Y10
+	VPSRLW       $0x06, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R8)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMOVSXBW    (R8)(DI*1), Y12
+	VPSHUFB      highWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   192(BX), Y10, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      48(R8)(DI*1), Y10
+	VPSRLW       $0x06, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R8)(DI*1), Y11
+	VPSRLW       $0x05, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMOVSXBW    (R8)(DI*1), Y12
+	VPSHUFB      highWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   224(BX), Y10, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VPMOVSXBW    (R9)(DI*1), Y11
+	VPMADDWD     416(BX), Y11, Y11
+	VPSLLD       $0x06, Y11, Y11
+	VPXOR        Y5, Y5, Y5
+	VPSUBD       Y11, Y5, Y5
+	VPAND        16(R9)(DI*1), Y8, Y10
+	VMOVDQU      80(R9)(DI*1), Y11
+	VPSLLW       $0x02, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMOVSXBW    (R9)(DI*1), Y12
+	VPSHUFB      lowWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   (BX), Y10, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VPAND        48(R9)(DI*1), Y8, Y10
+	VMOVDQU      80(R9)(DI*1), Y11
+	VPSLLW       $0x01, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMOVSXBW    (R9)(DI*1), Y12
+	VPSHUFB      lowWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   32(BX), Y10, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      16(R9)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R9)(DI*1), Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMOVSXBW    (R9)(DI*1), Y12
+	VPSHUFB      lowWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   64(BX), Y10, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      48(R9)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R9)(DI*1), Y11
+	VPSRLW       $0x01, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMOVSXBW    (R9)(DI*1), Y12
+	VPSHUFB      lowWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   96(BX), Y10, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      16(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R9)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMOVSXBW    (R9)(DI*1), Y12
+	VPSHUFB      highWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   128(BX), Y10, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      48(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R9)(DI*1), Y11
+	VPSRLW       $0x03, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMOVSXBW    (R9)(DI*1), Y12
+	VPSHUFB      highWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   160(BX), Y10, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      16(R9)(DI*1), Y10
+	VPSRLW       $0x06, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R9)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMOVSXBW    (R9)(DI*1), Y12
+	VPSHUFB      highWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   192(BX), Y10, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      48(R9)(DI*1), Y10
+	VPSRLW       $0x06, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R9)(DI*1), Y11
+	VPSRLW       $0x05, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMOVSXBW    (R9)(DI*1), Y12
+	VPSHUFB      highWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   224(BX), Y10, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VPMOVSXBW    (R10)(DI*1), Y11
+	VPMADDWD     416(BX), Y11, Y11
+	VPSLLD       $0x06, Y11, Y11
+	VPXOR        Y6, Y6, Y6
+	VPSUBD       Y11, Y6, Y6
+	VPAND        16(R10)(DI*1), Y8, Y10
+	VMOVDQU      80(R10)(DI*1), Y11
+	VPSLLW       $0x02, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMOVSXBW    (R10)(DI*1), Y12
+	VPSHUFB      lowWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   (BX), Y10, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VPAND        48(R10)(DI*1), Y8, Y10
+	VMOVDQU      80(R10)(DI*1), Y11
+	VPSLLW       $0x01, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMOVSXBW    (R10)(DI*1), Y12
+	VPSHUFB      lowWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   32(BX), Y10, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      16(R10)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R10)(DI*1), Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMOVSXBW    (R10)(DI*1), Y12
+	VPSHUFB      lowWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   64(BX), Y10, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      48(R10)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R10)(DI*1), Y11
+	VPSRLW       $0x01, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMOVSXBW    (R10)(DI*1), Y12
+	VPSHUFB      lowWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   96(BX), Y10, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      16(R10)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R10)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMOVSXBW    (R10)(DI*1), Y12
+	VPSHUFB      highWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   128(BX), Y10, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      48(R10)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R10)(DI*1), Y11
+	VPSRLW       $0x03, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMOVSXBW    (R10)(DI*1), Y12
+	VPSHUFB      highWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   160(BX), Y10, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      16(R10)(DI*1), Y10
+	VPSRLW       $0x06, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R10)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMOVSXBW    (R10)(DI*1), Y12
+	VPSHUFB      highWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   192(BX), Y10, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      48(R10)(DI*1), Y10
+	VPSRLW       $0x06, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R10)(DI*1), Y11
+	VPSRLW       $0x05, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMOVSXBW    (R10)(DI*1), Y12
+	VPSHUFB      highWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   224(BX), Y10, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VPMOVSXBW    (R11)(DI*1), Y11
+	VPMADDWD     416(BX), Y11, Y11
+	VPSLLD       $0x06, Y11, Y11
+	VPXOR        Y7, Y7, Y7
+	VPSUBD       Y11, Y7, Y7
+	VPAND        16(R11)(DI*1), Y8, Y10
+	VMOVDQU      80(R11)(DI*1), Y11
+	VPSLLW       $0x02, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMOVSXBW    (R11)(DI*1), Y12
+	VPSHUFB      lowWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   (BX), Y10, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VPAND        48(R11)(DI*1), Y8, Y10
+	VMOVDQU      80(R11)(DI*1), Y11
+	VPSLLW       $0x01, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMOVSXBW    (R11)(DI*1), Y12
+	VPSHUFB      lowWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   32(BX), Y10, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      16(R11)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R11)(DI*1), Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMOVSXBW    (R11)(DI*1), Y12
+	VPSHUFB      lowWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   64(BX), Y10, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      48(R11)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R11)(DI*1), Y11
+	VPSRLW       $0x01, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMOVSXBW    (R11)(DI*1), Y12
+	VPSHUFB      lowWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   96(BX), Y10, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      16(R11)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R11)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMOVSXBW    (R11)(DI*1), Y12
+	VPSHUFB      highWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   128(BX), Y10, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      48(R11)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R11)(DI*1), Y11
+	VPSRLW       $0x03, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMOVSXBW    (R11)(DI*1), Y12
+	VPSHUFB      highWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   160(BX), Y10, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      16(R11)(DI*1), Y10
+	VPSRLW       $0x06, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R11)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMOVSXBW    (R11)(DI*1), Y12
+	VPSHUFB      highWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   192(BX), Y10, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      48(R11)(DI*1), Y10
+	VPSRLW       $0x06, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R11)(DI*1), Y11
+	VPSRLW       $0x05, Y11, Y11
+	VPAND        mask04<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMOVSXBW    (R11)(DI*1), Y12
+	VPSHUFB      highWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   224(BX), Y10, Y11
+	VPMADDWD     Y12, Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VPBROADCASTW 112(R8)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved3<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VPBROADCASTW 112(R9)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved3<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VPBROADCASTW 112(R10)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved3<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VPBROADCASTW 112(R11)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved3<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x00000072, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
 	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	ADDQ         $0x04, R11
-	DECQ         DI
-	JNZ          row
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -18670,110 +21673,327 @@ super:
 
 // func scatterIQ3XXSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·scatterIQ3XXSAVX2(SB), NOSPLIT, $0-56
+TEXT ·scatterIQ3XXSAVX2(SB), NOSPLIT, $32-56
 	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+32(FP), BX
-	MOVQ n+40(FP), SI
-	MOVQ rows+48(FP), DI
-	MOVQ index+24(FP), R11
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXOR   Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXOR   Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXOR   Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXOR   Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1   (R12)
-	PREFETCHT1   64(R12)
-	PREFETCHT1   128(R12)
-	ADDQ         $0x0000008a, R12
-	VMOVDQU      mask0f<>+0(SB), Y2
-	VMOVDQU      valuesIQ3XXS<>+0(SB), Y3
-	VMOVDQU      288(R9), Y1
-	VPSLLD       $0x03, Y1, Y1
-	VPAND        8(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPMADDUBSW   (R9), Y4, Y5
-	VPMADDWD     ones16<>+0(SB), Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VPAND        40(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPMADDUBSW   32(R9), Y4, Y5
-	VPMADDWD     ones16<>+0(SB), Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VPAND        72(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPMADDUBSW   64(R9), Y4, Y5
-	VPMADDWD     ones16<>+0(SB), Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VPAND        104(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPMADDUBSW   96(R9), Y4, Y5
-	VPMADDWD     ones16<>+0(SB), Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      8(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPMADDUBSW   128(R9), Y4, Y5
-	VPMADDWD     ones16<>+0(SB), Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      40(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPMADDUBSW   160(R9), Y4, Y5
-	VPMADDWD     ones16<>+0(SB), Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      72(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPMADDUBSW   192(R9), Y4, Y5
-	VPMADDWD     ones16<>+0(SB), Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      104(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPMADDUBSW   224(R9), Y4, Y5
-	VPMADDWD     ones16<>+0(SB), Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VPBROADCASTW 136(R8), X2
-	VCVTPH2PS    X2, Y2
-	VMULPS       halved2<>+0(SB), Y2, Y2
-	VPMOVSXBD    (R8), Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y3, Y2, Y2
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       256(R9), Y2, Y3
-	VFMADD231PS  Y1, Y3, Y0
-	ADDQ         $0x0000008a, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	VMOVDQU      mask0f<>+0(SB), Y8
+	VMOVDQU      valuesIQ3XXS<>+0(SB), Y9
+	VMOVDQU      288(BX), Y4
+	VPSLLD       $0x03, Y4, Y4
+	VPAND        8(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   (BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VPAND        40(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   32(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VPAND        72(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   64(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VPAND        104(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   96(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      8(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   128(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      40(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   160(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      72(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   192(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      104(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   224(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      288(BX), Y5
+	VPSLLD       $0x03, Y5, Y5
+	VPAND        8(R9)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   (BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VPAND        40(R9)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   32(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VPAND        72(R9)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   64(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VPAND        104(R9)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   96(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      8(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   128(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      40(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   160(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      72(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   192(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      104(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   224(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      288(BX), Y6
+	VPSLLD       $0x03, Y6, Y6
+	VPAND        8(R10)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   (BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VPAND        40(R10)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   32(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VPAND        72(R10)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   64(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VPAND        104(R10)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   96(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      8(R10)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   128(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      40(R10)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   160(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      72(R10)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   192(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      104(R10)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   224(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      288(BX), Y7
+	VPSLLD       $0x03, Y7, Y7
+	VPAND        8(R11)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   (BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VPAND        40(R11)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   32(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VPAND        72(R11)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   64(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VPAND        104(R11)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   96(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      8(R11)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   128(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      40(R11)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   160(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      72(R11)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   192(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      104(R11)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPMADDUBSW   224(BX), Y10, Y11
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VPBROADCASTW 136(R8)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved2<>+0(SB), Y8, Y8
+	VPMOVSXBD    (R8)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VPBROADCASTW 136(R9)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved2<>+0(SB), Y8, Y8
+	VPMOVSXBD    (R9)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VPBROADCASTW 136(R10)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved2<>+0(SB), Y8, Y8
+	VPMOVSXBD    (R10)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VPBROADCASTW 136(R11)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved2<>+0(SB), Y8, Y8
+	VPMOVSXBD    (R11)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x0000008a, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
 	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	ADDQ         $0x04, R11
-	DECQ         DI
-	JNZ          row
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -20044,140 +23264,447 @@ super:
 
 // func scatterIQ1SAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·scatterIQ1SAVX2(SB), NOSPLIT, $0-56
+TEXT ·scatterIQ1SAVX2(SB), NOSPLIT, $32-56
 	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+32(FP), BX
-	MOVQ n+40(FP), SI
-	MOVQ rows+48(FP), DI
-	MOVQ index+24(FP), R11
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXOR   Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXOR   Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXOR   Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXOR   Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1   (R12)
-	PREFETCHT1   64(R12)
-	ADDQ         $0x0000006a, R12
-	VMOVDQU      mask03<>+0(SB), Y2
-	VMOVDQU      valuesIQ1S<>+0(SB), Y3
-	VMOVDQU      288(R9), Y1
-	VPSLLD       $0x01, Y1, Y1
-	VPAND        8(R8), Y2, Y4
-	VMOVDQU      72(R8), Y6
-	VPSLLW       $0x02, Y6, Y6
-	VPAND        mask04<>+0(SB), Y6, Y6
-	VPOR         Y6, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPAND        40(R8), Y2, Y5
-	VMOVDQU      72(R8), Y6
-	VPSLLW       $0x01, Y6, Y6
-	VPAND        mask04<>+0(SB), Y6, Y6
-	VPOR         Y6, Y5, Y5
-	VPSHUFB      Y5, Y3, Y5
-	VPMADDUBSW   (R9), Y4, Y6
-	VPMADDUBSW   32(R9), Y5, Y8
-	VPADDW       Y8, Y6, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      8(R8), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VMOVDQU      72(R8), Y6
-	VPAND        mask04<>+0(SB), Y6, Y6
-	VPOR         Y6, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VMOVDQU      40(R8), Y5
-	VPSRLW       $0x02, Y5, Y5
-	VPAND        Y2, Y5, Y5
-	VMOVDQU      72(R8), Y6
-	VPSRLW       $0x01, Y6, Y6
-	VPAND        mask04<>+0(SB), Y6, Y6
-	VPOR         Y6, Y5, Y5
-	VPSHUFB      Y5, Y3, Y5
-	VPMADDUBSW   64(R9), Y4, Y6
-	VPMADDUBSW   96(R9), Y5, Y8
-	VPADDW       Y8, Y6, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      8(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VMOVDQU      72(R8), Y6
-	VPSRLW       $0x02, Y6, Y6
-	VPAND        mask04<>+0(SB), Y6, Y6
-	VPOR         Y6, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VMOVDQU      40(R8), Y5
-	VPSRLW       $0x04, Y5, Y5
-	VPAND        Y2, Y5, Y5
-	VMOVDQU      72(R8), Y6
-	VPSRLW       $0x03, Y6, Y6
-	VPAND        mask04<>+0(SB), Y6, Y6
-	VPOR         Y6, Y5, Y5
-	VPSHUFB      Y5, Y3, Y5
-	VPMADDUBSW   128(R9), Y4, Y6
-	VPMADDUBSW   160(R9), Y5, Y8
-	VPADDW       Y8, Y6, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      8(R8), Y4
-	VPSRLW       $0x06, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VMOVDQU      72(R8), Y6
-	VPSRLW       $0x04, Y6, Y6
-	VPAND        mask04<>+0(SB), Y6, Y6
-	VPOR         Y6, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VMOVDQU      40(R8), Y5
-	VPSRLW       $0x06, Y5, Y5
-	VPAND        Y2, Y5, Y5
-	VMOVDQU      72(R8), Y6
-	VPSRLW       $0x05, Y6, Y6
-	VPAND        mask04<>+0(SB), Y6, Y6
-	VPOR         Y6, Y5, Y5
-	VPSHUFB      Y5, Y3, Y5
-	VPMADDUBSW   192(R9), Y4, Y6
-	VPMADDUBSW   224(R9), Y5, Y8
-	VPADDW       Y8, Y6, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VPBROADCASTW 104(R8), X2
-	VCVTPH2PS    X2, Y2
-	VMULPS       halved3<>+0(SB), Y2, Y2
-	VPMOVSXBD    (R8), Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y3, Y2, Y2
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       256(R9), Y2, Y3
-	VFMADD231PS  Y1, Y3, Y0
-	ADDQ         $0x0000006a, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	VMOVDQU      mask03<>+0(SB), Y8
+	VMOVDQU      valuesIQ1S<>+0(SB), Y9
+	VMOVDQU      288(BX), Y4
+	VPSLLD       $0x01, Y4, Y4
+	VPAND        8(R8)(DI*1), Y8, Y10
+	VMOVDQU      72(R8)(DI*1), Y12
+	VPSLLW       $0x02, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPAND        40(R8)(DI*1), Y8, Y11
+	VMOVDQU      72(R8)(DI*1), Y12
+	VPSLLW       $0x01, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   (BX), Y10, Y12
+	VPMADDUBSW   32(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VMOVDQU      8(R8)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R8)(DI*1), Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      40(R8)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      72(R8)(DI*1), Y12
+	VPSRLW       $0x01, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   64(BX), Y10, Y12
+	VPMADDUBSW   96(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VMOVDQU      8(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R8)(DI*1), Y12
+	VPSRLW       $0x02, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      40(R8)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      72(R8)(DI*1), Y12
+	VPSRLW       $0x03, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   128(BX), Y10, Y12
+	VPMADDUBSW   160(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VMOVDQU      8(R8)(DI*1), Y10
+	VPSRLW       $0x06, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R8)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      40(R8)(DI*1), Y11
+	VPSRLW       $0x06, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      72(R8)(DI*1), Y12
+	VPSRLW       $0x05, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   192(BX), Y10, Y12
+	VPMADDUBSW   224(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VMOVDQU      288(BX), Y5
+	VPSLLD       $0x01, Y5, Y5
+	VPAND        8(R9)(DI*1), Y8, Y10
+	VMOVDQU      72(R9)(DI*1), Y12
+	VPSLLW       $0x02, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPAND        40(R9)(DI*1), Y8, Y11
+	VMOVDQU      72(R9)(DI*1), Y12
+	VPSLLW       $0x01, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   (BX), Y10, Y12
+	VPMADDUBSW   32(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      8(R9)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R9)(DI*1), Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      40(R9)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      72(R9)(DI*1), Y12
+	VPSRLW       $0x01, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   64(BX), Y10, Y12
+	VPMADDUBSW   96(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      8(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R9)(DI*1), Y12
+	VPSRLW       $0x02, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      40(R9)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      72(R9)(DI*1), Y12
+	VPSRLW       $0x03, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   128(BX), Y10, Y12
+	VPMADDUBSW   160(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      8(R9)(DI*1), Y10
+	VPSRLW       $0x06, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R9)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      40(R9)(DI*1), Y11
+	VPSRLW       $0x06, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      72(R9)(DI*1), Y12
+	VPSRLW       $0x05, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   192(BX), Y10, Y12
+	VPMADDUBSW   224(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      288(BX), Y6
+	VPSLLD       $0x01, Y6, Y6
+	VPAND        8(R10)(DI*1), Y8, Y10
+	VMOVDQU      72(R10)(DI*1), Y12
+	VPSLLW       $0x02, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPAND        40(R10)(DI*1), Y8, Y11
+	VMOVDQU      72(R10)(DI*1), Y12
+	VPSLLW       $0x01, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   (BX), Y10, Y12
+	VPMADDUBSW   32(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VMOVDQU      8(R10)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R10)(DI*1), Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      40(R10)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      72(R10)(DI*1), Y12
+	VPSRLW       $0x01, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   64(BX), Y10, Y12
+	VPMADDUBSW   96(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VMOVDQU      8(R10)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R10)(DI*1), Y12
+	VPSRLW       $0x02, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      40(R10)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      72(R10)(DI*1), Y12
+	VPSRLW       $0x03, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   128(BX), Y10, Y12
+	VPMADDUBSW   160(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VMOVDQU      8(R10)(DI*1), Y10
+	VPSRLW       $0x06, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R10)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      40(R10)(DI*1), Y11
+	VPSRLW       $0x06, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      72(R10)(DI*1), Y12
+	VPSRLW       $0x05, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   192(BX), Y10, Y12
+	VPMADDUBSW   224(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VMOVDQU      288(BX), Y7
+	VPSLLD       $0x01, Y7, Y7
+	VPAND        8(R11)(DI*1), Y8, Y10
+	VMOVDQU      72(R11)(DI*1), Y12
+	VPSLLW       $0x02, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPAND        40(R11)(DI*1), Y8, Y11
+	VMOVDQU      72(R11)(DI*1), Y12
+	VPSLLW       $0x01, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   (BX), Y10, Y12
+	VPMADDUBSW   32(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VMOVDQU      8(R11)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R11)(DI*1), Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      40(R11)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      72(R11)(DI*1), Y12
+	VPSRLW       $0x01, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   64(BX), Y10, Y12
+	VPMADDUBSW   96(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VMOVDQU      8(R11)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R11)(DI*1), Y12
+	VPSRLW       $0x02, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      40(R11)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      72(R11)(DI*1), Y12
+	VPSRLW       $0x03, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   128(BX), Y10, Y12
+	VPMADDUBSW   160(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VMOVDQU      8(R11)(DI*1), Y10
+	VPSRLW       $0x06, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      72(R11)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      40(R11)(DI*1), Y11
+	VPSRLW       $0x06, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      72(R11)(DI*1), Y12
+	VPSRLW       $0x05, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   192(BX), Y10, Y12
+	VPMADDUBSW   224(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VPBROADCASTW 104(R8)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved3<>+0(SB), Y8, Y8
+	VPMOVSXBD    (R8)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VPBROADCASTW 104(R9)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved3<>+0(SB), Y8, Y8
+	VPMOVSXBD    (R9)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VPBROADCASTW 104(R10)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved3<>+0(SB), Y8, Y8
+	VPMOVSXBD    (R10)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VPBROADCASTW 104(R11)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved3<>+0(SB), Y8, Y8
+	VPMOVSXBD    (R11)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x0000006a, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
 	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	ADDQ         $0x04, R11
-	DECQ         DI
-	JNZ          row
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -21376,126 +24903,391 @@ super:
 
 // func scatterIQ4NLAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·scatterIQ4NLAVX2(SB), NOSPLIT, $0-56
+TEXT ·scatterIQ4NLAVX2(SB), NOSPLIT, $32-56
 	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+32(FP), BX
-	MOVQ n+40(FP), SI
-	MOVQ rows+48(FP), DI
-	MOVQ index+24(FP), R11
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXOR   Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXOR   Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXOR   Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXOR   Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1   (R12)
-	PREFETCHT1   64(R12)
-	PREFETCHT1   128(R12)
-	ADDQ         $0x00000090, R12
-	VMOVDQU      mask0f<>+0(SB), Y2
-	VMOVDQU      signedIQ4NL<>+0(SB), Y3
-	VPAND        16(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      (R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y1
-	VPAND        48(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      32(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VPAND        80(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      64(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VPAND        112(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      96(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      16(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      128(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      48(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      160(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      80(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      192(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      112(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      224(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VCVTPH2PS    (R8), Y2
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       256(R9), Y2, Y3
-	VFMADD231PS  Y1, Y3, Y0
-	ADDQ         $0x00000090, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	VMOVDQU      mask0f<>+0(SB), Y8
+	VMOVDQU      signedIQ4NL<>+0(SB), Y9
+	VPAND        16(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      (BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y4
+	VPAND        16(R9)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      (BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y5
+	VPAND        16(R10)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      (BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y6
+	VPAND        16(R11)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      (BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y7
+	VPAND        48(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      32(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPAND        48(R9)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      32(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPAND        48(R10)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      32(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VPAND        48(R11)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      32(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VPAND        80(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      64(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPAND        80(R9)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      64(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPAND        80(R10)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      64(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VPAND        80(R11)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      64(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VPAND        112(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      96(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPAND        112(R9)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      96(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPAND        112(R10)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      96(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VPAND        112(R11)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      96(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VMOVDQU      16(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      128(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VMOVDQU      16(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      128(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      16(R10)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      128(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VMOVDQU      16(R11)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      128(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VMOVDQU      48(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      160(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VMOVDQU      48(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      160(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      48(R10)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      160(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VMOVDQU      48(R11)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      160(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VMOVDQU      80(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      192(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VMOVDQU      80(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      192(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      80(R10)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      192(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VMOVDQU      80(R11)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      192(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VMOVDQU      112(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      224(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VMOVDQU      112(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      224(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      112(R10)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      224(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VMOVDQU      112(R11)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      224(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VCVTPH2PS    (R8)(DI*1), Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VCVTPH2PS    (R9)(DI*1), Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VCVTPH2PS    (R10)(DI*1), Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VCVTPH2PS    (R11)(DI*1), Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x00000090, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
 	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	ADDQ         $0x04, R11
-	DECQ         DI
-	JNZ          row
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -22626,105 +26418,307 @@ super:
 
 // func scatterIQ3SAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·scatterIQ3SAVX2(SB), NOSPLIT, $0-56
+TEXT ·scatterIQ3SAVX2(SB), NOSPLIT, $32-56
 	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+32(FP), BX
-	MOVQ n+40(FP), SI
-	MOVQ rows+48(FP), DI
-	MOVQ index+24(FP), R11
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXOR   Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXOR   Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXOR   Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXOR   Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1   (R12)
-	PREFETCHT1   64(R12)
-	PREFETCHT1   128(R12)
-	ADDQ         $0x0000008a, R12
-	VMOVDQU      mask0f<>+0(SB), Y2
-	VMOVDQU      valuesIQ3S<>+0(SB), Y3
-	VMOVDQU      288(R9), Y1
-	VPSLLD       $0x01, Y1, Y1
-	VPAND        8(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPAND        40(R8), Y2, Y5
-	VPSHUFB      Y5, Y3, Y5
-	VPMADDUBSW   (R9), Y4, Y6
-	VPMADDUBSW   32(R9), Y5, Y8
-	VPADDW       Y8, Y6, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VPAND        72(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPAND        104(R8), Y2, Y5
-	VPSHUFB      Y5, Y3, Y5
-	VPMADDUBSW   64(R9), Y4, Y6
-	VPMADDUBSW   96(R9), Y5, Y8
-	VPADDW       Y8, Y6, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      8(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VMOVDQU      40(R8), Y5
-	VPSRLW       $0x04, Y5, Y5
-	VPAND        Y2, Y5, Y5
-	VPSHUFB      Y5, Y3, Y5
-	VPMADDUBSW   128(R9), Y4, Y6
-	VPMADDUBSW   160(R9), Y5, Y8
-	VPADDW       Y8, Y6, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      72(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VMOVDQU      104(R8), Y5
-	VPSRLW       $0x04, Y5, Y5
-	VPAND        Y2, Y5, Y5
-	VPSHUFB      Y5, Y3, Y5
-	VPMADDUBSW   192(R9), Y4, Y6
-	VPMADDUBSW   224(R9), Y5, Y8
-	VPADDW       Y8, Y6, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VPBROADCASTW 136(R8), X2
-	VCVTPH2PS    X2, Y2
-	VPMOVSXBD    (R8), Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y3, Y2, Y2
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       256(R9), Y2, Y3
-	VFMADD231PS  Y1, Y3, Y0
-	ADDQ         $0x0000008a, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	VMOVDQU      mask0f<>+0(SB), Y8
+	VMOVDQU      valuesIQ3S<>+0(SB), Y9
+	VMOVDQU      288(BX), Y4
+	VPSLLD       $0x01, Y4, Y4
+	VPAND        8(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPAND        40(R8)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   (BX), Y10, Y12
+	VPMADDUBSW   32(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPAND        72(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPAND        104(R8)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   64(BX), Y10, Y12
+	VPMADDUBSW   96(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VMOVDQU      8(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      40(R8)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   128(BX), Y10, Y12
+	VPMADDUBSW   160(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VMOVDQU      72(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      104(R8)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   192(BX), Y10, Y12
+	VPMADDUBSW   224(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VMOVDQU      288(BX), Y5
+	VPSLLD       $0x01, Y5, Y5
+	VPAND        8(R9)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPAND        40(R9)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   (BX), Y10, Y12
+	VPMADDUBSW   32(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPAND        72(R9)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPAND        104(R9)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   64(BX), Y10, Y12
+	VPMADDUBSW   96(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      8(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      40(R9)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   128(BX), Y10, Y12
+	VPMADDUBSW   160(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      72(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      104(R9)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   192(BX), Y10, Y12
+	VPMADDUBSW   224(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      288(BX), Y6
+	VPSLLD       $0x01, Y6, Y6
+	VPAND        8(R10)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPAND        40(R10)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   (BX), Y10, Y12
+	VPMADDUBSW   32(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VPAND        72(R10)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPAND        104(R10)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   64(BX), Y10, Y12
+	VPMADDUBSW   96(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VMOVDQU      8(R10)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      40(R10)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   128(BX), Y10, Y12
+	VPMADDUBSW   160(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VMOVDQU      72(R10)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      104(R10)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   192(BX), Y10, Y12
+	VPMADDUBSW   224(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VMOVDQU      288(BX), Y7
+	VPSLLD       $0x01, Y7, Y7
+	VPAND        8(R11)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPAND        40(R11)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   (BX), Y10, Y12
+	VPMADDUBSW   32(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VPAND        72(R11)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPAND        104(R11)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   64(BX), Y10, Y12
+	VPMADDUBSW   96(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VMOVDQU      8(R11)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      40(R11)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   128(BX), Y10, Y12
+	VPMADDUBSW   160(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VMOVDQU      72(R11)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      104(R11)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   192(BX), Y10, Y12
+	VPMADDUBSW   224(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VPBROADCASTW 136(R8)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBD    (R8)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VPBROADCASTW 136(R9)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBD    (R9)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VPBROADCASTW 136(R10)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBD    (R10)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VPBROADCASTW 136(R11)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBD    (R11)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x0000008a, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
 	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	ADDQ         $0x04, R11
-	DECQ         DI
-	JNZ          row
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -23919,130 +27913,407 @@ super:
 
 // func scatterIQ4XSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·scatterIQ4XSAVX2(SB), NOSPLIT, $0-56
+TEXT ·scatterIQ4XSAVX2(SB), NOSPLIT, $32-56
 	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+32(FP), BX
-	MOVQ n+40(FP), SI
-	MOVQ rows+48(FP), DI
-	MOVQ index+24(FP), R11
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXOR   Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXOR   Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXOR   Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXOR   Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1   (R12)
-	PREFETCHT1   64(R12)
-	PREFETCHT1   128(R12)
-	ADDQ         $0x0000008a, R12
-	VMOVDQU      mask0f<>+0(SB), Y2
-	VMOVDQU      signedIQ4XS<>+0(SB), Y3
-	VPAND        8(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      (R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y1
-	VPAND        40(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      32(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VPAND        72(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      64(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VPAND        104(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      96(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      8(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      128(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      40(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      160(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      72(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      192(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      104(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      224(R9), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VPBROADCASTW 136(R8), X2
-	VCVTPH2PS    X2, Y2
-	VPMOVSXBD    (R8), Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y3, Y2, Y2
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       256(R9), Y2, Y3
-	VFMADD231PS  Y1, Y3, Y0
-	ADDQ         $0x0000008a, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	VMOVDQU      mask0f<>+0(SB), Y8
+	VMOVDQU      signedIQ4XS<>+0(SB), Y9
+	VPAND        8(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      (BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y4
+	VPAND        8(R9)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      (BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y5
+	VPAND        8(R10)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      (BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y6
+	VPAND        8(R11)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      (BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y7
+	VPAND        40(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      32(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPAND        40(R9)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      32(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPAND        40(R10)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      32(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VPAND        40(R11)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      32(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VPAND        72(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      64(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPAND        72(R9)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      64(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPAND        72(R10)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      64(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VPAND        72(R11)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      64(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VPAND        104(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      96(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPAND        104(R9)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      96(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPAND        104(R10)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      96(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VPAND        104(R11)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      96(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VMOVDQU      8(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      128(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VMOVDQU      8(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      128(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      8(R10)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      128(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VMOVDQU      8(R11)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      128(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VMOVDQU      40(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      160(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VMOVDQU      40(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      160(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      40(R10)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      160(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VMOVDQU      40(R11)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      160(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VMOVDQU      72(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      192(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VMOVDQU      72(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      192(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      72(R10)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      192(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VMOVDQU      72(R11)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      192(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VMOVDQU      104(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      224(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VMOVDQU      104(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      224(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      104(R10)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      224(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VMOVDQU      104(R11)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPABSB       Y10, Y11
+	VMOVDQU      224(BX), Y12
+	VPSIGNB      Y10, Y12, Y12
+	VPMADDUBSW   Y12, Y11, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VPBROADCASTW 136(R8)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBD    (R8)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VPBROADCASTW 136(R9)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBD    (R9)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VPBROADCASTW 136(R10)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBD    (R10)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VPBROADCASTW 136(R11)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBD    (R11)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x0000008a, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
 	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	ADDQ         $0x04, R11
-	DECQ         DI
-	JNZ          row
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -25533,148 +29804,479 @@ super:
 
 // func scatterIQ1MAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·scatterIQ1MAVX2(SB), NOSPLIT, $0-56
+TEXT ·scatterIQ1MAVX2(SB), NOSPLIT, $32-56
 	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+32(FP), BX
-	MOVQ n+40(FP), SI
-	MOVQ rows+48(FP), DI
-	MOVQ index+24(FP), R11
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXOR   Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXOR   Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXOR   Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXOR   Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1   (R12)
-	PREFETCHT1   64(R12)
-	ADDQ         $0x00000072, R12
-	VMOVDQU      mask03<>+0(SB), Y2
-	VMOVDQU      valuesIQ1M<>+0(SB), Y3
-	VPMOVSXBW    (R8), Y6
-	VPMADDWD     416(R9), Y6, Y6
-	VPSLLD       $0x04, Y6, Y6
-	VPXOR        Y1, Y1, Y1
-	VPSUBD       Y6, Y1, Y1
-	VPAND        16(R8), Y2, Y4
-	VMOVDQU      80(R8), Y6
-	VPSLLW       $0x02, Y6, Y6
-	VPAND        mask04<>+0(SB), Y6, Y6
-	VPOR         Y6, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPAND        48(R8), Y2, Y5
-	VMOVDQU      80(R8), Y6
-	VPSLLW       $0x01, Y6, Y6
-	VPAND        mask04<>+0(SB), Y6, Y6
-	VPOR         Y6, Y5, Y5
-	VPSHUFB      Y5, Y3, Y5
-	VPMOVSXBW    (R8), Y7
-	VPSHUFB      lowWords<>+0(SB), Y7, Y7
-	VPMADDUBSW   (R9), Y4, Y6
-	VPMADDUBSW   32(R9), Y5, Y8
-	VPADDW       Y8, Y6, Y6
-	VPMADDWD     Y7, Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      16(R8), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VMOVDQU      80(R8), Y6
-	VPAND        mask04<>+0(SB), Y6, Y6
-	VPOR         Y6, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VMOVDQU      48(R8), Y5
-	VPSRLW       $0x02, Y5, Y5
-	VPAND        Y2, Y5, Y5
-	VMOVDQU      80(R8), Y6
-	VPSRLW       $0x01, Y6, Y6
-	VPAND        mask04<>+0(SB), Y6, Y6
-	VPOR         Y6, Y5, Y5
-	VPSHUFB      Y5, Y3, Y5
-	VPMOVSXBW    (R8), Y7
-	VPSHUFB      lowWords<>+0(SB), Y7, Y7
-	VPMADDUBSW   64(R9), Y4, Y6
-	VPMADDUBSW   96(R9), Y5, Y8
-	VPADDW       Y8, Y6, Y6
-	VPMADDWD     Y7, Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      16(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VMOVDQU      80(R8), Y6
-	VPSRLW       $0x02, Y6, Y6
-	VPAND        mask04<>+0(SB), Y6, Y6
-	VPOR         Y6, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VMOVDQU      48(R8), Y5
-	VPSRLW       $0x04, Y5, Y5
-	VPAND        Y2, Y5, Y5
-	VMOVDQU      80(R8), Y6
-	VPSRLW       $0x03, Y6, Y6
-	VPAND        mask04<>+0(SB), Y6, Y6
-	VPOR         Y6, Y5, Y5
-	VPSHUFB      Y5, Y3, Y5
-	VPMOVSXBW    (R8), Y7
-	VPSHUFB      highWords<>+0(SB), Y7, Y7
-	VPMADDUBSW   128(R9), Y4, Y6
-	VPMADDUBSW   160(R9), Y5, Y8
-	VPADDW       Y8, Y6, Y6
-	VPMADDWD     Y7, Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      16(R8), Y4
-	VPSRLW       $0x06, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VMOVDQU      80(R8), Y6
-	VPSRLW       $0x04, Y6, Y6
-	VPAND        mask04<>+0(SB), Y6, Y6
-	VPOR         Y6, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VMOVDQU      48(R8), Y5
-	VPSRLW       $0x06, Y5, Y5
-	VPAND        Y2, Y5, Y5
-	VMOVDQU      80(R8), Y6
-	VPSRLW       $0x05, Y6, Y6
-	VPAND        mask04<>+0(SB), Y6, Y6
-	VPOR         Y6, Y5, Y5
-	VPSHUFB      Y5, Y3, Y5
-	VPMOVSXBW    (R8), Y7
-	VPSHUFB      highWords<>+0(SB), Y7, Y7
-	VPMADDUBSW   192(R9), Y4, Y6
-	VPMADDUBSW   224(R9), Y5, Y8
-	VPADDW       Y8, Y6, Y6
-	VPMADDWD     Y7, Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VPBROADCASTW 112(R8), X2
-	VCVTPH2PS    X2, Y2
-	VMULPS       halved3<>+0(SB), Y2, Y2
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       256(R9), Y2, Y3
-	VFMADD231PS  Y1, Y3, Y0
-	ADDQ         $0x00000072, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	VMOVDQU      mask03<>+0(SB), Y8
+	VMOVDQU      valuesIQ1M<>+0(SB), Y9
+	VPMOVSXBW    (R8)(DI*1), Y12
+	VPMADDWD     416(BX), Y12, Y12
+	VPSLLD       $0x04, Y12, Y12
+	VPXOR        Y4, Y4, Y4
+	VPSUBD       Y12, Y4, Y4
+	VPAND        16(R8)(DI*1), Y8, Y10
+	VMOVDQU      80(R8)(DI*1), Y12
+	VPSLLW       $0x02, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPAND        48(R8)(DI*1), Y8, Y11
+	VMOVDQU      80(R8)(DI*1), Y12
+	VPSLLW       $0x01, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMOVSXBW    (R8)(DI*1), Y13
+	VPSHUFB      lowWords<>+0(SB), Y13, Y13
+	VPMADDUBSW   (BX), Y10, Y12
+	VPMADDUBSW   32(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     Y13, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VMOVDQU      16(R8)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R8)(DI*1), Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      48(R8)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      80(R8)(DI*1), Y12
+	VPSRLW       $0x01, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMOVSXBW    (R8)(DI*1), Y13
+	VPSHUFB      lowWords<>+0(SB), Y13, Y13
+	VPMADDUBSW   64(BX), Y10, Y12
+	VPMADDUBSW   96(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     Y13, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VMOVDQU      16(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R8)(DI*1), Y12
+	VPSRLW       $0x02, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      48(R8)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      80(R8)(DI*1), Y12
+	VPSRLW       $0x03, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMOVSXBW    (R8)(DI*1), Y13
+	VPSHUFB      highWords<>+0(SB), Y13, Y13
+	VPMADDUBSW   128(BX), Y10, Y12
+	VPMADDUBSW   160(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     Y13, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VMOVDQU      16(R8)(DI*1), Y10
+	VPSRLW       $0x06, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R8)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      48(R8)(DI*1), Y11
+	VPSRLW       $0x06, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      80(R8)(DI*1), Y12
+	VPSRLW       $0x05, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMOVSXBW    (R8)(DI*1), Y13
+	VPSHUFB      highWords<>+0(SB), Y13, Y13
+	VPMADDUBSW   192(BX), Y10, Y12
+	VPMADDUBSW   224(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     Y13, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMOVSXBW    (R9)(DI*1), Y12
+	VPMADDWD     416(BX), Y12, Y12
+	VPSLLD       $0x04, Y12, Y12
+	VPXOR        Y5, Y5, Y5
+	VPSUBD       Y12, Y5, Y5
+	VPAND        16(R9)(DI*1), Y8, Y10
+	VMOVDQU      80(R9)(DI*1), Y12
+	VPSLLW       $0x02, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPAND        48(R9)(DI*1), Y8, Y11
+	VMOVDQU      80(R9)(DI*1), Y12
+	VPSLLW       $0x01, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMOVSXBW    (R9)(DI*1), Y13
+	VPSHUFB      lowWords<>+0(SB), Y13, Y13
+	VPMADDUBSW   (BX), Y10, Y12
+	VPMADDUBSW   32(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     Y13, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      16(R9)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R9)(DI*1), Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      48(R9)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      80(R9)(DI*1), Y12
+	VPSRLW       $0x01, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMOVSXBW    (R9)(DI*1), Y13
+	VPSHUFB      lowWords<>+0(SB), Y13, Y13
+	VPMADDUBSW   64(BX), Y10, Y12
+	VPMADDUBSW   96(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     Y13, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      16(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R9)(DI*1), Y12
+	VPSRLW       $0x02, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      48(R9)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      80(R9)(DI*1), Y12
+	VPSRLW       $0x03, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMOVSXBW    (R9)(DI*1), Y13
+	VPSHUFB      highWords<>+0(SB), Y13, Y13
+	VPMADDUBSW   128(BX), Y10, Y12
+	VPMADDUBSW   160(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     Y13, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      16(R9)(DI*1), Y10
+	VPSRLW       $0x06, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R9)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      48(R9)(DI*1), Y11
+	VPSRLW       $0x06, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      80(R9)(DI*1), Y12
+	VPSRLW       $0x05, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMOVSXBW    (R9)(DI*1), Y13
+	VPSHUFB      highWords<>+0(SB), Y13, Y13
+	VPMADDUBSW   192(BX), Y10, Y12
+	VPMADDUBSW   224(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     Y13, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPMOVSXBW    (R10)(DI*1), Y12
+	VPMADDWD     416(BX), Y12, Y12
+	VPSLLD       $0x04, Y12, Y12
+	VPXOR        Y6, Y6, Y6
+	VPSUBD       Y12, Y6, Y6
+	VPAND        16(R10)(DI*1), Y8, Y10
+	VMOVDQU      80(R10)(DI*1), Y12
+	VPSLLW       $0x02, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPAND        48(R10)(DI*1), Y8, Y11
+	VMOVDQU      80(R10)(DI*1), Y12
+	VPSLLW       $0x01, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMOVSXBW    (R10)(DI*1), Y13
+	VPSHUFB      lowWords<>+0(SB), Y13, Y13
+	VPMADDUBSW   (BX), Y10, Y12
+	VPMADDUBSW   32(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     Y13, Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VMOVDQU      16(R10)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R10)(DI*1), Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      48(R10)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      80(R10)(DI*1), Y12
+	VPSRLW       $0x01, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMOVSXBW    (R10)(DI*1), Y13
+	VPSHUFB      lowWords<>+0(SB), Y13, Y13
+	VPMADDUBSW   64(BX), Y10, Y12
+	VPMADDUBSW   96(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     Y13, Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VMOVDQU      16(R10)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R10)(DI*1), Y12
+	VPSRLW       $0x02, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      48(R10)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      80(R10)(DI*1), Y12
+	VPSRLW       $0x03, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMOVSXBW    (R10)(DI*1), Y13
+	VPSHUFB      highWords<>+0(SB), Y13, Y13
+	VPMADDUBSW   128(BX), Y10, Y12
+	VPMADDUBSW   160(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     Y13, Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VMOVDQU      16(R10)(DI*1), Y10
+	VPSRLW       $0x06, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R10)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      48(R10)(DI*1), Y11
+	VPSRLW       $0x06, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      80(R10)(DI*1), Y12
+	VPSRLW       $0x05, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMOVSXBW    (R10)(DI*1), Y13
+	VPSHUFB      highWords<>+0(SB), Y13, Y13
+	VPMADDUBSW   192(BX), Y10, Y12
+	VPMADDUBSW   224(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     Y13, Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VPMOVSXBW    (R11)(DI*1), Y12
+	VPMADDWD     416(BX), Y12, Y12
+	VPSLLD       $0x04, Y12, Y12
+	VPXOR        Y7, Y7, Y7
+	VPSUBD       Y12, Y7, Y7
+	VPAND        16(R11)(DI*1), Y8, Y10
+	VMOVDQU      80(R11)(DI*1), Y12
+	VPSLLW       $0x02, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPAND        48(R11)(DI*1), Y8, Y11
+	VMOVDQU      80(R11)(DI*1), Y12
+	VPSLLW       $0x01, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMOVSXBW    (R11)(DI*1), Y13
+	VPSHUFB      lowWords<>+0(SB), Y13, Y13
+	VPMADDUBSW   (BX), Y10, Y12
+	VPMADDUBSW   32(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     Y13, Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VMOVDQU      16(R11)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R11)(DI*1), Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      48(R11)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      80(R11)(DI*1), Y12
+	VPSRLW       $0x01, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMOVSXBW    (R11)(DI*1), Y13
+	VPSHUFB      lowWords<>+0(SB), Y13, Y13
+	VPMADDUBSW   64(BX), Y10, Y12
+	VPMADDUBSW   96(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     Y13, Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VMOVDQU      16(R11)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R11)(DI*1), Y12
+	VPSRLW       $0x02, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      48(R11)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      80(R11)(DI*1), Y12
+	VPSRLW       $0x03, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMOVSXBW    (R11)(DI*1), Y13
+	VPSHUFB      highWords<>+0(SB), Y13, Y13
+	VPMADDUBSW   128(BX), Y10, Y12
+	VPMADDUBSW   160(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     Y13, Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VMOVDQU      16(R11)(DI*1), Y10
+	VPSRLW       $0x06, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      80(R11)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      48(R11)(DI*1), Y11
+	VPSRLW       $0x06, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      80(R11)(DI*1), Y12
+	VPSRLW       $0x05, Y12, Y12
+	VPAND        mask04<>+0(SB), Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMOVSXBW    (R11)(DI*1), Y13
+	VPSHUFB      highWords<>+0(SB), Y13, Y13
+	VPMADDUBSW   192(BX), Y10, Y12
+	VPMADDUBSW   224(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     Y13, Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VPBROADCASTW 112(R8)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved3<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VPBROADCASTW 112(R9)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved3<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VPBROADCASTW 112(R10)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved3<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VPBROADCASTW 112(R11)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved3<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x00000072, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
 	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	ADDQ         $0x04, R11
-	DECQ         DI
-	JNZ          row
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -26604,94 +31206,266 @@ super:
 
 // func scatterTQ10AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·scatterTQ10AVX2(SB), NOSPLIT, $0-56
+TEXT ·scatterTQ10AVX2(SB), NOSPLIT, $32-56
 	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+32(FP), BX
-	MOVQ n+40(FP), SI
-	MOVQ rows+48(FP), DI
-	MOVQ index+24(FP), R11
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXOR   Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXOR   Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXOR   Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXOR   Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1   (R12)
-	PREFETCHT1   64(R12)
-	ADDQ         $0x00000042, R12
-	VMOVDQU      mask03<>+0(SB), Y2
-	VMOVDQU      288(R9), Y1
-	VPSRAD       $0x03, Y1, Y1
-	VPAND        (R8), Y2, Y3
-	VPAND        32(R8), Y2, Y4
-	VMOVDQU      (R8), Y5
-	VPSRLW       $0x02, Y5, Y5
-	VPAND        Y2, Y5, Y5
-	VMOVDQU      32(R8), Y6
-	VPSRLW       $0x02, Y6, Y6
-	VPAND        Y2, Y6, Y6
-	VPMADDUBSW   (R9), Y3, Y7
-	VPMADDUBSW   32(R9), Y4, Y9
-	VPADDW       Y9, Y7, Y7
-	VPMADDUBSW   64(R9), Y5, Y9
-	VPADDW       Y9, Y7, Y7
-	VPMADDUBSW   96(R9), Y6, Y9
-	VPADDW       Y9, Y7, Y7
-	VPMADDWD     ones16<>+0(SB), Y7, Y7
-	VPADDD       Y7, Y1, Y1
-	VMOVDQU      (R8), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y2, Y3, Y3
-	VMOVDQU      32(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VMOVDQU      (R8), Y5
-	VPSRLW       $0x06, Y5, Y5
-	VPAND        Y2, Y5, Y5
-	VMOVDQU      32(R8), Y6
-	VPSRLW       $0x06, Y6, Y6
-	VPAND        Y2, Y6, Y6
-	VPMADDUBSW   128(R9), Y3, Y7
-	VPMADDUBSW   160(R9), Y4, Y9
-	VPADDW       Y9, Y7, Y7
-	VPMADDUBSW   192(R9), Y5, Y9
-	VPADDW       Y9, Y7, Y7
-	VPMADDUBSW   224(R9), Y6, Y9
-	VPADDW       Y9, Y7, Y7
-	VPMADDWD     ones16<>+0(SB), Y7, Y7
-	VPADDD       Y7, Y1, Y1
-	VPBROADCASTW 64(R8), X2
-	VCVTPH2PS    X2, Y2
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       256(R9), Y2, Y3
-	VFMADD231PS  Y1, Y3, Y0
-	ADDQ         $0x00000042, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	VMOVDQU      mask03<>+0(SB), Y8
+	VMOVDQU      288(BX), Y4
+	VPSRAD       $0x03, Y4, Y4
+	VPAND        (R8)(DI*1), Y8, Y9
+	VPAND        32(R8)(DI*1), Y8, Y10
+	VMOVDQU      (R8)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      32(R8)(DI*1), Y12
+	VPSRLW       $0x02, Y12, Y12
+	VPAND        Y8, Y12, Y12
+	VPMADDUBSW   (BX), Y9, Y13
+	VPMADDUBSW   32(BX), Y10, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   64(BX), Y11, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   96(BX), Y12, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y4, Y4
+	VMOVDQU      (R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y8, Y9, Y9
+	VMOVDQU      32(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      (R8)(DI*1), Y11
+	VPSRLW       $0x06, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      32(R8)(DI*1), Y12
+	VPSRLW       $0x06, Y12, Y12
+	VPAND        Y8, Y12, Y12
+	VPMADDUBSW   128(BX), Y9, Y13
+	VPMADDUBSW   160(BX), Y10, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   192(BX), Y11, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   224(BX), Y12, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y4, Y4
+	VMOVDQU      288(BX), Y5
+	VPSRAD       $0x03, Y5, Y5
+	VPAND        (R9)(DI*1), Y8, Y9
+	VPAND        32(R9)(DI*1), Y8, Y10
+	VMOVDQU      (R9)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      32(R9)(DI*1), Y12
+	VPSRLW       $0x02, Y12, Y12
+	VPAND        Y8, Y12, Y12
+	VPMADDUBSW   (BX), Y9, Y13
+	VPMADDUBSW   32(BX), Y10, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   64(BX), Y11, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   96(BX), Y12, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y5, Y5
+	VMOVDQU      (R9)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y8, Y9, Y9
+	VMOVDQU      32(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      (R9)(DI*1), Y11
+	VPSRLW       $0x06, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      32(R9)(DI*1), Y12
+	VPSRLW       $0x06, Y12, Y12
+	VPAND        Y8, Y12, Y12
+	VPMADDUBSW   128(BX), Y9, Y13
+	VPMADDUBSW   160(BX), Y10, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   192(BX), Y11, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   224(BX), Y12, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y5, Y5
+	VMOVDQU      288(BX), Y6
+	VPSRAD       $0x03, Y6, Y6
+	VPAND        (R10)(DI*1), Y8, Y9
+	VPAND        32(R10)(DI*1), Y8, Y10
+	VMOVDQU      (R10)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      32(R10)(DI*1), Y12
+	VPSRLW       $0x02, Y12, Y12
+	VPAND        Y8, Y12, Y12
+	VPMADDUBSW   (BX), Y9, Y13
+	VPMADDUBSW   32(BX), Y10, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   64(BX), Y11, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   96(BX), Y12, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y6, Y6
+	VMOVDQU      (R10)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y8, Y9, Y9
+	VMOVDQU      32(R10)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      (R10)(DI*1), Y11
+	VPSRLW       $0x06, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      32(R10)(DI*1), Y12
+	VPSRLW       $0x06, Y12, Y12
+	VPAND        Y8, Y12, Y12
+	VPMADDUBSW   128(BX), Y9, Y13
+	VPMADDUBSW   160(BX), Y10, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   192(BX), Y11, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   224(BX), Y12, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y6, Y6
+	VMOVDQU      288(BX), Y7
+	VPSRAD       $0x03, Y7, Y7
+	VPAND        (R11)(DI*1), Y8, Y9
+	VPAND        32(R11)(DI*1), Y8, Y10
+	VMOVDQU      (R11)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      32(R11)(DI*1), Y12
+	VPSRLW       $0x02, Y12, Y12
+	VPAND        Y8, Y12, Y12
+	VPMADDUBSW   (BX), Y9, Y13
+	VPMADDUBSW   32(BX), Y10, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   64(BX), Y11, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   96(BX), Y12, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y7, Y7
+	VMOVDQU      (R11)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y8, Y9, Y9
+	VMOVDQU      32(R11)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VMOVDQU      (R11)(DI*1), Y11
+	VPSRLW       $0x06, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VMOVDQU      32(R11)(DI*1), Y12
+	VPSRLW       $0x06, Y12, Y12
+	VPAND        Y8, Y12, Y12
+	VPMADDUBSW   128(BX), Y9, Y13
+	VPMADDUBSW   160(BX), Y10, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   192(BX), Y11, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDUBSW   224(BX), Y12, Y15
+	VPADDW       Y15, Y13, Y13
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y7, Y7
+	VPBROADCASTW 64(R8)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VPBROADCASTW 64(R9)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VPBROADCASTW 64(R10)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VPBROADCASTW 64(R11)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x00000042, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
 	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	ADDQ         $0x04, R11
-	DECQ         DI
-	JNZ          row
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -27636,104 +32410,303 @@ super:
 
 // func scatterMXFP4AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·scatterMXFP4AVX2(SB), NOSPLIT, $0-56
+TEXT ·scatterMXFP4AVX2(SB), NOSPLIT, $32-56
 	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+32(FP), BX
-	MOVQ n+40(FP), SI
-	MOVQ rows+48(FP), DI
-	MOVQ index+24(FP), R11
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXOR   Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXOR   Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXOR   Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXOR   Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1   (R12)
-	PREFETCHT1   64(R12)
-	PREFETCHT1   128(R12)
-	ADDQ         $0x00000088, R12
-	VMOVDQU      mask0f<>+0(SB), Y2
-	VMOVDQU      valuesMXFP4<>+0(SB), Y3
-	VMOVDQU      288(R9), Y1
-	VPSLLD       $0x01, Y1, Y1
-	VPAND        8(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPAND        40(R8), Y2, Y5
-	VPSHUFB      Y5, Y3, Y5
-	VPMADDUBSW   (R9), Y4, Y6
-	VPMADDUBSW   32(R9), Y5, Y8
-	VPADDW       Y8, Y6, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VPAND        72(R8), Y2, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VPAND        104(R8), Y2, Y5
-	VPSHUFB      Y5, Y3, Y5
-	VPMADDUBSW   64(R9), Y4, Y6
-	VPMADDUBSW   96(R9), Y5, Y8
-	VPADDW       Y8, Y6, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      8(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VMOVDQU      40(R8), Y5
-	VPSRLW       $0x04, Y5, Y5
-	VPAND        Y2, Y5, Y5
-	VPSHUFB      Y5, Y3, Y5
-	VPMADDUBSW   128(R9), Y4, Y6
-	VPMADDUBSW   160(R9), Y5, Y8
-	VPADDW       Y8, Y6, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VMOVDQU      72(R8), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y2, Y4, Y4
-	VPSHUFB      Y4, Y3, Y4
-	VMOVDQU      104(R8), Y5
-	VPSRLW       $0x04, Y5, Y5
-	VPAND        Y2, Y5, Y5
-	VPSHUFB      Y5, Y3, Y5
-	VPMADDUBSW   192(R9), Y4, Y6
-	VPMADDUBSW   224(R9), Y5, Y8
-	VPADDW       Y8, Y6, Y6
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPADDD       Y6, Y1, Y1
-	VPMOVZXBD    (R8), Y2
-	VPSLLD       $0x17, Y2, Y2
-	VPMAXUD      leastExponent<>+0(SB), Y2, Y2
-	VMULPS       halved1<>+0(SB), Y2, Y2
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       256(R9), Y2, Y3
-	VFMADD231PS  Y1, Y3, Y0
-	ADDQ         $0x00000088, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	VMOVDQU      mask0f<>+0(SB), Y8
+	VMOVDQU      valuesMXFP4<>+0(SB), Y9
+	VMOVDQU      288(BX), Y4
+	VPSLLD       $0x01, Y4, Y4
+	VPAND        8(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPAND        40(R8)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   (BX), Y10, Y12
+	VPMADDUBSW   32(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPAND        72(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPAND        104(R8)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   64(BX), Y10, Y12
+	VPMADDUBSW   96(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VMOVDQU      8(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      40(R8)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   128(BX), Y10, Y12
+	VPMADDUBSW   160(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VMOVDQU      72(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      104(R8)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   192(BX), Y10, Y12
+	VPMADDUBSW   224(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VMOVDQU      288(BX), Y5
+	VPSLLD       $0x01, Y5, Y5
+	VPAND        8(R9)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPAND        40(R9)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   (BX), Y10, Y12
+	VPMADDUBSW   32(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPAND        72(R9)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPAND        104(R9)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   64(BX), Y10, Y12
+	VPMADDUBSW   96(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      8(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      40(R9)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   128(BX), Y10, Y12
+	VPMADDUBSW   160(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      72(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      104(R9)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   192(BX), Y10, Y12
+	VPMADDUBSW   224(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      288(BX), Y6
+	VPSLLD       $0x01, Y6, Y6
+	VPAND        8(R10)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPAND        40(R10)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   (BX), Y10, Y12
+	VPMADDUBSW   32(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VPAND        72(R10)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPAND        104(R10)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   64(BX), Y10, Y12
+	VPMADDUBSW   96(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VMOVDQU      8(R10)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      40(R10)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   128(BX), Y10, Y12
+	VPMADDUBSW   160(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VMOVDQU      72(R10)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      104(R10)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   192(BX), Y10, Y12
+	VPMADDUBSW   224(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y6, Y6
+	VMOVDQU      288(BX), Y7
+	VPSLLD       $0x01, Y7, Y7
+	VPAND        8(R11)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPAND        40(R11)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   (BX), Y10, Y12
+	VPMADDUBSW   32(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VPAND        72(R11)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPAND        104(R11)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   64(BX), Y10, Y12
+	VPMADDUBSW   96(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VMOVDQU      8(R11)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      40(R11)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   128(BX), Y10, Y12
+	VPMADDUBSW   160(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VMOVDQU      72(R11)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU      104(R11)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPMADDUBSW   192(BX), Y10, Y12
+	VPMADDUBSW   224(BX), Y11, Y14
+	VPADDW       Y14, Y12, Y12
+	VPMADDWD     ones16<>+0(SB), Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VPMOVZXBD    (R8)(DI*1), Y8
+	VPSLLD       $0x17, Y8, Y8
+	VPMAXUD      leastExponent<>+0(SB), Y8, Y8
+	VMULPS       halved1<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VPMOVZXBD    (R9)(DI*1), Y8
+	VPSLLD       $0x17, Y8, Y8
+	VPMAXUD      leastExponent<>+0(SB), Y8, Y8
+	VMULPS       halved1<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VPMOVZXBD    (R10)(DI*1), Y8
+	VPSLLD       $0x17, Y8, Y8
+	VPMAXUD      leastExponent<>+0(SB), Y8, Y8
+	VMULPS       halved1<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VPMOVZXBD    (R11)(DI*1), Y8
+	VPSLLD       $0x17, Y8, Y8
+	VPMAXUD      leastExponent<>+0(SB), Y8, Y8
+	VMULPS       halved1<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x00000088, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
 	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	ADDQ         $0x04, R11
-	DECQ         DI
-	JNZ          row
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -28766,113 +33739,339 @@ super:
 
 // func scatterNVFP4AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·scatterNVFP4AVX2(SB), NOSPLIT, $0-56
+TEXT ·scatterNVFP4AVX2(SB), NOSPLIT, $32-56
 	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+32(FP), BX
-	MOVQ n+40(FP), SI
-	MOVQ rows+48(FP), DI
-	MOVQ index+24(FP), R11
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXOR   Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXOR   Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXOR   Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXOR   Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1   (R12)
-	PREFETCHT1   64(R12)
-	PREFETCHT1   128(R12)
-	ADDQ         $0x00000094, R12
-	VMOVDQU      mask0f<>+0(SB), Y2
-	VMOVDQU      valuesNVFP4<>+0(SB), Y3
-	VMOVDQU      352(R9), Y1
-	VPSRAD       $0x01, Y1, Y1
-	VMOVDQU      384(R9), Y4
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	VMOVDQU      mask0f<>+0(SB), Y8
+	VMOVDQU      valuesNVFP4<>+0(SB), Y9
+	VMOVDQU      352(BX), Y4
 	VPSRAD       $0x01, Y4, Y4
-	VPAND        16(R8), Y2, Y5
-	VPSHUFB      Y5, Y3, Y5
-	VPAND        48(R8), Y2, Y6
-	VPSHUFB      Y6, Y3, Y6
-	VPMADDUBSW   (R9), Y5, Y7
-	VPMADDUBSW   32(R9), Y6, Y8
-	VPADDW       Y8, Y7, Y7
-	VPMADDWD     ones16<>+0(SB), Y7, Y7
-	VPADDD       Y7, Y1, Y1
-	VPAND        80(R8), Y2, Y5
-	VPSHUFB      Y5, Y3, Y5
-	VPAND        112(R8), Y2, Y6
-	VPSHUFB      Y6, Y3, Y6
-	VPMADDUBSW   64(R9), Y5, Y7
-	VPMADDUBSW   96(R9), Y6, Y8
-	VPADDW       Y8, Y7, Y7
-	VPMADDWD     ones16<>+0(SB), Y7, Y7
-	VPADDD       Y7, Y1, Y1
-	VMOVDQU      16(R8), Y5
-	VPSRLW       $0x04, Y5, Y5
-	VPAND        Y2, Y5, Y5
-	VPSHUFB      Y5, Y3, Y5
-	VMOVDQU      48(R8), Y6
-	VPSRLW       $0x04, Y6, Y6
-	VPAND        Y2, Y6, Y6
-	VPSHUFB      Y6, Y3, Y6
-	VPMADDUBSW   128(R9), Y5, Y7
-	VPMADDUBSW   160(R9), Y6, Y8
-	VPADDW       Y8, Y7, Y7
-	VPMADDWD     ones16<>+0(SB), Y7, Y7
-	VPADDD       Y7, Y4, Y4
-	VMOVDQU      80(R8), Y5
-	VPSRLW       $0x04, Y5, Y5
-	VPAND        Y2, Y5, Y5
-	VPSHUFB      Y5, Y3, Y5
-	VMOVDQU      112(R8), Y6
-	VPSRLW       $0x04, Y6, Y6
-	VPAND        Y2, Y6, Y6
-	VPSHUFB      Y6, Y3, Y6
-	VPMADDUBSW   192(R9), Y5, Y7
-	VPMADDUBSW   224(R9), Y6, Y8
-	VPADDW       Y8, Y7, Y7
-	VPMADDWD     ones16<>+0(SB), Y7, Y7
-	VPADDD       Y7, Y4, Y4
-	VPMOVZXBW    (R8), X5
-	VPSLLW       $0x07, X5, X5
-	VCVTPH2PS    X5, Y5
-	VPMOVZXBW    8(R8), X6
-	VPSLLW       $0x07, X6, X6
-	VCVTPH2PS    X6, Y6
-	VBROADCASTSS 144(R8), Y7
-	VMULPS       Y7, Y5, Y5
-	VMULPS       Y7, Y6, Y6
-	VCVTDQ2PS    Y1, Y1
+	VMOVDQU      384(BX), Y10
+	VPSRAD       $0x01, Y10, Y10
+	VPAND        16(R8)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPAND        48(R8)(DI*1), Y8, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPMADDUBSW   (BX), Y11, Y13
+	VPMADDUBSW   32(BX), Y12, Y14
+	VPADDW       Y14, Y13, Y13
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y4, Y4
+	VPAND        80(R8)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPAND        112(R8)(DI*1), Y8, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPMADDUBSW   64(BX), Y11, Y13
+	VPMADDUBSW   96(BX), Y12, Y14
+	VPADDW       Y14, Y13, Y13
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y4, Y4
+	VMOVDQU      16(R8)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VMOVDQU      48(R8)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y8, Y12, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPMADDUBSW   128(BX), Y11, Y13
+	VPMADDUBSW   160(BX), Y12, Y14
+	VPADDW       Y14, Y13, Y13
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y10, Y10
+	VMOVDQU      80(R8)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VMOVDQU      112(R8)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y8, Y12, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPMADDUBSW   192(BX), Y11, Y13
+	VPMADDUBSW   224(BX), Y12, Y14
+	VPADDW       Y14, Y13, Y13
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y10, Y10
+	VPMOVZXBW    (R8)(DI*1), X11
+	VPSLLW       $0x07, X11, X11
+	VCVTPH2PS    X11, Y11
+	VPMOVZXBW    8(R8)(DI*1), X12
+	VPSLLW       $0x07, X12, X12
+	VCVTPH2PS    X12, Y12
+	VBROADCASTSS 144(R8)(DI*1), Y13
+	VMULPS       Y13, Y11, Y11
+	VMULPS       Y13, Y12, Y12
 	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y6, Y4, Y4
-	VFMADD231PS  Y5, Y1, Y4
-	VFMADD231PS  256(R9), Y4, Y0
-	ADDQ         $0x00000094, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y12, Y10, Y10
+	VFMADD231PS  Y11, Y4, Y10
+	VFMADD231PS  256(BX), Y10, Y0
+	VMOVDQU      352(BX), Y4
+	VPSRAD       $0x01, Y4, Y4
+	VMOVDQU      384(BX), Y10
+	VPSRAD       $0x01, Y10, Y10
+	VPAND        16(R9)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPAND        48(R9)(DI*1), Y8, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPMADDUBSW   (BX), Y11, Y13
+	VPMADDUBSW   32(BX), Y12, Y14
+	VPADDW       Y14, Y13, Y13
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y4, Y4
+	VPAND        80(R9)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPAND        112(R9)(DI*1), Y8, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPMADDUBSW   64(BX), Y11, Y13
+	VPMADDUBSW   96(BX), Y12, Y14
+	VPADDW       Y14, Y13, Y13
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y4, Y4
+	VMOVDQU      16(R9)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VMOVDQU      48(R9)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y8, Y12, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPMADDUBSW   128(BX), Y11, Y13
+	VPMADDUBSW   160(BX), Y12, Y14
+	VPADDW       Y14, Y13, Y13
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y10, Y10
+	VMOVDQU      80(R9)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VMOVDQU      112(R9)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y8, Y12, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPMADDUBSW   192(BX), Y11, Y13
+	VPMADDUBSW   224(BX), Y12, Y14
+	VPADDW       Y14, Y13, Y13
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y10, Y10
+	VPMOVZXBW    (R9)(DI*1), X11
+	VPSLLW       $0x07, X11, X11
+	VCVTPH2PS    X11, Y11
+	VPMOVZXBW    8(R9)(DI*1), X12
+	VPSLLW       $0x07, X12, X12
+	VCVTPH2PS    X12, Y12
+	VBROADCASTSS 144(R9)(DI*1), Y13
+	VMULPS       Y13, Y11, Y11
+	VMULPS       Y13, Y12, Y12
+	VCVTDQ2PS    Y4, Y4
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y12, Y10, Y10
+	VFMADD231PS  Y11, Y4, Y10
+	VFMADD231PS  256(BX), Y10, Y1
+	VMOVDQU      352(BX), Y4
+	VPSRAD       $0x01, Y4, Y4
+	VMOVDQU      384(BX), Y10
+	VPSRAD       $0x01, Y10, Y10
+	VPAND        16(R10)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPAND        48(R10)(DI*1), Y8, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPMADDUBSW   (BX), Y11, Y13
+	VPMADDUBSW   32(BX), Y12, Y14
+	VPADDW       Y14, Y13, Y13
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y4, Y4
+	VPAND        80(R10)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPAND        112(R10)(DI*1), Y8, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPMADDUBSW   64(BX), Y11, Y13
+	VPMADDUBSW   96(BX), Y12, Y14
+	VPADDW       Y14, Y13, Y13
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y4, Y4
+	VMOVDQU      16(R10)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VMOVDQU      48(R10)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y8, Y12, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPMADDUBSW   128(BX), Y11, Y13
+	VPMADDUBSW   160(BX), Y12, Y14
+	VPADDW       Y14, Y13, Y13
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y10, Y10
+	VMOVDQU      80(R10)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VMOVDQU      112(R10)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y8, Y12, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPMADDUBSW   192(BX), Y11, Y13
+	VPMADDUBSW   224(BX), Y12, Y14
+	VPADDW       Y14, Y13, Y13
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y10, Y10
+	VPMOVZXBW    (R10)(DI*1), X11
+	VPSLLW       $0x07, X11, X11
+	VCVTPH2PS    X11, Y11
+	VPMOVZXBW    8(R10)(DI*1), X12
+	VPSLLW       $0x07, X12, X12
+	VCVTPH2PS    X12, Y12
+	VBROADCASTSS 144(R10)(DI*1), Y13
+	VMULPS       Y13, Y11, Y11
+	VMULPS       Y13, Y12, Y12
+	VCVTDQ2PS    Y4, Y4
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y12, Y10, Y10
+	VFMADD231PS  Y11, Y4, Y10
+	VFMADD231PS  256(BX), Y10, Y2
+	VMOVDQU      352(BX), Y4
+	VPSRAD       $0x01, Y4, Y4
+	VMOVDQU      384(BX), Y10
+	VPSRAD       $0x01, Y10, Y10
+	VPAND        16(R11)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPAND        48(R11)(DI*1), Y8, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPMADDUBSW   (BX), Y11, Y13
+	VPMADDUBSW   32(BX), Y12, Y14
+	VPADDW       Y14, Y13, Y13
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y4, Y4
+	VPAND        80(R11)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPAND        112(R11)(DI*1), Y8, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPMADDUBSW   64(BX), Y11, Y13
+	VPMADDUBSW   96(BX), Y12, Y14
+	VPADDW       Y14, Y13, Y13
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y4, Y4
+	VMOVDQU      16(R11)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VMOVDQU      48(R11)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y8, Y12, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPMADDUBSW   128(BX), Y11, Y13
+	VPMADDUBSW   160(BX), Y12, Y14
+	VPADDW       Y14, Y13, Y13
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y10, Y10
+	VMOVDQU      80(R11)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VMOVDQU      112(R11)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y8, Y12, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPMADDUBSW   192(BX), Y11, Y13
+	VPMADDUBSW   224(BX), Y12, Y14
+	VPADDW       Y14, Y13, Y13
+	VPMADDWD     ones16<>+0(SB), Y13, Y13
+	VPADDD       Y13, Y10, Y10
+	VPMOVZXBW    (R11)(DI*1), X11
+	VPSLLW       $0x07, X11, X11
+	VCVTPH2PS    X11, Y11
+	VPMOVZXBW    8(R11)(DI*1), X12
+	VPSLLW       $0x07, X12, X12
+	VCVTPH2PS    X12, Y12
+	VBROADCASTSS 144(R11)(DI*1), Y13
+	VMULPS       Y13, Y11, Y11
+	VMULPS       Y13, Y12, Y12
+	VCVTDQ2PS    Y4, Y4
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y12, Y10, Y10
+	VFMADD231PS  Y11, Y4, Y10
+	VFMADD231PS  256(BX), Y10, Y3
+	ADDQ         $0x00000094, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
 	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	ADDQ         $0x04, R11
-	DECQ         DI
-	JNZ          row
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -29912,70 +35111,215 @@ super:
 	RET
 
 // func scatterQ40VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·scatterQ40VNNI(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      n+40(FP), SI
-	MOVQ      rows+48(FP), DI
-	MOVQ      index+24(FP), R11
-	VMOVDQU32 mask0f<>+0(SB), Z7
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterQ40VNNI(SB), NOSPLIT, $32-56
+	MOVQ out+0(FP), AX
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXORD  Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXORD  Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXORD  Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXORD  Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1    (R12)
-	PREFETCHT1    64(R12)
-	PREFETCHT1    128(R12)
-	ADDQ          $0x00000090, R12
-	VMOVDQU32     288(R9), Y1
-	VMOVDQU32     16(R8), Z5
-	VPSRLW        $0x04, Z5, Z6
-	VPANDD        Z7, Z5, Z5
-	VPANDD        Z7, Z6, Z6
-	VPDPBUSD      (R9), Z5, Z1
-	VPDPBUSD      128(R9), Z6, Z1
-	VMOVDQU32     80(R8), Z5
-	VPSRLW        $0x04, Z5, Z6
-	VPANDD        Z7, Z5, Z5
-	VPANDD        Z7, Z6, Z6
-	VPDPBUSD      64(R9), Z5, Z1
-	VPDPBUSD      192(R9), Z6, Z1
-	VEXTRACTI64X4 $0x01, Z1, Y5
-	VPADDD        Y5, Y1, Y1
-	VCVTPH2PS     (R8), Y2
-	VCVTDQ2PS     Y1, Y1
-	VMULPS        256(R9), Y2, Y3
-	VFMADD231PS   Y1, Y3, Y0
-	ADDQ          $0x00000090, R8
-	ADDQ          $0x000001c0, R9
-	DECQ          R10
-	JNZ           super
-	VHADDPS       Y0, Y0, Y0
-	VHADDPS       Y0, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, (AX)
-	ADDQ          $0x04, AX
-	ADDQ          $0x04, R11
-	DECQ          DI
-	JNZ           row
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	VMOVDQU32    288(BX), Y4
+	VMOVDQU32    288(BX), Y5
+	VMOVDQU32    288(BX), Y6
+	VMOVDQU32    288(BX), Y7
+	VMOVDQU32    mask0f<>+0(SB), Y8
+	VMOVDQU32    16(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y13
+	VPANDD       Y8, Y9, Y9
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    16(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y14
+	VPANDD       Y8, Y10, Y10
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    16(R10)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y15
+	VPANDD       Y8, Y11, Y11
+	VPANDD       Y8, Y15, Y15
+	VMOVDQU32    16(R11)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y16
+	VPANDD       Y8, Y12, Y12
+	VPANDD       Y8, Y16, Y16
+	VMOVDQU32    (BX), Y17
+	VMOVDQU32    128(BX), Y18
+	VPDPBUSD     Y17, Y9, Y4
+	VPDPBUSD     Y17, Y10, Y5
+	VPDPBUSD     Y17, Y11, Y6
+	VPDPBUSD     Y17, Y12, Y7
+	VPDPBUSD     Y18, Y13, Y4
+	VPDPBUSD     Y18, Y14, Y5
+	VPDPBUSD     Y18, Y15, Y6
+	VPDPBUSD     Y18, Y16, Y7
+	VMOVDQU32    48(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y13
+	VPANDD       Y8, Y9, Y9
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    48(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y14
+	VPANDD       Y8, Y10, Y10
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    48(R10)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y15
+	VPANDD       Y8, Y11, Y11
+	VPANDD       Y8, Y15, Y15
+	VMOVDQU32    48(R11)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y16
+	VPANDD       Y8, Y12, Y12
+	VPANDD       Y8, Y16, Y16
+	VMOVDQU32    32(BX), Y17
+	VMOVDQU32    160(BX), Y18
+	VPDPBUSD     Y17, Y9, Y4
+	VPDPBUSD     Y17, Y10, Y5
+	VPDPBUSD     Y17, Y11, Y6
+	VPDPBUSD     Y17, Y12, Y7
+	VPDPBUSD     Y18, Y13, Y4
+	VPDPBUSD     Y18, Y14, Y5
+	VPDPBUSD     Y18, Y15, Y6
+	VPDPBUSD     Y18, Y16, Y7
+	VMOVDQU32    80(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y13
+	VPANDD       Y8, Y9, Y9
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    80(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y14
+	VPANDD       Y8, Y10, Y10
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    80(R10)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y15
+	VPANDD       Y8, Y11, Y11
+	VPANDD       Y8, Y15, Y15
+	VMOVDQU32    80(R11)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y16
+	VPANDD       Y8, Y12, Y12
+	VPANDD       Y8, Y16, Y16
+	VMOVDQU32    64(BX), Y17
+	VMOVDQU32    192(BX), Y18
+	VPDPBUSD     Y17, Y9, Y4
+	VPDPBUSD     Y17, Y10, Y5
+	VPDPBUSD     Y17, Y11, Y6
+	VPDPBUSD     Y17, Y12, Y7
+	VPDPBUSD     Y18, Y13, Y4
+	VPDPBUSD     Y18, Y14, Y5
+	VPDPBUSD     Y18, Y15, Y6
+	VPDPBUSD     Y18, Y16, Y7
+	VMOVDQU32    112(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y13
+	VPANDD       Y8, Y9, Y9
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    112(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y14
+	VPANDD       Y8, Y10, Y10
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    112(R10)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y15
+	VPANDD       Y8, Y11, Y11
+	VPANDD       Y8, Y15, Y15
+	VMOVDQU32    112(R11)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y16
+	VPANDD       Y8, Y12, Y12
+	VPANDD       Y8, Y16, Y16
+	VMOVDQU32    96(BX), Y17
+	VMOVDQU32    224(BX), Y18
+	VPDPBUSD     Y17, Y9, Y4
+	VPDPBUSD     Y17, Y10, Y5
+	VPDPBUSD     Y17, Y11, Y6
+	VPDPBUSD     Y17, Y12, Y7
+	VPDPBUSD     Y18, Y13, Y4
+	VPDPBUSD     Y18, Y14, Y5
+	VPDPBUSD     Y18, Y15, Y6
+	VPDPBUSD     Y18, Y16, Y7
+	VCVTPH2PS    (R8)(DI*1), Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VCVTPH2PS    (R9)(DI*1), Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VCVTPH2PS    (R10)(DI*1), Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VCVTPH2PS    (R11)(DI*1), Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x00000090, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
+	JNZ          super
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -31330,72 +36674,223 @@ super:
 	RET
 
 // func scatterQ41VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·scatterQ41VNNI(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      n+40(FP), SI
-	MOVQ      rows+48(FP), DI
-	MOVQ      index+24(FP), R11
-	VMOVDQU32 mask0f<>+0(SB), Z7
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterQ41VNNI(SB), NOSPLIT, $32-56
+	MOVQ out+0(FP), AX
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXORD  Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXORD  Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXORD  Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXORD  Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1    (R12)
-	PREFETCHT1    64(R12)
-	PREFETCHT1    128(R12)
-	ADDQ          $0x000000a0, R12
-	VPXORD        Y1, Y1, Y1
-	VMOVDQU32     32(R8), Z5
-	VPSRLW        $0x04, Z5, Z6
-	VPANDD        Z7, Z5, Z5
-	VPANDD        Z7, Z6, Z6
-	VPDPBUSD      (R9), Z5, Z1
-	VPDPBUSD      128(R9), Z6, Z1
-	VMOVDQU32     96(R8), Z5
-	VPSRLW        $0x04, Z5, Z6
-	VPANDD        Z7, Z5, Z5
-	VPANDD        Z7, Z6, Z6
-	VPDPBUSD      64(R9), Z5, Z1
-	VPDPBUSD      192(R9), Z6, Z1
-	VEXTRACTI64X4 $0x01, Z1, Y5
-	VPADDD        Y5, Y1, Y1
-	VCVTPH2PS     (R8), Y2
-	VCVTPH2PS     16(R8), Y4
-	VCVTDQ2PS     Y1, Y1
-	VMULPS        256(R9), Y2, Y3
-	VFMADD231PS   Y1, Y3, Y0
-	VFMADD231PS   320(R9), Y4, Y0
-	ADDQ          $0x000000a0, R8
-	ADDQ          $0x000001c0, R9
-	DECQ          R10
-	JNZ           super
-	VHADDPS       Y0, Y0, Y0
-	VHADDPS       Y0, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, (AX)
-	ADDQ          $0x04, AX
-	ADDQ          $0x04, R11
-	DECQ          DI
-	JNZ           row
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	VPXORD       Y4, Y4, Y4
+	VPXORD       Y5, Y5, Y5
+	VPXORD       Y6, Y6, Y6
+	VPXORD       Y7, Y7, Y7
+	VMOVDQU32    mask0f<>+0(SB), Y8
+	VMOVDQU32    32(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y13
+	VPANDD       Y8, Y9, Y9
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    32(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y14
+	VPANDD       Y8, Y10, Y10
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    32(R10)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y15
+	VPANDD       Y8, Y11, Y11
+	VPANDD       Y8, Y15, Y15
+	VMOVDQU32    32(R11)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y16
+	VPANDD       Y8, Y12, Y12
+	VPANDD       Y8, Y16, Y16
+	VMOVDQU32    (BX), Y17
+	VMOVDQU32    128(BX), Y18
+	VPDPBUSD     Y17, Y9, Y4
+	VPDPBUSD     Y17, Y10, Y5
+	VPDPBUSD     Y17, Y11, Y6
+	VPDPBUSD     Y17, Y12, Y7
+	VPDPBUSD     Y18, Y13, Y4
+	VPDPBUSD     Y18, Y14, Y5
+	VPDPBUSD     Y18, Y15, Y6
+	VPDPBUSD     Y18, Y16, Y7
+	VMOVDQU32    64(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y13
+	VPANDD       Y8, Y9, Y9
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    64(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y14
+	VPANDD       Y8, Y10, Y10
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    64(R10)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y15
+	VPANDD       Y8, Y11, Y11
+	VPANDD       Y8, Y15, Y15
+	VMOVDQU32    64(R11)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y16
+	VPANDD       Y8, Y12, Y12
+	VPANDD       Y8, Y16, Y16
+	VMOVDQU32    32(BX), Y17
+	VMOVDQU32    160(BX), Y18
+	VPDPBUSD     Y17, Y9, Y4
+	VPDPBUSD     Y17, Y10, Y5
+	VPDPBUSD     Y17, Y11, Y6
+	VPDPBUSD     Y17, Y12, Y7
+	VPDPBUSD     Y18, Y13, Y4
+	VPDPBUSD     Y18, Y14, Y5
+	VPDPBUSD     Y18, Y15, Y6
+	VPDPBUSD     Y18, Y16, Y7
+	VMOVDQU32    96(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y13
+	VPANDD       Y8, Y9, Y9
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    96(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y14
+	VPANDD       Y8, Y10, Y10
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    96(R10)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y15
+	VPANDD       Y8, Y11, Y11
+	VPANDD       Y8, Y15, Y15
+	VMOVDQU32    96(R11)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y16
+	VPANDD       Y8, Y12, Y12
+	VPANDD       Y8, Y16, Y16
+	VMOVDQU32    64(BX), Y17
+	VMOVDQU32    192(BX), Y18
+	VPDPBUSD     Y17, Y9, Y4
+	VPDPBUSD     Y17, Y10, Y5
+	VPDPBUSD     Y17, Y11, Y6
+	VPDPBUSD     Y17, Y12, Y7
+	VPDPBUSD     Y18, Y13, Y4
+	VPDPBUSD     Y18, Y14, Y5
+	VPDPBUSD     Y18, Y15, Y6
+	VPDPBUSD     Y18, Y16, Y7
+	VMOVDQU32    128(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y13
+	VPANDD       Y8, Y9, Y9
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    128(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y14
+	VPANDD       Y8, Y10, Y10
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    128(R10)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y15
+	VPANDD       Y8, Y11, Y11
+	VPANDD       Y8, Y15, Y15
+	VMOVDQU32    128(R11)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y16
+	VPANDD       Y8, Y12, Y12
+	VPANDD       Y8, Y16, Y16
+	VMOVDQU32    96(BX), Y17
+	VMOVDQU32    224(BX), Y18
+	VPDPBUSD     Y17, Y9, Y4
+	VPDPBUSD     Y17, Y10, Y5
+	VPDPBUSD     Y17, Y11, Y6
+	VPDPBUSD     Y17, Y12, Y7
+	VPDPBUSD     Y18, Y13, Y4
+	VPDPBUSD     Y18, Y14, Y5
+	VPDPBUSD     Y18, Y15, Y6
+	VPDPBUSD     Y18, Y16, Y7
+	VCVTPH2PS    (R8)(DI*1), Y8
+	VCVTPH2PS    16(R8)(DI*1), Y10
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VFMADD231PS  320(BX), Y10, Y0
+	VCVTPH2PS    (R9)(DI*1), Y8
+	VCVTPH2PS    16(R9)(DI*1), Y10
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VFMADD231PS  320(BX), Y10, Y1
+	VCVTPH2PS    (R10)(DI*1), Y8
+	VCVTPH2PS    16(R10)(DI*1), Y10
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VFMADD231PS  320(BX), Y10, Y2
+	VCVTPH2PS    (R11)(DI*1), Y8
+	VCVTPH2PS    16(R11)(DI*1), Y10
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	VFMADD231PS  320(BX), Y10, Y3
+	ADDQ         $0x000000a0, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
+	JNZ          super
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -32829,81 +38324,308 @@ super:
 	RET
 
 // func scatterQ50VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·scatterQ50VNNI(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      n+40(FP), SI
-	MOVQ      rows+48(FP), DI
-	MOVQ      index+24(FP), R11
-	VMOVDQU32 mask0f<>+0(SB), Z7
-	VMOVDQU32 turn5<>+0(SB), Z8
-	VMOVDQU32 mask10<>+0(SB), Z9
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterQ50VNNI(SB), NOSPLIT, $32-56
+	MOVQ out+0(FP), AX
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXORD  Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXORD  Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXORD  Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXORD  Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1      (R12)
-	PREFETCHT1      64(R12)
-	PREFETCHT1      128(R12)
-	ADDQ            $0x000000b0, R12
-	VPSLLD          $0x01, 288(R9), Y1
-	VBROADCASTI64X4 144(R8), Z10
-	VPROLVD         Z8, Z10, Z10
-	VMOVDQU32       16(R8), Z5
-	VPSRLW          $0x04, Z5, Z6
-	VPANDD          Z7, Z5, Z5
-	VPANDD          Z7, Z6, Z6
-	VPTERNLOGD      $0xf8, Z9, Z10, Z5
-	VPRORD          $0x04, Z10, Z11
-	VPTERNLOGD      $0xf8, Z9, Z11, Z6
-	VPRORD          $0x02, Z10, Z10
-	VPDPBUSD        (R9), Z5, Z1
-	VPDPBUSD        128(R9), Z6, Z1
-	VMOVDQU32       80(R8), Z5
-	VPSRLW          $0x04, Z5, Z6
-	VPANDD          Z7, Z5, Z5
-	VPANDD          Z7, Z6, Z6
-	VPTERNLOGD      $0xf8, Z9, Z10, Z5
-	VPRORD          $0x04, Z10, Z11
-	VPTERNLOGD      $0xf8, Z9, Z11, Z6
-	VPDPBUSD        64(R9), Z5, Z1
-	VPDPBUSD        192(R9), Z6, Z1
-	VEXTRACTI64X4   $0x01, Z1, Y5
-	VPADDD          Y5, Y1, Y1
-	VCVTPH2PS       (R8), Y2
-	VCVTDQ2PS       Y1, Y1
-	VMULPS          256(R9), Y2, Y3
-	VFMADD231PS     Y1, Y3, Y0
-	ADDQ            $0x000000b0, R8
-	ADDQ            $0x000001c0, R9
-	DECQ            R10
-	JNZ             super
-	VHADDPS         Y0, Y0, Y0
-	VHADDPS         Y0, Y0, Y0
-	VEXTRACTF128    $0x01, Y0, X1
-	VADDPS          X1, X0, X1
-	VMOVSS          X1, (AX)
-	ADDQ            $0x04, AX
-	ADDQ            $0x04, R11
-	DECQ            DI
-	JNZ             row
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	VPSLLD       $0x01, 288(BX), Y4
+	VPSLLD       $0x01, 288(BX), Y5
+	VPSLLD       $0x01, 288(BX), Y6
+	VPSLLD       $0x01, 288(BX), Y7
+	VMOVDQU32    mask0f<>+0(SB), Y8
+	VMOVDQU32    mask10<>+0(SB), Y19
+	VMOVDQU32    16(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y13
+	VPANDD       Y8, Y9, Y9
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    144(R8)(DI*1), Y17
+	VPSLLW       $0x04, Y17, Y17
+	VPTERNLOGD   $0xf8, Y19, Y17, Y9
+	VMOVDQU32    144(R8)(DI*1), Y18
+	VPTERNLOGD   $0xf8, Y19, Y18, Y13
+	VMOVDQU32    16(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y14
+	VPANDD       Y8, Y10, Y10
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    144(R9)(DI*1), Y17
+	VPSLLW       $0x04, Y17, Y17
+	VPTERNLOGD   $0xf8, Y19, Y17, Y10
+	VMOVDQU32    144(R9)(DI*1), Y18
+	VPTERNLOGD   $0xf8, Y19, Y18, Y14
+	VMOVDQU32    16(R10)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y15
+	VPANDD       Y8, Y11, Y11
+	VPANDD       Y8, Y15, Y15
+	VMOVDQU32    144(R10)(DI*1), Y17
+	VPSLLW       $0x04, Y17, Y17
+	VPTERNLOGD   $0xf8, Y19, Y17, Y11
+	VMOVDQU32    144(R10)(DI*1), Y18
+	VPTERNLOGD   $0xf8, Y19, Y18, Y15
+	VMOVDQU32    16(R11)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y16
+	VPANDD       Y8, Y12, Y12
+	VPANDD       Y8, Y16, Y16
+	VMOVDQU32    144(R11)(DI*1), Y17
+	VPSLLW       $0x04, Y17, Y17
+	VPTERNLOGD   $0xf8, Y19, Y17, Y12
+	VMOVDQU32    144(R11)(DI*1), Y18
+	VPTERNLOGD   $0xf8, Y19, Y18, Y16
+	VMOVDQU32    (BX), Y17
+	VMOVDQU32    128(BX), Y18
+	VPDPBUSD     Y17, Y9, Y4
+	VPDPBUSD     Y17, Y10, Y5
+	VPDPBUSD     Y17, Y11, Y6
+	VPDPBUSD     Y17, Y12, Y7
+	VPDPBUSD     Y18, Y13, Y4
+	VPDPBUSD     Y18, Y14, Y5
+	VPDPBUSD     Y18, Y15, Y6
+	VPDPBUSD     Y18, Y16, Y7
+	VMOVDQU32    48(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y13
+	VPANDD       Y8, Y9, Y9
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    144(R8)(DI*1), Y17
+	VPSLLW       $0x03, Y17, Y17
+	VPTERNLOGD   $0xf8, Y19, Y17, Y9
+	VMOVDQU32    144(R8)(DI*1), Y18
+	VPSRLW       $0x01, Y18, Y18
+	VPTERNLOGD   $0xf8, Y19, Y18, Y13
+	VMOVDQU32    48(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y14
+	VPANDD       Y8, Y10, Y10
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    144(R9)(DI*1), Y17
+	VPSLLW       $0x03, Y17, Y17
+	VPTERNLOGD   $0xf8, Y19, Y17, Y10
+	VMOVDQU32    144(R9)(DI*1), Y18
+	VPSRLW       $0x01, Y18, Y18
+	VPTERNLOGD   $0xf8, Y19, Y18, Y14
+	VMOVDQU32    48(R10)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y15
+	VPANDD       Y8, Y11, Y11
+	VPANDD       Y8, Y15, Y15
+	VMOVDQU32    144(R10)(DI*1), Y17
+	VPSLLW       $0x03, Y17, Y17
+	VPTERNLOGD   $0xf8, Y19, Y17, Y11
+	VMOVDQU32    144(R10)(DI*1), Y18
+	VPSRLW       $0x01, Y18, Y18
+	VPTERNLOGD   $0xf8, Y19, Y18, Y15
+	VMOVDQU32    48(R11)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y16
+	VPANDD       Y8, Y12, Y12
+	VPANDD       Y8, Y16, Y16
+	VMOVDQU32    144(R11)(DI*1), Y17
+	VPSLLW       $0x03, Y17, Y17
+	VPTERNLOGD   $0xf8, Y19, Y17, Y12
+	VMOVDQU32    144(R11)(DI*1), Y18
+	VPSRLW       $0x01, Y18, Y18
+	VPTERNLOGD   $0xf8, Y19, Y18, Y16
+	VMOVDQU32    32(BX), Y17
+	VMOVDQU32    160(BX), Y18
+	VPDPBUSD     Y17, Y9, Y4
+	VPDPBUSD     Y17, Y10, Y5
+	VPDPBUSD     Y17, Y11, Y6
+	VPDPBUSD     Y17, Y12, Y7
+	VPDPBUSD     Y18, Y13, Y4
+	VPDPBUSD     Y18, Y14, Y5
+	VPDPBUSD     Y18, Y15, Y6
+	VPDPBUSD     Y18, Y16, Y7
+	VMOVDQU32    80(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y13
+	VPANDD       Y8, Y9, Y9
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    144(R8)(DI*1), Y17
+	VPSLLW       $0x02, Y17, Y17
+	VPTERNLOGD   $0xf8, Y19, Y17, Y9
+	VMOVDQU32    144(R8)(DI*1), Y18
+	VPSRLW       $0x02, Y18, Y18
+	VPTERNLOGD   $0xf8, Y19, Y18, Y13
+	VMOVDQU32    80(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y14
+	VPANDD       Y8, Y10, Y10
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    144(R9)(DI*1), Y17
+	VPSLLW       $0x02, Y17, Y17
+	VPTERNLOGD   $0xf8, Y19, Y17, Y10
+	VMOVDQU32    144(R9)(DI*1), Y18
+	VPSRLW       $0x02, Y18, Y18
+	VPTERNLOGD   $0xf8, Y19, Y18, Y14
+	VMOVDQU32    80(R10)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y15
+	VPANDD       Y8, Y11, Y11
+	VPANDD       Y8, Y15, Y15
+	VMOVDQU32    144(R10)(DI*1), Y17
+	VPSLLW       $0x02, Y17, Y17
+	VPTERNLOGD   $0xf8, Y19, Y17, Y11
+	VMOVDQU32    144(R10)(DI*1), Y18
+	VPSRLW       $0x02, Y18, Y18
+	VPTERNLOGD   $0xf8, Y19, Y18, Y15
+	VMOVDQU32    80(R11)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y16
+	VPANDD       Y8, Y12, Y12
+	VPANDD       Y8, Y16, Y16
+	VMOVDQU32    144(R11)(DI*1), Y17
+	VPSLLW       $0x02, Y17, Y17
+	VPTERNLOGD   $0xf8, Y19, Y17, Y12
+	VMOVDQU32    144(R11)(DI*1), Y18
+	VPSRLW       $0x02, Y18, Y18
+	VPTERNLOGD   $0xf8, Y19, Y18, Y16
+	VMOVDQU32    64(BX), Y17
+	VMOVDQU32    192(BX), Y18
+	VPDPBUSD     Y17, Y9, Y4
+	VPDPBUSD     Y17, Y10, Y5
+	VPDPBUSD     Y17, Y11, Y6
+	VPDPBUSD     Y17, Y12, Y7
+	VPDPBUSD     Y18, Y13, Y4
+	VPDPBUSD     Y18, Y14, Y5
+	VPDPBUSD     Y18, Y15, Y6
+	VPDPBUSD     Y18, Y16, Y7
+	VMOVDQU32    112(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y13
+	VPANDD       Y8, Y9, Y9
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    144(R8)(DI*1), Y17
+	VPSLLW       $0x01, Y17, Y17
+	VPTERNLOGD   $0xf8, Y19, Y17, Y9
+	VMOVDQU32    144(R8)(DI*1), Y18
+	VPSRLW       $0x03, Y18, Y18
+	VPTERNLOGD   $0xf8, Y19, Y18, Y13
+	VMOVDQU32    112(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y14
+	VPANDD       Y8, Y10, Y10
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    144(R9)(DI*1), Y17
+	VPSLLW       $0x01, Y17, Y17
+	VPTERNLOGD   $0xf8, Y19, Y17, Y10
+	VMOVDQU32    144(R9)(DI*1), Y18
+	VPSRLW       $0x03, Y18, Y18
+	VPTERNLOGD   $0xf8, Y19, Y18, Y14
+	VMOVDQU32    112(R10)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y15
+	VPANDD       Y8, Y11, Y11
+	VPANDD       Y8, Y15, Y15
+	VMOVDQU32    144(R10)(DI*1), Y17
+	VPSLLW       $0x01, Y17, Y17
+	VPTERNLOGD   $0xf8, Y19, Y17, Y11
+	VMOVDQU32    144(R10)(DI*1), Y18
+	VPSRLW       $0x03, Y18, Y18
+	VPTERNLOGD   $0xf8, Y19, Y18, Y15
+	VMOVDQU32    112(R11)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y16
+	VPANDD       Y8, Y12, Y12
+	VPANDD       Y8, Y16, Y16
+	VMOVDQU32    144(R11)(DI*1), Y17
+	VPSLLW       $0x01, Y17, Y17
+	VPTERNLOGD   $0xf8, Y19, Y17, Y12
+	VMOVDQU32    144(R11)(DI*1), Y18
+	VPSRLW       $0x03, Y18, Y18
+	VPTERNLOGD   $0xf8, Y19, Y18, Y16
+	VMOVDQU32    96(BX), Y17
+	VMOVDQU32    224(BX), Y18
+	VPDPBUSD     Y17, Y9, Y4
+	VPDPBUSD     Y17, Y10, Y5
+	VPDPBUSD     Y17, Y11, Y6
+	VPDPBUSD     Y17, Y12, Y7
+	VPDPBUSD     Y18, Y13, Y4
+	VPDPBUSD     Y18, Y14, Y5
+	VPDPBUSD     Y18, Y15, Y6
+	VPDPBUSD     Y18, Y16, Y7
+	VCVTPH2PS    (R8)(DI*1), Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VCVTPH2PS    (R9)(DI*1), Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VCVTPH2PS    (R10)(DI*1), Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VCVTPH2PS    (R11)(DI*1), Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x000000b0, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
+	JNZ          super
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -34504,83 +40226,316 @@ super:
 	RET
 
 // func scatterQ51VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·scatterQ51VNNI(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      n+40(FP), SI
-	MOVQ      rows+48(FP), DI
-	MOVQ      index+24(FP), R11
-	VMOVDQU32 mask0f<>+0(SB), Z7
-	VMOVDQU32 turn5<>+0(SB), Z8
-	VMOVDQU32 mask10<>+0(SB), Z9
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterQ51VNNI(SB), NOSPLIT, $32-56
+	MOVQ out+0(FP), AX
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXORD  Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXORD  Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXORD  Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXORD  Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1      (R12)
-	PREFETCHT1      64(R12)
-	PREFETCHT1      128(R12)
-	ADDQ            $0x000000c0, R12
-	VPXORD          Y1, Y1, Y1
-	VBROADCASTI64X4 160(R8), Z10
-	VPROLVD         Z8, Z10, Z10
-	VMOVDQU32       32(R8), Z5
-	VPSRLW          $0x04, Z5, Z6
-	VPANDD          Z7, Z5, Z5
-	VPANDD          Z7, Z6, Z6
-	VPTERNLOGD      $0xf8, Z9, Z10, Z5
-	VPRORD          $0x04, Z10, Z11
-	VPTERNLOGD      $0xf8, Z9, Z11, Z6
-	VPRORD          $0x02, Z10, Z10
-	VPDPBUSD        (R9), Z5, Z1
-	VPDPBUSD        128(R9), Z6, Z1
-	VMOVDQU32       96(R8), Z5
-	VPSRLW          $0x04, Z5, Z6
-	VPANDD          Z7, Z5, Z5
-	VPANDD          Z7, Z6, Z6
-	VPTERNLOGD      $0xf8, Z9, Z10, Z5
-	VPRORD          $0x04, Z10, Z11
-	VPTERNLOGD      $0xf8, Z9, Z11, Z6
-	VPDPBUSD        64(R9), Z5, Z1
-	VPDPBUSD        192(R9), Z6, Z1
-	VEXTRACTI64X4   $0x01, Z1, Y5
-	VPADDD          Y5, Y1, Y1
-	VCVTPH2PS       (R8), Y2
-	VCVTPH2PS       16(R8), Y4
-	VCVTDQ2PS       Y1, Y1
-	VMULPS          256(R9), Y2, Y3
-	VFMADD231PS     Y1, Y3, Y0
-	VFMADD231PS     320(R9), Y4, Y0
-	ADDQ            $0x000000c0, R8
-	ADDQ            $0x000001c0, R9
-	DECQ            R10
-	JNZ             super
-	VHADDPS         Y0, Y0, Y0
-	VHADDPS         Y0, Y0, Y0
-	VEXTRACTF128    $0x01, Y0, X1
-	VADDPS          X1, X0, X1
-	VMOVSS          X1, (AX)
-	ADDQ            $0x04, AX
-	ADDQ            $0x04, R11
-	DECQ            DI
-	JNZ             row
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	VPXORD       Y4, Y4, Y4
+	VPXORD       Y5, Y5, Y5
+	VPXORD       Y6, Y6, Y6
+	VPXORD       Y7, Y7, Y7
+	VMOVDQU32    mask0f<>+0(SB), Y8
+	VMOVDQU32    mask10<>+0(SB), Y19
+	VMOVDQU32    32(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y13
+	VPANDD       Y8, Y9, Y9
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    160(R8)(DI*1), Y17
+	VPSLLW       $0x04, Y17, Y17
+	VPTERNLOGD   $0xf8, Y19, Y17, Y9
+	VMOVDQU32    160(R8)(DI*1), Y18
+	VPTERNLOGD   $0xf8, Y19, Y18, Y13
+	VMOVDQU32    32(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y14
+	VPANDD       Y8, Y10, Y10
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    160(R9)(DI*1), Y17
+	VPSLLW       $0x04, Y17, Y17
+	VPTERNLOGD   $0xf8, Y19, Y17, Y10
+	VMOVDQU32    160(R9)(DI*1), Y18
+	VPTERNLOGD   $0xf8, Y19, Y18, Y14
+	VMOVDQU32    32(R10)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y15
+	VPANDD       Y8, Y11, Y11
+	VPANDD       Y8, Y15, Y15
+	VMOVDQU32    160(R10)(DI*1), Y17
+	VPSLLW       $0x04, Y17, Y17
+	VPTERNLOGD   $0xf8, Y19, Y17, Y11
+	VMOVDQU32    160(R10)(DI*1), Y18
+	VPTERNLOGD   $0xf8, Y19, Y18, Y15
+	VMOVDQU32    32(R11)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y16
+	VPANDD       Y8, Y12, Y12
+	VPANDD       Y8, Y16, Y16
+	VMOVDQU32    160(R11)(DI*1), Y17
+	VPSLLW       $0x04, Y17, Y17
+	VPTERNLOGD   $0xf8, Y19, Y17, Y12
+	VMOVDQU32    160(R11)(DI*1), Y18
+	VPTERNLOGD   $0xf8, Y19, Y18, Y16
+	VMOVDQU32    (BX), Y17
+	VMOVDQU32    128(BX), Y18
+	VPDPBUSD     Y17, Y9, Y4
+	VPDPBUSD     Y17, Y10, Y5
+	VPDPBUSD     Y17, Y11, Y6
+	VPDPBUSD     Y17, Y12, Y7
+	VPDPBUSD     Y18, Y13, Y4
+	VPDPBUSD     Y18, Y14, Y5
+	VPDPBUSD     Y18, Y15, Y6
+	VPDPBUSD     Y18, Y16, Y7
+	VMOVDQU32    64(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y13
+	VPANDD       Y8, Y9, Y9
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    160(R8)(DI*1), Y17
+	VPSLLW       $0x03, Y17, Y17
+	VPTERNLOGD   $0xf8, Y19, Y17, Y9
+	VMOVDQU32    160(R8)(DI*1), Y18
+	VPSRLW       $0x01, Y18, Y18
+	VPTERNLOGD   $0xf8, Y19, Y18, Y13
+	VMOVDQU32    64(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y14
+	VPANDD       Y8, Y10, Y10
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    160(R9)(DI*1), Y17
+	VPSLLW       $0x03, Y17, Y17
+	VPTERNLOGD   $0xf8, Y19, Y17, Y10
+	VMOVDQU32    160(R9)(DI*1), Y18
+	VPSRLW       $0x01, Y18, Y18
+	VPTERNLOGD   $0xf8, Y19, Y18, Y14
+	VMOVDQU32    64(R10)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y15
+	VPANDD       Y8, Y11, Y11
+	VPANDD       Y8, Y15, Y15
+	VMOVDQU32    160(R10)(DI*1), Y17
+	VPSLLW       $0x03, Y17, Y17
+	VPTERNLOGD   $0xf8, Y19, Y17, Y11
+	VMOVDQU32    160(R10)(DI*1), Y18
+	VPSRLW       $0x01, Y18, Y18
+	VPTERNLOGD   $0xf8, Y19, Y18, Y15
+	VMOVDQU32    64(R11)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y16
+	VPANDD       Y8, Y12, Y12
+	VPANDD       Y8, Y16, Y16
+	VMOVDQU32    160(R11)(DI*1), Y17
+	VPSLLW       $0x03, Y17, Y17
+	VPTERNLOGD   $0xf8, Y19, Y17, Y12
+	VMOVDQU32    160(R11)(DI*1), Y18
+	VPSRLW       $0x01, Y18, Y18
+	VPTERNLOGD   $0xf8, Y19, Y18, Y16
+	VMOVDQU32    32(BX), Y17
+	VMOVDQU32    160(BX), Y18
+	VPDPBUSD     Y17, Y9, Y4
+	VPDPBUSD     Y17, Y10, Y5
+	VPDPBUSD     Y17, Y11, Y6
+	VPDPBUSD     Y17, Y12, Y7
+	VPDPBUSD     Y18, Y13, Y4
+	VPDPBUSD     Y18, Y14, Y5
+	VPDPBUSD     Y18, Y15, Y6
+	VPDPBUSD     Y18, Y16, Y7
+	VMOVDQU32    96(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y13
+	VPANDD       Y8, Y9, Y9
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    160(R8)(DI*1), Y17
+	VPSLLW       $0x02, Y17, Y17
+	VPTERNLOGD   $0xf8, Y19, Y17, Y9
+	VMOVDQU32    160(R8)(DI*1), Y18
+	VPSRLW       $0x02, Y18, Y18
+	VPTERNLOGD   $0xf8, Y19, Y18, Y13
+	VMOVDQU32    96(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y14
+	VPANDD       Y8, Y10, Y10
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    160(R9)(DI*1), Y17
+	VPSLLW       $0x02, Y17, Y17
+	VPTERNLOGD   $0xf8, Y19, Y17, Y10
+	VMOVDQU32    160(R9)(DI*1), Y18
+	VPSRLW       $0x02, Y18, Y18
+	VPTERNLOGD   $0xf8, Y19, Y18, Y14
+	VMOVDQU32    96(R10)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y15
+	VPANDD       Y8, Y11, Y11
+	VPANDD       Y8, Y15, Y15
+	VMOVDQU32    160(R10)(DI*1), Y17
+	VPSLLW       $0x02, Y17, Y17
+	VPTERNLOGD   $0xf8, Y19, Y17, Y11
+	VMOVDQU32    160(R10)(DI*1), Y18
+	VPSRLW       $0x02, Y18, Y18
+	VPTERNLOGD   $0xf8, Y19, Y18, Y15
+	VMOVDQU32    96(R11)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y16
+	VPANDD       Y8, Y12, Y12
+	VPANDD       Y8, Y16, Y16
+	VMOVDQU32    160(R11)(DI*1), Y17
+	VPSLLW       $0x02, Y17, Y17
+	VPTERNLOGD   $0xf8, Y19, Y17, Y12
+	VMOVDQU32    160(R11)(DI*1), Y18
+	VPSRLW       $0x02, Y18, Y18
+	VPTERNLOGD   $0xf8, Y19, Y18, Y16
+	VMOVDQU32    64(BX), Y17
+	VMOVDQU32    192(BX), Y18
+	VPDPBUSD     Y17, Y9, Y4
+	VPDPBUSD     Y17, Y10, Y5
+	VPDPBUSD     Y17, Y11, Y6
+	VPDPBUSD     Y17, Y12, Y7
+	VPDPBUSD     Y18, Y13, Y4
+	VPDPBUSD     Y18, Y14, Y5
+	VPDPBUSD     Y18, Y15, Y6
+	VPDPBUSD     Y18, Y16, Y7
+	VMOVDQU32    128(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y13
+	VPANDD       Y8, Y9, Y9
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    160(R8)(DI*1), Y17
+	VPSLLW       $0x01, Y17, Y17
+	VPTERNLOGD   $0xf8, Y19, Y17, Y9
+	VMOVDQU32    160(R8)(DI*1), Y18
+	VPSRLW       $0x03, Y18, Y18
+	VPTERNLOGD   $0xf8, Y19, Y18, Y13
+	VMOVDQU32    128(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y14
+	VPANDD       Y8, Y10, Y10
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    160(R9)(DI*1), Y17
+	VPSLLW       $0x01, Y17, Y17
+	VPTERNLOGD   $0xf8, Y19, Y17, Y10
+	VMOVDQU32    160(R9)(DI*1), Y18
+	VPSRLW       $0x03, Y18, Y18
+	VPTERNLOGD   $0xf8, Y19, Y18, Y14
+	VMOVDQU32    128(R10)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y15
+	VPANDD       Y8, Y11, Y11
+	VPANDD       Y8, Y15, Y15
+	VMOVDQU32    160(R10)(DI*1), Y17
+	VPSLLW       $0x01, Y17, Y17
+	VPTERNLOGD   $0xf8, Y19, Y17, Y11
+	VMOVDQU32    160(R10)(DI*1), Y18
+	VPSRLW       $0x03, Y18, Y18
+	VPTERNLOGD   $0xf8, Y19, Y18, Y15
+	VMOVDQU32    128(R11)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y16
+	VPANDD       Y8, Y12, Y12
+	VPANDD       Y8, Y16, Y16
+	VMOVDQU32    160(R11)(DI*1), Y17
+	VPSLLW       $0x01, Y17, Y17
+	VPTERNLOGD   $0xf8, Y19, Y17, Y12
+	VMOVDQU32    160(R11)(DI*1), Y18
+	VPSRLW       $0x03, Y18, Y18
+	VPTERNLOGD   $0xf8, Y19, Y18, Y16
+	VMOVDQU32    96(BX), Y17
+	VMOVDQU32    224(BX), Y18
+	VPDPBUSD     Y17, Y9, Y4
+	VPDPBUSD     Y17, Y10, Y5
+	VPDPBUSD     Y17, Y11, Y6
+	VPDPBUSD     Y17, Y12, Y7
+	VPDPBUSD     Y18, Y13, Y4
+	VPDPBUSD     Y18, Y14, Y5
+	VPDPBUSD     Y18, Y15, Y6
+	VPDPBUSD     Y18, Y16, Y7
+	VCVTPH2PS    (R8)(DI*1), Y8
+	VCVTPH2PS    16(R8)(DI*1), Y10
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VFMADD231PS  320(BX), Y10, Y0
+	VCVTPH2PS    (R9)(DI*1), Y8
+	VCVTPH2PS    16(R9)(DI*1), Y10
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VFMADD231PS  320(BX), Y10, Y1
+	VCVTPH2PS    (R10)(DI*1), Y8
+	VCVTPH2PS    16(R10)(DI*1), Y10
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VFMADD231PS  320(BX), Y10, Y2
+	VCVTPH2PS    (R11)(DI*1), Y8
+	VCVTPH2PS    16(R11)(DI*1), Y10
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	VFMADD231PS  320(BX), Y10, Y3
+	ADDQ         $0x000000c0, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
+	JNZ          super
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -35781,68 +41736,191 @@ super:
 	RET
 
 // func scatterQ80VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·scatterQ80VNNI(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      n+40(FP), SI
-	MOVQ      rows+48(FP), DI
-	MOVQ      index+24(FP), R11
-	VMOVDQU32 x80<>+0(SB), Z7
+// Requires: AVX, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterQ80VNNI(SB), NOSPLIT, $32-56
+	MOVQ out+0(FP), AX
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXORD  Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXORD  Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXORD  Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXORD  Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1    (R12)
-	PREFETCHT1    64(R12)
-	PREFETCHT1    128(R12)
-	PREFETCHT1    192(R12)
-	PREFETCHT1    256(R12)
-	ADDQ          $0x00000110, R12
-	VPSLLD        $0x04, 288(R9), Y1
-	VPXORD        16(R8), Z7, Z5
-	VPDPBUSD      (R9), Z5, Z1
-	VPXORD        80(R8), Z7, Z5
-	VPDPBUSD      64(R9), Z5, Z1
-	VPXORD        144(R8), Z7, Z5
-	VPDPBUSD      128(R9), Z5, Z1
-	VPXORD        208(R8), Z7, Z5
-	VPDPBUSD      192(R9), Z5, Z1
-	VEXTRACTI64X4 $0x01, Z1, Y5
-	VPADDD        Y5, Y1, Y1
-	VCVTPH2PS     (R8), Y2
-	VCVTDQ2PS     Y1, Y1
-	VMULPS        256(R9), Y2, Y3
-	VFMADD231PS   Y1, Y3, Y0
-	ADDQ          $0x00000110, R8
-	ADDQ          $0x000001c0, R9
-	DECQ          R10
-	JNZ           super
-	VHADDPS       Y0, Y0, Y0
-	VHADDPS       Y0, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, (AX)
-	ADDQ          $0x04, AX
-	ADDQ          $0x04, R11
-	DECQ          DI
-	JNZ           row
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	PREFETCHT1   192(R12)(DI*1)
+	PREFETCHT1   256(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	PREFETCHT1   192(R12)(DI*1)
+	PREFETCHT1   256(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	PREFETCHT1   192(R12)(DI*1)
+	PREFETCHT1   256(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	PREFETCHT1   192(R12)(DI*1)
+	PREFETCHT1   256(R12)(DI*1)
+	VMOVDQU32    x80<>+0(SB), Y8
+	VPSLLD       $0x04, 288(BX), Y4
+	VMOVDQA32    Y4, Y5
+	VMOVDQA32    Y4, Y6
+	VMOVDQA32    Y4, Y7
+	VPXORD       16(R8)(DI*1), Y8, Y10
+	VPXORD       16(R9)(DI*1), Y8, Y11
+	VPXORD       16(R10)(DI*1), Y8, Y12
+	VPXORD       16(R11)(DI*1), Y8, Y13
+	VMOVDQU32    (BX), Y9
+	VPDPBUSD     Y9, Y10, Y4
+	VPDPBUSD     Y9, Y11, Y5
+	VPDPBUSD     Y9, Y12, Y6
+	VPDPBUSD     Y9, Y13, Y7
+	VPXORD       48(R8)(DI*1), Y8, Y10
+	VPXORD       48(R9)(DI*1), Y8, Y11
+	VPXORD       48(R10)(DI*1), Y8, Y12
+	VPXORD       48(R11)(DI*1), Y8, Y13
+	VMOVDQU32    32(BX), Y9
+	VPDPBUSD     Y9, Y10, Y4
+	VPDPBUSD     Y9, Y11, Y5
+	VPDPBUSD     Y9, Y12, Y6
+	VPDPBUSD     Y9, Y13, Y7
+	VPXORD       80(R8)(DI*1), Y8, Y10
+	VPXORD       80(R9)(DI*1), Y8, Y11
+	VPXORD       80(R10)(DI*1), Y8, Y12
+	VPXORD       80(R11)(DI*1), Y8, Y13
+	VMOVDQU32    64(BX), Y9
+	VPDPBUSD     Y9, Y10, Y4
+	VPDPBUSD     Y9, Y11, Y5
+	VPDPBUSD     Y9, Y12, Y6
+	VPDPBUSD     Y9, Y13, Y7
+	VPXORD       112(R8)(DI*1), Y8, Y10
+	VPXORD       112(R9)(DI*1), Y8, Y11
+	VPXORD       112(R10)(DI*1), Y8, Y12
+	VPXORD       112(R11)(DI*1), Y8, Y13
+	VMOVDQU32    96(BX), Y9
+	VPDPBUSD     Y9, Y10, Y4
+	VPDPBUSD     Y9, Y11, Y5
+	VPDPBUSD     Y9, Y12, Y6
+	VPDPBUSD     Y9, Y13, Y7
+	VPXORD       144(R8)(DI*1), Y8, Y10
+	VPXORD       144(R9)(DI*1), Y8, Y11
+	VPXORD       144(R10)(DI*1), Y8, Y12
+	VPXORD       144(R11)(DI*1), Y8, Y13
+	VMOVDQU32    128(BX), Y9
+	VPDPBUSD     Y9, Y10, Y4
+	VPDPBUSD     Y9, Y11, Y5
+	VPDPBUSD     Y9, Y12, Y6
+	VPDPBUSD     Y9, Y13, Y7
+	VPXORD       176(R8)(DI*1), Y8, Y10
+	VPXORD       176(R9)(DI*1), Y8, Y11
+	VPXORD       176(R10)(DI*1), Y8, Y12
+	VPXORD       176(R11)(DI*1), Y8, Y13
+	VMOVDQU32    160(BX), Y9
+	VPDPBUSD     Y9, Y10, Y4
+	VPDPBUSD     Y9, Y11, Y5
+	VPDPBUSD     Y9, Y12, Y6
+	VPDPBUSD     Y9, Y13, Y7
+	VPXORD       208(R8)(DI*1), Y8, Y10
+	VPXORD       208(R9)(DI*1), Y8, Y11
+	VPXORD       208(R10)(DI*1), Y8, Y12
+	VPXORD       208(R11)(DI*1), Y8, Y13
+	VMOVDQU32    192(BX), Y9
+	VPDPBUSD     Y9, Y10, Y4
+	VPDPBUSD     Y9, Y11, Y5
+	VPDPBUSD     Y9, Y12, Y6
+	VPDPBUSD     Y9, Y13, Y7
+	VPXORD       240(R8)(DI*1), Y8, Y10
+	VPXORD       240(R9)(DI*1), Y8, Y11
+	VPXORD       240(R10)(DI*1), Y8, Y12
+	VPXORD       240(R11)(DI*1), Y8, Y13
+	VMOVDQU32    224(BX), Y9
+	VPDPBUSD     Y9, Y10, Y4
+	VPDPBUSD     Y9, Y11, Y5
+	VPDPBUSD     Y9, Y12, Y6
+	VPDPBUSD     Y9, Y13, Y7
+	VCVTPH2PS    (R8)(DI*1), Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VCVTPH2PS    (R9)(DI*1), Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VCVTPH2PS    (R10)(DI*1), Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VCVTPH2PS    (R11)(DI*1), Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x00000110, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
+	JNZ          super
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -37211,84 +43289,283 @@ super:
 	RET
 
 // func scatterQ2KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·scatterQ2KVNNI(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      n+40(FP), SI
-	MOVQ      rows+48(FP), DI
-	MOVQ      index+24(FP), R11
-	VMOVDQU32 mask03<>+0(SB), Z11
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterQ2KVNNI(SB), NOSPLIT, $32-56
+	MOVQ out+0(FP), AX
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXORD  Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXORD  Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXORD  Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXORD  Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1    (R12)
-	PREFETCHT1    64(R12)
-	ADDQ          $0x00000054, R12
-	VPXORD        Y1, Y1, Y1
-	VPXORD        Y6, Y6, Y6
-	VMOVDQU32     16(R8), Z10
-	VPANDD        Z11, Z10, Z7
-	VPDPBUSD      (R9), Z7, Z1
-	VPSRLW        $0x02, Z10, Z8
-	VPANDD        Z11, Z8, Z8
-	VPDPBUSD      64(R9), Z8, Z1
-	VPSRLW        $0x04, Z10, Z7
-	VPANDD        Z11, Z7, Z7
-	VPDPBUSD      128(R9), Z7, Z6
-	VPSRLW        $0x06, Z10, Z8
-	VPANDD        Z11, Z8, Z8
-	VPDPBUSD      192(R9), Z8, Z6
-	VEXTRACTI64X4 $0x01, Z1, Y7
-	VEXTRACTI64X4 $0x01, Z6, Y8
-	VPADDD        Y7, Y1, Y1
-	VPADDD        Y8, Y6, Y6
-	VPMOVZXBW     (R8), Y7
-	VPSRLW        $0x04, Y7, Y5
-	VPANDD        low4Words<>+0(SB), Y7, Y7
-	VPSLLD        $0x10, Y6, Y6
-	VPTERNLOGD    $0xf8, lowerWords<>+0(SB), Y1, Y6
-	VPMADDWD      Y7, Y6, Y1
-	VPBROADCASTW  80(R8), X2
-	VCVTPH2PS     X2, Y2
-	VPBROADCASTW  82(R8), X4
-	VCVTPH2PS     X4, Y4
-	VCVTDQ2PS     Y1, Y1
-	VPMADDWD      416(R9), Y5, Y3
-	VCVTDQ2PS     Y3, Y3
-	VMULPS        Y4, Y3, Y3
-	VFMSUB213PS   Y3, Y2, Y1
-	VFMADD231PS   256(R9), Y1, Y0
-	ADDQ          $0x00000054, R8
-	ADDQ          $0x000001c0, R9
-	DECQ          R10
-	JNZ           super
-	VHADDPS       Y0, Y0, Y0
-	VHADDPS       Y0, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, (AX)
-	ADDQ          $0x04, AX
-	ADDQ          $0x04, R11
-	DECQ          DI
-	JNZ           row
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	VPXORD       Y4, Y4, Y4
+	VPXORD       Y8, Y8, Y8
+	VPXORD       Y5, Y5, Y5
+	VPXORD       Y9, Y9, Y9
+	VPXORD       Y6, Y6, Y6
+	VPXORD       Y10, Y10, Y10
+	VPXORD       Y7, Y7, Y7
+	VPXORD       Y11, Y11, Y11
+	VMOVDQU32    mask03<>+0(SB), Y12
+	VPANDD       16(R8)(DI*1), Y12, Y13
+	VPANDD       16(R9)(DI*1), Y12, Y14
+	VPANDD       16(R10)(DI*1), Y12, Y15
+	VPANDD       16(R11)(DI*1), Y12, Y16
+	VMOVDQU32    (BX), Y17
+	VPDPBUSD     Y17, Y13, Y4
+	VPDPBUSD     Y17, Y14, Y5
+	VPDPBUSD     Y17, Y15, Y6
+	VPDPBUSD     Y17, Y16, Y7
+	VPANDD       48(R8)(DI*1), Y12, Y13
+	VPANDD       48(R9)(DI*1), Y12, Y14
+	VPANDD       48(R10)(DI*1), Y12, Y15
+	VPANDD       48(R11)(DI*1), Y12, Y16
+	VMOVDQU32    32(BX), Y17
+	VPDPBUSD     Y17, Y13, Y4
+	VPDPBUSD     Y17, Y14, Y5
+	VPDPBUSD     Y17, Y15, Y6
+	VPDPBUSD     Y17, Y16, Y7
+	VMOVDQU32    16(R8)(DI*1), Y13
+	VPSRLW       $0x02, Y13, Y13
+	VPANDD       Y12, Y13, Y13
+	VMOVDQU32    16(R9)(DI*1), Y14
+	VPSRLW       $0x02, Y14, Y14
+	VPANDD       Y12, Y14, Y14
+	VMOVDQU32    16(R10)(DI*1), Y15
+	VPSRLW       $0x02, Y15, Y15
+	VPANDD       Y12, Y15, Y15
+	VMOVDQU32    16(R11)(DI*1), Y16
+	VPSRLW       $0x02, Y16, Y16
+	VPANDD       Y12, Y16, Y16
+	VMOVDQU32    64(BX), Y17
+	VPDPBUSD     Y17, Y13, Y4
+	VPDPBUSD     Y17, Y14, Y5
+	VPDPBUSD     Y17, Y15, Y6
+	VPDPBUSD     Y17, Y16, Y7
+	VMOVDQU32    48(R8)(DI*1), Y13
+	VPSRLW       $0x02, Y13, Y13
+	VPANDD       Y12, Y13, Y13
+	VMOVDQU32    48(R9)(DI*1), Y14
+	VPSRLW       $0x02, Y14, Y14
+	VPANDD       Y12, Y14, Y14
+	VMOVDQU32    48(R10)(DI*1), Y15
+	VPSRLW       $0x02, Y15, Y15
+	VPANDD       Y12, Y15, Y15
+	VMOVDQU32    48(R11)(DI*1), Y16
+	VPSRLW       $0x02, Y16, Y16
+	VPANDD       Y12, Y16, Y16
+	VMOVDQU32    96(BX), Y17
+	VPDPBUSD     Y17, Y13, Y4
+	VPDPBUSD     Y17, Y14, Y5
+	VPDPBUSD     Y17, Y15, Y6
+	VPDPBUSD     Y17, Y16, Y7
+	VMOVDQU32    16(R8)(DI*1), Y13
+	VPSRLW       $0x04, Y13, Y13
+	VPANDD       Y12, Y13, Y13
+	VMOVDQU32    16(R9)(DI*1), Y14
+	VPSRLW       $0x04, Y14, Y14
+	VPANDD       Y12, Y14, Y14
+	VMOVDQU32    16(R10)(DI*1), Y15
+	VPSRLW       $0x04, Y15, Y15
+	VPANDD       Y12, Y15, Y15
+	VMOVDQU32    16(R11)(DI*1), Y16
+	VPSRLW       $0x04, Y16, Y16
+	VPANDD       Y12, Y16, Y16
+	VMOVDQU32    128(BX), Y17
+	VPDPBUSD     Y17, Y13, Y8
+	VPDPBUSD     Y17, Y14, Y9
+	VPDPBUSD     Y17, Y15, Y10
+	VPDPBUSD     Y17, Y16, Y11
+	VMOVDQU32    48(R8)(DI*1), Y13
+	VPSRLW       $0x04, Y13, Y13
+	VPANDD       Y12, Y13, Y13
+	VMOVDQU32    48(R9)(DI*1), Y14
+	VPSRLW       $0x04, Y14, Y14
+	VPANDD       Y12, Y14, Y14
+	VMOVDQU32    48(R10)(DI*1), Y15
+	VPSRLW       $0x04, Y15, Y15
+	VPANDD       Y12, Y15, Y15
+	VMOVDQU32    48(R11)(DI*1), Y16
+	VPSRLW       $0x04, Y16, Y16
+	VPANDD       Y12, Y16, Y16
+	VMOVDQU32    160(BX), Y17
+	VPDPBUSD     Y17, Y13, Y8
+	VPDPBUSD     Y17, Y14, Y9
+	VPDPBUSD     Y17, Y15, Y10
+	VPDPBUSD     Y17, Y16, Y11
+	VMOVDQU32    16(R8)(DI*1), Y13
+	VPSRLW       $0x06, Y13, Y13
+	VPANDD       Y12, Y13, Y13
+	VMOVDQU32    16(R9)(DI*1), Y14
+	VPSRLW       $0x06, Y14, Y14
+	VPANDD       Y12, Y14, Y14
+	VMOVDQU32    16(R10)(DI*1), Y15
+	VPSRLW       $0x06, Y15, Y15
+	VPANDD       Y12, Y15, Y15
+	VMOVDQU32    16(R11)(DI*1), Y16
+	VPSRLW       $0x06, Y16, Y16
+	VPANDD       Y12, Y16, Y16
+	VMOVDQU32    192(BX), Y17
+	VPDPBUSD     Y17, Y13, Y8
+	VPDPBUSD     Y17, Y14, Y9
+	VPDPBUSD     Y17, Y15, Y10
+	VPDPBUSD     Y17, Y16, Y11
+	VMOVDQU32    48(R8)(DI*1), Y13
+	VPSRLW       $0x06, Y13, Y13
+	VPANDD       Y12, Y13, Y13
+	VMOVDQU32    48(R9)(DI*1), Y14
+	VPSRLW       $0x06, Y14, Y14
+	VPANDD       Y12, Y14, Y14
+	VMOVDQU32    48(R10)(DI*1), Y15
+	VPSRLW       $0x06, Y15, Y15
+	VPANDD       Y12, Y15, Y15
+	VMOVDQU32    48(R11)(DI*1), Y16
+	VPSRLW       $0x06, Y16, Y16
+	VPANDD       Y12, Y16, Y16
+	VMOVDQU32    224(BX), Y17
+	VPDPBUSD     Y17, Y13, Y8
+	VPDPBUSD     Y17, Y14, Y9
+	VPDPBUSD     Y17, Y15, Y10
+	VPDPBUSD     Y17, Y16, Y11
+	VPMOVZXBW    (R8)(DI*1), Y17
+	VPANDD       low4Words<>+0(SB), Y17, Y17
+	VPSLLD       $0x10, Y8, Y8
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y4, Y8
+	VPMADDWD     Y17, Y8, Y4
+	VPMOVZXBW    (R9)(DI*1), Y17
+	VPANDD       low4Words<>+0(SB), Y17, Y17
+	VPSLLD       $0x10, Y9, Y9
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y5, Y9
+	VPMADDWD     Y17, Y9, Y5
+	VPMOVZXBW    (R10)(DI*1), Y17
+	VPANDD       low4Words<>+0(SB), Y17, Y17
+	VPSLLD       $0x10, Y10, Y10
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y6, Y10
+	VPMADDWD     Y17, Y10, Y6
+	VPMOVZXBW    (R11)(DI*1), Y17
+	VPANDD       low4Words<>+0(SB), Y17, Y17
+	VPSLLD       $0x10, Y11, Y11
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y7, Y11
+	VPMADDWD     Y17, Y11, Y7
+	VPMOVZXBW    (R8)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPBROADCASTW 80(R8)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VPBROADCASTW 82(R8)(DI*1), X10
+	VCVTPH2PS    X10, Y10
+	VCVTDQ2PS    Y4, Y4
+	VPMADDWD     416(BX), Y11, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VFMSUB213PS  Y9, Y8, Y4
+	VFMADD231PS  256(BX), Y4, Y0
+	VPMOVZXBW    (R9)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPBROADCASTW 80(R9)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VPBROADCASTW 82(R9)(DI*1), X10
+	VCVTPH2PS    X10, Y10
+	VCVTDQ2PS    Y5, Y5
+	VPMADDWD     416(BX), Y11, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VFMSUB213PS  Y9, Y8, Y5
+	VFMADD231PS  256(BX), Y5, Y1
+	VPMOVZXBW    (R10)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPBROADCASTW 80(R10)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VPBROADCASTW 82(R10)(DI*1), X10
+	VCVTPH2PS    X10, Y10
+	VCVTDQ2PS    Y6, Y6
+	VPMADDWD     416(BX), Y11, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VFMSUB213PS  Y9, Y8, Y6
+	VFMADD231PS  256(BX), Y6, Y2
+	VPMOVZXBW    (R11)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPBROADCASTW 80(R11)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VPBROADCASTW 82(R11)(DI*1), X10
+	VCVTPH2PS    X10, Y10
+	VCVTDQ2PS    Y7, Y7
+	VPMADDWD     416(BX), Y11, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VFMSUB213PS  Y9, Y8, Y7
+	VFMADD231PS  256(BX), Y7, Y3
+	ADDQ         $0x00000054, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
+	JNZ          super
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -38717,88 +44994,344 @@ super:
 	RET
 
 // func scatterQ3KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·scatterQ3KVNNI(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      n+40(FP), SI
-	MOVQ      rows+48(FP), DI
-	MOVQ      index+24(FP), R11
-	VMOVDQU32 mask03<>+0(SB), Z11
-	VMOVDQU32 turn3<>+0(SB), Z12
-	VMOVDQU32 mask04<>+0(SB), Z13
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterQ3KVNNI(SB), NOSPLIT, $32-56
+	MOVQ out+0(FP), AX
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXORD  Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXORD  Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXORD  Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXORD  Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1      (R12)
-	PREFETCHT1      64(R12)
-	ADDQ            $0x00000072, R12
-	VPSRAD          $0x03, 352(R9), Y1
-	VPSRAD          $0x03, 384(R9), Y6
-	VMOVDQU32       16(R8), Z10
-	VBROADCASTI64X4 80(R8), Z9
-	VPROLVD         Z12, Z9, Z9
-	VPANDD          Z11, Z10, Z7
-	VPTERNLOGD      $0xf8, Z13, Z9, Z7
-	VPDPBUSD        (R9), Z7, Z1
-	VPSRLW          $0x02, Z10, Z8
-	VPANDD          Z11, Z8, Z8
-	VPRORD          $0x02, Z9, Z9
-	VPTERNLOGD      $0xf8, Z13, Z9, Z8
-	VPDPBUSD        64(R9), Z8, Z1
-	VPSRLW          $0x04, Z10, Z7
-	VPANDD          Z11, Z7, Z7
-	VPRORD          $0x02, Z9, Z9
-	VPTERNLOGD      $0xf8, Z13, Z9, Z7
-	VPDPBUSD        128(R9), Z7, Z6
-	VPSRLW          $0x06, Z10, Z8
-	VPANDD          Z11, Z8, Z8
-	VPRORD          $0x02, Z9, Z9
-	VPTERNLOGD      $0xf8, Z13, Z9, Z8
-	VPDPBUSD        192(R9), Z8, Z6
-	VEXTRACTI64X4   $0x01, Z1, Y7
-	VEXTRACTI64X4   $0x01, Z6, Y8
-	VPADDD          Y7, Y1, Y1
-	VPADDD          Y8, Y6, Y6
-	VPMOVSXBW       (R8), Y7
-	VPSLLD          $0x10, Y6, Y6
-	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Y1, Y6
-	VPMADDWD        Y7, Y6, Y1
-	VPBROADCASTW    112(R8), X2
-	VCVTPH2PS       X2, Y2
-	VCVTDQ2PS       Y1, Y1
-	VMULPS          256(R9), Y2, Y3
-	VFMADD231PS     Y1, Y3, Y0
-	ADDQ            $0x00000072, R8
-	ADDQ            $0x000001c0, R9
-	DECQ            R10
-	JNZ             super
-	VHADDPS         Y0, Y0, Y0
-	VHADDPS         Y0, Y0, Y0
-	VEXTRACTF128    $0x01, Y0, X1
-	VADDPS          X1, X0, X1
-	VMOVSS          X1, (AX)
-	ADDQ            $0x04, AX
-	ADDQ            $0x04, R11
-	DECQ            DI
-	JNZ             row
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	VPSRAD       $0x03, 352(BX), Y4
+	VPSRAD       $0x03, 384(BX), Y8
+	VPSRAD       $0x03, 352(BX), Y5
+	VPSRAD       $0x03, 384(BX), Y9
+	VPSRAD       $0x03, 352(BX), Y6
+	VPSRAD       $0x03, 384(BX), Y10
+	VPSRAD       $0x03, 352(BX), Y7
+	VPSRAD       $0x03, 384(BX), Y11
+	VMOVDQU32    mask03<>+0(SB), Y12
+	VMOVDQU32    mask04<>+0(SB), Y13
+	VPANDD       16(R8)(DI*1), Y12, Y14
+	VMOVDQU32    80(R8)(DI*1), Y18
+	VPSLLW       $0x02, Y18, Y18
+	VPTERNLOGD   $0xf8, Y13, Y18, Y14
+	VPANDD       16(R9)(DI*1), Y12, Y15
+	VMOVDQU32    80(R9)(DI*1), Y18
+	VPSLLW       $0x02, Y18, Y18
+	VPTERNLOGD   $0xf8, Y13, Y18, Y15
+	VPANDD       16(R10)(DI*1), Y12, Y16
+	VMOVDQU32    80(R10)(DI*1), Y18
+	VPSLLW       $0x02, Y18, Y18
+	VPTERNLOGD   $0xf8, Y13, Y18, Y16
+	VPANDD       16(R11)(DI*1), Y12, Y17
+	VMOVDQU32    80(R11)(DI*1), Y18
+	VPSLLW       $0x02, Y18, Y18
+	VPTERNLOGD   $0xf8, Y13, Y18, Y17
+	VMOVDQU32    (BX), Y18
+	VPDPBUSD     Y18, Y14, Y4
+	VPDPBUSD     Y18, Y15, Y5
+	VPDPBUSD     Y18, Y16, Y6
+	VPDPBUSD     Y18, Y17, Y7
+	VPANDD       48(R8)(DI*1), Y12, Y14
+	VMOVDQU32    80(R8)(DI*1), Y18
+	VPSLLW       $0x01, Y18, Y18
+	VPTERNLOGD   $0xf8, Y13, Y18, Y14
+	VPANDD       48(R9)(DI*1), Y12, Y15
+	VMOVDQU32    80(R9)(DI*1), Y18
+	VPSLLW       $0x01, Y18, Y18
+	VPTERNLOGD   $0xf8, Y13, Y18, Y15
+	VPANDD       48(R10)(DI*1), Y12, Y16
+	VMOVDQU32    80(R10)(DI*1), Y18
+	VPSLLW       $0x01, Y18, Y18
+	VPTERNLOGD   $0xf8, Y13, Y18, Y16
+	VPANDD       48(R11)(DI*1), Y12, Y17
+	VMOVDQU32    80(R11)(DI*1), Y18
+	VPSLLW       $0x01, Y18, Y18
+	VPTERNLOGD   $0xf8, Y13, Y18, Y17
+	VMOVDQU32    32(BX), Y18
+	VPDPBUSD     Y18, Y14, Y4
+	VPDPBUSD     Y18, Y15, Y5
+	VPDPBUSD     Y18, Y16, Y6
+	VPDPBUSD     Y18, Y17, Y7
+	VMOVDQU32    16(R8)(DI*1), Y14
+	VPSRLW       $0x02, Y14, Y14
+	VPANDD       Y12, Y14, Y14
+	VMOVDQU32    80(R8)(DI*1), Y18
+	VPTERNLOGD   $0xf8, Y13, Y18, Y14
+	VMOVDQU32    16(R9)(DI*1), Y15
+	VPSRLW       $0x02, Y15, Y15
+	VPANDD       Y12, Y15, Y15
+	VMOVDQU32    80(R9)(DI*1), Y18
+	VPTERNLOGD   $0xf8, Y13, Y18, Y15
+	VMOVDQU32    16(R10)(DI*1), Y16
+	VPSRLW       $0x02, Y16, Y16
+	VPANDD       Y12, Y16, Y16
+	VMOVDQU32    80(R10)(DI*1), Y18
+	VPTERNLOGD   $0xf8, Y13, Y18, Y16
+	VMOVDQU32    16(R11)(DI*1), Y17
+	VPSRLW       $0x02, Y17, Y17
+	VPANDD       Y12, Y17, Y17
+	VMOVDQU32    80(R11)(DI*1), Y18
+	VPTERNLOGD   $0xf8, Y13, Y18, Y17
+	VMOVDQU32    64(BX), Y18
+	VPDPBUSD     Y18, Y14, Y4
+	VPDPBUSD     Y18, Y15, Y5
+	VPDPBUSD     Y18, Y16, Y6
+	VPDPBUSD     Y18, Y17, Y7
+	VMOVDQU32    48(R8)(DI*1), Y14
+	VPSRLW       $0x02, Y14, Y14
+	VPANDD       Y12, Y14, Y14
+	VMOVDQU32    80(R8)(DI*1), Y18
+	VPSRLW       $0x01, Y18, Y18
+	VPTERNLOGD   $0xf8, Y13, Y18, Y14
+	VMOVDQU32    48(R9)(DI*1), Y15
+	VPSRLW       $0x02, Y15, Y15
+	VPANDD       Y12, Y15, Y15
+	VMOVDQU32    80(R9)(DI*1), Y18
+	VPSRLW       $0x01, Y18, Y18
+	VPTERNLOGD   $0xf8, Y13, Y18, Y15
+	VMOVDQU32    48(R10)(DI*1), Y16
+	VPSRLW       $0x02, Y16, Y16
+	VPANDD       Y12, Y16, Y16
+	VMOVDQU32    80(R10)(DI*1), Y18
+	VPSRLW       $0x01, Y18, Y18
+	VPTERNLOGD   $0xf8, Y13, Y18, Y16
+	VMOVDQU32    48(R11)(DI*1), Y17
+	VPSRLW       $0x02, Y17, Y17
+	VPANDD       Y12, Y17, Y17
+	VMOVDQU32    80(R11)(DI*1), Y18
+	VPSRLW       $0x01, Y18, Y18
+	VPTERNLOGD   $0xf8, Y13, Y18, Y17
+	VMOVDQU32    96(BX), Y18
+	VPDPBUSD     Y18, Y14, Y4
+	VPDPBUSD     Y18, Y15, Y5
+	VPDPBUSD     Y18, Y16, Y6
+	VPDPBUSD     Y18, Y17, Y7
+	VMOVDQU32    16(R8)(DI*1), Y14
+	VPSRLW       $0x04, Y14, Y14
+	VPANDD       Y12, Y14, Y14
+	VMOVDQU32    80(R8)(DI*1), Y18
+	VPSRLW       $0x02, Y18, Y18
+	VPTERNLOGD   $0xf8, Y13, Y18, Y14
+	VMOVDQU32    16(R9)(DI*1), Y15
+	VPSRLW       $0x04, Y15, Y15
+	VPANDD       Y12, Y15, Y15
+	VMOVDQU32    80(R9)(DI*1), Y18
+	VPSRLW       $0x02, Y18, Y18
+	VPTERNLOGD   $0xf8, Y13, Y18, Y15
+	VMOVDQU32    16(R10)(DI*1), Y16
+	VPSRLW       $0x04, Y16, Y16
+	VPANDD       Y12, Y16, Y16
+	VMOVDQU32    80(R10)(DI*1), Y18
+	VPSRLW       $0x02, Y18, Y18
+	VPTERNLOGD   $0xf8, Y13, Y18, Y16
+	VMOVDQU32    16(R11)(DI*1), Y17
+	VPSRLW       $0x04, Y17, Y17
+	VPANDD       Y12, Y17, Y17
+	VMOVDQU32    80(R11)(DI*1), Y18
+	VPSRLW       $0x02, Y18, Y18
+	VPTERNLOGD   $0xf8, Y13, Y18, Y17
+	VMOVDQU32    128(BX), Y18
+	VPDPBUSD     Y18, Y14, Y8
+	VPDPBUSD     Y18, Y15, Y9
+	VPDPBUSD     Y18, Y16, Y10
+	VPDPBUSD     Y18, Y17, Y11
+	VMOVDQU32    48(R8)(DI*1), Y14
+	VPSRLW       $0x04, Y14, Y14
+	VPANDD       Y12, Y14, Y14
+	VMOVDQU32    80(R8)(DI*1), Y18
+	VPSRLW       $0x03, Y18, Y18
+	VPTERNLOGD   $0xf8, Y13, Y18, Y14
+	VMOVDQU32    48(R9)(DI*1), Y15
+	VPSRLW       $0x04, Y15, Y15
+	VPANDD       Y12, Y15, Y15
+	VMOVDQU32    80(R9)(DI*1), Y18
+	VPSRLW       $0x03, Y18, Y18
+	VPTERNLOGD   $0xf8, Y13, Y18, Y15
+	VMOVDQU32    48(R10)(DI*1), Y16
+	VPSRLW       $0x04, Y16, Y16
+	VPANDD       Y12, Y16, Y16
+	VMOVDQU32    80(R10)(DI*1), Y18
+	VPSRLW       $0x03, Y18, Y18
+	VPTERNLOGD   $0xf8, Y13, Y18, Y16
+	VMOVDQU32    48(R11)(DI*1), Y17
+	VPSRLW       $0x04, Y17, Y17
+	VPANDD       Y12, Y17, Y17
+	VMOVDQU32    80(R11)(DI*1), Y18
+	VPSRLW       $0x03, Y18, Y18
+	VPTERNLOGD   $0xf8, Y13, Y18, Y17
+	VMOVDQU32    160(BX), Y18
+	VPDPBUSD     Y18, Y14, Y8
+	VPDPBUSD     Y18, Y15, Y9
+	VPDPBUSD     Y18, Y16, Y10
+	VPDPBUSD     Y18, Y17, Y11
+	VMOVDQU32    16(R8)(DI*1), Y14
+	VPSRLW       $0x06, Y14, Y14
+	VPANDD       Y12, Y14, Y14
+	VMOVDQU32    80(R8)(DI*1), Y18
+	VPSRLW       $0x04, Y18, Y18
+	VPTERNLOGD   $0xf8, Y13, Y18, Y14
+	VMOVDQU32    16(R9)(DI*1), Y15
+	VPSRLW       $0x06, Y15, Y15
+	VPANDD       Y12, Y15, Y15
+	VMOVDQU32    80(R9)(DI*1), Y18
+	VPSRLW       $0x04, Y18, Y18
+	VPTERNLOGD   $0xf8, Y13, Y18, Y15
+	VMOVDQU32    16(R10)(DI*1), Y16
+	VPSRLW       $0x06, Y16, Y16
+	VPANDD       Y12, Y16, Y16
+	VMOVDQU32    80(R10)(DI*1), Y18
+	VPSRLW       $0x04, Y18, Y18
+	VPTERNLOGD   $0xf8, Y13, Y18, Y16
+	VMOVDQU32    16(R11)(DI*1), Y17
+	VPSRLW       $0x06, Y17, Y17
+	VPANDD       Y12, Y17, Y17
+	VMOVDQU32    80(R11)(DI*1), Y18
+	VPSRLW       $0x04, Y18, Y18
+	VPTERNLOGD   $0xf8, Y13, Y18, Y17
+	VMOVDQU32    192(BX), Y18
+	VPDPBUSD     Y18, Y14, Y8
+	VPDPBUSD     Y18, Y15, Y9
+	VPDPBUSD     Y18, Y16, Y10
+	VPDPBUSD     Y18, Y17, Y11
+	VMOVDQU32    48(R8)(DI*1), Y14
+	VPSRLW       $0x06, Y14, Y14
+	VPANDD       Y12, Y14, Y14
+	VMOVDQU32    80(R8)(DI*1), Y18
+	VPSRLW       $0x05, Y18, Y18
+	VPTERNLOGD   $0xf8, Y13, Y18, Y14
+	VMOVDQU32    48(R9)(DI*1), Y15
+	VPSRLW       $0x06, Y15, Y15
+	VPANDD       Y12, Y15, Y15
+	VMOVDQU32    80(R9)(DI*1), Y18
+	VPSRLW       $0x05, Y18, Y18
+	VPTERNLOGD   $0xf8, Y13, Y18, Y15
+	VMOVDQU32    48(R10)(DI*1), Y16
+	VPSRLW       $0x06, Y16, Y16
+	VPANDD       Y12, Y16, Y16
+	VMOVDQU32    80(R10)(DI*1), Y18
+	VPSRLW       $0x05, Y18, Y18
+	VPTERNLOGD   $0xf8, Y13, Y18, Y16
+	VMOVDQU32    48(R11)(DI*1), Y17
+	VPSRLW       $0x06, Y17, Y17
+	VPANDD       Y12, Y17, Y17
+	VMOVDQU32    80(R11)(DI*1), Y18
+	VPSRLW       $0x05, Y18, Y18
+	VPTERNLOGD   $0xf8, Y13, Y18, Y17
+	VMOVDQU32    224(BX), Y18
+	VPDPBUSD     Y18, Y14, Y8
+	VPDPBUSD     Y18, Y15, Y9
+	VPDPBUSD     Y18, Y16, Y10
+	VPDPBUSD     Y18, Y17, Y11
+	VPMOVSXBW    (R8)(DI*1), Y18
+	VPSLLD       $0x10, Y8, Y8
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y4, Y8
+	VPMADDWD     Y18, Y8, Y4
+	VPMOVSXBW    (R9)(DI*1), Y18
+	VPSLLD       $0x10, Y9, Y9
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y5, Y9
+	VPMADDWD     Y18, Y9, Y5
+	VPMOVSXBW    (R10)(DI*1), Y18
+	VPSLLD       $0x10, Y10, Y10
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y6, Y10
+	VPMADDWD     Y18, Y10, Y6
+	VPMOVSXBW    (R11)(DI*1), Y18
+	VPSLLD       $0x10, Y11, Y11
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y7, Y11
+	VPMADDWD     Y18, Y11, Y7
+	VPBROADCASTW 112(R8)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VPBROADCASTW 112(R9)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VPBROADCASTW 112(R10)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VPBROADCASTW 112(R11)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x00000072, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
+	JNZ          super
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -40300,82 +46833,254 @@ super:
 
 // func scatterQ4KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·scatterQ4KVNNI(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      n+40(FP), SI
-	MOVQ      rows+48(FP), DI
-	MOVQ      index+24(FP), R11
-	VMOVDQU32 mask0f<>+0(SB), Z7
-	VMOVDQU32 sixBitShuffle<>+0(SB), Z8
-	VMOVDQU32 sixBitShift<>+0(SB), Z9
-	VMOVDQU32 mask63<>+0(SB), Z10
-	VMOVDQU32 superPair<>+0(SB), Z11
+TEXT ·scatterQ4KVNNI(SB), NOSPLIT, $32-56
+	MOVQ out+0(FP), AX
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXORD  Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXORD  Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXORD  Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXORD  Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1      (R12)
-	PREFETCHT1      64(R12)
-	PREFETCHT1      128(R12)
-	ADDQ            $0x00000090, R12
-	VPXORD          Y1, Y1, Y1
-	VMOVDQU32       16(R8), Z5
-	VPSRLW          $0x04, Z5, Z6
-	VPANDD          Z7, Z5, Z5
-	VPANDD          Z7, Z6, Z6
-	VPDPBUSD        (R9), Z5, Z1
-	VPDPBUSD        128(R9), Z6, Z1
-	VMOVDQU32       80(R8), Z5
-	VPSRLW          $0x04, Z5, Z6
-	VPANDD          Z7, Z5, Z5
-	VPANDD          Z7, Z6, Z6
-	VPDPBUSD        64(R9), Z5, Z1
-	VPDPBUSD        192(R9), Z6, Z1
-	VEXTRACTI64X4   $0x01, Z1, Y5
-	VPADDD          Y5, Y1, Y1
-	VBROADCASTI32X4 (R8), Z2
-	VPSHUFB         Z8, Z2, Z2
-	VPSRLVD         Z9, Z2, Z2
-	VPANDD          Z10, Z2, Z2
-	VCVTDQ2PS       Z2, Z2
-	VCVTPH2PS       (R8), X3
-	VPERMPS         Z3, Z11, Z3
-	VMULPS          Z3, Z2, Z2
-	VEXTRACTF64X4   $0x01, Z2, Y4
-	VCVTDQ2PS       Y1, Y1
-	VMULPS          256(R9), Y2, Y3
-	VFMADD231PS     Y1, Y3, Y0
-	VFNMADD231PS    320(R9), Y4, Y0
-	ADDQ            $0x00000090, R8
-	ADDQ            $0x000001c0, R9
-	DECQ            R10
+	MOVQ            (SP), R12
+	PREFETCHT1      (R12)(DI*1)
+	PREFETCHT1      64(R12)(DI*1)
+	PREFETCHT1      128(R12)(DI*1)
+	MOVQ            8(SP), R12
+	PREFETCHT1      (R12)(DI*1)
+	PREFETCHT1      64(R12)(DI*1)
+	PREFETCHT1      128(R12)(DI*1)
+	MOVQ            16(SP), R12
+	PREFETCHT1      (R12)(DI*1)
+	PREFETCHT1      64(R12)(DI*1)
+	PREFETCHT1      128(R12)(DI*1)
+	MOVQ            24(SP), R12
+	PREFETCHT1      (R12)(DI*1)
+	PREFETCHT1      64(R12)(DI*1)
+	PREFETCHT1      128(R12)(DI*1)
+	VPXORD          Y4, Y4, Y4
+	VPXORD          Y5, Y5, Y5
+	VPXORD          Y6, Y6, Y6
+	VPXORD          Y7, Y7, Y7
+	VMOVDQU32       mask0f<>+0(SB), Y8
+	VMOVDQU32       16(R8)(DI*1), Y9
+	VPSRLW          $0x04, Y9, Y13
+	VPANDD          Y8, Y9, Y9
+	VPANDD          Y8, Y13, Y13
+	VMOVDQU32       16(R9)(DI*1), Y10
+	VPSRLW          $0x04, Y10, Y14
+	VPANDD          Y8, Y10, Y10
+	VPANDD          Y8, Y14, Y14
+	VMOVDQU32       16(R10)(DI*1), Y11
+	VPSRLW          $0x04, Y11, Y15
+	VPANDD          Y8, Y11, Y11
+	VPANDD          Y8, Y15, Y15
+	VMOVDQU32       16(R11)(DI*1), Y12
+	VPSRLW          $0x04, Y12, Y16
+	VPANDD          Y8, Y12, Y12
+	VPANDD          Y8, Y16, Y16
+	VMOVDQU32       (BX), Y17
+	VMOVDQU32       128(BX), Y18
+	VPDPBUSD        Y17, Y9, Y4
+	VPDPBUSD        Y17, Y10, Y5
+	VPDPBUSD        Y17, Y11, Y6
+	VPDPBUSD        Y17, Y12, Y7
+	VPDPBUSD        Y18, Y13, Y4
+	VPDPBUSD        Y18, Y14, Y5
+	VPDPBUSD        Y18, Y15, Y6
+	VPDPBUSD        Y18, Y16, Y7
+	VMOVDQU32       48(R8)(DI*1), Y9
+	VPSRLW          $0x04, Y9, Y13
+	VPANDD          Y8, Y9, Y9
+	VPANDD          Y8, Y13, Y13
+	VMOVDQU32       48(R9)(DI*1), Y10
+	VPSRLW          $0x04, Y10, Y14
+	VPANDD          Y8, Y10, Y10
+	VPANDD          Y8, Y14, Y14
+	VMOVDQU32       48(R10)(DI*1), Y11
+	VPSRLW          $0x04, Y11, Y15
+	VPANDD          Y8, Y11, Y11
+	VPANDD          Y8, Y15, Y15
+	VMOVDQU32       48(R11)(DI*1), Y12
+	VPSRLW          $0x04, Y12, Y16
+	VPANDD          Y8, Y12, Y12
+	VPANDD          Y8, Y16, Y16
+	VMOVDQU32       32(BX), Y17
+	VMOVDQU32       160(BX), Y18
+	VPDPBUSD        Y17, Y9, Y4
+	VPDPBUSD        Y17, Y10, Y5
+	VPDPBUSD        Y17, Y11, Y6
+	VPDPBUSD        Y17, Y12, Y7
+	VPDPBUSD        Y18, Y13, Y4
+	VPDPBUSD        Y18, Y14, Y5
+	VPDPBUSD        Y18, Y15, Y6
+	VPDPBUSD        Y18, Y16, Y7
+	VMOVDQU32       80(R8)(DI*1), Y9
+	VPSRLW          $0x04, Y9, Y13
+	VPANDD          Y8, Y9, Y9
+	VPANDD          Y8, Y13, Y13
+	VMOVDQU32       80(R9)(DI*1), Y10
+	VPSRLW          $0x04, Y10, Y14
+	VPANDD          Y8, Y10, Y10
+	VPANDD          Y8, Y14, Y14
+	VMOVDQU32       80(R10)(DI*1), Y11
+	VPSRLW          $0x04, Y11, Y15
+	VPANDD          Y8, Y11, Y11
+	VPANDD          Y8, Y15, Y15
+	VMOVDQU32       80(R11)(DI*1), Y12
+	VPSRLW          $0x04, Y12, Y16
+	VPANDD          Y8, Y12, Y12
+	VPANDD          Y8, Y16, Y16
+	VMOVDQU32       64(BX), Y17
+	VMOVDQU32       192(BX), Y18
+	VPDPBUSD        Y17, Y9, Y4
+	VPDPBUSD        Y17, Y10, Y5
+	VPDPBUSD        Y17, Y11, Y6
+	VPDPBUSD        Y17, Y12, Y7
+	VPDPBUSD        Y18, Y13, Y4
+	VPDPBUSD        Y18, Y14, Y5
+	VPDPBUSD        Y18, Y15, Y6
+	VPDPBUSD        Y18, Y16, Y7
+	VMOVDQU32       112(R8)(DI*1), Y9
+	VPSRLW          $0x04, Y9, Y13
+	VPANDD          Y8, Y9, Y9
+	VPANDD          Y8, Y13, Y13
+	VMOVDQU32       112(R9)(DI*1), Y10
+	VPSRLW          $0x04, Y10, Y14
+	VPANDD          Y8, Y10, Y10
+	VPANDD          Y8, Y14, Y14
+	VMOVDQU32       112(R10)(DI*1), Y11
+	VPSRLW          $0x04, Y11, Y15
+	VPANDD          Y8, Y11, Y11
+	VPANDD          Y8, Y15, Y15
+	VMOVDQU32       112(R11)(DI*1), Y12
+	VPSRLW          $0x04, Y12, Y16
+	VPANDD          Y8, Y12, Y12
+	VPANDD          Y8, Y16, Y16
+	VMOVDQU32       96(BX), Y17
+	VMOVDQU32       224(BX), Y18
+	VPDPBUSD        Y17, Y9, Y4
+	VPDPBUSD        Y17, Y10, Y5
+	VPDPBUSD        Y17, Y11, Y6
+	VPDPBUSD        Y17, Y12, Y7
+	VPDPBUSD        Y18, Y13, Y4
+	VPDPBUSD        Y18, Y14, Y5
+	VPDPBUSD        Y18, Y15, Y6
+	VPDPBUSD        Y18, Y16, Y7
+	VBROADCASTI32X4 (R8)(DI*1), Z8
+	VPSHUFB         sixBitShuffle<>+0(SB), Z8, Z8
+	VPSRLVD         sixBitShift<>+0(SB), Z8, Z8
+	VPANDD          mask63<>+0(SB), Z8, Z8
+	VCVTDQ2PS       Z8, Z8
+	VCVTPH2PS       (R8)(DI*1), X9
+	VMOVDQU32       superPair<>+0(SB), Z10
+	VPERMPS         Z9, Z10, Z9
+	VMULPS          Z9, Z8, Z8
+	VEXTRACTF64X4   $0x01, Z8, Y10
+	VCVTDQ2PS       Y4, Y4
+	VMULPS          256(BX), Y8, Y9
+	VFMADD231PS     Y4, Y9, Y0
+	VFNMADD231PS    320(BX), Y10, Y0
+	VBROADCASTI32X4 (R9)(DI*1), Z8
+	VPSHUFB         sixBitShuffle<>+0(SB), Z8, Z8
+	VPSRLVD         sixBitShift<>+0(SB), Z8, Z8
+	VPANDD          mask63<>+0(SB), Z8, Z8
+	VCVTDQ2PS       Z8, Z8
+	VCVTPH2PS       (R9)(DI*1), X9
+	VMOVDQU32       superPair<>+0(SB), Z10
+	VPERMPS         Z9, Z10, Z9
+	VMULPS          Z9, Z8, Z8
+	VEXTRACTF64X4   $0x01, Z8, Y10
+	VCVTDQ2PS       Y5, Y5
+	VMULPS          256(BX), Y8, Y9
+	VFMADD231PS     Y5, Y9, Y1
+	VFNMADD231PS    320(BX), Y10, Y1
+	VBROADCASTI32X4 (R10)(DI*1), Z8
+	VPSHUFB         sixBitShuffle<>+0(SB), Z8, Z8
+	VPSRLVD         sixBitShift<>+0(SB), Z8, Z8
+	VPANDD          mask63<>+0(SB), Z8, Z8
+	VCVTDQ2PS       Z8, Z8
+	VCVTPH2PS       (R10)(DI*1), X9
+	VMOVDQU32       superPair<>+0(SB), Z10
+	VPERMPS         Z9, Z10, Z9
+	VMULPS          Z9, Z8, Z8
+	VEXTRACTF64X4   $0x01, Z8, Y10
+	VCVTDQ2PS       Y6, Y6
+	VMULPS          256(BX), Y8, Y9
+	VFMADD231PS     Y6, Y9, Y2
+	VFNMADD231PS    320(BX), Y10, Y2
+	VBROADCASTI32X4 (R11)(DI*1), Z8
+	VPSHUFB         sixBitShuffle<>+0(SB), Z8, Z8
+	VPSRLVD         sixBitShift<>+0(SB), Z8, Z8
+	VPANDD          mask63<>+0(SB), Z8, Z8
+	VCVTDQ2PS       Z8, Z8
+	VCVTPH2PS       (R11)(DI*1), X9
+	VMOVDQU32       superPair<>+0(SB), Z10
+	VPERMPS         Z9, Z10, Z9
+	VMULPS          Z9, Z8, Z8
+	VEXTRACTF64X4   $0x01, Z8, Y10
+	VCVTDQ2PS       Y7, Y7
+	VMULPS          256(BX), Y8, Y9
+	VFMADD231PS     Y7, Y9, Y3
+	VFNMADD231PS    320(BX), Y10, Y3
+	ADDQ            $0x00000090, DI
+	ADDQ            $0x000001c0, BX
+	DECQ            SI
 	JNZ             super
-	VHADDPS         Y0, Y0, Y0
-	VHADDPS         Y0, Y0, Y0
-	VEXTRACTF128    $0x01, Y0, X1
-	VADDPS          X1, X0, X1
-	VMOVSS          X1, (AX)
-	ADDQ            $0x04, AX
-	ADDQ            $0x04, R11
-	DECQ            DI
-	JNZ             row
+	VHADDPS         Y1, Y0, Y0
+	VHADDPS         Y3, Y2, Y2
+	VHADDPS         Y2, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X4
+	VADDPS          X4, X0, X4
+	VMOVUPS         X4, (AX)
+	ADDQ            $0x10, AX
+	SUBQ            $0x04, DX
+	JNZ             rows
 	VZEROUPPER
 	RET
 
@@ -41941,93 +48646,347 @@ super:
 
 // func scatterQ5KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·scatterQ5KVNNI(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      n+40(FP), SI
-	MOVQ      rows+48(FP), DI
-	MOVQ      index+24(FP), R11
-	VMOVDQU32 mask0f<>+0(SB), Z7
-	VMOVDQU32 turn5<>+0(SB), Z8
-	VMOVDQU32 mask10<>+0(SB), Z9
-	VMOVDQU32 sixBitShuffle<>+0(SB), Z12
-	VMOVDQU32 sixBitShift<>+0(SB), Z13
-	VMOVDQU32 mask63<>+0(SB), Z14
-	VMOVDQU32 superPair<>+0(SB), Z15
+TEXT ·scatterQ5KVNNI(SB), NOSPLIT, $32-56
+	MOVQ out+0(FP), AX
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXORD  Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXORD  Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXORD  Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXORD  Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1      (R12)
-	PREFETCHT1      64(R12)
-	PREFETCHT1      128(R12)
-	ADDQ            $0x000000b0, R12
-	VPXORD          Y1, Y1, Y1
-	VBROADCASTI64X4 144(R8), Z10
-	VPROLVD         Z8, Z10, Z10
-	VMOVDQU32       16(R8), Z5
-	VPSRLW          $0x04, Z5, Z6
-	VPANDD          Z7, Z5, Z5
-	VPANDD          Z7, Z6, Z6
-	VPTERNLOGD      $0xf8, Z9, Z10, Z5
-	VPRORD          $0x04, Z10, Z11
-	VPTERNLOGD      $0xf8, Z9, Z11, Z6
-	VPRORD          $0x02, Z10, Z10
-	VPDPBUSD        (R9), Z5, Z1
-	VPDPBUSD        128(R9), Z6, Z1
-	VMOVDQU32       80(R8), Z5
-	VPSRLW          $0x04, Z5, Z6
-	VPANDD          Z7, Z5, Z5
-	VPANDD          Z7, Z6, Z6
-	VPTERNLOGD      $0xf8, Z9, Z10, Z5
-	VPRORD          $0x04, Z10, Z11
-	VPTERNLOGD      $0xf8, Z9, Z11, Z6
-	VPDPBUSD        64(R9), Z5, Z1
-	VPDPBUSD        192(R9), Z6, Z1
-	VEXTRACTI64X4   $0x01, Z1, Y5
-	VPADDD          Y5, Y1, Y1
-	VBROADCASTI32X4 (R8), Z2
-	VPSHUFB         Z12, Z2, Z2
-	VPSRLVD         Z13, Z2, Z2
-	VPANDD          Z14, Z2, Z2
-	VCVTDQ2PS       Z2, Z2
-	VCVTPH2PS       (R8), X3
-	VPERMPS         Z3, Z15, Z3
-	VMULPS          Z3, Z2, Z2
-	VEXTRACTF64X4   $0x01, Z2, Y4
-	VCVTDQ2PS       Y1, Y1
-	VMULPS          256(R9), Y2, Y3
-	VFMADD231PS     Y1, Y3, Y0
-	VFNMADD231PS    320(R9), Y4, Y0
-	ADDQ            $0x000000b0, R8
-	ADDQ            $0x000001c0, R9
-	DECQ            R10
+	MOVQ            (SP), R12
+	PREFETCHT1      (R12)(DI*1)
+	PREFETCHT1      64(R12)(DI*1)
+	PREFETCHT1      128(R12)(DI*1)
+	MOVQ            8(SP), R12
+	PREFETCHT1      (R12)(DI*1)
+	PREFETCHT1      64(R12)(DI*1)
+	PREFETCHT1      128(R12)(DI*1)
+	MOVQ            16(SP), R12
+	PREFETCHT1      (R12)(DI*1)
+	PREFETCHT1      64(R12)(DI*1)
+	PREFETCHT1      128(R12)(DI*1)
+	MOVQ            24(SP), R12
+	PREFETCHT1      (R12)(DI*1)
+	PREFETCHT1      64(R12)(DI*1)
+	PREFETCHT1      128(R12)(DI*1)
+	VPXORD          Y4, Y4, Y4
+	VPXORD          Y5, Y5, Y5
+	VPXORD          Y6, Y6, Y6
+	VPXORD          Y7, Y7, Y7
+	VMOVDQU32       mask0f<>+0(SB), Y8
+	VMOVDQU32       mask10<>+0(SB), Y19
+	VMOVDQU32       16(R8)(DI*1), Y9
+	VPSRLW          $0x04, Y9, Y13
+	VPANDD          Y8, Y9, Y9
+	VPANDD          Y8, Y13, Y13
+	VMOVDQU32       144(R8)(DI*1), Y17
+	VPSLLW          $0x04, Y17, Y17
+	VPTERNLOGD      $0xf8, Y19, Y17, Y9
+	VMOVDQU32       144(R8)(DI*1), Y18
+	VPTERNLOGD      $0xf8, Y19, Y18, Y13
+	VMOVDQU32       16(R9)(DI*1), Y10
+	VPSRLW          $0x04, Y10, Y14
+	VPANDD          Y8, Y10, Y10
+	VPANDD          Y8, Y14, Y14
+	VMOVDQU32       144(R9)(DI*1), Y17
+	VPSLLW          $0x04, Y17, Y17
+	VPTERNLOGD      $0xf8, Y19, Y17, Y10
+	VMOVDQU32       144(R9)(DI*1), Y18
+	VPTERNLOGD      $0xf8, Y19, Y18, Y14
+	VMOVDQU32       16(R10)(DI*1), Y11
+	VPSRLW          $0x04, Y11, Y15
+	VPANDD          Y8, Y11, Y11
+	VPANDD          Y8, Y15, Y15
+	VMOVDQU32       144(R10)(DI*1), Y17
+	VPSLLW          $0x04, Y17, Y17
+	VPTERNLOGD      $0xf8, Y19, Y17, Y11
+	VMOVDQU32       144(R10)(DI*1), Y18
+	VPTERNLOGD      $0xf8, Y19, Y18, Y15
+	VMOVDQU32       16(R11)(DI*1), Y12
+	VPSRLW          $0x04, Y12, Y16
+	VPANDD          Y8, Y12, Y12
+	VPANDD          Y8, Y16, Y16
+	VMOVDQU32       144(R11)(DI*1), Y17
+	VPSLLW          $0x04, Y17, Y17
+	VPTERNLOGD      $0xf8, Y19, Y17, Y12
+	VMOVDQU32       144(R11)(DI*1), Y18
+	VPTERNLOGD      $0xf8, Y19, Y18, Y16
+	VMOVDQU32       (BX), Y17
+	VMOVDQU32       128(BX), Y18
+	VPDPBUSD        Y17, Y9, Y4
+	VPDPBUSD        Y17, Y10, Y5
+	VPDPBUSD        Y17, Y11, Y6
+	VPDPBUSD        Y17, Y12, Y7
+	VPDPBUSD        Y18, Y13, Y4
+	VPDPBUSD        Y18, Y14, Y5
+	VPDPBUSD        Y18, Y15, Y6
+	VPDPBUSD        Y18, Y16, Y7
+	VMOVDQU32       48(R8)(DI*1), Y9
+	VPSRLW          $0x04, Y9, Y13
+	VPANDD          Y8, Y9, Y9
+	VPANDD          Y8, Y13, Y13
+	VMOVDQU32       144(R8)(DI*1), Y17
+	VPSLLW          $0x03, Y17, Y17
+	VPTERNLOGD      $0xf8, Y19, Y17, Y9
+	VMOVDQU32       144(R8)(DI*1), Y18
+	VPSRLW          $0x01, Y18, Y18
+	VPTERNLOGD      $0xf8, Y19, Y18, Y13
+	VMOVDQU32       48(R9)(DI*1), Y10
+	VPSRLW          $0x04, Y10, Y14
+	VPANDD          Y8, Y10, Y10
+	VPANDD          Y8, Y14, Y14
+	VMOVDQU32       144(R9)(DI*1), Y17
+	VPSLLW          $0x03, Y17, Y17
+	VPTERNLOGD      $0xf8, Y19, Y17, Y10
+	VMOVDQU32       144(R9)(DI*1), Y18
+	VPSRLW          $0x01, Y18, Y18
+	VPTERNLOGD      $0xf8, Y19, Y18, Y14
+	VMOVDQU32       48(R10)(DI*1), Y11
+	VPSRLW          $0x04, Y11, Y15
+	VPANDD          Y8, Y11, Y11
+	VPANDD          Y8, Y15, Y15
+	VMOVDQU32       144(R10)(DI*1), Y17
+	VPSLLW          $0x03, Y17, Y17
+	VPTERNLOGD      $0xf8, Y19, Y17, Y11
+	VMOVDQU32       144(R10)(DI*1), Y18
+	VPSRLW          $0x01, Y18, Y18
+	VPTERNLOGD      $0xf8, Y19, Y18, Y15
+	VMOVDQU32       48(R11)(DI*1), Y12
+	VPSRLW          $0x04, Y12, Y16
+	VPANDD          Y8, Y12, Y12
+	VPANDD          Y8, Y16, Y16
+	VMOVDQU32       144(R11)(DI*1), Y17
+	VPSLLW          $0x03, Y17, Y17
+	VPTERNLOGD      $0xf8, Y19, Y17, Y12
+	VMOVDQU32       144(R11)(DI*1), Y18
+	VPSRLW          $0x01, Y18, Y18
+	VPTERNLOGD      $0xf8, Y19, Y18, Y16
+	VMOVDQU32       32(BX), Y17
+	VMOVDQU32       160(BX), Y18
+	VPDPBUSD        Y17, Y9, Y4
+	VPDPBUSD        Y17, Y10, Y5
+	VPDPBUSD        Y17, Y11, Y6
+	VPDPBUSD        Y17, Y12, Y7
+	VPDPBUSD        Y18, Y13, Y4
+	VPDPBUSD        Y18, Y14, Y5
+	VPDPBUSD        Y18, Y15, Y6
+	VPDPBUSD        Y18, Y16, Y7
+	VMOVDQU32       80(R8)(DI*1), Y9
+	VPSRLW          $0x04, Y9, Y13
+	VPANDD          Y8, Y9, Y9
+	VPANDD          Y8, Y13, Y13
+	VMOVDQU32       144(R8)(DI*1), Y17
+	VPSLLW          $0x02, Y17, Y17
+	VPTERNLOGD      $0xf8, Y19, Y17, Y9
+	VMOVDQU32       144(R8)(DI*1), Y18
+	VPSRLW          $0x02, Y18, Y18
+	VPTERNLOGD      $0xf8, Y19, Y18, Y13
+	VMOVDQU32       80(R9)(DI*1), Y10
+	VPSRLW          $0x04, Y10, Y14
+	VPANDD          Y8, Y10, Y10
+	VPANDD          Y8, Y14, Y14
+	VMOVDQU32       144(R9)(DI*1), Y17
+	VPSLLW          $0x02, Y17, Y17
+	VPTERNLOGD      $0xf8, Y19, Y17, Y10
+	VMOVDQU32       144(R9)(DI*1), Y18
+	VPSRLW          $0x02, Y18, Y18
+	VPTERNLOGD      $0xf8, Y19, Y18, Y14
+	VMOVDQU32       80(R10)(DI*1), Y11
+	VPSRLW          $0x04, Y11, Y15
+	VPANDD          Y8, Y11, Y11
+	VPANDD          Y8, Y15, Y15
+	VMOVDQU32       144(R10)(DI*1), Y17
+	VPSLLW          $0x02, Y17, Y17
+	VPTERNLOGD      $0xf8, Y19, Y17, Y11
+	VMOVDQU32       144(R10)(DI*1), Y18
+	VPSRLW          $0x02, Y18, Y18
+	VPTERNLOGD      $0xf8, Y19, Y18, Y15
+	VMOVDQU32       80(R11)(DI*1), Y12
+	VPSRLW          $0x04, Y12, Y16
+	VPANDD          Y8, Y12, Y12
+	VPANDD          Y8, Y16, Y16
+	VMOVDQU32       144(R11)(DI*1), Y17
+	VPSLLW          $0x02, Y17, Y17
+	VPTERNLOGD      $0xf8, Y19, Y17, Y12
+	VMOVDQU32       144(R11)(DI*1), Y18
+	VPSRLW          $0x02, Y18, Y18
+	VPTERNLOGD      $0xf8, Y19, Y18, Y16
+	VMOVDQU32       64(BX), Y17
+	VMOVDQU32       192(BX), Y18
+	VPDPBUSD        Y17, Y9, Y4
+	VPDPBUSD        Y17, Y10, Y5
+	VPDPBUSD        Y17, Y11, Y6
+	VPDPBUSD        Y17, Y12, Y7
+	VPDPBUSD        Y18, Y13, Y4
+	VPDPBUSD        Y18, Y14, Y5
+	VPDPBUSD        Y18, Y15, Y6
+	VPDPBUSD        Y18, Y16, Y7
+	VMOVDQU32       112(R8)(DI*1), Y9
+	VPSRLW          $0x04, Y9, Y13
+	VPANDD          Y8, Y9, Y9
+	VPANDD          Y8, Y13, Y13
+	VMOVDQU32       144(R8)(DI*1), Y17
+	VPSLLW          $0x01, Y17, Y17
+	VPTERNLOGD      $0xf8, Y19, Y17, Y9
+	VMOVDQU32       144(R8)(DI*1), Y18
+	VPSRLW          $0x03, Y18, Y18
+	VPTERNLOGD      $0xf8, Y19, Y18, Y13
+	VMOVDQU32       112(R9)(DI*1), Y10
+	VPSRLW          $0x04, Y10, Y14
+	VPANDD          Y8, Y10, Y10
+	VPANDD          Y8, Y14, Y14
+	VMOVDQU32       144(R9)(DI*1), Y17
+	VPSLLW          $0x01, Y17, Y17
+	VPTERNLOGD      $0xf8, Y19, Y17, Y10
+	VMOVDQU32       144(R9)(DI*1), Y18
+	VPSRLW          $0x03, Y18, Y18
+	VPTERNLOGD      $0xf8, Y19, Y18, Y14
+	VMOVDQU32       112(R10)(DI*1), Y11
+	VPSRLW          $0x04, Y11, Y15
+	VPANDD          Y8, Y11, Y11
+	VPANDD          Y8, Y15, Y15
+	VMOVDQU32       144(R10)(DI*1), Y17
+	VPSLLW          $0x01, Y17, Y17
+	VPTERNLOGD      $0xf8, Y19, Y17, Y11
+	VMOVDQU32       144(R10)(DI*1), Y18
+	VPSRLW          $0x03, Y18, Y18
+	VPTERNLOGD      $0xf8, Y19, Y18, Y15
+	VMOVDQU32       112(R11)(DI*1), Y12
+	VPSRLW          $0x04, Y12, Y16
+	VPANDD          Y8, Y12, Y12
+	VPANDD          Y8, Y16, Y16
+	VMOVDQU32       144(R11)(DI*1), Y17
+	VPSLLW          $0x01, Y17, Y17
+	VPTERNLOGD      $0xf8, Y19, Y17, Y12
+	VMOVDQU32       144(R11)(DI*1), Y18
+	VPSRLW          $0x03, Y18, Y18
+	VPTERNLOGD      $0xf8, Y19, Y18, Y16
+	VMOVDQU32       96(BX), Y17
+	VMOVDQU32       224(BX), Y18
+	VPDPBUSD        Y17, Y9, Y4
+	VPDPBUSD        Y17, Y10, Y5
+	VPDPBUSD        Y17, Y11, Y6
+	VPDPBUSD        Y17, Y12, Y7
+	VPDPBUSD        Y18, Y13, Y4
+	VPDPBUSD        Y18, Y14, Y5
+	VPDPBUSD        Y18, Y15, Y6
+	VPDPBUSD        Y18, Y16, Y7
+	VBROADCASTI32X4 (R8)(DI*1), Z8
+	VPSHUFB         sixBitShuffle<>+0(SB), Z8, Z8
+	VPSRLVD         sixBitShift<>+0(SB), Z8, Z8
+	VPANDD          mask63<>+0(SB), Z8, Z8
+	VCVTDQ2PS       Z8, Z8
+	VCVTPH2PS       (R8)(DI*1), X9
+	VMOVDQU32       superPair<>+0(SB), Z10
+	VPERMPS         Z9, Z10, Z9
+	VMULPS          Z9, Z8, Z8
+	VEXTRACTF64X4   $0x01, Z8, Y10
+	VCVTDQ2PS       Y4, Y4
+	VMULPS          256(BX), Y8, Y9
+	VFMADD231PS     Y4, Y9, Y0
+	VFNMADD231PS    320(BX), Y10, Y0
+	VBROADCASTI32X4 (R9)(DI*1), Z8
+	VPSHUFB         sixBitShuffle<>+0(SB), Z8, Z8
+	VPSRLVD         sixBitShift<>+0(SB), Z8, Z8
+	VPANDD          mask63<>+0(SB), Z8, Z8
+	VCVTDQ2PS       Z8, Z8
+	VCVTPH2PS       (R9)(DI*1), X9
+	VMOVDQU32       superPair<>+0(SB), Z10
+	VPERMPS         Z9, Z10, Z9
+	VMULPS          Z9, Z8, Z8
+	VEXTRACTF64X4   $0x01, Z8, Y10
+	VCVTDQ2PS       Y5, Y5
+	VMULPS          256(BX), Y8, Y9
+	VFMADD231PS     Y5, Y9, Y1
+	VFNMADD231PS    320(BX), Y10, Y1
+	VBROADCASTI32X4 (R10)(DI*1), Z8
+	VPSHUFB         sixBitShuffle<>+0(SB), Z8, Z8
+	VPSRLVD         sixBitShift<>+0(SB), Z8, Z8
+	VPANDD          mask63<>+0(SB), Z8, Z8
+	VCVTDQ2PS       Z8, Z8
+	VCVTPH2PS       (R10)(DI*1), X9
+	VMOVDQU32       superPair<>+0(SB), Z10
+	VPERMPS         Z9, Z10, Z9
+	VMULPS          Z9, Z8, Z8
+	VEXTRACTF64X4   $0x01, Z8, Y10
+	VCVTDQ2PS       Y6, Y6
+	VMULPS          256(BX), Y8, Y9
+	VFMADD231PS     Y6, Y9, Y2
+	VFNMADD231PS    320(BX), Y10, Y2
+	VBROADCASTI32X4 (R11)(DI*1), Z8
+	VPSHUFB         sixBitShuffle<>+0(SB), Z8, Z8
+	VPSRLVD         sixBitShift<>+0(SB), Z8, Z8
+	VPANDD          mask63<>+0(SB), Z8, Z8
+	VCVTDQ2PS       Z8, Z8
+	VCVTPH2PS       (R11)(DI*1), X9
+	VMOVDQU32       superPair<>+0(SB), Z10
+	VPERMPS         Z9, Z10, Z9
+	VMULPS          Z9, Z8, Z8
+	VEXTRACTF64X4   $0x01, Z8, Y10
+	VCVTDQ2PS       Y7, Y7
+	VMULPS          256(BX), Y8, Y9
+	VFMADD231PS     Y7, Y9, Y3
+	VFNMADD231PS    320(BX), Y10, Y3
+	ADDQ            $0x000000b0, DI
+	ADDQ            $0x000001c0, BX
+	DECQ            SI
 	JNZ             super
-	VHADDPS         Y0, Y0, Y0
-	VHADDPS         Y0, Y0, Y0
-	VEXTRACTF128    $0x01, Y0, X1
-	VADDPS          X1, X0, X1
-	VMOVSS          X1, (AX)
-	ADDQ            $0x04, AX
-	ADDQ            $0x04, R11
-	DECQ            DI
-	JNZ             row
+	VHADDPS         Y1, Y0, Y0
+	VHADDPS         Y3, Y2, Y2
+	VHADDPS         Y2, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X4
+	VADDPS          X4, X0, X4
+	VMOVUPS         X4, (AX)
+	ADDQ            $0x10, AX
+	SUBQ            $0x04, DX
+	JNZ             rows
 	VZEROUPPER
 	RET
 
@@ -43382,91 +50341,344 @@ super:
 	RET
 
 // func scatterQ6KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·scatterQ6KVNNI(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      n+40(FP), SI
-	MOVQ      rows+48(FP), DI
-	MOVQ      index+24(FP), R11
-	VMOVDQU32 mask0f<>+0(SB), Z7
-	VMOVDQU32 mask30<>+0(SB), Z8
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterQ6KVNNI(SB), NOSPLIT, $32-56
+	MOVQ out+0(FP), AX
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXORD  Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXORD  Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXORD  Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXORD  Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1    (R12)
-	PREFETCHT1    64(R12)
-	PREFETCHT1    128(R12)
-	PREFETCHT1    192(R12)
-	ADDQ          $0x000000d2, R12
-	VMOVDQU32     352(R9), Y1
-	VMOVDQU32     384(R9), Y4
-	VMOVDQU32     144(R8), Z9
-	VMOVDQU32     16(R8), Z5
-	VPSRLW        $0x04, Z5, Z6
-	VPANDD        Z7, Z5, Z5
-	VPANDD        Z7, Z6, Z6
-	VPSLLW        $0x04, Z9, Z10
-	VPTERNLOGD    $0xf8, Z8, Z10, Z5
-	VPDPBUSD      (R9), Z5, Z1
-	VPTERNLOGD    $0xf8, Z8, Z9, Z6
-	VPDPBUSD      128(R9), Z6, Z4
-	VMOVDQU32     80(R8), Z5
-	VPSRLW        $0x04, Z5, Z6
-	VPANDD        Z7, Z5, Z5
-	VPANDD        Z7, Z6, Z6
-	VPSLLW        $0x02, Z9, Z10
-	VPTERNLOGD    $0xf8, Z8, Z10, Z5
-	VPDPBUSD      64(R9), Z5, Z1
-	VPSRLW        $0x02, Z9, Z10
-	VPTERNLOGD    $0xf8, Z8, Z10, Z6
-	VPDPBUSD      192(R9), Z6, Z4
-	VEXTRACTI64X4 $0x01, Z1, Y5
-	VEXTRACTI64X4 $0x01, Z4, Y6
-	VPADDD        Y5, Y1, Y1
-	VPADDD        Y6, Y4, Y4
-	VPMOVSXBW     (R8), Y5
-	VPSLLD        $0x10, Y5, Y6
-	VPSRAD        $0x10, Y6, Y6
-	VPSRAD        $0x10, Y5, Y5
-	VPMULLD       Y6, Y1, Y1
-	VPMULLD       Y5, Y4, Y4
-	VPADDD        Y4, Y1, Y1
-	VPBROADCASTW  208(R8), X2
-	VCVTPH2PS     X2, Y2
-	VCVTDQ2PS     Y1, Y1
-	VMULPS        256(R9), Y2, Y3
-	VFMADD231PS   Y1, Y3, Y0
-	ADDQ          $0x000000d2, R8
-	ADDQ          $0x000001c0, R9
-	DECQ          R10
-	JNZ           super
-	VHADDPS       Y0, Y0, Y0
-	VHADDPS       Y0, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, (AX)
-	ADDQ          $0x04, AX
-	ADDQ          $0x04, R11
-	DECQ          DI
-	JNZ           row
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	PREFETCHT1   192(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	PREFETCHT1   192(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	PREFETCHT1   192(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	PREFETCHT1   192(R12)(DI*1)
+	VMOVDQU32    mask0f<>+0(SB), Y12
+	VMOVDQU32    mask30<>+0(SB), Y13
+	VMOVDQU32    352(BX), Y4
+	VMOVDQU32    384(BX), Y8
+	VMOVDQU32    352(BX), Y5
+	VMOVDQU32    384(BX), Y9
+	VMOVDQU32    352(BX), Y6
+	VMOVDQU32    384(BX), Y10
+	VMOVDQU32    352(BX), Y7
+	VMOVDQU32    384(BX), Y11
+	VMOVDQU32    16(R8)(DI*1), Y16
+	VPSRLW       $0x04, Y16, Y20
+	VPANDD       Y12, Y16, Y16
+	VPANDD       Y12, Y20, Y20
+	VMOVDQU32    144(R8)(DI*1), Y14
+	VPSLLW       $0x04, Y14, Y14
+	VPTERNLOGD   $0xf8, Y13, Y14, Y16
+	VMOVDQU32    144(R8)(DI*1), Y15
+	VPTERNLOGD   $0xf8, Y13, Y15, Y20
+	VMOVDQU32    16(R9)(DI*1), Y17
+	VPSRLW       $0x04, Y17, Y21
+	VPANDD       Y12, Y17, Y17
+	VPANDD       Y12, Y21, Y21
+	VMOVDQU32    144(R9)(DI*1), Y14
+	VPSLLW       $0x04, Y14, Y14
+	VPTERNLOGD   $0xf8, Y13, Y14, Y17
+	VMOVDQU32    144(R9)(DI*1), Y15
+	VPTERNLOGD   $0xf8, Y13, Y15, Y21
+	VMOVDQU32    16(R10)(DI*1), Y18
+	VPSRLW       $0x04, Y18, Y22
+	VPANDD       Y12, Y18, Y18
+	VPANDD       Y12, Y22, Y22
+	VMOVDQU32    144(R10)(DI*1), Y14
+	VPSLLW       $0x04, Y14, Y14
+	VPTERNLOGD   $0xf8, Y13, Y14, Y18
+	VMOVDQU32    144(R10)(DI*1), Y15
+	VPTERNLOGD   $0xf8, Y13, Y15, Y22
+	VMOVDQU32    16(R11)(DI*1), Y19
+	VPSRLW       $0x04, Y19, Y23
+	VPANDD       Y12, Y19, Y19
+	VPANDD       Y12, Y23, Y23
+	VMOVDQU32    144(R11)(DI*1), Y14
+	VPSLLW       $0x04, Y14, Y14
+	VPTERNLOGD   $0xf8, Y13, Y14, Y19
+	VMOVDQU32    144(R11)(DI*1), Y15
+	VPTERNLOGD   $0xf8, Y13, Y15, Y23
+	VMOVDQU32    (BX), Y14
+	VMOVDQU32    128(BX), Y15
+	VPDPBUSD     Y14, Y16, Y4
+	VPDPBUSD     Y15, Y20, Y8
+	VPDPBUSD     Y14, Y17, Y5
+	VPDPBUSD     Y15, Y21, Y9
+	VPDPBUSD     Y14, Y18, Y6
+	VPDPBUSD     Y15, Y22, Y10
+	VPDPBUSD     Y14, Y19, Y7
+	VPDPBUSD     Y15, Y23, Y11
+	VMOVDQU32    48(R8)(DI*1), Y16
+	VPSRLW       $0x04, Y16, Y20
+	VPANDD       Y12, Y16, Y16
+	VPANDD       Y12, Y20, Y20
+	VMOVDQU32    176(R8)(DI*1), Y14
+	VPSLLW       $0x04, Y14, Y14
+	VPTERNLOGD   $0xf8, Y13, Y14, Y16
+	VMOVDQU32    176(R8)(DI*1), Y15
+	VPTERNLOGD   $0xf8, Y13, Y15, Y20
+	VMOVDQU32    48(R9)(DI*1), Y17
+	VPSRLW       $0x04, Y17, Y21
+	VPANDD       Y12, Y17, Y17
+	VPANDD       Y12, Y21, Y21
+	VMOVDQU32    176(R9)(DI*1), Y14
+	VPSLLW       $0x04, Y14, Y14
+	VPTERNLOGD   $0xf8, Y13, Y14, Y17
+	VMOVDQU32    176(R9)(DI*1), Y15
+	VPTERNLOGD   $0xf8, Y13, Y15, Y21
+	VMOVDQU32    48(R10)(DI*1), Y18
+	VPSRLW       $0x04, Y18, Y22
+	VPANDD       Y12, Y18, Y18
+	VPANDD       Y12, Y22, Y22
+	VMOVDQU32    176(R10)(DI*1), Y14
+	VPSLLW       $0x04, Y14, Y14
+	VPTERNLOGD   $0xf8, Y13, Y14, Y18
+	VMOVDQU32    176(R10)(DI*1), Y15
+	VPTERNLOGD   $0xf8, Y13, Y15, Y22
+	VMOVDQU32    48(R11)(DI*1), Y19
+	VPSRLW       $0x04, Y19, Y23
+	VPANDD       Y12, Y19, Y19
+	VPANDD       Y12, Y23, Y23
+	VMOVDQU32    176(R11)(DI*1), Y14
+	VPSLLW       $0x04, Y14, Y14
+	VPTERNLOGD   $0xf8, Y13, Y14, Y19
+	VMOVDQU32    176(R11)(DI*1), Y15
+	VPTERNLOGD   $0xf8, Y13, Y15, Y23
+	VMOVDQU32    32(BX), Y14
+	VMOVDQU32    160(BX), Y15
+	VPDPBUSD     Y14, Y16, Y4
+	VPDPBUSD     Y15, Y20, Y8
+	VPDPBUSD     Y14, Y17, Y5
+	VPDPBUSD     Y15, Y21, Y9
+	VPDPBUSD     Y14, Y18, Y6
+	VPDPBUSD     Y15, Y22, Y10
+	VPDPBUSD     Y14, Y19, Y7
+	VPDPBUSD     Y15, Y23, Y11
+	VMOVDQU32    80(R8)(DI*1), Y16
+	VPSRLW       $0x04, Y16, Y20
+	VPANDD       Y12, Y16, Y16
+	VPANDD       Y12, Y20, Y20
+	VMOVDQU32    144(R8)(DI*1), Y14
+	VPSLLW       $0x02, Y14, Y14
+	VPTERNLOGD   $0xf8, Y13, Y14, Y16
+	VMOVDQU32    144(R8)(DI*1), Y15
+	VPSRLW       $0x02, Y15, Y15
+	VPTERNLOGD   $0xf8, Y13, Y15, Y20
+	VMOVDQU32    80(R9)(DI*1), Y17
+	VPSRLW       $0x04, Y17, Y21
+	VPANDD       Y12, Y17, Y17
+	VPANDD       Y12, Y21, Y21
+	VMOVDQU32    144(R9)(DI*1), Y14
+	VPSLLW       $0x02, Y14, Y14
+	VPTERNLOGD   $0xf8, Y13, Y14, Y17
+	VMOVDQU32    144(R9)(DI*1), Y15
+	VPSRLW       $0x02, Y15, Y15
+	VPTERNLOGD   $0xf8, Y13, Y15, Y21
+	VMOVDQU32    80(R10)(DI*1), Y18
+	VPSRLW       $0x04, Y18, Y22
+	VPANDD       Y12, Y18, Y18
+	VPANDD       Y12, Y22, Y22
+	VMOVDQU32    144(R10)(DI*1), Y14
+	VPSLLW       $0x02, Y14, Y14
+	VPTERNLOGD   $0xf8, Y13, Y14, Y18
+	VMOVDQU32    144(R10)(DI*1), Y15
+	VPSRLW       $0x02, Y15, Y15
+	VPTERNLOGD   $0xf8, Y13, Y15, Y22
+	VMOVDQU32    80(R11)(DI*1), Y19
+	VPSRLW       $0x04, Y19, Y23
+	VPANDD       Y12, Y19, Y19
+	VPANDD       Y12, Y23, Y23
+	VMOVDQU32    144(R11)(DI*1), Y14
+	VPSLLW       $0x02, Y14, Y14
+	VPTERNLOGD   $0xf8, Y13, Y14, Y19
+	VMOVDQU32    144(R11)(DI*1), Y15
+	VPSRLW       $0x02, Y15, Y15
+	VPTERNLOGD   $0xf8, Y13, Y15, Y23
+	VMOVDQU32    64(BX), Y14
+	VMOVDQU32    192(BX), Y15
+	VPDPBUSD     Y14, Y16, Y4
+	VPDPBUSD     Y15, Y20, Y8
+	VPDPBUSD     Y14, Y17, Y5
+	VPDPBUSD     Y15, Y21, Y9
+	VPDPBUSD     Y14, Y18, Y6
+	VPDPBUSD     Y15, Y22, Y10
+	VPDPBUSD     Y14, Y19, Y7
+	VPDPBUSD     Y15, Y23, Y11
+	VMOVDQU32    112(R8)(DI*1), Y16
+	VPSRLW       $0x04, Y16, Y20
+	VPANDD       Y12, Y16, Y16
+	VPANDD       Y12, Y20, Y20
+	VMOVDQU32    176(R8)(DI*1), Y14
+	VPSLLW       $0x02, Y14, Y14
+	VPTERNLOGD   $0xf8, Y13, Y14, Y16
+	VMOVDQU32    176(R8)(DI*1), Y15
+	VPSRLW       $0x02, Y15, Y15
+	VPTERNLOGD   $0xf8, Y13, Y15, Y20
+	VMOVDQU32    112(R9)(DI*1), Y17
+	VPSRLW       $0x04, Y17, Y21
+	VPANDD       Y12, Y17, Y17
+	VPANDD       Y12, Y21, Y21
+	VMOVDQU32    176(R9)(DI*1), Y14
+	VPSLLW       $0x02, Y14, Y14
+	VPTERNLOGD   $0xf8, Y13, Y14, Y17
+	VMOVDQU32    176(R9)(DI*1), Y15
+	VPSRLW       $0x02, Y15, Y15
+	VPTERNLOGD   $0xf8, Y13, Y15, Y21
+	VMOVDQU32    112(R10)(DI*1), Y18
+	VPSRLW       $0x04, Y18, Y22
+	VPANDD       Y12, Y18, Y18
+	VPANDD       Y12, Y22, Y22
+	VMOVDQU32    176(R10)(DI*1), Y14
+	VPSLLW       $0x02, Y14, Y14
+	VPTERNLOGD   $0xf8, Y13, Y14, Y18
+	VMOVDQU32    176(R10)(DI*1), Y15
+	VPSRLW       $0x02, Y15, Y15
+	VPTERNLOGD   $0xf8, Y13, Y15, Y22
+	VMOVDQU32    112(R11)(DI*1), Y19
+	VPSRLW       $0x04, Y19, Y23
+	VPANDD       Y12, Y19, Y19
+	VPANDD       Y12, Y23, Y23
+	VMOVDQU32    176(R11)(DI*1), Y14
+	VPSLLW       $0x02, Y14, Y14
+	VPTERNLOGD   $0xf8, Y13, Y14, Y19
+	VMOVDQU32    176(R11)(DI*1), Y15
+	VPSRLW       $0x02, Y15, Y15
+	VPTERNLOGD   $0xf8, Y13, Y15, Y23
+	VMOVDQU32    96(BX), Y14
+	VMOVDQU32    224(BX), Y15
+	VPDPBUSD     Y14, Y16, Y4
+	VPDPBUSD     Y15, Y20, Y8
+	VPDPBUSD     Y14, Y17, Y5
+	VPDPBUSD     Y15, Y21, Y9
+	VPDPBUSD     Y14, Y18, Y6
+	VPDPBUSD     Y15, Y22, Y10
+	VPDPBUSD     Y14, Y19, Y7
+	VPDPBUSD     Y15, Y23, Y11
+	VPMOVSXBW    (R8)(DI*1), Y14
+	VPSLLD       $0x10, Y14, Y15
+	VPSRAD       $0x10, Y15, Y15
+	VPSRAD       $0x10, Y14, Y14
+	VPMULLD      Y15, Y4, Y4
+	VPMULLD      Y14, Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VPMOVSXBW    (R9)(DI*1), Y14
+	VPSLLD       $0x10, Y14, Y15
+	VPSRAD       $0x10, Y15, Y15
+	VPSRAD       $0x10, Y14, Y14
+	VPMULLD      Y15, Y5, Y5
+	VPMULLD      Y14, Y9, Y9
+	VPADDD       Y9, Y5, Y5
+	VPMOVSXBW    (R10)(DI*1), Y14
+	VPSLLD       $0x10, Y14, Y15
+	VPSRAD       $0x10, Y15, Y15
+	VPSRAD       $0x10, Y14, Y14
+	VPMULLD      Y15, Y6, Y6
+	VPMULLD      Y14, Y10, Y10
+	VPADDD       Y10, Y6, Y6
+	VPMOVSXBW    (R11)(DI*1), Y14
+	VPSLLD       $0x10, Y14, Y15
+	VPSRAD       $0x10, Y15, Y15
+	VPSRAD       $0x10, Y14, Y14
+	VPMULLD      Y15, Y7, Y7
+	VPMULLD      Y14, Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VPBROADCASTW 208(R8)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VPBROADCASTW 208(R9)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VPBROADCASTW 208(R10)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VPBROADCASTW 208(R11)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x000000d2, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
+	JNZ          super
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -45203,92 +52415,373 @@ super:
 	RET
 
 // func scatterIQ2XXSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·scatterIQ2XXSVNNI(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      n+40(FP), SI
-	MOVQ      rows+48(FP), DI
-	MOVQ      index+24(FP), R11
-	VMOVDQU32 mask03<>+0(SB), Z11
-	VMOVDQU32 turn3<>+0(SB), Z12
-	VMOVDQU32 mask04<>+0(SB), Z13
-	VMOVDQU32 valuesIQ2XXS<>+0(SB), Z14
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterIQ2XXSVNNI(SB), NOSPLIT, $32-56
+	MOVQ out+0(FP), AX
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXORD  Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXORD  Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXORD  Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXORD  Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1      (R12)
-	PREFETCHT1      64(R12)
-	ADDQ            $0x0000006a, R12
-	VPSLLD          $0x03, 288(R9), Y1
-	VPXORD          Y6, Y6, Y6
-	VMOVDQU32       8(R8), Z10
-	VBROADCASTI64X4 72(R8), Z9
-	VPROLVD         Z12, Z9, Z9
-	VPANDD          Z11, Z10, Z7
-	VPTERNLOGD      $0xf8, Z13, Z9, Z7
-	VPSHUFB         Z7, Z14, Z7
-	VPDPBUSD        (R9), Z7, Z1
-	VPSRLW          $0x02, Z10, Z8
-	VPANDD          Z11, Z8, Z8
-	VPRORD          $0x02, Z9, Z9
-	VPTERNLOGD      $0xf8, Z13, Z9, Z8
-	VPSHUFB         Z8, Z14, Z8
-	VPDPBUSD        64(R9), Z8, Z1
-	VPSRLW          $0x04, Z10, Z7
-	VPANDD          Z11, Z7, Z7
-	VPRORD          $0x02, Z9, Z9
-	VPTERNLOGD      $0xf8, Z13, Z9, Z7
-	VPSHUFB         Z7, Z14, Z7
-	VPDPBUSD        128(R9), Z7, Z6
-	VPSRLW          $0x06, Z10, Z8
-	VPANDD          Z11, Z8, Z8
-	VPRORD          $0x02, Z9, Z9
-	VPTERNLOGD      $0xf8, Z13, Z9, Z8
-	VPSHUFB         Z8, Z14, Z8
-	VPDPBUSD        192(R9), Z8, Z6
-	VPADDD          Z6, Z1, Z1
-	VEXTRACTI64X4   $0x01, Z1, Y7
-	VPADDD          Y7, Y1, Y1
-	VPBROADCASTW    104(R8), X2
-	VCVTPH2PS       X2, Y2
-	VMULPS          halved3<>+0(SB), Y2, Y2
-	VPMOVSXBD       (R8), Y3
-	VCVTDQ2PS       Y3, Y3
-	VMULPS          Y3, Y2, Y2
-	VCVTDQ2PS       Y1, Y1
-	VMULPS          256(R9), Y2, Y3
-	VFMADD231PS     Y1, Y3, Y0
-	ADDQ            $0x0000006a, R8
-	ADDQ            $0x000001c0, R9
-	DECQ            R10
-	JNZ             super
-	VHADDPS         Y0, Y0, Y0
-	VHADDPS         Y0, Y0, Y0
-	VEXTRACTF128    $0x01, Y0, X1
-	VADDPS          X1, X0, X1
-	VMOVSS          X1, (AX)
-	ADDQ            $0x04, AX
-	ADDQ            $0x04, R11
-	DECQ            DI
-	JNZ             row
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	VPSLLD       $0x03, 288(BX), Y4
+	VPSLLD       $0x03, 288(BX), Y5
+	VPSLLD       $0x03, 288(BX), Y6
+	VPSLLD       $0x03, 288(BX), Y7
+	VMOVDQU32    mask03<>+0(SB), Y8
+	VMOVDQU32    mask04<>+0(SB), Y9
+	VMOVDQU32    valuesIQ2XXS<>+0(SB), Y10
+	VPANDD       8(R8)(DI*1), Y8, Y11
+	VMOVDQU32    72(R8)(DI*1), Y15
+	VPSLLW       $0x02, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y11
+	VPSHUFB      Y11, Y10, Y11
+	VPANDD       8(R9)(DI*1), Y8, Y12
+	VMOVDQU32    72(R9)(DI*1), Y15
+	VPSLLW       $0x02, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y12
+	VPSHUFB      Y12, Y10, Y12
+	VPANDD       8(R10)(DI*1), Y8, Y13
+	VMOVDQU32    72(R10)(DI*1), Y15
+	VPSLLW       $0x02, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y13
+	VPSHUFB      Y13, Y10, Y13
+	VPANDD       8(R11)(DI*1), Y8, Y14
+	VMOVDQU32    72(R11)(DI*1), Y15
+	VPSLLW       $0x02, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y14
+	VPSHUFB      Y14, Y10, Y14
+	VMOVDQU32    (BX), Y15
+	VPDPBUSD     Y15, Y11, Y4
+	VPDPBUSD     Y15, Y12, Y5
+	VPDPBUSD     Y15, Y13, Y6
+	VPDPBUSD     Y15, Y14, Y7
+	VPANDD       40(R8)(DI*1), Y8, Y11
+	VMOVDQU32    72(R8)(DI*1), Y15
+	VPSLLW       $0x01, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y11
+	VPSHUFB      Y11, Y10, Y11
+	VPANDD       40(R9)(DI*1), Y8, Y12
+	VMOVDQU32    72(R9)(DI*1), Y15
+	VPSLLW       $0x01, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y12
+	VPSHUFB      Y12, Y10, Y12
+	VPANDD       40(R10)(DI*1), Y8, Y13
+	VMOVDQU32    72(R10)(DI*1), Y15
+	VPSLLW       $0x01, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y13
+	VPSHUFB      Y13, Y10, Y13
+	VPANDD       40(R11)(DI*1), Y8, Y14
+	VMOVDQU32    72(R11)(DI*1), Y15
+	VPSLLW       $0x01, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y14
+	VPSHUFB      Y14, Y10, Y14
+	VMOVDQU32    32(BX), Y15
+	VPDPBUSD     Y15, Y11, Y4
+	VPDPBUSD     Y15, Y12, Y5
+	VPDPBUSD     Y15, Y13, Y6
+	VPDPBUSD     Y15, Y14, Y7
+	VMOVDQU32    8(R8)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VMOVDQU32    72(R8)(DI*1), Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y11
+	VPSHUFB      Y11, Y10, Y11
+	VMOVDQU32    8(R9)(DI*1), Y12
+	VPSRLW       $0x02, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VMOVDQU32    72(R9)(DI*1), Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y12
+	VPSHUFB      Y12, Y10, Y12
+	VMOVDQU32    8(R10)(DI*1), Y13
+	VPSRLW       $0x02, Y13, Y13
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    72(R10)(DI*1), Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y13
+	VPSHUFB      Y13, Y10, Y13
+	VMOVDQU32    8(R11)(DI*1), Y14
+	VPSRLW       $0x02, Y14, Y14
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    72(R11)(DI*1), Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y14
+	VPSHUFB      Y14, Y10, Y14
+	VMOVDQU32    64(BX), Y15
+	VPDPBUSD     Y15, Y11, Y4
+	VPDPBUSD     Y15, Y12, Y5
+	VPDPBUSD     Y15, Y13, Y6
+	VPDPBUSD     Y15, Y14, Y7
+	VMOVDQU32    40(R8)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VMOVDQU32    72(R8)(DI*1), Y15
+	VPSRLW       $0x01, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y11
+	VPSHUFB      Y11, Y10, Y11
+	VMOVDQU32    40(R9)(DI*1), Y12
+	VPSRLW       $0x02, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VMOVDQU32    72(R9)(DI*1), Y15
+	VPSRLW       $0x01, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y12
+	VPSHUFB      Y12, Y10, Y12
+	VMOVDQU32    40(R10)(DI*1), Y13
+	VPSRLW       $0x02, Y13, Y13
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    72(R10)(DI*1), Y15
+	VPSRLW       $0x01, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y13
+	VPSHUFB      Y13, Y10, Y13
+	VMOVDQU32    40(R11)(DI*1), Y14
+	VPSRLW       $0x02, Y14, Y14
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    72(R11)(DI*1), Y15
+	VPSRLW       $0x01, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y14
+	VPSHUFB      Y14, Y10, Y14
+	VMOVDQU32    96(BX), Y15
+	VPDPBUSD     Y15, Y11, Y4
+	VPDPBUSD     Y15, Y12, Y5
+	VPDPBUSD     Y15, Y13, Y6
+	VPDPBUSD     Y15, Y14, Y7
+	VMOVDQU32    8(R8)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VMOVDQU32    72(R8)(DI*1), Y15
+	VPSRLW       $0x02, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y11
+	VPSHUFB      Y11, Y10, Y11
+	VMOVDQU32    8(R9)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VMOVDQU32    72(R9)(DI*1), Y15
+	VPSRLW       $0x02, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y12
+	VPSHUFB      Y12, Y10, Y12
+	VMOVDQU32    8(R10)(DI*1), Y13
+	VPSRLW       $0x04, Y13, Y13
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    72(R10)(DI*1), Y15
+	VPSRLW       $0x02, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y13
+	VPSHUFB      Y13, Y10, Y13
+	VMOVDQU32    8(R11)(DI*1), Y14
+	VPSRLW       $0x04, Y14, Y14
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    72(R11)(DI*1), Y15
+	VPSRLW       $0x02, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y14
+	VPSHUFB      Y14, Y10, Y14
+	VMOVDQU32    128(BX), Y15
+	VPDPBUSD     Y15, Y11, Y4
+	VPDPBUSD     Y15, Y12, Y5
+	VPDPBUSD     Y15, Y13, Y6
+	VPDPBUSD     Y15, Y14, Y7
+	VMOVDQU32    40(R8)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VMOVDQU32    72(R8)(DI*1), Y15
+	VPSRLW       $0x03, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y11
+	VPSHUFB      Y11, Y10, Y11
+	VMOVDQU32    40(R9)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VMOVDQU32    72(R9)(DI*1), Y15
+	VPSRLW       $0x03, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y12
+	VPSHUFB      Y12, Y10, Y12
+	VMOVDQU32    40(R10)(DI*1), Y13
+	VPSRLW       $0x04, Y13, Y13
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    72(R10)(DI*1), Y15
+	VPSRLW       $0x03, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y13
+	VPSHUFB      Y13, Y10, Y13
+	VMOVDQU32    40(R11)(DI*1), Y14
+	VPSRLW       $0x04, Y14, Y14
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    72(R11)(DI*1), Y15
+	VPSRLW       $0x03, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y14
+	VPSHUFB      Y14, Y10, Y14
+	VMOVDQU32    160(BX), Y15
+	VPDPBUSD     Y15, Y11, Y4
+	VPDPBUSD     Y15, Y12, Y5
+	VPDPBUSD     Y15, Y13, Y6
+	VPDPBUSD     Y15, Y14, Y7
+	VMOVDQU32    8(R8)(DI*1), Y11
+	VPSRLW       $0x06, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VMOVDQU32    72(R8)(DI*1), Y15
+	VPSRLW       $0x04, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y11
+	VPSHUFB      Y11, Y10, Y11
+	VMOVDQU32    8(R9)(DI*1), Y12
+	VPSRLW       $0x06, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VMOVDQU32    72(R9)(DI*1), Y15
+	VPSRLW       $0x04, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y12
+	VPSHUFB      Y12, Y10, Y12
+	VMOVDQU32    8(R10)(DI*1), Y13
+	VPSRLW       $0x06, Y13, Y13
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    72(R10)(DI*1), Y15
+	VPSRLW       $0x04, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y13
+	VPSHUFB      Y13, Y10, Y13
+	VMOVDQU32    8(R11)(DI*1), Y14
+	VPSRLW       $0x06, Y14, Y14
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    72(R11)(DI*1), Y15
+	VPSRLW       $0x04, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y14
+	VPSHUFB      Y14, Y10, Y14
+	VMOVDQU32    192(BX), Y15
+	VPDPBUSD     Y15, Y11, Y4
+	VPDPBUSD     Y15, Y12, Y5
+	VPDPBUSD     Y15, Y13, Y6
+	VPDPBUSD     Y15, Y14, Y7
+	VMOVDQU32    40(R8)(DI*1), Y11
+	VPSRLW       $0x06, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VMOVDQU32    72(R8)(DI*1), Y15
+	VPSRLW       $0x05, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y11
+	VPSHUFB      Y11, Y10, Y11
+	VMOVDQU32    40(R9)(DI*1), Y12
+	VPSRLW       $0x06, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VMOVDQU32    72(R9)(DI*1), Y15
+	VPSRLW       $0x05, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y12
+	VPSHUFB      Y12, Y10, Y12
+	VMOVDQU32    40(R10)(DI*1), Y13
+	VPSRLW       $0x06, Y13, Y13
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    72(R10)(DI*1), Y15
+	VPSRLW       $0x05, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y13
+	VPSHUFB      Y13, Y10, Y13
+	VMOVDQU32    40(R11)(DI*1), Y14
+	VPSRLW       $0x06, Y14, Y14
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    72(R11)(DI*1), Y15
+	VPSRLW       $0x05, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y14
+	VPSHUFB      Y14, Y10, Y14
+	VMOVDQU32    224(BX), Y15
+	VPDPBUSD     Y15, Y11, Y4
+	VPDPBUSD     Y15, Y12, Y5
+	VPDPBUSD     Y15, Y13, Y6
+	VPDPBUSD     Y15, Y14, Y7
+	VPBROADCASTW 104(R8)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved3<>+0(SB), Y8, Y8
+	VPMOVSXBD    (R8)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VPBROADCASTW 104(R9)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved3<>+0(SB), Y8, Y8
+	VPMOVSXBD    (R9)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VPBROADCASTW 104(R10)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved3<>+0(SB), Y8, Y8
+	VPMOVSXBD    (R10)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VPBROADCASTW 104(R11)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved3<>+0(SB), Y8, Y8
+	VPMOVSXBD    (R11)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x0000006a, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
+	JNZ          super
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -46842,97 +54335,393 @@ super:
 	RET
 
 // func scatterIQ2XSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·scatterIQ2XSVNNI(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      n+40(FP), SI
-	MOVQ      rows+48(FP), DI
-	MOVQ      index+24(FP), R11
-	VMOVDQU32 mask03<>+0(SB), Z11
-	VMOVDQU32 turn3<>+0(SB), Z12
-	VMOVDQU32 mask04<>+0(SB), Z13
-	VMOVDQU32 valuesIQ2XS<>+0(SB), Z14
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterIQ2XSVNNI(SB), NOSPLIT, $32-56
+	MOVQ out+0(FP), AX
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXORD  Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXORD  Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXORD  Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXORD  Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1      (R12)
-	PREFETCHT1      64(R12)
-	ADDQ            $0x00000072, R12
-	VPSLLD          $0x01, 352(R9), Y1
-	VPSLLD          $0x01, 384(R9), Y6
-	VMOVDQU32       16(R8), Z10
-	VBROADCASTI64X4 80(R8), Z9
-	VPROLVD         Z12, Z9, Z9
-	VPANDD          Z11, Z10, Z7
-	VPTERNLOGD      $0xf8, Z13, Z9, Z7
-	VPSHUFB         Z7, Z14, Z7
-	VPDPBUSD        (R9), Z7, Z1
-	VPSRLW          $0x02, Z10, Z8
-	VPANDD          Z11, Z8, Z8
-	VPRORD          $0x02, Z9, Z9
-	VPTERNLOGD      $0xf8, Z13, Z9, Z8
-	VPSHUFB         Z8, Z14, Z8
-	VPDPBUSD        64(R9), Z8, Z1
-	VPSRLW          $0x04, Z10, Z7
-	VPANDD          Z11, Z7, Z7
-	VPRORD          $0x02, Z9, Z9
-	VPTERNLOGD      $0xf8, Z13, Z9, Z7
-	VPSHUFB         Z7, Z14, Z7
-	VPDPBUSD        128(R9), Z7, Z6
-	VPSRLW          $0x06, Z10, Z8
-	VPANDD          Z11, Z8, Z8
-	VPRORD          $0x02, Z9, Z9
-	VPTERNLOGD      $0xf8, Z13, Z9, Z8
-	VPSHUFB         Z8, Z14, Z8
-	VPDPBUSD        192(R9), Z8, Z6
-	VEXTRACTI64X4   $0x01, Z1, Y7
-	VEXTRACTI64X4   $0x01, Z6, Y8
-	VPADDD          Y7, Y1, Y1
-	VPADDD          Y8, Y6, Y6
-	VPMOVSXBW       (R8), Y7
-	VPSLLD          $0x10, Y7, Y8
-	VPSRAD          $0x10, Y8, Y8
-	VPSRAD          $0x10, Y7, Y7
-	VPMULLD         Y8, Y1, Y1
-	VPMULLD         Y7, Y6, Y6
-	VPADDD          Y6, Y1, Y1
-	VPBROADCASTW    112(R8), X2
-	VCVTPH2PS       X2, Y2
-	VMULPS          halved3<>+0(SB), Y2, Y2
-	VCVTDQ2PS       Y1, Y1
-	VMULPS          256(R9), Y2, Y3
-	VFMADD231PS     Y1, Y3, Y0
-	ADDQ            $0x00000072, R8
-	ADDQ            $0x000001c0, R9
-	DECQ            R10
-	JNZ             super
-	VHADDPS         Y0, Y0, Y0
-	VHADDPS         Y0, Y0, Y0
-	VEXTRACTF128    $0x01, Y0, X1
-	VADDPS          X1, X0, X1
-	VMOVSS          X1, (AX)
-	ADDQ            $0x04, AX
-	ADDQ            $0x04, R11
-	DECQ            DI
-	JNZ             row
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	VPSLLD       $0x01, 352(BX), Y4
+	VPSLLD       $0x01, 384(BX), Y8
+	VPSLLD       $0x01, 352(BX), Y5
+	VPSLLD       $0x01, 384(BX), Y9
+	VPSLLD       $0x01, 352(BX), Y6
+	VPSLLD       $0x01, 384(BX), Y10
+	VPSLLD       $0x01, 352(BX), Y7
+	VPSLLD       $0x01, 384(BX), Y11
+	VMOVDQU32    mask03<>+0(SB), Y12
+	VMOVDQU32    mask04<>+0(SB), Y13
+	VMOVDQU32    valuesIQ2XS<>+0(SB), Y14
+	VPANDD       16(R8)(DI*1), Y12, Y15
+	VMOVDQU32    80(R8)(DI*1), Y19
+	VPSLLW       $0x02, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y15
+	VPSHUFB      Y15, Y14, Y15
+	VPANDD       16(R9)(DI*1), Y12, Y16
+	VMOVDQU32    80(R9)(DI*1), Y19
+	VPSLLW       $0x02, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y16
+	VPSHUFB      Y16, Y14, Y16
+	VPANDD       16(R10)(DI*1), Y12, Y17
+	VMOVDQU32    80(R10)(DI*1), Y19
+	VPSLLW       $0x02, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y17
+	VPSHUFB      Y17, Y14, Y17
+	VPANDD       16(R11)(DI*1), Y12, Y18
+	VMOVDQU32    80(R11)(DI*1), Y19
+	VPSLLW       $0x02, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y18
+	VPSHUFB      Y18, Y14, Y18
+	VMOVDQU32    (BX), Y19
+	VPDPBUSD     Y19, Y15, Y4
+	VPDPBUSD     Y19, Y16, Y5
+	VPDPBUSD     Y19, Y17, Y6
+	VPDPBUSD     Y19, Y18, Y7
+	VPANDD       48(R8)(DI*1), Y12, Y15
+	VMOVDQU32    80(R8)(DI*1), Y19
+	VPSLLW       $0x01, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y15
+	VPSHUFB      Y15, Y14, Y15
+	VPANDD       48(R9)(DI*1), Y12, Y16
+	VMOVDQU32    80(R9)(DI*1), Y19
+	VPSLLW       $0x01, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y16
+	VPSHUFB      Y16, Y14, Y16
+	VPANDD       48(R10)(DI*1), Y12, Y17
+	VMOVDQU32    80(R10)(DI*1), Y19
+	VPSLLW       $0x01, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y17
+	VPSHUFB      Y17, Y14, Y17
+	VPANDD       48(R11)(DI*1), Y12, Y18
+	VMOVDQU32    80(R11)(DI*1), Y19
+	VPSLLW       $0x01, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y18
+	VPSHUFB      Y18, Y14, Y18
+	VMOVDQU32    32(BX), Y19
+	VPDPBUSD     Y19, Y15, Y4
+	VPDPBUSD     Y19, Y16, Y5
+	VPDPBUSD     Y19, Y17, Y6
+	VPDPBUSD     Y19, Y18, Y7
+	VMOVDQU32    16(R8)(DI*1), Y15
+	VPSRLW       $0x02, Y15, Y15
+	VPANDD       Y12, Y15, Y15
+	VMOVDQU32    80(R8)(DI*1), Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y15
+	VPSHUFB      Y15, Y14, Y15
+	VMOVDQU32    16(R9)(DI*1), Y16
+	VPSRLW       $0x02, Y16, Y16
+	VPANDD       Y12, Y16, Y16
+	VMOVDQU32    80(R9)(DI*1), Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y16
+	VPSHUFB      Y16, Y14, Y16
+	VMOVDQU32    16(R10)(DI*1), Y17
+	VPSRLW       $0x02, Y17, Y17
+	VPANDD       Y12, Y17, Y17
+	VMOVDQU32    80(R10)(DI*1), Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y17
+	VPSHUFB      Y17, Y14, Y17
+	VMOVDQU32    16(R11)(DI*1), Y18
+	VPSRLW       $0x02, Y18, Y18
+	VPANDD       Y12, Y18, Y18
+	VMOVDQU32    80(R11)(DI*1), Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y18
+	VPSHUFB      Y18, Y14, Y18
+	VMOVDQU32    64(BX), Y19
+	VPDPBUSD     Y19, Y15, Y4
+	VPDPBUSD     Y19, Y16, Y5
+	VPDPBUSD     Y19, Y17, Y6
+	VPDPBUSD     Y19, Y18, Y7
+	VMOVDQU32    48(R8)(DI*1), Y15
+	VPSRLW       $0x02, Y15, Y15
+	VPANDD       Y12, Y15, Y15
+	VMOVDQU32    80(R8)(DI*1), Y19
+	VPSRLW       $0x01, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y15
+	VPSHUFB      Y15, Y14, Y15
+	VMOVDQU32    48(R9)(DI*1), Y16
+	VPSRLW       $0x02, Y16, Y16
+	VPANDD       Y12, Y16, Y16
+	VMOVDQU32    80(R9)(DI*1), Y19
+	VPSRLW       $0x01, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y16
+	VPSHUFB      Y16, Y14, Y16
+	VMOVDQU32    48(R10)(DI*1), Y17
+	VPSRLW       $0x02, Y17, Y17
+	VPANDD       Y12, Y17, Y17
+	VMOVDQU32    80(R10)(DI*1), Y19
+	VPSRLW       $0x01, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y17
+	VPSHUFB      Y17, Y14, Y17
+	VMOVDQU32    48(R11)(DI*1), Y18
+	VPSRLW       $0x02, Y18, Y18
+	VPANDD       Y12, Y18, Y18
+	VMOVDQU32    80(R11)(DI*1), Y19
+	VPSRLW       $0x01, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y18
+	VPSHUFB      Y18, Y14, Y18
+	VMOVDQU32    96(BX), Y19
+	VPDPBUSD     Y19, Y15, Y4
+	VPDPBUSD     Y19, Y16, Y5
+	VPDPBUSD     Y19, Y17, Y6
+	VPDPBUSD     Y19, Y18, Y7
+	VMOVDQU32    16(R8)(DI*1), Y15
+	VPSRLW       $0x04, Y15, Y15
+	VPANDD       Y12, Y15, Y15
+	VMOVDQU32    80(R8)(DI*1), Y19
+	VPSRLW       $0x02, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y15
+	VPSHUFB      Y15, Y14, Y15
+	VMOVDQU32    16(R9)(DI*1), Y16
+	VPSRLW       $0x04, Y16, Y16
+	VPANDD       Y12, Y16, Y16
+	VMOVDQU32    80(R9)(DI*1), Y19
+	VPSRLW       $0x02, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y16
+	VPSHUFB      Y16, Y14, Y16
+	VMOVDQU32    16(R10)(DI*1), Y17
+	VPSRLW       $0x04, Y17, Y17
+	VPANDD       Y12, Y17, Y17
+	VMOVDQU32    80(R10)(DI*1), Y19
+	VPSRLW       $0x02, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y17
+	VPSHUFB      Y17, Y14, Y17
+	VMOVDQU32    16(R11)(DI*1), Y18
+	VPSRLW       $0x04, Y18, Y18
+	VPANDD       Y12, Y18, Y18
+	VMOVDQU32    80(R11)(DI*1), Y19
+	VPSRLW       $0x02, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y18
+	VPSHUFB      Y18, Y14, Y18
+	VMOVDQU32    128(BX), Y19
+	VPDPBUSD     Y19, Y15, Y8
+	VPDPBUSD     Y19, Y16, Y9
+	VPDPBUSD     Y19, Y17, Y10
+	VPDPBUSD     Y19, Y18, Y11
+	VMOVDQU32    48(R8)(DI*1), Y15
+	VPSRLW       $0x04, Y15, Y15
+	VPANDD       Y12, Y15, Y15
+	VMOVDQU32    80(R8)(DI*1), Y19
+	VPSRLW       $0x03, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y15
+	VPSHUFB      Y15, Y14, Y15
+	VMOVDQU32    48(R9)(DI*1), Y16
+	VPSRLW       $0x04, Y16, Y16
+	VPANDD       Y12, Y16, Y16
+	VMOVDQU32    80(R9)(DI*1), Y19
+	VPSRLW       $0x03, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y16
+	VPSHUFB      Y16, Y14, Y16
+	VMOVDQU32    48(R10)(DI*1), Y17
+	VPSRLW       $0x04, Y17, Y17
+	VPANDD       Y12, Y17, Y17
+	VMOVDQU32    80(R10)(DI*1), Y19
+	VPSRLW       $0x03, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y17
+	VPSHUFB      Y17, Y14, Y17
+	VMOVDQU32    48(R11)(DI*1), Y18
+	VPSRLW       $0x04, Y18, Y18
+	VPANDD       Y12, Y18, Y18
+	VMOVDQU32    80(R11)(DI*1), Y19
+	VPSRLW       $0x03, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y18
+	VPSHUFB      Y18, Y14, Y18
+	VMOVDQU32    160(BX), Y19
+	VPDPBUSD     Y19, Y15, Y8
+	VPDPBUSD     Y19, Y16, Y9
+	VPDPBUSD     Y19, Y17, Y10
+	VPDPBUSD     Y19, Y18, Y11
+	VMOVDQU32    16(R8)(DI*1), Y15
+	VPSRLW       $0x06, Y15, Y15
+	VPANDD       Y12, Y15, Y15
+	VMOVDQU32    80(R8)(DI*1), Y19
+	VPSRLW       $0x04, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y15
+	VPSHUFB      Y15, Y14, Y15
+	VMOVDQU32    16(R9)(DI*1), Y16
+	VPSRLW       $0x06, Y16, Y16
+	VPANDD       Y12, Y16, Y16
+	VMOVDQU32    80(R9)(DI*1), Y19
+	VPSRLW       $0x04, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y16
+	VPSHUFB      Y16, Y14, Y16
+	VMOVDQU32    16(R10)(DI*1), Y17
+	VPSRLW       $0x06, Y17, Y17
+	VPANDD       Y12, Y17, Y17
+	VMOVDQU32    80(R10)(DI*1), Y19
+	VPSRLW       $0x04, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y17
+	VPSHUFB      Y17, Y14, Y17
+	VMOVDQU32    16(R11)(DI*1), Y18
+	VPSRLW       $0x06, Y18, Y18
+	VPANDD       Y12, Y18, Y18
+	VMOVDQU32    80(R11)(DI*1), Y19
+	VPSRLW       $0x04, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y18
+	VPSHUFB      Y18, Y14, Y18
+	VMOVDQU32    192(BX), Y19
+	VPDPBUSD     Y19, Y15, Y8
+	VPDPBUSD     Y19, Y16, Y9
+	VPDPBUSD     Y19, Y17, Y10
+	VPDPBUSD     Y19, Y18, Y11
+	VMOVDQU32    48(R8)(DI*1), Y15
+	VPSRLW       $0x06, Y15, Y15
+	VPANDD       Y12, Y15, Y15
+	VMOVDQU32    80(R8)(DI*1), Y19
+	VPSRLW       $0x05, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y15
+	VPSHUFB      Y15, Y14, Y15
+	VMOVDQU32    48(R9)(DI*1), Y16
+	VPSRLW       $0x06, Y16, Y16
+	VPANDD       Y12, Y16, Y16
+	VMOVDQU32    80(R9)(DI*1), Y19
+	VPSRLW       $0x05, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y16
+	VPSHUFB      Y16, Y14, Y16
+	VMOVDQU32    48(R10)(DI*1), Y17
+	VPSRLW       $0x06, Y17, Y17
+	VPANDD       Y12, Y17, Y17
+	VMOVDQU32    80(R10)(DI*1), Y19
+	VPSRLW       $0x05, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y17
+	VPSHUFB      Y17, Y14, Y17
+	VMOVDQU32    48(R11)(DI*1), Y18
+	VPSRLW       $0x06, Y18, Y18
+	VPANDD       Y12, Y18, Y18
+	VMOVDQU32    80(R11)(DI*1), Y19
+	VPSRLW       $0x05, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y18
+	VPSHUFB      Y18, Y14, Y18
+	VMOVDQU32    224(BX), Y19
+	VPDPBUSD     Y19, Y15, Y8
+	VPDPBUSD     Y19, Y16, Y9
+	VPDPBUSD     Y19, Y17, Y10
+	VPDPBUSD     Y19, Y18, Y11
+	VPMOVSXBW    (R8)(DI*1), Y19
+	VPSLLD       $0x10, Y19, Y15
+	VPSRAD       $0x10, Y15, Y15
+	VPSRAD       $0x10, Y19, Y19
+	VPMULLD      Y15, Y4, Y4
+	VPMULLD      Y19, Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VPMOVSXBW    (R9)(DI*1), Y19
+	VPSLLD       $0x10, Y19, Y15
+	VPSRAD       $0x10, Y15, Y15
+	VPSRAD       $0x10, Y19, Y19
+	VPMULLD      Y15, Y5, Y5
+	VPMULLD      Y19, Y9, Y9
+	VPADDD       Y9, Y5, Y5
+	VPMOVSXBW    (R10)(DI*1), Y19
+	VPSLLD       $0x10, Y19, Y15
+	VPSRAD       $0x10, Y15, Y15
+	VPSRAD       $0x10, Y19, Y19
+	VPMULLD      Y15, Y6, Y6
+	VPMULLD      Y19, Y10, Y10
+	VPADDD       Y10, Y6, Y6
+	VPMOVSXBW    (R11)(DI*1), Y19
+	VPSLLD       $0x10, Y19, Y15
+	VPSRAD       $0x10, Y15, Y15
+	VPSRAD       $0x10, Y19, Y19
+	VPMULLD      Y15, Y7, Y7
+	VPMULLD      Y19, Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VPBROADCASTW 112(R8)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved3<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VPBROADCASTW 112(R9)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved3<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VPBROADCASTW 112(R10)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved3<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VPBROADCASTW 112(R11)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved3<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x00000072, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
+	JNZ          super
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -48478,82 +56267,268 @@ super:
 	RET
 
 // func scatterIQ3XXSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·scatterIQ3XXSVNNI(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      n+40(FP), SI
-	MOVQ      rows+48(FP), DI
-	MOVQ      index+24(FP), R11
-	VMOVDQU32 mask0f<>+0(SB), Z11
-	VMOVDQU32 valuesIQ3XXS<>+0(SB), Z12
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterIQ3XXSVNNI(SB), NOSPLIT, $32-56
+	MOVQ out+0(FP), AX
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXORD  Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXORD  Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXORD  Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXORD  Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1    (R12)
-	PREFETCHT1    64(R12)
-	PREFETCHT1    128(R12)
-	ADDQ          $0x0000008a, R12
-	VPSLLD        $0x03, 288(R9), Y1
-	VPXORD        Y6, Y6, Y6
-	VPANDD        8(R8), Z11, Z7
-	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      (R9), Z7, Z1
-	VPANDD        72(R8), Z11, Z8
-	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      64(R9), Z8, Z1
-	VMOVDQU32     8(R8), Z7
-	VPSRLW        $0x04, Z7, Z7
-	VPANDD        Z11, Z7, Z7
-	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      128(R9), Z7, Z6
-	VMOVDQU32     72(R8), Z8
-	VPSRLW        $0x04, Z8, Z8
-	VPANDD        Z11, Z8, Z8
-	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      192(R9), Z8, Z6
-	VPADDD        Z6, Z1, Z1
-	VEXTRACTI64X4 $0x01, Z1, Y7
-	VPADDD        Y7, Y1, Y1
-	VPBROADCASTW  136(R8), X2
-	VCVTPH2PS     X2, Y2
-	VMULPS        halved2<>+0(SB), Y2, Y2
-	VPMOVSXBD     (R8), Y3
-	VCVTDQ2PS     Y3, Y3
-	VMULPS        Y3, Y2, Y2
-	VCVTDQ2PS     Y1, Y1
-	VMULPS        256(R9), Y2, Y3
-	VFMADD231PS   Y1, Y3, Y0
-	ADDQ          $0x0000008a, R8
-	ADDQ          $0x000001c0, R9
-	DECQ          R10
-	JNZ           super
-	VHADDPS       Y0, Y0, Y0
-	VHADDPS       Y0, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, (AX)
-	ADDQ          $0x04, AX
-	ADDQ          $0x04, R11
-	DECQ          DI
-	JNZ           row
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	VPSLLD       $0x03, 288(BX), Y4
+	VPSLLD       $0x03, 288(BX), Y5
+	VPSLLD       $0x03, 288(BX), Y6
+	VPSLLD       $0x03, 288(BX), Y7
+	VMOVDQU32    mask0f<>+0(SB), Y8
+	VMOVDQU32    valuesIQ3XXS<>+0(SB), Y9
+	VPANDD       8(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPANDD       8(R9)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPANDD       8(R10)(DI*1), Y8, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPANDD       8(R11)(DI*1), Y8, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    (BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VPANDD       40(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPANDD       40(R9)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPANDD       40(R10)(DI*1), Y8, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPANDD       40(R11)(DI*1), Y8, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    32(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VPANDD       72(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPANDD       72(R9)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPANDD       72(R10)(DI*1), Y8, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPANDD       72(R11)(DI*1), Y8, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    64(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VPANDD       104(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPANDD       104(R9)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPANDD       104(R10)(DI*1), Y8, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPANDD       104(R11)(DI*1), Y8, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    96(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VMOVDQU32    8(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPANDD       Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU32    8(R9)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VMOVDQU32    8(R10)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VMOVDQU32    8(R11)(DI*1), Y13
+	VPSRLW       $0x04, Y13, Y13
+	VPANDD       Y8, Y13, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    128(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VMOVDQU32    40(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPANDD       Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU32    40(R9)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VMOVDQU32    40(R10)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VMOVDQU32    40(R11)(DI*1), Y13
+	VPSRLW       $0x04, Y13, Y13
+	VPANDD       Y8, Y13, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    160(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VMOVDQU32    72(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPANDD       Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU32    72(R9)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VMOVDQU32    72(R10)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VMOVDQU32    72(R11)(DI*1), Y13
+	VPSRLW       $0x04, Y13, Y13
+	VPANDD       Y8, Y13, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    192(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VMOVDQU32    104(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPANDD       Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU32    104(R9)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VMOVDQU32    104(R10)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VMOVDQU32    104(R11)(DI*1), Y13
+	VPSRLW       $0x04, Y13, Y13
+	VPANDD       Y8, Y13, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    224(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VPBROADCASTW 136(R8)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved2<>+0(SB), Y8, Y8
+	VPMOVSXBD    (R8)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VPBROADCASTW 136(R9)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved2<>+0(SB), Y8, Y8
+	VPMOVSXBD    (R9)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VPBROADCASTW 136(R10)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved2<>+0(SB), Y8, Y8
+	VPMOVSXBD    (R10)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VPBROADCASTW 136(R11)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved2<>+0(SB), Y8, Y8
+	VPMOVSXBD    (R11)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x0000008a, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
+	JNZ          super
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -50258,92 +58233,373 @@ super:
 	RET
 
 // func scatterIQ1SVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·scatterIQ1SVNNI(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      n+40(FP), SI
-	MOVQ      rows+48(FP), DI
-	MOVQ      index+24(FP), R11
-	VMOVDQU32 mask03<>+0(SB), Z11
-	VMOVDQU32 turn3<>+0(SB), Z12
-	VMOVDQU32 mask04<>+0(SB), Z13
-	VMOVDQU32 valuesIQ1S<>+0(SB), Z14
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterIQ1SVNNI(SB), NOSPLIT, $32-56
+	MOVQ out+0(FP), AX
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXORD  Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXORD  Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXORD  Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXORD  Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1      (R12)
-	PREFETCHT1      64(R12)
-	ADDQ            $0x0000006a, R12
-	VPSLLD          $0x01, 288(R9), Y1
-	VPXORD          Y6, Y6, Y6
-	VMOVDQU32       8(R8), Z10
-	VBROADCASTI64X4 72(R8), Z9
-	VPROLVD         Z12, Z9, Z9
-	VPANDD          Z11, Z10, Z7
-	VPTERNLOGD      $0xf8, Z13, Z9, Z7
-	VPSHUFB         Z7, Z14, Z7
-	VPDPBUSD        (R9), Z7, Z1
-	VPSRLW          $0x02, Z10, Z8
-	VPANDD          Z11, Z8, Z8
-	VPRORD          $0x02, Z9, Z9
-	VPTERNLOGD      $0xf8, Z13, Z9, Z8
-	VPSHUFB         Z8, Z14, Z8
-	VPDPBUSD        64(R9), Z8, Z1
-	VPSRLW          $0x04, Z10, Z7
-	VPANDD          Z11, Z7, Z7
-	VPRORD          $0x02, Z9, Z9
-	VPTERNLOGD      $0xf8, Z13, Z9, Z7
-	VPSHUFB         Z7, Z14, Z7
-	VPDPBUSD        128(R9), Z7, Z6
-	VPSRLW          $0x06, Z10, Z8
-	VPANDD          Z11, Z8, Z8
-	VPRORD          $0x02, Z9, Z9
-	VPTERNLOGD      $0xf8, Z13, Z9, Z8
-	VPSHUFB         Z8, Z14, Z8
-	VPDPBUSD        192(R9), Z8, Z6
-	VPADDD          Z6, Z1, Z1
-	VEXTRACTI64X4   $0x01, Z1, Y7
-	VPADDD          Y7, Y1, Y1
-	VPBROADCASTW    104(R8), X2
-	VCVTPH2PS       X2, Y2
-	VMULPS          halved3<>+0(SB), Y2, Y2
-	VPMOVSXBD       (R8), Y3
-	VCVTDQ2PS       Y3, Y3
-	VMULPS          Y3, Y2, Y2
-	VCVTDQ2PS       Y1, Y1
-	VMULPS          256(R9), Y2, Y3
-	VFMADD231PS     Y1, Y3, Y0
-	ADDQ            $0x0000006a, R8
-	ADDQ            $0x000001c0, R9
-	DECQ            R10
-	JNZ             super
-	VHADDPS         Y0, Y0, Y0
-	VHADDPS         Y0, Y0, Y0
-	VEXTRACTF128    $0x01, Y0, X1
-	VADDPS          X1, X0, X1
-	VMOVSS          X1, (AX)
-	ADDQ            $0x04, AX
-	ADDQ            $0x04, R11
-	DECQ            DI
-	JNZ             row
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	VPSLLD       $0x01, 288(BX), Y4
+	VPSLLD       $0x01, 288(BX), Y5
+	VPSLLD       $0x01, 288(BX), Y6
+	VPSLLD       $0x01, 288(BX), Y7
+	VMOVDQU32    mask03<>+0(SB), Y8
+	VMOVDQU32    mask04<>+0(SB), Y9
+	VMOVDQU32    valuesIQ1S<>+0(SB), Y10
+	VPANDD       8(R8)(DI*1), Y8, Y11
+	VMOVDQU32    72(R8)(DI*1), Y15
+	VPSLLW       $0x02, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y11
+	VPSHUFB      Y11, Y10, Y11
+	VPANDD       8(R9)(DI*1), Y8, Y12
+	VMOVDQU32    72(R9)(DI*1), Y15
+	VPSLLW       $0x02, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y12
+	VPSHUFB      Y12, Y10, Y12
+	VPANDD       8(R10)(DI*1), Y8, Y13
+	VMOVDQU32    72(R10)(DI*1), Y15
+	VPSLLW       $0x02, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y13
+	VPSHUFB      Y13, Y10, Y13
+	VPANDD       8(R11)(DI*1), Y8, Y14
+	VMOVDQU32    72(R11)(DI*1), Y15
+	VPSLLW       $0x02, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y14
+	VPSHUFB      Y14, Y10, Y14
+	VMOVDQU32    (BX), Y15
+	VPDPBUSD     Y15, Y11, Y4
+	VPDPBUSD     Y15, Y12, Y5
+	VPDPBUSD     Y15, Y13, Y6
+	VPDPBUSD     Y15, Y14, Y7
+	VPANDD       40(R8)(DI*1), Y8, Y11
+	VMOVDQU32    72(R8)(DI*1), Y15
+	VPSLLW       $0x01, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y11
+	VPSHUFB      Y11, Y10, Y11
+	VPANDD       40(R9)(DI*1), Y8, Y12
+	VMOVDQU32    72(R9)(DI*1), Y15
+	VPSLLW       $0x01, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y12
+	VPSHUFB      Y12, Y10, Y12
+	VPANDD       40(R10)(DI*1), Y8, Y13
+	VMOVDQU32    72(R10)(DI*1), Y15
+	VPSLLW       $0x01, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y13
+	VPSHUFB      Y13, Y10, Y13
+	VPANDD       40(R11)(DI*1), Y8, Y14
+	VMOVDQU32    72(R11)(DI*1), Y15
+	VPSLLW       $0x01, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y14
+	VPSHUFB      Y14, Y10, Y14
+	VMOVDQU32    32(BX), Y15
+	VPDPBUSD     Y15, Y11, Y4
+	VPDPBUSD     Y15, Y12, Y5
+	VPDPBUSD     Y15, Y13, Y6
+	VPDPBUSD     Y15, Y14, Y7
+	VMOVDQU32    8(R8)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VMOVDQU32    72(R8)(DI*1), Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y11
+	VPSHUFB      Y11, Y10, Y11
+	VMOVDQU32    8(R9)(DI*1), Y12
+	VPSRLW       $0x02, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VMOVDQU32    72(R9)(DI*1), Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y12
+	VPSHUFB      Y12, Y10, Y12
+	VMOVDQU32    8(R10)(DI*1), Y13
+	VPSRLW       $0x02, Y13, Y13
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    72(R10)(DI*1), Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y13
+	VPSHUFB      Y13, Y10, Y13
+	VMOVDQU32    8(R11)(DI*1), Y14
+	VPSRLW       $0x02, Y14, Y14
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    72(R11)(DI*1), Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y14
+	VPSHUFB      Y14, Y10, Y14
+	VMOVDQU32    64(BX), Y15
+	VPDPBUSD     Y15, Y11, Y4
+	VPDPBUSD     Y15, Y12, Y5
+	VPDPBUSD     Y15, Y13, Y6
+	VPDPBUSD     Y15, Y14, Y7
+	VMOVDQU32    40(R8)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VMOVDQU32    72(R8)(DI*1), Y15
+	VPSRLW       $0x01, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y11
+	VPSHUFB      Y11, Y10, Y11
+	VMOVDQU32    40(R9)(DI*1), Y12
+	VPSRLW       $0x02, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VMOVDQU32    72(R9)(DI*1), Y15
+	VPSRLW       $0x01, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y12
+	VPSHUFB      Y12, Y10, Y12
+	VMOVDQU32    40(R10)(DI*1), Y13
+	VPSRLW       $0x02, Y13, Y13
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    72(R10)(DI*1), Y15
+	VPSRLW       $0x01, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y13
+	VPSHUFB      Y13, Y10, Y13
+	VMOVDQU32    40(R11)(DI*1), Y14
+	VPSRLW       $0x02, Y14, Y14
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    72(R11)(DI*1), Y15
+	VPSRLW       $0x01, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y14
+	VPSHUFB      Y14, Y10, Y14
+	VMOVDQU32    96(BX), Y15
+	VPDPBUSD     Y15, Y11, Y4
+	VPDPBUSD     Y15, Y12, Y5
+	VPDPBUSD     Y15, Y13, Y6
+	VPDPBUSD     Y15, Y14, Y7
+	VMOVDQU32    8(R8)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VMOVDQU32    72(R8)(DI*1), Y15
+	VPSRLW       $0x02, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y11
+	VPSHUFB      Y11, Y10, Y11
+	VMOVDQU32    8(R9)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VMOVDQU32    72(R9)(DI*1), Y15
+	VPSRLW       $0x02, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y12
+	VPSHUFB      Y12, Y10, Y12
+	VMOVDQU32    8(R10)(DI*1), Y13
+	VPSRLW       $0x04, Y13, Y13
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    72(R10)(DI*1), Y15
+	VPSRLW       $0x02, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y13
+	VPSHUFB      Y13, Y10, Y13
+	VMOVDQU32    8(R11)(DI*1), Y14
+	VPSRLW       $0x04, Y14, Y14
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    72(R11)(DI*1), Y15
+	VPSRLW       $0x02, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y14
+	VPSHUFB      Y14, Y10, Y14
+	VMOVDQU32    128(BX), Y15
+	VPDPBUSD     Y15, Y11, Y4
+	VPDPBUSD     Y15, Y12, Y5
+	VPDPBUSD     Y15, Y13, Y6
+	VPDPBUSD     Y15, Y14, Y7
+	VMOVDQU32    40(R8)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VMOVDQU32    72(R8)(DI*1), Y15
+	VPSRLW       $0x03, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y11
+	VPSHUFB      Y11, Y10, Y11
+	VMOVDQU32    40(R9)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VMOVDQU32    72(R9)(DI*1), Y15
+	VPSRLW       $0x03, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y12
+	VPSHUFB      Y12, Y10, Y12
+	VMOVDQU32    40(R10)(DI*1), Y13
+	VPSRLW       $0x04, Y13, Y13
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    72(R10)(DI*1), Y15
+	VPSRLW       $0x03, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y13
+	VPSHUFB      Y13, Y10, Y13
+	VMOVDQU32    40(R11)(DI*1), Y14
+	VPSRLW       $0x04, Y14, Y14
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    72(R11)(DI*1), Y15
+	VPSRLW       $0x03, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y14
+	VPSHUFB      Y14, Y10, Y14
+	VMOVDQU32    160(BX), Y15
+	VPDPBUSD     Y15, Y11, Y4
+	VPDPBUSD     Y15, Y12, Y5
+	VPDPBUSD     Y15, Y13, Y6
+	VPDPBUSD     Y15, Y14, Y7
+	VMOVDQU32    8(R8)(DI*1), Y11
+	VPSRLW       $0x06, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VMOVDQU32    72(R8)(DI*1), Y15
+	VPSRLW       $0x04, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y11
+	VPSHUFB      Y11, Y10, Y11
+	VMOVDQU32    8(R9)(DI*1), Y12
+	VPSRLW       $0x06, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VMOVDQU32    72(R9)(DI*1), Y15
+	VPSRLW       $0x04, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y12
+	VPSHUFB      Y12, Y10, Y12
+	VMOVDQU32    8(R10)(DI*1), Y13
+	VPSRLW       $0x06, Y13, Y13
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    72(R10)(DI*1), Y15
+	VPSRLW       $0x04, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y13
+	VPSHUFB      Y13, Y10, Y13
+	VMOVDQU32    8(R11)(DI*1), Y14
+	VPSRLW       $0x06, Y14, Y14
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    72(R11)(DI*1), Y15
+	VPSRLW       $0x04, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y14
+	VPSHUFB      Y14, Y10, Y14
+	VMOVDQU32    192(BX), Y15
+	VPDPBUSD     Y15, Y11, Y4
+	VPDPBUSD     Y15, Y12, Y5
+	VPDPBUSD     Y15, Y13, Y6
+	VPDPBUSD     Y15, Y14, Y7
+	VMOVDQU32    40(R8)(DI*1), Y11
+	VPSRLW       $0x06, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VMOVDQU32    72(R8)(DI*1), Y15
+	VPSRLW       $0x05, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y11
+	VPSHUFB      Y11, Y10, Y11
+	VMOVDQU32    40(R9)(DI*1), Y12
+	VPSRLW       $0x06, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VMOVDQU32    72(R9)(DI*1), Y15
+	VPSRLW       $0x05, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y12
+	VPSHUFB      Y12, Y10, Y12
+	VMOVDQU32    40(R10)(DI*1), Y13
+	VPSRLW       $0x06, Y13, Y13
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    72(R10)(DI*1), Y15
+	VPSRLW       $0x05, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y13
+	VPSHUFB      Y13, Y10, Y13
+	VMOVDQU32    40(R11)(DI*1), Y14
+	VPSRLW       $0x06, Y14, Y14
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    72(R11)(DI*1), Y15
+	VPSRLW       $0x05, Y15, Y15
+	VPTERNLOGD   $0xf8, Y9, Y15, Y14
+	VPSHUFB      Y14, Y10, Y14
+	VMOVDQU32    224(BX), Y15
+	VPDPBUSD     Y15, Y11, Y4
+	VPDPBUSD     Y15, Y12, Y5
+	VPDPBUSD     Y15, Y13, Y6
+	VPDPBUSD     Y15, Y14, Y7
+	VPBROADCASTW 104(R8)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved3<>+0(SB), Y8, Y8
+	VPMOVSXBD    (R8)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VPBROADCASTW 104(R9)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved3<>+0(SB), Y8, Y8
+	VPMOVSXBD    (R9)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VPBROADCASTW 104(R10)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved3<>+0(SB), Y8, Y8
+	VPMOVSXBD    (R10)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VPBROADCASTW 104(R11)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved3<>+0(SB), Y8, Y8
+	VPMOVSXBD    (R11)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x0000006a, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
+	JNZ          super
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -51800,77 +60056,248 @@ super:
 	RET
 
 // func scatterIQ4NLVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·scatterIQ4NLVNNI(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      n+40(FP), SI
-	MOVQ      rows+48(FP), DI
-	MOVQ      index+24(FP), R11
-	VMOVDQU32 mask0f<>+0(SB), Z11
-	VMOVDQU32 valuesIQ4NL<>+0(SB), Z12
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterIQ4NLVNNI(SB), NOSPLIT, $32-56
+	MOVQ out+0(FP), AX
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXORD  Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXORD  Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXORD  Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXORD  Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1    (R12)
-	PREFETCHT1    64(R12)
-	PREFETCHT1    128(R12)
-	ADDQ          $0x00000090, R12
-	VPSLLD        $0x04, 288(R9), Y1
-	VPXORD        Y6, Y6, Y6
-	VPANDD        16(R8), Z11, Z7
-	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      (R9), Z7, Z1
-	VPANDD        80(R8), Z11, Z8
-	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      64(R9), Z8, Z1
-	VMOVDQU32     16(R8), Z7
-	VPSRLW        $0x04, Z7, Z7
-	VPANDD        Z11, Z7, Z7
-	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      128(R9), Z7, Z6
-	VMOVDQU32     80(R8), Z8
-	VPSRLW        $0x04, Z8, Z8
-	VPANDD        Z11, Z8, Z8
-	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      192(R9), Z8, Z6
-	VPADDD        Z6, Z1, Z1
-	VEXTRACTI64X4 $0x01, Z1, Y7
-	VPADDD        Y7, Y1, Y1
-	VCVTPH2PS     (R8), Y2
-	VCVTDQ2PS     Y1, Y1
-	VMULPS        256(R9), Y2, Y3
-	VFMADD231PS   Y1, Y3, Y0
-	ADDQ          $0x00000090, R8
-	ADDQ          $0x000001c0, R9
-	DECQ          R10
-	JNZ           super
-	VHADDPS       Y0, Y0, Y0
-	VHADDPS       Y0, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, (AX)
-	ADDQ          $0x04, AX
-	ADDQ          $0x04, R11
-	DECQ          DI
-	JNZ           row
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	VPSLLD       $0x04, 288(BX), Y4
+	VPSLLD       $0x04, 288(BX), Y5
+	VPSLLD       $0x04, 288(BX), Y6
+	VPSLLD       $0x04, 288(BX), Y7
+	VMOVDQU32    mask0f<>+0(SB), Y8
+	VMOVDQU32    valuesIQ4NL<>+0(SB), Y9
+	VPANDD       16(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPANDD       16(R9)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPANDD       16(R10)(DI*1), Y8, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPANDD       16(R11)(DI*1), Y8, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    (BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VPANDD       48(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPANDD       48(R9)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPANDD       48(R10)(DI*1), Y8, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPANDD       48(R11)(DI*1), Y8, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    32(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VPANDD       80(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPANDD       80(R9)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPANDD       80(R10)(DI*1), Y8, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPANDD       80(R11)(DI*1), Y8, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    64(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VPANDD       112(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPANDD       112(R9)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPANDD       112(R10)(DI*1), Y8, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPANDD       112(R11)(DI*1), Y8, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    96(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VMOVDQU32    16(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPANDD       Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU32    16(R9)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VMOVDQU32    16(R10)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VMOVDQU32    16(R11)(DI*1), Y13
+	VPSRLW       $0x04, Y13, Y13
+	VPANDD       Y8, Y13, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    128(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VMOVDQU32    48(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPANDD       Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU32    48(R9)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VMOVDQU32    48(R10)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VMOVDQU32    48(R11)(DI*1), Y13
+	VPSRLW       $0x04, Y13, Y13
+	VPANDD       Y8, Y13, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    160(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VMOVDQU32    80(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPANDD       Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU32    80(R9)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VMOVDQU32    80(R10)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VMOVDQU32    80(R11)(DI*1), Y13
+	VPSRLW       $0x04, Y13, Y13
+	VPANDD       Y8, Y13, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    192(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VMOVDQU32    112(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPANDD       Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU32    112(R9)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VMOVDQU32    112(R10)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VMOVDQU32    112(R11)(DI*1), Y13
+	VPSRLW       $0x04, Y13, Y13
+	VPANDD       Y8, Y13, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    224(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VCVTPH2PS    (R8)(DI*1), Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VCVTPH2PS    (R9)(DI*1), Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VCVTPH2PS    (R10)(DI*1), Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VCVTPH2PS    (R11)(DI*1), Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x00000090, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
+	JNZ          super
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -53378,81 +61805,264 @@ super:
 	RET
 
 // func scatterIQ3SVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·scatterIQ3SVNNI(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      n+40(FP), SI
-	MOVQ      rows+48(FP), DI
-	MOVQ      index+24(FP), R11
-	VMOVDQU32 mask0f<>+0(SB), Z11
-	VMOVDQU32 valuesIQ3S<>+0(SB), Z12
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterIQ3SVNNI(SB), NOSPLIT, $32-56
+	MOVQ out+0(FP), AX
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXORD  Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXORD  Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXORD  Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXORD  Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1    (R12)
-	PREFETCHT1    64(R12)
-	PREFETCHT1    128(R12)
-	ADDQ          $0x0000008a, R12
-	VPSLLD        $0x01, 288(R9), Y1
-	VPXORD        Y6, Y6, Y6
-	VPANDD        8(R8), Z11, Z7
-	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      (R9), Z7, Z1
-	VPANDD        72(R8), Z11, Z8
-	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      64(R9), Z8, Z1
-	VMOVDQU32     8(R8), Z7
-	VPSRLW        $0x04, Z7, Z7
-	VPANDD        Z11, Z7, Z7
-	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      128(R9), Z7, Z6
-	VMOVDQU32     72(R8), Z8
-	VPSRLW        $0x04, Z8, Z8
-	VPANDD        Z11, Z8, Z8
-	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      192(R9), Z8, Z6
-	VPADDD        Z6, Z1, Z1
-	VEXTRACTI64X4 $0x01, Z1, Y7
-	VPADDD        Y7, Y1, Y1
-	VPBROADCASTW  136(R8), X2
-	VCVTPH2PS     X2, Y2
-	VPMOVSXBD     (R8), Y3
-	VCVTDQ2PS     Y3, Y3
-	VMULPS        Y3, Y2, Y2
-	VCVTDQ2PS     Y1, Y1
-	VMULPS        256(R9), Y2, Y3
-	VFMADD231PS   Y1, Y3, Y0
-	ADDQ          $0x0000008a, R8
-	ADDQ          $0x000001c0, R9
-	DECQ          R10
-	JNZ           super
-	VHADDPS       Y0, Y0, Y0
-	VHADDPS       Y0, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, (AX)
-	ADDQ          $0x04, AX
-	ADDQ          $0x04, R11
-	DECQ          DI
-	JNZ           row
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	VPSLLD       $0x01, 288(BX), Y4
+	VPSLLD       $0x01, 288(BX), Y5
+	VPSLLD       $0x01, 288(BX), Y6
+	VPSLLD       $0x01, 288(BX), Y7
+	VMOVDQU32    mask0f<>+0(SB), Y8
+	VMOVDQU32    valuesIQ3S<>+0(SB), Y9
+	VPANDD       8(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPANDD       8(R9)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPANDD       8(R10)(DI*1), Y8, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPANDD       8(R11)(DI*1), Y8, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    (BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VPANDD       40(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPANDD       40(R9)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPANDD       40(R10)(DI*1), Y8, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPANDD       40(R11)(DI*1), Y8, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    32(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VPANDD       72(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPANDD       72(R9)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPANDD       72(R10)(DI*1), Y8, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPANDD       72(R11)(DI*1), Y8, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    64(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VPANDD       104(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPANDD       104(R9)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPANDD       104(R10)(DI*1), Y8, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPANDD       104(R11)(DI*1), Y8, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    96(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VMOVDQU32    8(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPANDD       Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU32    8(R9)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VMOVDQU32    8(R10)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VMOVDQU32    8(R11)(DI*1), Y13
+	VPSRLW       $0x04, Y13, Y13
+	VPANDD       Y8, Y13, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    128(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VMOVDQU32    40(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPANDD       Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU32    40(R9)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VMOVDQU32    40(R10)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VMOVDQU32    40(R11)(DI*1), Y13
+	VPSRLW       $0x04, Y13, Y13
+	VPANDD       Y8, Y13, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    160(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VMOVDQU32    72(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPANDD       Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU32    72(R9)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VMOVDQU32    72(R10)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VMOVDQU32    72(R11)(DI*1), Y13
+	VPSRLW       $0x04, Y13, Y13
+	VPANDD       Y8, Y13, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    192(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VMOVDQU32    104(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPANDD       Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU32    104(R9)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VMOVDQU32    104(R10)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VMOVDQU32    104(R11)(DI*1), Y13
+	VPSRLW       $0x04, Y13, Y13
+	VPANDD       Y8, Y13, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    224(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VPBROADCASTW 136(R8)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBD    (R8)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VPBROADCASTW 136(R9)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBD    (R9)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VPBROADCASTW 136(R10)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBD    (R10)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VPBROADCASTW 136(R11)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBD    (R11)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x0000008a, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
+	JNZ          super
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -54913,81 +63523,264 @@ super:
 	RET
 
 // func scatterIQ4XSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·scatterIQ4XSVNNI(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      n+40(FP), SI
-	MOVQ      rows+48(FP), DI
-	MOVQ      index+24(FP), R11
-	VMOVDQU32 mask0f<>+0(SB), Z11
-	VMOVDQU32 valuesIQ4XS<>+0(SB), Z12
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterIQ4XSVNNI(SB), NOSPLIT, $32-56
+	MOVQ out+0(FP), AX
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXORD  Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXORD  Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXORD  Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXORD  Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1    (R12)
-	PREFETCHT1    64(R12)
-	PREFETCHT1    128(R12)
-	ADDQ          $0x0000008a, R12
-	VPSLLD        $0x04, 288(R9), Y1
-	VPXORD        Y6, Y6, Y6
-	VPANDD        8(R8), Z11, Z7
-	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      (R9), Z7, Z1
-	VPANDD        72(R8), Z11, Z8
-	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      64(R9), Z8, Z1
-	VMOVDQU32     8(R8), Z7
-	VPSRLW        $0x04, Z7, Z7
-	VPANDD        Z11, Z7, Z7
-	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      128(R9), Z7, Z6
-	VMOVDQU32     72(R8), Z8
-	VPSRLW        $0x04, Z8, Z8
-	VPANDD        Z11, Z8, Z8
-	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      192(R9), Z8, Z6
-	VPADDD        Z6, Z1, Z1
-	VEXTRACTI64X4 $0x01, Z1, Y7
-	VPADDD        Y7, Y1, Y1
-	VPBROADCASTW  136(R8), X2
-	VCVTPH2PS     X2, Y2
-	VPMOVSXBD     (R8), Y3
-	VCVTDQ2PS     Y3, Y3
-	VMULPS        Y3, Y2, Y2
-	VCVTDQ2PS     Y1, Y1
-	VMULPS        256(R9), Y2, Y3
-	VFMADD231PS   Y1, Y3, Y0
-	ADDQ          $0x0000008a, R8
-	ADDQ          $0x000001c0, R9
-	DECQ          R10
-	JNZ           super
-	VHADDPS       Y0, Y0, Y0
-	VHADDPS       Y0, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, (AX)
-	ADDQ          $0x04, AX
-	ADDQ          $0x04, R11
-	DECQ          DI
-	JNZ           row
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	VPSLLD       $0x04, 288(BX), Y4
+	VPSLLD       $0x04, 288(BX), Y5
+	VPSLLD       $0x04, 288(BX), Y6
+	VPSLLD       $0x04, 288(BX), Y7
+	VMOVDQU32    mask0f<>+0(SB), Y8
+	VMOVDQU32    valuesIQ4XS<>+0(SB), Y9
+	VPANDD       8(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPANDD       8(R9)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPANDD       8(R10)(DI*1), Y8, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPANDD       8(R11)(DI*1), Y8, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    (BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VPANDD       40(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPANDD       40(R9)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPANDD       40(R10)(DI*1), Y8, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPANDD       40(R11)(DI*1), Y8, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    32(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VPANDD       72(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPANDD       72(R9)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPANDD       72(R10)(DI*1), Y8, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPANDD       72(R11)(DI*1), Y8, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    64(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VPANDD       104(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPANDD       104(R9)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPANDD       104(R10)(DI*1), Y8, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPANDD       104(R11)(DI*1), Y8, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    96(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VMOVDQU32    8(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPANDD       Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU32    8(R9)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VMOVDQU32    8(R10)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VMOVDQU32    8(R11)(DI*1), Y13
+	VPSRLW       $0x04, Y13, Y13
+	VPANDD       Y8, Y13, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    128(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VMOVDQU32    40(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPANDD       Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU32    40(R9)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VMOVDQU32    40(R10)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VMOVDQU32    40(R11)(DI*1), Y13
+	VPSRLW       $0x04, Y13, Y13
+	VPANDD       Y8, Y13, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    160(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VMOVDQU32    72(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPANDD       Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU32    72(R9)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VMOVDQU32    72(R10)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VMOVDQU32    72(R11)(DI*1), Y13
+	VPSRLW       $0x04, Y13, Y13
+	VPANDD       Y8, Y13, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    192(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VMOVDQU32    104(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPANDD       Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU32    104(R9)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VMOVDQU32    104(R10)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VMOVDQU32    104(R11)(DI*1), Y13
+	VPSRLW       $0x04, Y13, Y13
+	VPANDD       Y8, Y13, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    224(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VPBROADCASTW 136(R8)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBD    (R8)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VPBROADCASTW 136(R9)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBD    (R9)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VPBROADCASTW 136(R10)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBD    (R10)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VPBROADCASTW 136(R11)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBD    (R11)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x0000008a, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
+	JNZ          super
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -56536,94 +65329,381 @@ super:
 	RET
 
 // func scatterIQ1MVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·scatterIQ1MVNNI(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      n+40(FP), SI
-	MOVQ      rows+48(FP), DI
-	MOVQ      index+24(FP), R11
-	VMOVDQU32 mask03<>+0(SB), Z11
-	VMOVDQU32 turn3<>+0(SB), Z12
-	VMOVDQU32 mask04<>+0(SB), Z13
-	VMOVDQU32 valuesIQ1M<>+0(SB), Z14
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterIQ1MVNNI(SB), NOSPLIT, $32-56
+	MOVQ out+0(FP), AX
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXORD  Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXORD  Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXORD  Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXORD  Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1      (R12)
-	PREFETCHT1      64(R12)
-	ADDQ            $0x00000072, R12
-	VPSRAD          $0x01, 352(R9), Y1
-	VPSRAD          $0x01, 384(R9), Y6
-	VMOVDQU32       16(R8), Z10
-	VBROADCASTI64X4 80(R8), Z9
-	VPROLVD         Z12, Z9, Z9
-	VPANDD          Z11, Z10, Z7
-	VPTERNLOGD      $0xf8, Z13, Z9, Z7
-	VPSHUFB         Z7, Z14, Z7
-	VPDPBUSD        (R9), Z7, Z1
-	VPSRLW          $0x02, Z10, Z8
-	VPANDD          Z11, Z8, Z8
-	VPRORD          $0x02, Z9, Z9
-	VPTERNLOGD      $0xf8, Z13, Z9, Z8
-	VPSHUFB         Z8, Z14, Z8
-	VPDPBUSD        64(R9), Z8, Z1
-	VPSRLW          $0x04, Z10, Z7
-	VPANDD          Z11, Z7, Z7
-	VPRORD          $0x02, Z9, Z9
-	VPTERNLOGD      $0xf8, Z13, Z9, Z7
-	VPSHUFB         Z7, Z14, Z7
-	VPDPBUSD        128(R9), Z7, Z6
-	VPSRLW          $0x06, Z10, Z8
-	VPANDD          Z11, Z8, Z8
-	VPRORD          $0x02, Z9, Z9
-	VPTERNLOGD      $0xf8, Z13, Z9, Z8
-	VPSHUFB         Z8, Z14, Z8
-	VPDPBUSD        192(R9), Z8, Z6
-	VEXTRACTI64X4   $0x01, Z1, Y7
-	VEXTRACTI64X4   $0x01, Z6, Y8
-	VPADDD          Y7, Y1, Y1
-	VPADDD          Y8, Y6, Y6
-	VPMOVSXBW       (R8), Y7
-	VPSLLD          $0x10, Y6, Y6
-	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Y1, Y6
-	VPMADDWD        Y7, Y6, Y1
-	VPBROADCASTW    112(R8), X2
-	VCVTPH2PS       X2, Y2
-	VMULPS          halved3<>+0(SB), Y2, Y2
-	VCVTDQ2PS       Y1, Y1
-	VMULPS          256(R9), Y2, Y3
-	VFMADD231PS     Y1, Y3, Y0
-	ADDQ            $0x00000072, R8
-	ADDQ            $0x000001c0, R9
-	DECQ            R10
-	JNZ             super
-	VHADDPS         Y0, Y0, Y0
-	VHADDPS         Y0, Y0, Y0
-	VEXTRACTF128    $0x01, Y0, X1
-	VADDPS          X1, X0, X1
-	VMOVSS          X1, (AX)
-	ADDQ            $0x04, AX
-	ADDQ            $0x04, R11
-	DECQ            DI
-	JNZ             row
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	VPSRAD       $0x01, 352(BX), Y4
+	VPSRAD       $0x01, 384(BX), Y8
+	VPSRAD       $0x01, 352(BX), Y5
+	VPSRAD       $0x01, 384(BX), Y9
+	VPSRAD       $0x01, 352(BX), Y6
+	VPSRAD       $0x01, 384(BX), Y10
+	VPSRAD       $0x01, 352(BX), Y7
+	VPSRAD       $0x01, 384(BX), Y11
+	VMOVDQU32    mask03<>+0(SB), Y12
+	VMOVDQU32    mask04<>+0(SB), Y13
+	VMOVDQU32    valuesIQ1M<>+0(SB), Y14
+	VPANDD       16(R8)(DI*1), Y12, Y15
+	VMOVDQU32    80(R8)(DI*1), Y19
+	VPSLLW       $0x02, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y15
+	VPSHUFB      Y15, Y14, Y15
+	VPANDD       16(R9)(DI*1), Y12, Y16
+	VMOVDQU32    80(R9)(DI*1), Y19
+	VPSLLW       $0x02, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y16
+	VPSHUFB      Y16, Y14, Y16
+	VPANDD       16(R10)(DI*1), Y12, Y17
+	VMOVDQU32    80(R10)(DI*1), Y19
+	VPSLLW       $0x02, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y17
+	VPSHUFB      Y17, Y14, Y17
+	VPANDD       16(R11)(DI*1), Y12, Y18
+	VMOVDQU32    80(R11)(DI*1), Y19
+	VPSLLW       $0x02, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y18
+	VPSHUFB      Y18, Y14, Y18
+	VMOVDQU32    (BX), Y19
+	VPDPBUSD     Y19, Y15, Y4
+	VPDPBUSD     Y19, Y16, Y5
+	VPDPBUSD     Y19, Y17, Y6
+	VPDPBUSD     Y19, Y18, Y7
+	VPANDD       48(R8)(DI*1), Y12, Y15
+	VMOVDQU32    80(R8)(DI*1), Y19
+	VPSLLW       $0x01, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y15
+	VPSHUFB      Y15, Y14, Y15
+	VPANDD       48(R9)(DI*1), Y12, Y16
+	VMOVDQU32    80(R9)(DI*1), Y19
+	VPSLLW       $0x01, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y16
+	VPSHUFB      Y16, Y14, Y16
+	VPANDD       48(R10)(DI*1), Y12, Y17
+	VMOVDQU32    80(R10)(DI*1), Y19
+	VPSLLW       $0x01, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y17
+	VPSHUFB      Y17, Y14, Y17
+	VPANDD       48(R11)(DI*1), Y12, Y18
+	VMOVDQU32    80(R11)(DI*1), Y19
+	VPSLLW       $0x01, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y18
+	VPSHUFB      Y18, Y14, Y18
+	VMOVDQU32    32(BX), Y19
+	VPDPBUSD     Y19, Y15, Y4
+	VPDPBUSD     Y19, Y16, Y5
+	VPDPBUSD     Y19, Y17, Y6
+	VPDPBUSD     Y19, Y18, Y7
+	VMOVDQU32    16(R8)(DI*1), Y15
+	VPSRLW       $0x02, Y15, Y15
+	VPANDD       Y12, Y15, Y15
+	VMOVDQU32    80(R8)(DI*1), Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y15
+	VPSHUFB      Y15, Y14, Y15
+	VMOVDQU32    16(R9)(DI*1), Y16
+	VPSRLW       $0x02, Y16, Y16
+	VPANDD       Y12, Y16, Y16
+	VMOVDQU32    80(R9)(DI*1), Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y16
+	VPSHUFB      Y16, Y14, Y16
+	VMOVDQU32    16(R10)(DI*1), Y17
+	VPSRLW       $0x02, Y17, Y17
+	VPANDD       Y12, Y17, Y17
+	VMOVDQU32    80(R10)(DI*1), Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y17
+	VPSHUFB      Y17, Y14, Y17
+	VMOVDQU32    16(R11)(DI*1), Y18
+	VPSRLW       $0x02, Y18, Y18
+	VPANDD       Y12, Y18, Y18
+	VMOVDQU32    80(R11)(DI*1), Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y18
+	VPSHUFB      Y18, Y14, Y18
+	VMOVDQU32    64(BX), Y19
+	VPDPBUSD     Y19, Y15, Y4
+	VPDPBUSD     Y19, Y16, Y5
+	VPDPBUSD     Y19, Y17, Y6
+	VPDPBUSD     Y19, Y18, Y7
+	VMOVDQU32    48(R8)(DI*1), Y15
+	VPSRLW       $0x02, Y15, Y15
+	VPANDD       Y12, Y15, Y15
+	VMOVDQU32    80(R8)(DI*1), Y19
+	VPSRLW       $0x01, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y15
+	VPSHUFB      Y15, Y14, Y15
+	VMOVDQU32    48(R9)(DI*1), Y16
+	VPSRLW       $0x02, Y16, Y16
+	VPANDD       Y12, Y16, Y16
+	VMOVDQU32    80(R9)(DI*1), Y19
+	VPSRLW       $0x01, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y16
+	VPSHUFB      Y16, Y14, Y16
+	VMOVDQU32    48(R10)(DI*1), Y17
+	VPSRLW       $0x02, Y17, Y17
+	VPANDD       Y12, Y17, Y17
+	VMOVDQU32    80(R10)(DI*1), Y19
+	VPSRLW       $0x01, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y17
+	VPSHUFB      Y17, Y14, Y17
+	VMOVDQU32    48(R11)(DI*1), Y18
+	VPSRLW       $0x02, Y18, Y18
+	VPANDD       Y12, Y18, Y18
+	VMOVDQU32    80(R11)(DI*1), Y19
+	VPSRLW       $0x01, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y18
+	VPSHUFB      Y18, Y14, Y18
+	VMOVDQU32    96(BX), Y19
+	VPDPBUSD     Y19, Y15, Y4
+	VPDPBUSD     Y19, Y16, Y5
+	VPDPBUSD     Y19, Y17, Y6
+	VPDPBUSD     Y19, Y18, Y7
+	VMOVDQU32    16(R8)(DI*1), Y15
+	VPSRLW       $0x04, Y15, Y15
+	VPANDD       Y12, Y15, Y15
+	VMOVDQU32    80(R8)(DI*1), Y19
+	VPSRLW       $0x02, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y15
+	VPSHUFB      Y15, Y14, Y15
+	VMOVDQU32    16(R9)(DI*1), Y16
+	VPSRLW       $0x04, Y16, Y16
+	VPANDD       Y12, Y16, Y16
+	VMOVDQU32    80(R9)(DI*1), Y19
+	VPSRLW       $0x02, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y16
+	VPSHUFB      Y16, Y14, Y16
+	VMOVDQU32    16(R10)(DI*1), Y17
+	VPSRLW       $0x04, Y17, Y17
+	VPANDD       Y12, Y17, Y17
+	VMOVDQU32    80(R10)(DI*1), Y19
+	VPSRLW       $0x02, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y17
+	VPSHUFB      Y17, Y14, Y17
+	VMOVDQU32    16(R11)(DI*1), Y18
+	VPSRLW       $0x04, Y18, Y18
+	VPANDD       Y12, Y18, Y18
+	VMOVDQU32    80(R11)(DI*1), Y19
+	VPSRLW       $0x02, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y18
+	VPSHUFB      Y18, Y14, Y18
+	VMOVDQU32    128(BX), Y19
+	VPDPBUSD     Y19, Y15, Y8
+	VPDPBUSD     Y19, Y16, Y9
+	VPDPBUSD     Y19, Y17, Y10
+	VPDPBUSD     Y19, Y18, Y11
+	VMOVDQU32    48(R8)(DI*1), Y15
+	VPSRLW       $0x04, Y15, Y15
+	VPANDD       Y12, Y15, Y15
+	VMOVDQU32    80(R8)(DI*1), Y19
+	VPSRLW       $0x03, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y15
+	VPSHUFB      Y15, Y14, Y15
+	VMOVDQU32    48(R9)(DI*1), Y16
+	VPSRLW       $0x04, Y16, Y16
+	VPANDD       Y12, Y16, Y16
+	VMOVDQU32    80(R9)(DI*1), Y19
+	VPSRLW       $0x03, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y16
+	VPSHUFB      Y16, Y14, Y16
+	VMOVDQU32    48(R10)(DI*1), Y17
+	VPSRLW       $0x04, Y17, Y17
+	VPANDD       Y12, Y17, Y17
+	VMOVDQU32    80(R10)(DI*1), Y19
+	VPSRLW       $0x03, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y17
+	VPSHUFB      Y17, Y14, Y17
+	VMOVDQU32    48(R11)(DI*1), Y18
+	VPSRLW       $0x04, Y18, Y18
+	VPANDD       Y12, Y18, Y18
+	VMOVDQU32    80(R11)(DI*1), Y19
+	VPSRLW       $0x03, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y18
+	VPSHUFB      Y18, Y14, Y18
+	VMOVDQU32    160(BX), Y19
+	VPDPBUSD     Y19, Y15, Y8
+	VPDPBUSD     Y19, Y16, Y9
+	VPDPBUSD     Y19, Y17, Y10
+	VPDPBUSD     Y19, Y18, Y11
+	VMOVDQU32    16(R8)(DI*1), Y15
+	VPSRLW       $0x06, Y15, Y15
+	VPANDD       Y12, Y15, Y15
+	VMOVDQU32    80(R8)(DI*1), Y19
+	VPSRLW       $0x04, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y15
+	VPSHUFB      Y15, Y14, Y15
+	VMOVDQU32    16(R9)(DI*1), Y16
+	VPSRLW       $0x06, Y16, Y16
+	VPANDD       Y12, Y16, Y16
+	VMOVDQU32    80(R9)(DI*1), Y19
+	VPSRLW       $0x04, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y16
+	VPSHUFB      Y16, Y14, Y16
+	VMOVDQU32    16(R10)(DI*1), Y17
+	VPSRLW       $0x06, Y17, Y17
+	VPANDD       Y12, Y17, Y17
+	VMOVDQU32    80(R10)(DI*1), Y19
+	VPSRLW       $0x04, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y17
+	VPSHUFB      Y17, Y14, Y17
+	VMOVDQU32    16(R11)(DI*1), Y18
+	VPSRLW       $0x06, Y18, Y18
+	VPANDD       Y12, Y18, Y18
+	VMOVDQU32    80(R11)(DI*1), Y19
+	VPSRLW       $0x04, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y18
+	VPSHUFB      Y18, Y14, Y18
+	VMOVDQU32    192(BX), Y19
+	VPDPBUSD     Y19, Y15, Y8
+	VPDPBUSD     Y19, Y16, Y9
+	VPDPBUSD     Y19, Y17, Y10
+	VPDPBUSD     Y19, Y18, Y11
+	VMOVDQU32    48(R8)(DI*1), Y15
+	VPSRLW       $0x06, Y15, Y15
+	VPANDD       Y12, Y15, Y15
+	VMOVDQU32    80(R8)(DI*1), Y19
+	VPSRLW       $0x05, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y15
+	VPSHUFB      Y15, Y14, Y15
+	VMOVDQU32    48(R9)(DI*1), Y16
+	VPSRLW       $0x06, Y16, Y16
+	VPANDD       Y12, Y16, Y16
+	VMOVDQU32    80(R9)(DI*1), Y19
+	VPSRLW       $0x05, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y16
+	VPSHUFB      Y16, Y14, Y16
+	VMOVDQU32    48(R10)(DI*1), Y17
+	VPSRLW       $0x06, Y17, Y17
+	VPANDD       Y12, Y17, Y17
+	VMOVDQU32    80(R10)(DI*1), Y19
+	VPSRLW       $0x05, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y17
+	VPSHUFB      Y17, Y14, Y17
+	VMOVDQU32    48(R11)(DI*1), Y18
+	VPSRLW       $0x06, Y18, Y18
+	VPANDD       Y12, Y18, Y18
+	VMOVDQU32    80(R11)(DI*1), Y19
+	VPSRLW       $0x05, Y19, Y19
+	VPTERNLOGD   $0xf8, Y13, Y19, Y18
+	VPSHUFB      Y18, Y14, Y18
+	VMOVDQU32    224(BX), Y19
+	VPDPBUSD     Y19, Y15, Y8
+	VPDPBUSD     Y19, Y16, Y9
+	VPDPBUSD     Y19, Y17, Y10
+	VPDPBUSD     Y19, Y18, Y11
+	VPMOVSXBW    (R8)(DI*1), Y19
+	VPSLLD       $0x10, Y8, Y8
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y4, Y8
+	VPMADDWD     Y19, Y8, Y4
+	VPMOVSXBW    (R9)(DI*1), Y19
+	VPSLLD       $0x10, Y9, Y9
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y5, Y9
+	VPMADDWD     Y19, Y9, Y5
+	VPMOVSXBW    (R10)(DI*1), Y19
+	VPSLLD       $0x10, Y10, Y10
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y6, Y10
+	VPMADDWD     Y19, Y10, Y6
+	VPMOVSXBW    (R11)(DI*1), Y19
+	VPSLLD       $0x10, Y11, Y11
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y7, Y11
+	VPMADDWD     Y19, Y11, Y7
+	VPBROADCASTW 112(R8)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved3<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VPBROADCASTW 112(R9)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved3<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VPBROADCASTW 112(R10)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved3<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VPBROADCASTW 112(R11)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       halved3<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x00000072, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
+	JNZ          super
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -58103,72 +67183,231 @@ super:
 	RET
 
 // func scatterTQ10VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·scatterTQ10VNNI(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      n+40(FP), SI
-	MOVQ      rows+48(FP), DI
-	MOVQ      index+24(FP), R11
-	VMOVDQU32 mask03<>+0(SB), Z11
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterTQ10VNNI(SB), NOSPLIT, $32-56
+	MOVQ out+0(FP), AX
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXORD  Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXORD  Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXORD  Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXORD  Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1    (R12)
-	PREFETCHT1    64(R12)
-	ADDQ          $0x00000042, R12
-	VPSRAD        $0x03, 288(R9), Y1
-	VPXORD        Y6, Y6, Y6
-	VMOVDQU32     (R8), Z10
-	VPANDD        Z11, Z10, Z7
-	VPDPBUSD      (R9), Z7, Z1
-	VPSRLW        $0x02, Z10, Z8
-	VPANDD        Z11, Z8, Z8
-	VPDPBUSD      64(R9), Z8, Z1
-	VPSRLW        $0x04, Z10, Z7
-	VPANDD        Z11, Z7, Z7
-	VPDPBUSD      128(R9), Z7, Z6
-	VPSRLW        $0x06, Z10, Z8
-	VPANDD        Z11, Z8, Z8
-	VPDPBUSD      192(R9), Z8, Z6
-	VPADDD        Z6, Z1, Z1
-	VEXTRACTI64X4 $0x01, Z1, Y7
-	VPADDD        Y7, Y1, Y1
-	VPBROADCASTW  64(R8), X2
-	VCVTPH2PS     X2, Y2
-	VCVTDQ2PS     Y1, Y1
-	VMULPS        256(R9), Y2, Y3
-	VFMADD231PS   Y1, Y3, Y0
-	ADDQ          $0x00000042, R8
-	ADDQ          $0x000001c0, R9
-	DECQ          R10
-	JNZ           super
-	VHADDPS       Y0, Y0, Y0
-	VHADDPS       Y0, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, (AX)
-	ADDQ          $0x04, AX
-	ADDQ          $0x04, R11
-	DECQ          DI
-	JNZ           row
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	VPSRAD       $0x03, 288(BX), Y4
+	VPSRAD       $0x03, 288(BX), Y5
+	VPSRAD       $0x03, 288(BX), Y6
+	VPSRAD       $0x03, 288(BX), Y7
+	VMOVDQU32    mask03<>+0(SB), Y8
+	VPANDD       (R8)(DI*1), Y8, Y9
+	VPANDD       (R9)(DI*1), Y8, Y10
+	VPANDD       (R10)(DI*1), Y8, Y11
+	VPANDD       (R11)(DI*1), Y8, Y12
+	VMOVDQU32    (BX), Y13
+	VPDPBUSD     Y13, Y9, Y4
+	VPDPBUSD     Y13, Y10, Y5
+	VPDPBUSD     Y13, Y11, Y6
+	VPDPBUSD     Y13, Y12, Y7
+	VPANDD       32(R8)(DI*1), Y8, Y9
+	VPANDD       32(R9)(DI*1), Y8, Y10
+	VPANDD       32(R10)(DI*1), Y8, Y11
+	VPANDD       32(R11)(DI*1), Y8, Y12
+	VMOVDQU32    32(BX), Y13
+	VPDPBUSD     Y13, Y9, Y4
+	VPDPBUSD     Y13, Y10, Y5
+	VPDPBUSD     Y13, Y11, Y6
+	VPDPBUSD     Y13, Y12, Y7
+	VMOVDQU32    (R8)(DI*1), Y9
+	VPSRLW       $0x02, Y9, Y9
+	VPANDD       Y8, Y9, Y9
+	VMOVDQU32    (R9)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPANDD       Y8, Y10, Y10
+	VMOVDQU32    (R10)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VMOVDQU32    (R11)(DI*1), Y12
+	VPSRLW       $0x02, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VMOVDQU32    64(BX), Y13
+	VPDPBUSD     Y13, Y9, Y4
+	VPDPBUSD     Y13, Y10, Y5
+	VPDPBUSD     Y13, Y11, Y6
+	VPDPBUSD     Y13, Y12, Y7
+	VMOVDQU32    32(R8)(DI*1), Y9
+	VPSRLW       $0x02, Y9, Y9
+	VPANDD       Y8, Y9, Y9
+	VMOVDQU32    32(R9)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPANDD       Y8, Y10, Y10
+	VMOVDQU32    32(R10)(DI*1), Y11
+	VPSRLW       $0x02, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VMOVDQU32    32(R11)(DI*1), Y12
+	VPSRLW       $0x02, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VMOVDQU32    96(BX), Y13
+	VPDPBUSD     Y13, Y9, Y4
+	VPDPBUSD     Y13, Y10, Y5
+	VPDPBUSD     Y13, Y11, Y6
+	VPDPBUSD     Y13, Y12, Y7
+	VMOVDQU32    (R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPANDD       Y8, Y9, Y9
+	VMOVDQU32    (R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPANDD       Y8, Y10, Y10
+	VMOVDQU32    (R10)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VMOVDQU32    (R11)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VMOVDQU32    128(BX), Y13
+	VPDPBUSD     Y13, Y9, Y4
+	VPDPBUSD     Y13, Y10, Y5
+	VPDPBUSD     Y13, Y11, Y6
+	VPDPBUSD     Y13, Y12, Y7
+	VMOVDQU32    32(R8)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPANDD       Y8, Y9, Y9
+	VMOVDQU32    32(R9)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPANDD       Y8, Y10, Y10
+	VMOVDQU32    32(R10)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VMOVDQU32    32(R11)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VMOVDQU32    160(BX), Y13
+	VPDPBUSD     Y13, Y9, Y4
+	VPDPBUSD     Y13, Y10, Y5
+	VPDPBUSD     Y13, Y11, Y6
+	VPDPBUSD     Y13, Y12, Y7
+	VMOVDQU32    (R8)(DI*1), Y9
+	VPSRLW       $0x06, Y9, Y9
+	VPANDD       Y8, Y9, Y9
+	VMOVDQU32    (R9)(DI*1), Y10
+	VPSRLW       $0x06, Y10, Y10
+	VPANDD       Y8, Y10, Y10
+	VMOVDQU32    (R10)(DI*1), Y11
+	VPSRLW       $0x06, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VMOVDQU32    (R11)(DI*1), Y12
+	VPSRLW       $0x06, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VMOVDQU32    192(BX), Y13
+	VPDPBUSD     Y13, Y9, Y4
+	VPDPBUSD     Y13, Y10, Y5
+	VPDPBUSD     Y13, Y11, Y6
+	VPDPBUSD     Y13, Y12, Y7
+	VMOVDQU32    32(R8)(DI*1), Y9
+	VPSRLW       $0x06, Y9, Y9
+	VPANDD       Y8, Y9, Y9
+	VMOVDQU32    32(R9)(DI*1), Y10
+	VPSRLW       $0x06, Y10, Y10
+	VPANDD       Y8, Y10, Y10
+	VMOVDQU32    32(R10)(DI*1), Y11
+	VPSRLW       $0x06, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VMOVDQU32    32(R11)(DI*1), Y12
+	VPSRLW       $0x06, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VMOVDQU32    224(BX), Y13
+	VPDPBUSD     Y13, Y9, Y4
+	VPDPBUSD     Y13, Y10, Y5
+	VPDPBUSD     Y13, Y11, Y6
+	VPDPBUSD     Y13, Y12, Y7
+	VPBROADCASTW 64(R8)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VPBROADCASTW 64(R9)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VPBROADCASTW 64(R10)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VPBROADCASTW 64(R11)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x00000042, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
+	JNZ          super
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -59611,80 +68850,260 @@ super:
 	RET
 
 // func scatterMXFP4VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, FMA3, MMX+
-TEXT ·scatterMXFP4VNNI(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      n+40(FP), SI
-	MOVQ      rows+48(FP), DI
-	MOVQ      index+24(FP), R11
-	VMOVDQU32 mask0f<>+0(SB), Z11
-	VMOVDQU32 valuesMXFP4<>+0(SB), Z12
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, FMA3, MMX+
+TEXT ·scatterMXFP4VNNI(SB), NOSPLIT, $32-56
+	MOVQ out+0(FP), AX
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXORD  Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXORD  Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXORD  Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXORD  Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1    (R12)
-	PREFETCHT1    64(R12)
-	PREFETCHT1    128(R12)
-	ADDQ          $0x00000088, R12
-	VPSLLD        $0x01, 288(R9), Y1
-	VPXORD        Y6, Y6, Y6
-	VPANDD        8(R8), Z11, Z7
-	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      (R9), Z7, Z1
-	VPANDD        72(R8), Z11, Z8
-	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      64(R9), Z8, Z1
-	VMOVDQU32     8(R8), Z7
-	VPSRLW        $0x04, Z7, Z7
-	VPANDD        Z11, Z7, Z7
-	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      128(R9), Z7, Z6
-	VMOVDQU32     72(R8), Z8
-	VPSRLW        $0x04, Z8, Z8
-	VPANDD        Z11, Z8, Z8
-	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      192(R9), Z8, Z6
-	VPADDD        Z6, Z1, Z1
-	VEXTRACTI64X4 $0x01, Z1, Y7
-	VPADDD        Y7, Y1, Y1
-	VPMOVZXBD     (R8), Y2
-	VPSLLD        $0x17, Y2, Y2
-	VPMAXUD       leastExponent<>+0(SB), Y2, Y2
-	VMULPS        halved1<>+0(SB), Y2, Y2
-	VCVTDQ2PS     Y1, Y1
-	VMULPS        256(R9), Y2, Y3
-	VFMADD231PS   Y1, Y3, Y0
-	ADDQ          $0x00000088, R8
-	ADDQ          $0x000001c0, R9
-	DECQ          R10
-	JNZ           super
-	VHADDPS       Y0, Y0, Y0
-	VHADDPS       Y0, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, (AX)
-	ADDQ          $0x04, AX
-	ADDQ          $0x04, R11
-	DECQ          DI
-	JNZ           row
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	VPSLLD       $0x01, 288(BX), Y4
+	VPSLLD       $0x01, 288(BX), Y5
+	VPSLLD       $0x01, 288(BX), Y6
+	VPSLLD       $0x01, 288(BX), Y7
+	VMOVDQU32    mask0f<>+0(SB), Y8
+	VMOVDQU32    valuesMXFP4<>+0(SB), Y9
+	VPANDD       8(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPANDD       8(R9)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPANDD       8(R10)(DI*1), Y8, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPANDD       8(R11)(DI*1), Y8, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    (BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VPANDD       40(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPANDD       40(R9)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPANDD       40(R10)(DI*1), Y8, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPANDD       40(R11)(DI*1), Y8, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    32(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VPANDD       72(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPANDD       72(R9)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPANDD       72(R10)(DI*1), Y8, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPANDD       72(R11)(DI*1), Y8, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    64(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VPANDD       104(R8)(DI*1), Y8, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VPANDD       104(R9)(DI*1), Y8, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VPANDD       104(R10)(DI*1), Y8, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VPANDD       104(R11)(DI*1), Y8, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    96(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VMOVDQU32    8(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPANDD       Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU32    8(R9)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VMOVDQU32    8(R10)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VMOVDQU32    8(R11)(DI*1), Y13
+	VPSRLW       $0x04, Y13, Y13
+	VPANDD       Y8, Y13, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    128(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VMOVDQU32    40(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPANDD       Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU32    40(R9)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VMOVDQU32    40(R10)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VMOVDQU32    40(R11)(DI*1), Y13
+	VPSRLW       $0x04, Y13, Y13
+	VPANDD       Y8, Y13, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    160(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VMOVDQU32    72(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPANDD       Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU32    72(R9)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VMOVDQU32    72(R10)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VMOVDQU32    72(R11)(DI*1), Y13
+	VPSRLW       $0x04, Y13, Y13
+	VPANDD       Y8, Y13, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    192(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VMOVDQU32    104(R8)(DI*1), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPANDD       Y8, Y10, Y10
+	VPSHUFB      Y10, Y9, Y10
+	VMOVDQU32    104(R9)(DI*1), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPANDD       Y8, Y11, Y11
+	VPSHUFB      Y11, Y9, Y11
+	VMOVDQU32    104(R10)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPANDD       Y8, Y12, Y12
+	VPSHUFB      Y12, Y9, Y12
+	VMOVDQU32    104(R11)(DI*1), Y13
+	VPSRLW       $0x04, Y13, Y13
+	VPANDD       Y8, Y13, Y13
+	VPSHUFB      Y13, Y9, Y13
+	VMOVDQU32    224(BX), Y14
+	VPDPBUSD     Y14, Y10, Y4
+	VPDPBUSD     Y14, Y11, Y5
+	VPDPBUSD     Y14, Y12, Y6
+	VPDPBUSD     Y14, Y13, Y7
+	VPMOVZXBD    (R8)(DI*1), Y8
+	VPSLLD       $0x17, Y8, Y8
+	VPMAXUD      leastExponent<>+0(SB), Y8, Y8
+	VMULPS       halved1<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VPMOVZXBD    (R9)(DI*1), Y8
+	VPSLLD       $0x17, Y8, Y8
+	VPMAXUD      leastExponent<>+0(SB), Y8, Y8
+	VMULPS       halved1<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y5, Y9, Y1
+	VPMOVZXBD    (R10)(DI*1), Y8
+	VPSLLD       $0x17, Y8, Y8
+	VPMAXUD      leastExponent<>+0(SB), Y8, Y8
+	VMULPS       halved1<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y6, Y9, Y2
+	VPMOVZXBD    (R11)(DI*1), Y8
+	VPSLLD       $0x17, Y8, Y8
+	VPMAXUD      leastExponent<>+0(SB), Y8, Y8
+	VMULPS       halved1<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       256(BX), Y8, Y9
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x00000088, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
+	JNZ          super
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -61016,85 +70435,292 @@ super:
 	RET
 
 // func scatterNVFP4VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, FMA3, MMX+
-TEXT ·scatterNVFP4VNNI(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      n+40(FP), SI
-	MOVQ      rows+48(FP), DI
-	MOVQ      index+24(FP), R11
-	VMOVDQU32 mask0f<>+0(SB), Z11
-	VMOVDQU32 valuesNVFP4<>+0(SB), Z12
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterNVFP4VNNI(SB), NOSPLIT, $32-56
+	MOVQ out+0(FP), AX
+	MOVQ index+24(FP), CX
+	MOVQ rows+48(FP), DX
 
-row:
-	MOVLQSX (R11), R8
-	IMULQ   DX, R8
-	ADDQ    CX, R8
-	MOVQ    R8, R12
-	CMPQ    DI, $0x04
-	JLE     last
-	MOVLQSX 16(R11), R12
-	IMULQ   DX, R12
-	ADDQ    CX, R12
+rows:
+	MOVQ    w+8(FP), BX
+	MOVQ    rowBytes+16(FP), SI
+	MOVLQSX (CX), R8
+	IMULQ   SI, R8
+	ADDQ    BX, R8
+	MOVQ    R8, (SP)
+	VPXORD  Y0, Y0, Y0
+	MOVLQSX 4(CX), R9
+	IMULQ   SI, R9
+	ADDQ    BX, R9
+	MOVQ    R9, 8(SP)
+	VPXORD  Y1, Y1, Y1
+	MOVLQSX 8(CX), R10
+	IMULQ   SI, R10
+	ADDQ    BX, R10
+	MOVQ    R10, 16(SP)
+	VPXORD  Y2, Y2, Y2
+	MOVLQSX 12(CX), R11
+	IMULQ   SI, R11
+	ADDQ    BX, R11
+	MOVQ    R11, 24(SP)
+	VPXORD  Y3, Y3, Y3
+	ADDQ    $0x10, CX
+	CMPQ    DX, $0x04
+	JEQ     last
+	MOVLQSX (CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 4(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 8(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 12(CX), R12
+	IMULQ   SI, R12
+	ADDQ    BX, R12
+	MOVQ    R12, 24(SP)
 
 last:
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
+	XORQ DI, DI
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
 
 super:
-	PREFETCHT1    (R12)
-	PREFETCHT1    64(R12)
-	PREFETCHT1    128(R12)
-	ADDQ          $0x00000094, R12
-	VPSRAD        $0x01, 352(R9), Y1
-	VPSRAD        $0x01, 384(R9), Y6
-	VPANDD        16(R8), Z11, Z7
-	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      (R9), Z7, Z1
-	VPANDD        80(R8), Z11, Z8
-	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      64(R9), Z8, Z1
-	VMOVDQU32     16(R8), Z7
-	VPSRLW        $0x04, Z7, Z7
-	VPANDD        Z11, Z7, Z7
-	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      128(R9), Z7, Z6
-	VMOVDQU32     80(R8), Z8
-	VPSRLW        $0x04, Z8, Z8
-	VPANDD        Z11, Z8, Z8
-	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      192(R9), Z8, Z6
-	VEXTRACTI64X4 $0x01, Z1, Y7
-	VEXTRACTI64X4 $0x01, Z6, Y8
-	VPADDD        Y7, Y1, Y1
-	VPADDD        Y8, Y6, Y6
-	VPMOVZXBW     (R8), Y7
-	VPSLLW        $0x07, Y7, Y7
-	VCVTPH2PS     Y7, Z7
-	VBROADCASTSS  144(R8), Z3
-	VMULPS        Z3, Z7, Z7
-	VEXTRACTF64X4 $0x01, Z7, Y8
-	VCVTDQ2PS     Y1, Y1
-	VCVTDQ2PS     Y6, Y6
-	VMULPS        Y8, Y6, Y6
-	VFMADD231PS   Y7, Y1, Y6
-	VFMADD231PS   256(R9), Y6, Y0
-	ADDQ          $0x00000094, R8
-	ADDQ          $0x000001c0, R9
-	DECQ          R10
-	JNZ           super
-	VHADDPS       Y0, Y0, Y0
-	VHADDPS       Y0, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, (AX)
-	ADDQ          $0x04, AX
-	ADDQ          $0x04, R11
-	DECQ          DI
-	JNZ           row
+	MOVQ         (SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         8(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         16(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	MOVQ         24(SP), R12
+	PREFETCHT1   (R12)(DI*1)
+	PREFETCHT1   64(R12)(DI*1)
+	PREFETCHT1   128(R12)(DI*1)
+	VPSRAD       $0x01, 352(BX), Y4
+	VPSRAD       $0x01, 384(BX), Y8
+	VPSRAD       $0x01, 352(BX), Y5
+	VPSRAD       $0x01, 384(BX), Y9
+	VPSRAD       $0x01, 352(BX), Y6
+	VPSRAD       $0x01, 384(BX), Y10
+	VPSRAD       $0x01, 352(BX), Y7
+	VPSRAD       $0x01, 384(BX), Y11
+	VMOVDQU32    mask0f<>+0(SB), Y12
+	VMOVDQU32    valuesNVFP4<>+0(SB), Y13
+	VPANDD       16(R8)(DI*1), Y12, Y14
+	VPSHUFB      Y14, Y13, Y14
+	VPANDD       16(R9)(DI*1), Y12, Y15
+	VPSHUFB      Y15, Y13, Y15
+	VPANDD       16(R10)(DI*1), Y12, Y16
+	VPSHUFB      Y16, Y13, Y16
+	VPANDD       16(R11)(DI*1), Y12, Y17
+	VPSHUFB      Y17, Y13, Y17
+	VMOVDQU32    (BX), Y18
+	VPDPBUSD     Y18, Y14, Y4
+	VPDPBUSD     Y18, Y15, Y5
+	VPDPBUSD     Y18, Y16, Y6
+	VPDPBUSD     Y18, Y17, Y7
+	VPANDD       48(R8)(DI*1), Y12, Y14
+	VPSHUFB      Y14, Y13, Y14
+	VPANDD       48(R9)(DI*1), Y12, Y15
+	VPSHUFB      Y15, Y13, Y15
+	VPANDD       48(R10)(DI*1), Y12, Y16
+	VPSHUFB      Y16, Y13, Y16
+	VPANDD       48(R11)(DI*1), Y12, Y17
+	VPSHUFB      Y17, Y13, Y17
+	VMOVDQU32    32(BX), Y18
+	VPDPBUSD     Y18, Y14, Y4
+	VPDPBUSD     Y18, Y15, Y5
+	VPDPBUSD     Y18, Y16, Y6
+	VPDPBUSD     Y18, Y17, Y7
+	VPANDD       80(R8)(DI*1), Y12, Y14
+	VPSHUFB      Y14, Y13, Y14
+	VPANDD       80(R9)(DI*1), Y12, Y15
+	VPSHUFB      Y15, Y13, Y15
+	VPANDD       80(R10)(DI*1), Y12, Y16
+	VPSHUFB      Y16, Y13, Y16
+	VPANDD       80(R11)(DI*1), Y12, Y17
+	VPSHUFB      Y17, Y13, Y17
+	VMOVDQU32    64(BX), Y18
+	VPDPBUSD     Y18, Y14, Y4
+	VPDPBUSD     Y18, Y15, Y5
+	VPDPBUSD     Y18, Y16, Y6
+	VPDPBUSD     Y18, Y17, Y7
+	VPANDD       112(R8)(DI*1), Y12, Y14
+	VPSHUFB      Y14, Y13, Y14
+	VPANDD       112(R9)(DI*1), Y12, Y15
+	VPSHUFB      Y15, Y13, Y15
+	VPANDD       112(R10)(DI*1), Y12, Y16
+	VPSHUFB      Y16, Y13, Y16
+	VPANDD       112(R11)(DI*1), Y12, Y17
+	VPSHUFB      Y17, Y13, Y17
+	VMOVDQU32    96(BX), Y18
+	VPDPBUSD     Y18, Y14, Y4
+	VPDPBUSD     Y18, Y15, Y5
+	VPDPBUSD     Y18, Y16, Y6
+	VPDPBUSD     Y18, Y17, Y7
+	VMOVDQU32    16(R8)(DI*1), Y14
+	VPSRLW       $0x04, Y14, Y14
+	VPANDD       Y12, Y14, Y14
+	VPSHUFB      Y14, Y13, Y14
+	VMOVDQU32    16(R9)(DI*1), Y15
+	VPSRLW       $0x04, Y15, Y15
+	VPANDD       Y12, Y15, Y15
+	VPSHUFB      Y15, Y13, Y15
+	VMOVDQU32    16(R10)(DI*1), Y16
+	VPSRLW       $0x04, Y16, Y16
+	VPANDD       Y12, Y16, Y16
+	VPSHUFB      Y16, Y13, Y16
+	VMOVDQU32    16(R11)(DI*1), Y17
+	VPSRLW       $0x04, Y17, Y17
+	VPANDD       Y12, Y17, Y17
+	VPSHUFB      Y17, Y13, Y17
+	VMOVDQU32    128(BX), Y18
+	VPDPBUSD     Y18, Y14, Y8
+	VPDPBUSD     Y18, Y15, Y9
+	VPDPBUSD     Y18, Y16, Y10
+	VPDPBUSD     Y18, Y17, Y11
+	VMOVDQU32    48(R8)(DI*1), Y14
+	VPSRLW       $0x04, Y14, Y14
+	VPANDD       Y12, Y14, Y14
+	VPSHUFB      Y14, Y13, Y14
+	VMOVDQU32    48(R9)(DI*1), Y15
+	VPSRLW       $0x04, Y15, Y15
+	VPANDD       Y12, Y15, Y15
+	VPSHUFB      Y15, Y13, Y15
+	VMOVDQU32    48(R10)(DI*1), Y16
+	VPSRLW       $0x04, Y16, Y16
+	VPANDD       Y12, Y16, Y16
+	VPSHUFB      Y16, Y13, Y16
+	VMOVDQU32    48(R11)(DI*1), Y17
+	VPSRLW       $0x04, Y17, Y17
+	VPANDD       Y12, Y17, Y17
+	VPSHUFB      Y17, Y13, Y17
+	VMOVDQU32    160(BX), Y18
+	VPDPBUSD     Y18, Y14, Y8
+	VPDPBUSD     Y18, Y15, Y9
+	VPDPBUSD     Y18, Y16, Y10
+	VPDPBUSD     Y18, Y17, Y11
+	VMOVDQU32    80(R8)(DI*1), Y14
+	VPSRLW       $0x04, Y14, Y14
+	VPANDD       Y12, Y14, Y14
+	VPSHUFB      Y14, Y13, Y14
+	VMOVDQU32    80(R9)(DI*1), Y15
+	VPSRLW       $0x04, Y15, Y15
+	VPANDD       Y12, Y15, Y15
+	VPSHUFB      Y15, Y13, Y15
+	VMOVDQU32    80(R10)(DI*1), Y16
+	VPSRLW       $0x04, Y16, Y16
+	VPANDD       Y12, Y16, Y16
+	VPSHUFB      Y16, Y13, Y16
+	VMOVDQU32    80(R11)(DI*1), Y17
+	VPSRLW       $0x04, Y17, Y17
+	VPANDD       Y12, Y17, Y17
+	VPSHUFB      Y17, Y13, Y17
+	VMOVDQU32    192(BX), Y18
+	VPDPBUSD     Y18, Y14, Y8
+	VPDPBUSD     Y18, Y15, Y9
+	VPDPBUSD     Y18, Y16, Y10
+	VPDPBUSD     Y18, Y17, Y11
+	VMOVDQU32    112(R8)(DI*1), Y14
+	VPSRLW       $0x04, Y14, Y14
+	VPANDD       Y12, Y14, Y14
+	VPSHUFB      Y14, Y13, Y14
+	VMOVDQU32    112(R9)(DI*1), Y15
+	VPSRLW       $0x04, Y15, Y15
+	VPANDD       Y12, Y15, Y15
+	VPSHUFB      Y15, Y13, Y15
+	VMOVDQU32    112(R10)(DI*1), Y16
+	VPSRLW       $0x04, Y16, Y16
+	VPANDD       Y12, Y16, Y16
+	VPSHUFB      Y16, Y13, Y16
+	VMOVDQU32    112(R11)(DI*1), Y17
+	VPSRLW       $0x04, Y17, Y17
+	VPANDD       Y12, Y17, Y17
+	VPSHUFB      Y17, Y13, Y17
+	VMOVDQU32    224(BX), Y18
+	VPDPBUSD     Y18, Y14, Y8
+	VPDPBUSD     Y18, Y15, Y9
+	VPDPBUSD     Y18, Y16, Y10
+	VPDPBUSD     Y18, Y17, Y11
+	VPMOVZXBW    (R8)(DI*1), X19
+	VPSLLW       $0x07, X19, X19
+	VCVTPH2PS    X19, Y19
+	VPMOVZXBW    8(R8)(DI*1), X20
+	VPSLLW       $0x07, X20, X20
+	VCVTPH2PS    X20, Y20
+	VBROADCASTSS 144(R8)(DI*1), Y21
+	VMULPS       Y21, Y19, Y19
+	VMULPS       Y21, Y20, Y20
+	VCVTDQ2PS    Y4, Y4
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y20, Y8, Y8
+	VFMADD231PS  Y19, Y4, Y8
+	VFMADD231PS  256(BX), Y8, Y0
+	VPMOVZXBW    (R9)(DI*1), X19
+	VPSLLW       $0x07, X19, X19
+	VCVTPH2PS    X19, Y19
+	VPMOVZXBW    8(R9)(DI*1), X20
+	VPSLLW       $0x07, X20, X20
+	VCVTPH2PS    X20, Y20
+	VBROADCASTSS 144(R9)(DI*1), Y21
+	VMULPS       Y21, Y19, Y19
+	VMULPS       Y21, Y20, Y20
+	VCVTDQ2PS    Y5, Y5
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y20, Y9, Y9
+	VFMADD231PS  Y19, Y5, Y9
+	VFMADD231PS  256(BX), Y9, Y1
+	VPMOVZXBW    (R10)(DI*1), X19
+	VPSLLW       $0x07, X19, X19
+	VCVTPH2PS    X19, Y19
+	VPMOVZXBW    8(R10)(DI*1), X20
+	VPSLLW       $0x07, X20, X20
+	VCVTPH2PS    X20, Y20
+	VBROADCASTSS 144(R10)(DI*1), Y21
+	VMULPS       Y21, Y19, Y19
+	VMULPS       Y21, Y20, Y20
+	VCVTDQ2PS    Y6, Y6
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y20, Y10, Y10
+	VFMADD231PS  Y19, Y6, Y10
+	VFMADD231PS  256(BX), Y10, Y2
+	VPMOVZXBW    (R11)(DI*1), X19
+	VPSLLW       $0x07, X19, X19
+	VCVTPH2PS    X19, Y19
+	VPMOVZXBW    8(R11)(DI*1), X20
+	VPSLLW       $0x07, X20, X20
+	VCVTPH2PS    X20, Y20
+	VBROADCASTSS 144(R11)(DI*1), Y21
+	VMULPS       Y21, Y19, Y19
+	VMULPS       Y21, Y20, Y20
+	VCVTDQ2PS    Y7, Y7
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y20, Y11, Y11
+	VFMADD231PS  Y19, Y7, Y11
+	VFMADD231PS  256(BX), Y11, Y3
+	ADDQ         $0x00000094, DI
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
+	JNZ          super
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, DX
+	JNZ          rows
 	VZEROUPPER
 	RET
 

@@ -14,7 +14,7 @@ func streamQ40AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ40AVX2 computes one token's products with consecutive rows of Q4_0. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ40AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterQ40AVX2 computes one token's products with rows chosen by index of Q4_0. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterQ40AVX2 computes one token's products with Q4_0 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ40AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // panelQ40AVX22x3 computes out[t][r] of 2 Q4_0 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
@@ -35,7 +35,7 @@ func streamQ41AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ41AVX2 computes one token's products with consecutive rows of Q4_1. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ41AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterQ41AVX2 computes one token's products with rows chosen by index of Q4_1. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterQ41AVX2 computes one token's products with Q4_1 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ41AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // panelQ41AVX22x3 computes out[t][r] of 2 Q4_1 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
@@ -56,7 +56,7 @@ func streamQ50AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ50AVX2 computes one token's products with consecutive rows of Q5_0. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ50AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterQ50AVX2 computes one token's products with rows chosen by index of Q5_0. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterQ50AVX2 computes one token's products with Q5_0 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ50AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // panelQ50AVX22x3 computes out[t][r] of 2 Q5_0 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
@@ -77,7 +77,7 @@ func streamQ51AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ51AVX2 computes one token's products with consecutive rows of Q5_1. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ51AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterQ51AVX2 computes one token's products with rows chosen by index of Q5_1. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterQ51AVX2 computes one token's products with Q5_1 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ51AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // panelQ51AVX22x3 computes out[t][r] of 2 Q5_1 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
@@ -98,7 +98,7 @@ func streamQ80AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ80AVX2 computes one token's products with consecutive rows of Q8_0. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ80AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterQ80AVX2 computes one token's products with rows chosen by index of Q8_0. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterQ80AVX2 computes one token's products with Q8_0 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ80AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // panelQ80AVX22x3 computes out[t][r] of 2 Q8_0 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
@@ -119,7 +119,7 @@ func streamQ2KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ2KAVX2 computes one token's products with consecutive rows of Q2_K. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ2KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterQ2KAVX2 computes one token's products with rows chosen by index of Q2_K. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterQ2KAVX2 computes one token's products with Q2_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ2KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // panelQ2KAVX22x3 computes out[t][r] of 2 Q2_K rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
@@ -140,7 +140,7 @@ func streamQ3KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ3KAVX2 computes one token's products with consecutive rows of Q3_K. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ3KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterQ3KAVX2 computes one token's products with rows chosen by index of Q3_K. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterQ3KAVX2 computes one token's products with Q3_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ3KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // panelQ3KAVX22x3 computes out[t][r] of 2 Q3_K rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
@@ -161,7 +161,7 @@ func streamQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ4KAVX2 computes one token's products with consecutive rows of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterQ4KAVX2 computes one token's products with rows chosen by index of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterQ4KAVX2 computes one token's products with Q4_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ4KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // panelQ4KAVX22x3 computes out[t][r] of 2 Q4_K rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
@@ -182,7 +182,7 @@ func streamQ5KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ5KAVX2 computes one token's products with consecutive rows of Q5_K. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ5KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterQ5KAVX2 computes one token's products with rows chosen by index of Q5_K. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterQ5KAVX2 computes one token's products with Q5_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ5KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // panelQ5KAVX22x3 computes out[t][r] of 2 Q5_K rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
@@ -203,7 +203,7 @@ func streamQ6KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ6KAVX2 computes one token's products with consecutive rows of Q6_K. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ6KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterQ6KAVX2 computes one token's products with rows chosen by index of Q6_K. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterQ6KAVX2 computes one token's products with Q6_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ6KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // panelQ6KAVX22x3 computes out[t][r] of 2 Q6_K rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
@@ -224,7 +224,7 @@ func streamIQ2XXSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintpt
 // farIQ2XXSAVX2 computes one token's products with consecutive rows of IQ2_XXS. Scalar twin: tileGeneric in matmul_generic.go.
 func farIQ2XXSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterIQ2XXSAVX2 computes one token's products with rows chosen by index of IQ2_XXS. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterIQ2XXSAVX2 computes one token's products with IQ2_XXS rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ2XXSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // panelIQ2XXSAVX22x3 computes out[t][r] of 2 IQ2_XXS rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
@@ -245,7 +245,7 @@ func streamIQ2XSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr
 // farIQ2XSAVX2 computes one token's products with consecutive rows of IQ2_XS. Scalar twin: tileGeneric in matmul_generic.go.
 func farIQ2XSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterIQ2XSAVX2 computes one token's products with rows chosen by index of IQ2_XS. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterIQ2XSAVX2 computes one token's products with IQ2_XS rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ2XSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // panelIQ2XSAVX22x3 computes out[t][r] of 2 IQ2_XS rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
@@ -266,7 +266,7 @@ func streamIQ3XXSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintpt
 // farIQ3XXSAVX2 computes one token's products with consecutive rows of IQ3_XXS. Scalar twin: tileGeneric in matmul_generic.go.
 func farIQ3XXSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterIQ3XXSAVX2 computes one token's products with rows chosen by index of IQ3_XXS. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterIQ3XXSAVX2 computes one token's products with IQ3_XXS rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ3XXSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // panelIQ3XXSAVX22x3 computes out[t][r] of 2 IQ3_XXS rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
@@ -287,7 +287,7 @@ func streamIQ1SAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr,
 // farIQ1SAVX2 computes one token's products with consecutive rows of IQ1_S. Scalar twin: tileGeneric in matmul_generic.go.
 func farIQ1SAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterIQ1SAVX2 computes one token's products with rows chosen by index of IQ1_S. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterIQ1SAVX2 computes one token's products with IQ1_S rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ1SAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // panelIQ1SAVX22x3 computes out[t][r] of 2 IQ1_S rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
@@ -308,7 +308,7 @@ func streamIQ4NLAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr
 // farIQ4NLAVX2 computes one token's products with consecutive rows of IQ4_NL. Scalar twin: tileGeneric in matmul_generic.go.
 func farIQ4NLAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterIQ4NLAVX2 computes one token's products with rows chosen by index of IQ4_NL. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterIQ4NLAVX2 computes one token's products with IQ4_NL rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ4NLAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // panelIQ4NLAVX22x3 computes out[t][r] of 2 IQ4_NL rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
@@ -329,7 +329,7 @@ func streamIQ3SAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr,
 // farIQ3SAVX2 computes one token's products with consecutive rows of IQ3_S. Scalar twin: tileGeneric in matmul_generic.go.
 func farIQ3SAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterIQ3SAVX2 computes one token's products with rows chosen by index of IQ3_S. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterIQ3SAVX2 computes one token's products with IQ3_S rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ3SAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // panelIQ3SAVX22x3 computes out[t][r] of 2 IQ3_S rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
@@ -350,7 +350,7 @@ func streamIQ4XSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr
 // farIQ4XSAVX2 computes one token's products with consecutive rows of IQ4_XS. Scalar twin: tileGeneric in matmul_generic.go.
 func farIQ4XSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterIQ4XSAVX2 computes one token's products with rows chosen by index of IQ4_XS. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterIQ4XSAVX2 computes one token's products with IQ4_XS rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ4XSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // panelIQ4XSAVX22x3 computes out[t][r] of 2 IQ4_XS rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
@@ -371,7 +371,7 @@ func streamIQ1MAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr,
 // farIQ1MAVX2 computes one token's products with consecutive rows of IQ1_M. Scalar twin: tileGeneric in matmul_generic.go.
 func farIQ1MAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterIQ1MAVX2 computes one token's products with rows chosen by index of IQ1_M. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterIQ1MAVX2 computes one token's products with IQ1_M rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ1MAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // panelIQ1MAVX22x3 computes out[t][r] of 2 IQ1_M rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
@@ -392,7 +392,7 @@ func streamTQ10AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr,
 // farTQ10AVX2 computes one token's products with consecutive rows of TQ1_0. Scalar twin: tileGeneric in matmul_generic.go.
 func farTQ10AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterTQ10AVX2 computes one token's products with rows chosen by index of TQ1_0. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterTQ10AVX2 computes one token's products with TQ1_0 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterTQ10AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // panelTQ10AVX22x3 computes out[t][r] of 2 TQ1_0 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
@@ -413,7 +413,7 @@ func streamMXFP4AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr
 // farMXFP4AVX2 computes one token's products with consecutive rows of MXFP4. Scalar twin: tileGeneric in matmul_generic.go.
 func farMXFP4AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterMXFP4AVX2 computes one token's products with rows chosen by index of MXFP4. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterMXFP4AVX2 computes one token's products with MXFP4 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterMXFP4AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // panelMXFP4AVX22x3 computes out[t][r] of 2 MXFP4 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
@@ -434,7 +434,7 @@ func streamNVFP4AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr
 // farNVFP4AVX2 computes one token's products with consecutive rows of NVFP4. Scalar twin: tileGeneric in matmul_generic.go.
 func farNVFP4AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterNVFP4AVX2 computes one token's products with rows chosen by index of NVFP4. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterNVFP4AVX2 computes one token's products with NVFP4 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterNVFP4AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // panelNVFP4AVX22x3 computes out[t][r] of 2 NVFP4 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
@@ -455,7 +455,7 @@ func streamQ40VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ40VNNI computes one token's products with consecutive rows of Q4_0. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ40VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterQ40VNNI computes one token's products with rows chosen by index of Q4_0. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterQ40VNNI computes one token's products with Q4_0 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ40VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // stripQ40VNNI6x4 computes out[t][r] of 6 Q4_0 rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
@@ -481,7 +481,7 @@ func streamQ41VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ41VNNI computes one token's products with consecutive rows of Q4_1. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ41VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterQ41VNNI computes one token's products with rows chosen by index of Q4_1. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterQ41VNNI computes one token's products with Q4_1 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ41VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // stripQ41VNNI4x4 computes out[t][r] of 4 Q4_1 rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
@@ -507,7 +507,7 @@ func streamQ50VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ50VNNI computes one token's products with consecutive rows of Q5_0. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ50VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterQ50VNNI computes one token's products with rows chosen by index of Q5_0. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterQ50VNNI computes one token's products with Q5_0 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ50VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // stripQ50VNNI6x4 computes out[t][r] of 6 Q5_0 rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
@@ -533,7 +533,7 @@ func streamQ51VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ51VNNI computes one token's products with consecutive rows of Q5_1. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ51VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterQ51VNNI computes one token's products with rows chosen by index of Q5_1. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterQ51VNNI computes one token's products with Q5_1 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ51VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // stripQ51VNNI4x4 computes out[t][r] of 4 Q5_1 rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
@@ -559,7 +559,7 @@ func streamQ80VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ80VNNI computes one token's products with consecutive rows of Q8_0. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ80VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterQ80VNNI computes one token's products with rows chosen by index of Q8_0. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterQ80VNNI computes one token's products with Q8_0 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ80VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // stripQ80VNNI6x4 computes out[t][r] of 6 Q8_0 rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
@@ -588,7 +588,7 @@ func streamQ2KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ2KVNNI computes one token's products with consecutive rows of Q2_K. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ2KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterQ2KVNNI computes one token's products with rows chosen by index of Q2_K. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterQ2KVNNI computes one token's products with Q2_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ2KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // stripQ2KVNNI4x4 computes out[t][r] of 4 Q2_K rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
@@ -617,7 +617,7 @@ func streamQ3KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ3KVNNI computes one token's products with consecutive rows of Q3_K. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ3KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterQ3KVNNI computes one token's products with rows chosen by index of Q3_K. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterQ3KVNNI computes one token's products with Q3_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ3KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // stripQ3KVNNI4x4 computes out[t][r] of 4 Q3_K rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
@@ -646,7 +646,7 @@ func streamQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ4KVNNI computes one token's products with consecutive rows of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterQ4KVNNI computes one token's products with rows chosen by index of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterQ4KVNNI computes one token's products with Q4_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ4KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // stripQ4KVNNI4x4 computes out[t][r] of 4 Q4_K rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
@@ -672,7 +672,7 @@ func streamQ5KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ5KVNNI computes one token's products with consecutive rows of Q5_K. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ5KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterQ5KVNNI computes one token's products with rows chosen by index of Q5_K. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterQ5KVNNI computes one token's products with Q5_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ5KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // stripQ5KVNNI4x4 computes out[t][r] of 4 Q5_K rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
@@ -698,7 +698,7 @@ func streamQ6KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ6KVNNI computes one token's products with consecutive rows of Q6_K. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ6KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterQ6KVNNI computes one token's products with rows chosen by index of Q6_K. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterQ6KVNNI computes one token's products with Q6_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ6KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // stripQ6KVNNI4x4 computes out[t][r] of 4 Q6_K rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
@@ -727,7 +727,7 @@ func streamIQ2XXSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintpt
 // farIQ2XXSVNNI computes one token's products with consecutive rows of IQ2_XXS. Scalar twin: tileGeneric in matmul_generic.go.
 func farIQ2XXSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterIQ2XXSVNNI computes one token's products with rows chosen by index of IQ2_XXS. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterIQ2XXSVNNI computes one token's products with IQ2_XXS rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ2XXSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // stripIQ2XXSVNNI6x4 computes out[t][r] of 6 IQ2_XXS rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
@@ -753,7 +753,7 @@ func streamIQ2XSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr
 // farIQ2XSVNNI computes one token's products with consecutive rows of IQ2_XS. Scalar twin: tileGeneric in matmul_generic.go.
 func farIQ2XSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterIQ2XSVNNI computes one token's products with rows chosen by index of IQ2_XS. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterIQ2XSVNNI computes one token's products with IQ2_XS rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ2XSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // stripIQ2XSVNNI4x4 computes out[t][r] of 4 IQ2_XS rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
@@ -782,7 +782,7 @@ func streamIQ3XXSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintpt
 // farIQ3XXSVNNI computes one token's products with consecutive rows of IQ3_XXS. Scalar twin: tileGeneric in matmul_generic.go.
 func farIQ3XXSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterIQ3XXSVNNI computes one token's products with rows chosen by index of IQ3_XXS. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterIQ3XXSVNNI computes one token's products with IQ3_XXS rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ3XXSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // stripIQ3XXSVNNI6x4 computes out[t][r] of 6 IQ3_XXS rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
@@ -808,7 +808,7 @@ func streamIQ1SVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr,
 // farIQ1SVNNI computes one token's products with consecutive rows of IQ1_S. Scalar twin: tileGeneric in matmul_generic.go.
 func farIQ1SVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterIQ1SVNNI computes one token's products with rows chosen by index of IQ1_S. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterIQ1SVNNI computes one token's products with IQ1_S rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ1SVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // stripIQ1SVNNI6x4 computes out[t][r] of 6 IQ1_S rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
@@ -834,7 +834,7 @@ func streamIQ4NLVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr
 // farIQ4NLVNNI computes one token's products with consecutive rows of IQ4_NL. Scalar twin: tileGeneric in matmul_generic.go.
 func farIQ4NLVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterIQ4NLVNNI computes one token's products with rows chosen by index of IQ4_NL. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterIQ4NLVNNI computes one token's products with IQ4_NL rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ4NLVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // stripIQ4NLVNNI6x4 computes out[t][r] of 6 IQ4_NL rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
@@ -863,7 +863,7 @@ func streamIQ3SVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr,
 // farIQ3SVNNI computes one token's products with consecutive rows of IQ3_S. Scalar twin: tileGeneric in matmul_generic.go.
 func farIQ3SVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterIQ3SVNNI computes one token's products with rows chosen by index of IQ3_S. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterIQ3SVNNI computes one token's products with IQ3_S rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ3SVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // stripIQ3SVNNI6x4 computes out[t][r] of 6 IQ3_S rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
@@ -889,7 +889,7 @@ func streamIQ4XSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr
 // farIQ4XSVNNI computes one token's products with consecutive rows of IQ4_XS. Scalar twin: tileGeneric in matmul_generic.go.
 func farIQ4XSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterIQ4XSVNNI computes one token's products with rows chosen by index of IQ4_XS. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterIQ4XSVNNI computes one token's products with IQ4_XS rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ4XSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // stripIQ4XSVNNI6x4 computes out[t][r] of 6 IQ4_XS rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
@@ -918,7 +918,7 @@ func streamIQ1MVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr,
 // farIQ1MVNNI computes one token's products with consecutive rows of IQ1_M. Scalar twin: tileGeneric in matmul_generic.go.
 func farIQ1MVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterIQ1MVNNI computes one token's products with rows chosen by index of IQ1_M. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterIQ1MVNNI computes one token's products with IQ1_M rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ1MVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // stripIQ1MVNNI4x4 computes out[t][r] of 4 IQ1_M rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
@@ -947,7 +947,7 @@ func streamTQ10VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr,
 // farTQ10VNNI computes one token's products with consecutive rows of TQ1_0. Scalar twin: tileGeneric in matmul_generic.go.
 func farTQ10VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterTQ10VNNI computes one token's products with rows chosen by index of TQ1_0. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterTQ10VNNI computes one token's products with TQ1_0 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterTQ10VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // stripTQ10VNNI6x4 computes out[t][r] of 6 TQ1_0 rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
@@ -973,7 +973,7 @@ func streamMXFP4VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr
 // farMXFP4VNNI computes one token's products with consecutive rows of MXFP4. Scalar twin: tileGeneric in matmul_generic.go.
 func farMXFP4VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterMXFP4VNNI computes one token's products with rows chosen by index of MXFP4. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterMXFP4VNNI computes one token's products with MXFP4 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterMXFP4VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // stripMXFP4VNNI6x4 computes out[t][r] of 6 MXFP4 rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
@@ -999,7 +999,7 @@ func streamNVFP4VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr
 // farNVFP4VNNI computes one token's products with consecutive rows of NVFP4. Scalar twin: tileGeneric in matmul_generic.go.
 func farNVFP4VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterNVFP4VNNI computes one token's products with rows chosen by index of NVFP4. Scalar twin: tileGeneric in matmul_generic.go.
+// scatterNVFP4VNNI computes one token's products with NVFP4 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterNVFP4VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // stripNVFP4VNNI4x4 computes out[t][r] of 4 NVFP4 rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
