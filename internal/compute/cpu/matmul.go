@@ -125,7 +125,7 @@ func (d *Device) product(p *compute.Product, r, end int, m *matmul, worker int) 
 		single = m.single
 		f := w.k.PromptForm(p.W.Type)
 		stride := m.x.stride[f]
-		w.k.MatMulPrompt(nil, p.W.Type, out[single*p.W.Rows:], p.W.Rows, data, end-r, p.W.Cols, unsafe.Add(m.x.at[f], single*stride), stride, m.tokens-single)
+		w.k.MatMulPrompt(p.W.Type, out[single*p.W.Rows:], p.W.Rows, data, end-r, p.W.Cols, unsafe.Add(m.x.at[f], single*stride), stride, m.tokens-single)
 	}
 	if single > 0 {
 		x, stride := m.x.of(p.W, 0)

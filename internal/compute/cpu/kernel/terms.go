@@ -64,10 +64,10 @@ func (k *Kernels) PromptForm(t quant.Type) Form {
 	return k.Form(t)
 }
 
-// MatMulPrompt is MatMulBefore for a prompt's rows, with activations in the form of PromptForm. Its products may add up in another order.
-func (k *Kernels) MatMulPrompt(next []byte, t quant.Type, out []float32, outStride int, w []byte, rows, cols int, x unsafe.Pointer, xStride, tokens int) {
+// MatMulPrompt is MatMul for a prompt's rows, with activations in the form of PromptForm. Its products may add up in another order.
+func (k *Kernels) MatMulPrompt(t quant.Type, out []float32, outStride int, w []byte, rows, cols int, x unsafe.Pointer, xStride, tokens int) {
 	if !k.SplitsPrompts(t) {
-		k.MatMulBefore(next, t, out, outStride, w, rows, cols, x, xStride, tokens)
+		k.MatMul(t, out, outStride, w, rows, cols, x, xStride, tokens)
 		return
 	}
 	if rows == 0 || tokens == 0 {
