@@ -360,11 +360,12 @@ func (f *file) pass(inner string, e element, first, D, T int, acc, accStride, p,
 
 // decode emits what turns blocks into floats.
 func (f *file) decode(e element) {
-	f.function("decode"+e.name+"NEON", "func(dst *float32, src *byte, blocks int)", "decodes blocks of "+e.name+". Scalar twin: quant.Decode.")
-	dst, src, blocks := f.param("dst"), f.param("src"), f.param("blocks")
+	f.function("decode"+e.name+"NEON", "func(dst *float32, src, ahead *byte, blocks int)", "decodes blocks of "+e.name+". Scalar twin: quant.Decode.")
+	dst, src, ahead, blocks := f.param("dst"), f.param("src"), f.param("ahead"), f.param("blocks")
 	c := f.reader(e)
 	lo, hi := f.vec(), f.vec()
 	f.label("blocks")
+	f.fetchAhead(ahead, e.bytes)
 	c.block(src, 0)
 	for i := range e.elements / 8 {
 		c.eight(lo, hi, src, 0, i)

@@ -47,11 +47,12 @@ func (kv *KV) page(i int) (k, v []byte) {
 	return k, kv.V[at*nv:][:compute.PagePositions*nv]
 }
 
-// rows are some positions' keys or values in a type that kernels read: halves, BF16 or floats.
+// rows are some positions' keys or values.
 type rows struct {
 	t     compute.KVType
 	data  []byte
-	width int // elements from one row to the next, of which a value within a key has the first
+	width int    // elements from one row to the next, of which a value within a key has the first
+	ahead []byte // what will be read next, to be fetched meanwhile
 }
 
 // from returns r behind the first i rows.
@@ -101,12 +102,12 @@ func PartialLen(n, value int) int { return n * (value + 2) }
 // attention names the kernels that a chunk is computed with: scores, softmax and accumulate below, or an
 // instruction set's.
 // Tiles have at most maxTile queries; rows of s and p are PagePositions apart, all others headDim.
-// ahead is the memory that will be read next, to be prefetched meanwhile.
 type attention int
 
 const (
 	scalarAttention attention = iota // the definition
 	vectorAttention                  // widths are multiples of 8
+	wideAttention                    // and pages are decoded in 512-bit vectors
 )
 
 const maxTile = 6
@@ -169,38 +170,44 @@ type walk struct {
 	group      int
 	key, value int // widths
 
-	first  int       // position at which the page begins
-	keys   rows      // [PagePositions, key]
-	values rows      // [PagePositions, value]
-	next   []byte    // what is read after the values
-	scores []float32 // [maxTile, PagePositions]
+	first     int       // position at which the page begins
+	positions int       // of it that are read
+	keys      rows      // [PagePositions, key]
+	raw       rows      // the values as they lie
+	values    rows      // [PagePositions, value] as kernels read them; none before a tile has its scores
+	scores    []float32 // [maxTile, PagePositions]
+	scratch   []float32 // for decoded rows
 }
 
-// load makes page number i of the sequence, of which so many positions are read, the walk's. Quantised rows that many queries meet are decoded.
+// load makes page number i of the sequence, of which so many positions are read, the walk's.
 func (w *walk) load(kv *KV, i, positions int) {
 	k, v := kv.page(i)
-	w.next = v
+	next := v
 	if i+1 < len(kv.Pages) { // even of the next chunk: +40 % with one thread
-		w.next, _ = kv.page(i + 1)
+		next, _ = kv.page(i + 1)
 	}
-	scratch := kv.Scratch[scoresLen:]
-	w.keys, scratch = w.readable(kv.Shape.KeyType, k, scratch, positions, w.key)
+	w.positions, w.scratch = positions, kv.Scratch[scoresLen:]
 	if kv.Shape.Within {
+		w.keys = w.readable(rows{t: kv.Shape.KeyType, data: k, width: w.key, ahead: next})
 		w.values = w.keys
 		return
 	}
-	w.values, _ = w.readable(kv.Shape.ValueType, v, scratch, positions, w.value)
+	w.keys = w.readable(rows{t: kv.Shape.KeyType, data: k, width: w.key, ahead: v})
+	w.raw, w.values = rows{t: kv.Shape.ValueType, data: v, width: w.value, ahead: next}, rows{}
 }
 
-// readable returns the first rows of data in a type that kernels read, decoded into scratch if need be, of which it returns the rest. Rows behind them,
-// up to a multiple of 8, may be anything.
-func (w *walk) readable(t compute.KVType, data []byte, scratch []float32, n, elements int) (rows, []float32) {
-	if w.kernels.direct(t, w.value, len(w.out.Max)) {
-		return rows{t, data, elements}, scratch
+// readable returns r as kernels read it, decoded into scratch if need be while what lies ahead is fetched. Rows behind those that are read, up to a
+// multiple of 8, may be anything.
+func (w *walk) readable(r rows) rows {
+	if w.kernels.direct(r.t, w.value, len(w.out.Max)) {
+		return r
 	}
-	out, rest := scratch[:compute.PagePositions*elements], scratch[compute.PagePositions*elements:]
-	w.kernels.decode(t, out[:n*elements], data[:n*t.RowBytes(elements)])
-	return rows{compute.KVF32, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(out))), 4*len(out)), elements}, rest
+	n := compute.PagePositions * r.width
+	out := w.scratch[:n]
+	w.scratch = w.scratch[n:]
+	w.kernels.decode(r.t, out[:w.positions*r.width], r.data[:w.positions*r.t.RowBytes(r.width)], r.ahead)
+	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(out))), 4*n)
+	return rows{t: compute.KVF32, data: data, width: r.width, ahead: data}
 }
 
 // tile adds the page to queries i…i+n.
@@ -218,7 +225,10 @@ func (w *walk) tile(i, n int) {
 		return
 	}
 	s := w.scores
-	w.kernels.scores(s, w.q[i*w.key:], w.keys, w.values.data, n, most, w.key)
+	w.kernels.scores(s, w.q[i*w.key:], w.keys, n, most, w.key)
+	if w.values.data == nil {
+		w.values = w.readable(w.raw)
+	}
 	for t := range n {
 		if from[t] < to[t] {
 			w.weigh(i+t, s[t*page:][:page], from[t], to[t])
@@ -235,7 +245,7 @@ func (w *walk) tile(i, n int) {
 	if !together {
 		return
 	}
-	w.kernels.accumulate(w.out.Acc[i*w.value:], s[begin:], w.values.from(begin), w.next, n, least-begin, w.value)
+	w.kernels.accumulate(w.out.Acc[i*w.value:], s[begin:], w.values.from(begin), n, least-begin, w.value)
 	for t := range n {
 		w.add(i+t, s[t*page:][:page], least, to[t])
 	}
@@ -244,7 +254,7 @@ func (w *walk) tile(i, n int) {
 // add adds the page's values [from, to), times their weights, to query i's sum. s [PagePositions]
 func (w *walk) add(i int, s []float32, from, to int) {
 	if from < to {
-		w.kernels.accumulate(w.out.Acc[i*w.value:], s[from:], w.values.from(from), w.next, 1, to-from, w.value)
+		w.kernels.accumulate(w.out.Acc[i*w.value:], s[from:], w.values.from(from), 1, to-from, w.value)
 	}
 }
 

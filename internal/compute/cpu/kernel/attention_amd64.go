@@ -28,6 +28,18 @@ var attentionTiles = [...]tileKernels{
 
 func softmaxTile(s *float32, n int, old float32) (m, sum float32) { return softmaxAVX2(s, n, old) }
 
-func decodeQ8_0(dst *float32, src *byte, blocks int) { decodeQ8_0AVX2(dst, src, blocks) }
+func (a attention) decodeQ8_0(dst *float32, src, ahead *byte, blocks int) {
+	if a == wideAttention {
+		decodeQ8_0AVX512(dst, src, ahead, blocks)
+	} else {
+		decodeQ8_0AVX2(dst, src, ahead, blocks)
+	}
+}
 
-func decodeQ4_0(dst *float32, src *byte, blocks int) { decodeQ4_0AVX2(dst, src, blocks) }
+func (a attention) decodeQ4_0(dst *float32, src, ahead *byte, blocks int) {
+	if a == wideAttention {
+		decodeQ4_0AVX512(dst, src, ahead, blocks)
+	} else {
+		decodeQ4_0AVX2(dst, src, ahead, blocks)
+	}
+}

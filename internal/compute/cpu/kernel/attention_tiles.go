@@ -18,13 +18,14 @@ type tileKernels struct {
 	accumulate [maxTile + 1]func(acc, p *float32, v, ahead *byte, keys, headDim, width int)
 }
 
-func (a attention) scores(s, q []float32, k rows, ahead []byte, tile, keys, headDim int) {
+func (a attention) scores(s, q []float32, k rows, tile, keys, headDim int) {
 	if a == scalarAttention {
 		scores(s, q, k, tile, keys, headDim)
 		return
 	}
-	_, _, _ = s[tile*compute.PagePositions-1], q[tile*headDim-1], k.data[(keys+7)&^7*k.t.RowBytes(headDim)-1]
-	attentionTiles[k.t].scores[tile](first(s), first(q), first(k.data), unsafe.SliceData(ahead), keys, headDim)
+	up := (keys + 7) &^ 7
+	_, _, _ = s[(tile-1)*compute.PagePositions+up-1], q[tile*headDim-1], k.data[up*k.t.RowBytes(headDim)-1]
+	attentionTiles[k.t].scores[tile](first(s), first(q), first(k.data), unsafe.SliceData(k.ahead), keys, headDim)
 }
 
 func (a attention) softmax(s []float32, n int, old float32) (m, sum float32) {
@@ -35,34 +36,39 @@ func (a attention) softmax(s []float32, n int, old float32) (m, sum float32) {
 	return softmaxTile(first(s), n, old)
 }
 
-func (a attention) accumulate(acc, p []float32, v rows, ahead []byte, tile, keys, headDim int) {
+func (a attention) accumulate(acc, p []float32, v rows, tile, keys, headDim int) {
 	if a == scalarAttention {
 		accumulate(acc, p, v, tile, keys, headDim)
 		return
 	}
 	_, _, _ = acc[tile*headDim-1], p[(tile-1)*compute.PagePositions+keys-1], v.data[(keys-1)*v.t.RowBytes(v.width)+v.t.RowBytes(headDim)-1]
-	attentionTiles[v.t].accumulate[tile](first(acc), first(p), first(v.data), unsafe.SliceData(ahead), keys, headDim, v.width)
+	attentionTiles[v.t].accumulate[tile](first(acc), first(p), first(v.data), unsafe.SliceData(v.ahead), keys, headDim, v.width)
 }
 
 // decode writes the elements of whole blocks of t to dst.
-func (a attention) decode(t compute.KVType, dst []float32, src []byte) {
+func (a attention) decode(t compute.KVType, dst []float32, src, ahead []byte) {
 	_ = src[:t.RowBytes(len(dst))]
 	switch {
 	case len(dst) == 0:
-	case a == vectorAttention && t == compute.KVQ8_0:
-		decodeQ8_0(first(dst), first(src), len(dst)/quant.QK)
-	case a == vectorAttention && t == compute.KVQ4_0:
-		decodeQ4_0(first(dst), first(src), len(dst)/quant.QK)
+	case a != scalarAttention && t == compute.KVQ8_0:
+		a.decodeQ8_0(first(dst), first(src), unsafe.SliceData(ahead), len(dst)/quant.QK)
+	case a != scalarAttention && t == compute.KVQ4_0:
+		a.decodeQ4_0(first(dst), first(src), unsafe.SliceData(ahead), len(dst)/quant.QK)
 	default:
 		quant.Decode(t.Type(), dst, src)
 	}
 }
 
-// direct reports whether kernels read rows of t as they lie, or it pays to decode them first, as it does for many queries. Values of so many
-// elements may lie within keys and end inside of a block.
+// direct reports whether kernels read rows of t as they lie, or it pays to decode a page first, as it does for many queries. Values of so many elements may
+// lie within keys and end inside of a block.
 func (a attention) direct(t compute.KVType, value, queries int) bool {
-	return !t.Type().Quantised() || a == vectorAttention && value%quant.QK == 0 && queries <= directQueries
+	switch {
+	case !t.Type().Quantised():
+		return true
+	case a == scalarAttention || value%quant.QK != 0:
+		return false
+	case a == wideAttention && t == compute.KVQ4_0:
+		return queries <= 2
+	}
+	return queries <= maxTile // in one tile an element is decoded once
 }
-
-// directQueries is the most queries for which quantised rows are not decoded first.
-const directQueries = 2 * maxTile

@@ -227,6 +227,7 @@ func (k *Kernels) sameTypes() {
 func vnni() *Kernels {
 	k := avx2()
 	k.Name = "AVX-512 VNNI"
+	k.attention = wideAttention
 	k.types[quant.Q4_0] = tiles{
 		scatter: scatterQ40VNNI, scatterRows: 4,
 		block: block{4, 4, tileQ40VNNI4x4}, strip: strip{6, expandStripQ40, stripQ40VNNI6x4, stripQ40VNNI6x1}, expand: expandQ40AVX2,

@@ -7692,84 +7692,105 @@ TEXT ·accumulate3Q8_0AVX2(SB), NOSPLIT, $0-56
 	SHRQ   $0x05, R9
 	IMUL3Q $0x00000022, R9, R9
 
-dims32:
+dims16:
 	CMPQ    DI, $0x00000020
-	JL      below32
+	JL      below16
 	MOVQ    AX, R10
 	VMOVUPS (R10), Y0
 	VMOVUPS 32(R10), Y1
-	VMOVUPS 64(R10), Y2
-	VMOVUPS 96(R10), Y3
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y2
+	VMOVUPS 32(R10), Y3
 	ADDQ    R8, R10
 	VMOVUPS (R10), Y4
 	VMOVUPS 32(R10), Y5
-	VMOVUPS 64(R10), Y6
-	VMOVUPS 96(R10), Y7
-	ADDQ    R8, R10
-	VMOVUPS (R10), Y8
-	VMOVUPS 32(R10), Y9
-	VMOVUPS 64(R10), Y10
-	VMOVUPS 96(R10), Y11
 	MOVQ    DX, R11
 	MOVQ    CX, R12
 	MOVQ    SI, R13
 
-keys32from0:
+keys16from0:
 	PREFETCHT1   (BX)
-	ADDQ         $0x00000022, BX
-	VPBROADCASTW (R11), X13
-	VCVTPH2PS    X13, Y13
-	VPMOVSXBD    2(R11), Y12
-	VCVTDQ2PS    Y12, Y12
-	VMULPS       Y13, Y12, Y12
-	VPMOVSXBD    10(R11), Y14
-	VCVTDQ2PS    Y14, Y14
-	VMULPS       Y13, Y14, Y14
-	VPMOVSXBD    18(R11), Y15
-	VCVTDQ2PS    Y15, Y15
-	VMULPS       Y13, Y15, Y15
-	VPMOVSXBD    26(R11), Y16
-	VCVTDQ2PS    Y16, Y16
-	VMULPS       Y13, Y16, Y16
-	VBROADCASTSS (R12), Y13
-	VFMADD231PS  Y12, Y13, Y0
-	VFMADD231PS  Y14, Y13, Y1
-	VFMADD231PS  Y15, Y13, Y2
-	VFMADD231PS  Y16, Y13, Y3
-	VBROADCASTSS 256(R12), Y13
-	VFMADD231PS  Y12, Y13, Y4
-	VFMADD231PS  Y14, Y13, Y5
-	VFMADD231PS  Y15, Y13, Y6
-	VFMADD231PS  Y16, Y13, Y7
-	VBROADCASTSS 512(R12), Y13
-	VFMADD231PS  Y12, Y13, Y8
-	VFMADD231PS  Y14, Y13, Y9
-	VFMADD231PS  Y15, Y13, Y10
-	VFMADD231PS  Y16, Y13, Y11
+	ADDQ         $0x00000011, BX
+	VPBROADCASTW (R11), X7
+	VCVTPH2PS    X7, Y7
+	VPMOVSXBD    2(R11), Y6
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y7, Y6, Y6
+	VPMOVSXBD    10(R11), Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y7, Y8, Y8
+	VBROADCASTSS (R12), Y7
+	VFMADD231PS  Y6, Y7, Y0
+	VFMADD231PS  Y8, Y7, Y1
+	VBROADCASTSS 256(R12), Y7
+	VFMADD231PS  Y6, Y7, Y2
+	VFMADD231PS  Y8, Y7, Y3
+	VBROADCASTSS 512(R12), Y7
+	VFMADD231PS  Y6, Y7, Y4
+	VFMADD231PS  Y8, Y7, Y5
 	ADDQ         $0x04, R12
 	ADDQ         R9, R11
 	DECQ         R13
-	JNZ          keys32from0
-	VMOVUPS      Y8, (R10)
-	VMOVUPS      Y9, 32(R10)
-	VMOVUPS      Y10, 64(R10)
-	VMOVUPS      Y11, 96(R10)
-	SUBQ         R8, R10
+	JNZ          keys16from0
 	VMOVUPS      Y4, (R10)
 	VMOVUPS      Y5, 32(R10)
-	VMOVUPS      Y6, 64(R10)
-	VMOVUPS      Y7, 96(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y2, (R10)
+	VMOVUPS      Y3, 32(R10)
 	SUBQ         R8, R10
 	VMOVUPS      Y0, (R10)
 	VMOVUPS      Y1, 32(R10)
+	MOVQ         AX, R10
+	VMOVUPS      64(R10), Y0
+	VMOVUPS      96(R10), Y1
+	ADDQ         R8, R10
+	VMOVUPS      64(R10), Y2
+	VMOVUPS      96(R10), Y3
+	ADDQ         R8, R10
+	VMOVUPS      64(R10), Y4
+	VMOVUPS      96(R10), Y5
+	MOVQ         DX, R11
+	MOVQ         CX, R12
+	MOVQ         SI, R13
+
+keys16from2:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000011, BX
+	VPBROADCASTW (R11), X7
+	VCVTPH2PS    X7, Y7
+	VPMOVSXBD    18(R11), Y6
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y7, Y6, Y6
+	VPMOVSXBD    26(R11), Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y7, Y8, Y8
+	VBROADCASTSS (R12), Y7
+	VFMADD231PS  Y6, Y7, Y0
+	VFMADD231PS  Y8, Y7, Y1
+	VBROADCASTSS 256(R12), Y7
+	VFMADD231PS  Y6, Y7, Y2
+	VFMADD231PS  Y8, Y7, Y3
+	VBROADCASTSS 512(R12), Y7
+	VFMADD231PS  Y6, Y7, Y4
+	VFMADD231PS  Y8, Y7, Y5
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
+	JNZ          keys16from2
+	VMOVUPS      Y4, 64(R10)
+	VMOVUPS      Y5, 96(R10)
+	SUBQ         R8, R10
 	VMOVUPS      Y2, 64(R10)
 	VMOVUPS      Y3, 96(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, 64(R10)
+	VMOVUPS      Y1, 96(R10)
 	ADDQ         $0x00000080, AX
 	ADDQ         $0x00000022, DX
 	SUBQ         $0x00000020, DI
-	JMP          dims32
+	JMP          dims16
 
-below32:
+below16:
 	VZEROUPPER
 	RET
 
@@ -8347,92 +8368,113 @@ TEXT ·accumulate3Q4_0AVX2(SB), NOSPLIT, $0-56
 	SHRQ   $0x05, R9
 	IMUL3Q $0x00000012, R9, R9
 
-dims32:
+dims16:
 	CMPQ    DI, $0x00000020
-	JL      below32
+	JL      below16
 	MOVQ    AX, R10
 	VMOVUPS (R10), Y0
 	VMOVUPS 32(R10), Y1
-	VMOVUPS 64(R10), Y2
-	VMOVUPS 96(R10), Y3
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y2
+	VMOVUPS 32(R10), Y3
 	ADDQ    R8, R10
 	VMOVUPS (R10), Y4
 	VMOVUPS 32(R10), Y5
-	VMOVUPS 64(R10), Y6
-	VMOVUPS 96(R10), Y7
-	ADDQ    R8, R10
-	VMOVUPS (R10), Y8
-	VMOVUPS 32(R10), Y9
-	VMOVUPS 64(R10), Y10
-	VMOVUPS 96(R10), Y11
 	MOVQ    DX, R11
 	MOVQ    CX, R12
 	MOVQ    SI, R13
 
-keys32from0:
+keys16from0:
 	PREFETCHT1   (BX)
-	ADDQ         $0x00000012, BX
-	VPBROADCASTW (R11), X13
-	VCVTPH2PS    X13, Y13
-	VPMOVZXBD    2(R11), Y12
-	VPAND        lowNibble<>+0(SB), Y12, Y12
-	VPSUBD       middleNibble<>+0(SB), Y12, Y12
-	VCVTDQ2PS    Y12, Y12
-	VMULPS       Y13, Y12, Y12
-	VPMOVZXBD    10(R11), Y14
-	VPAND        lowNibble<>+0(SB), Y14, Y14
-	VPSUBD       middleNibble<>+0(SB), Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VMULPS       Y13, Y14, Y14
-	VPMOVZXBD    2(R11), Y15
-	VPSRLD       $0x04, Y15, Y15
-	VPSUBD       middleNibble<>+0(SB), Y15, Y15
-	VCVTDQ2PS    Y15, Y15
-	VMULPS       Y13, Y15, Y15
-	VPMOVZXBD    10(R11), Y16
-	VPSRLD       $0x04, Y16, Y16
-	VPSUBD       middleNibble<>+0(SB), Y16, Y16
-	VCVTDQ2PS    Y16, Y16
-	VMULPS       Y13, Y16, Y16
-	VBROADCASTSS (R12), Y13
-	VFMADD231PS  Y12, Y13, Y0
-	VFMADD231PS  Y14, Y13, Y1
-	VFMADD231PS  Y15, Y13, Y2
-	VFMADD231PS  Y16, Y13, Y3
-	VBROADCASTSS 256(R12), Y13
-	VFMADD231PS  Y12, Y13, Y4
-	VFMADD231PS  Y14, Y13, Y5
-	VFMADD231PS  Y15, Y13, Y6
-	VFMADD231PS  Y16, Y13, Y7
-	VBROADCASTSS 512(R12), Y13
-	VFMADD231PS  Y12, Y13, Y8
-	VFMADD231PS  Y14, Y13, Y9
-	VFMADD231PS  Y15, Y13, Y10
-	VFMADD231PS  Y16, Y13, Y11
+	ADDQ         $0x00000009, BX
+	VPBROADCASTW (R11), X7
+	VCVTPH2PS    X7, Y7
+	VPMOVZXBD    2(R11), Y6
+	VPAND        lowNibble<>+0(SB), Y6, Y6
+	VPSUBD       middleNibble<>+0(SB), Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y7, Y6, Y6
+	VPMOVZXBD    10(R11), Y8
+	VPAND        lowNibble<>+0(SB), Y8, Y8
+	VPSUBD       middleNibble<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y7, Y8, Y8
+	VBROADCASTSS (R12), Y7
+	VFMADD231PS  Y6, Y7, Y0
+	VFMADD231PS  Y8, Y7, Y1
+	VBROADCASTSS 256(R12), Y7
+	VFMADD231PS  Y6, Y7, Y2
+	VFMADD231PS  Y8, Y7, Y3
+	VBROADCASTSS 512(R12), Y7
+	VFMADD231PS  Y6, Y7, Y4
+	VFMADD231PS  Y8, Y7, Y5
 	ADDQ         $0x04, R12
 	ADDQ         R9, R11
 	DECQ         R13
-	JNZ          keys32from0
-	VMOVUPS      Y8, (R10)
-	VMOVUPS      Y9, 32(R10)
-	VMOVUPS      Y10, 64(R10)
-	VMOVUPS      Y11, 96(R10)
-	SUBQ         R8, R10
+	JNZ          keys16from0
 	VMOVUPS      Y4, (R10)
 	VMOVUPS      Y5, 32(R10)
-	VMOVUPS      Y6, 64(R10)
-	VMOVUPS      Y7, 96(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y2, (R10)
+	VMOVUPS      Y3, 32(R10)
 	SUBQ         R8, R10
 	VMOVUPS      Y0, (R10)
 	VMOVUPS      Y1, 32(R10)
+	MOVQ         AX, R10
+	VMOVUPS      64(R10), Y0
+	VMOVUPS      96(R10), Y1
+	ADDQ         R8, R10
+	VMOVUPS      64(R10), Y2
+	VMOVUPS      96(R10), Y3
+	ADDQ         R8, R10
+	VMOVUPS      64(R10), Y4
+	VMOVUPS      96(R10), Y5
+	MOVQ         DX, R11
+	MOVQ         CX, R12
+	MOVQ         SI, R13
+
+keys16from2:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000009, BX
+	VPBROADCASTW (R11), X7
+	VCVTPH2PS    X7, Y7
+	VPMOVZXBD    2(R11), Y6
+	VPSRLD       $0x04, Y6, Y6
+	VPSUBD       middleNibble<>+0(SB), Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y7, Y6, Y6
+	VPMOVZXBD    10(R11), Y8
+	VPSRLD       $0x04, Y8, Y8
+	VPSUBD       middleNibble<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y7, Y8, Y8
+	VBROADCASTSS (R12), Y7
+	VFMADD231PS  Y6, Y7, Y0
+	VFMADD231PS  Y8, Y7, Y1
+	VBROADCASTSS 256(R12), Y7
+	VFMADD231PS  Y6, Y7, Y2
+	VFMADD231PS  Y8, Y7, Y3
+	VBROADCASTSS 512(R12), Y7
+	VFMADD231PS  Y6, Y7, Y4
+	VFMADD231PS  Y8, Y7, Y5
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
+	JNZ          keys16from2
+	VMOVUPS      Y4, 64(R10)
+	VMOVUPS      Y5, 96(R10)
+	SUBQ         R8, R10
 	VMOVUPS      Y2, 64(R10)
 	VMOVUPS      Y3, 96(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, 64(R10)
+	VMOVUPS      Y1, 96(R10)
 	ADDQ         $0x00000080, AX
 	ADDQ         $0x00000012, DX
 	SUBQ         $0x00000020, DI
-	JMP          dims32
+	JMP          dims16
 
-below32:
+below16:
 	VZEROUPPER
 	RET
 
@@ -8758,16 +8800,19 @@ below16:
 	VZEROUPPER
 	RET
 
-// func decodeQ8_0AVX2(dst *float32, src *byte, blocks int)
-// Requires: AVX, AVX2, F16C
-TEXT ·decodeQ8_0AVX2(SB), NOSPLIT, $0-24
+// func decodeQ8_0AVX2(dst *float32, src *byte, ahead *byte, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·decodeQ8_0AVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), CX
-	MOVQ blocks+16(FP), DX
+	MOVQ ahead+16(FP), DX
+	MOVQ blocks+24(FP), BX
 
 blocks:
-	MOVWLZX      (CX), BX
-	VMOVD        BX, X0
+	PREFETCHT1   (DX)
+	ADDQ         $0x00000022, DX
+	MOVWLZX      (CX), SI
+	VMOVD        SI, X0
 	VCVTPH2PS    X0, X0
 	VBROADCASTSS X0, Y0
 	VPMOVSXBD    2(CX), Y1
@@ -8788,23 +8833,26 @@ blocks:
 	VMOVUPS      Y1, 96(AX)
 	ADDQ         $0x00000022, CX
 	ADDQ         $0x00000080, AX
-	DECQ         DX
+	DECQ         BX
 	JNZ          blocks
 	VZEROUPPER
 	RET
 
-// func decodeQ4_0AVX2(dst *float32, src *byte, blocks int)
-// Requires: AVX, AVX2, F16C
-TEXT ·decodeQ4_0AVX2(SB), NOSPLIT, $0-24
+// func decodeQ4_0AVX2(dst *float32, src *byte, ahead *byte, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·decodeQ4_0AVX2(SB), NOSPLIT, $0-32
 	MOVQ    dst+0(FP), AX
 	MOVQ    src+8(FP), CX
-	MOVQ    blocks+16(FP), DX
+	MOVQ    ahead+16(FP), DX
+	MOVQ    blocks+24(FP), BX
 	VMOVUPS lowNibble<>+0(SB), Y0
 	VMOVUPS middleNibble<>+0(SB), Y1
 
 blocks:
-	MOVWLZX      (CX), BX
-	VMOVD        BX, X2
+	PREFETCHT1   (DX)
+	ADDQ         $0x00000012, DX
+	MOVWLZX      (CX), SI
+	VMOVD        SI, X2
 	VCVTPH2PS    X2, X2
 	VBROADCASTSS X2, Y2
 	VPMOVZXBD    2(CX), Y3
@@ -8831,10 +8879,83 @@ blocks:
 	VMOVUPS      Y4, 96(AX)
 	ADDQ         $0x00000012, CX
 	ADDQ         $0x00000080, AX
-	DECQ         DX
+	DECQ         BX
 	JNZ          blocks
 	VZEROUPPER
 	RET
+
+// func decodeQ8_0AVX512(dst *float32, src *byte, ahead *byte, blocks int)
+// Requires: AVX, AVX2, AVX512F, MMX+
+TEXT ·decodeQ8_0AVX512(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ ahead+16(FP), DX
+	MOVQ blocks+24(FP), BX
+
+blocks:
+	PREFETCHT1   (DX)
+	ADDQ         $0x00000022, DX
+	VPBROADCASTW (CX), Y0
+	VCVTPH2PS    Y0, Z0
+	VPMOVSXBD    2(CX), Z1
+	VPMOVSXBD    18(CX), Z2
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z0, Z1, Z1
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z0, Z2, Z2
+	VMOVUPS      Z1, (AX)
+	VMOVUPS      Z2, 64(AX)
+	ADDQ         $0x00000022, CX
+	ADDQ         $0x00000080, AX
+	DECQ         BX
+	JNZ          blocks
+	VZEROUPPER
+	RET
+
+// func decodeQ4_0AVX512(dst *float32, src *byte, ahead *byte, blocks int)
+// Requires: AVX, AVX2, AVX512F, MMX+
+TEXT ·decodeQ4_0AVX512(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ ahead+16(FP), DX
+	MOVQ blocks+24(FP), BX
+
+blocks:
+	PREFETCHT1   (DX)
+	ADDQ         $0x00000012, DX
+	VPBROADCASTW (CX), Y0
+	VCVTPH2PS    Y0, Z0
+	VMULPS       nibbles<>+0(SB), Z0, Z0
+	VPMOVZXBD    2(CX), Z1
+	VPSRLD       $0x04, Z1, Z2
+	VPERMPS      Z0, Z1, Z1
+	VPERMPS      Z0, Z2, Z2
+	VMOVUPS      Z1, (AX)
+	VMOVUPS      Z2, 64(AX)
+	ADDQ         $0x00000012, CX
+	ADDQ         $0x00000080, AX
+	DECQ         BX
+	JNZ          blocks
+	VZEROUPPER
+	RET
+
+DATA nibbles<>+0(SB)/4, $0xc1000000
+DATA nibbles<>+4(SB)/4, $0xc0e00000
+DATA nibbles<>+8(SB)/4, $0xc0c00000
+DATA nibbles<>+12(SB)/4, $0xc0a00000
+DATA nibbles<>+16(SB)/4, $0xc0800000
+DATA nibbles<>+20(SB)/4, $0xc0400000
+DATA nibbles<>+24(SB)/4, $0xc0000000
+DATA nibbles<>+28(SB)/4, $0xbf800000
+DATA nibbles<>+32(SB)/4, $0x00000000
+DATA nibbles<>+36(SB)/4, $0x3f800000
+DATA nibbles<>+40(SB)/4, $0x40000000
+DATA nibbles<>+44(SB)/4, $0x40400000
+DATA nibbles<>+48(SB)/4, $0x40800000
+DATA nibbles<>+52(SB)/4, $0x40a00000
+DATA nibbles<>+56(SB)/4, $0x40c00000
+DATA nibbles<>+60(SB)/4, $0x40e00000
+GLOBL nibbles<>(SB), RODATA|NOPTR, $64
 
 // func scanAVX2(y *float32, state *float32, x *float32, b *float32, c *float32, rows int, n int, decay float32)
 // Requires: AVX, FMA3

@@ -13018,12 +13018,15 @@ keys16from2:
 below16:
 	RET
 
-// func decodeQ8_0NEON(dst *float32, src *byte, blocks int)
-TEXT ·decodeQ8_0NEON(SB), NOSPLIT, $0-24
+// func decodeQ8_0NEON(dst *float32, src, ahead *byte, blocks int)
+TEXT ·decodeQ8_0NEON(SB), NOSPLIT, $0-32
 	MOVD dst+0(FP), R0
 	MOVD src+8(FP), R1
-	MOVD blocks+16(FP), R2
+	MOVD ahead+16(FP), R2
+	MOVD blocks+24(FP), R3
 blocks:
+	WORD $0xf9800042 // prfm pldl2keep, [x2]
+	ADD $34, R2, R2
 	WORD $0x7d400020 // ldr h0, [x1]
 	WORD $0x1ee24000 // fcvt s0, h0
 	WORD $0xfc402021 // ldur d1, [x1, #2]
@@ -13068,18 +13071,21 @@ blocks:
 	WORD $0x3d801c02 // str q2, [x0, #112]
 	ADD $34, R1, R1
 	ADD $128, R0, R0
-	SUBS $1, R2, R2
+	SUBS $1, R3, R3
 	BGT blocks
 	RET
 
-// func decodeQ4_0NEON(dst *float32, src *byte, blocks int)
-TEXT ·decodeQ4_0NEON(SB), NOSPLIT, $0-24
+// func decodeQ4_0NEON(dst *float32, src, ahead *byte, blocks int)
+TEXT ·decodeQ4_0NEON(SB), NOSPLIT, $0-32
 	MOVD dst+0(FP), R0
 	MOVD src+8(FP), R1
-	MOVD blocks+16(FP), R2
+	MOVD ahead+16(FP), R2
+	MOVD blocks+24(FP), R3
 	WORD $0x4f00e5e1 // movi v1.16b, #0xf
 	WORD $0x4f00e502 // movi v2.16b, #0x8
 blocks:
+	WORD $0xf9800042 // prfm pldl2keep, [x2]
+	ADD $18, R2, R2
 	WORD $0x7d400020 // ldr h0, [x1]
 	WORD $0x1ee24000 // fcvt s0, h0
 	WORD $0xfc402023 // ldur d3, [x1, #2]
@@ -13132,6 +13138,6 @@ blocks:
 	WORD $0x3d801c04 // str q4, [x0, #112]
 	ADD $18, R1, R1
 	ADD $128, R0, R0
-	SUBS $1, R2, R2
+	SUBS $1, R3, R3
 	BGT blocks
 	RET

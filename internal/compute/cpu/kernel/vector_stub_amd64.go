@@ -395,12 +395,22 @@ func accumulate6Q4_0AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys in
 // decodeQ8_0AVX2 writes the elements of blocks of Q8_0. Scalar twin: quant.Decode.
 //
 //go:noescape
-func decodeQ8_0AVX2(dst *float32, src *byte, blocks int)
+func decodeQ8_0AVX2(dst *float32, src *byte, ahead *byte, blocks int)
 
 // decodeQ4_0AVX2 writes the elements of blocks of Q4_0. Scalar twin: quant.Decode.
 //
 //go:noescape
-func decodeQ4_0AVX2(dst *float32, src *byte, blocks int)
+func decodeQ4_0AVX2(dst *float32, src *byte, ahead *byte, blocks int)
+
+// decodeQ8_0AVX512 writes the elements of blocks of Q8_0. Scalar twin: quant.Decode.
+//
+//go:noescape
+func decodeQ8_0AVX512(dst *float32, src *byte, ahead *byte, blocks int)
+
+// decodeQ4_0AVX512 writes the elements of blocks of Q4_0. Scalar twin: quant.Decode.
+//
+//go:noescape
+func decodeQ4_0AVX512(dst *float32, src *byte, ahead *byte, blocks int)
 
 // scanAVX2 is a position of a state space's head; rows is a multiple of 4, n of 8. Scalar twin: scan.
 //

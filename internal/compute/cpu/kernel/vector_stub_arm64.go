@@ -392,12 +392,12 @@ func accumulate6Q4_0NEON(acc, p *float32, v, ahead *byte, keys, headDim, width i
 // decodeQ8_0NEON decodes blocks of Q8_0. Scalar twin: quant.Decode.
 //
 //go:noescape
-func decodeQ8_0NEON(dst *float32, src *byte, blocks int)
+func decodeQ8_0NEON(dst *float32, src, ahead *byte, blocks int)
 
 // decodeQ4_0NEON decodes blocks of Q4_0. Scalar twin: quant.Decode.
 //
 //go:noescape
-func decodeQ4_0NEON(dst *float32, src *byte, blocks int)
+func decodeQ4_0NEON(dst *float32, src, ahead *byte, blocks int)
 
 // attentionTiles holds the kernels of tiles by compute.KVType.
 var attentionTiles = [...]tileKernels{

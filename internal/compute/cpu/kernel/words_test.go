@@ -75,3 +75,38 @@ func TestWords(t *testing.T) {
 		t.Errorf("%d of %d words were looked at", n, len(order))
 	}
 }
+
+// TestRegistersOfAVX2 holds functions that do not ask for AVX-512 to the sixteen registers of AVX2: Go's assembler encodes an instruction with a higher one for
+// AVX-512 without a word, and processors without it stop there.
+func TestRegistersOfAVX2(t *testing.T) {
+	files, err := filepath.Glob("*_amd64.s")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no assembly for amd64 (%v)", err)
+	}
+	beyond := regexp.MustCompile(`\b(?:[XY](?:1[6-9]|2\d|3[01])|Z\d+|K[1-7])\b`)
+	function := regexp.MustCompile(`(?m)^(// Requires: .*)?\nTEXT ·(\w+)\(SB\)`)
+	checked := 0
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begins := function.FindAllSubmatchIndex(text, -1)
+		for i, m := range begins {
+			end := len(text)
+			if i+1 < len(begins) {
+				end = begins[i+1][0]
+			}
+			if m[2] >= 0 && bytes.Contains(text[m[2]:m[3]], []byte("AVX512")) {
+				continue
+			}
+			checked++
+			if r := beyond.Find(text[m[1]:end]); r != nil {
+				t.Errorf("%s: %s uses %s, and does not require AVX-512", name, text[m[4]:m[5]], r)
+			}
+		}
+	}
+	if checked < 100 {
+		t.Fatalf("only %d functions found", checked)
+	}
+}
