@@ -47,6 +47,7 @@ func sweepCommand() *cli.Command {
 			&cli.IntFlag{Name: "repetitions", Aliases: []string{"r"}, Value: 5, Usage: "timed runs of each setting; 0: speed is not measured"},
 			&cli.StringSliceFlag{Name: "task", Usage: "score every setting on `NAME=FILE`, a task with choices as eval has it; may be repeated"},
 			&cli.IntFlag{Name: "limit", Usage: "take the first `N` questions of each task only; 0: all"},
+			&cli.BoolFlag{Name: "no-layers", Usage: "do not measure each layer by itself, in a quarter of the text"},
 			&cli.StringSliceFlag{Name: "machine", Usage: "expect speeds on a `MACHINE`: RAM[,GPU…] each as GIB:GB/S, as in 64:60,24:1008, or what plan --machine takes; may be repeated"},
 			&cli.Float64Flag{Name: "max-kld", Value: model.UsualMaxKLD, Usage: "KL divergence from dense that the recommended setting may have, in nats a token", Sources: env("MAX_KLD")},
 			&cli.Float64Flag{Name: "min-same-top", Usage: "least share of tokens whose likeliest successor the recommended setting must not change, as in 0.98"},
@@ -142,7 +143,7 @@ func sweepOptions(c *cli.Command) (o sweep.Options, err error) {
 	}
 	o = sweep.Options{
 		Session: so, Folder: c.String("output"), Window: perplexityContext, Windows: max(0, c.Int("chunks")), Generate: c.Int("n-gen"), Rounds: c.Int("repetitions"),
-		LeastSameTop: c.Float64("min-same-top"), Note: note,
+		LeastSameTop: c.Float64("min-same-top"), Layers: !c.Bool("no-layers"), Note: note,
 		Open: func() (*gguf.File, error) { return openWith(path, common.Overrides) },
 	}
 	if o.MaxKLD, err = maxKLD(c); err != nil {

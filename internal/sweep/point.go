@@ -34,6 +34,16 @@ type Layer struct {
 	Computed float64 `json:"computed"` // whose activation was computed
 }
 
+// first returns the divergence of the first windows; its error is that of all of the text.
+func (q *Quality) first(windows int) Figure {
+	n := min(windows, len(q.KLDs))
+	sum := 0.0
+	for _, v := range q.KLDs[:n] {
+		sum += v / float64(n)
+	}
+	return Figure{sum, q.KLDivergence.Error}
+}
+
 // most is the share of windows, and of texts like them, that are to keep a bound.
 const most = 0.95
 

@@ -24,6 +24,7 @@ type Report struct {
 	Bounds    Bounds           `json:"bounds"`
 	Points    []Point          `json:"points"`
 	Best      []Recommendation `json:"recommended"`
+	Layers    []Sensitivity    `json:"layers,omitempty"`
 	Described []string         `json:"described_machines,omitempty"`
 	Command   string           `json:"command"`
 	Version   string           `json:"version"`
@@ -83,7 +84,9 @@ func (r *run) report() (*Report, error) {
 	}
 	fronts(rep.Points)
 	rep.recommend()
-	return rep, nil
+	var err error
+	rep.Layers, err = r.sensitivities(rep.Points)
+	return rep, err
 }
 
 func (r *run) name() string {

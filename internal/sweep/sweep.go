@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -44,6 +45,7 @@ type Options struct {
 	Generate int    // tokens of a timed run
 	Rounds   int    // timed runs of each setting; 0: nothing is timed
 	Tasks    []Task
+	Layers   bool      // whether each layer is measured by itself
 	Machines []Machine // that speeds are expected for
 
 	MaxKLD, LeastSameTop float64 // bounds of the recommended setting; LeastSameTop 0: none
@@ -241,9 +243,9 @@ func (r *run) identity() map[string]string {
 
 // measure does the work that is left.
 func (r *run) measure(ctx context.Context) error {
-	left := r.left(pace{})
-	if len(left) == 0 {
-		return nil
+	left, err := r.left(pace{})
+	if err != nil || len(left) == 0 {
+		return err
 	}
 	p, err := r.lab.try(ctx)
 	if err != nil {
@@ -254,7 +256,9 @@ func (r *run) measure(ctx context.Context) error {
 		return err
 	}
 	r.gpu = plan != nil
-	left = r.left(p)
+	if left, err = r.left(p); err != nil {
+		return err
+	}
 	if r.o.Estimate != nil {
 		r.o.Estimate(r.estimate(left))
 	}
@@ -315,6 +319,7 @@ const (
 	partRecall  = "predictors"
 	partSpeed   = "speed"
 	partTasks   = "tasks"
+	partLayers  = "layers"
 )
 
 // How the time of other work follows from a dense window's.
@@ -328,7 +333,7 @@ const (
 func (r *run) here(s Setting) bool { return s.Budget == 0 || r.gpu }
 
 // left returns the work that is not done.
-func (r *run) left(p pace) (all []work) {
+func (r *run) left(p pace) (all []work, err error) {
 	l := &r.lab
 	windows := float64(l.count) * p.window
 	add := func(w work) {
@@ -341,7 +346,12 @@ func (r *run) left(p pace) (all []work) {
 			add(work{keyQuality(s), partQuality, s.Name(), windows + p.load, func(ctx context.Context, told func(float64)) (any, error) { return l.quality(ctx, s, told) }})
 		}
 	}
-	if len(all) > 0 && !l.hasBase() || !r.journal.has(keyDense) {
+	layers, err := r.layers(p)
+	if err != nil {
+		return nil, err
+	}
+	layers = slices.DeleteFunc(layers, func(w work) bool { return r.journal.has(w.key) })
+	if len(all)+len(layers) > 0 && !l.hasBase() || !r.journal.has(keyDense) {
 		all = append([]work{{keyDense, partQuality, model.Off.String(), windows, l.dense}}, all...)
 	}
 	recalled := map[string]bool{}
@@ -373,7 +383,7 @@ func (r *run) left(p pace) (all []work) {
 			}
 		}
 	}
-	return all
+	return append(all, layers...), nil
 }
 
 // textOf returns the bytes of all choices of a task, of whose beginning the model reads one.
