@@ -30,9 +30,10 @@ func sweepCommand() *cli.Command {
 		Name: "sweep", Usage: "measure what leaving neurons out costs and gives, setting by setting",
 		Description: "Settings are measured on a text that the model's predictors have not seen: divergence from\n" +
 			"dense, perplexity, neurons and bytes of a token, and speed, in runs that take turns. The\n" +
-			"results are a table, sweep.csv and sweep.json in the folder of -o, with the setting to use\n" +
-			"within --max-kld. The same command continues a sweep that was interrupted or killed; more\n" +
-			"settings, rounds and tasks may be asked for in the same folder. docs/evaluation.md says more.",
+			"results are a table, and in the folder of -o report.html, sweep.csv and sweep.json, with the\n" +
+			"setting to use within --max-kld. The same command continues a sweep that was interrupted or\n" +
+			"killed; more settings, rounds and tasks may be asked for in the same folder.\n" +
+			"docs/evaluation.md says more.",
 		Flags: slices.Concat(sweptFlags(), []cli.Flag{
 			&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "text `FILE` to measure on; - is standard input"},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FOLDER` for results, and for what was measured of a run that is not done"},

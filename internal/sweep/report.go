@@ -264,7 +264,7 @@ func (rep *Report) recommend() {
 
 // Files returns the files of the results in a folder.
 func Files(folder string) (all []string) {
-	for _, name := range []string{csvName, jsonName} {
+	for _, name := range []string{csvName, jsonName, htmlName} {
 		all = append(all, filepath.Join(folder, name))
 	}
 	return all
@@ -272,7 +272,7 @@ func Files(folder string) (all []string) {
 
 // write writes all forms of the report into a folder.
 func (rep *Report) write(folder string) error {
-	for name, write := range map[string]func(io.Writer) error{csvName: rep.CSV, jsonName: rep.JSON} {
+	for name, write := range map[string]func(io.Writer) error{csvName: rep.CSV, jsonName: rep.JSON, htmlName: rep.HTML} {
 		if err := atomicfile.Write(filepath.Join(folder, name), func(f *atomicfile.File) error { return write(f) }); err != nil {
 			return err
 		}

@@ -30,6 +30,7 @@ const (
 	baseName    = "dense.kld"
 	csvName     = "sweep.csv"
 	jsonName    = "sweep.json"
+	htmlName    = "report.html"
 )
 
 // Options say what is measured, and how.
