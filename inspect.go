@@ -2,6 +2,7 @@ package powerinfer
 
 import (
 	"context"
+	"encoding/hex"
 
 	"github.com/powerinfer-go/powerinfer/internal/bench"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -45,6 +46,12 @@ func infoOf(s *session.Session) Info {
 		Trained: c.Context, Context: s.Context(), Cache: s.CacheBytes(),
 		Sparse: Sparse(c.Sparse.String()), Threshold: c.Threshold, Activation: c.Act.Kind.String(), Prepared: c.Prepared != nil,
 	}
+}
+
+// Fingerprint names the model's file, adapters and mode: all that decides what it answers, but for rounding. It reads a few pages of each tensor.
+func (m *Model) Fingerprint() string {
+	sum := m.session.Engine.Fingerprint()
+	return hex.EncodeToString(sum[:])
 }
 
 // Info returns what the model is.

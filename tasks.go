@@ -43,6 +43,9 @@ func ReadTask(name, path, scoring string) (*Task, error) {
 // TaskSeed is the seed by which llama.cpp draws a task's questions, as Task.Draw does.
 const TaskSeed = task.LlamaSeed
 
+// TaskFingerprint is the option of a TaskRun that names its model: see Model.Fingerprint.
+const TaskFingerprint = task.Fingerprint
+
 // OpenTaskSamples opens a file of samples to add to, or continues it if it is of the same run.
 func OpenTaskSamples(path string, run TaskRun) (*TaskSamples, error) {
 	return task.OpenSamples(path, run)

@@ -122,7 +122,8 @@ func scoreFlags() []string {
 // evalRun returns what names the samples of a run.
 func evalRun(c *cli.Command, t *powerinfer.Task, m *powerinfer.Model, options map[string]string) powerinfer.TaskRun {
 	info := m.Info()
-	options["sparse"], options["activation"] = string(info.Sparse), info.Activation
+	const short = 16 // digits that tell models apart
+	options["sparse"], options["activation"], options[powerinfer.TaskFingerprint] = string(info.Sparse), info.Activation, m.Fingerprint()[:short]
 	for _, name := range scoreFlags() {
 		if c.IsSet(name) {
 			options[name] = fmt.Sprint(c.Value(name))

@@ -264,12 +264,16 @@ func runPrograms(ctx context.Context, t *powerinfer.Task, box *powerinfer.Sandbo
 	for i := range t.Programs {
 		at[t.Programs[i].ID] = i
 	}
+	given := len(samples)
 	samples = slices.DeleteFunc(slices.Clone(samples), func(s powerinfer.TaskSample) bool {
 		_, asked := at[s.ID]
 		return !asked || s.Completion == nil
 	})
 	if len(samples) == 0 {
 		return nil, nil, errors.New("no sample is of a question of the data")
+	}
+	if n := given - len(samples); n > 0 {
+		note(fmt.Sprintf("left out: %s of questions that are not asked for", count(n, "sample")))
 	}
 	slices.SortStableFunc(samples, func(a, b powerinfer.TaskSample) int { // as they come from several at a time, and from runs that were continued
 		return cmp.Or(cmp.Compare(at[a.ID], at[b.ID]), cmp.Compare(a.Try, b.Try))

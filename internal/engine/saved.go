@@ -248,6 +248,14 @@ func (e *Engine) header() (h kvfile.Header, err error) {
 	return h, nil
 }
 
+// Fingerprint names the model and all that decides what it answers, but for rounding: a SHA-256 of samples of its file, of its adapters, and of the mode.
+func (e *Engine) Fingerprint() [sha256.Size]byte {
+	base := e.digest()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return sha256.Sum256(fmt.Appendf(base[:], "%s, %v %v", e.model.Meaning(), e.model.Sparse, e.model.Magnitudes))
+}
+
 // build names the program: another version may round in another way.
 func build() string {
 	info, ok := debug.ReadBuildInfo()

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -24,6 +26,9 @@ type Run struct {
 	Data    string            `json:"data_sha256"`
 	Options map[string]string `json:"options,omitempty"` // that change what comes out
 }
+
+// Fingerprint is the option of a run that names its model's file and mode. Where another option differs, that one says more.
+const Fingerprint = "fingerprint"
 
 // Sample is a line of a file of samples, of HumanEval's own form: its evaluator reads task_id and completion. The first line has the run besides.
 type Sample struct {
@@ -181,15 +186,18 @@ func (r *Run) difference(now Run) string {
 	case r.Data != now.Data:
 		return "with other data"
 	}
-	for k, v := range now.Options {
-		const short = 40
-		if r.Options[k] != v && len(v) > short {
-			return "with other options of " + k
-		} else if r.Options[k] != v {
-			return fmt.Sprintf("with %s %q, not %q", k, r.Options[k], v)
-		}
+	all := slices.Sorted(maps.Keys(now.Options))
+	all = append(all, slices.Sorted(maps.Keys(r.Options))...)
+	all = slices.DeleteFunc(all, func(k string) bool { return r.Options[k] == now.Options[k] })
+	k := Fingerprint
+	if i := slices.IndexFunc(all, func(k string) bool { return k != Fingerprint }); i >= 0 {
+		k = all[i]
 	}
-	return "with other options"
+	const short = 40
+	if was, is := r.Options[k], now.Options[k]; len(was) <= short && len(is) <= short {
+		return fmt.Sprintf("with %s %q, not %q", k, was, is)
+	}
+	return "with another " + k
 }
 
 // Add writes a sample, in one piece.

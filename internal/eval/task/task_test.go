@@ -268,7 +268,7 @@ func TestPassAt(t *testing.T) {
 // Samples are continued by the same run only, behind the last whole line, and are HumanEval's own lines.
 func TestSamples(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "samples.jsonl")
-	run := Run{Task: HumanEval, Model: "m", Data: "d", Options: map[string]string{"temp": "0"}}
+	run := Run{Task: HumanEval, Model: "m", Data: "d", Options: map[string]string{"temp": "0", Fingerprint: "f"}}
 	add := func(id string) {
 		t.Helper()
 		s, err := OpenSamples(path, run)
@@ -308,10 +308,16 @@ func TestSamples(t *testing.T) {
 		t.Errorf("%s", data)
 	}
 	for want, change := range map[string]func(*Run){
-		`with temp "0", not "1"`: func(r *Run) { r.Options = map[string]string{"temp": "1"} },
-		"of the model m":         func(r *Run) { r.Model = "n" },
-		"with other data":        func(r *Run) { r.Data = "e" },
-		"of the task humaneval":  func(r *Run) { r.Task = MBPP },
+		`with temp "0", not "1"`: func(r *Run) { r.Options = map[string]string{"temp": "1", Fingerprint: "g"} },
+		`with temp "0", not ""`:  func(r *Run) { r.Options = map[string]string{Fingerprint: "f"} },
+		`with k "", not "v"`:     func(r *Run) { r.Options = map[string]string{"temp": "0", Fingerprint: "f", "k": "v"} },
+		"with another k": func(r *Run) {
+			r.Options = map[string]string{"temp": "0", Fingerprint: "f", "k": strings.Repeat("v", 50)}
+		},
+		`fingerprint "f", not "g"`: func(r *Run) { r.Options = map[string]string{"temp": "0", Fingerprint: "g"} },
+		"of the model m":           func(r *Run) { r.Model = "n" },
+		"with other data":          func(r *Run) { r.Data = "e" },
+		"of the task humaneval":    func(r *Run) { r.Task = MBPP },
 	} {
 		other := run
 		change(&other)
