@@ -20,11 +20,11 @@ func amx() *Kernels {
 	k.Name = "AMX"
 	k.multiplyMatrices()
 	k.exact.multiplyMatrices()
-	plain := pairs{product: [2]func(*byte, *float32, uintptr, *byte, uintptr, *byte, uintptr, uintptr, uintptr){pairsBF161AMX, pairsBF162AMX}, fill: fillPairsAMX, terms: 1}
+	plain := pairTiles{product: [2]func(*byte, *float32, uintptr, *byte, uintptr, *byte, uintptr, uintptr, uintptr){pairsBF161AMX, pairsBF162AMX}, fill: fillPairsAMX, terms: 1}
 	k.types[quant.BF16].pairs = plain
 	plain.split = func(dst *byte, _ uintptr, w *byte, n uintptr) { expandF16BF16(dst, w, n) }
 	k.types[quant.F16].pairs = plain
-	k.exact.types[quant.F16].pairs = pairs{
+	k.exact.types[quant.F16].pairs = pairTiles{
 		product: [2]func(*byte, *float32, uintptr, *byte, uintptr, *byte, uintptr, uintptr, uintptr){pairsTerms1AMX, pairsTerms2AMX},
 		fill:    fillPairsAMX, split: splitF16BF16, terms: layout.WeightTerms,
 	}

@@ -28,8 +28,8 @@ type tiles struct {
 	expand func(dst, w *byte, n uintptr)
 	// The size of a panel's superblock.
 	panelSuper int
-	matrix     matrix // no product: there is no matrix unit
-	pairs      pairs  // likewise
+	matrix     matrix    // no product: there is no matrix unit
+	pairs      pairTiles // likewise
 	// What every part of panel's calls has besides layout.FirstPart and LastPart.
 	panelPart uintptr
 	// Bytes of a row that lie beside the same of another where a panel's rows lie in pairs, otherwise 0.

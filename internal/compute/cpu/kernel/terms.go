@@ -14,8 +14,8 @@ import (
 // pairs of terms are added, which leaves out what is below 2⁻²⁴ of a product. Products of terms are exact; sums are float32 in the order of dotTermsGeneric. That
 // is another order than that of single tokens, so only a prompt's rows are computed so, all of them: a row's bytes do not depend on what else is in the step.
 
-// pairs is a type's kernel for tiles of pairs of BF16.
-type pairs struct {
+// pairTiles is a type's kernel for tiles of pairs of BF16.
+type pairTiles struct {
 	// product computes n groups of pairRows rows, for one tile of tokens or two.
 	product [2]func(config *byte, out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride, term, part uintptr)
 	// fill makes tiles of n groups of layout.MatrixRows rows of BF16; nil where there is no such unit.
