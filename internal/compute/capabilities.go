@@ -197,3 +197,9 @@ type SlotUser interface {
 	// SlotUse returns what its slots did until now. It is called between runs.
 	SlotUse() SlotUse
 }
+
+// LatentExpander is a device of which some layers may have AttendLatent.
+type LatentExpander interface {
+	// ExpandsLatent reports whether layers do whose part of the cache lies in RAM.
+	ExpandsLatent() bool
+}

@@ -15,6 +15,7 @@ type calls struct {
 	rope        RoPE
 	storeKV     StoreKV
 	attend      Attend
+	latent      AttendLatent
 	add         Add
 	scale       Scale
 	softCap     SoftCap

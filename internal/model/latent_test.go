@@ -228,3 +228,61 @@ func decoded(x *gguf.Tensor) []float32 {
 	quant.Decode(x.Type, out, x.Data)
 	return out
 }
+
+// contracted is a processor that makes no keys and values of latent vectors.
+type contracted struct{ compute.Device }
+
+// TestLatentExpanded: prompts whose keys and values are made for the step say what they say without, to rounding, alone, in parts and beside another.
+func TestLatentExpanded(t *testing.T) {
+	for typ, limit := range map[quant.Type]float64{ // of the largest logit
+		quant.F16:  0.01, // keys and values that are made are halves
+		quant.Q8_0: 0.05, // and products take activations in eight bits
+	} {
+		for _, arch := range []string{"deepseek2", "minicpm3"} { // with a matrix for each head, and with one for all
+			f := latentModel(t, synth.Spec{Arch: arch, Type: typ, HeadDim: 64, Latent: 256})
+			with, steps := promptLogits(t, f, func(d compute.Device) compute.Device { return d })
+			without, none := promptLogits(t, f, func(d compute.Device) compute.Device { return contracted{d} })
+			if d := distance(with, without); !(d > 0 && d < limit) {
+				t.Errorf("%s, %s: logits differ by %.5f of the largest, not by up to %g", arch, typ, d, limit)
+			}
+			if !slices.Equal(steps, []bool{true, true, false, true}) || !slices.Equal(none, steps) {
+				t.Errorf("%s, %s: keys and values are made in steps %v", arch, typ, steps)
+			}
+		}
+	}
+}
+
+// promptLogits evaluates a prompt, one that goes on, a token and two prompts in a step. It returns the logits and which steps were to have keys and values
+// made.
+func promptLogits(t *testing.T, f *gguf.File, wrap func(compute.Device) compute.Device) (out [][]float32, expanded []bool) {
+	t.Helper()
+	dev, err := cpu.New(cpu.Options{Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	m, err := Load(t.Context(), f, wrap(dev), Options{Batch: 128, Outputs: 128, Cache: compute.CacheSpec{Pages: 8}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range [][][3]int{{{0, 0, 100}}, {{0, 100, 90}}, {{0, 190, 1}}, {{1, 0, 60}, {2, 0, 60}}} { // sequence, position, tokens
+		p := compute.Params{Pages: [][]int32{{3, 0, 4}, {1}, {2}}}
+		for _, s := range step {
+			for i := range s[2] {
+				p.Tokens, p.Seq, p.Pos, p.Out = append(p.Tokens, int32(3*i+s[0]+1)), append(p.Seq, int32(s[0])), append(p.Pos, int32(s[1]+i)), append(p.Out, int32(len(p.Out)))
+			}
+		}
+		if err := m.Forward(&p); err != nil {
+			t.Fatal(err)
+		}
+		expanded = append(expanded, m.expanded)
+		for i := range p.Out {
+			row, err := m.Logits(i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, slices.Clone(row))
+		}
+	}
+	return out, expanded
+}

@@ -44,24 +44,25 @@ type Options struct {
 // Model is a loaded model on a device. It is used by one goroutine at a time.
 type Model struct {
 	Config
-	dev    compute.Device
-	drafts bool            // steps of Params.Draft compute the neurons that predictors choose, others as Config.Sparse says
-	recall bool            // Options.Recall
-	whole  bool            // the step that is recorded computes all neurons although there are predictors
-	orders [][]int32       // Options.Order
-	places []compute.Place // Options.Places
-	embd   *compute.Matrix // [n_vocab, n_embd]
-	pos    *compute.Matrix // [n_ctx+offset, n_embd] learned positions, or nil
-	types  *compute.Matrix // [types, n_embd] added to the embeddings of tokens by their type, which is the first; or nil
-	layers []block
-	inputs inputs                       // every layer's own embeddings
-	altUp  altUp                        // streams of the residual
-	norm   norm                         // before the head, or none
-	Head   Head                         // behind pooling
-	head   *compute.Matrix              // [n_vocab, n_embd]; embd where tied
-	bias   *compute.Vector              // of the head [n_vocab], or nil
-	after  norm                         // of the embedding, or none
-	ropes  [Unrotated + 1]*compute.Rope // by Rotation; nil where heads are not rotated
+	dev      compute.Device
+	drafts   bool            // steps of Params.Draft compute the neurons that predictors choose, others as Config.Sparse says
+	recall   bool            // Options.Recall
+	expanded bool            // the step that is recorded makes keys and values of latent vectors, where layers can
+	whole    bool            // the step that is recorded computes all neurons although there are predictors
+	orders   [][]int32       // Options.Order
+	places   []compute.Place // Options.Places
+	embd     *compute.Matrix // [n_vocab, n_embd]
+	pos      *compute.Matrix // [n_ctx+offset, n_embd] learned positions, or nil
+	types    *compute.Matrix // [types, n_embd] added to the embeddings of tokens by their type, which is the first; or nil
+	layers   []block
+	inputs   inputs                       // every layer's own embeddings
+	altUp    altUp                        // streams of the residual
+	norm     norm                         // before the head, or none
+	Head     Head                         // behind pooling
+	head     *compute.Matrix              // [n_vocab, n_embd]; embd where tied
+	bias     *compute.Vector              // of the head [n_vocab], or nil
+	after    norm                         // of the embedding, or none
+	ropes    [Unrotated + 1]*compute.Rope // by Rotation; nil where heads are not rotated
 
 	sharedRope *compute.Rope // of the part of keys that heads share, in latent attention
 
@@ -519,6 +520,9 @@ func (m *Model) runAs(seg compute.Segment, p *compute.Params, body func(compute.
 	m.scales = m.scalesOf(p)
 	if m.whole = m.drafts && !p.Draft; m.whole {
 		seg.Name += " whole"
+	}
+	if m.expanded = m.expands(p); m.expanded {
+		seg.Name += " expanded"
 	}
 	if p.Threshold, m.params = m.Threshold, p; p.Everything {
 		p.Threshold = -math.MaxFloat32

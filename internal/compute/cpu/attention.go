@@ -108,7 +108,11 @@ func (d *Device) storeKV(c *compute.Cache, layer int, k, v compute.Tensor) {
 // store writes token i's k [kv_heads·key] and v [kv_heads·value], which is nil where values lie within keys.
 func (d *Device) store(s *cacheSlot, i int, k, v []float32) {
 	pos := int(d.p.Pos[i])
-	page := int(s.tables[d.p.Seq[i]][pos/compute.PagePositions])
+	d.storeAt(s, int(s.tables[d.p.Seq[i]][pos/compute.PagePositions]), pos, k, v)
+}
+
+// storeAt writes them to a position that lies in the page given.
+func (d *Device) storeAt(s *cacheSlot, page, pos int, k, v []float32) {
 	for h := range s.shape.Heads {
 		at := (page*s.shape.Heads+h)*compute.PagePositions + pos%compute.PagePositions
 		d.storeRow(s.k, at, s.shape.KeyType, k[h*s.shape.Key:][:s.shape.Key])
@@ -152,6 +156,7 @@ type attention struct {
 	shape    compute.KVShape
 	tables   [][]int32     // of the step's sequences
 	k, v     []byte        // of the layer
+	first    int           // of the query heads that are attended with
 	group    int           // query heads of a KV head
 	part     int           // of these, how many a worker takes together
 	parts    int           // of a KV head
@@ -166,13 +171,25 @@ func (a *attention) init(d *Device) {
 	a.chunkFn, a.tileFn, a.mergeFn = a.chunk, a.tiled, a.merge
 }
 
+// keysAndValues are those of the step's sequences, in pages that tables name.
+type keysAndValues struct {
+	shape  compute.KVShape
+	tables [][]int32
+	k, v   []byte
+}
+
 // attend attends with every token's queries to its sequence.
 func (d *Device) attend(out, q compute.Tensor, c *compute.Cache, layer int, how compute.Attention) {
-	a, m := &d.att, c.Mem.(*cache)
-	a.out, a.q, a.how, a.shape = out, q, how, c.Layers[layer]
-	a.tables = c.Tables(layer, d.p)
-	a.k, a.v, a.slopes, a.sinks = m.k[layer], m.v[layer], vector(how.Slopes), vector(how.Sinks)
-	a.group = q.Cols / a.shape.Key / a.shape.Heads
+	m, shape := c.Mem.(*cache), c.Layers[layer]
+	d.attendTo(out, q, keysAndValues{shape, c.Tables(layer, d.p), m.k[layer], m.v[layer]}, 0, q.Cols/shape.Key, how)
+}
+
+// attendTo attends with so many query heads of each token, from first on, to kv.
+func (d *Device) attendTo(out, q compute.Tensor, kv keysAndValues, first, heads int, how compute.Attention) {
+	a := &d.att
+	a.out, a.q, a.how, a.shape, a.first = out, q, how, kv.shape, first
+	a.tables, a.k, a.v, a.slopes, a.sinks = kv.tables, kv.k, kv.v, vector(how.Slopes), vector(how.Sinks)
+	a.group = heads / a.shape.Heads
 	spans := grown(&a.spans, q.Rows)
 	longest, last := 0, 0
 	for i := range spans {
@@ -190,16 +207,16 @@ func (d *Device) attend(out, q compute.Tensor, c *compute.Cache, layer int, how 
 		a.part = min(a.group, groupQueries)
 	}
 	a.parts = (a.group + a.part - 1) / a.part
-	heads := a.shape.Heads * a.parts
+	parts := a.shape.Heads * a.parts
 	if few {
 		a.chunks = kernel.Chunks(longest)
-		grown(&a.partials, q.Rows*heads*a.chunks*a.partialLen())
-		d.pool.Run(q.Rows*heads*a.chunks, a.chunkFn)
-		d.pool.Run(q.Rows*heads, a.mergeFn)
+		grown(&a.partials, q.Rows*parts*a.chunks*a.partialLen())
+		d.pool.Run(q.Rows*parts*a.chunks, a.chunkFn)
+		d.pool.Run(q.Rows*parts, a.mergeFn)
 		return
 	}
 	a.tile = max(1, tileQueries/a.part)
-	d.pool.Run((q.Rows+a.tile-1)/a.tile*heads, a.tileFn)
+	d.pool.Run((q.Rows+a.tile-1)/a.tile*parts, a.tileFn)
 }
 
 // queries are n query heads from first on, which share a KV head.
@@ -208,7 +225,7 @@ type queries struct{ kv, first, n int }
 // queries returns those of number i of the parts of all KV heads.
 func (a *attention) queries(i int) queries {
 	kv, at := i/a.parts, i%a.parts*a.part
-	return queries{kv, kv*a.group + at, min(a.part, a.group-at)}
+	return queries{kv, a.first + kv*a.group + at, min(a.part, a.group-at)}
 }
 
 func (a *attention) partialLen() int { return kernel.PartialLen(a.part, a.shape.Value) }

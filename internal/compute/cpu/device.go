@@ -43,6 +43,7 @@ type Device struct {
 	mm      matmul
 	heads   byHead
 	att     attention
+	expand  expansion
 	rows    rowwise
 	sparse  sparseFFN
 	routing routing
@@ -86,6 +87,7 @@ func New(o Options) (*Device, error) {
 	d.mm.init(d)
 	d.heads.init(d)
 	d.att.init(d)
+	d.expand.init(d)
 	d.rows.init(d)
 	d.sparse.init(d)
 	d.routing.init(d)

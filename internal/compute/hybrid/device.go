@@ -297,6 +297,12 @@ type cache struct {
 	index     []int // of each of the cache's parts within its device's
 }
 
+// ExpandsLatent implements compute.LatentExpander.
+func (d *Device) ExpandsLatent() bool {
+	h, ok := d.host.(compute.LatentExpander)
+	return ok && h.ExpandsLatent()
+}
+
 // Cache allocates every layer where its attention is computed.
 func (d *Device) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
 	if n := len(spec.Layers) - len(spec.Further); len(d.attention) != n {

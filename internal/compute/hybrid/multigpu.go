@@ -196,6 +196,9 @@ func (f *MultiGPU) Choice(rows, used, n int) (compute.Choice, error) {
 	return compute.Choice{Rows: rows, Used: used, N: n, Mem: on}, nil
 }
 
+// ExpandsLatent implements compute.LatentExpander.
+func (f *MultiGPU) ExpandsLatent() bool { return f.pairs[0].ExpandsLatent() }
+
 // spreadCache is the layers of a KV cache that each pair holds; nil where it has none.
 type spreadCache struct {
 	on    []*compute.Cache

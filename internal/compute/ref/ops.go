@@ -25,6 +25,8 @@ func (d *Device) Do(op compute.Op) {
 		d.storeKV(o.Cache, o.Layer, o.K, o.V)
 	case *compute.Attend:
 		d.attend(o.Out, o.Q, o.Cache, o.Layer, o.How)
+	case *compute.AttendLatent:
+		d.attendLatent(o)
 	case *compute.Add:
 		d.add(o.Dst, o.X)
 	case *compute.Scale:
