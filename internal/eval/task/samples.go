@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
 	"runtime"
 	"slices"
@@ -83,19 +84,20 @@ func CheckSamples(name string) error {
 		return nil
 	}
 	info, err := os.Stat(name)
-	missing := errors.Is(err, fs.ErrNotExist)
-	if err == nil && !info.Mode().IsRegular() {
+	var f *os.File
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // not made here, since others may wait for it
+		if f, err = os.CreateTemp(filepath.Dir(name), ".powerinfer-*"); err != nil {
+			return fmt.Errorf("%s cannot be written: %w", name, err)
+		}
+		return errors.Join(f.Close(), os.Remove(f.Name()))
+	case err == nil && !info.Mode().IsRegular():
 		return fmt.Errorf("%s is no regular file, to which samples are added; name another file", name)
 	}
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666)
-	if err != nil {
+	if f, err = os.OpenFile(name, os.O_WRONLY, 0); err != nil {
 		return err
 	}
-	err = f.Close()
-	if missing {
-		return errors.Join(err, os.Remove(name))
-	}
-	return err
+	return f.Close()
 }
 
 // lockSamples keeps other runs from writing to the file called name, which it makes.
