@@ -32,7 +32,7 @@ func benchCommand() *cli.Command {
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "md", Usage: "`FORMAT`: md, csv, json or jsonl"},
 			kernelsFlag(),
 			&cli.BoolFlag{Name: "no-repack", Aliases: []string{"nr"}, Usage: "compute on the mapped file instead of repacking it into memory"},
-			sparseFlag(), maxKLDFlag(),
+			sparseFlag(),
 			&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
 			traceFlag(), verboseFlag(),
 		}, predictionFlags(), batchedFlags(), []cli.Flag{expertsFlag()}, ropeFlags(), gpuFlags()),

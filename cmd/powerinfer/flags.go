@@ -43,8 +43,8 @@ func engineFlags() []cli.Flag {
 		kernelsFlag(),
 		&cli.BoolFlag{Name: "mlock", Usage: "keep weights out of swap", Sources: env("MLOCK")},
 		&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
-		sparseFlag(), maxKLDFlag(), expertsFlag(),
-	}, predictionFlags(), loraFlags(), ropeFlags(), gpuFlags(), grantedFlagsOf())
+		sparseFlag(), expertsFlag(),
+	}, boundFlags(), predictionFlags(), loraFlags(), ropeFlags(), gpuFlags(), grantedFlagsOf())
 }
 
 func batchFlag() cli.Flag {
@@ -90,11 +90,31 @@ func predictionFlags() []cli.Flag {
 	}
 }
 
-func maxKLDFlag() cli.Flag {
-	return &cli.Float64Flag{Name: "max-kld", Value: model.UsualMaxKLD, Usage: "with --sparse threshold: the KL divergence from all neurons that may be expected, in nats a token", Sources: env("MAX_KLD")}
+// boundFlags have the file's curve choose how neurons are left out.
+func boundFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.Float64Flag{Name: "max-kld", Usage: fmt.Sprintf("leave out neurons as the file's measured settings allow: the fastest with which 19 of 20 documents keep this KL divergence from all neurons, in nats a token; with --sparse threshold: %g", model.UsualMaxKLD), Sources: env("MAX_KLD")},
+		&cli.Float64Flag{Name: "min-same-top", Usage: "likewise: least share of a document's tokens whose likeliest successor stays the same, as in 0.97", Sources: env("MIN_SAME_TOP")},
+	}
 }
 
-// maxKLD reads that flag.
+// readBound reads those flags.
+func readBound(c *cli.Command) (b model.Bound, err error) {
+	if c.IsSet("max-kld") {
+		if b.KLD, err = maxKLD(c); err != nil {
+			return b, err
+		}
+	}
+	if c.IsSet("min-same-top") {
+		b.SameTop = c.Float64("min-same-top")
+		if !(b.SameTop > 0 && b.SameTop <= 1) {
+			return b, fmt.Errorf("--min-same-top %g is not a share above 0 and up to 1, such as 0.97", b.SameTop)
+		}
+	}
+	return b, nil
+}
+
+// maxKLD reads a flag of that name.
 func maxKLD(c *cli.Command) (float64, error) {
 	v := c.Float64("max-kld")
 	if !(v > 0) || math.IsInf(v, 0) {
@@ -168,10 +188,11 @@ func openOptions(c *cli.Command) (powerinfer.Options, error) {
 		Threads: c.Int("threads"), ThreadsBatch: c.Int("threads-batch"), Mapped: c.Bool("no-repack"), Lock: c.Bool("mlock"),
 		Activation: c.String("activation"), Sparse: powerinfer.Sparse(c.String("sparse")), Kernels: c.String("kernels"),
 	}
-	var err error
-	if o.MaxKLD, err = maxKLD(c); err != nil {
+	bound, err := readBound(c)
+	if err != nil {
 		return o, err
 	}
+	o.MaxKLD, o.MinSameTop = bound.KLD, bound.SameTop
 	if o.Overrides, err = overrides(c); err != nil {
 		return o, err
 	}
@@ -210,6 +231,9 @@ func openOptions(c *cli.Command) (powerinfer.Options, error) {
 			return o, errors.New("--sparse-threshold: NaN is no threshold")
 		}
 		o.SparseThreshold = &t
+		if bound.IsSet() {
+			return o, errors.New("--sparse-threshold sets what --max-kld and --min-same-top choose; give one or the other")
+		}
 	}
 	if o.AlwaysOn = c.Float64("sparse-always-on"); !(o.AlwaysOn >= 0 && o.AlwaysOn <= 1) {
 		return o, fmt.Errorf("--sparse-always-on %g is not a share from 0 to 1", o.AlwaysOn)
@@ -261,7 +285,7 @@ func sessionOptions(c *cli.Command, outputs int) (session.Options, *powerinfer.O
 		return session.Options{}, nil, err
 	}
 	e := engine.Options{
-		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, NoRepack: o.Mapped, Lock: o.Lock, Activation: o.Activation, Threshold: o.SparseThreshold, AlwaysOn: o.AlwaysOn, MaxKLD: o.MaxKLD,
+		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, NoRepack: o.Mapped, Lock: o.Lock, Activation: o.Activation, Threshold: o.SparseThreshold, AlwaysOn: o.AlwaysOn, Bound: model.Bound{KLD: o.MaxKLD, SameTop: o.MinSameTop},
 		Outputs: outputs, Drafts: max(0, o.Drafts), HotDrafts: o.HotDrafts, LeastHot: o.Draft.Least, Work: c.Bool("metrics"),
 	}
 	if !c.IsSet("ubatch-size") {

@@ -32,7 +32,7 @@ func planCommand() *cli.Command {
 			streamFlag(),
 			kvInRAMFlag(),
 			&cli.IntFlag{Name: "n-gpu-layers", Aliases: []string{"ngl"}, Usage: "place `N` whole layers as llama.cpp does, instead of neurons", Sources: env("N_GPU_LAYERS")},
-			sparseFlag(), maxKLDFlag(),
+			sparseFlag(), boundFlags()[0], boundFlags()[1],
 			&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
 			&cli.StringFlag{Name: "stats", Usage: "frequencies, or uses of experts, from the `FILE` that profile wrote, for a model that holds none"},
 			&cli.FloatFlag{Name: "active", Value: modelcost.UsualLaw().Active, Usage: "`SHARE` of the neurons active for a token, of files that hold no frequencies"},
@@ -133,7 +133,7 @@ func planned(c *cli.Command) (b modelcost.Cost, close func(), err error) {
 	if err != nil {
 		return b, close, err
 	}
-	most, err := maxKLD(c)
+	bound, err := readBound(c)
 	if err != nil {
 		return b, close, err
 	}
@@ -143,7 +143,7 @@ func planned(c *cli.Command) (b modelcost.Cost, close func(), err error) {
 	}
 	close = func() { f.Close() }
 	of := modelcost.Options{
-		Context: ctxSize, UBatch: step, Sparse: mode, MaxKLD: most, CacheTypes: types, WholeCache: c.Bool("swa-full"), Activation: c.String("activation"),
+		Context: ctxSize, UBatch: step, Sparse: mode, Bound: bound, CacheTypes: types, WholeCache: c.Bool("swa-full"), Activation: c.String("activation"),
 		Law: modelcost.Law{Active: c.Float("active"), Share80: c.Float("share80")},
 	}
 	if path := c.String("stats"); path != "" {

@@ -57,7 +57,9 @@ measured, so that --recall, --accuracy and --trace-budget mean nothing there.`,
 			&cli.BoolFlag{Name: "no-predictors", Usage: "only order the neurons"},
 			&cli.BoolFlag{Name: "allow-requantize", Usage: "accept a quantised model: its down projections are quantised again; without it, only experts of a quantised model are sorted"},
 			&cli.StringFlag{Name: "sparse", Usage: "threshold: find thresholds of magnitude; default: what the model's activation is made for"},
-			&cli.Float64Flag{Name: "max-kld", Value: model.UsualMaxKLD, Usage: "KL divergence that thresholds may cost, in nats a token"},
+			&cli.BoolFlag{Name: "measure", Usage: "only measure a prepared file anew, on text that it was not prepared with, and store what its settings cost"},
+			&cli.Float64Flag{Name: "max-kld", Usage: fmt.Sprintf("KL divergence that 19 of 20 documents are to keep, in nats a token: marks the setting that does; thresholds are searched for it, default: %g", model.UsualMaxKLD)},
+			&cli.Float64Flag{Name: "min-same-top", Usage: "likewise: least share of a document's tokens whose likeliest successor stays the same, as in 0.97"},
 			&cli.StringFlag{Name: "format", Value: "prepared", Usage: "prepared, or original: what the original PowerInfer loads"},
 		),
 		Action: prepareModel,
@@ -88,12 +90,13 @@ func prepareModel(ctx context.Context, c *cli.Command) error {
 	case "":
 	case model.Threshold.String():
 		o.Thresholds = true
-		if o.MaxKLD, err = maxKLD(c); err != nil {
-			return err
-		}
 	default:
 		return fmt.Errorf("--sparse %q: threshold is what can be prepared for; leave it out for a model whose activation leaves zeros", mode)
 	}
+	if o.Bound, err = readBound(c); err != nil {
+		return err
+	}
+	o.Measure = c.Bool("measure")
 	o.EvalFiles, o.Recall, o.Accuracy = c.StringSlice("eval-file"), c.Float64("recall"), c.Float64("accuracy")
 	o.NoPredictors, o.AllowRequantize = c.Bool("no-predictors"), c.Bool("allow-requantize")
 	bars := newBars(&o)
@@ -103,14 +106,7 @@ func prepareModel(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	if rep.Curve != nil {
-		err = printCurve(os.Stdout, rep.Curve, o.MaxKLD)
-	} else if rep.Experts != nil {
-		err = printExperts(os.Stdout, f.Path, rep)
-	} else if err = printPrepared(os.Stdout, rep); err == nil {
-		advise(rep, o)
-	}
-	if err != nil {
+	if err := printReport(os.Stdout, f.Path, rep, o); err != nil {
 		return err
 	}
 	fmt.Fprintln(os.Stderr, "wrote", o.Out)
@@ -247,20 +243,59 @@ func printExperts(out io.Writer, name string, rep *prepare.Report) error {
 	return p.Table(out)
 }
 
-// printCurve prints a line for each share that was measured, and marks the one that runs within the bound.
-func printCurve(out io.Writer, c *prepared.Curve, most float64) error {
+// printReport prints what a run did.
+func printReport(out io.Writer, name string, rep *prepare.Report, o prepare.Options) error {
+	switch {
+	case rep.Experts != nil:
+		return printExperts(out, name, rep)
+	case rep.Layers != nil:
+		if err := printPrepared(out, rep); err != nil {
+			return err
+		}
+		advise(rep, o)
+	}
+	if rep.Curve == nil {
+		return nil
+	}
+	bound := o.Bound
+	if !bound.IsSet() {
+		bound.KLD = model.UsualMaxKLD
+	}
+	return printCurve(out, rep.Curve, bound)
+}
+
+// printCurve prints a line for each setting that was measured, and marks the one that runs within the bound.
+func printCurve(out io.Writer, c *prepared.Curve, bound model.Bound) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "left out\tKL divergence\t\tsame top token\tperplexity\t\t")
-	chosen := c.Within(most)
+	setting := "threshold"
+	if c.Way == prepared.ByMagnitude {
+		setting = "left out"
+	}
+	fmt.Fprintf(w, "%s\tKL divergence\t\t19 of 20\tsame top token\t19 of 20\tperplexity\tactive\tbytes\t\t\n", setting)
+	chosen := c.Within(bound)
 	for i := range c.Points {
 		p := &c.Points[i]
-		mark := ""
+		mark, at := "", fmt.Sprintf("%g", p.Setting)
 		if p == chosen {
-			mark = fmt.Sprintf("within %g", most)
+			mark = "within " + bound.String()
 		}
-		fmt.Fprintf(w, "%.1f %%\t%.5f\t± %.5f\t%.2f %%\t%.4f\t%s\t\n", 100*p.Share, p.KLDivergence, p.Error, 100*p.SameTop, p.Perplexity, mark)
+		if c.Way == prepared.ByMagnitude {
+			at = fmt.Sprintf("%.1f %%", 100*p.Setting)
+		}
+		fmt.Fprintf(w, "%s\t%.5f\t± %.5f\t≤ %.5f\t%.2f %%\t≥ %.2f %%\t%.4f\t%.1f %%\t%s\t%s\t\n",
+			at, p.KLDivergence, p.Error, p.MostKLD, 100*p.SameTop, 100*p.LeastSameTop, p.Perplexity, 100*p.Active, kilobytes(float64(p.Bytes)), mark)
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(out, "feed-forward weights that a token reads: %s dense", kilobytes(float64(c.DenseBytes)))
+	if err == nil && c.ExactBytes > 0 {
+		_, err = fmt.Fprintf(out, ", %s exact", kilobytes(float64(c.ExactBytes)))
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(out, "; 19 of 20 documents as the %d that were held out keep the limits\n", c.Documents)
+	}
+	return err
 }
 
 // printPrepared prints a line for each layer, and what all of them come to.

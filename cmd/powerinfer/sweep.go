@@ -61,7 +61,7 @@ func sweepCommand() *cli.Command {
 
 // sweptFlags are engineFlags without those that a sweep varies.
 func sweptFlags() []cli.Flag {
-	varied := []string{"sparse", "max-kld", "sparse-threshold", "sparse-always-on", "vram-budget", "n-gpu-layers"}
+	varied := []string{"sparse", "max-kld", "min-same-top", "sparse-threshold", "sparse-always-on", "vram-budget", "n-gpu-layers"}
 	return slices.DeleteFunc(engineFlags(), func(f cli.Flag) bool { return slices.Contains(varied, f.Names()[0]) })
 }
 

@@ -37,11 +37,11 @@ type Options struct {
 	Activation string     // overrides the file's
 	Threshold  *float32   // overrides the file's sparse threshold
 	Sparse     model.SparseMode
-	Magnitudes []float32 // [layers] override the file's thresholds of mode threshold; nil: by MaxKLD
-	MaxKLD     float64   // bounds the divergence of mode threshold from dense, in nats a token; 0: model.UsualMaxKLD
-	AlwaysOn   float64   // as model.Options'
-	Predicting []bool    // as model.Options'
-	Recall     bool      // as model.Options'
+	Magnitudes []float32   // [layers] override the file's thresholds of mode threshold; nil: by Bound
+	Bound      model.Bound // chooses among the settings of the file's curve, see model.Config.Choose
+	AlwaysOn   float64     // as model.Options'
+	Predicting []bool      // as model.Options'
+	Recall     bool        // as model.Options'
 	CacheTypes compute.CacheTypes
 	WholeCache bool // layers with sliding windows keep the keys and values that no window reaches any more, too
 	Adapters   []model.Adapter
@@ -181,7 +181,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, layout placemen
 	}
 	m, err := model.Load(ctx, f, dev, model.Options{
 		Activation: o.Activation, Threshold: o.Threshold, Batch: e.ubatch, Outputs: e.outputs + o.DraftRows(),
-		Sparse: o.Sparse, Drafts: o.HotDrafts && o.Drafts > 0 && layout.Places == nil, Magnitudes: o.Magnitudes, MaxKLD: o.MaxKLD, AlwaysOn: o.AlwaysOn, Predicting: o.Predicting, Recall: o.Recall,
+		Sparse: o.Sparse, Drafts: o.HotDrafts && o.Drafts > 0 && layout.Places == nil, Magnitudes: o.Magnitudes, Bound: o.Bound, AlwaysOn: o.AlwaysOn, Predicting: o.Predicting, Recall: o.Recall,
 		Order: o.Order, Observer: o.Observer, Places: layout.Places,
 		Context: e.context, Cache: size, CacheTypes: o.CacheTypes, Adapters: o.Adapters, Pinned: o.NoRepack, Progress: progress,
 	})

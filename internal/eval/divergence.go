@@ -37,6 +37,7 @@ type Divergence struct {
 	SameTop     Figure // share of predictions whose most likely token is the same
 	// Sorted, ascending, for percentiles; nil while running. [Count]
 	KLDs, DeltaPs []float32
+	Chunks        []Document // [chunks] in the text's order; nil while running
 }
 
 // Run evaluates k. What it holds is two numbers a prediction; the base file is streamed.
@@ -56,6 +57,7 @@ func (k *KLDivergence) Run(ctx context.Context, e *engine.Engine) (Divergence, e
 		return Divergence{}, errNoChunk
 	}
 	var sums divergenceSums
+	var chunks []Document
 	base := make([]float32, b.Vocab)
 	for c := range count {
 		if err := ctx.Err(); err != nil {
@@ -76,11 +78,13 @@ func (k *KLDivergence) Run(ctx context.Context, e *engine.Engine) (Divergence, e
 		if err != nil {
 			return Divergence{}, err
 		}
+		chunks = append(chunks, sums.since(chunks))
 		if k.Chunk != nil {
 			k.Chunk(c+1, count, sums.figures())
 		}
 	}
 	d := sums.figures()
+	d.Chunks = chunks
 	slices.Sort(sums.klds)
 	slices.Sort(sums.deltas)
 	d.KLDs, d.DeltaPs = sums.klds, sums.deltas
@@ -112,6 +116,21 @@ type divergenceSums struct {
 	deltaSquare  moments // (Q−P)²
 	sameTop      int
 	klds, deltas []float32 // in the text's order
+}
+
+// since returns what came behind the chunks before.
+func (s *divergenceSums) since(before []Document) Document {
+	d := Document{Count: len(s.klds)}
+	same := float64(s.sameTop)
+	for _, b := range before {
+		d.Count -= b.Count
+		same -= b.SameTop * float64(b.Count)
+	}
+	for _, v := range s.klds[len(s.klds)-d.Count:] {
+		d.KLD += float64(v) / float64(d.Count)
+	}
+	d.SameTop = same / float64(d.Count)
+	return d
 }
 
 // leastLog is the log-probability below which the base's tokens are left out of the divergence: they are stored too coarsely.

@@ -21,8 +21,8 @@ const UsualStep = 512
 type Options struct {
 	Activation string            // overrides the file's; empty keeps it
 	Threshold  *float32          // overrides the file's sparse threshold
-	Magnitudes []float32         // [layers] override the file's thresholds of mode Threshold; nil: by MaxKLD
-	MaxKLD     float64           // bounds the divergence of mode Threshold from dense, in nats a token; 0: UsualMaxKLD
+	Magnitudes []float32         // [layers] override the file's thresholds of mode Threshold; nil: by Bound
+	Bound      Bound             // chooses among the settings of the file's curve, see Config.Choose
 	AlwaysOn   float64           // as Config.AlwaysOn; for prepared files
 	Predicting []bool            // as Config.Predicting; for prepared files
 	Recall     bool              // layers that predict compute every neuron besides, and NeuronUse says what predictors found
@@ -143,8 +143,8 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	if o.Threshold != nil {
 		c.Threshold = *o.Threshold
 	}
-	if o.Sparse == Threshold { // an observer sees its zeros in dense layers
-		if err := c.takeThresholds(o.Magnitudes, o.MaxKLD); err != nil {
+	if o.Sparse == Threshold && o.Magnitudes != nil { // an observer sees its zeros in dense layers
+		if err := c.takeThresholds(o.Magnitudes); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.Path, err)
 		}
 	}
@@ -162,7 +162,7 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 		}
 		mode = Off
 	}
-	if c.Sparse, err = c.Resolve(mode); err != nil {
+	if err := c.settle(mode, &o); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
 	m := &Model{Config: c, dev: dev, adapters: extra, recall: o.Recall}
@@ -242,6 +242,24 @@ func (c Config) ActivationBytes(n int) int64 {
 		experts = e.Count + 2*c.Embd + e.Used*(c.Embd+2*e.FF)
 	}
 	return 4 * int64(n) * int64(4*c.Embd+2*(c.Heads+c.KVHeads)*c.HeadDim+3*c.FF+latent+experts+states)
+}
+
+// settle decides how feed-forward layers are computed.
+func (c *Config) settle(mode SparseMode, o *Options) (err error) {
+	if o.Magnitudes != nil && mode == Threshold {
+		c.Sparse, err = c.Resolve(mode)
+		return err
+	}
+	choice, err := c.Choose(mode, o.Bound)
+	if err != nil {
+		return err
+	}
+	c.Take(choice)
+	c.Chosen = choice.Said
+	if o.Threshold != nil {
+		c.Threshold = *o.Threshold
+	}
+	return nil
 }
 
 // mode returns the sparse mode asked for: an observer wants to see every neuron.

@@ -87,9 +87,14 @@ func (c *Config) zeros() bool {
 // trusted reports whether a prepared file's predictors were measured, with the activation in use, and found good.
 func (c *Config) trusted() bool {
 	p := c.Prepared
-	same := c.Act.Kind.String() == p.Activation && (c.Act.Kind != compute.FATReLU || c.Act.Threshold == p.ActivationThreshold)
 	q := p.Quality
-	return same && q != nil && q.KLDivergence <= AutoDivergence && q.PerplexityPredict <= autoPerplexity*q.PerplexityDense
+	return c.ownActivation() && q != nil && q.KLDivergence <= AutoDivergence && q.PerplexityPredict <= autoPerplexity*q.PerplexityDense
+}
+
+// ownActivation reports whether a prepared file runs with the activation that it was measured with.
+func (c *Config) ownActivation() bool {
+	p := c.Prepared
+	return c.Act.Kind.String() == p.Activation && (c.Act.Kind != compute.FATReLU || c.Act.Threshold == p.ActivationThreshold)
 }
 
 // LayerMode returns the mode that layer l runs in. It is not the model's where a prepared file's predictors do not pay, where all gates are
@@ -132,45 +137,6 @@ func (c *Config) takePrediction(o *Options) error {
 		return fmt.Errorf("%d layers are said to predict or not, of %d", len(o.Predicting), c.Layers)
 	}
 	c.AlwaysOn, c.Predicting = o.AlwaysOn, o.Predicting
-	return nil
-}
-
-// UsualMaxKLD bounds the mean KL divergence from dense of mode Threshold unless options say otherwise, in nats a token.
-const UsualMaxKLD = AutoDivergence
-
-// Setting returns the sparsest point of the file's curve that keeps the divergence from dense, with twice its error, within most; 0 is UsualMaxKLD.
-// A file without a curve has the point without thresholds.
-func (c *Config) Setting(most float64) (prepared.Point, error) {
-	if c.Curve == nil {
-		return prepared.Point{}, nil
-	}
-	if most == 0 {
-		most = UsualMaxKLD
-	}
-	p := c.Curve.Within(most)
-	if p == nil {
-		return prepared.Point{}, fmt.Errorf("no thresholds of the file keep the KL divergence within %g; the smallest measured is %.4f: give --max-kld, or find others with: powerinfer prepare --sparse threshold",
-			most, c.Curve.Points[0].Worst())
-	}
-	return *p, nil
-}
-
-// takeThresholds sets Magnitudes to v, or where that is nil to those of the setting within most.
-func (c *Config) takeThresholds(v []float32, most float64) error {
-	if v == nil {
-		p, err := c.Setting(most)
-		c.Magnitudes = p.Magnitudes
-		return err
-	}
-	c.Magnitudes = v
-	if len(v) != c.Layers {
-		return fmt.Errorf("%d thresholds for %d layers", len(v), c.Layers)
-	}
-	for l, t := range v {
-		if !(t >= 0) || math.IsInf(float64(t), 0) {
-			return fmt.Errorf("layer %d: %g is not a threshold", l, t)
-		}
-	}
 	return nil
 }
 

@@ -21,8 +21,8 @@ type Options struct {
 	Outputs    int // sequences that generate at a time; 0 is 1
 	Drafts     int // rows of logits of the largest step besides theirs
 	Sparse     model.SparseMode
-	MaxKLD     float64 // as model.Options'
-	Activation string  // overrides the file's
+	Bound      model.Bound // as model.Options'
+	Activation string      // overrides the file's
 	CacheTypes compute.CacheTypes
 	WholeCache bool // layers with windows keep what no window reaches
 	Law        Law  // of frequencies that the file does not have
@@ -63,19 +63,14 @@ func Of(f *gguf.File, o Options) (Cost, error) {
 	if model.AdaptsNeurons(o.Adapters) != "" {
 		mode = model.Off
 	}
-	var left float32
-	if mode == model.Threshold {
-		p, err := c.Setting(o.MaxKLD)
-		if err != nil {
-			return Cost{}, fmt.Errorf("%s: %w", f.Path, err)
-		}
-		c.Magnitudes, left = p.Magnitudes, p.Share
-	}
-	if c.Sparse, err = c.Resolve(mode); err != nil {
+	choice, err := c.Choose(mode, o.Bound)
+	if err != nil {
 		return Cost{}, fmt.Errorf("%s: %w", f.Path, err)
 	}
-	if n := len(o.Uses); n > 0 && n != c.Layers {
-		return Cost{}, fmt.Errorf("%s: what %d layers use does not belong to a model of %d", f.Path, n, c.Layers)
+	c.Take(choice)
+	var left float32
+	if choice.Mode == model.Threshold {
+		left = choice.Point.Setting
 	}
 	if err := o.Law.Check(); err != nil {
 		return Cost{}, err

@@ -21,6 +21,9 @@ func layerCost(f *gguf.File, c model.Config, layer int, predictor quant.Type) (c
 	k := cost{ff: c.FF, embd: c.Embd, predictor: predictor}
 	n := c.Family.Neurons(f, layer)
 	down := f.Tensor(fmt.Sprintf("blk.%d.ffn_down.weight", layer))
+	if down == nil { // of a prepared file
+		down = f.Tensor(fmt.Sprintf("blk.%d.ffn_down_t.weight", layer))
+	}
 	for _, t := range []struct {
 		name   string
 		tensor *gguf.Tensor

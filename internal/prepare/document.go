@@ -131,9 +131,37 @@ func byHash(docs []document) {
 func divide(tok *tokenizer.Tokenizer, docs []document, least, wanted, most int) (calibration, heldOut []document) {
 	byHash(docs)
 	total := encode(tok, docs)
-	heldOut, rest := take(docs, max(min(wanted, total/10), least))
+	heldOut, rest := holdOut(docs, max(min(wanted, total/10), least), max(total/10, least))
 	calibration, _ = take(rest, most)
 	return calibration, heldOut
+}
+
+// holdOut takes n tokens of the first documents, of as many of them as have most tokens in all: a window of each, or as many as n asks for. What
+// many documents say of another one is worth more than what few do. rest are the documents of which nothing was taken.
+func holdOut(docs []document, n, most int) (taken, rest []document) {
+	if n <= 0 {
+		return nil, docs
+	}
+	whole, tokens := 0, 0
+	for whole < len(docs) && (tokens < most || tokens < n) {
+		tokens += len(docs[whole].tokens)
+		whole++
+	}
+	of := slices.Clone(docs[:whole])
+	for each := windowTokens; ; each += windowTokens {
+		tokens = 0
+		for _, d := range of {
+			tokens += min(each, len(d.tokens))
+		}
+		if tokens < n && tokens < countTokens(of) {
+			continue
+		}
+		for i := range of {
+			of[i].tokens = of[i].tokens[:min(each, len(of[i].tokens))]
+		}
+		taken, _ = take(of, n)
+		return taken, docs[len(taken):]
+	}
 }
 
 // encode tokenises docs and returns their tokens in all.

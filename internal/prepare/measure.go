@@ -35,11 +35,18 @@ type Measured struct {
 // outputs bounds the rows of logits held at a time.
 const outputs = 128
 
-// open opens f in a mode; magnitudes are the layers' thresholds in mode threshold.
-func (m *measurer) open(ctx context.Context, f *gguf.File, window int, mode model.SparseMode, magnitudes []float32) (*engine.Engine, error) {
+// setting is a way to compute a file.
+type setting struct {
+	mode       model.SparseMode
+	threshold  *float32  // of predictors' logits; nil: the file's
+	magnitudes []float32 // [layers] of mode threshold
+}
+
+// open opens f in a setting.
+func (m *measurer) open(ctx context.Context, f *gguf.File, window int, s setting) (*engine.Engine, error) {
 	return engine.Open(ctx, f, engine.Options{
 		Context: window, UBatch: stepTokens, Outputs: outputs, NoRepack: m.mapped,
-		Activation: m.o.Activation, Sparse: mode, Magnitudes: magnitudes, Progress: m.o.bytes(StageLoad),
+		Activation: m.o.Activation, Sparse: s.mode, Threshold: s.threshold, Magnitudes: s.magnitudes, Progress: m.o.bytes(StageLoad),
 		Devices: planner.CPU(planner.Processor{Threads: m.o.Threads}),
 	})
 }
@@ -49,46 +56,32 @@ func (m *measurer) dense(ctx context.Context, window int) error {
 	if b, err := eval.OpenBase(m.w.path(fileBase)); err == nil {
 		return b.Close()
 	}
-	e, err := m.open(ctx, m.f, window, model.Off, nil)
+	e, err := m.open(ctx, m.f, window, setting{mode: model.Off})
 	if err != nil {
 		return err
 	}
 	defer e.Close()
 	tok := e.Tokenizer()
-	p := eval.Perplexity{Context: window, Chunks: -1, BOS: -1, Base: m.w.path(fileBase), Chunk: func(done, total int, _ float64) {
+	p := eval.Perplexity{Context: window, Chunks: -1, BOS: -1, Tokens: m.laid(window).tokens, Base: m.w.path(fileBase), Chunk: func(done, total int, _ float64) {
 		m.o.progress(StageMeasure, int64(done), int64(2*total))
 	}}
 	if tok.AddsBOS() {
 		p.BOS = tok.BOS()
-		p.Tokens = append(p.Tokens, p.BOS)
-	}
-	for _, d := range m.text {
-		p.Tokens = append(p.Tokens, d.tokens...)
 	}
 	_, err = p.Run(ctx, e)
 	return err
 }
 
-// divergence compares the prepared file at path, in the given mode, with what dense saved.
-func (m *measurer) divergence(ctx context.Context, path string, mode model.SparseMode) (eval.Divergence, error) {
-	f, err := gguf.Open(path)
-	if err != nil {
-		return eval.Divergence{}, err
-	}
-	defer f.Close()
-	return m.compare(ctx, f, mode, nil)
-}
-
-// compare compares f in a mode with what dense saved; magnitudes are the layers' thresholds in mode threshold.
-func (m *measurer) compare(ctx context.Context, f *gguf.File, mode model.SparseMode, magnitudes []float32) (eval.Divergence, error) {
+// compare compares f in a setting with what dense saved, and returns what its layers computed for that, too.
+func (m *measurer) compare(ctx context.Context, f *gguf.File, s setting) (d eval.Divergence, use []model.NeuronUse, err error) {
 	base, err := eval.OpenBase(m.w.path(fileBase))
 	if err != nil {
-		return eval.Divergence{}, err
+		return d, nil, err
 	}
 	defer base.Close()
-	e, err := m.open(ctx, f, base.Context, mode, magnitudes)
+	e, err := m.open(ctx, f, base.Context, s)
 	if err != nil {
-		return eval.Divergence{}, err
+		return d, nil, err
 	}
 	defer e.Close()
 	k := eval.KLDivergence{Base: base, Chunks: -1, BOS: -1, Chunk: func(done, total int, _ eval.Divergence) {
@@ -97,7 +90,15 @@ func (m *measurer) compare(ctx context.Context, f *gguf.File, mode model.SparseM
 	if tok := e.Tokenizer(); tok.AddsBOS() {
 		k.BOS = tok.BOS()
 	}
-	return k.Run(ctx, e)
+	before := e.Neurons() // loading rehearses a step
+	if d, err = k.Run(ctx, e); err != nil {
+		return d, nil, err
+	}
+	use = e.Neurons()
+	for l := range use {
+		use[l] = use[l].Since(before[l])
+	}
+	return d, use, nil
 }
 
 // measure returns the cost of the prepared file at path, or what an earlier run found for this round.
@@ -119,7 +120,12 @@ func (m *measurer) measure(ctx context.Context, path string, r round, requantise
 	if err := m.dense(ctx, window); err != nil {
 		return q, err
 	}
-	d, err := m.divergence(ctx, path, model.Predict)
+	f, err := gguf.Open(path)
+	if err != nil {
+		return q, err
+	}
+	defer f.Close()
+	d, _, err := m.compare(ctx, f, setting{mode: model.Predict})
 	if err != nil {
 		return q, err
 	}
@@ -128,7 +134,7 @@ func (m *measurer) measure(ctx context.Context, path string, r round, requantise
 		SameTop: d.SameTop.Value, Tokens: d.Count,
 	}
 	if requantised {
-		if d, err = m.divergence(ctx, path, model.Exact); err != nil {
+		if d, _, err = m.compare(ctx, f, setting{mode: model.Exact}); err != nil {
 			return q, err
 		}
 		q.ExactKLDivergence = max(0, d.KLD.Value)

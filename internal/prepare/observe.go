@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
@@ -42,7 +43,9 @@ func (r *run) readTexts() error {
 		return fmt.Errorf("%s: the tokenizer has %d tokens but the embedding %d rows", r.f.Path, tok.Size(), r.c.Vocab)
 	}
 	t := &r.texts
-	if len(r.o.Files) == 0 {
+	if r.o.Measure {
+		r.o.EvalFiles = append(r.o.EvalFiles, r.o.Files...)
+	} else if len(r.o.Files) == 0 {
 		t.generate = r.o.Tokens
 		if len(tok.Encode(seeds()[0], false, false)) == 0 {
 			return errNoSeed
@@ -65,7 +68,7 @@ func (r *run) readTexts() error {
 	if n := encode(tok, unseen); n < leastHeldOut(r.c) {
 		return fmt.Errorf("the evaluation text has %d tokens that calibration has not, and at least %d are needed; give more with --eval-file", n, leastHeldOut(r.c))
 	}
-	t.heldOut, _ = take(unseen, heldOutTokens)
+	t.heldOut, _ = holdOut(unseen, heldOutTokens, math.MaxInt)
 	return nil
 }
 

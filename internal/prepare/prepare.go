@@ -39,12 +39,13 @@ type Options struct {
 	Accuracy        float64    // target share of right decisions; 0.95
 	PredictorType   quant.Type // of fc1 and fc2, with SetType; else the model's own, Q8_0 where predictors cannot have that
 	SetType         bool
-	NoPredictors    bool    // order only: every layer runs exact
-	Thresholds      bool    // of magnitude are found, for mode threshold, instead of anything else
-	MaxKLD          float64 // bounds what they cost, in nats a token; model.UsualMaxKLD
-	Original        bool    // write what the original PowerInfer loads
-	AllowRequantize bool    // of a quantised model's down projections
-	Activation      string  // overrides the file's
+	NoPredictors    bool        // order only: every layer runs exact
+	Thresholds      bool        // of magnitude are found, for mode threshold, instead of anything else
+	Measure         bool        // the model is a prepared file, of which only the curve is made anew
+	Bound           model.Bound // that thresholds of magnitude are to keep; unset: model.UsualMaxKLD
+	Original        bool        // write what the original PowerInfer loads
+	AllowRequantize bool        // of a quantised model's down projections
+	Activation      string      // overrides the file's
 	Seed            uint64
 	Threads         int // all idle physical cores
 
@@ -55,6 +56,7 @@ type Options struct {
 
 	profileOnly bool
 	divergence  float64 // above which training repeats; model.AutoDivergence
+	steps       int     // of predictors' thresholds that are measured each way, at most; mostSteps
 }
 
 // Defaults and bounds.
@@ -81,7 +83,9 @@ type resultOptions struct {
 	PredictorType    quant.Type
 	NoPredictors     bool
 	Thresholds       bool    `json:",omitempty"`
+	Measure          bool    `json:",omitempty"`
 	MaxKLD           float64 `json:",omitempty"`
+	MinSameTop       float64 `json:",omitempty"`
 	ProfileOnly      bool
 	Activation       string
 	Seed             uint64
@@ -89,7 +93,7 @@ type resultOptions struct {
 
 func (o *Options) result() resultOptions {
 	return resultOptions{
-		o.Tokens, o.TraceBudget, o.Recall, o.Accuracy, o.PredictorType, o.NoPredictors, o.Thresholds, o.MaxKLD, o.profileOnly, o.Activation, o.Seed,
+		o.Tokens, o.TraceBudget, o.Recall, o.Accuracy, o.PredictorType, o.NoPredictors, o.Thresholds, o.Measure, o.Bound.KLD, o.Bound.SameTop, o.profileOnly, o.Activation, o.Seed,
 	}
 }
 
@@ -115,7 +119,7 @@ type Report struct {
 	Layers      []Layer
 	Stats       *neuron.Stats   // in the model's own order; nil for a model with experts
 	Experts     *neuron.Experts // likewise; nil for a model without
-	Curve       *prepared.Curve // where thresholds were asked for; then Layers and Stats are nil
+	Curve       *prepared.Curve // nil where nothing was measured
 	Calibration prepared.Text
 	HeldOut     prepared.Text // zero where nothing was held out
 	Generated   bool          // the model made its calibration text itself
@@ -174,6 +178,9 @@ func (r *run) prepare(ctx context.Context) (*Report, error) {
 	if r.o.Thresholds {
 		return r.prepareThresholds(ctx)
 	}
+	if r.o.Measure {
+		return r.measureCurve(ctx)
+	}
 	if r.c.Experts.Count > 0 {
 		return r.prepareExperts(ctx)
 	}
@@ -185,12 +192,18 @@ func (r *run) prepare(ctx context.Context) (*Report, error) {
 	rep := &Report{Stats: r.stats, Calibration: r.counted(), HeldOut: r.texts.held(), Generated: r.texts.generate > 0}
 	for n := range maxRounds {
 		t := round{n, 1 - (1-o.Recall)/float64(int(1)<<n)}
-		if err := r.round(ctx, t, rep); err != nil {
+		err := r.round(ctx, t, rep)
+		if err != nil {
 			return nil, err
 		}
 		rep.Rounds, rep.Recall = n+1, t.recall
 		q := rep.Measured
 		if q == nil || q.KLDivergence-q.ExactKLDivergence <= o.divergence || n == maxRounds-1 {
+			if q != nil {
+				if rep.Curve, err = r.giveCurve(ctx, r.w.path(fileModel), rep.Calibration); err != nil {
+					return nil, err
+				}
+			}
 			return rep, r.finish(ctx)
 		}
 		o.note("the KL divergence is %.4f, above %g: training again for a recall of %.4g", q.KLDivergence, o.divergence, 1-(1-t.recall)/2)
@@ -282,17 +295,20 @@ func (o *Options) complete(r *run) error {
 	if o.divergence == 0 {
 		o.divergence = model.AutoDivergence
 	}
+	if o.steps == 0 {
+		o.steps = mostSteps
+	}
 	if o.Recall == 0 {
 		o.Recall = 0.99
 	}
 	if o.Accuracy == 0 {
 		o.Accuracy = 0.95
 	}
-	if r.c.Experts.Count > 0 || o.Thresholds {
+	if r.c.Experts.Count > 0 || o.Thresholds || o.Measure {
 		o.NoPredictors = true
 	}
-	if o.Thresholds && o.MaxKLD == 0 {
-		o.MaxKLD = model.UsualMaxKLD
+	if o.Thresholds && !o.Bound.IsSet() {
+		o.Bound.KLD = model.UsualMaxKLD
 	}
 	if !o.SetType {
 		o.PredictorType = quant.Q8_0
@@ -322,10 +338,12 @@ func (r *run) check(ctx context.Context) error {
 	switch {
 	case r.o.Thresholds:
 		return r.checkThresholds()
+	case r.o.Measure:
+		return r.checkMeasure()
 	case r.c.Experts.Count > 0:
 		return r.checkExperts()
 	case r.c.Prepared != nil:
-		return fmt.Errorf("%s is prepared already; give the model that it was made from", path)
+		return fmt.Errorf("%s is prepared already; give the model that it was made from, or --measure to measure it anew", path)
 	case r.c.Transposed:
 		return fmt.Errorf("%s is an original PowerInfer file with predictors; give the model that it was made from", path)
 	case !r.c.Act.Sparse():
@@ -342,6 +360,20 @@ func (r *run) check(ctx context.Context) error {
 		if !r.o.AllowRequantize {
 			return fmt.Errorf("%s: tensor %q is %s, and its transposition must be quantised again; give an F32, F16 or BF16 model, or --allow-requantize", path, t.Name, t.Type)
 		}
+	}
+	return nil
+}
+
+// checkMeasure refuses what has no curve to measure.
+func (r *run) checkMeasure() error {
+	path := r.f.Path
+	switch {
+	case r.c.Prepared == nil || !r.c.Predictors:
+		return fmt.Errorf("%s: --measure is for files that prepare made, with predictors", path)
+	case r.o.Original:
+		return fmt.Errorf("%s: the original PowerInfer reads no measured settings; leave --format out", path)
+	case len(r.o.Files)+len(r.o.EvalFiles) == 0:
+		return fmt.Errorf("%s: give text to measure on, other than what the file was prepared with, with -f", path)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package prepare
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"sync"
@@ -39,10 +38,8 @@ func (r *run) checkThresholds() error {
 		return fmt.Errorf("%s: thresholds of magnitude have no predictors; leave --predictor-type out", path)
 	case len(r.o.Files) == 0:
 		return fmt.Errorf("%s: what thresholds cost is measured on text; give some with -f", path)
-	case !(r.o.MaxKLD > 0) || math.IsInf(r.o.MaxKLD, 0):
-		return fmt.Errorf("a KL divergence of %g nats a token is no bound; give a number above 0, such as 0.01", r.o.MaxKLD)
 	}
-	return nil
+	return r.o.Bound.Check()
 }
 
 // gateCounter counts the magnitudes of activations in dense steps.
@@ -148,8 +145,8 @@ func (r *run) prepareThresholds(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	v.close()
-	curve := &prepared.Curve{Calibration: r.texts.calibrated(), HeldOut: r.texts.held()}
-	if err := r.search(ctx, counter.m, curve); err != nil {
+	curve, err := r.search(ctx, counter.m)
+	if err != nil {
 		return nil, err
 	}
 	if err := prepared.WriteCurve(ctx, r.w.path(fileModel), r.f, curve, r.o.bytes(StageWrite)); err != nil {
@@ -162,29 +159,29 @@ func (r *run) prepareThresholds(ctx context.Context) (*Report, error) {
 }
 
 // search measures shares until the largest that keeps the bound is known to a step, and around it until the curve has enough points.
-func (r *run) search(ctx context.Context, counts *neuron.Magnitudes, curve *prepared.Curve) error {
-	m := &measurer{f: r.f, w: r.w, o: r.o, text: r.texts.heldOut, mapped: r.id.Mapped}
-	window, err := m.window()
+func (r *run) search(ctx context.Context, counts *neuron.Magnitudes) (*prepared.Curve, error) {
+	m, curve, err := r.newCurve(ctx, r.f, prepared.ByMagnitude)
 	if err != nil {
-		return err
-	}
-	if err := m.dense(ctx, window); err != nil {
-		return err
+		return nil, err
 	}
 	measure := func(share float64) (keeps bool, err error) {
-		p, err := r.point(ctx, m, counts, share)
+		s := setting{mode: model.Threshold}
+		for l := range counts.Layers {
+			s.magnitudes = append(s.magnitudes, counts.Threshold(l, share))
+		}
+		p, err := m.point(ctx, share, s)
 		if err != nil {
 			return false, err
 		}
 		curve.Add(p)
-		return p.Worst() <= r.o.MaxKLD, nil
+		return p.Keeps(r.o.Bound), nil
 	}
 	below, above := 0.0, 1.0 // the bound is kept and is not
 	for above-below > 1.5*shareStep {
 		share := math.Round((below+above)/2/shareStep) * shareStep
 		keeps, err := measure(share)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if keeps {
 			below = share
@@ -193,42 +190,16 @@ func (r *run) search(ctx context.Context, counts *neuron.Magnitudes, curve *prep
 		}
 	}
 	if below == 0 {
-		return fmt.Errorf("%s: no activations can be taken as zero within a KL divergence of %g: of the smallest %.1f %% of them the divergence is %.4f; give a larger --max-kld or more text with --eval-file",
-			r.f.Path, r.o.MaxKLD, 100*curve.Points[0].Share, curve.Points[0].Worst())
+		p := &curve.Points[0]
+		return nil, fmt.Errorf("%s: no activations can be taken as zero within %s: without the smallest %.1f %% of them 19 of 20 documents have a KL divergence of at most %.4f and the same top token for at least %.1f %% of tokens; give another --max-kld or --min-same-top, or more text with --eval-file",
+			r.f.Path, r.o.Bound, 100*p.Setting, p.MostKLD, 100*p.LeastSameTop)
 	}
 	for i := 1; len(curve.Points) < leastShares; i++ { // halves, quarters, … of the share that keeps it
 		if share := below / float64(int(1)<<i); share > 0 {
 			if _, err := measure(share); err != nil {
-				return err
+				return nil, err
 			}
 		}
 	}
-	return nil
-}
-
-// point measures a share, or returns what an earlier run found.
-func (r *run) point(ctx context.Context, m *measurer, counts *neuron.Magnitudes, share float64) (p prepared.Point, err error) {
-	name := fmt.Sprintf("share-%.6f.json", share)
-	if b, ok, err := r.w.read(name); err != nil {
-		return p, err
-	} else if ok {
-		if json.Unmarshal(b, &p) != nil {
-			return p, r.w.damaged(name)
-		}
-		return p, nil
-	}
-	p.Share = float32(share)
-	for l := range counts.Layers {
-		p.Magnitudes = append(p.Magnitudes, counts.Threshold(l, share))
-	}
-	d, err := m.compare(ctx, r.f, model.Threshold, p.Magnitudes)
-	if err != nil {
-		return p, err
-	}
-	p.KLDivergence, p.Error, p.SameTop, p.Perplexity = float32(max(0, d.KLD.Value)), float32(d.KLD.Error), float32(d.SameTop.Value), float32(d.PPL.Value)
-	b, err := json.Marshal(p)
-	if err != nil {
-		return p, err
-	}
-	return p, r.w.write(name, b)
+	return curve, nil
 }

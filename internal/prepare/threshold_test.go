@@ -31,7 +31,7 @@ const shareTolerance = 0.03
 // the file is as it was.
 func TestThresholds(t *testing.T) {
 	f, o := openSmall(t, smoothSpec()), smallOptions(t)
-	o.Thresholds, o.MaxKLD, o.Tokens = true, 0.002, LeastCounted
+	o.Thresholds, o.Bound.KLD, o.Tokens = true, 0.002, LeastCounted
 	rep, err := Run(context.Background(), f, o)
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func TestThresholds(t *testing.T) {
 	}
 	for i := 1; i < len(points); i++ {
 		if points[i].KLDivergence < points[i-1].KLDivergence {
-			t.Errorf("leaving out %g costs %g, less than %g of leaving out %g", points[i].Share, points[i].KLDivergence, points[i-1].KLDivergence, points[i-1].Share)
+			t.Errorf("leaving out %g costs %g, less than %g of leaving out %g", points[i].Setting, points[i].KLDivergence, points[i-1].KLDivergence, points[i-1].Setting)
 		}
 	}
 	out, err := gguf.Open(o.Out)
@@ -55,8 +55,8 @@ func TestThresholds(t *testing.T) {
 			t.Errorf("tensor %q is another", x.Name)
 		}
 	}
-	chosen := rep.Curve.Within(o.MaxKLD)
-	if chosen == nil || chosen.Share < 2*shareStep {
+	chosen := rep.Curve.Within(o.Bound)
+	if chosen == nil || chosen.Setting < 2*shareStep {
 		t.Fatalf("%+v is chosen", chosen)
 	}
 	dev, err := cpu.New(cpu.Options{Threads: 1})
@@ -64,7 +64,7 @@ func TestThresholds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dev.Close()
-	m, err := model.Load(t.Context(), out, dev, model.Options{Sparse: model.Threshold, MaxKLD: o.MaxKLD, Batch: 128, Outputs: 1, Cache: compute.CacheSpec{Pages: 4}})
+	m, err := model.Load(t.Context(), out, dev, model.Options{Sparse: model.Threshold, Bound: o.Bound, Batch: 128, Outputs: 1, Cache: compute.CacheSpec{Pages: 4}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,17 +77,21 @@ func TestThresholds(t *testing.T) {
 	}
 	for l, use := range m.Neurons() {
 		left := 1 - float64(use.Gated)/float64(use.Tokens)/float64(use.Neurons)
-		if use.Mode != model.Exact || math.Abs(left-float64(chosen.Share)) > shareTolerance {
-			t.Errorf("layer %d in mode %s leaves out %.3f, want %.3f", l, use.Mode, left, chosen.Share)
+		if use.Mode != model.Exact || math.Abs(left-float64(chosen.Setting)) > shareTolerance {
+			t.Errorf("layer %d in mode %s leaves out %.3f, want %.3f", l, use.Mode, left, chosen.Setting)
 		}
 	}
-	b, err := modelcost.Of(out, modelcost.Options{Sparse: model.Threshold, MaxKLD: o.MaxKLD, Law: modelcost.UsualLaw()})
-	if err != nil || math.Abs(b.Active-1+float64(chosen.Share)) > 1e-6 {
-		t.Errorf("placement expects %g of the neurons to be active, not %g: %v", b.Active, 1-chosen.Share, err)
+	b, err := modelcost.Of(out, modelcost.Options{Sparse: model.Threshold, Bound: o.Bound, Law: modelcost.UsualLaw()})
+	if err != nil || math.Abs(b.Active-1+float64(chosen.Setting)) > 1e-6 {
+		t.Errorf("placement expects %g of the neurons to be active, not %g: %v", b.Active, 1-chosen.Setting, err)
 	}
-	_, err = engine.Open(t.Context(), out, engine.Options{Sparse: model.Threshold, MaxKLD: 1e-9, Devices: planner.CPU(planner.Processor{Threads: 1})})
-	if err == nil || !strings.Contains(err.Error(), "no thresholds of the file keep the KL divergence within 1e-09") {
-		t.Errorf("a bound that nothing keeps: %v", err)
+	e, err := engine.Open(t.Context(), out, engine.Options{Sparse: model.Threshold, Bound: model.Bound{KLD: 1e-9}, Devices: planner.CPU(planner.Processor{Threads: 1})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if c := e.Config(); c.Sparse != model.Off || !strings.Contains(c.Chosen, "no setting that was measured keeps a KL divergence of 1e-09") {
+		t.Errorf("within a bound that nothing keeps: mode %s, %q", c.Sparse, c.Chosen)
 	}
 }
 
@@ -95,7 +99,7 @@ func TestThresholds(t *testing.T) {
 func TestThresholdsResume(t *testing.T) {
 	f := openSmall(t, smoothSpec())
 	o := smallOptions(t)
-	o.Thresholds, o.MaxKLD, o.Tokens = true, 0.02, LeastCounted
+	o.Thresholds, o.Bound.KLD, o.Tokens = true, 0.02, LeastCounted
 	steps := 0
 	o.Progress = func(s Stage, _, _ int64) {
 		if counted(s) {
@@ -107,7 +111,7 @@ func TestThresholdsResume(t *testing.T) {
 	}
 	want := readAll(t, o.Out)
 	again := smallOptions(t)
-	again.Thresholds, again.MaxKLD, again.Tokens = true, 0.02, LeastCounted
+	again.Thresholds, again.Bound.KLD, again.Tokens = true, 0.02, LeastCounted
 	stops := 0
 	for !stopAfter(t, f, again, steps/3) {
 		again.Resume = true
@@ -130,9 +134,9 @@ func TestThresholdsRefused(t *testing.T) {
 	}{
 		"relu":     {relu, nil, "thresholds are for SiLU and GELU, and its activation is relu"},
 		"no text":  {smoothSpec(), func(o *Options) { o.Files = nil }, "what thresholds cost is measured on text; give some with -f"},
-		"no bound": {smoothSpec(), func(o *Options) { o.MaxKLD = -1 }, "a KL divergence of -1 nats a token is no bound"},
+		"no bound": {smoothSpec(), func(o *Options) { o.Bound.KLD = -1 }, "a KL divergence of -1 nats a token is no bound"},
 		"original": {smoothSpec(), func(o *Options) { o.Original = true }, "the original PowerInfer knows no thresholds"},
-		"nothing":  {smoothSpec(), func(o *Options) { o.MaxKLD = 1e-12 }, "no activations can be taken as zero within a KL divergence of 1e-12"},
+		"nothing":  {smoothSpec(), func(o *Options) { o.Bound.KLD = 1e-12 }, "no activations can be taken as zero within a KL divergence of 1e-12"},
 		"experts":  {experts, nil, "thresholds are not for models with experts"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -51,7 +51,7 @@ type identity struct {
 	Texts string `json:",omitempty"` // SHA-256 of how they are divided, where uses of experts are counted in each apart
 }
 
-const workVersion = 1
+const workVersion = 2
 
 // openWork makes the folder, or with resume goes on with one that is there, and locks it. The second result is the identity that counts.
 func openWork(dir string, id identity, resume bool) (*work, identity, error) {

@@ -3,53 +3,116 @@ package prepared
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
-// The keys of a curve, as docs/prepared-file.md lists them. Any model of SiLU or GELU may have them.
+// The keys of a curve, as docs/prepared-file.md lists them. Prepared files with predictors may have them, and any model of SiLU or GELU.
 const (
-	keyCurve           = "powerinfer.threshold." // all of them begin so
-	keyCurveShare      = keyCurve + "share"
-	keyCurveKLD        = keyCurve + "kl_divergence"
-	keyCurveError      = keyCurve + "kl_error"
-	keyCurveSameTop    = keyCurve + "same_top"
-	keyCurvePerplexity = keyCurve + "perplexity"
-	keyCurveMagnitudes = keyCurve + "magnitudes"
-	keyCurveText       = keyCurve + "calibration" // .sha256, .tokens
-	keyCurveHeldOut    = keyCurve + "held_out"    // .sha256, .tokens
+	keyCurve             = "powerinfer.curve." // all of them begin so
+	keyCurveMode         = keyCurve + "mode"
+	keyCurveSetting      = keyCurve + "setting"
+	keyCurveKLD          = keyCurve + "kl_divergence"
+	keyCurveError        = keyCurve + "kl_error"
+	keyCurveMostKLD      = keyCurve + "kl_limit"
+	keyCurveSameTop      = keyCurve + "same_top"
+	keyCurveLeastSameTop = keyCurve + "same_top_limit"
+	keyCurvePerplexity   = keyCurve + "perplexity"
+	keyCurveActive       = keyCurve + "active"
+	keyCurveBytes        = keyCurve + "bytes"
+	keyCurveMagnitudes   = keyCurve + "magnitudes"
+	keyCurveDense        = keyCurve + "dense_bytes"
+	keyCurveExact        = keyCurve + "exact_bytes"
+	keyCurveDocuments    = keyCurve + "documents"
+	keyCurveText         = keyCurve + "calibration" // .sha256, .tokens
+	keyCurveHeldOut      = keyCurve + "held_out"    // .sha256, .tokens
 )
 
 // maxPoints bounds the points of a curve.
 const maxPoints = 1 << 10
 
-// Curve says what taking small activations as zero costs, the more of them the further along.
+// Way says how neurons are left out.
+type Way string
+
+// The ways.
+const (
+	ByPredictor Way = "predict"   // those whose logit is below a threshold, as their layers' predictors give it
+	ByMagnitude Way = "threshold" // those whose activation is smaller than their layer's threshold
+)
+
+// Curve says what leaving neurons out costs, the more of them the further along.
 type Curve struct {
+	Way                  Way
 	Points               []Point
-	Calibration, HeldOut Text // what magnitudes were counted on, and what was measured on
+	DenseBytes           float32 // of feed-forward weights that a token reads where no neuron is left out
+	ExactBytes           float32 // where those are left out whose activation is exactly zero; 0 where the activation leaves none
+	Documents            uint64  // that limits were found from
+	Calibration, HeldOut Text    // what neurons were counted on, and what was measured on
 }
 
 // Point is one setting of a curve.
 type Point struct {
-	Share        float32   // of the activations of calibration text that are taken as zero, 0…1
-	Magnitudes   []float32 // [layers] an activation of a smaller magnitude is taken as zero
+	// Setting is, by predictor, the logit below which neurons are left out; by magnitude the share of the activations of calibration text that are
+	// taken as zero, 0…1.
+	Setting      float32
+	Magnitudes   []float32 // [layers] by magnitude: an activation of a smaller magnitude is taken as zero
 	KLDivergence float32   // mean, nats a token, from dense
 	Error        float32   // standard error of KLDivergence
+	MostKLD      float32   // what at least 19 of 20 other documents are expected to stay within, each by its mean
 	SameTop      float32   // share of tokens whose likeliest successor is that of dense
+	LeastSameTop float32   // what at least 19 of 20 other documents are expected to reach
 	Perplexity   float32
+	Active       float32 // share of neurons whose up and down rows are read
+	Bytes        float32 // of feed-forward weights that a token reads, predictors included
 }
 
-// Worst returns the divergence with twice its error.
-func (p *Point) Worst() float64 { return float64(p.KLDivergence) + 2*float64(p.Error) }
+// Bound is what a setting has to keep in at least 19 of 20 documents. The zero value bounds nothing.
+type Bound struct {
+	KLD     float64 // mean KL divergence of a document from dense, in nats a token, at most; 0: any
+	SameTop float64 // share of a document's tokens whose likeliest successor is that of dense, at least; 0: any
+}
 
-// Within returns the last point up to which no divergence, with twice its error, is above most; nil if the first already is.
-func (c *Curve) Within(most float64) *Point {
+// IsSet reports whether anything is bounded.
+func (b Bound) IsSet() bool { return b != Bound{} }
+
+// Check returns an error where b is no bound.
+func (b Bound) Check() error {
+	switch {
+	case !(b.KLD >= 0) || math.IsInf(b.KLD, 0):
+		return fmt.Errorf("a KL divergence of %g nats a token is no bound; give a number above 0, such as 0.01", b.KLD)
+	case !(b.SameTop >= 0 && b.SameTop <= 1):
+		return fmt.Errorf("%g is no share of tokens; give a number above 0 and up to 1, such as 0.97", b.SameTop)
+	}
+	return nil
+}
+
+func (b Bound) String() string {
+	var parts []string
+	if b.KLD > 0 {
+		parts = append(parts, fmt.Sprintf("a KL divergence of %g", b.KLD))
+	}
+	if b.SameTop > 0 {
+		parts = append(parts, fmt.Sprintf("the same top token for %g %% of tokens", 100*b.SameTop))
+	}
+	return strings.Join(parts, " and ")
+}
+
+// Keeps reports whether 19 of 20 documents are expected to keep b.
+func (p *Point) Keeps(b Bound) bool {
+	return (b.KLD == 0 || p.MostKLD <= float32(b.KLD)) && (b.SameTop == 0 || p.LeastSameTop >= float32(b.SameTop))
+}
+
+// Within returns the point that leaves out most neurons of those up to which all keep b; nil if the first already does not.
+func (c *Curve) Within(b Bound) *Point {
 	for i := range c.Points {
-		if c.Points[i].Worst() > most {
+		if !c.Points[i].Keeps(b) {
 			if i == 0 {
 				return nil
 			}
@@ -59,39 +122,34 @@ func (c *Curve) Within(most float64) *Point {
 	return &c.Points[len(c.Points)-1]
 }
 
-// Add puts p where its share belongs.
+// Add puts p where its setting belongs.
 func (c *Curve) Add(p Point) {
-	at, _ := slices.BinarySearchFunc(c.Points, p.Share, func(p Point, share float32) int { return cmp.Compare(p.Share, share) })
+	at, _ := slices.BinarySearchFunc(c.Points, p.Setting, func(p Point, v float32) int { return cmp.Compare(p.Setting, v) })
 	c.Points = slices.Insert(c.Points, at, p)
 }
 
 func (c *Curve) check(layers int) error {
-	if n := len(c.Points); n < 1 || n > maxPoints {
-		return bad(keyCurveShare, "%d points; a curve has 1 to %d", n, maxPoints)
+	switch n := len(c.Points); {
+	case c.Way != ByPredictor && c.Way != ByMagnitude:
+		return bad(keyCurveMode, "%.80q is neither %s nor %s", string(c.Way), ByPredictor, ByMagnitude)
+	case n < 1 || n > maxPoints:
+		return bad(keyCurveSetting, "%d points; a curve has 1 to %d", n, maxPoints)
+	case !(c.DenseBytes > 0) || !finite(c.DenseBytes):
+		return bad(keyCurveDense, "%g is not a number of bytes", c.DenseBytes)
+	case !(c.ExactBytes >= 0 && c.ExactBytes <= c.DenseBytes):
+		return bad(keyCurveExact, "%g is outside 0…%g, the bytes of all neurons", c.ExactBytes, c.DenseBytes)
 	}
-	last := float32(0)
 	for i := range c.Points {
 		p := &c.Points[i]
-		switch {
-		case !(p.Share > last && p.Share < 1):
-			return bad(keyCurveShare, "element %d: %g does not rise to below 1", i, p.Share)
-		case !(p.KLDivergence >= 0) || !finite(p.KLDivergence):
-			return bad(keyCurveKLD, "element %d: %g is not a divergence", i, p.KLDivergence)
-		case !(p.Error >= 0) || !finite(p.Error):
-			return bad(keyCurveError, "element %d: %g is not an error", i, p.Error)
-		case !(p.SameTop >= 0 && p.SameTop <= 1):
-			return bad(keyCurveSameTop, "element %d: %g is outside 0…1", i, p.SameTop)
-		case !(p.Perplexity >= 1) || !finite(p.Perplexity):
-			return bad(keyCurvePerplexity, "element %d: %g is not a perplexity", i, p.Perplexity)
-		case len(p.Magnitudes) != layers:
-			return bad(keyCurveMagnitudes, "%d thresholds of point %d for %d layers", len(p.Magnitudes), i, layers)
+		if i > 0 && !(p.Setting > c.Points[i-1].Setting) {
+			return bad(keyCurveSetting, "element %d: %g is not above %g before it", i, p.Setting, c.Points[i-1].Setting)
 		}
-		for l, t := range p.Magnitudes {
-			if !(t >= 0) || math.IsInf(float64(t), 0) {
-				return bad(keyCurveMagnitudes, "point %d, layer %d: %g is not a threshold", i, l, t)
-			}
+		if err := c.checkSetting(i, layers); err != nil {
+			return err
 		}
-		last = p.Share
+		if err := p.check(i); err != nil {
+			return err
+		}
 	}
 	if err := c.Calibration.check(keyCurveText); err != nil {
 		return err
@@ -99,29 +157,79 @@ func (c *Curve) check(layers int) error {
 	return c.HeldOut.check(keyCurveHeldOut)
 }
 
+func (c *Curve) checkSetting(i, layers int) error {
+	p := &c.Points[i]
+	if c.Way == ByPredictor {
+		if !finite(p.Setting) {
+			return bad(keyCurveSetting, "element %d: %g is not a threshold", i, p.Setting)
+		}
+		return nil
+	}
+	if !(p.Setting > 0 && p.Setting < 1) {
+		return bad(keyCurveSetting, "element %d: %g is not a share above 0 and below 1", i, p.Setting)
+	}
+	if len(p.Magnitudes) != layers {
+		return bad(keyCurveMagnitudes, "%d thresholds of point %d for %d layers", len(p.Magnitudes), i, layers)
+	}
+	for l, t := range p.Magnitudes {
+		if !(t >= 0) || math.IsInf(float64(t), 0) {
+			return bad(keyCurveMagnitudes, "point %d, layer %d: %g is not a threshold", i, l, t)
+		}
+	}
+	return nil
+}
+
+func (p *Point) check(i int) error {
+	for _, x := range []struct {
+		key    string
+		value  float32
+		lo, hi float32
+	}{
+		{keyCurveKLD, p.KLDivergence, 0, math.MaxFloat32},
+		{keyCurveError, p.Error, 0, math.MaxFloat32},
+		{keyCurveMostKLD, p.MostKLD, 0, math.MaxFloat32},
+		{keyCurveSameTop, p.SameTop, 0, 1},
+		{keyCurveLeastSameTop, p.LeastSameTop, 0, 1},
+		{keyCurvePerplexity, p.Perplexity, 1, math.MaxFloat32},
+		{keyCurveActive, p.Active, 0, 1},
+		{keyCurveBytes, p.Bytes, 0, math.MaxFloat32},
+	} {
+		if !(x.value >= x.lo && x.value <= x.hi) {
+			return bad(x.key, "element %d: %g is outside %g…%g", i, x.value, x.lo, x.hi)
+		}
+	}
+	return nil
+}
+
 // Keys returns the metadata of c, which ReadCurve gives back; an error names the key that it would refuse.
 func (c *Curve) Keys() ([]gguf.KV, error) {
-	var figures [5][]float32
-	var magnitudes []float32
-	for i := range c.Points {
-		p := &c.Points[i]
-		for k, v := range p.figures() {
-			figures[k] = append(figures[k], *v)
-		}
-		magnitudes = append(magnitudes, p.Magnitudes...)
-	}
 	if len(c.Points) == 0 {
-		return nil, bad(keyCurveShare, "no points")
+		return nil, bad(keyCurveSetting, "no points")
 	}
 	if err := c.check(len(c.Points[0].Magnitudes)); err != nil {
 		return nil, err
 	}
-	var keys []gguf.KV
-	add := func(key string, v any) { keys = append(keys, gguf.KV{Key: key, Value: v}) }
-	for k, key := range curveKeys() {
-		add(key, figures[k])
+	figures := map[string][]float32{}
+	var magnitudes []float32
+	for i := range c.Points {
+		p := &c.Points[i]
+		for k, v := range p.figures() {
+			key := curveKeys()[k]
+			figures[key] = append(figures[key], *v)
+		}
+		magnitudes = append(magnitudes, p.Magnitudes...)
 	}
-	add(keyCurveMagnitudes, magnitudes)
+	keys := []gguf.KV{{Key: keyCurveMode, Value: string(c.Way)}}
+	add := func(key string, v any) { keys = append(keys, gguf.KV{Key: key, Value: v}) }
+	for _, key := range curveKeys() {
+		add(key, figures[key])
+	}
+	if c.Way == ByMagnitude {
+		add(keyCurveMagnitudes, magnitudes)
+	}
+	add(keyCurveDense, c.DenseBytes)
+	add(keyCurveExact, c.ExactBytes)
+	add(keyCurveDocuments, c.Documents)
 	add(keyCurveText+".sha256", c.Calibration.SHA256)
 	add(keyCurveText+".tokens", c.Calibration.Tokens)
 	add(keyCurveHeldOut+".sha256", c.HeldOut.SHA256)
@@ -130,37 +238,44 @@ func (c *Curve) Keys() ([]gguf.KV, error) {
 }
 
 // curveKeys returns the arrays of a number per point, in the order of Point.figures.
-func curveKeys() [5]string {
-	return [5]string{keyCurveShare, keyCurveKLD, keyCurveError, keyCurveSameTop, keyCurvePerplexity}
+func curveKeys() []string {
+	return []string{
+		keyCurveSetting, keyCurveKLD, keyCurveError, keyCurveMostKLD, keyCurveSameTop, keyCurveLeastSameTop, keyCurvePerplexity, keyCurveActive, keyCurveBytes,
+	}
 }
 
-func (p *Point) figures() [5]*float32 {
-	return [5]*float32{&p.Share, &p.KLDivergence, &p.Error, &p.SameTop, &p.Perplexity}
+func (p *Point) figures() []*float32 {
+	return []*float32{
+		&p.Setting, &p.KLDivergence, &p.Error, &p.MostKLD, &p.SameTop, &p.LeastSameTop, &p.Perplexity, &p.Active, &p.Bytes,
+	}
 }
 
 // ReadCurve reads and validates the curve of a model with so many layers; it is nil where f has none. Errors are one line and name file and key.
 func ReadCurve(f *gguf.File, layers int) (*Curve, error) {
 	r := &reader{f: f}
-	if !r.has(keyCurveShare) {
+	if !r.has(keyCurveMode) {
 		return nil, nil
 	}
-	c := &Curve{Calibration: r.text(keyCurveText), HeldOut: r.text(keyCurveHeldOut)}
-	shares := value(r, f.Float32s, keyCurveShare)
-	magnitudes := value(r, f.Float32s, keyCurveMagnitudes)
-	if n := len(shares); r.err == nil && (n < 1 || n > maxPoints || len(magnitudes) != n*layers) {
-		r.bad(keyCurveMagnitudes, "%d thresholds for %d points of %d layers", len(magnitudes), n, layers)
+	c := &Curve{
+		Way: Way(value(r, f.String, keyCurveMode)), Documents: value(r, f.Uint, keyCurveDocuments),
+		DenseBytes: float32(value(r, f.Float, keyCurveDense)), ExactBytes: float32(value(r, f.Float, keyCurveExact)),
+		Calibration: r.text(keyCurveText), HeldOut: r.text(keyCurveHeldOut),
+	}
+	settings := value(r, f.Float32s, keyCurveSetting)
+	if n := len(settings); r.err == nil && (n < 1 || n > maxPoints) {
+		r.bad(keyCurveSetting, "%d points; a curve has 1 to %d", n, maxPoints)
 	}
 	if r.err != nil {
 		return nil, r.err
 	}
-	c.Points = make([]Point, len(shares))
-	for i := range c.Points {
-		c.Points[i].Magnitudes = magnitudes[i*layers:][:layers:layers]
-	}
+	c.Points = make([]Point, len(settings))
 	for k, key := range curveKeys() {
 		for i, v := range list(r, f.Float32s, key, len(c.Points)) {
 			*c.Points[i].figures()[k] = v
 		}
+	}
+	if c.Way == ByMagnitude {
+		r.magnitudes(c, layers)
 	}
 	if r.err == nil {
 		if err := c.check(layers); err != nil {
@@ -170,7 +285,21 @@ func ReadCurve(f *gguf.File, layers int) (*Curve, error) {
 	return c, r.err
 }
 
-// WriteCurve writes src to path, an ordinary GGUF file as it is, with the curve in place of one that it may have.
+// magnitudes reads the points' thresholds.
+func (r *reader) magnitudes(c *Curve, layers int) {
+	all := value(r, r.f.Float32s, keyCurveMagnitudes)
+	if r.err == nil && len(all) != len(c.Points)*layers {
+		r.bad(keyCurveMagnitudes, "%d thresholds for %d points of %d layers", len(all), len(c.Points), layers)
+	}
+	if r.err != nil {
+		return
+	}
+	for i := range c.Points {
+		c.Points[i].Magnitudes = all[i*layers:][:layers:layers]
+	}
+}
+
+// WriteCurve writes src to path as it is, with the curve in place of one that it may have.
 func WriteCurve(ctx context.Context, path string, src *gguf.File, c *Curve, progress func(done, total int64)) error {
 	added, err := c.Keys()
 	if err != nil {
@@ -186,5 +315,31 @@ func WriteCurve(ctx context.Context, path string, src *gguf.File, c *Curve, prog
 	for _, t := range src.Tensors {
 		tensors = append(tensors, copied(t))
 	}
-	return gguf.Create(ctx, path, "GGUF", append(keys, added...), tensors, progress)
+	return gguf.Create(ctx, path, src.Magic, append(keys, added...), tensors, progress)
+}
+
+// SetCurve gives the file at path a curve. It is rewritten, and replaced when that is complete.
+func SetCurve(ctx context.Context, path string, c *Curve, progress func(done, total int64)) error {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
+	next := path + ".new"
+	if err := withCurve(ctx, next, path, c, progress); err != nil {
+		return err
+	}
+	if err := os.Rename(next, path); err != nil {
+		return errors.Join(err, os.Remove(next))
+	}
+	return nil
+}
+
+// withCurve writes the file at path to next, with another curve. path is closed when it returns, as some systems do not replace a mapped file.
+func withCurve(ctx context.Context, next, path string, c *Curve, progress func(done, total int64)) error {
+	f, err := gguf.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return WriteCurve(ctx, next, f, c, progress)
 }

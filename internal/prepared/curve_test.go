@@ -12,23 +12,39 @@ import (
 // sampleCurve is one of two layers.
 func sampleCurve() *Curve {
 	return &Curve{
+		Way: ByMagnitude, DenseBytes: 1000, Documents: 9,
 		Points: []Point{
-			{Share: 0.1, Magnitudes: []float32{0.01, 0}, KLDivergence: 0.001, Error: 0.0001, SameTop: 0.99, Perplexity: 10},
-			{Share: 0.4, Magnitudes: []float32{0.05, 0.02}, KLDivergence: 0.008, Error: 0.0005, SameTop: 0.95, Perplexity: 10.1},
-			{Share: 0.7, Magnitudes: []float32{0.2, 0.1}, KLDivergence: 0.1, Error: 0.01, SameTop: 0.8, Perplexity: 12},
+			{0.1, []float32{0.01, 0}, 0.001, 0.0001, 0.0015, 0.99, 0.98, 10, 0.9, 900},
+			{0.4, []float32{0.05, 0.02}, 0.008, 0.0005, 0.01, 0.95, 0.93, 10.1, 0.6, 700},
+			{0.7, []float32{0.2, 0.1}, 0.1, 0.01, 0.15, 0.8, 0.7, 12, 0.3, 500},
 		},
 		Calibration: Text{hash, 1000}, HeldOut: Text{strings.Repeat("f", 64), 500},
 	}
 }
 
+// predictorCurve is one of predictors, whose thresholds may be negative.
+func predictorCurve() *Curve {
+	c := sampleCurve()
+	c.Way, c.ExactBytes = ByPredictor, 950
+	for i := range c.Points {
+		c.Points[i].Setting, c.Points[i].Magnitudes = float32(i-1), nil
+	}
+	return c
+}
+
 func TestCurveRoundTrip(t *testing.T) {
+	for _, want := range []*Curve{predictorCurve(), sampleCurve()} {
+		keys, err := want.Keys()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c, err := ReadCurve(write(t, keys), 2); err != nil || !reflect.DeepEqual(c, want) {
+			t.Fatalf("%+v, %v", c, err)
+		}
+	}
 	keys, err := sampleCurve().Keys()
 	if err != nil {
 		t.Fatal(err)
-	}
-	c, err := ReadCurve(write(t, keys), 2)
-	if err != nil || !reflect.DeepEqual(c, sampleCurve()) {
-		t.Fatalf("%+v, %v", c, err)
 	}
 	if c, err := ReadCurve(write(t, modelKeys()), 2); c != nil || err != nil {
 		t.Errorf("a file without a curve has %v, %v", c, err)
@@ -47,23 +63,45 @@ func TestCurveRoundTrip(t *testing.T) {
 	}
 }
 
-// The point is the last before the divergence, with twice its error, is first above the bound.
+// The point is the last before a limit is first beyond the bound, of either kind.
 func TestWithin(t *testing.T) {
 	c := sampleCurve()
 	for _, x := range []struct {
-		most  float64
-		share float32 // 0: none
-	}{{0.0011, 0}, {0.0013, 0.1}, {0.0089, 0.1}, {0.0091, 0.4}, {0.12, 0.4}, {1, 0.7}} {
-		p := c.Within(x.most)
-		if p == nil && x.share != 0 || p != nil && p.Share != x.share {
-			t.Errorf("within %g: %+v, want a share of %g", x.most, p, x.share)
+		bound   Bound
+		setting float32 // 0: none
+	}{
+		{Bound{KLD: 0.0014}, 0},
+		{Bound{KLD: 0.0016}, 0.1},
+		{Bound{KLD: 0.0099}, 0.1},
+		{Bound{KLD: 0.0101}, 0.4},
+		{Bound{KLD: 1}, 0.7},
+		{Bound{SameTop: 0.99}, 0},
+		{Bound{SameTop: 0.94}, 0.1},
+		{Bound{SameTop: 0.93}, 0.4},
+		{Bound{KLD: 1, SameTop: 0.98}, 0.1},
+		{Bound{}, 0.7},
+	} {
+		p := c.Within(x.bound)
+		if p == nil && x.setting != 0 || p != nil && p.Setting != x.setting {
+			t.Errorf("within %s: %+v, want %g", x.bound, p, x.setting)
 		}
+	}
+	c.Points[1].MostKLD = 0.2 // the third, which keeps the bound by chance, is not taken
+	if p := c.Within(Bound{KLD: 0.16}); p == nil || p.Setting != 0.1 {
+		t.Errorf("behind a setting that does not keep the bound: %+v", p)
 	}
 }
 
 func TestCurveRefused(t *testing.T) {
 	for want, change := range map[string]func(c *Curve){
-		keyCurveShare:               func(c *Curve) { c.Points[1].Share = 0.1 },
+		keyCurveMode:                func(c *Curve) { c.Way = "chance" },
+		keyCurveSetting:             func(c *Curve) { c.Points[1].Setting = 0.1 },
+		keyCurveDense:               func(c *Curve) { c.DenseBytes = 0 },
+		keyCurveExact:               func(c *Curve) { c.ExactBytes = 1001 },
+		keyCurveMostKLD:             func(c *Curve) { c.Points[0].MostKLD = float32(math.Inf(1)) },
+		keyCurveLeastSameTop:        func(c *Curve) { c.Points[1].LeastSameTop = -1 },
+		keyCurveActive:              func(c *Curve) { c.Points[1].Active = 2 },
+		keyCurveBytes:               func(c *Curve) { c.Points[1].Bytes = -1 },
 		keyCurveKLD:                 func(c *Curve) { c.Points[0].KLDivergence = -1 },
 		keyCurveError:               func(c *Curve) { c.Points[0].Error = float32(math.NaN()) },
 		keyCurveSameTop:             func(c *Curve) { c.Points[2].SameTop = 1.5 },

@@ -84,6 +84,9 @@ func (s *Session) open(ctx context.Context, o Options) error {
 	if s.Engine, err = engine.Open(ctx, s.File, o.Engine); err != nil {
 		return err
 	}
+	if line := s.Config().Chosen; line != "" && o.Planner.Notice != nil {
+		o.Planner.Notice(line)
+	}
 	if note := s.Tokenizer().Note(); note != "" && o.Planner.Notice != nil {
 		o.Planner.Notice(note)
 	}
@@ -101,7 +104,7 @@ func (s *Session) openDraft(ctx context.Context, o *Options) error {
 		return err
 	}
 	e := o.Engine
-	e.Drafts, e.Adapters, e.Sparse, e.Activation, e.Threshold, e.Magnitudes, e.MaxKLD, e.AlwaysOn, e.Predicting, e.Trace = 0, nil, model.Auto, "", nil, nil, 0, 0, nil, nil
+	e.Drafts, e.Adapters, e.Sparse, e.Activation, e.Threshold, e.Magnitudes, e.Bound, e.AlwaysOn, e.Predicting, e.Trace = 0, nil, model.Auto, "", nil, nil, model.Bound{}, 0, nil, nil
 	if s.draft, err = Open(ctx, f, Options{Engine: e, Planner: d.Planner}); err != nil {
 		return errors.Join(err, f.Close())
 	}
@@ -179,7 +182,7 @@ func (o *Options) plan(ctx context.Context, f *gguf.File) (*planner.Planner, err
 	p.Trace = e.Trace
 	p.Lock = e.Lock
 	p.Model = modelcost.Options{
-		Context: e.Context, UBatch: e.LargestStep(), Outputs: e.Outputs, Drafts: e.DraftRows(), Sparse: e.Sparse, MaxKLD: e.MaxKLD, Activation: e.Activation, CacheTypes: e.CacheTypes, WholeCache: e.WholeCache, Adapters: e.Adapters,
+		Context: e.Context, UBatch: e.LargestStep(), Outputs: e.Outputs, Drafts: e.DraftRows(), Sparse: e.Sparse, Bound: e.Bound, Activation: e.Activation, CacheTypes: e.CacheTypes, WholeCache: e.WholeCache, Adapters: e.Adapters,
 		Law: modelcost.UsualLaw(), Stats: stats,
 	}
 	return planner.New(ctx, f, *p)

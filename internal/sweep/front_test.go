@@ -120,13 +120,13 @@ func TestSettings(t *testing.T) {
 	if slices.Sort(all); len(all) != 2*(1+3*2) || len(slices.Compact(all)) != len(all) {
 		t.Errorf("all settings: %q", all)
 	}
-	c.Curve = &prepared.Curve{Points: []prepared.Point{{Share: 0.2, KLDivergence: 0.001}, {Share: 0.4, KLDivergence: 0.003}, {Share: 0.5, KLDivergence: 0.002}}}
+	c.Curve = &prepared.Curve{Way: prepared.ByMagnitude, Points: []prepared.Point{{Setting: 0.2, MostKLD: 0.001}, {Setting: 0.4, MostKLD: 0.003}, {Setting: 0.5, MostKLD: 0.002}}}
 	list, err := (&Grid{Modes: []string{"threshold"}}).Settings(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range list {
-		if got := c.Curve.Within(s.MaxKLD); got == nil || float64(got.Share) != s.Share {
+		if got := c.Curve.Within(model.Bound{KLD: s.MaxKLD}); got == nil || float64(got.Setting) != s.Share {
 			t.Errorf("--max-kld %g does not choose %g", s.MaxKLD, s.Share)
 		}
 	}

@@ -162,7 +162,7 @@ func (r *run) expected(p *Point) (all []Expected, err error) {
 		return nil, err
 	}
 	of := modelcost.Options{
-		Context: min(mostContext, r.config.Context), Sparse: so.Engine.Sparse, MaxKLD: so.Engine.MaxKLD, Activation: so.Engine.Activation, CacheTypes: so.Engine.CacheTypes, Law: modelcost.UsualLaw(),
+		Context: min(mostContext, r.config.Context), Sparse: so.Engine.Sparse, Bound: so.Engine.Bound, Activation: so.Engine.Activation, CacheTypes: so.Engine.CacheTypes, Law: modelcost.UsualLaw(),
 	}
 	for _, y := range p.Quality.Layers {
 		of.Uses = append(of.Uses, modelcost.Use{Active: y.Active, Computed: y.Computed, AlwaysOn: p.AlwaysOn})

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/prepared"
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
@@ -85,9 +86,7 @@ func (s Setting) take(o *session.Options) error {
 	if s.Activation != "" {
 		e.Activation = s.Activation
 	}
-	if s.MaxKLD > 0 {
-		e.MaxKLD = s.MaxKLD
-	}
+	e.Bound = model.Bound{KLD: s.MaxKLD} // not that of the recommendation
 	if s.Budget > 0 {
 		o.Planner.Budgets = []int64{s.Budget}
 	}
@@ -176,7 +175,7 @@ func modesOf(c *model.Config) []string {
 	var modes []string
 	for _, m := range []model.SparseMode{model.Off, model.Exact, model.Predict, model.Threshold} {
 		of := *c
-		if m == model.Threshold && c.Curve != nil {
+		if m == model.Threshold && c.Curve != nil && c.Curve.Way == prepared.ByMagnitude {
 			of.Magnitudes = make([]float32, c.Layers)
 		}
 		if _, err := of.Resolve(m); err == nil {
@@ -223,15 +222,15 @@ func rounded(v float64) float64 {
 // byMagnitude returns the points of a model's curve that a bound can choose, each with such a bound.
 func byMagnitude(c *model.Config) []Setting {
 	var all []Setting
-	if c.Curve == nil { // which possible refuses, with the reason
+	if c.Curve == nil || c.Curve.Way != prepared.ByMagnitude { // which possible refuses, with the reason
 		return []Setting{{Mode: model.Threshold.String()}}
 	}
 	worst := 0.0 // so far
 	for i := range c.Curve.Points {
 		p := &c.Curve.Points[i]
-		worst = max(worst, p.Worst())
-		if bound := rounded(worst); c.Curve.Within(bound) == p {
-			all = append(all, Setting{Mode: model.Threshold.String(), MaxKLD: bound, Share: float64(p.Share)})
+		worst = max(worst, float64(p.MostKLD))
+		if bound := rounded(worst); c.Curve.Within(model.Bound{KLD: bound}) == p {
+			all = append(all, Setting{Mode: model.Threshold.String(), MaxKLD: bound, Share: float64(p.Setting)})
 		}
 	}
 	return all

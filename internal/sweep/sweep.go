@@ -216,14 +216,7 @@ func (r *run) possible(s Setting) error {
 	if err != nil {
 		return err
 	}
-	if so.Engine.Sparse == model.Threshold {
-		p, err := c.Setting(so.Engine.MaxKLD)
-		if err != nil {
-			return err
-		}
-		c.Magnitudes = p.Magnitudes
-	}
-	if _, err = c.Resolve(so.Engine.Sparse); err != nil {
+	if _, err = c.Choose(so.Engine.Sparse, so.Engine.Bound); err != nil {
 		return fmt.Errorf("%s: %w", r.file.Path, err)
 	}
 	if s.AlwaysOn > 0 && c.Prepared == nil {

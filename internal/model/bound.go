@@ -1,0 +1,158 @@
+package model
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/prepared"
+)
+
+// UsualMaxKLD bounds the mean KL divergence of a document from dense in mode Threshold unless options say otherwise, in nats a token.
+const UsualMaxKLD = AutoDivergence
+
+// Bound is what a setting has to keep.
+type Bound = prepared.Bound
+
+// Choice is how a model is computed to keep a bound.
+type Choice struct {
+	Mode  SparseMode
+	Point *prepared.Point // of the file's curve; nil where the mode needs none
+	Said  string          // a line about the choice and what it is expected to cost; empty where nothing was to be chosen
+}
+
+// Choose returns the fastest way of computing c that the file's curve says keeps b, among those that a mode allows: Auto all of them, Predict and
+// Threshold themselves and, if they do not keep it, what changes nothing. Modes Off and Exact, and a bound that is not set, leave nothing to choose,
+// but in mode Threshold, whose bound then is UsualMaxKLD.
+func (c *Config) Choose(asked SparseMode, b Bound) (Choice, error) {
+	if err := b.Check(); err != nil {
+		return Choice{}, err
+	}
+	if asked == Threshold {
+		of := *c
+		if c.Curve != nil && c.Curve.Way == prepared.ByMagnitude {
+			of.Magnitudes = c.Curve.Points[0].Magnitudes
+		}
+		if _, err := of.Resolve(asked); err != nil {
+			return Choice{}, err
+		}
+		if !b.IsSet() {
+			b.KLD = UsualMaxKLD
+		}
+	}
+	if !b.IsSet() || asked == Off || asked == Exact {
+		mode, err := c.Resolve(asked)
+		return Choice{Mode: mode}, err
+	}
+	if asked == Predict {
+		if _, err := c.Resolve(asked); err != nil {
+			return Choice{}, err
+		}
+	}
+	return c.chooseBy(asked, b), nil
+}
+
+// chooseBy chooses by the file's curve.
+func (c *Config) chooseBy(asked SparseMode, b Bound) Choice {
+	safe, curve := c.safe(), c.curveOf(asked)
+	if curve == nil {
+		return Choice{Mode: safe, Said: c.unmeasured(safe)}
+	}
+	p := curve.Within(b)
+	switch {
+	case p == nil:
+		return Choice{Mode: safe, Said: fmt.Sprintf("no setting that was measured keeps %s in 19 of 20 documents, the nearest %s: computing %s, which keeps it",
+			b, nearest(&curve.Points[0], b), safe.all())}
+	case curve.ExactBytes > 0 && p.Bytes >= curve.ExactBytes:
+		return Choice{Mode: safe, Said: fmt.Sprintf("computing %s, since within %s no setting reads less than %s of feed-forward weights a token", safe.all(), b, megabytes(curve.ExactBytes))}
+	}
+	mode, setting := Predict, fmt.Sprintf("--sparse predict --sparse-threshold=%g", p.Setting)
+	if curve.Way == prepared.ByMagnitude {
+		mode, setting = Threshold, fmt.Sprintf("--sparse threshold, which leaves out %.1f %% of activations", 100*p.Setting)
+	}
+	return Choice{Mode: mode, Point: p, Said: fmt.Sprintf(
+		"within %s: %s; expected of a document are a KL divergence of %.4f (19 of 20: at most %.4f), the same top token for %.1f %% of tokens (at least %.1f %%), and %s of feed-forward weights a token instead of %s",
+		b, setting, p.KLDivergence, p.MostKLD, 100*p.SameTop, 100*p.LeastSameTop, megabytes(p.Bytes), megabytes(curve.DenseBytes))}
+}
+
+// safe returns the mode that changes nothing.
+func (c *Config) safe() SparseMode {
+	if c.zeros() {
+		return Exact
+	}
+	return Off
+}
+
+// all names the neurons that a mode which changes nothing computes.
+func (s SparseMode) all() string {
+	if s == Exact {
+		return "all neurons that are not zero (--sparse exact)"
+	}
+	return "all neurons (--sparse off)"
+}
+
+// curveOf returns the file's curve, if it is one of the mode asked for and was measured with the activation in use.
+func (c *Config) curveOf(asked SparseMode) *prepared.Curve {
+	switch {
+	case c.Curve == nil:
+		return nil
+	case c.Curve.Way == prepared.ByMagnitude:
+		if asked == Predict || c.Act.Kind != compute.SiLU && c.Act.Kind != compute.GELU {
+			return nil
+		}
+	case !c.Predictors || asked == Threshold || c.Prepared != nil && !c.ownActivation():
+		return nil
+	}
+	return c.Curve
+}
+
+// unmeasured says that nothing is known of what leaving out more than the safe mode does would cost, and how to find it out.
+func (c *Config) unmeasured(safe SparseMode) string {
+	said := fmt.Sprintf("what leaving neurons out costs this model was not measured: computing %s, which keeps any bound", safe.all())
+	switch {
+	case c.Prepared != nil && c.Predictors:
+		return said + "; measure it with: powerinfer prepare MODEL --measure -f TEXT -o FILE"
+	case c.Experts.Count > 0 || c.Predictors:
+		return said
+	case c.Act.Kind == compute.SiLU || c.Act.Kind == compute.GELU:
+		return said + "; measure it with: powerinfer prepare MODEL --sparse threshold -f TEXT -o FILE"
+	case c.Act.Sparse():
+		return said + "; prepare the model, which measures it: powerinfer prepare MODEL -f TEXT -o FILE"
+	}
+	return said
+}
+
+// nearest says what a point reaches of b.
+func nearest(p *prepared.Point, b Bound) string {
+	if b.KLD > 0 && p.MostKLD > float32(b.KLD) {
+		return fmt.Sprintf("%.4f", p.MostKLD)
+	}
+	return fmt.Sprintf("%.1f %%", 100*p.LeastSameTop)
+}
+
+func megabytes(v float32) string { return fmt.Sprintf("%.3g MB", v/1e6) }
+
+// Take has c computed as a choice says.
+func (c *Config) Take(choice Choice) {
+	c.Sparse = choice.Mode
+	if p := choice.Point; p != nil {
+		c.Magnitudes = p.Magnitudes
+		if choice.Mode == Predict {
+			c.Threshold = p.Setting
+		}
+	}
+}
+
+// takeThresholds sets Magnitudes to v.
+func (c *Config) takeThresholds(v []float32) error {
+	c.Magnitudes = v
+	if len(v) != c.Layers {
+		return fmt.Errorf("%d thresholds for %d layers", len(v), c.Layers)
+	}
+	for l, t := range v {
+		if !(t >= 0) || math.IsInf(float64(t), 0) {
+			return fmt.Errorf("layer %d: %g is not a threshold", l, t)
+		}
+	}
+	return nil
+}

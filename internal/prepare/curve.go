@@ -1,0 +1,266 @@
+package prepare
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/eval"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/prepared"
+)
+
+// A curve says what settings cost. Its limits come from the spread between documents, since a bound that is kept on average is not kept by each.
+
+// leastDocuments is how many documents are needed for their spread to be known; of fewer, windows are taken for documents.
+const leastDocuments = 8
+
+// laying is text in windows of one length, as base files have it.
+type laying struct {
+	tokens []int32
+	of     []int // [windows] the document that each belongs to
+	units  int   // documents
+	cut    bool  // there are so few documents that each window is one
+}
+
+// laid puts each document's whole windows one behind the other, and what is left of all of them behind those, where each window is a document.
+func (m *measurer) laid(window int) laying {
+	var y laying
+	var rest []int32
+	for _, d := range m.text {
+		n := len(d.tokens) / window
+		y.tokens = append(y.tokens, d.tokens[:n*window]...)
+		for range n {
+			y.of = append(y.of, y.units)
+		}
+		y.units += min(n, 1)
+		rest = append(rest, d.tokens[n*window:]...)
+	}
+	for len(rest) >= window {
+		y.tokens, rest = append(y.tokens, rest[:window]...), rest[window:]
+		y.of, y.units = append(y.of, y.units), y.units+1
+	}
+	if y.cut = y.units < leastDocuments; y.cut {
+		for i := range y.of {
+			y.of[i] = i
+		}
+		y.units = len(y.of)
+	}
+	return y
+}
+
+// documents joins what windows had.
+func (y *laying) documents(windows []eval.Document) []eval.Document {
+	docs := make([]eval.Document, y.units)
+	for i, w := range windows {
+		d := &docs[y.of[i]]
+		n := float64(w.Count) / float64(d.Count+w.Count)
+		d.KLD += n * (w.KLD - d.KLD)
+		d.SameTop += n * (w.SameTop - d.SameTop)
+		d.Count += w.Count
+	}
+	return docs
+}
+
+// curveMaker measures the points of a curve.
+type curveMaker struct {
+	*measurer
+	file   *gguf.File // that is measured
+	config model.Config
+	laying laying
+}
+
+// newCurve returns a maker for file, whose dense reference it measures, and the curve without points.
+func (r *run) newCurve(ctx context.Context, file *gguf.File, way prepared.Way) (*curveMaker, *prepared.Curve, error) {
+	m := &curveMaker{measurer: &measurer{f: r.f, w: r.w, o: r.o, text: r.texts.heldOut, mapped: r.id.Mapped}, file: file}
+	window, err := m.window()
+	if err != nil {
+		return nil, nil, err
+	}
+	if m.config, err = model.ReadConfig(file, r.o.Activation); err != nil {
+		return nil, nil, err
+	}
+	if err := m.dense(ctx, window); err != nil {
+		return nil, nil, err
+	}
+	if m.laying = m.laid(window); m.laying.cut {
+		r.o.note("the text held out has fewer than %d documents of %d tokens: limits come from the spread between its windows, and mean texts of that length", leastDocuments, window)
+	}
+	c := &prepared.Curve{Way: way, Documents: uint64(m.laying.units), Calibration: r.texts.calibrated(), HeldOut: r.texts.held()}
+	dense, exact, err := m.bounds()
+	c.DenseBytes, c.ExactBytes = float32(dense), float32(exact)
+	return m, c, err
+}
+
+// bounds returns the bytes of feed-forward weights that a token reads in mode off and in mode exact, as the file's frequencies foretell them.
+func (m *curveMaker) bounds() (dense, exact float64, err error) {
+	for l := range m.config.Layers {
+		k, err := layerCost(m.file, m.config, l, m.o.PredictorType)
+		if err != nil {
+			return 0, 0, err
+		}
+		dense += k.dense()
+		if p := m.config.Prepared; p != nil {
+			active := 0.0
+			for _, f := range p.Layers[l].Frequency {
+				active += float64(f) / float64(len(p.Layers[l].Frequency))
+			}
+			exact += k.exact(active)
+		}
+	}
+	return dense, exact, nil
+}
+
+// point measures a setting, or returns what an earlier run found. value is the point's.
+func (m *curveMaker) point(ctx context.Context, value float64, s setting) (p prepared.Point, err error) {
+	name := fmt.Sprintf("point-%.6f.json", value)
+	if b, ok, err := m.w.read(name); err != nil {
+		return p, err
+	} else if ok {
+		if json.Unmarshal(b, &p) != nil {
+			return p, m.w.damaged(name)
+		}
+		return p, nil
+	}
+	d, use, err := m.compare(ctx, m.file, s)
+	if err != nil {
+		return p, err
+	}
+	docs := m.laying.documents(d.Chunks)
+	p = prepared.Point{
+		Setting: float32(value), Magnitudes: s.magnitudes, KLDivergence: float32(max(0, d.KLD.Value)), Error: float32(m.laying.error(docs)), SameTop: float32(d.SameTop.Value),
+		MostKLD: float32(min(eval.MostKLD(docs), math.MaxFloat32)), LeastSameTop: float32(eval.LeastSameTop(docs)), Perplexity: float32(d.PPL.Value),
+	}
+	active, bytes, err := m.reads(use)
+	if err != nil {
+		return p, err
+	}
+	p.Active, p.Bytes = float32(active), float32(bytes)
+	b, err := json.Marshal(p)
+	if err != nil {
+		return p, err
+	}
+	return p, m.w.write(name, b)
+}
+
+// error returns the standard error of the mean divergence. Predictions of a document are alike, so it comes from the documents' spread.
+func (y *laying) error(docs []eval.Document) float64 {
+	var count, sum, squares float64
+	for _, d := range docs {
+		count += float64(d.Count)
+		sum += d.KLD * float64(d.Count)
+	}
+	n := float64(len(docs))
+	if n < 2 || count == 0 {
+		return 0
+	}
+	for _, d := range docs {
+		v := (d.KLD - sum/count) * float64(d.Count)
+		squares += v * v
+	}
+	return math.Sqrt(squares*n/(n-1)) / count
+}
+
+// reads returns the share of neurons whose up and down rows were read, and the bytes that a token read of feed-forward weights.
+func (m *curveMaker) reads(use []model.NeuronUse) (active, bytes float64, err error) {
+	var neurons, passed float64
+	for l, u := range use {
+		k, err := layerCost(m.file, m.config, l, m.o.PredictorType)
+		if err != nil {
+			return 0, 0, err
+		}
+		tokens := max(1, float64(u.Tokens))
+		gated := float64(u.Gated) / tokens
+		neurons, passed = neurons+float64(k.ff), passed+gated
+		if u.Mode == model.Off {
+			bytes += k.dense()
+			continue
+		}
+		bytes += float64(u.Predicted)/tokens*float64(k.deciding) + gated*float64(k.following)
+		if u.Mode == model.Predict {
+			bytes += float64(predictorBytes(m.file, l))
+		}
+	}
+	return passed / neurons, bytes, nil
+}
+
+// predictorBytes returns the size of a layer's predictor.
+func predictorBytes(f *gguf.File, layer int) (n int) {
+	for _, name := range []string{"fc1", "fc2"} {
+		if t := f.Tensor(fmt.Sprintf("blk.%d.%s.weight", layer, name)); t != nil {
+			n += len(t.Data)
+		}
+	}
+	return n
+}
+
+// The thresholds of predictors' logits that a curve has, as steps from the file's own, in logits. They are measured from the file's own outwards, until
+// a further step changes nothing worth it.
+const (
+	thresholdStep = 1.0
+	mostSteps     = 4   // each way
+	worstKLD      = 0.3 // nats a token, beyond which nobody wants a setting
+)
+
+// predictorCurve measures what thresholds of the predictors of the prepared file at path cost.
+func (r *run) predictorCurve(ctx context.Context, file *gguf.File) (*prepared.Curve, error) {
+	m, c, err := r.newCurve(ctx, file, prepared.ByPredictor)
+	if err != nil {
+		return nil, err
+	}
+	own := m.config.Threshold
+	for _, direction := range []float32{-1, 1} {
+		for i := range r.o.steps + 1 {
+			if i == 0 && direction > 0 {
+				continue
+			}
+			at := own + direction*float32(i)*thresholdStep
+			p, err := m.point(ctx, float64(at), setting{mode: model.Predict, threshold: &at})
+			if err != nil {
+				return nil, err
+			}
+			c.Add(p)
+			if direction < 0 && p.Bytes >= c.ExactBytes || direction > 0 && p.KLDivergence > worstKLD {
+				break
+			}
+		}
+	}
+	return c, nil
+}
+
+// measureCurve measures a prepared file, and writes it with its curve.
+func (r *run) measureCurve(ctx context.Context) (*Report, error) {
+	c, err := r.predictorCurve(ctx, r.f)
+	if err != nil {
+		return nil, err
+	}
+	c.Calibration = r.c.Prepared.Calibration
+	if err := prepared.WriteCurve(ctx, r.w.path(fileModel), r.f, c, r.o.bytes(StageWrite)); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return &Report{Curve: c, Calibration: c.Calibration, HeldOut: c.HeldOut}, r.finish(ctx)
+}
+
+// giveCurve measures the prepared file at path, whose neurons were counted on calibration, and gives it its curve.
+func (r *run) giveCurve(ctx context.Context, path string, calibration prepared.Text) (*prepared.Curve, error) {
+	c, err := r.curveAt(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	c.Calibration = calibration
+	return c, prepared.SetCurve(ctx, path, c, nil)
+}
+
+func (r *run) curveAt(ctx context.Context, path string) (*prepared.Curve, error) {
+	f, err := gguf.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return r.predictorCurve(ctx, f)
+}

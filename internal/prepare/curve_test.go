@@ -1,0 +1,128 @@
+package prepare
+
+import (
+	"context"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/eval"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/planner"
+	"github.com/powerinfer-go/powerinfer/internal/prepared"
+)
+
+// A prepared file's curve is ordered as it should be, says what an engine computes within a bound, and can be measured anew.
+func TestCurve(t *testing.T) {
+	f, o := openSmall(t, smallSpec()), smallOptions(t)
+	rep, err := Run(context.Background(), f, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	points := rep.Curve.Points
+	if len(points) != 3 || points[1].Setting != 0 {
+		t.Fatalf("%+v", points)
+	}
+	for i := 1; i < len(points); i++ {
+		if a, b := points[i-1], points[i]; b.KLDivergence <= a.KLDivergence || b.Bytes >= a.Bytes || b.Active >= a.Active {
+			t.Errorf("a higher threshold does not leave out more: %+v, %+v", a, b)
+		}
+	}
+	if q := rep.Measured; float32(q.KLDivergence) != points[1].KLDivergence || points[1].MostKLD <= points[1].KLDivergence {
+		t.Errorf("the file's own threshold has %+v, measured %+v", points[1], q)
+	}
+	out, err := gguf.Open(o.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	for _, c := range []struct {
+		sparse  model.SparseMode
+		bound   model.Bound
+		mode    model.SparseMode
+		setting float32
+		said    string
+	}{
+		{model.Auto, model.Bound{KLD: float64(points[1].MostKLD)}, model.Predict, 0, "--sparse predict --sparse-threshold=0;"},
+		{model.Predict, model.Bound{KLD: float64(points[0].MostKLD)}, model.Predict, -1, "--sparse-threshold=-1;"},
+		{model.Predict, model.Bound{KLD: 1e-9}, model.Exact, 0, "no setting that was measured keeps a KL divergence of 1e-09"},
+		{model.Exact, model.Bound{KLD: 1}, model.Exact, 0, ""},
+	} {
+		got, err := model.ReadConfig(out, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		choice, err := got.Choose(c.sparse, c.bound)
+		got.Take(choice)
+		if err != nil || got.Sparse != c.mode || got.Threshold != c.setting || !strings.Contains(choice.Said, c.said) || c.said == "" && choice.Said != "" {
+			t.Errorf("%s within %s: %s, threshold %g, %q, %v", c.sparse, c.bound, got.Sparse, got.Threshold, choice.Said, err)
+		}
+	}
+	e, err := engine.Open(t.Context(), out, engine.Options{Bound: model.Bound{KLD: float64(points[0].MostKLD)}, Context: 64, Devices: planner.CPU(planner.Processor{Threads: 1})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if c := e.Config(); c.Sparse != model.Predict || c.Threshold != -1 || c.Chosen == "" {
+		t.Errorf("an engine within the first setting's limit: %s, threshold %g, %q", c.Sparse, c.Threshold, c.Chosen)
+	}
+	again := Options{Out: filepath.Join(t.TempDir(), "again.gguf"), Measure: true, Files: []string{writeFile(t, "other", text(30, 90))}, Threads: 2, steps: 1}
+	rep, err = Run(context.Background(), out, again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	measured, err := gguf.Open(again.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer measured.Close()
+	before, err := prepared.ReadCurve(out, smallSpec().Layers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := prepared.ReadCurve(measured, smallSpec().Layers)
+	if err != nil || !reflect.DeepEqual(c, rep.Curve) || c.HeldOut == before.HeldOut || c.Calibration != before.Calibration {
+		t.Errorf("measured anew: %+v, %v", c, err)
+	}
+	if _, err := Run(context.Background(), f, again); err == nil || !strings.Contains(err.Error(), "--measure is for files that prepare made, with predictors") {
+		t.Errorf("a file that is not prepared: %v", err)
+	}
+	again.Files = nil
+	if _, err := Run(context.Background(), out, again); err == nil || !strings.Contains(err.Error(), "give text to measure on") {
+		t.Errorf("without text: %v", err)
+	}
+}
+
+// Windows are of one document each as far as documents fill them; few documents are taken window by window.
+func TestLaid(t *testing.T) {
+	const window = 4
+	var docs []document
+	next := int32(0)
+	for i := range 10 {
+		var d document
+		for range i {
+			d.tokens = append(d.tokens, next)
+			next++
+		}
+		docs = append(docs, d)
+	}
+	m := &measurer{text: docs}
+	y := m.laid(window)
+	// Documents of 4 to 7 tokens have a window, of 8 and 9 two; of what is left, 1+2+3+0+1+2+3+0+1 tokens, three more are made.
+	if want := []int{0, 1, 2, 3, 4, 4, 5, 5, 6, 7, 8}; y.cut || y.units != 9 || !reflect.DeepEqual(y.of, want) || len(y.tokens) != window*len(want) {
+		t.Errorf("%+v", y)
+	}
+	windows := make([]eval.Document, len(y.of))
+	for i := range windows {
+		windows[i] = eval.Document{Count: 2, KLD: float64(i), SameTop: 0.5}
+	}
+	if got := y.documents(windows); got[4] != (eval.Document{Count: 4, KLD: 4.5, SameTop: 0.5}) || got[8].KLD != 10 {
+		t.Errorf("%+v", got)
+	}
+	if m.text = docs[8:]; !m.laid(window).cut || m.laid(window).units != 4 {
+		t.Errorf("two documents: %+v", m.laid(window))
+	}
+}
