@@ -35,7 +35,7 @@ func benchCommand() *cli.Command {
 			sparseFlag(),
 			&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
 			traceFlag(), verboseFlag(),
-		}, predictionFlags(), batchedFlags(), []cli.Flag{expertsFlag()}, ropeFlags(), gpuFlags()),
+		}, boundFlags(), predictionFlags(), batchedFlags(), []cli.Flag{expertsFlag()}, ropeFlags(), gpuFlags()),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			return traced(c, func(t *powerinfer.Trace) error { return runBench(ctx, c, t) })
 		},
