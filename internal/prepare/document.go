@@ -147,21 +147,24 @@ func holdOut(docs []document, n, most int) (taken, rest []document) {
 		tokens += len(docs[whole].tokens)
 		whole++
 	}
-	of := slices.Clone(docs[:whole])
-	for each := windowTokens; ; each += windowTokens {
-		tokens = 0
-		for _, d := range of {
-			tokens += min(each, len(d.tokens))
+	lengths := make([]int, whole)
+	for got, left := 0, true; got < n && left; { // a window more of each
+		left = false
+		for i, d := range docs[:whole] {
+			more := min(windowTokens, len(d.tokens)-lengths[i], n-got)
+			lengths[i] += more
+			got += more
+			left = left || more > 0
 		}
-		if tokens < n && tokens < countTokens(of) {
-			continue
-		}
-		for i := range of {
-			of[i].tokens = of[i].tokens[:min(each, len(of[i].tokens))]
-		}
-		taken, _ = take(of, n)
-		return taken, docs[len(taken):]
 	}
+	last := 0
+	for i, d := range docs[:whole] {
+		if lengths[i] > 0 {
+			d.tokens, last = d.tokens[:lengths[i]], i+1
+			taken = append(taken, d)
+		}
+	}
+	return taken, docs[last:]
 }
 
 // encode tokenises docs and returns their tokens in all.
