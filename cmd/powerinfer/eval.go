@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/internal/model"
 )
 
 // evalContext is the KV cache of all questions that are read at a time where -c is not given.
@@ -113,7 +114,7 @@ func readTask(c *cli.Command, name string) (*powerinfer.Task, error) {
 // scoreFlags returns the names of the flags that change what a model answers, beyond rounding.
 func scoreFlags() []string {
 	names := []string{"override-kv"}
-	for _, f := range slices.Concat(predictionFlags(), loraFlags(), ropeFlags(), []cli.Flag{expertsFlag(), cacheKeysFlag(), cacheValuesFlag(), maxKLDFlag()}) {
+	for _, f := range slices.Concat(boundFlags(), predictionFlags(), loraFlags(), ropeFlags(), []cli.Flag{expertsFlag(), cacheKeysFlag(), cacheValuesFlag()}) {
 		names = append(names, f.Names()[0])
 	}
 	return names
@@ -129,8 +130,8 @@ func evalRun(c *cli.Command, t *powerinfer.Task, m *powerinfer.Model, options ma
 			options[name] = fmt.Sprint(c.Value(name))
 		}
 	}
-	if info.Sparse == powerinfer.SparseMagnitude {
-		options["max-kld"] = fmt.Sprint(c.Float64("max-kld"))
+	if info.Sparse == powerinfer.SparseMagnitude && !c.IsSet("max-kld") && !c.IsSet("min-same-top") {
+		options["max-kld"] = fmt.Sprint(model.UsualMaxKLD)
 	}
 	if t.Shots.N > 0 {
 		options["shots"] = fmt.Sprint(t.Shots.N)
