@@ -64,12 +64,12 @@ func (r *run) alone(s Setting, l int) (adjust func(o *session.Options), ok bool,
 		only[l] = true
 		return func(o *session.Options) { o.Engine.Predicting = only }, c.LayerMode(l) == model.Predict, nil
 	}
-	p, err := c.Setting(s.MaxKLD)
-	if err != nil || p.Magnitudes == nil {
+	choice, err := c.Choose(model.Threshold, model.Bound{KLD: s.MaxKLD})
+	if err != nil || choice.Point == nil {
 		return nil, false, err
 	}
 	only := make([]float32, c.Layers)
-	only[l] = p.Magnitudes[l]
+	only[l] = choice.Point.Magnitudes[l]
 	return func(o *session.Options) { o.Engine.Magnitudes = only }, only[l] > 0, nil
 }
 
