@@ -59,7 +59,7 @@ func Detect() CPU {
 		L1d:           first(t.l1d, cpuid.CPU.Cache.L1D),
 		L2:            first(t.l2, cpuid.CPU.Cache.L2),
 		L3:            first(t.l3, cpuid.CPU.Cache.L3),
-		Features:      features(),
+		Features:      DetectFeatures(),
 	}
 	c.L3All = c.L3 * max(1, t.l3Slices)
 	if cpuid.CPU.BrandName != "" {
@@ -82,7 +82,8 @@ func first(values ...int) int {
 	return 0
 }
 
-func features() Features {
+// DetectFeatures returns the instruction sets that both processor and operating system support.
+func DetectFeatures() Features {
 	x, a := &cpu.X86, &cpu.ARM64
 	avx512 := x.HasAVX512F && x.HasAVX512BW && x.HasAVX512VL && x.HasAVX512DQ
 	return Features{
@@ -95,7 +96,7 @@ func features() Features {
 		NEON:       a.HasASIMD,
 		FP16:       a.HasASIMDHP,
 		DotProd:    a.HasASIMDDP,
-		I8MM:       a.HasI8MM,
+		I8MM:       a.HasI8MM || systemHasI8MM(),
 		SVE:        a.HasSVE,
 	}
 }

@@ -8,4 +8,5 @@ var (
 	getProcessMemoryInfo           = kernel32.NewProc("K32GetProcessMemoryInfo")
 	getProcessAffinityMask         = kernel32.NewProc("GetProcessAffinityMask")
 	getLogicalProcessorInformation = kernel32.NewProc("GetLogicalProcessorInformation")
+	isProcessorFeaturePresent      = kernel32.NewProc("IsProcessorFeaturePresent")
 )

@@ -2,16 +2,17 @@ package kernel
 
 import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
+	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
-	"golang.org/x/sys/cpu"
 )
 
 // platform returns the sets for ARMv8, whose vector instructions all of its processors have, and which differ in their products of bytes.
 func platform() []*Kernels {
 	sets := []*Kernels{neon()}
-	if cpu.ARM64.HasASIMDDP {
+	have := hw.DetectFeatures()
+	if have.DotProd {
 		sets = append([]*Kernels{dot()}, sets...)
-		if cpu.ARM64.HasI8MM {
+		if have.I8MM {
 			sets = append([]*Kernels{mmla()}, sets...)
 		}
 	}
