@@ -21,7 +21,7 @@ type widePanel struct {
 
 // panelRows is the number of a tile's rows. Six were up to a tenth faster than four where a block has a scale alone: activations are loaded less often.
 func panelRows(typ quant.Type) int {
-	if k := (&tile{typ: typ}); k.minima() || k.twoSums() {
+	if k := (&tile{typ: typ}); k.nibbleMinima() || k.twoSums() {
 		return 4
 	}
 	return 6

@@ -234,7 +234,7 @@ func vnni() *Kernels {
 	}
 	k.types[quant.Q4_1] = tiles{
 		scatter: scatterQ41VNNI, scatterRows: 4,
-		block: block{4, 4, tileQ41VNNI4x4}, strip: strip{4, expandStripQ41, stripQ41VNNI4x4, stripQ41VNNI4x1}, expand: expandQ41AVX2,
+		block: block{4, 4, tileQ41VNNI4x4}, strip: strip{6, expandStripQ41, stripQ41VNNI6x4, stripQ41VNNI6x1}, expand: expandQ41AVX2,
 	}
 	k.types[quant.Q8_0] = tiles{
 		scatter: scatterQ80VNNI, scatterRows: 4,
@@ -242,11 +242,11 @@ func vnni() *Kernels {
 	}
 	k.types[quant.Q4_K] = tiles{
 		scatter: scatterQ4KVNNI, scatterRows: 4,
-		block: block{4, 4, tileQ4KVNNI4x4}, strip: strip{4, expandStripQ4K, stripQ4KVNNI4x4, stripQ4KVNNI4x1}, expand: expandQ4KAVX2,
+		block: block{4, 4, tileQ4KVNNI4x4}, strip: strip{6, expandStripQ4K, stripQ4KVNNI6x4, stripQ4KVNNI6x1}, expand: expandQ4KAVX2,
 	}
 	k.types[quant.Q5_K] = tiles{
 		scatter: scatterQ5KVNNI, scatterRows: 4,
-		block: block{4, 4, tileQ5KVNNI4x4}, strip: strip{4, expandStripQ5K, stripQ5KVNNI4x4, stripQ5KVNNI4x1}, expand: expandQ5KAVX2,
+		block: block{4, 4, tileQ5KVNNI4x4}, strip: strip{6, expandStripQ5K, stripQ5KVNNI6x4, stripQ5KVNNI6x1}, expand: expandQ5KAVX2,
 	}
 	k.types[quant.Q6_K] = tiles{
 		scatter: scatterQ6KVNNI, scatterRows: 4,
@@ -258,7 +258,7 @@ func vnni() *Kernels {
 	}
 	k.types[quant.Q5_1] = tiles{
 		scatter: scatterQ51VNNI, scatterRows: 4,
-		block: block{4, 4, tileQ51VNNI4x4}, strip: strip{4, expandStripQ51, stripQ51VNNI4x4, stripQ51VNNI4x1}, expand: expandQ51AVX2,
+		block: block{4, 4, tileQ51VNNI4x4}, strip: strip{6, expandStripQ51, stripQ51VNNI6x4, stripQ51VNNI6x1}, expand: expandQ51AVX2,
 	}
 	k.types[quant.Q2_K] = tiles{
 		scatter: scatterQ2KVNNI, scatterRows: 4,

@@ -484,13 +484,13 @@ func farQ41VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 // scatterQ41VNNI computes one token's products with Q4_1 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ41VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// stripQ41VNNI4x4 computes out[t][r] of 4 Q4_1 rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
+// stripQ41VNNI6x4 computes out[t][r] of 6 Q4_1 rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
 // Scalar twin: tileGeneric in matmul_generic.go.
-func stripQ41VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+func stripQ41VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
 
-// stripQ41VNNI4x1 computes out[t][r] of 4 Q4_1 rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
+// stripQ41VNNI6x1 computes out[t][r] of 6 Q4_1 rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
 // Scalar twin: tileGeneric in matmul_generic.go.
-func stripQ41VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+func stripQ41VNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
 
 // expandStripQ41 writes n superblocks of packed Q4_1 rows as a strip's. Scalar twin: superblock in unpack.go.
 func expandStripQ41(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
@@ -536,13 +536,13 @@ func farQ51VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 // scatterQ51VNNI computes one token's products with Q5_1 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ51VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// stripQ51VNNI4x4 computes out[t][r] of 4 Q5_1 rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
+// stripQ51VNNI6x4 computes out[t][r] of 6 Q5_1 rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
 // Scalar twin: tileGeneric in matmul_generic.go.
-func stripQ51VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+func stripQ51VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
 
-// stripQ51VNNI4x1 computes out[t][r] of 4 Q5_1 rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
+// stripQ51VNNI6x1 computes out[t][r] of 6 Q5_1 rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
 // Scalar twin: tileGeneric in matmul_generic.go.
-func stripQ51VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+func stripQ51VNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
 
 // expandStripQ51 writes n superblocks of packed Q5_1 rows as a strip's. Scalar twin: superblock in unpack.go.
 func expandStripQ51(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
@@ -649,13 +649,13 @@ func farQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 // scatterQ4KVNNI computes one token's products with Q4_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ4KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// stripQ4KVNNI4x4 computes out[t][r] of 4 Q4_K rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
+// stripQ4KVNNI6x4 computes out[t][r] of 6 Q4_K rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
 // Scalar twin: tileGeneric in matmul_generic.go.
-func stripQ4KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+func stripQ4KVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
 
-// stripQ4KVNNI4x1 computes out[t][r] of 4 Q4_K rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
+// stripQ4KVNNI6x1 computes out[t][r] of 6 Q4_K rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
 // Scalar twin: tileGeneric in matmul_generic.go.
-func stripQ4KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+func stripQ4KVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
 
 // expandStripQ4K writes n superblocks of packed Q4_K rows as a strip's. Scalar twin: superblock in unpack.go.
 func expandStripQ4K(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
@@ -675,13 +675,13 @@ func farQ5KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 // scatterQ5KVNNI computes one token's products with Q5_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ5KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// stripQ5KVNNI4x4 computes out[t][r] of 4 Q5_K rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
+// stripQ5KVNNI6x4 computes out[t][r] of 6 Q5_K rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
 // Scalar twin: tileGeneric in matmul_generic.go.
-func stripQ5KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+func stripQ5KVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
 
-// stripQ5KVNNI4x1 computes out[t][r] of 4 Q5_K rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
+// stripQ5KVNNI6x1 computes out[t][r] of 6 Q5_K rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
 // Scalar twin: tileGeneric in matmul_generic.go.
-func stripQ5KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+func stripQ5KVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
 
 // expandStripQ5K writes n superblocks of packed Q5_K rows as a strip's. Scalar twin: superblock in unpack.go.
 func expandStripQ5K(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
