@@ -377,12 +377,15 @@ func (k *tile) codedZ(isum reg.VecPhysical) func() {
 		}
 		for p := range 4 {
 			w := w[p%2]
+			if traits.Bits == 4 { // a load that meets two lines takes as long as two: low nibbles, then high ones, of each
+				p = p/2 + 2*(p%2)
+			}
 			switch {
 			case traits.Bits == 4 && p < 2:
-				VPANDD(k.row(0, k.super().Quants+64*p), mask, w)
+				VMOVDQU32(k.row(0, k.super().Quants+64*p), q)
+				VPANDD(mask, q, w)
 			case traits.Bits == 4:
-				VMOVDQU32(k.row(0, k.super().Quants+64*(p-2)), w)
-				VPSRLW(U8(4), w, w)
+				VPSRLW(U8(4), q, w)
 				VPANDD(mask, w, w)
 			case p == 0:
 				VPANDD(mask, q, w)

@@ -90,14 +90,23 @@ func packBytes(rowBytes, tokens int) int {
 // tileRows is the multiple that chunks are cut at: the kernels' tiles of three and four rows stay whole.
 const tileRows = 12
 
-// chunkRows returns how many rows make a chunk: a few chunks for every thread, within the sizes above.
+// chunkRows returns how many rows make a chunk: a few chunks for every thread, within the sizes above. One token's are as many for each thread and equally
+// long, and a thread alone has no one to share with: each begins a stream, which costs about a microsecond.
 func chunkRows(rows, rowBytes, tokens, threads int) int {
 	limit := decodeChunk
 	if tokens > 1 {
 		limit = promptChunk
 	}
-	n := min(limit/rowBytes, rows/(4*threads))
-	return max(tileRows, n/tileRows*tileRows)
+	n := max(tileRows, min(limit/rowBytes, rows/(4*threads))/tileRows*tileRows)
+	if tokens > 1 {
+		return n
+	}
+	chunks := 1
+	if threads > 1 {
+		chunks = max(1, (rows+n-1)/n/threads) * threads
+	}
+	n = (rows + chunks - 1) / chunks
+	return (n + tileRows - 1) / tileRows * tileRows
 }
 
 func (m *matmul) chunk(chunk, worker int) {

@@ -56719,19 +56719,19 @@ row:
 super:
 	VPSLLD        $0x03, 288(R9), Y1
 	VPXORD        Y6, Y6, Y6
-	VPANDD        8(R8), Z11, Z7
+	VMOVDQU32     8(R8), Z10
+	VPANDD        Z11, Z10, Z7
 	VPSHUFB       Z7, Z12, Z7
 	VPDPBUSD      (R9), Z7, Z1
-	VPANDD        72(R8), Z11, Z8
+	VPSRLW        $0x04, Z10, Z8
+	VPANDD        Z11, Z8, Z8
 	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      64(R9), Z8, Z1
-	VMOVDQU32     8(R8), Z7
-	VPSRLW        $0x04, Z7, Z7
-	VPANDD        Z11, Z7, Z7
+	VPDPBUSD      128(R9), Z8, Z6
+	VMOVDQU32     72(R8), Z10
+	VPANDD        Z11, Z10, Z7
 	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      128(R9), Z7, Z6
-	VMOVDQU32     72(R8), Z8
-	VPSRLW        $0x04, Z8, Z8
+	VPDPBUSD      64(R9), Z7, Z1
+	VPSRLW        $0x04, Z10, Z8
 	VPANDD        Z11, Z8, Z8
 	VPSHUFB       Z8, Z12, Z8
 	VPDPBUSD      192(R9), Z8, Z6
@@ -56787,19 +56787,19 @@ super:
 	PREFETCHT1    8320(R8)
 	VPSLLD        $0x03, 288(R9), Y1
 	VPXORD        Y6, Y6, Y6
-	VPANDD        8(R8), Z11, Z7
+	VMOVDQU32     8(R8), Z10
+	VPANDD        Z11, Z10, Z7
 	VPSHUFB       Z7, Z12, Z7
 	VPDPBUSD      (R9), Z7, Z1
-	VPANDD        72(R8), Z11, Z8
+	VPSRLW        $0x04, Z10, Z8
+	VPANDD        Z11, Z8, Z8
 	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      64(R9), Z8, Z1
-	VMOVDQU32     8(R8), Z7
-	VPSRLW        $0x04, Z7, Z7
-	VPANDD        Z11, Z7, Z7
+	VPDPBUSD      128(R9), Z8, Z6
+	VMOVDQU32     72(R8), Z10
+	VPANDD        Z11, Z10, Z7
 	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      128(R9), Z7, Z6
-	VMOVDQU32     72(R8), Z8
-	VPSRLW        $0x04, Z8, Z8
+	VPDPBUSD      64(R9), Z7, Z1
+	VPSRLW        $0x04, Z10, Z8
 	VPANDD        Z11, Z8, Z8
 	VPSHUFB       Z8, Z12, Z8
 	VPDPBUSD      192(R9), Z8, Z6
@@ -60518,19 +60518,19 @@ row:
 super:
 	VPSLLD        $0x04, 288(R9), Y1
 	VPXORD        Y6, Y6, Y6
-	VPANDD        16(R8), Z11, Z7
+	VMOVDQU32     16(R8), Z10
+	VPANDD        Z11, Z10, Z7
 	VPSHUFB       Z7, Z12, Z7
 	VPDPBUSD      (R9), Z7, Z1
-	VPANDD        80(R8), Z11, Z8
+	VPSRLW        $0x04, Z10, Z8
+	VPANDD        Z11, Z8, Z8
 	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      64(R9), Z8, Z1
-	VMOVDQU32     16(R8), Z7
-	VPSRLW        $0x04, Z7, Z7
-	VPANDD        Z11, Z7, Z7
+	VPDPBUSD      128(R9), Z8, Z6
+	VMOVDQU32     80(R8), Z10
+	VPANDD        Z11, Z10, Z7
 	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      128(R9), Z7, Z6
-	VMOVDQU32     80(R8), Z8
-	VPSRLW        $0x04, Z8, Z8
+	VPDPBUSD      64(R9), Z7, Z1
+	VPSRLW        $0x04, Z10, Z8
 	VPANDD        Z11, Z8, Z8
 	VPSHUFB       Z8, Z12, Z8
 	VPDPBUSD      192(R9), Z8, Z6
@@ -60581,19 +60581,19 @@ super:
 	PREFETCHT1    8320(R8)
 	VPSLLD        $0x04, 288(R9), Y1
 	VPXORD        Y6, Y6, Y6
-	VPANDD        16(R8), Z11, Z7
+	VMOVDQU32     16(R8), Z10
+	VPANDD        Z11, Z10, Z7
 	VPSHUFB       Z7, Z12, Z7
 	VPDPBUSD      (R9), Z7, Z1
-	VPANDD        80(R8), Z11, Z8
+	VPSRLW        $0x04, Z10, Z8
+	VPANDD        Z11, Z8, Z8
 	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      64(R9), Z8, Z1
-	VMOVDQU32     16(R8), Z7
-	VPSRLW        $0x04, Z7, Z7
-	VPANDD        Z11, Z7, Z7
+	VPDPBUSD      128(R9), Z8, Z6
+	VMOVDQU32     80(R8), Z10
+	VPANDD        Z11, Z10, Z7
 	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      128(R9), Z7, Z6
-	VMOVDQU32     80(R8), Z8
-	VPSRLW        $0x04, Z8, Z8
+	VPDPBUSD      64(R9), Z7, Z1
+	VPSRLW        $0x04, Z10, Z8
 	VPANDD        Z11, Z8, Z8
 	VPSHUFB       Z8, Z12, Z8
 	VPDPBUSD      192(R9), Z8, Z6
@@ -62259,19 +62259,19 @@ row:
 super:
 	VPSLLD        $0x01, 288(R9), Y1
 	VPXORD        Y6, Y6, Y6
-	VPANDD        8(R8), Z11, Z7
+	VMOVDQU32     8(R8), Z10
+	VPANDD        Z11, Z10, Z7
 	VPSHUFB       Z7, Z12, Z7
 	VPDPBUSD      (R9), Z7, Z1
-	VPANDD        72(R8), Z11, Z8
+	VPSRLW        $0x04, Z10, Z8
+	VPANDD        Z11, Z8, Z8
 	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      64(R9), Z8, Z1
-	VMOVDQU32     8(R8), Z7
-	VPSRLW        $0x04, Z7, Z7
-	VPANDD        Z11, Z7, Z7
+	VPDPBUSD      128(R9), Z8, Z6
+	VMOVDQU32     72(R8), Z10
+	VPANDD        Z11, Z10, Z7
 	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      128(R9), Z7, Z6
-	VMOVDQU32     72(R8), Z8
-	VPSRLW        $0x04, Z8, Z8
+	VPDPBUSD      64(R9), Z7, Z1
+	VPSRLW        $0x04, Z10, Z8
 	VPANDD        Z11, Z8, Z8
 	VPSHUFB       Z8, Z12, Z8
 	VPDPBUSD      192(R9), Z8, Z6
@@ -62326,19 +62326,19 @@ super:
 	PREFETCHT1    8320(R8)
 	VPSLLD        $0x01, 288(R9), Y1
 	VPXORD        Y6, Y6, Y6
-	VPANDD        8(R8), Z11, Z7
+	VMOVDQU32     8(R8), Z10
+	VPANDD        Z11, Z10, Z7
 	VPSHUFB       Z7, Z12, Z7
 	VPDPBUSD      (R9), Z7, Z1
-	VPANDD        72(R8), Z11, Z8
+	VPSRLW        $0x04, Z10, Z8
+	VPANDD        Z11, Z8, Z8
 	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      64(R9), Z8, Z1
-	VMOVDQU32     8(R8), Z7
-	VPSRLW        $0x04, Z7, Z7
-	VPANDD        Z11, Z7, Z7
+	VPDPBUSD      128(R9), Z8, Z6
+	VMOVDQU32     72(R8), Z10
+	VPANDD        Z11, Z10, Z7
 	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      128(R9), Z7, Z6
-	VMOVDQU32     72(R8), Z8
-	VPSRLW        $0x04, Z8, Z8
+	VPDPBUSD      64(R9), Z7, Z1
+	VPSRLW        $0x04, Z10, Z8
 	VPANDD        Z11, Z8, Z8
 	VPSHUFB       Z8, Z12, Z8
 	VPDPBUSD      192(R9), Z8, Z6
@@ -63977,19 +63977,19 @@ row:
 super:
 	VPSLLD        $0x04, 288(R9), Y1
 	VPXORD        Y6, Y6, Y6
-	VPANDD        8(R8), Z11, Z7
+	VMOVDQU32     8(R8), Z10
+	VPANDD        Z11, Z10, Z7
 	VPSHUFB       Z7, Z12, Z7
 	VPDPBUSD      (R9), Z7, Z1
-	VPANDD        72(R8), Z11, Z8
+	VPSRLW        $0x04, Z10, Z8
+	VPANDD        Z11, Z8, Z8
 	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      64(R9), Z8, Z1
-	VMOVDQU32     8(R8), Z7
-	VPSRLW        $0x04, Z7, Z7
-	VPANDD        Z11, Z7, Z7
+	VPDPBUSD      128(R9), Z8, Z6
+	VMOVDQU32     72(R8), Z10
+	VPANDD        Z11, Z10, Z7
 	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      128(R9), Z7, Z6
-	VMOVDQU32     72(R8), Z8
-	VPSRLW        $0x04, Z8, Z8
+	VPDPBUSD      64(R9), Z7, Z1
+	VPSRLW        $0x04, Z10, Z8
 	VPANDD        Z11, Z8, Z8
 	VPSHUFB       Z8, Z12, Z8
 	VPDPBUSD      192(R9), Z8, Z6
@@ -64044,19 +64044,19 @@ super:
 	PREFETCHT1    8320(R8)
 	VPSLLD        $0x04, 288(R9), Y1
 	VPXORD        Y6, Y6, Y6
-	VPANDD        8(R8), Z11, Z7
+	VMOVDQU32     8(R8), Z10
+	VPANDD        Z11, Z10, Z7
 	VPSHUFB       Z7, Z12, Z7
 	VPDPBUSD      (R9), Z7, Z1
-	VPANDD        72(R8), Z11, Z8
+	VPSRLW        $0x04, Z10, Z8
+	VPANDD        Z11, Z8, Z8
 	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      64(R9), Z8, Z1
-	VMOVDQU32     8(R8), Z7
-	VPSRLW        $0x04, Z7, Z7
-	VPANDD        Z11, Z7, Z7
+	VPDPBUSD      128(R9), Z8, Z6
+	VMOVDQU32     72(R8), Z10
+	VPANDD        Z11, Z10, Z7
 	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      128(R9), Z7, Z6
-	VMOVDQU32     72(R8), Z8
-	VPSRLW        $0x04, Z8, Z8
+	VPDPBUSD      64(R9), Z7, Z1
+	VPSRLW        $0x04, Z10, Z8
 	VPANDD        Z11, Z8, Z8
 	VPSHUFB       Z8, Z12, Z8
 	VPDPBUSD      192(R9), Z8, Z6
@@ -69306,19 +69306,19 @@ row:
 super:
 	VPSLLD        $0x01, 288(R9), Y1
 	VPXORD        Y6, Y6, Y6
-	VPANDD        8(R8), Z11, Z7
+	VMOVDQU32     8(R8), Z10
+	VPANDD        Z11, Z10, Z7
 	VPSHUFB       Z7, Z12, Z7
 	VPDPBUSD      (R9), Z7, Z1
-	VPANDD        72(R8), Z11, Z8
+	VPSRLW        $0x04, Z10, Z8
+	VPANDD        Z11, Z8, Z8
 	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      64(R9), Z8, Z1
-	VMOVDQU32     8(R8), Z7
-	VPSRLW        $0x04, Z7, Z7
-	VPANDD        Z11, Z7, Z7
+	VPDPBUSD      128(R9), Z8, Z6
+	VMOVDQU32     72(R8), Z10
+	VPANDD        Z11, Z10, Z7
 	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      128(R9), Z7, Z6
-	VMOVDQU32     72(R8), Z8
-	VPSRLW        $0x04, Z8, Z8
+	VPDPBUSD      64(R9), Z7, Z1
+	VPSRLW        $0x04, Z10, Z8
 	VPANDD        Z11, Z8, Z8
 	VPSHUFB       Z8, Z12, Z8
 	VPDPBUSD      192(R9), Z8, Z6
@@ -69372,19 +69372,19 @@ super:
 	PREFETCHT1    8320(R8)
 	VPSLLD        $0x01, 288(R9), Y1
 	VPXORD        Y6, Y6, Y6
-	VPANDD        8(R8), Z11, Z7
+	VMOVDQU32     8(R8), Z10
+	VPANDD        Z11, Z10, Z7
 	VPSHUFB       Z7, Z12, Z7
 	VPDPBUSD      (R9), Z7, Z1
-	VPANDD        72(R8), Z11, Z8
+	VPSRLW        $0x04, Z10, Z8
+	VPANDD        Z11, Z8, Z8
 	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      64(R9), Z8, Z1
-	VMOVDQU32     8(R8), Z7
-	VPSRLW        $0x04, Z7, Z7
-	VPANDD        Z11, Z7, Z7
+	VPDPBUSD      128(R9), Z8, Z6
+	VMOVDQU32     72(R8), Z10
+	VPANDD        Z11, Z10, Z7
 	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      128(R9), Z7, Z6
-	VMOVDQU32     72(R8), Z8
-	VPSRLW        $0x04, Z8, Z8
+	VPDPBUSD      64(R9), Z7, Z1
+	VPSRLW        $0x04, Z10, Z8
 	VPANDD        Z11, Z8, Z8
 	VPSHUFB       Z8, Z12, Z8
 	VPDPBUSD      192(R9), Z8, Z6
@@ -70881,19 +70881,19 @@ row:
 super:
 	VPSRAD        $0x01, 352(R9), Y1
 	VPSRAD        $0x01, 384(R9), Y6
-	VPANDD        16(R8), Z11, Z7
+	VMOVDQU32     16(R8), Z10
+	VPANDD        Z11, Z10, Z7
 	VPSHUFB       Z7, Z12, Z7
 	VPDPBUSD      (R9), Z7, Z1
-	VPANDD        80(R8), Z11, Z8
+	VPSRLW        $0x04, Z10, Z8
+	VPANDD        Z11, Z8, Z8
 	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      64(R9), Z8, Z1
-	VMOVDQU32     16(R8), Z7
-	VPSRLW        $0x04, Z7, Z7
-	VPANDD        Z11, Z7, Z7
+	VPDPBUSD      128(R9), Z8, Z6
+	VMOVDQU32     80(R8), Z10
+	VPANDD        Z11, Z10, Z7
 	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      128(R9), Z7, Z6
-	VMOVDQU32     80(R8), Z8
-	VPSRLW        $0x04, Z8, Z8
+	VPDPBUSD      64(R9), Z7, Z1
+	VPSRLW        $0x04, Z10, Z8
 	VPANDD        Z11, Z8, Z8
 	VPSHUFB       Z8, Z12, Z8
 	VPDPBUSD      192(R9), Z8, Z6
@@ -70952,19 +70952,19 @@ super:
 	PREFETCHT1    8320(R8)
 	VPSRAD        $0x01, 352(R9), Y1
 	VPSRAD        $0x01, 384(R9), Y6
-	VPANDD        16(R8), Z11, Z7
+	VMOVDQU32     16(R8), Z10
+	VPANDD        Z11, Z10, Z7
 	VPSHUFB       Z7, Z12, Z7
 	VPDPBUSD      (R9), Z7, Z1
-	VPANDD        80(R8), Z11, Z8
+	VPSRLW        $0x04, Z10, Z8
+	VPANDD        Z11, Z8, Z8
 	VPSHUFB       Z8, Z12, Z8
-	VPDPBUSD      64(R9), Z8, Z1
-	VMOVDQU32     16(R8), Z7
-	VPSRLW        $0x04, Z7, Z7
-	VPANDD        Z11, Z7, Z7
+	VPDPBUSD      128(R9), Z8, Z6
+	VMOVDQU32     80(R8), Z10
+	VPANDD        Z11, Z10, Z7
 	VPSHUFB       Z7, Z12, Z7
-	VPDPBUSD      128(R9), Z7, Z6
-	VMOVDQU32     80(R8), Z8
-	VPSRLW        $0x04, Z8, Z8
+	VPDPBUSD      64(R9), Z7, Z1
+	VPSRLW        $0x04, Z10, Z8
 	VPANDD        Z11, Z8, Z8
 	VPSHUFB       Z8, Z12, Z8
 	VPDPBUSD      192(R9), Z8, Z6
