@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"encoding/binary"
 	"strings"
 	"unicode/utf8"
 )
@@ -38,8 +37,8 @@ type wordEncoder interface{ encode(e *encoder, word string) }
 type slowEncoder interface{ encodeNew(e *encoder, word string) }
 
 const (
-	shortest     = 15      // bytes of a word that is remembered across texts
-	shortEntries = 1 << 12 // so many lie in a core's own cache
+	shortest  = 15 // bytes of a word that is remembered across texts
+	shortBits = 14 // log2 of how many are: 512 KiB, which lie in a core's own cache
 )
 
 // shortEntry is a remembered word: its bytes and, in the last, its length; then its tokens.
@@ -49,17 +48,41 @@ type shortEntry struct {
 	n    int32
 }
 
+// shortKey returns the bytes of a word of at most shortest, and its length in the upper byte of b.
+func shortKey(word string) (a, b uint64) {
+	n := len(word)
+	switch {
+	case n >= 8:
+		a, b = load64(word, 0), load64(word, n-8)>>(8*(16-n)&63)
+		if n == 8 {
+			b = 0
+		}
+	case n >= 4:
+		a = uint64(load32(word, 0)) | uint64(load32(word, n-4))<<(8*(n-4)&63)
+	case n > 0:
+		a = uint64(word[0]) | uint64(word[n/2])<<(8*(n/2)&63) | uint64(word[n-1])<<(8*(n-1)&63)
+	}
+	return a, b | uint64(n)<<56
+}
+
+func load64(s string, at int) uint64 {
+	s = s[at : at+8]
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 | uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+}
+
+func load32(s string, at int) uint32 {
+	s = s[at : at+4]
+	return uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24
+}
+
 // remember appends the tokens of word: those of the last time, or m's.
 func (e *encoder) remember(word string, m slowEncoder) {
 	if len(word) > shortest {
 		e.word(word, m)
 		return
 	}
-	var key [16]byte
-	copy(key[:], word)
-	key[15] = byte(len(word))
-	a, b := binary.LittleEndian.Uint64(key[:8]), binary.LittleEndian.Uint64(key[8:])
-	entry := &e.short[(a*0x9E3779B97F4A7C15^b*0xC2B2AE3D27D4EB4F)>>(64-12)]
+	a, b := shortKey(word)
+	entry := &e.short[(a*0x9E3779B97F4A7C15^b*0xC2B2AE3D27D4EB4F)>>(64-shortBits)]
 	if entry.a == a && entry.b == b {
 		e.out = append(e.out, entry.ids[:entry.n]...)
 		return
@@ -110,7 +133,7 @@ func (e *encoder) prepare(t *Tokenizer, size int) {
 	}
 	clear(e.seen)
 	if e.short == nil {
-		e.short = make([]shortEntry, shortEntries)
+		e.short = make([]shortEntry, 1<<shortBits)
 	}
 	e.steps = t.split
 	e.begin = append(e.begin[:0], make([]bool, len(e.steps)+1)...)

@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"slices"
 	"sync"
+	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
@@ -31,13 +32,41 @@ const (
 	tailBase, tails       = 0x11A7, 28
 )
 
-func combiningClass(r rune) uint8 {
-	if r < 0x300 {
-		return 0
-	}
-	var b [utf8.UTFMax]byte
-	return norm.NFD.Properties(b[:utf8.EncodeRune(b[:], r)]).CCC()
+func combiningClass(r rune) uint8 { return properties().of(r).class }
+
+// property is what decides whether a character is touched: its canonical combining class, and whether it comes apart in NFD and in NFKD.
+type property struct {
+	class     uint8
+	nfd, nfkd bool
 }
+
+// propertyTable holds properties by the upper bits and the lower eight of a character; nil: none has any.
+type propertyTable [unicode.MaxRune>>8 + 1]*[256]property
+
+func (t *propertyTable) of(r rune) property {
+	if page := t[uint32(r)>>8%uint32(len(t))]; page != nil {
+		return page[uint8(r)]
+	}
+	return property{}
+}
+
+// properties is made once, of golang.org/x/text's, whose lookups take several times as long.
+var properties = sync.OnceValue(func() *propertyTable {
+	t := &propertyTable{}
+	for r := rune(0x80); r < 0x30000; r++ {
+		s := string(r)
+		d, k := norm.NFD.PropertiesString(s), norm.NFKD.PropertiesString(s)
+		p := property{class: d.CCC(), nfd: d.Decomposition() != nil, nfkd: k.Decomposition() != nil}
+		if p == (property{}) {
+			continue
+		}
+		if t[r>>8] == nil {
+			t[r>>8] = new([256]property)
+		}
+		t[r>>8][uint8(r)] = p
+	}
+	return t
+})
 
 // decompose returns the characters of s taken apart, marks in canonical order.
 func decompose(f norm.Form, s string) []rune {
@@ -46,7 +75,8 @@ func decompose(f norm.Form, s string) []rune {
 	} else if f == norm.NFKC {
 		f = norm.NFKD
 	}
-	out := make([]rune, 0, len(s))
+	out := make([]rune, 0, utf8.RuneCountInString(s))
+	table := properties()
 	for i, r := range s {
 		if hangulBase <= r && r < hangulEnd {
 			at := r - hangulBase
@@ -56,18 +86,23 @@ func decompose(f norm.Form, s string) []rune {
 			}
 			continue
 		}
-		if d := f.PropertiesString(s[i:]).Decomposition(); r >= utf8.RuneSelf && d != nil && !inRanges(laterComposed, r) {
-			out = append(out, []rune(string(d))...)
+		if p := table.of(r); (p.nfd || p.nfkd && f == norm.NFKD) && !inRanges(laterComposed, r) {
+			out = append(out, []rune(string(f.PropertiesString(s[i:]).Decomposition()))...)
 		} else {
 			out = append(out, r)
 		}
 	}
 	for from := 0; from < len(out); from++ {
 		to := from
-		for to < len(out) && combiningClass(out[to]) != 0 {
-			to++
+		sorted := true
+		for last := uint8(0); to < len(out); to++ {
+			class := table.of(out[to]).class
+			if class == 0 {
+				break
+			}
+			sorted, last = sorted && class >= last, class
 		}
-		if to > from+1 {
+		if !sorted {
 			slices.SortStableFunc(out[from:to], func(a, b rune) int { return int(combiningClass(a)) - int(combiningClass(b)) })
 		}
 		from = max(from, to-1)
@@ -112,8 +147,9 @@ func composite(a, b rune) (rune, bool) {
 func compose(in []rune) []rune {
 	out := in[:0]
 	starter, last := -1, uint8(0)
+	table := properties()
 	for _, r := range in {
-		class := combiningClass(r)
+		class := table.of(r).class
 		if starter >= 0 && (last < class || last == 0 && starter == len(out)-1) {
 			if c, ok := composite(out[starter], r); ok {
 				out[starter] = c

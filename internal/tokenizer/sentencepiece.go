@@ -140,8 +140,23 @@ func character(s string) (packed uint32, n int) {
 
 // pairs is the set of characters that stand side by side in some token.
 type pairs struct {
-	narrow [1 << 14 / 64]uint64 // both ASCII
+	narrow [narrowSize * narrowSize / 64]uint64 // of both ASCII or a word's mark
 	wide   *pairTable
+}
+
+// narrowSize is the number of characters whose pairs are bits.
+const narrowSize = 256
+
+// narrow returns a character's number among those, or narrowSize.
+func narrow(packed uint32) uint32 {
+	const wordMark = 0xE29681 // U+2581 in UTF-8, for a space
+	switch {
+	case packed < 0x80:
+		return packed
+	case packed == wordMark:
+		return 0x80
+	}
+	return narrowSize
 }
 
 func newPairs() *pairs { return &pairs{wide: newPairTable(1 << 10)} }
@@ -153,8 +168,8 @@ func (p *pairs) add(token string) {
 	prev, at := character(token)
 	for at < len(token) {
 		next, n := character(token[at:])
-		if prev|next < 0x80 {
-			i := prev<<7 | next
+		if a, b := narrow(prev), narrow(next); a|b < narrowSize {
+			i := a*narrowSize | b
 			p.narrow[i/64] |= 1 << (i % 64)
 		} else {
 			p.wide.set(int32(prev), int32(next), 0, 0)
@@ -164,8 +179,8 @@ func (p *pairs) add(token string) {
 }
 
 func (p *pairs) has(a, b uint32) bool {
-	if a|b < 0x80 {
-		i := a<<7 | b
+	if x, y := narrow(a), narrow(b); x|y < narrowSize {
+		i := x*narrowSize | y
 		return p.narrow[i/64]>>(i%64)&1 != 0
 	}
 	_, _, ok := p.wide.get(int32(a), int32(b))

@@ -15,7 +15,8 @@ type Regexp struct {
 	alphabet *alphabet
 	main     *machine
 	looks    []lookMachine
-	scratch  sync.Pool // of *scratch
+	begins   [utf8.RuneSelf]bool // whether a match may begin with a character
+	scratch  sync.Pool           // of *scratch
 }
 
 // lookMachine says at which places a look holds.
@@ -85,6 +86,9 @@ func compile(tree *node) (*Regexp, error) {
 			re.main = m
 		}
 	}
+	for c, class := range re.alphabet.ascii {
+		re.begins[c] = len(re.main.starts) > 1 || len(re.looks) > 0 || re.main.moves[int(re.main.starts[0])*re.main.width+int(class)] != 0
+	}
 	return re, nil
 }
 
@@ -105,6 +109,9 @@ func (re *Regexp) Scan(text string, emit func(start, end int)) {
 	dead := map[uint32][]uint64(nil)
 	last := -1
 	for at := 0; at <= len(text); {
+		for at < len(text) && text[at] < utf8.RuneSelf && !re.begins[text[at]] {
+			at++
+		}
 		end := re.match(text, at, s, &dead)
 		if end < 0 || end == at && at == last {
 			if at == len(text) {
@@ -157,6 +164,20 @@ func (re *Regexp) match(text string, start int, s *scratch, dead *map[uint32][]u
 	found, ahead := -1, 0
 	moves, width := m.moves, m.width
 	for at := start; ; {
+		if s == nil {
+			for at < len(text) && text[at] < utf8.RuneSelf && ahead < patience {
+				move := moves[int(state)*width+int(a.ascii[text[at]])]
+				state = move >> 1
+				ahead++
+				if move&1 != 0 {
+					found, ahead = at, 0
+				}
+				if state == 0 {
+					return found
+				}
+				at++
+			}
+		}
 		class, n := a.size, 0
 		if at < len(text) {
 			if c := text[at]; c < utf8.RuneSelf {

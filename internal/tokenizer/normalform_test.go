@@ -1,0 +1,44 @@
+package tokenizer
+
+import (
+	"math/rand/v2"
+	"testing"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// TestNormalForm compares with golang.org/x/text where runs of marks are short, which there are not cut in two: every character between two that
+// compose, and random texts of characters with a property.
+func TestNormalForm(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	var special []rune
+	for r := rune(0x80); r < 0x30000; r++ {
+		if unicode.IsMark(r) || norm.NFKD.PropertiesString(string(r)).Decomposition() != nil {
+			if !inRanges(laterComposed, r) {
+				special = append(special, r)
+			}
+		}
+	}
+	var texts []string
+	for _, r := range special {
+		texts = append(texts, "e"+string(r)+"\u0301")
+	}
+	for range 20000 {
+		text := []rune("a\u1100")
+		for range rng.IntN(12) {
+			text = append(text, special[rng.IntN(len(special))])
+		}
+		texts = append(texts, string(text))
+	}
+	for _, f := range []norm.Form{norm.NFC, norm.NFD, norm.NFKC, norm.NFKD} {
+		normalize := normalForm(f)
+		for _, text := range texts {
+			if got, want := normalize(text), f.String(text); got != want {
+				t.Fatalf("form %d of %+q: %+q, want %+q", f, text, got, want)
+			}
+		}
+	}
+}
