@@ -95,9 +95,12 @@ func TestVerdicts(t *testing.T) {
 			if name == "namespaces" && c.name != "right" && c.name != "wrong" { // what differs is the kernel's side
 				continue
 			}
-			if v := check(t, r, Program{Text: c.text, Setup: c.setup, Tests: c.tests, Entry: c.entry, Keep: c.keep}); v.Passed != c.passes {
-				t.Errorf("%s, %s: %+v", name, c.name, v)
-			}
+			t.Run(name+", "+c.name, func(t *testing.T) {
+				t.Parallel()
+				if v := check(t, r, Program{Text: c.text, Setup: c.setup, Tests: c.tests, Entry: c.entry, Keep: c.keep}); v.Passed != c.passes {
+					t.Errorf("%+v", v)
+				}
+			})
 		}
 	}
 }
@@ -127,9 +130,12 @@ func TestForgeries(t *testing.T) {
 		"module for a number": "import math\nf = math",
 		"asks forever":        "def f(x):\n    l = []; l.append(l)\n    return l",
 	} {
-		if v := check(t, r, Program{Text: text, Tests: tests, Entry: "f"}); v.Passed {
-			t.Errorf("%s: passed", name)
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if v := check(t, r, Program{Text: text, Tests: tests, Entry: "f"}); v.Passed {
+				t.Error("passed")
+			}
+		})
 	}
 	if v := check(t, r, Program{Text: "def f(x): return x + 1", Tests: tests, Entry: "f"}); !v.Passed {
 		t.Errorf("the right program: %+v", v)
