@@ -237,6 +237,9 @@ func (r *run) identity() map[string]string {
 
 // measure does the work that is left.
 func (r *run) measure(ctx context.Context) error {
+	if err := r.findActivations(ctx); err != nil {
+		return err
+	}
 	left, err := r.left(pace{})
 	if err != nil || len(left) == 0 {
 		return err

@@ -22,7 +22,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/session"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
 
 // childFolder names the environment variable by which the test runs itself as a sweep that is to be killed.
@@ -329,4 +331,29 @@ func entries(t *testing.T, folder string) map[string]json.RawMessage {
 		}
 	}
 	return all
+}
+
+// TestActivations: a ReLU model without predictors is made sparser by fatrelu, whose thresholds leave the shares out that they should.
+func TestActivations(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "relu.gguf")
+	if err := synth.Write(t.Context(), path, synth.Spec{Arch: "llama", Type: quant.F16, Activation: "relu", Layers: 2, Embd: 128, FF: 512, Heads: 4, Seed: 1}, nil); err != nil {
+		t.Fatal(err)
+	}
+	o := options(t.TempDir())
+	o.Open = func() (*gguf.File, error) { return gguf.Open(path) }
+	o.Grid, o.Rounds, o.Window, o.Session.Engine.Context, o.Windows = Grid{}, 0, 64, 64, 2
+	rep, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rep.Points) != 2+len(usualShares) {
+		t.Fatalf("%d points", len(rep.Points))
+	}
+	all := rep.Points[1].Quality.Layers[0].Active
+	const near = 0.1 // of the shares: those are of all layers, this is the first
+	for i, share := range usualShares {
+		if p := &rep.Points[2+i]; math.Abs(1-p.Quality.Layers[0].Active/all-share) > near {
+			t.Errorf("%s leaves %.3f of the active neurons out, not %g", p.Name, 1-p.Quality.Layers[0].Active/all, share)
+		}
+	}
 }
