@@ -39,6 +39,8 @@ type Options struct {
 
 	CacheKeys, CacheValues string // types in which keys and values are kept: f32, f16, bf16, q8_0 or q4_0; empty: f16
 
+	Extension Extension // has texts longer than those that the model was trained on; the zero value has none
+
 	WholeCache bool // layers with sliding windows keep all keys and values, so that a text may go on anywhere behind its beginning
 
 	Sequences int // generations computed at a time, others wait; 0: 8
@@ -96,6 +98,13 @@ type Options struct {
 type Adapter struct {
 	Path  string
 	Scale float32
+}
+
+// Extension is self-extension, llama.cpp's --grp-attn-n and --grp-attn-w: whenever Width tokens more of a text are there, each Group of these share a position from
+// then on. Keys and values of such a text serve no other, so that each turn of a conversation is evaluated from its beginning.
+type Extension struct {
+	Group int // tokens that share a position; 1 or 0: none do
+	Width int // a multiple of Group
 }
 
 // defaultSequences is the default of Options.Sequences.
@@ -162,6 +171,7 @@ func (o *Options) session() (session.Options, error) {
 	e := engine.Options{
 		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, Outputs: sequences, Drafts: o.drafts(), HotDrafts: o.HotDrafts, LeastHot: o.Draft.Least, NoRepack: o.Mapped, Lock: o.Lock,
 		Activation: o.Activation, Threshold: o.SparseThreshold, AlwaysOn: o.AlwaysOn, Sparse: mode, Bound: model.Bound{KLD: o.MaxKLD, SameTop: o.MinSameTop}, Progress: o.Progress, CacheTypes: types, WholeCache: o.WholeCache,
+		Extension: engine.Extension(o.Extension),
 	}
 	if o.Trace != nil {
 		e.Trace = o.Trace.log

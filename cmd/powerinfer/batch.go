@@ -40,7 +40,7 @@ answered by a line with an "error".`,
 			&cli.StringFlag{Name: "shard", Usage: "answer one share of the lines only: `I/N` is every Nth, from the Ith on, which counts from 0"},
 			&cli.IntFlag{Name: "parallel", Aliases: []string{"np"}, Value: usualParallel, Usage: "`N` prompts to continue at a time"},
 			lengthFlag(),
-		}, grammarFlags(), samplerFlags(), []cli.Flag{traceFlag()}),
+		}, extensionFlags(), grammarFlags(), samplerFlags(), []cli.Flag{traceFlag()}),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if err := noArguments(c); err != nil {
 				return err

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
 
 	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer"
 )
 
 // A ropeFlag sets a key of the file's rotary embedding.
@@ -90,6 +93,30 @@ func overrides(c *cli.Command) ([]string, error) {
 // expertsFlag overrides how many experts a token uses.
 func expertsFlag() cli.Flag {
 	return &cli.IntFlag{Name: "experts-used", HideDefault: true, Usage: "have each token use `N` experts; default: the file's. perplexity --kl-divergence measures what fewer cost"}
+}
+
+// extensionFlags are of commands whose texts may be extended: see powerinfer.Extension.
+func extensionFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.IntFlag{Name: "grp-attn-n", Aliases: []string{"gan"}, Value: 1, Usage: "self-extension: have each `N` tokens of a long text share a position, so that it may be N times as long as those that the model was trained on; with -c", Sources: env("GRP_ATTN_N")},
+		&cli.IntFlag{Name: "grp-attn-w", Aliases: []string{"gaw"}, Value: 512, Usage: "tokens, at most, at a text's end that have positions of their own: a multiple of --grp-attn-n", Sources: env("GRP_ATTN_W")},
+	}
+}
+
+// readExtension reads extensionFlags, if c has them.
+func readExtension(c *cli.Command) (powerinfer.Extension, error) {
+	n, w := c.Int("grp-attn-n"), c.Int("grp-attn-w")
+	switch {
+	case n == 1 || n == 0 && w == 0:
+		return powerinfer.Extension{}, nil
+	case n < 1 || n > math.MaxInt32:
+		return powerinfer.Extension{}, fmt.Errorf("--grp-attn-n %d is not a number of tokens that share a position", n)
+	case w < 1 || w > math.MaxInt32 || w%n != 0:
+		return powerinfer.Extension{}, fmt.Errorf("--grp-attn-w %d is not a multiple of --grp-attn-n %d", w, n)
+	case c.String("prompt-cache") != "":
+		return powerinfer.Extension{}, errors.New("--prompt-cache keeps nothing of texts that --grp-attn-n extends, whose keys change as they grow: leave one of them out")
+	}
+	return powerinfer.Extension{Group: n, Width: w}, nil
 }
 
 // shiftFlags are of commands whose texts may go on where the context is full.

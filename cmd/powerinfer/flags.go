@@ -216,6 +216,9 @@ func openOptions(c *cli.Command) (powerinfer.Options, error) {
 	}
 	o.CacheKeys, o.CacheValues = c.String("cache-type-k"), c.String("cache-type-v")
 	o.WholeCache = c.Bool("swa-full")
+	if o.Extension, err = readExtension(c); err != nil {
+		return o, err
+	}
 	if o.Drafts, err = readDrafts(c); err != nil {
 		return o, err
 	}

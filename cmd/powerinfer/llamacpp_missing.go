@@ -32,7 +32,7 @@ func missingFlags() []missingFlag {
 	)
 	return []missingFlag{
 		{[]string{"usage"}, "use --help"},
-		{[]string{"gan", "grp-attn-n", "gaw", "grp-attn-w"}, "--rope-scaling yarn --rope-scale N extends the context of any model"},
+		{[]string{"gan", "grp-attn-n", "gaw", "grp-attn-w"}, "run, chat and batch have it, whose texts share no keys; --rope-scaling yarn --rope-scale N extends the context everywhere"},
 		{[]string{"cl", "cache-list"}, "powerinfer list shows what was downloaded"},
 		{[]string{"completion-bash"}, "powerinfer completion bash"},
 		{[]string{"server-base"}, "give clients the address that powerinfer serve prints"},

@@ -23,7 +23,7 @@ func generationFlags() []cli.Flag {
 		&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "read the prompt from `FILE`; - is standard input"},
 		&cli.BoolFlag{Name: "no-escape", Usage: `take \n, \t and the like in -p literally`},
 		lengthFlag(),
-	}, shiftFlags(), samplerFlags(), []cli.Flag{
+	}, shiftFlags(), extensionFlags(), samplerFlags(), []cli.Flag{
 		traceFlag(), verboseFlag(),
 	})
 }

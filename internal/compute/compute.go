@@ -164,6 +164,7 @@ type Params struct {
 	Decode    int       // the first Decode rows are single tokens of running sequences or parts of short prompts, the others are parts of longer prompts
 	Tokens    []int32   // [n] token ids
 	Pos       []int32   // [n] position within the sequence
+	Turns     []int32   // [n] the positions that RoPE turns rows to, where they are others than Pos, negative ones too; nil: Pos
 	Seq       []int32   // [n] index into Pages
 	Pages     [][]int32 // [sequence][page] page ids of a sequence's KV; token i attends to positions 0…Pos[i]
 	Near      [][]int32 // the same for a cache's Windowed layers; pages that no window reaches are 0. May be nil where there are none
@@ -176,6 +177,14 @@ type Params struct {
 	Draft bool // the step guesses tokens: a model that was loaded for this computes the neurons that its predictors choose, and in other steps all
 
 	Everything bool // whoever sets Threshold has every neuron predicted active, as in a dense model
+}
+
+// Turn returns the positions that RoPE turns rows to. [n]
+func (p *Params) Turn() []int32 {
+	if p.Turns != nil {
+		return p.Turns
+	}
+	return p.Pos
 }
 
 // ShortPrompt is the number of tokens from which on a prompt's rows may be computed by arithmetic that pays for many rows only. What counts is

@@ -14,6 +14,7 @@ type calls struct {
 	byHead      MatMulByHead
 	rope        RoPE
 	storeKV     StoreKV
+	loadKeys    LoadKeys
 	attend      Attend
 	latent      AttendLatent
 	add         Add
@@ -212,7 +213,7 @@ func (v Verbs) MatMulByHead(out Tensor, to Ranges, x Tensor, w *Matrix) {
 	v.Do(&v.calls.byHead)
 }
 
-// RoPE rotates, in place, every head of X to its token's position.
+// RoPE rotates, in place, every head of X to its token's position: that of Params.Turn.
 type RoPE struct {
 	X       Tensor // [n, heads·HeadDim]
 	HeadDim int
@@ -233,7 +234,7 @@ type StoreKV struct {
 	Cache *Cache
 	Layer int
 	K     Tensor // [n, kv_heads·key]
-	V     Tensor // [n, kv_heads·value]; without Mem where values lie within keys
+	V     Tensor // [n, kv_heads·value]; without Mem where values lie within keys, or are to stay as they are
 }
 
 // Visit implements Op.
@@ -247,6 +248,25 @@ func (o *StoreKV) Visit(v Visitor) {
 func (v Verbs) StoreKV(c *Cache, layer int, key, value Tensor) {
 	v.calls.storeKV = StoreKV{c, layer, key, value}
 	v.Do(&v.calls.storeKV)
+}
+
+// LoadKeys reads the keys at the tokens' positions in a layer of a cache: K is what attention takes them for.
+type LoadKeys struct {
+	Cache *Cache
+	Layer int
+	K     Tensor // [n, kv_heads·key]
+}
+
+// Visit implements Op.
+func (o *LoadKeys) Visit(v Visitor) {
+	v.Cache(&o.Cache, &o.Layer)
+	v.Tensor(&o.K, Write)
+}
+
+// LoadKeys does a LoadKeys.
+func (v Verbs) LoadKeys(c *Cache, layer int, key Tensor) {
+	v.calls.loadKeys = LoadKeys{c, layer, key}
+	v.Do(&v.calls.loadKeys)
 }
 
 // Attend computes attention over the sequence of each token, causal unless How says otherwise: Out = softmax(score(Q·Kᵀ))·V, with the scores that How says. With

@@ -102,7 +102,7 @@ type Watched interface {
 // PartOf returns the part of a model that an operation belongs to.
 func PartOf(op Op) Part {
 	switch o := op.(type) {
-	case *Attend, *AttendLatent, *StoreKV, *RoPE, *Temper, *Convolve, *Scan, *Delta:
+	case *Attend, *AttendLatent, *StoreKV, *LoadKeys, *RoPE, *Temper, *Convolve, *Scan, *Delta:
 		return PartAttention
 	case *Predict:
 		return PartPredictor

@@ -43,7 +43,8 @@ type Options struct {
 	Predicting []bool      // as model.Options'
 	Recall     bool        // as model.Options'
 	CacheTypes compute.CacheTypes
-	WholeCache bool // layers with sliding windows keep the keys and values that no window reaches any more, too
+	Extension  Extension // of the texts that are generated
+	WholeCache bool      // layers with sliding windows keep the keys and values that no window reaches any more, too
 	Adapters   []model.Adapter
 	Order      [][]int32      // [layers][n_ff] of neurons at load; nil keeps the file's
 	Observer   model.Observer // sees feed-forward layers, which are then dense; may be nil
@@ -104,6 +105,9 @@ func Open(ctx context.Context, f *gguf.File, o Options) (*Engine, error) {
 	}
 	rerank, _, err := f.String(rerankTemplate)
 	if err != nil {
+		return nil, err
+	}
+	if err := o.Extension.Check(); err != nil {
 		return nil, err
 	}
 	e := &Engine{rerank: rerank, path: f.Path, file: f, options: o, tok: tok, batch: pick(o.Batch, UsualBatch), outputs: pick(o.Outputs, 1), drafts: o.Drafts}
@@ -187,6 +191,11 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, layout placemen
 	})
 	if err != nil {
 		return err
+	}
+	if o.Extension.on() {
+		if err := m.CheckTurns(); err != nil {
+			return fmt.Errorf("%s: self-extension is for models that know positions by rotated keys alone: %w", f.Path, err)
+		}
 	}
 	e.dev, e.model, e.pages, e.places = dev, m, size, layout.Places
 	e.loads++

@@ -17,6 +17,8 @@ type runner interface {
 	// run computes a step, with the hidden states of the rows that hidden lists. The error errLost says that the keys and values of all
 	// sequences are lost: a new cache is to be filled.
 	run(p *compute.Params, hidden []int32) error
+	// turn turns keys between steps, by p.Turns. Its errors are run's.
+	turn(p *compute.Params) error
 	// logits returns row i of the last step's logits [n_vocab], valid until the next step.
 	logits(i int) []float32
 	// hidden returns the i-th of the last step's hidden states [n_embd], valid until the next step.
@@ -73,7 +75,9 @@ type scheduler struct {
 	guessed  time.Duration // what those before the step took
 	last     time.Duration // the last step's
 	params   compute.Params
-	hidden   []int32 // rows of the step whose hidden states are wanted
+	turns    compute.Params // of turnKeys
+	rotated  []int32        // the step's positions where some are not those in the cache
+	hidden   []int32        // rows of the step whose hidden states are wanted
 	step     []part
 	counts   counts
 	stepping bool // the runner has the step
@@ -91,7 +95,7 @@ type part struct {
 }
 
 func newScheduler(r runner, l limits, now func() time.Duration) *scheduler {
-	s := &scheduler{limits: l, runner: r, now: now, wake: make(chan struct{}, 1), done: make(chan struct{}), timer: time.NewTimer(time.Hour)}
+	s := &scheduler{rotated: make([]int32, 0, l.rows), limits: l, runner: r, now: now, wake: make(chan struct{}, 1), done: make(chan struct{}), timer: time.NewTimer(time.Hour)}
 	s.kv, s.pages = r.cache()
 	go s.serve()
 	return s
@@ -340,7 +344,10 @@ func (s *scheduler) serve() {
 			continue
 		}
 		s.stepping = true
-		err := s.guess()
+		err := s.turnKeys()
+		if err == nil {
+			err = s.guess()
+		}
 		begin := s.now()
 		if err == nil {
 			s.fill()
@@ -540,6 +547,10 @@ func (s *scheduler) admit(t *task, drafts, most, outputs int) (n, out int) {
 		}
 	}
 	at := t.kv.Len()
+	if at == 0 {
+		t.turned = 0
+	}
+	most = min(most, t.extension.room(at))
 	for n < min(most, t.backlog()) {
 		if want := t.wants(at + n); want && out == outputs {
 			break
@@ -552,6 +563,7 @@ func (s *scheduler) admit(t *task, drafts, most, outputs int) (n, out int) {
 		drafts = 0
 		n, out = s.upToCheckpoint(t, n, out)
 	}
+	drafts = min(drafts, t.extension.room(at)-n)
 	if !t.kv.Reserve(n + drafts) {
 		drafts = 0
 	}
@@ -601,6 +613,9 @@ func (s *scheduler) fill() {
 	p := &s.params
 	p.Tokens, p.Pos, p.Seq, p.Out, p.Pages, p.Near, p.States, p.Decode = p.Tokens[:0], p.Pos[:0], p.Seq[:0], p.Out[:0], p.Pages[:0], p.Near[:0], p.States[:0], 0
 	s.hidden = s.hidden[:0]
+	if p.Turns = nil; slices.ContainsFunc(s.step, func(c part) bool { return c.t.extension.on() }) {
+		p.Turns = s.rotated[:0]
+	}
 	p.Draft, p.Everything, p.Scales = false, s.step[0].t.dense, s.step[0].t.scales
 	for _, decoded := range []bool{true, false} {
 		for i := range s.step {
@@ -609,6 +624,9 @@ func (s *scheduler) fill() {
 		if decoded {
 			p.Decode = len(p.Tokens)
 		}
+	}
+	if p.Turns != nil {
+		s.rotated = p.Turns
 	}
 }
 
@@ -635,6 +653,9 @@ func (s *scheduler) fillPart(i int, decoded bool) {
 		}
 		if c.t.pools(pos) {
 			s.hidden = append(s.hidden, int32(len(p.Tokens)))
+		}
+		if p.Turns != nil {
+			p.Turns = append(p.Turns, c.t.extension.position(pos, c.t.turned))
 		}
 		p.Tokens, p.Pos, p.Seq = append(p.Tokens, l.Token()), append(p.Pos, int32(pos)), append(p.Seq, int32(i))
 	}

@@ -27,18 +27,48 @@ const fakeVocab = 16
 // fakeModel remembers in its pages what was evaluated where and by which arithmetic, and answers with logits that depend on all that a
 // token can see there.
 type fakeModel struct {
-	t      *testing.T
-	limits limits
-	pages  [][]kvcache.Label
-	out    [][]float32
-	time   atomic.Int64 // nanoseconds
-	cost   func(p *compute.Params) time.Duration
-	fail   func(step int) error
-	steps  int
-	wide   int // single tokens of the step with most of them
+	t         *testing.T
+	limits    limits
+	pages     [][]kvcache.Label
+	extension Extension
+	turned    map[[2]int32]int32 // [page, slot] the position of what lies there, of extended texts
+	out       [][]float32
+	time      atomic.Int64 // nanoseconds
+	cost      func(p *compute.Params) time.Duration
+	fail      func(step int) error
+	steps     int
+	wide      int // single tokens of the step with most of them
 }
 
 func (m *fakeModel) hidden(int) []float32 { panic("no request asks for hidden states") }
+
+// turn turns what extended texts have in the cache.
+func (m *fakeModel) turn(p *compute.Params) error {
+	for i := range p.Pos {
+		m.turned[m.slot(p, p.Seq[i], p.Pos[i])] += p.Turns[i]
+	}
+	return nil
+}
+
+// slot returns where a sequence's position lies in the cache.
+func (m *fakeModel) slot(p *compute.Params, seq, pos int32) [2]int32 {
+	return [2]int32{p.Pages[seq][pos/compute.PagePositions], pos % compute.PagePositions}
+}
+
+// checkTurns checks that all that a row sees lies at the positions that the definition of self-extension gives it.
+func (m *fakeModel) checkTurns(p *compute.Params, row int32) {
+	x, pos, seq := m.extension, int(p.Pos[row]), p.Seq[row]
+	shared := pos / x.Width * x.Width
+	for j := range pos + 1 {
+		want := j / x.Group
+		if j >= shared {
+			want = shared/x.Group + j - shared
+		}
+		if got := m.turned[m.slot(p, seq, int32(j))]; int(got) != want {
+			m.t.Errorf("token %d of a text of %d lies at position %d, want %d", j, pos+1, got, want)
+		}
+	}
+}
 
 func (m *fakeModel) run(p *compute.Params, _ []int32) error {
 	m.steps++
@@ -56,9 +86,15 @@ func (m *fakeModel) run(p *compute.Params, _ []int32) error {
 	m.wide = max(m.wide, p.Decode)
 	for i, id := range p.Tokens {
 		pos := p.Pos[i]
+		if m.extension.on() {
+			m.turned[m.slot(p, p.Seq[i], pos)] = p.Turns[i]
+		}
 		m.pages[p.Pages[p.Seq[i]][pos/compute.PagePositions]][pos%compute.PagePositions] = kvcache.LabelOf(id, i < p.Decode)
 	}
 	for i, row := range p.Out {
+		if m.extension.on() {
+			m.checkTurns(p, row)
+		}
 		h := newFakeText()
 		for pos := range p.Pos[row] + 1 {
 			h.add(m.pages[p.Pages[p.Seq[row]][pos/compute.PagePositions]][pos%compute.PagePositions])
@@ -540,8 +576,10 @@ func TestPace(t *testing.T) {
 type idleModel struct{ row []float32 }
 
 func (idleModel) run(*compute.Params, []int32) error { return nil }
-func (m idleModel) logits(int) []float32             { return m.row }
-func (m idleModel) hidden(int) []float32             { return m.row }
+
+func (idleModel) turn(*compute.Params) error { return nil }
+func (m idleModel) logits(int) []float32     { return m.row }
+func (m idleModel) hidden(int) []float32     { return m.row }
 func (idleModel) cache() (*kvcache.Cache, contents) {
 	return kvcache.New(kvcache.Size{Pages: 1 << 15, Positions: compute.PagePositions}, func(_, _ kvcache.Page) {}), nil
 }

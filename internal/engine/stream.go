@@ -181,7 +181,7 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 		st.text = newStopText(e.tok.NewStream(r.Special), r.StopStrings)
 	}
 	t := st.t
-	t.scales = r.Scales
+	t.scales, t.extension = r.Scales, e.options.Extension
 	t.generates, t.reuse, t.progress = true, r.Reuse, r.Progress != nil
 	longest := e.context
 	if r.Max >= 0 {
@@ -349,7 +349,7 @@ func (st *Stream) drafts(n int) (guesses []int32, wish int) {
 		return cost
 	}
 	guesses = st.guess.Draft(most, cost)
-	if len(guesses) > 0 || st.e.hot == nil {
+	if len(guesses) > 0 || st.e.hot == nil || st.t.extension.on() { // hot neurons are asked at positions as they are in the cache
 		return guesses, 0
 	}
 	wish = st.e.hot.wish(most, cost, st.e.sched.guessTime())
@@ -374,7 +374,7 @@ func (st *Stream) full(id int32) {
 	}
 	gone = min(max(gone, 1), left)
 	t := newTask()
-	t.generates, t.reuse = true, st.r.Reuse
+	t.generates, t.reuse, t.extension = true, st.r.Reuse, old.extension
 	t.labels = make([]kvcache.Label, 0, cap(old.labels))
 	short := len(old.labels)-gone+1 < st.e.sched.short
 	for i, l := range old.labels {

@@ -9,16 +9,18 @@ import (
 // task is a sequence in the scheduler's hands: what is to be evaluated of it, and what lies in the cache. Whatever is lost of the cache,
 // because pages ran short or a GPU failed, is evaluated again from its labels. It is guarded by the scheduler's lock.
 type task struct {
-	order  uint64            // of arrival: the older goes first
-	labels []kvcache.Label   // all positions in order, evaluated or not
-	kv     *kvcache.Sequence // the first kv.Len() of labels
-	reuse  Reuse
-	taken  int       // of its labels, at most so many are taken over from other sequences; 0: all but the last
-	whole  bool      // evaluated in one step, beside others, and private
-	dense  bool      // evaluated with every neuron, by steps of its own, and private
-	scales []float32 // of adapters, where they are its own: by steps of its own and private, too; else nil
-	served uint64    // the number of its last step of its own
-	inStep bool      // its rows are in the step that runs
+	order     uint64            // of arrival: the older goes first
+	labels    []kvcache.Label   // all positions in order, evaluated or not
+	kv        *kvcache.Sequence // the first kv.Len() of labels
+	reuse     Reuse
+	taken     int       // of its labels, at most so many are taken over from other sequences; 0: all but the last
+	whole     bool      // evaluated in one step, beside others, and private
+	dense     bool      // evaluated with every neuron, by steps of its own, and private
+	scales    []float32 // of adapters, where they are its own: by steps of its own and private, too; else nil
+	extension Extension // of its text, whose keys then change and are no other's
+	turned    int       // of its tokens, those that share positions in the cache
+	served    uint64    // the number of its last step of its own
+	inStep    bool      // its rows are in the step that runs
 
 	mark int // positions that were evaluated at some time
 
@@ -66,8 +68,9 @@ const (
 // alone reports whether the task's steps are no other's.
 func (t *task) alone() bool { return t.dense || t.scales != nil }
 
-// private reports whether the task's keys and values are no other's: those of a task that is evaluated in one step depend on what follows.
-func (t *task) private() bool { return t.alone() || t.whole }
+// private reports whether the task's keys and values are no other's: those of a task that is evaluated in one step depend on what follows,
+// and those of an extended text change as it grows.
+func (t *task) private() bool { return t.alone() || t.whole || t.extension.on() }
 
 func newTask() *task { return &task{turn: make(chan struct{}, 1)} }
 

@@ -67,8 +67,9 @@ type Model struct {
 	sharedRope *compute.Rope // of the part of keys that heads share, in latent attention
 
 	adapters *adapters
-	Scales   []float32 // of the adapters, where a step does not say its own
-	scales   []float32 // of the step in progress
+	Scales   []float32                       // of the adapters, where a step does not say its own
+	turns    map[*compute.Rope]*compute.Rope // see unscaled
+	scales   []float32                       // of the step in progress
 
 	cache  *compute.Cache
 	most   compute.Segment // rows of the largest step

@@ -105,7 +105,28 @@ func (d *Device) storeKV(c *compute.Cache, layer int, k, v compute.Tensor) {
 	d.rows.run(rowwiseArgs{verb: storeRows, x: floats(k), cols: k.Cols, store: s, values: v}, k.Rows)
 }
 
-// store writes token i's k [kv_heads·key] and v [kv_heads·value], which is nil where values lie within keys.
+// loadKeys reads keys from their tokens' positions.
+func (d *Device) loadKeys(c *compute.Cache, layer int, k compute.Tensor) {
+	s := cacheSlot{shape: c.Layers[layer], tables: c.Tables(layer, d.p), k: c.Mem.(*cache).k[layer]}
+	d.rows.run(rowwiseArgs{verb: loadRows, x: floats(k), cols: k.Cols, store: s}, k.Rows)
+}
+
+// load reads token i's k [kv_heads·key].
+func (d *Device) load(s *cacheSlot, i int, k []float32) {
+	pos := int(d.p.Pos[i])
+	page := int(s.tables[d.p.Seq[i]][pos/compute.PagePositions])
+	n := s.shape.KeyType.RowBytes(s.shape.Key)
+	for h := range s.shape.Heads {
+		quant.Decode(s.shape.KeyType.Type(), k[h*s.shape.Key:][:s.shape.Key], s.k[s.place(page, pos, h)*n:][:n])
+	}
+}
+
+// place returns the number of a position's row among the keys, or the values, of a layer's heads.
+func (s *cacheSlot) place(page, pos, head int) int {
+	return (page*s.shape.Heads+head)*compute.PagePositions + pos%compute.PagePositions
+}
+
+// store writes token i's k [kv_heads·key] and v [kv_heads·value], which is nil where there are none to write.
 func (d *Device) store(s *cacheSlot, i int, k, v []float32) {
 	pos := int(d.p.Pos[i])
 	d.storeAt(s, int(s.tables[d.p.Seq[i]][pos/compute.PagePositions]), pos, k, v)
@@ -114,9 +135,9 @@ func (d *Device) store(s *cacheSlot, i int, k, v []float32) {
 // storeAt writes them to a position that lies in the page given.
 func (d *Device) storeAt(s *cacheSlot, page, pos int, k, v []float32) {
 	for h := range s.shape.Heads {
-		at := (page*s.shape.Heads+h)*compute.PagePositions + pos%compute.PagePositions
+		at := s.place(page, pos, h)
 		d.storeRow(s.k, at, s.shape.KeyType, k[h*s.shape.Key:][:s.shape.Key])
-		if s.shape.Within {
+		if v == nil {
 			continue
 		}
 		d.storeRow(s.v, at, s.shape.ValueType, v[h*s.shape.Value:][:s.shape.Value])

@@ -20,6 +20,7 @@ const (
 	rotateRows
 	convertRows
 	storeRows
+	loadRows
 	temperRows
 	topKRows
 	matchRows
@@ -44,7 +45,7 @@ type rowwiseArgs struct {
 	rope    *compute.Rope
 	acts    []byte // [n, form.ActRow(cols)]
 	form    kernel.Form
-	values  compute.Tensor // of storeRows, beside x [n, kv_heads·value]; of predictRows and correctRows the modalities
+	values  compute.Tensor // of storeRows, beside x [n, kv_heads·value], or none; of predictRows and correctRows the modalities
 	streams compute.Streams
 	active  int
 	how     compute.Temperature
@@ -128,10 +129,12 @@ func (r *rowwise) row(i int) {
 		v.Convert(a.form, a.acts[i*n:(i+1)*n], cut(a.x))
 	case storeRows:
 		var v []float32
-		if !a.store.shape.Within {
+		if a.values.Mem != nil {
 			v = row(a.values, i)
 		}
 		r.d.store(&a.store, i, cut(a.x), v)
+	case loadRows:
+		r.d.load(&a.store, i, cut(a.x))
 	case temperRows:
 		scaled(cut(a.x), float32(a.how.Factor(int(r.d.p.Pos[i]))))
 	case topKRows:
@@ -201,7 +204,7 @@ func (d *Device) activate(dst, gate, up compute.Tensor, act compute.Activation) 
 
 // rope rotates every head of x to its token's position.
 func (d *Device) rope(x compute.Tensor, headDim int, r *compute.Rope) {
-	d.turns.prepare(r, d.p.Pos)
+	d.turns.prepare(r, d.p.Turn())
 	d.rows.run(rowwiseArgs{verb: rotateRows, x: floats(x), cols: x.Cols, headDim: headDim, rope: r}, x.Rows)
 }
 

@@ -118,6 +118,9 @@ func attentionScripts() (all []script) {
 			add(fmt.Sprintf("%s/%s", h, what), h, places)
 		}
 	}
+	for _, t := range compute.KVTypes() {
+		all = append(all, loadScript(t))
+	}
 	return append(append(all, kindScripts()...), peakedScript(), storeScript(), copyPageScript(), nearPagesScript(), movePageScript(halves(), halves()),
 		movePageScript(cacheTypes{compute.KVQ8_0, compute.KVQ4_0}, cacheTypes{compute.KVF32, compute.KVBF16}))
 }
@@ -317,6 +320,37 @@ func storeScript() script {
 		})
 		s.keep("value in layer 0", first, exact)
 		s.keep("value in layer 1", second, exact)
+	}}
+}
+
+// loadScript: keys come back as they are kept, also those that were stored later than their values, which stay.
+func loadScript(t compute.KVType) script {
+	const kv, dim, value = 2, 64, 32
+	return script{name: "LoadKeys/" + t.String(), tokens: 70, play: func(s *stage) {
+		c, err := s.dev.Cache(compute.CacheSpec{Layers: []compute.KVShape{
+			{Heads: 1, Key: 32, Value: 32}, {Heads: kv, Key: dim, Value: value, KeyType: t, ValueType: compute.KVF16},
+		}, Pages: 6})
+		s.must(err)
+		for i := range s.all {
+			s.params.Seq = append(s.params.Seq, int32(i%3))
+			s.params.Pos = append(s.params.Pos, int32(40+i))
+		}
+		s.params.Pages = [][]int32{{5, 1}, {0, 3}, {2, 4}}
+		keys := s.normal(s.all * kv * dim)
+		k, later, v := s.input(kv*dim, keys), s.input(kv*dim, s.normal(s.all*kv*dim)), s.input(kv*value, s.normal(s.all*kv*value))
+		first, second, seen := s.output(kv*dim), s.output(kv*dim), s.output(kv*value)
+		s.run(func(verbs compute.Verbs) {
+			verbs.StoreKV(c, 1, k, v)
+			verbs.LoadKeys(c, 1, first)
+		})
+		s.run(func(verbs compute.Verbs) {
+			verbs.StoreKV(c, 1, later, compute.Tensor{})
+			verbs.LoadKeys(c, 1, second)
+			verbs.Attend(seen, k, c, 1, compute.Attention{Window: 1})
+		})
+		s.keep("keys", first, exact)
+		s.keep("later keys", second, exact)
+		s.keep("values", seen, exact)
 	}}
 }
 

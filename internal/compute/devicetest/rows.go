@@ -290,22 +290,22 @@ func ropeScripts() (all []script) {
 	return all
 }
 
-// playRoPE turns by two ropes in one step, of which the second turns the last elements of heads, and by the first again in a second step at other positions: a device may
-// keep a step's sines, and only a step's.
+// playRoPE turns by two ropes in one step, of which the second turns the last elements of heads, and by the first again in later steps at other positions, at last those of
+// Turns: a device may keep a step's sines, and only a step's.
 func playRoPE(s *stage, style compute.RopeStyle, headDim, dims, heads int) {
 	first, second := compute.Rope{Style: style, Dims: dims, Scale: 1}, compute.Rope{Style: style, First: headDim - dims, Dims: dims, Scale: 1.25}
 	for i := range dims / 2 {
 		first.Freqs = append(first.Freqs, math.Pow(10000, -2*float64(i)/float64(dims)))
 		second.Freqs = append(second.Freqs, math.Pow(500000, -2*float64(i)/float64(dims))/8)
 	}
-	at, later := make([]int32, s.all), make([]int32, s.all)
+	at, later, back := make([]int32, s.all), make([]int32, s.all), make([]int32, s.all)
 	for i := range at {
 		at[i] = []int32{0, 1, 5, 63, 64, 4095, 131071}[i%7] + int32(i/7)
-		later[i] = at[i] + 3
+		later[i], back[i] = at[i]+3, -at[i]/2
 	}
 	cols := heads * headDim
-	var values [4][]float32
-	var x [4]compute.Tensor
+	var values [5][]float32
+	var x [5]compute.Tensor
 	for i := range x {
 		values[i] = s.normal(s.all * cols)
 		x[i] = s.inOut(cols, values[i])
@@ -318,6 +318,8 @@ func playRoPE(s *stage, style compute.RopeStyle, headDim, dims, heads int) {
 	})
 	s.params.Pos = later
 	s.run(func(v compute.Verbs) { v.RoPE(x[3], headDim, &first) })
+	s.params.Turns = back
+	s.run(func(v compute.Verbs) { v.RoPE(x[4], headDim, &first) })
 	for i := range x {
 		s.keep(fmt.Sprintf("turn %d", i), x[i], func(bounds []float64, _ []float32, r int) {
 			for c := range bounds {

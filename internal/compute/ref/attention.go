@@ -119,9 +119,18 @@ func (d *Device) storeKV(c *compute.Cache, layer int, k, v compute.Tensor) {
 		page, slot := d.slot(c, layer, d.p.Seq[t], int(d.p.Pos[t]))
 		toK, toV := position(c, layer, page, slot)
 		quant.Encode(l.KeyType.Type(), toK, row(k, t))
-		if !l.Within {
+		if v.Mem != nil {
 			quant.Encode(l.ValueType.Type(), toV, row(v, t))
 		}
+	}
+}
+
+// loadKeys reads keys as attend does.
+func (d *Device) loadKeys(c *compute.Cache, layer int, k compute.Tensor) {
+	for t := range k.Rows {
+		page, slot := d.slot(c, layer, d.p.Seq[t], int(d.p.Pos[t]))
+		key, _ := position(c, layer, page, slot)
+		quant.Decode(c.Layers[layer].KeyType.Type(), row(k, t), key)
 	}
 }
 

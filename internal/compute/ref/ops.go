@@ -23,6 +23,8 @@ func (d *Device) Do(op compute.Op) {
 		d.rope(o.X, o.HeadDim, o.Rope)
 	case *compute.StoreKV:
 		d.storeKV(o.Cache, o.Layer, o.K, o.V)
+	case *compute.LoadKeys:
+		d.loadKeys(o.Cache, o.Layer, o.K)
 	case *compute.Attend:
 		d.attend(o.Out, o.Q, o.Cache, o.Layer, o.How)
 	case *compute.AttendLatent:

@@ -130,22 +130,47 @@ func sideBytes(l compute.KVShape) (keys, values int64) {
 // storeKV writes the tokens' keys and values to their places.
 func (r *recorder) storeKV(c *compute.Cache, layer int, k, v compute.Tensor) {
 	l := c.Layers[layer]
-	if l.Within {
+	keysOnly := v.Mem == nil
+	if keysOnly {
 		v = compute.Tensor{Rows: k.Rows, Cols: l.Heads * l.Value, Mem: k.Mem} // stands in
 	}
 	if k.Rows != v.Rows || k.Cols != l.Heads*l.Key || v.Cols != l.Heads*l.Value {
 		panic(fmt.Sprintf("vulkan: StoreKV of %d and %d columns to %d heads of %d and %d", k.Cols, v.Cols, l.Heads, l.Key, l.Value))
 	}
-	n := k.Rows * l.Heads * max(storeUnits(l.KeyType, l.Key), storeUnits(l.ValueType, l.Value))
+	units := storeUnits(l.KeyType, l.Key)
+	if !keysOnly {
+		units = max(units, storeUnits(l.ValueType, l.Value))
+	}
+	n := k.Rows * l.Heads * units
 	if n == 0 {
 		return
 	}
 	r.check(needPlaces(c.CacheSpec, layer))
 	keys, values := cacheLayer(c, layer)
 	r.dispatch(call{
-		shader: "storekv", local: elementwise, spec: []uint32{uint32(l.KeyType), uint32(l.ValueType), truth(l.Within)},
+		shader: "storekv", local: elementwise, spec: []uint32{uint32(l.KeyType), uint32(l.ValueType), truth(keysOnly)},
 		bind:   []binding{update(keys), update(values), read(floats(k)), read(floats(v)), read(r.params())},
 		push:   []uint32{uint32(n), uint32(l.Heads), uint32(l.Key), uint32(l.Value), uint32(r.seg.params.rows), uint32(r.seg.params.out), truth(c.IsWindowed(layer))},
+		groups: r.groupsFor(n),
+	})
+}
+
+// loadKeys reads the tokens' keys.
+func (r *recorder) loadKeys(c *compute.Cache, layer int, k compute.Tensor) {
+	l := c.Layers[layer]
+	if k.Cols != l.Heads*l.Key {
+		panic(fmt.Sprintf("vulkan: LoadKeys of %d columns from %d heads of %d", k.Cols, l.Heads, l.Key))
+	}
+	n := k.Rows * l.Heads * storeUnits(l.KeyType, l.Key)
+	if n == 0 {
+		return
+	}
+	r.check(needPlaces(c.CacheSpec, layer))
+	keys, _ := cacheLayer(c, layer)
+	r.dispatch(call{
+		shader: "loadkeys", local: elementwise, spec: []uint32{uint32(l.KeyType)},
+		bind:   []binding{read(keys), write(floats(k)), read(r.params())},
+		push:   []uint32{uint32(n), uint32(l.Heads), uint32(l.Key), uint32(r.seg.params.rows), uint32(r.seg.params.out), truth(c.IsWindowed(layer))},
 		groups: r.groupsFor(n),
 	})
 }

@@ -23,6 +23,8 @@ func (r *recorder) Do(op compute.Op) {
 		r.rope(o.X, o.HeadDim, o.Rope)
 	case *compute.StoreKV:
 		r.storeKV(o.Cache, o.Layer, o.K, o.V)
+	case *compute.LoadKeys:
+		r.loadKeys(o.Cache, o.Layer, o.K)
 	case *compute.Attend:
 		r.attend(o.Out, o.Q, o.Cache, o.Layer, o.How)
 	case *compute.Add:

@@ -121,13 +121,24 @@ func numbers(b []byte) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
 }
 
-// needTokens, needPositions, needPlaces and needRows check what verbs take from the params; a wrong one would be read from elsewhere.
+// needTokens, needPositions, needTurns, needPlaces and needRows check what verbs take from the params; a wrong one would be read from elsewhere.
 func needTokens(rows int) func(*compute.Params) error {
 	return func(p *compute.Params) error { return within("token", p.Tokens, 0, rows) }
 }
 
 func needPositions(offset, rows int) func(*compute.Params) error {
 	return func(p *compute.Params) error { return within("position", p.Pos, len(p.Tokens), rows-offset) }
+}
+
+// needTurns checks that every token has a position to be turned to. Those of a step's own may be negative: what was turned is turned back.
+func needTurns(p *compute.Params) error {
+	if p.Turns == nil {
+		return within("position", p.Pos, len(p.Tokens), math.MaxInt32)
+	}
+	if len(p.Turns) < len(p.Tokens) {
+		return fmt.Errorf("%d numbers of a turn for %d rows", len(p.Turns), len(p.Tokens))
+	}
+	return nil
 }
 
 func needRows() func(*compute.Params) error {

@@ -256,14 +256,14 @@ func (r *recorder) turns(rp *compute.Rope, rows int) driver.View {
 	if v, ok := r.ropes[rp]; ok && v.Size >= 8*int64(rows)*int64(len(rp.Freqs)) {
 		return v
 	}
-	r.check(needPositions(0, math.MaxInt32))
+	r.check(needTurns)
 	layout := r.seg.params
 	v := r.hostData(8*int64(rows)*int64(len(rp.Freqs)), func(p *compute.Params, dst []byte) {
-		w, lead := numbers(dst), layout.lead(p)
+		w, lead, positions := numbers(dst), layout.lead(p), p.Turn()
 		for t := range rows {
 			pos := 0.0 // of padding
-			if i := t - lead; i >= 0 && i < len(p.Pos) {
-				pos = float64(p.Pos[i])
+			if i := t - lead; i >= 0 && i < len(positions) {
+				pos = float64(positions[i])
 			}
 			for i, f := range rp.Freqs {
 				sin, cos := math.Sincos(pos * f)

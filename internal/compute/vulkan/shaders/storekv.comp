@@ -8,7 +8,7 @@
 
 layout(constant_id = 2) const uint KEYS = KV_F16;
 layout(constant_id = 3) const uint VALUES = KV_F16;
-layout(constant_id = 4) const bool WITHIN = false; // values lie within keys
+layout(constant_id = 4) const bool KEYS_ONLY = false; // values lie within keys, or stay
 
 layout(set = 0, binding = 0, std430) writeonly buffer Keys { uint keyCache[]; };
 layout(set = 0, binding = 0, std430) writeonly buffer KeyScales { uint16_t keyScales[]; };
@@ -17,7 +17,7 @@ layout(set = 0, binding = 1, std430) writeonly buffer ValueScales { uint16_t val
 layout(set = 0, binding = 2, std430) readonly buffer K { float k[]; }; // [tokens, heads, keys]
 layout(set = 0, binding = 3, std430) readonly buffer V { float v[]; }; // [tokens, heads, values]
 layout(push_constant) uniform Push {
-	uint n, heads; // n = tokens · heads · the larger of the units of keys and values
+	uint n, heads; // n = tokens · heads · the larger of the units of keys and values, if both are written
 	uint keys, values; // elements of a head
 	uint room, outs;
 	uint near; // 1: the layer is one of those with windows; else 0
@@ -99,7 +99,7 @@ void store(bool key, uint type, uint elements, uint first, uint unit, uint head,
 }
 
 void main() {
-	uint keyUnits = kvUnits(KEYS, push.keys), valueUnits = kvUnits(VALUES, push.values), wide = max(keyUnits, valueUnits);
+	uint keyUnits = kvUnits(KEYS, push.keys), valueUnits = KEYS_ONLY ? 0 : kvUnits(VALUES, push.values), wide = max(keyUnits, valueUnits);
 	for (uint i = first(); i < push.n; i += stride()) {
 		uint row = i / wide, unit = i % wide, head = row % push.heads, t = row / push.heads;
 		if (padding(t))
@@ -108,7 +108,7 @@ void main() {
 		uint at = page(sequence(t), pos / 64, push.near) * push.heads + head;
 		if (unit < keyUnits)
 			store(true, KEYS, push.keys, row * push.keys, unit, at, pos % 64);
-		if (!WITHIN && unit < valueUnits)
+		if (!KEYS_ONLY && unit < valueUnits)
 			store(false, VALUES, push.values, row * push.values, unit, at, pos % 64);
 	}
 }

@@ -1,0 +1,73 @@
+package model
+
+import (
+	"errors"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// TurnKeys turns the keys at positions p.Pos of the sequences p.Seq by p.Turns positions, in every layer that rotates them. [n] of each, n at most a step's
+// rows. A key that was kept in a rounded type is rounded once more.
+func (m *Model) TurnKeys(p *compute.Params) error {
+	for i := range m.layers {
+		m.unscaled(m.layers[i].rope)
+	}
+	return m.run("turn keys", p, m.turnKeys)
+}
+
+// unscaled returns r without its factor of magnitude, which keys have already; nil for nil.
+func (m *Model) unscaled(r *compute.Rope) *compute.Rope {
+	if r == nil {
+		return nil
+	}
+	if m.turns[r] == nil {
+		if m.turns == nil {
+			m.turns = map[*compute.Rope]*compute.Rope{}
+		}
+		turn := *r
+		turn.Scale = 1
+		m.turns[r] = &turn
+	}
+	return m.turns[r]
+}
+
+func (m *Model) turnKeys(v compute.Verbs) {
+	for i := range m.layers {
+		l := &m.layers[i]
+		if l.wk == nil || l.rope == nil || l.shape.KV != i {
+			continue
+		}
+		k := m.step.of(&l.shape).k
+		v.LoadKeys(m.cache, l.stored, k)
+		v.RoPE(k, l.shape.Key, m.unscaled(l.rope))
+		v.StoreKV(m.cache, l.stored, k, compute.Tensor{})
+	}
+}
+
+// CheckTurns reports whether TurnKeys is all that giving positions of a text other numbers takes. The error says what else of the model depends on them.
+func (m *Model) CheckTurns() error {
+	rotated := false
+	for i := range m.layers {
+		l := &m.layers[i]
+		switch {
+		case l.recurrent.out != nil:
+			return errors.New("the model has recurrent layers, which go through positions one by one")
+		case l.latent.keys != nil:
+			return errors.New("the model has latent attention, whose keys are not kept as they are rotated")
+		case l.how.Window > 0:
+			return errors.New("the model has layers with windows of positions, which see no further in a longer context")
+		case l.how.Slopes != nil:
+			return errors.New("the model's scores fall with the distance of positions (ALiBi)")
+		case l.how.Later:
+			return errors.New("the model's tokens see those behind them")
+		}
+		rotated = rotated || l.rope != nil
+	}
+	switch {
+	case m.pos != nil || !rotated:
+		return errors.New("the model does not rotate keys to their positions")
+	case m.Temperature.Scale != 0:
+		return errors.New("the model's queries grow with their positions")
+	}
+	return nil
+}
