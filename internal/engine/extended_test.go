@@ -22,7 +22,7 @@ const extensionTolerance = 1e-4
 
 // extendedSpec is a llama in floats.
 func extendedSpec() synth.Spec {
-	return synth.Spec{Arch: "llama", Layers: 2, Embd: 64, FF: 96, Heads: 4, KVHeads: 2, Vocab: 512, Activation: "silu", Type: quant.F32, Seed: 7}
+	return synth.Spec{Arch: "llama", Layers: 2, Embd: 128, FF: 96, Heads: 4, KVHeads: 2, Vocab: 512, Activation: "silu", Type: quant.F32, Seed: 7}
 }
 
 // extendedFile is a file of extendedSpec whose attention depends on positions so much that a wrong one is seen.
@@ -63,14 +63,11 @@ func TestExtended(t *testing.T) {
 		prompt[i] = int32((i*i*7 + 3*i + 1) % 512)
 	}
 	const most = 24
-	generate := func(o engine.Options) ([]int32, [][]float32) {
+	options := func(keys compute.KVType) engine.Options {
+		return engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, Drafts: 4, Extension: x, CacheTypes: compute.CacheTypes{Key: keys, Value: compute.KVF32}}
+	}
+	generate := func(e *engine.Engine) ([]int32, [][]float32) {
 		t.Helper()
-		o.Context, o.Extension, o.Drafts = 128, x, 4
-		e, err := engine.Open(t.Context(), f, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer e.Close()
 		ids, sampler := slices.Clone(prompt), &listener{}
 		if _, err := e.Generate(t.Context(), engine.Request{Prompt: prompt, Max: most, Sampler: sampler, IgnoreEOG: true}, func(tok engine.Token) bool {
 			ids = append(ids, tok.ID)
@@ -80,32 +77,47 @@ func TestExtended(t *testing.T) {
 		}
 		return ids, sampler.rows
 	}
-	floats := compute.CacheTypes{Key: compute.KVF32, Value: compute.KVF32}
-	ids, rows := generate(engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), CacheTypes: floats})
-	want := extended{f: f, x: x}.logits(ids)
+	ids, rows := generate(openExtended(t, f, options(compute.KVF32)))
+	want := extended{f, x, map[string][]float64{}}.logits(ids)
 	for i, row := range rows {
 		if d := distance(row, want[len(prompt)-1+i]); !(d < extensionTolerance) {
 			t.Fatalf("the logits behind %d tokens differ by %g of the largest", len(prompt)+i, d)
 		}
 	}
-	if d := distance(rows[0], extended{f: f}.logits(prompt)[len(prompt)-1]); d < 100*extensionTolerance {
-		t.Errorf("positions change logits by %g of the largest only: this test proves nothing", d)
+	change := distance(rows[0], extended{f, engine.Extension{}, map[string][]float64{}}.logits(prompt)[len(prompt)-1])
+	if change < 100*extensionTolerance {
+		t.Errorf("positions change logits by %g of the largest only: this test proves nothing", change)
+	}
+	small := options(compute.KVF32)
+	small.UBatch = 5
+	near := func(what string, e *engine.Engine, most float64) {
+		t.Helper()
+		if _, got := generate(e); !(distance(got[0], rows[0]) < most) {
+			t.Errorf("%s: logits differ by %g of the largest", what, distance(got[0], rows[0]))
+		}
+	}
+	near("small steps", openExtended(t, f, small), extensionTolerance)
+	for typ, share := range roundedShare() {
+		near(typ.String(), openExtended(t, f, options(typ)), share*change)
 	}
 	for _, hot := range []int{96, 32} { // whole, and divided
-		o := engine.Options{Devices: oneGPU(t, share(2, hot)), CacheTypes: floats}
-		if _, gpu := generate(o); distance(gpu[0], rows[0]) >= extensionTolerance {
-			t.Errorf("with %d neurons on a GPU logits differ by %g", hot, distance(gpu[0], rows[0]))
-		}
+		near("a GPU", openGPU(t, f, options(compute.KVF32), gigabyte(share(2, hot))).Engine, extensionTolerance)
 	}
-	for typ, most := range extensionTypes() {
-		o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), CacheTypes: compute.CacheTypes{Key: typ, Value: compute.KVF32}}
-		if _, kept := generate(o); distance(kept[0], rows[0]) >= most {
-			t.Errorf("with keys in %v logits differ by %g", typ, distance(kept[0], rows[0]))
-		}
+}
+
+// roundedShare returns by how much of what positions change keys of each type may change logits.
+func roundedShare() map[compute.KVType]float64 {
+	return map[compute.KVType]float64{compute.KVF16: 0.01, compute.KVBF16: 0.1, compute.KVQ8_0: 0.1, compute.KVQ4_0: 0.7}
+}
+
+func openExtended(t *testing.T, f *gguf.File, o engine.Options) *engine.Engine {
+	t.Helper()
+	e, err := engine.Open(t.Context(), f, o)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, small := generate(engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), CacheTypes: floats, UBatch: 5}); distance(small[0], rows[0]) >= extensionTolerance {
-		t.Errorf("small steps differ by %g", distance(small[0], rows[0]))
-	}
+	t.Cleanup(func() { e.Close() })
+	return e
 }
 
 // distance returns the largest difference as a share of the largest of want.
@@ -119,8 +131,9 @@ func distance(got, want []float32) float64 {
 
 // extended computes a llama in floats by the definition of self-extension; without x it extends nothing.
 type extended struct {
-	f *gguf.File
-	x engine.Extension
+	f    *gguf.File
+	x    engine.Extension
+	read map[string][]float64 // weights
 }
 
 // positions returns where a query at token i and the key of token j ≤ i are.
@@ -205,11 +218,15 @@ func turned(x []float64, pos float64) []float64 {
 }
 
 func (e extended) weights(name string) []float64 {
+	if w, ok := e.read[name]; ok {
+		return w
+	}
 	data := e.f.Tensor(name).Data
 	w := make([]float64, len(data)/4)
 	for i := range w {
 		w[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:])))
 	}
+	e.read[name] = w
 	return w
 }
 

@@ -11,7 +11,7 @@ import (
 // model was trained on, because tokens further back share positions. Whenever Width tokens more are there, each Group of these get one position, and the next
 // token the position behind. The zero value extends nothing.
 //
-// llama.cpp does the same before each part of a prompt, so that its results are these with a --batch-size that divides Width.
+// llama.cpp means to do the same before each part of a prompt: docs/context.md says how its results differ.
 type Extension struct {
 	Group int // tokens that share a position
 	Width int // tokens that have their own until as many are there; a multiple of Group
