@@ -28,17 +28,17 @@ func quantize() {
 	for i := range v {
 		VMOVUPS(Mem{Base: x, Disp: 32 * i}, v[i])
 	}
-	VPAND(abs, v[0], top)
+	VPAND(abs, v[0], top) // magnitudes' bits are ordered as the numbers are, and NaN's are above them
 	for _, y := range v[1:] {
 		VPAND(abs, y, t)
-		VMAXPS(t, top, top)
+		VPMAXSD(t, top, top)
 	}
-	VEXTRACTF128(U8(1), top, t.AsX())
-	VMAXPS(t.AsX(), top.AsX(), top.AsX())
+	VEXTRACTI128(U8(1), top, t.AsX())
+	VPMAXSD(t.AsX(), top.AsX(), top.AsX())
 	VMOVHLPS(top.AsX(), top.AsX(), t.AsX())
-	VMAXPS(t.AsX(), top.AsX(), top.AsX())
+	VPMAXSD(t.AsX(), top.AsX(), top.AsX())
 	VMOVSHDUP(top.AsX(), t.AsX())
-	VMAXSS(t.AsX(), top.AsX(), top.AsX())
+	VPMAXSD(t.AsX(), top.AsX(), top.AsX())
 	d, inv, zero := XMM(), XMM(), XMM()
 	VDIVSS(limit, top.AsX(), d)
 	VDIVSS(top.AsX(), limit, inv)

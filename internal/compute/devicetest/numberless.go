@@ -31,8 +31,12 @@ func numberlessScripts() (all []script) {
 	}
 	for _, kind := range []compute.Nonlinearity{compute.ReLU, compute.DReLU, compute.ReLU2} {
 		for _, exact := range []bool{false, true} {
-			act := compute.Activation{Kind: kind}
-			all = append(all, script{name: fmt.Sprintf("NaN/Experts/%s/exact %t", named(act), exact), tokens: 5, play: func(s *stage) { playNumberlessExperts(s, act, exact) }})
+			for _, typ := range []quant.Type{quant.F32, quant.Q4_0} { // of the latter activations are taken in eight bits
+				act := compute.Activation{Kind: kind}
+				all = append(all, script{name: fmt.Sprintf("NaN/Experts/%s/%s/exact %t", named(act), typ, exact), tokens: 5, play: func(s *stage) {
+					playNumberlessExperts(s, typ, act, exact)
+				}})
+			}
 		}
 	}
 	return all
@@ -101,7 +105,7 @@ func playNumberlessFFN(s *stage, act compute.Activation, gated, chosen bool) {
 }
 
 // playNumberlessExperts has the same of experts.
-func playNumberlessExperts(s *stage, act compute.Activation, exact bool) {
+func playNumberlessExperts(s *stage, typ quant.Type, act compute.Activation, exact bool) {
 	const embd, ff, n, used = 64, 32, 4, 2
 	rows, columns := compute.Dense, compute.Dense
 	if exact {
@@ -112,7 +116,7 @@ func playNumberlessExperts(s *stage, act compute.Activation, exact bool) {
 		if use == compute.Columns {
 			experts = n
 		}
-		return s.stacked(quant.F32, experts, n*rows, cols, s.normal(n*rows*cols), use, nil).Matrix
+		return s.stacked(typ, experts, n*rows, cols, s.normal(n*rows*cols), use, nil).Matrix
 	}
 	w := compute.ExpertWeights{Gate: stack(ff, embd, rows), Up: stack(ff, embd, rows), Down: stack(embd, ff, columns), Act: act, Exact: exact}
 	x := s.normal(s.all * embd)

@@ -86057,17 +86057,17 @@ block:
 	VMOVUPS      96(CX), Y5
 	VPAND        Y1, Y2, Y6
 	VPAND        Y1, Y3, Y7
-	VMAXPS       Y7, Y6, Y6
+	VPMAXSD      Y7, Y6, Y6
 	VPAND        Y1, Y4, Y7
-	VMAXPS       Y7, Y6, Y6
+	VPMAXSD      Y7, Y6, Y6
 	VPAND        Y1, Y5, Y7
-	VMAXPS       Y7, Y6, Y6
-	VEXTRACTF128 $0x01, Y6, X7
-	VMAXPS       X7, X6, X6
+	VPMAXSD      Y7, Y6, Y6
+	VEXTRACTI128 $0x01, Y6, X7
+	VPMAXSD      X7, X6, X6
 	VMOVHLPS     X6, X6, X7
-	VMAXPS       X7, X6, X6
+	VPMAXSD      X7, X6, X6
 	VMOVSHDUP    X6, X7
-	VMAXSS       X7, X6, X6
+	VPMAXSD      X7, X6, X6
 	VDIVSS       X0, X6, X7
 	VDIVSS       X6, X0, X8
 	VXORPS       X9, X9, X9

@@ -6,21 +6,22 @@ layout(set = 0, binding = PACKED, std430) writeonly buffer PackedScales { uvec2 
 
 const uint PART = 4, PARTS = 8; // a block of 32 is eight invocations' parts of four
 
-shared float tops_[256];
+shared uint tops_[256]; // bits of magnitudes, which are ordered as the numbers are; NaN's are above them
 shared int quants_[256];
 
 // pack packs part i of all, whose elements are v, if it is there; scales is where scales begin, in pairs of words. All invocations of a
 // workgroup call it, eight neighbours with one block.
 void pack(uint i, bool here, vec4 v, uint scales) {
 	uint id = gl_LocalInvocationID.x, block = id / PARTS * PARTS;
-	vec4 a = abs(v);
+	uvec4 a = floatBitsToUint(v) & 0x7fffffffu;
 	tops_[id] = max(max(a.x, a.y), max(a.z, a.w));
 	barrier();
-	float top = 0;
+	uint bits = 0;
 	[[unroll]] for (uint j = 0; j < PARTS; j++)
-		top = max(top, tops_[block + j]);
-	// What is smaller than the smallest number with an inverse is nothing.
-	precise float inverse = top > 1e-36 ? 127 / top : 0, scale = inverse == 0 ? 0 : top / 127;
+		bits = max(bits, tops_[block + j]);
+	float top = uintBitsToFloat(bits);
+	// What is smaller than the smallest number with an inverse is nothing. NaN and infinity stay, as the scale.
+	precise float inverse = top > 1e-36 ? 127 / top : 0, scale = bits >= 0x7f800000u ? top : inverse == 0 ? 0 : top / 127;
 	precise vec4 scaled = v * inverse;
 	ivec4 q = ivec4(roundEven(scaled));
 	quants_[id] = q.x + q.y + q.z + q.w;
