@@ -243,12 +243,13 @@ func (o *Options) Memory(f *gguf.File, onGPUs int64) (int64, error) {
 // memory returns what the model in f takes where onGPUs bytes of its weights and KV cache lie on GPUs.
 func (o *Options) memory(f *gguf.File, c model.Config, onGPUs int64) Memory {
 	m := Memory{OnGPUs: onGPUs}
-	if !o.NoRepack { // pages of a mapped file may be dropped and read again
-		for _, t := range f.Tensors {
-			m.Weights += layout.Packed(t.Type, int64(len(t.Data)))
+	for _, t := range f.Tensors {
+		typ, bytes, copied := model.Loaded(f, t)
+		if copied || !o.NoRepack { // pages of a mapped file may be dropped and read again
+			m.Weights += layout.Packed(typ, bytes)
 		}
-		m.Weights = max(0, m.Weights-onGPUs)
 	}
+	m.Weights = max(0, m.Weights-onGPUs)
 	for _, a := range o.Adapters {
 		for _, t := range a.File.Tensors {
 			m.Weights += model.AdapterBytes(t)

@@ -15,6 +15,16 @@ const (
 	inputFactorSuffix = ".input_scale"
 )
 
+// Loaded returns the type and the bytes that a tensor of f has when it is loaded. copied: they are not the file's own, even where that is computed on as it is
+// mapped, as a factor is put into them.
+func Loaded(f *gguf.File, t *gguf.Tensor) (typ quant.Type, bytes int64, copied bool) {
+	base, weight := strings.CutSuffix(t.Name, ".weight")
+	if t.Type != quant.NVFP4 || !weight || f.Tensor(base+factorSuffix) == nil {
+		return t.Type, int64(len(t.Data)), false
+	}
+	return quant.NVFP4Scaled, int64(quant.NVFP4Scaled.RowBytes(t.Elems())), true
+}
+
 // scaled returns t in the type that has the factor of each matrix in its blocks, or t itself where it has none. Its data are valid until the next call.
 func (b *binder) scaled(t *gguf.Tensor) *gguf.Tensor {
 	base, weight := strings.CutSuffix(t.Name, ".weight")
