@@ -58,6 +58,16 @@ func grantedFlags() []llamaFlag {
 	}
 }
 
+// granted returns why a flag of llama.cpp's would change nothing, and whether it is one of grantedFlags.
+func granted(name string) (why string, ok bool) {
+	for _, f := range grantedFlags() {
+		if slices.Contains(f.names, name) {
+			return f.why, true
+		}
+	}
+	return "", false
+}
+
 // grantedFlagsOf are grantedFlags as flags that help does not list.
 func grantedFlagsOf() []cli.Flag {
 	note := func(g llamaFlag) {

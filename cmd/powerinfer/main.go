@@ -201,6 +201,9 @@ func usageError(_ context.Context, c *cli.Command, err error, _ bool) error {
 		if instead, ok := missing(name); ok {
 			return fmt.Errorf("llama.cpp has --%s, %s does not; %s", name, c.FullName(), instead)
 		}
+		if why, ok := granted(name); ok {
+			return fmt.Errorf("%s has no flag --%s, which would change nothing: %s", c.FullName(), name, why)
+		}
 		if others := commandsWith(c.Root(), name); others != "" {
 			return fmt.Errorf("%s has no flag --%s, which belongs to powerinfer %s", c.FullName(), name, others)
 		}
