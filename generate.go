@@ -70,7 +70,8 @@ type Result struct {
 	Drafted    int           // tokens that were guessed and checked: see Options.Drafts
 	Accepted   int           // of them, those that came
 
-	HotDrafted, HotAccepted int // of these, the guesses by hot neurons: see Options.HotDrafts
+	HotDrafted, HotAccepted         int // of these, the guesses by hot neurons: see Options.HotDrafts
+	FurtherDrafted, FurtherAccepted int // and those by the file's further layer: see Options.FurtherDrafts
 
 	Neurons []LayerNeurons // what the layers computed in that time, also for other generations, if Generation.Neurons asked for it; [layers]
 	Experts ExpertUse      // likewise, of experts that follow the text: see Options.MoECache
@@ -234,7 +235,7 @@ func (s *Stream) Result() Result {
 	r := s.s.Result()
 	return Result{
 		Stopped: Stopped(r.Stop), Cached: r.Reused, Prompt: r.PromptTokens, Tokens: r.Tokens,
-		Wait: r.Wait, PromptTime: r.PromptTime, Time: r.Time, Drafted: r.Drafted, Accepted: r.Accepted, HotDrafted: r.HotDrafted, HotAccepted: r.HotAccepted, Neurons: layerNeurons(r.Neurons),
+		Wait: r.Wait, PromptTime: r.PromptTime, Time: r.Time, Drafted: r.Drafted, Accepted: r.Accepted, HotDrafted: r.HotDrafted, HotAccepted: r.HotAccepted, FurtherDrafted: r.FurtherDrafted, FurtherAccepted: r.FurtherAccepted, Neurons: layerNeurons(r.Neurons),
 		Experts: ExpertUse{OnGPU: r.Slots.Hits, Elsewhere: r.Slots.Misses, Copied: r.Slots.Promotions, Bytes: r.Slots.Bytes},
 	}
 }

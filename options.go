@@ -50,6 +50,10 @@ type Options struct {
 	// needs predictors in the file, SparseExact, and the processor alone: elsewhere it has no effect.
 	HotDrafts bool
 
+	// FurtherDrafts has the file's layer that predicts a further token guess besides (multi-token prediction), with guesses that end by Draft.Least as those of
+	// HotDrafts, which it replaces. Files without such a layer are refused; where GPUs have a part of the model it has no effect.
+	FurtherDrafts bool
+
 	Batch        int // tokens of prompts handed in at a time; 0: 2048
 	UBatch       int // tokens of the largest step; 0: 512
 	Threads      int // for generation; 0: the idle physical cores
@@ -169,7 +173,7 @@ func (o *Options) session() (session.Options, error) {
 		sequences = defaultSequences
 	}
 	e := engine.Options{
-		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, Outputs: sequences, Drafts: o.drafts(), HotDrafts: o.HotDrafts, LeastHot: o.Draft.Least, NoRepack: o.Mapped, Lock: o.Lock,
+		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, Outputs: sequences, Drafts: o.drafts(), HotDrafts: o.HotDrafts, Further: o.FurtherDrafts, LeastHot: o.Draft.Least, NoRepack: o.Mapped, Lock: o.Lock,
 		Activation: o.Activation, Threshold: o.SparseThreshold, AlwaysOn: o.AlwaysOn, Sparse: mode, Bound: model.Bound{KLD: o.MaxKLD, SameTop: o.MinSameTop}, Progress: o.Progress, CacheTypes: types, WholeCache: o.WholeCache,
 		Extension: engine.Extension(o.Extension),
 	}

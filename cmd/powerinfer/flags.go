@@ -225,7 +225,8 @@ func openOptions(c *cli.Command) (powerinfer.Options, error) {
 	if o.Draft, err = readDraftModel(c); err != nil {
 		return o, err
 	}
-	if o.HotDrafts = hotDrafts(c) && o.Drafts > 0; o.HotDrafts && c.String("sparse") != "exact" {
+	o.FurtherDrafts = names(c, specFurther) && o.Drafts > 0
+	if o.HotDrafts = names(c, specHot) && o.Drafts > 0; o.HotDrafts && c.String("sparse") != "exact" {
 		return o, errors.New("--spec-type draft-hot guesses with fewer neurons than are computed: add --sparse exact, which computes all that are not zero")
 	}
 	if c.IsSet("sparse-threshold") {
@@ -289,7 +290,7 @@ func sessionOptions(c *cli.Command, outputs int) (session.Options, *powerinfer.O
 	}
 	e := engine.Options{
 		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, NoRepack: o.Mapped, Lock: o.Lock, Activation: o.Activation, Threshold: o.SparseThreshold, AlwaysOn: o.AlwaysOn, Bound: model.Bound{KLD: o.MaxKLD, SameTop: o.MinSameTop},
-		Outputs: outputs, Drafts: max(0, o.Drafts), HotDrafts: o.HotDrafts, LeastHot: o.Draft.Least, Work: c.Bool("metrics"),
+		Outputs: outputs, Drafts: max(0, o.Drafts), HotDrafts: o.HotDrafts, Further: o.FurtherDrafts, LeastHot: o.Draft.Least, Work: c.Bool("metrics"),
 	}
 	if !c.IsSet("ubatch-size") {
 		e.UBatch = 0

@@ -16,17 +16,19 @@ const (
 	specNgram = "ngram"
 	specModel = "draft-simple"
 	specHot   = "draft-hot" // ours alone
+
+	specFurther = "draft-mtp"
 )
 
 // speculationFlags say how many tokens are guessed and checked at a time.
 func speculationFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "spec-type", Value: specNgram, Usage: "guess tokens and check several in one step, where that pays; the text is the same: `TYPE` ngram guesses what followed the last tokens before, none nothing; llama.cpp's ngram-simple and others mean ngram, draft-simple is what -md does; draft-hot has a prepared model's own hot neurons guess besides, with --sparse exact on the processor", Sources: env("SPEC_TYPE")},
+		&cli.StringFlag{Name: "spec-type", Value: specNgram, Usage: "guess tokens and check several in one step, where that pays; the text is the same: `TYPE` ngram guesses what followed the last tokens before, none nothing; llama.cpp's ngram-simple and others mean ngram, draft-simple is what -md does; draft-hot has a prepared model's own hot neurons guess besides, with --sparse exact on the processor; draft-mtp has the file's layer that predicts a further token, on the processor", Sources: env("SPEC_TYPE")},
 		&cli.IntFlag{Name: "spec-draft-n-max", Aliases: []string{"draft-max", "draft", "draft-n"}, Value: powerinfer.DefaultDrafts, Usage: "guess at most `N` tokens at a time", Sources: env("SPEC_DRAFT_N_MAX", "DRAFT_MAX")},
 		&cli.StringFlag{Name: "model-draft", Aliases: []string{"md", "spec-draft-model"}, Usage: "GGUF `FILE` of a small model of the same vocabulary that guesses where the text so far says nothing", Sources: env("SPEC_DRAFT_MODEL", "MODEL_DRAFT")},
 		&cli.StringFlag{Name: "device-draft", Aliases: []string{"devd", "spec-draft-device"}, Usage: "the draft model's GPUs, as --device", Sources: env("SPEC_DRAFT_DEVICE")},
 		&cli.IntFlag{Name: "n-gpu-layers-draft", Aliases: []string{"ngld", "gpu-layers-draft", "spec-draft-ngl"}, Usage: "the draft model's layers on GPUs, as --n-gpu-layers", Sources: env("N_GPU_LAYERS_DRAFT")},
-		&cli.Float32Flag{Name: "spec-draft-p-min", Aliases: []string{"draft-p-min"}, Value: 0.3, Usage: "guesses of the draft model, or of hot neurons, end before a token of a smaller probability `P`", Sources: env("SPEC_DRAFT_P_MIN")},
+		&cli.Float32Flag{Name: "spec-draft-p-min", Aliases: []string{"draft-p-min"}, Value: 0.3, Usage: "guesses of the draft model, of hot neurons or of a further layer end before a token of a smaller probability `P`", Sources: env("SPEC_DRAFT_P_MIN")},
 	}
 }
 
@@ -46,12 +48,12 @@ func readDrafts(c *cli.Command) (int, error) {
 				return 0, fmt.Errorf("--spec-type %s: name the draft model with -md", name)
 			}
 			guess = true
-		case name == specHot:
+		case name == specHot, name == specFurther:
 			guess = true
 		case strings.HasPrefix(name, "draft-"):
-			return 0, fmt.Errorf("--spec-type %s: draft models have no such parts here: take %s, %s, %s or %s", name, specNgram, specModel, specHot, specNone)
+			return 0, fmt.Errorf("--spec-type %s: draft models have no such parts here: take %s, %s, %s, %s or %s", name, specNgram, specModel, specHot, specFurther, specNone)
 		default:
-			return 0, fmt.Errorf("--spec-type %q is not %s, %s, %s or %s", name, specNgram, specModel, specHot, specNone)
+			return 0, fmt.Errorf("--spec-type %q is not %s, %s, %s, %s or %s", name, specNgram, specModel, specHot, specFurther, specNone)
 		}
 	}
 	n := c.Int("spec-draft-n-max")
@@ -64,9 +66,9 @@ func readDrafts(c *cli.Command) (int, error) {
 	return n, nil
 }
 
-// hotDrafts reports whether --spec-type names guesses by hot neurons.
-func hotDrafts(c *cli.Command) bool {
-	return slices.Contains(strings.Split(c.String("spec-type"), ","), specHot)
+// names reports whether --spec-type names a way of guessing.
+func names(c *cli.Command, way string) bool {
+	return slices.Contains(strings.Split(c.String("spec-type"), ","), way)
 }
 
 // readDraftModel reads the flags of the draft model.
@@ -84,7 +86,7 @@ func readDraftModel(c *cli.Command) (powerinfer.DraftModel, error) {
 	}
 	if d.Path == "" {
 		for _, name := range []string{"device-draft", "n-gpu-layers-draft", "spec-draft-p-min"} {
-			if c.IsSet(name) && !(name == "spec-draft-p-min" && hotDrafts(c)) {
+			if c.IsSet(name) && !(name == "spec-draft-p-min" && (names(c, specHot) || names(c, specFurther))) {
 				return d, fmt.Errorf("--%s is for a draft model: name one with -md", name)
 			}
 		}

@@ -134,6 +134,9 @@ func closing(r powerinfer.Result, load time.Duration) {
 	if r.HotDrafted > 0 {
 		guessed += fmt.Sprintf(" (%d of %d of hot neurons)", r.HotAccepted, r.HotDrafted)
 	}
+	if r.FurtherDrafted > 0 {
+		guessed += fmt.Sprintf(" (%d of %d of the further layer)", r.FurtherAccepted, r.FurtherDrafted)
+	}
 	fmt.Fprintf(os.Stderr, "load %.0f ms | prompt %s, %.0f ms%s | generated %s, %.0f ms%s%s | stopped: %s\n",
 		ms(load), count(r.Prompt, "token"), ms(r.PromptTime), rate(r.Prompt, r.PromptTime),
 		count(r.Tokens, "token"), ms(r.Time), rate(steps, r.Time), guessed, r.Stopped)

@@ -174,6 +174,8 @@ type Params struct {
 
 	Scales []float32 // of the model's adapters, for all the step's rows; nil: the model's own
 
+	Before [][]float32 // [sequence][n_embd] hidden state of the position before the sequence's first row, where a model predicts further tokens; nil: it is not known
+
 	Draft bool // the step guesses tokens: a model that was loaded for this computes the neurons that its predictors choose, and in other steps all
 
 	Everything bool // whoever sets Threshold has every neuron predicted active, as in a dense model

@@ -31,7 +31,8 @@ type Options struct {
 	Drafts     int        // tokens of a sequence that are guessed and checked in a step; 0: none
 	DraftModel DraftModel // guesses tokens besides; its Engine may be nil
 	HotDrafts  bool       // the model's own hot neurons guess besides, where it is computed in mode exact on the processor alone and has predictors
-	LeastHot   float32    // guesses of theirs end before a token that has a smaller probability
+	Further    bool       // the file's layer that predicts a further token guesses besides, on the processor alone
+	LeastHot   float32    // guesses of either end before a token that has a smaller probability
 	NoRepack   bool       // compute on the mapped file in place
 	Lock       bool       // keep weights out of swap (mlock)
 	Activation string     // overrides the file's
@@ -124,10 +125,10 @@ func Open(ctx context.Context, f *gguf.File, o Options) (*Engine, error) {
 		e.dev.Close()
 		return nil, fmt.Errorf("%s: the tokenizer has %d tokens but the embedding %d rows", f.Path, tok.Size(), e.model.Vocab)
 	}
-	if e.model.Drafts() {
+	if e.model.Drafts() || e.model.GuessesFurther() {
 		e.hot = &hotDrafts{}
 	}
-	e.sched = newScheduler(e, limits{rows: e.ubatch, outputs: e.outputs, drafts: e.options.DraftRows(), context: e.context, short: compute.ShortPrompt, leastHot: o.LeastHot}, monotime.Now)
+	e.sched = newScheduler(e, limits{rows: e.ubatch, outputs: e.outputs, drafts: e.options.DraftRows(), context: e.context, short: compute.ShortPrompt, leastHot: o.LeastHot, further: e.model.GuessesFurther()}, monotime.Now)
 	return e, nil
 }
 
@@ -161,6 +162,8 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, layout placemen
 	if err != nil {
 		return err
 	}
+	further := o.Further && o.Drafts > 0 && layout.Places == nil
+	c.FurtherCached = further
 	e.context = pick(o.Context, c.Context)
 	e.ubatch = min(o.LargestStep(), e.context)
 	size := o.cacheSize(c)
@@ -185,7 +188,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, layout placemen
 	}
 	m, err := model.Load(ctx, f, dev, model.Options{
 		Activation: o.Activation, Threshold: o.Threshold, Batch: e.ubatch, Outputs: e.outputs + o.DraftRows(),
-		Sparse: o.Sparse, Drafts: o.HotDrafts && o.Drafts > 0 && layout.Places == nil, Magnitudes: o.Magnitudes, Bound: o.Bound, AlwaysOn: o.AlwaysOn, Predicting: o.Predicting, Recall: o.Recall,
+		Sparse: o.Sparse, Further: further, Drafts: o.HotDrafts && o.Drafts > 0 && layout.Places == nil, Magnitudes: o.Magnitudes, Bound: o.Bound, AlwaysOn: o.AlwaysOn, Predicting: o.Predicting, Recall: o.Recall,
 		Order: o.Order, Observer: o.Observer, Places: layout.Places,
 		Context: e.context, Cache: size, CacheTypes: o.CacheTypes, Adapters: o.Adapters, Pinned: o.NoRepack, Progress: progress,
 	})
@@ -350,7 +353,12 @@ func (e *Engine) run(p *compute.Params, hidden []int32) error {
 	}
 	begin := e.options.Trace.Now()
 	forward := e.model.Forward
-	if len(hidden) > 0 {
+	switch {
+	case p.Draft && e.model.GuessesFurther():
+		forward = e.model.ForwardFurther
+	case e.model.GuessesFurther():
+		forward = e.model.ForwardBoth
+	case len(hidden) > 0:
 		forward = e.model.ForwardHidden
 	}
 	err := e.forward(p, forward)

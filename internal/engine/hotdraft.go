@@ -53,7 +53,7 @@ func (s *scheduler) guess() error {
 	for at := 0; s.fillGuess(at); at++ {
 		begin := s.now()
 		s.mu.Unlock()
-		err := s.runner.run(&s.params, nil)
+		err := s.runner.run(&s.params, s.hidden)
 		s.mu.Lock()
 		took := s.now() - begin
 		s.guessed += took
@@ -77,16 +77,30 @@ func (s *scheduler) fillGuess(at int) bool {
 	p := &s.params
 	p.Tokens, p.Pos, p.Seq, p.Out, p.Pages, p.Near, p.States = p.Tokens[:0], p.Pos[:0], p.Seq[:0], p.Out[:0], p.Pages[:0], p.Near[:0], p.States[:0]
 	p.Draft, p.Everything, p.Scales = true, false, nil
+	s.hidden, p.Before = s.hidden[:0], p.Before[:0]
 	for i := range s.step {
 		c := &s.step[i]
 		p.Pages = append(p.Pages, c.t.kv.Pages())
 		if near := c.t.kv.Near(); near != nil {
 			p.Near = append(p.Near, near)
 		}
+		pos := c.t.kv.Len() + at
+		if s.further {
+			state := c.t.guess
+			if at == 0 {
+				state = c.t.before(pos)
+			}
+			p.Before = append(p.Before, state)
+			if state == nil {
+				c.drafts = len(c.t.drafts)
+			}
+		}
 		if c.drafts <= at || len(c.t.drafts) != at {
 			continue
 		}
-		pos := c.t.kv.Len() + at
+		if s.further {
+			s.hidden = append(s.hidden, int32(len(p.Tokens)))
+		}
 		p.Out = append(p.Out, int32(len(p.Tokens)))
 		p.Tokens, p.Pos, p.Seq = append(p.Tokens, c.t.label(pos).Token()), append(p.Pos, int32(pos)), append(p.Seq, int32(i))
 	}
@@ -104,6 +118,9 @@ func (s *scheduler) takeGuesses() {
 			continue
 		}
 		c.t.drafts = append(c.t.drafts, kvcache.LabelOf(id, true))
+		if s.further {
+			c.t.guess = append(c.t.guess[:0], s.runner.hidden(out)...)
+		}
 	}
 }
 

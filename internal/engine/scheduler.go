@@ -44,7 +44,8 @@ type limits struct {
 	context int // tokens of a sequence
 	short   int // tokens of a prompt below which it is evaluated by the arithmetic of single tokens
 
-	leastHot float32 // guesses by hot neurons end before a token that has a smaller probability
+	leastHot float32 // guesses by the model itself end before a token that has a smaller probability
+	further  bool    // the file's further layer makes them: it reads the hidden states of the positions before
 }
 
 // scheduler gives the model's turns to tasks. One goroutine runs the steps; tasks join and leave between them. A step holds the next
@@ -612,7 +613,7 @@ func (s *scheduler) victim(t *task) *task {
 func (s *scheduler) fill() {
 	p := &s.params
 	p.Tokens, p.Pos, p.Seq, p.Out, p.Pages, p.Near, p.States, p.Decode = p.Tokens[:0], p.Pos[:0], p.Seq[:0], p.Out[:0], p.Pages[:0], p.Near[:0], p.States[:0], 0
-	s.hidden = s.hidden[:0]
+	s.hidden, p.Before = s.hidden[:0], p.Before[:0]
 	if p.Turns = nil; slices.ContainsFunc(s.step, func(c part) bool { return c.t.extension.on() }) {
 		p.Turns = s.rotated[:0]
 	}
@@ -643,6 +644,9 @@ func (s *scheduler) fillPart(i int, decoded bool) {
 		}
 	}
 	at := c.t.kv.Len()
+	if decoded && s.further {
+		p.Before = append(p.Before, c.t.before(at))
+	}
 	for pos := at; pos < at+c.n+c.drafts; pos++ {
 		l := c.t.label(pos)
 		if l.Decoded() != decoded {
@@ -651,7 +655,7 @@ func (s *scheduler) fillPart(i int, decoded bool) {
 		if c.t.wants(pos) {
 			p.Out = append(p.Out, int32(len(p.Tokens)))
 		}
-		if c.t.pools(pos) {
+		if c.t.pools(pos) || s.further && c.t.pooled == nil && pos >= at+c.n-1 {
 			s.hidden = append(s.hidden, int32(len(p.Tokens)))
 		}
 		if p.Turns != nil {
@@ -715,12 +719,18 @@ func (s *scheduler) deliver(err error) {
 	}
 }
 
-// pool hands the hidden states of part i to its task.
+// pool hands the hidden states of part i to its task, which pools them or keeps them for guesses.
 func (s *scheduler) pool(i int) {
-	p, t := &s.params, s.step[i].t
+	p, c := &s.params, &s.step[i]
+	known := 0
 	for n, row := range s.hidden {
-		if int(p.Seq[row]) == i {
-			t.pooled.add(s.runner.hidden(n))
+		switch {
+		case int(p.Seq[row]) != i:
+		case c.t.pooled != nil:
+			c.t.pooled.add(s.runner.hidden(n))
+		default:
+			c.t.keep(known, int(p.Pos[row]), s.runner.hidden(n))
+			known++
 		}
 	}
 }

@@ -104,22 +104,25 @@ type Likely struct {
 // Result describes a generation that has ended.
 type Result struct {
 	Stop         StopReason
-	StopText     string            // which of Request.StopStrings it was
-	Text         string            // the end of the text, which no Token.Text had: see Request.Text
-	Reused       int               // prompt tokens whose keys and values were still there
-	PromptTokens int               // prompt tokens evaluated
-	Wait         time.Duration     // until the model turned to the request
-	PromptTime   time.Duration     // from then until the first token could be chosen
-	Tokens       int               // tokens generated
-	Drafts       int               // steps that checked guessed tokens
-	Drafted      int               // tokens that were guessed and checked
-	Accepted     int               // of them, those that came
-	HotDrafted   int               // of Drafted, those that the model's own hot neurons guessed
-	HotAccepted  int               // of them, those that came
-	Shifts       int               // how often the context was full and went on: see Request.Shift
-	Time         time.Duration     // that they took
-	Neurons      []model.NeuronUse // [layers] what the steps meanwhile computed, also for others, where Request.Neurons asks for it
-	Slots        compute.SlotUse   // what slots for experts did meanwhile, likewise
+	StopText     string        // which of Request.StopStrings it was
+	Text         string        // the end of the text, which no Token.Text had: see Request.Text
+	Reused       int           // prompt tokens whose keys and values were still there
+	PromptTokens int           // prompt tokens evaluated
+	Wait         time.Duration // until the model turned to the request
+	PromptTime   time.Duration // from then until the first token could be chosen
+	Tokens       int           // tokens generated
+	Drafts       int           // steps that checked guessed tokens
+	Drafted      int           // tokens that were guessed and checked
+	Accepted     int           // of them, those that came
+	HotDrafted   int           // of Drafted, those that the model's own hot neurons guessed
+	HotAccepted  int           // of them, those that came
+
+	FurtherDrafted, FurtherAccepted int // the same of the file's further layer
+
+	Shifts  int               // how often the context was full and went on: see Request.Shift
+	Time    time.Duration     // that they took
+	Neurons []model.NeuronUse // [layers] what the steps meanwhile computed, also for others, where Request.Neurons asks for it
+	Slots   compute.SlotUse   // what slots for experts did meanwhile, likewise
 }
 
 // Stream is a generation in progress. It is used by one goroutine, in which tokens are chosen: while it is busy with a token, the
@@ -319,7 +322,11 @@ func (st *Stream) outcome(drafted, accepted int) {
 		gained = float64(accepted)*x.token - x.extra
 	}
 	if st.hot {
-		st.res.HotDrafted, st.res.HotAccepted = st.res.HotDrafted+drafted, st.res.HotAccepted+accepted
+		if st.e.sched.further {
+			st.res.FurtherDrafted, st.res.FurtherAccepted = st.res.FurtherDrafted+drafted, st.res.FurtherAccepted+accepted
+		} else {
+			st.res.HotDrafted, st.res.HotAccepted = st.res.HotDrafted+drafted, st.res.HotAccepted+accepted
+		}
 		if drafted == 0 { // the guess that was made was not likely
 			gained = -x.extra
 		}

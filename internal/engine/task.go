@@ -30,6 +30,12 @@ type task struct {
 
 	settled settlement // of the last step
 
+	// Where a further layer guesses: the hidden states of the last step's last label and of the drafts behind it, whose first position is statesAt, and
+	// what the layer gave for the last guess.
+	states   [][]float32 // [1+drafts][n_embd]
+	statesAt int
+	guess    []float32 // [n_embd]
+
 	// Of positions that were never evaluated, logits are wanted if wanted says so, given the distance from base; if generates, of the last.
 	generates bool
 	wanted    func(i int) bool
@@ -97,6 +103,27 @@ func (t *task) accept(n int) {
 	t.labels = append(t.labels, right...)
 	t.mark += len(right)
 	t.drafts, t.drafted, t.wish = t.drafts[:0], 0, 0
+}
+
+// keep keeps the i-th hidden state of a step, that of position pos.
+func (t *task) keep(i, pos int, state []float32) {
+	if i == 0 {
+		t.states, t.statesAt = t.states[:0], pos
+	}
+	if i < cap(t.states) {
+		t.states = t.states[:i+1]
+	} else {
+		t.states = append(t.states, nil)
+	}
+	t.states[i] = append(t.states[i][:0], state...)
+}
+
+// before returns the hidden state of the position before pos, or nil where it is not known.
+func (t *task) before(pos int) []float32 {
+	if i := pos - 1 - t.statesAt; i >= 0 && i < len(t.states) {
+		return t.states[i]
+	}
+	return nil
 }
 
 // label returns the label of a position, drafts included.

@@ -24,10 +24,12 @@ type Config struct {
 	Context int    // positions the model was trained for
 	Embd    int    // width of the residual stream
 	Layers  int
-	Further int // layers of the file behind these, which predict further tokens than the next and are not computed
-	Family  arch.Family
-	Blocks  []Block // [Layers]; where they differ, the four below are the largest
-	Experts Experts // of the layers that have any
+	Further int // layers of the file behind these, which predict further tokens than the next and are not computed, but for guesses
+	// FurtherCached says that the KV cache has a part of the first of these.
+	FurtherCached bool
+	Family        arch.Family
+	Blocks        []Block // [Layers]; where they differ, the four below are the largest
+	Experts       Experts // of the layers that have any
 	// ExpertUse counts which experts the tokens of some texts used, numbered as the file has them; nil: the file does not say.
 	ExpertUse *neuron.Experts
 	FF        int

@@ -27,6 +27,7 @@ type Options struct {
 	Predicting []bool            // as Config.Predicting; for prepared files
 	Recall     bool              // layers that predict compute every neuron besides, and NeuronUse says what predictors found
 	Sparse     SparseMode        // how feed-forward layers are computed
+	Further    bool              // the file's layer that predicts a further token is taken in, for ForwardBoth and ForwardFurther
 	Drafts     bool              // predictors are taken in, for steps of Params.Draft, also where Sparse comes to Exact
 	Order      [][]int32         // [layers][n_ff]: a layer's neuron i is the file's Order[layer][i]; nil keeps the file's order
 	Places     []compute.Place   // [layers+1] what of each layer, and of the head, goes to a GPU, and which; nil: nothing
@@ -55,6 +56,7 @@ type Model struct {
 	pos      *compute.Matrix // [n_ctx+offset, n_embd] learned positions, or nil
 	types    *compute.Matrix // [types, n_embd] added to the embeddings of tokens by their type, which is the first; or nil
 	layers   []block
+	further  *further                     // predicts a further token; or nil
 	inputs   inputs                       // every layer's own embeddings
 	altUp    altUp                        // streams of the residual
 	norm     norm                         // before the head, or none
@@ -193,6 +195,15 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 		m.bindBlock(b, i)
 		m.layers[i].stored, m.layers[i].recurrent.stored = storage[i], i
 	}
+	if m.FurtherCached = o.Further; o.Further {
+		if err := m.CanGuessFurther(); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Path, err)
+		}
+		m.bindFurther(b)
+		if m.further.rows, _ = dev.(rowWriter); m.further.rows == nil || o.Places != nil {
+			return nil, fmt.Errorf("%s: layers that predict further tokens are computed on the processor alone", f.Path)
+		}
+	}
 	b.ignoreFurther(m.Layers, m.Further)
 	if err := b.finish(); err != nil {
 		return nil, err
@@ -203,7 +214,7 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	if m.cache, err = dev.Cache(m.cacheSpec(o.Cache, o.CacheTypes, m.places)); err != nil {
 		return nil, err
 	}
-	for part := m.Layers; part < len(m.cache.Layers); part++ {
+	for part := m.Layers; part < len(m.cache.Layers) && m.further == nil; part++ {
 		m.layers[m.cache.LayerOf(part)].recurrent.stored = part
 	}
 	m.most = compute.Segment{Rows: o.Batch, Out: o.Outputs}
@@ -216,6 +227,11 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 		return nil, err
 	}
 	m.body = m.forward
+	if m.further != nil {
+		if err := m.prepareFurther(rows); err != nil {
+			return nil, err
+		}
+	}
 	if d, ok := dev.(compute.Watched); ok {
 		d.Watch(&m.watch)
 	}
@@ -301,6 +317,13 @@ func (c *Config) cacheSpec(size compute.CacheSpec, types compute.CacheTypes, pla
 			continue
 		}
 		spec.Layers, spec.Further = append(spec.Layers, b.state()), append(spec.Further, l)
+		if spec.Windowed != nil {
+			spec.Windowed = append(spec.Windowed, false)
+		}
+	}
+	if c.FurtherCached {
+		shape := spec.Layers[c.Layers-1]
+		spec.Layers = append(spec.Layers, shape)
 		if spec.Windowed != nil {
 			spec.Windowed = append(spec.Windowed, false)
 		}
@@ -598,9 +621,14 @@ func (m *Model) normalise(v compute.Verbs, dst, x compute.Tensor, n norm) {
 // Logits returns row i of the last step's logits [n_vocab], valid until the next step. It fails where a GPU does.
 func (m *Model) Logits(i int) ([]float32, error) { return m.dev.Read(m.buf.logits, i) }
 
-// Hidden returns row i of the hidden states [n_embd] of the last step, which ForwardHidden ran: the last layer's outputs behind the norm,
+// Hidden returns row i of the hidden states [n_embd] of the last step, which ForwardHidden, ForwardBoth or ForwardFurther ran: the last layer's outputs behind the norm,
 // from which logits are computed. It is valid until the next step. It fails where a GPU does.
-func (m *Model) Hidden(i int) ([]float32, error) { return m.dev.Read(m.buf.h, i) }
+func (m *Model) Hidden(i int) ([]float32, error) {
+	if m.further != nil {
+		return m.dev.Read(m.further.after, i)
+	}
+	return m.dev.Read(m.buf.h, i)
+}
 
 // ReadPage reads a page's first positions of the KV cache, in every layer: see compute.Device.
 func (m *Model) ReadPage(page compute.Page, layers [][]byte) error {

@@ -21,14 +21,16 @@ type Timings struct {
 	DraftN              int     `json:"draft_n,omitempty"`          // tokens that were guessed and checked
 	DraftNAccepted      int     `json:"draft_n_accepted,omitempty"` // of them, those that came
 
-	// Those of hot neurons are ours alone.
+	// Those of hot neurons, and of the file's layer that predicts a further token, are ours alone.
 	DraftHotN         int `json:"draft_hot_n,omitempty"`
 	DraftHotNAccepted int `json:"draft_hot_n_accepted,omitempty"`
+	DraftMTPN         int `json:"draft_mtp_n,omitempty"`
+	DraftMTPNAccepted int `json:"draft_mtp_n_accepted,omitempty"`
 }
 
 // TimingsOf returns the timings of a text.
 func TimingsOf(r *engine.Result) *Timings {
-	t := &Timings{CacheN: r.Reused, PromptN: r.PromptTokens, PredictedN: r.Tokens, DraftN: r.Drafted, DraftNAccepted: r.Accepted, DraftHotN: r.HotDrafted, DraftHotNAccepted: r.HotAccepted}
+	t := &Timings{CacheN: r.Reused, PromptN: r.PromptTokens, PredictedN: r.Tokens, DraftN: r.Drafted, DraftNAccepted: r.Accepted, DraftHotN: r.HotDrafted, DraftHotNAccepted: r.HotAccepted, DraftMTPN: r.FurtherDrafted, DraftMTPNAccepted: r.FurtherAccepted}
 	t.PromptMS, t.PromptPerTokenMS, t.PromptPerSecond = rates(r.PromptTime, r.PromptTokens)
 	t.PredictedMS, t.PredictedPerTokenMS, t.PredictedPerSecond = rates(r.Time, r.Tokens-1) // the prompt's step gave the first
 	return t

@@ -83,6 +83,8 @@ func (s *samples) totals(t *totals) {
 	s.count("llamacpp:spec_decode_num_accepted_tokens_total", "Guessed tokens that were the ones that came.", t.accepted)
 	s.count("powerinfer:hot_draft_tokens_total", "Of the tokens that were guessed and checked, those guessed by the model's own hot neurons.", t.hotDrafted)
 	s.count("powerinfer:hot_accepted_tokens_total", "Of these, the ones that came.", t.hotAccepted)
+	s.count("powerinfer:mtp_draft_tokens_total", "Of the tokens that were guessed and checked, those guessed by the file's layer that predicts a further token.", t.furtherDrafted)
+	s.count("powerinfer:mtp_accepted_tokens_total", "Of these, the ones that came.", t.furtherAccepted)
 	s.gauge("llamacpp:prompt_tokens_seconds", "Prompt tokens evaluated per second, on average.", rate(t.prompt, t.promptTime))
 	s.gauge("llamacpp:predicted_tokens_seconds", "Tokens generated per second and text, on average.", rate(t.timed, t.predictedTime))
 	for i, label := range endLabels {

@@ -19,12 +19,12 @@ type counter struct {
 
 // totals holds sums over a model's texts under the names of llama-server's counters.
 type totals struct {
-	prompt, cached, predicted                          int64
-	drafts, drafted, accepted, hotDrafted, hotAccepted int64 // see engine.Result
-	promptTime, predictedTime                          time.Duration
-	timed                                              int64 // generated tokens that predictedTime is of
-	longest                                            int   // sequence
-	ends                                               [len(ends)]int64
+	prompt, cached, predicted                                                           int64
+	drafts, drafted, accepted, hotDrafted, hotAccepted, furtherDrafted, furtherAccepted int64 // see engine.Result
+	promptTime, predictedTime                                                           time.Duration
+	timed                                                                               int64 // generated tokens that predictedTime is of
+	longest                                                                             int   // sequence
+	ends                                                                                [len(ends)]int64
 }
 
 // ends are why texts end.
@@ -58,6 +58,8 @@ func (c *counter) Ended(r *engine.Result, waited, took time.Duration) {
 	c.accepted += int64(r.Accepted)
 	c.hotDrafted += int64(r.HotDrafted)
 	c.hotAccepted += int64(r.HotAccepted)
+	c.furtherDrafted += int64(r.FurtherDrafted)
+	c.furtherAccepted += int64(r.FurtherAccepted)
 	c.promptTime += r.PromptTime
 	c.predictedTime += r.Time
 	c.timed += max(0, int64(r.Tokens)-1) // the prompt's step gave the first

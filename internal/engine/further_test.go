@@ -1,0 +1,118 @@
+package engine_test
+
+import (
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/planner"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
+)
+
+var furtherSpec = synth.Spec{Arch: "glm4moe", Layers: 3, Embd: 64, FF: 32, Heads: 4, Type: quant.F16, Experts: 4, Used: 2, Activation: "silu", Seed: 3}
+
+func openFile(t *testing.T, f *gguf.File, o engine.Options) *engine.Engine {
+	t.Helper()
+	e, err := engine.Open(t.Context(), f, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	return e
+}
+
+// TestFurtherDrafts: guesses by the file's further layer, most of them wrong, change no logits.
+func TestFurtherDrafts(t *testing.T) {
+	f := synthtest.Further(t, furtherSpec, true)
+	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Context: 128}
+	plain := openFile(t, f, o)
+	o.Drafts, o.Further = 4, true
+	guessing := openFile(t, f, o)
+	rng := rand.New(rand.NewPCG(1, 2))
+	prompt, text := make([]int32, 70), make([]int32, 50)
+	for _, to := range [][]int32{prompt, text} {
+		for i := range to {
+			to[i] = rng.Int32N(int32(plain.Config().Vocab))
+		}
+	}
+	sums := func(e *engine.Engine) []uint64 {
+		d := &dictation{text: text, prompt: len(prompt)}
+		if _, err := e.Generate(t.Context(), engine.Request{Prompt: prompt, Max: len(text), Sampler: d, IgnoreEOG: true}, nil); err != nil {
+			t.Fatal(err)
+		}
+		return d.sums
+	}
+	want := sums(plain)
+	for range 2 { // the second time the prompt's keys and values are there
+		if !slices.Equal(sums(guessing), want) {
+			t.Error("logits with guesses of a further layer are not those without")
+		}
+	}
+	if guessing.CacheBytes()*2 != plain.CacheBytes()*3 {
+		t.Errorf("a cache of %d bytes for two layers and a further one, %d without", guessing.CacheBytes(), plain.CacheBytes())
+	}
+}
+
+// TestFurtherHidden: a further layer that knows the token after the next by the hidden state before it alone guesses right. Layers add nothing to the embeddings, the head's
+// row v+1 is token v's embedding, and that of the further layer's own head v+2.
+func TestFurtherHidden(t *testing.T) {
+	e := openFile(t, countingModel(t), engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, Drafts: 1, Further: true})
+	drafted, accepted := 0, 0
+	for at := int32(100); at < 150 && drafted == 0; at += 5 { // on a busy machine guesses may not pay in one text
+		got, res := greedy(t, e, []int32{at - 2, at - 1, at}, 60)
+		for i, id := range got {
+			if id != at+1+int32(i) {
+				t.Fatalf("the model that counts says %v behind %d", got, at)
+			}
+		}
+		drafted, accepted = drafted+res.FurtherDrafted, accepted+res.FurtherAccepted
+	}
+	if drafted == 0 || accepted != drafted {
+		t.Errorf("%d of %d guesses came", accepted, drafted)
+	}
+}
+
+// countingModel returns TestFurtherHidden's model.
+func countingModel(t *testing.T) *gguf.File {
+	f := synthtest.Further(t, furtherSpec, true)
+	rng := rand.New(rand.NewPCG(3, 4))
+	width, vocab := f.Tensor("token_embd.weight").Shape[0], f.Tensor("token_embd.weight").Rows()
+	embd := make([]float32, width*vocab)
+	for i := range embd {
+		embd[i] = float32(rng.NormFloat64())
+	}
+	rolled := func(by int) []float32 {
+		return append(slices.Clone(embd[(vocab-by)*width:]), embd[:(vocab-by)*width]...)
+	}
+	join := make([]float32, 2*width*width) // the hidden state alone
+	for i := range width {
+		join[i*2*width+width+i] = 1
+	}
+	made := map[string][]float32{
+		"token_embd.weight": embd, "output.weight": rolled(1), "blk.2.nextn.shared_head_head.weight": rolled(2), "blk.2.nextn.eh_proj.weight": join,
+	}
+	var tensors []gguf.Source
+	for _, w := range f.Tensors {
+		src := synthtest.Copied(w, w.Name)
+		if data, ok := made[w.Name]; ok {
+			src = synthtest.Floats(w.Name, data, w.Shape...)
+			delete(made, w.Name)
+		} else if strings.Contains(w.Name, "attn_output") || strings.Contains(w.Name, "ffn_down") {
+			src.Write = func(to io.Writer) error {
+				_, err := to.Write(make([]byte, len(w.Data)))
+				return err
+			}
+		}
+		tensors = append(tensors, src)
+	}
+	if data, ok := made["output.weight"]; ok {
+		tensors = append(tensors, synthtest.Floats("output.weight", data, width, vocab))
+	}
+	return synthtest.Made(t, f.Keys, tensors)
+}

@@ -1,0 +1,217 @@
+package model_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
+)
+
+// furtherTolerance is the share of the largest logit by which two ways to the same input of a block may differ: float32 against float64, and a cache in F16.
+const furtherTolerance = 2e-3
+
+// TestFurtherLayer: the layer that predicts a further token gives what DeepSeek-V3's report defines. Its block is run as a model of one layer, whose
+// embeddings are M·[norm(embedding(x)), norm(h)], computed here in float64 from the hidden states that the model of the first layers gives; keys and
+// values come from the prompt's step, and a chain of two guesses from the layer's own.
+func TestFurtherLayer(t *testing.T) {
+	for _, family := range []string{"glm4moe", "deepseek2"} {
+		t.Run(family, func(t *testing.T) {
+			f := synthtest.Further(t, synth.Spec{Arch: family, Layers: 3, Embd: 64, FF: 32, Heads: 4, Type: quant.F16, Experts: 8, Used: 2, Activation: "silu", Seed: 5}, family == "deepseek2")
+			tokens, state := []int32{5, 3, 7, 11, 2, 9}, [][]float32(nil)
+			n := len(tokens) - 2 // of the prompt; the last two are evaluated as guesses are
+
+			m := furtherModel(t, f, true)
+			if err := m.ForwardBoth(stepOf(tokens[:n], 0, nil)); err != nil {
+				t.Fatal(err)
+			}
+			plain := furtherModel(t, f, false)
+			if err := plain.ForwardHidden(stepOf(tokens[:n], 0, nil)); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := lastLogits(t, m), lastLogits(t, plain); !slices.Equal(got, want) {
+				t.Error("the model's own logits are others beside a further layer")
+			}
+			for i := range n {
+				h, err := plain.Hidden(i)
+				if err != nil {
+					t.Fatal(err)
+				}
+				state = append(state, slices.Clone(h))
+			}
+			var got [][]float32
+			for i := n; i < len(tokens); i++ {
+				p := stepOf(tokens[i:i+1], i, state[i-1])
+				p.Draft = true
+				if err := m.ForwardFurther(p); err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, slices.Clone(lastLogits(t, m)))
+				h, err := m.Hidden(0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				state = append(state, slices.Clone(h))
+			}
+
+			before := append([][]float32{make([]float32, len(state[0]))}, state[:len(tokens)-1]...)
+			alone := furtherModel(t, oneLayer(t, f, family, tokens, before), false)
+			rows := make([]int32, len(tokens))
+			for i := range rows {
+				rows[i] = int32(i)
+			}
+			if err := alone.Forward(stepOf(rows, 0, nil)); err != nil {
+				t.Fatal(err)
+			}
+			for i := range got {
+				want, err := alone.Logits(n + i)
+				if err != nil {
+					t.Fatal(err)
+				}
+				compareLogits(t, fmt.Sprintf("guess %d", i), got[i], want)
+			}
+		})
+	}
+}
+
+// TestNoFurtherLayer: files without such a layer are refused, and those of which it lacks a part.
+func TestNoFurtherLayer(t *testing.T) {
+	for _, c := range []struct {
+		f    *gguf.File
+		want string
+	}{
+		{routed(t, "glm4moe"), "nextn_predict_layers"},
+		{routed(t, "glm4moe", "glm4moe.nextn_predict_layers=int:1"), "enorm"},
+	} {
+		if _, err := loadFurther(t, c.f, true); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error %v, which does not name %s", err, c.want)
+		}
+	}
+}
+
+func loadFurther(t *testing.T, f *gguf.File, further bool) (*model.Model, error) {
+	dev, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dev.Close() })
+	return model.Load(t.Context(), f, dev, model.Options{Batch: 8, Outputs: 8, Further: further, Cache: compute.CacheSpec{Pages: 1}})
+}
+
+func furtherModel(t *testing.T, f *gguf.File, further bool) *model.Model {
+	t.Helper()
+	m, err := loadFurther(t, f, further)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// stepOf is a step of tokens from position at on, with logits of each, where before is what came before the first.
+func stepOf(tokens []int32, at int, before []float32) *compute.Params {
+	p := &compute.Params{Tokens: tokens, Seq: make([]int32, len(tokens)), Pages: [][]int32{{0}}, Before: [][]float32{before}}
+	for i := range tokens {
+		p.Pos, p.Out = append(p.Pos, int32(at+i)), append(p.Out, int32(i))
+	}
+	return p
+}
+
+// lastLogits returns the first row of logits that a step gave.
+func lastLogits(t *testing.T, m *model.Model) []float32 {
+	t.Helper()
+	row, err := m.Logits(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return row
+}
+
+// oneLayer writes the further layer of f as a model of its own, whose embedding of token i is what the layer's block reads of tokens[i] and before[i].
+func oneLayer(t *testing.T, f *gguf.File, family string, tokens []int32, before [][]float32) *gguf.File {
+	t.Helper()
+	floats := func(name string) []float32 {
+		w := f.Tensor(name)
+		if w == nil {
+			t.Fatalf("no tensor %q", name)
+		}
+		out := make([]float32, w.Shape[0]*w.Rows())
+		quant.Decode(w.Type, out, w.Data)
+		return out
+	}
+	const of = "blk.2.nextn."
+	table, head := "token_embd.weight", "output.weight"
+	if f.Tensor(of+"embed_tokens.weight") != nil {
+		table, head = of+"embed_tokens.weight", of+"shared_head_head.weight"
+	} else if f.Tensor(head) == nil {
+		head = table
+	}
+	embd, join := floats(table), floats(of+"eh_proj.weight")
+	enorm, hnorm := floats(of+"enorm.weight"), floats(of+"hnorm.weight")
+	eps, _, err := f.Float(family + ".attention.layer_norm_rms_epsilon")
+	if err != nil {
+		t.Fatal(err)
+	}
+	width := len(before[0])
+	inputs := make([]float32, f.Tensor("token_embd.weight").Rows()*width)
+	for i, id := range tokens {
+		pair := append(rootMeanSquare(embd[int(id)*width:][:width], enorm, eps), rootMeanSquare(before[i], hnorm, eps)...)
+		for r := range width {
+			sum := 0.0
+			for c, v := range pair {
+				sum += float64(join[r*2*width+c]) * v
+			}
+			inputs[i*width+r] = float32(sum)
+		}
+	}
+	tensors := []gguf.Source{
+		synthtest.Floats("token_embd.weight", inputs, width, len(inputs)/width),
+		synthtest.Copied(f.Tensor(head), "output.weight"),
+		synthtest.Copied(f.Tensor(of+"shared_head_norm.weight"), "output_norm.weight"),
+	}
+	for _, w := range f.Tensors {
+		if name, ok := strings.CutPrefix(w.Name, "blk.2."); ok && !strings.HasPrefix(name, "nextn.") {
+			tensors = append(tensors, synthtest.Copied(w, "blk.0."+name))
+		}
+	}
+	keys := slices.DeleteFunc(slices.Clone(f.Keys), func(k gguf.KV) bool { return k.Key == family+".nextn_predict_layers" })
+	for i := range keys {
+		switch keys[i].Key {
+		case family + ".block_count":
+			keys[i].Value = uint32(1)
+		case family + ".leading_dense_block_count":
+			keys[i].Value = uint32(0)
+		}
+	}
+	return synthtest.Made(t, keys, tensors)
+}
+
+func rootMeanSquare(x, w []float32, eps float64) []float64 {
+	sum := 0.0
+	for _, v := range x {
+		sum += float64(v) * float64(v)
+	}
+	out := make([]float64, len(x))
+	for i, v := range x {
+		out[i] = float64(v) / math.Sqrt(sum/float64(len(x))+eps) * float64(w[i])
+	}
+	return out
+}
+
+func compareLogits(t *testing.T, what string, got, want []float32) {
+	t.Helper()
+	most, apart := 0.0, 0.0
+	for i, v := range want {
+		most, apart = max(most, math.Abs(float64(v))), max(apart, math.Abs(float64(v)-float64(got[i])))
+	}
+	if most == 0 || !(apart <= furtherTolerance*most) {
+		t.Errorf("%s: logits differ by %g, the largest is %g", what, apart, most)
+	}
+}
