@@ -77,7 +77,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/eval", "internal/engine internal/atomicfile internal/eval/task internal/tokenizer"},
 	{"internal/bench", "internal/monotime internal/engine internal/gguf internal/model internal/sample"},
 	{"internal/synth", "internal/arch internal/compute internal/gguf internal/neuron internal/quant internal/tokenizer"},
-	{"internal/synth/synthtest", "internal/gguf internal/synth"},
+	{"internal/synth/synthtest", "internal/gguf internal/quant internal/synth"},
 	{"bench/synth", "internal/quant internal/synth"},
 	{"bench/experts", "internal/compute internal/placement internal/residency"},
 	{"bench/families", "internal/arch internal/gguf internal/quant internal/synth"},
