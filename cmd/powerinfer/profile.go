@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/neuronreport"
 	"github.com/powerinfer-go/powerinfer/internal/prepare"
 )
@@ -17,8 +18,13 @@ func profileCommand() *cli.Command {
 		Description: `Counts on a text for how many tokens each neuron is active, in a model with experts how
 many use each expert, how many use it again some tokens later, and, where the experts'
 activation leaves zeros, for how many each neuron inside them is active. Uses are counted in
-each file of -f apart, so that "inspect --neurons" can compare them.`,
-		Flags:  calibrationFlags(),
+each file of -f apart, so that "inspect --neurons" can compare them.
+
+--sparse threshold counts, of a model of SiLU or GELU that "prepare --sparse threshold" gave
+thresholds, the neurons that pass those of its setting within --max-kld and --min-same-top. Run
+and plan with --stats then know which are hot.`,
+		Flags: append(calibrationFlags(), append(boundFlags(),
+			&cli.StringFlag{Name: "sparse", Usage: "threshold: count the neurons that pass the file's thresholds of magnitude"})...),
 		Action: profileModel,
 	}
 }
@@ -29,6 +35,16 @@ func profileModel(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	defer f.Close()
+	switch mode := c.String("sparse"); mode {
+	case "":
+	case model.Threshold.String():
+		o.Thresholds = true
+		if o.Bound, err = readBound(c); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("--sparse %q: threshold is what can be counted by; leave it out for a model whose activation leaves zeros", mode)
+	}
 	bars := newBars(&o)
 	defer sayResume(ctx)()
 	rep, err := prepare.Profile(ctx, f, o)

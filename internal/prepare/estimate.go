@@ -49,7 +49,8 @@ const (
 	trialSamples = 3 * 4096 // by a trial's epochs
 	usualEpochs  = 12
 
-	thresholdPoints = 7 // that a search measures
+	thresholdPoints = 7               // that a search measures
+	predictorPoints = 1 + 2*mostSteps // of predictors' thresholds, at most
 )
 
 // estimate predicts the stages' times from steps that it measures.
@@ -109,7 +110,7 @@ func (r *observer) estimate(e *runner, samples int) ([]Estimate, error) {
 		add(StageMeasure, (1+thresholdPoints)*perToken*float64(held))
 	}
 	if held > 0 && !r.o.NoPredictors {
-		add(StageMeasure, 2*perToken*float64(held))
+		add(StageMeasure, (2+predictorPoints)*perToken*float64(held))
 	}
 	return out, nil
 }

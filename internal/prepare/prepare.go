@@ -55,8 +55,9 @@ type Options struct {
 	Layer    func(layer int, round int, y *Layer) // told when a layer is trained; may be nil
 
 	profileOnly bool
-	divergence  float64 // above which training repeats; model.AutoDivergence
-	steps       int     // of predictors' thresholds that are measured each way, at most; mostSteps
+	magnitudes  []float32 // [layers] below which activations count as zero; nil: those that are zero do
+	divergence  float64   // above which training repeats; model.AutoDivergence
+	steps       int       // of predictors' thresholds that are measured each way, at most; mostSteps
 }
 
 // Defaults and bounds.
@@ -286,7 +287,7 @@ func (o *Options) complete(r *run) error {
 	if o.Tokens == 0 {
 		o.Tokens = DefaultTokens
 		switch {
-		case o.Thresholds:
+		case o.Thresholds && !o.profileOnly:
 			o.Tokens = DefaultThresholdTokens
 		case len(o.Files) == 0:
 			o.Tokens = DefaultGenerated

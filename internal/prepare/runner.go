@@ -46,8 +46,12 @@ func newRunner(ctx context.Context, f *gguf.File, o *Options, observer model.Obs
 		return nil, err
 	}
 	perSequence := (windowTokens + compute.PagePositions - 1) / compute.PagePositions
+	mode := model.Off
+	if o.magnitudes != nil { // an observer sees the zeros that thresholds make of all neurons
+		mode = model.Threshold
+	}
 	m, err := model.Load(ctx, f, dev, model.Options{
-		Activation: o.Activation, Sparse: model.Off, Observer: observer, Batch: stepTokens, Outputs: maxSequences, Context: windowTokens,
+		Activation: o.Activation, Sparse: mode, Magnitudes: o.magnitudes, Observer: observer, Batch: stepTokens, Outputs: maxSequences, Context: windowTokens,
 		Cache: compute.CacheSpec{Pages: perSequence * maxSequences, States: maxSequences}, Pinned: pinned, Progress: o.bytes(StageLoad),
 	})
 	if err != nil {

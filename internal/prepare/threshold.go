@@ -27,6 +27,9 @@ const (
 // checkThresholds refuses models for which thresholds of magnitude are not meant.
 func (r *run) checkThresholds() error {
 	path := r.f.Path
+	if r.o.profileOnly {
+		return r.takeThresholds()
+	}
 	switch {
 	case r.c.Act.Kind != compute.SiLU && r.c.Act.Kind != compute.GELU:
 		return fmt.Errorf("%s: thresholds are for SiLU and GELU, and its activation is %s", path, r.c.Act.Kind)
@@ -40,6 +43,20 @@ func (r *run) checkThresholds() error {
 		return fmt.Errorf("%s: what thresholds cost is measured on text; give some with -f", path)
 	}
 	return r.o.Bound.Check()
+}
+
+// takeThresholds has neurons counted whose activations pass the thresholds that the file's curve has within the bound.
+func (r *run) takeThresholds() error {
+	choice, err := r.c.Choose(model.Threshold, r.o.Bound)
+	if err != nil {
+		return fmt.Errorf("%s: %w", r.f.Path, err)
+	}
+	if choice.Point == nil {
+		return fmt.Errorf("%s: %s; give another --max-kld or --min-same-top", r.f.Path, choice.Said)
+	}
+	r.o.note("%s", choice.Said)
+	r.o.magnitudes = choice.Point.Magnitudes
+	return nil
 }
 
 // gateCounter counts the magnitudes of activations in dense steps.

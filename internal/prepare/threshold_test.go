@@ -85,6 +85,22 @@ func TestThresholds(t *testing.T) {
 	if err != nil || math.Abs(b.Active-1+float64(chosen.Setting)) > 1e-6 {
 		t.Errorf("placement expects %g of the neurons to be active, not %g: %v", b.Active, 1-chosen.Setting, err)
 	}
+	counted := smallOptions(t)
+	counted.Thresholds, counted.Bound, counted.Tokens = true, o.Bound, LeastCounted
+	stats, err := Profile(context.Background(), out, counted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := stats.Stats.Overall(); math.Abs(left-float64(chosen.Setting)) > shareTolerance {
+		t.Errorf("profile counts %.3f below the thresholds, want %.3f", left, chosen.Setting)
+	}
+	counted.Bound.KLD = 1e-9
+	if _, err := Profile(context.Background(), out, counted); err == nil || !strings.Contains(err.Error(), "no setting that was measured keeps") {
+		t.Errorf("profile within a bound that nothing keeps: %v", err)
+	}
+	if _, err := Profile(context.Background(), f, counted); err == nil || !strings.Contains(err.Error(), "needs thresholds") {
+		t.Errorf("profile of a file without thresholds: %v", err)
+	}
 	e, err := engine.Open(t.Context(), out, engine.Options{Sparse: model.Threshold, Bound: model.Bound{KLD: 1e-9}, Devices: planner.CPU(planner.Processor{Threads: 1})})
 	if err != nil {
 		t.Fatal(err)
