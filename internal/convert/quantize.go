@@ -13,6 +13,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/imatrix"
+	"github.com/powerinfer-go/powerinfer/internal/prepared"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -131,6 +132,9 @@ func Quantize(ctx context.Context, f *gguf.File, outfile string, q Quantization)
 	keys, err := q.keys(f)
 	if err != nil {
 		return err
+	}
+	if q.Notes != nil && prepared.HasCurve(f) && slices.ContainsFunc(choices, func(c Choice) bool { return c.Type != c.Tensor.Type }) {
+		q.Notes("what leaving neurons out costs (--max-kld) was measured before quantising; `powerinfer prepare` measures the new file: --measure of one with predictors, --sparse threshold of others")
 	}
 	if parts := q.parts(choices); len(parts) > 1 {
 		return q.writeParts(ctx, f.Magic, keys, outfile, parts, choices, sources)

@@ -103,6 +103,7 @@ func TestQuantizeKeepsTheRest(t *testing.T) {
 		{Key: "powerinfer.frequency.0", Value: []float32{0.9, 0.5}},
 		{Key: "split.count", Value: uint16(1)},
 		{Key: "powerinfer.layer.mode", Value: []string{"predict"}},
+		{Key: "powerinfer.curve.mode", Value: "predict"},
 	}
 	x := random(rng, 96*40)
 	small := func(name string, shape ...int) gguf.Source {
@@ -134,7 +135,7 @@ func TestQuantizeKeepsTheRest(t *testing.T) {
 	if !reflect.DeepEqual(out.Keys, want) {
 		t.Errorf("keys became %v, want %v", out.Keys, want)
 	}
-	if len(notes) != 2 || !strings.Contains(notes[0], "output.weight") || !strings.Contains(notes[1], "blk.0.odd.weight: rows of 40") {
+	if len(notes) != 3 || !strings.Contains(notes[0], "output.weight") || !strings.Contains(notes[1], "blk.0.odd.weight: rows of 40") || !strings.Contains(notes[2], "measured before quantising") {
 		t.Errorf("notes: %q", notes)
 	}
 	for i, m := range f.Tensors {

@@ -299,6 +299,11 @@ func (r *reader) magnitudes(c *Curve, layers int) {
 	}
 }
 
+// HasCurve reports whether f says that it has a curve.
+func HasCurve(f *gguf.File) bool {
+	return slices.ContainsFunc(f.Keys, func(kv gguf.KV) bool { return strings.HasPrefix(kv.Key, keyCurve) })
+}
+
 // WriteCurve writes src to path as it is, with the curve in place of one that it may have.
 func WriteCurve(ctx context.Context, path string, src *gguf.File, c *Curve, progress func(done, total int64)) error {
 	added, err := c.Keys()
