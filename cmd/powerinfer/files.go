@@ -29,7 +29,7 @@ func fileFlags() map[string]access {
 		"system-prompt-file": reads, "chat-template-file": reads, "api-key-file": reads, "models-dir": reads,
 		"imatrix": reads, "in-file": reads, "lora": reads, "samples": reads, "shots-file": reads, "model-draft": reads, "base": reads, "tensor-type-file": reads,
 		"ssl-key-file": reads, "ssl-cert-file": reads,
-		"output": writes, "outfile": writes, "trace": writes, "html": writes, "log-file": writes,
+		"output": writes, "outfile": writes, "trace": writes, "html": writes, "log-file": writes, "store": writes,
 		"kl-divergence-base": writes, // but with --kl-divergence
 		"prompt-cache":       writes, // and reads what it wrote
 		"report":             writesFolder,

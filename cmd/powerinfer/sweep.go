@@ -37,6 +37,7 @@ func sweepCommand() *cli.Command {
 		Flags: slices.Concat(sweptFlags(), []cli.Flag{
 			&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "text `FILE` to measure on; - is standard input"},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FOLDER` for results, and for what was measured of a run that is not done"},
+			&cli.StringFlag{Name: "store", Usage: "write the model to `FILE` with what thresholds of its predictors cost, by which run --max-kld chooses one"},
 			&cli.StringFlag{Name: "modes", Usage: "modes of --sparse to measure, as in off,exact,predict; default: all that the model has"},
 			&cli.StringFlag{Name: "thresholds", Usage: "logits from which predicted neurons are computed, as in -2,0,2; default: some around the file's own"},
 			&cli.StringFlag{Name: "always-on", Usage: "shares of each layer's neurons, the hottest, computed for every token, as in 0.1,0.2"},
@@ -97,7 +98,7 @@ func runSweep(ctx context.Context, c *cli.Command) error {
 	if err := printSweep(os.Stdout, rep); err != nil {
 		return err
 	}
-	fmt.Fprintln(os.Stderr, "wrote", strings.Join(sweep.Files(o.Folder), ", "))
+	fmt.Fprintln(os.Stderr, "wrote", strings.Join(sweep.Files(&o), ", "))
 	return nil
 }
 
@@ -143,7 +144,7 @@ func sweepOptions(c *cli.Command) (o sweep.Options, err error) {
 		return o, err
 	}
 	o = sweep.Options{
-		Session: so, Folder: c.String("output"), Window: perplexityContext, Windows: max(0, c.Int("chunks")), Generate: c.Int("n-gen"), Rounds: c.Int("repetitions"),
+		Session: so, Folder: c.String("output"), Store: c.String("store"), Window: perplexityContext, Windows: max(0, c.Int("chunks")), Generate: c.Int("n-gen"), Rounds: c.Int("repetitions"),
 		LeastSameTop: c.Float64("min-same-top"), Layers: !c.Bool("no-layers"), Note: note,
 		Open: func() (*gguf.File, error) { return openWith(path, common.Overrides) },
 	}

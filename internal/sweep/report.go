@@ -262,10 +262,13 @@ func (rep *Report) recommend() {
 	}
 }
 
-// Files returns the files of the results in a folder.
-func Files(folder string) (all []string) {
+// Files returns the files that a sweep writes.
+func Files(o *Options) (all []string) {
 	for _, name := range []string{csvName, jsonName, htmlName} {
-		all = append(all, filepath.Join(folder, name))
+		all = append(all, filepath.Join(o.Folder, name))
+	}
+	if o.Store != "" {
+		all = append(all, o.Store)
 	}
 	return all
 }

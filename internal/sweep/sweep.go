@@ -39,6 +39,7 @@ type Options struct {
 	Session session.Options            // how the model is opened, whatever the setting
 	Grid    Grid
 	Folder  string // for the results and what lies between
+	Store   string // a file to write the model to, with what thresholds of its predictors cost; empty: none
 
 	Text     string // to measure on, which neither training nor calibration have seen
 	Window   int    // tokens; the second half of each is predicted
@@ -138,6 +139,11 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	}
 	if err := rep.write(o.Folder); err != nil {
 		return nil, err
+	}
+	if o.Store != "" {
+		if err := r.store(ctx, rep, o.Store); err != nil {
+			return nil, err
+		}
 	}
 	if err := os.Remove(r.lab.base()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
