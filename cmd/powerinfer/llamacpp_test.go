@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/urfave/cli/v3"
 )
 
 // ownFlags are the names of all flags of all commands, hidden ones included.
@@ -21,21 +23,25 @@ func ownFlags() map[string]bool {
 	return names
 }
 
-// TestMissingFlags: each of llama.cpp's flags that run does not have is named once and has something to do instead.
+// TestMissingFlags: each of llama.cpp's flags that run or serve does not have is named once and has something to do instead.
 func TestMissingFlags(t *testing.T) {
-	own, seen := map[string]bool{}, map[string]bool{}
-	for _, f := range runFlags() {
-		for _, n := range f.Names() {
-			own[n] = true
+	have := func(flags []cli.Flag) map[string]bool {
+		names := map[string]bool{}
+		for _, f := range flags {
+			for _, n := range f.Names() {
+				names[n] = true
+			}
 		}
+		return names
 	}
+	own, served, seen := have(runFlags()), have(serveCommand().Flags), map[string]bool{}
 	for _, f := range missingFlags() {
 		if strings.TrimSpace(f.instead) == "" {
 			t.Errorf("%v: nothing is said of what to do instead", f.names)
 		}
 		for _, n := range f.names {
 			switch {
-			case own[n]:
+			case own[n] && served[n]:
 				t.Errorf("--%s is missing and is there", n)
 			case seen[n]:
 				t.Errorf("--%s is named twice", n)

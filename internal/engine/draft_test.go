@@ -82,15 +82,20 @@ func TestDraftModel(t *testing.T) {
 	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, Sparse: model.Off}
 	plain, small := open(t, o), open(t, o)
 	o.Drafts, o.DraftModel = 4, engine.DraftModel{Engine: small, Least: 0.1}
-	guessing := open(t, o)
 	prompt := plain.Tokenizer().Encode("The old witch", true, true)
 	want, _ := greedy(t, plain, prompt, 60)
-	got, res := greedy(t, guessing, prompt, 60)
-	if !slices.Equal(got, want) {
-		t.Errorf("%v with a draft model, %v without", got, want)
-	}
-	if res.Accepted == 0 {
-		t.Errorf("none of %d guesses of the same model came", res.Drafted)
+	const tries = 8 // a pause of the machine in a first step can make guesses look too dear for the rest of a text
+	for try := 1; ; try++ {
+		got, res := greedy(t, open(t, o), prompt, 60)
+		if !slices.Equal(got, want) {
+			t.Errorf("%v with a draft model, %v without", got, want)
+		}
+		if res.Accepted > 0 {
+			break
+		}
+		if try == tries {
+			t.Fatalf("none of %d guesses of the same model came", res.Drafted)
+		}
 	}
 	f, err := gguf.Parse(demo.Name, demo.Model())
 	if err != nil {

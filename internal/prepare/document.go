@@ -132,7 +132,12 @@ func divide(tok *tokenizer.Tokenizer, docs []document, least, wanted, most int) 
 	byHash(docs)
 	total := encode(tok, docs)
 	heldOut, rest := holdOut(docs, max(min(wanted, total/10), least), max(total/10, least))
-	calibration, _ = take(rest, most)
+	calibration, rest = take(rest, most)
+	if len(calibration) == 1 && len(rest) > 0 { // training holds a document out of these
+		calibration[0].tokens = calibration[0].tokens[:most/2]
+		more, _ := take(rest, most-most/2)
+		calibration = append(calibration, more...)
+	}
 	return calibration, heldOut
 }
 
