@@ -2,6 +2,7 @@ package hub
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -91,12 +92,12 @@ func (r *repository) read(name string, most int64) ([]byte, bool) {
 	return b, err == nil
 }
 
-// write replaces a small file; readers see the old or the new content.
+// write replaces a small file; readers see the old or the new content. Of several writers at once, in this process or others, the last one wins.
 func (r *repository) write(name string, data []byte) error {
 	if err := r.root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return err
 	}
-	temporary := fmt.Sprintf("%s.%d.tmp", name, os.Getpid())
+	temporary := name + "." + rand.Text() + ".tmp"
 	if err := r.root.WriteFile(temporary, data, 0o644); err != nil {
 		return err
 	}

@@ -375,6 +375,35 @@ func TestTwoPulls(t *testing.T) {
 	}
 }
 
+// A small file is whole, whoever writes it at the same time.
+func TestWrite(t *testing.T) {
+	_, h := standIn(t)
+	r, err := h.create("user/one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	contents := []string{strings.Repeat("a", 40), strings.Repeat("b", 40)}
+	var wg sync.WaitGroup
+	for _, content := range contents {
+		wg.Go(func() {
+			for range 100 {
+				if err := r.write("refs/main", []byte(content)); err != nil {
+					t.Error(err)
+					return
+				}
+				if b, ok := r.read("refs/main", mostRef); !ok || !slices.Contains(contents, string(b)) {
+					t.Errorf("%q is read", b)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if left, err := os.ReadDir(r.path("refs")); err != nil || len(left) != 1 {
+		t.Errorf("%v, %v are left", left, err)
+	}
+}
+
 // The token goes to the hub and nowhere else.
 func TestToken(t *testing.T) {
 	s, _ := standIn(t)

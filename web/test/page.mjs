@@ -55,6 +55,12 @@ async function limitTokens(page, n) {
   await page.keyboard.press("Escape");
 }
 
+// endless makes the next answer go on until it is stopped: the model could end it early, by chance.
+async function endless(page) {
+  const forever = (route) => route.continue({ postData: JSON.stringify({ ...route.request().postDataJSON(), ignore_eos: true }) });
+  await page.route("**/v1/chat/completions", forever, { times: 1 });
+}
+
 async function conversation(page) {
   await limitTokens(page, 24);
   await say(page, "Tell me of the old king.");
@@ -91,6 +97,7 @@ async function conversation(page) {
 async function stopping(page) {
   await page.getByRole("button", { name: "New conversation" }).click();
   await limitTokens(page, -1);
+  await endless(page);
   await say(page, "Tell me a long story.");
   await lastAnswer(page).locator(".markdown").waitFor();
   await page.getByRole("button", { name: "Stop" }).click();
@@ -146,6 +153,7 @@ async function likelyOf(page) {
 async function neurons(page) {
   await page.getByRole("button", { name: "New conversation" }).click();
   await limitTokens(page, -1);
+  await endless(page);
   await page.getByRole("button", { name: "Neurons", exact: true }).click();
   const panel = page.getByRole("complementary", { name: "Neurons" });
   await panel.getByText("Predictors choose the neurons").waitFor();
