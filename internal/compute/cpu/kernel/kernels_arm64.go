@@ -22,7 +22,7 @@ func platform() []*Kernels {
 // set holds a quantised type's kernels of one instruction set.
 type set struct {
 	near, far    func(out *float32, w *byte, rowBytes uintptr, x *byte, n, rows uintptr)
-	scatter      func(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n, rows uintptr)
+	scatter      scatterer
 	rows         int
 	tile         tile // of so many rows and one token
 	block, panel block
@@ -35,9 +35,9 @@ func neon() *Kernels {
 	k.scratch.New = func() any { return newBlockScratch(panelSize) }
 	k.types = generic().types // of types that have no assembly
 	k.sets(setsNEON(), "neon")
-	k.types[quant.F32] = tiles{scatter: scatterF32NEON, scatterRows: 4, one: tileF32NEON1x1, block: block{3, 4, tileF32NEON3x4}}
-	k.types[quant.F16] = tiles{scatter: scatterF16NEON, scatterRows: 4, one: tileF16NEON1x1, block: block{3, 4, tileF16NEON3x4}}
-	k.types[quant.BF16] = tiles{scatter: scatterBF16NEON, scatterRows: 4, one: tileBF16NEON1x1, block: block{3, 4, tileBF16NEON3x4}}
+	k.types[quant.F32] = tiles{scatters: scatters("neon", scatterF32NEON, nil), one: tileF32NEON1x1, block: block{3, 4, tileF32NEON3x4}}
+	k.types[quant.F16] = tiles{scatters: scatters("neon", scatterF16NEON, nil), one: tileF16NEON1x1, block: block{3, 4, tileF16NEON3x4}}
+	k.types[quant.BF16] = tiles{scatters: scatters("neon", scatterBF16NEON, nil), one: tileBF16NEON1x1, block: block{3, 4, tileBF16NEON3x4}}
 	for t, f := range map[quant.Type]tile{quant.F32: tileF32NEON8x1, quant.F16: tileF16NEON8x1, quant.BF16: tileBF16NEON8x1} {
 		k.take(t, ways{[]way{{name: "rows-neon", tile: f, rows: 8}}, all("rows-neon")})
 	}
@@ -83,7 +83,7 @@ func mmla() *Kernels {
 // Tune measures.
 func (k *Kernels) sets(sets map[quant.Type]set, isa string) {
 	for t, s := range sets {
-		k.types[t] = tiles{scatter: s.scatter, block: s.block, panel: s.panel, expand: s.expand, panelSuper: layout.NeonPanel(t)}
+		k.types[t] = tiles{scatters: scatters(isa, nil, s.scatter), block: s.block, panel: s.panel, expand: s.expand, panelSuper: layout.NeonPanel(t)}
 		near, far, rows := "near-"+isa, "far-"+isa, "rows-"+isa
 		k.take(t, ways{
 			[]way{{name: near, stream: s.near}, {name: far, stream: s.far}, {name: rows, tile: s.tile, rows: s.rows}},
