@@ -356,7 +356,7 @@ func bf16() *Kernels {
 	k.Name, k.bfloat, k.round, k.exact = "AVX-512 BF16", true, roundRowBF16, vnni()
 	k.types[quant.F16] = tiles{
 		scatters: scatters("bf16", scatterF16BF16, nil), one: tileF16BF161x1,
-		block: block{4, 4, tileF16BF164x4}, panel: block{3, 8, tileBF16BF163x8}, expand: expandF16BF16, panelSuper: 64,
+		block: block{4, 4, tileF16BF164x4}, panel: block{3, 8, tileBF16BF163x8}, expand: expandF16BF16, rounded: expandF16BF16, panelSuper: 64,
 	}
 	k.types[quant.BF16] = tiles{
 		scatters: scatters("bf16", scatterBF16BF16, nil), one: tileBF16BF161x1,
@@ -366,21 +366,6 @@ func bf16() *Kernels {
 		k.take(t, w)
 	}
 	return k
-}
-
-// roundRowBF16 pads the last group with zeros.
-func roundRowBF16(dst []byte, x []float32) {
-	_ = dst[:bf16Acts(len(x))]
-	whole := len(x) / bf16Group
-	if whole > 0 {
-		roundBF16(&dst[0], &x[0], uintptr(whole))
-	}
-	clear(dst[whole*bf16Group*2:])
-	if rest := x[whole*bf16Group:]; len(rest) > 0 {
-		var group [bf16Group]float32
-		copy(group[:], rest)
-		roundBF16(&dst[whole*bf16Group*2], &group[0], 1)
-	}
 }
 
 // quantizeRowAVX2 pads the last superblock with zeros.

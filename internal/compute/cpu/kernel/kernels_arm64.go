@@ -14,6 +14,9 @@ func platform() []*Kernels {
 		sets = append([]*Kernels{dot()}, sets...)
 		if have.I8MM {
 			sets = append([]*Kernels{mmla()}, sets...)
+			if have.BF16 {
+				sets = append([]*Kernels{bf16()}, sets...)
+			}
 		}
 	}
 	return sets
@@ -73,8 +76,33 @@ func mmla() *Kernels {
 	k := dot()
 	k.Name = "NEON I8MM"
 	for t, p := range pairsMMLA() {
-		k.types[t].panel, k.types[t].expand, k.types[t].arrange = p.panel, p.expand, arrangeMMLA
+		k.types[t].panel, k.types[t].expand, k.types[t].arrange, k.types[t].pairActs = p.panel, p.expand, arrangeMMLA, layout.PairActs
 		k.types[t].panelSuper, k.types[t].panelPiece = layout.PairPanel(t), pairBytes
+	}
+	return k
+}
+
+// bf16 is for processors with BFDOT and BFMMLA, too, which those with SMMLA have.
+func bf16() *Kernels {
+	k := mmla()
+	k.Name, k.bfloat, k.round, k.exact = "NEON BF16", true, roundRowBF16, mmla()
+	const group = 2 * bf16Group // bytes
+	panel := tiles{panel: block{8, 8, panelBF16BF168x8}, panelSuper: group, panelPiece: pairBytes, arrange: arrangeBF16, pairActs: 2 * group}
+	for t, f := range map[quant.Type]struct {
+		scatter scatterer
+		one     tile
+		rows    tile
+		block   block
+		expand  func(dst, w *byte, n uintptr)
+		rounded func(dst, w *byte, n uintptr)
+	}{
+		quant.F16:  {scatterF16BF16, tileF16BF161x1, tileF16BF168x1, block{3, 4, tileF16BF163x4}, expandF16BF16, roundF16BF16},
+		quant.BF16: {scatterBF16BF16, tileBF16BF161x1, tileBF16BF168x1, block{3, 4, tileBF16BF163x4}, expandBF16BF16, nil},
+	} {
+		k.types[t] = panel
+		m := &k.types[t]
+		m.scatters, m.one, m.block, m.expand, m.rounded = scatters("bf16", f.scatter, nil), f.one, f.block, f.expand, f.rounded
+		k.take(t, ways{[]way{{name: "rows-bf16", tile: f.rows, rows: 8}}, all("rows-bf16")})
 	}
 	return k
 }

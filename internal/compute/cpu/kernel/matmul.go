@@ -26,7 +26,9 @@ type tiles struct {
 	panel  block // some rows and tokens of a panel
 	strip  strip // instead of panel; no rows where there is none
 	expand func(dst, w *byte, n uintptr)
-	// The size of a panel's superblock.
+	// rounded writes n groups of weights as RoundsTo's; nil where nothing is rounded.
+	rounded func(dst, w *byte, n uintptr)
+	// The size of a panel's superblock, or group.
 	panelSuper int
 	matrix     matrix    // no product: there is no matrix unit
 	pairs      pairTiles // likewise
@@ -34,8 +36,9 @@ type tiles struct {
 	panelPart uintptr
 	// Bytes of a row that lie beside the same of another where a panel's rows lie in pairs, otherwise 0.
 	panelPiece int
-	// arrange writes n superblocks of two tokens' activations as a panel's tile reads them, layout.PairActs bytes each; nil where it reads them as they are.
-	arrange func(dst, x *byte, xStride, n uintptr)
+	// arrange writes n superblocks, or groups, of two tokens' activations as a panel's tile reads them, pairActs bytes each; nil where it reads them as they are.
+	arrange  func(dst, x *byte, xStride, n uintptr)
+	pairActs int
 }
 
 // MatMul computes out[t·outStride+r] for weights w [rows, cols], packed and contiguous, and tokens rows of x.

@@ -131,9 +131,13 @@ func twin(k *Kernels) *Kernels {
 	g := generic()
 	if k.bfloat {
 		g.bfloat, g.round = true, roundBF16Generic
+		dot := dotBF16Generic
+		if runtime.GOARCH == "arm64" {
+			dot = dotPairsGeneric
+		}
 		for _, typ := range []quant.Type{quant.F16, quant.BF16} {
 			g.types[typ] = tiles{one: func(out *float32, _ uintptr, w *byte, rowBytes uintptr, x *byte, _, n uintptr) {
-				*out = dotBF16Generic(typ, unsafe.Slice(w, rowBytes), unsafe.Slice((*uint16)(unsafe.Pointer(x)), n*bf16Group), int(n))
+				*out = dot(typ, unsafe.Slice(w, rowBytes), unsafe.Slice((*uint16)(unsafe.Pointer(x)), n*bf16Group), int(n))
 			}}
 		}
 	}
