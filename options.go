@@ -46,9 +46,11 @@ type Options struct {
 	Sequences int // generations computed at a time, others wait; 0: 8
 	Drafts    int // tokens that are guessed from the text so far and checked in one step, at most MostDrafts, which changes speed only; 0: DefaultDrafts; negative: none
 
-	// HotDrafts has the model's own hot neurons guess besides, with guesses that end by Draft.Least, which may be set without a draft model. It
-	// needs predictors in the file, SparseExact, and the processor alone: elsewhere it has no effect.
-	HotDrafts bool
+	NoLookup bool // the text so far guesses nothing; what else is asked for does
+
+	// HotDrafts says whether the model's own hot neurons guess besides, with guesses that end by Draft.Least, which may be set without a draft model: with GPUs that hold some of
+	// a layer's neurons, these; on the processor alone, with SparseExact or SparseOff, those that the predictors in the file choose.
+	HotDrafts HotDrafts
 
 	// FurtherDrafts has the file's layer that predicts a further token guess besides (multi-token prediction), with guesses that end by Draft.Least as those of
 	// HotDrafts, which it replaces. Files without such a layer are refused; where GPUs have a part of the model it has no effect.
@@ -114,6 +116,16 @@ type Extension struct {
 // defaultSequences is the default of Options.Sequences.
 const defaultSequences = 8
 
+// HotDrafts is a value of Options.HotDrafts.
+type HotDrafts int
+
+// The values. By HotAuto hot neurons guess where GPUs hold some of a layer's neurons and the processor computes all others that are not zero, not only predicted ones.
+const (
+	HotAuto   = HotDrafts(engine.HotAuto)
+	HotAlways = HotDrafts(engine.HotAlways)
+	HotNever  = HotDrafts(engine.HotNever)
+)
+
 // DraftModel is a smaller model of the same vocabulary whose likeliest tokens are guesses of the model's: see Options.Drafts.
 type DraftModel struct {
 	Path      string  // empty: there is none
@@ -173,7 +185,7 @@ func (o *Options) session() (session.Options, error) {
 		sequences = defaultSequences
 	}
 	e := engine.Options{
-		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, Outputs: sequences, Drafts: o.drafts(), HotDrafts: o.HotDrafts, Further: o.FurtherDrafts, LeastHot: o.Draft.Least, NoRepack: o.Mapped, Lock: o.Lock,
+		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, Outputs: sequences, Drafts: o.drafts(), NoLookup: o.NoLookup, HotDrafts: engine.HotDrafts(o.HotDrafts), Further: o.FurtherDrafts, LeastHot: o.Draft.Least, NoRepack: o.Mapped, Lock: o.Lock,
 		Activation: o.Activation, Threshold: o.SparseThreshold, AlwaysOn: o.AlwaysOn, Sparse: mode, Bound: model.Bound{KLD: o.MaxKLD, SameTop: o.MinSameTop}, Progress: o.Progress, CacheTypes: types, WholeCache: o.WholeCache,
 		Extension: engine.Extension(o.Extension),
 	}

@@ -2,6 +2,11 @@
 // that text, with guesses and without in turn, so that a model of random weights tells what a real one gains that writes the text.
 //
 //	go run ./bench/drafts -m 1b.gguf --vocab vocab.gguf --prompt old.go --text new.go
+//
+// Without --text the model writes its own likeliest text, and its own hot neurons guess it (--spec-type draft-hot), beside the other modes and, with --dense, the model before it
+// was prepared:
+//
+//	go run ./bench/drafts -m prepared.gguf --dense dense.gguf --prompt prompt.txt
 package main
 
 import (
@@ -29,9 +34,12 @@ func main() {
 			&cli.StringFlag{Name: "model", Aliases: []string{"m"}, Required: true, Usage: "GGUF `FILE`"},
 			&cli.StringFlag{Name: "vocab", Usage: "GGUF `FILE` whose tokenizer is used instead of the model's"},
 			&cli.StringFlag{Name: "prompt", Required: true, Usage: "`FILE` that is read first"},
-			&cli.StringFlag{Name: "text", Required: true, Usage: "`FILE` that is generated"},
+			&cli.StringFlag{Name: "text", Usage: "`FILE` that is generated; without it the model's own text is"},
+			&cli.StringFlag{Name: "dense", Usage: "`FILE` of the model before it was prepared, for the model's own text"},
+			&cli.StringFlag{Name: "sparse", Value: "exact", Usage: "`MODE` whose text is guessed, for the model's own text"},
 			&cli.IntFlag{Name: "n-predict", Aliases: []string{"n"}, Value: 400, Usage: "tokens of it at most"},
 			&cli.IntFlag{Name: "spec-draft-n-max", Value: 16, Usage: "guess at most `N` tokens at a time"},
+			&cli.Float32Flag{Name: "spec-draft-p-min", Usage: "guesses of hot neurons end before a token of a smaller probability `P`"},
 			&cli.IntFlag{Name: "threads", Aliases: []string{"t"}, Value: 1},
 			&cli.IntFlag{Name: "rounds", Aliases: []string{"r"}, Value: 3},
 		},
@@ -58,6 +66,9 @@ func run(ctx context.Context, c *cli.Command, out io.Writer) error {
 		return err
 	}
 	defer f.Close()
+	if c.String("text") == "" {
+		return own(ctx, c, f, out)
+	}
 	prompt, text, err := tokens(c, f)
 	if err != nil {
 		return err
@@ -112,6 +123,9 @@ func tokens(c *cli.Command, f *gguf.File) (prompt, text []int32, err error) {
 		to    *[]int32
 		first bool
 	}{{"prompt", &prompt, true}, {"text", &text, false}} {
+		if c.String(part.name) == "" {
+			continue
+		}
 		b, err := os.ReadFile(c.String(part.name))
 		if err != nil {
 			return nil, nil, err

@@ -226,8 +226,11 @@ func openOptions(c *cli.Command) (powerinfer.Options, error) {
 		return o, err
 	}
 	o.FurtherDrafts = names(c, specFurther) && o.Drafts > 0
-	if o.HotDrafts = names(c, specHot) && o.Drafts > 0; o.HotDrafts && c.String("sparse") != "exact" {
-		return o, errors.New("--spec-type draft-hot guesses with fewer neurons than are computed: add --sparse exact, which computes all that are not zero")
+	switch o.NoLookup = !slices.ContainsFunc(strings.Split(c.String("spec-type"), ","), looksUp); {
+	case names(c, specHot):
+		o.HotDrafts = powerinfer.HotAlways
+	case !names(c, specAuto):
+		o.HotDrafts = powerinfer.HotNever
 	}
 	if c.IsSet("sparse-threshold") {
 		t := c.Float32("sparse-threshold")
@@ -290,7 +293,7 @@ func sessionOptions(c *cli.Command, outputs int) (session.Options, *powerinfer.O
 	}
 	e := engine.Options{
 		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, NoRepack: o.Mapped, Lock: o.Lock, Activation: o.Activation, Threshold: o.SparseThreshold, AlwaysOn: o.AlwaysOn, Bound: model.Bound{KLD: o.MaxKLD, SameTop: o.MinSameTop},
-		Outputs: outputs, Drafts: max(0, o.Drafts), HotDrafts: o.HotDrafts, Further: o.FurtherDrafts, LeastHot: o.Draft.Least, Work: c.Bool("metrics"),
+		Outputs: outputs, Drafts: max(0, o.Drafts), NoLookup: o.NoLookup, HotDrafts: engine.HotDrafts(o.HotDrafts), Further: o.FurtherDrafts, LeastHot: o.Draft.Least, Work: c.Bool("metrics"),
 	}
 	if !c.IsSet("ubatch-size") {
 		e.UBatch = 0

@@ -12,10 +12,11 @@ import (
 
 // Names of --spec-type. Those of llama.cpp's ways of guessing from the text mean ours: what is guessed changes speed only.
 const (
+	specAuto  = "auto" // ours, as draft-hot
 	specNone  = "none"
 	specNgram = "ngram"
 	specModel = "draft-simple"
-	specHot   = "draft-hot" // ours alone
+	specHot   = "draft-hot"
 
 	specFurther = "draft-mtp"
 )
@@ -23,7 +24,7 @@ const (
 // speculationFlags say how many tokens are guessed and checked at a time.
 func speculationFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "spec-type", Value: specNgram, Usage: "guess tokens and check several in one step, where that pays; the text is the same: `TYPE` ngram guesses what followed the last tokens before, none nothing; llama.cpp's ngram-simple and others mean ngram, draft-simple is what -md does; draft-hot has a prepared model's own hot neurons guess besides, with --sparse exact on the processor; draft-mtp has the file's layer that predicts a further token, on the processor", Sources: env("SPEC_TYPE")},
+		&cli.StringFlag{Name: "spec-type", Value: specAuto, Usage: "guess tokens and check several in one step, where that pays; the text is the same: `TYPE` ngram guesses what followed the last tokens before, none nothing; auto is ngram and, where GPUs hold some of a layer's neurons, draft-hot unless --sparse is predict; llama.cpp's ngram-simple and others mean ngram, draft-simple is what -md does; draft-hot has the model's own hot neurons guess besides: those on GPUs, or with --sparse exact those that a prepared model's predictors choose; draft-mtp has the file's layer that predicts a further token, on the processor", Sources: env("SPEC_TYPE")},
 		&cli.IntFlag{Name: "spec-draft-n-max", Aliases: []string{"draft-max", "draft", "draft-n"}, Value: powerinfer.DefaultDrafts, Usage: "guess at most `N` tokens at a time", Sources: env("SPEC_DRAFT_N_MAX", "DRAFT_MAX")},
 		&cli.StringFlag{Name: "model-draft", Aliases: []string{"md", "spec-draft-model"}, Usage: "GGUF `FILE` of a small model of the same vocabulary that guesses where the text so far says nothing", Sources: env("SPEC_DRAFT_MODEL", "MODEL_DRAFT")},
 		&cli.StringFlag{Name: "device-draft", Aliases: []string{"devd", "spec-draft-device"}, Usage: "the draft model's GPUs, as --device", Sources: env("SPEC_DRAFT_DEVICE")},
@@ -41,7 +42,7 @@ func readDrafts(c *cli.Command) (int, error) {
 	for _, name := range strings.Split(c.String("spec-type"), ",") {
 		switch {
 		case name == specNone:
-		case name == specNgram, slices.Contains([]string{"ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache"}, name):
+		case looksUp(name):
 			guess = true
 		case name == specModel:
 			if c.String("model-draft") == "" {
@@ -51,9 +52,9 @@ func readDrafts(c *cli.Command) (int, error) {
 		case name == specHot, name == specFurther:
 			guess = true
 		case strings.HasPrefix(name, "draft-"):
-			return 0, fmt.Errorf("--spec-type %s: draft models have no such parts here: take %s, %s, %s, %s or %s", name, specNgram, specModel, specHot, specFurther, specNone)
+			return 0, fmt.Errorf("--spec-type %s: draft models have no such parts here: take %s, %s, %s, %s, %s or %s", name, specAuto, specNgram, specModel, specHot, specFurther, specNone)
 		default:
-			return 0, fmt.Errorf("--spec-type %q is not %s, %s, %s, %s or %s", name, specNgram, specModel, specHot, specFurther, specNone)
+			return 0, fmt.Errorf("--spec-type %q is not %s, %s, %s, %s, %s or %s", name, specAuto, specNgram, specModel, specHot, specFurther, specNone)
 		}
 	}
 	n := c.Int("spec-draft-n-max")
@@ -64,6 +65,11 @@ func readDrafts(c *cli.Command) (int, error) {
 		return -1, nil
 	}
 	return n, nil
+}
+
+// looksUp reports whether a name of --spec-type is of guesses from the text so far.
+func looksUp(name string) bool {
+	return slices.Contains([]string{specAuto, specNgram, "ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache"}, name)
 }
 
 // names reports whether --spec-type names a way of guessing.

@@ -176,7 +176,7 @@ type Params struct {
 
 	Before [][]float32 // [sequence][n_embd] hidden state of the position before the sequence's first row, where a model predicts further tokens; nil: it is not known
 
-	Draft bool // the step guesses tokens: a model that was loaded for this computes the neurons that its predictors choose, and in other steps all
+	Draft bool // the step guesses tokens: a model that was loaded for this computes fewer neurons than in other steps
 
 	Everything bool // whoever sets Threshold has every neuron predicted active, as in a dense model
 }

@@ -628,6 +628,7 @@ type SparseWeights struct {
 	Count    *NeuronCount // counts what was computed, or nil
 	Bins     *NeuronBins  // count which neurons were needed, or nil
 	First    int          // the layer's number of neuron 0, in Bins
+	Hot      bool         // a guess at the result is enough: a device of several processors computes the neurons of a divided layer that lie on a GPU, and no others
 }
 
 // Zeros reports whether some neurons of every token are expected to be exactly zero.

@@ -6,13 +6,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/powerinfer-go/powerinfer/demo"
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
 // dictation is a sampler that chooses a given text's tokens, whatever the logits are, and keeps a sum of these.
@@ -107,40 +112,71 @@ func TestDraftModel(t *testing.T) {
 	}
 }
 
-// TestHotDrafts: guesses by the model's own hot neurons change no logits of mode exact, and some come; also where the text is not the model's own.
-func TestHotDrafts(t *testing.T) {
-	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Context: 128, Sparse: model.Exact}
-	plain := open(t, o)
-	o.Drafts, o.HotDrafts = 4, true
-	guessing := open(t, o)
-	var prompt []int32
-	accepted := 0
-	for _, text := range []string{"The old witch", "Once upon a time", "A king had", "In the forest", "There was a", "One day the fox"} { // on a busy machine they may not pay in one
-		prompt = plain.Tokenizer().Encode(text, true, true)
-		want, _ := greedy(t, plain, prompt, 80)
-		got, res := greedy(t, guessing, prompt, 80)
-		if !slices.Equal(got, want) {
-			t.Errorf("%v with guesses of hot neurons, %v without", got, want)
+// cheapGuesses are times of steps with which guessing pays, however busy the machine is.
+var cheapGuesses = engine.StepTimes{Guess: time.Millisecond, Step: 10 * time.Millisecond, Token: time.Millisecond}
+
+// guessed holds that e generates the same logits with guesses of hot neurons and without, of its own text and of another, and returns how many came.
+func guessed(t *testing.T, e *engine.Engine, tokens int) engine.Result {
+	t.Helper()
+	prompt := e.Tokenizer().Encode("The old witch", true, true)
+	text := func(drafts int) ([]int32, engine.Result) {
+		o := sample.DefaultOptions()
+		o.Temperature = 0
+		s, err := sample.New(o, e.Config().Vocab)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if res.HotAccepted > res.HotDrafted || res.HotDrafted > res.Drafted {
-			t.Errorf("%d of %d guesses of hot neurons came, of %d in all", res.HotAccepted, res.HotDrafted, res.Drafted)
+		var out []int32
+		res, err := e.Generate(t.Context(), engine.Request{Prompt: prompt, Max: tokens, Sampler: s, Drafts: drafts}, func(tok engine.Token) bool {
+			out = append(out, tok.ID)
+			return true
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		if accepted += res.HotAccepted; accepted > 0 {
-			break
-		}
+		return out, res
 	}
-	if accepted == 0 {
-		t.Error("no guesses of hot neurons came")
-	}
-	sums := func(e *engine.Engine) []uint64 {
+	sums := func(drafts int) []uint64 {
 		text := e.Tokenizer().Encode(" saw a green boat; it was not there, said two cats.", false, true)
 		d := &dictation{text: text, prompt: len(prompt)}
-		if _, err := e.Generate(t.Context(), engine.Request{Prompt: prompt, Max: len(text), Sampler: d, IgnoreEOG: true}, nil); err != nil {
+		if _, err := e.Generate(t.Context(), engine.Request{Prompt: prompt, Max: len(text), Sampler: d, IgnoreEOG: true, Drafts: drafts}, nil); err != nil {
 			t.Fatal(err)
 		}
 		return d.sums
 	}
-	if !slices.Equal(sums(guessing), sums(plain)) {
+	want, _ := text(-1)
+	got, res := text(0)
+	if !slices.Equal(got, want) {
+		t.Errorf("%v with guesses of hot neurons, %v without", got, want)
+	}
+	if res.HotAccepted > res.HotDrafted || res.HotDrafted > res.Drafted {
+		t.Errorf("%d of %d guesses of hot neurons came, of %d in all", res.HotAccepted, res.HotDrafted, res.Drafted)
+	}
+	if !slices.Equal(sums(0), sums(-1)) {
 		t.Error("logits with guesses of hot neurons are not those without")
+	}
+	return res
+}
+
+// TestHotDraftsOnGPU: guesses by the neurons that lie on a GPU change no logits.
+func TestHotDraftsOnGPU(t *testing.T) {
+	spec := synth.Spec{Arch: "llama", Type: quant.F16, Layers: 2, Embd: 64, FF: 128, Heads: 2, Sparsity: 0.9, PowerLaw: 1, Seed: 5}
+	places := share(2, 96)
+	places[1] = compute.Place{Split: compute.Split{Tier: compute.RAM}} // its neurons guess, too
+	e := openGPU(t, synthtest.File(t, spec), engine.Options{Context: 96, UBatch: 8, Sparse: model.Exact, Drafts: 1, HotDrafts: engine.HotAlways}, gigabyte(places))
+	engine.SetTimes(e.Engine, cheapGuesses)
+	if res := guessed(t, e.Engine, 20); res.HotDrafted == 0 {
+		t.Error("nothing was guessed")
+	}
+}
+
+// TestHotDrafts: guesses by the neurons that predictors choose change no logits of modes exact and off, and most come.
+func TestHotDrafts(t *testing.T) {
+	for _, mode := range []model.SparseMode{model.Exact, model.Off} {
+		e := open(t, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Context: 128, Sparse: mode, Drafts: 4, HotDrafts: engine.HotAlways})
+		engine.SetTimes(e, cheapGuesses)
+		if res := guessed(t, e, 80); 2*res.HotAccepted <= res.HotDrafted {
+			t.Errorf("%v: %d of %d guesses came", mode, res.HotAccepted, res.HotDrafted)
+		}
 	}
 }

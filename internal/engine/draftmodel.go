@@ -86,13 +86,13 @@ func (d *drafter) priced(c speculate.Cost, step float64) speculate.Cost {
 
 // textGuesser guesses what the text so far says and, where that says nothing, what a draft model does if there is one.
 type textGuesser struct {
-	d       *drafter // nil: there is none
-	lookup  *speculate.Lookup
-	text    []int32         // for the draft model
-	sampler *sample.Sampler // chooses the likeliest
-	asked   bool            // the last guesses were the draft model's
-	spent   time.Duration   // that it took to make them
-	read    bool            // the draft model has read the prompt
+	d       *drafter          // nil: there is none
+	lookup  *speculate.Lookup // nil: the text so far guesses nothing
+	text    []int32           // for the draft model
+	sampler *sample.Sampler   // chooses the likeliest
+	asked   bool              // the last guesses were the draft model's
+	spent   time.Duration     // that it took to make them
+	read    bool              // the draft model has read the prompt
 
 	budgets *budgets
 }
@@ -104,7 +104,9 @@ type budgets struct{ lookup, model speculate.Budget }
 const ofModel = 64
 
 func (g *textGuesser) Accept(id int32) {
-	g.lookup.Accept(id)
+	if g.lookup != nil {
+		g.lookup.Accept(id)
+	}
 	if g.d != nil {
 		g.text = append(g.text, id)
 	}
@@ -112,7 +114,7 @@ func (g *textGuesser) Accept(id int32) {
 
 func (g *textGuesser) Draft(most int, cost func(most int) speculate.Cost) []int32 {
 	g.asked, g.spent = false, 0
-	if g.budgets.lookup.Open() {
+	if g.lookup != nil && g.budgets.lookup.Open() {
 		if guesses := g.lookup.Draft(most, cost); len(guesses) > 0 {
 			return guesses
 		}
@@ -169,7 +171,7 @@ func (g *textGuesser) ask(n int) (guesses []int32) {
 func (g *textGuesser) Outcome(drafted, accepted int) {
 	if g.asked {
 		g.d.chances.Note(ofModel, drafted, accepted)
-	} else {
+	} else if g.lookup != nil {
 		g.lookup.Outcome(drafted, accepted)
 	}
 }
@@ -187,8 +189,14 @@ func (g *textGuesser) settle(token, gained float64) {
 // guessers returns what makes the guesser of a new text.
 func (e *Engine) guessers(m DraftModel) (func() guesser, error) {
 	chances, b := &speculate.Chances{}, &budgets{}
+	lookup := func() *speculate.Lookup {
+		if e.options.NoLookup {
+			return nil
+		}
+		return speculate.NewLookup(chances)
+	}
 	if m.Engine == nil {
-		return func() guesser { return &textGuesser{lookup: speculate.NewLookup(chances), budgets: b} }, nil
+		return func() guesser { return &textGuesser{lookup: lookup(), budgets: b} }, nil
 	}
 	if err := m.check(e.path, e.tok); err != nil {
 		return nil, err
@@ -204,6 +212,6 @@ func (e *Engine) guessers(m DraftModel) (func() guesser, error) {
 		if err != nil {
 			panic(err) // it was made before
 		}
-		return &textGuesser{d: d, lookup: speculate.NewLookup(chances), sampler: s, budgets: b}
+		return &textGuesser{d: d, lookup: lookup(), sampler: s, budgets: b}
 	}, nil
 }

@@ -29,8 +29,9 @@ type Options struct {
 	UBatch     int        // tokens of the largest step; 0: model.UsualStep
 	Outputs    int        // requests that generate at a time, each with a row of logits; 1
 	Drafts     int        // tokens of a sequence that are guessed and checked in a step; 0: none
+	NoLookup   bool       // the text so far guesses nothing
 	DraftModel DraftModel // guesses tokens besides; its Engine may be nil
-	HotDrafts  bool       // the model's own hot neurons guess besides, where it is computed in mode exact on the processor alone and has predictors
+	HotDrafts  HotDrafts  // whether the model's own hot neurons guess besides, where they can: see model.Model.Drafts
 	Further    bool       // the file's layer that predicts a further token guesses besides, on the processor alone
 	LeastHot   float32    // guesses of either end before a token that has a smaller probability
 	NoRepack   bool       // compute on the mapped file in place
@@ -86,7 +87,7 @@ type Engine struct {
 	outputs int
 	drafts  int               // of a sequence, at most
 	guesser func() guesser    // of a new text
-	hot     *hotDrafts        // nil: hot neurons guess nothing
+	hot     *hotDrafts        // nil: nothing is guessed
 	pages   compute.CacheSpec // how many the KV cache has
 	places  []compute.Place
 	rows    [][]float32 // [n_out][n_vocab] logits of the last step
@@ -112,6 +113,9 @@ func Open(ctx context.Context, f *gguf.File, o Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{rerank: rerank, path: f.Path, file: f, options: o, tok: tok, batch: pick(o.Batch, UsualBatch), outputs: pick(o.Outputs, 1), drafts: o.Drafts}
+	if e.drafts > 0 {
+		e.hot = &hotDrafts{}
+	}
 	if err := e.load(ctx); err != nil {
 		return nil, err
 	}
@@ -124,9 +128,6 @@ func Open(ctx context.Context, f *gguf.File, o Options) (*Engine, error) {
 	if tok.Size() > e.model.Vocab {
 		e.dev.Close()
 		return nil, fmt.Errorf("%s: the tokenizer has %d tokens but the embedding %d rows", f.Path, tok.Size(), e.model.Vocab)
-	}
-	if e.model.Drafts() || e.model.GuessesFurther() {
-		e.hot = &hotDrafts{}
 	}
 	e.sched = newScheduler(e, limits{rows: e.ubatch, outputs: e.outputs, drafts: e.options.DraftRows(), context: e.context, short: compute.ShortPrompt, leastHot: o.LeastHot, further: e.model.GuessesFurther()}, monotime.Now)
 	return e, nil
@@ -188,7 +189,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, layout placemen
 	}
 	m, err := model.Load(ctx, f, dev, model.Options{
 		Activation: o.Activation, Threshold: o.Threshold, Batch: e.ubatch, Outputs: e.outputs + o.DraftRows(),
-		Sparse: o.Sparse, Further: further, Drafts: o.HotDrafts && o.Drafts > 0 && layout.Places == nil, Magnitudes: o.Magnitudes, Bound: o.Bound, AlwaysOn: o.AlwaysOn, Predicting: o.Predicting, Recall: o.Recall,
+		Sparse: o.Sparse, Further: further, Drafts: o.hotDrafts(layout.Places != nil), Magnitudes: o.Magnitudes, Bound: o.Bound, AlwaysOn: o.AlwaysOn, Predicting: o.Predicting, Recall: o.Recall,
 		Order: o.Order, Observer: o.Observer, Places: layout.Places,
 		Context: e.context, Cache: size, CacheTypes: o.CacheTypes, Adapters: o.Adapters, Pinned: o.NoRepack, Progress: progress,
 	})
@@ -201,6 +202,9 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, layout placemen
 		}
 	}
 	e.dev, e.model, e.pages, e.places = dev, m, size, layout.Places
+	if e.hot != nil {
+		e.hot.can.Store(m.GuessesFurther() || m.Drafts() && (o.HotDrafts == HotAlways || m.Sparse != model.Predict))
+	}
 	e.loads++
 	m.Watch(o.Work || e.watchers > 0, e.watchers > 0)
 	if t, ok := dev.(compute.Tuner); ok {

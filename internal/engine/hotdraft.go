@@ -2,17 +2,35 @@ package engine
 
 import (
 	"math"
+	"sync/atomic"
 
 	"github.com/powerinfer-go/powerinfer/internal/kvcache"
 	"github.com/powerinfer-go/powerinfer/internal/speculate"
 )
 
 // Guesses by the model's own hot neurons: before the step that evaluates a text's last token, steps of one token each compute attention and those neurons
-// alone that the predictors choose, over the keys and values of the text. Theirs lie behind the sequence's end; the step that checks the
+// alone that the predictors choose or that lie on GPUs, over the keys and values of the text. Theirs lie behind the sequence's end; the step that checks the
 // guesses begins at the same position and writes over all of them.
+
+// HotDrafts says whether a model's own hot neurons guess tokens.
+type HotDrafts int
+
+// The ways. By HotAuto they do where checking guesses may take much less than computing the tokens one by one: where GPUs hold some neurons of a layer and the processor, which
+// the guesses do without, computes all others that are not zero.
+const (
+	HotAuto HotDrafts = iota
+	HotAlways
+	HotNever
+)
+
+// hotDrafts reports whether hot neurons may guess, of a model with a plan for GPUs or without.
+func (o *Options) hotDrafts(gpus bool) bool {
+	return o.Drafts > 0 && (o.HotDrafts == HotAlways || o.HotDrafts == HotAuto && gpus)
+}
 
 // hotDrafts holds what an engine learns of such guesses.
 type hotDrafts struct {
+	can     atomic.Bool // the model that is loaded can guess
 	chances speculate.Chances
 	budget  speculate.Budget
 }
@@ -22,7 +40,7 @@ const usualGuess = 0.6
 
 // wish returns how many guesses, at most most, are worth what making and checking them costs.
 func (h *hotDrafts) wish(most int, cost func(most int) speculate.Cost, guess float64) int {
-	if most < 1 || !h.budget.Open() {
+	if most < 1 || !h.can.Load() || !h.budget.Open() {
 		return 0
 	}
 	c := cost(most)

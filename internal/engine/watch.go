@@ -109,10 +109,14 @@ func (e *Engine) forward(p *compute.Params, run func(*compute.Params) error) err
 	switch {
 	case p.Everything || p.Draft:
 		before, work := e.model.Neurons(), e.model.Work()
-		e.model.Watch(e.options.Work || e.watchers > 0, false) // a GPU records steps anew where that changes
+		if p.Everything { // a GPU records steps anew where this changes
+			e.model.Watch(e.options.Work || e.watchers > 0, false)
+		}
 		err := run(p)
 		e.model.SetWork(work)
-		e.model.Watch(e.options.Work || e.watchers > 0, e.watchers > 0)
+		if p.Everything {
+			e.model.Watch(e.options.Work || e.watchers > 0, e.watchers > 0)
+		}
 		if e.past == nil {
 			e.past = make([]model.NeuronUse, len(before))
 		}

@@ -14,6 +14,7 @@ type ffn struct {
 	up       *compute.Matrix // [n_ff, n_embd]
 	down     *compute.Matrix // [n_embd, n_ff]; [n_ff, n_embd], one row per neuron, in files that hold it so
 	byNeuron bool            // computed by SparseFFN
+	divided  bool            // some neurons lie on a GPU and some do not
 	upBias   *compute.Vector // [n_ff] or nil
 	downBias *compute.Vector // [n_embd] or nil
 	topK     *float32        // see Block.TopK
@@ -49,7 +50,8 @@ func (f *ffn) bind(b *blockBinder) {
 	if hot < shape.FF && m.adapters.inFFN() != "" { // adapters add to whole products
 		hot = 0
 	}
-	f.byNeuron = f.mode != Off || m.Transposed || hot > 0 && hot < shape.FF
+	f.divided = hot > 0 && hot < shape.FF
+	f.byNeuron = f.mode != Off || m.Transposed || f.divided
 	rows, columns := compute.Dense, compute.Dense
 	order := m.order(b.binder, b.layer)
 	if f.byNeuron {
@@ -131,7 +133,11 @@ func (f *ffn) forward(v compute.Verbs, m *Model, s *buffers, in compute.Tensor) 
 			set = compute.Set{Rows: in.Rows, N: f.up.Rows}
 		}
 	}
-	v.SparseFFN(s.ffnOut, in, set, f.weights())
+	w := f.weights()
+	if w.Hot = m.guessing; w.Hot {
+		w.Bins = nil
+	}
+	v.SparseFFN(s.ffnOut, in, set, w)
 }
 
 func (f *ffn) weights() compute.SparseWeights {

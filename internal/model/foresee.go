@@ -10,7 +10,7 @@ func (m *Model) foresee(v compute.Verbs, s *buffers, i int) {
 	}
 	l := &m.layers[i+1]
 	f := &l.ffn
-	if m.whole || f.fc1 == nil || m.layers[i].ffn.fc1 == nil {
+	if m.whole || m.guessing || f.fc1 == nil || m.layers[i].ffn.fc1 == nil {
 		return
 	}
 	g := compute.Guess{X: s.x, H: s.h, Eps: m.Eps, Set: s.set, Hidden: s.hidden, Logits: s.gate, FC1: f.fc1, FC2: f.fc2, Weights: f.weights()}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -28,7 +29,7 @@ type Options struct {
 	Recall     bool              // layers that predict compute every neuron besides, and NeuronUse says what predictors found
 	Sparse     SparseMode        // how feed-forward layers are computed
 	Further    bool              // the file's layer that predicts a further token is taken in, for ForwardBoth and ForwardFurther
-	Drafts     bool              // predictors are taken in, for steps of Params.Draft, also where Sparse comes to Exact
+	Drafts     bool              // steps of Params.Draft compute fewer neurons, where that is possible: see Model.Drafts
 	Order      [][]int32         // [layers][n_ff]: a layer's neuron i is the file's Order[layer][i]; nil keeps the file's order
 	Places     []compute.Place   // [layers+1] what of each layer, and of the head, goes to a GPU, and which; nil: nothing
 	Observer   Observer          // sees dense feed-forward layers, which it asks for; may be nil
@@ -47,6 +48,8 @@ type Model struct {
 	Config
 	dev      compute.Device
 	drafts   bool            // steps of Params.Draft compute the neurons that predictors choose, others as Config.Sparse says
+	hotOnly  bool            // steps of Params.Draft compute the neurons on GPUs in layers that are divided
+	guessing bool            // the step that is recorded is of Params.Draft
 	recall   bool            // Options.Recall
 	expanded bool            // the step that is recorded makes keys and values of latent vectors, where layers can
 	whole    bool            // the step that is recorded computes all neurons although there are predictors
@@ -169,7 +172,6 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
 	m := &Model{Config: c, dev: dev, adapters: extra, recall: o.Recall}
-	m.drafts = o.Drafts && c.CanDraft()
 	for _, a := range o.Adapters {
 		m.Scales = append(m.Scales, a.Scale)
 	}
@@ -182,6 +184,7 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	if m.places = o.Places; o.Places != nil && len(o.Places) != m.Layers+1 {
 		return nil, fmt.Errorf("%s: a plan of %d layers is not for this model of %d", f.Path, len(o.Places)-1, m.Layers)
 	}
+	m.drafts = o.Drafts && m.places == nil && c.CanDraft()
 	b := newBinder(ctx, f, dev, o.Pinned, o.Progress)
 	b.adapters = extra
 	if err := m.bindRope(b, o.Context); err != nil {
@@ -195,6 +198,7 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 		m.bindBlock(b, i)
 		m.layers[i].stored, m.layers[i].recurrent.stored = storage[i], i
 	}
+	m.hotOnly = o.Drafts && slices.ContainsFunc(m.layers, func(b block) bool { return b.ffn.divided })
 	if m.FurtherCached = o.Further; o.Further {
 		if err := m.CanGuessFurther(); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.Path, err)
@@ -562,6 +566,9 @@ func (m *Model) runAs(seg compute.Segment, p *compute.Params, body func(compute.
 	m.scales = m.scalesOf(p)
 	if m.whole = m.drafts && !p.Draft; m.whole {
 		seg.Name += " whole"
+	}
+	if m.guessing = p.Draft; m.guessing && m.hotOnly {
+		seg.Name += " hot"
 	}
 	if m.expanded = m.expands(p); m.expanded {
 		seg.Name += " expanded"

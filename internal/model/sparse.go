@@ -149,9 +149,9 @@ func (c *Config) Activation(l int) compute.Activation {
 	return act
 }
 
-// CanDraft reports whether a model in mode Exact can guess tokens by the neurons that its predictors choose.
+// CanDraft reports whether a model that computes all neurons that are not zero can guess tokens by those that its predictors choose.
 func (c *Config) CanDraft() bool {
-	if c.Sparse != Exact || !c.Predictors {
+	if c.Sparse != Exact && c.Sparse != Off || !c.Predictors {
 		return false
 	}
 	for l := range c.Layers {
@@ -246,8 +246,9 @@ func (m *Model) predictorBytes(f *ffn) int64 {
 	return bytes(f.fc1) + bytes(f.fc2)
 }
 
-// Drafts reports whether steps of Params.Draft compute less than others.
-func (m *Model) Drafts() bool { return m.drafts }
+// Drafts reports whether steps of Params.Draft compute less than others: on the processor, where all neurons that are not zero are computed, those that predictors choose; with
+// GPUs, those that lie on them in layers that are divided by neuron.
+func (m *Model) Drafts() bool { return m.drafts || m.hotOnly }
 
 // used returns the bytes of the experts that a step's tokens use, on average, where none uses another's; all have as many as the layer.
 func (x *experts) used(e Experts) int64 {

@@ -79,7 +79,7 @@ func (s Setting) take(o *session.Options) error {
 		return err
 	}
 	e := &o.Engine
-	e.Sparse, e.AlwaysOn, e.Drafts, e.HotDrafts = mode, s.AlwaysOn, 0, false
+	e.Sparse, e.AlwaysOn, e.Drafts = mode, s.AlwaysOn, 0
 	if s.Threshold != nil {
 		e.Threshold = s.Threshold
 	}

@@ -69,9 +69,11 @@ func (r *router) sparseFFN(o *compute.SparseFFN) {
 	switch {
 	case up.host == nil:
 		r.whole(o)
-	case o.Weights.Cut == nil && r.stream(o.Out, o.X, o.Set, o.Weights):
+	case o.Weights.Cut == nil && !o.Weights.Hot && r.stream(o.Out, o.X, o.Set, o.Weights):
 	case up.gpu == nil:
 		r.whole(o)
+	case o.Weights.Hot:
+		r.hot(o.Out, o.X, o.Set, o.Weights)
 	default:
 		r.both(o.Out, o.X, o.Set, o.Weights, guess)
 	}
@@ -107,6 +109,24 @@ func hostWeights(f compute.SparseWeights) compute.SparseWeights {
 		w.Gate = mem(f.Gate).host
 	}
 	return w
+}
+
+// hot computes hot neurons alone. The host has no turn.
+func (r *router) hot(out, x compute.Tensor, s compute.Set, f compute.SparseWeights) {
+	hot := mem(f.Up).hot
+	warm, err := gpuWeights(f), error(nil)
+	if warm.UpBias, err = part(f.UpBias, r.d.gpu, 0, hot); err != nil {
+		r.fail(err)
+		return
+	}
+	r.toGPU(x)
+	r.setToGPU(s)
+	set := gpuSet(s)
+	if set.Mem == nil {
+		set.N = hot
+	}
+	r.gpu.Do(&compute.SparseFFN{Out: gpuTensor(out), X: gpuTensor(x), Set: set, Weights: warm})
+	written(out, true)
 }
 
 // both computes hot neurons on the GPU while the host computes cold ones, and adds the host's sum to the GPU's.

@@ -1,0 +1,38 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// timedRunner is a runner whose steps take as long as it says, by a clock of its own.
+type timedRunner struct {
+	runner
+	clock *time.Duration
+	times StepTimes
+}
+
+// StepTimes say how long steps take.
+type StepTimes struct {
+	Guess       time.Duration // one that guesses
+	Step, Token time.Duration // another, and each of its tokens
+}
+
+func (r timedRunner) run(p *compute.Params, hidden []int32) error {
+	if p.Draft {
+		*r.clock += r.times.Guess
+	} else {
+		*r.clock += r.times.Step + time.Duration(len(p.Tokens))*r.times.Token
+	}
+	return r.runner.run(p, hidden)
+}
+
+// SetTimes has e's scheduler see steps take such times, whatever they take. Nothing may have been asked of e.
+func SetTimes(e *Engine, times StepTimes) {
+	s := e.sched
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clock := new(time.Duration)
+	s.runner, s.now = timedRunner{s.runner, clock, times}, func() time.Duration { return *clock }
+}
