@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -131,7 +132,11 @@ func kernelTable(out io.Writer, m *measure.Machine) {
 		for _, s := range k.Speeds {
 			all = append(all, fmt.Sprintf("%s %.1f", s.Kernel, s.Speed/1e9))
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%.1f\t%s\t%s\n", k.Type, k.Cols, k.Chosen, k.Speed(k.Chosen)/1e9, k.Why(), strings.Join(all, ", "))
+		row := strconv.Itoa(k.Cols)
+		if k.Scattered {
+			row += ", scattered"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%.1f\t%s\t%s\n", k.Type, row, k.Chosen, k.Speed(k.Chosen)/1e9, k.Why(), strings.Join(all, ", "))
 	}
 	w.Flush()
 }

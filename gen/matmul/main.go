@@ -146,6 +146,7 @@ func main() {
 			(&tile{isa: isa, typ: typ, r: 4, t: 1}).emit()
 			stream(isa, typ, near)
 			stream(isa, typ, far)
+			stream(isa, typ, scattered)
 			scatter(isa, typ)
 			if isa == "VNNI" {
 				newWidePanel(tile{typ: typ, r: panelRows(typ), t: 4}).strip()

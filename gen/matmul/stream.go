@@ -33,7 +33,7 @@ const pageAhead = 4 << 10
 // stream emits one token's products with many rows, one row after the other, so that memory is read strictly in sequence.
 func stream(isa string, typ quant.Type, order reading) {
 	k := &tile{isa: isa, typ: typ, r: 1, t: 1}
-	k.oneToken(map[reading]string{near: "stream", far: "far"}[order], "", order, func(isum reg.VecPhysical) func() {
+	k.oneToken(map[reading]string{near: "stream", far: "far", scattered: "scatterOne"}[order], "", order, func(isum reg.VecPhysical) func() {
 		if k.vnni() {
 			return k.superblockZ(isum)
 		}
@@ -101,7 +101,7 @@ func (k *tile) oneToken(name, where string, order reading, prepare func(isum reg
 
 // scatter emits one token's products with rows chosen by index, several at a time, while the next are asked for. A row of a few kilobytes ends before the
 // hardware's prefetchers are under way, so what bounds the speed is the number of requests that a core has open: four rows at a time keep more of them
-// open than one does, by 3 to 20 % on Zen 4, where it then reads 15 to 20 GB/s of the 30 that rows in order give. Neither the first-level cache as the
+// open than one does, by 3 to 20 % on Zen 4 (not in Q6_K in 256 bits), where it then reads 15 to 20 GB/s of the 30 that rows in order give. Neither the first-level cache as the
 // prefetches' target nor a longer distance, nor asking for a row's first lines only, was as fast.
 func scatter(isa string, typ quant.Type) {
 	k := &tile{isa: isa, typ: typ, r: scatterRows, t: 1}

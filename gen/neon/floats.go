@@ -6,17 +6,37 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Products of float weights have eight lanes, one for each element of a group, in two vectors. Sums are those of dotFloatGeneric.
+// Products of float weights have eight lanes in two vectors, one for each element of a group of eight or, in BF16, for pairs of a group of 32. Sums are those
+// of dotFloatGeneric and dotPairsGeneric.
 
 // floats is a tile or stream of a float type.
 type floats struct{ kernel }
 
-// width is the size of a group of eight weights.
+// width is the size of a group of weights.
 func (k *floats) width() int {
-	if k.typ == quant.F32 {
+	switch {
+	case k.isa == brains:
+		return 64
+	case k.typ == quant.F32:
 		return 32
 	}
 	return 16
+}
+
+// actWidth is the size of a group of activations.
+func (k *floats) actWidth() int {
+	if k.isa == brains {
+		return 64
+	}
+	return 32
+}
+
+// twin names what defines the sums.
+func (k *floats) twin() string {
+	if k.isa == brains {
+		return "dotPairsGeneric in bfloat.go"
+	}
+	return "dotFloatGeneric in matmul_generic.go"
 }
 
 // widen loads group g of a row as two vectors.
@@ -42,6 +62,11 @@ func (f *file) wide(t quant.Type, lo, hi vec, at reg, off int) {
 // group adds one group of every row and token: acc has the lower lanes of all, then the upper ones.
 func (k *floats) group(acc []vec, g int) {
 	mark := k.vecs
+	if k.isa == brains {
+		k.pairsOfGroup(acc, g)
+		k.vecs = mark
+		return
+	}
 	if k.t == 1 {
 		lo, hi := k.vec(), k.vec()
 		w := k.vecsOf(4)
@@ -77,7 +102,7 @@ func (k *floats) step(groups int) {
 		k.addImm(w, groups*k.width())
 	}
 	for _, x := range k.x {
-		k.addImm(x, 32*groups)
+		k.addImm(x, k.actWidth()*groups)
 	}
 }
 
@@ -110,7 +135,7 @@ func (k *floats) walk(name string, acc []vec, ahead reg) {
 // rows emits the tile of one token.
 func (k *floats) rows() {
 	name := k.name("tile")
-	k.function(name, tileSignature+")", fmt.Sprintf("computes one token's products with %d rows of %s. Scalar twin: dotFloatGeneric in matmul_generic.go.", k.r, k.typ))
+	k.function(name, tileSignature+")", fmt.Sprintf("computes one token's products with %d rows of %s. Scalar twin: %s.", k.r, k.typ, k.twin()))
 	k.operands(0)
 	acc := k.vecsOf(2 * k.r)
 	for _, a := range acc {
@@ -130,7 +155,7 @@ func (k *floats) rows() {
 func (k *floats) tokens() {
 	name := k.name("tile")
 	k.function(name, tileSignature+", acc *float32, part uintptr)",
-		fmt.Sprintf("computes out[t][r] of %d %s rows and %d tokens. Scalar twin: dotFloatGeneric in matmul_generic.go.", k.r, k.typ, k.t))
+		fmt.Sprintf("computes out[t][r] of %d %s rows and %d tokens. Scalar twin: %s.", k.r, k.typ, k.t, k.twin()))
 	general := k.next
 	k.operands(0)
 	acc := k.vecsOf(2 * k.r * k.t)
@@ -146,9 +171,9 @@ func (k *floats) tokens() {
 
 // scatter emits one token's products with rows chosen by index, r at a time.
 func (k *floats) scatter() {
-	name := "scatter" + k.typ.String() + plain
+	name := "scatter" + k.typ.String() + k.isa
 	k.function(name, "func(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)",
-		fmt.Sprintf("computes one token's products with rows of %s chosen by index, a multiple of %d. Scalar twin: dotFloatGeneric in matmul_generic.go.", k.typ, k.r))
+		fmt.Sprintf("computes one token's products with rows of %s chosen by index, a multiple of %d. Scalar twin: %s.", k.typ, k.r, k.twin()))
 	out, w, rowBytes, index, x, n, rows := k.param("out"), k.param("w"), k.param("rowBytes"), k.param("index"), k.param("x"), k.param("n"), k.param("rows")
 	k.w, k.x, k.n = nil, []reg{k.reg()}, k.reg()
 	for range k.r {

@@ -50,6 +50,7 @@ func products(f *file) {
 		tile(3, 4).tokens()
 		tile(4, 1).scatter()
 	}
+	f.brainFloats()
 	f.quantize()
 	f.arrange()
 	f.fetchLines()

@@ -229,7 +229,7 @@ func (k *kernel) pairs() {
 	}
 	k.down(number, 1, "block")
 	k.next, k.vecs = general, 0
-	k.sumPairs()
+	k.sumPairs(rows, tokens)
 }
 
 // pointers points registers at n rows or tokens, stride apart.
@@ -347,9 +347,8 @@ func (k *kernel) pairsOfHalves(sums, acc []vec, blocks reg, xBlocks []reg) {
 	}
 }
 
-// sumPairs writes the outputs after the last part of the columns.
-func (k *kernel) sumPairs() {
-	const rows, tokens = matrixRows / 2, matrixTokens / 2
+// sumPairs writes the outputs of so many pairs of rows and of tokens after the last part of the columns.
+func (k *kernel) sumPairs(rows, tokens int) {
 	out, stride, kept, part := k.param("out"), k.param("outStride"), k.param("acc"), k.param("part")
 	k.line("TBZ $%d, R%d, done", bits.Len(layout.LastPart)-1, part)
 	for t := range tokens {

@@ -36,6 +36,7 @@ type Features struct {
 	FP16    bool // half-precision arithmetic
 	DotProd bool // SDOT, UDOT
 	I8MM    bool // SMMLA
+	BF16    bool // BFDOT, BFMMLA
 	SVE     bool
 }
 
@@ -85,6 +86,7 @@ func first(values ...int) int {
 // DetectFeatures returns the instruction sets that both processor and operating system support.
 func DetectFeatures() Features {
 	x, a := &cpu.X86, &cpu.ARM64
+	i8mm, bf16 := systemExtensions()
 	avx512 := x.HasAVX512F && x.HasAVX512BW && x.HasAVX512VL && x.HasAVX512DQ
 	return Features{
 		AVX2: x.HasAVX2, FMA: x.HasFMA, F16C: x.HasF16C,
@@ -96,7 +98,8 @@ func DetectFeatures() Features {
 		NEON:       a.HasASIMD,
 		FP16:       a.HasASIMDHP,
 		DotProd:    a.HasASIMDDP,
-		I8MM:       a.HasI8MM || systemHasI8MM(),
+		I8MM:       a.HasI8MM || i8mm,
+		BF16:       bf16,
 		SVE:        a.HasSVE,
 	}
 }

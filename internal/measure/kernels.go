@@ -12,11 +12,13 @@ import (
 // Kernel is the processor's kernel that was chosen by measuring for one token's products with weights of one type. Loading a model chooses
 // anew, on its own weights.
 type Kernel struct {
-	Type   string        `json:"type"`
-	Cols   int           `json:"cols"`   // elements of the rows measured; rows of about that length go by the same kernel
-	Chosen string        `json:"chosen"` // as --kernels names it
-	Usual  string        `json:"usual"`  // taken without measuring, and where no other is clearly faster
-	Speeds []KernelSpeed `json:"speeds"` // of all kernels there are for the type
+	Type string `json:"type"`
+	// Scattered: of rows chosen by index, as those of predicted neurons
+	Scattered bool          `json:"scattered,omitempty"`
+	Cols      int           `json:"cols"`   // elements of the rows measured; rows of about that length go by the same kernel
+	Chosen    string        `json:"chosen"` // as --kernels names it
+	Usual     string        `json:"usual"`  // taken without measuring, and where no other is clearly faster
+	Speeds    []KernelSpeed `json:"speeds"` // of all kernels there are for the type
 }
 
 // KernelSpeed is a kernel's speed in bytes of weights a second, with all cores.
@@ -61,21 +63,32 @@ const kernelBytes = 32 << 20
 // kernelCols returns lengths of rows, in elements, as models of one to seventy billion weights have them.
 func kernelCols() []int { return []int{2048, 4096, 8192, 14336, 28672} }
 
+// scatteredCols is the length of the rows chosen by index, in elements, that are measured: that of a seven billion model's neurons. Those of all lengths
+// go by one kernel.
+const scatteredCols = 4096
+
 // kernelSteps returns how many figures measuring kernels takes.
-func kernelSteps() int { return len(cpu.TunableTypes()) }
+func kernelSteps() int { return len(cpu.TunableTypes(false)) + len(cpu.TunableTypes(true)) }
 
 // measureKernels fills in Kernels, with all cores. The weights are zeros: products take as long whatever they are.
 func (m *Machine) measureKernels(ctx context.Context, step func()) error {
 	m.Kernels = []Kernel{}
 	zeros := make([]byte, kernelBytes)
-	for _, t := range cpu.TunableTypes() {
-		if err := ctx.Err(); err != nil {
-			return err
+	for _, scattered := range []bool{false, true} {
+		for _, t := range cpu.TunableTypes(scattered) {
+			err := ctx.Err()
+			switch {
+			case err != nil:
+			case scattered:
+				err = m.measureShape(t, scatteredCols, compute.Rows, zeros)
+			default:
+				err = m.measureType(t, zeros)
+			}
+			if err != nil {
+				return err
+			}
+			step()
 		}
-		if err := m.measureType(t, zeros); err != nil {
-			return err
-		}
-		step()
 	}
 	return nil
 }
@@ -86,15 +99,15 @@ func (m *Machine) measureType(t quant.Type, zeros []byte) error {
 		if i > 0 && cpu.SameKernel(t, cols, kernelCols()[i-1]) {
 			continue
 		}
-		if err := m.measureShape(t, cols, zeros); err != nil {
+		if err := m.measureShape(t, cols, compute.Dense, zeros); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// measureShape adds the kernel of weights of type t with rows of cols elements, unless loading rounds them to another type.
-func (m *Machine) measureShape(t quant.Type, cols int, zeros []byte) error {
+// measureShape adds the kernel of weights of type t and such use with rows of cols elements, unless loading rounds them to another type.
+func (m *Machine) measureShape(t quant.Type, cols int, use compute.Use, zeros []byte) error {
 	d, err := cpu.New(cpu.Options{Threads: m.Cores, Kernels: cpu.KernelsAuto})
 	if err != nil {
 		return err
@@ -102,13 +115,13 @@ func (m *Machine) measureShape(t quant.Type, cols int, zeros []byte) error {
 	defer d.Close()
 	rows := len(zeros) / t.RowBytes(cols)
 	src := compute.Source{Name: "kernels", Type: t, Rows: rows, Cols: cols, Data: zeros[:rows*t.RowBytes(cols)]}
-	w, err := d.Matrix(src, compute.Dense)
+	w, err := d.Matrix(src, use)
 	if err != nil || w.Type != t {
 		return err
 	}
 	d.Tune()
 	for _, c := range d.Choices() {
-		k := Kernel{Type: c.Type.String(), Cols: c.Cols, Chosen: c.Kernel, Usual: c.Usual}
+		k := Kernel{Type: c.Type.String(), Scattered: c.Scattered, Cols: c.Cols, Chosen: c.Kernel, Usual: c.Usual}
 		for _, s := range c.Speeds {
 			k.Speeds = append(k.Speeds, KernelSpeed(s))
 		}

@@ -20,22 +20,24 @@ func TestKernels(t *testing.T) {
 	if taken != kernelSteps() {
 		t.Errorf("%d steps, not %d", taken, kernelSteps())
 	}
-	for _, typ := range cpu.TunableTypes() {
-		var of []Kernel
-		for _, k := range m.Kernels {
-			if k.Type == typ.String() {
-				of = append(of, k)
+	for _, scattered := range []bool{false, true} {
+		for _, typ := range cpu.TunableTypes(scattered) {
+			var of []Kernel
+			for _, k := range m.Kernels {
+				if k.Type == typ.String() && k.Scattered == scattered {
+					of = append(of, k)
+				}
 			}
-		}
-		if len(of) == 0 && !typ.Float() {
-			t.Errorf("no kernel of %s", typ)
-		}
-		for i, k := range of {
-			if i > 0 && cpu.SameKernel(typ, k.Cols, of[i-1].Cols) {
-				t.Errorf("%s: rows of %d and of %d elements go by one kernel", typ, of[i-1].Cols, k.Cols)
+			if len(of) == 0 && !typ.Float() || len(of) > 1 && scattered {
+				t.Errorf("%d kernels of %s, scattered: %t", len(of), typ, scattered)
 			}
-			if len(k.Speeds) < 2 || !slices.ContainsFunc(k.Speeds, func(s KernelSpeed) bool { return s.Kernel == k.Chosen }) {
-				t.Errorf("%+v", k)
+			for i, k := range of {
+				if i > 0 && cpu.SameKernel(typ, k.Cols, of[i-1].Cols) {
+					t.Errorf("%s: rows of %d and of %d elements go by one kernel", typ, of[i-1].Cols, k.Cols)
+				}
+				if len(k.Speeds) < 2 || !slices.ContainsFunc(k.Speeds, func(s KernelSpeed) bool { return s.Kernel == k.Chosen }) {
+					t.Errorf("%+v", k)
+				}
 			}
 		}
 	}

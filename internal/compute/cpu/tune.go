@@ -25,9 +25,11 @@ const (
 	tuneDuels  = 5
 	tuneTime   = 12 * time.Millisecond // for the weights that go one way, on a machine that is too busy for all rounds
 	tuneGain   = 0.95                  // of the usual kernel's time: less of a gain is chance
+	tuneStride = 8                     // of scattered rows that are timed every so many-th is read
 )
 
-// tuner chooses, by measuring, the kernels of one token's products with consecutive rows. All that it chooses from give the same bytes.
+// tuner chooses, by measuring, the kernels of one token's products with consecutive rows, and with rows chosen by index. All that it chooses from give the
+// same bytes.
 type tuner struct {
 	kernels string
 	note    func(line string)
@@ -37,13 +39,15 @@ type tuner struct {
 
 // Choice is the kernel that Tune chose by measuring for weights of one type whose rows are about equally long.
 type Choice struct {
-	Type   quant.Type
-	Cols   int           // elements of a row of the first of the weights
-	Kernel string        // the chosen one
-	Usual  string        // the one that is taken without measuring, and where no other is clearly faster
-	Speeds []KernelSpeed // of all kernels there are, as measured
-	Rounds int           // each was measured in
-	Took   time.Duration // for the choice
+	Type quant.Type
+	// Scattered: of rows chosen by index, of any length
+	Scattered bool
+	Cols      int           // elements of a row of the first of the weights
+	Kernel    string        // the chosen one
+	Usual     string        // the one that is taken without measuring, and where no other is clearly faster
+	Speeds    []KernelSpeed // of all kernels there are, as measured
+	Rounds    int           // each was measured in
+	Took      time.Duration // for the choice
 }
 
 // KernelSpeed is a kernel's speed in bytes of weights a second, with all threads.
@@ -63,17 +67,25 @@ func (c *Choice) Speed(kernel string) float64 {
 }
 
 func (c *Choice) String() string {
-	return fmt.Sprintf("kernel of %s, rows of %d elements: %s; %.2f of the time of %s, the usual one (%d rounds, %.1f ms)",
-		c.Type, c.Cols, c.Kernel, c.Speed(c.Usual)/c.Speed(c.Kernel), c.Usual, c.Rounds, float64(c.Took.Microseconds())/1e3)
+	rows := "rows"
+	if c.Scattered {
+		rows = "scattered rows"
+	}
+	return fmt.Sprintf("kernel of %s, %s of %d elements: %s; %.2f of the time of %s, the usual one (%d rounds, %.1f ms)",
+		c.Type, rows, c.Cols, c.Kernel, c.Speed(c.Usual)/c.Speed(c.Kernel), c.Usual, c.Rounds, float64(c.Took.Microseconds())/1e3)
 }
 
 // Choices returns what Tune chose by measuring.
 func (d *Device) Choices() []Choice { return d.tuner.choices }
 
-// TunableTypes returns the types of weights that this machine has several kernels for.
-func TunableTypes() []quant.Type {
+// TunableTypes returns the types of weights that this machine has several kernels for; scattered: of rows chosen by index.
+func TunableTypes(scattered bool) []quant.Type {
 	k := kernel.Variants()[0]
-	return slices.DeleteFunc(quant.Types(), func(t quant.Type) bool { return len(k.Ways(t)) < 2 })
+	names := k.Ways
+	if scattered {
+		names = k.Scatters
+	}
+	return slices.DeleteFunc(quant.Types(), func(t quant.Type) bool { return len(names(t)) < 2 })
 }
 
 // SameKernel reports whether rows of t with a and with b elements go by one kernel whatever is chosen.
@@ -82,22 +94,27 @@ func SameKernel(t quant.Type, a, b int) bool {
 	return k.ClassOf(t, a) == k.ClassOf(t, b)
 }
 
-// tuneShape is the weights whose products go one way: one type, and rows of one class.
+// tuneShape is the weights whose products go one way: one type, and rows of one class, or scattered rows.
 type tuneShape struct {
-	t        quant.Type
-	class    kernel.Class
-	matrices []*compute.Matrix
-	bytes    int
-	at, row  int // the matrix and the row that are measured next
+	t         quant.Type
+	class     kernel.Class // 0 of scattered rows
+	scattered bool
+	matrices  []*compute.Matrix
+	bytes     int
+	at, row   int // the matrix and the row that are measured next
+	turn      int // how often all were measured
 }
 
-// add adds a matrix to its shape.
+// add adds a matrix to its shape. The rows of neurons may be read in any selection.
 func (u *tuner) add(k *kernel.Kernels, m *compute.Matrix) {
-	t, class := m.Type, k.ClassOf(m.Type, m.Cols)
-	i := slices.IndexFunc(u.shapes, func(s *tuneShape) bool { return s.t == t && s.class == class })
+	t, class, scattered := m.Type, k.ClassOf(m.Type, m.Cols), mem(m).layout == neurons
+	if scattered {
+		class = 0
+	}
+	i := slices.IndexFunc(u.shapes, func(s *tuneShape) bool { return s.t == t && s.class == class && s.scattered == scattered })
 	if i < 0 {
 		i = len(u.shapes)
-		u.shapes = append(u.shapes, &tuneShape{t: t, class: class})
+		u.shapes = append(u.shapes, &tuneShape{t: t, class: class, scattered: scattered})
 	}
 	s := u.shapes[i]
 	s.matrices = append(s.matrices, m)
@@ -107,10 +124,13 @@ func (u *tuner) add(k *kernel.Kernels, m *compute.Matrix) {
 // Tune chooses the kernels of the weights that were taken in so far. It takes some milliseconds, and none where weights are few.
 func (d *Device) Tune() {
 	for _, s := range d.tuner.shapes {
-		if d.tuner.kernels == KernelsAuto && s.bytes >= tuneBytes && d.k.HasMatrix(s.t) {
+		if d.tuner.kernels == KernelsAuto && s.bytes >= tuneBytes && d.k.HasMatrix(s.t) && !s.scattered {
 			d.tuneMatrix(s)
 		}
 		names := d.k.Ways(s.t)
+		if s.scattered {
+			names = d.k.Scatters(s.t)
+		}
 		switch asked := d.tuner.kernels; {
 		case asked == KernelsUsual || len(names) == 0:
 		case asked != KernelsAuto:
@@ -124,16 +144,31 @@ func (d *Device) Tune() {
 	d.tuner.shapes = nil
 }
 
+// goes has a shape's products go by the named kernel, one of those there are for it.
 func (d *Device) goes(s *tuneShape, name string) {
-	if err := d.k.Go(s.t, s.class, name); err != nil {
+	var err error
+	if s.scattered {
+		err = d.k.GoScattered(s.t, name)
+	} else {
+		err = d.k.Go(s.t, s.class, name)
+	}
+	if err != nil {
 		panic(err)
 	}
+}
+
+// usual returns the kernel that a shape's products go by when nothing was chosen.
+func (d *Device) usual(s *tuneShape) string {
+	if s.scattered {
+		return d.k.Scatter(s.t)
+	}
+	return d.k.Way(s.t, s.class)
 }
 
 // tune times kernels in turn, each on weights that no other read just before, and takes the fastest by its best round if it beats the usual one in most of
 // a few duels, too. Best rounds are what a busy machine disturbs the least; where nothing is clear the usual kernel stays.
 func (d *Device) tune(s *tuneShape, names []string) {
-	usual := d.k.Way(s.t, s.class)
+	usual := d.usual(s)
 	begin := time.Now()
 	best := make([]time.Duration, len(names))
 	d.timed(s) // wakes the workers
@@ -167,7 +202,7 @@ func (d *Device) tune(s *tuneShape, names []string) {
 		chosen = names[fastest]
 	}
 	d.goes(s, chosen)
-	c := Choice{Type: s.t, Cols: s.matrices[0].Cols, Kernel: chosen, Usual: usual, Rounds: rounds, Took: time.Since(begin)}
+	c := Choice{Type: s.t, Scattered: s.scattered, Cols: s.matrices[0].Cols, Kernel: chosen, Usual: usual, Rounds: rounds, Took: time.Since(begin)}
 	for i, name := range names {
 		c.Speeds = append(c.Speeds, KernelSpeed{name, tunePiece / max(best[i], 1).Seconds()})
 	}
@@ -214,6 +249,9 @@ func (d *Device) tuneMatrix(s *tuneShape) {
 
 // timed computes one token's products with the next pieces of a shape's weights, on all threads, and returns how long a piece took.
 func (d *Device) timed(s *tuneShape) time.Duration {
+	if s.scattered {
+		return d.timedScattered(s)
+	}
 	m, row, rows := s.next(2 * d.decode.Threads())
 	w, f := mem(m), d.k.Form(m.Type)
 	x := make([]byte, f.ActRow(m.Cols)+cacheLine)
@@ -228,6 +266,26 @@ func (d *Device) timed(s *tuneShape) time.Duration {
 	return time.Duration(float64(time.Since(begin)) * tunePiece / float64(rows*w.rowBytes))
 }
 
+// timedScattered is timed of one of each tuneStride rows: at unlike distances, and another one in each turn, which no cache has yet.
+func (d *Device) timedScattered(s *tuneShape) time.Duration {
+	m, row, rows := s.next(2 * d.decode.Threads() * tuneStride)
+	w, f := mem(m), d.k.Form(m.Type)
+	x := make([]byte, f.ActRow(m.Cols)+cacheLine)
+	x = x[aligned(x):]
+	index := make([]int32, rows/tuneStride)
+	for i := range index {
+		index[i] = int32(row + i*tuneStride + (i*i+s.turn)%tuneStride)
+	}
+	out := make([]float32, len(index))
+	chunk := max(1, tunePiece/w.rowBytes)
+	begin := time.Now()
+	d.decode.Run((len(index)+chunk-1)/chunk, func(c, _ int) {
+		from, to := c*chunk, min(len(index), (c+1)*chunk)
+		d.k.DotRows(m.Type, out[from:to], w.data, index[from:to], m.Cols, unsafe.Pointer(unsafe.SliceData(x)))
+	})
+	return time.Duration(float64(time.Since(begin)) * tunePiece / float64(max(1, len(index))*w.rowBytes))
+}
+
 // next returns the next rows of the shape's weights: so many pieces, or a whole matrix that has fewer. What is left at a matrix's end is
 // passed over, for a part of a piece has another speed.
 func (s *tuneShape) next(pieces int) (m *compute.Matrix, row, rows int) {
@@ -235,7 +293,10 @@ func (s *tuneShape) next(pieces int) (m *compute.Matrix, row, rows int) {
 	row = s.row
 	rows = min(m.Rows, max(1, pieces*tunePiece/mem(m).rowBytes))
 	if s.row += rows; s.row+rows > m.Rows {
-		s.at, s.row = (s.at+1)%len(s.matrices), 0
+		if s.at, s.row = s.at+1, 0; s.at == len(s.matrices) {
+			s.at = 0
+			s.turn++
+		}
 	}
 	return m, row, rows
 }

@@ -79,6 +79,39 @@ func TestTune(t *testing.T) {
 	}
 }
 
+// TestTuneScattered: rows chosen by index have their own choice, which leaves the products of whole matrices to theirs.
+func TestTuneScattered(t *testing.T) {
+	var notes []string
+	d, err := New(Options{Threads: 2, Kernels: KernelsAuto, Note: func(line string) { notes = append(notes, line) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	const rows, cols = 2*tuneBytes/2048 + 5, 2048
+	src := compute.Source{Name: "w", Type: quant.Q8_0, Rows: rows, Cols: cols, Data: make([]byte, rows*quant.Q8_0.RowBytes(cols))}
+	if _, err := d.Matrix(src, compute.Rows); err != nil {
+		t.Fatal(err)
+	}
+	usual := d.k.Way(quant.Q8_0, d.k.ClassOf(quant.Q8_0, cols))
+	d.Tune()
+	names := d.k.Scatters(quant.Q8_0)
+	if len(names) < 2 {
+		if len(notes) != 0 {
+			t.Errorf("%q are noted, where there is nothing to choose from", notes)
+		}
+		return
+	}
+	if c := d.Choices(); len(c) != 1 || !c[0].Scattered || len(c[0].Speeds) != len(names) || c[0].Kernel != d.k.Scatter(quant.Q8_0) || !slices.Contains(names, c[0].Kernel) {
+		t.Errorf("chosen: %v of %q", c, names)
+	}
+	if len(notes) != 1 || !strings.Contains(notes[0], "scattered rows") {
+		t.Errorf("notes: %q", notes)
+	}
+	if now := d.k.Way(quant.Q8_0, d.k.ClassOf(quant.Q8_0, cols)); now != usual {
+		t.Errorf("consecutive rows go by %s, not by %s", now, usual)
+	}
+}
+
 // TestTunePieces: what is timed is never a rest of a matrix, whose time says nothing of a piece's, and all weights have their turn.
 func TestTunePieces(t *testing.T) {
 	d, err := New(Options{Threads: 1, Kernels: KernelsAuto})

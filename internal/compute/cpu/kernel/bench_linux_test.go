@@ -53,22 +53,26 @@ func BenchmarkWays(b *testing.B) {
 }
 
 // BenchmarkScattered computes every eighth row, as for the neurons that a token needs, out of weights far beyond the
-// caches; MB/s is bytes of the rows computed.
+// caches, by each of the kernels there are; MB/s is bytes of the rows computed.
 func BenchmarkScattered(b *testing.B) {
 	const cols, bytes, stride = 4096, 256 << 20, 8
-	for _, k := range platform() {
-		for _, typ := range append(quantised(), quant.F16, quant.BF16) {
-			b.Run(fmt.Sprintf("%s/%s", k.Name, typ), func(b *testing.B) {
-				rows := bytes / RowBytes(typ, cols)
-				w := bigWeights(b, rows*RowBytes(typ, cols))
-				p := problem{rows: rows, cols: cols, tokens: 1, x: make([]float32, cols), packed: w}
-				x, _ := p.activations(k, typ)
-				rng := newRand(b)
-				var index []int32
-				for r := 0; r+stride <= rows; r += stride {
-					index = append(index, int32(r+rng.IntN(stride)))
+	k := platform()[0]
+	for _, typ := range append(quantised(), quant.F16, quant.BF16) {
+		rows := bytes / RowBytes(typ, cols)
+		w := bigWeights(b, rows*RowBytes(typ, cols))
+		p := problem{rows: rows, cols: cols, tokens: 1, x: make([]float32, cols), packed: w}
+		x, _ := p.activations(k, typ)
+		rng := newRand(b)
+		var index []int32
+		for r := 0; r+stride <= rows; r += stride {
+			index = append(index, int32(r+rng.IntN(stride)))
+		}
+		out := make([]float32, len(index))
+		for _, name := range k.Scatters(typ) {
+			b.Run(fmt.Sprintf("%s/%s", typ, name), func(b *testing.B) {
+				if err := k.GoScattered(typ, name); err != nil {
+					b.Fatal(err)
 				}
-				out := make([]float32, len(index))
 				b.SetBytes(int64(len(index) * RowBytes(typ, cols)))
 				for b.Loop() {
 					k.DotRows(typ, out, w, index, cols, x)

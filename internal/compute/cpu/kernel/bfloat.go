@@ -9,7 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Processors with AVX512_BF16 multiply F16 and BF16 weights in BF16: activations and F16 weights are rounded to it (to
+// Processors with AVX512_BF16, or with BFDOT and BFMMLA, multiply F16 and BF16 weights in BF16: activations and F16 weights are rounded to it (to
 // nearest, ties to even), products of pairs are added in float32. An F16 weight loses three bits of eleven, which is far less
 // than what int8 activations cost quantised types, and prompts are twice as fast as in float32. Weights of attention and the head, on which
 // quality depends most, keep them: see Exact.
@@ -42,7 +42,7 @@ func (k *Kernels) RoundsTo(t quant.Type) quant.Type {
 func (k *Kernels) RoundRow(t quant.Type, dst, src []byte, cols int) {
 	_, _ = dst[2*cols-1], src[2*cols-1]
 	done := 0
-	if f := k.types[t].expand; f != nil && cols >= bf16Group {
+	if f := k.types[t].rounded; f != nil && cols >= bf16Group {
 		f(&dst[0], &src[0], uintptr(cols/bf16Group))
 		done = cols / bf16Group * bf16Group
 	}
@@ -93,6 +93,49 @@ func dotBF16Generic(t quant.Type, row []byte, x []uint16, n int) float32 {
 		half[j] = acc[j] + acc[j+8]
 	}
 	return sumLanes(&half)
+}
+
+// dotPairsGeneric is dotBF16Generic as BFDOT and BFMMLA define it: of the four vectors of eight elements in a group the first and the third go into the lower four
+// of eight lanes, the others into the upper ones, a pair into each. The two products of a pair, their sum and its sum with the lane are rounded to odd (Arm's
+// Architecture Reference Manual, BFDotAdd).
+func dotPairsGeneric(t quant.Type, row []byte, x []uint16, n int) float32 {
+	var acc [8]float32
+	for e := range n * bf16Group / 2 {
+		lane := &acc[e/4%2*4+e%4]
+		product := func(i int) float64 {
+			return float64(bf16Weight(t, row, i)) * float64(flushed(math.Float32frombits(uint32(x[i])<<16))) // exact
+		}
+		*lane = addOdd(float64(*lane), float64(addOdd(float64(toOdd(product(2*e), 0)), float64(toOdd(product(2*e+1), 0)))))
+	}
+	return sumLanes(&acc)
+}
+
+// addOdd returns a+b, rounded to odd.
+func addOdd(a, b float64) float32 {
+	sum := a + b
+	part := sum - a
+	return toOdd(sum, (a-(sum-part))+(b-part))
+}
+
+// toOdd rounds v+rest, where rest is less than v's last bit, to odd: towards zero, and to the odd one of its neighbours where it lies between them. Denormals
+// become zero.
+func toOdd(v, rest float64) float32 {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return float32(v)
+	}
+	wide := math.Float64bits(v)
+	if rest != 0 { // towards zero, and then to odd
+		if math.Signbit(rest) != math.Signbit(v) {
+			wide--
+		}
+		wide |= 1
+	}
+	const below = 1<<29 - 1 // bits of a float64 below a float32's last one
+	towards := wide &^ below
+	if wide&below != 0 {
+		towards |= below + 1
+	}
+	return flushed(float32(math.Float64frombits(towards)))
 }
 
 // Form is the layout of activations for a type's products.

@@ -14,6 +14,9 @@ func platform() []*Kernels {
 		sets = append([]*Kernels{dot()}, sets...)
 		if have.I8MM {
 			sets = append([]*Kernels{mmla()}, sets...)
+			if have.BF16 {
+				sets = append([]*Kernels{bf16()}, sets...)
+			}
 		}
 	}
 	return sets
@@ -22,7 +25,7 @@ func platform() []*Kernels {
 // set holds a quantised type's kernels of one instruction set.
 type set struct {
 	near, far    func(out *float32, w *byte, rowBytes uintptr, x *byte, n, rows uintptr)
-	scatter      func(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n, rows uintptr)
+	scatter      scatterer
 	rows         int
 	tile         tile // of so many rows and one token
 	block, panel block
@@ -35,9 +38,9 @@ func neon() *Kernels {
 	k.scratch.New = func() any { return newBlockScratch(panelSize) }
 	k.types = generic().types // of types that have no assembly
 	k.sets(setsNEON(), "neon")
-	k.types[quant.F32] = tiles{scatter: scatterF32NEON, scatterRows: 4, one: tileF32NEON1x1, block: block{3, 4, tileF32NEON3x4}}
-	k.types[quant.F16] = tiles{scatter: scatterF16NEON, scatterRows: 4, one: tileF16NEON1x1, block: block{3, 4, tileF16NEON3x4}}
-	k.types[quant.BF16] = tiles{scatter: scatterBF16NEON, scatterRows: 4, one: tileBF16NEON1x1, block: block{3, 4, tileBF16NEON3x4}}
+	k.types[quant.F32] = tiles{scatters: scatters("neon", scatterF32NEON, nil), one: tileF32NEON1x1, block: block{3, 4, tileF32NEON3x4}}
+	k.types[quant.F16] = tiles{scatters: scatters("neon", scatterF16NEON, nil), one: tileF16NEON1x1, block: block{3, 4, tileF16NEON3x4}}
+	k.types[quant.BF16] = tiles{scatters: scatters("neon", scatterBF16NEON, nil), one: tileBF16NEON1x1, block: block{3, 4, tileBF16NEON3x4}}
 	for t, f := range map[quant.Type]tile{quant.F32: tileF32NEON8x1, quant.F16: tileF16NEON8x1, quant.BF16: tileBF16NEON8x1} {
 		k.take(t, ways{[]way{{name: "rows-neon", tile: f, rows: 8}}, all("rows-neon")})
 	}
@@ -73,8 +76,33 @@ func mmla() *Kernels {
 	k := dot()
 	k.Name = "NEON I8MM"
 	for t, p := range pairsMMLA() {
-		k.types[t].panel, k.types[t].expand, k.types[t].arrange = p.panel, p.expand, arrangeMMLA
+		k.types[t].panel, k.types[t].expand, k.types[t].arrange, k.types[t].pairActs = p.panel, p.expand, arrangeMMLA, layout.PairActs
 		k.types[t].panelSuper, k.types[t].panelPiece = layout.PairPanel(t), pairBytes
+	}
+	return k
+}
+
+// bf16 is for processors with BFDOT and BFMMLA, too, which those with SMMLA have.
+func bf16() *Kernels {
+	k := mmla()
+	k.Name, k.bfloat, k.round, k.exact = "NEON BF16", true, roundRowBF16, mmla()
+	const group = 2 * bf16Group // bytes
+	panel := tiles{panel: block{8, 8, panelBF16BF168x8}, panelSuper: group, panelPiece: pairBytes, arrange: arrangeBF16, pairActs: 2 * group}
+	for t, f := range map[quant.Type]struct {
+		scatter scatterer
+		one     tile
+		rows    tile
+		block   block
+		expand  func(dst, w *byte, n uintptr)
+		rounded func(dst, w *byte, n uintptr)
+	}{
+		quant.F16:  {scatterF16BF16, tileF16BF161x1, tileF16BF168x1, block{3, 4, tileF16BF163x4}, expandF16BF16, roundF16BF16},
+		quant.BF16: {scatterBF16BF16, tileBF16BF161x1, tileBF16BF168x1, block{3, 4, tileBF16BF163x4}, expandBF16BF16, nil},
+	} {
+		k.types[t] = panel
+		m := &k.types[t]
+		m.scatters, m.one, m.block, m.expand, m.rounded = scatters("bf16", f.scatter, nil), f.one, f.block, f.expand, f.rounded
+		k.take(t, ways{[]way{{name: "rows-bf16", tile: f.rows, rows: 8}}, all("rows-bf16")})
 	}
 	return k
 }
@@ -83,7 +111,7 @@ func mmla() *Kernels {
 // Tune measures.
 func (k *Kernels) sets(sets map[quant.Type]set, isa string) {
 	for t, s := range sets {
-		k.types[t] = tiles{scatter: s.scatter, block: s.block, panel: s.panel, expand: s.expand, panelSuper: layout.NeonPanel(t)}
+		k.types[t] = tiles{scatters: scatters(isa, nil, s.scatter), block: s.block, panel: s.panel, expand: s.expand, panelSuper: layout.NeonPanel(t)}
 		near, far, rows := "near-"+isa, "far-"+isa, "rows-"+isa
 		k.take(t, ways{
 			[]way{{name: near, stream: s.near}, {name: far, stream: s.far}, {name: rows, tile: s.tile, rows: s.rows}},

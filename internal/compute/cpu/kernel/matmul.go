@@ -14,19 +14,21 @@ type tile func(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *by
 
 // tiles are one type's kernels of one instruction set. All give the same bits for the same output element.
 type tiles struct {
-	// One token: ways take consecutive rows, of which those of each class go one; scatter takes rows chosen by index. None, where there is no assembly.
-	ways    ways
-	chosen  [Classes]*way
-	scatter func(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n, rows uintptr)
-	// scatter's number of rows is a multiple of scatterRows, unless that is 0.
-	scatterRows int
+	// One token: ways take consecutive rows, of which those of each class go one; scatters take rows chosen by index, which go by the chosen one, at first by
+	// the first. None, where there is no assembly.
+	ways          ways
+	chosen        [Classes]*way
+	scatters      []scatter
+	chosenScatter int
 
-	one    tile  // 1 row, 1 token; nil where a way and scatter take any number
+	one    tile  // 1 row, 1 token; nil where a way takes any number
 	block  block // some rows and tokens of packed weights
 	panel  block // some rows and tokens of a panel
 	strip  strip // instead of panel; no rows where there is none
 	expand func(dst, w *byte, n uintptr)
-	// The size of a panel's superblock.
+	// rounded writes n groups of weights as RoundsTo's; nil where nothing is rounded.
+	rounded func(dst, w *byte, n uintptr)
+	// The size of a panel's superblock, or group.
 	panelSuper int
 	matrix     matrix    // no product: there is no matrix unit
 	pairs      pairTiles // likewise
@@ -34,8 +36,9 @@ type tiles struct {
 	panelPart uintptr
 	// Bytes of a row that lie beside the same of another where a panel's rows lie in pairs, otherwise 0.
 	panelPiece int
-	// arrange writes n superblocks of two tokens' activations as a panel's tile reads them, layout.PairActs bytes each; nil where it reads them as they are.
-	arrange func(dst, x *byte, xStride, n uintptr)
+	// arrange writes n superblocks, or groups, of two tokens' activations as a panel's tile reads them, pairActs bytes each; nil where it reads them as they are.
+	arrange  func(dst, x *byte, xStride, n uintptr)
+	pairActs int
 }
 
 // MatMul computes out[t·outStride+r] for weights w [rows, cols], packed and contiguous, and tokens rows of x.
@@ -92,12 +95,13 @@ func (k *Kernels) DotRows(t quant.Type, out []float32, w []byte, index []int32, 
 		_ = w[int(r)*c.rowBytes:][:c.rowBytes]
 	}
 	done := 0
-	if c.m.scatter != nil && c.n > 0 {
-		unit := max(1, c.m.scatterRows)
+	if len(c.m.scatters) > 0 && c.n > 0 {
+		s := &c.m.scatters[c.m.chosenScatter]
+		unit := s.rows
 		whole := len(index) / unit * unit
 		for done < whole {
 			n := min(whole-done, max(unit, c.rowsPerCall()/unit*unit))
-			c.m.scatter(&out[done], (*byte)(c.w), uintptr(c.rowBytes), &index[done], (*byte)(x), uintptr(c.n), uintptr(n))
+			s.run(&out[done], (*byte)(c.w), uintptr(c.rowBytes), &index[done], (*byte)(x), uintptr(c.n), uintptr(n))
 			done += n
 		}
 	}

@@ -3622,6 +3622,93 @@ super:
 	VZEROUPPER
 	RET
 
+// func scatterOneQ40AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scatterOneQ40AVX2(SB), NOSPLIT, $0-56
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
+	MOVQ rows+48(FP), DI
+	MOVQ index+24(FP), R11
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   (R12)
+	PREFETCHT1   64(R12)
+	PREFETCHT1   128(R12)
+	ADDQ         $0x00000090, R12
+	VMOVDQU      mask0f<>+0(SB), Y2
+	VMOVDQU      16(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   (R9), Y3, Y1
+	VPMADDUBSW   128(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      48(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   32(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   160(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      80(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   64(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   192(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      112(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   96(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   224(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      ones16<>+0(SB), Y5
+	VPMADDWD     Y5, Y1, Y1
+	VPADDD       288(R9), Y1, Y1
+	VCVTPH2PS    (R8), Y2
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y2, Y3
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x00000090, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	ADDQ         $0x04, R11
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
 // func scatterQ40AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·scatterQ40AVX2(SB), NOSPLIT, $32-56
@@ -4653,6 +4740,94 @@ super:
 	VADDPS       X1, X0, X1
 	VMOVSS       X1, (AX)
 	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func scatterOneQ41AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scatterOneQ41AVX2(SB), NOSPLIT, $0-56
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
+	MOVQ rows+48(FP), DI
+	MOVQ index+24(FP), R11
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   (R12)
+	PREFETCHT1   64(R12)
+	PREFETCHT1   128(R12)
+	ADDQ         $0x000000a0, R12
+	VMOVDQU      mask0f<>+0(SB), Y2
+	VMOVDQU      32(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   (R9), Y3, Y1
+	VPMADDUBSW   128(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      64(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   32(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   160(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      96(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   64(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   192(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      128(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   96(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   224(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      ones16<>+0(SB), Y5
+	VPMADDWD     Y5, Y1, Y1
+	VCVTPH2PS    (R8), Y2
+	VCVTPH2PS    16(R8), Y4
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y2, Y3
+	VFMADD231PS  Y1, Y3, Y0
+	VFMADD231PS  320(R9), Y4, Y0
+	ADDQ         $0x000000a0, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	ADDQ         $0x04, R11
 	DECQ         DI
 	JNZ          row
 	VZEROUPPER
@@ -5984,6 +6159,128 @@ super:
 	VADDPS       X1, X0, X1
 	VMOVSS       X1, (AX)
 	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func scatterOneQ50AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scatterOneQ50AVX2(SB), NOSPLIT, $0-56
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
+	MOVQ rows+48(FP), DI
+	MOVQ index+24(FP), R11
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   (R12)
+	PREFETCHT1   64(R12)
+	PREFETCHT1   128(R12)
+	ADDQ         $0x000000b0, R12
+	VMOVDQU      mask0f<>+0(SB), Y2
+	VMOVDQU      16(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      144(R8), Y5
+	VPSLLW       $0x04, Y5, Y5
+	VPAND        mask10<>+0(SB), Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVDQU      144(R8), Y5
+	VPAND        mask10<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPMADDUBSW   (R9), Y3, Y5
+	VPMADDUBSW   128(R9), Y4, Y6
+	VPADDW       Y6, Y5, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VMOVDQU      288(R9), Y1
+	VPSLLD       $0x01, Y1, Y1
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      48(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      144(R8), Y5
+	VPSLLW       $0x03, Y5, Y5
+	VPAND        mask10<>+0(SB), Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVDQU      144(R8), Y5
+	VPSRLW       $0x01, Y5, Y5
+	VPAND        mask10<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPMADDUBSW   32(R9), Y3, Y5
+	VPMADDUBSW   160(R9), Y4, Y6
+	VPADDW       Y6, Y5, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      80(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      144(R8), Y5
+	VPSLLW       $0x02, Y5, Y5
+	VPAND        mask10<>+0(SB), Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVDQU      144(R8), Y5
+	VPSRLW       $0x02, Y5, Y5
+	VPAND        mask10<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPMADDUBSW   64(R9), Y3, Y5
+	VPMADDUBSW   192(R9), Y4, Y6
+	VPADDW       Y6, Y5, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      112(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      144(R8), Y5
+	VPSLLW       $0x01, Y5, Y5
+	VPAND        mask10<>+0(SB), Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVDQU      144(R8), Y5
+	VPSRLW       $0x03, Y5, Y5
+	VPAND        mask10<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPMADDUBSW   96(R9), Y3, Y5
+	VPMADDUBSW   224(R9), Y4, Y6
+	VPADDW       Y6, Y5, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VCVTPH2PS    (R8), Y2
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y2, Y3
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x000000b0, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	ADDQ         $0x04, R11
 	DECQ         DI
 	JNZ          row
 	VZEROUPPER
@@ -7481,6 +7778,127 @@ super:
 	VZEROUPPER
 	RET
 
+// func scatterOneQ51AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scatterOneQ51AVX2(SB), NOSPLIT, $0-56
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
+	MOVQ rows+48(FP), DI
+	MOVQ index+24(FP), R11
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   (R12)
+	PREFETCHT1   64(R12)
+	PREFETCHT1   128(R12)
+	ADDQ         $0x000000c0, R12
+	VMOVDQU      mask0f<>+0(SB), Y2
+	VMOVDQU      32(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      160(R8), Y5
+	VPSLLW       $0x04, Y5, Y5
+	VPAND        mask10<>+0(SB), Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVDQU      160(R8), Y5
+	VPAND        mask10<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPMADDUBSW   (R9), Y3, Y5
+	VPMADDUBSW   128(R9), Y4, Y6
+	VPADDW       Y6, Y5, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y1
+	VMOVDQU      64(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      160(R8), Y5
+	VPSLLW       $0x03, Y5, Y5
+	VPAND        mask10<>+0(SB), Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVDQU      160(R8), Y5
+	VPSRLW       $0x01, Y5, Y5
+	VPAND        mask10<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPMADDUBSW   32(R9), Y3, Y5
+	VPMADDUBSW   160(R9), Y4, Y6
+	VPADDW       Y6, Y5, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      96(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      160(R8), Y5
+	VPSLLW       $0x02, Y5, Y5
+	VPAND        mask10<>+0(SB), Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVDQU      160(R8), Y5
+	VPSRLW       $0x02, Y5, Y5
+	VPAND        mask10<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPMADDUBSW   64(R9), Y3, Y5
+	VPMADDUBSW   192(R9), Y4, Y6
+	VPADDW       Y6, Y5, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      128(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      160(R8), Y5
+	VPSLLW       $0x01, Y5, Y5
+	VPAND        mask10<>+0(SB), Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVDQU      160(R8), Y5
+	VPSRLW       $0x03, Y5, Y5
+	VPAND        mask10<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPMADDUBSW   96(R9), Y3, Y5
+	VPMADDUBSW   224(R9), Y4, Y6
+	VPADDW       Y6, Y5, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VCVTPH2PS    (R8), Y2
+	VCVTPH2PS    16(R8), Y4
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y2, Y3
+	VFMADD231PS  Y1, Y3, Y0
+	VFMADD231PS  320(R9), Y4, Y0
+	ADDQ         $0x000000c0, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	ADDQ         $0x04, R11
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
 // func scatterQ51AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·scatterQ51AVX2(SB), NOSPLIT, $32-56
@@ -8897,6 +9315,116 @@ super:
 	VADDPS       X1, X0, X1
 	VMOVSS       X1, (AX)
 	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func scatterOneQ80AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scatterOneQ80AVX2(SB), NOSPLIT, $0-56
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
+	MOVQ rows+48(FP), DI
+	MOVQ index+24(FP), R11
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   (R12)
+	PREFETCHT1   64(R12)
+	PREFETCHT1   128(R12)
+	PREFETCHT1   192(R12)
+	PREFETCHT1   256(R12)
+	ADDQ         $0x00000110, R12
+	VMOVDQU      ones16<>+0(SB), Y2
+	VMOVDQU      16(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      (R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y1
+	VMOVDQU      48(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      32(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      80(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      64(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      112(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      96(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      144(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      128(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      176(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      160(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      208(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      192(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      240(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      224(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VCVTPH2PS    (R8), Y2
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y2, Y3
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x00000110, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	ADDQ         $0x04, R11
 	DECQ         DI
 	JNZ          row
 	VZEROUPPER
@@ -10361,6 +10889,111 @@ super:
 	VADDPS       X1, X0, X1
 	VMOVSS       X1, (AX)
 	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func scatterOneQ2KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scatterOneQ2KAVX2(SB), NOSPLIT, $0-56
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
+	MOVQ rows+48(FP), DI
+	MOVQ index+24(FP), R11
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   (R12)
+	PREFETCHT1   64(R12)
+	ADDQ         $0x00000054, R12
+	VMOVDQU      mask03<>+0(SB), Y2
+	VPXOR        Y1, Y1, Y1
+	VPAND        16(R8), Y2, Y3
+	VPAND        48(R8), Y2, Y4
+	VMOVDQU      16(R8), Y5
+	VPSRLW       $0x02, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VMOVDQU      48(R8), Y6
+	VPSRLW       $0x02, Y6, Y6
+	VPAND        Y2, Y6, Y6
+	VPMOVZXBW    (R8), Y8
+	VPAND        low4Words<>+0(SB), Y8, Y8
+	VPSHUFB      lowWords<>+0(SB), Y8, Y8
+	VPMADDUBSW   (R9), Y3, Y7
+	VPMADDUBSW   32(R9), Y4, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   64(R9), Y5, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   96(R9), Y6, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y1, Y1
+	VMOVDQU      16(R8), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y2, Y3, Y3
+	VMOVDQU      48(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      16(R8), Y5
+	VPSRLW       $0x06, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VMOVDQU      48(R8), Y6
+	VPSRLW       $0x06, Y6, Y6
+	VPAND        Y2, Y6, Y6
+	VPMOVZXBW    (R8), Y8
+	VPAND        low4Words<>+0(SB), Y8, Y8
+	VPSHUFB      highWords<>+0(SB), Y8, Y8
+	VPMADDUBSW   128(R9), Y3, Y7
+	VPMADDUBSW   160(R9), Y4, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   192(R9), Y5, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   224(R9), Y6, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y1, Y1
+	VPMOVZXBW    (R8), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPBROADCASTW 80(R8), X2
+	VCVTPH2PS    X2, Y2
+	VPBROADCASTW 82(R8), X4
+	VCVTPH2PS    X4, Y4
+	VCVTDQ2PS    Y1, Y1
+	VPMADDWD     416(R9), Y5, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y4, Y3, Y3
+	VFMSUB213PS  Y3, Y2, Y1
+	VFMADD231PS  256(R9), Y1, Y0
+	ADDQ         $0x00000054, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	ADDQ         $0x04, R11
 	DECQ         DI
 	JNZ          row
 	VZEROUPPER
@@ -11882,6 +12515,137 @@ super:
 	VZEROUPPER
 	RET
 
+// func scatterOneQ3KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scatterOneQ3KAVX2(SB), NOSPLIT, $0-56
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
+	MOVQ rows+48(FP), DI
+	MOVQ index+24(FP), R11
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   (R12)
+	PREFETCHT1   64(R12)
+	ADDQ         $0x00000072, R12
+	VMOVDQU      mask03<>+0(SB), Y2
+	VPMOVSXBW    (R8), Y7
+	VPMADDWD     416(R9), Y7, Y7
+	VPSLLD       $0x02, Y7, Y7
+	VPXOR        Y1, Y1, Y1
+	VPSUBD       Y7, Y1, Y1
+	VPAND        16(R8), Y2, Y3
+	VMOVDQU      80(R8), Y7
+	VPSLLW       $0x02, Y7, Y7
+	VPAND        mask04<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPAND        48(R8), Y2, Y4
+	VMOVDQU      80(R8), Y7
+	VPSLLW       $0x01, Y7, Y7
+	VPAND        mask04<>+0(SB), Y7, Y7
+	VPOR         Y7, Y4, Y4
+	VMOVDQU      16(R8), Y5
+	VPSRLW       $0x02, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VMOVDQU      80(R8), Y7
+	VPAND        mask04<>+0(SB), Y7, Y7
+	VPOR         Y7, Y5, Y5
+	VMOVDQU      48(R8), Y6
+	VPSRLW       $0x02, Y6, Y6
+	VPAND        Y2, Y6, Y6
+	VMOVDQU      80(R8), Y7
+	VPSRLW       $0x01, Y7, Y7
+	VPAND        mask04<>+0(SB), Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMOVSXBW    (R8), Y8
+	VPSHUFB      lowWords<>+0(SB), Y8, Y8
+	VPMADDUBSW   (R9), Y3, Y7
+	VPMADDUBSW   32(R9), Y4, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   64(R9), Y5, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   96(R9), Y6, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y1, Y1
+	VMOVDQU      16(R8), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y2, Y3, Y3
+	VMOVDQU      80(R8), Y7
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        mask04<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VMOVDQU      48(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      80(R8), Y7
+	VPSRLW       $0x03, Y7, Y7
+	VPAND        mask04<>+0(SB), Y7, Y7
+	VPOR         Y7, Y4, Y4
+	VMOVDQU      16(R8), Y5
+	VPSRLW       $0x06, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VMOVDQU      80(R8), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        mask04<>+0(SB), Y7, Y7
+	VPOR         Y7, Y5, Y5
+	VMOVDQU      48(R8), Y6
+	VPSRLW       $0x06, Y6, Y6
+	VPAND        Y2, Y6, Y6
+	VMOVDQU      80(R8), Y7
+	VPSRLW       $0x05, Y7, Y7
+	VPAND        mask04<>+0(SB), Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPMOVSXBW    (R8), Y8
+	VPSHUFB      highWords<>+0(SB), Y8, Y8
+	VPMADDUBSW   128(R9), Y3, Y7
+	VPMADDUBSW   160(R9), Y4, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   192(R9), Y5, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   224(R9), Y6, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDWD     Y8, Y7, Y7
+	VPADDD       Y7, Y1, Y1
+	VPBROADCASTW 112(R8), X2
+	VCVTPH2PS    X2, Y2
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y2, Y3
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x00000072, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	ADDQ         $0x04, R11
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
 // func scatterQ3KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·scatterQ3KAVX2(SB), NOSPLIT, $32-56
@@ -13259,6 +14023,107 @@ super:
 	VADDPS         X1, X0, X1
 	VMOVSS         X1, (AX)
 	ADDQ           $0x04, AX
+	DECQ           DI
+	JNZ            row
+	VZEROUPPER
+	RET
+
+// func scatterOneQ4KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scatterOneQ4KAVX2(SB), NOSPLIT, $0-56
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
+	MOVQ rows+48(FP), DI
+	MOVQ index+24(FP), R11
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1     (R12)
+	PREFETCHT1     64(R12)
+	PREFETCHT1     128(R12)
+	ADDQ           $0x00000090, R12
+	VMOVDQU        mask0f<>+0(SB), Y2
+	VMOVDQU        16(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VPMADDUBSW     (R9), Y3, Y1
+	VPMADDUBSW     128(R9), Y4, Y5
+	VPADDW         Y5, Y1, Y1
+	VMOVDQU        48(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VPMADDUBSW     32(R9), Y3, Y5
+	VPADDW         Y5, Y1, Y1
+	VPMADDUBSW     160(R9), Y4, Y5
+	VPADDW         Y5, Y1, Y1
+	VMOVDQU        80(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VPMADDUBSW     64(R9), Y3, Y5
+	VPADDW         Y5, Y1, Y1
+	VPMADDUBSW     192(R9), Y4, Y5
+	VPADDW         Y5, Y1, Y1
+	VMOVDQU        112(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VPMADDUBSW     96(R9), Y3, Y5
+	VPADDW         Y5, Y1, Y1
+	VPMADDUBSW     224(R9), Y4, Y5
+	VPADDW         Y5, Y1, Y1
+	VMOVDQU        ones16<>+0(SB), Y5
+	VPMADDWD       Y5, Y1, Y1
+	VBROADCASTI128 (R8), Y4
+	VCVTPH2PS      (R8), X3
+	VPSHUFB        sixBitShuffle<>+0(SB), Y4, Y2
+	VPSRLVD        sixBitShift<>+0(SB), Y2, Y2
+	VPAND          mask63<>+0(SB), Y2, Y2
+	VCVTDQ2PS      Y2, Y2
+	VPSHUFB        sixBitShuffle<>+32(SB), Y4, Y4
+	VPSRLVD        sixBitShift<>+0(SB), Y4, Y4
+	VPAND          mask63<>+0(SB), Y4, Y4
+	VCVTDQ2PS      Y4, Y4
+	VBROADCASTSS   X3, Y5
+	VMULPS         Y5, Y2, Y2
+	VMOVSHDUP      X3, X3
+	VBROADCASTSS   X3, Y3
+	VMULPS         Y3, Y4, Y4
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         256(R9), Y2, Y3
+	VFMADD231PS    Y1, Y3, Y0
+	VFNMADD231PS   320(R9), Y4, Y0
+	ADDQ           $0x00000090, R8
+	ADDQ           $0x000001c0, R9
+	DECQ           R10
+	JNZ            super
+	VHADDPS        Y0, Y0, Y0
+	VHADDPS        Y0, Y0, Y0
+	VEXTRACTF128   $0x01, Y0, X1
+	VADDPS         X1, X0, X1
+	VMOVSS         X1, (AX)
+	ADDQ           $0x04, AX
+	ADDQ           $0x04, R11
 	DECQ           DI
 	JNZ            row
 	VZEROUPPER
@@ -14747,6 +15612,140 @@ super:
 	VADDPS         X1, X0, X1
 	VMOVSS         X1, (AX)
 	ADDQ           $0x04, AX
+	DECQ           DI
+	JNZ            row
+	VZEROUPPER
+	RET
+
+// func scatterOneQ5KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scatterOneQ5KAVX2(SB), NOSPLIT, $0-56
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
+	MOVQ rows+48(FP), DI
+	MOVQ index+24(FP), R11
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1     (R12)
+	PREFETCHT1     64(R12)
+	PREFETCHT1     128(R12)
+	ADDQ           $0x000000b0, R12
+	VMOVDQU        mask0f<>+0(SB), Y2
+	VMOVDQU        16(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VMOVDQU        144(R8), Y5
+	VPSLLW         $0x04, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y3, Y3
+	VMOVDQU        144(R8), Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y4, Y4
+	VPMADDUBSW     (R9), Y3, Y5
+	VPMADDUBSW     128(R9), Y4, Y6
+	VPADDW         Y6, Y5, Y5
+	VPMADDWD       ones16<>+0(SB), Y5, Y1
+	VMOVDQU        48(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VMOVDQU        144(R8), Y5
+	VPSLLW         $0x03, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y3, Y3
+	VMOVDQU        144(R8), Y5
+	VPSRLW         $0x01, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y4, Y4
+	VPMADDUBSW     32(R9), Y3, Y5
+	VPMADDUBSW     160(R9), Y4, Y6
+	VPADDW         Y6, Y5, Y5
+	VPMADDWD       ones16<>+0(SB), Y5, Y5
+	VPADDD         Y5, Y1, Y1
+	VMOVDQU        80(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VMOVDQU        144(R8), Y5
+	VPSLLW         $0x02, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y3, Y3
+	VMOVDQU        144(R8), Y5
+	VPSRLW         $0x02, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y4, Y4
+	VPMADDUBSW     64(R9), Y3, Y5
+	VPMADDUBSW     192(R9), Y4, Y6
+	VPADDW         Y6, Y5, Y5
+	VPMADDWD       ones16<>+0(SB), Y5, Y5
+	VPADDD         Y5, Y1, Y1
+	VMOVDQU        112(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VMOVDQU        144(R8), Y5
+	VPSLLW         $0x01, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y3, Y3
+	VMOVDQU        144(R8), Y5
+	VPSRLW         $0x03, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y4, Y4
+	VPMADDUBSW     96(R9), Y3, Y5
+	VPMADDUBSW     224(R9), Y4, Y6
+	VPADDW         Y6, Y5, Y5
+	VPMADDWD       ones16<>+0(SB), Y5, Y5
+	VPADDD         Y5, Y1, Y1
+	VBROADCASTI128 (R8), Y4
+	VCVTPH2PS      (R8), X3
+	VPSHUFB        sixBitShuffle<>+0(SB), Y4, Y2
+	VPSRLVD        sixBitShift<>+0(SB), Y2, Y2
+	VPAND          mask63<>+0(SB), Y2, Y2
+	VCVTDQ2PS      Y2, Y2
+	VPSHUFB        sixBitShuffle<>+32(SB), Y4, Y4
+	VPSRLVD        sixBitShift<>+0(SB), Y4, Y4
+	VPAND          mask63<>+0(SB), Y4, Y4
+	VCVTDQ2PS      Y4, Y4
+	VBROADCASTSS   X3, Y5
+	VMULPS         Y5, Y2, Y2
+	VMOVSHDUP      X3, X3
+	VBROADCASTSS   X3, Y3
+	VMULPS         Y3, Y4, Y4
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         256(R9), Y2, Y3
+	VFMADD231PS    Y1, Y3, Y0
+	VFNMADD231PS   320(R9), Y4, Y0
+	ADDQ           $0x000000b0, R8
+	ADDQ           $0x000001c0, R9
+	DECQ           R10
+	JNZ            super
+	VHADDPS        Y0, Y0, Y0
+	VHADDPS        Y0, Y0, Y0
+	VEXTRACTF128   $0x01, Y0, X1
+	VADDPS         X1, X0, X1
+	VMOVSS         X1, (AX)
+	ADDQ           $0x04, AX
+	ADDQ           $0x04, R11
 	DECQ           DI
 	JNZ            row
 	VZEROUPPER
@@ -16385,6 +17384,138 @@ super:
 	VADDPS       X1, X0, X1
 	VMOVSS       X1, (AX)
 	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func scatterOneQ6KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scatterOneQ6KAVX2(SB), NOSPLIT, $0-56
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
+	MOVQ rows+48(FP), DI
+	MOVQ index+24(FP), R11
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   (R12)
+	PREFETCHT1   64(R12)
+	PREFETCHT1   128(R12)
+	PREFETCHT1   192(R12)
+	ADDQ         $0x000000d2, R12
+	VPMOVSXBW    (R8), Y6
+	VPMADDWD     416(R9), Y6, Y1
+	VPSLLD       $0x05, Y1, Y1
+	VMOVDQU      16(R8), Y2
+	VPAND        mask0f<>+0(SB), Y2, Y2
+	VMOVDQU      144(R8), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y2, Y2
+	VMOVDQU      48(R8), Y3
+	VPAND        mask0f<>+0(SB), Y3, Y3
+	VMOVDQU      176(R8), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSHUFB      lowWords<>+0(SB), Y6, Y6
+	VPMADDUBSW   (R9), Y2, Y4
+	VPMADDUBSW   32(R9), Y3, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     Y6, Y4, Y4
+	VPSUBD       Y4, Y1, Y1
+	VMOVDQU      80(R8), Y2
+	VPAND        mask0f<>+0(SB), Y2, Y2
+	VMOVDQU      144(R8), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y2, Y2
+	VMOVDQU      112(R8), Y3
+	VPAND        mask0f<>+0(SB), Y3, Y3
+	VMOVDQU      176(R8), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   64(R9), Y2, Y4
+	VPMADDUBSW   96(R9), Y3, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     Y6, Y4, Y4
+	VPSUBD       Y4, Y1, Y1
+	VMOVDQU      16(R8), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        mask0f<>+0(SB), Y2, Y2
+	VMOVDQU      144(R8), Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y2, Y2
+	VMOVDQU      48(R8), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        mask0f<>+0(SB), Y3, Y3
+	VMOVDQU      176(R8), Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMOVSXBW    (R8), Y6
+	VPSHUFB      highWords<>+0(SB), Y6, Y6
+	VPMADDUBSW   128(R9), Y2, Y4
+	VPMADDUBSW   160(R9), Y3, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     Y6, Y4, Y4
+	VPSUBD       Y4, Y1, Y1
+	VMOVDQU      80(R8), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        mask0f<>+0(SB), Y2, Y2
+	VMOVDQU      144(R8), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y2, Y2
+	VMOVDQU      112(R8), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        mask0f<>+0(SB), Y3, Y3
+	VMOVDQU      176(R8), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   192(R9), Y2, Y4
+	VPMADDUBSW   224(R9), Y3, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     Y6, Y4, Y4
+	VPSUBD       Y4, Y1, Y1
+	VPXOR        Y5, Y5, Y5
+	VPSUBD       Y1, Y5, Y1
+	VPBROADCASTW 208(R8), X2
+	VCVTPH2PS    X2, Y2
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y2, Y3
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x000000d2, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	ADDQ         $0x04, R11
 	DECQ         DI
 	JNZ          row
 	VZEROUPPER
@@ -18122,6 +19253,149 @@ super:
 	VADDPS       X1, X0, X1
 	VMOVSS       X1, (AX)
 	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func scatterOneIQ2XXSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scatterOneIQ2XXSAVX2(SB), NOSPLIT, $0-56
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
+	MOVQ rows+48(FP), DI
+	MOVQ index+24(FP), R11
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   (R12)
+	PREFETCHT1   64(R12)
+	ADDQ         $0x0000006a, R12
+	VMOVDQU      mask03<>+0(SB), Y2
+	VMOVDQU      valuesIQ2XXS<>+0(SB), Y3
+	VMOVDQU      288(R9), Y1
+	VPSLLD       $0x03, Y1, Y1
+	VPAND        8(R8), Y2, Y4
+	VMOVDQU      72(R8), Y5
+	VPSLLW       $0x02, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   (R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPAND        40(R8), Y2, Y4
+	VMOVDQU      72(R8), Y5
+	VPSLLW       $0x01, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   32(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      8(R8), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      72(R8), Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   64(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      40(R8), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      72(R8), Y5
+	VPSRLW       $0x01, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   96(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      8(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      72(R8), Y5
+	VPSRLW       $0x02, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   128(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      40(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      72(R8), Y5
+	VPSRLW       $0x03, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   160(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      8(R8), Y4
+	VPSRLW       $0x06, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      72(R8), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   192(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      40(R8), Y4
+	VPSRLW       $0x06, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      72(R8), Y5
+	VPSRLW       $0x05, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   224(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPBROADCASTW 104(R8), X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       halved3<>+0(SB), Y2, Y2
+	VPMOVSXBD    (R8), Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y3, Y2, Y2
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y2, Y3
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x0000006a, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	ADDQ         $0x04, R11
 	DECQ         DI
 	JNZ          row
 	VZEROUPPER
@@ -20064,6 +21338,165 @@ super:
 	VZEROUPPER
 	RET
 
+// func scatterOneIQ2XSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scatterOneIQ2XSAVX2(SB), NOSPLIT, $0-56
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
+	MOVQ rows+48(FP), DI
+	MOVQ index+24(FP), R11
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   (R12)
+	PREFETCHT1   64(R12)
+	ADDQ         $0x00000072, R12
+	VMOVDQU      mask03<>+0(SB), Y2
+	VMOVDQU      valuesIQ2XS<>+0(SB), Y3
+	VPMOVSXBW    (R8), Y5
+	VPMADDWD     416(R9), Y5, Y5
+	VPSLLD       $0x06, Y5, Y5
+	VPXOR        Y1, Y1, Y1
+	VPSUBD       Y5, Y1, Y1
+	VPAND        16(R8), Y2, Y4
+	VMOVDQU      80(R8), Y5
+	VPSLLW       $0x02, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMOVSXBW    (R8), Y6
+	VPSHUFB      lowWords<>+0(SB), Y6, Y6
+	VPMADDUBSW   (R9), Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPAND        48(R8), Y2, Y4
+	VMOVDQU      80(R8), Y5
+	VPSLLW       $0x01, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMOVSXBW    (R8), Y6
+	VPSHUFB      lowWords<>+0(SB), Y6, Y6
+	VPMADDUBSW   32(R9), Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      16(R8), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      80(R8), Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMOVSXBW    (R8), Y6
+	VPSHUFB      lowWords<>+0(SB), Y6, Y6
+	VPMADDUBSW   64(R9), Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      48(R8), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      80(R8), Y5
+	VPSRLW       $0x01, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMOVSXBW    (R8), Y6
+	VPSHUFB      lowWords<>+0(SB), Y6, Y6
+	VPMADDUBSW   96(R9), Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      16(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      80(R8), Y5
+	VPSRLW       $0x02, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMOVSXBW    (R8), Y6
+	VPSHUFB      highWords<>+0(SB), Y6, Y6
+	VPMADDUBSW   128(R9), Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      48(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      80(R8), Y5
+	VPSRLW       $0x03, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMOVSXBW    (R8), Y6
+	VPSHUFB      highWords<>+0(SB), Y6, Y6
+	VPMADDUBSW   160(R9), Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      16(R8), Y4
+	VPSRLW       $0x06, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      80(R8), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMOVSXBW    (R8), Y6
+	VPSHUFB      highWords<>+0(SB), Y6, Y6
+	VPMADDUBSW   192(R9), Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      48(R8), Y4
+	VPSRLW       $0x06, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      80(R8), Y5
+	VPSRLW       $0x05, Y5, Y5
+	VPAND        mask04<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMOVSXBW    (R8), Y6
+	VPSHUFB      highWords<>+0(SB), Y6, Y6
+	VPMADDUBSW   224(R9), Y4, Y5
+	VPMADDWD     Y6, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPBROADCASTW 112(R8), X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       halved3<>+0(SB), Y2, Y2
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y2, Y3
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x00000072, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	ADDQ         $0x04, R11
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
 // func scatterIQ2XSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·scatterIQ2XSAVX2(SB), NOSPLIT, $32-56
@@ -21671,6 +23104,115 @@ super:
 	VZEROUPPER
 	RET
 
+// func scatterOneIQ3XXSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scatterOneIQ3XXSAVX2(SB), NOSPLIT, $0-56
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
+	MOVQ rows+48(FP), DI
+	MOVQ index+24(FP), R11
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   (R12)
+	PREFETCHT1   64(R12)
+	PREFETCHT1   128(R12)
+	ADDQ         $0x0000008a, R12
+	VMOVDQU      mask0f<>+0(SB), Y2
+	VMOVDQU      valuesIQ3XXS<>+0(SB), Y3
+	VMOVDQU      288(R9), Y1
+	VPSLLD       $0x03, Y1, Y1
+	VPAND        8(R8), Y2, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   (R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPAND        40(R8), Y2, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   32(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPAND        72(R8), Y2, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   64(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPAND        104(R8), Y2, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   96(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      8(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   128(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      40(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   160(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      72(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   192(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      104(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPMADDUBSW   224(R9), Y4, Y5
+	VPMADDWD     ones16<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPBROADCASTW 136(R8), X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       halved2<>+0(SB), Y2, Y2
+	VPMOVSXBD    (R8), Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y3, Y2, Y2
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y2, Y3
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x0000008a, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	ADDQ         $0x04, R11
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
 // func scatterIQ3XXSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·scatterIQ3XXSAVX2(SB), NOSPLIT, $32-56
@@ -23257,6 +24799,145 @@ super:
 	VADDPS       X1, X0, X1
 	VMOVSS       X1, (AX)
 	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func scatterOneIQ1SAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scatterOneIQ1SAVX2(SB), NOSPLIT, $0-56
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
+	MOVQ rows+48(FP), DI
+	MOVQ index+24(FP), R11
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   (R12)
+	PREFETCHT1   64(R12)
+	ADDQ         $0x0000006a, R12
+	VMOVDQU      mask03<>+0(SB), Y2
+	VMOVDQU      valuesIQ1S<>+0(SB), Y3
+	VMOVDQU      288(R9), Y1
+	VPSLLD       $0x01, Y1, Y1
+	VPAND        8(R8), Y2, Y4
+	VMOVDQU      72(R8), Y6
+	VPSLLW       $0x02, Y6, Y6
+	VPAND        mask04<>+0(SB), Y6, Y6
+	VPOR         Y6, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPAND        40(R8), Y2, Y5
+	VMOVDQU      72(R8), Y6
+	VPSLLW       $0x01, Y6, Y6
+	VPAND        mask04<>+0(SB), Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPMADDUBSW   (R9), Y4, Y6
+	VPMADDUBSW   32(R9), Y5, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      8(R8), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      72(R8), Y6
+	VPAND        mask04<>+0(SB), Y6, Y6
+	VPOR         Y6, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VMOVDQU      40(R8), Y5
+	VPSRLW       $0x02, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VMOVDQU      72(R8), Y6
+	VPSRLW       $0x01, Y6, Y6
+	VPAND        mask04<>+0(SB), Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPMADDUBSW   64(R9), Y4, Y6
+	VPMADDUBSW   96(R9), Y5, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      8(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      72(R8), Y6
+	VPSRLW       $0x02, Y6, Y6
+	VPAND        mask04<>+0(SB), Y6, Y6
+	VPOR         Y6, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VMOVDQU      40(R8), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VMOVDQU      72(R8), Y6
+	VPSRLW       $0x03, Y6, Y6
+	VPAND        mask04<>+0(SB), Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPMADDUBSW   128(R9), Y4, Y6
+	VPMADDUBSW   160(R9), Y5, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      8(R8), Y4
+	VPSRLW       $0x06, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      72(R8), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        mask04<>+0(SB), Y6, Y6
+	VPOR         Y6, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VMOVDQU      40(R8), Y5
+	VPSRLW       $0x06, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VMOVDQU      72(R8), Y6
+	VPSRLW       $0x05, Y6, Y6
+	VPAND        mask04<>+0(SB), Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPMADDUBSW   192(R9), Y4, Y6
+	VPMADDUBSW   224(R9), Y5, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VPBROADCASTW 104(R8), X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       halved3<>+0(SB), Y2, Y2
+	VPMOVSXBD    (R8), Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y3, Y2, Y2
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y2, Y3
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x0000006a, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	ADDQ         $0x04, R11
 	DECQ         DI
 	JNZ          row
 	VZEROUPPER
@@ -24901,6 +26582,131 @@ super:
 	VZEROUPPER
 	RET
 
+// func scatterOneIQ4NLAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scatterOneIQ4NLAVX2(SB), NOSPLIT, $0-56
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
+	MOVQ rows+48(FP), DI
+	MOVQ index+24(FP), R11
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   (R12)
+	PREFETCHT1   64(R12)
+	PREFETCHT1   128(R12)
+	ADDQ         $0x00000090, R12
+	VMOVDQU      mask0f<>+0(SB), Y2
+	VMOVDQU      signedIQ4NL<>+0(SB), Y3
+	VPAND        16(R8), Y2, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      (R9), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y1
+	VPAND        48(R8), Y2, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      32(R9), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VPAND        80(R8), Y2, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      64(R9), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VPAND        112(R8), Y2, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      96(R9), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      16(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      128(R9), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      48(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      160(R9), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      80(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      192(R9), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      112(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      224(R9), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VCVTPH2PS    (R8), Y2
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y2, Y3
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x00000090, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	ADDQ         $0x04, R11
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
 // func scatterIQ4NLAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·scatterIQ4NLAVX2(SB), NOSPLIT, $32-56
@@ -26416,6 +28222,110 @@ super:
 	VZEROUPPER
 	RET
 
+// func scatterOneIQ3SAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scatterOneIQ3SAVX2(SB), NOSPLIT, $0-56
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
+	MOVQ rows+48(FP), DI
+	MOVQ index+24(FP), R11
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   (R12)
+	PREFETCHT1   64(R12)
+	PREFETCHT1   128(R12)
+	ADDQ         $0x0000008a, R12
+	VMOVDQU      mask0f<>+0(SB), Y2
+	VMOVDQU      valuesIQ3S<>+0(SB), Y3
+	VMOVDQU      288(R9), Y1
+	VPSLLD       $0x01, Y1, Y1
+	VPAND        8(R8), Y2, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPAND        40(R8), Y2, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPMADDUBSW   (R9), Y4, Y6
+	VPMADDUBSW   32(R9), Y5, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VPAND        72(R8), Y2, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPAND        104(R8), Y2, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPMADDUBSW   64(R9), Y4, Y6
+	VPMADDUBSW   96(R9), Y5, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      8(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VMOVDQU      40(R8), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPMADDUBSW   128(R9), Y4, Y6
+	VPMADDUBSW   160(R9), Y5, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      72(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VMOVDQU      104(R8), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPMADDUBSW   192(R9), Y4, Y6
+	VPMADDUBSW   224(R9), Y5, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VPBROADCASTW 136(R8), X2
+	VCVTPH2PS    X2, Y2
+	VPMOVSXBD    (R8), Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y3, Y2, Y2
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y2, Y3
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x0000008a, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	ADDQ         $0x04, R11
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
 // func scatterIQ3SAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·scatterIQ3SAVX2(SB), NOSPLIT, $32-56
@@ -27906,6 +29816,135 @@ super:
 	VADDPS       X1, X0, X1
 	VMOVSS       X1, (AX)
 	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func scatterOneIQ4XSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scatterOneIQ4XSAVX2(SB), NOSPLIT, $0-56
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
+	MOVQ rows+48(FP), DI
+	MOVQ index+24(FP), R11
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   (R12)
+	PREFETCHT1   64(R12)
+	PREFETCHT1   128(R12)
+	ADDQ         $0x0000008a, R12
+	VMOVDQU      mask0f<>+0(SB), Y2
+	VMOVDQU      signedIQ4XS<>+0(SB), Y3
+	VPAND        8(R8), Y2, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      (R9), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y1
+	VPAND        40(R8), Y2, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      32(R9), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VPAND        72(R8), Y2, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      64(R9), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VPAND        104(R8), Y2, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      96(R9), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      8(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      128(R9), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      40(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      160(R9), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      72(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      192(R9), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      104(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPABSB       Y4, Y5
+	VMOVDQU      224(R9), Y6
+	VPSIGNB      Y4, Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VPBROADCASTW 136(R8), X2
+	VCVTPH2PS    X2, Y2
+	VPMOVSXBD    (R8), Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y3, Y2, Y2
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y2, Y3
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x0000008a, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	ADDQ         $0x04, R11
 	DECQ         DI
 	JNZ          row
 	VZEROUPPER
@@ -29802,6 +31841,153 @@ super:
 	VZEROUPPER
 	RET
 
+// func scatterOneIQ1MAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scatterOneIQ1MAVX2(SB), NOSPLIT, $0-56
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
+	MOVQ rows+48(FP), DI
+	MOVQ index+24(FP), R11
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   (R12)
+	PREFETCHT1   64(R12)
+	ADDQ         $0x00000072, R12
+	VMOVDQU      mask03<>+0(SB), Y2
+	VMOVDQU      valuesIQ1M<>+0(SB), Y3
+	VPMOVSXBW    (R8), Y6
+	VPMADDWD     416(R9), Y6, Y6
+	VPSLLD       $0x04, Y6, Y6
+	VPXOR        Y1, Y1, Y1
+	VPSUBD       Y6, Y1, Y1
+	VPAND        16(R8), Y2, Y4
+	VMOVDQU      80(R8), Y6
+	VPSLLW       $0x02, Y6, Y6
+	VPAND        mask04<>+0(SB), Y6, Y6
+	VPOR         Y6, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPAND        48(R8), Y2, Y5
+	VMOVDQU      80(R8), Y6
+	VPSLLW       $0x01, Y6, Y6
+	VPAND        mask04<>+0(SB), Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPMOVSXBW    (R8), Y7
+	VPSHUFB      lowWords<>+0(SB), Y7, Y7
+	VPMADDUBSW   (R9), Y4, Y6
+	VPMADDUBSW   32(R9), Y5, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      16(R8), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      80(R8), Y6
+	VPAND        mask04<>+0(SB), Y6, Y6
+	VPOR         Y6, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VMOVDQU      48(R8), Y5
+	VPSRLW       $0x02, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VMOVDQU      80(R8), Y6
+	VPSRLW       $0x01, Y6, Y6
+	VPAND        mask04<>+0(SB), Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPMOVSXBW    (R8), Y7
+	VPSHUFB      lowWords<>+0(SB), Y7, Y7
+	VPMADDUBSW   64(R9), Y4, Y6
+	VPMADDUBSW   96(R9), Y5, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      16(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      80(R8), Y6
+	VPSRLW       $0x02, Y6, Y6
+	VPAND        mask04<>+0(SB), Y6, Y6
+	VPOR         Y6, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VMOVDQU      48(R8), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VMOVDQU      80(R8), Y6
+	VPSRLW       $0x03, Y6, Y6
+	VPAND        mask04<>+0(SB), Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPMOVSXBW    (R8), Y7
+	VPSHUFB      highWords<>+0(SB), Y7, Y7
+	VPMADDUBSW   128(R9), Y4, Y6
+	VPMADDUBSW   160(R9), Y5, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      16(R8), Y4
+	VPSRLW       $0x06, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      80(R8), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        mask04<>+0(SB), Y6, Y6
+	VPOR         Y6, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VMOVDQU      48(R8), Y5
+	VPSRLW       $0x06, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VMOVDQU      80(R8), Y6
+	VPSRLW       $0x05, Y6, Y6
+	VPAND        mask04<>+0(SB), Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPMOVSXBW    (R8), Y7
+	VPSHUFB      highWords<>+0(SB), Y7, Y7
+	VPMADDUBSW   192(R9), Y4, Y6
+	VPMADDUBSW   224(R9), Y5, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDWD     Y7, Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VPBROADCASTW 112(R8), X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       halved3<>+0(SB), Y2, Y2
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y2, Y3
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x00000072, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	ADDQ         $0x04, R11
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
 // func scatterIQ1MAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·scatterIQ1MAVX2(SB), NOSPLIT, $32-56
@@ -31204,6 +33390,99 @@ super:
 	VZEROUPPER
 	RET
 
+// func scatterOneTQ10AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scatterOneTQ10AVX2(SB), NOSPLIT, $0-56
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
+	MOVQ rows+48(FP), DI
+	MOVQ index+24(FP), R11
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   (R12)
+	PREFETCHT1   64(R12)
+	ADDQ         $0x00000042, R12
+	VMOVDQU      mask03<>+0(SB), Y2
+	VMOVDQU      288(R9), Y1
+	VPSRAD       $0x03, Y1, Y1
+	VPAND        (R8), Y2, Y3
+	VPAND        32(R8), Y2, Y4
+	VMOVDQU      (R8), Y5
+	VPSRLW       $0x02, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VMOVDQU      32(R8), Y6
+	VPSRLW       $0x02, Y6, Y6
+	VPAND        Y2, Y6, Y6
+	VPMADDUBSW   (R9), Y3, Y7
+	VPMADDUBSW   32(R9), Y4, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   64(R9), Y5, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   96(R9), Y6, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDWD     ones16<>+0(SB), Y7, Y7
+	VPADDD       Y7, Y1, Y1
+	VMOVDQU      (R8), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y2, Y3, Y3
+	VMOVDQU      32(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      (R8), Y5
+	VPSRLW       $0x06, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VMOVDQU      32(R8), Y6
+	VPSRLW       $0x06, Y6, Y6
+	VPAND        Y2, Y6, Y6
+	VPMADDUBSW   128(R9), Y3, Y7
+	VPMADDUBSW   160(R9), Y4, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   192(R9), Y5, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   224(R9), Y6, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDWD     ones16<>+0(SB), Y7, Y7
+	VPADDD       Y7, Y1, Y1
+	VPBROADCASTW 64(R8), X2
+	VCVTPH2PS    X2, Y2
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y2, Y3
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x00000042, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	ADDQ         $0x04, R11
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
 // func scatterTQ10AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·scatterTQ10AVX2(SB), NOSPLIT, $32-56
@@ -32403,6 +34682,109 @@ super:
 	VADDPS       X1, X0, X1
 	VMOVSS       X1, (AX)
 	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func scatterOneMXFP4AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·scatterOneMXFP4AVX2(SB), NOSPLIT, $0-56
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
+	MOVQ rows+48(FP), DI
+	MOVQ index+24(FP), R11
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   (R12)
+	PREFETCHT1   64(R12)
+	PREFETCHT1   128(R12)
+	ADDQ         $0x00000088, R12
+	VMOVDQU      mask0f<>+0(SB), Y2
+	VMOVDQU      valuesMXFP4<>+0(SB), Y3
+	VMOVDQU      288(R9), Y1
+	VPSLLD       $0x01, Y1, Y1
+	VPAND        8(R8), Y2, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPAND        40(R8), Y2, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPMADDUBSW   (R9), Y4, Y6
+	VPMADDUBSW   32(R9), Y5, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VPAND        72(R8), Y2, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VPAND        104(R8), Y2, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPMADDUBSW   64(R9), Y4, Y6
+	VPMADDUBSW   96(R9), Y5, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      8(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VMOVDQU      40(R8), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPMADDUBSW   128(R9), Y4, Y6
+	VPMADDUBSW   160(R9), Y5, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      72(R8), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y2, Y4, Y4
+	VPSHUFB      Y4, Y3, Y4
+	VMOVDQU      104(R8), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPMADDUBSW   192(R9), Y4, Y6
+	VPMADDUBSW   224(R9), Y5, Y8
+	VPADDW       Y8, Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VPMOVZXBD    (R8), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXUD      leastExponent<>+0(SB), Y2, Y2
+	VMULPS       halved1<>+0(SB), Y2, Y2
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y2, Y3
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x00000088, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	ADDQ         $0x04, R11
 	DECQ         DI
 	JNZ          row
 	VZEROUPPER
@@ -33732,6 +36114,118 @@ super:
 	VADDPS       X1, X0, X1
 	VMOVSS       X1, (AX)
 	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func scatterOneNVFP4AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scatterOneNVFP4AVX2(SB), NOSPLIT, $0-56
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
+	MOVQ rows+48(FP), DI
+	MOVQ index+24(FP), R11
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   (R12)
+	PREFETCHT1   64(R12)
+	PREFETCHT1   128(R12)
+	ADDQ         $0x00000094, R12
+	VMOVDQU      mask0f<>+0(SB), Y2
+	VMOVDQU      valuesNVFP4<>+0(SB), Y3
+	VMOVDQU      352(R9), Y1
+	VPSRAD       $0x01, Y1, Y1
+	VMOVDQU      384(R9), Y4
+	VPSRAD       $0x01, Y4, Y4
+	VPAND        16(R8), Y2, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPAND        48(R8), Y2, Y6
+	VPSHUFB      Y6, Y3, Y6
+	VPMADDUBSW   (R9), Y5, Y7
+	VPMADDUBSW   32(R9), Y6, Y8
+	VPADDW       Y8, Y7, Y7
+	VPMADDWD     ones16<>+0(SB), Y7, Y7
+	VPADDD       Y7, Y1, Y1
+	VPAND        80(R8), Y2, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VPAND        112(R8), Y2, Y6
+	VPSHUFB      Y6, Y3, Y6
+	VPMADDUBSW   64(R9), Y5, Y7
+	VPMADDUBSW   96(R9), Y6, Y8
+	VPADDW       Y8, Y7, Y7
+	VPMADDWD     ones16<>+0(SB), Y7, Y7
+	VPADDD       Y7, Y1, Y1
+	VMOVDQU      16(R8), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VMOVDQU      48(R8), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y2, Y6, Y6
+	VPSHUFB      Y6, Y3, Y6
+	VPMADDUBSW   128(R9), Y5, Y7
+	VPMADDUBSW   160(R9), Y6, Y8
+	VPADDW       Y8, Y7, Y7
+	VPMADDWD     ones16<>+0(SB), Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VMOVDQU      80(R8), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPSHUFB      Y5, Y3, Y5
+	VMOVDQU      112(R8), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y2, Y6, Y6
+	VPSHUFB      Y6, Y3, Y6
+	VPMADDUBSW   192(R9), Y5, Y7
+	VPMADDUBSW   224(R9), Y6, Y8
+	VPADDW       Y8, Y7, Y7
+	VPMADDWD     ones16<>+0(SB), Y7, Y7
+	VPADDD       Y7, Y4, Y4
+	VPMOVZXBW    (R8), X5
+	VPSLLW       $0x07, X5, X5
+	VCVTPH2PS    X5, Y5
+	VPMOVZXBW    8(R8), X6
+	VPSLLW       $0x07, X6, X6
+	VCVTPH2PS    X6, Y6
+	VBROADCASTSS 144(R8), Y7
+	VMULPS       Y7, Y5, Y5
+	VMULPS       Y7, Y6, Y6
+	VCVTDQ2PS    Y1, Y1
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y6, Y4, Y4
+	VFMADD231PS  Y5, Y1, Y4
+	VFMADD231PS  256(R9), Y4, Y0
+	ADDQ         $0x00000094, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	ADDQ         $0x04, R11
 	DECQ         DI
 	JNZ          row
 	VZEROUPPER
@@ -35105,6 +37599,74 @@ super:
 	VADDPS        X1, X0, X1
 	VMOVSS        X1, (AX)
 	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
+// func scatterOneQ40VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterOneQ40VNNI(SB), NOSPLIT, $0-56
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+32(FP), BX
+	MOVQ      n+40(FP), SI
+	MOVQ      rows+48(FP), DI
+	MOVQ      index+24(FP), R11
+	VMOVDQU32 mask0f<>+0(SB), Z7
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1    (R12)
+	PREFETCHT1    64(R12)
+	PREFETCHT1    128(R12)
+	ADDQ          $0x00000090, R12
+	VMOVDQU32     288(R9), Y1
+	VMOVDQU32     16(R8), Z5
+	VPSRLW        $0x04, Z5, Z6
+	VPANDD        Z7, Z5, Z5
+	VPANDD        Z7, Z6, Z6
+	VPDPBUSD      (R9), Z5, Z1
+	VPDPBUSD      128(R9), Z6, Z1
+	VMOVDQU32     80(R8), Z5
+	VPSRLW        $0x04, Z5, Z6
+	VPANDD        Z7, Z5, Z5
+	VPANDD        Z7, Z6, Z6
+	VPDPBUSD      64(R9), Z5, Z1
+	VPDPBUSD      192(R9), Z6, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y5
+	VPADDD        Y5, Y1, Y1
+	VCVTPH2PS     (R8), Y2
+	VCVTDQ2PS     Y1, Y1
+	VMULPS        256(R9), Y2, Y3
+	VFMADD231PS   Y1, Y3, Y0
+	ADDQ          $0x00000090, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	ADDQ          $0x04, R11
 	DECQ          DI
 	JNZ           row
 	VZEROUPPER
@@ -36668,6 +39230,76 @@ super:
 	VADDPS        X1, X0, X1
 	VMOVSS        X1, (AX)
 	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
+// func scatterOneQ41VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterOneQ41VNNI(SB), NOSPLIT, $0-56
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+32(FP), BX
+	MOVQ      n+40(FP), SI
+	MOVQ      rows+48(FP), DI
+	MOVQ      index+24(FP), R11
+	VMOVDQU32 mask0f<>+0(SB), Z7
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1    (R12)
+	PREFETCHT1    64(R12)
+	PREFETCHT1    128(R12)
+	ADDQ          $0x000000a0, R12
+	VPXORD        Y1, Y1, Y1
+	VMOVDQU32     32(R8), Z5
+	VPSRLW        $0x04, Z5, Z6
+	VPANDD        Z7, Z5, Z5
+	VPANDD        Z7, Z6, Z6
+	VPDPBUSD      (R9), Z5, Z1
+	VPDPBUSD      128(R9), Z6, Z1
+	VMOVDQU32     96(R8), Z5
+	VPSRLW        $0x04, Z5, Z6
+	VPANDD        Z7, Z5, Z5
+	VPANDD        Z7, Z6, Z6
+	VPDPBUSD      64(R9), Z5, Z1
+	VPDPBUSD      192(R9), Z6, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y5
+	VPADDD        Y5, Y1, Y1
+	VCVTPH2PS     (R8), Y2
+	VCVTPH2PS     16(R8), Y4
+	VCVTDQ2PS     Y1, Y1
+	VMULPS        256(R9), Y2, Y3
+	VFMADD231PS   Y1, Y3, Y0
+	VFMADD231PS   320(R9), Y4, Y0
+	ADDQ          $0x000000a0, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	ADDQ          $0x04, R11
 	DECQ          DI
 	JNZ           row
 	VZEROUPPER
@@ -38459,6 +41091,85 @@ super:
 	VADDPS          X1, X0, X1
 	VMOVSS          X1, (AX)
 	ADDQ            $0x04, AX
+	DECQ            DI
+	JNZ             row
+	VZEROUPPER
+	RET
+
+// func scatterOneQ50VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterOneQ50VNNI(SB), NOSPLIT, $0-56
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+32(FP), BX
+	MOVQ      n+40(FP), SI
+	MOVQ      rows+48(FP), DI
+	MOVQ      index+24(FP), R11
+	VMOVDQU32 mask0f<>+0(SB), Z7
+	VMOVDQU32 turn5<>+0(SB), Z8
+	VMOVDQU32 mask10<>+0(SB), Z9
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1      (R12)
+	PREFETCHT1      64(R12)
+	PREFETCHT1      128(R12)
+	ADDQ            $0x000000b0, R12
+	VPSLLD          $0x01, 288(R9), Y1
+	VBROADCASTI64X4 144(R8), Z10
+	VPROLVD         Z8, Z10, Z10
+	VMOVDQU32       16(R8), Z5
+	VPSRLW          $0x04, Z5, Z6
+	VPANDD          Z7, Z5, Z5
+	VPANDD          Z7, Z6, Z6
+	VPTERNLOGD      $0xf8, Z9, Z10, Z5
+	VPRORD          $0x04, Z10, Z11
+	VPTERNLOGD      $0xf8, Z9, Z11, Z6
+	VPRORD          $0x02, Z10, Z10
+	VPDPBUSD        (R9), Z5, Z1
+	VPDPBUSD        128(R9), Z6, Z1
+	VMOVDQU32       80(R8), Z5
+	VPSRLW          $0x04, Z5, Z6
+	VPANDD          Z7, Z5, Z5
+	VPANDD          Z7, Z6, Z6
+	VPTERNLOGD      $0xf8, Z9, Z10, Z5
+	VPRORD          $0x04, Z10, Z11
+	VPTERNLOGD      $0xf8, Z9, Z11, Z6
+	VPDPBUSD        64(R9), Z5, Z1
+	VPDPBUSD        192(R9), Z6, Z1
+	VEXTRACTI64X4   $0x01, Z1, Y5
+	VPADDD          Y5, Y1, Y1
+	VCVTPH2PS       (R8), Y2
+	VCVTDQ2PS       Y1, Y1
+	VMULPS          256(R9), Y2, Y3
+	VFMADD231PS     Y1, Y3, Y0
+	ADDQ            $0x000000b0, R8
+	ADDQ            $0x000001c0, R9
+	DECQ            R10
+	JNZ             super
+	VHADDPS         Y0, Y0, Y0
+	VHADDPS         Y0, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X1
+	VMOVSS          X1, (AX)
+	ADDQ            $0x04, AX
+	ADDQ            $0x04, R11
 	DECQ            DI
 	JNZ             row
 	VZEROUPPER
@@ -40366,6 +43077,87 @@ super:
 	VZEROUPPER
 	RET
 
+// func scatterOneQ51VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterOneQ51VNNI(SB), NOSPLIT, $0-56
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+32(FP), BX
+	MOVQ      n+40(FP), SI
+	MOVQ      rows+48(FP), DI
+	MOVQ      index+24(FP), R11
+	VMOVDQU32 mask0f<>+0(SB), Z7
+	VMOVDQU32 turn5<>+0(SB), Z8
+	VMOVDQU32 mask10<>+0(SB), Z9
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1      (R12)
+	PREFETCHT1      64(R12)
+	PREFETCHT1      128(R12)
+	ADDQ            $0x000000c0, R12
+	VPXORD          Y1, Y1, Y1
+	VBROADCASTI64X4 160(R8), Z10
+	VPROLVD         Z8, Z10, Z10
+	VMOVDQU32       32(R8), Z5
+	VPSRLW          $0x04, Z5, Z6
+	VPANDD          Z7, Z5, Z5
+	VPANDD          Z7, Z6, Z6
+	VPTERNLOGD      $0xf8, Z9, Z10, Z5
+	VPRORD          $0x04, Z10, Z11
+	VPTERNLOGD      $0xf8, Z9, Z11, Z6
+	VPRORD          $0x02, Z10, Z10
+	VPDPBUSD        (R9), Z5, Z1
+	VPDPBUSD        128(R9), Z6, Z1
+	VMOVDQU32       96(R8), Z5
+	VPSRLW          $0x04, Z5, Z6
+	VPANDD          Z7, Z5, Z5
+	VPANDD          Z7, Z6, Z6
+	VPTERNLOGD      $0xf8, Z9, Z10, Z5
+	VPRORD          $0x04, Z10, Z11
+	VPTERNLOGD      $0xf8, Z9, Z11, Z6
+	VPDPBUSD        64(R9), Z5, Z1
+	VPDPBUSD        192(R9), Z6, Z1
+	VEXTRACTI64X4   $0x01, Z1, Y5
+	VPADDD          Y5, Y1, Y1
+	VCVTPH2PS       (R8), Y2
+	VCVTPH2PS       16(R8), Y4
+	VCVTDQ2PS       Y1, Y1
+	VMULPS          256(R9), Y2, Y3
+	VFMADD231PS     Y1, Y3, Y0
+	VFMADD231PS     320(R9), Y4, Y0
+	ADDQ            $0x000000c0, R8
+	ADDQ            $0x000001c0, R9
+	DECQ            R10
+	JNZ             super
+	VHADDPS         Y0, Y0, Y0
+	VHADDPS         Y0, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X1
+	VMOVSS          X1, (AX)
+	ADDQ            $0x04, AX
+	ADDQ            $0x04, R11
+	DECQ            DI
+	JNZ             row
+	VZEROUPPER
+	RET
+
 // func scatterQ51VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
 TEXT ·scatterQ51VNNI(SB), NOSPLIT, $32-56
@@ -42017,6 +44809,72 @@ super:
 	VZEROUPPER
 	RET
 
+// func scatterOneQ80VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterOneQ80VNNI(SB), NOSPLIT, $0-56
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+32(FP), BX
+	MOVQ      n+40(FP), SI
+	MOVQ      rows+48(FP), DI
+	MOVQ      index+24(FP), R11
+	VMOVDQU32 x80<>+0(SB), Z7
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1    (R12)
+	PREFETCHT1    64(R12)
+	PREFETCHT1    128(R12)
+	PREFETCHT1    192(R12)
+	PREFETCHT1    256(R12)
+	ADDQ          $0x00000110, R12
+	VPSLLD        $0x04, 288(R9), Y1
+	VPXORD        16(R8), Z7, Z5
+	VPDPBUSD      (R9), Z5, Z1
+	VPXORD        80(R8), Z7, Z5
+	VPDPBUSD      64(R9), Z5, Z1
+	VPXORD        144(R8), Z7, Z5
+	VPDPBUSD      128(R9), Z5, Z1
+	VPXORD        208(R8), Z7, Z5
+	VPDPBUSD      192(R9), Z5, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y5
+	VPADDD        Y5, Y1, Y1
+	VCVTPH2PS     (R8), Y2
+	VCVTDQ2PS     Y1, Y1
+	VMULPS        256(R9), Y2, Y3
+	VFMADD231PS   Y1, Y3, Y0
+	ADDQ          $0x00000110, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	ADDQ          $0x04, R11
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
 // func scatterQ80VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
 TEXT ·scatterQ80VNNI(SB), NOSPLIT, $32-56
@@ -43565,6 +46423,88 @@ super:
 	VADDPS        X1, X0, X1
 	VMOVSS        X1, (AX)
 	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
+// func scatterOneQ2KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterOneQ2KVNNI(SB), NOSPLIT, $0-56
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+32(FP), BX
+	MOVQ      n+40(FP), SI
+	MOVQ      rows+48(FP), DI
+	MOVQ      index+24(FP), R11
+	VMOVDQU32 mask03<>+0(SB), Z11
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1    (R12)
+	PREFETCHT1    64(R12)
+	ADDQ          $0x00000054, R12
+	VPXORD        Y1, Y1, Y1
+	VPXORD        Y6, Y6, Y6
+	VMOVDQU32     16(R8), Z10
+	VPANDD        Z11, Z10, Z7
+	VPDPBUSD      (R9), Z7, Z1
+	VPSRLW        $0x02, Z10, Z8
+	VPANDD        Z11, Z8, Z8
+	VPDPBUSD      64(R9), Z8, Z1
+	VPSRLW        $0x04, Z10, Z7
+	VPANDD        Z11, Z7, Z7
+	VPDPBUSD      128(R9), Z7, Z6
+	VPSRLW        $0x06, Z10, Z8
+	VPANDD        Z11, Z8, Z8
+	VPDPBUSD      192(R9), Z8, Z6
+	VEXTRACTI64X4 $0x01, Z1, Y7
+	VEXTRACTI64X4 $0x01, Z6, Y8
+	VPADDD        Y7, Y1, Y1
+	VPADDD        Y8, Y6, Y6
+	VPMOVZXBW     (R8), Y7
+	VPSRLW        $0x04, Y7, Y5
+	VPANDD        low4Words<>+0(SB), Y7, Y7
+	VPSLLD        $0x10, Y6, Y6
+	VPTERNLOGD    $0xf8, lowerWords<>+0(SB), Y1, Y6
+	VPMADDWD      Y7, Y6, Y1
+	VPBROADCASTW  80(R8), X2
+	VCVTPH2PS     X2, Y2
+	VPBROADCASTW  82(R8), X4
+	VCVTPH2PS     X4, Y4
+	VCVTDQ2PS     Y1, Y1
+	VPMADDWD      416(R9), Y5, Y3
+	VCVTDQ2PS     Y3, Y3
+	VMULPS        Y4, Y3, Y3
+	VFMSUB213PS   Y3, Y2, Y1
+	VFMADD231PS   256(R9), Y1, Y0
+	ADDQ          $0x00000054, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	ADDQ          $0x04, R11
 	DECQ          DI
 	JNZ           row
 	VZEROUPPER
@@ -45270,6 +48210,92 @@ super:
 	VADDPS          X1, X0, X1
 	VMOVSS          X1, (AX)
 	ADDQ            $0x04, AX
+	DECQ            DI
+	JNZ             row
+	VZEROUPPER
+	RET
+
+// func scatterOneQ3KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterOneQ3KVNNI(SB), NOSPLIT, $0-56
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+32(FP), BX
+	MOVQ      n+40(FP), SI
+	MOVQ      rows+48(FP), DI
+	MOVQ      index+24(FP), R11
+	VMOVDQU32 mask03<>+0(SB), Z11
+	VMOVDQU32 turn3<>+0(SB), Z12
+	VMOVDQU32 mask04<>+0(SB), Z13
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1      (R12)
+	PREFETCHT1      64(R12)
+	ADDQ            $0x00000072, R12
+	VPSRAD          $0x03, 352(R9), Y1
+	VPSRAD          $0x03, 384(R9), Y6
+	VMOVDQU32       16(R8), Z10
+	VBROADCASTI64X4 80(R8), Z9
+	VPROLVD         Z12, Z9, Z9
+	VPANDD          Z11, Z10, Z7
+	VPTERNLOGD      $0xf8, Z13, Z9, Z7
+	VPDPBUSD        (R9), Z7, Z1
+	VPSRLW          $0x02, Z10, Z8
+	VPANDD          Z11, Z8, Z8
+	VPRORD          $0x02, Z9, Z9
+	VPTERNLOGD      $0xf8, Z13, Z9, Z8
+	VPDPBUSD        64(R9), Z8, Z1
+	VPSRLW          $0x04, Z10, Z7
+	VPANDD          Z11, Z7, Z7
+	VPRORD          $0x02, Z9, Z9
+	VPTERNLOGD      $0xf8, Z13, Z9, Z7
+	VPDPBUSD        128(R9), Z7, Z6
+	VPSRLW          $0x06, Z10, Z8
+	VPANDD          Z11, Z8, Z8
+	VPRORD          $0x02, Z9, Z9
+	VPTERNLOGD      $0xf8, Z13, Z9, Z8
+	VPDPBUSD        192(R9), Z8, Z6
+	VEXTRACTI64X4   $0x01, Z1, Y7
+	VEXTRACTI64X4   $0x01, Z6, Y8
+	VPADDD          Y7, Y1, Y1
+	VPADDD          Y8, Y6, Y6
+	VPMOVSXBW       (R8), Y7
+	VPSLLD          $0x10, Y6, Y6
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Y1, Y6
+	VPMADDWD        Y7, Y6, Y1
+	VPBROADCASTW    112(R8), X2
+	VCVTPH2PS       X2, Y2
+	VCVTDQ2PS       Y1, Y1
+	VMULPS          256(R9), Y2, Y3
+	VFMADD231PS     Y1, Y3, Y0
+	ADDQ            $0x00000072, R8
+	ADDQ            $0x000001c0, R9
+	DECQ            R10
+	JNZ             super
+	VHADDPS         Y0, Y0, Y0
+	VHADDPS         Y0, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X1
+	VMOVSS          X1, (AX)
+	ADDQ            $0x04, AX
+	ADDQ            $0x04, R11
 	DECQ            DI
 	JNZ             row
 	VZEROUPPER
@@ -47108,6 +50134,87 @@ super:
 	VADDPS          X1, X0, X1
 	VMOVSS          X1, (AX)
 	ADDQ            $0x04, AX
+	DECQ            DI
+	JNZ             row
+	VZEROUPPER
+	RET
+
+// func scatterOneQ4KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterOneQ4KVNNI(SB), NOSPLIT, $0-56
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+32(FP), BX
+	MOVQ      n+40(FP), SI
+	MOVQ      rows+48(FP), DI
+	MOVQ      index+24(FP), R11
+	VMOVDQU32 mask0f<>+0(SB), Z7
+	VMOVDQU32 sixBitShuffle<>+0(SB), Z8
+	VMOVDQU32 sixBitShift<>+0(SB), Z9
+	VMOVDQU32 mask63<>+0(SB), Z10
+	VMOVDQU32 superPair<>+0(SB), Z11
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1      (R12)
+	PREFETCHT1      64(R12)
+	PREFETCHT1      128(R12)
+	ADDQ            $0x00000090, R12
+	VPXORD          Y1, Y1, Y1
+	VMOVDQU32       16(R8), Z5
+	VPSRLW          $0x04, Z5, Z6
+	VPANDD          Z7, Z5, Z5
+	VPANDD          Z7, Z6, Z6
+	VPDPBUSD        (R9), Z5, Z1
+	VPDPBUSD        128(R9), Z6, Z1
+	VMOVDQU32       80(R8), Z5
+	VPSRLW          $0x04, Z5, Z6
+	VPANDD          Z7, Z5, Z5
+	VPANDD          Z7, Z6, Z6
+	VPDPBUSD        64(R9), Z5, Z1
+	VPDPBUSD        192(R9), Z6, Z1
+	VEXTRACTI64X4   $0x01, Z1, Y5
+	VPADDD          Y5, Y1, Y1
+	VBROADCASTI32X4 (R8), Z2
+	VPSHUFB         Z8, Z2, Z2
+	VPSRLVD         Z9, Z2, Z2
+	VPANDD          Z10, Z2, Z2
+	VCVTDQ2PS       Z2, Z2
+	VCVTPH2PS       (R8), X3
+	VPERMPS         Z3, Z11, Z3
+	VMULPS          Z3, Z2, Z2
+	VEXTRACTF64X4   $0x01, Z2, Y4
+	VCVTDQ2PS       Y1, Y1
+	VMULPS          256(R9), Y2, Y3
+	VFMADD231PS     Y1, Y3, Y0
+	VFNMADD231PS    320(R9), Y4, Y0
+	ADDQ            $0x00000090, R8
+	ADDQ            $0x000001c0, R9
+	DECQ            R10
+	JNZ             super
+	VHADDPS         Y0, Y0, Y0
+	VHADDPS         Y0, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X1
+	VMOVSS          X1, (AX)
+	ADDQ            $0x04, AX
+	ADDQ            $0x04, R11
 	DECQ            DI
 	JNZ             row
 	VZEROUPPER
@@ -49067,6 +52174,98 @@ super:
 	VZEROUPPER
 	RET
 
+// func scatterOneQ5KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterOneQ5KVNNI(SB), NOSPLIT, $0-56
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+32(FP), BX
+	MOVQ      n+40(FP), SI
+	MOVQ      rows+48(FP), DI
+	MOVQ      index+24(FP), R11
+	VMOVDQU32 mask0f<>+0(SB), Z7
+	VMOVDQU32 turn5<>+0(SB), Z8
+	VMOVDQU32 mask10<>+0(SB), Z9
+	VMOVDQU32 sixBitShuffle<>+0(SB), Z12
+	VMOVDQU32 sixBitShift<>+0(SB), Z13
+	VMOVDQU32 mask63<>+0(SB), Z14
+	VMOVDQU32 superPair<>+0(SB), Z15
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1      (R12)
+	PREFETCHT1      64(R12)
+	PREFETCHT1      128(R12)
+	ADDQ            $0x000000b0, R12
+	VPXORD          Y1, Y1, Y1
+	VBROADCASTI64X4 144(R8), Z10
+	VPROLVD         Z8, Z10, Z10
+	VMOVDQU32       16(R8), Z5
+	VPSRLW          $0x04, Z5, Z6
+	VPANDD          Z7, Z5, Z5
+	VPANDD          Z7, Z6, Z6
+	VPTERNLOGD      $0xf8, Z9, Z10, Z5
+	VPRORD          $0x04, Z10, Z11
+	VPTERNLOGD      $0xf8, Z9, Z11, Z6
+	VPRORD          $0x02, Z10, Z10
+	VPDPBUSD        (R9), Z5, Z1
+	VPDPBUSD        128(R9), Z6, Z1
+	VMOVDQU32       80(R8), Z5
+	VPSRLW          $0x04, Z5, Z6
+	VPANDD          Z7, Z5, Z5
+	VPANDD          Z7, Z6, Z6
+	VPTERNLOGD      $0xf8, Z9, Z10, Z5
+	VPRORD          $0x04, Z10, Z11
+	VPTERNLOGD      $0xf8, Z9, Z11, Z6
+	VPDPBUSD        64(R9), Z5, Z1
+	VPDPBUSD        192(R9), Z6, Z1
+	VEXTRACTI64X4   $0x01, Z1, Y5
+	VPADDD          Y5, Y1, Y1
+	VBROADCASTI32X4 (R8), Z2
+	VPSHUFB         Z12, Z2, Z2
+	VPSRLVD         Z13, Z2, Z2
+	VPANDD          Z14, Z2, Z2
+	VCVTDQ2PS       Z2, Z2
+	VCVTPH2PS       (R8), X3
+	VPERMPS         Z3, Z15, Z3
+	VMULPS          Z3, Z2, Z2
+	VEXTRACTF64X4   $0x01, Z2, Y4
+	VCVTDQ2PS       Y1, Y1
+	VMULPS          256(R9), Y2, Y3
+	VFMADD231PS     Y1, Y3, Y0
+	VFNMADD231PS    320(R9), Y4, Y0
+	ADDQ            $0x000000b0, R8
+	ADDQ            $0x000001c0, R9
+	DECQ            R10
+	JNZ             super
+	VHADDPS         Y0, Y0, Y0
+	VHADDPS         Y0, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X1
+	VMOVSS          X1, (AX)
+	ADDQ            $0x04, AX
+	ADDQ            $0x04, R11
+	DECQ            DI
+	JNZ             row
+	VZEROUPPER
+	RET
+
 // func scatterQ5KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
 TEXT ·scatterQ5KVNNI(SB), NOSPLIT, $32-56
@@ -50899,6 +54098,95 @@ super:
 	VADDPS        X1, X0, X1
 	VMOVSS        X1, (AX)
 	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
+// func scatterOneQ6KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterOneQ6KVNNI(SB), NOSPLIT, $0-56
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+32(FP), BX
+	MOVQ      n+40(FP), SI
+	MOVQ      rows+48(FP), DI
+	MOVQ      index+24(FP), R11
+	VMOVDQU32 mask0f<>+0(SB), Z7
+	VMOVDQU32 mask30<>+0(SB), Z8
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1    (R12)
+	PREFETCHT1    64(R12)
+	PREFETCHT1    128(R12)
+	PREFETCHT1    192(R12)
+	ADDQ          $0x000000d2, R12
+	VMOVDQU32     352(R9), Y1
+	VMOVDQU32     384(R9), Y4
+	VMOVDQU32     144(R8), Z9
+	VMOVDQU32     16(R8), Z5
+	VPSRLW        $0x04, Z5, Z6
+	VPANDD        Z7, Z5, Z5
+	VPANDD        Z7, Z6, Z6
+	VPSLLW        $0x04, Z9, Z10
+	VPTERNLOGD    $0xf8, Z8, Z10, Z5
+	VPDPBUSD      (R9), Z5, Z1
+	VPTERNLOGD    $0xf8, Z8, Z9, Z6
+	VPDPBUSD      128(R9), Z6, Z4
+	VMOVDQU32     80(R8), Z5
+	VPSRLW        $0x04, Z5, Z6
+	VPANDD        Z7, Z5, Z5
+	VPANDD        Z7, Z6, Z6
+	VPSLLW        $0x02, Z9, Z10
+	VPTERNLOGD    $0xf8, Z8, Z10, Z5
+	VPDPBUSD      64(R9), Z5, Z1
+	VPSRLW        $0x02, Z9, Z10
+	VPTERNLOGD    $0xf8, Z8, Z10, Z6
+	VPDPBUSD      192(R9), Z6, Z4
+	VEXTRACTI64X4 $0x01, Z1, Y5
+	VEXTRACTI64X4 $0x01, Z4, Y6
+	VPADDD        Y5, Y1, Y1
+	VPADDD        Y6, Y4, Y4
+	VPMOVSXBW     (R8), Y5
+	VPSLLD        $0x10, Y5, Y6
+	VPSRAD        $0x10, Y6, Y6
+	VPSRAD        $0x10, Y5, Y5
+	VPMULLD       Y6, Y1, Y1
+	VPMULLD       Y5, Y4, Y4
+	VPADDD        Y4, Y1, Y1
+	VPBROADCASTW  208(R8), X2
+	VCVTPH2PS     X2, Y2
+	VCVTDQ2PS     Y1, Y1
+	VMULPS        256(R9), Y2, Y3
+	VFMADD231PS   Y1, Y3, Y0
+	ADDQ          $0x000000d2, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	ADDQ          $0x04, R11
 	DECQ          DI
 	JNZ           row
 	VZEROUPPER
@@ -52978,6 +56266,96 @@ super:
 	VZEROUPPER
 	RET
 
+// func scatterOneIQ2XXSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterOneIQ2XXSVNNI(SB), NOSPLIT, $0-56
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+32(FP), BX
+	MOVQ      n+40(FP), SI
+	MOVQ      rows+48(FP), DI
+	MOVQ      index+24(FP), R11
+	VMOVDQU32 mask03<>+0(SB), Z11
+	VMOVDQU32 turn3<>+0(SB), Z12
+	VMOVDQU32 mask04<>+0(SB), Z13
+	VMOVDQU32 valuesIQ2XXS<>+0(SB), Z14
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1      (R12)
+	PREFETCHT1      64(R12)
+	ADDQ            $0x0000006a, R12
+	VPSLLD          $0x03, 288(R9), Y1
+	VPXORD          Y6, Y6, Y6
+	VMOVDQU32       8(R8), Z10
+	VBROADCASTI64X4 72(R8), Z9
+	VPROLVD         Z12, Z9, Z9
+	VPANDD          Z11, Z10, Z7
+	VPTERNLOGD      $0xf8, Z13, Z9, Z7
+	VPSHUFB         Z7, Z14, Z7
+	VPDPBUSD        (R9), Z7, Z1
+	VPSRLW          $0x02, Z10, Z8
+	VPANDD          Z11, Z8, Z8
+	VPRORD          $0x02, Z9, Z9
+	VPTERNLOGD      $0xf8, Z13, Z9, Z8
+	VPSHUFB         Z8, Z14, Z8
+	VPDPBUSD        64(R9), Z8, Z1
+	VPSRLW          $0x04, Z10, Z7
+	VPANDD          Z11, Z7, Z7
+	VPRORD          $0x02, Z9, Z9
+	VPTERNLOGD      $0xf8, Z13, Z9, Z7
+	VPSHUFB         Z7, Z14, Z7
+	VPDPBUSD        128(R9), Z7, Z6
+	VPSRLW          $0x06, Z10, Z8
+	VPANDD          Z11, Z8, Z8
+	VPRORD          $0x02, Z9, Z9
+	VPTERNLOGD      $0xf8, Z13, Z9, Z8
+	VPSHUFB         Z8, Z14, Z8
+	VPDPBUSD        192(R9), Z8, Z6
+	VPADDD          Z6, Z1, Z1
+	VEXTRACTI64X4   $0x01, Z1, Y7
+	VPADDD          Y7, Y1, Y1
+	VPBROADCASTW    104(R8), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved3<>+0(SB), Y2, Y2
+	VPMOVSXBD       (R8), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VCVTDQ2PS       Y1, Y1
+	VMULPS          256(R9), Y2, Y3
+	VFMADD231PS     Y1, Y3, Y0
+	ADDQ            $0x0000006a, R8
+	ADDQ            $0x000001c0, R9
+	DECQ            R10
+	JNZ             super
+	VHADDPS         Y0, Y0, Y0
+	VHADDPS         Y0, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X1
+	VMOVSS          X1, (AX)
+	ADDQ            $0x04, AX
+	ADDQ            $0x04, R11
+	DECQ            DI
+	JNZ             row
+	VZEROUPPER
+	RET
+
 // func scatterIQ2XXSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
 TEXT ·scatterIQ2XXSVNNI(SB), NOSPLIT, $32-56
@@ -54893,6 +58271,101 @@ super:
 	VADDPS          X1, X0, X1
 	VMOVSS          X1, (AX)
 	ADDQ            $0x04, AX
+	DECQ            DI
+	JNZ             row
+	VZEROUPPER
+	RET
+
+// func scatterOneIQ2XSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterOneIQ2XSVNNI(SB), NOSPLIT, $0-56
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+32(FP), BX
+	MOVQ      n+40(FP), SI
+	MOVQ      rows+48(FP), DI
+	MOVQ      index+24(FP), R11
+	VMOVDQU32 mask03<>+0(SB), Z11
+	VMOVDQU32 turn3<>+0(SB), Z12
+	VMOVDQU32 mask04<>+0(SB), Z13
+	VMOVDQU32 valuesIQ2XS<>+0(SB), Z14
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1      (R12)
+	PREFETCHT1      64(R12)
+	ADDQ            $0x00000072, R12
+	VPSLLD          $0x01, 352(R9), Y1
+	VPSLLD          $0x01, 384(R9), Y6
+	VMOVDQU32       16(R8), Z10
+	VBROADCASTI64X4 80(R8), Z9
+	VPROLVD         Z12, Z9, Z9
+	VPANDD          Z11, Z10, Z7
+	VPTERNLOGD      $0xf8, Z13, Z9, Z7
+	VPSHUFB         Z7, Z14, Z7
+	VPDPBUSD        (R9), Z7, Z1
+	VPSRLW          $0x02, Z10, Z8
+	VPANDD          Z11, Z8, Z8
+	VPRORD          $0x02, Z9, Z9
+	VPTERNLOGD      $0xf8, Z13, Z9, Z8
+	VPSHUFB         Z8, Z14, Z8
+	VPDPBUSD        64(R9), Z8, Z1
+	VPSRLW          $0x04, Z10, Z7
+	VPANDD          Z11, Z7, Z7
+	VPRORD          $0x02, Z9, Z9
+	VPTERNLOGD      $0xf8, Z13, Z9, Z7
+	VPSHUFB         Z7, Z14, Z7
+	VPDPBUSD        128(R9), Z7, Z6
+	VPSRLW          $0x06, Z10, Z8
+	VPANDD          Z11, Z8, Z8
+	VPRORD          $0x02, Z9, Z9
+	VPTERNLOGD      $0xf8, Z13, Z9, Z8
+	VPSHUFB         Z8, Z14, Z8
+	VPDPBUSD        192(R9), Z8, Z6
+	VEXTRACTI64X4   $0x01, Z1, Y7
+	VEXTRACTI64X4   $0x01, Z6, Y8
+	VPADDD          Y7, Y1, Y1
+	VPADDD          Y8, Y6, Y6
+	VPMOVSXBW       (R8), Y7
+	VPSLLD          $0x10, Y7, Y8
+	VPSRAD          $0x10, Y8, Y8
+	VPSRAD          $0x10, Y7, Y7
+	VPMULLD         Y8, Y1, Y1
+	VPMULLD         Y7, Y6, Y6
+	VPADDD          Y6, Y1, Y1
+	VPBROADCASTW    112(R8), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved3<>+0(SB), Y2, Y2
+	VCVTDQ2PS       Y1, Y1
+	VMULPS          256(R9), Y2, Y3
+	VFMADD231PS     Y1, Y3, Y0
+	ADDQ            $0x00000072, R8
+	ADDQ            $0x000001c0, R9
+	DECQ            R10
+	JNZ             super
+	VHADDPS         Y0, Y0, Y0
+	VHADDPS         Y0, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X1
+	VMOVSS          X1, (AX)
+	ADDQ            $0x04, AX
+	ADDQ            $0x04, R11
 	DECQ            DI
 	JNZ             row
 	VZEROUPPER
@@ -56825,6 +60298,86 @@ super:
 	VADDPS        X1, X0, X1
 	VMOVSS        X1, (AX)
 	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
+// func scatterOneIQ3XXSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterOneIQ3XXSVNNI(SB), NOSPLIT, $0-56
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+32(FP), BX
+	MOVQ      n+40(FP), SI
+	MOVQ      rows+48(FP), DI
+	MOVQ      index+24(FP), R11
+	VMOVDQU32 mask0f<>+0(SB), Z11
+	VMOVDQU32 valuesIQ3XXS<>+0(SB), Z12
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1    (R12)
+	PREFETCHT1    64(R12)
+	PREFETCHT1    128(R12)
+	ADDQ          $0x0000008a, R12
+	VPSLLD        $0x03, 288(R9), Y1
+	VPXORD        Y6, Y6, Y6
+	VMOVDQU32     8(R8), Z10
+	VPANDD        Z11, Z10, Z7
+	VPSHUFB       Z7, Z12, Z7
+	VPDPBUSD      (R9), Z7, Z1
+	VPSRLW        $0x04, Z10, Z8
+	VPANDD        Z11, Z8, Z8
+	VPSHUFB       Z8, Z12, Z8
+	VPDPBUSD      128(R9), Z8, Z6
+	VMOVDQU32     72(R8), Z10
+	VPANDD        Z11, Z10, Z7
+	VPSHUFB       Z7, Z12, Z7
+	VPDPBUSD      64(R9), Z7, Z1
+	VPSRLW        $0x04, Z10, Z8
+	VPANDD        Z11, Z8, Z8
+	VPSHUFB       Z8, Z12, Z8
+	VPDPBUSD      192(R9), Z8, Z6
+	VPADDD        Z6, Z1, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y7
+	VPADDD        Y7, Y1, Y1
+	VPBROADCASTW  136(R8), X2
+	VCVTPH2PS     X2, Y2
+	VMULPS        halved2<>+0(SB), Y2, Y2
+	VPMOVSXBD     (R8), Y3
+	VCVTDQ2PS     Y3, Y3
+	VMULPS        Y3, Y2, Y2
+	VCVTDQ2PS     Y1, Y1
+	VMULPS        256(R9), Y2, Y3
+	VFMADD231PS   Y1, Y3, Y0
+	ADDQ          $0x0000008a, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	ADDQ          $0x04, R11
 	DECQ          DI
 	JNZ           row
 	VZEROUPPER
@@ -58796,6 +62349,96 @@ super:
 	VZEROUPPER
 	RET
 
+// func scatterOneIQ1SVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterOneIQ1SVNNI(SB), NOSPLIT, $0-56
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+32(FP), BX
+	MOVQ      n+40(FP), SI
+	MOVQ      rows+48(FP), DI
+	MOVQ      index+24(FP), R11
+	VMOVDQU32 mask03<>+0(SB), Z11
+	VMOVDQU32 turn3<>+0(SB), Z12
+	VMOVDQU32 mask04<>+0(SB), Z13
+	VMOVDQU32 valuesIQ1S<>+0(SB), Z14
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1      (R12)
+	PREFETCHT1      64(R12)
+	ADDQ            $0x0000006a, R12
+	VPSLLD          $0x01, 288(R9), Y1
+	VPXORD          Y6, Y6, Y6
+	VMOVDQU32       8(R8), Z10
+	VBROADCASTI64X4 72(R8), Z9
+	VPROLVD         Z12, Z9, Z9
+	VPANDD          Z11, Z10, Z7
+	VPTERNLOGD      $0xf8, Z13, Z9, Z7
+	VPSHUFB         Z7, Z14, Z7
+	VPDPBUSD        (R9), Z7, Z1
+	VPSRLW          $0x02, Z10, Z8
+	VPANDD          Z11, Z8, Z8
+	VPRORD          $0x02, Z9, Z9
+	VPTERNLOGD      $0xf8, Z13, Z9, Z8
+	VPSHUFB         Z8, Z14, Z8
+	VPDPBUSD        64(R9), Z8, Z1
+	VPSRLW          $0x04, Z10, Z7
+	VPANDD          Z11, Z7, Z7
+	VPRORD          $0x02, Z9, Z9
+	VPTERNLOGD      $0xf8, Z13, Z9, Z7
+	VPSHUFB         Z7, Z14, Z7
+	VPDPBUSD        128(R9), Z7, Z6
+	VPSRLW          $0x06, Z10, Z8
+	VPANDD          Z11, Z8, Z8
+	VPRORD          $0x02, Z9, Z9
+	VPTERNLOGD      $0xf8, Z13, Z9, Z8
+	VPSHUFB         Z8, Z14, Z8
+	VPDPBUSD        192(R9), Z8, Z6
+	VPADDD          Z6, Z1, Z1
+	VEXTRACTI64X4   $0x01, Z1, Y7
+	VPADDD          Y7, Y1, Y1
+	VPBROADCASTW    104(R8), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved3<>+0(SB), Y2, Y2
+	VPMOVSXBD       (R8), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VCVTDQ2PS       Y1, Y1
+	VMULPS          256(R9), Y2, Y3
+	VFMADD231PS     Y1, Y3, Y0
+	ADDQ            $0x0000006a, R8
+	ADDQ            $0x000001c0, R9
+	DECQ            R10
+	JNZ             super
+	VHADDPS         Y0, Y0, Y0
+	VHADDPS         Y0, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X1
+	VMOVSS          X1, (AX)
+	ADDQ            $0x04, AX
+	ADDQ            $0x04, R11
+	DECQ            DI
+	JNZ             row
+	VZEROUPPER
+	RET
+
 // func scatterIQ1SVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
 TEXT ·scatterIQ1SVNNI(SB), NOSPLIT, $32-56
@@ -60619,6 +64262,81 @@ super:
 	VZEROUPPER
 	RET
 
+// func scatterOneIQ4NLVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterOneIQ4NLVNNI(SB), NOSPLIT, $0-56
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+32(FP), BX
+	MOVQ      n+40(FP), SI
+	MOVQ      rows+48(FP), DI
+	MOVQ      index+24(FP), R11
+	VMOVDQU32 mask0f<>+0(SB), Z11
+	VMOVDQU32 valuesIQ4NL<>+0(SB), Z12
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1    (R12)
+	PREFETCHT1    64(R12)
+	PREFETCHT1    128(R12)
+	ADDQ          $0x00000090, R12
+	VPSLLD        $0x04, 288(R9), Y1
+	VPXORD        Y6, Y6, Y6
+	VMOVDQU32     16(R8), Z10
+	VPANDD        Z11, Z10, Z7
+	VPSHUFB       Z7, Z12, Z7
+	VPDPBUSD      (R9), Z7, Z1
+	VPSRLW        $0x04, Z10, Z8
+	VPANDD        Z11, Z8, Z8
+	VPSHUFB       Z8, Z12, Z8
+	VPDPBUSD      128(R9), Z8, Z6
+	VMOVDQU32     80(R8), Z10
+	VPANDD        Z11, Z10, Z7
+	VPSHUFB       Z7, Z12, Z7
+	VPDPBUSD      64(R9), Z7, Z1
+	VPSRLW        $0x04, Z10, Z8
+	VPANDD        Z11, Z8, Z8
+	VPSHUFB       Z8, Z12, Z8
+	VPDPBUSD      192(R9), Z8, Z6
+	VPADDD        Z6, Z1, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y7
+	VPADDD        Y7, Y1, Y1
+	VCVTPH2PS     (R8), Y2
+	VCVTDQ2PS     Y1, Y1
+	VMULPS        256(R9), Y2, Y3
+	VFMADD231PS   Y1, Y3, Y0
+	ADDQ          $0x00000090, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	ADDQ          $0x04, R11
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
 // func scatterIQ4NLVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
 TEXT ·scatterIQ4NLVNNI(SB), NOSPLIT, $32-56
@@ -62368,6 +66086,85 @@ super:
 	VZEROUPPER
 	RET
 
+// func scatterOneIQ3SVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterOneIQ3SVNNI(SB), NOSPLIT, $0-56
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+32(FP), BX
+	MOVQ      n+40(FP), SI
+	MOVQ      rows+48(FP), DI
+	MOVQ      index+24(FP), R11
+	VMOVDQU32 mask0f<>+0(SB), Z11
+	VMOVDQU32 valuesIQ3S<>+0(SB), Z12
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1    (R12)
+	PREFETCHT1    64(R12)
+	PREFETCHT1    128(R12)
+	ADDQ          $0x0000008a, R12
+	VPSLLD        $0x01, 288(R9), Y1
+	VPXORD        Y6, Y6, Y6
+	VMOVDQU32     8(R8), Z10
+	VPANDD        Z11, Z10, Z7
+	VPSHUFB       Z7, Z12, Z7
+	VPDPBUSD      (R9), Z7, Z1
+	VPSRLW        $0x04, Z10, Z8
+	VPANDD        Z11, Z8, Z8
+	VPSHUFB       Z8, Z12, Z8
+	VPDPBUSD      128(R9), Z8, Z6
+	VMOVDQU32     72(R8), Z10
+	VPANDD        Z11, Z10, Z7
+	VPSHUFB       Z7, Z12, Z7
+	VPDPBUSD      64(R9), Z7, Z1
+	VPSRLW        $0x04, Z10, Z8
+	VPANDD        Z11, Z8, Z8
+	VPSHUFB       Z8, Z12, Z8
+	VPDPBUSD      192(R9), Z8, Z6
+	VPADDD        Z6, Z1, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y7
+	VPADDD        Y7, Y1, Y1
+	VPBROADCASTW  136(R8), X2
+	VCVTPH2PS     X2, Y2
+	VPMOVSXBD     (R8), Y3
+	VCVTDQ2PS     Y3, Y3
+	VMULPS        Y3, Y2, Y2
+	VCVTDQ2PS     Y1, Y1
+	VMULPS        256(R9), Y2, Y3
+	VFMADD231PS   Y1, Y3, Y0
+	ADDQ          $0x0000008a, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	ADDQ          $0x04, R11
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
 // func scatterIQ3SVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
 TEXT ·scatterIQ3SVNNI(SB), NOSPLIT, $32-56
@@ -64081,6 +67878,85 @@ super:
 	VADDPS        X1, X0, X1
 	VMOVSS        X1, (AX)
 	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
+// func scatterOneIQ4XSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterOneIQ4XSVNNI(SB), NOSPLIT, $0-56
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+32(FP), BX
+	MOVQ      n+40(FP), SI
+	MOVQ      rows+48(FP), DI
+	MOVQ      index+24(FP), R11
+	VMOVDQU32 mask0f<>+0(SB), Z11
+	VMOVDQU32 valuesIQ4XS<>+0(SB), Z12
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1    (R12)
+	PREFETCHT1    64(R12)
+	PREFETCHT1    128(R12)
+	ADDQ          $0x0000008a, R12
+	VPSLLD        $0x04, 288(R9), Y1
+	VPXORD        Y6, Y6, Y6
+	VMOVDQU32     8(R8), Z10
+	VPANDD        Z11, Z10, Z7
+	VPSHUFB       Z7, Z12, Z7
+	VPDPBUSD      (R9), Z7, Z1
+	VPSRLW        $0x04, Z10, Z8
+	VPANDD        Z11, Z8, Z8
+	VPSHUFB       Z8, Z12, Z8
+	VPDPBUSD      128(R9), Z8, Z6
+	VMOVDQU32     72(R8), Z10
+	VPANDD        Z11, Z10, Z7
+	VPSHUFB       Z7, Z12, Z7
+	VPDPBUSD      64(R9), Z7, Z1
+	VPSRLW        $0x04, Z10, Z8
+	VPANDD        Z11, Z8, Z8
+	VPSHUFB       Z8, Z12, Z8
+	VPDPBUSD      192(R9), Z8, Z6
+	VPADDD        Z6, Z1, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y7
+	VPADDD        Y7, Y1, Y1
+	VPBROADCASTW  136(R8), X2
+	VCVTPH2PS     X2, Y2
+	VPMOVSXBD     (R8), Y3
+	VCVTDQ2PS     Y3, Y3
+	VMULPS        Y3, Y2, Y2
+	VCVTDQ2PS     Y1, Y1
+	VMULPS        256(R9), Y2, Y3
+	VFMADD231PS   Y1, Y3, Y0
+	ADDQ          $0x0000008a, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	ADDQ          $0x04, R11
 	DECQ          DI
 	JNZ           row
 	VZEROUPPER
@@ -65887,6 +69763,98 @@ super:
 	VADDPS          X1, X0, X1
 	VMOVSS          X1, (AX)
 	ADDQ            $0x04, AX
+	DECQ            DI
+	JNZ             row
+	VZEROUPPER
+	RET
+
+// func scatterOneIQ1MVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterOneIQ1MVNNI(SB), NOSPLIT, $0-56
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+32(FP), BX
+	MOVQ      n+40(FP), SI
+	MOVQ      rows+48(FP), DI
+	MOVQ      index+24(FP), R11
+	VMOVDQU32 mask03<>+0(SB), Z11
+	VMOVDQU32 turn3<>+0(SB), Z12
+	VMOVDQU32 mask04<>+0(SB), Z13
+	VMOVDQU32 valuesIQ1M<>+0(SB), Z14
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1      (R12)
+	PREFETCHT1      64(R12)
+	ADDQ            $0x00000072, R12
+	VPSRAD          $0x01, 352(R9), Y1
+	VPSRAD          $0x01, 384(R9), Y6
+	VMOVDQU32       16(R8), Z10
+	VBROADCASTI64X4 80(R8), Z9
+	VPROLVD         Z12, Z9, Z9
+	VPANDD          Z11, Z10, Z7
+	VPTERNLOGD      $0xf8, Z13, Z9, Z7
+	VPSHUFB         Z7, Z14, Z7
+	VPDPBUSD        (R9), Z7, Z1
+	VPSRLW          $0x02, Z10, Z8
+	VPANDD          Z11, Z8, Z8
+	VPRORD          $0x02, Z9, Z9
+	VPTERNLOGD      $0xf8, Z13, Z9, Z8
+	VPSHUFB         Z8, Z14, Z8
+	VPDPBUSD        64(R9), Z8, Z1
+	VPSRLW          $0x04, Z10, Z7
+	VPANDD          Z11, Z7, Z7
+	VPRORD          $0x02, Z9, Z9
+	VPTERNLOGD      $0xf8, Z13, Z9, Z7
+	VPSHUFB         Z7, Z14, Z7
+	VPDPBUSD        128(R9), Z7, Z6
+	VPSRLW          $0x06, Z10, Z8
+	VPANDD          Z11, Z8, Z8
+	VPRORD          $0x02, Z9, Z9
+	VPTERNLOGD      $0xf8, Z13, Z9, Z8
+	VPSHUFB         Z8, Z14, Z8
+	VPDPBUSD        192(R9), Z8, Z6
+	VEXTRACTI64X4   $0x01, Z1, Y7
+	VEXTRACTI64X4   $0x01, Z6, Y8
+	VPADDD          Y7, Y1, Y1
+	VPADDD          Y8, Y6, Y6
+	VPMOVSXBW       (R8), Y7
+	VPSLLD          $0x10, Y6, Y6
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Y1, Y6
+	VPMADDWD        Y7, Y6, Y1
+	VPBROADCASTW    112(R8), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved3<>+0(SB), Y2, Y2
+	VCVTDQ2PS       Y1, Y1
+	VMULPS          256(R9), Y2, Y3
+	VFMADD231PS     Y1, Y3, Y0
+	ADDQ            $0x00000072, R8
+	ADDQ            $0x000001c0, R9
+	DECQ            R10
+	JNZ             super
+	VHADDPS         Y0, Y0, Y0
+	VHADDPS         Y0, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X1
+	VMOVSS          X1, (AX)
+	ADDQ            $0x04, AX
+	ADDQ            $0x04, R11
 	DECQ            DI
 	JNZ             row
 	VZEROUPPER
@@ -67746,6 +71714,76 @@ super:
 	VZEROUPPER
 	RET
 
+// func scatterOneTQ10VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterOneTQ10VNNI(SB), NOSPLIT, $0-56
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+32(FP), BX
+	MOVQ      n+40(FP), SI
+	MOVQ      rows+48(FP), DI
+	MOVQ      index+24(FP), R11
+	VMOVDQU32 mask03<>+0(SB), Z11
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1    (R12)
+	PREFETCHT1    64(R12)
+	ADDQ          $0x00000042, R12
+	VPSRAD        $0x03, 288(R9), Y1
+	VPXORD        Y6, Y6, Y6
+	VMOVDQU32     (R8), Z10
+	VPANDD        Z11, Z10, Z7
+	VPDPBUSD      (R9), Z7, Z1
+	VPSRLW        $0x02, Z10, Z8
+	VPANDD        Z11, Z8, Z8
+	VPDPBUSD      64(R9), Z8, Z1
+	VPSRLW        $0x04, Z10, Z7
+	VPANDD        Z11, Z7, Z7
+	VPDPBUSD      128(R9), Z7, Z6
+	VPSRLW        $0x06, Z10, Z8
+	VPANDD        Z11, Z8, Z8
+	VPDPBUSD      192(R9), Z8, Z6
+	VPADDD        Z6, Z1, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y7
+	VPADDD        Y7, Y1, Y1
+	VPBROADCASTW  64(R8), X2
+	VCVTPH2PS     X2, Y2
+	VCVTDQ2PS     Y1, Y1
+	VMULPS        256(R9), Y2, Y3
+	VFMADD231PS   Y1, Y3, Y0
+	ADDQ          $0x00000042, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	ADDQ          $0x04, R11
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
 // func scatterTQ10VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
 TEXT ·scatterTQ10VNNI(SB), NOSPLIT, $32-56
@@ -69413,6 +73451,84 @@ super:
 	VZEROUPPER
 	RET
 
+// func scatterOneMXFP4VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, FMA3, MMX+
+TEXT ·scatterOneMXFP4VNNI(SB), NOSPLIT, $0-56
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+32(FP), BX
+	MOVQ      n+40(FP), SI
+	MOVQ      rows+48(FP), DI
+	MOVQ      index+24(FP), R11
+	VMOVDQU32 mask0f<>+0(SB), Z11
+	VMOVDQU32 valuesMXFP4<>+0(SB), Z12
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1    (R12)
+	PREFETCHT1    64(R12)
+	PREFETCHT1    128(R12)
+	ADDQ          $0x00000088, R12
+	VPSLLD        $0x01, 288(R9), Y1
+	VPXORD        Y6, Y6, Y6
+	VMOVDQU32     8(R8), Z10
+	VPANDD        Z11, Z10, Z7
+	VPSHUFB       Z7, Z12, Z7
+	VPDPBUSD      (R9), Z7, Z1
+	VPSRLW        $0x04, Z10, Z8
+	VPANDD        Z11, Z8, Z8
+	VPSHUFB       Z8, Z12, Z8
+	VPDPBUSD      128(R9), Z8, Z6
+	VMOVDQU32     72(R8), Z10
+	VPANDD        Z11, Z10, Z7
+	VPSHUFB       Z7, Z12, Z7
+	VPDPBUSD      64(R9), Z7, Z1
+	VPSRLW        $0x04, Z10, Z8
+	VPANDD        Z11, Z8, Z8
+	VPSHUFB       Z8, Z12, Z8
+	VPDPBUSD      192(R9), Z8, Z6
+	VPADDD        Z6, Z1, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y7
+	VPADDD        Y7, Y1, Y1
+	VPMOVZXBD     (R8), Y2
+	VPSLLD        $0x17, Y2, Y2
+	VPMAXUD       leastExponent<>+0(SB), Y2, Y2
+	VMULPS        halved1<>+0(SB), Y2, Y2
+	VCVTDQ2PS     Y1, Y1
+	VMULPS        256(R9), Y2, Y3
+	VFMADD231PS   Y1, Y3, Y0
+	ADDQ          $0x00000088, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	ADDQ          $0x04, R11
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
 // func scatterMXFP4VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, FMA3, MMX+
 TEXT ·scatterMXFP4VNNI(SB), NOSPLIT, $32-56
@@ -70993,6 +75109,89 @@ super:
 	VADDPS        X1, X0, X1
 	VMOVSS        X1, (AX)
 	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
+// func scatterOneNVFP4VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, FMA3, MMX+
+TEXT ·scatterOneNVFP4VNNI(SB), NOSPLIT, $0-56
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+32(FP), BX
+	MOVQ      n+40(FP), SI
+	MOVQ      rows+48(FP), DI
+	MOVQ      index+24(FP), R11
+	VMOVDQU32 mask0f<>+0(SB), Z11
+	VMOVDQU32 valuesNVFP4<>+0(SB), Z12
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1    (R12)
+	PREFETCHT1    64(R12)
+	PREFETCHT1    128(R12)
+	ADDQ          $0x00000094, R12
+	VPSRAD        $0x01, 352(R9), Y1
+	VPSRAD        $0x01, 384(R9), Y6
+	VMOVDQU32     16(R8), Z10
+	VPANDD        Z11, Z10, Z7
+	VPSHUFB       Z7, Z12, Z7
+	VPDPBUSD      (R9), Z7, Z1
+	VPSRLW        $0x04, Z10, Z8
+	VPANDD        Z11, Z8, Z8
+	VPSHUFB       Z8, Z12, Z8
+	VPDPBUSD      128(R9), Z8, Z6
+	VMOVDQU32     80(R8), Z10
+	VPANDD        Z11, Z10, Z7
+	VPSHUFB       Z7, Z12, Z7
+	VPDPBUSD      64(R9), Z7, Z1
+	VPSRLW        $0x04, Z10, Z8
+	VPANDD        Z11, Z8, Z8
+	VPSHUFB       Z8, Z12, Z8
+	VPDPBUSD      192(R9), Z8, Z6
+	VEXTRACTI64X4 $0x01, Z1, Y7
+	VEXTRACTI64X4 $0x01, Z6, Y8
+	VPADDD        Y7, Y1, Y1
+	VPADDD        Y8, Y6, Y6
+	VPMOVZXBW     (R8), Y7
+	VPSLLW        $0x07, Y7, Y7
+	VCVTPH2PS     Y7, Z7
+	VBROADCASTSS  144(R8), Z3
+	VMULPS        Z3, Z7, Z7
+	VEXTRACTF64X4 $0x01, Z7, Y8
+	VCVTDQ2PS     Y1, Y1
+	VCVTDQ2PS     Y6, Y6
+	VMULPS        Y8, Y6, Y6
+	VFMADD231PS   Y7, Y1, Y6
+	VFMADD231PS   256(R9), Y6, Y0
+	ADDQ          $0x00000094, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	ADDQ          $0x04, R11
 	DECQ          DI
 	JNZ           row
 	VZEROUPPER

@@ -14,6 +14,9 @@ func streamQ40AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ40AVX2 computes one token's products with consecutive rows of Q4_0. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ40AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
+// scatterOneQ40AVX2 computes one token's products with rows chosen by index of Q4_0. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneQ40AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
 // scatterQ40AVX2 computes one token's products with Q4_0 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ40AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
@@ -34,6 +37,9 @@ func streamQ41AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 
 // farQ41AVX2 computes one token's products with consecutive rows of Q4_1. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ41AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterOneQ41AVX2 computes one token's products with rows chosen by index of Q4_1. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneQ41AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // scatterQ41AVX2 computes one token's products with Q4_1 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ41AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -56,6 +62,9 @@ func streamQ50AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ50AVX2 computes one token's products with consecutive rows of Q5_0. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ50AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
+// scatterOneQ50AVX2 computes one token's products with rows chosen by index of Q5_0. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneQ50AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
 // scatterQ50AVX2 computes one token's products with Q5_0 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ50AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
@@ -76,6 +85,9 @@ func streamQ51AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 
 // farQ51AVX2 computes one token's products with consecutive rows of Q5_1. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ51AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterOneQ51AVX2 computes one token's products with rows chosen by index of Q5_1. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneQ51AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // scatterQ51AVX2 computes one token's products with Q5_1 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ51AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -98,6 +110,9 @@ func streamQ80AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ80AVX2 computes one token's products with consecutive rows of Q8_0. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ80AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
+// scatterOneQ80AVX2 computes one token's products with rows chosen by index of Q8_0. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneQ80AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
 // scatterQ80AVX2 computes one token's products with Q8_0 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ80AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
@@ -118,6 +133,9 @@ func streamQ2KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 
 // farQ2KAVX2 computes one token's products with consecutive rows of Q2_K. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ2KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterOneQ2KAVX2 computes one token's products with rows chosen by index of Q2_K. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneQ2KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // scatterQ2KAVX2 computes one token's products with Q2_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ2KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -140,6 +158,9 @@ func streamQ3KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ3KAVX2 computes one token's products with consecutive rows of Q3_K. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ3KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
+// scatterOneQ3KAVX2 computes one token's products with rows chosen by index of Q3_K. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneQ3KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
 // scatterQ3KAVX2 computes one token's products with Q3_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ3KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
@@ -160,6 +181,9 @@ func streamQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 
 // farQ4KAVX2 computes one token's products with consecutive rows of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterOneQ4KAVX2 computes one token's products with rows chosen by index of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneQ4KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // scatterQ4KAVX2 computes one token's products with Q4_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ4KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -182,6 +206,9 @@ func streamQ5KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ5KAVX2 computes one token's products with consecutive rows of Q5_K. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ5KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
+// scatterOneQ5KAVX2 computes one token's products with rows chosen by index of Q5_K. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneQ5KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
 // scatterQ5KAVX2 computes one token's products with Q5_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ5KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
@@ -202,6 +229,9 @@ func streamQ6KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 
 // farQ6KAVX2 computes one token's products with consecutive rows of Q6_K. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ6KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterOneQ6KAVX2 computes one token's products with rows chosen by index of Q6_K. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneQ6KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // scatterQ6KAVX2 computes one token's products with Q6_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ6KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -224,6 +254,9 @@ func streamIQ2XXSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintpt
 // farIQ2XXSAVX2 computes one token's products with consecutive rows of IQ2_XXS. Scalar twin: tileGeneric in matmul_generic.go.
 func farIQ2XXSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
+// scatterOneIQ2XXSAVX2 computes one token's products with rows chosen by index of IQ2_XXS. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneIQ2XXSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
 // scatterIQ2XXSAVX2 computes one token's products with IQ2_XXS rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ2XXSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
@@ -244,6 +277,9 @@ func streamIQ2XSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr
 
 // farIQ2XSAVX2 computes one token's products with consecutive rows of IQ2_XS. Scalar twin: tileGeneric in matmul_generic.go.
 func farIQ2XSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterOneIQ2XSAVX2 computes one token's products with rows chosen by index of IQ2_XS. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneIQ2XSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // scatterIQ2XSAVX2 computes one token's products with IQ2_XS rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ2XSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -266,6 +302,9 @@ func streamIQ3XXSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintpt
 // farIQ3XXSAVX2 computes one token's products with consecutive rows of IQ3_XXS. Scalar twin: tileGeneric in matmul_generic.go.
 func farIQ3XXSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
+// scatterOneIQ3XXSAVX2 computes one token's products with rows chosen by index of IQ3_XXS. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneIQ3XXSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
 // scatterIQ3XXSAVX2 computes one token's products with IQ3_XXS rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ3XXSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
@@ -286,6 +325,9 @@ func streamIQ1SAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr,
 
 // farIQ1SAVX2 computes one token's products with consecutive rows of IQ1_S. Scalar twin: tileGeneric in matmul_generic.go.
 func farIQ1SAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterOneIQ1SAVX2 computes one token's products with rows chosen by index of IQ1_S. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneIQ1SAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // scatterIQ1SAVX2 computes one token's products with IQ1_S rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ1SAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -308,6 +350,9 @@ func streamIQ4NLAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr
 // farIQ4NLAVX2 computes one token's products with consecutive rows of IQ4_NL. Scalar twin: tileGeneric in matmul_generic.go.
 func farIQ4NLAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
+// scatterOneIQ4NLAVX2 computes one token's products with rows chosen by index of IQ4_NL. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneIQ4NLAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
 // scatterIQ4NLAVX2 computes one token's products with IQ4_NL rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ4NLAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
@@ -328,6 +373,9 @@ func streamIQ3SAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr,
 
 // farIQ3SAVX2 computes one token's products with consecutive rows of IQ3_S. Scalar twin: tileGeneric in matmul_generic.go.
 func farIQ3SAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterOneIQ3SAVX2 computes one token's products with rows chosen by index of IQ3_S. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneIQ3SAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // scatterIQ3SAVX2 computes one token's products with IQ3_S rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ3SAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -350,6 +398,9 @@ func streamIQ4XSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr
 // farIQ4XSAVX2 computes one token's products with consecutive rows of IQ4_XS. Scalar twin: tileGeneric in matmul_generic.go.
 func farIQ4XSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
+// scatterOneIQ4XSAVX2 computes one token's products with rows chosen by index of IQ4_XS. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneIQ4XSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
 // scatterIQ4XSAVX2 computes one token's products with IQ4_XS rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ4XSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
@@ -370,6 +421,9 @@ func streamIQ1MAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr,
 
 // farIQ1MAVX2 computes one token's products with consecutive rows of IQ1_M. Scalar twin: tileGeneric in matmul_generic.go.
 func farIQ1MAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterOneIQ1MAVX2 computes one token's products with rows chosen by index of IQ1_M. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneIQ1MAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // scatterIQ1MAVX2 computes one token's products with IQ1_M rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ1MAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -392,6 +446,9 @@ func streamTQ10AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr,
 // farTQ10AVX2 computes one token's products with consecutive rows of TQ1_0. Scalar twin: tileGeneric in matmul_generic.go.
 func farTQ10AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
+// scatterOneTQ10AVX2 computes one token's products with rows chosen by index of TQ1_0. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneTQ10AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
 // scatterTQ10AVX2 computes one token's products with TQ1_0 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterTQ10AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
@@ -412,6 +469,9 @@ func streamMXFP4AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr
 
 // farMXFP4AVX2 computes one token's products with consecutive rows of MXFP4. Scalar twin: tileGeneric in matmul_generic.go.
 func farMXFP4AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterOneMXFP4AVX2 computes one token's products with rows chosen by index of MXFP4. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneMXFP4AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // scatterMXFP4AVX2 computes one token's products with MXFP4 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterMXFP4AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -434,6 +494,9 @@ func streamNVFP4AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr
 // farNVFP4AVX2 computes one token's products with consecutive rows of NVFP4. Scalar twin: tileGeneric in matmul_generic.go.
 func farNVFP4AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
+// scatterOneNVFP4AVX2 computes one token's products with rows chosen by index of NVFP4. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneNVFP4AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
 // scatterNVFP4AVX2 computes one token's products with NVFP4 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterNVFP4AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
@@ -454,6 +517,9 @@ func streamQ40VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 
 // farQ40VNNI computes one token's products with consecutive rows of Q4_0. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ40VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterOneQ40VNNI computes one token's products with rows chosen by index of Q4_0. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneQ40VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // scatterQ40VNNI computes one token's products with Q4_0 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ40VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -481,6 +547,9 @@ func streamQ41VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ41VNNI computes one token's products with consecutive rows of Q4_1. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ41VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
+// scatterOneQ41VNNI computes one token's products with rows chosen by index of Q4_1. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneQ41VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
 // scatterQ41VNNI computes one token's products with Q4_1 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ41VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
@@ -506,6 +575,9 @@ func streamQ50VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 
 // farQ50VNNI computes one token's products with consecutive rows of Q5_0. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ50VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterOneQ50VNNI computes one token's products with rows chosen by index of Q5_0. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneQ50VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // scatterQ50VNNI computes one token's products with Q5_0 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ50VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -533,6 +605,9 @@ func streamQ51VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ51VNNI computes one token's products with consecutive rows of Q5_1. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ51VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
+// scatterOneQ51VNNI computes one token's products with rows chosen by index of Q5_1. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneQ51VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
 // scatterQ51VNNI computes one token's products with Q5_1 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ51VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
@@ -558,6 +633,9 @@ func streamQ80VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 
 // farQ80VNNI computes one token's products with consecutive rows of Q8_0. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ80VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterOneQ80VNNI computes one token's products with rows chosen by index of Q8_0. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneQ80VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // scatterQ80VNNI computes one token's products with Q8_0 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ80VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -588,6 +666,9 @@ func streamQ2KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ2KVNNI computes one token's products with consecutive rows of Q2_K. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ2KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
+// scatterOneQ2KVNNI computes one token's products with rows chosen by index of Q2_K. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneQ2KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
 // scatterQ2KVNNI computes one token's products with Q2_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ2KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
@@ -616,6 +697,9 @@ func streamQ3KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 
 // farQ3KVNNI computes one token's products with consecutive rows of Q3_K. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ3KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterOneQ3KVNNI computes one token's products with rows chosen by index of Q3_K. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneQ3KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // scatterQ3KVNNI computes one token's products with Q3_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ3KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -646,6 +730,9 @@ func streamQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ4KVNNI computes one token's products with consecutive rows of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
+// scatterOneQ4KVNNI computes one token's products with rows chosen by index of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneQ4KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
 // scatterQ4KVNNI computes one token's products with Q4_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ4KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
@@ -672,6 +759,9 @@ func streamQ5KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // farQ5KVNNI computes one token's products with consecutive rows of Q5_K. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ5KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
+// scatterOneQ5KVNNI computes one token's products with rows chosen by index of Q5_K. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneQ5KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
 // scatterQ5KVNNI computes one token's products with Q5_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ5KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
@@ -697,6 +787,9 @@ func streamQ6KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 
 // farQ6KVNNI computes one token's products with consecutive rows of Q6_K. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ6KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterOneQ6KVNNI computes one token's products with rows chosen by index of Q6_K. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneQ6KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // scatterQ6KVNNI computes one token's products with Q6_K rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ6KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -727,6 +820,9 @@ func streamIQ2XXSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintpt
 // farIQ2XXSVNNI computes one token's products with consecutive rows of IQ2_XXS. Scalar twin: tileGeneric in matmul_generic.go.
 func farIQ2XXSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
+// scatterOneIQ2XXSVNNI computes one token's products with rows chosen by index of IQ2_XXS. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneIQ2XXSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
 // scatterIQ2XXSVNNI computes one token's products with IQ2_XXS rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ2XXSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
@@ -752,6 +848,9 @@ func streamIQ2XSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr
 
 // farIQ2XSVNNI computes one token's products with consecutive rows of IQ2_XS. Scalar twin: tileGeneric in matmul_generic.go.
 func farIQ2XSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterOneIQ2XSVNNI computes one token's products with rows chosen by index of IQ2_XS. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneIQ2XSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // scatterIQ2XSVNNI computes one token's products with IQ2_XS rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ2XSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -782,6 +881,9 @@ func streamIQ3XXSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintpt
 // farIQ3XXSVNNI computes one token's products with consecutive rows of IQ3_XXS. Scalar twin: tileGeneric in matmul_generic.go.
 func farIQ3XXSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
+// scatterOneIQ3XXSVNNI computes one token's products with rows chosen by index of IQ3_XXS. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneIQ3XXSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
 // scatterIQ3XXSVNNI computes one token's products with IQ3_XXS rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ3XXSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
@@ -808,6 +910,9 @@ func streamIQ1SVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr,
 // farIQ1SVNNI computes one token's products with consecutive rows of IQ1_S. Scalar twin: tileGeneric in matmul_generic.go.
 func farIQ1SVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
+// scatterOneIQ1SVNNI computes one token's products with rows chosen by index of IQ1_S. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneIQ1SVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
 // scatterIQ1SVNNI computes one token's products with IQ1_S rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ1SVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
@@ -833,6 +938,9 @@ func streamIQ4NLVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr
 
 // farIQ4NLVNNI computes one token's products with consecutive rows of IQ4_NL. Scalar twin: tileGeneric in matmul_generic.go.
 func farIQ4NLVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterOneIQ4NLVNNI computes one token's products with rows chosen by index of IQ4_NL. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneIQ4NLVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // scatterIQ4NLVNNI computes one token's products with IQ4_NL rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ4NLVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -863,6 +971,9 @@ func streamIQ3SVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr,
 // farIQ3SVNNI computes one token's products with consecutive rows of IQ3_S. Scalar twin: tileGeneric in matmul_generic.go.
 func farIQ3SVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
+// scatterOneIQ3SVNNI computes one token's products with rows chosen by index of IQ3_S. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneIQ3SVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
 // scatterIQ3SVNNI computes one token's products with IQ3_S rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ3SVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
@@ -888,6 +999,9 @@ func streamIQ4XSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr
 
 // farIQ4XSVNNI computes one token's products with consecutive rows of IQ4_XS. Scalar twin: tileGeneric in matmul_generic.go.
 func farIQ4XSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterOneIQ4XSVNNI computes one token's products with rows chosen by index of IQ4_XS. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneIQ4XSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // scatterIQ4XSVNNI computes one token's products with IQ4_XS rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ4XSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -918,6 +1032,9 @@ func streamIQ1MVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr,
 // farIQ1MVNNI computes one token's products with consecutive rows of IQ1_M. Scalar twin: tileGeneric in matmul_generic.go.
 func farIQ1MVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
+// scatterOneIQ1MVNNI computes one token's products with rows chosen by index of IQ1_M. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneIQ1MVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
 // scatterIQ1MVNNI computes one token's products with IQ1_M rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ1MVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
@@ -947,6 +1064,9 @@ func streamTQ10VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr,
 // farTQ10VNNI computes one token's products with consecutive rows of TQ1_0. Scalar twin: tileGeneric in matmul_generic.go.
 func farTQ10VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
+// scatterOneTQ10VNNI computes one token's products with rows chosen by index of TQ1_0. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneTQ10VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
 // scatterTQ10VNNI computes one token's products with TQ1_0 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterTQ10VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
@@ -973,6 +1093,9 @@ func streamMXFP4VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr
 // farMXFP4VNNI computes one token's products with consecutive rows of MXFP4. Scalar twin: tileGeneric in matmul_generic.go.
 func farMXFP4VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
+// scatterOneMXFP4VNNI computes one token's products with rows chosen by index of MXFP4. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneMXFP4VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
 // scatterMXFP4VNNI computes one token's products with MXFP4 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterMXFP4VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
@@ -998,6 +1121,9 @@ func streamNVFP4VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr
 
 // farNVFP4VNNI computes one token's products with consecutive rows of NVFP4. Scalar twin: tileGeneric in matmul_generic.go.
 func farNVFP4VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterOneNVFP4VNNI computes one token's products with rows chosen by index of NVFP4. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneNVFP4VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // scatterNVFP4VNNI computes one token's products with NVFP4 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterNVFP4VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)

@@ -1639,6 +1639,76 @@ func tileBF16NEON3x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 //go:noescape
 func scatterBF16NEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
+// tileF16BF161x1 computes one token's products with 1 rows of F16. Scalar twin: dotPairsGeneric in bfloat.go.
+//
+//go:noescape
+func tileF16BF161x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// tileF16BF168x1 computes one token's products with 8 rows of F16. Scalar twin: dotPairsGeneric in bfloat.go.
+//
+//go:noescape
+func tileF16BF168x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// tileF16BF163x4 computes out[t][r] of 3 F16 rows and 4 tokens. Scalar twin: dotPairsGeneric in bfloat.go.
+//
+//go:noescape
+func tileF16BF163x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// scatterF16BF16 computes one token's products with rows of F16 chosen by index, a multiple of 4. Scalar twin: dotPairsGeneric in bfloat.go.
+//
+//go:noescape
+func scatterF16BF16(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// expandF16BF16 writes n groups of 32 F16 weights as one row of a panel's pair in BF16. Scalar twin: bf16Weight in bfloat.go.
+//
+//go:noescape
+func expandF16BF16(dst *byte, w *byte, n uintptr)
+
+// tileBF16BF161x1 computes one token's products with 1 rows of BF16. Scalar twin: dotPairsGeneric in bfloat.go.
+//
+//go:noescape
+func tileBF16BF161x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// tileBF16BF168x1 computes one token's products with 8 rows of BF16. Scalar twin: dotPairsGeneric in bfloat.go.
+//
+//go:noescape
+func tileBF16BF168x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// tileBF16BF163x4 computes out[t][r] of 3 BF16 rows and 4 tokens. Scalar twin: dotPairsGeneric in bfloat.go.
+//
+//go:noescape
+func tileBF16BF163x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// scatterBF16BF16 computes one token's products with rows of BF16 chosen by index, a multiple of 4. Scalar twin: dotPairsGeneric in bfloat.go.
+//
+//go:noescape
+func scatterBF16BF16(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// expandBF16BF16 writes n groups of 32 BF16 weights as one row of a panel's pair in BF16. Scalar twin: bf16Weight in bfloat.go.
+//
+//go:noescape
+func expandBF16BF16(dst *byte, w *byte, n uintptr)
+
+// roundF16BF16 writes n groups of 32 F16 weights as BF16. Scalar twin: bf16Weight in bfloat.go.
+//
+//go:noescape
+func roundF16BF16(dst *byte, w *byte, n uintptr)
+
+// panelBF16BF168x8 computes out[t][r] of 8 rows of a panel in BF16 and 8 arranged tokens. Scalar twin: dotPairsGeneric in bfloat.go.
+//
+//go:noescape
+func panelBF16BF168x8(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// roundBF16 rounds n groups of 32 float32 to BF16. Scalar twin: roundBF16Generic in bfloat.go.
+//
+//go:noescape
+func roundBF16(dst *byte, x *float32, n uintptr)
+
+// arrangeBF16 writes n groups of activations of two tokens as tiles of BFMMLA read them. It has no scalar twin: the tile that reads it is held to dotPairsGeneric.
+//
+//go:noescape
+func arrangeBF16(dst, x *byte, xStride, n uintptr)
+
 // quantizeNEON quantises n superblocks of activations. Scalar twin: quantizeSuper in acts.go.
 //
 //go:noescape

@@ -131,9 +131,13 @@ func twin(k *Kernels) *Kernels {
 	g := generic()
 	if k.bfloat {
 		g.bfloat, g.round = true, roundBF16Generic
+		dot := dotBF16Generic
+		if runtime.GOARCH == "arm64" {
+			dot = dotPairsGeneric
+		}
 		for _, typ := range []quant.Type{quant.F16, quant.BF16} {
 			g.types[typ] = tiles{one: func(out *float32, _ uintptr, w *byte, rowBytes uintptr, x *byte, _, n uintptr) {
-				*out = dotBF16Generic(typ, unsafe.Slice(w, rowBytes), unsafe.Slice((*uint16)(unsafe.Pointer(x)), n*bf16Group), int(n))
+				*out = dot(typ, unsafe.Slice(w, rowBytes), unsafe.Slice((*uint16)(unsafe.Pointer(x)), n*bf16Group), int(n))
 			}}
 		}
 	}
@@ -183,16 +187,23 @@ func TestBatchInvariance(t *testing.T) {
 							t.Fatalf("%s %s: row %d, token %d is %x alone and %x in a batch", k.Name, typ, r, i, got, all[i*p.rows+r])
 						}
 					}
-					out := make([]float32, len(index)+1)
-					out[len(index)] = -12345
-					k.DotRows(typ, out, p.packed, index, p.cols, at)
-					for j, r := range index {
-						if math.Float32bits(out[j]) != math.Float32bits(all[i*p.rows+int(r)]) {
-							t.Fatalf("%s %s: row %d, token %d is %x by index and %x in a batch", k.Name, typ, r, i, out[j], all[i*p.rows+int(r)])
+					for _, name := range append(k.Scatters(typ), k.Scatter(typ)) { // leaves it as it was
+						if name != "" {
+							if err := k.GoScattered(typ, name); err != nil {
+								t.Fatal(err)
+							}
 						}
-					}
-					if out[len(index)] != -12345 {
-						t.Fatalf("%s %s: DotRows wrote outside its output", k.Name, typ)
+						out := make([]float32, len(index)+1)
+						out[len(index)] = -12345
+						k.DotRows(typ, out, p.packed, index, p.cols, at)
+						for j, r := range index {
+							if math.Float32bits(out[j]) != math.Float32bits(all[i*p.rows+int(r)]) {
+								t.Fatalf("%s %s: row %d, token %d is %x by index (%s) and %x in a batch", k.Name, typ, r, i, out[j], name, all[i*p.rows+int(r)])
+							}
+						}
+						if out[len(index)] != -12345 {
+							t.Fatalf("%s %s: DotRows wrote outside its output", k.Name, typ)
+						}
 					}
 				}
 			}

@@ -148,7 +148,7 @@ func (c *call) tokenTile(b *block, s *blockScratch, w unsafe.Pointer, at panelPl
 		}
 		x, stride := (*byte)(unsafe.Add(c.x, t*c.xStride+from*c.xStep)), c.xStride
 		if b == &c.m.panel && c.m.arrange != nil {
-			stride = (to - from) * layout.PairActs
+			stride = (to - from) * c.m.pairActs
 			for p := range b.tokens / 2 {
 				c.m.arrange(&s.acts[p*stride], (*byte)(unsafe.Add(c.x, (t+2*p)*c.xStride+from*c.xStep)), uintptr(c.xStride), uintptr(to-from))
 			}

@@ -25,6 +25,55 @@ type ways struct {
 	usual [Classes]string
 }
 
+// scatter is one of a type's kernels for one token and packed rows chosen by index. All of a type give the same bytes, too.
+type scatter struct {
+	name string // how many rows it computes at a time, and by which instructions
+	run  scatterer
+	rows int // it takes a multiple of so many
+}
+
+// scatterer computes the products of one token's activations at x, n superblocks or groups of eight elements, with the rows of w that index lists.
+type scatterer func(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n, rows uintptr)
+
+// scatters lists the kernels of an instruction set that take four rows at a time and one; nil: it has none. The first is the usual one.
+func scatters(isa string, four, one scatterer) (list []scatter) {
+	if four != nil {
+		list = append(list, scatter{"scatter4-" + isa, four, 4})
+	}
+	if one != nil {
+		list = append(list, scatter{"scatter1-" + isa, one, 1})
+	}
+	return list
+}
+
+// Scatters lists the names of the kernels that rows of type t which are chosen by index may go by.
+func (k *Kernels) Scatters(t quant.Type) []string {
+	names := make([]string, len(k.types[t].scatters))
+	for i, s := range k.types[t].scatters {
+		names[i] = s.name
+	}
+	return names
+}
+
+// Scatter returns the name of the kernel that rows of type t which are chosen by index go by, "" where there is only plain Go.
+func (k *Kernels) Scatter(t quant.Type) string {
+	m := &k.types[t]
+	if len(m.scatters) == 0 {
+		return ""
+	}
+	return m.scatters[m.chosenScatter].name
+}
+
+// GoScattered has rows of type t which are chosen by index go by the named one of Scatters.
+func (k *Kernels) GoScattered(t quant.Type, name string) error {
+	i := slices.Index(k.Scatters(t), name)
+	if i < 0 {
+		return fmt.Errorf("%s has no kernel %q for scattered rows; it has these: %q", t, name, k.Scatters(t))
+	}
+	k.types[t].chosenScatter = i
+	return nil
+}
+
 // Class is a range of lengths of rows, by the room that their activations leave in the first-level cache.
 type Class int
 
@@ -68,11 +117,11 @@ func (k *Kernels) Ways(t quant.Type) []string {
 	return names
 }
 
-// AllWays lists the names of Ways of every type.
+// AllWays lists the names of Ways and Scatters of every type.
 func (k *Kernels) AllWays() []string {
 	var names []string
 	for _, t := range quant.Computed() {
-		names = append(names, k.Ways(t)...)
+		names = append(append(names, k.Ways(t)...), k.Scatters(t)...)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
