@@ -231,23 +231,30 @@ func (k *panel) accumulatePanel(isum []reg.VecPhysical) {
 	}
 }
 
-// expandCoded writes the quants of types whose codes are looked up, or have two or three bits.
-func (k *tile) expandCoded(isa string, at func(int) Mem, w, tmp reg.VecPhysical) {
+// panelCodes loads the operands of expandCoded, of types that need some.
+func (k *tile) panelCodes(isa string) *codes {
+	if !k.coded() {
+		return nil
+	}
 	c := k.codes(false)
+	if isa == "VNNI" && k.odd() {
+		VMOVDQU(constant("halved"+short(k.typ)), c.table)
+	}
+	return c
+}
+
+// expandCoded writes groups [from, to), of one half of the eight, of types whose codes are looked up, or have two or three bits.
+func (k *tile) expandCoded(isa string, r, from, to int, c *codes, at func(int) Mem) {
+	w, tmp := k.vec(), k.vec()
 	scaled := isa == "VNNI" && k.scaled()
 	scale, offset := reg.VecPhysical(nil), reg.VecPhysical(nil)
 	if scaled {
 		scale, offset = k.vec(), k.vec()
-		if k.odd() {
-			VMOVDQU(constant("halved"+short(k.typ)), c.table)
-		}
+		k.byteScales(r, from/4, scale, offset)
 	}
-	for v := range 8 {
-		k.group(c, 0, v, w, tmp)
+	for v := from; v < to; v++ {
+		k.group(c, r, v, w, tmp)
 		if scaled {
-			if v%4 == 0 {
-				k.byteScales(v/4, scale, offset)
-			}
 			VPMULLW(scale, w, w)
 			if k.offset() > 0 {
 				VPADDW(offset, w, w)
@@ -286,10 +293,10 @@ func (k *tile) scaled() bool {
 // apart reports whether such panels keep the scales of halves apart.
 func (k *tile) apart() bool { return k.twoSums() && !k.scaled() }
 
-// byteScales leaves in scale what multiplies pairs of unsigned quants as words, and in offset what is added then, so that both bytes are
+// byteScales leaves in scale what multiplies row r's pairs of unsigned quants as words, and in offset what is added then, so that both bytes are
 // those of a scaled panel. A product with a sign borrows from the upper byte what the sum gives back.
-func (k *tile) byteScales(half int, scale, offset reg.VecPhysical) {
-	k.halfScales(0, scale)
+func (k *tile) byteScales(r, half int, scale, offset reg.VecPhysical) {
+	k.halfScales(r, scale)
 	VPSHUFB(constant([]string{"lowWords", "highWords"}[half]), scale, scale)
 	if k.offset() == 0 {
 		return
@@ -348,24 +355,66 @@ func expandStrip(typ quant.Type) {
 // expandRow turns n superblocks from w on into a panel's, at dst.
 func expandRow(isa string, typ quant.Type, dst, w, n reg.Register) {
 	k := &tile{isa: "AVX2", typ: typ, r: 1, t: 1, wp: w, n: n}
-	dw, m, t, lo, hi, h := k.vec(), k.vec(), k.vec(), k.vec(), k.vec(), k.vec()
-	at := func(disp int) Mem { return Mem{Base: dst, Disp: 2 * disp} } // the rows of a pair alternate
+	c := k.panelCodes(isa)
 	Label("super")
+	for _, step := range k.expansion(isa, 0, c, func(disp int) Mem { return Mem{Base: dst, Disp: 2 * disp} }) { // the rows of a pair alternate
+		step()
+	}
+	ADDQ(U32(uint32(layout.Of(typ).Bytes)), k.wp)
+	ADDQ(U32(uint32(2*layout.Panel(typ, isa == "AVX2"))), dst)
+	DECQ(k.n)
+	JNZ(LabelRef("super"))
+}
+
+// expansion returns the steps that write a superblock of row r as a panel's: its scales, then some of its quants each. Between them all registers but c's
+// are free.
+func (k *tile) expansion(isa string, r int, c *codes, at func(disp int) Mem) []func() {
+	step := func(f func()) func() {
+		return func() {
+			mark := k.next
+			f()
+			k.next = mark
+		}
+	}
+	steps := []func(){step(func() { k.expandScales(isa, r, at) })}
+	groups := 1 // of a coded type's step
+	if isa == "VNNI" && k.scaled() {
+		groups = 4
+	}
+	for v := 0; c != nil && v < 8; v += groups {
+		steps = append(steps, step(func() { k.expandCoded(isa, r, v, v+groups, c, at) }))
+	}
+	for v := 0; c == nil && v < 4; v++ {
+		if k.bytes() {
+			steps = append(steps, step(func() { k.expandBytes(isa, r, 2*v, at) }), step(func() { k.expandBytes(isa, r, 2*v+1, at) }))
+			continue
+		}
+		steps = append(steps, step(func() { k.expandNibbles(r, v, at) }))
+	}
+	return steps
+}
+
+// expandScales writes the scales, and the minima of types that have some.
+func (k *tile) expandScales(isa string, r int, at func(disp int) Mem) {
+	dw, t, m := k.vec(), k.vec(), reg.VecPhysical(nil)
+	if k.minima() || k.twoSums() {
+		m = k.vec()
+	}
 	if k.smallFloats() {
-		k.smallScales(0, dw, m, t)
+		k.smallScales(r, dw, m, t)
 		VMOVUPS(m, at(layout.PanelMin))
 	} else {
-		k.scales(0, dw, m, t)
+		k.scales(r, dw, m, t)
 	}
 	VMOVUPS(dw, at(layout.PanelScale))
 	if k.nibbleMinima() {
 		VMOVUPS(m, at(layout.PanelLeast+32))
-		k.halfMinima(0, t)
+		k.halfMinima(r, t)
 		VMOVUPS(t, at(layout.PanelLeast))
 	}
 	apart := !k.smallFloats() && (k.twoSums() && isa == "AVX2" || k.apart())
 	if apart {
-		k.halfScales(0, m)
+		k.halfScales(r, m)
 	}
 	if k.twoSums() && isa == "AVX2" && !k.smallFloats() {
 		VPSHUFB(constant("highWords"), m, t)
@@ -375,43 +424,40 @@ func expandRow(isa string, typ quant.Type, dst, w, n reg.Register) {
 	if k.minima() && !k.nibbleMinima() || apart {
 		VMOVUPS(m, at(layout.PanelMin))
 	}
-	if k.coded() {
-		k.expandCoded(isa, at, lo, hi)
+}
+
+// expandBytes writes group v of quants of eight bits.
+func (k *tile) expandBytes(isa string, r, v int, at func(disp int) Mem) {
+	lo, hi := k.vec(), k.vec()
+	VMOVDQU(k.row(r, k.super().Quants+32*v), lo)
+	VPXOR(constant("x80"), lo, lo)
+	if isa == "VNNI" {
+		VMOVDQU(lo, at(layout.PanelQuants+32*v))
+		return
 	}
-	for v := range 4 {
-		if k.coded() {
-			break
-		}
-		if k.bytes() {
-			for i := range 2 {
-				VMOVDQU(k.row(0, k.super().Quants+32*(2*v+i)), lo)
-				VPXOR(constant("x80"), lo, lo)
-				if isa == "VNNI" {
-					VMOVDQU(lo, at(layout.PanelQuants+32*(2*v+i)))
-					continue
-				}
-				VPSRLW(U8(4), lo, hi)
-				VPAND(constant("mask0f"), lo, lo)
-				VPAND(constant("mask0f"), hi, hi)
-				VMOVDQU(lo, at(layout.PanelQuants+64*(2*v+i)))
-				VMOVDQU(hi, at(layout.PanelQuants+64*(2*v+i)+32))
-			}
-			continue
-		}
-		VMOVDQU(k.row(0, k.super().Quants+32*v), lo)
-		VPSRLW(U8(4), lo, hi)
-		for half, w := range []reg.VecPhysical{lo, hi} {
-			VPAND(constant("mask0f"), w, w)
-			if above := k.above(); above != "" {
-				k.highBits(0, v+4*half, h)
-				VPAND(constant(above), h, h)
-				VPOR(h, w, w)
-			}
-			VMOVDQU(w, at(layout.PanelQuants+32*(v+4*half)))
-		}
+	VPSRLW(U8(4), lo, hi)
+	VPAND(constant("mask0f"), lo, lo)
+	VPAND(constant("mask0f"), hi, hi)
+	VMOVDQU(lo, at(layout.PanelQuants+64*v))
+	VMOVDQU(hi, at(layout.PanelQuants+64*v+32))
+}
+
+// expandNibbles writes groups v and v+4 of quants of four bits and more.
+func (k *tile) expandNibbles(r, v int, at func(disp int) Mem) {
+	lo, hi, h := k.vec(), k.vec(), reg.VecPhysical(nil)
+	above := k.above()
+	if above != "" {
+		h = k.vec()
 	}
-	ADDQ(U32(uint32(layout.Of(typ).Bytes)), k.wp)
-	ADDQ(U32(uint32(2*layout.Panel(typ, isa == "AVX2"))), dst)
-	DECQ(k.n)
-	JNZ(LabelRef("super"))
+	VMOVDQU(k.row(r, k.super().Quants+32*v), lo)
+	VPSRLW(U8(4), lo, hi)
+	for half, w := range []reg.VecPhysical{lo, hi} {
+		VPAND(constant("mask0f"), w, w)
+		if above != "" {
+			k.highBits(r, v+4*half, h)
+			VPAND(constant(above), h, h)
+			VPOR(h, w, w)
+		}
+		VMOVDQU(w, at(layout.PanelQuants+32*(v+4*half)))
+	}
 }

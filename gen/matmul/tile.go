@@ -18,6 +18,7 @@ type tile struct {
 	typ  quant.Type
 	r, t int
 	next int // vector registers handed out
+	most int // of those that there are, where others have the rest; otherwise 0
 
 	out, outStride reg.Register
 	outStride3     reg.Register // of wide panels
@@ -64,6 +65,9 @@ func (k *tile) vec() reg.VecPhysical {
 	limit := 16
 	if k.vnni() {
 		limit = 32
+	}
+	if k.most > 0 {
+		limit = k.most
 	}
 	if k.next == limit {
 		panic(fmt.Sprintf("%s %s %dx%d needs more than %d vector registers", k.isa, k.typ, k.r, k.t, limit))

@@ -17,6 +17,7 @@ import (
 type widePanel struct {
 	tile
 	pairs int // of rows
+	base  int // the first vector register that is the tile's
 }
 
 // panelRows is the number of a tile's rows. Six were up to a tenth faster than four where a block has a scale alone: activations are loaded less often.
@@ -29,7 +30,7 @@ func panelRows(typ quant.Type) int {
 
 func newWidePanel(k tile) *widePanel {
 	k.isa, k.paired, k.wide = "VNNI", true, true
-	return &widePanel{k, k.r / 2}
+	return &widePanel{tile: k, pairs: k.r / 2}
 }
 
 // strip emits the tile of a quantised type's strips: it goes on through several tiles of tokens, as a call for each took a twentieth of the time, and asks for
@@ -69,14 +70,7 @@ func (k *widePanel) strip() {
 	then, soon := GP64(), GP64()
 	LEAQ(Mem{Base: k.xp, Index: k.xs, Scale: uint8(k.t)}, then)
 	k.supers(2*layout.Panel(k.typ, false), func() {
-		LEAQ(Mem{Base: k.xp, Disp: layout.ActBytes}, soon)
-		CMPQ(k.n, Imm(1))
-		CMOVQEQ(then, soon)
-		for t := range k.t {
-			for i := 0; i < k.actsRead(); i += 64 {
-				PREFETCHT0(strided(soon, k.xs, k.xs3, t, i))
-			}
-		}
+		k.fetchActs(then, soon)
 		mark := k.next
 		if k.apart() {
 			k.halves(sums)
@@ -100,6 +94,18 @@ func (k *widePanel) strip() {
 	JNZ(LabelRef("tile"))
 	VZEROUPPER()
 	RET()
+}
+
+// fetchActs asks for the next superblock of activations, or behind the last one for those at then, which are the next tokens'.
+func (k *widePanel) fetchActs(then, soon reg.Register) {
+	LEAQ(Mem{Base: k.xp, Disp: layout.ActBytes}, soon)
+	CMPQ(k.n, Imm(1))
+	CMOVQEQ(then, soon)
+	for t := range k.t {
+		for i := 0; i < k.actsRead(); i += 64 {
+			PREFETCHT0(strided(soon, k.xs, k.xs3, t, i))
+		}
+	}
 }
 
 // actsRead returns how much of a superblock of activations products of the type read.
@@ -152,7 +158,7 @@ func (k *widePanel) nextTile() {
 
 // sumPairs sums the lanes of four tokens' accumulators at a time, as epilogue does, and stores the tile. A 512-bit vector's lower half is the pair's first row.
 func (k *widePanel) sumPairs() {
-	k.next = k.pairs * k.t
+	k.next = k.base + k.pairs*k.t
 	index, tmp := k.vec(), k.vec()
 	VMOVDQU32(constant("byToken"), index)
 	for t := 0; t < k.t; t += 4 {
@@ -244,15 +250,20 @@ func (k *widePanel) begin(t int, sum, tmp reg.VecPhysical) {
 	}
 }
 
-// sums adds products of bytes that share what scale they still have with all of their block.
-func (k *widePanel) sums(sums []reg.VecPhysical) {
-	w, x := k.vecs(k.pairs), k.vec()
+// beginSums is begin of all sums.
+func (k *widePanel) beginSums(sums []reg.VecPhysical, tmp reg.VecPhysical) {
 	for t := range k.t {
-		k.begin(t, sums[t], x)
+		k.begin(t, sums[t], tmp)
 		for p := 1; p < k.pairs; p++ {
 			VMOVDQA32(sums[t], sums[p*k.t+t])
 		}
 	}
+}
+
+// sums adds products of bytes that share what scale they still have with all of their block.
+func (k *widePanel) sums(sums []reg.VecPhysical) {
+	w, x := k.vecs(k.pairs), k.vec()
+	k.beginSums(sums, x)
 	for v := range 8 {
 		for p := range w {
 			VMOVDQU32(k.pair(p, layout.PanelQuants+32*v), w[p])
@@ -264,15 +275,19 @@ func (k *widePanel) sums(sums []reg.VecPhysical) {
 			}
 		}
 	}
-	if !k.odd() {
-		return
+	if k.odd() {
+		k.lessOdd(sums, w[0], x)
 	}
-	for t := range k.t { // 2·sum − oddOffset·Σ, which is 8·Σ·(1/8 − 17)
+}
+
+// lessOdd makes 2·sum − oddOffset·Σ, which is 8·Σ·(1/8 − 17), of sums.
+func (k *widePanel) lessOdd(sums []reg.VecPhysical, tmp, x reg.VecPhysical) {
+	for t := range k.t {
 		k.both(t, layout.ActNeg8, x)
-		VPSRAD(U8(3), x, w[0])
-		VPSUBD(w[0], x, w[0])
+		VPSRAD(U8(3), x, tmp)
+		VPSUBD(tmp, x, tmp)
 		VPSLLD(U8(4), x, x)
-		VPADDD(w[0], x, x)
+		VPADDD(tmp, x, x)
 		for p := range k.pairs {
 			sum := sums[p*k.t+t]
 			VPADDD(sum, sum, sum)
@@ -295,11 +310,8 @@ func (k *widePanel) join(first, second, s0, s1 reg.VecPhysical) {
 	VFMADD231PS(s1, second, first)
 }
 
-// halves leaves scale·Σ of both halves in first, as floats.
-func (k *widePanel) halves(first []reg.VecPhysical) {
-	second := k.vecs(k.pairs * k.t)
-	lo, hi := k.vecs(k.pairs), k.vecs(k.pairs)
-	x0, x1 := k.vec(), k.vec()
+// beginHalves leaves in the sums of halves what the offset makes of their activations.
+func (k *widePanel) beginHalves(first, second []reg.VecPhysical) {
 	for t := range k.t {
 		for i, sums := range [][]reg.VecPhysical{first, second} {
 			if k.offset() == 0 {
@@ -313,6 +325,14 @@ func (k *widePanel) halves(first []reg.VecPhysical) {
 			}
 		}
 	}
+}
+
+// halves leaves scale·Σ of both halves in first, as floats.
+func (k *widePanel) halves(first []reg.VecPhysical) {
+	second := k.vecs(k.pairs * k.t)
+	lo, hi := k.vecs(k.pairs), k.vecs(k.pairs)
+	x0, x1 := k.vec(), k.vec()
+	k.beginHalves(first, second)
 	for v := range 4 {
 		for p := range k.pairs {
 			VMOVDQU32(k.pair(p, layout.PanelQuants+32*v), lo[p])
@@ -327,6 +347,11 @@ func (k *widePanel) halves(first []reg.VecPhysical) {
 			}
 		}
 	}
+	k.joinPairs(first, second, x0, x1)
+}
+
+// joinPairs leaves scale·Σ of both halves in first, as floats. x0 and x1 are free.
+func (k *widePanel) joinPairs(first, second []reg.VecPhysical, x0, x1 reg.VecPhysical) {
 	for p := range k.pairs {
 		if k.smallFloats() {
 			k.joinSmall(p, first, second, x1, x0)

@@ -4190,30 +4190,30 @@ TEXT ·expandQ40AVX2(SB), NOSPLIT, $0-24
 super:
 	VCVTPH2PS (CX), Y0
 	VMOVUPS   Y0, (AX)
-	VMOVDQU   16(CX), Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VMOVDQU   Y3, 128(AX)
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   Y4, 384(AX)
-	VMOVDQU   48(CX), Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VMOVDQU   Y3, 192(AX)
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   Y4, 448(AX)
-	VMOVDQU   80(CX), Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VMOVDQU   Y3, 256(AX)
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   Y4, 512(AX)
-	VMOVDQU   112(CX), Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VMOVDQU   Y3, 320(AX)
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   Y4, 576(AX)
+	VMOVDQU   16(CX), Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 128(AX)
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   Y1, 384(AX)
+	VMOVDQU   48(CX), Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 192(AX)
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   Y1, 448(AX)
+	VMOVDQU   80(CX), Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 256(AX)
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   Y1, 512(AX)
+	VMOVDQU   112(CX), Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 320(AX)
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   Y1, 576(AX)
 	ADDQ      $0x00000090, CX
 	ADDQ      $0x00000280, AX
 	DECQ      DX
@@ -5319,33 +5319,33 @@ TEXT ·expandQ41AVX2(SB), NOSPLIT, $0-24
 
 super:
 	VCVTPH2PS (CX), Y0
-	VCVTPH2PS 16(CX), Y1
+	VCVTPH2PS 16(CX), Y2
 	VMOVUPS   Y0, (AX)
-	VMOVUPS   Y1, 64(AX)
-	VMOVDQU   32(CX), Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VMOVDQU   Y3, 128(AX)
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   Y4, 384(AX)
-	VMOVDQU   64(CX), Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VMOVDQU   Y3, 192(AX)
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   Y4, 448(AX)
-	VMOVDQU   96(CX), Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VMOVDQU   Y3, 256(AX)
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   Y4, 512(AX)
-	VMOVDQU   128(CX), Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VMOVDQU   Y3, 320(AX)
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   Y4, 576(AX)
+	VMOVUPS   Y2, 64(AX)
+	VMOVDQU   32(CX), Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 128(AX)
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   Y1, 384(AX)
+	VMOVDQU   64(CX), Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 192(AX)
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   Y1, 448(AX)
+	VMOVDQU   96(CX), Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 256(AX)
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   Y1, 512(AX)
+	VMOVDQU   128(CX), Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 320(AX)
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   Y1, 576(AX)
 	ADDQ      $0x000000a0, CX
 	ADDQ      $0x00000280, AX
 	DECQ      DX
@@ -6916,61 +6916,61 @@ TEXT ·expandQ50AVX2(SB), NOSPLIT, $0-24
 super:
 	VCVTPH2PS (CX), Y0
 	VMOVUPS   Y0, (AX)
-	VMOVDQU   16(CX), Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VMOVDQU   144(CX), Y5
-	VPSLLW    $0x04, Y5, Y5
-	VPAND     mask10<>+0(SB), Y5, Y5
-	VPOR      Y5, Y3, Y3
-	VMOVDQU   Y3, 128(AX)
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   144(CX), Y5
-	VPAND     mask10<>+0(SB), Y5, Y5
-	VPOR      Y5, Y4, Y4
-	VMOVDQU   Y4, 384(AX)
-	VMOVDQU   48(CX), Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VMOVDQU   144(CX), Y5
-	VPSLLW    $0x03, Y5, Y5
-	VPAND     mask10<>+0(SB), Y5, Y5
-	VPOR      Y5, Y3, Y3
-	VMOVDQU   Y3, 192(AX)
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   144(CX), Y5
-	VPSRLW    $0x01, Y5, Y5
-	VPAND     mask10<>+0(SB), Y5, Y5
-	VPOR      Y5, Y4, Y4
-	VMOVDQU   Y4, 448(AX)
-	VMOVDQU   80(CX), Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VMOVDQU   144(CX), Y5
-	VPSLLW    $0x02, Y5, Y5
-	VPAND     mask10<>+0(SB), Y5, Y5
-	VPOR      Y5, Y3, Y3
-	VMOVDQU   Y3, 256(AX)
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   144(CX), Y5
-	VPSRLW    $0x02, Y5, Y5
-	VPAND     mask10<>+0(SB), Y5, Y5
-	VPOR      Y5, Y4, Y4
-	VMOVDQU   Y4, 512(AX)
-	VMOVDQU   112(CX), Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VMOVDQU   144(CX), Y5
-	VPSLLW    $0x01, Y5, Y5
-	VPAND     mask10<>+0(SB), Y5, Y5
-	VPOR      Y5, Y3, Y3
-	VMOVDQU   Y3, 320(AX)
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   144(CX), Y5
-	VPSRLW    $0x03, Y5, Y5
-	VPAND     mask10<>+0(SB), Y5, Y5
-	VPOR      Y5, Y4, Y4
-	VMOVDQU   Y4, 576(AX)
+	VMOVDQU   16(CX), Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VMOVDQU   144(CX), Y2
+	VPSLLW    $0x04, Y2, Y2
+	VPAND     mask10<>+0(SB), Y2, Y2
+	VPOR      Y2, Y0, Y0
+	VMOVDQU   Y0, 128(AX)
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   144(CX), Y2
+	VPAND     mask10<>+0(SB), Y2, Y2
+	VPOR      Y2, Y1, Y1
+	VMOVDQU   Y1, 384(AX)
+	VMOVDQU   48(CX), Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VMOVDQU   144(CX), Y2
+	VPSLLW    $0x03, Y2, Y2
+	VPAND     mask10<>+0(SB), Y2, Y2
+	VPOR      Y2, Y0, Y0
+	VMOVDQU   Y0, 192(AX)
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   144(CX), Y2
+	VPSRLW    $0x01, Y2, Y2
+	VPAND     mask10<>+0(SB), Y2, Y2
+	VPOR      Y2, Y1, Y1
+	VMOVDQU   Y1, 448(AX)
+	VMOVDQU   80(CX), Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VMOVDQU   144(CX), Y2
+	VPSLLW    $0x02, Y2, Y2
+	VPAND     mask10<>+0(SB), Y2, Y2
+	VPOR      Y2, Y0, Y0
+	VMOVDQU   Y0, 256(AX)
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   144(CX), Y2
+	VPSRLW    $0x02, Y2, Y2
+	VPAND     mask10<>+0(SB), Y2, Y2
+	VPOR      Y2, Y1, Y1
+	VMOVDQU   Y1, 512(AX)
+	VMOVDQU   112(CX), Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VMOVDQU   144(CX), Y2
+	VPSLLW    $0x01, Y2, Y2
+	VPAND     mask10<>+0(SB), Y2, Y2
+	VPOR      Y2, Y0, Y0
+	VMOVDQU   Y0, 320(AX)
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   144(CX), Y2
+	VPSRLW    $0x03, Y2, Y2
+	VPAND     mask10<>+0(SB), Y2, Y2
+	VPOR      Y2, Y1, Y1
+	VMOVDQU   Y1, 576(AX)
 	ADDQ      $0x000000b0, CX
 	ADDQ      $0x00000280, AX
 	DECQ      DX
@@ -8514,64 +8514,64 @@ TEXT ·expandQ51AVX2(SB), NOSPLIT, $0-24
 
 super:
 	VCVTPH2PS (CX), Y0
-	VCVTPH2PS 16(CX), Y1
+	VCVTPH2PS 16(CX), Y2
 	VMOVUPS   Y0, (AX)
-	VMOVUPS   Y1, 64(AX)
-	VMOVDQU   32(CX), Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VMOVDQU   160(CX), Y5
-	VPSLLW    $0x04, Y5, Y5
-	VPAND     mask10<>+0(SB), Y5, Y5
-	VPOR      Y5, Y3, Y3
-	VMOVDQU   Y3, 128(AX)
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   160(CX), Y5
-	VPAND     mask10<>+0(SB), Y5, Y5
-	VPOR      Y5, Y4, Y4
-	VMOVDQU   Y4, 384(AX)
-	VMOVDQU   64(CX), Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VMOVDQU   160(CX), Y5
-	VPSLLW    $0x03, Y5, Y5
-	VPAND     mask10<>+0(SB), Y5, Y5
-	VPOR      Y5, Y3, Y3
-	VMOVDQU   Y3, 192(AX)
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   160(CX), Y5
-	VPSRLW    $0x01, Y5, Y5
-	VPAND     mask10<>+0(SB), Y5, Y5
-	VPOR      Y5, Y4, Y4
-	VMOVDQU   Y4, 448(AX)
-	VMOVDQU   96(CX), Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VMOVDQU   160(CX), Y5
-	VPSLLW    $0x02, Y5, Y5
-	VPAND     mask10<>+0(SB), Y5, Y5
-	VPOR      Y5, Y3, Y3
-	VMOVDQU   Y3, 256(AX)
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   160(CX), Y5
-	VPSRLW    $0x02, Y5, Y5
-	VPAND     mask10<>+0(SB), Y5, Y5
-	VPOR      Y5, Y4, Y4
-	VMOVDQU   Y4, 512(AX)
-	VMOVDQU   128(CX), Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VMOVDQU   160(CX), Y5
-	VPSLLW    $0x01, Y5, Y5
-	VPAND     mask10<>+0(SB), Y5, Y5
-	VPOR      Y5, Y3, Y3
-	VMOVDQU   Y3, 320(AX)
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   160(CX), Y5
-	VPSRLW    $0x03, Y5, Y5
-	VPAND     mask10<>+0(SB), Y5, Y5
-	VPOR      Y5, Y4, Y4
-	VMOVDQU   Y4, 576(AX)
+	VMOVUPS   Y2, 64(AX)
+	VMOVDQU   32(CX), Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VMOVDQU   160(CX), Y2
+	VPSLLW    $0x04, Y2, Y2
+	VPAND     mask10<>+0(SB), Y2, Y2
+	VPOR      Y2, Y0, Y0
+	VMOVDQU   Y0, 128(AX)
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   160(CX), Y2
+	VPAND     mask10<>+0(SB), Y2, Y2
+	VPOR      Y2, Y1, Y1
+	VMOVDQU   Y1, 384(AX)
+	VMOVDQU   64(CX), Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VMOVDQU   160(CX), Y2
+	VPSLLW    $0x03, Y2, Y2
+	VPAND     mask10<>+0(SB), Y2, Y2
+	VPOR      Y2, Y0, Y0
+	VMOVDQU   Y0, 192(AX)
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   160(CX), Y2
+	VPSRLW    $0x01, Y2, Y2
+	VPAND     mask10<>+0(SB), Y2, Y2
+	VPOR      Y2, Y1, Y1
+	VMOVDQU   Y1, 448(AX)
+	VMOVDQU   96(CX), Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VMOVDQU   160(CX), Y2
+	VPSLLW    $0x02, Y2, Y2
+	VPAND     mask10<>+0(SB), Y2, Y2
+	VPOR      Y2, Y0, Y0
+	VMOVDQU   Y0, 256(AX)
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   160(CX), Y2
+	VPSRLW    $0x02, Y2, Y2
+	VPAND     mask10<>+0(SB), Y2, Y2
+	VPOR      Y2, Y1, Y1
+	VMOVDQU   Y1, 512(AX)
+	VMOVDQU   128(CX), Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VMOVDQU   160(CX), Y2
+	VPSLLW    $0x01, Y2, Y2
+	VPAND     mask10<>+0(SB), Y2, Y2
+	VPOR      Y2, Y0, Y0
+	VMOVDQU   Y0, 320(AX)
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   160(CX), Y2
+	VPSRLW    $0x03, Y2, Y2
+	VPAND     mask10<>+0(SB), Y2, Y2
+	VPOR      Y2, Y1, Y1
+	VMOVDQU   Y1, 576(AX)
 	ADDQ      $0x000000c0, CX
 	ADDQ      $0x00000280, AX
 	DECQ      DX
@@ -10154,62 +10154,62 @@ TEXT ·expandQ80AVX2(SB), NOSPLIT, $0-24
 super:
 	VCVTPH2PS (CX), Y0
 	VMOVUPS   Y0, (AX)
-	VMOVDQU   16(CX), Y3
-	VPXOR     x80<>+0(SB), Y3, Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   Y3, 128(AX)
-	VMOVDQU   Y4, 192(AX)
-	VMOVDQU   48(CX), Y3
-	VPXOR     x80<>+0(SB), Y3, Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   Y3, 256(AX)
-	VMOVDQU   Y4, 320(AX)
-	VMOVDQU   80(CX), Y3
-	VPXOR     x80<>+0(SB), Y3, Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   Y3, 384(AX)
-	VMOVDQU   Y4, 448(AX)
-	VMOVDQU   112(CX), Y3
-	VPXOR     x80<>+0(SB), Y3, Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   Y3, 512(AX)
-	VMOVDQU   Y4, 576(AX)
-	VMOVDQU   144(CX), Y3
-	VPXOR     x80<>+0(SB), Y3, Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   Y3, 640(AX)
-	VMOVDQU   Y4, 704(AX)
-	VMOVDQU   176(CX), Y3
-	VPXOR     x80<>+0(SB), Y3, Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   Y3, 768(AX)
-	VMOVDQU   Y4, 832(AX)
-	VMOVDQU   208(CX), Y3
-	VPXOR     x80<>+0(SB), Y3, Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   Y3, 896(AX)
-	VMOVDQU   Y4, 960(AX)
-	VMOVDQU   240(CX), Y3
-	VPXOR     x80<>+0(SB), Y3, Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   Y3, 1024(AX)
-	VMOVDQU   Y4, 1088(AX)
+	VMOVDQU   16(CX), Y0
+	VPXOR     x80<>+0(SB), Y0, Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   Y0, 128(AX)
+	VMOVDQU   Y1, 192(AX)
+	VMOVDQU   48(CX), Y0
+	VPXOR     x80<>+0(SB), Y0, Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   Y0, 256(AX)
+	VMOVDQU   Y1, 320(AX)
+	VMOVDQU   80(CX), Y0
+	VPXOR     x80<>+0(SB), Y0, Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   Y0, 384(AX)
+	VMOVDQU   Y1, 448(AX)
+	VMOVDQU   112(CX), Y0
+	VPXOR     x80<>+0(SB), Y0, Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   Y0, 512(AX)
+	VMOVDQU   Y1, 576(AX)
+	VMOVDQU   144(CX), Y0
+	VPXOR     x80<>+0(SB), Y0, Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   Y0, 640(AX)
+	VMOVDQU   Y1, 704(AX)
+	VMOVDQU   176(CX), Y0
+	VPXOR     x80<>+0(SB), Y0, Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   Y0, 768(AX)
+	VMOVDQU   Y1, 832(AX)
+	VMOVDQU   208(CX), Y0
+	VPXOR     x80<>+0(SB), Y0, Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   Y0, 896(AX)
+	VMOVDQU   Y1, 960(AX)
+	VMOVDQU   240(CX), Y0
+	VPXOR     x80<>+0(SB), Y0, Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   Y0, 1024(AX)
+	VMOVDQU   Y1, 1088(AX)
 	ADDQ      $0x00000110, CX
 	ADDQ      $0x00000480, AX
 	DECQ      DX
@@ -11570,55 +11570,55 @@ sum:
 // func expandQ2KAVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandQ2KAVX2(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ n+16(FP), DX
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU mask03<>+0(SB), Y0
 
 super:
-	VPBROADCASTW 80(CX), X0
-	VCVTPH2PS    X0, Y0
-	VPBROADCASTW 82(CX), X1
+	VPBROADCASTW 80(CX), X1
 	VCVTPH2PS    X1, Y1
-	VMOVUPS      Y0, (AX)
-	VMOVUPS      Y1, 768(AX)
+	VPBROADCASTW 82(CX), X3
+	VCVTPH2PS    X3, Y3
+	VMOVUPS      Y1, (AX)
+	VMOVUPS      Y3, 768(AX)
 	VPMOVZXBW    (CX), Y2
 	VPSRLW       $0x04, Y2, Y2
 	VMOVUPS      Y2, 704(AX)
-	VPMOVZXBW    (CX), Y1
-	VPAND        low4Words<>+0(SB), Y1, Y1
-	VPSHUFB      highWords<>+0(SB), Y1, Y2
+	VPMOVZXBW    (CX), Y3
+	VPAND        low4Words<>+0(SB), Y3, Y3
+	VPSHUFB      highWords<>+0(SB), Y3, Y2
 	VMOVDQU      Y2, 640(AX)
-	VPSHUFB      lowWords<>+0(SB), Y1, Y1
-	VMOVUPS      Y1, 64(AX)
-	VMOVDQU      mask03<>+0(SB), Y6
-	VPAND        16(CX), Y6, Y3
-	VMOVDQU      Y3, 128(AX)
-	VPAND        48(CX), Y6, Y3
-	VMOVDQU      Y3, 192(AX)
-	VMOVDQU      16(CX), Y3
-	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      Y3, 256(AX)
-	VMOVDQU      48(CX), Y3
-	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      Y3, 320(AX)
-	VMOVDQU      16(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      Y3, 384(AX)
-	VMOVDQU      48(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      Y3, 448(AX)
-	VMOVDQU      16(CX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      Y3, 512(AX)
-	VMOVDQU      48(CX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      Y3, 576(AX)
+	VPSHUFB      lowWords<>+0(SB), Y3, Y3
+	VMOVUPS      Y3, 64(AX)
+	VPAND        16(CX), Y0, Y1
+	VMOVDQU      Y1, 128(AX)
+	VPAND        48(CX), Y0, Y1
+	VMOVDQU      Y1, 192(AX)
+	VMOVDQU      16(CX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      Y1, 256(AX)
+	VMOVDQU      48(CX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      Y1, 320(AX)
+	VMOVDQU      16(CX), Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      Y1, 384(AX)
+	VMOVDQU      48(CX), Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      Y1, 448(AX)
+	VMOVDQU      16(CX), Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      Y1, 512(AX)
+	VMOVDQU      48(CX), Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      Y1, 576(AX)
 	ADDQ         $0x00000054, CX
 	ADDQ         $0x00000340, AX
 	DECQ         DX
@@ -13321,79 +13321,79 @@ sum:
 // func expandQ3KAVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandQ3KAVX2(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ n+16(FP), DX
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU mask03<>+0(SB), Y0
 
 super:
-	VPBROADCASTW 112(CX), X0
-	VCVTPH2PS    X0, Y0
-	VMOVUPS      Y0, (AX)
-	VPMOVSXBW    (CX), Y1
-	VPSHUFB      highWords<>+0(SB), Y1, Y2
+	VPBROADCASTW 112(CX), X1
+	VCVTPH2PS    X1, Y1
+	VMOVUPS      Y1, (AX)
+	VPMOVSXBW    (CX), Y3
+	VPSHUFB      highWords<>+0(SB), Y3, Y2
 	VMOVDQU      Y2, 640(AX)
-	VPSHUFB      lowWords<>+0(SB), Y1, Y1
-	VMOVUPS      Y1, 64(AX)
-	VMOVDQU      mask03<>+0(SB), Y6
-	VPAND        16(CX), Y6, Y3
-	VMOVDQU      80(CX), Y4
-	VPSLLW       $0x02, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VMOVDQU      Y3, 128(AX)
-	VPAND        48(CX), Y6, Y3
-	VMOVDQU      80(CX), Y4
-	VPSLLW       $0x01, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VMOVDQU      Y3, 192(AX)
-	VMOVDQU      16(CX), Y3
-	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VMOVDQU      Y3, 256(AX)
-	VMOVDQU      48(CX), Y3
-	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPSRLW       $0x01, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VMOVDQU      Y3, 320(AX)
-	VMOVDQU      16(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VMOVDQU      Y3, 384(AX)
-	VMOVDQU      48(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPSRLW       $0x03, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VMOVDQU      Y3, 448(AX)
-	VMOVDQU      16(CX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VMOVDQU      Y3, 512(AX)
-	VMOVDQU      48(CX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPSRLW       $0x05, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VMOVDQU      Y3, 576(AX)
+	VPSHUFB      lowWords<>+0(SB), Y3, Y3
+	VMOVUPS      Y3, 64(AX)
+	VPAND        16(CX), Y0, Y1
+	VMOVDQU      80(CX), Y2
+	VPSLLW       $0x02, Y2, Y2
+	VPAND        mask04<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VMOVDQU      Y1, 128(AX)
+	VPAND        48(CX), Y0, Y1
+	VMOVDQU      80(CX), Y2
+	VPSLLW       $0x01, Y2, Y2
+	VPAND        mask04<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VMOVDQU      Y1, 192(AX)
+	VMOVDQU      16(CX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      80(CX), Y2
+	VPAND        mask04<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VMOVDQU      Y1, 256(AX)
+	VMOVDQU      48(CX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      80(CX), Y2
+	VPSRLW       $0x01, Y2, Y2
+	VPAND        mask04<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VMOVDQU      Y1, 320(AX)
+	VMOVDQU      16(CX), Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      80(CX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        mask04<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VMOVDQU      Y1, 384(AX)
+	VMOVDQU      48(CX), Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      80(CX), Y2
+	VPSRLW       $0x03, Y2, Y2
+	VPAND        mask04<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VMOVDQU      Y1, 448(AX)
+	VMOVDQU      16(CX), Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      80(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        mask04<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VMOVDQU      Y1, 512(AX)
+	VMOVDQU      48(CX), Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      80(CX), Y2
+	VPSRLW       $0x05, Y2, Y2
+	VPAND        mask04<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VMOVDQU      Y1, 576(AX)
 	ADDQ         $0x00000072, CX
 	ADDQ         $0x000002c0, AX
 	DECQ         DX
@@ -14666,47 +14666,47 @@ TEXT ·expandQ4KAVX2(SB), NOSPLIT, $0-24
 	MOVQ n+16(FP), DX
 
 super:
-	VBROADCASTI128 (CX), Y1
-	VCVTPH2PS      (CX), X2
-	VPSHUFB        sixBitShuffle<>+0(SB), Y1, Y0
+	VBROADCASTI128 (CX), Y2
+	VCVTPH2PS      (CX), X1
+	VPSHUFB        sixBitShuffle<>+0(SB), Y2, Y0
 	VPSRLVD        sixBitShift<>+0(SB), Y0, Y0
 	VPAND          mask63<>+0(SB), Y0, Y0
 	VCVTDQ2PS      Y0, Y0
-	VPSHUFB        sixBitShuffle<>+32(SB), Y1, Y1
-	VPSRLVD        sixBitShift<>+0(SB), Y1, Y1
-	VPAND          mask63<>+0(SB), Y1, Y1
-	VCVTDQ2PS      Y1, Y1
-	VBROADCASTSS   X2, Y6
-	VMULPS         Y6, Y0, Y0
-	VMOVSHDUP      X2, X2
-	VBROADCASTSS   X2, Y2
-	VMULPS         Y2, Y1, Y1
+	VPSHUFB        sixBitShuffle<>+32(SB), Y2, Y2
+	VPSRLVD        sixBitShift<>+0(SB), Y2, Y2
+	VPAND          mask63<>+0(SB), Y2, Y2
+	VCVTDQ2PS      Y2, Y2
+	VBROADCASTSS   X1, Y3
+	VMULPS         Y3, Y0, Y0
+	VMOVSHDUP      X1, X1
+	VBROADCASTSS   X1, Y1
+	VMULPS         Y1, Y2, Y2
 	VMOVUPS        Y0, (AX)
-	VMOVUPS        Y1, 64(AX)
-	VMOVDQU        16(CX), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          mask0f<>+0(SB), Y3, Y3
-	VMOVDQU        Y3, 128(AX)
-	VPAND          mask0f<>+0(SB), Y4, Y4
-	VMOVDQU        Y4, 384(AX)
-	VMOVDQU        48(CX), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          mask0f<>+0(SB), Y3, Y3
-	VMOVDQU        Y3, 192(AX)
-	VPAND          mask0f<>+0(SB), Y4, Y4
-	VMOVDQU        Y4, 448(AX)
-	VMOVDQU        80(CX), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          mask0f<>+0(SB), Y3, Y3
-	VMOVDQU        Y3, 256(AX)
-	VPAND          mask0f<>+0(SB), Y4, Y4
-	VMOVDQU        Y4, 512(AX)
-	VMOVDQU        112(CX), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          mask0f<>+0(SB), Y3, Y3
-	VMOVDQU        Y3, 320(AX)
-	VPAND          mask0f<>+0(SB), Y4, Y4
-	VMOVDQU        Y4, 576(AX)
+	VMOVUPS        Y2, 64(AX)
+	VMOVDQU        16(CX), Y0
+	VPSRLW         $0x04, Y0, Y1
+	VPAND          mask0f<>+0(SB), Y0, Y0
+	VMOVDQU        Y0, 128(AX)
+	VPAND          mask0f<>+0(SB), Y1, Y1
+	VMOVDQU        Y1, 384(AX)
+	VMOVDQU        48(CX), Y0
+	VPSRLW         $0x04, Y0, Y1
+	VPAND          mask0f<>+0(SB), Y0, Y0
+	VMOVDQU        Y0, 192(AX)
+	VPAND          mask0f<>+0(SB), Y1, Y1
+	VMOVDQU        Y1, 448(AX)
+	VMOVDQU        80(CX), Y0
+	VPSRLW         $0x04, Y0, Y1
+	VPAND          mask0f<>+0(SB), Y0, Y0
+	VMOVDQU        Y0, 256(AX)
+	VPAND          mask0f<>+0(SB), Y1, Y1
+	VMOVDQU        Y1, 512(AX)
+	VMOVDQU        112(CX), Y0
+	VPSRLW         $0x04, Y0, Y1
+	VPAND          mask0f<>+0(SB), Y0, Y0
+	VMOVDQU        Y0, 320(AX)
+	VPAND          mask0f<>+0(SB), Y1, Y1
+	VMOVDQU        Y1, 576(AX)
 	ADDQ           $0x00000090, CX
 	ADDQ           $0x00000280, AX
 	DECQ           DX
@@ -16417,78 +16417,78 @@ TEXT ·expandQ5KAVX2(SB), NOSPLIT, $0-24
 	MOVQ n+16(FP), DX
 
 super:
-	VBROADCASTI128 (CX), Y1
-	VCVTPH2PS      (CX), X2
-	VPSHUFB        sixBitShuffle<>+0(SB), Y1, Y0
+	VBROADCASTI128 (CX), Y2
+	VCVTPH2PS      (CX), X1
+	VPSHUFB        sixBitShuffle<>+0(SB), Y2, Y0
 	VPSRLVD        sixBitShift<>+0(SB), Y0, Y0
 	VPAND          mask63<>+0(SB), Y0, Y0
 	VCVTDQ2PS      Y0, Y0
-	VPSHUFB        sixBitShuffle<>+32(SB), Y1, Y1
-	VPSRLVD        sixBitShift<>+0(SB), Y1, Y1
-	VPAND          mask63<>+0(SB), Y1, Y1
-	VCVTDQ2PS      Y1, Y1
-	VBROADCASTSS   X2, Y6
-	VMULPS         Y6, Y0, Y0
-	VMOVSHDUP      X2, X2
-	VBROADCASTSS   X2, Y2
-	VMULPS         Y2, Y1, Y1
+	VPSHUFB        sixBitShuffle<>+32(SB), Y2, Y2
+	VPSRLVD        sixBitShift<>+0(SB), Y2, Y2
+	VPAND          mask63<>+0(SB), Y2, Y2
+	VCVTDQ2PS      Y2, Y2
+	VBROADCASTSS   X1, Y3
+	VMULPS         Y3, Y0, Y0
+	VMOVSHDUP      X1, X1
+	VBROADCASTSS   X1, Y1
+	VMULPS         Y1, Y2, Y2
 	VMOVUPS        Y0, (AX)
-	VMOVUPS        Y1, 64(AX)
-	VMOVDQU        16(CX), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          mask0f<>+0(SB), Y3, Y3
-	VMOVDQU        144(CX), Y5
-	VPSLLW         $0x04, Y5, Y5
-	VPAND          mask10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y3, Y3
-	VMOVDQU        Y3, 128(AX)
-	VPAND          mask0f<>+0(SB), Y4, Y4
-	VMOVDQU        144(CX), Y5
-	VPAND          mask10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y4, Y4
-	VMOVDQU        Y4, 384(AX)
-	VMOVDQU        48(CX), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          mask0f<>+0(SB), Y3, Y3
-	VMOVDQU        144(CX), Y5
-	VPSLLW         $0x03, Y5, Y5
-	VPAND          mask10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y3, Y3
-	VMOVDQU        Y3, 192(AX)
-	VPAND          mask0f<>+0(SB), Y4, Y4
-	VMOVDQU        144(CX), Y5
-	VPSRLW         $0x01, Y5, Y5
-	VPAND          mask10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y4, Y4
-	VMOVDQU        Y4, 448(AX)
-	VMOVDQU        80(CX), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          mask0f<>+0(SB), Y3, Y3
-	VMOVDQU        144(CX), Y5
-	VPSLLW         $0x02, Y5, Y5
-	VPAND          mask10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y3, Y3
-	VMOVDQU        Y3, 256(AX)
-	VPAND          mask0f<>+0(SB), Y4, Y4
-	VMOVDQU        144(CX), Y5
-	VPSRLW         $0x02, Y5, Y5
-	VPAND          mask10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y4, Y4
-	VMOVDQU        Y4, 512(AX)
-	VMOVDQU        112(CX), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          mask0f<>+0(SB), Y3, Y3
-	VMOVDQU        144(CX), Y5
-	VPSLLW         $0x01, Y5, Y5
-	VPAND          mask10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y3, Y3
-	VMOVDQU        Y3, 320(AX)
-	VPAND          mask0f<>+0(SB), Y4, Y4
-	VMOVDQU        144(CX), Y5
-	VPSRLW         $0x03, Y5, Y5
-	VPAND          mask10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y4, Y4
-	VMOVDQU        Y4, 576(AX)
+	VMOVUPS        Y2, 64(AX)
+	VMOVDQU        16(CX), Y0
+	VPSRLW         $0x04, Y0, Y1
+	VPAND          mask0f<>+0(SB), Y0, Y0
+	VMOVDQU        144(CX), Y2
+	VPSLLW         $0x04, Y2, Y2
+	VPAND          mask10<>+0(SB), Y2, Y2
+	VPOR           Y2, Y0, Y0
+	VMOVDQU        Y0, 128(AX)
+	VPAND          mask0f<>+0(SB), Y1, Y1
+	VMOVDQU        144(CX), Y2
+	VPAND          mask10<>+0(SB), Y2, Y2
+	VPOR           Y2, Y1, Y1
+	VMOVDQU        Y1, 384(AX)
+	VMOVDQU        48(CX), Y0
+	VPSRLW         $0x04, Y0, Y1
+	VPAND          mask0f<>+0(SB), Y0, Y0
+	VMOVDQU        144(CX), Y2
+	VPSLLW         $0x03, Y2, Y2
+	VPAND          mask10<>+0(SB), Y2, Y2
+	VPOR           Y2, Y0, Y0
+	VMOVDQU        Y0, 192(AX)
+	VPAND          mask0f<>+0(SB), Y1, Y1
+	VMOVDQU        144(CX), Y2
+	VPSRLW         $0x01, Y2, Y2
+	VPAND          mask10<>+0(SB), Y2, Y2
+	VPOR           Y2, Y1, Y1
+	VMOVDQU        Y1, 448(AX)
+	VMOVDQU        80(CX), Y0
+	VPSRLW         $0x04, Y0, Y1
+	VPAND          mask0f<>+0(SB), Y0, Y0
+	VMOVDQU        144(CX), Y2
+	VPSLLW         $0x02, Y2, Y2
+	VPAND          mask10<>+0(SB), Y2, Y2
+	VPOR           Y2, Y0, Y0
+	VMOVDQU        Y0, 256(AX)
+	VPAND          mask0f<>+0(SB), Y1, Y1
+	VMOVDQU        144(CX), Y2
+	VPSRLW         $0x02, Y2, Y2
+	VPAND          mask10<>+0(SB), Y2, Y2
+	VPOR           Y2, Y1, Y1
+	VMOVDQU        Y1, 512(AX)
+	VMOVDQU        112(CX), Y0
+	VPSRLW         $0x04, Y0, Y1
+	VPAND          mask0f<>+0(SB), Y0, Y0
+	VMOVDQU        144(CX), Y2
+	VPSLLW         $0x01, Y2, Y2
+	VPAND          mask10<>+0(SB), Y2, Y2
+	VPOR           Y2, Y0, Y0
+	VMOVDQU        Y0, 320(AX)
+	VPAND          mask0f<>+0(SB), Y1, Y1
+	VMOVDQU        144(CX), Y2
+	VPSRLW         $0x03, Y2, Y2
+	VPAND          mask10<>+0(SB), Y2, Y2
+	VPOR           Y2, Y1, Y1
+	VMOVDQU        Y1, 576(AX)
 	ADDQ           $0x000000b0, CX
 	ADDQ           $0x00000280, AX
 	DECQ           DX
@@ -18206,65 +18206,65 @@ super:
 	VPBROADCASTW 208(CX), X0
 	VCVTPH2PS    X0, Y0
 	VMOVUPS      Y0, (AX)
-	VPMOVSXBW    (CX), Y1
-	VPSHUFB      highWords<>+0(SB), Y1, Y2
-	VMOVDQU      Y2, 640(AX)
-	VPSHUFB      lowWords<>+0(SB), Y1, Y1
-	VMOVUPS      Y1, 64(AX)
-	VMOVDQU      16(CX), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        mask0f<>+0(SB), Y3, Y3
-	VMOVDQU      144(CX), Y5
-	VPSLLW       $0x04, Y5, Y5
-	VPAND        mask30<>+0(SB), Y5, Y5
-	VPOR         Y5, Y3, Y3
-	VMOVDQU      Y3, 128(AX)
-	VPAND        mask0f<>+0(SB), Y4, Y4
-	VMOVDQU      144(CX), Y5
-	VPAND        mask30<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VMOVDQU      Y4, 384(AX)
-	VMOVDQU      48(CX), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        mask0f<>+0(SB), Y3, Y3
-	VMOVDQU      176(CX), Y5
-	VPSLLW       $0x04, Y5, Y5
-	VPAND        mask30<>+0(SB), Y5, Y5
-	VPOR         Y5, Y3, Y3
-	VMOVDQU      Y3, 192(AX)
-	VPAND        mask0f<>+0(SB), Y4, Y4
-	VMOVDQU      176(CX), Y5
-	VPAND        mask30<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VMOVDQU      Y4, 448(AX)
-	VMOVDQU      80(CX), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        mask0f<>+0(SB), Y3, Y3
-	VMOVDQU      144(CX), Y5
-	VPSLLW       $0x02, Y5, Y5
-	VPAND        mask30<>+0(SB), Y5, Y5
-	VPOR         Y5, Y3, Y3
-	VMOVDQU      Y3, 256(AX)
-	VPAND        mask0f<>+0(SB), Y4, Y4
-	VMOVDQU      144(CX), Y5
-	VPSRLW       $0x02, Y5, Y5
-	VPAND        mask30<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VMOVDQU      Y4, 512(AX)
-	VMOVDQU      112(CX), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        mask0f<>+0(SB), Y3, Y3
-	VMOVDQU      176(CX), Y5
-	VPSLLW       $0x02, Y5, Y5
-	VPAND        mask30<>+0(SB), Y5, Y5
-	VPOR         Y5, Y3, Y3
-	VMOVDQU      Y3, 320(AX)
-	VPAND        mask0f<>+0(SB), Y4, Y4
-	VMOVDQU      176(CX), Y5
-	VPSRLW       $0x02, Y5, Y5
-	VPAND        mask30<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VMOVDQU      Y4, 576(AX)
+	VPMOVSXBW    (CX), Y2
+	VPSHUFB      highWords<>+0(SB), Y2, Y1
+	VMOVDQU      Y1, 640(AX)
+	VPSHUFB      lowWords<>+0(SB), Y2, Y2
+	VMOVUPS      Y2, 64(AX)
+	VMOVDQU      16(CX), Y0
+	VPSRLW       $0x04, Y0, Y1
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      144(CX), Y2
+	VPSLLW       $0x04, Y2, Y2
+	VPAND        mask30<>+0(SB), Y2, Y2
+	VPOR         Y2, Y0, Y0
+	VMOVDQU      Y0, 128(AX)
+	VPAND        mask0f<>+0(SB), Y1, Y1
+	VMOVDQU      144(CX), Y2
+	VPAND        mask30<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VMOVDQU      Y1, 384(AX)
+	VMOVDQU      48(CX), Y0
+	VPSRLW       $0x04, Y0, Y1
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      176(CX), Y2
+	VPSLLW       $0x04, Y2, Y2
+	VPAND        mask30<>+0(SB), Y2, Y2
+	VPOR         Y2, Y0, Y0
+	VMOVDQU      Y0, 192(AX)
+	VPAND        mask0f<>+0(SB), Y1, Y1
+	VMOVDQU      176(CX), Y2
+	VPAND        mask30<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VMOVDQU      Y1, 448(AX)
+	VMOVDQU      80(CX), Y0
+	VPSRLW       $0x04, Y0, Y1
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      144(CX), Y2
+	VPSLLW       $0x02, Y2, Y2
+	VPAND        mask30<>+0(SB), Y2, Y2
+	VPOR         Y2, Y0, Y0
+	VMOVDQU      Y0, 256(AX)
+	VPAND        mask0f<>+0(SB), Y1, Y1
+	VMOVDQU      144(CX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        mask30<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VMOVDQU      Y1, 512(AX)
+	VMOVDQU      112(CX), Y0
+	VPSRLW       $0x04, Y0, Y1
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      176(CX), Y2
+	VPSLLW       $0x02, Y2, Y2
+	VPAND        mask30<>+0(SB), Y2, Y2
+	VPOR         Y2, Y0, Y0
+	VMOVDQU      Y0, 320(AX)
+	VPAND        mask0f<>+0(SB), Y1, Y1
+	VMOVDQU      176(CX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        mask30<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VMOVDQU      Y1, 576(AX)
 	ADDQ         $0x000000d2, CX
 	ADDQ         $0x000002c0, AX
 	DECQ         DX
@@ -20129,87 +20129,87 @@ sum:
 // func expandIQ2XXSAVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandIQ2XXSAVX2(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ n+16(FP), DX
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU mask03<>+0(SB), Y0
+	VMOVDQU valuesIQ2XXS<>+0(SB), Y1
 
 super:
-	VPBROADCASTW 104(CX), X0
-	VCVTPH2PS    X0, Y0
-	VMULPS       halved3<>+0(SB), Y0, Y0
-	VPMOVSXBD    (CX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y2, Y0, Y0
-	VMOVUPS      Y0, (AX)
-	VMOVDQU      mask03<>+0(SB), Y6
-	VMOVDQU      valuesIQ2XXS<>+0(SB), Y7
-	VPAND        8(CX), Y6, Y3
-	VMOVDQU      72(CX), Y4
-	VPSLLW       $0x02, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 128(AX)
-	VPAND        40(CX), Y6, Y3
-	VMOVDQU      72(CX), Y4
-	VPSLLW       $0x01, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 192(AX)
-	VMOVDQU      8(CX), Y3
+	VPBROADCASTW 104(CX), X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       halved3<>+0(SB), Y2, Y2
+	VPMOVSXBD    (CX), Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y3, Y2, Y2
+	VMOVUPS      Y2, (AX)
+	VPAND        8(CX), Y0, Y2
+	VMOVDQU      72(CX), Y3
+	VPSLLW       $0x02, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 128(AX)
+	VPAND        40(CX), Y0, Y2
+	VMOVDQU      72(CX), Y3
+	VPSLLW       $0x01, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 192(AX)
+	VMOVDQU      8(CX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(CX), Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 256(AX)
+	VMOVDQU      40(CX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(CX), Y3
+	VPSRLW       $0x01, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 320(AX)
+	VMOVDQU      8(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(CX), Y3
 	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      72(CX), Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 256(AX)
-	VMOVDQU      40(CX), Y3
-	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      72(CX), Y4
-	VPSRLW       $0x01, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 320(AX)
-	VMOVDQU      8(CX), Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 384(AX)
+	VMOVDQU      40(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(CX), Y3
+	VPSRLW       $0x03, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 448(AX)
+	VMOVDQU      8(CX), Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      72(CX), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 384(AX)
-	VMOVDQU      40(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      72(CX), Y4
-	VPSRLW       $0x03, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 448(AX)
-	VMOVDQU      8(CX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      72(CX), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 512(AX)
-	VMOVDQU      40(CX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      72(CX), Y4
-	VPSRLW       $0x05, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 576(AX)
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 512(AX)
+	VMOVDQU      40(CX), Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(CX), Y3
+	VPSRLW       $0x05, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 576(AX)
 	ADDQ         $0x0000006a, CX
 	ADDQ         $0x00000280, AX
 	DECQ         DX
@@ -22305,89 +22305,89 @@ sum:
 // func expandIQ2XSAVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandIQ2XSAVX2(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ n+16(FP), DX
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU mask03<>+0(SB), Y0
+	VMOVDQU valuesIQ2XS<>+0(SB), Y1
 
 super:
-	VPBROADCASTW 112(CX), X0
-	VCVTPH2PS    X0, Y0
-	VMULPS       halved3<>+0(SB), Y0, Y0
-	VMOVUPS      Y0, (AX)
-	VPMOVSXBW    (CX), Y1
-	VPSHUFB      highWords<>+0(SB), Y1, Y2
-	VMOVDQU      Y2, 640(AX)
-	VPSHUFB      lowWords<>+0(SB), Y1, Y1
-	VMOVUPS      Y1, 64(AX)
-	VMOVDQU      mask03<>+0(SB), Y6
-	VMOVDQU      valuesIQ2XS<>+0(SB), Y7
-	VPAND        16(CX), Y6, Y3
-	VMOVDQU      80(CX), Y4
-	VPSLLW       $0x02, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 128(AX)
-	VPAND        48(CX), Y6, Y3
-	VMOVDQU      80(CX), Y4
-	VPSLLW       $0x01, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 192(AX)
-	VMOVDQU      16(CX), Y3
+	VPBROADCASTW 112(CX), X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       halved3<>+0(SB), Y2, Y2
+	VMOVUPS      Y2, (AX)
+	VPMOVSXBW    (CX), Y4
+	VPSHUFB      highWords<>+0(SB), Y4, Y3
+	VMOVDQU      Y3, 640(AX)
+	VPSHUFB      lowWords<>+0(SB), Y4, Y4
+	VMOVUPS      Y4, 64(AX)
+	VPAND        16(CX), Y0, Y2
+	VMOVDQU      80(CX), Y3
+	VPSLLW       $0x02, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 128(AX)
+	VPAND        48(CX), Y0, Y2
+	VMOVDQU      80(CX), Y3
+	VPSLLW       $0x01, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 192(AX)
+	VMOVDQU      16(CX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 256(AX)
+	VMOVDQU      48(CX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
+	VPSRLW       $0x01, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 320(AX)
+	VMOVDQU      16(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
 	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 256(AX)
-	VMOVDQU      48(CX), Y3
-	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPSRLW       $0x01, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 320(AX)
-	VMOVDQU      16(CX), Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 384(AX)
+	VMOVDQU      48(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
+	VPSRLW       $0x03, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 448(AX)
+	VMOVDQU      16(CX), Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 384(AX)
-	VMOVDQU      48(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPSRLW       $0x03, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 448(AX)
-	VMOVDQU      16(CX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 512(AX)
-	VMOVDQU      48(CX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPSRLW       $0x05, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 576(AX)
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 512(AX)
+	VMOVDQU      48(CX), Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
+	VPSRLW       $0x05, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 576(AX)
 	ADDQ         $0x00000072, CX
 	ADDQ         $0x000002c0, AX
 	DECQ         DX
@@ -23805,52 +23805,52 @@ sum:
 // func expandIQ3XXSAVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandIQ3XXSAVX2(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ n+16(FP), DX
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU mask0f<>+0(SB), Y0
+	VMOVDQU valuesIQ3XXS<>+0(SB), Y1
 
 super:
-	VPBROADCASTW 136(CX), X0
-	VCVTPH2PS    X0, Y0
-	VMULPS       halved2<>+0(SB), Y0, Y0
-	VPMOVSXBD    (CX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y2, Y0, Y0
-	VMOVUPS      Y0, (AX)
-	VMOVDQU      mask0f<>+0(SB), Y6
-	VMOVDQU      valuesIQ3XXS<>+0(SB), Y7
-	VPAND        8(CX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 128(AX)
-	VPAND        40(CX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 192(AX)
-	VPAND        72(CX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 256(AX)
-	VPAND        104(CX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 320(AX)
-	VMOVDQU      8(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 384(AX)
-	VMOVDQU      40(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 448(AX)
-	VMOVDQU      72(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 512(AX)
-	VMOVDQU      104(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 576(AX)
+	VPBROADCASTW 136(CX), X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       halved2<>+0(SB), Y2, Y2
+	VPMOVSXBD    (CX), Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y3, Y2, Y2
+	VMOVUPS      Y2, (AX)
+	VPAND        8(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 128(AX)
+	VPAND        40(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 192(AX)
+	VPAND        72(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 256(AX)
+	VPAND        104(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 320(AX)
+	VMOVDQU      8(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 384(AX)
+	VMOVDQU      40(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 448(AX)
+	VMOVDQU      72(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 512(AX)
+	VMOVDQU      104(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 576(AX)
 	ADDQ         $0x0000008a, CX
 	ADDQ         $0x00000280, AX
 	DECQ         DX
@@ -25631,87 +25631,87 @@ sum:
 // func expandIQ1SAVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandIQ1SAVX2(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ n+16(FP), DX
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU mask03<>+0(SB), Y0
+	VMOVDQU valuesIQ1S<>+0(SB), Y1
 
 super:
-	VPBROADCASTW 104(CX), X0
-	VCVTPH2PS    X0, Y0
-	VMULPS       halved3<>+0(SB), Y0, Y0
-	VPMOVSXBD    (CX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y2, Y0, Y0
-	VMOVUPS      Y0, (AX)
-	VMOVDQU      mask03<>+0(SB), Y6
-	VMOVDQU      valuesIQ1S<>+0(SB), Y7
-	VPAND        8(CX), Y6, Y3
-	VMOVDQU      72(CX), Y4
-	VPSLLW       $0x02, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 128(AX)
-	VPAND        40(CX), Y6, Y3
-	VMOVDQU      72(CX), Y4
-	VPSLLW       $0x01, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 192(AX)
-	VMOVDQU      8(CX), Y3
+	VPBROADCASTW 104(CX), X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       halved3<>+0(SB), Y2, Y2
+	VPMOVSXBD    (CX), Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y3, Y2, Y2
+	VMOVUPS      Y2, (AX)
+	VPAND        8(CX), Y0, Y2
+	VMOVDQU      72(CX), Y3
+	VPSLLW       $0x02, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 128(AX)
+	VPAND        40(CX), Y0, Y2
+	VMOVDQU      72(CX), Y3
+	VPSLLW       $0x01, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 192(AX)
+	VMOVDQU      8(CX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(CX), Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 256(AX)
+	VMOVDQU      40(CX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(CX), Y3
+	VPSRLW       $0x01, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 320(AX)
+	VMOVDQU      8(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(CX), Y3
 	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      72(CX), Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 256(AX)
-	VMOVDQU      40(CX), Y3
-	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      72(CX), Y4
-	VPSRLW       $0x01, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 320(AX)
-	VMOVDQU      8(CX), Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 384(AX)
+	VMOVDQU      40(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(CX), Y3
+	VPSRLW       $0x03, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 448(AX)
+	VMOVDQU      8(CX), Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      72(CX), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 384(AX)
-	VMOVDQU      40(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      72(CX), Y4
-	VPSRLW       $0x03, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 448(AX)
-	VMOVDQU      8(CX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      72(CX), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 512(AX)
-	VMOVDQU      40(CX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      72(CX), Y4
-	VPSRLW       $0x05, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 576(AX)
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 512(AX)
+	VMOVDQU      40(CX), Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(CX), Y3
+	VPSRLW       $0x05, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 576(AX)
 	ADDQ         $0x0000006a, CX
 	ADDQ         $0x00000280, AX
 	DECQ         DX
@@ -27481,79 +27481,79 @@ sum:
 // func expandIQ4NLAVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandIQ4NLAVX2(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ n+16(FP), DX
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU mask0f<>+0(SB), Y0
+	VMOVDQU valuesIQ4NL<>+0(SB), Y1
 
 super:
-	VCVTPH2PS (CX), Y0
-	VMOVUPS   Y0, (AX)
-	VMOVDQU   mask0f<>+0(SB), Y6
-	VMOVDQU   valuesIQ4NL<>+0(SB), Y7
-	VPAND     16(CX), Y6, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VPSRLW    $0x04, Y3, Y4
+	VCVTPH2PS (CX), Y2
+	VMOVUPS   Y2, (AX)
+	VPAND     16(CX), Y0, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VPSRLW    $0x04, Y2, Y3
+	VPAND     mask0f<>+0(SB), Y2, Y2
 	VPAND     mask0f<>+0(SB), Y3, Y3
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   Y3, 128(AX)
-	VMOVDQU   Y4, 192(AX)
-	VPAND     48(CX), Y6, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VPSRLW    $0x04, Y3, Y4
+	VMOVDQU   Y2, 128(AX)
+	VMOVDQU   Y3, 192(AX)
+	VPAND     48(CX), Y0, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VPSRLW    $0x04, Y2, Y3
+	VPAND     mask0f<>+0(SB), Y2, Y2
 	VPAND     mask0f<>+0(SB), Y3, Y3
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   Y3, 256(AX)
-	VMOVDQU   Y4, 320(AX)
-	VPAND     80(CX), Y6, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VPSRLW    $0x04, Y3, Y4
+	VMOVDQU   Y2, 256(AX)
+	VMOVDQU   Y3, 320(AX)
+	VPAND     80(CX), Y0, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VPSRLW    $0x04, Y2, Y3
+	VPAND     mask0f<>+0(SB), Y2, Y2
 	VPAND     mask0f<>+0(SB), Y3, Y3
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   Y3, 384(AX)
-	VMOVDQU   Y4, 448(AX)
-	VPAND     112(CX), Y6, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VPSRLW    $0x04, Y3, Y4
+	VMOVDQU   Y2, 384(AX)
+	VMOVDQU   Y3, 448(AX)
+	VPAND     112(CX), Y0, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VPSRLW    $0x04, Y2, Y3
+	VPAND     mask0f<>+0(SB), Y2, Y2
 	VPAND     mask0f<>+0(SB), Y3, Y3
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   Y3, 512(AX)
-	VMOVDQU   Y4, 576(AX)
-	VMOVDQU   16(CX), Y3
-	VPSRLW    $0x04, Y3, Y3
-	VPAND     Y6, Y3, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VPSRLW    $0x04, Y3, Y4
+	VMOVDQU   Y2, 512(AX)
+	VMOVDQU   Y3, 576(AX)
+	VMOVDQU   16(CX), Y2
+	VPSRLW    $0x04, Y2, Y2
+	VPAND     Y0, Y2, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VPSRLW    $0x04, Y2, Y3
+	VPAND     mask0f<>+0(SB), Y2, Y2
 	VPAND     mask0f<>+0(SB), Y3, Y3
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   Y3, 640(AX)
-	VMOVDQU   Y4, 704(AX)
-	VMOVDQU   48(CX), Y3
-	VPSRLW    $0x04, Y3, Y3
-	VPAND     Y6, Y3, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VPSRLW    $0x04, Y3, Y4
+	VMOVDQU   Y2, 640(AX)
+	VMOVDQU   Y3, 704(AX)
+	VMOVDQU   48(CX), Y2
+	VPSRLW    $0x04, Y2, Y2
+	VPAND     Y0, Y2, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VPSRLW    $0x04, Y2, Y3
+	VPAND     mask0f<>+0(SB), Y2, Y2
 	VPAND     mask0f<>+0(SB), Y3, Y3
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   Y3, 768(AX)
-	VMOVDQU   Y4, 832(AX)
-	VMOVDQU   80(CX), Y3
-	VPSRLW    $0x04, Y3, Y3
-	VPAND     Y6, Y3, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VPSRLW    $0x04, Y3, Y4
+	VMOVDQU   Y2, 768(AX)
+	VMOVDQU   Y3, 832(AX)
+	VMOVDQU   80(CX), Y2
+	VPSRLW    $0x04, Y2, Y2
+	VPAND     Y0, Y2, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VPSRLW    $0x04, Y2, Y3
+	VPAND     mask0f<>+0(SB), Y2, Y2
 	VPAND     mask0f<>+0(SB), Y3, Y3
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   Y3, 896(AX)
-	VMOVDQU   Y4, 960(AX)
-	VMOVDQU   112(CX), Y3
-	VPSRLW    $0x04, Y3, Y3
-	VPAND     Y6, Y3, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VPSRLW    $0x04, Y3, Y4
+	VMOVDQU   Y2, 896(AX)
+	VMOVDQU   Y3, 960(AX)
+	VMOVDQU   112(CX), Y2
+	VPSRLW    $0x04, Y2, Y2
+	VPAND     Y0, Y2, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VPSRLW    $0x04, Y2, Y3
+	VPAND     mask0f<>+0(SB), Y2, Y2
 	VPAND     mask0f<>+0(SB), Y3, Y3
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   Y3, 1024(AX)
-	VMOVDQU   Y4, 1088(AX)
+	VMOVDQU   Y2, 1024(AX)
+	VMOVDQU   Y3, 1088(AX)
 	ADDQ      $0x00000090, CX
 	ADDQ      $0x00000480, AX
 	DECQ      DX
@@ -28874,51 +28874,51 @@ sum:
 // func expandIQ3SAVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandIQ3SAVX2(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ n+16(FP), DX
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU mask0f<>+0(SB), Y0
+	VMOVDQU valuesIQ3S<>+0(SB), Y1
 
 super:
-	VPBROADCASTW 136(CX), X0
-	VCVTPH2PS    X0, Y0
-	VPMOVSXBD    (CX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y2, Y0, Y0
-	VMOVUPS      Y0, (AX)
-	VMOVDQU      mask0f<>+0(SB), Y6
-	VMOVDQU      valuesIQ3S<>+0(SB), Y7
-	VPAND        8(CX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 128(AX)
-	VPAND        40(CX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 192(AX)
-	VPAND        72(CX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 256(AX)
-	VPAND        104(CX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 320(AX)
-	VMOVDQU      8(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 384(AX)
-	VMOVDQU      40(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 448(AX)
-	VMOVDQU      72(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 512(AX)
-	VMOVDQU      104(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 576(AX)
+	VPBROADCASTW 136(CX), X2
+	VCVTPH2PS    X2, Y2
+	VPMOVSXBD    (CX), Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y3, Y2, Y2
+	VMOVUPS      Y2, (AX)
+	VPAND        8(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 128(AX)
+	VPAND        40(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 192(AX)
+	VPAND        72(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 256(AX)
+	VPAND        104(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 320(AX)
+	VMOVDQU      8(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 384(AX)
+	VMOVDQU      40(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 448(AX)
+	VMOVDQU      72(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 512(AX)
+	VMOVDQU      104(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 576(AX)
 	ADDQ         $0x0000008a, CX
 	ADDQ         $0x00000280, AX
 	DECQ         DX
@@ -30740,83 +30740,83 @@ sum:
 // func expandIQ4XSAVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandIQ4XSAVX2(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ n+16(FP), DX
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU mask0f<>+0(SB), Y0
+	VMOVDQU valuesIQ4XS<>+0(SB), Y1
 
 super:
-	VPBROADCASTW 136(CX), X0
-	VCVTPH2PS    X0, Y0
-	VPMOVSXBD    (CX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y2, Y0, Y0
-	VMOVUPS      Y0, (AX)
-	VMOVDQU      mask0f<>+0(SB), Y6
-	VMOVDQU      valuesIQ4XS<>+0(SB), Y7
-	VPAND        8(CX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VPSRLW       $0x04, Y3, Y4
+	VPBROADCASTW 136(CX), X2
+	VCVTPH2PS    X2, Y2
+	VPMOVSXBD    (CX), Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y3, Y2, Y2
+	VMOVUPS      Y2, (AX)
+	VPAND        8(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPSRLW       $0x04, Y2, Y3
+	VPAND        mask0f<>+0(SB), Y2, Y2
 	VPAND        mask0f<>+0(SB), Y3, Y3
-	VPAND        mask0f<>+0(SB), Y4, Y4
-	VMOVDQU      Y3, 128(AX)
-	VMOVDQU      Y4, 192(AX)
-	VPAND        40(CX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VPSRLW       $0x04, Y3, Y4
+	VMOVDQU      Y2, 128(AX)
+	VMOVDQU      Y3, 192(AX)
+	VPAND        40(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPSRLW       $0x04, Y2, Y3
+	VPAND        mask0f<>+0(SB), Y2, Y2
 	VPAND        mask0f<>+0(SB), Y3, Y3
-	VPAND        mask0f<>+0(SB), Y4, Y4
-	VMOVDQU      Y3, 256(AX)
-	VMOVDQU      Y4, 320(AX)
-	VPAND        72(CX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VPSRLW       $0x04, Y3, Y4
+	VMOVDQU      Y2, 256(AX)
+	VMOVDQU      Y3, 320(AX)
+	VPAND        72(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPSRLW       $0x04, Y2, Y3
+	VPAND        mask0f<>+0(SB), Y2, Y2
 	VPAND        mask0f<>+0(SB), Y3, Y3
-	VPAND        mask0f<>+0(SB), Y4, Y4
-	VMOVDQU      Y3, 384(AX)
-	VMOVDQU      Y4, 448(AX)
-	VPAND        104(CX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VPSRLW       $0x04, Y3, Y4
+	VMOVDQU      Y2, 384(AX)
+	VMOVDQU      Y3, 448(AX)
+	VPAND        104(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPSRLW       $0x04, Y2, Y3
+	VPAND        mask0f<>+0(SB), Y2, Y2
 	VPAND        mask0f<>+0(SB), Y3, Y3
-	VPAND        mask0f<>+0(SB), Y4, Y4
-	VMOVDQU      Y3, 512(AX)
-	VMOVDQU      Y4, 576(AX)
-	VMOVDQU      8(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VPSRLW       $0x04, Y3, Y4
+	VMOVDQU      Y2, 512(AX)
+	VMOVDQU      Y3, 576(AX)
+	VMOVDQU      8(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPSRLW       $0x04, Y2, Y3
+	VPAND        mask0f<>+0(SB), Y2, Y2
 	VPAND        mask0f<>+0(SB), Y3, Y3
-	VPAND        mask0f<>+0(SB), Y4, Y4
-	VMOVDQU      Y3, 640(AX)
-	VMOVDQU      Y4, 704(AX)
-	VMOVDQU      40(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VPSRLW       $0x04, Y3, Y4
+	VMOVDQU      Y2, 640(AX)
+	VMOVDQU      Y3, 704(AX)
+	VMOVDQU      40(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPSRLW       $0x04, Y2, Y3
+	VPAND        mask0f<>+0(SB), Y2, Y2
 	VPAND        mask0f<>+0(SB), Y3, Y3
-	VPAND        mask0f<>+0(SB), Y4, Y4
-	VMOVDQU      Y3, 768(AX)
-	VMOVDQU      Y4, 832(AX)
-	VMOVDQU      72(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VPSRLW       $0x04, Y3, Y4
+	VMOVDQU      Y2, 768(AX)
+	VMOVDQU      Y3, 832(AX)
+	VMOVDQU      72(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPSRLW       $0x04, Y2, Y3
+	VPAND        mask0f<>+0(SB), Y2, Y2
 	VPAND        mask0f<>+0(SB), Y3, Y3
-	VPAND        mask0f<>+0(SB), Y4, Y4
-	VMOVDQU      Y3, 896(AX)
-	VMOVDQU      Y4, 960(AX)
-	VMOVDQU      104(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VPSRLW       $0x04, Y3, Y4
+	VMOVDQU      Y2, 896(AX)
+	VMOVDQU      Y3, 960(AX)
+	VMOVDQU      104(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPSRLW       $0x04, Y2, Y3
+	VPAND        mask0f<>+0(SB), Y2, Y2
 	VPAND        mask0f<>+0(SB), Y3, Y3
-	VPAND        mask0f<>+0(SB), Y4, Y4
-	VMOVDQU      Y3, 1024(AX)
-	VMOVDQU      Y4, 1088(AX)
+	VMOVDQU      Y2, 1024(AX)
+	VMOVDQU      Y3, 1088(AX)
 	ADDQ         $0x0000008a, CX
 	ADDQ         $0x00000480, AX
 	DECQ         DX
@@ -32724,89 +32724,89 @@ sum:
 // func expandIQ1MAVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandIQ1MAVX2(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ n+16(FP), DX
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU mask03<>+0(SB), Y0
+	VMOVDQU valuesIQ1M<>+0(SB), Y1
 
 super:
-	VPBROADCASTW 112(CX), X0
-	VCVTPH2PS    X0, Y0
-	VMULPS       halved3<>+0(SB), Y0, Y0
-	VMOVUPS      Y0, (AX)
-	VPMOVSXBW    (CX), Y1
-	VPSHUFB      highWords<>+0(SB), Y1, Y2
-	VMOVDQU      Y2, 640(AX)
-	VPSHUFB      lowWords<>+0(SB), Y1, Y1
-	VMOVUPS      Y1, 64(AX)
-	VMOVDQU      mask03<>+0(SB), Y6
-	VMOVDQU      valuesIQ1M<>+0(SB), Y7
-	VPAND        16(CX), Y6, Y3
-	VMOVDQU      80(CX), Y4
-	VPSLLW       $0x02, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 128(AX)
-	VPAND        48(CX), Y6, Y3
-	VMOVDQU      80(CX), Y4
-	VPSLLW       $0x01, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 192(AX)
-	VMOVDQU      16(CX), Y3
+	VPBROADCASTW 112(CX), X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       halved3<>+0(SB), Y2, Y2
+	VMOVUPS      Y2, (AX)
+	VPMOVSXBW    (CX), Y4
+	VPSHUFB      highWords<>+0(SB), Y4, Y3
+	VMOVDQU      Y3, 640(AX)
+	VPSHUFB      lowWords<>+0(SB), Y4, Y4
+	VMOVUPS      Y4, 64(AX)
+	VPAND        16(CX), Y0, Y2
+	VMOVDQU      80(CX), Y3
+	VPSLLW       $0x02, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 128(AX)
+	VPAND        48(CX), Y0, Y2
+	VMOVDQU      80(CX), Y3
+	VPSLLW       $0x01, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 192(AX)
+	VMOVDQU      16(CX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 256(AX)
+	VMOVDQU      48(CX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
+	VPSRLW       $0x01, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 320(AX)
+	VMOVDQU      16(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
 	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 256(AX)
-	VMOVDQU      48(CX), Y3
-	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPSRLW       $0x01, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 320(AX)
-	VMOVDQU      16(CX), Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 384(AX)
+	VMOVDQU      48(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
+	VPSRLW       $0x03, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 448(AX)
+	VMOVDQU      16(CX), Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 384(AX)
-	VMOVDQU      48(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPSRLW       $0x03, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 448(AX)
-	VMOVDQU      16(CX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 512(AX)
-	VMOVDQU      48(CX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPSRLW       $0x05, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 576(AX)
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 512(AX)
+	VMOVDQU      48(CX), Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
+	VPSRLW       $0x05, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 576(AX)
 	ADDQ         $0x00000072, CX
 	ADDQ         $0x000002c0, AX
 	DECQ         DX
@@ -33990,43 +33990,43 @@ sum:
 // func expandTQ10AVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandTQ10AVX2(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ n+16(FP), DX
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU mask03<>+0(SB), Y0
 
 super:
-	VPBROADCASTW 64(CX), X0
-	VCVTPH2PS    X0, Y0
-	VMOVUPS      Y0, (AX)
-	VMOVDQU      mask03<>+0(SB), Y6
-	VPAND        (CX), Y6, Y3
-	VMOVDQU      Y3, 128(AX)
-	VPAND        32(CX), Y6, Y3
-	VMOVDQU      Y3, 192(AX)
-	VMOVDQU      (CX), Y3
-	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      Y3, 256(AX)
-	VMOVDQU      32(CX), Y3
-	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      Y3, 320(AX)
-	VMOVDQU      (CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      Y3, 384(AX)
-	VMOVDQU      32(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      Y3, 448(AX)
-	VMOVDQU      (CX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      Y3, 512(AX)
-	VMOVDQU      32(CX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      Y3, 576(AX)
+	VPBROADCASTW 64(CX), X1
+	VCVTPH2PS    X1, Y1
+	VMOVUPS      Y1, (AX)
+	VPAND        (CX), Y0, Y1
+	VMOVDQU      Y1, 128(AX)
+	VPAND        32(CX), Y0, Y1
+	VMOVDQU      Y1, 192(AX)
+	VMOVDQU      (CX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      Y1, 256(AX)
+	VMOVDQU      32(CX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      Y1, 320(AX)
+	VMOVDQU      (CX), Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      Y1, 384(AX)
+	VMOVDQU      32(CX), Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      Y1, 448(AX)
+	VMOVDQU      (CX), Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      Y1, 512(AX)
+	VMOVDQU      32(CX), Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      Y1, 576(AX)
 	ADDQ         $0x00000042, CX
 	ADDQ         $0x00000280, AX
 	DECQ         DX
@@ -35334,50 +35334,50 @@ sum:
 // func expandMXFP4AVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2
 TEXT ·expandMXFP4AVX2(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ n+16(FP), DX
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU mask0f<>+0(SB), Y0
+	VMOVDQU valuesMXFP4<>+0(SB), Y1
 
 super:
-	VPMOVZXBD (CX), Y0
-	VPSLLD    $0x17, Y0, Y0
-	VPMAXUD   leastExponent<>+0(SB), Y0, Y0
-	VMULPS    halved1<>+0(SB), Y0, Y0
-	VMOVUPS   Y0, (AX)
-	VMOVDQU   mask0f<>+0(SB), Y6
-	VMOVDQU   valuesMXFP4<>+0(SB), Y7
-	VPAND     8(CX), Y6, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VMOVDQU   Y3, 128(AX)
-	VPAND     40(CX), Y6, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VMOVDQU   Y3, 192(AX)
-	VPAND     72(CX), Y6, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VMOVDQU   Y3, 256(AX)
-	VPAND     104(CX), Y6, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VMOVDQU   Y3, 320(AX)
-	VMOVDQU   8(CX), Y3
-	VPSRLW    $0x04, Y3, Y3
-	VPAND     Y6, Y3, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VMOVDQU   Y3, 384(AX)
-	VMOVDQU   40(CX), Y3
-	VPSRLW    $0x04, Y3, Y3
-	VPAND     Y6, Y3, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VMOVDQU   Y3, 448(AX)
-	VMOVDQU   72(CX), Y3
-	VPSRLW    $0x04, Y3, Y3
-	VPAND     Y6, Y3, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VMOVDQU   Y3, 512(AX)
-	VMOVDQU   104(CX), Y3
-	VPSRLW    $0x04, Y3, Y3
-	VPAND     Y6, Y3, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VMOVDQU   Y3, 576(AX)
+	VPMOVZXBD (CX), Y2
+	VPSLLD    $0x17, Y2, Y2
+	VPMAXUD   leastExponent<>+0(SB), Y2, Y2
+	VMULPS    halved1<>+0(SB), Y2, Y2
+	VMOVUPS   Y2, (AX)
+	VPAND     8(CX), Y0, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 128(AX)
+	VPAND     40(CX), Y0, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 192(AX)
+	VPAND     72(CX), Y0, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 256(AX)
+	VPAND     104(CX), Y0, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 320(AX)
+	VMOVDQU   8(CX), Y2
+	VPSRLW    $0x04, Y2, Y2
+	VPAND     Y0, Y2, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 384(AX)
+	VMOVDQU   40(CX), Y2
+	VPSRLW    $0x04, Y2, Y2
+	VPAND     Y0, Y2, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 448(AX)
+	VMOVDQU   72(CX), Y2
+	VPSRLW    $0x04, Y2, Y2
+	VPAND     Y0, Y2, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 512(AX)
+	VMOVDQU   104(CX), Y2
+	VPSRLW    $0x04, Y2, Y2
+	VPAND     Y0, Y2, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 576(AX)
 	ADDQ      $0x00000088, CX
 	ADDQ      $0x00000280, AX
 	DECQ      DX
@@ -36837,56 +36837,56 @@ sum:
 // func expandNVFP4AVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandNVFP4AVX2(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ n+16(FP), DX
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU mask0f<>+0(SB), Y0
+	VMOVDQU valuesNVFP4<>+0(SB), Y1
 
 super:
-	VPMOVZXBW    (CX), X0
-	VPSLLW       $0x07, X0, X0
-	VCVTPH2PS    X0, Y0
-	VPMOVZXBW    8(CX), X1
-	VPSLLW       $0x07, X1, X1
-	VCVTPH2PS    X1, Y1
-	VBROADCASTSS 144(CX), Y2
-	VMULPS       Y2, Y0, Y0
-	VMULPS       Y2, Y1, Y1
-	VMOVUPS      Y1, 64(AX)
-	VMOVUPS      Y0, (AX)
-	VMOVDQU      mask0f<>+0(SB), Y6
-	VMOVDQU      valuesNVFP4<>+0(SB), Y7
-	VPAND        16(CX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 128(AX)
-	VPAND        48(CX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 192(AX)
-	VPAND        80(CX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 256(AX)
-	VPAND        112(CX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 320(AX)
-	VMOVDQU      16(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 384(AX)
-	VMOVDQU      48(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 448(AX)
-	VMOVDQU      80(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 512(AX)
-	VMOVDQU      112(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 576(AX)
+	VPMOVZXBW    (CX), X2
+	VPSLLW       $0x07, X2, X2
+	VCVTPH2PS    X2, Y2
+	VPMOVZXBW    8(CX), X4
+	VPSLLW       $0x07, X4, X4
+	VCVTPH2PS    X4, Y4
+	VBROADCASTSS 144(CX), Y3
+	VMULPS       Y3, Y2, Y2
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 64(AX)
+	VMOVUPS      Y2, (AX)
+	VPAND        16(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 128(AX)
+	VPAND        48(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 192(AX)
+	VPAND        80(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 256(AX)
+	VPAND        112(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 320(AX)
+	VMOVDQU      16(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 384(AX)
+	VMOVDQU      48(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 448(AX)
+	VMOVDQU      80(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 512(AX)
+	VMOVDQU      112(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 576(AX)
 	ADDQ         $0x00000094, CX
 	ADDQ         $0x00000280, AX
 	DECQ         DX
@@ -38456,30 +38456,30 @@ row:
 super:
 	VCVTPH2PS (BX), Y0
 	VMOVUPS   Y0, (DX)
-	VMOVDQU   16(BX), Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VMOVDQU   Y3, 128(DX)
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   Y4, 384(DX)
-	VMOVDQU   48(BX), Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VMOVDQU   Y3, 192(DX)
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   Y4, 448(DX)
-	VMOVDQU   80(BX), Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VMOVDQU   Y3, 256(DX)
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   Y4, 512(DX)
-	VMOVDQU   112(BX), Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VMOVDQU   Y3, 320(DX)
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   Y4, 576(DX)
+	VMOVDQU   16(BX), Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 128(DX)
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   Y1, 384(DX)
+	VMOVDQU   48(BX), Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 192(DX)
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   Y1, 448(DX)
+	VMOVDQU   80(BX), Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 256(DX)
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   Y1, 512(DX)
+	VMOVDQU   112(BX), Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 320(DX)
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   Y1, 576(DX)
 	ADDQ      $0x00000090, BX
 	ADDQ      $0x00000280, DX
 	DECQ      SI
@@ -38489,6 +38489,543 @@ super:
 	XCHGQ     DI, R8
 	DECQ      CX
 	JNZ       row
+	VZEROUPPER
+	RET
+
+// func firstQ40VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+// Requires: AVX, AVX2, AVX512F, AVX512VNNI, CMOV, F16C, MMX+
+TEXT ·firstQ40VNNI6x4(SB), NOSPLIT, $0-120
+	MOVQ  next+72(FP), AX
+	MOVQ  lines+80(FP), CX
+	TESTQ CX, CX
+	JEQ   asked
+
+line:
+	PREFETCHT1 (AX)
+	ADDQ       $0x40, AX
+	DECQ       CX
+	JNZ        line
+	MOVQ       AX, next+72(FP)
+
+asked:
+	MOVQ    rowBytes+24(FP), AX
+	MOVQ    xStride+40(FP), CX
+	LEAQ    (CX)(CX*2), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    n+48(FP), DI
+	MOVQ    from+88(FP), R8
+	MOVQ    fromBytes+96(FP), R9
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	TESTQ   $0x00000001, part+64(FP)
+	JNE     begin
+	MOVQ    acc+56(FP), R10
+	VMOVUPS (R10), Z4
+	VMOVUPS 64(R10), Z5
+	VMOVUPS 128(R10), Z6
+	VMOVUPS 192(R10), Z7
+	VMOVUPS 256(R10), Z8
+	VMOVUPS 320(R10), Z9
+	VMOVUPS 384(R10), Z10
+	VMOVUPS 448(R10), Z11
+	VMOVUPS 512(R10), Z12
+	VMOVUPS 576(R10), Z13
+	VMOVUPS 640(R10), Z14
+	VMOVUPS 704(R10), Z15
+
+begin:
+	LEAQ (SI)(CX*4), R12
+
+super:
+	LEAQ            448(SI), R10
+	CMPQ            DI, $0x01
+	CMOVQEQ         R12, R10
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	PREFETCHT0      (R10)(CX*1)
+	PREFETCHT0      64(R10)(CX*1)
+	PREFETCHT0      128(R10)(CX*1)
+	PREFETCHT0      192(R10)(CX*1)
+	PREFETCHT0      256(R10)(CX*1)
+	PREFETCHT0      (R10)(CX*2)
+	PREFETCHT0      64(R10)(CX*2)
+	PREFETCHT0      128(R10)(CX*2)
+	PREFETCHT0      192(R10)(CX*2)
+	PREFETCHT0      256(R10)(CX*2)
+	PREFETCHT0      (R10)(DX*1)
+	PREFETCHT0      64(R10)(DX*1)
+	PREFETCHT0      128(R10)(DX*1)
+	PREFETCHT0      192(R10)(DX*1)
+	PREFETCHT0      256(R10)(DX*1)
+	LEAQ            640(BX), R11
+	LEAQ            144(R8), R8
+	CMPQ            DI, $0x01
+	CMOVQEQ         then+104(FP), R11
+	CMOVQEQ         thenFrom+112(FP), R8
+	LEAQ            (R8)(R9*2), R10
+	ADDQ            R9, R10
+	VBROADCASTI64X4 288(SI), Z16
+	VMOVDQA32       Z16, Z20
+	VMOVDQA32       Z16, Z24
+	VBROADCASTI64X4 288(SI)(CX*1), Z17
+	VMOVDQA32       Z17, Z21
+	VMOVDQA32       Z17, Z25
+	VBROADCASTI64X4 288(SI)(CX*2), Z18
+	VMOVDQA32       Z18, Z22
+	VMOVDQA32       Z18, Z26
+	VBROADCASTI64X4 288(SI)(DX*1), Z19
+	VMOVDQA32       Z19, Z23
+	VMOVDQA32       Z19, Z27
+	VMOVDQU32       128(BX), Z28
+	VMOVDQU32       128(BX)(AX*1), Z29
+	VMOVDQU32       128(BX)(AX*2), Z30
+	VBROADCASTI64X4 (SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VBROADCASTI64X4 (SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VCVTPH2PS       (R8), Y0
+	VMOVUPS         Y0, (R11)
+	VBROADCASTI64X4 (SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         16(R8), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 128(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 384(R11)
+	VBROADCASTI64X4 (SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         48(R8), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 192(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 448(R11)
+	VMOVDQU32       192(BX), Z28
+	VMOVDQU32       192(BX)(AX*1), Z29
+	VMOVDQU32       192(BX)(AX*2), Z30
+	VBROADCASTI64X4 32(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         80(R8), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 256(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 512(R11)
+	VBROADCASTI64X4 32(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         112(R8), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 320(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 576(R11)
+	VBROADCASTI64X4 32(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VCVTPH2PS       (R8)(R9*1), Y0
+	VMOVUPS         Y0, 32(R11)
+	VBROADCASTI64X4 32(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         16(R8)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 160(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 416(R11)
+	VMOVDQU32       256(BX), Z28
+	VMOVDQU32       256(BX)(AX*1), Z29
+	VMOVDQU32       256(BX)(AX*2), Z30
+	VBROADCASTI64X4 64(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         48(R8)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 224(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 480(R11)
+	VBROADCASTI64X4 64(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         80(R8)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 288(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 544(R11)
+	VBROADCASTI64X4 64(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         112(R8)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 352(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 608(R11)
+	VBROADCASTI64X4 64(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VCVTPH2PS       (R8)(R9*2), Y0
+	VMOVUPS         Y0, (R11)(AX*1)
+	VMOVDQU32       320(BX), Z28
+	VMOVDQU32       320(BX)(AX*1), Z29
+	VMOVDQU32       320(BX)(AX*2), Z30
+	VBROADCASTI64X4 96(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         16(R8)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 128(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 384(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         48(R8)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 192(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 448(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         80(R8)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 256(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 512(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         112(R8)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 320(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 576(R11)(AX*1)
+	VMOVDQU32       384(BX), Z28
+	VMOVDQU32       384(BX)(AX*1), Z29
+	VMOVDQU32       384(BX)(AX*2), Z30
+	VBROADCASTI64X4 128(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VBROADCASTI64X4 128(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VCVTPH2PS       (R10), Y0
+	VMOVUPS         Y0, 32(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         16(R10), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 160(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 416(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         48(R10), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 224(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 480(R11)(AX*1)
+	VMOVDQU32       448(BX), Z28
+	VMOVDQU32       448(BX)(AX*1), Z29
+	VMOVDQU32       448(BX)(AX*2), Z30
+	VBROADCASTI64X4 160(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         80(R10), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 288(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 544(R11)(AX*1)
+	VBROADCASTI64X4 160(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         112(R10), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 352(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 608(R11)(AX*1)
+	VBROADCASTI64X4 160(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VCVTPH2PS       (R10)(R9*1), Y0
+	VMOVUPS         Y0, (R11)(AX*2)
+	VBROADCASTI64X4 160(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         16(R10)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 128(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 384(R11)(AX*2)
+	VMOVDQU32       512(BX), Z28
+	VMOVDQU32       512(BX)(AX*1), Z29
+	VMOVDQU32       512(BX)(AX*2), Z30
+	VBROADCASTI64X4 192(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         48(R10)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 192(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 448(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         80(R10)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 256(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 512(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         112(R10)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 320(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 576(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VCVTPH2PS       (R10)(R9*2), Y0
+	VMOVUPS         Y0, 32(R11)(AX*2)
+	VMOVDQU32       576(BX), Z28
+	VMOVDQU32       576(BX)(AX*1), Z29
+	VMOVDQU32       576(BX)(AX*2), Z30
+	VBROADCASTI64X4 224(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         16(R10)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 160(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 416(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         48(R10)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 224(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 480(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         80(R10)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 288(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 544(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         112(R10)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 352(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 608(R11)(AX*2)
+	VMOVUPS         (BX), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z16, Z16
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z16, Z29, Z4
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z17, Z17
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z17, Z29, Z5
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z18, Z18
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z18, Z29, Z6
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z19, Z19
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z19, Z29, Z7
+	VMOVUPS         (BX)(AX*1), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z20, Z20
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z20, Z29, Z8
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z21, Z21
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z21, Z29, Z9
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z22, Z22
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z22, Z29, Z10
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z23, Z23
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z23, Z29, Z11
+	VMOVUPS         (BX)(AX*2), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z24, Z24
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z24, Z29, Z12
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z25, Z25
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z25, Z29, Z13
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z26, Z26
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z26, Z29, Z14
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z27, Z27
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z27, Z29, Z15
+	ADDQ            $0x00000280, BX
+	ADDQ            $0x000001c0, SI
+	DECQ            DI
+	JNZ             super
+	MOVQ            acc+56(FP), AX
+	TESTQ           $0x00000002, part+64(FP)
+	JNE             sum
+	VMOVUPS         Z4, (AX)
+	VMOVUPS         Z5, 64(AX)
+	VMOVUPS         Z6, 128(AX)
+	VMOVUPS         Z7, 192(AX)
+	VMOVUPS         Z8, 256(AX)
+	VMOVUPS         Z9, 320(AX)
+	VMOVUPS         Z10, 384(AX)
+	VMOVUPS         Z11, 448(AX)
+	VMOVUPS         Z12, 512(AX)
+	VMOVUPS         Z13, 576(AX)
+	VMOVUPS         Z14, 640(AX)
+	VMOVUPS         Z15, 704(AX)
+	JMP             done
+
+sum:
+	MOVQ          out+0(FP), AX
+	MOVQ          outStride+8(FP), CX
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z16
+	VSHUFPS       $0x88, Z5, Z4, Z17
+	VSHUFPS       $0xdd, Z5, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VSHUFPS       $0x88, Z7, Z6, Z17
+	VSHUFPS       $0xdd, Z7, Z6, Z6
+	VADDPS        Z6, Z17, Z6
+	VSHUFPS       $0x88, Z6, Z4, Z17
+	VSHUFPS       $0xdd, Z6, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VSHUFPS       $0x88, Z9, Z8, Z17
+	VSHUFPS       $0xdd, Z9, Z8, Z8
+	VADDPS        Z8, Z17, Z8
+	VSHUFPS       $0x88, Z11, Z10, Z17
+	VSHUFPS       $0xdd, Z11, Z10, Z10
+	VADDPS        Z10, Z17, Z10
+	VSHUFPS       $0x88, Z10, Z8, Z17
+	VSHUFPS       $0xdd, Z10, Z8, Z8
+	VADDPS        Z8, Z17, Z8
+	VSHUFF32X4    $0x88, Z8, Z4, Z17
+	VSHUFF32X4    $0xdd, Z8, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VPERMPS       Z4, Z16, Z4
+	VMOVUPS       X4, (AX)
+	VEXTRACTF32X4 $0x01, Z4, X17
+	VMOVUPS       X17, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z4, X17
+	VMOVUPS       X17, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z4, X17
+	VMOVUPS       X17, (AX)(DX*1)
+	VSHUFPS       $0x88, Z13, Z12, Z17
+	VSHUFPS       $0xdd, Z13, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VSHUFPS       $0x88, Z15, Z14, Z17
+	VSHUFPS       $0xdd, Z15, Z14, Z14
+	VADDPS        Z14, Z17, Z14
+	VSHUFPS       $0x88, Z14, Z12, Z17
+	VSHUFPS       $0xdd, Z14, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VSHUFF32X4    $0x88, Z12, Z12, Z17
+	VSHUFF32X4    $0xdd, Z12, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VPERMPS       Z12, Z16, Z12
+	VMOVQ         X12, 16(AX)
+	VEXTRACTF32X4 $0x01, Z12, X17
+	VMOVQ         X17, 16(AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z12, X17
+	VMOVQ         X17, 16(AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z12, X17
+	VMOVQ         X17, 16(AX)(DX*1)
+
+done:
 	VZEROUPPER
 	RET
 
@@ -40137,33 +40674,33 @@ row:
 
 super:
 	VCVTPH2PS (BX), Y0
-	VCVTPH2PS 16(BX), Y1
+	VCVTPH2PS 16(BX), Y2
 	VMOVUPS   Y0, (DX)
-	VMOVUPS   Y1, 64(DX)
-	VMOVDQU   32(BX), Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VMOVDQU   Y3, 128(DX)
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   Y4, 384(DX)
-	VMOVDQU   64(BX), Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VMOVDQU   Y3, 192(DX)
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   Y4, 448(DX)
-	VMOVDQU   96(BX), Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VMOVDQU   Y3, 256(DX)
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   Y4, 512(DX)
-	VMOVDQU   128(BX), Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VMOVDQU   Y3, 320(DX)
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   Y4, 576(DX)
+	VMOVUPS   Y2, 64(DX)
+	VMOVDQU   32(BX), Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 128(DX)
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   Y1, 384(DX)
+	VMOVDQU   64(BX), Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 192(DX)
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   Y1, 448(DX)
+	VMOVDQU   96(BX), Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 256(DX)
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   Y1, 512(DX)
+	VMOVDQU   128(BX), Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 320(DX)
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   Y1, 576(DX)
 	ADDQ      $0x000000a0, BX
 	ADDQ      $0x00000280, DX
 	DECQ      SI
@@ -40173,6 +40710,586 @@ super:
 	XCHGQ     DI, R8
 	DECQ      CX
 	JNZ       row
+	VZEROUPPER
+	RET
+
+// func firstQ41VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+// Requires: AVX, AVX2, AVX512F, AVX512VNNI, CMOV, F16C, MMX+
+TEXT ·firstQ41VNNI6x4(SB), NOSPLIT, $0-120
+	MOVQ  next+72(FP), AX
+	MOVQ  lines+80(FP), CX
+	TESTQ CX, CX
+	JEQ   asked
+
+line:
+	PREFETCHT1 (AX)
+	ADDQ       $0x40, AX
+	DECQ       CX
+	JNZ        line
+	MOVQ       AX, next+72(FP)
+
+asked:
+	MOVQ    rowBytes+24(FP), AX
+	MOVQ    xStride+40(FP), CX
+	LEAQ    (CX)(CX*2), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    n+48(FP), DI
+	MOVQ    from+88(FP), R8
+	MOVQ    fromBytes+96(FP), R9
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	TESTQ   $0x00000001, part+64(FP)
+	JNE     begin
+	MOVQ    acc+56(FP), R10
+	VMOVUPS (R10), Z4
+	VMOVUPS 64(R10), Z5
+	VMOVUPS 128(R10), Z6
+	VMOVUPS 192(R10), Z7
+	VMOVUPS 256(R10), Z8
+	VMOVUPS 320(R10), Z9
+	VMOVUPS 384(R10), Z10
+	VMOVUPS 448(R10), Z11
+	VMOVUPS 512(R10), Z12
+	VMOVUPS 576(R10), Z13
+	VMOVUPS 640(R10), Z14
+	VMOVUPS 704(R10), Z15
+
+begin:
+	LEAQ (SI)(CX*4), R12
+
+super:
+	LEAQ            448(SI), R10
+	CMPQ            DI, $0x01
+	CMOVQEQ         R12, R10
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	PREFETCHT0      320(R10)
+	PREFETCHT0      (R10)(CX*1)
+	PREFETCHT0      64(R10)(CX*1)
+	PREFETCHT0      128(R10)(CX*1)
+	PREFETCHT0      192(R10)(CX*1)
+	PREFETCHT0      256(R10)(CX*1)
+	PREFETCHT0      320(R10)(CX*1)
+	PREFETCHT0      (R10)(CX*2)
+	PREFETCHT0      64(R10)(CX*2)
+	PREFETCHT0      128(R10)(CX*2)
+	PREFETCHT0      192(R10)(CX*2)
+	PREFETCHT0      256(R10)(CX*2)
+	PREFETCHT0      320(R10)(CX*2)
+	PREFETCHT0      (R10)(DX*1)
+	PREFETCHT0      64(R10)(DX*1)
+	PREFETCHT0      128(R10)(DX*1)
+	PREFETCHT0      192(R10)(DX*1)
+	PREFETCHT0      256(R10)(DX*1)
+	PREFETCHT0      320(R10)(DX*1)
+	LEAQ            640(BX), R11
+	LEAQ            160(R8), R8
+	CMPQ            DI, $0x01
+	CMOVQEQ         then+104(FP), R11
+	CMOVQEQ         thenFrom+112(FP), R8
+	LEAQ            (R8)(R9*2), R10
+	ADDQ            R9, R10
+	VPXORD          Z16, Z16, Z16
+	VMOVDQA32       Z16, Z20
+	VMOVDQA32       Z16, Z24
+	VPXORD          Z17, Z17, Z17
+	VMOVDQA32       Z17, Z21
+	VMOVDQA32       Z17, Z25
+	VPXORD          Z18, Z18, Z18
+	VMOVDQA32       Z18, Z22
+	VMOVDQA32       Z18, Z26
+	VPXORD          Z19, Z19, Z19
+	VMOVDQA32       Z19, Z23
+	VMOVDQA32       Z19, Z27
+	VMOVDQU32       128(BX), Z28
+	VMOVDQU32       128(BX)(AX*1), Z29
+	VMOVDQU32       128(BX)(AX*2), Z30
+	VBROADCASTI64X4 (SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VBROADCASTI64X4 (SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VCVTPH2PS       (R8), Y0
+	VCVTPH2PS       16(R8), Y2
+	VMOVUPS         Y0, (R11)
+	VMOVUPS         Y2, 64(R11)
+	VBROADCASTI64X4 (SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         32(R8), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 128(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 384(R11)
+	VBROADCASTI64X4 (SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         64(R8), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 192(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 448(R11)
+	VMOVDQU32       192(BX), Z28
+	VMOVDQU32       192(BX)(AX*1), Z29
+	VMOVDQU32       192(BX)(AX*2), Z30
+	VBROADCASTI64X4 32(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         96(R8), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 256(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 512(R11)
+	VBROADCASTI64X4 32(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         128(R8), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 320(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 576(R11)
+	VBROADCASTI64X4 32(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VCVTPH2PS       (R8)(R9*1), Y0
+	VCVTPH2PS       16(R8)(R9*1), Y2
+	VMOVUPS         Y0, 32(R11)
+	VMOVUPS         Y2, 96(R11)
+	VBROADCASTI64X4 32(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         32(R8)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 160(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 416(R11)
+	VMOVDQU32       256(BX), Z28
+	VMOVDQU32       256(BX)(AX*1), Z29
+	VMOVDQU32       256(BX)(AX*2), Z30
+	VBROADCASTI64X4 64(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         64(R8)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 224(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 480(R11)
+	VBROADCASTI64X4 64(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         96(R8)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 288(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 544(R11)
+	VBROADCASTI64X4 64(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         128(R8)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 352(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 608(R11)
+	VBROADCASTI64X4 64(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VCVTPH2PS       (R8)(R9*2), Y0
+	VCVTPH2PS       16(R8)(R9*2), Y2
+	VMOVUPS         Y0, (R11)(AX*1)
+	VMOVUPS         Y2, 64(R11)(AX*1)
+	VMOVDQU32       320(BX), Z28
+	VMOVDQU32       320(BX)(AX*1), Z29
+	VMOVDQU32       320(BX)(AX*2), Z30
+	VBROADCASTI64X4 96(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         32(R8)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 128(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 384(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         64(R8)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 192(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 448(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         96(R8)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 256(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 512(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         128(R8)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 320(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 576(R11)(AX*1)
+	VMOVDQU32       384(BX), Z28
+	VMOVDQU32       384(BX)(AX*1), Z29
+	VMOVDQU32       384(BX)(AX*2), Z30
+	VBROADCASTI64X4 128(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VBROADCASTI64X4 128(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VCVTPH2PS       (R10), Y0
+	VCVTPH2PS       16(R10), Y2
+	VMOVUPS         Y0, 32(R11)(AX*1)
+	VMOVUPS         Y2, 96(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         32(R10), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 160(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 416(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         64(R10), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 224(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 480(R11)(AX*1)
+	VMOVDQU32       448(BX), Z28
+	VMOVDQU32       448(BX)(AX*1), Z29
+	VMOVDQU32       448(BX)(AX*2), Z30
+	VBROADCASTI64X4 160(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         96(R10), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 288(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 544(R11)(AX*1)
+	VBROADCASTI64X4 160(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         128(R10), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 352(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 608(R11)(AX*1)
+	VBROADCASTI64X4 160(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VCVTPH2PS       (R10)(R9*1), Y0
+	VCVTPH2PS       16(R10)(R9*1), Y2
+	VMOVUPS         Y0, (R11)(AX*2)
+	VMOVUPS         Y2, 64(R11)(AX*2)
+	VBROADCASTI64X4 160(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         32(R10)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 128(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 384(R11)(AX*2)
+	VMOVDQU32       512(BX), Z28
+	VMOVDQU32       512(BX)(AX*1), Z29
+	VMOVDQU32       512(BX)(AX*2), Z30
+	VBROADCASTI64X4 192(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         64(R10)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 192(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 448(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         96(R10)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 256(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 512(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         128(R10)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 320(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 576(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VCVTPH2PS       (R10)(R9*2), Y0
+	VCVTPH2PS       16(R10)(R9*2), Y2
+	VMOVUPS         Y0, 32(R11)(AX*2)
+	VMOVUPS         Y2, 96(R11)(AX*2)
+	VMOVDQU32       576(BX), Z28
+	VMOVDQU32       576(BX)(AX*1), Z29
+	VMOVDQU32       576(BX)(AX*2), Z30
+	VBROADCASTI64X4 224(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         32(R10)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 160(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 416(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         64(R10)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 224(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 480(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         96(R10)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 288(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 544(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         128(R10)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 352(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 608(R11)(AX*2)
+	VMOVUPS         (BX), Z30
+	VMOVUPS         64(BX), Z31
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z16, Z16
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z16, Z29, Z4
+	VBROADCASTI64X4 320(SI), Z16
+	VFMADD231PS     Z16, Z31, Z4
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z17, Z17
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z17, Z29, Z5
+	VBROADCASTI64X4 320(SI)(CX*1), Z17
+	VFMADD231PS     Z17, Z31, Z5
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z18, Z18
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z18, Z29, Z6
+	VBROADCASTI64X4 320(SI)(CX*2), Z18
+	VFMADD231PS     Z18, Z31, Z6
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z19, Z19
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z19, Z29, Z7
+	VBROADCASTI64X4 320(SI)(DX*1), Z19
+	VFMADD231PS     Z19, Z31, Z7
+	VMOVUPS         (BX)(AX*1), Z30
+	VMOVUPS         64(BX)(AX*1), Z31
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z20, Z20
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z20, Z29, Z8
+	VBROADCASTI64X4 320(SI), Z20
+	VFMADD231PS     Z20, Z31, Z8
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z21, Z21
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z21, Z29, Z9
+	VBROADCASTI64X4 320(SI)(CX*1), Z21
+	VFMADD231PS     Z21, Z31, Z9
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z22, Z22
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z22, Z29, Z10
+	VBROADCASTI64X4 320(SI)(CX*2), Z22
+	VFMADD231PS     Z22, Z31, Z10
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z23, Z23
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z23, Z29, Z11
+	VBROADCASTI64X4 320(SI)(DX*1), Z23
+	VFMADD231PS     Z23, Z31, Z11
+	VMOVUPS         (BX)(AX*2), Z30
+	VMOVUPS         64(BX)(AX*2), Z31
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z24, Z24
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z24, Z29, Z12
+	VBROADCASTI64X4 320(SI), Z24
+	VFMADD231PS     Z24, Z31, Z12
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z25, Z25
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z25, Z29, Z13
+	VBROADCASTI64X4 320(SI)(CX*1), Z25
+	VFMADD231PS     Z25, Z31, Z13
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z26, Z26
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z26, Z29, Z14
+	VBROADCASTI64X4 320(SI)(CX*2), Z26
+	VFMADD231PS     Z26, Z31, Z14
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z27, Z27
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z27, Z29, Z15
+	VBROADCASTI64X4 320(SI)(DX*1), Z27
+	VFMADD231PS     Z27, Z31, Z15
+	ADDQ            $0x00000280, BX
+	ADDQ            $0x000001c0, SI
+	DECQ            DI
+	JNZ             super
+	MOVQ            acc+56(FP), AX
+	TESTQ           $0x00000002, part+64(FP)
+	JNE             sum
+	VMOVUPS         Z4, (AX)
+	VMOVUPS         Z5, 64(AX)
+	VMOVUPS         Z6, 128(AX)
+	VMOVUPS         Z7, 192(AX)
+	VMOVUPS         Z8, 256(AX)
+	VMOVUPS         Z9, 320(AX)
+	VMOVUPS         Z10, 384(AX)
+	VMOVUPS         Z11, 448(AX)
+	VMOVUPS         Z12, 512(AX)
+	VMOVUPS         Z13, 576(AX)
+	VMOVUPS         Z14, 640(AX)
+	VMOVUPS         Z15, 704(AX)
+	JMP             done
+
+sum:
+	MOVQ          out+0(FP), AX
+	MOVQ          outStride+8(FP), CX
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z16
+	VSHUFPS       $0x88, Z5, Z4, Z17
+	VSHUFPS       $0xdd, Z5, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VSHUFPS       $0x88, Z7, Z6, Z17
+	VSHUFPS       $0xdd, Z7, Z6, Z6
+	VADDPS        Z6, Z17, Z6
+	VSHUFPS       $0x88, Z6, Z4, Z17
+	VSHUFPS       $0xdd, Z6, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VSHUFPS       $0x88, Z9, Z8, Z17
+	VSHUFPS       $0xdd, Z9, Z8, Z8
+	VADDPS        Z8, Z17, Z8
+	VSHUFPS       $0x88, Z11, Z10, Z17
+	VSHUFPS       $0xdd, Z11, Z10, Z10
+	VADDPS        Z10, Z17, Z10
+	VSHUFPS       $0x88, Z10, Z8, Z17
+	VSHUFPS       $0xdd, Z10, Z8, Z8
+	VADDPS        Z8, Z17, Z8
+	VSHUFF32X4    $0x88, Z8, Z4, Z17
+	VSHUFF32X4    $0xdd, Z8, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VPERMPS       Z4, Z16, Z4
+	VMOVUPS       X4, (AX)
+	VEXTRACTF32X4 $0x01, Z4, X17
+	VMOVUPS       X17, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z4, X17
+	VMOVUPS       X17, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z4, X17
+	VMOVUPS       X17, (AX)(DX*1)
+	VSHUFPS       $0x88, Z13, Z12, Z17
+	VSHUFPS       $0xdd, Z13, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VSHUFPS       $0x88, Z15, Z14, Z17
+	VSHUFPS       $0xdd, Z15, Z14, Z14
+	VADDPS        Z14, Z17, Z14
+	VSHUFPS       $0x88, Z14, Z12, Z17
+	VSHUFPS       $0xdd, Z14, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VSHUFF32X4    $0x88, Z12, Z12, Z17
+	VSHUFF32X4    $0xdd, Z12, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VPERMPS       Z12, Z16, Z12
+	VMOVQ         X12, 16(AX)
+	VEXTRACTF32X4 $0x01, Z12, X17
+	VMOVQ         X17, 16(AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z12, X17
+	VMOVQ         X17, 16(AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z12, X17
+	VMOVQ         X17, 16(AX)(DX*1)
+
+done:
 	VZEROUPPER
 	RET
 
@@ -42057,61 +43174,61 @@ row:
 super:
 	VCVTPH2PS (BX), Y0
 	VMOVUPS   Y0, (DX)
-	VMOVDQU   16(BX), Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VMOVDQU   144(BX), Y5
-	VPSLLW    $0x04, Y5, Y5
-	VPAND     mask10<>+0(SB), Y5, Y5
-	VPOR      Y5, Y3, Y3
-	VMOVDQU   Y3, 128(DX)
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   144(BX), Y5
-	VPAND     mask10<>+0(SB), Y5, Y5
-	VPOR      Y5, Y4, Y4
-	VMOVDQU   Y4, 384(DX)
-	VMOVDQU   48(BX), Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VMOVDQU   144(BX), Y5
-	VPSLLW    $0x03, Y5, Y5
-	VPAND     mask10<>+0(SB), Y5, Y5
-	VPOR      Y5, Y3, Y3
-	VMOVDQU   Y3, 192(DX)
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   144(BX), Y5
-	VPSRLW    $0x01, Y5, Y5
-	VPAND     mask10<>+0(SB), Y5, Y5
-	VPOR      Y5, Y4, Y4
-	VMOVDQU   Y4, 448(DX)
-	VMOVDQU   80(BX), Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VMOVDQU   144(BX), Y5
-	VPSLLW    $0x02, Y5, Y5
-	VPAND     mask10<>+0(SB), Y5, Y5
-	VPOR      Y5, Y3, Y3
-	VMOVDQU   Y3, 256(DX)
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   144(BX), Y5
-	VPSRLW    $0x02, Y5, Y5
-	VPAND     mask10<>+0(SB), Y5, Y5
-	VPOR      Y5, Y4, Y4
-	VMOVDQU   Y4, 512(DX)
-	VMOVDQU   112(BX), Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VMOVDQU   144(BX), Y5
-	VPSLLW    $0x01, Y5, Y5
-	VPAND     mask10<>+0(SB), Y5, Y5
-	VPOR      Y5, Y3, Y3
-	VMOVDQU   Y3, 320(DX)
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   144(BX), Y5
-	VPSRLW    $0x03, Y5, Y5
-	VPAND     mask10<>+0(SB), Y5, Y5
-	VPOR      Y5, Y4, Y4
-	VMOVDQU   Y4, 576(DX)
+	VMOVDQU   16(BX), Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VMOVDQU   144(BX), Y2
+	VPSLLW    $0x04, Y2, Y2
+	VPAND     mask10<>+0(SB), Y2, Y2
+	VPOR      Y2, Y0, Y0
+	VMOVDQU   Y0, 128(DX)
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   144(BX), Y2
+	VPAND     mask10<>+0(SB), Y2, Y2
+	VPOR      Y2, Y1, Y1
+	VMOVDQU   Y1, 384(DX)
+	VMOVDQU   48(BX), Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VMOVDQU   144(BX), Y2
+	VPSLLW    $0x03, Y2, Y2
+	VPAND     mask10<>+0(SB), Y2, Y2
+	VPOR      Y2, Y0, Y0
+	VMOVDQU   Y0, 192(DX)
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   144(BX), Y2
+	VPSRLW    $0x01, Y2, Y2
+	VPAND     mask10<>+0(SB), Y2, Y2
+	VPOR      Y2, Y1, Y1
+	VMOVDQU   Y1, 448(DX)
+	VMOVDQU   80(BX), Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VMOVDQU   144(BX), Y2
+	VPSLLW    $0x02, Y2, Y2
+	VPAND     mask10<>+0(SB), Y2, Y2
+	VPOR      Y2, Y0, Y0
+	VMOVDQU   Y0, 256(DX)
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   144(BX), Y2
+	VPSRLW    $0x02, Y2, Y2
+	VPAND     mask10<>+0(SB), Y2, Y2
+	VPOR      Y2, Y1, Y1
+	VMOVDQU   Y1, 512(DX)
+	VMOVDQU   112(BX), Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VMOVDQU   144(BX), Y2
+	VPSLLW    $0x01, Y2, Y2
+	VPAND     mask10<>+0(SB), Y2, Y2
+	VPOR      Y2, Y0, Y0
+	VMOVDQU   Y0, 320(DX)
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   144(BX), Y2
+	VPSRLW    $0x03, Y2, Y2
+	VPAND     mask10<>+0(SB), Y2, Y2
+	VPOR      Y2, Y1, Y1
+	VMOVDQU   Y1, 576(DX)
 	ADDQ      $0x000000b0, BX
 	ADDQ      $0x00000280, DX
 	DECQ      SI
@@ -42121,6 +43238,733 @@ super:
 	XCHGQ     DI, R8
 	DECQ      CX
 	JNZ       row
+	VZEROUPPER
+	RET
+
+// func firstQ50VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+// Requires: AVX, AVX2, AVX512F, AVX512VNNI, CMOV, F16C, MMX+
+TEXT ·firstQ50VNNI6x4(SB), NOSPLIT, $0-120
+	MOVQ  next+72(FP), AX
+	MOVQ  lines+80(FP), CX
+	TESTQ CX, CX
+	JEQ   asked
+
+line:
+	PREFETCHT1 (AX)
+	ADDQ       $0x40, AX
+	DECQ       CX
+	JNZ        line
+	MOVQ       AX, next+72(FP)
+
+asked:
+	MOVQ    rowBytes+24(FP), AX
+	MOVQ    xStride+40(FP), CX
+	LEAQ    (CX)(CX*2), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    n+48(FP), DI
+	MOVQ    from+88(FP), R8
+	MOVQ    fromBytes+96(FP), R9
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	TESTQ   $0x00000001, part+64(FP)
+	JNE     begin
+	MOVQ    acc+56(FP), R10
+	VMOVUPS (R10), Z4
+	VMOVUPS 64(R10), Z5
+	VMOVUPS 128(R10), Z6
+	VMOVUPS 192(R10), Z7
+	VMOVUPS 256(R10), Z8
+	VMOVUPS 320(R10), Z9
+	VMOVUPS 384(R10), Z10
+	VMOVUPS 448(R10), Z11
+	VMOVUPS 512(R10), Z12
+	VMOVUPS 576(R10), Z13
+	VMOVUPS 640(R10), Z14
+	VMOVUPS 704(R10), Z15
+
+begin:
+	LEAQ (SI)(CX*4), R12
+
+super:
+	LEAQ            448(SI), R10
+	CMPQ            DI, $0x01
+	CMOVQEQ         R12, R10
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	PREFETCHT0      (R10)(CX*1)
+	PREFETCHT0      64(R10)(CX*1)
+	PREFETCHT0      128(R10)(CX*1)
+	PREFETCHT0      192(R10)(CX*1)
+	PREFETCHT0      256(R10)(CX*1)
+	PREFETCHT0      (R10)(CX*2)
+	PREFETCHT0      64(R10)(CX*2)
+	PREFETCHT0      128(R10)(CX*2)
+	PREFETCHT0      192(R10)(CX*2)
+	PREFETCHT0      256(R10)(CX*2)
+	PREFETCHT0      (R10)(DX*1)
+	PREFETCHT0      64(R10)(DX*1)
+	PREFETCHT0      128(R10)(DX*1)
+	PREFETCHT0      192(R10)(DX*1)
+	PREFETCHT0      256(R10)(DX*1)
+	LEAQ            640(BX), R11
+	LEAQ            176(R8), R8
+	CMPQ            DI, $0x01
+	CMOVQEQ         then+104(FP), R11
+	CMOVQEQ         thenFrom+112(FP), R8
+	LEAQ            (R8)(R9*2), R10
+	ADDQ            R9, R10
+	VBROADCASTI64X4 288(SI), Z16
+	VPSLLD          $0x01, Z16, Z16
+	VMOVDQA32       Z16, Z20
+	VMOVDQA32       Z16, Z24
+	VBROADCASTI64X4 288(SI)(CX*1), Z17
+	VPSLLD          $0x01, Z17, Z17
+	VMOVDQA32       Z17, Z21
+	VMOVDQA32       Z17, Z25
+	VBROADCASTI64X4 288(SI)(CX*2), Z18
+	VPSLLD          $0x01, Z18, Z18
+	VMOVDQA32       Z18, Z22
+	VMOVDQA32       Z18, Z26
+	VBROADCASTI64X4 288(SI)(DX*1), Z19
+	VPSLLD          $0x01, Z19, Z19
+	VMOVDQA32       Z19, Z23
+	VMOVDQA32       Z19, Z27
+	VMOVDQU32       128(BX), Z28
+	VMOVDQU32       128(BX)(AX*1), Z29
+	VMOVDQU32       128(BX)(AX*2), Z30
+	VBROADCASTI64X4 (SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VBROADCASTI64X4 (SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VCVTPH2PS       (R8), Y0
+	VMOVUPS         Y0, (R11)
+	VBROADCASTI64X4 (SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         16(R8), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R8), Y2
+	VPSLLW          $0x04, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 128(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R8), Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 384(R11)
+	VBROADCASTI64X4 (SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         48(R8), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R8), Y2
+	VPSLLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 192(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R8), Y2
+	VPSRLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 448(R11)
+	VMOVDQU32       192(BX), Z28
+	VMOVDQU32       192(BX)(AX*1), Z29
+	VMOVDQU32       192(BX)(AX*2), Z30
+	VBROADCASTI64X4 32(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         80(R8), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R8), Y2
+	VPSLLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 256(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R8), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 512(R11)
+	VBROADCASTI64X4 32(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         112(R8), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R8), Y2
+	VPSLLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 320(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R8), Y2
+	VPSRLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 576(R11)
+	VBROADCASTI64X4 32(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VCVTPH2PS       (R8)(R9*1), Y0
+	VMOVUPS         Y0, 32(R11)
+	VBROADCASTI64X4 32(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         16(R8)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R8)(R9*1), Y2
+	VPSLLW          $0x04, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 160(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R8)(R9*1), Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 416(R11)
+	VMOVDQU32       256(BX), Z28
+	VMOVDQU32       256(BX)(AX*1), Z29
+	VMOVDQU32       256(BX)(AX*2), Z30
+	VBROADCASTI64X4 64(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         48(R8)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R8)(R9*1), Y2
+	VPSLLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 224(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R8)(R9*1), Y2
+	VPSRLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 480(R11)
+	VBROADCASTI64X4 64(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         80(R8)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R8)(R9*1), Y2
+	VPSLLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 288(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R8)(R9*1), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 544(R11)
+	VBROADCASTI64X4 64(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         112(R8)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R8)(R9*1), Y2
+	VPSLLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 352(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R8)(R9*1), Y2
+	VPSRLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 608(R11)
+	VBROADCASTI64X4 64(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VCVTPH2PS       (R8)(R9*2), Y0
+	VMOVUPS         Y0, (R11)(AX*1)
+	VMOVDQU32       320(BX), Z28
+	VMOVDQU32       320(BX)(AX*1), Z29
+	VMOVDQU32       320(BX)(AX*2), Z30
+	VBROADCASTI64X4 96(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         16(R8)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R8)(R9*2), Y2
+	VPSLLW          $0x04, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 128(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R8)(R9*2), Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 384(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         48(R8)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R8)(R9*2), Y2
+	VPSLLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 192(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R8)(R9*2), Y2
+	VPSRLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 448(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         80(R8)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R8)(R9*2), Y2
+	VPSLLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 256(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R8)(R9*2), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 512(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         112(R8)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R8)(R9*2), Y2
+	VPSLLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 320(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R8)(R9*2), Y2
+	VPSRLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 576(R11)(AX*1)
+	VMOVDQU32       384(BX), Z28
+	VMOVDQU32       384(BX)(AX*1), Z29
+	VMOVDQU32       384(BX)(AX*2), Z30
+	VBROADCASTI64X4 128(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VBROADCASTI64X4 128(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VCVTPH2PS       (R10), Y0
+	VMOVUPS         Y0, 32(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         16(R10), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R10), Y2
+	VPSLLW          $0x04, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 160(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R10), Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 416(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         48(R10), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R10), Y2
+	VPSLLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 224(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R10), Y2
+	VPSRLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 480(R11)(AX*1)
+	VMOVDQU32       448(BX), Z28
+	VMOVDQU32       448(BX)(AX*1), Z29
+	VMOVDQU32       448(BX)(AX*2), Z30
+	VBROADCASTI64X4 160(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         80(R10), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R10), Y2
+	VPSLLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 288(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R10), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 544(R11)(AX*1)
+	VBROADCASTI64X4 160(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         112(R10), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R10), Y2
+	VPSLLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 352(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R10), Y2
+	VPSRLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 608(R11)(AX*1)
+	VBROADCASTI64X4 160(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VCVTPH2PS       (R10)(R9*1), Y0
+	VMOVUPS         Y0, (R11)(AX*2)
+	VBROADCASTI64X4 160(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         16(R10)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R10)(R9*1), Y2
+	VPSLLW          $0x04, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 128(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R10)(R9*1), Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 384(R11)(AX*2)
+	VMOVDQU32       512(BX), Z28
+	VMOVDQU32       512(BX)(AX*1), Z29
+	VMOVDQU32       512(BX)(AX*2), Z30
+	VBROADCASTI64X4 192(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         48(R10)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R10)(R9*1), Y2
+	VPSLLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 192(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R10)(R9*1), Y2
+	VPSRLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 448(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         80(R10)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R10)(R9*1), Y2
+	VPSLLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 256(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R10)(R9*1), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 512(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         112(R10)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R10)(R9*1), Y2
+	VPSLLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 320(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R10)(R9*1), Y2
+	VPSRLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 576(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VCVTPH2PS       (R10)(R9*2), Y0
+	VMOVUPS         Y0, 32(R11)(AX*2)
+	VMOVDQU32       576(BX), Z28
+	VMOVDQU32       576(BX)(AX*1), Z29
+	VMOVDQU32       576(BX)(AX*2), Z30
+	VBROADCASTI64X4 224(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         16(R10)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R10)(R9*2), Y2
+	VPSLLW          $0x04, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 160(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R10)(R9*2), Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 416(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         48(R10)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R10)(R9*2), Y2
+	VPSLLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 224(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R10)(R9*2), Y2
+	VPSRLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 480(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         80(R10)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R10)(R9*2), Y2
+	VPSLLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 288(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R10)(R9*2), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 544(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         112(R10)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R10)(R9*2), Y2
+	VPSLLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 352(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R10)(R9*2), Y2
+	VPSRLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 608(R11)(AX*2)
+	VMOVUPS         (BX), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z16, Z16
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z16, Z29, Z4
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z17, Z17
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z17, Z29, Z5
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z18, Z18
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z18, Z29, Z6
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z19, Z19
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z19, Z29, Z7
+	VMOVUPS         (BX)(AX*1), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z20, Z20
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z20, Z29, Z8
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z21, Z21
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z21, Z29, Z9
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z22, Z22
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z22, Z29, Z10
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z23, Z23
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z23, Z29, Z11
+	VMOVUPS         (BX)(AX*2), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z24, Z24
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z24, Z29, Z12
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z25, Z25
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z25, Z29, Z13
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z26, Z26
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z26, Z29, Z14
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z27, Z27
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z27, Z29, Z15
+	ADDQ            $0x00000280, BX
+	ADDQ            $0x000001c0, SI
+	DECQ            DI
+	JNZ             super
+	MOVQ            acc+56(FP), AX
+	TESTQ           $0x00000002, part+64(FP)
+	JNE             sum
+	VMOVUPS         Z4, (AX)
+	VMOVUPS         Z5, 64(AX)
+	VMOVUPS         Z6, 128(AX)
+	VMOVUPS         Z7, 192(AX)
+	VMOVUPS         Z8, 256(AX)
+	VMOVUPS         Z9, 320(AX)
+	VMOVUPS         Z10, 384(AX)
+	VMOVUPS         Z11, 448(AX)
+	VMOVUPS         Z12, 512(AX)
+	VMOVUPS         Z13, 576(AX)
+	VMOVUPS         Z14, 640(AX)
+	VMOVUPS         Z15, 704(AX)
+	JMP             done
+
+sum:
+	MOVQ          out+0(FP), AX
+	MOVQ          outStride+8(FP), CX
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z16
+	VSHUFPS       $0x88, Z5, Z4, Z17
+	VSHUFPS       $0xdd, Z5, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VSHUFPS       $0x88, Z7, Z6, Z17
+	VSHUFPS       $0xdd, Z7, Z6, Z6
+	VADDPS        Z6, Z17, Z6
+	VSHUFPS       $0x88, Z6, Z4, Z17
+	VSHUFPS       $0xdd, Z6, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VSHUFPS       $0x88, Z9, Z8, Z17
+	VSHUFPS       $0xdd, Z9, Z8, Z8
+	VADDPS        Z8, Z17, Z8
+	VSHUFPS       $0x88, Z11, Z10, Z17
+	VSHUFPS       $0xdd, Z11, Z10, Z10
+	VADDPS        Z10, Z17, Z10
+	VSHUFPS       $0x88, Z10, Z8, Z17
+	VSHUFPS       $0xdd, Z10, Z8, Z8
+	VADDPS        Z8, Z17, Z8
+	VSHUFF32X4    $0x88, Z8, Z4, Z17
+	VSHUFF32X4    $0xdd, Z8, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VPERMPS       Z4, Z16, Z4
+	VMOVUPS       X4, (AX)
+	VEXTRACTF32X4 $0x01, Z4, X17
+	VMOVUPS       X17, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z4, X17
+	VMOVUPS       X17, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z4, X17
+	VMOVUPS       X17, (AX)(DX*1)
+	VSHUFPS       $0x88, Z13, Z12, Z17
+	VSHUFPS       $0xdd, Z13, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VSHUFPS       $0x88, Z15, Z14, Z17
+	VSHUFPS       $0xdd, Z15, Z14, Z14
+	VADDPS        Z14, Z17, Z14
+	VSHUFPS       $0x88, Z14, Z12, Z17
+	VSHUFPS       $0xdd, Z14, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VSHUFF32X4    $0x88, Z12, Z12, Z17
+	VSHUFF32X4    $0xdd, Z12, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VPERMPS       Z12, Z16, Z12
+	VMOVQ         X12, 16(AX)
+	VEXTRACTF32X4 $0x01, Z12, X17
+	VMOVQ         X17, 16(AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z12, X17
+	VMOVQ         X17, 16(AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z12, X17
+	VMOVQ         X17, 16(AX)(DX*1)
+
+done:
 	VZEROUPPER
 	RET
 
@@ -44083,64 +45927,64 @@ row:
 
 super:
 	VCVTPH2PS (BX), Y0
-	VCVTPH2PS 16(BX), Y1
+	VCVTPH2PS 16(BX), Y2
 	VMOVUPS   Y0, (DX)
-	VMOVUPS   Y1, 64(DX)
-	VMOVDQU   32(BX), Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VMOVDQU   160(BX), Y5
-	VPSLLW    $0x04, Y5, Y5
-	VPAND     mask10<>+0(SB), Y5, Y5
-	VPOR      Y5, Y3, Y3
-	VMOVDQU   Y3, 128(DX)
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   160(BX), Y5
-	VPAND     mask10<>+0(SB), Y5, Y5
-	VPOR      Y5, Y4, Y4
-	VMOVDQU   Y4, 384(DX)
-	VMOVDQU   64(BX), Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VMOVDQU   160(BX), Y5
-	VPSLLW    $0x03, Y5, Y5
-	VPAND     mask10<>+0(SB), Y5, Y5
-	VPOR      Y5, Y3, Y3
-	VMOVDQU   Y3, 192(DX)
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   160(BX), Y5
-	VPSRLW    $0x01, Y5, Y5
-	VPAND     mask10<>+0(SB), Y5, Y5
-	VPOR      Y5, Y4, Y4
-	VMOVDQU   Y4, 448(DX)
-	VMOVDQU   96(BX), Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VMOVDQU   160(BX), Y5
-	VPSLLW    $0x02, Y5, Y5
-	VPAND     mask10<>+0(SB), Y5, Y5
-	VPOR      Y5, Y3, Y3
-	VMOVDQU   Y3, 256(DX)
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   160(BX), Y5
-	VPSRLW    $0x02, Y5, Y5
-	VPAND     mask10<>+0(SB), Y5, Y5
-	VPOR      Y5, Y4, Y4
-	VMOVDQU   Y4, 512(DX)
-	VMOVDQU   128(BX), Y3
-	VPSRLW    $0x04, Y3, Y4
-	VPAND     mask0f<>+0(SB), Y3, Y3
-	VMOVDQU   160(BX), Y5
-	VPSLLW    $0x01, Y5, Y5
-	VPAND     mask10<>+0(SB), Y5, Y5
-	VPOR      Y5, Y3, Y3
-	VMOVDQU   Y3, 320(DX)
-	VPAND     mask0f<>+0(SB), Y4, Y4
-	VMOVDQU   160(BX), Y5
-	VPSRLW    $0x03, Y5, Y5
-	VPAND     mask10<>+0(SB), Y5, Y5
-	VPOR      Y5, Y4, Y4
-	VMOVDQU   Y4, 576(DX)
+	VMOVUPS   Y2, 64(DX)
+	VMOVDQU   32(BX), Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VMOVDQU   160(BX), Y2
+	VPSLLW    $0x04, Y2, Y2
+	VPAND     mask10<>+0(SB), Y2, Y2
+	VPOR      Y2, Y0, Y0
+	VMOVDQU   Y0, 128(DX)
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   160(BX), Y2
+	VPAND     mask10<>+0(SB), Y2, Y2
+	VPOR      Y2, Y1, Y1
+	VMOVDQU   Y1, 384(DX)
+	VMOVDQU   64(BX), Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VMOVDQU   160(BX), Y2
+	VPSLLW    $0x03, Y2, Y2
+	VPAND     mask10<>+0(SB), Y2, Y2
+	VPOR      Y2, Y0, Y0
+	VMOVDQU   Y0, 192(DX)
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   160(BX), Y2
+	VPSRLW    $0x01, Y2, Y2
+	VPAND     mask10<>+0(SB), Y2, Y2
+	VPOR      Y2, Y1, Y1
+	VMOVDQU   Y1, 448(DX)
+	VMOVDQU   96(BX), Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VMOVDQU   160(BX), Y2
+	VPSLLW    $0x02, Y2, Y2
+	VPAND     mask10<>+0(SB), Y2, Y2
+	VPOR      Y2, Y0, Y0
+	VMOVDQU   Y0, 256(DX)
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   160(BX), Y2
+	VPSRLW    $0x02, Y2, Y2
+	VPAND     mask10<>+0(SB), Y2, Y2
+	VPOR      Y2, Y1, Y1
+	VMOVDQU   Y1, 512(DX)
+	VMOVDQU   128(BX), Y0
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     mask0f<>+0(SB), Y0, Y0
+	VMOVDQU   160(BX), Y2
+	VPSLLW    $0x01, Y2, Y2
+	VPAND     mask10<>+0(SB), Y2, Y2
+	VPOR      Y2, Y0, Y0
+	VMOVDQU   Y0, 320(DX)
+	VPAND     mask0f<>+0(SB), Y1, Y1
+	VMOVDQU   160(BX), Y2
+	VPSRLW    $0x03, Y2, Y2
+	VPAND     mask10<>+0(SB), Y2, Y2
+	VPOR      Y2, Y1, Y1
+	VMOVDQU   Y1, 576(DX)
 	ADDQ      $0x000000c0, BX
 	ADDQ      $0x00000280, DX
 	DECQ      SI
@@ -44150,6 +45994,772 @@ super:
 	XCHGQ     DI, R8
 	DECQ      CX
 	JNZ       row
+	VZEROUPPER
+	RET
+
+// func firstQ51VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+// Requires: AVX, AVX2, AVX512F, AVX512VNNI, CMOV, F16C, MMX+
+TEXT ·firstQ51VNNI6x4(SB), NOSPLIT, $0-120
+	MOVQ  next+72(FP), AX
+	MOVQ  lines+80(FP), CX
+	TESTQ CX, CX
+	JEQ   asked
+
+line:
+	PREFETCHT1 (AX)
+	ADDQ       $0x40, AX
+	DECQ       CX
+	JNZ        line
+	MOVQ       AX, next+72(FP)
+
+asked:
+	MOVQ    rowBytes+24(FP), AX
+	MOVQ    xStride+40(FP), CX
+	LEAQ    (CX)(CX*2), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    n+48(FP), DI
+	MOVQ    from+88(FP), R8
+	MOVQ    fromBytes+96(FP), R9
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	TESTQ   $0x00000001, part+64(FP)
+	JNE     begin
+	MOVQ    acc+56(FP), R10
+	VMOVUPS (R10), Z4
+	VMOVUPS 64(R10), Z5
+	VMOVUPS 128(R10), Z6
+	VMOVUPS 192(R10), Z7
+	VMOVUPS 256(R10), Z8
+	VMOVUPS 320(R10), Z9
+	VMOVUPS 384(R10), Z10
+	VMOVUPS 448(R10), Z11
+	VMOVUPS 512(R10), Z12
+	VMOVUPS 576(R10), Z13
+	VMOVUPS 640(R10), Z14
+	VMOVUPS 704(R10), Z15
+
+begin:
+	LEAQ (SI)(CX*4), R12
+
+super:
+	LEAQ            448(SI), R10
+	CMPQ            DI, $0x01
+	CMOVQEQ         R12, R10
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	PREFETCHT0      320(R10)
+	PREFETCHT0      (R10)(CX*1)
+	PREFETCHT0      64(R10)(CX*1)
+	PREFETCHT0      128(R10)(CX*1)
+	PREFETCHT0      192(R10)(CX*1)
+	PREFETCHT0      256(R10)(CX*1)
+	PREFETCHT0      320(R10)(CX*1)
+	PREFETCHT0      (R10)(CX*2)
+	PREFETCHT0      64(R10)(CX*2)
+	PREFETCHT0      128(R10)(CX*2)
+	PREFETCHT0      192(R10)(CX*2)
+	PREFETCHT0      256(R10)(CX*2)
+	PREFETCHT0      320(R10)(CX*2)
+	PREFETCHT0      (R10)(DX*1)
+	PREFETCHT0      64(R10)(DX*1)
+	PREFETCHT0      128(R10)(DX*1)
+	PREFETCHT0      192(R10)(DX*1)
+	PREFETCHT0      256(R10)(DX*1)
+	PREFETCHT0      320(R10)(DX*1)
+	LEAQ            640(BX), R11
+	LEAQ            192(R8), R8
+	CMPQ            DI, $0x01
+	CMOVQEQ         then+104(FP), R11
+	CMOVQEQ         thenFrom+112(FP), R8
+	LEAQ            (R8)(R9*2), R10
+	ADDQ            R9, R10
+	VPXORD          Z16, Z16, Z16
+	VMOVDQA32       Z16, Z20
+	VMOVDQA32       Z16, Z24
+	VPXORD          Z17, Z17, Z17
+	VMOVDQA32       Z17, Z21
+	VMOVDQA32       Z17, Z25
+	VPXORD          Z18, Z18, Z18
+	VMOVDQA32       Z18, Z22
+	VMOVDQA32       Z18, Z26
+	VPXORD          Z19, Z19, Z19
+	VMOVDQA32       Z19, Z23
+	VMOVDQA32       Z19, Z27
+	VMOVDQU32       128(BX), Z28
+	VMOVDQU32       128(BX)(AX*1), Z29
+	VMOVDQU32       128(BX)(AX*2), Z30
+	VBROADCASTI64X4 (SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VBROADCASTI64X4 (SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VCVTPH2PS       (R8), Y0
+	VCVTPH2PS       16(R8), Y2
+	VMOVUPS         Y0, (R11)
+	VMOVUPS         Y2, 64(R11)
+	VBROADCASTI64X4 (SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         32(R8), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         160(R8), Y2
+	VPSLLW          $0x04, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 128(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         160(R8), Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 384(R11)
+	VBROADCASTI64X4 (SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         64(R8), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         160(R8), Y2
+	VPSLLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 192(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         160(R8), Y2
+	VPSRLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 448(R11)
+	VMOVDQU32       192(BX), Z28
+	VMOVDQU32       192(BX)(AX*1), Z29
+	VMOVDQU32       192(BX)(AX*2), Z30
+	VBROADCASTI64X4 32(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         96(R8), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         160(R8), Y2
+	VPSLLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 256(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         160(R8), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 512(R11)
+	VBROADCASTI64X4 32(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         128(R8), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         160(R8), Y2
+	VPSLLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 320(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         160(R8), Y2
+	VPSRLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 576(R11)
+	VBROADCASTI64X4 32(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VCVTPH2PS       (R8)(R9*1), Y0
+	VCVTPH2PS       16(R8)(R9*1), Y2
+	VMOVUPS         Y0, 32(R11)
+	VMOVUPS         Y2, 96(R11)
+	VBROADCASTI64X4 32(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         32(R8)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         160(R8)(R9*1), Y2
+	VPSLLW          $0x04, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 160(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         160(R8)(R9*1), Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 416(R11)
+	VMOVDQU32       256(BX), Z28
+	VMOVDQU32       256(BX)(AX*1), Z29
+	VMOVDQU32       256(BX)(AX*2), Z30
+	VBROADCASTI64X4 64(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         64(R8)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         160(R8)(R9*1), Y2
+	VPSLLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 224(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         160(R8)(R9*1), Y2
+	VPSRLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 480(R11)
+	VBROADCASTI64X4 64(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         96(R8)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         160(R8)(R9*1), Y2
+	VPSLLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 288(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         160(R8)(R9*1), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 544(R11)
+	VBROADCASTI64X4 64(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         128(R8)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         160(R8)(R9*1), Y2
+	VPSLLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 352(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         160(R8)(R9*1), Y2
+	VPSRLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 608(R11)
+	VBROADCASTI64X4 64(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VCVTPH2PS       (R8)(R9*2), Y0
+	VCVTPH2PS       16(R8)(R9*2), Y2
+	VMOVUPS         Y0, (R11)(AX*1)
+	VMOVUPS         Y2, 64(R11)(AX*1)
+	VMOVDQU32       320(BX), Z28
+	VMOVDQU32       320(BX)(AX*1), Z29
+	VMOVDQU32       320(BX)(AX*2), Z30
+	VBROADCASTI64X4 96(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         32(R8)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         160(R8)(R9*2), Y2
+	VPSLLW          $0x04, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 128(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         160(R8)(R9*2), Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 384(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         64(R8)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         160(R8)(R9*2), Y2
+	VPSLLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 192(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         160(R8)(R9*2), Y2
+	VPSRLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 448(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         96(R8)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         160(R8)(R9*2), Y2
+	VPSLLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 256(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         160(R8)(R9*2), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 512(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         128(R8)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         160(R8)(R9*2), Y2
+	VPSLLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 320(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         160(R8)(R9*2), Y2
+	VPSRLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 576(R11)(AX*1)
+	VMOVDQU32       384(BX), Z28
+	VMOVDQU32       384(BX)(AX*1), Z29
+	VMOVDQU32       384(BX)(AX*2), Z30
+	VBROADCASTI64X4 128(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VBROADCASTI64X4 128(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VCVTPH2PS       (R10), Y0
+	VCVTPH2PS       16(R10), Y2
+	VMOVUPS         Y0, 32(R11)(AX*1)
+	VMOVUPS         Y2, 96(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         32(R10), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         160(R10), Y2
+	VPSLLW          $0x04, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 160(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         160(R10), Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 416(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         64(R10), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         160(R10), Y2
+	VPSLLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 224(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         160(R10), Y2
+	VPSRLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 480(R11)(AX*1)
+	VMOVDQU32       448(BX), Z28
+	VMOVDQU32       448(BX)(AX*1), Z29
+	VMOVDQU32       448(BX)(AX*2), Z30
+	VBROADCASTI64X4 160(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         96(R10), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         160(R10), Y2
+	VPSLLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 288(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         160(R10), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 544(R11)(AX*1)
+	VBROADCASTI64X4 160(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         128(R10), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         160(R10), Y2
+	VPSLLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 352(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         160(R10), Y2
+	VPSRLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 608(R11)(AX*1)
+	VBROADCASTI64X4 160(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VCVTPH2PS       (R10)(R9*1), Y0
+	VCVTPH2PS       16(R10)(R9*1), Y2
+	VMOVUPS         Y0, (R11)(AX*2)
+	VMOVUPS         Y2, 64(R11)(AX*2)
+	VBROADCASTI64X4 160(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         32(R10)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         160(R10)(R9*1), Y2
+	VPSLLW          $0x04, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 128(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         160(R10)(R9*1), Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 384(R11)(AX*2)
+	VMOVDQU32       512(BX), Z28
+	VMOVDQU32       512(BX)(AX*1), Z29
+	VMOVDQU32       512(BX)(AX*2), Z30
+	VBROADCASTI64X4 192(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         64(R10)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         160(R10)(R9*1), Y2
+	VPSLLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 192(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         160(R10)(R9*1), Y2
+	VPSRLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 448(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         96(R10)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         160(R10)(R9*1), Y2
+	VPSLLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 256(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         160(R10)(R9*1), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 512(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         128(R10)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         160(R10)(R9*1), Y2
+	VPSLLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 320(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         160(R10)(R9*1), Y2
+	VPSRLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 576(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VCVTPH2PS       (R10)(R9*2), Y0
+	VCVTPH2PS       16(R10)(R9*2), Y2
+	VMOVUPS         Y0, 32(R11)(AX*2)
+	VMOVUPS         Y2, 96(R11)(AX*2)
+	VMOVDQU32       576(BX), Z28
+	VMOVDQU32       576(BX)(AX*1), Z29
+	VMOVDQU32       576(BX)(AX*2), Z30
+	VBROADCASTI64X4 224(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         32(R10)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         160(R10)(R9*2), Y2
+	VPSLLW          $0x04, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 160(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         160(R10)(R9*2), Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 416(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         64(R10)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         160(R10)(R9*2), Y2
+	VPSLLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 224(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         160(R10)(R9*2), Y2
+	VPSRLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 480(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         96(R10)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         160(R10)(R9*2), Y2
+	VPSLLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 288(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         160(R10)(R9*2), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 544(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         128(R10)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         160(R10)(R9*2), Y2
+	VPSLLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 352(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         160(R10)(R9*2), Y2
+	VPSRLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 608(R11)(AX*2)
+	VMOVUPS         (BX), Z30
+	VMOVUPS         64(BX), Z31
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z16, Z16
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z16, Z29, Z4
+	VBROADCASTI64X4 320(SI), Z16
+	VFMADD231PS     Z16, Z31, Z4
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z17, Z17
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z17, Z29, Z5
+	VBROADCASTI64X4 320(SI)(CX*1), Z17
+	VFMADD231PS     Z17, Z31, Z5
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z18, Z18
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z18, Z29, Z6
+	VBROADCASTI64X4 320(SI)(CX*2), Z18
+	VFMADD231PS     Z18, Z31, Z6
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z19, Z19
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z19, Z29, Z7
+	VBROADCASTI64X4 320(SI)(DX*1), Z19
+	VFMADD231PS     Z19, Z31, Z7
+	VMOVUPS         (BX)(AX*1), Z30
+	VMOVUPS         64(BX)(AX*1), Z31
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z20, Z20
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z20, Z29, Z8
+	VBROADCASTI64X4 320(SI), Z20
+	VFMADD231PS     Z20, Z31, Z8
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z21, Z21
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z21, Z29, Z9
+	VBROADCASTI64X4 320(SI)(CX*1), Z21
+	VFMADD231PS     Z21, Z31, Z9
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z22, Z22
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z22, Z29, Z10
+	VBROADCASTI64X4 320(SI)(CX*2), Z22
+	VFMADD231PS     Z22, Z31, Z10
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z23, Z23
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z23, Z29, Z11
+	VBROADCASTI64X4 320(SI)(DX*1), Z23
+	VFMADD231PS     Z23, Z31, Z11
+	VMOVUPS         (BX)(AX*2), Z30
+	VMOVUPS         64(BX)(AX*2), Z31
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z24, Z24
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z24, Z29, Z12
+	VBROADCASTI64X4 320(SI), Z24
+	VFMADD231PS     Z24, Z31, Z12
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z25, Z25
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z25, Z29, Z13
+	VBROADCASTI64X4 320(SI)(CX*1), Z25
+	VFMADD231PS     Z25, Z31, Z13
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z26, Z26
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z26, Z29, Z14
+	VBROADCASTI64X4 320(SI)(CX*2), Z26
+	VFMADD231PS     Z26, Z31, Z14
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z27, Z27
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z27, Z29, Z15
+	VBROADCASTI64X4 320(SI)(DX*1), Z27
+	VFMADD231PS     Z27, Z31, Z15
+	ADDQ            $0x00000280, BX
+	ADDQ            $0x000001c0, SI
+	DECQ            DI
+	JNZ             super
+	MOVQ            acc+56(FP), AX
+	TESTQ           $0x00000002, part+64(FP)
+	JNE             sum
+	VMOVUPS         Z4, (AX)
+	VMOVUPS         Z5, 64(AX)
+	VMOVUPS         Z6, 128(AX)
+	VMOVUPS         Z7, 192(AX)
+	VMOVUPS         Z8, 256(AX)
+	VMOVUPS         Z9, 320(AX)
+	VMOVUPS         Z10, 384(AX)
+	VMOVUPS         Z11, 448(AX)
+	VMOVUPS         Z12, 512(AX)
+	VMOVUPS         Z13, 576(AX)
+	VMOVUPS         Z14, 640(AX)
+	VMOVUPS         Z15, 704(AX)
+	JMP             done
+
+sum:
+	MOVQ          out+0(FP), AX
+	MOVQ          outStride+8(FP), CX
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z16
+	VSHUFPS       $0x88, Z5, Z4, Z17
+	VSHUFPS       $0xdd, Z5, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VSHUFPS       $0x88, Z7, Z6, Z17
+	VSHUFPS       $0xdd, Z7, Z6, Z6
+	VADDPS        Z6, Z17, Z6
+	VSHUFPS       $0x88, Z6, Z4, Z17
+	VSHUFPS       $0xdd, Z6, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VSHUFPS       $0x88, Z9, Z8, Z17
+	VSHUFPS       $0xdd, Z9, Z8, Z8
+	VADDPS        Z8, Z17, Z8
+	VSHUFPS       $0x88, Z11, Z10, Z17
+	VSHUFPS       $0xdd, Z11, Z10, Z10
+	VADDPS        Z10, Z17, Z10
+	VSHUFPS       $0x88, Z10, Z8, Z17
+	VSHUFPS       $0xdd, Z10, Z8, Z8
+	VADDPS        Z8, Z17, Z8
+	VSHUFF32X4    $0x88, Z8, Z4, Z17
+	VSHUFF32X4    $0xdd, Z8, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VPERMPS       Z4, Z16, Z4
+	VMOVUPS       X4, (AX)
+	VEXTRACTF32X4 $0x01, Z4, X17
+	VMOVUPS       X17, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z4, X17
+	VMOVUPS       X17, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z4, X17
+	VMOVUPS       X17, (AX)(DX*1)
+	VSHUFPS       $0x88, Z13, Z12, Z17
+	VSHUFPS       $0xdd, Z13, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VSHUFPS       $0x88, Z15, Z14, Z17
+	VSHUFPS       $0xdd, Z15, Z14, Z14
+	VADDPS        Z14, Z17, Z14
+	VSHUFPS       $0x88, Z14, Z12, Z17
+	VSHUFPS       $0xdd, Z14, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VSHUFF32X4    $0x88, Z12, Z12, Z17
+	VSHUFF32X4    $0xdd, Z12, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VPERMPS       Z12, Z16, Z12
+	VMOVQ         X12, 16(AX)
+	VEXTRACTF32X4 $0x01, Z12, X17
+	VMOVQ         X17, 16(AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z12, X17
+	VMOVQ         X17, 16(AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z12, X17
+	VMOVQ         X17, 16(AX)(DX*1)
+
+done:
 	VZEROUPPER
 	RET
 
@@ -45640,30 +48250,30 @@ row:
 super:
 	VCVTPH2PS (BX), Y0
 	VMOVUPS   Y0, (DX)
-	VMOVDQU   16(BX), Y3
-	VPXOR     x80<>+0(SB), Y3, Y3
-	VMOVDQU   Y3, 128(DX)
-	VMOVDQU   48(BX), Y3
-	VPXOR     x80<>+0(SB), Y3, Y3
-	VMOVDQU   Y3, 192(DX)
-	VMOVDQU   80(BX), Y3
-	VPXOR     x80<>+0(SB), Y3, Y3
-	VMOVDQU   Y3, 256(DX)
-	VMOVDQU   112(BX), Y3
-	VPXOR     x80<>+0(SB), Y3, Y3
-	VMOVDQU   Y3, 320(DX)
-	VMOVDQU   144(BX), Y3
-	VPXOR     x80<>+0(SB), Y3, Y3
-	VMOVDQU   Y3, 384(DX)
-	VMOVDQU   176(BX), Y3
-	VPXOR     x80<>+0(SB), Y3, Y3
-	VMOVDQU   Y3, 448(DX)
-	VMOVDQU   208(BX), Y3
-	VPXOR     x80<>+0(SB), Y3, Y3
-	VMOVDQU   Y3, 512(DX)
-	VMOVDQU   240(BX), Y3
-	VPXOR     x80<>+0(SB), Y3, Y3
-	VMOVDQU   Y3, 576(DX)
+	VMOVDQU   16(BX), Y0
+	VPXOR     x80<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 128(DX)
+	VMOVDQU   48(BX), Y0
+	VPXOR     x80<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 192(DX)
+	VMOVDQU   80(BX), Y0
+	VPXOR     x80<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 256(DX)
+	VMOVDQU   112(BX), Y0
+	VPXOR     x80<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 320(DX)
+	VMOVDQU   144(BX), Y0
+	VPXOR     x80<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 384(DX)
+	VMOVDQU   176(BX), Y0
+	VPXOR     x80<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 448(DX)
+	VMOVDQU   208(BX), Y0
+	VPXOR     x80<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 512(DX)
+	VMOVDQU   240(BX), Y0
+	VPXOR     x80<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 576(DX)
 	ADDQ      $0x00000110, BX
 	ADDQ      $0x00000280, DX
 	DECQ      SI
@@ -45673,6 +48283,547 @@ super:
 	XCHGQ     DI, R8
 	DECQ      CX
 	JNZ       row
+	VZEROUPPER
+	RET
+
+// func firstQ80VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+// Requires: AVX, AVX2, AVX512F, AVX512VNNI, CMOV, F16C, MMX+
+TEXT ·firstQ80VNNI6x4(SB), NOSPLIT, $0-120
+	MOVQ  next+72(FP), AX
+	MOVQ  lines+80(FP), CX
+	TESTQ CX, CX
+	JEQ   asked
+
+line:
+	PREFETCHT1 (AX)
+	ADDQ       $0x40, AX
+	DECQ       CX
+	JNZ        line
+	MOVQ       AX, next+72(FP)
+
+asked:
+	MOVQ    rowBytes+24(FP), AX
+	MOVQ    xStride+40(FP), CX
+	LEAQ    (CX)(CX*2), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    n+48(FP), DI
+	MOVQ    from+88(FP), R8
+	MOVQ    fromBytes+96(FP), R9
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	TESTQ   $0x00000001, part+64(FP)
+	JNE     begin
+	MOVQ    acc+56(FP), R10
+	VMOVUPS (R10), Z4
+	VMOVUPS 64(R10), Z5
+	VMOVUPS 128(R10), Z6
+	VMOVUPS 192(R10), Z7
+	VMOVUPS 256(R10), Z8
+	VMOVUPS 320(R10), Z9
+	VMOVUPS 384(R10), Z10
+	VMOVUPS 448(R10), Z11
+	VMOVUPS 512(R10), Z12
+	VMOVUPS 576(R10), Z13
+	VMOVUPS 640(R10), Z14
+	VMOVUPS 704(R10), Z15
+
+begin:
+	LEAQ (SI)(CX*4), R12
+
+super:
+	LEAQ            448(SI), R10
+	CMPQ            DI, $0x01
+	CMOVQEQ         R12, R10
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	PREFETCHT0      (R10)(CX*1)
+	PREFETCHT0      64(R10)(CX*1)
+	PREFETCHT0      128(R10)(CX*1)
+	PREFETCHT0      192(R10)(CX*1)
+	PREFETCHT0      256(R10)(CX*1)
+	PREFETCHT0      (R10)(CX*2)
+	PREFETCHT0      64(R10)(CX*2)
+	PREFETCHT0      128(R10)(CX*2)
+	PREFETCHT0      192(R10)(CX*2)
+	PREFETCHT0      256(R10)(CX*2)
+	PREFETCHT0      (R10)(DX*1)
+	PREFETCHT0      64(R10)(DX*1)
+	PREFETCHT0      128(R10)(DX*1)
+	PREFETCHT0      192(R10)(DX*1)
+	PREFETCHT0      256(R10)(DX*1)
+	LEAQ            640(BX), R11
+	LEAQ            272(R8), R8
+	CMPQ            DI, $0x01
+	CMOVQEQ         then+104(FP), R11
+	CMOVQEQ         thenFrom+112(FP), R8
+	LEAQ            (R8)(R9*2), R10
+	ADDQ            R9, R10
+	VBROADCASTI64X4 288(SI), Z16
+	VPSLLD          $0x04, Z16, Z16
+	VMOVDQA32       Z16, Z20
+	VMOVDQA32       Z16, Z24
+	VBROADCASTI64X4 288(SI)(CX*1), Z17
+	VPSLLD          $0x04, Z17, Z17
+	VMOVDQA32       Z17, Z21
+	VMOVDQA32       Z17, Z25
+	VBROADCASTI64X4 288(SI)(CX*2), Z18
+	VPSLLD          $0x04, Z18, Z18
+	VMOVDQA32       Z18, Z22
+	VMOVDQA32       Z18, Z26
+	VBROADCASTI64X4 288(SI)(DX*1), Z19
+	VPSLLD          $0x04, Z19, Z19
+	VMOVDQA32       Z19, Z23
+	VMOVDQA32       Z19, Z27
+	VMOVDQU32       128(BX), Z28
+	VMOVDQU32       128(BX)(AX*1), Z29
+	VMOVDQU32       128(BX)(AX*2), Z30
+	VBROADCASTI64X4 (SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VCVTPH2PS       (R8), Y0
+	VMOVUPS         Y0, (R11)
+	VBROADCASTI64X4 (SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         16(R8), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 128(R11)
+	VMOVDQU         48(R8), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 192(R11)
+	VBROADCASTI64X4 (SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         80(R8), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 256(R11)
+	VMOVDQU         112(R8), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 320(R11)
+	VBROADCASTI64X4 (SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         144(R8), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 384(R11)
+	VMOVDQU32       192(BX), Z28
+	VMOVDQU32       192(BX)(AX*1), Z29
+	VMOVDQU32       192(BX)(AX*2), Z30
+	VBROADCASTI64X4 32(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         176(R8), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 448(R11)
+	VMOVDQU         208(R8), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 512(R11)
+	VBROADCASTI64X4 32(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         240(R8), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 576(R11)
+	VCVTPH2PS       (R8)(R9*1), Y0
+	VMOVUPS         Y0, 32(R11)
+	VBROADCASTI64X4 32(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         16(R8)(R9*1), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 160(R11)
+	VBROADCASTI64X4 32(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         48(R8)(R9*1), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 224(R11)
+	VMOVDQU         80(R8)(R9*1), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 288(R11)
+	VMOVDQU32       256(BX), Z28
+	VMOVDQU32       256(BX)(AX*1), Z29
+	VMOVDQU32       256(BX)(AX*2), Z30
+	VBROADCASTI64X4 64(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         112(R8)(R9*1), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 352(R11)
+	VMOVDQU         144(R8)(R9*1), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 416(R11)
+	VBROADCASTI64X4 64(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         176(R8)(R9*1), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 480(R11)
+	VBROADCASTI64X4 64(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         208(R8)(R9*1), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 544(R11)
+	VMOVDQU         240(R8)(R9*1), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 608(R11)
+	VBROADCASTI64X4 64(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VCVTPH2PS       (R8)(R9*2), Y0
+	VMOVUPS         Y0, (R11)(AX*1)
+	VMOVDQU         16(R8)(R9*2), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 128(R11)(AX*1)
+	VMOVDQU32       320(BX), Z28
+	VMOVDQU32       320(BX)(AX*1), Z29
+	VMOVDQU32       320(BX)(AX*2), Z30
+	VBROADCASTI64X4 96(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         48(R8)(R9*2), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 192(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         80(R8)(R9*2), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 256(R11)(AX*1)
+	VMOVDQU         112(R8)(R9*2), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 320(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         144(R8)(R9*2), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 384(R11)(AX*1)
+	VMOVDQU         176(R8)(R9*2), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 448(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         208(R8)(R9*2), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 512(R11)(AX*1)
+	VMOVDQU         240(R8)(R9*2), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 576(R11)(AX*1)
+	VMOVDQU32       384(BX), Z28
+	VMOVDQU32       384(BX)(AX*1), Z29
+	VMOVDQU32       384(BX)(AX*2), Z30
+	VBROADCASTI64X4 128(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VCVTPH2PS       (R10), Y0
+	VMOVUPS         Y0, 32(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         16(R10), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 160(R11)(AX*1)
+	VMOVDQU         48(R10), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 224(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         80(R10), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 288(R11)(AX*1)
+	VMOVDQU         112(R10), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 352(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         144(R10), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 416(R11)(AX*1)
+	VMOVDQU32       448(BX), Z28
+	VMOVDQU32       448(BX)(AX*1), Z29
+	VMOVDQU32       448(BX)(AX*2), Z30
+	VBROADCASTI64X4 160(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         176(R10), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 480(R11)(AX*1)
+	VMOVDQU         208(R10), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 544(R11)(AX*1)
+	VBROADCASTI64X4 160(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         240(R10), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 608(R11)(AX*1)
+	VCVTPH2PS       (R10)(R9*1), Y0
+	VMOVUPS         Y0, (R11)(AX*2)
+	VBROADCASTI64X4 160(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         16(R10)(R9*1), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 128(R11)(AX*2)
+	VBROADCASTI64X4 160(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         48(R10)(R9*1), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 192(R11)(AX*2)
+	VMOVDQU         80(R10)(R9*1), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 256(R11)(AX*2)
+	VMOVDQU32       512(BX), Z28
+	VMOVDQU32       512(BX)(AX*1), Z29
+	VMOVDQU32       512(BX)(AX*2), Z30
+	VBROADCASTI64X4 192(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         112(R10)(R9*1), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 320(R11)(AX*2)
+	VMOVDQU         144(R10)(R9*1), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 384(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         176(R10)(R9*1), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 448(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         208(R10)(R9*1), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 512(R11)(AX*2)
+	VMOVDQU         240(R10)(R9*1), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 576(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VCVTPH2PS       (R10)(R9*2), Y0
+	VMOVUPS         Y0, 32(R11)(AX*2)
+	VMOVDQU         16(R10)(R9*2), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 160(R11)(AX*2)
+	VMOVDQU32       576(BX), Z28
+	VMOVDQU32       576(BX)(AX*1), Z29
+	VMOVDQU32       576(BX)(AX*2), Z30
+	VBROADCASTI64X4 224(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         48(R10)(R9*2), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 224(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         80(R10)(R9*2), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 288(R11)(AX*2)
+	VMOVDQU         112(R10)(R9*2), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 352(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         144(R10)(R9*2), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 416(R11)(AX*2)
+	VMOVDQU         176(R10)(R9*2), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 480(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         208(R10)(R9*2), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 544(R11)(AX*2)
+	VMOVDQU         240(R10)(R9*2), Y0
+	VPXOR           x80<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 608(R11)(AX*2)
+	VMOVUPS         (BX), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z16, Z16
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z16, Z29, Z4
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z17, Z17
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z17, Z29, Z5
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z18, Z18
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z18, Z29, Z6
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z19, Z19
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z19, Z29, Z7
+	VMOVUPS         (BX)(AX*1), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z20, Z20
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z20, Z29, Z8
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z21, Z21
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z21, Z29, Z9
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z22, Z22
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z22, Z29, Z10
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z23, Z23
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z23, Z29, Z11
+	VMOVUPS         (BX)(AX*2), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z24, Z24
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z24, Z29, Z12
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z25, Z25
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z25, Z29, Z13
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z26, Z26
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z26, Z29, Z14
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z27, Z27
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z27, Z29, Z15
+	ADDQ            $0x00000280, BX
+	ADDQ            $0x000001c0, SI
+	DECQ            DI
+	JNZ             super
+	MOVQ            acc+56(FP), AX
+	TESTQ           $0x00000002, part+64(FP)
+	JNE             sum
+	VMOVUPS         Z4, (AX)
+	VMOVUPS         Z5, 64(AX)
+	VMOVUPS         Z6, 128(AX)
+	VMOVUPS         Z7, 192(AX)
+	VMOVUPS         Z8, 256(AX)
+	VMOVUPS         Z9, 320(AX)
+	VMOVUPS         Z10, 384(AX)
+	VMOVUPS         Z11, 448(AX)
+	VMOVUPS         Z12, 512(AX)
+	VMOVUPS         Z13, 576(AX)
+	VMOVUPS         Z14, 640(AX)
+	VMOVUPS         Z15, 704(AX)
+	JMP             done
+
+sum:
+	MOVQ          out+0(FP), AX
+	MOVQ          outStride+8(FP), CX
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z16
+	VSHUFPS       $0x88, Z5, Z4, Z17
+	VSHUFPS       $0xdd, Z5, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VSHUFPS       $0x88, Z7, Z6, Z17
+	VSHUFPS       $0xdd, Z7, Z6, Z6
+	VADDPS        Z6, Z17, Z6
+	VSHUFPS       $0x88, Z6, Z4, Z17
+	VSHUFPS       $0xdd, Z6, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VSHUFPS       $0x88, Z9, Z8, Z17
+	VSHUFPS       $0xdd, Z9, Z8, Z8
+	VADDPS        Z8, Z17, Z8
+	VSHUFPS       $0x88, Z11, Z10, Z17
+	VSHUFPS       $0xdd, Z11, Z10, Z10
+	VADDPS        Z10, Z17, Z10
+	VSHUFPS       $0x88, Z10, Z8, Z17
+	VSHUFPS       $0xdd, Z10, Z8, Z8
+	VADDPS        Z8, Z17, Z8
+	VSHUFF32X4    $0x88, Z8, Z4, Z17
+	VSHUFF32X4    $0xdd, Z8, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VPERMPS       Z4, Z16, Z4
+	VMOVUPS       X4, (AX)
+	VEXTRACTF32X4 $0x01, Z4, X17
+	VMOVUPS       X17, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z4, X17
+	VMOVUPS       X17, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z4, X17
+	VMOVUPS       X17, (AX)(DX*1)
+	VSHUFPS       $0x88, Z13, Z12, Z17
+	VSHUFPS       $0xdd, Z13, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VSHUFPS       $0x88, Z15, Z14, Z17
+	VSHUFPS       $0xdd, Z15, Z14, Z14
+	VADDPS        Z14, Z17, Z14
+	VSHUFPS       $0x88, Z14, Z12, Z17
+	VSHUFPS       $0xdd, Z14, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VSHUFF32X4    $0x88, Z12, Z12, Z17
+	VSHUFF32X4    $0xdd, Z12, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VPERMPS       Z12, Z16, Z12
+	VMOVQ         X12, 16(AX)
+	VEXTRACTF32X4 $0x01, Z12, X17
+	VMOVQ         X17, 16(AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z12, X17
+	VMOVQ         X17, 16(AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z12, X17
+	VMOVQ         X17, 16(AX)(DX*1)
+
+done:
 	VZEROUPPER
 	RET
 
@@ -45686,30 +48837,30 @@ TEXT ·expandQ80VNNI(SB), NOSPLIT, $0-24
 super:
 	VCVTPH2PS (CX), Y0
 	VMOVUPS   Y0, (AX)
-	VMOVDQU   16(CX), Y3
-	VPXOR     x80<>+0(SB), Y3, Y3
-	VMOVDQU   Y3, 128(AX)
-	VMOVDQU   48(CX), Y3
-	VPXOR     x80<>+0(SB), Y3, Y3
-	VMOVDQU   Y3, 192(AX)
-	VMOVDQU   80(CX), Y3
-	VPXOR     x80<>+0(SB), Y3, Y3
-	VMOVDQU   Y3, 256(AX)
-	VMOVDQU   112(CX), Y3
-	VPXOR     x80<>+0(SB), Y3, Y3
-	VMOVDQU   Y3, 320(AX)
-	VMOVDQU   144(CX), Y3
-	VPXOR     x80<>+0(SB), Y3, Y3
-	VMOVDQU   Y3, 384(AX)
-	VMOVDQU   176(CX), Y3
-	VPXOR     x80<>+0(SB), Y3, Y3
-	VMOVDQU   Y3, 448(AX)
-	VMOVDQU   208(CX), Y3
-	VPXOR     x80<>+0(SB), Y3, Y3
-	VMOVDQU   Y3, 512(AX)
-	VMOVDQU   240(CX), Y3
-	VPXOR     x80<>+0(SB), Y3, Y3
-	VMOVDQU   Y3, 576(AX)
+	VMOVDQU   16(CX), Y0
+	VPXOR     x80<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 128(AX)
+	VMOVDQU   48(CX), Y0
+	VPXOR     x80<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 192(AX)
+	VMOVDQU   80(CX), Y0
+	VPXOR     x80<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 256(AX)
+	VMOVDQU   112(CX), Y0
+	VPXOR     x80<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 320(AX)
+	VMOVDQU   144(CX), Y0
+	VPXOR     x80<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 384(AX)
+	VMOVDQU   176(CX), Y0
+	VPXOR     x80<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 448(AX)
+	VMOVDQU   208(CX), Y0
+	VPXOR     x80<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 512(AX)
+	VMOVDQU   240(CX), Y0
+	VPXOR     x80<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 576(AX)
 	ADDQ      $0x00000110, CX
 	ADDQ      $0x00000280, AX
 	DECQ      DX
@@ -47284,63 +50435,63 @@ TEXT ·expandStripQ2K(SB), NOSPLIT, $0-48
 	MOVQ $0x00000020, R8
 
 row:
-	MOVQ dst+0(FP), DX
-	MOVQ w+16(FP), BX
-	MOVQ n+32(FP), SI
+	MOVQ    dst+0(FP), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    n+32(FP), SI
+	VMOVDQU mask03<>+0(SB), Y0
 
 super:
-	VPBROADCASTW 80(BX), X0
-	VCVTPH2PS    X0, Y0
-	VPBROADCASTW 82(BX), X1
+	VPBROADCASTW 80(BX), X1
 	VCVTPH2PS    X1, Y1
-	VMOVUPS      Y0, (DX)
-	VMOVUPS      Y1, 768(DX)
+	VPBROADCASTW 82(BX), X3
+	VCVTPH2PS    X3, Y3
+	VMOVUPS      Y1, (DX)
+	VMOVUPS      Y3, 768(DX)
 	VPMOVZXBW    (BX), Y2
 	VPSRLW       $0x04, Y2, Y2
 	VMOVUPS      Y2, 704(DX)
-	VMOVDQU      mask03<>+0(SB), Y6
-	VPAND        16(BX), Y6, Y3
-	VPMOVZXBW    (BX), Y7
-	VPAND        low4Words<>+0(SB), Y7, Y7
-	VPSHUFB      lowWords<>+0(SB), Y7, Y7
-	VPMULLW      Y7, Y3, Y3
-	VMOVDQU      Y3, 128(DX)
-	VPAND        48(BX), Y6, Y3
-	VPMULLW      Y7, Y3, Y3
-	VMOVDQU      Y3, 192(DX)
-	VMOVDQU      16(BX), Y3
-	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPMULLW      Y7, Y3, Y3
-	VMOVDQU      Y3, 256(DX)
-	VMOVDQU      48(BX), Y3
-	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPMULLW      Y7, Y3, Y3
-	VMOVDQU      Y3, 320(DX)
-	VMOVDQU      16(BX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPMOVZXBW    (BX), Y7
-	VPAND        low4Words<>+0(SB), Y7, Y7
-	VPSHUFB      highWords<>+0(SB), Y7, Y7
-	VPMULLW      Y7, Y3, Y3
-	VMOVDQU      Y3, 384(DX)
-	VMOVDQU      48(BX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPMULLW      Y7, Y3, Y3
-	VMOVDQU      Y3, 448(DX)
-	VMOVDQU      16(BX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPMULLW      Y7, Y3, Y3
-	VMOVDQU      Y3, 512(DX)
-	VMOVDQU      48(BX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPMULLW      Y7, Y3, Y3
-	VMOVDQU      Y3, 576(DX)
+	VPMOVZXBW    (BX), Y3
+	VPAND        low4Words<>+0(SB), Y3, Y3
+	VPSHUFB      lowWords<>+0(SB), Y3, Y3
+	VPAND        16(BX), Y0, Y1
+	VPMULLW      Y3, Y1, Y1
+	VMOVDQU      Y1, 128(DX)
+	VPAND        48(BX), Y0, Y1
+	VPMULLW      Y3, Y1, Y1
+	VMOVDQU      Y1, 192(DX)
+	VMOVDQU      16(BX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VPMULLW      Y3, Y1, Y1
+	VMOVDQU      Y1, 256(DX)
+	VMOVDQU      48(BX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VPMULLW      Y3, Y1, Y1
+	VMOVDQU      Y1, 320(DX)
+	VPMOVZXBW    (BX), Y3
+	VPAND        low4Words<>+0(SB), Y3, Y3
+	VPSHUFB      highWords<>+0(SB), Y3, Y3
+	VMOVDQU      16(BX), Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VPMULLW      Y3, Y1, Y1
+	VMOVDQU      Y1, 384(DX)
+	VMOVDQU      48(BX), Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VPMULLW      Y3, Y1, Y1
+	VMOVDQU      Y1, 448(DX)
+	VMOVDQU      16(BX), Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VPMULLW      Y3, Y1, Y1
+	VMOVDQU      Y1, 512(DX)
+	VMOVDQU      48(BX), Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VPMULLW      Y3, Y1, Y1
+	VMOVDQU      Y1, 576(DX)
 	ADDQ         $0x00000054, BX
 	ADDQ         $0x00000340, DX
 	DECQ         SI
@@ -47353,66 +50504,603 @@ super:
 	VZEROUPPER
 	RET
 
+// func firstQ2KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VNNI, CMOV, F16C, MMX+
+TEXT ·firstQ2KVNNI4x4(SB), NOSPLIT, $0-120
+	MOVQ  next+72(FP), AX
+	MOVQ  lines+80(FP), CX
+	TESTQ CX, CX
+	JEQ   asked
+
+line:
+	PREFETCHT1 (AX)
+	ADDQ       $0x40, AX
+	DECQ       CX
+	JNZ        line
+	MOVQ       AX, next+72(FP)
+
+asked:
+	MOVQ    rowBytes+24(FP), AX
+	MOVQ    xStride+40(FP), CX
+	LEAQ    (CX)(CX*2), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    n+48(FP), DI
+	MOVQ    from+88(FP), R8
+	MOVQ    fromBytes+96(FP), R9
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	VPXORD  Z17, Z17, Z17
+	VPXORD  Z18, Z18, Z18
+	TESTQ   $0x00000001, part+64(FP)
+	JNE     begin
+	MOVQ    acc+56(FP), R10
+	VMOVUPS (R10), Z11
+	VMOVUPS 64(R10), Z12
+	VMOVUPS 128(R10), Z13
+	VMOVUPS 192(R10), Z14
+	VMOVUPS 256(R10), Z15
+	VMOVUPS 320(R10), Z16
+	VMOVUPS 384(R10), Z17
+	VMOVUPS 448(R10), Z18
+
+begin:
+	VMOVDQU mask03<>+0(SB), Y0
+	LEAQ    (SI)(CX*4), R12
+
+super:
+	LEAQ            448(SI), R10
+	CMPQ            DI, $0x01
+	CMOVQEQ         R12, R10
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	PREFETCHT0      320(R10)
+	PREFETCHT0      384(R10)
+	PREFETCHT0      (R10)(CX*1)
+	PREFETCHT0      64(R10)(CX*1)
+	PREFETCHT0      128(R10)(CX*1)
+	PREFETCHT0      192(R10)(CX*1)
+	PREFETCHT0      256(R10)(CX*1)
+	PREFETCHT0      320(R10)(CX*1)
+	PREFETCHT0      384(R10)(CX*1)
+	PREFETCHT0      (R10)(CX*2)
+	PREFETCHT0      64(R10)(CX*2)
+	PREFETCHT0      128(R10)(CX*2)
+	PREFETCHT0      192(R10)(CX*2)
+	PREFETCHT0      256(R10)(CX*2)
+	PREFETCHT0      320(R10)(CX*2)
+	PREFETCHT0      384(R10)(CX*2)
+	PREFETCHT0      (R10)(DX*1)
+	PREFETCHT0      64(R10)(DX*1)
+	PREFETCHT0      128(R10)(DX*1)
+	PREFETCHT0      192(R10)(DX*1)
+	PREFETCHT0      256(R10)(DX*1)
+	PREFETCHT0      320(R10)(DX*1)
+	PREFETCHT0      384(R10)(DX*1)
+	LEAQ            832(BX), R11
+	LEAQ            84(R8), R8
+	CMPQ            DI, $0x01
+	CMOVQEQ         then+104(FP), R11
+	CMOVQEQ         thenFrom+112(FP), R8
+	LEAQ            (R8)(R9*2), R10
+	ADDQ            R9, R10
+	VPXORD          Z19, Z19, Z19
+	VMOVDQA32       Z19, Z23
+	VPXORD          Z20, Z20, Z20
+	VMOVDQA32       Z20, Z24
+	VPXORD          Z21, Z21, Z21
+	VMOVDQA32       Z21, Z25
+	VPXORD          Z22, Z22, Z22
+	VMOVDQA32       Z22, Z26
+	VMOVDQU32       128(BX), Z27
+	VMOVDQU32       128(BX)(AX*1), Z28
+	VBROADCASTI64X4 (SI), Z29
+	VPDPBUSD        Z29, Z27, Z19
+	VPDPBUSD        Z29, Z28, Z23
+	VBROADCASTI64X4 (SI)(CX*1), Z29
+	VPDPBUSD        Z29, Z27, Z20
+	VPDPBUSD        Z29, Z28, Z24
+	VBROADCASTI64X4 (SI)(CX*2), Z29
+	VPDPBUSD        Z29, Z27, Z21
+	VPDPBUSD        Z29, Z28, Z25
+	VPBROADCASTW    80(R8), X1
+	VCVTPH2PS       X1, Y1
+	VPBROADCASTW    82(R8), X3
+	VCVTPH2PS       X3, Y3
+	VMOVUPS         Y1, (R11)
+	VMOVUPS         Y3, 768(R11)
+	VPMOVZXBW       (R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VMOVUPS         Y2, 704(R11)
+	VBROADCASTI64X4 (SI)(DX*1), Z29
+	VPDPBUSD        Z29, Z27, Z22
+	VPDPBUSD        Z29, Z28, Z26
+	VMOVDQU32       192(BX), Z27
+	VMOVDQU32       192(BX)(AX*1), Z28
+	VBROADCASTI64X4 32(SI), Z29
+	VPDPBUSD        Z29, Z27, Z19
+	VPDPBUSD        Z29, Z28, Z23
+	VBROADCASTI64X4 32(SI)(CX*1), Z29
+	VPDPBUSD        Z29, Z27, Z20
+	VPDPBUSD        Z29, Z28, Z24
+	VPMOVZXBW       (R8), Y3
+	VPAND           low4Words<>+0(SB), Y3, Y3
+	VPSHUFB         lowWords<>+0(SB), Y3, Y3
+	VPAND           16(R8), Y0, Y1
+	VPMULLW         Y3, Y1, Y1
+	VMOVDQU         Y1, 128(R11)
+	VPAND           48(R8), Y0, Y1
+	VPMULLW         Y3, Y1, Y1
+	VMOVDQU         Y1, 192(R11)
+	VMOVDQU         16(R8), Y1
+	VPSRLW          $0x02, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VMOVDQU         Y1, 256(R11)
+	VMOVDQU         48(R8), Y1
+	VPSRLW          $0x02, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VMOVDQU         Y1, 320(R11)
+	VBROADCASTI64X4 32(SI)(CX*2), Z29
+	VPDPBUSD        Z29, Z27, Z21
+	VPDPBUSD        Z29, Z28, Z25
+	VBROADCASTI64X4 32(SI)(DX*1), Z29
+	VPDPBUSD        Z29, Z27, Z22
+	VPDPBUSD        Z29, Z28, Z26
+	VPMOVZXBW       (R8), Y3
+	VPAND           low4Words<>+0(SB), Y3, Y3
+	VPSHUFB         highWords<>+0(SB), Y3, Y3
+	VMOVDQU         16(R8), Y1
+	VPSRLW          $0x04, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VMOVDQU         Y1, 384(R11)
+	VMOVDQU         48(R8), Y1
+	VPSRLW          $0x04, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VMOVDQU         Y1, 448(R11)
+	VMOVDQU         16(R8), Y1
+	VPSRLW          $0x06, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VMOVDQU         Y1, 512(R11)
+	VMOVDQU         48(R8), Y1
+	VPSRLW          $0x06, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VMOVDQU         Y1, 576(R11)
+	VMOVDQU32       256(BX), Z27
+	VMOVDQU32       256(BX)(AX*1), Z28
+	VBROADCASTI64X4 64(SI), Z29
+	VPDPBUSD        Z29, Z27, Z19
+	VPDPBUSD        Z29, Z28, Z23
+	VBROADCASTI64X4 64(SI)(CX*1), Z29
+	VPDPBUSD        Z29, Z27, Z20
+	VPDPBUSD        Z29, Z28, Z24
+	VBROADCASTI64X4 64(SI)(CX*2), Z29
+	VPDPBUSD        Z29, Z27, Z21
+	VPDPBUSD        Z29, Z28, Z25
+	VPBROADCASTW    80(R8)(R9*1), X1
+	VCVTPH2PS       X1, Y1
+	VPBROADCASTW    82(R8)(R9*1), X3
+	VCVTPH2PS       X3, Y3
+	VMOVUPS         Y1, 32(R11)
+	VMOVUPS         Y3, 800(R11)
+	VPMOVZXBW       (R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VMOVUPS         Y2, 736(R11)
+	VBROADCASTI64X4 64(SI)(DX*1), Z29
+	VPDPBUSD        Z29, Z27, Z22
+	VPDPBUSD        Z29, Z28, Z26
+	VMOVDQU32       320(BX), Z27
+	VMOVDQU32       320(BX)(AX*1), Z28
+	VBROADCASTI64X4 96(SI), Z29
+	VPDPBUSD        Z29, Z27, Z19
+	VPDPBUSD        Z29, Z28, Z23
+	VBROADCASTI64X4 96(SI)(CX*1), Z29
+	VPDPBUSD        Z29, Z27, Z20
+	VPDPBUSD        Z29, Z28, Z24
+	VPMOVZXBW       (R8)(R9*1), Y3
+	VPAND           low4Words<>+0(SB), Y3, Y3
+	VPSHUFB         lowWords<>+0(SB), Y3, Y3
+	VPAND           16(R8)(R9*1), Y0, Y1
+	VPMULLW         Y3, Y1, Y1
+	VMOVDQU         Y1, 160(R11)
+	VPAND           48(R8)(R9*1), Y0, Y1
+	VPMULLW         Y3, Y1, Y1
+	VMOVDQU         Y1, 224(R11)
+	VMOVDQU         16(R8)(R9*1), Y1
+	VPSRLW          $0x02, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VMOVDQU         Y1, 288(R11)
+	VMOVDQU         48(R8)(R9*1), Y1
+	VPSRLW          $0x02, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VMOVDQU         Y1, 352(R11)
+	VBROADCASTI64X4 96(SI)(CX*2), Z29
+	VPDPBUSD        Z29, Z27, Z21
+	VPDPBUSD        Z29, Z28, Z25
+	VBROADCASTI64X4 96(SI)(DX*1), Z29
+	VPDPBUSD        Z29, Z27, Z22
+	VPDPBUSD        Z29, Z28, Z26
+	VPMOVZXBW       (R8)(R9*1), Y3
+	VPAND           low4Words<>+0(SB), Y3, Y3
+	VPSHUFB         highWords<>+0(SB), Y3, Y3
+	VMOVDQU         16(R8)(R9*1), Y1
+	VPSRLW          $0x04, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VMOVDQU         Y1, 416(R11)
+	VMOVDQU         48(R8)(R9*1), Y1
+	VPSRLW          $0x04, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VMOVDQU         Y1, 480(R11)
+	VMOVDQU         16(R8)(R9*1), Y1
+	VPSRLW          $0x06, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VMOVDQU         Y1, 544(R11)
+	VMOVDQU         48(R8)(R9*1), Y1
+	VPSRLW          $0x06, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VMOVDQU         Y1, 608(R11)
+	VMOVDQU32       384(BX), Z27
+	VMOVDQU32       384(BX)(AX*1), Z28
+	VBROADCASTI64X4 128(SI), Z29
+	VPDPBUSD        Z29, Z27, Z19
+	VPDPBUSD        Z29, Z28, Z23
+	VBROADCASTI64X4 128(SI)(CX*1), Z29
+	VPDPBUSD        Z29, Z27, Z20
+	VPDPBUSD        Z29, Z28, Z24
+	VBROADCASTI64X4 128(SI)(CX*2), Z29
+	VPDPBUSD        Z29, Z27, Z21
+	VPDPBUSD        Z29, Z28, Z25
+	VPBROADCASTW    80(R8)(R9*2), X1
+	VCVTPH2PS       X1, Y1
+	VPBROADCASTW    82(R8)(R9*2), X3
+	VCVTPH2PS       X3, Y3
+	VMOVUPS         Y1, (R11)(AX*1)
+	VMOVUPS         Y3, 768(R11)(AX*1)
+	VPMOVZXBW       (R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VMOVUPS         Y2, 704(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(DX*1), Z29
+	VPDPBUSD        Z29, Z27, Z22
+	VPDPBUSD        Z29, Z28, Z26
+	VMOVDQU32       448(BX), Z27
+	VMOVDQU32       448(BX)(AX*1), Z28
+	VBROADCASTI64X4 160(SI), Z29
+	VPDPBUSD        Z29, Z27, Z19
+	VPDPBUSD        Z29, Z28, Z23
+	VBROADCASTI64X4 160(SI)(CX*1), Z29
+	VPDPBUSD        Z29, Z27, Z20
+	VPDPBUSD        Z29, Z28, Z24
+	VPMOVZXBW       (R8)(R9*2), Y3
+	VPAND           low4Words<>+0(SB), Y3, Y3
+	VPSHUFB         lowWords<>+0(SB), Y3, Y3
+	VPAND           16(R8)(R9*2), Y0, Y1
+	VPMULLW         Y3, Y1, Y1
+	VMOVDQU         Y1, 128(R11)(AX*1)
+	VPAND           48(R8)(R9*2), Y0, Y1
+	VPMULLW         Y3, Y1, Y1
+	VMOVDQU         Y1, 192(R11)(AX*1)
+	VMOVDQU         16(R8)(R9*2), Y1
+	VPSRLW          $0x02, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VMOVDQU         Y1, 256(R11)(AX*1)
+	VMOVDQU         48(R8)(R9*2), Y1
+	VPSRLW          $0x02, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VMOVDQU         Y1, 320(R11)(AX*1)
+	VBROADCASTI64X4 160(SI)(CX*2), Z29
+	VPDPBUSD        Z29, Z27, Z21
+	VPDPBUSD        Z29, Z28, Z25
+	VBROADCASTI64X4 160(SI)(DX*1), Z29
+	VPDPBUSD        Z29, Z27, Z22
+	VPDPBUSD        Z29, Z28, Z26
+	VPMOVZXBW       (R8)(R9*2), Y3
+	VPAND           low4Words<>+0(SB), Y3, Y3
+	VPSHUFB         highWords<>+0(SB), Y3, Y3
+	VMOVDQU         16(R8)(R9*2), Y1
+	VPSRLW          $0x04, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VMOVDQU         Y1, 384(R11)(AX*1)
+	VMOVDQU         48(R8)(R9*2), Y1
+	VPSRLW          $0x04, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VMOVDQU         Y1, 448(R11)(AX*1)
+	VMOVDQU         16(R8)(R9*2), Y1
+	VPSRLW          $0x06, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VMOVDQU         Y1, 512(R11)(AX*1)
+	VMOVDQU         48(R8)(R9*2), Y1
+	VPSRLW          $0x06, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VMOVDQU         Y1, 576(R11)(AX*1)
+	VMOVDQU32       512(BX), Z27
+	VMOVDQU32       512(BX)(AX*1), Z28
+	VBROADCASTI64X4 192(SI), Z29
+	VPDPBUSD        Z29, Z27, Z19
+	VPDPBUSD        Z29, Z28, Z23
+	VBROADCASTI64X4 192(SI)(CX*1), Z29
+	VPDPBUSD        Z29, Z27, Z20
+	VPDPBUSD        Z29, Z28, Z24
+	VBROADCASTI64X4 192(SI)(CX*2), Z29
+	VPDPBUSD        Z29, Z27, Z21
+	VPDPBUSD        Z29, Z28, Z25
+	VPBROADCASTW    80(R10), X1
+	VCVTPH2PS       X1, Y1
+	VPBROADCASTW    82(R10), X3
+	VCVTPH2PS       X3, Y3
+	VMOVUPS         Y1, 32(R11)(AX*1)
+	VMOVUPS         Y3, 800(R11)(AX*1)
+	VPMOVZXBW       (R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VMOVUPS         Y2, 736(R11)(AX*1)
+	VBROADCASTI64X4 192(SI)(DX*1), Z29
+	VPDPBUSD        Z29, Z27, Z22
+	VPDPBUSD        Z29, Z28, Z26
+	VMOVDQU32       576(BX), Z27
+	VMOVDQU32       576(BX)(AX*1), Z28
+	VBROADCASTI64X4 224(SI), Z29
+	VPDPBUSD        Z29, Z27, Z19
+	VPDPBUSD        Z29, Z28, Z23
+	VBROADCASTI64X4 224(SI)(CX*1), Z29
+	VPDPBUSD        Z29, Z27, Z20
+	VPDPBUSD        Z29, Z28, Z24
+	VPMOVZXBW       (R10), Y3
+	VPAND           low4Words<>+0(SB), Y3, Y3
+	VPSHUFB         lowWords<>+0(SB), Y3, Y3
+	VPAND           16(R10), Y0, Y1
+	VPMULLW         Y3, Y1, Y1
+	VMOVDQU         Y1, 160(R11)(AX*1)
+	VPAND           48(R10), Y0, Y1
+	VPMULLW         Y3, Y1, Y1
+	VMOVDQU         Y1, 224(R11)(AX*1)
+	VMOVDQU         16(R10), Y1
+	VPSRLW          $0x02, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VMOVDQU         Y1, 288(R11)(AX*1)
+	VMOVDQU         48(R10), Y1
+	VPSRLW          $0x02, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VMOVDQU         Y1, 352(R11)(AX*1)
+	VBROADCASTI64X4 224(SI)(CX*2), Z29
+	VPDPBUSD        Z29, Z27, Z21
+	VPDPBUSD        Z29, Z28, Z25
+	VBROADCASTI64X4 224(SI)(DX*1), Z29
+	VPDPBUSD        Z29, Z27, Z22
+	VPDPBUSD        Z29, Z28, Z26
+	VPMOVZXBW       (R10), Y3
+	VPAND           low4Words<>+0(SB), Y3, Y3
+	VPSHUFB         highWords<>+0(SB), Y3, Y3
+	VMOVDQU         16(R10), Y1
+	VPSRLW          $0x04, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VMOVDQU         Y1, 416(R11)(AX*1)
+	VMOVDQU         48(R10), Y1
+	VPSRLW          $0x04, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VMOVDQU         Y1, 480(R11)(AX*1)
+	VMOVDQU         16(R10), Y1
+	VPSRLW          $0x06, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VMOVDQU         Y1, 544(R11)(AX*1)
+	VMOVDQU         48(R10), Y1
+	VPSRLW          $0x06, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VMOVDQU         Y1, 608(R11)(AX*1)
+	VMOVUPS         (BX), Z29
+	VMOVDQU32       704(BX), Z31
+	VMOVUPS         768(BX), Z30
+	VBROADCASTI64X4 256(SI), Z27
+	VCVTDQ2PS       Z19, Z19
+	VBROADCASTI64X4 416(SI), Z28
+	VPMADDWD        Z28, Z31, Z28
+	VCVTDQ2PS       Z28, Z28
+	VMULPS          Z30, Z28, Z28
+	VFMSUB213PS     Z28, Z29, Z19
+	VFMADD231PS     Z27, Z19, Z11
+	VBROADCASTI64X4 256(SI)(CX*1), Z27
+	VCVTDQ2PS       Z20, Z20
+	VBROADCASTI64X4 416(SI)(CX*1), Z28
+	VPMADDWD        Z28, Z31, Z28
+	VCVTDQ2PS       Z28, Z28
+	VMULPS          Z30, Z28, Z28
+	VFMSUB213PS     Z28, Z29, Z20
+	VFMADD231PS     Z27, Z20, Z12
+	VBROADCASTI64X4 256(SI)(CX*2), Z27
+	VCVTDQ2PS       Z21, Z21
+	VBROADCASTI64X4 416(SI)(CX*2), Z28
+	VPMADDWD        Z28, Z31, Z28
+	VCVTDQ2PS       Z28, Z28
+	VMULPS          Z30, Z28, Z28
+	VFMSUB213PS     Z28, Z29, Z21
+	VFMADD231PS     Z27, Z21, Z13
+	VBROADCASTI64X4 256(SI)(DX*1), Z27
+	VCVTDQ2PS       Z22, Z22
+	VBROADCASTI64X4 416(SI)(DX*1), Z28
+	VPMADDWD        Z28, Z31, Z28
+	VCVTDQ2PS       Z28, Z28
+	VMULPS          Z30, Z28, Z28
+	VFMSUB213PS     Z28, Z29, Z22
+	VFMADD231PS     Z27, Z22, Z14
+	VMOVUPS         (BX)(AX*1), Z29
+	VMOVDQU32       704(BX)(AX*1), Z31
+	VMOVUPS         768(BX)(AX*1), Z30
+	VBROADCASTI64X4 256(SI), Z27
+	VCVTDQ2PS       Z23, Z23
+	VBROADCASTI64X4 416(SI), Z28
+	VPMADDWD        Z28, Z31, Z28
+	VCVTDQ2PS       Z28, Z28
+	VMULPS          Z30, Z28, Z28
+	VFMSUB213PS     Z28, Z29, Z23
+	VFMADD231PS     Z27, Z23, Z15
+	VBROADCASTI64X4 256(SI)(CX*1), Z27
+	VCVTDQ2PS       Z24, Z24
+	VBROADCASTI64X4 416(SI)(CX*1), Z28
+	VPMADDWD        Z28, Z31, Z28
+	VCVTDQ2PS       Z28, Z28
+	VMULPS          Z30, Z28, Z28
+	VFMSUB213PS     Z28, Z29, Z24
+	VFMADD231PS     Z27, Z24, Z16
+	VBROADCASTI64X4 256(SI)(CX*2), Z27
+	VCVTDQ2PS       Z25, Z25
+	VBROADCASTI64X4 416(SI)(CX*2), Z28
+	VPMADDWD        Z28, Z31, Z28
+	VCVTDQ2PS       Z28, Z28
+	VMULPS          Z30, Z28, Z28
+	VFMSUB213PS     Z28, Z29, Z25
+	VFMADD231PS     Z27, Z25, Z17
+	VBROADCASTI64X4 256(SI)(DX*1), Z27
+	VCVTDQ2PS       Z26, Z26
+	VBROADCASTI64X4 416(SI)(DX*1), Z28
+	VPMADDWD        Z28, Z31, Z28
+	VCVTDQ2PS       Z28, Z28
+	VMULPS          Z30, Z28, Z28
+	VFMSUB213PS     Z28, Z29, Z26
+	VFMADD231PS     Z27, Z26, Z18
+	ADDQ            $0x00000340, BX
+	ADDQ            $0x000001c0, SI
+	DECQ            DI
+	JNZ             super
+	MOVQ            acc+56(FP), AX
+	TESTQ           $0x00000002, part+64(FP)
+	JNE             sum
+	VMOVUPS         Z11, (AX)
+	VMOVUPS         Z12, 64(AX)
+	VMOVUPS         Z13, 128(AX)
+	VMOVUPS         Z14, 192(AX)
+	VMOVUPS         Z15, 256(AX)
+	VMOVUPS         Z16, 320(AX)
+	VMOVUPS         Z17, 384(AX)
+	VMOVUPS         Z18, 448(AX)
+	JMP             done
+
+sum:
+	MOVQ          out+0(FP), AX
+	MOVQ          outStride+8(FP), CX
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z19
+	VSHUFPS       $0x88, Z12, Z11, Z20
+	VSHUFPS       $0xdd, Z12, Z11, Z11
+	VADDPS        Z11, Z20, Z11
+	VSHUFPS       $0x88, Z14, Z13, Z20
+	VSHUFPS       $0xdd, Z14, Z13, Z13
+	VADDPS        Z13, Z20, Z13
+	VSHUFPS       $0x88, Z13, Z11, Z20
+	VSHUFPS       $0xdd, Z13, Z11, Z11
+	VADDPS        Z11, Z20, Z11
+	VSHUFPS       $0x88, Z16, Z15, Z20
+	VSHUFPS       $0xdd, Z16, Z15, Z15
+	VADDPS        Z15, Z20, Z15
+	VSHUFPS       $0x88, Z18, Z17, Z20
+	VSHUFPS       $0xdd, Z18, Z17, Z17
+	VADDPS        Z17, Z20, Z17
+	VSHUFPS       $0x88, Z17, Z15, Z20
+	VSHUFPS       $0xdd, Z17, Z15, Z15
+	VADDPS        Z15, Z20, Z15
+	VSHUFF32X4    $0x88, Z15, Z11, Z20
+	VSHUFF32X4    $0xdd, Z15, Z11, Z11
+	VADDPS        Z11, Z20, Z11
+	VPERMPS       Z11, Z19, Z11
+	VMOVUPS       X11, (AX)
+	VEXTRACTF32X4 $0x01, Z11, X20
+	VMOVUPS       X20, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z11, X20
+	VMOVUPS       X20, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z11, X20
+	VMOVUPS       X20, (AX)(DX*1)
+
+done:
+	VZEROUPPER
+	RET
+
 // func expandQ2KVNNI(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandQ2KVNNI(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ n+16(FP), DX
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU mask03<>+0(SB), Y0
 
 super:
-	VPBROADCASTW 80(CX), X0
-	VCVTPH2PS    X0, Y0
-	VPBROADCASTW 82(CX), X1
+	VPBROADCASTW 80(CX), X1
 	VCVTPH2PS    X1, Y1
-	VMOVUPS      Y0, (AX)
-	VMOVUPS      Y1, 768(AX)
+	VPBROADCASTW 82(CX), X3
+	VCVTPH2PS    X3, Y3
+	VMOVUPS      Y1, (AX)
+	VMOVUPS      Y3, 768(AX)
 	VPMOVZXBW    (CX), Y2
 	VPSRLW       $0x04, Y2, Y2
 	VMOVUPS      Y2, 704(AX)
-	VMOVDQU      mask03<>+0(SB), Y6
-	VPAND        16(CX), Y6, Y3
-	VPMOVZXBW    (CX), Y7
-	VPAND        low4Words<>+0(SB), Y7, Y7
-	VPSHUFB      lowWords<>+0(SB), Y7, Y7
-	VPMULLW      Y7, Y3, Y3
-	VMOVDQU      Y3, 128(AX)
-	VPAND        48(CX), Y6, Y3
-	VPMULLW      Y7, Y3, Y3
-	VMOVDQU      Y3, 192(AX)
-	VMOVDQU      16(CX), Y3
-	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPMULLW      Y7, Y3, Y3
-	VMOVDQU      Y3, 256(AX)
-	VMOVDQU      48(CX), Y3
-	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPMULLW      Y7, Y3, Y3
-	VMOVDQU      Y3, 320(AX)
-	VMOVDQU      16(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPMOVZXBW    (CX), Y7
-	VPAND        low4Words<>+0(SB), Y7, Y7
-	VPSHUFB      highWords<>+0(SB), Y7, Y7
-	VPMULLW      Y7, Y3, Y3
-	VMOVDQU      Y3, 384(AX)
-	VMOVDQU      48(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPMULLW      Y7, Y3, Y3
-	VMOVDQU      Y3, 448(AX)
-	VMOVDQU      16(CX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPMULLW      Y7, Y3, Y3
-	VMOVDQU      Y3, 512(AX)
-	VMOVDQU      48(CX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPMULLW      Y7, Y3, Y3
-	VMOVDQU      Y3, 576(AX)
+	VPMOVZXBW    (CX), Y3
+	VPAND        low4Words<>+0(SB), Y3, Y3
+	VPSHUFB      lowWords<>+0(SB), Y3, Y3
+	VPAND        16(CX), Y0, Y1
+	VPMULLW      Y3, Y1, Y1
+	VMOVDQU      Y1, 128(AX)
+	VPAND        48(CX), Y0, Y1
+	VPMULLW      Y3, Y1, Y1
+	VMOVDQU      Y1, 192(AX)
+	VMOVDQU      16(CX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VPMULLW      Y3, Y1, Y1
+	VMOVDQU      Y1, 256(AX)
+	VMOVDQU      48(CX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VPMULLW      Y3, Y1, Y1
+	VMOVDQU      Y1, 320(AX)
+	VPMOVZXBW    (CX), Y3
+	VPAND        low4Words<>+0(SB), Y3, Y3
+	VPSHUFB      highWords<>+0(SB), Y3, Y3
+	VMOVDQU      16(CX), Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VPMULLW      Y3, Y1, Y1
+	VMOVDQU      Y1, 384(AX)
+	VMOVDQU      48(CX), Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VPMULLW      Y3, Y1, Y1
+	VMOVDQU      Y1, 448(AX)
+	VMOVDQU      16(CX), Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VPMULLW      Y3, Y1, Y1
+	VMOVDQU      Y1, 512(AX)
+	VMOVDQU      48(CX), Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VPMULLW      Y3, Y1, Y1
+	VMOVDQU      Y1, 576(AX)
 	ADDQ         $0x00000054, CX
 	ADDQ         $0x00000340, AX
 	DECQ         DX
@@ -49093,104 +52781,104 @@ TEXT ·expandStripQ3K(SB), NOSPLIT, $0-48
 	MOVQ $0x00000020, R8
 
 row:
-	MOVQ dst+0(FP), DX
-	MOVQ w+16(FP), BX
-	MOVQ n+32(FP), SI
+	MOVQ    dst+0(FP), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    n+32(FP), SI
+	VMOVDQU mask03<>+0(SB), Y0
 
 super:
-	VPBROADCASTW 112(BX), X0
-	VCVTPH2PS    X0, Y0
-	VMOVUPS      Y0, (DX)
-	VMOVDQU      mask03<>+0(SB), Y6
-	VPAND        16(BX), Y6, Y3
-	VMOVDQU      80(BX), Y4
-	VPSLLW       $0x02, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMOVSXBW    (BX), Y7
-	VPSHUFB      lowWords<>+0(SB), Y7, Y7
-	VPSLLW       $0x02, Y7, Y8
-	VMOVDQU      scaledOffset<>+0(SB), Y9
-	VPSUBW       Y8, Y9, Y8
-	VPSLLW       $0x08, Y8, Y9
-	VPADDW       Y9, Y8, Y8
-	VPMULLW      Y7, Y3, Y3
-	VPADDW       Y8, Y3, Y3
-	VMOVDQU      Y3, 128(DX)
-	VPAND        48(BX), Y6, Y3
-	VMOVDQU      80(BX), Y4
-	VPSLLW       $0x01, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMULLW      Y7, Y3, Y3
-	VPADDW       Y8, Y3, Y3
-	VMOVDQU      Y3, 192(DX)
-	VMOVDQU      16(BX), Y3
-	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(BX), Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMULLW      Y7, Y3, Y3
-	VPADDW       Y8, Y3, Y3
-	VMOVDQU      Y3, 256(DX)
-	VMOVDQU      48(BX), Y3
-	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(BX), Y4
-	VPSRLW       $0x01, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMULLW      Y7, Y3, Y3
-	VPADDW       Y8, Y3, Y3
-	VMOVDQU      Y3, 320(DX)
-	VMOVDQU      16(BX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(BX), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMOVSXBW    (BX), Y7
-	VPSHUFB      highWords<>+0(SB), Y7, Y7
-	VPSLLW       $0x02, Y7, Y8
-	VMOVDQU      scaledOffset<>+0(SB), Y9
-	VPSUBW       Y8, Y9, Y8
-	VPSLLW       $0x08, Y8, Y9
-	VPADDW       Y9, Y8, Y8
-	VPMULLW      Y7, Y3, Y3
-	VPADDW       Y8, Y3, Y3
-	VMOVDQU      Y3, 384(DX)
-	VMOVDQU      48(BX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(BX), Y4
-	VPSRLW       $0x03, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMULLW      Y7, Y3, Y3
-	VPADDW       Y8, Y3, Y3
-	VMOVDQU      Y3, 448(DX)
-	VMOVDQU      16(BX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(BX), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMULLW      Y7, Y3, Y3
-	VPADDW       Y8, Y3, Y3
-	VMOVDQU      Y3, 512(DX)
-	VMOVDQU      48(BX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(BX), Y4
-	VPSRLW       $0x05, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMULLW      Y7, Y3, Y3
-	VPADDW       Y8, Y3, Y3
-	VMOVDQU      Y3, 576(DX)
+	VPBROADCASTW 112(BX), X1
+	VCVTPH2PS    X1, Y1
+	VMOVUPS      Y1, (DX)
+	VPMOVSXBW    (BX), Y3
+	VPSHUFB      lowWords<>+0(SB), Y3, Y3
+	VPSLLW       $0x02, Y3, Y4
+	VMOVDQU      scaledOffset<>+0(SB), Y5
+	VPSUBW       Y4, Y5, Y4
+	VPSLLW       $0x08, Y4, Y5
+	VPADDW       Y5, Y4, Y4
+	VPAND        16(BX), Y0, Y1
+	VMOVDQU      80(BX), Y2
+	VPSLLW       $0x02, Y2, Y2
+	VPAND        mask04<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPMULLW      Y3, Y1, Y1
+	VPADDW       Y4, Y1, Y1
+	VMOVDQU      Y1, 128(DX)
+	VPAND        48(BX), Y0, Y1
+	VMOVDQU      80(BX), Y2
+	VPSLLW       $0x01, Y2, Y2
+	VPAND        mask04<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPMULLW      Y3, Y1, Y1
+	VPADDW       Y4, Y1, Y1
+	VMOVDQU      Y1, 192(DX)
+	VMOVDQU      16(BX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      80(BX), Y2
+	VPAND        mask04<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPMULLW      Y3, Y1, Y1
+	VPADDW       Y4, Y1, Y1
+	VMOVDQU      Y1, 256(DX)
+	VMOVDQU      48(BX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      80(BX), Y2
+	VPSRLW       $0x01, Y2, Y2
+	VPAND        mask04<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPMULLW      Y3, Y1, Y1
+	VPADDW       Y4, Y1, Y1
+	VMOVDQU      Y1, 320(DX)
+	VPMOVSXBW    (BX), Y3
+	VPSHUFB      highWords<>+0(SB), Y3, Y3
+	VPSLLW       $0x02, Y3, Y4
+	VMOVDQU      scaledOffset<>+0(SB), Y5
+	VPSUBW       Y4, Y5, Y4
+	VPSLLW       $0x08, Y4, Y5
+	VPADDW       Y5, Y4, Y4
+	VMOVDQU      16(BX), Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      80(BX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        mask04<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPMULLW      Y3, Y1, Y1
+	VPADDW       Y4, Y1, Y1
+	VMOVDQU      Y1, 384(DX)
+	VMOVDQU      48(BX), Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      80(BX), Y2
+	VPSRLW       $0x03, Y2, Y2
+	VPAND        mask04<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPMULLW      Y3, Y1, Y1
+	VPADDW       Y4, Y1, Y1
+	VMOVDQU      Y1, 448(DX)
+	VMOVDQU      16(BX), Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      80(BX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        mask04<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPMULLW      Y3, Y1, Y1
+	VPADDW       Y4, Y1, Y1
+	VMOVDQU      Y1, 512(DX)
+	VMOVDQU      48(BX), Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      80(BX), Y2
+	VPSRLW       $0x05, Y2, Y2
+	VPAND        mask04<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPMULLW      Y3, Y1, Y1
+	VPADDW       Y4, Y1, Y1
+	VMOVDQU      Y1, 576(DX)
 	ADDQ         $0x00000072, BX
 	ADDQ         $0x00000280, DX
 	DECQ         SI
@@ -49203,107 +52891,776 @@ super:
 	VZEROUPPER
 	RET
 
+// func firstQ3KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+// Requires: AVX, AVX2, AVX512F, AVX512VNNI, CMOV, F16C, MMX+
+TEXT ·firstQ3KVNNI4x4(SB), NOSPLIT, $0-120
+	MOVQ  next+72(FP), AX
+	MOVQ  lines+80(FP), CX
+	TESTQ CX, CX
+	JEQ   asked
+
+line:
+	PREFETCHT1 (AX)
+	ADDQ       $0x40, AX
+	DECQ       CX
+	JNZ        line
+	MOVQ       AX, next+72(FP)
+
+asked:
+	MOVQ    rowBytes+24(FP), AX
+	MOVQ    xStride+40(FP), CX
+	LEAQ    (CX)(CX*2), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    n+48(FP), DI
+	MOVQ    from+88(FP), R8
+	MOVQ    fromBytes+96(FP), R9
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	VPXORD  Z17, Z17, Z17
+	VPXORD  Z18, Z18, Z18
+	TESTQ   $0x00000001, part+64(FP)
+	JNE     begin
+	MOVQ    acc+56(FP), R10
+	VMOVUPS (R10), Z11
+	VMOVUPS 64(R10), Z12
+	VMOVUPS 128(R10), Z13
+	VMOVUPS 192(R10), Z14
+	VMOVUPS 256(R10), Z15
+	VMOVUPS 320(R10), Z16
+	VMOVUPS 384(R10), Z17
+	VMOVUPS 448(R10), Z18
+
+begin:
+	VMOVDQU mask03<>+0(SB), Y0
+	LEAQ    (SI)(CX*4), R12
+
+super:
+	LEAQ            448(SI), R10
+	CMPQ            DI, $0x01
+	CMOVQEQ         R12, R10
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	PREFETCHT0      (R10)(CX*1)
+	PREFETCHT0      64(R10)(CX*1)
+	PREFETCHT0      128(R10)(CX*1)
+	PREFETCHT0      192(R10)(CX*1)
+	PREFETCHT0      256(R10)(CX*1)
+	PREFETCHT0      (R10)(CX*2)
+	PREFETCHT0      64(R10)(CX*2)
+	PREFETCHT0      128(R10)(CX*2)
+	PREFETCHT0      192(R10)(CX*2)
+	PREFETCHT0      256(R10)(CX*2)
+	PREFETCHT0      (R10)(DX*1)
+	PREFETCHT0      64(R10)(DX*1)
+	PREFETCHT0      128(R10)(DX*1)
+	PREFETCHT0      192(R10)(DX*1)
+	PREFETCHT0      256(R10)(DX*1)
+	LEAQ            640(BX), R11
+	LEAQ            114(R8), R8
+	CMPQ            DI, $0x01
+	CMOVQEQ         then+104(FP), R11
+	CMOVQEQ         thenFrom+112(FP), R8
+	LEAQ            (R8)(R9*2), R10
+	ADDQ            R9, R10
+	VBROADCASTI64X4 288(SI), Z29
+	VPSLLD          $0x04, Z29, Z19
+	VPSRAD          $0x03, Z29, Z29
+	VPSUBD          Z29, Z19, Z19
+	VMOVDQA32       Z19, Z23
+	VBROADCASTI64X4 288(SI)(CX*1), Z29
+	VPSLLD          $0x04, Z29, Z20
+	VPSRAD          $0x03, Z29, Z29
+	VPSUBD          Z29, Z20, Z20
+	VMOVDQA32       Z20, Z24
+	VBROADCASTI64X4 288(SI)(CX*2), Z29
+	VPSLLD          $0x04, Z29, Z21
+	VPSRAD          $0x03, Z29, Z29
+	VPSUBD          Z29, Z21, Z21
+	VMOVDQA32       Z21, Z25
+	VBROADCASTI64X4 288(SI)(DX*1), Z29
+	VPSLLD          $0x04, Z29, Z22
+	VPSRAD          $0x03, Z29, Z29
+	VPSUBD          Z29, Z22, Z22
+	VMOVDQA32       Z22, Z26
+	VMOVDQU32       128(BX), Z27
+	VMOVDQU32       128(BX)(AX*1), Z28
+	VBROADCASTI64X4 (SI), Z29
+	VPDPBUSD        Z29, Z27, Z19
+	VPDPBUSD        Z29, Z28, Z23
+	VBROADCASTI64X4 (SI)(CX*1), Z29
+	VPDPBUSD        Z29, Z27, Z20
+	VPDPBUSD        Z29, Z28, Z24
+	VBROADCASTI64X4 (SI)(CX*2), Z29
+	VPDPBUSD        Z29, Z27, Z21
+	VPDPBUSD        Z29, Z28, Z25
+	VPBROADCASTW    112(R8), X1
+	VCVTPH2PS       X1, Y1
+	VMOVUPS         Y1, (R11)
+	VBROADCASTI64X4 (SI)(DX*1), Z29
+	VPDPBUSD        Z29, Z27, Z22
+	VPDPBUSD        Z29, Z28, Z26
+	VMOVDQU32       192(BX), Z27
+	VMOVDQU32       192(BX)(AX*1), Z28
+	VBROADCASTI64X4 32(SI), Z29
+	VPDPBUSD        Z29, Z27, Z19
+	VPDPBUSD        Z29, Z28, Z23
+	VBROADCASTI64X4 32(SI)(CX*1), Z29
+	VPDPBUSD        Z29, Z27, Z20
+	VPDPBUSD        Z29, Z28, Z24
+	VPMOVSXBW       (R8), Y3
+	VPSHUFB         lowWords<>+0(SB), Y3, Y3
+	VPSLLW          $0x02, Y3, Y4
+	VMOVDQU         scaledOffset<>+0(SB), Y5
+	VPSUBW          Y4, Y5, Y4
+	VPSLLW          $0x08, Y4, Y5
+	VPADDW          Y5, Y4, Y4
+	VPAND           16(R8), Y0, Y1
+	VMOVDQU         80(R8), Y2
+	VPSLLW          $0x02, Y2, Y2
+	VPAND           mask04<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VPADDW          Y4, Y1, Y1
+	VMOVDQU         Y1, 128(R11)
+	VPAND           48(R8), Y0, Y1
+	VMOVDQU         80(R8), Y2
+	VPSLLW          $0x01, Y2, Y2
+	VPAND           mask04<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VPADDW          Y4, Y1, Y1
+	VMOVDQU         Y1, 192(R11)
+	VMOVDQU         16(R8), Y1
+	VPSRLW          $0x02, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         80(R8), Y2
+	VPAND           mask04<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VPADDW          Y4, Y1, Y1
+	VMOVDQU         Y1, 256(R11)
+	VMOVDQU         48(R8), Y1
+	VPSRLW          $0x02, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         80(R8), Y2
+	VPSRLW          $0x01, Y2, Y2
+	VPAND           mask04<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VPADDW          Y4, Y1, Y1
+	VMOVDQU         Y1, 320(R11)
+	VBROADCASTI64X4 32(SI)(CX*2), Z29
+	VPDPBUSD        Z29, Z27, Z21
+	VPDPBUSD        Z29, Z28, Z25
+	VBROADCASTI64X4 32(SI)(DX*1), Z29
+	VPDPBUSD        Z29, Z27, Z22
+	VPDPBUSD        Z29, Z28, Z26
+	VPMOVSXBW       (R8), Y3
+	VPSHUFB         highWords<>+0(SB), Y3, Y3
+	VPSLLW          $0x02, Y3, Y4
+	VMOVDQU         scaledOffset<>+0(SB), Y5
+	VPSUBW          Y4, Y5, Y4
+	VPSLLW          $0x08, Y4, Y5
+	VPADDW          Y5, Y4, Y4
+	VMOVDQU         16(R8), Y1
+	VPSRLW          $0x04, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         80(R8), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           mask04<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VPADDW          Y4, Y1, Y1
+	VMOVDQU         Y1, 384(R11)
+	VMOVDQU         48(R8), Y1
+	VPSRLW          $0x04, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         80(R8), Y2
+	VPSRLW          $0x03, Y2, Y2
+	VPAND           mask04<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VPADDW          Y4, Y1, Y1
+	VMOVDQU         Y1, 448(R11)
+	VMOVDQU         16(R8), Y1
+	VPSRLW          $0x06, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         80(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           mask04<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VPADDW          Y4, Y1, Y1
+	VMOVDQU         Y1, 512(R11)
+	VMOVDQU         48(R8), Y1
+	VPSRLW          $0x06, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         80(R8), Y2
+	VPSRLW          $0x05, Y2, Y2
+	VPAND           mask04<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VPADDW          Y4, Y1, Y1
+	VMOVDQU         Y1, 576(R11)
+	VMOVDQU32       256(BX), Z27
+	VMOVDQU32       256(BX)(AX*1), Z28
+	VBROADCASTI64X4 64(SI), Z29
+	VPDPBUSD        Z29, Z27, Z19
+	VPDPBUSD        Z29, Z28, Z23
+	VBROADCASTI64X4 64(SI)(CX*1), Z29
+	VPDPBUSD        Z29, Z27, Z20
+	VPDPBUSD        Z29, Z28, Z24
+	VBROADCASTI64X4 64(SI)(CX*2), Z29
+	VPDPBUSD        Z29, Z27, Z21
+	VPDPBUSD        Z29, Z28, Z25
+	VPBROADCASTW    112(R8)(R9*1), X1
+	VCVTPH2PS       X1, Y1
+	VMOVUPS         Y1, 32(R11)
+	VBROADCASTI64X4 64(SI)(DX*1), Z29
+	VPDPBUSD        Z29, Z27, Z22
+	VPDPBUSD        Z29, Z28, Z26
+	VMOVDQU32       320(BX), Z27
+	VMOVDQU32       320(BX)(AX*1), Z28
+	VBROADCASTI64X4 96(SI), Z29
+	VPDPBUSD        Z29, Z27, Z19
+	VPDPBUSD        Z29, Z28, Z23
+	VBROADCASTI64X4 96(SI)(CX*1), Z29
+	VPDPBUSD        Z29, Z27, Z20
+	VPDPBUSD        Z29, Z28, Z24
+	VPMOVSXBW       (R8)(R9*1), Y3
+	VPSHUFB         lowWords<>+0(SB), Y3, Y3
+	VPSLLW          $0x02, Y3, Y4
+	VMOVDQU         scaledOffset<>+0(SB), Y5
+	VPSUBW          Y4, Y5, Y4
+	VPSLLW          $0x08, Y4, Y5
+	VPADDW          Y5, Y4, Y4
+	VPAND           16(R8)(R9*1), Y0, Y1
+	VMOVDQU         80(R8)(R9*1), Y2
+	VPSLLW          $0x02, Y2, Y2
+	VPAND           mask04<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VPADDW          Y4, Y1, Y1
+	VMOVDQU         Y1, 160(R11)
+	VPAND           48(R8)(R9*1), Y0, Y1
+	VMOVDQU         80(R8)(R9*1), Y2
+	VPSLLW          $0x01, Y2, Y2
+	VPAND           mask04<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VPADDW          Y4, Y1, Y1
+	VMOVDQU         Y1, 224(R11)
+	VMOVDQU         16(R8)(R9*1), Y1
+	VPSRLW          $0x02, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         80(R8)(R9*1), Y2
+	VPAND           mask04<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VPADDW          Y4, Y1, Y1
+	VMOVDQU         Y1, 288(R11)
+	VMOVDQU         48(R8)(R9*1), Y1
+	VPSRLW          $0x02, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         80(R8)(R9*1), Y2
+	VPSRLW          $0x01, Y2, Y2
+	VPAND           mask04<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VPADDW          Y4, Y1, Y1
+	VMOVDQU         Y1, 352(R11)
+	VBROADCASTI64X4 96(SI)(CX*2), Z29
+	VPDPBUSD        Z29, Z27, Z21
+	VPDPBUSD        Z29, Z28, Z25
+	VBROADCASTI64X4 96(SI)(DX*1), Z29
+	VPDPBUSD        Z29, Z27, Z22
+	VPDPBUSD        Z29, Z28, Z26
+	VPMOVSXBW       (R8)(R9*1), Y3
+	VPSHUFB         highWords<>+0(SB), Y3, Y3
+	VPSLLW          $0x02, Y3, Y4
+	VMOVDQU         scaledOffset<>+0(SB), Y5
+	VPSUBW          Y4, Y5, Y4
+	VPSLLW          $0x08, Y4, Y5
+	VPADDW          Y5, Y4, Y4
+	VMOVDQU         16(R8)(R9*1), Y1
+	VPSRLW          $0x04, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         80(R8)(R9*1), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           mask04<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VPADDW          Y4, Y1, Y1
+	VMOVDQU         Y1, 416(R11)
+	VMOVDQU         48(R8)(R9*1), Y1
+	VPSRLW          $0x04, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         80(R8)(R9*1), Y2
+	VPSRLW          $0x03, Y2, Y2
+	VPAND           mask04<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VPADDW          Y4, Y1, Y1
+	VMOVDQU         Y1, 480(R11)
+	VMOVDQU         16(R8)(R9*1), Y1
+	VPSRLW          $0x06, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         80(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           mask04<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VPADDW          Y4, Y1, Y1
+	VMOVDQU         Y1, 544(R11)
+	VMOVDQU         48(R8)(R9*1), Y1
+	VPSRLW          $0x06, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         80(R8)(R9*1), Y2
+	VPSRLW          $0x05, Y2, Y2
+	VPAND           mask04<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VPADDW          Y4, Y1, Y1
+	VMOVDQU         Y1, 608(R11)
+	VMOVDQU32       384(BX), Z27
+	VMOVDQU32       384(BX)(AX*1), Z28
+	VBROADCASTI64X4 128(SI), Z29
+	VPDPBUSD        Z29, Z27, Z19
+	VPDPBUSD        Z29, Z28, Z23
+	VBROADCASTI64X4 128(SI)(CX*1), Z29
+	VPDPBUSD        Z29, Z27, Z20
+	VPDPBUSD        Z29, Z28, Z24
+	VBROADCASTI64X4 128(SI)(CX*2), Z29
+	VPDPBUSD        Z29, Z27, Z21
+	VPDPBUSD        Z29, Z28, Z25
+	VPBROADCASTW    112(R8)(R9*2), X1
+	VCVTPH2PS       X1, Y1
+	VMOVUPS         Y1, (R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(DX*1), Z29
+	VPDPBUSD        Z29, Z27, Z22
+	VPDPBUSD        Z29, Z28, Z26
+	VMOVDQU32       448(BX), Z27
+	VMOVDQU32       448(BX)(AX*1), Z28
+	VBROADCASTI64X4 160(SI), Z29
+	VPDPBUSD        Z29, Z27, Z19
+	VPDPBUSD        Z29, Z28, Z23
+	VBROADCASTI64X4 160(SI)(CX*1), Z29
+	VPDPBUSD        Z29, Z27, Z20
+	VPDPBUSD        Z29, Z28, Z24
+	VPMOVSXBW       (R8)(R9*2), Y3
+	VPSHUFB         lowWords<>+0(SB), Y3, Y3
+	VPSLLW          $0x02, Y3, Y4
+	VMOVDQU         scaledOffset<>+0(SB), Y5
+	VPSUBW          Y4, Y5, Y4
+	VPSLLW          $0x08, Y4, Y5
+	VPADDW          Y5, Y4, Y4
+	VPAND           16(R8)(R9*2), Y0, Y1
+	VMOVDQU         80(R8)(R9*2), Y2
+	VPSLLW          $0x02, Y2, Y2
+	VPAND           mask04<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VPADDW          Y4, Y1, Y1
+	VMOVDQU         Y1, 128(R11)(AX*1)
+	VPAND           48(R8)(R9*2), Y0, Y1
+	VMOVDQU         80(R8)(R9*2), Y2
+	VPSLLW          $0x01, Y2, Y2
+	VPAND           mask04<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VPADDW          Y4, Y1, Y1
+	VMOVDQU         Y1, 192(R11)(AX*1)
+	VMOVDQU         16(R8)(R9*2), Y1
+	VPSRLW          $0x02, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         80(R8)(R9*2), Y2
+	VPAND           mask04<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VPADDW          Y4, Y1, Y1
+	VMOVDQU         Y1, 256(R11)(AX*1)
+	VMOVDQU         48(R8)(R9*2), Y1
+	VPSRLW          $0x02, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         80(R8)(R9*2), Y2
+	VPSRLW          $0x01, Y2, Y2
+	VPAND           mask04<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VPADDW          Y4, Y1, Y1
+	VMOVDQU         Y1, 320(R11)(AX*1)
+	VBROADCASTI64X4 160(SI)(CX*2), Z29
+	VPDPBUSD        Z29, Z27, Z21
+	VPDPBUSD        Z29, Z28, Z25
+	VBROADCASTI64X4 160(SI)(DX*1), Z29
+	VPDPBUSD        Z29, Z27, Z22
+	VPDPBUSD        Z29, Z28, Z26
+	VPMOVSXBW       (R8)(R9*2), Y3
+	VPSHUFB         highWords<>+0(SB), Y3, Y3
+	VPSLLW          $0x02, Y3, Y4
+	VMOVDQU         scaledOffset<>+0(SB), Y5
+	VPSUBW          Y4, Y5, Y4
+	VPSLLW          $0x08, Y4, Y5
+	VPADDW          Y5, Y4, Y4
+	VMOVDQU         16(R8)(R9*2), Y1
+	VPSRLW          $0x04, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         80(R8)(R9*2), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           mask04<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VPADDW          Y4, Y1, Y1
+	VMOVDQU         Y1, 384(R11)(AX*1)
+	VMOVDQU         48(R8)(R9*2), Y1
+	VPSRLW          $0x04, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         80(R8)(R9*2), Y2
+	VPSRLW          $0x03, Y2, Y2
+	VPAND           mask04<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VPADDW          Y4, Y1, Y1
+	VMOVDQU         Y1, 448(R11)(AX*1)
+	VMOVDQU         16(R8)(R9*2), Y1
+	VPSRLW          $0x06, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         80(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           mask04<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VPADDW          Y4, Y1, Y1
+	VMOVDQU         Y1, 512(R11)(AX*1)
+	VMOVDQU         48(R8)(R9*2), Y1
+	VPSRLW          $0x06, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         80(R8)(R9*2), Y2
+	VPSRLW          $0x05, Y2, Y2
+	VPAND           mask04<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VPADDW          Y4, Y1, Y1
+	VMOVDQU         Y1, 576(R11)(AX*1)
+	VMOVDQU32       512(BX), Z27
+	VMOVDQU32       512(BX)(AX*1), Z28
+	VBROADCASTI64X4 192(SI), Z29
+	VPDPBUSD        Z29, Z27, Z19
+	VPDPBUSD        Z29, Z28, Z23
+	VBROADCASTI64X4 192(SI)(CX*1), Z29
+	VPDPBUSD        Z29, Z27, Z20
+	VPDPBUSD        Z29, Z28, Z24
+	VBROADCASTI64X4 192(SI)(CX*2), Z29
+	VPDPBUSD        Z29, Z27, Z21
+	VPDPBUSD        Z29, Z28, Z25
+	VPBROADCASTW    112(R10), X1
+	VCVTPH2PS       X1, Y1
+	VMOVUPS         Y1, 32(R11)(AX*1)
+	VBROADCASTI64X4 192(SI)(DX*1), Z29
+	VPDPBUSD        Z29, Z27, Z22
+	VPDPBUSD        Z29, Z28, Z26
+	VMOVDQU32       576(BX), Z27
+	VMOVDQU32       576(BX)(AX*1), Z28
+	VBROADCASTI64X4 224(SI), Z29
+	VPDPBUSD        Z29, Z27, Z19
+	VPDPBUSD        Z29, Z28, Z23
+	VBROADCASTI64X4 224(SI)(CX*1), Z29
+	VPDPBUSD        Z29, Z27, Z20
+	VPDPBUSD        Z29, Z28, Z24
+	VPMOVSXBW       (R10), Y3
+	VPSHUFB         lowWords<>+0(SB), Y3, Y3
+	VPSLLW          $0x02, Y3, Y4
+	VMOVDQU         scaledOffset<>+0(SB), Y5
+	VPSUBW          Y4, Y5, Y4
+	VPSLLW          $0x08, Y4, Y5
+	VPADDW          Y5, Y4, Y4
+	VPAND           16(R10), Y0, Y1
+	VMOVDQU         80(R10), Y2
+	VPSLLW          $0x02, Y2, Y2
+	VPAND           mask04<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VPADDW          Y4, Y1, Y1
+	VMOVDQU         Y1, 160(R11)(AX*1)
+	VPAND           48(R10), Y0, Y1
+	VMOVDQU         80(R10), Y2
+	VPSLLW          $0x01, Y2, Y2
+	VPAND           mask04<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VPADDW          Y4, Y1, Y1
+	VMOVDQU         Y1, 224(R11)(AX*1)
+	VMOVDQU         16(R10), Y1
+	VPSRLW          $0x02, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         80(R10), Y2
+	VPAND           mask04<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VPADDW          Y4, Y1, Y1
+	VMOVDQU         Y1, 288(R11)(AX*1)
+	VMOVDQU         48(R10), Y1
+	VPSRLW          $0x02, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         80(R10), Y2
+	VPSRLW          $0x01, Y2, Y2
+	VPAND           mask04<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VPADDW          Y4, Y1, Y1
+	VMOVDQU         Y1, 352(R11)(AX*1)
+	VBROADCASTI64X4 224(SI)(CX*2), Z29
+	VPDPBUSD        Z29, Z27, Z21
+	VPDPBUSD        Z29, Z28, Z25
+	VBROADCASTI64X4 224(SI)(DX*1), Z29
+	VPDPBUSD        Z29, Z27, Z22
+	VPDPBUSD        Z29, Z28, Z26
+	VPMOVSXBW       (R10), Y3
+	VPSHUFB         highWords<>+0(SB), Y3, Y3
+	VPSLLW          $0x02, Y3, Y4
+	VMOVDQU         scaledOffset<>+0(SB), Y5
+	VPSUBW          Y4, Y5, Y4
+	VPSLLW          $0x08, Y4, Y5
+	VPADDW          Y5, Y4, Y4
+	VMOVDQU         16(R10), Y1
+	VPSRLW          $0x04, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         80(R10), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           mask04<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VPADDW          Y4, Y1, Y1
+	VMOVDQU         Y1, 416(R11)(AX*1)
+	VMOVDQU         48(R10), Y1
+	VPSRLW          $0x04, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         80(R10), Y2
+	VPSRLW          $0x03, Y2, Y2
+	VPAND           mask04<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VPADDW          Y4, Y1, Y1
+	VMOVDQU         Y1, 480(R11)(AX*1)
+	VMOVDQU         16(R10), Y1
+	VPSRLW          $0x06, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         80(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           mask04<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VPADDW          Y4, Y1, Y1
+	VMOVDQU         Y1, 544(R11)(AX*1)
+	VMOVDQU         48(R10), Y1
+	VPSRLW          $0x06, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         80(R10), Y2
+	VPSRLW          $0x05, Y2, Y2
+	VPAND           mask04<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VPMULLW         Y3, Y1, Y1
+	VPADDW          Y4, Y1, Y1
+	VMOVDQU         Y1, 608(R11)(AX*1)
+	VMOVUPS         (BX), Z29
+	VBROADCASTI64X4 256(SI), Z27
+	VCVTDQ2PS       Z19, Z19
+	VMULPS          Z27, Z29, Z28
+	VFMADD231PS     Z19, Z28, Z11
+	VBROADCASTI64X4 256(SI)(CX*1), Z27
+	VCVTDQ2PS       Z20, Z20
+	VMULPS          Z27, Z29, Z28
+	VFMADD231PS     Z20, Z28, Z12
+	VBROADCASTI64X4 256(SI)(CX*2), Z27
+	VCVTDQ2PS       Z21, Z21
+	VMULPS          Z27, Z29, Z28
+	VFMADD231PS     Z21, Z28, Z13
+	VBROADCASTI64X4 256(SI)(DX*1), Z27
+	VCVTDQ2PS       Z22, Z22
+	VMULPS          Z27, Z29, Z28
+	VFMADD231PS     Z22, Z28, Z14
+	VMOVUPS         (BX)(AX*1), Z29
+	VBROADCASTI64X4 256(SI), Z27
+	VCVTDQ2PS       Z23, Z23
+	VMULPS          Z27, Z29, Z28
+	VFMADD231PS     Z23, Z28, Z15
+	VBROADCASTI64X4 256(SI)(CX*1), Z27
+	VCVTDQ2PS       Z24, Z24
+	VMULPS          Z27, Z29, Z28
+	VFMADD231PS     Z24, Z28, Z16
+	VBROADCASTI64X4 256(SI)(CX*2), Z27
+	VCVTDQ2PS       Z25, Z25
+	VMULPS          Z27, Z29, Z28
+	VFMADD231PS     Z25, Z28, Z17
+	VBROADCASTI64X4 256(SI)(DX*1), Z27
+	VCVTDQ2PS       Z26, Z26
+	VMULPS          Z27, Z29, Z28
+	VFMADD231PS     Z26, Z28, Z18
+	ADDQ            $0x00000280, BX
+	ADDQ            $0x000001c0, SI
+	DECQ            DI
+	JNZ             super
+	MOVQ            acc+56(FP), AX
+	TESTQ           $0x00000002, part+64(FP)
+	JNE             sum
+	VMOVUPS         Z11, (AX)
+	VMOVUPS         Z12, 64(AX)
+	VMOVUPS         Z13, 128(AX)
+	VMOVUPS         Z14, 192(AX)
+	VMOVUPS         Z15, 256(AX)
+	VMOVUPS         Z16, 320(AX)
+	VMOVUPS         Z17, 384(AX)
+	VMOVUPS         Z18, 448(AX)
+	JMP             done
+
+sum:
+	MOVQ          out+0(FP), AX
+	MOVQ          outStride+8(FP), CX
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z19
+	VSHUFPS       $0x88, Z12, Z11, Z20
+	VSHUFPS       $0xdd, Z12, Z11, Z11
+	VADDPS        Z11, Z20, Z11
+	VSHUFPS       $0x88, Z14, Z13, Z20
+	VSHUFPS       $0xdd, Z14, Z13, Z13
+	VADDPS        Z13, Z20, Z13
+	VSHUFPS       $0x88, Z13, Z11, Z20
+	VSHUFPS       $0xdd, Z13, Z11, Z11
+	VADDPS        Z11, Z20, Z11
+	VSHUFPS       $0x88, Z16, Z15, Z20
+	VSHUFPS       $0xdd, Z16, Z15, Z15
+	VADDPS        Z15, Z20, Z15
+	VSHUFPS       $0x88, Z18, Z17, Z20
+	VSHUFPS       $0xdd, Z18, Z17, Z17
+	VADDPS        Z17, Z20, Z17
+	VSHUFPS       $0x88, Z17, Z15, Z20
+	VSHUFPS       $0xdd, Z17, Z15, Z15
+	VADDPS        Z15, Z20, Z15
+	VSHUFF32X4    $0x88, Z15, Z11, Z20
+	VSHUFF32X4    $0xdd, Z15, Z11, Z11
+	VADDPS        Z11, Z20, Z11
+	VPERMPS       Z11, Z19, Z11
+	VMOVUPS       X11, (AX)
+	VEXTRACTF32X4 $0x01, Z11, X20
+	VMOVUPS       X20, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z11, X20
+	VMOVUPS       X20, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z11, X20
+	VMOVUPS       X20, (AX)(DX*1)
+
+done:
+	VZEROUPPER
+	RET
+
 // func expandQ3KVNNI(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandQ3KVNNI(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ n+16(FP), DX
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU mask03<>+0(SB), Y0
 
 super:
-	VPBROADCASTW 112(CX), X0
-	VCVTPH2PS    X0, Y0
-	VMOVUPS      Y0, (AX)
-	VMOVDQU      mask03<>+0(SB), Y6
-	VPAND        16(CX), Y6, Y3
-	VMOVDQU      80(CX), Y4
-	VPSLLW       $0x02, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMOVSXBW    (CX), Y7
-	VPSHUFB      lowWords<>+0(SB), Y7, Y7
-	VPSLLW       $0x02, Y7, Y8
-	VMOVDQU      scaledOffset<>+0(SB), Y9
-	VPSUBW       Y8, Y9, Y8
-	VPSLLW       $0x08, Y8, Y9
-	VPADDW       Y9, Y8, Y8
-	VPMULLW      Y7, Y3, Y3
-	VPADDW       Y8, Y3, Y3
-	VMOVDQU      Y3, 128(AX)
-	VPAND        48(CX), Y6, Y3
-	VMOVDQU      80(CX), Y4
-	VPSLLW       $0x01, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMULLW      Y7, Y3, Y3
-	VPADDW       Y8, Y3, Y3
-	VMOVDQU      Y3, 192(AX)
-	VMOVDQU      16(CX), Y3
-	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMULLW      Y7, Y3, Y3
-	VPADDW       Y8, Y3, Y3
-	VMOVDQU      Y3, 256(AX)
-	VMOVDQU      48(CX), Y3
-	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPSRLW       $0x01, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMULLW      Y7, Y3, Y3
-	VPADDW       Y8, Y3, Y3
-	VMOVDQU      Y3, 320(AX)
-	VMOVDQU      16(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMOVSXBW    (CX), Y7
-	VPSHUFB      highWords<>+0(SB), Y7, Y7
-	VPSLLW       $0x02, Y7, Y8
-	VMOVDQU      scaledOffset<>+0(SB), Y9
-	VPSUBW       Y8, Y9, Y8
-	VPSLLW       $0x08, Y8, Y9
-	VPADDW       Y9, Y8, Y8
-	VPMULLW      Y7, Y3, Y3
-	VPADDW       Y8, Y3, Y3
-	VMOVDQU      Y3, 384(AX)
-	VMOVDQU      48(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPSRLW       $0x03, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMULLW      Y7, Y3, Y3
-	VPADDW       Y8, Y3, Y3
-	VMOVDQU      Y3, 448(AX)
-	VMOVDQU      16(CX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMULLW      Y7, Y3, Y3
-	VPADDW       Y8, Y3, Y3
-	VMOVDQU      Y3, 512(AX)
-	VMOVDQU      48(CX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPSRLW       $0x05, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMULLW      Y7, Y3, Y3
-	VPADDW       Y8, Y3, Y3
-	VMOVDQU      Y3, 576(AX)
+	VPBROADCASTW 112(CX), X1
+	VCVTPH2PS    X1, Y1
+	VMOVUPS      Y1, (AX)
+	VPMOVSXBW    (CX), Y3
+	VPSHUFB      lowWords<>+0(SB), Y3, Y3
+	VPSLLW       $0x02, Y3, Y4
+	VMOVDQU      scaledOffset<>+0(SB), Y5
+	VPSUBW       Y4, Y5, Y4
+	VPSLLW       $0x08, Y4, Y5
+	VPADDW       Y5, Y4, Y4
+	VPAND        16(CX), Y0, Y1
+	VMOVDQU      80(CX), Y2
+	VPSLLW       $0x02, Y2, Y2
+	VPAND        mask04<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPMULLW      Y3, Y1, Y1
+	VPADDW       Y4, Y1, Y1
+	VMOVDQU      Y1, 128(AX)
+	VPAND        48(CX), Y0, Y1
+	VMOVDQU      80(CX), Y2
+	VPSLLW       $0x01, Y2, Y2
+	VPAND        mask04<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPMULLW      Y3, Y1, Y1
+	VPADDW       Y4, Y1, Y1
+	VMOVDQU      Y1, 192(AX)
+	VMOVDQU      16(CX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      80(CX), Y2
+	VPAND        mask04<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPMULLW      Y3, Y1, Y1
+	VPADDW       Y4, Y1, Y1
+	VMOVDQU      Y1, 256(AX)
+	VMOVDQU      48(CX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      80(CX), Y2
+	VPSRLW       $0x01, Y2, Y2
+	VPAND        mask04<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPMULLW      Y3, Y1, Y1
+	VPADDW       Y4, Y1, Y1
+	VMOVDQU      Y1, 320(AX)
+	VPMOVSXBW    (CX), Y3
+	VPSHUFB      highWords<>+0(SB), Y3, Y3
+	VPSLLW       $0x02, Y3, Y4
+	VMOVDQU      scaledOffset<>+0(SB), Y5
+	VPSUBW       Y4, Y5, Y4
+	VPSLLW       $0x08, Y4, Y5
+	VPADDW       Y5, Y4, Y4
+	VMOVDQU      16(CX), Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      80(CX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        mask04<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPMULLW      Y3, Y1, Y1
+	VPADDW       Y4, Y1, Y1
+	VMOVDQU      Y1, 384(AX)
+	VMOVDQU      48(CX), Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      80(CX), Y2
+	VPSRLW       $0x03, Y2, Y2
+	VPAND        mask04<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPMULLW      Y3, Y1, Y1
+	VPADDW       Y4, Y1, Y1
+	VMOVDQU      Y1, 448(AX)
+	VMOVDQU      16(CX), Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      80(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        mask04<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPMULLW      Y3, Y1, Y1
+	VPADDW       Y4, Y1, Y1
+	VMOVDQU      Y1, 512(AX)
+	VMOVDQU      48(CX), Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      80(CX), Y2
+	VPSRLW       $0x05, Y2, Y2
+	VPAND        mask04<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPMULLW      Y3, Y1, Y1
+	VPADDW       Y4, Y1, Y1
+	VMOVDQU      Y1, 576(AX)
 	ADDQ         $0x00000072, CX
 	ADDQ         $0x00000280, AX
 	DECQ         DX
@@ -51083,47 +55440,47 @@ row:
 	MOVQ n+32(FP), SI
 
 super:
-	VBROADCASTI128 (BX), Y1
-	VCVTPH2PS      (BX), X2
-	VPSHUFB        sixBitShuffle<>+0(SB), Y1, Y0
+	VBROADCASTI128 (BX), Y2
+	VCVTPH2PS      (BX), X1
+	VPSHUFB        sixBitShuffle<>+0(SB), Y2, Y0
 	VPSRLVD        sixBitShift<>+0(SB), Y0, Y0
 	VPAND          mask63<>+0(SB), Y0, Y0
 	VCVTDQ2PS      Y0, Y0
-	VPSHUFB        sixBitShuffle<>+32(SB), Y1, Y1
-	VPSRLVD        sixBitShift<>+0(SB), Y1, Y1
-	VPAND          mask63<>+0(SB), Y1, Y1
-	VCVTDQ2PS      Y1, Y1
-	VBROADCASTSS   X2, Y6
-	VMULPS         Y6, Y0, Y0
-	VMOVSHDUP      X2, X2
-	VBROADCASTSS   X2, Y2
-	VMULPS         Y2, Y1, Y1
+	VPSHUFB        sixBitShuffle<>+32(SB), Y2, Y2
+	VPSRLVD        sixBitShift<>+0(SB), Y2, Y2
+	VPAND          mask63<>+0(SB), Y2, Y2
+	VCVTDQ2PS      Y2, Y2
+	VBROADCASTSS   X1, Y3
+	VMULPS         Y3, Y0, Y0
+	VMOVSHDUP      X1, X1
+	VBROADCASTSS   X1, Y1
+	VMULPS         Y1, Y2, Y2
 	VMOVUPS        Y0, (DX)
-	VMOVUPS        Y1, 64(DX)
-	VMOVDQU        16(BX), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          mask0f<>+0(SB), Y3, Y3
-	VMOVDQU        Y3, 128(DX)
-	VPAND          mask0f<>+0(SB), Y4, Y4
-	VMOVDQU        Y4, 384(DX)
-	VMOVDQU        48(BX), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          mask0f<>+0(SB), Y3, Y3
-	VMOVDQU        Y3, 192(DX)
-	VPAND          mask0f<>+0(SB), Y4, Y4
-	VMOVDQU        Y4, 448(DX)
-	VMOVDQU        80(BX), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          mask0f<>+0(SB), Y3, Y3
-	VMOVDQU        Y3, 256(DX)
-	VPAND          mask0f<>+0(SB), Y4, Y4
-	VMOVDQU        Y4, 512(DX)
-	VMOVDQU        112(BX), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          mask0f<>+0(SB), Y3, Y3
-	VMOVDQU        Y3, 320(DX)
-	VPAND          mask0f<>+0(SB), Y4, Y4
-	VMOVDQU        Y4, 576(DX)
+	VMOVUPS        Y2, 64(DX)
+	VMOVDQU        16(BX), Y0
+	VPSRLW         $0x04, Y0, Y1
+	VPAND          mask0f<>+0(SB), Y0, Y0
+	VMOVDQU        Y0, 128(DX)
+	VPAND          mask0f<>+0(SB), Y1, Y1
+	VMOVDQU        Y1, 384(DX)
+	VMOVDQU        48(BX), Y0
+	VPSRLW         $0x04, Y0, Y1
+	VPAND          mask0f<>+0(SB), Y0, Y0
+	VMOVDQU        Y0, 192(DX)
+	VPAND          mask0f<>+0(SB), Y1, Y1
+	VMOVDQU        Y1, 448(DX)
+	VMOVDQU        80(BX), Y0
+	VPSRLW         $0x04, Y0, Y1
+	VPAND          mask0f<>+0(SB), Y0, Y0
+	VMOVDQU        Y0, 256(DX)
+	VPAND          mask0f<>+0(SB), Y1, Y1
+	VMOVDQU        Y1, 512(DX)
+	VMOVDQU        112(BX), Y0
+	VPSRLW         $0x04, Y0, Y1
+	VPAND          mask0f<>+0(SB), Y0, Y0
+	VMOVDQU        Y0, 320(DX)
+	VPAND          mask0f<>+0(SB), Y1, Y1
+	VMOVDQU        Y1, 576(DX)
 	ADDQ           $0x00000090, BX
 	ADDQ           $0x00000280, DX
 	DECQ           SI
@@ -51133,6 +55490,664 @@ super:
 	XCHGQ          DI, R8
 	DECQ           CX
 	JNZ            row
+	VZEROUPPER
+	RET
+
+// func firstQ4KVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+// Requires: AVX, AVX2, AVX512F, AVX512VNNI, CMOV, F16C, MMX+
+TEXT ·firstQ4KVNNI6x4(SB), NOSPLIT, $0-120
+	MOVQ  next+72(FP), AX
+	MOVQ  lines+80(FP), CX
+	TESTQ CX, CX
+	JEQ   asked
+
+line:
+	PREFETCHT1 (AX)
+	ADDQ       $0x40, AX
+	DECQ       CX
+	JNZ        line
+	MOVQ       AX, next+72(FP)
+
+asked:
+	MOVQ    rowBytes+24(FP), AX
+	MOVQ    xStride+40(FP), CX
+	LEAQ    (CX)(CX*2), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    n+48(FP), DI
+	MOVQ    from+88(FP), R8
+	MOVQ    fromBytes+96(FP), R9
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	TESTQ   $0x00000001, part+64(FP)
+	JNE     begin
+	MOVQ    acc+56(FP), R10
+	VMOVUPS (R10), Z4
+	VMOVUPS 64(R10), Z5
+	VMOVUPS 128(R10), Z6
+	VMOVUPS 192(R10), Z7
+	VMOVUPS 256(R10), Z8
+	VMOVUPS 320(R10), Z9
+	VMOVUPS 384(R10), Z10
+	VMOVUPS 448(R10), Z11
+	VMOVUPS 512(R10), Z12
+	VMOVUPS 576(R10), Z13
+	VMOVUPS 640(R10), Z14
+	VMOVUPS 704(R10), Z15
+
+begin:
+	LEAQ (SI)(CX*4), R12
+
+super:
+	LEAQ            448(SI), R10
+	CMPQ            DI, $0x01
+	CMOVQEQ         R12, R10
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	PREFETCHT0      320(R10)
+	PREFETCHT0      (R10)(CX*1)
+	PREFETCHT0      64(R10)(CX*1)
+	PREFETCHT0      128(R10)(CX*1)
+	PREFETCHT0      192(R10)(CX*1)
+	PREFETCHT0      256(R10)(CX*1)
+	PREFETCHT0      320(R10)(CX*1)
+	PREFETCHT0      (R10)(CX*2)
+	PREFETCHT0      64(R10)(CX*2)
+	PREFETCHT0      128(R10)(CX*2)
+	PREFETCHT0      192(R10)(CX*2)
+	PREFETCHT0      256(R10)(CX*2)
+	PREFETCHT0      320(R10)(CX*2)
+	PREFETCHT0      (R10)(DX*1)
+	PREFETCHT0      64(R10)(DX*1)
+	PREFETCHT0      128(R10)(DX*1)
+	PREFETCHT0      192(R10)(DX*1)
+	PREFETCHT0      256(R10)(DX*1)
+	PREFETCHT0      320(R10)(DX*1)
+	LEAQ            640(BX), R11
+	LEAQ            144(R8), R8
+	CMPQ            DI, $0x01
+	CMOVQEQ         then+104(FP), R11
+	CMOVQEQ         thenFrom+112(FP), R8
+	LEAQ            (R8)(R9*2), R10
+	ADDQ            R9, R10
+	VPXORD          Z16, Z16, Z16
+	VMOVDQA32       Z16, Z20
+	VMOVDQA32       Z16, Z24
+	VPXORD          Z17, Z17, Z17
+	VMOVDQA32       Z17, Z21
+	VMOVDQA32       Z17, Z25
+	VPXORD          Z18, Z18, Z18
+	VMOVDQA32       Z18, Z22
+	VMOVDQA32       Z18, Z26
+	VPXORD          Z19, Z19, Z19
+	VMOVDQA32       Z19, Z23
+	VMOVDQA32       Z19, Z27
+	VMOVDQU32       128(BX), Z28
+	VMOVDQU32       128(BX)(AX*1), Z29
+	VMOVDQU32       128(BX)(AX*2), Z30
+	VBROADCASTI64X4 (SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VBROADCASTI64X4 (SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VBROADCASTI128  (R8), Y2
+	VCVTPH2PS       (R8), X1
+	VPSHUFB         sixBitShuffle<>+0(SB), Y2, Y0
+	VPSRLVD         sixBitShift<>+0(SB), Y0, Y0
+	VPAND           mask63<>+0(SB), Y0, Y0
+	VCVTDQ2PS       Y0, Y0
+	VPSHUFB         sixBitShuffle<>+32(SB), Y2, Y2
+	VPSRLVD         sixBitShift<>+0(SB), Y2, Y2
+	VPAND           mask63<>+0(SB), Y2, Y2
+	VCVTDQ2PS       Y2, Y2
+	VBROADCASTSS    X1, Y3
+	VMULPS          Y3, Y0, Y0
+	VMOVSHDUP       X1, X1
+	VBROADCASTSS    X1, Y1
+	VMULPS          Y1, Y2, Y2
+	VMOVUPS         Y0, (R11)
+	VMOVUPS         Y2, 64(R11)
+	VBROADCASTI64X4 (SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         16(R8), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 128(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 384(R11)
+	VBROADCASTI64X4 (SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         48(R8), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 192(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 448(R11)
+	VMOVDQU32       192(BX), Z28
+	VMOVDQU32       192(BX)(AX*1), Z29
+	VMOVDQU32       192(BX)(AX*2), Z30
+	VBROADCASTI64X4 32(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         80(R8), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 256(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 512(R11)
+	VBROADCASTI64X4 32(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         112(R8), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 320(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 576(R11)
+	VBROADCASTI64X4 32(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VBROADCASTI128  (R8)(R9*1), Y2
+	VCVTPH2PS       (R8)(R9*1), X1
+	VPSHUFB         sixBitShuffle<>+0(SB), Y2, Y0
+	VPSRLVD         sixBitShift<>+0(SB), Y0, Y0
+	VPAND           mask63<>+0(SB), Y0, Y0
+	VCVTDQ2PS       Y0, Y0
+	VPSHUFB         sixBitShuffle<>+32(SB), Y2, Y2
+	VPSRLVD         sixBitShift<>+0(SB), Y2, Y2
+	VPAND           mask63<>+0(SB), Y2, Y2
+	VCVTDQ2PS       Y2, Y2
+	VBROADCASTSS    X1, Y3
+	VMULPS          Y3, Y0, Y0
+	VMOVSHDUP       X1, X1
+	VBROADCASTSS    X1, Y1
+	VMULPS          Y1, Y2, Y2
+	VMOVUPS         Y0, 32(R11)
+	VMOVUPS         Y2, 96(R11)
+	VBROADCASTI64X4 32(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         16(R8)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 160(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 416(R11)
+	VMOVDQU32       256(BX), Z28
+	VMOVDQU32       256(BX)(AX*1), Z29
+	VMOVDQU32       256(BX)(AX*2), Z30
+	VBROADCASTI64X4 64(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         48(R8)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 224(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 480(R11)
+	VBROADCASTI64X4 64(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         80(R8)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 288(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 544(R11)
+	VBROADCASTI64X4 64(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         112(R8)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 352(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 608(R11)
+	VBROADCASTI64X4 64(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VBROADCASTI128  (R8)(R9*2), Y2
+	VCVTPH2PS       (R8)(R9*2), X1
+	VPSHUFB         sixBitShuffle<>+0(SB), Y2, Y0
+	VPSRLVD         sixBitShift<>+0(SB), Y0, Y0
+	VPAND           mask63<>+0(SB), Y0, Y0
+	VCVTDQ2PS       Y0, Y0
+	VPSHUFB         sixBitShuffle<>+32(SB), Y2, Y2
+	VPSRLVD         sixBitShift<>+0(SB), Y2, Y2
+	VPAND           mask63<>+0(SB), Y2, Y2
+	VCVTDQ2PS       Y2, Y2
+	VBROADCASTSS    X1, Y3
+	VMULPS          Y3, Y0, Y0
+	VMOVSHDUP       X1, X1
+	VBROADCASTSS    X1, Y1
+	VMULPS          Y1, Y2, Y2
+	VMOVUPS         Y0, (R11)(AX*1)
+	VMOVUPS         Y2, 64(R11)(AX*1)
+	VMOVDQU32       320(BX), Z28
+	VMOVDQU32       320(BX)(AX*1), Z29
+	VMOVDQU32       320(BX)(AX*2), Z30
+	VBROADCASTI64X4 96(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         16(R8)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 128(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 384(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         48(R8)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 192(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 448(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         80(R8)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 256(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 512(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         112(R8)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 320(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 576(R11)(AX*1)
+	VMOVDQU32       384(BX), Z28
+	VMOVDQU32       384(BX)(AX*1), Z29
+	VMOVDQU32       384(BX)(AX*2), Z30
+	VBROADCASTI64X4 128(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VBROADCASTI64X4 128(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VBROADCASTI128  (R10), Y2
+	VCVTPH2PS       (R10), X1
+	VPSHUFB         sixBitShuffle<>+0(SB), Y2, Y0
+	VPSRLVD         sixBitShift<>+0(SB), Y0, Y0
+	VPAND           mask63<>+0(SB), Y0, Y0
+	VCVTDQ2PS       Y0, Y0
+	VPSHUFB         sixBitShuffle<>+32(SB), Y2, Y2
+	VPSRLVD         sixBitShift<>+0(SB), Y2, Y2
+	VPAND           mask63<>+0(SB), Y2, Y2
+	VCVTDQ2PS       Y2, Y2
+	VBROADCASTSS    X1, Y3
+	VMULPS          Y3, Y0, Y0
+	VMOVSHDUP       X1, X1
+	VBROADCASTSS    X1, Y1
+	VMULPS          Y1, Y2, Y2
+	VMOVUPS         Y0, 32(R11)(AX*1)
+	VMOVUPS         Y2, 96(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         16(R10), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 160(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 416(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         48(R10), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 224(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 480(R11)(AX*1)
+	VMOVDQU32       448(BX), Z28
+	VMOVDQU32       448(BX)(AX*1), Z29
+	VMOVDQU32       448(BX)(AX*2), Z30
+	VBROADCASTI64X4 160(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         80(R10), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 288(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 544(R11)(AX*1)
+	VBROADCASTI64X4 160(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         112(R10), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 352(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 608(R11)(AX*1)
+	VBROADCASTI64X4 160(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VBROADCASTI128  (R10)(R9*1), Y2
+	VCVTPH2PS       (R10)(R9*1), X1
+	VPSHUFB         sixBitShuffle<>+0(SB), Y2, Y0
+	VPSRLVD         sixBitShift<>+0(SB), Y0, Y0
+	VPAND           mask63<>+0(SB), Y0, Y0
+	VCVTDQ2PS       Y0, Y0
+	VPSHUFB         sixBitShuffle<>+32(SB), Y2, Y2
+	VPSRLVD         sixBitShift<>+0(SB), Y2, Y2
+	VPAND           mask63<>+0(SB), Y2, Y2
+	VCVTDQ2PS       Y2, Y2
+	VBROADCASTSS    X1, Y3
+	VMULPS          Y3, Y0, Y0
+	VMOVSHDUP       X1, X1
+	VBROADCASTSS    X1, Y1
+	VMULPS          Y1, Y2, Y2
+	VMOVUPS         Y0, (R11)(AX*2)
+	VMOVUPS         Y2, 64(R11)(AX*2)
+	VBROADCASTI64X4 160(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         16(R10)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 128(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 384(R11)(AX*2)
+	VMOVDQU32       512(BX), Z28
+	VMOVDQU32       512(BX)(AX*1), Z29
+	VMOVDQU32       512(BX)(AX*2), Z30
+	VBROADCASTI64X4 192(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         48(R10)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 192(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 448(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         80(R10)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 256(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 512(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         112(R10)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 320(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 576(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VBROADCASTI128  (R10)(R9*2), Y2
+	VCVTPH2PS       (R10)(R9*2), X1
+	VPSHUFB         sixBitShuffle<>+0(SB), Y2, Y0
+	VPSRLVD         sixBitShift<>+0(SB), Y0, Y0
+	VPAND           mask63<>+0(SB), Y0, Y0
+	VCVTDQ2PS       Y0, Y0
+	VPSHUFB         sixBitShuffle<>+32(SB), Y2, Y2
+	VPSRLVD         sixBitShift<>+0(SB), Y2, Y2
+	VPAND           mask63<>+0(SB), Y2, Y2
+	VCVTDQ2PS       Y2, Y2
+	VBROADCASTSS    X1, Y3
+	VMULPS          Y3, Y0, Y0
+	VMOVSHDUP       X1, X1
+	VBROADCASTSS    X1, Y1
+	VMULPS          Y1, Y2, Y2
+	VMOVUPS         Y0, 32(R11)(AX*2)
+	VMOVUPS         Y2, 96(R11)(AX*2)
+	VMOVDQU32       576(BX), Z28
+	VMOVDQU32       576(BX)(AX*1), Z29
+	VMOVDQU32       576(BX)(AX*2), Z30
+	VBROADCASTI64X4 224(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         16(R10)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 160(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 416(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         48(R10)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 224(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 480(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         80(R10)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 288(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 544(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         112(R10)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         Y0, 352(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         Y1, 608(R11)(AX*2)
+	VMOVUPS         (BX), Z30
+	VMOVUPS         64(BX), Z31
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z16, Z16
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z16, Z29, Z4
+	VBROADCASTI64X4 320(SI), Z16
+	VFNMADD231PS    Z16, Z31, Z4
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z17, Z17
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z17, Z29, Z5
+	VBROADCASTI64X4 320(SI)(CX*1), Z17
+	VFNMADD231PS    Z17, Z31, Z5
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z18, Z18
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z18, Z29, Z6
+	VBROADCASTI64X4 320(SI)(CX*2), Z18
+	VFNMADD231PS    Z18, Z31, Z6
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z19, Z19
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z19, Z29, Z7
+	VBROADCASTI64X4 320(SI)(DX*1), Z19
+	VFNMADD231PS    Z19, Z31, Z7
+	VMOVUPS         (BX)(AX*1), Z30
+	VMOVUPS         64(BX)(AX*1), Z31
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z20, Z20
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z20, Z29, Z8
+	VBROADCASTI64X4 320(SI), Z20
+	VFNMADD231PS    Z20, Z31, Z8
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z21, Z21
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z21, Z29, Z9
+	VBROADCASTI64X4 320(SI)(CX*1), Z21
+	VFNMADD231PS    Z21, Z31, Z9
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z22, Z22
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z22, Z29, Z10
+	VBROADCASTI64X4 320(SI)(CX*2), Z22
+	VFNMADD231PS    Z22, Z31, Z10
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z23, Z23
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z23, Z29, Z11
+	VBROADCASTI64X4 320(SI)(DX*1), Z23
+	VFNMADD231PS    Z23, Z31, Z11
+	VMOVUPS         (BX)(AX*2), Z30
+	VMOVUPS         64(BX)(AX*2), Z31
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z24, Z24
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z24, Z29, Z12
+	VBROADCASTI64X4 320(SI), Z24
+	VFNMADD231PS    Z24, Z31, Z12
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z25, Z25
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z25, Z29, Z13
+	VBROADCASTI64X4 320(SI)(CX*1), Z25
+	VFNMADD231PS    Z25, Z31, Z13
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z26, Z26
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z26, Z29, Z14
+	VBROADCASTI64X4 320(SI)(CX*2), Z26
+	VFNMADD231PS    Z26, Z31, Z14
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z27, Z27
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z27, Z29, Z15
+	VBROADCASTI64X4 320(SI)(DX*1), Z27
+	VFNMADD231PS    Z27, Z31, Z15
+	ADDQ            $0x00000280, BX
+	ADDQ            $0x000001c0, SI
+	DECQ            DI
+	JNZ             super
+	MOVQ            acc+56(FP), AX
+	TESTQ           $0x00000002, part+64(FP)
+	JNE             sum
+	VMOVUPS         Z4, (AX)
+	VMOVUPS         Z5, 64(AX)
+	VMOVUPS         Z6, 128(AX)
+	VMOVUPS         Z7, 192(AX)
+	VMOVUPS         Z8, 256(AX)
+	VMOVUPS         Z9, 320(AX)
+	VMOVUPS         Z10, 384(AX)
+	VMOVUPS         Z11, 448(AX)
+	VMOVUPS         Z12, 512(AX)
+	VMOVUPS         Z13, 576(AX)
+	VMOVUPS         Z14, 640(AX)
+	VMOVUPS         Z15, 704(AX)
+	JMP             done
+
+sum:
+	MOVQ          out+0(FP), AX
+	MOVQ          outStride+8(FP), CX
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z16
+	VSHUFPS       $0x88, Z5, Z4, Z17
+	VSHUFPS       $0xdd, Z5, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VSHUFPS       $0x88, Z7, Z6, Z17
+	VSHUFPS       $0xdd, Z7, Z6, Z6
+	VADDPS        Z6, Z17, Z6
+	VSHUFPS       $0x88, Z6, Z4, Z17
+	VSHUFPS       $0xdd, Z6, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VSHUFPS       $0x88, Z9, Z8, Z17
+	VSHUFPS       $0xdd, Z9, Z8, Z8
+	VADDPS        Z8, Z17, Z8
+	VSHUFPS       $0x88, Z11, Z10, Z17
+	VSHUFPS       $0xdd, Z11, Z10, Z10
+	VADDPS        Z10, Z17, Z10
+	VSHUFPS       $0x88, Z10, Z8, Z17
+	VSHUFPS       $0xdd, Z10, Z8, Z8
+	VADDPS        Z8, Z17, Z8
+	VSHUFF32X4    $0x88, Z8, Z4, Z17
+	VSHUFF32X4    $0xdd, Z8, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VPERMPS       Z4, Z16, Z4
+	VMOVUPS       X4, (AX)
+	VEXTRACTF32X4 $0x01, Z4, X17
+	VMOVUPS       X17, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z4, X17
+	VMOVUPS       X17, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z4, X17
+	VMOVUPS       X17, (AX)(DX*1)
+	VSHUFPS       $0x88, Z13, Z12, Z17
+	VSHUFPS       $0xdd, Z13, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VSHUFPS       $0x88, Z15, Z14, Z17
+	VSHUFPS       $0xdd, Z15, Z14, Z14
+	VADDPS        Z14, Z17, Z14
+	VSHUFPS       $0x88, Z14, Z12, Z17
+	VSHUFPS       $0xdd, Z14, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VSHUFF32X4    $0x88, Z12, Z12, Z17
+	VSHUFF32X4    $0xdd, Z12, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VPERMPS       Z12, Z16, Z12
+	VMOVQ         X12, 16(AX)
+	VEXTRACTF32X4 $0x01, Z12, X17
+	VMOVQ         X17, 16(AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z12, X17
+	VMOVQ         X17, 16(AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z12, X17
+	VMOVQ         X17, 16(AX)(DX*1)
+
+done:
 	VZEROUPPER
 	RET
 
@@ -53222,78 +58237,78 @@ row:
 	MOVQ n+32(FP), SI
 
 super:
-	VBROADCASTI128 (BX), Y1
-	VCVTPH2PS      (BX), X2
-	VPSHUFB        sixBitShuffle<>+0(SB), Y1, Y0
+	VBROADCASTI128 (BX), Y2
+	VCVTPH2PS      (BX), X1
+	VPSHUFB        sixBitShuffle<>+0(SB), Y2, Y0
 	VPSRLVD        sixBitShift<>+0(SB), Y0, Y0
 	VPAND          mask63<>+0(SB), Y0, Y0
 	VCVTDQ2PS      Y0, Y0
-	VPSHUFB        sixBitShuffle<>+32(SB), Y1, Y1
-	VPSRLVD        sixBitShift<>+0(SB), Y1, Y1
-	VPAND          mask63<>+0(SB), Y1, Y1
-	VCVTDQ2PS      Y1, Y1
-	VBROADCASTSS   X2, Y6
-	VMULPS         Y6, Y0, Y0
-	VMOVSHDUP      X2, X2
-	VBROADCASTSS   X2, Y2
-	VMULPS         Y2, Y1, Y1
+	VPSHUFB        sixBitShuffle<>+32(SB), Y2, Y2
+	VPSRLVD        sixBitShift<>+0(SB), Y2, Y2
+	VPAND          mask63<>+0(SB), Y2, Y2
+	VCVTDQ2PS      Y2, Y2
+	VBROADCASTSS   X1, Y3
+	VMULPS         Y3, Y0, Y0
+	VMOVSHDUP      X1, X1
+	VBROADCASTSS   X1, Y1
+	VMULPS         Y1, Y2, Y2
 	VMOVUPS        Y0, (DX)
-	VMOVUPS        Y1, 64(DX)
-	VMOVDQU        16(BX), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          mask0f<>+0(SB), Y3, Y3
-	VMOVDQU        144(BX), Y5
-	VPSLLW         $0x04, Y5, Y5
-	VPAND          mask10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y3, Y3
-	VMOVDQU        Y3, 128(DX)
-	VPAND          mask0f<>+0(SB), Y4, Y4
-	VMOVDQU        144(BX), Y5
-	VPAND          mask10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y4, Y4
-	VMOVDQU        Y4, 384(DX)
-	VMOVDQU        48(BX), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          mask0f<>+0(SB), Y3, Y3
-	VMOVDQU        144(BX), Y5
-	VPSLLW         $0x03, Y5, Y5
-	VPAND          mask10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y3, Y3
-	VMOVDQU        Y3, 192(DX)
-	VPAND          mask0f<>+0(SB), Y4, Y4
-	VMOVDQU        144(BX), Y5
-	VPSRLW         $0x01, Y5, Y5
-	VPAND          mask10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y4, Y4
-	VMOVDQU        Y4, 448(DX)
-	VMOVDQU        80(BX), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          mask0f<>+0(SB), Y3, Y3
-	VMOVDQU        144(BX), Y5
-	VPSLLW         $0x02, Y5, Y5
-	VPAND          mask10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y3, Y3
-	VMOVDQU        Y3, 256(DX)
-	VPAND          mask0f<>+0(SB), Y4, Y4
-	VMOVDQU        144(BX), Y5
-	VPSRLW         $0x02, Y5, Y5
-	VPAND          mask10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y4, Y4
-	VMOVDQU        Y4, 512(DX)
-	VMOVDQU        112(BX), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          mask0f<>+0(SB), Y3, Y3
-	VMOVDQU        144(BX), Y5
-	VPSLLW         $0x01, Y5, Y5
-	VPAND          mask10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y3, Y3
-	VMOVDQU        Y3, 320(DX)
-	VPAND          mask0f<>+0(SB), Y4, Y4
-	VMOVDQU        144(BX), Y5
-	VPSRLW         $0x03, Y5, Y5
-	VPAND          mask10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y4, Y4
-	VMOVDQU        Y4, 576(DX)
+	VMOVUPS        Y2, 64(DX)
+	VMOVDQU        16(BX), Y0
+	VPSRLW         $0x04, Y0, Y1
+	VPAND          mask0f<>+0(SB), Y0, Y0
+	VMOVDQU        144(BX), Y2
+	VPSLLW         $0x04, Y2, Y2
+	VPAND          mask10<>+0(SB), Y2, Y2
+	VPOR           Y2, Y0, Y0
+	VMOVDQU        Y0, 128(DX)
+	VPAND          mask0f<>+0(SB), Y1, Y1
+	VMOVDQU        144(BX), Y2
+	VPAND          mask10<>+0(SB), Y2, Y2
+	VPOR           Y2, Y1, Y1
+	VMOVDQU        Y1, 384(DX)
+	VMOVDQU        48(BX), Y0
+	VPSRLW         $0x04, Y0, Y1
+	VPAND          mask0f<>+0(SB), Y0, Y0
+	VMOVDQU        144(BX), Y2
+	VPSLLW         $0x03, Y2, Y2
+	VPAND          mask10<>+0(SB), Y2, Y2
+	VPOR           Y2, Y0, Y0
+	VMOVDQU        Y0, 192(DX)
+	VPAND          mask0f<>+0(SB), Y1, Y1
+	VMOVDQU        144(BX), Y2
+	VPSRLW         $0x01, Y2, Y2
+	VPAND          mask10<>+0(SB), Y2, Y2
+	VPOR           Y2, Y1, Y1
+	VMOVDQU        Y1, 448(DX)
+	VMOVDQU        80(BX), Y0
+	VPSRLW         $0x04, Y0, Y1
+	VPAND          mask0f<>+0(SB), Y0, Y0
+	VMOVDQU        144(BX), Y2
+	VPSLLW         $0x02, Y2, Y2
+	VPAND          mask10<>+0(SB), Y2, Y2
+	VPOR           Y2, Y0, Y0
+	VMOVDQU        Y0, 256(DX)
+	VPAND          mask0f<>+0(SB), Y1, Y1
+	VMOVDQU        144(BX), Y2
+	VPSRLW         $0x02, Y2, Y2
+	VPAND          mask10<>+0(SB), Y2, Y2
+	VPOR           Y2, Y1, Y1
+	VMOVDQU        Y1, 512(DX)
+	VMOVDQU        112(BX), Y0
+	VPSRLW         $0x04, Y0, Y1
+	VPAND          mask0f<>+0(SB), Y0, Y0
+	VMOVDQU        144(BX), Y2
+	VPSLLW         $0x01, Y2, Y2
+	VPAND          mask10<>+0(SB), Y2, Y2
+	VPOR           Y2, Y0, Y0
+	VMOVDQU        Y0, 320(DX)
+	VPAND          mask0f<>+0(SB), Y1, Y1
+	VMOVDQU        144(BX), Y2
+	VPSRLW         $0x03, Y2, Y2
+	VPAND          mask10<>+0(SB), Y2, Y2
+	VPOR           Y2, Y1, Y1
+	VMOVDQU        Y1, 576(DX)
 	ADDQ           $0x000000b0, BX
 	ADDQ           $0x00000280, DX
 	DECQ           SI
@@ -53303,6 +58318,850 @@ super:
 	XCHGQ          DI, R8
 	DECQ           CX
 	JNZ            row
+	VZEROUPPER
+	RET
+
+// func firstQ5KVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+// Requires: AVX, AVX2, AVX512F, AVX512VNNI, CMOV, F16C, MMX+
+TEXT ·firstQ5KVNNI6x4(SB), NOSPLIT, $0-120
+	MOVQ  next+72(FP), AX
+	MOVQ  lines+80(FP), CX
+	TESTQ CX, CX
+	JEQ   asked
+
+line:
+	PREFETCHT1 (AX)
+	ADDQ       $0x40, AX
+	DECQ       CX
+	JNZ        line
+	MOVQ       AX, next+72(FP)
+
+asked:
+	MOVQ    rowBytes+24(FP), AX
+	MOVQ    xStride+40(FP), CX
+	LEAQ    (CX)(CX*2), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    n+48(FP), DI
+	MOVQ    from+88(FP), R8
+	MOVQ    fromBytes+96(FP), R9
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	TESTQ   $0x00000001, part+64(FP)
+	JNE     begin
+	MOVQ    acc+56(FP), R10
+	VMOVUPS (R10), Z4
+	VMOVUPS 64(R10), Z5
+	VMOVUPS 128(R10), Z6
+	VMOVUPS 192(R10), Z7
+	VMOVUPS 256(R10), Z8
+	VMOVUPS 320(R10), Z9
+	VMOVUPS 384(R10), Z10
+	VMOVUPS 448(R10), Z11
+	VMOVUPS 512(R10), Z12
+	VMOVUPS 576(R10), Z13
+	VMOVUPS 640(R10), Z14
+	VMOVUPS 704(R10), Z15
+
+begin:
+	LEAQ (SI)(CX*4), R12
+
+super:
+	LEAQ            448(SI), R10
+	CMPQ            DI, $0x01
+	CMOVQEQ         R12, R10
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	PREFETCHT0      320(R10)
+	PREFETCHT0      (R10)(CX*1)
+	PREFETCHT0      64(R10)(CX*1)
+	PREFETCHT0      128(R10)(CX*1)
+	PREFETCHT0      192(R10)(CX*1)
+	PREFETCHT0      256(R10)(CX*1)
+	PREFETCHT0      320(R10)(CX*1)
+	PREFETCHT0      (R10)(CX*2)
+	PREFETCHT0      64(R10)(CX*2)
+	PREFETCHT0      128(R10)(CX*2)
+	PREFETCHT0      192(R10)(CX*2)
+	PREFETCHT0      256(R10)(CX*2)
+	PREFETCHT0      320(R10)(CX*2)
+	PREFETCHT0      (R10)(DX*1)
+	PREFETCHT0      64(R10)(DX*1)
+	PREFETCHT0      128(R10)(DX*1)
+	PREFETCHT0      192(R10)(DX*1)
+	PREFETCHT0      256(R10)(DX*1)
+	PREFETCHT0      320(R10)(DX*1)
+	LEAQ            640(BX), R11
+	LEAQ            176(R8), R8
+	CMPQ            DI, $0x01
+	CMOVQEQ         then+104(FP), R11
+	CMOVQEQ         thenFrom+112(FP), R8
+	LEAQ            (R8)(R9*2), R10
+	ADDQ            R9, R10
+	VPXORD          Z16, Z16, Z16
+	VMOVDQA32       Z16, Z20
+	VMOVDQA32       Z16, Z24
+	VPXORD          Z17, Z17, Z17
+	VMOVDQA32       Z17, Z21
+	VMOVDQA32       Z17, Z25
+	VPXORD          Z18, Z18, Z18
+	VMOVDQA32       Z18, Z22
+	VMOVDQA32       Z18, Z26
+	VPXORD          Z19, Z19, Z19
+	VMOVDQA32       Z19, Z23
+	VMOVDQA32       Z19, Z27
+	VMOVDQU32       128(BX), Z28
+	VMOVDQU32       128(BX)(AX*1), Z29
+	VMOVDQU32       128(BX)(AX*2), Z30
+	VBROADCASTI64X4 (SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VBROADCASTI64X4 (SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VBROADCASTI128  (R8), Y2
+	VCVTPH2PS       (R8), X1
+	VPSHUFB         sixBitShuffle<>+0(SB), Y2, Y0
+	VPSRLVD         sixBitShift<>+0(SB), Y0, Y0
+	VPAND           mask63<>+0(SB), Y0, Y0
+	VCVTDQ2PS       Y0, Y0
+	VPSHUFB         sixBitShuffle<>+32(SB), Y2, Y2
+	VPSRLVD         sixBitShift<>+0(SB), Y2, Y2
+	VPAND           mask63<>+0(SB), Y2, Y2
+	VCVTDQ2PS       Y2, Y2
+	VBROADCASTSS    X1, Y3
+	VMULPS          Y3, Y0, Y0
+	VMOVSHDUP       X1, X1
+	VBROADCASTSS    X1, Y1
+	VMULPS          Y1, Y2, Y2
+	VMOVUPS         Y0, (R11)
+	VMOVUPS         Y2, 64(R11)
+	VBROADCASTI64X4 (SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         16(R8), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R8), Y2
+	VPSLLW          $0x04, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 128(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R8), Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 384(R11)
+	VBROADCASTI64X4 (SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         48(R8), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R8), Y2
+	VPSLLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 192(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R8), Y2
+	VPSRLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 448(R11)
+	VMOVDQU32       192(BX), Z28
+	VMOVDQU32       192(BX)(AX*1), Z29
+	VMOVDQU32       192(BX)(AX*2), Z30
+	VBROADCASTI64X4 32(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         80(R8), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R8), Y2
+	VPSLLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 256(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R8), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 512(R11)
+	VBROADCASTI64X4 32(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         112(R8), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R8), Y2
+	VPSLLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 320(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R8), Y2
+	VPSRLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 576(R11)
+	VBROADCASTI64X4 32(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VBROADCASTI128  (R8)(R9*1), Y2
+	VCVTPH2PS       (R8)(R9*1), X1
+	VPSHUFB         sixBitShuffle<>+0(SB), Y2, Y0
+	VPSRLVD         sixBitShift<>+0(SB), Y0, Y0
+	VPAND           mask63<>+0(SB), Y0, Y0
+	VCVTDQ2PS       Y0, Y0
+	VPSHUFB         sixBitShuffle<>+32(SB), Y2, Y2
+	VPSRLVD         sixBitShift<>+0(SB), Y2, Y2
+	VPAND           mask63<>+0(SB), Y2, Y2
+	VCVTDQ2PS       Y2, Y2
+	VBROADCASTSS    X1, Y3
+	VMULPS          Y3, Y0, Y0
+	VMOVSHDUP       X1, X1
+	VBROADCASTSS    X1, Y1
+	VMULPS          Y1, Y2, Y2
+	VMOVUPS         Y0, 32(R11)
+	VMOVUPS         Y2, 96(R11)
+	VBROADCASTI64X4 32(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         16(R8)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R8)(R9*1), Y2
+	VPSLLW          $0x04, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 160(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R8)(R9*1), Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 416(R11)
+	VMOVDQU32       256(BX), Z28
+	VMOVDQU32       256(BX)(AX*1), Z29
+	VMOVDQU32       256(BX)(AX*2), Z30
+	VBROADCASTI64X4 64(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         48(R8)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R8)(R9*1), Y2
+	VPSLLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 224(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R8)(R9*1), Y2
+	VPSRLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 480(R11)
+	VBROADCASTI64X4 64(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         80(R8)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R8)(R9*1), Y2
+	VPSLLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 288(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R8)(R9*1), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 544(R11)
+	VBROADCASTI64X4 64(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         112(R8)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R8)(R9*1), Y2
+	VPSLLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 352(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R8)(R9*1), Y2
+	VPSRLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 608(R11)
+	VBROADCASTI64X4 64(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VBROADCASTI128  (R8)(R9*2), Y2
+	VCVTPH2PS       (R8)(R9*2), X1
+	VPSHUFB         sixBitShuffle<>+0(SB), Y2, Y0
+	VPSRLVD         sixBitShift<>+0(SB), Y0, Y0
+	VPAND           mask63<>+0(SB), Y0, Y0
+	VCVTDQ2PS       Y0, Y0
+	VPSHUFB         sixBitShuffle<>+32(SB), Y2, Y2
+	VPSRLVD         sixBitShift<>+0(SB), Y2, Y2
+	VPAND           mask63<>+0(SB), Y2, Y2
+	VCVTDQ2PS       Y2, Y2
+	VBROADCASTSS    X1, Y3
+	VMULPS          Y3, Y0, Y0
+	VMOVSHDUP       X1, X1
+	VBROADCASTSS    X1, Y1
+	VMULPS          Y1, Y2, Y2
+	VMOVUPS         Y0, (R11)(AX*1)
+	VMOVUPS         Y2, 64(R11)(AX*1)
+	VMOVDQU32       320(BX), Z28
+	VMOVDQU32       320(BX)(AX*1), Z29
+	VMOVDQU32       320(BX)(AX*2), Z30
+	VBROADCASTI64X4 96(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         16(R8)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R8)(R9*2), Y2
+	VPSLLW          $0x04, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 128(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R8)(R9*2), Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 384(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         48(R8)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R8)(R9*2), Y2
+	VPSLLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 192(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R8)(R9*2), Y2
+	VPSRLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 448(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         80(R8)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R8)(R9*2), Y2
+	VPSLLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 256(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R8)(R9*2), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 512(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         112(R8)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R8)(R9*2), Y2
+	VPSLLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 320(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R8)(R9*2), Y2
+	VPSRLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 576(R11)(AX*1)
+	VMOVDQU32       384(BX), Z28
+	VMOVDQU32       384(BX)(AX*1), Z29
+	VMOVDQU32       384(BX)(AX*2), Z30
+	VBROADCASTI64X4 128(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VBROADCASTI64X4 128(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VBROADCASTI128  (R10), Y2
+	VCVTPH2PS       (R10), X1
+	VPSHUFB         sixBitShuffle<>+0(SB), Y2, Y0
+	VPSRLVD         sixBitShift<>+0(SB), Y0, Y0
+	VPAND           mask63<>+0(SB), Y0, Y0
+	VCVTDQ2PS       Y0, Y0
+	VPSHUFB         sixBitShuffle<>+32(SB), Y2, Y2
+	VPSRLVD         sixBitShift<>+0(SB), Y2, Y2
+	VPAND           mask63<>+0(SB), Y2, Y2
+	VCVTDQ2PS       Y2, Y2
+	VBROADCASTSS    X1, Y3
+	VMULPS          Y3, Y0, Y0
+	VMOVSHDUP       X1, X1
+	VBROADCASTSS    X1, Y1
+	VMULPS          Y1, Y2, Y2
+	VMOVUPS         Y0, 32(R11)(AX*1)
+	VMOVUPS         Y2, 96(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         16(R10), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R10), Y2
+	VPSLLW          $0x04, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 160(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R10), Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 416(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         48(R10), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R10), Y2
+	VPSLLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 224(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R10), Y2
+	VPSRLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 480(R11)(AX*1)
+	VMOVDQU32       448(BX), Z28
+	VMOVDQU32       448(BX)(AX*1), Z29
+	VMOVDQU32       448(BX)(AX*2), Z30
+	VBROADCASTI64X4 160(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         80(R10), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R10), Y2
+	VPSLLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 288(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R10), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 544(R11)(AX*1)
+	VBROADCASTI64X4 160(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         112(R10), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R10), Y2
+	VPSLLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 352(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R10), Y2
+	VPSRLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 608(R11)(AX*1)
+	VBROADCASTI64X4 160(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VBROADCASTI128  (R10)(R9*1), Y2
+	VCVTPH2PS       (R10)(R9*1), X1
+	VPSHUFB         sixBitShuffle<>+0(SB), Y2, Y0
+	VPSRLVD         sixBitShift<>+0(SB), Y0, Y0
+	VPAND           mask63<>+0(SB), Y0, Y0
+	VCVTDQ2PS       Y0, Y0
+	VPSHUFB         sixBitShuffle<>+32(SB), Y2, Y2
+	VPSRLVD         sixBitShift<>+0(SB), Y2, Y2
+	VPAND           mask63<>+0(SB), Y2, Y2
+	VCVTDQ2PS       Y2, Y2
+	VBROADCASTSS    X1, Y3
+	VMULPS          Y3, Y0, Y0
+	VMOVSHDUP       X1, X1
+	VBROADCASTSS    X1, Y1
+	VMULPS          Y1, Y2, Y2
+	VMOVUPS         Y0, (R11)(AX*2)
+	VMOVUPS         Y2, 64(R11)(AX*2)
+	VBROADCASTI64X4 160(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         16(R10)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R10)(R9*1), Y2
+	VPSLLW          $0x04, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 128(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R10)(R9*1), Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 384(R11)(AX*2)
+	VMOVDQU32       512(BX), Z28
+	VMOVDQU32       512(BX)(AX*1), Z29
+	VMOVDQU32       512(BX)(AX*2), Z30
+	VBROADCASTI64X4 192(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         48(R10)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R10)(R9*1), Y2
+	VPSLLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 192(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R10)(R9*1), Y2
+	VPSRLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 448(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         80(R10)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R10)(R9*1), Y2
+	VPSLLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 256(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R10)(R9*1), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 512(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         112(R10)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R10)(R9*1), Y2
+	VPSLLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 320(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R10)(R9*1), Y2
+	VPSRLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 576(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VBROADCASTI128  (R10)(R9*2), Y2
+	VCVTPH2PS       (R10)(R9*2), X1
+	VPSHUFB         sixBitShuffle<>+0(SB), Y2, Y0
+	VPSRLVD         sixBitShift<>+0(SB), Y0, Y0
+	VPAND           mask63<>+0(SB), Y0, Y0
+	VCVTDQ2PS       Y0, Y0
+	VPSHUFB         sixBitShuffle<>+32(SB), Y2, Y2
+	VPSRLVD         sixBitShift<>+0(SB), Y2, Y2
+	VPAND           mask63<>+0(SB), Y2, Y2
+	VCVTDQ2PS       Y2, Y2
+	VBROADCASTSS    X1, Y3
+	VMULPS          Y3, Y0, Y0
+	VMOVSHDUP       X1, X1
+	VBROADCASTSS    X1, Y1
+	VMULPS          Y1, Y2, Y2
+	VMOVUPS         Y0, 32(R11)(AX*2)
+	VMOVUPS         Y2, 96(R11)(AX*2)
+	VMOVDQU32       576(BX), Z28
+	VMOVDQU32       576(BX)(AX*1), Z29
+	VMOVDQU32       576(BX)(AX*2), Z30
+	VBROADCASTI64X4 224(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         16(R10)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R10)(R9*2), Y2
+	VPSLLW          $0x04, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 160(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R10)(R9*2), Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 416(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         48(R10)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R10)(R9*2), Y2
+	VPSLLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 224(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R10)(R9*2), Y2
+	VPSRLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 480(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         80(R10)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R10)(R9*2), Y2
+	VPSLLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 288(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R10)(R9*2), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 544(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         112(R10)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R10)(R9*2), Y2
+	VPSLLW          $0x01, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 352(R11)(AX*2)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R10)(R9*2), Y2
+	VPSRLW          $0x03, Y2, Y2
+	VPAND           mask10<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 608(R11)(AX*2)
+	VMOVUPS         (BX), Z30
+	VMOVUPS         64(BX), Z31
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z16, Z16
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z16, Z29, Z4
+	VBROADCASTI64X4 320(SI), Z16
+	VFNMADD231PS    Z16, Z31, Z4
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z17, Z17
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z17, Z29, Z5
+	VBROADCASTI64X4 320(SI)(CX*1), Z17
+	VFNMADD231PS    Z17, Z31, Z5
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z18, Z18
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z18, Z29, Z6
+	VBROADCASTI64X4 320(SI)(CX*2), Z18
+	VFNMADD231PS    Z18, Z31, Z6
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z19, Z19
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z19, Z29, Z7
+	VBROADCASTI64X4 320(SI)(DX*1), Z19
+	VFNMADD231PS    Z19, Z31, Z7
+	VMOVUPS         (BX)(AX*1), Z30
+	VMOVUPS         64(BX)(AX*1), Z31
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z20, Z20
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z20, Z29, Z8
+	VBROADCASTI64X4 320(SI), Z20
+	VFNMADD231PS    Z20, Z31, Z8
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z21, Z21
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z21, Z29, Z9
+	VBROADCASTI64X4 320(SI)(CX*1), Z21
+	VFNMADD231PS    Z21, Z31, Z9
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z22, Z22
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z22, Z29, Z10
+	VBROADCASTI64X4 320(SI)(CX*2), Z22
+	VFNMADD231PS    Z22, Z31, Z10
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z23, Z23
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z23, Z29, Z11
+	VBROADCASTI64X4 320(SI)(DX*1), Z23
+	VFNMADD231PS    Z23, Z31, Z11
+	VMOVUPS         (BX)(AX*2), Z30
+	VMOVUPS         64(BX)(AX*2), Z31
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z24, Z24
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z24, Z29, Z12
+	VBROADCASTI64X4 320(SI), Z24
+	VFNMADD231PS    Z24, Z31, Z12
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z25, Z25
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z25, Z29, Z13
+	VBROADCASTI64X4 320(SI)(CX*1), Z25
+	VFNMADD231PS    Z25, Z31, Z13
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z26, Z26
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z26, Z29, Z14
+	VBROADCASTI64X4 320(SI)(CX*2), Z26
+	VFNMADD231PS    Z26, Z31, Z14
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z27, Z27
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z27, Z29, Z15
+	VBROADCASTI64X4 320(SI)(DX*1), Z27
+	VFNMADD231PS    Z27, Z31, Z15
+	ADDQ            $0x00000280, BX
+	ADDQ            $0x000001c0, SI
+	DECQ            DI
+	JNZ             super
+	MOVQ            acc+56(FP), AX
+	TESTQ           $0x00000002, part+64(FP)
+	JNE             sum
+	VMOVUPS         Z4, (AX)
+	VMOVUPS         Z5, 64(AX)
+	VMOVUPS         Z6, 128(AX)
+	VMOVUPS         Z7, 192(AX)
+	VMOVUPS         Z8, 256(AX)
+	VMOVUPS         Z9, 320(AX)
+	VMOVUPS         Z10, 384(AX)
+	VMOVUPS         Z11, 448(AX)
+	VMOVUPS         Z12, 512(AX)
+	VMOVUPS         Z13, 576(AX)
+	VMOVUPS         Z14, 640(AX)
+	VMOVUPS         Z15, 704(AX)
+	JMP             done
+
+sum:
+	MOVQ          out+0(FP), AX
+	MOVQ          outStride+8(FP), CX
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z16
+	VSHUFPS       $0x88, Z5, Z4, Z17
+	VSHUFPS       $0xdd, Z5, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VSHUFPS       $0x88, Z7, Z6, Z17
+	VSHUFPS       $0xdd, Z7, Z6, Z6
+	VADDPS        Z6, Z17, Z6
+	VSHUFPS       $0x88, Z6, Z4, Z17
+	VSHUFPS       $0xdd, Z6, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VSHUFPS       $0x88, Z9, Z8, Z17
+	VSHUFPS       $0xdd, Z9, Z8, Z8
+	VADDPS        Z8, Z17, Z8
+	VSHUFPS       $0x88, Z11, Z10, Z17
+	VSHUFPS       $0xdd, Z11, Z10, Z10
+	VADDPS        Z10, Z17, Z10
+	VSHUFPS       $0x88, Z10, Z8, Z17
+	VSHUFPS       $0xdd, Z10, Z8, Z8
+	VADDPS        Z8, Z17, Z8
+	VSHUFF32X4    $0x88, Z8, Z4, Z17
+	VSHUFF32X4    $0xdd, Z8, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VPERMPS       Z4, Z16, Z4
+	VMOVUPS       X4, (AX)
+	VEXTRACTF32X4 $0x01, Z4, X17
+	VMOVUPS       X17, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z4, X17
+	VMOVUPS       X17, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z4, X17
+	VMOVUPS       X17, (AX)(DX*1)
+	VSHUFPS       $0x88, Z13, Z12, Z17
+	VSHUFPS       $0xdd, Z13, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VSHUFPS       $0x88, Z15, Z14, Z17
+	VSHUFPS       $0xdd, Z15, Z14, Z14
+	VADDPS        Z14, Z17, Z14
+	VSHUFPS       $0x88, Z14, Z12, Z17
+	VSHUFPS       $0xdd, Z14, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VSHUFF32X4    $0x88, Z12, Z12, Z17
+	VSHUFF32X4    $0xdd, Z12, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VPERMPS       Z12, Z16, Z12
+	VMOVQ         X12, 16(AX)
+	VEXTRACTF32X4 $0x01, Z12, X17
+	VMOVQ         X17, 16(AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z12, X17
+	VMOVQ         X17, 16(AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z12, X17
+	VMOVQ         X17, 16(AX)(DX*1)
+
+done:
 	VZEROUPPER
 	RET
 
@@ -55051,62 +60910,62 @@ super:
 	VPBROADCASTW 208(BX), X0
 	VCVTPH2PS    X0, Y0
 	VMOVUPS      Y0, (DX)
-	VPMOVSXBW    (BX), Y1
-	VMOVUPS      Y1, 64(DX)
-	VMOVDQU      16(BX), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        mask0f<>+0(SB), Y3, Y3
-	VMOVDQU      144(BX), Y5
-	VPSLLW       $0x04, Y5, Y5
-	VPAND        mask30<>+0(SB), Y5, Y5
-	VPOR         Y5, Y3, Y3
-	VMOVDQU      Y3, 128(DX)
-	VPAND        mask0f<>+0(SB), Y4, Y4
-	VMOVDQU      144(BX), Y5
-	VPAND        mask30<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VMOVDQU      Y4, 384(DX)
-	VMOVDQU      48(BX), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        mask0f<>+0(SB), Y3, Y3
-	VMOVDQU      176(BX), Y5
-	VPSLLW       $0x04, Y5, Y5
-	VPAND        mask30<>+0(SB), Y5, Y5
-	VPOR         Y5, Y3, Y3
-	VMOVDQU      Y3, 192(DX)
-	VPAND        mask0f<>+0(SB), Y4, Y4
-	VMOVDQU      176(BX), Y5
-	VPAND        mask30<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VMOVDQU      Y4, 448(DX)
-	VMOVDQU      80(BX), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        mask0f<>+0(SB), Y3, Y3
-	VMOVDQU      144(BX), Y5
-	VPSLLW       $0x02, Y5, Y5
-	VPAND        mask30<>+0(SB), Y5, Y5
-	VPOR         Y5, Y3, Y3
-	VMOVDQU      Y3, 256(DX)
-	VPAND        mask0f<>+0(SB), Y4, Y4
-	VMOVDQU      144(BX), Y5
-	VPSRLW       $0x02, Y5, Y5
-	VPAND        mask30<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VMOVDQU      Y4, 512(DX)
-	VMOVDQU      112(BX), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        mask0f<>+0(SB), Y3, Y3
-	VMOVDQU      176(BX), Y5
-	VPSLLW       $0x02, Y5, Y5
-	VPAND        mask30<>+0(SB), Y5, Y5
-	VPOR         Y5, Y3, Y3
-	VMOVDQU      Y3, 320(DX)
-	VPAND        mask0f<>+0(SB), Y4, Y4
-	VMOVDQU      176(BX), Y5
-	VPSRLW       $0x02, Y5, Y5
-	VPAND        mask30<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VMOVDQU      Y4, 576(DX)
+	VPMOVSXBW    (BX), Y2
+	VMOVUPS      Y2, 64(DX)
+	VMOVDQU      16(BX), Y0
+	VPSRLW       $0x04, Y0, Y1
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      144(BX), Y2
+	VPSLLW       $0x04, Y2, Y2
+	VPAND        mask30<>+0(SB), Y2, Y2
+	VPOR         Y2, Y0, Y0
+	VMOVDQU      Y0, 128(DX)
+	VPAND        mask0f<>+0(SB), Y1, Y1
+	VMOVDQU      144(BX), Y2
+	VPAND        mask30<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VMOVDQU      Y1, 384(DX)
+	VMOVDQU      48(BX), Y0
+	VPSRLW       $0x04, Y0, Y1
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      176(BX), Y2
+	VPSLLW       $0x04, Y2, Y2
+	VPAND        mask30<>+0(SB), Y2, Y2
+	VPOR         Y2, Y0, Y0
+	VMOVDQU      Y0, 192(DX)
+	VPAND        mask0f<>+0(SB), Y1, Y1
+	VMOVDQU      176(BX), Y2
+	VPAND        mask30<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VMOVDQU      Y1, 448(DX)
+	VMOVDQU      80(BX), Y0
+	VPSRLW       $0x04, Y0, Y1
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      144(BX), Y2
+	VPSLLW       $0x02, Y2, Y2
+	VPAND        mask30<>+0(SB), Y2, Y2
+	VPOR         Y2, Y0, Y0
+	VMOVDQU      Y0, 256(DX)
+	VPAND        mask0f<>+0(SB), Y1, Y1
+	VMOVDQU      144(BX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        mask30<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VMOVDQU      Y1, 512(DX)
+	VMOVDQU      112(BX), Y0
+	VPSRLW       $0x04, Y0, Y1
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      176(BX), Y2
+	VPSLLW       $0x02, Y2, Y2
+	VPAND        mask30<>+0(SB), Y2, Y2
+	VPOR         Y2, Y0, Y0
+	VMOVDQU      Y0, 320(DX)
+	VPAND        mask0f<>+0(SB), Y1, Y1
+	VMOVDQU      176(BX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        mask30<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VMOVDQU      Y1, 576(DX)
 	ADDQ         $0x000000d2, BX
 	ADDQ         $0x00000280, DX
 	DECQ         SI
@@ -55116,6 +60975,582 @@ super:
 	XCHGQ        DI, R8
 	DECQ         CX
 	JNZ          row
+	VZEROUPPER
+	RET
+
+// func firstQ6KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+// Requires: AVX, AVX2, AVX512F, AVX512VNNI, CMOV, F16C, MMX+
+TEXT ·firstQ6KVNNI4x4(SB), NOSPLIT, $0-120
+	MOVQ  next+72(FP), AX
+	MOVQ  lines+80(FP), CX
+	TESTQ CX, CX
+	JEQ   asked
+
+line:
+	PREFETCHT1 (AX)
+	ADDQ       $0x40, AX
+	DECQ       CX
+	JNZ        line
+	MOVQ       AX, next+72(FP)
+
+asked:
+	MOVQ    rowBytes+24(FP), AX
+	MOVQ    xStride+40(FP), CX
+	LEAQ    (CX)(CX*2), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    n+48(FP), DI
+	MOVQ    from+88(FP), R8
+	MOVQ    fromBytes+96(FP), R9
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	TESTQ   $0x00000001, part+64(FP)
+	JNE     begin
+	MOVQ    acc+56(FP), R10
+	VMOVUPS (R10), Z5
+	VMOVUPS 64(R10), Z6
+	VMOVUPS 128(R10), Z7
+	VMOVUPS 192(R10), Z8
+	VMOVUPS 256(R10), Z9
+	VMOVUPS 320(R10), Z10
+	VMOVUPS 384(R10), Z11
+	VMOVUPS 448(R10), Z12
+
+begin:
+	LEAQ (SI)(CX*4), R12
+
+super:
+	LEAQ            448(SI), R10
+	CMPQ            DI, $0x01
+	CMOVQEQ         R12, R10
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	PREFETCHT0      320(R10)
+	PREFETCHT0      384(R10)
+	PREFETCHT0      (R10)(CX*1)
+	PREFETCHT0      64(R10)(CX*1)
+	PREFETCHT0      128(R10)(CX*1)
+	PREFETCHT0      192(R10)(CX*1)
+	PREFETCHT0      256(R10)(CX*1)
+	PREFETCHT0      320(R10)(CX*1)
+	PREFETCHT0      384(R10)(CX*1)
+	PREFETCHT0      (R10)(CX*2)
+	PREFETCHT0      64(R10)(CX*2)
+	PREFETCHT0      128(R10)(CX*2)
+	PREFETCHT0      192(R10)(CX*2)
+	PREFETCHT0      256(R10)(CX*2)
+	PREFETCHT0      320(R10)(CX*2)
+	PREFETCHT0      384(R10)(CX*2)
+	PREFETCHT0      (R10)(DX*1)
+	PREFETCHT0      64(R10)(DX*1)
+	PREFETCHT0      128(R10)(DX*1)
+	PREFETCHT0      192(R10)(DX*1)
+	PREFETCHT0      256(R10)(DX*1)
+	PREFETCHT0      320(R10)(DX*1)
+	PREFETCHT0      384(R10)(DX*1)
+	LEAQ            640(BX), R11
+	LEAQ            210(R8), R8
+	CMPQ            DI, $0x01
+	CMOVQEQ         then+104(FP), R11
+	CMOVQEQ         thenFrom+112(FP), R8
+	LEAQ            (R8)(R9*2), R10
+	ADDQ            R9, R10
+	VBROADCASTI64X4 352(SI), Z13
+	VMOVDQA32       Z13, Z17
+	VBROADCASTI64X4 384(SI), Z21
+	VMOVDQA32       Z21, Z25
+	VBROADCASTI64X4 352(SI)(CX*1), Z14
+	VMOVDQA32       Z14, Z18
+	VBROADCASTI64X4 384(SI)(CX*1), Z22
+	VMOVDQA32       Z22, Z26
+	VBROADCASTI64X4 352(SI)(CX*2), Z15
+	VMOVDQA32       Z15, Z19
+	VBROADCASTI64X4 384(SI)(CX*2), Z23
+	VMOVDQA32       Z23, Z27
+	VBROADCASTI64X4 352(SI)(DX*1), Z16
+	VMOVDQA32       Z16, Z20
+	VBROADCASTI64X4 384(SI)(DX*1), Z24
+	VMOVDQA32       Z24, Z28
+	VMOVDQU32       128(BX), Z29
+	VMOVDQU32       128(BX)(AX*1), Z30
+	VBROADCASTI64X4 (SI), Z31
+	VPDPBUSD        Z31, Z29, Z13
+	VPDPBUSD        Z31, Z30, Z17
+	VBROADCASTI64X4 (SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z29, Z14
+	VPDPBUSD        Z31, Z30, Z18
+	VPBROADCASTW    208(R8), X0
+	VCVTPH2PS       X0, Y0
+	VMOVUPS         Y0, (R11)
+	VPMOVSXBW       (R8), Y2
+	VMOVUPS         Y2, 64(R11)
+	VBROADCASTI64X4 (SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z29, Z15
+	VPDPBUSD        Z31, Z30, Z19
+	VBROADCASTI64X4 (SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z29, Z16
+	VPDPBUSD        Z31, Z30, Z20
+	VMOVDQU         16(R8), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R8), Y2
+	VPSLLW          $0x04, Y2, Y2
+	VPAND           mask30<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 128(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R8), Y2
+	VPAND           mask30<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 384(R11)
+	VMOVDQU32       192(BX), Z29
+	VMOVDQU32       192(BX)(AX*1), Z30
+	VBROADCASTI64X4 32(SI), Z31
+	VPDPBUSD        Z31, Z29, Z13
+	VPDPBUSD        Z31, Z30, Z17
+	VMOVDQU         48(R8), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         176(R8), Y2
+	VPSLLW          $0x04, Y2, Y2
+	VPAND           mask30<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 192(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         176(R8), Y2
+	VPAND           mask30<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 448(R11)
+	VBROADCASTI64X4 32(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z29, Z14
+	VPDPBUSD        Z31, Z30, Z18
+	VBROADCASTI64X4 32(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z29, Z15
+	VPDPBUSD        Z31, Z30, Z19
+	VMOVDQU         80(R8), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R8), Y2
+	VPSLLW          $0x02, Y2, Y2
+	VPAND           mask30<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 256(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R8), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           mask30<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 512(R11)
+	VBROADCASTI64X4 32(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z29, Z16
+	VPDPBUSD        Z31, Z30, Z20
+	VMOVDQU         112(R8), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         176(R8), Y2
+	VPSLLW          $0x02, Y2, Y2
+	VPAND           mask30<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 320(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         176(R8), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           mask30<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 576(R11)
+	VMOVDQU32       256(BX), Z29
+	VMOVDQU32       256(BX)(AX*1), Z30
+	VBROADCASTI64X4 64(SI), Z31
+	VPDPBUSD        Z31, Z29, Z13
+	VPDPBUSD        Z31, Z30, Z17
+	VBROADCASTI64X4 64(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z29, Z14
+	VPDPBUSD        Z31, Z30, Z18
+	VPBROADCASTW    208(R8)(R9*1), X0
+	VCVTPH2PS       X0, Y0
+	VMOVUPS         Y0, 32(R11)
+	VPMOVSXBW       (R8)(R9*1), Y2
+	VMOVUPS         Y2, 96(R11)
+	VBROADCASTI64X4 64(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z29, Z15
+	VPDPBUSD        Z31, Z30, Z19
+	VBROADCASTI64X4 64(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z29, Z16
+	VPDPBUSD        Z31, Z30, Z20
+	VMOVDQU         16(R8)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R8)(R9*1), Y2
+	VPSLLW          $0x04, Y2, Y2
+	VPAND           mask30<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 160(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R8)(R9*1), Y2
+	VPAND           mask30<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 416(R11)
+	VMOVDQU32       320(BX), Z29
+	VMOVDQU32       320(BX)(AX*1), Z30
+	VBROADCASTI64X4 96(SI), Z31
+	VPDPBUSD        Z31, Z29, Z13
+	VPDPBUSD        Z31, Z30, Z17
+	VMOVDQU         48(R8)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         176(R8)(R9*1), Y2
+	VPSLLW          $0x04, Y2, Y2
+	VPAND           mask30<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 224(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         176(R8)(R9*1), Y2
+	VPAND           mask30<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 480(R11)
+	VBROADCASTI64X4 96(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z29, Z14
+	VPDPBUSD        Z31, Z30, Z18
+	VBROADCASTI64X4 96(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z29, Z15
+	VPDPBUSD        Z31, Z30, Z19
+	VMOVDQU         80(R8)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R8)(R9*1), Y2
+	VPSLLW          $0x02, Y2, Y2
+	VPAND           mask30<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 288(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R8)(R9*1), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           mask30<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 544(R11)
+	VBROADCASTI64X4 96(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z29, Z16
+	VPDPBUSD        Z31, Z30, Z20
+	VMOVDQU         112(R8)(R9*1), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         176(R8)(R9*1), Y2
+	VPSLLW          $0x02, Y2, Y2
+	VPAND           mask30<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 352(R11)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         176(R8)(R9*1), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           mask30<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 608(R11)
+	VMOVDQU32       384(BX), Z29
+	VMOVDQU32       384(BX)(AX*1), Z30
+	VBROADCASTI64X4 128(SI), Z31
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VBROADCASTI64X4 128(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VPBROADCASTW    208(R8)(R9*2), X0
+	VCVTPH2PS       X0, Y0
+	VMOVUPS         Y0, (R11)(AX*1)
+	VPMOVSXBW       (R8)(R9*2), Y2
+	VMOVUPS         Y2, 64(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VBROADCASTI64X4 128(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z29, Z24
+	VPDPBUSD        Z31, Z30, Z28
+	VMOVDQU         16(R8)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R8)(R9*2), Y2
+	VPSLLW          $0x04, Y2, Y2
+	VPAND           mask30<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 128(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R8)(R9*2), Y2
+	VPAND           mask30<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 384(R11)(AX*1)
+	VMOVDQU32       448(BX), Z29
+	VMOVDQU32       448(BX)(AX*1), Z30
+	VBROADCASTI64X4 160(SI), Z31
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         48(R8)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         176(R8)(R9*2), Y2
+	VPSLLW          $0x04, Y2, Y2
+	VPAND           mask30<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 192(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         176(R8)(R9*2), Y2
+	VPAND           mask30<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 448(R11)(AX*1)
+	VBROADCASTI64X4 160(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VBROADCASTI64X4 160(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         80(R8)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R8)(R9*2), Y2
+	VPSLLW          $0x02, Y2, Y2
+	VPAND           mask30<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 256(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R8)(R9*2), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           mask30<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 512(R11)(AX*1)
+	VBROADCASTI64X4 160(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z29, Z24
+	VPDPBUSD        Z31, Z30, Z28
+	VMOVDQU         112(R8)(R9*2), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         176(R8)(R9*2), Y2
+	VPSLLW          $0x02, Y2, Y2
+	VPAND           mask30<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 320(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         176(R8)(R9*2), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           mask30<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 576(R11)(AX*1)
+	VMOVDQU32       512(BX), Z29
+	VMOVDQU32       512(BX)(AX*1), Z30
+	VBROADCASTI64X4 192(SI), Z31
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VBROADCASTI64X4 192(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VPBROADCASTW    208(R10), X0
+	VCVTPH2PS       X0, Y0
+	VMOVUPS         Y0, 32(R11)(AX*1)
+	VPMOVSXBW       (R10), Y2
+	VMOVUPS         Y2, 96(R11)(AX*1)
+	VBROADCASTI64X4 192(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VBROADCASTI64X4 192(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z29, Z24
+	VPDPBUSD        Z31, Z30, Z28
+	VMOVDQU         16(R10), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R10), Y2
+	VPSLLW          $0x04, Y2, Y2
+	VPAND           mask30<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 160(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R10), Y2
+	VPAND           mask30<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 416(R11)(AX*1)
+	VMOVDQU32       576(BX), Z29
+	VMOVDQU32       576(BX)(AX*1), Z30
+	VBROADCASTI64X4 224(SI), Z31
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         48(R10), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         176(R10), Y2
+	VPSLLW          $0x04, Y2, Y2
+	VPAND           mask30<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 224(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         176(R10), Y2
+	VPAND           mask30<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 480(R11)(AX*1)
+	VBROADCASTI64X4 224(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VBROADCASTI64X4 224(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         80(R10), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         144(R10), Y2
+	VPSLLW          $0x02, Y2, Y2
+	VPAND           mask30<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 288(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         144(R10), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           mask30<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 544(R11)(AX*1)
+	VBROADCASTI64X4 224(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z29, Z24
+	VPDPBUSD        Z31, Z30, Z28
+	VMOVDQU         112(R10), Y0
+	VPSRLW          $0x04, Y0, Y1
+	VPAND           mask0f<>+0(SB), Y0, Y0
+	VMOVDQU         176(R10), Y2
+	VPSLLW          $0x02, Y2, Y2
+	VPAND           mask30<>+0(SB), Y2, Y2
+	VPOR            Y2, Y0, Y0
+	VMOVDQU         Y0, 352(R11)(AX*1)
+	VPAND           mask0f<>+0(SB), Y1, Y1
+	VMOVDQU         176(R10), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           mask30<>+0(SB), Y2, Y2
+	VPOR            Y2, Y1, Y1
+	VMOVDQU         Y1, 608(R11)(AX*1)
+	VMOVDQU32       64(BX), Z29
+	VPSLLD          $0x10, Z29, Z31
+	VPSRAD          $0x10, Z31, Z31
+	VPSRAD          $0x10, Z29, Z29
+	VCVTDQ2PS       Z29, Z29
+	VCVTDQ2PS       Z31, Z31
+	VCVTDQ2PS       Z13, Z13
+	VCVTDQ2PS       Z21, Z21
+	VMULPS          Z31, Z13, Z13
+	VFMADD231PS     Z29, Z21, Z13
+	VCVTDQ2PS       Z14, Z14
+	VCVTDQ2PS       Z22, Z22
+	VMULPS          Z31, Z14, Z14
+	VFMADD231PS     Z29, Z22, Z14
+	VCVTDQ2PS       Z15, Z15
+	VCVTDQ2PS       Z23, Z23
+	VMULPS          Z31, Z15, Z15
+	VFMADD231PS     Z29, Z23, Z15
+	VCVTDQ2PS       Z16, Z16
+	VCVTDQ2PS       Z24, Z24
+	VMULPS          Z31, Z16, Z16
+	VFMADD231PS     Z29, Z24, Z16
+	VMOVDQU32       64(BX)(AX*1), Z29
+	VPSLLD          $0x10, Z29, Z31
+	VPSRAD          $0x10, Z31, Z31
+	VPSRAD          $0x10, Z29, Z29
+	VCVTDQ2PS       Z29, Z29
+	VCVTDQ2PS       Z31, Z31
+	VCVTDQ2PS       Z17, Z17
+	VCVTDQ2PS       Z25, Z25
+	VMULPS          Z31, Z17, Z17
+	VFMADD231PS     Z29, Z25, Z17
+	VCVTDQ2PS       Z18, Z18
+	VCVTDQ2PS       Z26, Z26
+	VMULPS          Z31, Z18, Z18
+	VFMADD231PS     Z29, Z26, Z18
+	VCVTDQ2PS       Z19, Z19
+	VCVTDQ2PS       Z27, Z27
+	VMULPS          Z31, Z19, Z19
+	VFMADD231PS     Z29, Z27, Z19
+	VCVTDQ2PS       Z20, Z20
+	VCVTDQ2PS       Z28, Z28
+	VMULPS          Z31, Z20, Z20
+	VFMADD231PS     Z29, Z28, Z20
+	VMOVUPS         (BX), Z23
+	VBROADCASTI64X4 256(SI), Z21
+	VMULPS          Z21, Z23, Z22
+	VFMADD231PS     Z13, Z22, Z5
+	VBROADCASTI64X4 256(SI)(CX*1), Z21
+	VMULPS          Z21, Z23, Z22
+	VFMADD231PS     Z14, Z22, Z6
+	VBROADCASTI64X4 256(SI)(CX*2), Z21
+	VMULPS          Z21, Z23, Z22
+	VFMADD231PS     Z15, Z22, Z7
+	VBROADCASTI64X4 256(SI)(DX*1), Z21
+	VMULPS          Z21, Z23, Z22
+	VFMADD231PS     Z16, Z22, Z8
+	VMOVUPS         (BX)(AX*1), Z23
+	VBROADCASTI64X4 256(SI), Z21
+	VMULPS          Z21, Z23, Z22
+	VFMADD231PS     Z17, Z22, Z9
+	VBROADCASTI64X4 256(SI)(CX*1), Z21
+	VMULPS          Z21, Z23, Z22
+	VFMADD231PS     Z18, Z22, Z10
+	VBROADCASTI64X4 256(SI)(CX*2), Z21
+	VMULPS          Z21, Z23, Z22
+	VFMADD231PS     Z19, Z22, Z11
+	VBROADCASTI64X4 256(SI)(DX*1), Z21
+	VMULPS          Z21, Z23, Z22
+	VFMADD231PS     Z20, Z22, Z12
+	ADDQ            $0x00000280, BX
+	ADDQ            $0x000001c0, SI
+	DECQ            DI
+	JNZ             super
+	MOVQ            acc+56(FP), AX
+	TESTQ           $0x00000002, part+64(FP)
+	JNE             sum
+	VMOVUPS         Z5, (AX)
+	VMOVUPS         Z6, 64(AX)
+	VMOVUPS         Z7, 128(AX)
+	VMOVUPS         Z8, 192(AX)
+	VMOVUPS         Z9, 256(AX)
+	VMOVUPS         Z10, 320(AX)
+	VMOVUPS         Z11, 384(AX)
+	VMOVUPS         Z12, 448(AX)
+	JMP             done
+
+sum:
+	MOVQ          out+0(FP), AX
+	MOVQ          outStride+8(FP), CX
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z13
+	VSHUFPS       $0x88, Z6, Z5, Z14
+	VSHUFPS       $0xdd, Z6, Z5, Z5
+	VADDPS        Z5, Z14, Z5
+	VSHUFPS       $0x88, Z8, Z7, Z14
+	VSHUFPS       $0xdd, Z8, Z7, Z7
+	VADDPS        Z7, Z14, Z7
+	VSHUFPS       $0x88, Z7, Z5, Z14
+	VSHUFPS       $0xdd, Z7, Z5, Z5
+	VADDPS        Z5, Z14, Z5
+	VSHUFPS       $0x88, Z10, Z9, Z14
+	VSHUFPS       $0xdd, Z10, Z9, Z9
+	VADDPS        Z9, Z14, Z9
+	VSHUFPS       $0x88, Z12, Z11, Z14
+	VSHUFPS       $0xdd, Z12, Z11, Z11
+	VADDPS        Z11, Z14, Z11
+	VSHUFPS       $0x88, Z11, Z9, Z14
+	VSHUFPS       $0xdd, Z11, Z9, Z9
+	VADDPS        Z9, Z14, Z9
+	VSHUFF32X4    $0x88, Z9, Z5, Z14
+	VSHUFF32X4    $0xdd, Z9, Z5, Z5
+	VADDPS        Z5, Z14, Z5
+	VPERMPS       Z5, Z13, Z5
+	VMOVUPS       X5, (AX)
+	VEXTRACTF32X4 $0x01, Z5, X14
+	VMOVUPS       X14, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z5, X14
+	VMOVUPS       X14, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z5, X14
+	VMOVUPS       X14, (AX)(DX*1)
+
+done:
 	VZEROUPPER
 	RET
 
@@ -55130,62 +61565,62 @@ super:
 	VPBROADCASTW 208(CX), X0
 	VCVTPH2PS    X0, Y0
 	VMOVUPS      Y0, (AX)
-	VPMOVSXBW    (CX), Y1
-	VMOVUPS      Y1, 64(AX)
-	VMOVDQU      16(CX), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        mask0f<>+0(SB), Y3, Y3
-	VMOVDQU      144(CX), Y5
-	VPSLLW       $0x04, Y5, Y5
-	VPAND        mask30<>+0(SB), Y5, Y5
-	VPOR         Y5, Y3, Y3
-	VMOVDQU      Y3, 128(AX)
-	VPAND        mask0f<>+0(SB), Y4, Y4
-	VMOVDQU      144(CX), Y5
-	VPAND        mask30<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VMOVDQU      Y4, 384(AX)
-	VMOVDQU      48(CX), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        mask0f<>+0(SB), Y3, Y3
-	VMOVDQU      176(CX), Y5
-	VPSLLW       $0x04, Y5, Y5
-	VPAND        mask30<>+0(SB), Y5, Y5
-	VPOR         Y5, Y3, Y3
-	VMOVDQU      Y3, 192(AX)
-	VPAND        mask0f<>+0(SB), Y4, Y4
-	VMOVDQU      176(CX), Y5
-	VPAND        mask30<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VMOVDQU      Y4, 448(AX)
-	VMOVDQU      80(CX), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        mask0f<>+0(SB), Y3, Y3
-	VMOVDQU      144(CX), Y5
-	VPSLLW       $0x02, Y5, Y5
-	VPAND        mask30<>+0(SB), Y5, Y5
-	VPOR         Y5, Y3, Y3
-	VMOVDQU      Y3, 256(AX)
-	VPAND        mask0f<>+0(SB), Y4, Y4
-	VMOVDQU      144(CX), Y5
-	VPSRLW       $0x02, Y5, Y5
-	VPAND        mask30<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VMOVDQU      Y4, 512(AX)
-	VMOVDQU      112(CX), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        mask0f<>+0(SB), Y3, Y3
-	VMOVDQU      176(CX), Y5
-	VPSLLW       $0x02, Y5, Y5
-	VPAND        mask30<>+0(SB), Y5, Y5
-	VPOR         Y5, Y3, Y3
-	VMOVDQU      Y3, 320(AX)
-	VPAND        mask0f<>+0(SB), Y4, Y4
-	VMOVDQU      176(CX), Y5
-	VPSRLW       $0x02, Y5, Y5
-	VPAND        mask30<>+0(SB), Y5, Y5
-	VPOR         Y5, Y4, Y4
-	VMOVDQU      Y4, 576(AX)
+	VPMOVSXBW    (CX), Y2
+	VMOVUPS      Y2, 64(AX)
+	VMOVDQU      16(CX), Y0
+	VPSRLW       $0x04, Y0, Y1
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      144(CX), Y2
+	VPSLLW       $0x04, Y2, Y2
+	VPAND        mask30<>+0(SB), Y2, Y2
+	VPOR         Y2, Y0, Y0
+	VMOVDQU      Y0, 128(AX)
+	VPAND        mask0f<>+0(SB), Y1, Y1
+	VMOVDQU      144(CX), Y2
+	VPAND        mask30<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VMOVDQU      Y1, 384(AX)
+	VMOVDQU      48(CX), Y0
+	VPSRLW       $0x04, Y0, Y1
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      176(CX), Y2
+	VPSLLW       $0x04, Y2, Y2
+	VPAND        mask30<>+0(SB), Y2, Y2
+	VPOR         Y2, Y0, Y0
+	VMOVDQU      Y0, 192(AX)
+	VPAND        mask0f<>+0(SB), Y1, Y1
+	VMOVDQU      176(CX), Y2
+	VPAND        mask30<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VMOVDQU      Y1, 448(AX)
+	VMOVDQU      80(CX), Y0
+	VPSRLW       $0x04, Y0, Y1
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      144(CX), Y2
+	VPSLLW       $0x02, Y2, Y2
+	VPAND        mask30<>+0(SB), Y2, Y2
+	VPOR         Y2, Y0, Y0
+	VMOVDQU      Y0, 256(AX)
+	VPAND        mask0f<>+0(SB), Y1, Y1
+	VMOVDQU      144(CX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        mask30<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VMOVDQU      Y1, 512(AX)
+	VMOVDQU      112(CX), Y0
+	VPSRLW       $0x04, Y0, Y1
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      176(CX), Y2
+	VPSLLW       $0x02, Y2, Y2
+	VPAND        mask30<>+0(SB), Y2, Y2
+	VPOR         Y2, Y0, Y0
+	VMOVDQU      Y0, 320(AX)
+	VPAND        mask0f<>+0(SB), Y1, Y1
+	VMOVDQU      176(CX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        mask30<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VMOVDQU      Y1, 576(AX)
 	ADDQ         $0x000000d2, CX
 	ADDQ         $0x00000280, AX
 	DECQ         DX
@@ -57296,87 +63731,87 @@ TEXT ·expandStripIQ2XXS(SB), NOSPLIT, $0-48
 	MOVQ $0x00000020, R8
 
 row:
-	MOVQ dst+0(FP), DX
-	MOVQ w+16(FP), BX
-	MOVQ n+32(FP), SI
+	MOVQ    dst+0(FP), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    n+32(FP), SI
+	VMOVDQU mask03<>+0(SB), Y0
+	VMOVDQU valuesIQ2XXS<>+0(SB), Y1
 
 super:
-	VPBROADCASTW 104(BX), X0
-	VCVTPH2PS    X0, Y0
-	VMULPS       halved3<>+0(SB), Y0, Y0
-	VPMOVSXBD    (BX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y2, Y0, Y0
-	VMOVUPS      Y0, (DX)
-	VMOVDQU      mask03<>+0(SB), Y6
-	VMOVDQU      valuesIQ2XXS<>+0(SB), Y7
-	VPAND        8(BX), Y6, Y3
-	VMOVDQU      72(BX), Y4
-	VPSLLW       $0x02, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 128(DX)
-	VPAND        40(BX), Y6, Y3
-	VMOVDQU      72(BX), Y4
-	VPSLLW       $0x01, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 192(DX)
-	VMOVDQU      8(BX), Y3
+	VPBROADCASTW 104(BX), X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       halved3<>+0(SB), Y2, Y2
+	VPMOVSXBD    (BX), Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y3, Y2, Y2
+	VMOVUPS      Y2, (DX)
+	VPAND        8(BX), Y0, Y2
+	VMOVDQU      72(BX), Y3
+	VPSLLW       $0x02, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 128(DX)
+	VPAND        40(BX), Y0, Y2
+	VMOVDQU      72(BX), Y3
+	VPSLLW       $0x01, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 192(DX)
+	VMOVDQU      8(BX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(BX), Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 256(DX)
+	VMOVDQU      40(BX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(BX), Y3
+	VPSRLW       $0x01, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 320(DX)
+	VMOVDQU      8(BX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(BX), Y3
 	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      72(BX), Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 256(DX)
-	VMOVDQU      40(BX), Y3
-	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      72(BX), Y4
-	VPSRLW       $0x01, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 320(DX)
-	VMOVDQU      8(BX), Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 384(DX)
+	VMOVDQU      40(BX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(BX), Y3
+	VPSRLW       $0x03, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 448(DX)
+	VMOVDQU      8(BX), Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(BX), Y3
 	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      72(BX), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 384(DX)
-	VMOVDQU      40(BX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      72(BX), Y4
-	VPSRLW       $0x03, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 448(DX)
-	VMOVDQU      8(BX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      72(BX), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 512(DX)
-	VMOVDQU      40(BX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      72(BX), Y4
-	VPSRLW       $0x05, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 576(DX)
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 512(DX)
+	VMOVDQU      40(BX), Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(BX), Y3
+	VPSRLW       $0x05, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 576(DX)
 	ADDQ         $0x0000006a, BX
 	ADDQ         $0x00000280, DX
 	DECQ         SI
@@ -57386,6 +63821,837 @@ super:
 	XCHGQ        DI, R8
 	DECQ         CX
 	JNZ          row
+	VZEROUPPER
+	RET
+
+// func firstIQ2XXSVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+// Requires: AVX, AVX2, AVX512F, AVX512VNNI, CMOV, F16C, MMX+
+TEXT ·firstIQ2XXSVNNI6x4(SB), NOSPLIT, $0-120
+	MOVQ  next+72(FP), AX
+	MOVQ  lines+80(FP), CX
+	TESTQ CX, CX
+	JEQ   asked
+
+line:
+	PREFETCHT1 (AX)
+	ADDQ       $0x40, AX
+	DECQ       CX
+	JNZ        line
+	MOVQ       AX, next+72(FP)
+
+asked:
+	MOVQ    rowBytes+24(FP), AX
+	MOVQ    xStride+40(FP), CX
+	LEAQ    (CX)(CX*2), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    n+48(FP), DI
+	MOVQ    from+88(FP), R8
+	MOVQ    fromBytes+96(FP), R9
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	TESTQ   $0x00000001, part+64(FP)
+	JNE     begin
+	MOVQ    acc+56(FP), R10
+	VMOVUPS (R10), Z4
+	VMOVUPS 64(R10), Z5
+	VMOVUPS 128(R10), Z6
+	VMOVUPS 192(R10), Z7
+	VMOVUPS 256(R10), Z8
+	VMOVUPS 320(R10), Z9
+	VMOVUPS 384(R10), Z10
+	VMOVUPS 448(R10), Z11
+	VMOVUPS 512(R10), Z12
+	VMOVUPS 576(R10), Z13
+	VMOVUPS 640(R10), Z14
+	VMOVUPS 704(R10), Z15
+
+begin:
+	VMOVDQU mask03<>+0(SB), Y0
+	VMOVDQU valuesIQ2XXS<>+0(SB), Y1
+	LEAQ    (SI)(CX*4), R12
+
+super:
+	LEAQ            448(SI), R10
+	CMPQ            DI, $0x01
+	CMOVQEQ         R12, R10
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	PREFETCHT0      (R10)(CX*1)
+	PREFETCHT0      64(R10)(CX*1)
+	PREFETCHT0      128(R10)(CX*1)
+	PREFETCHT0      192(R10)(CX*1)
+	PREFETCHT0      256(R10)(CX*1)
+	PREFETCHT0      (R10)(CX*2)
+	PREFETCHT0      64(R10)(CX*2)
+	PREFETCHT0      128(R10)(CX*2)
+	PREFETCHT0      192(R10)(CX*2)
+	PREFETCHT0      256(R10)(CX*2)
+	PREFETCHT0      (R10)(DX*1)
+	PREFETCHT0      64(R10)(DX*1)
+	PREFETCHT0      128(R10)(DX*1)
+	PREFETCHT0      192(R10)(DX*1)
+	PREFETCHT0      256(R10)(DX*1)
+	LEAQ            640(BX), R11
+	LEAQ            106(R8), R8
+	CMPQ            DI, $0x01
+	CMOVQEQ         then+104(FP), R11
+	CMOVQEQ         thenFrom+112(FP), R8
+	LEAQ            (R8)(R9*2), R10
+	ADDQ            R9, R10
+	VBROADCASTI64X4 288(SI), Z16
+	VPSLLD          $0x03, Z16, Z16
+	VMOVDQA32       Z16, Z20
+	VMOVDQA32       Z16, Z24
+	VBROADCASTI64X4 288(SI)(CX*1), Z17
+	VPSLLD          $0x03, Z17, Z17
+	VMOVDQA32       Z17, Z21
+	VMOVDQA32       Z17, Z25
+	VBROADCASTI64X4 288(SI)(CX*2), Z18
+	VPSLLD          $0x03, Z18, Z18
+	VMOVDQA32       Z18, Z22
+	VMOVDQA32       Z18, Z26
+	VBROADCASTI64X4 288(SI)(DX*1), Z19
+	VPSLLD          $0x03, Z19, Z19
+	VMOVDQA32       Z19, Z23
+	VMOVDQA32       Z19, Z27
+	VMOVDQU32       128(BX), Z28
+	VMOVDQU32       128(BX)(AX*1), Z29
+	VMOVDQU32       128(BX)(AX*2), Z30
+	VBROADCASTI64X4 (SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPBROADCASTW    104(R8), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved3<>+0(SB), Y2, Y2
+	VPMOVSXBD       (R8), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VMOVUPS         Y2, (R11)
+	VBROADCASTI64X4 (SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VPAND           8(R8), Y0, Y2
+	VMOVDQU         72(R8), Y3
+	VPSLLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 128(R11)
+	VPAND           40(R8), Y0, Y2
+	VMOVDQU         72(R8), Y3
+	VPSLLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 192(R11)
+	VBROADCASTI64X4 (SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         8(R8), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8), Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 256(R11)
+	VMOVDQU         40(R8), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8), Y3
+	VPSRLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 320(R11)
+	VBROADCASTI64X4 (SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         8(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8), Y3
+	VPSRLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 384(R11)
+	VMOVDQU32       192(BX), Z28
+	VMOVDQU32       192(BX)(AX*1), Z29
+	VMOVDQU32       192(BX)(AX*2), Z30
+	VBROADCASTI64X4 32(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         40(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8), Y3
+	VPSRLW          $0x03, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 448(R11)
+	VMOVDQU         8(R8), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8), Y3
+	VPSRLW          $0x04, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 512(R11)
+	VBROADCASTI64X4 32(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         40(R8), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8), Y3
+	VPSRLW          $0x05, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 576(R11)
+	VPBROADCASTW    104(R8)(R9*1), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved3<>+0(SB), Y2, Y2
+	VPMOVSXBD       (R8)(R9*1), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VMOVUPS         Y2, 32(R11)
+	VBROADCASTI64X4 32(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VPAND           8(R8)(R9*1), Y0, Y2
+	VMOVDQU         72(R8)(R9*1), Y3
+	VPSLLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 160(R11)
+	VBROADCASTI64X4 32(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPAND           40(R8)(R9*1), Y0, Y2
+	VMOVDQU         72(R8)(R9*1), Y3
+	VPSLLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 224(R11)
+	VMOVDQU         8(R8)(R9*1), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8)(R9*1), Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 288(R11)
+	VMOVDQU32       256(BX), Z28
+	VMOVDQU32       256(BX)(AX*1), Z29
+	VMOVDQU32       256(BX)(AX*2), Z30
+	VBROADCASTI64X4 64(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         40(R8)(R9*1), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8)(R9*1), Y3
+	VPSRLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 352(R11)
+	VMOVDQU         8(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8)(R9*1), Y3
+	VPSRLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 416(R11)
+	VBROADCASTI64X4 64(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         40(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8)(R9*1), Y3
+	VPSRLW          $0x03, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 480(R11)
+	VBROADCASTI64X4 64(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         8(R8)(R9*1), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8)(R9*1), Y3
+	VPSRLW          $0x04, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 544(R11)
+	VMOVDQU         40(R8)(R9*1), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8)(R9*1), Y3
+	VPSRLW          $0x05, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 608(R11)
+	VBROADCASTI64X4 64(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPBROADCASTW    104(R8)(R9*2), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved3<>+0(SB), Y2, Y2
+	VPMOVSXBD       (R8)(R9*2), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VMOVUPS         Y2, (R11)(AX*1)
+	VPAND           8(R8)(R9*2), Y0, Y2
+	VMOVDQU         72(R8)(R9*2), Y3
+	VPSLLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 128(R11)(AX*1)
+	VMOVDQU32       320(BX), Z28
+	VMOVDQU32       320(BX)(AX*1), Z29
+	VMOVDQU32       320(BX)(AX*2), Z30
+	VBROADCASTI64X4 96(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPAND           40(R8)(R9*2), Y0, Y2
+	VMOVDQU         72(R8)(R9*2), Y3
+	VPSLLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 192(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         8(R8)(R9*2), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8)(R9*2), Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 256(R11)(AX*1)
+	VMOVDQU         40(R8)(R9*2), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8)(R9*2), Y3
+	VPSRLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 320(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         8(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8)(R9*2), Y3
+	VPSRLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 384(R11)(AX*1)
+	VMOVDQU         40(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8)(R9*2), Y3
+	VPSRLW          $0x03, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 448(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         8(R8)(R9*2), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8)(R9*2), Y3
+	VPSRLW          $0x04, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 512(R11)(AX*1)
+	VMOVDQU         40(R8)(R9*2), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8)(R9*2), Y3
+	VPSRLW          $0x05, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 576(R11)(AX*1)
+	VMOVDQU32       384(BX), Z28
+	VMOVDQU32       384(BX)(AX*1), Z29
+	VMOVDQU32       384(BX)(AX*2), Z30
+	VBROADCASTI64X4 128(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPBROADCASTW    104(R10), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved3<>+0(SB), Y2, Y2
+	VPMOVSXBD       (R10), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VMOVUPS         Y2, 32(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VPAND           8(R10), Y0, Y2
+	VMOVDQU         72(R10), Y3
+	VPSLLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 160(R11)(AX*1)
+	VPAND           40(R10), Y0, Y2
+	VMOVDQU         72(R10), Y3
+	VPSLLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 224(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         8(R10), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10), Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 288(R11)(AX*1)
+	VMOVDQU         40(R10), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10), Y3
+	VPSRLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 352(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         8(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10), Y3
+	VPSRLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 416(R11)(AX*1)
+	VMOVDQU32       448(BX), Z28
+	VMOVDQU32       448(BX)(AX*1), Z29
+	VMOVDQU32       448(BX)(AX*2), Z30
+	VBROADCASTI64X4 160(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         40(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10), Y3
+	VPSRLW          $0x03, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 480(R11)(AX*1)
+	VMOVDQU         8(R10), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10), Y3
+	VPSRLW          $0x04, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 544(R11)(AX*1)
+	VBROADCASTI64X4 160(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         40(R10), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10), Y3
+	VPSRLW          $0x05, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 608(R11)(AX*1)
+	VPBROADCASTW    104(R10)(R9*1), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved3<>+0(SB), Y2, Y2
+	VPMOVSXBD       (R10)(R9*1), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VMOVUPS         Y2, (R11)(AX*2)
+	VBROADCASTI64X4 160(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VPAND           8(R10)(R9*1), Y0, Y2
+	VMOVDQU         72(R10)(R9*1), Y3
+	VPSLLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 128(R11)(AX*2)
+	VBROADCASTI64X4 160(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPAND           40(R10)(R9*1), Y0, Y2
+	VMOVDQU         72(R10)(R9*1), Y3
+	VPSLLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 192(R11)(AX*2)
+	VMOVDQU         8(R10)(R9*1), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10)(R9*1), Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 256(R11)(AX*2)
+	VMOVDQU32       512(BX), Z28
+	VMOVDQU32       512(BX)(AX*1), Z29
+	VMOVDQU32       512(BX)(AX*2), Z30
+	VBROADCASTI64X4 192(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         40(R10)(R9*1), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10)(R9*1), Y3
+	VPSRLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 320(R11)(AX*2)
+	VMOVDQU         8(R10)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10)(R9*1), Y3
+	VPSRLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 384(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         40(R10)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10)(R9*1), Y3
+	VPSRLW          $0x03, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 448(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         8(R10)(R9*1), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10)(R9*1), Y3
+	VPSRLW          $0x04, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 512(R11)(AX*2)
+	VMOVDQU         40(R10)(R9*1), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10)(R9*1), Y3
+	VPSRLW          $0x05, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 576(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPBROADCASTW    104(R10)(R9*2), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved3<>+0(SB), Y2, Y2
+	VPMOVSXBD       (R10)(R9*2), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VMOVUPS         Y2, 32(R11)(AX*2)
+	VPAND           8(R10)(R9*2), Y0, Y2
+	VMOVDQU         72(R10)(R9*2), Y3
+	VPSLLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 160(R11)(AX*2)
+	VMOVDQU32       576(BX), Z28
+	VMOVDQU32       576(BX)(AX*1), Z29
+	VMOVDQU32       576(BX)(AX*2), Z30
+	VBROADCASTI64X4 224(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPAND           40(R10)(R9*2), Y0, Y2
+	VMOVDQU         72(R10)(R9*2), Y3
+	VPSLLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 224(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         8(R10)(R9*2), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10)(R9*2), Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 288(R11)(AX*2)
+	VMOVDQU         40(R10)(R9*2), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10)(R9*2), Y3
+	VPSRLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 352(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         8(R10)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10)(R9*2), Y3
+	VPSRLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 416(R11)(AX*2)
+	VMOVDQU         40(R10)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10)(R9*2), Y3
+	VPSRLW          $0x03, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 480(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         8(R10)(R9*2), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10)(R9*2), Y3
+	VPSRLW          $0x04, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 544(R11)(AX*2)
+	VMOVDQU         40(R10)(R9*2), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10)(R9*2), Y3
+	VPSRLW          $0x05, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 608(R11)(AX*2)
+	VMOVUPS         (BX), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z16, Z16
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z16, Z29, Z4
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z17, Z17
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z17, Z29, Z5
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z18, Z18
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z18, Z29, Z6
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z19, Z19
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z19, Z29, Z7
+	VMOVUPS         (BX)(AX*1), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z20, Z20
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z20, Z29, Z8
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z21, Z21
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z21, Z29, Z9
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z22, Z22
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z22, Z29, Z10
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z23, Z23
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z23, Z29, Z11
+	VMOVUPS         (BX)(AX*2), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z24, Z24
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z24, Z29, Z12
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z25, Z25
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z25, Z29, Z13
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z26, Z26
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z26, Z29, Z14
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z27, Z27
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z27, Z29, Z15
+	ADDQ            $0x00000280, BX
+	ADDQ            $0x000001c0, SI
+	DECQ            DI
+	JNZ             super
+	MOVQ            acc+56(FP), AX
+	TESTQ           $0x00000002, part+64(FP)
+	JNE             sum
+	VMOVUPS         Z4, (AX)
+	VMOVUPS         Z5, 64(AX)
+	VMOVUPS         Z6, 128(AX)
+	VMOVUPS         Z7, 192(AX)
+	VMOVUPS         Z8, 256(AX)
+	VMOVUPS         Z9, 320(AX)
+	VMOVUPS         Z10, 384(AX)
+	VMOVUPS         Z11, 448(AX)
+	VMOVUPS         Z12, 512(AX)
+	VMOVUPS         Z13, 576(AX)
+	VMOVUPS         Z14, 640(AX)
+	VMOVUPS         Z15, 704(AX)
+	JMP             done
+
+sum:
+	MOVQ          out+0(FP), AX
+	MOVQ          outStride+8(FP), CX
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z16
+	VSHUFPS       $0x88, Z5, Z4, Z17
+	VSHUFPS       $0xdd, Z5, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VSHUFPS       $0x88, Z7, Z6, Z17
+	VSHUFPS       $0xdd, Z7, Z6, Z6
+	VADDPS        Z6, Z17, Z6
+	VSHUFPS       $0x88, Z6, Z4, Z17
+	VSHUFPS       $0xdd, Z6, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VSHUFPS       $0x88, Z9, Z8, Z17
+	VSHUFPS       $0xdd, Z9, Z8, Z8
+	VADDPS        Z8, Z17, Z8
+	VSHUFPS       $0x88, Z11, Z10, Z17
+	VSHUFPS       $0xdd, Z11, Z10, Z10
+	VADDPS        Z10, Z17, Z10
+	VSHUFPS       $0x88, Z10, Z8, Z17
+	VSHUFPS       $0xdd, Z10, Z8, Z8
+	VADDPS        Z8, Z17, Z8
+	VSHUFF32X4    $0x88, Z8, Z4, Z17
+	VSHUFF32X4    $0xdd, Z8, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VPERMPS       Z4, Z16, Z4
+	VMOVUPS       X4, (AX)
+	VEXTRACTF32X4 $0x01, Z4, X17
+	VMOVUPS       X17, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z4, X17
+	VMOVUPS       X17, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z4, X17
+	VMOVUPS       X17, (AX)(DX*1)
+	VSHUFPS       $0x88, Z13, Z12, Z17
+	VSHUFPS       $0xdd, Z13, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VSHUFPS       $0x88, Z15, Z14, Z17
+	VSHUFPS       $0xdd, Z15, Z14, Z14
+	VADDPS        Z14, Z17, Z14
+	VSHUFPS       $0x88, Z14, Z12, Z17
+	VSHUFPS       $0xdd, Z14, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VSHUFF32X4    $0x88, Z12, Z12, Z17
+	VSHUFF32X4    $0xdd, Z12, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VPERMPS       Z12, Z16, Z12
+	VMOVQ         X12, 16(AX)
+	VEXTRACTF32X4 $0x01, Z12, X17
+	VMOVQ         X17, 16(AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z12, X17
+	VMOVQ         X17, 16(AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z12, X17
+	VMOVQ         X17, 16(AX)(DX*1)
+
+done:
 	VZEROUPPER
 	RET
 
@@ -59281,86 +66547,86 @@ TEXT ·expandStripIQ2XS(SB), NOSPLIT, $0-48
 	MOVQ $0x00000020, R8
 
 row:
-	MOVQ dst+0(FP), DX
-	MOVQ w+16(FP), BX
-	MOVQ n+32(FP), SI
+	MOVQ    dst+0(FP), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    n+32(FP), SI
+	VMOVDQU mask03<>+0(SB), Y0
+	VMOVDQU valuesIQ2XS<>+0(SB), Y1
 
 super:
-	VPBROADCASTW 112(BX), X0
-	VCVTPH2PS    X0, Y0
-	VMULPS       halved3<>+0(SB), Y0, Y0
-	VMOVUPS      Y0, (DX)
-	VPMOVSXBW    (BX), Y1
-	VMOVUPS      Y1, 64(DX)
-	VMOVDQU      mask03<>+0(SB), Y6
-	VMOVDQU      valuesIQ2XS<>+0(SB), Y7
-	VPAND        16(BX), Y6, Y3
-	VMOVDQU      80(BX), Y4
-	VPSLLW       $0x02, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 128(DX)
-	VPAND        48(BX), Y6, Y3
-	VMOVDQU      80(BX), Y4
-	VPSLLW       $0x01, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 192(DX)
-	VMOVDQU      16(BX), Y3
+	VPBROADCASTW 112(BX), X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       halved3<>+0(SB), Y2, Y2
+	VMOVUPS      Y2, (DX)
+	VPMOVSXBW    (BX), Y4
+	VMOVUPS      Y4, 64(DX)
+	VPAND        16(BX), Y0, Y2
+	VMOVDQU      80(BX), Y3
+	VPSLLW       $0x02, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 128(DX)
+	VPAND        48(BX), Y0, Y2
+	VMOVDQU      80(BX), Y3
+	VPSLLW       $0x01, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 192(DX)
+	VMOVDQU      16(BX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(BX), Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 256(DX)
+	VMOVDQU      48(BX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(BX), Y3
+	VPSRLW       $0x01, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 320(DX)
+	VMOVDQU      16(BX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(BX), Y3
 	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(BX), Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 256(DX)
-	VMOVDQU      48(BX), Y3
-	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(BX), Y4
-	VPSRLW       $0x01, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 320(DX)
-	VMOVDQU      16(BX), Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 384(DX)
+	VMOVDQU      48(BX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(BX), Y3
+	VPSRLW       $0x03, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 448(DX)
+	VMOVDQU      16(BX), Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(BX), Y3
 	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(BX), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 384(DX)
-	VMOVDQU      48(BX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(BX), Y4
-	VPSRLW       $0x03, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 448(DX)
-	VMOVDQU      16(BX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(BX), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 512(DX)
-	VMOVDQU      48(BX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(BX), Y4
-	VPSRLW       $0x05, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 576(DX)
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 512(DX)
+	VMOVDQU      48(BX), Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(BX), Y3
+	VPSRLW       $0x05, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 576(DX)
 	ADDQ         $0x00000072, BX
 	ADDQ         $0x00000280, DX
 	DECQ         SI
@@ -59373,89 +66639,731 @@ super:
 	VZEROUPPER
 	RET
 
+// func firstIQ2XSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+// Requires: AVX, AVX2, AVX512F, AVX512VNNI, CMOV, F16C, MMX+
+TEXT ·firstIQ2XSVNNI4x4(SB), NOSPLIT, $0-120
+	MOVQ  next+72(FP), AX
+	MOVQ  lines+80(FP), CX
+	TESTQ CX, CX
+	JEQ   asked
+
+line:
+	PREFETCHT1 (AX)
+	ADDQ       $0x40, AX
+	DECQ       CX
+	JNZ        line
+	MOVQ       AX, next+72(FP)
+
+asked:
+	MOVQ    rowBytes+24(FP), AX
+	MOVQ    xStride+40(FP), CX
+	LEAQ    (CX)(CX*2), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    n+48(FP), DI
+	MOVQ    from+88(FP), R8
+	MOVQ    fromBytes+96(FP), R9
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	TESTQ   $0x00000001, part+64(FP)
+	JNE     begin
+	MOVQ    acc+56(FP), R10
+	VMOVUPS (R10), Z5
+	VMOVUPS 64(R10), Z6
+	VMOVUPS 128(R10), Z7
+	VMOVUPS 192(R10), Z8
+	VMOVUPS 256(R10), Z9
+	VMOVUPS 320(R10), Z10
+	VMOVUPS 384(R10), Z11
+	VMOVUPS 448(R10), Z12
+
+begin:
+	VMOVDQU mask03<>+0(SB), Y0
+	VMOVDQU valuesIQ2XS<>+0(SB), Y1
+	LEAQ    (SI)(CX*4), R12
+
+super:
+	LEAQ            448(SI), R10
+	CMPQ            DI, $0x01
+	CMOVQEQ         R12, R10
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	PREFETCHT0      320(R10)
+	PREFETCHT0      384(R10)
+	PREFETCHT0      (R10)(CX*1)
+	PREFETCHT0      64(R10)(CX*1)
+	PREFETCHT0      128(R10)(CX*1)
+	PREFETCHT0      192(R10)(CX*1)
+	PREFETCHT0      256(R10)(CX*1)
+	PREFETCHT0      320(R10)(CX*1)
+	PREFETCHT0      384(R10)(CX*1)
+	PREFETCHT0      (R10)(CX*2)
+	PREFETCHT0      64(R10)(CX*2)
+	PREFETCHT0      128(R10)(CX*2)
+	PREFETCHT0      192(R10)(CX*2)
+	PREFETCHT0      256(R10)(CX*2)
+	PREFETCHT0      320(R10)(CX*2)
+	PREFETCHT0      384(R10)(CX*2)
+	PREFETCHT0      (R10)(DX*1)
+	PREFETCHT0      64(R10)(DX*1)
+	PREFETCHT0      128(R10)(DX*1)
+	PREFETCHT0      192(R10)(DX*1)
+	PREFETCHT0      256(R10)(DX*1)
+	PREFETCHT0      320(R10)(DX*1)
+	PREFETCHT0      384(R10)(DX*1)
+	LEAQ            640(BX), R11
+	LEAQ            114(R8), R8
+	CMPQ            DI, $0x01
+	CMOVQEQ         then+104(FP), R11
+	CMOVQEQ         thenFrom+112(FP), R8
+	LEAQ            (R8)(R9*2), R10
+	ADDQ            R9, R10
+	VBROADCASTI64X4 352(SI), Z13
+	VPSLLD          $0x01, Z13, Z13
+	VMOVDQA32       Z13, Z17
+	VBROADCASTI64X4 384(SI), Z21
+	VPSLLD          $0x01, Z21, Z21
+	VMOVDQA32       Z21, Z25
+	VBROADCASTI64X4 352(SI)(CX*1), Z14
+	VPSLLD          $0x01, Z14, Z14
+	VMOVDQA32       Z14, Z18
+	VBROADCASTI64X4 384(SI)(CX*1), Z22
+	VPSLLD          $0x01, Z22, Z22
+	VMOVDQA32       Z22, Z26
+	VBROADCASTI64X4 352(SI)(CX*2), Z15
+	VPSLLD          $0x01, Z15, Z15
+	VMOVDQA32       Z15, Z19
+	VBROADCASTI64X4 384(SI)(CX*2), Z23
+	VPSLLD          $0x01, Z23, Z23
+	VMOVDQA32       Z23, Z27
+	VBROADCASTI64X4 352(SI)(DX*1), Z16
+	VPSLLD          $0x01, Z16, Z16
+	VMOVDQA32       Z16, Z20
+	VBROADCASTI64X4 384(SI)(DX*1), Z24
+	VPSLLD          $0x01, Z24, Z24
+	VMOVDQA32       Z24, Z28
+	VMOVDQU32       128(BX), Z29
+	VMOVDQU32       128(BX)(AX*1), Z30
+	VBROADCASTI64X4 (SI), Z31
+	VPDPBUSD        Z31, Z29, Z13
+	VPDPBUSD        Z31, Z30, Z17
+	VPBROADCASTW    112(R8), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved3<>+0(SB), Y2, Y2
+	VMOVUPS         Y2, (R11)
+	VPMOVSXBW       (R8), Y4
+	VMOVUPS         Y4, 64(R11)
+	VBROADCASTI64X4 (SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z29, Z14
+	VPDPBUSD        Z31, Z30, Z18
+	VPAND           16(R8), Y0, Y2
+	VMOVDQU         80(R8), Y3
+	VPSLLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 128(R11)
+	VBROADCASTI64X4 (SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z29, Z15
+	VPDPBUSD        Z31, Z30, Z19
+	VPAND           48(R8), Y0, Y2
+	VMOVDQU         80(R8), Y3
+	VPSLLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 192(R11)
+	VBROADCASTI64X4 (SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z29, Z16
+	VPDPBUSD        Z31, Z30, Z20
+	VMOVDQU         16(R8), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8), Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 256(R11)
+	VMOVDQU32       192(BX), Z29
+	VMOVDQU32       192(BX)(AX*1), Z30
+	VBROADCASTI64X4 32(SI), Z31
+	VPDPBUSD        Z31, Z29, Z13
+	VPDPBUSD        Z31, Z30, Z17
+	VMOVDQU         48(R8), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8), Y3
+	VPSRLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 320(R11)
+	VBROADCASTI64X4 32(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z29, Z14
+	VPDPBUSD        Z31, Z30, Z18
+	VMOVDQU         16(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8), Y3
+	VPSRLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 384(R11)
+	VBROADCASTI64X4 32(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z29, Z15
+	VPDPBUSD        Z31, Z30, Z19
+	VMOVDQU         48(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8), Y3
+	VPSRLW          $0x03, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 448(R11)
+	VBROADCASTI64X4 32(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z29, Z16
+	VPDPBUSD        Z31, Z30, Z20
+	VMOVDQU         16(R8), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8), Y3
+	VPSRLW          $0x04, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 512(R11)
+	VMOVDQU         48(R8), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8), Y3
+	VPSRLW          $0x05, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 576(R11)
+	VMOVDQU32       256(BX), Z29
+	VMOVDQU32       256(BX)(AX*1), Z30
+	VBROADCASTI64X4 64(SI), Z31
+	VPDPBUSD        Z31, Z29, Z13
+	VPDPBUSD        Z31, Z30, Z17
+	VPBROADCASTW    112(R8)(R9*1), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved3<>+0(SB), Y2, Y2
+	VMOVUPS         Y2, 32(R11)
+	VPMOVSXBW       (R8)(R9*1), Y4
+	VMOVUPS         Y4, 96(R11)
+	VBROADCASTI64X4 64(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z29, Z14
+	VPDPBUSD        Z31, Z30, Z18
+	VPAND           16(R8)(R9*1), Y0, Y2
+	VMOVDQU         80(R8)(R9*1), Y3
+	VPSLLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 160(R11)
+	VBROADCASTI64X4 64(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z29, Z15
+	VPDPBUSD        Z31, Z30, Z19
+	VPAND           48(R8)(R9*1), Y0, Y2
+	VMOVDQU         80(R8)(R9*1), Y3
+	VPSLLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 224(R11)
+	VBROADCASTI64X4 64(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z29, Z16
+	VPDPBUSD        Z31, Z30, Z20
+	VMOVDQU         16(R8)(R9*1), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8)(R9*1), Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 288(R11)
+	VMOVDQU32       320(BX), Z29
+	VMOVDQU32       320(BX)(AX*1), Z30
+	VBROADCASTI64X4 96(SI), Z31
+	VPDPBUSD        Z31, Z29, Z13
+	VPDPBUSD        Z31, Z30, Z17
+	VMOVDQU         48(R8)(R9*1), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8)(R9*1), Y3
+	VPSRLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 352(R11)
+	VBROADCASTI64X4 96(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z29, Z14
+	VPDPBUSD        Z31, Z30, Z18
+	VMOVDQU         16(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8)(R9*1), Y3
+	VPSRLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 416(R11)
+	VBROADCASTI64X4 96(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z29, Z15
+	VPDPBUSD        Z31, Z30, Z19
+	VMOVDQU         48(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8)(R9*1), Y3
+	VPSRLW          $0x03, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 480(R11)
+	VBROADCASTI64X4 96(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z29, Z16
+	VPDPBUSD        Z31, Z30, Z20
+	VMOVDQU         16(R8)(R9*1), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8)(R9*1), Y3
+	VPSRLW          $0x04, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 544(R11)
+	VMOVDQU         48(R8)(R9*1), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8)(R9*1), Y3
+	VPSRLW          $0x05, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 608(R11)
+	VMOVDQU32       384(BX), Z29
+	VMOVDQU32       384(BX)(AX*1), Z30
+	VBROADCASTI64X4 128(SI), Z31
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VPBROADCASTW    112(R8)(R9*2), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved3<>+0(SB), Y2, Y2
+	VMOVUPS         Y2, (R11)(AX*1)
+	VPMOVSXBW       (R8)(R9*2), Y4
+	VMOVUPS         Y4, 64(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VPAND           16(R8)(R9*2), Y0, Y2
+	VMOVDQU         80(R8)(R9*2), Y3
+	VPSLLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 128(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPAND           48(R8)(R9*2), Y0, Y2
+	VMOVDQU         80(R8)(R9*2), Y3
+	VPSLLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 192(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z29, Z24
+	VPDPBUSD        Z31, Z30, Z28
+	VMOVDQU         16(R8)(R9*2), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8)(R9*2), Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 256(R11)(AX*1)
+	VMOVDQU32       448(BX), Z29
+	VMOVDQU32       448(BX)(AX*1), Z30
+	VBROADCASTI64X4 160(SI), Z31
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         48(R8)(R9*2), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8)(R9*2), Y3
+	VPSRLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 320(R11)(AX*1)
+	VBROADCASTI64X4 160(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         16(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8)(R9*2), Y3
+	VPSRLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 384(R11)(AX*1)
+	VBROADCASTI64X4 160(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         48(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8)(R9*2), Y3
+	VPSRLW          $0x03, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 448(R11)(AX*1)
+	VBROADCASTI64X4 160(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z29, Z24
+	VPDPBUSD        Z31, Z30, Z28
+	VMOVDQU         16(R8)(R9*2), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8)(R9*2), Y3
+	VPSRLW          $0x04, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 512(R11)(AX*1)
+	VMOVDQU         48(R8)(R9*2), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8)(R9*2), Y3
+	VPSRLW          $0x05, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 576(R11)(AX*1)
+	VMOVDQU32       512(BX), Z29
+	VMOVDQU32       512(BX)(AX*1), Z30
+	VBROADCASTI64X4 192(SI), Z31
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VPBROADCASTW    112(R10), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved3<>+0(SB), Y2, Y2
+	VMOVUPS         Y2, 32(R11)(AX*1)
+	VPMOVSXBW       (R10), Y4
+	VMOVUPS         Y4, 96(R11)(AX*1)
+	VBROADCASTI64X4 192(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VPAND           16(R10), Y0, Y2
+	VMOVDQU         80(R10), Y3
+	VPSLLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 160(R11)(AX*1)
+	VBROADCASTI64X4 192(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPAND           48(R10), Y0, Y2
+	VMOVDQU         80(R10), Y3
+	VPSLLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 224(R11)(AX*1)
+	VBROADCASTI64X4 192(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z29, Z24
+	VPDPBUSD        Z31, Z30, Z28
+	VMOVDQU         16(R10), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R10), Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 288(R11)(AX*1)
+	VMOVDQU32       576(BX), Z29
+	VMOVDQU32       576(BX)(AX*1), Z30
+	VBROADCASTI64X4 224(SI), Z31
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         48(R10), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R10), Y3
+	VPSRLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 352(R11)(AX*1)
+	VBROADCASTI64X4 224(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         16(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R10), Y3
+	VPSRLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 416(R11)(AX*1)
+	VBROADCASTI64X4 224(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         48(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R10), Y3
+	VPSRLW          $0x03, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 480(R11)(AX*1)
+	VBROADCASTI64X4 224(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z29, Z24
+	VPDPBUSD        Z31, Z30, Z28
+	VMOVDQU         16(R10), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R10), Y3
+	VPSRLW          $0x04, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 544(R11)(AX*1)
+	VMOVDQU         48(R10), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R10), Y3
+	VPSRLW          $0x05, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 608(R11)(AX*1)
+	VMOVDQU32       64(BX), Z29
+	VPSLLD          $0x10, Z29, Z31
+	VPSRAD          $0x10, Z31, Z31
+	VPSRAD          $0x10, Z29, Z29
+	VCVTDQ2PS       Z29, Z29
+	VCVTDQ2PS       Z31, Z31
+	VCVTDQ2PS       Z13, Z13
+	VCVTDQ2PS       Z21, Z21
+	VMULPS          Z31, Z13, Z13
+	VFMADD231PS     Z29, Z21, Z13
+	VCVTDQ2PS       Z14, Z14
+	VCVTDQ2PS       Z22, Z22
+	VMULPS          Z31, Z14, Z14
+	VFMADD231PS     Z29, Z22, Z14
+	VCVTDQ2PS       Z15, Z15
+	VCVTDQ2PS       Z23, Z23
+	VMULPS          Z31, Z15, Z15
+	VFMADD231PS     Z29, Z23, Z15
+	VCVTDQ2PS       Z16, Z16
+	VCVTDQ2PS       Z24, Z24
+	VMULPS          Z31, Z16, Z16
+	VFMADD231PS     Z29, Z24, Z16
+	VMOVDQU32       64(BX)(AX*1), Z29
+	VPSLLD          $0x10, Z29, Z31
+	VPSRAD          $0x10, Z31, Z31
+	VPSRAD          $0x10, Z29, Z29
+	VCVTDQ2PS       Z29, Z29
+	VCVTDQ2PS       Z31, Z31
+	VCVTDQ2PS       Z17, Z17
+	VCVTDQ2PS       Z25, Z25
+	VMULPS          Z31, Z17, Z17
+	VFMADD231PS     Z29, Z25, Z17
+	VCVTDQ2PS       Z18, Z18
+	VCVTDQ2PS       Z26, Z26
+	VMULPS          Z31, Z18, Z18
+	VFMADD231PS     Z29, Z26, Z18
+	VCVTDQ2PS       Z19, Z19
+	VCVTDQ2PS       Z27, Z27
+	VMULPS          Z31, Z19, Z19
+	VFMADD231PS     Z29, Z27, Z19
+	VCVTDQ2PS       Z20, Z20
+	VCVTDQ2PS       Z28, Z28
+	VMULPS          Z31, Z20, Z20
+	VFMADD231PS     Z29, Z28, Z20
+	VMOVUPS         (BX), Z23
+	VBROADCASTI64X4 256(SI), Z21
+	VMULPS          Z21, Z23, Z22
+	VFMADD231PS     Z13, Z22, Z5
+	VBROADCASTI64X4 256(SI)(CX*1), Z21
+	VMULPS          Z21, Z23, Z22
+	VFMADD231PS     Z14, Z22, Z6
+	VBROADCASTI64X4 256(SI)(CX*2), Z21
+	VMULPS          Z21, Z23, Z22
+	VFMADD231PS     Z15, Z22, Z7
+	VBROADCASTI64X4 256(SI)(DX*1), Z21
+	VMULPS          Z21, Z23, Z22
+	VFMADD231PS     Z16, Z22, Z8
+	VMOVUPS         (BX)(AX*1), Z23
+	VBROADCASTI64X4 256(SI), Z21
+	VMULPS          Z21, Z23, Z22
+	VFMADD231PS     Z17, Z22, Z9
+	VBROADCASTI64X4 256(SI)(CX*1), Z21
+	VMULPS          Z21, Z23, Z22
+	VFMADD231PS     Z18, Z22, Z10
+	VBROADCASTI64X4 256(SI)(CX*2), Z21
+	VMULPS          Z21, Z23, Z22
+	VFMADD231PS     Z19, Z22, Z11
+	VBROADCASTI64X4 256(SI)(DX*1), Z21
+	VMULPS          Z21, Z23, Z22
+	VFMADD231PS     Z20, Z22, Z12
+	ADDQ            $0x00000280, BX
+	ADDQ            $0x000001c0, SI
+	DECQ            DI
+	JNZ             super
+	MOVQ            acc+56(FP), AX
+	TESTQ           $0x00000002, part+64(FP)
+	JNE             sum
+	VMOVUPS         Z5, (AX)
+	VMOVUPS         Z6, 64(AX)
+	VMOVUPS         Z7, 128(AX)
+	VMOVUPS         Z8, 192(AX)
+	VMOVUPS         Z9, 256(AX)
+	VMOVUPS         Z10, 320(AX)
+	VMOVUPS         Z11, 384(AX)
+	VMOVUPS         Z12, 448(AX)
+	JMP             done
+
+sum:
+	MOVQ          out+0(FP), AX
+	MOVQ          outStride+8(FP), CX
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z13
+	VSHUFPS       $0x88, Z6, Z5, Z14
+	VSHUFPS       $0xdd, Z6, Z5, Z5
+	VADDPS        Z5, Z14, Z5
+	VSHUFPS       $0x88, Z8, Z7, Z14
+	VSHUFPS       $0xdd, Z8, Z7, Z7
+	VADDPS        Z7, Z14, Z7
+	VSHUFPS       $0x88, Z7, Z5, Z14
+	VSHUFPS       $0xdd, Z7, Z5, Z5
+	VADDPS        Z5, Z14, Z5
+	VSHUFPS       $0x88, Z10, Z9, Z14
+	VSHUFPS       $0xdd, Z10, Z9, Z9
+	VADDPS        Z9, Z14, Z9
+	VSHUFPS       $0x88, Z12, Z11, Z14
+	VSHUFPS       $0xdd, Z12, Z11, Z11
+	VADDPS        Z11, Z14, Z11
+	VSHUFPS       $0x88, Z11, Z9, Z14
+	VSHUFPS       $0xdd, Z11, Z9, Z9
+	VADDPS        Z9, Z14, Z9
+	VSHUFF32X4    $0x88, Z9, Z5, Z14
+	VSHUFF32X4    $0xdd, Z9, Z5, Z5
+	VADDPS        Z5, Z14, Z5
+	VPERMPS       Z5, Z13, Z5
+	VMOVUPS       X5, (AX)
+	VEXTRACTF32X4 $0x01, Z5, X14
+	VMOVUPS       X14, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z5, X14
+	VMOVUPS       X14, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z5, X14
+	VMOVUPS       X14, (AX)(DX*1)
+
+done:
+	VZEROUPPER
+	RET
+
 // func expandIQ2XSVNNI(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandIQ2XSVNNI(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ n+16(FP), DX
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU mask03<>+0(SB), Y0
+	VMOVDQU valuesIQ2XS<>+0(SB), Y1
 
 super:
-	VPBROADCASTW 112(CX), X0
-	VCVTPH2PS    X0, Y0
-	VMULPS       halved3<>+0(SB), Y0, Y0
-	VMOVUPS      Y0, (AX)
-	VPMOVSXBW    (CX), Y1
-	VMOVUPS      Y1, 64(AX)
-	VMOVDQU      mask03<>+0(SB), Y6
-	VMOVDQU      valuesIQ2XS<>+0(SB), Y7
-	VPAND        16(CX), Y6, Y3
-	VMOVDQU      80(CX), Y4
-	VPSLLW       $0x02, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 128(AX)
-	VPAND        48(CX), Y6, Y3
-	VMOVDQU      80(CX), Y4
-	VPSLLW       $0x01, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 192(AX)
-	VMOVDQU      16(CX), Y3
+	VPBROADCASTW 112(CX), X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       halved3<>+0(SB), Y2, Y2
+	VMOVUPS      Y2, (AX)
+	VPMOVSXBW    (CX), Y4
+	VMOVUPS      Y4, 64(AX)
+	VPAND        16(CX), Y0, Y2
+	VMOVDQU      80(CX), Y3
+	VPSLLW       $0x02, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 128(AX)
+	VPAND        48(CX), Y0, Y2
+	VMOVDQU      80(CX), Y3
+	VPSLLW       $0x01, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 192(AX)
+	VMOVDQU      16(CX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 256(AX)
+	VMOVDQU      48(CX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
+	VPSRLW       $0x01, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 320(AX)
+	VMOVDQU      16(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
 	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 256(AX)
-	VMOVDQU      48(CX), Y3
-	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPSRLW       $0x01, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 320(AX)
-	VMOVDQU      16(CX), Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 384(AX)
+	VMOVDQU      48(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
+	VPSRLW       $0x03, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 448(AX)
+	VMOVDQU      16(CX), Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 384(AX)
-	VMOVDQU      48(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPSRLW       $0x03, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 448(AX)
-	VMOVDQU      16(CX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 512(AX)
-	VMOVDQU      48(CX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPSRLW       $0x05, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 576(AX)
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 512(AX)
+	VMOVDQU      48(CX), Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
+	VPSRLW       $0x05, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 576(AX)
 	ADDQ         $0x00000072, CX
 	ADDQ         $0x00000280, AX
 	DECQ         DX
@@ -61218,52 +69126,52 @@ TEXT ·expandStripIQ3XXS(SB), NOSPLIT, $0-48
 	MOVQ $0x00000020, R8
 
 row:
-	MOVQ dst+0(FP), DX
-	MOVQ w+16(FP), BX
-	MOVQ n+32(FP), SI
+	MOVQ    dst+0(FP), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    n+32(FP), SI
+	VMOVDQU mask0f<>+0(SB), Y0
+	VMOVDQU valuesIQ3XXS<>+0(SB), Y1
 
 super:
-	VPBROADCASTW 136(BX), X0
-	VCVTPH2PS    X0, Y0
-	VMULPS       halved2<>+0(SB), Y0, Y0
-	VPMOVSXBD    (BX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y2, Y0, Y0
-	VMOVUPS      Y0, (DX)
-	VMOVDQU      mask0f<>+0(SB), Y6
-	VMOVDQU      valuesIQ3XXS<>+0(SB), Y7
-	VPAND        8(BX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 128(DX)
-	VPAND        40(BX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 192(DX)
-	VPAND        72(BX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 256(DX)
-	VPAND        104(BX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 320(DX)
-	VMOVDQU      8(BX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 384(DX)
-	VMOVDQU      40(BX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 448(DX)
-	VMOVDQU      72(BX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 512(DX)
-	VMOVDQU      104(BX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 576(DX)
+	VPBROADCASTW 136(BX), X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       halved2<>+0(SB), Y2, Y2
+	VPMOVSXBD    (BX), Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y3, Y2, Y2
+	VMOVUPS      Y2, (DX)
+	VPAND        8(BX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 128(DX)
+	VPAND        40(BX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 192(DX)
+	VPAND        72(BX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 256(DX)
+	VPAND        104(BX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 320(DX)
+	VMOVDQU      8(BX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 384(DX)
+	VMOVDQU      40(BX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 448(DX)
+	VMOVDQU      72(BX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 512(DX)
+	VMOVDQU      104(BX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 576(DX)
 	ADDQ         $0x0000008a, BX
 	ADDQ         $0x00000280, DX
 	DECQ         SI
@@ -61273,6 +69181,627 @@ super:
 	XCHGQ        DI, R8
 	DECQ         CX
 	JNZ          row
+	VZEROUPPER
+	RET
+
+// func firstIQ3XXSVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+// Requires: AVX, AVX2, AVX512F, AVX512VNNI, CMOV, F16C, MMX+
+TEXT ·firstIQ3XXSVNNI6x4(SB), NOSPLIT, $0-120
+	MOVQ  next+72(FP), AX
+	MOVQ  lines+80(FP), CX
+	TESTQ CX, CX
+	JEQ   asked
+
+line:
+	PREFETCHT1 (AX)
+	ADDQ       $0x40, AX
+	DECQ       CX
+	JNZ        line
+	MOVQ       AX, next+72(FP)
+
+asked:
+	MOVQ    rowBytes+24(FP), AX
+	MOVQ    xStride+40(FP), CX
+	LEAQ    (CX)(CX*2), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    n+48(FP), DI
+	MOVQ    from+88(FP), R8
+	MOVQ    fromBytes+96(FP), R9
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	TESTQ   $0x00000001, part+64(FP)
+	JNE     begin
+	MOVQ    acc+56(FP), R10
+	VMOVUPS (R10), Z4
+	VMOVUPS 64(R10), Z5
+	VMOVUPS 128(R10), Z6
+	VMOVUPS 192(R10), Z7
+	VMOVUPS 256(R10), Z8
+	VMOVUPS 320(R10), Z9
+	VMOVUPS 384(R10), Z10
+	VMOVUPS 448(R10), Z11
+	VMOVUPS 512(R10), Z12
+	VMOVUPS 576(R10), Z13
+	VMOVUPS 640(R10), Z14
+	VMOVUPS 704(R10), Z15
+
+begin:
+	VMOVDQU mask0f<>+0(SB), Y0
+	VMOVDQU valuesIQ3XXS<>+0(SB), Y1
+	LEAQ    (SI)(CX*4), R12
+
+super:
+	LEAQ            448(SI), R10
+	CMPQ            DI, $0x01
+	CMOVQEQ         R12, R10
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	PREFETCHT0      (R10)(CX*1)
+	PREFETCHT0      64(R10)(CX*1)
+	PREFETCHT0      128(R10)(CX*1)
+	PREFETCHT0      192(R10)(CX*1)
+	PREFETCHT0      256(R10)(CX*1)
+	PREFETCHT0      (R10)(CX*2)
+	PREFETCHT0      64(R10)(CX*2)
+	PREFETCHT0      128(R10)(CX*2)
+	PREFETCHT0      192(R10)(CX*2)
+	PREFETCHT0      256(R10)(CX*2)
+	PREFETCHT0      (R10)(DX*1)
+	PREFETCHT0      64(R10)(DX*1)
+	PREFETCHT0      128(R10)(DX*1)
+	PREFETCHT0      192(R10)(DX*1)
+	PREFETCHT0      256(R10)(DX*1)
+	LEAQ            640(BX), R11
+	LEAQ            138(R8), R8
+	CMPQ            DI, $0x01
+	CMOVQEQ         then+104(FP), R11
+	CMOVQEQ         thenFrom+112(FP), R8
+	LEAQ            (R8)(R9*2), R10
+	ADDQ            R9, R10
+	VBROADCASTI64X4 288(SI), Z16
+	VPSLLD          $0x03, Z16, Z16
+	VMOVDQA32       Z16, Z20
+	VMOVDQA32       Z16, Z24
+	VBROADCASTI64X4 288(SI)(CX*1), Z17
+	VPSLLD          $0x03, Z17, Z17
+	VMOVDQA32       Z17, Z21
+	VMOVDQA32       Z17, Z25
+	VBROADCASTI64X4 288(SI)(CX*2), Z18
+	VPSLLD          $0x03, Z18, Z18
+	VMOVDQA32       Z18, Z22
+	VMOVDQA32       Z18, Z26
+	VBROADCASTI64X4 288(SI)(DX*1), Z19
+	VPSLLD          $0x03, Z19, Z19
+	VMOVDQA32       Z19, Z23
+	VMOVDQA32       Z19, Z27
+	VMOVDQU32       128(BX), Z28
+	VMOVDQU32       128(BX)(AX*1), Z29
+	VMOVDQU32       128(BX)(AX*2), Z30
+	VBROADCASTI64X4 (SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPBROADCASTW    136(R8), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved2<>+0(SB), Y2, Y2
+	VPMOVSXBD       (R8), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VMOVUPS         Y2, (R11)
+	VBROADCASTI64X4 (SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VPAND           8(R8), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 128(R11)
+	VPAND           40(R8), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 192(R11)
+	VBROADCASTI64X4 (SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VPAND           72(R8), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 256(R11)
+	VPAND           104(R8), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 320(R11)
+	VBROADCASTI64X4 (SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         8(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 384(R11)
+	VMOVDQU32       192(BX), Z28
+	VMOVDQU32       192(BX)(AX*1), Z29
+	VMOVDQU32       192(BX)(AX*2), Z30
+	VBROADCASTI64X4 32(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         40(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 448(R11)
+	VMOVDQU         72(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 512(R11)
+	VBROADCASTI64X4 32(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         104(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 576(R11)
+	VPBROADCASTW    136(R8)(R9*1), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved2<>+0(SB), Y2, Y2
+	VPMOVSXBD       (R8)(R9*1), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VMOVUPS         Y2, 32(R11)
+	VBROADCASTI64X4 32(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VPAND           8(R8)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 160(R11)
+	VBROADCASTI64X4 32(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPAND           40(R8)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 224(R11)
+	VPAND           72(R8)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 288(R11)
+	VMOVDQU32       256(BX), Z28
+	VMOVDQU32       256(BX)(AX*1), Z29
+	VMOVDQU32       256(BX)(AX*2), Z30
+	VBROADCASTI64X4 64(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPAND           104(R8)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 352(R11)
+	VMOVDQU         8(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 416(R11)
+	VBROADCASTI64X4 64(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         40(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 480(R11)
+	VBROADCASTI64X4 64(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         72(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 544(R11)
+	VMOVDQU         104(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 608(R11)
+	VBROADCASTI64X4 64(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPBROADCASTW    136(R8)(R9*2), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved2<>+0(SB), Y2, Y2
+	VPMOVSXBD       (R8)(R9*2), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VMOVUPS         Y2, (R11)(AX*1)
+	VPAND           8(R8)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 128(R11)(AX*1)
+	VMOVDQU32       320(BX), Z28
+	VMOVDQU32       320(BX)(AX*1), Z29
+	VMOVDQU32       320(BX)(AX*2), Z30
+	VBROADCASTI64X4 96(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPAND           40(R8)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 192(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VPAND           72(R8)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 256(R11)(AX*1)
+	VPAND           104(R8)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 320(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         8(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 384(R11)(AX*1)
+	VMOVDQU         40(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 448(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         72(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 512(R11)(AX*1)
+	VMOVDQU         104(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 576(R11)(AX*1)
+	VMOVDQU32       384(BX), Z28
+	VMOVDQU32       384(BX)(AX*1), Z29
+	VMOVDQU32       384(BX)(AX*2), Z30
+	VBROADCASTI64X4 128(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPBROADCASTW    136(R10), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved2<>+0(SB), Y2, Y2
+	VPMOVSXBD       (R10), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VMOVUPS         Y2, 32(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VPAND           8(R10), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 160(R11)(AX*1)
+	VPAND           40(R10), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 224(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VPAND           72(R10), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 288(R11)(AX*1)
+	VPAND           104(R10), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 352(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         8(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 416(R11)(AX*1)
+	VMOVDQU32       448(BX), Z28
+	VMOVDQU32       448(BX)(AX*1), Z29
+	VMOVDQU32       448(BX)(AX*2), Z30
+	VBROADCASTI64X4 160(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         40(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 480(R11)(AX*1)
+	VMOVDQU         72(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 544(R11)(AX*1)
+	VBROADCASTI64X4 160(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         104(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 608(R11)(AX*1)
+	VPBROADCASTW    136(R10)(R9*1), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved2<>+0(SB), Y2, Y2
+	VPMOVSXBD       (R10)(R9*1), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VMOVUPS         Y2, (R11)(AX*2)
+	VBROADCASTI64X4 160(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VPAND           8(R10)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 128(R11)(AX*2)
+	VBROADCASTI64X4 160(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPAND           40(R10)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 192(R11)(AX*2)
+	VPAND           72(R10)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 256(R11)(AX*2)
+	VMOVDQU32       512(BX), Z28
+	VMOVDQU32       512(BX)(AX*1), Z29
+	VMOVDQU32       512(BX)(AX*2), Z30
+	VBROADCASTI64X4 192(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPAND           104(R10)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 320(R11)(AX*2)
+	VMOVDQU         8(R10)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 384(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         40(R10)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 448(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         72(R10)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 512(R11)(AX*2)
+	VMOVDQU         104(R10)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 576(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPBROADCASTW    136(R10)(R9*2), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved2<>+0(SB), Y2, Y2
+	VPMOVSXBD       (R10)(R9*2), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VMOVUPS         Y2, 32(R11)(AX*2)
+	VPAND           8(R10)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 160(R11)(AX*2)
+	VMOVDQU32       576(BX), Z28
+	VMOVDQU32       576(BX)(AX*1), Z29
+	VMOVDQU32       576(BX)(AX*2), Z30
+	VBROADCASTI64X4 224(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPAND           40(R10)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 224(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VPAND           72(R10)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 288(R11)(AX*2)
+	VPAND           104(R10)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 352(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         8(R10)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 416(R11)(AX*2)
+	VMOVDQU         40(R10)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 480(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         72(R10)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 544(R11)(AX*2)
+	VMOVDQU         104(R10)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 608(R11)(AX*2)
+	VMOVUPS         (BX), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z16, Z16
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z16, Z29, Z4
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z17, Z17
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z17, Z29, Z5
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z18, Z18
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z18, Z29, Z6
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z19, Z19
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z19, Z29, Z7
+	VMOVUPS         (BX)(AX*1), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z20, Z20
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z20, Z29, Z8
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z21, Z21
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z21, Z29, Z9
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z22, Z22
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z22, Z29, Z10
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z23, Z23
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z23, Z29, Z11
+	VMOVUPS         (BX)(AX*2), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z24, Z24
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z24, Z29, Z12
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z25, Z25
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z25, Z29, Z13
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z26, Z26
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z26, Z29, Z14
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z27, Z27
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z27, Z29, Z15
+	ADDQ            $0x00000280, BX
+	ADDQ            $0x000001c0, SI
+	DECQ            DI
+	JNZ             super
+	MOVQ            acc+56(FP), AX
+	TESTQ           $0x00000002, part+64(FP)
+	JNE             sum
+	VMOVUPS         Z4, (AX)
+	VMOVUPS         Z5, 64(AX)
+	VMOVUPS         Z6, 128(AX)
+	VMOVUPS         Z7, 192(AX)
+	VMOVUPS         Z8, 256(AX)
+	VMOVUPS         Z9, 320(AX)
+	VMOVUPS         Z10, 384(AX)
+	VMOVUPS         Z11, 448(AX)
+	VMOVUPS         Z12, 512(AX)
+	VMOVUPS         Z13, 576(AX)
+	VMOVUPS         Z14, 640(AX)
+	VMOVUPS         Z15, 704(AX)
+	JMP             done
+
+sum:
+	MOVQ          out+0(FP), AX
+	MOVQ          outStride+8(FP), CX
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z16
+	VSHUFPS       $0x88, Z5, Z4, Z17
+	VSHUFPS       $0xdd, Z5, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VSHUFPS       $0x88, Z7, Z6, Z17
+	VSHUFPS       $0xdd, Z7, Z6, Z6
+	VADDPS        Z6, Z17, Z6
+	VSHUFPS       $0x88, Z6, Z4, Z17
+	VSHUFPS       $0xdd, Z6, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VSHUFPS       $0x88, Z9, Z8, Z17
+	VSHUFPS       $0xdd, Z9, Z8, Z8
+	VADDPS        Z8, Z17, Z8
+	VSHUFPS       $0x88, Z11, Z10, Z17
+	VSHUFPS       $0xdd, Z11, Z10, Z10
+	VADDPS        Z10, Z17, Z10
+	VSHUFPS       $0x88, Z10, Z8, Z17
+	VSHUFPS       $0xdd, Z10, Z8, Z8
+	VADDPS        Z8, Z17, Z8
+	VSHUFF32X4    $0x88, Z8, Z4, Z17
+	VSHUFF32X4    $0xdd, Z8, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VPERMPS       Z4, Z16, Z4
+	VMOVUPS       X4, (AX)
+	VEXTRACTF32X4 $0x01, Z4, X17
+	VMOVUPS       X17, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z4, X17
+	VMOVUPS       X17, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z4, X17
+	VMOVUPS       X17, (AX)(DX*1)
+	VSHUFPS       $0x88, Z13, Z12, Z17
+	VSHUFPS       $0xdd, Z13, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VSHUFPS       $0x88, Z15, Z14, Z17
+	VSHUFPS       $0xdd, Z15, Z14, Z14
+	VADDPS        Z14, Z17, Z14
+	VSHUFPS       $0x88, Z14, Z12, Z17
+	VSHUFPS       $0xdd, Z14, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VSHUFF32X4    $0x88, Z12, Z12, Z17
+	VSHUFF32X4    $0xdd, Z12, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VPERMPS       Z12, Z16, Z12
+	VMOVQ         X12, 16(AX)
+	VEXTRACTF32X4 $0x01, Z12, X17
+	VMOVQ         X17, 16(AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z12, X17
+	VMOVQ         X17, 16(AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z12, X17
+	VMOVQ         X17, 16(AX)(DX*1)
+
+done:
 	VZEROUPPER
 	RET
 
@@ -63379,87 +71908,87 @@ TEXT ·expandStripIQ1S(SB), NOSPLIT, $0-48
 	MOVQ $0x00000020, R8
 
 row:
-	MOVQ dst+0(FP), DX
-	MOVQ w+16(FP), BX
-	MOVQ n+32(FP), SI
+	MOVQ    dst+0(FP), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    n+32(FP), SI
+	VMOVDQU mask03<>+0(SB), Y0
+	VMOVDQU valuesIQ1S<>+0(SB), Y1
 
 super:
-	VPBROADCASTW 104(BX), X0
-	VCVTPH2PS    X0, Y0
-	VMULPS       halved3<>+0(SB), Y0, Y0
-	VPMOVSXBD    (BX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y2, Y0, Y0
-	VMOVUPS      Y0, (DX)
-	VMOVDQU      mask03<>+0(SB), Y6
-	VMOVDQU      valuesIQ1S<>+0(SB), Y7
-	VPAND        8(BX), Y6, Y3
-	VMOVDQU      72(BX), Y4
-	VPSLLW       $0x02, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 128(DX)
-	VPAND        40(BX), Y6, Y3
-	VMOVDQU      72(BX), Y4
-	VPSLLW       $0x01, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 192(DX)
-	VMOVDQU      8(BX), Y3
+	VPBROADCASTW 104(BX), X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       halved3<>+0(SB), Y2, Y2
+	VPMOVSXBD    (BX), Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y3, Y2, Y2
+	VMOVUPS      Y2, (DX)
+	VPAND        8(BX), Y0, Y2
+	VMOVDQU      72(BX), Y3
+	VPSLLW       $0x02, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 128(DX)
+	VPAND        40(BX), Y0, Y2
+	VMOVDQU      72(BX), Y3
+	VPSLLW       $0x01, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 192(DX)
+	VMOVDQU      8(BX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(BX), Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 256(DX)
+	VMOVDQU      40(BX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(BX), Y3
+	VPSRLW       $0x01, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 320(DX)
+	VMOVDQU      8(BX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(BX), Y3
 	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      72(BX), Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 256(DX)
-	VMOVDQU      40(BX), Y3
-	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      72(BX), Y4
-	VPSRLW       $0x01, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 320(DX)
-	VMOVDQU      8(BX), Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 384(DX)
+	VMOVDQU      40(BX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(BX), Y3
+	VPSRLW       $0x03, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 448(DX)
+	VMOVDQU      8(BX), Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(BX), Y3
 	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      72(BX), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 384(DX)
-	VMOVDQU      40(BX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      72(BX), Y4
-	VPSRLW       $0x03, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 448(DX)
-	VMOVDQU      8(BX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      72(BX), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 512(DX)
-	VMOVDQU      40(BX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      72(BX), Y4
-	VPSRLW       $0x05, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 576(DX)
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 512(DX)
+	VMOVDQU      40(BX), Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(BX), Y3
+	VPSRLW       $0x05, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 576(DX)
 	ADDQ         $0x0000006a, BX
 	ADDQ         $0x00000280, DX
 	DECQ         SI
@@ -63469,6 +71998,837 @@ super:
 	XCHGQ        DI, R8
 	DECQ         CX
 	JNZ          row
+	VZEROUPPER
+	RET
+
+// func firstIQ1SVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+// Requires: AVX, AVX2, AVX512F, AVX512VNNI, CMOV, F16C, MMX+
+TEXT ·firstIQ1SVNNI6x4(SB), NOSPLIT, $0-120
+	MOVQ  next+72(FP), AX
+	MOVQ  lines+80(FP), CX
+	TESTQ CX, CX
+	JEQ   asked
+
+line:
+	PREFETCHT1 (AX)
+	ADDQ       $0x40, AX
+	DECQ       CX
+	JNZ        line
+	MOVQ       AX, next+72(FP)
+
+asked:
+	MOVQ    rowBytes+24(FP), AX
+	MOVQ    xStride+40(FP), CX
+	LEAQ    (CX)(CX*2), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    n+48(FP), DI
+	MOVQ    from+88(FP), R8
+	MOVQ    fromBytes+96(FP), R9
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	TESTQ   $0x00000001, part+64(FP)
+	JNE     begin
+	MOVQ    acc+56(FP), R10
+	VMOVUPS (R10), Z4
+	VMOVUPS 64(R10), Z5
+	VMOVUPS 128(R10), Z6
+	VMOVUPS 192(R10), Z7
+	VMOVUPS 256(R10), Z8
+	VMOVUPS 320(R10), Z9
+	VMOVUPS 384(R10), Z10
+	VMOVUPS 448(R10), Z11
+	VMOVUPS 512(R10), Z12
+	VMOVUPS 576(R10), Z13
+	VMOVUPS 640(R10), Z14
+	VMOVUPS 704(R10), Z15
+
+begin:
+	VMOVDQU mask03<>+0(SB), Y0
+	VMOVDQU valuesIQ1S<>+0(SB), Y1
+	LEAQ    (SI)(CX*4), R12
+
+super:
+	LEAQ            448(SI), R10
+	CMPQ            DI, $0x01
+	CMOVQEQ         R12, R10
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	PREFETCHT0      (R10)(CX*1)
+	PREFETCHT0      64(R10)(CX*1)
+	PREFETCHT0      128(R10)(CX*1)
+	PREFETCHT0      192(R10)(CX*1)
+	PREFETCHT0      256(R10)(CX*1)
+	PREFETCHT0      (R10)(CX*2)
+	PREFETCHT0      64(R10)(CX*2)
+	PREFETCHT0      128(R10)(CX*2)
+	PREFETCHT0      192(R10)(CX*2)
+	PREFETCHT0      256(R10)(CX*2)
+	PREFETCHT0      (R10)(DX*1)
+	PREFETCHT0      64(R10)(DX*1)
+	PREFETCHT0      128(R10)(DX*1)
+	PREFETCHT0      192(R10)(DX*1)
+	PREFETCHT0      256(R10)(DX*1)
+	LEAQ            640(BX), R11
+	LEAQ            106(R8), R8
+	CMPQ            DI, $0x01
+	CMOVQEQ         then+104(FP), R11
+	CMOVQEQ         thenFrom+112(FP), R8
+	LEAQ            (R8)(R9*2), R10
+	ADDQ            R9, R10
+	VBROADCASTI64X4 288(SI), Z16
+	VPSLLD          $0x01, Z16, Z16
+	VMOVDQA32       Z16, Z20
+	VMOVDQA32       Z16, Z24
+	VBROADCASTI64X4 288(SI)(CX*1), Z17
+	VPSLLD          $0x01, Z17, Z17
+	VMOVDQA32       Z17, Z21
+	VMOVDQA32       Z17, Z25
+	VBROADCASTI64X4 288(SI)(CX*2), Z18
+	VPSLLD          $0x01, Z18, Z18
+	VMOVDQA32       Z18, Z22
+	VMOVDQA32       Z18, Z26
+	VBROADCASTI64X4 288(SI)(DX*1), Z19
+	VPSLLD          $0x01, Z19, Z19
+	VMOVDQA32       Z19, Z23
+	VMOVDQA32       Z19, Z27
+	VMOVDQU32       128(BX), Z28
+	VMOVDQU32       128(BX)(AX*1), Z29
+	VMOVDQU32       128(BX)(AX*2), Z30
+	VBROADCASTI64X4 (SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPBROADCASTW    104(R8), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved3<>+0(SB), Y2, Y2
+	VPMOVSXBD       (R8), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VMOVUPS         Y2, (R11)
+	VBROADCASTI64X4 (SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VPAND           8(R8), Y0, Y2
+	VMOVDQU         72(R8), Y3
+	VPSLLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 128(R11)
+	VPAND           40(R8), Y0, Y2
+	VMOVDQU         72(R8), Y3
+	VPSLLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 192(R11)
+	VBROADCASTI64X4 (SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         8(R8), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8), Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 256(R11)
+	VMOVDQU         40(R8), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8), Y3
+	VPSRLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 320(R11)
+	VBROADCASTI64X4 (SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         8(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8), Y3
+	VPSRLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 384(R11)
+	VMOVDQU32       192(BX), Z28
+	VMOVDQU32       192(BX)(AX*1), Z29
+	VMOVDQU32       192(BX)(AX*2), Z30
+	VBROADCASTI64X4 32(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         40(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8), Y3
+	VPSRLW          $0x03, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 448(R11)
+	VMOVDQU         8(R8), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8), Y3
+	VPSRLW          $0x04, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 512(R11)
+	VBROADCASTI64X4 32(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         40(R8), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8), Y3
+	VPSRLW          $0x05, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 576(R11)
+	VPBROADCASTW    104(R8)(R9*1), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved3<>+0(SB), Y2, Y2
+	VPMOVSXBD       (R8)(R9*1), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VMOVUPS         Y2, 32(R11)
+	VBROADCASTI64X4 32(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VPAND           8(R8)(R9*1), Y0, Y2
+	VMOVDQU         72(R8)(R9*1), Y3
+	VPSLLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 160(R11)
+	VBROADCASTI64X4 32(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPAND           40(R8)(R9*1), Y0, Y2
+	VMOVDQU         72(R8)(R9*1), Y3
+	VPSLLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 224(R11)
+	VMOVDQU         8(R8)(R9*1), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8)(R9*1), Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 288(R11)
+	VMOVDQU32       256(BX), Z28
+	VMOVDQU32       256(BX)(AX*1), Z29
+	VMOVDQU32       256(BX)(AX*2), Z30
+	VBROADCASTI64X4 64(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         40(R8)(R9*1), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8)(R9*1), Y3
+	VPSRLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 352(R11)
+	VMOVDQU         8(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8)(R9*1), Y3
+	VPSRLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 416(R11)
+	VBROADCASTI64X4 64(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         40(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8)(R9*1), Y3
+	VPSRLW          $0x03, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 480(R11)
+	VBROADCASTI64X4 64(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         8(R8)(R9*1), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8)(R9*1), Y3
+	VPSRLW          $0x04, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 544(R11)
+	VMOVDQU         40(R8)(R9*1), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8)(R9*1), Y3
+	VPSRLW          $0x05, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 608(R11)
+	VBROADCASTI64X4 64(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPBROADCASTW    104(R8)(R9*2), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved3<>+0(SB), Y2, Y2
+	VPMOVSXBD       (R8)(R9*2), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VMOVUPS         Y2, (R11)(AX*1)
+	VPAND           8(R8)(R9*2), Y0, Y2
+	VMOVDQU         72(R8)(R9*2), Y3
+	VPSLLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 128(R11)(AX*1)
+	VMOVDQU32       320(BX), Z28
+	VMOVDQU32       320(BX)(AX*1), Z29
+	VMOVDQU32       320(BX)(AX*2), Z30
+	VBROADCASTI64X4 96(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPAND           40(R8)(R9*2), Y0, Y2
+	VMOVDQU         72(R8)(R9*2), Y3
+	VPSLLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 192(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         8(R8)(R9*2), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8)(R9*2), Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 256(R11)(AX*1)
+	VMOVDQU         40(R8)(R9*2), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8)(R9*2), Y3
+	VPSRLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 320(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         8(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8)(R9*2), Y3
+	VPSRLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 384(R11)(AX*1)
+	VMOVDQU         40(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8)(R9*2), Y3
+	VPSRLW          $0x03, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 448(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         8(R8)(R9*2), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8)(R9*2), Y3
+	VPSRLW          $0x04, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 512(R11)(AX*1)
+	VMOVDQU         40(R8)(R9*2), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R8)(R9*2), Y3
+	VPSRLW          $0x05, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 576(R11)(AX*1)
+	VMOVDQU32       384(BX), Z28
+	VMOVDQU32       384(BX)(AX*1), Z29
+	VMOVDQU32       384(BX)(AX*2), Z30
+	VBROADCASTI64X4 128(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPBROADCASTW    104(R10), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved3<>+0(SB), Y2, Y2
+	VPMOVSXBD       (R10), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VMOVUPS         Y2, 32(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VPAND           8(R10), Y0, Y2
+	VMOVDQU         72(R10), Y3
+	VPSLLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 160(R11)(AX*1)
+	VPAND           40(R10), Y0, Y2
+	VMOVDQU         72(R10), Y3
+	VPSLLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 224(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         8(R10), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10), Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 288(R11)(AX*1)
+	VMOVDQU         40(R10), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10), Y3
+	VPSRLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 352(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         8(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10), Y3
+	VPSRLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 416(R11)(AX*1)
+	VMOVDQU32       448(BX), Z28
+	VMOVDQU32       448(BX)(AX*1), Z29
+	VMOVDQU32       448(BX)(AX*2), Z30
+	VBROADCASTI64X4 160(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         40(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10), Y3
+	VPSRLW          $0x03, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 480(R11)(AX*1)
+	VMOVDQU         8(R10), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10), Y3
+	VPSRLW          $0x04, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 544(R11)(AX*1)
+	VBROADCASTI64X4 160(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         40(R10), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10), Y3
+	VPSRLW          $0x05, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 608(R11)(AX*1)
+	VPBROADCASTW    104(R10)(R9*1), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved3<>+0(SB), Y2, Y2
+	VPMOVSXBD       (R10)(R9*1), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VMOVUPS         Y2, (R11)(AX*2)
+	VBROADCASTI64X4 160(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VPAND           8(R10)(R9*1), Y0, Y2
+	VMOVDQU         72(R10)(R9*1), Y3
+	VPSLLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 128(R11)(AX*2)
+	VBROADCASTI64X4 160(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPAND           40(R10)(R9*1), Y0, Y2
+	VMOVDQU         72(R10)(R9*1), Y3
+	VPSLLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 192(R11)(AX*2)
+	VMOVDQU         8(R10)(R9*1), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10)(R9*1), Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 256(R11)(AX*2)
+	VMOVDQU32       512(BX), Z28
+	VMOVDQU32       512(BX)(AX*1), Z29
+	VMOVDQU32       512(BX)(AX*2), Z30
+	VBROADCASTI64X4 192(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         40(R10)(R9*1), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10)(R9*1), Y3
+	VPSRLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 320(R11)(AX*2)
+	VMOVDQU         8(R10)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10)(R9*1), Y3
+	VPSRLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 384(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         40(R10)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10)(R9*1), Y3
+	VPSRLW          $0x03, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 448(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         8(R10)(R9*1), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10)(R9*1), Y3
+	VPSRLW          $0x04, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 512(R11)(AX*2)
+	VMOVDQU         40(R10)(R9*1), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10)(R9*1), Y3
+	VPSRLW          $0x05, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 576(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPBROADCASTW    104(R10)(R9*2), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved3<>+0(SB), Y2, Y2
+	VPMOVSXBD       (R10)(R9*2), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VMOVUPS         Y2, 32(R11)(AX*2)
+	VPAND           8(R10)(R9*2), Y0, Y2
+	VMOVDQU         72(R10)(R9*2), Y3
+	VPSLLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 160(R11)(AX*2)
+	VMOVDQU32       576(BX), Z28
+	VMOVDQU32       576(BX)(AX*1), Z29
+	VMOVDQU32       576(BX)(AX*2), Z30
+	VBROADCASTI64X4 224(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPAND           40(R10)(R9*2), Y0, Y2
+	VMOVDQU         72(R10)(R9*2), Y3
+	VPSLLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 224(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         8(R10)(R9*2), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10)(R9*2), Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 288(R11)(AX*2)
+	VMOVDQU         40(R10)(R9*2), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10)(R9*2), Y3
+	VPSRLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 352(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         8(R10)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10)(R9*2), Y3
+	VPSRLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 416(R11)(AX*2)
+	VMOVDQU         40(R10)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10)(R9*2), Y3
+	VPSRLW          $0x03, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 480(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         8(R10)(R9*2), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10)(R9*2), Y3
+	VPSRLW          $0x04, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 544(R11)(AX*2)
+	VMOVDQU         40(R10)(R9*2), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         72(R10)(R9*2), Y3
+	VPSRLW          $0x05, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 608(R11)(AX*2)
+	VMOVUPS         (BX), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z16, Z16
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z16, Z29, Z4
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z17, Z17
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z17, Z29, Z5
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z18, Z18
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z18, Z29, Z6
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z19, Z19
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z19, Z29, Z7
+	VMOVUPS         (BX)(AX*1), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z20, Z20
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z20, Z29, Z8
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z21, Z21
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z21, Z29, Z9
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z22, Z22
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z22, Z29, Z10
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z23, Z23
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z23, Z29, Z11
+	VMOVUPS         (BX)(AX*2), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z24, Z24
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z24, Z29, Z12
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z25, Z25
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z25, Z29, Z13
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z26, Z26
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z26, Z29, Z14
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z27, Z27
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z27, Z29, Z15
+	ADDQ            $0x00000280, BX
+	ADDQ            $0x000001c0, SI
+	DECQ            DI
+	JNZ             super
+	MOVQ            acc+56(FP), AX
+	TESTQ           $0x00000002, part+64(FP)
+	JNE             sum
+	VMOVUPS         Z4, (AX)
+	VMOVUPS         Z5, 64(AX)
+	VMOVUPS         Z6, 128(AX)
+	VMOVUPS         Z7, 192(AX)
+	VMOVUPS         Z8, 256(AX)
+	VMOVUPS         Z9, 320(AX)
+	VMOVUPS         Z10, 384(AX)
+	VMOVUPS         Z11, 448(AX)
+	VMOVUPS         Z12, 512(AX)
+	VMOVUPS         Z13, 576(AX)
+	VMOVUPS         Z14, 640(AX)
+	VMOVUPS         Z15, 704(AX)
+	JMP             done
+
+sum:
+	MOVQ          out+0(FP), AX
+	MOVQ          outStride+8(FP), CX
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z16
+	VSHUFPS       $0x88, Z5, Z4, Z17
+	VSHUFPS       $0xdd, Z5, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VSHUFPS       $0x88, Z7, Z6, Z17
+	VSHUFPS       $0xdd, Z7, Z6, Z6
+	VADDPS        Z6, Z17, Z6
+	VSHUFPS       $0x88, Z6, Z4, Z17
+	VSHUFPS       $0xdd, Z6, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VSHUFPS       $0x88, Z9, Z8, Z17
+	VSHUFPS       $0xdd, Z9, Z8, Z8
+	VADDPS        Z8, Z17, Z8
+	VSHUFPS       $0x88, Z11, Z10, Z17
+	VSHUFPS       $0xdd, Z11, Z10, Z10
+	VADDPS        Z10, Z17, Z10
+	VSHUFPS       $0x88, Z10, Z8, Z17
+	VSHUFPS       $0xdd, Z10, Z8, Z8
+	VADDPS        Z8, Z17, Z8
+	VSHUFF32X4    $0x88, Z8, Z4, Z17
+	VSHUFF32X4    $0xdd, Z8, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VPERMPS       Z4, Z16, Z4
+	VMOVUPS       X4, (AX)
+	VEXTRACTF32X4 $0x01, Z4, X17
+	VMOVUPS       X17, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z4, X17
+	VMOVUPS       X17, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z4, X17
+	VMOVUPS       X17, (AX)(DX*1)
+	VSHUFPS       $0x88, Z13, Z12, Z17
+	VSHUFPS       $0xdd, Z13, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VSHUFPS       $0x88, Z15, Z14, Z17
+	VSHUFPS       $0xdd, Z15, Z14, Z14
+	VADDPS        Z14, Z17, Z14
+	VSHUFPS       $0x88, Z14, Z12, Z17
+	VSHUFPS       $0xdd, Z14, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VSHUFF32X4    $0x88, Z12, Z12, Z17
+	VSHUFF32X4    $0xdd, Z12, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VPERMPS       Z12, Z16, Z12
+	VMOVQ         X12, 16(AX)
+	VEXTRACTF32X4 $0x01, Z12, X17
+	VMOVQ         X17, 16(AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z12, X17
+	VMOVQ         X17, 16(AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z12, X17
+	VMOVQ         X17, 16(AX)(DX*1)
+
+done:
 	VZEROUPPER
 	RET
 
@@ -65152,47 +74512,47 @@ TEXT ·expandStripIQ4NL(SB), NOSPLIT, $0-48
 	MOVQ $0x00000020, R8
 
 row:
-	MOVQ dst+0(FP), DX
-	MOVQ w+16(FP), BX
-	MOVQ n+32(FP), SI
+	MOVQ    dst+0(FP), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    n+32(FP), SI
+	VMOVDQU mask0f<>+0(SB), Y0
+	VMOVDQU valuesIQ4NL<>+0(SB), Y1
 
 super:
-	VCVTPH2PS (BX), Y0
-	VMOVUPS   Y0, (DX)
-	VMOVDQU   mask0f<>+0(SB), Y6
-	VMOVDQU   valuesIQ4NL<>+0(SB), Y7
-	VPAND     16(BX), Y6, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VMOVDQU   Y3, 128(DX)
-	VPAND     48(BX), Y6, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VMOVDQU   Y3, 192(DX)
-	VPAND     80(BX), Y6, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VMOVDQU   Y3, 256(DX)
-	VPAND     112(BX), Y6, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VMOVDQU   Y3, 320(DX)
-	VMOVDQU   16(BX), Y3
-	VPSRLW    $0x04, Y3, Y3
-	VPAND     Y6, Y3, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VMOVDQU   Y3, 384(DX)
-	VMOVDQU   48(BX), Y3
-	VPSRLW    $0x04, Y3, Y3
-	VPAND     Y6, Y3, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VMOVDQU   Y3, 448(DX)
-	VMOVDQU   80(BX), Y3
-	VPSRLW    $0x04, Y3, Y3
-	VPAND     Y6, Y3, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VMOVDQU   Y3, 512(DX)
-	VMOVDQU   112(BX), Y3
-	VPSRLW    $0x04, Y3, Y3
-	VPAND     Y6, Y3, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VMOVDQU   Y3, 576(DX)
+	VCVTPH2PS (BX), Y2
+	VMOVUPS   Y2, (DX)
+	VPAND     16(BX), Y0, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 128(DX)
+	VPAND     48(BX), Y0, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 192(DX)
+	VPAND     80(BX), Y0, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 256(DX)
+	VPAND     112(BX), Y0, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 320(DX)
+	VMOVDQU   16(BX), Y2
+	VPSRLW    $0x04, Y2, Y2
+	VPAND     Y0, Y2, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 384(DX)
+	VMOVDQU   48(BX), Y2
+	VPSRLW    $0x04, Y2, Y2
+	VPAND     Y0, Y2, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 448(DX)
+	VMOVDQU   80(BX), Y2
+	VPSRLW    $0x04, Y2, Y2
+	VPAND     Y0, Y2, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 512(DX)
+	VMOVDQU   112(BX), Y2
+	VPSRLW    $0x04, Y2, Y2
+	VPAND     Y0, Y2, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 576(DX)
 	ADDQ      $0x00000090, BX
 	ADDQ      $0x00000280, DX
 	DECQ      SI
@@ -65205,50 +74565,641 @@ super:
 	VZEROUPPER
 	RET
 
+// func firstIQ4NLVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+// Requires: AVX, AVX2, AVX512F, AVX512VNNI, CMOV, F16C, MMX+
+TEXT ·firstIQ4NLVNNI6x4(SB), NOSPLIT, $0-120
+	MOVQ  next+72(FP), AX
+	MOVQ  lines+80(FP), CX
+	TESTQ CX, CX
+	JEQ   asked
+
+line:
+	PREFETCHT1 (AX)
+	ADDQ       $0x40, AX
+	DECQ       CX
+	JNZ        line
+	MOVQ       AX, next+72(FP)
+
+asked:
+	MOVQ    rowBytes+24(FP), AX
+	MOVQ    xStride+40(FP), CX
+	LEAQ    (CX)(CX*2), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    n+48(FP), DI
+	MOVQ    from+88(FP), R8
+	MOVQ    fromBytes+96(FP), R9
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	TESTQ   $0x00000001, part+64(FP)
+	JNE     begin
+	MOVQ    acc+56(FP), R10
+	VMOVUPS (R10), Z4
+	VMOVUPS 64(R10), Z5
+	VMOVUPS 128(R10), Z6
+	VMOVUPS 192(R10), Z7
+	VMOVUPS 256(R10), Z8
+	VMOVUPS 320(R10), Z9
+	VMOVUPS 384(R10), Z10
+	VMOVUPS 448(R10), Z11
+	VMOVUPS 512(R10), Z12
+	VMOVUPS 576(R10), Z13
+	VMOVUPS 640(R10), Z14
+	VMOVUPS 704(R10), Z15
+
+begin:
+	VMOVDQU mask0f<>+0(SB), Y0
+	VMOVDQU valuesIQ4NL<>+0(SB), Y1
+	LEAQ    (SI)(CX*4), R12
+
+super:
+	LEAQ            448(SI), R10
+	CMPQ            DI, $0x01
+	CMOVQEQ         R12, R10
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	PREFETCHT0      (R10)(CX*1)
+	PREFETCHT0      64(R10)(CX*1)
+	PREFETCHT0      128(R10)(CX*1)
+	PREFETCHT0      192(R10)(CX*1)
+	PREFETCHT0      256(R10)(CX*1)
+	PREFETCHT0      (R10)(CX*2)
+	PREFETCHT0      64(R10)(CX*2)
+	PREFETCHT0      128(R10)(CX*2)
+	PREFETCHT0      192(R10)(CX*2)
+	PREFETCHT0      256(R10)(CX*2)
+	PREFETCHT0      (R10)(DX*1)
+	PREFETCHT0      64(R10)(DX*1)
+	PREFETCHT0      128(R10)(DX*1)
+	PREFETCHT0      192(R10)(DX*1)
+	PREFETCHT0      256(R10)(DX*1)
+	LEAQ            640(BX), R11
+	LEAQ            144(R8), R8
+	CMPQ            DI, $0x01
+	CMOVQEQ         then+104(FP), R11
+	CMOVQEQ         thenFrom+112(FP), R8
+	LEAQ            (R8)(R9*2), R10
+	ADDQ            R9, R10
+	VBROADCASTI64X4 288(SI), Z16
+	VPSLLD          $0x04, Z16, Z16
+	VMOVDQA32       Z16, Z20
+	VMOVDQA32       Z16, Z24
+	VBROADCASTI64X4 288(SI)(CX*1), Z17
+	VPSLLD          $0x04, Z17, Z17
+	VMOVDQA32       Z17, Z21
+	VMOVDQA32       Z17, Z25
+	VBROADCASTI64X4 288(SI)(CX*2), Z18
+	VPSLLD          $0x04, Z18, Z18
+	VMOVDQA32       Z18, Z22
+	VMOVDQA32       Z18, Z26
+	VBROADCASTI64X4 288(SI)(DX*1), Z19
+	VPSLLD          $0x04, Z19, Z19
+	VMOVDQA32       Z19, Z23
+	VMOVDQA32       Z19, Z27
+	VMOVDQU32       128(BX), Z28
+	VMOVDQU32       128(BX)(AX*1), Z29
+	VMOVDQU32       128(BX)(AX*2), Z30
+	VBROADCASTI64X4 (SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VCVTPH2PS       (R8), Y2
+	VMOVUPS         Y2, (R11)
+	VBROADCASTI64X4 (SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VPAND           16(R8), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 128(R11)
+	VPAND           48(R8), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 192(R11)
+	VBROADCASTI64X4 (SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VPAND           80(R8), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 256(R11)
+	VPAND           112(R8), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 320(R11)
+	VBROADCASTI64X4 (SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         16(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 384(R11)
+	VMOVDQU32       192(BX), Z28
+	VMOVDQU32       192(BX)(AX*1), Z29
+	VMOVDQU32       192(BX)(AX*2), Z30
+	VBROADCASTI64X4 32(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         48(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 448(R11)
+	VMOVDQU         80(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 512(R11)
+	VBROADCASTI64X4 32(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         112(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 576(R11)
+	VCVTPH2PS       (R8)(R9*1), Y2
+	VMOVUPS         Y2, 32(R11)
+	VBROADCASTI64X4 32(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VPAND           16(R8)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 160(R11)
+	VBROADCASTI64X4 32(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPAND           48(R8)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 224(R11)
+	VPAND           80(R8)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 288(R11)
+	VMOVDQU32       256(BX), Z28
+	VMOVDQU32       256(BX)(AX*1), Z29
+	VMOVDQU32       256(BX)(AX*2), Z30
+	VBROADCASTI64X4 64(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPAND           112(R8)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 352(R11)
+	VMOVDQU         16(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 416(R11)
+	VBROADCASTI64X4 64(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         48(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 480(R11)
+	VBROADCASTI64X4 64(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         80(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 544(R11)
+	VMOVDQU         112(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 608(R11)
+	VBROADCASTI64X4 64(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VCVTPH2PS       (R8)(R9*2), Y2
+	VMOVUPS         Y2, (R11)(AX*1)
+	VPAND           16(R8)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 128(R11)(AX*1)
+	VMOVDQU32       320(BX), Z28
+	VMOVDQU32       320(BX)(AX*1), Z29
+	VMOVDQU32       320(BX)(AX*2), Z30
+	VBROADCASTI64X4 96(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPAND           48(R8)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 192(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VPAND           80(R8)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 256(R11)(AX*1)
+	VPAND           112(R8)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 320(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         16(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 384(R11)(AX*1)
+	VMOVDQU         48(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 448(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         80(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 512(R11)(AX*1)
+	VMOVDQU         112(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 576(R11)(AX*1)
+	VMOVDQU32       384(BX), Z28
+	VMOVDQU32       384(BX)(AX*1), Z29
+	VMOVDQU32       384(BX)(AX*2), Z30
+	VBROADCASTI64X4 128(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VCVTPH2PS       (R10), Y2
+	VMOVUPS         Y2, 32(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VPAND           16(R10), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 160(R11)(AX*1)
+	VPAND           48(R10), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 224(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VPAND           80(R10), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 288(R11)(AX*1)
+	VPAND           112(R10), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 352(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         16(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 416(R11)(AX*1)
+	VMOVDQU32       448(BX), Z28
+	VMOVDQU32       448(BX)(AX*1), Z29
+	VMOVDQU32       448(BX)(AX*2), Z30
+	VBROADCASTI64X4 160(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         48(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 480(R11)(AX*1)
+	VMOVDQU         80(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 544(R11)(AX*1)
+	VBROADCASTI64X4 160(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         112(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 608(R11)(AX*1)
+	VCVTPH2PS       (R10)(R9*1), Y2
+	VMOVUPS         Y2, (R11)(AX*2)
+	VBROADCASTI64X4 160(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VPAND           16(R10)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 128(R11)(AX*2)
+	VBROADCASTI64X4 160(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPAND           48(R10)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 192(R11)(AX*2)
+	VPAND           80(R10)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 256(R11)(AX*2)
+	VMOVDQU32       512(BX), Z28
+	VMOVDQU32       512(BX)(AX*1), Z29
+	VMOVDQU32       512(BX)(AX*2), Z30
+	VBROADCASTI64X4 192(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPAND           112(R10)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 320(R11)(AX*2)
+	VMOVDQU         16(R10)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 384(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         48(R10)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 448(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         80(R10)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 512(R11)(AX*2)
+	VMOVDQU         112(R10)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 576(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VCVTPH2PS       (R10)(R9*2), Y2
+	VMOVUPS         Y2, 32(R11)(AX*2)
+	VPAND           16(R10)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 160(R11)(AX*2)
+	VMOVDQU32       576(BX), Z28
+	VMOVDQU32       576(BX)(AX*1), Z29
+	VMOVDQU32       576(BX)(AX*2), Z30
+	VBROADCASTI64X4 224(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPAND           48(R10)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 224(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VPAND           80(R10)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 288(R11)(AX*2)
+	VPAND           112(R10)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 352(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         16(R10)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 416(R11)(AX*2)
+	VMOVDQU         48(R10)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 480(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         80(R10)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 544(R11)(AX*2)
+	VMOVDQU         112(R10)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 608(R11)(AX*2)
+	VMOVUPS         (BX), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z16, Z16
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z16, Z29, Z4
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z17, Z17
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z17, Z29, Z5
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z18, Z18
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z18, Z29, Z6
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z19, Z19
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z19, Z29, Z7
+	VMOVUPS         (BX)(AX*1), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z20, Z20
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z20, Z29, Z8
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z21, Z21
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z21, Z29, Z9
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z22, Z22
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z22, Z29, Z10
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z23, Z23
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z23, Z29, Z11
+	VMOVUPS         (BX)(AX*2), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z24, Z24
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z24, Z29, Z12
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z25, Z25
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z25, Z29, Z13
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z26, Z26
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z26, Z29, Z14
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z27, Z27
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z27, Z29, Z15
+	ADDQ            $0x00000280, BX
+	ADDQ            $0x000001c0, SI
+	DECQ            DI
+	JNZ             super
+	MOVQ            acc+56(FP), AX
+	TESTQ           $0x00000002, part+64(FP)
+	JNE             sum
+	VMOVUPS         Z4, (AX)
+	VMOVUPS         Z5, 64(AX)
+	VMOVUPS         Z6, 128(AX)
+	VMOVUPS         Z7, 192(AX)
+	VMOVUPS         Z8, 256(AX)
+	VMOVUPS         Z9, 320(AX)
+	VMOVUPS         Z10, 384(AX)
+	VMOVUPS         Z11, 448(AX)
+	VMOVUPS         Z12, 512(AX)
+	VMOVUPS         Z13, 576(AX)
+	VMOVUPS         Z14, 640(AX)
+	VMOVUPS         Z15, 704(AX)
+	JMP             done
+
+sum:
+	MOVQ          out+0(FP), AX
+	MOVQ          outStride+8(FP), CX
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z16
+	VSHUFPS       $0x88, Z5, Z4, Z17
+	VSHUFPS       $0xdd, Z5, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VSHUFPS       $0x88, Z7, Z6, Z17
+	VSHUFPS       $0xdd, Z7, Z6, Z6
+	VADDPS        Z6, Z17, Z6
+	VSHUFPS       $0x88, Z6, Z4, Z17
+	VSHUFPS       $0xdd, Z6, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VSHUFPS       $0x88, Z9, Z8, Z17
+	VSHUFPS       $0xdd, Z9, Z8, Z8
+	VADDPS        Z8, Z17, Z8
+	VSHUFPS       $0x88, Z11, Z10, Z17
+	VSHUFPS       $0xdd, Z11, Z10, Z10
+	VADDPS        Z10, Z17, Z10
+	VSHUFPS       $0x88, Z10, Z8, Z17
+	VSHUFPS       $0xdd, Z10, Z8, Z8
+	VADDPS        Z8, Z17, Z8
+	VSHUFF32X4    $0x88, Z8, Z4, Z17
+	VSHUFF32X4    $0xdd, Z8, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VPERMPS       Z4, Z16, Z4
+	VMOVUPS       X4, (AX)
+	VEXTRACTF32X4 $0x01, Z4, X17
+	VMOVUPS       X17, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z4, X17
+	VMOVUPS       X17, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z4, X17
+	VMOVUPS       X17, (AX)(DX*1)
+	VSHUFPS       $0x88, Z13, Z12, Z17
+	VSHUFPS       $0xdd, Z13, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VSHUFPS       $0x88, Z15, Z14, Z17
+	VSHUFPS       $0xdd, Z15, Z14, Z14
+	VADDPS        Z14, Z17, Z14
+	VSHUFPS       $0x88, Z14, Z12, Z17
+	VSHUFPS       $0xdd, Z14, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VSHUFF32X4    $0x88, Z12, Z12, Z17
+	VSHUFF32X4    $0xdd, Z12, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VPERMPS       Z12, Z16, Z12
+	VMOVQ         X12, 16(AX)
+	VEXTRACTF32X4 $0x01, Z12, X17
+	VMOVQ         X17, 16(AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z12, X17
+	VMOVQ         X17, 16(AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z12, X17
+	VMOVQ         X17, 16(AX)(DX*1)
+
+done:
+	VZEROUPPER
+	RET
+
 // func expandIQ4NLVNNI(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandIQ4NLVNNI(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ n+16(FP), DX
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU mask0f<>+0(SB), Y0
+	VMOVDQU valuesIQ4NL<>+0(SB), Y1
 
 super:
-	VCVTPH2PS (CX), Y0
-	VMOVUPS   Y0, (AX)
-	VMOVDQU   mask0f<>+0(SB), Y6
-	VMOVDQU   valuesIQ4NL<>+0(SB), Y7
-	VPAND     16(CX), Y6, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VMOVDQU   Y3, 128(AX)
-	VPAND     48(CX), Y6, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VMOVDQU   Y3, 192(AX)
-	VPAND     80(CX), Y6, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VMOVDQU   Y3, 256(AX)
-	VPAND     112(CX), Y6, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VMOVDQU   Y3, 320(AX)
-	VMOVDQU   16(CX), Y3
-	VPSRLW    $0x04, Y3, Y3
-	VPAND     Y6, Y3, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VMOVDQU   Y3, 384(AX)
-	VMOVDQU   48(CX), Y3
-	VPSRLW    $0x04, Y3, Y3
-	VPAND     Y6, Y3, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VMOVDQU   Y3, 448(AX)
-	VMOVDQU   80(CX), Y3
-	VPSRLW    $0x04, Y3, Y3
-	VPAND     Y6, Y3, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VMOVDQU   Y3, 512(AX)
-	VMOVDQU   112(CX), Y3
-	VPSRLW    $0x04, Y3, Y3
-	VPAND     Y6, Y3, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VMOVDQU   Y3, 576(AX)
+	VCVTPH2PS (CX), Y2
+	VMOVUPS   Y2, (AX)
+	VPAND     16(CX), Y0, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 128(AX)
+	VPAND     48(CX), Y0, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 192(AX)
+	VPAND     80(CX), Y0, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 256(AX)
+	VPAND     112(CX), Y0, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 320(AX)
+	VMOVDQU   16(CX), Y2
+	VPSRLW    $0x04, Y2, Y2
+	VPAND     Y0, Y2, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 384(AX)
+	VMOVDQU   48(CX), Y2
+	VPSRLW    $0x04, Y2, Y2
+	VPAND     Y0, Y2, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 448(AX)
+	VMOVDQU   80(CX), Y2
+	VPSRLW    $0x04, Y2, Y2
+	VPAND     Y0, Y2, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 512(AX)
+	VMOVDQU   112(CX), Y2
+	VPSRLW    $0x04, Y2, Y2
+	VPAND     Y0, Y2, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 576(AX)
 	ADDQ      $0x00000090, CX
 	ADDQ      $0x00000280, AX
 	DECQ      DX
@@ -66996,51 +76947,51 @@ TEXT ·expandStripIQ3S(SB), NOSPLIT, $0-48
 	MOVQ $0x00000020, R8
 
 row:
-	MOVQ dst+0(FP), DX
-	MOVQ w+16(FP), BX
-	MOVQ n+32(FP), SI
+	MOVQ    dst+0(FP), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    n+32(FP), SI
+	VMOVDQU mask0f<>+0(SB), Y0
+	VMOVDQU valuesIQ3S<>+0(SB), Y1
 
 super:
-	VPBROADCASTW 136(BX), X0
-	VCVTPH2PS    X0, Y0
-	VPMOVSXBD    (BX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y2, Y0, Y0
-	VMOVUPS      Y0, (DX)
-	VMOVDQU      mask0f<>+0(SB), Y6
-	VMOVDQU      valuesIQ3S<>+0(SB), Y7
-	VPAND        8(BX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 128(DX)
-	VPAND        40(BX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 192(DX)
-	VPAND        72(BX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 256(DX)
-	VPAND        104(BX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 320(DX)
-	VMOVDQU      8(BX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 384(DX)
-	VMOVDQU      40(BX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 448(DX)
-	VMOVDQU      72(BX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 512(DX)
-	VMOVDQU      104(BX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 576(DX)
+	VPBROADCASTW 136(BX), X2
+	VCVTPH2PS    X2, Y2
+	VPMOVSXBD    (BX), Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y3, Y2, Y2
+	VMOVUPS      Y2, (DX)
+	VPAND        8(BX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 128(DX)
+	VPAND        40(BX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 192(DX)
+	VPAND        72(BX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 256(DX)
+	VPAND        104(BX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 320(DX)
+	VMOVDQU      8(BX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 384(DX)
+	VMOVDQU      40(BX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 448(DX)
+	VMOVDQU      72(BX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 512(DX)
+	VMOVDQU      104(BX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 576(DX)
 	ADDQ         $0x0000008a, BX
 	ADDQ         $0x00000280, DX
 	DECQ         SI
@@ -67050,6 +77001,621 @@ super:
 	XCHGQ        DI, R8
 	DECQ         CX
 	JNZ          row
+	VZEROUPPER
+	RET
+
+// func firstIQ3SVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+// Requires: AVX, AVX2, AVX512F, AVX512VNNI, CMOV, F16C, MMX+
+TEXT ·firstIQ3SVNNI6x4(SB), NOSPLIT, $0-120
+	MOVQ  next+72(FP), AX
+	MOVQ  lines+80(FP), CX
+	TESTQ CX, CX
+	JEQ   asked
+
+line:
+	PREFETCHT1 (AX)
+	ADDQ       $0x40, AX
+	DECQ       CX
+	JNZ        line
+	MOVQ       AX, next+72(FP)
+
+asked:
+	MOVQ    rowBytes+24(FP), AX
+	MOVQ    xStride+40(FP), CX
+	LEAQ    (CX)(CX*2), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    n+48(FP), DI
+	MOVQ    from+88(FP), R8
+	MOVQ    fromBytes+96(FP), R9
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	TESTQ   $0x00000001, part+64(FP)
+	JNE     begin
+	MOVQ    acc+56(FP), R10
+	VMOVUPS (R10), Z4
+	VMOVUPS 64(R10), Z5
+	VMOVUPS 128(R10), Z6
+	VMOVUPS 192(R10), Z7
+	VMOVUPS 256(R10), Z8
+	VMOVUPS 320(R10), Z9
+	VMOVUPS 384(R10), Z10
+	VMOVUPS 448(R10), Z11
+	VMOVUPS 512(R10), Z12
+	VMOVUPS 576(R10), Z13
+	VMOVUPS 640(R10), Z14
+	VMOVUPS 704(R10), Z15
+
+begin:
+	VMOVDQU mask0f<>+0(SB), Y0
+	VMOVDQU valuesIQ3S<>+0(SB), Y1
+	LEAQ    (SI)(CX*4), R12
+
+super:
+	LEAQ            448(SI), R10
+	CMPQ            DI, $0x01
+	CMOVQEQ         R12, R10
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	PREFETCHT0      (R10)(CX*1)
+	PREFETCHT0      64(R10)(CX*1)
+	PREFETCHT0      128(R10)(CX*1)
+	PREFETCHT0      192(R10)(CX*1)
+	PREFETCHT0      256(R10)(CX*1)
+	PREFETCHT0      (R10)(CX*2)
+	PREFETCHT0      64(R10)(CX*2)
+	PREFETCHT0      128(R10)(CX*2)
+	PREFETCHT0      192(R10)(CX*2)
+	PREFETCHT0      256(R10)(CX*2)
+	PREFETCHT0      (R10)(DX*1)
+	PREFETCHT0      64(R10)(DX*1)
+	PREFETCHT0      128(R10)(DX*1)
+	PREFETCHT0      192(R10)(DX*1)
+	PREFETCHT0      256(R10)(DX*1)
+	LEAQ            640(BX), R11
+	LEAQ            138(R8), R8
+	CMPQ            DI, $0x01
+	CMOVQEQ         then+104(FP), R11
+	CMOVQEQ         thenFrom+112(FP), R8
+	LEAQ            (R8)(R9*2), R10
+	ADDQ            R9, R10
+	VBROADCASTI64X4 288(SI), Z16
+	VPSLLD          $0x01, Z16, Z16
+	VMOVDQA32       Z16, Z20
+	VMOVDQA32       Z16, Z24
+	VBROADCASTI64X4 288(SI)(CX*1), Z17
+	VPSLLD          $0x01, Z17, Z17
+	VMOVDQA32       Z17, Z21
+	VMOVDQA32       Z17, Z25
+	VBROADCASTI64X4 288(SI)(CX*2), Z18
+	VPSLLD          $0x01, Z18, Z18
+	VMOVDQA32       Z18, Z22
+	VMOVDQA32       Z18, Z26
+	VBROADCASTI64X4 288(SI)(DX*1), Z19
+	VPSLLD          $0x01, Z19, Z19
+	VMOVDQA32       Z19, Z23
+	VMOVDQA32       Z19, Z27
+	VMOVDQU32       128(BX), Z28
+	VMOVDQU32       128(BX)(AX*1), Z29
+	VMOVDQU32       128(BX)(AX*2), Z30
+	VBROADCASTI64X4 (SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPBROADCASTW    136(R8), X2
+	VCVTPH2PS       X2, Y2
+	VPMOVSXBD       (R8), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VMOVUPS         Y2, (R11)
+	VBROADCASTI64X4 (SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VPAND           8(R8), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 128(R11)
+	VPAND           40(R8), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 192(R11)
+	VBROADCASTI64X4 (SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VPAND           72(R8), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 256(R11)
+	VPAND           104(R8), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 320(R11)
+	VBROADCASTI64X4 (SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         8(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 384(R11)
+	VMOVDQU32       192(BX), Z28
+	VMOVDQU32       192(BX)(AX*1), Z29
+	VMOVDQU32       192(BX)(AX*2), Z30
+	VBROADCASTI64X4 32(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         40(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 448(R11)
+	VMOVDQU         72(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 512(R11)
+	VBROADCASTI64X4 32(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         104(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 576(R11)
+	VPBROADCASTW    136(R8)(R9*1), X2
+	VCVTPH2PS       X2, Y2
+	VPMOVSXBD       (R8)(R9*1), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VMOVUPS         Y2, 32(R11)
+	VBROADCASTI64X4 32(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VPAND           8(R8)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 160(R11)
+	VBROADCASTI64X4 32(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPAND           40(R8)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 224(R11)
+	VPAND           72(R8)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 288(R11)
+	VMOVDQU32       256(BX), Z28
+	VMOVDQU32       256(BX)(AX*1), Z29
+	VMOVDQU32       256(BX)(AX*2), Z30
+	VBROADCASTI64X4 64(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPAND           104(R8)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 352(R11)
+	VMOVDQU         8(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 416(R11)
+	VBROADCASTI64X4 64(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         40(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 480(R11)
+	VBROADCASTI64X4 64(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         72(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 544(R11)
+	VMOVDQU         104(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 608(R11)
+	VBROADCASTI64X4 64(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPBROADCASTW    136(R8)(R9*2), X2
+	VCVTPH2PS       X2, Y2
+	VPMOVSXBD       (R8)(R9*2), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VMOVUPS         Y2, (R11)(AX*1)
+	VPAND           8(R8)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 128(R11)(AX*1)
+	VMOVDQU32       320(BX), Z28
+	VMOVDQU32       320(BX)(AX*1), Z29
+	VMOVDQU32       320(BX)(AX*2), Z30
+	VBROADCASTI64X4 96(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPAND           40(R8)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 192(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VPAND           72(R8)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 256(R11)(AX*1)
+	VPAND           104(R8)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 320(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         8(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 384(R11)(AX*1)
+	VMOVDQU         40(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 448(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         72(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 512(R11)(AX*1)
+	VMOVDQU         104(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 576(R11)(AX*1)
+	VMOVDQU32       384(BX), Z28
+	VMOVDQU32       384(BX)(AX*1), Z29
+	VMOVDQU32       384(BX)(AX*2), Z30
+	VBROADCASTI64X4 128(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPBROADCASTW    136(R10), X2
+	VCVTPH2PS       X2, Y2
+	VPMOVSXBD       (R10), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VMOVUPS         Y2, 32(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VPAND           8(R10), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 160(R11)(AX*1)
+	VPAND           40(R10), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 224(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VPAND           72(R10), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 288(R11)(AX*1)
+	VPAND           104(R10), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 352(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         8(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 416(R11)(AX*1)
+	VMOVDQU32       448(BX), Z28
+	VMOVDQU32       448(BX)(AX*1), Z29
+	VMOVDQU32       448(BX)(AX*2), Z30
+	VBROADCASTI64X4 160(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         40(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 480(R11)(AX*1)
+	VMOVDQU         72(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 544(R11)(AX*1)
+	VBROADCASTI64X4 160(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         104(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 608(R11)(AX*1)
+	VPBROADCASTW    136(R10)(R9*1), X2
+	VCVTPH2PS       X2, Y2
+	VPMOVSXBD       (R10)(R9*1), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VMOVUPS         Y2, (R11)(AX*2)
+	VBROADCASTI64X4 160(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VPAND           8(R10)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 128(R11)(AX*2)
+	VBROADCASTI64X4 160(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPAND           40(R10)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 192(R11)(AX*2)
+	VPAND           72(R10)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 256(R11)(AX*2)
+	VMOVDQU32       512(BX), Z28
+	VMOVDQU32       512(BX)(AX*1), Z29
+	VMOVDQU32       512(BX)(AX*2), Z30
+	VBROADCASTI64X4 192(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPAND           104(R10)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 320(R11)(AX*2)
+	VMOVDQU         8(R10)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 384(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         40(R10)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 448(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         72(R10)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 512(R11)(AX*2)
+	VMOVDQU         104(R10)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 576(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPBROADCASTW    136(R10)(R9*2), X2
+	VCVTPH2PS       X2, Y2
+	VPMOVSXBD       (R10)(R9*2), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VMOVUPS         Y2, 32(R11)(AX*2)
+	VPAND           8(R10)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 160(R11)(AX*2)
+	VMOVDQU32       576(BX), Z28
+	VMOVDQU32       576(BX)(AX*1), Z29
+	VMOVDQU32       576(BX)(AX*2), Z30
+	VBROADCASTI64X4 224(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPAND           40(R10)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 224(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VPAND           72(R10)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 288(R11)(AX*2)
+	VPAND           104(R10)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 352(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         8(R10)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 416(R11)(AX*2)
+	VMOVDQU         40(R10)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 480(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         72(R10)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 544(R11)(AX*2)
+	VMOVDQU         104(R10)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 608(R11)(AX*2)
+	VMOVUPS         (BX), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z16, Z16
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z16, Z29, Z4
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z17, Z17
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z17, Z29, Z5
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z18, Z18
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z18, Z29, Z6
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z19, Z19
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z19, Z29, Z7
+	VMOVUPS         (BX)(AX*1), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z20, Z20
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z20, Z29, Z8
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z21, Z21
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z21, Z29, Z9
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z22, Z22
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z22, Z29, Z10
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z23, Z23
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z23, Z29, Z11
+	VMOVUPS         (BX)(AX*2), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z24, Z24
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z24, Z29, Z12
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z25, Z25
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z25, Z29, Z13
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z26, Z26
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z26, Z29, Z14
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z27, Z27
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z27, Z29, Z15
+	ADDQ            $0x00000280, BX
+	ADDQ            $0x000001c0, SI
+	DECQ            DI
+	JNZ             super
+	MOVQ            acc+56(FP), AX
+	TESTQ           $0x00000002, part+64(FP)
+	JNE             sum
+	VMOVUPS         Z4, (AX)
+	VMOVUPS         Z5, 64(AX)
+	VMOVUPS         Z6, 128(AX)
+	VMOVUPS         Z7, 192(AX)
+	VMOVUPS         Z8, 256(AX)
+	VMOVUPS         Z9, 320(AX)
+	VMOVUPS         Z10, 384(AX)
+	VMOVUPS         Z11, 448(AX)
+	VMOVUPS         Z12, 512(AX)
+	VMOVUPS         Z13, 576(AX)
+	VMOVUPS         Z14, 640(AX)
+	VMOVUPS         Z15, 704(AX)
+	JMP             done
+
+sum:
+	MOVQ          out+0(FP), AX
+	MOVQ          outStride+8(FP), CX
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z16
+	VSHUFPS       $0x88, Z5, Z4, Z17
+	VSHUFPS       $0xdd, Z5, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VSHUFPS       $0x88, Z7, Z6, Z17
+	VSHUFPS       $0xdd, Z7, Z6, Z6
+	VADDPS        Z6, Z17, Z6
+	VSHUFPS       $0x88, Z6, Z4, Z17
+	VSHUFPS       $0xdd, Z6, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VSHUFPS       $0x88, Z9, Z8, Z17
+	VSHUFPS       $0xdd, Z9, Z8, Z8
+	VADDPS        Z8, Z17, Z8
+	VSHUFPS       $0x88, Z11, Z10, Z17
+	VSHUFPS       $0xdd, Z11, Z10, Z10
+	VADDPS        Z10, Z17, Z10
+	VSHUFPS       $0x88, Z10, Z8, Z17
+	VSHUFPS       $0xdd, Z10, Z8, Z8
+	VADDPS        Z8, Z17, Z8
+	VSHUFF32X4    $0x88, Z8, Z4, Z17
+	VSHUFF32X4    $0xdd, Z8, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VPERMPS       Z4, Z16, Z4
+	VMOVUPS       X4, (AX)
+	VEXTRACTF32X4 $0x01, Z4, X17
+	VMOVUPS       X17, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z4, X17
+	VMOVUPS       X17, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z4, X17
+	VMOVUPS       X17, (AX)(DX*1)
+	VSHUFPS       $0x88, Z13, Z12, Z17
+	VSHUFPS       $0xdd, Z13, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VSHUFPS       $0x88, Z15, Z14, Z17
+	VSHUFPS       $0xdd, Z15, Z14, Z14
+	VADDPS        Z14, Z17, Z14
+	VSHUFPS       $0x88, Z14, Z12, Z17
+	VSHUFPS       $0xdd, Z14, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VSHUFF32X4    $0x88, Z12, Z12, Z17
+	VSHUFF32X4    $0xdd, Z12, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VPERMPS       Z12, Z16, Z12
+	VMOVQ         X12, 16(AX)
+	VEXTRACTF32X4 $0x01, Z12, X17
+	VMOVQ         X17, 16(AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z12, X17
+	VMOVQ         X17, 16(AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z12, X17
+	VMOVQ         X17, 16(AX)(DX*1)
+
+done:
 	VZEROUPPER
 	RET
 
@@ -68793,51 +79359,51 @@ TEXT ·expandStripIQ4XS(SB), NOSPLIT, $0-48
 	MOVQ $0x00000020, R8
 
 row:
-	MOVQ dst+0(FP), DX
-	MOVQ w+16(FP), BX
-	MOVQ n+32(FP), SI
+	MOVQ    dst+0(FP), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    n+32(FP), SI
+	VMOVDQU mask0f<>+0(SB), Y0
+	VMOVDQU valuesIQ4XS<>+0(SB), Y1
 
 super:
-	VPBROADCASTW 136(BX), X0
-	VCVTPH2PS    X0, Y0
-	VPMOVSXBD    (BX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y2, Y0, Y0
-	VMOVUPS      Y0, (DX)
-	VMOVDQU      mask0f<>+0(SB), Y6
-	VMOVDQU      valuesIQ4XS<>+0(SB), Y7
-	VPAND        8(BX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 128(DX)
-	VPAND        40(BX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 192(DX)
-	VPAND        72(BX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 256(DX)
-	VPAND        104(BX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 320(DX)
-	VMOVDQU      8(BX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 384(DX)
-	VMOVDQU      40(BX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 448(DX)
-	VMOVDQU      72(BX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 512(DX)
-	VMOVDQU      104(BX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 576(DX)
+	VPBROADCASTW 136(BX), X2
+	VCVTPH2PS    X2, Y2
+	VPMOVSXBD    (BX), Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y3, Y2, Y2
+	VMOVUPS      Y2, (DX)
+	VPAND        8(BX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 128(DX)
+	VPAND        40(BX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 192(DX)
+	VPAND        72(BX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 256(DX)
+	VPAND        104(BX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 320(DX)
+	VMOVDQU      8(BX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 384(DX)
+	VMOVDQU      40(BX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 448(DX)
+	VMOVDQU      72(BX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 512(DX)
+	VMOVDQU      104(BX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 576(DX)
 	ADDQ         $0x0000008a, BX
 	ADDQ         $0x00000280, DX
 	DECQ         SI
@@ -68850,54 +79416,669 @@ super:
 	VZEROUPPER
 	RET
 
+// func firstIQ4XSVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+// Requires: AVX, AVX2, AVX512F, AVX512VNNI, CMOV, F16C, MMX+
+TEXT ·firstIQ4XSVNNI6x4(SB), NOSPLIT, $0-120
+	MOVQ  next+72(FP), AX
+	MOVQ  lines+80(FP), CX
+	TESTQ CX, CX
+	JEQ   asked
+
+line:
+	PREFETCHT1 (AX)
+	ADDQ       $0x40, AX
+	DECQ       CX
+	JNZ        line
+	MOVQ       AX, next+72(FP)
+
+asked:
+	MOVQ    rowBytes+24(FP), AX
+	MOVQ    xStride+40(FP), CX
+	LEAQ    (CX)(CX*2), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    n+48(FP), DI
+	MOVQ    from+88(FP), R8
+	MOVQ    fromBytes+96(FP), R9
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	TESTQ   $0x00000001, part+64(FP)
+	JNE     begin
+	MOVQ    acc+56(FP), R10
+	VMOVUPS (R10), Z4
+	VMOVUPS 64(R10), Z5
+	VMOVUPS 128(R10), Z6
+	VMOVUPS 192(R10), Z7
+	VMOVUPS 256(R10), Z8
+	VMOVUPS 320(R10), Z9
+	VMOVUPS 384(R10), Z10
+	VMOVUPS 448(R10), Z11
+	VMOVUPS 512(R10), Z12
+	VMOVUPS 576(R10), Z13
+	VMOVUPS 640(R10), Z14
+	VMOVUPS 704(R10), Z15
+
+begin:
+	VMOVDQU mask0f<>+0(SB), Y0
+	VMOVDQU valuesIQ4XS<>+0(SB), Y1
+	LEAQ    (SI)(CX*4), R12
+
+super:
+	LEAQ            448(SI), R10
+	CMPQ            DI, $0x01
+	CMOVQEQ         R12, R10
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	PREFETCHT0      (R10)(CX*1)
+	PREFETCHT0      64(R10)(CX*1)
+	PREFETCHT0      128(R10)(CX*1)
+	PREFETCHT0      192(R10)(CX*1)
+	PREFETCHT0      256(R10)(CX*1)
+	PREFETCHT0      (R10)(CX*2)
+	PREFETCHT0      64(R10)(CX*2)
+	PREFETCHT0      128(R10)(CX*2)
+	PREFETCHT0      192(R10)(CX*2)
+	PREFETCHT0      256(R10)(CX*2)
+	PREFETCHT0      (R10)(DX*1)
+	PREFETCHT0      64(R10)(DX*1)
+	PREFETCHT0      128(R10)(DX*1)
+	PREFETCHT0      192(R10)(DX*1)
+	PREFETCHT0      256(R10)(DX*1)
+	LEAQ            640(BX), R11
+	LEAQ            138(R8), R8
+	CMPQ            DI, $0x01
+	CMOVQEQ         then+104(FP), R11
+	CMOVQEQ         thenFrom+112(FP), R8
+	LEAQ            (R8)(R9*2), R10
+	ADDQ            R9, R10
+	VBROADCASTI64X4 288(SI), Z16
+	VPSLLD          $0x04, Z16, Z16
+	VMOVDQA32       Z16, Z20
+	VMOVDQA32       Z16, Z24
+	VBROADCASTI64X4 288(SI)(CX*1), Z17
+	VPSLLD          $0x04, Z17, Z17
+	VMOVDQA32       Z17, Z21
+	VMOVDQA32       Z17, Z25
+	VBROADCASTI64X4 288(SI)(CX*2), Z18
+	VPSLLD          $0x04, Z18, Z18
+	VMOVDQA32       Z18, Z22
+	VMOVDQA32       Z18, Z26
+	VBROADCASTI64X4 288(SI)(DX*1), Z19
+	VPSLLD          $0x04, Z19, Z19
+	VMOVDQA32       Z19, Z23
+	VMOVDQA32       Z19, Z27
+	VMOVDQU32       128(BX), Z28
+	VMOVDQU32       128(BX)(AX*1), Z29
+	VMOVDQU32       128(BX)(AX*2), Z30
+	VBROADCASTI64X4 (SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPBROADCASTW    136(R8), X2
+	VCVTPH2PS       X2, Y2
+	VPMOVSXBD       (R8), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VMOVUPS         Y2, (R11)
+	VBROADCASTI64X4 (SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VPAND           8(R8), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 128(R11)
+	VPAND           40(R8), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 192(R11)
+	VBROADCASTI64X4 (SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VPAND           72(R8), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 256(R11)
+	VPAND           104(R8), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 320(R11)
+	VBROADCASTI64X4 (SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         8(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 384(R11)
+	VMOVDQU32       192(BX), Z28
+	VMOVDQU32       192(BX)(AX*1), Z29
+	VMOVDQU32       192(BX)(AX*2), Z30
+	VBROADCASTI64X4 32(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         40(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 448(R11)
+	VMOVDQU         72(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 512(R11)
+	VBROADCASTI64X4 32(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         104(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 576(R11)
+	VPBROADCASTW    136(R8)(R9*1), X2
+	VCVTPH2PS       X2, Y2
+	VPMOVSXBD       (R8)(R9*1), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VMOVUPS         Y2, 32(R11)
+	VBROADCASTI64X4 32(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VPAND           8(R8)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 160(R11)
+	VBROADCASTI64X4 32(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPAND           40(R8)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 224(R11)
+	VPAND           72(R8)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 288(R11)
+	VMOVDQU32       256(BX), Z28
+	VMOVDQU32       256(BX)(AX*1), Z29
+	VMOVDQU32       256(BX)(AX*2), Z30
+	VBROADCASTI64X4 64(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPAND           104(R8)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 352(R11)
+	VMOVDQU         8(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 416(R11)
+	VBROADCASTI64X4 64(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         40(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 480(R11)
+	VBROADCASTI64X4 64(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         72(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 544(R11)
+	VMOVDQU         104(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 608(R11)
+	VBROADCASTI64X4 64(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPBROADCASTW    136(R8)(R9*2), X2
+	VCVTPH2PS       X2, Y2
+	VPMOVSXBD       (R8)(R9*2), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VMOVUPS         Y2, (R11)(AX*1)
+	VPAND           8(R8)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 128(R11)(AX*1)
+	VMOVDQU32       320(BX), Z28
+	VMOVDQU32       320(BX)(AX*1), Z29
+	VMOVDQU32       320(BX)(AX*2), Z30
+	VBROADCASTI64X4 96(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPAND           40(R8)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 192(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VPAND           72(R8)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 256(R11)(AX*1)
+	VPAND           104(R8)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 320(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         8(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 384(R11)(AX*1)
+	VMOVDQU         40(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 448(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         72(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 512(R11)(AX*1)
+	VMOVDQU         104(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 576(R11)(AX*1)
+	VMOVDQU32       384(BX), Z28
+	VMOVDQU32       384(BX)(AX*1), Z29
+	VMOVDQU32       384(BX)(AX*2), Z30
+	VBROADCASTI64X4 128(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPBROADCASTW    136(R10), X2
+	VCVTPH2PS       X2, Y2
+	VPMOVSXBD       (R10), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VMOVUPS         Y2, 32(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VPAND           8(R10), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 160(R11)(AX*1)
+	VPAND           40(R10), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 224(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VPAND           72(R10), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 288(R11)(AX*1)
+	VPAND           104(R10), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 352(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         8(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 416(R11)(AX*1)
+	VMOVDQU32       448(BX), Z28
+	VMOVDQU32       448(BX)(AX*1), Z29
+	VMOVDQU32       448(BX)(AX*2), Z30
+	VBROADCASTI64X4 160(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         40(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 480(R11)(AX*1)
+	VMOVDQU         72(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 544(R11)(AX*1)
+	VBROADCASTI64X4 160(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         104(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 608(R11)(AX*1)
+	VPBROADCASTW    136(R10)(R9*1), X2
+	VCVTPH2PS       X2, Y2
+	VPMOVSXBD       (R10)(R9*1), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VMOVUPS         Y2, (R11)(AX*2)
+	VBROADCASTI64X4 160(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VPAND           8(R10)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 128(R11)(AX*2)
+	VBROADCASTI64X4 160(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPAND           40(R10)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 192(R11)(AX*2)
+	VPAND           72(R10)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 256(R11)(AX*2)
+	VMOVDQU32       512(BX), Z28
+	VMOVDQU32       512(BX)(AX*1), Z29
+	VMOVDQU32       512(BX)(AX*2), Z30
+	VBROADCASTI64X4 192(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPAND           104(R10)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 320(R11)(AX*2)
+	VMOVDQU         8(R10)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 384(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         40(R10)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 448(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         72(R10)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 512(R11)(AX*2)
+	VMOVDQU         104(R10)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 576(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPBROADCASTW    136(R10)(R9*2), X2
+	VCVTPH2PS       X2, Y2
+	VPMOVSXBD       (R10)(R9*2), Y3
+	VCVTDQ2PS       Y3, Y3
+	VMULPS          Y3, Y2, Y2
+	VMOVUPS         Y2, 32(R11)(AX*2)
+	VPAND           8(R10)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 160(R11)(AX*2)
+	VMOVDQU32       576(BX), Z28
+	VMOVDQU32       576(BX)(AX*1), Z29
+	VMOVDQU32       576(BX)(AX*2), Z30
+	VBROADCASTI64X4 224(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPAND           40(R10)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 224(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VPAND           72(R10)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 288(R11)(AX*2)
+	VPAND           104(R10)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 352(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         8(R10)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 416(R11)(AX*2)
+	VMOVDQU         40(R10)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 480(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         72(R10)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 544(R11)(AX*2)
+	VMOVDQU         104(R10)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 608(R11)(AX*2)
+	VMOVUPS         (BX), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z16, Z16
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z16, Z29, Z4
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z17, Z17
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z17, Z29, Z5
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z18, Z18
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z18, Z29, Z6
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z19, Z19
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z19, Z29, Z7
+	VMOVUPS         (BX)(AX*1), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z20, Z20
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z20, Z29, Z8
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z21, Z21
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z21, Z29, Z9
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z22, Z22
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z22, Z29, Z10
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z23, Z23
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z23, Z29, Z11
+	VMOVUPS         (BX)(AX*2), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z24, Z24
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z24, Z29, Z12
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z25, Z25
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z25, Z29, Z13
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z26, Z26
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z26, Z29, Z14
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z27, Z27
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z27, Z29, Z15
+	ADDQ            $0x00000280, BX
+	ADDQ            $0x000001c0, SI
+	DECQ            DI
+	JNZ             super
+	MOVQ            acc+56(FP), AX
+	TESTQ           $0x00000002, part+64(FP)
+	JNE             sum
+	VMOVUPS         Z4, (AX)
+	VMOVUPS         Z5, 64(AX)
+	VMOVUPS         Z6, 128(AX)
+	VMOVUPS         Z7, 192(AX)
+	VMOVUPS         Z8, 256(AX)
+	VMOVUPS         Z9, 320(AX)
+	VMOVUPS         Z10, 384(AX)
+	VMOVUPS         Z11, 448(AX)
+	VMOVUPS         Z12, 512(AX)
+	VMOVUPS         Z13, 576(AX)
+	VMOVUPS         Z14, 640(AX)
+	VMOVUPS         Z15, 704(AX)
+	JMP             done
+
+sum:
+	MOVQ          out+0(FP), AX
+	MOVQ          outStride+8(FP), CX
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z16
+	VSHUFPS       $0x88, Z5, Z4, Z17
+	VSHUFPS       $0xdd, Z5, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VSHUFPS       $0x88, Z7, Z6, Z17
+	VSHUFPS       $0xdd, Z7, Z6, Z6
+	VADDPS        Z6, Z17, Z6
+	VSHUFPS       $0x88, Z6, Z4, Z17
+	VSHUFPS       $0xdd, Z6, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VSHUFPS       $0x88, Z9, Z8, Z17
+	VSHUFPS       $0xdd, Z9, Z8, Z8
+	VADDPS        Z8, Z17, Z8
+	VSHUFPS       $0x88, Z11, Z10, Z17
+	VSHUFPS       $0xdd, Z11, Z10, Z10
+	VADDPS        Z10, Z17, Z10
+	VSHUFPS       $0x88, Z10, Z8, Z17
+	VSHUFPS       $0xdd, Z10, Z8, Z8
+	VADDPS        Z8, Z17, Z8
+	VSHUFF32X4    $0x88, Z8, Z4, Z17
+	VSHUFF32X4    $0xdd, Z8, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VPERMPS       Z4, Z16, Z4
+	VMOVUPS       X4, (AX)
+	VEXTRACTF32X4 $0x01, Z4, X17
+	VMOVUPS       X17, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z4, X17
+	VMOVUPS       X17, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z4, X17
+	VMOVUPS       X17, (AX)(DX*1)
+	VSHUFPS       $0x88, Z13, Z12, Z17
+	VSHUFPS       $0xdd, Z13, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VSHUFPS       $0x88, Z15, Z14, Z17
+	VSHUFPS       $0xdd, Z15, Z14, Z14
+	VADDPS        Z14, Z17, Z14
+	VSHUFPS       $0x88, Z14, Z12, Z17
+	VSHUFPS       $0xdd, Z14, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VSHUFF32X4    $0x88, Z12, Z12, Z17
+	VSHUFF32X4    $0xdd, Z12, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VPERMPS       Z12, Z16, Z12
+	VMOVQ         X12, 16(AX)
+	VEXTRACTF32X4 $0x01, Z12, X17
+	VMOVQ         X17, 16(AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z12, X17
+	VMOVQ         X17, 16(AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z12, X17
+	VMOVQ         X17, 16(AX)(DX*1)
+
+done:
+	VZEROUPPER
+	RET
+
 // func expandIQ4XSVNNI(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandIQ4XSVNNI(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ n+16(FP), DX
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU mask0f<>+0(SB), Y0
+	VMOVDQU valuesIQ4XS<>+0(SB), Y1
 
 super:
-	VPBROADCASTW 136(CX), X0
-	VCVTPH2PS    X0, Y0
-	VPMOVSXBD    (CX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y2, Y0, Y0
-	VMOVUPS      Y0, (AX)
-	VMOVDQU      mask0f<>+0(SB), Y6
-	VMOVDQU      valuesIQ4XS<>+0(SB), Y7
-	VPAND        8(CX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 128(AX)
-	VPAND        40(CX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 192(AX)
-	VPAND        72(CX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 256(AX)
-	VPAND        104(CX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 320(AX)
-	VMOVDQU      8(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 384(AX)
-	VMOVDQU      40(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 448(AX)
-	VMOVDQU      72(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 512(AX)
-	VMOVDQU      104(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 576(AX)
+	VPBROADCASTW 136(CX), X2
+	VCVTPH2PS    X2, Y2
+	VPMOVSXBD    (CX), Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y3, Y2, Y2
+	VMOVUPS      Y2, (AX)
+	VPAND        8(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 128(AX)
+	VPAND        40(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 192(AX)
+	VPAND        72(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 256(AX)
+	VPAND        104(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 320(AX)
+	VMOVDQU      8(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 384(AX)
+	VMOVDQU      40(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 448(AX)
+	VMOVDQU      72(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 512(AX)
+	VMOVDQU      104(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 576(AX)
 	ADDQ         $0x0000008a, CX
 	ADDQ         $0x00000280, AX
 	DECQ         DX
@@ -70719,119 +81900,119 @@ TEXT ·expandStripIQ1M(SB), NOSPLIT, $0-48
 	MOVQ $0x00000020, R8
 
 row:
-	MOVQ dst+0(FP), DX
-	MOVQ w+16(FP), BX
-	MOVQ n+32(FP), SI
+	MOVQ    dst+0(FP), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    n+32(FP), SI
+	VMOVDQU mask03<>+0(SB), Y0
+	VMOVDQU valuesIQ1M<>+0(SB), Y1
+	VMOVDQU halvedIQ1M<>+0(SB), Y1
 
 super:
-	VPBROADCASTW 112(BX), X0
-	VCVTPH2PS    X0, Y0
-	VMULPS       halved3<>+0(SB), Y0, Y0
-	VMOVUPS      Y0, (DX)
-	VMOVDQU      mask03<>+0(SB), Y6
-	VMOVDQU      valuesIQ1M<>+0(SB), Y7
-	VMOVDQU      halvedIQ1M<>+0(SB), Y7
-	VPAND        16(BX), Y6, Y3
-	VMOVDQU      80(BX), Y4
-	VPSLLW       $0x02, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VPMOVSXBW    (BX), Y8
-	VPSHUFB      lowWords<>+0(SB), Y8, Y8
-	VPSLLW       $0x03, Y8, Y9
-	VPADDW       Y8, Y9, Y9
-	VMOVDQU      oddOffset<>+0(SB), Y10
-	VPSUBW       Y9, Y10, Y9
-	VPSRLW       $0x01, Y9, Y9
-	VPSLLW       $0x08, Y9, Y10
-	VPADDW       Y10, Y9, Y9
-	VPMULLW      Y8, Y3, Y3
-	VPADDW       Y9, Y3, Y3
-	VMOVDQU      Y3, 128(DX)
-	VPAND        48(BX), Y6, Y3
-	VMOVDQU      80(BX), Y4
-	VPSLLW       $0x01, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VPMULLW      Y8, Y3, Y3
-	VPADDW       Y9, Y3, Y3
-	VMOVDQU      Y3, 192(DX)
-	VMOVDQU      16(BX), Y3
+	VPBROADCASTW 112(BX), X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       halved3<>+0(SB), Y2, Y2
+	VMOVUPS      Y2, (DX)
+	VPMOVSXBW    (BX), Y4
+	VPSHUFB      lowWords<>+0(SB), Y4, Y4
+	VPSLLW       $0x03, Y4, Y5
+	VPADDW       Y4, Y5, Y5
+	VMOVDQU      oddOffset<>+0(SB), Y6
+	VPSUBW       Y5, Y6, Y5
+	VPSRLW       $0x01, Y5, Y5
+	VPSLLW       $0x08, Y5, Y6
+	VPADDW       Y6, Y5, Y5
+	VPAND        16(BX), Y0, Y2
+	VMOVDQU      80(BX), Y3
+	VPSLLW       $0x02, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMULLW      Y4, Y2, Y2
+	VPADDW       Y5, Y2, Y2
+	VMOVDQU      Y2, 128(DX)
+	VPAND        48(BX), Y0, Y2
+	VMOVDQU      80(BX), Y3
+	VPSLLW       $0x01, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMULLW      Y4, Y2, Y2
+	VPADDW       Y5, Y2, Y2
+	VMOVDQU      Y2, 192(DX)
+	VMOVDQU      16(BX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(BX), Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMULLW      Y4, Y2, Y2
+	VPADDW       Y5, Y2, Y2
+	VMOVDQU      Y2, 256(DX)
+	VMOVDQU      48(BX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(BX), Y3
+	VPSRLW       $0x01, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMULLW      Y4, Y2, Y2
+	VPADDW       Y5, Y2, Y2
+	VMOVDQU      Y2, 320(DX)
+	VPMOVSXBW    (BX), Y4
+	VPSHUFB      highWords<>+0(SB), Y4, Y4
+	VPSLLW       $0x03, Y4, Y5
+	VPADDW       Y4, Y5, Y5
+	VMOVDQU      oddOffset<>+0(SB), Y6
+	VPSUBW       Y5, Y6, Y5
+	VPSRLW       $0x01, Y5, Y5
+	VPSLLW       $0x08, Y5, Y6
+	VPADDW       Y6, Y5, Y5
+	VMOVDQU      16(BX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(BX), Y3
 	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(BX), Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VPMULLW      Y8, Y3, Y3
-	VPADDW       Y9, Y3, Y3
-	VMOVDQU      Y3, 256(DX)
-	VMOVDQU      48(BX), Y3
-	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(BX), Y4
-	VPSRLW       $0x01, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VPMULLW      Y8, Y3, Y3
-	VPADDW       Y9, Y3, Y3
-	VMOVDQU      Y3, 320(DX)
-	VMOVDQU      16(BX), Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMULLW      Y4, Y2, Y2
+	VPADDW       Y5, Y2, Y2
+	VMOVDQU      Y2, 384(DX)
+	VMOVDQU      48(BX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(BX), Y3
+	VPSRLW       $0x03, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMULLW      Y4, Y2, Y2
+	VPADDW       Y5, Y2, Y2
+	VMOVDQU      Y2, 448(DX)
+	VMOVDQU      16(BX), Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(BX), Y3
 	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(BX), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VPMOVSXBW    (BX), Y8
-	VPSHUFB      highWords<>+0(SB), Y8, Y8
-	VPSLLW       $0x03, Y8, Y9
-	VPADDW       Y8, Y9, Y9
-	VMOVDQU      oddOffset<>+0(SB), Y10
-	VPSUBW       Y9, Y10, Y9
-	VPSRLW       $0x01, Y9, Y9
-	VPSLLW       $0x08, Y9, Y10
-	VPADDW       Y10, Y9, Y9
-	VPMULLW      Y8, Y3, Y3
-	VPADDW       Y9, Y3, Y3
-	VMOVDQU      Y3, 384(DX)
-	VMOVDQU      48(BX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(BX), Y4
-	VPSRLW       $0x03, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VPMULLW      Y8, Y3, Y3
-	VPADDW       Y9, Y3, Y3
-	VMOVDQU      Y3, 448(DX)
-	VMOVDQU      16(BX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(BX), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VPMULLW      Y8, Y3, Y3
-	VPADDW       Y9, Y3, Y3
-	VMOVDQU      Y3, 512(DX)
-	VMOVDQU      48(BX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(BX), Y4
-	VPSRLW       $0x05, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VPMULLW      Y8, Y3, Y3
-	VPADDW       Y9, Y3, Y3
-	VMOVDQU      Y3, 576(DX)
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMULLW      Y4, Y2, Y2
+	VPADDW       Y5, Y2, Y2
+	VMOVDQU      Y2, 512(DX)
+	VMOVDQU      48(BX), Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(BX), Y3
+	VPSRLW       $0x05, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMULLW      Y4, Y2, Y2
+	VPADDW       Y5, Y2, Y2
+	VMOVDQU      Y2, 576(DX)
 	ADDQ         $0x00000072, BX
 	ADDQ         $0x00000280, DX
 	DECQ         SI
@@ -70844,122 +82025,869 @@ super:
 	VZEROUPPER
 	RET
 
+// func firstIQ1MVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+// Requires: AVX, AVX2, AVX512F, AVX512VNNI, CMOV, F16C, MMX+
+TEXT ·firstIQ1MVNNI4x4(SB), NOSPLIT, $0-120
+	MOVQ  next+72(FP), AX
+	MOVQ  lines+80(FP), CX
+	TESTQ CX, CX
+	JEQ   asked
+
+line:
+	PREFETCHT1 (AX)
+	ADDQ       $0x40, AX
+	DECQ       CX
+	JNZ        line
+	MOVQ       AX, next+72(FP)
+
+asked:
+	MOVQ    rowBytes+24(FP), AX
+	MOVQ    xStride+40(FP), CX
+	LEAQ    (CX)(CX*2), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    n+48(FP), DI
+	MOVQ    from+88(FP), R8
+	MOVQ    fromBytes+96(FP), R9
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	VPXORD  Z17, Z17, Z17
+	VPXORD  Z18, Z18, Z18
+	TESTQ   $0x00000001, part+64(FP)
+	JNE     begin
+	MOVQ    acc+56(FP), R10
+	VMOVUPS (R10), Z11
+	VMOVUPS 64(R10), Z12
+	VMOVUPS 128(R10), Z13
+	VMOVUPS 192(R10), Z14
+	VMOVUPS 256(R10), Z15
+	VMOVUPS 320(R10), Z16
+	VMOVUPS 384(R10), Z17
+	VMOVUPS 448(R10), Z18
+
+begin:
+	VMOVDQU mask03<>+0(SB), Y0
+	VMOVDQU valuesIQ1M<>+0(SB), Y1
+	VMOVDQU halvedIQ1M<>+0(SB), Y1
+	LEAQ    (SI)(CX*4), R12
+
+super:
+	LEAQ            448(SI), R10
+	CMPQ            DI, $0x01
+	CMOVQEQ         R12, R10
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	PREFETCHT0      (R10)(CX*1)
+	PREFETCHT0      64(R10)(CX*1)
+	PREFETCHT0      128(R10)(CX*1)
+	PREFETCHT0      192(R10)(CX*1)
+	PREFETCHT0      256(R10)(CX*1)
+	PREFETCHT0      (R10)(CX*2)
+	PREFETCHT0      64(R10)(CX*2)
+	PREFETCHT0      128(R10)(CX*2)
+	PREFETCHT0      192(R10)(CX*2)
+	PREFETCHT0      256(R10)(CX*2)
+	PREFETCHT0      (R10)(DX*1)
+	PREFETCHT0      64(R10)(DX*1)
+	PREFETCHT0      128(R10)(DX*1)
+	PREFETCHT0      192(R10)(DX*1)
+	PREFETCHT0      256(R10)(DX*1)
+	LEAQ            640(BX), R11
+	LEAQ            114(R8), R8
+	CMPQ            DI, $0x01
+	CMOVQEQ         then+104(FP), R11
+	CMOVQEQ         thenFrom+112(FP), R8
+	LEAQ            (R8)(R9*2), R10
+	ADDQ            R9, R10
+	VPXORD          Z19, Z19, Z19
+	VMOVDQA32       Z19, Z23
+	VPXORD          Z20, Z20, Z20
+	VMOVDQA32       Z20, Z24
+	VPXORD          Z21, Z21, Z21
+	VMOVDQA32       Z21, Z25
+	VPXORD          Z22, Z22, Z22
+	VMOVDQA32       Z22, Z26
+	VMOVDQU32       128(BX), Z27
+	VMOVDQU32       128(BX)(AX*1), Z28
+	VBROADCASTI64X4 (SI), Z29
+	VPDPBUSD        Z29, Z27, Z19
+	VPDPBUSD        Z29, Z28, Z23
+	VBROADCASTI64X4 (SI)(CX*1), Z29
+	VPDPBUSD        Z29, Z27, Z20
+	VPDPBUSD        Z29, Z28, Z24
+	VBROADCASTI64X4 (SI)(CX*2), Z29
+	VPDPBUSD        Z29, Z27, Z21
+	VPDPBUSD        Z29, Z28, Z25
+	VPBROADCASTW    112(R8), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved3<>+0(SB), Y2, Y2
+	VMOVUPS         Y2, (R11)
+	VBROADCASTI64X4 (SI)(DX*1), Z29
+	VPDPBUSD        Z29, Z27, Z22
+	VPDPBUSD        Z29, Z28, Z26
+	VMOVDQU32       192(BX), Z27
+	VMOVDQU32       192(BX)(AX*1), Z28
+	VBROADCASTI64X4 32(SI), Z29
+	VPDPBUSD        Z29, Z27, Z19
+	VPDPBUSD        Z29, Z28, Z23
+	VBROADCASTI64X4 32(SI)(CX*1), Z29
+	VPDPBUSD        Z29, Z27, Z20
+	VPDPBUSD        Z29, Z28, Z24
+	VPMOVSXBW       (R8), Y4
+	VPSHUFB         lowWords<>+0(SB), Y4, Y4
+	VPSLLW          $0x03, Y4, Y5
+	VPADDW          Y4, Y5, Y5
+	VMOVDQU         oddOffset<>+0(SB), Y6
+	VPSUBW          Y5, Y6, Y5
+	VPSRLW          $0x01, Y5, Y5
+	VPSLLW          $0x08, Y5, Y6
+	VPADDW          Y6, Y5, Y5
+	VPAND           16(R8), Y0, Y2
+	VMOVDQU         80(R8), Y3
+	VPSLLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VPMULLW         Y4, Y2, Y2
+	VPADDW          Y5, Y2, Y2
+	VMOVDQU         Y2, 128(R11)
+	VPAND           48(R8), Y0, Y2
+	VMOVDQU         80(R8), Y3
+	VPSLLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VPMULLW         Y4, Y2, Y2
+	VPADDW          Y5, Y2, Y2
+	VMOVDQU         Y2, 192(R11)
+	VMOVDQU         16(R8), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8), Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VPMULLW         Y4, Y2, Y2
+	VPADDW          Y5, Y2, Y2
+	VMOVDQU         Y2, 256(R11)
+	VMOVDQU         48(R8), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8), Y3
+	VPSRLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VPMULLW         Y4, Y2, Y2
+	VPADDW          Y5, Y2, Y2
+	VMOVDQU         Y2, 320(R11)
+	VBROADCASTI64X4 32(SI)(CX*2), Z29
+	VPDPBUSD        Z29, Z27, Z21
+	VPDPBUSD        Z29, Z28, Z25
+	VBROADCASTI64X4 32(SI)(DX*1), Z29
+	VPDPBUSD        Z29, Z27, Z22
+	VPDPBUSD        Z29, Z28, Z26
+	VPMOVSXBW       (R8), Y4
+	VPSHUFB         highWords<>+0(SB), Y4, Y4
+	VPSLLW          $0x03, Y4, Y5
+	VPADDW          Y4, Y5, Y5
+	VMOVDQU         oddOffset<>+0(SB), Y6
+	VPSUBW          Y5, Y6, Y5
+	VPSRLW          $0x01, Y5, Y5
+	VPSLLW          $0x08, Y5, Y6
+	VPADDW          Y6, Y5, Y5
+	VMOVDQU         16(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8), Y3
+	VPSRLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VPMULLW         Y4, Y2, Y2
+	VPADDW          Y5, Y2, Y2
+	VMOVDQU         Y2, 384(R11)
+	VMOVDQU         48(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8), Y3
+	VPSRLW          $0x03, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VPMULLW         Y4, Y2, Y2
+	VPADDW          Y5, Y2, Y2
+	VMOVDQU         Y2, 448(R11)
+	VMOVDQU         16(R8), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8), Y3
+	VPSRLW          $0x04, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VPMULLW         Y4, Y2, Y2
+	VPADDW          Y5, Y2, Y2
+	VMOVDQU         Y2, 512(R11)
+	VMOVDQU         48(R8), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8), Y3
+	VPSRLW          $0x05, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VPMULLW         Y4, Y2, Y2
+	VPADDW          Y5, Y2, Y2
+	VMOVDQU         Y2, 576(R11)
+	VMOVDQU32       256(BX), Z27
+	VMOVDQU32       256(BX)(AX*1), Z28
+	VBROADCASTI64X4 64(SI), Z29
+	VPDPBUSD        Z29, Z27, Z19
+	VPDPBUSD        Z29, Z28, Z23
+	VBROADCASTI64X4 64(SI)(CX*1), Z29
+	VPDPBUSD        Z29, Z27, Z20
+	VPDPBUSD        Z29, Z28, Z24
+	VBROADCASTI64X4 64(SI)(CX*2), Z29
+	VPDPBUSD        Z29, Z27, Z21
+	VPDPBUSD        Z29, Z28, Z25
+	VPBROADCASTW    112(R8)(R9*1), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved3<>+0(SB), Y2, Y2
+	VMOVUPS         Y2, 32(R11)
+	VBROADCASTI64X4 64(SI)(DX*1), Z29
+	VPDPBUSD        Z29, Z27, Z22
+	VPDPBUSD        Z29, Z28, Z26
+	VMOVDQU32       320(BX), Z27
+	VMOVDQU32       320(BX)(AX*1), Z28
+	VBROADCASTI64X4 96(SI), Z29
+	VPDPBUSD        Z29, Z27, Z19
+	VPDPBUSD        Z29, Z28, Z23
+	VBROADCASTI64X4 96(SI)(CX*1), Z29
+	VPDPBUSD        Z29, Z27, Z20
+	VPDPBUSD        Z29, Z28, Z24
+	VPMOVSXBW       (R8)(R9*1), Y4
+	VPSHUFB         lowWords<>+0(SB), Y4, Y4
+	VPSLLW          $0x03, Y4, Y5
+	VPADDW          Y4, Y5, Y5
+	VMOVDQU         oddOffset<>+0(SB), Y6
+	VPSUBW          Y5, Y6, Y5
+	VPSRLW          $0x01, Y5, Y5
+	VPSLLW          $0x08, Y5, Y6
+	VPADDW          Y6, Y5, Y5
+	VPAND           16(R8)(R9*1), Y0, Y2
+	VMOVDQU         80(R8)(R9*1), Y3
+	VPSLLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VPMULLW         Y4, Y2, Y2
+	VPADDW          Y5, Y2, Y2
+	VMOVDQU         Y2, 160(R11)
+	VPAND           48(R8)(R9*1), Y0, Y2
+	VMOVDQU         80(R8)(R9*1), Y3
+	VPSLLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VPMULLW         Y4, Y2, Y2
+	VPADDW          Y5, Y2, Y2
+	VMOVDQU         Y2, 224(R11)
+	VMOVDQU         16(R8)(R9*1), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8)(R9*1), Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VPMULLW         Y4, Y2, Y2
+	VPADDW          Y5, Y2, Y2
+	VMOVDQU         Y2, 288(R11)
+	VMOVDQU         48(R8)(R9*1), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8)(R9*1), Y3
+	VPSRLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VPMULLW         Y4, Y2, Y2
+	VPADDW          Y5, Y2, Y2
+	VMOVDQU         Y2, 352(R11)
+	VBROADCASTI64X4 96(SI)(CX*2), Z29
+	VPDPBUSD        Z29, Z27, Z21
+	VPDPBUSD        Z29, Z28, Z25
+	VBROADCASTI64X4 96(SI)(DX*1), Z29
+	VPDPBUSD        Z29, Z27, Z22
+	VPDPBUSD        Z29, Z28, Z26
+	VPMOVSXBW       (R8)(R9*1), Y4
+	VPSHUFB         highWords<>+0(SB), Y4, Y4
+	VPSLLW          $0x03, Y4, Y5
+	VPADDW          Y4, Y5, Y5
+	VMOVDQU         oddOffset<>+0(SB), Y6
+	VPSUBW          Y5, Y6, Y5
+	VPSRLW          $0x01, Y5, Y5
+	VPSLLW          $0x08, Y5, Y6
+	VPADDW          Y6, Y5, Y5
+	VMOVDQU         16(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8)(R9*1), Y3
+	VPSRLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VPMULLW         Y4, Y2, Y2
+	VPADDW          Y5, Y2, Y2
+	VMOVDQU         Y2, 416(R11)
+	VMOVDQU         48(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8)(R9*1), Y3
+	VPSRLW          $0x03, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VPMULLW         Y4, Y2, Y2
+	VPADDW          Y5, Y2, Y2
+	VMOVDQU         Y2, 480(R11)
+	VMOVDQU         16(R8)(R9*1), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8)(R9*1), Y3
+	VPSRLW          $0x04, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VPMULLW         Y4, Y2, Y2
+	VPADDW          Y5, Y2, Y2
+	VMOVDQU         Y2, 544(R11)
+	VMOVDQU         48(R8)(R9*1), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8)(R9*1), Y3
+	VPSRLW          $0x05, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VPMULLW         Y4, Y2, Y2
+	VPADDW          Y5, Y2, Y2
+	VMOVDQU         Y2, 608(R11)
+	VMOVDQU32       384(BX), Z27
+	VMOVDQU32       384(BX)(AX*1), Z28
+	VBROADCASTI64X4 128(SI), Z29
+	VPDPBUSD        Z29, Z27, Z19
+	VPDPBUSD        Z29, Z28, Z23
+	VBROADCASTI64X4 128(SI)(CX*1), Z29
+	VPDPBUSD        Z29, Z27, Z20
+	VPDPBUSD        Z29, Z28, Z24
+	VBROADCASTI64X4 128(SI)(CX*2), Z29
+	VPDPBUSD        Z29, Z27, Z21
+	VPDPBUSD        Z29, Z28, Z25
+	VPBROADCASTW    112(R8)(R9*2), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved3<>+0(SB), Y2, Y2
+	VMOVUPS         Y2, (R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(DX*1), Z29
+	VPDPBUSD        Z29, Z27, Z22
+	VPDPBUSD        Z29, Z28, Z26
+	VMOVDQU32       448(BX), Z27
+	VMOVDQU32       448(BX)(AX*1), Z28
+	VBROADCASTI64X4 160(SI), Z29
+	VPDPBUSD        Z29, Z27, Z19
+	VPDPBUSD        Z29, Z28, Z23
+	VBROADCASTI64X4 160(SI)(CX*1), Z29
+	VPDPBUSD        Z29, Z27, Z20
+	VPDPBUSD        Z29, Z28, Z24
+	VPMOVSXBW       (R8)(R9*2), Y4
+	VPSHUFB         lowWords<>+0(SB), Y4, Y4
+	VPSLLW          $0x03, Y4, Y5
+	VPADDW          Y4, Y5, Y5
+	VMOVDQU         oddOffset<>+0(SB), Y6
+	VPSUBW          Y5, Y6, Y5
+	VPSRLW          $0x01, Y5, Y5
+	VPSLLW          $0x08, Y5, Y6
+	VPADDW          Y6, Y5, Y5
+	VPAND           16(R8)(R9*2), Y0, Y2
+	VMOVDQU         80(R8)(R9*2), Y3
+	VPSLLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VPMULLW         Y4, Y2, Y2
+	VPADDW          Y5, Y2, Y2
+	VMOVDQU         Y2, 128(R11)(AX*1)
+	VPAND           48(R8)(R9*2), Y0, Y2
+	VMOVDQU         80(R8)(R9*2), Y3
+	VPSLLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VPMULLW         Y4, Y2, Y2
+	VPADDW          Y5, Y2, Y2
+	VMOVDQU         Y2, 192(R11)(AX*1)
+	VMOVDQU         16(R8)(R9*2), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8)(R9*2), Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VPMULLW         Y4, Y2, Y2
+	VPADDW          Y5, Y2, Y2
+	VMOVDQU         Y2, 256(R11)(AX*1)
+	VMOVDQU         48(R8)(R9*2), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8)(R9*2), Y3
+	VPSRLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VPMULLW         Y4, Y2, Y2
+	VPADDW          Y5, Y2, Y2
+	VMOVDQU         Y2, 320(R11)(AX*1)
+	VBROADCASTI64X4 160(SI)(CX*2), Z29
+	VPDPBUSD        Z29, Z27, Z21
+	VPDPBUSD        Z29, Z28, Z25
+	VBROADCASTI64X4 160(SI)(DX*1), Z29
+	VPDPBUSD        Z29, Z27, Z22
+	VPDPBUSD        Z29, Z28, Z26
+	VPMOVSXBW       (R8)(R9*2), Y4
+	VPSHUFB         highWords<>+0(SB), Y4, Y4
+	VPSLLW          $0x03, Y4, Y5
+	VPADDW          Y4, Y5, Y5
+	VMOVDQU         oddOffset<>+0(SB), Y6
+	VPSUBW          Y5, Y6, Y5
+	VPSRLW          $0x01, Y5, Y5
+	VPSLLW          $0x08, Y5, Y6
+	VPADDW          Y6, Y5, Y5
+	VMOVDQU         16(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8)(R9*2), Y3
+	VPSRLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VPMULLW         Y4, Y2, Y2
+	VPADDW          Y5, Y2, Y2
+	VMOVDQU         Y2, 384(R11)(AX*1)
+	VMOVDQU         48(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8)(R9*2), Y3
+	VPSRLW          $0x03, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VPMULLW         Y4, Y2, Y2
+	VPADDW          Y5, Y2, Y2
+	VMOVDQU         Y2, 448(R11)(AX*1)
+	VMOVDQU         16(R8)(R9*2), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8)(R9*2), Y3
+	VPSRLW          $0x04, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VPMULLW         Y4, Y2, Y2
+	VPADDW          Y5, Y2, Y2
+	VMOVDQU         Y2, 512(R11)(AX*1)
+	VMOVDQU         48(R8)(R9*2), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R8)(R9*2), Y3
+	VPSRLW          $0x05, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VPMULLW         Y4, Y2, Y2
+	VPADDW          Y5, Y2, Y2
+	VMOVDQU         Y2, 576(R11)(AX*1)
+	VMOVDQU32       512(BX), Z27
+	VMOVDQU32       512(BX)(AX*1), Z28
+	VBROADCASTI64X4 192(SI), Z29
+	VPDPBUSD        Z29, Z27, Z19
+	VPDPBUSD        Z29, Z28, Z23
+	VBROADCASTI64X4 192(SI)(CX*1), Z29
+	VPDPBUSD        Z29, Z27, Z20
+	VPDPBUSD        Z29, Z28, Z24
+	VBROADCASTI64X4 192(SI)(CX*2), Z29
+	VPDPBUSD        Z29, Z27, Z21
+	VPDPBUSD        Z29, Z28, Z25
+	VPBROADCASTW    112(R10), X2
+	VCVTPH2PS       X2, Y2
+	VMULPS          halved3<>+0(SB), Y2, Y2
+	VMOVUPS         Y2, 32(R11)(AX*1)
+	VBROADCASTI64X4 192(SI)(DX*1), Z29
+	VPDPBUSD        Z29, Z27, Z22
+	VPDPBUSD        Z29, Z28, Z26
+	VMOVDQU32       576(BX), Z27
+	VMOVDQU32       576(BX)(AX*1), Z28
+	VBROADCASTI64X4 224(SI), Z29
+	VPDPBUSD        Z29, Z27, Z19
+	VPDPBUSD        Z29, Z28, Z23
+	VBROADCASTI64X4 224(SI)(CX*1), Z29
+	VPDPBUSD        Z29, Z27, Z20
+	VPDPBUSD        Z29, Z28, Z24
+	VPMOVSXBW       (R10), Y4
+	VPSHUFB         lowWords<>+0(SB), Y4, Y4
+	VPSLLW          $0x03, Y4, Y5
+	VPADDW          Y4, Y5, Y5
+	VMOVDQU         oddOffset<>+0(SB), Y6
+	VPSUBW          Y5, Y6, Y5
+	VPSRLW          $0x01, Y5, Y5
+	VPSLLW          $0x08, Y5, Y6
+	VPADDW          Y6, Y5, Y5
+	VPAND           16(R10), Y0, Y2
+	VMOVDQU         80(R10), Y3
+	VPSLLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VPMULLW         Y4, Y2, Y2
+	VPADDW          Y5, Y2, Y2
+	VMOVDQU         Y2, 160(R11)(AX*1)
+	VPAND           48(R10), Y0, Y2
+	VMOVDQU         80(R10), Y3
+	VPSLLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VPMULLW         Y4, Y2, Y2
+	VPADDW          Y5, Y2, Y2
+	VMOVDQU         Y2, 224(R11)(AX*1)
+	VMOVDQU         16(R10), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R10), Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VPMULLW         Y4, Y2, Y2
+	VPADDW          Y5, Y2, Y2
+	VMOVDQU         Y2, 288(R11)(AX*1)
+	VMOVDQU         48(R10), Y2
+	VPSRLW          $0x02, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R10), Y3
+	VPSRLW          $0x01, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VPMULLW         Y4, Y2, Y2
+	VPADDW          Y5, Y2, Y2
+	VMOVDQU         Y2, 352(R11)(AX*1)
+	VBROADCASTI64X4 224(SI)(CX*2), Z29
+	VPDPBUSD        Z29, Z27, Z21
+	VPDPBUSD        Z29, Z28, Z25
+	VBROADCASTI64X4 224(SI)(DX*1), Z29
+	VPDPBUSD        Z29, Z27, Z22
+	VPDPBUSD        Z29, Z28, Z26
+	VPMOVSXBW       (R10), Y4
+	VPSHUFB         highWords<>+0(SB), Y4, Y4
+	VPSLLW          $0x03, Y4, Y5
+	VPADDW          Y4, Y5, Y5
+	VMOVDQU         oddOffset<>+0(SB), Y6
+	VPSUBW          Y5, Y6, Y5
+	VPSRLW          $0x01, Y5, Y5
+	VPSLLW          $0x08, Y5, Y6
+	VPADDW          Y6, Y5, Y5
+	VMOVDQU         16(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R10), Y3
+	VPSRLW          $0x02, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VPMULLW         Y4, Y2, Y2
+	VPADDW          Y5, Y2, Y2
+	VMOVDQU         Y2, 416(R11)(AX*1)
+	VMOVDQU         48(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R10), Y3
+	VPSRLW          $0x03, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VPMULLW         Y4, Y2, Y2
+	VPADDW          Y5, Y2, Y2
+	VMOVDQU         Y2, 480(R11)(AX*1)
+	VMOVDQU         16(R10), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R10), Y3
+	VPSRLW          $0x04, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VPMULLW         Y4, Y2, Y2
+	VPADDW          Y5, Y2, Y2
+	VMOVDQU         Y2, 544(R11)(AX*1)
+	VMOVDQU         48(R10), Y2
+	VPSRLW          $0x06, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VMOVDQU         80(R10), Y3
+	VPSRLW          $0x05, Y3, Y3
+	VPAND           mask04<>+0(SB), Y3, Y3
+	VPOR            Y3, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VPMULLW         Y4, Y2, Y2
+	VPADDW          Y5, Y2, Y2
+	VMOVDQU         Y2, 608(R11)(AX*1)
+	VBROADCASTI64X4 288(SI), Z29
+	VPSRAD          $0x03, Z29, Z27
+	VPSUBD          Z27, Z29, Z27
+	VPSLLD          $0x04, Z29, Z29
+	VPADDD          Z27, Z29, Z29
+	VPADDD          Z19, Z19, Z19
+	VPADDD          Z29, Z19, Z19
+	VPADDD          Z23, Z23, Z23
+	VPADDD          Z29, Z23, Z23
+	VBROADCASTI64X4 288(SI)(CX*1), Z29
+	VPSRAD          $0x03, Z29, Z27
+	VPSUBD          Z27, Z29, Z27
+	VPSLLD          $0x04, Z29, Z29
+	VPADDD          Z27, Z29, Z29
+	VPADDD          Z20, Z20, Z20
+	VPADDD          Z29, Z20, Z20
+	VPADDD          Z24, Z24, Z24
+	VPADDD          Z29, Z24, Z24
+	VBROADCASTI64X4 288(SI)(CX*2), Z29
+	VPSRAD          $0x03, Z29, Z27
+	VPSUBD          Z27, Z29, Z27
+	VPSLLD          $0x04, Z29, Z29
+	VPADDD          Z27, Z29, Z29
+	VPADDD          Z21, Z21, Z21
+	VPADDD          Z29, Z21, Z21
+	VPADDD          Z25, Z25, Z25
+	VPADDD          Z29, Z25, Z25
+	VBROADCASTI64X4 288(SI)(DX*1), Z29
+	VPSRAD          $0x03, Z29, Z27
+	VPSUBD          Z27, Z29, Z27
+	VPSLLD          $0x04, Z29, Z29
+	VPADDD          Z27, Z29, Z29
+	VPADDD          Z22, Z22, Z22
+	VPADDD          Z29, Z22, Z22
+	VPADDD          Z26, Z26, Z26
+	VPADDD          Z29, Z26, Z26
+	VMOVUPS         (BX), Z29
+	VBROADCASTI64X4 256(SI), Z27
+	VCVTDQ2PS       Z19, Z19
+	VMULPS          Z27, Z29, Z28
+	VFMADD231PS     Z19, Z28, Z11
+	VBROADCASTI64X4 256(SI)(CX*1), Z27
+	VCVTDQ2PS       Z20, Z20
+	VMULPS          Z27, Z29, Z28
+	VFMADD231PS     Z20, Z28, Z12
+	VBROADCASTI64X4 256(SI)(CX*2), Z27
+	VCVTDQ2PS       Z21, Z21
+	VMULPS          Z27, Z29, Z28
+	VFMADD231PS     Z21, Z28, Z13
+	VBROADCASTI64X4 256(SI)(DX*1), Z27
+	VCVTDQ2PS       Z22, Z22
+	VMULPS          Z27, Z29, Z28
+	VFMADD231PS     Z22, Z28, Z14
+	VMOVUPS         (BX)(AX*1), Z29
+	VBROADCASTI64X4 256(SI), Z27
+	VCVTDQ2PS       Z23, Z23
+	VMULPS          Z27, Z29, Z28
+	VFMADD231PS     Z23, Z28, Z15
+	VBROADCASTI64X4 256(SI)(CX*1), Z27
+	VCVTDQ2PS       Z24, Z24
+	VMULPS          Z27, Z29, Z28
+	VFMADD231PS     Z24, Z28, Z16
+	VBROADCASTI64X4 256(SI)(CX*2), Z27
+	VCVTDQ2PS       Z25, Z25
+	VMULPS          Z27, Z29, Z28
+	VFMADD231PS     Z25, Z28, Z17
+	VBROADCASTI64X4 256(SI)(DX*1), Z27
+	VCVTDQ2PS       Z26, Z26
+	VMULPS          Z27, Z29, Z28
+	VFMADD231PS     Z26, Z28, Z18
+	ADDQ            $0x00000280, BX
+	ADDQ            $0x000001c0, SI
+	DECQ            DI
+	JNZ             super
+	MOVQ            acc+56(FP), AX
+	TESTQ           $0x00000002, part+64(FP)
+	JNE             sum
+	VMOVUPS         Z11, (AX)
+	VMOVUPS         Z12, 64(AX)
+	VMOVUPS         Z13, 128(AX)
+	VMOVUPS         Z14, 192(AX)
+	VMOVUPS         Z15, 256(AX)
+	VMOVUPS         Z16, 320(AX)
+	VMOVUPS         Z17, 384(AX)
+	VMOVUPS         Z18, 448(AX)
+	JMP             done
+
+sum:
+	MOVQ          out+0(FP), AX
+	MOVQ          outStride+8(FP), CX
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z19
+	VSHUFPS       $0x88, Z12, Z11, Z20
+	VSHUFPS       $0xdd, Z12, Z11, Z11
+	VADDPS        Z11, Z20, Z11
+	VSHUFPS       $0x88, Z14, Z13, Z20
+	VSHUFPS       $0xdd, Z14, Z13, Z13
+	VADDPS        Z13, Z20, Z13
+	VSHUFPS       $0x88, Z13, Z11, Z20
+	VSHUFPS       $0xdd, Z13, Z11, Z11
+	VADDPS        Z11, Z20, Z11
+	VSHUFPS       $0x88, Z16, Z15, Z20
+	VSHUFPS       $0xdd, Z16, Z15, Z15
+	VADDPS        Z15, Z20, Z15
+	VSHUFPS       $0x88, Z18, Z17, Z20
+	VSHUFPS       $0xdd, Z18, Z17, Z17
+	VADDPS        Z17, Z20, Z17
+	VSHUFPS       $0x88, Z17, Z15, Z20
+	VSHUFPS       $0xdd, Z17, Z15, Z15
+	VADDPS        Z15, Z20, Z15
+	VSHUFF32X4    $0x88, Z15, Z11, Z20
+	VSHUFF32X4    $0xdd, Z15, Z11, Z11
+	VADDPS        Z11, Z20, Z11
+	VPERMPS       Z11, Z19, Z11
+	VMOVUPS       X11, (AX)
+	VEXTRACTF32X4 $0x01, Z11, X20
+	VMOVUPS       X20, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z11, X20
+	VMOVUPS       X20, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z11, X20
+	VMOVUPS       X20, (AX)(DX*1)
+
+done:
+	VZEROUPPER
+	RET
+
 // func expandIQ1MVNNI(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandIQ1MVNNI(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ n+16(FP), DX
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU mask03<>+0(SB), Y0
+	VMOVDQU valuesIQ1M<>+0(SB), Y1
+	VMOVDQU halvedIQ1M<>+0(SB), Y1
 
 super:
-	VPBROADCASTW 112(CX), X0
-	VCVTPH2PS    X0, Y0
-	VMULPS       halved3<>+0(SB), Y0, Y0
-	VMOVUPS      Y0, (AX)
-	VMOVDQU      mask03<>+0(SB), Y6
-	VMOVDQU      valuesIQ1M<>+0(SB), Y7
-	VMOVDQU      halvedIQ1M<>+0(SB), Y7
-	VPAND        16(CX), Y6, Y3
-	VMOVDQU      80(CX), Y4
-	VPSLLW       $0x02, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VPMOVSXBW    (CX), Y8
-	VPSHUFB      lowWords<>+0(SB), Y8, Y8
-	VPSLLW       $0x03, Y8, Y9
-	VPADDW       Y8, Y9, Y9
-	VMOVDQU      oddOffset<>+0(SB), Y10
-	VPSUBW       Y9, Y10, Y9
-	VPSRLW       $0x01, Y9, Y9
-	VPSLLW       $0x08, Y9, Y10
-	VPADDW       Y10, Y9, Y9
-	VPMULLW      Y8, Y3, Y3
-	VPADDW       Y9, Y3, Y3
-	VMOVDQU      Y3, 128(AX)
-	VPAND        48(CX), Y6, Y3
-	VMOVDQU      80(CX), Y4
-	VPSLLW       $0x01, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VPMULLW      Y8, Y3, Y3
-	VPADDW       Y9, Y3, Y3
-	VMOVDQU      Y3, 192(AX)
-	VMOVDQU      16(CX), Y3
+	VPBROADCASTW 112(CX), X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       halved3<>+0(SB), Y2, Y2
+	VMOVUPS      Y2, (AX)
+	VPMOVSXBW    (CX), Y4
+	VPSHUFB      lowWords<>+0(SB), Y4, Y4
+	VPSLLW       $0x03, Y4, Y5
+	VPADDW       Y4, Y5, Y5
+	VMOVDQU      oddOffset<>+0(SB), Y6
+	VPSUBW       Y5, Y6, Y5
+	VPSRLW       $0x01, Y5, Y5
+	VPSLLW       $0x08, Y5, Y6
+	VPADDW       Y6, Y5, Y5
+	VPAND        16(CX), Y0, Y2
+	VMOVDQU      80(CX), Y3
+	VPSLLW       $0x02, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMULLW      Y4, Y2, Y2
+	VPADDW       Y5, Y2, Y2
+	VMOVDQU      Y2, 128(AX)
+	VPAND        48(CX), Y0, Y2
+	VMOVDQU      80(CX), Y3
+	VPSLLW       $0x01, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMULLW      Y4, Y2, Y2
+	VPADDW       Y5, Y2, Y2
+	VMOVDQU      Y2, 192(AX)
+	VMOVDQU      16(CX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMULLW      Y4, Y2, Y2
+	VPADDW       Y5, Y2, Y2
+	VMOVDQU      Y2, 256(AX)
+	VMOVDQU      48(CX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
+	VPSRLW       $0x01, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMULLW      Y4, Y2, Y2
+	VPADDW       Y5, Y2, Y2
+	VMOVDQU      Y2, 320(AX)
+	VPMOVSXBW    (CX), Y4
+	VPSHUFB      highWords<>+0(SB), Y4, Y4
+	VPSLLW       $0x03, Y4, Y5
+	VPADDW       Y4, Y5, Y5
+	VMOVDQU      oddOffset<>+0(SB), Y6
+	VPSUBW       Y5, Y6, Y5
+	VPSRLW       $0x01, Y5, Y5
+	VPSLLW       $0x08, Y5, Y6
+	VPADDW       Y6, Y5, Y5
+	VMOVDQU      16(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
 	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VPMULLW      Y8, Y3, Y3
-	VPADDW       Y9, Y3, Y3
-	VMOVDQU      Y3, 256(AX)
-	VMOVDQU      48(CX), Y3
-	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPSRLW       $0x01, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VPMULLW      Y8, Y3, Y3
-	VPADDW       Y9, Y3, Y3
-	VMOVDQU      Y3, 320(AX)
-	VMOVDQU      16(CX), Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMULLW      Y4, Y2, Y2
+	VPADDW       Y5, Y2, Y2
+	VMOVDQU      Y2, 384(AX)
+	VMOVDQU      48(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
+	VPSRLW       $0x03, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMULLW      Y4, Y2, Y2
+	VPADDW       Y5, Y2, Y2
+	VMOVDQU      Y2, 448(AX)
+	VMOVDQU      16(CX), Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
 	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VPMOVSXBW    (CX), Y8
-	VPSHUFB      highWords<>+0(SB), Y8, Y8
-	VPSLLW       $0x03, Y8, Y9
-	VPADDW       Y8, Y9, Y9
-	VMOVDQU      oddOffset<>+0(SB), Y10
-	VPSUBW       Y9, Y10, Y9
-	VPSRLW       $0x01, Y9, Y9
-	VPSLLW       $0x08, Y9, Y10
-	VPADDW       Y10, Y9, Y9
-	VPMULLW      Y8, Y3, Y3
-	VPADDW       Y9, Y3, Y3
-	VMOVDQU      Y3, 384(AX)
-	VMOVDQU      48(CX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPSRLW       $0x03, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VPMULLW      Y8, Y3, Y3
-	VPADDW       Y9, Y3, Y3
-	VMOVDQU      Y3, 448(AX)
-	VMOVDQU      16(CX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VPMULLW      Y8, Y3, Y3
-	VPADDW       Y9, Y3, Y3
-	VMOVDQU      Y3, 512(AX)
-	VMOVDQU      48(CX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPSRLW       $0x05, Y4, Y4
-	VPAND        mask04<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VPMULLW      Y8, Y3, Y3
-	VPADDW       Y9, Y3, Y3
-	VMOVDQU      Y3, 576(AX)
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMULLW      Y4, Y2, Y2
+	VPADDW       Y5, Y2, Y2
+	VMOVDQU      Y2, 512(AX)
+	VMOVDQU      48(CX), Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
+	VPSRLW       $0x05, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMULLW      Y4, Y2, Y2
+	VPADDW       Y5, Y2, Y2
+	VMOVDQU      Y2, 576(AX)
 	ADDQ         $0x00000072, CX
 	ADDQ         $0x00000280, AX
 	DECQ         DX
@@ -72582,43 +84510,43 @@ TEXT ·expandStripTQ10(SB), NOSPLIT, $0-48
 	MOVQ $0x00000020, R8
 
 row:
-	MOVQ dst+0(FP), DX
-	MOVQ w+16(FP), BX
-	MOVQ n+32(FP), SI
+	MOVQ    dst+0(FP), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    n+32(FP), SI
+	VMOVDQU mask03<>+0(SB), Y0
 
 super:
-	VPBROADCASTW 64(BX), X0
-	VCVTPH2PS    X0, Y0
-	VMOVUPS      Y0, (DX)
-	VMOVDQU      mask03<>+0(SB), Y6
-	VPAND        (BX), Y6, Y3
-	VMOVDQU      Y3, 128(DX)
-	VPAND        32(BX), Y6, Y3
-	VMOVDQU      Y3, 192(DX)
-	VMOVDQU      (BX), Y3
-	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      Y3, 256(DX)
-	VMOVDQU      32(BX), Y3
-	VPSRLW       $0x02, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      Y3, 320(DX)
-	VMOVDQU      (BX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      Y3, 384(DX)
-	VMOVDQU      32(BX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      Y3, 448(DX)
-	VMOVDQU      (BX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      Y3, 512(DX)
-	VMOVDQU      32(BX), Y3
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VMOVDQU      Y3, 576(DX)
+	VPBROADCASTW 64(BX), X1
+	VCVTPH2PS    X1, Y1
+	VMOVUPS      Y1, (DX)
+	VPAND        (BX), Y0, Y1
+	VMOVDQU      Y1, 128(DX)
+	VPAND        32(BX), Y0, Y1
+	VMOVDQU      Y1, 192(DX)
+	VMOVDQU      (BX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      Y1, 256(DX)
+	VMOVDQU      32(BX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      Y1, 320(DX)
+	VMOVDQU      (BX), Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      Y1, 384(DX)
+	VMOVDQU      32(BX), Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      Y1, 448(DX)
+	VMOVDQU      (BX), Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      Y1, 512(DX)
+	VMOVDQU      32(BX), Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      Y1, 576(DX)
 	ADDQ         $0x00000042, BX
 	ADDQ         $0x00000280, DX
 	DECQ         SI
@@ -72628,6 +84556,578 @@ super:
 	XCHGQ        DI, R8
 	DECQ         CX
 	JNZ          row
+	VZEROUPPER
+	RET
+
+// func firstTQ10VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+// Requires: AVX, AVX2, AVX512F, AVX512VNNI, CMOV, F16C, MMX+
+TEXT ·firstTQ10VNNI6x4(SB), NOSPLIT, $0-120
+	MOVQ  next+72(FP), AX
+	MOVQ  lines+80(FP), CX
+	TESTQ CX, CX
+	JEQ   asked
+
+line:
+	PREFETCHT1 (AX)
+	ADDQ       $0x40, AX
+	DECQ       CX
+	JNZ        line
+	MOVQ       AX, next+72(FP)
+
+asked:
+	MOVQ    rowBytes+24(FP), AX
+	MOVQ    xStride+40(FP), CX
+	LEAQ    (CX)(CX*2), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    n+48(FP), DI
+	MOVQ    from+88(FP), R8
+	MOVQ    fromBytes+96(FP), R9
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	TESTQ   $0x00000001, part+64(FP)
+	JNE     begin
+	MOVQ    acc+56(FP), R10
+	VMOVUPS (R10), Z4
+	VMOVUPS 64(R10), Z5
+	VMOVUPS 128(R10), Z6
+	VMOVUPS 192(R10), Z7
+	VMOVUPS 256(R10), Z8
+	VMOVUPS 320(R10), Z9
+	VMOVUPS 384(R10), Z10
+	VMOVUPS 448(R10), Z11
+	VMOVUPS 512(R10), Z12
+	VMOVUPS 576(R10), Z13
+	VMOVUPS 640(R10), Z14
+	VMOVUPS 704(R10), Z15
+
+begin:
+	VMOVDQU mask03<>+0(SB), Y0
+	LEAQ    (SI)(CX*4), R12
+
+super:
+	LEAQ            448(SI), R10
+	CMPQ            DI, $0x01
+	CMOVQEQ         R12, R10
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	PREFETCHT0      (R10)(CX*1)
+	PREFETCHT0      64(R10)(CX*1)
+	PREFETCHT0      128(R10)(CX*1)
+	PREFETCHT0      192(R10)(CX*1)
+	PREFETCHT0      256(R10)(CX*1)
+	PREFETCHT0      (R10)(CX*2)
+	PREFETCHT0      64(R10)(CX*2)
+	PREFETCHT0      128(R10)(CX*2)
+	PREFETCHT0      192(R10)(CX*2)
+	PREFETCHT0      256(R10)(CX*2)
+	PREFETCHT0      (R10)(DX*1)
+	PREFETCHT0      64(R10)(DX*1)
+	PREFETCHT0      128(R10)(DX*1)
+	PREFETCHT0      192(R10)(DX*1)
+	PREFETCHT0      256(R10)(DX*1)
+	LEAQ            640(BX), R11
+	LEAQ            66(R8), R8
+	CMPQ            DI, $0x01
+	CMOVQEQ         then+104(FP), R11
+	CMOVQEQ         thenFrom+112(FP), R8
+	LEAQ            (R8)(R9*2), R10
+	ADDQ            R9, R10
+	VBROADCASTI64X4 288(SI), Z16
+	VPSRAD          $0x03, Z16, Z16
+	VMOVDQA32       Z16, Z20
+	VMOVDQA32       Z16, Z24
+	VBROADCASTI64X4 288(SI)(CX*1), Z17
+	VPSRAD          $0x03, Z17, Z17
+	VMOVDQA32       Z17, Z21
+	VMOVDQA32       Z17, Z25
+	VBROADCASTI64X4 288(SI)(CX*2), Z18
+	VPSRAD          $0x03, Z18, Z18
+	VMOVDQA32       Z18, Z22
+	VMOVDQA32       Z18, Z26
+	VBROADCASTI64X4 288(SI)(DX*1), Z19
+	VPSRAD          $0x03, Z19, Z19
+	VMOVDQA32       Z19, Z23
+	VMOVDQA32       Z19, Z27
+	VMOVDQU32       128(BX), Z28
+	VMOVDQU32       128(BX)(AX*1), Z29
+	VMOVDQU32       128(BX)(AX*2), Z30
+	VBROADCASTI64X4 (SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPBROADCASTW    64(R8), X1
+	VCVTPH2PS       X1, Y1
+	VMOVUPS         Y1, (R11)
+	VBROADCASTI64X4 (SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VPAND           (R8), Y0, Y1
+	VMOVDQU         Y1, 128(R11)
+	VPAND           32(R8), Y0, Y1
+	VMOVDQU         Y1, 192(R11)
+	VBROADCASTI64X4 (SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         (R8), Y1
+	VPSRLW          $0x02, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 256(R11)
+	VMOVDQU         32(R8), Y1
+	VPSRLW          $0x02, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 320(R11)
+	VBROADCASTI64X4 (SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         (R8), Y1
+	VPSRLW          $0x04, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 384(R11)
+	VMOVDQU32       192(BX), Z28
+	VMOVDQU32       192(BX)(AX*1), Z29
+	VMOVDQU32       192(BX)(AX*2), Z30
+	VBROADCASTI64X4 32(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         32(R8), Y1
+	VPSRLW          $0x04, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 448(R11)
+	VMOVDQU         (R8), Y1
+	VPSRLW          $0x06, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 512(R11)
+	VBROADCASTI64X4 32(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         32(R8), Y1
+	VPSRLW          $0x06, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 576(R11)
+	VPBROADCASTW    64(R8)(R9*1), X1
+	VCVTPH2PS       X1, Y1
+	VMOVUPS         Y1, 32(R11)
+	VBROADCASTI64X4 32(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VPAND           (R8)(R9*1), Y0, Y1
+	VMOVDQU         Y1, 160(R11)
+	VBROADCASTI64X4 32(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPAND           32(R8)(R9*1), Y0, Y1
+	VMOVDQU         Y1, 224(R11)
+	VMOVDQU         (R8)(R9*1), Y1
+	VPSRLW          $0x02, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 288(R11)
+	VMOVDQU32       256(BX), Z28
+	VMOVDQU32       256(BX)(AX*1), Z29
+	VMOVDQU32       256(BX)(AX*2), Z30
+	VBROADCASTI64X4 64(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         32(R8)(R9*1), Y1
+	VPSRLW          $0x02, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 352(R11)
+	VMOVDQU         (R8)(R9*1), Y1
+	VPSRLW          $0x04, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 416(R11)
+	VBROADCASTI64X4 64(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         32(R8)(R9*1), Y1
+	VPSRLW          $0x04, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 480(R11)
+	VBROADCASTI64X4 64(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         (R8)(R9*1), Y1
+	VPSRLW          $0x06, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 544(R11)
+	VMOVDQU         32(R8)(R9*1), Y1
+	VPSRLW          $0x06, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 608(R11)
+	VBROADCASTI64X4 64(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPBROADCASTW    64(R8)(R9*2), X1
+	VCVTPH2PS       X1, Y1
+	VMOVUPS         Y1, (R11)(AX*1)
+	VPAND           (R8)(R9*2), Y0, Y1
+	VMOVDQU         Y1, 128(R11)(AX*1)
+	VMOVDQU32       320(BX), Z28
+	VMOVDQU32       320(BX)(AX*1), Z29
+	VMOVDQU32       320(BX)(AX*2), Z30
+	VBROADCASTI64X4 96(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPAND           32(R8)(R9*2), Y0, Y1
+	VMOVDQU         Y1, 192(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         (R8)(R9*2), Y1
+	VPSRLW          $0x02, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 256(R11)(AX*1)
+	VMOVDQU         32(R8)(R9*2), Y1
+	VPSRLW          $0x02, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 320(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         (R8)(R9*2), Y1
+	VPSRLW          $0x04, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 384(R11)(AX*1)
+	VMOVDQU         32(R8)(R9*2), Y1
+	VPSRLW          $0x04, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 448(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         (R8)(R9*2), Y1
+	VPSRLW          $0x06, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 512(R11)(AX*1)
+	VMOVDQU         32(R8)(R9*2), Y1
+	VPSRLW          $0x06, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 576(R11)(AX*1)
+	VMOVDQU32       384(BX), Z28
+	VMOVDQU32       384(BX)(AX*1), Z29
+	VMOVDQU32       384(BX)(AX*2), Z30
+	VBROADCASTI64X4 128(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPBROADCASTW    64(R10), X1
+	VCVTPH2PS       X1, Y1
+	VMOVUPS         Y1, 32(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VPAND           (R10), Y0, Y1
+	VMOVDQU         Y1, 160(R11)(AX*1)
+	VPAND           32(R10), Y0, Y1
+	VMOVDQU         Y1, 224(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         (R10), Y1
+	VPSRLW          $0x02, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 288(R11)(AX*1)
+	VMOVDQU         32(R10), Y1
+	VPSRLW          $0x02, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 352(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         (R10), Y1
+	VPSRLW          $0x04, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 416(R11)(AX*1)
+	VMOVDQU32       448(BX), Z28
+	VMOVDQU32       448(BX)(AX*1), Z29
+	VMOVDQU32       448(BX)(AX*2), Z30
+	VBROADCASTI64X4 160(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         32(R10), Y1
+	VPSRLW          $0x04, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 480(R11)(AX*1)
+	VMOVDQU         (R10), Y1
+	VPSRLW          $0x06, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 544(R11)(AX*1)
+	VBROADCASTI64X4 160(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         32(R10), Y1
+	VPSRLW          $0x06, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 608(R11)(AX*1)
+	VPBROADCASTW    64(R10)(R9*1), X1
+	VCVTPH2PS       X1, Y1
+	VMOVUPS         Y1, (R11)(AX*2)
+	VBROADCASTI64X4 160(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VPAND           (R10)(R9*1), Y0, Y1
+	VMOVDQU         Y1, 128(R11)(AX*2)
+	VBROADCASTI64X4 160(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPAND           32(R10)(R9*1), Y0, Y1
+	VMOVDQU         Y1, 192(R11)(AX*2)
+	VMOVDQU         (R10)(R9*1), Y1
+	VPSRLW          $0x02, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 256(R11)(AX*2)
+	VMOVDQU32       512(BX), Z28
+	VMOVDQU32       512(BX)(AX*1), Z29
+	VMOVDQU32       512(BX)(AX*2), Z30
+	VBROADCASTI64X4 192(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         32(R10)(R9*1), Y1
+	VPSRLW          $0x02, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 320(R11)(AX*2)
+	VMOVDQU         (R10)(R9*1), Y1
+	VPSRLW          $0x04, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 384(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         32(R10)(R9*1), Y1
+	VPSRLW          $0x04, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 448(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         (R10)(R9*1), Y1
+	VPSRLW          $0x06, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 512(R11)(AX*2)
+	VMOVDQU         32(R10)(R9*1), Y1
+	VPSRLW          $0x06, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 576(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPBROADCASTW    64(R10)(R9*2), X1
+	VCVTPH2PS       X1, Y1
+	VMOVUPS         Y1, 32(R11)(AX*2)
+	VPAND           (R10)(R9*2), Y0, Y1
+	VMOVDQU         Y1, 160(R11)(AX*2)
+	VMOVDQU32       576(BX), Z28
+	VMOVDQU32       576(BX)(AX*1), Z29
+	VMOVDQU32       576(BX)(AX*2), Z30
+	VBROADCASTI64X4 224(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPAND           32(R10)(R9*2), Y0, Y1
+	VMOVDQU         Y1, 224(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         (R10)(R9*2), Y1
+	VPSRLW          $0x02, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 288(R11)(AX*2)
+	VMOVDQU         32(R10)(R9*2), Y1
+	VPSRLW          $0x02, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 352(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         (R10)(R9*2), Y1
+	VPSRLW          $0x04, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 416(R11)(AX*2)
+	VMOVDQU         32(R10)(R9*2), Y1
+	VPSRLW          $0x04, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 480(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         (R10)(R9*2), Y1
+	VPSRLW          $0x06, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 544(R11)(AX*2)
+	VMOVDQU         32(R10)(R9*2), Y1
+	VPSRLW          $0x06, Y1, Y1
+	VPAND           Y0, Y1, Y1
+	VMOVDQU         Y1, 608(R11)(AX*2)
+	VMOVUPS         (BX), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z16, Z16
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z16, Z29, Z4
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z17, Z17
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z17, Z29, Z5
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z18, Z18
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z18, Z29, Z6
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z19, Z19
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z19, Z29, Z7
+	VMOVUPS         (BX)(AX*1), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z20, Z20
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z20, Z29, Z8
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z21, Z21
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z21, Z29, Z9
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z22, Z22
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z22, Z29, Z10
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z23, Z23
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z23, Z29, Z11
+	VMOVUPS         (BX)(AX*2), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z24, Z24
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z24, Z29, Z12
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z25, Z25
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z25, Z29, Z13
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z26, Z26
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z26, Z29, Z14
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z27, Z27
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z27, Z29, Z15
+	ADDQ            $0x00000280, BX
+	ADDQ            $0x000001c0, SI
+	DECQ            DI
+	JNZ             super
+	MOVQ            acc+56(FP), AX
+	TESTQ           $0x00000002, part+64(FP)
+	JNE             sum
+	VMOVUPS         Z4, (AX)
+	VMOVUPS         Z5, 64(AX)
+	VMOVUPS         Z6, 128(AX)
+	VMOVUPS         Z7, 192(AX)
+	VMOVUPS         Z8, 256(AX)
+	VMOVUPS         Z9, 320(AX)
+	VMOVUPS         Z10, 384(AX)
+	VMOVUPS         Z11, 448(AX)
+	VMOVUPS         Z12, 512(AX)
+	VMOVUPS         Z13, 576(AX)
+	VMOVUPS         Z14, 640(AX)
+	VMOVUPS         Z15, 704(AX)
+	JMP             done
+
+sum:
+	MOVQ          out+0(FP), AX
+	MOVQ          outStride+8(FP), CX
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z16
+	VSHUFPS       $0x88, Z5, Z4, Z17
+	VSHUFPS       $0xdd, Z5, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VSHUFPS       $0x88, Z7, Z6, Z17
+	VSHUFPS       $0xdd, Z7, Z6, Z6
+	VADDPS        Z6, Z17, Z6
+	VSHUFPS       $0x88, Z6, Z4, Z17
+	VSHUFPS       $0xdd, Z6, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VSHUFPS       $0x88, Z9, Z8, Z17
+	VSHUFPS       $0xdd, Z9, Z8, Z8
+	VADDPS        Z8, Z17, Z8
+	VSHUFPS       $0x88, Z11, Z10, Z17
+	VSHUFPS       $0xdd, Z11, Z10, Z10
+	VADDPS        Z10, Z17, Z10
+	VSHUFPS       $0x88, Z10, Z8, Z17
+	VSHUFPS       $0xdd, Z10, Z8, Z8
+	VADDPS        Z8, Z17, Z8
+	VSHUFF32X4    $0x88, Z8, Z4, Z17
+	VSHUFF32X4    $0xdd, Z8, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VPERMPS       Z4, Z16, Z4
+	VMOVUPS       X4, (AX)
+	VEXTRACTF32X4 $0x01, Z4, X17
+	VMOVUPS       X17, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z4, X17
+	VMOVUPS       X17, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z4, X17
+	VMOVUPS       X17, (AX)(DX*1)
+	VSHUFPS       $0x88, Z13, Z12, Z17
+	VSHUFPS       $0xdd, Z13, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VSHUFPS       $0x88, Z15, Z14, Z17
+	VSHUFPS       $0xdd, Z15, Z14, Z14
+	VADDPS        Z14, Z17, Z14
+	VSHUFPS       $0x88, Z14, Z12, Z17
+	VSHUFPS       $0xdd, Z14, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VSHUFF32X4    $0x88, Z12, Z12, Z17
+	VSHUFF32X4    $0xdd, Z12, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VPERMPS       Z12, Z16, Z12
+	VMOVQ         X12, 16(AX)
+	VEXTRACTF32X4 $0x01, Z12, X17
+	VMOVQ         X17, 16(AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z12, X17
+	VMOVQ         X17, 16(AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z12, X17
+	VMOVQ         X17, 16(AX)(DX*1)
+
+done:
 	VZEROUPPER
 	RET
 
@@ -74356,50 +86856,50 @@ TEXT ·expandStripMXFP4(SB), NOSPLIT, $0-48
 	MOVQ $0x00000020, R8
 
 row:
-	MOVQ dst+0(FP), DX
-	MOVQ w+16(FP), BX
-	MOVQ n+32(FP), SI
+	MOVQ    dst+0(FP), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    n+32(FP), SI
+	VMOVDQU mask0f<>+0(SB), Y0
+	VMOVDQU valuesMXFP4<>+0(SB), Y1
 
 super:
-	VPMOVZXBD (BX), Y0
-	VPSLLD    $0x17, Y0, Y0
-	VPMAXUD   leastExponent<>+0(SB), Y0, Y0
-	VMULPS    halved1<>+0(SB), Y0, Y0
-	VMOVUPS   Y0, (DX)
-	VMOVDQU   mask0f<>+0(SB), Y6
-	VMOVDQU   valuesMXFP4<>+0(SB), Y7
-	VPAND     8(BX), Y6, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VMOVDQU   Y3, 128(DX)
-	VPAND     40(BX), Y6, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VMOVDQU   Y3, 192(DX)
-	VPAND     72(BX), Y6, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VMOVDQU   Y3, 256(DX)
-	VPAND     104(BX), Y6, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VMOVDQU   Y3, 320(DX)
-	VMOVDQU   8(BX), Y3
-	VPSRLW    $0x04, Y3, Y3
-	VPAND     Y6, Y3, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VMOVDQU   Y3, 384(DX)
-	VMOVDQU   40(BX), Y3
-	VPSRLW    $0x04, Y3, Y3
-	VPAND     Y6, Y3, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VMOVDQU   Y3, 448(DX)
-	VMOVDQU   72(BX), Y3
-	VPSRLW    $0x04, Y3, Y3
-	VPAND     Y6, Y3, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VMOVDQU   Y3, 512(DX)
-	VMOVDQU   104(BX), Y3
-	VPSRLW    $0x04, Y3, Y3
-	VPAND     Y6, Y3, Y3
-	VPSHUFB   Y3, Y7, Y3
-	VMOVDQU   Y3, 576(DX)
+	VPMOVZXBD (BX), Y2
+	VPSLLD    $0x17, Y2, Y2
+	VPMAXUD   leastExponent<>+0(SB), Y2, Y2
+	VMULPS    halved1<>+0(SB), Y2, Y2
+	VMOVUPS   Y2, (DX)
+	VPAND     8(BX), Y0, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 128(DX)
+	VPAND     40(BX), Y0, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 192(DX)
+	VPAND     72(BX), Y0, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 256(DX)
+	VPAND     104(BX), Y0, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 320(DX)
+	VMOVDQU   8(BX), Y2
+	VPSRLW    $0x04, Y2, Y2
+	VPAND     Y0, Y2, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 384(DX)
+	VMOVDQU   40(BX), Y2
+	VPSRLW    $0x04, Y2, Y2
+	VPAND     Y0, Y2, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 448(DX)
+	VMOVDQU   72(BX), Y2
+	VPSRLW    $0x04, Y2, Y2
+	VPAND     Y0, Y2, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 512(DX)
+	VMOVDQU   104(BX), Y2
+	VPSRLW    $0x04, Y2, Y2
+	VPAND     Y0, Y2, Y2
+	VPSHUFB   Y2, Y1, Y2
+	VMOVDQU   Y2, 576(DX)
 	ADDQ      $0x00000088, BX
 	ADDQ      $0x00000280, DX
 	DECQ      SI
@@ -74409,6 +86909,615 @@ super:
 	XCHGQ     DI, R8
 	DECQ      CX
 	JNZ       row
+	VZEROUPPER
+	RET
+
+// func firstMXFP4VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+// Requires: AVX, AVX2, AVX512F, AVX512VNNI, CMOV, MMX+
+TEXT ·firstMXFP4VNNI6x4(SB), NOSPLIT, $0-120
+	MOVQ  next+72(FP), AX
+	MOVQ  lines+80(FP), CX
+	TESTQ CX, CX
+	JEQ   asked
+
+line:
+	PREFETCHT1 (AX)
+	ADDQ       $0x40, AX
+	DECQ       CX
+	JNZ        line
+	MOVQ       AX, next+72(FP)
+
+asked:
+	MOVQ    rowBytes+24(FP), AX
+	MOVQ    xStride+40(FP), CX
+	LEAQ    (CX)(CX*2), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    n+48(FP), DI
+	MOVQ    from+88(FP), R8
+	MOVQ    fromBytes+96(FP), R9
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	TESTQ   $0x00000001, part+64(FP)
+	JNE     begin
+	MOVQ    acc+56(FP), R10
+	VMOVUPS (R10), Z4
+	VMOVUPS 64(R10), Z5
+	VMOVUPS 128(R10), Z6
+	VMOVUPS 192(R10), Z7
+	VMOVUPS 256(R10), Z8
+	VMOVUPS 320(R10), Z9
+	VMOVUPS 384(R10), Z10
+	VMOVUPS 448(R10), Z11
+	VMOVUPS 512(R10), Z12
+	VMOVUPS 576(R10), Z13
+	VMOVUPS 640(R10), Z14
+	VMOVUPS 704(R10), Z15
+
+begin:
+	VMOVDQU mask0f<>+0(SB), Y0
+	VMOVDQU valuesMXFP4<>+0(SB), Y1
+	LEAQ    (SI)(CX*4), R12
+
+super:
+	LEAQ            448(SI), R10
+	CMPQ            DI, $0x01
+	CMOVQEQ         R12, R10
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	PREFETCHT0      (R10)(CX*1)
+	PREFETCHT0      64(R10)(CX*1)
+	PREFETCHT0      128(R10)(CX*1)
+	PREFETCHT0      192(R10)(CX*1)
+	PREFETCHT0      256(R10)(CX*1)
+	PREFETCHT0      (R10)(CX*2)
+	PREFETCHT0      64(R10)(CX*2)
+	PREFETCHT0      128(R10)(CX*2)
+	PREFETCHT0      192(R10)(CX*2)
+	PREFETCHT0      256(R10)(CX*2)
+	PREFETCHT0      (R10)(DX*1)
+	PREFETCHT0      64(R10)(DX*1)
+	PREFETCHT0      128(R10)(DX*1)
+	PREFETCHT0      192(R10)(DX*1)
+	PREFETCHT0      256(R10)(DX*1)
+	LEAQ            640(BX), R11
+	LEAQ            136(R8), R8
+	CMPQ            DI, $0x01
+	CMOVQEQ         then+104(FP), R11
+	CMOVQEQ         thenFrom+112(FP), R8
+	LEAQ            (R8)(R9*2), R10
+	ADDQ            R9, R10
+	VBROADCASTI64X4 288(SI), Z16
+	VPSLLD          $0x01, Z16, Z16
+	VMOVDQA32       Z16, Z20
+	VMOVDQA32       Z16, Z24
+	VBROADCASTI64X4 288(SI)(CX*1), Z17
+	VPSLLD          $0x01, Z17, Z17
+	VMOVDQA32       Z17, Z21
+	VMOVDQA32       Z17, Z25
+	VBROADCASTI64X4 288(SI)(CX*2), Z18
+	VPSLLD          $0x01, Z18, Z18
+	VMOVDQA32       Z18, Z22
+	VMOVDQA32       Z18, Z26
+	VBROADCASTI64X4 288(SI)(DX*1), Z19
+	VPSLLD          $0x01, Z19, Z19
+	VMOVDQA32       Z19, Z23
+	VMOVDQA32       Z19, Z27
+	VMOVDQU32       128(BX), Z28
+	VMOVDQU32       128(BX)(AX*1), Z29
+	VMOVDQU32       128(BX)(AX*2), Z30
+	VBROADCASTI64X4 (SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPMOVZXBD       (R8), Y2
+	VPSLLD          $0x17, Y2, Y2
+	VPMAXUD         leastExponent<>+0(SB), Y2, Y2
+	VMULPS          halved1<>+0(SB), Y2, Y2
+	VMOVUPS         Y2, (R11)
+	VBROADCASTI64X4 (SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VPAND           8(R8), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 128(R11)
+	VPAND           40(R8), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 192(R11)
+	VBROADCASTI64X4 (SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VPAND           72(R8), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 256(R11)
+	VPAND           104(R8), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 320(R11)
+	VBROADCASTI64X4 (SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         8(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 384(R11)
+	VMOVDQU32       192(BX), Z28
+	VMOVDQU32       192(BX)(AX*1), Z29
+	VMOVDQU32       192(BX)(AX*2), Z30
+	VBROADCASTI64X4 32(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         40(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 448(R11)
+	VMOVDQU         72(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 512(R11)
+	VBROADCASTI64X4 32(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         104(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 576(R11)
+	VPMOVZXBD       (R8)(R9*1), Y2
+	VPSLLD          $0x17, Y2, Y2
+	VPMAXUD         leastExponent<>+0(SB), Y2, Y2
+	VMULPS          halved1<>+0(SB), Y2, Y2
+	VMOVUPS         Y2, 32(R11)
+	VBROADCASTI64X4 32(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VPAND           8(R8)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 160(R11)
+	VBROADCASTI64X4 32(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPAND           40(R8)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 224(R11)
+	VPAND           72(R8)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 288(R11)
+	VMOVDQU32       256(BX), Z28
+	VMOVDQU32       256(BX)(AX*1), Z29
+	VMOVDQU32       256(BX)(AX*2), Z30
+	VBROADCASTI64X4 64(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPAND           104(R8)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 352(R11)
+	VMOVDQU         8(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 416(R11)
+	VBROADCASTI64X4 64(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         40(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 480(R11)
+	VBROADCASTI64X4 64(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         72(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 544(R11)
+	VMOVDQU         104(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 608(R11)
+	VBROADCASTI64X4 64(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPMOVZXBD       (R8)(R9*2), Y2
+	VPSLLD          $0x17, Y2, Y2
+	VPMAXUD         leastExponent<>+0(SB), Y2, Y2
+	VMULPS          halved1<>+0(SB), Y2, Y2
+	VMOVUPS         Y2, (R11)(AX*1)
+	VPAND           8(R8)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 128(R11)(AX*1)
+	VMOVDQU32       320(BX), Z28
+	VMOVDQU32       320(BX)(AX*1), Z29
+	VMOVDQU32       320(BX)(AX*2), Z30
+	VBROADCASTI64X4 96(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPAND           40(R8)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 192(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VPAND           72(R8)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 256(R11)(AX*1)
+	VPAND           104(R8)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 320(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         8(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 384(R11)(AX*1)
+	VMOVDQU         40(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 448(R11)(AX*1)
+	VBROADCASTI64X4 96(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         72(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 512(R11)(AX*1)
+	VMOVDQU         104(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 576(R11)(AX*1)
+	VMOVDQU32       384(BX), Z28
+	VMOVDQU32       384(BX)(AX*1), Z29
+	VMOVDQU32       384(BX)(AX*2), Z30
+	VBROADCASTI64X4 128(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPMOVZXBD       (R10), Y2
+	VPSLLD          $0x17, Y2, Y2
+	VPMAXUD         leastExponent<>+0(SB), Y2, Y2
+	VMULPS          halved1<>+0(SB), Y2, Y2
+	VMOVUPS         Y2, 32(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VPAND           8(R10), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 160(R11)(AX*1)
+	VPAND           40(R10), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 224(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VPAND           72(R10), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 288(R11)(AX*1)
+	VPAND           104(R10), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 352(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         8(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 416(R11)(AX*1)
+	VMOVDQU32       448(BX), Z28
+	VMOVDQU32       448(BX)(AX*1), Z29
+	VMOVDQU32       448(BX)(AX*2), Z30
+	VBROADCASTI64X4 160(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VMOVDQU         40(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 480(R11)(AX*1)
+	VMOVDQU         72(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 544(R11)(AX*1)
+	VBROADCASTI64X4 160(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         104(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 608(R11)(AX*1)
+	VPMOVZXBD       (R10)(R9*1), Y2
+	VPSLLD          $0x17, Y2, Y2
+	VPMAXUD         leastExponent<>+0(SB), Y2, Y2
+	VMULPS          halved1<>+0(SB), Y2, Y2
+	VMOVUPS         Y2, (R11)(AX*2)
+	VBROADCASTI64X4 160(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VPAND           8(R10)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 128(R11)(AX*2)
+	VBROADCASTI64X4 160(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPAND           40(R10)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 192(R11)(AX*2)
+	VPAND           72(R10)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 256(R11)(AX*2)
+	VMOVDQU32       512(BX), Z28
+	VMOVDQU32       512(BX)(AX*1), Z29
+	VMOVDQU32       512(BX)(AX*2), Z30
+	VBROADCASTI64X4 192(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPAND           104(R10)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 320(R11)(AX*2)
+	VMOVDQU         8(R10)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 384(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VMOVDQU         40(R10)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 448(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         72(R10)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 512(R11)(AX*2)
+	VMOVDQU         104(R10)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 576(R11)(AX*2)
+	VBROADCASTI64X4 192(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPMOVZXBD       (R10)(R9*2), Y2
+	VPSLLD          $0x17, Y2, Y2
+	VPMAXUD         leastExponent<>+0(SB), Y2, Y2
+	VMULPS          halved1<>+0(SB), Y2, Y2
+	VMOVUPS         Y2, 32(R11)(AX*2)
+	VPAND           8(R10)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 160(R11)(AX*2)
+	VMOVDQU32       576(BX), Z28
+	VMOVDQU32       576(BX)(AX*1), Z29
+	VMOVDQU32       576(BX)(AX*2), Z30
+	VBROADCASTI64X4 224(SI), Z31
+	VPDPBUSD        Z31, Z28, Z16
+	VPDPBUSD        Z31, Z29, Z20
+	VPDPBUSD        Z31, Z30, Z24
+	VPAND           40(R10)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 224(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z28, Z17
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VPAND           72(R10)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 288(R11)(AX*2)
+	VPAND           104(R10)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 352(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z28, Z18
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         8(R10)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 416(R11)(AX*2)
+	VMOVDQU         40(R10)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 480(R11)(AX*2)
+	VBROADCASTI64X4 224(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z28, Z19
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         72(R10)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 544(R11)(AX*2)
+	VMOVDQU         104(R10)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 608(R11)(AX*2)
+	VMOVUPS         (BX), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z16, Z16
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z16, Z29, Z4
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z17, Z17
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z17, Z29, Z5
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z18, Z18
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z18, Z29, Z6
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z19, Z19
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z19, Z29, Z7
+	VMOVUPS         (BX)(AX*1), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z20, Z20
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z20, Z29, Z8
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z21, Z21
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z21, Z29, Z9
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z22, Z22
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z22, Z29, Z10
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z23, Z23
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z23, Z29, Z11
+	VMOVUPS         (BX)(AX*2), Z30
+	VBROADCASTI64X4 256(SI), Z28
+	VCVTDQ2PS       Z24, Z24
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z24, Z29, Z12
+	VBROADCASTI64X4 256(SI)(CX*1), Z28
+	VCVTDQ2PS       Z25, Z25
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z25, Z29, Z13
+	VBROADCASTI64X4 256(SI)(CX*2), Z28
+	VCVTDQ2PS       Z26, Z26
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z26, Z29, Z14
+	VBROADCASTI64X4 256(SI)(DX*1), Z28
+	VCVTDQ2PS       Z27, Z27
+	VMULPS          Z28, Z30, Z29
+	VFMADD231PS     Z27, Z29, Z15
+	ADDQ            $0x00000280, BX
+	ADDQ            $0x000001c0, SI
+	DECQ            DI
+	JNZ             super
+	MOVQ            acc+56(FP), AX
+	TESTQ           $0x00000002, part+64(FP)
+	JNE             sum
+	VMOVUPS         Z4, (AX)
+	VMOVUPS         Z5, 64(AX)
+	VMOVUPS         Z6, 128(AX)
+	VMOVUPS         Z7, 192(AX)
+	VMOVUPS         Z8, 256(AX)
+	VMOVUPS         Z9, 320(AX)
+	VMOVUPS         Z10, 384(AX)
+	VMOVUPS         Z11, 448(AX)
+	VMOVUPS         Z12, 512(AX)
+	VMOVUPS         Z13, 576(AX)
+	VMOVUPS         Z14, 640(AX)
+	VMOVUPS         Z15, 704(AX)
+	JMP             done
+
+sum:
+	MOVQ          out+0(FP), AX
+	MOVQ          outStride+8(FP), CX
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z16
+	VSHUFPS       $0x88, Z5, Z4, Z17
+	VSHUFPS       $0xdd, Z5, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VSHUFPS       $0x88, Z7, Z6, Z17
+	VSHUFPS       $0xdd, Z7, Z6, Z6
+	VADDPS        Z6, Z17, Z6
+	VSHUFPS       $0x88, Z6, Z4, Z17
+	VSHUFPS       $0xdd, Z6, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VSHUFPS       $0x88, Z9, Z8, Z17
+	VSHUFPS       $0xdd, Z9, Z8, Z8
+	VADDPS        Z8, Z17, Z8
+	VSHUFPS       $0x88, Z11, Z10, Z17
+	VSHUFPS       $0xdd, Z11, Z10, Z10
+	VADDPS        Z10, Z17, Z10
+	VSHUFPS       $0x88, Z10, Z8, Z17
+	VSHUFPS       $0xdd, Z10, Z8, Z8
+	VADDPS        Z8, Z17, Z8
+	VSHUFF32X4    $0x88, Z8, Z4, Z17
+	VSHUFF32X4    $0xdd, Z8, Z4, Z4
+	VADDPS        Z4, Z17, Z4
+	VPERMPS       Z4, Z16, Z4
+	VMOVUPS       X4, (AX)
+	VEXTRACTF32X4 $0x01, Z4, X17
+	VMOVUPS       X17, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z4, X17
+	VMOVUPS       X17, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z4, X17
+	VMOVUPS       X17, (AX)(DX*1)
+	VSHUFPS       $0x88, Z13, Z12, Z17
+	VSHUFPS       $0xdd, Z13, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VSHUFPS       $0x88, Z15, Z14, Z17
+	VSHUFPS       $0xdd, Z15, Z14, Z14
+	VADDPS        Z14, Z17, Z14
+	VSHUFPS       $0x88, Z14, Z12, Z17
+	VSHUFPS       $0xdd, Z14, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VSHUFF32X4    $0x88, Z12, Z12, Z17
+	VSHUFF32X4    $0xdd, Z12, Z12, Z12
+	VADDPS        Z12, Z17, Z12
+	VPERMPS       Z12, Z16, Z12
+	VMOVQ         X12, 16(AX)
+	VEXTRACTF32X4 $0x01, Z12, X17
+	VMOVQ         X17, 16(AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z12, X17
+	VMOVQ         X17, 16(AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z12, X17
+	VMOVQ         X17, 16(AX)(DX*1)
+
+done:
 	VZEROUPPER
 	RET
 
@@ -75976,56 +89085,56 @@ TEXT ·expandStripNVFP4(SB), NOSPLIT, $0-48
 	MOVQ $0x00000020, R8
 
 row:
-	MOVQ dst+0(FP), DX
-	MOVQ w+16(FP), BX
-	MOVQ n+32(FP), SI
+	MOVQ    dst+0(FP), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    n+32(FP), SI
+	VMOVDQU mask0f<>+0(SB), Y0
+	VMOVDQU valuesNVFP4<>+0(SB), Y1
 
 super:
-	VPMOVZXBW    (BX), X0
-	VPSLLW       $0x07, X0, X0
-	VCVTPH2PS    X0, Y0
-	VPMOVZXBW    8(BX), X1
-	VPSLLW       $0x07, X1, X1
-	VCVTPH2PS    X1, Y1
-	VBROADCASTSS 144(BX), Y2
-	VMULPS       Y2, Y0, Y0
-	VMULPS       Y2, Y1, Y1
-	VMOVUPS      Y1, 64(DX)
-	VMOVUPS      Y0, (DX)
-	VMOVDQU      mask0f<>+0(SB), Y6
-	VMOVDQU      valuesNVFP4<>+0(SB), Y7
-	VPAND        16(BX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 128(DX)
-	VPAND        48(BX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 192(DX)
-	VPAND        80(BX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 256(DX)
-	VPAND        112(BX), Y6, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 320(DX)
-	VMOVDQU      16(BX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 384(DX)
-	VMOVDQU      48(BX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 448(DX)
-	VMOVDQU      80(BX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 512(DX)
-	VMOVDQU      112(BX), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        Y6, Y3, Y3
-	VPSHUFB      Y3, Y7, Y3
-	VMOVDQU      Y3, 576(DX)
+	VPMOVZXBW    (BX), X2
+	VPSLLW       $0x07, X2, X2
+	VCVTPH2PS    X2, Y2
+	VPMOVZXBW    8(BX), X4
+	VPSLLW       $0x07, X4, X4
+	VCVTPH2PS    X4, Y4
+	VBROADCASTSS 144(BX), Y3
+	VMULPS       Y3, Y2, Y2
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 64(DX)
+	VMOVUPS      Y2, (DX)
+	VPAND        16(BX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 128(DX)
+	VPAND        48(BX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 192(DX)
+	VPAND        80(BX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 256(DX)
+	VPAND        112(BX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 320(DX)
+	VMOVDQU      16(BX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 384(DX)
+	VMOVDQU      48(BX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 448(DX)
+	VMOVDQU      80(BX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 512(DX)
+	VMOVDQU      112(BX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VMOVDQU      Y2, 576(DX)
 	ADDQ         $0x00000094, BX
 	ADDQ         $0x00000280, DX
 	DECQ         SI
@@ -76035,6 +89144,510 @@ super:
 	XCHGQ        DI, R8
 	DECQ         CX
 	JNZ          row
+	VZEROUPPER
+	RET
+
+// func firstNVFP4VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+// Requires: AVX, AVX2, AVX512F, AVX512VNNI, CMOV, F16C, MMX+
+TEXT ·firstNVFP4VNNI4x4(SB), NOSPLIT, $0-120
+	MOVQ  next+72(FP), AX
+	MOVQ  lines+80(FP), CX
+	TESTQ CX, CX
+	JEQ   asked
+
+line:
+	PREFETCHT1 (AX)
+	ADDQ       $0x40, AX
+	DECQ       CX
+	JNZ        line
+	MOVQ       AX, next+72(FP)
+
+asked:
+	MOVQ    rowBytes+24(FP), AX
+	MOVQ    xStride+40(FP), CX
+	LEAQ    (CX)(CX*2), DX
+	MOVQ    w+16(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    n+48(FP), DI
+	MOVQ    from+88(FP), R8
+	MOVQ    fromBytes+96(FP), R9
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	TESTQ   $0x00000001, part+64(FP)
+	JNE     begin
+	MOVQ    acc+56(FP), R10
+	VMOVUPS (R10), Z5
+	VMOVUPS 64(R10), Z6
+	VMOVUPS 128(R10), Z7
+	VMOVUPS 192(R10), Z8
+	VMOVUPS 256(R10), Z9
+	VMOVUPS 320(R10), Z10
+	VMOVUPS 384(R10), Z11
+	VMOVUPS 448(R10), Z12
+
+begin:
+	VMOVDQU mask0f<>+0(SB), Y0
+	VMOVDQU valuesNVFP4<>+0(SB), Y1
+	LEAQ    (SI)(CX*4), R12
+
+super:
+	LEAQ            448(SI), R10
+	CMPQ            DI, $0x01
+	CMOVQEQ         R12, R10
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	PREFETCHT0      320(R10)
+	PREFETCHT0      384(R10)
+	PREFETCHT0      (R10)(CX*1)
+	PREFETCHT0      64(R10)(CX*1)
+	PREFETCHT0      128(R10)(CX*1)
+	PREFETCHT0      192(R10)(CX*1)
+	PREFETCHT0      256(R10)(CX*1)
+	PREFETCHT0      320(R10)(CX*1)
+	PREFETCHT0      384(R10)(CX*1)
+	PREFETCHT0      (R10)(CX*2)
+	PREFETCHT0      64(R10)(CX*2)
+	PREFETCHT0      128(R10)(CX*2)
+	PREFETCHT0      192(R10)(CX*2)
+	PREFETCHT0      256(R10)(CX*2)
+	PREFETCHT0      320(R10)(CX*2)
+	PREFETCHT0      384(R10)(CX*2)
+	PREFETCHT0      (R10)(DX*1)
+	PREFETCHT0      64(R10)(DX*1)
+	PREFETCHT0      128(R10)(DX*1)
+	PREFETCHT0      192(R10)(DX*1)
+	PREFETCHT0      256(R10)(DX*1)
+	PREFETCHT0      320(R10)(DX*1)
+	PREFETCHT0      384(R10)(DX*1)
+	LEAQ            640(BX), R11
+	LEAQ            148(R8), R8
+	CMPQ            DI, $0x01
+	CMOVQEQ         then+104(FP), R11
+	CMOVQEQ         thenFrom+112(FP), R8
+	LEAQ            (R8)(R9*2), R10
+	ADDQ            R9, R10
+	VBROADCASTI64X4 352(SI), Z13
+	VPSRAD          $0x01, Z13, Z13
+	VMOVDQA32       Z13, Z17
+	VBROADCASTI64X4 384(SI), Z21
+	VPSRAD          $0x01, Z21, Z21
+	VMOVDQA32       Z21, Z25
+	VBROADCASTI64X4 352(SI)(CX*1), Z14
+	VPSRAD          $0x01, Z14, Z14
+	VMOVDQA32       Z14, Z18
+	VBROADCASTI64X4 384(SI)(CX*1), Z22
+	VPSRAD          $0x01, Z22, Z22
+	VMOVDQA32       Z22, Z26
+	VBROADCASTI64X4 352(SI)(CX*2), Z15
+	VPSRAD          $0x01, Z15, Z15
+	VMOVDQA32       Z15, Z19
+	VBROADCASTI64X4 384(SI)(CX*2), Z23
+	VPSRAD          $0x01, Z23, Z23
+	VMOVDQA32       Z23, Z27
+	VBROADCASTI64X4 352(SI)(DX*1), Z16
+	VPSRAD          $0x01, Z16, Z16
+	VMOVDQA32       Z16, Z20
+	VBROADCASTI64X4 384(SI)(DX*1), Z24
+	VPSRAD          $0x01, Z24, Z24
+	VMOVDQA32       Z24, Z28
+	VMOVDQU32       128(BX), Z29
+	VMOVDQU32       128(BX)(AX*1), Z30
+	VBROADCASTI64X4 (SI), Z31
+	VPDPBUSD        Z31, Z29, Z13
+	VPDPBUSD        Z31, Z30, Z17
+	VPMOVZXBW       (R8), X2
+	VPSLLW          $0x07, X2, X2
+	VCVTPH2PS       X2, Y2
+	VPMOVZXBW       8(R8), X4
+	VPSLLW          $0x07, X4, X4
+	VCVTPH2PS       X4, Y4
+	VBROADCASTSS    144(R8), Y3
+	VMULPS          Y3, Y2, Y2
+	VMULPS          Y3, Y4, Y4
+	VMOVUPS         Y4, 64(R11)
+	VMOVUPS         Y2, (R11)
+	VBROADCASTI64X4 (SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z29, Z14
+	VPDPBUSD        Z31, Z30, Z18
+	VPAND           16(R8), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 128(R11)
+	VBROADCASTI64X4 (SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z29, Z15
+	VPDPBUSD        Z31, Z30, Z19
+	VPAND           48(R8), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 192(R11)
+	VBROADCASTI64X4 (SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z29, Z16
+	VPDPBUSD        Z31, Z30, Z20
+	VPAND           80(R8), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 256(R11)
+	VMOVDQU32       192(BX), Z29
+	VMOVDQU32       192(BX)(AX*1), Z30
+	VBROADCASTI64X4 32(SI), Z31
+	VPDPBUSD        Z31, Z29, Z13
+	VPDPBUSD        Z31, Z30, Z17
+	VPAND           112(R8), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 320(R11)
+	VBROADCASTI64X4 32(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z29, Z14
+	VPDPBUSD        Z31, Z30, Z18
+	VMOVDQU         16(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 384(R11)
+	VBROADCASTI64X4 32(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z29, Z15
+	VPDPBUSD        Z31, Z30, Z19
+	VMOVDQU         48(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 448(R11)
+	VBROADCASTI64X4 32(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z29, Z16
+	VPDPBUSD        Z31, Z30, Z20
+	VMOVDQU         80(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 512(R11)
+	VMOVDQU         112(R8), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 576(R11)
+	VMOVDQU32       256(BX), Z29
+	VMOVDQU32       256(BX)(AX*1), Z30
+	VBROADCASTI64X4 64(SI), Z31
+	VPDPBUSD        Z31, Z29, Z13
+	VPDPBUSD        Z31, Z30, Z17
+	VPMOVZXBW       (R8)(R9*1), X2
+	VPSLLW          $0x07, X2, X2
+	VCVTPH2PS       X2, Y2
+	VPMOVZXBW       8(R8)(R9*1), X4
+	VPSLLW          $0x07, X4, X4
+	VCVTPH2PS       X4, Y4
+	VBROADCASTSS    144(R8)(R9*1), Y3
+	VMULPS          Y3, Y2, Y2
+	VMULPS          Y3, Y4, Y4
+	VMOVUPS         Y4, 96(R11)
+	VMOVUPS         Y2, 32(R11)
+	VBROADCASTI64X4 64(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z29, Z14
+	VPDPBUSD        Z31, Z30, Z18
+	VPAND           16(R8)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 160(R11)
+	VBROADCASTI64X4 64(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z29, Z15
+	VPDPBUSD        Z31, Z30, Z19
+	VPAND           48(R8)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 224(R11)
+	VBROADCASTI64X4 64(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z29, Z16
+	VPDPBUSD        Z31, Z30, Z20
+	VPAND           80(R8)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 288(R11)
+	VMOVDQU32       320(BX), Z29
+	VMOVDQU32       320(BX)(AX*1), Z30
+	VBROADCASTI64X4 96(SI), Z31
+	VPDPBUSD        Z31, Z29, Z13
+	VPDPBUSD        Z31, Z30, Z17
+	VPAND           112(R8)(R9*1), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 352(R11)
+	VBROADCASTI64X4 96(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z29, Z14
+	VPDPBUSD        Z31, Z30, Z18
+	VMOVDQU         16(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 416(R11)
+	VBROADCASTI64X4 96(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z29, Z15
+	VPDPBUSD        Z31, Z30, Z19
+	VMOVDQU         48(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 480(R11)
+	VBROADCASTI64X4 96(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z29, Z16
+	VPDPBUSD        Z31, Z30, Z20
+	VMOVDQU         80(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 544(R11)
+	VMOVDQU         112(R8)(R9*1), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 608(R11)
+	VMOVDQU32       384(BX), Z29
+	VMOVDQU32       384(BX)(AX*1), Z30
+	VBROADCASTI64X4 128(SI), Z31
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VPMOVZXBW       (R8)(R9*2), X2
+	VPSLLW          $0x07, X2, X2
+	VCVTPH2PS       X2, Y2
+	VPMOVZXBW       8(R8)(R9*2), X4
+	VPSLLW          $0x07, X4, X4
+	VCVTPH2PS       X4, Y4
+	VBROADCASTSS    144(R8)(R9*2), Y3
+	VMULPS          Y3, Y2, Y2
+	VMULPS          Y3, Y4, Y4
+	VMOVUPS         Y4, 64(R11)(AX*1)
+	VMOVUPS         Y2, (R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VPAND           16(R8)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 128(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPAND           48(R8)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 192(R11)(AX*1)
+	VBROADCASTI64X4 128(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z29, Z24
+	VPDPBUSD        Z31, Z30, Z28
+	VPAND           80(R8)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 256(R11)(AX*1)
+	VMOVDQU32       448(BX), Z29
+	VMOVDQU32       448(BX)(AX*1), Z30
+	VBROADCASTI64X4 160(SI), Z31
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VPAND           112(R8)(R9*2), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 320(R11)(AX*1)
+	VBROADCASTI64X4 160(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         16(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 384(R11)(AX*1)
+	VBROADCASTI64X4 160(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         48(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 448(R11)(AX*1)
+	VBROADCASTI64X4 160(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z29, Z24
+	VPDPBUSD        Z31, Z30, Z28
+	VMOVDQU         80(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 512(R11)(AX*1)
+	VMOVDQU         112(R8)(R9*2), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 576(R11)(AX*1)
+	VMOVDQU32       512(BX), Z29
+	VMOVDQU32       512(BX)(AX*1), Z30
+	VBROADCASTI64X4 192(SI), Z31
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VPMOVZXBW       (R10), X2
+	VPSLLW          $0x07, X2, X2
+	VCVTPH2PS       X2, Y2
+	VPMOVZXBW       8(R10), X4
+	VPSLLW          $0x07, X4, X4
+	VCVTPH2PS       X4, Y4
+	VBROADCASTSS    144(R10), Y3
+	VMULPS          Y3, Y2, Y2
+	VMULPS          Y3, Y4, Y4
+	VMOVUPS         Y4, 96(R11)(AX*1)
+	VMOVUPS         Y2, 32(R11)(AX*1)
+	VBROADCASTI64X4 192(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VPAND           16(R10), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 160(R11)(AX*1)
+	VBROADCASTI64X4 192(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VPAND           48(R10), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 224(R11)(AX*1)
+	VBROADCASTI64X4 192(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z29, Z24
+	VPDPBUSD        Z31, Z30, Z28
+	VPAND           80(R10), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 288(R11)(AX*1)
+	VMOVDQU32       576(BX), Z29
+	VMOVDQU32       576(BX)(AX*1), Z30
+	VBROADCASTI64X4 224(SI), Z31
+	VPDPBUSD        Z31, Z29, Z21
+	VPDPBUSD        Z31, Z30, Z25
+	VPAND           112(R10), Y0, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 352(R11)(AX*1)
+	VBROADCASTI64X4 224(SI)(CX*1), Z31
+	VPDPBUSD        Z31, Z29, Z22
+	VPDPBUSD        Z31, Z30, Z26
+	VMOVDQU         16(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 416(R11)(AX*1)
+	VBROADCASTI64X4 224(SI)(CX*2), Z31
+	VPDPBUSD        Z31, Z29, Z23
+	VPDPBUSD        Z31, Z30, Z27
+	VMOVDQU         48(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 480(R11)(AX*1)
+	VBROADCASTI64X4 224(SI)(DX*1), Z31
+	VPDPBUSD        Z31, Z29, Z24
+	VPDPBUSD        Z31, Z30, Z28
+	VMOVDQU         80(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 544(R11)(AX*1)
+	VMOVDQU         112(R10), Y2
+	VPSRLW          $0x04, Y2, Y2
+	VPAND           Y0, Y2, Y2
+	VPSHUFB         Y2, Y1, Y2
+	VMOVDQU         Y2, 608(R11)(AX*1)
+	VMOVUPS         (BX), Z31
+	VMOVUPS         64(BX), Z29
+	VCVTDQ2PS       Z13, Z13
+	VCVTDQ2PS       Z21, Z21
+	VMULPS          Z29, Z21, Z21
+	VFMADD213PS     Z21, Z31, Z13
+	VCVTDQ2PS       Z14, Z14
+	VCVTDQ2PS       Z22, Z22
+	VMULPS          Z29, Z22, Z22
+	VFMADD213PS     Z22, Z31, Z14
+	VCVTDQ2PS       Z15, Z15
+	VCVTDQ2PS       Z23, Z23
+	VMULPS          Z29, Z23, Z23
+	VFMADD213PS     Z23, Z31, Z15
+	VCVTDQ2PS       Z16, Z16
+	VCVTDQ2PS       Z24, Z24
+	VMULPS          Z29, Z24, Z24
+	VFMADD213PS     Z24, Z31, Z16
+	VMOVUPS         (BX)(AX*1), Z31
+	VMOVUPS         64(BX)(AX*1), Z29
+	VCVTDQ2PS       Z17, Z17
+	VCVTDQ2PS       Z25, Z25
+	VMULPS          Z29, Z25, Z25
+	VFMADD213PS     Z25, Z31, Z17
+	VCVTDQ2PS       Z18, Z18
+	VCVTDQ2PS       Z26, Z26
+	VMULPS          Z29, Z26, Z26
+	VFMADD213PS     Z26, Z31, Z18
+	VCVTDQ2PS       Z19, Z19
+	VCVTDQ2PS       Z27, Z27
+	VMULPS          Z29, Z27, Z27
+	VFMADD213PS     Z27, Z31, Z19
+	VCVTDQ2PS       Z20, Z20
+	VCVTDQ2PS       Z28, Z28
+	VMULPS          Z29, Z28, Z28
+	VFMADD213PS     Z28, Z31, Z20
+	VBROADCASTI64X4 256(SI), Z21
+	VFMADD231PS     Z21, Z13, Z5
+	VBROADCASTI64X4 256(SI)(CX*1), Z21
+	VFMADD231PS     Z21, Z14, Z6
+	VBROADCASTI64X4 256(SI)(CX*2), Z21
+	VFMADD231PS     Z21, Z15, Z7
+	VBROADCASTI64X4 256(SI)(DX*1), Z21
+	VFMADD231PS     Z21, Z16, Z8
+	VBROADCASTI64X4 256(SI), Z21
+	VFMADD231PS     Z21, Z17, Z9
+	VBROADCASTI64X4 256(SI)(CX*1), Z21
+	VFMADD231PS     Z21, Z18, Z10
+	VBROADCASTI64X4 256(SI)(CX*2), Z21
+	VFMADD231PS     Z21, Z19, Z11
+	VBROADCASTI64X4 256(SI)(DX*1), Z21
+	VFMADD231PS     Z21, Z20, Z12
+	ADDQ            $0x00000280, BX
+	ADDQ            $0x000001c0, SI
+	DECQ            DI
+	JNZ             super
+	MOVQ            acc+56(FP), AX
+	TESTQ           $0x00000002, part+64(FP)
+	JNE             sum
+	VMOVUPS         Z5, (AX)
+	VMOVUPS         Z6, 64(AX)
+	VMOVUPS         Z7, 128(AX)
+	VMOVUPS         Z8, 192(AX)
+	VMOVUPS         Z9, 256(AX)
+	VMOVUPS         Z10, 320(AX)
+	VMOVUPS         Z11, 384(AX)
+	VMOVUPS         Z12, 448(AX)
+	JMP             done
+
+sum:
+	MOVQ          out+0(FP), AX
+	MOVQ          outStride+8(FP), CX
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z13
+	VSHUFPS       $0x88, Z6, Z5, Z14
+	VSHUFPS       $0xdd, Z6, Z5, Z5
+	VADDPS        Z5, Z14, Z5
+	VSHUFPS       $0x88, Z8, Z7, Z14
+	VSHUFPS       $0xdd, Z8, Z7, Z7
+	VADDPS        Z7, Z14, Z7
+	VSHUFPS       $0x88, Z7, Z5, Z14
+	VSHUFPS       $0xdd, Z7, Z5, Z5
+	VADDPS        Z5, Z14, Z5
+	VSHUFPS       $0x88, Z10, Z9, Z14
+	VSHUFPS       $0xdd, Z10, Z9, Z9
+	VADDPS        Z9, Z14, Z9
+	VSHUFPS       $0x88, Z12, Z11, Z14
+	VSHUFPS       $0xdd, Z12, Z11, Z11
+	VADDPS        Z11, Z14, Z11
+	VSHUFPS       $0x88, Z11, Z9, Z14
+	VSHUFPS       $0xdd, Z11, Z9, Z9
+	VADDPS        Z9, Z14, Z9
+	VSHUFF32X4    $0x88, Z9, Z5, Z14
+	VSHUFF32X4    $0xdd, Z9, Z5, Z5
+	VADDPS        Z5, Z14, Z5
+	VPERMPS       Z5, Z13, Z5
+	VMOVUPS       X5, (AX)
+	VEXTRACTF32X4 $0x01, Z5, X14
+	VMOVUPS       X14, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z5, X14
+	VMOVUPS       X14, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z5, X14
+	VMOVUPS       X14, (AX)(DX*1)
+
+done:
 	VZEROUPPER
 	RET
 

@@ -535,6 +535,10 @@ func stripQ40VNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 // expandStripQ40 writes n superblocks of packed Q4_0 rows as a strip's. Scalar twin: superblock in unpack.go.
 func expandStripQ40(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
+// firstQ40VNNI6x4 computes out[t][r] of 6 Q4_0 rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
+// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
+func firstQ40VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+
 // tileQ41VNNI4x4 computes out[t][r] of 4 Q4_1 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ41VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -563,6 +567,10 @@ func stripQ41VNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 
 // expandStripQ41 writes n superblocks of packed Q4_1 rows as a strip's. Scalar twin: superblock in unpack.go.
 func expandStripQ41(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
+
+// firstQ41VNNI6x4 computes out[t][r] of 6 Q4_1 rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
+// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
+func firstQ41VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
 
 // tileQ50VNNI4x4 computes out[t][r] of 4 Q5_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ50VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -593,6 +601,10 @@ func stripQ50VNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 // expandStripQ50 writes n superblocks of packed Q5_0 rows as a strip's. Scalar twin: superblock in unpack.go.
 func expandStripQ50(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
+// firstQ50VNNI6x4 computes out[t][r] of 6 Q5_0 rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
+// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
+func firstQ50VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+
 // tileQ51VNNI4x4 computes out[t][r] of 4 Q5_1 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ51VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -622,6 +634,10 @@ func stripQ51VNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 // expandStripQ51 writes n superblocks of packed Q5_1 rows as a strip's. Scalar twin: superblock in unpack.go.
 func expandStripQ51(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
+// firstQ51VNNI6x4 computes out[t][r] of 6 Q5_1 rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
+// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
+func firstQ51VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+
 // tileQ80VNNI4x4 computes out[t][r] of 4 Q8_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ80VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -650,6 +666,10 @@ func stripQ80VNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 
 // expandStripQ80 writes n superblocks of packed Q8_0 rows as a strip's. Scalar twin: superblock in unpack.go.
 func expandStripQ80(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
+
+// firstQ80VNNI6x4 computes out[t][r] of 6 Q8_0 rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
+// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
+func firstQ80VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
 
 // expandQ80VNNI writes n superblocks of a packed Q8_0 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ80VNNI(dst *byte, w *byte, n uintptr)
@@ -683,6 +703,10 @@ func stripQ2KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 // expandStripQ2K writes n superblocks of packed Q2_K rows as a strip's. Scalar twin: superblock in unpack.go.
 func expandStripQ2K(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
+// firstQ2KVNNI4x4 computes out[t][r] of 4 Q2_K rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
+// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
+func firstQ2KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+
 // expandQ2KVNNI writes n superblocks of a packed Q2_K row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ2KVNNI(dst *byte, w *byte, n uintptr)
 
@@ -714,6 +738,10 @@ func stripQ3KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 
 // expandStripQ3K writes n superblocks of packed Q3_K rows as a strip's. Scalar twin: superblock in unpack.go.
 func expandStripQ3K(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
+
+// firstQ3KVNNI4x4 computes out[t][r] of 4 Q3_K rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
+// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
+func firstQ3KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
 
 // expandQ3KVNNI writes n superblocks of a packed Q3_K row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ3KVNNI(dst *byte, w *byte, n uintptr)
@@ -747,6 +775,10 @@ func stripQ4KVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 // expandStripQ4K writes n superblocks of packed Q4_K rows as a strip's. Scalar twin: superblock in unpack.go.
 func expandStripQ4K(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
+// firstQ4KVNNI6x4 computes out[t][r] of 6 Q4_K rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
+// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
+func firstQ4KVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+
 // tileQ5KVNNI4x4 computes out[t][r] of 4 Q5_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ5KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -776,6 +808,10 @@ func stripQ5KVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 // expandStripQ5K writes n superblocks of packed Q5_K rows as a strip's. Scalar twin: superblock in unpack.go.
 func expandStripQ5K(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
+// firstQ5KVNNI6x4 computes out[t][r] of 6 Q5_K rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
+// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
+func firstQ5KVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+
 // tileQ6KVNNI2x4 computes out[t][r] of 2 Q6_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ6KVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -804,6 +840,10 @@ func stripQ6KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 
 // expandStripQ6K writes n superblocks of packed Q6_K rows as a strip's. Scalar twin: superblock in unpack.go.
 func expandStripQ6K(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
+
+// firstQ6KVNNI4x4 computes out[t][r] of 4 Q6_K rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
+// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
+func firstQ6KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
 
 // expandQ6KVNNI writes n superblocks of a packed Q6_K row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ6KVNNI(dst *byte, w *byte, n uintptr)
@@ -837,6 +877,10 @@ func stripIQ2XXSVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintp
 // expandStripIQ2XXS writes n superblocks of packed IQ2_XXS rows as a strip's. Scalar twin: superblock in unpack.go.
 func expandStripIQ2XXS(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
+// firstIQ2XXSVNNI6x4 computes out[t][r] of 6 IQ2_XXS rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
+// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
+func firstIQ2XXSVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+
 // tileIQ2XSVNNI2x4 computes out[t][r] of 2 IQ2_XS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileIQ2XSVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -865,6 +909,10 @@ func stripIQ2XSVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintpt
 
 // expandStripIQ2XS writes n superblocks of packed IQ2_XS rows as a strip's. Scalar twin: superblock in unpack.go.
 func expandStripIQ2XS(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
+
+// firstIQ2XSVNNI4x4 computes out[t][r] of 4 IQ2_XS rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
+// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
+func firstIQ2XSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
 
 // expandIQ2XSVNNI writes n superblocks of a packed IQ2_XS row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ2XSVNNI(dst *byte, w *byte, n uintptr)
@@ -898,6 +946,10 @@ func stripIQ3XXSVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintp
 // expandStripIQ3XXS writes n superblocks of packed IQ3_XXS rows as a strip's. Scalar twin: superblock in unpack.go.
 func expandStripIQ3XXS(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
+// firstIQ3XXSVNNI6x4 computes out[t][r] of 6 IQ3_XXS rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
+// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
+func firstIQ3XXSVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+
 // tileIQ1SVNNI4x4 computes out[t][r] of 4 IQ1_S rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileIQ1SVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -927,6 +979,10 @@ func stripIQ1SVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr
 // expandStripIQ1S writes n superblocks of packed IQ1_S rows as a strip's. Scalar twin: superblock in unpack.go.
 func expandStripIQ1S(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
+// firstIQ1SVNNI6x4 computes out[t][r] of 6 IQ1_S rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
+// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
+func firstIQ1SVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+
 // tileIQ4NLVNNI4x4 computes out[t][r] of 4 IQ4_NL rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileIQ4NLVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -955,6 +1011,10 @@ func stripIQ4NLVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintpt
 
 // expandStripIQ4NL writes n superblocks of packed IQ4_NL rows as a strip's. Scalar twin: superblock in unpack.go.
 func expandStripIQ4NL(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
+
+// firstIQ4NLVNNI6x4 computes out[t][r] of 6 IQ4_NL rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
+// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
+func firstIQ4NLVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
 
 // expandIQ4NLVNNI writes n superblocks of a packed IQ4_NL row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ4NLVNNI(dst *byte, w *byte, n uintptr)
@@ -988,6 +1048,10 @@ func stripIQ3SVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr
 // expandStripIQ3S writes n superblocks of packed IQ3_S rows as a strip's. Scalar twin: superblock in unpack.go.
 func expandStripIQ3S(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
+// firstIQ3SVNNI6x4 computes out[t][r] of 6 IQ3_S rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
+// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
+func firstIQ3SVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+
 // tileIQ4XSVNNI4x4 computes out[t][r] of 4 IQ4_XS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileIQ4XSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -1016,6 +1080,10 @@ func stripIQ4XSVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintpt
 
 // expandStripIQ4XS writes n superblocks of packed IQ4_XS rows as a strip's. Scalar twin: superblock in unpack.go.
 func expandStripIQ4XS(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
+
+// firstIQ4XSVNNI6x4 computes out[t][r] of 6 IQ4_XS rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
+// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
+func firstIQ4XSVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
 
 // expandIQ4XSVNNI writes n superblocks of a packed IQ4_XS row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ4XSVNNI(dst *byte, w *byte, n uintptr)
@@ -1049,6 +1117,10 @@ func stripIQ1MVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr
 // expandStripIQ1M writes n superblocks of packed IQ1_M rows as a strip's. Scalar twin: superblock in unpack.go.
 func expandStripIQ1M(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
+// firstIQ1MVNNI4x4 computes out[t][r] of 4 IQ1_M rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
+// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
+func firstIQ1MVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+
 // expandIQ1MVNNI writes n superblocks of a packed IQ1_M row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ1MVNNI(dst *byte, w *byte, n uintptr)
 
@@ -1081,6 +1153,10 @@ func stripTQ10VNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr
 // expandStripTQ10 writes n superblocks of packed TQ1_0 rows as a strip's. Scalar twin: superblock in unpack.go.
 func expandStripTQ10(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
+// firstTQ10VNNI6x4 computes out[t][r] of 6 TQ1_0 rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
+// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
+func firstTQ10VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+
 // tileMXFP4VNNI4x4 computes out[t][r] of 4 MXFP4 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileMXFP4VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -1110,6 +1186,10 @@ func stripMXFP4VNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintpt
 // expandStripMXFP4 writes n superblocks of packed MXFP4 rows as a strip's. Scalar twin: superblock in unpack.go.
 func expandStripMXFP4(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
 
+// firstMXFP4VNNI6x4 computes out[t][r] of 6 MXFP4 rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
+// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
+func firstMXFP4VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+
 // tileNVFP4VNNI2x4 computes out[t][r] of 2 NVFP4 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileNVFP4VNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -1138,6 +1218,10 @@ func stripNVFP4VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintpt
 
 // expandStripNVFP4 writes n superblocks of packed NVFP4 rows as a strip's. Scalar twin: superblock in unpack.go.
 func expandStripNVFP4(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
+
+// firstNVFP4VNNI4x4 computes out[t][r] of 4 NVFP4 rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
+// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
+func firstNVFP4VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
 
 // panelQ80AVXVNNI4x3 computes out[t][r] of 4 rows and 3 tokens of types with the form of scales of Q8_0.
 // Scalar twin: tileGeneric in matmul_generic.go.

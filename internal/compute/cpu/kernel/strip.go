@@ -12,6 +12,8 @@ type strip struct {
 	rows int
 	// expand writes n superblocks of packed rows, whose pairs lie pairBytes apart in a strip.
 	expand func(dst *byte, pairBytes uintptr, w *byte, rowBytes, n, rows uintptr)
+	// first computes a tile of stripTokens tokens, and expands all superblocks but the first meanwhile, and then the first of another strip.
+	first firstTile
 	// four and one compute tiles of so many tokens. They may be called for one part of the columns after the other, as a block's tile.
 	four, one stripTile
 }
@@ -19,6 +21,11 @@ type strip struct {
 // stripTile computes out[t][r] for a strip's rows and some tiles of tokens, one after the other, whose accumulators lie one after the other at acc. Before
 // each it brings lines of memory from next on into the second-level cache.
 type stripTile func(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride, n uintptr, acc *float32, part, tiles uintptr, next *byte, lines uintptr)
+
+// firstTile is stripTile for one tile of a strip of which nothing but the first superblock, which is that of the packed rows from from on, was expanded. It
+// expands the others, and then the superblock of packed rows at thenFrom to then, where a strip begins that also has rowBytes between its pairs.
+type firstTile func(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr,
+	from *byte, fromBytes uintptr, then, thenFrom *byte)
 
 const (
 	stripTokens = 4 // of a tile
@@ -50,39 +57,91 @@ func (c *call) strips(s *blockScratch, rows, tokens int, next Next) {
 		if c.fetch != nil {
 			acts.spread((rows + k.rows - 1) / k.rows)
 		}
+		p := c.pieces(s, rows, n)
 		for r := 0; r < rows; r += k.rows {
 			acts.some()
 			f.upTo((r+2*k.rows)*c.rowBytes+stripAhead, max(1, n/stripTokens)*((c.n+c.part-1)/c.part))
-			c.strip(s, min(r, rows-k.rows), t, n, &f)
+			for from := 0; from < c.n; from += c.part {
+				c.strip(s, &p, t, n, &f)
+			}
 		}
 	}
 }
 
-// strip computes a strip from row r on, for n tokens from token t on.
-func (c *call) strip(s *blockScratch, r, t, n int, f *fetchingAhead) {
-	k := &c.m.strip
-	step := 2 * c.m.panelSuper
-	for from := 0; from < c.n; from += c.part {
-		to, part := min(from+c.part, c.n), uintptr(0)
-		if from == 0 {
-			part |= layout.FirstPart
+// pieces are the strips of a call one after the other: of some rows, of which the last begin before those that are left where these are too few, all parts.
+type pieces struct {
+	rows      int
+	r, from   int // of the piece in progress
+	to        int
+	pairBytes int
+	ahead     bool     // the first superblock of the next piece is expanded during this one
+	begun     bool     // that of this piece was
+	panels    [2]*byte // the panel of this piece and of the next
+}
+
+// pieces returns those of a call, before the first.
+func (c *call) pieces(s *blockScratch, rows, tokens int) pieces {
+	pairBytes := min(c.n, c.part)*2*c.m.panelSuper + panelPad
+	size := (c.m.strip.rows/2*pairBytes + fetchLine - 1) / fetchLine * fetchLine
+	return pieces{
+		rows: rows, to: min(c.part, c.n), pairBytes: pairBytes, ahead: tokens >= stripTokens,
+		panels: [2]*byte{&s.panel[0], &s.panel[size]},
+	}
+}
+
+// next goes on to the next piece; after the last it stays where it is.
+func (p *pieces) next(c *call) {
+	p.begun = p.ahead
+	p.panels[0], p.panels[1] = p.panels[1], p.panels[0]
+	switch k := &c.m.strip; {
+	case p.to < c.n:
+		p.from = p.to
+	case p.r+k.rows < p.rows:
+		p.r, p.from = min(p.r+k.rows, p.rows-k.rows), 0
+	}
+	p.to = min(p.from+c.part, c.n)
+}
+
+// packed is where the piece's packed rows begin.
+func (p *pieces) packed(c *call) *byte { return (*byte)(unsafe.Add(c.w, p.r*c.rowBytes+p.from*c.step)) }
+
+// strip computes piece p, for n tokens from token t on, and goes on to the next one.
+func (c *call) strip(s *blockScratch, p *pieces, t, n int, f *fetchingAhead) {
+	k, part := &c.m.strip, uintptr(0)
+	if p.from == 0 {
+		part |= layout.FirstPart
+	}
+	if p.to == c.n {
+		part |= layout.LastPart
+	}
+	out, outStride := c.out[t*c.outStride+p.r:], uintptr(c.outStride*4)
+	x, xStride := unsafe.Add(c.x, t*c.xStride+p.from*c.xStep), uintptr(c.xStride)
+	panel, packed, supers, pairBytes, rowBytes := p.panels[0], p.packed(c), uintptr(p.to-p.from), uintptr(p.pairBytes), uintptr(c.rowBytes)
+	if !p.begun {
+		expanded := supers
+		if p.ahead {
+			expanded = 1
 		}
-		if to == c.n {
-			part |= layout.LastPart
+		k.expand(panel, pairBytes, packed, rowBytes, expanded, uintptr(k.rows))
+	}
+	p.next(c)
+	fours := n / stripTokens
+	if fours > 0 {
+		next, lines := f.take(fours)
+		k.first(&out[0], outStride, panel, pairBytes, (*byte)(x), xStride, supers, &s.acc[0], part, next, lines, packed, rowBytes, p.panels[0], p.packed(c))
+		if fours > 1 {
+			if next != nil {
+				next = (*byte)(unsafe.Add(unsafe.Pointer(next), lines*fetchLine))
+			}
+			const done = stripTokens
+			k.four(&out[done*c.outStride], outStride, panel, pairBytes, (*byte)(unsafe.Add(x, done*c.xStride)), xStride, supers,
+				&s.acc[done*k.rows/2*16], part, uintptr(fours-1), next, lines)
 		}
-		rowBytes := (to-from)*step + panelPad
-		k.expand(&s.panel[0], uintptr(rowBytes), (*byte)(unsafe.Add(c.w, r*c.rowBytes+from*c.step)), uintptr(c.rowBytes), uintptr(to-from), uintptr(k.rows))
-		fours := n / stripTokens
-		if fours > 0 {
-			next, lines := f.take(fours)
-			k.four(&c.out[t*c.outStride+r], uintptr(c.outStride*4), &s.panel[0], uintptr(rowBytes), (*byte)(unsafe.Add(c.x, t*c.xStride+from*c.xStep)),
-				uintptr(c.xStride), uintptr(to-from), &s.acc[0], part, uintptr(fours), next, lines)
-		}
-		if rest := n % stripTokens; rest > 0 {
-			done := n - rest
-			k.one(&c.out[(t+done)*c.outStride+r], uintptr(c.outStride*4), &s.panel[0], uintptr(rowBytes),
-				(*byte)(unsafe.Add(c.x, (t+done)*c.xStride+from*c.xStep)), uintptr(c.xStride), uintptr(to-from), &s.acc[done*k.rows/2*16], part, uintptr(rest), nil, 0)
-		}
+	}
+	if rest := n % stripTokens; rest > 0 {
+		done := n - rest
+		k.one(&out[done*c.outStride], outStride, panel, pairBytes, (*byte)(unsafe.Add(x, done*c.xStride)), xStride, supers, &s.acc[done*k.rows/2*16], part,
+			uintptr(rest), nil, 0)
 	}
 }
 
