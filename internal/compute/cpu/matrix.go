@@ -170,9 +170,20 @@ func decode(t quant.Type, dst []float32, src []byte) { quant.Decode(t, dst, src)
 func grown[T any](s *[]T, n int) []T {
 	if cap(*s) < n {
 		*s = make([]T, n+n/4)
+		inHugePages(*s)
 	}
 	*s = (*s)[:cap(*s)]
 	return (*s)[:n]
+}
+
+// inHugePages asks for huge pages where s, which is new, has room for some.
+func inHugePages[T any](s []T) {
+	b := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(*new(T))))
+	if len(b) < 2*pageAlign {
+		return
+	}
+	b = b[int(-uintptr(unsafe.Pointer(&b[0]))%pageAlign):]
+	adviseHuge(b[:len(b)/pageAlign*pageAlign])
 }
 
 // scratch is memory that verbs use while they run. Workers have their own.
