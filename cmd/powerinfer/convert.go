@@ -29,6 +29,7 @@ FOLDER, that file is rewritten so that the original PowerInfer loads it.`,
 			&cli.StringFlag{Name: "outtype", Value: "f16", Usage: "`TYPE` of the matrices: " + convert.OutTypes() + "; with predictors f16 or q4_0"},
 			&cli.StringFlag{Name: "base", Usage: "`FOLDER` with the config.json of the model that an adapter is for; default: as the adapter says"},
 			&cli.StringFlag{Name: "model-name", Usage: "`NAME` to write as general.name; default: config.json's, else FOLDER's"},
+			&cli.BoolFlag{Name: "no-mtp", Aliases: []string{"no-nextn"}, Usage: "leave out layers that predict further tokens (multi-token prediction), which only run --spec-type draft-mtp and llama.cpp use"},
 			&cli.StringFlag{Name: "format", Usage: "`FORM` of the file: gguf, or original (default with PREDICTORS)"},
 		},
 		Action: convertModel,
@@ -75,7 +76,7 @@ func convertModel(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	o := convert.Options{
-		Output: outtype, Name: c.String("model-name"),
+		Output: outtype, Name: c.String("model-name"), NoFurther: c.Bool("no-mtp"),
 		Notes: func(s string) { fmt.Fprintln(os.Stderr, "note:", s) },
 	}
 	o.Plan = func(size, memory int64) {

@@ -22,7 +22,7 @@ func deepseek2() Family {
 		Tensor{Name: "attn_v_b.weight", Source: both, Change: LatentValues})
 	f.Block = append(sharedExpert(mlpExperts(block), "mlp.shared_experts"),
 		Tensor{Name: "exp_probs_b.bias", Source: "mlp.gate.e_score_correction_bias", Optional: true})
-	f.Read = readDeepSeek2
+	f.Read, f.Further = readDeepSeek2, true
 	return f
 }
 

@@ -109,6 +109,8 @@ type Family struct {
 	// apart layers with attention are instead.
 	StateSpace bool
 	Delta      bool
+	// Further says that files hold layers behind the last that predict further tokens, where Hugging Face folders do.
+	Further bool
 	// Tiled says that in files the heads of delta nets take turns among the groups whose queries and keys they share; else those of a group are neighbours.
 	Tiled bool
 	// GatedAttention says that attn_q has behind each head's query as many rows of a gate, whose sigmoid multiplies what the head reads.

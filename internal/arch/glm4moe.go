@@ -18,7 +18,7 @@ func glm4MoE() Family {
 		Tensor{Name: "attn_q_norm.weight", Source: "self_attn.q_norm.weight", Optional: true},
 		Tensor{Name: "attn_k_norm.weight", Source: "self_attn.k_norm.weight", Optional: true},
 		Tensor{Name: "exp_probs_b.bias", Source: "mlp.gate.e_score_correction_bias"})
-	f.Read = readGLM4MoE
+	f.Read, f.Further = readGLM4MoE, true
 	return f
 }
 

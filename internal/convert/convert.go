@@ -16,11 +16,12 @@ import (
 
 // Options of a conversion.
 type Options struct {
-	Output   Output                   // of the matrices; vectors stay F32
-	Name     string                   // general.name; empty takes config.json's, else the folder's
-	Progress func(done, total int64)  // bytes written and to write; may be nil
-	Notes    func(line string)        // one line on each thing a user may want to know; may be nil
-	Plan     func(size, memory int64) // called with the bytes of the file's tensors and of memory before anything is written; may be nil
+	Output    Output                   // of the matrices; vectors stay F32
+	Name      string                   // general.name; empty takes config.json's, else the folder's
+	NoFurther bool                     // layers that predict further tokens are left out
+	Progress  func(done, total int64)  // bytes written and to write; may be nil
+	Notes     func(line string)        // one line on each thing a user may want to know; may be nil
+	Plan      func(size, memory int64) // called with the bytes of the file's tensors and of memory before anything is written; may be nil
 }
 
 // quantizationVersion is that of the block layouts, as llama.cpp counts them.
@@ -104,6 +105,7 @@ func openModel(dir, predictors string, o *Options) (*model, error) {
 		err = m.source.Dequantise(block)
 	}
 	if err == nil {
+		fam.Further = fam.Further && !o.NoFurther && predictors == ""
 		err = m.plan(dir, fam, c, factors, predictors, o.Notes)
 	}
 	if err != nil {
@@ -164,11 +166,24 @@ func (m *model) plan(dir string, fam arch.Family, c *config, factors map[string]
 	if c.parts {
 		p.leaveOut(notes)
 	}
+	if p.further > 0 {
+		m.keys = withFurther(m.keys, fam.Name, c.Layers, p.further)
+	}
 	p.leaveOutFurther(c, notes)
 	p.leaveOutPredictors(notes)
 	m.keys = append(m.keys, v.keys()...)
 	m.tensors = append(p.tensors, m.tensors...)
 	return p.finish()
+}
+
+// withFurther returns keys of a model of so many layers that has n layers more, which predict further tokens.
+func withFurther(keys []gguf.KV, arch string, layers, n int) []gguf.KV {
+	for i := range keys {
+		if keys[i].Key == arch+".block_count" {
+			keys[i].Value = uint32(layers + n)
+		}
+	}
+	return append(keys, gguf.KV{Key: arch + ".nextn_predict_layers", Value: uint32(n)})
 }
 
 func (o Options) name(dir string, c *config) string {

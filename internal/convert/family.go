@@ -52,6 +52,7 @@ type plan struct {
 	used    map[string]bool
 	small   map[string]*smallFloats // the matrices in NVFP4, by the name of their codes
 	tensors []*tensor
+	further int             // planned layers that predict further tokens
 	pairs   map[string]pair // of an adapter, by the model's tensors, instead of these; nil: a model is planned
 	err     error
 }
@@ -131,7 +132,14 @@ func (p *plan) model(c *config, computed map[string][]float32) {
 			p.head(c)
 		}
 	}
-	for l := 0; l < c.Layers && p.err == nil; l++ {
+	layers := c.Layers
+	if p.holdsFurther(c, root, layer) {
+		p.further, layers = c.Further, c.Layers+c.Further
+	}
+	for l := 0; l < layers && p.err == nil; l++ {
+		if l >= c.Layers {
+			p.furtherParts(c, l, root+fmt.Sprintf(layer, l))
+		}
 		for _, t := range p.family.Block {
 			if with := c.Mixture.In(l); with && arch.InsteadOfExperts(t.Name) || !with && arch.OfExperts(t.Name) {
 				continue
@@ -143,6 +151,31 @@ func (p *plan) model(c *config, computed map[string][]float32) {
 				t.Optional = true
 			}
 			p.one(c, c.sizes(l), t, fmt.Sprintf("blk.%d.", l), root+fmt.Sprintf(layer, l))
+		}
+	}
+}
+
+// holdsFurther reports whether the folder holds layers that predict further tokens, and the family's files do.
+func (p *plan) holdsFurther(c *config, root, layer string) bool {
+	return p.family.Further && c.Further > 0 && p.pairs == nil && p.source.Tensors[root+fmt.Sprintf(layer, c.Layers)+"hnorm.weight"] != nil
+}
+
+// furtherParts plans what layer l, which predicts a further token, has besides a block.
+func (p *plan) furtherParts(c *config, l int, from string) {
+	for _, t := range []struct {
+		name, source string
+		shape        []int
+		optional     bool // the model's own is used where it is missing
+	}{
+		{"eh_proj", "eh_proj", []int{c.Hidden, 2 * c.Hidden}, false},
+		{"enorm", "enorm", []int{c.Hidden}, false},
+		{"hnorm", "hnorm", []int{c.Hidden}, false},
+		{"embed_tokens", "embed_tokens", []int{c.Vocab, c.Hidden}, true},
+		{"shared_head_head", "shared_head.head", []int{c.Vocab, c.Hidden}, true},
+		{"shared_head_norm", "shared_head.norm", []int{c.Hidden}, true},
+	} {
+		if from := from + t.source + ".weight"; !t.optional || p.source.Tensors[from] != nil {
+			p.add(fmt.Sprintf("blk.%d.nextn.%s.weight", l, t.name), from, t.shape...)
 		}
 	}
 }
@@ -415,13 +448,13 @@ func (p *plan) leaveOut(notes func(string)) {
 	}
 }
 
-// leaveOutFurther marks the tensors of layers that predict further tokens as used, and says so.
+// leaveOutFurther marks the tensors of layers that predict further tokens as used where they are not planned, and says so.
 func (p *plan) leaveOutFurther(c *config, notes func(string)) {
 	left := false
 	for name := range p.source.Tensors {
 		_, rest, ok := strings.Cut("."+name, ".layers.")
 		number, _, _ := strings.Cut(rest, ".")
-		if l, err := strconv.Atoi(number); ok && err == nil && l >= c.Layers && l-c.Layers < c.Further {
+		if l, err := strconv.Atoi(number); ok && err == nil && p.further == 0 && l >= c.Layers && l-c.Layers < c.Further {
 			p.used[name], left = true, true
 		}
 		if strings.HasPrefix(name, "mtp.") && p.family.Delta {

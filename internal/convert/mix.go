@@ -156,6 +156,7 @@ type mixer struct {
 	Output
 	arch    string
 	layers  int
+	further int // of these, those that predict further tokens, which no importances are counted of
 	experts int
 	queries int  // that share a key and a value
 	large   bool // llama.cpp calls it 70B
@@ -181,7 +182,7 @@ func newMixer(o Output, keys []gguf.KV, names []string) *mixer {
 	if m.layers = count("block_count"); m.layers == 0 {
 		m.layers = layersOf(names)
 	}
-	m.experts = count("expert_count")
+	m.experts, m.further = count("expert_count"), count("nextn_predict_layers")
 	heads, shared := count("attention.head_count"), count("attention.head_count_kv")
 	if shared == 0 {
 		shared = heads
@@ -281,6 +282,12 @@ func (m *mixer) layer(name string, seen int) int {
 		return l
 	}
 	return seen
+}
+
+// predictsFurther reports whether the tensor called name belongs to a layer that predicts further tokens.
+func (m *mixer) predictsFurther(name string) bool {
+	l, _, ok := layerOf(name)
+	return ok && l >= m.layers-m.further
 }
 
 // chooseHead: errors of the matrix that gives the logits go straight into them.

@@ -305,6 +305,9 @@ func (q *Quantization) Plan(f *gguf.File) ([]Choice, error) {
 			return nil, err
 		}
 		c := &choices[i]
+		if c.importance == nil && q.Output.needsMatrix(c.Tensor.Name, typ) && typ != c.Tensor.Type && m.predictsFurther(c.Tensor.Name) {
+			typ = quant.Q4_K // of as many elements a block, and what is guessed wrong costs time only
+		}
 		c.Type = typ
 		c.NeedsMatrix = typ != c.Tensor.Type && q.Output.needsMatrix(c.Tensor.Name, typ) && c.importance == nil
 	}

@@ -244,6 +244,7 @@ func (o *Options) Memory(f *gguf.File, onGPUs int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	c.FurtherCached = o.Further && o.Drafts > 0 && onGPUs == 0
 	return o.memory(f, c, onGPUs).Need, nil
 }
 
@@ -251,6 +252,9 @@ func (o *Options) Memory(f *gguf.File, onGPUs int64) (int64, error) {
 func (o *Options) memory(f *gguf.File, c model.Config, onGPUs int64) Memory {
 	m := Memory{OnGPUs: onGPUs}
 	for _, t := range f.Tensors {
+		if !c.Loads(t.Name) {
+			continue
+		}
 		typ, bytes, copied := model.Loaded(f, t)
 		if copied || !o.NoRepack { // pages of a mapped file may be dropped and read again
 			m.Weights += layout.Packed(typ, bytes)

@@ -54,6 +54,17 @@ func TestFurtherDrafts(t *testing.T) {
 			t.Error("logits with guesses of a further layer are not those without")
 		}
 	}
+	without, err := (&engine.Options{Context: 128}).Memory(f, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	with, err := (&engine.Options{Context: 128, Drafts: 4, Further: true}).Memory(f, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if least := int64(len(f.Tensor("blk.2.nextn.shared_head_head.weight").Data) + len(f.Tensor("blk.2.attn_q.weight").Data)); with-without < least {
+		t.Errorf("%d bytes of memory with the further layer, %d without", with, without)
+	}
 	if guessing.CacheBytes()*2 != plain.CacheBytes()*3 {
 		t.Errorf("a cache of %d bytes for two layers and a further one, %d without", guessing.CacheBytes(), plain.CacheBytes())
 	}

@@ -341,15 +341,27 @@ func (b *binder) ignore(name string) {
 	}
 }
 
-// ignoreFurther claims the tensors of n layers from the given one on, which are not computed.
-func (b *binder) ignoreFurther(from, n int) {
+// ignoreFurther claims the tensors of c's layers that predict further tokens, unless they are loaded.
+func (b *binder) ignoreFurther(c *Config) {
 	for _, t := range b.f.Tensors {
-		rest, of := strings.CutPrefix(t.Name, "blk.")
-		number, _, _ := strings.Cut(rest, ".")
-		if l, err := strconv.Atoi(number); of && err == nil && l >= from && l-from < n {
+		if l, ok := blockOf(t.Name); ok && l >= c.Layers && l-c.Layers < c.Further {
 			b.ignore(t.Name)
 		}
 	}
+}
+
+// blockOf returns the layer that a tensor's name begins with.
+func blockOf(name string) (l int, ok bool) {
+	rest, ok := strings.CutPrefix(name, "blk.")
+	number, _, _ := strings.Cut(rest, ".")
+	l, err := strconv.Atoi(number)
+	return l, ok && err == nil
+}
+
+// Loads reports whether the tensor of c's file called name is loaded: those of layers that predict further tokens are where the first of these is asked for and they are its.
+func (c *Config) Loads(name string) bool {
+	l, ok := blockOf(name)
+	return !ok || l < c.Layers || c.FurtherCached && l == c.Layers
 }
 
 // finish names what is left over.

@@ -208,7 +208,7 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 			return nil, fmt.Errorf("%s: layers that predict further tokens are computed on the processor alone", f.Path)
 		}
 	}
-	b.ignoreFurther(m.Layers, m.Further)
+	b.ignoreFurther(&m.Config)
 	if err := b.finish(); err != nil {
 		return nil, err
 	}

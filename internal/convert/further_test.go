@@ -1,0 +1,111 @@
+package convert_test
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
+	"github.com/powerinfer-go/powerinfer/internal/convert"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/imatrix"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
+)
+
+// TestFurther: the layer that predicts a further token comes along, under llama.cpp's names, and the model loads with it and without.
+func TestFurther(t *testing.T) {
+	for _, name := range []string{"glm4moe", "deepseek2"} {
+		b, err := os.ReadFile("testdata/reference/" + name + ".json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r reference
+		if err := json.Unmarshal(b, &r); err != nil {
+			t.Fatal(err)
+		}
+		r.Config["num_nextn_predict_layers"] = 1
+		layers := int(r.Config["num_hidden_layers"].(float64))
+		at := func(l int) string { return "model.layers." + string(rune('0'+l)) + "." }
+		for from, x := range r.Tensors { // as the last layer's
+			if rest, ok := strings.CutPrefix(from, at(layers-1)); ok {
+				r.Tensors[at(layers)+rest] = x
+			}
+		}
+		like, norm := r.Tensors["model.embed_tokens.weight"], r.Tensors["model.norm.weight"]
+		join := like
+		join.Shape = []int{norm.Shape[0], 2 * norm.Shape[0]}
+		r.Tensors[at(layers)+"eh_proj.weight"] = join
+		r.Tensors[at(layers)+"embed_tokens.weight"], r.Tensors[at(layers)+"shared_head.head.weight"] = like, like
+		for _, s := range []string{"enorm", "hnorm", "shared_head.norm"} {
+			r.Tensors[at(layers)+s+".weight"] = norm
+		}
+		out := filepath.Join(t.TempDir(), "model.gguf")
+		if err := convert.HuggingFace(t.Context(), r.folder(t), out, convert.Options{Output: convert.OutputOf(quant.F32)}); err != nil {
+			t.Fatal(err)
+		}
+		f, err := gguf.Open(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		got := f.Tensor("blk." + string(rune('0'+layers)) + ".nextn.eh_proj.weight")
+		if got == nil {
+			t.Fatalf("%s: no eh_proj", name)
+		}
+		row := make([]float32, got.Elems())
+		quant.Decode(quant.F32, row, got.Data)
+		if want := weight(at(layers)+"eh_proj.weight", got.Elems(), join.Scale, join.Offset); !slices.Equal(row, want) {
+			t.Errorf("%s: eh_proj has other numbers", name)
+		}
+		for _, further := range []bool{false, true} {
+			dev, err := cpu.New(cpu.Options{Threads: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := model.Load(t.Context(), f, dev, model.Options{Further: further, Batch: 4, Outputs: 1, Cache: compute.CacheSpec{Pages: 2}})
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if m.Layers != layers || m.Config.Further != 1 || m.GuessesFurther() != further {
+				t.Errorf("%s: %d layers and %d further ones", name, m.Layers, m.Config.Further)
+			}
+			dev.Close()
+		}
+	}
+}
+
+// TestQuantizeFurther: types that are worth nothing without importances are not given to the layer that predicts a further token, of which there are none.
+func TestQuantizeFurther(t *testing.T) {
+	f := synthtest.Further(t, synth.Spec{Arch: "glm4moe", Layers: 2, Embd: 256, FF: 256, Heads: 4, Type: quant.F16, Experts: 2, Used: 1, Activation: "silu", Seed: 5}, true)
+	out, err := convert.ParseOutput("iq2_xs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := convert.Quantization{Output: out, Matrix: &imatrix.Matrix{}}
+	choices, err := q.Plan(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	low := 0
+	for _, c := range choices {
+		if last := strings.HasPrefix(c.Tensor.Name, "blk.1."); last && c.NeedsMatrix {
+			t.Errorf("%s would be %s", c.Tensor.Name, c.Type)
+		} else if !last && c.NeedsMatrix {
+			low++
+		}
+		if bits := float64(c.Type.RowBytes(256)) / 32; strings.HasSuffix(c.Tensor.Name, "eh_proj.weight") && math.Abs(bits-4.5) > 0.1 {
+			t.Errorf("%s has %.1f bits", c.Tensor.Name, bits)
+		}
+	}
+	if low == 0 {
+		t.Error("no tensor needs importances")
+	}
+}
