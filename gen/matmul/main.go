@@ -183,6 +183,7 @@ func main() {
 	}
 	bfloats()
 	amxFloats()
+	pairVectors()
 	quantize()
 	fetchLines()
 	Generate()

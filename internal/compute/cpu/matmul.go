@@ -67,6 +67,9 @@ func (d *Device) matMul(x compute.Tensor, p compute.Products) {
 			m.x.form(d, x, w)
 		}
 		m.rows[i] = chunkRows(w.Rows, kernel.RowBytes(w.Type, w.Cols), x.Rows, d.pool.Threads())
+		if m.splits(w) {
+			m.rows[i] = max(1, (m.rows[i]+kernel.PromptRows/2)/kernel.PromptRows) * kernel.PromptRows
+		}
 		m.chunks[i] = (w.Rows + m.rows[i] - 1) / m.rows[i]
 		total += m.chunks[i]
 	}
@@ -126,6 +129,15 @@ func (m *matmul) splits(w *compute.Matrix) bool {
 	return m.single < m.tokens && mem(w).ofTokens && mem(w).k.SplitsPrompts(w.Type)
 }
 
+// next is what a worker is likely to read after rows [r, end) of w: the first rows of the chunk that it takes when every other worker has taken one.
+func (m *matmul) next(w *compute.Matrix, r, end int) kernel.Next {
+	data, from := mem(w).data, (r+(end-r)*m.d.pool.Threads())*mem(w).rowBytes
+	if from >= len(data) {
+		return kernel.Next{}
+	}
+	return kernel.Next{Weights: data[from:min(len(data), from+kernel.PromptRows*mem(w).rowBytes)]}
+}
+
 // product computes rows [r, end) of one product, bias included, for all tokens.
 func (d *Device) product(p *compute.Product, r, end int, m *matmul, worker int) {
 	out, w, single := floats(p.Out)[r:], mem(p.W), m.tokens
@@ -134,7 +146,8 @@ func (d *Device) product(p *compute.Product, r, end int, m *matmul, worker int) 
 		single = m.single
 		f := w.k.PromptForm(p.W.Type)
 		stride := m.x.stride[f]
-		w.k.MatMulPrompt(p.W.Type, out[single*p.W.Rows:], p.W.Rows, data, end-r, p.W.Cols, unsafe.Add(m.x.at[f], single*stride), stride, m.tokens-single)
+		w.k.MatMulPrompt(m.next(p.W, r, end), p.W.Type, out[single*p.W.Rows:], p.W.Rows, data, end-r, p.W.Cols,
+			unsafe.Add(m.x.at[f], single*stride), stride, m.tokens-single)
 	}
 	if single > 0 {
 		x, stride := m.x.of(p.W, 0)

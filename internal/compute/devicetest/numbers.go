@@ -16,7 +16,7 @@ const (
 	// which random signs leave the root.
 	sumTolerance = 2e-6
 	// roundingSigmas is the number of standard deviations of its operands' rounding that a product may be off: activations to int8 in
-	// blocks of 32 for quantised types, both operands to bfloat16 for F16 and BF16. One in some hundred million normal numbers lies beyond.
+	// blocks of 32 for quantised types, both operands to bfloat16 for F16 and BF16, or to 16 bits with a scale for F16. One in some hundred million normal numbers lies beyond.
 	roundingSigmas = 6
 	// uniform is the square of a step over the variance of numbers spread evenly over it.
 	uniform = 12
@@ -27,6 +27,8 @@ const (
 	largestHalf = 1 << (halfRange - 24)
 	// bfloatBits are the bits of the significand of bfloat16, which processors may multiply F16 and BF16 weights in.
 	bfloatBits = 8
+	// shortPart and shortLength: processors may multiply F16 weights, and what these meet, as integers of 16 bits, whose scale follows from the length of so many elements.
+	shortPart, shortLength = 512, 46000
 	// normTolerance is some ulps of each of a norm's terms: the scale is rounded once, and two products.
 	normTolerance = 4e-7
 	// smoothTolerance is some ulps of the input of SiLU or GELU times up: their results are smaller, the exponential's
@@ -102,6 +104,11 @@ func (w weight) steps() []float64 {
 	switch {
 	case half(w.Type):
 		bfloatSteps(steps, w.values)
+		if w.Type == quant.F16 {
+			for i := range w.Rows {
+				shortSteps(steps[i*w.Cols:][:w.Cols], w.values[i*w.Cols:][:w.Cols])
+			}
+		}
 	case w.halves && w.Type.Quantised():
 		halfSteps(steps, w.values, largestHalf)
 	default:
@@ -118,6 +125,9 @@ func (r *rounding) token(x []float32) {
 		act8Steps(r.xSteps, x)
 	case half(r.w.Type):
 		bfloatSteps(r.xSteps, x)
+		if r.w.Type == quant.F16 {
+			shortSteps(r.xSteps, x)
+		}
 	}
 	if r.w.halves {
 		halfSteps(r.xSteps, x, largest(x))
@@ -169,6 +179,22 @@ func bfloatSteps(steps []float64, x []float32) {
 		steps[i] = 0
 		if quant.F32FromBF16(quant.BF16FromF32(v)) != v {
 			steps[i] = power(exponent(float64(v)) - bfloatBits)
+		}
+	}
+}
+
+// shortSteps widens steps to the distances of the multiples of a scale that elements of x are rounded to: integers of 16 bits whose length is at most shortLength, in
+// parts of shortPart elements.
+func shortSteps(steps []float64, x []float32) {
+	for from := 0; from < len(x); from += shortPart {
+		part := x[from:min(len(x), from+shortPart)]
+		squares := 0.0
+		for _, v := range part {
+			squares += float64(v) * float64(v)
+		}
+		step := max(math.Sqrt(squares)/shortLength, largest(part)/math.MaxInt16)
+		for i := range part {
+			steps[from+i] = max(steps[from+i], step)
 		}
 	}
 }

@@ -148,6 +148,7 @@ const (
 	BFloats                  // BF16
 	Int8Blocks               // Int8, then the same int8 block by block
 	Terms                    // three rows of BF16, which add up to the activations
+	Shorts                   // int16 with scales: see pairs.go
 	Forms      = iota        // their number
 )
 
@@ -175,6 +176,8 @@ func (f Form) ActRow(cols int) int {
 		return bf16Acts(cols)
 	case Terms:
 		return layout.ActTerms * bf16Acts(cols)
+	case Shorts:
+		return shortActs(cols)
 	}
 	return 4 * cols
 }
@@ -187,6 +190,9 @@ func (k *Kernels) Convert(f Form, dst []byte, x []float32) {
 		return
 	case Terms:
 		k.split(dst, x)
+		return
+	case Shorts:
+		k.shorts(dst, x)
 		return
 	}
 	k.Quantize(dst, x)

@@ -110,7 +110,7 @@ func prompts(t *testing.T, k *Kernels, typ quant.Type) {
 		}
 		got := make([]float32, tokens*rows+canary)
 		got[len(got)-1] = -12345
-		k.MatMulPrompt(typ, got, rows, p.packed, rows, cols, unsafe.Pointer(&acts[0]), stride, tokens)
+		k.MatMulPrompt(Next{}, typ, got, rows, p.packed, rows, cols, unsafe.Pointer(&acts[0]), stride, tokens)
 		if got[len(got)-1] != -12345 {
 			t.Fatalf("%v: it wrote outside its output", shape)
 		}

@@ -41,6 +41,8 @@ type Kernels struct {
 	round  func(dst []byte, x []float32)
 	// split writes x as layout.ActTerms rows of BF16 to dst; nil where there is no matrix unit.
 	split func(dst []byte, x []float32)
+	// shorts writes x as integers of 16 bits with scales to dst [shortActs(len(x))]; nil where no product takes them.
+	shorts func(dst []byte, x []float32)
 	exact *Kernels // where bfloat is set: the same but for that
 }
 

@@ -324,6 +324,7 @@ func vnni() *Kernels {
 		m := &k.types[t]
 		m.block, m.panel, m.panelSuper, m.panelPiece = f, block{4, 8, panelF32VNNI4x8}, 8*4, pairPiece
 	}
+	k.shortVectors()
 	k.types[quant.F32].expand, k.types[quant.F16].expand, k.types[quant.BF16].expand = expandF32VNNI, expandF16VNNI, expandBF16VNNI
 	fileVNNI(k)
 	k.panels(false)
@@ -362,6 +363,7 @@ func bf16() *Kernels {
 		scatters: scatters("bf16", scatterBF16BF16, nil), one: tileBF16BF161x1,
 		block: block{4, 4, tileBF16BF164x4}, panel: block{3, 8, tileBF16BF163x8}, expand: expandBF16BF16, panelSuper: 64,
 	}
+	k.bfloatVectors()
 	for t, w := range bf16Ways() {
 		k.take(t, w)
 	}

@@ -1439,6 +1439,56 @@ func splitF32BF16(dst *byte, term uintptr, x *float32, n uintptr)
 //go:noescape
 func splitF16BF16(dst *byte, term uintptr, x *byte, n uintptr)
 
+// pairsBF16Vectors12 computes n groups of 32 rows and 12 tokens. Scalar twin: dotPairsGeneric in pairs.go.
+func pairsBF16Vectors12(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+
+// pairsShortsVectors12 computes n groups of 32 rows and 12 tokens. Scalar twin: dotShortsGeneric in pairs.go.
+func pairsShortsVectors12(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+
+// pairsBF16Vectors8 computes n groups of 32 rows and 8 tokens. Scalar twin: dotPairsGeneric in pairs.go.
+func pairsBF16Vectors8(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+
+// pairsShortsVectors8 computes n groups of 32 rows and 8 tokens. Scalar twin: dotShortsGeneric in pairs.go.
+func pairsShortsVectors8(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+
+// pairsBF16Vectors4 computes n groups of 32 rows and 4 tokens. Scalar twin: dotPairsGeneric in pairs.go.
+func pairsBF16Vectors4(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+
+// pairsShortsVectors4 computes n groups of 32 rows and 4 tokens. Scalar twin: dotShortsGeneric in pairs.go.
+func pairsShortsVectors4(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+
+// pairsBF16Vectors2 computes n groups of 32 rows and 2 tokens. Scalar twin: dotPairsGeneric in pairs.go.
+func pairsBF16Vectors2(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+
+// pairsShortsVectors2 computes n groups of 32 rows and 2 tokens. Scalar twin: dotShortsGeneric in pairs.go.
+func pairsShortsVectors2(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+
+// pairsBF16Vectors1 computes n groups of 32 rows and 1 tokens. Scalar twin: dotPairsGeneric in pairs.go.
+func pairsBF16Vectors1(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+
+// pairsShortsVectors1 computes n groups of 32 rows and 1 tokens. Scalar twin: dotShortsGeneric in pairs.go.
+func pairsShortsVectors1(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+
+// sizeF32Shorts finds the largest magnitude of n groups of 32 numbers, and the sum of their squares. Scalar twin: sizeGeneric in pairs.go.
+//
+//go:noescape
+func sizeF32Shorts(most *float32, squares *float64, x *byte, n uintptr)
+
+// shortsF32 writes n groups of 32 numbers, times factor, as integers of 16 bits. Scalar twin: shortsGeneric in pairs.go.
+//
+//go:noescape
+func shortsF32(dst *byte, x *byte, factor float32, n uintptr)
+
+// sizeF16Shorts finds the largest magnitude of n groups of 32 numbers, and the sum of their squares. Scalar twin: sizeGeneric in pairs.go.
+//
+//go:noescape
+func sizeF16Shorts(most *float32, squares *float64, x *byte, n uintptr)
+
+// shortsF16 writes n groups of 32 numbers, times factor, as integers of 16 bits. Scalar twin: shortsGeneric in pairs.go.
+//
+//go:noescape
+func shortsF16(dst *byte, x *byte, factor float32, n uintptr)
+
 // quantizeAVX2 quantises n superblocks of activations. Scalar twin: quantizeSuper in acts.go.
 //
 //go:noescape

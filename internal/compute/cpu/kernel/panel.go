@@ -37,6 +37,8 @@ type blockScratch struct {
 	acc   [blockRows * maxTokens * 16]float32
 	panel []byte                                             // panelSize or more, on a cache line
 	acts  [maxTokens / 2 * partSupers * layout.PairActs]byte // a tile's tokens of one part of the columns, arranged
+	// scales are those of integers of 16 bits, of each part of the columns for pairRows rows.
+	scales [matrixSize / (2 * layout.PairTile) / pairGroups * pairRows]float32
 }
 
 // maxTokens is the largest block.tokens.

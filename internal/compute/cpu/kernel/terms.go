@@ -18,11 +18,15 @@ import (
 type pairTiles struct {
 	// product computes n groups of pairRows rows, for one tile of tokens or two.
 	product [2]func(config *byte, out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride, term, part uintptr)
-	// fill makes tiles of n groups of layout.MatrixRows rows of BF16; nil where there is no such unit.
+	// vectors are used instead where there is no such unit, those for the most tokens first.
+	vectors []pairVector
+	// fill makes tiles of n groups of layout.MatrixRows rows of BF16; nil where prompts have no products of their own.
 	fill func(dst *byte, dstStep uintptr, w *byte, rowBytes, n uintptr)
 	// split writes n groups of a row as terms; nil where the row is its only term.
 	split func(dst *byte, term uintptr, w *byte, n uintptr)
-	terms int // of weights
+	// shorten, instead of split, writes up to pairGroups groups of a row as integers of 16 bits and returns their scale.
+	shorten func(dst, w *byte, n uintptr) (scale float32)
+	terms   int // of weights
 }
 
 // termProducts lists the terms of weights and activations that are multiplied, by the number of terms of weights.
@@ -58,16 +62,22 @@ func (k *Kernels) SplitsPrompts(t quant.Type) bool { return k.types[t].pairs.fil
 
 // PromptForm says how activations must lie for MatMulPrompt.
 func (k *Kernels) PromptForm(t quant.Type) Form {
-	if k.types[t].pairs.terms > 1 {
+	switch p := &k.types[t].pairs; {
+	case p.shorten != nil:
+		return Shorts
+	case p.terms > 1:
 		return Terms
 	}
 	return k.Form(t)
 }
 
-// MatMulPrompt is MatMul for a prompt's rows, with activations in the form of PromptForm. Its products may add up in another order.
-func (k *Kernels) MatMulPrompt(t quant.Type, out []float32, outStride int, w []byte, rows, cols int, x unsafe.Pointer, xStride, tokens int) {
+// PromptRows is a multiple of the rows that MatMulPrompt takes at a time.
+const PromptRows = pairRows
+
+// MatMulPrompt is MatMulBefore for a prompt's rows, with activations in the form of PromptForm. Its products may add up in another order, and be rounded otherwise.
+func (k *Kernels) MatMulPrompt(next Next, t quant.Type, out []float32, outStride int, w []byte, rows, cols int, x unsafe.Pointer, xStride, tokens int) {
 	if !k.SplitsPrompts(t) {
-		k.MatMul(t, out, outStride, w, rows, cols, x, xStride, tokens)
+		k.MatMulBefore(next, t, out, outStride, w, rows, cols, x, xStride, tokens)
 		return
 	}
 	if rows == 0 || tokens == 0 {
@@ -79,7 +89,7 @@ func (k *Kernels) MatMulPrompt(t quant.Type, out []float32, outStride int, w []b
 	_ = out[(tokens-1)*outStride+rows-1]
 	if c.n > 0 {
 		s := k.scratch.Get().(*blockScratch)
-		c.byPairs(s, rows, tokens)
+		c.byPairs(s, rows, tokens, next)
 		k.scratch.Put(s)
 	} else {
 		for i := range tokens {
@@ -94,15 +104,15 @@ func (k *Kernels) MatMulPrompt(t quant.Type, out []float32, outStride int, w []b
 }
 
 // byPairs computes rows [0, rows) of all tokens, a part of the columns after the other, whose tiles stay in the second-level cache. Rows that would reach past the
-// last begin before it instead.
-func (c *call) byPairs(s *blockScratch, rows, tokens int) {
-	part := c.pairPart()
+// last begin before it instead. next is what is read after this.
+func (c *call) byPairs(s *blockScratch, rows, tokens int, next Next) {
+	part := c.pairPart(s)
 	if rows < pairRows {
 		for t := 0; t < tokens; t += pairTokens {
 			n := min(pairTokens, tokens-t)
 			for from := 0; from < c.n; from += part {
-				c.fillPairs(s, 0, rows, from, min(part, c.n-from))
-				c.multiplyPairs(s, &s.acc[0], pairRows, t, n, from, min(part, c.n-from))
+				c.fillPairs(s, 0, rows, from, min(part, c.n-from), &fetching{})
+				c.multiplyPairs(s, &s.acc[0], pairRows, t, n, from, min(part, c.n-from), &fetching{})
 			}
 			for i := range n {
 				copy(c.out[(t+i)*c.outStride:][:rows], s.acc[i*pairRows:])
@@ -112,12 +122,12 @@ func (c *call) byPairs(s *blockScratch, rows, tokens int) {
 	}
 	for r := 0; r < rows; r += pairRows {
 		first := min(r, rows-pairRows)
+		f := c.fetching(first+pairRows, min(pairRows, rows-first-pairRows), next.Weights)
+		f.spread((c.n+part-1)/part*((tokens+pairFetch-1)/pairFetch) + 2*((c.n+pairGroups-1)/pairGroups))
 		for from := 0; from < c.n; from += part {
 			n := min(part, c.n-from)
-			c.fillPairs(s, first, pairRows, from, n)
-			for t := 0; t < tokens; t += pairTokens {
-				c.multiplyPairs(s, &c.out[t*c.outStride+first], c.outStride, t, min(pairTokens, tokens-t), from, n)
-			}
+			c.fillPairs(s, first, pairRows, from, n, &f)
+			c.multiplyPairs(s, &c.out[first], c.outStride, 0, tokens, from, n, &f)
 		}
 	}
 }
@@ -125,43 +135,60 @@ func (c *call) byPairs(s *blockScratch, rows, tokens int) {
 // pairStep returns the bytes of a group of tiles.
 func (c *call) pairStep() int { return 2 * layout.PairTile * c.m.pairs.terms }
 
-// pairPart returns how many groups there is room for.
-func (c *call) pairPart() int { return (matrixSize - pairRoom) / c.pairStep() }
+// pairPart returns how many groups there is room for, whole parts of those that share a scale.
+func (c *call) pairPart(s *blockScratch) int {
+	return (len(s.panel) - pairRoom) / c.pairStep() / pairGroups * pairGroups
+}
 
-// multiplyPairs computes n groups, from group from on, of the rows whose tiles s holds, for up to pairTokens tokens from token t on.
-func (c *call) multiplyPairs(s *blockScratch, out *float32, outStride, t, tokens, from, n int) {
+// multiplyPairs computes n groups, from group from on, of the rows whose tiles s holds, for tokens from token t on, whose outputs lie from out on.
+func (c *call) multiplyPairs(s *blockScratch, out *float32, outStride, t, tokens, from, n int, f *fetching) {
 	part := uintptr(0)
 	if from == 0 {
 		part = layout.FirstPart
 	}
-	product := c.m.pairs.product[(tokens-1)/layout.MatrixTokens]
-	product(&tileConfigs[tokens][0], out, uintptr(4*outStride), &s.panel[0], uintptr(n),
-		(*byte)(unsafe.Add(c.x, t*c.xStride+2*bf16Group*from)), uintptr(c.xStride), uintptr(c.term), part)
+	if c.m.pairs.vectors != nil {
+		c.multiplyVectors(s, out, outStride, t, tokens, from, n, part, f)
+		return
+	}
+	for i := 0; i < tokens; i += pairTokens {
+		now := min(pairTokens, tokens-i)
+		product := c.m.pairs.product[(now-1)/layout.MatrixTokens]
+		product(&tileConfigs[now][0], (*float32)(unsafe.Add(unsafe.Pointer(out), 4*i*outStride)), uintptr(4*outStride), &s.panel[0], uintptr(n),
+			(*byte)(unsafe.Add(c.x, (t+i)*c.xStride+2*bf16Group*from)), uintptr(c.xStride), uintptr(c.term), part)
+	}
 }
 
 // fillPairs makes tiles of n groups, from group from on, of rows [first, first+rows), of which there are at most pairRows; the others are zero.
-func (c *call) fillPairs(s *blockScratch, first, rows, from, n int) {
+func (c *call) fillPairs(s *blockScratch, first, rows, from, n int, f *fetching) {
 	m, step := &c.m.pairs, c.pairStep()
-	split := s.panel[matrixSize-pairRoom:]
+	split := s.panel[len(s.panel)-pairRoom:]
 	for tile := range 2 {
 		r, have := first+tile*layout.MatrixRows, min(max(0, rows-tile*layout.MatrixRows), layout.MatrixRows)
 		at := func(r, g int) *byte { return (*byte)(unsafe.Add(c.w, r*c.rowBytes+2*bf16Group*g)) }
-		if have == layout.MatrixRows && m.split == nil {
-			m.fill(&s.panel[tile*layout.PairTile], uintptr(step), at(r, from), uintptr(c.rowBytes), uintptr(n))
-			continue
-		}
+		whole := have == layout.MatrixRows && m.split == nil && m.shorten == nil
 		for g := 0; g < n; g += pairGroups {
-			groups := min(pairGroups, n-g)
-			clear(split)
+			f.some()
+			groups, to := min(pairGroups, n-g), s.panel[g*step+tile*layout.PairTile:]
+			if whole {
+				m.fill(&to[0], uintptr(step), at(r, from+g), uintptr(c.rowBytes), uintptr(groups))
+				continue
+			}
+			if have < layout.MatrixRows {
+				clear(split)
+			}
 			for i := range have {
-				if m.split == nil {
+				row := &split[i*pairLine]
+				switch {
+				case m.shorten != nil:
+					s.scales[g/pairGroups*pairRows+tile*layout.MatrixRows+i] = m.shorten(row, at(r+i, from+g), uintptr(groups))
+				case m.split != nil:
+					m.split(row, pairTerm, at(r+i, from+g), uintptr(groups))
+				default:
 					copy(split[i*pairLine:], unsafe.Slice(at(r+i, from+g), 2*bf16Group*groups))
-				} else {
-					m.split(&split[i*pairLine], pairTerm, at(r+i, from+g), uintptr(groups))
 				}
 			}
 			for term := range m.terms {
-				m.fill(&s.panel[g*step+(2*term+tile)*layout.PairTile], uintptr(step), &split[term*pairTerm], pairLine, uintptr(groups))
+				m.fill(&to[2*term*layout.PairTile], uintptr(step), &split[term*pairTerm], pairLine, uintptr(groups))
 			}
 		}
 	}

@@ -188,6 +188,7 @@ const (
 	ActTerms    = 3
 	WeightTerms = 2
 	PairTile    = 16 * 64 // bytes
+	ShortPart   = 512     // columns that share a scale, where pairs are of integers of 16 bits
 )
 
 // Bits of the parameter part of tiles of several tokens, which may be called for one part of the columns after the other.

@@ -1,0 +1,140 @@
+package kernel
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// Without a matrix unit vectors multiply the tiles of pairs that terms.go makes: each lane is a row, which meets a pair of a token's elements. A prompt's BF16 goes so in
+// BF16, where the processor has that. F16 whose products keep their bits for single tokens goes in integers of 16 bits, at the same speed: layout.ShortPart columns of a row of
+// weights, or of activations, share a scale, which is as small as lets no sum of products overflow 32 bits. By Cauchy's and Schwarz's inequality
+// that is so if neither operand is longer than the square root of 2³¹; so the scale follows from the sum of squares, and integers use all 16 bits. Rounding them to whole numbers
+// leaves an error of 0.00014 of an operand's length (√(512/12)/46320), at most 0.00035 (√512/2/32767), however its elements are distributed. Rounding numbers to BF16
+// leaves 0.0017 of them, rounding to F16 0.0002.
+
+// pairVector is a product of tiles of pairs by vectors: n groups of pairRows rows for so many tokens. scales are those of the rows, xScale is that of the first token, whose
+// next lies xStride further on; there are none in BF16.
+type pairVector struct {
+	tokens  int
+	product func(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales, xScale *float32, part uintptr)
+}
+
+// pairFetch is the number of tokens of the largest of them, before which memory is asked for.
+const pairFetch = 12
+
+const (
+	shortNorm = 46320 // the length of integers before they are rounded; √512/2 more is below √2³¹
+	shortMost = math.MaxInt16
+	// shortTail is the room for the activations behind the last group, as they are, in bytes.
+	shortTail = 4 * bf16Group
+)
+
+// shortScales returns where the scales of a row of cols activations lie, and shortActs its size, in bytes.
+func shortScales(cols int) int { return bf16Acts(cols) }
+
+func shortActs(cols int) int {
+	parts := (cols + layout.ShortPart - 1) / layout.ShortPart
+	return shortScales(cols) + (4*parts+fetchLine-1)/fetchLine*fetchLine + shortTail
+}
+
+// multiplyVectors is multiplyPairs by vectors.
+func (c *call) multiplyVectors(s *blockScratch, out *float32, outStride, t, tokens, from, n int, part uintptr, f *fetching) {
+	step := n
+	if c.form == Shorts {
+		step = pairGroups
+	}
+	for i := 0; i < tokens; {
+		v := &c.m.pairs.vectors[0]
+		for j := 1; v.tokens > tokens-i; j++ {
+			v = &c.m.pairs.vectors[j]
+		}
+		f.some()
+		to, x := (*float32)(unsafe.Add(unsafe.Pointer(out), 4*i*outStride)), unsafe.Add(c.x, (t+i)*c.xStride)
+		for g, first := 0, part; g < n; g, first = g+step, 0 {
+			xScale := (*float32)(unsafe.Add(x, c.term+4*((from+g)/pairGroups)))
+			v.product(to, uintptr(4*outStride), &s.panel[g*c.pairStep()], uintptr(min(step, n-g)), (*byte)(unsafe.Add(x, 2*bf16Group*(from+g))), uintptr(c.xStride),
+				&s.scales[g/pairGroups*pairRows], xScale, first)
+		}
+		i += v.tokens
+	}
+}
+
+// shortFactor returns what numbers are multiplied with before they are rounded to integers, and what integers are multiplied with afterwards, by the largest
+// magnitude of the numbers and the sum of their squares.
+func shortFactor(most float32, squares float64) (factor, scale float32) {
+	switch {
+	case !(squares <= math.MaxFloat64):
+		return 0, float32(math.NaN())
+	case most == 0:
+		return 0, 0
+	}
+	f := min(shortNorm/math.Sqrt(squares), shortMost/float64(most), math.MaxFloat32)
+	return float32(f), float32(1 / f)
+}
+
+// sizeGeneric returns the largest magnitude of x and the sum of its squares. Those of F16 are summed in lanes of float32 first.
+func sizeGeneric(t quant.Type, x []float32) (most float32, squares float64) {
+	var floats [32]float32
+	var sums [32]float64
+	for i, v := range x {
+		most = max(most, float32(math.Abs(float64(v))))
+		j := i % 32
+		floats[j] = fma(v, v, floats[j])
+		sums[j] = math.FMA(float64(v), float64(v), sums[j])
+	}
+	if t == quant.F16 {
+		for j := range 16 {
+			sums[j] = float64(floats[j] + floats[j+16])
+		}
+	} else {
+		for j := range 8 {
+			sums[j], sums[j+8] = sums[j]+sums[j+8], sums[j+16]+sums[j+24]
+		}
+	}
+	for n := 8; n > 0; n /= 2 {
+		for j := range n {
+			sums[j] += sums[j+n]
+		}
+	}
+	return most, sums[0]
+}
+
+// shortsGeneric writes x, times factor, as integers.
+func shortsGeneric(dst []int16, x []float32, factor float32) {
+	for i, v := range x {
+		dst[i] = int16(math.RoundToEven(float64(v * factor)))
+	}
+}
+
+// dotPairsGeneric returns the product of n groups of a row of F16 or BF16 and activations in BF16, one pair after the other, the odd element first. It defines the products of
+// pairs in BF16 by vectors.
+func dotPairsGeneric(t quant.Type, row []byte, x []uint16, n int) (sum float32) {
+	for i := 0; i < n*bf16Group; i += 2 {
+		for _, e := range [2]int{i + 1, i} {
+			sum = flushed(fma(bf16Weight(t, row, e), flushed(math.Float32frombits(uint32(x[e])<<16)), sum))
+		}
+	}
+	return sum
+}
+
+// dotShortsGeneric returns the product of a row of t and activations, both as integers of 16 bits with scales. It defines these products.
+func dotShortsGeneric(t quant.Type, row, x []float32) (sum float32) {
+	var w, v [layout.ShortPart]int16
+	for from := 0; from < len(row); from += layout.ShortPart {
+		n := min(layout.ShortPart, len(row)-from)
+		factor, scale := shortFactor(sizeGeneric(t, row[from:][:n]))
+		shortsGeneric(w[:], row[from:][:n], factor)
+		factor, xScale := shortFactor(sizeGeneric(quant.F32, x[from:][:n]))
+		shortsGeneric(v[:], x[from:][:n], factor)
+		var whole int32
+		for i := range n {
+			whole += int32(w[i]) * int32(v[i])
+		}
+		both := float32(scale * xScale)
+		sum += float32(float32(whole) * both)
+	}
+	return sum
+}
