@@ -12,7 +12,7 @@ import (
 
 // Products of prompts' floats by vectors, from the tiles that a matrix unit would take: lane r of a vector is row r, which meets a pair of each token's elements in
 // all lanes. So nothing is added across lanes, and a step of 24 products loads two vectors of weights and twelve pairs of activations. Two
-// arithmetics: BF16, and integers of 16 bits with a scale for each layout.ShortPart columns. The scalar twins are dotPairsGeneric and dotShortsGeneric in pairs.go.
+// arithmetics: BF16, and integers of 16 bits with a scale for each layout.ShortPart columns. The scalar twins are dotLaneGeneric and dotShortsGeneric in pairs.go.
 
 // pairTokens are the tiles' numbers of tokens.
 var pairTokens = []int{12, 8, 4, 2, 1}
@@ -38,7 +38,7 @@ type pairTile struct {
 const pairSteps = 4
 
 func (k *pairTile) emit() {
-	form, twin := "BF16", "dotPairsGeneric"
+	form, twin := "BF16", "dotLaneGeneric"
 	if k.shorts {
 		form, twin = "Shorts", "dotShortsGeneric"
 	}

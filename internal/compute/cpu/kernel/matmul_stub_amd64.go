@@ -1439,31 +1439,31 @@ func splitF32BF16(dst *byte, term uintptr, x *float32, n uintptr)
 //go:noescape
 func splitF16BF16(dst *byte, term uintptr, x *byte, n uintptr)
 
-// pairsBF16Vectors12 computes n groups of 32 rows and 12 tokens. Scalar twin: dotPairsGeneric in pairs.go.
+// pairsBF16Vectors12 computes n groups of 32 rows and 12 tokens. Scalar twin: dotLaneGeneric in pairs.go.
 func pairsBF16Vectors12(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
 
 // pairsShortsVectors12 computes n groups of 32 rows and 12 tokens. Scalar twin: dotShortsGeneric in pairs.go.
 func pairsShortsVectors12(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
 
-// pairsBF16Vectors8 computes n groups of 32 rows and 8 tokens. Scalar twin: dotPairsGeneric in pairs.go.
+// pairsBF16Vectors8 computes n groups of 32 rows and 8 tokens. Scalar twin: dotLaneGeneric in pairs.go.
 func pairsBF16Vectors8(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
 
 // pairsShortsVectors8 computes n groups of 32 rows and 8 tokens. Scalar twin: dotShortsGeneric in pairs.go.
 func pairsShortsVectors8(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
 
-// pairsBF16Vectors4 computes n groups of 32 rows and 4 tokens. Scalar twin: dotPairsGeneric in pairs.go.
+// pairsBF16Vectors4 computes n groups of 32 rows and 4 tokens. Scalar twin: dotLaneGeneric in pairs.go.
 func pairsBF16Vectors4(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
 
 // pairsShortsVectors4 computes n groups of 32 rows and 4 tokens. Scalar twin: dotShortsGeneric in pairs.go.
 func pairsShortsVectors4(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
 
-// pairsBF16Vectors2 computes n groups of 32 rows and 2 tokens. Scalar twin: dotPairsGeneric in pairs.go.
+// pairsBF16Vectors2 computes n groups of 32 rows and 2 tokens. Scalar twin: dotLaneGeneric in pairs.go.
 func pairsBF16Vectors2(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
 
 // pairsShortsVectors2 computes n groups of 32 rows and 2 tokens. Scalar twin: dotShortsGeneric in pairs.go.
 func pairsShortsVectors2(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
 
-// pairsBF16Vectors1 computes n groups of 32 rows and 1 tokens. Scalar twin: dotPairsGeneric in pairs.go.
+// pairsBF16Vectors1 computes n groups of 32 rows and 1 tokens. Scalar twin: dotLaneGeneric in pairs.go.
 func pairsBF16Vectors1(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
 
 // pairsShortsVectors1 computes n groups of 32 rows and 1 tokens. Scalar twin: dotShortsGeneric in pairs.go.

@@ -109,9 +109,9 @@ func shortsGeneric(dst []int16, x []float32, factor float32) {
 	}
 }
 
-// dotPairsGeneric returns the product of n groups of a row of F16 or BF16 and activations in BF16, one pair after the other, the odd element first. It defines the products of
+// dotLaneGeneric returns the product of n groups of a row of F16 or BF16 and activations in BF16, one pair after the other, the odd element first. It defines the products of
 // pairs in BF16 by vectors.
-func dotPairsGeneric(t quant.Type, row []byte, x []uint16, n int) (sum float32) {
+func dotLaneGeneric(t quant.Type, row []byte, x []uint16, n int) (sum float32) {
 	for i := 0; i < n*bf16Group; i += 2 {
 		for _, e := range [2]int{i + 1, i} {
 			sum = flushed(fma(bf16Weight(t, row, e), flushed(math.Float32frombits(uint32(x[e])<<16)), sum))

@@ -82,7 +82,7 @@ func holdPairs(t *testing.T, k *Kernels, typ quant.Type, p problem) {
 			if form == Shorts {
 				want = dotShortsGeneric(typ, row[:n*bf16Group], x[:n*bf16Group])
 			} else {
-				want = dotPairsGeneric(typ, packed, rounded, n)
+				want = dotLaneGeneric(typ, packed, rounded, n)
 			}
 			for j := n * bf16Group; j < p.cols; j++ {
 				if form == Shorts {
