@@ -201,7 +201,7 @@ func TestLogits(t *testing.T) {
 	}
 	defer s.Close()
 	token, ok := s.Next()
-	const rounding = 1e-4 // of float32 logits near 10
+	const rounding = 1e-3 // of logits near 10, where a prompt's rows and a single token's are rounded differently (docs/architecture.md)
 	if !ok || token.ID != best || math.Abs(float64(token.Logprob)-logprob) > rounding || len(token.Top) != 2 || token.Top[0].ID != best {
 		t.Errorf("%+v %v, want token %d with %g", token, ok, best, logprob)
 	}
