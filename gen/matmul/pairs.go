@@ -164,7 +164,7 @@ func sizeShorts(from string) {
 	name := "size" + from + "Shorts"
 	TEXT(name, NOSPLIT, "func(most *float32, squares *float64, x *byte, n uintptr)")
 	Pragma("noescape")
-	Doc(name+" finds the largest magnitude of n groups of 32 numbers, and the sum of their squares. Scalar twin: sizeGeneric in pairs.go.")
+	Doc(name + " finds the largest magnitude of n groups of 32 numbers, and the sum of their squares. Scalar twin: sizeGeneric in pairs.go.")
 	k := &tile{isa: "VNNI", wide: true}
 	x, n := Load(Param("x"), GP64()), Load(Param("n"), GP64())
 	top, v, half := k.vec(), k.vec(), k.vec()
@@ -233,7 +233,7 @@ func toShorts(from string) {
 	name := "shorts" + from
 	TEXT(name, NOSPLIT, "func(dst *byte, x *byte, factor float32, n uintptr)")
 	Pragma("noescape")
-	Doc(name+" writes n groups of 32 numbers, times factor, as integers of 16 bits. Scalar twin: shortsGeneric in pairs.go.")
+	Doc(name + " writes n groups of 32 numbers, times factor, as integers of 16 bits. Scalar twin: shortsGeneric in pairs.go.")
 	k := &tile{isa: "VNNI", wide: true}
 	dst, x, n := Load(Param("dst"), GP64()), Load(Param("x"), GP64()), Load(Param("n"), GP64())
 	factor, v := k.vec(), k.vecs(2)

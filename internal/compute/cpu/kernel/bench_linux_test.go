@@ -103,10 +103,10 @@ func BenchmarkPrompt(b *testing.B) {
 		for _, typ := range append(quantised(), quant.F16, quant.BF16) {
 			b.Run(fmt.Sprintf("%s/%s", k.Name, typ), func(b *testing.B) {
 				p := problem{rows: rows, cols: cols, tokens: tokens, x: make([]float32, cols*tokens), packed: make([]byte, rows*RowBytes(typ, cols))}
-				x, stride := p.activations(k, typ)
+				x, stride := p.activationsAs(k, k.PromptForm(typ))
 				out := make([]float32, rows*tokens)
 				for b.Loop() {
-					k.MatMul(typ, out, rows, p.packed, rows, cols, x, stride, tokens)
+					k.MatMulPrompt(Next{}, typ, out, rows, p.packed, rows, cols, x, stride, tokens)
 				}
 				b.ReportMetric(2*rows*cols*tokens*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOPS")
 			})

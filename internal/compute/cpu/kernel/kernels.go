@@ -43,7 +43,7 @@ type Kernels struct {
 	split func(dst []byte, x []float32)
 	// shorts writes x as integers of 16 bits with scales to dst [shortActs(len(x))]; nil where no product takes them.
 	shorts func(dst []byte, x []float32)
-	exact *Kernels // where bfloat is set: the same but for that
+	exact  *Kernels // where bfloat is set: the same but for that
 }
 
 // Exact are kernels whose products keep all bits of float weights.

@@ -67,7 +67,10 @@ func (p problem) multiply(t *testing.T, k *Kernels, typ quant.Type) []float32 {
 }
 
 func (p problem) activations(k *Kernels, typ quant.Type) (unsafe.Pointer, int) {
-	form := k.Form(typ)
+	return p.activationsAs(k, k.Form(typ))
+}
+
+func (p problem) activationsAs(k *Kernels, form Form) (unsafe.Pointer, int) {
 	if form == Floats {
 		return unsafe.Pointer(unsafe.SliceData(p.x)), p.cols * 4
 	}
