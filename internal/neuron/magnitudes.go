@@ -10,7 +10,7 @@ type Magnitudes struct {
 // The steps reach from 2^-magnitudeLow to 2^magnitudeHigh.
 const (
 	magnitudeLow  = 24
-	magnitudeHigh = 10
+	magnitudeHigh = 16
 	perOctave     = 32
 	magnitudes    = (magnitudeLow+magnitudeHigh)*perOctave + 1
 )
