@@ -75,20 +75,39 @@ func spentOf(s *engine.Spent) spent {
 	return out
 }
 
+// A watched is the model that a client watches.
+type watched struct {
+	model *server.Model
+	watch *engine.Watch // nil: no model has been there yet
+}
+
+// look begins to watch m, if another model or none was watched.
+func (v *watched) look(m *server.Model) {
+	if m != v.model {
+		v.close()
+		v.model, v.watch = m, m.Engine.Watch()
+	}
+}
+
+func (v *watched) close() {
+	if v.watch != nil {
+		v.watch.Close()
+	}
+}
+
 // watch tells what the model does, as long as the client listens. A model that is loaded meanwhile is looked at from then on.
 func watch(s *server.Server, w http.ResponseWriter, r *http.Request) error {
 	out := server.NewEventStream(w)
 	ticks := time.NewTicker(period)
 	defer ticks.Stop()
-	var of *server.Model
-	var look *engine.Watch
-	defer func() {
-		if look != nil {
-			look.Close()
-		}
-	}()
+	var v watched
+	defer v.close()
+	if m, release, err := peek(s, r); err == nil {
+		v.look(m)
+		release()
+	}
 	told := time.Now()
-	if err := out.Ping(); err != nil { // the client knows at once that it is heard
+	if err := out.Ping(); err != nil { // the client knows that what happens from now on is told
 		return nil
 	}
 	for {
@@ -100,13 +119,8 @@ func watch(s *server.Server, w http.ResponseWriter, r *http.Request) error {
 		var e event
 		happened := false
 		if m, release, err := peek(s, r); err == nil {
-			if m != of {
-				if look != nil {
-					look.Close()
-				}
-				of, look = m, m.Engine.Watch()
-			}
-			e, happened = read(m, look)
+			v.look(m)
+			e, happened = read(m, v.watch)
 			release()
 		}
 		now := time.Now()

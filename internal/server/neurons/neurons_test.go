@@ -118,14 +118,17 @@ func TestEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	time.Sleep(600 * time.Millisecond) // until the model is looked at: two periods
+	lines := bufio.NewScanner(res.Body)
+	if !lines.Scan() { // a sign of life: from now on all that happens is told
+		t.Fatal(lines.Err())
+	}
 	const chosen = 30
 	var answer any
 	if status := ask(t, url+"/completion", `{"prompt":"Once upon a time","n_predict":30,"ignore_eos":true}`, &answer); status != http.StatusOK {
 		t.Fatal(answer)
 	}
 	var sum spent
-	for lines := bufio.NewScanner(res.Body); sum.Chosen < chosen && lines.Scan(); {
+	for sum.Chosen < chosen && lines.Scan() {
 		data, ok := strings.CutPrefix(lines.Text(), "data: ")
 		if !ok {
 			continue

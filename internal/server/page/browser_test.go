@@ -27,7 +27,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// tokenTime is the shortest time that a piece of an answer takes: an answer can then be stopped before it ends, on any machine.
+// tokenTime is the shortest time that a piece of an answer takes: an answer that fills the context goes on for longer than a minute, on any machine,
+// and can be stopped before it ends.
 const tokenTime = 8 * time.Millisecond
 
 // TestBrowser: the page in Chromium, with a server of the embedded model. PAGE_PICTURES names a folder for pictures of it.
@@ -73,8 +74,10 @@ func serve(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	sampling := sample.DefaultOptions()
+	sampling.Seed = 1 // what the model says is the same each time
 	e, err := session.Open(t.Context(), f, session.Options{
-		Engine:  engine.Options{Outputs: 2, Context: 4096, Sparse: model.Predict},
+		Engine:  engine.Options{Outputs: 2, Context: 16384, Sparse: model.Predict},
 		Planner: planner.Options{Device: "none", Processor: planner.Processor{Threads: 1, Kernels: planner.KernelsAuto}, Notice: func(string) {}},
 	})
 	if err != nil {
@@ -83,7 +86,7 @@ func serve(t *testing.T) string {
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	single := &server.Single{}
 	single.Set(server.Listed{Name: "tales", Model: server.NewModel(e.Engine, server.ModelOptions{
-		Name: "tales", Slots: 2, Queue: 4, Predict: -1, Sampling: sample.DefaultOptions(), Template: template, Stop: []string{"<|im_end|>"}, Log: log,
+		Name: "tales", Slots: 2, Queue: 4, Predict: -1, Sampling: sampling, Template: template, Stop: []string{"<|im_end|>"}, Log: log,
 	})})
 	s := server.New(single, server.Options{Timeout: time.Minute, Log: log, Page: page.Handler})
 	llamacpp.Register(s)
