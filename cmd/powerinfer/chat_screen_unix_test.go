@@ -101,7 +101,7 @@ func newTube(t *testing.T, args ...string) *tube {
 	s := &tube{t: t, began: time.Now(), cmd: exec.Command(path, args...), size: vt.Coord{X: 80, Y: 24}}
 	s.drawings.of, s.endings.of = "\x1b[?25h", "]\x1b[0m\r\n"
 	s.cmd.Dir = t.TempDir()
-	s.cmd.Env = []string{"LLAMA_ARG_DEVICE=none", "LLAMA_ARG_THREADS=1", "TERM=xterm-256color", "HOME=" + s.cmd.Dir, "XDG_STATE_HOME=" + s.cmd.Dir, "LANG=C.UTF-8"}
+	s.cmd.Env = []string{"LLAMA_ARG_DEVICE=none", "LLAMA_ARG_THREADS=1", "POWERINFER_PATIENCE=" + hung, "TERM=xterm-256color", "HOME=" + s.cmd.Dir, "XDG_STATE_HOME=" + s.cmd.Dir, "LANG=C.UTF-8"}
 	s.term = vt.NewMockTerm(vt.MockOptSize(s.size))
 	if err := s.term.Start(); err != nil {
 		t.Fatal(err)

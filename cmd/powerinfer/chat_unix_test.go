@@ -41,7 +41,7 @@ func onScreen(t *testing.T, env []string, args ...string) *screen {
 func programOnScreen(t *testing.T, path string, env []string, args ...string) *screen {
 	s := &screen{t: t, cmd: exec.Command(path, args...)}
 	s.cmd.Dir = t.TempDir()
-	s.cmd.Env = append([]string{"LLAMA_ARG_DEVICE=none", "LLAMA_ARG_THREADS=1", "TERM=xterm-256color", "HOME=" + s.cmd.Dir, "XDG_STATE_HOME=" + s.cmd.Dir}, env...)
+	s.cmd.Env = append([]string{"LLAMA_ARG_DEVICE=none", "LLAMA_ARG_THREADS=1", "POWERINFER_PATIENCE=" + hung, "TERM=xterm-256color", "HOME=" + s.cmd.Dir, "XDG_STATE_HOME=" + s.cmd.Dir}, env...)
 	var err error
 	if s.tty, err = pty.StartWithSize(s.cmd, &pty.Winsize{Rows: 24, Cols: 80}); err != nil {
 		testenv.Missing(t, "shells", "no pseudo-terminal: "+err.Error())
@@ -109,7 +109,7 @@ func (s *screen) ended() {
 func TestChatOnTerminal(t *testing.T) {
 	t.Parallel()
 	const endless = "llama.context_length=int:100000"
-	s := onScreen(t, nil, "chat", "--chat-template", "chatml", "-n", "8", "-c", "100000", "--override-kv", endless)
+	s := onScreen(t, nil, "chat", "--chat-template", "chatml", "--ignore-eos", "-n", "8", "-c", "100000", "--override-kv", endless)
 	const status = `(?s:tokens/s\s+\|\s+prompt.*?of\s+neurons\s+active)` // over lines where the window is narrow
 	want := []string{"Héllo wörld 👍🏽 日本", "one\ntwo **bold**", strings.Repeat("a long line ", 30) + "ends", "goes\non", "read this:" + strings.Repeat("\nline", 100), "on and on"}
 	s.keys(want[0] + "\r")
@@ -176,7 +176,7 @@ func TestChatSuspended(t *testing.T) {
 		s.expect(after)
 		_, _ = s.tty.WriteString(text)
 	}
-	typed(`shell\$ `, "powerinfer chat --chat-template chatml -n 3\r")
+	typed(`shell\$ `, "powerinfer chat --chat-template chatml --ignore-eos -n 3\r")
 	s.keys("hello")
 	typed("hello"+drawn, "\x1a")
 	typed(`Stopped(?s:.*)shell\$ `, "fg\r")
@@ -190,7 +190,7 @@ func TestChatSuspended(t *testing.T) {
 // Messages that are typed before there is a prompt for them are all answered.
 func TestChatTypedAhead(t *testing.T) {
 	t.Parallel()
-	s := onScreen(t, nil, "chat", "--chat-template", "chatml", "-n", "3")
+	s := onScreen(t, nil, "chat", "--chat-template", "chatml", "--ignore-eos", "-n", "3")
 	s.keys("first\rsecond\r/save talk.json\r/exit\r")
 	s.expect("4 messages are in talk.json")
 	s.ended()
@@ -210,6 +210,8 @@ func TestChatPlain(t *testing.T) {
 		}
 		typed("/set n-predict 5\n")
 		s.expect("n-predict is 5")
+		typed("/set ignore-eos true\n")
+		s.expect("ignore-eos is true")
 		typed("Once upon a time\n")
 		s.expect("5 tokens")
 		typed("\x03")

@@ -49,7 +49,7 @@ func expectation(m powerinfer.Memory, rate float64, tokens int) string {
 	}
 	if rate > 0 && rate < mostLimited && tokens != readsOnly {
 		line += fmt.Sprintf("; generates at most about %.1f tokens/s", rate)
-		if whole := time.Duration(float64(tokens) / rate * float64(time.Second)); whole > patience {
+		if whole := time.Duration(float64(tokens) / rate * float64(time.Second)); whole > patience() {
 			line += fmt.Sprintf(", %s for %s", whole.Round(time.Second), count(tokens, "token"))
 		}
 	}
@@ -81,7 +81,7 @@ func (r *remaining) share(done float64, total int64) {
 	}
 	r.told = true
 	whole := time.Duration(float64(took) / done)
-	if whole <= patience {
+	if whole <= patience() {
 		return
 	}
 	line := fmt.Sprintf("about %s", whole.Round(time.Second))

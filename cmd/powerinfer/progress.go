@@ -22,19 +22,29 @@ const (
 	unitTime    // nanoseconds that work was expected to take, which are not shown
 )
 
-// patience is the time that a task takes before anything is shown, and lineEvery the time between plain lines.
+// usualPatience is the time that a task takes before anything is shown, and lineEvery the time between plain lines.
 const (
-	patience  = 2 * time.Second
-	lineEvery = 5 * time.Second
+	usualPatience = 2 * time.Second
+	lineEvery     = 5 * time.Second
 )
+
+// patience returns the time that a task takes, or is expected to take, before that is told: the usual one, or what POWERINFER_PATIENCE says, such as
+// 1h for programs that read standard error.
+func patience() time.Duration {
+	if d, err := time.ParseDuration(os.Getenv("POWERINFER_PATIENCE")); err == nil {
+		return d
+	}
+	return usualPatience
+}
 
 // barThrottle is the time between two redraws of a bar.
 const barThrottle = 100 * time.Millisecond
 
-// progress shows a task once it has run longer than patience: a bar with rate and time left on a terminal, plain lines
+// progress shows a task once it has run longer than its patience: a bar with rate and time left on a terminal, plain lines
 // elsewhere.
 type progress struct {
 	mu       sync.Mutex
+	patience time.Duration
 	what     string
 	unit     unit
 	out      io.Writer
@@ -45,11 +55,11 @@ type progress struct {
 	bar      *progressbar.ProgressBar // where out is a terminal that moves its cursor; writes through late
 }
 
-// late drops what is written before p has run for patience: a bar must know when its task began to tell its rate.
+// late drops what is written before p has run for its patience: a bar must know when its task began to tell its rate.
 type late struct{ p *progress }
 
 func (l late) Write(b []byte) (int, error) {
-	if l.p.now().Sub(l.p.begin) < patience {
+	if l.p.now().Sub(l.p.begin) < l.p.patience {
 		return len(b), nil
 	}
 	return l.p.out.Write(b)
@@ -58,11 +68,11 @@ func (l late) Write(b []byte) (int, error) {
 // newProgress shows what on standard error.
 func newProgress(what string, u unit) *progress {
 	tty := term.IsTerminal(int(os.Stderr.Fd())) && os.Getenv("TERM") != "dumb"
-	return startProgress(what, u, os.Stderr, tty, time.Now)
+	return startProgress(what, u, os.Stderr, tty, time.Now, patience())
 }
 
-func startProgress(what string, u unit, out io.Writer, tty bool, now func() time.Time) *progress {
-	p := &progress{what: what, unit: u, out: out, now: now, begin: now()}
+func startProgress(what string, u unit, out io.Writer, tty bool, now func() time.Time, patience time.Duration) *progress {
+	p := &progress{patience: patience, what: what, unit: u, out: out, now: now, begin: now()}
 	if tty {
 		p.bar = p.newBar()
 	}
@@ -86,7 +96,7 @@ func (p *progress) set(done, total int64) {
 	}
 	now := p.now()
 	elapsed := now.Sub(p.begin)
-	if elapsed < patience || now.Sub(p.lastLine) < lineEvery {
+	if elapsed < p.patience || now.Sub(p.lastLine) < lineEvery {
 		return
 	}
 	p.lastLine = now

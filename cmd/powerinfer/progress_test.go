@@ -16,12 +16,12 @@ func (c *clock) pass(d time.Duration) { c.t = c.t.Add(d) }
 func TestProgressLines(t *testing.T) {
 	var out bytes.Buffer
 	c := &clock{time.Unix(1000, 0)}
-	p := startProgress("loading", unitBytes, &out, false, c.now)
+	p := startProgress("loading", unitBytes, &out, false, c.now, usualPatience)
 	p.set(100e6, 1000e6)
-	c.pass(patience - time.Millisecond)
+	c.pass(usualPatience - time.Millisecond)
 	p.set(200e6, 1000e6)
 	if out.Len() > 0 {
-		t.Fatalf("a task of less than %s shows %q", patience, out.String())
+		t.Fatalf("a task of less than %s shows %q", usualPatience, out.String())
 	}
 	c.pass(3*time.Second + time.Millisecond) // five seconds since the beginning
 	p.set(0, 1000e6)
@@ -50,15 +50,15 @@ func TestProgressBar(t *testing.T) {
 	t.Setenv("NO_COLOR", "1")
 	var out bytes.Buffer
 	c := &clock{time.Now()}
-	p := startProgress("reading the prompt", unitTokens, &out, true, c.now)
+	p := startProgress("reading the prompt", unitTokens, &out, true, c.now, usualPatience)
 	p.set(512, 4096)
 	p.finish()
 	if out.Len() > 0 {
 		t.Fatalf("a short task shows %q", out.String())
 	}
-	p = startProgress("reading the prompt", unitTokens, &out, true, c.now)
+	p = startProgress("reading the prompt", unitTokens, &out, true, c.now, usualPatience)
 	p.set(512, 4096)
-	c.pass(patience)
+	c.pass(usualPatience)
 	time.Sleep(barThrottle) // the bar has its own clock
 	p.set(1024, 4096)
 	shown := out.String()

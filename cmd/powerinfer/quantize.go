@@ -125,7 +125,7 @@ func quantize(ctx context.Context, c *cli.Command) error {
 		}
 	}
 	q.Notes = nil // Plan has told them
-	if e := q.Estimate(choices); e.Time > patience {
+	if e := q.Estimate(choices); e.Time > patience() {
 		note(fmt.Sprintf("about %s, and %.0f MiB of memory beside the files' pages", e.Time.Round(time.Second), float64(e.Memory)/(1<<20)))
 	}
 	bar := newProgress("quantising", unitBytes)
