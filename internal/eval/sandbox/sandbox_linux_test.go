@@ -367,9 +367,12 @@ func TestAttacks(t *testing.T) {
 func TestBombs(t *testing.T) {
 	l := DefaultLimits()
 	l.Time, l.Memory = 1500*time.Millisecond, 256<<20
-	r := runners(t, l)["bare"]
+	short := runners(t, l)["bare"]
+	l.Time = time.Minute // on a busy machine Python may begin later than the short one ends
+	long := runners(t, l)["bare"]
 	scratch := t.TempDir()
 	t.Setenv("TMPDIR", scratch)
+	const timeOut = "it took longer than"
 	t.Run("all", func(t *testing.T) { // returns when all have ended
 		for _, c := range []struct{ name, text, why string }{
 			{"memory", "def f(x): return len(bytearray(1 << 40)) + len('x' * (1 << 30))", "MemoryError"},
@@ -381,7 +384,7 @@ func TestBombs(t *testing.T) {
 			{"endless line", "import os\ndef f(x):\n    while True: os.write(4, b'1' * 65536)", ""},
 			{"recursion", "import sys\nsys.setrecursionlimit(10**9)\ndef f(x): return f(x)", ""},
 			{"crash", "import ctypes\ndef f(x): return ctypes.string_at(0)", "Ended"},
-			{"forever, with deaf ears", "import signal, time\nfor s in range(1, 65):\n    try: signal.signal(s, signal.SIG_IGN)\n    except (OSError, ValueError): pass\ndef f(x): time.sleep(9999)", "it took longer than"},
+			{"forever, with deaf ears", "import signal, time\nfor s in range(1, 65):\n    try: signal.signal(s, signal.SIG_IGN)\n    except (OSError, ValueError): pass\ndef f(x): time.sleep(9999)", timeOut},
 			{"threads", "import threading, time\ndef f(x):\n    for i in range(10000): threading.Thread(target=time.sleep, args=(9999,)).start()", ""},
 			{
 				"removed files", "import os\nos.o = []\ndef f(x):\n    for i in range(1000):\n        o = open(str(i % 50), 'wb'); os.o.append(o); os.unlink(str(i % 50)); o.write(bytes(15 << 20))",
@@ -395,6 +398,10 @@ func TestBombs(t *testing.T) {
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
+				r := long
+				if c.why == "" || c.why == timeOut {
+					r = short
+				}
 				if v := check(t, r, Program{Text: c.text, Tests: "assert f(1) == 2"}); v.Passed || !strings.Contains(v.Why, c.why) {
 					t.Errorf("%+v, want %q", v, c.why)
 				}
@@ -432,13 +439,13 @@ func confinedProcesses(t *testing.T) (pids []int) {
 
 // A run ends with its context, and its processes with it.
 func TestCancelled(t *testing.T) {
-	r := runners(t, DefaultLimits())["bare"]
+	l := DefaultLimits()
+	l.Time = time.Hour
+	r := runners(t, l)["bare"]
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(200*time.Millisecond, cancel)
-	begin := time.Now()
-	_, err := r.Check(ctx, Program{Text: "while True: pass", Tests: "pass"})
-	if !errors.Is(err, context.Canceled) || time.Since(begin) > DefaultLimits().Time {
-		t.Errorf("%v after %s", err, time.Since(begin))
+	if _, err := r.Check(ctx, Program{Text: "while True: pass", Tests: "pass"}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 	if pids := confinedProcesses(t); len(pids) != 0 {
 		t.Errorf("processes %v are left", pids)
@@ -483,7 +490,7 @@ func TestKilled(t *testing.T) {
 	}
 	wait := func(what string, done func() bool) {
 		t.Helper()
-		const most = 20 * time.Second
+		const most = time.Minute
 		for until := time.Now().Add(most); !done(); time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(until) {
 				_ = killed.Process.Kill()
