@@ -57,8 +57,10 @@ func start(t testing.TB, change func(*choices)) *live {
 	t.Helper()
 	l := &live{t: t, logs: &bytes.Buffer{}}
 	log := slog.New(slog.NewTextHandler(l.logs, nil))
-	o := choices{Options: server.Options{Timeout: 10 * time.Second, Log: log}, model: server.ModelOptions{
-		Name: "tales", Slots: 2, Queue: 4, Predict: -1, Sampling: sample.DefaultOptions(), Norm: 2, Stop: []string{"<|im_end|>"}, Log: log, Pooling: engine.PoolMean,
+	sampling := sample.DefaultOptions()
+	sampling.Seed = 1 // what the model says is the same each time
+	o := choices{Options: server.Options{Timeout: time.Minute, Log: log}, model: server.ModelOptions{
+		Name: "tales", Slots: 2, Queue: 4, Predict: -1, Sampling: sampling, Norm: 2, Stop: []string{"<|im_end|>"}, Log: log, Pooling: engine.PoolMean,
 	}}
 	if change != nil {
 		change(&o)
@@ -258,8 +260,11 @@ func TestKeysAndOrigins(t *testing.T) {
 
 const long = `{"prompt":"Once upon a time","n_predict":-1,"ignore_eos":true,"stream":true}`
 
+// endless is a context that a text fills only long after a test has ended it, however late a busy machine lets the test do so.
+const endless = 16384
+
 func TestFullQueue(t *testing.T) {
-	l := start(t, func(o *choices) { o.model.Slots, o.model.Queue = 1, 0 })
+	l := start(t, func(o *choices) { o.model.Slots, o.model.Queue, o.context = 1, 0, endless })
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	res := l.request(ctx, "POST", "/completion", long)

@@ -89,7 +89,7 @@ func TestSlotsRefuse(t *testing.T) {
 
 // TestSlotAskedFor: a request that wants a busy slot waits for it though another is free, and goes away when its client does.
 func TestSlotAskedFor(t *testing.T) {
-	l := start(t, nil)
+	l := start(t, func(o *choices) { o.context = endless })
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	long := l.request(ctx, "POST", "/completion", `{"prompt": "The king", "id_slot": 1, "stream": true, "ignore_eos": true}`)

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // hostileLimit is the longest time that 64 KiB of an answer may take, in pieces of four bytes: a hundred times what they take, and a tenth of what they
@@ -40,7 +42,7 @@ func TestHostileAnswersTakeLinearTime(t *testing.T) {
 	} {
 		for _, format := range []string{"coder", "harmony", "pythonic", "generic"} {
 			f := FormatOf(sources[format], format != "generic", true)
-			begin := time.Now()
+			begin := testenv.ProcessorTime(t)
 			p := f.NewParser(Options{Tools: testTools})
 			sources, calls := 0, 0
 			take := func(events []Event) {
@@ -55,7 +57,7 @@ func TestHostileAnswersTakeLinearTime(t *testing.T) {
 				take(p.Feed(text[i:min(len(text), i+4)]))
 			}
 			take(p.Finish())
-			if took := time.Since(begin); took > hostileLimit {
+			if took := testenv.ProcessorTime(t) - begin; took > hostileLimit {
 				t.Errorf("%s took %v in the format %s", name, took, format)
 			}
 			if sources != len(text) {
