@@ -610,6 +610,7 @@ func (v Verbs) Predict(s Set, x, hidden, logits Tensor, fc1, fc2 *Matrix) {
 
 // SparseFFN computes a feed-forward layer by neuron: Out = Σ_{i∈Set} a_i·Down[i] + DownBias with a_i = act(Gate[i]·X)·(Up[i]·X), or
 // act(Up[i]·X+UpBias[i]) where there is no gate. A neuron outside a token's set adds nothing, whichever way the device computes.
+// What an adapter adds to the products of gate and up counts before the activation: see NeuronAdapter.
 type SparseFFN struct {
 	Out, X  Tensor // [n, n_embd]
 	Set     Set    // [n, n_ff]
@@ -629,7 +630,20 @@ type SparseWeights struct {
 	Bins     *NeuronBins  // count which neurons were needed, or nil
 	First    int          // the layer's number of neuron 0, in Bins
 	Hot      bool         // a guess at the result is enough: a device of several processors computes the neurons of a divided layer that lie on a GPU, and no others
+	Adapter  NeuronAdapter
 }
+
+// NeuronAdapter is what low-rank adapters have beside the matrices of a SparseFFN: Gate[i]·X becomes Gate[i]·X + GateB[i]·GateLow, and Up[i]·X
+// likewise. Beside Down·a only the narrow sum is computed, DownLow = DownA·a: it is for the caller to widen and add. Each matrix may be nil.
+type NeuronAdapter struct {
+	GateB, UpB     *Matrix // [n_ff, rank]
+	DownA          *Matrix // [rank, n_ff], taken in for Columns
+	GateLow, UpLow Tensor  // [n, rank]
+	DownLow        Tensor  // [n, rank], written
+}
+
+// Any reports whether a has a matrix.
+func (a *NeuronAdapter) Any() bool { return a.GateB != nil || a.UpB != nil || a.DownA != nil }
 
 // Zeros reports whether some neurons of every token are expected to be exactly zero.
 func (w *SparseWeights) Zeros() bool { return w.Cut != nil || w.Act.Sparse() }
@@ -645,6 +659,13 @@ func (o *SparseFFN) Visit(v Visitor) {
 	v.Matrix(&w.Down)
 	v.Vector(&w.UpBias)
 	v.Vector(&w.DownBias)
+	a := &w.Adapter
+	v.Matrix(&a.GateB)
+	v.Matrix(&a.UpB)
+	v.Matrix(&a.DownA)
+	v.Tensor(&a.GateLow, Read)
+	v.Tensor(&a.UpLow, Read)
+	v.Tensor(&a.DownLow, Write)
 }
 
 // SparseFFN does a SparseFFN.

@@ -107,7 +107,12 @@ type sparseFFN struct {
 	sumLen int
 	counts [2]atomic.Int64 // open, active
 	views  [2]buffer
-	panels panels
+
+	// Where the layer has an adapter
+	moreGates, moreUps []float32 // [tokens, n_ff] what is added to the products of gate, and of up with its bias; nil: nothing
+	kept               []float32 // [tokens, n_ff] a_i of open neurons, where DownA wants them
+	again              bool      // kept holds them: this is DownA's turn
+	panels             panels
 
 	dense, scattered []int32  // the step's rows by the way of their down projection, in order
 	rows             []int32  // of scattered, those that are summed together now
@@ -148,6 +153,7 @@ func (d *Device) sparseFFN(out, x compute.Tensor, s compute.Set, w compute.Spars
 	}
 	f := &d.sparse
 	f.begin(out, x, s, w)
+	f.adapt()
 	f.gates(x)
 	if w.Cut != nil {
 		d.gaussianTopK(f.view(&f.views[0], f.hidden), *w.Cut)
@@ -156,17 +162,7 @@ func (d *Device) sparseFFN(out, x compute.Tensor, s compute.Set, w compute.Spars
 	if w.Gate != nil && (f.tokens > compute.FewTokens || most(f.open.largest(f.tokens), f.n)) {
 		f.ups(x)
 	}
-	whole := mem(w.Down).layout == plain // all of down is read
-	if whole {
-		f.multiply()
-	} else {
-		f.sort()
-		whole = len(f.dense) > 0
-		f.sumScattered()
-		if whole {
-			f.multiplyPanels()
-		}
-	}
+	whole := f.project()
 	if c := w.Count; c != nil {
 		c.Steps++
 		c.Tokens += int64(x.Rows)
@@ -182,6 +178,63 @@ func (d *Device) sparseFFN(out, x compute.Tensor, s compute.Set, w compute.Spars
 	if w.Bins != nil && w.Bins.On {
 		f.show(w.Bins)
 	}
+	if a := &w.Adapter; a.DownA != nil {
+		f.again = true
+		f.w.Down, f.w.DownBias, f.out, f.sumLen = a.DownA, nil, a.DownLow, kernel.Sums(a.DownLow.Cols)
+		f.project()
+	}
+}
+
+// project computes f.out from the rows' open neurons. whole: all of down was read.
+func (f *sparseFFN) project() (whole bool) {
+	if mem(f.w.Down).layout == plain {
+		f.multiply()
+		return true
+	}
+	f.sort()
+	whole = len(f.dense) > 0
+	f.sumScattered()
+	if whole {
+		f.multiplyPanels()
+	}
+	return whole
+}
+
+// adapt computes what adapters add to gates and ups of all neurons: their ranks are small.
+func (f *sparseFFN) adapt() {
+	a := &f.w.Adapter
+	if a.GateB != nil {
+		f.moreGates = grown(&f.moreGates, f.tokens*f.n)
+		f.d.matMul(a.GateLow, compute.Products{{Out: f.view(&f.views[0], f.moreGates), W: a.GateB}})
+	}
+	if a.UpB != nil {
+		f.moreUps = grown(&f.moreUps, f.tokens*f.n)
+		f.d.matMul(a.UpLow, compute.Products{{Out: f.view(&f.views[0], f.moreUps), W: a.UpB, Bias: f.w.UpBias}})
+	}
+	if a.DownA != nil {
+		f.kept = grown(&f.kept, f.tokens*f.n)
+	}
+}
+
+// gateBiases returns what is added to the products of row t's gates, or nil.
+func (f *sparseFFN) gateBiases(t int) []float32 {
+	if f.w.Adapter.GateB == nil {
+		return nil
+	}
+	return f.moreGates[t*f.n:][:f.n]
+}
+
+// upBiases returns what is added to the products of row t's ups, or nil.
+func (f *sparseFFN) upBiases(t int) []float32 {
+	switch {
+	case f.w.Adapter.UpB != nil:
+		return f.moreUps[t*f.n:][:f.n]
+	case f.pairs != nil:
+		return f.pairs.upBiases(t)
+	case f.w.UpBias != nil:
+		return vector(f.w.UpBias)
+	}
+	return nil
 }
 
 // show counts the neurons that tokens needed.
@@ -207,7 +260,7 @@ func (f *sparseFFN) begin(out, x compute.Tensor, s compute.Set, w compute.Sparse
 // beginRows prepares so many rows of n neurons each.
 func (f *sparseFFN) beginRows(out compute.Tensor, rows, n int, w compute.SparseWeights) {
 	f.w, f.out, f.n, f.tokens = w, out, n, rows
-	f.gated, f.upped = false, false
+	f.gated, f.upped, f.again = false, false, false
 	if f.open == nil || f.open.stride < f.n+kernel.ChooseSlack || len(f.open.count) < f.tokens {
 		f.open = newSet(f.tokens, f.n)
 	}
@@ -353,9 +406,9 @@ func most(count, n int) bool { return 20*count >= 9*n }
 
 // gates fills hidden for the neurons of the sets, or for all.
 func (f *sparseFFN) gates(x compute.Tensor) {
-	w, bias := f.w.Gate, (*compute.Vector)(nil)
+	w, bias, more := f.w.Gate, (*compute.Vector)(nil), f.w.Adapter.GateB != nil
 	if w == nil {
-		w, bias = f.w.Up, f.w.UpBias
+		w, bias, more = f.w.Up, f.w.UpBias, f.w.Adapter.UpB != nil
 	}
 	if !f.all && f.tokens <= compute.FewTokens && !most(f.s.largest(f.tokens), f.n) {
 		f.x = operand{}
@@ -365,7 +418,11 @@ func (f *sparseFFN) gates(x compute.Tensor) {
 		return
 	}
 	f.gated = true
-	f.d.matMul(x, compute.Products{{Out: f.view(&f.views[0], f.hidden), W: w, Bias: bias}})
+	added := f.moreGates
+	if f.w.Gate == nil {
+		added = f.moreUps
+	}
+	f.product(x, f.hidden, w, bias, more, added)
 	f.x = f.d.mm.x // for ups of single rows
 	f.x.form(f.d, x, f.w.Up)
 }
@@ -378,9 +435,9 @@ func (f *sparseFFN) gate(i, worker int) {
 		list = list[len(list)*i/sparseChunks : len(list)*(i+1)/sparseChunks]
 		out := grown(&w.floats, len(list))
 		if f.w.Gate != nil {
-			f.dots(out, f.w.Gate, nil, t, list, w)
+			f.dots(out, f.w.Gate, f.gateBiases(t), t, list, w)
 		} else {
-			f.dots(out, f.w.Up, f.w.UpBias, t, list, w)
+			f.dots(out, f.w.Up, f.upBiases(t), t, list, w)
 		}
 		hidden := f.hidden[t*f.n:][:f.n]
 		for i, n := range list {
@@ -446,8 +503,20 @@ func (f *sparseFFN) large(list []int32, gates []float32, token int, w *workerScr
 // ups fills up by one matrix product.
 func (f *sparseFFN) ups(x compute.Tensor) {
 	f.up = grown(&f.up, f.tokens*f.n)
-	f.d.matMul(x, compute.Products{{Out: f.view(&f.views[1], f.up), W: f.w.Up, Bias: f.w.UpBias}})
+	f.product(x, f.up, f.w.Up, f.w.UpBias, f.w.Adapter.UpB != nil, f.moreUps)
 	f.upped = true
+}
+
+// product fills out with w's product of x and what is added to it: bias, or, where there is more, what adapt left in added. As in dots it is
+// added to the whole product.
+func (f *sparseFFN) product(x compute.Tensor, out []float32, w *compute.Matrix, bias *compute.Vector, more bool, added []float32) {
+	y := f.view(&f.views[0], out)
+	if !more {
+		f.d.matMul(x, compute.Products{{Out: y, W: w, Bias: bias}})
+		return
+	}
+	f.d.matMul(x, compute.Products{{Out: y, W: w}})
+	f.d.add(y, f.view(&f.views[1], added))
 }
 
 // view returns a tensor over scratch: in a buffer of f's own, so that a call allocates nothing.
@@ -539,6 +608,12 @@ func (f *sparseFFN) sumPart(t int, list []int32, sum []float32, w *workerScratch
 func (f *sparseFFN) neurons(t int, list []int32, w *workerScratch) []float32 {
 	a := grown(&w.floats, 2*len(list))
 	a, up := a[:len(list)], a[len(list):]
+	if f.again {
+		for i, n := range list {
+			a[i] = f.kept[t*f.n+int(n)]
+		}
+		return a
+	}
 	hidden := f.hidden[t*f.n:][:f.n]
 	for i, n := range list {
 		a[i] = hidden[n]
@@ -552,10 +627,16 @@ func (f *sparseFFN) neurons(t int, list []int32, w *workerScratch) []float32 {
 			up[i] = ups[n]
 		}
 	default:
-		f.dots(up, f.w.Up, f.w.UpBias, t, list, w)
+		f.dots(up, f.w.Up, f.upBiases(t), t, list, w)
 	}
 	f.d.k.Activate(a, a, up, f.w.Act)
 	f.countActive(t, list, a)
+	if f.w.Adapter.DownA != nil {
+		kept := f.kept[t*f.n:][:f.n]
+		for i, n := range list {
+			kept[n] = a[i]
+		}
+	}
 	return a
 }
 
@@ -578,15 +659,11 @@ func (f *sparseFFN) countActive(t int, list []int32, a []float32) {
 	f.counts[1].Add(int64(count))
 }
 
-// dots computes rows of m, chosen by index, times row t's activations. Of experts m is their up projections.
-func (f *sparseFFN) dots(out []float32, m *compute.Matrix, bias *compute.Vector, t int, list []int32, w *workerScratch) {
+// dots computes rows of m, chosen by index, times row t's activations, plus biases, which may be nil. Of experts m is their up projections.
+func (f *sparseFFN) dots(out []float32, m *compute.Matrix, biases []float32, t int, list []int32, w *workerScratch) {
 	first, at := 0, t // row of m that the indices count from, row of the activations
-	var b []float32
-	switch {
-	case f.pairs != nil:
-		first, at, b = f.pairs.firstUp(t), f.pairs.input(t), f.pairs.upBiases(t)
-	case bias != nil:
-		b = vector(bias)
+	if f.pairs != nil {
+		first, at = f.pairs.firstUp(t), f.pairs.input(t)
 	}
 	x, _ := f.x.of(m, at)
 	data := mem(m).data[first*mem(m).rowBytes:]
@@ -598,9 +675,9 @@ func (f *sparseFFN) dots(out []float32, m *compute.Matrix, bias *compute.Vector,
 	if f.pairs != nil && f.pairs.w.Before {
 		f.d.k.Scale(out, out, f.pairs.weight(t))
 	}
-	if b != nil {
+	if biases != nil {
 		for i, n := range list {
-			out[i] += b[n]
+			out[i] += biases[n]
 		}
 	}
 }

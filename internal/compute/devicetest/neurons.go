@@ -262,7 +262,82 @@ func sparseScripts() (all []script) {
 	for _, n := range []int{1, 5, 33, 70} {
 		all = append(all, script{name: fmt.Sprintf("SparseFFN/largest gates/%d tokens", n), tokens: n, play: playCut})
 	}
+	return append(all, adaptedScripts()...)
+}
+
+// adaptedScripts are layers that have an adapter beside some of their matrices.
+func adaptedScripts() (all []script) {
+	by := sets()
+	for _, c := range []struct {
+		name string
+		adaptedCase
+	}{
+		{"gated, all neurons", adaptedCase{gate: true, up: true, down: true, c: sparseCase{gated: true, act: compute.Activation{Kind: compute.ReLU}}}},
+		{"gated, dense", adaptedCase{gate: true, up: true, down: true, c: sparseCase{gated: true, act: compute.Activation{Kind: compute.SiLU}, columns: true}}},
+		{"gated, a tenth", adaptedCase{gate: true, up: true, down: true, c: sparseCase{gated: true, act: compute.Activation{Kind: compute.ReLU}, members: by["a tenth"], ordered: true}}},
+		{"gate alone, most", adaptedCase{gate: true, c: sparseCase{gated: true, act: compute.Activation{Kind: compute.SiLU}, members: by["most"], columns: true, ordered: true}}},
+		{"up alone", adaptedCase{up: true, c: sparseCase{gated: true, biased: true, act: compute.Activation{Kind: compute.ReLU}}}},
+		{"down alone, most", adaptedCase{down: true, c: sparseCase{gated: true, act: compute.Activation{Kind: compute.ReLU}, members: by["most"]}}},
+		{"ungated, all neurons", adaptedCase{up: true, down: true, c: sparseCase{biased: true, act: compute.Activation{Kind: compute.ReLU2}}}},
+		{"ungated, a tenth", adaptedCase{up: true, down: true, c: sparseCase{biased: true, act: compute.Activation{Kind: compute.ReLU}, members: by["a tenth"]}}},
+	} {
+		for _, n := range []int{1, 5, 70} {
+			all = append(all, script{name: fmt.Sprintf("SparseFFN/adapter, %s/%d tokens", c.name, n), tokens: n, pinnedApart: c.down, play: c.play})
+		}
+	}
 	return all
+}
+
+// adaptedCase is a layer in floats with an adapter beside these matrices.
+type adaptedCase struct {
+	gate, up, down bool
+	c              sparseCase
+}
+
+// adaptedTolerance bounds the error of sums of floats, as a share of the largest in a row.
+const adaptedTolerance = 1e-4
+
+func (a adaptedCase) play(s *stage) {
+	const embd, ff, rank = 64, 96, 32
+	c := a.c
+	c.ff = ff
+	set := compute.Set{Rows: len(s.step), N: ff}
+	if c.members != nil {
+		set = choose(s, ff, c.members)
+	}
+	var order []int32
+	if c.ordered {
+		order = everyone(ff)
+		slices.Reverse(order)
+	}
+	matrix := func(rows, cols int, use compute.Use) *compute.Matrix {
+		return s.ordered(quant.F32, rows, cols, s.normal(rows*cols), use, order).Matrix
+	}
+	f := compute.SparseWeights{Up: matrix(ff, embd, compute.Rows), Act: c.act}
+	if f.Down = matrix(ff, embd, compute.Rows); c.columns {
+		f.Down = matrix(embd, ff, compute.Columns)
+	}
+	if c.gated {
+		f.Gate = matrix(ff, embd, compute.Rows)
+	}
+	if c.biased {
+		f.DownBias, f.UpBias = s.vector(s.normal(embd)), s.vector(s.normal(ff))
+	}
+	if a.gate {
+		f.Adapter.GateB, f.Adapter.GateLow = matrix(ff, rank, compute.Rows), s.input(rank, s.normal(s.all*rank))
+	}
+	if a.up {
+		f.Adapter.UpB, f.Adapter.UpLow = matrix(ff, rank, compute.Rows), s.input(rank, s.normal(s.all*rank))
+	}
+	if a.down {
+		f.Adapter.DownA, f.Adapter.DownLow = matrix(rank, ff, compute.Columns), s.output(rank)
+	}
+	x, out := s.input(embd, s.normal(s.all*embd)), s.output(embd)
+	s.run(func(v compute.Verbs) { v.SparseFFN(out, x, set, f) })
+	s.keep("output", out, ofRow(adaptedTolerance))
+	if a.down {
+		s.keep("narrow output", f.Adapter.DownLow, ofRow(adaptedTolerance))
+	}
 }
 
 // cutTolerance bounds the error of an output, as a share of the largest in its row: a gate that rounding puts on the other side of the cut adds next to nothing.

@@ -20,9 +20,9 @@ type Device struct {
 	gpu       compute.Device // its executor is an Overlapper
 	index     int            // of the GPU, in a MultiGPU
 	host      compute.Host
-	attention []bool             // of each layer: keys and values are on the GPU
-	rows      int                // of the largest activations: tokens of the largest step
-	partials  map[int]tensorPair // [rows, columns] by columns
+	attention []bool                   // of each layer: keys and values are on the GPU
+	rows      int                      // of the largest activations: tokens of the largest step
+	partials  map[partialOf]tensorPair // [rows, columns]
 	ahead     Ahead
 	early     compute.Set // the host's, of a guess
 	rehearsal bool        // Run records only
@@ -56,7 +56,7 @@ func (d *Device) ofGPU(err error) error {
 
 // New returns a device of GPU and host, which it closes. attention says of each layer whether keys and values lie on the GPU.
 func New(gpu compute.Device, host compute.Host, attention []bool) *Device {
-	return &Device{gpu: gpu, host: host, attention: attention, partials: map[int]tensorPair{}, joins: map[compute.Segment][]join{}}
+	return &Device{gpu: gpu, host: host, attention: attention, partials: map[partialOf]tensorPair{}, joins: map[compute.Segment][]join{}}
 }
 
 // Watch has what the GPU and the host compute added to w as long as it is on.
@@ -226,10 +226,14 @@ func (d *Device) pair(host compute.Tensor) (tensorPair, error) {
 	return tensorPair{gpu, host}, d.ofGPU(err)
 }
 
-// partial is memory for the host's part of outputs of cols columns, as many rows as any step has: layers take turns, for each part is
+// partialOf says which of an operation's outputs a partial is for: several have memory of their own.
+type partialOf struct{ cols, output int }
+
+// partial is memory for the host's part of an output of cols columns, as many rows as any step has: layers take turns, for each part is
 // added before the next one's is made.
-func (d *Device) partial(cols int) (tensorPair, error) {
-	p, ok := d.partials[cols]
+func (d *Device) partial(cols, output int) (tensorPair, error) {
+	of := partialOf{cols, output}
+	p, ok := d.partials[of]
 	if !ok {
 		host, err := d.host.Tensor(d.rows, cols)
 		if err != nil {
@@ -238,7 +242,7 @@ func (d *Device) partial(cols int) (tensorPair, error) {
 		if p, err = d.pair(host); err != nil {
 			return p, err
 		}
-		d.partials[cols] = p
+		d.partials[of] = p
 	}
 	return p, nil
 }

@@ -74,7 +74,7 @@ func (r *router) experts(o *compute.Experts) {
 // adds the host's sum to its own.
 func (r *router) bothExperts(o *compute.Experts) {
 	hot, cold := r.split(&o.Weights, o.Choice)
-	partial, err := r.d.partial(o.Out.Cols)
+	partial, err := r.d.partial(o.Out.Cols, 0)
 	if err != nil {
 		r.fail(err)
 		return

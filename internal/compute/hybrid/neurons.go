@@ -69,7 +69,7 @@ func (r *router) sparseFFN(o *compute.SparseFFN) {
 	switch {
 	case up.host == nil:
 		r.whole(o)
-	case o.Weights.Cut == nil && !o.Weights.Hot && r.stream(o.Out, o.X, o.Set, o.Weights):
+	case o.Weights.Cut == nil && !o.Weights.Hot && !o.Weights.Adapter.Any() && r.stream(o.Out, o.X, o.Set, o.Weights):
 	case up.gpu == nil:
 		r.whole(o)
 	case o.Weights.Hot:
@@ -99,7 +99,18 @@ func gpuWeights(f compute.SparseWeights) compute.SparseWeights {
 		f.Gate = mem(f.Gate).gpu
 	}
 	f.UpBias, f.DownBias = gpuVector(f.UpBias), gpuVector(f.DownBias)
+	move(&f.Adapter, toGPU{})
 	return f
+}
+
+// move replaces a's operands by those that v puts in their places.
+func move(a *compute.NeuronAdapter, v compute.Visitor) {
+	for _, m := range []**compute.Matrix{&a.GateB, &a.UpB, &a.DownA} {
+		v.Matrix(m)
+	}
+	for _, t := range []*compute.Tensor{&a.GateLow, &a.UpLow, &a.DownLow} {
+		v.Tensor(t, compute.ReadWrite)
+	}
 }
 
 // hostWeights leaves out the bias of down, which is added once, and the count.
@@ -108,6 +119,8 @@ func hostWeights(f compute.SparseWeights) compute.SparseWeights {
 	if f.Gate != nil {
 		w.Gate = mem(f.Gate).host
 	}
+	w.Adapter = f.Adapter
+	move(&w.Adapter, toHost{})
 	return w
 }
 
@@ -134,7 +147,7 @@ func (r *router) both(out, x compute.Tensor, s compute.Set, f compute.SparseWeig
 	hot, n := mem(f.Up).hot, f.Up.Rows
 	warm, cold := gpuWeights(f), hostWeights(f)
 	cold.Count, cold.Bins, cold.First = &compute.NeuronCount{}, f.Bins, hot
-	partial, err := r.d.partial(out.Cols)
+	sums, err := r.partialSums(out, f.Adapter.DownLow)
 	if err == nil {
 		warm.UpBias, err = part(f.UpBias, r.d.gpu, 0, hot)
 	}
@@ -145,12 +158,14 @@ func (r *router) both(out, x compute.Tensor, s compute.Set, f compute.SparseWeig
 		r.fail(err)
 		return
 	}
-	r.toGPU(x)
+	r.toGPU(x, f.Adapter.GateLow, f.Adapter.UpLow)
 	r.setToGPU(s)
-	r.toHost(x)
+	r.toHost(x, f.Adapter.GateLow, f.Adapter.UpLow)
 	rest := r.cold(s, hot, n, f.Bins)
-	sum := viewed(out, partial.host)
-	r.onHost(&compute.SparseFFN{Out: sum, X: hostTensor(x), Set: rest, Weights: cold}, f.Up)
+	if len(sums) > 1 {
+		cold.Adapter.DownLow = sums[1].host
+	}
+	r.onHost(&compute.SparseFFN{Out: sums[0].host, X: hostTensor(x), Set: rest, Weights: cold}, f.Up)
 	work := r.stretch()
 	r.readAhead(x, s, f, cold, hot)
 	r.meet(func() {
@@ -163,14 +178,37 @@ func (r *router) both(out, x compute.Tensor, s compute.Set, f compute.SparseWeig
 			r.makeGuess(guess)
 		}
 	})
-	from := viewed(out, partial.gpu)
-	to := r.gpu.Upload(from)
-	work.stores = append(work.stores, func(w *window) {
-		copy(w.floats(sum, to()), r.d.host.Data(sum))
-		f.Count.Join(cold.Count)
-	})
-	r.gpu.Do(&compute.Add{Dst: gpuTensor(out), X: from})
-	written(out, true)
+	work.stores = append(work.stores, func(*window) { f.Count.Join(cold.Count) })
+	for _, y := range sums {
+		r.addPartial(work, y)
+	}
+}
+
+// partialSum is a tensor of which both processors compute a part, and memory for the host's.
+type partialSum struct{ of, host, gpu compute.Tensor }
+
+// partialSums returns those of a layer's outputs: of out, and of what its adapter narrows, if it does.
+func (r *router) partialSums(out, low compute.Tensor) ([]partialSum, error) {
+	var sums []partialSum
+	for i, t := range []compute.Tensor{out, low} {
+		if t.Mem == nil {
+			continue
+		}
+		p, err := r.d.partial(t.Cols, i)
+		if err != nil {
+			return nil, err
+		}
+		sums = append(sums, partialSum{t, viewed(t, p.host), viewed(t, p.gpu)})
+	}
+	return sums, nil
+}
+
+// addPartial brings what the host computes in work to the GPU, which adds it to its own part.
+func (r *router) addPartial(work *stretch, y partialSum) {
+	to := r.gpu.Upload(y.gpu)
+	work.stores = append(work.stores, func(w *window) { copy(w.floats(y.host, to()), r.d.host.Data(y.host)) })
+	r.gpu.Do(&compute.Add{Dst: gpuTensor(y.of), X: y.gpu})
+	written(y.of, true)
 }
 
 // cold returns the host's set of the neurons of s from hot on, counted from there. Those before hot are counted in b.

@@ -135,7 +135,7 @@ func (y *stream) bounds(c int) (from, to int) {
 // reserve allocates what chunks need, once for all layers.
 func (y *stream) reserve() error {
 	d := y.r.d
-	p, err := d.partial(y.out.Cols)
+	p, err := d.partial(y.out.Cols, 0)
 	if err != nil {
 		return err
 	}

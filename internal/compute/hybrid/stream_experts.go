@@ -45,7 +45,7 @@ func (r *router) streamExperts(o *compute.Experts) bool {
 	if y.host, ok = r.d.host.(compute.Restorer); !ok || !y.choose() {
 		return false
 	}
-	p, err := r.d.partial(o.Out.Cols)
+	p, err := r.d.partial(o.Out.Cols, 0)
 	if err == nil {
 		err = r.d.streamRooms(y.rooms)
 	}

@@ -41,6 +41,15 @@ func (d *Device) sparseFFN(out, x compute.Tensor, s compute.Set, f compute.Spars
 	for t := range sums {
 		sums[t] = make([]float64, out.Cols)
 	}
+	beside := f.Adapter
+	low := make([][]float64, x.Rows)
+	for t := range low {
+		low[t] = make([]float64, beside.DownLow.Cols)
+	}
+	narrow := make([][]float32, f.Up.Rows) // columns of DownA
+	if beside.DownA != nil {
+		narrow = neurons(beside.DownA)
+	}
 	cut := d.cutGates(x, f)
 	for i, down := range neurons(f.Down) {
 		up, gate := weights(f.Up, i), []float32(nil)
@@ -51,14 +60,18 @@ func (d *Device) sparseFFN(out, x compute.Tensor, s compute.Set, f compute.Spars
 			if s.Mem != nil && !s.Mem.(*set).in[t][i] {
 				continue
 			}
-			g, a := neuron(f, i, gate, up, row(x, t))
+			moreGate, moreUp := adapted(beside.GateB, i, beside.GateLow, t), adapted(beside.UpB, i, beside.UpLow, t)
+			g, a := neuron(f, i, gate, up, row(x, t), moreGate, moreUp)
 			if cut != nil {
 				g = Activation(f.Act, float64(cut[t][i]))
-				a = g * Factor(f.Act, dot(up, row(x, t)))
+				a = g * Factor(f.Act, dot(up, row(x, t))+moreUp)
 			}
 			count(f, g, a)
 			for j, w := range down {
 				sums[t][j] += a * float64(w)
+			}
+			for j, w := range narrow[i] {
+				low[t][j] += a * float64(w)
 			}
 		}
 	}
@@ -69,7 +82,18 @@ func (d *Device) sparseFFN(out, x compute.Tensor, s compute.Set, f compute.Spars
 			}
 			row(out, t)[j] = float32(y)
 		}
+		for j, y := range low[t] {
+			row(beside.DownLow, t)[j] = float32(y)
+		}
 	}
+}
+
+// adapted is what an adapter adds to neuron i's product for token t. b may be nil.
+func adapted(b *compute.Matrix, i int, low compute.Tensor, t int) float64 {
+	if b == nil {
+		return 0
+	}
+	return dot(weights(b, i), row(low, t))
 }
 
 // cutGates returns every token's gates where they are cut, or nil. [tokens][n_ff]
@@ -82,6 +106,11 @@ func (d *Device) cutGates(x compute.Tensor, f compute.SparseWeights) (cut [][]fl
 		panic(err) // it only allocates
 	}
 	d.matMul(x, compute.Products{{Out: gates, W: f.Gate}})
+	for t := range x.Rows {
+		for i := range row(gates, t) {
+			row(gates, t)[i] += float32(adapted(f.Adapter.GateB, i, f.Adapter.GateLow, t))
+		}
+	}
 	d.gaussianTopK(gates, *f.Cut)
 	for t := range x.Rows {
 		cut = append(cut, row(gates, t))
@@ -89,9 +118,9 @@ func (d *Device) cutGates(x compute.Tensor, f compute.SparseWeights) (cut [][]fl
 	return cut
 }
 
-// neuron is neuron i's act(gate) and its a_i, for its weights and input x. gate is nil in ungated layers.
-func neuron(f compute.SparseWeights, i int, gate, up, x []float32) (g, a float64) {
-	u := dot(up, x)
+// neuron is neuron i's act(gate) and its a_i, for its weights, input x and what adapters add. gate is nil in ungated layers.
+func neuron(f compute.SparseWeights, i int, gate, up, x []float32, moreGate, moreUp float64) (g, a float64) {
+	u := dot(up, x) + moreUp
 	if f.UpBias != nil {
 		u += float64(elements(f.UpBias)[i])
 	}
@@ -99,7 +128,7 @@ func neuron(f compute.SparseWeights, i int, gate, up, x []float32) (g, a float64
 		a = Activation(f.Act, u)
 		return a, a
 	}
-	g = Activation(f.Act, dot(gate, x))
+	g = Activation(f.Act, dot(gate, x)+moreGate)
 	return g, g * Factor(f.Act, u)
 }
 

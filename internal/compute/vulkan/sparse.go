@@ -31,6 +31,8 @@ type sparse struct {
 	operand operand
 	counts  driver.View // predicted, gated, active
 
+	gateLow, upLow operand // of the layer's adapter
+
 	// A step's lists, by token.
 	list, offsets driver.View
 	gates, a      compute.Tensor // [tokens, n]: the lists' gates and a_i
@@ -49,6 +51,8 @@ func (r *recorder) sparseFFN(out, x compute.Tensor, s compute.Set, w compute.Spa
 	if x.Rows == 0 {
 		return
 	}
+	f.gateLow = operand{r: r, x: w.Adapter.GateLow, name: "narrow gates"}
+	f.upLow = operand{r: r, x: w.Adapter.UpLow, name: "narrow ups"}
 	prompts := min(r.seg.params.decode, x.Rows) // where they begin
 	if f.prompt = true; f.by(w.Gate) == Ordered && f.by(w.Up) == Ordered && f.by(w.Down) == Ordered {
 		prompts = x.Rows // there is no other arithmetic for them
@@ -73,19 +77,25 @@ func (f *sparse) compute(first, rows int) {
 		return
 	}
 	// A dense product sums down's columns in one part only.
-	down := mem(f.w.Down)
-	f.listed = down.layout != plain && (len(down.parts) > 1 || !f.prompt && rows <= compute.FewTokens && (!f.all || f.w.Zeros()))
+	down, parted := mem(f.w.Down), f.parted()
+	f.listed = down.layout != plain && (parted || !f.prompt && rows <= compute.FewTokens && (!f.all || f.w.Zeros()))
 	step, size := f.everyNeuron, everyTokens
 	if f.listed {
 		step, size = f.someNeurons, compute.FewTokens
 	}
-	if f.listed && len(down.parts) > 1 {
-		size = max(1, min(size, int(f.r.d.maxBinding/f.carried())))
+	if f.listed && parted {
+		size = max(1, min(size, int(f.r.d.maxBinding/carried(f.w.Down))))
 	}
 	f.count(first, rows, ceil(rows, size))
 	for end := first + rows; first < end; first += size {
 		step(first, min(size, end-first))
 	}
+}
+
+// parted reports whether a matrix whose columns are summed is too large for one binding.
+func (f *sparse) parted() bool {
+	a := f.w.Adapter.DownA
+	return len(mem(f.w.Down).parts) > 1 || a != nil && len(mem(a).parts) > 1
 }
 
 // count has the counts of rows tokens, from first on, added to the layer's whenever the segment has run, where they are computed in so many
@@ -146,6 +156,43 @@ func (f *sparse) tensor(name string, n, cols int) compute.Tensor {
 	return compute.Tensor{Rows: n, Cols: cols, Mem: &tensor{f.r.scratch(name, 4*int64(n)*int64(cols))}}
 }
 
+// added is what is added to products of neurons' rows: the same for every token, or, where an adapter has its part in it, each token's own.
+type added struct {
+	bias *compute.Vector
+	more compute.Tensor // [n, n_ff] or without memory
+}
+
+// addedGates returns what is added to the gates of n tokens from first on.
+func (f *sparse) addedGates(first, n int) added {
+	return added{more: f.widened("gates' adapter", &f.gateLow, f.w.Adapter.GateB, nil, first, n)}
+}
+
+// addedUps returns what is added to the ups of n tokens from first on.
+func (f *sparse) addedUps(first, n int) added {
+	if f.w.Adapter.UpB == nil {
+		return added{bias: f.w.UpBias}
+	}
+	return added{more: f.widened("ups' adapter", &f.upLow, f.w.Adapter.UpB, f.w.UpBias, first, n)}
+}
+
+// widened computes an adapter's product of all neurons, for n tokens from first on: its rank is small. b may be nil.
+func (f *sparse) widened(name string, low *operand, b *compute.Matrix, bias *compute.Vector, first, n int) compute.Tensor {
+	if b == nil {
+		return compute.Tensor{}
+	}
+	out := f.tensor(name, n, f.n)
+	f.r.multiply(Ordered, low, first, n, 0, compute.Product{Out: out, W: b, Bias: bias})
+	return out
+}
+
+// multiply computes out for n tokens from first on, of all neurons.
+func (f *sparse) multiply(a Arithmetic, first, n int, out compute.Tensor, w *compute.Matrix, and added) {
+	f.r.multiply(a, &f.operand, first, n, 0, compute.Product{Out: out, W: w, Bias: and.bias})
+	if and.more.Mem != nil {
+		f.r.add(out, and.more)
+	}
+}
+
 // someNeurons computes n tokens from first on by lists.
 func (f *sparse) someNeurons(first, n int) {
 	f.list = f.r.scratch("list", 4*int64(n)*int64(f.n))
@@ -155,26 +202,30 @@ func (f *sparse) someNeurons(first, n int) {
 	if !gated {
 		f.gates = f.a
 	}
+	gates, ups := f.addedGates(first, n), f.addedUps(first, n)
 	switch {
 	case f.all && gated:
 		values := f.tensor("gates", n, f.n)
-		f.r.multiply(Ordered, &f.operand, first, n, 0, compute.Product{Out: values, W: f.w.Gate})
+		f.multiply(Ordered, first, n, values, f.w.Gate, gates)
 		f.cut(values)
 		f.choose(first, n, values, f.gates)
-		f.rows(first, n, f.w.Up, f.w.UpBias, rowsUp)
+		f.rows(first, n, f.w.Up, ups, rowsUp)
 	case f.all:
 		values := f.tensor("gates", n, f.n)
-		f.r.multiply(Ordered, &f.operand, first, n, 0, compute.Product{Out: values, W: f.w.Up, Bias: f.w.UpBias})
+		f.multiply(Ordered, first, n, values, f.w.Up, ups)
 		f.choose(first, n, values, f.a)
 	case gated:
 		f.choose(first, n, compute.Tensor{}, f.gates)
-		f.rows(first, n, f.w.Gate, nil, rowsGate)
-		f.rows(first, n, f.w.Up, f.w.UpBias, rowsUp)
+		f.rows(first, n, f.w.Gate, gates, rowsGate)
+		f.rows(first, n, f.w.Up, ups, rowsUp)
 	default:
 		f.choose(first, n, compute.Tensor{}, f.a)
-		f.rows(first, n, f.w.Up, f.w.UpBias, rowsOnly)
+		f.rows(first, n, f.w.Up, ups, rowsOnly)
 	}
-	f.down(first, n)
+	f.down(first, n, f.counts, compute.Product{Out: f.out, W: f.w.Down, Bias: f.w.DownBias})
+	if a := &f.w.Adapter; a.DownA != nil {
+		f.down(first, n, f.r.scratch("counted before", counterBytes), compute.Product{Out: a.DownLow, W: a.DownA})
+	}
 }
 
 // cut sets all but the largest gates to zero where the layer does.
@@ -212,8 +263,15 @@ const (
 	rowsOnly
 )
 
+// How rows.comp reads what it adds.
+const (
+	addsNothing uint32 = iota
+	addsBias
+	addsEach // of each token
+)
+
 // rows computes the listed rows of m.
-func (f *sparse) rows(first, n int, m *compute.Matrix, bias *compute.Vector, step uint32) {
+func (f *sparse) rows(first, n int, m *compute.Matrix, and added, step uint32) {
 	x, scales := f.operand.of(m.Type)
 	kind, threshold := f.activation()
 	to := f.a
@@ -227,48 +285,55 @@ func (f *sparse) rows(first, n int, m *compute.Matrix, bias *compute.Vector, ste
 		if step == rowsUp {
 			gates = floats(f.gates)
 		}
+		sums, adds := p.memory, addsNothing
+		switch {
+		case and.more.Mem != nil:
+			sums, adds = floats(and.more), addsEach
+		case and.bias != nil:
+			sums, adds = elements(and.bias), addsBias
+		}
 		f.r.dispatch(call{
 			shader: f.r.dotting("rows"), local: vecLocal, spec: []uint32{uint32(m.Type), step},
-			bind:   []binding{read(p.memory), read(x), read(f.list), read(f.offsets), read(gates), write(floats(to)), read(elementsOr(bias, p.memory))},
-			push:   append(w.push(p), uint32(p.rows), uint32(p.first), uint32(f.n), uint32(first), scales, truth(bias != nil), kind, threshold),
+			bind:   []binding{read(p.memory), read(x), read(f.list), read(f.offsets), read(gates), write(floats(to)), read(sums)},
+			push:   append(w.push(p), uint32(p.rows), uint32(p.first), uint32(f.n), uint32(first), scales, adds, kind, threshold),
 			groups: [3]int{min(listedGroups, ceil(f.n, vecLocal/vecLanes)), n, 1},
 		})
 	}
 }
 
-// carried returns what one token's sums take between the parts of down, in bytes.
-func (f *sparse) carried() int64 { return 4 * neuronLanes * slotElems * int64(f.slots()) }
+// carried returns what one token's sums take between the parts of w, in bytes.
+func carried(w *compute.Matrix) int64 { return 4 * neuronLanes * slotElems * int64(slots(w)) }
 
-// slots returns the slots of a neuron's down column.
-func (f *sparse) slots() int { return mem(f.w.Down).units * unitElems(f.w.Down.Type) / slotElems }
+// slots returns the slots of a neuron's column of w.
+func slots(w *compute.Matrix) int { return mem(w).units * unitElems(w.Type) / slotElems }
 
-// down adds the listed neurons' down columns.
-func (f *sparse) down(first, n int) {
-	m := mem(f.w.Down)
+// down adds the listed neurons' columns of y.W, and counts the neurons in counts.
+func (f *sparse) down(first, n int, counts driver.View, y compute.Product) {
+	m := mem(y.W)
 	kind, threshold := f.activation()
-	carry := f.counts // stands in where one part is all
+	carry := counts // stands in where one part is all
 	if len(m.parts) > 1 {
-		carry = f.r.scratch("carry", int64(n)*f.carried())
+		carry = f.r.scratch("carry", int64(n)*carried(y.W))
 	}
 	for i := range m.parts {
 		p := &m.parts[i]
-		bias := elementsOr(f.w.DownBias, p.memory)
-		f.product(n, call{
-			shader: "down", local: downSlots * neuronLanes, spec: []uint32{uint32(f.w.Down.Type), truth(m.layout == groups), 0},
+		bias := elementsOr(y.Bias, p.memory)
+		f.product(n, y.Out, m, call{
+			shader: "down", local: downSlots * neuronLanes, spec: []uint32{uint32(y.W.Type), truth(m.layout == groups), 0},
 			bind: []binding{
-				read(p.memory), read(f.list), read(f.offsets), read(floats(f.a)), read(floats(f.gates)), write(floats(f.out)), read(bias),
-				update(f.counts), update(carry), write(floats(f.out)),
+				read(p.memory), read(f.list), read(f.offsets), read(floats(f.a)), read(floats(f.gates)), write(floats(y.Out)), read(bias),
+				update(counts), update(carry), write(floats(y.Out)),
 			},
-			push: append(m.push(p), uint32(p.rows), uint32(p.first), uint32(f.n), uint32(f.out.Cols), uint32(first), truth(f.w.DownBias != nil),
+			push: append(m.push(p), uint32(p.rows), uint32(p.first), uint32(f.n), uint32(y.Out.Cols), uint32(first), truth(y.Bias != nil),
 				truth(i == 0), truth(i == len(m.parts)-1), truth(!f.all), kind, threshold),
-			groups: [3]int{ceil(f.slots(), downSlots), n, 1},
+			groups: [3]int{ceil(slots(y.W), downSlots), n, 1},
 		})
 	}
 }
 
 // product dispatches c, which sums down columns for n tokens, and whose last constant and binding are for an Add that follows.
-func (f *sparse) product(n int, c call) {
-	f.r.dispatchProduct(c, len(c.spec)-1, f.out, len(mem(f.w.Down).parts) == 1 && n == f.out.Rows)
+func (f *sparse) product(n int, out compute.Tensor, m *matrix, c call) {
+	f.r.dispatchProduct(c, len(c.spec)-1, out, len(m.parts) == 1 && n == out.Rows)
 }
 
 // everyNeuron computes n tokens from first on by matrix products.
@@ -276,11 +341,11 @@ func (f *sparse) everyNeuron(first, n int) {
 	gates, ups := f.tensor("gates", n, f.n), compute.Tensor{}
 	if f.w.Gate != nil {
 		ups = f.tensor("ups", n, f.n)
-		f.r.multiply(f.by(f.w.Gate), &f.operand, first, n, 0, compute.Product{Out: gates, W: f.w.Gate})
+		f.multiply(f.by(f.w.Gate), first, n, gates, f.w.Gate, f.addedGates(first, n))
 		f.cut(gates)
-		f.r.multiply(f.by(f.w.Up), &f.operand, first, n, 0, compute.Product{Out: ups, W: f.w.Up, Bias: f.w.UpBias})
+		f.multiply(f.by(f.w.Up), first, n, ups, f.w.Up, f.addedUps(first, n))
 	} else {
-		f.r.multiply(f.by(f.w.Up), &f.operand, first, n, 0, compute.Product{Out: gates, W: f.w.Up, Bias: f.w.UpBias})
+		f.multiply(f.by(f.w.Up), first, n, gates, f.w.Up, f.addedUps(first, n))
 		ups = f.tensor("ups", 1, 1)
 	}
 	kind, threshold := f.activation()
@@ -294,24 +359,30 @@ func (f *sparse) everyNeuron(first, n int) {
 		push:   []uint32{uint32(n), uint32(f.n), f.words(), uint32(first), kind, threshold},
 		groups: [3]int{min(ceil(n*f.n, elementwise), listedGroups), 1, 1},
 	})
-
-	m := mem(f.w.Down)
-	if m.layout == plain {
-		o := operand{r: f.r, x: gates, name: "neurons"}
-		f.r.multiply(f.by(f.w.Down), &o, 0, n, first, compute.Product{Out: f.out, W: f.w.Down, Bias: f.w.DownBias})
-		return
+	f.columns(f.by(f.w.Down), first, n, gates, compute.Product{Out: f.out, W: f.w.Down, Bias: f.w.DownBias})
+	if a := &f.w.Adapter; a.DownA != nil {
+		f.columns(Ordered, first, n, gates, compute.Product{Out: a.DownLow, W: a.DownA})
 	}
-	if a := f.by(f.w.Down); a != Ordered {
-		o, tile := operand{r: f.r, x: gates, name: "neurons"}, f.r.d.tile(a, f.out.Cols, n)
-		f.r.multiplyHalves(a, tile, &o, 0, n, first, compute.Product{Out: f.out, W: f.w.Down, Bias: f.w.DownBias}, true)
+}
+
+// columns adds the columns of y.W, which is in one part, for n tokens from first on, of every neuron, whose a_i are the rows of values.
+func (f *sparse) columns(a Arithmetic, first, n int, values compute.Tensor, y compute.Product) {
+	m := mem(y.W)
+	if m.layout == plain || a != Ordered {
+		o := operand{r: f.r, x: values, name: "neurons"}
+		if m.layout == plain {
+			f.r.multiply(a, &o, 0, n, first, y)
+		} else {
+			f.r.multiplyHalves(a, f.r.d.tile(a, y.Out.Cols, n), &o, 0, n, first, y, true)
+		}
 		return
 	}
 	p := &m.parts[0]
-	bias := elementsOr(f.w.DownBias, p.memory)
-	f.product(n, call{
-		shader: "downmat", local: matLocal, spec: []uint32{uint32(f.w.Down.Type), truth(m.layout == groups), 0},
-		bind:   []binding{read(p.memory), read(floats(gates)), write(floats(f.out)), read(bias), write(floats(f.out))},
-		push:   append(m.push(p), uint32(f.n), uint32(f.out.Cols), uint32(n), uint32(first), truth(f.w.DownBias != nil)),
-		groups: [3]int{ceil(f.slots(), matTile/slotElems), ceil(n, matTile), 1},
+	bias := elementsOr(y.Bias, p.memory)
+	f.product(n, y.Out, m, call{
+		shader: "downmat", local: matLocal, spec: []uint32{uint32(y.W.Type), truth(m.layout == groups), 0},
+		bind:   []binding{read(p.memory), read(floats(values)), write(floats(y.Out)), read(bias), write(floats(y.Out))},
+		push:   append(m.push(p), uint32(f.n), uint32(y.Out.Cols), uint32(n), uint32(first), truth(y.Bias != nil)),
+		groups: [3]int{ceil(slots(y.W), matTile/slotElems), ceil(n, matTile), 1},
 	})
 }

@@ -14,6 +14,8 @@ const uint GATE = 0; // the result is the product
 const uint UP = 1;   // act(gate)·factor(product), of those whose gate is open
 const uint ONLY = 2; // act(product + bias), in ungated layers
 
+const uint EACH = 2; // of push.adds: bias is [tokens, neurons]
+
 layout(set = 0, binding = 2, std430) readonly buffer List { uint list[]; };       // [tokens, neurons]
 layout(set = 0, binding = 3, std430) readonly buffer Offsets { uint offsets[]; }; // [tokens, OFFSETS]
 layout(set = 0, binding = 4, std430) readonly buffer Gates { float gates[]; };    // the list's
@@ -27,7 +29,7 @@ layout(push_constant) uniform Push {
 	uint neurons;
 	uint firstAct; // row of the activations that belongs to the first token
 	uint actScales;
-	uint biased;
+	uint adds;       // 0: nothing, 1: a bias, EACH: each token's own
 	uint kind;       // compute.Nonlinearity
 	float threshold; // of the activation
 } push;
@@ -62,8 +64,8 @@ void main() {
 		precise float total = 0;
 		for (uint l = 0; l < LANES; l++)
 			total += parts[group * (LANES + 1) + l];
-		if (push.biased != 0)
-			total += bias[neuron];
+		if (push.adds != 0)
+			total += bias[(push.adds == EACH ? token * push.neurons : 0) + neuron];
 		if (STEP == UP)
 			total = gate == 0 ? 0 : gate * factor(push.kind, total);
 		else if (STEP == ONLY)
