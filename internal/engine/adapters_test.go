@@ -156,13 +156,28 @@ func TestAdapter(t *testing.T) {
 		t.Fatal(err)
 	}
 	sameSurprises(t, "with other scales", surprises(t, e, adapterPrompt()), merged(2, 1))
-	for _, hot := range []int{96, 32} { // whole, and divided, which adapters of feed-forward layers leave in RAM
+	for _, hot := range []int{96, 32} { // whole, and divided
 		g := openGPU(t, base, engine.Options{Context: 128, Adapters: []model.Adapter{one.adapter(t, 1), two.adapter(t, -0.5)}}, gigabyte(share(2, hot)))
 		sameSurprises(t, fmt.Sprintf("%d neurons on a GPU", hot), surprises(t, g.Engine, adapterPrompt()), want)
 		if err := g.SetScales([]float32{2, 1}); err != nil {
 			t.Fatal(err)
 		}
 		sameSurprises(t, "with other scales on a GPU", surprises(t, g.Engine, adapterPrompt()), merged(2, 1))
+	}
+}
+
+// TestAdapterOfZeros: where neurons are zero for most tokens, adapters say which: each tier leaves out what is zero with them.
+func TestAdapterOfZeros(t *testing.T) {
+	spec := adaptedSpec()
+	spec.Activation, spec.Sparsity = "relu", 0.7
+	base, merged := synthtest.File(t, spec), synthtest.File(t, spec)
+	l := newLora(t, base, 5, 6, 9, "blk.0.ffn_gate.weight", "blk.0.ffn_down.weight", "blk.1.ffn_up.weight", "blk.1.ffn_gate.weight", "blk.1.ffn_down.weight")
+	l.merge(merged, 1)
+	want := surprises(t, openAdapted(t, merged), adapterPrompt())
+	o := engine.Options{Context: 128, Sparse: model.Exact, Adapters: []model.Adapter{l.adapter(t, 1)}}
+	for _, hot := range []int{32} {
+		g := openGPU(t, base, o, gigabyte(share(2, hot)))
+		sameSurprises(t, fmt.Sprintf("%d neurons on a GPU", hot), surprises(t, g.Engine, adapterPrompt()), want)
 	}
 }
 

@@ -28,6 +28,14 @@ type delta struct {
 	b       *compute.Matrix // [rows, rank]
 }
 
+// besideNeurons is what adapters add to a matrix of neurons, of a layer that SparseFFN computes: the halves of theirs that have a row or a column for
+// each neuron are one matrix, which lies where the neurons do; the others lie apart.
+type besideNeurons struct {
+	narrow []delta         // of gate and up with a alone, of down with b alone
+	wide   *compute.Matrix // the adapters' b [n_ff, ranks], or a [ranks, n_ff] of down
+	ranks  int             // of all adapters, each rounded up
+}
+
 // blockRank is what ranks are rounded up to.
 const blockRank = 32
 
@@ -38,16 +46,17 @@ const (
 
 // adapters binds adapters' tensors beside a model's.
 type adapters struct {
-	files  []Adapter
-	alphas []float32
-	taken  map[*gguf.Tensor]bool
-	deltas map[*compute.Matrix][]delta
-	rank   int // the largest, rounded up
+	files   []Adapter
+	alphas  []float32
+	taken   map[*gguf.Tensor]bool
+	deltas  map[*compute.Matrix][]delta
+	neurons map[*compute.Matrix]*besideNeurons
+	rank    int // the largest, rounded up
 }
 
 // newAdapters checks what the files say of themselves.
 func newAdapters(files []Adapter, c *Config) (*adapters, error) {
-	s := &adapters{files: files, taken: map[*gguf.Tensor]bool{}, deltas: map[*compute.Matrix][]delta{}}
+	s := &adapters{files: files, taken: map[*gguf.Tensor]bool{}, deltas: map[*compute.Matrix][]delta{}, neurons: map[*compute.Matrix]*besideNeurons{}}
 	for _, a := range files {
 		m := &metadata{f: a.File}
 		kind, family, form := m.text("general.type", ""), m.text("general.architecture", ""), m.text("adapter.type", "")
@@ -93,11 +102,8 @@ func AdapterBytes(t *gguf.Tensor) int64 {
 	return 4 * rows * cols
 }
 
-// inFFN returns the name of an adapter that changes feed-forward layers, or "".
-func (s *adapters) inFFN() string { return AdaptsNeurons(s.files) }
-
-// AdaptsNeurons returns the name of an adapter that changes feed-forward layers, which then are computed whole, or "".
-func AdaptsNeurons(files []Adapter) string {
+// adaptsNeurons returns the name of an adapter that changes feed-forward layers, or "".
+func adaptsNeurons(files []Adapter) string {
 	for _, a := range files {
 		if slices.ContainsFunc(a.File.Tensors, func(t *gguf.Tensor) bool { return strings.Contains(t.Name, ".ffn_") }) {
 			return a.File.Path
@@ -106,58 +112,201 @@ func AdaptsNeurons(files []Adapter) string {
 	return ""
 }
 
-// bind takes in what adapters have beside tensor name, whose consecutive rows w are, on the GPU of tier if gpu.
-func (s *adapters) bind(dev compute.Device, name string, w []*compute.Matrix, tier compute.Tier, gpu bool) error {
+// ModeWith returns asked, or in place of Auto, where an adapter changes feed-forward layers, what leaves out nothing that counts: predictors and what
+// a file says that they cost are of the model without the adapter.
+func (c *Config) ModeWith(asked SparseMode, files []Adapter) SparseMode {
+	if asked == Auto && adaptsNeurons(files) != "" {
+		return c.safe()
+	}
+	return asked
+}
+
+// pair is an adapter's two matrices beside a tensor.
+type pair struct {
+	adapter int
+	file    *gguf.File
+	a, b    *gguf.Tensor
+	scale   float32 // alpha/rank
+	rank    int     // rounded up
+}
+
+// pairs returns what the adapters have beside tensor name [rows, cols], and takes it.
+func (s *adapters) pairs(name string, rows, cols int) (list []pair, err error) {
 	for i, f := range s.files {
 		a, b := f.File.Tensor(name+suffixA), f.File.Tensor(name+suffixB)
 		if a == nil {
 			continue
 		}
-		rows := 0
-		for _, part := range w {
-			rows += part.Rows
-		}
 		rank := a.Rows()
-		if a.Shape[0] != w[0].Cols || b.Rows() != rows || b.Shape[0] != rank || rank < 1 || rank > maxWidth {
-			return fmt.Errorf("%s: tensors %q %v and %q %v do not fit the model's %q [%d %d]: the adapter is for another model", f.File.Path, a.Name, a.Shape, b.Name, b.Shape, name, w[0].Cols, rows)
+		if a.Shape[0] != cols || b.Rows() != rows || b.Shape[0] != rank || rank < 1 || rank > maxWidth {
+			return nil, fmt.Errorf("%s: tensors %q %v and %q %v do not fit the model's %q [%d %d]: the adapter is for another model", f.File.Path, a.Name, a.Shape, b.Name, b.Shape, name, cols, rows)
 		}
 		s.taken[a], s.taken[b] = true, true
-		scale := float32(1)
+		p := pair{adapter: i, file: f.File, a: a, b: b, scale: 1, rank: (rank + blockRank - 1) / blockRank * blockRank}
 		if alpha := s.alphas[i]; alpha != 0 {
-			scale = alpha / float32(rank)
+			p.scale = alpha / float32(rank)
 		}
-		wide := (rank + blockRank - 1) / blockRank * blockRank
-		s.rank = max(s.rank, wide)
-		narrowed, err := padded(f.File, a, wide, w[0].Cols)
+		s.rank = max(s.rank, p.rank)
+		list = append(list, p)
+	}
+	return list, nil
+}
+
+// lying says where matrices that are not divided go.
+type lying struct {
+	dev  compute.Device
+	tier compute.Tier
+	gpu  bool
+}
+
+// take hands a matrix in floats to the device, whole.
+func (l lying) take(f *gguf.File, name string, data []byte, rows, cols int) (*compute.Matrix, error) {
+	src := compute.Source{Name: name, Type: quant.F32, Rows: rows, Cols: cols, Data: data, Split: compute.Split{Tier: l.tier}}
+	if l.gpu {
+		src.Split.Bound = rows
+	}
+	m, err := l.dev.Matrix(src, compute.Precise)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Path, err)
+	}
+	return m, nil
+}
+
+// bind takes in what adapters have beside tensor name, whose consecutive rows w are.
+func (s *adapters) bind(to lying, name string, w []*compute.Matrix) error {
+	rows := 0
+	for _, part := range w {
+		rows += part.Rows
+	}
+	list, err := s.pairs(name, rows, w[0].Cols)
+	if err != nil {
+		return err
+	}
+	for _, p := range list {
+		narrowed, err := padded(p.file, p.a, p.rank, w[0].Cols)
 		if err != nil {
 			return err
 		}
-		widened, err := padded(f.File, b, rows, wide)
+		widened, err := padded(p.file, p.b, rows, p.rank)
+		if err != nil {
+			return err
+		}
+		down, err := to.take(p.file, p.a.Name, narrowed, p.rank, w[0].Cols)
 		if err != nil {
 			return err
 		}
 		at := 0
-		take := func(name string, data []byte, rows, cols int) (*compute.Matrix, error) {
-			bound := 0
-			if gpu {
-				bound = rows
-			}
-			return dev.Matrix(compute.Source{Name: name, Type: quant.F32, Rows: rows, Cols: cols, Data: data, Split: compute.Split{Tier: tier, Bound: bound}}, compute.Precise)
-		}
-		down, err := take(a.Name, narrowed, wide, w[0].Cols)
-		if err != nil {
-			return fmt.Errorf("%s: %w", f.File.Path, err)
-		}
 		for _, part := range w {
-			up, err := take(b.Name, widened[4*at*wide:][:4*part.Rows*wide], part.Rows, wide)
+			up, err := to.take(p.file, p.b.Name, widened[4*at*p.rank:][:4*part.Rows*p.rank], part.Rows, p.rank)
 			if err != nil {
-				return fmt.Errorf("%s: %w", f.File.Path, err)
+				return err
 			}
-			s.deltas[part] = append(s.deltas[part], delta{i, scale, down, up})
+			s.deltas[part] = append(s.deltas[part], delta{p.adapter, p.scale, down, up})
 			at += part.Rows
 		}
 	}
 	return nil
+}
+
+// bindRows takes in what adapters have beside tensor name, whose consecutive rows w are, all of them neurons: of each the first hot go to the GPU, in the
+// order given.
+func (s *adapters) bindRows(to lying, name string, w []*compute.Matrix, hot int, order []int32) error {
+	rows := 0
+	for _, part := range w {
+		rows += part.Rows
+	}
+	list, err := s.pairs(name, rows, w[0].Cols)
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	ranks := 0
+	for _, p := range list {
+		ranks += p.rank
+	}
+	wide := make([]byte, 4*rows*ranks) // [rows, ranks]
+	var narrow []delta
+	at := 0
+	for _, p := range list {
+		narrowed, err := padded(p.file, p.a, p.rank, w[0].Cols)
+		if err != nil {
+			return err
+		}
+		a, err := to.take(p.file, p.a.Name, narrowed, p.rank, w[0].Cols)
+		if err != nil {
+			return err
+		}
+		b, err := padded(p.file, p.b, rows, p.rank)
+		if err != nil {
+			return err
+		}
+		for r := range rows {
+			copy(wide[4*(r*ranks+at):], b[4*r*p.rank:][:4*p.rank])
+		}
+		narrow = append(narrow, delta{adapter: p.adapter, scale: p.scale, a: a})
+		at += p.rank
+	}
+	at = 0
+	for _, part := range w {
+		m, err := to.dev.Matrix(compute.Source{
+			Name: list[0].b.Name, Type: quant.F32, Rows: part.Rows, Cols: ranks, Data: wide[4*at*ranks:][:4*part.Rows*ranks],
+			Order: order, Split: compute.Split{Tier: to.tier, Bound: min(hot, part.Rows)},
+		}, compute.Rows)
+		if err != nil {
+			return fmt.Errorf("%s: %w", list[0].file.Path, err)
+		}
+		s.neurons[part] = &besideNeurons{narrow, m, ranks}
+		at += part.Rows
+	}
+	return nil
+}
+
+// bindColumns takes in what adapters have beside tensor name [rows, cols], which w is, and whose columns are neurons: the first hot go to the GPU, in the
+// order given.
+func (s *adapters) bindColumns(to lying, name string, rows, cols int, w *compute.Matrix, hot int, order []int32) error {
+	list, err := s.pairs(name, rows, cols)
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	var wide []byte // [ranks, cols]
+	var narrow []delta
+	ranks := 0
+	for _, p := range list {
+		a, err := padded(p.file, p.a, p.rank, cols)
+		if err != nil {
+			return err
+		}
+		widened, err := padded(p.file, p.b, rows, p.rank)
+		if err != nil {
+			return err
+		}
+		b, err := to.take(p.file, p.b.Name, widened, rows, p.rank)
+		if err != nil {
+			return err
+		}
+		narrow = append(narrow, delta{adapter: p.adapter, scale: p.scale, b: b})
+		wide = append(wide, a...)
+		ranks += p.rank
+	}
+	m, err := to.dev.Matrix(compute.Source{
+		Name: list[0].a.Name, Type: quant.F32, Rows: ranks, Cols: cols, Data: wide, Order: order, Split: compute.Split{Tier: to.tier, Bound: hot},
+	}, compute.Columns)
+	if err != nil {
+		return fmt.Errorf("%s: %w", list[0].file.Path, err)
+	}
+	s.neurons[w] = &besideNeurons{narrow, m, ranks}
+	return nil
+}
+
+// composed returns first, sorted by then, which may be nil.
+func composed(first, then []int32) []int32 {
+	if then == nil {
+		return first
+	}
+	out := make([]int32, len(then))
+	for i, n := range then {
+		out[i] = first[n]
+	}
+	return out
 }
 
 // padded returns t as floats of so many rows and columns, with zeros where t has none.
@@ -247,6 +396,74 @@ func (m *Model) product(v compute.Verbs, x compute.Tensor, p compute.Products) {
 	}
 }
 
+// changes returns what adapters of the step at hand add to w, a matrix of neurons, or nil.
+func (m *Model) changes(w *compute.Matrix) *besideNeurons {
+	b := m.adapters.neurons[w]
+	if b == nil || !slices.ContainsFunc(b.narrow, func(d delta) bool { return m.scales[d.adapter] != 0 }) {
+		return nil
+	}
+	return b
+}
+
+// narrow computes the narrow products of in, of adapters one behind the other, to low.
+func (m *Model) narrow(v compute.Verbs, in compute.Tensor, b *besideNeurons, low compute.Tensor) compute.Tensor {
+	low = low.First(in.Rows)
+	low.Cols = b.ranks
+	at := 0
+	for _, d := range b.narrow {
+		part := low
+		if len(b.narrow) > 1 {
+			part = m.buf.adapterLow.First(in.Rows)
+			part.Cols = d.a.Rows
+		}
+		v.MatMul(in, compute.Products{{Out: part, W: d.a}})
+		v.Scale(part, d.scale*m.scales[d.adapter])
+		if len(b.narrow) > 1 {
+			v.CopyColumns(low, part, compute.Ranges{First: at}, compute.Ranges{}, part.Cols, 1)
+		}
+		at += d.a.Rows
+	}
+	return low
+}
+
+// sparseFFN does a SparseFFN, and adds what adapters do.
+func (m *Model) sparseFFN(v compute.Verbs, s *buffers, in compute.Tensor, set compute.Set, w compute.SparseWeights) {
+	if len(m.adapters.neurons) == 0 {
+		v.SparseFFN(s.ffnOut, in, set, w)
+		return
+	}
+	a := &w.Adapter
+	if b := m.changes(w.Gate); b != nil {
+		a.GateB, a.GateLow = b.wide, m.narrow(v, in, b, m.buf.adapterGates)
+	}
+	if b := m.changes(w.Up); b != nil {
+		a.UpB, a.UpLow = b.wide, m.narrow(v, in, b, m.buf.adapterUps)
+	}
+	down := m.changes(w.Down)
+	if down != nil {
+		a.DownA, a.DownLow = down.wide, m.buf.adapterDowns.First(in.Rows)
+		a.DownLow.Cols = down.ranks
+	}
+	v.SparseFFN(s.ffnOut, in, set, w)
+	if down == nil {
+		return
+	}
+	at := 0
+	for _, d := range down.narrow {
+		low, wide := a.DownLow, m.buf.adapterWide.First(in.Rows)
+		wide.Cols = d.b.Rows
+		if len(down.narrow) > 1 {
+			low = m.buf.adapterLow.First(in.Rows)
+			low.Cols = d.b.Cols
+			v.Slice(low, a.DownLow, at)
+		}
+		v.Scale(low, d.scale*m.scales[d.adapter])
+		v.MatMul(low, compute.Products{{Out: wide, W: d.b}})
+		v.Add(s.ffnOut, wide)
+		at += d.b.Cols
+	}
+}
+
 // adapterBuffers allocates what products of adapters need: n rows of tokens, and rows of outputs where the head has some.
 func (m *Model) adapterBuffers(b *buffers, tensor func(rows, cols int) compute.Tensor, n, outputs int) {
 	widest, head := 0, false
@@ -256,6 +473,13 @@ func (m *Model) adapterBuffers(b *buffers, tensor func(rows, cols int) compute.T
 		} else {
 			widest = max(widest, w.Rows)
 		}
+	}
+	ranks := 0
+	for _, y := range m.adapters.neurons {
+		ranks, widest = max(ranks, y.ranks), max(widest, m.Embd)
+	}
+	if ranks > 0 {
+		b.adapterGates, b.adapterUps, b.adapterDowns = tensor(n, ranks), tensor(n, ranks), tensor(n, ranks)
 	}
 	if widest > 0 {
 		b.adapterLow, b.adapterWide = tensor(n, m.adapters.rank), tensor(n, widest)

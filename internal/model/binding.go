@@ -25,6 +25,7 @@ type binder struct {
 	original map[*gguf.Tensor]*gguf.Tensor // of tensors that have their factor, the file's
 	room     []byte                        // of such a tensor
 	adapters *adapters                     // nil: there are none
+	prepared []int32                       // of the layer at hand, neuron i is prepared[i] of the model that adapters are for; nil: i is
 	err      error
 	done     int64
 	total    int64
@@ -122,7 +123,11 @@ func (b *binder) bind(src compute.Source, use compute.Use) *compute.Matrix {
 		b.fail("%w", err)
 		return nil
 	}
-	b.adapt(name, hot > 0, m)
+	if src.Stack == 0 && (use == compute.Rows || use == compute.Columns) {
+		b.adaptNeurons(name, use, hot, src.Order, m)
+	} else {
+		b.adapt(name, hot > 0, m)
+	}
 	b.loaded(t, !b.pinned)
 	return m
 }
@@ -132,7 +137,27 @@ func (b *binder) adapt(name string, gpu bool, w ...*compute.Matrix) {
 	if b.adapters == nil || b.err != nil {
 		return
 	}
-	b.err = b.adapters.bind(b.dev, name, w, b.tier, gpu)
+	b.err = b.adapters.bind(lying{b.dev, b.tier, gpu}, name, w)
+}
+
+// adaptNeurons is adapt where rows or columns are neurons, of which the first hot are on the GPU, in the order given.
+func (b *binder) adaptNeurons(name string, use compute.Use, hot int, order []int32, w ...*compute.Matrix) {
+	if b.adapters == nil || b.err != nil {
+		return
+	}
+	to, m := lying{b.dev, b.tier, hot > 0}, w[0]
+	if b.prepared != nil {
+		order = composed(b.prepared, order)
+	}
+	of, transposed := strings.CutSuffix(name, "ffn_down_t.weight")
+	switch {
+	case transposed:
+		b.err = b.adapters.bindColumns(to, of+"ffn_down.weight", m.Cols, m.Rows, m, hot, order)
+	case use == compute.Columns:
+		b.err = b.adapters.bindColumns(to, name, m.Rows, m.Cols, m, hot, order)
+	default:
+		b.err = b.adapters.bindRows(to, name, w, hot, order)
+	}
 }
 
 // behind binds name, of rows by cols, without its first rows.
@@ -196,7 +221,11 @@ func (b *binder) parts(name string, cols int, use compute.Use, hot int, order []
 		out = append(out, m)
 		at += r * rowBytes
 	}
-	b.adapt(name, hot > 0, out...)
+	if use == compute.Rows {
+		b.adaptNeurons(name, use, hot, order, out...)
+	} else {
+		b.adapt(name, hot > 0, out...)
+	}
 	b.loaded(t, !b.pinned)
 	return out
 }

@@ -41,14 +41,14 @@ func (f *ffn) bind(b *blockBinder) {
 	if shape.Experts {
 		of = "_shexp"
 	}
+	if b.prepared = nil; m.Prepared != nil {
+		b.prepared = m.Prepared.Layers[b.layer].Order
+	}
 	place, hot := m.place(b.layer), m.hot(b.binder, b.layer)
 	if f.topK = shape.TopK; f.topK != nil { // all gates decide which stay, so they are computed in one place
 		if hot < shape.FF {
 			hot = 0
 		}
-	}
-	if hot < shape.FF && m.adapters.inFFN() != "" { // adapters add to whole products
-		hot = 0
 	}
 	f.divided = hot > 0 && hot < shape.FF
 	f.byNeuron = f.mode != Off || m.Transposed || f.divided
@@ -129,7 +129,7 @@ func (f *ffn) forward(v compute.Verbs, m *Model, s *buffers, in compute.Tensor) 
 		if m.recall {
 			chosen := f.weights()
 			chosen.Count, chosen.Bins = &f.found, nil
-			v.SparseFFN(s.ffnOut, in, set, chosen)
+			m.sparseFFN(v, s, in, set, chosen)
 			set = compute.Set{Rows: in.Rows, N: f.up.Rows}
 		}
 	}
@@ -137,7 +137,7 @@ func (f *ffn) forward(v compute.Verbs, m *Model, s *buffers, in compute.Tensor) 
 	if w.Hot = m.guessing; w.Hot {
 		w.Bins = nil
 	}
-	v.SparseFFN(s.ffnOut, in, set, w)
+	m.sparseFFN(v, s, in, set, w)
 }
 
 func (f *ffn) weights() compute.SparseWeights {

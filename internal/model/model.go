@@ -134,6 +134,8 @@ type buffers struct {
 	logits        compute.Tensor  // [n_out, n_vocab]
 
 	adapterLow, adapterWide   compute.Tensor // [n, rank of adapters], [n, widest adapted matrix]
+	adapterGates, adapterUps  compute.Tensor // [n, ranks of all adapters] of layers by neuron
+	adapterDowns              compute.Tensor // [n, ranks of all adapters]
 	adapterLast, adapterVocab compute.Tensor // [n_out, rank of adapters], [n_out, n_vocab] where the head is adapted
 }
 
@@ -161,14 +163,10 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	if err != nil {
 		return nil, err
 	}
-	mode := o.mode()
-	if path := extra.inFFN(); path != "" {
-		if mode != Auto && mode != Off || c.Transposed {
-			return nil, fmt.Errorf("%s: the adapter changes feed-forward layers, which then are computed whole: leave --sparse out, and take the model before it was prepared", path)
-		}
-		mode = Off
+	if path := adaptsNeurons(o.Adapters); path != "" && c.Prepared != nil && !c.Prepared.Ordered() {
+		return nil, fmt.Errorf("%s: the adapter changes neurons, and %s does not say in which order its own were before it was prepared: prepare the model again, or take it as it was before", path, f.Path)
 	}
-	if err := c.settle(mode, &o); err != nil {
+	if err := c.settle(c.ModeWith(o.mode(), o.Adapters), &o); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
 	m := &Model{Config: c, dev: dev, adapters: extra, recall: o.Recall}

@@ -1,6 +1,10 @@
 package model
 
-import "github.com/powerinfer-go/powerinfer/internal/compute"
+import (
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
 
 // CachePages returns the number of pages of a KV cache for so many positions: one is spare, for copying a shared page.
 func CachePages(positions int) int {
@@ -38,7 +42,7 @@ func (m *Model) Rehearse() error {
 		out := min(n, m.most.Out)
 		return m.runAs(compute.Segment{Name: "forward", Rows: n, Decode: decode, Out: out}, &compute.Params{
 			Tokens: make([]int32, n), Pos: make([]int32, n), Seq: make([]int32, n), Out: make([]int32, out), Pages: pages, Near: pages, States: []int32{0},
-			Decode: decode,
+			Decode: decode, Scales: slices.Repeat([]float32{1}, len(m.Scales)), // which any request may have
 		}, m.body)
 	}
 	return d.Rehearse(func() error {

@@ -13,8 +13,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// TestAdapters: what adapters have beside a layer's matrices lies with that layer, in floats and with ranks of whole blocks; one of feed-forward layers
-// has them computed whole.
+// TestAdapters: what adapters have beside a layer's matrices lies with that layer, in floats and with ranks of whole blocks; of matrices of neurons one
+// half lies with these.
 func TestAdapters(t *testing.T) {
 	f := synthtest.File(t, synth.Spec{Arch: "llama", Layers: 2, Embd: 64, FF: 96, Heads: 4, Type: quant.F16, Seed: 1})
 	adapter := func(tensor string, cols, rows int) model.Adapter {
@@ -53,7 +53,15 @@ func TestAdapters(t *testing.T) {
 	if got, want := with.Model.Head-without.Model.Head, int64(4*rank*(64+512)); got != want {
 		t.Errorf("the head takes %d bytes more, want %d", got, want)
 	}
-	if neurons := cost(adapter("blk.0.ffn_up.weight", 64, 96)); without.Mode != model.Exact || with.Mode != model.Exact || neurons.Mode != model.Off {
-		t.Errorf("modes %v, %v and with an adapter of neurons %v", without.Mode, with.Mode, neurons.Mode)
+	neurons := cost(adapter("blk.0.ffn_up.weight", 64, 96), adapter("blk.0.ffn_down.weight", 96, 64))
+	if neurons.Mode != model.Exact {
+		t.Errorf("with an adapter of neurons the mode is %v", neurons.Mode)
+	}
+	then, now := without.Model.Layers[0], neurons.Model.Layers[0]
+	if got, want := now.Units.Size-then.Units.Size, int64(4*rank*2); got != want {
+		t.Errorf("a neuron takes %d bytes more, want %d", got, want)
+	}
+	if got, want := now.Attention-then.Attention, int64(4*rank*(64+64)); got != want {
+		t.Errorf("what lies with the attention takes %d bytes more, want %d", got, want)
 	}
 }

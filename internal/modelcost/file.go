@@ -59,11 +59,7 @@ func Of(f *gguf.File, o Options) (Cost, error) {
 	if err != nil {
 		return Cost{}, err
 	}
-	mode := o.Sparse
-	if model.AdaptsNeurons(o.Adapters) != "" {
-		mode = model.Off
-	}
-	choice, err := c.Choose(mode, o.Bound)
+	choice, err := c.Choose(c.ModeWith(o.Sparse, o.Adapters), o.Bound)
 	if err != nil {
 		return Cost{}, fmt.Errorf("%s: %w", f.Path, err)
 	}
@@ -310,6 +306,9 @@ func (r *reader) layer(l int) error {
 		gate: share(rows.Gate, ff), up: share(rows.Up, ff),
 		down: r.row(l, "ffn_down.weight", ff) + r.row(l, "ffn_down_t.weight", ff), frequency: r.frequency[l], precision: usualPrecision,
 	}
+	n.gate += r.adaptedNeuron(l, nameGate, ".lora_b", ff)
+	n.up += r.adaptedNeuron(l, nameUp, ".lora_b", ff)
+	n.down += r.adaptedNeuron(l, nameDown, ".lora_a", ff)
 	if n.up == 0 || n.down == 0 {
 		return fmt.Errorf("%s: layer %d has no feed-forward layer that can be planned: ffn_up or ffn_down is missing", r.f.Path, l)
 	}
@@ -380,13 +379,28 @@ func (r *reader) add(l int, y placement.Layer, mode model.SparseMode) {
 	r.b.Model.Layers = append(r.b.Model.Layers, y)
 }
 
-// adapted returns the bytes of what adapters have beside the model's tensors of that prefix.
+// adapted returns the bytes of what adapters have beside the model's tensors of that prefix, but for what lies with neurons.
 func (r *reader) adapted(prefix string) (n int64) {
 	for _, a := range r.b.Adapters {
 		for _, t := range a.File.Tensors {
-			if strings.HasPrefix(t.Name, prefix) {
+			if name, ok := strings.CutPrefix(t.Name, prefix); ok && !adaptsNeuron(name) {
 				n += model.AdapterBytes(t)
 			}
+		}
+	}
+	return n
+}
+
+// adaptsNeuron reports whether an adapter's tensor of a block holds a part of each neuron.
+func adaptsNeuron(name string) bool {
+	return name == nameGate+".lora_b" || name == nameUp+".lora_b" || name == nameDown+".lora_a"
+}
+
+// adaptedNeuron returns the bytes of one neuron in what adapters have as the given half beside the tensor of that name in layer l.
+func (r *reader) adaptedNeuron(l int, name, half string, neurons int) (n int64) {
+	for _, a := range r.b.Adapters {
+		if t := a.File.Tensor(fmt.Sprintf("blk.%d.%s%s", l, name, half)); t != nil {
+			n += model.AdapterBytes(t) / int64(neurons)
 		}
 	}
 	return n

@@ -1,7 +1,9 @@
 package prepared_test
 
 import (
+	"encoding/binary"
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
@@ -11,11 +13,13 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
+	"github.com/powerinfer-go/powerinfer/internal/compute/ref"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
 const forwardEmbd, forwardFF, forwardLayers, forwardRank = 64, 128, 3, 32
@@ -54,6 +58,113 @@ func TestForwardPass(t *testing.T) {
 			t.Errorf("%s: the original's form: logits differ by %.2g of the largest", arch, d)
 		}
 	}
+}
+
+// TestAdaptedForwardPass: an adapter of the model's own feed-forward layers gives the logits of the model into which it is merged, by neuron in every mode,
+// and its neurons follow those of a prepared file.
+func TestAdaptedForwardPass(t *testing.T) {
+	const tolerance = 1e-4 // as a share of the largest logit: sums in another order
+	for _, arch := range []string{"llama", "opt"} {
+		spec := synth.Spec{
+			Arch: arch, Layers: forwardLayers, Embd: forwardEmbd, FF: forwardFF, Heads: 4, Context: 2048, Type: quant.F32, Activation: "relu", Sparsity: 0.7, Seed: 6,
+		}
+		dir := t.TempDir()
+		plain, mine := filepath.Join(dir, "plain.gguf"), filepath.Join(dir, "prepared.gguf")
+		if err := synth.Write(t.Context(), plain, spec, nil); err != nil {
+			t.Fatal(err)
+		}
+		src := open(t, plain)
+		if err := prepared.Write(t.Context(), mine, src, allNeurons(t, arch), nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := prepared.SetInfo(t.Context(), mine, allNeurons(t, arch).Info, nil); err != nil { // which says nothing of an order
+			t.Fatal(err)
+		}
+		merged := synthtest.File(t, spec)
+		one, two := merge(t, merged, 1, 5), merge(t, merged, 2, 33)
+		want := adaptedLogits(t, merged, ref.New(), model.Off)
+		if d := difference(adaptedLogits(t, src, ref.New(), model.Off), want); d < 100*tolerance {
+			t.Fatalf("%s: the adapters change logits by %.2g only", arch, d)
+		}
+		file := open(t, mine)
+		for _, c := range []struct {
+			f     *gguf.File
+			modes []model.SparseMode
+		}{{src, []model.SparseMode{model.Off, model.Exact, model.Auto}}, {file, []model.SparseMode{model.Off, model.Exact, model.Predict, model.Auto}}} {
+			for _, mode := range c.modes {
+				dev, err := cpu.New(cpu.Options{Threads: 2})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for name, on := range map[string]compute.Device{"the scalar device": ref.New(), "the processor": dev} {
+					if d := difference(adaptedLogits(t, c.f, on, mode, one, two), want); !(d <= tolerance) {
+						t.Errorf("%s: %s, mode %s, on %s: logits differ by %.2g of the largest", arch, filepath.Base(c.f.Path), mode, name, d)
+					}
+				}
+			}
+		}
+		old, _, err := prepared.Read(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !old.Ordered() {
+			t.Errorf("%s: the prepared file does not say the order of its neurons", arch)
+		}
+	}
+}
+
+// merge makes a random adapter of the given rank for f's feed-forward layers, and adds what it changes, 0.7 times, to f's weights.
+func merge(t *testing.T, f *gguf.File, seed uint64, rank int) model.Adapter {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(seed, 3))
+	var tensors []gguf.Source
+	add := func(name string, cols, rows int) []float32 {
+		x := make([]float32, rows*cols)
+		for i := range x {
+			x[i] = float32(rng.NormFloat64()) / float32(math.Sqrt(float64(cols)))
+		}
+		tensors = append(tensors, gguf.Source{Name: name, Type: quant.F32, Shape: []int{cols, rows}, Write: func(w io.Writer) error { return binary.Write(w, binary.LittleEndian, x) }})
+		return x
+	}
+	for l := range forwardLayers {
+		for _, name := range []string{"gate", "up", "down"} {
+			w := f.Tensor(fmt.Sprintf("blk.%d.ffn_%s.weight", l, name))
+			if w == nil {
+				continue
+			}
+			cols := w.Shape[0]
+			a, b := add(w.Name+".lora_a", cols, rank), add(w.Name+".lora_b", rank, w.Rows())
+			for r := range w.Rows() {
+				for c := range cols {
+					sum := 0.0
+					for k := range rank {
+						sum += float64(b[r*rank+k]) * float64(a[k*cols+c])
+					}
+					at := w.Data[4*(r*cols+c):]
+					binary.LittleEndian.PutUint32(at, math.Float32bits(math.Float32frombits(binary.LittleEndian.Uint32(at))+float32(0.7*2*sum)))
+				}
+			}
+		}
+	}
+	path := filepath.Join(t.TempDir(), "adapter.gguf")
+	keys := []gguf.KV{
+		{Key: "general.type", Value: "adapter"},
+		{Key: "general.architecture", Value: archOf(t, f)},
+		{Key: "adapter.type", Value: "lora"},
+		{Key: "adapter.lora.alpha", Value: float32(2 * rank)},
+	}
+	if err := gguf.Create(t.Context(), path, "GGUF", keys, tensors, nil); err != nil {
+		t.Fatal(err)
+	}
+	return model.Adapter{File: open(t, path), Scale: 0.7}
+}
+
+func archOf(t *testing.T, f *gguf.File) string {
+	name, _, err := f.String("general.architecture")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
 }
 
 // allNeurons returns a plan with random orders. Layer 0's predictor is of zeros, layer 1's too behind neurons that are always on, and
@@ -97,12 +208,18 @@ func open(t *testing.T, path string) *gguf.File {
 }
 
 // logits of a few tokens, one row each.
-func logits(t *testing.T, f *gguf.File, mode model.SparseMode) (out [][]float32) {
+func logits(t *testing.T, f *gguf.File, mode model.SparseMode) [][]float32 {
 	t.Helper()
 	dev, err := cpu.New(cpu.Options{Threads: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return adaptedLogits(t, f, dev, mode)
+}
+
+// adaptedLogits is logits with adapters, on a device that it closes.
+func adaptedLogits(t *testing.T, f *gguf.File, dev compute.Device, mode model.SparseMode, adapters ...model.Adapter) (out [][]float32) {
+	t.Helper()
 	defer dev.Close()
 	p := compute.Params{Tokens: []int32{1, 300, 7, 45, 260, 9, 410}, Pages: [][]int32{{0}}}
 	n := len(p.Tokens)
@@ -110,7 +227,7 @@ func logits(t *testing.T, f *gguf.File, mode model.SparseMode) (out [][]float32)
 	for i := range int32(n) {
 		p.Pos, p.Out = append(p.Pos, i), append(p.Out, i)
 	}
-	m, err := model.Load(t.Context(), f, dev, model.Options{Batch: n, Outputs: n, Sparse: mode, Cache: compute.CacheSpec{Pages: 1}})
+	m, err := model.Load(t.Context(), f, dev, model.Options{Batch: n, Outputs: n, Sparse: mode, Cache: compute.CacheSpec{Pages: 1}, Adapters: adapters})
 	if err != nil {
 		t.Fatal(fmt.Errorf("%s, mode %s: %w", f.Path, mode, err))
 	}

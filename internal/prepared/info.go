@@ -63,6 +63,12 @@ type Layer struct {
 	Found     float32 // recall by count: active neurons predicted over active ones
 	Precision float32 // active neurons predicted over predicted ones
 	Accuracy  float32 // (token, neuron) pairs predicted right
+	Order     []int32 // [n_ff] neuron i is the Order[i]-th of the model before it was prepared; nil: not known, as in files of earlier versions
+}
+
+// Ordered reports whether i says in which order neurons were before.
+func (i *Info) Ordered() bool {
+	return !slices.ContainsFunc(i.Layers, func(y Layer) bool { return y.Order == nil })
 }
 
 // Quality says what prediction costs on held-out text.
@@ -139,6 +145,11 @@ func (y *Layer) check(l, ff int) error {
 			return bad(keyFrequency(l), "element %d: %g is above the %g before it; neurons must lie hottest first", n, f, last)
 		}
 		last = f
+	}
+	if y.Order != nil {
+		if err := (neuron.Order{y.Order}).Check([]int{ff}); err != nil {
+			return bad(keyOrder(l), "%v", err)
+		}
 	}
 	switch {
 	case y.Mode != Predict && y.Mode != Exact:

@@ -28,6 +28,7 @@ const (
 )
 
 func keyFrequency(layer int) string { return fmt.Sprintf("powerinfer.frequency.%d", layer) }
+func keyOrder(layer int) string     { return fmt.Sprintf("powerinfer.order.%d", layer) }
 
 // measuredKeys returns the arrays of a share per layer, in the order of Layer.measured.
 func measuredKeys() [4]string { return [4]string{keyRecall, keyFound, keyPrecision, keyAccuracy} }
@@ -89,6 +90,9 @@ func (i *Info) Keys() ([]gguf.KV, error) {
 	}
 	for l := range i.Layers {
 		add(keyFrequency(l), i.Layers[l].Frequency)
+		if order := i.Layers[l].Order; order != nil {
+			add(keyOrder(l), order)
+		}
 	}
 	return keys, nil
 }

@@ -113,6 +113,9 @@ func (r *reader) layers(n int) []Layer {
 		y := &out[l]
 		y.Mode, y.Rank, y.AlwaysOn = Mode(modes[l]), int(ranks[l]), int(always[l])
 		y.Frequency = value(r, r.f.Float32s, keyFrequency(l))
+		if r.has(keyOrder(l)) {
+			y.Order = value(r, r.f.Int32s, keyOrder(l))
+		}
 	}
 	return out
 }

@@ -43,6 +43,9 @@ func Write(ctx context.Context, path string, src *gguf.File, p Plan, progress fu
 	if err := p.check(m); err != nil {
 		return fmt.Errorf("preparing %s: %w", src.Path, err)
 	}
+	if p.Info.Layers, err = m.ordered(p); err != nil {
+		return err
+	}
 	info, err := p.Info.Keys()
 	if err != nil {
 		return fmt.Errorf("preparing %s: %w", src.Path, err)
@@ -93,6 +96,10 @@ func withInfo(ctx context.Context, next, path string, info Info, progress func(d
 			return fmt.Errorf("%s: layer %d: the new keys do not describe the file's predictor", path, l)
 		}
 	}
+	info.Layers = slices.Clone(info.Layers)
+	for l := range info.Layers {
+		info.Layers[l].Order = old.Layers[l].Order
+	}
 	keys, err := info.Keys()
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -110,6 +117,32 @@ type model struct {
 	f                *gguf.File
 	arch             string
 	layers, embd, ff int
+}
+
+// ordered returns the layers that p describes with the order of their neurons, as numbers of the model that was never prepared, where the file says
+// what these are.
+func (m *model) ordered(p Plan) ([]Layer, error) {
+	old, again, err := Read(m.f)
+	if err != nil {
+		return nil, err
+	}
+	layers := slices.Clone(p.Info.Layers)
+	for l := range layers {
+		order := identity(m.ff)
+		if p.Order != nil {
+			order = slices.Clone(p.Order[l])
+		}
+		if again && old.Layers[l].Order == nil {
+			order = nil
+		}
+		for i, n := range order {
+			if again {
+				order[i] = old.Layers[l].Order[n]
+			}
+		}
+		layers[l].Order = order
+	}
+	return layers, nil
 }
 
 func readModel(f *gguf.File) (*model, error) {

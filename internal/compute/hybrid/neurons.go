@@ -132,7 +132,7 @@ func (r *router) hot(out, x compute.Tensor, s compute.Set, f compute.SparseWeigh
 		r.fail(err)
 		return
 	}
-	r.toGPU(x)
+	r.toGPU(x, f.Adapter.GateLow, f.Adapter.UpLow)
 	r.setToGPU(s)
 	set := gpuSet(s)
 	if set.Mem == nil {
@@ -140,6 +140,9 @@ func (r *router) hot(out, x compute.Tensor, s compute.Set, f compute.SparseWeigh
 	}
 	r.gpu.Do(&compute.SparseFFN{Out: gpuTensor(out), X: gpuTensor(x), Set: set, Weights: warm})
 	written(out, true)
+	if low := f.Adapter.DownLow; low.Mem != nil {
+		written(low, true)
+	}
 }
 
 // both computes hot neurons on the GPU while the host computes cold ones, and adds the host's sum to the GPU's.
