@@ -249,7 +249,7 @@ func TestFiguresByDefinition(t *testing.T) {
 	for i := range n {
 		p[i], q[i] = make([]float32, vocab), make([]float32, vocab)
 		for v := range vocab {
-			p[i][v] = float32(2 * r.NormFloat64())
+			p[i][v] = 4 * (2*r.Float32() - 1) // within the range that a file keeps
 			q[i][v] = p[i][v] + float32(0.3*r.NormFloat64())
 		}
 		if err := w.add(p[i]); err != nil {
@@ -268,7 +268,7 @@ func TestFiguresByDefinition(t *testing.T) {
 	row := make([]float32, vocab)
 	var kld, nllP, nllQ, square float64
 	var ratios, squares []float32 // a prediction each
-	same := 0
+	same, ties := 0, 0
 	for i := range n {
 		next := int(tokens[i%vocab])
 		if err := b.next(row); err != nil {
@@ -287,6 +287,9 @@ func TestFiguresByDefinition(t *testing.T) {
 		if slices.Index(lp, slices.Max(lp)) == slices.Index(lq, slices.Max(lq)) {
 			same++
 		}
+		if ranked := slices.Sorted(slices.Values(lp)); ranked[vocab-1]-ranked[vocab-2] <= 2*halfStep {
+			ties++ // either may be the likeliest of the stored ones
+		}
 	}
 	d := sums.figures()
 	for name, v := range map[string]struct{ got, want, tolerance float64 }{
@@ -296,7 +299,7 @@ func TestFiguresByDefinition(t *testing.T) {
 		"ln ratio":  {d.LogRatio.Value, nllQ - nllP, halfStep},
 		"ratio":     {d.Ratio.Value, math.Exp(nllQ - nllP), 2 * halfStep},
 		"RMS Δp":    {d.RMSDeltaP.Value, math.Sqrt(square), halfStep},
-		"same top":  {d.SameTop.Value, float64(same) / float64(n), 1.5 / float64(n)}, // a tie within half a step may fall either way
+		"same top":  {d.SameTop.Value, float64(same) / float64(n), (float64(ties) + 0.5) / float64(n)},
 		"count":     {float64(d.Count), float64(n), 0},
 		"PPL by Q":  {d.Difference.Value, math.Exp(nllQ) - math.Exp(nllP), 100 * halfStep},
 		"positive":  {math.Min(d.KLD.Value, 0), 0, 0},

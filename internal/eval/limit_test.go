@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// chanceTolerance is three standard errors of a share near 0.95 over the trials.
+// chanceTolerance is 6.8 standard errors of a share near 0.95 over the trials: one seed in 3e10 exceeds it for one of the three sizes.
 const (
-	limitTrials     = 20000
-	chanceTolerance = 3 * 0.22 / 141.4
+	limitTrials     = 100_000
+	chanceTolerance = 6.8 * 0.218 / 316.2
 )
 
 // Of 20 further values at least 19 lie within the limit in 95 of 100 trials, however few the limit was found from.

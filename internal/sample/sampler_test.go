@@ -104,11 +104,11 @@ func TestTopPStopsAtExactSum(t *testing.T) {
 	}
 }
 
-// chiSquareLimit returns the 1 - 1e-6 quantile of chi-square (Wilson and Hilferty's approximation): a right sampler fails about
-// one seed in a million.
+// chiSquareLimit returns the 1 - 1e-12 quantile of chi-square (Wilson and Hilferty's approximation): the error of the approximations, which cells of 20 draws
+// at least keep small, leaves a right sampler less than one failing seed in 1e9.
 func chiSquareLimit(degrees int) float64 {
 	k := float64(degrees)
-	z := 4.7534 // normal quantile
+	z := 7.0345 // normal quantile
 	x := 1 - 2/(9*k) + z*math.Sqrt(2/(9*k))
 	return k * x * x * x
 }

@@ -39,6 +39,9 @@ func TestExp(t *testing.T) {
 // activationTolerance: the exponential's error, and a few roundings, of the magnitude of gate·up.
 const activationTolerance = expTolerance + 2*roundingTolerance
 
+// nearThreshold is a distance from the threshold within which rounding may decide whether a value is small.
+const nearThreshold = 1e-6
+
 func relu64(x float64) float64 { return max(x, 0) }
 
 var activationsUnderTest = []struct {
@@ -75,6 +78,9 @@ func TestActivate(t *testing.T) {
 				gate, up := normals(rng, n), normals(rng, n)
 				for i := range gate {
 					gate[i] *= float32(math.Exp2(float64(i%9) - 2)) // up to about ±200
+					if g := float64(gate[i]); a.act.Small() && math.Abs(math.Abs(g/(1+math.Exp(-g)))-float64(a.act.Threshold)) < nearThreshold {
+						gate[i] = 1
+					}
 				}
 				dst, check := guarded(t, gate)
 				k.Activate(dst, dst, up, a.act)
