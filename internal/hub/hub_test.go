@@ -461,7 +461,7 @@ func TestOffline(t *testing.T) {
 	if !errors.Is(err, ErrOffline) || !strings.Contains(err.Error(), "cached are user/one:Q4_K_M") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("%v", err)
 	}
-	const atOnce = time.Second
+	const atOnce = listTimeout / 4 // a busy machine needs its time, too
 	if took := time.Since(began); took > atOnce {
 		t.Errorf("after %v", took)
 	}

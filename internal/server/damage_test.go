@@ -265,7 +265,7 @@ func TestSlowBodies(t *testing.T) {
 	}
 	defer c.Close()
 	io.WriteString(c, "POST /completion HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
-	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	c.SetReadDeadline(time.Now().Add(time.Minute))
 	line, err := bufio.NewReader(c).ReadString('\n')
 	if !strings.Contains(line, "408") {
 		t.Errorf("a slow body is answered by %q: %v", line, err)

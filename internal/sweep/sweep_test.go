@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -27,12 +28,23 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
 
-// childFolder names the environment variable by which the test runs itself as a sweep that is to be killed.
-const childFolder = "POWERINFER_SWEEP_CHILD"
+// Environment variables by which the test runs itself as a sweep: its folder, and how many lines its journal has when it kills itself.
+const (
+	childFolder = "POWERINFER_SWEEP_CHILD"
+	childLines  = "POWERINFER_SWEEP_LINES"
+)
 
 func TestMain(m *testing.M) {
 	if folder := os.Getenv(childFolder); folder != "" {
-		if _, err := Run(context.Background(), options(folder)); err != nil {
+		o := options(folder)
+		if most, err := strconv.Atoi(os.Getenv(childLines)); err == nil {
+			o.Progress = func(string, time.Duration, time.Duration) {
+				if self, err := os.FindProcess(os.Getpid()); err == nil && len(lineList(folder)) >= most {
+					_ = self.Kill()
+				}
+			}
+		}
+		if _, err := Run(context.Background(), o); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -254,27 +266,18 @@ func readBack(t *testing.T, folder string, rep *Report) {
 	}
 }
 
-// TestKilled kills sweeps at some moments. The next one goes on, and in the end there is what one finds that was left alone.
+// TestKilled: sweeps are killed at some moments. The next one goes on, and in the end there is what one finds that was left alone.
 func TestKilled(t *testing.T) {
 	whole := t.TempDir()
-	if out, err := child(whole).CombinedOutput(); err != nil {
+	if out, err := child(whole, 0).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	folder := t.TempDir()
 	kept := map[string]json.RawMessage{}
-	for _, lines := range []int{2, 5, 9} { // how many lines the journal has when it is killed
-		cmd := child(folder)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		for begin := time.Now(); len(lineList(folder)) < lines && time.Since(begin) < time.Minute; {
-			time.Sleep(time.Millisecond)
-		}
-		if err := cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Wait(); err == nil {
-			t.Fatal("it was done before it was killed")
+	for _, lines := range []int{2, 5, 9} {
+		var exit *exec.ExitError
+		if out, err := child(folder, lines).CombinedOutput(); !errors.As(err, &exit) || len(out) > 0 {
+			t.Fatalf("it was not killed: %v: %s", err, out)
 		}
 		// a line that was being written
 		f, err := os.OpenFile(filepath.Join(folder, journalName), os.O_APPEND|os.O_WRONLY, 0)
@@ -290,7 +293,7 @@ func TestKilled(t *testing.T) {
 		}
 		kept = entries(t, folder)
 	}
-	if out, err := child(folder).CombinedOutput(); err != nil {
+	if out, err := child(folder, 0).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	want, got := entries(t, whole), entries(t, folder)
@@ -307,9 +310,13 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-func child(folder string) *exec.Cmd {
+// child returns a sweep that is killed at so many lines, or with 0 not at all.
+func child(folder string, lines int) *exec.Cmd {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childFolder+"="+folder)
+	if lines > 0 {
+		cmd.Env = append(cmd.Env, childLines+"="+strconv.Itoa(lines))
+	}
 	return cmd
 }
 

@@ -81,7 +81,7 @@ func TestOversubscribed(t *testing.T) {
 // asleep waits until all workers of p sleep.
 func asleep(t *testing.T, p *Pool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); int(p.region.sleepers.Load()) < p.threads-1; {
+	for deadline := time.Now().Add(time.Minute); int(p.region.sleepers.Load()) < p.threads-1; {
 		if time.Now().After(deadline) {
 			t.Fatal("the workers did not go to sleep")
 		}
@@ -159,7 +159,7 @@ func TestCollectorIsNotHeldUp(t *testing.T) {
 	took := time.Since(start)
 	stop.Store(true)
 	<-done
-	if took > 10*time.Second {
+	if took > time.Minute {
 		t.Fatalf("20 collections took %v", took)
 	}
 }
