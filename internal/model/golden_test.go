@@ -64,7 +64,7 @@ func (c *goldenCase) tolerance(kernels string) float64 {
 	switch {
 	case c.Type == "F32":
 		return 5e-4
-	case c.Type == "F16" && !strings.Contains(kernels, "BF16"):
+	case c.Type == "F16" && !strings.Contains(kernels, "BF16") && !strings.Contains(kernels, "AMX"):
 		return 1e-3
 	case c.Type == "F16", c.Type == "BF16": // kernels that multiply BF16 round weights and activations to eight bits of mantissa
 		return 1e-2
