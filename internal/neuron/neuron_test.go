@@ -302,7 +302,7 @@ func TestFitOfNoLaw(t *testing.T) {
 // Drawn, not constructed: activations sampled from a law are fitted within what sampling allows.
 func TestFitOfSample(t *testing.T) {
 	const want, neurons, tokens = 0.9, 2000, 5000
-	seed := uint64(time.Now().UnixNano())
+	const seed = 1 // always the same sample: how far others are off has no simple law
 	r := rand.New(rand.NewPCG(seed, 2))
 	s := New(1, neurons)
 	s.Tokens = tokens

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
@@ -161,7 +160,6 @@ func TestDenseSplit(t *testing.T) {
 
 // Placing by layers is one of the placements: neurons are never worse, dense or sparse, on one GPU or two.
 func TestNeverBelowWholeLayers(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
 	r := rand.New(rand.NewPCG(seed, 4))
 	for range 100 {
 		m, on := small(r, 1+r.IntN(12), 20)

@@ -4,7 +4,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
-	"time"
 )
 
 // large returns a model of the shape of a 70B one in Q4_0 where units is 28672.
@@ -73,7 +72,6 @@ func greatest(f func(float64) float64, low, high float64) float64 {
 
 // Models too large for exhaustive search are held to the bound, which is below the best placement.
 func TestNearBoundAt80Layers(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
 	r := rand.New(rand.NewPCG(seed, 3))
 	m, on := large(80, 512)
 	for range 12 {

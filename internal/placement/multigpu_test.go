@@ -3,7 +3,6 @@ package placement
 import (
 	"math/rand/v2"
 	"testing"
-	"time"
 )
 
 // spareGPU is by how much a plan may be slower than one for fewer of its GPUs: what the search for borders gives away.
@@ -11,7 +10,6 @@ const spareGPU = 0.02
 
 // TestSpareGPUs: a GPU that is of no use is left out: no plan is slower than those for fewer of the GPUs.
 func TestSpareGPUs(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
 	r := rand.New(rand.NewPCG(seed, 4))
 	m, on := large(24, 64)
 	machines := [][]GPU{{
