@@ -2,6 +2,7 @@ package powerinfer
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"github.com/powerinfer-go/powerinfer/internal/eval"
@@ -36,10 +37,13 @@ func (m *Model) Logits(ctx context.Context, tokens []int32, wanted func(i int) b
 
 // PerplexityOptions say how perplexity is measured. The zero value is llama.cpp's way.
 type PerplexityOptions struct {
-	Window  int    // tokens of a window, whose second half is predicted; 0: 512
-	Windows int    // to evaluate at most; 0: all
-	Stride  int    // tokens from one window to the next, of which so many are predicted; 0: Window
-	Save    string // file for all predictions, in llama.cpp's form, which OpenPredictions reads; empty: none
+	Window  int // tokens of a window, whose second half is predicted; 0: 512
+	Windows int // to evaluate at most; 0: all
+	Stride  int // tokens from one window to the next, of which so many are predicted; 0: Window
+	// ByDocument has windows begin and end with the documents of the text, in another order, as sweeps read it. Of Windows at most, each document has
+	// its first ones. It does not go with Stride.
+	ByDocument bool
+	Save       string // file for all predictions, in llama.cpp's form, which OpenPredictions reads; empty: none
 
 	Progress func(done, total int, soFar float64) // is told of the windows done and of the estimate so far; may be nil
 }
@@ -54,13 +58,21 @@ type Perplexity struct {
 func (m *Model) Perplexity(ctx context.Context, text string, o PerplexityOptions) (Perplexity, error) {
 	const usual = 512
 	p := eval.Perplexity{
-		Tokens: m.Tokenize(text, true, false), Context: o.Window, Chunks: o.Windows, Stride: o.Stride, BOS: m.windowStart(), Base: o.Save, Chunk: o.Progress,
+		Context: o.Window, Chunks: o.Windows, Stride: o.Stride, BOS: m.windowStart(), Base: o.Save, Chunk: o.Progress,
 	}
 	if p.Context == 0 {
 		p.Context = usual
 	}
 	if p.Chunks == 0 {
 		p.Chunks = -1
+	}
+	switch {
+	case o.ByDocument && o.Stride > 0:
+		return Perplexity{}, errors.New("PerplexityOptions: windows by document are disjoint; give ByDocument or Stride")
+	case o.ByDocument:
+		p.Tokens = eval.LayText(m.session.Tokenizer(), text, p.Context, o.Windows).Tokens
+	default:
+		p.Tokens = m.Tokenize(text, true, false)
 	}
 	e, err := p.Run(ctx, m.session.Engine)
 	return Perplexity{Value: e.PPL, Error: e.Error, Tokens: e.Count}, err

@@ -31,6 +31,7 @@ func perplexityCommand() *cli.Command {
 			&cli.StringFlag{Name: "prompt", Aliases: []string{"p"}, Usage: "the `TEXT` itself"},
 			&cli.BoolFlag{Name: "no-escape", Usage: `take \n, \t and the like in -p literally`},
 			&cli.IntFlag{Name: "chunks", Value: -1, Usage: "windows to evaluate; -1: all"},
+			&cli.BoolFlag{Name: "by-document", Usage: "end windows with the text's documents, as sweep reads it; of --chunks windows each document has its first ones"},
 			&cli.IntFlag{Name: "ppl-stride", Usage: "step of overlapping windows; 0: disjoint ones"},
 			&cli.StringFlag{Name: "kl-divergence-base", Aliases: []string{"save-all-logits"}, Usage: "save the model's predictions to `FILE`; with --kl-divergence read them from it"},
 			&cli.BoolFlag{Name: "kl-divergence", Usage: "measure how far the predictions are from those in --kl-divergence-base; no text is needed"},
@@ -61,6 +62,8 @@ func perplexity(ctx context.Context, c *cli.Command) error {
 		return fmt.Errorf("--ppl-stride %d is negative", stride)
 	case stride > 0 && base != "":
 		return errors.New("predictions are saved of disjoint windows only; leave --ppl-stride out")
+	case stride > 0 && c.Bool("by-document"):
+		return errors.New("windows by document are disjoint; leave --ppl-stride or --by-document out")
 	case c.IsSet("kl-divergence-base"):
 		if err := atomicfile.Check(base); err != nil {
 			return err
@@ -87,7 +90,7 @@ func perplexity(ctx context.Context, c *cli.Command) error {
 	defer m.Close()
 	bar, running, left := newProgress("perplexity", unitWindows), newRunning(), newRemaining(fmt.Sprintf("windows of %d tokens", window))
 	estimate, err := m.Perplexity(ctx, text, powerinfer.PerplexityOptions{
-		Window: window, Windows: max(0, c.Int("chunks")), Stride: stride, Save: base,
+		Window: window, Windows: max(0, c.Int("chunks")), Stride: stride, Save: base, ByDocument: c.Bool("by-document"),
 		Progress: func(done, total int, soFar float64) {
 			left.set(int64(done), int64(total))
 			bar.set(int64(done), int64(total))

@@ -22,7 +22,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/sweep"
 )
 
-// usualSweepWindows is how much text a sweep reads in each setting unless --chunks says otherwise: of 40 windows the second worst is what 19 of 20 keep.
+// usualSweepWindows is how much text a sweep reads in each setting unless --chunks says otherwise: from 40 documents limits of 19 of 20 are narrow.
 const usualSweepWindows = 40
 
 func sweepCommand() *cli.Command {
@@ -44,7 +44,7 @@ func sweepCommand() *cli.Command {
 			&cli.StringFlag{Name: "activations", Usage: "activations to try in exact instead of the file's, as in fatrelu:0.05,fatrelu:0.1"},
 			&cli.StringFlag{Name: "budgets", Usage: "`GIB` of a GPU's memory to use, as in 4,8,16; described machines are planned for with them, too"},
 			&cli.BoolFlag{Name: "all", Usage: "measure every threshold with every share and every budget; default: each is varied by itself"},
-			&cli.IntFlag{Name: "chunks", Value: usualSweepWindows, Usage: "windows of the text to read in each setting; -1: all"},
+			&cli.IntFlag{Name: "chunks", Value: usualSweepWindows, Usage: "windows of the text to read in each setting, of as many documents as have one; -1: all"},
 			&cli.IntFlag{Name: "n-gen", Aliases: []string{"n"}, Value: 128, Usage: "tokens to generate in a timed run"},
 			&cli.IntFlag{Name: "repetitions", Aliases: []string{"r"}, Value: 5, Usage: "timed runs of each setting; 0: speed is not measured"},
 			&cli.StringSliceFlag{Name: "task", Usage: "score every setting on `NAME=FILE`, a task with choices as eval has it; may be repeated"},

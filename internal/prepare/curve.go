@@ -14,54 +14,13 @@ import (
 
 // A curve says what settings cost. Its limits come from the spread between documents, since a bound that is kept on average is not kept by each.
 
-// leastDocuments is how many documents are needed for their spread to be known; of fewer, windows are taken for documents.
-const leastDocuments = 8
-
-// laying is text in windows of one length, as base files have it.
-type laying struct {
-	tokens []int32
-	of     []int // [windows] the document that each belongs to
-	units  int   // documents
-	cut    bool  // there are so few documents that each window is one
-}
-
-// laid puts each document's whole windows one behind the other, and what is left of all of them behind those, where each window is a document.
-func (m *measurer) laid(window int) laying {
-	var y laying
-	var rest []int32
+// laid lays the text held out in windows.
+func (m *measurer) laid(window int) eval.Windows {
+	var docs [][]int32
 	for _, d := range m.text {
-		n := len(d.tokens) / window
-		y.tokens = append(y.tokens, d.tokens[:n*window]...)
-		for range n {
-			y.of = append(y.of, y.units)
-		}
-		y.units += min(n, 1)
-		rest = append(rest, d.tokens[n*window:]...)
+		docs = append(docs, d.tokens)
 	}
-	for len(rest) >= window {
-		y.tokens, rest = append(y.tokens, rest[:window]...), rest[window:]
-		y.of, y.units = append(y.of, y.units), y.units+1
-	}
-	if y.cut = y.units < leastDocuments; y.cut {
-		for i := range y.of {
-			y.of[i] = i
-		}
-		y.units = len(y.of)
-	}
-	return y
-}
-
-// documents joins what windows had.
-func (y *laying) documents(windows []eval.Document) []eval.Document {
-	docs := make([]eval.Document, y.units)
-	for i, w := range windows {
-		d := &docs[y.of[i]]
-		n := float64(w.Count) / float64(d.Count+w.Count)
-		d.KLD += n * (w.KLD - d.KLD)
-		d.SameTop += n * (w.SameTop - d.SameTop)
-		d.Count += w.Count
-	}
-	return docs
+	return eval.Lay(docs, window, 0)
 }
 
 // curveMaker measures the points of a curve.
@@ -69,7 +28,7 @@ type curveMaker struct {
 	*measurer
 	file   *gguf.File // that is measured
 	config model.Config
-	laying laying
+	laying eval.Windows
 }
 
 // newCurve returns a maker for file, whose dense reference it measures, and the curve without points.
@@ -85,10 +44,10 @@ func (r *run) newCurve(ctx context.Context, file *gguf.File, way prepared.Way) (
 	if err := m.dense(ctx, window); err != nil {
 		return nil, nil, err
 	}
-	if m.laying = m.laid(window); m.laying.cut {
-		r.o.note("the text held out has fewer than %d documents of %d tokens: limits come from the spread between its windows, and mean texts of that length", leastDocuments, window)
+	if m.laying = m.laid(window); m.laying.Single {
+		r.o.note("the text held out has fewer than %d documents of %d tokens: limits come from the spread between its windows, and mean texts of that length", eval.LeastDocuments, window)
 	}
-	c := &prepared.Curve{Way: way, Documents: uint64(m.laying.units), Calibration: r.texts.calibrated(), HeldOut: r.texts.held()}
+	c := &prepared.Curve{Way: way, Documents: uint64(m.laying.Documents), Calibration: r.texts.calibrated(), HeldOut: r.texts.held()}
 	dense, exact, err := m.bounds()
 	c.DenseBytes, c.ExactBytes = float32(dense), float32(exact)
 	return m, c, err
@@ -128,9 +87,9 @@ func (m *curveMaker) point(ctx context.Context, value float64, s setting) (p pre
 	if err != nil {
 		return p, err
 	}
-	docs := m.laying.documents(d.Chunks)
+	docs := m.laying.Join(d.Chunks)
 	p = prepared.Point{
-		Setting: float32(value), Magnitudes: s.magnitudes, KLDivergence: float32(max(0, d.KLD.Value)), Error: float32(m.laying.error(docs)), SameTop: float32(d.SameTop.Value),
+		Setting: float32(value), Magnitudes: s.magnitudes, KLDivergence: float32(max(0, d.KLD.Value)), Error: float32(eval.MeanError(docs)), SameTop: float32(d.SameTop.Value),
 		MostKLD: float32(min(eval.MostKLD(docs), math.MaxFloat32)), LeastSameTop: float32(eval.LeastSameTop(docs)), Perplexity: float32(d.PPL.Value),
 	}
 	active, bytes, err := m.reads(use)
@@ -143,24 +102,6 @@ func (m *curveMaker) point(ctx context.Context, value float64, s setting) (p pre
 		return p, err
 	}
 	return p, m.w.write(name, b)
-}
-
-// error returns the standard error of the mean divergence. Predictions of a document are alike, so it comes from the documents' spread.
-func (y *laying) error(docs []eval.Document) float64 {
-	var count, sum, squares float64
-	for _, d := range docs {
-		count += float64(d.Count)
-		sum += d.KLD * float64(d.Count)
-	}
-	n := float64(len(docs))
-	if n < 2 || count == 0 {
-		return 0
-	}
-	for _, d := range docs {
-		v := (d.KLD - sum/count) * float64(d.Count)
-		squares += v * v
-	}
-	return math.Sqrt(squares*n/(n-1)) / count
 }
 
 // reads returns the share of neurons whose up and down rows were read, and the bytes that a token read of feed-forward weights.

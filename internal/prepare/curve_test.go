@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
-	"github.com/powerinfer-go/powerinfer/internal/eval"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
@@ -93,36 +92,5 @@ func TestCurve(t *testing.T) {
 	again.Files = nil
 	if _, err := Run(context.Background(), out, again); err == nil || !strings.Contains(err.Error(), "give text to measure on") {
 		t.Errorf("without text: %v", err)
-	}
-}
-
-// Windows are of one document each as far as documents fill them; few documents are taken window by window.
-func TestLaid(t *testing.T) {
-	const window = 4
-	var docs []document
-	next := int32(0)
-	for i := range 10 {
-		var d document
-		for range i {
-			d.tokens = append(d.tokens, next)
-			next++
-		}
-		docs = append(docs, d)
-	}
-	m := &measurer{text: docs}
-	y := m.laid(window)
-	// Documents of 4 to 7 tokens have a window, of 8 and 9 two; of what is left, 1+2+3+0+1+2+3+0+1 tokens, three more are made.
-	if want := []int{0, 1, 2, 3, 4, 4, 5, 5, 6, 7, 8}; y.cut || y.units != 9 || !reflect.DeepEqual(y.of, want) || len(y.tokens) != window*len(want) {
-		t.Errorf("%+v", y)
-	}
-	windows := make([]eval.Document, len(y.of))
-	for i := range windows {
-		windows[i] = eval.Document{Count: 2, KLD: float64(i), SameTop: 0.5}
-	}
-	if got := y.documents(windows); got[4] != (eval.Document{Count: 4, KLD: 4.5, SameTop: 0.5}) || got[8].KLD != 10 {
-		t.Errorf("%+v", got)
-	}
-	if m.text = docs[8:]; !m.laid(window).cut || m.laid(window).units != 4 {
-		t.Errorf("two documents: %+v", m.laid(window))
 	}
 }

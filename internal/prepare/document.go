@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 
+	"github.com/powerinfer-go/powerinfer/internal/eval"
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
 
@@ -19,16 +19,6 @@ type document struct {
 	tokens []int32           // without BOS
 }
 
-// separators are lines that end a document; two or more empty lines and a form feed do so too.
-var separators = []string{"<|doc|>", "<|endoftext|>", "<|end_of_text|>", "</s>"}
-
-// largeShare is the share of all text above which a document is cut into parts: held out as a whole it would take too
-// much away. Texts of one to three documents always are.
-const largeShare = 0.25
-
-// leastPart is the size of a part in bytes.
-const leastPart = 4 << 10
-
 // readDocuments reads the documents of some files. Each is kept once, however often it occurs, so that none can be on both
 // sides of a division. cut says that parts took the place of large ones.
 func readDocuments(paths []string) (docs []document, cut bool, err error) {
@@ -38,7 +28,7 @@ func readDocuments(paths []string) (docs []document, cut bool, err error) {
 		if err != nil {
 			return nil, false, err
 		}
-		for _, t := range splitDocuments(string(data)) {
+		for _, t := range eval.SplitDocuments(string(data)) {
 			all = append(all, document{text: t, file: i})
 		}
 	}
@@ -54,37 +44,6 @@ func readDocuments(paths []string) (docs []document, cut bool, err error) {
 	return docs, len(parts) > len(all), nil
 }
 
-// splitDocuments cuts a file's text at its separators.
-func splitDocuments(text string) []string {
-	var docs []string
-	var b strings.Builder
-	end := func() {
-		if t := strings.TrimSpace(b.String()); t != "" {
-			docs = append(docs, t)
-		}
-		b.Reset()
-	}
-	empty := 0
-	for line := range strings.Lines(text) {
-		switch t := strings.TrimSpace(line); {
-		case slices.Contains(separators, t) || strings.HasPrefix(line, "\f"):
-			end()
-			if !strings.HasPrefix(line, "\f") {
-				continue
-			}
-		case t == "":
-			if empty++; empty == 2 {
-				end()
-			}
-		default:
-			empty = 0
-		}
-		b.WriteString(line)
-	}
-	end()
-	return docs
-}
-
 // cutLarge cuts large documents into parts.
 func cutLarge(docs []document) []document {
 	total := 0
@@ -93,31 +52,11 @@ func cutLarge(docs []document) []document {
 	}
 	var parts []document
 	for _, d := range docs {
-		if float64(len(d.text)) <= largeShare*float64(total) {
-			parts = append(parts, d)
-			continue
-		}
-		for _, t := range cutText(d.text) {
+		for _, t := range eval.CutDocument(d.text, total) {
 			parts = append(parts, document{text: t, file: d.file})
 		}
 	}
 	return parts
-}
-
-// cutText cuts a text at ends of lines, or else of words, into parts of leastPart and more.
-func cutText(t string) (parts []string) {
-	for len(t) >= 2*leastPart {
-		at := leastPart
-		if i := strings.IndexByte(t[at:], '\n'); i >= 0 && i < leastPart {
-			at += i
-		} else if i := strings.IndexByte(t[at:], ' '); i >= 0 && i < leastPart {
-			at += i
-		} else {
-			break
-		}
-		parts, t = append(parts, strings.TrimSpace(t[:at])), strings.TrimSpace(t[at:])
-	}
-	return append(parts, t)
 }
 
 // byHash sorts documents by their hashes: an order that has nothing to do with their place in the text, and is the same

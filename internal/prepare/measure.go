@@ -62,7 +62,7 @@ func (m *measurer) dense(ctx context.Context, window int) error {
 	}
 	defer e.Close()
 	tok := e.Tokenizer()
-	p := eval.Perplexity{Context: window, Chunks: -1, BOS: -1, Tokens: m.laid(window).tokens, Base: m.w.path(fileBase), Chunk: func(done, total int, _ float64) {
+	p := eval.Perplexity{Context: window, Chunks: -1, BOS: -1, Tokens: m.laid(window).Tokens, Base: m.w.path(fileBase), Chunk: func(done, total int, _ float64) {
 		m.o.progress(StageMeasure, int64(done), int64(2*total))
 	}}
 	if tok.AddsBOS() {

@@ -10,11 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
-// leastWindows is the number of windows from whose spread the limits of a stored curve are found, at least.
-const leastWindows = 8
-
-// store writes the model to path with what thresholds of its predictors cost, in place of what the file said of that. Limits are of texts as long as
-// a window.
+// store writes the model to path with what thresholds of its predictors cost, in place of what the file said of that.
 func (r *run) store(ctx context.Context, rep *Report, path string) error {
 	c, err := r.curve(rep)
 	if err != nil {
@@ -28,12 +24,12 @@ func (r *run) curve(rep *Report) (*prepared.Curve, error) {
 	if r.config.Prepared == nil {
 		return nil, errors.New("the model has no predictors whose thresholds could be stored; powerinfer prepare stores what others need")
 	}
-	if n := r.lab.count; n < leastWindows {
-		return nil, fmt.Errorf("%d windows of text were measured, and limits need the spread between %d; give more with --chunks", n, leastWindows)
+	if n := r.lab.text.Documents; n < eval.LeastDocuments {
+		return nil, fmt.Errorf("%d windows of text were measured, and limits need the spread between %d; give more with --chunks", n, eval.LeastDocuments)
 	}
 	held := uint64(r.lab.count) * uint64(r.lab.window)
 	c := &prepared.Curve{
-		Way: prepared.ByPredictor, Documents: uint64(r.lab.count), Calibration: r.config.Prepared.Calibration, HeldOut: prepared.Text{SHA256: r.textSum, Tokens: held},
+		Way: prepared.ByPredictor, Documents: uint64(r.lab.text.Documents), Calibration: r.config.Prepared.Calibration, HeldOut: prepared.Text{SHA256: r.textSum, Tokens: held},
 	}
 	for i := range rep.Points {
 		p := &rep.Points[i]
@@ -45,7 +41,7 @@ func (r *run) curve(rep *Report) (*prepared.Curve, error) {
 		case model.Exact.String():
 			c.ExactBytes = float32(p.Reads.FFN)
 		case model.Predict.String():
-			c.Add(p.stored())
+			c.Add(p.stored(&r.lab.text))
 		}
 	}
 	if len(c.Points) == 0 {
@@ -57,17 +53,13 @@ func (r *run) curve(rep *Report) (*prepared.Curve, error) {
 	return c, nil
 }
 
-// stored returns p as a file's curve has it. Each window counts as a document.
-func (p *Point) stored() prepared.Point {
+// stored returns p as a file's curve has it.
+func (p *Point) stored(y *eval.Windows) prepared.Point {
 	q := p.Quality
-	var windows []eval.Document
-	for i := range q.KLDs {
-		windows = append(windows, eval.Document{Count: q.Tokens / len(q.KLDs), KLD: q.KLDs[i], SameTop: q.SameTops[i]})
-	}
 	active, _ := q.Active()
 	return prepared.Point{
-		Setting: *p.Threshold, KLDivergence: float32(q.KLDivergence.Value), Error: float32(q.KLDivergence.Error), SameTop: float32(q.SameTop.Value),
-		MostKLD: float32(eval.MostKLD(windows)), LeastSameTop: float32(eval.LeastSameTop(windows)), Perplexity: float32(q.Perplexity.Value),
+		Setting: *p.Threshold, KLDivergence: float32(q.KLDivergence.Value), Error: float32(eval.MeanError(q.limit(y))), SameTop: float32(q.SameTop.Value),
+		MostKLD: float32(q.MostKLD), LeastSameTop: float32(q.LeastSameTop), Perplexity: float32(q.Perplexity.Value),
 		Active: float32(active), Bytes: float32(p.Reads.FFN),
 	}
 }

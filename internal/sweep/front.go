@@ -1,6 +1,11 @@
 package sweep
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/prepared"
+)
 
 // onFront marks the points that no other one beats: none has a smaller or equal cost and a larger or equal worth, and differs in one. of returns a
 // point's cost and worth, and reports whether both are known.
@@ -36,15 +41,13 @@ type Bounds struct {
 	LeastSameTop float64 `json:"least_same_top,omitempty"` // 0: none
 }
 
-// keeps reports whether a point keeps the bounds: the mean with twice its error, and 19 of 20 windows.
+// keeps reports whether a point keeps the bounds as one of a file's curve does: in 19 of 20 documents.
 func (b *Bounds) keeps(p *Point) bool {
-	q := p.Quality
-	if q == nil {
+	if p.Quality == nil {
 		return false
 	}
-	kld := max(q.KLDivergence.Value+2*q.KLDivergence.Error, q.KLDMost())
-	same := min(q.SameTop.Value-2*q.SameTop.Error, q.SameTopLeast())
-	return kld <= b.MaxKLD && same >= b.LeastSameTop
+	q := prepared.Point{MostKLD: float32(p.Quality.MostKLD), LeastSameTop: float32(p.Quality.LeastSameTop)}
+	return q.Keeps(model.Bound{KLD: b.MaxKLD, SameTop: b.LeastSameTop})
 }
 
 // Recommendation is the setting to use on a machine.

@@ -1,10 +1,12 @@
 package sweep
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
+	"github.com/powerinfer-go/powerinfer/internal/eval"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
@@ -72,29 +74,43 @@ func TestFastest(t *testing.T) {
 	}
 }
 
-// TestMost: a new window keeps what windows before it say with a probability of 19 in 20 at least.
-func TestMost(t *testing.T) {
-	seed := rand.Uint64()
-	t.Log("seed", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
-	const trials, windows = 50_000, 40
-	kept := 0
-	for range trials {
-		q := Quality{}
-		for range windows {
-			q.KLDs = append(q.KLDs, rng.ExpFloat64())
-		}
-		if rng.ExpFloat64() <= q.KLDMost() {
-			kept++
-		}
+// TestKeeps: a sweep calls a bound kept where the curve that it stores does, and both count documents, not windows.
+func TestKeeps(t *testing.T) {
+	var docs [][]int32
+	for i := range 10 {
+		docs = append(docs, make([]int32, 2*(1+i%3)))
 	}
-	const slack = 0.007 // seven standard deviations of the share
-	if share := float64(kept) / trials; share < most-slack {
-		t.Errorf("%.4f of new windows keep it", share)
+	const window = 2
+	y := eval.Lay(docs, window, 0)
+	q := &Quality{Tokens: 10 * len(y.Of), KLDivergence: Figure{Value: 0.01}, SameTop: Figure{Value: 0.9}}
+	of := make([][]float64, len(docs))
+	for i, d := range y.Of {
+		q.KLDs, q.SameTops = append(q.KLDs, 0.01+0.001*float64(i%7)), append(q.SameTops, 0.9)
+		of[d] = append(of[d], q.KLDs[i])
 	}
-	few := Quality{SameTops: []float64{0.9, 0.7, 0.8}}
-	if got := few.SameTopLeast(); got != 0.7 {
-		t.Errorf("of three windows %g is kept", got)
+	var logs, sum, squares float64
+	for _, klds := range of {
+		mean := 0.0
+		for _, v := range klds {
+			mean += v / float64(len(klds))
+		}
+		logs++
+		sum += math.Log(mean)
+		squares += math.Log(mean) * math.Log(mean)
+	}
+	spread := math.Sqrt((squares - sum*sum/logs) / (logs - 1))
+	zero := float32(0)
+	p := Point{Setting: Setting{Threshold: &zero}, Quality: q, Reads: &Reads{}}
+	stored := p.stored(&y)
+	// Of ten documents the limit lies 2.9 standard deviations above the mean of the logarithms (2.3 of 32, 3.1 of 8: docs/prepare.md).
+	if k := (math.Log(q.MostKLD) - sum/logs) / spread; k < 2.75 || k > 3.05 {
+		t.Errorf("the limit lies %g standard deviations of documents above their mean", k)
+	}
+	for _, bound := range []float64{0.9 * q.MostKLD, 1.1 * q.MostKLD} {
+		b := Bounds{MaxKLD: bound}
+		if got := b.keeps(&p); got != stored.Keeps(model.Bound{KLD: bound}) || got != (bound > q.MostKLD) {
+			t.Errorf("a bound of %g is kept: %t", bound, got)
+		}
 	}
 }
 

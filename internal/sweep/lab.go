@@ -22,7 +22,7 @@ import (
 type lab struct {
 	o      *Options
 	cost   placement.Model // for what is read besides feed-forward layers
-	tokens []int32         // of the text
+	text   eval.Windows    // that are measured on
 	bos    int32           // begins every window; -1: none
 	window int
 	count  int   // of windows
@@ -121,7 +121,7 @@ func (l *lab) dense(ctx context.Context, told func(float64)) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := eval.Perplexity{Tokens: l.tokens, Context: l.window, Chunks: l.count, BOS: l.bos, Base: l.base(), Chunk: func(done, total int, _ float64) {
+	p := eval.Perplexity{Tokens: l.text.Tokens, Context: l.window, Chunks: l.count, BOS: l.bos, Base: l.base(), Chunk: func(done, total int, _ float64) {
 		told(float64(done) / float64(total))
 	}}
 	e, err := p.Run(ctx, m.Engine)
@@ -147,20 +147,22 @@ func (l *lab) compare(ctx context.Context, m *session.Session, windows int, told
 		return nil, err
 	}
 	defer base.Close()
-	var single windowsOf
 	before := m.Engine.Neurons()
-	k := eval.KLDivergence{Base: base, Chunks: windows, BOS: l.bos, Chunk: func(done, total int, d eval.Divergence) {
-		single.add(&d)
+	k := eval.KLDivergence{Base: base, Chunks: windows, BOS: l.bos, Chunk: func(done, total int, _ eval.Divergence) {
 		told(float64(done) / float64(total))
 	}}
 	d, err := k.Run(ctx, m.Engine)
 	if err != nil {
 		return nil, err
 	}
-	return &Quality{
+	q := &Quality{
 		Tokens: d.Count, Perplexity: Figure(d.PPL), KLDivergence: Figure{max(0, d.KLD.Value), d.KLD.Error}, SameTop: Figure(d.SameTop),
-		KLDs: single.kld, SameTops: single.same, Layers: layersOf(m.Engine.Neurons(), before),
-	}, nil
+		Layers: layersOf(m.Engine.Neurons(), before),
+	}
+	for _, w := range d.Chunks {
+		q.KLDs, q.SameTops = append(q.KLDs, max(0, w.KLD)), append(q.SameTops, w.SameTop)
+	}
+	return q, nil
 }
 
 // layersOf returns what layers needed since before, which may be nil. A layer that counts nothing computes every neuron.
@@ -242,7 +244,7 @@ func share(a, b int64) float64 {
 
 // read reads a window of the text.
 func (l *lab) read(m *session.Session, window int) error {
-	chunk := append([]int32(nil), l.tokens[window*l.window:][:l.window]...)
+	chunk := append([]int32(nil), l.text.Tokens[window*l.window:][:l.window]...)
 	if l.bos >= 0 {
 		chunk[0] = l.bos
 	}
@@ -264,7 +266,7 @@ func (l *lab) speed(ctx context.Context, s Setting) (any, error) {
 		return nil, err
 	}
 	before := m.Engine.Neurons()
-	r, err := bench.Run(ctx, m.Engine, bench.Test{Gen: l.o.Generate}, l.tokens, 1, nil)
+	r, err := bench.Run(ctx, m.Engine, bench.Test{Gen: l.o.Generate}, l.text.Tokens, 1, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -376,7 +378,7 @@ func (l *lab) try(ctx context.Context) (p pace, err error) {
 		}
 		p.window = monotime.Since(begin).Seconds()
 	}
-	r, err := bench.Run(ctx, m.Engine, bench.Test{Gen: trialTokens}, l.tokens, 1, nil)
+	r, err := bench.Run(ctx, m.Engine, bench.Test{Gen: trialTokens}, l.text.Tokens, 1, nil)
 	if err != nil {
 		return p, err
 	}

@@ -24,6 +24,9 @@ type Quality struct {
 	KLDs     []float64 `json:"window_kl_divergence"` // [windows] mean of each
 	SameTops []float64 `json:"window_same_top"`      // [windows]
 
+	MostKLD      float64 `json:"kl_limit"`       // what at least 19 of 20 other documents are expected to stay within, as prepared.Point has it
+	LeastSameTop float64 `json:"same_top_limit"` // and to reach
+
 	Layers []Layer `json:"layers"`
 }
 
@@ -44,31 +47,19 @@ func (q *Quality) first(windows int) Figure {
 	return Figure{sum, q.KLDivergence.Error}
 }
 
-// most is the share of windows, and of texts like them, that are to keep a bound.
-const most = 0.95
-
-// KLDMost returns a divergence that 19 of 20 windows keep.
-func (q *Quality) KLDMost() float64 {
-	v := slices.Sorted(slices.Values(q.KLDs))
-	if len(v) == 0 {
-		return 0
+// limit finds the limits of documents from windows, which are laid in y.
+func (q *Quality) limit(y *eval.Windows) []eval.Document {
+	q.MostKLD, q.LeastSameTop = 0, 1
+	if len(q.KLDs) == 0 { // of dense itself
+		return nil
 	}
-	return v[len(v)-1-spare(len(v))]
-}
-
-// SameTopLeast returns a share that 19 of 20 windows keep.
-func (q *Quality) SameTopLeast() float64 {
-	v := slices.Sorted(slices.Values(q.SameTops))
-	if len(v) == 0 {
-		return 1
+	var windows []eval.Document
+	for i := range q.KLDs {
+		windows = append(windows, eval.Document{Count: q.Tokens / len(q.KLDs), KLD: q.KLDs[i], SameTop: q.SameTops[i]})
 	}
-	return v[spare(len(v))]
-}
-
-// spare returns how many of n values may be worse than a bound that the next one keeps with a probability of most at least, if they are
-// exchangeable: the k-th of n in order is not exceeded with a probability of k/(n+1). Of few values none may, which is less sure.
-func spare(n int) int {
-	return max(0, n-int(math.Ceil(most*float64(n+1))))
+	docs := y.Join(windows)
+	q.MostKLD, q.LeastSameTop = min(eval.MostKLD(docs), math.MaxFloat32), eval.LeastSameTop(docs)
+	return docs
 }
 
 // Predictor says how well predictors choose, by count, on inputs as a dense model has them.
@@ -148,19 +139,4 @@ func (q *Quality) Active() (active, computed float64) {
 		computed += y.Computed / float64(len(q.Layers))
 	}
 	return active, computed
-}
-
-// windowsOf collects means of single windows from running means.
-type windowsOf struct {
-	kld, same       []float64
-	last            int // tokens so far
-	kldSum, sameSum float64
-}
-
-func (w *windowsOf) add(d *eval.Divergence) {
-	kld, same := d.KLD.Value*float64(d.Count), d.SameTop.Value*float64(d.Count)
-	n := float64(d.Count - w.last)
-	w.kld = append(w.kld, max(0, (kld-w.kldSum)/n))
-	w.same = append(w.same, (same-w.sameSum)/n)
-	w.last, w.kldSum, w.sameSum = d.Count, kld, same
 }

@@ -44,10 +44,12 @@ type Model struct {
 
 // Text says on what.
 type Text struct {
-	Name    string `json:"name"`
-	SHA256  string `json:"sha256"`
-	Window  int    `json:"window"`
-	Windows int    `json:"windows"`
+	Name      string `json:"name"`
+	SHA256    string `json:"sha256"`
+	Window    int    `json:"window"`
+	Windows   int    `json:"windows"`
+	Documents int    `json:"documents"`            // that limits are found from
+	Single    bool   `json:"windows_as_documents"` // as there are so few documents
 }
 
 // Here says where.
@@ -64,7 +66,7 @@ func (r *run) report() (*Report, error) {
 	id := r.identity()
 	rep := &Report{
 		Model:   Model{Name: r.name(), Bytes: r.lab.size, Layers: r.config.Layers, Neurons: r.config.FF, Activation: r.config.Act.Kind.String(), Digest: id["model"]},
-		Text:    Text{o.Command.Text, r.textSum, r.lab.window, r.lab.count},
+		Text:    Text{o.Command.Text, r.textSum, r.lab.window, r.lab.count, r.lab.text.Documents, r.lab.text.Single},
 		Machine: Here{id["processor"], o.Session.Planner.Threads, o.Generate, o.Rounds}, Bounds: Bounds{o.MaxKLD, o.LeastSameTop},
 		Command: quoted(o.Command.Line), Version: o.Command.Commit, Date: time.Now().UTC().Format(time.DateOnly),
 	}
@@ -118,6 +120,7 @@ func (r *run) point(s Setting) (Point, error) {
 		return p, err
 	}
 	if ok {
+		q.limit(&r.lab.text)
 		p.Quality = &q
 	}
 	var j judged
@@ -202,7 +205,7 @@ func (o *Options) commands(s Setting) []string {
 		windows = "-1"
 	}
 	list := []string{
-		line([]string{"perplexity"}, c.Model, c.Flags, []string{"--sparse", "off", "-f", c.Text, "-c", window, "--chunks", windows, "--kl-divergence-base", baseName}),
+		line([]string{"perplexity"}, c.Model, c.Flags, []string{"--sparse", "off", "-f", c.Text, "-c", window, "--chunks", windows, "--by-document", "--kl-divergence-base", baseName}),
 		line([]string{"perplexity"}, c.Model, c.Flags, s.Flags(), []string{"--kl-divergence", "--kl-divergence-base", baseName}),
 		line([]string{"bench"}, c.Model, c.Flags, s.Flags(), []string{"-p", "0", "-n", strconv.Itoa(o.Generate), "-r", strconv.Itoa(max(1, o.Rounds)), "-f", c.Text}),
 	}
@@ -381,10 +384,10 @@ func (rep *Report) columns() []column {
 		quality("perplexity_error", func(q *Quality) float64 { return q.Perplexity.Error }),
 		quality("kl_divergence", func(q *Quality) float64 { return q.KLDivergence.Value }),
 		quality("kl_divergence_error", func(q *Quality) float64 { return q.KLDivergence.Error }),
-		quality("kl_divergence_of_19_in_20", (*Quality).KLDMost),
+		quality("kl_divergence_of_19_in_20", func(q *Quality) float64 { return q.MostKLD }),
 		quality("same_top", func(q *Quality) float64 { return q.SameTop.Value }),
 		quality("same_top_error", func(q *Quality) float64 { return q.SameTop.Error }),
-		quality("same_top_of_19_in_20", (*Quality).SameTopLeast),
+		quality("same_top_of_19_in_20", func(q *Quality) float64 { return q.LeastSameTop }),
 		quality("active", func(q *Quality) float64 { a, _ := q.Active(); return a }),
 		quality("computed", func(q *Quality) float64 { _, c := q.Active(); return c }),
 		predictor("recall", func(q *Predictor) float64 { return q.Recall }),

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/powerinfer-go/powerinfer/internal/eval"
 	"github.com/powerinfer-go/powerinfer/internal/eval/task"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
@@ -43,7 +44,7 @@ type Options struct {
 
 	Text     string // to measure on, which neither training nor calibration have seen
 	Window   int    // tokens; the second half of each is predicted
-	Windows  int    // at most; 0: all of the text
+	Windows  int    // at most, of as many documents as have one; 0: all of the text
 	Generate int    // tokens of a timed run
 	Rounds   int    // timed runs of each setting; 0: nothing is timed
 	Tasks    []Task
@@ -184,16 +185,16 @@ func (r *run) begin() (err error) {
 		return err
 	}
 	l := &r.lab
-	*l = lab{o: o, bos: -1, window: min(o.Window, r.config.Context), tokens: tok.Encode(o.Text, true, false)}
+	*l = lab{o: o, bos: -1, window: min(o.Window, r.config.Context)}
 	if tok.AddsBOS() {
 		l.bos = tok.BOS()
 	}
-	l.count = len(l.tokens) / l.window
-	if o.Windows > 0 {
-		l.count = min(l.count, o.Windows)
+	l.text = eval.LayText(tok, o.Text, l.window, o.Windows)
+	if l.count = len(l.text.Of); l.count < 2 {
+		return fmt.Errorf("the text has %d windows of %d tokens, and two are the least: give a longer one with -f", l.count, l.window)
 	}
-	if l.count < 2 {
-		return fmt.Errorf("the text has %d tokens, and two windows of %d are the least: give a longer one with -f", len(l.tokens), l.window)
+	if l.text.Single && o.Note != nil {
+		o.Note(fmt.Sprintf("the text has fewer than %d documents of %d tokens: limits come from the spread between its windows, and mean texts of that length", eval.LeastDocuments, l.window))
 	}
 	for _, t := range r.file.Tensors {
 		l.size += t.Bytes()
@@ -236,7 +237,7 @@ func (r *run) identity() map[string]string {
 	o := r.o
 	digest := r.file.Digest()
 	return map[string]string{
-		"sweep": "1", "model": hex.EncodeToString(digest[:]), "text": r.textSum, "window": strconv.Itoa(r.lab.window), "windows": strconv.Itoa(r.lab.count),
+		"sweep": "2", "model": hex.EncodeToString(digest[:]), "text": r.textSum, "window": strconv.Itoa(r.lab.window), "windows": strconv.Itoa(r.lab.count),
 		"generate": strconv.Itoa(o.Generate), "processor": hw.Detect().Name, "flags": strings.Join(o.Command.Flags, " "),
 	}
 }

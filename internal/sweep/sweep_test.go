@@ -184,7 +184,7 @@ func matchDivergence(t *testing.T, o Options, p *Point) {
 	dense := open(engine.Options{Sparse: model.Off})
 	tok := dense.Tokenizer()
 	base := filepath.Join(t.TempDir(), "base")
-	ask := eval.Perplexity{Tokens: tok.Encode(o.Text, true, false), Context: o.Window, Chunks: o.Windows, BOS: tok.BOS(), Base: base}
+	ask := eval.Perplexity{Tokens: eval.LayText(tok, o.Text, o.Window, o.Windows).Tokens, Context: o.Window, Chunks: -1, BOS: tok.BOS(), Base: base}
 	if _, err := ask.Run(t.Context(), dense); err != nil {
 		t.Fatal(err)
 	}
