@@ -354,6 +354,9 @@ func printSweep(out io.Writer, rep *sweep.Report) error {
 		}
 		fmt.Fprintf(out, "within a KL divergence of %g, %s: %s, %.1f tokens/s %s (dense %.1f)\n", rep.Bounds.MaxKLD, where, b.Flags, b.Rate, how, b.Dense)
 	}
+	if rep.Text.Single {
+		fmt.Fprintf(out, "the text has too few documents: what 19 of 20 keep is of windows of %d tokens\n", rep.Text.Window)
+	}
 	if len(rep.Best) == 0 {
 		fmt.Fprintf(out, "no setting that was timed keeps a KL divergence of %g\n", rep.Bounds.MaxKLD)
 	}

@@ -193,9 +193,6 @@ func (r *run) begin() (err error) {
 	if l.count = len(l.text.Of); l.count < 2 {
 		return fmt.Errorf("the text has %d windows of %d tokens, and two are the least: give a longer one with -f", l.count, l.window)
 	}
-	if l.text.Single && o.Note != nil {
-		o.Note(fmt.Sprintf("the text has fewer than %d documents of %d tokens: limits come from the spread between its windows, and mean texts of that length", eval.LeastDocuments, l.window))
-	}
 	for _, t := range r.file.Tensors {
 		l.size += t.Bytes()
 	}
