@@ -1,0 +1,51 @@
+package convert
+
+import "github.com/powerinfer-go/powerinfer/internal/arch"
+
+// half gives the rows of matrices of n rows each that are one half, number which, of matrices of twice as many.
+func half(n, which int) func(int) int {
+	return func(r int) int { return r/n*2*n + which*n + r%n }
+}
+
+// packedAt returns where queries, keys and values begin in a tensor that holds all of them, by the names of those that it becomes.
+func packedAt(s arch.Sizes) map[string]int {
+	return map[string]int{"attn_q": 0, "attn_k": s.Heads * s.Key, "attn_v": (s.Heads + s.KVHeads) * s.Key}
+}
+
+// behind returns the rows that then gives for those of first, moved by offset; nil is the identity.
+func behind(first func(int) int, offset int, then func(int) int) func(int) int {
+	return func(r int) int {
+		if first != nil {
+			r = first(r)
+		}
+		if r += offset; then != nil {
+			r = then(r)
+		}
+		return r
+	}
+}
+
+// interleaved gives, for rotation of neighbours (2j, 2j+1), the row of a head whose rotation pairs (j, j+headDim/2).
+func interleaved(headDim int) func(int) int {
+	return func(r int) int {
+		i := r % headDim
+		return r - i + i/2 + i%2*(headDim/2)
+	}
+}
+
+// ungrouped gives the source row of a row of all q heads, then all k heads, then all v heads. The source lies in
+// groups: heads/kvHeads q heads, followed by the k and the v head that they share.
+func ungrouped(heads, kvHeads, headDim int) func(int) int {
+	per := heads / kvHeads
+	return func(r int) int {
+		h, i := r/headDim, r%headDim
+		group, member := h/per, h%per
+		switch {
+		case h >= heads+kvHeads:
+			group, member = h-heads-kvHeads, per+1
+		case h >= heads:
+			group, member = h-heads, per
+		}
+		return (group*(per+2)+member)*headDim + i
+	}
+}

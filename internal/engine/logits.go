@@ -1,0 +1,123 @@
+package engine
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/kvcache"
+	"github.com/powerinfer-go/powerinfer/internal/speculate"
+)
+
+// take gives t's client the logits, if there are any, and says how many positions were read. If others are served too, the logits are
+// copied first, so that the next step need not wait for what the client does with them; else they are read where they lie, and
+// back must follow.
+func (s *scheduler) take(t *task) (rows [][]float32, read int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case t.gone || t.where != offered:
+		return nil, t.mark, t.err
+	case t.copied:
+		return t.rows, t.mark, nil
+	}
+	t.where = taken
+	s.taken++
+	if len(s.tasks) == 1 || t.inPlace() {
+		return t.rows, t.mark, nil
+	}
+	s.mu.Unlock()
+	t.copy()
+	s.mu.Lock()
+	s.untake(t)
+	return t.rows, t.mark, nil
+}
+
+// inPlace reports whether the task's logits are always read where they lie: an evaluation's, which may be many and are taken at once.
+func (t *task) inPlace() bool { return !t.generates && len(t.rows) > 1 }
+
+// copy brings the rows of logits to the task's own memory.
+func (t *task) copy() {
+	for i, row := range t.rows {
+		if i == len(t.own) {
+			t.own = append(t.own, make([]float32, len(row)))
+		}
+		copy(t.own[i], row)
+		t.rows[i] = t.own[i]
+	}
+	t.copied = true
+}
+
+// untake ends the reading of logits in place.
+func (s *scheduler) untake(t *task) {
+	if t.where != taken {
+		return
+	}
+	t.where = offered
+	if s.taken--; s.taken == 0 {
+		s.notify()
+	}
+}
+
+// unawait lets the next step run without t.
+func (s *scheduler) unawait(t *task) {
+	if t.awaited {
+		t.awaited = false
+		s.awaited--
+	}
+}
+
+// back gives the logits back: the first accepted of the drafts that were evaluated were right, and label next is to be evaluated if there is one, with drafts
+// behind it.
+func (s *scheduler) back(t *task, accepted int, next *kvcache.Label, drafts ...int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.takeBack(t, accepted)
+	if next != nil {
+		t.labels = append(t.labels, *next)
+		for _, id := range drafts {
+			t.drafts = append(t.drafts, kvcache.LabelOf(id, true))
+		}
+	}
+	if s.asleep || s.awaited == 0 {
+		s.notify()
+	}
+}
+
+// backHot is back with at most so many drafts that the model's own hot neurons are to make.
+func (s *scheduler) backHot(t *task, accepted int, next kvcache.Label, wish int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.takeBack(t, accepted)
+	t.labels = append(t.labels, next)
+	t.wish = wish
+	if s.asleep || s.awaited == 0 {
+		s.notify()
+	}
+}
+
+// takeBack ends the use of t's logits, with the lock held.
+func (s *scheduler) takeBack(t *task, accepted int) {
+	s.untake(t)
+	s.unawait(t)
+	t.where, t.copied = idle, false
+	t.rows, t.first = t.rows[:0], t.first[:0]
+	t.late = s.now()-t.since > s.patience()
+	s.counts.drafted += int64(t.drafted)
+	s.counts.accepted += int64(accepted)
+	t.accept(accepted)
+}
+
+// checking returns what it costs to check up to most drafts of t: times[n] is of a step with n drafts, over one without. times is used if it has room.
+func (s *scheduler) checking(t *task, most int, times []float64) speculate.Cost {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	others := 0
+	for _, o := range s.tasks {
+		if o != t && o.generates && o.started && !o.late {
+			others++
+		}
+	}
+	step := s.costs.time(others + 1)
+	times = times[:0]
+	for n := range most + 1 {
+		times = append(times, s.costs.time(others+1+n)/step)
+	}
+	return speculate.Cost{Others: others, Times: times, Step: step}
+}

@@ -1,0 +1,314 @@
+package engine
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+)
+
+// part is a task's part of a step.
+type part struct {
+	t      *task
+	n      int // positions
+	drafts int // positions behind them that are checked
+}
+
+// compose chooses the rows of the next step. It reports whether there are any. A step of every neuron is one task's alone; the other tasks have
+// every second step.
+func (s *scheduler) compose() bool {
+	s.step = s.step[:0]
+	if s.lone = !s.lone; s.lone {
+		s.composeLone()
+	}
+	if len(s.step) == 0 {
+		s.composeShared()
+	}
+	if len(s.step) == 0 {
+		s.composeLone()
+	}
+	return len(s.step) > 0
+}
+
+// composeLone chooses a step of its own, of every neuron or with scales of adapters that others have not, for the task that was served
+// longest ago, the oldest first.
+func (s *scheduler) composeLone() {
+	var waiting []*task
+	for _, t := range s.tasks {
+		if t.alone() && t.ready() {
+			waiting = append(waiting, t)
+		}
+	}
+	slices.SortStableFunc(waiting, func(t, u *task) int { return cmp.Compare(t.served, u.served) })
+	for _, t := range waiting { // those for which there is no page wait: an older one has it
+		if n, _ := s.admit(t, 0, s.pace.chunk(s.rows), s.outputs); n > 0 {
+			s.loneSteps++
+			t.served = s.loneSteps
+			return
+		}
+	}
+}
+
+// composeShared chooses a step for all other tasks.
+func (s *scheduler) composeShared() {
+	running, begun, hurry := 0, 0, false
+	for _, t := range s.tasks {
+		if t.alone() {
+			continue
+		}
+		hurry = hurry || t.expectsTurn(s.now())
+		if t.ready() && t.decodes() {
+			running++
+		}
+		if t.started && !t.late && t.pooled == nil {
+			begun++
+		}
+	}
+	running = min(running, s.rows, s.outputs)
+	rows, outputs, prompts := s.rows-running, s.outputs-running, s.rows-running // that are not kept for those that run
+	drafts := min(s.drafts, rows)
+	if hurry {
+		prompts = min(s.pace.chunk(s.rows), prompts)
+	}
+	for _, t := range s.tasks {
+		switch {
+		case !t.ready() || t.alone():
+		case t.decodes():
+			if running > 0 {
+				running--
+				n := min(max(len(t.drafts), t.wish), drafts)
+				if _, out := s.admit(t, n, 1, 1); out > 1 {
+					drafts, rows, prompts = drafts-n, rows-n, max(0, prompts-n)
+				}
+			}
+		case t.whole:
+			if t.backlog() <= rows {
+				n, _ := s.admit(t, 0, rows, 0)
+				rows, prompts = rows-n, max(0, prompts-n)
+			}
+		case t.started || t.pooled != nil || begun < s.outputs: // embeddings need no rows of logits
+			if !t.started && t.pooled == nil {
+				begun++
+			}
+			n, out := s.admit(t, 0, min(prompts, rows), outputs)
+			rows, prompts, outputs = rows-n, prompts-n, outputs-out
+		}
+	}
+}
+
+// decoding counts the step's parts that are single tokens, and the drafts that are checked behind them.
+func (s *scheduler) decoding() (n, drafts int) {
+	for i := range s.step {
+		if s.step[i].t.decodes() {
+			n++
+			drafts += s.step[i].drafts
+		}
+	}
+	return n, drafts
+}
+
+// admit makes t's next positions part of the step, at most so many with at most so many rows of logits, if there are pages for them, and so many
+// drafts behind them if there are pages for these, too. It returns how many positions and rows of logits there are.
+func (s *scheduler) admit(t *task, drafts, most, outputs int) (n, out int) {
+	if most == 0 {
+		return 0, 0
+	}
+	oldest := len(s.step) == 0
+	if t.kv.Len() == 0 && !oldest && t.kv.Needs(len(t.labels))+1 > s.kv.Available() {
+		return 0, 0 // it would only lose its pages again
+	}
+	if rest := t.takeable(); len(rest) > 0 {
+		gained := t.kv.Follow(rest, t.reuse == ReuseAny)
+		if !t.started {
+			t.reused += gained
+			if t.reuse == ReuseAny {
+				t.shorten(s.short)
+			}
+		}
+	}
+	at := t.kv.Len()
+	if at == 0 {
+		t.turned = 0
+	}
+	most = min(most, t.extension.room(at))
+	for n < min(most, t.backlog()) {
+		if want := t.wants(at + n); want && out == outputs {
+			break
+		} else if want {
+			out++
+		}
+		n++
+	}
+	if s.kv.States > 0 { // which cannot be taken back behind a draft
+		drafts = 0
+		n, out = s.upToCheckpoint(t, n, out)
+	}
+	drafts = min(drafts, t.extension.room(at)-n)
+	if !t.kv.Reserve(n + drafts) {
+		drafts = 0
+	}
+	for n > 0 && drafts == 0 && !t.kv.Reserve(n) {
+		if v := s.victim(t); v != nil {
+			v.kv.Release()
+			s.counts.evicted++
+			continue
+		}
+		return 0, 0
+	}
+	if n > 0 {
+		if !t.started {
+			t.started, t.began = true, s.now()
+		}
+		t.inStep = true
+		s.step = append(s.step, part{t, n, drafts})
+	}
+	return n, out + drafts
+}
+
+// victim returns whose pages t may have: a sequence without work, one whose client does not come for its logits, or the youngest
+// that is younger than t and not in the step.
+func (s *scheduler) victim(t *task) *task {
+	for _, v := range s.held {
+		if len(v.kv.Pages()) > 0 {
+			return v
+		}
+	}
+	var youngest *task
+	for _, v := range s.tasks {
+		if v == t || v.inStep || len(v.kv.Pages()) == 0 {
+			continue
+		}
+		if v.late && !v.ready() {
+			return v
+		}
+		if v.order > t.order {
+			youngest = v
+		}
+	}
+	return youngest
+}
+
+// fill writes the step's params: rows that are computed as single tokens lead.
+func (s *scheduler) fill() {
+	p := &s.params
+	p.Tokens, p.Pos, p.Seq, p.Out, p.Pages, p.Near, p.States, p.Decode = p.Tokens[:0], p.Pos[:0], p.Seq[:0], p.Out[:0], p.Pages[:0], p.Near[:0], p.States[:0], 0
+	s.hidden, p.Before = s.hidden[:0], p.Before[:0]
+	if p.Turns = nil; slices.ContainsFunc(s.step, func(c part) bool { return c.t.extension.on() }) {
+		p.Turns = s.rotated[:0]
+	}
+	p.Draft, p.Everything, p.Scales = false, s.step[0].t.dense, s.step[0].t.scales
+	for _, decoded := range []bool{true, false} {
+		for i := range s.step {
+			s.fillPart(i, decoded)
+		}
+		if decoded {
+			p.Decode = len(p.Tokens)
+		}
+	}
+	if p.Turns != nil {
+		s.rotated = p.Turns
+	}
+}
+
+// fillPart writes the rows of one kind that part i has.
+func (s *scheduler) fillPart(i int, decoded bool) {
+	c, p := &s.step[i], &s.params
+	if decoded {
+		p.Pages = append(p.Pages, c.t.kv.Pages())
+		if near := c.t.kv.Near(); near != nil {
+			p.Near = append(p.Near, near)
+		}
+		if s.kv.States > 0 {
+			p.States = append(p.States, c.t.kv.State())
+		}
+	}
+	at := c.t.kv.Len()
+	if decoded && s.further {
+		p.Before = append(p.Before, c.t.before(at))
+	}
+	for pos := at; pos < at+c.n+c.drafts; pos++ {
+		l := c.t.label(pos)
+		if l.Decoded() != decoded {
+			continue
+		}
+		if c.t.wants(pos) {
+			p.Out = append(p.Out, int32(len(p.Tokens)))
+		}
+		if c.t.pools(pos) || s.further && c.t.pooled == nil && pos >= at+c.n-1 {
+			s.hidden = append(s.hidden, int32(len(p.Tokens)))
+		}
+		if p.Turns != nil {
+			p.Turns = append(p.Turns, c.t.extension.position(pos, c.t.turned))
+		}
+		p.Tokens, p.Pos, p.Seq = append(p.Tokens, l.Token()), append(p.Pos, int32(pos)), append(p.Seq, int32(i))
+	}
+}
+
+// deliver tells the step's tasks how it went.
+func (s *scheduler) deliver(err error) {
+	if errors.Is(err, errLost) {
+		s.restart()
+		return
+	}
+	p := &s.params
+	if n, drafts := s.decoding(); err == nil {
+		s.pace.observe(n+drafts, len(p.Tokens)-n-drafts, s.last)
+		if p.Decode == len(p.Tokens) {
+			s.costs.observe(p.Decode, s.last)
+		}
+		s.settle(n)
+		s.count(n, drafts)
+	}
+	for i := range s.step {
+		c := &s.step[i]
+		t := c.t
+		t.inStep = false
+		switch {
+		case t.gone:
+			t.kv.Release()
+			continue
+		case err != nil:
+			s.remove(t, err)
+			continue
+		}
+		s.pool(i)
+		at := t.kv.Len()
+		t.kv.Append(t.labels[at : at+c.n]...)
+		t.mark, t.drafted = max(t.mark, t.kv.Len()), c.drafts
+		s.checkpoint(t)
+		for out, row := range p.Out {
+			if int(p.Seq[row]) == i {
+				t.rows, t.first = append(t.rows, s.runner.logits(out)), append(t.first, int(p.Pos[row]))
+			}
+		}
+		if len(t.rows) > 0 {
+			t.where = offered
+			t.since = s.now()
+			if !t.late {
+				t.awaited = true
+				s.awaited++
+			}
+		}
+		if t.pooled != nil && t.mark == len(t.labels) {
+			s.remove(t, nil) // its states are gathered, and its pages others'
+		}
+		if len(t.rows) > 0 || t.progress || t.mark == len(t.labels) {
+			t.signal()
+		}
+	}
+}
+
+// pool hands the hidden states of part i to its task, which pools them or keeps them for guesses.
+func (s *scheduler) pool(i int) {
+	p, c := &s.params, &s.step[i]
+	known := 0
+	for n, row := range s.hidden {
+		switch {
+		case int(p.Seq[row]) != i:
+		case c.t.pooled != nil:
+			c.t.pooled.add(s.runner.hidden(n))
+		default:
+			c.t.keep(known, int(p.Pos[row]), s.runner.hidden(n))
+			known++
+		}
+	}
+}

@@ -1,0 +1,211 @@
+package model
+
+import (
+	"math"
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// Block is one layer's hyperparameters.
+type Block struct {
+	FF         int // neurons of the feed-forward layer; in layers with experts those of the shared experts, 0 if no expert is shared
+	Experts    bool
+	Heads      int
+	KVHeads    int
+	Key, Value int // elements of a head's key and of its value
+	Window     int // positions that a token attends to; 0: all
+	Rotation   Rotation
+	KV         int      // the layer whose keys and values it reads: its own, or an earlier one that has some
+	Latent     int      // width of the latent vector of keys and values, in latent attention; else 0
+	Rotated    int      // elements of a key that are rotated and the same for all heads, there
+	State      int      // numbers of a sequence's state; not 0 in recurrent layers, which may have attention besides
+	TopK       *float32 // gates that are not above their mean by so many deviations are zero; nil: all stay
+}
+
+// readBlocks reads what files may say for each layer.
+func (c *Config) readBlocks(m *metadata) {
+	key := func(s string) string { return c.Arch + "." + s }
+	if m.err != nil {
+		return
+	}
+	least, leastKV := int32(1), int32(1)
+	leastHeads := int32(1)
+	if c.Family.OnlyRecurrent() {
+		least, leastHeads = 0, 0
+	}
+	if c.Family.OnePart {
+		least = 0
+	}
+	if c.Family.StateSpace {
+		leastKV = 0
+	}
+	ff := m.countsFrom(least, key("feed_forward_length"), c.Layers, nil)
+	heads := m.countsFrom(leastHeads, key("attention.head_count"), c.Layers, nil)
+	kvHeads := m.countsFrom(leastKV, key("attention.head_count_kv"), c.Layers, func(l int) int { return heads[l] })
+	keys := m.counts(key("attention.key_length"), c.Layers, func(l int) int { return max(1, c.Embd/max(1, heads[l])) })
+	values := m.counts(key("attention.value_length"), c.Layers, func(l int) int {
+		if c.Family.Latent {
+			return max(1, c.Embd/heads[l])
+		}
+		return keys[l]
+	})
+	if c.Family.KeysByHead() { // the keys above are of the cache's rows
+		cached, stored := keys, values
+		keys = m.counts(key("attention.key_length_mla"), c.Layers, func(l int) int { return cached[l] })
+		values = m.counts(key("attention.value_length_mla"), c.Layers, func(l int) int { return stored[l] })
+	}
+	if c.Family.Delta {
+		for l, is := range c.readRecurrent(m) {
+			if is {
+				kvHeads[l] = 0
+			}
+		}
+	}
+	if c.Family.OnlyRecurrent() {
+		clear(kvHeads)
+		clear(ff)
+	}
+	window, windowed := c.readWindows(m)
+	unrotated := c.Family.PerhapsRotated && !m.flag(key("rope.scaling.finetuned"), true)
+	c.Blocks = make([]Block, c.Layers)
+	for l := range c.Blocks {
+		b := Block{FF: ff[l], Heads: heads[l], KVHeads: kvHeads[l], Key: keys[l], Value: values[l], KV: l}
+		if windowed[l] {
+			b.Window, b.Rotation = window, Locally
+			if c.Family.WindowHeads {
+				b.Key = m.count(key("attention.key_length_swa"), b.Key, maxWidth)
+				b.Value = m.count(key("attention.value_length_swa"), b.Value, maxWidth)
+			}
+		} else if c.Family.UnrotatedFull && slices.Contains(windowed, true) {
+			b.Rotation = Unrotated
+		}
+		if every := c.Family.UnrotatedEvery; every > 0 && (l+1)%every == 0 || unrotated {
+			b.Rotation = Unrotated
+		}
+		if b.KVHeads == 0 { // there is no attention
+			b.Heads, b.Key, b.Value = 0, 0, 0
+			c.Blocks[l] = b
+			c.FF = max(c.FF, b.FF)
+			continue
+		}
+		c.Blocks[l] = b
+		c.FF, c.Heads, c.KVHeads, c.HeadDim = max(c.FF, b.FF), max(c.Heads, b.Heads), max(c.KVHeads, b.KVHeads), max(c.HeadDim, b.Key)
+		if b.Heads%b.KVHeads != 0 {
+			m.fail("%d attention heads do not share %d KV heads evenly", b.Heads, b.KVHeads)
+		}
+		for _, n := range []int{b.Key, b.Value} {
+			if n%8 != 0 || n > 512 {
+				m.fail("heads of %d elements are not supported; a multiple of 8 up to 512 is", n)
+			}
+		}
+		if c.Family.GatedAttention && b.Key != b.Value {
+			m.fail("heads of %d elements of keys and %d of values are not supported: each has a gate as wide as its query", b.Key, b.Value)
+		}
+		if b.Heads*max(b.Key, b.Value) > maxWidth {
+			m.fail("%d heads of %d elements are wider than %d", b.Heads, max(b.Key, b.Value), maxWidth)
+		}
+	}
+}
+
+// readInputs reads what layers have beside their own weights: embeddings of tokens, keys and values of other layers, a part of their gates.
+func (c *Config) readInputs(m *metadata) {
+	key := func(s string) string { return c.Arch + "." + s }
+	f := &c.Family
+	if f.LayerInputs {
+		if n, ok, err := m.f.Uint(key("embedding_length_per_layer_input")); err != nil || !ok || n > 0 {
+			c.Input = m.count(key("embedding_length_per_layer_input"), 0, maxWidth/max(1, c.Layers))
+		}
+	}
+	if f.AltUp {
+		n, _, err := m.f.Uint(key("altup.active_idx"))
+		if c.Active = int(min(n, compute.AltUpStreams)); err != nil || c.Active == compute.AltUpStreams {
+			m.fail("key %q: it names none of %d streams", key("altup.active_idx"), compute.AltUpStreams)
+		}
+		if n := m.count(key("altup.num_inputs"), compute.AltUpStreams, maxWidth); n != compute.AltUpStreams {
+			m.fail("key %q: %d streams of the residual are not supported; %d are", key("altup.num_inputs"), n, compute.AltUpStreams)
+		}
+	}
+	if f.SharedKV && m.err == nil {
+		c.shareKV(m, key("attention.shared_kv_layers"))
+	}
+	if f.TopK && m.err == nil {
+		c.readTopK(m, key("activation_sparsity_scale"))
+	}
+}
+
+// shareKV has the last layers read keys and values of the last layer before them that has some and a window if they have one.
+func (c *Config) shareKV(m *metadata, key string) {
+	shared, ok, err := m.f.Uint(key)
+	if !ok && c.Family.UsualKV > 0 {
+		shared = uint64(max(0, c.Layers-c.Family.UsualKV))
+	}
+	if err != nil || shared > uint64(c.Layers) {
+		m.fail("key %q: it is not a number of layers up to %d", key, c.Layers)
+		return
+	}
+	own := c.Layers - int(shared)
+	for l := own; l < c.Layers; l++ {
+		b := &c.Blocks[l]
+		if b.KV = own - 1; b.Rotation == Locally {
+			b.KV = own - 2 // as families with shared layers have it: the last two that have their own are one of each kind
+		}
+		if b.KV < 0 || c.Blocks[b.KV].Rotation != b.Rotation || c.Blocks[b.KV].kv() != b.kv() {
+			m.fail("key %q: layer %d finds no layer of its kind whose keys and values it could read", key, l)
+			return
+		}
+	}
+}
+
+// readTopK reads how many deviations above the mean gates must be; minus infinity: all stay.
+func (c *Config) readTopK(m *metadata, key string) {
+	scales, _, err := m.f.Float32s(key)
+	if err != nil || scales != nil && len(scales) != c.Layers {
+		m.fail("key %q: it is not a list of %d numbers", key, c.Layers)
+		return
+	}
+	for l, v := range scales {
+		switch {
+		case math.IsNaN(float64(v)) || v > maxDeviations:
+			m.fail("key %q: %g of layer %d is not a number up to %d", key, v, l, maxDeviations)
+			return
+		case v > -maxDeviations:
+			c.Blocks[l].TopK = &scales[l]
+		}
+	}
+}
+
+// readWindows returns how many positions a token of a layer with a window attends to, 0 being all, and which layers have one. Where
+// layers differ, files give an array, or the period at which a layer without a window follows.
+func (c *Config) readWindows(m *metadata) (window int, windowed []bool) {
+	windowed = make([]bool, c.Layers)
+	v, ok, err := m.f.Uint(c.Arch + ".attention.sliding_window")
+	if !ok {
+		v = uint64(c.Family.UsualWindow)
+	}
+	if !c.Family.Window || err != nil || v == 0 {
+		return 0, windowed
+	}
+	if v < uint64(c.Context) {
+		window = int(v)
+	}
+	key := c.Arch + ".attention.sliding_window_pattern"
+	every := uint64(c.Family.FullEvery)
+	switch pattern, _ := m.f.Lookup(key); p := pattern.(type) {
+	case nil:
+	case []bool:
+		if len(p) != c.Layers {
+			m.fail("key %q: %d values for %d layers", key, len(p), c.Layers)
+			return 0, windowed
+		}
+		return window, p
+	default:
+		if every, _, err = m.f.Uint(key); err != nil && m.err == nil {
+			m.err = err
+		}
+	}
+	for l := range windowed {
+		windowed[l] = every == 0 || !c.Family.FullFirst && uint64(l)%every < every-1 || c.Family.FullFirst && uint64(l)%every > 0
+	}
+	return window, windowed
+}
