@@ -2,7 +2,6 @@ package powerinfer
 
 import (
 	"context"
-	"regexp"
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/eval"
@@ -90,16 +89,9 @@ func OpenSandbox(ctx context.Context, most time.Duration) (*Sandbox, error) {
 // not return.
 func SandboxChild() { sandbox.Child() }
 
-// definition matches a function's name in Python.
-var definition = regexp.MustCompile(`(?m)^def (\w+)\(`)
-
 // CheckProgram runs a completion of a program with the program's tests.
 func CheckProgram(ctx context.Context, s *Sandbox, p *TaskProgram, completion string) (ProgramVerdict, error) {
-	q := sandbox.Program{Text: p.Code + completion, Setup: p.Setup, Tests: p.Tests, Entry: p.Entry}
-	for _, name := range definition.FindAllStringSubmatch(p.Right, -1) {
-		q.Keep = append(q.Keep, name[1])
-	}
-	return s.Check(ctx, q)
+	return eval.CheckProgram(ctx, s, p, completion)
 }
 
 // TaskPrompt returns the tokens of a program's prompt, which goes on.

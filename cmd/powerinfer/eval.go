@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -181,6 +183,10 @@ func evalChoices(ctx context.Context, c *cli.Command, t *powerinfer.Task) error 
 	for _, i := range left {
 		all += t.Items[i].Bytes()
 	}
+	if err := e.foretell(ctx, m, left, all); err != nil {
+		return err
+	}
+	rest.begin = time.Now()
 	err = m.Score(ctx, t, left, c.Int("parallel"), func(i int, l []powerinfer.Likelihood) error {
 		it := &t.Items[i]
 		e.answers[i] = t.Score(it, l)
@@ -200,7 +206,7 @@ func evalChoices(ctx context.Context, c *cli.Command, t *powerinfer.Task) error 
 		return err
 	}
 	r := newEvalReport(t, run)
-	r.Metrics = e.figures()
+	r.Metrics, r.Subjects = e.figures(), e.subjects()
 	return r.print(c.Bool("json"))
 }
 
@@ -227,6 +233,39 @@ func (e *choices) resume(done []powerinfer.TaskSample) (left []int) {
 	return left
 }
 
+// What is read before questions are asked, to learn how long they will take, and how much more there must be of them for that.
+const (
+	trialText  = 1 << 10 // bytes
+	trialRead  = 128     // tokens of that, at most
+	worthTrial = 16      // trials
+)
+
+// foretell says how long the questions that are left will take, all of so many bytes, by how fast the model reads the beginning of the first.
+func (e *choices) foretell(ctx context.Context, m *powerinfer.Model, left []int, all int64) error {
+	if all < worthTrial*trialText {
+		return nil
+	}
+	var text strings.Builder
+	for _, i := range left {
+		if text.Len() >= trialText {
+			break
+		}
+		text.WriteString(e.task.Items[i].Choices[0].Context + e.task.Items[i].Choices[0].Continuation)
+	}
+	tokens := m.Tokenize(text.String(), true, false)
+	perToken := float64(text.Len()) / float64(max(1, len(tokens)))
+	tokens = tokens[:min(len(tokens), trialRead)]
+	begin := time.Now()
+	if err := m.Logits(ctx, tokens, func(int) bool { return false }, nil); err != nil {
+		return err
+	}
+	whole := time.Duration(float64(time.Since(begin)) / float64(len(tokens)) * float64(all) / perToken)
+	if whole > patience() {
+		note(fmt.Sprintf("about %s for %s", roundTime(whole), count(len(left), "question")))
+	}
+	return nil
+}
+
 // figures returns all metrics.
 func (e *choices) figures() map[string]powerinfer.TaskFigure {
 	values := map[string][]float64{}
@@ -242,6 +281,25 @@ func (e *choices) figures() map[string]powerinfer.TaskFigure {
 	return figures
 }
 
+// subjects returns the usual metric by subject; nil: there are no two.
+func (e *choices) subjects() map[string]powerinfer.TaskFigure {
+	values := map[string][]float64{}
+	for i, a := range e.answers {
+		if v, ok := a[e.task.Main()]; ok {
+			topic := e.task.Items[i].Topic()
+			values[topic] = append(values[topic], v)
+		}
+	}
+	if len(values) < 2 {
+		return nil
+	}
+	figures := map[string]powerinfer.TaskFigure{}
+	for topic, v := range values {
+		figures[topic] = powerinfer.MeanFigure(v)
+	}
+	return figures
+}
+
 // evalReport is the result of a run.
 type evalReport struct {
 	Task    string                           `json:"task"`
@@ -252,7 +310,8 @@ type evalReport struct {
 	Run     powerinfer.TaskRun               `json:"run"`
 	Metrics map[string]powerinfer.TaskFigure `json:"metrics"`
 
-	Verdicts []programVerdict `json:"verdicts,omitempty"`
+	Subjects map[string]powerinfer.TaskFigure `json:"subjects,omitempty"` // of mmlu, by Main
+	Verdicts []programVerdict                 `json:"verdicts,omitempty"`
 }
 
 // drawnQuestions says which questions were asked.
@@ -295,6 +354,10 @@ func (r evalReport) print(machine bool) error {
 			mark = "  ← the usual figure"
 		}
 		lines = append(lines, fmt.Sprintf("%-9s %6.2f %%  [%.2f, %.2f]  (95 %%, %s, n = %d)%s", metric, 100*f.Value, 100*f.Low, 100*f.High, f.Method, f.N, mark))
+	}
+	for _, topic := range slices.Sorted(maps.Keys(r.Subjects)) {
+		f := r.Subjects[topic]
+		lines = append(lines, fmt.Sprintf("%-9s %6.2f %%  [%.2f, %.2f]  (n = %d)  %s", r.Main, 100*f.Value, 100*f.Low, 100*f.High, f.N, cmp.Or(topic, "no subject")))
 	}
 	_, err := fmt.Println(strings.Join(lines, "\n"))
 	return err

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -136,6 +137,9 @@ func writePrograms(ctx context.Context, c *cli.Command, t *powerinfer.Task) (all
 	if n := len(t.Programs)*tries - len(left); n > 0 {
 		note(fmt.Sprintf("%d of %d programs are written already", n, len(t.Programs)*tries))
 	}
+	if err := w.foretell(ctx, left, parallel); err != nil {
+		return nil, run, err
+	}
 	err = w.write(ctx, left, parallel)
 	return slices.DeleteFunc(w.all, func(s powerinfer.TaskSample) bool { return s.Try >= tries }), run, err
 }
@@ -173,6 +177,37 @@ func (w *programs) left(tries int) (left []attempt) {
 		}
 	}
 	return left
+}
+
+// trialTokens are written of the first programs, to learn how long all will take.
+const trialTokens = 32
+
+// foretell says how long programs will take at most, by how fast the model writes the beginning of the first, so many at a time.
+func (w *programs) foretell(ctx context.Context, left []attempt, parallel int) error {
+	if len(left) < 2*parallel || w.most < 2*trialTokens { // which takes hardly longer than the trial
+		return nil
+	}
+	begin := time.Now()
+	greedy := w.sampling
+	greedy.Temperature = 0
+	err := inParallel(ctx, parallel, parallel, func(ctx context.Context, i int) error {
+		prompt := w.model.TaskPrompt(&w.task.Programs[left[i].program])
+		s, err := w.model.Start(ctx, prompt, powerinfer.Generation{Max: trialTokens, Sampling: &greedy, IgnoreEnd: true})
+		if err != nil {
+			return err
+		}
+		for _, ok := s.Next(); ok; _, ok = s.Next() {
+		}
+		return s.Err()
+	})
+	if err != nil {
+		return err
+	}
+	rounds := (len(left) + parallel - 1) / parallel
+	if whole := time.Since(begin) * time.Duration(rounds) * time.Duration(w.most) / trialTokens; whole > patience() {
+		note(fmt.Sprintf("at most about %s for %s of up to %d tokens", roundTime(whole), count(len(left), "program"), w.most))
+	}
+	return nil
 }
 
 // write has the model write programs, so many at a time.

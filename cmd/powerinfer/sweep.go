@@ -47,7 +47,8 @@ func sweepCommand() *cli.Command {
 			&cli.IntFlag{Name: "chunks", Value: usualSweepWindows, Usage: "windows of the text to read in each setting, of as many documents as have one; -1: all"},
 			&cli.IntFlag{Name: "n-gen", Aliases: []string{"n"}, Value: 128, Usage: "tokens to generate in a timed run"},
 			&cli.IntFlag{Name: "repetitions", Aliases: []string{"r"}, Value: 5, Usage: "timed runs of each setting; 0: speed is not measured"},
-			&cli.StringSliceFlag{Name: "task", Usage: "score every setting on `NAME=FILE`, a task with choices as eval has it; may be repeated"},
+			&cli.StringSliceFlag{Name: "task", Usage: "score every setting on `NAME=FILE`, a task as eval has it; may be repeated"},
+			&cli.BoolFlag{Name: "execute", Usage: "run the programs that the model writes for --task humaneval and mbpp, kept in"},
 			&cli.IntFlag{Name: "limit", Usage: "take the first `N` questions of each task only; 0: all"},
 			&cli.BoolFlag{Name: "no-layers", Usage: "do not measure each layer by itself, in a quarter of the text"},
 			&cli.StringSliceFlag{Name: "machine", Usage: "expect speeds on a `MACHINE`: RAM[,GPU…] each as GIB:GB/S, as in 64:60,24:1008, or what plan --machine takes; may be repeated"},
@@ -73,7 +74,7 @@ func runSweep(ctx context.Context, c *cli.Command) error {
 	if c.Bool("list-devices") {
 		return listDevices()
 	}
-	o, err := sweepOptions(c)
+	o, err := sweepOptions(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -122,7 +123,7 @@ func expectedTime(e sweep.Estimate) string {
 }
 
 // sweepOptions reads the flags.
-func sweepOptions(c *cli.Command) (o sweep.Options, err error) {
+func sweepOptions(ctx context.Context, c *cli.Command) (o sweep.Options, err error) {
 	switch {
 	case !c.IsSet("file"):
 		return o, errors.New("give a text to measure on with -f FILE, one that the model's predictors have not seen")
@@ -172,6 +173,17 @@ func sweepOptions(c *cli.Command) (o sweep.Options, err error) {
 	o.Session.Engine.Context = max(o.Window, o.Generate)
 	if len(o.Tasks) > 0 {
 		o.Session.Engine.Context = max(o.Session.Engine.Context, evalContext)
+	}
+	for _, t := range o.Tasks {
+		if !t.Data.Kind.Generates() {
+			continue
+		}
+		o.Session.Engine.Context = max(o.Session.Engine.Context, programContext(t.Data, sweep.ParallelQuestions, sweep.ProgramTokens))
+		if o.Sandbox == nil {
+			if o.Sandbox, err = powerinfer.OpenSandbox(ctx, 0); err != nil {
+				return o, err
+			}
+		}
 	}
 	o.Command = sweep.Command{
 		Program: "powerinfer", Flags: givenFlags(c), Text: c.String("file"), Line: append([]string{"powerinfer"}, os.Args[1:]...), Commit: version(),
@@ -279,11 +291,11 @@ func sweepTasks(c *cli.Command) (all []sweep.Task, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if data.Kind.Generates() {
-			return nil, fmt.Errorf("--task %s: programs are scored by powerinfer eval %s; a sweep takes tasks with choices", name, name)
+		if data.Kind.Generates() && !c.Bool("execute") {
+			return nil, fmt.Errorf("--task %s: the programs that the model writes are scored by running them, kept in, which needs --execute", name)
 		}
 		if n := c.Int("limit"); n > 0 {
-			data.Items = data.Items[:min(n, len(data.Items))]
+			data.Items, data.Programs = data.Items[:min(n, len(data.Items))], data.Programs[:min(n, len(data.Programs))]
 		}
 		all = append(all, sweep.Task{Name: name, File: file, Data: data})
 	}

@@ -146,9 +146,6 @@ func withoutEnd(tok *tokenizer.Tokenizer, text string) []int32 {
 	return tokens
 }
 
-// Prompt returns the tokens of a program's prompt, which goes on.
-func Prompt(tok *tokenizer.Tokenizer, p *task.Program) []int32 { return withoutEnd(tok, p.Prompt) }
-
 // commonPrefix returns how many tokens all spans begin with.
 func commonPrefix(all []span) int {
 	n := 0

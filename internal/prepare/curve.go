@@ -173,6 +173,15 @@ func (r *run) predictorCurve(ctx context.Context, file *gguf.File) (*prepared.Cu
 
 // measureCurve measures a prepared file, and writes it with its curve.
 func (r *run) measureCurve(ctx context.Context) (*Report, error) {
+	v, err := r.observer(nil)
+	if err != nil {
+		return nil, err
+	}
+	defer v.close()
+	if err := v.announce(ctx); err != nil {
+		return nil, err
+	}
+	v.close() // before the file is loaded in another mode
 	c, err := r.predictorCurve(ctx, r.f)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -69,7 +70,16 @@ func TestCurve(t *testing.T) {
 		t.Errorf("an engine within the first setting's limit: %s, threshold %g, %q", c.Sparse, c.Threshold, c.Chosen)
 	}
 	again := Options{Out: filepath.Join(t.TempDir(), "again.gguf"), Measure: true, Files: []string{writeFile(t, "other", text(30, 90))}, Threads: 2, steps: 1}
+	var told []Stage
+	again.Estimate = func(all []Estimate) {
+		for _, e := range all {
+			told = append(told, e.Stage)
+		}
+	}
 	rep, err = Run(context.Background(), out, again)
+	if !slices.Equal(told, []Stage{StageWrite, StageMeasure}) {
+		t.Errorf("time was estimated for %q", told)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,8 +55,10 @@ const (
 
 // estimate predicts the stages' times from steps that it measures.
 func (r *observer) estimate(e *runner, samples int) ([]Estimate, error) {
-	r.p.pause(true)
-	defer r.p.pause(false)
+	if r.p != nil { // nothing is counted where a curve is measured
+		r.p.pause(true)
+		defer r.p.pause(false)
+	}
 	ws := []window{{tokens: make([]int32, e.window)}} // any tokens
 	var step time.Duration
 	for range 2 { // the first reads weights in
@@ -90,7 +92,9 @@ func (r *observer) estimate(e *runner, samples int) ([]Estimate, error) {
 		add(StageGenerate, float64(monotime.Since(begin))*float64(r.texts.generate)/maxSequences)
 	}
 	held := countTokens(r.texts.heldOut)
-	add(StageProfile, perToken*float64(r.texts.calibrationTokens()+held))
+	if !r.o.Measure {
+		add(StageProfile, perToken*float64(r.texts.calibrationTokens()+held))
+	}
 	if r.o.profileOnly {
 		return out, nil
 	}
@@ -108,6 +112,9 @@ func (r *observer) estimate(e *runner, samples int) ([]Estimate, error) {
 	add(StageWrite, weights/writeRate*float64(time.Second))
 	if r.o.Thresholds {
 		add(StageMeasure, (1+thresholdPoints)*perToken*float64(held))
+	}
+	if r.o.Measure {
+		add(StageMeasure, (1+predictorPoints)*perToken*float64(held))
 	}
 	if held > 0 && !r.o.NoPredictors {
 		add(StageMeasure, (2+predictorPoints)*perToken*float64(held))

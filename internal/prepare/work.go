@@ -12,11 +12,9 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/gofrs/flock"
-
+	"github.com/powerinfer-go/powerinfer/internal/folderlock"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
@@ -24,7 +22,7 @@ import (
 // whose valid length is written down elsewhere.
 type work struct {
 	dir  string
-	lock *flock.Flock // held while a process works in the folder
+	lock *folderlock.Lock // held while a process works in the folder
 }
 
 // Files of the work folder.
@@ -35,8 +33,6 @@ const (
 	fileProfile  = "profile"
 	fileBase     = "dense.logits"
 	fileModel    = "candidate.gguf"
-	fileLock     = "lock"
-	fileHolder   = "process" // the number of the process that holds the lock
 )
 
 // identity is everything that a run's result follows from: a run is only resumed as what it was begun.
@@ -75,31 +71,20 @@ func (w *work) take() error {
 	holds := func(names ...string) bool {
 		return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return slices.Contains(names, e.Name()) })
 	}
-	if len(entries) > 0 && !holds(fileIdentity, fileLock) {
+	if len(entries) > 0 && !holds(fileIdentity, folderlock.Name) {
 		return fmt.Errorf("%s is not empty and holds no earlier run; name another folder", w.dir)
 	}
 	if err := os.MkdirAll(w.dir, 0o755); err != nil {
 		return err
 	}
-	w.lock = flock.New(w.path(fileLock))
-	ok, err := w.lock.TryLock()
-	switch {
-	case err != nil:
-		return fmt.Errorf("%s cannot be locked: %w", w.dir, err)
-	case !ok:
-		holder := "another process"
-		if b, found, err := w.read(fileHolder); err == nil && found {
-			holder = fmt.Sprintf("process %.20s", b)
-		}
-		return fmt.Errorf("%s is in use by %s; wait for it, or name another folder with --work", w.dir, holder)
-	}
-	return w.write(fileHolder, []byte(strconv.Itoa(os.Getpid())))
+	w.lock, err = folderlock.Take(w.dir, "--work")
+	return err
 }
 
 // release lets another process work in the folder.
 func (w *work) release() {
-	if w != nil && w.lock != nil {
-		_ = w.lock.Close() // the lock ends with the process at the latest
+	if w != nil {
+		w.lock.Release()
 	}
 }
 
@@ -107,7 +92,7 @@ func (w *work) release() {
 // way of the next.
 func (w *work) discard() {
 	entries, err := os.ReadDir(w.dir)
-	begun := []string{fileIdentity, fileLock, fileHolder}
+	begun := []string{fileIdentity, folderlock.Name, folderlock.Holder}
 	if err != nil || slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return !slices.Contains(begun, e.Name()) }) {
 		return
 	}

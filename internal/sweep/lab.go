@@ -253,8 +253,8 @@ func (l *lab) read(m *session.Session, window int) error {
 	return m.Evaluate(s, chunk, nil, func(int, []float32) {})
 }
 
-// sample is one timed run.
-type sample struct {
+// timed is one timed run.
+type timed struct {
 	Rate  float64 `json:"rate"`  // tokens per second
 	Reads Reads   `json:"reads"` // of a token
 }
@@ -271,7 +271,7 @@ func (l *lab) speed(ctx context.Context, s Setting) (any, error) {
 		return nil, err
 	}
 	reads, err := l.reads(m, before)
-	return sample{float64(l.o.Generate) / (float64(r.Samples[0]) / 1e9), reads}, err
+	return timed{float64(l.o.Generate) / (float64(r.Samples[0]) / 1e9), reads}, err
 }
 
 // reads returns what a token of the steps since before read, each of one token.
@@ -331,7 +331,7 @@ func (l *lab) score(ctx context.Context, s Setting, t *Task, told func(float64))
 	metric := t.Data.Main()
 	var values []float64
 	done := 0
-	q := eval.Questions{Data: t.Data, Items: items, Parallel: parallelQuestions, Each: func(i int, likelihoods []task.Likelihood) error {
+	q := eval.Questions{Data: t.Data, Items: items, Parallel: ParallelQuestions, Each: func(i int, likelihoods []task.Likelihood) error {
 		if v, ok := t.Data.Score(&t.Data.Items[i], likelihoods)[metric]; ok {
 			values = append(values, v)
 		}
@@ -344,9 +344,6 @@ func (l *lab) score(ctx context.Context, s Setting, t *Task, told func(float64))
 	}
 	return Score{Task: t.Name, Metric: metric, Figure: task.Mean(values)}, nil
 }
-
-// parallelQuestions are asked at a time.
-const parallelQuestions = 4
 
 // pace is how long things take in the dense model.
 type pace struct {

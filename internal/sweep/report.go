@@ -131,7 +131,7 @@ func (r *run) point(s Setting) (Point, error) {
 	}
 	var runs []float64
 	for round := range r.o.Rounds {
-		var v sample
+		var v timed
 		if ok, err = r.journal.get(keySpeed(s, round), &v); err != nil {
 			return p, err
 		} else if ok {
@@ -210,7 +210,11 @@ func (o *Options) commands(s Setting) []string {
 		line([]string{"bench"}, c.Model, c.Flags, s.Flags(), []string{"-p", "0", "-n", strconv.Itoa(o.Generate), "-r", strconv.Itoa(max(1, o.Rounds)), "-f", c.Text}),
 	}
 	for _, t := range o.Tasks {
-		list = append(list, line([]string{"eval", string(t.Data.Kind)}, c.Model, c.Flags, s.Flags(), []string{"-f", t.File}))
+		last := []string{"-f", t.File}
+		if t.Data.Kind.Generates() {
+			last = append(last, "--execute")
+		}
+		list = append(list, line([]string{"eval", string(t.Data.Kind)}, c.Model, c.Flags, s.Flags(), last))
 	}
 	return list
 }

@@ -16,7 +16,9 @@ import (
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/eval"
+	"github.com/powerinfer-go/powerinfer/internal/eval/sandbox"
 	"github.com/powerinfer-go/powerinfer/internal/eval/task"
+	"github.com/powerinfer-go/powerinfer/internal/folderlock"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/model"
@@ -48,8 +50,9 @@ type Options struct {
 	Generate int    // tokens of a timed run
 	Rounds   int    // timed runs of each setting; 0: nothing is timed
 	Tasks    []Task
-	Layers   bool      // whether each layer is measured by itself
-	Machines []Machine // that speeds are expected for
+	Sandbox  *sandbox.Runner // runs the programs of tasks in which some are written; nil: there is no such task
+	Layers   bool            // whether each layer is measured by itself
+	Machines []Machine       // that speeds are expected for
 
 	MaxKLD, LeastSameTop float64 // bounds of the recommended setting; LeastSameTop 0: none
 
@@ -119,6 +122,7 @@ type run struct {
 	file     *gguf.File
 	config   model.Config
 	settings []Setting
+	lock     *folderlock.Lock
 	journal  *journal
 	gpu      bool
 	textSum  string
@@ -160,6 +164,7 @@ func (r *run) close() error {
 	if r.file != nil {
 		failed = append(failed, r.file.Close())
 	}
+	r.lock.Release()
 	return errors.Join(failed...)
 }
 
@@ -202,6 +207,9 @@ func (r *run) begin() (err error) {
 	}
 	l.cost = cost.Model
 	if err := os.MkdirAll(o.Folder, 0o755); err != nil {
+		return err
+	}
+	if r.lock, err = folderlock.Take(o.Folder, "-o"); err != nil {
 		return err
 	}
 	sum := sha256.Sum256([]byte(o.Text))
@@ -377,10 +385,13 @@ func (r *run) left(p pace) (all []work, err error) {
 	}
 	for i := range r.o.Tasks {
 		t := &r.o.Tasks[i]
-		cost := float64(textOf(t.Data)) / bytesOfToken / float64(l.window) * p.window
+		cost, score := float64(textOf(t.Data))/bytesOfToken/float64(l.window)*p.window, l.score
+		if t.Data.Kind.Generates() {
+			cost, score = float64(len(t.Data.Programs)*ProgramTokens)*p.token, l.programs
+		}
 		for _, s := range r.settings {
 			if r.here(s) {
-				add(work{keyScore(s, t), partTasks, t.Name + ", " + s.Name(), cost, func(ctx context.Context, told func(float64)) (any, error) { return l.score(ctx, s, t, told) }})
+				add(work{keyScore(s, t), partTasks, t.Name + ", " + s.Name(), cost, func(ctx context.Context, told func(float64)) (any, error) { return score(ctx, s, t, told) }})
 			}
 		}
 	}

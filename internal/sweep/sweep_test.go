@@ -20,6 +20,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/eval"
+	"github.com/powerinfer-go/powerinfer/internal/eval/sandbox"
+	"github.com/powerinfer-go/powerinfer/internal/folderlock"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
@@ -35,6 +37,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	sandbox.Child()
 	if folder := os.Getenv(childFolder); folder != "" {
 		o := options(folder)
 		if most, err := strconv.Atoi(os.Getenv(childLines)); err == nil {
@@ -338,6 +341,24 @@ func entries(t *testing.T, folder string) map[string]json.RawMessage {
 		}
 	}
 	return all
+}
+
+// TestLocked: a folder in which a sweep is at work is not another one's.
+func TestLocked(t *testing.T) {
+	o := options(t.TempDir())
+	lock, err := folderlock.Take(o.Folder, "-o")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("%s is in use by process %d; wait for it, or name another folder with -o", o.Folder, os.Getpid())
+	if _, err := Run(t.Context(), o); err == nil || err.Error() != want {
+		t.Errorf("a folder in use: %v, not %q", err, want)
+	}
+	lock.Release()
+	o.Windows, o.Rounds, o.Grid.Modes = 2, 0, []string{"off"}
+	if _, err := Run(t.Context(), o); err != nil {
+		t.Errorf("when it is free: %v", err)
+	}
 }
 
 // TestActivations: a ReLU model without predictors is made sparser by fatrelu, whose thresholds leave the shares out that they should.

@@ -70,6 +70,9 @@ type Text struct {
 	Length                int // of the answer, in characters, by which the harness's acc_norm divides
 }
 
+// Topic returns MMLU's subject; empty: the item has none.
+func (it *Item) Topic() string { return it.topic }
+
 // Bytes returns about how much is read for the question: what its choices share once.
 func (it *Item) Bytes() (n int64) {
 	for i, c := range it.Choices {
