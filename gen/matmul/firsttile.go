@@ -50,10 +50,7 @@ func (k *firstTile) emit() {
 	mark := k.next
 	sums := k.vecs(k.pairs * k.t)
 	step := 2 * layout.Panel(k.typ, false)
-	then, soon := GP64(), GP64()
-	LEAQ(Mem{Base: k.xp, Index: k.xs, Scale: 4}, then)
 	k.supers(step, func() {
-		k.fetchActs(then, soon)
 		LEAQ(Mem{Base: k.wp, Disp: step}, to)
 		LEAQ(Mem{Base: from, Disp: layout.Of(k.typ).Bytes}, from)
 		CMPQ(k.n, Imm(1))

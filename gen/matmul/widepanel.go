@@ -67,10 +67,7 @@ func (k *widePanel) strip() {
 	}
 	Label("begin")
 	sums := k.vecs(k.pairs * k.t)
-	then, soon := GP64(), GP64()
-	LEAQ(Mem{Base: k.xp, Index: k.xs, Scale: uint8(k.t)}, then)
 	k.supers(2*layout.Panel(k.typ, false), func() {
-		k.fetchActs(then, soon)
 		mark := k.next
 		if k.apart() {
 			k.halves(sums)
@@ -94,29 +91,6 @@ func (k *widePanel) strip() {
 	JNZ(LabelRef("tile"))
 	VZEROUPPER()
 	RET()
-}
-
-// fetchActs asks for the next superblock of activations, or behind the last one for those at then, which are the next tokens'.
-func (k *widePanel) fetchActs(then, soon reg.Register) {
-	LEAQ(Mem{Base: k.xp, Disp: layout.ActBytes}, soon)
-	CMPQ(k.n, Imm(1))
-	CMOVQEQ(then, soon)
-	for t := range k.t {
-		for i := 0; i < k.actsRead(); i += 64 {
-			PREFETCHT0(strided(soon, k.xs, k.xs3, t, i))
-		}
-	}
-}
-
-// actsRead returns how much of a superblock of activations products of the type read.
-func (k *widePanel) actsRead() int {
-	switch {
-	case k.apart(), k.nibbleMinima():
-		return layout.ActBytes
-	case k.minima():
-		return layout.ActLo32
-	}
-	return layout.ActDSum
 }
 
 // argument is where an argument lies. The called function may change it.

@@ -37886,7 +37886,7 @@ super:
 	RET
 
 // func stripQ40VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripQ40VNNI6x4(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -37941,32 +37941,7 @@ asked:
 	VMOVUPS 704(R11), Z11
 
 begin:
-	LEAQ (R9)(BX*4), R12
-
 super:
-	LEAQ            448(R9), R13
-	CMPQ            R10, $0x01
-	CMOVQEQ         R12, R13
-	PREFETCHT0      (R13)
-	PREFETCHT0      64(R13)
-	PREFETCHT0      128(R13)
-	PREFETCHT0      192(R13)
-	PREFETCHT0      256(R13)
-	PREFETCHT0      (R13)(BX*1)
-	PREFETCHT0      64(R13)(BX*1)
-	PREFETCHT0      128(R13)(BX*1)
-	PREFETCHT0      192(R13)(BX*1)
-	PREFETCHT0      256(R13)(BX*1)
-	PREFETCHT0      (R13)(BX*2)
-	PREFETCHT0      64(R13)(BX*2)
-	PREFETCHT0      128(R13)(BX*2)
-	PREFETCHT0      192(R13)(BX*2)
-	PREFETCHT0      256(R13)(BX*2)
-	PREFETCHT0      (R13)(DI*1)
-	PREFETCHT0      64(R13)(DI*1)
-	PREFETCHT0      128(R13)(DI*1)
-	PREFETCHT0      192(R13)(DI*1)
-	PREFETCHT0      256(R13)(DI*1)
 	VBROADCASTI64X4 288(R9), Z12
 	VMOVDQA32       Z12, Z16
 	VMOVDQA32       Z12, Z20
@@ -38266,7 +38241,7 @@ done:
 	RET
 
 // func stripQ40VNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripQ40VNNI6x1(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -38301,17 +38276,7 @@ asked:
 	VMOVUPS 128(R9), Z2
 
 begin:
-	LEAQ (DI)(BX*1), R10
-
 super:
-	LEAQ            448(DI), R11
-	CMPQ            R8, $0x01
-	CMOVQEQ         R10, R11
-	PREFETCHT0      (R11)
-	PREFETCHT0      64(R11)
-	PREFETCHT0      128(R11)
-	PREFETCHT0      192(R11)
-	PREFETCHT0      256(R11)
 	VBROADCASTI64X4 288(DI), Z3
 	VMOVDQA32       Z3, Z4
 	VMOVDQA32       Z3, Z5
@@ -38545,32 +38510,7 @@ asked:
 	VMOVUPS 704(R10), Z15
 
 begin:
-	LEAQ (SI)(CX*4), R12
-
 super:
-	LEAQ            448(SI), R10
-	CMPQ            DI, $0x01
-	CMOVQEQ         R12, R10
-	PREFETCHT0      (R10)
-	PREFETCHT0      64(R10)
-	PREFETCHT0      128(R10)
-	PREFETCHT0      192(R10)
-	PREFETCHT0      256(R10)
-	PREFETCHT0      (R10)(CX*1)
-	PREFETCHT0      64(R10)(CX*1)
-	PREFETCHT0      128(R10)(CX*1)
-	PREFETCHT0      192(R10)(CX*1)
-	PREFETCHT0      256(R10)(CX*1)
-	PREFETCHT0      (R10)(CX*2)
-	PREFETCHT0      64(R10)(CX*2)
-	PREFETCHT0      128(R10)(CX*2)
-	PREFETCHT0      192(R10)(CX*2)
-	PREFETCHT0      256(R10)(CX*2)
-	PREFETCHT0      (R10)(DX*1)
-	PREFETCHT0      64(R10)(DX*1)
-	PREFETCHT0      128(R10)(DX*1)
-	PREFETCHT0      192(R10)(DX*1)
-	PREFETCHT0      256(R10)(DX*1)
 	LEAQ            640(BX), R11
 	LEAQ            144(R8), R8
 	CMPQ            DI, $0x01
@@ -40064,7 +40004,7 @@ super:
 	RET
 
 // func stripQ41VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripQ41VNNI6x4(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -40119,36 +40059,7 @@ asked:
 	VMOVUPS 704(R11), Z11
 
 begin:
-	LEAQ (R9)(BX*4), R12
-
 super:
-	LEAQ            448(R9), R13
-	CMPQ            R10, $0x01
-	CMOVQEQ         R12, R13
-	PREFETCHT0      (R13)
-	PREFETCHT0      64(R13)
-	PREFETCHT0      128(R13)
-	PREFETCHT0      192(R13)
-	PREFETCHT0      256(R13)
-	PREFETCHT0      320(R13)
-	PREFETCHT0      (R13)(BX*1)
-	PREFETCHT0      64(R13)(BX*1)
-	PREFETCHT0      128(R13)(BX*1)
-	PREFETCHT0      192(R13)(BX*1)
-	PREFETCHT0      256(R13)(BX*1)
-	PREFETCHT0      320(R13)(BX*1)
-	PREFETCHT0      (R13)(BX*2)
-	PREFETCHT0      64(R13)(BX*2)
-	PREFETCHT0      128(R13)(BX*2)
-	PREFETCHT0      192(R13)(BX*2)
-	PREFETCHT0      256(R13)(BX*2)
-	PREFETCHT0      320(R13)(BX*2)
-	PREFETCHT0      (R13)(DI*1)
-	PREFETCHT0      64(R13)(DI*1)
-	PREFETCHT0      128(R13)(DI*1)
-	PREFETCHT0      192(R13)(DI*1)
-	PREFETCHT0      256(R13)(DI*1)
-	PREFETCHT0      320(R13)(DI*1)
 	VPXORD          Z12, Z12, Z12
 	VMOVDQA32       Z12, Z16
 	VMOVDQA32       Z12, Z20
@@ -40475,7 +40386,7 @@ done:
 	RET
 
 // func stripQ41VNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripQ41VNNI6x1(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -40510,18 +40421,7 @@ asked:
 	VMOVUPS 128(R9), Z2
 
 begin:
-	LEAQ (DI)(BX*1), R10
-
 super:
-	LEAQ            448(DI), R11
-	CMPQ            R8, $0x01
-	CMOVQEQ         R10, R11
-	PREFETCHT0      (R11)
-	PREFETCHT0      64(R11)
-	PREFETCHT0      128(R11)
-	PREFETCHT0      192(R11)
-	PREFETCHT0      256(R11)
-	PREFETCHT0      320(R11)
 	VPXORD          Z3, Z3, Z3
 	VMOVDQA32       Z3, Z4
 	VMOVDQA32       Z3, Z5
@@ -40766,36 +40666,7 @@ asked:
 	VMOVUPS 704(R10), Z15
 
 begin:
-	LEAQ (SI)(CX*4), R12
-
 super:
-	LEAQ            448(SI), R10
-	CMPQ            DI, $0x01
-	CMOVQEQ         R12, R10
-	PREFETCHT0      (R10)
-	PREFETCHT0      64(R10)
-	PREFETCHT0      128(R10)
-	PREFETCHT0      192(R10)
-	PREFETCHT0      256(R10)
-	PREFETCHT0      320(R10)
-	PREFETCHT0      (R10)(CX*1)
-	PREFETCHT0      64(R10)(CX*1)
-	PREFETCHT0      128(R10)(CX*1)
-	PREFETCHT0      192(R10)(CX*1)
-	PREFETCHT0      256(R10)(CX*1)
-	PREFETCHT0      320(R10)(CX*1)
-	PREFETCHT0      (R10)(CX*2)
-	PREFETCHT0      64(R10)(CX*2)
-	PREFETCHT0      128(R10)(CX*2)
-	PREFETCHT0      192(R10)(CX*2)
-	PREFETCHT0      256(R10)(CX*2)
-	PREFETCHT0      320(R10)(CX*2)
-	PREFETCHT0      (R10)(DX*1)
-	PREFETCHT0      64(R10)(DX*1)
-	PREFETCHT0      128(R10)(DX*1)
-	PREFETCHT0      192(R10)(DX*1)
-	PREFETCHT0      256(R10)(DX*1)
-	PREFETCHT0      320(R10)(DX*1)
 	LEAQ            640(BX), R11
 	LEAQ            160(R8), R8
 	CMPQ            DI, $0x01
@@ -42599,7 +42470,7 @@ super:
 	RET
 
 // func stripQ50VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripQ50VNNI6x4(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -42654,32 +42525,7 @@ asked:
 	VMOVUPS 704(R11), Z11
 
 begin:
-	LEAQ (R9)(BX*4), R12
-
 super:
-	LEAQ            448(R9), R13
-	CMPQ            R10, $0x01
-	CMOVQEQ         R12, R13
-	PREFETCHT0      (R13)
-	PREFETCHT0      64(R13)
-	PREFETCHT0      128(R13)
-	PREFETCHT0      192(R13)
-	PREFETCHT0      256(R13)
-	PREFETCHT0      (R13)(BX*1)
-	PREFETCHT0      64(R13)(BX*1)
-	PREFETCHT0      128(R13)(BX*1)
-	PREFETCHT0      192(R13)(BX*1)
-	PREFETCHT0      256(R13)(BX*1)
-	PREFETCHT0      (R13)(BX*2)
-	PREFETCHT0      64(R13)(BX*2)
-	PREFETCHT0      128(R13)(BX*2)
-	PREFETCHT0      192(R13)(BX*2)
-	PREFETCHT0      256(R13)(BX*2)
-	PREFETCHT0      (R13)(DI*1)
-	PREFETCHT0      64(R13)(DI*1)
-	PREFETCHT0      128(R13)(DI*1)
-	PREFETCHT0      192(R13)(DI*1)
-	PREFETCHT0      256(R13)(DI*1)
 	VBROADCASTI64X4 288(R9), Z12
 	VPSLLD          $0x01, Z12, Z12
 	VMOVDQA32       Z12, Z16
@@ -42983,7 +42829,7 @@ done:
 	RET
 
 // func stripQ50VNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripQ50VNNI6x1(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -43018,17 +42864,7 @@ asked:
 	VMOVUPS 128(R9), Z2
 
 begin:
-	LEAQ (DI)(BX*1), R10
-
 super:
-	LEAQ            448(DI), R11
-	CMPQ            R8, $0x01
-	CMOVQEQ         R10, R11
-	PREFETCHT0      (R11)
-	PREFETCHT0      64(R11)
-	PREFETCHT0      128(R11)
-	PREFETCHT0      192(R11)
-	PREFETCHT0      256(R11)
 	VBROADCASTI64X4 288(DI), Z3
 	VPSLLD          $0x01, Z3, Z3
 	VMOVDQA32       Z3, Z4
@@ -43294,32 +43130,7 @@ asked:
 	VMOVUPS 704(R10), Z15
 
 begin:
-	LEAQ (SI)(CX*4), R12
-
 super:
-	LEAQ            448(SI), R10
-	CMPQ            DI, $0x01
-	CMOVQEQ         R12, R10
-	PREFETCHT0      (R10)
-	PREFETCHT0      64(R10)
-	PREFETCHT0      128(R10)
-	PREFETCHT0      192(R10)
-	PREFETCHT0      256(R10)
-	PREFETCHT0      (R10)(CX*1)
-	PREFETCHT0      64(R10)(CX*1)
-	PREFETCHT0      128(R10)(CX*1)
-	PREFETCHT0      192(R10)(CX*1)
-	PREFETCHT0      256(R10)(CX*1)
-	PREFETCHT0      (R10)(CX*2)
-	PREFETCHT0      64(R10)(CX*2)
-	PREFETCHT0      128(R10)(CX*2)
-	PREFETCHT0      192(R10)(CX*2)
-	PREFETCHT0      256(R10)(CX*2)
-	PREFETCHT0      (R10)(DX*1)
-	PREFETCHT0      64(R10)(DX*1)
-	PREFETCHT0      128(R10)(DX*1)
-	PREFETCHT0      192(R10)(DX*1)
-	PREFETCHT0      256(R10)(DX*1)
 	LEAQ            640(BX), R11
 	LEAQ            176(R8), R8
 	CMPQ            DI, $0x01
@@ -45317,7 +45128,7 @@ super:
 	RET
 
 // func stripQ51VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripQ51VNNI6x4(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -45372,36 +45183,7 @@ asked:
 	VMOVUPS 704(R11), Z11
 
 begin:
-	LEAQ (R9)(BX*4), R12
-
 super:
-	LEAQ            448(R9), R13
-	CMPQ            R10, $0x01
-	CMOVQEQ         R12, R13
-	PREFETCHT0      (R13)
-	PREFETCHT0      64(R13)
-	PREFETCHT0      128(R13)
-	PREFETCHT0      192(R13)
-	PREFETCHT0      256(R13)
-	PREFETCHT0      320(R13)
-	PREFETCHT0      (R13)(BX*1)
-	PREFETCHT0      64(R13)(BX*1)
-	PREFETCHT0      128(R13)(BX*1)
-	PREFETCHT0      192(R13)(BX*1)
-	PREFETCHT0      256(R13)(BX*1)
-	PREFETCHT0      320(R13)(BX*1)
-	PREFETCHT0      (R13)(BX*2)
-	PREFETCHT0      64(R13)(BX*2)
-	PREFETCHT0      128(R13)(BX*2)
-	PREFETCHT0      192(R13)(BX*2)
-	PREFETCHT0      256(R13)(BX*2)
-	PREFETCHT0      320(R13)(BX*2)
-	PREFETCHT0      (R13)(DI*1)
-	PREFETCHT0      64(R13)(DI*1)
-	PREFETCHT0      128(R13)(DI*1)
-	PREFETCHT0      192(R13)(DI*1)
-	PREFETCHT0      256(R13)(DI*1)
-	PREFETCHT0      320(R13)(DI*1)
 	VPXORD          Z12, Z12, Z12
 	VMOVDQA32       Z12, Z16
 	VMOVDQA32       Z12, Z20
@@ -45728,7 +45510,7 @@ done:
 	RET
 
 // func stripQ51VNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripQ51VNNI6x1(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -45763,18 +45545,7 @@ asked:
 	VMOVUPS 128(R9), Z2
 
 begin:
-	LEAQ (DI)(BX*1), R10
-
 super:
-	LEAQ            448(DI), R11
-	CMPQ            R8, $0x01
-	CMOVQEQ         R10, R11
-	PREFETCHT0      (R11)
-	PREFETCHT0      64(R11)
-	PREFETCHT0      128(R11)
-	PREFETCHT0      192(R11)
-	PREFETCHT0      256(R11)
-	PREFETCHT0      320(R11)
 	VPXORD          Z3, Z3, Z3
 	VMOVDQA32       Z3, Z4
 	VMOVDQA32       Z3, Z5
@@ -46050,36 +45821,7 @@ asked:
 	VMOVUPS 704(R10), Z15
 
 begin:
-	LEAQ (SI)(CX*4), R12
-
 super:
-	LEAQ            448(SI), R10
-	CMPQ            DI, $0x01
-	CMOVQEQ         R12, R10
-	PREFETCHT0      (R10)
-	PREFETCHT0      64(R10)
-	PREFETCHT0      128(R10)
-	PREFETCHT0      192(R10)
-	PREFETCHT0      256(R10)
-	PREFETCHT0      320(R10)
-	PREFETCHT0      (R10)(CX*1)
-	PREFETCHT0      64(R10)(CX*1)
-	PREFETCHT0      128(R10)(CX*1)
-	PREFETCHT0      192(R10)(CX*1)
-	PREFETCHT0      256(R10)(CX*1)
-	PREFETCHT0      320(R10)(CX*1)
-	PREFETCHT0      (R10)(CX*2)
-	PREFETCHT0      64(R10)(CX*2)
-	PREFETCHT0      128(R10)(CX*2)
-	PREFETCHT0      192(R10)(CX*2)
-	PREFETCHT0      256(R10)(CX*2)
-	PREFETCHT0      320(R10)(CX*2)
-	PREFETCHT0      (R10)(DX*1)
-	PREFETCHT0      64(R10)(DX*1)
-	PREFETCHT0      128(R10)(DX*1)
-	PREFETCHT0      192(R10)(DX*1)
-	PREFETCHT0      256(R10)(DX*1)
-	PREFETCHT0      320(R10)(DX*1)
 	LEAQ            640(BX), R11
 	LEAQ            192(R8), R8
 	CMPQ            DI, $0x01
@@ -47675,7 +47417,7 @@ super:
 	RET
 
 // func stripQ80VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripQ80VNNI6x4(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -47730,32 +47472,7 @@ asked:
 	VMOVUPS 704(R11), Z11
 
 begin:
-	LEAQ (R9)(BX*4), R12
-
 super:
-	LEAQ            448(R9), R13
-	CMPQ            R10, $0x01
-	CMOVQEQ         R12, R13
-	PREFETCHT0      (R13)
-	PREFETCHT0      64(R13)
-	PREFETCHT0      128(R13)
-	PREFETCHT0      192(R13)
-	PREFETCHT0      256(R13)
-	PREFETCHT0      (R13)(BX*1)
-	PREFETCHT0      64(R13)(BX*1)
-	PREFETCHT0      128(R13)(BX*1)
-	PREFETCHT0      192(R13)(BX*1)
-	PREFETCHT0      256(R13)(BX*1)
-	PREFETCHT0      (R13)(BX*2)
-	PREFETCHT0      64(R13)(BX*2)
-	PREFETCHT0      128(R13)(BX*2)
-	PREFETCHT0      192(R13)(BX*2)
-	PREFETCHT0      256(R13)(BX*2)
-	PREFETCHT0      (R13)(DI*1)
-	PREFETCHT0      64(R13)(DI*1)
-	PREFETCHT0      128(R13)(DI*1)
-	PREFETCHT0      192(R13)(DI*1)
-	PREFETCHT0      256(R13)(DI*1)
 	VBROADCASTI64X4 288(R9), Z12
 	VPSLLD          $0x04, Z12, Z12
 	VMOVDQA32       Z12, Z16
@@ -48059,7 +47776,7 @@ done:
 	RET
 
 // func stripQ80VNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripQ80VNNI6x1(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -48094,17 +47811,7 @@ asked:
 	VMOVUPS 128(R9), Z2
 
 begin:
-	LEAQ (DI)(BX*1), R10
-
 super:
-	LEAQ            448(DI), R11
-	CMPQ            R8, $0x01
-	CMOVQEQ         R10, R11
-	PREFETCHT0      (R11)
-	PREFETCHT0      64(R11)
-	PREFETCHT0      128(R11)
-	PREFETCHT0      192(R11)
-	PREFETCHT0      256(R11)
 	VBROADCASTI64X4 288(DI), Z3
 	VPSLLD          $0x04, Z3, Z3
 	VMOVDQA32       Z3, Z4
@@ -48339,32 +48046,7 @@ asked:
 	VMOVUPS 704(R10), Z15
 
 begin:
-	LEAQ (SI)(CX*4), R12
-
 super:
-	LEAQ            448(SI), R10
-	CMPQ            DI, $0x01
-	CMOVQEQ         R12, R10
-	PREFETCHT0      (R10)
-	PREFETCHT0      64(R10)
-	PREFETCHT0      128(R10)
-	PREFETCHT0      192(R10)
-	PREFETCHT0      256(R10)
-	PREFETCHT0      (R10)(CX*1)
-	PREFETCHT0      64(R10)(CX*1)
-	PREFETCHT0      128(R10)(CX*1)
-	PREFETCHT0      192(R10)(CX*1)
-	PREFETCHT0      256(R10)(CX*1)
-	PREFETCHT0      (R10)(CX*2)
-	PREFETCHT0      64(R10)(CX*2)
-	PREFETCHT0      128(R10)(CX*2)
-	PREFETCHT0      192(R10)(CX*2)
-	PREFETCHT0      256(R10)(CX*2)
-	PREFETCHT0      (R10)(DX*1)
-	PREFETCHT0      64(R10)(DX*1)
-	PREFETCHT0      128(R10)(DX*1)
-	PREFETCHT0      192(R10)(DX*1)
-	PREFETCHT0      256(R10)(DX*1)
 	LEAQ            640(BX), R11
 	LEAQ            272(R8), R8
 	CMPQ            DI, $0x01
@@ -49943,7 +49625,7 @@ super:
 	RET
 
 // func stripQ2KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512BW, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripQ2KVNNI4x4(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -49990,40 +49672,7 @@ asked:
 	VMOVUPS 448(R11), Z7
 
 begin:
-	LEAQ (R9)(BX*4), R12
-
 super:
-	LEAQ            448(R9), R13
-	CMPQ            R10, $0x01
-	CMOVQEQ         R12, R13
-	PREFETCHT0      (R13)
-	PREFETCHT0      64(R13)
-	PREFETCHT0      128(R13)
-	PREFETCHT0      192(R13)
-	PREFETCHT0      256(R13)
-	PREFETCHT0      320(R13)
-	PREFETCHT0      384(R13)
-	PREFETCHT0      (R13)(BX*1)
-	PREFETCHT0      64(R13)(BX*1)
-	PREFETCHT0      128(R13)(BX*1)
-	PREFETCHT0      192(R13)(BX*1)
-	PREFETCHT0      256(R13)(BX*1)
-	PREFETCHT0      320(R13)(BX*1)
-	PREFETCHT0      384(R13)(BX*1)
-	PREFETCHT0      (R13)(BX*2)
-	PREFETCHT0      64(R13)(BX*2)
-	PREFETCHT0      128(R13)(BX*2)
-	PREFETCHT0      192(R13)(BX*2)
-	PREFETCHT0      256(R13)(BX*2)
-	PREFETCHT0      320(R13)(BX*2)
-	PREFETCHT0      384(R13)(BX*2)
-	PREFETCHT0      (R13)(DI*1)
-	PREFETCHT0      64(R13)(DI*1)
-	PREFETCHT0      128(R13)(DI*1)
-	PREFETCHT0      192(R13)(DI*1)
-	PREFETCHT0      256(R13)(DI*1)
-	PREFETCHT0      320(R13)(DI*1)
-	PREFETCHT0      384(R13)(DI*1)
 	VPXORD          Z8, Z8, Z8
 	VMOVDQA32       Z8, Z12
 	VPXORD          Z9, Z9, Z9
@@ -50274,7 +49923,7 @@ done:
 	RET
 
 // func stripQ2KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512BW, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripQ2KVNNI4x1(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -50307,19 +49956,7 @@ asked:
 	VMOVUPS 64(R9), Z1
 
 begin:
-	LEAQ (DI)(BX*1), R10
-
 super:
-	LEAQ            448(DI), R11
-	CMPQ            R8, $0x01
-	CMOVQEQ         R10, R11
-	PREFETCHT0      (R11)
-	PREFETCHT0      64(R11)
-	PREFETCHT0      128(R11)
-	PREFETCHT0      192(R11)
-	PREFETCHT0      256(R11)
-	PREFETCHT0      320(R11)
-	PREFETCHT0      384(R11)
 	VPXORD          Z2, Z2, Z2
 	VMOVDQA32       Z2, Z3
 	VMOVDQU32       128(SI), Z4
@@ -50550,40 +50187,8 @@ asked:
 
 begin:
 	VMOVDQU mask03<>+0(SB), Y0
-	LEAQ    (SI)(CX*4), R12
 
 super:
-	LEAQ            448(SI), R10
-	CMPQ            DI, $0x01
-	CMOVQEQ         R12, R10
-	PREFETCHT0      (R10)
-	PREFETCHT0      64(R10)
-	PREFETCHT0      128(R10)
-	PREFETCHT0      192(R10)
-	PREFETCHT0      256(R10)
-	PREFETCHT0      320(R10)
-	PREFETCHT0      384(R10)
-	PREFETCHT0      (R10)(CX*1)
-	PREFETCHT0      64(R10)(CX*1)
-	PREFETCHT0      128(R10)(CX*1)
-	PREFETCHT0      192(R10)(CX*1)
-	PREFETCHT0      256(R10)(CX*1)
-	PREFETCHT0      320(R10)(CX*1)
-	PREFETCHT0      384(R10)(CX*1)
-	PREFETCHT0      (R10)(CX*2)
-	PREFETCHT0      64(R10)(CX*2)
-	PREFETCHT0      128(R10)(CX*2)
-	PREFETCHT0      192(R10)(CX*2)
-	PREFETCHT0      256(R10)(CX*2)
-	PREFETCHT0      320(R10)(CX*2)
-	PREFETCHT0      384(R10)(CX*2)
-	PREFETCHT0      (R10)(DX*1)
-	PREFETCHT0      64(R10)(DX*1)
-	PREFETCHT0      128(R10)(DX*1)
-	PREFETCHT0      192(R10)(DX*1)
-	PREFETCHT0      256(R10)(DX*1)
-	PREFETCHT0      320(R10)(DX*1)
-	PREFETCHT0      384(R10)(DX*1)
 	LEAQ            832(BX), R11
 	LEAQ            84(R8), R8
 	CMPQ            DI, $0x01
@@ -52332,7 +51937,7 @@ super:
 	RET
 
 // func stripQ3KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripQ3KVNNI4x4(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -52379,32 +51984,7 @@ asked:
 	VMOVUPS 448(R11), Z7
 
 begin:
-	LEAQ (R9)(BX*4), R12
-
 super:
-	LEAQ            448(R9), R13
-	CMPQ            R10, $0x01
-	CMOVQEQ         R12, R13
-	PREFETCHT0      (R13)
-	PREFETCHT0      64(R13)
-	PREFETCHT0      128(R13)
-	PREFETCHT0      192(R13)
-	PREFETCHT0      256(R13)
-	PREFETCHT0      (R13)(BX*1)
-	PREFETCHT0      64(R13)(BX*1)
-	PREFETCHT0      128(R13)(BX*1)
-	PREFETCHT0      192(R13)(BX*1)
-	PREFETCHT0      256(R13)(BX*1)
-	PREFETCHT0      (R13)(BX*2)
-	PREFETCHT0      64(R13)(BX*2)
-	PREFETCHT0      128(R13)(BX*2)
-	PREFETCHT0      192(R13)(BX*2)
-	PREFETCHT0      256(R13)(BX*2)
-	PREFETCHT0      (R13)(DI*1)
-	PREFETCHT0      64(R13)(DI*1)
-	PREFETCHT0      128(R13)(DI*1)
-	PREFETCHT0      192(R13)(DI*1)
-	PREFETCHT0      256(R13)(DI*1)
 	VBROADCASTI64X4 288(R9), Z18
 	VPSLLD          $0x04, Z18, Z8
 	VPSRAD          $0x03, Z18, Z18
@@ -52631,7 +52211,7 @@ done:
 	RET
 
 // func stripQ3KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripQ3KVNNI4x1(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -52664,17 +52244,7 @@ asked:
 	VMOVUPS 64(R9), Z1
 
 begin:
-	LEAQ (DI)(BX*1), R10
-
 super:
-	LEAQ            448(DI), R11
-	CMPQ            R8, $0x01
-	CMOVQEQ         R10, R11
-	PREFETCHT0      (R11)
-	PREFETCHT0      64(R11)
-	PREFETCHT0      128(R11)
-	PREFETCHT0      192(R11)
-	PREFETCHT0      256(R11)
 	VBROADCASTI64X4 288(DI), Z6
 	VPSLLD          $0x04, Z6, Z2
 	VPSRAD          $0x03, Z6, Z6
@@ -52937,32 +52507,8 @@ asked:
 
 begin:
 	VMOVDQU mask03<>+0(SB), Y0
-	LEAQ    (SI)(CX*4), R12
 
 super:
-	LEAQ            448(SI), R10
-	CMPQ            DI, $0x01
-	CMOVQEQ         R12, R10
-	PREFETCHT0      (R10)
-	PREFETCHT0      64(R10)
-	PREFETCHT0      128(R10)
-	PREFETCHT0      192(R10)
-	PREFETCHT0      256(R10)
-	PREFETCHT0      (R10)(CX*1)
-	PREFETCHT0      64(R10)(CX*1)
-	PREFETCHT0      128(R10)(CX*1)
-	PREFETCHT0      192(R10)(CX*1)
-	PREFETCHT0      256(R10)(CX*1)
-	PREFETCHT0      (R10)(CX*2)
-	PREFETCHT0      64(R10)(CX*2)
-	PREFETCHT0      128(R10)(CX*2)
-	PREFETCHT0      192(R10)(CX*2)
-	PREFETCHT0      256(R10)(CX*2)
-	PREFETCHT0      (R10)(DX*1)
-	PREFETCHT0      64(R10)(DX*1)
-	PREFETCHT0      128(R10)(DX*1)
-	PREFETCHT0      192(R10)(DX*1)
-	PREFETCHT0      256(R10)(DX*1)
 	LEAQ            640(BX), R11
 	LEAQ            114(R8), R8
 	CMPQ            DI, $0x01
@@ -54831,7 +54377,7 @@ super:
 	RET
 
 // func stripQ4KVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripQ4KVNNI6x4(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -54886,36 +54432,7 @@ asked:
 	VMOVUPS 704(R11), Z11
 
 begin:
-	LEAQ (R9)(BX*4), R12
-
 super:
-	LEAQ            448(R9), R13
-	CMPQ            R10, $0x01
-	CMOVQEQ         R12, R13
-	PREFETCHT0      (R13)
-	PREFETCHT0      64(R13)
-	PREFETCHT0      128(R13)
-	PREFETCHT0      192(R13)
-	PREFETCHT0      256(R13)
-	PREFETCHT0      320(R13)
-	PREFETCHT0      (R13)(BX*1)
-	PREFETCHT0      64(R13)(BX*1)
-	PREFETCHT0      128(R13)(BX*1)
-	PREFETCHT0      192(R13)(BX*1)
-	PREFETCHT0      256(R13)(BX*1)
-	PREFETCHT0      320(R13)(BX*1)
-	PREFETCHT0      (R13)(BX*2)
-	PREFETCHT0      64(R13)(BX*2)
-	PREFETCHT0      128(R13)(BX*2)
-	PREFETCHT0      192(R13)(BX*2)
-	PREFETCHT0      256(R13)(BX*2)
-	PREFETCHT0      320(R13)(BX*2)
-	PREFETCHT0      (R13)(DI*1)
-	PREFETCHT0      64(R13)(DI*1)
-	PREFETCHT0      128(R13)(DI*1)
-	PREFETCHT0      192(R13)(DI*1)
-	PREFETCHT0      256(R13)(DI*1)
-	PREFETCHT0      320(R13)(DI*1)
 	VPXORD          Z12, Z12, Z12
 	VMOVDQA32       Z12, Z16
 	VMOVDQA32       Z12, Z20
@@ -55242,7 +54759,7 @@ done:
 	RET
 
 // func stripQ4KVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripQ4KVNNI6x1(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -55277,18 +54794,7 @@ asked:
 	VMOVUPS 128(R9), Z2
 
 begin:
-	LEAQ (DI)(BX*1), R10
-
 super:
-	LEAQ            448(DI), R11
-	CMPQ            R8, $0x01
-	CMOVQEQ         R10, R11
-	PREFETCHT0      (R11)
-	PREFETCHT0      64(R11)
-	PREFETCHT0      128(R11)
-	PREFETCHT0      192(R11)
-	PREFETCHT0      256(R11)
-	PREFETCHT0      320(R11)
 	VPXORD          Z3, Z3, Z3
 	VMOVDQA32       Z3, Z4
 	VMOVDQA32       Z3, Z5
@@ -55546,36 +55052,7 @@ asked:
 	VMOVUPS 704(R10), Z15
 
 begin:
-	LEAQ (SI)(CX*4), R12
-
 super:
-	LEAQ            448(SI), R10
-	CMPQ            DI, $0x01
-	CMOVQEQ         R12, R10
-	PREFETCHT0      (R10)
-	PREFETCHT0      64(R10)
-	PREFETCHT0      128(R10)
-	PREFETCHT0      192(R10)
-	PREFETCHT0      256(R10)
-	PREFETCHT0      320(R10)
-	PREFETCHT0      (R10)(CX*1)
-	PREFETCHT0      64(R10)(CX*1)
-	PREFETCHT0      128(R10)(CX*1)
-	PREFETCHT0      192(R10)(CX*1)
-	PREFETCHT0      256(R10)(CX*1)
-	PREFETCHT0      320(R10)(CX*1)
-	PREFETCHT0      (R10)(CX*2)
-	PREFETCHT0      64(R10)(CX*2)
-	PREFETCHT0      128(R10)(CX*2)
-	PREFETCHT0      192(R10)(CX*2)
-	PREFETCHT0      256(R10)(CX*2)
-	PREFETCHT0      320(R10)(CX*2)
-	PREFETCHT0      (R10)(DX*1)
-	PREFETCHT0      64(R10)(DX*1)
-	PREFETCHT0      128(R10)(DX*1)
-	PREFETCHT0      192(R10)(DX*1)
-	PREFETCHT0      256(R10)(DX*1)
-	PREFETCHT0      320(R10)(DX*1)
 	LEAQ            640(BX), R11
 	LEAQ            144(R8), R8
 	CMPQ            DI, $0x01
@@ -57628,7 +57105,7 @@ super:
 	RET
 
 // func stripQ5KVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripQ5KVNNI6x4(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -57683,36 +57160,7 @@ asked:
 	VMOVUPS 704(R11), Z11
 
 begin:
-	LEAQ (R9)(BX*4), R12
-
 super:
-	LEAQ            448(R9), R13
-	CMPQ            R10, $0x01
-	CMOVQEQ         R12, R13
-	PREFETCHT0      (R13)
-	PREFETCHT0      64(R13)
-	PREFETCHT0      128(R13)
-	PREFETCHT0      192(R13)
-	PREFETCHT0      256(R13)
-	PREFETCHT0      320(R13)
-	PREFETCHT0      (R13)(BX*1)
-	PREFETCHT0      64(R13)(BX*1)
-	PREFETCHT0      128(R13)(BX*1)
-	PREFETCHT0      192(R13)(BX*1)
-	PREFETCHT0      256(R13)(BX*1)
-	PREFETCHT0      320(R13)(BX*1)
-	PREFETCHT0      (R13)(BX*2)
-	PREFETCHT0      64(R13)(BX*2)
-	PREFETCHT0      128(R13)(BX*2)
-	PREFETCHT0      192(R13)(BX*2)
-	PREFETCHT0      256(R13)(BX*2)
-	PREFETCHT0      320(R13)(BX*2)
-	PREFETCHT0      (R13)(DI*1)
-	PREFETCHT0      64(R13)(DI*1)
-	PREFETCHT0      128(R13)(DI*1)
-	PREFETCHT0      192(R13)(DI*1)
-	PREFETCHT0      256(R13)(DI*1)
-	PREFETCHT0      320(R13)(DI*1)
 	VPXORD          Z12, Z12, Z12
 	VMOVDQA32       Z12, Z16
 	VMOVDQA32       Z12, Z20
@@ -58039,7 +57487,7 @@ done:
 	RET
 
 // func stripQ5KVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripQ5KVNNI6x1(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -58074,18 +57522,7 @@ asked:
 	VMOVUPS 128(R9), Z2
 
 begin:
-	LEAQ (DI)(BX*1), R10
-
 super:
-	LEAQ            448(DI), R11
-	CMPQ            R8, $0x01
-	CMOVQEQ         R10, R11
-	PREFETCHT0      (R11)
-	PREFETCHT0      64(R11)
-	PREFETCHT0      128(R11)
-	PREFETCHT0      192(R11)
-	PREFETCHT0      256(R11)
-	PREFETCHT0      320(R11)
 	VPXORD          Z3, Z3, Z3
 	VMOVDQA32       Z3, Z4
 	VMOVDQA32       Z3, Z5
@@ -58374,36 +57811,7 @@ asked:
 	VMOVUPS 704(R10), Z15
 
 begin:
-	LEAQ (SI)(CX*4), R12
-
 super:
-	LEAQ            448(SI), R10
-	CMPQ            DI, $0x01
-	CMOVQEQ         R12, R10
-	PREFETCHT0      (R10)
-	PREFETCHT0      64(R10)
-	PREFETCHT0      128(R10)
-	PREFETCHT0      192(R10)
-	PREFETCHT0      256(R10)
-	PREFETCHT0      320(R10)
-	PREFETCHT0      (R10)(CX*1)
-	PREFETCHT0      64(R10)(CX*1)
-	PREFETCHT0      128(R10)(CX*1)
-	PREFETCHT0      192(R10)(CX*1)
-	PREFETCHT0      256(R10)(CX*1)
-	PREFETCHT0      320(R10)(CX*1)
-	PREFETCHT0      (R10)(CX*2)
-	PREFETCHT0      64(R10)(CX*2)
-	PREFETCHT0      128(R10)(CX*2)
-	PREFETCHT0      192(R10)(CX*2)
-	PREFETCHT0      256(R10)(CX*2)
-	PREFETCHT0      320(R10)(CX*2)
-	PREFETCHT0      (R10)(DX*1)
-	PREFETCHT0      64(R10)(DX*1)
-	PREFETCHT0      128(R10)(DX*1)
-	PREFETCHT0      192(R10)(DX*1)
-	PREFETCHT0      256(R10)(DX*1)
-	PREFETCHT0      320(R10)(DX*1)
 	LEAQ            640(BX), R11
 	LEAQ            176(R8), R8
 	CMPQ            DI, $0x01
@@ -60394,7 +59802,7 @@ super:
 	RET
 
 // func stripQ6KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripQ6KVNNI4x4(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -60441,40 +59849,7 @@ asked:
 	VMOVUPS 448(R11), Z7
 
 begin:
-	LEAQ (R9)(BX*4), R12
-
 super:
-	LEAQ            448(R9), R13
-	CMPQ            R10, $0x01
-	CMOVQEQ         R12, R13
-	PREFETCHT0      (R13)
-	PREFETCHT0      64(R13)
-	PREFETCHT0      128(R13)
-	PREFETCHT0      192(R13)
-	PREFETCHT0      256(R13)
-	PREFETCHT0      320(R13)
-	PREFETCHT0      384(R13)
-	PREFETCHT0      (R13)(BX*1)
-	PREFETCHT0      64(R13)(BX*1)
-	PREFETCHT0      128(R13)(BX*1)
-	PREFETCHT0      192(R13)(BX*1)
-	PREFETCHT0      256(R13)(BX*1)
-	PREFETCHT0      320(R13)(BX*1)
-	PREFETCHT0      384(R13)(BX*1)
-	PREFETCHT0      (R13)(BX*2)
-	PREFETCHT0      64(R13)(BX*2)
-	PREFETCHT0      128(R13)(BX*2)
-	PREFETCHT0      192(R13)(BX*2)
-	PREFETCHT0      256(R13)(BX*2)
-	PREFETCHT0      320(R13)(BX*2)
-	PREFETCHT0      384(R13)(BX*2)
-	PREFETCHT0      (R13)(DI*1)
-	PREFETCHT0      64(R13)(DI*1)
-	PREFETCHT0      128(R13)(DI*1)
-	PREFETCHT0      192(R13)(DI*1)
-	PREFETCHT0      256(R13)(DI*1)
-	PREFETCHT0      320(R13)(DI*1)
-	PREFETCHT0      384(R13)(DI*1)
 	VBROADCASTI64X4 352(R9), Z8
 	VMOVDQA32       Z8, Z12
 	VBROADCASTI64X4 384(R9), Z16
@@ -60733,7 +60108,7 @@ done:
 	RET
 
 // func stripQ6KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripQ6KVNNI4x1(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -60766,19 +60141,7 @@ asked:
 	VMOVUPS 64(R9), Z1
 
 begin:
-	LEAQ (DI)(BX*1), R10
-
 super:
-	LEAQ            448(DI), R11
-	CMPQ            R8, $0x01
-	CMOVQEQ         R10, R11
-	PREFETCHT0      (R11)
-	PREFETCHT0      64(R11)
-	PREFETCHT0      128(R11)
-	PREFETCHT0      192(R11)
-	PREFETCHT0      256(R11)
-	PREFETCHT0      320(R11)
-	PREFETCHT0      384(R11)
 	VBROADCASTI64X4 352(DI), Z2
 	VMOVDQA32       Z2, Z3
 	VBROADCASTI64X4 384(DI), Z4
@@ -61023,40 +60386,7 @@ asked:
 	VMOVUPS 448(R10), Z12
 
 begin:
-	LEAQ (SI)(CX*4), R12
-
 super:
-	LEAQ            448(SI), R10
-	CMPQ            DI, $0x01
-	CMOVQEQ         R12, R10
-	PREFETCHT0      (R10)
-	PREFETCHT0      64(R10)
-	PREFETCHT0      128(R10)
-	PREFETCHT0      192(R10)
-	PREFETCHT0      256(R10)
-	PREFETCHT0      320(R10)
-	PREFETCHT0      384(R10)
-	PREFETCHT0      (R10)(CX*1)
-	PREFETCHT0      64(R10)(CX*1)
-	PREFETCHT0      128(R10)(CX*1)
-	PREFETCHT0      192(R10)(CX*1)
-	PREFETCHT0      256(R10)(CX*1)
-	PREFETCHT0      320(R10)(CX*1)
-	PREFETCHT0      384(R10)(CX*1)
-	PREFETCHT0      (R10)(CX*2)
-	PREFETCHT0      64(R10)(CX*2)
-	PREFETCHT0      128(R10)(CX*2)
-	PREFETCHT0      192(R10)(CX*2)
-	PREFETCHT0      256(R10)(CX*2)
-	PREFETCHT0      320(R10)(CX*2)
-	PREFETCHT0      384(R10)(CX*2)
-	PREFETCHT0      (R10)(DX*1)
-	PREFETCHT0      64(R10)(DX*1)
-	PREFETCHT0      128(R10)(DX*1)
-	PREFETCHT0      192(R10)(DX*1)
-	PREFETCHT0      256(R10)(DX*1)
-	PREFETCHT0      320(R10)(DX*1)
-	PREFETCHT0      384(R10)(DX*1)
 	LEAQ            640(BX), R11
 	LEAQ            210(R8), R8
 	CMPQ            DI, $0x01
@@ -63163,7 +62493,7 @@ super:
 	RET
 
 // func stripIQ2XXSVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripIQ2XXSVNNI6x4(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -63218,32 +62548,7 @@ asked:
 	VMOVUPS 704(R11), Z11
 
 begin:
-	LEAQ (R9)(BX*4), R12
-
 super:
-	LEAQ            448(R9), R13
-	CMPQ            R10, $0x01
-	CMOVQEQ         R12, R13
-	PREFETCHT0      (R13)
-	PREFETCHT0      64(R13)
-	PREFETCHT0      128(R13)
-	PREFETCHT0      192(R13)
-	PREFETCHT0      256(R13)
-	PREFETCHT0      (R13)(BX*1)
-	PREFETCHT0      64(R13)(BX*1)
-	PREFETCHT0      128(R13)(BX*1)
-	PREFETCHT0      192(R13)(BX*1)
-	PREFETCHT0      256(R13)(BX*1)
-	PREFETCHT0      (R13)(BX*2)
-	PREFETCHT0      64(R13)(BX*2)
-	PREFETCHT0      128(R13)(BX*2)
-	PREFETCHT0      192(R13)(BX*2)
-	PREFETCHT0      256(R13)(BX*2)
-	PREFETCHT0      (R13)(DI*1)
-	PREFETCHT0      64(R13)(DI*1)
-	PREFETCHT0      128(R13)(DI*1)
-	PREFETCHT0      192(R13)(DI*1)
-	PREFETCHT0      256(R13)(DI*1)
 	VBROADCASTI64X4 288(R9), Z12
 	VPSLLD          $0x03, Z12, Z12
 	VMOVDQA32       Z12, Z16
@@ -63547,7 +62852,7 @@ done:
 	RET
 
 // func stripIQ2XXSVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripIQ2XXSVNNI6x1(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -63582,17 +62887,7 @@ asked:
 	VMOVUPS 128(R9), Z2
 
 begin:
-	LEAQ (DI)(BX*1), R10
-
 super:
-	LEAQ            448(DI), R11
-	CMPQ            R8, $0x01
-	CMOVQEQ         R10, R11
-	PREFETCHT0      (R11)
-	PREFETCHT0      64(R11)
-	PREFETCHT0      128(R11)
-	PREFETCHT0      192(R11)
-	PREFETCHT0      256(R11)
 	VBROADCASTI64X4 288(DI), Z3
 	VPSLLD          $0x03, Z3, Z3
 	VMOVDQA32       Z3, Z4
@@ -63879,32 +63174,8 @@ asked:
 begin:
 	VMOVDQU mask03<>+0(SB), Y0
 	VMOVDQU valuesIQ2XXS<>+0(SB), Y1
-	LEAQ    (SI)(CX*4), R12
 
 super:
-	LEAQ            448(SI), R10
-	CMPQ            DI, $0x01
-	CMOVQEQ         R12, R10
-	PREFETCHT0      (R10)
-	PREFETCHT0      64(R10)
-	PREFETCHT0      128(R10)
-	PREFETCHT0      192(R10)
-	PREFETCHT0      256(R10)
-	PREFETCHT0      (R10)(CX*1)
-	PREFETCHT0      64(R10)(CX*1)
-	PREFETCHT0      128(R10)(CX*1)
-	PREFETCHT0      192(R10)(CX*1)
-	PREFETCHT0      256(R10)(CX*1)
-	PREFETCHT0      (R10)(CX*2)
-	PREFETCHT0      64(R10)(CX*2)
-	PREFETCHT0      128(R10)(CX*2)
-	PREFETCHT0      192(R10)(CX*2)
-	PREFETCHT0      256(R10)(CX*2)
-	PREFETCHT0      (R10)(DX*1)
-	PREFETCHT0      64(R10)(DX*1)
-	PREFETCHT0      128(R10)(DX*1)
-	PREFETCHT0      192(R10)(DX*1)
-	PREFETCHT0      256(R10)(DX*1)
 	LEAQ            640(BX), R11
 	LEAQ            106(R8), R8
 	CMPQ            DI, $0x01
@@ -66029,7 +65300,7 @@ super:
 	RET
 
 // func stripIQ2XSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripIQ2XSVNNI4x4(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -66076,40 +65347,7 @@ asked:
 	VMOVUPS 448(R11), Z7
 
 begin:
-	LEAQ (R9)(BX*4), R12
-
 super:
-	LEAQ            448(R9), R13
-	CMPQ            R10, $0x01
-	CMOVQEQ         R12, R13
-	PREFETCHT0      (R13)
-	PREFETCHT0      64(R13)
-	PREFETCHT0      128(R13)
-	PREFETCHT0      192(R13)
-	PREFETCHT0      256(R13)
-	PREFETCHT0      320(R13)
-	PREFETCHT0      384(R13)
-	PREFETCHT0      (R13)(BX*1)
-	PREFETCHT0      64(R13)(BX*1)
-	PREFETCHT0      128(R13)(BX*1)
-	PREFETCHT0      192(R13)(BX*1)
-	PREFETCHT0      256(R13)(BX*1)
-	PREFETCHT0      320(R13)(BX*1)
-	PREFETCHT0      384(R13)(BX*1)
-	PREFETCHT0      (R13)(BX*2)
-	PREFETCHT0      64(R13)(BX*2)
-	PREFETCHT0      128(R13)(BX*2)
-	PREFETCHT0      192(R13)(BX*2)
-	PREFETCHT0      256(R13)(BX*2)
-	PREFETCHT0      320(R13)(BX*2)
-	PREFETCHT0      384(R13)(BX*2)
-	PREFETCHT0      (R13)(DI*1)
-	PREFETCHT0      64(R13)(DI*1)
-	PREFETCHT0      128(R13)(DI*1)
-	PREFETCHT0      192(R13)(DI*1)
-	PREFETCHT0      256(R13)(DI*1)
-	PREFETCHT0      320(R13)(DI*1)
-	PREFETCHT0      384(R13)(DI*1)
 	VBROADCASTI64X4 352(R9), Z8
 	VPSLLD          $0x01, Z8, Z8
 	VMOVDQA32       Z8, Z12
@@ -66376,7 +65614,7 @@ done:
 	RET
 
 // func stripIQ2XSVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripIQ2XSVNNI4x1(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -66409,19 +65647,7 @@ asked:
 	VMOVUPS 64(R9), Z1
 
 begin:
-	LEAQ (DI)(BX*1), R10
-
 super:
-	LEAQ            448(DI), R11
-	CMPQ            R8, $0x01
-	CMOVQEQ         R10, R11
-	PREFETCHT0      (R11)
-	PREFETCHT0      64(R11)
-	PREFETCHT0      128(R11)
-	PREFETCHT0      192(R11)
-	PREFETCHT0      256(R11)
-	PREFETCHT0      320(R11)
-	PREFETCHT0      384(R11)
 	VBROADCASTI64X4 352(DI), Z2
 	VPSLLD          $0x01, Z2, Z2
 	VMOVDQA32       Z2, Z3
@@ -66686,40 +65912,8 @@ asked:
 begin:
 	VMOVDQU mask03<>+0(SB), Y0
 	VMOVDQU valuesIQ2XS<>+0(SB), Y1
-	LEAQ    (SI)(CX*4), R12
 
 super:
-	LEAQ            448(SI), R10
-	CMPQ            DI, $0x01
-	CMOVQEQ         R12, R10
-	PREFETCHT0      (R10)
-	PREFETCHT0      64(R10)
-	PREFETCHT0      128(R10)
-	PREFETCHT0      192(R10)
-	PREFETCHT0      256(R10)
-	PREFETCHT0      320(R10)
-	PREFETCHT0      384(R10)
-	PREFETCHT0      (R10)(CX*1)
-	PREFETCHT0      64(R10)(CX*1)
-	PREFETCHT0      128(R10)(CX*1)
-	PREFETCHT0      192(R10)(CX*1)
-	PREFETCHT0      256(R10)(CX*1)
-	PREFETCHT0      320(R10)(CX*1)
-	PREFETCHT0      384(R10)(CX*1)
-	PREFETCHT0      (R10)(CX*2)
-	PREFETCHT0      64(R10)(CX*2)
-	PREFETCHT0      128(R10)(CX*2)
-	PREFETCHT0      192(R10)(CX*2)
-	PREFETCHT0      256(R10)(CX*2)
-	PREFETCHT0      320(R10)(CX*2)
-	PREFETCHT0      384(R10)(CX*2)
-	PREFETCHT0      (R10)(DX*1)
-	PREFETCHT0      64(R10)(DX*1)
-	PREFETCHT0      128(R10)(DX*1)
-	PREFETCHT0      192(R10)(DX*1)
-	PREFETCHT0      256(R10)(DX*1)
-	PREFETCHT0      320(R10)(DX*1)
-	PREFETCHT0      384(R10)(DX*1)
 	LEAQ            640(BX), R11
 	LEAQ            114(R8), R8
 	CMPQ            DI, $0x01
@@ -68558,7 +67752,7 @@ super:
 	RET
 
 // func stripIQ3XXSVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripIQ3XXSVNNI6x4(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -68613,32 +67807,7 @@ asked:
 	VMOVUPS 704(R11), Z11
 
 begin:
-	LEAQ (R9)(BX*4), R12
-
 super:
-	LEAQ            448(R9), R13
-	CMPQ            R10, $0x01
-	CMOVQEQ         R12, R13
-	PREFETCHT0      (R13)
-	PREFETCHT0      64(R13)
-	PREFETCHT0      128(R13)
-	PREFETCHT0      192(R13)
-	PREFETCHT0      256(R13)
-	PREFETCHT0      (R13)(BX*1)
-	PREFETCHT0      64(R13)(BX*1)
-	PREFETCHT0      128(R13)(BX*1)
-	PREFETCHT0      192(R13)(BX*1)
-	PREFETCHT0      256(R13)(BX*1)
-	PREFETCHT0      (R13)(BX*2)
-	PREFETCHT0      64(R13)(BX*2)
-	PREFETCHT0      128(R13)(BX*2)
-	PREFETCHT0      192(R13)(BX*2)
-	PREFETCHT0      256(R13)(BX*2)
-	PREFETCHT0      (R13)(DI*1)
-	PREFETCHT0      64(R13)(DI*1)
-	PREFETCHT0      128(R13)(DI*1)
-	PREFETCHT0      192(R13)(DI*1)
-	PREFETCHT0      256(R13)(DI*1)
 	VBROADCASTI64X4 288(R9), Z12
 	VPSLLD          $0x03, Z12, Z12
 	VMOVDQA32       Z12, Z16
@@ -68942,7 +68111,7 @@ done:
 	RET
 
 // func stripIQ3XXSVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripIQ3XXSVNNI6x1(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -68977,17 +68146,7 @@ asked:
 	VMOVUPS 128(R9), Z2
 
 begin:
-	LEAQ (DI)(BX*1), R10
-
 super:
-	LEAQ            448(DI), R11
-	CMPQ            R8, $0x01
-	CMOVQEQ         R10, R11
-	PREFETCHT0      (R11)
-	PREFETCHT0      64(R11)
-	PREFETCHT0      128(R11)
-	PREFETCHT0      192(R11)
-	PREFETCHT0      256(R11)
 	VBROADCASTI64X4 288(DI), Z3
 	VPSLLD          $0x03, Z3, Z3
 	VMOVDQA32       Z3, Z4
@@ -69239,32 +68398,8 @@ asked:
 begin:
 	VMOVDQU mask0f<>+0(SB), Y0
 	VMOVDQU valuesIQ3XXS<>+0(SB), Y1
-	LEAQ    (SI)(CX*4), R12
 
 super:
-	LEAQ            448(SI), R10
-	CMPQ            DI, $0x01
-	CMOVQEQ         R12, R10
-	PREFETCHT0      (R10)
-	PREFETCHT0      64(R10)
-	PREFETCHT0      128(R10)
-	PREFETCHT0      192(R10)
-	PREFETCHT0      256(R10)
-	PREFETCHT0      (R10)(CX*1)
-	PREFETCHT0      64(R10)(CX*1)
-	PREFETCHT0      128(R10)(CX*1)
-	PREFETCHT0      192(R10)(CX*1)
-	PREFETCHT0      256(R10)(CX*1)
-	PREFETCHT0      (R10)(CX*2)
-	PREFETCHT0      64(R10)(CX*2)
-	PREFETCHT0      128(R10)(CX*2)
-	PREFETCHT0      192(R10)(CX*2)
-	PREFETCHT0      256(R10)(CX*2)
-	PREFETCHT0      (R10)(DX*1)
-	PREFETCHT0      64(R10)(DX*1)
-	PREFETCHT0      128(R10)(DX*1)
-	PREFETCHT0      192(R10)(DX*1)
-	PREFETCHT0      256(R10)(DX*1)
 	LEAQ            640(BX), R11
 	LEAQ            138(R8), R8
 	CMPQ            DI, $0x01
@@ -71340,7 +70475,7 @@ super:
 	RET
 
 // func stripIQ1SVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripIQ1SVNNI6x4(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -71395,32 +70530,7 @@ asked:
 	VMOVUPS 704(R11), Z11
 
 begin:
-	LEAQ (R9)(BX*4), R12
-
 super:
-	LEAQ            448(R9), R13
-	CMPQ            R10, $0x01
-	CMOVQEQ         R12, R13
-	PREFETCHT0      (R13)
-	PREFETCHT0      64(R13)
-	PREFETCHT0      128(R13)
-	PREFETCHT0      192(R13)
-	PREFETCHT0      256(R13)
-	PREFETCHT0      (R13)(BX*1)
-	PREFETCHT0      64(R13)(BX*1)
-	PREFETCHT0      128(R13)(BX*1)
-	PREFETCHT0      192(R13)(BX*1)
-	PREFETCHT0      256(R13)(BX*1)
-	PREFETCHT0      (R13)(BX*2)
-	PREFETCHT0      64(R13)(BX*2)
-	PREFETCHT0      128(R13)(BX*2)
-	PREFETCHT0      192(R13)(BX*2)
-	PREFETCHT0      256(R13)(BX*2)
-	PREFETCHT0      (R13)(DI*1)
-	PREFETCHT0      64(R13)(DI*1)
-	PREFETCHT0      128(R13)(DI*1)
-	PREFETCHT0      192(R13)(DI*1)
-	PREFETCHT0      256(R13)(DI*1)
 	VBROADCASTI64X4 288(R9), Z12
 	VPSLLD          $0x01, Z12, Z12
 	VMOVDQA32       Z12, Z16
@@ -71724,7 +70834,7 @@ done:
 	RET
 
 // func stripIQ1SVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripIQ1SVNNI6x1(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -71759,17 +70869,7 @@ asked:
 	VMOVUPS 128(R9), Z2
 
 begin:
-	LEAQ (DI)(BX*1), R10
-
 super:
-	LEAQ            448(DI), R11
-	CMPQ            R8, $0x01
-	CMOVQEQ         R10, R11
-	PREFETCHT0      (R11)
-	PREFETCHT0      64(R11)
-	PREFETCHT0      128(R11)
-	PREFETCHT0      192(R11)
-	PREFETCHT0      256(R11)
 	VBROADCASTI64X4 288(DI), Z3
 	VPSLLD          $0x01, Z3, Z3
 	VMOVDQA32       Z3, Z4
@@ -72056,32 +71156,8 @@ asked:
 begin:
 	VMOVDQU mask03<>+0(SB), Y0
 	VMOVDQU valuesIQ1S<>+0(SB), Y1
-	LEAQ    (SI)(CX*4), R12
 
 super:
-	LEAQ            448(SI), R10
-	CMPQ            DI, $0x01
-	CMOVQEQ         R12, R10
-	PREFETCHT0      (R10)
-	PREFETCHT0      64(R10)
-	PREFETCHT0      128(R10)
-	PREFETCHT0      192(R10)
-	PREFETCHT0      256(R10)
-	PREFETCHT0      (R10)(CX*1)
-	PREFETCHT0      64(R10)(CX*1)
-	PREFETCHT0      128(R10)(CX*1)
-	PREFETCHT0      192(R10)(CX*1)
-	PREFETCHT0      256(R10)(CX*1)
-	PREFETCHT0      (R10)(CX*2)
-	PREFETCHT0      64(R10)(CX*2)
-	PREFETCHT0      128(R10)(CX*2)
-	PREFETCHT0      192(R10)(CX*2)
-	PREFETCHT0      256(R10)(CX*2)
-	PREFETCHT0      (R10)(DX*1)
-	PREFETCHT0      64(R10)(DX*1)
-	PREFETCHT0      128(R10)(DX*1)
-	PREFETCHT0      192(R10)(DX*1)
-	PREFETCHT0      256(R10)(DX*1)
 	LEAQ            640(BX), R11
 	LEAQ            106(R8), R8
 	CMPQ            DI, $0x01
@@ -73944,7 +73020,7 @@ super:
 	RET
 
 // func stripIQ4NLVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripIQ4NLVNNI6x4(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -73999,32 +73075,7 @@ asked:
 	VMOVUPS 704(R11), Z11
 
 begin:
-	LEAQ (R9)(BX*4), R12
-
 super:
-	LEAQ            448(R9), R13
-	CMPQ            R10, $0x01
-	CMOVQEQ         R12, R13
-	PREFETCHT0      (R13)
-	PREFETCHT0      64(R13)
-	PREFETCHT0      128(R13)
-	PREFETCHT0      192(R13)
-	PREFETCHT0      256(R13)
-	PREFETCHT0      (R13)(BX*1)
-	PREFETCHT0      64(R13)(BX*1)
-	PREFETCHT0      128(R13)(BX*1)
-	PREFETCHT0      192(R13)(BX*1)
-	PREFETCHT0      256(R13)(BX*1)
-	PREFETCHT0      (R13)(BX*2)
-	PREFETCHT0      64(R13)(BX*2)
-	PREFETCHT0      128(R13)(BX*2)
-	PREFETCHT0      192(R13)(BX*2)
-	PREFETCHT0      256(R13)(BX*2)
-	PREFETCHT0      (R13)(DI*1)
-	PREFETCHT0      64(R13)(DI*1)
-	PREFETCHT0      128(R13)(DI*1)
-	PREFETCHT0      192(R13)(DI*1)
-	PREFETCHT0      256(R13)(DI*1)
 	VBROADCASTI64X4 288(R9), Z12
 	VPSLLD          $0x04, Z12, Z12
 	VMOVDQA32       Z12, Z16
@@ -74328,7 +73379,7 @@ done:
 	RET
 
 // func stripIQ4NLVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripIQ4NLVNNI6x1(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -74363,17 +73414,7 @@ asked:
 	VMOVUPS 128(R9), Z2
 
 begin:
-	LEAQ (DI)(BX*1), R10
-
 super:
-	LEAQ            448(DI), R11
-	CMPQ            R8, $0x01
-	CMOVQEQ         R10, R11
-	PREFETCHT0      (R11)
-	PREFETCHT0      64(R11)
-	PREFETCHT0      128(R11)
-	PREFETCHT0      192(R11)
-	PREFETCHT0      256(R11)
 	VBROADCASTI64X4 288(DI), Z3
 	VPSLLD          $0x04, Z3, Z3
 	VMOVDQA32       Z3, Z4
@@ -74620,32 +73661,8 @@ asked:
 begin:
 	VMOVDQU mask0f<>+0(SB), Y0
 	VMOVDQU valuesIQ4NL<>+0(SB), Y1
-	LEAQ    (SI)(CX*4), R12
 
 super:
-	LEAQ            448(SI), R10
-	CMPQ            DI, $0x01
-	CMOVQEQ         R12, R10
-	PREFETCHT0      (R10)
-	PREFETCHT0      64(R10)
-	PREFETCHT0      128(R10)
-	PREFETCHT0      192(R10)
-	PREFETCHT0      256(R10)
-	PREFETCHT0      (R10)(CX*1)
-	PREFETCHT0      64(R10)(CX*1)
-	PREFETCHT0      128(R10)(CX*1)
-	PREFETCHT0      192(R10)(CX*1)
-	PREFETCHT0      256(R10)(CX*1)
-	PREFETCHT0      (R10)(CX*2)
-	PREFETCHT0      64(R10)(CX*2)
-	PREFETCHT0      128(R10)(CX*2)
-	PREFETCHT0      192(R10)(CX*2)
-	PREFETCHT0      256(R10)(CX*2)
-	PREFETCHT0      (R10)(DX*1)
-	PREFETCHT0      64(R10)(DX*1)
-	PREFETCHT0      128(R10)(DX*1)
-	PREFETCHT0      192(R10)(DX*1)
-	PREFETCHT0      256(R10)(DX*1)
 	LEAQ            640(BX), R11
 	LEAQ            144(R8), R8
 	CMPQ            DI, $0x01
@@ -76379,7 +75396,7 @@ super:
 	RET
 
 // func stripIQ3SVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripIQ3SVNNI6x4(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -76434,32 +75451,7 @@ asked:
 	VMOVUPS 704(R11), Z11
 
 begin:
-	LEAQ (R9)(BX*4), R12
-
 super:
-	LEAQ            448(R9), R13
-	CMPQ            R10, $0x01
-	CMOVQEQ         R12, R13
-	PREFETCHT0      (R13)
-	PREFETCHT0      64(R13)
-	PREFETCHT0      128(R13)
-	PREFETCHT0      192(R13)
-	PREFETCHT0      256(R13)
-	PREFETCHT0      (R13)(BX*1)
-	PREFETCHT0      64(R13)(BX*1)
-	PREFETCHT0      128(R13)(BX*1)
-	PREFETCHT0      192(R13)(BX*1)
-	PREFETCHT0      256(R13)(BX*1)
-	PREFETCHT0      (R13)(BX*2)
-	PREFETCHT0      64(R13)(BX*2)
-	PREFETCHT0      128(R13)(BX*2)
-	PREFETCHT0      192(R13)(BX*2)
-	PREFETCHT0      256(R13)(BX*2)
-	PREFETCHT0      (R13)(DI*1)
-	PREFETCHT0      64(R13)(DI*1)
-	PREFETCHT0      128(R13)(DI*1)
-	PREFETCHT0      192(R13)(DI*1)
-	PREFETCHT0      256(R13)(DI*1)
 	VBROADCASTI64X4 288(R9), Z12
 	VPSLLD          $0x01, Z12, Z12
 	VMOVDQA32       Z12, Z16
@@ -76763,7 +75755,7 @@ done:
 	RET
 
 // func stripIQ3SVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripIQ3SVNNI6x1(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -76798,17 +75790,7 @@ asked:
 	VMOVUPS 128(R9), Z2
 
 begin:
-	LEAQ (DI)(BX*1), R10
-
 super:
-	LEAQ            448(DI), R11
-	CMPQ            R8, $0x01
-	CMOVQEQ         R10, R11
-	PREFETCHT0      (R11)
-	PREFETCHT0      64(R11)
-	PREFETCHT0      128(R11)
-	PREFETCHT0      192(R11)
-	PREFETCHT0      256(R11)
 	VBROADCASTI64X4 288(DI), Z3
 	VPSLLD          $0x01, Z3, Z3
 	VMOVDQA32       Z3, Z4
@@ -77059,32 +76041,8 @@ asked:
 begin:
 	VMOVDQU mask0f<>+0(SB), Y0
 	VMOVDQU valuesIQ3S<>+0(SB), Y1
-	LEAQ    (SI)(CX*4), R12
 
 super:
-	LEAQ            448(SI), R10
-	CMPQ            DI, $0x01
-	CMOVQEQ         R12, R10
-	PREFETCHT0      (R10)
-	PREFETCHT0      64(R10)
-	PREFETCHT0      128(R10)
-	PREFETCHT0      192(R10)
-	PREFETCHT0      256(R10)
-	PREFETCHT0      (R10)(CX*1)
-	PREFETCHT0      64(R10)(CX*1)
-	PREFETCHT0      128(R10)(CX*1)
-	PREFETCHT0      192(R10)(CX*1)
-	PREFETCHT0      256(R10)(CX*1)
-	PREFETCHT0      (R10)(CX*2)
-	PREFETCHT0      64(R10)(CX*2)
-	PREFETCHT0      128(R10)(CX*2)
-	PREFETCHT0      192(R10)(CX*2)
-	PREFETCHT0      256(R10)(CX*2)
-	PREFETCHT0      (R10)(DX*1)
-	PREFETCHT0      64(R10)(DX*1)
-	PREFETCHT0      128(R10)(DX*1)
-	PREFETCHT0      192(R10)(DX*1)
-	PREFETCHT0      256(R10)(DX*1)
 	LEAQ            640(BX), R11
 	LEAQ            138(R8), R8
 	CMPQ            DI, $0x01
@@ -78791,7 +77749,7 @@ super:
 	RET
 
 // func stripIQ4XSVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripIQ4XSVNNI6x4(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -78846,32 +77804,7 @@ asked:
 	VMOVUPS 704(R11), Z11
 
 begin:
-	LEAQ (R9)(BX*4), R12
-
 super:
-	LEAQ            448(R9), R13
-	CMPQ            R10, $0x01
-	CMOVQEQ         R12, R13
-	PREFETCHT0      (R13)
-	PREFETCHT0      64(R13)
-	PREFETCHT0      128(R13)
-	PREFETCHT0      192(R13)
-	PREFETCHT0      256(R13)
-	PREFETCHT0      (R13)(BX*1)
-	PREFETCHT0      64(R13)(BX*1)
-	PREFETCHT0      128(R13)(BX*1)
-	PREFETCHT0      192(R13)(BX*1)
-	PREFETCHT0      256(R13)(BX*1)
-	PREFETCHT0      (R13)(BX*2)
-	PREFETCHT0      64(R13)(BX*2)
-	PREFETCHT0      128(R13)(BX*2)
-	PREFETCHT0      192(R13)(BX*2)
-	PREFETCHT0      256(R13)(BX*2)
-	PREFETCHT0      (R13)(DI*1)
-	PREFETCHT0      64(R13)(DI*1)
-	PREFETCHT0      128(R13)(DI*1)
-	PREFETCHT0      192(R13)(DI*1)
-	PREFETCHT0      256(R13)(DI*1)
 	VBROADCASTI64X4 288(R9), Z12
 	VPSLLD          $0x04, Z12, Z12
 	VMOVDQA32       Z12, Z16
@@ -79175,7 +78108,7 @@ done:
 	RET
 
 // func stripIQ4XSVNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripIQ4XSVNNI6x1(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -79210,17 +78143,7 @@ asked:
 	VMOVUPS 128(R9), Z2
 
 begin:
-	LEAQ (DI)(BX*1), R10
-
 super:
-	LEAQ            448(DI), R11
-	CMPQ            R8, $0x01
-	CMOVQEQ         R10, R11
-	PREFETCHT0      (R11)
-	PREFETCHT0      64(R11)
-	PREFETCHT0      128(R11)
-	PREFETCHT0      192(R11)
-	PREFETCHT0      256(R11)
 	VBROADCASTI64X4 288(DI), Z3
 	VPSLLD          $0x04, Z3, Z3
 	VMOVDQA32       Z3, Z4
@@ -79471,32 +78394,8 @@ asked:
 begin:
 	VMOVDQU mask0f<>+0(SB), Y0
 	VMOVDQU valuesIQ4XS<>+0(SB), Y1
-	LEAQ    (SI)(CX*4), R12
 
 super:
-	LEAQ            448(SI), R10
-	CMPQ            DI, $0x01
-	CMOVQEQ         R12, R10
-	PREFETCHT0      (R10)
-	PREFETCHT0      64(R10)
-	PREFETCHT0      128(R10)
-	PREFETCHT0      192(R10)
-	PREFETCHT0      256(R10)
-	PREFETCHT0      (R10)(CX*1)
-	PREFETCHT0      64(R10)(CX*1)
-	PREFETCHT0      128(R10)(CX*1)
-	PREFETCHT0      192(R10)(CX*1)
-	PREFETCHT0      256(R10)(CX*1)
-	PREFETCHT0      (R10)(CX*2)
-	PREFETCHT0      64(R10)(CX*2)
-	PREFETCHT0      128(R10)(CX*2)
-	PREFETCHT0      192(R10)(CX*2)
-	PREFETCHT0      256(R10)(CX*2)
-	PREFETCHT0      (R10)(DX*1)
-	PREFETCHT0      64(R10)(DX*1)
-	PREFETCHT0      128(R10)(DX*1)
-	PREFETCHT0      192(R10)(DX*1)
-	PREFETCHT0      256(R10)(DX*1)
 	LEAQ            640(BX), R11
 	LEAQ            138(R8), R8
 	CMPQ            DI, $0x01
@@ -81421,7 +80320,7 @@ super:
 	RET
 
 // func stripIQ1MVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripIQ1MVNNI4x4(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -81468,32 +80367,7 @@ asked:
 	VMOVUPS 448(R11), Z7
 
 begin:
-	LEAQ (R9)(BX*4), R12
-
 super:
-	LEAQ            448(R9), R13
-	CMPQ            R10, $0x01
-	CMOVQEQ         R12, R13
-	PREFETCHT0      (R13)
-	PREFETCHT0      64(R13)
-	PREFETCHT0      128(R13)
-	PREFETCHT0      192(R13)
-	PREFETCHT0      256(R13)
-	PREFETCHT0      (R13)(BX*1)
-	PREFETCHT0      64(R13)(BX*1)
-	PREFETCHT0      128(R13)(BX*1)
-	PREFETCHT0      192(R13)(BX*1)
-	PREFETCHT0      256(R13)(BX*1)
-	PREFETCHT0      (R13)(BX*2)
-	PREFETCHT0      64(R13)(BX*2)
-	PREFETCHT0      128(R13)(BX*2)
-	PREFETCHT0      192(R13)(BX*2)
-	PREFETCHT0      256(R13)(BX*2)
-	PREFETCHT0      (R13)(DI*1)
-	PREFETCHT0      64(R13)(DI*1)
-	PREFETCHT0      128(R13)(DI*1)
-	PREFETCHT0      192(R13)(DI*1)
-	PREFETCHT0      256(R13)(DI*1)
 	VPXORD          Z8, Z8, Z8
 	VMOVDQA32       Z8, Z12
 	VPXORD          Z9, Z9, Z9
@@ -81744,7 +80618,7 @@ done:
 	RET
 
 // func stripIQ1MVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripIQ1MVNNI4x1(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -81777,17 +80651,7 @@ asked:
 	VMOVUPS 64(R9), Z1
 
 begin:
-	LEAQ (DI)(BX*1), R10
-
 super:
-	LEAQ            448(DI), R11
-	CMPQ            R8, $0x01
-	CMOVQEQ         R10, R11
-	PREFETCHT0      (R11)
-	PREFETCHT0      64(R11)
-	PREFETCHT0      128(R11)
-	PREFETCHT0      192(R11)
-	PREFETCHT0      256(R11)
 	VPXORD          Z2, Z2, Z2
 	VMOVDQA32       Z2, Z3
 	VMOVDQU32       128(SI), Z4
@@ -82073,32 +80937,8 @@ begin:
 	VMOVDQU mask03<>+0(SB), Y0
 	VMOVDQU valuesIQ1M<>+0(SB), Y1
 	VMOVDQU halvedIQ1M<>+0(SB), Y1
-	LEAQ    (SI)(CX*4), R12
 
 super:
-	LEAQ            448(SI), R10
-	CMPQ            DI, $0x01
-	CMOVQEQ         R12, R10
-	PREFETCHT0      (R10)
-	PREFETCHT0      64(R10)
-	PREFETCHT0      128(R10)
-	PREFETCHT0      192(R10)
-	PREFETCHT0      256(R10)
-	PREFETCHT0      (R10)(CX*1)
-	PREFETCHT0      64(R10)(CX*1)
-	PREFETCHT0      128(R10)(CX*1)
-	PREFETCHT0      192(R10)(CX*1)
-	PREFETCHT0      256(R10)(CX*1)
-	PREFETCHT0      (R10)(CX*2)
-	PREFETCHT0      64(R10)(CX*2)
-	PREFETCHT0      128(R10)(CX*2)
-	PREFETCHT0      192(R10)(CX*2)
-	PREFETCHT0      256(R10)(CX*2)
-	PREFETCHT0      (R10)(DX*1)
-	PREFETCHT0      64(R10)(DX*1)
-	PREFETCHT0      128(R10)(DX*1)
-	PREFETCHT0      192(R10)(DX*1)
-	PREFETCHT0      256(R10)(DX*1)
 	LEAQ            640(BX), R11
 	LEAQ            114(R8), R8
 	CMPQ            DI, $0x01
@@ -83942,7 +82782,7 @@ super:
 	RET
 
 // func stripTQ10VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripTQ10VNNI6x4(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -83997,32 +82837,7 @@ asked:
 	VMOVUPS 704(R11), Z11
 
 begin:
-	LEAQ (R9)(BX*4), R12
-
 super:
-	LEAQ            448(R9), R13
-	CMPQ            R10, $0x01
-	CMOVQEQ         R12, R13
-	PREFETCHT0      (R13)
-	PREFETCHT0      64(R13)
-	PREFETCHT0      128(R13)
-	PREFETCHT0      192(R13)
-	PREFETCHT0      256(R13)
-	PREFETCHT0      (R13)(BX*1)
-	PREFETCHT0      64(R13)(BX*1)
-	PREFETCHT0      128(R13)(BX*1)
-	PREFETCHT0      192(R13)(BX*1)
-	PREFETCHT0      256(R13)(BX*1)
-	PREFETCHT0      (R13)(BX*2)
-	PREFETCHT0      64(R13)(BX*2)
-	PREFETCHT0      128(R13)(BX*2)
-	PREFETCHT0      192(R13)(BX*2)
-	PREFETCHT0      256(R13)(BX*2)
-	PREFETCHT0      (R13)(DI*1)
-	PREFETCHT0      64(R13)(DI*1)
-	PREFETCHT0      128(R13)(DI*1)
-	PREFETCHT0      192(R13)(DI*1)
-	PREFETCHT0      256(R13)(DI*1)
 	VBROADCASTI64X4 288(R9), Z12
 	VPSRAD          $0x03, Z12, Z12
 	VMOVDQA32       Z12, Z16
@@ -84326,7 +83141,7 @@ done:
 	RET
 
 // func stripTQ10VNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripTQ10VNNI6x1(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -84361,17 +83176,7 @@ asked:
 	VMOVUPS 128(R9), Z2
 
 begin:
-	LEAQ (DI)(BX*1), R10
-
 super:
-	LEAQ            448(DI), R11
-	CMPQ            R8, $0x01
-	CMOVQEQ         R10, R11
-	PREFETCHT0      (R11)
-	PREFETCHT0      64(R11)
-	PREFETCHT0      128(R11)
-	PREFETCHT0      192(R11)
-	PREFETCHT0      256(R11)
 	VBROADCASTI64X4 288(DI), Z3
 	VPSRAD          $0x03, Z3, Z3
 	VMOVDQA32       Z3, Z4
@@ -84613,32 +83418,8 @@ asked:
 
 begin:
 	VMOVDQU mask03<>+0(SB), Y0
-	LEAQ    (SI)(CX*4), R12
 
 super:
-	LEAQ            448(SI), R10
-	CMPQ            DI, $0x01
-	CMOVQEQ         R12, R10
-	PREFETCHT0      (R10)
-	PREFETCHT0      64(R10)
-	PREFETCHT0      128(R10)
-	PREFETCHT0      192(R10)
-	PREFETCHT0      256(R10)
-	PREFETCHT0      (R10)(CX*1)
-	PREFETCHT0      64(R10)(CX*1)
-	PREFETCHT0      128(R10)(CX*1)
-	PREFETCHT0      192(R10)(CX*1)
-	PREFETCHT0      256(R10)(CX*1)
-	PREFETCHT0      (R10)(CX*2)
-	PREFETCHT0      64(R10)(CX*2)
-	PREFETCHT0      128(R10)(CX*2)
-	PREFETCHT0      192(R10)(CX*2)
-	PREFETCHT0      256(R10)(CX*2)
-	PREFETCHT0      (R10)(DX*1)
-	PREFETCHT0      64(R10)(DX*1)
-	PREFETCHT0      128(R10)(DX*1)
-	PREFETCHT0      192(R10)(DX*1)
-	PREFETCHT0      256(R10)(DX*1)
 	LEAQ            640(BX), R11
 	LEAQ            66(R8), R8
 	CMPQ            DI, $0x01
@@ -86288,7 +85069,7 @@ super:
 	RET
 
 // func stripMXFP4VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripMXFP4VNNI6x4(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -86343,32 +85124,7 @@ asked:
 	VMOVUPS 704(R11), Z11
 
 begin:
-	LEAQ (R9)(BX*4), R12
-
 super:
-	LEAQ            448(R9), R13
-	CMPQ            R10, $0x01
-	CMOVQEQ         R12, R13
-	PREFETCHT0      (R13)
-	PREFETCHT0      64(R13)
-	PREFETCHT0      128(R13)
-	PREFETCHT0      192(R13)
-	PREFETCHT0      256(R13)
-	PREFETCHT0      (R13)(BX*1)
-	PREFETCHT0      64(R13)(BX*1)
-	PREFETCHT0      128(R13)(BX*1)
-	PREFETCHT0      192(R13)(BX*1)
-	PREFETCHT0      256(R13)(BX*1)
-	PREFETCHT0      (R13)(BX*2)
-	PREFETCHT0      64(R13)(BX*2)
-	PREFETCHT0      128(R13)(BX*2)
-	PREFETCHT0      192(R13)(BX*2)
-	PREFETCHT0      256(R13)(BX*2)
-	PREFETCHT0      (R13)(DI*1)
-	PREFETCHT0      64(R13)(DI*1)
-	PREFETCHT0      128(R13)(DI*1)
-	PREFETCHT0      192(R13)(DI*1)
-	PREFETCHT0      256(R13)(DI*1)
 	VBROADCASTI64X4 288(R9), Z12
 	VPSLLD          $0x01, Z12, Z12
 	VMOVDQA32       Z12, Z16
@@ -86672,7 +85428,7 @@ done:
 	RET
 
 // func stripMXFP4VNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripMXFP4VNNI6x1(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -86707,17 +85463,7 @@ asked:
 	VMOVUPS 128(R9), Z2
 
 begin:
-	LEAQ (DI)(BX*1), R10
-
 super:
-	LEAQ            448(DI), R11
-	CMPQ            R8, $0x01
-	CMOVQEQ         R10, R11
-	PREFETCHT0      (R11)
-	PREFETCHT0      64(R11)
-	PREFETCHT0      128(R11)
-	PREFETCHT0      192(R11)
-	PREFETCHT0      256(R11)
 	VBROADCASTI64X4 288(DI), Z3
 	VPSLLD          $0x01, Z3, Z3
 	VMOVDQA32       Z3, Z4
@@ -86967,32 +85713,8 @@ asked:
 begin:
 	VMOVDQU mask0f<>+0(SB), Y0
 	VMOVDQU valuesMXFP4<>+0(SB), Y1
-	LEAQ    (SI)(CX*4), R12
 
 super:
-	LEAQ            448(SI), R10
-	CMPQ            DI, $0x01
-	CMOVQEQ         R12, R10
-	PREFETCHT0      (R10)
-	PREFETCHT0      64(R10)
-	PREFETCHT0      128(R10)
-	PREFETCHT0      192(R10)
-	PREFETCHT0      256(R10)
-	PREFETCHT0      (R10)(CX*1)
-	PREFETCHT0      64(R10)(CX*1)
-	PREFETCHT0      128(R10)(CX*1)
-	PREFETCHT0      192(R10)(CX*1)
-	PREFETCHT0      256(R10)(CX*1)
-	PREFETCHT0      (R10)(CX*2)
-	PREFETCHT0      64(R10)(CX*2)
-	PREFETCHT0      128(R10)(CX*2)
-	PREFETCHT0      192(R10)(CX*2)
-	PREFETCHT0      256(R10)(CX*2)
-	PREFETCHT0      (R10)(DX*1)
-	PREFETCHT0      64(R10)(DX*1)
-	PREFETCHT0      128(R10)(DX*1)
-	PREFETCHT0      192(R10)(DX*1)
-	PREFETCHT0      256(R10)(DX*1)
 	LEAQ            640(BX), R11
 	LEAQ            136(R8), R8
 	CMPQ            DI, $0x01
@@ -88597,7 +87319,7 @@ super:
 	RET
 
 // func stripNVFP4VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripNVFP4VNNI4x4(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -88644,40 +87366,7 @@ asked:
 	VMOVUPS 448(R11), Z7
 
 begin:
-	LEAQ (R9)(BX*4), R12
-
 super:
-	LEAQ            448(R9), R13
-	CMPQ            R10, $0x01
-	CMOVQEQ         R12, R13
-	PREFETCHT0      (R13)
-	PREFETCHT0      64(R13)
-	PREFETCHT0      128(R13)
-	PREFETCHT0      192(R13)
-	PREFETCHT0      256(R13)
-	PREFETCHT0      320(R13)
-	PREFETCHT0      384(R13)
-	PREFETCHT0      (R13)(BX*1)
-	PREFETCHT0      64(R13)(BX*1)
-	PREFETCHT0      128(R13)(BX*1)
-	PREFETCHT0      192(R13)(BX*1)
-	PREFETCHT0      256(R13)(BX*1)
-	PREFETCHT0      320(R13)(BX*1)
-	PREFETCHT0      384(R13)(BX*1)
-	PREFETCHT0      (R13)(BX*2)
-	PREFETCHT0      64(R13)(BX*2)
-	PREFETCHT0      128(R13)(BX*2)
-	PREFETCHT0      192(R13)(BX*2)
-	PREFETCHT0      256(R13)(BX*2)
-	PREFETCHT0      320(R13)(BX*2)
-	PREFETCHT0      384(R13)(BX*2)
-	PREFETCHT0      (R13)(DI*1)
-	PREFETCHT0      64(R13)(DI*1)
-	PREFETCHT0      128(R13)(DI*1)
-	PREFETCHT0      192(R13)(DI*1)
-	PREFETCHT0      256(R13)(DI*1)
-	PREFETCHT0      320(R13)(DI*1)
-	PREFETCHT0      384(R13)(DI*1)
 	VBROADCASTI64X4 352(R9), Z8
 	VPSRAD          $0x01, Z8, Z8
 	VMOVDQA32       Z8, Z12
@@ -88926,7 +87615,7 @@ done:
 	RET
 
 // func stripNVFP4VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI, CMOV, MMX+
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·stripNVFP4VNNI4x1(SB), NOSPLIT, $0-96
 	MOVQ out+0(FP), AX
 	MOVQ outStride+8(FP), CX
@@ -88959,19 +87648,7 @@ asked:
 	VMOVUPS 64(R9), Z1
 
 begin:
-	LEAQ (DI)(BX*1), R10
-
 super:
-	LEAQ            448(DI), R11
-	CMPQ            R8, $0x01
-	CMOVQEQ         R10, R11
-	PREFETCHT0      (R11)
-	PREFETCHT0      64(R11)
-	PREFETCHT0      128(R11)
-	PREFETCHT0      192(R11)
-	PREFETCHT0      256(R11)
-	PREFETCHT0      320(R11)
-	PREFETCHT0      384(R11)
 	VBROADCASTI64X4 352(DI), Z2
 	VPSRAD          $0x01, Z2, Z2
 	VMOVDQA32       Z2, Z3
@@ -89194,40 +87871,8 @@ asked:
 begin:
 	VMOVDQU mask0f<>+0(SB), Y0
 	VMOVDQU valuesNVFP4<>+0(SB), Y1
-	LEAQ    (SI)(CX*4), R12
 
 super:
-	LEAQ            448(SI), R10
-	CMPQ            DI, $0x01
-	CMOVQEQ         R12, R10
-	PREFETCHT0      (R10)
-	PREFETCHT0      64(R10)
-	PREFETCHT0      128(R10)
-	PREFETCHT0      192(R10)
-	PREFETCHT0      256(R10)
-	PREFETCHT0      320(R10)
-	PREFETCHT0      384(R10)
-	PREFETCHT0      (R10)(CX*1)
-	PREFETCHT0      64(R10)(CX*1)
-	PREFETCHT0      128(R10)(CX*1)
-	PREFETCHT0      192(R10)(CX*1)
-	PREFETCHT0      256(R10)(CX*1)
-	PREFETCHT0      320(R10)(CX*1)
-	PREFETCHT0      384(R10)(CX*1)
-	PREFETCHT0      (R10)(CX*2)
-	PREFETCHT0      64(R10)(CX*2)
-	PREFETCHT0      128(R10)(CX*2)
-	PREFETCHT0      192(R10)(CX*2)
-	PREFETCHT0      256(R10)(CX*2)
-	PREFETCHT0      320(R10)(CX*2)
-	PREFETCHT0      384(R10)(CX*2)
-	PREFETCHT0      (R10)(DX*1)
-	PREFETCHT0      64(R10)(DX*1)
-	PREFETCHT0      128(R10)(DX*1)
-	PREFETCHT0      192(R10)(DX*1)
-	PREFETCHT0      256(R10)(DX*1)
-	PREFETCHT0      320(R10)(DX*1)
-	PREFETCHT0      384(R10)(DX*1)
 	LEAQ            640(BX), R11
 	LEAQ            148(R8), R8
 	CMPQ            DI, $0x01
