@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/model"
@@ -142,7 +141,7 @@ func TestCompare(t *testing.T) {
 	if c := compare(); c.Divergence <= usual.Divergence || usual.Divergence <= 0 {
 		t.Errorf("a divergence of %g as usual, %g above a high threshold", usual.Divergence, c.Divergence)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 0) // a later end could come behind the comparison's
 	defer cancel()
 	if _, err := e.Compare(ctx, text, 4); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a comparison that was cancelled: %v", err)
