@@ -22,8 +22,9 @@ type Experts struct {
 	Counted bool
 	// SharedAsWide says that files which tell nothing of shared experts have one as wide as the others.
 	SharedAsWide bool
-	Before       bool // weights multiply what experts read, not what they give
-	Early        bool // routers read the layer's input, before the norm of attention
+	Before       bool   // weights multiply what experts read, not what they give
+	Predictor    string // name of an expert's predictor on Hugging Face, where folders may hold some, %d its number; "": they never do
+	Early        bool   // routers read the layer's input, before the norm of attention
 }
 
 // GatingFunctions returns what the values of the key expert_gating_func mean, from 1.

@@ -23,8 +23,8 @@ func llama() Family {
 func mixtral() Family {
 	f := llama()
 	f.HuggingFace = append(f.HuggingFace, "MixtralForCausalLM", turboSparse)
-	f.Experts = &Experts{Optional: true, Normalised: true, MinSum: leastSum}
 	const experts = "block_sparse_moe.experts.%d."
+	f.Experts = &Experts{Optional: true, Normalised: true, MinSum: leastSum, Predictor: experts + "predictor."}
 	f.Block = withExperts(f.Block, "block_sparse_moe.gate.weight", experts+"w1.weight", experts+"w3.weight", experts+"w2.weight")
 	f.Read = func(c *Config) error {
 		c.mixture(c.FF)

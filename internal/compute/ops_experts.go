@@ -83,6 +83,9 @@ func (v Verbs) Route(c Choice, logits Tensor, bias *Vector, how Routing) {
 // w_k its weight and a_k = act(Gate_e·X + GateBias_e, Up_e·X + UpBias_e), or act(Up_e·X + UpBias_e) where there is no gate. Where Weights.Before
 // is set, a_k is computed of w_k·X instead, and Out is Σ_k Down_e·a_k + DownBias_e. Where Weights.Exact is set, a neuron whose act(gate), in
 // ungated layers act(up), is zero adds nothing, whatever its other weights are: they need not be read.
+//
+// Where there is a predictor, only the neurons i of an expert count whose logit, element i of FC2_e·relu(FC1_e·X), is at least Params.Threshold; the
+// others add nothing, whatever their weights are.
 type Experts struct {
 	Out, X  Tensor // [n, n_embd]
 	Choice  Choice // [n, Used of N]
@@ -99,6 +102,8 @@ type ExpertWeights struct {
 	GateBias *Vector // [N·n_ff] or nil
 	UpBias   *Vector // as Up has rows, or nil
 	DownBias *Vector // [N·n_embd] or nil
+	FC1      *Matrix // [N·rank, n_embd] of predictors, taken in for Rows, or nil; with it there is FC2, and Exact is set
+	FC2      *Matrix // [N·n_ff, rank]
 	Table    *ExpertTable
 	Fused    bool // Up holds an expert's gate rows and, behind them, its up rows; so does UpBias
 	Before   bool // weights multiply the experts' inputs instead of their outputs
@@ -190,6 +195,14 @@ func (w *ExpertWeights) Gates() (*Matrix, *Vector) {
 	return w.Gate, w.GateBias
 }
 
+// Fits reports whether the shapes of w are those of experts of a choice c that read x and give out.
+func (w *ExpertWeights) Fits(out, x Tensor, c Choice) bool {
+	n, ff := w.Holds(c.N), w.Neurons(c.N)
+	gate, _ := w.Gates()
+	return w.Up.Cols == x.Cols && w.Down.Rows == n*out.Cols && w.Down.Cols == ff && c.Rows == x.Rows && out.Rows == x.Rows && (gate == nil || gate.Rows == w.Up.Rows) &&
+		(w.FC1 == nil || w.Exact && w.FC1.Cols == x.Cols && w.FC1.Rows == n*w.FC2.Cols && w.FC2.Rows == n*ff)
+}
+
 // First returns the first gate row and the first up row of the expert at place e, whose neurons are ff.
 func (w *ExpertWeights) First(e, ff int) (gate, up int) {
 	if w.Fused {
@@ -207,6 +220,8 @@ func (o *Experts) Visit(v Visitor) {
 	v.Matrix(&w.Up)
 	v.Matrix(&w.Gate)
 	v.Matrix(&w.Down)
+	v.Matrix(&w.FC1)
+	v.Matrix(&w.FC2)
 	v.Vector(&w.GateBias)
 	v.Vector(&w.UpBias)
 	v.Vector(&w.DownBias)

@@ -151,6 +151,9 @@ func (p *plan) model(c *config, computed map[string][]float32) {
 			}
 			p.one(c, c.sizes(l), t, fmt.Sprintf("blk.%d.", l), root+fmt.Sprintf(layer, l))
 		}
+		if c.Mixture.In(l) {
+			p.expertPredictors(c, fmt.Sprintf("blk.%d.", l), root+fmt.Sprintf(layer, l))
+		}
 	}
 }
 
@@ -442,12 +445,28 @@ func (p *plan) leaveOutFurther(c *config, notes func(string)) {
 	}
 }
 
-// leaveOutPredictors marks the predictors that folders of TurboSparse hold beside each expert as used, and says so. TurboSparse's own definition sets
-// neurons to zero that a predictor takes for zero; here those are zero whose gate or up is.
+// expertPredictors plans the predictors of one layer's experts, where the folder holds some. All experts of a layer have predictors of the same rank.
+func (p *plan) expertPredictors(c *config, prefix, from string) {
+	name := p.family.Experts.Predictor
+	if name == "" || p.pairs != nil {
+		return
+	}
+	from += name
+	first := p.source.Tensors[fmt.Sprintf(from+"fc1.weight", 0)]
+	if first == nil || len(first.Shape) != 2 {
+		return
+	}
+	n, ff, rank := c.Mixture.Count, c.Mixture.Width, first.Shape[0]
+	p.stacked(prefix+"fc1_exps.weight", from+"fc1.weight", []int{n, rank, c.Hidden})
+	p.stacked(prefix+"fc2_exps.weight", from+"fc2.weight", []int{n, ff, rank})
+}
+
+// leaveOutPredictors marks the predictors that belong to no expert which is converted as used, and says so. By their publisher's definition neurons are
+// zero that a predictor takes for zero; without predictors those are zero whose gate or up is not positive.
 func (p *plan) leaveOutPredictors(notes func(string)) {
 	n := 0
 	for name := range p.source.Tensors {
-		if strings.HasSuffix(name, ".predictor.fc1.weight") || strings.HasSuffix(name, ".predictor.fc2.weight") {
+		if !p.used[name] && (strings.HasSuffix(name, ".predictor.fc1.weight") || strings.HasSuffix(name, ".predictor.fc2.weight")) {
 			p.used[name] = true
 			n++
 		}

@@ -54,9 +54,11 @@ type Config struct {
 	Active      int        // the stream of the residual that blocks compute, of families with several
 	// Predictors says that the file carries predictors: it is an original PowerInfer file or a prepared one.
 	Predictors bool
-	Transposed bool           // down projections are stored one row per neuron
-	Prepared   *prepared.Info // of a prepared file
-	Sparse     SparseMode     // Auto until the model is loaded
+	// ExpertPredictors says that some layer's experts have predictors of their neurons.
+	ExpertPredictors bool
+	Transposed       bool           // down projections are stored one row per neuron
+	Prepared         *prepared.Info // of a prepared file
+	Sparse           SparseMode     // Auto until the model is loaded
 	// Threshold is the file's powerinfer.sparse_threshold; a predicted neuron's logit is at least this.
 	Threshold  float32
 	Curve      *prepared.Curve // of settings and what they cost; nil: the file has none
@@ -171,6 +173,11 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 		c.Prepared = &info
 	}
 	c.Predictors, c.Transposed = original || ok, original || ok
+	for l := range c.Blocks {
+		if c.Blocks[l].Experts && f.Tensor(expertPredictor(l, 1)) != nil {
+			c.ExpertPredictors = true
+		}
+	}
 	if err == nil && c.Transposed {
 		err = c.checkByNeuron(m)
 	}

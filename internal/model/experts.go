@@ -184,7 +184,7 @@ func (x *experts) bind(b *blockBinder) {
 	}
 	x.routing, x.early = e.Routing, m.Family.Experts.Early
 	w := &x.weights
-	w.Act, w.Before, w.Exact = m.Act, m.Family.Experts.Before, m.ExpertMode() == Exact
+	w.Act, w.Before, w.Exact = m.Act, m.Family.Experts.Before, m.ExpertMode() != Off
 	width := m.Embd // of what experts read and write
 	if e.Latent > 0 {
 		width = e.Latent
@@ -200,10 +200,34 @@ func (x *experts) bind(b *blockBinder) {
 		w.Up, w.UpBias = b.stack("ffn_up_exps.weight", e.FF, width, false), b.own("ffn_up_exps.bias", e.Count*e.FF)
 	}
 	w.Down, w.DownBias = b.stack("ffn_down_exps.weight", width, e.FF, true), b.own("ffn_down_exps.bias", e.Count*width)
+	x.bindPredictors(b, width)
 	w.Count, w.Bins, w.Prior = &x.count, &x.bins, &compute.Prior{Shares: m.Prior(b.layer)}
 	if _, ok := m.Family.InBlock("ffn_gate_inp_shexp.weight"); ok {
 		x.sharedGate = b.binder.matrix(b.name("ffn_gate_inp_shexp.weight"), 1, m.Embd, compute.Precise)
 	}
+}
+
+// expertPredictor returns the name of the first or second matrix of the predictors of layer l's experts.
+func expertPredictor(l, matrix int) string { return fmt.Sprintf("blk.%d.fc%d_exps.weight", l, matrix) }
+
+// bindPredictors takes in the predictors of the layer's experts, or leaves them in the file where the mode does not use them.
+func (x *experts) bindPredictors(b *blockBinder, width int) {
+	m := b.m
+	one, two := expertPredictor(b.layer, 1), expertPredictor(b.layer, 2)
+	t := b.f.Tensor(one)
+	if t == nil && b.f.Tensor(two) == nil {
+		return
+	}
+	if m.ExpertMode() != Predict {
+		b.ignore(one)
+		b.ignore(two)
+		return
+	}
+	rank := 1 // it only names the tensor if that is missing
+	if t != nil {
+		rank = max(1, t.Rows()/m.Experts.Count)
+	}
+	x.weights.FC1, x.weights.FC2 = b.stack("fc1_exps.weight", rank, width, false), b.stack("fc2_exps.weight", m.Experts.FF, rank, false)
 }
 
 // stack binds the matrices [rows, cols] of all experts, which lie in one tensor, one behind the other. Their rows are neurons, but of down, whose
@@ -217,7 +241,7 @@ func (b *blockBinder) stack(name string, rows, cols int, down bool) *compute.Mat
 		return nil
 	}
 	use, hot := compute.Dense, min(b.m.place(b.layer).Bound, n)
-	exact := b.m.ExpertMode() == Exact
+	exact := b.m.ExpertMode() != Off
 	if hot > 0 && hot < n || exact {
 		use = compute.Rows
 	}

@@ -15,7 +15,7 @@ import (
 // SparseMode says how a model's feed-forward layers are computed.
 type SparseMode int
 
-// The modes. Auto is Predict where that is the file's meaning (an original PowerInfer file) or its measured divergence from dense is
+// The modes. Auto is Predict where that is the file's meaning (an original PowerInfer file, experts with predictors) or its measured divergence from dense is
 // small, else Exact where the activation leaves neurons at zero, else Off.
 const (
 	Auto      SparseMode = iota
@@ -53,7 +53,7 @@ func (c *Config) Resolve(asked SparseMode) (SparseMode, error) {
 			return Off, fmt.Errorf("mode exact skips neurons that are exactly zero, and activation %s leaves none; use --sparse off", c.Act.Kind)
 		}
 	case Predict:
-		if !c.Predictors {
+		if !c.Predictors && !c.ExpertPredictors {
 			return Off, fmt.Errorf("mode predict needs predictors, and the file has none; make them with: powerinfer prepare, or use --sparse exact")
 		}
 	case Threshold:
@@ -71,7 +71,7 @@ func (c *Config) Resolve(asked SparseMode) (SparseMode, error) {
 
 func (c *Config) auto() SparseMode {
 	switch {
-	case c.Predictors && (c.Prepared == nil || c.trusted()):
+	case c.Predictors && (c.Prepared == nil || c.trusted()), c.ExpertPredictors:
 		return Predict
 	case c.zeros():
 		return Exact
@@ -106,8 +106,10 @@ func (c *Config) LayerMode(l int) SparseMode {
 		return c.ExpertMode()
 	case c.Sparse == Predict && (cut || c.Prepared != nil && c.Prepared.Layers[l].Mode == prepared.Exact || c.Predicting != nil && !c.Predicting[l] || c.alwaysOn(l) == c.Blocks[l].FF):
 		return Exact
-	case c.Sparse == Exact && !cut && !c.Act.Sparse():
+	case (c.Sparse == Exact || c.Sparse == Predict && !c.Predictors) && !cut && !c.Act.Sparse():
 		return Off
+	case c.Sparse == Predict && !c.Predictors: // only experts have predictors
+		return Exact
 	case c.Sparse == Threshold && (cut || c.Activation(l).Small()):
 		return Exact
 	case c.Sparse == Threshold:
@@ -169,9 +171,14 @@ func (c *Config) draftsIn(l int) bool {
 	return guess.LayerMode(l) == Predict
 }
 
-// ExpertMode returns the mode that experts run in.
+// ExpertMode returns the mode that experts run in: in mode Predict, layers whose experts have no predictors run exact.
 func (c *Config) ExpertMode() SparseMode {
-	if c.Experts.Count > 0 && c.Sparse == Exact && c.Act.Sparse() {
+	switch {
+	case c.Experts.Count == 0:
+		return Off
+	case c.Sparse == Predict && c.ExpertPredictors:
+		return Predict
+	case c.Sparse == Exact && c.Act.Sparse():
 		return Exact
 	}
 	return Off

@@ -244,7 +244,8 @@ func (r *reader) experts(l int) placement.Units {
 	u := placement.Units{InOrder: true, Sometimes: make([]float64, r.c.Experts.Count)}
 	prefix := fmt.Sprintf("blk.%d.", l)
 	for _, t := range r.f.Tensors {
-		if name, ok := strings.CutPrefix(t.Name, prefix); ok && ofExpert(name) {
+		name, ok := strings.CutPrefix(t.Name, prefix)
+		if ok && ofExpert(name) && (!ofPredictor(name) || r.c.ExpertMode() == model.Predict) {
 			u.Size += share(t, r.c.Experts.Count)
 		}
 	}
@@ -269,6 +270,11 @@ func ofNeuron(name string) bool {
 
 // ofExpert reports whether a tensor of a block holds a part of each expert.
 func ofExpert(name string) bool { return strings.Contains(name, "_exps.") }
+
+// ofPredictor reports whether a tensor of a block is a predictor's.
+func ofPredictor(name string) bool {
+	return strings.HasPrefix(name, "fc1") || strings.HasPrefix(name, "fc2")
+}
 
 func (r *reader) assume(format string, args ...any) {
 	r.b.Assumed = append(r.b.Assumed, fmt.Sprintf(format, args...))

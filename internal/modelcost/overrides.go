@@ -74,7 +74,7 @@ const (
 	partPredictor
 	partHead
 	partTables // embedding tables that are not the head
-	partCommon // vectors, which every processor has, and what is not read
+	partCommon // vectors, which every processor has, experts' predictors, which follow their experts, and what is not read
 )
 
 // says names the part for a sentence, and what to match.
@@ -231,6 +231,8 @@ func (b *Cost) partOf(t *gguf.Tensor) (layer int, p part) {
 	}
 	y := &b.Model.Layers[layer]
 	switch {
+	case ofExpert(name) && ofPredictor(name): // lies where its expert does
+		return layer, partCommon
 	case ofExpert(name), !y.Experts && ofNeuron(name):
 		return layer, partUnits
 	case name != "fc1.weight" && name != "fc2.weight":

@@ -1,6 +1,7 @@
 package modelcost
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -78,6 +79,20 @@ func TestOverridesOfNeurons(t *testing.T) {
 	}
 	if _, _, err := pin(t, f, `ffn_up=CPU`); err == nil || !strings.Contains(err.Error(), `match them with \.ffn_(gate|up|down)\.`) {
 		t.Error(err)
+	}
+}
+
+// TestOverridesOfExpertsWithPredictors: predictors lie where their experts do, which llama.cpp's patterns do not name.
+func TestOverridesOfExpertsWithPredictors(t *testing.T) {
+	f := withExperts(t)
+	for l := range 4 {
+		for i, shape := range [2][]int{{64, 16, 4}, {16, 96, 4}} {
+			f.Tensors = append(f.Tensors, &gguf.Tensor{Name: fmt.Sprintf("blk.%d.fc%d_exps.weight", l, i+1), Type: quant.F16, Shape: shape})
+		}
+	}
+	b, _, err := pin(t, f, `\.ffn_(up|down|gate)_exps=CPU`)
+	if err != nil || b.Model.Layers[1].Pins.Units != placement.InRAM {
+		t.Errorf("%+v, %v", b.Model.Layers[1].Pins, err)
 	}
 }
 

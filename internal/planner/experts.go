@@ -58,7 +58,7 @@ func Ways(b *modelcost.Cost, s *Solution, memory uint64) ([]Way, error) {
 		return nil, err
 	}
 	list = append(list, wayOf("this plan", b, &b.Model, s.Plan, memory))
-	if b.ExpertsKnown || b.ExpertMode == model.Exact {
+	if b.ExpertsKnown || b.ExpertMode != model.Off {
 		return list, nil
 	}
 	following := b.Following()

@@ -22,7 +22,7 @@ const (
 // pays reports whether experts should follow the text. Of experts whose uses the file tells, those that any text uses are on GPUs already.
 func (p *Planner) pays(plan *Plan, s *Solution) bool {
 	m, b := p.machine, &p.cost
-	if !m.Predictable() || b.ExpertsUsed == 0 || b.ExpertsKnown || b.ExpertMode == model.Exact || p.o.Tensors != nil || p.o.Layers != nil {
+	if !m.Predictable() || b.ExpertsUsed == 0 || b.ExpertsKnown || b.ExpertMode != model.Off || p.o.Tensors != nil || p.o.Layers != nil {
 		return false
 	}
 	for _, j := range p.used {
@@ -51,7 +51,7 @@ func (p *Planner) follow(plan *Plan, s *Solution) {
 	if most == 0 {
 		return
 	}
-	if p.cost.ExpertMode == model.Exact {
+	if p.cost.ExpertMode != model.Off {
 		p.o.notice("experts stay where they are: --sparse exact lays them out by neuron, so that none can be copied to a GPU; --sparse off has them follow the text")
 		return
 	}

@@ -10,14 +10,16 @@ import (
 type exactExperts struct {
 	gatesFn, upsFn, sumFn func(chunk, worker int)
 
-	f     sparseFFN
-	run   []int32   // [pairs] the place of each pair's expert in present
-	dense []int32   // places in present of experts whose ups are all computed
-	upped []bool    // [present] whether they are
-	alone []int32   // pairs that are summed one by one
-	words int       // of an expert's bits in f.active
-	out   []float32 // [pairs, n_embd]
-	view  buffer    // out
+	predicted predictedExperts
+	f         sparseFFN
+	run       []int32   // [pairs] the place of each pair's expert in present
+	whole     []int32   // places in present of experts whose gates are all computed
+	dense     []int32   // places in present of experts whose ups are all computed
+	upped     []bool    // [present] whether they are
+	alone     []int32   // pairs that are summed one by one
+	words     int       // of an expert's bits in f.active
+	out       []float32 // [pairs, n_embd]
+	view      buffer    // out
 }
 
 func (f *experts) initExact() {
@@ -25,13 +27,16 @@ func (f *experts) initExact() {
 	x.gatesFn, x.upsFn, x.sumFn = f.gates, f.ups, f.sumExact
 	x.f.init(f.d)
 	x.f.pairs = f
+	f.initPredicted()
 }
 
 // computeExact computes the step's pairs, whose hidden and chunks of neurons are there.
 func (f *experts) computeExact() {
 	x, s := &f.exact, &f.exact.f
 	f.beginExact()
-	f.d.pool.Run(len(f.present)*f.openIn, x.gatesFn)
+	f.chooseGates()
+	f.d.pool.Run(len(x.whole)*f.openIn, x.gatesFn)
+	f.d.pool.Run(len(x.predicted.picked)*sparseChunks, x.predicted.gatesFn)
 	f.d.pool.Run(f.pairs, s.openFn)
 	f.chooseUps()
 	f.d.pool.Run(len(x.dense)*f.openIn, x.upsFn)
@@ -63,21 +68,30 @@ func (f *experts) beginExact() {
 	s.x, s.hidden = f.x, f.hidden
 	x.view.data = grown(&x.out, f.pairs*f.out.Cols)
 	s.beginRows(compute.Tensor{Rows: f.pairs, Cols: f.out.Cols, Mem: &x.view}, f.pairs, f.ff, w)
-	s.all = true
+	s.all = f.w.FC1 == nil
 	x.words = (f.ff + 63) / 64
 	clear(grown(&s.active, len(f.present)*x.words))
 }
 
 // gates computes some gates of one expert, in ungated layers ups, for all its tokens.
 func (f *experts) gates(chunk, worker int) {
-	e, r, rows := f.piece(f.present[chunk/f.openIn], chunk)
-	m, bias := f.w.Gates()
-	first, up := f.w.First(e, f.ff)
-	if m == nil {
-		m, bias, first = f.w.Up, f.w.UpBias, up
-	}
+	e, r, rows := f.piece(f.present[f.exact.whole[chunk/f.openIn]], chunk)
+	m, bias, first := f.opening(e)
 	p, end := int(f.first[e]), int(f.first[e+1])
-	f.rows(f.nextOpen(chunk), f.hidden[p*f.ff+r:], f.ff, m, f.biases(bias, m, e, first+r), first+r, rows, p, end, worker)
+	var next kernel.Next
+	if f.w.FC1 == nil { // all present experts go the same way
+		next = f.nextOpen(chunk)
+	}
+	f.rows(next, f.hidden[p*f.ff+r:], f.ff, m, f.biases(bias, m, e, first+r), first+r, rows, p, end, worker)
+}
+
+// opening returns the matrix that decides which neurons are zero, its biases, and the first row of the expert at place e in it.
+func (f *experts) opening(e int) (m *compute.Matrix, bias *compute.Vector, first int) {
+	first, up := f.w.First(e, f.ff)
+	if m, bias = f.w.Gates(); m == nil {
+		return f.w.Up, f.w.UpBias, up
+	}
+	return m, bias, first
 }
 
 // piece returns which neurons a chunk has of the expert at a place.
@@ -209,14 +223,22 @@ func (f *experts) exactCounts() (gated, active, read int64) {
 	gate, _ := f.w.Gates()
 	down := mem(f.w.Down)
 	for i, e := range f.present {
+		first, end := int(f.first[e]), int(f.first[e+1])
+		m, _, _ := f.opening(int(e))
+		if f.exact.predicted.picks(i) {
+			read += rowsBytes(m, s.unionOf(s.s, first, end))
+		} else {
+			read += rowsBytes(m, int64(f.ff))
+		}
 		switch {
-		case gate == nil || f.exact.upped[i]:
+		case gate == nil:
+		case f.exact.upped[i]:
 			read += rowsBytes(f.w.Up, int64(f.ff))
 		default:
-			read += rowsBytes(f.w.Up, s.unionOf(s.open, int(f.first[e]), int(f.first[e+1])))
+			read += rowsBytes(f.w.Up, s.unionOf(s.open, first, end))
 		}
-		if gate != nil {
-			read += rowsBytes(gate, int64(f.ff))
+		if f.w.FC1 != nil {
+			read += rowsBytes(f.w.FC1, int64(f.w.FC2.Cols)) + rowsBytes(f.w.FC2, int64(f.ff))
 		}
 		switch {
 		case down.layout == plain:

@@ -58,8 +58,7 @@ func (f *experts) init(d *Device) {
 // chosenExperts computes the chosen experts' layers: in one parallel phase the neurons of all of them, in another their down projections with
 // the weighted sum.
 func (d *Device) chosenExperts(out, x compute.Tensor, c compute.Choice, w compute.ExpertWeights) {
-	gate, _ := w.Gates()
-	if w.Up.Cols != x.Cols || w.Down.Rows != w.Holds(c.N)*out.Cols || w.Down.Cols != w.Neurons(c.N) || c.Rows != x.Rows || out.Rows != x.Rows || gate != nil && gate.Rows != w.Up.Rows {
+	if !w.Fits(out, x, c) {
 		panic("cpu: Experts of shapes that do not fit: " + w.Down.Name)
 	}
 	if x.Rows == 0 {
@@ -73,7 +72,10 @@ func (d *Device) chosenExperts(out, x compute.Tensor, c compute.Choice, w comput
 		f.none()
 		return
 	}
-	f.take(x)
+	if w.FC1 != nil {
+		f.predict(x)
+	}
+	f.take(x, f.w.Up, f.w.Gate)
 	f.hidden = grown(&f.hidden, f.pairs*f.ff)
 	f.openChunks()
 	if w.Exact {
@@ -131,13 +133,13 @@ func (f *experts) sort() {
 	}
 }
 
-// take brings the step's activations into the forms of gate and up, and sorts them by expert where there are several tokens.
-func (f *experts) take(x compute.Tensor) {
+// take brings the step's activations x into the forms of m and of more, which may be nil, and sorts them by expert where there are several tokens.
+func (f *experts) take(x compute.Tensor, m, more *compute.Matrix) {
 	d := f.d
 	f.x = operand{}
-	f.x.form(d, x, f.w.Up)
-	if f.w.Gate != nil {
-		f.x.form(d, x, f.w.Gate)
+	f.x.form(d, x, m)
+	if more != nil {
+		f.x.form(d, x, more)
 	}
 	if f.tokens == 1 {
 		return
@@ -174,10 +176,15 @@ func (f *experts) openChunks() {
 	if g, _ := f.w.Gates(); g != nil {
 		rowBytes += kernel.RowBytes(g.Type, g.Cols)
 	}
-	n := min(f.ff, chunkRows(f.ff*len(f.present), rowBytes, f.tokens, f.d.pool.Threads()))
-	f.openIn = (f.ff + n - 1) / n
-	f.openRows = ((f.ff+f.openIn-1)/f.openIn + tileRows - 1) / tileRows * tileRows // as many in each, in whole tiles
-	f.openIn = (f.ff + f.openRows - 1) / f.openRows
+	f.openRows, f.openIn = f.chunks(f.ff, rowBytes)
+}
+
+// chunks says how n rows of each present expert are cut: so many chunks of so many rows, in whole tiles.
+func (f *experts) chunks(n, rowBytes int) (rows, chunks int) {
+	most := min(n, chunkRows(n*len(f.present), rowBytes, f.tokens, f.d.pool.Threads()))
+	chunks = (n + most - 1) / most
+	rows = ((n+chunks-1)/chunks + tileRows - 1) / tileRows * tileRows // as many in each
+	return rows, (n + rows - 1) / rows
 }
 
 // number returns the number of the expert at a place that is present.
@@ -343,6 +350,7 @@ func (f *experts) count() {
 	gated, active, read := neurons, neurons, int64(0)
 	if f.pairs > 0 {
 		if f.w.Exact {
+			neurons = f.exact.f.predicted()
 			gated, active, read = f.exactCounts()
 		} else {
 			read = f.bytes()

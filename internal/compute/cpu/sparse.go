@@ -607,6 +607,11 @@ func (f *sparseFFN) dots(out []float32, m *compute.Matrix, biases []float32, t i
 	if f.pairs != nil {
 		first, at = f.pairs.firstUp(t), f.pairs.input(t)
 	}
+	f.dotsOf(out, m, first, biases, t, at, list, w)
+}
+
+// dotsOf computes rows of m, chosen by their index from row first on, times row at of the activations, which is of row t, plus biases, which may be nil.
+func (f *sparseFFN) dotsOf(out []float32, m *compute.Matrix, first int, biases []float32, t, at int, list []int32, w *workerScratch) {
 	x, _ := f.x.of(m, at)
 	data := mem(m).data[first*mem(m).rowBytes:]
 	if mem(m).packed {

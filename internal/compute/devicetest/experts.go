@@ -226,6 +226,7 @@ type expertCase struct {
 	together, apart bool // all tokens choose the same experts, or each its own as far as there are
 	tabled          bool // matrices hold some of the experts only, by a table
 	exact           bool
+	predicted       int   // tenths of the neurons that predictors choose; 0: there are none. What is chosen for no token is no number
 	zeros           zeros // neurons whose gates, in ungated layers ups, are far below zero; the others' are far above. Only of biased layers
 }
 
@@ -318,7 +319,7 @@ func expertScripts() (all []script) {
 			}
 		}
 	}
-	return append(all, exactScripts()...)
+	return append(append(all, exactScripts()...), predictedScripts()...)
 }
 
 // exactScripts are experts of which neurons that are zero are left out.
@@ -357,6 +358,36 @@ func exactScripts() (all []script) {
 			add(fmt.Sprintf("activations/%s, gated %t", named(act), gated), 5, quant.F32, func(c *expertCase) { c.act, c.gated, c.biased = act, gated, true })
 		}
 	}
+	return all
+}
+
+// predictedScripts are experts whose predictors choose neurons.
+func predictedScripts() (all []script) {
+	add := func(name string, n int, typ quant.Type, tenths int, change func(c *expertCase)) {
+		wide := wideFor(typ)
+		c := expertCase{
+			gate: typ, up: typ, down: typ, embd: wide, ff: wide, used: 2, n: 3, gated: true, exact: true, biased: true, predicted: tenths,
+			act: compute.Activation{Kind: compute.DReLU}, route: "softmax, normalised",
+		}
+		change(&c)
+		all = append(all, script{
+			name: fmt.Sprintf("Experts/predicted, %s/%d tokens", name, n), tokens: n, rough: true, pinnedApart: true, play: func(s *stage) { playExperts(s, c) },
+		})
+	}
+	same := func(*expertCase) {}
+	for _, typ := range []quant.Type{quant.F32, quant.F16, quant.Q4_0, quant.Q8_0, quant.Q4_K} {
+		add(typ.String()+"/a tenth", 33, typ, 1, same)
+	}
+	for _, tenths := range []int{4, 9, 10} {
+		add(fmt.Sprintf("share/%d tenths", tenths), 33, quant.Q4_0, tenths, same)
+	}
+	add("shapes/ungated", 33, quant.F32, 2, func(c *expertCase) { c.gated, c.act.Kind = false, compute.ReLU2 })
+	add("shapes/silu", 33, quant.F32, 2, func(c *expertCase) { c.act.Kind = compute.SiLU })
+	add("shapes/many", 33, quant.F32, 2, func(c *expertCase) { c.used, c.n, c.embd, c.ff = 4, 16, 32, 32 })
+	add("shapes/together", 33, quant.Q4_0, 1, func(c *expertCase) { c.together = true })
+	add("shapes/table", 33, quant.Q4_0, 2, func(c *expertCase) { c.tabled, c.n = true, 7 })
+	add("shapes/fused", 33, quant.F32, 2, func(c *expertCase) { c.fused = true })
+	add("shapes/before", 33, quant.F32, 2, func(c *expertCase) { c.before, c.route = true, "sigmoid" })
 	return all
 }
 
@@ -470,8 +501,10 @@ func newExpertLayers(s *stage, c expertCase, logits []float32, how compute.Routi
 			l.w.GateBias = s.vector(gateBias)
 		}
 	}
-	l.x = s.eights(s.all, c.embd)
-	if c.normal {
+	if c.predicted > 0 {
+		x, fc1, fc2 := s.predictor(c.gate, held, c.embd, c.ff, func(i, quarter int) bool { return c.chooses(i%c.ff, quarter) })
+		l.x, l.w.FC1, l.w.FC2 = x, fc1.Matrix, fc2.Matrix
+	} else if l.x = s.eights(s.all, c.embd); c.normal {
 		l.x = s.normal(s.all * c.embd)
 	}
 	for e := range c.n {
@@ -490,6 +523,9 @@ func newExpertLayers(s *stage, c expertCase, logits []float32, how compute.Routi
 			one.gateW, one.gateBias = part(gate, firstGate, c.ff), cut(gateBias, gateOfBias, c.ff)
 		}
 		one.downW, one.downBias = part(down, at*c.embd, c.embd), cut(downBias, e*c.embd, c.embd)
+		if c.predicted > 0 {
+			one.members = func(t, i int) bool { return c.chooses(i, t%4) }
+		}
 		if c.before {
 			one.scaled = func(int) float64 { return l.by }
 		}
@@ -498,7 +534,20 @@ func newExpertLayers(s *stage, c expertCase, logits []float32, how compute.Routi
 	return l
 }
 
-// openNeurons has biases make those neurons zero that are to be.
+// chooses reports whether predictors choose neuron i for tokens of a quarter.
+func (c *expertCase) chooses(i, quarter int) bool { return (i*7+quarter*3)%10 < c.predicted }
+
+// chosenSometimes reports whether predictors choose neuron i for some token, or there are none.
+func (c *expertCase) chosenSometimes(i int) bool {
+	for quarter := range 4 {
+		if c.predicted == 0 || c.chooses(i, quarter) {
+			return true
+		}
+	}
+	return false
+}
+
+// openNeurons has biases make those neurons zero that are to be, and those no numbers that are never chosen.
 func (l *expertLayers) openNeurons(gateBias, upBias []float32) {
 	for e := range l.n {
 		firstGate, firstUp := l.w.First(e, l.ff)
@@ -512,7 +561,7 @@ func (l *expertLayers) openNeurons(gateBias, upBias []float32) {
 			default:
 				upBias[firstUp+i] += offset
 			}
-			if l.gated && l.zeros == mostZeros && offset < 0 {
+			if l.gated && l.zeros == mostZeros && offset < 0 || !l.chosenSometimes(i) {
 				upBias[firstUp+i] = float32(math.NaN())
 			}
 		}

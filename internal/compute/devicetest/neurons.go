@@ -91,9 +91,22 @@ func predictScripts() (all []script) {
 // playPredict has logits that lie far from the threshold on either side, so that no rounding changes a set. Token t
 // excites quarter t%4 of the hidden layer; the others are shut by ReLU.
 func playPredict(s *stage, typ quant.Type, cols, neurons int) {
+	signs := s.normal(neurons * 4)
+	x, w1, w2 := s.predictor(typ, 1, cols, neurons, func(i, quarter int) bool { return signs[i*4+quarter] > 0 })
+	set, err := s.dev.Set(len(s.step), neurons)
+	s.must(err)
+	in, hidden, logits := s.input(cols, x), s.output(cols), s.output(neurons)
+	s.run(func(v compute.Verbs) { v.Predict(set, in, hidden, logits, w1.Matrix, w2.Matrix) })
+	members(s, "set", set)
+}
+
+// predictor returns the predictors of n sets of neurons, one behind the other, and what they read. Every logit is far from zero: above it if chosen has it
+// of its row of fc2 and the token's quarter, which is t%4 of token t.
+func (s *stage) predictor(typ quant.Type, n, cols, neurons int, chosen func(i, quarter int) bool) (x []float32, w1, w2 weight) {
 	rank := cols
 	quarter := func(i, n int) int { return i * 4 / n }
-	x, fc1, fc2 := s.normal(s.all*cols), s.normal(rank*cols), s.normal(neurons*rank)
+	x = s.normal(s.all * cols)
+	fc1, fc2 := s.normal(n*rank*cols), s.normal(n*neurons*rank)
 	positive := func(v float32) float32 { return float32(math.Abs(float64(v))) + 0.5 }
 	for i := range x {
 		x[i] = positive(x[i])
@@ -103,20 +116,21 @@ func playPredict(s *stage, typ quant.Type, cols, neurons int) {
 	}
 	for i := range fc1 {
 		fc1[i] = positive(fc1[i])
-		if quarter(i%cols, cols) != quarter(i/cols, rank) {
+		if quarter(i%cols, cols) != quarter(i/cols%rank, rank) {
 			fc1[i] *= -1
 		}
 	}
-	signs := s.normal(neurons * 4)
 	for i := range fc2 {
-		fc2[i] = float32(math.Copysign(float64(positive(fc2[i])), float64(signs[i/rank*4+quarter(i%rank, rank)])))
+		fc2[i] = positive(fc2[i])
+		if !chosen(i/rank, quarter(i%rank, rank)) {
+			fc2[i] *= -1
+		}
 	}
-	w1, w2 := s.matrix(typ, rank, cols, fc1, compute.Dense), s.matrix(typ, neurons, rank, fc2, compute.Dense)
-	set, err := s.dev.Set(len(s.step), neurons)
-	s.must(err)
-	in, hidden, logits := s.input(cols, x), s.output(rank), s.output(neurons)
-	s.run(func(v compute.Verbs) { v.Predict(set, in, hidden, logits, w1.Matrix, w2.Matrix) })
-	members(s, "set", set)
+	use := compute.Dense
+	if n > 1 {
+		use = compute.Rows
+	}
+	return x, s.matrix(typ, n*rank, cols, fc1, use), s.matrix(typ, n*neurons, rank, fc2, use)
 }
 
 // playThreshold has logits that are small integers: a logit equal to the threshold is in.

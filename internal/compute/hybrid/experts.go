@@ -118,7 +118,7 @@ func (r *router) split(w *compute.ExpertWeights, c compute.Choice) (hot, cold co
 	default:
 		hot.Table, cold.Table = compute.NewExpertTable(n, 0, held), compute.NewExpertTable(n, held, n-held)
 	}
-	for _, m := range []struct{ of, hot, cold **compute.Matrix }{{&w.Up, &hot.Up, &cold.Up}, {&w.Gate, &hot.Gate, &cold.Gate}, {&w.Down, &hot.Down, &cold.Down}} {
+	for _, m := range []struct{ of, hot, cold **compute.Matrix }{{&w.Up, &hot.Up, &cold.Up}, {&w.Gate, &hot.Gate, &cold.Gate}, {&w.Down, &hot.Down, &cold.Down}, {&w.FC1, &hot.FC1, &cold.FC1}, {&w.FC2, &hot.FC2, &cold.FC2}} {
 		if *m.of != nil {
 			*m.hot, *m.cold = mem(*m.of).gpu, mem(*m.of).host
 		}

@@ -161,8 +161,7 @@ func (d *Device) ChoiceData(c compute.Choice, chosen []float32) {
 
 // experts adds up the chosen experts of each token.
 func (d *Device) experts(out, x compute.Tensor, c compute.Choice, w compute.ExpertWeights) {
-	gate, _ := w.Gates()
-	if w.Up.Cols != x.Cols || w.Down.Rows != w.Holds(c.N)*out.Cols || w.Down.Cols != w.Neurons(c.N) || c.Rows != x.Rows || out.Rows != x.Rows || gate != nil && gate.Rows != w.Up.Rows {
+	if !w.Fits(out, x, c) {
 		panic("ref: Experts of shapes that do not fit: " + w.Down.Name)
 	}
 	m := c.Mem.(*choice)
@@ -187,9 +186,13 @@ func (d *Device) experts(out, x compute.Tensor, c compute.Choice, w compute.Expe
 			continue
 		}
 		for i, t := range tokens {
-			d.expert(sums[t], row(x, t), e, c.N, weights[i], w)
+			var left []bool
+			if w.FC1 != nil {
+				left = d.leftOut(row(x, t), e, c.N, &w)
+			}
+			d.expert(sums[t], row(x, t), left, e, c.N, weights[i], w)
 		}
-		countExpert(len(tokens), c.N, &w)
+		countExpert(c.N, &w)
 	}
 	if b := w.Bins; b != nil && b.On {
 		for t := range x.Rows {
@@ -209,8 +212,21 @@ func (d *Device) experts(out, x compute.Tensor, c compute.Choice, w compute.Expe
 	}
 }
 
-// expert adds what expert e of n makes of x, by its weight, to sum.
-func (d *Device) expert(sum []float64, x []float32, e, n int, weight float64, w compute.ExpertWeights) {
+// leftOut reports which neurons of expert e of n its predictor leaves out.
+func (d *Device) leftOut(x []float32, e, n int, w *compute.ExpertWeights) []bool {
+	at, rank, left := w.At(e), w.FC2.Cols, make([]bool, w.Neurons(n))
+	hidden := make([]float32, rank)
+	for i := range hidden {
+		hidden[i] = float32(max(0, dot(weights(w.FC1, at*rank+i), x)))
+	}
+	for i := range left {
+		left[i] = !(float32(dot(weights(w.FC2, at*len(left)+i), hidden)) >= d.p.Threshold)
+	}
+	return left
+}
+
+// expert adds what expert e of n makes of x, by its weight, to sum. Neurons that are left out add nothing; left may be nil.
+func (d *Device) expert(sum []float64, x []float32, left []bool, e, n int, weight float64, w compute.ExpertWeights) {
 	ff := w.Neurons(n)
 	gates, gateBias := w.Gates()
 	at := w.At(e)
@@ -228,6 +244,9 @@ func (d *Device) expert(sum []float64, x []float32, e, n int, weight float64, w 
 	}
 	a, open := make([]float64, ff), make([]bool, ff) // open: not left out
 	for i := range a {
+		if left != nil && left[i] {
+			continue
+		}
 		u := product(w.Up, w.UpBias, firstUp+i)
 		if gates == nil {
 			a[i] = Activation(w.Act, u)
@@ -242,7 +261,7 @@ func (d *Device) expert(sum []float64, x []float32, e, n int, weight float64, w 
 	for i, v := range a {
 		w.Active.Add(e, ff, i, []float32{float32(v)})
 	}
-	countNeurons(a, open, &w)
+	countNeurons(a, open, left, &w)
 	for j := range sum {
 		y := 0.0
 		for i, v := range weights(w.Down, at*len(sum)+j) {
@@ -257,13 +276,17 @@ func (d *Device) expert(sum []float64, x []float32, e, n int, weight float64, w 
 	}
 }
 
-// countNeurons adds the neurons that an expert computed for a token, of which those in open are not left out.
-func countNeurons(a []float64, open []bool, w *compute.ExpertWeights) {
+// countNeurons adds the neurons that an expert computed for a token, of which those in open are not zero, and those in left are not predicted.
+func countNeurons(a []float64, open, left []bool, w *compute.ExpertWeights) {
 	c := w.Count
 	if c == nil {
 		return
 	}
 	for i, v := range a {
+		if left != nil && left[i] {
+			continue
+		}
+		c.Predicted++
 		if open[i] {
 			c.Gated++
 		}
@@ -274,13 +297,12 @@ func countNeurons(a []float64, open []bool, w *compute.ExpertWeights) {
 }
 
 // countExpert adds an expert of n that was computed for some tokens. All of it is read: nothing is fast here.
-func countExpert(tokens, n int, w *compute.ExpertWeights) {
+func countExpert(n int, w *compute.ExpertWeights) {
 	c := w.Count
 	if c == nil {
 		return
 	}
-	c.Predicted += int64(tokens) * int64(w.Neurons(n))
-	for _, m := range []*compute.Matrix{w.Gate, w.Up, w.Down} {
+	for _, m := range []*compute.Matrix{w.Gate, w.Up, w.Down, w.FC1, w.FC2} {
 		if m != nil {
 			c.Bytes += int64(m.Rows/w.Holds(n)) * int64(m.Type.RowBytes(m.Cols))
 		}

@@ -90,8 +90,7 @@ type experts struct {
 // nothing but its own numbers.
 func (r *recorder) chosenExperts(o *compute.Experts) {
 	w, c := o.Weights, o.Choice
-	gate, _ := w.Gates()
-	if w.Up.Cols != o.X.Cols || w.Down.Rows != w.Holds(c.N)*o.Out.Cols || w.Down.Cols != w.Neurons(c.N) || c.Rows != o.X.Rows || o.Out.Rows != o.X.Rows || gate != nil && gate.Rows != w.Up.Rows {
+	if !w.Fits(o.Out, o.X, c) {
 		panic("vulkan: Experts of shapes that do not fit: " + w.Down.Name)
 	}
 	if c.Rows == 0 {
@@ -145,6 +144,7 @@ func (f *experts) scratch(name string, cols int) compute.Tensor {
 
 // compute computes the tokens' rows of out.
 func (f *experts) compute(in *operand, out compute.Tensor) {
+	logits := f.predict(in)
 	firstGate, firstUp := f.w.First(0, f.ff)
 	gate, gateBias := f.w.Gates()
 	a, up := f.scratch("experts' neurons", f.ff), compute.Tensor{}
@@ -155,7 +155,7 @@ func (f *experts) compute(in *operand, out compute.Tensor) {
 	} else {
 		f.multiply(in, f.w.Up, f.w.UpBias, firstUp, a, false)
 	}
-	f.activate(a, up)
+	f.activate(a, up, logits)
 	y := f.scratch("experts' outputs", out.Cols)
 	hidden := operand{r: f.r, x: a, name: "experts' neurons"}
 	f.multiply(&hidden, f.w.Down, f.w.DownBias, 0, y, true)
@@ -168,8 +168,22 @@ func (f *experts) compute(in *operand, out compute.Tensor) {
 	})
 }
 
-// activate makes a, the pairs' gates, in ungated layers their ups, their neurons.
-func (f *experts) activate(a, up compute.Tensor) {
+// predict returns the logits of the pairs' neurons; none where there are no predictors.
+func (f *experts) predict(in *operand) (logits compute.Tensor) {
+	if f.w.FC1 == nil {
+		return logits
+	}
+	h := f.scratch("experts' predictors", f.w.FC2.Cols)
+	f.multiply(in, f.w.FC1, nil, 0, h, false)
+	f.r.activate(h, h, compute.Tensor{}, compute.Activation{Kind: compute.ReLU})
+	logits = f.scratch("logits of experts' neurons", f.ff)
+	hidden := operand{r: f.r, x: h, name: "experts' predictors"}
+	f.multiply(&hidden, f.w.FC2, nil, 0, logits, true)
+	return logits
+}
+
+// activate makes a, the pairs' gates, in ungated layers their ups, their neurons; of which those count, where there are logits, that these choose.
+func (f *experts) activate(a, up, logits compute.Tensor) {
 	if !f.w.Exact {
 		f.r.activate(a, a, up, f.w.Act)
 		return
@@ -178,9 +192,15 @@ func (f *experts) activate(a, up compute.Tensor) {
 	if !gated {
 		up = a
 	}
+	predicted := logits.Mem != nil
+	if !predicted {
+		logits = a
+	}
 	f.r.dispatch(call{
-		shader: "maskexperts", local: elementwise, spec: []uint32{truth(gated)},
-		bind: []binding{update(floats(a)), read(floats(up)), read(floats(choices(f.c))), update(f.counts), read(f.r.params()), read(f.table)},
+		shader: "maskexperts", local: elementwise, spec: []uint32{truth(gated), truth(predicted)},
+		bind: []binding{
+			update(floats(a)), read(floats(up)), read(floats(choices(f.c))), update(f.counts), read(f.r.params()), read(f.table), read(floats(logits)),
+		},
 		push: []uint32{
 			uint32(f.pairs()), uint32(f.ff), uint32(f.c.Used), uint32(f.first), f.tabled(), uint32(f.held), uint32(f.w.Act.Kind), math.Float32bits(f.w.Act.Threshold),
 		},
@@ -198,7 +218,7 @@ func (f *experts) multiply(o *operand, m *compute.Matrix, bias *compute.Vector, 
 		c := call{
 			bind: []binding{read(p.memory), read(x), update(floats(out)), read(elementsOr(bias, p.memory)), update(floats(out)), read(floats(choices(f.c))), read(f.table)},
 			push: append(w.push(p), uint32(rows), uint32(p.first), uint32(rows), uint32(f.pairs()), uint32(f.first), 0, scales, truth(bias != nil),
-				uint32(f.c.Used), uint32(f.held), f.tabled(), uint32(m.Rows/f.held), uint32(from), uint32(p.rows), truth(ofPairs), truth(f.w.Before && !ofPairs)),
+				uint32(f.c.Used), uint32(f.held), f.tabled(), uint32(m.Rows/f.held), uint32(from), uint32(p.rows), truth(ofPairs), truth(f.w.Before && !ofPairs && m != f.w.FC1)),
 		}
 		if f.tokens <= compute.FewTokens {
 			each := vecRows(rows, 1)
@@ -224,8 +244,11 @@ func (r *recorder) countExperts(w *compute.ExpertWeights, c compute.Choice) (cou
 		return counts
 	}
 	if w.Exact && w.Count != nil {
-		count := w.Count
+		count, predicted := w.Count, w.FC1 != nil
 		counts = r.counter(func(_ *compute.Params, counted []uint32) {
+			if predicted {
+				count.Predicted += int64(counted[0])
+			}
 			count.Gated += int64(counted[1])
 			count.Active += int64(counted[2])
 		})
@@ -262,14 +285,18 @@ func countChosen(w *compute.ExpertWeights, c compute.Choice, choice []float32, t
 	if w.Count == nil {
 		return
 	}
-	bytes := mem(w.Up).bytes() + mem(w.Down).bytes()
-	if w.Gate != nil {
-		bytes += mem(w.Gate).bytes()
+	bytes := int64(0)
+	for _, m := range []*compute.Matrix{w.Gate, w.Up, w.Down, w.FC1, w.FC2} {
+		if m != nil {
+			bytes += mem(m).bytes()
+		}
 	}
 	neurons := pairs * int64(w.Neurons(c.N))
 	w.Count.Steps++
 	w.Count.Tokens += int64(tokens)
-	w.Count.Predicted += neurons
+	if w.FC1 == nil {
+		w.Count.Predicted += neurons
+	}
 	if !w.Exact {
 		w.Count.Gated += neurons
 		w.Count.Active += neurons

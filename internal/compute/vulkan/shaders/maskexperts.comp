@@ -1,11 +1,12 @@
 // a of the neurons of pairs of a token and an expert, in place of their gates, or of their ups in ungated layers, where neurons that are zero add
-// nothing whatever their ups are.
+// nothing whatever their ups are, and neither do those whose logit is below the threshold, where there are logits.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "activation.glsl"
 
 layout(constant_id = 2) const bool GATED = true;
+layout(constant_id = 3) const bool PREDICTED = false;
 
 layout(set = 0, binding = 0, std430) buffer Gates { float gates[]; };            // [tokens·used, neurons]
 layout(set = 0, binding = 1, std430) readonly buffer Ups { float ups[]; };       // [tokens·used, neurons]
@@ -28,6 +29,7 @@ layout(push_constant) uniform Push {
 #include "params.glsl"
 #define TABLE 5
 #include "slots.glsl"
+layout(set = 0, binding = 6, std430) readonly buffer Logits { float logits[]; }; // [tokens·used, neurons], if PREDICTED
 
 void main() {
 	uvec3 n = uvec3(0);
@@ -35,6 +37,10 @@ void main() {
 		uint pair = i / push.neurons, token = push.firstToken + pair / push.used;
 		if (slotOf(uint(choice[token * 2 * push.used + pair % push.used])) >= push.experts)
 			continue;
+		if (PREDICTED && !(logits[i] >= threshold())) {
+			gates[i] = 0;
+			continue;
+		}
 		float gate = activation(push.kind, push.threshold, gates[i]);
 		float a = GATED ? gate == 0 ? 0 : gate * factor(push.kind, ups[i]) : gate;
 		gates[i] = a;

@@ -50,6 +50,7 @@ class Model:
         self.head_dim = self.c.get("head_dim", self.c["hidden_size"] // self.c["num_attention_heads"])
         self.tensors = {}  # by name; those of another folder behind its name and a slash
         self.files = {}  # further files of the folder that hold JSON
+        self.predicted = False  # neurons that predictors take for zero are zero
         self.result = None  # what comes of a text behind pooling
 
     def bytes(self, name, *shape, scale, offset):
@@ -1393,22 +1394,26 @@ def of_deepseeks_form():
 
 
 def turbosparse():
-    """Mixtral with ReLU of gates and of ups. Folders hold a predictor beside each expert, which marks neurons that are zero all the same."""
-    m = Model({"architectures": ["TurboSparseMixtralForCausalLM"], "model_type": "turbosparsemixtral", "hidden_act": "relu", "rms_norm_eps": 1e-5,
-               "rope_theta": 1e6, "num_local_experts": 8, "num_experts_per_tok": 2})
-
-    def mlp(m, h, p):
+    """Mixtral with ReLU of gates and of ups. Folders hold a predictor beside each expert, of a rank of the layer, which reads what the expert reads; neurons
+    that it takes for zero are zero, in the second of these."""
+    def mlp(m, h, p, masked):
+        rank = 16 + 8 * int(p.split(".")[2])
         p = p.replace("mlp.", "block_sparse_moe.")
         probabilities = softmax(router(m, h, p + "gate.weight", 8))
         weights, y = normalised(chosen(np.log(probabilities), probabilities, 2)), np.zeros_like(h)
         for e in range(8):
             q = f"{p}experts.{e}."
             gate, up, down = (m.get(f"{q}{w}.weight", *shape) for w, shape in (("w1", (96, 64)), ("w3", (96, 64)), ("w2", (64, 96))))
-            m.get(q + "predictor.fc1.weight", 16, 64)
-            m.get(q + "predictor.fc2.weight", 96, 16)
-            y += weights[:, e:e + 1] * (np.maximum(h @ gate.T, 0) * np.maximum(h @ up.T, 0) @ down.T)
+            fc1, fc2 = m.get(q + "predictor.fc1.weight", rank, 64), m.get(q + "predictor.fc2.weight", 96, rank)
+            mask = np.maximum(h @ fc1.T, 0) @ fc2.T > 0 if masked else 1
+            y += weights[:, e:e + 1] * ((np.maximum(h @ gate.T, 0) * np.maximum(h @ up.T, 0) * mask) @ down.T)
         return y
-    yield "turbosparse-mixtral", m, 128, run(m, rms, frequencies(m, 16), mlp, queries=0.1)
+
+    for name, masked in (("turbosparse-mixtral", False), ("turbosparse-mixtral-predicted", True)):
+        m = Model({"architectures": ["TurboSparseMixtralForCausalLM"], "model_type": "turbosparsemixtral", "hidden_act": "relu", "rms_norm_eps": 1e-5,
+                   "rope_theta": 1e6, "num_local_experts": 8, "num_experts_per_tok": 2})
+        m.predicted = masked
+        yield name, m, 128, run(m, rms, frequencies(m, 16), lambda m, h, p: mlp(m, h, p, masked), queries=0.1)
 
 
 def llama4():
@@ -1689,6 +1694,8 @@ for family in FIRST + SECOND + EXPERTS:
             more = {"files": m.files} if m.files else {}
             if m.result is not None:
                 more["result"] = [float(f"{v:.7g}") for v in m.result]
+            if m.predicted:
+                more["predicted"] = True
             json.dump({"how": f"reference.py, numpy {np.__version__}, float64", "config": m.folder, "tensors": m.tensors, "context": context,
                        "tokens": TOKENS, "logits": [[float(f"{v:.7g}") for v in row] for row in logits], **more}, f)
             f.write("\n")
