@@ -42,15 +42,6 @@ func readSchema(schema []byte) (*value, error) {
 	return root, nil
 }
 
-// JSON returns the grammar of any JSON object, compact as FromSchema has it.
-func JSON() *Grammar {
-	g, err := FromSchema([]byte(`{"type":"object"}`))
-	if err != nil {
-		panic(err) // the schema is ours
-	}
-	return g
-}
-
 // schemas turns a schema and those in it into rules.
 type schemas struct {
 	root  *value

@@ -4,7 +4,9 @@ import (
 	"math"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // What computing with a weight and sending it take on a machine that was described and not measured: per core, multiplications and
@@ -34,7 +36,11 @@ func (m *Machine) streaming(j int, asked *int, b *modelcost.Cost, budget int64) 
 	if products == 0 || packs == 0 {
 		products, packs = coreProducts*float64(m.figures.Cores), corePacks*float64(m.figures.Cores)
 	}
-	send := float64(b.RowBytes) / float64(b.RowElems) * (1/k.Upload + 1/packs) // seconds a weight
+	sent := float64(b.RowBytes) // of a row on the bus
+	if t, ok := quant.Named(b.Type, quant.Types()); ok {
+		sent = float64(vulkan.RowBytes(t, b.RowElems))
+	}
+	send := (sent/k.Upload + float64(b.RowBytes)/packs) / float64(b.RowElems) // seconds a weight
 	s.Tokens = int(math.Ceil(send * products))
 	s.Experts = int(math.Ceil(send * products * expertsPerUse(b)))
 	return s

@@ -11,7 +11,7 @@ import (
 // room is device memory for matrices that the host sends anew whenever they are needed, and host memory that they pass through.
 type room struct{ local, staged driver.View }
 
-// StreamBuffer allocates room for matrices of size bytes together, for Bring.
+// StreamBuffer allocates room for matrices of size bytes together, for UploadWeights.
 func (d *Device) StreamBuffer(size int64) (any, error) {
 	var r room
 	var err error
@@ -25,7 +25,10 @@ func (d *Device) StreamBuffer(size int64) (any, error) {
 }
 
 // StreamedBytes returns what a row of so many elements takes, padded to whole blocks.
-func (d *Device) StreamedBytes(t quant.Type, elements int) (bytes int64) {
+func (d *Device) StreamedBytes(t quant.Type, elements int) int64 { return RowBytes(t, elements) }
+
+// RowBytes returns the bytes of GPU memory for a row of so many elements of type t, padded to whole blocks. Types on grids take more there than in a file.
+func RowBytes(t quant.Type, elements int) (bytes int64) {
 	whole := max(quant.QK, t.BlockElems())
 	for _, r := range rowRegions(t, ceil(elements, whole)*whole/unitElems(t)) {
 		bytes += int64(r.size)
@@ -33,9 +36,9 @@ func (d *Device) StreamedBytes(t quant.Type, elements int) (bytes int64) {
 	return bytes
 }
 
-// UploadWeights makes into, a Room, hold the matrices that sources, without their data, and uses describe. fill is called by the host of an
-// earlier Overlap with the data of one of them. What runs beside may bring one room's while it computes with another's; a later turn of
-// the host comes when they are there.
+// UploadWeights makes into, which StreamBuffer returned, hold the matrices that sources, without their data, and uses describe. The host of an
+// earlier Overlap calls fill with the data of one of them. What runs beside may bring one buffer's matrices while it computes with another's; a later
+// turn of the host comes when they are there.
 func (r *recorder) UploadWeights(into any, sources []compute.Source, uses []compute.Use) (matrices []*compute.Matrix, fill func(i int, data []byte)) {
 	to := into.(*room)
 	fills := make([]func(data []byte), len(sources))

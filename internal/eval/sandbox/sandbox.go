@@ -72,8 +72,5 @@ func New(ctx context.Context, python string, limits Limits) (*Runner, error) {
 	return newRunner(ctx, python, limits)
 }
 
-// Namespaces reports whether processes have namespaces of their own besides.
-func (r *Runner) Namespaces() bool { return r.namespaces }
-
 // Check runs p. An error is the machine's or ctx's, not the program's.
 func (r *Runner) Check(ctx context.Context, p Program) (Verdict, error) { return r.check(ctx, p) }
