@@ -124,13 +124,15 @@ type run struct {
 	settings []Setting
 	lock     *folderlock.Lock
 	journal  *journal
-	gpu      bool
+	gpu      bool // the machine has a GPU; true until the model is open and shows it
 	textSum  string
 }
 
+func newRun(o *Options) *run { return &run{o: o, lab: lab{o: o}, gpu: true} }
+
 // Run measures what is not measured yet, writes the results, and returns them.
 func Run(ctx context.Context, o Options) (_ *Report, err error) {
-	r := &run{o: &o}
+	r := newRun(&o)
 	defer func() { err = errors.Join(err, r.close()) }()
 	if err := r.begin(); err != nil {
 		return nil, err
@@ -267,6 +269,9 @@ func (r *run) measure(ctx context.Context) error {
 	r.gpu = plan != nil
 	if left, err = r.left(p); err != nil {
 		return err
+	}
+	if len(left) == 0 { // there were only budgets of a GPU left, and there is none
+		return r.lab.close()
 	}
 	if r.o.Estimate != nil {
 		r.o.Estimate(r.estimate(left))

@@ -385,3 +385,46 @@ func TestActivations(t *testing.T) {
 		}
 	}
 }
+
+// TestBudgetsLeft: work that needs a GPU is left to a sweep that goes on, even if all else is done, and is not left where there is no GPU.
+func TestBudgetsLeft(t *testing.T) {
+	o := Options{Rounds: 1}
+	budget := Setting{Mode: "off", Budget: 1 << 30}
+	r := newRun(&o)
+	r.settings = []Setting{{Mode: "off"}, budget}
+	r.journal = &journal{done: map[string]json.RawMessage{keyDense: []byte("0"), keySpeed(Setting{Mode: "off"}, 0): []byte("0")}}
+	keys := func() (all []string) {
+		left, err := r.left(pace{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range left {
+			all = append(all, w.key)
+		}
+		return all
+	}
+	if got := keys(); !slices.Contains(got, keyQuality(budget)) || !slices.Contains(got, keySpeed(budget, 0)) {
+		t.Errorf("with a GPU %q is left", got)
+	}
+	r.gpu = false
+	if got := keys(); len(got) != 0 {
+		t.Errorf("without a GPU %q is left", got)
+	}
+}
+
+// TestBudgetsWithoutGPU: a complete sweep with a budget of a GPU that is not there can be asked for again, and measures nothing anew.
+func TestBudgetsWithoutGPU(t *testing.T) {
+	o := options(t.TempDir())
+	o.Grid, o.Windows, o.Rounds = Grid{Modes: []string{"off"}, Budgets: []int64{1 << 30}}, 2, 1
+	if _, err := Run(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	before := len(lineList(o.Folder))
+	o.Estimate = func(Estimate) { t.Error("work was estimated") }
+	if _, err := Run(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if after := len(lineList(o.Folder)); after != before {
+		t.Errorf("the journal has %d lines, and had %d", after, before)
+	}
+}
