@@ -18,7 +18,7 @@ type Questions struct {
 	Data     *task.Data
 	Items    []int                                               // of Data.Items, those that are asked
 	Parallel int                                                 // questions at a time
-	Each     func(item int, likelihoods []task.Likelihood) error // is told of every question, one at a time, in the order in which they are done
+	Each     func(item int, likelihoods []task.Likelihood) error // is called once for each question, in the order in which they finish, never concurrently
 }
 
 // Run asks all questions. An error of Each ends it.
@@ -56,7 +56,7 @@ func (q *Questions) Run(ctx context.Context, e *engine.Engine) error {
 	return context.Cause(ctx)
 }
 
-// Likelihoods returns what the model thinks of the choices of an item, [choices].
+// Likelihoods returns the likelihood that the model gives each choice of an item, [choices].
 func Likelihoods(ctx context.Context, e *engine.Engine, d *task.Data, it *task.Item) ([]task.Likelihood, error) {
 	spans, err := spansOf(e.Tokenizer(), d, it)
 	if err != nil {
@@ -94,7 +94,7 @@ type span struct {
 	from, to int
 }
 
-// trailing is the number of tokens behind a blank from which on llama.cpp leaves the word that fills it out of the score.
+// trailing bounds Winogrande's rule: where every choice has more tokens than this behind the common beginning, llama.cpp does not score the word that fills the blank.
 const trailing = 3
 
 // spansOf returns the choices of an item as their definition cuts them.

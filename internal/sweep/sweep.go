@@ -343,7 +343,7 @@ const (
 	bytesOfToken = 4 // of a question's text
 )
 
-// here reports whether a setting can be measured on this machine: without a GPU there is no budget.
+// here reports whether a setting can be measured on this machine. Settings with a budget need a GPU.
 func (r *run) here(s Setting) bool { return s.Budget == 0 || r.gpu }
 
 // left returns the work that is not done.
@@ -403,7 +403,7 @@ func (r *run) left(p pace) (all []work, err error) {
 	return append(all, layers...), nil
 }
 
-// textOf returns the bytes of all choices of a task, of whose beginning the model reads one.
+// textOf returns the bytes that the model reads of a task: for each question, the context once and every choice's continuation.
 func textOf(d *task.Data) (n int) {
 	for i := range d.Items {
 		for c, choice := range d.Items[i].Choices {

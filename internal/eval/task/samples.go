@@ -28,7 +28,7 @@ type Run struct {
 	Options map[string]string `json:"options,omitempty"` // that change what comes out
 }
 
-// Fingerprint is the option of a run that names its model's file and mode. Where another option differs, that one says more.
+// Fingerprint is the key in Run.Options that identifies the model's file and mode. An error about another run names it only where no other option differs.
 const Fingerprint = "fingerprint"
 
 // Sample is a line of a file of samples, of HumanEval's own form: its evaluator reads task_id and completion. The first line has the run besides.
@@ -41,7 +41,7 @@ type Sample struct {
 	Answer     Answer       `json:"answer,omitempty"`
 }
 
-// ReadSamples reads the whole lines of a file of samples, and says how many bytes they have.
+// ReadSamples reads the complete lines of a file of samples. It also returns how many bytes these lines have.
 func ReadSamples(name string, data []byte) (all []Sample, whole int, err error) {
 	whole = bytes.LastIndexByte(data, '\n') + 1
 	line := 0
@@ -78,7 +78,7 @@ type Samples struct {
 	run  *Run         // for the first line; nil when it is written
 }
 
-// CheckSamples refuses a file that cannot be one of samples, or cannot be written. It leaves things as they are.
+// CheckSamples returns an error if the file called name is not a regular file or cannot be written. It changes nothing.
 func CheckSamples(name string) error {
 	if name == "" {
 		return nil
@@ -136,7 +136,7 @@ func OpenSamples(name string, run Run) (*Samples, error) {
 	return s, nil
 }
 
-// open reads the file called name, which is locked, and readies it for what is added.
+// open reads the locked file called name and positions it behind its last complete line.
 func (s *Samples) open(name string, run Run) error {
 	old, err := os.ReadFile(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -178,7 +178,7 @@ func (s *Samples) unlock() error {
 	return s.lock.Unlock()
 }
 
-// difference says in which of its members r is not now.
+// difference describes the first respect in which r differs from now.
 func (r *Run) difference(now Run) string {
 	switch {
 	case r.Task != now.Task || r.Scoring != now.Scoring:

@@ -18,12 +18,12 @@ import (
 // Scoring says by whose definition choices are scored.
 type Scoring string
 
-// The definitions. By llama.cpp's a choice's score is the mean logarithm of the probability of each of its tokens behind the beginning that all choices
-// share. By the harness's (EleutherAI's lm-evaluation-harness) it is the sum over the tokens of the continuation.
+// The definitions. llama.cpp scores a choice by the mean log probability of its tokens, without the beginning that all choices share.
+// The harness, EleutherAI's lm-evaluation-harness, scores it by the sum of the log probabilities of the continuation's tokens.
 const (
 	ByForm  Scoring = ""          // llama.cpp's for its own forms, else the harness's
-	Llama   Scoring = "llama.cpp" //
-	Harness Scoring = "harness"   //
+	Llama   Scoring = "llama.cpp" // the mean over tokens
+	Harness Scoring = "harness"   // the sum over tokens
 )
 
 // Scorings returns the definitions by name.
@@ -105,7 +105,7 @@ func (d *Data) Aside() int { return len(d.aside) }
 // Len returns how many questions or programs there are.
 func (d *Data) Len() int { return len(d.Items) + len(d.Programs) }
 
-// form reads a file that is in a form, or reports that it is not.
+// form is a format in which a task's data are published.
 type form struct {
 	name    string
 	fits    func(data []byte) bool
@@ -114,7 +114,7 @@ type form struct {
 	binary  bool
 }
 
-// source is a file that is read.
+// source is a file being read.
 type source struct {
 	name    string
 	data    []byte
@@ -145,7 +145,7 @@ func Read(kind Kind, path string, scoring Scoring) (*Data, error) {
 	return Parse(kind, path, data, scoring)
 }
 
-// readFolder reads all CSV of a folder, in which MMLU's publishers have a file for each subject.
+// readFolder reads all CSV files of a folder: MMLU's publishers provide one for each subject.
 func readFolder(kind Kind, path string, scoring Scoring) (*Data, error) {
 	if kind != MMLU {
 		return nil, fmt.Errorf("%s is a folder; give the file of %s", path, kind)
@@ -176,7 +176,7 @@ func readFolder(kind Kind, path string, scoring Scoring) (*Data, error) {
 	return all, nil
 }
 
-// Parse reads data, which is name's.
+// Parse reads data, the content of the file called name.
 func Parse(kind Kind, name string, data []byte, scoring Scoring) (*Data, error) {
 	sum := sha256.Sum256(data)
 	d := &Data{Kind: kind, Hash: hex.EncodeToString(sum[:])}
