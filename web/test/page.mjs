@@ -180,7 +180,10 @@ async function neurons(page) {
   await until("the heat map has more than 20 shades", async () => (await panel.locator("canvas").evaluate(lit)) > 20);
   const figures = /Speed\s*[\d.]+\s*tokens\/s.*Active\s*[\d.]+ %.*Read\s*[\d.]+ [KM]iB/; // what is first told may be of the prompt alone
   await panel.locator(".figures").filter({ hasText: figures }).waitFor();
-  await panel.locator(".parts").filter({ hasText: /Predictor [\d.]+ ms.*Attention [\d.]+ ms.*Neurons [\d.]+ ms/ }).waitFor();
+  await panel
+    .locator(".parts")
+    .filter({ hasText: /Predictor [\d.]+ ms.*Attention [\d.]+ ms.*Neurons [\d.]+ ms/ })
+    .waitFor();
 
   const slider = panel.getByLabel("Sparse threshold");
   await slider.fill("4");
