@@ -58,15 +58,24 @@ func expectation(m powerinfer.Memory, rate float64, tokens int) string {
 
 // remaining tells once how long a task will take, by how long the beginning of it took.
 type remaining struct {
-	begin time.Time
-	parts string // what the task consists of, for the note: "windows of 512 tokens"; empty: bytes
+	now   func() time.Time
+	out   func(string) // where the note goes
+	begin time.Time    // of the work: for bytes, when the first of them were done, since reading a vocabulary may come before them
+	first float64      // the share that was done at begin
+	parts string       // what the task consists of, for the note: "windows of 512 tokens"; empty: bytes
 	told  bool
 }
 
 // enough is the time after which the speed of a task that is counted in bytes is known.
 const enough = time.Second
 
-func newRemaining(parts string) *remaining { return &remaining{begin: time.Now(), parts: parts} }
+func newRemaining(parts string) *remaining {
+	r := &remaining{now: time.Now, out: note, parts: parts}
+	if parts != "" {
+		r.begin = r.now()
+	}
+	return r
+}
 
 // set tells that done of total are done: one part, or some of the bytes, says how long all take.
 func (r *remaining) set(done, total int64) {
@@ -75,12 +84,18 @@ func (r *remaining) set(done, total int64) {
 
 // share is set for parts that take unlike times: those done are such a share of the work.
 func (r *remaining) share(done float64, total int64) {
-	took := time.Since(r.begin)
-	if r.told || done <= 0 || r.parts == "" && took < enough {
+	if r.told || done <= 0 {
+		return
+	}
+	if r.begin.IsZero() {
+		r.begin, r.first = r.now(), done
+	}
+	took := r.now().Sub(r.begin)
+	if done <= r.first || r.parts == "" && took < enough {
 		return
 	}
 	r.told = true
-	whole := time.Duration(float64(took) / done)
+	whole := time.Duration(float64(took) / (done - r.first))
 	if whole <= patience() {
 		return
 	}
@@ -88,5 +103,5 @@ func (r *remaining) share(done float64, total int64) {
 	if r.parts != "" {
 		line = fmt.Sprintf("%s for %d %s", line, total, r.parts)
 	}
-	note(line)
+	r.out(line)
 }

@@ -107,7 +107,7 @@ func collectMatrix(ctx context.Context, c *cli.Command, f *gguf.File, base *coll
 		return err
 	}
 	told := false
-	var left *remaining // counts from where loading ends
+	var left *remaining // counts, as bar does, from where loading ends
 	o.Loading = func(done, total int64) {
 		if !told {
 			told = true
@@ -115,6 +115,7 @@ func collectMatrix(ctx context.Context, c *cli.Command, f *gguf.File, base *coll
 		}
 		if done == total {
 			left = newRemaining(fmt.Sprintf("chunks of %d tokens", o.Context))
+			bar = newProgress("importances", unitWindows)
 		}
 	}
 	o.Progress = func(done, total int) {
