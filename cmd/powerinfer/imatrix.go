@@ -116,9 +116,11 @@ func collectMatrix(ctx context.Context, c *cli.Command, f *gguf.File, base *coll
 		if done == total {
 			left = newRemaining(fmt.Sprintf("chunks of %d tokens", o.Context))
 			bar = newProgress("importances", unitWindows)
+			bar.begins()
 		}
 	}
 	o.Progress = func(done, total int) {
+		bar.begun()
 		if left != nil {
 			left.set(int64(done), int64(total))
 		}

@@ -89,9 +89,11 @@ func perplexity(ctx context.Context, c *cli.Command) error {
 	}
 	defer m.Close()
 	bar, running, left := newProgress("perplexity", unitWindows), newRunning(), newRemaining(fmt.Sprintf("windows of %d tokens", window))
+	bar.begins()
 	estimate, err := m.Perplexity(ctx, text, powerinfer.PerplexityOptions{
 		Window: window, Windows: max(0, c.Int("chunks")), Stride: stride, Save: base, ByDocument: c.Bool("by-document"),
 		Progress: func(done, total int, soFar float64) {
+			bar.begun()
 			left.set(int64(done), int64(total))
 			bar.set(int64(done), int64(total))
 			fmt.Fprintf(running, "[%d]%.4f,", done, soFar)
@@ -131,7 +133,9 @@ func divergence(ctx context.Context, c *cli.Command) error {
 	}
 	defer m.Close()
 	bar, running, left := newProgress("KL divergence", unitWindows), newRunning(), newRemaining(fmt.Sprintf("windows of %d tokens", base.Window()))
+	bar.begins()
 	d, err := m.Divergence(ctx, base, max(0, c.Int("chunks")), func(done, total int, soFar powerinfer.Divergence) {
+		bar.begun()
 		left.set(int64(done), int64(total))
 		bar.set(int64(done), int64(total))
 		if done == 1 {

@@ -53,6 +53,8 @@ type progress struct {
 	lastLine time.Time
 	total    int64
 	bar      *progressbar.ProgressBar // where out is a terminal that moves its cursor; writes through late
+	waiting  *time.Timer              // until some of a task is done that begins has told of
+	waited   bool                     // that it runs was shown
 }
 
 // late drops what is written before p has run for its patience: a bar must know when its task began to tell its rate.
@@ -77,6 +79,48 @@ func startProgress(what string, u unit, out io.Writer, tty bool, now func() time
 		p.bar = p.newBar()
 	}
 	return p
+}
+
+// waitEvery is the time between two redraws of the time that a task has run before any of it was done.
+const waitEvery = time.Second
+
+// begins tells that the task runs now, and that its first part may take long: until begun it is shown for how long it has run.
+func (p *progress) begins() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.begin = p.now()
+	p.waiting = time.AfterFunc(p.patience, p.wait)
+}
+
+func (p *progress) wait() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waiting == nil {
+		return
+	}
+	p.waited = true
+	ran := p.now().Sub(p.begin).Round(time.Second)
+	if p.bar != nil {
+		fmt.Fprintf(p.out, "\r%s: 0 %% (%s)", p.what, ran)
+		p.waiting.Reset(waitEvery)
+		return
+	}
+	fmt.Fprintf(p.out, "%s: 0 %% (%s)\n", p.what, ran)
+	p.waiting.Reset(lineEvery)
+}
+
+// begun tells that some of the task is done, and leaves the terminal's line empty.
+func (p *progress) begun() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waiting == nil {
+		return
+	}
+	p.waiting.Stop()
+	p.waiting = nil
+	if p.waited && p.bar != nil {
+		fmt.Fprint(p.out, "\r\x1b[K")
+	}
 }
 
 // set tells how much is done.
@@ -158,6 +202,7 @@ func (p *progress) newBar() *progressbar.ProgressBar {
 
 // finish clears the bar.
 func (p *progress) finish() {
+	p.begun()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.bar != nil && p.total > 0 {

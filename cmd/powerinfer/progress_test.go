@@ -38,6 +38,53 @@ func TestProgressLines(t *testing.T) {
 	}
 }
 
+// told passes on what is written to it.
+type told chan string
+
+func (c told) Write(b []byte) (int, error) {
+	c <- string(b)
+	return len(b), nil
+}
+
+// TestProgressBegins: a task shows that it runs before any of it is done, and no longer when some is.
+func TestProgressBegins(t *testing.T) {
+	for _, c := range []struct {
+		tty           bool
+		waits, ending string
+	}{{false, "perplexity: 0 % (7s)\n", ""}, {true, "\rperplexity: 0 % (7s)", "\r\x1b[K"}} {
+		out := make(told, 100) // a busy machine may tell more than once
+		p := startProgress("perplexity", unitWindows, out, c.tty, time.Now, 0)
+		p.mu.Lock()
+		p.begin, p.now = time.Unix(1000, 0), func() time.Time { return time.Unix(1007, 0) }
+		p.waiting = time.AfterFunc(0, p.wait)
+		p.mu.Unlock()
+		if got := <-out; got != c.waits {
+			t.Errorf("terminal %v: %q, want %q", c.tty, got, c.waits)
+		}
+		p.begun()
+		p.begun()
+		p.finish()
+		close(out)
+		last := ""
+		for s := range out {
+			if s != c.waits {
+				last += s
+			}
+		}
+		if last != c.ending {
+			t.Errorf("terminal %v: ends with %q, want %q", c.tty, last, c.ending)
+		}
+	}
+	var out bytes.Buffer
+	p := startProgress("perplexity", unitWindows, &out, false, time.Now, time.Hour)
+	p.begins()
+	p.finish()
+	p.wait() // as a timer that went off meanwhile does
+	if out.Len() > 0 {
+		t.Errorf("a short task shows %q", out.String())
+	}
+}
+
 func TestProgressUnits(t *testing.T) {
 	for u, want := range map[unit]string{unitBytes: "2 MB/s", unitTokens: "2000000.0 tokens/s", unitRuns: "2000000.00/s"} {
 		if got := u.rate(2e6); got != want {

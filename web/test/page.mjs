@@ -172,7 +172,11 @@ async function neurons(page) {
   await say(page, "Tell me a long story.");
   await panel.getByRole("img", { name: "Heat map of 6 layers" }).waitFor();
   const lit = (c) => {
-    const { data } = c.getContext("2d").getImageData(0, 0, c.width, c.height);
+    if (!c.width || !c.height) return 0;
+    // A copy is read, since Chromium warns of a canvas that is read often.
+    const copy = new OffscreenCanvas(c.width, c.height).getContext("2d", { willReadFrequently: true });
+    copy.drawImage(c, 0, 0);
+    const { data } = copy.getImageData(0, 0, c.width, c.height);
     const shades = new Set();
     for (let i = 3; i < data.length; i += 4) shades.add(data[i]);
     return shades.size;
