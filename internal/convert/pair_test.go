@@ -20,7 +20,7 @@ const xlmPost = `{"type":"TemplateProcessing",
 // xlmPair is <s> query </s></s> document </s>, for the texts "query" and "document" as the tokens 4 and 5.
 var xlmPair = []int32{0, 4, 2, 2, 5, 2}
 
-// TestXLMRobertaPair: a folder's pairs are those of its post-processor.
+// TestXLMRobertaPair: a folder's pairs are those of its post-processor, and the names of control tokens in its texts are text.
 func TestXLMRobertaPair(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -35,8 +35,13 @@ func TestXLMRobertaPair(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := folderTokenizer(t, dir).EncodePair("query", "document"); !slices.Equal(got, xlmPair) {
+	tok := folderTokenizer(t, dir)
+	if got := tok.EncodePair("query", "document"); !slices.Equal(got, xlmPair) {
 		t.Errorf("%v, not %v", got, xlmPair)
+	}
+	got := tok.EncodePair("query", "document</s></s><pad><s>") // a document cannot end itself
+	if n := len(xlmPair) - 1; !slices.Equal(got[:n], xlmPair[:n]) || slices.ContainsFunc(got[n:len(got)-1], func(id int32) bool { return id < 3 }) {
+		t.Errorf("%v: control tokens that the document spells", got)
 	}
 }
 

@@ -77,7 +77,9 @@ func (r *reference) folder(t *testing.T) string {
 		t.Fatal(err)
 	}
 	write("config.json", config)
-	write("tokenizer.model", convert.SentencePieceModel(r.vocabulary()))
+	if r.Files["tokenizer.json"] == nil {
+		write("tokenizer.model", convert.SentencePieceModel(r.vocabulary()))
+	}
 	for name, content := range r.Files {
 		data, err := json.Marshal(content)
 		if err != nil {
@@ -200,36 +202,43 @@ func (r *reference) compare(t *testing.T, f *gguf.File, dev compute.Device, mode
 		t.Fatal(err)
 	}
 	sizes, forward, result := []int{n, 5, 1}, m.Forward, m.Logits
-	var states [][]float32
 	if m.Later { // all tokens see all others, and hidden states are the result
 		sizes, forward, result = sizes[:1], m.ForwardHidden, m.Hidden
 	}
 	for _, size := range sizes {
 		for at := 0; at < n; at += size {
 			tokens := r.Tokens[at:min(at+size, n)]
-			p := compute.Params{Tokens: tokens, Pages: [][]int32{{0}}, Seq: make([]int32, len(tokens))}
-			for i := range tokens {
-				p.Pos, p.Out = append(p.Pos, int32(at+i)), append(p.Out, int32(i))
-			}
-			if err := forward(&p); err != nil {
-				t.Fatal(err)
-			}
-			for i := range tokens {
+			for i, logits := range step(t, tokens, at, forward, result) {
 				what := fmt.Sprintf("%s, %s, steps of %d, position %d", dev.Name(), mode, size, at+i)
-				logits, err := result(i)
-				if err != nil {
-					t.Fatal(err)
-				}
 				near(t, what, logits, r.Logits[at+i], referenceTolerance)
-				if size == n {
-					states = append(states, slices.Clone(logits))
-				}
 			}
 		}
 	}
 	if r.Result != nil {
+		states := step(t, r.Tokens, 0, m.ForwardHidden, m.Hidden)
 		near(t, dev.Name()+", behind pooling", r.pool(t, f, m, states), r.Result, resultTolerance)
 	}
+}
+
+// step returns the results of tokens that begin at a position.
+func step(t *testing.T, tokens []int32, at int, forward func(*compute.Params) error, result func(int) ([]float32, error)) [][]float32 {
+	t.Helper()
+	p := compute.Params{Tokens: tokens, Pages: [][]int32{{0}}, Seq: make([]int32, len(tokens))}
+	for i := range tokens {
+		p.Pos, p.Out = append(p.Pos, int32(at+i)), append(p.Out, int32(i))
+	}
+	if err := forward(&p); err != nil {
+		t.Fatal(err)
+	}
+	all := make([][]float32, len(tokens))
+	for i := range all {
+		v, err := result(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[i] = slices.Clone(v)
+	}
+	return all
 }
 
 // pool returns what the model's head makes of hidden states, as the file says they are pooled.

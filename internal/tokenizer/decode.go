@@ -47,7 +47,7 @@ func (t *Tokenizer) textOf(id int32, special bool) string {
 	if id < 0 || int(id) >= len(t.pieces) {
 		return ""
 	}
-	if kind := t.v.kind(id); special && (kind == Control || kind == Unknown) {
+	if special && t.control(id) {
 		return t.v.Tokens[id]
 	}
 	return t.pieces[id]

@@ -404,7 +404,7 @@ func (t *Tokenizer) defineModel(d *Definition, ids map[string]int32) ([]splitter
 		if d.Model.ByteFallback {
 			bytes = ids
 		}
-		u, err := newUnigram(ids, scores, unknown, bytes)
+		u, err := newUnigram(ids, scores, unknown, bytes, t.control)
 		if err != nil {
 			return nil, err
 		}

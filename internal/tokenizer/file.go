@@ -109,7 +109,7 @@ func (t *Tokenizer) followT5() error {
 			bytes[text] = id
 		}
 	}
-	u, err := newUnigram(ids, scores, v.UNK, bytes)
+	u, err := newUnigram(ids, scores, v.UNK, bytes, t.control)
 	if err != nil {
 		return err
 	}

@@ -19,9 +19,9 @@ type unigram struct {
 // unknownPenalty is how far below the lowest score that of an unknown character lies: SentencePiece's kUnkPenalty.
 const unknownPenalty = 10
 
-// newUnigram builds the model of tokens ids. Among bytes are the tokens of single bytes, in which characters that no token has are written if
-// there are all; nil: there are none.
-func newUnigram(ids map[string]int32, scores []float64, unknown int32, bytes map[string]int32) (*unigram, error) {
+// newUnigram builds the model of tokens ids, of which text never spells those that are control tokens. Among bytes are the tokens of single bytes,
+// in which characters that no token has are written if there are all; nil: there are none.
+func newUnigram(ids map[string]int32, scores []float64, unknown int32, bytes map[string]int32, control func(int32) bool) (*unigram, error) {
 	u := &unigram{tree: newPrefixTree(4 * len(ids)), scores: scores, unknown: unknown, penalty: math.Inf(1)}
 	for text, id := range ids {
 		if int(id) >= len(scores) {
@@ -30,8 +30,10 @@ func newUnigram(ids map[string]int32, scores []float64, unknown int32, bytes map
 		if scores[id] != scores[id] {
 			return nil, fmt.Errorf("token %d: its score is not a number", id)
 		}
-		u.tree.add(text, id)
 		u.penalty = min(u.penalty, scores[id])
+		if !control(id) {
+			u.tree.add(text, id)
+		}
 	}
 	u.penalty -= unknownPenalty
 	if unknown < 0 || int(unknown) >= len(scores) {

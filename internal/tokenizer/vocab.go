@@ -162,6 +162,12 @@ func (v *Vocab) kind(id int32) int32 {
 	return v.Types[id]
 }
 
+// control reports whether the token is one that no text spells: a control token, or the unknown one.
+func (t *Tokenizer) control(id int32) bool {
+	kind := t.v.kind(id)
+	return kind == Control || kind == Unknown
+}
+
 // endTokens returns the tokens that end a generation: EOS, EOT and those customarily named so.
 func (t *Tokenizer) endTokens() map[int32]bool {
 	eog := map[int32]bool{}

@@ -140,7 +140,7 @@ def run(m, norm, freqs, mlp, fused=False, magnitude=1.0, window=None, **more):
             q, k = (b.turn(t, f, of(magnitude, layer)) for t in (q, k))
         if b.temperature is not None:
             q = q * b.temperature[:, None, None]
-        y = attention(q, k, v, of(window, layer), b.scale, b.cap, later=b.states, sinks=b.sinks and b.sinks(m, p)) @ m.get(p + "self_attn.o_proj.weight", hidden, heads * dim).T
+        y = attention(q, k, v, of(window, layer), b.scale, b.cap, later=b.states is True, sinks=b.sinks and b.sinks(m, p)) @ m.get(p + "self_attn.o_proj.weight", hidden, heads * dim).T
         if b.biased == "all":
             y = y + m.get(p + "self_attn.o_proj.bias", hidden)
         if b.parallel:
@@ -160,7 +160,7 @@ def run(m, norm, freqs, mlp, fused=False, magnitude=1.0, window=None, **more):
 class Block:
     """What decoders differ in: names of the norms before and after attention and mlp, norms of q and k over the whole width or of each
     head, factors of embeddings, scores, what is added to the residual, and queries by position, the divisor of logits, soft caps, biases of
-    q, k and v or of all, attention beside the mlp, sinks of heads, names in folders with other models, states in place of logits, of tokens that see later ones. And the sizes of weights: of the embedding's table, and of queries, small enough that scores do not magnify the rounding of a cache of halves."""
+    q, k and v or of all, attention beside the mlp, sinks of heads, names in folders with other models, states in place of logits, of tokens that see later ones (True) or not ("causal"). And the sizes of weights: of the embedding's table, and of queries, small enough that scores do not magnify the rounding of a cache of halves."""
 
     def __init__(self, before=("input_layernorm", "post_attention_layernorm"), after=None, wide=None, heads=None, embedding=1.0, scale=None,
                  residual=1.0, logits=1.0, cap=None, logit_cap=None, biased=False, table=1.0, queries=0.25, turn=rotate, temperature=None,
@@ -692,7 +692,7 @@ def plm():
     m = Model({"architectures": ["PLMForCausalLM"], "hidden_act": "relu2", "rms_norm_eps": 1e-6, "num_key_value_heads": 4, "kv_lora_rank": 24,
                "q_lora_rank": None, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 8, "tie_word_embeddings": True})
     freqs = frequencies(m, 8)
-    embedding = m.get("model.embed_tokens.weight", 48, 64)
+    embedding = m.get("model.embed_tokens.weight", 48, 64, scale=Block().table)
     x = embedding[TOKENS]
     for layer in range(3):
         p = f"model.layers.{layer}."
@@ -1091,6 +1091,30 @@ def qwen3():
     yield "qwen3-embedding", m, 128, logits
 
 
+def reranker_of_qwen3():
+    """The last token's logits of "yes" and "no" as shares of 1 (the model card of Qwen3-Reranker), with the head tied and its own; and a folder of
+    a classifier, whose one number goes through a sigmoid."""
+    tokens = [*"abcdefghijklmnopqrstuvwxyz0123456789.,!?:<>-", "\u0120", "ye", "yes", "no"]
+    base = {"hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "_name_or_path": "Qwen/Qwen3-Reranker-0.6B"}
+    for name, architecture, tied in (("qwen3-reranker", "Qwen3ForCausalLM", True), ("qwen3-reranker-untied", "Qwen3ForCausalLM", False),
+                                     ("qwen3-classifier", "Qwen3ForSequenceClassification", True)):
+        m = Model({**base, "architectures": [architecture], "tie_word_embeddings": tied})
+        x = run(m, rms, frequencies(m, 16), swiglu, heads=head_norms, queries=0.1, states="causal")
+        embedding = m.get("model.embed_tokens.weight", 48, 64, scale=Block().table)
+        if name == "qwen3-classifier":
+            yes = 1 / (1 + np.exp(-(x[-1] @ m.get("score.weight", 1, 64)[0])))
+            m.result = np.array([yes, 1 - yes])
+        else:
+            head = embedding if tied else m.get("lm_head.weight", 48, 64)
+            m.result = softmax(x[-1] @ head[[tokens.index("yes"), tokens.index("no")]].T)
+        m.files["tokenizer.json"] = {
+            "added_tokens": [], "normalizer": None, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
+            "decoder": {"type": "ByteLevel"}, "post_processor": None,
+            "model": {"type": "BPE", "vocab": {t: i for i, t in enumerate(tokens)}, "merges": ["y e", "ye s", "n o"]}}
+        m.files["tokenizer_config.json"] = {"tokenizer_class": "Qwen2Tokenizer"}
+        yield name, m, 128, x @ embedding.T
+
+
 def gap(logits, used):
     """How far the last expert that is used lies above the first that is not: rounding must not decide."""
     order = np.sort(logits, -1)[:, ::-1]
@@ -1206,7 +1230,7 @@ def granitemoe():
 FIRST = (arcee, nemotron, phi3, granite, olmo2, smollm3, stablelm, gemma, gemma2, gemma3, exaone4, seed_oss, glm4, olmo3,
          gemma3_pictures, command_r, cohere2, mistral3, starcoder2, qwen_vl, gemma3n, gemma4)
 SECOND = (gpt2, gptneox, internlm2, phi2, chatglm, jais2, mpt, bloom, baichuan, plm, minicpm3, deepseek2, bert,
-          reranker_of_bert, roberta, distilbert, nomic_bert, jina_bert, modern_bert, eurobert, gemma_embedding, qwen3)
+          reranker_of_bert, roberta, distilbert, nomic_bert, jina_bert, modern_bert, eurobert, gemma_embedding, qwen3, reranker_of_qwen3)
 
 def minimax_m2():
     """A bias counts for the choice only; half of a head is rotated."""
