@@ -40,7 +40,7 @@ func main() {
 			&cli.StringFlag{Name: "only", Usage: "families, apart by commas; all of them if empty"},
 			&cli.StringFlag{Name: "rare", Usage: "types of a table of its own, of the families that --rare-of names"},
 			&cli.StringFlag{Name: "rare-of", Value: "llama,qwen3moe", Usage: "families, apart by commas"},
-			&cli.IntFlag{Name: "random", Usage: "compare so many models of random shapes of each family with experts or recurrent layers"},
+			&cli.IntFlag{Name: "random", Usage: "compare so many models of random shapes of each family"},
 			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "of the shapes"},
 			&cli.StringFlag{Name: "types", Value: "f16,q8_0,q4_0,q4_k", Usage: "types of the matrices, apart by commas"},
 			&cli.IntFlag{Name: "context", Aliases: []string{"c"}, Value: 128, Usage: "tokens of a window"},

@@ -14,12 +14,8 @@ import (
 // tries bounds the shapes that are drawn for one that a family can have.
 const tries = 1000
 
-// random returns n models of random shapes of a family, all of which have experts or
-// recurrent layers; of a family without either, none. Widths are whole blocks of 32 elements.
+// random returns n models of random shapes of a family. Widths are whole blocks of 32 elements.
 func random(f arch.Family, n int, seed uint64) (all []synth.Spec) {
-	if f.Experts == nil && !f.StateSpace {
-		return nil
-	}
 	name := fnv.New64a()
 	name.Write([]byte(f.Name))
 	r := rand.New(rand.NewPCG(seed, name.Sum64()))
