@@ -37,6 +37,7 @@ func sweepCommand() *cli.Command {
 		Flags: slices.Concat(sweptFlags(), []cli.Flag{
 			&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "text `FILE` to measure on; - is standard input"},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FOLDER` for results, and for what was measured of a run that is not done"},
+			&cli.StringSliceFlag{Name: "beside", Usage: "compare the settings with another `FILE` of the same vocabulary, as the same model in a smaller type, dense; may be repeated"},
 			&cli.StringFlag{Name: "store", Usage: "write the model to `FILE` with what thresholds of its predictors cost, by which run --max-kld chooses one"},
 			&cli.StringFlag{Name: "modes", Usage: "modes of --sparse to measure, as in off,exact,predict; default: all that the model has"},
 			&cli.StringFlag{Name: "thresholds", Usage: "logits from which predicted neurons are computed, as in -2,0,2; default: some around the file's own"},
@@ -157,6 +158,9 @@ func sweepOptions(ctx context.Context, c *cli.Command) (o sweep.Options, err err
 	}
 	if n := c.Int("ctx-size"); n > 0 {
 		o.Window = n
+	}
+	for _, file := range c.StringSlice("beside") {
+		o.Beside = append(o.Beside, sweep.Beside{Path: file, Open: func() (*gguf.File, error) { return openWith(file, common.Overrides) }})
 	}
 	if o.Text, err = readText(c); err != nil {
 		return o, err
@@ -323,6 +327,14 @@ func sweepMachines(c *cli.Command) (all []sweep.Machine, err error) {
 	return all, nil
 }
 
+// whereHow says where a speed is reached and how it is known; machine is a described one or empty.
+func whereHow(machine string) (where, how string) {
+	if machine == "" {
+		return "here", "measured"
+	}
+	return "on " + machine, "expected"
+}
+
 // printSweep prints a line for each point, and the recommended settings.
 func printSweep(out io.Writer, rep *sweep.Report) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -360,11 +372,13 @@ func printSweep(out io.Writer, rep *sweep.Report) error {
 	}
 	fmt.Fprintln(out)
 	for _, b := range rep.Best {
-		where, how := "here", "measured"
-		if b.Machine != "" {
-			where, how = "on "+b.Machine, "expected"
-		}
+		where, how := whereHow(b.Machine)
 		fmt.Fprintf(out, "within a KL divergence of %g, %s: %s, %.1f tokens/s %s (dense %.1f)\n", rep.Bounds.MaxKLD, where, b.Flags, b.Rate, how, b.Dense)
+	}
+	for i := range rep.Beside {
+		b := &rep.Beside[i]
+		where, how := whereHow(b.Machine)
+		fmt.Fprintf(out, "beside them, %s: %s, %.1f tokens/s %s, KL divergence %.6f: %s\n", where, b.Name, b.Rate, how, b.KLD, b.Verdict())
 	}
 	if rep.Text.Single {
 		fmt.Fprintf(out, "the text has too few documents: what 19 of 20 keep is of windows of %d tokens\n", rep.Text.Window)

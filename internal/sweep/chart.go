@@ -216,19 +216,24 @@ func (rep *Report) front(a axis) string {
 	for _, p := range dots {
 		taken = append(taken, box{x.at(p.x) - pointRadius, at(p.y) - pointRadius, x.at(p.x) + pointRadius, at(p.y) + pointRadius})
 		if p.least < p.most {
-			d.line("spread "+p.p.Mode, x.at(p.least), at(p.y), x.at(p.most), at(p.y))
+			d.line("spread "+p.p.class(), x.at(p.least), at(p.y), x.at(p.most), at(p.y))
 		}
 		if e := p.p.Quality.KLDivergence.Error; e > 0 && p.y >= y.from {
-			d.line("spread "+p.p.Mode, x.at(p.x), at(max(y.from, p.y-2*e)), x.at(p.x), at(p.y+2*e))
+			d.line("spread "+p.p.class(), x.at(p.x), at(max(y.from, p.y-2*e)), x.at(p.x), at(p.y+2*e))
 		}
 	}
 	for _, p := range dots {
-		class := "dot " + p.p.Mode
+		class := "dot " + p.p.class()
 		if rep.recommended(p.p) {
 			d.add(`<circle class="chosen" cx="%.1f" cy="%.1f" r="%g"/>`, x.at(p.x), at(p.y), pointRadius+5)
 		}
-		d.add(`<circle class="%s" cx="%.1f" cy="%.1f" r="%g"><title>%s: KL divergence %s, %s %s</title></circle>`,
-			class, x.at(p.x), at(p.y), pointRadius, html.EscapeString(p.p.Name), short(p.y), html.EscapeString(a.name), short(p.x))
+		title := fmt.Sprintf("<title>%s: KL divergence %s, %s %s</title>", html.EscapeString(p.p.Name), short(p.y), html.EscapeString(a.name), short(p.x))
+		if p.p.File != "" {
+			const r = pointRadius + 1.5 // as large to the eye as a circle
+			d.add(`<path class="dot other" d="M%.1f %.1fl%g %gl%g %gl%g %gz">%s</path>`, x.at(p.x), at(p.y)-r, r, r, -r, r, -r, -r, title)
+			continue
+		}
+		d.add(`<circle class="%s" cx="%.1f" cy="%.1f" r="%g">%s</circle>`, class, x.at(p.x), at(p.y), pointRadius, title)
 	}
 	for _, p := range dots {
 		if b, anchor, ok := place(p.p.Name, x.at(p.x), at(p.y), taken); ok {
@@ -241,6 +246,14 @@ func (rep *Report) front(a axis) string {
 		}
 	}
 	return d.end()
+}
+
+// class returns the style of a point's mark.
+func (p *Point) class() string {
+	if p.File != "" {
+		return "other"
+	}
+	return p.Mode
 }
 
 // recommended reports whether a point is the one that is recommended for this machine.

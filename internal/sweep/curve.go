@@ -33,7 +33,7 @@ func (r *run) curve(rep *Report) (*prepared.Curve, error) {
 	}
 	for i := range rep.Points {
 		p := &rep.Points[i]
-		if p.Quality == nil || p.Reads == nil || p.Activation != "" || p.AlwaysOn > 0 || p.Budget > 0 {
+		if p.File != "" || p.Quality == nil || p.Reads == nil || p.Activation != "" || p.AlwaysOn > 0 || p.Budget > 0 {
 			continue
 		}
 		c.DenseBytes = float32(p.Reads.Full - (p.Reads.All() - p.Reads.FFN))

@@ -50,7 +50,7 @@ func (b *Bounds) keeps(p *Point) bool {
 	return q.Keeps(model.Bound{KLD: b.MaxKLD, SameTop: b.LeastSameTop})
 }
 
-// Recommendation is the setting to use on a machine.
+// Recommendation is the setting of the swept file to use on a machine.
 type Recommendation struct {
 	Machine string  `json:"machine"` // empty: this one
 	Name    string  `json:"name"`
@@ -61,13 +61,13 @@ type Recommendation struct {
 	Why     string  `json:"why"`
 }
 
-// fastest returns the point of the highest rate within the bounds, or nil. Of points that are not told apart, because less is above rate, it is the one
+// fastest returns the swept file's point of the highest rate within the bounds, or nil. Of points that are not told apart, because less is above rate, it is the one
 // that is least far from dense. rate returns 0 where it is not known.
 func fastest(points []Point, rate func(p *Point) (value, most float64)) *Point {
 	var best *Point
 	top := 0.0
 	for i := range points {
-		if v, _ := rate(&points[i]); points[i].Within && v > top {
+		if v, _ := rate(&points[i]); points[i].File == "" && points[i].Within && v > top {
 			best, top = &points[i], v
 		}
 	}
@@ -76,7 +76,7 @@ func fastest(points []Point, rate func(p *Point) (value, most float64)) *Point {
 	}
 	for i := range points {
 		p := &points[i]
-		if v, most := rate(p); p.Within && v > 0 && most >= top && p.Quality.KLDivergence.Value < best.Quality.KLDivergence.Value {
+		if v, most := rate(p); p.File == "" && p.Within && v > 0 && most >= top && p.Quality.KLDivergence.Value < best.Quality.KLDivergence.Value {
 			best = p
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/bench"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -21,13 +22,13 @@ import (
 // lab opens models in settings and measures them. As many stay open as there is room for, so that runs can take turns.
 type lab struct {
 	o      *Options
-	cost   placement.Model // for what is read besides feed-forward layers
-	text   eval.Windows    // that are measured on
-	bos    int32           // begins every window; -1: none
+	files  map[string]*subject // by Setting.File
+	text   eval.Windows        // that are measured on
+	bos    int32               // begins every window; -1: none
 	window int
-	count  int   // of windows
-	size   int64 // bytes of the weights
+	count  int // of windows
 	open   []*opened
+	memory func() (hw.Memory, error) // of the machine
 }
 
 // opened is a model in a setting.
@@ -46,7 +47,7 @@ func (l *lab) in(ctx context.Context, s Setting) (*session.Session, error) {
 			return m.Session, nil
 		}
 	}
-	if err := l.room(); err != nil {
+	if err := l.room(l.of(s)); err != nil {
 		return nil, err
 	}
 	m, err := l.load(ctx, s, nil)
@@ -57,15 +58,9 @@ func (l *lab) in(ctx context.Context, s Setting) (*session.Session, error) {
 	return m, nil
 }
 
-// room closes models until one more fits. Models on GPUs do not share them.
-func (l *lab) room() error {
-	for len(l.open) > 0 {
-		mem, err := hw.ReadMemory()
-		known := err == nil && mem.Available > 0
-		plan, err := l.open[0].Planner.Plan()
-		if err == nil && plan == nil && known && mem.Available > uint64(l.size+spareMemory) {
-			return nil
-		}
+// room closes models until one of f fits, too. Models on GPUs do not share them.
+func (l *lab) room(f *subject) error {
+	for len(l.open) > 0 && !l.fits(f.size) {
 		if err := l.open[0].Close(); err != nil {
 			return err
 		}
@@ -74,9 +69,30 @@ func (l *lab) room() error {
 	return nil
 }
 
+// fits reports whether so many bytes of weights fit beside the open models.
+func (l *lab) fits(size int64) bool {
+	plan, err := l.open[0].Planner.Plan()
+	if err != nil || plan != nil {
+		return false
+	}
+	mem, err := l.memory()
+	return err == nil && mem.Available > uint64(size+spareMemory)
+}
+
+// holds reports whether models in so many settings would all stay open, beside those that are.
+func (l *lab) holds(settings []Setting) bool {
+	size := int64(0)
+	for _, s := range settings {
+		if !slices.ContainsFunc(l.open, func(m *opened) bool { return m.of.Name() == s.Name() }) {
+			size += l.of(s).size
+		}
+	}
+	return size == 0 || l.fits(size)
+}
+
 // load opens a model in a setting. adjust may be nil.
 func (l *lab) load(ctx context.Context, s Setting, adjust func(*session.Options)) (*session.Session, error) {
-	f, err := l.o.Open()
+	f, err := l.of(s).open()
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +205,7 @@ const recallWindows = 8
 
 // recall judges the predictors in a setting: every layer computes the chosen neurons and then all, which the next layer sees.
 func (l *lab) recall(ctx context.Context, s Setting, told func(float64)) (_ any, err error) {
-	if err := l.room(); err != nil {
+	if err := l.room(l.of(s)); err != nil {
 		return nil, err
 	}
 	m, err := l.load(ctx, s, func(o *session.Options) { o.Engine.Recall = true })
@@ -270,12 +286,12 @@ func (l *lab) speed(ctx context.Context, s Setting) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	reads, err := l.reads(m, before)
+	reads, err := l.reads(m, &l.of(s).cost, before)
 	return timed{float64(l.o.Generate) / (float64(r.Samples[0]) / 1e9), reads}, err
 }
 
-// reads returns what a token of the steps since before read, each of one token.
-func (l *lab) reads(m *session.Session, before []model.NeuronUse) (r Reads, err error) {
+// reads returns what a token of the steps since before read, each of one token; cost is the file's.
+func (l *lab) reads(m *session.Session, cost *placement.Model, before []model.NeuronUse) (r Reads, err error) {
 	plan, err := m.Planner.Plan()
 	if err != nil {
 		return r, err
@@ -297,13 +313,13 @@ func (l *lab) reads(m *session.Session, before []model.NeuronUse) (r Reads, err 
 			all, ram = float64(u.Bytes)/float64(u.Steps), float64(u.RAM)/float64(u.Steps)
 		}
 		r.FFN += all
-		r.Full += float64(u.Dense) + float64(l.cost.Layers[i].Attention)
+		r.Full += float64(u.Dense) + float64(cost.Layers[i].Attention)
 		r.add(ram, false)
 		r.add(all-ram, true)
-		r.add(float64(l.cost.Layers[i].Attention), at.Attention)
+		r.add(float64(cost.Layers[i].Attention), at.Attention)
 	}
-	r.Full += float64(l.cost.Head)
-	r.add(float64(l.cost.Head), placed(len(l.cost.Layers)).Attention)
+	r.Full += float64(cost.Head)
+	r.add(float64(cost.Head), placed(len(cost.Layers)).Attention)
 	if neurons > 0 {
 		r.Hot = hot / neurons
 	}
@@ -349,6 +365,16 @@ func (l *lab) score(ctx context.Context, s Setting, t *Task, told func(float64))
 type pace struct {
 	window, token float64 // seconds
 	load          float64
+	turn          float64 // of opening a model before each timed run; 0 where all stay open
+}
+
+// of returns the pace of another file: loading and single tokens take the time of its bytes, windows that of their products, which is much the same.
+func (p pace) of(f, swept *subject) pace {
+	if f != swept {
+		share := float64(f.size) / float64(swept.size)
+		p.token, p.load, p.turn = share*p.token, share*p.load, share*p.turn
+	}
+	return p
 }
 
 // trialTokens are generated to learn how long a token takes.

@@ -19,6 +19,12 @@ type view struct {
 	Picture  template.HTML
 }
 
+// verdicts are those of the files beside the swept one, by the speeds of a machine.
+type verdicts struct {
+	Machine string // empty: this one
+	All     []*Comparison
+}
+
 // knob shows what turning one thing does.
 type knob struct {
 	Name     string
@@ -42,7 +48,12 @@ func (rep *Report) HTML(w io.Writer) error {
 		Active, Computed float64
 		Chosen           bool
 	}
+	type other struct {
+		Model
+		*Point // with no budget of a GPU
+	}
 	var rows []row
+	var others []other
 	for i := range rep.Points {
 		p := &rep.Points[i]
 		r := row{Point: p, Chosen: rep.recommended(p)}
@@ -50,10 +61,22 @@ func (rep *Report) HTML(w io.Writer) error {
 			r.Active, r.Computed = p.Quality.Active()
 		}
 		rows = append(rows, r)
+		if k := slices.IndexFunc(rep.Others, func(m Model) bool { return m.File == p.File }); k >= 0 && p.Budget == 0 {
+			others = append(others, other{rep.Others[k], p})
+		}
+	}
+	var says []verdicts
+	for i := range rep.Beside {
+		c := &rep.Beside[i]
+		if n := len(says); n == 0 || says[n-1].Machine != c.Machine {
+			says = append(says, verdicts{Machine: c.Machine})
+		}
+		last := &says[len(says)-1]
+		last.All = append(last.All, c)
 	}
 	// Pictures hold numbers, fixed words and escaped names.
 	return t.Execute(w, map[string]any{
-		"Report": rep, "Rows": rows, "Views": rep.views(), "Knobs": rep.knobs(), "Bytes": template.HTML(rep.byteBars()), "Layers": rep.layerViews(),
+		"Report": rep, "Rows": rows, "Others": others, "Verdicts": says, "Views": rep.views(), "Knobs": rep.knobs(), "Bytes": template.HTML(rep.byteBars()), "Layers": rep.layerViews(),
 		"Scores": rep.scores(), "Modes": rep.modes(), "Fields": rep.scoreViews(),
 	})
 }
@@ -96,10 +119,10 @@ func (rep *Report) views() (all []view) {
 	return all
 }
 
-// modes returns the modes of the points, in their order.
+// modes returns the modes of the swept file's points, in their order.
 func (rep *Report) modes() (all []string) {
 	for i := range rep.Points {
-		if m := rep.Points[i].Mode; !slices.Contains(all, m) {
+		if m := rep.Points[i].Mode; rep.Points[i].File == "" && !slices.Contains(all, m) {
 			all = append(all, m)
 		}
 	}

@@ -30,6 +30,9 @@ func TestPage(t *testing.T) {
 	}
 	add(Setting{Mode: "exact", Activation: evil}, 0.02, 11)
 	rep.Points = append(rep.Points, Point{Name: "predict 0 4 GiB", Setting: Setting{Mode: "predict", Threshold: logit(0), Budget: 4 << 30}})
+	add(Setting{Mode: "off", File: evil}, 9e-3, 30)
+	rep.Points[len(rep.Points)-1].Name = evil
+	rep.Others = []Model{{File: evil, Name: evil, Type: "Q4_0"}}
 	rep.Layers = []Sensitivity{{Name: "predict 1", Layers: []Alone{{Layer: 3, KLDivergence: Figure{0.01, 0.001}}}}}
 	fronts(rep.Points)
 	rep.recommend()
@@ -66,6 +69,12 @@ func TestPage(t *testing.T) {
 	}
 	if n := strings.Count(pictures[0], "<circle class=\"dot"); n != 7 {
 		t.Errorf("%d points on the front's picture", n)
+	}
+	if n := strings.Count(pictures[0], `<path class="dot other"`); n != 1 {
+		t.Errorf("%d marks of another file on the front's picture", n)
+	}
+	if n := strings.Count(text, "beside it, is faster within the bound"); n != 2 {
+		t.Errorf("a faster file is told of %d times, not on this machine and the described one", n)
 	}
 	if err := (&Report{}).HTML(&b); err != nil {
 		t.Errorf("a page of nothing: %v", err)

@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
-	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 )
@@ -22,8 +22,10 @@ type Report struct {
 	Text      Text             `json:"text"`
 	Machine   Here             `json:"machine"`
 	Bounds    Bounds           `json:"bounds"`
+	Others    []Model          `json:"other_files,omitempty"` // that were measured beside it
 	Points    []Point          `json:"points"`
 	Best      []Recommendation `json:"recommended"`
+	Beside    []Comparison     `json:"beside,omitempty"` // of the other files with the settings
 	Layers    []Sensitivity    `json:"layers,omitempty"`
 	Described []string         `json:"described_machines,omitempty"`
 	Command   string           `json:"command"`
@@ -33,6 +35,7 @@ type Report struct {
 
 // Model says what was measured.
 type Model struct {
+	File       string `json:"file"`
 	Name       string `json:"name"`
 	Type       string `json:"type"`
 	Bytes      int64  `json:"bytes"` // of weights
@@ -65,7 +68,7 @@ func (r *run) report() (*Report, error) {
 	o := r.o
 	id := r.identity()
 	rep := &Report{
-		Model:   Model{Name: r.name(), Bytes: r.lab.size, Layers: r.config.Layers, Neurons: r.config.FF, Activation: r.config.Act.Kind.String(), Digest: id["model"]},
+		Model:   r.told(r.file.Path),
 		Text:    Text{o.Command.Text, r.textSum, r.lab.window, r.lab.count, r.lab.text.Documents, r.lab.text.Single},
 		Machine: Here{id["processor"], o.Session.Planner.Threads, o.Generate, o.Rounds}, Bounds: Bounds{o.MaxKLD, o.LeastSameTop},
 		Command: quoted(o.Command.Line), Version: o.Command.Commit, Date: time.Now().UTC().Format(time.DateOnly),
@@ -73,15 +76,20 @@ func (r *run) report() (*Report, error) {
 	for _, m := range o.Machines {
 		rep.Described = append(rep.Described, m.Name)
 	}
+	for _, b := range o.Beside {
+		rep.Others = append(rep.Others, r.lab.files[b.Path].told(b.Path))
+	}
+	labels := r.labels()
 	for _, s := range r.settings {
 		p, err := r.point(s)
 		if err != nil {
 			return nil, err
 		}
-		p.Within = rep.Bounds.keeps(&p)
-		if rep.Model.Type == "" {
-			rep.Model.Type = r.typeOf()
+		if s.File != "" {
+			s.File = labels[s.File]
+			p.Name = s.Name()
 		}
+		p.Within = rep.Bounds.keeps(&p)
 		rep.Points = append(rep.Points, p)
 	}
 	fronts(rep.Points)
@@ -89,22 +97,6 @@ func (r *run) report() (*Report, error) {
 	var err error
 	rep.Layers, err = r.sensitivities(rep.Points)
 	return rep, err
-}
-
-func (r *run) name() string {
-	if r.config.Name != "" {
-		return r.config.Name
-	}
-	return filepath.Base(r.file.Path)
-}
-
-// typeOf returns the type of most neurons' rows.
-func (r *run) typeOf() string {
-	c, err := modelcost.Of(r.file, modelcost.Options{Sparse: model.Off, Law: modelcost.UsualLaw()})
-	if err != nil {
-		return ""
-	}
-	return c.Type
 }
 
 // point collects what was measured of a setting.
@@ -160,18 +152,18 @@ func (r *run) expected(p *Point) (all []Expected, err error) {
 	if p.Quality == nil {
 		return nil, nil
 	}
-	so := r.o.Session
+	so, f := r.o.Session, r.lab.of(p.Setting)
 	if err := p.take(&so); err != nil {
 		return nil, err
 	}
 	of := modelcost.Options{
-		Context: min(mostContext, r.config.Context), Sparse: so.Engine.Sparse, Bound: so.Engine.Bound, Activation: so.Engine.Activation, CacheTypes: so.Engine.CacheTypes, Law: modelcost.UsualLaw(),
+		Context: min(mostContext, f.config.Context), Sparse: so.Engine.Sparse, Bound: so.Engine.Bound, Activation: so.Engine.Activation, CacheTypes: so.Engine.CacheTypes, Law: modelcost.UsualLaw(),
 	}
 	for _, y := range p.Quality.Layers {
 		of.Uses = append(of.Uses, modelcost.Use{Active: y.Active, Computed: y.Computed, AlwaysOn: p.AlwaysOn})
 	}
 	for _, m := range r.o.Machines {
-		cost, err := modelcost.Of(r.file, of)
+		cost, err := modelcost.Of(f.file, of)
 		if err != nil {
 			return nil, err
 		}
@@ -200,21 +192,25 @@ func (o *Options) commands(s Setting) []string {
 		}
 		return quoted(all)
 	}
+	of := c.Model // the files that the point's own commands open
+	if s.File != "" {
+		of = []string{"-m", s.File}
+	}
 	window, windows := strconv.Itoa(o.Window), strconv.Itoa(o.Windows)
 	if o.Windows == 0 {
 		windows = "-1"
 	}
 	list := []string{
 		line([]string{"perplexity"}, c.Model, c.Flags, []string{"--sparse", "off", "-f", c.Text, "-c", window, "--chunks", windows, "--by-document", "--kl-divergence-base", baseName}),
-		line([]string{"perplexity"}, c.Model, c.Flags, s.Flags(), []string{"--kl-divergence", "--kl-divergence-base", baseName}),
-		line([]string{"bench"}, c.Model, c.Flags, s.Flags(), []string{"-p", "0", "-n", strconv.Itoa(o.Generate), "-r", strconv.Itoa(max(1, o.Rounds)), "-f", c.Text}),
+		line([]string{"perplexity"}, of, c.Flags, s.Flags(), []string{"--kl-divergence", "--kl-divergence-base", baseName}),
+		line([]string{"bench"}, of, c.Flags, s.Flags(), []string{"-p", "0", "-n", strconv.Itoa(o.Generate), "-r", strconv.Itoa(max(1, o.Rounds)), "-f", c.Text}),
 	}
 	for _, t := range o.Tasks {
 		last := []string{"-f", t.File}
 		if t.Data.Kind.Generates() {
 			last = append(last, "--execute")
 		}
-		list = append(list, line([]string{"eval", string(t.Data.Kind)}, c.Model, c.Flags, s.Flags(), last))
+		list = append(list, line([]string{"eval", string(t.Data.Kind)}, of, c.Flags, s.Flags(), last))
 	}
 	return list
 }
@@ -237,13 +233,14 @@ func quoted(words []string) string {
 func (rep *Report) recommend() {
 	add := func(machine string, rate func(p *Point) (float64, float64)) {
 		best := fastest(rep.Points, rate)
+		rep.compare(machine, best, rate)
 		if best == nil {
 			return
 		}
 		v, _ := rate(best)
 		dense := 0.0
 		for i := range rep.Points {
-			if p := &rep.Points[i]; p.Mode == model.Off.String() && p.Budget == best.Budget {
+			if p := &rep.Points[i]; p.dense() && p.Budget == best.Budget {
 				dense, _ = rate(p)
 			}
 		}
@@ -372,6 +369,7 @@ func (rep *Report) columns() []column {
 	}
 	all := []column{
 		{"name", func(p *Point) string { return p.Name }},
+		{"file", func(p *Point) string { return cmp.Or(p.File, rep.Model.File) }},
 		{"mode", func(p *Point) string { return p.Mode }},
 		{"threshold", func(p *Point) string {
 			if p.Threshold == nil {

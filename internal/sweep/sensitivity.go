@@ -75,7 +75,7 @@ func (r *run) alone(s Setting, l int) (adjust func(o *session.Options), ok bool,
 
 // layer compares a model of which one layer leaves something out with dense.
 func (l *lab) layer(ctx context.Context, s Setting, layer int, adjust func(*session.Options), told func(float64)) (_ any, err error) {
-	if err := l.room(); err != nil {
+	if err := l.room(l.of(s)); err != nil {
 		return nil, err
 	}
 	m, err := l.load(ctx, s, adjust)

@@ -14,6 +14,8 @@ import (
 
 // Setting is one way to run a model. What is nil or 0 is the file's.
 type Setting struct {
+	File       string   `json:"file,omitempty"`       // another file, beside the one that is swept; empty: that one
+	Digest     string   `json:"digest,omitempty"`     // of File
 	Mode       string   `json:"mode"`                 // off, exact, predict or threshold
 	Threshold  *float32 `json:"threshold,omitempty"`  // of predict: the logit from which on a neuron is computed
 	AlwaysOn   float64  `json:"always_on,omitempty"`  // of predict: share of each layer's neurons, the hottest, that are computed for every token
@@ -26,6 +28,9 @@ type Setting struct {
 // Name names the setting in a few words; no two settings of a sweep have the same.
 func (s Setting) Name() string {
 	name := s.Mode
+	if s.File != "" { // which is measured in mode off alone
+		name = s.File
+	}
 	add := func(format string, args ...any) { name += " " + fmt.Sprintf(format, args...) }
 	if s.Threshold != nil {
 		add("%s", decimal(*s.Threshold))
@@ -43,6 +48,14 @@ func (s Setting) Name() string {
 		add("%s GiB", decimal(gib(s.Budget)))
 	}
 	return name
+}
+
+// key names the setting in the journal: a file by what it holds, so that one that was replaced is measured anew.
+func (s Setting) key() string {
+	if s.File != "" {
+		s.File = "file " + s.Digest
+	}
+	return s.Name()
 }
 
 // Flags returns the flags of run, bench and perplexity that choose the setting.

@@ -22,7 +22,6 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/model"
-	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
@@ -39,7 +38,8 @@ const (
 // Options say what is measured, and how.
 type Options struct {
 	Open    func() (*gguf.File, error) // opens the model; whoever gets the file closes it
-	Session session.Options            // how the model is opened, whatever the setting
+	Beside  []Beside                   // further files, each a point
+	Session session.Options            // how models are opened, whatever the setting
 	Grid    Grid
 	Folder  string // for the results and what lies between
 	Store   string // a file to write the model to, with what thresholds of its predictors cost; empty: none
@@ -117,10 +117,9 @@ type work struct {
 
 // run is a sweep at work.
 type run struct {
+	*subject // the swept file
 	o        *Options
 	lab      lab
-	file     *gguf.File
-	config   model.Config
 	settings []Setting
 	lock     *folderlock.Lock
 	journal  *journal
@@ -128,7 +127,9 @@ type run struct {
 	textSum  string
 }
 
-func newRun(o *Options) *run { return &run{o: o, lab: lab{o: o}, gpu: true} }
+func newRun(o *Options) *run {
+	return &run{o: o, lab: lab{o: o, files: map[string]*subject{}, bos: -1, memory: hw.ReadMemory}, gpu: true}
+}
 
 // Run measures what is not measured yet, writes the results, and returns them.
 func Run(ctx context.Context, o Options) (_ *Report, err error) {
@@ -163,8 +164,8 @@ func (r *run) close() error {
 	if r.journal != nil {
 		failed = append(failed, r.journal.close())
 	}
-	if r.file != nil {
-		failed = append(failed, r.file.Close())
+	for _, f := range r.lab.files {
+		failed = append(failed, f.file.Close())
 	}
 	r.lock.Release()
 	return errors.Join(failed...)
@@ -173,17 +174,17 @@ func (r *run) close() error {
 // begin reads the model's header and the text, chooses the settings and opens the journal.
 func (r *run) begin() (err error) {
 	o := r.o
-	if r.file, err = o.Open(); err != nil {
+	if r.subject, err = openSubject(o.Open, &o.Session); err != nil {
 		return err
 	}
-	if r.config, err = model.ReadConfig(r.file, o.Session.Engine.Activation); err != nil {
-		return err
-	}
+	l := &r.lab
+	l.files[""] = r.subject
+	l.window = min(o.Window, r.config.Context)
 	if r.settings, err = o.Grid.Settings(&r.config); err != nil {
 		return err
 	}
 	for _, s := range r.settings {
-		if err := r.possible(s); err != nil {
+		if err := r.possible(s, r.subject); err != nil {
 			return err
 		}
 	}
@@ -191,8 +192,6 @@ func (r *run) begin() (err error) {
 	if err != nil {
 		return err
 	}
-	l := &r.lab
-	*l = lab{o: o, bos: -1, window: min(o.Window, r.config.Context)}
 	if tok.AddsBOS() {
 		l.bos = tok.BOS()
 	}
@@ -200,14 +199,9 @@ func (r *run) begin() (err error) {
 	if l.count = len(l.text.Of); l.count < 2 {
 		return fmt.Errorf("the text has %d windows of %d tokens, and two are the least: give a longer one with -f", l.count, l.window)
 	}
-	for _, t := range r.file.Tensors {
-		l.size += t.Bytes()
-	}
-	cost, err := modelcost.Of(r.file, modelcost.Options{Sparse: model.Off, Law: modelcost.UsualLaw(), Activation: o.Session.Engine.Activation})
-	if err != nil {
+	if err := r.setBeside(tok); err != nil {
 		return err
 	}
-	l.cost = cost.Model
 	if err := os.MkdirAll(o.Folder, 0o755); err != nil {
 		return err
 	}
@@ -220,21 +214,21 @@ func (r *run) begin() (err error) {
 	return err
 }
 
-// possible checks that the model can be opened in a setting.
-func (r *run) possible(s Setting) error {
+// possible checks that a file can be opened in a setting.
+func (r *run) possible(s Setting, f *subject) error {
 	so := r.o.Session
 	if err := s.take(&so); err != nil {
 		return err
 	}
-	c, err := model.ReadConfig(r.file, so.Engine.Activation)
+	c, err := model.ReadConfig(f.file, so.Engine.Activation)
 	if err != nil {
 		return err
 	}
 	if _, err = c.Choose(so.Engine.Sparse, so.Engine.Bound); err != nil {
-		return fmt.Errorf("%s: %w", r.file.Path, err)
+		return fmt.Errorf("%s: %w", f.file.Path, err)
 	}
 	if s.AlwaysOn > 0 && c.Prepared == nil {
-		return fmt.Errorf("%s: only a prepared file says which neurons are the hottest, that could be always on", r.file.Path)
+		return fmt.Errorf("%s: only a prepared file says which neurons are the hottest, that could be always on", f.file.Path)
 	}
 	return nil
 }
@@ -242,9 +236,8 @@ func (r *run) possible(s Setting) error {
 // identity says what is measured. More settings, rounds and tasks may be measured in the same folder.
 func (r *run) identity() map[string]string {
 	o := r.o
-	digest := r.file.Digest()
 	return map[string]string{
-		"sweep": "2", "model": hex.EncodeToString(digest[:]), "text": r.textSum, "window": strconv.Itoa(r.lab.window), "windows": strconv.Itoa(r.lab.count),
+		"sweep": "2", "model": r.digest, "text": r.textSum, "window": strconv.Itoa(r.lab.window), "windows": strconv.Itoa(r.lab.count),
 		"generate": strconv.Itoa(o.Generate), "processor": hw.Detect().Name, "flags": strings.Join(o.Command.Flags, " "),
 	}
 }
@@ -267,6 +260,9 @@ func (r *run) measure(ctx context.Context) error {
 		return err
 	}
 	r.gpu = plan != nil
+	if !r.lab.holds(slices.DeleteFunc(slices.Clone(r.settings), func(s Setting) bool { return !r.here(s) })) {
+		p.turn = p.load
+	}
 	if left, err = r.left(p); err != nil {
 		return err
 	}
@@ -315,14 +311,14 @@ func (r *run) estimate(left []work) (e Estimate) {
 }
 
 // The keys of measurements.
-func keyQuality(s Setting) string { return "quality " + s.Name() }
+func keyQuality(s Setting) string { return "quality " + s.key() }
 func keyRecall(s Setting) string  { return "predictors " + s.unplaced().Name() }
 func keySpeed(s Setting, round int) string {
-	return fmt.Sprintf("speed %s, round %d", s.Name(), round)
+	return fmt.Sprintf("speed %s, round %d", s.key(), round)
 }
 
 func keyScore(s Setting, t *Task) string {
-	return fmt.Sprintf("score %s, %s %s", s.Name(), t.Name, t.Data.Hash)
+	return fmt.Sprintf("score %s, %s %s", s.key(), t.Name, t.Data.Hash)
 }
 
 const keyDense = "quality off"
@@ -357,7 +353,7 @@ func (r *run) left(p pace) (all []work, err error) {
 	}
 	for _, s := range r.settings {
 		if r.here(s) && s.Name() != model.Off.String() {
-			add(work{keyQuality(s), partQuality, s.Name(), windows + p.load, func(ctx context.Context, told func(float64)) (any, error) { return l.quality(ctx, s, told) }})
+			add(work{keyQuality(s), partQuality, s.Name(), windows + p.of(l.of(s), r.subject).load, func(ctx context.Context, told func(float64)) (any, error) { return l.quality(ctx, s, told) }})
 		}
 	}
 	layers, err := r.layers(p)
@@ -384,18 +380,18 @@ func (r *run) left(p pace) (all []work, err error) {
 				s = r.settings[len(r.settings)-1-i]
 			}
 			if r.here(s) {
-				add(work{keySpeed(s, round), partSpeed, s.Name(), float64(r.o.Generate+warmUp) * p.token, func(ctx context.Context, _ func(float64)) (any, error) { return l.speed(ctx, s) }})
+				add(work{keySpeed(s, round), partSpeed, s.Name(), float64(r.o.Generate+warmUp)*p.of(l.of(s), r.subject).token + p.of(l.of(s), r.subject).turn, func(ctx context.Context, _ func(float64)) (any, error) { return l.speed(ctx, s) }})
 			}
 		}
 	}
 	for i := range r.o.Tasks {
 		t := &r.o.Tasks[i]
-		cost, score := float64(textOf(t.Data))/bytesOfToken/float64(l.window)*p.window, l.score
-		if t.Data.Kind.Generates() {
-			cost, score = float64(len(t.Data.Programs)*ProgramTokens)*p.token, l.programs
-		}
 		for _, s := range r.settings {
 			if r.here(s) {
+				cost, score := float64(textOf(t.Data))/bytesOfToken/float64(l.window)*p.window, l.score
+				if t.Data.Kind.Generates() {
+					cost, score = float64(len(t.Data.Programs)*ProgramTokens)*p.of(l.of(s), r.subject).token, l.programs
+				}
 				add(work{keyScore(s, t), partTasks, t.Name + ", " + s.Name(), cost, func(ctx context.Context, told func(float64)) (any, error) { return score(ctx, s, t, told) }})
 			}
 		}

@@ -40,6 +40,7 @@ func TestMain(m *testing.M) {
 	sandbox.Child()
 	if folder := os.Getenv(childFolder); folder != "" {
 		o := options(folder)
+		o.Beside = []Beside{renamed("copy.gguf")}
 		if most, err := strconv.Atoi(os.Getenv(childLines)); err == nil {
 			o.Progress = func(string, time.Duration, time.Duration) {
 				if self, err := os.FindProcess(os.Getpid()); err == nil && len(lineList(folder)) >= most {
@@ -144,7 +145,7 @@ func TestRun(t *testing.T) {
 			t.Errorf("with half of the neurons always on, %g are computed", y.Computed)
 		}
 	}
-	matchDivergence(t, o, own)
+	matchDivergence(t, o, own, o.Open, model.Predict)
 	matchPredictor(t, o, own)
 	if x := own.Expected[0]; x.Rate <= off.Expected[0].Rate || !x.Fits {
 		t.Errorf("expected on pc-high: %+v, dense %+v", x, off.Expected[0])
@@ -169,10 +170,11 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// matchDivergence compares a point with what package eval finds of a model that was opened by itself.
-func matchDivergence(t *testing.T, o Options, p *Point) {
-	open := func(e engine.Options) *engine.Engine {
-		f, err := o.Open()
+// matchDivergence compares a point of the model that file opens with what package eval finds of models that were opened by themselves.
+func matchDivergence(t *testing.T, o Options, p *Point, file func() (*gguf.File, error), mode model.SparseMode) {
+	t.Helper()
+	open := func(file func() (*gguf.File, error), e engine.Options) *engine.Engine {
+		f, err := file()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -184,7 +186,7 @@ func matchDivergence(t *testing.T, o Options, p *Point) {
 		t.Cleanup(func() { m.Close() })
 		return m
 	}
-	dense := open(engine.Options{Sparse: model.Off})
+	dense := open(o.Open, engine.Options{Sparse: model.Off})
 	tok := dense.Tokenizer()
 	base := filepath.Join(t.TempDir(), "base")
 	ask := eval.Perplexity{Tokens: eval.LayText(tok, o.Text, o.Window, o.Windows).Tokens, Context: o.Window, Chunks: -1, BOS: tok.BOS(), Base: base}
@@ -196,7 +198,7 @@ func matchDivergence(t *testing.T, o Options, p *Point) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	d, err := (&eval.KLDivergence{Base: b, Chunks: -1, BOS: tok.BOS()}).Run(t.Context(), open(engine.Options{Sparse: model.Predict}))
+	d, err := (&eval.KLDivergence{Base: b, Chunks: -1, BOS: tok.BOS()}).Run(t.Context(), open(file, engine.Options{Sparse: mode}))
 	if err != nil {
 		t.Fatal(err)
 	}
