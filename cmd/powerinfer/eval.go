@@ -183,10 +183,10 @@ func evalChoices(ctx context.Context, c *cli.Command, t *powerinfer.Task) error 
 	for _, i := range left {
 		all += t.Items[i].Bytes()
 	}
-	if err := e.foretell(ctx, m, left, all); err != nil {
+	if err := e.foretell(ctx, m, left, all, rest); err != nil {
 		return err
 	}
-	rest.begin = time.Now()
+	rest.begin = rest.now()
 	err = m.Score(ctx, t, left, c.Int("parallel"), func(i int, l []powerinfer.Likelihood) error {
 		it := &t.Items[i]
 		e.answers[i] = t.Score(it, l)
@@ -241,7 +241,8 @@ const (
 )
 
 // foretell says how long the questions that are left will take, all of so many bytes, by how fast the model reads the beginning of the first.
-func (e *choices) foretell(ctx context.Context, m *powerinfer.Model, left []int, all int64) error {
+// clock is what tells the time left later on.
+func (e *choices) foretell(ctx context.Context, m *powerinfer.Model, left []int, all int64, clock *remaining) error {
 	if all < worthTrial*trialText {
 		return nil
 	}
@@ -255,13 +256,13 @@ func (e *choices) foretell(ctx context.Context, m *powerinfer.Model, left []int,
 	tokens := m.Tokenize(text.String(), true, false)
 	perToken := float64(text.Len()) / float64(max(1, len(tokens)))
 	tokens = tokens[:min(len(tokens), trialRead)]
-	begin := time.Now()
+	begin := clock.now()
 	if err := m.Logits(ctx, tokens, func(int) bool { return false }, nil); err != nil {
 		return err
 	}
-	whole := time.Duration(float64(time.Since(begin)) / float64(len(tokens)) * float64(all) / perToken)
+	whole := time.Duration(float64(clock.now().Sub(begin)) / float64(len(tokens)) * float64(all) / perToken)
 	if whole > patience() {
-		note(fmt.Sprintf("about %s for %s", roundTime(whole), count(len(left), "question")))
+		clock.out(fmt.Sprintf("about %s for %s", roundTime(whole), count(len(left), "question")))
 	}
 	return nil
 }

@@ -137,7 +137,7 @@ func writePrograms(ctx context.Context, c *cli.Command, t *powerinfer.Task) (all
 	if n := len(t.Programs)*tries - len(left); n > 0 {
 		note(fmt.Sprintf("%d of %d programs are written already", n, len(t.Programs)*tries))
 	}
-	if err := w.foretell(ctx, left, parallel); err != nil {
+	if err := w.foretell(ctx, left, parallel, newRemaining("programs")); err != nil {
 		return nil, run, err
 	}
 	err = w.write(ctx, left, parallel)
@@ -182,12 +182,12 @@ func (w *programs) left(tries int) (left []attempt) {
 // trialTokens are written of the first programs, to learn how long all will take.
 const trialTokens = 32
 
-// foretell says how long programs will take at most, by how fast the model writes the beginning of the first, so many at a time.
-func (w *programs) foretell(ctx context.Context, left []attempt, parallel int) error {
+// foretell says how long programs will take at most, by how fast the model writes the beginning of the first, so many at a time. clock tells the time.
+func (w *programs) foretell(ctx context.Context, left []attempt, parallel int, clock *remaining) error {
 	if len(left) < 2*parallel || w.most < 2*trialTokens { // which takes hardly longer than the trial
 		return nil
 	}
-	begin := time.Now()
+	begin := clock.now()
 	greedy := w.sampling
 	greedy.Temperature = 0
 	err := inParallel(ctx, parallel, parallel, func(ctx context.Context, i int) error {
@@ -204,8 +204,8 @@ func (w *programs) foretell(ctx context.Context, left []attempt, parallel int) e
 		return err
 	}
 	rounds := (len(left) + parallel - 1) / parallel
-	if whole := time.Since(begin) * time.Duration(rounds) * time.Duration(w.most) / trialTokens; whole > patience() {
-		note(fmt.Sprintf("at most about %s for %s of up to %d tokens", roundTime(whole), count(len(left), "program"), w.most))
+	if whole := clock.now().Sub(begin) * time.Duration(rounds) * time.Duration(w.most) / trialTokens; whole > patience() {
+		clock.out(fmt.Sprintf("at most about %s for %s of up to %d tokens", roundTime(whole), count(len(left), "program"), w.most))
 	}
 	return nil
 }

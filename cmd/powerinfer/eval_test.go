@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/demo"
+	"github.com/powerinfer-go/powerinfer/internal/eval/task"
+)
+
+// ticking returns a clock by which every look at it takes a while, and what is told by it.
+func ticking(while time.Duration) (r *remaining, told *[]string) {
+	told = new([]string)
+	at := time.Unix(1000, 0)
+	r = newRemaining("questions")
+	r.now, r.out = func() time.Time { at = at.Add(while); return at }, func(s string) { *told = append(*told, s) }
+	return r, told
+}
+
+// TestForetell: before the first question the time of all of them is told, from that of a trial of known length.
+func TestForetell(t *testing.T) {
+	t.Setenv("POWERINFER_PATIENCE", "2s")
+	const sequences = 2
+	m, err := powerinfer.OpenBytes(t.Context(), demo.Name, demo.Model(), powerinfer.Options{Devices: powerinfer.NoGPU, Context: 512, Sequences: sequences})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	const questions = 100
+	e := choices{task: &powerinfer.Task{}}
+	var left []int
+	all := int64(0)
+	for i := range questions {
+		e.task.Items = append(e.task.Items, powerinfer.TaskItem{Choices: []task.Text{{Context: strings.Repeat("once upon a time ", 30), Continuation: "there was"}}})
+		left = append(left, i)
+		all += e.task.Items[i].Bytes()
+	}
+	// The trial reads 128 tokens, whose number in all of the questions is that in two of them times fifty.
+	first := e.task.Items[0].Choices[0]
+	tokens := len(m.Tokenize(strings.Repeat(first.Context+first.Continuation, 2), true, false)) * questions / 2
+	for _, c := range []struct {
+		trial time.Duration
+		all   int64
+		want  []string
+	}{
+		{time.Second, all, []string{fmt.Sprintf("about %s for 100 questions", roundTime(time.Second*time.Duration(tokens)/128))}},
+		{4 * time.Second, all, []string{fmt.Sprintf("about %s for 100 questions", roundTime(4*time.Second*time.Duration(tokens)/128))}},
+		{time.Millisecond, all, nil},               // shorter than the patience
+		{time.Hour, worthTrial*trialText - 1, nil}, // too little for a trial
+	} {
+		clock, told := ticking(c.trial)
+		if err := e.foretell(t.Context(), m, left, c.all, clock); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(*told, c.want) {
+			t.Errorf("a trial of %s: told %q, not %q", c.trial, *told, c.want)
+		}
+	}
+	w := programs{model: m, task: &powerinfer.Task{Kind: "humaneval", Programs: []powerinfer.TaskProgram{{ID: "T/1", Prompt: "Once upon a time"}}}, sampling: powerinfer.DefaultSampling(), most: 128}
+	for _, c := range []struct {
+		trial    time.Duration
+		programs int
+		want     []string
+	}{
+		{time.Second, 10, []string{"at most about 20s for 10 programs of up to 128 tokens"}}, // five times two, each of 32 tokens a second
+		{time.Second, 9, []string{"at most about 20s for 9 programs of up to 128 tokens"}},
+		{time.Millisecond, 10, nil},
+		{time.Hour, 2*sequences - 1, nil},
+	} {
+		clock, told := ticking(c.trial)
+		if err := w.foretell(t.Context(), make([]attempt, c.programs), sequences, clock); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(*told, c.want) {
+			t.Errorf("a trial of %s: told %q, not %q", c.trial, *told, c.want)
+		}
+	}
+}
