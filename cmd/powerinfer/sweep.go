@@ -50,7 +50,7 @@ func sweepCommand() *cli.Command {
 			&cli.IntFlag{Name: "repetitions", Aliases: []string{"r"}, Value: 5, Usage: "timed runs of each setting; 0: speed is not measured"},
 			&cli.StringSliceFlag{Name: "task", Usage: "score every setting on `NAME=FILE`, a task as eval has it; may be repeated"},
 			&cli.BoolFlag{Name: "execute", Usage: "run the programs that the model writes for --task humaneval and mbpp, kept in"},
-			&cli.IntFlag{Name: "limit", Usage: "take the first `N` questions of each task only; 0: all"},
+			&cli.IntFlag{Name: "limit", Usage: "take `N` questions of each task only, those that eval --limit N draws; 0: all"},
 			&cli.BoolFlag{Name: "no-layers", Usage: "do not measure each layer by itself, in a quarter of the text"},
 			&cli.StringSliceFlag{Name: "machine", Usage: "expect speeds on a `MACHINE`: RAM[,GPU…] each as GIB:GB/S, as in 64:60,24:1008, or what plan --machine takes; may be repeated"},
 			&cli.Float64Flag{Name: "max-kld", Value: model.UsualMaxKLD, Usage: "KL divergence from dense that the recommended setting may have, in nats a token", Sources: env("MAX_KLD")},
@@ -136,6 +136,9 @@ func sweepOptions(ctx context.Context, c *cli.Command) (o sweep.Options, err err
 		return o, fmt.Errorf("--n-gen %d is not a number from 1 to %d", c.Int("n-gen"), 1<<20)
 	case c.Int("repetitions") < 0 || c.Int("repetitions") > 1<<20:
 		return o, fmt.Errorf("--repetitions %d is not a number from 0 to %d", c.Int("repetitions"), 1<<20)
+	}
+	if n := c.Int("limit"); n < 0 {
+		return o, fmt.Errorf("--limit %d is negative", n)
 	}
 	path, err := modelPath(c)
 	if err != nil {
@@ -299,7 +302,7 @@ func sweepTasks(c *cli.Command) (all []sweep.Task, err error) {
 			return nil, fmt.Errorf("--task %s: the programs that the model writes are scored by running them, kept in, which needs --execute", name)
 		}
 		if n := c.Int("limit"); n > 0 {
-			data.Items, data.Programs = data.Items[:min(n, len(data.Items))], data.Programs[:min(n, len(data.Programs))]
+			data.Draw(n, powerinfer.TaskSeed)
 		}
 		all = append(all, sweep.Task{Name: name, File: file, Data: data})
 	}

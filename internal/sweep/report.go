@@ -207,6 +207,9 @@ func (o *Options) commands(s Setting) []string {
 	}
 	for _, t := range o.Tasks {
 		last := []string{"-f", t.File}
+		if n := t.Data.Len(); n < t.Data.All {
+			last = append(last, "--limit", strconv.Itoa(n))
+		}
 		if t.Data.Kind.Generates() {
 			last = append(last, "--execute")
 		}

@@ -318,7 +318,11 @@ func keySpeed(s Setting, round int) string {
 }
 
 func keyScore(s Setting, t *Task) string {
-	return fmt.Sprintf("score %s, %s %s", s.key(), t.Name, t.Data.Hash)
+	key := fmt.Sprintf("score %s, %s %s", s.key(), t.Name, t.Data.Hash)
+	if n := t.Data.Len(); n < t.Data.All {
+		key += fmt.Sprintf(", %d questions", n)
+	}
+	return key
 }
 
 const keyDense = "quality off"

@@ -21,6 +21,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/eval"
 	"github.com/powerinfer-go/powerinfer/internal/eval/sandbox"
+	"github.com/powerinfer-go/powerinfer/internal/eval/task"
 	"github.com/powerinfer-go/powerinfer/internal/folderlock"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
@@ -360,6 +361,33 @@ func TestLocked(t *testing.T) {
 	o.Windows, o.Rounds, o.Grid.Modes = 2, 0, []string{"off"}
 	if _, err := Run(t.Context(), o); err != nil {
 		t.Errorf("when it is free: %v", err)
+	}
+}
+
+// TestLimit: scores of some questions are not those of more, and the command that reproduces them asks the same.
+func TestLimit(t *testing.T) {
+	var text strings.Builder
+	for i := range 3 {
+		fmt.Fprintf(&text, `{"ind": %d, "activity_label": "Tale", "ctx": "Once upon a time", "endings": ["there was", "of of", "nine", "soup"], "label": %d, "split": "val"}`+"\n", i, i%2)
+	}
+	o := options(t.TempDir())
+	o.Windows, o.Rounds, o.Grid.Modes = 2, 0, []string{"off"}
+	for _, n := range []int{2, 3, 1} {
+		data, err := task.Parse(task.HellaSwag, "made.jsonl", []byte(text.String()), task.ByForm)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data.Draw(n, task.LlamaSeed)
+		o.Tasks = []Task{{Name: "hellaswag", File: "made.jsonl", Data: data}}
+		rep, err := Run(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := point(t, rep, "off")
+		last, limit := p.Commands[len(p.Commands)-1], fmt.Sprintf(" --limit %d", n)
+		if p.Scores[0].Figure.N != n || strings.HasSuffix(last, limit) != (n < 3) {
+			t.Errorf("of %d questions: %+v by %s", n, p.Scores[0], last)
+		}
 	}
 }
 
