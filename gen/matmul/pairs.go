@@ -22,10 +22,11 @@ func pairVectors() {
 		(&pairTile{tile: tile{isa: "BF16", r: 2, t: t, wide: true}}).emit()
 		(&pairTile{tile: tile{isa: "VNNI", r: 2, t: t, wide: true}, shorts: true}).emit()
 	}
-	for _, from := range []string{"F32", "F16"} {
+	for _, from := range []string{"F32", "F16", "BF16"} {
 		sizeShorts(from)
 		toShorts(from)
 	}
+	narrowPairs()
 }
 
 // pairTile is a tile of 32 rows and t tokens.
@@ -143,28 +144,41 @@ func (k *pairTile) scale(acc, rows, free []reg.VecPhysical, xs, xs3 reg.Register
 	})
 }
 
+// result is where a result of the function lies.
+func result(name string) Mem {
+	b, err := Return(name).Resolve()
+	if err != nil {
+		panic(err)
+	}
+	return b.Addr
+}
+
 // load16 loads 16 numbers as float32 from 16·i numbers behind p.
 func load16(from string, p reg.Register, i int, v reg.VecPhysical) {
-	if from == "F16" {
+	switch from {
+	case "F16":
 		VCVTPH2PS(Mem{Base: p, Disp: 32 * i}, v)
-	} else {
+	case "BF16":
+		VPMOVZXWD(Mem{Base: p, Disp: 32 * i}, v)
+		VPSLLD(U8(16), v, v)
+	default:
 		VMOVUPS(Mem{Base: p, Disp: 64 * i}, v)
 	}
 }
 
 func groupBytes(from string) uint32 {
-	if from == "F16" {
-		return 64
+	if from == "F32" {
+		return 128
 	}
-	return 128
+	return 64
 }
 
-// sizeShorts emits what finds the largest magnitude of n groups of 32 numbers, and the sum of their squares.
+// sizeShorts emits what returns the largest magnitude of n groups of 32 numbers, and the sum of their squares.
 func sizeShorts(from string) {
 	name := "size" + from + "Shorts"
-	TEXT(name, NOSPLIT, "func(most *float32, squares *float64, x *byte, n uintptr)")
+	TEXT(name, NOSPLIT, "func(x *byte, n uintptr) (most float32, squares float64)")
 	Pragma("noescape")
-	Doc(name + " finds the largest magnitude of n groups of 32 numbers, and the sum of their squares. Scalar twin: sizeGeneric in pairs.go.")
+	Doc(name + " returns the largest magnitude of n groups of 32 numbers, and the sum of their squares. Scalar twin: sizeGeneric in pairs.go.")
 	k := &tile{isa: "VNNI", wide: true}
 	x, n := Load(Param("x"), GP64()), Load(Param("n"), GP64())
 	top, v, half := k.vec(), k.vec(), k.vec()
@@ -220,10 +234,8 @@ func sizeShorts(from string) {
 	VMAXPS(v.AsX(), top.AsX(), top.AsX())
 	VPERMILPS(U8(0xb1), top.AsX(), v.AsX())
 	VMAXPS(v.AsX(), top.AsX(), top.AsX())
-	to := Load(Param("most"), GP64())
-	VMOVSS(top.AsX(), Mem{Base: to})
-	to = Load(Param("squares"), GP64())
-	VMOVSD(sums[0].AsX(), Mem{Base: to})
+	VMOVSS(top.AsX(), result("most"))
+	VMOVSD(sums[0].AsX(), result("squares"))
 	VZEROUPPER()
 	RET()
 }

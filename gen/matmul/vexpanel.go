@@ -78,9 +78,11 @@ func (k *vexPanel) sums(isum []reg.VecPhysical, count Mem) {
 // dotBytesVEX adds products of w's unsigned and x's signed bytes by VPDPBUSD in VEX form, which Go's assembler does not know.
 func dotBytesVEX(x, w, sum reg.VecPhysical) {
 	Comment(fmt.Sprintf("VEX.VPDPBUSD %s, %s, %s", x.Asm(), w.Asm(), sum.Asm()))
-	const map0F38, bits256, prefix66 = 2, 1 << 2, 1
 	vex(map0F38, bits256|prefix66, 0x50, int(sum.PhysicalIndex()), int(w.PhysicalIndex()), int(x.PhysicalIndex()))
 }
+
+// Parts of the VEX prefix.
+const map0F38, bits256, prefix66 = 2, 1 << 2, 1
 
 // vex emits an instruction of three registers in VEX form. form is the length and the prefix.
 func vex(table, form, opcode byte, dst, src1, src2 int) {

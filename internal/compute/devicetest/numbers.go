@@ -16,7 +16,7 @@ const (
 	// which random signs leave the root.
 	sumTolerance = 2e-6
 	// roundingSigmas is the number of standard deviations of its operands' rounding that a product may be off: activations to int8 in
-	// blocks of 32 for quantised types, both operands to bfloat16 for F16 and BF16, or to 16 bits with a scale for F16. One in some hundred million normal numbers lies beyond.
+	// blocks of 32 for quantised types, both operands to bfloat16 for F16 and BF16, or to 16 bits with a scale. One in some hundred million normal numbers lies beyond.
 	roundingSigmas = 6
 	// uniform is the square of a step over the variance of numbers spread evenly over it.
 	uniform = 12
@@ -27,7 +27,7 @@ const (
 	largestHalf = 1 << (halfRange - 24)
 	// bfloatBits are the bits of the significand of bfloat16, which processors may multiply F16 and BF16 weights in.
 	bfloatBits = 8
-	// shortPart and shortLength: processors may multiply F16 weights, and what these meet, as integers of 16 bits, whose scale follows from the length of so many elements.
+	// shortPart and shortLength: processors may multiply F16 and BF16 weights, and what these meet, as integers of 16 bits, whose scale follows from the length of so many elements.
 	shortPart, shortLength = 512, 46000
 	// normTolerance is some ulps of each of a norm's terms: the scale is rounded once, and two products.
 	normTolerance = 4e-7
@@ -104,10 +104,8 @@ func (w weight) steps() []float64 {
 	switch {
 	case half(w.Type):
 		bfloatSteps(steps, w.values)
-		if w.Type == quant.F16 {
-			for i := range w.Rows {
-				shortSteps(steps[i*w.Cols:][:w.Cols], w.values[i*w.Cols:][:w.Cols])
-			}
+		for i := range w.Rows {
+			shortSteps(steps[i*w.Cols:][:w.Cols], w.values[i*w.Cols:][:w.Cols])
 		}
 	case w.halves && w.Type.Quantised():
 		halfSteps(steps, w.values, largestHalf)
@@ -125,9 +123,7 @@ func (r *rounding) token(x []float32) {
 		act8Steps(r.xSteps, x)
 	case half(r.w.Type):
 		bfloatSteps(r.xSteps, x)
-		if r.w.Type == quant.F16 {
-			shortSteps(r.xSteps, x)
-		}
+		shortSteps(r.xSteps, x)
 	}
 	if r.w.halves {
 		halfSteps(r.xSteps, x, largest(x))

@@ -14,6 +14,7 @@ const (
 	opTileDot    = 0x5e // products of bytes
 	opTileBF16   = 0x5c
 	opDot        = 0x50 // VPDPBUSD
+	opDotWords   = 0x52 // VPDPWSSD
 )
 
 // The prefixes that VEX holds in two bits.
@@ -83,7 +84,7 @@ func (c *cpu) step() error {
 	if err != nil {
 		return err
 	}
-	if in.opcode == opDot {
+	if in.opcode == opDot || in.opcode == opDotWords {
 		err = c.dot(&in)
 	} else {
 		err = c.tile(&in)
@@ -94,7 +95,7 @@ func (c *cpu) step() error {
 	return err
 }
 
-// dot computes VPDPBUSD: sums of four products of bytes, those of v without a sign.
+// dot computes VPDPBUSD, sums of four products of bytes, those of v without a sign, or VPDPWSSD, sums of two products of words.
 func (c *cpu) dot(in *instruction) error {
 	if in.prefix != prefix66 || !in.long {
 		return errUnknown
@@ -103,17 +104,23 @@ func (c *cpu) dot(in *instruction) error {
 		return err
 	}
 	state := c.vectors
-	var signed [32]byte
+	var last [32]byte
 	if in.rm >= 0 {
-		signed = state.ymm(in.rm)
-	} else if err := c.read(signed[:], in.address+in.stride); err != nil {
+		last = state.ymm(in.rm)
+	} else if err := c.read(last[:], in.address+in.stride); err != nil {
 		return err
 	}
-	unsigned, sum := state.ymm(in.v), state.ymm(in.reg)
+	first, sum := state.ymm(in.v), state.ymm(in.reg)
 	for i := 0; i < 32; i += 4 {
 		s := int32(binary.LittleEndian.Uint32(sum[i:]))
-		for j := i; j < i+4; j++ {
-			s += int32(unsigned[j]) * int32(int8(signed[j]))
+		if in.opcode == opDotWords {
+			for j := i; j < i+4; j += 2 {
+				s += int32(int16(binary.LittleEndian.Uint16(first[j:]))) * int32(int16(binary.LittleEndian.Uint16(last[j:])))
+			}
+		} else {
+			for j := i; j < i+4; j++ {
+				s += int32(first[j]) * int32(int8(last[j]))
+			}
 		}
 		binary.LittleEndian.PutUint32(sum[i:], uint32(s))
 	}
@@ -140,10 +147,12 @@ func (t *tiles) cols(i int) int { return int(binary.LittleEndian.Uint16(t.config
 // tile computes an instruction of AMX.
 func (c *cpu) tile(in *instruction) error {
 	t := c.tiles
-	if in.opcode == opTileConfig && in.prefix <= prefix66 {
+	switch {
+	case in.long:
+		return errUnknown
+	case in.opcode == opTileConfig && in.prefix <= prefix66:
 		return c.configure(in)
-	}
-	if in.reg > 7 || in.rm > 7 || !t.configured || t.rows(in.reg) == 0 || in.long {
+	case in.reg > 7 || in.rm > 7 || !t.configured || t.rows(in.reg) == 0:
 		return fmt.Errorf("tile %d is not configured", in.reg)
 	}
 	switch in.opcode {

@@ -80,11 +80,17 @@ func TestMissingInstructions(t *testing.T) {
 					}
 				}
 			}
-			if s.k.SplitsPrompts(quant.BF16) {
-				prompts(t, s.k, quant.BF16)
-				prompts(t, s.k, quant.F16)
-				prompts(t, s.k.Exact(), quant.F16)
+			if s.k.PromptForm(quant.F16) == Shorts {
+				for _, typ := range []quant.Type{quant.F16, quant.BF16} {
+					for _, shape := range [][3]int{{5, 64, 3}, {33, 1111, 17}} {
+						holdPairs(t, s.k, typ, newProblem(rng, typ, shape[0], shape[1], shape[2]))
+					}
+				}
+				return
 			}
+			prompts(t, s.k, quant.BF16)
+			prompts(t, s.k, quant.F16)
+			prompts(t, s.k.Exact(), quant.F16)
 		})
 	}
 }

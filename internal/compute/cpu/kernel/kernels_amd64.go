@@ -149,6 +149,7 @@ func avx2() *Kernels {
 	k.adders[quant.F32] = adders{floats: addRowsF32}
 	k.adders[quant.F16] = adders{floats: addRowsF16}
 	k.adders[quant.BF16] = adders{floats: addRowsBF16}
+	k.narrowVectors(false)
 	k.turn[quant.Q8_0], k.turn[quant.BF16] = turnQ80, turnBF16
 	k.unpack = unpackersAVX2()
 	k.choose = [2]chooser{chooseAbove, chooseAtLeast}
@@ -166,6 +167,7 @@ func avx2() *Kernels {
 func avxVNNI() *Kernels {
 	k, wide := avx2(), vnni()
 	k.Name = "AVX-VNNI"
+	k.narrowVectors(true)
 	for _, t := range quant.Types() {
 		if !t.Quantised() {
 			continue

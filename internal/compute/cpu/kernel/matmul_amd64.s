@@ -104769,11 +104769,11 @@ pairs:
 	VZEROUPPER
 	RET
 
-// func sizeF32Shorts(most *float32, squares *float64, x *byte, n uintptr)
+// func sizeF32Shorts(x *byte, n uintptr) (most float32, squares float64)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL
 TEXT ·sizeF32Shorts(SB), NOSPLIT, $0-32
-	MOVQ       x+16(FP), AX
-	MOVQ       n+24(FP), CX
+	MOVQ       x+0(FP), AX
+	MOVQ       n+8(FP), CX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z3, Z3, Z3
 	VPXORD     Z4, Z4, Z4
@@ -104819,10 +104819,8 @@ group:
 	VMAXPS        X1, X0, X0
 	VPERMILPS     $0xb1, X0, X1
 	VMAXPS        X1, X0, X0
-	MOVQ          most+0(FP), AX
-	VMOVSS        X0, (AX)
-	MOVQ          squares+8(FP), AX
-	VMOVSD        X3, (AX)
+	VMOVSS        X0, most+16(FP)
+	VMOVSD        X3, squares+24(FP)
 	VZEROUPPER
 	RET
 
@@ -104852,11 +104850,11 @@ group:
 	VZEROUPPER
 	RET
 
-// func sizeF16Shorts(most *float32, squares *float64, x *byte, n uintptr)
+// func sizeF16Shorts(x *byte, n uintptr) (most float32, squares float64)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL
 TEXT ·sizeF16Shorts(SB), NOSPLIT, $0-32
-	MOVQ       x+16(FP), AX
-	MOVQ       n+24(FP), CX
+	MOVQ       x+0(FP), AX
+	MOVQ       n+8(FP), CX
 	VPXORD     Z0, Z0, Z0
 	VPXORD     Z3, Z3, Z3
 	VPXORD     Z4, Z4, Z4
@@ -104896,10 +104894,8 @@ group:
 	VMAXPS        X1, X0, X0
 	VPERMILPS     $0xb1, X0, X1
 	VMAXPS        X1, X0, X0
-	MOVQ          most+0(FP), AX
-	VMOVSS        X0, (AX)
-	MOVQ          squares+8(FP), AX
-	VMOVSD        X3, (AX)
+	VMOVSS        X0, most+16(FP)
+	VMOVSD        X3, squares+24(FP)
 	VZEROUPPER
 	RET
 
@@ -104926,6 +104922,2067 @@ group:
 	ADDQ      $0x40, AX
 	DECQ      DX
 	JNZ       group
+	VZEROUPPER
+	RET
+
+// func sizeBF16Shorts(x *byte, n uintptr) (most float32, squares float64)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL
+TEXT ·sizeBF16Shorts(SB), NOSPLIT, $0-32
+	MOVQ       x+0(FP), AX
+	MOVQ       n+8(FP), CX
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPTERNLOGD $0xff, Z8, Z8, Z8
+	VPSRLD     $0x01, Z8, Z8
+
+group:
+	VPMOVZXWD     (AX), Z1
+	VPSLLD        $0x10, Z1, Z1
+	VPANDD        Z1, Z8, Z2
+	VMAXPS        Z2, Z0, Z0
+	VCVTPS2PD     Y1, Z7
+	VFMADD231PD   Z7, Z7, Z3
+	VEXTRACTF64X4 $0x01, Z1, Y2
+	VCVTPS2PD     Y2, Z7
+	VFMADD231PD   Z7, Z7, Z4
+	VPMOVZXWD     32(AX), Z1
+	VPSLLD        $0x10, Z1, Z1
+	VPANDD        Z1, Z8, Z2
+	VMAXPS        Z2, Z0, Z0
+	VCVTPS2PD     Y1, Z7
+	VFMADD231PD   Z7, Z7, Z5
+	VEXTRACTF64X4 $0x01, Z1, Y2
+	VCVTPS2PD     Y2, Z7
+	VFMADD231PD   Z7, Z7, Z6
+	ADDQ          $0x00000040, AX
+	DECQ          CX
+	JNZ           group
+	VADDPD        Z4, Z3, Z3
+	VADDPD        Z6, Z5, Z5
+	VADDPD        Z5, Z3, Z3
+	VEXTRACTF64X4 $0x01, Z3, Y1
+	VADDPD        Y1, Y3, Y3
+	VEXTRACTF64X2 $0x01, Y3, X1
+	VADDPD        X1, X3, X3
+	VPERMILPD     $0x01, X3, X1
+	VADDSD        X1, X3, X3
+	VEXTRACTF64X4 $0x01, Z0, Y1
+	VMAXPS        Y1, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X1
+	VMAXPS        X1, X0, X0
+	VPERMILPS     $0x4e, X0, X1
+	VMAXPS        X1, X0, X0
+	VPERMILPS     $0xb1, X0, X1
+	VMAXPS        X1, X0, X0
+	VMOVSS        X0, most+16(FP)
+	VMOVSD        X3, squares+24(FP)
+	VZEROUPPER
+	RET
+
+// func shortsBF16(dst *byte, x *byte, factor float32, n uintptr)
+// Requires: AVX, AVX512F, AVX512VL
+TEXT ·shortsBF16(SB), NOSPLIT, $0-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         n+24(FP), DX
+	VBROADCASTSS factor+16(FP), Z0
+
+group:
+	VPMOVZXWD (CX), Z1
+	VPSLLD    $0x10, Z1, Z1
+	VMULPS    Z0, Z1, Z1
+	VCVTPS2DQ Z1, Z1
+	VPMOVDW   Z1, Y1
+	VMOVDQU32 Y1, (AX)
+	VPMOVZXWD 32(CX), Z2
+	VPSLLD    $0x10, Z2, Z2
+	VMULPS    Z0, Z2, Z2
+	VCVTPS2DQ Z2, Z2
+	VPMOVDW   Z2, Y2
+	VMOVDQU32 Y2, 32(AX)
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x40, AX
+	DECQ      DX
+	JNZ       group
+	VZEROUPPER
+	RET
+
+// func pairsShortsAVX26(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+// Requires: AVX, AVX2
+TEXT ·pairsShortsAVX26(SB), NOSPLIT, $0-72
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	VPXOR Y7, Y7, Y7
+	VPXOR Y8, Y8, Y8
+	VPXOR Y9, Y9, Y9
+	VPXOR Y10, Y10, Y10
+	VPXOR Y11, Y11, Y11
+	MOVQ  w+16(FP), AX
+	MOVQ  n+24(FP), CX
+	MOVQ  xStride+40(FP), DX
+	LEAQ  (DX)(DX*2), BX
+	MOVQ  x+32(FP), DI
+	LEAQ  (DI)(DX*4), R8
+
+group:
+	MOVQ $0x00000004, SI
+
+pairs:
+	VMOVDQU      (AX), Y12
+	VMOVDQU      32(AX), Y13
+	VPBROADCASTD (DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y15
+	VPADDD       Y15, Y1, Y1
+	VPBROADCASTD (DI)(DX*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y15
+	VPADDD       Y15, Y3, Y3
+	VPBROADCASTD (DI)(DX*2), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y4, Y4
+	VPMADDWD     Y14, Y13, Y15
+	VPADDD       Y15, Y5, Y5
+	VPBROADCASTD (DI)(BX*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y6, Y6
+	VPMADDWD     Y14, Y13, Y15
+	VPADDD       Y15, Y7, Y7
+	VPBROADCASTD (R8), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y8, Y8
+	VPMADDWD     Y14, Y13, Y15
+	VPADDD       Y15, Y9, Y9
+	VPBROADCASTD (R8)(DX*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y10, Y10
+	VPMADDWD     Y14, Y13, Y15
+	VPADDD       Y15, Y11, Y11
+	VMOVDQU      64(AX), Y12
+	VMOVDQU      96(AX), Y13
+	VPBROADCASTD 4(DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y15
+	VPADDD       Y15, Y1, Y1
+	VPBROADCASTD 4(DI)(DX*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y15
+	VPADDD       Y15, Y3, Y3
+	VPBROADCASTD 4(DI)(DX*2), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y4, Y4
+	VPMADDWD     Y14, Y13, Y15
+	VPADDD       Y15, Y5, Y5
+	VPBROADCASTD 4(DI)(BX*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y6, Y6
+	VPMADDWD     Y14, Y13, Y15
+	VPADDD       Y15, Y7, Y7
+	VPBROADCASTD 4(R8), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y8, Y8
+	VPMADDWD     Y14, Y13, Y15
+	VPADDD       Y15, Y9, Y9
+	VPBROADCASTD 4(R8)(DX*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y10, Y10
+	VPMADDWD     Y14, Y13, Y15
+	VPADDD       Y15, Y11, Y11
+	VMOVDQU      128(AX), Y12
+	VMOVDQU      160(AX), Y13
+	VPBROADCASTD 8(DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y15
+	VPADDD       Y15, Y1, Y1
+	VPBROADCASTD 8(DI)(DX*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y15
+	VPADDD       Y15, Y3, Y3
+	VPBROADCASTD 8(DI)(DX*2), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y4, Y4
+	VPMADDWD     Y14, Y13, Y15
+	VPADDD       Y15, Y5, Y5
+	VPBROADCASTD 8(DI)(BX*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y6, Y6
+	VPMADDWD     Y14, Y13, Y15
+	VPADDD       Y15, Y7, Y7
+	VPBROADCASTD 8(R8), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y8, Y8
+	VPMADDWD     Y14, Y13, Y15
+	VPADDD       Y15, Y9, Y9
+	VPBROADCASTD 8(R8)(DX*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y10, Y10
+	VPMADDWD     Y14, Y13, Y15
+	VPADDD       Y15, Y11, Y11
+	VMOVDQU      192(AX), Y12
+	VMOVDQU      224(AX), Y13
+	VPBROADCASTD 12(DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y15
+	VPADDD       Y15, Y1, Y1
+	VPBROADCASTD 12(DI)(DX*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y15
+	VPADDD       Y15, Y3, Y3
+	VPBROADCASTD 12(DI)(DX*2), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y4, Y4
+	VPMADDWD     Y14, Y13, Y15
+	VPADDD       Y15, Y5, Y5
+	VPBROADCASTD 12(DI)(BX*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y6, Y6
+	VPMADDWD     Y14, Y13, Y15
+	VPADDD       Y15, Y7, Y7
+	VPBROADCASTD 12(R8), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y8, Y8
+	VPMADDWD     Y14, Y13, Y15
+	VPADDD       Y15, Y9, Y9
+	VPBROADCASTD 12(R8)(DX*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y10, Y10
+	VPMADDWD     Y14, Y13, Y15
+	VPADDD       Y15, Y11, Y11
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x10, DI
+	ADDQ         $0x10, R8
+	DECQ         SI
+	JNZ          pairs
+	ADDQ         $0x00000400, AX
+	DECQ         CX
+	JNZ          group
+	MOVQ         scales+48(FP), AX
+	MOVQ         xScale+56(FP), CX
+	MOVQ         out+0(FP), SI
+	MOVQ         outStride+8(FP), DI
+	LEAQ         (DI)(DI*2), R8
+	VMOVUPS      (AX), Y12
+	VMOVUPS      32(AX), Y13
+	VBROADCASTSS (CX), Y14
+	VMULPS       Y14, Y12, Y15
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y15, Y0, Y0
+	VMULPS       Y14, Y13, Y15
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y15, Y1, Y1
+	VBROADCASTSS (CX)(DX*1), Y14
+	VMULPS       Y14, Y12, Y15
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y15, Y2, Y2
+	VMULPS       Y14, Y13, Y15
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y15, Y3, Y3
+	VBROADCASTSS (CX)(DX*2), Y14
+	VMULPS       Y14, Y12, Y15
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y15, Y4, Y4
+	VMULPS       Y14, Y13, Y15
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y15, Y5, Y5
+	VBROADCASTSS (CX)(BX*1), Y14
+	VMULPS       Y14, Y12, Y15
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y15, Y6, Y6
+	VMULPS       Y14, Y13, Y15
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y15, Y7, Y7
+	LEAQ         (CX)(DX*4), CX
+	VBROADCASTSS (CX), Y14
+	VMULPS       Y14, Y12, Y15
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y15, Y8, Y8
+	VMULPS       Y14, Y13, Y15
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y15, Y9, Y9
+	VBROADCASTSS (CX)(DX*1), Y14
+	VMULPS       Y14, Y12, Y15
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y15, Y10, Y10
+	VMULPS       Y14, Y13, Y15
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y15, Y11, Y11
+	MOVQ         part+64(FP), AX
+	ANDQ         $0x01, AX
+	DECQ         AX
+	VMOVQ        AX, X15
+	VPBROADCASTD X15, Y15
+	VANDPS       (SI), Y15, Y14
+	VADDPS       Y14, Y0, Y0
+	VMOVUPS      Y0, (SI)
+	VANDPS       32(SI), Y15, Y14
+	VADDPS       Y14, Y1, Y1
+	VMOVUPS      Y1, 32(SI)
+	VANDPS       (SI)(DI*1), Y15, Y14
+	VADDPS       Y14, Y2, Y2
+	VMOVUPS      Y2, (SI)(DI*1)
+	VANDPS       32(SI)(DI*1), Y15, Y14
+	VADDPS       Y14, Y3, Y3
+	VMOVUPS      Y3, 32(SI)(DI*1)
+	VANDPS       (SI)(DI*2), Y15, Y14
+	VADDPS       Y14, Y4, Y4
+	VMOVUPS      Y4, (SI)(DI*2)
+	VANDPS       32(SI)(DI*2), Y15, Y14
+	VADDPS       Y14, Y5, Y5
+	VMOVUPS      Y5, 32(SI)(DI*2)
+	VANDPS       (SI)(R8*1), Y15, Y14
+	VADDPS       Y14, Y6, Y6
+	VMOVUPS      Y6, (SI)(R8*1)
+	VANDPS       32(SI)(R8*1), Y15, Y14
+	VADDPS       Y14, Y7, Y7
+	VMOVUPS      Y7, 32(SI)(R8*1)
+	LEAQ         (SI)(DI*4), SI
+	VANDPS       (SI), Y15, Y14
+	VADDPS       Y14, Y8, Y8
+	VMOVUPS      Y8, (SI)
+	VANDPS       32(SI), Y15, Y14
+	VADDPS       Y14, Y9, Y9
+	VMOVUPS      Y9, 32(SI)
+	VANDPS       (SI)(DI*1), Y15, Y14
+	VADDPS       Y14, Y10, Y10
+	VMOVUPS      Y10, (SI)(DI*1)
+	VANDPS       32(SI)(DI*1), Y15, Y14
+	VADDPS       Y14, Y11, Y11
+	VMOVUPS      Y11, 32(SI)(DI*1)
+	VZEROUPPER
+	RET
+
+// func pairsShortsAVX24(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+// Requires: AVX, AVX2
+TEXT ·pairsShortsAVX24(SB), NOSPLIT, $0-72
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	VPXOR Y7, Y7, Y7
+	MOVQ  w+16(FP), AX
+	MOVQ  n+24(FP), CX
+	MOVQ  xStride+40(FP), DX
+	LEAQ  (DX)(DX*2), BX
+	MOVQ  x+32(FP), DI
+
+group:
+	MOVQ $0x00000004, SI
+
+pairs:
+	VMOVDQU      (AX), Y8
+	VMOVDQU      32(AX), Y9
+	VPBROADCASTD (DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y11
+	VPADDD       Y11, Y1, Y1
+	VPBROADCASTD (DI)(DX*1), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y10, Y9, Y11
+	VPADDD       Y11, Y3, Y3
+	VPBROADCASTD (DI)(DX*2), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y4, Y4
+	VPMADDWD     Y10, Y9, Y11
+	VPADDD       Y11, Y5, Y5
+	VPBROADCASTD (DI)(BX*1), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y6, Y6
+	VPMADDWD     Y10, Y9, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      64(AX), Y8
+	VMOVDQU      96(AX), Y9
+	VPBROADCASTD 4(DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y11
+	VPADDD       Y11, Y1, Y1
+	VPBROADCASTD 4(DI)(DX*1), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y10, Y9, Y11
+	VPADDD       Y11, Y3, Y3
+	VPBROADCASTD 4(DI)(DX*2), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y4, Y4
+	VPMADDWD     Y10, Y9, Y11
+	VPADDD       Y11, Y5, Y5
+	VPBROADCASTD 4(DI)(BX*1), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y6, Y6
+	VPMADDWD     Y10, Y9, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      128(AX), Y8
+	VMOVDQU      160(AX), Y9
+	VPBROADCASTD 8(DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y11
+	VPADDD       Y11, Y1, Y1
+	VPBROADCASTD 8(DI)(DX*1), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y10, Y9, Y11
+	VPADDD       Y11, Y3, Y3
+	VPBROADCASTD 8(DI)(DX*2), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y4, Y4
+	VPMADDWD     Y10, Y9, Y11
+	VPADDD       Y11, Y5, Y5
+	VPBROADCASTD 8(DI)(BX*1), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y6, Y6
+	VPMADDWD     Y10, Y9, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      192(AX), Y8
+	VMOVDQU      224(AX), Y9
+	VPBROADCASTD 12(DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y11
+	VPADDD       Y11, Y1, Y1
+	VPBROADCASTD 12(DI)(DX*1), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y10, Y9, Y11
+	VPADDD       Y11, Y3, Y3
+	VPBROADCASTD 12(DI)(DX*2), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y4, Y4
+	VPMADDWD     Y10, Y9, Y11
+	VPADDD       Y11, Y5, Y5
+	VPBROADCASTD 12(DI)(BX*1), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y6, Y6
+	VPMADDWD     Y10, Y9, Y11
+	VPADDD       Y11, Y7, Y7
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x10, DI
+	DECQ         SI
+	JNZ          pairs
+	ADDQ         $0x00000400, AX
+	DECQ         CX
+	JNZ          group
+	MOVQ         scales+48(FP), AX
+	MOVQ         xScale+56(FP), CX
+	MOVQ         out+0(FP), SI
+	MOVQ         outStride+8(FP), DI
+	LEAQ         (DI)(DI*2), R8
+	VMOVUPS      (AX), Y8
+	VMOVUPS      32(AX), Y9
+	VBROADCASTSS (CX), Y10
+	VMULPS       Y10, Y8, Y11
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y11, Y0, Y0
+	VMULPS       Y10, Y9, Y11
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y11, Y1, Y1
+	VBROADCASTSS (CX)(DX*1), Y10
+	VMULPS       Y10, Y8, Y11
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y11, Y2, Y2
+	VMULPS       Y10, Y9, Y11
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y11, Y3, Y3
+	VBROADCASTSS (CX)(DX*2), Y10
+	VMULPS       Y10, Y8, Y11
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y11, Y4, Y4
+	VMULPS       Y10, Y9, Y11
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y11, Y5, Y5
+	VBROADCASTSS (CX)(BX*1), Y10
+	VMULPS       Y10, Y8, Y11
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y11, Y6, Y6
+	VMULPS       Y10, Y9, Y11
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y11, Y7, Y7
+	MOVQ         part+64(FP), AX
+	ANDQ         $0x01, AX
+	DECQ         AX
+	VMOVQ        AX, X11
+	VPBROADCASTD X11, Y11
+	VANDPS       (SI), Y11, Y10
+	VADDPS       Y10, Y0, Y0
+	VMOVUPS      Y0, (SI)
+	VANDPS       32(SI), Y11, Y10
+	VADDPS       Y10, Y1, Y1
+	VMOVUPS      Y1, 32(SI)
+	VANDPS       (SI)(DI*1), Y11, Y10
+	VADDPS       Y10, Y2, Y2
+	VMOVUPS      Y2, (SI)(DI*1)
+	VANDPS       32(SI)(DI*1), Y11, Y10
+	VADDPS       Y10, Y3, Y3
+	VMOVUPS      Y3, 32(SI)(DI*1)
+	VANDPS       (SI)(DI*2), Y11, Y10
+	VADDPS       Y10, Y4, Y4
+	VMOVUPS      Y4, (SI)(DI*2)
+	VANDPS       32(SI)(DI*2), Y11, Y10
+	VADDPS       Y10, Y5, Y5
+	VMOVUPS      Y5, 32(SI)(DI*2)
+	VANDPS       (SI)(R8*1), Y11, Y10
+	VADDPS       Y10, Y6, Y6
+	VMOVUPS      Y6, (SI)(R8*1)
+	VANDPS       32(SI)(R8*1), Y11, Y10
+	VADDPS       Y10, Y7, Y7
+	VMOVUPS      Y7, 32(SI)(R8*1)
+	VZEROUPPER
+	RET
+
+// func pairsShortsAVX22(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+// Requires: AVX, AVX2
+TEXT ·pairsShortsAVX22(SB), NOSPLIT, $0-72
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	MOVQ  w+16(FP), AX
+	MOVQ  n+24(FP), CX
+	MOVQ  xStride+40(FP), DX
+	LEAQ  (DX)(DX*2), BX
+	MOVQ  x+32(FP), SI
+
+group:
+	MOVQ $0x00000004, BX
+
+pairs:
+	VMOVDQU      (AX), Y4
+	VMOVDQU      32(AX), Y5
+	VPBROADCASTD (SI), Y6
+	VPMADDWD     Y6, Y4, Y7
+	VPADDD       Y7, Y0, Y0
+	VPMADDWD     Y6, Y5, Y7
+	VPADDD       Y7, Y1, Y1
+	VPBROADCASTD (SI)(DX*1), Y6
+	VPMADDWD     Y6, Y4, Y7
+	VPADDD       Y7, Y2, Y2
+	VPMADDWD     Y6, Y5, Y7
+	VPADDD       Y7, Y3, Y3
+	VMOVDQU      64(AX), Y4
+	VMOVDQU      96(AX), Y5
+	VPBROADCASTD 4(SI), Y6
+	VPMADDWD     Y6, Y4, Y7
+	VPADDD       Y7, Y0, Y0
+	VPMADDWD     Y6, Y5, Y7
+	VPADDD       Y7, Y1, Y1
+	VPBROADCASTD 4(SI)(DX*1), Y6
+	VPMADDWD     Y6, Y4, Y7
+	VPADDD       Y7, Y2, Y2
+	VPMADDWD     Y6, Y5, Y7
+	VPADDD       Y7, Y3, Y3
+	VMOVDQU      128(AX), Y4
+	VMOVDQU      160(AX), Y5
+	VPBROADCASTD 8(SI), Y6
+	VPMADDWD     Y6, Y4, Y7
+	VPADDD       Y7, Y0, Y0
+	VPMADDWD     Y6, Y5, Y7
+	VPADDD       Y7, Y1, Y1
+	VPBROADCASTD 8(SI)(DX*1), Y6
+	VPMADDWD     Y6, Y4, Y7
+	VPADDD       Y7, Y2, Y2
+	VPMADDWD     Y6, Y5, Y7
+	VPADDD       Y7, Y3, Y3
+	VMOVDQU      192(AX), Y4
+	VMOVDQU      224(AX), Y5
+	VPBROADCASTD 12(SI), Y6
+	VPMADDWD     Y6, Y4, Y7
+	VPADDD       Y7, Y0, Y0
+	VPMADDWD     Y6, Y5, Y7
+	VPADDD       Y7, Y1, Y1
+	VPBROADCASTD 12(SI)(DX*1), Y6
+	VPMADDWD     Y6, Y4, Y7
+	VPADDD       Y7, Y2, Y2
+	VPMADDWD     Y6, Y5, Y7
+	VPADDD       Y7, Y3, Y3
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x10, SI
+	DECQ         BX
+	JNZ          pairs
+	ADDQ         $0x00000400, AX
+	DECQ         CX
+	JNZ          group
+	MOVQ         scales+48(FP), AX
+	MOVQ         xScale+56(FP), CX
+	MOVQ         out+0(FP), BX
+	MOVQ         outStride+8(FP), SI
+	LEAQ         (SI)(SI*2), DI
+	VMOVUPS      (AX), Y4
+	VMOVUPS      32(AX), Y5
+	VBROADCASTSS (CX), Y6
+	VMULPS       Y6, Y4, Y7
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y7, Y0, Y0
+	VMULPS       Y6, Y5, Y7
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y7, Y1, Y1
+	VBROADCASTSS (CX)(DX*1), Y6
+	VMULPS       Y6, Y4, Y7
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y7, Y2, Y2
+	VMULPS       Y6, Y5, Y7
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y7, Y3, Y3
+	MOVQ         part+64(FP), AX
+	ANDQ         $0x01, AX
+	DECQ         AX
+	VMOVQ        AX, X7
+	VPBROADCASTD X7, Y7
+	VANDPS       (BX), Y7, Y6
+	VADDPS       Y6, Y0, Y0
+	VMOVUPS      Y0, (BX)
+	VANDPS       32(BX), Y7, Y6
+	VADDPS       Y6, Y1, Y1
+	VMOVUPS      Y1, 32(BX)
+	VANDPS       (BX)(SI*1), Y7, Y6
+	VADDPS       Y6, Y2, Y2
+	VMOVUPS      Y2, (BX)(SI*1)
+	VANDPS       32(BX)(SI*1), Y7, Y6
+	VADDPS       Y6, Y3, Y3
+	VMOVUPS      Y3, 32(BX)(SI*1)
+	VZEROUPPER
+	RET
+
+// func pairsShortsAVX21(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+// Requires: AVX, AVX2
+TEXT ·pairsShortsAVX21(SB), NOSPLIT, $0-72
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	MOVQ  w+16(FP), AX
+	MOVQ  n+24(FP), CX
+	MOVQ  xStride+40(FP), DX
+	LEAQ  (DX)(DX*2), DX
+	MOVQ  x+32(FP), BX
+
+group:
+	MOVQ $0x00000004, DX
+
+pairs:
+	VMOVDQU      (AX), Y2
+	VMOVDQU      32(AX), Y3
+	VPBROADCASTD (BX), Y4
+	VPMADDWD     Y4, Y2, Y5
+	VPADDD       Y5, Y0, Y0
+	VPMADDWD     Y4, Y3, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      64(AX), Y2
+	VMOVDQU      96(AX), Y3
+	VPBROADCASTD 4(BX), Y4
+	VPMADDWD     Y4, Y2, Y5
+	VPADDD       Y5, Y0, Y0
+	VPMADDWD     Y4, Y3, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      128(AX), Y2
+	VMOVDQU      160(AX), Y3
+	VPBROADCASTD 8(BX), Y4
+	VPMADDWD     Y4, Y2, Y5
+	VPADDD       Y5, Y0, Y0
+	VPMADDWD     Y4, Y3, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      192(AX), Y2
+	VMOVDQU      224(AX), Y3
+	VPBROADCASTD 12(BX), Y4
+	VPMADDWD     Y4, Y2, Y5
+	VPADDD       Y5, Y0, Y0
+	VPMADDWD     Y4, Y3, Y5
+	VPADDD       Y5, Y1, Y1
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x10, BX
+	DECQ         DX
+	JNZ          pairs
+	ADDQ         $0x00000400, AX
+	DECQ         CX
+	JNZ          group
+	MOVQ         scales+48(FP), AX
+	MOVQ         xScale+56(FP), CX
+	MOVQ         out+0(FP), DX
+	MOVQ         outStride+8(FP), BX
+	LEAQ         (BX)(BX*2), BX
+	VMOVUPS      (AX), Y2
+	VMOVUPS      32(AX), Y3
+	VBROADCASTSS (CX), Y4
+	VMULPS       Y4, Y2, Y5
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y5, Y0, Y0
+	VMULPS       Y4, Y3, Y5
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y5, Y1, Y1
+	MOVQ         part+64(FP), AX
+	ANDQ         $0x01, AX
+	DECQ         AX
+	VMOVQ        AX, X5
+	VPBROADCASTD X5, Y5
+	VANDPS       (DX), Y5, Y4
+	VADDPS       Y4, Y0, Y0
+	VMOVUPS      Y0, (DX)
+	VANDPS       32(DX), Y5, Y4
+	VADDPS       Y4, Y1, Y1
+	VMOVUPS      Y1, 32(DX)
+	VZEROUPPER
+	RET
+
+// func pairsShortsAVXVNNI6(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+// Requires: AVX, AVX2
+TEXT ·pairsShortsAVXVNNI6(SB), NOSPLIT, $0-72
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	VPXOR Y7, Y7, Y7
+	VPXOR Y8, Y8, Y8
+	VPXOR Y9, Y9, Y9
+	VPXOR Y10, Y10, Y10
+	VPXOR Y11, Y11, Y11
+	MOVQ  w+16(FP), AX
+	MOVQ  n+24(FP), CX
+	MOVQ  xStride+40(FP), DX
+	LEAQ  (DX)(DX*2), BX
+	MOVQ  x+32(FP), DI
+	LEAQ  (DI)(DX*4), R8
+
+group:
+	MOVQ $0x00000004, SI
+
+pairs:
+	VMOVDQU      (AX), Y12
+	VMOVDQU      32(AX), Y13
+	VPBROADCASTD (DI), Y14
+
+	// VEX.VPDPWSSD Y14, Y12, Y0
+	LONG $0x521dc2c4
+	BYTE $0xc6
+
+	// VEX.VPDPWSSD Y14, Y13, Y1
+	LONG         $0x5215c2c4
+	BYTE         $0xce
+	VPBROADCASTD (DI)(DX*1), Y14
+
+	// VEX.VPDPWSSD Y14, Y12, Y2
+	LONG $0x521dc2c4
+	BYTE $0xd6
+
+	// VEX.VPDPWSSD Y14, Y13, Y3
+	LONG         $0x5215c2c4
+	BYTE         $0xde
+	VPBROADCASTD (DI)(DX*2), Y14
+
+	// VEX.VPDPWSSD Y14, Y12, Y4
+	LONG $0x521dc2c4
+	BYTE $0xe6
+
+	// VEX.VPDPWSSD Y14, Y13, Y5
+	LONG         $0x5215c2c4
+	BYTE         $0xee
+	VPBROADCASTD (DI)(BX*1), Y14
+
+	// VEX.VPDPWSSD Y14, Y12, Y6
+	LONG $0x521dc2c4
+	BYTE $0xf6
+
+	// VEX.VPDPWSSD Y14, Y13, Y7
+	LONG         $0x5215c2c4
+	BYTE         $0xfe
+	VPBROADCASTD (R8), Y14
+
+	// VEX.VPDPWSSD Y14, Y12, Y8
+	LONG $0x521d42c4
+	BYTE $0xc6
+
+	// VEX.VPDPWSSD Y14, Y13, Y9
+	LONG         $0x521542c4
+	BYTE         $0xce
+	VPBROADCASTD (R8)(DX*1), Y14
+
+	// VEX.VPDPWSSD Y14, Y12, Y10
+	LONG $0x521d42c4
+	BYTE $0xd6
+
+	// VEX.VPDPWSSD Y14, Y13, Y11
+	LONG         $0x521542c4
+	BYTE         $0xde
+	VMOVDQU      64(AX), Y12
+	VMOVDQU      96(AX), Y13
+	VPBROADCASTD 4(DI), Y14
+
+	// VEX.VPDPWSSD Y14, Y12, Y0
+	LONG $0x521dc2c4
+	BYTE $0xc6
+
+	// VEX.VPDPWSSD Y14, Y13, Y1
+	LONG         $0x5215c2c4
+	BYTE         $0xce
+	VPBROADCASTD 4(DI)(DX*1), Y14
+
+	// VEX.VPDPWSSD Y14, Y12, Y2
+	LONG $0x521dc2c4
+	BYTE $0xd6
+
+	// VEX.VPDPWSSD Y14, Y13, Y3
+	LONG         $0x5215c2c4
+	BYTE         $0xde
+	VPBROADCASTD 4(DI)(DX*2), Y14
+
+	// VEX.VPDPWSSD Y14, Y12, Y4
+	LONG $0x521dc2c4
+	BYTE $0xe6
+
+	// VEX.VPDPWSSD Y14, Y13, Y5
+	LONG         $0x5215c2c4
+	BYTE         $0xee
+	VPBROADCASTD 4(DI)(BX*1), Y14
+
+	// VEX.VPDPWSSD Y14, Y12, Y6
+	LONG $0x521dc2c4
+	BYTE $0xf6
+
+	// VEX.VPDPWSSD Y14, Y13, Y7
+	LONG         $0x5215c2c4
+	BYTE         $0xfe
+	VPBROADCASTD 4(R8), Y14
+
+	// VEX.VPDPWSSD Y14, Y12, Y8
+	LONG $0x521d42c4
+	BYTE $0xc6
+
+	// VEX.VPDPWSSD Y14, Y13, Y9
+	LONG         $0x521542c4
+	BYTE         $0xce
+	VPBROADCASTD 4(R8)(DX*1), Y14
+
+	// VEX.VPDPWSSD Y14, Y12, Y10
+	LONG $0x521d42c4
+	BYTE $0xd6
+
+	// VEX.VPDPWSSD Y14, Y13, Y11
+	LONG         $0x521542c4
+	BYTE         $0xde
+	VMOVDQU      128(AX), Y12
+	VMOVDQU      160(AX), Y13
+	VPBROADCASTD 8(DI), Y14
+
+	// VEX.VPDPWSSD Y14, Y12, Y0
+	LONG $0x521dc2c4
+	BYTE $0xc6
+
+	// VEX.VPDPWSSD Y14, Y13, Y1
+	LONG         $0x5215c2c4
+	BYTE         $0xce
+	VPBROADCASTD 8(DI)(DX*1), Y14
+
+	// VEX.VPDPWSSD Y14, Y12, Y2
+	LONG $0x521dc2c4
+	BYTE $0xd6
+
+	// VEX.VPDPWSSD Y14, Y13, Y3
+	LONG         $0x5215c2c4
+	BYTE         $0xde
+	VPBROADCASTD 8(DI)(DX*2), Y14
+
+	// VEX.VPDPWSSD Y14, Y12, Y4
+	LONG $0x521dc2c4
+	BYTE $0xe6
+
+	// VEX.VPDPWSSD Y14, Y13, Y5
+	LONG         $0x5215c2c4
+	BYTE         $0xee
+	VPBROADCASTD 8(DI)(BX*1), Y14
+
+	// VEX.VPDPWSSD Y14, Y12, Y6
+	LONG $0x521dc2c4
+	BYTE $0xf6
+
+	// VEX.VPDPWSSD Y14, Y13, Y7
+	LONG         $0x5215c2c4
+	BYTE         $0xfe
+	VPBROADCASTD 8(R8), Y14
+
+	// VEX.VPDPWSSD Y14, Y12, Y8
+	LONG $0x521d42c4
+	BYTE $0xc6
+
+	// VEX.VPDPWSSD Y14, Y13, Y9
+	LONG         $0x521542c4
+	BYTE         $0xce
+	VPBROADCASTD 8(R8)(DX*1), Y14
+
+	// VEX.VPDPWSSD Y14, Y12, Y10
+	LONG $0x521d42c4
+	BYTE $0xd6
+
+	// VEX.VPDPWSSD Y14, Y13, Y11
+	LONG         $0x521542c4
+	BYTE         $0xde
+	VMOVDQU      192(AX), Y12
+	VMOVDQU      224(AX), Y13
+	VPBROADCASTD 12(DI), Y14
+
+	// VEX.VPDPWSSD Y14, Y12, Y0
+	LONG $0x521dc2c4
+	BYTE $0xc6
+
+	// VEX.VPDPWSSD Y14, Y13, Y1
+	LONG         $0x5215c2c4
+	BYTE         $0xce
+	VPBROADCASTD 12(DI)(DX*1), Y14
+
+	// VEX.VPDPWSSD Y14, Y12, Y2
+	LONG $0x521dc2c4
+	BYTE $0xd6
+
+	// VEX.VPDPWSSD Y14, Y13, Y3
+	LONG         $0x5215c2c4
+	BYTE         $0xde
+	VPBROADCASTD 12(DI)(DX*2), Y14
+
+	// VEX.VPDPWSSD Y14, Y12, Y4
+	LONG $0x521dc2c4
+	BYTE $0xe6
+
+	// VEX.VPDPWSSD Y14, Y13, Y5
+	LONG         $0x5215c2c4
+	BYTE         $0xee
+	VPBROADCASTD 12(DI)(BX*1), Y14
+
+	// VEX.VPDPWSSD Y14, Y12, Y6
+	LONG $0x521dc2c4
+	BYTE $0xf6
+
+	// VEX.VPDPWSSD Y14, Y13, Y7
+	LONG         $0x5215c2c4
+	BYTE         $0xfe
+	VPBROADCASTD 12(R8), Y14
+
+	// VEX.VPDPWSSD Y14, Y12, Y8
+	LONG $0x521d42c4
+	BYTE $0xc6
+
+	// VEX.VPDPWSSD Y14, Y13, Y9
+	LONG         $0x521542c4
+	BYTE         $0xce
+	VPBROADCASTD 12(R8)(DX*1), Y14
+
+	// VEX.VPDPWSSD Y14, Y12, Y10
+	LONG $0x521d42c4
+	BYTE $0xd6
+
+	// VEX.VPDPWSSD Y14, Y13, Y11
+	LONG         $0x521542c4
+	BYTE         $0xde
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x10, DI
+	ADDQ         $0x10, R8
+	DECQ         SI
+	JNZ          pairs
+	ADDQ         $0x00000400, AX
+	DECQ         CX
+	JNZ          group
+	MOVQ         scales+48(FP), AX
+	MOVQ         xScale+56(FP), CX
+	MOVQ         out+0(FP), SI
+	MOVQ         outStride+8(FP), DI
+	LEAQ         (DI)(DI*2), R8
+	VMOVUPS      (AX), Y12
+	VMOVUPS      32(AX), Y13
+	VBROADCASTSS (CX), Y14
+	VMULPS       Y14, Y12, Y15
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y15, Y0, Y0
+	VMULPS       Y14, Y13, Y15
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y15, Y1, Y1
+	VBROADCASTSS (CX)(DX*1), Y14
+	VMULPS       Y14, Y12, Y15
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y15, Y2, Y2
+	VMULPS       Y14, Y13, Y15
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y15, Y3, Y3
+	VBROADCASTSS (CX)(DX*2), Y14
+	VMULPS       Y14, Y12, Y15
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y15, Y4, Y4
+	VMULPS       Y14, Y13, Y15
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y15, Y5, Y5
+	VBROADCASTSS (CX)(BX*1), Y14
+	VMULPS       Y14, Y12, Y15
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y15, Y6, Y6
+	VMULPS       Y14, Y13, Y15
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y15, Y7, Y7
+	LEAQ         (CX)(DX*4), CX
+	VBROADCASTSS (CX), Y14
+	VMULPS       Y14, Y12, Y15
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y15, Y8, Y8
+	VMULPS       Y14, Y13, Y15
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y15, Y9, Y9
+	VBROADCASTSS (CX)(DX*1), Y14
+	VMULPS       Y14, Y12, Y15
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y15, Y10, Y10
+	VMULPS       Y14, Y13, Y15
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y15, Y11, Y11
+	MOVQ         part+64(FP), AX
+	ANDQ         $0x01, AX
+	DECQ         AX
+	VMOVQ        AX, X15
+	VPBROADCASTD X15, Y15
+	VANDPS       (SI), Y15, Y14
+	VADDPS       Y14, Y0, Y0
+	VMOVUPS      Y0, (SI)
+	VANDPS       32(SI), Y15, Y14
+	VADDPS       Y14, Y1, Y1
+	VMOVUPS      Y1, 32(SI)
+	VANDPS       (SI)(DI*1), Y15, Y14
+	VADDPS       Y14, Y2, Y2
+	VMOVUPS      Y2, (SI)(DI*1)
+	VANDPS       32(SI)(DI*1), Y15, Y14
+	VADDPS       Y14, Y3, Y3
+	VMOVUPS      Y3, 32(SI)(DI*1)
+	VANDPS       (SI)(DI*2), Y15, Y14
+	VADDPS       Y14, Y4, Y4
+	VMOVUPS      Y4, (SI)(DI*2)
+	VANDPS       32(SI)(DI*2), Y15, Y14
+	VADDPS       Y14, Y5, Y5
+	VMOVUPS      Y5, 32(SI)(DI*2)
+	VANDPS       (SI)(R8*1), Y15, Y14
+	VADDPS       Y14, Y6, Y6
+	VMOVUPS      Y6, (SI)(R8*1)
+	VANDPS       32(SI)(R8*1), Y15, Y14
+	VADDPS       Y14, Y7, Y7
+	VMOVUPS      Y7, 32(SI)(R8*1)
+	LEAQ         (SI)(DI*4), SI
+	VANDPS       (SI), Y15, Y14
+	VADDPS       Y14, Y8, Y8
+	VMOVUPS      Y8, (SI)
+	VANDPS       32(SI), Y15, Y14
+	VADDPS       Y14, Y9, Y9
+	VMOVUPS      Y9, 32(SI)
+	VANDPS       (SI)(DI*1), Y15, Y14
+	VADDPS       Y14, Y10, Y10
+	VMOVUPS      Y10, (SI)(DI*1)
+	VANDPS       32(SI)(DI*1), Y15, Y14
+	VADDPS       Y14, Y11, Y11
+	VMOVUPS      Y11, 32(SI)(DI*1)
+	VZEROUPPER
+	RET
+
+// func pairsShortsAVXVNNI4(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+// Requires: AVX, AVX2
+TEXT ·pairsShortsAVXVNNI4(SB), NOSPLIT, $0-72
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	VPXOR Y7, Y7, Y7
+	MOVQ  w+16(FP), AX
+	MOVQ  n+24(FP), CX
+	MOVQ  xStride+40(FP), DX
+	LEAQ  (DX)(DX*2), BX
+	MOVQ  x+32(FP), DI
+
+group:
+	MOVQ $0x00000004, SI
+
+pairs:
+	VMOVDQU      (AX), Y8
+	VMOVDQU      32(AX), Y9
+	VPBROADCASTD (DI), Y10
+
+	// VEX.VPDPWSSD Y10, Y8, Y0
+	LONG $0x523dc2c4
+	BYTE $0xc2
+
+	// VEX.VPDPWSSD Y10, Y9, Y1
+	LONG         $0x5235c2c4
+	BYTE         $0xca
+	VPBROADCASTD (DI)(DX*1), Y10
+
+	// VEX.VPDPWSSD Y10, Y8, Y2
+	LONG $0x523dc2c4
+	BYTE $0xd2
+
+	// VEX.VPDPWSSD Y10, Y9, Y3
+	LONG         $0x5235c2c4
+	BYTE         $0xda
+	VPBROADCASTD (DI)(DX*2), Y10
+
+	// VEX.VPDPWSSD Y10, Y8, Y4
+	LONG $0x523dc2c4
+	BYTE $0xe2
+
+	// VEX.VPDPWSSD Y10, Y9, Y5
+	LONG         $0x5235c2c4
+	BYTE         $0xea
+	VPBROADCASTD (DI)(BX*1), Y10
+
+	// VEX.VPDPWSSD Y10, Y8, Y6
+	LONG $0x523dc2c4
+	BYTE $0xf2
+
+	// VEX.VPDPWSSD Y10, Y9, Y7
+	LONG         $0x5235c2c4
+	BYTE         $0xfa
+	VMOVDQU      64(AX), Y8
+	VMOVDQU      96(AX), Y9
+	VPBROADCASTD 4(DI), Y10
+
+	// VEX.VPDPWSSD Y10, Y8, Y0
+	LONG $0x523dc2c4
+	BYTE $0xc2
+
+	// VEX.VPDPWSSD Y10, Y9, Y1
+	LONG         $0x5235c2c4
+	BYTE         $0xca
+	VPBROADCASTD 4(DI)(DX*1), Y10
+
+	// VEX.VPDPWSSD Y10, Y8, Y2
+	LONG $0x523dc2c4
+	BYTE $0xd2
+
+	// VEX.VPDPWSSD Y10, Y9, Y3
+	LONG         $0x5235c2c4
+	BYTE         $0xda
+	VPBROADCASTD 4(DI)(DX*2), Y10
+
+	// VEX.VPDPWSSD Y10, Y8, Y4
+	LONG $0x523dc2c4
+	BYTE $0xe2
+
+	// VEX.VPDPWSSD Y10, Y9, Y5
+	LONG         $0x5235c2c4
+	BYTE         $0xea
+	VPBROADCASTD 4(DI)(BX*1), Y10
+
+	// VEX.VPDPWSSD Y10, Y8, Y6
+	LONG $0x523dc2c4
+	BYTE $0xf2
+
+	// VEX.VPDPWSSD Y10, Y9, Y7
+	LONG         $0x5235c2c4
+	BYTE         $0xfa
+	VMOVDQU      128(AX), Y8
+	VMOVDQU      160(AX), Y9
+	VPBROADCASTD 8(DI), Y10
+
+	// VEX.VPDPWSSD Y10, Y8, Y0
+	LONG $0x523dc2c4
+	BYTE $0xc2
+
+	// VEX.VPDPWSSD Y10, Y9, Y1
+	LONG         $0x5235c2c4
+	BYTE         $0xca
+	VPBROADCASTD 8(DI)(DX*1), Y10
+
+	// VEX.VPDPWSSD Y10, Y8, Y2
+	LONG $0x523dc2c4
+	BYTE $0xd2
+
+	// VEX.VPDPWSSD Y10, Y9, Y3
+	LONG         $0x5235c2c4
+	BYTE         $0xda
+	VPBROADCASTD 8(DI)(DX*2), Y10
+
+	// VEX.VPDPWSSD Y10, Y8, Y4
+	LONG $0x523dc2c4
+	BYTE $0xe2
+
+	// VEX.VPDPWSSD Y10, Y9, Y5
+	LONG         $0x5235c2c4
+	BYTE         $0xea
+	VPBROADCASTD 8(DI)(BX*1), Y10
+
+	// VEX.VPDPWSSD Y10, Y8, Y6
+	LONG $0x523dc2c4
+	BYTE $0xf2
+
+	// VEX.VPDPWSSD Y10, Y9, Y7
+	LONG         $0x5235c2c4
+	BYTE         $0xfa
+	VMOVDQU      192(AX), Y8
+	VMOVDQU      224(AX), Y9
+	VPBROADCASTD 12(DI), Y10
+
+	// VEX.VPDPWSSD Y10, Y8, Y0
+	LONG $0x523dc2c4
+	BYTE $0xc2
+
+	// VEX.VPDPWSSD Y10, Y9, Y1
+	LONG         $0x5235c2c4
+	BYTE         $0xca
+	VPBROADCASTD 12(DI)(DX*1), Y10
+
+	// VEX.VPDPWSSD Y10, Y8, Y2
+	LONG $0x523dc2c4
+	BYTE $0xd2
+
+	// VEX.VPDPWSSD Y10, Y9, Y3
+	LONG         $0x5235c2c4
+	BYTE         $0xda
+	VPBROADCASTD 12(DI)(DX*2), Y10
+
+	// VEX.VPDPWSSD Y10, Y8, Y4
+	LONG $0x523dc2c4
+	BYTE $0xe2
+
+	// VEX.VPDPWSSD Y10, Y9, Y5
+	LONG         $0x5235c2c4
+	BYTE         $0xea
+	VPBROADCASTD 12(DI)(BX*1), Y10
+
+	// VEX.VPDPWSSD Y10, Y8, Y6
+	LONG $0x523dc2c4
+	BYTE $0xf2
+
+	// VEX.VPDPWSSD Y10, Y9, Y7
+	LONG         $0x5235c2c4
+	BYTE         $0xfa
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x10, DI
+	DECQ         SI
+	JNZ          pairs
+	ADDQ         $0x00000400, AX
+	DECQ         CX
+	JNZ          group
+	MOVQ         scales+48(FP), AX
+	MOVQ         xScale+56(FP), CX
+	MOVQ         out+0(FP), SI
+	MOVQ         outStride+8(FP), DI
+	LEAQ         (DI)(DI*2), R8
+	VMOVUPS      (AX), Y8
+	VMOVUPS      32(AX), Y9
+	VBROADCASTSS (CX), Y10
+	VMULPS       Y10, Y8, Y11
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y11, Y0, Y0
+	VMULPS       Y10, Y9, Y11
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y11, Y1, Y1
+	VBROADCASTSS (CX)(DX*1), Y10
+	VMULPS       Y10, Y8, Y11
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y11, Y2, Y2
+	VMULPS       Y10, Y9, Y11
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y11, Y3, Y3
+	VBROADCASTSS (CX)(DX*2), Y10
+	VMULPS       Y10, Y8, Y11
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y11, Y4, Y4
+	VMULPS       Y10, Y9, Y11
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y11, Y5, Y5
+	VBROADCASTSS (CX)(BX*1), Y10
+	VMULPS       Y10, Y8, Y11
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y11, Y6, Y6
+	VMULPS       Y10, Y9, Y11
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y11, Y7, Y7
+	MOVQ         part+64(FP), AX
+	ANDQ         $0x01, AX
+	DECQ         AX
+	VMOVQ        AX, X11
+	VPBROADCASTD X11, Y11
+	VANDPS       (SI), Y11, Y10
+	VADDPS       Y10, Y0, Y0
+	VMOVUPS      Y0, (SI)
+	VANDPS       32(SI), Y11, Y10
+	VADDPS       Y10, Y1, Y1
+	VMOVUPS      Y1, 32(SI)
+	VANDPS       (SI)(DI*1), Y11, Y10
+	VADDPS       Y10, Y2, Y2
+	VMOVUPS      Y2, (SI)(DI*1)
+	VANDPS       32(SI)(DI*1), Y11, Y10
+	VADDPS       Y10, Y3, Y3
+	VMOVUPS      Y3, 32(SI)(DI*1)
+	VANDPS       (SI)(DI*2), Y11, Y10
+	VADDPS       Y10, Y4, Y4
+	VMOVUPS      Y4, (SI)(DI*2)
+	VANDPS       32(SI)(DI*2), Y11, Y10
+	VADDPS       Y10, Y5, Y5
+	VMOVUPS      Y5, 32(SI)(DI*2)
+	VANDPS       (SI)(R8*1), Y11, Y10
+	VADDPS       Y10, Y6, Y6
+	VMOVUPS      Y6, (SI)(R8*1)
+	VANDPS       32(SI)(R8*1), Y11, Y10
+	VADDPS       Y10, Y7, Y7
+	VMOVUPS      Y7, 32(SI)(R8*1)
+	VZEROUPPER
+	RET
+
+// func pairsShortsAVXVNNI2(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+// Requires: AVX, AVX2
+TEXT ·pairsShortsAVXVNNI2(SB), NOSPLIT, $0-72
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	MOVQ  w+16(FP), AX
+	MOVQ  n+24(FP), CX
+	MOVQ  xStride+40(FP), DX
+	LEAQ  (DX)(DX*2), BX
+	MOVQ  x+32(FP), SI
+
+group:
+	MOVQ $0x00000004, BX
+
+pairs:
+	VMOVDQU      (AX), Y4
+	VMOVDQU      32(AX), Y5
+	VPBROADCASTD (SI), Y6
+
+	// VEX.VPDPWSSD Y6, Y4, Y0
+	LONG $0x525de2c4
+	BYTE $0xc6
+
+	// VEX.VPDPWSSD Y6, Y5, Y1
+	LONG         $0x5255e2c4
+	BYTE         $0xce
+	VPBROADCASTD (SI)(DX*1), Y6
+
+	// VEX.VPDPWSSD Y6, Y4, Y2
+	LONG $0x525de2c4
+	BYTE $0xd6
+
+	// VEX.VPDPWSSD Y6, Y5, Y3
+	LONG         $0x5255e2c4
+	BYTE         $0xde
+	VMOVDQU      64(AX), Y4
+	VMOVDQU      96(AX), Y5
+	VPBROADCASTD 4(SI), Y6
+
+	// VEX.VPDPWSSD Y6, Y4, Y0
+	LONG $0x525de2c4
+	BYTE $0xc6
+
+	// VEX.VPDPWSSD Y6, Y5, Y1
+	LONG         $0x5255e2c4
+	BYTE         $0xce
+	VPBROADCASTD 4(SI)(DX*1), Y6
+
+	// VEX.VPDPWSSD Y6, Y4, Y2
+	LONG $0x525de2c4
+	BYTE $0xd6
+
+	// VEX.VPDPWSSD Y6, Y5, Y3
+	LONG         $0x5255e2c4
+	BYTE         $0xde
+	VMOVDQU      128(AX), Y4
+	VMOVDQU      160(AX), Y5
+	VPBROADCASTD 8(SI), Y6
+
+	// VEX.VPDPWSSD Y6, Y4, Y0
+	LONG $0x525de2c4
+	BYTE $0xc6
+
+	// VEX.VPDPWSSD Y6, Y5, Y1
+	LONG         $0x5255e2c4
+	BYTE         $0xce
+	VPBROADCASTD 8(SI)(DX*1), Y6
+
+	// VEX.VPDPWSSD Y6, Y4, Y2
+	LONG $0x525de2c4
+	BYTE $0xd6
+
+	// VEX.VPDPWSSD Y6, Y5, Y3
+	LONG         $0x5255e2c4
+	BYTE         $0xde
+	VMOVDQU      192(AX), Y4
+	VMOVDQU      224(AX), Y5
+	VPBROADCASTD 12(SI), Y6
+
+	// VEX.VPDPWSSD Y6, Y4, Y0
+	LONG $0x525de2c4
+	BYTE $0xc6
+
+	// VEX.VPDPWSSD Y6, Y5, Y1
+	LONG         $0x5255e2c4
+	BYTE         $0xce
+	VPBROADCASTD 12(SI)(DX*1), Y6
+
+	// VEX.VPDPWSSD Y6, Y4, Y2
+	LONG $0x525de2c4
+	BYTE $0xd6
+
+	// VEX.VPDPWSSD Y6, Y5, Y3
+	LONG         $0x5255e2c4
+	BYTE         $0xde
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x10, SI
+	DECQ         BX
+	JNZ          pairs
+	ADDQ         $0x00000400, AX
+	DECQ         CX
+	JNZ          group
+	MOVQ         scales+48(FP), AX
+	MOVQ         xScale+56(FP), CX
+	MOVQ         out+0(FP), BX
+	MOVQ         outStride+8(FP), SI
+	LEAQ         (SI)(SI*2), DI
+	VMOVUPS      (AX), Y4
+	VMOVUPS      32(AX), Y5
+	VBROADCASTSS (CX), Y6
+	VMULPS       Y6, Y4, Y7
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y7, Y0, Y0
+	VMULPS       Y6, Y5, Y7
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y7, Y1, Y1
+	VBROADCASTSS (CX)(DX*1), Y6
+	VMULPS       Y6, Y4, Y7
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y7, Y2, Y2
+	VMULPS       Y6, Y5, Y7
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y7, Y3, Y3
+	MOVQ         part+64(FP), AX
+	ANDQ         $0x01, AX
+	DECQ         AX
+	VMOVQ        AX, X7
+	VPBROADCASTD X7, Y7
+	VANDPS       (BX), Y7, Y6
+	VADDPS       Y6, Y0, Y0
+	VMOVUPS      Y0, (BX)
+	VANDPS       32(BX), Y7, Y6
+	VADDPS       Y6, Y1, Y1
+	VMOVUPS      Y1, 32(BX)
+	VANDPS       (BX)(SI*1), Y7, Y6
+	VADDPS       Y6, Y2, Y2
+	VMOVUPS      Y2, (BX)(SI*1)
+	VANDPS       32(BX)(SI*1), Y7, Y6
+	VADDPS       Y6, Y3, Y3
+	VMOVUPS      Y3, 32(BX)(SI*1)
+	VZEROUPPER
+	RET
+
+// func pairsShortsAVXVNNI1(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+// Requires: AVX, AVX2
+TEXT ·pairsShortsAVXVNNI1(SB), NOSPLIT, $0-72
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	MOVQ  w+16(FP), AX
+	MOVQ  n+24(FP), CX
+	MOVQ  xStride+40(FP), DX
+	LEAQ  (DX)(DX*2), DX
+	MOVQ  x+32(FP), BX
+
+group:
+	MOVQ $0x00000004, DX
+
+pairs:
+	VMOVDQU      (AX), Y2
+	VMOVDQU      32(AX), Y3
+	VPBROADCASTD (BX), Y4
+
+	// VEX.VPDPWSSD Y4, Y2, Y0
+	LONG $0x526de2c4
+	BYTE $0xc4
+
+	// VEX.VPDPWSSD Y4, Y3, Y1
+	LONG         $0x5265e2c4
+	BYTE         $0xcc
+	VMOVDQU      64(AX), Y2
+	VMOVDQU      96(AX), Y3
+	VPBROADCASTD 4(BX), Y4
+
+	// VEX.VPDPWSSD Y4, Y2, Y0
+	LONG $0x526de2c4
+	BYTE $0xc4
+
+	// VEX.VPDPWSSD Y4, Y3, Y1
+	LONG         $0x5265e2c4
+	BYTE         $0xcc
+	VMOVDQU      128(AX), Y2
+	VMOVDQU      160(AX), Y3
+	VPBROADCASTD 8(BX), Y4
+
+	// VEX.VPDPWSSD Y4, Y2, Y0
+	LONG $0x526de2c4
+	BYTE $0xc4
+
+	// VEX.VPDPWSSD Y4, Y3, Y1
+	LONG         $0x5265e2c4
+	BYTE         $0xcc
+	VMOVDQU      192(AX), Y2
+	VMOVDQU      224(AX), Y3
+	VPBROADCASTD 12(BX), Y4
+
+	// VEX.VPDPWSSD Y4, Y2, Y0
+	LONG $0x526de2c4
+	BYTE $0xc4
+
+	// VEX.VPDPWSSD Y4, Y3, Y1
+	LONG         $0x5265e2c4
+	BYTE         $0xcc
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x10, BX
+	DECQ         DX
+	JNZ          pairs
+	ADDQ         $0x00000400, AX
+	DECQ         CX
+	JNZ          group
+	MOVQ         scales+48(FP), AX
+	MOVQ         xScale+56(FP), CX
+	MOVQ         out+0(FP), DX
+	MOVQ         outStride+8(FP), BX
+	LEAQ         (BX)(BX*2), BX
+	VMOVUPS      (AX), Y2
+	VMOVUPS      32(AX), Y3
+	VBROADCASTSS (CX), Y4
+	VMULPS       Y4, Y2, Y5
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y5, Y0, Y0
+	VMULPS       Y4, Y3, Y5
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y5, Y1, Y1
+	MOVQ         part+64(FP), AX
+	ANDQ         $0x01, AX
+	DECQ         AX
+	VMOVQ        AX, X5
+	VPBROADCASTD X5, Y5
+	VANDPS       (DX), Y5, Y4
+	VADDPS       Y4, Y0, Y0
+	VMOVUPS      Y0, (DX)
+	VANDPS       32(DX), Y5, Y4
+	VADDPS       Y4, Y1, Y1
+	VMOVUPS      Y1, 32(DX)
+	VZEROUPPER
+	RET
+
+// func sizeF32ShortsAVX2(x *byte, n uintptr) (most float32, squares float64)
+// Requires: AVX, AVX2, FMA3
+TEXT ·sizeF32ShortsAVX2(SB), NOSPLIT, $0-32
+	MOVQ     x+0(FP), AX
+	MOVQ     n+8(FP), CX
+	VPXOR    Y4, Y4, Y4
+	VPXOR    Y5, Y5, Y5
+	VPXOR    Y6, Y6, Y6
+	VPXOR    Y7, Y7, Y7
+	VPXOR    Y8, Y8, Y8
+	VPXOR    Y9, Y9, Y9
+	VPXOR    Y10, Y10, Y10
+	VPXOR    Y11, Y11, Y11
+	VPXOR    Y0, Y0, Y0
+	VPCMPEQD Y3, Y3, Y3
+	VPSRLD   $0x01, Y3, Y3
+
+group:
+	VMOVUPS      (AX), Y1
+	VPAND        Y1, Y3, Y2
+	VMAXPS       Y2, Y0, Y0
+	VCVTPS2PD    X1, Y2
+	VFMADD231PD  Y2, Y2, Y4
+	VEXTRACTF128 $0x01, Y1, X2
+	VCVTPS2PD    X2, Y2
+	VFMADD231PD  Y2, Y2, Y5
+	VMOVUPS      32(AX), Y1
+	VPAND        Y1, Y3, Y2
+	VMAXPS       Y2, Y0, Y0
+	VCVTPS2PD    X1, Y2
+	VFMADD231PD  Y2, Y2, Y6
+	VEXTRACTF128 $0x01, Y1, X2
+	VCVTPS2PD    X2, Y2
+	VFMADD231PD  Y2, Y2, Y7
+	VMOVUPS      64(AX), Y1
+	VPAND        Y1, Y3, Y2
+	VMAXPS       Y2, Y0, Y0
+	VCVTPS2PD    X1, Y2
+	VFMADD231PD  Y2, Y2, Y8
+	VEXTRACTF128 $0x01, Y1, X2
+	VCVTPS2PD    X2, Y2
+	VFMADD231PD  Y2, Y2, Y9
+	VMOVUPS      96(AX), Y1
+	VPAND        Y1, Y3, Y2
+	VMAXPS       Y2, Y0, Y0
+	VCVTPS2PD    X1, Y2
+	VFMADD231PD  Y2, Y2, Y10
+	VEXTRACTF128 $0x01, Y1, X2
+	VCVTPS2PD    X2, Y2
+	VFMADD231PD  Y2, Y2, Y11
+	ADDQ         $0x00000080, AX
+	DECQ         CX
+	JNZ          group
+	VADDPD       Y6, Y4, Y4
+	VADDPD       Y7, Y5, Y5
+	VADDPD       Y10, Y8, Y8
+	VADDPD       Y11, Y9, Y9
+	VADDPD       Y8, Y4, Y4
+	VADDPD       Y9, Y5, Y5
+	VADDPD       Y5, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X1
+	VADDPD       X1, X4, X4
+	VPERMILPD    $0x01, X4, X1
+	VADDSD       X1, X4, X4
+	VEXTRACTF128 $0x01, Y0, X1
+	VMAXPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VMAXPS       X1, X0, X0
+	VPERMILPS    $0xb1, X0, X1
+	VMAXPS       X1, X0, X0
+	VMOVSS       X0, most+16(FP)
+	VMOVSD       X4, squares+24(FP)
+	VZEROUPPER
+	RET
+
+// func shortsF32AVX2(dst *byte, x *byte, factor float32, n uintptr)
+// Requires: AVX, AVX2
+TEXT ·shortsF32AVX2(SB), NOSPLIT, $0-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         n+24(FP), DX
+	VBROADCASTSS factor+16(FP), Y0
+
+group:
+	VMOVUPS   (CX), Y1
+	VMULPS    Y0, Y1, Y1
+	VCVTPS2DQ Y1, Y1
+	VMOVUPS   32(CX), Y2
+	VMULPS    Y0, Y2, Y2
+	VCVTPS2DQ Y2, Y2
+	VPACKSSDW Y2, Y1, Y1
+	VPERMQ    $0xd8, Y1, Y1
+	VMOVDQU   Y1, (AX)
+	VMOVUPS   64(CX), Y1
+	VMULPS    Y0, Y1, Y1
+	VCVTPS2DQ Y1, Y1
+	VMOVUPS   96(CX), Y2
+	VMULPS    Y0, Y2, Y2
+	VCVTPS2DQ Y2, Y2
+	VPACKSSDW Y2, Y1, Y1
+	VPERMQ    $0xd8, Y1, Y1
+	VMOVDQU   Y1, 32(AX)
+	ADDQ      $0x00000080, CX
+	ADDQ      $0x40, AX
+	DECQ      DX
+	JNZ       group
+	VZEROUPPER
+	RET
+
+// func sizeF16ShortsAVX2(x *byte, n uintptr) (most float32, squares float64)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·sizeF16ShortsAVX2(SB), NOSPLIT, $0-32
+	MOVQ     x+0(FP), AX
+	MOVQ     n+8(FP), CX
+	VPXOR    Y4, Y4, Y4
+	VPXOR    Y5, Y5, Y5
+	VPXOR    Y6, Y6, Y6
+	VPXOR    Y7, Y7, Y7
+	VPXOR    Y8, Y8, Y8
+	VPXOR    Y9, Y9, Y9
+	VPXOR    Y10, Y10, Y10
+	VPXOR    Y11, Y11, Y11
+	VPXOR    Y0, Y0, Y0
+	VPCMPEQD Y3, Y3, Y3
+	VPSRLD   $0x01, Y3, Y3
+
+group:
+	VCVTPH2PS    (AX), Y1
+	VPAND        Y1, Y3, Y2
+	VMAXPS       Y2, Y0, Y0
+	VFMADD231PS  Y1, Y1, Y4
+	VCVTPH2PS    16(AX), Y1
+	VPAND        Y1, Y3, Y2
+	VMAXPS       Y2, Y0, Y0
+	VFMADD231PS  Y1, Y1, Y5
+	VCVTPH2PS    32(AX), Y1
+	VPAND        Y1, Y3, Y2
+	VMAXPS       Y2, Y0, Y0
+	VFMADD231PS  Y1, Y1, Y6
+	VCVTPH2PS    48(AX), Y1
+	VPAND        Y1, Y3, Y2
+	VMAXPS       Y2, Y0, Y0
+	VFMADD231PS  Y1, Y1, Y7
+	ADDQ         $0x00000040, AX
+	DECQ         CX
+	JNZ          group
+	VADDPS       Y6, Y4, Y4
+	VADDPS       Y7, Y5, Y5
+	VEXTRACTF128 $0x01, Y4, X2
+	VCVTPS2PD    X2, Y9
+	VCVTPS2PD    X4, Y8
+	VEXTRACTF128 $0x01, Y5, X2
+	VCVTPS2PD    X2, Y11
+	VCVTPS2PD    X5, Y10
+	VADDPD       Y10, Y8, Y8
+	VADDPD       Y11, Y9, Y9
+	VADDPD       Y9, Y8, Y8
+	VMOVAPD      Y8, Y4
+	VEXTRACTF128 $0x01, Y4, X1
+	VADDPD       X1, X4, X4
+	VPERMILPD    $0x01, X4, X1
+	VADDSD       X1, X4, X4
+	VEXTRACTF128 $0x01, Y0, X1
+	VMAXPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VMAXPS       X1, X0, X0
+	VPERMILPS    $0xb1, X0, X1
+	VMAXPS       X1, X0, X0
+	VMOVSS       X0, most+16(FP)
+	VMOVSD       X4, squares+24(FP)
+	VZEROUPPER
+	RET
+
+// func shortsF16AVX2(dst *byte, x *byte, factor float32, n uintptr)
+// Requires: AVX, AVX2, F16C
+TEXT ·shortsF16AVX2(SB), NOSPLIT, $0-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         n+24(FP), DX
+	VBROADCASTSS factor+16(FP), Y0
+
+group:
+	VCVTPH2PS (CX), Y1
+	VMULPS    Y0, Y1, Y1
+	VCVTPS2DQ Y1, Y1
+	VCVTPH2PS 16(CX), Y2
+	VMULPS    Y0, Y2, Y2
+	VCVTPS2DQ Y2, Y2
+	VPACKSSDW Y2, Y1, Y1
+	VPERMQ    $0xd8, Y1, Y1
+	VMOVDQU   Y1, (AX)
+	VCVTPH2PS 32(CX), Y1
+	VMULPS    Y0, Y1, Y1
+	VCVTPS2DQ Y1, Y1
+	VCVTPH2PS 48(CX), Y2
+	VMULPS    Y0, Y2, Y2
+	VCVTPS2DQ Y2, Y2
+	VPACKSSDW Y2, Y1, Y1
+	VPERMQ    $0xd8, Y1, Y1
+	VMOVDQU   Y1, 32(AX)
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x40, AX
+	DECQ      DX
+	JNZ       group
+	VZEROUPPER
+	RET
+
+// func sizeBF16ShortsAVX2(x *byte, n uintptr) (most float32, squares float64)
+// Requires: AVX, AVX2, FMA3
+TEXT ·sizeBF16ShortsAVX2(SB), NOSPLIT, $0-32
+	MOVQ     x+0(FP), AX
+	MOVQ     n+8(FP), CX
+	VPXOR    Y4, Y4, Y4
+	VPXOR    Y5, Y5, Y5
+	VPXOR    Y6, Y6, Y6
+	VPXOR    Y7, Y7, Y7
+	VPXOR    Y8, Y8, Y8
+	VPXOR    Y9, Y9, Y9
+	VPXOR    Y10, Y10, Y10
+	VPXOR    Y11, Y11, Y11
+	VPXOR    Y0, Y0, Y0
+	VPCMPEQD Y3, Y3, Y3
+	VPSRLD   $0x01, Y3, Y3
+
+group:
+	VPMOVZXWD    (AX), Y1
+	VPSLLD       $0x10, Y1, Y1
+	VPAND        Y1, Y3, Y2
+	VMAXPS       Y2, Y0, Y0
+	VCVTPS2PD    X1, Y2
+	VFMADD231PD  Y2, Y2, Y4
+	VEXTRACTF128 $0x01, Y1, X2
+	VCVTPS2PD    X2, Y2
+	VFMADD231PD  Y2, Y2, Y5
+	VPMOVZXWD    16(AX), Y1
+	VPSLLD       $0x10, Y1, Y1
+	VPAND        Y1, Y3, Y2
+	VMAXPS       Y2, Y0, Y0
+	VCVTPS2PD    X1, Y2
+	VFMADD231PD  Y2, Y2, Y6
+	VEXTRACTF128 $0x01, Y1, X2
+	VCVTPS2PD    X2, Y2
+	VFMADD231PD  Y2, Y2, Y7
+	VPMOVZXWD    32(AX), Y1
+	VPSLLD       $0x10, Y1, Y1
+	VPAND        Y1, Y3, Y2
+	VMAXPS       Y2, Y0, Y0
+	VCVTPS2PD    X1, Y2
+	VFMADD231PD  Y2, Y2, Y8
+	VEXTRACTF128 $0x01, Y1, X2
+	VCVTPS2PD    X2, Y2
+	VFMADD231PD  Y2, Y2, Y9
+	VPMOVZXWD    48(AX), Y1
+	VPSLLD       $0x10, Y1, Y1
+	VPAND        Y1, Y3, Y2
+	VMAXPS       Y2, Y0, Y0
+	VCVTPS2PD    X1, Y2
+	VFMADD231PD  Y2, Y2, Y10
+	VEXTRACTF128 $0x01, Y1, X2
+	VCVTPS2PD    X2, Y2
+	VFMADD231PD  Y2, Y2, Y11
+	ADDQ         $0x00000040, AX
+	DECQ         CX
+	JNZ          group
+	VADDPD       Y6, Y4, Y4
+	VADDPD       Y7, Y5, Y5
+	VADDPD       Y10, Y8, Y8
+	VADDPD       Y11, Y9, Y9
+	VADDPD       Y8, Y4, Y4
+	VADDPD       Y9, Y5, Y5
+	VADDPD       Y5, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X1
+	VADDPD       X1, X4, X4
+	VPERMILPD    $0x01, X4, X1
+	VADDSD       X1, X4, X4
+	VEXTRACTF128 $0x01, Y0, X1
+	VMAXPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VMAXPS       X1, X0, X0
+	VPERMILPS    $0xb1, X0, X1
+	VMAXPS       X1, X0, X0
+	VMOVSS       X0, most+16(FP)
+	VMOVSD       X4, squares+24(FP)
+	VZEROUPPER
+	RET
+
+// func shortsBF16AVX2(dst *byte, x *byte, factor float32, n uintptr)
+// Requires: AVX, AVX2
+TEXT ·shortsBF16AVX2(SB), NOSPLIT, $0-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         n+24(FP), DX
+	VBROADCASTSS factor+16(FP), Y0
+
+group:
+	VPMOVZXWD (CX), Y1
+	VPSLLD    $0x10, Y1, Y1
+	VMULPS    Y0, Y1, Y1
+	VCVTPS2DQ Y1, Y1
+	VPMOVZXWD 16(CX), Y2
+	VPSLLD    $0x10, Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VCVTPS2DQ Y2, Y2
+	VPACKSSDW Y2, Y1, Y1
+	VPERMQ    $0xd8, Y1, Y1
+	VMOVDQU   Y1, (AX)
+	VPMOVZXWD 32(CX), Y1
+	VPSLLD    $0x10, Y1, Y1
+	VMULPS    Y0, Y1, Y1
+	VCVTPS2DQ Y1, Y1
+	VPMOVZXWD 48(CX), Y2
+	VPSLLD    $0x10, Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VCVTPS2DQ Y2, Y2
+	VPACKSSDW Y2, Y1, Y1
+	VPERMQ    $0xd8, Y1, Y1
+	VMOVDQU   Y1, 32(AX)
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x40, AX
+	DECQ      DX
+	JNZ       group
+	VZEROUPPER
+	RET
+
+// func fillPairsAVX2(dst *byte, dstStep uintptr, w *byte, rowBytes uintptr, n uintptr)
+// Requires: AVX, AVX2
+TEXT ·fillPairsAVX2(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ dstStep+8(FP), CX
+	MOVQ w+16(FP), DX
+	MOVQ rowBytes+24(FP), BX
+	MOVQ n+32(FP), SI
+	LEAQ (BX)(BX*2), DI
+
+group:
+	MOVQ        DX, R8
+	LEAQ        (R8)(BX*4), R9
+	VMOVDQU     (R8), Y0
+	VMOVDQU     (R8)(BX*1), Y1
+	VMOVDQU     (R8)(BX*2), Y2
+	VMOVDQU     (R8)(DI*1), Y3
+	VMOVDQU     (R9), Y4
+	VMOVDQU     (R9)(BX*1), Y5
+	VMOVDQU     (R9)(BX*2), Y6
+	VMOVDQU     (R9)(DI*1), Y7
+	VPUNPCKLDQ  Y1, Y0, Y8
+	VPUNPCKHDQ  Y1, Y0, Y9
+	VPUNPCKLDQ  Y3, Y2, Y10
+	VPUNPCKHDQ  Y3, Y2, Y11
+	VPUNPCKLDQ  Y5, Y4, Y12
+	VPUNPCKHDQ  Y5, Y4, Y13
+	VPUNPCKLDQ  Y7, Y6, Y14
+	VPUNPCKHDQ  Y7, Y6, Y15
+	VPUNPCKLQDQ Y10, Y8, Y0
+	VPUNPCKHQDQ Y10, Y8, Y1
+	VPUNPCKLQDQ Y11, Y9, Y2
+	VPUNPCKHQDQ Y11, Y9, Y3
+	VPUNPCKLQDQ Y14, Y12, Y4
+	VPUNPCKHQDQ Y14, Y12, Y5
+	VPUNPCKLQDQ Y15, Y13, Y6
+	VPUNPCKHQDQ Y15, Y13, Y7
+	VPERM2I128  $0x20, Y4, Y0, Y8
+	VMOVDQU     Y8, (AX)
+	VPERM2I128  $0x31, Y4, Y0, Y8
+	VMOVDQU     Y8, 256(AX)
+	VPERM2I128  $0x20, Y5, Y1, Y8
+	VMOVDQU     Y8, 64(AX)
+	VPERM2I128  $0x31, Y5, Y1, Y8
+	VMOVDQU     Y8, 320(AX)
+	VPERM2I128  $0x20, Y6, Y2, Y8
+	VMOVDQU     Y8, 128(AX)
+	VPERM2I128  $0x31, Y6, Y2, Y8
+	VMOVDQU     Y8, 384(AX)
+	VPERM2I128  $0x20, Y7, Y3, Y8
+	VMOVDQU     Y8, 192(AX)
+	VPERM2I128  $0x31, Y7, Y3, Y8
+	VMOVDQU     Y8, 448(AX)
+	VMOVDQU     32(R8), Y0
+	VMOVDQU     32(R8)(BX*1), Y1
+	VMOVDQU     32(R8)(BX*2), Y2
+	VMOVDQU     32(R8)(DI*1), Y3
+	VMOVDQU     32(R9), Y4
+	VMOVDQU     32(R9)(BX*1), Y5
+	VMOVDQU     32(R9)(BX*2), Y6
+	VMOVDQU     32(R9)(DI*1), Y7
+	VPUNPCKLDQ  Y1, Y0, Y8
+	VPUNPCKHDQ  Y1, Y0, Y9
+	VPUNPCKLDQ  Y3, Y2, Y10
+	VPUNPCKHDQ  Y3, Y2, Y11
+	VPUNPCKLDQ  Y5, Y4, Y12
+	VPUNPCKHDQ  Y5, Y4, Y13
+	VPUNPCKLDQ  Y7, Y6, Y14
+	VPUNPCKHDQ  Y7, Y6, Y15
+	VPUNPCKLQDQ Y10, Y8, Y0
+	VPUNPCKHQDQ Y10, Y8, Y1
+	VPUNPCKLQDQ Y11, Y9, Y2
+	VPUNPCKHQDQ Y11, Y9, Y3
+	VPUNPCKLQDQ Y14, Y12, Y4
+	VPUNPCKHQDQ Y14, Y12, Y5
+	VPUNPCKLQDQ Y15, Y13, Y6
+	VPUNPCKHQDQ Y15, Y13, Y7
+	VPERM2I128  $0x20, Y4, Y0, Y8
+	VMOVDQU     Y8, 512(AX)
+	VPERM2I128  $0x31, Y4, Y0, Y8
+	VMOVDQU     Y8, 768(AX)
+	VPERM2I128  $0x20, Y5, Y1, Y8
+	VMOVDQU     Y8, 576(AX)
+	VPERM2I128  $0x31, Y5, Y1, Y8
+	VMOVDQU     Y8, 832(AX)
+	VPERM2I128  $0x20, Y6, Y2, Y8
+	VMOVDQU     Y8, 640(AX)
+	VPERM2I128  $0x31, Y6, Y2, Y8
+	VMOVDQU     Y8, 896(AX)
+	VPERM2I128  $0x20, Y7, Y3, Y8
+	VMOVDQU     Y8, 704(AX)
+	VPERM2I128  $0x31, Y7, Y3, Y8
+	VMOVDQU     Y8, 960(AX)
+	LEAQ        (R9)(BX*4), R8
+	LEAQ        (R8)(BX*4), R9
+	VMOVDQU     (R8), Y0
+	VMOVDQU     (R8)(BX*1), Y1
+	VMOVDQU     (R8)(BX*2), Y2
+	VMOVDQU     (R8)(DI*1), Y3
+	VMOVDQU     (R9), Y4
+	VMOVDQU     (R9)(BX*1), Y5
+	VMOVDQU     (R9)(BX*2), Y6
+	VMOVDQU     (R9)(DI*1), Y7
+	VPUNPCKLDQ  Y1, Y0, Y8
+	VPUNPCKHDQ  Y1, Y0, Y9
+	VPUNPCKLDQ  Y3, Y2, Y10
+	VPUNPCKHDQ  Y3, Y2, Y11
+	VPUNPCKLDQ  Y5, Y4, Y12
+	VPUNPCKHDQ  Y5, Y4, Y13
+	VPUNPCKLDQ  Y7, Y6, Y14
+	VPUNPCKHDQ  Y7, Y6, Y15
+	VPUNPCKLQDQ Y10, Y8, Y0
+	VPUNPCKHQDQ Y10, Y8, Y1
+	VPUNPCKLQDQ Y11, Y9, Y2
+	VPUNPCKHQDQ Y11, Y9, Y3
+	VPUNPCKLQDQ Y14, Y12, Y4
+	VPUNPCKHQDQ Y14, Y12, Y5
+	VPUNPCKLQDQ Y15, Y13, Y6
+	VPUNPCKHQDQ Y15, Y13, Y7
+	VPERM2I128  $0x20, Y4, Y0, Y8
+	VMOVDQU     Y8, 32(AX)
+	VPERM2I128  $0x31, Y4, Y0, Y8
+	VMOVDQU     Y8, 288(AX)
+	VPERM2I128  $0x20, Y5, Y1, Y8
+	VMOVDQU     Y8, 96(AX)
+	VPERM2I128  $0x31, Y5, Y1, Y8
+	VMOVDQU     Y8, 352(AX)
+	VPERM2I128  $0x20, Y6, Y2, Y8
+	VMOVDQU     Y8, 160(AX)
+	VPERM2I128  $0x31, Y6, Y2, Y8
+	VMOVDQU     Y8, 416(AX)
+	VPERM2I128  $0x20, Y7, Y3, Y8
+	VMOVDQU     Y8, 224(AX)
+	VPERM2I128  $0x31, Y7, Y3, Y8
+	VMOVDQU     Y8, 480(AX)
+	VMOVDQU     32(R8), Y0
+	VMOVDQU     32(R8)(BX*1), Y1
+	VMOVDQU     32(R8)(BX*2), Y2
+	VMOVDQU     32(R8)(DI*1), Y3
+	VMOVDQU     32(R9), Y4
+	VMOVDQU     32(R9)(BX*1), Y5
+	VMOVDQU     32(R9)(BX*2), Y6
+	VMOVDQU     32(R9)(DI*1), Y7
+	VPUNPCKLDQ  Y1, Y0, Y8
+	VPUNPCKHDQ  Y1, Y0, Y9
+	VPUNPCKLDQ  Y3, Y2, Y10
+	VPUNPCKHDQ  Y3, Y2, Y11
+	VPUNPCKLDQ  Y5, Y4, Y12
+	VPUNPCKHDQ  Y5, Y4, Y13
+	VPUNPCKLDQ  Y7, Y6, Y14
+	VPUNPCKHDQ  Y7, Y6, Y15
+	VPUNPCKLQDQ Y10, Y8, Y0
+	VPUNPCKHQDQ Y10, Y8, Y1
+	VPUNPCKLQDQ Y11, Y9, Y2
+	VPUNPCKHQDQ Y11, Y9, Y3
+	VPUNPCKLQDQ Y14, Y12, Y4
+	VPUNPCKHQDQ Y14, Y12, Y5
+	VPUNPCKLQDQ Y15, Y13, Y6
+	VPUNPCKHQDQ Y15, Y13, Y7
+	VPERM2I128  $0x20, Y4, Y0, Y8
+	VMOVDQU     Y8, 544(AX)
+	VPERM2I128  $0x31, Y4, Y0, Y8
+	VMOVDQU     Y8, 800(AX)
+	VPERM2I128  $0x20, Y5, Y1, Y8
+	VMOVDQU     Y8, 608(AX)
+	VPERM2I128  $0x31, Y5, Y1, Y8
+	VMOVDQU     Y8, 864(AX)
+	VPERM2I128  $0x20, Y6, Y2, Y8
+	VMOVDQU     Y8, 672(AX)
+	VPERM2I128  $0x31, Y6, Y2, Y8
+	VMOVDQU     Y8, 928(AX)
+	VPERM2I128  $0x20, Y7, Y3, Y8
+	VMOVDQU     Y8, 736(AX)
+	VPERM2I128  $0x31, Y7, Y3, Y8
+	VMOVDQU     Y8, 992(AX)
+	ADDQ        $0x40, DX
+	ADDQ        CX, AX
+	DECQ        SI
+	JNZ         group
 	VZEROUPPER
 	RET
 

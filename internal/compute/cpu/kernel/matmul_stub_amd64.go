@@ -1469,25 +1469,92 @@ func pairsBF16Vectors1(out *float32, outStride uintptr, w *byte, n uintptr, x *b
 // pairsShortsVectors1 computes n groups of 32 rows and 1 tokens. Scalar twin: dotShortsGeneric in pairs.go.
 func pairsShortsVectors1(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
 
-// sizeF32Shorts finds the largest magnitude of n groups of 32 numbers, and the sum of their squares. Scalar twin: sizeGeneric in pairs.go.
+// sizeF32Shorts returns the largest magnitude of n groups of 32 numbers, and the sum of their squares. Scalar twin: sizeGeneric in pairs.go.
 //
 //go:noescape
-func sizeF32Shorts(most *float32, squares *float64, x *byte, n uintptr)
+func sizeF32Shorts(x *byte, n uintptr) (most float32, squares float64)
 
 // shortsF32 writes n groups of 32 numbers, times factor, as integers of 16 bits. Scalar twin: shortsGeneric in pairs.go.
 //
 //go:noescape
 func shortsF32(dst *byte, x *byte, factor float32, n uintptr)
 
-// sizeF16Shorts finds the largest magnitude of n groups of 32 numbers, and the sum of their squares. Scalar twin: sizeGeneric in pairs.go.
+// sizeF16Shorts returns the largest magnitude of n groups of 32 numbers, and the sum of their squares. Scalar twin: sizeGeneric in pairs.go.
 //
 //go:noescape
-func sizeF16Shorts(most *float32, squares *float64, x *byte, n uintptr)
+func sizeF16Shorts(x *byte, n uintptr) (most float32, squares float64)
 
 // shortsF16 writes n groups of 32 numbers, times factor, as integers of 16 bits. Scalar twin: shortsGeneric in pairs.go.
 //
 //go:noescape
 func shortsF16(dst *byte, x *byte, factor float32, n uintptr)
+
+// sizeBF16Shorts returns the largest magnitude of n groups of 32 numbers, and the sum of their squares. Scalar twin: sizeGeneric in pairs.go.
+//
+//go:noescape
+func sizeBF16Shorts(x *byte, n uintptr) (most float32, squares float64)
+
+// shortsBF16 writes n groups of 32 numbers, times factor, as integers of 16 bits. Scalar twin: shortsGeneric in pairs.go.
+//
+//go:noescape
+func shortsBF16(dst *byte, x *byte, factor float32, n uintptr)
+
+// pairsShortsAVX26 computes n groups of 16 rows and 6 tokens. Scalar twin: dotShortsGeneric in pairs.go.
+func pairsShortsAVX26(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+
+// pairsShortsAVX24 computes n groups of 16 rows and 4 tokens. Scalar twin: dotShortsGeneric in pairs.go.
+func pairsShortsAVX24(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+
+// pairsShortsAVX22 computes n groups of 16 rows and 2 tokens. Scalar twin: dotShortsGeneric in pairs.go.
+func pairsShortsAVX22(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+
+// pairsShortsAVX21 computes n groups of 16 rows and 1 tokens. Scalar twin: dotShortsGeneric in pairs.go.
+func pairsShortsAVX21(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+
+// pairsShortsAVXVNNI6 computes n groups of 16 rows and 6 tokens. Scalar twin: dotShortsGeneric in pairs.go.
+func pairsShortsAVXVNNI6(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+
+// pairsShortsAVXVNNI4 computes n groups of 16 rows and 4 tokens. Scalar twin: dotShortsGeneric in pairs.go.
+func pairsShortsAVXVNNI4(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+
+// pairsShortsAVXVNNI2 computes n groups of 16 rows and 2 tokens. Scalar twin: dotShortsGeneric in pairs.go.
+func pairsShortsAVXVNNI2(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+
+// pairsShortsAVXVNNI1 computes n groups of 16 rows and 1 tokens. Scalar twin: dotShortsGeneric in pairs.go.
+func pairsShortsAVXVNNI1(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+
+// sizeF32ShortsAVX2 returns the largest magnitude of n groups of 32 numbers, and the sum of their squares. Scalar twin: sizeGeneric in pairs.go.
+//
+//go:noescape
+func sizeF32ShortsAVX2(x *byte, n uintptr) (most float32, squares float64)
+
+// shortsF32AVX2 writes n groups of 32 numbers, times factor, as integers of 16 bits. Scalar twin: shortsGeneric in pairs.go.
+//
+//go:noescape
+func shortsF32AVX2(dst *byte, x *byte, factor float32, n uintptr)
+
+// sizeF16ShortsAVX2 returns the largest magnitude of n groups of 32 numbers, and the sum of their squares. Scalar twin: sizeGeneric in pairs.go.
+//
+//go:noescape
+func sizeF16ShortsAVX2(x *byte, n uintptr) (most float32, squares float64)
+
+// shortsF16AVX2 writes n groups of 32 numbers, times factor, as integers of 16 bits. Scalar twin: shortsGeneric in pairs.go.
+//
+//go:noescape
+func shortsF16AVX2(dst *byte, x *byte, factor float32, n uintptr)
+
+// sizeBF16ShortsAVX2 returns the largest magnitude of n groups of 32 numbers, and the sum of their squares. Scalar twin: sizeGeneric in pairs.go.
+//
+//go:noescape
+func sizeBF16ShortsAVX2(x *byte, n uintptr) (most float32, squares float64)
+
+// shortsBF16AVX2 writes n groups of 32 numbers, times factor, as integers of 16 bits. Scalar twin: shortsGeneric in pairs.go.
+//
+//go:noescape
+func shortsBF16AVX2(dst *byte, x *byte, factor float32, n uintptr)
+
+// fillPairsAVX2 makes tiles of n groups of 16 rows of pairs. Scalar twin: fillPairsGeneric in terms.go.
+func fillPairsAVX2(dst *byte, dstStep uintptr, w *byte, rowBytes uintptr, n uintptr)
 
 // quantizeAVX2 quantises n superblocks of activations. Scalar twin: quantizeSuper in acts.go.
 //

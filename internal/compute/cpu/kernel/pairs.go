@@ -9,7 +9,7 @@ import (
 )
 
 // Without a matrix unit vectors multiply the tiles of pairs that terms.go makes: each lane is a row, which meets a pair of a token's elements. A prompt's BF16 goes so in
-// BF16, where the processor has that. F16 whose products keep their bits for single tokens goes in integers of 16 bits, at the same speed: layout.ShortPart columns of a row of
+// BF16, where the processor has that. Otherwise floats go in integers of 16 bits, faster than float32 could: layout.ShortPart columns of a row of
 // weights, or of activations, share a scale, which is as small as lets no sum of products overflow 32 bits. By Cauchy's and Schwarz's inequality
 // that is so if neither operand is longer than the square root of 2³¹; so the scale follows from the sum of squares, and integers use all 16 bits. Rounding them to whole numbers
 // leaves an error of 0.00014 of an operand's length (√(512/12)/46320), at most 0.00035 (√512/2/32767), however its elements are distributed. Rounding numbers to BF16
@@ -47,10 +47,7 @@ func (c *call) multiplyVectors(s *blockScratch, out *float32, outStride, t, toke
 		step = pairGroups
 	}
 	for i := 0; i < tokens; {
-		v := &c.m.pairs.vectors[0]
-		for j := 1; v.tokens > tokens-i; j++ {
-			v = &c.m.pairs.vectors[j]
-		}
+		v := c.m.pairs.vector(tokens - i)
 		f.some()
 		to, x := (*float32)(unsafe.Add(unsafe.Pointer(out), 4*i*outStride)), unsafe.Add(c.x, (t+i)*c.xStride)
 		for g, first := 0, part; g < n; g, first = g+step, 0 {
@@ -59,6 +56,31 @@ func (c *call) multiplyVectors(s *blockScratch, out *float32, outStride, t, toke
 				&s.scales[g/pairGroups*pairRows], xScale, first)
 		}
 		i += v.tokens
+	}
+}
+
+// vector returns the product for as many of so many tokens as there is one for.
+func (p *pairTiles) vector(tokens int) *pairVector {
+	v := &p.vectors[0]
+	for i := 1; v.tokens > tokens; i++ {
+		v = &p.vectors[i]
+	}
+	return v
+}
+
+// multiplyNarrow is multiplyVectors by vectors of eight rows, of up to pairGroups groups: the tiles of layout.MatrixRows rows, which fill half of a first-level cache of 32 KiB,
+// meet all tokens before the others.
+func (c *call) multiplyNarrow(s *blockScratch, out *float32, outStride, t, tokens, from, n int, part uintptr, f *fetching) {
+	for tile := range 2 {
+		row := tile * layout.MatrixRows
+		for i := 0; i < tokens; {
+			v := c.m.pairs.vector(tokens - i)
+			f.some()
+			x := unsafe.Add(c.x, (t+i)*c.xStride)
+			v.product((*float32)(unsafe.Add(unsafe.Pointer(out), 4*(i*outStride+row))), uintptr(4*outStride), &s.panel[tile*layout.PairTile], uintptr(n),
+				(*byte)(unsafe.Add(x, 2*bf16Group*from)), uintptr(c.xStride), &s.scales[row], (*float32)(unsafe.Add(x, c.term+4*(from/pairGroups))), part)
+			i += v.tokens
+		}
 	}
 }
 

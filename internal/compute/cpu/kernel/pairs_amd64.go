@@ -7,15 +7,37 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// shortVectors has prompts' products with F16 go in integers of 16 bits, by VPDPWSSD.
+// shortVectors has prompts' products with F16 and BF16 go in integers of 16 bits, by VPDPWSSD.
 func (k *Kernels) shortVectors() {
-	k.shorts = shortRow
-	k.types[quant.F16].pairs = pairTiles{
+	k.shorts = func(dst []byte, x []float32) { shortRow(sizeF32Shorts, shortsF32, dst, x) }
+	p := pairTiles{
 		vectors: []pairVector{
 			{12, pairsShortsVectors12}, {8, pairsShortsVectors8}, {4, pairsShortsVectors4}, {2, pairsShortsVectors2}, {1, pairsShortsVectors1},
 		},
-		fill: fillPairsAMX, shorten: shortenF16, terms: 1,
+		fill: fillPairsAMX, terms: 1,
 	}
+	k.shortTypes(p, shortener(sizeF16Shorts, shortsF16), shortener(sizeBF16Shorts, shortsBF16))
+}
+
+// narrowVectors is shortVectors for processors without AVX-512: by VPMADDWD, or VPDPWSSD of AVX-VNNI.
+func (k *Kernels) narrowVectors(vnni bool) {
+	k.shorts = func(dst []byte, x []float32) { shortRow(sizeF32ShortsAVX2, shortsF32AVX2, dst, x) }
+	p := pairTiles{
+		vectors: []pairVector{{6, pairsShortsAVX26}, {4, pairsShortsAVX24}, {2, pairsShortsAVX22}, {1, pairsShortsAVX21}},
+		fill:    fillPairsAVX2, narrow: true, terms: 1,
+	}
+	if vnni {
+		p.vectors = []pairVector{{6, pairsShortsAVXVNNI6}, {4, pairsShortsAVXVNNI4}, {2, pairsShortsAVXVNNI2}, {1, pairsShortsAVXVNNI1}}
+	}
+	k.shortTypes(p, shortener(sizeF16ShortsAVX2, shortsF16AVX2), shortener(sizeBF16ShortsAVX2, shortsBF16AVX2))
+}
+
+// shortTypes has products with F16 and BF16 go by p, whose rows f16 and bf16 write.
+func (k *Kernels) shortTypes(p pairTiles, f16, bf16 func(dst, w *byte, n uintptr) float32) {
+	p.shorten = f16
+	k.types[quant.F16].pairs = p
+	p.shorten = bf16
+	k.types[quant.BF16].pairs = p
 }
 
 // bfloatVectors has prompts' products in BF16 go by vectors of rows.
@@ -29,28 +51,31 @@ func (k *Kernels) bfloatVectors() {
 	k.types[quant.F16].pairs = p
 }
 
-// shortenF16 writes n groups of a row of F16.
-func shortenF16(dst, w *byte, n uintptr) float32 {
-	var most float32
-	var squares float64
-	sizeF16Shorts(&most, &squares, w, n)
-	factor, scale := shortFactor(most, squares)
-	shortsF16(dst, w, factor, n)
-	return scale
+// Kernels that write rows as integers of 16 bits.
+type (
+	sizeShorts  func(x *byte, n uintptr) (most float32, squares float64)
+	writeShorts func(dst, x *byte, factor float32, n uintptr)
+)
+
+// shortener returns what writes n groups of a row of weights.
+func shortener(size sizeShorts, write writeShorts) func(dst, w *byte, n uintptr) float32 {
+	return func(dst, w *byte, n uintptr) float32 {
+		factor, scale := shortFactor(size(w, n))
+		write(dst, w, factor, n)
+		return scale
+	}
 }
 
 // shortRow writes a row of activations: integers, scales, and what lies behind the last group as it is.
-func shortRow(dst []byte, x []float32) {
+func shortRow(size sizeShorts, write writeShorts, dst []byte, x []float32) {
 	_ = dst[:shortActs(len(x))]
 	groups := len(x) / bf16Group
 	scales := unsafe.Slice((*float32)(unsafe.Pointer(&dst[shortScales(len(x))])), (groups+pairGroups-1)/pairGroups)
 	for i := range scales {
 		from, n := i*layout.ShortPart, uintptr(min(pairGroups, groups-i*pairGroups))
-		var most float32
-		var squares float64
-		sizeF32Shorts(&most, &squares, (*byte)(unsafe.Pointer(&x[from])), n)
-		factor, scale := shortFactor(most, squares)
-		shortsF32(&dst[2*from], (*byte)(unsafe.Pointer(&x[from])), factor, n)
+		at := (*byte)(unsafe.Pointer(&x[from]))
+		factor, scale := shortFactor(size(at, n))
+		write(&dst[2*from], at, factor, n)
 		scales[i] = scale
 	}
 	tail := unsafe.Slice((*float32)(unsafe.Pointer(&dst[shortActs(len(x))-shortTail])), bf16Group)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
-	"golang.org/x/sys/cpu"
 )
 
 // shortError bounds the error of products of integers of 16 bits as a share of their operands' lengths in each part: both are rounded by half a step in every element.
@@ -17,16 +16,18 @@ const shortError = 2*0.00035 + 1e-6
 // TestPairsByVectors holds prompts' products by vectors to their definitions, in tiles that are full and not, of columns that there is no room for at once and that are no
 // whole groups, and those of integers to what they may lose, also where sums are as large as they can be.
 func TestPairsByVectors(t *testing.T) {
-	if !cpu.X86.HasAVX512VNNI {
-		t.Skip("this processor lacks AVX-512 VNNI")
-	}
 	type set struct {
 		k   *Kernels
 		typ quant.Type
 	}
-	sets := []set{{vnni(), quant.F16}}
-	if cpu.X86.HasAVX512BF16 {
-		sets = append(sets, set{bf16(), quant.F16}, set{bf16(), quant.BF16})
+	var sets []set
+	for _, k := range platform() {
+		if k.types[quant.F16].pairs.vectors != nil {
+			sets = append(sets, set{k, quant.F16}, set{k, quant.BF16})
+		}
+	}
+	if len(sets) == 0 {
+		t.Skip("this processor lacks AVX2")
 	}
 	rng := newRand(t)
 	for _, s := range sets {
@@ -117,19 +118,20 @@ func partLengths(w, x []float32) (exact, lengths float64) {
 
 // TestShortsOfNoNumbers has activations that are not finite give products that are no numbers, rather than wrong ones.
 func TestShortsOfNoNumbers(t *testing.T) {
-	if !cpu.X86.HasAVX512VNNI {
-		t.Skip("this processor lacks AVX-512 VNNI")
-	}
-	k := vnni()
-	for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
-		p := newProblem(newRand(t), quant.F16, 2, 64, 1)
-		p.x[5] = float32(bad)
-		acts := make([]byte, Shorts.ActRow(64))
-		k.Convert(Shorts, acts, p.x)
-		var got [2]float32
-		k.MatMulPrompt(Next{}, quant.F16, got[:], 2, p.packed, 2, 64, unsafe.Pointer(&acts[0]), len(acts), 1)
-		if got[0] == got[0] || got[1] == got[1] {
-			t.Errorf("products with %g: %g", bad, got)
+	for _, k := range platform() {
+		if k.PromptForm(quant.F16) != Shorts {
+			continue
+		}
+		for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+			p := newProblem(newRand(t), quant.F16, 2, 64, 1)
+			p.x[5] = float32(bad)
+			acts := make([]byte, Shorts.ActRow(64))
+			k.Convert(Shorts, acts, p.x)
+			var got [2]float32
+			k.MatMulPrompt(Next{}, quant.F16, got[:], 2, p.packed, 2, 64, unsafe.Pointer(&acts[0]), len(acts), 1)
+			if got[0] == got[0] || got[1] == got[1] {
+				t.Errorf("%s: products with %g: %g", k.Name, bad, got)
+			}
 		}
 	}
 }

@@ -20,6 +20,8 @@ type pairTiles struct {
 	product [2]func(config *byte, out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride, term, part uintptr)
 	// vectors are used instead where there is no such unit, those for the most tokens first.
 	vectors []pairVector
+	// narrow says that vectors have layout.MatrixRows rows rather than pairRows, and go by multiplyNarrow.
+	narrow bool
 	// fill makes tiles of n groups of layout.MatrixRows rows of BF16; nil where prompts have no products of their own.
 	fill func(dst *byte, dstStep uintptr, w *byte, rowBytes, n uintptr)
 	// split writes n groups of a row as terms; nil where the row is its only term.
@@ -123,7 +125,7 @@ func (c *call) byPairs(s *blockScratch, rows, tokens int, next Next) {
 	for r := 0; r < rows; r += pairRows {
 		first := min(r, rows-pairRows)
 		f := c.fetching(first+pairRows, min(pairRows, rows-first-pairRows), next.Weights)
-		f.spread((c.n+part-1)/part*((tokens+pairFetch-1)/pairFetch) + 2*((c.n+pairGroups-1)/pairGroups))
+		f.spread((c.n+part-1)/part*c.pairCalls(tokens) + 2*((c.n+pairGroups-1)/pairGroups))
 		for from := 0; from < c.n; from += part {
 			n := min(part, c.n-from)
 			c.fillPairs(s, first, pairRows, from, n, &f)
@@ -137,7 +139,18 @@ func (c *call) pairStep() int { return 2 * layout.PairTile * c.m.pairs.terms }
 
 // pairPart returns how many groups there is room for, whole parts of those that share a scale.
 func (c *call) pairPart(s *blockScratch) int {
+	if c.m.pairs.narrow {
+		return pairGroups
+	}
 	return (len(s.panel) - pairRoom) / c.pairStep() / pairGroups * pairGroups
+}
+
+// pairCalls returns how often a part's products by vectors ask for memory.
+func (c *call) pairCalls(tokens int) int {
+	if c.m.pairs.narrow {
+		return 2 * ((tokens + c.m.pairs.vectors[0].tokens - 1) / c.m.pairs.vectors[0].tokens)
+	}
+	return (tokens + pairFetch - 1) / pairFetch
 }
 
 // multiplyPairs computes n groups, from group from on, of the rows whose tiles s holds, for tokens from token t on, whose outputs lie from out on.
@@ -145,6 +158,10 @@ func (c *call) multiplyPairs(s *blockScratch, out *float32, outStride, t, tokens
 	part := uintptr(0)
 	if from == 0 {
 		part = layout.FirstPart
+	}
+	if c.m.pairs.narrow {
+		c.multiplyNarrow(s, out, outStride, t, tokens, from, n, part, f)
+		return
 	}
 	if c.m.pairs.vectors != nil {
 		c.multiplyVectors(s, out, outStride, t, tokens, from, n, part, f)
