@@ -7,6 +7,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/convert"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
@@ -42,7 +44,7 @@ func main() {
 			&cli.StringFlag{Name: "rare-of", Value: "llama,qwen3moe", Usage: "families, apart by commas"},
 			&cli.IntFlag{Name: "random", Usage: "compare so many models of random shapes of each family"},
 			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "of the shapes"},
-			&cli.StringFlag{Name: "types", Value: "f16,q8_0,q4_0,q4_k", Usage: "types of the matrices, apart by commas"},
+			&cli.StringFlag{Name: "types", Value: "f16,q8_0,q4_0,q4_k", Usage: "types of the matrices, or quantize's mixtures as q4_k_m, apart by commas"},
 			&cli.IntFlag{Name: "context", Aliases: []string{"c"}, Value: 128, Usage: "tokens of a window"},
 			&cli.StringFlag{Name: "cache", Value: "f16", Usage: "type of keys and values"},
 			&cli.IntFlag{Name: "jobs", Aliases: []string{"j"}, Value: 1, Usage: "models at a time"},
@@ -117,7 +119,7 @@ type peer struct{ name, path string }
 type bench struct {
 	ours, text      string
 	peers           []peer
-	types           []quant.Type
+	forms           []form
 	context, chunks int
 	cache           string
 	jobs            int
@@ -127,6 +129,45 @@ type bench struct {
 	worst           map[string]difference // by peer and type
 	compared        map[string]int
 	failures        []string
+	unfinished      int // models that our program has no perplexity of
+}
+
+// form is how the matrices of a column are stored: all in one type, or in a mixture.
+type form struct {
+	name  string
+	typ   quant.Type     // of all matrices, unless mixed
+	mix   convert.Output // of what a width does not allow typ, and of mixtures
+	mixed bool
+}
+
+func parseForm(name string) (form, error) {
+	if typ, ok := quant.Named(name, quant.Types()); ok {
+		return form{name: typ.String(), typ: typ, mix: convert.OutputOf(typ)}, nil
+	}
+	mix, err := convert.ParseOutput(name)
+	if err != nil {
+		return form{}, fmt.Errorf("types: %q is no type (%s) and no mixture (%s)", name, quant.Supported(), convert.OutTypes())
+	}
+	return form{name: mix.String(), mix: mix, mixed: true}, nil
+}
+
+// write makes a model. Mixtures, and what stands for a type that a width does not allow, come by quantising.
+func (f form) write(ctx context.Context, path string, s synth.Spec) error {
+	if s.Type = f.typ; !f.mixed && s.Check() == nil {
+		return synth.Write(ctx, path, s, nil)
+	}
+	whole := path + ".f32"
+	defer os.Remove(whole)
+	s.Type = quant.F32
+	if err := synth.Write(ctx, whole, s, nil); err != nil {
+		return err
+	}
+	file, err := gguf.Open(whole)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return convert.Quantize(ctx, file, path, convert.Quantization{Output: f.mix, Pure: !f.mixed, Threads: 1})
 }
 
 // difference is the largest of a column, in percent.
@@ -165,17 +206,15 @@ func compare(ctx context.Context, c *cli.Command, out io.Writer) error {
 
 // table writes a table of the families that only names, or all, and what it comes to.
 func (b *bench) table(ctx context.Context, types, only string, specs func(arch.Family) []synth.Spec) error {
-	b.types, b.worst, b.compared, b.failures = nil, map[string]difference{}, map[string]int{}, nil
+	b.forms, b.worst, b.compared, b.failures, b.unfinished = nil, map[string]difference{}, map[string]int{}, nil, 0
 	for name := range strings.SplitSeq(types, ",") {
-		typ, ok := quant.Named(name, quant.Types())
-		if !ok {
-			return fmt.Errorf("types: %q is none of %s", name, quant.Supported())
+		f, err := parseForm(name)
+		if err != nil {
+			return err
 		}
-		b.types = append(b.types, typ)
+		b.forms = append(b.forms, f)
 	}
 	b.head()
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
 	var lines []chan string
 	running := make(chan struct{}, b.jobs)
 	for _, f := range arch.All() {
@@ -187,63 +226,70 @@ func (b *bench) table(ctx context.Context, types, only string, specs func(arch.F
 			lines = append(lines, line)
 			go func() {
 				running <- struct{}{}
-				text, err := b.family(ctx, f, s, filepath.Join(b.dir, fmt.Sprintf("%d.gguf", n)))
-				<-running
-				if err != nil {
-					stop(fmt.Errorf("%s: %w", f.Name, err))
-				}
-				line <- text
+				defer func() { <-running }()
+				line <- b.family(ctx, f, s, filepath.Join(b.dir, fmt.Sprintf("%d.gguf", n)))
 			}()
 		}
 	}
 	for _, line := range lines {
 		fmt.Fprint(b.out, <-line)
 	}
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
 	b.foot()
+	if b.unfinished > 0 {
+		return fmt.Errorf("%d cells have no perplexity of ours: see the list", b.unfinished)
+	}
 	return nil
 }
 
 // head writes the head of the table: for each type our perplexity, and by how many percent each peer's differs.
 func (b *bench) head() {
 	fmt.Fprint(b.out, "| family |")
-	for _, t := range b.types {
-		fmt.Fprintf(b.out, " %s |", t)
+	for _, f := range b.forms {
+		fmt.Fprintf(b.out, " %s |", f.name)
 		for _, p := range b.peers {
 			fmt.Fprintf(b.out, " %s |", p.name)
 		}
 	}
-	fmt.Fprintf(b.out, "\n|---|%s\n", strings.Repeat("---|", len(b.types)*(1+len(b.peers))))
+	fmt.Fprintf(b.out, "\n|---|%s\n", strings.Repeat("---|", len(b.forms)*(1+len(b.peers))))
 }
 
 // family returns a line of it; path is of the model.
-func (b *bench) family(ctx context.Context, f arch.Family, s synth.Spec, path string) (string, error) {
+func (b *bench) family(ctx context.Context, f arch.Family, s synth.Spec, path string) string {
 	defer os.Remove(path)
 	name := title(f, s)
 	line := fmt.Sprintf("| %s |", name)
 	ended := map[string]string{}
-	for _, s.Type = range b.types {
-		if err := synth.Write(ctx, path, s, nil); err != nil {
-			return "", err
+	// One thread: those of the peers wait for each other by spinning, which takes minutes on a busy machine.
+	args := []string{"-m", path, "-f", b.text, "-c", strconv.Itoa(b.context), "--chunks", strconv.Itoa(b.chunks), "-t", "1", "-ctk", b.cache, "-ctv", b.cache}
+	for _, form := range b.forms {
+		err := form.write(ctx, path, s)
+		var ours float64
+		if err == nil {
+			ours, err = perplexity(ctx, b.ours, append([]string{"perplexity"}, args...))
 		}
-		// One thread: those of the peers wait for each other by spinning, which takes minutes on a busy machine.
-		args := []string{"-m", path, "-f", b.text, "-c", strconv.Itoa(b.context), "--chunks", strconv.Itoa(b.chunks), "-t", "1", "-ctk", b.cache, "-ctv", b.cache}
-		ours, err := perplexity(ctx, b.ours, append([]string{"perplexity"}, args...))
 		if err != nil {
-			return "", err
+			b.fail(name, form, err)
+			line += " fails |" + strings.Repeat(" |", len(b.peers))
+			continue
 		}
 		line += fmt.Sprintf(" %.4f |", ours)
 		for _, p := range b.peers {
-			line += b.cell(ctx, p, name, s.Type, ours, args, ended)
+			line += b.cell(ctx, p, name, form, ours, args, ended)
 		}
 	}
-	return line + "\n", nil
+	return line + "\n"
+}
+
+// fail notes why our program has no perplexity of a model.
+func (b *bench) fail(name string, f form, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.unfinished++
+	b.failures = append(b.failures, fmt.Sprintf("ours, %s, %s: %v", name, f.name, err))
 }
 
 // cell returns how far a peer's perplexity is from ours. ended holds the cells of the peers that have ended with an error, which are not asked again.
-func (b *bench) cell(ctx context.Context, p peer, name string, t quant.Type, ours float64, args []string, ended map[string]string) string {
+func (b *bench) cell(ctx context.Context, p peer, name string, f form, ours float64, args []string, ended map[string]string) string {
 	if cell := ended[p.name]; cell != "" {
 		return cell
 	}
@@ -255,13 +301,13 @@ func (b *bench) cell(ctx context.Context, p peer, name string, t quant.Type, our
 		ended[p.name] = " unknown |"
 		return ended[p.name]
 	case err != nil:
-		b.failures = append(b.failures, fmt.Sprintf("%s, %s, %s: %v", p.name, name, t, err))
+		b.failures = append(b.failures, fmt.Sprintf("%s, %s, %s: %v", p.name, name, f.name, err))
 		if !errors.Is(err, errSilent) {
 			ended[p.name] = " fails |"
 		}
 		return " fails |"
 	}
-	key, d := p.name+" "+t.String(), 100*math.Abs(ours/theirs-1)
+	key, d := p.name+" "+f.name, 100*math.Abs(ours/theirs-1)
 	if d >= b.worst[key].percent {
 		b.worst[key] = difference{d, name}
 	}
@@ -282,9 +328,9 @@ func (p peer) args(args []string) []string {
 func (b *bench) foot() {
 	fmt.Fprint(b.out, "\n| peer | type | models | largest difference |\n|---|---|---|---|\n")
 	for _, p := range b.peers {
-		for _, t := range b.types {
-			key := p.name + " " + t.String()
-			fmt.Fprintf(b.out, "| %s | %s | %d | %.3f %% (%s) |\n", p.name, t, b.compared[key], b.worst[key].percent, b.worst[key].of)
+		for _, f := range b.forms {
+			key := p.name + " " + f.name
+			fmt.Fprintf(b.out, "| %s | %s | %d | %.3f %% (%s) |\n", p.name, f.name, b.compared[key], b.worst[key].percent, b.worst[key].of)
 		}
 	}
 	if len(b.failures) > 0 {
@@ -319,20 +365,22 @@ var estimate = regexp.MustCompile(`PPL (?:over .* )?= ([0-9.]+)`)
 const attempts = 12
 
 func perplexity(ctx context.Context, program string, args []string) (float64, error) {
-	var text []byte
+	err := errSilent
 	for range attempts {
-		var err error
-		if text, err = exec.CommandContext(ctx, program, args...).CombinedOutput(); err != nil {
-			if strings.Contains(string(text), "unknown model architecture") || strings.Contains(string(text), "unknown architecture") {
-				return 0, errUnknown
-			}
-			return 0, reason(fmt.Errorf("%s: %w", filepath.Base(program), err), text)
-		}
-		if found := estimate.FindSubmatch(text); found != nil {
+		text, ended := exec.CommandContext(ctx, program, args...).CombinedOutput()
+		if found := estimate.FindSubmatch(text); found != nil && ended == nil {
 			return strconv.ParseFloat(string(found[1]), 64)
 		}
+		switch {
+		case strings.Contains(string(text), "unknown model architecture") || strings.Contains(string(text), "unknown architecture"):
+			return 0, errUnknown
+		case ended != nil:
+			if err = reason(fmt.Errorf("%s: %w", filepath.Base(program), ended), text); len(bytes.TrimSpace(text)) > 0 {
+				return 0, err
+			}
+		}
 	}
-	return 0, errSilent
+	return 0, err
 }
 
 func tail(b []byte) []byte { return b[max(0, len(b)-400):] }

@@ -30,20 +30,37 @@ func random(f arch.Family, n int, seed uint64) (all []synth.Spec) {
 	return all
 }
 
-// denseFirst are the families of which llama.cpp knows models whose first layers have no experts, and headsFill those of which it knows no others than
-// models whose heads are together as wide as the model.
+// What llama.cpp knows of a family: denseFirst are those of which there may be models whose first layers have no experts, headsFill those of which there
+// are only models whose heads are together as wide as the model, and ownHead those whose head is never the embedding.
 var (
 	denseFirst = []string{"deepseek", "deepseek2", "ernie4_5-moe", "glm4moe"}
-	headsFill  = []string{"deepseek", "olmoe", "qwen2moe"}
+	headsFill  = []string{
+		"chatglm", "cohere2", "command-r", "deepseek", "exaone4", "jais2", "nemotron", "olmo2", "olmoe", "phi3", "qwen2", "qwen2moe", "qwen2vl", "starcoder2",
+	}
+	ownHead = []string{"baichuan", "dbrx", "gpt-oss", "gptneox", "nemotron", "olmoe", "qwen2moe", "stablelm"}
 )
+
+// leastLayers returns the fewest layers of a family's models in which there is one of each kind: llama.cpp ends with a failed assertion where a kind's cache
+// has none.
+func leastLayers(f arch.Family) int {
+	switch {
+	case f.Name == "llama4":
+		return 4
+	case f.StateSpace && !f.OnlyRecurrent() && f.AllLayers == 0:
+		return 3 // of which synthetic models' last has attention
+	case f.WindowHeads:
+		return 2
+	}
+	return 1
+}
 
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
 // draw returns a shape that a family may have.
 func draw(f arch.Family, r *rand.Rand) synth.Spec {
 	s := synth.Spec{
-		Arch: f.Name, Layers: 1 + r.IntN(6), Heads: pick(r, 1, 2, 3, 4, 5, 6, 8, 12), Vocab: 512 + r.IntN(300), FF: 32 * (1 + r.IntN(12)),
-		Activation: f.Activation.String(), Seed: r.Uint64(), Tied: f.Name != "dbrx" && r.IntN(4) == 0,
+		Arch: f.Name, Layers: max(leastLayers(f), 1+r.IntN(6)), Heads: pick(r, 1, 2, 3, 4, 5, 6, 8, 12), Vocab: 512 + r.IntN(300), FF: 32 * (1 + r.IntN(12)),
+		Activation: f.Activation.String(), Seed: r.Uint64(), Tied: !slices.Contains(ownHead, f.Name) && r.IntN(4) == 0,
 	}
 	if f.Experts != nil && (!f.Experts.Optional || r.IntN(3) > 0) {
 		s.Experts = 2 + r.IntN(22)
@@ -96,7 +113,7 @@ func latentKeys(f arch.Family, s *synth.Spec, r *rand.Rand) (keys []gguf.KV) {
 
 // title returns what a table calls a model.
 func title(f arch.Family, s synth.Spec) string {
-	if s.Embd == usualWidth {
+	if s.HeadDim == 0 { // of the usual shape
 		if s.Experts > 0 {
 			return fmt.Sprintf("%s with experts, %d layers", f.Name, s.Layers)
 		}
