@@ -9,7 +9,7 @@ import (
 )
 
 // encoder describes what models of embeddings that came after BERT share: every token sees all others, norms are LayerNorms of the residual with what
-// a part has added, and there is no head. All tokens are of the first type.
+// a part has added, and there is no head.
 func encoder() Family {
 	return Family{
 		LayerNorm: true, NormSum: true, Later: true, Headless: true, Activation: compute.GELU, HeadsFillWidth: true, RankPooling: PoolCLS,

@@ -165,6 +165,7 @@ type Params struct {
 	Tokens    []int32   // [n] token ids
 	Pos       []int32   // [n] position within the sequence
 	Turns     []int32   // [n] the positions that RoPE turns rows to, where they are others than Pos, negative ones too; nil: Pos
+	Types     []int32   // [n] which of BERT's types a token has; nil: all have the first
 	Seq       []int32   // [n] index into Pages
 	Pages     [][]int32 // [sequence][page] page ids of a sequence's KV; token i attends to positions 0…Pos[i]
 	Near      [][]int32 // the same for a cache's Windowed layers; pages that no window reaches are 0. May be nil where there are none
@@ -187,6 +188,14 @@ func (p *Params) Turn() []int32 {
 		return p.Turns
 	}
 	return p.Pos
+}
+
+// Type returns the type of row i's token.
+func (p *Params) Type(i int) int32 {
+	if p.Types == nil {
+		return 0
+	}
+	return p.Types[i]
 }
 
 // ShortPrompt is the number of tokens from which on a prompt's rows may be computed by arithmetic that pays for many rows only. What counts is

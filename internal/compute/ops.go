@@ -7,7 +7,7 @@ type calls struct {
 	Executor
 	embed       Embed
 	addPosition AddPosition
-	addRow      AddRow
+	addType     AddType
 	rmsNorm     RMSNorm
 	layerNorm   LayerNorm
 	matMul      MatMul
@@ -78,23 +78,22 @@ func (v Verbs) AddPosition(x Tensor, table *Matrix, offset int) {
 	v.Do(&v.calls.addPosition)
 }
 
-// AddRow adds row Row of Table to every row of X.
-type AddRow struct {
+// AddType adds row Types[i] of Table to row i of X.
+type AddType struct {
 	X     Tensor  // [n, cols]
-	Table *Matrix // [rows, cols]
-	Row   int
+	Table *Matrix // [types, cols]
 }
 
 // Visit implements Op.
-func (o *AddRow) Visit(v Visitor) {
+func (o *AddType) Visit(v Visitor) {
 	v.Tensor(&o.X, ReadWrite)
 	v.Matrix(&o.Table)
 }
 
-// AddRow does an AddRow.
-func (v Verbs) AddRow(x Tensor, table *Matrix, row int) {
-	v.calls.addRow = AddRow{x, table, row}
-	v.Do(&v.calls.addRow)
+// AddType does an AddType.
+func (v Verbs) AddType(x Tensor, table *Matrix) {
+	v.calls.addType = AddType{x, table}
+	v.Do(&v.calls.addType)
 }
 
 // RMSNorm computes Dst = X / √(mean(X²)+Eps) · W. Dst may be X.

@@ -36,8 +36,8 @@ func TestXLMRobertaPair(t *testing.T) {
 		}
 	}
 	tok := folderTokenizer(t, dir)
-	if got := tok.EncodePair("query", "document"); !slices.Equal(got, xlmPair) {
-		t.Errorf("%v, not %v", got, xlmPair)
+	if got := tok.EncodePair("query", "document"); !slices.Equal(got, xlmPair) || tok.PairTypes(got) != nil {
+		t.Errorf("%v of the types %v, not %v of the first type", got, tok.PairTypes(got), xlmPair)
 	}
 	got := tok.EncodePair("query", "document</s></s><pad><s>") // a document cannot end itself
 	if n := len(xlmPair) - 1; !slices.Equal(got[:n], xlmPair[:n]) || slices.ContainsFunc(got[n:len(got)-1], func(id int32) bool { return id < 3 }) {
@@ -79,7 +79,42 @@ func TestXLMRobertaPairGGUF(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := tok.EncodePair("query", "document"); !slices.Equal(got, xlmPair) {
-		t.Errorf("%v, not %v", got, xlmPair)
+	if got := tok.EncodePair("query", "document"); !slices.Equal(got, xlmPair) || tok.PairTypes(got) != nil {
+		t.Errorf("%v of the types %v, not %v of the first type", got, tok.PairTypes(got), xlmPair)
+	}
+}
+
+// TestBERTPairTypes: the second text and its separator have the second type, by each of the post-processors that Hugging Face writes for BERT; of one text
+// all tokens have the first.
+func TestBERTPairTypes(t *testing.T) {
+	for name, post := range map[string]string{
+		"BertProcessing": `{"type":"BertProcessing","sep":["[SEP]",2],"cls":["[CLS]",1]}`,
+		"TemplateProcessing": `{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"[CLS]","type_id":0}},{"Sequence":{"id":"A","type_id":0}},
+			{"SpecialToken":{"id":"[SEP]","type_id":0}}],"pair":[{"SpecialToken":{"id":"[CLS]","type_id":0}},{"Sequence":{"id":"A","type_id":0}},
+			{"SpecialToken":{"id":"[SEP]","type_id":0}},{"Sequence":{"id":"B","type_id":1}},{"SpecialToken":{"id":"[SEP]","type_id":1}}],
+			"special_tokens":{"[CLS]":{"id":"[CLS]","ids":[1],"tokens":["[CLS]"]},"[SEP]":{"id":"[SEP]","ids":[2],"tokens":["[SEP]"]}}}`,
+	} {
+		dir := t.TempDir()
+		for file, text := range map[string]string{
+			"tokenizer.json": `{"added_tokens":[{"id":0,"content":"[UNK]","special":true},{"id":1,"content":"[CLS]","special":true},
+				{"id":2,"content":"[SEP]","special":true},{"id":3,"content":"[PAD]","special":true}],
+				"normalizer":{"type":"BertNormalizer","clean_text":true,"handle_chinese_chars":true,"strip_accents":null,"lowercase":true},
+				"pre_tokenizer":{"type":"BertPreTokenizer"},"decoder":{"type":"WordPiece","prefix":"##","cleanup":true},"post_processor":` + post + `,
+				"model":{"type":"WordPiece","unk_token":"[UNK]","continuing_subword_prefix":"##","max_input_chars_per_word":100,
+					"vocab":{"[UNK]":0,"[CLS]":1,"[SEP]":2,"[PAD]":3,"query":4,"document":5}}}`,
+			"tokenizer_config.json": `{"tokenizer_class":"BertTokenizer","cls_token":"[CLS]","sep_token":"[SEP]","unk_token":"[UNK]","pad_token":"[PAD]"}`,
+		} {
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		tok := folderTokenizer(t, dir)
+		got, want, types := tok.EncodePair("query query", "document"), []int32{1, 4, 4, 2, 5, 2}, []int32{0, 0, 0, 0, 1, 1}
+		if !slices.Equal(got, want) || !slices.Equal(tok.PairTypes(got), types) {
+			t.Errorf("%s: %v of the types %v, not %v of the types %v", name, got, tok.PairTypes(got), want, types)
+		}
+		if one := tok.Encode("query", true, true); tok.PairTypes(one) != nil {
+			t.Errorf("%s: one text, %v, has the types %v", name, one, tok.PairTypes(one))
+		}
 	}
 }

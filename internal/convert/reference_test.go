@@ -40,6 +40,7 @@ type reference struct {
 	} `json:"tensors"`
 	Context int         `json:"context"`
 	Tokens  []int32     `json:"tokens"`
+	Types   []int32     `json:"types"` // of the tokens; none: all have the first
 	Logits  [][]float64 `json:"logits"`
 
 	Files     map[string]any `json:"files"`     // further files of the folder
@@ -208,22 +209,25 @@ func (r *reference) compare(t *testing.T, f *gguf.File, dev compute.Device, mode
 	for _, size := range sizes {
 		for at := 0; at < n; at += size {
 			tokens := r.Tokens[at:min(at+size, n)]
-			for i, logits := range step(t, tokens, at, forward, result) {
+			for i, logits := range r.step(t, tokens, at, forward, result) {
 				what := fmt.Sprintf("%s, %s, steps of %d, position %d", dev.Name(), mode, size, at+i)
 				near(t, what, logits, r.Logits[at+i], referenceTolerance)
 			}
 		}
 	}
 	if r.Result != nil {
-		states := step(t, r.Tokens, 0, m.ForwardHidden, m.Hidden)
+		states := r.step(t, r.Tokens, 0, m.ForwardHidden, m.Hidden)
 		near(t, dev.Name()+", behind pooling", r.pool(t, f, m, states), r.Result, resultTolerance)
 	}
 }
 
 // step returns the results of tokens that begin at a position.
-func step(t *testing.T, tokens []int32, at int, forward func(*compute.Params) error, result func(int) ([]float32, error)) [][]float32 {
+func (r *reference) step(t *testing.T, tokens []int32, at int, forward func(*compute.Params) error, result func(int) ([]float32, error)) [][]float32 {
 	t.Helper()
 	p := compute.Params{Tokens: tokens, Pages: [][]int32{{0}}, Seq: make([]int32, len(tokens))}
+	if r.Types != nil {
+		p.Types = r.Types[at:][:len(tokens)]
+	}
 	for i := range tokens {
 		p.Pos, p.Out = append(p.Pos, int32(at+i)), append(p.Out, int32(i))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/arch"
@@ -118,10 +119,11 @@ func (e *Engine) pooling(tokens []int32, p Pooling) (*task, error) {
 	if err := e.checkTokens(tokens); err != nil {
 		return nil, err
 	}
+	t := newTask()
 	if p == PoolRank {
 		p = e.head.Pooling
+		t.types = e.types(tokens)
 	}
-	t := newTask()
 	t.reuse, t.pooled = ReuseNone, &pooled{way: p}
 	if e.config.Later { // what a token sees must lie in one step
 		if len(tokens) > e.ubatch {
@@ -133,6 +135,15 @@ func (e *Engine) pooling(tokens []int32, p Pooling) (*task, error) {
 		t.labels = append(t.labels, kvcache.LabelOf(id, len(tokens) < e.sched.short))
 	}
 	return t, nil
+}
+
+// types returns the types of the tokens of a pair, where the model tells them apart; nil: all have the first.
+func (e *Engine) types(tokens []int32) []int32 {
+	types := e.tok.PairTypes(tokens)
+	if slices.ContainsFunc(types, func(typ int32) bool { return int(typ) >= e.config.Types }) {
+		return nil
+	}
+	return types
 }
 
 // finished waits until all of a task's states are gathered.

@@ -226,3 +226,50 @@ func TestEmbedLater(t *testing.T) {
 		t.Errorf("a text of 22 tokens in steps of 16: %v", err)
 	}
 }
+
+// TestPairTypes: of a pair of texts the tokens behind the separator have BERT's second type, whose embedding takes the place of the first one's. The
+// same model without types, to whose tokens of the second text the difference was added, ranks alike.
+func TestPairTypes(t *testing.T) {
+	spec := synth.Spec{Arch: "bert", Type: quant.F32, Layers: 2, Embd: 64, FF: 128, Heads: 2, Labels: 1, Seed: 7}
+	first, second := []int32{1, 300, 301, 2}, []int32{310, 311}
+	pair := slices.Concat(first, second)
+	rank := func(f *gguf.File) float32 {
+		e, err := engine.Open(t.Context(), f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 64, UBatch: 16, Outputs: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		return embed(t, e, pair, engine.PoolRank)[0][0]
+	}
+	plain := synthtest.File(t, spec)
+	alike := rank(plain)
+	table, types, n := plain.Tensor("token_embd.weight").Data, plain.Tensor("token_types.weight").Data, spec.Embd
+	rows, row := [2][]float32{make([]float32, n), make([]float32, n)}, make([]float32, n)
+	for i := range rows {
+		quant.Decode(quant.F32, rows[i], types[i*n*4:][:n*4])
+	}
+	for _, id := range second {
+		at := table[int(id)*n*4:][:n*4]
+		quant.Decode(quant.F32, row, at)
+		for i := range row {
+			row[i] += rows[1][i] - rows[0][i]
+		}
+		quant.Encode(quant.F32, at, row)
+	}
+	want := rank(plain)
+	typed := synthtest.File(t, spec)
+	keys := append(slices.Clone(typed.Keys), gguf.KV{Key: "tokenizer.ggml.seperator_token_id", Value: uint32(2)})
+	for i := range keys {
+		if keys[i].Key == "tokenizer.ggml.model" {
+			keys[i].Value = "bert"
+		}
+	}
+	var tensors []gguf.Source
+	for _, w := range typed.Tensors {
+		tensors = append(tensors, synthtest.Copied(w, w.Name))
+	}
+	got := rank(synthtest.Made(t, keys, tensors))
+	if alike == want || math.Abs(float64(got-want)) > stateTolerance*math.Abs(float64(want)) {
+		t.Errorf("the rank is %g, not %g; %g if all tokens were of the first type", got, want, alike)
+	}
+}

@@ -76,6 +76,7 @@ type scheduler struct {
 	params   compute.Params
 	turns    compute.Params // of turnKeys
 	rotated  []int32        // the step's positions where some are not those in the cache
+	types    []int32        // the step's types of tokens where some are not the first
 	hidden   []int32        // rows of the step whose hidden states are wanted
 	step     []part
 	counts   counts
@@ -87,7 +88,7 @@ type scheduler struct {
 }
 
 func newScheduler(r runner, l limits, now func() time.Duration) *scheduler {
-	s := &scheduler{rotated: make([]int32, 0, l.rows), limits: l, runner: r, now: now, wake: make(chan struct{}, 1), done: make(chan struct{}), timer: time.NewTimer(time.Hour)}
+	s := &scheduler{rotated: make([]int32, 0, l.rows), types: make([]int32, 0, l.rows), limits: l, runner: r, now: now, wake: make(chan struct{}, 1), done: make(chan struct{}), timer: time.NewTimer(time.Hour)}
 	s.kv, s.pages = r.cache()
 	go s.serve()
 	return s

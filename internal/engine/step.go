@@ -195,6 +195,9 @@ func (s *scheduler) fill() {
 	if p.Turns = nil; slices.ContainsFunc(s.step, func(c part) bool { return c.t.extension.on() }) {
 		p.Turns = s.rotated[:0]
 	}
+	if p.Types = nil; slices.ContainsFunc(s.step, func(c part) bool { return c.t.types != nil }) {
+		p.Types = s.types[:0]
+	}
 	p.Draft, p.Everything, p.Scales = false, s.step[0].t.dense, s.step[0].t.scales
 	for _, decoded := range []bool{true, false} {
 		for i := range s.step {
@@ -206,6 +209,9 @@ func (s *scheduler) fill() {
 	}
 	if p.Turns != nil {
 		s.rotated = p.Turns
+	}
+	if p.Types != nil {
+		s.types = p.Types
 	}
 }
 
@@ -238,6 +244,9 @@ func (s *scheduler) fillPart(i int, decoded bool) {
 		}
 		if p.Turns != nil {
 			p.Turns = append(p.Turns, c.t.extension.position(pos, c.t.turned))
+		}
+		if p.Types != nil {
+			p.Types = append(p.Types, c.t.kind(pos))
 		}
 		p.Tokens, p.Pos, p.Seq = append(p.Tokens, l.Token()), append(p.Pos, int32(pos)), append(p.Seq, int32(i))
 	}

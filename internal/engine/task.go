@@ -51,6 +51,7 @@ type task struct {
 	late    bool          // it did not come back within that moment the last time
 
 	pooled *pooled // what becomes of its hidden states; nil: they are not wanted
+	types  []int32 // of the tokens of a pair of texts, whose keys no other has; nil: all have the first
 
 	gone bool          // it has left the scheduler
 	err  error         // why it left
@@ -60,6 +61,14 @@ type task struct {
 	reused   int           // positions taken over from other sequences before it started
 	started  bool          // a step has had some of its rows
 	began    time.Duration // when it started
+}
+
+// kind returns the type of the token at a position.
+func (t *task) kind(pos int) int32 {
+	if t.types == nil {
+		return 0
+	}
+	return t.types[pos]
 }
 
 // whereabouts says who has the task's logits.

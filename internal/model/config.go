@@ -41,6 +41,7 @@ type Config struct {
 	Local     ropeConfig // of layers with windows
 	Alibi     float64    // the largest exponent of ALiBi's slopes; 0: scores do not fall with distance
 	Later     bool       // tokens see later positions, too
+	Types     int        // of tokens, as BERT's texts have; 0: none
 	Clamp     float32    // queries, keys and values are brought into [-Clamp, Clamp]; 0: they stay as they are
 	// QueryLatent is the width of the latent vector of queries, in latent attention; 0: queries are products of the input.
 	QueryLatent int
@@ -228,6 +229,9 @@ func (c *Config) readPositions(m *metadata) {
 		c.Alibi = 0
 	}
 	c.Later = !m.flag(c.Arch+".attention.causal", !f.Later)
+	if t := m.f.Tensor("token_types.weight"); t != nil {
+		c.Types = t.Rows()
+	}
 	if f.Clamped {
 		c.Clamp = float32(m.within(c.Arch+".attention.clamp_kqv", 0, 0, maxScale))
 	}

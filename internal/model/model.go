@@ -57,7 +57,7 @@ type Model struct {
 	places   []compute.Place // Options.Places
 	embd     *compute.Matrix // [n_vocab, n_embd]
 	pos      *compute.Matrix // [n_ctx+offset, n_embd] learned positions, or nil
-	types    *compute.Matrix // [types, n_embd] added to the embeddings of tokens by their type, which is the first; or nil
+	types    *compute.Matrix // [types, n_embd] added to the embeddings of tokens by their type; or nil
 	layers   []block
 	further  *further                     // predicts a further token; or nil
 	inputs   inputs                       // every layer's own embeddings
@@ -589,7 +589,7 @@ func (m *Model) forward(v compute.Verbs) {
 		v.AddPosition(s.x, m.pos, m.Family.LearnedOffset)
 	}
 	if m.types != nil {
-		v.AddRow(s.x, m.types, 0)
+		v.AddType(s.x, m.types)
 	}
 	if m.after.w != nil {
 		m.normalise(v, s.x, s.x, m.after)

@@ -99,7 +99,8 @@ type TemplatePart struct {
 		ID string `json:"id"`
 	} `json:"SpecialToken,omitempty"`
 	Sequence *struct {
-		ID string `json:"id"`
+		ID   string `json:"id"`
+		Type int32  `json:"type_id,omitempty"`
 	} `json:"Sequence,omitempty"`
 }
 
@@ -176,36 +177,43 @@ func (d *Definition) Ends() (before, after []int32, err error) {
 	return before, after, nil
 }
 
-// pair returns the tokens that the post-processor puts before, between and behind two texts, the first of which is A; ok is false where it
-// says nothing of two texts, or has them in another order.
-func (d *Definition) pair() (before, between, after []int32, ok bool) {
+// pairTokens are the tokens before, between and behind two texts, and the second text's type.
+type pairTokens struct {
+	before, between, after []int32
+	second                 int32
+}
+
+// pair returns what the post-processor puts around two texts, the first of which is A; ok is false where it says nothing of two texts, or has them in
+// another order.
+func (d *Definition) pair() (p pairTokens, ok bool) {
 	for _, c := range d.PostProcessor.Parts() {
 		switch {
 		case c.Type == "BertProcessing" && c.CLS != nil && c.SEP != nil:
-			before, between, after, ok = []int32{c.CLS.ID}, []int32{c.SEP.ID}, []int32{c.SEP.ID}, true
+			p, ok = pairTokens{[]int32{c.CLS.ID}, []int32{c.SEP.ID}, []int32{c.SEP.ID}, 1}, true
 		case c.Type == "RobertaProcessing" && c.CLS != nil && c.SEP != nil:
-			before, between, after, ok = []int32{c.CLS.ID}, []int32{c.SEP.ID, c.SEP.ID}, []int32{c.SEP.ID}, true
+			p, ok = pairTokens{[]int32{c.CLS.ID}, []int32{c.SEP.ID, c.SEP.ID}, []int32{c.SEP.ID}, 0}, true
 		case c.Type == "TemplateProcessing":
 			var around [3][]int32
-			texts := ""
-			for _, p := range c.Pair {
+			texts, last := "", int32(0)
+			for _, part := range c.Pair {
 				switch {
-				case p.Sequence != nil:
-					texts += p.Sequence.ID
-				case p.SpecialToken != nil && len(texts) < len(around):
-					around[len(texts)] = append(around[len(texts)], d.named(&c, p.SpecialToken.ID)...)
+				case part.Sequence != nil:
+					texts += part.Sequence.ID
+					last = part.Sequence.Type
+				case part.SpecialToken != nil && len(texts) < len(around):
+					around[len(texts)] = append(around[len(texts)], d.named(&c, part.SpecialToken.ID)...)
 				}
 			}
-			before, between, after, ok = around[0], around[1], around[2], texts == "AB"
+			p, ok = pairTokens{around[0], around[1], around[2], last}, texts == "AB"
 		}
 	}
-	return before, between, after, ok
+	return p, ok
 }
 
 // Separators returns how many tokens the post-processor puts between two texts, 0 where it says nothing of them.
 func (d *Definition) Separators() int {
-	_, between, _, _ := d.pair()
-	return len(between)
+	p, _ := d.pair()
+	return len(p.between)
 }
 
 // named returns the tokens that a name in a template stands for.

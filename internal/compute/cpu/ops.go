@@ -23,8 +23,8 @@ func (d *Device) do(op compute.Op) {
 		d.embed(o.Dst, o.Table)
 	case *compute.AddPosition:
 		d.addPosition(o.X, o.Table, o.Offset)
-	case *compute.AddRow:
-		d.addRow(o.X, o.Table, o.Row)
+	case *compute.AddType:
+		d.addType(o.X, o.Table)
 	case *compute.RMSNorm:
 		d.rmsNorm(o.Dst, o.X, o.W, o.Eps)
 	case *compute.LayerNorm:

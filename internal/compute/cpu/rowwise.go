@@ -224,11 +224,11 @@ func (d *Device) addPosition(x compute.Tensor, table *compute.Matrix, offset int
 	}
 }
 
-// addRow adds the same row to all.
-func (d *Device) addRow(x compute.Tensor, table *compute.Matrix, number int) {
+// addType adds the row of each token's type.
+func (d *Device) addType(x compute.Tensor, table *compute.Matrix) {
 	buf := grown(&d.worker(0).floats, x.Cols)
-	unpackRow(table, buf, number)
 	for i := range x.Rows {
+		unpackRow(table, buf, int(d.p.Type(i)))
 		d.k.Add(row(x, i), buf)
 	}
 }

@@ -35,11 +35,14 @@ func lookupScripts() (all []script) {
 				})
 				s.keep("offset 2", x, exact)
 				s.keep("offset 0", y, exact)
-			}}, script{name: fmt.Sprintf("AddRow/%s/%d columns", typ, cols), tokens: 5, play: func(s *stage) {
+			}}, script{name: fmt.Sprintf("AddType/%s/%d columns", typ, cols), tokens: 5, play: func(s *stage) {
 				table := s.matrix(typ, rows, cols, s.hostileRows(rows, cols), compute.Lookup)
 				x := s.inOut(cols, s.normal(s.all*cols))
-				s.run(func(v compute.Verbs) { v.AddRow(x, table.Matrix, 3) })
-				s.keep("row 3", x, exact)
+				s.run(func(v compute.Verbs) { v.AddType(x, table.Matrix) })
+				s.keep("first type", x, exact)
+				s.params.Types = []int32{0, 10, 1, 1, 0}
+				s.run(func(v compute.Verbs) { v.AddType(x, table.Matrix) })
+				s.keep("types", x, exact)
 			}})
 		}
 	}

@@ -206,7 +206,7 @@ func (s *stage) run(body func(compute.Verbs)) {
 	s.t.Helper()
 	p := s.params
 	p.Decode = s.decode
-	p.Tokens, p.Pos, p.Turns, p.Seq = s.cut(p.Tokens), s.cut(p.Pos), s.cut(p.Turns), s.cut(p.Seq)
+	p.Tokens, p.Pos, p.Turns, p.Types, p.Seq = s.cut(p.Tokens), s.cut(p.Pos), s.cut(p.Turns), s.cut(p.Types), s.cut(p.Seq)
 	if p.Tokens == nil {
 		p.Tokens = slices.Clone(s.step)
 	}

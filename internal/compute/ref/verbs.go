@@ -23,10 +23,10 @@ func (d *Device) addPosition(x compute.Tensor, table *compute.Matrix, offset int
 	}
 }
 
-// addRow adds the same row to all.
-func (d *Device) addRow(x compute.Tensor, table *compute.Matrix, number int) {
-	w := weights(table, number)
+// addType adds the row of each token's type.
+func (d *Device) addType(x compute.Tensor, table *compute.Matrix) {
 	for t := range x.Rows {
+		w := weights(table, int(d.p.Type(t)))
 		for i := range row(x, t) {
 			row(x, t)[i] += w[i]
 		}

@@ -9,8 +9,8 @@ func (r *recorder) Do(op compute.Op) {
 		r.embed(o.Dst, o.Table)
 	case *compute.AddPosition:
 		r.addPosition(o.X, o.Table, o.Offset)
-	case *compute.AddRow:
-		r.addRow(o.X, o.Table, o.Row)
+	case *compute.AddType:
+		r.addType(o.X, o.Table)
 	case *compute.RMSNorm:
 		r.rmsNorm(o.Dst, o.X, o.W, o.Eps)
 	case *compute.LayerNorm:

@@ -10,7 +10,7 @@ import (
 
 // paramsLayout holds the offsets of a step's compute.Params in device memory, for shaders/params.glsl; a recording fixes it. In words of four
 // bytes: tokens of the step, rows of logits, threshold, the segment's first row that is the step's; then Tokens[rows], Pos[rows],
-// Seq[rows], the last position in the step of each row's sequence [rows], Out[out], where each sequence's pages begin [sequences], and the pages, each in layers without windows and in those with. Padding has zeros, and as a row of logits the step's first row.
+// Seq[rows], the last position in the step of each row's sequence [rows], Out[out], where each sequence's pages begin [sequences], the pages, each in layers without windows and in those with, and behind the room for them Types[rows]. Padding has zeros, and as a row of logits the step's first row.
 type paramsLayout struct {
 	rows, out int
 	decode    int // rows that are single tokens
@@ -54,7 +54,10 @@ func fits(seg compute.Segment, p *compute.Params) error {
 // lead returns the row that p's first row is; see compute.Segment.
 func (l paramsLayout) lead(p *compute.Params) int { return l.decode - p.Decode }
 
-func (l paramsLayout) words() int { return paramsHeader + 4*l.rows + l.out + l.tables }
+// types returns where the tokens' types begin.
+func (l paramsLayout) types() int { return paramsHeader + 4*l.rows + l.out + l.tables }
+
+func (l paramsLayout) words() int { return l.types() + l.rows }
 
 // write fills dst with p.
 func (l paramsLayout) write(p *compute.Params, dst []byte) {
@@ -103,6 +106,9 @@ func (l paramsLayout) write(p *compute.Params, dst []byte) {
 		}
 		next += 2 * len(pages)
 	}
+	types := w[l.types():][:l.rows]
+	clear(types)
+	put(types[lead:], p.Types)
 }
 
 func put(dst []uint32, src []int32) {
@@ -121,13 +127,22 @@ func numbers(b []byte) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
 }
 
-// needTokens, needPositions, needTurns, needPlaces and needRows check what verbs take from the params; a wrong one would be read from elsewhere.
+// needTokens, needPositions, needTypes, needTurns, needPlaces and needRows check what verbs take from the params; a wrong one would be read from elsewhere.
 func needTokens(rows int) func(*compute.Params) error {
 	return func(p *compute.Params) error { return within("token", p.Tokens, 0, rows) }
 }
 
 func needPositions(offset, rows int) func(*compute.Params) error {
 	return func(p *compute.Params) error { return within("position", p.Pos, len(p.Tokens), rows-offset) }
+}
+
+func needTypes(rows int) func(*compute.Params) error {
+	return func(p *compute.Params) error {
+		if p.Types == nil {
+			return nil
+		}
+		return within("type", p.Types, len(p.Tokens), rows)
+	}
 }
 
 // needTurns checks that every token has a position to be turned to. Those of a step's own may be negative: what was turned is turned back.

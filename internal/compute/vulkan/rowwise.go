@@ -162,12 +162,10 @@ func (r *recorder) addPosition(x compute.Tensor, table *compute.Matrix, offset i
 	r.lookup("addposition", x, table, offset)
 }
 
-// addRow adds the same row to all.
-func (r *recorder) addRow(x compute.Tensor, table *compute.Matrix, row int) {
-	if row < 0 || row >= table.Rows {
-		panic(fmt.Sprintf("vulkan: row %d of %s, which has %d", row, table.Name, table.Rows))
-	}
-	r.lookup("addrow", x, table, row)
+// addType adds the row of each token's type.
+func (r *recorder) addType(x compute.Tensor, table *compute.Matrix) {
+	r.check(needTypes(table.Rows))
+	r.lookup("addtype", x, table, r.seg.params.types())
 }
 
 // lookup dispatches shader for every part of table: a part serves the rows that it has.

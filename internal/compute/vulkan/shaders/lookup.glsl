@@ -6,7 +6,7 @@ layout(set = 0, binding = 0, std430) buffer Dst { float dst[]; };
 layout(push_constant) uniform Push {
 	uint rows, cols;
 	uint begin, count; // rows of the table that are in this binding
-	uint offset;       // of positions, or the row that all get
+	uint offset;       // of positions, or of types in the params
 	uint room;         // rows of the params
 	uint units, a, b, c;
 } push;

@@ -51,6 +51,7 @@ class Model:
         self.tensors = {}  # by name; those of another folder behind its name and a slash
         self.files = {}  # further files of the folder that hold JSON
         self.predicted = False  # neurons that predictors take for zero are zero
+        self.types = None  # of BERT's tokens, where not all have the first
         self.result = None  # what comes of a text behind pooling
 
     def bytes(self, name, *shape, scale, offset):
@@ -913,12 +914,13 @@ def bert():
 
 
 def reranker_of_bert():
-    """A cross-encoder: the first token's state goes through the pooler, tanh and the classifier."""
+    """A cross-encoder: the first token's state goes through the pooler, tanh and the classifier. Tokens of the second text have type 1."""
     m = Model({"architectures": ["BertForSequenceClassification"], "hidden_act": "gelu", "layer_norm_eps": 1e-12, "type_vocab_size": 2,
                "id2label": {"0": "LABEL_0"}})
     m.c["num_key_value_heads"] = None
     x = m.get("bert.embeddings.word_embeddings.weight", 48, 64)[TOKENS] + m.get("bert.embeddings.position_embeddings.weight", 128, 64)[:len(TOKENS)]
-    x = layer_norm_of(m, x + m.get("bert.embeddings.token_type_embeddings.weight", 2, 64)[0], "bert.embeddings.LayerNorm", 1e-12)
+    m.types = [int(i >= len(TOKENS) // 3) for i in range(len(TOKENS))]
+    x = layer_norm_of(m, x + m.get("bert.embeddings.token_type_embeddings.weight", 2, 64)[m.types], "bert.embeddings.LayerNorm", 1e-12)
     x = encoder_layers(m, x, "bert.", 1e-12)
     m.result = linear(m, np.tanh(linear(m, x[0], "bert.pooler.dense", 64)), "classifier", 1)
     yield "bert-reranker", m, 128, x
@@ -1720,6 +1722,8 @@ for family in FIRST + SECOND + EXPERTS:
                 more["result"] = [float(f"{v:.7g}") for v in m.result]
             if m.predicted:
                 more["predicted"] = True
+            if m.types:
+                more["types"] = m.types
             json.dump({"how": f"reference.py, numpy {np.__version__}, float64", "config": m.folder, "tensors": m.tensors, "context": context,
                        "tokens": TOKENS, "logits": [[float(f"{v:.7g}") for v in row] for row in logits], **more}, f)
             f.write("\n")
