@@ -136,6 +136,13 @@ func TestSettings(t *testing.T) {
 	if slices.Sort(all); len(all) != 2*(1+3*2) || len(slices.Compact(all)) != len(all) {
 		t.Errorf("all settings: %q", all)
 	}
+	g = Grid{Modes: []string{"off"}}
+	for _, v := range []float64{0.1, 0.005, 5.5, 16, 21.3} { // as the command reads them
+		g.Budgets = append(g.Budgets, int64(v*(1<<30)))
+	}
+	if got, want := names(g, c)[1:], []string{"off 0.1 GiB", "off 0.005 GiB", "off 5.5 GiB", "off 16 GiB", "off 21.3 GiB"}; !slices.Equal(got, want) {
+		t.Errorf("budgets %q, not %q", got, want)
+	}
 	c.Curve = &prepared.Curve{Way: prepared.ByMagnitude, Points: []prepared.Point{{Setting: 0.2, MostKLD: 0.001}, {Setting: 0.4, MostKLD: 0.003}, {Setting: 0.5, MostKLD: 0.002}}}
 	list, err := (&Grid{Modes: []string{"threshold"}}).Settings(c)
 	if err != nil {

@@ -45,7 +45,7 @@ func (s Setting) Name() string {
 		add("%.1f %%", 100*s.Share)
 	}
 	if s.Budget > 0 {
-		add("%s GiB", decimal(gib(s.Budget)))
+		add("%s GiB", budget(s.Budget))
 	}
 	return name
 }
@@ -74,7 +74,7 @@ func (s Setting) Flags() []string {
 		flags = append(flags, "--max-kld", decimal(s.MaxKLD))
 	}
 	if s.Budget > 0 {
-		flags = append(flags, "--vram-budget", decimal(gib(s.Budget)))
+		flags = append(flags, "--vram-budget", budget(s.Budget))
 	}
 	return flags
 }
@@ -116,6 +116,12 @@ func decimal[T float32 | float64](v T) string {
 }
 
 func gib(n int64) float64 { return float64(n) / (1 << 30) }
+
+// budget prints bytes in GiB as they were given: 0.1 GiB is no whole number of bytes.
+func budget(n int64) string {
+	const digits = 1e6 // about a KiB
+	return decimal(math.Round(gib(n)*digits) / digits)
+}
 
 // Grid says which settings are measured. A nil list has the usual values, an empty one none besides the file's own.
 type Grid struct {
