@@ -13,9 +13,11 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/convert"
+	"github.com/powerinfer-go/powerinfer/internal/eval"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/prepared"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
@@ -346,5 +348,32 @@ func TestLabels(t *testing.T) {
 	want := map[string]string{"a/q4.gguf": "a/q4.gguf", "b/q4.gguf": "b/q4.gguf", "c/q8.gguf": "q8.gguf", "c/off": "c/off"}
 	if got := r.labels(); !maps.Equal(got, want) {
 		t.Errorf("labels %q", got)
+	}
+}
+
+// TestCurveOfSwept: what is stored in the swept file says nothing of other files.
+func TestCurveOfSwept(t *testing.T) {
+	o := Options{}
+	r := newRun(&o)
+	r.subject = &subject{config: model.Config{Prepared: &prepared.Info{}}}
+	docs := make([][]int32, eval.LeastDocuments)
+	for i := range docs {
+		docs[i] = make([]int32, 2)
+	}
+	r.lab.text = eval.Lay(docs, 2, 0)
+	zero := float32(0)
+	var rep Report
+	for _, p := range []struct {
+		Setting
+		full, ffn float64
+	}{{Setting{Mode: "off"}, 900, 500}, {Setting{Mode: "exact"}, 900, 300}, {Setting{Mode: "predict", Threshold: &zero}, 900, 100}, {Setting{Mode: "off", File: "small.gguf"}, 90, 50}} {
+		rep.Points = append(rep.Points, Point{Setting: p.Setting, Quality: &Quality{Tokens: 8}, Reads: &Reads{RAM: 400 + p.ffn, FFN: p.ffn, Full: p.full}})
+	}
+	c, err := r.curve(&rep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.DenseBytes != 900-400 || c.ExactBytes != 300 || len(c.Points) != 1 {
+		t.Errorf("dense %g bytes, exact %g, %d points", c.DenseBytes, c.ExactBytes, len(c.Points))
 	}
 }
