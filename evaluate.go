@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/eval"
 )
@@ -45,6 +46,8 @@ type PerplexityOptions struct {
 	ByDocument bool
 	Save       string // file for all predictions, in llama.cpp's form, which OpenPredictions reads; empty: none
 
+	// Expect is told, before the first window is read, how many there are and how long they will take, unless the text is short; may be nil.
+	Expect   func(windows int, whole time.Duration)
 	Progress func(done, total int, soFar float64) // is told of the windows done and of the estimate so far; may be nil
 }
 
@@ -58,7 +61,7 @@ type Perplexity struct {
 func (m *Model) Perplexity(ctx context.Context, text string, o PerplexityOptions) (Perplexity, error) {
 	const usual = 512
 	p := eval.Perplexity{
-		Context: o.Window, Chunks: o.Windows, Stride: o.Stride, BOS: m.windowStart(), Base: o.Save, Chunk: o.Progress,
+		Context: o.Window, Chunks: o.Windows, Stride: o.Stride, BOS: m.windowStart(), Base: o.Save, Expect: o.Expect, Chunk: o.Progress,
 	}
 	if p.Context == 0 {
 		p.Context = usual
@@ -133,15 +136,23 @@ func (d Divergence) Line(windows int) string { return d.all.Line(windows) }
 // Report writes all figures, as llama.cpp prints them at the end.
 func (d Divergence) Report(w io.Writer) error { return d.all.Report(w) }
 
-// Divergence compares the model's predictions with base's, which can be read once, for its text. windows is how many windows are evaluated at
-// most; 0: all. progress, if set, is told of the windows done and of the figures so far, of which Report has no percentiles yet.
-func (m *Model) Divergence(ctx context.Context, base *Predictions, windows int, progress func(done, total int, soFar Divergence)) (Divergence, error) {
-	k := eval.KLDivergence{Base: base.base, Chunks: windows, BOS: m.windowStart()}
-	if windows == 0 {
+// DivergenceOptions say how predictions are compared. The zero value compares all.
+type DivergenceOptions struct {
+	Windows int // to evaluate at most; 0: all
+	// Expect is told, before the first window is read, how many there are and how long they will take, unless the text is short; may be nil.
+	Expect func(windows int, whole time.Duration)
+	// Progress is told of the windows done and of the figures so far, of which Report has no percentiles yet; may be nil.
+	Progress func(done, total int, soFar Divergence)
+}
+
+// Divergence compares the model's predictions with base's, which can be read once, for its text.
+func (m *Model) Divergence(ctx context.Context, base *Predictions, o DivergenceOptions) (Divergence, error) {
+	k := eval.KLDivergence{Base: base.base, Chunks: o.Windows, BOS: m.windowStart(), Expect: o.Expect}
+	if o.Windows == 0 {
 		k.Chunks = -1
 	}
-	if progress != nil {
-		k.Chunk = func(done, total int, d eval.Divergence) { progress(done, total, divergenceOf(d)) }
+	if o.Progress != nil {
+		k.Chunk = func(done, total int, d eval.Divergence) { o.Progress(done, total, divergenceOf(d)) }
 	}
 	d, err := k.Run(ctx, m.session.Engine)
 	return divergenceOf(d), err

@@ -79,11 +79,15 @@ func convertModel(ctx context.Context, c *cli.Command) error {
 		Output: outtype, Name: c.String("model-name"), NoFurther: c.Bool("no-mtp"),
 		Notes: func(s string) { fmt.Fprintln(os.Stderr, "note:", s) },
 	}
-	o.Plan = func(size, memory int64) {
+	bar, left := newProgress("converting", unitBytes), newRemaining("")
+	bar.begins()
+	o.Plan = func(size, memory int64) { // the vocabulary has been read
+		bar.finish()
+		bar = newProgress("converting", unitBytes)
 		note(fmt.Sprintf("%.1f MiB to write, with about %.0f MiB of memory", float64(size)/(1<<20), float64(memory)/(1<<20)))
 	}
-	bar, left := newProgress("converting", unitBytes), newRemaining("")
 	o.Progress = func(done, total int64) {
+		bar.begun()
 		left.set(done, total)
 		bar.set(done, total)
 	}

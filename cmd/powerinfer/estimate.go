@@ -77,6 +77,17 @@ func newRemaining(parts string) *remaining {
 	return r
 }
 
+// foretold tells that the task, of so many parts, is expected to take so long, so that set tells nothing. bar shows that it runs.
+func (r *remaining) foretold(total int, whole time.Duration, bar *progress) {
+	r.told = true
+	if whole <= patience() {
+		return
+	}
+	bar.begun()
+	r.tell(whole, int64(total))
+	bar.begins()
+}
+
 // set tells that done of total are done: one part, or some of the bytes, says how long all take.
 func (r *remaining) set(done, total int64) {
 	r.share(float64(done)/float64(total), total)
@@ -99,7 +110,11 @@ func (r *remaining) share(done float64, total int64) {
 	if whole <= patience() {
 		return
 	}
-	line := fmt.Sprintf("about %s", whole.Round(time.Second))
+	r.tell(whole, total)
+}
+
+func (r *remaining) tell(whole time.Duration, total int64) {
+	line := fmt.Sprintf("about %s", roundTime(whole))
 	if r.parts != "" {
 		line = fmt.Sprintf("%s for %d %s", line, total, r.parts)
 	}

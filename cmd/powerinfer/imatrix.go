@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -119,6 +120,7 @@ func collectMatrix(ctx context.Context, c *cli.Command, f *gguf.File, base *coll
 			bar.begins()
 		}
 	}
+	o.Expect = func(chunks int, whole time.Duration) { left.foretold(chunks, whole, bar) }
 	o.Progress = func(done, total int) {
 		bar.begun()
 		if left != nil {

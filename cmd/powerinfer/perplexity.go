@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v3"
 	"golang.org/x/term"
@@ -92,6 +93,7 @@ func perplexity(ctx context.Context, c *cli.Command) error {
 	bar.begins()
 	estimate, err := m.Perplexity(ctx, text, powerinfer.PerplexityOptions{
 		Window: window, Windows: max(0, c.Int("chunks")), Stride: stride, Save: base, ByDocument: c.Bool("by-document"),
+		Expect: func(windows int, whole time.Duration) { left.foretold(windows, whole, bar) },
 		Progress: func(done, total int, soFar float64) {
 			bar.begun()
 			left.set(int64(done), int64(total))
@@ -134,14 +136,18 @@ func divergence(ctx context.Context, c *cli.Command) error {
 	defer m.Close()
 	bar, running, left := newProgress("KL divergence", unitWindows), newRunning(), newRemaining(fmt.Sprintf("windows of %d tokens", base.Window()))
 	bar.begins()
-	d, err := m.Divergence(ctx, base, max(0, c.Int("chunks")), func(done, total int, soFar powerinfer.Divergence) {
-		bar.begun()
-		left.set(int64(done), int64(total))
-		bar.set(int64(done), int64(total))
-		if done == 1 {
-			fmt.Fprintln(running, powerinfer.DivergenceHeader)
-		}
-		fmt.Fprintln(running, soFar.Line(done))
+	d, err := m.Divergence(ctx, base, powerinfer.DivergenceOptions{
+		Windows: max(0, c.Int("chunks")),
+		Expect:  func(windows int, whole time.Duration) { left.foretold(windows, whole, bar) },
+		Progress: func(done, total int, soFar powerinfer.Divergence) {
+			bar.begun()
+			left.set(int64(done), int64(total))
+			bar.set(int64(done), int64(total))
+			if done == 1 {
+				fmt.Fprintln(running, powerinfer.DivergenceHeader)
+			}
+			fmt.Fprintln(running, soFar.Line(done))
+		},
 	})
 	bar.finish()
 	if err != nil {

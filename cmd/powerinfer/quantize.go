@@ -7,7 +7,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -125,11 +124,12 @@ func quantize(ctx context.Context, c *cli.Command) error {
 		}
 	}
 	q.Notes = nil // Plan has told them
-	if e := q.Estimate(choices); e.Time > patience() {
-		note(fmt.Sprintf("about %s, and %.0f MiB of memory beside the files' pages", e.Time.Round(time.Second), float64(e.Memory)/(1<<20)))
+	e := q.Estimate(choices)
+	if e.Time > patience() {
+		note(fmt.Sprintf("about %s, and %.0f MiB of memory beside the files' pages", roundTime(e.Time), float64(e.Memory)/(1<<20)))
 	}
-	bar := newProgress("quantising", unitBytes)
-	q.Progress = bar.set
+	bar := newProgress("quantising", unitTime) // types take 100 times as long as others
+	q.Progress = func(done, _ int64) { bar.set(int64(e.Done(done)), int64(e.Time)) }
 	err = convert.Quantize(ctx, f, a.out, q)
 	bar.finish()
 	if err != nil {

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -11,6 +12,30 @@ import (
 type Estimate struct {
 	Time   time.Duration
 	Memory int64 // bytes, beside the pages of the files
+
+	steps []step
+}
+
+// step is a tensor in the order of writing.
+type step struct {
+	bytes int64 // that are written
+	time  time.Duration
+}
+
+// copyRate is about what writing tensors that stay as they are gives, in bytes a second.
+const copyRate = 1e9
+
+// Done returns the part of Time that is spent on the first so many bytes of tensors.
+func (e *Estimate) Done(bytes int64) time.Duration {
+	var spent time.Duration
+	for _, s := range e.steps {
+		if bytes < s.bytes {
+			return spent + time.Duration(float64(s.time)*float64(bytes)/float64(s.bytes))
+		}
+		bytes -= s.bytes
+		spent += s.time
+	}
+	return spent
 }
 
 // sampleElems is the number of elements of each pair of types that are timed for an estimate.
@@ -24,18 +49,23 @@ func (q *Quantization) Estimate(choices []Choice) (e Estimate) {
 	}
 	type pair struct{ from, to quant.Type }
 	perElem := map[pair]float64{} // seconds
-	var seconds float64
-	for _, c := range choices {
-		if c.Type == c.Tensor.Type {
-			continue
-		}
-		p := pair{c.Tensor.Type, c.Type}
-		if _, ok := perElem[p]; !ok {
-			perElem[p] = q.timeRows(c)
-		}
-		seconds += perElem[p] * float64(c.Tensor.Elems())
+	if q.KeepSplit {
+		choices = slices.Clone(choices)
+		slices.SortStableFunc(choices, func(a, b Choice) int { return a.Tensor.PartNo - b.Tensor.PartNo })
 	}
-	e.Time = time.Duration(seconds / float64(threads) * float64(time.Second))
+	for _, c := range choices {
+		seconds := float64(c.Bytes()) / copyRate
+		if c.Type != c.Tensor.Type {
+			p := pair{c.Tensor.Type, c.Type}
+			if _, ok := perElem[p]; !ok {
+				perElem[p] = q.timeRows(c)
+			}
+			seconds += perElem[p] * float64(c.Tensor.Elems()) / float64(threads)
+		}
+		s := step{c.Bytes(), time.Duration(seconds * float64(time.Second))}
+		e.steps = append(e.steps, s)
+		e.Time += s.time
+	}
 	e.Memory = memory(threads)
 	return e
 }

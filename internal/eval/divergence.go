@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 )
@@ -15,6 +16,8 @@ type KLDivergence struct {
 	Base   *Base // just opened; its rows are read in order. The engine's context must hold Base.Context tokens
 	Chunks int   // at most this many; negative: all
 	BOS    int32 // replaces each chunk's first token; -1: none
+	// Expect, if set, is told before the first chunk how many there are and how long they are expected to take, unless the text is short.
+	Expect func(chunks int, whole time.Duration)
 	// Chunk, if set, is told the running figures after each chunk; percentiles are not among them.
 	Chunk func(done, total int, d Divergence)
 }
@@ -55,6 +58,9 @@ func (k *KLDivergence) Run(ctx context.Context, e *engine.Engine) (Divergence, e
 	}
 	if count == 0 {
 		return Divergence{}, errNoChunk
+	}
+	if err := foretell(e, b.Tokens[:b.Context], k.BOS, b.Context/2, count, k.Expect); err != nil {
+		return Divergence{}, err
 	}
 	var sums divergenceSums
 	var chunks []Document

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 )
@@ -20,6 +21,8 @@ type Perplexity struct {
 	BOS     int32   // replaces each chunk's first token; -1: none
 	// Base, if not empty, is the path where the log-probabilities of every prediction are saved, for KLDivergence.
 	Base string
+	// Expect, if set, is told before the first chunk how many there are and how long they are expected to take, unless the text is short.
+	Expect func(chunks int, whole time.Duration)
 	// Chunk, if set, is told the running estimate after each chunk.
 	Chunk func(done, total int, ppl float64)
 }
@@ -73,6 +76,9 @@ func (p *Perplexity) Run(ctx context.Context, e *engine.Engine) (Estimate, error
 	}
 	if save != nil {
 		defer save.abort()
+	}
+	if err := foretell(e, p.Tokens[:p.Context], p.BOS, first, count, p.Expect); err != nil {
+		return Estimate{}, err
 	}
 	var nll, nll2 float64
 	n := 0

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
@@ -101,6 +102,41 @@ func TestPerplexityByDefinition(t *testing.T) {
 		if got.Count != want.Count || !near(got.PPL, want.PPL, sumTolerance) || !near(got.Error, want.Error, sumTolerance) {
 			t.Errorf("%s: %+v, by definition %+v", c.name, got, want)
 		}
+	}
+}
+
+// TestExpect: the time of all chunks is told once, before the first of them, if there is much to read; figures are the same.
+func TestExpect(t *testing.T) {
+	e := openDemo(t, "")
+	tokens := e.Tokenizer().Encode(strings.Repeat(tale, 40), true, false)
+	p := Perplexity{Tokens: tokens, Context: 60, Chunks: worthTrial * trialTokens / 60, BOS: e.Tokenizer().BOS()}
+	var told []int
+	p.Expect = func(chunks int, whole time.Duration) {
+		if told = append(told, chunks); whole <= 0 {
+			t.Errorf("it takes %s", whole)
+		}
+	}
+	p.Chunk = func(done, total int, _ float64) {
+		if len(told) != 1 || told[0] != total {
+			t.Fatalf("%d of %d chunks done; told %v", done, total, told)
+		}
+	}
+	p.Chunks++
+	want, err := p.Run(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if told[0] != p.Chunks {
+		t.Errorf("told of %d chunks, not %d", told[0], p.Chunks)
+	}
+	p.Expect, p.Chunk = nil, nil
+	if got, err := p.Run(t.Context(), e); err != nil || got != want {
+		t.Errorf("%+v, %v; with Expect %+v", got, err, want)
+	}
+	p.Chunks = worthTrial * trialTokens / 60
+	p.Expect = func(int, time.Duration) { t.Error("a short text is timed") }
+	if _, err := p.Run(t.Context(), e); err != nil {
+		t.Fatal(err)
 	}
 }
 

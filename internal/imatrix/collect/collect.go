@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
@@ -50,8 +51,9 @@ type Options struct {
 
 	Matrix   *Matrix // what is collected is added to it; nil: to an empty one
 	Loading  func(done, total int64)
-	Progress func(done, total int)           // chunks
-	Save     func(m *Matrix, done int) error // is called after each chunk with all that was collected so far, which it must not keep; may be nil
+	Expect   func(chunks int, whole time.Duration) // is told before the first chunk how many there are and how long they will take, unless they are few; may be nil
+	Progress func(done, total int)                 // chunks
+	Save     func(m *Matrix, done int) error       // is called after each chunk with all that was collected so far, which it must not keep; may be nil
 }
 
 // UsualContext is llama.cpp's.
@@ -126,6 +128,9 @@ func Run(ctx context.Context, f *gguf.File, o Options) (*Matrix, error) {
 	if base == nil {
 		base = imatrix.New(o.context())
 	}
+	if err := r.foretell(chunks, bos, o.Expect); err != nil {
+		return nil, err
+	}
 	done := 0
 	result := func() (*Matrix, error) { return r.result(base, &o, done) }
 	for _, chunk := range chunks {
@@ -152,6 +157,28 @@ func Run(ctx context.Context, f *gguf.File, o Options) (*Matrix, error) {
 		}
 	}
 	return result()
+}
+
+// trialTokens are read before the first chunk, to learn how long all chunks will take, where there are worthTrial times as many to read.
+const (
+	trialTokens = 128
+	worthTrial  = 16
+)
+
+// foretell tells expect how long chunks will take, by how fast the beginning of the first is read, of which nothing is collected.
+func (r *runner) foretell(chunks [][]int32, bos int32, expect func(chunks int, whole time.Duration)) error {
+	all := len(chunks) * len(chunks[0])
+	if expect == nil || all < worthTrial*trialTokens {
+		return nil
+	}
+	read := chunks[0][:min(trialTokens, len(chunks[0]))]
+	begin := time.Now()
+	if err := r.chunk(read, bos); err != nil {
+		return err
+	}
+	clear(r.dev.sums)
+	expect(len(chunks), time.Duration(float64(time.Since(begin))/float64(len(read))*float64(all)))
+	return nil
 }
 
 // runner evaluates chunks.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -77,6 +79,41 @@ func TestFirstInput(t *testing.T) {
 		if !strings.HasPrefix(name, "blk.") || f.Tensor(name) == nil || len(m.Entries[name].Sums) != f.Tensor(name).Shape[0] {
 			t.Errorf("entry %q of %d elements", name, len(m.Entries[name].Sums))
 		}
+	}
+}
+
+// TestExpect: the time is told before the first chunk, and what was read to learn it is not collected.
+func TestExpect(t *testing.T) {
+	f := open(t)
+	o := Options{Text: strings.Repeat(text, 80), Context: 200, Chunks: worthTrial*trialTokens/200 + 1, Threads: 1}
+	want, err := Run(t.Context(), f, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := 0
+	o.Expect = func(chunks int, whole time.Duration) {
+		if told++; chunks != o.Chunks || whole <= 0 {
+			t.Errorf("%d chunks take %s; there are %d", chunks, whole, o.Chunks)
+		}
+	}
+	o.Progress = func(done, _ int) {
+		if told != 1 {
+			t.Fatalf("told %d times before chunk %d was done", told, done)
+		}
+	}
+	got, err := Run(t.Context(), f, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range want.Names() {
+		if a, b := want.Entries[name], got.Entries[name]; b == nil || !slices.Equal(a.Counts, b.Counts) || !slices.Equal(a.Sums, b.Sums) {
+			t.Fatalf("%s: other importances", name)
+		}
+	}
+	o.Chunks = 1
+	o.Expect = func(int, time.Duration) { t.Error("a short text is timed") }
+	if _, err := Run(t.Context(), f, o); err != nil {
+		t.Fatal(err)
 	}
 }
 
