@@ -35,13 +35,13 @@ func random(f arch.Family, n int, seed uint64) (all []synth.Spec) {
 var (
 	denseFirst = []string{"deepseek", "deepseek2", "ernie4_5-moe", "glm4moe"}
 	headsFill  = []string{
-		"chatglm", "cohere2", "command-r", "deepseek", "exaone4", "jais2", "nemotron", "olmo2", "olmoe", "phi3", "qwen2", "qwen2moe", "qwen2vl", "starcoder2",
+		"chatglm", "cohere2", "command-r", "deepseek", "exaone4", "jais2", "nemotron", "olmo2", "olmoe", "phi3", "qwen2", "qwen2moe", "qwen2vl", "stablelm", "starcoder2",
 	}
-	ownHead = []string{"baichuan", "dbrx", "gpt-oss", "gptneox", "nemotron", "olmoe", "qwen2moe", "stablelm"}
+	ownHead = []string{"baichuan", "dbrx", "gpt-oss", "gptneox", "internlm2", "nemotron", "olmoe", "qwen2moe", "stablelm"}
 )
 
 // leastLayers returns the fewest layers of a family's models in which there is one of each kind: llama.cpp ends with a failed assertion where a kind's cache
-// has none.
+// has none, and refuses tensors that no layer reads.
 func leastLayers(f arch.Family) int {
 	switch {
 	case f.Name == "llama4":

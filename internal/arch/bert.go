@@ -72,14 +72,19 @@ func bert() Family {
 		{Name: "layer_output_norm.weight", Source: "output.LayerNorm.weight output.LayerNorm.gamma output_layer_norm.weight norm2.weight"},
 		{Name: "layer_output_norm.bias", Source: "output.LayerNorm.bias output.LayerNorm.beta output_layer_norm.bias norm2.bias"},
 	}
-	f.Classifier = []Tensor{ // BERT's first product is its pooler
+	f.Classifier = bertClassifier()
+	f.Read = readBERT
+	return f
+}
+
+// bertClassifier returns the classification head, whose first product is BERT's pooler.
+func bertClassifier() []Tensor {
+	return []Tensor{
 		{Name: "cls.weight", Source: "classifier.dense.weight bert.pooler.dense.weight"},
 		{Name: "cls.bias", Source: "classifier.dense.bias bert.pooler.dense.bias"},
 		{Name: "cls.output.weight", Source: "classifier.out_proj.weight classifier.weight"},
 		{Name: "cls.output.bias", Source: "classifier.out_proj.bias classifier.bias"},
 	}
-	f.Read = readBERT
-	return f
 }
 
 func readBERT(c *Config) error {

@@ -9,8 +9,9 @@ const exaone4FullEvery = 4
 // has windows in three of four layers; the others are not rotated.
 func exaone4() Family {
 	f := olmo2()
-	f.Name, f.HuggingFace = "exaone4", []string{"Exaone4ForCausalLM"}
+	f.Name, f.HuggingFace = "exaone4", []string{"Exaone4ForCausalLM", "Exaone4_5_ForConditionalGeneration"}
 	f.WideNorm, f.Window, f.PlainWindow, f.FullEvery, f.UnrotatedFull = false, true, false, exaone4FullEvery, true
+	f.Root = textRoots()
 	f.Read = func(c *Config) error {
 		c.RMSEps = cmp.Or(c.RMSEps, 1e-5)
 		return readLlama(c)

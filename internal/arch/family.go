@@ -70,6 +70,7 @@ type Family struct {
 	Multipliers    bool                 // files scale embeddings, attention, what a part adds to the residual, and divide logits
 	ScaledLogits   bool                 // files give a factor of logits
 	Sections       bool                 // pictures have positions of their own in sections of a head (M-RoPE); a text's are the same in all
+	SectionsApart  bool                 // files with such sections have the halves of pairs apart, whatever Rotation says; conversion writes none
 	ScoreScale     float64              // of the products q·k, of a file that does not say it; 0: 1/√key
 	UnitHeads      bool                 // queries and keys that are rotated are normed, without weights,
 	UnitHeadsBut   int                  // but in models of so many experts

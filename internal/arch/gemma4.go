@@ -9,7 +9,7 @@ const gemma4Window = 512
 // a factor of each layer, and in the small models Gemma 3n's embeddings for each layer and shared keys and values.
 func gemma4() Family {
 	f := gemma3()
-	f.Name, f.HuggingFace = "gemma4", []string{"Gemma4ForConditionalGeneration", "Gemma4ForCausalLM"}
+	f.Name, f.HuggingFace = "gemma4", []string{"Gemma4ForConditionalGeneration", "Gemma4ForCausalLM", "Gemma4UnifiedForConditionalGeneration"}
 	f.ScaledByWidth, f.ScoreScale, f.LogitCap, f.UsualWindow = 0, 1, gemma2LogitCap, gemma4Window
 	f.NormedValues, f.SharedKV, f.LayerInputs, f.WindowHeads = true, true, true, true
 	f.Outer = append(llamaOuter(), layerInputs(true)...)

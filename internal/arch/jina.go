@@ -9,7 +9,7 @@ const jinaMaxAlibi = 8
 // gate, whose rows come before the others in one tensor. Older files have two.
 func jinaBERTV2() Family {
 	f := encoder()
-	f.Name, f.HuggingFace = "jina-bert-v2", []string{"JinaBertModel", "JinaBertForMaskedLM"}
+	f.Name, f.HuggingFace = "jina-bert-v2", []string{"JinaBertModel", "JinaBertForMaskedLM", "JinaBertForSequenceClassification"}
 	f.Rotation, f.MaxAlibi, f.Gated, f.FusedGate, f.MaxContext = NotRotated, jinaMaxAlibi, true, true, 8192
 	f.Layer = "encoder.layer.%d."
 	f.Outer = typedEmbedding()
@@ -19,6 +19,7 @@ func jinaBERTV2() Family {
 		Tensor{Name: "ffn_down.bias", Source: "mlp.wo.bias"},
 		Tensor{Name: "layer_output_norm.weight", Source: "mlp.layernorm.weight"},
 		Tensor{Name: "layer_output_norm.bias", Source: "mlp.layernorm.bias"})
+	f.Classifier = bertClassifier()
 	f.Read = func(c *Config) error {
 		if c.FeedForward != "geglu" {
 			return c.Errorf("feed_forward_type", "%q is not supported in Jina's version 2; geglu is", c.FeedForward)

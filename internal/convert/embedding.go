@@ -199,6 +199,9 @@ func (m *model) classifier(p *plan, c *config, notes func(string)) error {
 			notes(fmt.Sprintf("%s: the classification head reads the first token's state; llama.cpp will give it the mean of all, and other scores", c.Path))
 		}
 	}
+	if p.family.Name == "jina-bert-v2" {
+		notes(fmt.Sprintf("%s: llama.cpp reads no classification head of two products of %s; PowerInfer does", c.Path, p.family.Name))
+	}
 	m.rerank()
 	return nil
 }

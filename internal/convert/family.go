@@ -436,7 +436,7 @@ func (p *plan) leaveOutFurther(c *config, notes func(string)) {
 		if l, err := strconv.Atoi(number); ok && err == nil && p.further == 0 && l >= c.Layers && l-c.Layers < c.Further {
 			p.used[name], left = true, true
 		}
-		if strings.HasPrefix(name, "mtp.") && p.family.Delta {
+		if strings.HasPrefix(name, "mtp.") && (p.family.Delta || c.Further > 0) {
 			p.used[name], left = true, true
 		}
 	}

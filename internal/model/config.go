@@ -141,6 +141,9 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	if v := m.text(key("rope.scaling.type"), "none"); v != "none" && v != "linear" && v != "yarn" && v != "longrope" && v != "dynamic" {
 		m.fail("key %q: rope scaling %q is not supported; supported are none, linear, yarn, longrope, dynamic", key("rope.scaling.type"), v)
 	}
+	if c.Family.SectionsApart && m.divided(key("rope.dimension_sections")) {
+		c.Family.Rotation = arch.HalvesApart
+	}
 	c.Rope = readRope(m, &c)
 	c.Local = c.readLocalRope(m)
 	c.readPositions(m)

@@ -113,6 +113,15 @@ func (m *metadata) flag(key string, def bool) bool {
 	return v
 }
 
+// divided reports whether a file divides the pairs of heads among the coordinates of pictures.
+func (m *metadata) divided(key string) bool {
+	v, _, err := m.f.Int32s(key)
+	if err != nil && m.err == nil {
+		m.err = err
+	}
+	return slices.ContainsFunc(v, func(n int32) bool { return n != 0 })
+}
+
 func (m *metadata) text(key, def string) string {
 	v, ok, err := m.f.String(key)
 	if err != nil && m.err == nil {

@@ -351,6 +351,15 @@ def exaone4():
                                  before=None, after=AFTER, heads=head_norms)
     m = Model({**base, "sliding_window": None, "tie_word_embeddings": True})
     yield "exaone4-small", m, 128, run(m, rms, every, swiglu, before=None, after=AFTER, heads=head_norms)
+    m = Model({**base, "num_hidden_layers": 5, "sliding_window": 6, "num_nextn_predict_layers": 1,
+               "layer_types": ["sliding_attention"] * 3 + ["full_attention", "sliding_attention"]})
+    m.folder = {"architectures": ["Exaone4_5_ForConditionalGeneration"], "text_config": {k: v for k, v in m.c.items() if k != "architectures"},
+                "vision_config": {"hidden_size": 8}}
+    logits = run(m, rms, lambda layer: None if full(layer) else every, swiglu, window=lambda layer: None if full(layer) else 6,
+                 before=None, after=AFTER, heads=head_norms, root="model.language_model.")
+    m.get("mtp.fc.weight", 64, 128)
+    m.get("model.visual.patch_embed.proj.weight", 8, 12)
+    yield "exaone4_5", m, 128, logits
 
 
 def seed_oss():
@@ -372,8 +381,15 @@ def rotate_neighbours(x, freqs, magnitude=1.0):
 def glm4():
     m = Model({"architectures": ["Glm4ForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "head_dim": 24, "partial_rotary_factor": 0.5,
                "attention_bias": True})
-    yield "glm4", m, 128, run(m, rms, frequencies(m, 12), gated, biased=True, queries=0.1, turn=rotate_neighbours,
-                              before=("input_layernorm", "post_attention_layernorm"), after=("post_self_attn_layernorm", "post_mlp_layernorm"))
+    norms = {"before": ("input_layernorm", "post_attention_layernorm"), "after": ("post_self_attn_layernorm", "post_mlp_layernorm")}
+    yield "glm4", m, 128, run(m, rms, frequencies(m, 12), gated, biased=True, queries=0.1, turn=rotate_neighbours, **norms)
+    # Text has the same position in every section, which is plain rotation.
+    m = Model({"hidden_act": "silu", "rms_norm_eps": 1e-5, "head_dim": 24, "partial_rotary_factor": 0.5, "attention_bias": True, "rope_theta": 10000.0,
+               "rope_scaling": {"rope_type": "default", "mrope_section": [2, 2, 2]}})
+    m.folder = {"architectures": ["Glm4vForConditionalGeneration"], "text_config": m.c, "tie_word_embeddings": False, "vision_config": {"hidden_size": 8}}
+    logits = run(m, rms, frequencies(m, 12), gated, biased=True, queries=0.1, turn=rotate_neighbours, root="model.language_model.", **norms)
+    m.get("model.visual.patch_embed.proj.weight", 8, 12)
+    yield "glm4v", m, 128, logits
 
 
 def gemma3_pictures():
@@ -880,7 +896,8 @@ def gemma4():
             ("gemma4-large", {"num_kv_shared_layers": 0, "hidden_size_per_layer_input": 0, "attention_k_eq_v": True, "num_global_key_value_heads": 1})]:
         m = Model({**base, "num_hidden_layers": 6, "layer_types": kinds, **config})
         c, root = m.c, "model.language_model."
-        m.folder = {"architectures": ["Gemma4ForConditionalGeneration"], "text_config": c, "vision_config": {"hidden_size": 8}}
+        m.folder = {"architectures": ["Gemma4ForConditionalGeneration" if name == "gemma4-small" else "Gemma4UnifiedForConditionalGeneration"],
+                    "text_config": c, "vision_config": {"hidden_size": 8}}
         embedding = m.get(root + "embed_tokens.weight", 48, 64, scale=1.0)
         x = embedding[TOKENS] * 8.0
         own = layer_inputs(m, x, root) if c["hidden_size_per_layer_input"] else None
@@ -1013,6 +1030,10 @@ def jina_bert():
         x = layer_norm_of(m, x + linear(m, gelu_erf(gate) * up, p + "mlp.wo", 96), p + "mlp.layernorm", 1e-12)
     m.get("cls.predictions.decoder.weight", 48, 96)
     yield "jina-bert-v2", m, 128, x
+    del m.tensors["cls.predictions.decoder.weight"]
+    m.c["architectures"] = ["JinaBertForSequenceClassification"]
+    m.result = linear(m, np.tanh(linear(m, x[0], "bert.pooler.dense", 96)), "classifier", 3)
+    yield "jina-bert-v2-reranker", m, 128, x
 
     m = Model({"architectures": ["XLMRobertaModel"], "hidden_act": "gelu", "layer_norm_eps": 1e-5, "type_vocab_size": 1, "position_embedding_type": "rotary",
                "rotary_emb_base": 20000.0, "pad_token_id": 1, "max_position_embeddings": 130, "lora_adaptations": ["one", "two"]})
