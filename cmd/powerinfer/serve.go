@@ -179,10 +179,9 @@ func listing(f *gguf.File, so session.Options, o server.ModelOptions, m *server.
 	for _, t := range f.Tensors {
 		l.Size += int64(len(t.Data))
 	}
-	if o.Plan != nil {
-		l.GPU = o.Plan.Bytes
-	}
-	if ram, err := so.Engine.Memory(f, l.GPU); err == nil {
+	on := o.Plan.Layout()
+	l.GPU = on.Bytes
+	if ram, err := so.Engine.Memory(f, on); err == nil {
 		l.Memory = ram + l.GPU
 	}
 	return l

@@ -168,7 +168,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, layout placemen
 	e.context = pick(o.Context, c.Context)
 	e.ubatch = min(o.LargestStep(), e.context)
 	size := o.cacheSize(c)
-	need := o.memory(f, c, layout.Bytes)
+	need := o.memory(f, c, layout)
 	if o.Expect != nil {
 		o.Expect(need)
 	}
@@ -238,19 +238,20 @@ func (o *Options) cacheSize(c model.Config) compute.CacheSpec {
 // overhead is the memory that a process needs besides weights and cache: activations, the Go heap, the file's metadata.
 const overhead = 300 << 20
 
-// Memory returns the bytes of RAM that opening the model in f takes where onGPUs bytes of its weights and KV cache lie on GPUs.
-func (o *Options) Memory(f *gguf.File, onGPUs int64) (int64, error) {
+// Memory returns the bytes of RAM that opening the model in f takes where what on says lies on GPUs.
+func (o *Options) Memory(f *gguf.File, on placement.Layout) (int64, error) {
 	c, err := model.ReadConfig(f, o.Activation)
 	if err != nil {
 		return 0, err
 	}
-	c.FurtherCached = o.Further && o.Drafts > 0 && onGPUs == 0
-	return o.memory(f, c, onGPUs).Need, nil
+	c.FurtherCached = o.Further && o.Drafts > 0 && on.Bytes == 0
+	return o.memory(f, c, on).Need, nil
 }
 
-// memory returns what the model in f takes where onGPUs bytes of its weights and KV cache lie on GPUs.
-func (o *Options) memory(f *gguf.File, c model.Config, onGPUs int64) Memory {
-	m := Memory{OnGPUs: onGPUs}
+// memory returns what the model in f takes where what on says lies on GPUs.
+func (o *Options) memory(f *gguf.File, c model.Config, on placement.Layout) Memory {
+	m := Memory{OnGPUs: on.Bytes}
+	expanded := int64(0)
 	for _, t := range f.Tensors {
 		if !c.Loads(t.Name) {
 			continue
@@ -259,8 +260,9 @@ func (o *Options) memory(f *gguf.File, c model.Config, onGPUs int64) Memory {
 		if copied || !o.NoRepack { // pages of a mapped file may be dropped and read again
 			m.Weights += layout.Packed(typ, bytes)
 		}
+		expanded += c.ExpandedBytes(t, on.Places)
 	}
-	m.Weights = max(0, m.Weights-onGPUs)
+	m.Weights = max(0, m.Weights-on.Bytes) + expanded
 	for _, a := range o.Adapters {
 		for _, t := range a.File.Tensors {
 			m.Weights += model.AdapterBytes(t)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
@@ -54,11 +55,11 @@ func TestFurtherDrafts(t *testing.T) {
 			t.Error("logits with guesses of a further layer are not those without")
 		}
 	}
-	without, err := (&engine.Options{Context: 128}).Memory(f, 0)
+	without, err := (&engine.Options{Context: 128}).Memory(f, placement.Layout{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	with, err := (&engine.Options{Context: 128, Drafts: 4, Further: true}).Memory(f, 0)
+	with, err := (&engine.Options{Context: 128, Drafts: 4, Further: true}).Memory(f, placement.Layout{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
@@ -23,7 +24,7 @@ func TestMemoryOfFactors(t *testing.T) {
 		}
 		defer f.Close()
 		o := engine.Options{Context: 64, NoRepack: true}
-		n, err := o.Memory(f, 0)
+		n, err := o.Memory(f, placement.Layout{})
 		if err != nil {
 			t.Fatal(err)
 		}

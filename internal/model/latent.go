@@ -1,6 +1,8 @@
 package model
 
 import (
+	"strings"
+
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -154,6 +156,24 @@ func turned(t quant.Type) quant.Type {
 func (b *Block) LatentBytes(t quant.Type) int64 {
 	own := b.Key - b.Rotated
 	return int64(b.Heads) * (int64(b.Latent)*int64(turned(t).RowBytes(own)) + int64(b.Value)*int64(t.RowBytes(b.Latent)))
+}
+
+// ExpandedBytes returns what a tensor of c's file takes in memory once more where its layer's attention lies in RAM, which places say; nil: all do. The keys'
+// matrices of latent attention are there as they are, too, for prompts (Model.expanding). It is 0 for other tensors.
+func (c *Config) ExpandedBytes(t *gguf.Tensor, places []compute.Place) int64 {
+	l, ok := blockOf(t.Name)
+	if !ok || l >= len(c.Blocks) || c.Blocks[l].Latent == 0 || places != nil && places[l].Attention {
+		return 0
+	}
+	b := &c.Blocks[l]
+	rows := int64(b.Heads) * int64(b.Key-b.Rotated)
+	switch {
+	case strings.HasSuffix(t.Name, ".attn_kv_b.weight"):
+		return rows * int64(t.Type.RowBytes(b.Latent))
+	case strings.HasSuffix(t.Name, ".attn_k_b.weight"):
+		return rows * int64(turned(t.Type).RowBytes(b.Latent))
+	}
+	return 0
 }
 
 // made returns the device's matrix of a source that the file holds in another form. It lies whole where the tensor that is bound next lies.

@@ -356,6 +356,7 @@ func (r *reader) add(l int, y placement.Layer, mode model.SparseMode) {
 		if !ok {
 			continue
 		}
+		y.Expanded += r.c.ExpandedBytes(t, nil)
 		switch name {
 		case nameGate, nameUp, nameDown, nameColumns:
 			if r.b.Type == "" && name == "ffn_up.weight" {

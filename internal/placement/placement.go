@@ -24,6 +24,7 @@ type Model struct {
 // Layer is one transformer block; all sizes are bytes as they lie in memory.
 type Layer struct {
 	Attention int64 // weights of attention and norms: read whole for every token
+	Expanded  int64 // weights that RAM holds beside Attention where attention lies there: of latent attention, read for prompts only
 	KV        int64 // keys and values at the planned context: lie with the attention, read whole for every token
 	Predictor int64 // read whole for every token; 0 in exact
 	Units     Units
@@ -64,7 +65,7 @@ func (m *Model) Check() error {
 	for l := range m.Layers {
 		y := &m.Layers[l]
 		u := &y.Units
-		if y.Attention < 0 || y.KV < 0 || y.Predictor < 0 || u.Size < 0 || u.Always < 0 || u.Always > u.Size || m.Head < 0 {
+		if y.Attention < 0 || y.Expanded < 0 || y.KV < 0 || y.Predictor < 0 || u.Size < 0 || u.Always < 0 || u.Always > u.Size || m.Head < 0 {
 			return fmt.Errorf("layer %d: sizes cannot be negative, nor can more of a unit be read than it has", l)
 		}
 		last := math.Inf(1)
@@ -120,7 +121,7 @@ func (m *Model) Free() Model {
 	return f
 }
 
-// Bytes returns what the model takes in memory, keys and values included.
+// Bytes returns what the model takes in memory, keys and values included, but for what it has only where attention lies in RAM.
 func (m *Model) Bytes() int64 {
 	n := m.Head
 	for l := range m.Layers {
@@ -129,7 +130,7 @@ func (m *Model) Bytes() int64 {
 	return n
 }
 
-// Bytes returns what the layer takes in memory.
+// Bytes returns what the layer takes in memory, but for Expanded.
 func (y *Layer) Bytes() int64 {
 	return y.Attention + y.KV + y.Predictor + y.Units.Size*int64(len(y.Units.Sometimes))
 }

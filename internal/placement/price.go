@@ -175,6 +175,9 @@ func price(y *Layer, on *Machine, at compute.Place) Priced {
 		r.Place = at
 	}
 	read(y.Attention+y.KV, at.Attention)
+	if !at.Attention {
+		r.RAM += y.Expanded
+	}
 	read(y.Predictor, at.Predictor)
 	u := &y.Units
 	n := len(u.Sometimes)

@@ -43,6 +43,14 @@ func (p *Plan) Layers() int {
 	return n
 }
 
+// Layout returns where the parts of a model lie; of no plan, which is nil, all in RAM.
+func (p *Plan) Layout() placement.Layout {
+	if p == nil {
+		return placement.Layout{}
+	}
+	return placement.Layout{Places: p.places(), Bytes: p.Bytes}
+}
+
 // open opens the processor, which has company where GPUs work, too.
 func (p Processor) open(company bool) (*cpu.Device, error) {
 	if p.Threads <= 0 {

@@ -173,7 +173,7 @@ func (p *Planner) Open(ctx context.Context) (compute.Device, placement.Layout, e
 		return nil, placement.Layout{}, err
 	}
 	p.gpus = gpus
-	return d, placement.Layout{Places: plan.places(), Bytes: plan.Bytes}, nil
+	return d, plan.Layout(), nil
 }
 
 // A GPU that turns out to have less memory than it said is tried again with a smaller share of it, so many times; then the others and the

@@ -150,13 +150,13 @@ func NeedOf(ctx context.Context, f *gguf.File, o Options) (Need, error) {
 	if err != nil {
 		return n, err
 	}
-	if plan != nil {
-		n.GPU = plan.Bytes
-	}
-	if n.RAM, err = o.Engine.Memory(f, n.GPU); err != nil || plan == nil {
+	on := plan.Layout()
+	n.GPU = on.Bytes
+	if n.RAM, err = o.Engine.Memory(f, on); err != nil || plan == nil {
 		return n, err
 	}
-	n.Wanted, err = o.Engine.Memory(f, 0)
+	plan = nil // all in RAM
+	n.Wanted, err = o.Engine.Memory(f, plan.Layout())
 	return n, err
 }
 
