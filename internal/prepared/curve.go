@@ -3,11 +3,8 @@ package prepared
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -325,21 +322,10 @@ func WriteCurve(ctx context.Context, path string, src *gguf.File, c *Curve, prog
 
 // SetCurve gives the file at path a curve. It is rewritten, and replaced when that is complete.
 func SetCurve(ctx context.Context, path string, c *Curve, progress func(done, total int64)) error {
-	path, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return err
-	}
-	next := path + ".new"
-	if err := withCurve(ctx, next, path, c, progress); err != nil {
-		return err
-	}
-	if err := os.Rename(next, path); err != nil {
-		return errors.Join(err, os.Remove(next))
-	}
-	return nil
+	return replace(path, func(path, next string) error { return withCurve(ctx, next, path, c, progress) })
 }
 
-// withCurve writes the file at path to next, with another curve. path is closed when it returns, as some systems do not replace a mapped file.
+// withCurve writes the file at path to next, with another curve.
 func withCurve(ctx context.Context, next, path string, c *Curve, progress func(done, total int64)) error {
 	f, err := gguf.Open(path)
 	if err != nil {

@@ -60,15 +60,33 @@ func Write(ctx context.Context, path string, src *gguf.File, p Plan, progress fu
 // SetInfo replaces the keys of the prepared file at path: what was measured, after it was written. The layers' modes,
 // ranks and always-on neurons are those of its tensors and must stay. The file is rewritten, and replaced when that is complete.
 func SetInfo(ctx context.Context, path string, info Info, progress func(done, total int64)) error {
+	return replace(path, func(path, next string) error { return withInfo(ctx, next, path, info, progress) })
+}
+
+// replace has write make the file at path anew, under the name next of a file in the same folder, and gives it path's name and mode then. Links stay. What write has open of path is
+// closed when it returns, as some systems do not replace a mapped file.
+func replace(path string, write func(path, next string) error) error {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return err
 	}
-	next := path + ".new"
-	if err := withInfo(ctx, next, path, info, progress); err != nil {
+	info, err := os.Stat(path)
+	if err != nil {
 		return err
 	}
-	if err := os.Rename(next, path); err != nil { // only now: some systems do not replace a mapped file
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	next := f.Name()
+	err = errors.Join(f.Chmod(info.Mode().Perm()), f.Close())
+	if err == nil {
+		err = write(path, next)
+	}
+	if err == nil {
+		err = os.Rename(next, path)
+	}
+	if err != nil {
 		return errors.Join(err, os.Remove(next))
 	}
 	return nil

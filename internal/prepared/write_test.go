@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -410,11 +411,18 @@ func TestSetInfo(t *testing.T) {
 	if err := Write(t.Context(), direct, x.save(t), p, nil); err != nil {
 		t.Fatal(err)
 	}
+	const mode = 0o640
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
 	if err := SetInfo(t.Context(), path, p.Info, nil); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(bytesOf(t, path), bytesOf(t, direct)) {
 		t.Error("keys set afterwards make another file than keys written with it")
+	}
+	if s, err := os.Stat(path); err != nil || runtime.GOOS != "windows" && s.Mode() != mode {
+		t.Errorf("the file's mode is %v, %v; it was %v", s.Mode(), err, os.FileMode(mode))
 	}
 	before := bytesOf(t, path)
 	for name, damage := range map[string]func(*Info){

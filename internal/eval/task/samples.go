@@ -57,7 +57,7 @@ func ReadSamples(name string, data []byte) (all []Sample, whole int, err error) 
 		if err := json.Unmarshal(row, &raw); err != nil {
 			return nil, 0, fmt.Errorf("%s: line %d: %w", name, line, err)
 		}
-		if raw.ID == nil || raw.Completion == nil && raw.Choices == nil {
+		if raw.ID == nil || string(raw.ID) == "null" || raw.Completion == nil && raw.Choices == nil {
 			return nil, 0, fmt.Errorf("%s: line %d: a sample has task_id and completion", name, line)
 		}
 		s := raw.Sample

@@ -328,8 +328,10 @@ func TestSamples(t *testing.T) {
 	if all, _, err := ReadSamples("x", []byte("{\"task_id\": 11, \"completion\": \"y\"}\n")); err != nil || all[0].ID != "11" {
 		t.Errorf("%v %v", all, err)
 	}
-	if _, _, err := ReadSamples("x", []byte("{\"task_id\": \"a\"}\n")); err == nil || err.Error() != "x: line 1: a sample has task_id and completion" {
-		t.Errorf("%v", err)
+	for _, line := range []string{`{"task_id": "a"}`, `{"task_id": null, "completion": "y"}`} {
+		if _, _, err := ReadSamples("x", []byte(line+"\n")); err == nil || err.Error() != "x: line 1: a sample has task_id and completion" {
+			t.Errorf("%s: %v", line, err)
+		}
 	}
 }
 
