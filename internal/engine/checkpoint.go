@@ -19,8 +19,14 @@ func (s *scheduler) keepsCheckpoints(t *task) bool {
 // changes: rows of a kind lie together in a step, and a state reads them in order.
 func (s *scheduler) upToCheckpoint(t *task, n, out int) (int, int) {
 	at, most := t.kv.Len(), n
-	if tail := len(t.labels) - checkpointTail; s.keepsCheckpoints(t) && at+n > tail && tail-at > checkpointTail {
-		most = tail - at
+	if s.keepsCheckpoints(t) {
+		tail, least := len(t.labels)-checkpointTail, checkpointTail
+		if t.taken > 0 {
+			tail, least = t.taken, 0
+		}
+		if at+n > tail && tail-at > least {
+			most = tail - at
+		}
 	}
 	for i := 1; i < most; i++ {
 		if t.labels[at+i].Decoded() != t.labels[at].Decoded() {
@@ -42,7 +48,11 @@ func (s *scheduler) checkpoint(t *task) {
 		return
 	}
 	rest, since := t.backlog(), t.kv.Len()-t.kv.Marked()
-	if since >= checkpointEvery || rest > 0 && rest <= checkpointTail && since > checkpointTail {
+	due := rest > 0 && rest <= checkpointTail && since > checkpointTail
+	if t.taken > 0 { // what branches share ends there
+		due = t.kv.Len() == t.taken && since > 0
+	}
+	if due || since >= checkpointEvery {
 		t.kv.Mark()
 	}
 }

@@ -19,7 +19,7 @@ func (e *Engine) NewSequence() *Sequence {
 }
 
 // NewBranch returns an empty sequence that does not evaluate those of its first n tokens again whose keys and values another sequence has left in the
-// cache. Their logits are not known.
+// cache, and leaves them there for others; of a recurrent model with a checkpoint behind them. Their logits are not known.
 func (e *Engine) NewBranch(n int) *Sequence {
 	t := newTask()
 	t.reuse, t.taken = ReuseSame, n

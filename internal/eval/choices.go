@@ -69,7 +69,7 @@ func Likelihoods(ctx context.Context, e *engine.Engine, d *task.Data, it *task.I
 		defer context.AfterFunc(ctx, func() { e.Release(s) })()
 		all[i], errs[i] = spans[i].evaluate(e, s)
 	}
-	first := e.NewSequence() // whose pages the others find
+	first := e.NewBranch(shared) // whose keys, values and states the others find
 	defer e.Release(first)
 	if read(0, first); errs[0] == nil {
 		var group sync.WaitGroup
