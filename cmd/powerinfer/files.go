@@ -44,7 +44,7 @@ func argumentAccess(command string) []access {
 		return []access{reads, writes}
 	case "convert":
 		return []access{reads, reads}
-	case "inspect", "prepare", "profile":
+	case "imatrix", "inspect", "prepare", "profile", "show":
 		return []access{reads}
 	}
 	return nil

@@ -7,6 +7,22 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
+// TestFileArguments: every argument whose name stands for a file or a folder is known to be read or written, likewise.
+func TestFileArguments(t *testing.T) {
+	names := regexp.MustCompile(`\b(FILE|FOLDER|MODEL|IN|OUT|PREDICTORS)\b`)
+	seen := 0
+	for _, c := range command().Commands {
+		words := len(names.FindAllString(c.ArgsUsage, -1))
+		seen += words
+		if known := len(argumentAccess(c.Name)); known != words {
+			t.Errorf("%s %s: argumentAccess knows %d files, not %d", c.Name, c.ArgsUsage, known, words)
+		}
+	}
+	if seen < 5 {
+		t.Errorf("only %d arguments name files", seen)
+	}
+}
+
 // TestFileFlags: every flag whose help names a file or a folder is known to be read or written, so that no command can write what it reads.
 func TestFileFlags(t *testing.T) {
 	names := regexp.MustCompile("`(FILE|FOLDER)`")

@@ -117,6 +117,9 @@ func quantize(ctx context.Context, c *cli.Command) error {
 	if dry {
 		return showChoices(choices)
 	}
+	if err := q.Check(f, choices); err != nil {
+		return err
+	}
 	files := q.Files(choices, a.out)
 	for _, name := range files {
 		if err := errors.Join(atomicfile.Check(name), checkFiles([]string{a.in}, []string{name})); err != nil {

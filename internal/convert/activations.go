@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -59,7 +60,7 @@ func activationFile(dir string, layer int) string {
 func readCounts(path string, ff int) ([]float64, error) {
 	t, err := checkpoint.OpenTorch(path)
 	if err != nil {
-		if os.IsNotExist(err) {
+		if errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("%s is missing; there must be one such file for each layer", path)
 		}
 		return nil, err

@@ -101,16 +101,20 @@ func openModel(dir, predictors string, o *Options) (*model, error) {
 	if m.source, err = checkpoint.Open(dir); err != nil {
 		return nil, err
 	}
+	var notes []string // are told of a folder that is not refused
 	if block, ok := c.Quantizing.float8(); ok {
 		err = m.source.Dequantise(block)
 	}
 	if err == nil {
 		fam.Further = fam.Further && !o.NoFurther && predictors == ""
-		err = m.plan(dir, fam, c, factors, predictors, o.Notes)
+		err = m.plan(dir, fam, c, factors, predictors, func(s string) { notes = append(notes, s) })
 	}
 	if err != nil {
 		m.close()
 		return nil, err
+	}
+	for _, s := range notes {
+		o.Notes(s)
 	}
 	return m, nil
 }

@@ -138,7 +138,7 @@ func (p *plan) blocks(name, stem string, dims []int, step int) *tensor {
 		s := p.source.Tensors[side.name]
 		switch {
 		case s == nil:
-			p.err = fmt.Errorf("%s: tensor %q is missing", p.source.Path, side.name)
+			p.err = fmt.Errorf("%s: tensor %q is missing: the folder is incomplete, or not of the architecture that config.json names; download it again", p.source.Path, side.name)
 			return t
 		case !slices.Equal(s.Shape, side.shape) || s.DType != "U8" || dims[2]%mxfp4Block != 0:
 			p.err = fmt.Errorf("%s: offset %d: tensor %q is %s of shape %v, and MXFP4 of what config.json says makes it U8 of %v", s.Path(), s.Offset, side.name, s.DType, s.Shape, side.shape)

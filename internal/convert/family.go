@@ -71,7 +71,7 @@ func (p *plan) from(name, from string, dims, stored []int) *tensor {
 	s := p.source.Tensors[from]
 	switch {
 	case s == nil:
-		p.err = fmt.Errorf("%s: tensor %q is missing", p.source.Path, from)
+		p.err = fmt.Errorf("%s: tensor %q is missing: the folder is incomplete, or not of the architecture that config.json names; download it again", p.source.Path, from)
 		return t
 	case p.small[from] != nil:
 		return p.fromSmall(name, from, p.small[from], dims, stored)

@@ -97,6 +97,11 @@ func TestBadFolders(t *testing.T) {
 			}
 			f.writeJSON(t, "model.safetensors.index.json", map[string]any{"weight_map": map[string]string{"a": "null.safetensors"}})
 		}, `null.safetensors: not a regular file`},
+		{"no folder's file", edit(func(*folder) {}), func(t *testing.T, f *folder) { remove(t, f, "config.json") }, `config.json: file does not exist: name a Hugging Face folder with all its files, or download it again`},
+		{"missing shard", edit(func(*folder) {}), func(t *testing.T, f *folder) {
+			remove(t, f, "model.safetensors")
+			f.writeJSON(t, "model.safetensors.index.json", map[string]any{"weight_map": map[string]string{"a": "b.safetensors"}})
+		}, `b.safetensors: file does not exist: name a Hugging Face folder with all its files, or download it again`},
 		{"index wrong", edit(func(*folder) {}), func(t *testing.T, f *folder) {
 			if err := os.Rename(filepath.Join(f.dir, "model.safetensors"), filepath.Join(f.dir, "x.safetensors")); err != nil {
 				t.Fatal(err)
@@ -117,12 +122,21 @@ func TestBadFolders(t *testing.T) {
 				c.damage(t, f)
 			}
 			out := filepath.Join(t.TempDir(), "out.gguf")
-			expectError(t, HuggingFace(t.Context(), f.dir, out, Options{Output: OutputOf(quant.F16)}), c.want)
+			expectError(t, HuggingFace(t.Context(), f.dir, out, Options{Output: OutputOf(quant.F16), Notes: func(s string) {
+				t.Errorf("a folder that is refused brings a note: %s", s)
+			}}), c.want)
 			if left, _ := filepath.Glob(filepath.Join(filepath.Dir(out), "*")); len(left) != 0 {
 				t.Errorf("left behind: %q", left)
 			}
 		})
 	}
+	words := edit(func(*folder) {})(t) // whose unknown token is not there, in a form of which a note would tell
+	words.save(t, 1, tinyVocab)
+	remove(t, words, "tokenizer.model")
+	words.write(t, "tokenizer.json", []byte(`{"model":{"type":"WordLevel","unk_token":"?","vocab":{"a":0}}}`))
+	expectError(t, HuggingFace(t.Context(), words.dir, filepath.Join(t.TempDir(), "out"), Options{Output: OutputOf(quant.F16), Notes: func(s string) {
+		t.Errorf("a tokenizer that is refused brings a note: %s", s)
+	}}), "tokenizer.json: ")
 	expectError(t, HuggingFace(t.Context(), t.TempDir(), "out", Options{}), "give an output type; supported are "+OutTypes())
 }
 

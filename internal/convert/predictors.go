@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -24,7 +25,7 @@ func openPredictors(source *checkpoint.Checkpoint, dir string, c *config) error 
 		path := predictorFile(dir, l)
 		t, err := checkpoint.OpenTorch(path)
 		if err != nil {
-			if os.IsNotExist(err) {
+			if errors.Is(err, os.ErrNotExist) {
 				return fmt.Errorf("%s is missing; there must be one such file for each of %d layers", path, c.Layers)
 			}
 			return err

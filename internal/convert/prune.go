@@ -27,7 +27,8 @@ func (q *Quantization) prune(f *gguf.File) (*pruned, error) {
 		if kv.Key == "general.architecture" {
 			p.arch, _ = kv.Value.(string)
 		}
-		if strings.HasPrefix(kv.Key, "powerinfer.") {
+		// the activation's keys are in converted files, too
+		if strings.HasPrefix(kv.Key, "powerinfer.") && !strings.HasPrefix(kv.Key, "powerinfer.activation") {
 			return nil, fmt.Errorf("%s: a prepared file's layers cannot be left out: prune the model before you prepare it", f.Path)
 		}
 	}

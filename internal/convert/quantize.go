@@ -109,11 +109,8 @@ func Quantize(ctx context.Context, f *gguf.File, outfile string, q Quantization)
 	if err != nil {
 		return err
 	}
-	for _, c := range choices {
-		if c.NeedsMatrix {
-			return fmt.Errorf("%s: tensor %q would be %s, which is worth nothing without importances: give a file with --imatrix (powerinfer imatrix makes one), or choose a type of more bits",
-				f.Path, c.Tensor.Name, c.Type)
-		}
+	if err := q.Check(f, choices); err != nil {
+		return err
 	}
 	if q.Threads < 0 {
 		return errors.New("a negative number of threads")
@@ -133,13 +130,34 @@ func Quantize(ctx context.Context, f *gguf.File, outfile string, q Quantization)
 	if err != nil {
 		return err
 	}
-	if q.Notes != nil && prepared.HasCurve(f) && slices.ContainsFunc(choices, func(c Choice) bool { return c.Type != c.Tensor.Type }) {
-		q.Notes("what leaving neurons out costs (--max-kld) was measured before quantising; `powerinfer prepare` measures the new file: --measure of one with predictors, --sparse threshold of others")
-	}
 	if parts := q.parts(choices); len(parts) > 1 {
 		return q.writeParts(ctx, f.Magic, keys, outfile, parts, choices, sources)
 	}
 	return gguf.Create(ctx, outfile, f.Magic, keys, sources, q.Progress)
+}
+
+// Check refuses choices that Quantize cannot follow: tensors without the importances that they need, or with those of another model.
+func (q *Quantization) Check(f *gguf.File, choices []Choice) error {
+	if q.Matrix != nil && !slices.ContainsFunc(choices, func(c Choice) bool { return c.importance != nil }) {
+		return fmt.Errorf("%s holds no importances of the tensors of %s: it is of another model", q.MatrixPath, f.Path)
+	}
+	for _, c := range choices {
+		t := c.Tensor
+		if c.NeedsMatrix {
+			return fmt.Errorf("%s: tensor %q would be %s, which is worth nothing without importances: give a file with --imatrix (powerinfer imatrix makes one), or choose a type of more bits",
+				f.Path, t.Name, c.Type)
+		}
+		// embeddings are looked up: nothing is multiplied with them unless they give the logits
+		if want := t.Shape[0] * matrices(t.Shape); c.weighed() && len(c.importance.Sums) != want && partOf(t.Name) != partEmbedding {
+			return fmt.Errorf("%s: tensor %q takes %d importances, and %s has %d for it: that is of another model", f.Path, t.Name, want, q.MatrixPath, len(c.importance.Sums))
+		}
+	}
+	return nil
+}
+
+// weighed reports whether there are importances by which c's tensor is encoded.
+func (c Choice) weighed() bool {
+	return c.importance != nil && c.Type != c.Tensor.Type && c.Type.Weighable()
 }
 
 // parts returns the numbers of the file's parts that the output has parts for; nil where it has none.
@@ -236,13 +254,8 @@ func (q *Quantization) keys(f *gguf.File) ([]gguf.KV, error) {
 // source prepares a tensor's encoding.
 func (q *Quantization) source(f *gguf.File, c Choice, e *encoder) (gguf.Source, error) {
 	m, t := c.Tensor, &tensor{name: c.Tensor.Name, shape: c.Tensor.Shape, mapped: c.Tensor, factors: c.factors}
-	if entry := c.importance; entry != nil && c.Type != m.Type && c.Type.Weighable() {
-		if want := m.Shape[0] * matrices(m.Shape); len(entry.Sums) == want {
-			t.importance = entry.Mean()
-		} else if partOf(m.Name) != partEmbedding { // embeddings are looked up: nothing is multiplied with them unless they give the logits
-			return gguf.Source{}, fmt.Errorf("%s: tensor %q takes %d importances, and the importance matrix has %d: it is of another model",
-				f.Path, m.Name, want, len(entry.Sums))
-		}
+	if c.weighed() && len(c.importance.Sums) == m.Shape[0]*matrices(m.Shape) {
+		t.importance = c.importance.Mean()
 	}
 	return gguf.Source{Name: m.Name, Type: c.Type, Shape: m.Shape, Write: func(w io.Writer) error {
 		if c.Type == m.Type {
@@ -312,7 +325,20 @@ func (q *Quantization) Plan(f *gguf.File) ([]Choice, error) {
 		c.NeedsMatrix = typ != c.Tensor.Type && q.Output.needsMatrix(c.Tensor.Name, typ) && c.importance == nil
 	}
 	others.tell(q.Notes)
+	q.tellUnmatched(names)
+	if q.Notes != nil && prepared.HasCurve(f) && slices.ContainsFunc(choices, func(c Choice) bool { return c.Type != c.Tensor.Type }) {
+		q.Notes("what leaving neurons out costs (--max-kld) was measured before quantising; `powerinfer prepare` measures the new file: --measure of one with predictors, --sparse threshold of others")
+	}
 	return withFactors(f, choices)
+}
+
+// tellUnmatched tells of rules that match no tensor, which may be misspelt.
+func (q *Quantization) tellUnmatched(names []string) {
+	for _, r := range q.Rules {
+		if q.Notes != nil && !slices.ContainsFunc(names, r.Pattern.MatchString) {
+			q.Notes(fmt.Sprintf("no tensor's name matches %q, which was to be of type %s", r.Pattern, strings.ToLower(r.Type.String())))
+		}
+	}
 }
 
 // inLayerOrder returns the places of names in the order in which mixes count: by layer, and in a layer by name.

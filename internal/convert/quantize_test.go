@@ -164,6 +164,30 @@ func TestQuantizeKeepsTheRest(t *testing.T) {
 	}
 }
 
+// importances returns a matrix of one entry of n ones.
+func importances(name string, n int) *imatrix.Matrix {
+	m := imatrix.New(64)
+	m.Entries[name] = &imatrix.Entry{Sums: slices.Repeat([]float32{1}, n), Counts: []int64{1}}
+	return m
+}
+
+// TestQuantizeUnmatched: a rule for no tensor may be misspelt.
+func TestQuantizeUnmatched(t *testing.T) {
+	f := written(t, "GGUF", nil, encoded("a.weight", quant.F32, []int{32, 2}, make([]float32, 64)))
+	var notes []string
+	q := Quantization{Output: OutputOf(quant.Q8_0), Notes: func(s string) { notes = append(notes, s) }}
+	for _, rule := range []string{"a.w=q4_0", "atn_v=q4_0"} {
+		r, err := ParseTypeRule(rule)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Rules = append(q.Rules, r)
+	}
+	if _, err := q.Plan(f); err != nil || len(notes) != 1 || !strings.Contains(notes[0], `no tensor's name matches "atn_v"`) {
+		t.Errorf("notes %q (%v), want one of atn_v", notes, err)
+	}
+}
+
 func TestQuantizeRefusals(t *testing.T) {
 	x := make([]float32, 64)
 	q8 := written(t, "GGUF", nil, encoded("a.weight", quant.Q8_0, []int{32, 2}, x))
@@ -187,7 +211,11 @@ func TestQuantizeRefusals(t *testing.T) {
 		"Q4_0":       {bad(-1e6), Quantization{Output: OutputOf(quant.Q4_0)}, `holds -1e+06, beyond Q4_0; choose bf16 or f32`},
 		"Q8_0":       {bad(1e7), Quantization{Output: OutputOf(quant.Q8_0)}, `holds 1e+07, beyond Q8_0; choose bf16 or f32`},
 		"BF16":       {bad(math.MaxFloat32), Quantization{Output: OutputOf(quant.BF16)}, `beyond BF16; choose f32`},
-		"threads":    {q8, Quantization{Output: OutputOf(quant.Q8_0), Threads: -1}, "negative"},
+		"other names": {bad(1), Quantization{Output: OutputOf(quant.Q4_0), Matrix: importances("b.weight", 32), MatrixPath: "m.gguf"},
+			"m.gguf holds no importances of the tensors of "},
+		"other widths": {bad(1), Quantization{Output: OutputOf(quant.Q4_0), Matrix: importances("a.weight", 48), MatrixPath: "m.gguf"},
+			`tensor "a.weight" takes 32 importances, and m.gguf has 48 for it: that is of another model`},
+		"threads": {q8, Quantization{Output: OutputOf(quant.Q8_0), Threads: -1}, "negative"},
 	} {
 		path := filepath.Join(t.TempDir(), "out.gguf")
 		err := Quantize(t.Context(), c.f, path, c.q)
@@ -306,6 +334,7 @@ func TestPruneLayers(t *testing.T) {
 		{Key: "general.architecture", Value: "llama"},
 		{Key: "llama.block_count", Value: uint32(4)},
 		{Key: "llama.attention.head_count_kv", Value: []uint32{1, 2, 3, 4}},
+		{Key: "powerinfer.activation", Value: "silu"}, // as convert writes it
 		{Key: "llama.rope.dimension_sections", Value: []int32{1, 2, 3}},
 		{Key: "tokenizer.ggml.tokens", Value: []string{"a", "b", "c", "d"}},
 	}
@@ -317,8 +346,7 @@ func TestPruneLayers(t *testing.T) {
 		tensors = append(tensors, encoded(fmt.Sprintf("blk.%d.ffn_up.weight", l), quant.F16, []int{64, 4}, x))
 	}
 	f := written(t, "GGUF", keys, tensors...)
-	m := imatrix.New(64)
-	m.Entries["blk.3.ffn_up.weight"] = &imatrix.Entry{Sums: slices.Repeat([]float32{1}, 64), Counts: []int64{1}}
+	m := importances("blk.3.ffn_up.weight", 64)
 	q := Quantization{Output: OutputOf(quant.Q8_0), Prune: []int{0, 2}, Matrix: m}
 	choices, err := q.Plan(f)
 	if err != nil || choices[2].importance == nil || choices[1].importance != nil {

@@ -121,6 +121,9 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	if m.err != nil {
 		return c, m.err
 	}
+	if c.Arch == "" {
+		return c, fmt.Errorf("%s: key %q is missing: this is no model's file, or its first part is another one", f.Path, "general.architecture")
+	}
 	var ok bool
 	if c.Family, ok = arch.Named(c.Arch); !ok {
 		return c, fmt.Errorf("%s: architecture %q is not supported; supported are %s", f.Path, c.Arch, arch.Names(nil))

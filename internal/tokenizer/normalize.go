@@ -77,7 +77,7 @@ func normalizer(c *Component) (func(string) string, error) {
 		}
 		return m.normalize, nil
 	}
-	return nil, fmt.Errorf("this normalizer is not supported")
+	return nil, fmt.Errorf("this normalizer is not supported; supported are NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace, Strip, StripAccents, Nmt, ByteLevel, BertNormalizer, Precompiled")
 }
 
 func replacer(c *Component) (func(string) string, error) {

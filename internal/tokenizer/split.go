@@ -70,7 +70,7 @@ func partSplitters(c *Component, raw bool) ([]splitter, error) {
 	case "UnicodeScripts":
 		return []splitter{byScript}, nil
 	}
-	return nil, fmt.Errorf("this pre-tokenizer is not supported")
+	return nil, fmt.Errorf("this pre-tokenizer is not supported; supported are ByteLevel, Split, Punctuation, Digits, WhitespaceSplit, Whitespace, BertPreTokenizer, CharDelimiterSplit, Metaspace, FixedLength, UnicodeScripts")
 }
 
 func byteLevelSplitters(c *Component, raw bool) ([]splitter, error) {

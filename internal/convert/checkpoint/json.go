@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"reflect"
 	"regexp"
@@ -29,6 +30,9 @@ func ReadFile(path string) ([]byte, error) {
 // regular returns the size of the file at path. Other than regular files are refused: a pipe waits for its writer, a device may never end.
 func regular(path string) (int64, error) {
 	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, fmt.Errorf("%s: %w: name a Hugging Face folder with all its files, or download it again", path, fs.ErrNotExist)
+	}
 	if err != nil {
 		return 0, err
 	}

@@ -100,7 +100,14 @@ func (o *Options) chunks(f *gguf.File) (chunks [][]int32, bos int32, err error) 
 		}
 	}
 	if len(chunks) <= o.Skip {
-		return nil, 0, fmt.Errorf("the text has %d tokens, %d chunks of %d, and %d are to be left out: give a longer text or a smaller -c", len(tokens), len(chunks), n, o.Skip)
+		name := o.Dataset
+		if name == "" || name == "-" {
+			name = "the text"
+		}
+		if o.Skip == 0 {
+			return nil, 0, fmt.Errorf("%s has %d tokens, fewer than a chunk of %d: give a longer text or a smaller -c", name, len(tokens), n)
+		}
+		return nil, 0, fmt.Errorf("%s has %d tokens, %d chunks of %d, and %d are to be left out: give a longer text, a smaller -c or fewer chunks to leave out", name, len(tokens), len(chunks), n, o.Skip)
 	}
 	chunks = chunks[o.Skip:]
 	if o.Chunks > 0 {
