@@ -6,6 +6,7 @@ import (
 	"io"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/powerinfer-go/powerinfer/internal/arch"
@@ -32,8 +33,8 @@ func (m *model) keys() []gguf.KV {
 	keys := []gguf.KV{
 		{Key: "general.architecture", Value: m.Arch},
 		{Key: "general.type", Value: "model"},
-		// without the family: of names with "phi3" llama.cpp demands tokens that no synthetic vocabulary has
-		{Key: "general.name", Value: fmt.Sprintf("synthetic %d x (%d, %d)", m.Layers, m.Embd, m.FF)},
+		// of names with "phi3" llama.cpp demands tokens that no synthetic vocabulary has
+		{Key: "general.name", Value: fmt.Sprintf("synthetic %s %d x (%d, %d)", strings.Replace(m.Arch, "phi3", "phi 3", 1), m.Layers, m.Embd, m.FF)},
 		{Key: "general.description", Value: fmt.Sprintf("random weights: seed %d, sparsity %g, power law %g", m.Seed, m.Sparsity, m.PowerLaw)},
 		{Key: "general.file_type", Value: fileType},
 		{Key: "general.quantization_version", Value: uint32(2)},
