@@ -79,8 +79,8 @@ type Result struct {
 
 // ExpertUse says what was done with experts of layers in which a GPU's experts follow the text.
 type ExpertUse struct {
-	OnGPU, Elsewhere int64 // uses of an expert by a token, by where the expert was
-	Copied           int64 // experts that were copied to a GPU
+	OnGPU, Elsewhere int64 // uses of an expert by the request's tokens, those of its prompt included, by where the expert was
+	Copied           int64 // experts that were copied to a GPU while the text was generated, also for others, where Generation.Neurons asks for it
 	Bytes            int64 // that this took
 }
 
@@ -236,6 +236,6 @@ func (s *Stream) Result() Result {
 	return Result{
 		Stopped: Stopped(r.Stop), Cached: r.Reused, Prompt: r.PromptTokens, Tokens: r.Tokens,
 		Wait: r.Wait, PromptTime: r.PromptTime, Time: r.Time, Drafted: r.Drafted, Accepted: r.Accepted, HotDrafted: r.HotDrafted, HotAccepted: r.HotAccepted, FurtherDrafted: r.FurtherDrafted, FurtherAccepted: r.FurtherAccepted, Neurons: layerNeurons(r.Neurons),
-		Experts: ExpertUse{OnGPU: r.Slots.Hits, Elsewhere: r.Slots.Misses, Copied: r.Slots.Promotions, Bytes: r.Slots.Bytes},
+		Experts: ExpertUse{OnGPU: r.Experts.Hits, Elsewhere: r.Experts.Misses, Copied: r.Slots.Promotions, Bytes: r.Slots.Bytes},
 	}
 }

@@ -172,24 +172,32 @@ type RowKeeper interface {
 	Rows(m *Matrix, from, to int, scratch []byte) Source
 }
 
+// ExpertUse counts uses of an expert by a token, in layers with slots: of experts in a slot, and of others.
+type ExpertUse struct{ Hits, Misses int64 }
+
+// Add adds other uses.
+func (u *ExpertUse) Add(v ExpertUse) {
+	u.Hits += v.Hits
+	u.Misses += v.Misses
+}
+
 // SlotUse counts what a device's slots for experts did since the model was loaded.
 type SlotUse struct {
-	Hits, Misses int64 // uses of an expert by a token, in layers with slots: of those in a slot, and of others
-	Promotions   int64 // experts that were copied to the GPU
-	Bytes        int64 // that this took
+	ExpertUse
+	Promotions int64 // experts that were copied to the GPU
+	Bytes      int64 // that this took
 }
 
 // Add adds what another device counted.
 func (u *SlotUse) Add(v SlotUse) {
-	u.Hits += v.Hits
-	u.Misses += v.Misses
+	u.ExpertUse.Add(v.ExpertUse)
 	u.Promotions += v.Promotions
 	u.Bytes += v.Bytes
 }
 
 // Since returns what was counted after then, an earlier state.
 func (u SlotUse) Since(then SlotUse) SlotUse {
-	return SlotUse{u.Hits - then.Hits, u.Misses - then.Misses, u.Promotions - then.Promotions, u.Bytes - then.Bytes}
+	return SlotUse{ExpertUse{u.Hits - then.Hits, u.Misses - then.Misses}, u.Promotions - then.Promotions, u.Bytes - then.Bytes}
 }
 
 // SlotUser is a device whose experts follow the text.

@@ -140,10 +140,17 @@ type NeuronBins struct {
 	On      bool     // somebody looks
 	Neurons int      // of the layer
 	Counts  []uint32 // [bins] they wrap around
+
+	Listing bool    // Add appends to List instead
+	List    []int32 // of experts, a step's: those of each row's choice, behind one another
 }
 
 // Add counts a token's list of neurons, which are numbered from first on.
 func (b *NeuronBins) Add(first int, list []int32) {
+	if b.Listing {
+		b.List = append(b.List, list...)
+		return
+	}
 	for _, n := range list {
 		b.Counts[(first+int(n))*len(b.Counts)/b.Neurons]++
 	}

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/demo"
@@ -270,6 +272,36 @@ func TestExpertsOnGPU(t *testing.T) {
 		if got := mean(surprises(t, e.Engine, ids)); math.Abs(got-want) > quantSplits*want {
 			t.Errorf("with %d experts on the GPU the text's mean surprise is %.5f, not %.5f", held, got, want)
 		}
+	}
+}
+
+// TestExpertUseByRequest: of requests that run side by side each counts its own tokens' uses of experts, and together they have those of the engine.
+func TestExpertUseByRequest(t *testing.T) {
+	const layers, used, each = 2, 4, 12
+	f := synthtest.Sparse(t, synth.Spec{Arch: "qwen2moe", Type: quant.Q4_0, Experts: 16, Used: used, FF: 64}, layers)
+	places := share(layers, 6)
+	places[0].Slots, places[1].Slots = true, true
+	plan := gigabyte(places)
+	plan.GPUs[0].Slots = eager()
+	e := openGPU(t, f, engine.Options{Context: 128, Outputs: 4, Sparse: model.Off}, plan)
+	before := e.SlotUse()
+	rng := rand.New(rand.NewPCG(3, 0))
+	prompts := [][]int32{randomTokens(rng, 5), randomTokens(rng, 40)}
+	results := make([]engine.Result, len(prompts))
+	var group sync.WaitGroup
+	for i, p := range prompts {
+		group.Go(func() { _, results[i] = greedy(t, e.Engine, p, each) })
+	}
+	group.Wait()
+	var sum compute.ExpertUse
+	for i, r := range results {
+		if rows := int64(r.PromptTokens + r.Tokens - 1); r.Experts.Hits+r.Experts.Misses != rows*layers*used {
+			t.Errorf("request %d: %+v of experts by %d tokens", i, r.Experts, rows)
+		}
+		sum.Add(r.Experts)
+	}
+	if all := e.SlotUse().Since(before); sum != all.ExpertUse || sum.Hits == 0 || sum.Misses == 0 {
+		t.Errorf("requests count %+v, the engine %+v", sum, all)
 	}
 }
 

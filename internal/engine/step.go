@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
 // part is a task's part of a step.
@@ -198,6 +200,7 @@ func (s *scheduler) fill() {
 	if p.Types = nil; slices.ContainsFunc(s.step, func(c part) bool { return c.t.types != nil }) {
 		p.Types = s.types[:0]
 	}
+	p.Uses = append(p.Uses[:0], make([]compute.ExpertUse, len(s.step))...)
 	p.Draft, p.Everything, p.Scales = false, s.step[0].t.dense, s.step[0].t.scales
 	for _, decoded := range []bool{true, false} {
 		for i := range s.step {
@@ -280,6 +283,7 @@ func (s *scheduler) deliver(err error) {
 			continue
 		}
 		s.pool(i)
+		t.uses.Add(p.Uses[i])
 		at := t.kv.Len()
 		t.kv.Append(t.labels[at : at+c.n]...)
 		t.mark, t.drafted = max(t.mark, t.kv.Len()), c.drafts

@@ -123,6 +123,7 @@ type Result struct {
 	Time    time.Duration     // that they took
 	Neurons []model.NeuronUse // [layers] what the steps meanwhile computed, also for others, where Request.Neurons asks for it
 	Slots   compute.SlotUse   // what slots for experts did meanwhile, likewise
+	Experts compute.ExpertUse // those of the request alone, its prompt included, in layers with slots; steps that guess tokens do not count
 }
 
 // Stream is a generation in progress. It is used by one goroutine, in which tokens are chosen: while it is busy with a token, the
@@ -382,6 +383,7 @@ func (st *Stream) full(id int32) {
 	gone = min(max(gone, 1), left)
 	t := newTask()
 	t.generates, t.reuse, t.extension = true, st.r.Reuse, old.extension
+	st.res.Experts.Add(st.uses(old))
 	t.labels = make([]kvcache.Label, 0, cap(old.labels))
 	short := len(old.labels)-gone+1 < st.e.sched.short
 	for i, l := range old.labels {
@@ -435,6 +437,13 @@ func (st *Stream) logits() (row []float32, ok bool) {
 	}
 }
 
+// uses returns what t used of experts until now.
+func (st *Stream) uses(t *task) compute.ExpertUse {
+	st.e.sched.mu.Lock()
+	defer st.e.sched.mu.Unlock()
+	return t.uses
+}
+
 // begins notes what the prompt took, when the first token can be chosen.
 func (st *Stream) begins() {
 	now := monotime.Now()
@@ -461,6 +470,7 @@ func (st *Stream) end(why StopReason, err error) bool {
 	st.unhook()
 	st.giveBack(nil)
 	st.e.sched.leave(st.t, nil)
+	st.res.Experts.Add(st.uses(st.t))
 	if st.first {
 		st.res.Time = monotime.Since(st.begin)
 		if st.r.Neurons {
@@ -503,6 +513,9 @@ func (st *Stream) Result() Result { return st.res }
 // SoFar returns what the generation has taken up to now, when it has a token.
 func (st *Stream) SoFar() Result {
 	r := st.res
+	if !st.ended {
+		r.Experts.Add(st.uses(st.t))
+	}
 	if st.first && !st.ended {
 		r.Time = monotime.Since(st.begin)
 	}

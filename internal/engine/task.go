@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/kvcache"
 )
 
@@ -21,6 +22,8 @@ type task struct {
 	turned    int       // of its tokens, those that share positions in the cache
 	served    uint64    // the number of its last step of its own
 	inStep    bool      // its rows are in the step that runs
+
+	uses compute.ExpertUse // by its rows, in all steps
 
 	mark int // positions that were evaluated at some time
 

@@ -21,6 +21,10 @@ type Timings struct {
 	DraftN              int     `json:"draft_n,omitempty"`          // tokens that were guessed and checked
 	DraftNAccepted      int     `json:"draft_n_accepted,omitempty"` // of them, those that came
 
+	// Uses of an expert by a token of the text or its prompt, in layers whose experts follow the text, by where the expert was. They are ours alone.
+	ExpertsGPUN int64 `json:"experts_gpu_n,omitempty"`
+	ExpertsRAMN int64 `json:"experts_ram_n,omitempty"`
+
 	// Those of hot neurons, and of the file's layer that predicts a further token, are ours alone.
 	DraftHotN         int `json:"draft_hot_n,omitempty"`
 	DraftHotNAccepted int `json:"draft_hot_n_accepted,omitempty"`
@@ -30,7 +34,7 @@ type Timings struct {
 
 // TimingsOf returns the timings of a text.
 func TimingsOf(r *engine.Result) *Timings {
-	t := &Timings{CacheN: r.Reused, PromptN: r.PromptTokens, PredictedN: r.Tokens, DraftN: r.Drafted, DraftNAccepted: r.Accepted, DraftHotN: r.HotDrafted, DraftHotNAccepted: r.HotAccepted, DraftMTPN: r.FurtherDrafted, DraftMTPNAccepted: r.FurtherAccepted}
+	t := &Timings{CacheN: r.Reused, PromptN: r.PromptTokens, PredictedN: r.Tokens, DraftN: r.Drafted, DraftNAccepted: r.Accepted, DraftHotN: r.HotDrafted, DraftHotNAccepted: r.HotAccepted, DraftMTPN: r.FurtherDrafted, DraftMTPNAccepted: r.FurtherAccepted, ExpertsGPUN: r.Experts.Hits, ExpertsRAMN: r.Experts.Misses}
 	t.PromptMS, t.PromptPerTokenMS, t.PromptPerSecond = rates(r.PromptTime, r.PromptTokens)
 	t.PredictedMS, t.PredictedPerTokenMS, t.PredictedPerSecond = rates(r.Time, r.Tokens-1) // the prompt's step gave the first
 	return t

@@ -423,7 +423,7 @@ func (d *Device) Run(seg compute.Segment, p *compute.Params, body func(compute.V
 			j.to.Join(j.part)
 		}
 		if failed == nil && !d.rehearsal {
-			failed = d.slots.step(d)
+			failed = d.slots.step(d, p)
 		}
 		return failed
 	}

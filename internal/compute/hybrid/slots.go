@@ -46,7 +46,7 @@ const (
 // slotted is a layer whose experts lie on the GPU by turns.
 type slotted struct {
 	gpu, host compute.ExpertTable
-	bins      compute.NeuronBins  // of the step: uses of each expert
+	bins      compute.NeuronBins  // of the step: the experts that each row used
 	model     *compute.NeuronBins // the model's, to which they are added; or nil
 	weights   []*compute.Matrix   // the device's own: gate, if there is one, up, down
 	used      int                 // experts of a token
@@ -87,7 +87,7 @@ func (s *slots) add(d *Device, w *compute.ExpertWeights, c compute.Choice) (*slo
 	held := mem(w.Down).hot / (w.Down.Rows / c.N)
 	y := &slotted{
 		gpu: *compute.NewExpertTable(c.N, 0, held), host: *compute.NewExpertTable(c.N, 0, c.N), model: w.Bins, used: c.Used, uses: make([]int32, c.N),
-		bins: compute.NeuronBins{On: true, Neurons: c.N, Counts: make([]uint32, c.N)},
+		bins: compute.NeuronBins{On: true, Neurons: c.N, Listing: true},
 	}
 	bytes, staged, scratch := int64(0), int64(0), 0
 	for _, m := range []*compute.Matrix{w.Gate, w.Up, w.Down} {
@@ -182,10 +182,10 @@ func (y *slotted) chunk(c, most int) []int32 {
 }
 
 // step counts what a step used, and brings copies forward. Nothing runs.
-func (s *slots) step(d *Device) error {
+func (s *slots) step(d *Device, p *compute.Params) error {
 	used := false
 	for i, y := range s.layers {
-		used = s.count(i, y) || used
+		used = s.count(i, y, p) || used
 	}
 	for used {
 		err := s.advance(d)
@@ -197,27 +197,28 @@ func (s *slots) step(d *Device) error {
 }
 
 // count takes the uses of a layer in the step, and reports whether it was part of it.
-func (s *slots) count(i int, y *slotted) bool {
-	total := 0
-	for e, n := range y.bins.Counts {
-		y.uses[e] = int32(n)
-		total += int(n)
-		if y.gpu.At[e] != compute.Absent {
-			s.use.Hits += int64(n)
-		} else {
-			s.use.Misses += int64(n)
-		}
-	}
-	if total == 0 {
+func (s *slots) count(i int, y *slotted, p *compute.Params) bool {
+	list := y.bins.List
+	if len(list) == 0 {
 		return false
 	}
-	if b := y.model; b != nil && b.On {
-		for e, n := range y.bins.Counts {
-			b.Counts[e*len(b.Counts)/b.Neurons] += n
+	clear(y.uses)
+	for k, e := range list {
+		y.uses[e]++
+		use := compute.ExpertUse{Hits: 1}
+		if y.gpu.At[e] == compute.Absent {
+			use = compute.ExpertUse{Misses: 1}
+		}
+		s.use.ExpertUse.Add(use)
+		if p.Uses != nil {
+			p.Uses[p.Seq[k/y.used]].Add(use)
 		}
 	}
-	clear(y.bins.Counts)
-	tokens := total / y.used
+	if b := y.model; b != nil && b.On {
+		b.Add(0, list)
+	}
+	y.bins.List = list[:0]
+	tokens := len(list) / y.used
 	s.policy.Used(i, tokens, y.uses)
 	if s.Watch != nil {
 		s.Watch(i, tokens, y.uses)
