@@ -38,7 +38,7 @@ func TestSameBytes(t *testing.T) {
 	for _, m := range all {
 		for _, k := range kernel.Variants() {
 			most := 4
-			if k.Name == "generic" { // slow, and row by row: threads can hardly matter
+			if k.Name == kernel.Generic { // slow, and row by row: threads can hardly matter
 				most = 2
 				if m.mode == model.Off || strings.HasPrefix(m.name, "opt") {
 					continue
@@ -60,7 +60,7 @@ func TestSameBytes(t *testing.T) {
 					for _, steps := range [][]int{{1}, {7, 1, 2, 10}, {64}} {
 						same(evaluate(t, loaded, m.tokens, steps...), &short, fmt.Sprintf("%d threads, steps %v", threads, steps))
 					}
-					if k.Name != "generic" {
+					if k.Name != kernel.Generic {
 						four := slices.Concat(m.tokens, m.tokens, m.tokens, m.tokens)
 						same(evaluate(t, loaded, four[:64], 64), &long, fmt.Sprintf("%d threads, a step of 64", threads))
 					}

@@ -128,7 +128,7 @@ func (c *goldenCase) run(t *testing.T) {
 	if c.Magic == "PWRI" {
 		plans = append(plans, []int{3, 1})
 	}
-	for _, kernels := range []string{"", "generic"} {
+	for _, kernels := range []string{"", kernel.Generic} {
 		for _, steps := range plans {
 			logits, name := c.evaluate(t, f, kernels, c.Threshold, steps)
 			limit := c.tolerance(name)

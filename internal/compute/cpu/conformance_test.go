@@ -27,7 +27,7 @@ func TestConformance(t *testing.T) {
 	var all []devicetest.Family
 	for _, k := range kernel.Variants() {
 		f := devicetest.Family{opens(k.Name, 2, 4)}
-		if k.Name != "generic" {
+		if k.Name != kernel.Generic {
 			f = append(f, opens(k.Name, 1, 1))
 		}
 		all = append(all, f)

@@ -54,8 +54,11 @@ func (k *Kernels) Exact() *Kernels {
 	return k
 }
 
+// Generic is the name of the portable set, which alone multiplies floats as floats everywhere.
+const Generic = "generic"
+
 func generic() *Kernels {
-	k := &Kernels{Name: "generic", Vector: genericVector(), Quantize: quantizeGeneric}
+	k := &Kernels{Name: Generic, Vector: genericVector(), Quantize: quantizeGeneric}
 	for _, t := range quant.Computed() {
 		k.types[t] = tiles{one: tileGeneric(t)}
 	}

@@ -35,7 +35,7 @@ void main() {
 	uvec3 n = uvec3(0);
 	for (uint i = first(); i < push.pairs * push.neurons; i += stride()) {
 		uint pair = i / push.neurons, token = push.firstToken + pair / push.used;
-		if (slotOf(uint(choice[token * 2 * push.used + pair % push.used])) >= push.experts)
+		if (slotChosen(choice[token * 2 * push.used + pair % push.used]) >= push.experts)
 			continue;
 		if (PREDICTED && !(logits[i] >= threshold())) {
 			gates[i] = 0;

@@ -18,7 +18,7 @@ uint pairAt(uint t) { return sorted[push.experts + 1 + sorted[slot()] + t]; }
 #define TABLE 6
 #include "slots.glsl"
 uint pairAt(uint t) { return gl_WorkGroupID.z; }
-uint slot() { return slotOf(uint(chosen(pairAt(0), 0))); }
+uint slot() { return slotChosen(chosen(pairAt(0), 0)); }
 uint count() { return slot() < push.experts ? 1 : 0; }
 #endif
 

@@ -3,4 +3,9 @@
 
 layout(set = 0, binding = TABLE, std430) readonly buffer Table { uint table[]; }; // [experts of the layer]
 
-uint slotOf(uint expert) { return push.tabled != 0 ? table[expert] : expert; }
+const uint NOWHERE = 0xffffffffu; // is no slot
+
+uint slotOf(uint expert) { return push.tabled == 0 ? expert : expert < table.length() ? table[expert] : NOWHERE; }
+
+// slotChosen is the slot of an expert that a choice names. Rows of padding have any numbers where choices are copied from another device: what names no expert is nowhere.
+uint slotChosen(float expert) { return expert >= 0 && expert < 65536 ? slotOf(uint(expert)) : NOWHERE; }

@@ -20,7 +20,11 @@ layout(push_constant) uniform Push {
 shared uint begins[MOST + 1];
 shared uint slots[MOST]; // of all experts
 
-uint chosen(uint pair) { return slots[uint(choice[(push.firstToken + pair / push.used) * 2 * push.used + pair % push.used])]; }
+// chosen is the slot of a pair's expert. Rows of padding may have any numbers.
+uint chosen(uint pair) {
+	float expert = choice[(push.firstToken + pair / push.used) * 2 * push.used + pair % push.used];
+	return expert >= 0 && expert < push.all ? slots[uint(expert)] : NOWHERE;
+}
 
 void main() {
 	uint i = gl_LocalInvocationID.x;

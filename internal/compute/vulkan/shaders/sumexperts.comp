@@ -24,7 +24,7 @@ void main() {
 		precise float sum = 0;
 		bool broken = false;
 		for (uint k = 0; k < push.used; k++) {
-			if (slotOf(uint(choice[(push.firstToken + token) * 2 * push.used + k])) >= push.experts)
+			if (slotChosen(choice[(push.firstToken + token) * 2 * push.used + k]) >= push.experts)
 				continue;
 			float w = choice[((push.firstToken + token) * 2 + 1) * push.used + k];
 			broken = broken || (floatBitsToUint(w) & 0x7fffffffu) > 0x7f800000u;
