@@ -177,7 +177,7 @@ type Params struct {
 
 	Before [][]float32 // [sequence][n_embd] hidden state of the position before the sequence's first row, where a model predicts further tokens; nil: it is not known
 
-	Uses []ExpertUse // [sequence] devices add what each has used of experts in layers with slots; nil: nobody asks
+	Uses []ExpertUse // [sequence] devices add what each has used of experts in layers with slots; empty: nobody asks
 
 	Draft bool // the step guesses tokens: a model that was loaded for this computes fewer neurons than in other steps
 

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"slices"
-
-	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
 // part is a task's part of a step.
@@ -200,7 +198,8 @@ func (s *scheduler) fill() {
 	if p.Types = nil; slices.ContainsFunc(s.step, func(c part) bool { return c.t.types != nil }) {
 		p.Types = s.types[:0]
 	}
-	p.Uses = append(p.Uses[:0], make([]compute.ExpertUse, len(s.step))...)
+	p.Uses = slices.Grow(p.Uses[:0], len(s.step))[:len(s.step)]
+	clear(p.Uses)
 	p.Draft, p.Everything, p.Scales = false, s.step[0].t.dense, s.step[0].t.scales
 	for _, decoded := range []bool{true, false} {
 		for i := range s.step {

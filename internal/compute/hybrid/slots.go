@@ -210,7 +210,7 @@ func (s *slots) count(i int, y *slotted, p *compute.Params) bool {
 			use = compute.ExpertUse{Misses: 1}
 		}
 		s.use.ExpertUse.Add(use)
-		if p.Uses != nil {
+		if len(p.Uses) > 0 {
 			p.Uses[p.Seq[k/y.used]].Add(use)
 		}
 	}
