@@ -9,7 +9,6 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
-	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -20,7 +19,7 @@ import (
 // loadMode loads f with kernels whose floats are exact floats.
 func loadMode(t *testing.T, f *gguf.File, o model.Options) *model.Model {
 	t.Helper()
-	dev, err := cpu.New(cpu.Options{Threads: 2, Set: kernel.Generic})
+	dev, err := cpu.New(cpu.Options{Threads: 2, Floats: true})
 	if err != nil {
 		t.Fatal(err)
 	}

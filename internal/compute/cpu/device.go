@@ -23,6 +23,7 @@ type Options struct {
 	ThreadsBatch int               // for longer steps; 0: as Threads
 	Lock         bool              // keep memory out of swap
 	Set          string            // a kernel set by name, for tests; empty: the fastest this machine runs
+	Floats       bool              // products with floats are of floats in prompts, too, for tests: see kernel.Kernels.Floats
 	Kernels      string            // for one token: KernelsAuto, KernelsUsual or a kernel's name; or an instruction set's for all; empty: KernelsUsual
 	Note         func(line string) // told which kernels Tune chose; may be nil
 }
@@ -68,6 +69,9 @@ func New(o Options) (*Device, error) {
 	k, err := kernel.New(o.Set)
 	if err != nil {
 		return nil, err
+	}
+	if o.Floats {
+		k = k.Floats()
 	}
 	if o.Kernels == "" {
 		o.Kernels = KernelsUsual

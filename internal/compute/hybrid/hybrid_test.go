@@ -8,7 +8,6 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
-	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
 	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
@@ -24,7 +23,7 @@ const (
 
 func host(t *testing.T) *cpu.Device {
 	t.Helper()
-	dev, err := cpu.New(cpu.Options{Threads: 2, Set: kernel.Generic})
+	dev, err := cpu.New(cpu.Options{Threads: 2, Floats: true})
 	if err != nil {
 		t.Fatal(err)
 	}

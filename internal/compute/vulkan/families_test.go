@@ -11,7 +11,6 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
-	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
 	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
@@ -60,7 +59,7 @@ func eager() hybrid.Slots {
 // loadSplit loads a model on the GPU and a processor of its own, which Close of the device returned gives back.
 func loadSplit(t *testing.T, f *gguf.File, gpu compute.Device, places []compute.Place, s hybrid.Slots) (*model.Model, *hybrid.Device) {
 	t.Helper()
-	host, err := cpu.New(cpu.Options{Threads: 1, Set: kernel.Generic})
+	host, err := cpu.New(cpu.Options{Threads: 1, Floats: true})
 	if err != nil {
 		t.Fatal(err)
 	}

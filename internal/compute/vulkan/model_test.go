@@ -12,7 +12,6 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
-	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -27,7 +26,7 @@ const (
 
 func onCPU(t *testing.T) compute.Device {
 	t.Helper()
-	d, err := cpu.New(cpu.Options{Threads: 2, Set: kernel.Generic})
+	d, err := cpu.New(cpu.Options{Threads: 2, Floats: true})
 	if err != nil {
 		t.Fatal(err)
 	}
