@@ -28,7 +28,7 @@ func TestOneLine(t *testing.T) {
 		"a\nb\x1b[31mc": "a b [31mc",
 		`invalid value "1e3" for flag -n: strconv.ParseInt: parsing "1e3": invalid syntax`: `invalid value "1e3" for flag -n: invalid syntax`,
 		`strconv.ParseFloat: parsing "a\"b": invalid syntax`:                               "invalid syntax",
-		strings.Repeat("ä", 2000): strings.Repeat("ä", longestError) + "…",
+		strings.Repeat("ä", 2000):                                                          strings.Repeat("ä", longestError) + "…",
 	} {
 		if got := oneLine(errors.New(in)); got != want {
 			t.Errorf("oneLine(%q) = %q, want %q", in, got, want)

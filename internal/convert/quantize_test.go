@@ -211,10 +211,16 @@ func TestQuantizeRefusals(t *testing.T) {
 		"Q4_0":       {bad(-1e6), Quantization{Output: OutputOf(quant.Q4_0)}, `holds -1e+06, beyond Q4_0; choose bf16 or f32`},
 		"Q8_0":       {bad(1e7), Quantization{Output: OutputOf(quant.Q8_0)}, `holds 1e+07, beyond Q8_0; choose bf16 or f32`},
 		"BF16":       {bad(math.MaxFloat32), Quantization{Output: OutputOf(quant.BF16)}, `beyond BF16; choose f32`},
-		"other names": {bad(1), Quantization{Output: OutputOf(quant.Q4_0), Matrix: importances("b.weight", 32), MatrixPath: "m.gguf"},
-			"m.gguf holds no importances of the tensors of "},
-		"other widths": {bad(1), Quantization{Output: OutputOf(quant.Q4_0), Matrix: importances("a.weight", 48), MatrixPath: "m.gguf"},
-			`tensor "a.weight" takes 32 importances, and m.gguf has 48 for it: that is of another model`},
+		"other names": {
+			bad(1),
+			Quantization{Output: OutputOf(quant.Q4_0), Matrix: importances("b.weight", 32), MatrixPath: "m.gguf"},
+			"m.gguf holds no importances of the tensors of ",
+		},
+		"other widths": {
+			bad(1),
+			Quantization{Output: OutputOf(quant.Q4_0), Matrix: importances("a.weight", 48), MatrixPath: "m.gguf"},
+			`tensor "a.weight" takes 32 importances, and m.gguf has 48 for it: that is of another model`,
+		},
 		"threads": {q8, Quantization{Output: OutputOf(quant.Q8_0), Threads: -1}, "negative"},
 	} {
 		path := filepath.Join(t.TempDir(), "out.gguf")
