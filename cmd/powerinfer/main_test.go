@@ -24,11 +24,12 @@ func TestWithCommand(t *testing.T) {
 }
 
 func TestOneLine(t *testing.T) {
+	long, cut := strings.Repeat("ä", 2000), strings.Repeat("ä", longestError)+"…"
 	for in, want := range map[string]string{
 		"a\nb\x1b[31mc": "a b [31mc",
 		`invalid value "1e3" for flag -n: strconv.ParseInt: parsing "1e3": invalid syntax`: `invalid value "1e3" for flag -n: invalid syntax`,
 		`strconv.ParseFloat: parsing "a\"b": invalid syntax`:                               "invalid syntax",
-		strings.Repeat("ä", 2000):                                                          strings.Repeat("ä", longestError) + "…",
+		long: cut,
 	} {
 		if got := oneLine(errors.New(in)); got != want {
 			t.Errorf("oneLine(%q) = %q, want %q", in, got, want)
