@@ -5,88 +5,37 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Streaming says which prompts cold neurons and experts are sent to the GPU for.
-type Streaming struct {
-	Tokens  int   // of a step, from which on sending their rows takes less time than computing with them; 0: never
-	Experts int   // likewise, of layers with experts, each of which few of the tokens use
-	Bytes   int64 // of rows that are sent at a time; twice as many are on the GPU
-}
-
-// RoomBytes returns the GPU memory for streaming.
-func (s Streaming) RoomBytes() int64 {
-	if s.Tokens == 0 && s.Experts == 0 {
-		return 0
-	}
-	return 2 * (s.Bytes + roomSlack)
-}
-
-// roomSlack is the number of bytes that three matrices in a room lose to alignment.
-const roomSlack = 4 << 10
-
 // chunkStep divides the number of neurons of a chunk, because sets come in words. Columns come in their type's blocks besides.
 const chunkStep = 32
 
-// Stream has the cold neurons' part of large steps computed on the GPU.
-func (d *Device) Stream(s Streaming) { d.streaming = s }
-
-// Sent returns the bytes of weights, as files have them, that went to the GPU for prompts since d was made.
-func (d *Device) Sent() int64 { return d.sent }
-
-// rooms are the buffers that chunks use in turn.
-type rooms struct {
-	room [2]any
-	set  [2]compute.Set // of the GPU, of most neurons
-	most int
-	host []byte // a chunk's rows of one matrix, as a file has them
-}
-
-// stream is one layer whose cold neurons come to the GPU in chunks. While the GPU computes with a chunk, the next one's rows are
-// copied to it, and the host packs those of the one after that.
+// stream is one layer whose cold neurons come to the GPU in chunks.
 type stream struct {
-	r       *router
-	gpu     compute.WeightUploader
-	rooms   compute.Streamer
-	host    compute.Restorer
-	out, x  compute.Tensor
+	transfer
+	x       compute.Tensor
 	set     compute.Set
 	f       compute.SparseWeights
-	hot, n  int
-	weights []*compute.Matrix // gate, if there is one, up, down: the host's, whose neurons are counted from hot
-	uses    []compute.Use
-	most    int // neurons of a chunk
-	chunks  int
-	partial compute.Tensor
-	turns   []*stretch // of the host; turn c packs chunk c
-	words   []uint32   // the set's bits, from the first turn on
+	hot, n  int           // the host's neurons are counted from hot
+	uses    []compute.Use // of weights
+	words   []uint32      // the set's bits, from the first turn on
 	perRow  int
 	brought []compute.SparseWeights // by chunk
-	begun   bool                    // out has a content
 }
 
 // stream computes out on the GPU, if that is possible and pays.
 func (r *router) stream(out, x compute.Tensor, s compute.Set, f compute.SparseWeights) bool {
-	// A running sequence's token has the same arithmetic in every step: its cold neurons stay with the host.
-	if t := r.d.streaming.Tokens; t == 0 || x.Rows < t || r.seg.Decode > 0 {
+	t, ok := r.transfer(out, r.d.streaming.Tokens, f.Count)
+	y := &stream{transfer: t, x: x, set: s, f: f, hot: mem(f.Up).hot, n: f.Up.Rows}
+	if !ok || !y.choose() {
 		return false
 	}
-	y := &stream{r: r, out: out, x: x, set: s, f: f, hot: mem(f.Up).hot, n: f.Up.Rows}
-	var ok bool
-	if y.gpu, ok = r.gpu.(compute.WeightUploader); !ok {
-		return false
-	}
-	if y.rooms, ok = r.d.gpu.(compute.Streamer); !ok {
-		return false
-	}
-	if y.host, ok = r.d.host.(compute.Restorer); !ok || !y.choose() {
-		return false
-	}
-	if r.err == nil {
-		r.err = y.reserve()
-	}
-	if r.err != nil {
+	if err := y.reserve(); err != nil {
+		r.fail(err)
 		return true // Run returns it
 	}
-	y.run()
+	r.toGPU(x)
+	r.setToGPU(s)
+	y.seeSet()
+	y.record(f.Up, y.computeHot, y.bring, y.compute)
 	return true
 }
 
@@ -133,80 +82,23 @@ func (y *stream) bounds(c int) (from, to int) {
 }
 
 // reserve allocates what chunks need, once for all layers.
-func (y *stream) reserve() error {
-	d := y.r.d
-	p, err := d.partial(y.out.Cols, 0)
-	if err != nil {
-		return err
-	}
-	y.partial = viewed(y.out, p.gpu)
+func (y *stream) reserve() (err error) {
 	y.brought = make([]compute.SparseWeights, y.chunks)
-	if err := d.streamRooms(y.rooms); err != nil {
-		return err
-	}
-	h := &d.rooms
-	for i := range h.room {
-		if y.set.Mem != nil && h.most < y.most {
-			if h.set[i], err = d.gpu.Set(d.rows, y.most); err != nil {
-				return d.ofGPU(err)
+	if h := &y.r.d.rooms; y.set.Mem != nil && h.most < y.most {
+		for i := range h.set {
+			if h.set[i], err = y.r.d.gpu.Set(y.r.d.rows, y.most); err != nil {
+				return y.r.d.ofGPU(err)
 			}
 		}
+		h.most = y.most
 	}
-	if y.set.Mem != nil {
-		h.most = max(h.most, y.most)
-	}
+	scratch := 0
 	for _, w := range []*compute.Matrix{y.f.Gate, y.f.Up, y.f.Down} {
 		if w != nil {
-			if size := y.most * y.rowBytes(w); size > len(h.host) {
-				h.host = make([]byte, size)
-			}
+			scratch = max(scratch, y.most*y.rowBytes(w))
 		}
 	}
-	return nil
-}
-
-// streamRooms allocates the buffers of chunks, once for all layers.
-func (d *Device) streamRooms(on compute.Streamer) error {
-	for i := range d.rooms.room {
-		if d.rooms.room[i] != nil {
-			continue
-		}
-		room, err := on.StreamBuffer(d.streaming.Bytes + roomSlack)
-		if err != nil {
-			return d.ofGPU(err)
-		}
-		d.rooms.room[i] = room
-	}
-	return nil
-}
-
-// run records the layer: in turn c the host packs chunk c, while chunk c-1 goes to the GPU and the GPU computes with chunk c-2.
-func (y *stream) run() {
-	r := y.r
-	r.toGPU(y.x)
-	r.setToGPU(y.set)
-	y.seeSet()
-	for c := range y.chunks {
-		turn := r.stretch()
-		turn.named(y.f.Up)
-		y.turns = append(y.turns, turn)
-		r.meet(func() {
-			if c == 0 {
-				y.computeHot()
-				return
-			}
-			y.bring(c - 1)
-			if c > 1 {
-				y.compute(c - 2)
-			}
-		})
-	}
-	y.bring(y.chunks - 1)
-	if y.chunks > 1 {
-		y.compute(y.chunks - 2)
-	}
-	y.compute(y.chunks - 1)
-	written(y.out, true)
+	return y.transfer.reserve(scratch)
 }
 
 // seeSet has the first turn of the host keep the set's bits.
@@ -231,7 +123,7 @@ func (y *stream) seeSet() {
 }
 
 // bring records the way of chunk c to the GPU.
-func (y *stream) bring(c int) {
+func (y *stream) bring(c int, turn *stretch) {
 	d := y.r.d
 	from, to := y.bounds(c)
 	sources := make([]compute.Source, len(y.weights))
@@ -245,19 +137,10 @@ func (y *stream) bring(c int) {
 			sources[i].Rows, sources[i].Cols = width, to-from
 		}
 	}
-	matrices, fill := y.gpu.UploadWeights(d.rooms.room[c%2], sources, y.uses)
-	turn := y.turns[c]
-	turn.stores = append(turn.stores, func(*window) {
-		for i, w := range y.weights {
-			data := y.host.Restore(w, from, to, d.rooms.host).Data
-			d.sent += int64(len(data))
-			fill(i, data)
-		}
+	w := compute.SparseWeights{Act: y.f.Act}
+	w.Gate, w.Up, w.Down = y.send(c, turn, sources, y.uses, func(i int, scratch []byte) []byte {
+		return y.host.Restore(y.weights[i], from, to, scratch).Data
 	})
-	w := compute.SparseWeights{Up: matrices[len(matrices)-2], Down: matrices[len(matrices)-1], Act: y.f.Act}
-	if y.f.Gate != nil {
-		w.Gate = matrices[0]
-	}
 	var err error
 	if w.UpBias, err = part(y.f.UpBias, d.gpu, y.hot+from, y.hot+to); err != nil {
 		y.r.fail(err)
@@ -318,24 +201,18 @@ func (y *stream) computeHot() {
 	if set.Mem == nil {
 		set.N = y.hot
 	}
-	y.r.gpu.Do(&compute.SparseFFN{Out: gpuTensor(y.out), X: gpuTensor(y.x), Set: set, Weights: w})
-	y.begun = true
+	y.add(set, w)
 }
 
-// compute has the GPU compute with chunk c, and adds that to what there is.
-func (y *stream) compute(c int) {
-	r, w := y.r, y.brought[c]
-	if !y.begun {
-		y.begun = true
-		w.Count, w.DownBias = y.f.Count, gpuVector(y.f.DownBias)
-		r.gpu.Do(&compute.SparseFFN{Out: gpuTensor(y.out), X: gpuTensor(y.x), Set: y.chunkSet(c), Weights: w})
-		return
-	}
-	w.Count = &compute.NeuronCount{}
-	r.d.joins[r.seg] = append(r.d.joins[r.seg], join{y.f.Count, w.Count})
-	r.gpu.Do(&compute.SparseFFN{Out: y.partial, X: gpuTensor(y.x), Set: y.chunkSet(c), Weights: w})
-	r.gpu.Do(&compute.Add{Dst: gpuTensor(y.out), X: y.partial})
-}
+// compute has the GPU compute with chunk c.
+func (y *stream) compute(c int) { y.add(y.chunkSet(c), y.brought[c]) }
 
-// join holds the counts of a part of a layer's neurons, and the layer that they belong to.
-type join struct{ to, part *compute.NeuronCount }
+// add has the GPU compute the neurons of a part of the layer, and adds them to what there is.
+func (y *stream) add(s compute.Set, w compute.SparseWeights) {
+	y.sum(func(out compute.Tensor, count *compute.NeuronCount, first bool) compute.Op {
+		if w.Count = count; first {
+			w.DownBias = gpuVector(y.f.DownBias)
+		}
+		return &compute.SparseFFN{Out: out, X: gpuTensor(y.x), Set: s, Weights: w}
+	})
+}
