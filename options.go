@@ -194,7 +194,7 @@ func (o *Options) session() (session.Options, error) {
 	}
 	so := session.Options{Engine: e, Planner: o.planner(), Statistics: o.Statistics, Expect: o.Expect}
 	if d := o.Draft; d.Path != "" {
-		so.Draft = &session.Draft{Path: d.Path, Least: d.Least, Planner: o.draftPlanner()}
+		so.Draft = &session.Draft{Path: d.Path, Least: d.Least, Device: d.Devices, Layers: d.GPULayers}
 	}
 	for _, a := range o.Adapters {
 		so.Adapters = append(so.Adapters, session.Adapter(a))
@@ -208,14 +208,6 @@ func (o *Options) planner() planner.Options {
 		Device:    o.Devices, Budgets: o.VRAM, Layers: o.GPULayers, Tensors: o.Tensors, KVInRAM: o.KVInRAM, StreamTokens: o.StreamTokens, ReadAhead: o.ReadAhead, MoECache: o.MoECache,
 		Notice: o.Notice, Measuring: o.Measuring,
 	}
-}
-
-// draftPlanner returns the planner's options for the draft model, which has a device to itself or shares the model's.
-func (o *Options) draftPlanner() planner.Options {
-	p := o.planner()
-	p.Device, p.Layers, p.Tensors = o.Draft.Devices, o.Draft.GPULayers, nil
-	p.Processor.Note = nil
-	return p
 }
 
 func (o *Options) cacheTypes() (types compute.CacheTypes, err error) {

@@ -307,9 +307,7 @@ func sessionOptions(c *cli.Command, outputs int) (session.Options, *powerinfer.O
 	e.WholeCache = c.Bool("swa-full")
 	so := session.Options{Engine: e, Planner: plannerOptionsOf(&o), Statistics: o.Statistics}
 	if d := o.Draft; d.Path != "" {
-		p := so.Planner
-		p.Device, p.Layers, p.Tensors, p.Processor.Note = d.Devices, d.GPULayers, nil, nil
-		so.Draft = &session.Draft{Path: d.Path, Least: d.Least, Planner: p}
+		so.Draft = &session.Draft{Path: d.Path, Least: d.Least, Device: d.Devices, Layers: d.GPULayers}
 	}
 	for _, a := range o.Adapters {
 		so.Adapters = append(so.Adapters, session.Adapter(a))

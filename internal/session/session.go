@@ -29,11 +29,13 @@ type Options struct {
 	Expect func(m engine.Memory, rate float64)
 }
 
-// Draft is a model that guesses tokens for another: see engine.DraftModel. It is loaded first, with the same context.
+// Draft is a model that guesses tokens for another: see engine.DraftModel. It is loaded first, with the same context. It has a device to itself or
+// shares the other's.
 type Draft struct {
-	Path    string
-	Least   float32
-	Planner planner.Options
+	Path   string
+	Least  float32
+	Device string // of planner.Options, like Layers
+	Layers *int
 }
 
 // Adapter names a LoRA adapter's file.
@@ -105,7 +107,9 @@ func (s *Session) openDraft(ctx context.Context, o *Options) error {
 	}
 	e := o.Engine
 	e.Drafts, e.Adapters, e.Sparse, e.Activation, e.Threshold, e.Magnitudes, e.Bound, e.AlwaysOn, e.Predicting, e.Trace = 0, nil, model.Auto, "", nil, nil, model.Bound{}, 0, nil, nil
-	if s.draft, err = Open(ctx, f, Options{Engine: e, Planner: d.Planner}); err != nil {
+	p := o.Planner
+	p.Device, p.Layers, p.Tensors, p.Processor.Note = d.Device, d.Layers, nil, nil
+	if s.draft, err = Open(ctx, f, Options{Engine: e, Planner: p}); err != nil {
 		return errors.Join(err, f.Close())
 	}
 	o.Engine.DraftModel = engine.DraftModel{Engine: s.draft.Engine, Least: d.Least}
