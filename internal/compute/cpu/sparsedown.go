@@ -1,0 +1,213 @@
+package cpu
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
+)
+
+// project computes f.out from the rows' open neurons. whole: all of down was read.
+func (f *sparseFFN) project() (whole bool) {
+	if mem(f.w.Down).layout == plain {
+		f.multiply()
+		return true
+	}
+	f.sort()
+	whole = len(f.dense) > 0
+	f.sumScattered()
+	if whole {
+		f.multiplyPanels()
+	}
+	return whole
+}
+
+// sort tells the rows whose down projection goes through panels from those whose neurons are summed one by one. Only a row's own
+// numbers decide, so that its bytes depend on nothing else in the step.
+func (f *sparseFFN) sort() {
+	f.dense, f.scattered = f.dense[:0], f.scattered[:0]
+	for t := range f.tokens {
+		if f.token(t) >= f.d.p.Decode && f.fillsPanels(f.open.count[t]) {
+			f.dense = append(f.dense, int32(t))
+		} else {
+			f.scattered = append(f.scattered, int32(t))
+		}
+	}
+}
+
+// sumScattered sums the down columns of the scattered rows. A few rows go through the neurons together, so that a column
+// that several need is read from memory once; rows of a long prompt, which keep all workers busy, go one by one. The bytes are the same.
+func (f *sparseFFN) sumScattered() {
+	few, most := f.scattered, compute.FewTokens
+	switch {
+	case f.pairs != nil:
+		few, most = f.pairs.fewPairs()
+	case len(few) > most:
+		few = few[:min(len(few), f.d.p.Decode)]
+		f.rows = f.scattered[len(few):]
+		f.d.pool.Run(len(f.rows), f.rowFn)
+	}
+	for ; len(few) > 0; few = few[len(f.rows):] {
+		f.rows = few[:min(len(few), most)]
+		f.findRuns()
+		f.sums = grown(&f.sums, len(f.rows)*sparseChunks*f.sumLen)
+		f.d.pool.Run((len(f.runs)-1)*sparseChunks, f.chunkFn)
+		f.d.pool.Run(len(f.rows)*kernel.Super(f.out.Cols), f.sumFn)
+	}
+}
+
+// findRuns finds the runs of rows of the same layer.
+func (f *sparseFFN) findRuns() {
+	f.runs = append(f.runs[:0], 0)
+	for i := 1; i < len(f.rows); i++ {
+		if f.layer(int(f.rows[i])) != f.layer(int(f.rows[i-1])) {
+			f.runs = append(f.runs, int32(i))
+		}
+	}
+	f.runs = append(f.runs, int32(len(f.rows)))
+}
+
+// part is chunk i's part of token t's open neurons.
+func (f *sparseFFN) part(t, i int) []int32 {
+	list := f.open.token(t)
+	size := chunkNeurons
+	if f.pairs != nil {
+		size = pairNeurons
+	}
+	chunks := min(sparseChunks, max(1, len(list)/size))
+	if i >= chunks {
+		return nil
+	}
+	return list[len(list)*i/chunks : len(list)*(i+1)/chunks]
+}
+
+// chunk computes and sums a part of the neurons of every row of one of f.runs.
+func (f *sparseFFN) chunk(i, worker int) {
+	w := f.d.worker(worker)
+	run, i := i/sparseChunks, i%sparseChunks
+	for r := int(f.runs[run]); r < int(f.runs[run+1]); r++ {
+		t := int(f.rows[r])
+		if list := f.part(t, i); len(list) > 0 || i == 0 {
+			f.sumPart(t, list, f.sums[(r*sparseChunks+i)*f.sumLen:][:f.sumLen], w)
+		}
+	}
+}
+
+// sum adds one superblock of one of f.rows' chunks in their order.
+func (f *sparseFFN) sum(i, _ int) {
+	blocks := kernel.Super(f.out.Cols)
+	r, s := i/blocks, i%blocks
+	t, first := int(f.rows[r]), s*superblock
+	total := f.sums[r*sparseChunks*f.sumLen+first:][:superblock]
+	for c := 1; c < sparseChunks && len(f.part(t, c)) > 0; c++ {
+		f.d.k.Add(total, f.sums[(r*sparseChunks+c)*f.sumLen+first:][:superblock])
+	}
+	f.finish(t, total, first)
+}
+
+// row computes all chunks of one of f.rows, one after the other.
+func (f *sparseFFN) row(i, worker int) {
+	t := int(f.rows[i])
+	w := f.d.worker(worker)
+	sums := grown(&w.sums, 2*f.sumLen)
+	total, next := sums[:f.sumLen], sums[f.sumLen:]
+	f.sumPart(t, f.part(t, 0), total, w)
+	for c := 1; c < sparseChunks; c++ {
+		list := f.part(t, c)
+		if len(list) == 0 {
+			break
+		}
+		f.sumPart(t, list, next, w)
+		f.d.k.Add(total, next)
+	}
+	f.finish(t, total, 0)
+}
+
+// finish writes sums to row t's outputs from first on.
+func (f *sparseFFN) finish(t int, total []float32, first int) {
+	out := row(f.out, t)[first:min(f.out.Cols, first+len(total))]
+	kernel.Ordered(f.w.Down.Type, out, total)
+	if f.w.DownBias != nil {
+		f.d.k.Add(out, f.downBiases(t)[first:][:len(out)])
+	}
+}
+
+// downBiases returns the biases of row t's outputs, where there are some.
+func (f *sparseFFN) downBiases(t int) []float32 {
+	if f.pairs != nil {
+		return f.pairs.downBiases(t)
+	}
+	return vector(f.w.DownBias)
+}
+
+// sumPart computes the listed open neurons of token t and writes the sum of their down columns.
+func (f *sparseFFN) sumPart(t int, list []int32, sum []float32, w *workerScratch) {
+	clear(sum)
+	f.down(t, list, f.neurons(t, list, w), sum, w)
+}
+
+// down adds a_i times the down column of every listed neuron to sum.
+func (f *sparseFFN) down(t int, list []int32, a, sum []float32, w *workerScratch) {
+	m, first := mem(f.w.Down), f.layer(t)*f.n
+	if m.layout == groups {
+		hidden, used := f.hidden[t*f.n:][:f.n], grown(&w.list, len(list))[:0]
+		for i, n := range list {
+			if hidden[n] = a[i]; a[i] != 0 {
+				used = append(used, n)
+			}
+		}
+		list = used
+		w.groups.Begin(f.d.k, f.w.Down.Type, m.data[first/kernel.GroupNeurons*m.rowBytes:], f.out.Cols, sum)
+		for len(list) > 0 {
+			n := 1
+			for n < len(list) && list[n]/kernel.GroupNeurons == list[0]/kernel.GroupNeurons {
+				n++
+			}
+			w.groups.Add(list[:n], hidden, list[n:])
+			list = list[n:]
+		}
+		return
+	}
+	w.sum.Begin(f.d.k, f.w.Down.Type, f.out.Cols, sum)
+	for i, n := range list {
+		if a[i] != 0 {
+			w.sum.Add(f.downRow(first+int(n), w), a[i])
+		}
+	}
+	w.sum.Finish()
+}
+
+// downRow is row n of down in the kernels' layout. A sum holds rows back, so that rows packed on the fly take turns.
+func (f *sparseFFN) downRow(n int, w *workerScratch) []byte {
+	m := mem(f.w.Down)
+	if m.packed {
+		return m.data[n*m.rowBytes:][:m.rowBytes]
+	}
+	w.turn = (w.turn + 1) % len(w.rows)
+	return f.d.packedRow(f.w.Down, n, &w.rows[w.turn])
+}
+
+// multiply takes the down projection as the plain matrix that it is.
+func (f *sparseFFN) multiply() {
+	f.dense = f.dense[:0]
+	for t := range f.tokens {
+		f.dense = append(f.dense, int32(t))
+	}
+	f.d.matMul(f.spreadDense(), compute.Products{{Out: f.out, W: f.w.Down, Bias: f.w.DownBias}})
+}
+
+// spreadDense is a_i of all neurons, zero for those that are not open, of f.dense. [len(f.dense), n_ff]
+func (f *sparseFFN) spreadDense() compute.Tensor {
+	f.a = grown(&f.a, len(f.dense)*f.n)
+	f.d.pool.Run(len(f.dense), f.spreadFn)
+	a := f.view(&f.views[0], f.a)
+	return a.First(len(f.dense))
+}
+
+func (f *sparseFFN) spread(i, worker int) {
+	t, w := int(f.dense[i]), f.d.worker(worker)
+	list := f.open.token(t)
+	to := f.a[i*f.n:][:f.n]
+	clear(to)
+	for i, v := range f.neurons(t, list, w) {
+		to[list[i]] = v
+	}
+}
