@@ -17,7 +17,11 @@ func (k *tile) float() {
 		w[r] = k.vec()
 	}
 	x := k.vec()
-	k.prologue("tile")
+	kind := "tile"
+	if k.near {
+		kind = "near"
+	}
+	k.prologue(kind)
 	size := k.floatBytes()
 	ahead := k.nextRows()
 	Label("loop")

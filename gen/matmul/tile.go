@@ -33,6 +33,7 @@ type tile struct {
 	memory         bool            // accumulators stay in acc
 	wide           bool            // vectors are 512-bit ones
 	paired         bool            // rows are a panel's: every 32 bytes of a row, then those of the one behind it
+	near           bool            // nobody asks for the next rows but the hardware
 
 	picked []reg.Register // addresses of rows chosen by index; nil: they lie rb apart
 	off    reg.Register   // from those to the current superblock
@@ -279,7 +280,7 @@ func (k *tile) fetchSupers(ahead reg.Register) {
 // in the order of memory. For several tokens they are superblocks in the order of the tile, which may be called for a part of the columns:
 // the first tile of tokens brings rows from memory, and those of the others, which find them in a cache, lose little by asking.
 func (k *tile) nextRows() reg.Register {
-	if k.r == 1 || k.t > 1 && !k.vnni() {
+	if k.r == 1 || k.near || k.t > 1 && !k.vnni() {
 		return nil
 	}
 	ahead := GP64()

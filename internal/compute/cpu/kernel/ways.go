@@ -12,7 +12,7 @@ import (
 // question of speed alone, which processors answer differently.
 type way struct {
 	// name says how rows are read, and by which instructions: near leaves memory to the hardware's prefetchers, far asks for it 8 KiB
-	// ahead, rows takes several rows at a time and asks for the next.
+	// ahead, rows takes several rows at a time and asks for the next, and rows-near does so and leaves memory to the hardware.
 	name   string
 	stream func(out *float32, w *byte, rowBytes uintptr, x *byte, n, rows uintptr)
 	tile   tile // instead of stream

@@ -125,9 +125,18 @@ func avx2Ways() map[quant.Type]ways {
 			{name: "far-avx2", stream: farTQ10AVX2},
 			{name: "rows-avx2", tile: tileTQ10AVX24x1, rows: 4},
 		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
-		quant.F32:  {[]way{{name: "rows-avx2", tile: tileF32AVX23x1, rows: 3}}, all("rows-avx2")},
-		quant.F16:  {[]way{{name: "rows-avx2", tile: tileF16AVX23x1, rows: 3}}, all("rows-avx2")},
-		quant.BF16: {[]way{{name: "rows-avx2", tile: tileBF16AVX23x1, rows: 3}}, all("rows-avx2")},
+		quant.F32: {[]way{
+			{name: "rows-avx2", tile: tileF32AVX23x1, rows: 3},
+			{name: "rows-near-avx2", tile: nearF32AVX23x1, rows: 3},
+		}, all("rows-avx2")},
+		quant.F16: {[]way{
+			{name: "rows-avx2", tile: tileF16AVX23x1, rows: 3},
+			{name: "rows-near-avx2", tile: nearF16AVX23x1, rows: 3},
+		}, all("rows-avx2")},
+		quant.BF16: {[]way{
+			{name: "rows-avx2", tile: tileBF16AVX23x1, rows: 3},
+			{name: "rows-near-avx2", tile: nearBF16AVX23x1, rows: 3},
+		}, all("rows-avx2")},
 	}
 }
 
