@@ -254,15 +254,6 @@ func TestBesideMemory(t *testing.T) {
 			t.Errorf("%s with room for %d: %q are open, not %q", c.open.Name(), c.free, got, c.want)
 		}
 	}
-	// of off, exact and the large one, exact is not open now
-	for _, c := range []struct {
-		free uint64
-		want bool
-	}{{small, false}, {small + 1, true}} {
-		if free = c.free; r.lab.holds(r.settings) != c.want {
-			t.Errorf("with room for %d, all stay open: %t", c.free, !c.want)
-		}
-	}
 }
 
 // TestBesidePace: the estimate counts files beside the swept one, by their bytes.
@@ -275,7 +266,7 @@ func TestBesidePace(t *testing.T) {
 	r.lab.count = 10
 	r.settings = []Setting{{Mode: "off"}, file}
 	r.journal = &journal{done: map[string]json.RawMessage{}}
-	left, err := r.left(pace{window: 2, token: 0.5, load: 8, turn: 8})
+	left, err := r.left(pace{window: 2, token: 0.5, load: 8})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
-	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/bench"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -19,7 +18,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
-// lab opens models in settings and measures them. As many stay open as there is room for, so that runs can take turns.
+// lab opens models in settings and measures them. As many stay open as there is room for.
 type lab struct {
 	o      *Options
 	files  map[string]*subject // by Setting.File
@@ -77,17 +76,6 @@ func (l *lab) fits(size int64) bool {
 	}
 	mem, err := l.memory()
 	return err == nil && mem.Available > uint64(size+spareMemory)
-}
-
-// holds reports whether models in so many settings would all stay open, beside those that are.
-func (l *lab) holds(settings []Setting) bool {
-	size := int64(0)
-	for _, s := range settings {
-		if !slices.ContainsFunc(l.open, func(m *opened) bool { return m.of.Name() == s.Name() }) {
-			size += l.of(s).size
-		}
-	}
-	return size == 0 || l.fits(size)
 }
 
 // load opens a model in a setting. adjust may be nil.
@@ -275,12 +263,17 @@ type timed struct {
 	Reads Reads   `json:"reads"` // of a token
 }
 
-// speed times one run of generation in a setting.
+// speed times one run of generation in a setting. Each run opens the model anew: where its weights come to lie in memory makes a difference that all runs
+// of an open model share.
 func (l *lab) speed(ctx context.Context, s Setting) (any, error) {
-	m, err := l.in(ctx, s)
+	if err := l.close(); err != nil {
+		return nil, err
+	}
+	m, err := l.load(ctx, s, nil)
 	if err != nil {
 		return nil, err
 	}
+	defer m.Close()
 	before := m.Engine.Neurons()
 	r, err := bench.Run(ctx, m.Engine, bench.Test{Gen: l.o.Generate}, l.text.Tokens, 1, nil)
 	if err != nil {
@@ -365,14 +358,13 @@ func (l *lab) score(ctx context.Context, s Setting, t *Task, told func(float64))
 type pace struct {
 	window, token float64 // seconds
 	load          float64
-	turn          float64 // of opening a model before each timed run; 0 where all stay open
 }
 
 // of returns the pace of another file: loading and single tokens take the time of its bytes, windows that of their products, which is much the same.
 func (p pace) of(f, swept *subject) pace {
 	if f != swept {
 		share := float64(f.size) / float64(swept.size)
-		p.token, p.load, p.turn = share*p.token, share*p.load, share*p.turn
+		p.token, p.load = share*p.token, share*p.load
 	}
 	return p
 }

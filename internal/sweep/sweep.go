@@ -260,9 +260,6 @@ func (r *run) measure(ctx context.Context) error {
 		return err
 	}
 	r.gpu = plan != nil
-	if !r.lab.holds(slices.DeleteFunc(slices.Clone(r.settings), func(s Setting) bool { return !r.here(s) })) {
-		p.turn = p.load
-	}
 	if left, err = r.left(p); err != nil {
 		return err
 	}
@@ -384,7 +381,8 @@ func (r *run) left(p pace) (all []work, err error) {
 				s = r.settings[len(r.settings)-1-i]
 			}
 			if r.here(s) {
-				add(work{keySpeed(s, round), partSpeed, s.Name(), float64(r.o.Generate+warmUp)*p.of(l.of(s), r.subject).token + p.of(l.of(s), r.subject).turn, func(ctx context.Context, _ func(float64)) (any, error) { return l.speed(ctx, s) }})
+				own := p.of(l.of(s), r.subject)
+				add(work{keySpeed(s, round), partSpeed, s.Name(), float64(r.o.Generate+warmUp)*own.token + own.load, func(ctx context.Context, _ func(float64)) (any, error) { return l.speed(ctx, s) }})
 			}
 		}
 	}
