@@ -65,7 +65,7 @@ func makeMatrix(ctx context.Context, c *cli.Command) error {
 		if len(files) != 1 {
 			return errors.New("--show-statistics describes one file: give it with --in-file")
 		}
-		m, err := collect.Sum(files, c.Int("ctx-size"))
+		m, err := collect.Sum(nil, files, c.Int("ctx-size"))
 		if err != nil {
 			return err
 		}
@@ -75,21 +75,26 @@ func makeMatrix(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	base, err := collect.Sum(c.StringSlice("in-file"), c.Int("ctx-size"))
-	if err != nil {
-		return err
-	}
+	files := c.StringSlice("in-file")
 	if c.String("file") == "" {
-		if len(base.Entries) == 0 {
+		if len(files) == 0 {
 			return errors.New("give a text with -f FILE")
 		}
-		return out.write(context.WithoutCancel(ctx), base, "")
+		sum, err := collect.Sum(nil, files, c.Int("ctx-size"))
+		if err != nil {
+			return err
+		}
+		return out.write(context.WithoutCancel(ctx), sum, "")
 	}
 	f, err := openModel(c)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	base, err := collect.Sum(f, files, c.Int("ctx-size"))
+	if err != nil {
+		return err
+	}
 	return collectMatrix(ctx, c, f, base, out)
 }
 

@@ -112,24 +112,33 @@ type ExpertWeights struct {
 	Count    *NeuronCount // counts neurons of the experts that were computed, and bytes, or nil
 	Bins     *NeuronBins  // count how often each expert was chosen, held or not, or nil
 	Prior    *Prior       // for devices that place experts by it, or nil
-	Active   *Activity    // counts active neurons, or nil; not where Exact
+	Active   *Activity    // learns of neurons' activations, or nil; not where Exact
 }
 
-// Activity counts the tokens for which each neuron of a layer's experts was active, its activation not zero. Only processors count, of the experts
-// that they hold.
+// Activity counts the tokens for which each neuron of a layer's experts was active, its activation not zero, and sums the squares of activations. Only
+// processors do, of the experts that they hold.
 type Activity struct {
-	Counts []uint32 // [N·n_ff]
+	Counts  []uint32  // [N·n_ff] or nil
+	Squares []float64 // [N·n_ff] or nil
 }
 
-// Add counts a token's activations of expert e, from its neuron first on; experts have ff neurons. a may be nil.
+// Add adds a token's activations of expert e, from its neuron first on; experts have ff neurons. a may be nil.
 func (a *Activity) Add(e, ff, first int, activations []float32) {
 	if a == nil {
 		return
 	}
-	counts := a.Counts[e*ff+first:][:len(activations)]
-	for i, v := range activations {
-		if v != 0 {
-			counts[i]++
+	if at := e*ff + first; a.Counts != nil {
+		counts := a.Counts[at:][:len(activations)]
+		for i, v := range activations {
+			if v != 0 {
+				counts[i]++
+			}
+		}
+	}
+	if at := e*ff + first; a.Squares != nil {
+		squares := a.Squares[at:][:len(activations)]
+		for i, v := range activations {
+			squares[i] += float64(v) * float64(v)
 		}
 	}
 }

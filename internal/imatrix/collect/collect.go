@@ -22,19 +22,40 @@ import (
 // Matrix is what is collected.
 type Matrix = imatrix.Matrix
 
-// Sum reads files and adds them up, those of the older form as so many chunks of so many tokens.
-func Sum(paths []string, chunkTokens int) (*Matrix, error) {
+// Sum reads files and adds them up, those of the older form as so many chunks of so many tokens. It refuses those of another model than f's, unless f is nil.
+func Sum(f *gguf.File, paths []string, chunkTokens int) (*Matrix, error) {
 	sum := imatrix.New(chunkTokens)
 	for _, path := range paths {
 		m, err := imatrix.Open(path)
 		if err != nil {
 			return nil, err
 		}
+		if err := fits(f, m); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
 		if err := sum.Add(m); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}
 	return sum, nil
+}
+
+// fits refuses a matrix of another model than f's, which may be nil.
+func fits(f *gguf.File, m *Matrix) error {
+	if f == nil {
+		return nil
+	}
+	for _, name := range m.Names() {
+		n := len(m.Entries[name].Sums)
+		cols, matrices := size(f, name)
+		switch {
+		case cols == 0:
+			return fmt.Errorf("it has importances of %q, a tensor that %s does not have: give those of the same model", name, f.Path)
+		case n != cols*matrices:
+			return fmt.Errorf("it has %d importances of %q, which has %d columns in %s: give those of the same model", n, name, cols*matrices, f.Path)
+		}
+	}
+	return nil
 }
 
 // Options of a collection.
@@ -205,7 +226,7 @@ func newRunner(ctx context.Context, f *gguf.File, o *Options) (*runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &runner{dev: &device{Device: processor, head: o.Head, sums: map[string]*sums{}}}
+	r := &runner{dev: &device{Device: processor, choices: processor, file: f, head: o.Head, sums: map[string]*sums{}}}
 	n := o.context()
 	step, outputs := min(stepTokens, n), 1
 	if o.Head {
@@ -259,7 +280,7 @@ func (r *runner) result(base *Matrix, o *Options, chunks int) (*Matrix, error) {
 		own.Datasets = []string{o.Dataset}
 	}
 	for name, s := range r.dev.sums {
-		e := &imatrix.Entry{Sums: make([]float32, len(s.squares)), Counts: []int64{s.inputs}}
+		e := &imatrix.Entry{Sums: make([]float32, len(s.squares)), Counts: slices.Clone(s.inputs)}
 		for i, v := range s.squares {
 			if math.IsNaN(v) || v > math.MaxFloat32 {
 				return nil, fmt.Errorf("tensor %q is multiplied with numbers that are not finite; the model is damaged", name)

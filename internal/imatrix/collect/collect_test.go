@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/imatrix"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -155,5 +157,27 @@ func TestGoingOn(t *testing.T) {
 	o.Skip = 1000
 	if _, err := Run(t.Context(), f, o); err == nil || !strings.Contains(err.Error(), "give a longer text") {
 		t.Errorf("too short a text: %v", err)
+	}
+}
+
+// TestOtherModel: importances of another model are refused before anything is computed, with the file's and the tensor's names.
+func TestOtherModel(t *testing.T) {
+	f := open(t)
+	for _, c := range []struct{ tensor, want string }{
+		{"blk.0.attn_q.weight", `it has 3 importances of "blk.0.attn_q.weight", which has`},
+		{"blk.0.other.weight", `it has importances of "blk.0.other.weight", a tensor that`},
+	} {
+		m := imatrix.New(8)
+		m.Chunks, m.Entries[c.tensor] = 1, &imatrix.Entry{Sums: []float32{1, 2, 3}, Counts: []int64{8}}
+		path := filepath.Join(t.TempDir(), "other.gguf")
+		if err := m.Write(t.Context(), path); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Sum(f, []string{path}, 8); err == nil || !strings.HasPrefix(err.Error(), path+": "+c.want) {
+			t.Errorf("%v, not %s", err, c.want)
+		}
+		if _, err := Sum(nil, []string{path}, 8); err != nil {
+			t.Errorf("without a model: %v", err)
+		}
 	}
 }

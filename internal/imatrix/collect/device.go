@@ -1,22 +1,73 @@
 package collect
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
-// device computes on another one and adds up the squares of what its matrices are multiplied with.
+// device computes on another one and adds up the squares of what the file's matrices are multiplied with.
 type device struct {
 	compute.Device
-	head bool             // of the matrix that gives the logits, too
-	sums map[string]*sums // by tensor
+	choices compute.ChoiceReader // the same device
+	file    *gguf.File
+	head    bool             // of the matrix that gives the logits, too
+	sums    map[string]*sums // by tensor
 }
 
 // sums are those of one tensor.
 type sums struct {
-	squares []float64 // [cols]
-	inputs  int64
+	squares []float64 // [matrices, cols]
+	inputs  []int64   // of each matrix
+}
+
+// add adds one input of matrix i, whose squares are multiplied by weight.
+func (s *sums) add(i int, x []float32, weight float64) {
+	squares := s.squares[i*len(x):][:len(x)]
+	for j, v := range x {
+		squares[j] += weight * float64(v) * float64(v)
+	}
+	s.inputs[i]++
+}
+
+// of returns the sums of the tensor that matrix w, which may be nil, was made of, where it is one of n matrices that lie in the file as w does; nil for
+// others and for tensors that nothing is collected of.
+func (d *device) of(w *compute.Matrix, n int) *sums {
+	if w == nil {
+		return nil
+	}
+	return d.ofTensor(w.Name, w.Cols, n)
+}
+
+// ofTensor returns the sums of a tensor where the file has it as n matrices of so many columns.
+func (d *device) ofTensor(name string, cols, n int) *sums {
+	if !strings.HasPrefix(name, "blk.") && (!d.head || name != "output.weight") {
+		return nil
+	}
+	if inFile, matrices := size(d.file, name); inFile != cols || matrices != n {
+		return nil
+	}
+	s := d.sums[name]
+	if s == nil {
+		s = &sums{make([]float64, n*cols), make([]int64, n)}
+		d.sums[name] = s
+	}
+	return s
+}
+
+// size returns the columns of a tensor of f and how many matrices it holds; 0 where there is no such tensor.
+func size(f *gguf.File, name string) (cols, matrices int) {
+	t := f.Tensor(name)
+	if t == nil {
+		return 0, 0
+	}
+	matrices = 1
+	for _, n := range t.Shape[min(2, len(t.Shape)):] {
+		matrices *= n
+	}
+	return t.Shape[0], matrices
 }
 
 // Run implements compute.Device.
@@ -32,55 +83,110 @@ type executor struct {
 
 // Do implements compute.Executor.
 func (e *executor) Do(op compute.Op) {
-	switch op := op.(type) {
+	switch o := op.(type) {
 	case *compute.MatMul:
-		var names []string
-		for _, p := range op.Products {
-			if p.W != nil && (len(names) == 0 || names[len(names)-1] != p.W.Name) { // parts of one tensor have its name
-				names = append(names, p.W.Name)
+		var all []*sums
+		last := ""
+		for _, p := range o.Products {
+			if p.W != nil && p.W.Name != last { // parts of one tensor have its name
+				last = p.W.Name
+				all = append(all, e.d.of(p.W, 1))
 			}
 		}
-		e.see(op.X, names)
-	case *compute.SparseFFN: // of a model whose neurons lie apart; what its down projection reads stays inside
-		names := []string{op.Weights.Up.Name}
-		if g := op.Weights.Gate; g != nil && g.Name != names[0] {
-			names = append(names, g.Name)
+		e.see(o.X, all)
+	case *compute.MatMulByHead:
+		heads, _ := o.Heads()
+		e.seeHeads(o.X, e.d.of(o.W, heads), heads)
+	case *compute.RMSNorm: // of latent attention, of whose keys' and values' matrices, where they are one tensor, other products are made than that with the latent
+		if block, ok := strings.CutSuffix(o.W.Name, "attn_kv_a_norm.weight"); ok {
+			defer e.see(o.Dst, []*sums{e.d.ofTensor(block+"attn_kv_b.weight", o.Dst.Cols, 1)})
 		}
-		e.see(op.X, names)
+	case *compute.SparseFFN: // of a model whose neurons lie apart; what its down projection reads stays inside
+		all := []*sums{e.d.of(o.Weights.Up, 1)}
+		if g := o.Weights.Gate; g != nil && g.Name != o.Weights.Up.Name {
+			all = append(all, e.d.of(g, 1))
+		}
+		e.see(o.X, all)
+	case *compute.Experts:
+		op = e.seeExperts(o)
 	}
 	e.Executor.Do(op)
 }
 
-// see adds the rows of x to the sums of the named tensors.
-func (e *executor) see(x compute.Tensor, names []string) {
-	var wanted []*sums
-	for _, name := range names {
-		if !strings.HasPrefix(name, "blk.") && (!e.d.head || name != "output.weight") {
-			continue
-		}
-		s := e.d.sums[name]
-		if s == nil {
-			s = &sums{squares: make([]float64, x.Cols)}
-			e.d.sums[name] = s
-		}
-		wanted = append(wanted, s)
-	}
-	if len(wanted) == 0 {
+// see adds the rows of x to all sums, of which some may be nil.
+func (e *executor) see(x compute.Tensor, all []*sums) {
+	all = slices.DeleteFunc(all, func(s *sums) bool { return s == nil })
+	if len(all) == 0 {
 		return
 	}
+	e.rows(x, func(row []float32) {
+		for _, s := range all {
+			s.add(0, row, 1)
+		}
+	})
+}
+
+// seeHeads adds the parts of x's rows, one for each head, to s, which may be nil.
+func (e *executor) seeHeads(x compute.Tensor, s *sums, heads int) {
+	if s == nil {
+		return
+	}
+	e.rows(x, func(row []float32) {
+		cols := len(row) / heads
+		for h := range heads {
+			s.add(h, row[h*cols:][:cols], 1)
+		}
+	})
+}
+
+// rows calls each with every row of x, once x is computed.
+func (e *executor) rows(x compute.Tensor, each func(row []float32)) {
 	e.Host(func() error {
 		for i := range x.Rows {
 			row, err := e.d.Read(x, i)
 			if err != nil {
 				return err
 			}
-			for _, s := range wanted {
-				for j, v := range row {
-					s.squares[j] += float64(v) * float64(v)
-				}
-				s.inputs++
-			}
+			each(row)
 		}
 		return nil
 	})
+}
+
+// seeExperts adds the rows of X to the sums of the experts that they are routed to, and returns the operation that is to be done in place of o: it adds
+// what the down projections read.
+func (e *executor) seeExperts(o *compute.Experts) compute.Op {
+	n, w := o.Choice.N, &o.Weights
+	up, gate, down := e.d.of(w.Up, n), e.d.of(w.Gate, n), e.d.of(w.Down, n)
+	chosen := make([]float32, o.Choice.Rows*2*o.Choice.Used)
+	t := -1
+	e.Host(func() error {
+		e.d.choices.ChoiceData(o.Choice, chosen)
+		return nil
+	})
+	e.rows(o.X, func(row []float32) {
+		t++
+		used := o.Choice.Used
+		of := chosen[t*2*used:]
+		for k, expert := range of[:used] {
+			weight := 1.0
+			if w.Before {
+				weight = float64(of[used+k]) * float64(of[used+k])
+			}
+			for _, s := range []*sums{up, gate} {
+				if s != nil {
+					s.add(int(expert), row, weight)
+				}
+			}
+			if down != nil {
+				down.inputs[int(expert)]++ // its squares are added where the activations are computed
+			}
+		}
+	})
+	if down == nil {
+		return o
+	}
+	with := *o
+	with.Weights.Active = &compute.Activity{Squares: down.squares}
+	return &with
 }
