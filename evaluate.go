@@ -38,9 +38,10 @@ func (m *Model) Logits(ctx context.Context, tokens []int32, wanted func(i int) b
 
 // PerplexityOptions say how perplexity is measured. The zero value is llama.cpp's way.
 type PerplexityOptions struct {
-	Window  int // tokens of a window, whose second half is predicted; 0: 512
-	Windows int // to evaluate at most; 0: all
-	Stride  int // tokens from one window to the next, of which so many are predicted; 0: Window
+	Name    string // of the text, for messages; empty: it has none
+	Window  int    // tokens of a window, whose second half is predicted; 0: 512
+	Windows int    // to evaluate at most; 0: all
+	Stride  int    // tokens from one window to the next, of which so many are predicted; 0: Window
 	// ByDocument has windows begin and end with the documents of the text, in another order, as sweeps read it. Of Windows at most, each document has
 	// its first ones. It does not go with Stride.
 	ByDocument bool
@@ -61,7 +62,7 @@ type Perplexity struct {
 func (m *Model) Perplexity(ctx context.Context, text string, o PerplexityOptions) (Perplexity, error) {
 	const usual = 512
 	p := eval.Perplexity{
-		Context: o.Window, Chunks: o.Windows, Stride: o.Stride, BOS: m.windowStart(), Base: o.Save, Expect: o.Expect, Chunk: o.Progress,
+		Name: o.Name, Context: o.Window, Chunks: o.Windows, Stride: o.Stride, BOS: m.windowStart(), Base: o.Save, Expect: o.Expect, Chunk: o.Progress,
 	}
 	if p.Context == 0 {
 		p.Context = usual

@@ -91,8 +91,12 @@ func perplexity(ctx context.Context, c *cli.Command) error {
 	defer m.Close()
 	bar, running, left := newProgress("perplexity", unitWindows), newRunning(), newRemaining(fmt.Sprintf("windows of %d tokens", window))
 	bar.begins()
+	name := c.String("file")
+	if name == "-" {
+		name = "standard input"
+	}
 	estimate, err := m.Perplexity(ctx, text, powerinfer.PerplexityOptions{
-		Window: window, Windows: max(0, c.Int("chunks")), Stride: stride, Save: base, ByDocument: c.Bool("by-document"),
+		Name: name, Window: window, Windows: max(0, c.Int("chunks")), Stride: stride, Save: base, ByDocument: c.Bool("by-document"),
 		Expect: func(windows int, whole time.Duration) { left.foretold(windows, whole, bar) },
 		Progress: func(done, total int, soFar float64) {
 			bar.begun()

@@ -115,7 +115,7 @@ func (f *File) Commit() error {
 	}
 	if err != nil {
 		f.remove()
-		return writing(f.path, err)
+		return Writing(f.path, err)
 	}
 	return nil
 }
@@ -139,8 +139,8 @@ func (f *File) Room(n int64) error {
 	return fmt.Errorf("it takes %.1f MiB and its disk has %.1f free: make room, or name a file on another disk", float64(n)/mib, float64(free)/mib)
 }
 
-// writing adds to err what was written, and what to do about a disk that is full.
-func writing(path string, err error) error {
+// Writing adds to err the path that was written, and what to do about a disk that is full.
+func Writing(path string, err error) error {
 	if hw.DiskFull(err) {
 		return fmt.Errorf("writing %s: %w: make room, or name a file on another disk", path, err)
 	}
@@ -186,7 +186,7 @@ func Write(path string, write func(f *File) error) error {
 	}
 	defer f.Abort()
 	if err := write(f); err != nil {
-		return writing(path, err)
+		return Writing(path, err)
 	}
 	return f.Commit()
 }

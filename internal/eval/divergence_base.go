@@ -3,7 +3,6 @@ package eval
 import (
 	"bufio"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -49,6 +48,11 @@ func rowBytes(vocab int) int { return 2*4 + 2*(vocab+vocab%2) }
 // predictions returns how many rows a chunk has: the first half is context, the last token has no successor.
 func predictions(context int) int { return context - 1 - context/2 }
 
+// chunkBytes returns the stored size of one chunk, its tokens and its rows: at the greatest context and vocabulary less than 2³² + 2²⁹·2³⁰.
+func chunkBytes(context, vocab int) int64 {
+	return 4*int64(context) + int64(predictions(context))*int64(rowBytes(vocab))
+}
+
 // OpenBase opens and validates path: counts against the file's size, token ids against the vocabulary.
 func OpenBase(path string) (*Base, error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // opening a pipe waits for its writer
@@ -85,8 +89,7 @@ func (b *Base) header() error {
 	case b.Chunks < 1:
 		return fmt.Errorf("offset 16: %d chunks", b.Chunks)
 	}
-	// A chunk takes less than 2³² + 2²⁹·2³⁰ bytes, so nothing here overflows.
-	chunk := 4*int64(b.Context) + int64(predictions(b.Context))*int64(rowBytes(b.Vocab))
+	chunk := chunkBytes(b.Context, b.Vocab)
 	if left := info.Size() - int64(baseHeader); left%chunk != 0 || left/chunk != int64(b.Chunks) {
 		return fmt.Errorf("offset 16: %d chunks of %d bytes do not fill the %d bytes that follow; the file is truncated or damaged", b.Chunks, chunk, left)
 	}
@@ -145,9 +148,14 @@ func createBase(path string, context, vocab int, tokens []int32) (*baseWriter, e
 	if err != nil {
 		return nil, err
 	}
+	chunks := len(tokens) / context
+	if err := f.Room(int64(baseHeader) + int64(chunks)*chunkBytes(context, vocab)); err != nil {
+		f.Abort()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
 	b := &baseWriter{path: path, file: f, w: bufio.NewWriterSize(f, 1<<20), raw: make([]byte, rowBytes(vocab))}
 	head := []byte(baseMagic)
-	for _, v := range []int{context, vocab, len(tokens) / context} {
+	for _, v := range []int{context, vocab, chunks} {
 		head = binary.LittleEndian.AppendUint32(head, uint32(v))
 	}
 	for _, t := range tokens {
@@ -155,7 +163,7 @@ func createBase(path string, context, vocab int, tokens []int32) (*baseWriter, e
 	}
 	if _, err := b.w.Write(head); err != nil {
 		b.abort()
-		return nil, fmt.Errorf("writing %s: %w", path, err)
+		return nil, atomicfile.Writing(path, err)
 	}
 	return b, nil
 }
@@ -170,7 +178,7 @@ func (b *baseWriter) add(logits []float32) error {
 	scale := (top - bottom) / steps
 	least := float32(float64(bottom) - logSumExp(logits))
 	if !(scale >= 0) || !finite(least) {
-		return errors.New("the model's logits are not finite")
+		return fmt.Errorf("writing %s: the model's logits are not finite", b.path)
 	}
 	binary.LittleEndian.PutUint32(b.raw, math.Float32bits(scale))
 	binary.LittleEndian.PutUint32(b.raw[4:], math.Float32bits(least))
@@ -181,14 +189,16 @@ func (b *baseWriter) add(logits []float32) error {
 		}
 		binary.LittleEndian.PutUint16(b.raw[8+2*i:], step)
 	}
-	_, err := b.w.Write(b.raw)
-	return err
+	if _, err := b.w.Write(b.raw); err != nil {
+		return atomicfile.Writing(b.path, err)
+	}
+	return nil
 }
 
 // commit completes the file under its name.
 func (b *baseWriter) commit() error {
 	if err := b.w.Flush(); err != nil {
-		return fmt.Errorf("writing %s: %w", b.path, err)
+		return atomicfile.Writing(b.path, err)
 	}
 	return b.file.Commit()
 }

@@ -15,6 +15,7 @@ import (
 // Perplexity asks for the perplexity of Tokens by llama.cpp's method, so that figures compare.
 type Perplexity struct {
 	Tokens  []int32 // the text, tokenised with BOS
+	Name    string  // of the text, for messages; empty: it has none
 	Context int     // tokens of a chunk
 	Chunks  int     // at most this many; negative: all
 	Stride  int     // > 0: strided windows instead of disjoint chunks
@@ -38,6 +39,13 @@ const leastContext = 3
 
 var errNoChunk = errors.New("no chunk to evaluate: raise --chunks")
 
+func (p *Perplexity) name() string {
+	if p.Name == "" {
+		return "the text"
+	}
+	return p.Name
+}
+
 // windows returns how many windows there are, their step, and the first token of each whose prediction counts.
 func (p *Perplexity) windows() (count, step, first int, err error) {
 	if p.Context < leastContext {
@@ -45,7 +53,7 @@ func (p *Perplexity) windows() (count, step, first int, err error) {
 	}
 	if p.Stride > 0 {
 		if len(p.Tokens) < p.Context {
-			return 0, 0, 0, fmt.Errorf("the text has %d tokens, fewer than one window of %d", len(p.Tokens), p.Context)
+			return 0, 0, 0, fmt.Errorf("%s has %d tokens, fewer than one window of %d: give a longer text or a smaller -c", p.name(), len(p.Tokens), p.Context)
 		}
 		if p.Stride >= p.Context {
 			return 0, 0, 0, fmt.Errorf("a stride of %d is not smaller than the window of %d", p.Stride, p.Context)
@@ -53,7 +61,7 @@ func (p *Perplexity) windows() (count, step, first int, err error) {
 		return (len(p.Tokens)-p.Context)/p.Stride + 1, p.Stride, p.Context - p.Stride - 1, nil
 	}
 	if len(p.Tokens) < 2*p.Context {
-		return 0, 0, 0, fmt.Errorf("the text has %d tokens; at a context of %d perplexity needs at least %d: give a longer text or a smaller -c", len(p.Tokens), p.Context, 2*p.Context)
+		return 0, 0, 0, fmt.Errorf("%s has %d tokens; at a context of %d perplexity needs at least %d: give a longer text or a smaller -c", p.name(), len(p.Tokens), p.Context, 2*p.Context)
 	}
 	return len(p.Tokens) / p.Context, p.Context, p.Context / 2, nil
 }
@@ -97,9 +105,7 @@ func (p *Perplexity) Run(ctx context.Context, e *engine.Engine) (Estimate, error
 			case v-v != 0:
 				rowErr = e.ErrNotFinite()
 			case save != nil:
-				if err := save.add(logits); err != nil {
-					rowErr = fmt.Errorf("writing %s: %w", p.Base, err)
-				}
+				rowErr = save.add(logits)
 			}
 		})
 		if err == nil {
