@@ -1,7 +1,7 @@
 // Package devicetest holds every device to the scalar one: one suite of small scripts over all verbs, shapes and types.
 //
 // A script is played on the device under test and on package ref with the same numbers, and compared within tolerances
-// that have a reason. It is then played with only some of its tokens, and with weights that stay where they are mapped: both
+// that have a reason. It is then played with only some of its tokens, or with weights that stay where they are mapped: both
 // must give the same bytes as before, but for feed-forward layers by neuron, whose long steps may be rounded in another way.
 package devicetest
 
@@ -34,6 +34,8 @@ type script struct {
 	kinds       bool // tokens of running sequences may be computed another way than tokens of prompts: see compute.Params
 	halves      bool // long steps' products may be computed in halves: see Promise
 	pinnedApart bool // weights that stay where they are may be multiplied another way
+
+	turn, turns int // its place among the scripts of its group, and their number
 	play        func(s *stage)
 }
 
@@ -110,7 +112,8 @@ func (p Promise) run(t *testing.T, oneIn int, families ...Family) {
 			t.Parallel()
 			reference := subject{ref.New(), map[string]any{}}
 			devices := opened(t, families)
-			for _, sc := range by[name] {
+			for i, sc := range by[name] {
+				sc.turn, sc.turns = i, len(by[name])
 				sc.halves = p.Halves && sc.tokens > p.Few
 				if sc.rough || sc.halves {
 					sc.few, sc.kinds = p.Few, true
@@ -203,20 +206,25 @@ func (sc *script) ways(t testing.TB, family []subject, m *material, want []outpu
 	if err := on(family[0], playing{step: all}); err != nil {
 		return err
 	}
-	if err := on(family[0], playing{step: all, pinned: true}); err != nil {
-		return fmt.Errorf("with pinned weights: %w", err)
-	}
 	for _, twin := range family[1:] {
 		if err := on(twin, playing{step: all}); err != nil {
 			return fmt.Errorf("%s: %w", twin.Name(), err)
 		}
 	}
-	for _, p := range sc.companies() {
+	for _, p := range sc.others() {
 		if err := on(family[0], p); err != nil {
-			return fmt.Errorf("a step of tokens %v of %d, %d of them of running sequences: %w", p.step, sc.tokens, p.decode, err)
+			return fmt.Errorf("%s: %w", p.describe(sc.tokens), err)
 		}
 	}
 	return nil
+}
+
+// describe says how p differs from the step of all n tokens of a prompt.
+func (p *playing) describe(n int) string {
+	if p.pinned {
+		return "with pinned weights"
+	}
+	return fmt.Sprintf("a step of tokens %v of %d, %d of them of running sequences", p.step, n, p.decode)
 }
 
 func everyone(n int) []int32 {
@@ -227,44 +235,63 @@ func everyone(n int) []int32 {
 	return all
 }
 
-// companies are steps with only some of the tokens: one alone, two apart, the first nine, and the longest that agrees with them; and, where
-// that makes a difference, all of them, the last and the first twelve as tokens of running sequences, and such tokens beside a prompt.
-func (sc *script) companies() (c []playing) {
-	n := sc.tokens
-	if sc.whole {
-		return nil
+// leastPlayed is how many scripts of a group are played in each of the other ways at least, if it has so many.
+const leastPlayed = 4
+
+// inTurn returns those of all that it is sc's turn to be played in.
+func (sc *script) inTurn(all ...playing) (own []playing) {
+	if sc.turns == 0 || len(all) == 0 {
+		return all
 	}
-	add := func(decode int, step ...int32) { c = append(c, playing{step: step, decode: decode}) }
+	n := min(len(all), (leastPlayed*len(all)+sc.turns-1)/sc.turns)
+	for i := range n {
+		own = append(own, all[(sc.turn*n+i)%len(all)])
+	}
+	return own
+}
+
+// others are the ways to play sc but that of all tokens of a prompt: pinned, and where it makes a difference, all of them or some as tokens of running
+// sequences; and steps with only some of the tokens: one alone, two apart, the first nine, and the longest that agrees with them, and, where that makes a
+// difference, the last and the first twelve as tokens of running sequences. The scripts of a group take turns with them, because on some devices long steps
+// of all of them take minutes.
+func (sc *script) others() []playing {
+	n := sc.tokens
+	some := func(decode int, step ...int32) playing { return playing{step: step, decode: decode} }
+	long := []playing{{step: everyone(n), pinned: true}}
+	if sc.whole {
+		return sc.inTurn(long...)
+	}
 	if sc.kinds {
-		add(n, everyone(n)...)
+		long = append(long, some(n, everyone(n)...))
 	}
 	if n == 1 {
-		return c
+		return long
 	}
 	last := int32(n - 1)
-	add(0, last)
+	prompts, running := []playing{some(0, last)}, []playing(nil)
 	if n > 2 {
-		add(0, 0, last)
+		prompts = append(prompts, some(0, 0, last))
 	}
 	if n > 9 {
-		add(0, everyone(9)...)
+		prompts = append(prompts, some(0, everyone(9)...))
 	}
 	if 9 < sc.few && sc.few < n {
-		add(0, everyone(sc.few)...)
-	}
-	for i := range last {
-		if sc.each {
-			add(0, i)
-		}
+		prompts = append(prompts, some(0, everyone(sc.few)...))
 	}
 	if sc.kinds {
-		add(1, last)
-		add(2, everyone(n)...)
+		long = append(long, some(2, everyone(n)...))
+		running = append(running, some(1, last))
 		if n > 12 {
-			add(12, everyone(12)...)
+			running = append(running, some(12, everyone(12)...))
 		}
 	}
-	return c
+	ways := slices.Concat(sc.inTurn(long...), sc.inTurn(prompts...), sc.inTurn(running...))
+	for i := range last {
+		if sc.each {
+			ways = append(ways, some(0, i))
+		}
+	}
+	return ways
 }
 
 // on plays sc on dev with p's tokens.
