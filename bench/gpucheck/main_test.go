@@ -39,6 +39,9 @@ func software(t *testing.T) *check {
 	if err != nil {
 		testenv.Missing(t, "vulkan", err.Error())
 	}
+	if cache, err := os.UserCacheDir(); err == nil { // where Mesa keeps what lavapipe compiled, for other tests among others
+		t.Setenv("MESA_SHADER_CACHE_DIR", cache)
+	}
 	c := &check{device: vulkan.Software, info: info, out: t.TempDir(), only: regexp.MustCompile(""), tiny: true}
 	c.models = filepath.Join(c.out, "models")
 	cpu := hw.Detect()
@@ -87,9 +90,6 @@ const mostApart = 0.05
 func TestDecode(t *testing.T) {
 	if testing.Short() {
 		t.Skip("decodes on a software device")
-	}
-	if cache, err := os.UserCacheDir(); err == nil { // where Mesa keeps what lavapipe compiled, for other tests among others
-		t.Setenv("MESA_SHADER_CACHE_DIR", cache)
 	}
 	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // of our own pipelines
 	c := software(t)

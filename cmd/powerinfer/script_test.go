@@ -64,11 +64,20 @@ func TestGPUScripts(t *testing.T) {
 	}
 	home := t.TempDir() // what is measured of the machine is no script's subject: once for all
 	doctor := exec.Command("powerinfer", "doctor")
-	doctor.Env = append(os.Environ(), "XDG_CACHE_HOME="+home)
+	doctor.Env = append(os.Environ(), "XDG_CACHE_HOME="+home, "MESA_SHADER_CACHE_DIR="+shaderCache(t))
 	if out, err := doctor.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	runScripts(t, "testdata/script/gpu", func(e *testscript.Env) { e.Setenv("XDG_CACHE_HOME", home) })
+}
+
+// shaderCache returns the folder where Mesa keeps what lavapipe compiled for this user's other processes, other tests among them.
+func shaderCache(t *testing.T) string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return t.TempDir()
+	}
+	return dir
 }
 
 func runScripts(t *testing.T, dir string, setup func(*testscript.Env)) {
@@ -79,10 +88,7 @@ func runScripts(t *testing.T, dir string, setup func(*testscript.Env)) {
 	for name, f := range systemCommands {
 		cmds[name] = f
 	}
-	shaders, err := os.UserCacheDir() // where Mesa keeps what lavapipe compiled for this user's other processes, other tests among them
-	if err != nil {
-		shaders = t.TempDir()
-	}
+	shaders := shaderCache(t)
 	testscript.Run(t, testscript.Params{
 		Dir: dir, RequireExplicitExec: true, Cmds: cmds,
 		Setup: func(e *testscript.Env) error {
