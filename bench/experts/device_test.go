@@ -140,7 +140,7 @@ func TestSimulatedIsReal(t *testing.T) {
 	}
 	c := &setting{
 		shape: shape{Layers: realLayers, Experts: realExperts, Used: realUsed, Expert: b.Model.Layers[0].Units.Size},
-		on:    machine{Machine: placement.Machine{Stream: speeds.RAM, GPUs: []placement.GPU{{Read: speeds.GPU}}}, Bus: speeds.Bus},
+		on:    machine{Machine: placement.Machine{Stream: speeds.RAM, GPUs: []placement.GPU{{Read: speeds.GPU}}}, Bus: speeds.Bus, Stage: math.Inf(1)},
 		prior: make([][]float64, realLayers),
 	}
 	var p placement.Plan

@@ -41,7 +41,7 @@ func machines() []machine {
 		return machine{name, placement.Machine{
 			Stream: ram, Rows: ram, HandOff: 50e-6,
 			GPUs: []placement.GPU{{Name: name, Read: read, Launch: 30e-6, Budget: budget, Overhead: gib / 2}},
-		}, bus}
+		}, bus, staging}
 	}
 	return []machine{
 		gpu("gpu8", 60e9, 250e9, 12e9, 75*gib/10),
@@ -50,6 +50,9 @@ func machines() []machine {
 		gpu("gpu24-server", 200e9, 900e9, 22e9, 232*gib/10),
 	}
 }
+
+// staging is the rate, in bytes per second, at which a goroutine that rests half the time stages experts; see BenchmarkStage of package hybrid.
+const staging = 0.5e9
 
 // texts are the synthetic traces. The third has what one study publishes (the hottest 32 of 512 experts cover a tenth of the uses, an LRU cache of a
 // quarter of them 81 %), the last what another does (a tenth of the experts takes 80 % of the uses).
@@ -97,7 +100,7 @@ func run(c *cli.Command, out io.Writer) error {
 			if only := c.String("machine"); only != "" && only != on.Name {
 				continue
 			}
-			fmt.Fprintf(out, "\n%s on %s, tokens per second (hits; MB copied for a token)\n\n| text | processor | `-ncmoe` | planned | LRU, fetched | LFU, fetched | adaptive |\n|---|---:|---:|---:|---:|---:|---:|\n",
+			fmt.Fprintf(out, "\n%s on %s, tokens per second (hits; MB copied for a token)\n\n| text | processor | `-ncmoe` | planned | LRU, fetched | LFU, fetched | adaptive | adaptive, nothing known |\n|---|---:|---:|---:|---:|---:|---:|---:|\n",
 				m.Name, on.Name)
 			for _, p := range pairs {
 				r, err := compete(m, on, p)
@@ -158,7 +161,7 @@ func (r result) String() string {
 }
 
 // compete returns what each way gives, in the order of the table.
-func compete(m shape, on machine, p pair) (all [6]result, err error) {
+func compete(m shape, on machine, p pair) (all [7]result, err error) {
 	c := newSetting(m, on, p.profile)
 	ncmoe, err := c.ncmoe()
 	if err != nil {
@@ -172,7 +175,14 @@ func compete(m shape, on machine, p pair) (all [6]result, err error) {
 	if err != nil {
 		return all, err
 	}
-	all = [6]result{c.planned(&cpu, p.trace), c.planned(&ncmoe, p.trace), c.planned(&planned, p.trace), c.fetching(p.trace, recently), c.fetching(p.trace, often)}
-	all[5], err = c.adaptive(&planned, p.trace, residency.Tuned())
+	all = [7]result{c.planned(&cpu, p.trace), c.planned(&ncmoe, p.trace), c.planned(&planned, p.trace), c.fetching(p.trace, recently), c.fetching(p.trace, often)}
+	if all[5], err = c.adaptive(&planned, p.trace, residency.Tuned()); err != nil {
+		return all, err
+	}
+	c = newSetting(m, on, nil)
+	if planned, err = c.placed(); err != nil {
+		return all, err
+	}
+	all[6], err = c.adaptive(&planned, p.trace, residency.Tuned())
 	return all, err
 }

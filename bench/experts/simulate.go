@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/residency"
 )
@@ -23,7 +24,8 @@ type shape struct {
 type machine struct {
 	Name string
 	placement.Machine
-	Bus float64 // bytes per second from RAM to the GPU
+	Bus   float64 // bytes per second from RAM to the GPU
+	Stage float64 // bytes per second at which experts are staged for it, while the processor computes
 }
 
 // result is what a policy gives on a trace.
@@ -37,14 +39,19 @@ type result struct {
 type setting struct {
 	shape
 	on    machine
-	prior [][]float64 // [layers][experts] frequencies of another text
+	known bool        // prior is that of another text; else what plans expect of slots that follow a text
+	prior [][]float64 // [layers][experts] frequencies
 	order [][]int32   // [layers] experts, hottest of prior first
 }
 
+// newSetting returns a setting in which the frequencies of profile are known; of an empty one nothing is.
 func newSetting(s shape, on machine, profile trace) *setting {
-	c := &setting{shape: s, on: on}
+	c := &setting{shape: s, on: on, known: len(profile) > 0}
 	for l := range s.Layers {
-		f := profile.frequencies(l, s.Experts)
+		f := modelcost.FollowedUses(s.Experts, s.Used)
+		if c.known {
+			f = profile.frequencies(l, s.Experts)
+		}
 		c.prior, c.order = append(c.prior, f), append(c.order, largest(f, s.Experts))
 	}
 	return c
@@ -109,33 +116,53 @@ func (c *setting) planned(p *placement.Plan, t trace) (r result) {
 	return r.mean(t)
 }
 
-// layer returns a layer's time with so many experts on the GPU and the others in RAM, of whose bandwidth the bus takes a part.
-func (c *setting) layer(y *placement.Priced, hits, misses int, bus float64) float64 {
+// layer returns a layer's time with so many experts on the GPU and the others in RAM, of whose bandwidth so much is taken.
+func (c *setting) layer(y *placement.Priced, hits, misses int, taken float64) float64 {
 	hot := 0.0
 	if hits > 0 {
 		hot = float64(hits) * float64(c.Expert) / c.on.GPUs[0].Read
 	}
-	return y.Dense + y.Wait + max(hot, float64(misses)*float64(c.Expert)/(c.on.Stream-bus))
+	return y.Dense + y.Wait + max(hot, float64(misses)*float64(c.Expert)/(c.on.Stream-taken))
 }
 
-// adaptive plays a trace with the policy that the engine goes by, from the plan's placement on. Copies take turns on the bus.
+// copying is an expert on its way to the GPU, as in package hybrid.
+type copying struct {
+	residency.Move
+	stage, send float64 // bytes that are still to be staged, and then to be sent
+}
+
+// adaptive plays a trace with the policy that the engine goes by, from the plan's placement on. Experts are staged one after the other while tokens are
+// computed, which takes bandwidth of RAM, and sent in pieces between tokens, which takes time.
 func (c *setting) adaptive(p *placement.Plan, t trace, tuning residency.Tuning) (r result, err error) {
 	var layers []residency.Layer
 	for l := range c.Layers {
-		layers = append(layers, residency.Layer{Experts: c.Experts, Slots: p.Layers[l].Bound, Bytes: c.Expert, Prior: c.prior[l]})
+		y := residency.Layer{Experts: c.Experts, Slots: p.Layers[l].Bound, Bytes: c.Expert}
+		if c.known {
+			y.Prior = c.prior[l]
+		}
+		layers = append(layers, y)
 	}
-	policy, err := residency.New(layers, residency.Speeds{RAM: c.on.Stream, GPU: c.on.GPUs[0].Read, Bus: c.on.Bus}, tuning)
+	speeds := residency.Speeds{RAM: c.on.Stream, GPU: c.on.GPUs[0].Read, Bus: c.on.Bus}
+	policy, err := residency.New(layers, speeds, tuning)
 	if err != nil {
 		return r, err
 	}
 	for l := range layers {
 		policy.Fill(l, c.order[l])
 	}
-	var now residency.Move
-	left := 0.0 // bytes of now
+	var under []copying
+	token := p.Seconds
 	uses := make([]int32, c.Experts)
 	for i := range t {
-		token := p.Layers[c.Layers].Seconds
+		taken := 0.0 // of RAM's bandwidth
+		if len(under) > 0 {
+			unstaged := 0.0
+			for _, m := range under {
+				unstaged += m.stage
+			}
+			taken = residency.Staged * min(c.on.Stage, unstaged/token)
+		}
+		token = p.Layers[c.Layers].Seconds
 		for l, u := range t[i] {
 			hits, slots := 0, policy.Slots(l)
 			clear(uses)
@@ -145,33 +172,61 @@ func (c *setting) adaptive(p *placement.Plan, t trace, tuning residency.Tuning) 
 					hits++
 				}
 			}
-			bus := 0.0
-			if left > 0 {
-				bus = min(c.on.Bus, c.on.Stream/2)
-			}
-			seconds := c.layer(&p.Layers[l], hits, len(u)-hits, bus)
-			token += seconds
+			token += c.layer(&p.Layers[l], hits, len(u)-hits, taken)
 			r.add(0, hits)
 			policy.Used(l, 1, uses)
 		}
-		r.seconds += token
-		for free := token * c.on.Bus; free > 0; {
-			if left == 0 {
-				move, ok := policy.Next()
-				if !ok {
-					break
-				}
-				now, left = move, float64(move.Bytes)
-				r.copied += float64(move.Bytes)
-			}
-			done := min(left, free)
-			left, free = left-done, free-done
-			if left == 0 {
-				policy.Done(now)
+		stage(under, c.on.Stage*token)
+		var sent, copied float64
+		under, sent, copied = step(policy, under, float64(speeds.Piece(token)))
+		if math.IsInf(c.on.Stage, 1) { // copies are over before the next token
+			for len(under) > 0 {
+				stage(under, c.on.Stage)
+				var s, b float64
+				under, s, b = step(policy, under, float64(speeds.Piece(token)))
+				sent, copied = sent+s, copied+b
 			}
 		}
+		r.seconds += token + sent/c.on.Bus
+		r.copied += copied
 	}
 	return r.mean(t), nil
+}
+
+// stage stages so many bytes of copies, which take turns.
+func stage(under []copying, bytes float64) {
+	for i := range under {
+		n := min(bytes, under[i].stage)
+		under[i].stage -= n
+		bytes -= n
+	}
+}
+
+// step is what the engine does between two tokens: it sends at most piece bytes of what is staged, finds that what it sent before has arrived, and begins
+// copies. It returns those under way, and the bytes that were sent and that began.
+func step(policy *residency.Policy, under []copying, piece float64) (left []copying, sent, begun float64) {
+	for i := range under {
+		m := &under[i]
+		if m.stage == 0 && m.send == 0 && piece > sent {
+			policy.Done(m.Move)
+			continue
+		}
+		if m.stage == 0 {
+			n := min(m.send, piece-sent)
+			m.send -= n
+			sent += n
+		}
+		left = append(left, *m)
+	}
+	for len(left) < residency.Copies {
+		move, ok := policy.Next()
+		if !ok {
+			break
+		}
+		bytes := float64(move.Bytes)
+		left, begun = append(left, copying{move, bytes, bytes}), begun+bytes
+	}
+	return left, sent, begun
 }
 
 // fetching plays a trace as offloading engines do: every layer has the same number of slots, an expert that is missing is copied to the GPU

@@ -27,10 +27,12 @@ type drawing struct {
 	byLayers placement.Plan // as many dense layers as fit the GPUs
 	whole    int            // of these
 	ways     []planner.Way  // of a model with experts
+	follows  bool           // plan is the one in which experts follow the text
 }
 
 func newDrawing(b modelcost.Cost, m *planner.Machine, o planner.Options) (*drawing, error) {
-	s, err := planner.With(m, b, o).Solve()
+	p := planner.With(m, b, o)
+	s, err := p.Solve()
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +52,17 @@ func newDrawing(b modelcost.Cost, m *planner.Machine, o planner.Options) (*drawi
 	if d.whole, d.byLayers, err = placement.MostWhole(b.Model.Dense(), on); err != nil {
 		return nil, err
 	}
-	d.ways, err = planner.Ways(&b, &s, m.Memory)
+	if d.ways, err = planner.Ways(&b, &s, m.Memory); err != nil {
+		return nil, err
+	}
+	if s, d.follows, err = p.Following(&s); d.follows {
+		d.plan, d.b.Model = s.Plan, b.Following()
+		for i := range d.ways {
+			if y := &d.ways[i]; y.Name == planner.ThisPlan {
+				y.Name = "experts stay where they are"
+			}
+		}
+	}
 	return d, err
 }
 
@@ -251,9 +263,13 @@ func (d *drawing) following() string {
 	if len(d.ways) < 4 {
 		return ""
 	}
-	return "Experts follow the text: those on a GPU are exchanged for what the text uses;\n" +
+	says := "Experts follow the text: those on a GPU are exchanged for what the text uses;\n" +
 		"hits are a simulated text's (docs/placement.md). That is the default where RAM has room\n" +
 		"and it should be 5 % faster; --moe-cache-mib N has it anyway, 0 never."
+	if d.follows {
+		says += "\nThe layers above are those of this way."
+	}
+	return says
 }
 
 // compare prints what is expected of the ways to compute a model with experts.

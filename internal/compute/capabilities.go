@@ -159,9 +159,10 @@ type RowReplacer interface {
 type RowStage interface {
 	// Put stages rows, src's, that are to lie in m from row first on. It may be called while the device works, on any goroutine.
 	Put(m *Matrix, first int, src Source)
-	// Send passes on what was put, a piece with each call, and reports whether all of it has arrived. It waits for nothing, belongs to the device's
-	// goroutine, and is called between runs; Put is not called meanwhile, nor again before everything has arrived.
-	Send() (arrived bool, err error)
+	// Send passes on at most so many bytes of what was put, if what it passed on before has arrived, and returns how many it did and whether all that was put
+	// has arrived. It waits for nothing, belongs to the device's goroutine, and is called between runs; Put is not called meanwhile, nor again before
+	// everything has arrived.
+	Send(most int64) (sent int64, arrived bool, err error)
 }
 
 // RowKeeper is a host whose rows can be read while it computes.

@@ -21,6 +21,9 @@ type Way struct {
 	Seconds  float64 // of a token, with what is read from the file
 }
 
+// ThisPlan is the name of the way in which experts lie where the plan has them.
+const ThisPlan = "this plan"
+
 // AssumedDisk is the bandwidth, in bytes per second, at which a file is assumed to be read that does not fit into RAM: that of an NVMe drive on PCIe 3.
 const AssumedDisk = 3e9
 
@@ -57,7 +60,7 @@ func Ways(b *modelcost.Cost, s *Solution, memory uint64) ([]Way, error) {
 	if err := add(way(fmt.Sprintf("llama.cpp -ngl %d -ncmoe %d", layers, n), &free, p)); err != nil {
 		return nil, err
 	}
-	list = append(list, wayOf("this plan", b, &b.Model, s.Plan, memory))
+	list = append(list, wayOf(ThisPlan, b, &b.Model, s.Plan, memory))
 	if b.ExpertsKnown || b.ExpertMode != model.Off {
 		return list, nil
 	}

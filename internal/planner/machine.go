@@ -281,9 +281,12 @@ type Solution struct {
 	Streams []hybrid.Streaming // [GPUs]
 }
 
-// Solve plans for the budgets that are left of the machine's GPUs.
-func (p *Planner) Solve() (Solution, error) {
-	m, b := p.machine, &p.cost
+// Solve plans for the budgets that are left of the machine's GPUs. What lies on a GPU stays there.
+func (p *Planner) Solve() (Solution, error) { return p.solve(&p.cost) }
+
+// solve plans for b, which differs from the planner's cost in how often units are used, at most.
+func (p *Planner) solve(b *modelcost.Cost) (Solution, error) {
+	m := p.machine
 	s := Solution{Machine: m.on(b.RowBytes)}
 	notice := p.o.notice
 	if p.solved { // it was said

@@ -241,6 +241,12 @@ func (p *Planner) place() (plan *Plan, used []int, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	follow := false
+	if f, pays, err := p.Following(&s); err != nil {
+		return nil, nil, err
+	} else if pays {
+		s, follow = f, true
+	}
 	m := p.machine
 	plan, used = onto(s.Plan.Places(), s.Plan.VRAM, s.Streams, ahead(p.o.ReadAhead, &s.Plan))
 	if m.Predictable() {
@@ -261,7 +267,9 @@ func (p *Planner) place() (plan *Plan, used []int, err error) {
 		plan.Bytes += y.VRAM
 	}
 	p.used = used
-	p.follow(plan, &s)
+	if follow {
+		p.addSlots(plan, &s)
+	}
 	return plan, used, nil
 }
 

@@ -5,7 +5,6 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/model"
-	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/residency"
 )
 
@@ -19,46 +18,51 @@ const (
 	followRAM  = 0.8
 )
 
-// pays reports whether experts should follow the text. Of experts whose uses the file tells, those that any text uses are on GPUs already.
-func (p *Planner) pays(plan *Plan, s *Solution) bool {
+// Following returns the solution in which the experts of layers that lie partly on a GPU follow the text, and reports whether they do: where the user asks for
+// it, or where it pays beside still, in which they stay. Of experts whose uses the file tells, those that any text uses are on GPUs already.
+func (p *Planner) Following(still *Solution) (s Solution, pays bool, err error) {
+	m, b, asked := p.machine, p.cost, p.o.MoECache != nil
+	switch {
+	case b.ExpertsUsed == 0 && !asked, asked && *p.o.MoECache == 0, !asked && !p.mayFollow():
+		return s, false, nil
+	case b.ExpertMode != model.Off:
+		p.o.notice("experts stay where they are: --sparse exact lays them out by neuron, so that none can be copied to a GPU; --sparse off has them follow the text")
+		return s, false, nil
+	}
+	b.Model = b.Following()
+	if s, err = p.solve(&b); err != nil || asked {
+		return s, err == nil, err
+	}
+	_, bytes := p.slotted(s.Plan.Places())
+	ram := s.Plan.RAM + b.Rest + bytes
+	return s, bytes > 0 && float64(ram) <= followRAM*float64(m.Memory) && s.Plan.Seconds <= (1-followGain)*still.Plan.Seconds, nil
+}
+
+// mayFollow reports whether experts may follow the text without being asked to.
+func (p *Planner) mayFollow() bool {
 	m, b := p.machine, &p.cost
-	if !m.Predictable() || b.ExpertsUsed == 0 || b.ExpertsKnown || b.ExpertMode != model.Off || p.o.Tensors != nil || p.o.Layers != nil {
+	if !m.Predictable() || b.ExpertsKnown || b.ExpertMode != model.Off || len(p.o.Tensors) > 0 || p.o.Layers != nil {
 		return false
 	}
-	for _, j := range p.used {
-		if k := m.gpus[j].known; k == nil || !(k.Upload > 0) {
+	for j, g := range m.gpus {
+		if !p.failed[j] && (g.known == nil || !(g.known.Upload > 0)) {
 			return false
 		}
 	}
-	layers, bytes := p.slotted(plan)
-	if ram := s.Plan.RAM + b.Rest + bytes; len(layers) == 0 || float64(ram) > followRAM*float64(m.Memory) {
-		return false
-	}
-	following := b.Following()
-	then, err := placement.Price(&following, &s.Machine, s.Plan.Places())
-	return err == nil && then.Seconds <= (1-followGain)*s.Plan.Seconds
+	return true
 }
 
-// follow gives layers whose experts lie partly on a GPU slots where the user asks for it, or where it pays, so that which of them lie there follows the text.
-// RAM then holds these experts, too, so that no bytes of theirs are saved.
-func (p *Planner) follow(plan *Plan, s *Solution) {
+// addSlots gives layers whose experts lie partly on a GPU slots, so that which of them lie there follows the text. RAM then holds these experts, too, so that no
+// bytes of theirs are saved.
+func (p *Planner) addSlots(plan *Plan, s *Solution) {
 	most := int64(math.MaxInt64)
 	if p.o.MoECache != nil {
 		most = *p.o.MoECache
-	} else if !p.pays(plan, s) {
-		return
 	}
-	if most == 0 {
-		return
-	}
-	if p.cost.ExpertMode != model.Off {
-		p.o.notice("experts stay where they are: --sparse exact lays them out by neuron, so that none can be copied to a GPU; --sparse off has them follow the text")
-		return
-	}
-	layers, bytes := p.slotted(plan)
+	layers, bytes := p.slotted(plan.Places)
 	if bytes > most {
 		p.shrink(plan, layers, most)
-		layers, bytes = p.slotted(plan)
+		layers, bytes = p.slotted(plan.Places)
 	}
 	if len(layers) == 0 {
 		p.o.notice("no experts follow the text: there is no layer of which a GPU has some experts, but not all, within %.0f MiB", mib(most))
@@ -79,9 +83,9 @@ func (p *Planner) follow(plan *Plan, s *Solution) {
 }
 
 // slotted returns the layers of which a GPU has some experts, and the bytes of these.
-func (p *Planner) slotted(plan *Plan) (layers []int, bytes int64) {
+func (p *Planner) slotted(places []compute.Place) (layers []int, bytes int64) {
 	for l := range p.cost.Model.Layers {
-		y, place := &p.cost.Model.Layers[l], &plan.Places[l]
+		y, place := &p.cost.Model.Layers[l], &places[l]
 		if y.Experts && place.Tier != compute.RAM && place.Bound > 0 && place.Bound < len(y.Units.Sometimes) {
 			layers, bytes = append(layers, l), bytes+int64(place.Bound)*y.Units.Size
 		}
@@ -89,13 +93,16 @@ func (p *Planner) slotted(plan *Plan) (layers []int, bytes int64) {
 	return layers, bytes
 }
 
-// shrink takes experts from layers, of each the same share, until those that are left take at most so many bytes.
+// shrink takes experts from layers, of each about the same share, until those that are left take at most so many bytes. Shares are rounded up as long as
+// bytes are left.
 func (p *Planner) shrink(plan *Plan, layers []int, most int64) {
-	_, bytes := p.slotted(plan)
+	_, bytes := p.slotted(plan.Places)
+	share := float64(most) / float64(bytes)
 	for _, l := range layers {
-		y := &plan.Places[l]
-		fewer := int(float64(y.Bound) * float64(most) / float64(bytes))
-		freed := int64(y.Bound-fewer) * p.cost.Model.Layers[l].Units.Size
+		y, size := &plan.Places[l], p.cost.Model.Layers[l].Units.Size
+		fewer := int(min(float64(y.Bound), math.Ceil(share*float64(y.Bound)), float64(most/size)))
+		most -= int64(fewer) * size
+		freed := int64(y.Bound-fewer) * size
 		y.Bound = fewer
 		plan.Bytes -= freed
 		plan.GPUs[y.Tier].Planned -= freed

@@ -12,6 +12,20 @@ import (
 // Absent says that an expert is in no slot, or that a slot holds no expert.
 const Absent = -1
 
+// Copies is the number of experts that are on their way to a GPU at a time, at most: while one is sent the next ones are staged.
+const Copies = 4
+
+// Staged is how often the bytes of a copied expert pass over RAM's bus besides the copy itself: they are read where they lie and written to where the GPU
+// reads them.
+const Staged = 2
+
+// A piece of copies goes to the GPU between two steps, in the queue that computes the next one. It takes delay of the time of a step over the bus, or
+// leastPiece bytes (25 µs at 20 GB/s) if that is more.
+const (
+	delay      = 1.0 / 16
+	leastPiece = 512 << 10
+)
+
 // Layer describes a layer whose experts are partly on the GPU.
 type Layer struct {
 	Experts int
@@ -22,6 +36,11 @@ type Layer struct {
 
 // Speeds are in bytes per second: of RAM and of the GPU's memory as experts are read from them, and of the bus between the two.
 type Speeds struct{ RAM, GPU, Bus float64 }
+
+// Piece returns how many bytes of experts may be sent to the GPU behind a step that took so many seconds.
+func (s Speeds) Piece(step float64) int64 {
+	return int64(min(max(step*delay*s.Bus, leastPiece), math.MaxInt64/2))
+}
 
 // Tuning are the constants of the rule; Tuned has those that Policy goes by.
 type Tuning struct {
@@ -35,7 +54,7 @@ type Tuning struct {
 
 // Tuned returns the constants that served best in the simulations of docs/placement.md.
 func Tuned() Tuning {
-	return Tuning{Recent: 16, Long: 512, Weight: 0.5, Horizon: 128, Margin: 1.25, Doubt: 1}
+	return Tuning{Recent: 16, Long: 512, Weight: 0.5, Horizon: 128, Margin: 1.25, Doubt: 2.5}
 }
 
 // Policy counts uses and chooses copies. It belongs to one goroutine.
@@ -99,10 +118,10 @@ func newLayer(l Layer, s Speeds, t Tuning) layer {
 	}
 	copy(y.recent, l.Prior)
 	copy(y.long, l.Prior)
-	// A use saves 1/RAM − 1/GPU seconds a byte, the copy takes 1/Bus of the bus.
+	// A use saves 1/RAM − 1/GPU seconds a byte. The copy takes 1/Bus of the GPU, whose queue it is in, and Staged/RAM of the processor, which is bound by RAM.
 	y.need = math.Inf(1)
 	if saves := 1/s.RAM - 1/s.GPU; saves > 0 {
-		y.need = t.Margin / s.Bus / saves / t.Horizon
+		y.need = t.Margin * (1/s.Bus + Staged/s.RAM) / saves / t.Horizon
 	}
 	return y
 }

@@ -1,6 +1,7 @@
 package residency_test
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -114,5 +115,35 @@ func TestRefusals(t *testing.T) {
 	}
 	if _, err := residency.New(nil, residency.Speeds{RAM: 1, GPU: 1}, residency.Tuned()); err == nil {
 		t.Error("a bus of no bandwidth was taken")
+	}
+}
+
+// TestWhatACopyCosts: an expert comes where what it is expected to save in 128 tokens is 1.25 times what its way takes of the bus and of RAM, by hand:
+// 1.25 · (1/20 + 2/60) / (1/60 − 1/600) / 128 = 0.0543 uses a token.
+func TestWhatACopyCosts(t *testing.T) {
+	tuning := residency.Tuned()
+	tuning.Doubt = 0
+	for uses, want := range map[float64]bool{0.054: false, 0.055: true} {
+		p, err := residency.New([]residency.Layer{{Experts: 2, Slots: 1, Bytes: 1, Prior: []float64{0, uses}}}, speeds, tuning)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Fill(0, []int32{0})
+		if _, got := p.Next(); got != want {
+			t.Errorf("an expert that %g of the tokens use comes: %v, want %v", uses, got, want)
+		}
+	}
+}
+
+// TestPiece: the bus moves 80 MB in a sixteenth of 64 ms at 20 GB/s, and something even in no time.
+func TestPiece(t *testing.T) {
+	if got := speeds.Piece(64e-3); got != 80e6 {
+		t.Errorf("%d bytes behind a step of 64 ms, want 80 million", got)
+	}
+	if got := speeds.Piece(0); got != 512<<10 {
+		t.Errorf("%d bytes behind a step of no time, want half a MiB", got)
+	}
+	if got := (residency.Speeds{Bus: math.Inf(1)}).Piece(1); got <= 1<<40 {
+		t.Errorf("%d bytes over a bus of any bandwidth", got)
 	}
 }

@@ -9,6 +9,7 @@ package hybrid
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -406,6 +407,7 @@ func (d *Device) Run(seg compute.Segment, p *compute.Params, body func(compute.V
 	if d.rehearsal {
 		run = d.gpu.(compute.Recorder).Record
 	}
+	begun := time.Now()
 	err := run(seg, p, func(v compute.Verbs) {
 		m, ok := v.Executor().(compute.Overlapper)
 		if !ok {
@@ -423,7 +425,7 @@ func (d *Device) Run(seg compute.Segment, p *compute.Params, body func(compute.V
 			j.to.Join(j.part)
 		}
 		if failed == nil && !d.rehearsal {
-			failed = d.slots.step(d, p)
+			failed = d.slots.step(d, p, time.Since(begun))
 		}
 		return failed
 	}

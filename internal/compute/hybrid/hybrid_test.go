@@ -21,7 +21,7 @@ const (
 	ff     = 1024
 )
 
-func host(t *testing.T) *cpu.Device {
+func host(t testing.TB) *cpu.Device {
 	t.Helper()
 	dev, err := cpu.New(cpu.Options{Threads: 2, Floats: true})
 	if err != nil {

@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -18,30 +19,36 @@ type Slots struct {
 	Watch func(layer, tokens int, uses []int32)
 }
 
-// slots are all layers' slots, and the copy that is under way. But for fill, it belongs to the goroutine that runs steps.
+// slots are all layers' slots, and the copies that are under way. But for fill, it belongs to the goroutine that runs steps.
 type slots struct {
 	Slots
 	policy *residency.Policy
 	layers []*slotted
 	use    compute.SlotUse
-	stage  compute.RowStage
-	size   int64 // bytes of stage
 
-	now     residency.Move
-	phase   phase
-	filled  chan struct{} // is closed when the stage is filled
-	closing atomic.Bool   // fill is to end early
-	scratch []byte        // fill's
+	copies  []*copying         // under way, in the order of their beginnings: at most residency.Copies
+	stages  []compute.RowStage // that no copy uses
+	size    int64              // bytes of a stage: an expert's, at most
+	scratch []byte             // fill's
+	closing atomic.Bool        // fill is to end early
 }
 
-// phase says which part of a copy is under way.
-type phase int
+// copying is an expert on its way to the GPU. Its rows are staged, one expert after the other, and then sent.
+type copying struct {
+	residency.Move
+	stage  compute.RowStage
+	filled chan struct{} // is closed when the rows are in the stage
+}
 
-const (
-	idle    phase = iota // there is none
-	filling              // fill stages its rows
-	sending              // they go to the GPU
-)
+// staged reports whether the rows are in the stage.
+func (c *copying) staged() bool {
+	select {
+	case <-c.filled:
+		return true
+	default:
+		return false
+	}
+}
 
 // slotted is a layer whose experts lie on the GPU by turns.
 type slotted struct {
@@ -89,7 +96,7 @@ func (s *slots) add(d *Device, w *compute.ExpertWeights, c compute.Choice) (*slo
 		gpu: *compute.NewExpertTable(c.N, 0, held), host: *compute.NewExpertTable(c.N, 0, c.N), model: w.Bins, used: c.Used, uses: make([]int32, c.N),
 		bins: compute.NeuronBins{On: true, Neurons: c.N, Listing: true},
 	}
-	bytes, staged, scratch := int64(0), int64(0), 0
+	bytes, staged := int64(0), int64(0)
 	for _, m := range []*compute.Matrix{w.Gate, w.Up, w.Down} {
 		if m == nil {
 			continue
@@ -101,14 +108,14 @@ func (s *slots) add(d *Device, w *compute.ExpertWeights, c compute.Choice) (*slo
 		y.weights = append(y.weights, m)
 		bytes += int64(rows) * int64(m.Type.RowBytes(m.Cols))
 		staged += gpu.StagedBytes(mem(m).gpu, rows)
-		scratch = max(scratch, fillBytes+m.Type.RowBytes(m.Cols))
+		if scratch := fillBytes + m.Type.RowBytes(m.Cols); scratch > len(s.scratch) { // no copy begins before all layers are recorded
+			s.scratch = make([]byte, scratch)
+		}
 	}
+	s.size = max(s.size, staged)
 	first := make([]int32, held)
 	for e := range first {
 		first[e], y.host.At[e] = int32(e), compute.Absent
-	}
-	if err := s.reserve(gpu, staged, scratch); err != nil {
-		return nil, d.ofGPU(err)
 	}
 	if s.policy == nil {
 		var err error
@@ -128,26 +135,14 @@ func (s *slots) add(d *Device, w *compute.ExpertWeights, c compute.Choice) (*slo
 	return y, nil
 }
 
-// reserve makes room for an expert on its way. Layers are recorded before any of them computes, so no copy is under way.
-func (s *slots) reserve(gpu compute.RowReplacer, staged int64, scratch int) (err error) {
-	if staged > s.size {
-		s.stage, err = gpu.RowStage(staged)
-		s.size = staged
-	}
-	if scratch > len(s.scratch) {
-		s.scratch = make([]byte, scratch)
-	}
-	return err
-}
-
-// chunked has chunks of so many experts each, at most, bring those that are in no slot. There is room for one more than slots leave out, because the slot
-// that is being filled holds none.
+// chunked has chunks of so many experts each, at most, bring those that are in no slot. There is room for some more than slots leave out, because slots
+// that are being filled hold none.
 func (y *slotted) chunked(most int) {
 	if y.chunks != nil {
 		return
 	}
 	n := len(y.gpu.At)
-	for out := min(n, n-y.gpu.Held+1); out > 0; out -= most {
+	for out := min(n, n-y.gpu.Held+residency.Copies); out > 0; out -= most {
 		y.chunks = append(y.chunks, compute.NewExpertTable(n, 0, min(most, out)))
 	}
 	y.sort()
@@ -181,15 +176,15 @@ func (y *slotted) chunk(c, most int) []int32 {
 	return y.absent[from:min(from+most, len(y.absent))]
 }
 
-// step counts what a step used, and brings copies forward. Nothing runs.
-func (s *slots) step(d *Device, p *compute.Params) error {
+// step counts what a step used that took so long, and brings copies forward. Nothing runs.
+func (s *slots) step(d *Device, p *compute.Params, took time.Duration) error {
 	used := false
 	for i, y := range s.layers {
 		used = s.count(i, y, p) || used
 	}
 	for used {
-		err := s.advance(d)
-		if err != nil || s.phase == idle || !s.AtOnce {
+		err := s.advance(d, s.Speeds.Piece(took.Seconds()))
+		if err != nil || !s.AtOnce || len(s.copies) == 0 {
 			return err
 		}
 	}
@@ -226,28 +221,43 @@ func (s *slots) count(i int, y *slotted, p *compute.Params) bool {
 	return true
 }
 
-// advance begins a copy, or takes the one under way a step further, without waiting for it.
-func (s *slots) advance(d *Device) error {
-	if s.phase == filling {
-		select {
-		case <-s.filled:
-			s.phase = sending
-		default:
-			return nil
-		}
-	}
-	if s.phase == sending {
-		arrived, err := s.stage.Send()
-		if err != nil || !arrived {
+// advance sends at most so many bytes of what is staged, has the GPU compute what has come, and begins copies that pay. It waits for nothing.
+func (s *slots) advance(d *Device, piece int64) error {
+	for i := 0; i < len(s.copies) && s.copies[i].staged() && piece > 0; {
+		c := s.copies[i]
+		sent, arrived, err := c.stage.Send(piece)
+		if err != nil {
 			return d.ofGPU(err)
 		}
-		s.arrive()
+		if arrived {
+			s.arrive(c)
+			s.copies, s.stages = slices.Delete(s.copies, i, i+1), append(s.stages, c.stage)
+			continue
+		}
+		piece -= sent
+		i++
 	}
-	move, ok := s.policy.Next()
-	if !ok {
-		return nil
+	for len(s.copies) < residency.Copies {
+		move, ok := s.policy.Next()
+		if !ok {
+			return nil
+		}
+		if err := s.begin(d, move); err != nil {
+			return err
+		}
 	}
-	s.now, s.phase, s.filled = move, filling, make(chan struct{})
+	return nil
+}
+
+// begin empties the slot that an expert is to come to, and begins to stage the expert.
+func (s *slots) begin(d *Device, move residency.Move) error {
+	if len(s.stages) == 0 {
+		stage, err := d.gpu.(compute.RowReplacer).RowStage(s.size)
+		if err != nil {
+			return d.ofGPU(err)
+		}
+		s.stages = append(s.stages, stage)
+	}
 	y := s.layers[move.Layer]
 	for e, at := range y.gpu.At {
 		if at == move.Slot {
@@ -255,36 +265,46 @@ func (s *slots) advance(d *Device) error {
 		}
 	}
 	y.sort()
+	last := len(s.stages) - 1
+	c := &copying{Move: move, stage: s.stages[last], filled: make(chan struct{})}
+	s.stages = s.stages[:last]
+	var before *copying
+	if len(s.copies) > 0 {
+		before = s.copies[len(s.copies)-1]
+	}
+	s.copies = append(s.copies, c)
 	if s.AtOnce {
-		s.fill(d.host.(compute.RowKeeper))
+		s.fill(d.host.(compute.RowKeeper), c, before)
 	} else {
-		go s.fill(d.host.(compute.RowKeeper))
+		go s.fill(d.host.(compute.RowKeeper), c, before)
 	}
 	return nil
 }
 
 // arrive has the GPU compute the expert that has come.
-func (s *slots) arrive() {
-	y := s.layers[s.now.Layer]
-	y.gpu.At[s.now.Expert], y.host.At[s.now.Expert] = s.now.Slot, compute.Absent
+func (s *slots) arrive(c *copying) {
+	y := s.layers[c.Layer]
+	y.gpu.At[c.Expert], y.host.At[c.Expert] = c.Slot, compute.Absent
 	y.sort()
-	s.policy.Done(s.now)
+	s.policy.Done(c.Move)
 	s.use.Promotions++
-	s.use.Bytes += s.now.Bytes
-	s.phase = idle
+	s.use.Bytes += c.Bytes
 }
 
 // Rows are staged in parts of about fillBytes, behind each of which the goroutine rests fillRest times as long as that took: the cores and the bandwidth
 // are the steps'.
 const (
 	fillBytes = 64 << 10
-	fillRest  = 3
+	fillRest  = 1
 )
 
-// fill stages the rows of the expert to come.
-func (s *slots) fill(host compute.RowKeeper) {
-	defer close(s.filled)
-	y := s.layers[s.now.Layer]
+// fill stages the rows of an expert to come when those of the one before it, if any, are staged.
+func (s *slots) fill(host compute.RowKeeper, c, before *copying) {
+	defer close(c.filled)
+	if before != nil {
+		<-before.filled
+	}
+	y := s.layers[c.Layer]
 	for _, m := range y.weights {
 		rows := m.Rows / len(y.gpu.At)
 		part := max(1, fillBytes/m.Type.RowBytes(m.Cols))
@@ -294,8 +314,8 @@ func (s *slots) fill(host compute.RowKeeper) {
 			}
 			begun := time.Now()
 			n := min(part, rows-r)
-			from := int(s.now.Expert)*rows + r
-			s.stage.Put(mem(m).gpu, int(s.now.Slot)*rows+r, host.Rows(mem(m).host, from, from+n, s.scratch))
+			from := int(c.Expert)*rows + r
+			c.stage.Put(mem(m).gpu, int(c.Slot)*rows+r, host.Rows(mem(m).host, from, from+n, s.scratch))
 			if !s.AtOnce {
 				time.Sleep(fillRest * time.Since(begun))
 			}
@@ -303,10 +323,10 @@ func (s *slots) fill(host compute.RowKeeper) {
 	}
 }
 
-// close ends the copy under way, so that nobody reads or writes weights any more.
+// close ends the copies under way, so that nobody reads or writes weights any more.
 func (s *slots) close() {
 	s.closing.Store(true)
-	if s.phase == filling {
-		<-s.filled
+	for _, c := range s.copies {
+		<-c.filled
 	}
 }

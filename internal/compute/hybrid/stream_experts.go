@@ -1,6 +1,9 @@
 package hybrid
 
-import "github.com/powerinfer-go/powerinfer/internal/compute"
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/residency"
+)
 
 // expertStream is one layer whose experts that are not on the GPU come to it in chunks, in their order; which these are may differ from step to step.
 type expertStream struct {
@@ -47,7 +50,7 @@ func (y *expertStream) choose() bool {
 	}
 	held := mem(w.Down).hot / (w.Down.Rows / y.n)
 	if y.first, y.sent = held, y.n-held; y.slots != nil {
-		y.first, y.sent = 0, min(y.n, y.sent+1)
+		y.first, y.sent = 0, min(y.n, y.sent+residency.Copies)
 		y.hot.Bins = &y.slots.bins
 	}
 	size, scratch := int64(0), 0 // of an expert on the GPU, at most; of its rows of one matrix in a file

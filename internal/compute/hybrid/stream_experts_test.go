@@ -68,7 +68,7 @@ func TestStreamedExperts(t *testing.T) {
 	if use := d.SlotUse(); use.Promotions == 0 || use.Hits+use.Misses != 2*2*16*used { // two layers, sixteen tokens twice, of which eleven are prompts
 		t.Errorf("%+v", use)
 	}
-	if want := int64(2 * (experts - 5 + 1 + experts + experts - 20 + 1) * expert); d.Sent() > want || d.Sent() == 0 { // a slot that is being filled has none
+	if want := int64(2 * (experts - 5 + residency.Copies + experts + experts - 20 + residency.Copies) * expert); d.Sent() > want || d.Sent() == 0 { // slots that are being filled hold none
 		t.Errorf("%d bytes of experts were sent, want at most %d", d.Sent(), want)
 	}
 }

@@ -194,11 +194,11 @@ func (g losing) RowStage(bytes int64) (compute.RowStage, error) {
 	return losingStage{s, g.left}, err
 }
 
-func (s losingStage) Send() (bool, error) {
+func (s losingStage) Send(most int64) (int64, bool, error) {
 	if *s.left--; *s.left < 0 {
-		return false, errLosing
+		return 0, false, errLosing
 	}
-	return s.RowStage.Send()
+	return s.RowStage.Send(most)
 }
 
 // lostCopies loses the GPU at the first and at the second piece of an expert: the step says that it was the GPU, and closing ends what is under way.

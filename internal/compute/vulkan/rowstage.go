@@ -6,10 +6,6 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/vk"
 )
 
-// sendPiece is the number of bytes that rowStage.Send passes on at a time. Copies are in the one queue that computes, so a step that begins right
-// behind it waits for that long: some 30 µs of a bus of 16 GB/s.
-const sendPiece = 512 << 10
-
 // rowStage is host memory that rows pass through on their way into matrices, and what is to be copied from there.
 type rowStage struct {
 	d       *Device
@@ -67,26 +63,27 @@ func (s *rowStage) Put(m *compute.Matrix, first int, src compute.Source) {
 	}
 }
 
-// Send passes on a piece of what was put, if the one before has arrived.
-func (s *rowStage) Send() (arrived bool, err error) {
+// Send passes on at most so many bytes of what was put, if those before have arrived. Copies are in the one queue that computes, so a step that begins right
+// behind them waits for them.
+func (s *rowStage) Send(most int64) (sent int64, arrived bool, err error) {
 	g := s.d.gpu
 	if g.Lost != nil {
-		return false, g.Lost
+		return 0, false, g.Lost
 	}
 	if s.sent > 0 && !g.Ran(s.sent) {
-		return false, nil
+		return 0, false, nil
 	}
 	if len(s.copies) == 0 {
 		s.at, s.sent = 0, 0
-		return true, nil
+		return 0, true, nil
 	}
 	r := &recorder{d: s.d}
 	r.beginWith(s.command)
-	for left := int64(sendPiece); len(s.copies) > 0 && left > 0; {
+	for len(s.copies) > 0 && sent < most {
 		c := &s.copies[0]
-		n := min(left, c.to.Size)
+		n := min(most-sent, c.to.Size)
 		r.copy(c.to.Slice(0, n), c.from.Slice(0, n))
-		if left -= n; n < c.to.Size {
+		if sent += n; n < c.to.Size {
 			c.to, c.from = c.to.Slice(n, c.to.Size-n), c.from.Slice(n, c.from.Size-n)
 		} else {
 			s.copies = s.copies[1:]
@@ -94,8 +91,8 @@ func (s *rowStage) Send() (arrived bool, err error) {
 	}
 	r.end()
 	if r.err != nil {
-		return false, r.err
+		return 0, false, r.err
 	}
 	s.sent, err = g.Submit(s.command)
-	return false, err
+	return sent, false, err
 }

@@ -19,7 +19,8 @@ type packing struct {
 	restore func(file, packed []byte)
 }
 
-// packings holds those of types that have no parts. Of types with parts it may have a quicker way to pack than packParts, which defines it.
+// packings holds those of types that have no parts. Of types with parts it may have quicker ways than packParts and restoreParts, which define
+// them.
 var packings = [...]packing{
 	quant.Q4_0: {packQ4_0, restoreQ4_0},
 	quant.Q4_1: {packQ4_1, restoreQ4_1},
@@ -36,6 +37,9 @@ var packings = [...]packing{
 	quant.IQ1_S:   {pack: packIQ1_S},
 	quant.IQ1_M:   {pack: packIQ1_M},
 	quant.TQ1_0:   {pack: packTQ1_0},
+
+	quant.IQ4_NL: {restore: restoreQ4_0},
+	quant.MXFP4:  {restore: restoreMXFP4},
 
 	quant.NVFP4:       {pack: packNVFP4},
 	quant.NVFP4Scaled: {pack: packNVFP4Scaled},

@@ -38,24 +38,26 @@ const maxFileSuper = quant.QKK + quant.QKK/4
 
 // restoreSuper restores a superblock, or the first blocks of one.
 func restoreSuper(t quant.Type, file, packed []byte) {
-	if t.Parted() {
+	if t.Parted() && (int(t) >= len(packings) || packings[t].restore == nil) {
 		restoreParts(t, file, packed)
 	} else {
 		packings[t].restore(file, packed)
 	}
 }
 
-func restoreQ4_0(file, packed []byte) { restoreBlocks(file, packed, 18) }
-func restoreQ8_0(file, packed []byte) { restoreBlocks(file, packed, 34) }
+func restoreQ4_0(file, packed []byte)  { restoreBlocks(file, packed, 2, 16, header) }
+func restoreQ8_0(file, packed []byte)  { restoreBlocks(file, packed, 2, 32, header) }
+func restoreMXFP4(file, packed []byte) { restoreBlocks(file, packed, 1, 16, header/2) }
 
-// restoreBlocks is the inverse of packQ4_0 and packQ8_0.
-func restoreBlocks(file, packed []byte, size int) {
-	for j := range len(file) / size {
-		out := file[j*size:][:size]
-		out[0], out[1] = packed[2*j], packed[2*j+1]
-		from := packed[header+4*j:]
-		for v := range (size - 2) / 4 {
-			put(out[2+4*v:], get(from[32*v:]))
+// restoreBlocks restores blocks of a scale and quants, of so many bytes, whose words lie as in the file; the quants of all blocks begin at byte from.
+func restoreBlocks(file, packed []byte, scale, quants, from int) {
+	for j := range len(file) / (scale + quants) {
+		out := file[j*(scale+quants):][:scale+quants]
+		copy(out, packed[scale*j:][:scale])
+		in := packed[from+4*j:][:8*quants-28]
+		for q := out[scale:]; len(q) >= 8; q = q[8:] {
+			binary.LittleEndian.PutUint64(q, uint64(get(in))|uint64(get(in[32:]))<<32)
+			in = in[min(64, len(in)):]
 		}
 	}
 }
