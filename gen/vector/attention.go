@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"strings"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
@@ -33,6 +34,12 @@ func attention() {
 			} else {
 				accumulate(c, t.queries, t.vectors)
 			}
+		}
+	}
+	for _, c := range cached() {
+		if c.integers == nil { // pages of types with blocks are decoded to F32 for so many queries
+			scoresWide(c)
+			accumulateWide(c)
 		}
 	}
 	decodeBlocks("Q8_0", 34, func(src reg.Register, i int, y reg.VecVirtual) {
@@ -94,18 +101,27 @@ type element struct {
 	suffix   string                                   // of the function's name
 	elements int                                      // that a step takes of a row: 8, or 32 of types with blocks
 	bytes    int                                      // of those
-	load     func(from Mem, to reg.VecVirtual)        // eight elements
+	load     func(from Mem, to reg.VecVirtual)        // as many elements as lanes: eight, or sixteen
+	twice    func(from Mem, to reg.VecVirtual)        // eight elements, in both halves of a 512-bit vector
 	integers func(from Mem, i int, to reg.VecVirtual) // of types with blocks: number i of four times eight, which are multiplied by the scale
 }
 
 func cached() []element {
 	return []element{
-		{suffix: "AVX2", elements: 8, bytes: 16, load: func(from Mem, to reg.VecVirtual) { VCVTPH2PS(from, to) }},
+		{suffix: "AVX2", elements: 8, bytes: 16, load: func(from Mem, to reg.VecVirtual) { VCVTPH2PS(from, to) }, twice: func(from Mem, to reg.VecVirtual) {
+			VBROADCASTI32X4(from, to.AsY())
+			VCVTPH2PS(to.AsY(), to)
+		}},
 		{suffix: "BF16AVX2", elements: 8, bytes: 16, load: func(from Mem, to reg.VecVirtual) {
 			VPMOVZXWD(from, to)
 			VPSLLD(Imm(16), to, to)
+		}, twice: func(from Mem, to reg.VecVirtual) {
+			VBROADCASTI32X4(from, to.AsY())
+			VPMOVZXWD(to.AsY(), to)
+			VPSLLD(Imm(16), to, to)
 		}},
-		{suffix: "F32AVX2", elements: 8, bytes: 32, load: func(from Mem, to reg.VecVirtual) { VMOVUPS(from, to) }},
+		{suffix: "F32AVX2", elements: 8, bytes: 32, load: func(from Mem, to reg.VecVirtual) { VMOVUPS(from, to) },
+			twice: func(from Mem, to reg.VecVirtual) { VBROADCASTF32X8(from, to) }},
 		{suffix: "Q8_0AVX2", elements: 32, bytes: 34, integers: func(from Mem, i int, to reg.VecVirtual) {
 			VPMOVSXBD(from.Offset(8*i), to)
 		}},
@@ -350,6 +366,91 @@ func scores(c element, T, K int) {
 	end()
 }
 
+// The queries and keys of scoresWide.
+const (
+	wideQueries = 6
+	wideKeys    = 8
+)
+
+// wide is the suffix of a type's kernels in 512-bit vectors.
+func (c element) wide() string { return strings.TrimSuffix(c.suffix, "AVX2") + "AVX512" }
+
+// scoresWide emits scores in 512-bit vectors, which hold the eight sums of one query and those of the next. The sums are those of scores, to the byte.
+func scoresWide(c element) {
+	function(fmt.Sprintf("scores%d%s", wideQueries, c.wide()), "func(s, q *float32, k, ahead *byte, keys, headDim int)",
+		fmt.Sprintf("computes s[t][j] = q[t]·k[j] for %d queries; keys are rounded up to a multiple of 8. Scalar twin: scores.", wideQueries))
+	s, q0, k0, ahead := pointer("s"), pointer("q"), pointer("k"), pointer("ahead")
+	keys, headDim := pointer("keys"), pointer("headDim")
+	qStride, kStride := GP64(), GP64()
+	MOVQ(headDim, qStride)
+	SHLQ(Imm(2), qStride)
+	MOVQ(headDim, kStride)
+	c.rowBytes(kStride)
+	q, k := newRows(q0, qStride, wideQueries), newRows(k0, kStride, wideKeys)
+	var acc [wideQueries / 2][wideKeys]reg.VecVirtual // of queries 2i and 2i+1
+	Label("keys")
+	for i := range acc {
+		for j := range acc[i] {
+			acc[i][j] = ZMM()
+			VPXORD(acc[i][j], acc[i][j], acc[i][j])
+		}
+	}
+	d := GP64()
+	MOVQ(headDim, d)
+	Label("dims")
+	prefetch(ahead, c.bytes*wideKeys)
+	var x [wideQueries / 2]reg.VecVirtual
+	for i := range x {
+		x[i] = ZMM()
+		VMOVUPS(q.at(2*i), x[i].AsY())
+		VINSERTF32X8(Imm(1), q.at(2*i+1), x[i], x[i])
+	}
+	for j := range wideKeys {
+		y := ZMM()
+		c.twice(k.at(j), y)
+		for i := range x {
+			VFMADD231PS(x[i], y, acc[i][j])
+		}
+	}
+	q.advance(U32(uint32(4 * c.elements)))
+	k.advance(Imm(uint64(c.bytes)))
+	SUBQ(Imm(uint64(c.elements)), d)
+	JG(LabelRef("dims"))
+	for _, b := range q.base {
+		SUBQ(qStride, b)
+	}
+	for range wideKeys - 1 {
+		k.advance(kStride)
+	}
+	for i := range acc {
+		for j := 0; j < wideKeys; j += 4 {
+			a := acc[i][j:]
+			sums := pairSums(pairSums(a[0], a[1]), pairSums(a[2], a[3]))
+			second := YMM()
+			VEXTRACTF64X4(Imm(1), sums, second)
+			for t, y := range []reg.VecVirtual{sums.AsY().(reg.VecVirtual), second} {
+				low := XMM()
+				VEXTRACTF32X4(Imm(1), y, low)
+				VADDPS(y.AsX(), low, low)
+				VMOVUPS(low, at(s, (2*i+t)*rowBytes+4*j))
+			}
+		}
+	}
+	ADDQ(Imm(4*wideKeys), s)
+	SUBQ(Imm(wideKeys), keys)
+	JG(LabelRef("keys"))
+	end()
+}
+
+// pairSums is VHADDPS of 512-bit vectors: in each 128 bits the sums of two pairs of a and of two of b, in a.
+func pairSums(a, b reg.VecVirtual) reg.VecVirtual {
+	odd := ZMM()
+	VSHUFPS(Imm(0xdd), b, a, odd)
+	VSHUFPS(Imm(0x88), b, a, a)
+	VADDPS(odd, a, a)
+	return a
+}
+
 // prefetch asks for the next n bytes at ahead, as many as the step has read of its own rows: by
 // the time they are read, they have been fetched at the pace of the arithmetic.
 func prefetch(ahead reg.Register, n int) {
@@ -435,7 +536,7 @@ func accumulate(c element, T int, widths []int) {
 		CMPQ(headDim, U32(uint32(step)))
 		JL(LabelRef(next))
 		for first := 0; first < step/8; first += D {
-			c.pass(fmt.Sprintf("keys%dfrom%d", 8*D, first), first, D, T, acc, accStride, p, v, vStride, ahead, keys)
+			c.pass(fmt.Sprintf("keys%dfrom%d", 8*D, first), YMM, first, D, T, acc, accStride, p, v, vStride, ahead, keys)
 		}
 		ADDQ(U32(uint32(4*step)), acc)
 		ADDQ(U32(uint32(step/c.elements*c.bytes)), v)
@@ -446,16 +547,42 @@ func accumulate(c element, T int, widths []int) {
 	end()
 }
 
+// accumulateWide emits accumulate for six queries in 512-bit vectors, of widths that are multiples of 16.
+func accumulateWide(c element) {
+	function(fmt.Sprintf("accumulate%d%s", wideQueries, c.wide()), "func(acc, p *float32, v, ahead *byte, keys, headDim, width int)",
+		fmt.Sprintf("computes acc[t] += Σ p[t][j]·v[j] for %d queries, term after term; rows of v are width elements apart, and headDim is a multiple of 16. Scalar twin: accumulate.", wideQueries))
+	acc, p, v, ahead := pointer("acc"), pointer("p"), pointer("v"), pointer("ahead")
+	keys, headDim := pointer("keys"), pointer("headDim")
+	accStride, vStride := GP64(), pointer("width")
+	MOVQ(headDim, accStride)
+	SHLQ(Imm(2), accStride)
+	c.rowBytes(vStride)
+	for _, D := range []int{4, 1} {
+		loop, next := fmt.Sprintf("dims%d", 16*D), fmt.Sprintf("below%d", 16*D)
+		Label(loop)
+		CMPQ(headDim, U32(uint32(16*D)))
+		JL(LabelRef(next))
+		c.pass(fmt.Sprintf("keys%d", 16*D), ZMM, 0, D, wideQueries, acc, accStride, p, v, vStride, ahead, keys)
+		ADDQ(U32(uint32(64*D)), acc)
+		ADDQ(U32(uint32(2*D*c.bytes)), v)
+		SUBQ(U32(uint32(16*D)), headDim)
+		JMP(LabelRef(loop))
+		Label(next)
+	}
+	end()
+}
+
 // pass adds D vectors of the head, from number first on of those at acc and v.
-func (c element) pass(inner string, first, D, T int, acc, accStride, p, v, vStride, ahead, keys reg.Register) {
+func (c element) pass(inner string, vector func() reg.VecVirtual, first, D, T int, acc, accStride, p, v, vStride, ahead, keys reg.Register) {
 	a := make([][]reg.VecVirtual, T)
+	size := int(vector().Size()) // of a vector, in bytes
 	row := GP64()
 	MOVQ(acc, row)
 	for t := range a {
 		a[t] = make([]reg.VecVirtual, D)
 		for i := range a[t] {
-			a[t][i] = YMM()
-			VMOVUPS(at(row, 32*(first+i)), a[t][i])
+			a[t][i] = vector()
+			VMOVUPS(at(row, size*(first+i)), a[t][i])
 		}
 		if t < T-1 {
 			ADDQ(accStride, row)
@@ -466,12 +593,12 @@ func (c element) pass(inner string, first, D, T int, acc, accStride, p, v, vStri
 	MOVQ(p, pp)
 	MOVQ(keys, j)
 	Label(inner)
-	prefetch(ahead, 8*D*c.bytes/c.elements)
+	prefetch(ahead, size/4*D*c.bytes/c.elements)
 	var scale reg.VecVirtual
 	value := func(i int) reg.VecVirtual {
-		y, n := YMM(), first+i
+		y, n := vector(), first+i
 		if c.integers == nil {
-			c.load(at(vp, c.bytes*n), y)
+			c.load(at(vp, size/32*c.bytes*n), y)
 			return y
 		}
 		block := at(vp, n/4*c.bytes)
@@ -488,7 +615,7 @@ func (c element) pass(inner string, first, D, T int, acc, accStride, p, v, vStri
 		}
 	}
 	for t := range a {
-		b := YMM()
+		b := vector()
 		VBROADCASTSS(at(pp, t*rowBytes), b)
 		for i := range w {
 			if T == 1 {
@@ -503,7 +630,7 @@ func (c element) pass(inner string, first, D, T int, acc, accStride, p, v, vStri
 	JNZ(LabelRef(inner))
 	for t := T - 1; t >= 0; t-- {
 		for i := range a[t] {
-			VMOVUPS(a[t][i], at(row, 32*(first+i)))
+			VMOVUPS(a[t][i], at(row, size*(first+i)))
 		}
 		if t > 0 {
 			SUBQ(accStride, row)

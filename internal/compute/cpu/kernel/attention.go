@@ -107,7 +107,7 @@ type attention int
 const (
 	scalarAttention attention = iota // the definition
 	vectorAttention                  // widths are multiples of 8
-	wideAttention                    // and pages are decoded in 512-bit vectors
+	wideAttention                    // and pages are decoded, and tiles of maxTile queries computed, in 512-bit vectors
 )
 
 const maxTile = 6

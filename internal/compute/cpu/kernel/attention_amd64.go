@@ -7,14 +7,17 @@ var attentionTiles = [...]tileKernels{
 	compute.KVF16: {
 		scores:     [...]func(s, q *float32, k, ahead *byte, keys, headDim int){1: scores1AVX2, 2: scores2AVX2, 3: scores3AVX2, 4: scores4AVX2, 6: scores6AVX2},
 		accumulate: [...]func(acc, p *float32, v, ahead *byte, keys, headDim, width int){1: accumulate1AVX2, 2: accumulate2AVX2, 3: accumulate3AVX2, 4: accumulate4AVX2, 6: accumulate6AVX2},
+		wideScores: scores6AVX512, wideAccumulate: accumulate6AVX512,
 	},
 	compute.KVBF16: {
 		scores:     [...]func(s, q *float32, k, ahead *byte, keys, headDim int){1: scores1BF16AVX2, 2: scores2BF16AVX2, 3: scores3BF16AVX2, 4: scores4BF16AVX2, 6: scores6BF16AVX2},
 		accumulate: [...]func(acc, p *float32, v, ahead *byte, keys, headDim, width int){1: accumulate1BF16AVX2, 2: accumulate2BF16AVX2, 3: accumulate3BF16AVX2, 4: accumulate4BF16AVX2, 6: accumulate6BF16AVX2},
+		wideScores: scores6BF16AVX512, wideAccumulate: accumulate6BF16AVX512,
 	},
 	compute.KVF32: {
 		scores:     [...]func(s, q *float32, k, ahead *byte, keys, headDim int){1: scores1F32AVX2, 2: scores2F32AVX2, 3: scores3F32AVX2, 4: scores4F32AVX2, 6: scores6F32AVX2},
 		accumulate: [...]func(acc, p *float32, v, ahead *byte, keys, headDim, width int){1: accumulate1F32AVX2, 2: accumulate2F32AVX2, 3: accumulate3F32AVX2, 4: accumulate4F32AVX2, 6: accumulate6F32AVX2},
+		wideScores: scores6F32AVX512, wideAccumulate: accumulate6F32AVX512,
 	},
 	compute.KVQ8_0: {
 		scores:     [...]func(s, q *float32, k, ahead *byte, keys, headDim int){1: scores1Q8_0AVX2, 2: scores2Q8_0AVX2, 3: scores3Q8_0AVX2, 4: scores4Q8_0AVX2, 6: scores6Q8_0AVX2},

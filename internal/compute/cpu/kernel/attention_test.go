@@ -209,6 +209,30 @@ func TestAttentionAloneOrInCompany(t *testing.T) {
 	}
 }
 
+// TestWideAttention holds attention in 512-bit vectors to the bytes of 256-bit ones.
+func TestWideAttention(t *testing.T) {
+	all := Variants()
+	wide, narrow := all[0], slices.IndexFunc(all, func(k *Kernels) bool { return k.attention == vectorAttention })
+	if wide.attention != wideAttention || narrow < 0 {
+		t.Skip("this processor has no 512-bit vectors")
+	}
+	rng := newRand(t)
+	for _, kv := range []compute.KVType{compute.KVF16, compute.KVBF16, compute.KVF32, compute.KVQ8_0} {
+		for _, c := range []struct{ key, value, group, positions, tokens int }{{128, 128, 1, 300, 30}, {64, 64, 6, 70, 9}, {96, 32, 3, 200, 4}, {32, 96, 2, 65, 65}, {40, 24, 6, 100, 2}, {224, 160, 12, 90, 1}} {
+			if kv.Type().Quantised() && (c.key%quant.QK != 0 || c.value%quant.QK != 0) {
+				continue
+			}
+			s := newSequenceIn(rng, compute.KVShape{Heads: 2, Key: c.key, Value: c.value, KeyType: kv, ValueType: kv}, c.group, c.positions, c.tokens, 0)
+			got, want := s.attend(t, wide, 0, c.tokens), s.attend(t, all[narrow], 0, c.tokens)
+			for i, e := range got {
+				if math.Float32bits(e) != math.Float32bits(want[i]) {
+					t.Fatalf("%s %+v: element %d is %v, %v with %s", kv, c, i, e, want[i], all[narrow].Name)
+				}
+			}
+		}
+	}
+}
+
 // TestAttentionKinds: windows, soft caps, sinks, and keys and values of different widths, alone and in company.
 func TestAttentionKinds(t *testing.T) {
 	rng := newRand(t)

@@ -16,6 +16,9 @@ func first[T any](x []T) *T { return unsafe.SliceData(x) }
 type tileKernels struct {
 	scores     [maxTile + 1]func(s, q *float32, k, ahead *byte, keys, headDim int)
 	accumulate [maxTile + 1]func(acc, p *float32, v, ahead *byte, keys, headDim, width int)
+	// Those of maxTile queries in 512-bit vectors, with the same bytes; nil: none. Values' widths are multiples of 16.
+	wideScores     func(s, q *float32, k, ahead *byte, keys, headDim int)
+	wideAccumulate func(acc, p *float32, v, ahead *byte, keys, headDim, width int)
 }
 
 func (a attention) scores(s, q []float32, k rows, tile, keys, headDim int) {
@@ -25,7 +28,12 @@ func (a attention) scores(s, q []float32, k rows, tile, keys, headDim int) {
 	}
 	up := (keys + 7) &^ 7
 	_, _, _ = s[(tile-1)*compute.PagePositions+up-1], q[tile*headDim-1], k.data[up*k.t.RowBytes(headDim)-1]
-	attentionTiles[k.t].scores[tile](first(s), first(q), first(k.data), unsafe.SliceData(k.ahead), keys, headDim)
+	tiles := &attentionTiles[k.t]
+	f := tiles.scores[tile]
+	if a == wideAttention && tile == maxTile && tiles.wideScores != nil {
+		f = tiles.wideScores
+	}
+	f(first(s), first(q), first(k.data), unsafe.SliceData(k.ahead), keys, headDim)
 }
 
 func (a attention) softmax(s []float32, n int, old float32) (m, sum float32) {
@@ -42,7 +50,12 @@ func (a attention) accumulate(acc, p []float32, v rows, tile, keys, headDim int)
 		return
 	}
 	_, _, _ = acc[tile*headDim-1], p[(tile-1)*compute.PagePositions+keys-1], v.data[(keys-1)*v.t.RowBytes(v.width)+v.t.RowBytes(headDim)-1]
-	attentionTiles[v.t].accumulate[tile](first(acc), first(p), first(v.data), unsafe.SliceData(v.ahead), keys, headDim, v.width)
+	tiles := &attentionTiles[v.t]
+	f := tiles.accumulate[tile]
+	if a == wideAttention && tile == maxTile && headDim%16 == 0 && tiles.wideAccumulate != nil {
+		f = tiles.wideAccumulate
+	}
+	f(first(acc), first(p), first(v.data), unsafe.SliceData(v.ahead), keys, headDim, v.width)
 }
 
 // decode writes the elements of whole blocks of t to dst.

@@ -392,6 +392,36 @@ func accumulate4Q4_0AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys in
 //go:noescape
 func accumulate6Q4_0AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
 
+// scores6AVX512 computes s[t][j] = q[t]·k[j] for 6 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
+//
+//go:noescape
+func scores6AVX512(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
+
+// accumulate6AVX512 computes acc[t] += Σ p[t][j]·v[j] for 6 queries, term after term; rows of v are width elements apart, and headDim is a multiple of 16. Scalar twin: accumulate.
+//
+//go:noescape
+func accumulate6AVX512(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
+
+// scores6BF16AVX512 computes s[t][j] = q[t]·k[j] for 6 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
+//
+//go:noescape
+func scores6BF16AVX512(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
+
+// accumulate6BF16AVX512 computes acc[t] += Σ p[t][j]·v[j] for 6 queries, term after term; rows of v are width elements apart, and headDim is a multiple of 16. Scalar twin: accumulate.
+//
+//go:noescape
+func accumulate6BF16AVX512(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
+
+// scores6F32AVX512 computes s[t][j] = q[t]·k[j] for 6 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
+//
+//go:noescape
+func scores6F32AVX512(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
+
+// accumulate6F32AVX512 computes acc[t] += Σ p[t][j]·v[j] for 6 queries, term after term; rows of v are width elements apart, and headDim is a multiple of 16. Scalar twin: accumulate.
+//
+//go:noescape
+func accumulate6F32AVX512(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
+
 // decodeQ8_0AVX2 writes the elements of blocks of Q8_0. Scalar twin: quant.Decode.
 //
 //go:noescape
