@@ -21,6 +21,14 @@ type Shaper interface {
 	Spare(most int) int
 }
 
+// OutputRows is a device whose products and feed-forward layers also take tensors of the rows that Params.Out names in place of all the step's. It
+// computes each by the arithmetic of the row of the step that it is, so that its bytes are the same.
+type OutputRows interface {
+	Device
+	// TakesOutputRows does nothing.
+	TakesOutputRows()
+}
+
 // Overlapper is the executor of a GPU that works at the same time as another processor, the host. The functions that it returns are
 // valid in every replay.
 type Overlapper interface {

@@ -170,7 +170,7 @@ type Params struct {
 	Pages     [][]int32 // [sequence][page] page ids of a sequence's KV; token i attends to positions 0…Pos[i]
 	Near      [][]int32 // the same for a cache's Windowed layers; pages that no window reaches are 0. May be nil where there are none
 	States    []int32   // [sequence] slot of its recurrent state; the rows of such a sequence follow one another in the step and in position. nil: sequence i has slot i
-	Out       []int32   // [n_out] rows whose logits are wanted
+	Out       []int32   // [n_out] rows whose logits are wanted, in ascending order
 	Threshold float32   // a neuron is predicted active iff its logit >= Threshold
 
 	Scales []float32 // of the model's adapters, for all the step's rows; nil: the model's own

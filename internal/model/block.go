@@ -65,7 +65,16 @@ func (l *block) forward(v compute.Verbs, m *Model, i int) {
 	}
 	in := m.input(v, s, l.norm)
 	l.attend(v, m, s, in, i)
+	narrow := m.narrows(i)
+	if narrow {
+		if s = m.narrowed(v, s, &l.shape, true); s.x.Rows == 0 {
+			return
+		}
+	}
 	if m.Family.Parallel {
+		if narrow && l.ffnNorm.w == nil {
+			in = m.input(v, s, l.norm)
+		}
 		if l.ffnNorm.w != nil {
 			in = m.input(v, s, l.ffnNorm)
 		}
@@ -108,6 +117,11 @@ func (l *block) forwardParts(v compute.Verbs, m *Model, s *buffers, i int) {
 		l.attend(v, m, s, m.input(v, s, l.norm), i)
 		m.product(v, s.attn, compute.Products{{Out: s.h, W: l.wo, Bias: l.bo}})
 		m.join(v, s.x, s.h, l.after)
+	}
+	if m.narrows(i) {
+		if s = m.narrowed(v, s, &l.shape, false); s.x.Rows == 0 {
+			return
+		}
 	}
 	if l.ffn.up == nil && l.experts.router == nil {
 		return
@@ -197,6 +211,9 @@ func (a *attention) attend(v compute.Verbs, m *Model, s *buffers, in compute.Ten
 	}
 	if own {
 		v.StoreKV(m.cache, a.stored, s.k, s.v)
+	}
+	if m.narrows(i) && s.logits.Rows == 0 { // keys and values are all that is wanted
+		return
 	}
 	v.Attend(s.attn, s.q, m.cache, a.stored, a.how)
 	if m.Family.GatedAttention {

@@ -108,7 +108,7 @@ func TestExpertsUsed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := compute.Params{Decode: 1, Tokens: []int32{7}, Pos: []int32{0}, Seq: []int32{0}, Pages: [][]int32{{0}}}
+		p := compute.Params{Decode: 1, Tokens: []int32{7}, Pos: []int32{0}, Seq: []int32{0}, Pages: [][]int32{{0}}, Out: []int32{0}}
 		if err := m.Forward(&p); err != nil {
 			t.Fatal(err)
 		}

@@ -47,27 +47,31 @@ type Options struct {
 type Model struct {
 	Config
 	dev      compute.Device
-	drafts   bool            // steps of Params.Draft compute the neurons that predictors choose, others as Config.Sparse says
-	hotOnly  bool            // steps of Params.Draft compute the neurons on GPUs in layers that are divided
-	guessing bool            // the step that is recorded is of Params.Draft
-	recall   bool            // Options.Recall
-	expanded bool            // the step that is recorded makes keys and values of latent vectors, where layers can
-	whole    bool            // the step that is recorded computes all neurons although there are predictors
-	orders   [][]int32       // Options.Order
-	places   []compute.Place // Options.Places
-	embd     *compute.Matrix // [n_vocab, n_embd]
-	pos      *compute.Matrix // [n_ctx+offset, n_embd] learned positions, or nil
-	types    *compute.Matrix // [types, n_embd] added to the embeddings of tokens by their type; or nil
-	layers   []block
-	further  *further                     // predicts a further token; or nil
-	inputs   inputs                       // every layer's own embeddings
-	altUp    altUp                        // streams of the residual
-	norm     norm                         // before the head, or none
-	Head     Head                         // behind pooling
-	head     *compute.Matrix              // [n_vocab, n_embd]; embd where tied
-	bias     *compute.Vector              // of the head [n_vocab], or nil
-	after    norm                         // of the embedding, or none
-	ropes    [Unrotated + 1]*compute.Rope // by Rotation; nil where heads are not rotated
+	drafts   bool // steps of Params.Draft compute the neurons that predictors choose, others as Config.Sparse says
+	hotOnly  bool // steps of Params.Draft compute the neurons on GPUs in layers that are divided
+	guessing bool // the step that is recorded is of Params.Draft
+	recall   bool // Options.Recall
+	expanded bool // the step that is recorded makes keys and values of latent vectors, where layers can
+	whole    bool // the step that is recorded computes all neurons although there are predictors
+
+	narrowing   bool // in steps of Forward the last layer computes, behind attention, only the rows whose logits are wanted: see canNarrow
+	outputsOnly bool // it does in the step in progress
+
+	orders  [][]int32       // Options.Order
+	places  []compute.Place // Options.Places
+	embd    *compute.Matrix // [n_vocab, n_embd]
+	pos     *compute.Matrix // [n_ctx+offset, n_embd] learned positions, or nil
+	types   *compute.Matrix // [types, n_embd] added to the embeddings of tokens by their type; or nil
+	layers  []block
+	further *further                     // predicts a further token; or nil
+	inputs  inputs                       // every layer's own embeddings
+	altUp   altUp                        // streams of the residual
+	norm    norm                         // before the head, or none
+	Head    Head                         // behind pooling
+	head    *compute.Matrix              // [n_vocab, n_embd]; embd where tied
+	bias    *compute.Vector              // of the head [n_vocab], or nil
+	after   norm                         // of the embedding, or none
+	ropes   [Unrotated + 1]*compute.Rope // by Rotation; nil where heads are not rotated
 
 	sharedRope *compute.Rope // of the part of keys that heads share, in latent attention
 
@@ -76,14 +80,15 @@ type Model struct {
 	turns    map[*compute.Rope]*compute.Rope // see unscaled
 	scales   []float32                       // of the step in progress
 
-	cache  *compute.Cache
-	most   compute.Segment // rows of the largest step
-	shaper compute.Shaper  // the device, if it has a choice of segments, or nil
-	buf    buffers
-	step   buffers         // buf, cut to the step in progress
-	params *compute.Params // of the step in progress
-	body   func(compute.Verbs)
-	watch  compute.Watch
+	cache   *compute.Cache
+	most    compute.Segment // rows of the largest step
+	shaper  compute.Shaper  // the device, if it has a choice of segments, or nil
+	buf     buffers
+	step    buffers         // buf, cut to the step in progress
+	outputs buffers         // buf, cut to its rows whose logits are wanted: see narrowed
+	params  *compute.Params // of the step in progress
+	body    func(compute.Verbs)
+	watch   compute.Watch
 }
 
 // norm is a norm's scale and, in families whose norms have one, its bias.
@@ -131,6 +136,7 @@ type buffers struct {
 	queries       compute.Tensor  // [n, heads·2·key] each head's query and behind it its gate, in gated attention
 	queryGates    compute.Tensor  // [n, heads·key] the gates
 	last          compute.Tensor  // [n_out, n_embd]
+	lastAttn      compute.Tensor  // [n_out, heads·value] of the last layer, where it computes these rows alone
 	logits        compute.Tensor  // [n_out, n_vocab]
 
 	adapterLow, adapterWide   compute.Tensor // [n, rank of adapters], [n, widest adapted matrix]
@@ -225,6 +231,7 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 		m.shaper = s
 		rows += s.Spare(o.Batch)
 	}
+	m.narrowing = m.canNarrow(&o)
 	if m.buf, err = m.newBuffers(rows, o.Outputs); err != nil {
 		return nil, err
 	}
@@ -476,6 +483,9 @@ func (m *Model) newBuffers(n, outputs int) (buffers, error) {
 	}
 	b.last, b.logits = tensor(outputs, m.Embd), tensor(outputs, m.Vocab)
 	b.last.Outputs, b.logits.Outputs = true, true
+	if m.narrowing {
+		b.lastAttn = tensor(outputs, m.Blocks[m.Layers-1].Heads*m.Blocks[m.Layers-1].Value)
+	}
 	m.newStreams(&b, n, tensor)
 	m.recurrentBuffers(&b, n, tensor)
 	m.adapterBuffers(&b, tensor, n, outputs)
@@ -532,7 +542,11 @@ func (b *buffers) of(l *Block) *buffers {
 }
 
 // Forward runs one step. Afterwards Logits returns the rows that p.Out asked for.
-func (m *Model) Forward(p *compute.Params) error { return m.run("forward", p, m.body) }
+func (m *Model) Forward(p *compute.Params) error {
+	m.outputsOnly = m.narrowing
+	defer func() { m.outputsOnly = false }()
+	return m.run("forward", p, m.body)
+}
 
 // ForwardHidden runs one step as Forward does. Afterwards Hidden returns every row's hidden state, too.
 func (m *Model) ForwardHidden(p *compute.Params) error {
@@ -603,7 +617,9 @@ func (m *Model) forward(v compute.Verbs) {
 	if s.logits.Rows == 0 || m.head == nil {
 		return
 	}
-	v.Gather(s.last, s.x)
+	if !m.narrows(len(m.layers) - 1) {
+		v.Gather(s.last, s.x)
+	}
 	m.normalise(v, s.last, s.last, m.norm)
 	m.product(v, s.last, compute.Products{{Out: s.logits, W: m.head, Bias: m.bias}})
 	if m.Scale.Logits != 1 {
@@ -612,6 +628,34 @@ func (m *Model) forward(v compute.Verbs) {
 	if m.Cap.Logits > 0 {
 		v.SoftCap(s.logits, m.Cap.Logits)
 	}
+}
+
+// narrows reports whether layer i computes behind attention only the rows whose logits are wanted, in m.outputs: the last one may, as no other layer reads
+// the other rows.
+func (m *Model) narrows(i int) bool {
+	return m.outputsOnly && i == len(m.layers)-1 && m.step.logits.Rows < m.step.x.Rows
+}
+
+// canNarrow reports whether steps of Forward may leave out what the last layer adds to rows whose logits are not wanted.
+func (m *Model) canNarrow(o *Options) bool {
+	_, ok := m.dev.(compute.OutputRows)
+	l := &m.layers[len(m.layers)-1]
+	return ok && o.Observer == nil && !m.Family.Headless && l.mixing.router == nil && l.input.gate == nil && !l.experts.early
+}
+
+// narrowed makes m.outputs the buffers of a layer of the given shape for the rows whose logits are wanted, and brings the residual of s and, unless attended is
+// false, attention's sums there.
+func (m *Model) narrowed(v compute.Verbs, s *buffers, l *Block, attended bool) *buffers {
+	n := s.logits.Rows
+	m.outputs = m.buf.first(n, n)
+	to := m.outputs.of(l)
+	to.x, to.attn = s.last, m.buf.lastAttn.First(n)
+	to.x.Outputs = false // what adapters need has room for as many rows as tokens
+	v.Gather(to.x, s.x)
+	if attended {
+		v.Gather(to.attn, s.attn)
+	}
+	return to
 }
 
 // normalise applies the family's norm.

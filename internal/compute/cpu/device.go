@@ -158,6 +158,22 @@ func (d *Device) Run(_ compute.Segment, p *compute.Params, body func(compute.Ver
 	return d.err
 }
 
+// TakesOutputRows says that operations also take the rows that Params.Out names: see single.
+func (d *Device) TakesOutputRows() {}
+
+// single returns how many of a tensor's rows, the first, are computed as the single tokens of running sequences are. They are all the step's rows, or those that
+// Params.Out names.
+func (d *Device) single(rows int) int {
+	switch rows {
+	case len(d.p.Tokens):
+		return d.p.Decode
+	case len(d.p.Out):
+		n, _ := slices.BinarySearch(d.p.Out, int32(d.p.Decode))
+		return n
+	}
+	return rows
+}
+
 // Watch has what is computed added to w as long as it is on.
 func (d *Device) Watch(w *compute.Watch) { d.watch = w }
 

@@ -150,9 +150,9 @@ func (f *experts) fewPairs() (few []int32, most int) {
 	if f.tokens <= compute.FewTokens {
 		return few, most
 	}
-	n, alone := 0, f.exact.alone[:0]
+	n, alone, single := 0, f.exact.alone[:0], f.d.single(f.tokens)
 	for _, p := range s.scattered {
-		if f.token(int(p)) < f.d.p.Decode {
+		if f.token(int(p)) < single {
 			few[n] = p
 			n++
 		} else {

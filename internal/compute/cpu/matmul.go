@@ -45,10 +45,7 @@ func (d *Device) matMul(x compute.Tensor, p compute.Products) {
 		return
 	}
 	m := &d.mm
-	m.p, m.tokens, m.single = p, x.Rows, x.Rows
-	if x.Rows == len(d.p.Tokens) {
-		m.single = d.p.Decode
-	}
+	m.p, m.tokens, m.single = p, x.Rows, d.single(x.Rows)
 	m.x = operand{}
 	total := 0
 	for i := range p {

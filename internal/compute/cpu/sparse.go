@@ -165,6 +165,14 @@ func (f *sparseFFN) token(t int) int {
 	return t
 }
 
+// single returns the number of tokens that are computed as those of running sequences.
+func (f *sparseFFN) single() int {
+	if f.pairs != nil {
+		return f.d.single(f.pairs.tokens)
+	}
+	return f.d.single(f.tokens)
+}
+
 // layer returns which of stacked layers row t is of.
 func (f *sparseFFN) layer(t int) int {
 	if f.pairs != nil {

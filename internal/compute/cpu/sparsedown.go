@@ -24,8 +24,9 @@ func (f *sparseFFN) project() (whole bool) {
 // numbers decide, so that its bytes depend on nothing else in the step.
 func (f *sparseFFN) sort() {
 	f.dense, f.scattered = f.dense[:0], f.scattered[:0]
+	single := f.single()
 	for t := range f.tokens {
-		if f.token(t) >= f.d.p.Decode && f.fillsPanels(f.open.count[t]) {
+		if f.token(t) >= single && f.fillsPanels(f.open.count[t]) {
 			f.dense = append(f.dense, int32(t))
 		} else {
 			f.scattered = append(f.scattered, int32(t))
@@ -41,7 +42,7 @@ func (f *sparseFFN) sumScattered() {
 	case f.pairs != nil:
 		few, most = f.pairs.fewPairs()
 	case len(few) > most:
-		few = few[:min(len(few), f.d.p.Decode)]
+		few = few[:min(len(few), f.single())]
 		f.rows = f.scattered[len(few):]
 		f.d.pool.Run(len(f.rows), f.rowFn)
 	}

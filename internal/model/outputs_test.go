@@ -1,0 +1,94 @@
+package model_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
+)
+
+// wholeSteps is a device without the capabilities that it may have beside compute.Device's.
+type wholeSteps struct{ compute.Device }
+
+// TestOutputRows holds steps whose last layer computes only the rows whose logits are wanted to the bytes of steps that compute all rows, in every family.
+func TestOutputRows(t *testing.T) {
+	compare := func(name string, f *gguf.File, mode model.SparseMode) {
+		t.Run(fmt.Sprintf("%s/%s", name, mode), func(t *testing.T) {
+			t.Parallel()
+			var logits [2][][]float32
+			for i, wrap := range []func(compute.Device) compute.Device{
+				func(d compute.Device) compute.Device { return d },
+				func(d compute.Device) compute.Device { return wholeSteps{d} },
+			} {
+				dev, err := cpu.New(cpu.Options{Threads: 2})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { dev.Close() })
+				m, err := model.Load(t.Context(), f, wrap(dev), model.Options{Batch: 96, Outputs: 4, Cache: compute.CacheSpec{Pages: 8, States: 2}, Sparse: mode})
+				if err != nil {
+					t.Fatal(err)
+				}
+				logits[i] = companySteps(t, m)
+			}
+			if at := differ(logits[0], logits[1]); at >= 0 {
+				t.Errorf("row of logits %d differs", at)
+			}
+		})
+	}
+	for _, family := range arch.All() {
+		if family.Headless {
+			continue
+		}
+		for _, typ := range []quant.Type{quant.F16, quant.Q4_0} {
+			f := synthtest.Sparse(t, synth.Spec{Arch: family.Name, Type: typ}, 2)
+			compare(fmt.Sprintf("%s %s", family.Name, typ), f, model.Off)
+			compare(fmt.Sprintf("%s %s", family.Name, typ), f, model.Exact)
+		}
+	}
+	for _, name := range []string{"llama", "bamboo", "falcon", "opt"} {
+		compare(name+" with predictors", synthtest.Sparse(t, synth.Spec{Arch: name, Type: quant.F16, Magic: "PWRI"}, 2), model.Predict)
+	}
+}
+
+// companySteps runs steps of two sequences, one of which generates while the other's prompt is read: with logits of both, of one and of none. It returns them all.
+func companySteps(t *testing.T, m *model.Model) (logits [][]float32) {
+	t.Helper()
+	var at [2]int32 // positions
+	pages := [][]int32{{0, 1, 2}, {3, 4, 5}}
+	step := func(decode int, rows [2]int, out ...int32) {
+		p := compute.Params{Decode: decode, Pages: pages, Near: pages, States: []int32{0, 1}, Out: out}
+		for seq, n := range rows {
+			for range n {
+				p.Tokens = append(p.Tokens, sparseTokens[int(at[seq])%len(sparseTokens)])
+				p.Pos, p.Seq = append(p.Pos, at[seq]), append(p.Seq, int32(seq))
+				at[seq]++
+			}
+		}
+		if err := m.Forward(&p); err != nil {
+			t.Fatal(err)
+		}
+		for i := range out {
+			row, err := m.Logits(i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			logits = append(logits, slices.Clone(row))
+		}
+	}
+	step(5, [2]int{5, 0}, 4)
+	step(1, [2]int{1, 70}, 0)
+	step(0, [2]int{0, 3})
+	step(1, [2]int{1, 40}, 0, 40)
+	step(2, [2]int{1, 1}, 0, 1)
+	step(0, [2]int{0, 1}, 0)
+	return logits
+}
