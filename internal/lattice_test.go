@@ -85,7 +85,7 @@ var floors = []struct{ pkg, imports string }{
 	{"bench/record", "internal/atomicfile internal/hw internal/quant internal/synth"},
 	{"bench/gpucheck", "internal/bench internal/modelcost internal/monotime internal/compute internal/compute/vulkan internal/engine internal/gguf internal/hw internal/measure internal/model internal/neuron internal/atomicfile internal/placement internal/quant internal/synth internal/trace internal/planner"},
 	{"scripts/bcryptprimitives", ""},
-	{"bench/compare", "internal/bench internal/measure"},
+	{"bench/compare", "internal/bench internal/gguf internal/measure"},
 	{"bench/load", ""},
 	{"bench/drafts", "internal/engine internal/gguf internal/model internal/planner internal/sample"},
 	{"internal/prepare", "internal/folderlock internal/monotime internal/compute internal/compute/cpu internal/compute/cpu/gemm internal/compute/cpu/pool internal/engine internal/eval internal/gguf internal/hw internal/model internal/neuron internal/atomicfile internal/prepared internal/quant internal/sample internal/tokenizer internal/train internal/planner"},

@@ -91,7 +91,7 @@ func compare(ctx context.Context, c *cli.Command) error {
 	}
 	var slow []string
 	for _, model := range c.StringSlice("model") {
-		info, err := os.Stat(model)
+		weights, err := weightsOf(model)
 		if err != nil {
 			return err
 		}
@@ -106,7 +106,7 @@ func compare(ctx context.Context, c *cli.Command) error {
 				return err
 			}
 			fmt.Println(table(name, list, got))
-			fmt.Println(shares(info.Size(), list, got, read))
+			fmt.Println(shares(weights, list, got, read))
 			for _, t := range got.slower(c.Float("within") / 100) {
 				slow = append(slow, name+", "+t)
 			}

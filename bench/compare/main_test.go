@@ -7,6 +7,10 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
 // llamaBench is what llama-bench prints, with fields that are not read here.
@@ -168,5 +172,24 @@ func TestRun(t *testing.T) {
 	}
 	if _, err := e.run(context.Background(), "bad"); err == nil || !strings.Contains(err.Error(), "peer: ") || !strings.Contains(err.Error(), "no such model") {
 		t.Errorf("a failing peer: %v", err)
+	}
+}
+
+// Of experts a token reads those that it uses.
+func TestWeightsOf(t *testing.T) {
+	read := func(used int) int64 {
+		f := synthtest.File(t, synth.Spec{Arch: "qwen3moe", Type: quant.F16, Layers: 3, Embd: 64, FF: 32, Heads: 2, Experts: 8, Used: used, Vocab: 320})
+		n, err := weightsOf(f.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	const expert = 3 * 64 * 32 * 2 // bytes of three matrices in F16
+	if two, five := read(2), read(5); five-two != 3*3*expert {
+		t.Errorf("three more experts in three layers are %d bytes more, want %d", five-two, 3*3*expert)
+	}
+	if _, err := weightsOf(filepath.Join(t.TempDir(), "none.gguf")); err == nil {
+		t.Error("a file that is not there has weights")
 	}
 }

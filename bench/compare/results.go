@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/bench"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/measure"
 )
 
@@ -146,7 +147,40 @@ func (b bandwidths) measure(ctx context.Context, threads []int) error {
 	return nil
 }
 
-// shares prints what part of the read bandwidth each engine's decoding used: a token reads all weights once, so it is
+// weightsOf returns the bytes of weights that a token reads in the model at path if no neuron is left out: all but the embedding, unless that is the head, too, and of
+// experts those that a token uses.
+func weightsOf(path string) (int64, error) {
+	f, err := gguf.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	family, _, err := f.String("general.architecture")
+	if err != nil {
+		return 0, err
+	}
+	share := 1.0
+	if n, ok, _ := f.Uint(family + ".expert_count"); ok && n > 0 {
+		used, _, err := f.Uint(family + ".expert_used_count")
+		if err != nil {
+			return 0, err
+		}
+		share = float64(used) / float64(n)
+	}
+	bytes := 0.0
+	for _, t := range f.Tensors {
+		switch n := float64(len(t.Data)); {
+		case t.Name == "token_embd.weight" && f.Tensor("output.weight") != nil:
+		case strings.Contains(t.Name, "_exps."):
+			bytes += share * n
+		default:
+			bytes += n
+		}
+	}
+	return int64(bytes), nil
+}
+
+// shares prints what part of the read bandwidth each engine's decoding used: a token reads its weights once, so it is
 // bytes of weights times tokens a second over bytes a second, round by round.
 func shares(weights int64, list []engine, r results, b bandwidths) string {
 	var s strings.Builder
