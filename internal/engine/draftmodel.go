@@ -181,6 +181,7 @@ func (g *textGuesser) settle(token, gained float64) {
 	lookup, model := gained, 0.0
 	if g.asked {
 		lookup, model = 0, gained-float64(g.spent)
+		g.spent = 0
 	}
 	g.budgets.lookup.Note(token, lookup)
 	g.budgets.model.Note(token, model)

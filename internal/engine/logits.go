@@ -101,7 +101,9 @@ func (s *scheduler) takeBack(t *task, accepted int) {
 	t.late = s.now()-t.since > s.patience()
 	s.counts.drafted += int64(t.drafted)
 	s.counts.accepted += int64(accepted)
-	t.accept(accepted)
+	if t.accept(accepted); t.kv != nil && t.backlog() == 0 {
+		s.checkpoint(t)
+	}
 }
 
 // checking returns what it costs to check up to most drafts of t: times[n] is of a step with n drafts, over one without. times is used if it has room.
@@ -118,6 +120,9 @@ func (s *scheduler) checking(t *task, most int, times []float64) speculate.Cost 
 	times = times[:0]
 	for n := range most + 1 {
 		times = append(times, s.costs.time(others+1+n)/step)
+		if n > 0 && step > 1 { // else it is not known
+			times[n] += s.keep / step
+		}
 	}
-	return speculate.Cost{Others: others, Times: times, Step: step}
+	return speculate.Cost{Others: others, Times: times, Step: step, Again: s.kv.States > 0}
 }

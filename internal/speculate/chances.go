@@ -10,6 +10,7 @@ type Cost struct {
 	Others int       // tokens of other texts that a step computes besides, which wait for it as long
 	Times  []float64 // [most+1] of a step with n tokens to check, over one with none
 	Step   float64   // nanoseconds of one with none; 1: not known yet
+	Again  bool      // where a guess is wrong, the next step computes again what came before it, with the token before the guesses
 }
 
 // Chances say how often guesses came true, by the length of what they were guessed from. They serve many goroutines.
@@ -53,10 +54,14 @@ func (c *Chances) Worth(length, most int, cost Cost) int {
 	k := &c.class[class]
 	p, tokens := k.of(class), float64(cost.Others+1)
 	best, number, expected := gain*tokens, 0, 1.0
+	again := 0.0 // steps' time for what is computed again
 	for n := 1; n <= min(most, len(cost.Times)-1); n++ {
+		if cost.Again { // so many tokens, where the last guess is the first that is wrong
+			again += expected * (1 - p) * (cost.Times[n] - cost.Times[0])
+		}
 		expected *= p
 		tokens += expected
-		if speed := tokens / cost.Times[n]; speed > best {
+		if speed := tokens / (cost.Times[n] + again); speed > best {
 			best, number = speed, n
 		}
 	}
