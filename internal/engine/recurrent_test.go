@@ -149,3 +149,38 @@ func TestSavedState(t *testing.T) {
 		t.Errorf("after %d evaluated tokens the text goes on with %v, without restoring with %v", res.PromptTokens, got, want)
 	}
 }
+
+// TestRecurrentDrafts: of recurrent models every token's logits are the same bytes with and without guesses, of which some come and others do not; and so is what
+// goes on behind such a text.
+func TestRecurrentDrafts(t *testing.T) {
+	for _, arch := range []string{"nemotron_h", "qwen35", "mamba2", "falcon-h1"} {
+		t.Run(arch, func(t *testing.T) {
+			plain, guessing := openRecurrentOf(t, arch, engine.Options{}), openRecurrentOf(t, arch, engine.Options{Drafts: 6})
+			engine.SetTimes(guessing, cheapGuesses)
+			rng := rand.New(rand.NewPCG(9, 0))
+			line := randomTokens(rng, 40)
+			edited := slices.Clone(line)
+			edited[20], edited[33] = 1, 2 // where the text goes on otherwise than before
+			prompt, text := slices.Concat(line, line), slices.Concat(line, edited, line[:30], edited)
+			dictate := func(e *engine.Engine, prompt, text []int32) ([]uint64, engine.Result) {
+				d := &dictation{text: text, prompt: len(prompt)}
+				res, err := e.Generate(t.Context(), engine.Request{Prompt: prompt, Max: len(text), Sampler: d, IgnoreEOG: true}, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return d.sums, res
+			}
+			for turn := range 2 { // the second goes on behind the first
+				want, _ := dictate(plain, prompt, text)
+				got, res := dictate(guessing, prompt, text)
+				if !slices.Equal(got, want) {
+					t.Errorf("turn %d: logits with guesses are not those without", turn)
+				}
+				if res.Accepted == 0 || res.Accepted == res.Drafted {
+					t.Errorf("turn %d: %d of %d guesses came, too many or too few to tell", turn, res.Accepted, res.Drafted)
+				}
+				prompt = slices.Concat(prompt, text, randomTokens(rng, 15))
+			}
+		})
+	}
+}

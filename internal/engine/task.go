@@ -41,6 +41,7 @@ type task struct {
 	// what the layer gave for the last guess.
 	states   [][]float32 // [1+drafts][n_embd]
 	statesAt int
+	earlier  []float32 // [n_embd] that of the position before them, to which wrong drafts may be taken back; empty: it is not known
 	guess    []float32 // [n_embd]
 
 	// Of positions that were never evaluated, logits are wanted if wanted says so, given the distance from base; if generates, of the last.
@@ -134,6 +135,7 @@ func (t *task) accept(n int) {
 // keep keeps the i-th hidden state of a step, that of position pos.
 func (t *task) keep(i, pos int, state []float32) {
 	if i == 0 {
+		t.earlier = append(t.earlier[:0], t.before(pos)...)
 		t.states, t.statesAt = t.states[:0], pos
 	}
 	if i < cap(t.states) {
@@ -148,6 +150,9 @@ func (t *task) keep(i, pos int, state []float32) {
 func (t *task) before(pos int) []float32 {
 	if i := pos - 1 - t.statesAt; i >= 0 && i < len(t.states) {
 		return t.states[i]
+	}
+	if pos == t.statesAt && len(t.earlier) > 0 {
+		return t.earlier
 	}
 	return nil
 }
