@@ -22,7 +22,8 @@ const (
 	tuneBytes  = 16 << 20  // of weights that go one way: fewer may lie in caches, and a choice would not show
 	tunePiece  = 256 << 10 // bytes of a piece
 	tuneRounds = 7
-	tuneDuels  = 5
+	tuneDuels  = 15                    // at most
+	tuneAhead  = 3                     // so many more duels than the other the winner has won, or at least most of all
 	tuneTime   = 12 * time.Millisecond // for the weights that go one way, on a machine that is too busy for all rounds
 	tuneGain   = 0.95                  // of the usual kernel's time: less of a gain is chance
 	tuneStride = 8                     // of scattered rows that are timed every so many-th is read
@@ -165,8 +166,8 @@ func (d *Device) usual(s *tuneShape) string {
 	return d.k.Way(s.t, s.class)
 }
 
-// tune times kernels in turn, each on weights that no other read just before, and takes the fastest by its best round if it beats the usual one in most of
-// a few duels, too. Best rounds are what a busy machine disturbs the least; where nothing is clear the usual kernel stays.
+// tune times kernels in turn, each on weights that no other read just before, and takes the fastest by its best round if it beats the usual one in
+// duels, too, of which there are as many as it takes to tell. Best rounds are what a busy machine disturbs the least; where nothing is clear the usual kernel stays.
 func (d *Device) tune(s *tuneShape, names []string) {
 	usual := d.usual(s)
 	begin := time.Now()
@@ -184,21 +185,23 @@ func (d *Device) tune(s *tuneShape, names []string) {
 	}
 	at := slices.Index(names, usual)
 	fastest := slices.Index(best, slices.Min(best))
-	won := 0
+	ahead := 0 // duels that the fastest has won more than the usual one
 	if fastest != at {
-		for range tuneDuels {
+		for duel := 0; duel < tuneDuels && ahead > -tuneAhead && ahead < tuneAhead; duel++ {
 			d.goes(s, usual)
 			u := d.timed(s)
 			d.goes(s, names[fastest])
 			f := d.timed(s)
 			if f < u {
-				won++
+				ahead++
+			} else {
+				ahead--
 			}
 			best[fastest], best[at] = min(best[fastest], f), min(best[at], u)
 		}
 	}
 	chosen := usual
-	if won > tuneDuels/2 && float64(best[fastest]) < tuneGain*float64(best[at]) {
+	if ahead > 0 && float64(best[fastest]) < tuneGain*float64(best[at]) {
 		chosen = names[fastest]
 	}
 	d.goes(s, chosen)
@@ -224,8 +227,8 @@ func (d *Device) tuneMatrix(s *tuneShape) {
 	m := s.matrices[0]
 	w, row := mem(m), d.k.Form(m.Type).ActRow(m.Cols)
 	rows := min(tuneMatrixRows, m.Rows)
-	x, out := make([]byte, tuneMatrixTokens*row+cacheLine), make([]float32, rows*tuneMatrixTokens)
-	at := unsafe.Pointer(&x[aligned(x)])
+	out := make([]float32, rows*tuneMatrixTokens)
+	at := unsafe.Pointer(unsafe.SliceData(zeros(tuneMatrixTokens * row)))
 	var best [2]time.Duration
 	for i := range 2 * tuneMatrixRounds {
 		way := i % 2
@@ -247,6 +250,14 @@ func (d *Device) tuneMatrix(s *tuneShape) {
 	}
 }
 
+// zeros returns n bytes of activations. They are written: of memory that was only read all pages are one page of the system's, and the first-level cache of AMD's
+// processors keeps a line under one of its addresses at a time, so that activations of several pages would be read at half their speed.
+func zeros(n int) []byte {
+	x := make([]byte, n+cacheLine)
+	clear(x)
+	return x[aligned(x):][:n]
+}
+
 // timed computes one token's products with the next pieces of a shape's weights, on all threads, and returns how long a piece took.
 func (d *Device) timed(s *tuneShape) time.Duration {
 	if s.scattered {
@@ -254,8 +265,7 @@ func (d *Device) timed(s *tuneShape) time.Duration {
 	}
 	m, row, rows := s.next(2 * d.decode.Threads())
 	w, f := mem(m), d.k.Form(m.Type)
-	x := make([]byte, f.ActRow(m.Cols)+cacheLine)
-	x = x[aligned(x):]
+	x := zeros(f.ActRow(m.Cols))
 	out := make([]float32, rows)
 	chunk := max(1, tunePiece/w.rowBytes)
 	begin := time.Now()
@@ -270,8 +280,7 @@ func (d *Device) timed(s *tuneShape) time.Duration {
 func (d *Device) timedScattered(s *tuneShape) time.Duration {
 	m, row, rows := s.next(2 * d.decode.Threads() * tuneStride)
 	w, f := mem(m), d.k.Form(m.Type)
-	x := make([]byte, f.ActRow(m.Cols)+cacheLine)
-	x = x[aligned(x):]
+	x := zeros(f.ActRow(m.Cols))
 	index := make([]int32, rows/tuneStride)
 	for i := range index {
 		index[i] = int32(row + i*tuneStride + (i*i+s.turn)%tuneStride)
