@@ -40,14 +40,14 @@ const usualGuess = 0.6
 
 // wish returns how many guesses, at most most, are worth what making and checking them costs.
 func (h *hotDrafts) wish(most int, cost func(most int) speculate.Cost, guess float64) int {
-	if most < 1 || !h.can.Load() || !h.budget.Open() {
+	if most < 1 || !h.can.Load() {
 		return 0
 	}
 	c := cost(most)
 	for n := range c.Times {
 		c.Times[n] += float64(n) * guess
 	}
-	return h.chances.Worth(ofModel, most, c)
+	return h.chances.Worth(ofModel, most, h.budget.Within(c))
 }
 
 // guessTime returns what a step that guesses for one text takes, as a part of a step of one token.

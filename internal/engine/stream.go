@@ -196,6 +196,9 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 		t.labels = append(t.labels, kvcache.LabelOf(id, len(r.Prompt) < e.sched.short))
 	}
 	if e.drafts > 0 && r.Drafts >= 0 && r.Scales == nil {
+		if e.hot != nil {
+			e.hot.budget.Begin()
+		}
 		st.guess, st.most = e.guesser(), min(e.drafts, pick(r.Drafts, e.drafts))
 	}
 	for _, id := range r.Prompt {

@@ -13,6 +13,15 @@ type Cost struct {
 	Again  bool      // where a guess is wrong, the next step computes again what came before it, with the token before the guesses
 }
 
+// lost returns what checking n guesses costs if none comes, in steps with none to check.
+func (c *Cost) lost(n int) float64 {
+	lost := c.Times[n] - c.Times[0]
+	if c.Again {
+		lost += c.Times[1] - c.Times[0]
+	}
+	return lost
+}
+
 // Chances say how often guesses came true, by the length of what they were guessed from. They serve many goroutines.
 type Chances struct {
 	mu    sync.Mutex
@@ -55,7 +64,8 @@ func (c *Chances) Worth(length, most int, cost Cost) int {
 	p, tokens := k.of(class), float64(cost.Others+1)
 	best, number, expected := gain*tokens, 0, 1.0
 	again := 0.0 // steps' time for what is computed again
-	for n := 1; n <= min(most, len(cost.Times)-1); n++ {
+	most = min(most, len(cost.Times)-1)
+	for n := 1; n <= most; n++ {
 		if cost.Again { // so many tokens, where the last guess is the first that is wrong
 			again += expected * (1 - p) * (cost.Times[n] - cost.Times[0])
 		}
@@ -65,7 +75,7 @@ func (c *Chances) Worth(length, most int, cost Cost) int {
 			best, number = speed, n
 		}
 	}
-	if number == 0 {
+	if number == 0 && most > 0 {
 		if k.passed++; k.passed >= retry {
 			number = 1
 		}
