@@ -43,6 +43,7 @@ type Choice struct {
 	Type quant.Type
 	// Scattered: of rows chosen by index, of any length
 	Scattered bool
+	Mapped    bool          // of rows as the file has them
 	Cols      int           // elements of a row of the first of the weights
 	Kernel    string        // the chosen one
 	Usual     string        // the one that is taken without measuring, and where no other is clearly faster
@@ -69,8 +70,11 @@ func (c *Choice) Speed(kernel string) float64 {
 
 func (c *Choice) String() string {
 	rows := "rows"
-	if c.Scattered {
+	switch {
+	case c.Scattered:
 		rows = "scattered rows"
+	case c.Mapped:
+		rows = "mapped rows"
 	}
 	return fmt.Sprintf("kernel of %s, %s of %d elements: %s; %.2f of the time of %s, the usual one (%d rounds, %.1f ms)",
 		c.Type, rows, c.Cols, c.Kernel, c.Speed(c.Usual)/c.Speed(c.Kernel), c.Usual, c.Rounds, float64(c.Took.Microseconds())/1e3)
@@ -100,22 +104,28 @@ type tuneShape struct {
 	t         quant.Type
 	class     kernel.Class // 0 of scattered rows
 	scattered bool
+	mapped    bool // they are as the file has them
 	matrices  []*compute.Matrix
 	bytes     int
 	at, row   int // the matrix and the row that are measured next
 	turn      int // how often all were measured
 }
 
-// add adds a matrix to its shape. The rows of neurons may be read in any selection.
+// add adds a matrix to its shape, if it has any to choose from. The rows of neurons may be read in any selection.
 func (u *tuner) add(k *kernel.Kernels, m *compute.Matrix) {
-	t, class, scattered := m.Type, k.ClassOf(m.Type, m.Cols), mem(m).layout == neurons
+	t, class, scattered, mapped := m.Type, k.ClassOf(m.Type, m.Cols), mem(m).layout == neurons, !mem(m).packed
+	if mapped && m.Cols%quant.QKK != 0 {
+		return // such rows are packed first
+	}
 	if scattered {
 		class = 0
 	}
-	i := slices.IndexFunc(u.shapes, func(s *tuneShape) bool { return s.t == t && s.class == class && s.scattered == scattered })
+	i := slices.IndexFunc(u.shapes, func(s *tuneShape) bool {
+		return s.t == t && s.class == class && s.scattered == scattered && s.mapped == mapped
+	})
 	if i < 0 {
 		i = len(u.shapes)
-		u.shapes = append(u.shapes, &tuneShape{t: t, class: class, scattered: scattered})
+		u.shapes = append(u.shapes, &tuneShape{t: t, class: class, scattered: scattered, mapped: mapped})
 	}
 	s := u.shapes[i]
 	s.matrices = append(s.matrices, m)
@@ -125,12 +135,15 @@ func (u *tuner) add(k *kernel.Kernels, m *compute.Matrix) {
 // Tune chooses the kernels of the weights that were taken in so far. It takes some milliseconds, and none where weights are few.
 func (d *Device) Tune() {
 	for _, s := range d.tuner.shapes {
-		if d.tuner.kernels == KernelsAuto && s.bytes >= tuneBytes && d.k.HasMatrix(s.t) && !s.scattered {
+		if d.tuner.kernels == KernelsAuto && s.bytes >= tuneBytes && d.k.HasMatrix(s.t) && !s.scattered && !s.mapped {
 			d.tuneMatrix(s)
 		}
 		names := d.k.Ways(s.t)
-		if s.scattered {
+		switch {
+		case s.scattered:
 			names = d.k.Scatters(s.t)
+		case s.mapped:
+			names = d.k.FileWays(s.t)
 		}
 		switch asked := d.tuner.kernels; {
 		case asked == KernelsUsual || len(names) == 0:
@@ -148,9 +161,12 @@ func (d *Device) Tune() {
 // goes has a shape's products go by the named kernel, one of those there are for it.
 func (d *Device) goes(s *tuneShape, name string) {
 	var err error
-	if s.scattered {
+	switch {
+	case s.scattered:
 		err = d.k.GoScattered(s.t, name)
-	} else {
+	case s.mapped:
+		err = d.k.GoFile(s.t, s.class, name)
+	default:
 		err = d.k.Go(s.t, s.class, name)
 	}
 	if err != nil {
@@ -160,8 +176,11 @@ func (d *Device) goes(s *tuneShape, name string) {
 
 // usual returns the kernel that a shape's products go by when nothing was chosen.
 func (d *Device) usual(s *tuneShape) string {
-	if s.scattered {
+	switch {
+	case s.scattered:
 		return d.k.Scatter(s.t)
+	case s.mapped:
+		return d.k.FileWay(s.t, s.class)
 	}
 	return d.k.Way(s.t, s.class)
 }
@@ -205,7 +224,7 @@ func (d *Device) tune(s *tuneShape, names []string) {
 		chosen = names[fastest]
 	}
 	d.goes(s, chosen)
-	c := Choice{Type: s.t, Scattered: s.scattered, Cols: s.matrices[0].Cols, Kernel: chosen, Usual: usual, Rounds: rounds, Took: time.Since(begin)}
+	c := Choice{Type: s.t, Scattered: s.scattered, Mapped: s.mapped, Cols: s.matrices[0].Cols, Kernel: chosen, Usual: usual, Rounds: rounds, Took: time.Since(begin)}
 	for i, name := range names {
 		c.Speeds = append(c.Speeds, KernelSpeed{name, tunePiece / max(best[i], 1).Seconds()})
 	}
@@ -269,9 +288,9 @@ func (d *Device) timed(s *tuneShape) time.Duration {
 	out := make([]float32, rows)
 	chunk := max(1, tunePiece/w.rowBytes)
 	begin := time.Now()
-	d.decode.Run((rows+chunk-1)/chunk, func(c, _ int) {
+	d.decode.Run((rows+chunk-1)/chunk, func(c, worker int) {
 		from, to := c*chunk, min(rows, (c+1)*chunk)
-		d.k.MatMul(m.Type, out[from:to], to-from, w.data[(row+from)*w.rowBytes:(row+to)*w.rowBytes], to-from, m.Cols, unsafe.Pointer(unsafe.SliceData(x)), 0, 1)
+		d.multiply(m, w.data[(row+from)*w.rowBytes:(row+to)*w.rowBytes], to-from, out[from:to], to-from, unsafe.Pointer(unsafe.SliceData(x)), 0, 1, worker)
 	})
 	return time.Duration(float64(time.Since(begin)) * tunePiece / float64(rows*w.rowBytes))
 }
