@@ -22,6 +22,8 @@ const (
 	tuneBytes  = 16 << 20  // of weights that go one way: fewer may lie in caches, and a choice would not show
 	tunePiece  = 256 << 10 // bytes of a piece
 	tuneRounds = 7
+	tuneUneven = 2                     // where a kernel takes so many times its best, other programs are busy,
+	tuneBusy   = 28                    // and there are at most so many rounds, of which some are undisturbed
 	tuneDuels  = 15                    // at most
 	tuneAhead  = 3                     // so many more duels than the other the winner has won, or at least most of all
 	tuneTime   = 12 * time.Millisecond // for the weights that go one way, on a machine that is too busy for all rounds
@@ -49,6 +51,7 @@ type Choice struct {
 	Usual     string        // the one that is taken without measuring, and where no other is clearly faster
 	Speeds    []KernelSpeed // of all kernels there are, as measured
 	Rounds    int           // each was measured in
+	Busy      bool          // times were so uneven that other programs must have been busy
 	Took      time.Duration // for the choice
 }
 
@@ -76,8 +79,12 @@ func (c *Choice) String() string {
 	case c.Mapped:
 		rows = "mapped rows"
 	}
-	return fmt.Sprintf("kernel of %s, %s of %d elements: %s; %.2f of the time of %s, the usual one (%d rounds, %.1f ms)",
-		c.Type, rows, c.Cols, c.Kernel, c.Speed(c.Usual)/c.Speed(c.Kernel), c.Usual, c.Rounds, float64(c.Took.Microseconds())/1e3)
+	busy := ""
+	if c.Busy {
+		busy = ", other programs were busy"
+	}
+	return fmt.Sprintf("kernel of %s, %s of %d elements: %s; %.2f of the time of %s, the usual one (%d rounds, %.1f ms%s)",
+		c.Type, rows, c.Cols, c.Kernel, c.Speed(c.Usual)/c.Speed(c.Kernel), c.Usual, c.Rounds, float64(c.Took.Microseconds())/1e3, busy)
 }
 
 // Choices returns what Tune chose by measuring.
@@ -192,17 +199,22 @@ func (d *Device) tune(s *tuneShape, names []string) {
 	begin := time.Now()
 	best := make([]time.Duration, len(names))
 	d.timed(s) // wakes the workers
-	rounds := 0
-	for rounds < tuneRounds && (rounds < 2 || time.Since(begin) < tuneTime) {
+	at := slices.Index(names, usual)
+	rounds, slowest := 0, time.Duration(0) // of the usual kernel
+	busy := func() bool { return slowest > tuneUneven*best[at] }
+	for rounds < 2 || time.Since(begin) < tuneTime && (rounds < tuneRounds || busy() && rounds < tuneBusy) {
 		for i, name := range names {
 			d.goes(s, name)
-			if took := d.timed(s); rounds == 0 || took < best[i] {
+			took := d.timed(s)
+			if rounds == 0 || took < best[i] {
 				best[i] = took
+			}
+			if i == at {
+				slowest = max(slowest, took)
 			}
 		}
 		rounds++
 	}
-	at := slices.Index(names, usual)
 	fastest := slices.Index(best, slices.Min(best))
 	ahead := 0 // duels that the fastest has won more than the usual one
 	if fastest != at {
@@ -224,7 +236,7 @@ func (d *Device) tune(s *tuneShape, names []string) {
 		chosen = names[fastest]
 	}
 	d.goes(s, chosen)
-	c := Choice{Type: s.t, Scattered: s.scattered, Mapped: s.mapped, Cols: s.matrices[0].Cols, Kernel: chosen, Usual: usual, Rounds: rounds, Took: time.Since(begin)}
+	c := Choice{Type: s.t, Scattered: s.scattered, Mapped: s.mapped, Cols: s.matrices[0].Cols, Kernel: chosen, Usual: usual, Rounds: rounds, Busy: busy(), Took: time.Since(begin)}
 	for i, name := range names {
 		c.Speeds = append(c.Speeds, KernelSpeed{name, tunePiece / max(best[i], 1).Seconds()})
 	}
