@@ -81,9 +81,10 @@ func run(ctx context.Context, c *cli.Command, out io.Writer) error {
 	}
 	defer e.Close()
 	var all []result
-	for range c.Int("rounds") {
+	for round := range c.Int("rounds") {
 		r := result{Tokens: len(text)}
-		for _, drafts := range []int{-1, 0} {
+		for turn := range 2 { // forwards and backwards in turn: the machine's speed changes
+			drafts := (turn+round)%2 - 1 // none, or as many as the engine's
 			res, err := e.Generate(ctx, engine.Request{Prompt: prompt, Max: len(text), Sampler: &dictation{text: text, prompt: len(prompt)}, IgnoreEOG: true, Drafts: drafts}, nil)
 			if err != nil {
 				return err

@@ -24,7 +24,7 @@ func gpuFlags() []cli.Flag {
 		budgetFlag(),
 		statsFlag(),
 		streamFlag(),
-		&cli.IntFlag{Name: "n-gpu-layers", Aliases: []string{"ngl", "gpu-layers"}, Usage: "put the last `N` layers whole on GPUs, as llama.cpp does; default: attention and hot neurons first", Sources: env("N_GPU_LAYERS")},
+		&cli.StringFlag{Name: "n-gpu-layers", Aliases: []string{"ngl", "gpu-layers"}, Usage: "put the last `N` layers whole on GPUs, or all, as llama.cpp does; default, or auto: attention and hot neurons first", Sources: env("N_GPU_LAYERS")},
 		kvInRAMFlag(),
 		&cli.IntFlag{Name: "moe-cache-mib", Usage: "let the experts in at most `N` MiB of GPU memory follow the text, which takes RAM for all of them; 0: they stay where the plan has them; default: they follow where RAM has room and that should be faster"},
 		&cli.BoolFlag{Name: "read-ahead", HideDefault: true, Usage: "read the neurons that a GPU seems to leave to the processor before it is their turn; default: where the plan has the GPU wait for them"},
@@ -88,12 +88,8 @@ func gpuOptions(c *cli.Command, o *powerinfer.Options) error {
 	if o.VRAM, err = budgets(c); err != nil {
 		return err
 	}
-	if c.IsSet("n-gpu-layers") {
-		n := c.Int("n-gpu-layers")
-		if n < -1 {
-			return fmt.Errorf("-ngl %d: give a number of layers, or -1 for all", n)
-		}
-		o.GPULayers = &n
+	if o.GPULayers, err = wholeLayers(c, "n-gpu-layers", "-ngl"); err != nil {
+		return err
 	}
 	if c.IsSet("stream-tokens") {
 		n := c.Int("stream-tokens")
@@ -115,6 +111,21 @@ func gpuOptions(c *cli.Command, o *powerinfer.Options) error {
 		o.ReadAhead = &ahead
 	}
 	return nil
+}
+
+// wholeLayers reads a flag of how many layers lie whole on GPUs, -1 being all: nil where neurons are placed. short is what errors call it.
+func wholeLayers(c *cli.Command, name, short string) (*int, error) {
+	text := c.String(name)
+	n, err := strconv.Atoi(text)
+	switch {
+	case text == "" && !c.IsSet(name) || text == "auto":
+		return nil, nil
+	case text == "all":
+		n = -1
+	case err != nil || n < -1:
+		return nil, fmt.Errorf("%s %s: give a number of layers, all, or auto", short, text)
+	}
+	return &n, nil
 }
 
 // note prints what the user should know.

@@ -68,18 +68,42 @@ func hubName(c *cli.Command, text string) (hub.Name, error) {
 	return n, nil
 }
 
-// fetched is action, before which the model that -hf names is brought into the cache and becomes that of -m.
+// fetched is action, before which the models that -hf and -hfd name are brought into the cache and become those of -m and -md.
 func fetched(action cli.ActionFunc) cli.ActionFunc {
 	return func(ctx context.Context, c *cli.Command) error {
+		if c.Bool("list-devices") {
+			return action(ctx, c)
+		}
 		if err := fetchModel(ctx, c); err != nil {
+			return err
+		}
+		if err := fetchDraft(ctx, c); err != nil {
 			return err
 		}
 		return action(ctx, c)
 	}
 }
 
+// fetchDraft fetches the draft model that -hfd names.
+func fetchDraft(ctx context.Context, c *cli.Command) error {
+	text := c.String("spec-draft-hf")
+	switch {
+	case text == "" && c.IsSet("spec-draft-hf"):
+		return errors.New("-hfd names no repository; write user/repo")
+	case text == "":
+		return nil
+	case c.IsSet("model-draft"):
+		return errors.New("-md and -hfd both name a draft model; give one")
+	}
+	n, err := hub.ParseName(text)
+	if err != nil {
+		return err
+	}
+	return fetch(ctx, c, n, "model-draft")
+}
+
 func fetchModel(ctx context.Context, c *cli.Command) error {
-	if !slices.ContainsFunc(c.Flags, func(f cli.Flag) bool { return f.Names()[0] == "hf-repo" }) || c.Bool("list-devices") {
+	if !slices.ContainsFunc(c.Flags, func(f cli.Flag) bool { return f.Names()[0] == "hf-repo" }) {
 		return nil
 	}
 	text := c.String("hf-repo")
@@ -97,6 +121,11 @@ func fetchModel(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
+	return fetch(ctx, c, n, "model")
+}
+
+// fetch brings a model into the cache and sets the flag of its file.
+func fetch(ctx context.Context, c *cli.Command, n hub.Name, flag string) error {
 	h, err := openHub(c)
 	if err != nil {
 		return err
@@ -105,7 +134,7 @@ func fetchModel(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	return c.Set("model", m.Path())
+	return c.Set(flag, m.Path())
 }
 
 // downloading shows the progress of a download, and says what an interruption leaves. In a pipe it is a line at the beginning.

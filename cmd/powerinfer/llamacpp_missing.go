@@ -106,7 +106,7 @@ func missingFlags() []missingFlag {
 		{[]string{"log-prompts-dir"}, logs},
 		{[]string{"log-verbose"}, "use --verbose"},
 		{[]string{
-			"spec-draft-hf", "hfd", "hfrd", "hf-repo-draft", "spec-draft-threads", "td", "threads-draft", "spec-draft-threads-batch", "tbd", "threads-batch-draft",
+			"spec-draft-threads", "td", "threads-draft", "spec-draft-threads-batch", "tbd", "threads-batch-draft",
 			"spec-draft-cpu-mask", "Cd", "cpu-mask-draft", "spec-draft-cpu-range", "Crd", "cpu-range-draft", "spec-draft-cpu-strict", "cpu-strict-draft",
 			"spec-draft-prio", "prio-draft", "spec-draft-poll", "poll-draft", "spec-draft-cpu-mask-batch", "Cbd", "cpu-mask-batch-draft",
 			"spec-draft-cpu-range-batch", "Crbd", "cpu-range-batch-draft", "spec-draft-cpu-strict-batch", "cpu-strict-batch-draft",

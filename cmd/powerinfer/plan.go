@@ -31,7 +31,7 @@ func planCommand() *cli.Command {
 			budgetFlag(),
 			streamFlag(),
 			kvInRAMFlag(),
-			&cli.IntFlag{Name: "n-gpu-layers", Aliases: []string{"ngl"}, Usage: "place `N` whole layers as llama.cpp does, instead of neurons", Sources: env("N_GPU_LAYERS")},
+			&cli.StringFlag{Name: "n-gpu-layers", Aliases: []string{"ngl"}, Usage: "place `N` whole layers, or all, as llama.cpp does, instead of neurons", Sources: env("N_GPU_LAYERS")},
 			sparseFlag(), boundFlags()[0], boundFlags()[1],
 			&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
 			&cli.StringFlag{Name: "stats", Usage: "frequencies, or uses of experts, from the `FILE` that profile wrote, for a model that holds none"},

@@ -27,8 +27,9 @@ func speculationFlags() []cli.Flag {
 		&cli.StringFlag{Name: "spec-type", Value: specAuto, Usage: "guess tokens and check several in one step, where that pays; the text is the same: `TYPE` ngram guesses what followed the last tokens before, none nothing; auto is ngram and, where GPUs hold some of a layer's neurons, draft-hot unless --sparse is predict; llama.cpp's ngram-simple and others mean ngram, draft-simple is what -md does; draft-hot has the model's own hot neurons guess besides: those on GPUs, or with --sparse exact those that a prepared model's predictors choose; draft-mtp has the file's layer that predicts a further token, on the processor", Sources: env("SPEC_TYPE")},
 		&cli.IntFlag{Name: "spec-draft-n-max", Aliases: []string{"draft-max", "draft", "draft-n"}, Value: powerinfer.DefaultDrafts, Usage: "guess at most `N` tokens at a time", Sources: env("SPEC_DRAFT_N_MAX", "DRAFT_MAX")},
 		&cli.StringFlag{Name: "model-draft", Aliases: []string{"md", "spec-draft-model"}, Usage: "GGUF `FILE` of a small model of the same vocabulary that guesses where the text so far says nothing", Sources: env("SPEC_DRAFT_MODEL", "MODEL_DRAFT")},
+		&cli.StringFlag{Name: "spec-draft-hf", Aliases: []string{"hfd", "hfrd", "hf-repo-draft"}, Usage: "the draft model, of the Hugging Face hub: `USER/REPO[:QUANT]`, as --hf-repo", Sources: env("SPEC_DRAFT_HF_REPO")},
 		&cli.StringFlag{Name: "device-draft", Aliases: []string{"devd", "spec-draft-device"}, Usage: "the draft model's GPUs, as --device", Sources: env("SPEC_DRAFT_DEVICE")},
-		&cli.IntFlag{Name: "n-gpu-layers-draft", Aliases: []string{"ngld", "gpu-layers-draft", "spec-draft-ngl"}, Usage: "the draft model's layers on GPUs, as --n-gpu-layers", Sources: env("N_GPU_LAYERS_DRAFT")},
+		&cli.StringFlag{Name: "n-gpu-layers-draft", Aliases: []string{"ngld", "gpu-layers-draft", "spec-draft-ngl"}, Usage: "the draft model's layers on GPUs, as --n-gpu-layers", Sources: env("N_GPU_LAYERS_DRAFT")},
 		&cli.Float32Flag{Name: "spec-draft-p-min", Aliases: []string{"draft-p-min"}, Value: 0.3, Usage: "guesses of the draft model, of hot neurons or of a further layer end before a token of a smaller probability `P`", Sources: env("SPEC_DRAFT_P_MIN")},
 	}
 }
@@ -83,12 +84,9 @@ func readDraftModel(c *cli.Command) (powerinfer.DraftModel, error) {
 	if d.Least < 0 || d.Least > 1 || d.Least != d.Least {
 		return d, fmt.Errorf("--spec-draft-p-min %g is not a number from 0 to 1", d.Least)
 	}
-	if c.IsSet("n-gpu-layers-draft") {
-		n := c.Int("n-gpu-layers-draft")
-		if n < -1 {
-			return d, fmt.Errorf("-ngld %d: give a number of layers, or -1 for all", n)
-		}
-		d.GPULayers = &n
+	var err error
+	if d.GPULayers, err = wholeLayers(c, "n-gpu-layers-draft", "-ngld"); err != nil {
+		return d, err
 	}
 	if d.Path == "" {
 		for _, name := range []string{"device-draft", "n-gpu-layers-draft", "spec-draft-p-min"} {

@@ -694,15 +694,14 @@ func (f *file) output(out reg, off int, a, b []vec) {
 		n := min(4, len(a)-i)
 		at := off + 4*i
 		p := a[i:][:n]
+		if n == 4 {
+			f.store('q', f.totals(p, b[i:][:n]), out, at)
+			continue
+		}
 		for j := range p {
 			f.op("faddp", p[j], p[j], b[i+j])
 		}
 		switch n {
-		case 4:
-			f.op("faddp", p[0], p[0], p[1])
-			f.op("faddp", p[2], p[2], p[3])
-			f.op("faddp", p[0], p[0], p[2])
-			f.store('q', p[0], out, at)
 		case 3:
 			f.op("faddp", p[0], p[0], p[1])
 			f.op("faddp", p[2], p[2], p[2])

@@ -15,6 +15,7 @@ func vectors(f *file) {
 	f.norms()
 	f.rotations()
 	f.scan()
+	f.delta()
 	f.attention()
 }
 
@@ -420,6 +421,92 @@ func (f *file) scan() {
 	f.vecs = mark
 	f.down(rows, scannedRows, "rows")
 	f.ret()
+}
+
+func (f *file) delta() {
+	f.function("deltaNEON", "func(y, state, v, k, q *float32, rows, n int, decay, beta, kq float32)",
+		"is a position of a delta rule's head; rows is a multiple of 4, n of 8. Scalar twin: delta.")
+	y, state, v, k, q, rows, n := f.param("y"), f.param("state"), f.param("v"), f.param("k"), f.param("q"), f.param("rows"), f.param("n")
+	decay, beta, kq := f.broadcast("decay"), f.broadcast("beta"), f.broadcast("kq")
+	at := make([]reg, scannedRows)
+	for i := range at {
+		at[i] = f.reg()
+	}
+	next, kp, qp, left := f.reg(), f.reg(), f.reg(), f.reg()
+	begin := func() { // of the four rows and what meets them
+		f.mov(next, state)
+		for _, p := range at {
+			f.mov(p, next)
+			f.addShifted(next, next, n, 2)
+		}
+		f.mov(kp, k)
+		f.mov(left, n)
+	}
+	f.label("rows")
+	mark := f.vecs
+	known, read := [2][]vec{f.vecsOf(scannedRows), f.vecsOf(scannedRows)}, [2][]vec{f.vecsOf(scannedRows), f.vecsOf(scannedRows)}
+	for h := range 2 {
+		for i := range at {
+			f.zero(known[h][i])
+			f.zero(read[h][i])
+		}
+	}
+	key, query, s := f.vec(), f.vec(), f.vec()
+	begin()
+	f.mov(qp, q)
+	f.label("read")
+	for h := range 2 {
+		f.load('q', key, kp, 16*h)
+		f.load('q', query, qp, 16*h)
+		for i, p := range at {
+			f.load('q', s, p, 16*h)
+			f.op("fmla", known[h][i], s, key)
+			f.op("fmla", read[h][i], s, query)
+		}
+	}
+	for _, p := range append([]reg{kp, qp}, at...) {
+		f.addImm(p, 32)
+	}
+	f.down(left, 8, "read")
+	e, out := f.vec(), f.totals(read[0], read[1])
+	f.load('q', e, v, 0)
+	f.op("fmls", e, decay, f.totals(known[0], known[1]))
+	f.op("fmul", e, e, beta)
+	f.op("fmul", out, out, decay)
+	f.op("fmla", out, e, kq)
+	f.store('q', out, y, 0)
+	begin()
+	f.label("write")
+	for h := range 2 {
+		f.load('q', key, kp, 16*h)
+		for i, p := range at {
+			f.load('q', s, p, 16*h)
+			f.op("fmul", s, s, decay)
+			f.by("fmla", s, key, e, i)
+			f.store('q', s, p, 16*h)
+		}
+	}
+	for _, p := range append([]reg{kp}, at...) {
+		f.addImm(p, 32)
+	}
+	f.down(left, 8, "write")
+	f.mov(state, next)
+	f.addImm(v, 4*scannedRows)
+	f.addImm(y, 4*scannedRows)
+	f.vecs = mark
+	f.down(rows, scannedRows, "rows")
+	f.ret()
+}
+
+// totals leaves the sums over the lanes of a and b, four vectors each, side by side in the vector it returns, which is one of a's.
+func (f *file) totals(a, b []vec) vec {
+	for i := range a {
+		f.op("faddp", a[i], a[i], b[i])
+	}
+	f.op("faddp", a[0], a[0], a[1])
+	f.op("faddp", a[2], a[2], a[3])
+	f.op("faddp", a[0], a[0], a[2])
+	return a[0]
 }
 
 // suffixed is a kernel's name with the type of the rows that it reads.

@@ -131,13 +131,16 @@ func (p *plan) model(c *config, computed map[string][]float32) {
 			p.head(c)
 		}
 	}
-	layers := c.Layers
-	if p.holdsFurther(c, root, layer) {
-		p.further, layers = c.Further, c.Layers+c.Further
-	}
-	for l := 0; l < layers && p.err == nil; l++ {
+	further := p.findFurther(c, root, layer)
+	p.further = len(further)
+	for l := 0; l < c.Layers+p.further && p.err == nil; l++ {
+		from := root + fmt.Sprintf(layer, l)
 		if l >= c.Layers {
-			p.furtherParts(c, l, root+fmt.Sprintf(layer, l))
+			from = further[l-c.Layers].block
+			p.furtherParts(c, l, &further[l-c.Layers])
+			if c.LayerParts != nil {
+				c.LayerParts = append(c.LayerParts, arch.Attention|arch.FeedForward)
+			}
 		}
 		for _, t := range p.family.Block {
 			if with := c.Mixture.In(l); with && arch.InsteadOfExperts(t.Name) || !with && arch.OfExperts(t.Name) {
@@ -149,35 +152,78 @@ func (p *plan) model(c *config, computed map[string][]float32) {
 			if l >= c.Layers-c.Shares() && slices.Contains(ofOwnKV, t.Name) {
 				t.Optional = true
 			}
-			p.one(c, c.sizes(l), t, fmt.Sprintf("blk.%d.", l), root+fmt.Sprintf(layer, l))
+			p.one(c, c.sizes(l), t, fmt.Sprintf("blk.%d.", l), from)
 		}
 		if c.Mixture.In(l) {
-			p.expertPredictors(c, fmt.Sprintf("blk.%d.", l), root+fmt.Sprintf(layer, l))
+			p.expertPredictors(c, fmt.Sprintf("blk.%d.", l), from)
 		}
 	}
 }
 
-// holdsFurther reports whether the folder holds layers that predict further tokens, and the family's files do.
-func (p *plan) holdsFurther(c *config, root, layer string) bool {
-	return p.family.Further && c.Further > 0 && p.pairs == nil && p.source.Tensors[root+fmt.Sprintf(layer, c.Layers)+"hnorm.weight"] != nil
+// furtherNames are where a folder has a layer that predicts a further token, and what it calls the parts that other layers have not.
+type furtherNames struct {
+	block                                        string // what its block's tensors begin with
+	join, embdNorm, hiddenNorm, norm, embd, head string
 }
 
-// furtherParts plans what layer l, which predicts a further token, has besides a block.
-func (p *plan) furtherParts(c *config, l int, from string) {
+// mtp is what the tensors of Qwen3-Next's and Qwen3.5's layer that predicts a further token begin with, which lie apart from the layers.
+const mtp = "mtp."
+
+// findFurther returns the layers that predict further tokens, if the folder holds any and the family's files do.
+func (p *plan) findFurther(c *config, root, layer string) (found []furtherNames) {
+	if !p.family.Further || p.pairs != nil {
+		return nil
+	}
+	if p.family.Delta {
+		n := furtherNames{
+			block: mtp + "layers.0.", join: mtp + "fc", embdNorm: mtp + "pre_fc_norm_embedding", hiddenNorm: mtp + "pre_fc_norm_hidden", norm: mtp + "norm",
+			embd: mtp + "embed_tokens", head: mtp + "shared_head.head",
+		}
+		if p.source.Tensors[n.hiddenNorm+".weight"] == nil || p.source.Tensors[mtp+"layers.1.input_layernorm.weight"] != nil {
+			return nil
+		}
+		return []furtherNames{n}
+	}
+	for i := range c.Further {
+		from := root + fmt.Sprintf(layer, c.Layers+i)
+		if p.source.Tensors[from+"hnorm.weight"] == nil {
+			return nil
+		}
+		found = append(found, furtherNames{
+			block: from, join: from + "eh_proj", embdNorm: from + "enorm", hiddenNorm: from + "hnorm", norm: from + "shared_head.norm",
+			embd: from + "embed_tokens", head: from + "shared_head.head",
+		})
+	}
+	return found
+}
+
+// furtherParts plans what layer l, which predicts a further token, has besides a block. Its norms are stored as the norm before the head.
+func (p *plan) furtherParts(c *config, l int, names *furtherNames) {
+	stored := arch.Same
+	for _, t := range p.family.Outer {
+		if t.Name == "output_norm.weight" {
+			stored = t.Change
+		}
+	}
 	for _, t := range []struct {
 		name, source string
 		shape        []int
 		optional     bool // the model's own is used where it is missing
 	}{
-		{"eh_proj", "eh_proj", []int{c.Hidden, 2 * c.Hidden}, false},
-		{"enorm", "enorm", []int{c.Hidden}, false},
-		{"hnorm", "hnorm", []int{c.Hidden}, false},
-		{"embed_tokens", "embed_tokens", []int{c.Vocab, c.Hidden}, true},
-		{"shared_head_head", "shared_head.head", []int{c.Vocab, c.Hidden}, true},
-		{"shared_head_norm", "shared_head.norm", []int{c.Hidden}, true},
+		{"eh_proj", names.join, []int{c.Hidden, 2 * c.Hidden}, false},
+		{"enorm", names.embdNorm, []int{c.Hidden}, false},
+		{"hnorm", names.hiddenNorm, []int{c.Hidden}, false},
+		{"embed_tokens", names.embd, []int{c.Vocab, c.Hidden}, true},
+		{"shared_head_head", names.head, []int{c.Vocab, c.Hidden}, true},
+		{"shared_head_norm", names.norm, []int{c.Hidden}, true},
 	} {
-		if from := from + t.source + ".weight"; !t.optional || p.source.Tensors[from] != nil {
-			p.add(fmt.Sprintf("blk.%d.nextn.%s.weight", l, t.name), from, t.shape...)
+		from := t.source + ".weight"
+		if t.optional && p.source.Tensors[from] == nil {
+			continue
+		}
+		w := p.add(fmt.Sprintf("blk.%d.nextn.%s.weight", l, t.name), from, t.shape...)
+		if len(t.shape) == 1 && stored == arch.PlusOne {
+			w.plus = 1
 		}
 	}
 }
@@ -436,7 +482,7 @@ func (p *plan) leaveOutFurther(c *config, notes func(string)) {
 		if l, err := strconv.Atoi(number); ok && err == nil && p.further == 0 && l >= c.Layers && l-c.Layers < c.Further {
 			p.used[name], left = true, true
 		}
-		if strings.HasPrefix(name, "mtp.") && (p.family.Delta || c.Further > 0) {
+		if strings.HasPrefix(name, mtp) && (p.family.Delta || c.Further > 0) && !p.used[name] {
 			p.used[name], left = true, true
 		}
 	}

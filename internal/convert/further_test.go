@@ -82,6 +82,72 @@ func TestFurther(t *testing.T) {
 	}
 }
 
+// TestFurtherApart: the layer that predicts a further token comes along where it lies apart from the layers, as Qwen3-Next's and Qwen3.5's do, whose norms are
+// stored less 1.
+func TestFurtherApart(t *testing.T) {
+	for name, root := range map[string]string{"qwen3next": "model.", "qwen35": "model.language_model.", "qwen35moe": "model.language_model."} {
+		b, err := os.ReadFile("testdata/reference/" + name + ".json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r reference
+		if err := json.Unmarshal(b, &r); err != nil {
+			t.Fatal(err)
+		}
+		for from, x := range r.Tensors { // as the fourth layer's, which has attention
+			if rest, ok := strings.CutPrefix(from, root+"layers.3."); ok {
+				r.Tensors["mtp.layers.0."+rest] = x
+			}
+		}
+		norm := r.Tensors[root+"norm.weight"]
+		join := r.Tensors[root+"embed_tokens.weight"]
+		join.Shape = []int{norm.Shape[0], 2 * norm.Shape[0]}
+		r.Tensors["mtp.fc.weight"] = join
+		for _, s := range []string{"pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm"} {
+			r.Tensors["mtp."+s+".weight"] = norm
+		}
+		out := filepath.Join(t.TempDir(), "model.gguf")
+		if err := convert.HuggingFace(t.Context(), r.folder(t), out, convert.Options{Output: convert.OutputOf(quant.F32)}); err != nil {
+			t.Fatal(err)
+		}
+		f, err := gguf.Open(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		for to, from := range map[string]string{"eh_proj": "fc", "enorm": "pre_fc_norm_embedding", "hnorm": "pre_fc_norm_hidden", "shared_head_norm": "norm"} {
+			got := f.Tensor("blk.4.nextn." + to + ".weight")
+			if got == nil {
+				t.Fatalf("%s: no %s", name, to)
+			}
+			row := make([]float32, got.Elems())
+			quant.Decode(quant.F32, row, got.Data)
+			x := r.Tensors["mtp."+from+".weight"]
+			want := weight("mtp."+from+".weight", got.Elems(), x.Scale, x.Offset)
+			if to != "eh_proj" {
+				for i := range want {
+					want[i]++
+				}
+			}
+			if !slices.Equal(row, want) {
+				t.Errorf("%s: %s has other numbers", name, to)
+			}
+		}
+		dev, err := cpu.New(cpu.Options{Threads: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := model.Load(t.Context(), f, dev, model.Options{Further: true, Batch: 4, Outputs: 1, Cache: compute.CacheSpec{Pages: 2}})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if m.Layers != 4 || m.Config.Further != 1 || !m.GuessesFurther() {
+			t.Errorf("%s: %d layers and %d further ones", name, m.Layers, m.Config.Further)
+		}
+		dev.Close()
+	}
+}
+
 // TestQuantizeFurther: types that are worth nothing without importances are not given to the layer that predicts a further token, of which there are none.
 func TestQuantizeFurther(t *testing.T) {
 	f := synthtest.Further(t, synth.Spec{Arch: "glm4moe", Layers: 2, Embd: 256, FF: 256, Heads: 4, Type: quant.F16, Experts: 2, Used: 1, Activation: "silu", Seed: 5}, true)

@@ -19,7 +19,7 @@ func (s *scheduler) keepsCheckpoints(t *task) bool {
 // changes: rows of a kind lie together in a step, and a state reads them in order.
 func (s *scheduler) upToCheckpoint(t *task, n, out int) (int, int) {
 	at, most := t.kv.Len(), n
-	if s.keepsCheckpoints(t) {
+	if s.keepsCheckpoints(t) && !t.decodes() {
 		tail, least := len(t.labels)-checkpointTail, checkpointTail
 		if t.taken > 0 {
 			tail, least = t.taken, 0
@@ -40,6 +40,34 @@ func (s *scheduler) upToCheckpoint(t *task, n, out int) (int, int) {
 		}
 	}
 	return n, out
+}
+
+// keepStates copies the states of those parts of the step that have drafts, so that they can be taken back behind a wrong one. Parts for whose copy there is
+// no slot check none.
+func (s *scheduler) keepStates() {
+	s.keeping = 0
+	if s.kv.States == 0 {
+		return
+	}
+	begin, copies := s.now(), 0
+	for i := range s.step {
+		if c := &s.step[i]; c.drafts > 0 {
+			if c.t.kv.Keep() {
+				copies++
+			} else {
+				c.drafts, c.t.drafts = 0, c.t.drafts[:0]
+			}
+		}
+	}
+	if copies == 0 {
+		return
+	}
+	s.keeping = s.now() - begin
+	each := float64(s.keeping) / float64(copies)
+	if s.keep == 0 {
+		s.keep = each
+	}
+	s.keep += costMemory * (each - s.keep)
 }
 
 // checkpoint keeps t's state where that is due, after a step.

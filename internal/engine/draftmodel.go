@@ -114,16 +114,17 @@ func (g *textGuesser) Accept(id int32) {
 
 func (g *textGuesser) Draft(most int, cost func(most int) speculate.Cost) []int32 {
 	g.asked, g.spent = false, 0
-	if g.lookup != nil && g.budgets.lookup.Open() {
-		if guesses := g.lookup.Draft(most, cost); len(guesses) > 0 {
+	if g.lookup != nil {
+		within := func(most int) speculate.Cost { return g.budgets.lookup.Within(cost(most)) }
+		if guesses := g.lookup.Draft(most, within); len(guesses) > 0 {
 			return guesses
 		}
 	}
-	if g.d == nil || most < 1 || len(g.text)+most > g.d.Engine.context || !g.budgets.model.Open() {
+	if g.d == nil || most < 1 || len(g.text)+most > g.d.Engine.context {
 		return nil
 	}
 	c := cost(most)
-	n := g.d.chances.Worth(ofModel, most, g.d.priced(c, c.Step))
+	n := g.d.chances.Worth(ofModel, most, g.budgets.model.Within(g.d.priced(c, c.Step)))
 	if n == 0 {
 		return nil
 	}
@@ -181,6 +182,7 @@ func (g *textGuesser) settle(token, gained float64) {
 	lookup, model := gained, 0.0
 	if g.asked {
 		lookup, model = 0, gained-float64(g.spent)
+		g.spent = 0
 	}
 	g.budgets.lookup.Note(token, lookup)
 	g.budgets.model.Note(token, model)
@@ -196,7 +198,10 @@ func (e *Engine) guessers(m DraftModel) (func() guesser, error) {
 		return speculate.NewLookup(chances)
 	}
 	if m.Engine == nil {
-		return func() guesser { return &textGuesser{lookup: lookup(), budgets: b} }, nil
+		return func() guesser {
+			b.lookup.Begin()
+			return &textGuesser{lookup: lookup(), budgets: b}
+		}, nil
 	}
 	if err := m.check(e.path, e.tok); err != nil {
 		return nil, err
@@ -212,6 +217,8 @@ func (e *Engine) guessers(m DraftModel) (func() guesser, error) {
 		if err != nil {
 			panic(err) // it was made before
 		}
+		b.lookup.Begin()
+		b.model.Begin()
 		return &textGuesser{d: d, lookup: lookup(), sampler: s, budgets: b}
 	}, nil
 }

@@ -203,7 +203,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, layout placemen
 	}
 	e.dev, e.model, e.pages, e.places = dev, m, size, layout.Places
 	if e.hot != nil {
-		e.hot.can.Store(m.GuessesFurther() || m.Drafts() && (o.HotDrafts == HotAlways || m.Sparse != model.Predict))
+		e.hot.can.Store(m.GuessesFurther() || m.Drafts() && size.States == 0 && (o.HotDrafts == HotAlways || m.Sparse != model.Predict))
 	}
 	e.loads++
 	m.Watch(o.Work || e.watchers > 0, e.watchers > 0)
@@ -223,16 +223,13 @@ func pick(v, def int) int {
 	return def
 }
 
-// draftSequences is the number of sequences whose guesses are checked in one step: with more, checking pays less.
-const draftSequences = 2
-
 // DraftRows returns the number of rows of logits that the largest step has for guessed tokens.
-func (o *Options) DraftRows() int { return draftSequences * o.Drafts }
+func (o *Options) DraftRows() int { return model.DraftSequences * o.Drafts }
 
 // cacheSize returns the pages of the model's KV cache.
 func (o *Options) cacheSize(c model.Config) compute.CacheSpec {
 	context := pick(o.Context, c.Context)
-	return c.CacheSize(context, min(o.LargestStep(), context), pick(o.Outputs, 1), o.WholeCache)
+	return c.CacheSize(context, min(o.LargestStep(), context), pick(o.Outputs, 1), o.WholeCache, o.Drafts > 0)
 }
 
 // overhead is the memory that a process needs besides weights and cache: activations, the Go heap, the file's metadata.

@@ -71,6 +71,29 @@ func TestFurtherDrafts(t *testing.T) {
 	}
 }
 
+// TestRecurrentFurtherDrafts: guesses by the further layer of a model with recurrent layers, whose states are taken back behind wrong ones, change no logits
+// either.
+func TestRecurrentFurtherDrafts(t *testing.T) {
+	f := synthtest.Further(t, synth.Spec{Arch: "qwen35", Type: quant.F32, Layers: 6, Embd: 64, FF: 128, Heads: 2, HeadDim: 32, Seed: 5}, false)
+	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 256}
+	plain := openFile(t, f, o)
+	o.Drafts, o.Further, o.NoLookup = 3, true, true
+	guessing := openFile(t, f, o)
+	engine.SetTimes(guessing, cheapGuesses)
+	rng := rand.New(rand.NewPCG(1, 2))
+	prompt := randomTokens(rng, 40)
+	own, res := greedy(t, guessing, prompt, 60)
+	if want, _ := greedy(t, plain, prompt, 60); !slices.Equal(own, want) {
+		t.Errorf("%v with guesses of a further layer, %v without", own, want)
+	}
+	if res.FurtherDrafted == 0 || res.FurtherAccepted == res.FurtherDrafted {
+		t.Errorf("%d of %d guesses came: too many or too few to tell", res.FurtherAccepted, res.FurtherDrafted)
+	}
+	if s, u := guessing.CacheBytes(), plain.CacheBytes(); s <= u {
+		t.Errorf("the cache takes %d bytes with a further layer and room for taking states back, %d without", s, u)
+	}
+}
+
 // TestFurtherHidden: a further layer that knows the token after the next by the hidden state before it alone guesses right. Layers add nothing to the embeddings, the head's
 // row v+1 is token v's embedding, and that of the further layer's own head v+2.
 func TestFurtherHidden(t *testing.T) {

@@ -40,14 +40,14 @@ const usualGuess = 0.6
 
 // wish returns how many guesses, at most most, are worth what making and checking them costs.
 func (h *hotDrafts) wish(most int, cost func(most int) speculate.Cost, guess float64) int {
-	if most < 1 || !h.can.Load() || !h.budget.Open() {
+	if most < 1 || !h.can.Load() {
 		return 0
 	}
 	c := cost(most)
 	for n := range c.Times {
 		c.Times[n] += float64(n) * guess
 	}
-	return h.chances.Worth(ofModel, most, c)
+	return h.chances.Worth(ofModel, most, h.budget.Within(c))
 }
 
 // guessTime returns what a step that guesses for one text takes, as a part of a step of one token.
@@ -164,22 +164,22 @@ func surest(logits []float32, least float32) (id int32, likely bool) {
 // settlement is what a step of single tokens cost a text.
 type settlement struct {
 	token float64 // nanoseconds of a token of it without guesses; 0: not known
-	extra float64 // nanoseconds that its guesses took besides
+	extra float64 // nanoseconds that its guesses took besides, or evaluating again what came before a wrong one
 }
 
-// guesses returns how many guesses the part has checked, at least one where it had some made.
-func (c *part) guesses() int {
+// extra returns how many tokens a part that decodes has besides its own: guesses, at least one where it had some made, and what wrong ones have evaluated again.
+func (c *part) extra() int {
 	if c.drafts == 0 && c.t.wish > 0 {
 		return 1
 	}
-	return c.drafts
+	return c.drafts + c.n - 1
 }
 
 // settle tells the step's tasks what it cost them, of n single tokens.
 func (s *scheduler) settle(n int) {
 	all := 0
 	for i := range s.step {
-		all += s.step[i].guesses()
+		all += s.step[i].extra()
 	}
 	known := n == len(s.step) && n > 0 && s.costs.step > 0
 	for i := range s.step {
@@ -190,8 +190,8 @@ func (s *scheduler) settle(n int) {
 		}
 		plain := s.costs.time(n)
 		c.t.settled.token = plain / float64(n)
-		if own := c.guesses(); own > 0 {
-			c.t.settled.extra = (float64(s.last+s.guessed) - plain) * float64(own) / float64(all)
+		if own := c.extra(); own > 0 {
+			c.t.settled.extra = (float64(s.last+s.guessed+s.keeping) - plain) * float64(own) / float64(all)
 		}
 	}
 }

@@ -101,10 +101,16 @@ func (s *scheduler) takeBack(t *task, accepted int) {
 	t.late = s.now()-t.since > s.patience()
 	s.counts.drafted += int64(t.drafted)
 	s.counts.accepted += int64(accepted)
-	t.accept(accepted)
+	if t.accept(accepted); t.kv != nil && t.backlog() == 0 {
+		s.checkpoint(t)
+	}
 }
 
-// checking returns what it costs to check up to most drafts of t: times[n] is of a step with n drafts, over one without. times is used if it has room.
+// firstDrafts is how many drafts are checked at most before it is known what that takes. Then they are twice as many as were checked at most.
+const firstDrafts = 2
+
+// checking returns what it costs to check up to most drafts of t, or up to those whose cost can be told: times[n] is of a step with n drafts, over one without.
+// times is used if it has room.
 func (s *scheduler) checking(t *task, most int, times []float64) speculate.Cost {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,9 +121,17 @@ func (s *scheduler) checking(t *task, most int, times []float64) speculate.Cost 
 		}
 	}
 	step := s.costs.time(others + 1)
+	known := 0
+	if s.costs.near(others+1, -1) > 0 {
+		known = s.costs.widest() - others - 1
+	}
+	most = min(most, max(firstDrafts, 2*known))
 	times = times[:0]
 	for n := range most + 1 {
 		times = append(times, s.costs.time(others+1+n)/step)
+		if n > 0 && step > 1 { // else it is not known
+			times[n] += s.keep / step
+		}
 	}
-	return speculate.Cost{Others: others, Times: times, Step: step}
+	return speculate.Cost{Others: others, Times: times, Step: step, Again: s.kv.States > 0}
 }

@@ -149,3 +149,52 @@ func TestSavedState(t *testing.T) {
 		t.Errorf("after %d evaluated tokens the text goes on with %v, without restoring with %v", res.PromptTokens, got, want)
 	}
 }
+
+// TestRecurrentDrafts: of recurrent models every token's logits are the same bytes with and without guesses, of which some come and others do not; and so is what
+// goes on behind such a text.
+func TestRecurrentDrafts(t *testing.T) {
+	for _, arch := range []string{"nemotron_h", "qwen35", "mamba2", "falcon-h1"} {
+		t.Run(arch, func(t *testing.T) {
+			guessedRecurrent(t, openRecurrentOf(t, arch, engine.Options{}), openRecurrentOf(t, arch, engine.Options{Drafts: 6}), 40)
+		})
+	}
+}
+
+// TestRecurrentDraftsOnGPU is TestRecurrentDrafts where a GPU has the states.
+func TestRecurrentDraftsOnGPU(t *testing.T) {
+	f := synthtest.File(t, synth.Spec{Arch: "qwen35", Type: quant.F32, Layers: 3, Embd: 64, FF: 128, Heads: 2, HeadDim: 32, Seed: 5})
+	on := func(drafts int) *engine.Engine {
+		return openGPU(t, f, engine.Options{Context: 192, UBatch: 32, Drafts: drafts}, gigabyte(share(3, 128))).Engine
+	}
+	guessedRecurrent(t, on(0), on(3), 8)
+}
+
+// guessedRecurrent holds that two engines of a model give the same logits for a text of repetitions of so many tokens, with changes, one of them with guesses.
+func guessedRecurrent(t *testing.T, plain, guessing *engine.Engine, tokens int) {
+	t.Helper()
+	engine.SetTimes(guessing, cheapGuesses)
+	rng := rand.New(rand.NewPCG(9, 0))
+	line := randomTokens(rng, tokens)
+	edited := slices.Clone(line)
+	edited[tokens/2], edited[tokens-tokens/6] = 1, 2 // where the text goes on otherwise than before
+	prompt, text := slices.Concat(line, line), slices.Concat(line, edited, line[:tokens-tokens/4], edited)
+	dictate := func(e *engine.Engine) ([]uint64, engine.Result) {
+		d := &dictation{text: text, prompt: len(prompt)}
+		res, err := e.Generate(t.Context(), engine.Request{Prompt: prompt, Max: len(text), Sampler: d, IgnoreEOG: true}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.sums, res
+	}
+	for turn := range 2 { // the second goes on behind the first
+		want, _ := dictate(plain)
+		got, res := dictate(guessing)
+		if !slices.Equal(got, want) {
+			t.Errorf("turn %d: logits with guesses are not those without", turn)
+		}
+		if res.Accepted == 0 || res.Accepted == res.Drafted {
+			t.Errorf("turn %d: %d of %d guesses came, too many or too few to tell", turn, res.Accepted, res.Drafted)
+		}
+		prompt = slices.Concat(prompt, text, randomTokens(rng, tokens/3))
+	}
+}

@@ -72,6 +72,8 @@ type scheduler struct {
 	costs    stepCosts
 	guessing stepCosts     // the steps that guess by hot neurons
 	guessed  time.Duration // what those before the step took
+	keep     float64       // nanoseconds that copying a recurrent state takes, averaged; 0: none was copied
+	keeping  time.Duration // what the copies before the step took
 	last     time.Duration // the last step's
 	params   compute.Params
 	turns    compute.Params // of turnKeys
@@ -223,6 +225,9 @@ func (s *scheduler) serve() {
 		err := s.turnKeys()
 		if err == nil {
 			err = s.guess()
+		}
+		if err == nil {
+			s.keepStates()
 		}
 		begin := s.now()
 		if err == nil {

@@ -30,6 +30,7 @@ type fakeModel struct {
 	t         *testing.T
 	limits    limits
 	pages     [][]kvcache.Label
+	states    [][]kvcache.Label // what the recurrent state in each slot has read; none: the model has no such layers
 	extension Extension
 	turned    map[[2]int32]int32 // [page, slot] the position of what lies there, of extended texts
 	out       [][]float32
@@ -90,6 +91,7 @@ func (m *fakeModel) run(p *compute.Params, _ []int32) error {
 			m.turned[m.slot(p, p.Seq[i], pos)] = p.Turns[i]
 		}
 		m.pages[p.Pages[p.Seq[i]][pos/compute.PagePositions]][pos%compute.PagePositions] = kvcache.LabelOf(id, i < p.Decode)
+		m.read(p, i)
 	}
 	for i, row := range p.Out {
 		if m.extension.on() {
@@ -102,6 +104,29 @@ func (m *fakeModel) run(p *compute.Params, _ []int32) error {
 		h.logits(m.out[i])
 	}
 	return nil
+}
+
+// read has the recurrent state of row i's sequence read it, which must have read all before it and nothing else.
+func (m *fakeModel) read(p *compute.Params, i int) {
+	if m.states == nil {
+		return
+	}
+	seq, pos := p.Seq[i], p.Pos[i]
+	state := &m.states[p.States[seq]]
+	if pos == 0 {
+		*state = (*state)[:0]
+	}
+	if len(*state) != int(pos) {
+		m.t.Errorf("a state that has read %d positions reads position %d", len(*state), pos)
+		return
+	}
+	for at, l := range *state {
+		if there := m.pages[p.Pages[seq][at/compute.PagePositions]][at%compute.PagePositions]; l != there {
+			m.t.Errorf("a state has read %v at position %d of %d, where %v is", l, at, pos, there)
+			return
+		}
+	}
+	*state = append(*state, kvcache.LabelOf(p.Tokens[i], i < p.Decode))
 }
 
 func (m *fakeModel) logits(i int) []float32 { return m.out[i] }
@@ -125,7 +150,13 @@ func (m *fakeModel) cache() (*kvcache.Cache, contents) {
 	for i := range m.pages {
 		m.pages[i] = make([]kvcache.Label, compute.PagePositions)
 	}
-	return kvcache.New(kvcache.Size{Pages: len(m.pages), Positions: compute.PagePositions}, func(to, from kvcache.Page) { copy(m.pages[to.Far], m.pages[from.Far]) }), m
+	return kvcache.New(kvcache.Size{Pages: len(m.pages), Positions: compute.PagePositions, States: len(m.states)}, func(to, from kvcache.Page) {
+		if to.State >= 0 {
+			m.states[to.State] = slices.Clone(m.states[from.State])
+		} else {
+			copy(m.pages[to.Far], m.pages[from.Far])
+		}
+	}), m
 }
 
 // fakeText is a number that stands for a sequence's text.
@@ -221,12 +252,20 @@ func (g *fakeGuesser) Outcome(drafted, accepted int) {
 }
 
 func openFake(t *testing.T, pages int, l limits) (*Engine, *fakeModel) {
+	return openFakeRecurrent(t, pages, 0, l)
+}
+
+// openFakeRecurrent is openFake of a model that has so many slots for recurrent states.
+func openFakeRecurrent(t *testing.T, pages, slots int, l limits) (*Engine, *fakeModel) {
 	t.Helper()
 	m := &fakeModel{t: t, limits: l, pages: make([][]kvcache.Label, pages), out: make([][]float32, l.outputs+l.drafts)}
+	if slots > 0 {
+		m.states = make([][]kvcache.Label, slots)
+	}
 	for i := range m.out {
 		m.out[i] = make([]float32, fakeVocab)
 	}
-	e := &Engine{context: l.context, drafts: l.drafts}
+	e := &Engine{context: l.context, drafts: l.drafts, pages: compute.CacheSpec{States: slots}}
 	e.guesser = func() guesser { return &fakeGuesser{} }
 	e.config.Vocab = fakeVocab
 	e.sched = newScheduler(m, l, func() time.Duration { return time.Duration(m.time.Load()) })
@@ -252,14 +291,16 @@ func tokens(rng *rand.Rand, n int) []int32 {
 // say alone, all pages come back, and no goroutine stays.
 func TestTwoHundredRequests(t *testing.T) {
 	for _, drafts := range []int{0, 6} {
-		t.Run(fmt.Sprintf("%d drafts", drafts), func(t *testing.T) { testTwoHundredRequests(t, drafts) })
+		for _, slots := range []int{0, 8} { // for states of five sequences, and three others
+			t.Run(fmt.Sprintf("%d drafts, %d slots", drafts, slots), func(t *testing.T) { testTwoHundredRequests(t, drafts, slots) })
+		}
 	}
 }
 
-func testTwoHundredRequests(t *testing.T, drafts int) {
+func testTwoHundredRequests(t *testing.T, drafts, slots int) {
 	const seed = 7
 	before := runtime.NumGoroutine()
-	e, m := openFake(t, 12, limits{rows: 48, outputs: 5, drafts: drafts, context: 8 * compute.PagePositions})
+	e, m := openFakeRecurrent(t, 12, slots, limits{rows: 48, outputs: 5, drafts: drafts, context: 8 * compute.PagePositions})
 	m.fail = func(step int) error { // a GPU fails now and then, and what the cache held is lost
 		if step%97 == 0 {
 			return errLost
@@ -323,6 +364,16 @@ func testTwoHundredRequests(t *testing.T, drafts int) {
 		t.Errorf("%d pages are held", n)
 	}
 	e.sched.kv.Clear()
+	var free []*kvcache.Sequence
+	for s := e.sched.kv.NewSequence(); len(free) < slots && s.Reserve(1); s = e.sched.kv.NewSequence() {
+		free = append(free, s)
+	}
+	if len(free) != slots {
+		t.Errorf("%d of %d slots are free again", len(free), slots)
+	}
+	for _, s := range free {
+		s.Release()
+	}
 	if s := e.sched.kv.NewSequence(); !s.Reserve(12 * compute.PagePositions) {
 		t.Error("not all pages are free again")
 	}

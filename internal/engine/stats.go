@@ -41,7 +41,7 @@ func (e *Engine) Stats() Stats {
 func (s *scheduler) count(decoded, drafts int) {
 	c := &s.counts
 	c.steps++
-	c.time += s.last + s.guessed
+	c.time += s.last + s.guessed + s.keeping
 	c.sequences += int64(len(s.step))
 	c.decoded += int64(decoded)
 	c.read += int64(len(s.params.Tokens) - decoded - drafts)

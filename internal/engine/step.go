@@ -75,10 +75,10 @@ func (s *scheduler) composeShared() {
 		case t.decodes():
 			if running > 0 {
 				running--
-				n := min(max(len(t.drafts), t.wish), drafts)
-				if _, out := s.admit(t, n, 1, 1); out > 1 {
-					drafts, rows, prompts = drafts-n, rows-n, max(0, prompts-n)
-				}
+				n, out := s.admit(t, min(max(len(t.drafts), t.wish), drafts), 1+min(t.again, rows), 1)
+				more := max(0, n-1) + max(0, out-1)
+				rows, prompts = rows-more, max(0, prompts-more)
+				drafts = min(drafts-max(0, out-1), rows)
 			}
 		case t.whole:
 			if t.backlog() <= rows {
@@ -95,12 +95,12 @@ func (s *scheduler) composeShared() {
 	}
 }
 
-// decoding counts the step's parts that are single tokens, and the drafts that are checked behind them.
+// decoding counts the step's parts that are single tokens, and the drafts that are checked behind them, with what is evaluated again because of others.
 func (s *scheduler) decoding() (n, drafts int) {
 	for i := range s.step {
 		if s.step[i].t.decodes() {
 			n++
-			drafts += s.step[i].drafts
+			drafts += s.step[i].drafts + s.step[i].n - 1
 		}
 	}
 	return n, drafts
@@ -138,8 +138,7 @@ func (s *scheduler) admit(t *task, drafts, most, outputs int) (n, out int) {
 		}
 		n++
 	}
-	if s.kv.States > 0 { // which cannot be taken back behind a draft
-		drafts = 0
+	if s.kv.States > 0 {
 		n, out = s.upToCheckpoint(t, n, out)
 	}
 	drafts = min(drafts, t.extension.room(at)-n)
@@ -284,9 +283,14 @@ func (s *scheduler) deliver(err error) {
 		s.pool(i)
 		t.uses.Add(p.Uses[i])
 		at := t.kv.Len()
-		t.kv.Append(t.labels[at : at+c.n]...)
-		t.mark, t.drafted = max(t.mark, t.kv.Len()), c.drafts
-		s.checkpoint(t)
+		if t.drafted = c.drafts; c.drafts > 0 && s.kv.States > 0 {
+			t.tried = c.n
+		} else {
+			t.kv.Append(t.labels[at : at+c.n]...)
+			t.again = min(max(0, t.again-c.n), t.backlog())
+			s.checkpoint(t)
+		}
+		t.mark = max(t.mark, at+c.n)
 		for out, row := range p.Out {
 			if int(p.Seq[row]) == i {
 				t.rows, t.first = append(t.rows, s.runner.logits(out)), append(t.first, int(p.Pos[row]))

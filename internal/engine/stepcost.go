@@ -46,15 +46,22 @@ func (c *stepCosts) time(n int) float64 {
 	case below == 0 && above == 0:
 		return 1 + usualCost*float64(n-1)
 	case below == 0:
-		return c.of[above].time
+		return c.of[above].time * (1 + usualCost*float64(n-1)) / (1 + usualCost*float64(above-1))
 	case above == 0:
-		return c.of[below].time * (1 + usualCost*float64(n-below))
+		each := usualCost * c.of[below].time
+		if less := c.near(below-1, -1); less > 0 { // as much as the last tokens that were observed
+			each = max(0, (c.of[below].time-c.of[less].time)/float64(below-less))
+		}
+		return c.of[below].time + each*float64(n-below)
 	case above == below:
 		return c.of[n].time
 	}
 	part := float64(n-below) / float64(above-below)
 	return c.of[below].time + part*(c.of[above].time-c.of[below].time)
 }
+
+// widest returns the largest number of tokens that was observed; 0: none was.
+func (c *stepCosts) widest() int { return c.near(mostCosts-1, -1) }
 
 // near returns the observed number of tokens that is nearest to n in steps of by, n included; 0: none is.
 func (c *stepCosts) near(n, by int) int {

@@ -195,7 +195,10 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	for _, id := range r.Prompt {
 		t.labels = append(t.labels, kvcache.LabelOf(id, len(r.Prompt) < e.sched.short))
 	}
-	if e.drafts > 0 && r.Drafts >= 0 && r.Scales == nil && e.pages.States == 0 { // states cannot be taken back behind a guess
+	if e.drafts > 0 && r.Drafts >= 0 && r.Scales == nil {
+		if e.hot != nil {
+			e.hot.budget.Begin()
+		}
 		st.guess, st.most = e.guesser(), min(e.drafts, pick(r.Drafts, e.drafts))
 	}
 	for _, id := range r.Prompt {
@@ -302,10 +305,11 @@ func (st *Stream) giveBack(next *kvcache.Label) {
 	}
 	var drafts []int32
 	if st.guess != nil {
-		if taken { // else a step may be computing what the guesses cost
-			st.outcome(drafted, accepted)
+		again := accepted < drafted && st.e.pages.States > 0 // the next step evaluates again what came before the wrong guess, and checks none
+		if taken {                                           // else a step may be computing what the guesses cost
+			st.outcome(drafted, accepted, again)
 		}
-		if next != nil {
+		if next != nil && !again {
 			var wish int
 			if drafts, wish = st.drafts(len(st.t.labels) + accepted + 1); wish > 0 {
 				st.e.sched.backHot(st.t, accepted, *next, wish)
@@ -316,20 +320,15 @@ func (st *Stream) giveBack(next *kvcache.Label) {
 	st.e.sched.back(st.t, accepted, next, drafts...)
 }
 
-// outcome tells what made the last guesses how many were checked, how many of these came, and what that gained.
-func (st *Stream) outcome(drafted, accepted int) {
-	x, gained := st.t.settled, 0.0
-	if drafted > 0 {
-		gained = float64(accepted)*x.token - x.extra
-	}
+// outcome tells what made the last guesses how many were checked, how many of these came, and what that gained; again says that the next step is theirs, too.
+func (st *Stream) outcome(drafted, accepted int, again bool) {
+	x := st.t.settled
+	gained := float64(accepted)*x.token - x.extra
 	if st.hot {
 		if st.e.sched.further {
 			st.res.FurtherDrafted, st.res.FurtherAccepted = st.res.FurtherDrafted+drafted, st.res.FurtherAccepted+accepted
 		} else {
 			st.res.HotDrafted, st.res.HotAccepted = st.res.HotDrafted+drafted, st.res.HotAccepted+accepted
-		}
-		if drafted == 0 { // the guess that was made was not likely
-			gained = -x.extra
 		}
 		st.e.hot.chances.Note(ofModel, drafted, accepted)
 		st.e.hot.budget.Note(x.token, gained)
@@ -342,7 +341,7 @@ func (st *Stream) outcome(drafted, accepted int) {
 			st.e.hot.budget.Note(x.token, 0)
 		}
 	}
-	st.hot = false
+	st.hot = st.hot && again
 }
 
 // drafts returns guesses of what follows the text's first n tokens, or how many the model's own hot neurons are to make.

@@ -31,12 +31,17 @@ type task struct {
 	wish    int             // where there are no drafts: so many are to be made by the model's own hot neurons, if there is time
 	drafted int             // of them, those that the last step evaluated; their keys and values lie behind kv's end
 
+	// In models with recurrent layers, whose states read drafts before it is known which are right: tried are the positions behind kv's end that a state has
+	// read in a step with drafts, and where a draft was wrong the state is taken back to kv's end, and again are the positions to be evaluated once more.
+	tried, again int
+
 	settled settlement // of the last step
 
 	// Where a further layer guesses: the hidden states of the last step's last label and of the drafts behind it, whose first position is statesAt, and
 	// what the layer gave for the last guess.
 	states   [][]float32 // [1+drafts][n_embd]
 	statesAt int
+	earlier  []float32 // [n_embd] that of the position before them, to which wrong drafts may be taken back; empty: it is not known
 	guess    []float32 // [n_embd]
 
 	// Of positions that were never evaluated, logits are wanted if wanted says so, given the distance from base; if generates, of the last.
@@ -109,9 +114,19 @@ func (t *task) pools(i int) bool {
 // sequence lost its pages meanwhile.
 func (t *task) accept(n int) {
 	right := t.drafts[:min(n, t.drafted)]
-	if t.kv != nil && t.kv.Len() == len(t.labels) {
+	switch at := len(t.labels) - t.tried; {
+	case t.kv == nil || t.kv.Len() != at:
+	case len(right) == t.drafted:
+		t.kv.Append(t.labels[at:]...)
+		t.kv.Append(right...)
+		t.kv.Settle()
+	case t.tried > 0:
+		t.kv.TakeBack()
+		t.again = t.tried + len(right)
+	default:
 		t.kv.Append(right...)
 	}
+	t.tried = 0
 	t.labels = append(t.labels, right...)
 	t.mark += len(right)
 	t.drafts, t.drafted, t.wish = t.drafts[:0], 0, 0
@@ -120,6 +135,7 @@ func (t *task) accept(n int) {
 // keep keeps the i-th hidden state of a step, that of position pos.
 func (t *task) keep(i, pos int, state []float32) {
 	if i == 0 {
+		t.earlier = append(t.earlier[:0], t.before(pos)...)
 		t.states, t.statesAt = t.states[:0], pos
 	}
 	if i < cap(t.states) {
@@ -134,6 +150,9 @@ func (t *task) keep(i, pos int, state []float32) {
 func (t *task) before(pos int) []float32 {
 	if i := pos - 1 - t.statesAt; i >= 0 && i < len(t.states) {
 		return t.states[i]
+	}
+	if pos == t.statesAt && len(t.earlier) > 0 {
+		return t.earlier
 	}
 	return nil
 }
@@ -175,8 +194,10 @@ func (t *task) shorten(short int) {
 	}
 }
 
-// decodes reports whether all that t needs is one step of a single token.
-func (t *task) decodes() bool { return t.backlog() == 1 && t.labels[len(t.labels)-1].Decoded() }
+// decodes reports whether all that t needs is one step of a single token, and of those before it that are evaluated again because a draft was wrong.
+func (t *task) decodes() bool {
+	return t.backlog() == 1+t.again && t.labels[len(t.labels)-1].Decoded()
+}
 
 // forgotten is the time after which a client that does not take its logits no longer holds up prompts.
 const forgotten = 250 * time.Millisecond

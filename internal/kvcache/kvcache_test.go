@@ -486,7 +486,7 @@ func TestStates(t *testing.T) {
 			}
 			i := rng.IntN(len(running))
 			s := running[i]
-			switch rng.IntN(6) {
+			switch rng.IntN(7) {
 			case 0, 1, 2:
 				label := kvcache.LabelOf(rng.Int32N(2), false)
 				if m.write(s, label) {
@@ -494,6 +494,17 @@ func TestStates(t *testing.T) {
 				}
 			case 3:
 				s.Mark()
+			case 6: // positions are tried, and taken back or not
+				if s.State() < 0 || !s.Keep() {
+					break
+				}
+				tried := labels(rng.Int32N(2), rng.Int32N(2))
+				states[s.State()] = append(slices.Clone(states[s.State()]), tried...)
+				if rng.IntN(2) == 0 || !m.write(s, tried...) {
+					s.TakeBack()
+				} else {
+					s.Settle()
+				}
 			case 4:
 				p := m.Find(s.want)
 				if n := len(p.Labels()); n > 0 && !slices.Equal(states[p.State()], p.Labels()) {

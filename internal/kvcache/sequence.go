@@ -11,15 +11,16 @@ type Sequence struct {
 	len   int
 
 	state  int32 // the slot of its recurrent state; -1: it has none
+	kept   int32 // the slot of a copy of the state behind its last position, while the state reads further ones; -1: none
 	marked int   // the position of the last checkpoint that it made or began at
 }
 
 // NewSequence returns an empty sequence. It holds no page.
-func (c *Cache) NewSequence() *Sequence { return &Sequence{c: c, state: -1} }
+func (c *Cache) NewSequence() *Sequence { return &Sequence{c: c, state: -1, kept: -1} }
 
 // NewPrivate returns an empty sequence whose keys and values never serve another, and which takes over none: they are computed in another
 // way. It holds no page.
-func (c *Cache) NewPrivate() *Sequence { return &Sequence{c: c, own: newRoot(), state: -1} }
+func (c *Cache) NewPrivate() *Sequence { return &Sequence{c: c, own: newRoot(), state: -1, kept: -1} }
 
 // root returns where s's path begins.
 func (s *Sequence) root() *node {

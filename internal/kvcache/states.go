@@ -154,6 +154,33 @@ func (s *Sequence) Mark() {
 	s.marked = s.len
 }
 
+// Keep keeps a copy of s's state, which then may read positions that are not s's yet. It reports whether a slot could be had for it. TakeBack or Settle
+// follows, or Release.
+func (s *Sequence) Keep() bool {
+	if s.state < 0 || !s.c.spareSlot() {
+		return false
+	}
+	s.kept = s.c.takeSlot()
+	s.c.copy(Page{-1, -1, s.kept}, Page{-1, -1, s.state})
+	return true
+}
+
+// TakeBack makes the copy s's state, if there is one: what was read since is forgotten.
+func (s *Sequence) TakeBack() {
+	if s.kept >= 0 {
+		s.state, s.kept = s.kept, s.state
+		s.Settle()
+	}
+}
+
+// Settle frees the copy, if there is one: what the state read since is, or will be, s's.
+func (s *Sequence) Settle() {
+	if s.kept >= 0 {
+		s.c.slots = append(s.c.slots, s.kept)
+		s.kept = -1
+	}
+}
+
 // Marked returns the position of the last checkpoint that s made or began at.
 func (s *Sequence) Marked() int { return s.marked }
 
@@ -168,6 +195,7 @@ func (s *Sequence) leaveState() {
 	if s.state < 0 {
 		return
 	}
+	s.TakeBack()
 	slot := s.state
 	s.state, s.marked = -1, 0
 	if s.own == nil && s.len > 0 {

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -43,24 +42,32 @@ type rowWriter interface {
 
 // CanGuessFurther says why layers of the file that predict further tokens cannot be computed, or nil.
 func (c *Config) CanGuessFurther() error {
-	f := c.Family
-	switch last := c.Blocks[c.Layers-1]; {
+	f, like := c.Family, c.likeFurther()
+	switch {
 	case c.Further == 0:
 		return fmt.Errorf("the file names no layer that predicts further tokens (%s.nextn_predict_layers)", c.Arch)
-	case c.Recurrent():
-		return errors.New("states of recurrent layers cannot be taken back behind a wrong guess")
-	case f.LayerNorm || f.Parallel || f.NormSum || c.Transposed || last.Window > 0 || last.KV != c.Layers-1:
+	case f.LayerNorm || f.Parallel || f.NormSum || f.OnePart || c.Transposed || like < 0 || c.Blocks[like].State > 0 || c.Blocks[like].Window > 0 || c.Blocks[like].KV != like:
 		return fmt.Errorf("layers of %s that predict further tokens are not supported", c.Arch)
 	}
 	return nil
 }
 
+// likeFurther returns the layer whose attention has the shape of a further layer's: the last that has any; -1: none has.
+func (c *Config) likeFurther() int {
+	for l := c.Layers - 1; l >= 0; l-- {
+		if c.Blocks[l].Heads > 0 {
+			return l
+		}
+	}
+	return -1
+}
+
 // furtherConfig returns c with the layer behind the last, computed whole.
 func (c *Config) furtherConfig() Config {
 	d := *c
-	last := c.Blocks[c.Layers-1]
-	last.KV = c.Layers
-	d.Blocks = append(slices.Clone(c.Blocks), last)
+	block := c.Blocks[c.likeFurther()]
+	block.KV = c.Layers
+	d.Blocks = append(slices.Clone(c.Blocks), block)
 	d.Sparse, d.Prepared, d.Predicting, d.Magnitudes = Off, nil, nil, nil
 	return d
 }

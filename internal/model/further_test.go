@@ -23,9 +23,13 @@ const furtherTolerance = 2e-3
 // embeddings are M·[norm(embedding(x)), norm(h)], computed here in float64 from the hidden states that the model of the first layers gives; keys and
 // values come from the prompt's step, and a chain of two guesses from the layer's own.
 func TestFurtherLayer(t *testing.T) {
-	for _, family := range []string{"glm4moe", "deepseek2"} {
+	for family, experts := range map[string]int{"glm4moe": 8, "deepseek2": 8, "qwen35": 0, "qwen3next": 8} {
 		t.Run(family, func(t *testing.T) {
-			f := synthtest.Further(t, synth.Spec{Arch: family, Layers: 3, Embd: 64, FF: 32, Heads: 4, Type: quant.F16, Experts: 8, Used: 2, Activation: "silu", Seed: 5}, family == "deepseek2")
+			spec := synth.Spec{Arch: family, Layers: 3, Embd: 64, FF: 32, Heads: 4, Type: quant.F16, Experts: experts, Used: experts / 4, Activation: "silu", Seed: 5}
+			if strings.HasPrefix(family, "qwen") { // of two times two recurrent layers and one with attention the last is the further one
+				spec.Layers, spec.Activation = 6, ""
+			}
+			f := synthtest.Further(t, spec, family == "deepseek2")
 			tokens, state := []int32{5, 3, 7, 11, 2, 9}, [][]float32(nil)
 			n := len(tokens) - 2 // of the prompt; the last two are evaluated as guesses are
 
@@ -63,7 +67,7 @@ func TestFurtherLayer(t *testing.T) {
 			}
 
 			before := append([][]float32{make([]float32, len(state[0]))}, state[:len(tokens)-1]...)
-			alone := furtherModel(t, oneLayer(t, f, family, tokens, before), false)
+			alone := furtherModel(t, oneLayer(t, f, family, spec.Layers-1, tokens, before), false)
 			rows := make([]int32, len(tokens))
 			for i := range rows {
 				rows[i] = int32(i)
@@ -134,8 +138,8 @@ func lastLogits(t *testing.T, m *model.Model) []float32 {
 	return row
 }
 
-// oneLayer writes the further layer of f as a model of its own, whose embedding of token i is what the layer's block reads of tokens[i] and before[i].
-func oneLayer(t *testing.T, f *gguf.File, family string, tokens []int32, before [][]float32) *gguf.File {
+// oneLayer writes the further layer of f, block layer of the file, as a model of its own, whose embedding of token i is what the layer's block reads of tokens[i] and before[i].
+func oneLayer(t *testing.T, f *gguf.File, family string, layer int, tokens []int32, before [][]float32) *gguf.File {
 	t.Helper()
 	floats := func(name string) []float32 {
 		w := f.Tensor(name)
@@ -146,7 +150,8 @@ func oneLayer(t *testing.T, f *gguf.File, family string, tokens []int32, before 
 		quant.Decode(w.Type, out, w.Data)
 		return out
 	}
-	const of = "blk.2.nextn."
+	block := fmt.Sprintf("blk.%d.", layer)
+	of := block + "nextn."
 	table, head := "token_embd.weight", "output.weight"
 	if f.Tensor(of+"embed_tokens.weight") != nil {
 		table, head = of+"embed_tokens.weight", of+"shared_head_head.weight"
@@ -177,7 +182,7 @@ func oneLayer(t *testing.T, f *gguf.File, family string, tokens []int32, before 
 		synthtest.Copied(f.Tensor(of+"shared_head_norm.weight"), "output_norm.weight"),
 	}
 	for _, w := range f.Tensors {
-		if name, ok := strings.CutPrefix(w.Name, "blk.2."); ok && !strings.HasPrefix(name, "nextn.") {
+		if name, ok := strings.CutPrefix(w.Name, block); ok && !strings.HasPrefix(name, "nextn.") {
 			tensors = append(tensors, synthtest.Copied(w, "blk.0."+name))
 		}
 	}
@@ -188,6 +193,8 @@ func oneLayer(t *testing.T, f *gguf.File, family string, tokens []int32, before 
 			keys[i].Value = uint32(1)
 		case family + ".leading_dense_block_count":
 			keys[i].Value = uint32(0)
+		case family + ".full_attention_interval":
+			keys[i].Value = uint32(1)
 		}
 	}
 	return synthtest.Made(t, keys, tensors)

@@ -330,8 +330,8 @@ func (c *Config) cacheSpec(size compute.CacheSpec, types compute.CacheTypes, pla
 			spec.Windowed = append(spec.Windowed, false)
 		}
 	}
-	if c.FurtherCached {
-		shape := spec.Layers[c.Layers-1]
+	if like := c.likeFurther(); c.FurtherCached && like >= 0 {
+		shape := spec.Layers[like]
 		spec.Layers = append(spec.Layers, shape)
 		if spec.Windowed != nil {
 			spec.Windowed = append(spec.Windowed, false)
@@ -490,12 +490,17 @@ func (m *Model) newBuffers(n, outputs int) (buffers, error) {
 	m.recurrentBuffers(&b, n, tensor)
 	m.adapterBuffers(&b, tensor, n, outputs)
 	rank, dense, gated := 0, false, false
-	for i := range m.layers {
-		f := &m.layers[i].ffn
+	need := func(f *ffn) {
 		dense, gated = dense || !f.byNeuron && f.up != nil, gated || !f.byNeuron && f.gate != nil
 		if f.fc1 != nil {
 			rank = max(rank, f.fc1.Rows)
 		}
+	}
+	for i := range m.layers {
+		need(&m.layers[i].ffn)
+	}
+	if m.further != nil {
+		need(&m.further.block.ffn)
 	}
 	if dense || rank > 0 {
 		b.gate = tensor(n, m.FF)

@@ -35,14 +35,18 @@ const textTokens = 8
 // CacheSize returns the pages of a KV cache for sequences of context positions in all, so many of which generate at a time, by steps of at most
 // step tokens. Layers with windows keep what windows reach, and once more as much of what they went past, for requests that go on a little before the
 // end of another; or, if whole, all. An encoder has
-// room for a step of short texts. Where there are recurrent layers each sequence has a slot for its state, and checkpoints have some more.
-func (c *Config) CacheSize(context, step, sequences int, whole bool) compute.CacheSpec {
+// room for a step of short texts. Where there are recurrent layers each sequence has a slot for its state, and checkpoints have some more; if guesses are
+// checked, so have the states that wrong ones are taken back to.
+func (c *Config) CacheSize(context, step, sequences int, whole, guesses bool) compute.CacheSpec {
 	size := compute.CacheSpec{Pages: CachePages(context)}
 	if c.Encoder() { // whose texts, which may be short, share a step and no page
 		return compute.CacheSpec{Pages: CachePages(max(context, step/textTokens*compute.PagePositions))}
 	}
 	if c.Recurrent() {
 		size.States = max(1, sequences) + c.checkpoints()
+		if guesses {
+			size.States += min(max(1, sequences), DraftSequences)
+		}
 	}
 	window := c.Window(context)
 	if window == 0 {
@@ -53,6 +57,9 @@ func (c *Config) CacheSize(context, step, sequences int, whole bool) compute.Cac
 	}
 	return size
 }
+
+// DraftSequences is the number of sequences whose guesses are checked in one step at most: with more, checking pays less.
+const DraftSequences = 2
 
 // The bytes that checkpoints of recurrent layers' states may take, and bounds of their number: with fewer than the least, prompts would hardly ever find
 // one; more than the most, each some hundred positions behind another, serve longer conversations than are held.

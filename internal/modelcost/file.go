@@ -79,7 +79,7 @@ func Of(f *gguf.File, o Options) (Cost, error) {
 		b.Context = c.Context
 	}
 	b.Step, b.Outputs = largest(o.UBatch, b.Context), max(1, o.Outputs)+o.Drafts
-	b.Cache = c.CacheSize(b.Context, b.Step, max(1, o.Outputs), o.WholeCache)
+	b.Cache = c.CacheSize(b.Context, b.Step, max(1, o.Outputs), o.WholeCache, o.Drafts > 0)
 	b.Adapters = o.Adapters
 	r := reader{f: f, c: &c, b: &b, cache: c.CacheSpec(b.Cache, o.CacheTypes), left: left, measured: o.Uses}
 	b.ExpertsKnown = r.known()

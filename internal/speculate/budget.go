@@ -3,27 +3,47 @@ package speculate
 import "sync"
 
 // Budget bounds what guesses that do not come true cost a text in time. Tokens that are computed earn a small share of their time; guesses gain or
-// lose what their step took less than its tokens would have taken one by one, or more. While there is no credit, nothing is to be guessed. It serves many goroutines.
+// lose what their step took less than its tokens would have taken one by one, or more. Only as many are to be checked as the credit pays for if none of them comes. It serves
+// many goroutines.
 type Budget struct {
 	mu     sync.Mutex
 	opened bool
+	token  float64 // nanoseconds of a token, as last noted
 	credit float64 // nanoseconds
 }
 
 const (
 	// share is what guesses may lose of the time of tokens that are computed without them.
 	share = 0.02
-	// mostCredit bounds the credit, in tokens' times, and is what there is of it at the beginning: texts change, so that old gains say little.
-	mostCredit = 2
+	// firstCredit is the credit at a text's beginning, in tokens' times, and the most that tokens earn: short texts, too, are to lose little.
+	firstCredit = 0.5
+	// mostCredit bounds the credit, in tokens' times: texts change, so that old gains say little.
+	mostCredit = 4
 	// mostLoss bounds the loss of one step, in tokens' times: what took longer was another program.
 	mostLoss = 4
 )
 
-// Open reports whether guesses may be checked.
-func (b *Budget) Open() bool {
+// Begin says that a text begins: it spends little of what others gained.
+func (b *Budget) Begin() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return !b.opened || b.credit > 0
+	b.credit = min(b.credit, firstCredit*b.token)
+}
+
+// Within returns cost without the numbers of guesses that the credit does not pay for.
+func (b *Budget) Within(cost Cost) Cost {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	credit := firstCredit // in steps, as long as their time is not known
+	if b.opened && cost.Step > 1 {
+		credit = b.credit / cost.Step
+	}
+	n := len(cost.Times) - 1
+	for n > 0 && cost.lost(n) > credit && (n > 1 || credit < firstCredit) { // where one costs more than can be earned, it is still tried
+		n--
+	}
+	cost.Times = cost.Times[:n+1]
+	return cost
 }
 
 // Note takes in a step of which a token takes so many nanoseconds alone, and what guesses gained in it; nothing was guessed where gained is 0.
@@ -34,7 +54,9 @@ func (b *Budget) Note(token, gained float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.opened {
-		b.opened, b.credit = true, mostCredit*token
+		b.opened, b.credit = true, firstCredit*token
 	}
-	b.credit = min(b.credit+share*token+max(gained, -mostLoss*token), mostCredit*token)
+	b.token = token
+	b.credit = max(b.credit, min(b.credit+share*token, firstCredit*token))
+	b.credit = min(b.credit+max(gained, -mostLoss*token), mostCredit*token)
 }

@@ -10,6 +10,16 @@ type Cost struct {
 	Others int       // tokens of other texts that a step computes besides, which wait for it as long
 	Times  []float64 // [most+1] of a step with n tokens to check, over one with none
 	Step   float64   // nanoseconds of one with none; 1: not known yet
+	Again  bool      // where a guess is wrong, the next step computes again what came before it, with the token before the guesses
+}
+
+// lost returns what checking n guesses costs if none comes, in steps with none to check.
+func (c *Cost) lost(n int) float64 {
+	lost := c.Times[n] - c.Times[0]
+	if c.Again {
+		lost += c.Times[1] - c.Times[0]
+	}
+	return lost
 }
 
 // Chances say how often guesses came true, by the length of what they were guessed from. They serve many goroutines.
@@ -53,14 +63,19 @@ func (c *Chances) Worth(length, most int, cost Cost) int {
 	k := &c.class[class]
 	p, tokens := k.of(class), float64(cost.Others+1)
 	best, number, expected := gain*tokens, 0, 1.0
-	for n := 1; n <= min(most, len(cost.Times)-1); n++ {
+	again := 0.0 // steps' time for what is computed again
+	most = min(most, len(cost.Times)-1)
+	for n := 1; n <= most; n++ {
+		if cost.Again { // so many tokens, where the last guess is the first that is wrong
+			again += expected * (1 - p) * (cost.Times[n] - cost.Times[0])
+		}
 		expected *= p
 		tokens += expected
-		if speed := tokens / cost.Times[n]; speed > best {
+		if speed := tokens / (cost.Times[n] + again); speed > best {
 			best, number = speed, n
 		}
 	}
-	if number == 0 {
+	if number == 0 && most > 0 {
 		if k.passed++; k.passed >= retry {
 			number = 1
 		}

@@ -69,7 +69,7 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 	if err != nil {
 		return nil, fmt.Errorf("tensor %q: %w", src.Name, err)
 	}
-	if m.packed && (m.layout == plain || m.layout == neurons && use == compute.Rows) && m.k == d.k {
+	if (m.layout == plain || m.packed && m.layout == neurons && use == compute.Rows) && m.k == d.k {
 		d.tuner.add(d.k, out)
 	}
 	return out, nil

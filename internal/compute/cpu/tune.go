@@ -22,7 +22,10 @@ const (
 	tuneBytes  = 16 << 20  // of weights that go one way: fewer may lie in caches, and a choice would not show
 	tunePiece  = 256 << 10 // bytes of a piece
 	tuneRounds = 7
-	tuneDuels  = 5
+	tuneUneven = 2                     // where a kernel takes so many times its best, other programs are busy,
+	tuneBusy   = 28                    // and there are at most so many rounds, of which some are undisturbed
+	tuneDuels  = 15                    // at most
+	tuneAhead  = 3                     // so many more duels than the other the winner has won, or at least most of all
 	tuneTime   = 12 * time.Millisecond // for the weights that go one way, on a machine that is too busy for all rounds
 	tuneGain   = 0.95                  // of the usual kernel's time: less of a gain is chance
 	tuneStride = 8                     // of scattered rows that are timed every so many-th is read
@@ -42,11 +45,13 @@ type Choice struct {
 	Type quant.Type
 	// Scattered: of rows chosen by index, of any length
 	Scattered bool
+	Mapped    bool          // of rows as the file has them
 	Cols      int           // elements of a row of the first of the weights
 	Kernel    string        // the chosen one
 	Usual     string        // the one that is taken without measuring, and where no other is clearly faster
 	Speeds    []KernelSpeed // of all kernels there are, as measured
 	Rounds    int           // each was measured in
+	Busy      bool          // times were so uneven that other programs must have been busy
 	Took      time.Duration // for the choice
 }
 
@@ -68,11 +73,18 @@ func (c *Choice) Speed(kernel string) float64 {
 
 func (c *Choice) String() string {
 	rows := "rows"
-	if c.Scattered {
+	switch {
+	case c.Scattered:
 		rows = "scattered rows"
+	case c.Mapped:
+		rows = "mapped rows"
 	}
-	return fmt.Sprintf("kernel of %s, %s of %d elements: %s; %.2f of the time of %s, the usual one (%d rounds, %.1f ms)",
-		c.Type, rows, c.Cols, c.Kernel, c.Speed(c.Usual)/c.Speed(c.Kernel), c.Usual, c.Rounds, float64(c.Took.Microseconds())/1e3)
+	busy := ""
+	if c.Busy {
+		busy = ", other programs were busy"
+	}
+	return fmt.Sprintf("kernel of %s, %s of %d elements: %s; %.2f of the time of %s, the usual one (%d rounds, %.1f ms%s)",
+		c.Type, rows, c.Cols, c.Kernel, c.Speed(c.Usual)/c.Speed(c.Kernel), c.Usual, c.Rounds, float64(c.Took.Microseconds())/1e3, busy)
 }
 
 // Choices returns what Tune chose by measuring.
@@ -99,22 +111,28 @@ type tuneShape struct {
 	t         quant.Type
 	class     kernel.Class // 0 of scattered rows
 	scattered bool
+	mapped    bool // they are as the file has them
 	matrices  []*compute.Matrix
 	bytes     int
 	at, row   int // the matrix and the row that are measured next
 	turn      int // how often all were measured
 }
 
-// add adds a matrix to its shape. The rows of neurons may be read in any selection.
+// add adds a matrix to its shape, if it has any to choose from. The rows of neurons may be read in any selection.
 func (u *tuner) add(k *kernel.Kernels, m *compute.Matrix) {
-	t, class, scattered := m.Type, k.ClassOf(m.Type, m.Cols), mem(m).layout == neurons
+	t, class, scattered, mapped := m.Type, k.ClassOf(m.Type, m.Cols), mem(m).layout == neurons, !mem(m).packed
+	if mapped && m.Cols%quant.QKK != 0 {
+		return // such rows are packed first
+	}
 	if scattered {
 		class = 0
 	}
-	i := slices.IndexFunc(u.shapes, func(s *tuneShape) bool { return s.t == t && s.class == class && s.scattered == scattered })
+	i := slices.IndexFunc(u.shapes, func(s *tuneShape) bool {
+		return s.t == t && s.class == class && s.scattered == scattered && s.mapped == mapped
+	})
 	if i < 0 {
 		i = len(u.shapes)
-		u.shapes = append(u.shapes, &tuneShape{t: t, class: class, scattered: scattered})
+		u.shapes = append(u.shapes, &tuneShape{t: t, class: class, scattered: scattered, mapped: mapped})
 	}
 	s := u.shapes[i]
 	s.matrices = append(s.matrices, m)
@@ -124,12 +142,15 @@ func (u *tuner) add(k *kernel.Kernels, m *compute.Matrix) {
 // Tune chooses the kernels of the weights that were taken in so far. It takes some milliseconds, and none where weights are few.
 func (d *Device) Tune() {
 	for _, s := range d.tuner.shapes {
-		if d.tuner.kernels == KernelsAuto && s.bytes >= tuneBytes && d.k.HasMatrix(s.t) && !s.scattered {
+		if d.tuner.kernels == KernelsAuto && s.bytes >= tuneBytes && d.k.HasMatrix(s.t) && !s.scattered && !s.mapped {
 			d.tuneMatrix(s)
 		}
 		names := d.k.Ways(s.t)
-		if s.scattered {
+		switch {
+		case s.scattered:
 			names = d.k.Scatters(s.t)
+		case s.mapped:
+			names = d.k.FileWays(s.t)
 		}
 		switch asked := d.tuner.kernels; {
 		case asked == KernelsUsual || len(names) == 0:
@@ -147,9 +168,12 @@ func (d *Device) Tune() {
 // goes has a shape's products go by the named kernel, one of those there are for it.
 func (d *Device) goes(s *tuneShape, name string) {
 	var err error
-	if s.scattered {
+	switch {
+	case s.scattered:
 		err = d.k.GoScattered(s.t, name)
-	} else {
+	case s.mapped:
+		err = d.k.GoFile(s.t, s.class, name)
+	default:
 		err = d.k.Go(s.t, s.class, name)
 	}
 	if err != nil {
@@ -159,50 +183,60 @@ func (d *Device) goes(s *tuneShape, name string) {
 
 // usual returns the kernel that a shape's products go by when nothing was chosen.
 func (d *Device) usual(s *tuneShape) string {
-	if s.scattered {
+	switch {
+	case s.scattered:
 		return d.k.Scatter(s.t)
+	case s.mapped:
+		return d.k.FileWay(s.t, s.class)
 	}
 	return d.k.Way(s.t, s.class)
 }
 
-// tune times kernels in turn, each on weights that no other read just before, and takes the fastest by its best round if it beats the usual one in most of
-// a few duels, too. Best rounds are what a busy machine disturbs the least; where nothing is clear the usual kernel stays.
+// tune times kernels in turn, each on weights that no other read just before, and takes the fastest by its best round if it beats the usual one in
+// duels, too, of which there are as many as it takes to tell. Best rounds are what a busy machine disturbs the least; where nothing is clear the usual kernel stays.
 func (d *Device) tune(s *tuneShape, names []string) {
 	usual := d.usual(s)
 	begin := time.Now()
 	best := make([]time.Duration, len(names))
 	d.timed(s) // wakes the workers
-	rounds := 0
-	for rounds < tuneRounds && (rounds < 2 || time.Since(begin) < tuneTime) {
+	at := slices.Index(names, usual)
+	rounds, slowest := 0, time.Duration(0) // of the usual kernel
+	busy := func() bool { return slowest > tuneUneven*best[at] }
+	for rounds < 2 || time.Since(begin) < tuneTime && (rounds < tuneRounds || busy() && rounds < tuneBusy) {
 		for i, name := range names {
 			d.goes(s, name)
-			if took := d.timed(s); rounds == 0 || took < best[i] {
+			took := d.timed(s)
+			if rounds == 0 || took < best[i] {
 				best[i] = took
+			}
+			if i == at {
+				slowest = max(slowest, took)
 			}
 		}
 		rounds++
 	}
-	at := slices.Index(names, usual)
 	fastest := slices.Index(best, slices.Min(best))
-	won := 0
+	ahead := 0 // duels that the fastest has won more than the usual one
 	if fastest != at {
-		for range tuneDuels {
+		for duel := 0; duel < tuneDuels && ahead > -tuneAhead && ahead < tuneAhead; duel++ {
 			d.goes(s, usual)
 			u := d.timed(s)
 			d.goes(s, names[fastest])
 			f := d.timed(s)
 			if f < u {
-				won++
+				ahead++
+			} else {
+				ahead--
 			}
 			best[fastest], best[at] = min(best[fastest], f), min(best[at], u)
 		}
 	}
 	chosen := usual
-	if won > tuneDuels/2 && float64(best[fastest]) < tuneGain*float64(best[at]) {
+	if ahead > 0 && float64(best[fastest]) < tuneGain*float64(best[at]) {
 		chosen = names[fastest]
 	}
 	d.goes(s, chosen)
-	c := Choice{Type: s.t, Scattered: s.scattered, Cols: s.matrices[0].Cols, Kernel: chosen, Usual: usual, Rounds: rounds, Took: time.Since(begin)}
+	c := Choice{Type: s.t, Scattered: s.scattered, Mapped: s.mapped, Cols: s.matrices[0].Cols, Kernel: chosen, Usual: usual, Rounds: rounds, Busy: busy(), Took: time.Since(begin)}
 	for i, name := range names {
 		c.Speeds = append(c.Speeds, KernelSpeed{name, tunePiece / max(best[i], 1).Seconds()})
 	}
@@ -224,8 +258,8 @@ func (d *Device) tuneMatrix(s *tuneShape) {
 	m := s.matrices[0]
 	w, row := mem(m), d.k.Form(m.Type).ActRow(m.Cols)
 	rows := min(tuneMatrixRows, m.Rows)
-	x, out := make([]byte, tuneMatrixTokens*row+cacheLine), make([]float32, rows*tuneMatrixTokens)
-	at := unsafe.Pointer(&x[aligned(x)])
+	out := make([]float32, rows*tuneMatrixTokens)
+	at := unsafe.Pointer(unsafe.SliceData(zeros(tuneMatrixTokens * row)))
 	var best [2]time.Duration
 	for i := range 2 * tuneMatrixRounds {
 		way := i % 2
@@ -247,6 +281,14 @@ func (d *Device) tuneMatrix(s *tuneShape) {
 	}
 }
 
+// zeros returns n bytes of activations. They are written: of memory that was only read all pages are one page of the system's, and the first-level cache of AMD's
+// processors keeps a line under one of its addresses at a time, so that activations of several pages would be read at half their speed.
+func zeros(n int) []byte {
+	x := make([]byte, n+cacheLine)
+	clear(x)
+	return x[aligned(x):][:n]
+}
+
 // timed computes one token's products with the next pieces of a shape's weights, on all threads, and returns how long a piece took.
 func (d *Device) timed(s *tuneShape) time.Duration {
 	if s.scattered {
@@ -254,14 +296,13 @@ func (d *Device) timed(s *tuneShape) time.Duration {
 	}
 	m, row, rows := s.next(2 * d.decode.Threads())
 	w, f := mem(m), d.k.Form(m.Type)
-	x := make([]byte, f.ActRow(m.Cols)+cacheLine)
-	x = x[aligned(x):]
+	x := zeros(f.ActRow(m.Cols))
 	out := make([]float32, rows)
 	chunk := max(1, tunePiece/w.rowBytes)
 	begin := time.Now()
-	d.decode.Run((rows+chunk-1)/chunk, func(c, _ int) {
+	d.decode.Run((rows+chunk-1)/chunk, func(c, worker int) {
 		from, to := c*chunk, min(rows, (c+1)*chunk)
-		d.k.MatMul(m.Type, out[from:to], to-from, w.data[(row+from)*w.rowBytes:(row+to)*w.rowBytes], to-from, m.Cols, unsafe.Pointer(unsafe.SliceData(x)), 0, 1)
+		d.multiply(m, w.data[(row+from)*w.rowBytes:(row+to)*w.rowBytes], to-from, out[from:to], to-from, unsafe.Pointer(unsafe.SliceData(x)), 0, 1, worker)
 	})
 	return time.Duration(float64(time.Since(begin)) * tunePiece / float64(rows*w.rowBytes))
 }
@@ -270,8 +311,7 @@ func (d *Device) timed(s *tuneShape) time.Duration {
 func (d *Device) timedScattered(s *tuneShape) time.Duration {
 	m, row, rows := s.next(2 * d.decode.Threads() * tuneStride)
 	w, f := mem(m), d.k.Form(m.Type)
-	x := make([]byte, f.ActRow(m.Cols)+cacheLine)
-	x = x[aligned(x):]
+	x := zeros(f.ActRow(m.Cols))
 	index := make([]int32, rows/tuneStride)
 	for i := range index {
 		index[i] = int32(row + i*tuneStride + (i*i+s.turn)%tuneStride)

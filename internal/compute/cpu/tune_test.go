@@ -113,6 +113,41 @@ func TestTuneScattered(t *testing.T) {
 	}
 }
 
+// TestTuneMapped: rows as the file has them have their own choice, where there are such kernels, which leaves those of packed rows alone; rows whose
+// length none takes have none.
+func TestTuneMapped(t *testing.T) {
+	var notes []string
+	d, err := New(Options{Threads: 2, Kernels: KernelsAuto, Note: func(line string) { notes = append(notes, line) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	names, usual := d.k.FileWays(quant.Q4_0), d.k.Way(quant.Q4_0, d.k.ClassOf(quant.Q4_0, 2048))
+	const rows = 2 * tuneBytes / 1152
+	for _, cols := range []int{2048, 2048 + 32} {
+		src := compute.Source{Name: "w", Type: quant.Q4_0, Rows: rows, Cols: cols, Data: make([]byte, rows*quant.Q4_0.RowBytes(cols)), Pinned: true}
+		if _, err := d.Matrix(src, compute.Dense); err != nil {
+			t.Fatal(err)
+		}
+		d.Tune()
+	}
+	if len(names) < 2 {
+		if len(notes) != 0 {
+			t.Errorf("%q are noted, where there is nothing to choose from", notes)
+		}
+		return
+	}
+	if c := d.Choices(); len(c) != 1 || !c[0].Mapped || len(c[0].Speeds) != len(names) || c[0].Kernel != d.k.FileWay(quant.Q4_0, d.k.ClassOf(quant.Q4_0, 2048)) || !slices.Contains(names, c[0].Kernel) {
+		t.Errorf("chosen: %v of %q", c, names)
+	}
+	if len(notes) != 1 || !strings.Contains(notes[0], "mapped rows") {
+		t.Errorf("notes: %q", notes)
+	}
+	if now := d.k.Way(quant.Q4_0, d.k.ClassOf(quant.Q4_0, 2048)); now != usual {
+		t.Errorf("packed rows go by %s, not by %s", now, usual)
+	}
+}
+
 // TestTunePieces: what is timed is never a rest of a matrix, whose time says nothing of a piece's, and all weights have their turn.
 func TestTunePieces(t *testing.T) {
 	d, err := New(Options{Threads: 1, Kernels: KernelsAuto})

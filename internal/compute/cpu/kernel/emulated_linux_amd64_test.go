@@ -3,20 +3,26 @@ package kernel
 import (
 	"io"
 	"math"
+	"math/rand/v2"
 	"os"
+	"os/signal"
+	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"unsafe"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/emulate"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"golang.org/x/sys/cpu"
+	"golang.org/x/sys/unix"
 )
 
 // emulated says, in a program's environment, that instructions which the processor lacks are emulated.
 const emulated = "POWERINFER_TEST_EMULATED"
 
-// TestEmulatedInstructions runs TestMissingInstructions where the instructions that this processor lacks are emulated.
+// TestEmulatedInstructions runs TestMissingInstructions and TestTilesUnderSignals where the instructions that this processor lacks are emulated.
 func TestEmulatedInstructions(t *testing.T) {
 	if len(platform()) == 0 {
 		t.Skip("the instructions that are not emulated need AVX2")
@@ -30,7 +36,7 @@ func TestEmulatedInstructions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	status, err := emulate.Run([]string{program, "-test.run=^TestMissingInstructions$", "-test.v"}, append(os.Environ(), emulated+"=1"), out)
+	status, err := emulate.Run([]string{program, "-test.run=^(TestMissingInstructions|TestTilesUnderSignals)$", "-test.v"}, append(os.Environ(), emulated+"=1"), out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +47,7 @@ func TestEmulatedInstructions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if status != 0 || !strings.Contains(string(said), "--- PASS: TestMissingInstructions") {
+	if status != 0 || !strings.Contains(string(said), "--- PASS: TestMissingInstructions") || cpu.X86.HasAVX512BF16 && !strings.Contains(string(said), "--- PASS: TestTilesUnderSignals") {
 		t.Fatalf("status %d\n%s", status, said)
 	}
 	t.Logf("%s", said)
@@ -154,6 +160,44 @@ func prompts(t *testing.T, k *Kernels, typ quant.Type) {
 				}
 			}
 		}
+	}
+}
+
+// TestTilesUnderSignals: products by tiles have the same bytes while more goroutines than there are threads compute them, signals interrupt all threads, and the
+// collector stops them, so that goroutines change threads between calls, and tiles that one left in use would be another's.
+func TestTilesUnderSignals(t *testing.T) {
+	if !cpu.X86.HasAVX512BF16 || !hasAMX() && os.Getenv(emulated) == "" {
+		t.Skip("this processor lacks the instructions")
+	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	k, like := amx(), bf16()
+	seed := rand.Uint64()
+	caught := make(chan os.Signal, 1<<14)
+	signal.Notify(caught, unix.SIGALRM)
+	defer signal.Stop(caught)
+	every := unix.Timeval{Usec: 500}
+	if _, err := unix.Setitimer(unix.ITIMER_REAL, unix.Itimerval{Interval: every, Value: every}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = unix.Setitimer(unix.ITIMER_REAL, unix.Itimerval{}) }()
+	var workers sync.WaitGroup
+	for worker := range 5 {
+		workers.Go(func() {
+			rng := rand.New(rand.NewPCG(seed, uint64(worker)))
+			for i := range 6 {
+				runtime.GC()
+				typ := []quant.Type{quant.Q4_0, quant.Q4_K, quant.Q6_K}[(worker+i)%3]
+				p := newProblem(rng, typ, 16+worker, 512, 32+i)
+				got, want := p.multiply(t, k, typ), p.multiply(t, like, typ)
+				if !slices.Equal(got, want) {
+					t.Errorf("seed %d: worker %d's product %d in %s has other bytes than %s has", seed, worker, i, typ, like.Name)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	if n := len(caught); n < 10 {
+		t.Errorf("%d signals came meanwhile, too few to tell", n)
 	}
 }
 

@@ -1,6 +1,8 @@
 package kernel
 
 import (
+	"fmt"
+	"slices"
 	"unsafe"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
@@ -9,27 +11,66 @@ import (
 
 // fileTiles are one type's kernels of rows as files have them; nil where there are none. Products have the bits of packed rows.
 type fileTiles struct {
-	// One token: stream takes consecutive rows where activations stay in the first-level cache, far where they leave it, wide where
-	// they are more than it holds; scatter takes rows chosen by index.
-	stream, far, wide fileStream
-	scatter           func(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n, rows uintptr)
-	pack              func(dst, src *byte, n, ahead uintptr) // n whole superblocks; memory is asked for ahead bytes before it is read
+	ways    []fileWay         // of one token and consecutive rows
+	chosen  [Classes]*fileWay // by class
+	scatter func(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n, rows uintptr)
+	pack    func(dst, src *byte, n, ahead uintptr) // n whole superblocks; memory is asked for ahead bytes before it is read
+}
+
+// fileWay is way of rows as files have them: file-near or file-far, and by which instructions.
+type fileWay struct {
+	name   string
+	stream fileStream
 }
 
 // fileStream computes one token's products with consecutive rows. It keeps no pointer.
 type fileStream func(out *float32, w *byte, rowBytes uintptr, x *byte, n, rows uintptr)
 
+// takeFile gives type t ways of rows as files have them, before those that it has, and the usual one of each class.
+func (k *Kernels) takeFile(t quant.Type, near, far fileStream, instructions string, usual [Classes]string) {
+	f := &k.file[t]
+	f.ways = append([]fileWay{{"file-near-" + instructions, near}, {"file-far-" + instructions, far}}, f.ways...)
+	for c, name := range usual {
+		if err := k.GoFile(t, Class(c), name); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// FileWays lists the names of the kernels that rows of type t may go by as files have them.
+func (k *Kernels) FileWays(t quant.Type) []string {
+	var names []string
+	for _, w := range k.file[t].ways {
+		names = append(names, w.name)
+	}
+	return names
+}
+
+// FileWay returns the name of the kernel that rows of type t and class c go by as files have them, "" where there is none.
+func (k *Kernels) FileWay(t quant.Type, c Class) string {
+	if w := k.file[t].chosen[c]; w != nil {
+		return w.name
+	}
+	return ""
+}
+
+// GoFile has rows of type t and class c go by the named one of FileWays.
+func (k *Kernels) GoFile(t quant.Type, c Class, name string) error {
+	f := &k.file[t]
+	i := slices.IndexFunc(f.ways, func(w fileWay) bool { return w.name == name })
+	if i < 0 {
+		return fmt.Errorf("%s has no kernel %q of rows as files have them; it has these: %q", t, name, k.FileWays(t))
+	}
+	f.chosen[c] = &f.ways[i]
+	return nil
+}
+
 // rows returns the kernel of rows of cols elements, or nil.
 func (f *fileTiles) rows(cols int) fileStream {
-	switch {
-	case cols%quant.QKK != 0:
-		return nil
-	case ActRow(cols) > farActs:
-		return f.wide
-	case ActRow(cols) > nearActs:
-		return f.far
+	if w := f.chosen[classOf(ActRow(cols))]; w != nil && cols%quant.QKK == 0 {
+		return w.stream
 	}
-	return f.stream
+	return nil
 }
 
 // PackRow is the function of this name, which defines it, by k's instructions.

@@ -34,7 +34,7 @@ const (
 // assembly.
 func fileCases(t quant.Type) []int {
 	sets := platform()
-	if t.Like() != t || len(sets) == 0 || sets[0].file[t].stream == nil && sets[0].file[t].pack == nil {
+	if t.Like() != t || len(sets) == 0 || len(sets[0].file[t].ways) == 0 && sets[0].file[t].pack == nil {
 		return []int{256, 768}
 	}
 	if t.BlockElems() == quant.QKK {
@@ -105,6 +105,15 @@ func TestFileRows(t *testing.T) {
 			}
 			for _, k := range Variants() {
 				checkFileRows(t, k, typ, p, file, index)
+				c := k.ClassOf(typ, cols)
+				for _, name := range k.FileWays(typ) {
+					if err := k.GoFile(typ, c, name); err != nil {
+						t.Fatal(err)
+					}
+					if checkFileRows(t, k, typ, p, file, index); k.FileWay(typ, c) != name {
+						t.Errorf("%s goes by %q, not by the chosen %s", typ, k.FileWay(typ, c), name)
+					}
+				}
 			}
 		}
 	}

@@ -20,7 +20,7 @@ func neonVector() Vector {
 	v.MulAdd = func(dst, x, y []float32) {
 		mulAddNEON(first(dst), first(dst), first(x[:len(dst)]), first(y[:len(dst)]), len(dst))
 	}
-	v.Scan = scanRows
+	v.Scan, v.Delta = scanRows, deltaRows
 	v.Max = func(x []float32) float32 { return maxNEON(first(x), len(x)) }
 	v.ToF16 = toF16x8
 	v.FromF16 = fromF16x8
@@ -61,6 +61,18 @@ func scanRows(y, state, x, b, c []float32, decay float32) {
 		scanNEON(first(y[:rows]), first(state[:rows*n]), first(x), first(b), first(c), rows, n, decay)
 	}
 	scan(y[rows:], state[rows*n:], x[rows:], b, c, decay)
+}
+
+// deltaRows has NEON compute rows of whole vectors, four at a time.
+func deltaRows(y, state, v, k, q []float32, decay, beta, kq float32) {
+	n, rows := len(k), len(v)&^3
+	if n%8 != 0 || n == 0 {
+		rows = 0
+	}
+	if q = q[:n]; rows > 0 {
+		deltaNEON(first(y[:rows]), first(state[:rows*n]), first(v), first(k), first(q), rows, n, decay, beta, kq)
+	}
+	delta(y[rows:], state[rows*n:], v[rows:], k, q, decay, beta, kq)
 }
 
 func rmsNormNEON(dst, x, weight []float32, eps float32) {

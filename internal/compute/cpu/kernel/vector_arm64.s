@@ -2217,6 +2217,167 @@ columns:
 	BGT rows
 	RET
 
+// func deltaNEON(y, state, v, k, q *float32, rows, n int, decay, beta, kq float32)
+TEXT ·deltaNEON(SB), NOSPLIT, $0-68
+	MOVD y+0(FP), R0
+	MOVD state+8(FP), R1
+	MOVD v+16(FP), R2
+	MOVD k+24(FP), R3
+	MOVD q+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD n+48(FP), R6
+	MOVWU decay+56(FP), R7
+	WORD $0x4e040ce0 // dup v0.4s, w7
+	MOVWU beta+60(FP), R7
+	WORD $0x4e040ce1 // dup v1.4s, w7
+	MOVWU kq+64(FP), R7
+	WORD $0x4e040ce2 // dup v2.4s, w7
+rows:
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e410 // movi v16.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e411 // movi v17.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e412 // movi v18.2d, #0x0
+	MOVD R1, R11
+	MOVD R11, R7
+	ADD R6<<2, R11, R11
+	MOVD R11, R8
+	ADD R6<<2, R11, R11
+	MOVD R11, R9
+	ADD R6<<2, R11, R11
+	MOVD R11, R10
+	ADD R6<<2, R11, R11
+	MOVD R3, R12
+	MOVD R6, R14
+	MOVD R4, R13
+read:
+	WORD $0x3dc00193 // ldr q19, [x12]
+	WORD $0x3dc001b4 // ldr q20, [x13]
+	WORD $0x3dc000f5 // ldr q21, [x7]
+	WORD $0x4e33cea3 // fmla v3.4s, v21.4s, v19.4s
+	WORD $0x4e34ceab // fmla v11.4s, v21.4s, v20.4s
+	WORD $0x3dc00115 // ldr q21, [x8]
+	WORD $0x4e33cea4 // fmla v4.4s, v21.4s, v19.4s
+	WORD $0x4e34ceac // fmla v12.4s, v21.4s, v20.4s
+	WORD $0x3dc00135 // ldr q21, [x9]
+	WORD $0x4e33cea5 // fmla v5.4s, v21.4s, v19.4s
+	WORD $0x4e34cead // fmla v13.4s, v21.4s, v20.4s
+	WORD $0x3dc00155 // ldr q21, [x10]
+	WORD $0x4e33cea6 // fmla v6.4s, v21.4s, v19.4s
+	WORD $0x4e34ceae // fmla v14.4s, v21.4s, v20.4s
+	WORD $0x3dc00593 // ldr q19, [x12, #16]
+	WORD $0x3dc005b4 // ldr q20, [x13, #16]
+	WORD $0x3dc004f5 // ldr q21, [x7, #16]
+	WORD $0x4e33cea7 // fmla v7.4s, v21.4s, v19.4s
+	WORD $0x4e34ceaf // fmla v15.4s, v21.4s, v20.4s
+	WORD $0x3dc00515 // ldr q21, [x8, #16]
+	WORD $0x4e33cea8 // fmla v8.4s, v21.4s, v19.4s
+	WORD $0x4e34ceb0 // fmla v16.4s, v21.4s, v20.4s
+	WORD $0x3dc00535 // ldr q21, [x9, #16]
+	WORD $0x4e33cea9 // fmla v9.4s, v21.4s, v19.4s
+	WORD $0x4e34ceb1 // fmla v17.4s, v21.4s, v20.4s
+	WORD $0x3dc00555 // ldr q21, [x10, #16]
+	WORD $0x4e33ceaa // fmla v10.4s, v21.4s, v19.4s
+	WORD $0x4e34ceb2 // fmla v18.4s, v21.4s, v20.4s
+	ADD $32, R12, R12
+	ADD $32, R13, R13
+	ADD $32, R7, R7
+	ADD $32, R8, R8
+	ADD $32, R9, R9
+	ADD $32, R10, R10
+	SUBS $8, R14, R14
+	BGT read
+	WORD $0x6e2fd56b // faddp v11.4s, v11.4s, v15.4s
+	WORD $0x6e30d58c // faddp v12.4s, v12.4s, v16.4s
+	WORD $0x6e31d5ad // faddp v13.4s, v13.4s, v17.4s
+	WORD $0x6e32d5ce // faddp v14.4s, v14.4s, v18.4s
+	WORD $0x6e2cd56b // faddp v11.4s, v11.4s, v12.4s
+	WORD $0x6e2ed5ad // faddp v13.4s, v13.4s, v14.4s
+	WORD $0x6e2dd56b // faddp v11.4s, v11.4s, v13.4s
+	WORD $0x3dc00056 // ldr q22, [x2]
+	WORD $0x6e27d463 // faddp v3.4s, v3.4s, v7.4s
+	WORD $0x6e28d484 // faddp v4.4s, v4.4s, v8.4s
+	WORD $0x6e29d4a5 // faddp v5.4s, v5.4s, v9.4s
+	WORD $0x6e2ad4c6 // faddp v6.4s, v6.4s, v10.4s
+	WORD $0x6e24d463 // faddp v3.4s, v3.4s, v4.4s
+	WORD $0x6e26d4a5 // faddp v5.4s, v5.4s, v6.4s
+	WORD $0x6e25d463 // faddp v3.4s, v3.4s, v5.4s
+	WORD $0x4ea3cc16 // fmls v22.4s, v0.4s, v3.4s
+	WORD $0x6e21ded6 // fmul v22.4s, v22.4s, v1.4s
+	WORD $0x6e20dd6b // fmul v11.4s, v11.4s, v0.4s
+	WORD $0x4e22cecb // fmla v11.4s, v22.4s, v2.4s
+	WORD $0x3d80000b // str q11, [x0]
+	MOVD R1, R11
+	MOVD R11, R7
+	ADD R6<<2, R11, R11
+	MOVD R11, R8
+	ADD R6<<2, R11, R11
+	MOVD R11, R9
+	ADD R6<<2, R11, R11
+	MOVD R11, R10
+	ADD R6<<2, R11, R11
+	MOVD R3, R12
+	MOVD R6, R14
+write:
+	WORD $0x3dc00193 // ldr q19, [x12]
+	WORD $0x3dc000f5 // ldr q21, [x7]
+	WORD $0x6e20deb5 // fmul v21.4s, v21.4s, v0.4s
+	WORD $0x4f961275 // fmla v21.4s, v19.4s, v22.s[0]
+	WORD $0x3d8000f5 // str q21, [x7]
+	WORD $0x3dc00115 // ldr q21, [x8]
+	WORD $0x6e20deb5 // fmul v21.4s, v21.4s, v0.4s
+	WORD $0x4fb61275 // fmla v21.4s, v19.4s, v22.s[1]
+	WORD $0x3d800115 // str q21, [x8]
+	WORD $0x3dc00135 // ldr q21, [x9]
+	WORD $0x6e20deb5 // fmul v21.4s, v21.4s, v0.4s
+	WORD $0x4f961a75 // fmla v21.4s, v19.4s, v22.s[2]
+	WORD $0x3d800135 // str q21, [x9]
+	WORD $0x3dc00155 // ldr q21, [x10]
+	WORD $0x6e20deb5 // fmul v21.4s, v21.4s, v0.4s
+	WORD $0x4fb61a75 // fmla v21.4s, v19.4s, v22.s[3]
+	WORD $0x3d800155 // str q21, [x10]
+	WORD $0x3dc00593 // ldr q19, [x12, #16]
+	WORD $0x3dc004f5 // ldr q21, [x7, #16]
+	WORD $0x6e20deb5 // fmul v21.4s, v21.4s, v0.4s
+	WORD $0x4f961275 // fmla v21.4s, v19.4s, v22.s[0]
+	WORD $0x3d8004f5 // str q21, [x7, #16]
+	WORD $0x3dc00515 // ldr q21, [x8, #16]
+	WORD $0x6e20deb5 // fmul v21.4s, v21.4s, v0.4s
+	WORD $0x4fb61275 // fmla v21.4s, v19.4s, v22.s[1]
+	WORD $0x3d800515 // str q21, [x8, #16]
+	WORD $0x3dc00535 // ldr q21, [x9, #16]
+	WORD $0x6e20deb5 // fmul v21.4s, v21.4s, v0.4s
+	WORD $0x4f961a75 // fmla v21.4s, v19.4s, v22.s[2]
+	WORD $0x3d800535 // str q21, [x9, #16]
+	WORD $0x3dc00555 // ldr q21, [x10, #16]
+	WORD $0x6e20deb5 // fmul v21.4s, v21.4s, v0.4s
+	WORD $0x4fb61a75 // fmla v21.4s, v19.4s, v22.s[3]
+	WORD $0x3d800555 // str q21, [x10, #16]
+	ADD $32, R12, R12
+	ADD $32, R7, R7
+	ADD $32, R8, R8
+	ADD $32, R9, R9
+	ADD $32, R10, R10
+	SUBS $8, R14, R14
+	BGT write
+	MOVD R11, R1
+	ADD $16, R2, R2
+	ADD $16, R0, R0
+	SUBS $4, R5, R5
+	BGT rows
+	RET
+
 // func scores1F16NEON(s, q *float32, k, ahead *byte, keys, headDim int)
 TEXT ·scores1F16NEON(SB), NOSPLIT, $0-48
 	MOVD s+0(FP), R0

@@ -134,6 +134,11 @@ func rotateInterleavedNEON(x *float32, heads, headDim int, cos, sin *float32, pa
 //go:noescape
 func scanNEON(y, state, x, b, c *float32, rows, n int, decay float32)
 
+// deltaNEON is a position of a delta rule's head; rows is a multiple of 4, n of 8. Scalar twin: delta.
+//
+//go:noescape
+func deltaNEON(y, state, v, k, q *float32, rows, n int, decay, beta, kq float32)
+
 // scores1F16NEON computes s[t][j] = q[t]·k[j] for 1 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
 //
 //go:noescape

@@ -117,11 +117,11 @@ func (k *Kernels) Ways(t quant.Type) []string {
 	return names
 }
 
-// AllWays lists the names of Ways and Scatters of every type.
+// AllWays lists the names of Ways, FileWays and Scatters of every type.
 func (k *Kernels) AllWays() []string {
 	var names []string
 	for _, t := range quant.Computed() {
-		names = append(append(names, k.Ways(t)...), k.Scatters(t)...)
+		names = slices.Concat(names, k.Ways(t), k.FileWays(t), k.Scatters(t))
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
