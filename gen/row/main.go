@@ -16,6 +16,7 @@ func main() {
 	topMagnitude()
 	encodeQ40()
 	encodeQ80()
+	spread()
 	roundScale()
 	roundGrid()
 	costs()
@@ -222,6 +223,55 @@ func encodeQ80() {
 		VPERMD(x[0], order, x[0])
 		VMOVDQU(x[0], Mem{Base: dst, Disp: 2})
 	})
+}
+
+func spread() {
+	begin("spreadAVX2", "func(q *uint8, x *float32, most float32) (d, least float32)",
+		"spreadAVX2 lays whole numbers from 0 to most over the range of 32 elements. Scalar twin: spread in encode_block.go.")
+	q, src, most := load("q"), load("x"), broadcast("most")
+	one, smallest, half, mask := float(1), float(0x1p-126), float(0.5), constant(magnitudes)
+	var x quarters
+	for i := range x {
+		x[i] = YMM()
+		VMOVUPS(Mem{Base: src, Disp: 32 * i}, x[i])
+	}
+	extreme := func(op func(...Op)) reg.VecVirtual { // in all lanes
+		a, b, all := YMM(), YMM(), YMM()
+		op(x[0], x[1], a)
+		op(x[2], x[3], b)
+		op(a, b, a)
+		VEXTRACTF128(Imm(1), a, b.AsX())
+		op(b.AsX(), a.AsX(), a.AsX())
+		r := XMM()
+		VMOVAPS(a.AsX(), r)
+		fold(r, op)
+		VBROADCASTSS(r, all)
+		return all
+	}
+	least, top, d, zero, m, id, limit := extreme(VMINPS), extreme(VMAXPS), YMM(), YMM(), YMM(), YMM(), YMM()
+	VXORPS(zero, zero, zero)
+	VADDPS(zero, least, least) // of zeros the positive one
+	VADDPS(zero, top, top)
+	VSUBPS(least, top, d)
+	VDIVPS(most, d, d)
+	VANDPS(mask, d, m)
+	VCMPPS(Imm(lessOrEqual), m, smallest, m)
+	VDIVPS(d, one, id)
+	VANDPS(m, id, id)
+	VCVTTPS2DQ(most, limit)
+	for i := range x {
+		VSUBPS(least, x[i], x[i])
+		VMULPS(id, x[i], x[i])
+		VADDPS(half, x[i], x[i])
+		VCVTTPS2DQ(x[i], x[i])
+		VPMINSD(limit, x[i], x[i])
+	}
+	packBytes(x[0], x[1], Mem{Base: q})
+	packBytes(x[2], x[3], Mem{Base: q, Disp: 16})
+	Store(d.AsX(), Return("d"))
+	Store(least.AsX(), Return("least"))
+	VZEROUPPER()
+	RET()
 }
 
 // lanesOrder returns the order in which packing lane by lane has left groups of four quants.

@@ -97,6 +97,7 @@ func TestBadFolders(t *testing.T) {
 			}
 			f.writeJSON(t, "model.safetensors.index.json", map[string]any{"weight_map": map[string]string{"a": "null.safetensors"}})
 		}, `null.safetensors: not a regular file`},
+		{"template in no UTF-8", edit(func(*folder) {}), func(t *testing.T, f *folder) { f.write(t, "chat_template.jinja", []byte("\xff")) }, `chat_template.jinja: it is not UTF-8: download it again`},
 		{"no folder's file", edit(func(*folder) {}), func(t *testing.T, f *folder) { remove(t, f, "config.json") }, `config.json: file does not exist: name a Hugging Face folder with all its files, or download it again`},
 		{"missing shard", edit(func(*folder) {}), func(t *testing.T, f *folder) {
 			remove(t, f, "model.safetensors")

@@ -53,6 +53,8 @@ func outputs() []Output {
 		{"IQ1_S", 24, quant.IQ1_S},
 		{"TQ2_0", 37, quant.TQ2_0},
 		{"TQ1_0", 36, quant.TQ1_0},
+		{"Q2_0", 41, quant.Q2_0},
+		{"Q1_0", 40, quant.Q1_0},
 	}
 }
 
@@ -313,7 +315,7 @@ func (m *mixer) chooseEmbedding() quant.Type {
 		return quant.Q2_K
 	case m.is("IQ2_S", "IQ2_M", "IQ3_XXS"):
 		return quant.IQ3_S
-	case m.is("TQ1_0", "TQ2_0"):
+	case m.is("TQ1_0", "TQ2_0", "Q2_0"):
 		return quant.Q4_K
 	}
 	return m.base
@@ -486,7 +488,7 @@ func fallback(typ quant.Type, cols int) quant.Type {
 	switch typ {
 	case quant.IQ1_S, quant.IQ1_M, quant.IQ2_XXS, quant.IQ2_XS, quant.IQ2_S, quant.IQ3_XXS, quant.IQ3_S, quant.IQ4_XS:
 		other = quant.IQ4_NL
-	case quant.Q2_K, quant.Q3_K, quant.TQ1_0, quant.TQ2_0:
+	case quant.Q2_K, quant.Q3_K, quant.TQ1_0, quant.TQ2_0, quant.Q2_0, quant.Q1_0: // the last is ours: llama.cpp refuses such matrices
 		other = quant.Q4_0
 	case quant.Q4_K:
 		other = quant.Q5_0

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
@@ -136,6 +137,9 @@ func (t *tokenizerConfig) chatTemplates(dir string) (map[string]string, error) {
 		text, err := checkpoint.ReadFile(path)
 		if err != nil {
 			return nil, err
+		}
+		if !utf8.Valid(text) {
+			return nil, fmt.Errorf("%s: it is not UTF-8: download it again", path)
 		}
 		out["default"] = string(text)
 	}

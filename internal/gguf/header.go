@@ -218,7 +218,7 @@ func (f *File) place(r *reader, infos []info) error {
 	size := uint64(len(r.data))
 	for _, n := range infos {
 		if start > size || n.offset > size-start || uint64(n.bytes) > size-start-n.offset {
-			return r.fail(n.at, "tensor %q: %d bytes at data offset %d reach beyond the file's end; the file is truncated or damaged", n.t.Name, n.bytes, n.offset)
+			return r.fail(n.at, "tensor %q: %d bytes at data offset %d reach beyond the file's end; %s", n.t.Name, n.bytes, n.offset, misplaced(n.t.Type, "the file is truncated or damaged"))
 		}
 		at := start + n.offset
 		n.t.Offset = int64(at)
@@ -228,8 +228,16 @@ func (f *File) place(r *reader, infos []info) error {
 	for i := 1; i < len(infos); i++ {
 		a, b := infos[i-1], infos[i]
 		if a.offset+uint64(a.bytes) > b.offset {
-			return r.fail(b.at, "tensor %q overlaps tensor %q", b.t.Name, a.t.Name)
+			return r.fail(b.at, "tensor %q overlaps tensor %q; %s", b.t.Name, a.t.Name, misplaced(a.t.Type, "the file is damaged"))
 		}
 	}
 	return nil
+}
+
+// misplaced says why a tensor of type t may take more than the file has for it, which otherwise reason says.
+func misplaced(t quant.Type, reason string) string {
+	if t == quant.Q2_0 {
+		return reason + ", or has Q2_0 in blocks of 128, from before llama.cpp had the type: take a file in blocks of 64, or quantize one in F16"
+	}
+	return reason
 }

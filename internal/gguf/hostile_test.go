@@ -82,6 +82,7 @@ func hostile() map[string]struct {
 		"data cut short":          {tensor(0, 0, 2048), `tensor "w": 8192 bytes at data offset 0 reach beyond the file's end`},
 		"data absent":             {start(3, 1, 0).tensor("w", 0, 0, 1), "reach beyond the file's end"},
 		"overlap":                 {start(3, 2, 0).tensor("a", 0, 0, 16).tensor("b", 0, 32, 1).data(32, 64), `tensor "b" overlaps tensor "a"`},
+		"fork's Q2_0":             {start(3, 2, 0).tensor("a", 42, 0, 1024, 8).tensor("b", 0, 2176, 1).data(32, 2336), `tensor "b" overlaps tensor "a"; the file is damaged, or has Q2_0 in blocks of 128`},
 		"same place":              {start(3, 2, 0).tensor("a", 0, 0, 1).tensor("b", 0, 0, 1).data(32, 64), `tensor "b" overlaps tensor "a"`},
 	}
 }

@@ -70,6 +70,10 @@ func element(t Type, b []byte, e int) float32 {
 		return f16(0) * float32(scale) * iq4[bits(8+16*j+e%16, e%32/16*4, 4)]
 	case MXFP4:
 		return float32(math.Ldexp(e2m1(bits(1+e%16, e/16*4, 4)), int(b[0])-127))
+	case Q1_0:
+		return f16(0) * float32(2*bits(2+e/8, e%8, 1)-1)
+	case Q2_0:
+		return f16(0) * float32(bits(2+e/4, e%4*2, 2)-1)
 	case NVFP4: // four bits of exponent, three of mantissa
 		m, exponent := float64(8+bits(e/16, 0, 3)), bits(e/16, 3, 4)
 		if exponent == 0 {

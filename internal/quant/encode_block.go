@@ -87,10 +87,18 @@ func weighedQ5_1(b []byte, x, importance []float32, power float32) {
 
 // spread lays whole numbers from 0 to most over the elements' range; halves are rounded up.
 func spread(q *[QK]uint8, x []float32, most float32) (d, least float32) {
+	if rowVectors() {
+		return spreadVectors(q, x, most)
+	}
+	return spreadGeneric(q, x, most)
+}
+
+func spreadGeneric(q *[QK]uint8, x []float32, most float32) (d, least float32) {
 	least, top := x[0], x[0]
 	for _, v := range x {
 		least, top = min(least, v), max(top, v)
 	}
+	least, top = least+0, top+0 // of zeros the positive one
 	d = (top - least) / most
 	id := inverse(d)
 	for i, v := range x {
@@ -129,18 +137,19 @@ func minimumBlocks(x, importance []float32, power, most float32, put func(block 
 
 // putHalves packs quants of four bits: the first half of the block are the low nibbles.
 func putHalves(b []byte, q *[QK]uint8) {
-	for i := range QK / 2 {
-		b[i] = q[i]&15 | q[i+QK/2]<<4
+	const low4 = 0x0f0f0f0f0f0f0f0f
+	le := binary.LittleEndian
+	for i := 0; i < QK/2; i += 8 {
+		le.PutUint64(b[i:], le.Uint64(q[i:])&low4|le.Uint64(q[i+QK/2:])&low4<<4)
 	}
 }
 
 // putFiveBits packs the fifth bits of quants in four bytes, and then the low nibbles.
 func putFiveBits(b []byte, q *[QK]uint8) {
-	var high uint32
-	for i, v := range q {
-		high |= uint32(v>>4) << i
+	const bit0, gather = 0x0101010101010101, 0x0102040810204080 // the product has bit 0 of byte k at 56+k
+	for i := range 4 {
+		b[i] = uint8(binary.LittleEndian.Uint64(q[8*i:]) >> 4 & bit0 * gather >> 56)
 	}
-	binary.LittleEndian.PutUint32(b, high)
 	putHalves(b[4:], q)
 }
 

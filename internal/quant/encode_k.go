@@ -1,5 +1,7 @@
 package quant
 
+import "encoding/binary"
+
 // parts are the scales of a superblock's parts, or their minima, and the whole numbers that stand for them in units.
 type parts struct {
 	exact [16]float32
@@ -135,10 +137,12 @@ func putQ2_K(b []byte, x []float32, w *[QKK]float32, importance bool) {
 
 // putTwoBits packs the low two bits of quants: in each half of the superblock four runs of 32 share 32 bytes.
 func putTwoBits(b []byte, q *[QKK]uint8) {
+	const low2 = 0x0303030303030303
+	le := binary.LittleEndian
 	for h := range 2 {
-		for i := range 32 {
+		for i := 0; i < 32; i += 8 {
 			at := q[h*128+i:]
-			b[h*32+i] = at[0]&3 | at[32]&3<<2 | at[64]&3<<4 | at[96]&3<<6
+			le.PutUint64(b[h*32+i:], le.Uint64(at)&low2|le.Uint64(at[32:])&low2<<2|le.Uint64(at[64:])&low2<<4|le.Uint64(at[96:])&low2<<6)
 		}
 	}
 }
@@ -159,8 +163,9 @@ func encodeQ3_K(b []byte, x []float32) {
 		}
 		var w, q [16]float32
 		weighSquares(w[:], part)
+		inverse := -mostQ3_K / top
 		for i, v := range part {
-			q[i] = within(v*(-mostQ3_K/top), -mostQ3_K, mostQ3_K-1)
+			q[i] = within(v*inverse, -mostQ3_K, mostQ3_K-1)
 		}
 		scale[j] = descend(q[:], part, w[:], -mostQ3_K, mostQ3_K-1)
 	}
@@ -189,9 +194,13 @@ func putQ3_K(b []byte, x []float32, scale *[16]float32, unit float32) {
 	for j, s := range whole {
 		roundScale(q[j*16:][:16], x[j*16:][:16], d*(float32(s)-scaleQ3_K), mostQ3_K)
 	}
-	clear(b[:32])
-	for i, v := range q {
-		b[i%32] |= v >> 2 << (i / 32)
+	const bit0 = 0x0101010101010101
+	for i := 0; i < 32; i += 8 {
+		var third uint64
+		for j := range 8 {
+			third |= binary.LittleEndian.Uint64(q[32*j+i:]) >> 2 & bit0 << j
+		}
+		binary.LittleEndian.PutUint64(b[i:], third)
 	}
 	putTwoBits(b[32:96], &q)
 	scales := b[96:108]

@@ -127,12 +127,17 @@ const descentRounds = 5
 // descend moves single quants, from low to high, as long as that makes the error smaller, and returns the best scale for where they end.
 func descend(q, x, w []float32, low, high float32) float32 {
 	var s sums
+	q, w = q[:len(x)], w[:len(x)]
 	for i, v := range x {
 		s.add(w[i], q[i], v)
 	}
+	settled := 0 // elements that were looked at since the last move, and the one that moved: looking at them again would change nothing
 	for range descentRounds {
-		moved := false
 		for i, v := range x {
+			if settled == len(x) {
+				return s.scale()
+			}
+			settled++
 			wq := w[i] * q[i]
 			rest := sums{s.qx - float32(wq*v), s.qq - float32(wq*q[i])}
 			if rest.qx <= 0 || rest.qq <= 0 {
@@ -142,13 +147,11 @@ func descend(q, x, w []float32, low, high float32) float32 {
 			if other == q[i] {
 				continue
 			}
-			rest.add(w[i], other, v)
-			if float32(rest.qx*rest.qx)*s.qq > float32(s.qx*s.qx)*rest.qq {
-				q[i], s, moved = other, rest, true
+			wq = w[i] * other
+			moved := sums{rest.qx + float32(wq*v), rest.qq + float32(wq*other)}
+			if float32(moved.qx*moved.qx)*s.qq > float32(s.qx*s.qx)*moved.qq {
+				q[i], s, settled = other, moved, 1
 			}
-		}
-		if !moved {
-			break
 		}
 	}
 	return s.scale()

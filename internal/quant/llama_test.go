@@ -17,6 +17,7 @@ func TestLlamaDecodes(t *testing.T) {
 	sums := map[Type]uint32{
 		IQ1_M: 0xd8de3750, IQ1_S: 0x18e12f, IQ2_S: 0xd7387dd3, IQ2_XS: 0x27f63669, IQ2_XXS: 0xbc3fcdae, IQ3_S: 0x8213eec8,
 		IQ3_XXS: 0xa5e1ccf4, IQ4_NL: 0xfc2e8694, IQ4_XS: 0x7d50bc2d, MXFP4: 0x63588166, NVFP4: 0xab330ae4, Q2_K: 0xc73d621, Q3_K: 0x19ec345a,
+		Q1_0: 0x4ec8b82f, Q2_0: 0x8890633b,
 		Q4_0: 0xc0a925be, Q4_1: 0x863e50b9, Q4_K: 0x3d626fd1, Q5_0: 0x4bf7532, Q5_1: 0x3638f2ce, Q5_K: 0x873c80c,
 		Q6_K: 0x60c743f4, Q8_0: 0x6e7dd85e, TQ1_0: 0xde4c0dcc, TQ2_0: 0x635a0278,
 	}

@@ -34,7 +34,7 @@ func (t Type) Split(p *Parts, b []byte) {
 func (t Type) SplitScales(p *Parts, b []byte) {
 	b = b[:t.BlockBytes()]
 	switch t {
-	case Q5_0, IQ4_NL:
+	case Q5_0, IQ4_NL, Q1_0, Q2_0:
 		p.Unit = get16(b)
 	case Q5_1:
 		p.Unit, p.MinUnit = get16(b), get16(b[2:])
@@ -109,6 +109,10 @@ func (t Type) SplitCodes(p *Parts, b []byte) {
 		splitPairs(&p.Q, b)
 	case MXFP4:
 		splitNibbles(p.Q[:], b[1:])
+	case Q1_0:
+		codesQ1_0(p, b)
+	case Q2_0:
+		codesQ2_0(p, b)
 	case NVFP4, NVFP4Scaled:
 		codesNVFP4(p, b)
 	default:
@@ -154,6 +158,10 @@ func (t Type) Join(b []byte, p *Parts) {
 		joinTQ2_0(b, p)
 	case MXFP4:
 		joinMXFP4(b, p)
+	case Q1_0:
+		joinQ1_0(b, p)
+	case Q2_0:
+		joinQ2_0(b, p)
 	case NVFP4:
 		joinNVFP4(b, p)
 	case NVFP4Scaled:

@@ -48,6 +48,10 @@ func encodeQ8_0Vectors(b []byte, x []float32) int {
 	return n
 }
 
+func spreadVectors(q *[QK]uint8, x []float32, most float32) (d, least float32) {
+	return spreadAVX2(&q[0], &x[:QK][0], most)
+}
+
 // topVectors is TopMagnitude of the first n elements.
 func topVectors(x []float32) (top uint32, n int) {
 	if n = whole(len(x), 8); n > 0 {

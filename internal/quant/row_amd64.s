@@ -268,6 +268,95 @@ DATA order<>+24(SB)/4, $0x00000003
 DATA order<>+28(SB)/4, $0x00000007
 GLOBL order<>(SB), RODATA|NOPTR, $32
 
+// func spreadAVX2(q *uint8, x *float32, most float32) (d float32, least float32)
+// Requires: AVX, AVX2, SSE
+TEXT ·spreadAVX2(SB), NOSPLIT, $0-32
+	MOVQ         q+0(FP), AX
+	MOVQ         x+8(FP), CX
+	VBROADCASTSS most+16(FP), Y0
+	MOVL         $0x3f800000, DX
+	VMOVD        DX, X1
+	VPBROADCASTD X1, Y1
+	MOVL         $0x00800000, DX
+	VMOVD        DX, X2
+	VPBROADCASTD X2, Y2
+	MOVL         $0x3f000000, DX
+	VMOVD        DX, X3
+	VPBROADCASTD X3, Y3
+	MOVL         $0x7fffffff, DX
+	VMOVD        DX, X4
+	VPBROADCASTD X4, Y4
+	VMOVUPS      (CX), Y5
+	VMOVUPS      32(CX), Y6
+	VMOVUPS      64(CX), Y7
+	VMOVUPS      96(CX), Y8
+	VMINPS       Y5, Y6, Y9
+	VMINPS       Y7, Y8, Y10
+	VMINPS       Y9, Y10, Y9
+	VEXTRACTF128 $0x01, Y9, X10
+	VMINPS       X10, X9, X9
+	VMOVAPS      X9, X9
+	VPSHUFD      $0x4e, X9, X10
+	VMINPS       X10, X9, X9
+	VPSHUFD      $0xb1, X9, X10
+	VMINPS       X10, X9, X9
+	VBROADCASTSS X9, Y9
+	VMAXPS       Y5, Y6, Y10
+	VMAXPS       Y7, Y8, Y11
+	VMAXPS       Y10, Y11, Y10
+	VEXTRACTF128 $0x01, Y10, X11
+	VMAXPS       X11, X10, X10
+	VMOVAPS      X10, X10
+	VPSHUFD      $0x4e, X10, X11
+	VMAXPS       X11, X10, X10
+	VPSHUFD      $0xb1, X10, X11
+	VMAXPS       X11, X10, X10
+	VBROADCASTSS X10, Y10
+	VXORPS       Y11, Y11, Y11
+	VADDPS       Y11, Y9, Y9
+	VADDPS       Y11, Y10, Y10
+	VSUBPS       Y9, Y10, Y10
+	VDIVPS       Y0, Y10, Y10
+	VANDPS       Y4, Y10, Y4
+	VCMPPS       $0x02, Y4, Y2, Y4
+	VDIVPS       Y10, Y1, Y1
+	VANDPS       Y4, Y1, Y1
+	VCVTTPS2DQ   Y0, Y0
+	VSUBPS       Y9, Y5, Y5
+	VMULPS       Y1, Y5, Y5
+	VADDPS       Y3, Y5, Y5
+	VCVTTPS2DQ   Y5, Y5
+	VPMINSD      Y0, Y5, Y5
+	VSUBPS       Y9, Y6, Y6
+	VMULPS       Y1, Y6, Y6
+	VADDPS       Y3, Y6, Y6
+	VCVTTPS2DQ   Y6, Y6
+	VPMINSD      Y0, Y6, Y6
+	VSUBPS       Y9, Y7, Y7
+	VMULPS       Y1, Y7, Y7
+	VADDPS       Y3, Y7, Y7
+	VCVTTPS2DQ   Y7, Y7
+	VPMINSD      Y0, Y7, Y7
+	VSUBPS       Y9, Y8, Y8
+	VMULPS       Y1, Y8, Y8
+	VADDPS       Y3, Y8, Y8
+	VCVTTPS2DQ   Y8, Y8
+	VPMINSD      Y0, Y8, Y8
+	VPACKUSDW    Y6, Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X0
+	VPACKUSWB    X0, X5, X0
+	VPSHUFD      $0xd8, X0, X0
+	VMOVDQU      X0, (AX)
+	VPACKUSDW    Y8, Y7, Y7
+	VEXTRACTI128 $0x01, Y7, X0
+	VPACKUSWB    X0, X7, X0
+	VPSHUFD      $0xd8, X0, X0
+	VMOVDQU      X0, 16(AX)
+	MOVSS        X10, d+24(FP)
+	MOVSS        X9, least+28(FP)
+	VZEROUPPER
+	RET
+
 // func roundScaleAVX2(q *uint8, x *float32, n uintptr, inverse float32, low float32, high float32)
 // Requires: AVX, AVX2
 TEXT ·roundScaleAVX2(SB), NOSPLIT, $0-36

@@ -27,6 +27,11 @@ func encodeQ40AVX2(dst *byte, src *float32, blocks uintptr)
 //go:noescape
 func encodeQ80AVX2(dst *byte, src *float32, blocks uintptr)
 
+// spreadAVX2 lays whole numbers from 0 to most over the range of 32 elements. Scalar twin: spread in encode_block.go.
+//
+//go:noescape
+func spreadAVX2(q *uint8, x *float32, most float32) (d float32, least float32)
+
 // roundScaleAVX2 sets n quants, a multiple of 16, to x·inverse rounded to whole numbers from low to high, less low. Scalar twin: roundScale in fit.go.
 //
 //go:noescape

@@ -61,6 +61,16 @@ func TestVectorsAreTheirTwins(t *testing.T) {
 					in[block*e.blockElems:][:e.blockElems])
 			}
 		}
+		for i := 0; i+QK <= len(x) && rowVectors(); i += QK {
+			block := finite(x[i:][:QK])
+			for _, most := range []float32{15, 31} {
+				var got, want [QK]uint8
+				d, least := spreadVectors(&got, block, most)
+				if d2, least2 := spreadGeneric(&want, block, most); got != want || math.Float32bits(d) != math.Float32bits(d2) || math.Float32bits(least) != math.Float32bits(least2) {
+					t.Fatalf("round %d: %g becomes %v, %g, %g, alone %v, %g, %g", round, block, got, d, least, want, d2, least2)
+				}
+			}
+		}
 		var want uint32
 		for _, v := range x {
 			want = max(want, math.Float32bits(v)&^(1<<31))

@@ -42,7 +42,7 @@ type Scales int
 // The forms.
 const (
 	NoScales     Scales = iota
-	BlockScale          // for each 32 elements a binary16 scale
+	BlockScale          // for each 32 elements, or for each block of more, a binary16 scale
 	BlockMin            // for each 32 elements a binary16 scale and a binary16 minimum, which is added
 	SixBits             // for each 32 elements six bits of scale and six of minimum, for each 256 a binary16 unit of both
 	HalfBlocks          // for each 16 elements a signed byte of scale, for each 256 its binary16 unit
@@ -186,6 +186,17 @@ var table = [...]entry{
 		name: "MXFP4", blockElems: QK, blockBytes: 1 + QK/2, fileType: 38, output: true,
 		traits: Traits{Bits: 4, Codebook: mxfp4Values(), Scales: Exponents, Halvings: 1}, parted: true,
 		encode: encodeMXFP4,
+	},
+
+	Q1_0: {
+		name: "Q1_0", blockElems: q1Block, blockBytes: 2 + q1Block/8, fileType: 40, output: true, reach: 1,
+		traits: Traits{Bits: 2, Offset: 1, Scales: BlockScale}, parted: true,
+		encode: encodeQ1_0,
+	},
+	Q2_0: {
+		name: "Q2_0", blockElems: q2Block, blockBytes: 2 + q2Block/4, fileType: 41, output: true, reach: 1,
+		traits: Traits{Bits: 2, Offset: 1, Scales: BlockScale}, parted: true,
+		encode: encodeQ2_0,
 	},
 
 	NVFP4: {

@@ -43,6 +43,8 @@ const (
 	TQ2_0   Type = 35
 	MXFP4   Type = 39
 	NVFP4   Type = 40
+	Q1_0    Type = 41
+	Q2_0    Type = 42
 )
 
 // NVFP4Scaled is NVFP4 with a factor in each block, the same in all blocks of a superblock: what is made of a matrix that has one when it is loaded.

@@ -246,21 +246,24 @@ func columns(t quant.Type) []int {
 	if t.Like() != t {
 		return []int{256, 512}
 	}
-	switch t.BlockElems() {
+	switch n := t.BlockElems(); n {
 	case 1:
 		return []int{1, 7, 32, 77, 352}
 	case quant.QK:
 		return []int{32, 96, 256, 288, 352}
-	case 2 * quant.QK:
-		return []int{64, 192, 320}
+	case 2 * quant.QK, 4 * quant.QK:
+		return []int{n, 3 * n, 5 * n}
 	}
 	return []int{256, 512, 768}
 }
 
 // wideFor returns the length of rows of type t that end with part of a superblock, where they can.
 func wideFor(t quant.Type) int {
-	if n := t.BlockElems(); n > quant.QK {
-		return max(192, n)
+	switch n := t.BlockElems(); {
+	case n == quant.QKK:
+		return n
+	case n > quant.QK:
+		return 3 * n
 	}
 	return 96
 }

@@ -33,7 +33,6 @@ func (p piece) bytes() int {
 // partRegions returns the regions of a type with parts.
 func partRegions(t quant.Type, units int) []region {
 	pieces := map[quant.Scales][]piece{
-		quant.BlockScale:   {unitOnly},
 		quant.BlockMin:     {bothUnits},
 		quant.HalfBlocks:   {scalesOf16, unitOnly},
 		quant.ByteBlocks:   {scalesOf32, unitOnly},
@@ -43,6 +42,9 @@ func partRegions(t quant.Type, units int) []region {
 		quant.SmallFloats:  {floatBytes},
 	}
 	regions := codeRegions(t, units)
+	if t.Traits().Scales == quant.BlockScale { // blocks may have several units
+		return append(regions, region{1, 2 * units, func(dst, file []byte) { packUnits(t, dst, file) }})
+	}
 	blocks := units / (t.BlockElems() / quant.QK)
 	for _, p := range pieces[t.Traits().Scales] {
 		regions = append(regions, region{1, p.bytes() * blocks, func(dst, file []byte) { packScales(t, dst, file, p) }})
@@ -62,6 +64,9 @@ func codeRegions(t quant.Type, units int) []region {
 	}
 	pairs := func(from int) region {
 		return region{1, 8 * units, func(dst, file []byte) { packBitPairs(dst, file, size, from) }}
+	}
+	turned := func(bytes int, lanes func([]byte) uint64) region {
+		return region{1, 8 * units, func(dst, file []byte) { packLanes(dst, file, size, perBlock, bytes, lanes) }}
 	}
 	split := func(p piece) region {
 		return region{1, p.bytes() * units, func(dst, file []byte) { packCodes(t, dst, file, p) }}
@@ -83,6 +88,10 @@ func codeRegions(t quant.Type, units int) []region {
 		return []region{pairs(16)}
 	case quant.TQ2_0:
 		return []region{pairs(0)}
+	case quant.Q1_0:
+		return []region{turned(4, quant.LanesOfBits)}
+	case quant.Q2_0:
+		return []region{turned(8, quant.LanesOfPairs)}
 	case quant.Q3_K:
 		return []region{pairs(32), {1, 4 * units, func(dst, file []byte) { packHighBits(dst, file, size, 0) }}}
 	}
@@ -123,6 +132,28 @@ func packSixteens(dst, file []byte, bytes, from int) {
 func packNibbles(dst, file []byte, bytes, from, units int) {
 	for ; len(file) > 0; dst, file = dst[16*units:], file[bytes:] {
 		copy(dst[:16*units], file[from:])
+	}
+}
+
+// packLanes writes every unit's two words of bit pairs, which lanes makes of its bytes in the file: blocks of so many bytes have a scale and then so many bytes for each unit.
+func packLanes(dst, file []byte, size, units, bytes int, lanes func([]byte) uint64) {
+	for ; len(file) > 0; file = file[size:] {
+		for u := range units {
+			binary.LittleEndian.PutUint64(dst, lanes(file[2+u*bytes:]))
+			dst = dst[8:]
+		}
+	}
+}
+
+// packUnits writes the binary16 scale of every unit's block.
+func packUnits(t quant.Type, dst, file []byte) {
+	var p quant.Parts
+	for ; len(file) > 0; file = file[t.BlockBytes():] {
+		t.SplitScales(&p, file)
+		for range t.BlockElems() / quant.QK {
+			binary.LittleEndian.PutUint16(dst, p.Unit)
+			dst = dst[2:]
+		}
 	}
 }
 

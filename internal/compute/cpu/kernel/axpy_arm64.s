@@ -11160,3 +11160,355 @@ super:
 	SUBS $1, R2, R2
 	BGT super
 	RET
+
+// func unpackQ10NEON(dst *float32, w *byte, n uintptr)
+TEXT ·unpackQ10NEON(SB), NOSPLIT, $0-24
+	MOVD dst+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD n+16(FP), R2
+	ADD $16, R1, R1
+	MOVD $neonTable<>(SB), R3
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e421 // movi v1.16b, #0x1
+super:
+	WORD $0xfc5f0022 // ldur d2, [x1, #-16]
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0x3dc00023 // ldr q3, [x1]
+	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
+	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
+	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
+	WORD $0x3d800007 // str q7, [x0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
+	WORD $0x3d802008 // str q8, [x0, #128]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
+	WORD $0x3d804009 // str q9, [x0, #256]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
+	WORD $0x3d80600a // str q10, [x0, #384]
+	WORD $0x6f0e0464 // ushr v4.16b, v3.16b, #2
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
+	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
+	WORD $0x3d800807 // str q7, [x0, #32]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
+	WORD $0x3d802808 // str q8, [x0, #160]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
+	WORD $0x3d804809 // str q9, [x0, #288]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
+	WORD $0x3d80680a // str q10, [x0, #416]
+	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
+	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
+	WORD $0x3d801007 // str q7, [x0, #64]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
+	WORD $0x3d803008 // str q8, [x0, #192]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
+	WORD $0x3d805009 // str q9, [x0, #320]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
+	WORD $0x3d80700a // str q10, [x0, #448]
+	WORD $0x6f0a0464 // ushr v4.16b, v3.16b, #6
+	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
+	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
+	WORD $0x3d801807 // str q7, [x0, #96]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
+	WORD $0x3d803808 // str q8, [x0, #224]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
+	WORD $0x3d805809 // str q9, [x0, #352]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
+	WORD $0x3d80780a // str q10, [x0, #480]
+	WORD $0x3dc00823 // ldr q3, [x1, #32]
+	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
+	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
+	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
+	WORD $0x3d800407 // str q7, [x0, #16]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
+	WORD $0x3d802408 // str q8, [x0, #144]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
+	WORD $0x3d804409 // str q9, [x0, #272]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
+	WORD $0x3d80640a // str q10, [x0, #400]
+	WORD $0x6f0e0464 // ushr v4.16b, v3.16b, #2
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
+	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
+	WORD $0x3d800c07 // str q7, [x0, #48]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
+	WORD $0x3d802c08 // str q8, [x0, #176]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
+	WORD $0x3d804c09 // str q9, [x0, #304]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
+	WORD $0x3d806c0a // str q10, [x0, #432]
+	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
+	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
+	WORD $0x3d801407 // str q7, [x0, #80]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
+	WORD $0x3d803408 // str q8, [x0, #208]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
+	WORD $0x3d805409 // str q9, [x0, #336]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
+	WORD $0x3d80740a // str q10, [x0, #464]
+	WORD $0x6f0a0464 // ushr v4.16b, v3.16b, #6
+	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
+	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
+	WORD $0x3d801c07 // str q7, [x0, #112]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
+	WORD $0x3d803c08 // str q8, [x0, #240]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
+	WORD $0x3d805c09 // str q9, [x0, #368]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
+	WORD $0x3d807c0a // str q10, [x0, #496]
+	WORD $0xfc5f8022 // ldur d2, [x1, #-8]
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0x3dc00423 // ldr q3, [x1, #16]
+	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
+	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
+	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
+	WORD $0x3d808007 // str q7, [x0, #512]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
+	WORD $0x3d80a008 // str q8, [x0, #640]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
+	WORD $0x3d80c009 // str q9, [x0, #768]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
+	WORD $0x3d80e00a // str q10, [x0, #896]
+	WORD $0x6f0e0464 // ushr v4.16b, v3.16b, #2
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
+	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
+	WORD $0x3d808807 // str q7, [x0, #544]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
+	WORD $0x3d80a808 // str q8, [x0, #672]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
+	WORD $0x3d80c809 // str q9, [x0, #800]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
+	WORD $0x3d80e80a // str q10, [x0, #928]
+	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
+	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
+	WORD $0x3d809007 // str q7, [x0, #576]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
+	WORD $0x3d80b008 // str q8, [x0, #704]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
+	WORD $0x3d80d009 // str q9, [x0, #832]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
+	WORD $0x3d80f00a // str q10, [x0, #960]
+	WORD $0x6f0a0464 // ushr v4.16b, v3.16b, #6
+	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
+	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
+	WORD $0x3d809807 // str q7, [x0, #608]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
+	WORD $0x3d80b808 // str q8, [x0, #736]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
+	WORD $0x3d80d809 // str q9, [x0, #864]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
+	WORD $0x3d80f80a // str q10, [x0, #992]
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
+	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
+	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
+	WORD $0x3d808407 // str q7, [x0, #528]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
+	WORD $0x3d80a408 // str q8, [x0, #656]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
+	WORD $0x3d80c409 // str q9, [x0, #784]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
+	WORD $0x3d80e40a // str q10, [x0, #912]
+	WORD $0x6f0e0464 // ushr v4.16b, v3.16b, #2
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
+	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
+	WORD $0x3d808c07 // str q7, [x0, #560]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
+	WORD $0x3d80ac08 // str q8, [x0, #688]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
+	WORD $0x3d80cc09 // str q9, [x0, #816]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
+	WORD $0x3d80ec0a // str q10, [x0, #944]
+	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
+	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
+	WORD $0x3d809407 // str q7, [x0, #592]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
+	WORD $0x3d80b408 // str q8, [x0, #720]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
+	WORD $0x3d80d409 // str q9, [x0, #848]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
+	WORD $0x3d80f40a // str q10, [x0, #976]
+	WORD $0x6f0a0464 // ushr v4.16b, v3.16b, #6
+	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x4f08a489 // sxtl2 v9.8h, v4.16b
+	WORD $0x0f08a487 // sxtl v7.8h, v4.8b
+	WORD $0x4f10a4e8 // sxtl2 v8.4s, v7.8h
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4f10a52a // sxtl2 v10.4s, v9.8h
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
+	WORD $0x3d809c07 // str q7, [x0, #624]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4fa29108 // fmul v8.4s, v8.4s, v2.s[1]
+	WORD $0x3d80bc08 // str q8, [x0, #752]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f829929 // fmul v9.4s, v9.4s, v2.s[2]
+	WORD $0x3d80dc09 // str q9, [x0, #880]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4fa2994a // fmul v10.4s, v10.4s, v2.s[3]
+	WORD $0x3d80fc0a // str q10, [x0, #1008]
+	ADD $80, R1, R1
+	ADD $1024, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET

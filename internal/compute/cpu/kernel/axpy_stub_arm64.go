@@ -134,6 +134,11 @@ func unpackMXFP4NEON(dst *float32, w *byte, n uintptr)
 //go:noescape
 func unpackNVFP4NEON(dst *float32, w *byte, n uintptr)
 
+// unpackQ10NEON writes n superblocks of a packed Q1_0 row as floats. Scalar twin: unpackSuper in unpack.go.
+//
+//go:noescape
+func unpackQ10NEON(dst *float32, w *byte, n uintptr)
+
 // unpackers returns what turns packed superblocks into floats.
 func unpackers() [quant.Limit]func(dst *float32, w *byte, n uintptr) {
 	return [quant.Limit]func(dst *float32, w *byte, n uintptr){
@@ -158,5 +163,7 @@ func unpackers() [quant.Limit]func(dst *float32, w *byte, n uintptr) {
 		quant.TQ2_0:   unpackTQ10NEON,
 		quant.MXFP4:   unpackMXFP4NEON,
 		quant.NVFP4:   unpackNVFP4NEON,
+		quant.Q1_0:    unpackQ10NEON,
+		quant.Q2_0:    unpackQ10NEON,
 	}
 }

@@ -132,6 +132,10 @@ func avx2() *Kernels {
 		scatters: scatters("avx2", scatterTQ10AVX2, scatterOneTQ10AVX2),
 		block:    block{2, 2, tileTQ10AVX22x2}, panel: block{2, 3, panelTQ10AVX22x3}, expand: expandTQ10AVX2,
 	}
+	k.types[quant.Q1_0] = tiles{
+		scatters: scatters("avx2", scatterQ10AVX2, scatterOneQ10AVX2),
+		block:    block{2, 2, tileQ10AVX22x2}, panel: block{2, 3, panelQ10AVX22x3}, expand: expandQ10AVX2,
+	}
 	k.types[quant.MXFP4] = tiles{
 		scatters: scatters("avx2", scatterMXFP4AVX2, scatterOneMXFP4AVX2),
 		block:    block{2, 2, tileMXFP4AVX22x2}, panel: block{2, 3, panelMXFP4AVX22x3}, expand: expandMXFP4AVX2,
@@ -212,16 +216,17 @@ func unpackersAVX2() [quant.Limit]func(dst *float32, w *byte, n uintptr) {
 		quant.IQ4_XS:  unpackIQ4XSAVX2,
 		quant.IQ1_M:   unpackIQ1MAVX2,
 		quant.TQ1_0:   unpackTQ10AVX2,
+		quant.Q1_0:    unpackQ10AVX2,
 		quant.MXFP4:   unpackMXFP4AVX2,
 		quant.NVFP4:   unpackNVFP4AVX2,
-		quant.IQ2_S:   unpackIQ2XSAVX2, quant.TQ2_0: unpackTQ10AVX2, quant.NVFP4Scaled: unpackNVFP4AVX2,
+		quant.IQ2_S:   unpackIQ2XSAVX2, quant.TQ2_0: unpackTQ10AVX2, quant.Q2_0: unpackQ10AVX2, quant.NVFP4Scaled: unpackNVFP4AVX2,
 	}
 }
 
 // sameTypes gives types the kernels of those that have the same traits: packed, they are the same.
 func (k *Kernels) sameTypes() {
 	k.types[quant.IQ2_S], k.types[quant.TQ2_0] = k.types[quant.IQ2_XS], k.types[quant.TQ1_0]
-	k.types[quant.NVFP4Scaled] = k.types[quant.NVFP4]
+	k.types[quant.Q2_0], k.types[quant.NVFP4Scaled] = k.types[quant.Q1_0], k.types[quant.NVFP4]
 }
 
 // vnni is for processors with AVX-512 VL and VNNI: 32 registers, VPDPBUSD. Its tiles have 256-bit vectors, which were as
@@ -307,6 +312,10 @@ func vnni() *Kernels {
 	k.types[quant.TQ1_0] = tiles{
 		scatters: scatters("vnni", scatterTQ10VNNI, scatterOneTQ10VNNI),
 		block:    block{4, 4, tileTQ10VNNI4x4}, strip: strip{6, expandStripTQ10, firstTQ10VNNI6x4, stripTQ10VNNI6x4, stripTQ10VNNI6x1}, expand: expandTQ10AVX2,
+	}
+	k.types[quant.Q1_0] = tiles{
+		scatters: scatters("vnni", scatterQ10VNNI, scatterOneQ10VNNI),
+		block:    block{4, 4, tileQ10VNNI4x4}, strip: strip{6, expandStripQ10, firstQ10VNNI6x4, stripQ10VNNI6x4, stripQ10VNNI6x1}, expand: expandQ10AVX2,
 	}
 	k.types[quant.MXFP4] = tiles{
 		scatters: scatters("vnni", scatterMXFP4VNNI, scatterOneMXFP4VNNI),

@@ -506,6 +506,30 @@ func panelNVFP4AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintpt
 // expandNVFP4AVX2 writes n superblocks of a packed NVFP4 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandNVFP4AVX2(dst *byte, w *byte, n uintptr)
 
+// tileQ10AVX22x2 computes out[t][r] of 2 Q1_0 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ10AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileQ10AVX24x1 computes out[t][r] of 4 Q1_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ10AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamQ10AVX2 computes one token's products with consecutive rows of Q1_0. Scalar twin: tileGeneric in matmul_generic.go.
+func streamQ10AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farQ10AVX2 computes one token's products with consecutive rows of Q1_0. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ10AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterOneQ10AVX2 computes one token's products with rows chosen by index of Q1_0. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneQ10AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// scatterQ10AVX2 computes one token's products with Q1_0 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterQ10AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelQ10AVX22x3 computes out[t][r] of 2 Q1_0 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ10AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandQ10AVX2 writes n superblocks of a packed Q1_0 row as a panel's. Scalar twin: superblock in unpack.go.
+func expandQ10AVX2(dst *byte, w *byte, n uintptr)
+
 // tileQ40VNNI4x4 computes out[t][r] of 4 Q4_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ40VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -1223,6 +1247,39 @@ func expandStripNVFP4(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n
 // and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
 func firstNVFP4VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
 
+// tileQ10VNNI4x4 computes out[t][r] of 4 Q1_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ10VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileQ10VNNI4x1 computes out[t][r] of 4 Q1_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ10VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamQ10VNNI computes one token's products with consecutive rows of Q1_0. Scalar twin: tileGeneric in matmul_generic.go.
+func streamQ10VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farQ10VNNI computes one token's products with consecutive rows of Q1_0. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ10VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterOneQ10VNNI computes one token's products with rows chosen by index of Q1_0. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterOneQ10VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// scatterQ10VNNI computes one token's products with Q1_0 rows chosen by index, 4 at a time. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterQ10VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// stripQ10VNNI6x4 computes out[t][r] of 6 Q1_0 rows and 4 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripQ10VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// stripQ10VNNI6x1 computes out[t][r] of 6 Q1_0 rows and 1 tokens, tiles times, and brings lines of memory from next on before each tile.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func stripQ10VNNI6x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, tiles uintptr, next *byte, lines uintptr)
+
+// expandStripQ10 writes n superblocks of packed Q1_0 rows as a strip's. Scalar twin: superblock in unpack.go.
+func expandStripQ10(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n uintptr, rows uintptr)
+
+// firstQ10VNNI6x4 computes out[t][r] of 6 Q1_0 rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
+// and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
+func firstQ10VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+
 // panelQ80AVXVNNI4x3 computes out[t][r] of 4 rows and 3 tokens of types with the form of scales of Q8_0.
 // Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ80AVXVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -1321,6 +1378,9 @@ func unpackMXFP4AVX2(dst *float32, w *byte, n uintptr)
 
 // unpackNVFP4AVX2 writes n superblocks of a packed NVFP4 row as floats. Scalar twin: unpackSuper in unpack.go.
 func unpackNVFP4AVX2(dst *float32, w *byte, n uintptr)
+
+// unpackQ10AVX2 writes n superblocks of a packed Q1_0 row as floats. Scalar twin: unpackSuper in unpack.go.
+func unpackQ10AVX2(dst *float32, w *byte, n uintptr)
 
 // tileF32AVX21x1 computes out[t][r] of 1 F32 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileF32AVX21x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)

@@ -1579,6 +1579,81 @@ func expandNVFP4MMLA(dst *byte, w *byte, n uintptr)
 //go:noescape
 func panelNVFP4MMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
+// streamQ10NEON computes one token's products with consecutive rows of Q1_0. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func streamQ10NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farQ10NEON computes one token's products with consecutive rows of Q1_0. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func farQ10NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterQ10NEON computes one token's products with rows chosen by index of Q1_0. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func scatterQ10NEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// tileQ10NEON2x1 computes one token's products with 2 rows of Q1_0. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func tileQ10NEON2x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// tileQ10NEON2x2 computes out[t][r] of 2 Q1_0 rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func tileQ10NEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// panelQ10NEON2x2 computes out[t][r] of 2 Q1_0 rows and 2 tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelQ10NEON2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// streamQ10DOT computes one token's products with consecutive rows of Q1_0. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func streamQ10DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farQ10DOT computes one token's products with consecutive rows of Q1_0. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func farQ10DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterQ10DOT computes one token's products with rows chosen by index of Q1_0. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func scatterQ10DOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// tileQ10DOT4x1 computes one token's products with 4 rows of Q1_0. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func tileQ10DOT4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// tileQ10DOT2x4 computes out[t][r] of 2 Q1_0 rows and 4 tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func tileQ10DOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// panelQ10DOT4x3 computes out[t][r] of 4 Q1_0 rows and 3 tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelQ10DOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandQ10NEON writes n superblocks of a packed Q1_0 row as a panel's. Scalar twin: superblock in unpack.go.
+//
+//go:noescape
+func expandQ10NEON(dst *byte, w *byte, n uintptr)
+
+// expandQ10MMLA writes n superblocks of a packed Q1_0 row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
+//
+//go:noescape
+func expandQ10MMLA(dst *byte, w *byte, n uintptr)
+
+// panelQ10MMLA8x4 computes out[t][r] of 8 rows of a panel of Q1_0 and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelQ10MMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // tileF32NEON1x1 computes one token's products with 1 rows of F32. Scalar twin: dotFloatGeneric in matmul_generic.go.
 //
 //go:noescape
@@ -1865,6 +1940,18 @@ func setsNEON() map[quant.Type]set {
 			block{1, 2, panelNVFP4NEON1x2},
 			expandNVFP4NEON,
 		},
+		quant.Q1_0: {
+			streamQ10NEON, farQ10NEON, scatterQ10NEON, 2, tileQ10NEON2x1,
+			block{2, 2, tileQ10NEON2x2},
+			block{2, 2, panelQ10NEON2x2},
+			expandQ10NEON,
+		},
+		quant.Q2_0: {
+			streamQ10NEON, farQ10NEON, scatterQ10NEON, 2, tileQ10NEON2x1,
+			block{2, 2, tileQ10NEON2x2},
+			block{2, 2, panelQ10NEON2x2},
+			expandQ10NEON,
+		},
 	}
 }
 
@@ -2009,6 +2096,18 @@ func setsDOT() map[quant.Type]set {
 			block{2, 4, panelNVFP4DOT2x4},
 			expandNVFP4NEON,
 		},
+		quant.Q1_0: {
+			streamQ10DOT, farQ10DOT, scatterQ10DOT, 4, tileQ10DOT4x1,
+			block{2, 4, tileQ10DOT2x4},
+			block{4, 3, panelQ10DOT4x3},
+			expandQ10NEON,
+		},
+		quant.Q2_0: {
+			streamQ10DOT, farQ10DOT, scatterQ10DOT, 4, tileQ10DOT4x1,
+			block{2, 4, tileQ10DOT2x4},
+			block{4, 3, panelQ10DOT4x3},
+			expandQ10NEON,
+		},
 	}
 }
 
@@ -2038,5 +2137,7 @@ func pairsMMLA() map[quant.Type]pairs {
 		quant.TQ2_0:   {block{8, 4, panelTQ10MMLA8x4}, expandTQ10MMLA},
 		quant.MXFP4:   {block{8, 4, panelMXFP4MMLA8x4}, expandMXFP4MMLA},
 		quant.NVFP4:   {block{8, 4, panelNVFP4MMLA8x4}, expandNVFP4MMLA},
+		quant.Q1_0:    {block{8, 4, panelQ10MMLA8x4}, expandQ10MMLA},
+		quant.Q2_0:    {block{8, 4, panelQ10MMLA8x4}, expandQ10MMLA},
 	}
 }

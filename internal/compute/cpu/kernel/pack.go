@@ -37,6 +37,8 @@ var packings = [...]packing{
 	quant.IQ1_S:   {pack: packIQ1_S},
 	quant.IQ1_M:   {pack: packIQ1_M},
 	quant.TQ1_0:   {pack: packTQ1_0},
+	quant.Q1_0:    {pack: packQ1_0},
+	quant.Q2_0:    {pack: packQ2_0},
 
 	quant.IQ4_NL: {restore: restoreQ4_0},
 	quant.MXFP4:  {restore: restoreMXFP4},

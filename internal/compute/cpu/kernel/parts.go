@@ -23,7 +23,7 @@ func packParts(t quant.Type, out, file []byte) {
 	var p quant.Parts
 	for b := range len(file) / size {
 		t.Split(&p, file[b*size:][:size])
-		packScales(traits.Scales, at, out, &p, b)
+		packScales(traits.Scales, at, out, &p, b, blocks)
 		for i := range blocks {
 			j := b*blocks + i
 			packCodes(traits.Bits, out, at, j, p.Q[32*i:])
@@ -31,11 +31,13 @@ func packParts(t quant.Type, out, file []byte) {
 	}
 }
 
-// packScales packs the scales of a superblock, or of its block b where blocks are smaller.
-func packScales(form quant.Scales, at layout.Super, out []byte, p *quant.Parts, b int) {
+// packScales packs the scales of a superblock, or of its block b where blocks are smaller, of so many 32 elements.
+func packScales(form quant.Scales, at layout.Super, out []byte, p *quant.Parts, b, blocks int) {
 	switch form {
 	case quant.BlockScale:
-		put16(out[2*b:], p.Unit)
+		for i := range blocks {
+			put16(out[2*(b*blocks+i):], p.Unit)
+		}
 	case quant.BlockMin:
 		put16(out[2*b:], p.Unit)
 		put16(out[layout.Minima+2*b:], p.MinUnit)
@@ -98,7 +100,7 @@ func restoreParts(t quant.Type, file, packed []byte) {
 	blocks := t.BlockElems() / quant.QK
 	var p quant.Parts
 	for b := range len(file) / size {
-		restoreScales(traits.Scales, at, &p, packed, b)
+		restoreScales(traits.Scales, at, &p, packed, b, blocks)
 		for i := range blocks {
 			j := b*blocks + i
 			restoreCodes(traits.Bits, p.Q[32*i:], packed, at, j)
@@ -108,10 +110,10 @@ func restoreParts(t quant.Type, file, packed []byte) {
 }
 
 // restoreScales is the inverse of packScales.
-func restoreScales(form quant.Scales, at layout.Super, p *quant.Parts, packed []byte, b int) {
+func restoreScales(form quant.Scales, at layout.Super, p *quant.Parts, packed []byte, b, blocks int) {
 	switch form {
 	case quant.BlockScale:
-		p.Unit = get16(packed[2*b:])
+		p.Unit = get16(packed[2*b*blocks:])
 	case quant.BlockMin:
 		p.Unit, p.MinUnit = get16(packed[2*b:]), get16(packed[layout.Minima+2*b:])
 	case quant.Exponents:

@@ -100,6 +100,11 @@ func avx2Ways() map[quant.Type]ways {
 			{name: "far-avx2", stream: farTQ10AVX2},
 			{name: "rows-avx2", tile: tileTQ10AVX24x1, rows: 4},
 		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
+		quant.Q1_0: {[]way{
+			{name: "near-avx2", stream: streamQ10AVX2},
+			{name: "far-avx2", stream: farQ10AVX2},
+			{name: "rows-avx2", tile: tileQ10AVX24x1, rows: 4},
+		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
 		quant.NVFP4: {[]way{
 			{name: "near-avx2", stream: streamNVFP4AVX2},
 			{name: "far-avx2", stream: farNVFP4AVX2},
@@ -124,6 +129,11 @@ func avx2Ways() map[quant.Type]ways {
 			{name: "near-avx2", stream: streamTQ10AVX2},
 			{name: "far-avx2", stream: farTQ10AVX2},
 			{name: "rows-avx2", tile: tileTQ10AVX24x1, rows: 4},
+		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
+		quant.Q2_0: {[]way{
+			{name: "near-avx2", stream: streamQ10AVX2},
+			{name: "far-avx2", stream: farQ10AVX2},
+			{name: "rows-avx2", tile: tileQ10AVX24x1, rows: 4},
 		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
 		quant.F32: {[]way{
 			{name: "rows-avx2", tile: tileF32AVX23x1, rows: 3},
@@ -240,6 +250,11 @@ func vnniWays() map[quant.Type]ways {
 			{name: "far-vnni", stream: farTQ10VNNI},
 			{name: "rows-vnni", tile: tileTQ10VNNI4x1, rows: 4},
 		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
+		quant.Q1_0: {[]way{
+			{name: "near-vnni", stream: streamQ10VNNI},
+			{name: "far-vnni", stream: farQ10VNNI},
+			{name: "rows-vnni", tile: tileQ10VNNI4x1, rows: 4},
+		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
 		quant.NVFP4: {[]way{
 			{name: "near-vnni", stream: streamNVFP4VNNI},
 			{name: "far-vnni", stream: farNVFP4VNNI},
@@ -264,6 +279,11 @@ func vnniWays() map[quant.Type]ways {
 			{name: "near-vnni", stream: streamTQ10VNNI},
 			{name: "far-vnni", stream: farTQ10VNNI},
 			{name: "rows-vnni", tile: tileTQ10VNNI4x1, rows: 4},
+		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
+		quant.Q2_0: {[]way{
+			{name: "near-vnni", stream: streamQ10VNNI},
+			{name: "far-vnni", stream: farQ10VNNI},
+			{name: "rows-vnni", tile: tileQ10VNNI4x1, rows: 4},
 		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
 	}
 }

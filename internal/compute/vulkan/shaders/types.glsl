@@ -28,6 +28,8 @@ const uint TQ1_0 = 34;
 const uint TQ2_0 = 35;
 const uint MXFP4 = 39;
 const uint NVFP4 = 40;
+const uint Q1_0 = 41;
+const uint Q2_0 = 42;
 const uint NVFP4_SCALED = 63;
 
 // Forms of scales: quant.Scales says what they are.
@@ -43,7 +45,7 @@ const uint SUPER_SCALE = 8;
 const uint SMALL_FLOATS = 9;
 
 // Traits of TYPE: those of every type are one word, so that a module has one chain of choices.
-const uint TRAITS = TYPE == Q4_0 ? 0x484u : TYPE == Q4_1 ? 0x10804u : TYPE == Q5_0 ? 0x505u : TYPE == Q5_1 ? 0x10805u : TYPE == Q8_0 ? 0x408u : TYPE == Q2_K ? 0x11802u : TYPE == Q3_K ? 0x1043u : TYPE == Q4_K ? 0x10c04u : TYPE == Q5_K ? 0x10c05u : TYPE == Q6_K ? 0x1206u : TYPE == IQ2_XXS ? 0x2d403u : TYPE == IQ2_XS ? 0x2d003u : TYPE == IQ3_XXS ? 0x49404u : TYPE == IQ1_S ? 0x6d403u : TYPE == IQ4_NL ? 0x80404u : TYPE == IQ3_S ? 0xa1404u : TYPE == IQ2_S ? 0x2d003u : TYPE == IQ4_XS ? 0x81404u : TYPE == IQ1_M ? 0x6d003u : TYPE == TQ1_0 ? 0x2012u : TYPE == TQ2_0 ? 0x2012u : TYPE == MXFP4 ? 0xc5c04u : TYPE == NVFP4 ? 0xc2404u : TYPE == NVFP4_SCALED ? 0xc2404u : 0;
+const uint TRAITS = TYPE == Q4_0 ? 0x484u : TYPE == Q4_1 ? 0x10804u : TYPE == Q5_0 ? 0x505u : TYPE == Q5_1 ? 0x10805u : TYPE == Q8_0 ? 0x408u : TYPE == Q2_K ? 0x11802u : TYPE == Q3_K ? 0x1043u : TYPE == Q4_K ? 0x10c04u : TYPE == Q5_K ? 0x10c05u : TYPE == Q6_K ? 0x1206u : TYPE == IQ2_XXS ? 0x2d403u : TYPE == IQ2_XS ? 0x2d003u : TYPE == IQ3_XXS ? 0x49404u : TYPE == IQ1_S ? 0x6d403u : TYPE == IQ4_NL ? 0x80404u : TYPE == IQ3_S ? 0xa1404u : TYPE == IQ2_S ? 0x2d003u : TYPE == IQ4_XS ? 0x81404u : TYPE == IQ1_M ? 0x6d003u : TYPE == TQ1_0 ? 0x2012u : TYPE == TQ2_0 ? 0x2012u : TYPE == MXFP4 ? 0xc5c04u : TYPE == NVFP4 ? 0xc2404u : TYPE == Q1_0 ? 0x412u : TYPE == Q2_0 ? 0x412u : TYPE == NVFP4_SCALED ? 0xc2404u : 0;
 const uint BITS = uint(TRAITS >> 0 & 15);
 const int OFFSET = int(TRAITS >> 4 & 63);
 const uint SCALES = uint(TRAITS >> 10 & 15);
