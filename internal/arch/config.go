@@ -295,6 +295,7 @@ type RopeScaling struct {
 	Attention float64 `json:"attention_factor"`
 	MScale    float64 `json:"mscale"`
 	MScaleAll float64 `json:"mscale_all_dim"`
+	Alpha     float64 `json:"alpha"` // Hunyuan: the base grows by a power of it
 	Partial   float64 `json:"partial_rotary_factor"`
 	Truncate  *bool   `json:"truncate"` // of YaRN: the pairs between which it passes are whole numbers
 

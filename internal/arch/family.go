@@ -43,6 +43,7 @@ type Family struct {
 	FusedGate      bool                 // ffn_up holds the gates' rows, then the ups'
 	HeadNorms      bool                 // the norms of q and k have weights of their own for each head
 	WideNorm       bool                 // the norms of q and k are over all heads together; else over each
+	TurnedFirst    bool                 // the norms of q and k are behind their rotation; else before it
 	Window         bool                 // attention.sliding_window is applied
 	FullEvery      int                  // of layers with windows, every so manyth sees all positions instead; 0: none does. Files may say otherwise
 	FullFirst      bool                 // the first of FullEvery layers sees all positions, not the last
@@ -187,11 +188,11 @@ const (
 // All returns every family, by name.
 func All() []Family {
 	return []Family{
-		arcee(), baichuan(), bamboo(), bert(), bloom(), chatglm(), cohere2(), commandR(), dbrx(), deepseek(), deepseek2(), ernieMoE(), euroBERT(), exaone4(), falcon(), falconH1(), gemma(), gemma2(), gemma3(), gemma3n(),
+		arcee(), baichuan(), bamboo(), bert(), bloom(), chatglm(), cohere2(), commandR(), dbrx(), deepseek(), deepseek2(), ernie(), ernieMoE(), euroBERT(), exaone(), exaone4(), falcon(), falconH1(), gemma(), gemma2(), gemma3(), gemma3n(),
 		gemma4(), gemmaEmbedding(), glm4(), glm4MoE(), gpt2(), gptOSS(),
-		gptneox(), granite(), graniteHybrid(), graniteMoE(), internlm2(), jais2(), jinaBERTV2(), jinaBERTV3(), llama4(), mamba2(), mixtral(), minicpm3(), minimaxM2(), mistral3(), modernBERT(), mpt(),
+		gptneox(), granite(), graniteHybrid(), graniteMoE(), hunyuanDense(), internlm2(), jais2(), jinaBERTV2(), jinaBERTV3(), llama4(), mamba2(), mixtral(), minicpm(), minicpm3(), minimaxM2(), mistral3(), modernBERT(), mpt(),
 		nemotron(), nemotronH(), nemotronHMoE(), nomicBERT(), olmo2(), olmoe(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2MoE(),
-		qwen2VL(), qwen3(), qwen35(), qwen35MoE(), qwen3MoE(), qwen3Next(), qwen3VL(), seedOSS(), smallThinker(), smollm3(),
+		qwen2VL(), qwen3(), qwen35(), qwen35MoE(), qwen3MoE(), qwen3Next(), qwen3VL(), qwen3VLMoE(), seedOSS(), smallThinker(), smollm3(),
 		stablelm(), starcoder2(),
 	}
 }

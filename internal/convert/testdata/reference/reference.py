@@ -15,7 +15,8 @@ its configuration. gptoss: OpenAI 2025 (model card and reference implementation)
 glm4moe: GLM-4.5 team 2025 and its configurations. smallthinker: Song et al. 2025 and its configuration. dbrx: Databricks 2024 (its
 model card and configuration). deepseek: Dai et al. 2024. glm4moe-lite, kimi-k2: their configurations and model cards. turbosparse-mixtral: Song et al. 2024 and its model card. nemotron_h: NVIDIA 2025 (Nemotron-H) and its configurations;
 Mamba-2: Dao and Gu 2024, and its authors' code (norms of groups). falcon-h1: its report and configurations, 2025. qwen3next, qwen35: Yang, Kautz and Hatamizadeh 2024 (Gated Delta Networks), the configurations of Qwen3-Next and Qwen3.5.
-llama4: its model card and configuration.
+llama4: its model card and configuration. minicpm: Hu et al. 2024, the configurations of MiniCPM 2 and 4. ernie4_5: Baidu 2025 and its configuration. hunyuan-dense: its model
+card and configuration (alpha: the power of dim/(dim − 2) of NTK-aware scaling). exaone: LG AI Research 2024 and its configuration. qwen3vlmoe: as qwen3vl.
 """
 import json
 import math
@@ -139,6 +140,7 @@ def run(m, norm, freqs, mlp, fused=False, magnitude=1.0, window=None, **more):
         f = of(freqs, layer)
         if f is not None:
             q, k = (b.turn(t, f, of(magnitude, layer)) for t in (q, k))
+        q, k = b.turned(m, q, k, p) if b.turned else (q, k)
         if b.temperature is not None:
             q = q * b.temperature[:, None, None]
         y = attention(q, k, v, of(window, layer), b.scale, b.cap, later=b.states is True, sinks=b.sinks and b.sinks(m, p)) @ m.get(p + "self_attn.o_proj.weight", hidden, heads * dim).T
@@ -160,10 +162,10 @@ def run(m, norm, freqs, mlp, fused=False, magnitude=1.0, window=None, **more):
 
 class Block:
     """What decoders differ in: names of the norms before and after attention and mlp, norms of q and k over the whole width or of each
-    head, factors of embeddings, scores, what is added to the residual, and queries by position, the divisor of logits, soft caps, biases of
+    head, before or behind (turned) the rotation, factors of embeddings, scores, what is added to the residual, and queries by position, the divisor of logits, soft caps, biases of
     q, k and v or of all, attention beside the mlp, sinks of heads, names in folders with other models, states in place of logits, of tokens that see later ones (True) or not ("causal"). And the sizes of weights: of the embedding's table, and of queries, small enough that scores do not magnify the rounding of a cache of halves."""
 
-    def __init__(self, before=("input_layernorm", "post_attention_layernorm"), after=None, wide=None, heads=None, embedding=1.0, scale=None,
+    def __init__(self, before=("input_layernorm", "post_attention_layernorm"), after=None, wide=None, heads=None, turned=None, embedding=1.0, scale=None,
                  residual=1.0, logits=1.0, cap=None, logit_cap=None, biased=False, table=1.0, queries=0.25, turn=rotate, temperature=None,
                  parallel=False, sinks=None, root="model.", head="lm_head.weight", states=False):
         self.__dict__.update(locals())
@@ -734,6 +736,60 @@ def latent_decoder(m, freqs, turn, scale=None, residual=1.0, embedding=1.0, mlp=
     return rms(m, x, "model.norm")
 
 
+def minicpm():
+    """Factors of the embedding, the residual and the head; a context of at most the original takes the short factors."""
+    base = {"architectures": ["MiniCPMForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 32}
+    m = Model({**base, "tie_word_embeddings": True})
+    del m.c["tie_word_embeddings"]  # as in MiniCPM 1 and 2, where it is
+    m.folder, m.c = m.c, {**m.c, "tie_word_embeddings": True}
+    factors = {"embedding": 12, "residual": 1.4 / math.sqrt(3), "logits": 64 / 32}
+    yield "minicpm", m, 128, run(m, rms, frequencies(m, 16), swiglu, table=0.1, queries=0.1, **factors)
+    scaling = {"short_factor": [1 + 0.125 * i for i in range(8)], "long_factor": [1 + 0.75 * i for i in range(8)]}
+    for name, context, chosen in (("minicpm-short", 64, "short_factor"), ("minicpm-long", 65, "long_factor")):
+        m = Model({**base, "rope_scaling": {"rope_type": "longrope", **scaling, "original_max_position_embeddings": 64}})
+        magnitude = math.sqrt(1 + math.log(128 / 64) / math.log(64))
+        yield name, m, context, run(m, rms, frequencies(m, 16) / np.array(scaling[chosen]), swiglu, magnitude=magnitude, table=0.1, queries=0.1, **factors)
+
+
+def ernie_dense():
+    m = Model({"architectures": ["Ernie4_5ForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "head_dim": 24, "rope_theta": 500000.0,
+               "tie_word_embeddings": True})
+    yield "ernie4_5", m, 128, run(m, rms, frequencies(m, 24), swiglu, turn=rotate_neighbours)
+
+
+def hunyuan():
+    """Each head of queries and keys is normed behind its rotation, whose base grows by a power of alpha."""
+    def turned(m, q, k, p):
+        return tuple(rms_norm(t, m.get(f"{p}self_attn.{n}_layernorm.weight", m.head_dim, offset=0.5), 1e-5) for n, t in (("query", q), ("key", k)))
+    for name, scaling in (("hunyuan-dense", {"type": "dynamic", "alpha": 1000.0, "factor": 1.0}), ("hunyuan-dense-plain", None)):
+        m = Model({"architectures": ["HunYuanDenseV1ForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "head_dim": 24, "rope_theta": 10000.0,
+                   "rope_scaling": scaling, "tie_word_embeddings": scaling is not None})
+        base = 10000.0 * (1000.0 ** (24 / 22) if scaling else 1)
+        yield name, m, 128, run(m, rms, base ** (-np.arange(0, 24, 2) / 24), swiglu, turned=turned)
+
+
+def exaone():
+    """Llama 3's scaling of the rotation, which slows long waves down."""
+    m = Model({"architectures": ["ExaoneForCausalLM"], "activation_function": "silu", "layer_norm_epsilon": 1e-5, "num_layers": 3, "rope_theta": 1000000.0,
+               "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}})
+    del m.c["num_hidden_layers"]
+    freqs = frequencies(m, 16)
+    waves = 2 * math.pi / freqs
+    smooth = np.clip((64 / waves - 1) / (4 - 1), 0, 1)  # 0: long waves, 1: short ones
+    freqs = freqs * (smooth + (1 - smooth) / 8)
+    norm = lambda x, name: rms_norm(x, m.get(name + ".weight", 64, offset=1.0), 1e-5)
+    x = m.get("transformer.wte.weight", 48, 64, scale=1.0)[TOKENS]
+    for layer in range(3):
+        p = f"transformer.h.{layer}."
+        h = norm(x, p + "ln_1")
+        q, k, v = (heads_of(linear(m, h, f"{p}attn.attention.{n}_proj", w, bias=False), 16) for n, w in (("q", 64), ("k", 32), ("v", 32)))
+        x = x + linear(m, attention(rotate(q, freqs), rotate(k, freqs), v), p + "attn.attention.out_proj", 64, bias=False)
+        h = norm(x, p + "ln_2")
+        h = silu(linear(m, h, p + "mlp.c_fc_0", 96, bias=False)) * linear(m, h, p + "mlp.c_fc_1", 96, bias=False)
+        x = x + linear(m, h, p + "mlp.c_proj", 64, bias=False)
+    yield "exaone", m, 128, linear(m, norm(x, "transformer.ln_f"), "lm_head", 48, bias=False)
+
+
 def minicpm3():
     """Queries, too, follow from a narrower vector; the configuration has factors of the embedding, the residual and the head."""
     m = Model({"architectures": ["MiniCPM3ForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "num_key_value_heads": 4, "kv_lora_rank": 32,
@@ -1211,6 +1267,27 @@ def qwen3moe():
     yield "qwen3moe", m, 128, run(m, rms, frequencies(m, 24), mlp, heads=head_norms)
 
 
+def qwen3vlmoe():
+    """Folders have matrices of inputs by outputs, those of gates and ups in one. Text has the same position in every section."""
+    m = Model({"rms_norm_eps": 1e-6, "rope_theta": 5000000.0, "head_dim": 24, "num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 32,
+               "norm_topk_prob": True, "hidden_act": "silu"})
+    m.folder = {"architectures": ["Qwen3VLMoeForConditionalGeneration"], "tie_word_embeddings": False, "text_config": {
+        **m.c, "rope_scaling": {"rope_type": "default", "mrope_interleaved": True, "mrope_section": [6, 3, 3]}},
+        "vision_config": {"hidden_size": 8, "deepstack_visual_indexes": [0, 1]}}
+
+    def mlp(m, h, p):
+        probabilities = softmax(router(m, h, p + "gate.weight", 8))
+        weights = normalised(chosen(np.log(probabilities), probabilities, 3))
+        into, out, y = m.get(p + "experts.gate_up_proj", 8, 64, 64), m.get(p + "experts.down_proj", 8, 32, 64), np.zeros_like(h)
+        for e in range(8):
+            gate, up = np.split(h @ into[e], 2, -1)
+            y += weights[:, e:e + 1] * (silu(gate) * up @ out[e])
+        return y
+    logits = run(m, rms, frequencies(m, 24), mlp, heads=head_norms, root="model.language_model.")
+    m.get("model.visual.patch_embed.proj.weight", 8, 12)
+    yield "qwen3vlmoe", m, 128, logits
+
+
 def qwen2moe():
     m = Model({"architectures": ["Qwen2MoeForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-6, "num_experts": 12, "num_experts_per_tok": 3,
                "moe_intermediate_size": 32, "shared_expert_intermediate_size": 48, "norm_topk_prob": False})
@@ -1252,7 +1329,7 @@ def granitemoe():
 
 FIRST = (arcee, nemotron, phi3, granite, olmo2, smollm3, stablelm, gemma, gemma2, gemma3, exaone4, seed_oss, glm4, olmo3,
          gemma3_pictures, command_r, cohere2, mistral3, starcoder2, qwen_vl, gemma3n, gemma4)
-SECOND = (gpt2, gptneox, internlm2, phi2, chatglm, jais2, mpt, bloom, baichuan, plm, minicpm3, deepseek2, bert,
+SECOND = (gpt2, gptneox, internlm2, phi2, chatglm, jais2, mpt, bloom, baichuan, plm, minicpm, ernie_dense, hunyuan, exaone, minicpm3, deepseek2, bert,
           reranker_of_bert, roberta, distilbert, nomic_bert, jina_bert, modern_bert, eurobert, gemma_embedding, qwen3, reranker_of_qwen3)
 
 def minimax_m2():
@@ -1733,7 +1810,7 @@ def delta_nets():
         yield name, m, 128, logits
 
 
-EXPERTS = (delta_nets, mamba2, falcon_h1, granite_hybrid, nemotron_h, mixtral, qwen3moe, qwen2moe, olmoe, granitemoe, minimax_m2, ernie, gptoss, glm4_moe, smallthinker, dbrx, deepseek, of_deepseeks_form, turbosparse, llama4)
+EXPERTS = (delta_nets, mamba2, falcon_h1, granite_hybrid, nemotron_h, mixtral, qwen3moe, qwen3vlmoe, qwen2moe, olmoe, granitemoe, minimax_m2, ernie, gptoss, glm4_moe, smallthinker, dbrx, deepseek, of_deepseeks_form, turbosparse, llama4)
 
 for family in FIRST + SECOND + EXPERTS:
     for name, m, context, logits in family():
