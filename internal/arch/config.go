@@ -73,6 +73,7 @@ type Config struct {
 	Mamba
 	Mamba2
 	FalconH1
+	LFM2
 
 	// Falcon, with its older names.
 	FalconAct    string  `json:"activation"`
@@ -179,6 +180,8 @@ type Config struct {
 	PreNorm        bool    `json:"prenorm"`
 	Trained        int     `json:"max_trained_positions"`
 	ExpertsEvery   int     `json:"moe_every_n_layers"`
+	NomicUsed      int     `json:"moe_top_k"`
+	NormalisedMoE  bool    `json:"moe_normalize_expert_weights"`
 
 	// ModernBERT.
 	LocalAttention    int     `json:"local_attention"`

@@ -17,6 +17,7 @@ model card and configuration). deepseek: Dai et al. 2024. glm4moe-lite, kimi-k2:
 Mamba-2: Dao and Gu 2024, and its authors' code (norms of groups). falcon-h1: its report and configurations, 2025. qwen3next, qwen35: Yang, Kautz and Hatamizadeh 2024 (Gated Delta Networks), the configurations of Qwen3-Next and Qwen3.5.
 llama4: its model card and configuration. minicpm: Hu et al. 2024, the configurations of MiniCPM 2 and 4. ernie4_5: Baidu 2025 and its configuration. hunyuan-dense: its model
 card and configuration (alpha: the power of dim/(dim − 2) of NTK-aware scaling). exaone: LG AI Research 2024 and its configuration. qwen3vlmoe: as qwen3vl.
+lfm2: Liquid AI 2025 (the report on LFM2 and its configurations).
 """
 import json
 import math
@@ -1070,6 +1071,37 @@ def nomic_bert():
     yield "nomic-bert", m, 128, x
 
 
+def nomic_bert_moe():
+    """Version 2: every second layer has experts without gates, whose weights are shares of all experts'."""
+    m = Model({"architectures": ["NomicBertModel"], "activation_function": "gelu", "layer_norm_epsilon": 1e-5, "n_embd": 64, "n_layer": 4, "n_head": 4,
+               "n_inner": 96, "n_positions": 128, "max_trained_positions": 2048, "rotary_emb_base": 10000, "rotary_emb_fraction": 1.0,
+               "rotary_emb_interleaved": False, "qkv_proj_bias": True, "mlp_fc1_bias": True, "mlp_fc2_bias": True, "prenorm": False,
+               "type_vocab_size": 1, "moe_every_n_layers": 2, "num_experts": 8, "moe_top_k": 2, "moe_normalize_expert_weights": False})
+    for other in ("intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "max_position_embeddings"):
+        del m.c[other]
+    freqs = 10000.0 ** (-np.arange(0, 16, 2) / 16)
+    x = m.get("embeddings.word_embeddings.weight", 48, 64)[TOKENS] + m.get("embeddings.token_type_embeddings.weight", 1, 64)[0]
+    x = layer_norm_of(m, x, "emb_ln", 1e-5)
+    for layer in range(4):
+        p = f"encoder.layers.{layer}."
+        q, k, v = (heads_of(t, 16) for t in np.split(linear(m, x, p + "attn.Wqkv", 192, scale=0.15), 3, -1))
+        y = attention(rotate(q, freqs), rotate(k, freqs), v, later=True)
+        x = layer_norm_of(m, x + linear(m, y, p + "attn.out_proj", 64), p + "norm1", 1e-5)
+        if layer % 2:
+            probabilities = softmax(x @ m.get(p + "mlp.router.layer.weight", 8, 64, scale=0.5).T)
+            weights, y = chosen(np.log(probabilities), probabilities, 2), np.zeros_like(x)
+            into, out = (m.get(p + "mlp.experts.mlp." + w, 8 * 96, 64).reshape(8, 96, 64) for w in ("w1", "w2"))
+            for e in range(8):
+                y += weights[:, e:e + 1] * (gelu_erf(x @ into[e].T) @ out[e])
+        else:
+            y = linear(m, gelu_erf(linear(m, x, p + "mlp.fc1", 96)), p + "mlp.fc2", 64)
+        x = layer_norm_of(m, x + y, p + "norm2", 1e-5)
+    m.folder = {k: v for k, v in m.c.items() if k != "hidden_size"}
+    m.files["1_Pooling/config.json"] = {"word_embedding_dimension": 64, "pooling_mode_mean_tokens": True}
+    m.result = x.mean(0)
+    yield "nomic-bert-moe", m, 128, x
+
+
 def jina_bert():
     """Version 2: scores fall with the distance, to either side; gates first in one tensor. Version 3: rotated heads, adapters beside."""
     m = Model({"architectures": ["JinaBertForMaskedLM"], "hidden_act": "gelu", "layer_norm_eps": 1e-12, "type_vocab_size": 2, "position_embedding_type": "alibi",
@@ -1168,6 +1200,19 @@ def qwen3():
                                {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}]
     m.files["1_Pooling/config.json"] = {"word_embedding_dimension": 64, "pooling_mode": "lasttoken"}
     yield "qwen3-embedding", m, 128, logits
+
+
+def llama():
+    """InternLM 3 has biases of queries, keys and values; folders of embeddings have neither prefix nor head, or the prefix."""
+    m = Model({"architectures": ["InternLM3ForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 50000000.0, "head_dim": 24, "qkv_bias": True})
+    yield "internlm3", m, 128, run(m, rms, frequencies(m, 24), swiglu, biased=True, queries=0.1)
+    for name, architecture, biased in (("llama-embedding", "MistralModel", False), ("qwen2-embedding", "Qwen2Model", True)):
+        m = Model({"architectures": [architecture], "hidden_act": "silu", "rms_norm_eps": 1e-5, "tie_word_embeddings": True, "sliding_window": None})
+        logits = run(m, rms, frequencies(m, 16), swiglu, queries=0.1, biased=biased, root="")
+        m.files["modules.json"] = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+                                   {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}]
+        m.files["1_Pooling/config.json"] = {"word_embedding_dimension": 64, "pooling_mode_lasttoken": True}
+        yield name, m, 128, logits
 
 
 def reranker_of_qwen3():
@@ -1330,7 +1375,7 @@ def granitemoe():
 FIRST = (arcee, nemotron, phi3, granite, olmo2, smollm3, stablelm, gemma, gemma2, gemma3, exaone4, seed_oss, glm4, olmo3,
          gemma3_pictures, command_r, cohere2, mistral3, starcoder2, qwen_vl, gemma3n, gemma4)
 SECOND = (gpt2, gptneox, internlm2, phi2, chatglm, jais2, mpt, bloom, baichuan, plm, minicpm, ernie_dense, hunyuan, exaone, minicpm3, deepseek2, bert,
-          reranker_of_bert, roberta, distilbert, nomic_bert, jina_bert, modern_bert, eurobert, gemma_embedding, qwen3, reranker_of_qwen3)
+          reranker_of_bert, roberta, distilbert, nomic_bert, nomic_bert_moe, jina_bert, modern_bert, eurobert, gemma_embedding, qwen3, llama, reranker_of_qwen3)
 
 def minimax_m2():
     """A bias counts for the choice only; half of a head is rotated."""
@@ -1645,6 +1690,47 @@ def falcon_h1():
         yield name, m, 128, rms_norm(x, m.get("model.final_layernorm.weight", 64, offset=1.0), 1e-5) @ head.T * c("lm_head_multiplier", 1)
 
 
+def lfm2():
+    """Most layers convolve what gates multiplied, and multiply what comes of it. Two thirds of the configured width, as a multiple of 32; with experts the
+    width itself. A bias counts for the choice only."""
+    base = {"architectures": ["Lfm2ForCausalLM"], "norm_eps": 1e-5, "rope_theta": 1000000.0, "num_hidden_layers": 4, "conv_L_cache": 3, "conv_bias": False,
+               "layer_types": ["conv", "conv", "full_attention", "conv"], "block_ff_dim": 128, "block_auto_adjust_ff_dim": True,
+               "block_ffn_dim_multiplier": 1.0, "block_multiple_of": 32, "tie_word_embeddings": True}
+    mixed = {"architectures": ["Lfm2MoeForCausalLM"], "intermediate_size": 96, "block_ff_dim": None, "num_experts": 8, "num_experts_per_tok": 3,
+             "moe_intermediate_size": 32, "num_dense_layers": 1, "use_expert_bias": True, "norm_topk_prob": True, "routed_scaling_factor": 1.5}
+    for name, config in (("lfm2", {}), ("lfm2moe", mixed)):
+        yield name, *lfm2_of({**base, **config})
+
+
+def lfm2_of(config):
+    m = Model(config)
+    freqs, norm = 1000000.0 ** (-np.arange(0, 16, 2) / 16), lambda x, name: rms_norm(x, m.get(name + ".weight", x.shape[-1], offset=1.0), 1e-5)
+    table = m.get("model.embed_tokens.weight", 48, 64, scale=1.0)
+    x = table[TOKENS]
+    for layer, kind in enumerate(m.c["layer_types"]):
+        p = f"model.layers.{layer}."
+        h = norm(x, p + "operator_norm")
+        if kind == "conv":
+            before, behind, y = np.split(linear(m, h, p + "conv.in_proj", 192, bias=False), 3, -1)
+            taps, past = m.get(p + "conv.conv.weight", 64, 1, 3, scale=1.0)[:, 0], np.concatenate([np.zeros((2, 64)), before * y])
+            y = behind * sum(taps[:, k] * past[k:k + len(x)] for k in range(3))
+            x = x + linear(m, y, p + "conv.out_proj", 64, bias=False)
+        else:
+            q, k, v = (heads_of(linear(m, h, f"{p}self_attn.{n}_proj", w, bias=False), 16) for n, w in (("q", 64), ("k", 32), ("v", 32)))
+            q, k = norm(q, p + "self_attn.q_layernorm"), norm(k, p + "self_attn.k_layernorm")
+            x = x + linear(m, attention(rotate(q, freqs), rotate(k, freqs), v), p + "self_attn.out_proj", 64, bias=False)
+        h = norm(x, p + "ffn_norm")
+        p += "feed_forward."
+        if layer >= m.c.get("num_dense_layers", 4):
+            scores = 1 / (1 + np.exp(-router(m, h, p + "gate.weight", 8)))
+            weights = 1.5 * normalised(chosen(scores + m.get(p + "expert_bias", 8, scale=0.125), scores, 3))
+            x = x + experts(m, h, weights, [f"{p}experts.%d.{w}.weight" for w in ("w1", "w3", "w2")], 32)
+            continue
+        h = silu(linear(m, h, p + "w1", 96, bias=False)) * linear(m, h, p + "w3", 96, bias=False)
+        x = x + linear(m, h, p + "w2", 64, bias=False)
+    return m, 128, norm(x, "model.embedding_norm") @ table.T
+
+
 def granite_hybrid():
     """Mamba-2 or attention without positions, and behind either experts beside a shared one, or that alone."""
     base = {"architectures": ["GraniteMoeHybridForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "tie_word_embeddings": True, "embedding_multiplier": 6.0,
@@ -1810,7 +1896,7 @@ def delta_nets():
         yield name, m, 128, logits
 
 
-EXPERTS = (delta_nets, mamba2, falcon_h1, granite_hybrid, nemotron_h, mixtral, qwen3moe, qwen3vlmoe, qwen2moe, olmoe, granitemoe, minimax_m2, ernie, gptoss, glm4_moe, smallthinker, dbrx, deepseek, of_deepseeks_form, turbosparse, llama4)
+EXPERTS = (delta_nets, lfm2, mamba2, falcon_h1, granite_hybrid, nemotron_h, mixtral, qwen3moe, qwen3vlmoe, qwen2moe, olmoe, granitemoe, minimax_m2, ernie, gptoss, glm4_moe, smallthinker, dbrx, deepseek, of_deepseeks_form, turbosparse, llama4)
 
 for family in FIRST + SECOND + EXPERTS:
     for name, m, context, logits in family():
