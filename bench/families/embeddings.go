@@ -24,7 +24,9 @@ func (b *bench) embeddings(ctx context.Context, only string) error {
 	if err != nil {
 		return err
 	}
-	lines := slices.DeleteFunc(strings.Split(string(text), "\n"), func(s string) bool { return len(s) < 20 || len(s) > 200 })
+	lines := slices.DeleteFunc(strings.Split(string(text), "\n"), func(s string) bool {
+		return len(s) < 20 || len(s) > 200 || strings.Contains(s, `\`) // a newline that is written as an escape would be one
+	})
 	lines = lines[:min(len(lines), b.chunks)]
 	b.failures = nil
 	fmt.Fprint(b.out, "| model of embeddings |")
