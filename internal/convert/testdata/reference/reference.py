@@ -1175,6 +1175,14 @@ def eurobert():
     yield "eurobert", m, 128, run(m, rms, frequencies(m, 16), swiglu, states=True, queries=0.1, root="")
 
 
+def llama_embed():
+    m = Model({"architectures": ["LlamaBidirectionalModel"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 500000.0})
+    m.files["1_Pooling/config.json"] = {"word_embedding_dimension": 64, "pooling_mode_mean_tokens": True}
+    x = run(m, rms, frequencies(m, 16), swiglu, states=True, queries=0.1, root="")
+    m.result = x.mean(0)
+    yield "llama-embed", m, 128, x
+
+
 def gemma_embedding():
     """Gemma 3 in which tokens see later ones, windows lie around them, and two products follow the mean."""
     m = Model({**GEMMA, "architectures": ["Gemma3TextModel"], "num_hidden_layers": 7, "sliding_window": 8, "query_pre_attn_scalar": 24, "rope_theta": 1000000.0,
@@ -1375,7 +1383,7 @@ def granitemoe():
 FIRST = (arcee, nemotron, phi3, granite, olmo2, smollm3, stablelm, gemma, gemma2, gemma3, exaone4, seed_oss, glm4, olmo3,
          gemma3_pictures, command_r, cohere2, mistral3, starcoder2, qwen_vl, gemma3n, gemma4)
 SECOND = (gpt2, gptneox, internlm2, phi2, chatglm, jais2, mpt, bloom, baichuan, plm, minicpm, ernie_dense, hunyuan, exaone, minicpm3, deepseek2, bert,
-          reranker_of_bert, roberta, distilbert, nomic_bert, nomic_bert_moe, jina_bert, modern_bert, eurobert, gemma_embedding, qwen3, llama, reranker_of_qwen3)
+          reranker_of_bert, roberta, distilbert, nomic_bert, nomic_bert_moe, jina_bert, modern_bert, eurobert, llama_embed, gemma_embedding, qwen3, llama, reranker_of_qwen3)
 
 def minimax_m2():
     """A bias counts for the choice only; half of a head is rotated."""
