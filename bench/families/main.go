@@ -38,6 +38,7 @@ func main() {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "powerinfer", Usage: "our program", Required: true},
 			&cli.StringSliceFlag{Name: "peer", Usage: "another, as `NAME=PATH` of its llama-perplexity; may be repeated", Required: true},
+			&cli.StringSliceFlag{Name: "embedder", Usage: "of models of embeddings compare embeddings with another program's, as `NAME=PATH` of its llama-embedding; may be repeated"},
 			&cli.StringFlag{Name: "text", Usage: "a file of text, of a few windows", Required: true},
 			&cli.StringFlag{Name: "only", Usage: "families, apart by commas; all of them if empty"},
 			&cli.StringFlag{Name: "rare", Usage: "types of a table of its own, of the families that --rare-of names"},
@@ -64,12 +65,14 @@ var ownKeys = []string{"baichuan", "bloom", "deepseek2", "gpt2", "gptneox", "jai
 // usualWidth is the width of models whose shapes are not random.
 const usualWidth = 256
 
-// required returns keys without which ik_llama.cpp does not load files of a family, with the values that their absence means elsewhere.
+// required returns keys without which peers do not load files of a family, mostly with the values that their absence means elsewhere.
 func required(family string) []gguf.KV {
 	switch family {
 	case "ernie4_5-moe":
 		return []gguf.KV{{Key: family + ".leading_dense_block_count", Value: uint32(0)}}
-	case "gemma3":
+	case "gemma-embedding": // windows that lines of text are longer than
+		return []gguf.KV{{Key: family + ".attention.sliding_window", Value: uint32(32)}}
+	case "gemma3", "phi3":
 		return []gguf.KV{{Key: family + ".attention.sliding_window", Value: uint32(1024)}} // more than a window of text
 	case "glm4moe":
 		return []gguf.KV{{Key: family + ".expert_weights_scale", Value: float32(1)}}
@@ -119,6 +122,7 @@ type peer struct{ name, path string }
 type bench struct {
 	ours, text      string
 	peers           []peer
+	embedders       []peer // whose paths are of llama-embedding
 	forms           []form
 	context, chunks int
 	cache           string
@@ -186,19 +190,30 @@ func compare(ctx context.Context, c *cli.Command, out io.Writer) error {
 		ours: c.String("powerinfer"), text: c.String("text"), context: c.Int("context"), chunks: c.Int("chunks"), cache: c.String("cache"),
 		jobs: max(1, c.Int("jobs")), dir: dir, out: out,
 	}
-	for _, text := range c.StringSlice("peer") {
-		name, path, ok := strings.Cut(text, "=")
-		if !ok {
-			return fmt.Errorf("--peer %q is not NAME=PATH", text)
+	for flag, list := range map[string]*[]peer{"peer": &b.peers, "embedder": &b.embedders} {
+		for _, text := range c.StringSlice(flag) {
+			name, path, ok := strings.Cut(text, "=")
+			if !ok {
+				return fmt.Errorf("--%s %q is not NAME=PATH", flag, text)
+			}
+			*list = append(*list, peer{name, path})
 		}
-		b.peers = append(b.peers, peer{name, path})
 	}
 	of := specs
 	if n := c.Int("random"); n > 0 {
 		of = func(f arch.Family) []synth.Spec { return random(f, n, c.Uint64("seed")) }
 	}
-	if err := b.table(ctx, c.String("types"), c.String("only"), of); err != nil || c.String("rare") == "" {
+	if err := b.table(ctx, c.String("types"), c.String("only"), of); err != nil {
 		return err
+	}
+	if len(b.embedders) > 0 {
+		fmt.Fprintln(out)
+		if err := b.embeddings(ctx, c.String("only")); err != nil {
+			return err
+		}
+	}
+	if c.String("rare") == "" {
+		return nil
 	}
 	fmt.Fprintln(out)
 	return b.table(ctx, c.String("rare"), c.String("rare-of"), of)
@@ -333,6 +348,11 @@ func (b *bench) foot() {
 			fmt.Fprintf(b.out, "| %s | %s | %d | %.3f %% (%s) |\n", p.name, f.name, b.compared[key], b.worst[key].percent, b.worst[key].of)
 		}
 	}
+	b.listFailures()
+}
+
+// listFailures writes why cells say that a program fails.
+func (b *bench) listFailures() {
 	if len(b.failures) > 0 {
 		fmt.Fprintln(b.out)
 	}

@@ -33,11 +33,11 @@ func random(f arch.Family, n int, seed uint64) (all []synth.Spec) {
 // What llama.cpp knows of a family: denseFirst are those of which there may be models whose first layers have no experts, headsFill those of which there
 // are only models whose heads are together as wide as the model, and ownHead those whose head is never the embedding.
 var (
-	denseFirst = []string{"deepseek", "deepseek2", "ernie4_5-moe", "glm4moe"}
+	denseFirst = []string{"deepseek", "deepseek2", "ernie4_5-moe", "glm4moe", "lfm2moe"}
 	headsFill  = []string{
-		"chatglm", "cohere2", "command-r", "deepseek", "exaone4", "jais2", "nemotron", "olmo2", "olmoe", "phi3", "qwen2", "qwen2moe", "qwen2vl", "stablelm", "starcoder2",
+		"chatglm", "cohere2", "command-r", "deepseek", "exaone4", "jais2", "lfm2", "lfm2moe", "nemotron", "olmo2", "olmoe", "phi3", "qwen2", "qwen2moe", "qwen2vl", "stablelm", "starcoder2",
 	}
-	ownHead = []string{"baichuan", "dbrx", "gpt-oss", "gptneox", "internlm2", "nemotron", "olmoe", "qwen2moe", "stablelm"}
+	ownHead = []string{"baichuan", "dbrx", "gpt-oss", "gptneox", "internlm2", "minimax-m2", "nemotron", "olmo2", "olmoe", "qwen2moe", "stablelm"}
 )
 
 // leastLayers returns the fewest layers of a family's models in which there is one of each kind: llama.cpp ends with a failed assertion where a kind's cache

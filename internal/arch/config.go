@@ -73,6 +73,7 @@ type Config struct {
 	Mamba
 	Mamba2
 	FalconH1
+	LFM2
 
 	// Falcon, with its older names.
 	FalconAct    string  `json:"activation"`
@@ -179,6 +180,8 @@ type Config struct {
 	PreNorm        bool    `json:"prenorm"`
 	Trained        int     `json:"max_trained_positions"`
 	ExpertsEvery   int     `json:"moe_every_n_layers"`
+	NomicUsed      int     `json:"moe_top_k"`
+	NormalisedMoE  bool    `json:"moe_normalize_expert_weights"`
 
 	// ModernBERT.
 	LocalAttention    int     `json:"local_attention"`
@@ -295,6 +298,7 @@ type RopeScaling struct {
 	Attention float64 `json:"attention_factor"`
 	MScale    float64 `json:"mscale"`
 	MScaleAll float64 `json:"mscale_all_dim"`
+	Alpha     float64 `json:"alpha"` // Hunyuan: the base grows by a power of it
 	Partial   float64 `json:"partial_rotary_factor"`
 	Truncate  *bool   `json:"truncate"` // of YaRN: the pairs between which it passes are whole numbers
 

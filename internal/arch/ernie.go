@@ -1,5 +1,22 @@
 package arch
 
+import "cmp"
+
+// ernie describes ERNIE 4.5's models without experts: llama whose checkpoints hold the pairs that are rotated side by side.
+func ernie() Family {
+	f := llama()
+	f.Name, f.HuggingFace, f.Original, f.Block = "ernie4_5", []string{"Ernie4_5ForCausalLM", "Ernie4_5_ForCausalLM"}, "", llamaBlock(Same)
+	f.Read = func(c *Config) error {
+		c.RMSEps = cmp.Or(c.RMSEps, 1e-5)
+		if err := readLlama(c); err != nil {
+			return err
+		}
+		c.TiedHead = or(c.Tied, true)
+		return nil
+	}
+	return f
+}
+
 // ernieMoE describes ERNIE 4.5's models with experts, with a bias that counts for the choice only, and shared ones; the first layers have none.
 // Its checkpoints hold the pairs that are rotated side by side.
 func ernieMoE() Family {

@@ -43,6 +43,7 @@ type Family struct {
 	FusedGate      bool                 // ffn_up holds the gates' rows, then the ups'
 	HeadNorms      bool                 // the norms of q and k have weights of their own for each head
 	WideNorm       bool                 // the norms of q and k are over all heads together; else over each
+	TurnedFirst    bool                 // the norms of q and k are behind their rotation; else before it
 	Window         bool                 // attention.sliding_window is applied
 	FullEvery      int                  // of layers with windows, every so manyth sees all positions instead; 0: none does. Files may say otherwise
 	FullFirst      bool                 // the first of FullEvery layers sees all positions, not the last
@@ -106,9 +107,10 @@ type Family struct {
 	// Factors returns the multipliers of a file that does not say them; nil: they are 1.
 	Factors func(layers, embd int) Factors
 	Experts *Experts // of layers with experts; nil: no model of the family has some
-	// StateSpace says that layers without KV heads are recurrent instead: Mamba-2, or with Delta gated delta nets. Files of the latter tell how far
-	// apart layers with attention are instead.
+	// StateSpace says that layers without KV heads are recurrent instead: Mamba-2, with ShortConv short convolutions with gates, or with Delta gated delta
+	// nets. Files of the latter tell how far apart layers with attention are instead.
 	StateSpace bool
+	ShortConv  bool
 	Delta      bool
 	// Further says that files hold layers behind the last that predict further tokens, where Hugging Face folders do.
 	Further bool
@@ -187,11 +189,11 @@ const (
 // All returns every family, by name.
 func All() []Family {
 	return []Family{
-		arcee(), baichuan(), bamboo(), bert(), bloom(), chatglm(), cohere2(), commandR(), dbrx(), deepseek(), deepseek2(), ernieMoE(), euroBERT(), exaone4(), falcon(), falconH1(), gemma(), gemma2(), gemma3(), gemma3n(),
+		arcee(), baichuan(), bamboo(), bert(), bloom(), chatglm(), cohere2(), commandR(), dbrx(), deepseek(), deepseek2(), ernie(), ernieMoE(), euroBERT(), exaone(), exaone4(), falcon(), falconH1(), gemma(), gemma2(), gemma3(), gemma3n(),
 		gemma4(), gemmaEmbedding(), glm4(), glm4MoE(), gpt2(), gptOSS(),
-		gptneox(), granite(), graniteHybrid(), graniteMoE(), internlm2(), jais2(), jinaBERTV2(), jinaBERTV3(), llama4(), mamba2(), mixtral(), minicpm3(), minimaxM2(), mistral3(), modernBERT(), mpt(),
-		nemotron(), nemotronH(), nemotronHMoE(), nomicBERT(), olmo2(), olmoe(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2MoE(),
-		qwen2VL(), qwen3(), qwen35(), qwen35MoE(), qwen3MoE(), qwen3Next(), qwen3VL(), seedOSS(), smallThinker(), smollm3(),
+		gptneox(), granite(), graniteHybrid(), graniteMoE(), hunyuanDense(), internlm2(), jais2(), jinaBERTV2(), jinaBERTV3(), lfm2(), lfm2MoE(), llama4(), llamaEmbed(), mamba2(), mixtral(), minicpm(), minicpm3(), minimaxM2(), mistral3(), modernBERT(), mpt(),
+		nemotron(), nemotronH(), nemotronHMoE(), nomicBERT(), nomicBERTMoE(), olmo2(), olmoe(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2MoE(),
+		qwen2VL(), qwen3(), qwen35(), qwen35MoE(), qwen3MoE(), qwen3Next(), qwen3VL(), qwen3VLMoE(), seedOSS(), smallThinker(), smollm3(),
 		stablelm(), starcoder2(),
 	}
 }
@@ -281,6 +283,20 @@ func (f *Family) PreNorm() bool {
 // NormBiases reports whether norms have biases.
 func (f *Family) NormBiases() bool {
 	return slices.ContainsFunc(f.Outer, func(t Tensor) bool { return t.Name == "output_norm.bias" })
+}
+
+// LastNorm returns the name of the norm before the head.
+func (f *Family) LastNorm() string {
+	if f.ShortConv { // files name it so that readers which look for output_norm do not find it
+		return "token_embd_norm"
+	}
+	return "output_norm"
+}
+
+// NormsEmbeddings reports whether tokens' embeddings are normed.
+func (f *Family) NormsEmbeddings() bool {
+	_, ok := f.Outside("token_embd_norm.weight")
+	return ok && f.LastNorm() != "token_embd_norm"
 }
 
 // EpsilonKey returns the key of the norms' epsilon, after the family's name.

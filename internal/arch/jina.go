@@ -1,7 +1,5 @@
 package arch
 
-import "github.com/powerinfer-go/powerinfer/internal/compute"
-
 // jinaMaxAlibi is the largest exponent of the slopes of Jina's version 2.
 const jinaMaxAlibi = 8
 
@@ -97,49 +95,4 @@ func bertAttention() []Tensor {
 		out = append(out, t)
 	}
 	return out
-}
-
-// nomicBERT describes Nomic's embeddings: rotated heads, q, k and v in one tensor, gates, and no biases but the norms'.
-func nomicBERT() Family {
-	f := encoder()
-	f.Name, f.HuggingFace = "nomic-bert", []string{"NomicBertModel"}
-	f.Rotation, f.Gated, f.Activation, f.MaxContext = HalvesApart, true, compute.SiLU, 2048
-	f.Layer = "encoder.layers.%d."
-	f.Outer = typedEmbedding()
-	f.Block = []Tensor{
-		{Name: "attn_qkv.weight", Source: "attn.Wqkv.weight"},
-		{Name: "attn_output.weight", Source: "attn.out_proj.weight"},
-		{Name: "attn_output_norm.weight", Source: "norm1.weight"},
-		{Name: "attn_output_norm.bias", Source: "norm1.bias"},
-		{Name: "ffn_gate.weight", Source: "mlp.fc12.weight"},
-		{Name: "ffn_up.weight", Source: "mlp.fc11.weight"},
-		{Name: "ffn_down.weight", Source: "mlp.fc2.weight"},
-		{Name: "layer_output_norm.weight", Source: "norm2.weight"},
-		{Name: "layer_output_norm.bias", Source: "norm2.bias"},
-	}
-	f.Read = readNomic
-	return f
-}
-
-func readNomic(c *Config) error {
-	switch {
-	case c.ExpertsEvery > 0:
-		return c.Errorf("moe_every_n_layers", "layers of experts are not supported in Nomic's embeddings yet; version 1.5 has none")
-	case c.OPTAct != "swiglu":
-		return c.Errorf("activation_function", "%q is not supported in Nomic's embeddings; swiglu is", c.OPTAct)
-	case c.PreNorm || c.TurnNeighbours || c.QKVBias || c.FirstBias || c.SecondBias:
-		return c.Errorf("prenorm", "prenorm, rotary_emb_interleaved, qkv_proj_bias, mlp_fc1_bias and mlp_fc2_bias must be false in Nomic's embeddings")
-	case c.RotaryFraction != 0 && c.RotaryFraction != 1:
-		return c.Errorf("rotary_emb_fraction", "%g is not supported in Nomic's embeddings; 1 is", c.RotaryFraction)
-	}
-	c.Hidden, c.Layers, c.Heads, c.FF = c.OldHidden, c.OldLayers, c.OldHeads, c.Inner
-	if c.Context = c.Positions; c.Trained > 0 {
-		c.Context = min(c.Context, c.Trained)
-	}
-	c.RopeTheta, c.OldLayerNormEps = c.RotaryBase, c.LayerNormEps
-	if err := readEncoder(c); err != nil {
-		return err
-	}
-	c.nonlinearity("activation_function", "silu", "")
-	return nil
 }

@@ -8,12 +8,12 @@ import (
 )
 
 // llama describes Llama 1 to 3, Mistral and their kin, ProSparse and TurboSparse among them, without experts: the
-// families that are made from this one do not share those. mixtral adds them.
+// families that are made from this one do not share those. mixtral adds them. Folders of embeddings may lack the prefix and the head.
 func llama() Family {
 	return Family{
-		Name: "llama", HuggingFace: []string{"LlamaForCausalLM", "SparseLlamaForCausalLM", "MistralForCausalLM"},
+		Name: "llama", HuggingFace: []string{"LlamaForCausalLM", "SparseLlamaForCausalLM", "MistralForCausalLM", "InternLM3ForCausalLM", "LlamaModel", "MistralModel"},
 		Rotation: Neighbours, Gated: true, Activation: compute.SiLU, Original: "relu", MaxContext: 4096,
-		Root: []string{"model."}, Layer: "layers.%d.",
+		Root: []string{"model.", ""}, Layer: "layers.%d.",
 		Outer: llamaOuter(), Block: llamaBlock(Pairs), Read: readLlama,
 	}
 }

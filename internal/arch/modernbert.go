@@ -76,6 +76,14 @@ func euroBERT() Family {
 	return f
 }
 
+// llamaEmbed describes embeddings made of Llama, as Llama-Embed-Nemotron: llama whose tokens see later positions, too.
+func llamaEmbed() Family {
+	f := euroBERT()
+	f.Name, f.HuggingFace, f.Rotation, f.RankPooling = "llama-embed", []string{"LlamaBidirectionalModel"}, Neighbours, PoolMean
+	f.Block = llamaBlock(Pairs)
+	return f
+}
+
 // gemmaEmbedding describes EmbeddingGemma: Gemma 3 in which tokens see later positions, too, and windows lie around them.
 func gemmaEmbedding() Family {
 	f := gemma3()

@@ -5,7 +5,7 @@ package arch
 func qwen3() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "qwen3", []string{"Qwen3ForCausalLM", "Qwen3Model", "Qwen3ForSequenceClassification"}
-	f.Root, f.RankShares = []string{"model.", ""}, true
+	f.RankShares = true
 	f.Rotation, f.Original, f.Block = HalvesApart, "", headNorms(llamaBlock(Same))
 	return f
 }

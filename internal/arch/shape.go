@@ -44,7 +44,10 @@ func (s StateSpace) Channels() int { return s.Inner + 2*s.Groups*s.StateSize }
 // Shape returns the shape of a tensor of the family, outermost dimension first, by its name in GGUF; in blocks after "blk.N.". It is
 // empty for a name that no family has.
 func (f *Family) Shape(name string, s Sizes) []int {
-	stem, kind, _ := strings.Cut(name, ".")
+	stem, kind := name, ""
+	if at := strings.LastIndexByte(name, '.'); at >= 0 {
+		stem, kind = name[:at], name[at+1:]
+	}
 	shape := f.weight(stem, s)
 	if kind == "bias" {
 		if stem == "ffn_down_t" {
@@ -89,6 +92,12 @@ func (f *Family) weight(stem string, s Sizes) []int {
 		return []int{s.Inner + s.Channels() + s.StateHeads, s.Embd}
 	case "ssm_conv1d":
 		return []int{s.Channels(), s.Taps}
+	case "shortconv.in_proj":
+		return []int{3 * s.Channels(), s.Embd}
+	case "shortconv.conv":
+		return []int{s.Channels(), s.Taps}
+	case "shortconv.out_proj":
+		return []int{s.Embd, s.Channels()}
 	case "ssm_dt":
 		return []int{s.StateHeads}
 	case "ssm_ba":

@@ -20,7 +20,7 @@ func (f *Family) PartOf(name string) Part {
 		return Recurrent
 	case strings.HasSuffix(stem, "attn_norm"), strings.HasPrefix(stem, "post_"):
 		return 0
-	case strings.HasPrefix(stem, "ssm_"):
+	case strings.HasPrefix(stem, "ssm_"), stem == "shortconv":
 		return Recurrent
 	case strings.HasPrefix(stem, "attn_"):
 		return Attention

@@ -63,23 +63,29 @@ func (p *Params) CheckRuns(slots int) error {
 // Convolve computes a causal convolution of each channel over the positions of a sequence, and SiLU of it:
 // Out[t, c] = silu(Bias[c] + Σ_k W[k·channels + c]·x[t − (width−1) + k, c]). The positions before the step are in the state's first
 // (width−1)·channels numbers, the oldest first.
+//
+// Where it is Gated, a row of X holds gates of what is convolved, gates of the result, and x, one behind the other [channels] each; x·gate is convolved,
+// and the result is multiplied by its gate in place of SiLU.
 type Convolve struct {
 	Out   Tensor  // [n, channels]
-	X     Tensor  // [n, channels]
+	X     Tensor  // [n, channels], or [n, 3·channels] where it is gated
 	W     *Vector // [width·channels], at least 2 wide
 	Bias  *Vector // [channels] or nil
 	Cache *Cache
 	Layer int
+	Gated bool
 }
 
 // Width returns how many positions an output depends on.
-func (o *Convolve) Width() int { return o.W.Len / max(1, o.X.Cols) }
+func (o *Convolve) Width() int { return o.W.Len / max(1, o.Out.Cols) }
 
 // Fits reports whether the operands' shapes belong together.
 func (o *Convolve) Fits() bool {
-	w := o.Width()
-	return o.Out.Cols == o.X.Cols && o.Out.Rows == o.X.Rows && w >= 2 && o.W.Len == w*o.X.Cols && (o.Bias == nil || o.Bias.Len == o.X.Cols) &&
-		(w-1)*o.X.Cols <= o.Cache.Layers[o.Layer].State
+	w, c, columns := o.Width(), o.Out.Cols, o.Out.Cols
+	if o.Gated {
+		columns *= 3
+	}
+	return columns == o.X.Cols && o.Out.Rows == o.X.Rows && w >= 2 && o.W.Len == w*c && (o.Bias == nil || o.Bias.Len == c) && (w-1)*c <= o.Cache.Layers[o.Layer].State
 }
 
 // Visit implements Op.
@@ -91,9 +97,9 @@ func (o *Convolve) Visit(v Visitor) {
 	v.Cache(&o.Cache, &o.Layer)
 }
 
-// Convolve does a Convolve; bias may be nil. out is not x.
-func (v Verbs) Convolve(out, x Tensor, w, bias *Vector, c *Cache, layer int) {
-	v.calls.convolve = Convolve{out, x, w, bias, c, layer}
+// Convolve does a Convolve. Out is not X.
+func (v Verbs) Convolve(o Convolve) {
+	v.calls.convolve = o
 	v.Do(&v.calls.convolve)
 }
 

@@ -18,6 +18,7 @@ const (
 	maxScale  = 1e6 // of activations
 
 	maxExponent = 64 // of ALiBi's slopes
+	maxTaps     = 16 // positions of a short convolution
 )
 
 // prosparseThreshold is FATReLU's threshold in the published ProSparse configuration.

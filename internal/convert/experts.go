@@ -50,7 +50,10 @@ func (c *config) expertKeys(f arch.Family) (keys []gguf.KV, err error) {
 	if m.First > 0 {
 		add("leading_dense_block_count", uint32(m.First))
 	}
-	if m.Every > 0 {
+	switch {
+	case m.Every > 0 && f.Headless:
+		add("moe_every_n_layers", uint32(m.Every))
+	case m.Every > 0:
 		add("interleave_moe_layer_step", uint32(m.Every))
 	}
 	if m.Scale != 0 && m.Scale != 1 {

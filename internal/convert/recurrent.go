@@ -11,6 +11,12 @@ func (c *config) stateKeys(f arch.Family) (keys []gguf.KV, err error) {
 		return nil, nil
 	}
 	s := &c.StateSpace
+	if f.ShortConv {
+		if s.Taps < 2 || s.Taps > maxTaps {
+			return nil, c.Errorf("conv_L_cache", "%d is outside 2…%d", s.Taps, maxTaps)
+		}
+		return []gguf.KV{{Key: f.Name + ".shortconv.l_cache", Value: uint32(s.Taps)}}, nil
+	}
 	names := [...]string{"conv_kernel", "mamba_num_heads", "ssm_state_size", "n_groups"}
 	if f.PerhapsRotated || f.AllLayers&arch.Attention != 0 {
 		names = [...]string{"mamba_d_conv", "mamba_n_heads", "mamba_d_state", "mamba_n_groups"}

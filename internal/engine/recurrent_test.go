@@ -64,7 +64,7 @@ func randomTokens(rng *rand.Rand, n int) []int32 {
 // TestCheckpoints: of a recurrent model a turn of a conversation, another answer, an edited question and a text that goes on differently after a while
 // evaluate what lies behind the last checkpoint on their way, and give the text that they give from scratch.
 func TestCheckpoints(t *testing.T) {
-	for _, arch := range []string{"nemotron_h", "qwen35", "mamba2", "falcon-h1"} { // a state space, a gated delta net, no attention at all, attention beside a state space
+	for _, arch := range []string{"nemotron_h", "qwen35", "mamba2", "falcon-h1", "lfm2"} { // a state space, a gated delta net, no attention at all, attention beside a state space, short convolutions
 		t.Run(arch, func(t *testing.T) { checkpoints(t, arch) })
 	}
 }

@@ -223,6 +223,9 @@ func (a *attention) attend(v compute.Verbs, m *Model, s *buffers, in compute.Ten
 
 // turn norms and rotates the heads of queries or keys.
 func (a *attention) turn(v compute.Verbs, m *Model, x compute.Tensor, n norm) {
+	if a.rope != nil && m.Family.TurnedFirst {
+		v.RoPE(x, a.shape.Key, a.rope)
+	}
 	heads := x
 	if !m.Family.WideNorm {
 		heads = x.Split(a.shape.Key)
@@ -234,7 +237,7 @@ func (a *attention) turn(v compute.Verbs, m *Model, x compute.Tensor, n norm) {
 	case n.w != nil:
 		m.normalise(v, heads, heads, n)
 	}
-	if a.rope != nil {
+	if a.rope != nil && !m.Family.TurnedFirst {
 		v.RoPE(x, a.shape.Key, a.rope)
 	}
 }

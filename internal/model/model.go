@@ -395,10 +395,11 @@ func (m *Model) bindEnds(b *binder) {
 	b.lies(head)
 	b.gpu = b.gpu && tied
 	m.embd = b.matrix("token_embd.weight", m.Vocab, m.Embd, compute.Lookup)
-	if _, ok := m.Family.Outside("output_norm.weight"); ok {
-		m.norm = m.bindNorm(b, "output_norm")
+	last := m.Family.LastNorm()
+	if _, ok := m.Family.Outside(last + ".weight"); ok {
+		m.norm = m.bindNorm(b, last)
 	}
-	if _, ok := m.Family.Outside("token_embd_norm.weight"); ok {
+	if m.Family.NormsEmbeddings() {
 		m.after = m.bindNorm(b, "token_embd_norm")
 	}
 	b.lies(head)

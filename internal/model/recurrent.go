@@ -28,6 +28,10 @@ func (c *Config) readStates(m *metadata) {
 	if !c.Family.StateSpace || m.err != nil {
 		return
 	}
+	if c.Family.ShortConv {
+		c.readConvolutions(m)
+		return
+	}
 	key := func(s string) string { return c.Arch + ".ssm." + s }
 	s := &c.States
 	s.Inner, s.StateSize = m.count(key("inner_size"), 0, maxWidth), m.count(key("state_size"), 0, 1<<12)
@@ -50,6 +54,20 @@ func (c *Config) readStates(m *metadata) {
 			b.State = int(size)
 		case b.Heads > 0 && b.FF > 0 && c.Family.OnePart:
 			m.fail("key %q: layer %d has attention and %d neurons, and a layer of this architecture is one of both", c.Arch+".feed_forward_length", l, b.FF)
+		}
+	}
+}
+
+// readConvolutions reads the size of short convolutions, which layers without KV heads are.
+func (c *Config) readConvolutions(m *metadata) {
+	key, s := c.Arch+".shortconv.l_cache", &c.States
+	s.Inner, s.Taps = c.Embd, m.count(key, 0, maxTaps)
+	if m.err == nil && s.Taps < 2 {
+		m.fail("key %q: a convolution of %d positions is not supported; 2 to %d are", key, s.Taps, maxTaps)
+	}
+	for l := range c.Blocks {
+		if c.Blocks[l].Heads == 0 {
+			c.Blocks[l].State = s.convolved()
 		}
 	}
 }
@@ -87,7 +105,7 @@ func (c *Config) Recurrent() bool {
 	return false
 }
 
-// recurrent is a selective state space (Mamba-2) or a gated delta net, a block's token mixer in place of attention or beside it.
+// recurrent is a selective state space (Mamba-2), a gated delta net or a short convolution with gates, a block's token mixer in place of attention or beside it.
 type recurrent struct {
 	gate  *compute.Matrix // [inner, n_embd] of what leaves the state
 	mixed *compute.Matrix // [channels, n_embd] of what is convolved and then written to the state, and of how it is written and read
@@ -107,11 +125,16 @@ type recurrent struct {
 
 func (r *recurrent) bind(b *blockBinder) {
 	m := b.m
-	if m.Family.Delta {
+	s := m.States
+	switch {
+	case m.Family.ShortConv:
+		r.mixed, r.out = b.matrix("shortconv.in_proj.weight"), b.matrix("shortconv.out_proj.weight")
+		r.taps = b.taps("shortconv.conv.weight", s.Channels(), s.Taps)
+		return
+	case m.Family.Delta:
 		r.bindDelta(b)
 		return
 	}
-	s := m.States
 	if in := b.slices(b.name("ssm_in.weight"), m.Embd, compute.Precise, s.Inner, s.Channels(), s.StateHeads); in != nil {
 		r.gate, r.mixed, r.step = in[0], in[1], in[2]
 	}
@@ -167,14 +190,20 @@ func (b *blockBinder) taps(name string, channels, taps int) *compute.Vector {
 //
 //	Wout·norm(scan(convolve(Wmixed·in), Wstep·in) · silu(Wgate·in))
 //
-// with a norm for each group of heads, where the model has one.
+// with a norm for each group of heads, where the model has one. Of a short convolution it is Wout·convolve(Wmixed·in), with gates within.
 func (r *recurrent) forward(v compute.Verbs, m *Model, s *buffers, in compute.Tensor) {
-	if m.Family.Delta {
+	switch {
+	case m.Family.ShortConv:
+		m.product(v, in, compute.Products{{Out: s.entering, W: r.mixed}})
+		v.Convolve(r.convolve(m, s))
+		m.product(v, s.convolved, compute.Products{{Out: s.h, W: r.out}})
+		return
+	case m.Family.Delta:
 		r.forwardDelta(v, m, s, in)
 		return
 	}
 	m.product(v, in, compute.Products{{Out: s.leaving, W: r.gate}, {Out: s.entering, W: r.mixed}, {Out: s.steps, W: r.step}})
-	v.Convolve(s.convolved, s.entering, r.taps, r.bias, m.cache, r.stored)
+	v.Convolve(r.convolve(m, s))
 	scan := r.scan
 	scan.Out, scan.X, scan.Step, scan.Cache, scan.Layer = s.scanned, s.convolved, s.steps, m.cache, r.stored
 	v.Scan(scan)
@@ -185,6 +214,11 @@ func (r *recurrent) forward(v compute.Verbs, m *Model, s *buffers, in compute.Te
 		v.Multiply(s.leaving, s.leaving, r.norm)
 	}
 	m.product(v, s.leaving, compute.Products{{Out: s.h, W: r.out}})
+}
+
+// convolve is the convolution of what enters a layer.
+func (r *recurrent) convolve(m *Model, s *buffers) compute.Convolve {
+	return compute.Convolve{Out: s.convolved, X: s.entering, W: r.taps, Bias: r.bias, Cache: m.cache, Layer: r.stored, Gated: m.Family.ShortConv}
 }
 
 // forwardDelta computes s.h from the block's input:
@@ -199,7 +233,7 @@ func (r *recurrent) forwardDelta(v compute.Verbs, m *Model, s *buffers, in compu
 		writes = s.writes
 		m.product(v, in, compute.Products{{Out: writes, W: r.write}})
 	}
-	v.Convolve(s.convolved, s.entering, r.taps, nil, m.cache, r.stored)
+	v.Convolve(r.convolve(m, s))
 	delta := r.delta
 	delta.Out, delta.X, delta.Write, delta.Step, delta.Cache, delta.Layer = s.scanned, s.convolved, writes, s.steps, m.cache, r.stored
 	v.Delta(delta)
@@ -215,6 +249,10 @@ func (m *Model) recurrentBuffers(b *buffers, n int, tensor func(rows, cols int) 
 		return
 	}
 	s := m.States
+	if m.Family.ShortConv {
+		b.entering, b.convolved = tensor(n, 3*s.Channels()), tensor(n, s.Channels())
+		return
+	}
 	gates := s.StateHeads
 	if _, joined := m.Family.InBlock("ssm_ba.weight"); joined {
 		gates *= 2

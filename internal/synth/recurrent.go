@@ -70,6 +70,9 @@ func (m *model) stateSpace() arch.StateSpace {
 	if !m.fam.StateSpace {
 		return arch.StateSpace{}
 	}
+	if m.fam.ShortConv {
+		return arch.StateSpace{Inner: m.Embd, Taps: 3}
+	}
 	if m.fam.Delta { // heads as wide as their keys, two of a group
 		const head = 32
 		return arch.StateSpace{Inner: 2 * m.Embd, StateSize: head, StateHeads: 2 * m.Embd / head, Groups: m.Embd / head, Taps: 4}
@@ -82,6 +85,9 @@ func (m *model) stateSpace() arch.StateSpace {
 func (m *model) stateKeys(a func(string) string) []gguf.KV {
 	if !m.fam.StateSpace {
 		return nil
+	}
+	if m.fam.ShortConv {
+		return []gguf.KV{{Key: a("shortconv.l_cache"), Value: uint32(m.stateSpace().Taps)}}
 	}
 	if m.fam.Delta {
 		return append(m.stateSizes(a), gguf.KV{Key: a("full_attention_interval"), Value: uint32(attentionEvery)})
@@ -112,6 +118,14 @@ func (m *model) recurrent(layer int) {
 		m.norm(name("attn_norm"))
 	}
 	in := m.input(float64(layer))
+	added := growth * attentionShare / float64(m.Layers) * float64(m.Embd)
+	weight := float32(math.Sqrt(added/(float64(s.Inner)*float64(m.space.k))) / m.scales.residual)
+	if m.fam.ShortConv {
+		m.reader(name("shortconv.in_proj.weight"), 3*s.Inner, in, 1, nil)
+		m.taps(name("shortconv.conv.weight"))
+		m.writer(name("shortconv.out_proj.weight"), s.Inner, false, func(i int) int { return i }, func(int) float32 { return weight })
+		return
+	}
 	if m.fam.Delta {
 		m.reader(name("attn_qkv.weight"), s.Channels(), in, 1, nil)
 		m.reader(name("attn_gate.weight"), s.Inner, in, 1, nil)
@@ -123,14 +137,7 @@ func (m *model) recurrent(layer int) {
 	} else {
 		m.reader(name("ssm_in.weight"), s.Inner+s.Channels()+s.StateHeads, in, 1, nil)
 	}
-	m.plain(func() {
-		k := m.stream(name("ssm_conv1d.weight"))
-		m.matrix(name("ssm_conv1d.weight"), s.Channels(), s.Taps, func(c int, row, _ []float32) {
-			for i := range row {
-				row[i] = 0.5 * k.normal(c*s.Taps+i)
-			}
-		})
-	})
+	m.taps(name("ssm_conv1d.weight"))
 	if !m.fam.Delta {
 		m.random(name("ssm_conv1d.bias"), s.Channels(), 0, 0.1)
 	}
@@ -142,9 +149,20 @@ func (m *model) recurrent(layer int) {
 	} else {
 		m.stateSpaceVectors(layer, decay)
 	}
-	added := growth * attentionShare / float64(m.Layers) * float64(m.Embd)
-	weight := float32(math.Sqrt(added/(float64(s.Inner)*float64(m.space.k))) / m.scales.residual)
 	m.writer(name("ssm_out.weight"), s.Inner, false, func(i int) int { return i }, func(int) float32 { return weight })
+}
+
+// taps lists the weights of a convolution of each channel.
+func (m *model) taps(name string) {
+	s := m.stateSpace()
+	m.plain(func() {
+		k := m.stream(name)
+		m.matrix(name, s.Channels(), s.Taps, func(c int, row, _ []float32) {
+			for i := range row {
+				row[i] = 0.5 * k.normal(c*s.Taps+i)
+			}
+		})
+	})
 }
 
 // stateSpaceVectors lists the smaller weights of a state space.

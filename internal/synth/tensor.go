@@ -196,7 +196,7 @@ func (m *model) writer(name string, cols int, transposed bool, origin func(col i
 // tensors lists the whole model in the order in which it is written.
 func (m *model) tensors() []gguf.Source {
 	m.points("token_embd.weight", m.Vocab, embedEnergy, meanEnergy, 1/m.scales.embedding)
-	if _, ok := m.fam.Outside("token_embd_norm.weight"); ok {
+	if m.fam.NormsEmbeddings() {
 		m.norm("token_embd_norm")
 	}
 	if learned(m.fam) {
@@ -260,27 +260,27 @@ const logitDeviation = 2
 // head lists the final norm and output.weight. A tied head would answer each token with itself: the final norm turns
 // every other direction round, and sets the logits' size.
 func (m *model) head() {
-	e := m.energy(float64(m.Layers))
+	e, last := m.energy(float64(m.Layers)), m.fam.LastNorm()
 	if m.fam.Headless {
-		if _, ok := m.fam.Outside("output_norm.weight"); ok {
-			m.norm("output_norm")
+		if _, ok := m.fam.Outside(last + ".weight"); ok {
+			m.norm(last)
 		}
 		return
 	}
 	if !m.Tied {
-		m.norm("output_norm")
+		m.norm(last)
 		m.reader("output.weight", m.Vocab, m.space.normed(e), logitDeviation/m.scales.logits, nil)
 		return
 	}
 	rows := math.Sqrt(float64(m.space.k)/(float64(m.Embd)*embedEnergy)) * m.scales.embedding
 	size := float32(logitDeviation * rows / m.space.normed(e).subspace / m.scales.logits)
-	k := m.stream("output_norm.weight")
-	m.vector("output_norm.weight", m.Embd, func(i int) float32 {
+	k := m.stream(last + ".weight")
+	m.vector(last+".weight", m.Embd, func(i int) float32 {
 		turn := 1 - float32(i%m.space.k%2*2)
 		return float32(size*turn) * (1 + float32(0.02*k.normal(i)))
 	})
 	if m.fam.NormBiases() {
-		m.random("output_norm.bias", m.Embd, 0, 0.02*size)
+		m.random(last+".bias", m.Embd, 0, 0.02*size)
 	}
 }
 
@@ -473,6 +473,9 @@ func (m *model) feedForward(layer int) {
 	}
 	if m.Experts > 0 && layer >= m.Dense {
 		m.experts(layer, m.input(e), n)
+		if m.fam.NormSum {
+			m.norm(name("layer_output_norm"))
+		}
 		m.after(layer, "post_ffw_norm.weight", 1-attentionShare)
 		return
 	}

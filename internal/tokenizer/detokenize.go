@@ -12,7 +12,7 @@ import (
 func (t *Tokenizer) Detokenize(ids []int32, special bool) string {
 	if t.pipe == nil {
 		text := t.Decode(ids, special)
-		if t.spm != nil && t.v.AddSpacePrefix {
+		if (t.spm != nil || t.v.Model == "t5") && t.v.AddSpacePrefix {
 			text = strings.TrimPrefix(text, " ")
 		}
 		return text

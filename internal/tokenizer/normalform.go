@@ -9,8 +9,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// normalForm returns Unicode's normal form f of s. Unlike golang.org/x/text's own it puts nothing between the marks of
-// a run of more than thirty.
+// normalForm returns Unicode's normal form f of s as Hugging Face's library has it: unlike golang.org/x/text's own it puts nothing between the marks
+// of a run of more than thirty, and it leaves characters alone that the library does not know.
 func normalForm(f norm.Form) func(string) string {
 	return func(s string) string {
 		if f.IsNormalString(s) {
@@ -57,6 +57,12 @@ var properties = sync.OnceValue(func() *propertyTable {
 		s := string(r)
 		d, k := norm.NFD.PropertiesString(s), norm.NFKD.PropertiesString(s)
 		p := property{class: d.CCC(), nfd: d.Decomposition() != nil, nfkd: k.Decomposition() != nil}
+		if inRanges(laterMarks, r) {
+			p.class = 0
+		}
+		if inRanges(laterComposed, r) {
+			p.nfd, p.nfkd = false, false
+		}
 		if p == (property{}) {
 			continue
 		}
@@ -86,7 +92,7 @@ func decompose(f norm.Form, s string) []rune {
 			}
 			continue
 		}
-		if p := table.of(r); (p.nfd || p.nfkd && f == norm.NFKD) && !inRanges(laterComposed, r) {
+		if p := table.of(r); p.nfd || p.nfkd && f == norm.NFKD {
 			out = append(out, []rune(string(f.PropertiesString(s[i:]).Decomposition()))...)
 		} else {
 			out = append(out, r)

@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -11,6 +12,7 @@ const space = "\u2581"
 // sentencePiece is what model "llama" needs beside the token texts.
 type sentencePiece struct {
 	bytes [256]int32 // the token that stands for a byte alone, -1 if none
+	fused bool       // some byte has none: unknown characters side by side are one unknown token
 	pairs *pairs
 }
 
@@ -35,6 +37,7 @@ func newSentencePiece(v *Vocab, ids map[string]int32) (*sentencePiece, error) {
 		if !ok {
 			id = -1
 		}
+		s.fused = s.fused || id < 0
 		if s.bytes[b] = id; id < 0 && v.UNK < 0 {
 			return nil, fmt.Errorf("the vocabulary can write neither byte 0x%02X nor an unknown token", b)
 		}
@@ -59,6 +62,7 @@ func (e *encoder) sentencePiece(text string, prefix bool) {
 	if prefix {
 		text = space + text
 	}
+	from := len(e.out)
 	// Text is cut where no token has the two characters side by side: no merge reaches across.
 	for start := 0; start < len(text); {
 		prev, n := character(text[start:])
@@ -72,6 +76,14 @@ func (e *encoder) sentencePiece(text string, prefix bool) {
 		}
 		e.remember(text[start:end], e.t.spm)
 		start = end
+	}
+	if e.t.spm.fused {
+		unknown := e.t.v.UNK
+		whole := len(e.out)
+		e.out = e.out[:from+len(slices.CompactFunc(e.out[from:], func(a, b int32) bool { return a == unknown && b == unknown }))]
+		if len(e.out) < whole {
+			clear(e.seen) // which tells where in e.out words lie
+		}
 	}
 }
 

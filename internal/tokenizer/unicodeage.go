@@ -59,7 +59,7 @@ var laterPunctuation = []runeRange{
 	{0x1E95E, 0x1E95F},
 }
 
-// laterMarks are kept by StripAccents.
+// laterMarks are kept by StripAccents, and normal forms leave them where they stand.
 var laterMarks = []runeRange{
 	{0x7FD, 0x7FD},
 	{0x898, 0x89F},

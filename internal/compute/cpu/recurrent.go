@@ -29,14 +29,14 @@ func (v *convolution) init(d *Device) { v.d, v.chunkFn = d, v.chunk }
 
 func (v *convolution) run(o *compute.Convolve) {
 	v.o, v.runs = *o, v.d.p.AppendRuns(v.runs[:0])
-	v.blocks = (o.X.Cols + channelBlock - 1) / channelBlock
+	v.blocks = (o.Out.Cols + channelBlock - 1) / channelBlock
 	v.d.pool.Run(len(v.runs)*v.blocks, v.chunkFn)
 }
 
 // chunk convolves a block of the channels of a run.
-func (v *convolution) chunk(chunk, _ int) {
+func (v *convolution) chunk(chunk, worker int) {
 	r, o, k := v.runs[chunk/v.blocks], &v.o, v.d.k
-	channels, past := o.X.Cols, o.Width()-1
+	channels, past := o.Out.Cols, o.Width()-1
 	from := chunk % v.blocks * channelBlock
 	to := min(channels, from+channelBlock)
 	w, bias, state := vector(o.W), vector(o.Bias), states(o.Cache, o.Layer, r.Slot)
@@ -45,13 +45,25 @@ func (v *convolution) chunk(chunk, _ int) {
 			clear(state[i*channels:][from:to])
 		}
 	}
+	var products []float32 // of a gated convolution: the last inputs multiplied by their gates, in turn
+	if o.Gated {
+		products = grown(&v.d.worker(worker).floats, (past+1)*(to-from))
+	}
 	input := func(t int) []float32 { // of the run, or where t < r.From of the positions before it
-		if t >= r.From {
-			return row(o.X, t)[from:to]
+		switch {
+		case t < r.From:
+			return state[(t-r.From+past)*channels:][from:to]
+		case o.Gated:
+			return products[(t-r.From)%(past+1)*(to-from):][:to-from]
 		}
-		return state[(t-r.From+past)*channels:][from:to]
+		return row(o.X, t)[from:to]
 	}
 	for t := r.From; t < r.To; t++ {
+		if o.Gated {
+			x, product := row(o.X, t), input(t)
+			copy(product, x[2*channels:][from:to])
+			k.Mul(product, x[from:to])
+		}
 		out := row(o.Out, t)[from:to]
 		if bias != nil {
 			copy(out, bias[from:to])
@@ -61,7 +73,11 @@ func (v *convolution) chunk(chunk, _ int) {
 		for i := range past + 1 {
 			k.MulAdd(out, w[i*channels:][from:to], input(t-past+i))
 		}
-		k.Activate(out, out, nil, compute.Activation{Kind: compute.SiLU})
+		if o.Gated {
+			k.Mul(out, row(o.X, t)[channels:][from:to])
+		} else {
+			k.Activate(out, out, nil, compute.Activation{Kind: compute.SiLU})
+		}
 	}
 	for i := range past { // ascending: what moves within the state was not overwritten yet
 		copy(state[i*channels:][from:to], input(r.To-past+i))

@@ -19,6 +19,7 @@ type recurrentCase struct {
 	unbiased bool
 	// A delta rule takes the place of the state space, whose groups are tiled, or whose gates are one tensor.
 	delta, tiled, joined bool
+	gated                bool // the convolution
 }
 
 const recurrentLayer = 1 // of two, the other of which has keys and values
@@ -33,6 +34,8 @@ func recurrentScripts() (all []script) {
 		{name: "as wide as Mamba-2", past: []int{2, 0}, rows: []int{9, 1}, shape: compute.StateSpace{Heads: 6, Dim: 64, State: 128, Groups: 1}, width: 4},
 		{name: "many channels", past: []int{1}, rows: []int{3}, shape: compute.StateSpace{Heads: 24, Dim: 64, State: 32, Groups: 8}, width: 2},
 		{name: "odd sizes", past: []int{4, 0}, rows: []int{5, 3}, shape: compute.StateSpace{Heads: 3, Dim: 7, State: 21, Groups: 3}, width: 3},
+		{name: "a gated convolution, tokens and parts of prompts", past: []int{3, 7, 0, 2}, rows: []int{1, 1, 20, 2}, shape: small, width: 3, gated: true, unbiased: true},
+		{name: "a gated convolution of many channels", past: []int{1, 0}, rows: []int{9, 1}, shape: compute.StateSpace{Heads: 24, Dim: 64, State: 32, Groups: 8}, width: 4, gated: true},
 		{name: "a delta rule begins", past: []int{0}, rows: []int{37}, shape: small, width: 4, delta: true, unbiased: true},
 		{name: "delta rules, tokens and parts of prompts", past: []int{3, 7, 0, 2}, rows: []int{1, 1, 20, 2}, shape: small, width: 4, delta: true, tiled: true},
 		{name: "as wide as a gated delta net", past: []int{2, 0}, rows: []int{18, 1}, shape: compute.StateSpace{Heads: 4, Dim: 128, State: 128, Groups: 2}, width: 4, delta: true, joined: true, unbiased: true},
@@ -85,8 +88,12 @@ func playRecurrent(s *stage, c recurrentCase) {
 	cache, err := s.dev.Cache(c.spec(2*sequences + 1))
 	s.must(err)
 	shape := c.shape
-	in, steps := s.normal(s.all*shape.Channels()), s.normal(s.all*c.gates())
-	x, step := s.input(shape.Channels(), in), s.input(c.gates(), steps)
+	width := shape.Channels() // of what is convolved
+	if c.gated {
+		width *= 3
+	}
+	in, steps := s.normal(s.all*width), s.normal(s.all*c.gates())
+	x, step := s.input(width, in), s.input(c.gates(), steps)
 	writes, write := steps, step
 	if c.delta && !c.joined {
 		writes = s.normal(s.all * shape.Heads)
@@ -94,7 +101,7 @@ func playRecurrent(s *stage, c recurrentCase) {
 	}
 	mixed, out := s.output(shape.Channels()), s.output(shape.Heads*shape.Dim)
 	layer := func(v compute.Verbs, mixed, out, x, write, step compute.Tensor) {
-		v.Convolve(mixed, x, w.taps, w.convBias, cache, recurrentLayer)
+		v.Convolve(compute.Convolve{Out: mixed, X: x, W: w.taps, Bias: w.convBias, Cache: cache, Layer: recurrentLayer, Gated: c.gated})
 		if c.delta {
 			v.Delta(compute.Delta{
 				Out: out, X: mixed, Write: write, Step: step, A: w.a, Bias: w.bias, Shape: shape, Tiled: c.tiled, Epsilon: 1e-6,
@@ -127,7 +134,7 @@ func playRecurrent(s *stage, c recurrentCase) {
 
 	alone, aloneOut := s.place(1, shape.Channels(), nil, false), s.place(1, shape.Heads*shape.Dim, nil, false)
 	for i := range s.all {
-		one := s.place(1, shape.Channels(), func(int) []float32 { return in[i*shape.Channels():][:shape.Channels()] }, true)
+		one := s.place(1, width, func(int) []float32 { return in[i*width:][:width] }, true)
 		oneStep := s.place(1, c.gates(), func(int) []float32 { return steps[i*c.gates():][:c.gates()] }, true)
 		oneWrite := oneStep
 		if c.delta && !c.joined {

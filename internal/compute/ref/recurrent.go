@@ -21,7 +21,7 @@ func (d *Device) eachRun(c *compute.Cache, layer int, f func(r compute.Run, stat
 
 // convolve computes a Convolve.
 func (d *Device) convolve(o *compute.Convolve) {
-	channels, width := o.X.Cols, o.Width()
+	channels, width := o.Out.Cols, o.Width()
 	w, bias := elements(o.W), elements(o.Bias)
 	d.eachRun(o.Cache, o.Layer, func(r compute.Run, state []float32) {
 		past := state[:(width-1)*channels]
@@ -29,8 +29,12 @@ func (d *Device) convolve(o *compute.Convolve) {
 			clear(past)
 		}
 		for t := r.From; t < r.To; t++ {
-			window := append(append([]float32(nil), past...), row(o.X, t)...)
+			x := row(o.X, t)
+			window := append(append([]float32(nil), past...), x[len(x)-channels:]...)
 			for c := range channels {
+				if o.Gated {
+					window[(width-1)*channels+c] *= x[c]
+				}
 				sum := 0.0
 				if bias != nil {
 					sum = float64(bias[c])
@@ -38,7 +42,11 @@ func (d *Device) convolve(o *compute.Convolve) {
 				for k := range width {
 					sum += float64(w[k*channels+c]) * float64(window[k*channels+c])
 				}
-				row(o.Out, t)[c] = float32(sum / (1 + math.Exp(-sum)))
+				if o.Gated {
+					row(o.Out, t)[c] = float32(sum * float64(x[channels+c]))
+				} else {
+					row(o.Out, t)[c] = float32(sum / (1 + math.Exp(-sum)))
+				}
 			}
 			copy(past, window[channels:])
 		}

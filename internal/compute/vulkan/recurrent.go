@@ -58,12 +58,12 @@ func (r *recorder) convolve(o *compute.Convolve) {
 	r.about(o.W.Name)
 	state, _ := cacheLayer(o.Cache, o.Layer)
 	r.dispatch(call{
-		shader: "convolve", local: elementwise, spec: []uint32{uint32(o.Width()), truth(o.Bias != nil)},
+		shader: "convolve", local: elementwise, spec: []uint32{uint32(o.Width()), truth(o.Bias != nil), truth(o.Gated)},
 		bind: []binding{
 			write(floats(o.Out)), read(floats(o.X)), read(elements(o.W)), read(elementsOr(o.Bias, floats(o.X))), update(state), read(r.runs(o.Cache.States)),
 		},
-		push:   []uint32{uint32(o.X.Rows), uint32(o.X.Cols), uint32(o.Cache.Layers[o.Layer].State)},
-		groups: [3]int{ceil(o.X.Cols, elementwise), min(o.X.Rows, int(r.d.gpu.Limits.MaxComputeWorkGroupCount[1])), 1},
+		push:   []uint32{uint32(o.X.Rows), uint32(o.Out.Cols), uint32(o.Cache.Layers[o.Layer].State)},
+		groups: [3]int{ceil(o.Out.Cols, elementwise), min(o.X.Rows, int(r.d.gpu.Limits.MaxComputeWorkGroupCount[1])), 1},
 	})
 }
 

@@ -3,10 +3,11 @@
 #include "common.glsl"
 
 // out[t, c] = silu(bias[c] + Σ_k w[k, c]·x[t − (WIDTH−1) + k, c]) over the positions of a sequence, of which the state has the last WIDTH−1 before
-// the step; an invocation for each channel of a run
+// the step; an invocation for each channel of a run. Where it is gated a row of x holds gates of inputs, gates of results and inputs, and there is no SiLU
 
 layout(constant_id = 2) const uint WIDTH = 4;
 layout(constant_id = 3) const bool BIASED = false;
+layout(constant_id = 4) const bool GATED = false;
 
 layout(set = 0, binding = 0, std430) writeonly buffer Out { float out_[]; };
 layout(set = 0, binding = 1, std430) readonly buffer X { float x[]; };
@@ -30,10 +31,11 @@ void main() {
 		float first = BIASED ? bias[c] : 0.0;
 		for (uint t = row; t < row + n; t++) {
 			for (uint k = 0; k + 1 < WIDTH; k++) window[k] = window[k + 1];
-			window[WIDTH - 1] = x[t * push.channels + c];
+			uint in_ = GATED ? 3 * t * push.channels + c : t * push.channels + c;
+			window[WIDTH - 1] = GATED ? x[in_] * x[in_ + 2 * push.channels] : x[in_];
 			float sum = first;
 			for (uint k = 0; k < WIDTH; k++) sum = fma(weights[k], window[k], sum);
-			out_[t * push.channels + c] = sum / (1.0 + exp(-sum));
+			out_[t * push.channels + c] = GATED ? sum * x[in_ + push.channels] : sum / (1.0 + exp(-sum));
 		}
 		for (uint k = 0; k + 1 < WIDTH; k++) state[at + k * push.channels] = window[k + 1];
 	}

@@ -15,7 +15,9 @@ its configuration. gptoss: OpenAI 2025 (model card and reference implementation)
 glm4moe: GLM-4.5 team 2025 and its configurations. smallthinker: Song et al. 2025 and its configuration. dbrx: Databricks 2024 (its
 model card and configuration). deepseek: Dai et al. 2024. glm4moe-lite, kimi-k2: their configurations and model cards. turbosparse-mixtral: Song et al. 2024 and its model card. nemotron_h: NVIDIA 2025 (Nemotron-H) and its configurations;
 Mamba-2: Dao and Gu 2024, and its authors' code (norms of groups). falcon-h1: its report and configurations, 2025. qwen3next, qwen35: Yang, Kautz and Hatamizadeh 2024 (Gated Delta Networks), the configurations of Qwen3-Next and Qwen3.5.
-llama4: its model card and configuration.
+llama4: its model card and configuration. minicpm: Hu et al. 2024, the configurations of MiniCPM 2 and 4. ernie4_5: Baidu 2025 and its configuration. hunyuan-dense: its model
+card and configuration (alpha: the power of dim/(dim − 2) of NTK-aware scaling). exaone: LG AI Research 2024 and its configuration. qwen3vlmoe: as qwen3vl.
+lfm2: Liquid AI 2025 (the report on LFM2 and its configurations).
 """
 import json
 import math
@@ -139,6 +141,7 @@ def run(m, norm, freqs, mlp, fused=False, magnitude=1.0, window=None, **more):
         f = of(freqs, layer)
         if f is not None:
             q, k = (b.turn(t, f, of(magnitude, layer)) for t in (q, k))
+        q, k = b.turned(m, q, k, p) if b.turned else (q, k)
         if b.temperature is not None:
             q = q * b.temperature[:, None, None]
         y = attention(q, k, v, of(window, layer), b.scale, b.cap, later=b.states is True, sinks=b.sinks and b.sinks(m, p)) @ m.get(p + "self_attn.o_proj.weight", hidden, heads * dim).T
@@ -160,10 +163,10 @@ def run(m, norm, freqs, mlp, fused=False, magnitude=1.0, window=None, **more):
 
 class Block:
     """What decoders differ in: names of the norms before and after attention and mlp, norms of q and k over the whole width or of each
-    head, factors of embeddings, scores, what is added to the residual, and queries by position, the divisor of logits, soft caps, biases of
+    head, before or behind (turned) the rotation, factors of embeddings, scores, what is added to the residual, and queries by position, the divisor of logits, soft caps, biases of
     q, k and v or of all, attention beside the mlp, sinks of heads, names in folders with other models, states in place of logits, of tokens that see later ones (True) or not ("causal"). And the sizes of weights: of the embedding's table, and of queries, small enough that scores do not magnify the rounding of a cache of halves."""
 
-    def __init__(self, before=("input_layernorm", "post_attention_layernorm"), after=None, wide=None, heads=None, embedding=1.0, scale=None,
+    def __init__(self, before=("input_layernorm", "post_attention_layernorm"), after=None, wide=None, heads=None, turned=None, embedding=1.0, scale=None,
                  residual=1.0, logits=1.0, cap=None, logit_cap=None, biased=False, table=1.0, queries=0.25, turn=rotate, temperature=None,
                  parallel=False, sinks=None, root="model.", head="lm_head.weight", states=False):
         self.__dict__.update(locals())
@@ -734,6 +737,60 @@ def latent_decoder(m, freqs, turn, scale=None, residual=1.0, embedding=1.0, mlp=
     return rms(m, x, "model.norm")
 
 
+def minicpm():
+    """Factors of the embedding, the residual and the head; a context of at most the original takes the short factors."""
+    base = {"architectures": ["MiniCPMForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 32}
+    m = Model({**base, "tie_word_embeddings": True})
+    del m.c["tie_word_embeddings"]  # as in MiniCPM 1 and 2, where it is
+    m.folder, m.c = m.c, {**m.c, "tie_word_embeddings": True}
+    factors = {"embedding": 12, "residual": 1.4 / math.sqrt(3), "logits": 64 / 32}
+    yield "minicpm", m, 128, run(m, rms, frequencies(m, 16), swiglu, table=0.1, queries=0.1, **factors)
+    scaling = {"short_factor": [1 + 0.125 * i for i in range(8)], "long_factor": [1 + 0.75 * i for i in range(8)]}
+    for name, context, chosen in (("minicpm-short", 64, "short_factor"), ("minicpm-long", 65, "long_factor")):
+        m = Model({**base, "rope_scaling": {"rope_type": "longrope", **scaling, "original_max_position_embeddings": 64}})
+        magnitude = math.sqrt(1 + math.log(128 / 64) / math.log(64))
+        yield name, m, context, run(m, rms, frequencies(m, 16) / np.array(scaling[chosen]), swiglu, magnitude=magnitude, table=0.1, queries=0.1, **factors)
+
+
+def ernie_dense():
+    m = Model({"architectures": ["Ernie4_5ForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "head_dim": 24, "rope_theta": 500000.0,
+               "tie_word_embeddings": True})
+    yield "ernie4_5", m, 128, run(m, rms, frequencies(m, 24), swiglu, turn=rotate_neighbours)
+
+
+def hunyuan():
+    """Each head of queries and keys is normed behind its rotation, whose base grows by a power of alpha."""
+    def turned(m, q, k, p):
+        return tuple(rms_norm(t, m.get(f"{p}self_attn.{n}_layernorm.weight", m.head_dim, offset=0.5), 1e-5) for n, t in (("query", q), ("key", k)))
+    for name, scaling in (("hunyuan-dense", {"type": "dynamic", "alpha": 1000.0, "factor": 1.0}), ("hunyuan-dense-plain", None)):
+        m = Model({"architectures": ["HunYuanDenseV1ForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "head_dim": 24, "rope_theta": 10000.0,
+                   "rope_scaling": scaling, "tie_word_embeddings": scaling is not None})
+        base = 10000.0 * (1000.0 ** (24 / 22) if scaling else 1)
+        yield name, m, 128, run(m, rms, base ** (-np.arange(0, 24, 2) / 24), swiglu, turned=turned)
+
+
+def exaone():
+    """Llama 3's scaling of the rotation, which slows long waves down."""
+    m = Model({"architectures": ["ExaoneForCausalLM"], "activation_function": "silu", "layer_norm_epsilon": 1e-5, "num_layers": 3, "rope_theta": 1000000.0,
+               "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}})
+    del m.c["num_hidden_layers"]
+    freqs = frequencies(m, 16)
+    waves = 2 * math.pi / freqs
+    smooth = np.clip((64 / waves - 1) / (4 - 1), 0, 1)  # 0: long waves, 1: short ones
+    freqs = freqs * (smooth + (1 - smooth) / 8)
+    norm = lambda x, name: rms_norm(x, m.get(name + ".weight", 64, offset=1.0), 1e-5)
+    x = m.get("transformer.wte.weight", 48, 64, scale=1.0)[TOKENS]
+    for layer in range(3):
+        p = f"transformer.h.{layer}."
+        h = norm(x, p + "ln_1")
+        q, k, v = (heads_of(linear(m, h, f"{p}attn.attention.{n}_proj", w, bias=False), 16) for n, w in (("q", 64), ("k", 32), ("v", 32)))
+        x = x + linear(m, attention(rotate(q, freqs), rotate(k, freqs), v), p + "attn.attention.out_proj", 64, bias=False)
+        h = norm(x, p + "ln_2")
+        h = silu(linear(m, h, p + "mlp.c_fc_0", 96, bias=False)) * linear(m, h, p + "mlp.c_fc_1", 96, bias=False)
+        x = x + linear(m, h, p + "mlp.c_proj", 64, bias=False)
+    yield "exaone", m, 128, linear(m, norm(x, "transformer.ln_f"), "lm_head", 48, bias=False)
+
+
 def minicpm3():
     """Queries, too, follow from a narrower vector; the configuration has factors of the embedding, the residual and the head."""
     m = Model({"architectures": ["MiniCPM3ForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "num_key_value_heads": 4, "kv_lora_rank": 32,
@@ -1014,6 +1071,37 @@ def nomic_bert():
     yield "nomic-bert", m, 128, x
 
 
+def nomic_bert_moe():
+    """Version 2: every second layer has experts without gates, whose weights are shares of all experts'."""
+    m = Model({"architectures": ["NomicBertModel"], "activation_function": "gelu", "layer_norm_epsilon": 1e-5, "n_embd": 64, "n_layer": 4, "n_head": 4,
+               "n_inner": 96, "n_positions": 128, "max_trained_positions": 2048, "rotary_emb_base": 10000, "rotary_emb_fraction": 1.0,
+               "rotary_emb_interleaved": False, "qkv_proj_bias": True, "mlp_fc1_bias": True, "mlp_fc2_bias": True, "prenorm": False,
+               "type_vocab_size": 1, "moe_every_n_layers": 2, "num_experts": 8, "moe_top_k": 2, "moe_normalize_expert_weights": False})
+    for other in ("intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "max_position_embeddings"):
+        del m.c[other]
+    freqs = 10000.0 ** (-np.arange(0, 16, 2) / 16)
+    x = m.get("embeddings.word_embeddings.weight", 48, 64)[TOKENS] + m.get("embeddings.token_type_embeddings.weight", 1, 64)[0]
+    x = layer_norm_of(m, x, "emb_ln", 1e-5)
+    for layer in range(4):
+        p = f"encoder.layers.{layer}."
+        q, k, v = (heads_of(t, 16) for t in np.split(linear(m, x, p + "attn.Wqkv", 192, scale=0.15), 3, -1))
+        y = attention(rotate(q, freqs), rotate(k, freqs), v, later=True)
+        x = layer_norm_of(m, x + linear(m, y, p + "attn.out_proj", 64), p + "norm1", 1e-5)
+        if layer % 2:
+            probabilities = softmax(x @ m.get(p + "mlp.router.layer.weight", 8, 64, scale=0.5).T)
+            weights, y = chosen(np.log(probabilities), probabilities, 2), np.zeros_like(x)
+            into, out = (m.get(p + "mlp.experts.mlp." + w, 8 * 96, 64).reshape(8, 96, 64) for w in ("w1", "w2"))
+            for e in range(8):
+                y += weights[:, e:e + 1] * (gelu_erf(x @ into[e].T) @ out[e])
+        else:
+            y = linear(m, gelu_erf(linear(m, x, p + "mlp.fc1", 96)), p + "mlp.fc2", 64)
+        x = layer_norm_of(m, x + y, p + "norm2", 1e-5)
+    m.folder = {k: v for k, v in m.c.items() if k != "hidden_size"}
+    m.files["1_Pooling/config.json"] = {"word_embedding_dimension": 64, "pooling_mode_mean_tokens": True}
+    m.result = x.mean(0)
+    yield "nomic-bert-moe", m, 128, x
+
+
 def jina_bert():
     """Version 2: scores fall with the distance, to either side; gates first in one tensor. Version 3: rotated heads, adapters beside."""
     m = Model({"architectures": ["JinaBertForMaskedLM"], "hidden_act": "gelu", "layer_norm_eps": 1e-12, "type_vocab_size": 2, "position_embedding_type": "alibi",
@@ -1087,6 +1175,14 @@ def eurobert():
     yield "eurobert", m, 128, run(m, rms, frequencies(m, 16), swiglu, states=True, queries=0.1, root="")
 
 
+def llama_embed():
+    m = Model({"architectures": ["LlamaBidirectionalModel"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 500000.0})
+    m.files["1_Pooling/config.json"] = {"word_embedding_dimension": 64, "pooling_mode_mean_tokens": True}
+    x = run(m, rms, frequencies(m, 16), swiglu, states=True, queries=0.1, root="")
+    m.result = x.mean(0)
+    yield "llama-embed", m, 128, x
+
+
 def gemma_embedding():
     """Gemma 3 in which tokens see later ones, windows lie around them, and two products follow the mean."""
     m = Model({**GEMMA, "architectures": ["Gemma3TextModel"], "num_hidden_layers": 7, "sliding_window": 8, "query_pre_attn_scalar": 24, "rope_theta": 1000000.0,
@@ -1112,6 +1208,19 @@ def qwen3():
                                {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}]
     m.files["1_Pooling/config.json"] = {"word_embedding_dimension": 64, "pooling_mode": "lasttoken"}
     yield "qwen3-embedding", m, 128, logits
+
+
+def llama():
+    """InternLM 3 has biases of queries, keys and values; folders of embeddings have neither prefix nor head, or the prefix."""
+    m = Model({"architectures": ["InternLM3ForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 50000000.0, "head_dim": 24, "qkv_bias": True})
+    yield "internlm3", m, 128, run(m, rms, frequencies(m, 24), swiglu, biased=True, queries=0.1)
+    for name, architecture, biased in (("llama-embedding", "MistralModel", False), ("qwen2-embedding", "Qwen2Model", True)):
+        m = Model({"architectures": [architecture], "hidden_act": "silu", "rms_norm_eps": 1e-5, "tie_word_embeddings": True, "sliding_window": None})
+        logits = run(m, rms, frequencies(m, 16), swiglu, queries=0.1, biased=biased, root="")
+        m.files["modules.json"] = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+                                   {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}]
+        m.files["1_Pooling/config.json"] = {"word_embedding_dimension": 64, "pooling_mode_lasttoken": True}
+        yield name, m, 128, logits
 
 
 def reranker_of_qwen3():
@@ -1211,6 +1320,27 @@ def qwen3moe():
     yield "qwen3moe", m, 128, run(m, rms, frequencies(m, 24), mlp, heads=head_norms)
 
 
+def qwen3vlmoe():
+    """Folders have matrices of inputs by outputs, those of gates and ups in one. Text has the same position in every section."""
+    m = Model({"rms_norm_eps": 1e-6, "rope_theta": 5000000.0, "head_dim": 24, "num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 32,
+               "norm_topk_prob": True, "hidden_act": "silu"})
+    m.folder = {"architectures": ["Qwen3VLMoeForConditionalGeneration"], "tie_word_embeddings": False, "text_config": {
+        **m.c, "rope_scaling": {"rope_type": "default", "mrope_interleaved": True, "mrope_section": [6, 3, 3]}},
+        "vision_config": {"hidden_size": 8, "deepstack_visual_indexes": [0, 1]}}
+
+    def mlp(m, h, p):
+        probabilities = softmax(router(m, h, p + "gate.weight", 8))
+        weights = normalised(chosen(np.log(probabilities), probabilities, 3))
+        into, out, y = m.get(p + "experts.gate_up_proj", 8, 64, 64), m.get(p + "experts.down_proj", 8, 32, 64), np.zeros_like(h)
+        for e in range(8):
+            gate, up = np.split(h @ into[e], 2, -1)
+            y += weights[:, e:e + 1] * (silu(gate) * up @ out[e])
+        return y
+    logits = run(m, rms, frequencies(m, 24), mlp, heads=head_norms, root="model.language_model.")
+    m.get("model.visual.patch_embed.proj.weight", 8, 12)
+    yield "qwen3vlmoe", m, 128, logits
+
+
 def qwen2moe():
     m = Model({"architectures": ["Qwen2MoeForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-6, "num_experts": 12, "num_experts_per_tok": 3,
                "moe_intermediate_size": 32, "shared_expert_intermediate_size": 48, "norm_topk_prob": False})
@@ -1252,8 +1382,8 @@ def granitemoe():
 
 FIRST = (arcee, nemotron, phi3, granite, olmo2, smollm3, stablelm, gemma, gemma2, gemma3, exaone4, seed_oss, glm4, olmo3,
          gemma3_pictures, command_r, cohere2, mistral3, starcoder2, qwen_vl, gemma3n, gemma4)
-SECOND = (gpt2, gptneox, internlm2, phi2, chatglm, jais2, mpt, bloom, baichuan, plm, minicpm3, deepseek2, bert,
-          reranker_of_bert, roberta, distilbert, nomic_bert, jina_bert, modern_bert, eurobert, gemma_embedding, qwen3, reranker_of_qwen3)
+SECOND = (gpt2, gptneox, internlm2, phi2, chatglm, jais2, mpt, bloom, baichuan, plm, minicpm, ernie_dense, hunyuan, exaone, minicpm3, deepseek2, bert,
+          reranker_of_bert, roberta, distilbert, nomic_bert, nomic_bert_moe, jina_bert, modern_bert, eurobert, llama_embed, gemma_embedding, qwen3, llama, reranker_of_qwen3)
 
 def minimax_m2():
     """A bias counts for the choice only; half of a head is rotated."""
@@ -1568,6 +1698,47 @@ def falcon_h1():
         yield name, m, 128, rms_norm(x, m.get("model.final_layernorm.weight", 64, offset=1.0), 1e-5) @ head.T * c("lm_head_multiplier", 1)
 
 
+def lfm2():
+    """Most layers convolve what gates multiplied, and multiply what comes of it. Two thirds of the configured width, as a multiple of 32; with experts the
+    width itself. A bias counts for the choice only."""
+    base = {"architectures": ["Lfm2ForCausalLM"], "norm_eps": 1e-5, "rope_theta": 1000000.0, "num_hidden_layers": 4, "conv_L_cache": 3, "conv_bias": False,
+               "layer_types": ["conv", "conv", "full_attention", "conv"], "block_ff_dim": 128, "block_auto_adjust_ff_dim": True,
+               "block_ffn_dim_multiplier": 1.0, "block_multiple_of": 32, "tie_word_embeddings": True}
+    mixed = {"architectures": ["Lfm2MoeForCausalLM"], "intermediate_size": 96, "block_ff_dim": None, "num_experts": 8, "num_experts_per_tok": 3,
+             "moe_intermediate_size": 32, "num_dense_layers": 1, "use_expert_bias": True, "norm_topk_prob": True, "routed_scaling_factor": 1.5}
+    for name, config in (("lfm2", {}), ("lfm2moe", mixed)):
+        yield name, *lfm2_of({**base, **config})
+
+
+def lfm2_of(config):
+    m = Model(config)
+    freqs, norm = 1000000.0 ** (-np.arange(0, 16, 2) / 16), lambda x, name: rms_norm(x, m.get(name + ".weight", x.shape[-1], offset=1.0), 1e-5)
+    table = m.get("model.embed_tokens.weight", 48, 64, scale=1.0)
+    x = table[TOKENS]
+    for layer, kind in enumerate(m.c["layer_types"]):
+        p = f"model.layers.{layer}."
+        h = norm(x, p + "operator_norm")
+        if kind == "conv":
+            before, behind, y = np.split(linear(m, h, p + "conv.in_proj", 192, bias=False), 3, -1)
+            taps, past = m.get(p + "conv.conv.weight", 64, 1, 3, scale=1.0)[:, 0], np.concatenate([np.zeros((2, 64)), before * y])
+            y = behind * sum(taps[:, k] * past[k:k + len(x)] for k in range(3))
+            x = x + linear(m, y, p + "conv.out_proj", 64, bias=False)
+        else:
+            q, k, v = (heads_of(linear(m, h, f"{p}self_attn.{n}_proj", w, bias=False), 16) for n, w in (("q", 64), ("k", 32), ("v", 32)))
+            q, k = norm(q, p + "self_attn.q_layernorm"), norm(k, p + "self_attn.k_layernorm")
+            x = x + linear(m, attention(rotate(q, freqs), rotate(k, freqs), v), p + "self_attn.out_proj", 64, bias=False)
+        h = norm(x, p + "ffn_norm")
+        p += "feed_forward."
+        if layer >= m.c.get("num_dense_layers", 4):
+            scores = 1 / (1 + np.exp(-router(m, h, p + "gate.weight", 8)))
+            weights = 1.5 * normalised(chosen(scores + m.get(p + "expert_bias", 8, scale=0.125), scores, 3))
+            x = x + experts(m, h, weights, [f"{p}experts.%d.{w}.weight" for w in ("w1", "w3", "w2")], 32)
+            continue
+        h = silu(linear(m, h, p + "w1", 96, bias=False)) * linear(m, h, p + "w3", 96, bias=False)
+        x = x + linear(m, h, p + "w2", 64, bias=False)
+    return m, 128, norm(x, "model.embedding_norm") @ table.T
+
+
 def granite_hybrid():
     """Mamba-2 or attention without positions, and behind either experts beside a shared one, or that alone."""
     base = {"architectures": ["GraniteMoeHybridForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "tie_word_embeddings": True, "embedding_multiplier": 6.0,
@@ -1733,7 +1904,7 @@ def delta_nets():
         yield name, m, 128, logits
 
 
-EXPERTS = (delta_nets, mamba2, falcon_h1, granite_hybrid, nemotron_h, mixtral, qwen3moe, qwen2moe, olmoe, granitemoe, minimax_m2, ernie, gptoss, glm4_moe, smallthinker, dbrx, deepseek, of_deepseeks_form, turbosparse, llama4)
+EXPERTS = (delta_nets, lfm2, mamba2, falcon_h1, granite_hybrid, nemotron_h, mixtral, qwen3moe, qwen3vlmoe, qwen2moe, olmoe, granitemoe, minimax_m2, ernie, gptoss, glm4_moe, smallthinker, dbrx, deepseek, of_deepseeks_form, turbosparse, llama4)
 
 for family in FIRST + SECOND + EXPERTS:
     for name, m, context, logits in family():
