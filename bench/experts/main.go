@@ -35,13 +35,13 @@ func bits(weights int64) int64 { return weights * 9 / 16 }
 // kv returns the bytes of 8,192 positions of so many elements in F16.
 func kv(elements int64) int64 { return 8192 * 2 * elements }
 
-// machines are described computers: RAM of two or eight channels of DDR5, and cards of three sizes on PCIe 4.
+// machines are described computers: RAM of two or eight channels of DDR5, and cards of three sizes on PCIe 4, which have a queue for copies.
 func machines() []machine {
 	gpu := func(name string, ram, read, bus float64, budget int64) machine {
 		return machine{name, placement.Machine{
 			Stream: ram, Rows: ram, HandOff: 50e-6,
 			GPUs: []placement.GPU{{Name: name, Read: read, Launch: 30e-6, Budget: budget, Overhead: gib / 2}},
-		}, bus, staging}
+		}, bus, staging, true}
 	}
 	return []machine{
 		gpu("gpu8", 60e9, 250e9, 12e9, 75*gib/10),

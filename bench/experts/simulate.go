@@ -24,8 +24,9 @@ type shape struct {
 type machine struct {
 	Name string
 	placement.Machine
-	Bus   float64 // bytes per second from RAM to the GPU
-	Stage float64 // bytes per second at which experts are staged for it, while the processor computes
+	Bus    float64 // bytes per second from RAM to the GPU
+	Stage  float64 // bytes per second at which experts are staged for it, while the processor computes
+	Beside bool    // the GPU has a queue of its own for copies, which are made while it computes
 }
 
 // result is what a policy gives on a trace.
@@ -132,7 +133,7 @@ type copying struct {
 }
 
 // adaptive plays a trace with the policy that the engine goes by, from the plan's placement on. Experts are staged one after the other while tokens are
-// computed, which takes bandwidth of RAM, and sent in pieces between tokens, which takes time.
+// computed, which takes bandwidth of RAM, and sent while the next token is computed, which takes some, too, or in pieces between tokens, which takes time.
 func (c *setting) adaptive(p *placement.Plan, t trace, tuning residency.Tuning) (r result, err error) {
 	var layers []residency.Layer
 	for l := range c.Layers {
@@ -142,7 +143,7 @@ func (c *setting) adaptive(p *placement.Plan, t trace, tuning residency.Tuning) 
 		}
 		layers = append(layers, y)
 	}
-	speeds := residency.Speeds{RAM: c.on.Stream, GPU: c.on.GPUs[0].Read, Bus: c.on.Bus}
+	speeds := residency.Speeds{RAM: c.on.Stream, GPU: c.on.GPUs[0].Read, Bus: c.on.Bus, Beside: c.on.Beside}
 	policy, err := residency.New(layers, speeds, tuning)
 	if err != nil {
 		return r, err
@@ -151,16 +152,19 @@ func (c *setting) adaptive(p *placement.Plan, t trace, tuning residency.Tuning) 
 		policy.Fill(l, c.order[l])
 	}
 	var under []copying
-	token := p.Seconds
+	token, moving := p.Seconds, 0.0 // of the token before, and bytes that are sent while one is computed
 	uses := make([]int32, c.Experts)
 	for i := range t {
 		taken := 0.0 // of RAM's bandwidth
+		if moving > 0 {
+			taken = moving / token
+		}
 		if len(under) > 0 {
 			unstaged := 0.0
 			for _, m := range under {
 				unstaged += m.stage
 			}
-			taken = residency.Staged * min(c.on.Stage, unstaged/token)
+			taken += residency.Staged * min(c.on.Stage, unstaged/token)
 		}
 		token = p.Layers[c.Layers].Seconds
 		for l, u := range t[i] {
@@ -178,7 +182,7 @@ func (c *setting) adaptive(p *placement.Plan, t trace, tuning residency.Tuning) 
 		}
 		stage(under, c.on.Stage*token)
 		var sent, copied float64
-		under, sent, copied = step(policy, under, float64(speeds.Piece(token)))
+		under, sent, copied = step(policy, under, min(float64(speeds.Piece(token)), c.on.Bus*token))
 		if math.IsInf(c.on.Stage, 1) { // copies are over before the next token
 			for len(under) > 0 {
 				stage(under, c.on.Stage)
@@ -187,7 +191,10 @@ func (c *setting) adaptive(p *placement.Plan, t trace, tuning residency.Tuning) 
 				sent, copied = sent+s, copied+b
 			}
 		}
-		r.seconds += token + sent/c.on.Bus
+		r.seconds += token
+		if moving = sent; !c.on.Beside {
+			r.seconds, moving = r.seconds+sent/c.on.Bus, 0
+		}
 		r.copied += copied
 	}
 	return r.mean(t), nil

@@ -161,6 +161,8 @@ type RowReplacer interface {
 	StagedBytes(m *Matrix, n int) int64
 	// RowStage allocates so many bytes of it.
 	RowStage(bytes int64) (RowStage, error)
+	// CopiesBeside reports whether rows come by a queue of their own, while the GPU computes; else a run waits for what was passed on before it.
+	CopiesBeside() bool
 }
 
 // RowStage is host memory that rows pass through on their way into matrices.

@@ -61,8 +61,7 @@ func (p *Planner) addSlots(plan *Plan, s *Solution) {
 	}
 	layers, bytes := p.slotted(plan.Places)
 	if bytes > most {
-		p.shrink(plan, layers, most)
-		layers, bytes = p.slotted(plan.Places)
+		layers, bytes = p.within(plan, layers, most)
 	}
 	if len(layers) == 0 {
 		p.o.notice("no experts follow the text: there is no layer of which a GPU has some experts, but not all, within %.0f MiB", mib(most))
@@ -93,18 +92,20 @@ func (p *Planner) slotted(places []compute.Place) (layers []int, bytes int64) {
 	return layers, bytes
 }
 
-// shrink takes experts from layers, of each about the same share, until those that are left take at most so many bytes. Shares are rounded up as long as
-// bytes are left.
-func (p *Planner) shrink(plan *Plan, layers []int, most int64) {
-	_, bytes := p.slotted(plan.Places)
-	share := float64(most) / float64(bytes)
+// within returns those of layers whose experts take at most so many bytes together, and the bytes; the experts of the others stay on their GPU. If the first layer
+// alone takes more, it keeps as many as that.
+func (p *Planner) within(plan *Plan, layers []int, most int64) (some []int, bytes int64) {
 	for _, l := range layers {
 		y, size := &plan.Places[l], p.cost.Model.Layers[l].Units.Size
-		fewer := int(min(float64(y.Bound), math.Ceil(share*float64(y.Bound)), float64(most/size)))
-		most -= int64(fewer) * size
-		freed := int64(y.Bound-fewer) * size
-		y.Bound = fewer
-		plan.Bytes -= freed
-		plan.GPUs[y.Tier].Planned -= freed
+		if n := int((most - bytes) / size); len(some) == 0 && n > 0 && n < y.Bound {
+			freed := int64(y.Bound-n) * size
+			y.Bound = n
+			plan.Bytes -= freed
+			plan.GPUs[y.Tier].Planned -= freed
+		}
+		if n := int64(y.Bound) * size; bytes+n <= most {
+			some, bytes = append(some, l), bytes+n
+		}
 	}
+	return some, bytes
 }

@@ -22,6 +22,7 @@ func TestSlots(t *testing.T) {
 	expert := b.Model.Layers[0].Units.Size
 	exact := b
 	exact.ExpertMode = model.Exact
+	room := 0 // for experts on the GPU, as far as it is known
 	for _, c := range []struct {
 		name   string
 		cost   modelcost.Cost
@@ -31,7 +32,8 @@ func TestSlots(t *testing.T) {
 	}{
 		{"none asked for", b, 0, 0, ""},
 		{"more than there are experts", b, 1 << 40, 6 * 127, ""},
-		{"one for each layer", b, 6 * expert, 6, ""},
+		{"as many as layers", b, 6 * expert, 6, ""},
+		{"two layers' and some", b, 100 * expert, 100, ""},
 		{"less than an expert", b, expert - 1, 0, "no experts follow the text"},
 		{"exact", exact, 1 << 40, 0, "--sparse off has them follow the text"},
 	} {
@@ -43,8 +45,9 @@ func TestSlots(t *testing.T) {
 		if err != nil || plan == nil {
 			t.Fatalf("%s: plan %v, error %v", c.name, plan, err)
 		}
-		slots := 0
+		slots, held := 0, 0
 		for l, y := range plan.Places[:6] {
+			held += y.Bound
 			if !y.Slots {
 				continue
 			}
@@ -55,6 +58,10 @@ func TestSlots(t *testing.T) {
 		if slots > c.most || (slots > 0) != (c.most > 0) || int64(slots)*expert > c.cache {
 			t.Errorf("%s: %d slots", c.name, slots)
 		}
+		if slots > 0 && held < room-128 { // one layer, at most, holds fewer
+			t.Errorf("%s: the GPU has %d experts, and room for %d", c.name, held, room)
+		}
+		room = max(room, held)
 		if (c.notice != "") != slices.ContainsFunc(said, func(s string) bool { return c.notice != "" && strings.Contains(s, c.notice) }) {
 			t.Errorf("%s: it says %q", c.name, said)
 		}

@@ -19,8 +19,8 @@ const Copies = 4
 // reads them.
 const Staged = 2
 
-// A piece of copies goes to the GPU between two steps, in the queue that computes the next one. It takes delay of the time of a step over the bus, or
-// leastPiece bytes (25 µs at 20 GB/s) if that is more.
+// Where copies have no queue of their own, a piece of them goes to the GPU between two steps, in the queue that computes the next one. It takes delay of the time
+// of a step over the bus, or leastPiece bytes (25 µs at 20 GB/s) if that is more.
 const (
 	delay      = 1.0 / 16
 	leastPiece = 512 << 10
@@ -35,11 +35,27 @@ type Layer struct {
 }
 
 // Speeds are in bytes per second: of RAM and of the GPU's memory as experts are read from them, and of the bus between the two.
-type Speeds struct{ RAM, GPU, Bus float64 }
+type Speeds struct {
+	RAM, GPU, Bus float64
+	Beside        bool // copies have a queue of their own: the GPU computes meanwhile
+}
 
 // Piece returns how many bytes of experts may be sent to the GPU behind a step that took so many seconds.
 func (s Speeds) Piece(step float64) int64 {
-	return int64(min(max(step*delay*s.Bus, leastPiece), math.MaxInt64/2))
+	const all = math.MaxInt64 / 2
+	if s.Beside {
+		return all
+	}
+	return int64(min(max(step*delay*s.Bus, leastPiece), all))
+}
+
+// copying returns the seconds that a byte of a copy takes of the GPU, in whose queue it is, and of the processor, which is bound by RAM: the copy itself reads there, too,
+// which counts where it is not the GPU's time.
+func (s Speeds) copying() float64 {
+	if s.Beside {
+		return (1 + Staged) / s.RAM
+	}
+	return 1/s.Bus + Staged/s.RAM
 }
 
 // Tuning are the constants of the rule; Tuned has those that Policy goes by.
@@ -54,7 +70,7 @@ type Tuning struct {
 
 // Tuned returns the constants that served best in the simulations of docs/placement.md.
 func Tuned() Tuning {
-	return Tuning{Recent: 16, Long: 512, Weight: 0.5, Horizon: 128, Margin: 1.25, Doubt: 2.5}
+	return Tuning{Recent: 16, Long: 512, Weight: 0.5, Horizon: 128, Margin: 1.25, Doubt: 3}
 }
 
 // Policy counts uses and chooses copies. It belongs to one goroutine.
@@ -118,10 +134,10 @@ func newLayer(l Layer, s Speeds, t Tuning) layer {
 	}
 	copy(y.recent, l.Prior)
 	copy(y.long, l.Prior)
-	// A use saves 1/RAM − 1/GPU seconds a byte. The copy takes 1/Bus of the GPU, whose queue it is in, and Staged/RAM of the processor, which is bound by RAM.
+	// A use saves 1/RAM − 1/GPU seconds a byte.
 	y.need = math.Inf(1)
 	if saves := 1/s.RAM - 1/s.GPU; saves > 0 {
-		y.need = t.Margin * (1/s.Bus + Staged/s.RAM) / saves / t.Horizon
+		y.need = t.Margin * s.copying() / saves / t.Horizon
 	}
 	return y
 }

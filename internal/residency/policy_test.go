@@ -124,15 +124,37 @@ func TestWhatACopyCosts(t *testing.T) {
 	tuning := residency.Tuned()
 	tuning.Doubt = 0
 	for uses, want := range map[float64]bool{0.054: false, 0.055: true} {
-		p, err := residency.New([]residency.Layer{{Experts: 2, Slots: 1, Bytes: 1, Prior: []float64{0, uses}}}, speeds, tuning)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.Fill(0, []int32{0})
-		if _, got := p.Next(); got != want {
+		if got := comes(t, uses, speeds, tuning); got != want {
 			t.Errorf("an expert that %g of the tokens use comes: %v, want %v", uses, got, want)
 		}
 	}
+}
+
+// TestWhatACopyCostsBeside: where copies have a queue of their own, RAM alone pays, three times: 1.25 · (3/60) / (1/60 − 1/600) / 128 = 0.0326 uses a token. Copies then
+// take as much of the bus as they will.
+func TestWhatACopyCostsBeside(t *testing.T) {
+	tuning, speeds := residency.Tuned(), speeds
+	tuning.Doubt, speeds.Beside = 0, true
+	for uses, want := range map[float64]bool{0.032: false, 0.033: true} {
+		if got := comes(t, uses, speeds, tuning); got != want {
+			t.Errorf("an expert that %g of the tokens use comes: %v, want %v", uses, got, want)
+		}
+	}
+	if got := speeds.Piece(0); got < 1<<40 {
+		t.Errorf("%d bytes at a time in a queue of copies", got)
+	}
+}
+
+// comes reports whether an expert that so many of the tokens use is copied over one that none does.
+func comes(t *testing.T, uses float64, s residency.Speeds, tuning residency.Tuning) bool {
+	t.Helper()
+	p, err := residency.New([]residency.Layer{{Experts: 2, Slots: 1, Bytes: 1, Prior: []float64{0, uses}}}, s, tuning)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Fill(0, []int32{0})
+	_, ok := p.Next()
+	return ok
 }
 
 // TestPiece: the bus moves 80 MB in a sixteenth of 64 ms at 20 GB/s, and something even in no time.

@@ -118,6 +118,7 @@ func (s *slots) add(d *Device, w *compute.ExpertWeights, c compute.Choice) (*slo
 		first[e], y.host.At[e] = int32(e), compute.Absent
 	}
 	if s.policy == nil {
+		s.Speeds.Beside = gpu.CopiesBeside()
 		var err error
 		if s.policy, err = residency.New(nil, s.Speeds, s.Tuning); err != nil {
 			return nil, err

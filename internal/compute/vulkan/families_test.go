@@ -137,6 +137,7 @@ func expertFaults(t *testing.T, gpu *Device, messages *messages) {
 	for _, n := range []int{1, expertsOfFamilies - 1, expertsOfFamilies, expertsOfFamilies + 5} {
 		budget{name: fmt.Sprintf("%d slots", n), experts: n, slots: true}.check(t, f, gpu, text, logits)
 	}
+	copiesBeside(t, f, gpu)
 	lostCopies(t, f, gpu)
 	for _, c := range []struct {
 		tensor string
@@ -174,6 +175,42 @@ func numberless(t *testing.T, m *model.Model) (steps []bool) {
 		steps = append(steps, slices.ContainsFunc(row, func(v float32) bool { return v != v }))
 	}
 	return steps
+}
+
+// beside is a GPU that has experts come by a queue of their own. On lavapipe it is the one that computes, with a timeline of its own.
+type beside struct{ kept }
+
+func (beside) CopiesBeside() bool { return true }
+
+// copiesBeside has experts staged and copied whole while steps are computed: the text is the processor's.
+func copiesBeside(t *testing.T, f *gguf.File, gpu *Device) {
+	want, err := model.Load(t.Context(), f, onCPU(t), model.Options{Batch: 8, Outputs: 8, Cache: compute.CacheSpec{Pages: 2}, Sparse: model.Off})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const tokens = 40
+	text, logits := greedy(t, want, tokens)
+	s := eager()
+	s.AtOnce = false
+	b := budget{experts: 3, slots: true}
+	m, d := loadSplit(t, f, beside{kept{gpu}}, b.places(layersOfFamilies), s)
+	for range 5 {
+		got, rows := greedy(t, m, tokens)
+		for i := range got {
+			if err := closeTo(rows[i], logits[i], floatLogits); err != nil {
+				t.Fatalf("experts that are copied beside steps, token %d: %v", i, err)
+			}
+			if got[i] != text[i] {
+				break // from here on it is another text
+			}
+		}
+	}
+	if use := d.SlotUse(); use.Promotions == 0 {
+		t.Errorf("no expert was copied: %+v", use)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // losing is a GPU that is lost when so many pieces of experts were sent to it.

@@ -209,7 +209,7 @@ func (d *Device) Traits() []Trait {
 		{"shared memory of a workgroup", fmt.Sprint(l.MaxComputeSharedMemorySize)},
 		{"invocations of a workgroup", fmt.Sprint(l.MaxComputeWorkGroupInvocations)},
 		{"workgroups", fmt.Sprint(l.MaxComputeWorkGroupCount)},
-		{"queue family", fmt.Sprint(g.Family)},
+		{"queue families", fmt.Sprint(g.Families)},
 	}
 	for i, t := range g.Memory.MemoryTypes[:g.Memory.MemoryTypeCount] {
 		all = append(all, Trait{fmt.Sprintf("memory type %d", i), memoryKind(t.PropertyFlags) + ", of " + driver.Mebibytes(int64(g.Memory.MemoryHeaps[t.HeapIndex].Size))})

@@ -13,7 +13,7 @@ type rowStage struct {
 	at      int64 // bytes in use
 	copies  []stagedCopy
 	command vk.CommandBuffer
-	sent    uint64 // number of the last submission; 0: none
+	sent    uint64 // number of the last copy; 0: none
 }
 
 type stagedCopy struct{ to, from driver.View }
@@ -31,7 +31,7 @@ func (d *Device) RowStage(bytes int64) (compute.RowStage, error) {
 	s := &rowStage{d: d}
 	var err error
 	if s.memory, err = d.mem.Alloc(driver.Staged, bytes); err == nil && !d.gpu.Counts() {
-		if s.command, err = d.gpu.VK.AllocateCommandBuffer(d.gpu.Pool); err != nil {
+		if s.command, err = d.gpu.VK.AllocateCommandBuffer(d.gpu.Copies.Pool); err != nil {
 			err = d.gpu.Fail(err)
 		}
 	}
@@ -63,36 +63,38 @@ func (s *rowStage) Put(m *compute.Matrix, first int, src compute.Source) {
 	}
 }
 
-// Send passes on at most so many bytes of what was put, if those before have arrived. Copies are in the one queue that computes, so a step that begins right
-// behind them waits for them.
+// CopiesBeside implements compute.RowReplacer.
+func (d *Device) CopiesBeside() bool { return d.gpu.Copies.Beside() }
+
+// Send passes on at most so many bytes of what was put, if those before have arrived.
 func (s *rowStage) Send(most int64) (sent int64, arrived bool, err error) {
 	g := s.d.gpu
 	if g.Lost != nil {
 		return 0, false, g.Lost
 	}
-	if s.sent > 0 && !g.Ran(s.sent) {
+	if s.sent > 0 && !g.Copies.Ran(s.sent) {
 		return 0, false, nil
 	}
 	if len(s.copies) == 0 {
 		s.at, s.sent = 0, 0
 		return 0, true, nil
 	}
-	r := &recorder{d: s.d}
-	r.beginWith(s.command)
+	if err := g.VK.Begin(s.command, &s.d.bindings.begin); err != nil {
+		return 0, false, g.Fail(err)
+	}
 	for len(s.copies) > 0 && sent < most {
 		c := &s.copies[0]
 		n := min(most-sent, c.to.Size)
-		r.copy(c.to.Slice(0, n), c.from.Slice(0, n))
+		g.VK.CmdCopyBuffer(s.command, c.from.Slab.Buffer, c.to.Slab.Buffer, []vk.BufferCopy{{SrcOffset: uint64(c.from.At), DstOffset: uint64(c.to.At), Size: uint64(n)}})
 		if sent += n; n < c.to.Size {
 			c.to, c.from = c.to.Slice(n, c.to.Size-n), c.from.Slice(n, c.from.Size-n)
 		} else {
 			s.copies = s.copies[1:]
 		}
 	}
-	r.end()
-	if r.err != nil {
-		return 0, false, r.err
+	if err := g.VK.End(s.command); err != nil {
+		return 0, false, g.Fail(err)
 	}
-	s.sent, err = g.Submit(s.command)
+	s.sent, err = g.Copies.Submit(s.command)
 	return sent, false, err
 }

@@ -2,9 +2,38 @@ package driver
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/vk"
 )
+
+// TestFamilies: the flags of families of queues as drivers list them.
+func TestFamilies(t *testing.T) {
+	const graphics, video = 0x1, 0x20
+	for name, c := range map[string]struct {
+		flags []uint32
+		want  []uint32
+	}{
+		"NVIDIA":                     {[]uint32{graphics | 0xe, 0xc, 0xe, video | 0xc}, []uint32{0, 1}},
+		"NVIDIA, video first":        {[]uint32{graphics | 0xe, video | 0xc, 0xc}, []uint32{0, 2}},
+		"AMD":                        {[]uint32{graphics | 0xe, 0xe, 0xc}, []uint32{0, 2}},
+		"Intel, video alone":         {[]uint32{graphics | 0x6, video | 0x4}, []uint32{0}},
+		"lavapipe":                   {[]uint32{graphics | 0x6}, []uint32{0}},
+		"copies first":               {[]uint32{0x4, 0x6}, []uint32{1, 0}},
+		"copies in protected memory": {[]uint32{0x6, 0x1c}, []uint32{0, 1}},
+		"nothing computes":           {[]uint32{0x4, graphics}, nil},
+	} {
+		var all []vk.QueueFamilyProperties
+		for _, f := range c.flags {
+			all = append(all, vk.QueueFamilyProperties{QueueFlags: f})
+		}
+		if got := families(all); !slices.Equal(got, c.want) {
+			t.Errorf("%s: families %v, want %v", name, got, c.want)
+		}
+	}
+}
 
 func TestChoose(t *testing.T) {
 	all := []Info{

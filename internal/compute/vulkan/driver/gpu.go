@@ -13,7 +13,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
-// GPU is an opened device: its queue, the one layout of all pipelines, and the timeline that counts submissions.
+// GPU is an opened device: its queues, the one layout of all pipelines, and the timeline that counts submissions.
 type GPU struct {
 	*Physical
 	instance *instance
@@ -23,6 +23,7 @@ type GPU struct {
 	Pool     vk.CommandPool
 	done     vk.Semaphore // timeline: the number of the last submission that has run
 	Last     uint64       // number of the last submission
+	Copies   Copies       // beside steps
 	Push     bool         // descriptors are pushed
 	Lost     error        // a submission failed: nothing can be computed any more
 	Trace    *trace.Log   // nil: nobody wants to know
@@ -51,9 +52,11 @@ type running struct {
 // submission are the structures of vkQueueSubmit, for up to two batches of one command buffer each, and of vkWaitSemaphores.
 type submission struct {
 	batches [2]vk.SubmitInfo
-	signals [2]vk.TimelineSemaphoreSubmitInfo
+	signals [2]vk.TimelineSemaphoreSubmitInfo // of the first, what it waits for, too
 	command [2]vk.CommandBuffer
 	value   [2]uint64 // that a batch signals
+	copied  uint64    // number of the copy that the first batch finds done
+	stages  uint32    // that read what it copied
 
 	wait    vk.SemaphoreWaitInfo
 	target  uint64
@@ -116,7 +119,7 @@ func (i *instance) open(o Options) (*GPU, error) {
 	if g.Has(CalibratedExtension) {
 		extensions = append(extensions, CalibratedExtension)
 	}
-	if g.VK, err = i.vk.CreateDevice(g.handle, g.Family, extensions, &f.two); err != nil {
+	if g.VK, err = i.vk.CreateDevice(g.handle, g.Families, extensions, &f.two); err != nil {
 		return nil, fmt.Errorf("device %d (%s) cannot be opened: %w", k, g.Info.Name, err)
 	}
 	if err := g.create(); err != nil {
@@ -152,14 +155,17 @@ func (g *GPU) create() error {
 		return err
 	}
 	if g.Pool, err = g.VK.CreateCommandPool(&vk.CommandPoolCreateInfo{
-		SType: vk.StructureTypeCommandPoolCreateInfo, Flags: vk.CommandPoolResetBuffers, QueueFamilyIndex: g.Family,
+		SType: vk.StructureTypeCommandPoolCreateInfo, Flags: vk.CommandPoolResetBuffers, QueueFamilyIndex: g.Families[0],
 	}); err != nil {
 		return err
 	}
 	if g.done, err = g.VK.CreateSemaphore(&vk.SemaphoreCreateInfo{SType: vk.StructureTypeSemaphoreCreateInfo, PNext: unsafe.Pointer(kind)}); err != nil {
 		return err
 	}
-	s := &submission{}
+	if err := g.Copies.create(g, kind); err != nil {
+		return err
+	}
+	s := &submission{stages: vk.PipelineStageComputeShader | vk.PipelineStageTransfer}
 	g.submission = s
 	g.Glance.ReadyFn = func() bool { return g.ran(g.Glance.Ready) }
 	g.Glance.DoneFn = func() bool { return g.ran(g.Glance.Done) }
@@ -174,6 +180,7 @@ func (g *GPU) create() error {
 			SignalSemaphoreCount: 1, PSignalSemaphores: &g.done,
 		}
 	}
+	s.batches[0].PWaitSemaphores, s.batches[0].PWaitDstStageMask, s.signals[0].PWaitSemaphoreValues = &g.Copies.done, &s.stages, &s.copied
 	s.wait = vk.SemaphoreWaitInfo{SType: vk.StructureTypeSemaphoreWaitInfo, SemaphoreCount: 1, PSemaphores: &g.done, PValues: &s.target}
 	return nil
 }
@@ -188,6 +195,8 @@ func (g *GPU) Close() {
 func (g *GPU) destroy() {
 	if g.VK != nil {
 		_ = g.VK.WaitIdle() // a lost device is destroyed all the same
+		g.VK.DestroySemaphore(g.Copies.done)
+		g.VK.DestroyCommandPool(g.Copies.Pool)
 		g.VK.DestroySemaphore(g.done)
 		g.VK.DestroyCommandPool(g.Pool)
 		g.VK.DestroyPipelineLayout(g.Layout)
@@ -207,7 +216,9 @@ func (g *GPU) Submit(commands ...vk.CommandBuffer) (uint64, error) {
 	for i, c := range commands {
 		s.command[i], s.value[i] = c, g.Last+1+uint64(i)
 	}
-	if err := g.VK.Submit(s.batches[:len(commands)]); err != nil {
+	waits := g.Copies.seen(&s.copied)
+	s.batches[0].WaitSemaphoreCount, s.signals[0].WaitSemaphoreValueCount = waits, waits
+	if err := g.VK.Submit(stepQueue, s.batches[:len(commands)]); err != nil {
 		return 0, g.Fail(err)
 	}
 	g.Last += uint64(len(commands))

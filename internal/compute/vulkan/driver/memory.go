@@ -174,11 +174,15 @@ func (m *Memory) allocate(s *Slab, p Purpose) error {
 	}
 	var err error
 	d := m.GPU.VK
-	s.Buffer, err = d.CreateBuffer(&vk.BufferCreateInfo{
+	info := &vk.BufferCreateInfo{
 		SType: vk.StructureTypeBufferCreateInfo, Size: uint64(s.Size),
 		Usage: vk.BufferTransferSrc | vk.BufferTransferDst | vk.BufferStorage,
-	})
-	if err != nil {
+	}
+	if families := m.GPU.Families; len(families) > 1 {
+		info.SharingMode, info.QueueFamilyIndexCount, info.PQueueFamilyIndices = vk.SharingConcurrent, uint32(len(families)), &families[0]
+		defer Pinned(&families[0])()
+	}
+	if s.Buffer, err = d.CreateBuffer(info); err != nil {
 		return err
 	}
 	need := d.BufferMemoryRequirements(s.Buffer)

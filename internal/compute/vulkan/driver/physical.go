@@ -15,7 +15,7 @@ import (
 type Physical struct {
 	handle     vk.PhysicalDevice
 	Info       Info
-	Family     uint32 // of the queue
+	Families   []uint32 // of the queue that computes, and of the one that only copies, if there is one
 	Extensions []string
 	Limits     vk.PhysicalDeviceLimits
 	identity   identity
@@ -100,7 +100,7 @@ func (i *instance) describe(h vk.PhysicalDevice, index int) (Physical, error) {
 	if d.Limits.MaxPushConstantsSize < PushBytes || d.Limits.MaxPerStageDescriptorStorageBuffers < MaxBindings || d.Limits.MaxComputeWorkGroupInvocations < workgroupLargest {
 		lacks = append(lacks, fmt.Sprintf("%d bindings, %d bytes of push constants and workgroups of %d", MaxBindings, PushBytes, workgroupLargest))
 	}
-	if !i.queue(&d) {
+	if !i.queues(&d) {
 		lacks = append(lacks, "a queue that computes")
 	}
 	d.Info.allocation = d.allocation()
@@ -113,15 +113,29 @@ func (i *instance) describe(h vk.PhysicalDevice, index int) (Physical, error) {
 // Has reports whether the driver has an extension.
 func (d *Physical) Has(extension string) bool { return slices.Contains(d.Extensions, extension) }
 
-// queue finds the first family that computes.
-func (i *instance) queue(d *Physical) bool {
-	for k, f := range i.vk.QueueFamilies(d.handle) {
-		if f.QueueFlags&vk.QueueCompute != 0 {
-			d.Family, d.StampBits = uint32(k), f.TimestampValidBits
-			return true
-		}
+// queues finds the families of d's queues, and reports whether there is one that computes.
+func (i *instance) queues(d *Physical) bool {
+	all := i.vk.QueueFamilies(d.handle)
+	if d.Families = families(all); len(d.Families) == 0 {
+		return false
 	}
-	return false
+	d.StampBits = all[d.Families[0]].TimestampValidBits
+	return true
+}
+
+// families returns the first of all that computes, and behind it the first that is for copies alone, if there is one: those that decode video may copy, too.
+func families(all []vk.QueueFamilyProperties) (list []uint32) {
+	for _, serves := range []func(flags uint32) bool{
+		func(flags uint32) bool { return flags&vk.QueueCompute != 0 },
+		func(flags uint32) bool { return flags&^(vk.QueueSparse|vk.QueueProtected) == vk.QueueTransfer },
+	} {
+		k := slices.IndexFunc(all, func(f vk.QueueFamilyProperties) bool { return serves(f.QueueFlags) })
+		if k < 0 {
+			break
+		}
+		list = append(list, uint32(k))
+	}
+	return list
 }
 
 // describeMemory sums the heaps that are the device's own.

@@ -72,8 +72,8 @@ func (d *Device) WaitSemaphores(info *SemaphoreWaitInfo, nanoseconds uint64) err
 	return result(d.fn.WaitSemaphores.with(d.args))
 }
 
-// Submit queues batches, which are not empty, in their order.
-func (d *Device) Submit(batches []SubmitInfo) error {
-	d.args = append(d.args[:0], uintptr(d.queue), uintptr(len(batches)), uintptr(ptr(&batches[0])), 0)
+// Submit has a queue, by its number, run batches, which are not empty, in their order.
+func (d *Device) Submit(queue int, batches []SubmitInfo) error {
+	d.args = append(d.args[:0], uintptr(d.queues[queue]), uintptr(len(batches)), uintptr(ptr(&batches[0])), 0)
 	return result(d.fn.QueueSubmit.with(d.args))
 }

@@ -2,10 +2,10 @@ package vk
 
 import "unsafe"
 
-// Device is a VkDevice with its one queue and its functions. What is created on it is destroyed before it.
+// Device is a VkDevice with its queues and its functions. What is created on it is destroyed before it.
 type Device struct {
 	handle uintptr
-	queue  Queue
+	queues []Queue
 	args   []uintptr // of a call on a token's path
 	fn     struct {
 		DestroyDevice               proc

@@ -75,7 +75,12 @@ const (
 const (
 	InstanceEnumeratePortability = 0x1 // VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR
 
-	QueueCompute = 0x2 // VK_QUEUE_COMPUTE_BIT
+	QueueCompute   = 0x2  // VK_QUEUE_COMPUTE_BIT
+	QueueTransfer  = 0x4  // VK_QUEUE_TRANSFER_BIT
+	QueueSparse    = 0x8  // VK_QUEUE_SPARSE_BINDING_BIT
+	QueueProtected = 0x10 // VK_QUEUE_PROTECTED_BIT
+
+	SharingConcurrent = 1 // VK_SHARING_MODE_CONCURRENT
 
 	MemoryDeviceLocal  = 0x1 // VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT
 	MemoryHostVisible  = 0x2 // VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT

@@ -165,18 +165,21 @@ func (i *Instance) CooperativeMatrices(d PhysicalDevice) ([]CooperativeMatrixPro
 	}, func(p *CooperativeMatrixProperties) { p.SType = StructureTypeCooperativeMatrixProperties })
 }
 
-// CreateDevice makes a device with one queue of a family, and with the features chained at features, which are pinned.
-func (i *Instance) CreateDevice(d PhysicalDevice, family uint32, extensions []string, features *PhysicalDeviceFeatures2) (*Device, error) {
+// CreateDevice makes a device with one queue of each of the families, which differ, and with the features chained at features, which are pinned.
+func (i *Instance) CreateDevice(d PhysicalDevice, families []uint32, extensions []string, features *PhysicalDeviceFeatures2) (*Device, error) {
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	priority := float32(1)
-	queue := &DeviceQueueCreateInfo{SType: StructureTypeDeviceQueueCreateInfo, QueueFamilyIndex: family, QueueCount: 1, PQueuePriorities: &priority}
+	queues := make([]DeviceQueueCreateInfo, len(families))
+	for k, family := range families {
+		queues[k] = DeviceQueueCreateInfo{SType: StructureTypeDeviceQueueCreateInfo, QueueFamilyIndex: family, QueueCount: 1, PQueuePriorities: &priority}
+	}
 	pin.Pin(&priority)
-	pin.Pin(queue)
+	pin.Pin(&queues[0])
 	pin.Pin(features)
-	info := &DeviceCreateInfo{SType: StructureTypeDeviceCreateInfo, PNext: unsafe.Pointer(features), QueueCreateInfoCount: 1, PQueueCreateInfos: queue}
+	info := &DeviceCreateInfo{SType: StructureTypeDeviceCreateInfo, PNext: unsafe.Pointer(features), QueueCreateInfoCount: uint32(len(queues)), PQueueCreateInfos: &queues[0]}
 	info.EnabledExtensionCount, info.PpEnabledExtensionNames = names(&pin, extensions)
-	dev := &Device{}
+	dev := &Device{queues: make([]Queue, len(families))}
 	if err := result(i.fn.CreateDevice.call(uintptr(d), uintptr(ptr(info)), 0, uintptr(ptr(&dev.handle)))); err != nil {
 		return nil, err
 	}
@@ -184,6 +187,8 @@ func (i *Instance) CreateDevice(d PhysicalDevice, family uint32, extensions []st
 	if err != nil {
 		return nil, err
 	}
-	dev.fn.GetDeviceQueue.call(dev.handle, uintptr(family), 0, uintptr(ptr(&dev.queue)))
+	for k, family := range families {
+		dev.fn.GetDeviceQueue.call(dev.handle, uintptr(family), 0, uintptr(ptr(&dev.queues[k])))
+	}
 	return dev, nil
 }
