@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -124,6 +125,9 @@ func kernelTable(out io.Writer, m *measure.Machine) {
 		return
 	}
 	fmt.Fprintln(out, "\nKernels of generation, GB/s of weights; loading a model chooses anew on its own weights, --kernels overrides:")
+	if slices.ContainsFunc(m.Kernels, func(k measure.Kernel) bool { return k.Prompts }) {
+		fmt.Fprintln(out, "(Where it says prompts: of many tokens, by tiles of the matrix unit or by vectors, GB/s times tokens, on one core.)")
+	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "type\trow\tchosen\tGB/s\twhy\tall")
 	for i := range m.Kernels {
@@ -135,6 +139,9 @@ func kernelTable(out io.Writer, m *measure.Machine) {
 		row := strconv.Itoa(k.Cols)
 		if k.Scattered {
 			row += ", scattered"
+		}
+		if k.Prompts {
+			row += ", prompts"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%.1f\t%s\t%s\n", k.Type, row, k.Chosen, k.Speed(k.Chosen)/1e9, k.Why(), strings.Join(all, ", "))
 	}

@@ -14,14 +14,16 @@ import (
 type Kernel struct {
 	Type string `json:"type"`
 	// Scattered: of rows chosen by index, as those of predicted neurons
-	Scattered bool          `json:"scattered,omitempty"`
-	Cols      int           `json:"cols"`   // elements of the rows measured; rows of about that length go by the same kernel
-	Chosen    string        `json:"chosen"` // as --kernels names it
-	Usual     string        `json:"usual"`  // taken without measuring, and where no other is clearly faster
-	Speeds    []KernelSpeed `json:"speeds"` // of all kernels there are for the type
+	Scattered bool `json:"scattered,omitempty"`
+	// Prompts: of many tokens, by tiles of the processor's matrix unit or by vectors
+	Prompts bool          `json:"prompts,omitempty"`
+	Cols    int           `json:"cols"`   // elements of the rows measured; rows of about that length go by the same kernel
+	Chosen  string        `json:"chosen"` // as --kernels names it
+	Usual   string        `json:"usual"`  // taken without measuring, and where no other is clearly faster
+	Speeds  []KernelSpeed `json:"speeds"` // of all kernels there are for the type
 }
 
-// KernelSpeed is a kernel's speed in bytes of weights a second, with all cores.
+// KernelSpeed is a kernel's speed in bytes of weights a second, with all cores; of prompts in bytes times tokens, with one.
 type KernelSpeed struct {
 	Kernel string  `json:"kernel"`
 	Speed  float64 `json:"speed"`
@@ -121,7 +123,7 @@ func (m *Machine) measureShape(t quant.Type, cols int, use compute.Use, zeros []
 	}
 	d.Tune()
 	for _, c := range d.Choices() {
-		k := Kernel{Type: c.Type.String(), Scattered: c.Scattered, Cols: c.Cols, Chosen: c.Kernel, Usual: c.Usual}
+		k := Kernel{Type: c.Type.String(), Scattered: c.Scattered, Prompts: c.Prompts, Cols: c.Cols, Chosen: c.Kernel, Usual: c.Usual}
 		for _, s := range c.Speeds {
 			k.Speeds = append(k.Speeds, KernelSpeed(s))
 		}

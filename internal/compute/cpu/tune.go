@@ -46,6 +46,7 @@ type Choice struct {
 	// Scattered: of rows chosen by index, of any length
 	Scattered bool
 	Mapped    bool          // of rows as the file has them
+	Prompts   bool          // of many tokens, by tiles of the processor's matrix unit or by vectors
 	Cols      int           // elements of a row of the first of the weights
 	Kernel    string        // the chosen one
 	Usual     string        // the one that is taken without measuring, and where no other is clearly faster
@@ -55,7 +56,7 @@ type Choice struct {
 	Took      time.Duration // for the choice
 }
 
-// KernelSpeed is a kernel's speed in bytes of weights a second, with all threads.
+// KernelSpeed is a kernel's speed in bytes of weights a second, with all threads; of prompts in bytes times tokens, with one.
 type KernelSpeed struct {
 	Kernel string
 	Speed  float64
@@ -72,6 +73,9 @@ func (c *Choice) Speed(kernel string) float64 {
 }
 
 func (c *Choice) String() string {
+	if c.Prompts {
+		return fmt.Sprintf("prompts in %s, rows of %d elements: %s; tiles take %.2f of the time of vectors", c.Type, c.Cols, c.Kernel, c.Speed(byVectors)/c.Speed(byTiles))
+	}
 	rows := "rows"
 	switch {
 	case c.Scattered:
@@ -240,11 +244,14 @@ func (d *Device) tune(s *tuneShape, names []string) {
 	for i, name := range names {
 		c.Speeds = append(c.Speeds, KernelSpeed{name, tunePiece / max(best[i], 1).Seconds()})
 	}
-	d.tuner.choices = append(d.tuner.choices, c)
-	if d.tuner.note != nil {
-		d.tuner.note(c.String())
-	}
+	d.chose(c)
 }
+
+// What a prompt's products go by where there is a matrix unit.
+const (
+	byTiles   = "tiles"
+	byVectors = "vectors"
+)
 
 // What a prompt's products are measured with.
 const (
@@ -255,7 +262,7 @@ const (
 
 // tuneMatrix has weights of s's type go by the processor's matrix unit, unless vectors are faster in the best of a few rounds. Both give the same bytes.
 func (d *Device) tuneMatrix(s *tuneShape) {
-	m := s.matrices[0]
+	m, start := s.matrices[0], time.Now()
 	w, row := mem(m), d.k.Form(m.Type).ActRow(m.Cols)
 	rows := min(tuneMatrixRows, m.Rows)
 	out := make([]float32, rows*tuneMatrixTokens)
@@ -270,14 +277,22 @@ func (d *Device) tuneMatrix(s *tuneShape) {
 			best[way] = took
 		}
 	}
-	tiles := best[0] < best[1]
-	d.k.UseMatrix(s.t, tiles)
+	c := Choice{Type: s.t, Prompts: true, Cols: m.Cols, Kernel: byVectors, Usual: byTiles, Rounds: tuneMatrixRounds, Took: time.Since(start)}
+	if best[0] < best[1] {
+		c.Kernel = byTiles
+	}
+	for way, name := range []string{byTiles, byVectors} {
+		c.Speeds = append(c.Speeds, KernelSpeed{name, float64(rows*w.rowBytes*tuneMatrixTokens) / max(best[way], 1).Seconds()})
+	}
+	d.k.UseMatrix(s.t, c.Kernel == byTiles)
+	d.chose(c)
+}
+
+// chose keeps a choice and tells of it.
+func (d *Device) chose(c Choice) {
+	d.tuner.choices = append(d.tuner.choices, c)
 	if d.tuner.note != nil {
-		chosen := "vectors"
-		if tiles {
-			chosen = "tiles"
-		}
-		d.tuner.note(fmt.Sprintf("prompts in %s, rows of %d elements: %s; tiles take %.2f of the time of vectors", s.t, m.Cols, chosen, float64(best[0])/float64(max(best[1], 1))))
+		d.tuner.note(c.String())
 	}
 }
 

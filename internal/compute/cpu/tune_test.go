@@ -148,6 +148,29 @@ func TestTuneMapped(t *testing.T) {
 	}
 }
 
+// TestTunePrompts: of tiles of a matrix unit and vectors the faster is chosen, and told with the speeds of both. Without such a unit both are vectors.
+func TestTunePrompts(t *testing.T) {
+	var notes []string
+	d, err := New(Options{Threads: 1, Note: func(line string) { notes = append(notes, line) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	const rows, cols = 64, 512
+	src := compute.Source{Name: "w", Type: quant.Q8_0, Rows: rows, Cols: cols, Data: make([]byte, rows*quant.Q8_0.RowBytes(cols))}
+	if _, err := d.Matrix(src, compute.Dense); err != nil {
+		t.Fatal(err)
+	}
+	d.tuneMatrix(d.tuner.shapes[0])
+	c := d.Choices()[0]
+	if tiles, vectors := c.Speed(byTiles), c.Speed(byVectors); !c.Prompts || tiles <= 0 || vectors <= 0 || (c.Kernel == byTiles) != (tiles > vectors) {
+		t.Errorf("%+v", c)
+	}
+	if len(notes) != 1 || !strings.HasPrefix(notes[0], "prompts in Q8_0, rows of 512 elements: "+c.Kernel) {
+		t.Errorf("notes: %q", notes)
+	}
+}
+
 // TestTunePieces: what is timed is never a rest of a matrix, whose time says nothing of a piece's, and all weights have their turn.
 func TestTunePieces(t *testing.T) {
 	d, err := New(Options{Threads: 1, Kernels: KernelsAuto})
