@@ -277,3 +277,20 @@ func renamedTokens(t *testing.T, folder string) map[int32]bool {
 	}
 	return out
 }
+
+// TestBytesAlone: a tokenizer of bytes without merges is one, whose file is read again.
+func TestBytesAlone(t *testing.T) {
+	dir := t.TempDir()
+	const definition = `{"version":"1.0","added_tokens":[],"normalizer":null,"post_processor":null,
+		"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true},
+		"decoder":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true},
+		"model":{"type":"BPE","vocab":{"a":0,"Ã":1,"©":2,"Ġ":3},"merges":[]}}`
+	for name, text := range map[string]string{"tokenizer.json": definition, "tokenizer_config.json": "{}"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := folderTokenizer(t, dir).Encode("a éa", false, false); !slices.Equal(got, []int32{0, 3, 1, 2, 0}) {
+		t.Error(got)
+	}
+}

@@ -85,7 +85,7 @@ func Tokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
 	if text := m.text(tokenizer.DefinitionKey, ""); text != "" {
 		list(func() error { v.Definition, err = tokenizer.ParseDefinition(text); return err })
 	}
-	if m.err == nil && v.Model == "gpt2" && len(v.Merges) == 0 {
+	if m.err == nil && v.Model == "gpt2" && len(v.Merges) == 0 && v.Definition == nil {
 		m.fail("key %q is missing: without it every byte would be a token of its own; convert the model again", "tokenizer.ggml.merges")
 	}
 	if m.err != nil {
