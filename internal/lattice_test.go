@@ -80,7 +80,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/synth", "internal/arch internal/compute internal/gguf internal/neuron internal/quant internal/tokenizer"},
 	{"internal/synth/synthtest", "internal/gguf internal/quant internal/synth"},
 	{"bench/synth", "internal/quant internal/synth"},
-	{"bench/experts", "internal/compute internal/modelcost internal/placement internal/residency"},
+	{"bench/experts", "internal/compute internal/compute/cpu internal/gguf internal/model internal/modelcost internal/placement internal/residency"},
 	{"bench/families", "internal/arch internal/convert internal/gguf internal/quant internal/synth"},
 	{"bench/record", "internal/atomicfile internal/hw internal/quant internal/synth"},
 	{"bench/gpucheck", "internal/bench internal/modelcost internal/monotime internal/compute internal/compute/vulkan internal/engine internal/gguf internal/hw internal/measure internal/model internal/neuron internal/atomicfile internal/placement internal/quant internal/synth internal/trace internal/planner"},

@@ -2,17 +2,22 @@
 // place them, with the very code that plans and decides when a model runs (internal/placement, internal/residency), and prints what a token takes.
 //
 //	go run ./bench/experts                                    # the table of docs/placement.md
-//	go run ./bench/experts --trace uses.jsonl --model qwen3-30b-a3b --machine gpu8
+//	go run ./bench/experts --model model.gguf --text book.txt --save uses.jsonl
+//	go run ./bench/experts --model qwen3-30b-a3b --machine gpu8 --trace uses.jsonl
+//	go run ./bench/experts --model qwen3-30b-a3b --machine gpu8 --habits zipf=1,drift=0.7,topic=100,sticky=1
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/residency"
 )
@@ -72,13 +77,17 @@ func main() {
 		Name:  "experts",
 		Usage: "simulate which experts lie on a GPU while text is generated",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "model", Usage: "only this one"},
+			&cli.StringFlag{Name: "model", Usage: "only this one of the published shapes, or that of a GGUF file"},
 			&cli.StringFlag{Name: "machine", Usage: "only this one"},
 			&cli.StringFlag{Name: "trace", Usage: "`FILE` of a recorded text's uses instead of synthetic ones, a line for each token: a JSON array of its layers' arrays of experts"},
-			&cli.IntFlag{Name: "tokens", Value: 1500, Usage: "of a synthetic text"},
+			&cli.StringFlag{Name: "text", Usage: "have the model of the GGUF file read the text in `FILE`, and play the uses of that"},
+			&cli.StringFlag{Name: "save", Usage: "write those uses to `FILE`, as --trace takes them"},
+			&cli.StringFlag{Name: "habits", Usage: "a synthetic text of these properties instead of those of the table: zipf=1,drift=0.5,topic=200,sticky=1, an exponent by rank, the share of it that is the topic's own, a topic's tokens, and the logarithm of how much likelier an expert is that the token before used"},
+			&cli.FloatFlag{Name: "vram", Usage: "usable `GIB` of the GPUs, instead of their own"},
+			&cli.IntFlag{Name: "tokens", Value: 1500, Usage: "of a synthetic text; at most, of one that is read"},
 			&cli.Uint64Flag{Name: "seed", Aliases: []string{"s"}, Value: 1, Usage: "of the synthetic texts"},
 		},
-		Action: func(_ context.Context, c *cli.Command) error { return run(c, os.Stdout) },
+		Action: func(ctx context.Context, c *cli.Command) error { return run(ctx, c, os.Stdout) },
 	}
 	if err := c.Run(context.Background(), os.Args); err != nil {
 		fmt.Fprintln(os.Stderr, "experts:", err)
@@ -86,12 +95,16 @@ func main() {
 	}
 }
 
-func run(c *cli.Command, out io.Writer) error {
-	for _, m := range models() {
-		if only := c.String("model"); only != "" && only != m.Name {
-			continue
-		}
-		pairs, err := pairsOf(c, m)
+func run(ctx context.Context, c *cli.Command, out io.Writer) error {
+	shapes, f, err := shapesOf(c.String("model"))
+	if err != nil {
+		return err
+	}
+	if f != nil {
+		defer f.Close()
+	}
+	for _, m := range shapes {
+		pairs, err := pairsOf(ctx, c, m, f)
 		if err != nil {
 			return err
 		}
@@ -99,6 +112,10 @@ func run(c *cli.Command, out io.Writer) error {
 		for _, on := range machines() {
 			if only := c.String("machine"); only != "" && only != on.Name {
 				continue
+			}
+			if v := c.Float("vram"); v > 0 {
+				on.GPUs[0].Budget = int64(v * gib)
+				on.GPUs[0].Overhead = min(on.GPUs[0].Overhead, on.GPUs[0].Budget/8)
 			}
 			fmt.Fprintf(out, "\n%s on %s, tokens per second (hits; MB copied for a token)\n\n| text | processor | `-ncmoe` | planned | LRU, fetched | LFU, fetched | adaptive | adaptive, nothing known |\n|---|---:|---:|---:|---:|---:|---:|---:|\n",
 				m.Name, on.Name)
@@ -124,7 +141,51 @@ type pair struct {
 	profile, trace trace
 }
 
-func pairsOf(c *cli.Command, m shape) (all []pair, err error) {
+// shapesOf returns the published shapes, the one of that name, or the one of a file, which stays open.
+func shapesOf(name string) ([]shape, *gguf.File, error) {
+	all := models()
+	if name == "" {
+		return all, nil, nil
+	}
+	if i := slices.IndexFunc(all, func(s shape) bool { return s.Name == name }); i >= 0 {
+		return all[i : i+1], nil, nil
+	}
+	f, err := gguf.Open(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := shapeOf(f)
+	return []shape{s}, f, err
+}
+
+// halves returns a pair of a recorded text, of which the first half is known before the second.
+func halves(name string, t trace, layers int) ([]pair, error) {
+	if len(t) < 2 || len(t[0]) != layers {
+		return nil, fmt.Errorf("%s: %d tokens; needed are two, of %d layers", name, len(t), layers)
+	}
+	return []pair{{name, t[:len(t)/2], t[len(t)/2:]}}, nil
+}
+
+func pairsOf(ctx context.Context, c *cli.Command, m shape, f *gguf.File) (all []pair, err error) {
+	if path := c.String("text"); path != "" {
+		if f == nil {
+			return nil, errors.New("--text: --model must be a GGUF file, whose model reads the text")
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		t, err := record(ctx, f, string(text), c.Int("tokens"))
+		if err != nil {
+			return nil, err
+		}
+		if save := c.String("save"); save != "" {
+			if err := t.write(save); err != nil {
+				return nil, err
+			}
+		}
+		return halves(path, t, m.Layers)
+	}
 	if path := c.String("trace"); path != "" {
 		f, err := os.Open(path)
 		if err != nil {
@@ -135,12 +196,17 @@ func pairsOf(c *cli.Command, m shape) (all []pair, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		if len(t) < 2 || len(t[0]) != m.Layers {
-			return nil, fmt.Errorf("%s: %d tokens; needed are two, of %d layers", path, len(t), m.Layers)
-		}
-		return []pair{{path, t[:len(t)/2], t[len(t)/2:]}}, nil
+		return halves(path, t, m.Layers)
 	}
-	for i, h := range texts() {
+	list := texts()
+	if text := c.String("habits"); text != "" {
+		h, err := parseHabits(text)
+		if err != nil {
+			return nil, err
+		}
+		list = []habits{h}
+	}
+	for i, h := range list {
 		seed := c.Uint64("seed") + uint64(1000*i)
 		all = append(all, pair{h.Name, h.synthesize(m.Layers, m.Experts, m.Used, c.Int("tokens"), seed), h.synthesize(m.Layers, m.Experts, m.Used, c.Int("tokens"), seed+500)})
 	}
