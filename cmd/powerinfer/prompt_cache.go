@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 )
 
 // promptCacheFlags are of run: llama.cpp's of its completion tool.
@@ -36,6 +37,11 @@ func readPromptCache(c *cli.Command) (promptCache, error) {
 		return p, errors.New("--prompt-cache names no file; --prompt-cache-all and --prompt-cache-ro say what is done with it")
 	case p.all && p.readOnly:
 		return p, errors.New("--prompt-cache-all writes the file and --prompt-cache-ro does not; give one")
+	}
+	if p.path != "" && !p.readOnly {
+		if err := atomicfile.Check(p.path); err != nil {
+			return p, fmt.Errorf("--prompt-cache: %w", err)
+		}
 	}
 	return p, nil
 }

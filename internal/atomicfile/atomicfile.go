@@ -135,8 +135,11 @@ func (f *File) Room(n int64) error {
 	if unknown := err != nil; unknown || free >= n {
 		return nil
 	}
-	const mib = 1 << 20
-	return fmt.Errorf("it takes %.1f MiB and its disk has %.1f free: make room, or name a file on another disk", float64(n)/mib, float64(free)/mib)
+	unit, name := 1<<20, "MiB"
+	if n < 1<<20 {
+		unit, name = 1<<10, "KiB"
+	}
+	return fmt.Errorf("it takes %.1f %s and its disk has %.1f free: make room, or name a file on another disk", float64(n)/float64(unit), name, float64(free)/float64(unit))
 }
 
 // Writing adds to err the path that was written, and what to do about a disk that is full.

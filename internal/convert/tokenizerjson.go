@@ -32,6 +32,9 @@ func readTokenizerJSON(path string, size int, tok *tokenizerConfig, notes func(s
 	if err := checkpoint.ReadJSON(path, &j); err != nil {
 		return nil, err
 	}
+	if len(j.Model.Vocab) == 0 {
+		return nil, fmt.Errorf("%s: key %q is missing; the file is damaged or no tokenizer's, download it again", path, "model.vocab")
+	}
 	v := &vocabulary{path: path}
 	var err error
 	switch j.Model.Type {

@@ -132,7 +132,7 @@ func readTokens(dir string, c *config, tok *tokenizerConfig, notes func(string))
 	if list := filepath.Join(dir, "tokenizer.jsonl"); checkpoint.Exists(list) {
 		return readTokenList(list, c.Vocab)
 	}
-	return nil, fmt.Errorf("%s: no tokenizer.model, tokenizer.json, tokenizer.jsonl or vocab.json in it", dir)
+	return nil, fmt.Errorf("%s: no tokenizer.model, tokenizer.json, tokenizer.jsonl or vocab.json in it; download the model's folder with all its files", dir)
 }
 
 // readSentencePiece reads a tokenizer.model and the tokens added beside it. size is the number of embedding rows.

@@ -66,6 +66,21 @@ type File struct {
 	mappings [][]byte // owned; nil for Parse
 }
 
+// mappable says why a file cannot be mapped, if so.
+func mappable(st os.FileInfo) error {
+	switch {
+	case st.IsDir():
+		return errors.New("it is a folder, and no GGUF file; powerinfer convert makes one of a Hugging Face folder")
+	case !st.Mode().IsRegular():
+		return errors.New("not a regular file")
+	case st.Size() == 0:
+		return errors.New("the file is empty")
+	case st.Size() != int64(int(st.Size())):
+		return errors.New("the file is larger than this machine's addresses")
+	}
+	return nil
+}
+
 // Open maps the file at path and validates it. A name ending in -00001-of-0000N.gguf opens all N parts.
 func Open(path string) (*File, error) {
 	f, err := openPart(path)

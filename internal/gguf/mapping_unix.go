@@ -3,7 +3,6 @@
 package gguf
 
 import (
-	"errors"
 	"os"
 	"unsafe"
 
@@ -17,15 +16,11 @@ func mapFile(path string) ([]byte, error) {
 	}
 	defer file.Close()
 	st, err := file.Stat()
-	switch {
-	case err != nil:
+	if err == nil {
+		err = mappable(st)
+	}
+	if err != nil {
 		return nil, err
-	case !st.Mode().IsRegular():
-		return nil, errors.New("not a regular file")
-	case st.Size() == 0:
-		return nil, errors.New("the file is empty")
-	case st.Size() != int64(int(st.Size())):
-		return nil, errors.New("the file is larger than this machine's addresses")
 	}
 	return unix.Mmap(int(file.Fd()), 0, int(st.Size()), unix.PROT_READ, unix.MAP_SHARED)
 }

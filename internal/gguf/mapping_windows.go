@@ -1,7 +1,6 @@
 package gguf
 
 import (
-	"errors"
 	"os"
 	"unsafe"
 
@@ -15,15 +14,11 @@ func mapFile(path string) ([]byte, error) {
 	}
 	defer file.Close()
 	st, err := file.Stat()
-	switch {
-	case err != nil:
+	if err == nil {
+		err = mappable(st)
+	}
+	if err != nil {
 		return nil, err
-	case !st.Mode().IsRegular():
-		return nil, errors.New("not a regular file")
-	case st.Size() == 0:
-		return nil, errors.New("the file is empty")
-	case st.Size() != int64(int(st.Size())):
-		return nil, errors.New("the file is larger than this machine's addresses")
 	}
 	h, err := windows.CreateFileMapping(windows.Handle(file.Fd()), nil, windows.PAGE_READONLY, 0, 0, nil)
 	if err != nil {
