@@ -34,7 +34,7 @@ type narrowTile struct{ tile }
 
 func (k *narrowTile) emit() {
 	name := fmt.Sprintf("pairsShorts%s%d", k.isa, k.t)
-	TEXT(name, NOSPLIT, "func(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)")
+	TEXT(name, NOSPLIT, "func(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)")
 	Doc(fmt.Sprintf("%s computes n groups of %d rows and %d tokens. Scalar twin: dotShortsGeneric in pairs.go.", name, layout.MatrixRows, k.t))
 	sums, w, x, product := k.vecs(k.r*k.t), k.vecs(k.r), k.vec(), k.vec()
 	for _, s := range sums {
@@ -49,9 +49,11 @@ func (k *narrowTile) emit() {
 		LEAQ(Mem{Base: xp[0], Index: xs, Scale: 4}, next)
 		xp = append(xp, next)
 	}
+	ahead, aheadStep := Load(Param("ahead"), GP64()), Load(Param("aheadStep"), GP64())
 	Label("group")
 	MOVQ(U32(layout.PairTile/64/pairSteps), left)
 	Label("pairs")
+	k.askAhead(ahead, aheadStep)
 	for p := range pairSteps {
 		for r, v := range w {
 			VMOVDQU(Mem{Base: wp, Disp: 64*p + 32*r}, v)

@@ -44,7 +44,7 @@ func (k *pairTile) emit() {
 		form, twin = "Shorts", "dotShortsGeneric"
 	}
 	name := fmt.Sprintf("pairs%sVectors%d", form, k.t)
-	TEXT(name, NOSPLIT, "func(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)")
+	TEXT(name, NOSPLIT, "func(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)")
 	Doc(fmt.Sprintf("%s computes n groups of %d rows and %d tokens. Scalar twin: %s in pairs.go.", name, k.r*layout.MatrixRows, k.t, twin))
 	part := Load(Param("part"), GP64()) // K1: lanes of out that are added to, none in the first part
 	NOTQ(part)
@@ -68,9 +68,11 @@ func (k *pairTile) emit() {
 		LEAQ(Mem{Base: xp[t/4-1], Index: xs, Scale: 4}, next)
 		xp = append(xp, next)
 	}
+	ahead, aheadStep := Load(Param("ahead"), GP64()), Load(Param("aheadStep"), GP64())
 	Label("group")
 	MOVQ(U32(layout.PairTile/64/pairSteps), left)
 	Label("pairs")
+	k.askAhead(ahead, aheadStep)
 	for p := range pairSteps {
 		for r, v := range w {
 			VMOVDQU32(Mem{Base: wp, Disp: layout.PairTile*r + 64*p}, v)
@@ -102,6 +104,12 @@ func (k *pairTile) emit() {
 	k.outputs(func(i int, m Mem) { VMOVUPS(acc[i], m) })
 	VZEROUPPER()
 	RET()
+}
+
+// askAhead asks for the line at ahead, which comes after this panel, as often as pairs are multiplied pairSteps at a time: so memory is read at the pace of the arithmetic.
+func (k *tile) askAhead(ahead, step reg.Register) {
+	PREFETCHT1(Mem{Base: ahead})
+	ADDQ(step, ahead)
 }
 
 // outputs has do done for the place of every accumulator.

@@ -106260,9 +106260,9 @@ group:
 	VZEROUPPER
 	RET
 
-// func pairsBF16Vectors12(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
-// Requires: AVX, AVX512F
-TEXT ·pairsBF16Vectors12(SB), NOSPLIT, $0-72
+// func pairsBF16Vectors12(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·pairsBF16Vectors12(SB), NOSPLIT, $0-88
 	MOVQ      part+64(FP), AX
 	NOTQ      AX
 	ANDQ      $0x00000001, AX
@@ -106304,11 +106304,15 @@ TEXT ·pairsBF16Vectors12(SB), NOSPLIT, $0-72
 	MOVQ      x+32(FP), DI
 	LEAQ      (DI)(DX*4), R8
 	LEAQ      (R8)(DX*4), R9
+	MOVQ      ahead+72(FP), R10
+	MOVQ      aheadStep+80(FP), R11
 
 group:
 	MOVQ $0x00000004, SI
 
 pairs:
+	PREFETCHT1   (R10)
+	ADDQ         R11, R10
 	VMOVDQU32    (AX), Z24
 	VMOVDQU32    1024(AX), Z25
 	VPBROADCASTD (DI), Z26
@@ -106790,9 +106794,9 @@ pairs:
 	VZEROUPPER
 	RET
 
-// func pairsShortsVectors12(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI
-TEXT ·pairsShortsVectors12(SB), NOSPLIT, $0-72
+// func pairsShortsVectors12(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
+TEXT ·pairsShortsVectors12(SB), NOSPLIT, $0-88
 	MOVQ   part+64(FP), AX
 	NOTQ   AX
 	ANDQ   $0x00000001, AX
@@ -106829,11 +106833,15 @@ TEXT ·pairsShortsVectors12(SB), NOSPLIT, $0-72
 	MOVQ   x+32(FP), DI
 	LEAQ   (DI)(DX*4), R8
 	LEAQ   (R8)(DX*4), R9
+	MOVQ   ahead+72(FP), R10
+	MOVQ   aheadStep+80(FP), R11
 
 group:
 	MOVQ $0x00000004, SI
 
 pairs:
+	PREFETCHT1   (R10)
+	ADDQ         R11, R10
 	VMOVDQU32    (AX), Z24
 	VMOVDQU32    1024(AX), Z25
 	VPBROADCASTD (DI), Z26
@@ -107170,9 +107178,9 @@ pairs:
 	VZEROUPPER
 	RET
 
-// func pairsBF16Vectors8(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
-// Requires: AVX, AVX512F
-TEXT ·pairsBF16Vectors8(SB), NOSPLIT, $0-72
+// func pairsBF16Vectors8(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·pairsBF16Vectors8(SB), NOSPLIT, $0-88
 	MOVQ      part+64(FP), AX
 	NOTQ      AX
 	ANDQ      $0x00000001, AX
@@ -107204,11 +107212,15 @@ TEXT ·pairsBF16Vectors8(SB), NOSPLIT, $0-72
 	LEAQ      (DX)(DX*2), BX
 	MOVQ      x+32(FP), DI
 	LEAQ      (DI)(DX*4), R8
+	MOVQ      ahead+72(FP), R9
+	MOVQ      aheadStep+80(FP), R10
 
 group:
 	MOVQ $0x00000004, SI
 
 pairs:
+	PREFETCHT1   (R9)
+	ADDQ         R10, R9
 	VMOVDQU32    (AX), Z16
 	VMOVDQU32    1024(AX), Z17
 	VPBROADCASTD (DI), Z18
@@ -107536,9 +107548,9 @@ pairs:
 	VZEROUPPER
 	RET
 
-// func pairsShortsVectors8(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI
-TEXT ·pairsShortsVectors8(SB), NOSPLIT, $0-72
+// func pairsShortsVectors8(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
+TEXT ·pairsShortsVectors8(SB), NOSPLIT, $0-88
 	MOVQ   part+64(FP), AX
 	NOTQ   AX
 	ANDQ   $0x00000001, AX
@@ -107566,11 +107578,15 @@ TEXT ·pairsShortsVectors8(SB), NOSPLIT, $0-72
 	LEAQ   (DX)(DX*2), BX
 	MOVQ   x+32(FP), DI
 	LEAQ   (DI)(DX*4), R8
+	MOVQ   ahead+72(FP), R9
+	MOVQ   aheadStep+80(FP), R10
 
 group:
 	MOVQ $0x00000004, SI
 
 pairs:
+	PREFETCHT1   (R9)
+	ADDQ         R10, R9
 	VMOVDQU32    (AX), Z16
 	VMOVDQU32    1024(AX), Z17
 	VPBROADCASTD (DI), Z18
@@ -107803,9 +107819,9 @@ pairs:
 	VZEROUPPER
 	RET
 
-// func pairsBF16Vectors4(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
-// Requires: AVX, AVX512F
-TEXT ·pairsBF16Vectors4(SB), NOSPLIT, $0-72
+// func pairsBF16Vectors4(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·pairsBF16Vectors4(SB), NOSPLIT, $0-88
 	MOVQ      part+64(FP), AX
 	NOTQ      AX
 	ANDQ      $0x00000001, AX
@@ -107827,11 +107843,15 @@ TEXT ·pairsBF16Vectors4(SB), NOSPLIT, $0-72
 	MOVQ      xStride+40(FP), DX
 	LEAQ      (DX)(DX*2), BX
 	MOVQ      x+32(FP), DI
+	MOVQ      ahead+72(FP), R8
+	MOVQ      aheadStep+80(FP), R9
 
 group:
 	MOVQ $0x00000004, SI
 
 pairs:
+	PREFETCHT1   (R8)
+	ADDQ         R9, R8
 	VMOVDQU32    (AX), Z8
 	VMOVDQU32    1024(AX), Z9
 	VPBROADCASTD (DI), Z10
@@ -108005,9 +108025,9 @@ pairs:
 	VZEROUPPER
 	RET
 
-// func pairsShortsVectors4(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI
-TEXT ·pairsShortsVectors4(SB), NOSPLIT, $0-72
+// func pairsShortsVectors4(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
+TEXT ·pairsShortsVectors4(SB), NOSPLIT, $0-88
 	MOVQ   part+64(FP), AX
 	NOTQ   AX
 	ANDQ   $0x00000001, AX
@@ -108026,11 +108046,15 @@ TEXT ·pairsShortsVectors4(SB), NOSPLIT, $0-72
 	MOVQ   xStride+40(FP), DX
 	LEAQ   (DX)(DX*2), BX
 	MOVQ   x+32(FP), DI
+	MOVQ   ahead+72(FP), R8
+	MOVQ   aheadStep+80(FP), R9
 
 group:
 	MOVQ $0x00000004, SI
 
 pairs:
+	PREFETCHT1   (R8)
+	ADDQ         R9, R8
 	VMOVDQU32    (AX), Z8
 	VMOVDQU32    1024(AX), Z9
 	VPBROADCASTD (DI), Z10
@@ -108159,9 +108183,9 @@ pairs:
 	VZEROUPPER
 	RET
 
-// func pairsBF16Vectors2(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
-// Requires: AVX, AVX512F
-TEXT ·pairsBF16Vectors2(SB), NOSPLIT, $0-72
+// func pairsBF16Vectors2(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·pairsBF16Vectors2(SB), NOSPLIT, $0-88
 	MOVQ      part+64(FP), AX
 	NOTQ      AX
 	ANDQ      $0x00000001, AX
@@ -108179,11 +108203,15 @@ TEXT ·pairsBF16Vectors2(SB), NOSPLIT, $0-72
 	MOVQ      xStride+40(FP), DX
 	LEAQ      (DX)(DX*2), BX
 	MOVQ      x+32(FP), SI
+	MOVQ      ahead+72(FP), DI
+	MOVQ      aheadStep+80(FP), R8
 
 group:
 	MOVQ $0x00000004, BX
 
 pairs:
+	PREFETCHT1   (DI)
+	ADDQ         R8, DI
 	VMOVDQU32    (AX), Z4
 	VMOVDQU32    1024(AX), Z5
 	VPBROADCASTD (SI), Z6
@@ -108281,9 +108309,9 @@ pairs:
 	VZEROUPPER
 	RET
 
-// func pairsShortsVectors2(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI
-TEXT ·pairsShortsVectors2(SB), NOSPLIT, $0-72
+// func pairsShortsVectors2(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
+TEXT ·pairsShortsVectors2(SB), NOSPLIT, $0-88
 	MOVQ   part+64(FP), AX
 	NOTQ   AX
 	ANDQ   $0x00000001, AX
@@ -108298,11 +108326,15 @@ TEXT ·pairsShortsVectors2(SB), NOSPLIT, $0-72
 	MOVQ   xStride+40(FP), DX
 	LEAQ   (DX)(DX*2), BX
 	MOVQ   x+32(FP), SI
+	MOVQ   ahead+72(FP), DI
+	MOVQ   aheadStep+80(FP), R8
 
 group:
 	MOVQ $0x00000004, BX
 
 pairs:
+	PREFETCHT1   (DI)
+	ADDQ         R8, DI
 	VMOVDQU32    (AX), Z4
 	VMOVDQU32    1024(AX), Z5
 	VPBROADCASTD (SI), Z6
@@ -108381,9 +108413,9 @@ pairs:
 	VZEROUPPER
 	RET
 
-// func pairsBF16Vectors1(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
-// Requires: AVX, AVX512F
-TEXT ·pairsBF16Vectors1(SB), NOSPLIT, $0-72
+// func pairsBF16Vectors1(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·pairsBF16Vectors1(SB), NOSPLIT, $0-88
 	MOVQ      part+64(FP), AX
 	NOTQ      AX
 	ANDQ      $0x00000001, AX
@@ -108399,11 +108431,15 @@ TEXT ·pairsBF16Vectors1(SB), NOSPLIT, $0-72
 	MOVQ      xStride+40(FP), DX
 	LEAQ      (DX)(DX*2), DX
 	MOVQ      x+32(FP), BX
+	MOVQ      ahead+72(FP), SI
+	MOVQ      aheadStep+80(FP), DI
 
 group:
 	MOVQ $0x00000004, DX
 
 pairs:
+	PREFETCHT1   (SI)
+	ADDQ         DI, SI
 	VMOVDQU32    (AX), Z2
 	VMOVDQU32    1024(AX), Z3
 	VPBROADCASTD (BX), Z4
@@ -108463,9 +108499,9 @@ pairs:
 	VZEROUPPER
 	RET
 
-// func pairsShortsVectors1(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
-// Requires: AVX, AVX512F, AVX512VNNI
-TEXT ·pairsShortsVectors1(SB), NOSPLIT, $0-72
+// func pairsShortsVectors1(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
+TEXT ·pairsShortsVectors1(SB), NOSPLIT, $0-88
 	MOVQ   part+64(FP), AX
 	NOTQ   AX
 	ANDQ   $0x00000001, AX
@@ -108478,11 +108514,15 @@ TEXT ·pairsShortsVectors1(SB), NOSPLIT, $0-72
 	MOVQ   xStride+40(FP), DX
 	LEAQ   (DX)(DX*2), DX
 	MOVQ   x+32(FP), BX
+	MOVQ   ahead+72(FP), SI
+	MOVQ   aheadStep+80(FP), DI
 
 group:
 	MOVQ $0x00000004, DX
 
 pairs:
+	PREFETCHT1   (SI)
+	ADDQ         DI, SI
 	VMOVDQU32    (AX), Z2
 	VMOVDQU32    1024(AX), Z3
 	VPBROADCASTD (BX), Z4
@@ -108777,9 +108817,9 @@ group:
 	VZEROUPPER
 	RET
 
-// func pairsShortsAVX26(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
-// Requires: AVX, AVX2
-TEXT ·pairsShortsAVX26(SB), NOSPLIT, $0-72
+// func pairsShortsAVX26(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
+// Requires: AVX, AVX2, MMX+
+TEXT ·pairsShortsAVX26(SB), NOSPLIT, $0-88
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
@@ -108798,11 +108838,15 @@ TEXT ·pairsShortsAVX26(SB), NOSPLIT, $0-72
 	LEAQ  (DX)(DX*2), BX
 	MOVQ  x+32(FP), DI
 	LEAQ  (DI)(DX*4), R8
+	MOVQ  ahead+72(FP), R9
+	MOVQ  aheadStep+80(FP), R10
 
 group:
 	MOVQ $0x00000004, SI
 
 pairs:
+	PREFETCHT1   (R9)
+	ADDQ         R10, R9
 	VMOVDQU      (AX), Y12
 	VMOVDQU      32(AX), Y13
 	VPBROADCASTD (DI), Y14
@@ -109034,9 +109078,9 @@ pairs:
 	VZEROUPPER
 	RET
 
-// func pairsShortsAVX24(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
-// Requires: AVX, AVX2
-TEXT ·pairsShortsAVX24(SB), NOSPLIT, $0-72
+// func pairsShortsAVX24(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
+// Requires: AVX, AVX2, MMX+
+TEXT ·pairsShortsAVX24(SB), NOSPLIT, $0-88
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
@@ -109050,11 +109094,15 @@ TEXT ·pairsShortsAVX24(SB), NOSPLIT, $0-72
 	MOVQ  xStride+40(FP), DX
 	LEAQ  (DX)(DX*2), BX
 	MOVQ  x+32(FP), DI
+	MOVQ  ahead+72(FP), R8
+	MOVQ  aheadStep+80(FP), R9
 
 group:
 	MOVQ $0x00000004, SI
 
 pairs:
+	PREFETCHT1   (R8)
+	ADDQ         R9, R8
 	VMOVDQU      (AX), Y8
 	VMOVDQU      32(AX), Y9
 	VPBROADCASTD (DI), Y10
@@ -109217,9 +109265,9 @@ pairs:
 	VZEROUPPER
 	RET
 
-// func pairsShortsAVX22(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
-// Requires: AVX, AVX2
-TEXT ·pairsShortsAVX22(SB), NOSPLIT, $0-72
+// func pairsShortsAVX22(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
+// Requires: AVX, AVX2, MMX+
+TEXT ·pairsShortsAVX22(SB), NOSPLIT, $0-88
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
@@ -109229,11 +109277,15 @@ TEXT ·pairsShortsAVX22(SB), NOSPLIT, $0-72
 	MOVQ  xStride+40(FP), DX
 	LEAQ  (DX)(DX*2), BX
 	MOVQ  x+32(FP), SI
+	MOVQ  ahead+72(FP), DI
+	MOVQ  aheadStep+80(FP), R8
 
 group:
 	MOVQ $0x00000004, BX
 
 pairs:
+	PREFETCHT1   (DI)
+	ADDQ         R8, DI
 	VMOVDQU      (AX), Y4
 	VMOVDQU      32(AX), Y5
 	VPBROADCASTD (SI), Y6
@@ -109330,9 +109382,9 @@ pairs:
 	VZEROUPPER
 	RET
 
-// func pairsShortsAVX21(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
-// Requires: AVX, AVX2
-TEXT ·pairsShortsAVX21(SB), NOSPLIT, $0-72
+// func pairsShortsAVX21(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
+// Requires: AVX, AVX2, MMX+
+TEXT ·pairsShortsAVX21(SB), NOSPLIT, $0-88
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
 	MOVQ  w+16(FP), AX
@@ -109340,11 +109392,15 @@ TEXT ·pairsShortsAVX21(SB), NOSPLIT, $0-72
 	MOVQ  xStride+40(FP), DX
 	LEAQ  (DX)(DX*2), DX
 	MOVQ  x+32(FP), BX
+	MOVQ  ahead+72(FP), SI
+	MOVQ  aheadStep+80(FP), DI
 
 group:
 	MOVQ $0x00000004, DX
 
 pairs:
+	PREFETCHT1   (SI)
+	ADDQ         DI, SI
 	VMOVDQU      (AX), Y2
 	VMOVDQU      32(AX), Y3
 	VPBROADCASTD (BX), Y4
@@ -109408,9 +109464,9 @@ pairs:
 	VZEROUPPER
 	RET
 
-// func pairsShortsAVXVNNI6(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
-// Requires: AVX, AVX2
-TEXT ·pairsShortsAVXVNNI6(SB), NOSPLIT, $0-72
+// func pairsShortsAVXVNNI6(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
+// Requires: AVX, AVX2, MMX+
+TEXT ·pairsShortsAVXVNNI6(SB), NOSPLIT, $0-88
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
@@ -109429,11 +109485,15 @@ TEXT ·pairsShortsAVXVNNI6(SB), NOSPLIT, $0-72
 	LEAQ  (DX)(DX*2), BX
 	MOVQ  x+32(FP), DI
 	LEAQ  (DI)(DX*4), R8
+	MOVQ  ahead+72(FP), R9
+	MOVQ  aheadStep+80(FP), R10
 
 group:
 	MOVQ $0x00000004, SI
 
 pairs:
+	PREFETCHT1   (R9)
+	ADDQ         R10, R9
 	VMOVDQU      (AX), Y12
 	VMOVDQU      32(AX), Y13
 	VPBROADCASTD (DI), Y14
@@ -109761,9 +109821,9 @@ pairs:
 	VZEROUPPER
 	RET
 
-// func pairsShortsAVXVNNI4(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
-// Requires: AVX, AVX2
-TEXT ·pairsShortsAVXVNNI4(SB), NOSPLIT, $0-72
+// func pairsShortsAVXVNNI4(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
+// Requires: AVX, AVX2, MMX+
+TEXT ·pairsShortsAVXVNNI4(SB), NOSPLIT, $0-88
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
@@ -109777,11 +109837,15 @@ TEXT ·pairsShortsAVXVNNI4(SB), NOSPLIT, $0-72
 	MOVQ  xStride+40(FP), DX
 	LEAQ  (DX)(DX*2), BX
 	MOVQ  x+32(FP), DI
+	MOVQ  ahead+72(FP), R8
+	MOVQ  aheadStep+80(FP), R9
 
 group:
 	MOVQ $0x00000004, SI
 
 pairs:
+	PREFETCHT1   (R8)
+	ADDQ         R9, R8
 	VMOVDQU      (AX), Y8
 	VMOVDQU      32(AX), Y9
 	VPBROADCASTD (DI), Y10
@@ -110008,9 +110072,9 @@ pairs:
 	VZEROUPPER
 	RET
 
-// func pairsShortsAVXVNNI2(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
-// Requires: AVX, AVX2
-TEXT ·pairsShortsAVXVNNI2(SB), NOSPLIT, $0-72
+// func pairsShortsAVXVNNI2(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
+// Requires: AVX, AVX2, MMX+
+TEXT ·pairsShortsAVXVNNI2(SB), NOSPLIT, $0-88
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
@@ -110020,11 +110084,15 @@ TEXT ·pairsShortsAVXVNNI2(SB), NOSPLIT, $0-72
 	MOVQ  xStride+40(FP), DX
 	LEAQ  (DX)(DX*2), BX
 	MOVQ  x+32(FP), SI
+	MOVQ  ahead+72(FP), DI
+	MOVQ  aheadStep+80(FP), R8
 
 group:
 	MOVQ $0x00000004, BX
 
 pairs:
+	PREFETCHT1   (DI)
+	ADDQ         R8, DI
 	VMOVDQU      (AX), Y4
 	VMOVDQU      32(AX), Y5
 	VPBROADCASTD (SI), Y6
@@ -110153,9 +110221,9 @@ pairs:
 	VZEROUPPER
 	RET
 
-// func pairsShortsAVXVNNI1(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
-// Requires: AVX, AVX2
-TEXT ·pairsShortsAVXVNNI1(SB), NOSPLIT, $0-72
+// func pairsShortsAVXVNNI1(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
+// Requires: AVX, AVX2, MMX+
+TEXT ·pairsShortsAVXVNNI1(SB), NOSPLIT, $0-88
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
 	MOVQ  w+16(FP), AX
@@ -110163,11 +110231,15 @@ TEXT ·pairsShortsAVXVNNI1(SB), NOSPLIT, $0-72
 	MOVQ  xStride+40(FP), DX
 	LEAQ  (DX)(DX*2), DX
 	MOVQ  x+32(FP), BX
+	MOVQ  ahead+72(FP), SI
+	MOVQ  aheadStep+80(FP), DI
 
 group:
 	MOVQ $0x00000004, DX
 
 pairs:
+	PREFETCHT1   (SI)
+	ADDQ         DI, SI
 	VMOVDQU      (AX), Y2
 	VMOVDQU      32(AX), Y3
 	VPBROADCASTD (BX), Y4

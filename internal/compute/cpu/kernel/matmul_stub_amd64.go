@@ -1509,34 +1509,34 @@ func splitF32BF16(dst *byte, term uintptr, x *float32, n uintptr)
 func splitF16BF16(dst *byte, term uintptr, x *byte, n uintptr)
 
 // pairsBF16Vectors12 computes n groups of 32 rows and 12 tokens. Scalar twin: dotLaneGeneric in pairs.go.
-func pairsBF16Vectors12(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+func pairsBF16Vectors12(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
 
 // pairsShortsVectors12 computes n groups of 32 rows and 12 tokens. Scalar twin: dotShortsGeneric in pairs.go.
-func pairsShortsVectors12(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+func pairsShortsVectors12(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
 
 // pairsBF16Vectors8 computes n groups of 32 rows and 8 tokens. Scalar twin: dotLaneGeneric in pairs.go.
-func pairsBF16Vectors8(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+func pairsBF16Vectors8(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
 
 // pairsShortsVectors8 computes n groups of 32 rows and 8 tokens. Scalar twin: dotShortsGeneric in pairs.go.
-func pairsShortsVectors8(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+func pairsShortsVectors8(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
 
 // pairsBF16Vectors4 computes n groups of 32 rows and 4 tokens. Scalar twin: dotLaneGeneric in pairs.go.
-func pairsBF16Vectors4(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+func pairsBF16Vectors4(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
 
 // pairsShortsVectors4 computes n groups of 32 rows and 4 tokens. Scalar twin: dotShortsGeneric in pairs.go.
-func pairsShortsVectors4(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+func pairsShortsVectors4(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
 
 // pairsBF16Vectors2 computes n groups of 32 rows and 2 tokens. Scalar twin: dotLaneGeneric in pairs.go.
-func pairsBF16Vectors2(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+func pairsBF16Vectors2(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
 
 // pairsShortsVectors2 computes n groups of 32 rows and 2 tokens. Scalar twin: dotShortsGeneric in pairs.go.
-func pairsShortsVectors2(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+func pairsShortsVectors2(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
 
 // pairsBF16Vectors1 computes n groups of 32 rows and 1 tokens. Scalar twin: dotLaneGeneric in pairs.go.
-func pairsBF16Vectors1(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+func pairsBF16Vectors1(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
 
 // pairsShortsVectors1 computes n groups of 32 rows and 1 tokens. Scalar twin: dotShortsGeneric in pairs.go.
-func pairsShortsVectors1(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+func pairsShortsVectors1(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
 
 // sizeF32Shorts returns the largest magnitude of n groups of 32 numbers, and the sum of their squares. Scalar twin: sizeGeneric in pairs.go.
 //
@@ -1569,28 +1569,28 @@ func sizeBF16Shorts(x *byte, n uintptr) (most float32, squares float64)
 func shortsBF16(dst *byte, x *byte, factor float32, n uintptr)
 
 // pairsShortsAVX26 computes n groups of 16 rows and 6 tokens. Scalar twin: dotShortsGeneric in pairs.go.
-func pairsShortsAVX26(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+func pairsShortsAVX26(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
 
 // pairsShortsAVX24 computes n groups of 16 rows and 4 tokens. Scalar twin: dotShortsGeneric in pairs.go.
-func pairsShortsAVX24(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+func pairsShortsAVX24(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
 
 // pairsShortsAVX22 computes n groups of 16 rows and 2 tokens. Scalar twin: dotShortsGeneric in pairs.go.
-func pairsShortsAVX22(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+func pairsShortsAVX22(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
 
 // pairsShortsAVX21 computes n groups of 16 rows and 1 tokens. Scalar twin: dotShortsGeneric in pairs.go.
-func pairsShortsAVX21(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+func pairsShortsAVX21(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
 
 // pairsShortsAVXVNNI6 computes n groups of 16 rows and 6 tokens. Scalar twin: dotShortsGeneric in pairs.go.
-func pairsShortsAVXVNNI6(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+func pairsShortsAVXVNNI6(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
 
 // pairsShortsAVXVNNI4 computes n groups of 16 rows and 4 tokens. Scalar twin: dotShortsGeneric in pairs.go.
-func pairsShortsAVXVNNI4(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+func pairsShortsAVXVNNI4(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
 
 // pairsShortsAVXVNNI2 computes n groups of 16 rows and 2 tokens. Scalar twin: dotShortsGeneric in pairs.go.
-func pairsShortsAVXVNNI2(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+func pairsShortsAVXVNNI2(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
 
 // pairsShortsAVXVNNI1 computes n groups of 16 rows and 1 tokens. Scalar twin: dotShortsGeneric in pairs.go.
-func pairsShortsAVXVNNI1(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr)
+func pairsShortsAVXVNNI1(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales *float32, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
 
 // sizeF32ShortsAVX2 returns the largest magnitude of n groups of 32 numbers, and the sum of their squares. Scalar twin: sizeGeneric in pairs.go.
 //

@@ -16,14 +16,14 @@ import (
 // leaves 0.0017 of them, rounding to F16 0.0002.
 
 // pairVector is a product of tiles of pairs by vectors: n groups of pairRows rows for so many tokens. scales are those of the rows, xScale is that of the first token, whose
-// next lies xStride further on; there are none in BF16.
+// next lies xStride further on; there are none in BF16. Meanwhile pairAsks lines for each group, aheadStep apart, are asked for from ahead on.
 type pairVector struct {
 	tokens  int
-	product func(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales, xScale *float32, part uintptr)
+	product func(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
 }
 
-// pairFetch is the number of tokens of the largest of them, before which memory is asked for.
-const pairFetch = 12
+// pairAsks is the number of lines that products by vectors ask for in a group: one for every four pairs of elements.
+const pairAsks = layout.PairTile / 64 / 4
 
 const (
 	shortNorm = 46320 // the length of integers before they are rounded; √512/2 more is below √2³¹
@@ -48,12 +48,13 @@ func (c *call) multiplyVectors(s *blockScratch, out *float32, outStride, t, toke
 	}
 	for i := 0; i < tokens; {
 		v := c.m.pairs.vector(tokens - i)
-		f.some()
 		to, x := (*float32)(unsafe.Add(unsafe.Pointer(out), 4*i*outStride)), unsafe.Add(c.x, (t+i)*c.xStride)
 		for g, first := 0, part; g < n; g, first = g+step, 0 {
 			xScale := (*float32)(unsafe.Add(x, c.term+4*((from+g)/pairGroups)))
-			v.product(to, uintptr(4*outStride), &s.panel[g*c.pairStep()], uintptr(min(step, n-g)), (*byte)(unsafe.Add(x, 2*bf16Group*(from+g))), uintptr(c.xStride),
-				&s.scales[g/pairGroups*pairRows], xScale, first)
+			groups := min(step, n-g)
+			ahead, aheadStep := f.take(pairAsks * groups)
+			v.product(to, uintptr(4*outStride), &s.panel[g*c.pairStep()], uintptr(groups), (*byte)(unsafe.Add(x, 2*bf16Group*(from+g))), uintptr(c.xStride),
+				&s.scales[g/pairGroups*pairRows], xScale, first, ahead, aheadStep)
 		}
 		i += v.tokens
 	}
@@ -75,10 +76,10 @@ func (c *call) multiplyNarrow(s *blockScratch, out *float32, outStride, t, token
 		row := tile * layout.MatrixRows
 		for i := 0; i < tokens; {
 			v := c.m.pairs.vector(tokens - i)
-			f.some()
+			ahead, aheadStep := f.take(pairAsks * n)
 			x := unsafe.Add(c.x, (t+i)*c.xStride)
 			v.product((*float32)(unsafe.Add(unsafe.Pointer(out), 4*(i*outStride+row))), uintptr(4*outStride), &s.panel[tile*layout.PairTile], uintptr(n),
-				(*byte)(unsafe.Add(x, 2*bf16Group*from)), uintptr(c.xStride), &s.scales[row], (*float32)(unsafe.Add(x, c.term+4*(from/pairGroups))), part)
+				(*byte)(unsafe.Add(x, 2*bf16Group*from)), uintptr(c.xStride), &s.scales[row], (*float32)(unsafe.Add(x, c.term+4*(from/pairGroups))), part, ahead, aheadStep)
 			i += v.tokens
 		}
 	}

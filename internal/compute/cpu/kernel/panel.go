@@ -137,6 +137,16 @@ func (f *fetching) some() {
 	f.left = f.left[n*fetchLine:]
 }
 
+// take returns the place of the next n lines, which a kernel asks for itself, and how far apart they lie; 0: there are none.
+func (f *fetching) take(n int) (at *byte, step uintptr) {
+	if len(f.left) == 0 {
+		return nil, 0
+	}
+	at = &f.left[0]
+	f.left = f.left[min(n*fetchLine, len(f.left)):]
+	return at, fetchLine
+}
+
 // tokenTile computes n rows from row r on, which lie at w, for a tile of tokens from token t on.
 func (c *call) tokenTile(b *block, s *blockScratch, w unsafe.Pointer, at panelPlace, r, n, t int, f *fetching) {
 	size := b.rows * b.tokens * 16

@@ -125,7 +125,9 @@ func (c *call) byPairs(s *blockScratch, rows, tokens int, next Next) {
 	for r := 0; r < rows; r += pairRows {
 		first := min(r, rows-pairRows)
 		f := c.fetching(first+pairRows, min(pairRows, rows-first-pairRows), next.Weights)
-		f.spread((c.n+part-1)/part*c.pairCalls(tokens) + 2*((c.n+pairGroups-1)/pairGroups))
+		if c.m.pairs.vectors == nil { // which ask themselves
+			f.spread((c.n+part-1)/part*((tokens+pairTokens-1)/pairTokens) + 2*((c.n+pairGroups-1)/pairGroups))
+		}
 		for from := 0; from < c.n; from += part {
 			n := min(part, c.n-from)
 			c.fillPairs(s, first, pairRows, from, n, &f)
@@ -145,14 +147,6 @@ func (c *call) pairPart(s *blockScratch) int {
 	return (len(s.panel) - pairRoom) / c.pairStep() / pairGroups * pairGroups
 }
 
-// pairCalls returns how often a part's products by vectors ask for memory.
-func (c *call) pairCalls(tokens int) int {
-	if c.m.pairs.narrow {
-		return 2 * ((tokens + c.m.pairs.vectors[0].tokens - 1) / c.m.pairs.vectors[0].tokens)
-	}
-	return (tokens + pairFetch - 1) / pairFetch
-}
-
 // multiplyPairs computes n groups, from group from on, of the rows whose tiles s holds, for tokens from token t on, whose outputs lie from out on.
 func (c *call) multiplyPairs(s *blockScratch, out *float32, outStride, t, tokens, from, n int, f *fetching) {
 	part := uintptr(0)
@@ -169,6 +163,7 @@ func (c *call) multiplyPairs(s *blockScratch, out *float32, outStride, t, tokens
 	}
 	for i := 0; i < tokens; i += pairTokens {
 		now := min(pairTokens, tokens-i)
+		f.some()
 		product := c.m.pairs.product[(now-1)/layout.MatrixTokens]
 		product(&tileConfigs[now][0], (*float32)(unsafe.Add(unsafe.Pointer(out), 4*i*outStride)), uintptr(4*outStride), &s.panel[0], uintptr(n),
 			(*byte)(unsafe.Add(c.x, (t+i)*c.xStride+2*bf16Group*from)), uintptr(c.xStride), uintptr(c.term), part)
