@@ -642,11 +642,12 @@ func (m *Model) narrows(i int) bool {
 	return m.outputsOnly && i == len(m.layers)-1 && m.step.logits.Rows < m.step.x.Rows
 }
 
-// canNarrow reports whether steps of Forward may leave out what the last layer adds to rows whose logits are not wanted.
+// canNarrow reports whether steps of Forward may leave out what the last layer adds to rows whose logits are not wanted. An observer sees all rows, and Recall
+// counts them.
 func (m *Model) canNarrow(o *Options) bool {
 	_, ok := m.dev.(compute.OutputRows)
 	l := &m.layers[len(m.layers)-1]
-	return ok && o.Observer == nil && !m.Family.Headless && l.mixing.router == nil && l.input.gate == nil && !l.experts.early
+	return ok && o.Observer == nil && !o.Recall && !m.Family.Headless && l.mixing.router == nil && l.input.gate == nil && !l.experts.early
 }
 
 // narrowed makes m.outputs the buffers of a layer of the given shape for the rows whose logits are wanted, and brings the residual of s and, unless attended is
