@@ -120,8 +120,10 @@ func cached() []element {
 			VPMOVZXWD(to.AsY(), to)
 			VPSLLD(Imm(16), to, to)
 		}},
-		{suffix: "F32AVX2", elements: 8, bytes: 32, load: func(from Mem, to reg.VecVirtual) { VMOVUPS(from, to) },
-			twice: func(from Mem, to reg.VecVirtual) { VBROADCASTF32X8(from, to) }},
+		{
+			suffix: "F32AVX2", elements: 8, bytes: 32, load: func(from Mem, to reg.VecVirtual) { VMOVUPS(from, to) },
+			twice: func(from Mem, to reg.VecVirtual) { VBROADCASTF32X8(from, to) },
+		},
 		{suffix: "Q8_0AVX2", elements: 32, bytes: 34, integers: func(from Mem, i int, to reg.VecVirtual) {
 			VPMOVSXBD(from.Offset(8*i), to)
 		}},
