@@ -21,11 +21,11 @@ type Shaper interface {
 	Spare(most int) int
 }
 
-// OutputRows is a device whose products and feed-forward layers also take tensors of the rows that Params.Out names in place of all the step's. It
-// computes each by the arithmetic of the row of the step that it is, so that its bytes are the same.
+// OutputRows is a device whose products and feed-forward layers also take tensors that hold only the rows that Params.Out names. It computes each of them
+// as it would among all the step's rows, so that the bytes are the same.
 type OutputRows interface {
 	Device
-	// TakesOutputRows does nothing.
+	// TakesOutputRows marks the device; it does nothing.
 	TakesOutputRows()
 }
 

@@ -42,8 +42,8 @@ func (s *scheduler) upToCheckpoint(t *task, n, out int) (int, int) {
 	return n, out
 }
 
-// keepStates copies the states of those parts of the step that have drafts, so that they can be taken back behind a wrong one. Parts for whose copy there is
-// no slot check none.
+// keepStates copies the recurrent states of the step's parts that have drafts, to take them back to if a draft is wrong. A part checks no drafts if there is no
+// slot for the copy.
 func (s *scheduler) keepStates() {
 	s.keeping = 0
 	if s.kv.States == 0 {

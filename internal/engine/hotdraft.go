@@ -164,10 +164,11 @@ func surest(logits []float32, least float32) (id int32, likely bool) {
 // settlement is what a step of single tokens cost a text.
 type settlement struct {
 	token float64 // nanoseconds of a token of it without guesses; 0: not known
-	extra float64 // nanoseconds that its guesses took besides, or evaluating again what came before a wrong one
+	extra float64 // nanoseconds more that its guesses took, or evaluating again what came before a wrong one
 }
 
-// extra returns how many tokens a part that decodes has besides its own: guesses, at least one where it had some made, and what wrong ones have evaluated again.
+// extra returns how many tokens a decoding part has beyond its next one: guesses, counted as one if they were made and none was likely, and tokens that are
+// evaluated again after a wrong guess.
 func (c *part) extra() int {
 	if c.drafts == 0 && c.t.wish > 0 {
 		return 1

@@ -106,11 +106,11 @@ func (s *scheduler) takeBack(t *task, accepted int) {
 	}
 }
 
-// firstDrafts is how many drafts are checked at most before it is known what that takes. Then they are twice as many as were checked at most.
+// firstDrafts is the most drafts that are checked before the time of a step with drafts is known. Later the bound is twice the most that was observed.
 const firstDrafts = 2
 
-// checking returns what it costs to check up to most drafts of t, or up to those whose cost can be told: times[n] is of a step with n drafts, over one without.
-// times is used if it has room.
+// checking returns what it costs to check up to most drafts of t, or fewer if the cost of more cannot be told yet. Times[n] is the time of a step with n drafts,
+// over that of one without; it uses the memory of times if that has room.
 func (s *scheduler) checking(t *task, most int, times []float64) speculate.Cost {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -553,6 +553,34 @@ func TestCancelWaiting(t *testing.T) {
 	}
 }
 
+// TestCancelInRecurrentStep: where a request leaves while a step reads its prompt, its recurrent state, which has then read more positions than the cache
+// has of it, becomes no checkpoint that a later request would go on behind.
+func TestCancelInRecurrentStep(t *testing.T) {
+	e, m := openFakeRecurrent(t, 4, 4, limits{rows: 16, outputs: 1, context: 3 * compute.PagePositions})
+	ctx, cancel := context.WithCancel(t.Context())
+	left := make(chan struct{})
+	m.cost = func(*compute.Params) time.Duration {
+		if m.steps == 2 {
+			cancel()
+			<-left
+		}
+		return 0
+	}
+	prompt := tokens(rand.New(rand.NewPCG(1, 0)), 60)
+	request := Request{Prompt: prompt, Max: 5, Sampler: greedySampler{}, IgnoreEOG: true}
+	if res, err := e.Generate(ctx, request, nil); err != nil || res.Stop != StopCancelled {
+		t.Fatalf("stopped by %q, %v", res.Stop, err)
+	}
+	close(left)
+	var out []int32
+	if _, err := e.Generate(t.Context(), request, func(tok Token) bool { out = append(out, tok.ID); return true }); err != nil {
+		t.Fatal(err)
+	}
+	if want := alone(prompt, 5); !slices.Equal(out, want) {
+		t.Errorf("%v after a request that left, alone %v", out, want)
+	}
+}
+
 // TestCloseWhileAwaiting: Close ends an engine that is giving one client a moment while another's prompt goes on.
 func TestCloseWhileAwaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

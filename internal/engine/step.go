@@ -95,7 +95,7 @@ func (s *scheduler) composeShared() {
 	}
 }
 
-// decoding counts the step's parts that are single tokens, and the drafts that are checked behind them, with what is evaluated again because of others.
+// decoding counts the step's parts that decode, and the tokens that they have beyond one each: drafts, and what is evaluated again after a wrong one.
 func (s *scheduler) decoding() (n, drafts int) {
 	for i := range s.step {
 		if s.step[i].t.decodes() {
@@ -272,6 +272,9 @@ func (s *scheduler) deliver(err error) {
 		c := &s.step[i]
 		t := c.t
 		t.inStep = false
+		if t.gone || err != nil {
+			t.kv.Spoil()
+		}
 		switch {
 		case t.gone:
 			t.kv.Release()

@@ -305,7 +305,7 @@ func (st *Stream) giveBack(next *kvcache.Label) {
 	}
 	var drafts []int32
 	if st.guess != nil {
-		again := accepted < drafted && st.e.pages.States > 0 // the next step evaluates again what came before the wrong guess, and checks none
+		again := accepted < drafted && st.e.pages.States > 0 // the next step evaluates again what came before the wrong guess, without guesses
 		if taken {                                           // else a step may be computing what the guesses cost
 			st.outcome(drafted, accepted, again)
 		}
@@ -320,7 +320,7 @@ func (st *Stream) giveBack(next *kvcache.Label) {
 	st.e.sched.back(st.t, accepted, next, drafts...)
 }
 
-// outcome tells what made the last guesses how many were checked, how many of these came, and what that gained; again says that the next step is theirs, too.
+// outcome tells what made the last guesses how many were checked, how many of these came, and what that gained; again says that the next step evaluates tokens again because of them.
 func (st *Stream) outcome(drafted, accepted int, again bool) {
 	x := st.t.settled
 	gained := float64(accepted)*x.token - x.extra

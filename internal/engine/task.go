@@ -31,8 +31,8 @@ type task struct {
 	wish    int             // where there are no drafts: so many are to be made by the model's own hot neurons, if there is time
 	drafted int             // of them, those that the last step evaluated; their keys and values lie behind kv's end
 
-	// In models with recurrent layers, whose states read drafts before it is known which are right: tried are the positions behind kv's end that a state has
-	// read in a step with drafts, and where a draft was wrong the state is taken back to kv's end, and again are the positions to be evaluated once more.
+	// In models with recurrent layers, whose states read drafts before it is known which are right: tried is the number of labels behind kv's end that the state
+	// read in a step with drafts. If a draft was wrong, the state is taken back to kv's end, and again is the number of labels to evaluate once more.
 	tried, again int
 
 	settled settlement // of the last step
@@ -41,7 +41,7 @@ type task struct {
 	// what the layer gave for the last guess.
 	states   [][]float32 // [1+drafts][n_embd]
 	statesAt int
-	earlier  []float32 // [n_embd] that of the position before them, to which wrong drafts may be taken back; empty: it is not known
+	earlier  []float32 // [n_embd] the one before states, needed where all of the last step is evaluated again; empty: it is not known
 	guess    []float32 // [n_embd]
 
 	// Of positions that were never evaluated, logits are wanted if wanted says so, given the distance from base; if generates, of the last.
@@ -194,7 +194,7 @@ func (t *task) shorten(short int) {
 	}
 }
 
-// decodes reports whether all that t needs is one step of a single token, and of those before it that are evaluated again because a draft was wrong.
+// decodes reports whether all that t needs is one step of a single token, besides the tokens before it that are evaluated again because a draft was wrong.
 func (t *task) decodes() bool {
 	return t.backlog() == 1+t.again && t.labels[len(t.labels)-1].Decoded()
 }

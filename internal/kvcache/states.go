@@ -181,6 +181,14 @@ func (s *Sequence) Settle() {
 	}
 }
 
+// Spoil says that s's state has read positions that are not s's, which s will never have. Unless Keep made a copy, the state
+// is freed, so that no checkpoint is made of it. Release follows.
+func (s *Sequence) Spoil() {
+	if s.kept < 0 {
+		s.freeState()
+	}
+}
+
 // Marked returns the position of the last checkpoint that s made or began at.
 func (s *Sequence) Marked() int { return s.marked }
 
@@ -196,15 +204,22 @@ func (s *Sequence) leaveState() {
 		return
 	}
 	s.TakeBack()
-	slot := s.state
-	s.state, s.marked = -1, 0
 	if s.own == nil && s.len > 0 {
 		if n, labels := s.last(); n.markAt(labels) == nil {
-			s.c.mark(n, labels, slot)
+			s.c.mark(n, labels, s.state)
+			s.state, s.marked = -1, 0
 			return
 		}
 	}
-	s.c.slots = append(s.c.slots, slot)
+	s.freeState()
+}
+
+// freeState frees s's slot, if it has one.
+func (s *Sequence) freeState() {
+	if s.state >= 0 {
+		s.c.slots = append(s.c.slots, s.state)
+		s.state, s.marked = -1, 0
+	}
 }
 
 // resume is Follow of a cache with states: s goes on behind the last checkpoint on the way of want.

@@ -72,11 +72,11 @@ func (l *block) forward(v compute.Verbs, m *Model, i int) {
 		}
 	}
 	if m.Family.Parallel {
-		if narrow && l.ffnNorm.w == nil {
-			in = m.input(v, s, l.norm)
-		}
-		if l.ffnNorm.w != nil {
+		switch {
+		case l.ffnNorm.w != nil:
 			in = m.input(v, s, l.ffnNorm)
+		case narrow: // in has the rows of the whole step
+			in = m.input(v, s, l.norm)
 		}
 		l.mix(v, m, s, in)
 		m.product(v, s.attn, compute.Products{{Out: s.h, W: l.wo, Bias: l.bo}})

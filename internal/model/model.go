@@ -54,8 +54,8 @@ type Model struct {
 	expanded bool // the step that is recorded makes keys and values of latent vectors, where layers can
 	whole    bool // the step that is recorded computes all neurons although there are predictors
 
-	narrowing   bool // in steps of Forward the last layer computes, behind attention, only the rows whose logits are wanted: see canNarrow
-	outputsOnly bool // it does in the step in progress
+	narrowing   bool // in steps of Forward the last layer computes only the rows whose logits are wanted, behind its attention: see canNarrow
+	outputsOnly bool // the step in progress is one of Forward, and narrowing is set
 
 	orders  [][]int32       // Options.Order
 	places  []compute.Place // Options.Places
@@ -636,8 +636,8 @@ func (m *Model) forward(v compute.Verbs) {
 	}
 }
 
-// narrows reports whether layer i computes behind attention only the rows whose logits are wanted, in m.outputs: the last one may, as no other layer reads
-// the other rows.
+// narrows reports whether layer i computes only the rows whose logits are wanted, in m.outputs, behind its attention. Only the last layer does: no other
+// layer reads its output.
 func (m *Model) narrows(i int) bool {
 	return m.outputsOnly && i == len(m.layers)-1 && m.step.logits.Rows < m.step.x.Rows
 }
@@ -650,8 +650,8 @@ func (m *Model) canNarrow(o *Options) bool {
 	return ok && o.Observer == nil && !o.Recall && !m.Family.Headless && l.mixing.router == nil && l.input.gate == nil && !l.experts.early
 }
 
-// narrowed makes m.outputs the buffers of a layer of the given shape for the rows whose logits are wanted, and brings the residual of s and, unless attended is
-// false, attention's sums there.
+// narrowed makes m.outputs the buffers of a layer of the given shape for the rows whose logits are wanted, and gathers the residual of s there and, if attended,
+// attention's sums.
 func (m *Model) narrowed(v compute.Verbs, s *buffers, l *Block, attended bool) *buffers {
 	n := s.logits.Rows
 	m.outputs = m.buf.first(n, n)

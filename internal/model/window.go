@@ -36,7 +36,7 @@ const textTokens = 8
 // step tokens. Layers with windows keep what windows reach, and once more as much of what they went past, for requests that go on a little before the
 // end of another; or, if whole, all. An encoder has
 // room for a step of short texts. Where there are recurrent layers each sequence has a slot for its state, and checkpoints have some more; if guesses are
-// checked, so have the states that wrong ones are taken back to.
+// checked, there are slots for copies of states that wrong guesses are taken back to, too.
 func (c *Config) CacheSize(context, step, sequences int, whole, guesses bool) compute.CacheSpec {
 	size := compute.CacheSpec{Pages: CachePages(context)}
 	if c.Encoder() { // whose texts, which may be short, share a step and no page
@@ -58,7 +58,8 @@ func (c *Config) CacheSize(context, step, sequences int, whole, guesses bool) co
 	return size
 }
 
-// DraftSequences is the number of sequences whose guesses are checked in one step at most: with more, checking pays less.
+// DraftSequences is the number of sequences for which a step has room to check as many guesses as each may have: with more, checking pays less. More
+// sequences that guess less may share that room.
 const DraftSequences = 2
 
 // The bytes that checkpoints of recurrent layers' states may take, and bounds of their number: with fewer than the least, prompts would hardly ever find

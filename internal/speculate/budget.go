@@ -3,7 +3,7 @@ package speculate
 import "sync"
 
 // Budget bounds what guesses that do not come true cost a text in time. Tokens that are computed earn a small share of their time; guesses gain or
-// lose what their step took less than its tokens would have taken one by one, or more. Only as many are to be checked as the credit pays for if none of them comes. It serves
+// lose what their step took less than its tokens would have taken one by one, or more. Only as many are to be checked as the credit pays for if none of them comes true. It serves
 // many goroutines.
 type Budget struct {
 	mu     sync.Mutex
@@ -23,7 +23,7 @@ const (
 	mostLoss = 4
 )
 
-// Begin says that a text begins: it spends little of what others gained.
+// Begin says that a text begins. It may spend at most firstCredit of what others gained.
 func (b *Budget) Begin() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -34,12 +34,12 @@ func (b *Budget) Begin() {
 func (b *Budget) Within(cost Cost) Cost {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	credit := firstCredit // in steps, as long as their time is not known
+	credit := firstCredit // in steps, also while their time is not known
 	if b.opened && cost.Step > 1 {
 		credit = b.credit / cost.Step
 	}
 	n := len(cost.Times) - 1
-	for n > 0 && cost.lost(n) > credit && (n > 1 || credit < firstCredit) { // where one costs more than can be earned, it is still tried
+	for n > 0 && cost.lost(n) > credit && (n > 1 || credit < firstCredit) { // one guess is tried at full credit, even if it costs more than can be earned
 		n--
 	}
 	cost.Times = cost.Times[:n+1]

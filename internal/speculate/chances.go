@@ -10,7 +10,7 @@ type Cost struct {
 	Others int       // tokens of other texts that a step computes besides, which wait for it as long
 	Times  []float64 // [most+1] of a step with n tokens to check, over one with none
 	Step   float64   // nanoseconds of one with none; 1: not known yet
-	Again  bool      // where a guess is wrong, the next step computes again what came before it, with the token before the guesses
+	Again  bool      // after a wrong guess, the next step computes again the token before the guesses and those that were right
 }
 
 // lost returns what checking n guesses costs if none comes, in steps with none to check.
@@ -66,7 +66,7 @@ func (c *Chances) Worth(length, most int, cost Cost) int {
 	again := 0.0 // steps' time for what is computed again
 	most = min(most, len(cost.Times)-1)
 	for n := 1; n <= most; n++ {
-		if cost.Again { // so many tokens, where the last guess is the first that is wrong
+		if cost.Again { // n tokens, if the n-th guess is the first that is wrong
 			again += expected * (1 - p) * (cost.Times[n] - cost.Times[0])
 		}
 		expected *= p

@@ -158,11 +158,11 @@ func (d *Device) Run(_ compute.Segment, p *compute.Params, body func(compute.Ver
 	return d.err
 }
 
-// TakesOutputRows says that operations also take the rows that Params.Out names: see single.
+// TakesOutputRows implements compute.OutputRows; single tells which rows a tensor has.
 func (d *Device) TakesOutputRows() {}
 
-// single returns how many of a tensor's rows, the first, are computed as the single tokens of running sequences are. They are all the step's rows, or those that
-// Params.Out names.
+// single returns how many of a tensor's first rows are computed as the single tokens of running sequences are. A tensor has all the step's rows, those that
+// Params.Out names, or others, all of which are computed so.
 func (d *Device) single(rows int) int {
 	switch rows {
 	case len(d.p.Tokens):

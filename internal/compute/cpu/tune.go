@@ -22,10 +22,10 @@ const (
 	tuneBytes  = 16 << 20  // of weights that go one way: fewer may lie in caches, and a choice would not show
 	tunePiece  = 256 << 10 // bytes of a piece
 	tuneRounds = 7
-	tuneUneven = 2                     // where a kernel takes so many times its best, other programs are busy,
-	tuneBusy   = 28                    // and there are at most so many rounds, of which some are undisturbed
+	tuneUneven = 2                     // a round that takes so many times the best shows that other programs are busy
+	tuneBusy   = 28                    // rounds at most on a busy machine, so that some are undisturbed
 	tuneDuels  = 15                    // at most
-	tuneAhead  = 3                     // so many more duels than the other the winner has won, or at least most of all
+	tuneAhead  = 3                     // duels end when one kernel has won so many more than the other
 	tuneTime   = 12 * time.Millisecond // for the weights that go one way, on a machine that is too busy for all rounds
 	tuneGain   = 0.95                  // of the usual kernel's time: less of a gain is chance
 	tuneStride = 8                     // of scattered rows that are timed every so many-th is read
@@ -196,8 +196,8 @@ func (d *Device) usual(s *tuneShape) string {
 	return d.k.Way(s.t, s.class)
 }
 
-// tune times kernels in turn, each on weights that no other read just before, and takes the fastest by its best round if it beats the usual one in
-// duels, too, of which there are as many as it takes to tell. Best rounds are what a busy machine disturbs the least; where nothing is clear the usual kernel stays.
+// tune times kernels in turn, each on weights that no other read just before, and takes the one with the fastest best round if it beats the usual one in
+// duels, too. Duels go on until one kernel is tuneAhead ahead, or for tuneDuels. Best rounds are what a busy machine disturbs the least; where nothing is clear the usual kernel stays.
 func (d *Device) tune(s *tuneShape, names []string) {
 	usual := d.usual(s)
 	begin := time.Now()
@@ -220,7 +220,7 @@ func (d *Device) tune(s *tuneShape, names []string) {
 		rounds++
 	}
 	fastest := slices.Index(best, slices.Min(best))
-	ahead := 0 // duels that the fastest has won more than the usual one
+	ahead := 0 // duels that the fastest won, less those that it lost
 	if fastest != at {
 		for duel := 0; duel < tuneDuels && ahead > -tuneAhead && ahead < tuneAhead; duel++ {
 			d.goes(s, usual)
@@ -296,8 +296,8 @@ func (d *Device) chose(c Choice) {
 	}
 }
 
-// zeros returns n bytes of activations. They are written: of memory that was only read all pages are one page of the system's, and the first-level cache of AMD's
-// processors keeps a line under one of its addresses at a time, so that activations of several pages would be read at half their speed.
+// zeros returns n bytes of activations. It writes them, since the pages of memory that was only read are all one page of the system's. The first-level cache of AMD's
+// processors keeps a line under one of its addresses at a time, so activations of several such pages would be read at half their speed.
 func zeros(n int) []byte {
 	x := make([]byte, n+cacheLine)
 	clear(x)
