@@ -9,21 +9,14 @@ import (
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 
+	"github.com/powerinfer-go/powerinfer/gen/filelayout"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // Kernels of rows as files have them, for weights that are computed on where they are mapped. A superblock is as long there as
 // packed; its blocks lie one after the other, so that quants are transposed into groups on the way: lane j belongs
-// to block j again, and products have the same bits as of packed rows. The layouts are those of package quant.
-
-// Offsets into a superblock in file layout.
-const (
-	fileSixBits = 16  // behind the six-bit scales: Q4_K's quants, Q5_K's fifth bits
-	fileQ5K     = 48  // Q5_K's quants
-	fileHigh    = 128 // Q6_K's high bits
-	fileSix     = 192 // Q6_K's scales
-)
+// to block j again, and products have the same bits as of packed rows. Package filelayout has the offsets.
 
 // fileRow is a stream of rows in file layout.
 type fileRow struct {
@@ -159,7 +152,7 @@ func (k *fileRow) groups(half int, g, tmp []reg.VecPhysical) {
 			k.halves(2+at+size*j, 2+at+size*(j+4), g[j])
 		}
 	case quant.Q4_K, quant.Q5_K: // 32 bytes hold two blocks
-		from := at + fileNibbles(k.typ)
+		from := at + filelayout.Nibbles(k.typ)
 		for j := range 2 {
 			k.halves(from+32*j, from+32*(j+2), g[2*j])
 			nibbles(g[2*j], g[2*j], g[2*j+1])
@@ -176,7 +169,7 @@ func (k *fileRow) groups(half int, g, tmp []reg.VecPhysical) {
 			break
 		}
 		h := tmp[0]
-		k.halves(fileHigh+at, fileHigh+at+32, h)
+		k.halves(filelayout.Q6KHigh+at, filelayout.Q6KHigh+at+32, h)
 		for j, shift := range []int{-4, -2, 0, 2} {
 			from := h
 			switch {
@@ -194,17 +187,9 @@ func (k *fileRow) groups(half int, g, tmp []reg.VecPhysical) {
 	transpose(g, tmp)
 }
 
-// fileNibbles returns the offset of the low nibbles of Q4_K and Q5_K.
-func fileNibbles(typ quant.Type) int {
-	if typ == quant.Q5_K {
-		return fileQ5K
-	}
-	return fileSixBits
-}
-
 // fifthBits adds the fifth bits of half of each block: byte i of the file has in bit j that of block j, and g[j] has blocks j and j+4.
 func (k *fileRow) fifthBits(at int, g, tmp []reg.VecPhysical) {
-	VBROADCASTI128(k.row(0, fileSixBits+at), tmp[0])
+	VBROADCASTI128(k.row(0, filelayout.SixBits+at), tmp[0])
 	VPSLLVD(constant("fileFifth"), tmp[0], tmp[0]) // those of block j to bit 4+j
 	for j, w := range g {
 		VPSRLW(U8(byte(j)), tmp[0], tmp[1])
@@ -322,7 +307,7 @@ func (k *fileRow) eightBitFile(isum reg.VecPhysical, g, tmp []reg.VecPhysical) {
 
 func (k *fileRow) sixBitFile(isum reg.VecPhysical, g, tmp []reg.VecPhysical) {
 	all, sc := k.vec(), k.vec()
-	VPMOVSXBW(k.row(0, fileSix), all)
+	VPMOVSXBW(k.row(0, filelayout.Q6K), all)
 	VPMADDWD(k.act(0, layout.ActPairs), all, isum)
 	VPSLLD(U8(5), isum, isum) // 32·Σ, from which the sums are subtracted; the sign is turned at the end
 	for half, words := range []string{"lowWords", "highWords"} {

@@ -7,6 +7,7 @@ import (
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 
+	"github.com/powerinfer-go/powerinfer/gen/filelayout"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -82,8 +83,8 @@ func (k *fileRow) fourBitZ(isum, dw, s, m, w reg.VecPhysical, places [4]reg.VecP
 	front, behind := zmm(k.vec()), zmm(k.vec())
 	return func() {
 		VPXORD(isum, isum, isum)
-		VMOVDQU32(k.row(0, fileSixBits), front)
-		VMOVDQU32(k.row(0, fileSixBits+64), behind)
+		VMOVDQU32(k.row(0, filelayout.SixBits), front)
+		VMOVDQU32(k.row(0, filelayout.SixBits+64), behind)
 		for p, at := range places {
 			VMOVDQA32(front, w)
 			VPERMT2D(behind, at, w)
@@ -109,9 +110,9 @@ func (k *fileRow) fiveBitZ(isum, dw, s, m, w reg.VecPhysical, places [4]reg.VecP
 	front, behind, bits, high := zmm(k.vec()), zmm(k.vec()), k.vec(), zmm(k.vec())
 	return func() {
 		VPXORD(isum, isum, isum)
-		VMOVDQU32(k.row(0, fileQ5K), front)
-		VMOVDQU32(k.row(0, fileQ5K+64), behind)
-		VMOVDQU32(k.row(0, fileSixBits), bits)
+		VMOVDQU32(k.row(0, filelayout.Q5K), front)
+		VMOVDQU32(k.row(0, filelayout.Q5K+64), behind)
+		VMOVDQU32(k.row(0, filelayout.SixBits), bits)
 		for p, at := range places {
 			VMOVDQA32(front, w)
 			VPERMT2D(behind, at, w)
@@ -170,7 +171,7 @@ func (k *fileRow) sixBitFileZ(isum, dw, s, second, w reg.VecPhysical, places [4]
 		VMOVDQU32(k.act(0, layout.ActHi32), second)
 		VMOVDQU32(k.row(0, 0), front)
 		VMOVDQU32(k.row(0, 64), behind)
-		VMOVDQU32(k.row(0, fileHigh), bits)
+		VMOVDQU32(k.row(0, filelayout.Q6KHigh), bits)
 		for p, at := range places {
 			VMOVDQA32(front, w)
 			VPERMT2D(behind, at, w)
@@ -189,7 +190,7 @@ func (k *fileRow) sixBitFileZ(isum, dw, s, second, w reg.VecPhysical, places [4]
 		VEXTRACTI64X4(U8(1), zmm(second), hi)
 		VPADDD(lo, isum, isum)
 		VPADDD(hi, second, second)
-		VPMOVSXBW(k.row(0, fileSix), lo)
+		VPMOVSXBW(k.row(0, filelayout.Q6K), lo)
 		VPSLLD(U8(16), lo, hi)
 		VPSRAD(U8(16), hi, hi)
 		VPSRAD(U8(16), lo, lo)

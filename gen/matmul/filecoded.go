@@ -5,6 +5,7 @@ import (
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 
+	"github.com/powerinfer-go/powerinfer/gen/filelayout"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -20,24 +21,12 @@ func filePacked(typ quant.Type) bool {
 	return !typ.Parted()
 }
 
-// Offsets into a superblock of the file.
-const (
-	fileXSHigh = 2 // IQ4_XS: the upper bits of scales, then the lower ones
-	fileXS     = 8 // and the codes
-	file2K     = 16
-	file2KUnit = 80
-	file3K     = 32
-	file3KLow  = 96 // Q3_K's scales, of which the upper bits follow
-	file3KUnit = 108
-	fileTQUnit = 64
-)
-
 // packNibbles packs eight blocks that end with 16 bytes of nibbles.
 func (k *fileRow) packNibbles(to func(int) Mem, g, tmp []reg.VecPhysical) {
 	size, first := k.typ.BlockBytes(), k.typ.BlockBytes()-16
 	switch k.typ {
 	case quant.IQ4_XS:
-		size, first = 16, fileXS
+		size, first = 16, filelayout.XS
 		k.packXSScales(to, tmp)
 	case quant.MXFP4:
 		low := tmp[0].AsX()
@@ -99,10 +88,10 @@ func (k *fileRow) packXSScales(to func(int) Mem, tmp []reg.VecPhysical) {
 	unit := GP32()
 	MOVWLZX(k.row(0, 0), unit)
 	MOVW(unit.As16(), to(k.super().Unit))
-	VPBROADCASTD(k.row(0, fileXSHigh+2), tmp[0])
+	VPBROADCASTD(k.row(0, filelayout.XSLow), tmp[0])
 	VPSRLVD(constant("nibbleShifts"), tmp[0], tmp[0]) // dword j: nibble j and what lies above
 	VPAND(constant("nibbleDwords"), tmp[0], tmp[0])
-	VPBROADCASTD(k.row(0, fileXSHigh), tmp[1])
+	VPBROADCASTD(k.row(0, filelayout.XSHigh), tmp[1])
 	VPSRLVD(constant("pairShifts"), tmp[1], tmp[1])
 	VPAND(constant("pairDwords"), tmp[1], tmp[1])
 	VPSLLD(U8(4), tmp[1], tmp[1])
@@ -120,19 +109,19 @@ func (k *fileRow) packPairs(to func(int) Mem, three, one reg.VecPhysical, g, tmp
 	from := 0
 	switch k.typ {
 	case quant.Q2_K:
-		from = file2K
+		from = filelayout.Q2K
 		VMOVDQU(k.row(0, 0), tmp[0].AsX())
 		VMOVDQU(tmp[0].AsX(), to(0))
-		MOVL(k.row(0, file2KUnit), units)
+		MOVL(k.row(0, filelayout.Q2KUnit), units)
 		MOVL(units, to(k.super().Unit))
 	case quant.Q3_K:
-		from = file3K
+		from = filelayout.Q3K
 		k.pack3KScales(to, tmp)
 		k.packFifth(to, 0, one, g[0], tmp)
-		MOVWLZX(k.row(0, file3KUnit), units)
+		MOVWLZX(k.row(0, filelayout.Q3KUnit), units)
 		MOVW(units.As16(), to(k.super().Unit))
 	default:
-		MOVWLZX(k.row(0, fileTQUnit), units)
+		MOVWLZX(k.row(0, filelayout.TQUnit), units)
 		MOVW(units.As16(), to(k.super().Unit))
 	}
 	k.packHigh(to(k.super().Quants), from, three, g, tmp)
@@ -141,11 +130,11 @@ func (k *fileRow) packPairs(to func(int) Mem, three, one reg.VecPhysical, g, tmp
 // pack3KScales packs Q3_K's 16 scales: four bits from the nibbles of eight bytes, two from the pairs of four.
 func (k *fileRow) pack3KScales(to func(int) Mem, tmp []reg.VecPhysical) {
 	low, high := tmp[0].AsX(), tmp[1].AsX()
-	VMOVQ(k.row(0, file3KLow), low)
+	VMOVQ(k.row(0, filelayout.Q3KLow), low)
 	VPSRLW(U8(4), low, high)
 	VPUNPCKLQDQ(high, low, low)
 	VPAND(constant("mask0f"), low, low)
-	VPBROADCASTD(k.row(0, file3KLow+8), high)
+	VPBROADCASTD(k.row(0, filelayout.Q3KUpper), high)
 	VPSRLVD(constant("pairShifts"), high, high)
 	VPSLLW(U8(4), high, high)
 	VPAND(constant("mask30"), high, high)

@@ -7,6 +7,7 @@ import (
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 
+	"github.com/powerinfer-go/powerinfer/gen/filelayout"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -62,15 +63,15 @@ func filePack(typ quant.Type) {
 		k.pairGroups(g, h, tmp)
 	case quant.Q5_K:
 		k.packFields(to)
-		k.packFifth(to, fileSixBits, one, g[0], tmp)
+		k.packFifth(to, filelayout.SixBits, one, g[0], tmp)
 		k.pairGroups(g, h, tmp)
 	case quant.Q6_K:
-		VMOVDQU(k.row(0, fileSix), tmp[0].AsX())
+		VMOVDQU(k.row(0, filelayout.Q6K), tmp[0].AsX())
 		VMOVDQU(tmp[0].AsX(), to(0))
 		d := GP32()
 		MOVWLZX(k.row(0, k.super().Unit), d)
 		MOVW(d.As16(), to(k.super().Unit))
-		k.packHigh(to(k.super().High), fileHigh, three, g, tmp)
+		k.packHigh(to(k.super().High), filelayout.Q6KHigh, three, g, tmp)
 		k.pairGroups(g, h, tmp)
 	}
 	if !k.blocks() && !typ.Parted() {

@@ -192,6 +192,7 @@ var threes = map[string]struct {
 	"cmgt": {0x4EA03400, "4s", "4s", "4s"}, "ushl": {0x6EA04400, "4s", "4s", "4s"},
 	"and": {0x4E201C00, "16b", "16b", "16b"}, "orr": {0x4EA01C00, "16b", "16b", "16b"}, "eor": {0x6E201C00, "16b", "16b", "16b"},
 	"bit": {0x6EA01C00, "16b", "16b", "16b"}, "bif": {0x6EE01C00, "16b", "16b", "16b"}, "bsl": {0x6E601C00, "16b", "16b", "16b"}, "bic": {0x4E601C00, "16b", "16b", "16b"},
+	"ushl.b": {0x6E204400, "16b", "16b", "16b"}, "zip1.b": {0x4E003800, "16b", "16b", "16b"},
 	"sub.b": {0x6E208400, "16b", "16b", "16b"}, "mul.b": {0x4E209C00, "16b", "16b", "16b"},
 	"fadd": {0x4E20D400, "4s", "4s", "4s"}, "fsub": {0x4EA0D400, "4s", "4s", "4s"}, "fmul": {0x6E20DC00, "4s", "4s", "4s"},
 	"fmla": {0x4E20CC00, "4s", "4s", "4s"}, "fmls": {0x4EA0CC00, "4s", "4s", "4s"}, "faddp": {0x6E20D400, "4s", "4s", "4s"},
@@ -258,9 +259,9 @@ func (f *file) move(d, n vec) { f.op("orr", d, n, n) }
 // shifts are shifts by constants, of bytes (8) or lanes of 32 bits.
 func (f *file) shift(name string, bits int, d, n vec, by int) {
 	arrangement := map[int]string{8: "16b", 32: "4s"}[bits]
-	base := map[string]uint32{"ushr": 0x6F000400, "sshr": 0x4F000400, "shl": 0x4F005400}[name]
+	base := map[string]uint32{"ushr": 0x6F000400, "sshr": 0x4F000400, "shl": 0x4F005400, "sli": 0x6F005400}[name]
 	field := 2*bits - by
-	if name == "shl" {
+	if name == "shl" || name == "sli" {
 		field = bits + by
 	}
 	f.word(base|uint32(field)<<16|uint32(n)<<5|uint32(d), "%s v%d.%s, v%d.%s, #%d", name, d, arrangement, n, arrangement, by)
@@ -338,7 +339,7 @@ func (f *file) across(name string, d, n vec) {
 var widths = map[byte]struct {
 	bytes       int
 	load, store uint32
-}{'q': {16, 0x3DC00000, 0x3D800000}, 'd': {8, 0xFD400000, 0xFD000000}, 's': {4, 0xBD400000, 0xBD000000}, 'h': {2, 0x7D400000, 0x7D000000}}
+}{'q': {16, 0x3DC00000, 0x3D800000}, 'd': {8, 0xFD400000, 0xFD000000}, 's': {4, 0xBD400000, 0xBD000000}, 'h': {2, 0x7D400000, 0x7D000000}, 'b': {1, 0x3D400000, 0x3D000000}}
 
 // load loads what lies at base+off into a register; the rest of it becomes zero.
 func (f *file) load(width byte, d vec, base reg, off int) { f.access("ld", width, d, base, off) }

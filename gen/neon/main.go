@@ -118,10 +118,10 @@ func (f *file) fetchLines() {
 	f.ret()
 }
 
-var parts = map[string]func(f *file){"matmul": products, "vector": vectors, "axpy": sums}
+var parts = map[string]func(f *file){"matmul": products, "file": files, "vector": vectors, "axpy": sums}
 
 func main() {
-	part := flag.String("part", "", "which kernels are written: matmul, vector or axpy")
+	part := flag.String("part", "", "which kernels are written: matmul, file, vector or axpy")
 	out := flag.String("out", "", "the assembly")
 	stubs := flag.String("stubs", "", "its declarations")
 	counts := flag.Bool("counts", false, "instead print the instructions of inner loops, as docs/benchmarks has them")

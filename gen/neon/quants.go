@@ -25,6 +25,8 @@ type kernel struct {
 	r, t int
 	// panel says that rows are a panel's, which hold bytes with their sign.
 	panel bool
+	// filed says that rows are as files have them.
+	filed bool
 
 	w, x   []reg // rows' superblocks, from their quants on where rows are packed, and tokens'
 	n      reg
@@ -78,6 +80,9 @@ func (k *kernel) bytes() int {
 	if k.panel {
 		return layout.NeonPanel(k.typ)
 	}
+	if k.filed {
+		return k.typ.RowBytes(quant.QKK)
+	}
 	return layout.Of(k.typ).Bytes
 }
 
@@ -89,8 +94,10 @@ func (k *kernel) prepare() {
 	}
 	k.masks = map[byte]vec{}
 	mask := func(b byte) {
-		k.masks[b] = k.vec()
-		k.movi(k.masks[b], b)
+		if _, ok := k.masks[b]; !ok {
+			k.masks[b] = k.vec()
+			k.movi(k.masks[b], b)
+		}
 	}
 	switch k.traits().Bits {
 	case 2:
@@ -126,6 +133,17 @@ func (k *kernel) prepare() {
 		if k.traits().Scales == quant.NibbleMinima {
 			k.kept["nibble"] = k.scratch("nibble", k.nibble)
 		}
+	}
+	if k.filed {
+		switch k.typ { // scales of six bits
+		case quant.Q4_K, quant.Q5_K:
+			mask(0x3f)
+			fallthrough
+		case quant.Q3_K, quant.IQ4_XS:
+			mask(0x0f)
+			mask(0x30)
+		}
+		return
 	}
 	if k.traits().Scales == quant.SixBits {
 		k.shifts = k.vec()
@@ -353,26 +371,17 @@ func (k *kernel) half(h int, acc []vec) {
 		}
 	}
 	inner := k.vecs
-	raw, x := k.vecsOf(k.r), k.vec()
-	w := raw
-	if len(k.sources()) < 8 {
-		w = k.vecsOf(k.r)
-	}
-	for v, groups := range k.sources() {
-		for r := range raw {
-			k.raw(raw[r], r, v, h)
-		}
-		for _, g := range groups {
-			for r := range raw {
-				k.unpack(w[r], raw[r], x, r, g, h)
+	if k.filed {
+		x := k.vec()
+		for g, w := range k.fileCodes(h) {
+			if k.traits().Codebook != nil {
+				k.tbl(w, k.book, w)
 			}
-			for t := range k.t {
-				k.load('q', x, k.x[t], 32*g+16*h)
-				for r := range raw {
-					k.dot(sums[r*k.t+t][min(g/4, count-1)], w[r], x)
-				}
-			}
+			k.load('q', x, k.x[0], 32*g+16*h)
+			k.dot(sums[0][min(g/4, count-1)], w, x)
 		}
+	} else {
+		k.groups(h, count, sums)
 	}
 	for i, s := range sums {
 		for c := range s {
@@ -395,6 +404,31 @@ func (k *kernel) half(h int, acc []vec) {
 	k.vecs = mark
 }
 
+// groups adds the products of half h's groups to sums.
+func (k *kernel) groups(h, count int, sums [][]*sum) {
+	raw, x := k.vecsOf(k.r), k.vec()
+	w := raw
+	if len(k.sources()) < 8 {
+		w = k.vecsOf(k.r)
+	}
+	for v, groups := range k.sources() {
+		for r := range raw {
+			k.raw(raw[r], r, v, h)
+		}
+		for _, g := range groups {
+			for r := range raw {
+				k.unpack(w[r], raw[r], x, r, g, h)
+			}
+			for t := range k.t {
+				k.load('q', x, k.x[t], 32*g+16*h)
+				for r := range raw {
+					k.dot(sums[r*k.t+t][min(g/4, count-1)], w[r], x)
+				}
+			}
+		}
+	}
+}
+
 // factors are what sums of a row's blocks are multiplied by.
 type factors struct {
 	scale, min    vec // min: of types with minima; of NibbleMinima the unit, with its sign turned
@@ -406,33 +440,45 @@ func (k *kernel) factors(r, h int) factors {
 	if k.panel {
 		return k.panelFactors(r, h)
 	}
-	at, w := layout.Of(k.typ), k.w[r]
+	w, unit := k.w[r], k.header(layout.Of(k.typ).Unit)
+	if k.filed {
+		unit = unitAt(k.typ)
+	}
 	if k.small() {
 		return k.smallScales(w, h)
 	}
 	f := factors{scale: k.vec()}
 	switch k.traits().Scales {
 	case quant.BlockScale:
-		k.load('d', f.scale, w, k.header(8*h))
+		k.scales(f.scale, w, h)
 		k.op2("fcvtl", f.scale, f.scale)
 	case quant.BlockMin:
 		f.min = k.vec()
-		k.load('d', f.scale, w, k.header(8*h))
+		k.scales(f.scale, w, h)
+		if k.filed {
+			k.op2("fcvtl2", f.min, f.scale)
+		}
 		k.op2("fcvtl", f.scale, f.scale)
-		k.load('d', f.min, w, k.header(layout.Minima+8*h))
-		k.op2("fcvtl", f.min, f.min)
+		if !k.filed {
+			k.load('d', f.min, w, k.header(layout.Minima+8*h))
+			k.op2("fcvtl", f.min, f.min)
+		}
 	case quant.SixBits:
 		f.min = k.vec()
-		k.sixBits(f, w, h)
+		if k.filed {
+			k.fileSixBits(f, h)
+		} else {
+			k.sixBits(f, w, h)
+		}
 	case quant.Exponents:
 		least := k.scratch("least", k.leastExponent)
-		k.load('s', f.scale, w, k.header(4*h))
+		k.scales(f.scale, w, h)
 		k.op2("uxtl.b", f.scale, f.scale)
 		k.op2("uxtl", f.scale, f.scale)
 		k.shift("shl", 32, f.scale, f.scale, 23)
 		k.op("umax", f.scale, f.scale, least)
 	default:
-		k.unit(f.scale, w, k.header(at.Unit))
+		k.unit(f.scale, w, unit)
 	}
 	if k.traits().Halvings > 0 {
 		k.op("fmul", f.scale, f.scale, k.scratch("halved", k.halved))
@@ -440,28 +486,42 @@ func (k *kernel) factors(r, h int) factors {
 	switch k.traits().Scales {
 	case quant.ByteBlocks:
 		b := k.vec()
-		k.load('s', b, w, k.header(4*h))
+		k.scales(b, w, h)
 		k.op2("sxtl.b", b, b)
 		k.op2("sxtl", b, b)
 		k.op2("scvtf", b, b)
 		k.op("fmul", f.scale, f.scale, b)
 	case quant.HalfBlocks:
 		f.first, f.second = k.vec(), k.vec()
-		k.load('d', f.second, w, k.header(8*h))
+		k.scales(f.second, w, h)
 		k.op2("sxtl.b", f.second, f.second)
 		k.split(f)
 	case quant.NibbleMinima:
 		f.first, f.second, f.min, f.least = k.vec(), k.vec(), k.vec(), k.vec()
-		k.load('d', f.second, w, k.header(8*h))
+		k.scales(f.second, w, h)
 		k.shift("ushr", 8, f.least, f.second, 4)
 		k.op2("uxtl.b", f.least, f.least)
 		k.op("and", f.second, f.second, k.scratch("nibble", k.nibble))
 		k.op2("uxtl.b", f.second, f.second)
 		k.split(f)
-		k.unit(f.min, w, k.header(at.Unit+2))
+		k.unit(f.min, w, unit+2)
 		k.op2("fneg", f.min, f.min)
 	}
 	return f
+}
+
+// scales loads what the header has of half h: a number, a byte or two for each block.
+func (k *kernel) scales(d vec, w reg, h int) {
+	if k.filed {
+		k.fileScales(d, h)
+		return
+	}
+	switch k.traits().Scales {
+	case quant.Exponents, quant.ByteBlocks:
+		k.load('s', d, w, k.header(4*h))
+	default:
+		k.load('d', d, w, k.header(8*h))
+	}
 }
 
 // small reports whether the halves of a block have float scales.
@@ -640,7 +700,7 @@ func (k *kernel) operands(skip int) {
 
 // skip is what lies before the quants.
 func (k *kernel) skip() int {
-	if k.panel {
+	if k.panel || k.filed {
 		return 0
 	}
 	return layout.Of(k.typ).Quants
@@ -800,14 +860,27 @@ const (
 	rowsAhead = 4
 )
 
+// streamName is the name of a stream's kernel.
+func (k *kernel) streamName(reading string) string {
+	name := reading + strings.ReplaceAll(k.typ.String(), "_", "") + k.isa
+	if k.filed {
+		return "file" + strings.ToUpper(name[:1]) + name[1:]
+	}
+	return name
+}
+
 // stream emits one token's products with many rows, one row after the other.
 func (k *kernel) stream(reading string) {
-	name := reading + strings.ReplaceAll(k.typ.String(), "_", "") + k.isa
+	name := k.streamName(reading)
 	signature, what := "func(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)", "consecutive rows"
 	if reading == scattered {
 		signature, what = "func(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)", "rows chosen by index"
 	}
-	k.function(name, signature, fmt.Sprintf("computes one token's products with %s of %s. Scalar twin: dotGeneric in matmul_generic.go.", what, k.typ))
+	layout := ""
+	if k.filed {
+		layout = " in file layout"
+	}
+	k.function(name, signature, fmt.Sprintf("computes one token's products with %s of %s%s. Scalar twin: dotGeneric in matmul_generic.go.", what, k.typ, layout))
 	out, w, rowBytes, x, n, rows := k.param("out"), k.param("w"), k.param("rowBytes"), k.param("x"), k.param("n"), k.param("rows")
 	var index, ahead reg
 	if reading == scattered {

@@ -26,6 +26,18 @@ type fileWay struct {
 // fileStream computes one token's products with consecutive rows. It keeps no pointer.
 type fileStream func(out *float32, w *byte, rowBytes uintptr, x *byte, n, rows uintptr)
 
+// fileKernels are a type's kernels of rows as files have them, in one instruction set.
+type fileKernels struct {
+	near, far fileStream
+	scatter   func(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n, rows uintptr)
+}
+
+// usualFile is near where activations stay in the first-level cache, and far where they leave it.
+func usualFile(instructions string) [Classes]string {
+	near, far := "file-near-"+instructions, "file-far-"+instructions
+	return [Classes]string{near, far, far, far}
+}
+
 // takeFile gives type t ways of rows as files have them, before those that it has, and the usual one of each class.
 func (k *Kernels) takeFile(t quant.Type, near, far fileStream, instructions string, usual [Classes]string) {
 	f := &k.file[t]

@@ -4,18 +4,6 @@ package kernel
 
 import "github.com/powerinfer-go/powerinfer/internal/quant"
 
-// fileKernels are a type's kernels of rows as files have them, in one instruction set.
-type fileKernels struct {
-	near, far fileStream
-	scatter   func(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n, rows uintptr)
-}
-
-// usualFile is near where activations stay in the first-level cache, and far where they leave it.
-func usualFile(instructions string) [Classes]string {
-	near, far := "file-near-"+instructions, "file-far-"+instructions
-	return [Classes]string{near, far, far, far}
-}
-
 // fileAVX2 gives k the kernels of rows as files have them.
 func fileAVX2(k *Kernels) {
 	for t, f := range map[quant.Type]fileKernels{

@@ -37,11 +37,14 @@ func fileCases(t quant.Type) []int {
 	if t.Like() != t || len(sets) == 0 || len(sets[0].file[t].ways) == 0 && sets[0].file[t].pack == nil {
 		return []int{256, 768}
 	}
-	if t.BlockElems() == quant.QKK {
-		return []int{256, 768, 2304, farCols, wideCols}
+	widths := []int{256, 768, 2304, farCols}
+	if n := t.BlockElems(); n < quant.QKK {
+		widths = append(widths, n, 256-n, 256+n, 4544)
 	}
-	n := t.BlockElems()
-	return []int{n, 256 - n, 256, 256 + n, 768, 2304, 4544, farCols, wideCols}
+	if !testing.Short() { // they take most of the time
+		widths = append(widths, wideCols)
+	}
+	return widths
 }
 
 // TestPackRowByKernels: every set packs to the bytes of the definition.

@@ -7,6 +7,8 @@ package kernel
 
 //go:generate go -C ../../../../gen run ./neon -part matmul -out ../internal/compute/cpu/kernel/matmul_arm64.s -stubs ../internal/compute/cpu/kernel/matmul_stub_arm64.go
 
+//go:generate go -C ../../../../gen run ./neon -part file -out ../internal/compute/cpu/kernel/file_arm64.s -stubs ../internal/compute/cpu/kernel/file_stub_arm64.go
+
 //go:generate go -C ../../../../gen run ./neon -part axpy -out ../internal/compute/cpu/kernel/axpy_arm64.s -stubs ../internal/compute/cpu/kernel/axpy_stub_arm64.go
 
 //go:generate go -C ../../../../gen run ./neon -part vector -out ../internal/compute/cpu/kernel/vector_arm64.s -stubs ../internal/compute/cpu/kernel/vector_stub_arm64.go

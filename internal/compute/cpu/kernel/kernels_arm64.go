@@ -38,6 +38,10 @@ func neon() *Kernels {
 	k.scratch.New = func() any { return newBlockScratch(panelSize) }
 	k.types = generic().types // of types that have no assembly
 	k.sets(setsNEON(), "neon")
+	k.takeFiles(filesNEON(), "neon")
+	for t, pack := range packs() {
+		k.file[t].pack = pack
+	}
 	k.types[quant.F32] = tiles{scatters: scatters("neon", scatterF32NEON, nil), one: tileF32NEON1x1, block: block{3, 4, tileF32NEON3x4}}
 	k.types[quant.F16] = tiles{scatters: scatters("neon", scatterF16NEON, nil), one: tileF16NEON1x1, block: block{3, 4, tileF16NEON3x4}}
 	k.types[quant.BF16] = tiles{scatters: scatters("neon", scatterBF16NEON, nil), one: tileBF16NEON1x1, block: block{3, 4, tileBF16NEON3x4}}
@@ -59,6 +63,7 @@ func dot() *Kernels {
 	k := neon()
 	k.Name = "NEON dot product"
 	k.sets(setsDOT(), "dot")
+	k.takeFiles(filesDOT(), "dot")
 	return k
 }
 
