@@ -12,8 +12,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v3"
 
@@ -103,6 +105,7 @@ func run(ctx context.Context, c *cli.Command, out io.Writer) error {
 	if f != nil {
 		defer f.Close()
 	}
+	var all summary
 	for _, m := range shapes {
 		pairs, err := pairsOf(ctx, c, m, f)
 		if err != nil {
@@ -117,6 +120,10 @@ func run(ctx context.Context, c *cli.Command, out io.Writer) error {
 				on.GPUs[0].Budget = int64(v * gib)
 				on.GPUs[0].Overhead = min(on.GPUs[0].Overhead, on.GPUs[0].Budget/8)
 			}
+			if g := on.GPUs[0]; m.bytes() <= g.Budget-g.Overhead {
+				fmt.Fprintf(out, "\n%s fits into the memory of %s whole\n", m.Name, on.Name)
+				continue
+			}
 			fmt.Fprintf(out, "\n%s on %s, tokens per second (hits; MB copied for a token)\n\n| text | processor | `-ncmoe` | planned | LRU, fetched | LFU, fetched | adaptive | adaptive, nothing known |\n|---|---:|---:|---:|---:|---:|---:|---:|\n",
 				m.Name, on.Name)
 			for _, p := range pairs {
@@ -129,10 +136,60 @@ func run(ctx context.Context, c *cli.Command, out io.Writer) error {
 					fmt.Fprintf(out, " %s |", v)
 				}
 				fmt.Fprintln(out)
+				all.add(p.name, r)
 			}
 		}
 	}
+	all.print(out)
 	return nil
+}
+
+// ratio compares the speeds of two ways, by their numbers in the results of compete.
+type ratio struct {
+	name    string
+	way, to int
+}
+
+var ratios = []ratio{
+	{"over `-ncmoe`", adaptive, ncmoe}, {"over the plan", adaptive, planned}, {"over LRU, fetched", adaptive, lru}, {"nothing known, over `-ncmoe`", unknown, ncmoe},
+}
+
+// summary has of each text the least and the greatest of each of ratios, over models and machines.
+type summary struct {
+	texts []string
+	of    map[string][][2]float64
+}
+
+func (s *summary) add(text string, r results) {
+	if s.of[text] == nil {
+		if s.of == nil {
+			s.of = map[string][][2]float64{}
+		}
+		s.texts = append(s.texts, text)
+		for range ratios {
+			s.of[text] = append(s.of[text], [2]float64{math.Inf(1), 0})
+		}
+	}
+	for i, q := range ratios {
+		v := r[q.to].seconds / r[q.way].seconds
+		bounds := &s.of[text][i]
+		bounds[0], bounds[1] = min(bounds[0], v), max(bounds[1], v)
+	}
+}
+
+func (s *summary) print(out io.Writer) {
+	fmt.Fprint(out, "\nTokens per second of the policy over those of other ways, the least and the greatest of all models and machines\n\n| text |")
+	for _, q := range ratios {
+		fmt.Fprintf(out, " %s |", q.name)
+	}
+	fmt.Fprintf(out, "\n|---|%s\n", strings.Repeat("---:|", len(ratios)))
+	for _, text := range s.texts {
+		fmt.Fprintf(out, "| %s |", text)
+		for _, b := range s.of[text] {
+			fmt.Fprintf(out, " %.3f–%.3f |", b[0], b[1])
+		}
+		fmt.Fprintln(out)
+	}
 }
 
 // pair is a text whose frequencies are known before, and the one that is played.
@@ -226,14 +283,28 @@ func (r result) String() string {
 	return fmt.Sprintf("%.1f (%.0f %%; %.0f)", 1/r.seconds, 100*r.hits, r.copied/1e6)
 }
 
-// compete returns what each way gives, in the order of the table.
-func compete(m shape, on machine, p pair) (all [7]result, err error) {
+// The ways, in the order of the table.
+const (
+	processor = iota
+	ncmoe
+	planned
+	lru
+	lfu
+	adaptive
+	unknown // adaptive, nothing known
+	ways
+)
+
+type results [ways]result
+
+// compete returns what each way gives.
+func compete(m shape, on machine, p pair) (all results, err error) {
 	c := newSetting(m, on, p.profile)
-	ncmoe, err := c.ncmoe()
+	layers, err := c.ncmoe()
 	if err != nil {
 		return all, err
 	}
-	planned, err := c.placed()
+	plan, err := c.placed()
 	if err != nil {
 		return all, err
 	}
@@ -241,14 +312,17 @@ func compete(m shape, on machine, p pair) (all [7]result, err error) {
 	if err != nil {
 		return all, err
 	}
-	all = [7]result{c.planned(&cpu, p.trace), c.planned(&ncmoe, p.trace), c.planned(&planned, p.trace), c.fetching(p.trace, recently), c.fetching(p.trace, often)}
-	if all[5], err = c.adaptive(&planned, p.trace, residency.Tuned()); err != nil {
+	all = results{
+		processor: c.planned(&cpu, p.trace), ncmoe: c.planned(&layers, p.trace), planned: c.planned(&plan, p.trace),
+		lru: c.fetching(p.trace, recently), lfu: c.fetching(p.trace, often),
+	}
+	if all[adaptive], err = c.adaptive(&plan, p.trace, residency.Tuned()); err != nil {
 		return all, err
 	}
 	c = newSetting(m, on, nil)
-	if planned, err = c.placed(); err != nil {
+	if plan, err = c.placed(); err != nil {
 		return all, err
 	}
-	all[6], err = c.adaptive(&planned, p.trace, residency.Tuned())
+	all[unknown], err = c.adaptive(&plan, p.trace, residency.Tuned())
 	return all, err
 }

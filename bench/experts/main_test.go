@@ -27,7 +27,7 @@ func TestPolicies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ncmoe, planned, lru, adaptive, unknown := r[1].seconds, r[2].seconds, r[3].seconds, r[5].seconds, r[6].seconds
+		ncmoe, planned, lru, adaptive, unknown := r[ncmoe].seconds, r[planned].seconds, r[lru].seconds, r[adaptive].seconds, r[unknown].seconds
 		if h.Drift > 0 && h.Topic > 0 && h.Name != "steep" && adaptive >= planned {
 			t.Errorf("%s: %g s a token, %g where nothing moves", h.Name, adaptive, planned)
 		}

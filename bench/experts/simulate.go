@@ -20,6 +20,11 @@ type shape struct {
 	Head          int64
 }
 
+// bytes returns what the model takes.
+func (s *shape) bytes() int64 {
+	return s.Head + int64(s.Layers)*(s.Dense+int64(s.Experts)*s.Expert)
+}
+
 // machine is one with a GPU.
 type machine struct {
 	Name string
@@ -220,6 +225,9 @@ func step(policy *residency.Policy, under []copying, piece float64) (left []copy
 		}
 		if m.stage == 0 {
 			n := min(m.send, piece-sent)
+			if m.send == float64(m.Bytes) && n > 0 {
+				policy.Sending(m.Move)
+			}
 			m.send -= n
 			sent += n
 		}

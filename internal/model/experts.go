@@ -25,7 +25,7 @@ type Experts struct {
 // readExperts reads what files say of experts. Layers with a router have some.
 func (c *Config) readExperts(m *metadata) {
 	key := func(s string) string { return c.Arch + "." + s }
-	routed := func(l int) bool { return m.f.Tensor(fmt.Sprintf("blk.%d.ffn_gate_inp.weight", l)) != nil }
+	router := func(l int) string { return fmt.Sprintf("blk.%d.ffn_gate_inp.weight", l) }
 	n, said, err := m.f.Uint(key("expert_count"))
 	f := c.Family.Experts
 	switch {
@@ -73,11 +73,14 @@ func (c *Config) readExperts(m *metadata) {
 	with := 0
 	for l := range c.Blocks {
 		b := &c.Blocks[l]
-		if !routed(l) {
+		if m.f.Tensor(router(l)) == nil {
+			if down := fmt.Sprintf("blk.%d.ffn_down_exps.weight", l); m.f.Tensor(down) != nil {
+				m.fail("tensor %q is missing, the router of the experts in %q: the file is incomplete; download or convert it again", router(l), down)
+			}
 			continue
 		}
 		if uint64(l) < lead {
-			m.fail("tensor \"blk.%d.ffn_gate_inp.weight\" gives layer %d experts, and key %q says that the first %d layers have none", l, l, key("leading_dense_block_count"), lead)
+			m.fail("tensor %q gives layer %d experts, and key %q says that the first %d layers have none", router(l), l, key("leading_dense_block_count"), lead)
 		}
 		b.Experts, b.FF = true, e.Shared
 		with++

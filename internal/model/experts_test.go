@@ -13,6 +13,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
 // routed writes a small model with experts, of whose metadata KEY=TYPE:VALUE is changed.
@@ -69,6 +70,22 @@ func TestLyingExperts(t *testing.T) {
 	}
 	if _, err := loaded(t, routed(t, "llama", "llama.expert_count=int:0")); err == nil {
 		t.Error("a model whose experts are denied is loaded")
+	}
+}
+
+// TestMissingRouter: experts without a router are no layer without experts.
+func TestMissingRouter(t *testing.T) {
+	const router = "blk.1.ffn_gate_inp.weight"
+	whole := routed(t, "qwen3moe")
+	var tensors []gguf.Source
+	for _, w := range whole.Tensors {
+		if w.Name != router {
+			tensors = append(tensors, synthtest.Copied(w, w.Name))
+		}
+	}
+	f := synthtest.Made(t, whole.Keys, tensors)
+	if _, err := loaded(t, f); err == nil || !strings.Contains(err.Error(), router+"\" is missing") {
+		t.Errorf("error %v does not say that %s is missing", err, router)
 	}
 }
 

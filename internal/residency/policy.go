@@ -83,14 +83,15 @@ type Policy struct {
 type layer struct {
 	Layer
 	slot   []int32   // [Experts] where each lies, or Absent
-	holds  []int32   // [Slots] which lies there, or Absent; of a slot that is being filled, the one to come
+	holds  []int32   // [Slots] which lies there, or Absent; of a slot that a copy is under way to, the one to come
 	busy   []bool    // [Slots] a copy to it is under way
+	coming []bool    // [Experts] a copy of it is under way
 	recent []float64 // [Experts] averages of uses by a token
 	long   []float64 // [Experts]
 	need   float64   // difference between two experts' expected uses at which a copy pays
 }
 
-// Move is a copy of an expert from RAM into a slot. What the slot held before is lost.
+// Move is a copy of an expert from RAM into a slot. What the slot held before is lost when the copy is sent.
 type Move struct {
 	Layer  int
 	Expert int32
@@ -124,6 +125,7 @@ func (p *Policy) Add(l Layer) error {
 func newLayer(l Layer, s Speeds, t Tuning) layer {
 	y := layer{
 		Layer: l, slot: make([]int32, l.Experts), holds: make([]int32, l.Slots), busy: make([]bool, l.Slots),
+		coming: make([]bool, l.Experts),
 		recent: make([]float64, l.Experts), long: make([]float64, l.Experts),
 	}
 	for e := range y.slot {
@@ -182,8 +184,8 @@ func (p *Policy) doubt(uses float64) float64 {
 	return t.Doubt * math.Sqrt(uses*(recent+long))
 }
 
-// Next chooses the copy that saves most, and reports whether there is one that pays. From now on what the slot held is Absent; the expert to
-// come is, too, until Done.
+// Next chooses the copy that saves most, and reports whether there is one that pays. What the slot holds stays there until Sending, and the expert to come
+// is Absent until Done.
 func (p *Policy) Next() (Move, bool) {
 	var best Move
 	most := 0.0
@@ -231,7 +233,7 @@ func (p *Policy) candidates(y *layer) (in, out int32) {
 		return
 	}
 	for e := range y.slot {
-		if y.slot[e] != Absent || y.coming(int32(e)) {
+		if y.slot[e] != Absent || y.coming[e] {
 			continue
 		}
 		if use := p.expected(y, int32(e)); use > most {
@@ -241,26 +243,25 @@ func (p *Policy) candidates(y *layer) (in, out int32) {
 	return in, out
 }
 
-// coming reports whether a copy of the expert is under way.
-func (y *layer) coming(e int32) bool {
-	for s, busy := range y.busy {
-		if busy && y.holds[s] == e {
-			return true
-		}
-	}
-	return false
-}
-
 func (p *Policy) begin(m Move) {
 	y := &p.layers[m.Layer]
-	if e := y.holds[m.Slot]; e != Absent {
-		y.slot[e] = Absent
+	y.holds[m.Slot], y.busy[m.Slot], y.coming[m.Expert] = m.Expert, true, true
+}
+
+// Sending says that a copy begins to overwrite its slot, and returns the expert that lay there and is Absent from now on; Absent if none did.
+func (p *Policy) Sending(m Move) (lost int32) {
+	y := &p.layers[m.Layer]
+	for e, s := range y.slot {
+		if s == m.Slot {
+			y.slot[e] = Absent
+			return int32(e)
+		}
 	}
-	y.holds[m.Slot], y.busy[m.Slot] = m.Expert, true
+	return Absent
 }
 
 // Done says that a copy has arrived.
 func (p *Policy) Done(m Move) {
 	y := &p.layers[m.Layer]
-	y.slot[m.Expert], y.busy[m.Slot] = m.Slot, false
+	y.slot[m.Expert], y.busy[m.Slot], y.coming[m.Expert] = m.Slot, false, false
 }

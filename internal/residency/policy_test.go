@@ -39,8 +39,14 @@ func TestWhatIsUsedComesAndWhatIsNotGoes(t *testing.T) {
 	if !ok || m.Expert != 5 || m.Slot != 1 {
 		t.Fatalf("chose %+v, %v; expert 5 was used by every token, and expert 1 in slot 1 by none", m, ok)
 	}
+	if s := p.Slots(0); s[1] != 1 || s[5] != residency.Absent {
+		t.Errorf("until the slot is overwritten expert 1 is there, got %v", s)
+	}
+	if lost := p.Sending(m); lost != 1 {
+		t.Errorf("expert %d is lost, and 1 lay in the slot", lost)
+	}
 	if s := p.Slots(0); s[1] != residency.Absent || s[5] != residency.Absent {
-		t.Errorf("while the slot is filled neither expert is there, got %v", s)
+		t.Errorf("while the slot is overwritten neither expert is there, got %v", s)
 	}
 	if again, ok := p.Next(); ok {
 		t.Errorf("chose %+v, too", again)
@@ -78,16 +84,20 @@ func TestInvariants(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	const experts, slots = 16, 5
 	p := open(t, residency.Layer{Experts: experts, Slots: slots, Bytes: 1 << 20})
-	var under []residency.Move
+	var under, sent []residency.Move // what is staged, and what overwrites its slot
 	for i := range 5000 {
 		topic := int32(i / 300 % 4 * 4)
 		use(p, experts, 1, topic+r.Int32N(4), r.Int32N(experts))
 		if m, ok := p.Next(); ok {
 			under = append(under, m)
 		}
+		if len(sent) > 0 && r.IntN(3) == 0 {
+			p.Done(sent[0])
+			sent = sent[1:]
+		}
 		if len(under) > 0 && r.IntN(3) == 0 {
-			p.Done(under[0])
-			under = under[1:]
+			p.Sending(under[0])
+			under, sent = under[1:], append(sent, under[0])
 		}
 		held := map[int32]bool{}
 		for e, s := range p.Slots(0) {
@@ -99,7 +109,7 @@ func TestInvariants(t *testing.T) {
 			}
 			held[s] = true
 		}
-		for _, m := range under {
+		for _, m := range sent {
 			if held[m.Slot] {
 				t.Fatalf("seed %d, token %d: slot %d is filled and holds an expert", seed, i, m.Slot)
 			}

@@ -38,6 +38,7 @@ type copying struct {
 	residency.Move
 	stage  compute.RowStage
 	filled chan struct{} // is closed when the rows are in the stage
+	begun  bool          // the slot is being overwritten
 }
 
 // staged reports whether the rows are in the stage.
@@ -226,6 +227,9 @@ func (s *slots) count(i int, y *slotted, p *compute.Params) bool {
 func (s *slots) advance(d *Device, piece int64) error {
 	for i := 0; i < len(s.copies) && s.copies[i].staged() && piece > 0; {
 		c := s.copies[i]
+		if !c.begun {
+			s.empty(c)
+		}
 		sent, arrived, err := c.stage.Send(piece)
 		if err != nil {
 			return d.ofGPU(err)
@@ -250,7 +254,7 @@ func (s *slots) advance(d *Device, piece int64) error {
 	return nil
 }
 
-// begin empties the slot that an expert is to come to, and begins to stage the expert.
+// begin begins to stage an expert. What its slot holds is computed with there until the expert is sent.
 func (s *slots) begin(d *Device, move residency.Move) error {
 	if len(s.stages) == 0 {
 		stage, err := d.gpu.(compute.RowReplacer).RowStage(s.size)
@@ -259,13 +263,6 @@ func (s *slots) begin(d *Device, move residency.Move) error {
 		}
 		s.stages = append(s.stages, stage)
 	}
-	y := s.layers[move.Layer]
-	for e, at := range y.gpu.At {
-		if at == move.Slot {
-			y.gpu.At[e], y.host.At[e] = compute.Absent, int32(e)
-		}
-	}
-	y.sort()
 	last := len(s.stages) - 1
 	c := &copying{Move: move, stage: s.stages[last], filled: make(chan struct{})}
 	s.stages = s.stages[:last]
@@ -280,6 +277,16 @@ func (s *slots) begin(d *Device, move residency.Move) error {
 		go s.fill(d.host.(compute.RowKeeper), c, before)
 	}
 	return nil
+}
+
+// empty has the processor compute what lies in the slot of an expert that is sent from now on.
+func (s *slots) empty(c *copying) {
+	c.begun = true
+	y := s.layers[c.Layer]
+	if e := s.policy.Sending(c.Move); e != residency.Absent {
+		y.gpu.At[e], y.host.At[e] = compute.Absent, e
+		y.sort()
+	}
 }
 
 // arrive has the GPU compute the expert that has come.
