@@ -38,7 +38,7 @@ func newBindings(g *driver.GPU) *bindings {
 func (r *recorder) describe(n int) {
 	g, writes := r.d.gpu, r.d.bindings.writes[:n]
 	if g.Push {
-		g.VK.CmdPushDescriptors(r.command, g.Layout, writes)
+		g.VK.CmdPushDescriptors(r.buffer, g.Layout, writes)
 		return
 	}
 	set, err := r.seg.set(g, r.d.bindings)
@@ -50,7 +50,7 @@ func (r *recorder) describe(n int) {
 		writes[i].DstSet = set
 	}
 	g.VK.UpdateDescriptorSets(writes)
-	g.VK.CmdBindDescriptorSet(r.command, g.Layout, set)
+	g.VK.CmdBindDescriptorSet(r.buffer, g.Layout, set)
 }
 
 // poolSets is the number of descriptor sets that a recording allocates at a time.

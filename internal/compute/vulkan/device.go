@@ -35,6 +35,7 @@ type Device struct {
 	bindings   *bindings
 	mem        driver.Memory
 	maxBinding int64 // bytes that a part of a matrix may have; tests make it smaller than what a binding may span
+	beside     bool  // copies are made while it computes; tests do so on one queue
 	stage      stage
 	inputs     exchange
 	results    exchange
@@ -67,6 +68,7 @@ func Open(o Options) (*Device, error) {
 	if o.Budget > 0 {
 		d.mem.Budget = o.Budget
 	}
+	d.beside = g.Copies.Beside()
 	d.long.asked = o.Long
 	d.maxBinding = g.Span()
 	if o.maxBinding > 0 {
@@ -165,7 +167,7 @@ func (d *Device) once(f func(r *recorder)) error {
 	}
 	r.leg(nil, nil)
 	if r.err == nil {
-		r.fail(r.seg.legs[0].play(d.gpu, nil))
+		r.fail(r.seg.legs[0].play(d.gpu, nil, 0, 0))
 	}
 	if r.err == nil {
 		r.fail(d.gpu.Wait(d.gpu.Last))

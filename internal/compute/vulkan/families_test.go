@@ -177,13 +177,17 @@ func numberless(t *testing.T, m *model.Model) (steps []bool) {
 	return steps
 }
 
-// beside is a GPU that has experts come by a queue of their own. On lavapipe it is the one that computes, with a timeline of its own.
-type beside struct{ kept }
-
-func (beside) CopiesBeside() bool { return true }
+// setBeside has copies to a GPU made beside what it computes until the function returned is called. On lavapipe they go to the queue that computes, with a timeline of
+// their own.
+func setBeside(gpu *Device) func() {
+	before := gpu.beside
+	gpu.beside = true
+	return func() { gpu.beside = before }
+}
 
 // copiesBeside has experts staged and copied whole while steps are computed: the text is the processor's.
 func copiesBeside(t *testing.T, f *gguf.File, gpu *Device) {
+	defer setBeside(gpu)()
 	want, err := model.Load(t.Context(), f, onCPU(t), model.Options{Batch: 8, Outputs: 8, Cache: compute.CacheSpec{Pages: 2}, Sparse: model.Off})
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +197,7 @@ func copiesBeside(t *testing.T, f *gguf.File, gpu *Device) {
 	s := eager()
 	s.AtOnce = false
 	b := budget{experts: 3, slots: true}
-	m, d := loadSplit(t, f, beside{kept{gpu}}, b.places(layersOfFamilies), s)
+	m, d := loadSplit(t, f, kept{gpu}, b.places(layersOfFamilies), s)
 	for range 5 {
 		got, rows := greedy(t, m, tokens)
 		for i := range got {

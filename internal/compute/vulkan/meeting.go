@@ -87,28 +87,27 @@ func (r *recorder) take(to driver.View) driver.View {
 	return v
 }
 
-// swapped is memory that one leg's host shares with the device, until the next one's may.
+// swapped is memory that the host shares with the device in one turn, until it may in the next one.
 type swapped struct {
 	driver.View
-	of  *exchange
-	leg int // the last one to use it
+	of   *exchange
+	turn int // the last one to use it
 }
 
-// swap is size bytes of e for this leg. What an earlier leg passed is through when this leg's host has its turn, so a layer's
+// swap is size bytes of e for the host's next turn. What was passed for an earlier one is through when that comes, so a layer's
 // activations lie where those of the layer before lay.
 func (r *recorder) swap(e *exchange, size int64) (driver.View, error) {
-	leg := len(r.seg.legs)
 	if !r.overlap {
 		for i := range r.swaps {
-			if s := &r.swaps[i]; s.of == e && s.Size == size && s.leg < leg {
-				s.leg = leg
+			if s := &r.swaps[i]; s.of == e && s.Size == size && s.turn < r.hosts {
+				s.turn = r.hosts
 				return s.View, nil
 			}
 		}
 	}
 	v, err := e.take(size)
 	if err == nil && !r.overlap {
-		r.swaps = append(r.swaps, swapped{v, e, leg})
+		r.swaps = append(r.swaps, swapped{v, e, r.hosts})
 	}
 	return v, err
 }

@@ -32,7 +32,7 @@ func update(v driver.View) binding { return binding{v, true, true} }
 type recorder struct {
 	d        *Device
 	seg      *segment
-	command  vk.CommandBuffer // in recording; 0: none
+	buffer   vk.CommandBuffer // in recording; 0: none
 	filled   bool             // something was recorded in it
 	now      *compute.Params  // of the run that records: for Host only
 	live     bool             // Host was called
@@ -41,6 +41,12 @@ type recorder struct {
 	first    int              // of the command buffer's stamps
 	overlap  bool             // what is recorded runs beside the host
 	late     bool             // that has shown something, for which a later turn of the host waits
+	awaits   uint64           // number of the segment's copy that the command buffer, or an earlier one, waits for
+	hosts    int              // turns of the host so far
+	earlier  uint64           // commands of earlier legs
+	rooms    []roomUse        // that were filled by copies beside
+	copies   vk.CommandBuffer // on the queue for copies, in recording; 0: none
+	after    uint64           // number of the segment's command that it waits for
 	wanted   []place          // what is copied to the host in the end
 	err      error            // the first one
 	hazards  hazards
@@ -75,7 +81,7 @@ func (r *recorder) dispatch(c call) {
 		}
 	}
 	if r.prepare(c) {
-		r.d.gpu.VK.CmdDispatch(r.command, uint32(c.groups[0]), uint32(c.groups[1]), uint32(c.groups[2]))
+		r.d.gpu.VK.CmdDispatch(r.buffer, uint32(c.groups[0]), uint32(c.groups[1]), uint32(c.groups[2]))
 	}
 }
 
@@ -104,12 +110,12 @@ func (r *recorder) prepare(c call) bool {
 	}
 	r.order(c.bind...)
 	if pipeline != r.bound {
-		g.VK.CmdBindPipeline(r.command, pipeline)
+		g.VK.CmdBindPipeline(r.buffer, pipeline)
 		r.bound = pipeline
 	}
 	r.describe(len(c.bind))
 	if len(c.push) > 0 {
-		g.VK.CmdPushConstants(r.command, g.Layout, c.push)
+		g.VK.CmdPushConstants(r.buffer, g.Layout, c.push)
 	}
 	return true
 }
@@ -122,7 +128,7 @@ func (r *recorder) copy(to, from driver.View) {
 	}
 	r.order(write(to), read(from))
 	region := []vk.BufferCopy{{SrcOffset: uint64(from.At), DstOffset: uint64(to.At), Size: uint64(to.Size)}}
-	r.d.gpu.VK.CmdCopyBuffer(r.command, from.Slab.Buffer, to.Slab.Buffer, region)
+	r.d.gpu.VK.CmdCopyBuffer(r.buffer, from.Slab.Buffer, to.Slab.Buffer, region)
 }
 
 // fill records that every word of v becomes word.
@@ -132,7 +138,7 @@ func (r *recorder) fill(v driver.View, word uint32) {
 		return
 	}
 	r.order(write(v))
-	r.d.gpu.VK.CmdFillBuffer(r.command, v.Slab.Buffer, uint64(v.At), uint64(v.Size), word)
+	r.d.gpu.VK.CmdFillBuffer(r.buffer, v.Slab.Buffer, uint64(v.At), uint64(v.Size), word)
 }
 
 // begin starts a command buffer. What earlier submissions and the host wrote is visible to what follows.
@@ -153,7 +159,7 @@ func (r *recorder) beginWith(command vk.CommandBuffer) {
 		r.fail(r.d.gpu.Fail(err))
 		return
 	}
-	r.command, r.filled, r.bound = command, false, 0
+	r.buffer, r.filled, r.bound = command, false, 0
 	r.hazards.clear()
 	r.barrier(vk.PipelineStageHost, vk.AccessHostWrite, 0, 0)
 	r.stampBegin()
@@ -162,13 +168,13 @@ func (r *recorder) beginWith(command vk.CommandBuffer) {
 // end ends the command buffer. What it wrote is visible to the host. Of an empty one nothing remains.
 func (r *recorder) end() vk.CommandBuffer {
 	r.flush()
-	if r.command == 0 { // begin failed
+	if r.buffer == 0 { // begin failed
 		return 0
 	}
 	r.stampEnd()
 	r.barrier(0, 0, vk.PipelineStageHost, vk.AccessHostRead)
-	command := r.command
-	r.command = 0
+	command := r.buffer
+	r.buffer = 0
 	if err := r.d.gpu.VK.End(command); err != nil {
 		r.fail(r.d.gpu.Fail(err))
 	}
@@ -191,11 +197,12 @@ func (r *recorder) barrier(fromStages, fromAccess, toStages, toAccess uint32) {
 	m := &r.d.bindings.memory
 	m.SrcAccessMask = workWrites | fromAccess
 	m.DstAccessMask = workReads | workWrites | toAccess
-	r.d.gpu.VK.CmdPipelineBarrier(r.command, workStages|fromStages, workStages|toStages, m)
+	r.d.gpu.VK.CmdPipelineBarrier(r.buffer, workStages|fromStages, workStages|toStages, m)
 }
 
 // order records a barrier if what follows touches memory in a way that must wait for what came since the last one.
 func (r *recorder) order(bind ...binding) {
+	r.split(bind)
 	r.filled = true
 	conflict := false
 	for _, b := range bind {
@@ -210,5 +217,6 @@ func (r *recorder) order(bind ...binding) {
 			r.forms.forget(b.View)
 		}
 		r.hazards.add(b)
+		r.uses(b.View)
 	}
 }

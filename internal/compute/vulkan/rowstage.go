@@ -64,7 +64,7 @@ func (s *rowStage) Put(m *compute.Matrix, first int, src compute.Source) {
 }
 
 // CopiesBeside implements compute.RowReplacer.
-func (d *Device) CopiesBeside() bool { return d.gpu.Copies.Beside() }
+func (d *Device) CopiesBeside() bool { return d.beside }
 
 // Send passes on at most so many bytes of what was put, if those before have arrived.
 func (s *rowStage) Send(most int64) (sent int64, arrived bool, err error) {
@@ -95,6 +95,6 @@ func (s *rowStage) Send(most int64) (sent int64, arrived bool, err error) {
 	if err := g.VK.End(s.command); err != nil {
 		return 0, false, g.Fail(err)
 	}
-	s.sent, err = g.Copies.Submit(s.command)
+	s.sent, err = g.Copies.Submit(s.command, 0)
 	return sent, false, err
 }

@@ -25,16 +25,22 @@ type segment struct {
 	copies  []copied     // what the host reads when it has run
 	stale   bool         // it read more: the next recording copies that too
 
+	commands uint64 // recorded; they are numbered from 1 on
+	copied   uint64 // command buffers on the queue for copies, likewise
+
 	pools []vk.DescriptorPool // of its dispatches' sets; none where descriptors are pushed
 	sets  int                 // left in the last one
 }
 
 // leg is a stretch of a segment up to where the host has its turn.
 type leg struct {
-	command vk.CommandBuffer              // 0: nothing was recorded
-	overlap vk.CommandBuffer              // submitted with command, for the host's turn; 0: nothing
+	command driver.Command                // its Copies, and those of overlap, are a number of the segment's
+	overlap driver.Command                // submitted with command, for the host's turn
 	host    func(p *compute.Params) error // called when command has run; nil: nothing
 	late    bool                          // what ran beside an earlier turn must have run too
+	brought uint64                        // number of the segment's copy that must have run, too
+	copies  vk.CommandBuffer              // on the queue for copies, submitted before command; 0: nothing
+	after   uint64                        // number of an earlier leg's command that must have run before copies
 
 	idle func(ready, done func() bool) // called while host's turn is waited for; nil: nothing
 }
@@ -121,16 +127,35 @@ func (r *recorder) record(body func(compute.Verbs)) error {
 	return r.err
 }
 
-// leg ends a leg, at whose end the host has its turn, while the device computes what meanwhile records.
+// leg ends a leg, at whose end the host has its turn, if it is to have one, while the device computes what meanwhile records.
 func (r *recorder) leg(host func(*compute.Params) error, meanwhile func()) {
-	l := leg{command: r.end(), host: host, late: r.late, idle: r.idle}
-	r.late, r.idle = false, nil
+	l := leg{command: r.command(), host: host, brought: r.seg.copied}
+	if r.copies != 0 {
+		l.brought++
+	}
+	if host != nil {
+		l.late, l.idle = r.late, r.idle
+		r.late, r.idle = false, nil
+		r.hosts++
+	}
 	if meanwhile != nil {
 		r.begin()
 		meanwhile()
-		l.overlap = r.end()
+		l.overlap = r.command()
 	}
+	l.copies, l.after = r.endCopies()
+	r.earlier = r.seg.commands
 	r.seg.legs = append(r.seg.legs, l)
+}
+
+// command ends the command buffer, as end does, and numbers it.
+func (r *recorder) command() driver.Command {
+	c := driver.Command{Buffer: r.end()}
+	if c.Buffer != 0 {
+		c.Copies = r.awaits
+		r.seg.commands++
+	}
+	return c
 }
 
 // copyWanted records copies of what the host read behind earlier runs, for it is likely to read that again.
@@ -159,6 +184,7 @@ func (r *recorder) Host(f func() error) {
 	}
 	r.d.free(r.seg)
 	r.seg.checks, r.seg.inputs, r.seg.results, r.seg.stamps = nil, nil, nil, nil // the inputs lie where they were filled in
+	r.seg.commands, r.seg.copied, r.earlier, r.awaits, r.rooms = 0, 0, 0, 0, nil
 	r.begin()
 }
 
@@ -194,31 +220,43 @@ func (d *Device) play(s *segment, p *compute.Params) error {
 
 // play submits s leg by leg and waits.
 func (s *segment) play(g *driver.GPU, p *compute.Params) error {
+	commands, copies := g.Last, g.Copies.Last()
 	for i := range s.legs {
-		if err := s.legs[i].play(g, p); err != nil {
+		if err := s.legs[i].play(g, p, commands, copies); err != nil {
 			if g.Lost == nil { // what runs may not be disturbed
-				err = errors.Join(err, g.Wait(g.Last))
+				err = errors.Join(err, g.Wait(g.Last), g.Copies.Wait(g.Copies.Last()))
 			}
+			return err
+		}
+	}
+	if s.copied > 0 {
+		if err := g.Copies.Wait(g.Copies.Last()); err != nil {
 			return err
 		}
 	}
 	return g.Wait(g.Last)
 }
 
-// play submits l and lets the host do its part. What runs beside may still run when it returns.
-func (l *leg) play(g *driver.GPU, p *compute.Params) error {
+// play submits l and lets the host do its part. What runs beside may still run when it returns. The segment's commands and copies are numbered from those given on.
+func (l *leg) play(g *driver.GPU, p *compute.Params, commands, copies uint64) error {
 	before := g.Last
+	if l.copies != 0 {
+		if _, err := g.Copies.Submit(l.copies, commands+l.after); err != nil {
+			return err
+		}
+	}
+	command, overlap := l.command.From(copies), l.overlap.From(copies)
 	awaited, err := uint64(0), error(nil)
 	if l.late {
 		awaited = before
 	}
 	switch {
-	case l.command != 0 && l.overlap != 0:
-		awaited, err = g.Submit(l.command, l.overlap)
-	case l.command != 0:
-		awaited, err = g.Submit(l.command)
-	case l.overlap != 0:
-		_, err = g.Submit(l.overlap)
+	case command.Buffer != 0 && overlap.Buffer != 0:
+		awaited, err = g.Submit(command, overlap)
+	case command.Buffer != 0:
+		awaited, err = g.Submit(command)
+	case overlap.Buffer != 0:
+		_, err = g.Submit(overlap)
 	}
 	if err != nil || l.host == nil {
 		return err
@@ -229,6 +267,11 @@ func (l *leg) play(g *driver.GPU, p *compute.Params) error {
 	}
 	if err := g.Wait(awaited); err != nil {
 		return err
+	}
+	if l.brought > 0 {
+		if err := g.Copies.Wait(copies + l.brought); err != nil {
+			return err
+		}
 	}
 	return l.host(p)
 }
@@ -252,10 +295,13 @@ func (d *Device) forget(seg compute.Segment) {
 // free gives up s's command buffers, which are not running.
 func (d *Device) free(s *segment) {
 	for _, l := range s.legs {
-		for _, c := range [...]vk.CommandBuffer{l.command, l.overlap} {
-			if c != 0 {
-				d.gpu.VK.FreeCommandBuffer(d.gpu.Pool, c)
+		for _, c := range [...]driver.Command{l.command, l.overlap} {
+			if c.Buffer != 0 {
+				d.gpu.VK.FreeCommandBuffer(d.gpu.Pool, c.Buffer)
 			}
+		}
+		if l.copies != 0 {
+			d.gpu.VK.FreeCommandBuffer(d.gpu.Copies.Pool, l.copies)
 		}
 	}
 	for _, p := range s.pools {

@@ -107,7 +107,7 @@ func (r *recorder) stamp(s stamp) {
 		return
 	}
 	r.flush()
-	r.d.gpu.VK.CmdWriteTimestamp(r.command, vk.PipelineStageBottomOfPipe, r.d.stamps.pool, uint32(len(r.seg.stamps)))
+	r.d.gpu.VK.CmdWriteTimestamp(r.buffer, vk.PipelineStageBottomOfPipe, r.d.stamps.pool, uint32(len(r.seg.stamps)))
 	r.seg.stamps = append(r.seg.stamps, s)
 }
 

@@ -87,7 +87,7 @@ func (s *stage) copy(v driver.View, fill func(dst []byte)) error {
 		return r.err
 	}
 	var err error
-	s.running[i], err = s.d.gpu.Submit(s.command[i])
+	s.running[i], err = s.d.gpu.Submit(driver.Command{Buffer: s.command[i]})
 	return err
 }
 

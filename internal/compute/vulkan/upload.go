@@ -72,9 +72,11 @@ func (r *recorder) UploadWeights(into any, sources []compute.Source, uses []comp
 		at = driver.Align(at+end, r.d.gpu.Alignment())
 	}
 	if r.err == nil {
-		r.about(sources[0].Name + sent)
-		r.copy(to.local.Slice(0, min(at, to.local.Size)), to.staged.Slice(0, min(at, to.staged.Size)))
-		r.late = r.late || r.overlap
+		if size := min(at, to.local.Size); !r.copyBeside(to, size) {
+			r.about(sources[0].Name + sent)
+			r.copy(to.local.Slice(0, size), to.staged.Slice(0, size))
+			r.late = r.late || r.overlap
+		}
 	}
 	return matrices, func(i int, data []byte) { fills[i](data) }
 }

@@ -13,8 +13,8 @@ const (
 	copyQueue
 )
 
-// Copies are submissions that steps do not wait for: on the device's queue for copies, if it has one, and else between steps on the one that computes. They have
-// a timeline of their own.
+// Copies are submissions to the device's queue for copies, if it has one, and else to the one that computes. They have a timeline of their own; what is to wait
+// for one of them, or they for a step's, says so.
 type Copies struct {
 	g      *GPU
 	queue  int
@@ -25,8 +25,10 @@ type Copies struct {
 	waited uint64       // that of the last one that a step was told to find done
 	// What a submission reads, pinned with the GPU.
 	batch   [1]vk.SubmitInfo
-	signal  vk.TimelineSemaphoreSubmitInfo
+	signal  vk.TimelineSemaphoreSubmitInfo // with what it waits for
 	command vk.CommandBuffer
+	after   uint64 // number of the step's submission that is waited for
+	stages  uint32 // that wait
 }
 
 func (c *Copies) create(g *GPU, timeline *vk.SemaphoreTypeCreateInfo) (err error) {
@@ -39,12 +41,13 @@ func (c *Copies) create(g *GPU, timeline *vk.SemaphoreTypeCreateInfo) (err error
 	if c.done, err = g.VK.CreateSemaphore(&vk.SemaphoreCreateInfo{SType: vk.StructureTypeSemaphoreCreateInfo, PNext: unsafe.Pointer(timeline)}); err != nil {
 		return err
 	}
+	c.stages = vk.PipelineStageTransfer
 	c.signal = vk.TimelineSemaphoreSubmitInfo{
-		SType: vk.StructureTypeTimelineSemaphoreSubmitInfo, SignalSemaphoreValueCount: 1, PSignalSemaphoreValues: &c.last,
+		SType: vk.StructureTypeTimelineSemaphoreSubmitInfo, SignalSemaphoreValueCount: 1, PSignalSemaphoreValues: &c.last, PWaitSemaphoreValues: &c.after,
 	}
 	c.batch[0] = vk.SubmitInfo{
 		SType: vk.StructureTypeSubmitInfo, PNext: unsafe.Pointer(&c.signal), CommandBufferCount: 1, PCommandBuffers: &c.command,
-		SignalSemaphoreCount: 1, PSignalSemaphores: &c.done,
+		SignalSemaphoreCount: 1, PSignalSemaphores: &c.done, PWaitSemaphores: &g.done, PWaitDstStageMask: &c.stages,
 	}
 	return nil
 }
@@ -52,13 +55,19 @@ func (c *Copies) create(g *GPU, timeline *vk.SemaphoreTypeCreateInfo) (err error
 // Beside reports whether copies have a queue of their own.
 func (c *Copies) Beside() bool { return c.queue == copyQueue }
 
-// Submit queues a command of copies and returns its number. No step runs that reads what it writes.
-func (c *Copies) Submit(command vk.CommandBuffer) (uint64, error) {
+// Last returns the number of the last copy.
+func (c *Copies) Last() uint64 { return c.last }
+
+// Submit queues a command of copies, to run when the steps' submission number after has, and returns its number. After 0 it waits for none: then no step runs that
+// touches what it does.
+func (c *Copies) Submit(command vk.CommandBuffer, after uint64) (uint64, error) {
 	if c.g.Lost != nil {
 		return 0, c.g.Lost
 	}
 	from := c.g.Trace.Now()
-	c.command = command
+	c.command, c.after = command, after
+	waits := uint32(min(after, 1))
+	c.batch[0].WaitSemaphoreCount, c.signal.WaitSemaphoreValueCount = waits, waits
 	c.last++
 	if err := c.g.VK.Submit(c.queue, c.batch[:]); err != nil {
 		return 0, c.g.Fail(err)
@@ -75,12 +84,27 @@ func (c *Copies) Ran(n uint64) bool {
 	return c.ran >= n
 }
 
-// seen returns the number of semaphores, 0 or 1, that a step is to wait for, and writes the value to wait for: that of the last copy that was seen done. The wait
-// takes no time; it makes what was copied visible to the queue that computes.
-func (c *Copies) seen(value *uint64) uint32 {
-	if c.ran == c.waited {
+// Wait returns when copy number n has run.
+func (c *Copies) Wait(n uint64) error {
+	if c.ran >= n {
+		return nil
+	}
+	from := c.g.Trace.Now()
+	if err := c.g.reach(c.done, n); err != nil {
+		return err
+	}
+	c.ran = n
+	c.g.Trace.Span(trace.Calls, "wait for copies", from)
+	return nil
+}
+
+// before returns the number of semaphores, 0 or 1, that a step's submission is to wait for, and writes the value to wait for: that of the last copy that was seen done,
+// for which the wait takes no time but makes what was copied visible to the queue that computes, or of copy number n, if that is a later one.
+func (c *Copies) before(n uint64, value *uint64) uint32 {
+	n = max(n, c.ran)
+	if n <= c.waited {
 		return 0
 	}
-	*value, c.waited = c.ran, c.ran
+	*value, c.waited = n, n
 	return 1
 }

@@ -52,13 +52,14 @@ type running struct {
 // submission are the structures of vkQueueSubmit, for up to two batches of one command buffer each, and of vkWaitSemaphores.
 type submission struct {
 	batches [2]vk.SubmitInfo
-	signals [2]vk.TimelineSemaphoreSubmitInfo // of the first, what it waits for, too
+	signals [2]vk.TimelineSemaphoreSubmitInfo // with what a batch waits for
 	command [2]vk.CommandBuffer
 	value   [2]uint64 // that a batch signals
-	copied  uint64    // number of the copy that the first batch finds done
+	copied  [2]uint64 // number of the copy that a batch waits for
 	stages  uint32    // that read what it copied
 
 	wait    vk.SemaphoreWaitInfo
+	awaited vk.Semaphore
 	target  uint64
 	reached uint64
 }
@@ -173,15 +174,14 @@ func (g *GPU) create() error {
 	g.pin.Pin(&g.done)
 	for i := range s.batches {
 		s.signals[i] = vk.TimelineSemaphoreSubmitInfo{
-			SType: vk.StructureTypeTimelineSemaphoreSubmitInfo, SignalSemaphoreValueCount: 1, PSignalSemaphoreValues: &s.value[i],
+			SType: vk.StructureTypeTimelineSemaphoreSubmitInfo, SignalSemaphoreValueCount: 1, PSignalSemaphoreValues: &s.value[i], PWaitSemaphoreValues: &s.copied[i],
 		}
 		s.batches[i] = vk.SubmitInfo{
 			SType: vk.StructureTypeSubmitInfo, PNext: unsafe.Pointer(&s.signals[i]), CommandBufferCount: 1, PCommandBuffers: &s.command[i],
-			SignalSemaphoreCount: 1, PSignalSemaphores: &g.done,
+			SignalSemaphoreCount: 1, PSignalSemaphores: &g.done, PWaitSemaphores: &g.Copies.done, PWaitDstStageMask: &s.stages,
 		}
 	}
-	s.batches[0].PWaitSemaphores, s.batches[0].PWaitDstStageMask, s.signals[0].PWaitSemaphoreValues = &g.Copies.done, &s.stages, &s.copied
-	s.wait = vk.SemaphoreWaitInfo{SType: vk.StructureTypeSemaphoreWaitInfo, SemaphoreCount: 1, PSemaphores: &g.done, PValues: &s.target}
+	s.wait = vk.SemaphoreWaitInfo{SType: vk.StructureTypeSemaphoreWaitInfo, SemaphoreCount: 1, PSemaphores: &s.awaited, PValues: &s.target}
 	return nil
 }
 
@@ -206,24 +206,38 @@ func (g *GPU) destroy() {
 	g.pin.Unpin()
 }
 
+// Command is a recorded command buffer, or none if Buffer is 0.
+type Command struct {
+	Buffer vk.CommandBuffer
+	Copies uint64 // number of the copy that must have run before it; 0: none
+}
+
+// From returns c where Copies counts from another number than 0.
+func (c Command) From(copies uint64) Command {
+	if c.Copies > 0 {
+		c.Copies += copies
+	}
+	return c
+}
+
 // Submit queues commands, one or two, and returns the number that the first signals; the second's is the next.
-func (g *GPU) Submit(commands ...vk.CommandBuffer) (uint64, error) {
+func (g *GPU) Submit(commands ...Command) (uint64, error) {
 	if g.Lost != nil {
 		return 0, g.Lost
 	}
 	from := g.Trace.Now()
 	s := g.submission
 	for i, c := range commands {
-		s.command[i], s.value[i] = c, g.Last+1+uint64(i)
+		s.command[i], s.value[i] = c.Buffer, g.Last+1+uint64(i)
+		waits := g.Copies.before(c.Copies, &s.copied[i])
+		s.batches[i].WaitSemaphoreCount, s.signals[i].WaitSemaphoreValueCount = waits, waits
 	}
-	waits := g.Copies.seen(&s.copied)
-	s.batches[0].WaitSemaphoreCount, s.signals[0].WaitSemaphoreValueCount = waits, waits
 	if err := g.VK.Submit(stepQueue, s.batches[:len(commands)]); err != nil {
 		return 0, g.Fail(err)
 	}
 	g.Last += uint64(len(commands))
 	if g.Trace != nil {
-		g.traceSubmission(commands, from)
+		g.traceSubmission(len(commands), from)
 	}
 	return g.Last - uint64(len(commands)) + 1, nil
 }
@@ -232,21 +246,21 @@ func (g *GPU) Submit(commands ...vk.CommandBuffer) (uint64, error) {
 // wake-up tens of microseconds in every layer that two processors share. Not on a software device, which needs the core itself.
 const polls = 1500
 
-// traceSubmission keeps what submitting commands took, and that they run.
-func (g *GPU) traceSubmission(commands []vk.CommandBuffer, from time.Duration) {
+// traceSubmission keeps what submitting so many commands took, and that they run.
+func (g *GPU) traceSubmission(commands int, from time.Duration) {
 	g.Trace.Span(trace.Calls, "submit", from)
 	for i := range commands {
 		if g.Timed {
 			break
 		}
-		g.running = append(g.running, running{g.Last - uint64(len(commands)-1-i), g.Trace.Now()})
+		g.running = append(g.running, running{g.Last - uint64(commands-1-i), g.Trace.Now()})
 	}
 }
 
 // Wait returns when submission number n has run.
 func (g *GPU) Wait(n uint64) error {
 	from := g.Trace.Now()
-	err := g.reach(n)
+	err := g.reach(g.done, n)
 	if g.Trace != nil && n > 0 {
 		g.traceWait(n, from)
 	}
@@ -266,14 +280,15 @@ func (g *GPU) traceWait(n uint64, from time.Duration) {
 	}
 }
 
-func (g *GPU) reach(n uint64) error {
+// reach returns when a timeline has come to n.
+func (g *GPU) reach(timeline vk.Semaphore, n uint64) error {
 	if g.Lost != nil {
 		return g.Lost
 	}
 	s := g.submission
 	if g.Info.Kind != CPU {
 		for range polls {
-			if err := g.VK.SemaphoreValue(g.done, &s.reached); err != nil {
+			if err := g.VK.SemaphoreValue(timeline, &s.reached); err != nil {
 				return g.Fail(err)
 			}
 			if s.reached >= n {
@@ -281,7 +296,7 @@ func (g *GPU) reach(n uint64) error {
 			}
 		}
 	}
-	s.target = n
+	s.awaited, s.target = timeline, n
 	if err := g.VK.WaitSemaphores(&s.wait, ^uint64(0)); err != nil {
 		return g.Fail(err)
 	}
