@@ -53,7 +53,8 @@ type Options struct {
 	HotDrafts HotDrafts
 
 	// FurtherDrafts has the file's layer that predicts a further token guess besides (multi-token prediction), with guesses that end by Draft.Least as those of
-	// HotDrafts, which it replaces. Files without such a layer are refused; where GPUs have a part of the model it has no effect.
+	// HotDrafts, which it replaces. Files without such a layer are refused. It lies in RAM, also where GPUs have a part of the
+	// model, which runs without it if there is no room.
 	FurtherDrafts bool
 
 	Batch        int // tokens of prompts handed in at a time; 0: 2048

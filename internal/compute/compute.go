@@ -200,6 +200,20 @@ func (p *Params) Type(i int) int32 {
 	return p.Types[i]
 }
 
+// Precede does a Precede whose rows of a step dst and x return. [cols]
+func (p *Params) Precede(dst, x func(row int) []float32) {
+	for i, q := range p.Seq {
+		var from []float32
+		if i > 0 && p.Seq[i-1] == q && p.Pos[i-1] == p.Pos[i]-1 {
+			from = x(i - 1)
+		} else if int(q) < len(p.Before) {
+			from = p.Before[q]
+		}
+		to := dst(i)
+		clear(to[copy(to, from):])
+	}
+}
+
 // ShortPrompt is the number of tokens from which on a prompt's rows may be computed by arithmetic that pays for many rows only. What counts is
 // the prompt, not the part of it in a step, so that results do not depend on how it is cut.
 const ShortPrompt = 64

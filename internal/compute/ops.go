@@ -31,6 +31,7 @@ type calls struct {
 	altUp       AltUpPredict
 	correct     AltUpCorrect
 	gather      Gather
+	precede     Precede
 	predict     Predict
 	sparseFFN   SparseFFN
 	route       Route
@@ -578,6 +579,24 @@ func (o *Gather) Visit(v Visitor) {
 func (v Verbs) Gather(dst, x Tensor) {
 	v.calls.gather = Gather{dst, x}
 	v.Do(&v.calls.gather)
+}
+
+// Precede copies row i-1 of X to row i of Dst, where it is of the same sequence and the position before. Other rows of Dst become what Params.Before has of
+// their sequence, or zeros where it has nothing.
+type Precede struct {
+	Dst, X Tensor // [n, cols]
+}
+
+// Visit implements Op.
+func (o *Precede) Visit(v Visitor) {
+	v.Tensor(&o.Dst, Write)
+	v.Tensor(&o.X, Read)
+}
+
+// Precede does a Precede.
+func (v Verbs) Precede(dst, x Tensor) {
+	v.calls.precede = Precede{dst, x}
+	v.Do(&v.calls.precede)
 }
 
 // Predict computes Set = {i < always} ∪ {always+i : Logits[i] >= Threshold} for each token, with Logits = FC2·relu(FC1·X) and

@@ -54,6 +54,7 @@ type Options struct {
 	Trace      *trace.Log     // keeps steps; may be nil
 	Work       bool           // steps are timed part by part, also while nobody watches
 	Expect     func(Memory)   // is told what loading will take, before it begins, and once more where it begins anew; may be nil
+	Notice     func(string)   // is told in a line what the user should know; may be nil
 	Progress   func(done, total int64)
 }
 
@@ -163,16 +164,21 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, layout placemen
 	if err != nil {
 		return err
 	}
-	further := o.Further && o.Drafts > 0 && layout.Places == nil
-	c.FurtherCached = further
+	c.FurtherCached = o.GuessesFurther()
 	e.context = pick(o.Context, c.Context)
 	e.ubatch = min(o.LargestStep(), e.context)
 	size := o.cacheSize(c)
 	need := o.memory(f, c, layout)
+	if whole := need; c.FurtherCached && !need.fits() {
+		c.FurtherCached = false
+		if need = o.memory(f, c, layout); need.fits() && o.Notice != nil {
+			o.Notice(fmt.Sprintf("the layer that predicts a further token guesses nothing: with it the model would take %.1f GiB of RAM, and %.1f GiB are available", gib(whole.Need), gib(whole.Available)))
+		}
+	}
 	if o.Expect != nil {
 		o.Expect(need)
 	}
-	if need.Available > 0 && need.Need > need.Available {
+	if !need.fits() {
 		return &MemoryError{f.Path, need}
 	}
 	progress := o.Progress
@@ -189,7 +195,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, layout placemen
 	}
 	m, err := model.Load(ctx, f, dev, model.Options{
 		Activation: o.Activation, Threshold: o.Threshold, Batch: e.ubatch, Outputs: e.outputs + o.DraftRows(),
-		Sparse: o.Sparse, Further: further, Drafts: o.hotDrafts(layout.Places != nil), Magnitudes: o.Magnitudes, Bound: o.Bound, AlwaysOn: o.AlwaysOn, Predicting: o.Predicting, Recall: o.Recall,
+		Sparse: o.Sparse, Further: c.FurtherCached, Drafts: o.hotDrafts(layout.Places != nil), Magnitudes: o.Magnitudes, Bound: o.Bound, AlwaysOn: o.AlwaysOn, Predicting: o.Predicting, Recall: o.Recall,
 		Order: o.Order, Observer: o.Observer, Places: layout.Places,
 		Context: e.context, Cache: size, CacheTypes: o.CacheTypes, Adapters: o.Adapters, Pinned: o.NoRepack, Progress: progress,
 	})
@@ -223,6 +229,9 @@ func pick(v, def int) int {
 	return def
 }
 
+// GuessesFurther reports whether the file's layer that predicts a further token is asked for.
+func (o *Options) GuessesFurther() bool { return o.Further && o.Drafts > 0 }
+
 // DraftRows returns the number of rows of logits that the largest step has for guessed tokens.
 func (o *Options) DraftRows() int { return model.DraftSequences * o.Drafts }
 
@@ -241,7 +250,7 @@ func (o *Options) Memory(f *gguf.File, on placement.Layout) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	c.FurtherCached = o.Further && o.Drafts > 0 && on.Bytes == 0
+	c.FurtherCached = o.GuessesFurther()
 	return o.memory(f, c, on).Need, nil
 }
 

@@ -29,6 +29,11 @@ type Memory struct {
 	OnGPUs                      int64 // weights and cache that lie in the memory of GPUs
 }
 
+// fits reports whether that is available, as far as is known.
+func (m *Memory) fits() bool { return m.Available == 0 || m.Need <= m.Available }
+
+func gib(n int64) float64 { return float64(n) / (1 << 30) }
+
 // MemoryError is the error of a model that does not fit into memory.
 type MemoryError struct {
 	File string
@@ -36,7 +41,6 @@ type MemoryError struct {
 }
 
 func (e *MemoryError) Error() string {
-	gib := func(n int64) float64 { return float64(n) / (1 << 30) }
 	return fmt.Sprintf("%s: needs %.1f GiB (weights %.1f, KV cache %.1f, activations %.1f) but %.1f GiB are available; lower -c or -ub, or use --no-repack to read weights from disk",
 		e.File, gib(e.Need), gib(e.Weights), gib(e.Cache), gib(e.Activations), gib(e.Available))
 }

@@ -7,8 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -97,7 +100,29 @@ func TestRecurrentFurtherDrafts(t *testing.T) {
 // TestFurtherHidden: a further layer that knows the token after the next by the hidden state before it alone guesses right. Layers add nothing to the embeddings, the head's
 // row v+1 is token v's embedding, and that of the further layer's own head v+2.
 func TestFurtherHidden(t *testing.T) {
-	e := openFile(t, countingModel(t), engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, Drafts: 1, Further: true})
+	f := countingModel(t)
+	counts(t, openFile(t, f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, Drafts: 1, Further: true}))
+}
+
+// TestFurtherHiddenOnGPU: it does wherever the model's layers lie.
+func TestFurtherHiddenOnGPU(t *testing.T) {
+	f := countingModel(t)
+	c, err := model.ReadConfig(f, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, plan := range furtherPlans(c) {
+		t.Run(name, func(t *testing.T) {
+			e := openGPU(t, f, engine.Options{Context: 128, Drafts: 1, Further: true, HotDrafts: engine.HotNever}, plan)
+			engine.SetTimes(e.Engine, cheapGuesses)
+			counts(t, e.Engine)
+		})
+	}
+}
+
+// counts holds that countingModel's guesses all come.
+func counts(t *testing.T, e *engine.Engine) {
+	t.Helper()
 	drafted, accepted := 0, 0
 	for at := int32(100); at < 150 && drafted == 0; at += 5 { // on a busy machine guesses may not pay in one text
 		got, res := greedy(t, e, []int32{at - 2, at - 1, at}, 60)
@@ -110,6 +135,56 @@ func TestFurtherHidden(t *testing.T) {
 	}
 	if drafted == 0 || accepted != drafted {
 		t.Errorf("%d of %d guesses came", accepted, drafted)
+	}
+}
+
+// furtherPlans are plans of layers on lavapipe: all of them, some neurons or experts of some, none but the head, and all of them on two GPUs.
+func furtherPlans(c model.Config) map[string]planner.Plan {
+	units := max(c.FF, c.Experts.Count)
+	mixed := share(c.Layers, units/2)
+	mixed[c.Layers-1] = compute.Place{Split: compute.Split{Tier: compute.RAM}}
+	head := make([]compute.Place, c.Layers+1)
+	for l := range c.Layers {
+		head[l].Tier = compute.RAM
+	}
+	head[c.Layers].Attention = true
+	return map[string]planner.Plan{
+		"whole": gigabyte(share(c.Layers, units)), "mixed": gigabyte(mixed), "head": gigabyte(head), "two": two(cut(share(c.Layers, units), 1), hybrid.Streaming{}),
+	}
+}
+
+// TestFurtherDraftsOnGPU: wherever the model's layers lie, guesses by the further layer, which lies in RAM, change no token.
+func TestFurtherDraftsOnGPU(t *testing.T) {
+	for family, spec := range map[string]synth.Spec{
+		"glm4moe":   furtherSpec,
+		"deepseek2": {Arch: "deepseek2", Layers: 3, Embd: 64, FF: 32, Heads: 4, Type: quant.F16, Experts: 4, Used: 2, Activation: "silu", Seed: 3},
+		"qwen35":    {Arch: "qwen35", Type: quant.F16, Layers: 6, Embd: 64, FF: 128, Heads: 2, HeadDim: 32, Seed: 5},
+	} {
+		f := synthtest.Further(t, spec, family == "glm4moe")
+		c, err := model.ReadConfig(f, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		prompt := randomTokens(rand.New(rand.NewPCG(1, 2)), 40)
+		for name, plan := range furtherPlans(c) {
+			if family != "glm4moe" && name != "mixed" {
+				continue
+			}
+			t.Run(family+" "+name, func(t *testing.T) {
+				text := func(further bool) []int32 {
+					e := openGPU(t, f, engine.Options{Context: 256, Drafts: 3, Further: further, NoLookup: true, HotDrafts: engine.HotNever}, plan)
+					engine.SetTimes(e.Engine, cheapGuesses)
+					ids, res := greedy(t, e.Engine, prompt, 60)
+					if guessed := res.FurtherDrafted > 0; guessed != further {
+						t.Errorf("%d guesses of the further layer", res.FurtherDrafted)
+					}
+					return ids
+				}
+				if got, want := text(true), text(false); !slices.Equal(got, want) {
+					t.Errorf("%v with guesses of a further layer, %v without", got, want)
+				}
+			})
+		}
 	}
 }
 

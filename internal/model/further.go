@@ -28,16 +28,8 @@ type further struct {
 	before compute.Tensor // [n, n_embd] of each of a step's tokens, h at the position before it
 	after  compute.Tensor // [n, n_embd] h at its own
 	pair   compute.Tensor // [n, 2·n_embd]
-	rows   rowWriter
-	zero   []float32 // [n_embd] for h before the first position, and where it is not known
 	record func(compute.Verbs)
 	guess  func(compute.Verbs)
-	fill   func() error
-}
-
-// rowWriter is a device whose tensors may be written between operations.
-type rowWriter interface {
-	WriteRow(t compute.Tensor, i int, row []float32)
 }
 
 // CanGuessFurther says why layers of the file that predict further tokens cannot be computed, or nil.
@@ -72,11 +64,14 @@ func (c *Config) furtherConfig() Config {
 	return d
 }
 
-// bindFurther binds the first layer behind the last.
+// bindFurther binds the first layer behind the last. No plan has it: it lies in RAM, and its norms on the head's GPU, too.
 func (m *Model) bindFurther(b *binder) {
 	n := m.Layers
-	b.lies(m.place(n))
 	sub := &Model{Config: m.furtherConfig(), dev: m.dev, ropes: m.ropes, sharedRope: m.sharedRope, adapters: m.adapters, layers: make([]block, n+1)}
+	if m.places != nil {
+		sub.places = slices.Clone(m.places)
+		sub.places[n] = compute.Place{Split: compute.Split{Tier: sub.places[n].Tier}}
+	}
 	sub.bindBlock(b, n)
 	f := &further{block: sub.layers[n], embd: m.embd, norm: m.norm, head: m.head}
 	f.block.stored = n
@@ -107,10 +102,15 @@ func (m *Model) prepareFurther(n int) error {
 			return err
 		}
 	}
-	f.zero = make([]float32, m.Embd)
-	f.record, f.guess, f.fill = m.forwardBoth, m.forwardFurther, m.fillBefore
+	f.record, f.guess = m.forwardBoth, m.forwardFurther
 	return nil
 }
+
+// The names of segments: of the model's steps, and of guesses.
+const (
+	withFurther = "forward with a further layer"
+	onlyFurther = "further"
+)
 
 // GuessesFurther reports whether the model was loaded with a layer that predicts a further token.
 func (m *Model) GuessesFurther() bool { return m.further != nil }
@@ -118,12 +118,12 @@ func (m *Model) GuessesFurther() bool { return m.further != nil }
 // ForwardBoth runs one step as Forward does, and brings its tokens to the further layer's part of the cache. p.Before is what came before them. Afterwards
 // Hidden returns every row's hidden state, too.
 func (m *Model) ForwardBoth(p *compute.Params) error {
-	return m.run("forward with a further layer", p, m.further.record)
+	return m.run(withFurther, p, m.further.record)
 }
 
 // ForwardFurther runs one step of the further layer alone: its logits are of the token behind the next, and Hidden returns its outputs.
 func (m *Model) ForwardFurther(p *compute.Params) error {
-	return m.run("further", p, m.further.guess)
+	return m.run(onlyFurther, p, m.further.guess)
 }
 
 func (m *Model) forwardBoth(v compute.Verbs) {
@@ -152,31 +152,12 @@ func (m *Model) forwardFurther(v compute.Verbs) {
 // readFurther makes the residual that the further layer's block reads.
 func (m *Model) readFurther(v compute.Verbs) {
 	f, s, n := m.further, &m.step, m.step.x.Rows
-	v.Host(f.fill)
 	before, pair := f.before.First(n), f.pair.First(n)
+	v.Precede(before, f.after.First(n))
 	v.Embed(s.x, f.embd)
 	m.normalise(v, s.h, s.x, f.embdNorm)
 	v.CopyColumns(pair, s.h, compute.Ranges{}, compute.Ranges{}, m.Embd, 1)
 	m.normalise(v, s.h, before, f.hiddenNorm)
 	v.CopyColumns(pair, s.h, compute.Ranges{First: m.Embd}, compute.Ranges{}, m.Embd, 1)
 	m.product(v, pair, compute.Products{{Out: s.x, W: f.join}})
-}
-
-// fillBefore gives each token of the step the hidden state of the position before it: the row's before it, or what Params.Before has of its sequence.
-func (m *Model) fillBefore() error {
-	f, p := m.further, m.params
-	for i := range p.Tokens {
-		state := f.zero
-		if i > 0 && p.Seq[i-1] == p.Seq[i] && p.Pos[i-1] == p.Pos[i]-1 {
-			row, err := m.dev.Read(f.after, i-1)
-			if err != nil {
-				return err
-			}
-			state = row
-		} else if q := int(p.Seq[i]); q < len(p.Before) && len(p.Before[q]) == m.Embd {
-			state = p.Before[q]
-		}
-		f.rows.WriteRow(f.before, i, state)
-	}
-	return nil
 }

@@ -208,9 +208,6 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 			return nil, fmt.Errorf("%s: %w", f.Path, err)
 		}
 		m.bindFurther(b)
-		if m.further.rows, _ = dev.(rowWriter); m.further.rows == nil || o.Places != nil {
-			return nil, fmt.Errorf("%s: layers that predict further tokens are computed on the processor alone", f.Path)
-		}
 	}
 	b.ignoreFurther(&m.Config)
 	if err := b.finish(); err != nil {

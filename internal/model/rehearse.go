@@ -38,20 +38,30 @@ func (m *Model) Rehearse() error {
 		return nil
 	}
 	pages := [][]int32{make([]int32, m.cache.Pages)}
-	step := func(n, decode int) error {
+	name, body := "forward", m.body
+	if m.further != nil {
+		name, body = withFurther, m.further.record
+	}
+	step := func(name string, body func(compute.Verbs), n, decode int, draft bool) error {
 		out := min(n, m.most.Out)
-		return m.runAs(compute.Segment{Name: "forward", Rows: n, Decode: decode, Out: out}, &compute.Params{
+		return m.runAs(compute.Segment{Name: name, Rows: n, Decode: decode, Out: out}, &compute.Params{
 			Tokens: make([]int32, n), Pos: make([]int32, n), Seq: make([]int32, n), Out: make([]int32, out), Pages: pages, Near: pages, States: []int32{0},
-			Decode: decode, Scales: slices.Repeat([]float32{1}, len(m.Scales)), // which any request may have
-		}, m.body)
+			Decode: decode, Draft: draft, Scales: slices.Repeat([]float32{1}, len(m.Scales)), // which any request may have
+		}, body)
 	}
 	return d.Rehearse(func() error {
 		most := m.buf.x.Rows // of the largest segment, in which some may be padding
-		if err := step(most, 0); err != nil {
+		if err := step(name, body, most, 0, false); err != nil {
 			return err
 		}
 		for _, n := range d.Steps(most) {
-			if err := step(n, n); err != nil {
+			if err := step(name, body, n, n, false); err != nil {
+				return err
+			}
+			if m.further == nil || n > m.most.Out { // guesses are made of rows whose logits are wanted
+				continue
+			}
+			if err := step(onlyFurther, m.further.guess, n, n, true); err != nil {
 				return err
 			}
 		}

@@ -23,7 +23,7 @@ type Cost struct {
 	FF       int     // neurons of the widest layer
 	RowBytes int     // of a neuron's row in one matrix
 	RowElems int     // n_embd
-	Rest     int64   // bytes that stay in RAM whatever the plan: embedding tables that are not the head
+	Rest     int64   // bytes that stay in RAM whatever the plan: embedding tables that are not the head, and the further layer
 	Active   float64 // share of the neurons, outside of experts, that a token needs
 	Model    placement.Model
 	Assumed  []string // what the file or the description does not say, one sentence each
@@ -36,6 +36,7 @@ type Cost struct {
 	Activation string     // that overrides File's
 	Step       int        // tokens of the largest step
 	Outputs    int        // rows of logits of the largest step
+	Further    bool       // the file's layer that predicts a further token guesses, in RAM
 	CacheTypes compute.CacheTypes
 	Cache      compute.CacheSpec // its pages only
 	Adapters   []model.Adapter

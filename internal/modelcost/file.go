@@ -16,10 +16,11 @@ import (
 
 // Options choose how a file is planned for.
 type Options struct {
-	Context    int // tokens; 0 is the model's own
-	UBatch     int // tokens of the largest step; 0 is the engine's own
-	Outputs    int // sequences that generate at a time; 0 is 1
-	Drafts     int // rows of logits of the largest step besides theirs
+	Context    int  // tokens; 0 is the model's own
+	UBatch     int  // tokens of the largest step; 0 is the engine's own
+	Outputs    int  // sequences that generate at a time; 0 is 1
+	Drafts     int  // rows of logits of the largest step besides theirs
+	Further    bool // as model.Options'
 	Sparse     model.SparseMode
 	Bound      model.Bound // as model.Options'
 	Activation string      // overrides the file's
@@ -78,6 +79,7 @@ func Of(f *gguf.File, o Options) (Cost, error) {
 	if b.Context == 0 {
 		b.Context = c.Context
 	}
+	b.Further = o.Further
 	b.Step, b.Outputs = largest(o.UBatch, b.Context), max(1, o.Outputs)+o.Drafts
 	b.Cache = c.CacheSize(b.Context, b.Step, max(1, o.Outputs), o.WholeCache, o.Drafts > 0)
 	b.Adapters = o.Adapters
@@ -418,6 +420,8 @@ func (r *reader) tables() {
 	r.b.Model.Head += r.adapted("output.")
 	for _, t := range r.f.Tensors {
 		switch {
+		case strings.HasPrefix(t.Name, fmt.Sprintf("blk.%d.", r.c.Layers)) && r.b.Further:
+			r.b.Rest += t.Bytes()
 		case strings.HasPrefix(t.Name, "blk."):
 		case ofHead(r.f, t.Name):
 			r.b.Model.Head += t.Bytes()

@@ -79,7 +79,7 @@ func (s *Session) open(ctx context.Context, o Options) error {
 	if s.Planner, err = o.plan(ctx, s.File); err != nil {
 		return err
 	}
-	o.Engine.Devices = s.Planner
+	o.Engine.Devices, o.Engine.Notice = s.Planner, o.Planner.Notice
 	if o.Expect != nil {
 		o.Engine.Expect = func(m engine.Memory) { o.Expect(m, s.Planner.Rate()) }
 	}
@@ -186,7 +186,7 @@ func (o *Options) plan(ctx context.Context, f *gguf.File) (*planner.Planner, err
 	p.Trace = e.Trace
 	p.Lock = e.Lock
 	p.Model = modelcost.Options{
-		Context: e.Context, UBatch: e.LargestStep(), Outputs: e.Outputs, Drafts: e.DraftRows(), Sparse: e.Sparse, Bound: e.Bound, Activation: e.Activation, CacheTypes: e.CacheTypes, WholeCache: e.WholeCache, Adapters: e.Adapters,
+		Context: e.Context, UBatch: e.LargestStep(), Outputs: e.Outputs, Drafts: e.DraftRows(), Further: e.GuessesFurther(), Sparse: e.Sparse, Bound: e.Bound, Activation: e.Activation, CacheTypes: e.CacheTypes, WholeCache: e.WholeCache, Adapters: e.Adapters,
 		Law: modelcost.UsualLaw(), Stats: stats,
 	}
 	return planner.New(ctx, f, *p)

@@ -201,9 +201,6 @@ func (d *Device) Tensor(rows, cols int) (compute.Tensor, error) {
 // Read returns row i of t.
 func (d *Device) Read(t compute.Tensor, i int) ([]float32, error) { return row(t, i), nil }
 
-// WriteRow writes row i of t, between operations.
-func (d *Device) WriteRow(t compute.Tensor, i int, data []float32) { copy(row(t, i), data) }
-
 // Data returns t's memory. [t.Rows·t.Cols]
 func (d *Device) Data(t compute.Tensor) []float32 { return floats(t) }
 

@@ -71,6 +71,8 @@ func (d *Device) do(op compute.Op) {
 		d.activate(o.Dst, o.Gate, o.Up, o.Act)
 	case *compute.Gather:
 		d.gather(o.Dst, o.X)
+	case *compute.Precede:
+		d.precede(o.Dst, o.X)
 	case *compute.Predict:
 		d.predict(o.Set, o.X, o.Hidden, o.Logits, o.FC1, o.FC2)
 	case *compute.SparseFFN:

@@ -240,6 +240,11 @@ func (d *Device) gather(dst, x compute.Tensor) {
 	}
 }
 
+// precede copies the row before each, or what was before.
+func (d *Device) precede(dst, x compute.Tensor) {
+	d.p.Precede(func(i int) []float32 { return row(dst, i) }, func(i int) []float32 { return row(x, i) })
+}
+
 // rotations are the cosines and sines of the step's positions, in a table for each rotation that layers use.
 type rotations struct {
 	tables []turns

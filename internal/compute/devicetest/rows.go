@@ -56,7 +56,15 @@ func lookupScripts() (all []script) {
 			s.keep("row", out, exact)
 		}})
 	}
-	return all
+	return append(all, script{name: "Precede/sequences", tokens: 9, whole: true, play: func(s *stage) {
+		const cols = 33
+		s.params.Seq, s.params.Pos = []int32{0, 0, 0, 1, 1, 2, 3, 3, 0}, []int32{4, 5, 6, 0, 1, 7, 2, 4, 7}
+		s.params.Before = [][]float32{s.normal(cols), nil, s.normal(cols)} // of the last sequence nothing is known
+		x := s.input(cols, s.normal(s.all*cols))
+		out := s.output(cols)
+		s.run(func(v compute.Verbs) { v.Precede(out, x) })
+		s.keep("row", out, exact)
+	}})
 }
 
 // uneven are rows of very different magnitude, one of them zero. [n, cols]

@@ -34,6 +34,8 @@ type Device struct {
 	sent      int64 // bytes of weights, as files have them, that went to the GPU for prompts
 	slots     slots
 	joins     map[compute.Segment][]join // what a run has counted apart
+	tensors   []*tensor
+	ends      map[compute.Segment][]whereabouts // [tensors] where a run leaves their content
 }
 
 // GPUError is an error of a GPU, without which others and the host may do.
@@ -57,7 +59,7 @@ func (d *Device) ofGPU(err error) error {
 
 // New returns a device of GPU and host, which it closes. attention says of each layer whether keys and values lie on the GPU.
 func New(gpu compute.Device, host compute.Host, attention []bool) *Device {
-	return &Device{gpu: gpu, host: host, attention: attention, partials: map[partialOf]tensorPair{}, joins: map[compute.Segment][]join{}}
+	return &Device{gpu: gpu, host: host, attention: attention, partials: map[partialOf]tensorPair{}, joins: map[compute.Segment][]join{}, ends: map[compute.Segment][]whereabouts{}}
 }
 
 // Watch has what the GPU and the host compute added to w as long as it is on.
@@ -217,8 +219,11 @@ type tensorPair struct{ gpu, host compute.Tensor }
 // tensor is a tensorPair and where its content is, at the place that a recording has reached.
 type tensor struct {
 	tensorPair
-	onGPU, onHost bool
+	whereabouts
 }
+
+// whereabouts say where a tensor's content is.
+type whereabouts struct{ onGPU, onHost bool }
 
 // pair is host, with as much memory on the GPU.
 func (d *Device) pair(host compute.Tensor) (tensorPair, error) {
@@ -263,7 +268,9 @@ func (d *Device) tensor(host compute.Tensor) (compute.Tensor, error) {
 	if err != nil {
 		return compute.Tensor{}, err
 	}
-	return compute.Tensor{Rows: host.Rows, Cols: host.Cols, Mem: &tensor{tensorPair: p}}, nil
+	t := &tensor{tensorPair: p}
+	d.tensors = append(d.tensors, t)
+	return compute.Tensor{Rows: host.Rows, Cols: host.Cols, Mem: t}, nil
 }
 
 // set is a set's memory on both devices, and where its content is.
@@ -308,14 +315,25 @@ func (d *Device) ExpandsLatent() bool {
 	return ok && h.ExpandsLatent()
 }
 
+// planned reports whether a plan for so many layers is one for a cache, which may have a part behind the last layer's, of one that predicts a further token.
+func planned(spec *compute.CacheSpec, layers int) error {
+	if n := len(spec.Layers) - len(spec.Further); n != layers && n != layers+1 {
+		return fmt.Errorf("a plan for %d layers is not for a cache of %d", layers, n)
+	}
+	return nil
+}
+
+// caches reports whether a layer's keys and values are on the GPU. No plan has a layer that predicts a further token: it is the host's.
+func (d *Device) caches(layer int) bool { return layer < len(d.attention) && d.attention[layer] }
+
 // Cache allocates every layer where its attention is computed.
 func (d *Device) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
-	if n := len(spec.Layers) - len(spec.Further); len(d.attention) != n {
-		return nil, fmt.Errorf("a plan for %d layers is not for a cache of %d", len(d.attention), n)
+	if err := planned(&spec, len(d.attention)); err != nil {
+		return nil, err
 	}
 	const onGPU, onHost = 0, 1
 	on, index := spec.Among(2, func(l int) int {
-		if d.attention[l] {
+		if d.caches(l) {
 			return onGPU
 		}
 		return onHost
@@ -366,7 +384,7 @@ func (d *Device) eachPart(c *compute.Cache, layers [][]byte, f func(compute.Devi
 	m := c.Mem.(*cache)
 	var gpu, host [][]byte
 	for l := range c.Layers {
-		if d.attention[c.LayerOf(l)] {
+		if d.caches(c.LayerOf(l)) {
 			gpu = append(gpu, layers[l])
 		} else {
 			host = append(host, layers[l])
@@ -415,12 +433,14 @@ func (d *Device) Run(seg compute.Segment, p *compute.Params, body func(compute.V
 			return
 		}
 		delete(d.joins, seg)
+		delete(d.ends, seg)
 		r := &router{d: d, gpu: m, seg: seg}
 		body(compute.NewVerbs(r))
 		r.meet(nil)
 		failed = r.err
 	})
 	if err == nil {
+		d.arrived(seg)
 		for _, j := range d.joins[seg] {
 			j.to.Join(j.part)
 		}
@@ -430,6 +450,19 @@ func (d *Device) Run(seg compute.Segment, p *compute.Params, body func(compute.V
 		return failed
 	}
 	return errors.Join(failed, d.whose(err))
+}
+
+// arrived says where the run that has ended left tensors: as its recording did, which others may have followed.
+func (d *Device) arrived(seg compute.Segment) {
+	ends, ok := d.ends[seg]
+	for i, t := range d.tensors {
+		if ok && i < len(ends) {
+			t.whereabouts = ends[i]
+		} else if !ok {
+			ends = append(ends, t.whereabouts)
+		}
+	}
+	d.ends[seg] = ends
 }
 
 // Rehearse has the GPU record, and not run, the segments that f runs, if it can: what they need of the GPU is there afterwards, or

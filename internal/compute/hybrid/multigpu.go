@@ -205,12 +205,15 @@ type spreadCache struct {
 	index []int // of each of the cache's parts within its pair's
 }
 
+// caches returns the pair that has a layer's keys and values. Those of a layer behind the plan's, which are the host's, go with the last layer's.
+func (f *MultiGPU) caches(layer int) int { return f.home[min(layer, len(f.home)-1)] }
+
 // Cache allocates every layer where its attention is computed.
 func (f *MultiGPU) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
-	if n := len(spec.Layers) - len(spec.Further); len(f.home) != n {
-		return nil, fmt.Errorf("a plan for %d layers is not for a cache of %d", len(f.home), n)
+	if err := planned(&spec, len(f.home)); err != nil {
+		return nil, err
 	}
-	parts, index := spec.Among(len(f.pairs), func(l int) int { return f.home[l] })
+	parts, index := spec.Among(len(f.pairs), f.caches)
 	c := &spreadCache{on: make([]*compute.Cache, len(f.pairs)), index: index}
 	for j, d := range f.pairs {
 		if len(parts[j].Layers) == 0 {
@@ -251,7 +254,7 @@ func (f *MultiGPU) eachPart(c *compute.Cache, layers [][]byte, do func(*Device, 
 		}
 		var own [][]byte
 		for l := range c.Layers {
-			if f.home[c.LayerOf(l)] == j {
+			if f.caches(c.LayerOf(l)) == j {
 				own = append(own, layers[l])
 			}
 		}

@@ -34,6 +34,8 @@ func (r *router) Do(op compute.Op) {
 		r.sparseFFN(o)
 	case *compute.Experts: // or its experts
 		r.experts(o)
+	case *compute.Precede: // what Params.Before has is in the host's memory
+		r.on(false, op, operandsOf(op))
 	default:
 		r.whole(op)
 	}
@@ -228,7 +230,11 @@ func hostTensor(t compute.Tensor) compute.Tensor {
 // whole does op on one processor: where its weights are, or its layer's keys and values, or where its operands are.
 func (r *router) whole(op compute.Op) {
 	o := operandsOf(op)
-	gpu := r.belongsToGPU(o)
+	r.on(r.belongsToGPU(o), op, o)
+}
+
+// on does op, whose operands are o, on the GPU or on the host.
+func (r *router) on(gpu bool, op compute.Op, o *operands) {
 	if gpu {
 		r.toGPU(o.reads...)
 		r.setsToGPU(o.readSets)
@@ -257,7 +263,7 @@ func (r *router) whole(op compute.Op) {
 func (r *router) belongsToGPU(o *operands) bool {
 	switch {
 	case o.cache != nil:
-		return r.d.attention[o.cache.LayerOf(o.layer)]
+		return r.d.caches(o.cache.LayerOf(o.layer))
 	case len(o.matrices) > 0:
 		return !slices.ContainsFunc(o.matrices, func(m *compute.Matrix) bool { return !onGPU(m) })
 	}

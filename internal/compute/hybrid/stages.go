@@ -36,7 +36,7 @@ func (f *MultiGPU) homeOf(o *operands) int {
 	home := -1
 	switch {
 	case o.cache != nil:
-		return f.home[o.cache.LayerOf(o.layer)]
+		return f.caches(o.cache.LayerOf(o.layer))
 	case len(o.matrices) > 0:
 		for _, m := range o.matrices {
 			if mem(m).gpu != nil {

@@ -198,6 +198,20 @@ func (d *Device) gather(dst, x compute.Tensor) {
 	}
 }
 
+// precede copies the row before each, or what was before.
+func (d *Device) precede(dst, x compute.Tensor) {
+	for i := range dst.Rows {
+		to, seq := row(dst, i), int(d.p.Seq[i])
+		clear(to)
+		switch {
+		case i > 0 && int(d.p.Seq[i-1]) == seq && d.p.Pos[i-1]+1 == d.p.Pos[i]:
+			copy(to, row(x, i-1))
+		case seq < len(d.p.Before):
+			copy(to, d.p.Before[seq])
+		}
+	}
+}
+
 // Activation is act(g), before it is multiplied by Factor(u).
 func Activation(act compute.Activation, g float64) float64 {
 	switch act.Kind {

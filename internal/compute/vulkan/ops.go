@@ -55,6 +55,8 @@ func (r *recorder) Do(op compute.Op) {
 		r.activate(o.Dst, o.Gate, o.Up, o.Act)
 	case *compute.Gather:
 		r.gather(o.Dst, o.X)
+	case *compute.Precede:
+		r.precede(o.Dst, o.X)
 	case *compute.Predict:
 		r.predict(o.Set, o.X, o.Hidden, o.Logits, o.FC1, o.FC2)
 	case *compute.SparseFFN:

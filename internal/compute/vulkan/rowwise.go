@@ -210,6 +210,21 @@ func (r *recorder) gather(dst, x compute.Tensor) {
 	})
 }
 
+// precede goes through the host's memory, where what Params.Before has is.
+func (r *recorder) precede(dst, x compute.Tensor) {
+	var to func() []float32
+	from, layout := r.Download(x), &r.seg.params
+	r.Overlap(func(p *compute.Params) error {
+		in, out, lead := from(), to(), layout.lead(p)
+		row := func(of []float32) func(int) []float32 {
+			return func(i int) []float32 { return of[(lead+i)*dst.Cols:][:dst.Cols] }
+		}
+		p.Precede(row(out), row(in))
+		return nil
+	}, nil)
+	to = r.Upload(dst)
+}
+
 // copyColumns copies ranges of columns.
 func (r *recorder) copyColumns(o *compute.CopyColumns) {
 	dst, src, last := o.Dst, o.Src, o.Count-1
