@@ -190,6 +190,7 @@ func command() *cli.Command {
 		c.OnUsageError = usageError
 		c.Action = fetched(guarded(c.Action))
 		c.DisableSliceFlagSeparator = true
+		c.HideHelpCommand = true // an argument named h or help is a file; --help is the flag
 	}
 	return root
 }

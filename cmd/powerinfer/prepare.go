@@ -190,9 +190,9 @@ func newBars(o *prepare.Options) *bars {
 		var list []string
 		for _, s := range stages {
 			least, most = least+s.Least, most+s.Most
-			list = append(list, fmt.Sprintf("%s %s to %s", s.Stage, roundTime(s.Least), roundTime(s.Most)))
+			list = append(list, fmt.Sprintf("%s %s", s.Stage, timeSpan(s.Least, s.Most)))
 		}
-		note("this takes %s to %s: %s", roundTime(least), roundTime(most), strings.Join(list, ", "))
+		note("this takes %s: %s", timeSpan(least, most), strings.Join(list, ", "))
 	}
 	o.Progress = func(s prepare.Stage, done, total int64) {
 		if s != b.stage {
@@ -221,6 +221,15 @@ func (b *bars) finish() {
 		b.bar.finish()
 	}
 	b.bar, b.stage = nil, ""
+}
+
+// timeSpan is the time between least and most in words, one time where both round to the same.
+func timeSpan(least, most time.Duration) string {
+	from, to := roundTime(least), roundTime(most)
+	if from == to {
+		return fmt.Sprintf("about %s", to)
+	}
+	return fmt.Sprintf("%s to %s", from, to)
 }
 
 // roundTime is d in steps that a person would use.
