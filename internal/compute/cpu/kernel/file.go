@@ -17,7 +17,7 @@ type fileTiles struct {
 	pack    func(dst, src *byte, n, ahead uintptr) // n whole superblocks; memory is asked for ahead bytes before it is read
 }
 
-// fileWay is way of rows as files have them: file-near or file-far, and by which instructions.
+// fileWay is a way for rows in the file's layout. Its name is file-near or file-far, and the instructions.
 type fileWay struct {
 	name   string
 	stream fileStream
@@ -71,7 +71,7 @@ func (k *Kernels) GoFile(t quant.Type, c Class, name string) error {
 	f := &k.file[t]
 	i := slices.IndexFunc(f.ways, func(w fileWay) bool { return w.name == name })
 	if i < 0 {
-		return fmt.Errorf("%s has no kernel %q of rows as files have them; it has these: %q", t, name, k.FileWays(t))
+		return fmt.Errorf("%s has no kernel %q for rows in the file's layout; it has these: %q", t, name, k.FileWays(t))
 	}
 	f.chosen[c] = &f.ways[i]
 	return nil

@@ -76,7 +76,7 @@ func (c *Copies) Submit(command vk.CommandBuffer, after uint64) (uint64, error) 
 	return c.last, nil
 }
 
-// Ran reports whether copy number n has run. That it never will the next submission tells.
+// Ran reports whether copy number n has run. If the device is lost, the next submission says so.
 func (c *Copies) Ran(n uint64) bool {
 	if c.ran < n && c.g.VK.SemaphoreValue(c.done, &c.g.submission.reached) == nil {
 		c.ran = c.g.submission.reached
