@@ -160,13 +160,13 @@ func (p *plan) model(c *config, computed map[string][]float32) {
 	}
 }
 
-// furtherNames are where a folder has a layer that predicts a further token, and what it calls the parts that other layers have not.
+// furtherNames says where a folder keeps a layer that predicts a further token, and how it names the parts that other layers lack.
 type furtherNames struct {
 	block                                        string // what its block's tensors begin with
 	join, embdNorm, hiddenNorm, norm, embd, head string
 }
 
-// mtp is what the tensors of Qwen3-Next's and Qwen3.5's layer that predicts a further token begin with, which lie apart from the layers.
+// mtp is the prefix of the tensors of the layer that predicts a further token in Qwen3-Next and Qwen3.5, whose folders keep it apart from the other layers.
 const mtp = "mtp."
 
 // findFurther returns the layers that predict further tokens, if the folder holds any and the family's files do.
