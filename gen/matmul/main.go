@@ -153,6 +153,7 @@ func main() {
 				newWidePanel(tile{typ: typ, r: panelRows(typ), t: 1}).strip()
 				expandStrip(typ)
 				firstTiles(typ)
+				fewTiles(typ)
 			} else {
 				(&panel{tile{typ: typ, r: 2, t: 3}}).emit()
 			}

@@ -167,6 +167,12 @@ func (k *tile) prologue(kind string) { k.prologueOf(kind, k.r) }
 
 // prologueOf is prologue of a kernel of so many rows, whose accumulators hold those of k.r.
 func (k *tile) prologueOf(kind string, rows int) {
+	k.parameters(kind, rows)
+	k.accumulators(k.r * k.t)
+}
+
+// parameters loads those of a kernel of so many rows.
+func (k *tile) parameters(kind string, rows int) {
 	name := fmt.Sprintf("%s%s%s%dx%d", kind, short(k.typ), k.isa, rows, k.t)
 	signature := "func(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)"
 	if k.t > 1 {
@@ -190,11 +196,11 @@ func (k *tile) prologueOf(kind string, rows int) {
 		k.upper = GP64()
 		LEAQ(Mem{Base: k.xp, Index: k.xs, Scale: 4}, k.upper)
 	}
-	k.accumulators()
 }
 
-func (k *tile) accumulators() {
-	k.facc = make([]Op, k.r*k.t)
+// accumulators leaves zeros in so many vectors, or what acc has of the parts before.
+func (k *tile) accumulators(n int) {
+	k.facc = make([]Op, n)
 	for i := range k.facc {
 		k.facc[i] = k.vec()
 		k.zero(k.facc[i])

@@ -16,8 +16,9 @@ import (
 // halves the instructions and the loads of activations, of which both rows meet the same.
 type widePanel struct {
 	tile
-	pairs int // of rows
-	base  int // the first vector register that is the tile's
+	pairs  int  // of rows
+	base   int  // the first vector register that is the tile's
+	packed bool // rows are no panel's, but packed ones
 }
 
 // panelRows is the number of a tile's rows. Six were up to a tenth faster than four where a block has a scale alone: activations are loaded less often.
@@ -69,7 +70,7 @@ func (k *widePanel) strip() {
 	sums := k.vecs(k.pairs * k.t)
 	k.supers(2*layout.Panel(k.typ, false), func() {
 		mark := k.next
-		if k.apart() {
+		if k.separate() {
 			k.halves(sums)
 		} else {
 			k.sums(sums)
@@ -301,6 +302,9 @@ func (k *widePanel) beginHalves(first, second []reg.VecPhysical) {
 	}
 }
 
+// separate reports whether the sums of blocks' halves are separate until they are scaled.
+func (k *widePanel) separate() bool { return k.twoSums() && (k.packed || !k.scaled()) }
+
 // halves leaves scale·Σ of both halves in first, as floats.
 func (k *widePanel) halves(first []reg.VecPhysical) {
 	second := k.vecs(k.pairs * k.t)
@@ -331,7 +335,11 @@ func (k *widePanel) joinPairs(first, second []reg.VecPhysical, x0, x1 reg.VecPhy
 			k.joinSmall(p, first, second, x1, x0)
 			continue
 		}
-		VMOVDQU32(k.pair(p, layout.PanelMin), x0)
+		if k.packed {
+			k.packedWords(p, x0, x1)
+		} else {
+			VMOVDQU32(k.pair(p, layout.PanelMin), x0)
+		}
 		k.splitWords(x0, x1)
 		if !k.narrow() {
 			VCVTDQ2PS(x0, x0)
@@ -345,8 +353,12 @@ func (k *widePanel) joinPairs(first, second []reg.VecPhysical, x0, x1 reg.VecPhy
 
 // joinSmall leaves the sums of pair p's small floats in first, as addSmall makes them.
 func (k *widePanel) joinSmall(p int, first, second []reg.VecPhysical, s0, s1 reg.VecPhysical) {
-	VMOVUPS(k.pair(p, layout.PanelScale), s0)
-	VMOVUPS(k.pair(p, layout.PanelMin), s1)
+	if k.packed {
+		k.packedSmall(p, s0, s1)
+	} else {
+		VMOVUPS(k.pair(p, layout.PanelScale), s0)
+		VMOVUPS(k.pair(p, layout.PanelMin), s1)
+	}
 	for i := p * k.t; i < (p+1)*k.t; i++ {
 		VCVTDQ2PS(first[i], first[i])
 		VCVTDQ2PS(second[i], second[i])
@@ -362,21 +374,12 @@ func (k *widePanel) accumulatePairs(sums []reg.VecPhysical) {
 		least = k.vec()
 	}
 	for p := range k.pairs {
-		if !k.smallFloats() {
-			VMOVUPS(k.pair(p, layout.PanelScale), dw)
-		}
-		switch {
-		case k.nibbleMinima():
-			VMOVDQU32(k.pair(p, layout.PanelLeast), least)
-			VMOVUPS(k.pair(p, layout.PanelLeast+32), m)
-		case k.minima():
-			VMOVUPS(k.pair(p, layout.PanelMin), m)
-		}
+		k.pairScales(p, dw, m, least)
 		for t := range k.t {
 			k.both(t, layout.ActScale, dx)
 			i := p*k.t + t
 			acc := k.facc[i].(reg.VecPhysical)
-			if !k.apart() {
+			if !k.separate() {
 				VCVTDQ2PS(sums[i], sums[i])
 			}
 			if k.nibbleMinima() {
@@ -398,6 +401,24 @@ func (k *widePanel) accumulatePairs(sums []reg.VecPhysical) {
 				k.lessMinima(t, acc, m, sums[i])
 			}
 		}
+	}
+}
+
+// pairScales leaves the scales of pair p's rows in dw, and their minima in m, or in least with the unit in m. Small floats have none: their sums are scaled.
+func (k *widePanel) pairScales(p int, dw, m, least reg.VecPhysical) {
+	if k.packed {
+		k.packedScales(p, dw, m, least)
+		return
+	}
+	if !k.smallFloats() {
+		VMOVUPS(k.pair(p, layout.PanelScale), dw)
+	}
+	switch {
+	case k.nibbleMinima():
+		VMOVDQU32(k.pair(p, layout.PanelLeast), least)
+		VMOVUPS(k.pair(p, layout.PanelLeast+32), m)
+	case k.minima():
+		VMOVUPS(k.pair(p, layout.PanelMin), m)
 	}
 }
 

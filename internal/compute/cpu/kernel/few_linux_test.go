@@ -15,8 +15,8 @@ import (
 func BenchmarkFew(b *testing.B) {
 	const bytes, chunk = 64 << 20, 128 << 10
 	k := Variants()[0]
-	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.MXFP4, quant.F16} {
-		for _, tokens := range []int{1, 2, 3, 4, 6, 8, 13, 16, 31, 32, 128} {
+	for _, typ := range quant.Computed() {
+		for _, tokens := range []int{1, 2, 3, 4, 5, 6, 8, 9, 12, 13, 16, 17, 20, 24, 31, 32, 128} {
 			for _, cols := range []int{768, 2048} {
 				b.Run(fmt.Sprintf("%s/%s/%d/%d", k.Name, typ, tokens, cols), func(b *testing.B) {
 					runtime.LockOSThread()

@@ -239,91 +239,113 @@ func vnni() *Kernels {
 	k.attention = wideAttention
 	k.types[quant.Q4_0] = tiles{
 		scatters: scatters("vnni", scatterQ40VNNI, scatterOneQ40VNNI),
-		block:    block{4, 4, tileQ40VNNI4x4}, strip: strip{6, expandStripQ40, firstQ40VNNI6x4, stripQ40VNNI6x4, stripQ40VNNI6x1}, expand: expandQ40AVX2,
+		block:    block{4, 4, tileQ40VNNI4x4}, few: few{fewQ40VNNI4x2, fewQ40VNNI4x3, fewQ40VNNI4x4},
+		strip: strip{6, 18, expandStripQ40, firstQ40VNNI6x4, stripQ40VNNI6x4, stripQ40VNNI6x1}, expand: expandQ40AVX2,
 	}
 	k.types[quant.Q4_1] = tiles{
 		scatters: scatters("vnni", scatterQ41VNNI, scatterOneQ41VNNI),
-		block:    block{4, 4, tileQ41VNNI4x4}, strip: strip{6, expandStripQ41, firstQ41VNNI6x4, stripQ41VNNI6x4, stripQ41VNNI6x1}, expand: expandQ41AVX2,
+		block:    block{4, 4, tileQ41VNNI4x4}, few: few{fewQ41VNNI4x2, fewQ41VNNI4x3, fewQ41VNNI4x4},
+		strip: strip{6, 18, expandStripQ41, firstQ41VNNI6x4, stripQ41VNNI6x4, stripQ41VNNI6x1}, expand: expandQ41AVX2,
 	}
 	k.types[quant.Q8_0] = tiles{
 		scatters: scatters("vnni", scatterQ80VNNI, scatterOneQ80VNNI),
-		block:    block{4, 4, tileQ80VNNI4x4}, strip: strip{6, expandStripQ80, firstQ80VNNI6x4, stripQ80VNNI6x4, stripQ80VNNI6x1}, expand: expandQ80VNNI,
+		block:    block{4, 4, tileQ80VNNI4x4}, few: few{fewQ80VNNI4x2, fewQ80VNNI4x3, fewQ80VNNI4x4},
+		strip: strip{6, 18, expandStripQ80, firstQ80VNNI6x4, stripQ80VNNI6x4, stripQ80VNNI6x1}, expand: expandQ80VNNI,
 	}
 	k.types[quant.Q4_K] = tiles{
 		scatters: scatters("vnni", scatterQ4KVNNI, scatterOneQ4KVNNI),
-		block:    block{4, 4, tileQ4KVNNI4x4}, strip: strip{6, expandStripQ4K, firstQ4KVNNI6x4, stripQ4KVNNI6x4, stripQ4KVNNI6x1}, expand: expandQ4KAVX2,
+		block:    block{4, 4, tileQ4KVNNI4x4}, few: few{fewQ4KVNNI4x2, fewQ4KVNNI4x3, fewQ4KVNNI4x4},
+		strip: strip{6, 14, expandStripQ4K, firstQ4KVNNI6x4, stripQ4KVNNI6x4, stripQ4KVNNI6x1}, expand: expandQ4KAVX2,
 	}
 	k.types[quant.Q5_K] = tiles{
 		scatters: scatters("vnni", scatterQ5KVNNI, scatterOneQ5KVNNI),
-		block:    block{4, 4, tileQ5KVNNI4x4}, strip: strip{6, expandStripQ5K, firstQ5KVNNI6x4, stripQ5KVNNI6x4, stripQ5KVNNI6x1}, expand: expandQ5KAVX2,
+		block:    block{4, 4, tileQ5KVNNI4x4}, few: few{fewQ5KVNNI4x2, fewQ5KVNNI4x3, fewQ5KVNNI4x4},
+		strip: strip{6, 14, expandStripQ5K, firstQ5KVNNI6x4, stripQ5KVNNI6x4, stripQ5KVNNI6x1}, expand: expandQ5KAVX2,
 	}
 	k.types[quant.Q6_K] = tiles{
 		scatters: scatters("vnni", scatterQ6KVNNI, scatterOneQ6KVNNI),
-		block:    block{2, 4, tileQ6KVNNI2x4}, strip: strip{4, expandStripQ6K, firstQ6KVNNI4x4, stripQ6KVNNI4x4, stripQ6KVNNI4x1}, expand: expandQ6KVNNI,
+		block:    block{2, 4, tileQ6KVNNI2x4}, few: few{fewQ6KVNNI2x2, fewQ6KVNNI2x3, fewQ6KVNNI2x4},
+		strip: strip{4, 18, expandStripQ6K, firstQ6KVNNI4x4, stripQ6KVNNI4x4, stripQ6KVNNI4x1}, expand: expandQ6KVNNI,
 	}
 	k.types[quant.Q5_0] = tiles{
 		scatters: scatters("vnni", scatterQ50VNNI, scatterOneQ50VNNI),
-		block:    block{4, 4, tileQ50VNNI4x4}, strip: strip{6, expandStripQ50, firstQ50VNNI6x4, stripQ50VNNI6x4, stripQ50VNNI6x1}, expand: expandQ50AVX2,
+		block:    block{4, 4, tileQ50VNNI4x4}, few: few{fewQ50VNNI4x2, fewQ50VNNI4x3, fewQ50VNNI4x4},
+		strip: strip{6, 14, expandStripQ50, firstQ50VNNI6x4, stripQ50VNNI6x4, stripQ50VNNI6x1}, expand: expandQ50AVX2,
 	}
 	k.types[quant.Q5_1] = tiles{
 		scatters: scatters("vnni", scatterQ51VNNI, scatterOneQ51VNNI),
-		block:    block{4, 4, tileQ51VNNI4x4}, strip: strip{6, expandStripQ51, firstQ51VNNI6x4, stripQ51VNNI6x4, stripQ51VNNI6x1}, expand: expandQ51AVX2,
+		block:    block{4, 4, tileQ51VNNI4x4}, few: few{fewQ51VNNI4x2, fewQ51VNNI4x3, fewQ51VNNI4x4},
+		strip: strip{6, 14, expandStripQ51, firstQ51VNNI6x4, stripQ51VNNI6x4, stripQ51VNNI6x1}, expand: expandQ51AVX2,
 	}
 	k.types[quant.Q2_K] = tiles{
 		scatters: scatters("vnni", scatterQ2KVNNI, scatterOneQ2KVNNI),
-		block:    block{2, 4, tileQ2KVNNI2x4}, strip: strip{4, expandStripQ2K, firstQ2KVNNI4x4, stripQ2KVNNI4x4, stripQ2KVNNI4x1}, expand: expandQ2KVNNI,
+		block:    block{2, 4, tileQ2KVNNI2x4}, few: few{fewQ2KVNNI2x2, fewQ2KVNNI2x3, fewQ2KVNNI2x4},
+		strip: strip{4, 9, expandStripQ2K, firstQ2KVNNI4x4, stripQ2KVNNI4x4, stripQ2KVNNI4x1}, expand: expandQ2KVNNI,
 	}
 	k.types[quant.Q3_K] = tiles{
 		scatters: scatters("vnni", scatterQ3KVNNI, scatterOneQ3KVNNI),
-		block:    block{2, 4, tileQ3KVNNI2x4}, strip: strip{4, expandStripQ3K, firstQ3KVNNI4x4, stripQ3KVNNI4x4, stripQ3KVNNI4x1}, expand: expandQ3KVNNI,
+		block:    block{2, 4, tileQ3KVNNI2x4}, few: few{fewQ3KVNNI2x2, fewQ3KVNNI2x3, fewQ3KVNNI2x4},
+		strip: strip{4, 9, expandStripQ3K, firstQ3KVNNI4x4, stripQ3KVNNI4x4, stripQ3KVNNI4x1}, expand: expandQ3KVNNI,
 	}
 	k.types[quant.IQ2_XXS] = tiles{
 		scatters: scatters("vnni", scatterIQ2XXSVNNI, scatterOneIQ2XXSVNNI),
-		block:    block{4, 4, tileIQ2XXSVNNI4x4}, strip: strip{6, expandStripIQ2XXS, firstIQ2XXSVNNI6x4, stripIQ2XXSVNNI6x4, stripIQ2XXSVNNI6x1}, expand: expandIQ2XXSAVX2,
+		block:    block{4, 4, tileIQ2XXSVNNI4x4}, few: few{fewIQ2XXSVNNI4x2, fewIQ2XXSVNNI4x3, fewIQ2XXSVNNI4x4},
+		strip: strip{6, 9, expandStripIQ2XXS, firstIQ2XXSVNNI6x4, stripIQ2XXSVNNI6x4, stripIQ2XXSVNNI6x1}, expand: expandIQ2XXSAVX2,
 	}
 	k.types[quant.IQ2_XS] = tiles{
 		scatters: scatters("vnni", scatterIQ2XSVNNI, scatterOneIQ2XSVNNI),
-		block:    block{2, 4, tileIQ2XSVNNI2x4}, strip: strip{4, expandStripIQ2XS, firstIQ2XSVNNI4x4, stripIQ2XSVNNI4x4, stripIQ2XSVNNI4x1}, expand: expandIQ2XSVNNI,
+		block:    block{2, 4, tileIQ2XSVNNI2x4}, few: few{fewIQ2XSVNNI2x2, fewIQ2XSVNNI2x3, fewIQ2XSVNNI2x4},
+		strip: strip{4, 9, expandStripIQ2XS, firstIQ2XSVNNI4x4, stripIQ2XSVNNI4x4, stripIQ2XSVNNI4x1}, expand: expandIQ2XSVNNI,
 	}
 	k.types[quant.IQ3_XXS] = tiles{
 		scatters: scatters("vnni", scatterIQ3XXSVNNI, scatterOneIQ3XXSVNNI),
-		block:    block{4, 4, tileIQ3XXSVNNI4x4}, strip: strip{6, expandStripIQ3XXS, firstIQ3XXSVNNI6x4, stripIQ3XXSVNNI6x4, stripIQ3XXSVNNI6x1}, expand: expandIQ3XXSAVX2,
+		block:    block{4, 4, tileIQ3XXSVNNI4x4}, few: few{fewIQ3XXSVNNI4x2, fewIQ3XXSVNNI4x3, fewIQ3XXSVNNI4x4},
+		strip: strip{6, 14, expandStripIQ3XXS, firstIQ3XXSVNNI6x4, stripIQ3XXSVNNI6x4, stripIQ3XXSVNNI6x1}, expand: expandIQ3XXSAVX2,
 	}
 	k.types[quant.IQ1_S] = tiles{
 		scatters: scatters("vnni", scatterIQ1SVNNI, scatterOneIQ1SVNNI),
-		block:    block{4, 4, tileIQ1SVNNI4x4}, strip: strip{6, expandStripIQ1S, firstIQ1SVNNI6x4, stripIQ1SVNNI6x4, stripIQ1SVNNI6x1}, expand: expandIQ1SAVX2,
+		block:    block{4, 4, tileIQ1SVNNI4x4}, few: few{fewIQ1SVNNI4x2, fewIQ1SVNNI4x3, fewIQ1SVNNI4x4},
+		strip: strip{6, 9, expandStripIQ1S, firstIQ1SVNNI6x4, stripIQ1SVNNI6x4, stripIQ1SVNNI6x1}, expand: expandIQ1SAVX2,
 	}
 	k.types[quant.IQ4_NL] = tiles{
 		scatters: scatters("vnni", scatterIQ4NLVNNI, scatterOneIQ4NLVNNI),
-		block:    block{4, 4, tileIQ4NLVNNI4x4}, strip: strip{6, expandStripIQ4NL, firstIQ4NLVNNI6x4, stripIQ4NLVNNI6x4, stripIQ4NLVNNI6x1}, expand: expandIQ4NLVNNI,
+		block:    block{4, 4, tileIQ4NLVNNI4x4}, few: few{fewIQ4NLVNNI4x2, fewIQ4NLVNNI4x3, fewIQ4NLVNNI4x4},
+		strip: strip{6, 14, expandStripIQ4NL, firstIQ4NLVNNI6x4, stripIQ4NLVNNI6x4, stripIQ4NLVNNI6x1}, expand: expandIQ4NLVNNI,
 	}
 	k.types[quant.IQ3_S] = tiles{
 		scatters: scatters("vnni", scatterIQ3SVNNI, scatterOneIQ3SVNNI),
-		block:    block{4, 4, tileIQ3SVNNI4x4}, strip: strip{6, expandStripIQ3S, firstIQ3SVNNI6x4, stripIQ3SVNNI6x4, stripIQ3SVNNI6x1}, expand: expandIQ3SAVX2,
+		block:    block{4, 4, tileIQ3SVNNI4x4}, few: few{fewIQ3SVNNI4x2, fewIQ3SVNNI4x3, fewIQ3SVNNI4x4},
+		strip: strip{6, 14, expandStripIQ3S, firstIQ3SVNNI6x4, stripIQ3SVNNI6x4, stripIQ3SVNNI6x1}, expand: expandIQ3SAVX2,
 	}
 	k.types[quant.IQ4_XS] = tiles{
 		scatters: scatters("vnni", scatterIQ4XSVNNI, scatterOneIQ4XSVNNI),
-		block:    block{4, 4, tileIQ4XSVNNI4x4}, strip: strip{6, expandStripIQ4XS, firstIQ4XSVNNI6x4, stripIQ4XSVNNI6x4, stripIQ4XSVNNI6x1}, expand: expandIQ4XSVNNI,
+		block:    block{4, 4, tileIQ4XSVNNI4x4}, few: few{fewIQ4XSVNNI4x2, fewIQ4XSVNNI4x3, fewIQ4XSVNNI4x4},
+		strip: strip{6, 14, expandStripIQ4XS, firstIQ4XSVNNI6x4, stripIQ4XSVNNI6x4, stripIQ4XSVNNI6x1}, expand: expandIQ4XSVNNI,
 	}
 	k.types[quant.IQ1_M] = tiles{
 		scatters: scatters("vnni", scatterIQ1MVNNI, scatterOneIQ1MVNNI),
-		block:    block{2, 4, tileIQ1MVNNI2x4}, strip: strip{4, expandStripIQ1M, firstIQ1MVNNI4x4, stripIQ1MVNNI4x4, stripIQ1MVNNI4x1}, expand: expandIQ1MVNNI,
+		block:    block{2, 4, tileIQ1MVNNI2x4}, few: few{fewIQ1MVNNI2x2, fewIQ1MVNNI2x3, fewIQ1MVNNI2x4},
+		strip: strip{4, 9, expandStripIQ1M, firstIQ1MVNNI4x4, stripIQ1MVNNI4x4, stripIQ1MVNNI4x1}, expand: expandIQ1MVNNI,
 	}
 	k.types[quant.TQ1_0] = tiles{
 		scatters: scatters("vnni", scatterTQ10VNNI, scatterOneTQ10VNNI),
-		block:    block{4, 4, tileTQ10VNNI4x4}, strip: strip{6, expandStripTQ10, firstTQ10VNNI6x4, stripTQ10VNNI6x4, stripTQ10VNNI6x1}, expand: expandTQ10AVX2,
+		block:    block{4, 4, tileTQ10VNNI4x4}, few: few{fewTQ10VNNI4x2, fewTQ10VNNI4x3, fewTQ10VNNI4x4},
+		strip: strip{6, 18, expandStripTQ10, firstTQ10VNNI6x4, stripTQ10VNNI6x4, stripTQ10VNNI6x1}, expand: expandTQ10AVX2,
 	}
 	k.types[quant.Q1_0] = tiles{
 		scatters: scatters("vnni", scatterQ10VNNI, scatterOneQ10VNNI),
-		block:    block{4, 4, tileQ10VNNI4x4}, strip: strip{6, expandStripQ10, firstQ10VNNI6x4, stripQ10VNNI6x4, stripQ10VNNI6x1}, expand: expandQ10AVX2,
+		block:    block{4, 4, tileQ10VNNI4x4}, few: few{fewQ10VNNI4x2, fewQ10VNNI4x3, fewQ10VNNI4x4},
+		strip: strip{6, 18, expandStripQ10, firstQ10VNNI6x4, stripQ10VNNI6x4, stripQ10VNNI6x1}, expand: expandQ10AVX2,
 	}
 	k.types[quant.MXFP4] = tiles{
 		scatters: scatters("vnni", scatterMXFP4VNNI, scatterOneMXFP4VNNI),
-		block:    block{4, 4, tileMXFP4VNNI4x4}, strip: strip{6, expandStripMXFP4, firstMXFP4VNNI6x4, stripMXFP4VNNI6x4, stripMXFP4VNNI6x1}, expand: expandMXFP4AVX2,
+		block:    block{4, 4, tileMXFP4VNNI4x4}, few: few{fewMXFP4VNNI4x2, fewMXFP4VNNI4x3, fewMXFP4VNNI4x4},
+		strip: strip{6, 14, expandStripMXFP4, firstMXFP4VNNI6x4, stripMXFP4VNNI6x4, stripMXFP4VNNI6x1}, expand: expandMXFP4AVX2,
 	}
 	k.types[quant.NVFP4] = tiles{
 		scatters: scatters("vnni", scatterNVFP4VNNI, scatterOneNVFP4VNNI),
-		block:    block{2, 4, tileNVFP4VNNI2x4}, strip: strip{4, expandStripNVFP4, firstNVFP4VNNI4x4, stripNVFP4VNNI4x4, stripNVFP4VNNI4x1}, expand: expandNVFP4AVX2,
+		block:    block{2, 4, tileNVFP4VNNI2x4}, few: few{fewNVFP4VNNI2x2, fewNVFP4VNNI2x3, fewNVFP4VNNI2x4},
+		strip: strip{4, 9, expandStripNVFP4, firstNVFP4VNNI4x4, stripNVFP4VNNI4x4, stripNVFP4VNNI4x1}, expand: expandNVFP4AVX2,
 	}
 	k.sameTypes()
 	for _, t := range quant.Computed() {

@@ -23,6 +23,8 @@ type tiles struct {
 
 	one    tile  // 1 row, 1 token; nil where a way takes any number
 	block  block // some rows and tokens of packed weights
+	few    few   // as many rows of packed weights and a few tokens
+	narrow bool  // of as many tokens as block has, that is taken instead
 	panel  block // some rows and tokens of a panel
 	strip  strip // instead of panel; no rows where there is none
 	expand func(dst, w *byte, n uintptr)
@@ -64,12 +66,14 @@ func (k *Kernels) MatMulBefore(next Next, t quant.Type, out []float32, outStride
 		for i := range tokens {
 			clear(out[i*outStride:][:rows])
 		}
-	} else if c.m.block.tile != nil && tokens >= c.m.block.tokens && rows >= c.m.block.rows {
+	} else if tokens >= c.leastTokens() && rows >= c.m.block.rows {
 		s := k.scratch.Get().(*blockScratch)
 		switch {
 		case c.matrices(s, rows, tokens, next):
-		case c.m.strip.rows > 0 && tokens >= stripFrom && rows >= c.m.strip.rows:
+		case c.m.strip.rows > 0 && tokens >= c.m.strip.from && rows >= c.m.strip.rows:
 			c.strips(s, rows, tokens, next)
+		case c.m.few[0] != nil && (!c.m.narrow || tokens < c.m.block.tokens):
+			c.fews(s, rows, tokens)
 		default:
 			c.blocks(s, rows, tokens, next)
 		}
@@ -84,6 +88,17 @@ func (k *Kernels) MatMulBefore(next Next, t quant.Type, out []float32, outStride
 			c.addTail(t, r, r, cols, tokens)
 		}
 	}
+}
+
+// leastTokens returns the least number of tokens that there are tiles for.
+func (c *call) leastTokens() int {
+	switch {
+	case c.m.few[0] != nil:
+		return 2
+	case c.m.block.tile != nil:
+		return c.m.block.tokens
+	}
+	return math.MaxInt
 }
 
 // DotRows computes out[i] = w[index[i]]·x for rows of packed weights chosen by index and one token's activations, by

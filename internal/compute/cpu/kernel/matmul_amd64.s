@@ -40175,6 +40175,737 @@ done:
 	VZEROUPPER
 	RET
 
+// func fewQ40VNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ40VNNI4x2(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask0f<>+0(SB), Z4
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 128(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 128(R12)(BX*1)
+	PREFETCHT1 (R12)(BX*2)
+	PREFETCHT1 64(R12)(BX*2)
+	PREFETCHT1 128(R12)(BX*2)
+	PREFETCHT1 (R12)(R9*1)
+	PREFETCHT1 64(R12)(R9*1)
+	PREFETCHT1 128(R12)(R9*1)
+	ADDQ       $0x00000090, R12
+
+fetched:
+	VMOVDQU32       288(SI), Y5
+	VMOVDQA32       Z5, Z9
+	VMOVDQA32       Z5, Z7
+	VMOVDQA32       Z5, Z11
+	VMOVDQU32       288(SI)(DI*1), Y6
+	VMOVDQA32       Z6, Z10
+	VMOVDQA32       Z6, Z8
+	VMOVDQA32       Z6, Z12
+	VPANDD          16(DX), Z4, Z13
+	VPANDD          16(DX)(BX*1), Z4, Z14
+	VPANDD          16(DX)(BX*2), Z4, Z15
+	VPANDD          16(DX)(R9*1), Z4, Z16
+	VMOVDQU32       (SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       (SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VPANDD          80(DX), Z4, Z13
+	VPANDD          80(DX)(BX*1), Z4, Z14
+	VPANDD          80(DX)(BX*2), Z4, Z15
+	VPANDD          80(DX)(R9*1), Z4, Z16
+	VMOVDQU32       64(SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       64(SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VPSRLW          $0x04, 16(DX), Z13
+	VPANDD          Z4, Z13, Z13
+	VPSRLW          $0x04, 16(DX)(BX*1), Z14
+	VPANDD          Z4, Z14, Z14
+	VPSRLW          $0x04, 16(DX)(BX*2), Z15
+	VPANDD          Z4, Z15, Z15
+	VPSRLW          $0x04, 16(DX)(R9*1), Z16
+	VPANDD          Z4, Z16, Z16
+	VMOVDQU32       128(SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       128(SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VPSRLW          $0x04, 80(DX), Z13
+	VPANDD          Z4, Z13, Z13
+	VPSRLW          $0x04, 80(DX)(BX*1), Z14
+	VPANDD          Z4, Z14, Z14
+	VPSRLW          $0x04, 80(DX)(BX*2), Z15
+	VPANDD          Z4, Z15, Z15
+	VPSRLW          $0x04, 80(DX)(R9*1), Z16
+	VPANDD          Z4, Z16, Z16
+	VMOVDQU32       192(SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       192(SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VALIGNQ         $0x04, Z5, Z9, Z17
+	VPADDD          Z17, Z5, Z5
+	VPADDD          Z17, Z9, K1, Z5
+	VALIGNQ         $0x04, Z6, Z10, Z17
+	VPADDD          Z17, Z6, Z6
+	VPADDD          Z17, Z10, K1, Z6
+	VALIGNQ         $0x04, Z7, Z11, Z17
+	VPADDD          Z17, Z7, Z7
+	VPADDD          Z17, Z11, K1, Z7
+	VALIGNQ         $0x04, Z8, Z12, Z17
+	VPADDD          Z17, Z8, Z8
+	VPADDD          Z17, Z12, K1, Z8
+	VCVTPH2PS       (DX), Y11
+	VCVTPH2PS       (DX)(BX*1), Y13
+	VINSERTI64X4    $0x01, Y13, Z11, Z11
+	VBROADCASTI64X4 256(SI), Z9
+	VCVTDQ2PS       Z5, Z5
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z5, Z10, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z9
+	VCVTDQ2PS       Z6, Z6
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z6, Z10, Z1
+	VCVTPH2PS       (DX)(BX*2), Y11
+	VCVTPH2PS       (DX)(R9*1), Y13
+	VINSERTI64X4    $0x01, Y13, Z11, Z11
+	VBROADCASTI64X4 256(SI), Z9
+	VCVTDQ2PS       Z7, Z7
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z7, Z10, Z2
+	VBROADCASTI64X4 256(SI)(DI*1), Z9
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z8, Z10, Z3
+	ADDQ            $0x00000090, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z4
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z1, Z1, Z5
+	VSHUFPS       $0xdd, Z1, Z1, Z1
+	VADDPS        Z1, Z5, Z1
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFPS       $0x88, Z3, Z3, Z5
+	VSHUFPS       $0xdd, Z3, Z3, Z3
+	VADDPS        Z3, Z5, Z3
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFF32X4    $0x88, Z2, Z0, Z5
+	VSHUFF32X4    $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VPERMPS       Z0, Z4, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X5
+	VMOVUPS       X5, (AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func fewQ40VNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ40VNNI4x3(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+	VMOVUPS 256(R10), Z4
+	VMOVUPS 320(R10), Z5
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask0f<>+0(SB), Z6
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 128(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 128(R12)(BX*1)
+	PREFETCHT1 (R12)(BX*2)
+	PREFETCHT1 64(R12)(BX*2)
+	PREFETCHT1 128(R12)(BX*2)
+	PREFETCHT1 (R12)(R9*1)
+	PREFETCHT1 64(R12)(R9*1)
+	PREFETCHT1 128(R12)(R9*1)
+	ADDQ       $0x00000090, R12
+
+fetched:
+	VMOVDQU32       288(SI), Y7
+	VMOVDQA32       Z7, Z13
+	VMOVDQA32       Z7, Z10
+	VMOVDQA32       Z7, Z16
+	VMOVDQU32       288(SI)(DI*1), Y8
+	VMOVDQA32       Z8, Z14
+	VMOVDQA32       Z8, Z11
+	VMOVDQA32       Z8, Z17
+	VMOVDQU32       288(SI)(DI*2), Y9
+	VMOVDQA32       Z9, Z15
+	VMOVDQA32       Z9, Z12
+	VMOVDQA32       Z9, Z18
+	VPANDD          16(DX), Z6, Z19
+	VPANDD          16(DX)(BX*1), Z6, Z20
+	VPANDD          16(DX)(BX*2), Z6, Z21
+	VPANDD          16(DX)(R9*1), Z6, Z22
+	VMOVDQU32       (SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       (SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       (SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VPANDD          80(DX), Z6, Z19
+	VPANDD          80(DX)(BX*1), Z6, Z20
+	VPANDD          80(DX)(BX*2), Z6, Z21
+	VPANDD          80(DX)(R9*1), Z6, Z22
+	VMOVDQU32       64(SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       64(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       64(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VPSRLW          $0x04, 16(DX), Z19
+	VPANDD          Z6, Z19, Z19
+	VPSRLW          $0x04, 16(DX)(BX*1), Z20
+	VPANDD          Z6, Z20, Z20
+	VPSRLW          $0x04, 16(DX)(BX*2), Z21
+	VPANDD          Z6, Z21, Z21
+	VPSRLW          $0x04, 16(DX)(R9*1), Z22
+	VPANDD          Z6, Z22, Z22
+	VMOVDQU32       128(SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       128(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       128(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VPSRLW          $0x04, 80(DX), Z19
+	VPANDD          Z6, Z19, Z19
+	VPSRLW          $0x04, 80(DX)(BX*1), Z20
+	VPANDD          Z6, Z20, Z20
+	VPSRLW          $0x04, 80(DX)(BX*2), Z21
+	VPANDD          Z6, Z21, Z21
+	VPSRLW          $0x04, 80(DX)(R9*1), Z22
+	VPANDD          Z6, Z22, Z22
+	VMOVDQU32       192(SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       192(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       192(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VALIGNQ         $0x04, Z7, Z13, Z23
+	VPADDD          Z23, Z7, Z7
+	VPADDD          Z23, Z13, K1, Z7
+	VALIGNQ         $0x04, Z8, Z14, Z23
+	VPADDD          Z23, Z8, Z8
+	VPADDD          Z23, Z14, K1, Z8
+	VALIGNQ         $0x04, Z9, Z15, Z23
+	VPADDD          Z23, Z9, Z9
+	VPADDD          Z23, Z15, K1, Z9
+	VALIGNQ         $0x04, Z10, Z16, Z23
+	VPADDD          Z23, Z10, Z10
+	VPADDD          Z23, Z16, K1, Z10
+	VALIGNQ         $0x04, Z11, Z17, Z23
+	VPADDD          Z23, Z11, Z11
+	VPADDD          Z23, Z17, K1, Z11
+	VALIGNQ         $0x04, Z12, Z18, Z23
+	VPADDD          Z23, Z12, Z12
+	VPADDD          Z23, Z18, K1, Z12
+	VCVTPH2PS       (DX), Y15
+	VCVTPH2PS       (DX)(BX*1), Y17
+	VINSERTI64X4    $0x01, Y17, Z15, Z15
+	VBROADCASTI64X4 256(SI), Z13
+	VCVTDQ2PS       Z7, Z7
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z7, Z14, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z13
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z8, Z14, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z13
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z9, Z14, Z2
+	VCVTPH2PS       (DX)(BX*2), Y15
+	VCVTPH2PS       (DX)(R9*1), Y17
+	VINSERTI64X4    $0x01, Y17, Z15, Z15
+	VBROADCASTI64X4 256(SI), Z13
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z10, Z14, Z3
+	VBROADCASTI64X4 256(SI)(DI*1), Z13
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z11, Z14, Z4
+	VBROADCASTI64X4 256(SI)(DI*2), Z13
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z12, Z14, Z5
+	ADDQ            $0x00000090, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VMOVUPS         Z4, 256(R10)
+	VMOVUPS         Z5, 320(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z6
+	VSHUFPS       $0x88, Z1, Z0, Z7
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VSHUFPS       $0x88, Z2, Z2, Z7
+	VSHUFPS       $0xdd, Z2, Z2, Z2
+	VADDPS        Z2, Z7, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z7
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VSHUFPS       $0x88, Z4, Z3, Z7
+	VSHUFPS       $0xdd, Z4, Z3, Z3
+	VADDPS        Z3, Z7, Z3
+	VSHUFPS       $0x88, Z5, Z5, Z7
+	VSHUFPS       $0xdd, Z5, Z5, Z5
+	VADDPS        Z5, Z7, Z5
+	VSHUFPS       $0x88, Z5, Z3, Z7
+	VSHUFPS       $0xdd, Z5, Z3, Z3
+	VADDPS        Z3, Z7, Z3
+	VSHUFF32X4    $0x88, Z3, Z0, Z7
+	VSHUFF32X4    $0xdd, Z3, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VPERMPS       Z0, Z6, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X7
+	VMOVUPS       X7, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X7
+	VMOVUPS       X7, (AX)(CX*2)
+	VZEROUPPER
+	RET
+
+// func fewQ40VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ40VNNI4x4(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	LEAQ    (DI)(DI*2), R10
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	MOVQ    acc+56(FP), R11
+	MOVQ    part+64(FP), R12
+	TESTQ   $0x00000001, R12
+	JNE     begin
+	VMOVUPS (R11), Z0
+	VMOVUPS 64(R11), Z1
+	VMOVUPS 128(R11), Z2
+	VMOVUPS 192(R11), Z3
+	VMOVUPS 256(R11), Z4
+	VMOVUPS 320(R11), Z5
+	VMOVUPS 384(R11), Z6
+	VMOVUPS 448(R11), Z7
+
+begin:
+	MOVL      $0x0000ff00, R13
+	KMOVW     R13, K1
+	VMOVDQU32 mask0f<>+0(SB), Z8
+	LEAQ      (DX)(BX*8), R13
+
+super:
+	TESTQ      $0x00000004, R12
+	JNE        fetched
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 (R13)(BX*1)
+	PREFETCHT1 64(R13)(BX*1)
+	PREFETCHT1 128(R13)(BX*1)
+	PREFETCHT1 (R13)(BX*2)
+	PREFETCHT1 64(R13)(BX*2)
+	PREFETCHT1 128(R13)(BX*2)
+	PREFETCHT1 (R13)(R9*1)
+	PREFETCHT1 64(R13)(R9*1)
+	PREFETCHT1 128(R13)(R9*1)
+	ADDQ       $0x00000090, R13
+
+fetched:
+	VMOVDQU32       288(SI), Y9
+	VMOVDQA32       Z9, Z17
+	VMOVDQA32       Z9, Z13
+	VMOVDQA32       Z9, Z21
+	VMOVDQU32       288(SI)(DI*1), Y10
+	VMOVDQA32       Z10, Z18
+	VMOVDQA32       Z10, Z14
+	VMOVDQA32       Z10, Z22
+	VMOVDQU32       288(SI)(DI*2), Y11
+	VMOVDQA32       Z11, Z19
+	VMOVDQA32       Z11, Z15
+	VMOVDQA32       Z11, Z23
+	VMOVDQU32       288(SI)(R10*1), Y12
+	VMOVDQA32       Z12, Z20
+	VMOVDQA32       Z12, Z16
+	VMOVDQA32       Z12, Z24
+	VPANDD          16(DX), Z8, Z25
+	VPANDD          16(DX)(BX*1), Z8, Z26
+	VPANDD          16(DX)(BX*2), Z8, Z27
+	VPANDD          16(DX)(R9*1), Z8, Z28
+	VMOVDQU32       (SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       (SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       (SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       (SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VPANDD          80(DX), Z8, Z25
+	VPANDD          80(DX)(BX*1), Z8, Z26
+	VPANDD          80(DX)(BX*2), Z8, Z27
+	VPANDD          80(DX)(R9*1), Z8, Z28
+	VMOVDQU32       64(SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       64(SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       64(SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       64(SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VPSRLW          $0x04, 16(DX), Z25
+	VPANDD          Z8, Z25, Z25
+	VPSRLW          $0x04, 16(DX)(BX*1), Z26
+	VPANDD          Z8, Z26, Z26
+	VPSRLW          $0x04, 16(DX)(BX*2), Z27
+	VPANDD          Z8, Z27, Z27
+	VPSRLW          $0x04, 16(DX)(R9*1), Z28
+	VPANDD          Z8, Z28, Z28
+	VMOVDQU32       128(SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       128(SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       128(SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       128(SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VPSRLW          $0x04, 80(DX), Z25
+	VPANDD          Z8, Z25, Z25
+	VPSRLW          $0x04, 80(DX)(BX*1), Z26
+	VPANDD          Z8, Z26, Z26
+	VPSRLW          $0x04, 80(DX)(BX*2), Z27
+	VPANDD          Z8, Z27, Z27
+	VPSRLW          $0x04, 80(DX)(R9*1), Z28
+	VPANDD          Z8, Z28, Z28
+	VMOVDQU32       192(SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       192(SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       192(SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       192(SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VALIGNQ         $0x04, Z9, Z17, Z29
+	VPADDD          Z29, Z9, Z9
+	VPADDD          Z29, Z17, K1, Z9
+	VALIGNQ         $0x04, Z10, Z18, Z29
+	VPADDD          Z29, Z10, Z10
+	VPADDD          Z29, Z18, K1, Z10
+	VALIGNQ         $0x04, Z11, Z19, Z29
+	VPADDD          Z29, Z11, Z11
+	VPADDD          Z29, Z19, K1, Z11
+	VALIGNQ         $0x04, Z12, Z20, Z29
+	VPADDD          Z29, Z12, Z12
+	VPADDD          Z29, Z20, K1, Z12
+	VALIGNQ         $0x04, Z13, Z21, Z29
+	VPADDD          Z29, Z13, Z13
+	VPADDD          Z29, Z21, K1, Z13
+	VALIGNQ         $0x04, Z14, Z22, Z29
+	VPADDD          Z29, Z14, Z14
+	VPADDD          Z29, Z22, K1, Z14
+	VALIGNQ         $0x04, Z15, Z23, Z29
+	VPADDD          Z29, Z15, Z15
+	VPADDD          Z29, Z23, K1, Z15
+	VALIGNQ         $0x04, Z16, Z24, Z29
+	VPADDD          Z29, Z16, Z16
+	VPADDD          Z29, Z24, K1, Z16
+	VCVTPH2PS       (DX), Y19
+	VCVTPH2PS       (DX)(BX*1), Y21
+	VINSERTI64X4    $0x01, Y21, Z19, Z19
+	VBROADCASTI64X4 256(SI), Z17
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z9, Z18, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z17
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z10, Z18, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z17
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z11, Z18, Z2
+	VBROADCASTI64X4 256(SI)(R10*1), Z17
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z12, Z18, Z3
+	VCVTPH2PS       (DX)(BX*2), Y19
+	VCVTPH2PS       (DX)(R9*1), Y21
+	VINSERTI64X4    $0x01, Y21, Z19, Z19
+	VBROADCASTI64X4 256(SI), Z17
+	VCVTDQ2PS       Z13, Z13
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z13, Z18, Z4
+	VBROADCASTI64X4 256(SI)(DI*1), Z17
+	VCVTDQ2PS       Z14, Z14
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z14, Z18, Z5
+	VBROADCASTI64X4 256(SI)(DI*2), Z17
+	VCVTDQ2PS       Z15, Z15
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z15, Z18, Z6
+	VBROADCASTI64X4 256(SI)(R10*1), Z17
+	VCVTDQ2PS       Z16, Z16
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z16, Z18, Z7
+	ADDQ            $0x00000090, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R12
+	JNE             sum
+	VMOVUPS         Z0, (R11)
+	VMOVUPS         Z1, 64(R11)
+	VMOVUPS         Z2, 128(R11)
+	VMOVUPS         Z3, 192(R11)
+	VMOVUPS         Z4, 256(R11)
+	VMOVUPS         Z5, 320(R11)
+	VMOVUPS         Z6, 384(R11)
+	VMOVUPS         Z7, 448(R11)
+	VZEROUPPER
+	RET
+
+sum:
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z8
+	VSHUFPS       $0x88, Z1, Z0, Z9
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z9
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z9, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z9
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VSHUFPS       $0x88, Z5, Z4, Z9
+	VSHUFPS       $0xdd, Z5, Z4, Z4
+	VADDPS        Z4, Z9, Z4
+	VSHUFPS       $0x88, Z7, Z6, Z9
+	VSHUFPS       $0xdd, Z7, Z6, Z6
+	VADDPS        Z6, Z9, Z6
+	VSHUFPS       $0x88, Z6, Z4, Z9
+	VSHUFPS       $0xdd, Z6, Z4, Z4
+	VADDPS        Z4, Z9, Z4
+	VSHUFF32X4    $0x88, Z4, Z0, Z9
+	VSHUFF32X4    $0xdd, Z4, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VPERMPS       Z0, Z8, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X9
+	VMOVUPS       X9, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X9
+	VMOVUPS       X9, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z0, X9
+	VMOVUPS       X9, (AX)(DX*1)
+	VZEROUPPER
+	RET
+
 // func tileQ41VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
 TEXT ·tileQ41VNNI4x4(SB), NOSPLIT, $0-72
@@ -42367,6 +43098,791 @@ sum:
 	VMOVQ         X17, 16(AX)(DX*1)
 
 done:
+	VZEROUPPER
+	RET
+
+// func fewQ41VNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ41VNNI4x2(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask0f<>+0(SB), Z4
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 128(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 128(R12)(BX*1)
+	PREFETCHT1 (R12)(BX*2)
+	PREFETCHT1 64(R12)(BX*2)
+	PREFETCHT1 128(R12)(BX*2)
+	PREFETCHT1 (R12)(R9*1)
+	PREFETCHT1 64(R12)(R9*1)
+	PREFETCHT1 128(R12)(R9*1)
+	ADDQ       $0x000000a0, R12
+
+fetched:
+	VPXORD          Y5, Y5, Y5
+	VMOVDQA32       Z5, Z9
+	VMOVDQA32       Z5, Z7
+	VMOVDQA32       Z5, Z11
+	VPXORD          Y6, Y6, Y6
+	VMOVDQA32       Z6, Z10
+	VMOVDQA32       Z6, Z8
+	VMOVDQA32       Z6, Z12
+	VPANDD          32(DX), Z4, Z13
+	VPANDD          32(DX)(BX*1), Z4, Z14
+	VPANDD          32(DX)(BX*2), Z4, Z15
+	VPANDD          32(DX)(R9*1), Z4, Z16
+	VMOVDQU32       (SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       (SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VPANDD          96(DX), Z4, Z13
+	VPANDD          96(DX)(BX*1), Z4, Z14
+	VPANDD          96(DX)(BX*2), Z4, Z15
+	VPANDD          96(DX)(R9*1), Z4, Z16
+	VMOVDQU32       64(SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       64(SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VPSRLW          $0x04, 32(DX), Z13
+	VPANDD          Z4, Z13, Z13
+	VPSRLW          $0x04, 32(DX)(BX*1), Z14
+	VPANDD          Z4, Z14, Z14
+	VPSRLW          $0x04, 32(DX)(BX*2), Z15
+	VPANDD          Z4, Z15, Z15
+	VPSRLW          $0x04, 32(DX)(R9*1), Z16
+	VPANDD          Z4, Z16, Z16
+	VMOVDQU32       128(SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       128(SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VPSRLW          $0x04, 96(DX), Z13
+	VPANDD          Z4, Z13, Z13
+	VPSRLW          $0x04, 96(DX)(BX*1), Z14
+	VPANDD          Z4, Z14, Z14
+	VPSRLW          $0x04, 96(DX)(BX*2), Z15
+	VPANDD          Z4, Z15, Z15
+	VPSRLW          $0x04, 96(DX)(R9*1), Z16
+	VPANDD          Z4, Z16, Z16
+	VMOVDQU32       192(SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       192(SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VALIGNQ         $0x04, Z5, Z9, Z17
+	VPADDD          Z17, Z5, Z5
+	VPADDD          Z17, Z9, K1, Z5
+	VALIGNQ         $0x04, Z6, Z10, Z17
+	VPADDD          Z17, Z6, Z6
+	VPADDD          Z17, Z10, K1, Z6
+	VALIGNQ         $0x04, Z7, Z11, Z17
+	VPADDD          Z17, Z7, Z7
+	VPADDD          Z17, Z11, K1, Z7
+	VALIGNQ         $0x04, Z8, Z12, Z17
+	VPADDD          Z17, Z8, Z8
+	VPADDD          Z17, Z12, K1, Z8
+	VCVTPH2PS       (DX), Y11
+	VCVTPH2PS       16(DX), Y12
+	VCVTPH2PS       (DX)(BX*1), Y13
+	VCVTPH2PS       16(DX)(BX*1), Y14
+	VINSERTI64X4    $0x01, Y13, Z11, Z11
+	VINSERTI64X4    $0x01, Y14, Z12, Z12
+	VBROADCASTI64X4 256(SI), Z9
+	VCVTDQ2PS       Z5, Z5
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z5, Z10, Z0
+	VBROADCASTI64X4 320(SI), Z5
+	VFMADD231PS     Z5, Z12, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z9
+	VCVTDQ2PS       Z6, Z6
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z6, Z10, Z1
+	VBROADCASTI64X4 320(SI)(DI*1), Z6
+	VFMADD231PS     Z6, Z12, Z1
+	VCVTPH2PS       (DX)(BX*2), Y11
+	VCVTPH2PS       16(DX)(BX*2), Y12
+	VCVTPH2PS       (DX)(R9*1), Y13
+	VCVTPH2PS       16(DX)(R9*1), Y14
+	VINSERTI64X4    $0x01, Y13, Z11, Z11
+	VINSERTI64X4    $0x01, Y14, Z12, Z12
+	VBROADCASTI64X4 256(SI), Z9
+	VCVTDQ2PS       Z7, Z7
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z7, Z10, Z2
+	VBROADCASTI64X4 320(SI), Z7
+	VFMADD231PS     Z7, Z12, Z2
+	VBROADCASTI64X4 256(SI)(DI*1), Z9
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z8, Z10, Z3
+	VBROADCASTI64X4 320(SI)(DI*1), Z8
+	VFMADD231PS     Z8, Z12, Z3
+	ADDQ            $0x000000a0, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z4
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z1, Z1, Z5
+	VSHUFPS       $0xdd, Z1, Z1, Z1
+	VADDPS        Z1, Z5, Z1
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFPS       $0x88, Z3, Z3, Z5
+	VSHUFPS       $0xdd, Z3, Z3, Z3
+	VADDPS        Z3, Z5, Z3
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFF32X4    $0x88, Z2, Z0, Z5
+	VSHUFF32X4    $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VPERMPS       Z0, Z4, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X5
+	VMOVUPS       X5, (AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func fewQ41VNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ41VNNI4x3(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+	VMOVUPS 256(R10), Z4
+	VMOVUPS 320(R10), Z5
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask0f<>+0(SB), Z6
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 128(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 128(R12)(BX*1)
+	PREFETCHT1 (R12)(BX*2)
+	PREFETCHT1 64(R12)(BX*2)
+	PREFETCHT1 128(R12)(BX*2)
+	PREFETCHT1 (R12)(R9*1)
+	PREFETCHT1 64(R12)(R9*1)
+	PREFETCHT1 128(R12)(R9*1)
+	ADDQ       $0x000000a0, R12
+
+fetched:
+	VPXORD          Y7, Y7, Y7
+	VMOVDQA32       Z7, Z13
+	VMOVDQA32       Z7, Z10
+	VMOVDQA32       Z7, Z16
+	VPXORD          Y8, Y8, Y8
+	VMOVDQA32       Z8, Z14
+	VMOVDQA32       Z8, Z11
+	VMOVDQA32       Z8, Z17
+	VPXORD          Y9, Y9, Y9
+	VMOVDQA32       Z9, Z15
+	VMOVDQA32       Z9, Z12
+	VMOVDQA32       Z9, Z18
+	VPANDD          32(DX), Z6, Z19
+	VPANDD          32(DX)(BX*1), Z6, Z20
+	VPANDD          32(DX)(BX*2), Z6, Z21
+	VPANDD          32(DX)(R9*1), Z6, Z22
+	VMOVDQU32       (SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       (SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       (SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VPANDD          96(DX), Z6, Z19
+	VPANDD          96(DX)(BX*1), Z6, Z20
+	VPANDD          96(DX)(BX*2), Z6, Z21
+	VPANDD          96(DX)(R9*1), Z6, Z22
+	VMOVDQU32       64(SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       64(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       64(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VPSRLW          $0x04, 32(DX), Z19
+	VPANDD          Z6, Z19, Z19
+	VPSRLW          $0x04, 32(DX)(BX*1), Z20
+	VPANDD          Z6, Z20, Z20
+	VPSRLW          $0x04, 32(DX)(BX*2), Z21
+	VPANDD          Z6, Z21, Z21
+	VPSRLW          $0x04, 32(DX)(R9*1), Z22
+	VPANDD          Z6, Z22, Z22
+	VMOVDQU32       128(SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       128(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       128(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VPSRLW          $0x04, 96(DX), Z19
+	VPANDD          Z6, Z19, Z19
+	VPSRLW          $0x04, 96(DX)(BX*1), Z20
+	VPANDD          Z6, Z20, Z20
+	VPSRLW          $0x04, 96(DX)(BX*2), Z21
+	VPANDD          Z6, Z21, Z21
+	VPSRLW          $0x04, 96(DX)(R9*1), Z22
+	VPANDD          Z6, Z22, Z22
+	VMOVDQU32       192(SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       192(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       192(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VALIGNQ         $0x04, Z7, Z13, Z23
+	VPADDD          Z23, Z7, Z7
+	VPADDD          Z23, Z13, K1, Z7
+	VALIGNQ         $0x04, Z8, Z14, Z23
+	VPADDD          Z23, Z8, Z8
+	VPADDD          Z23, Z14, K1, Z8
+	VALIGNQ         $0x04, Z9, Z15, Z23
+	VPADDD          Z23, Z9, Z9
+	VPADDD          Z23, Z15, K1, Z9
+	VALIGNQ         $0x04, Z10, Z16, Z23
+	VPADDD          Z23, Z10, Z10
+	VPADDD          Z23, Z16, K1, Z10
+	VALIGNQ         $0x04, Z11, Z17, Z23
+	VPADDD          Z23, Z11, Z11
+	VPADDD          Z23, Z17, K1, Z11
+	VALIGNQ         $0x04, Z12, Z18, Z23
+	VPADDD          Z23, Z12, Z12
+	VPADDD          Z23, Z18, K1, Z12
+	VCVTPH2PS       (DX), Y15
+	VCVTPH2PS       16(DX), Y16
+	VCVTPH2PS       (DX)(BX*1), Y17
+	VCVTPH2PS       16(DX)(BX*1), Y18
+	VINSERTI64X4    $0x01, Y17, Z15, Z15
+	VINSERTI64X4    $0x01, Y18, Z16, Z16
+	VBROADCASTI64X4 256(SI), Z13
+	VCVTDQ2PS       Z7, Z7
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z7, Z14, Z0
+	VBROADCASTI64X4 320(SI), Z7
+	VFMADD231PS     Z7, Z16, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z13
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z8, Z14, Z1
+	VBROADCASTI64X4 320(SI)(DI*1), Z8
+	VFMADD231PS     Z8, Z16, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z13
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z9, Z14, Z2
+	VBROADCASTI64X4 320(SI)(DI*2), Z9
+	VFMADD231PS     Z9, Z16, Z2
+	VCVTPH2PS       (DX)(BX*2), Y15
+	VCVTPH2PS       16(DX)(BX*2), Y16
+	VCVTPH2PS       (DX)(R9*1), Y17
+	VCVTPH2PS       16(DX)(R9*1), Y18
+	VINSERTI64X4    $0x01, Y17, Z15, Z15
+	VINSERTI64X4    $0x01, Y18, Z16, Z16
+	VBROADCASTI64X4 256(SI), Z13
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z10, Z14, Z3
+	VBROADCASTI64X4 320(SI), Z10
+	VFMADD231PS     Z10, Z16, Z3
+	VBROADCASTI64X4 256(SI)(DI*1), Z13
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z11, Z14, Z4
+	VBROADCASTI64X4 320(SI)(DI*1), Z11
+	VFMADD231PS     Z11, Z16, Z4
+	VBROADCASTI64X4 256(SI)(DI*2), Z13
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z12, Z14, Z5
+	VBROADCASTI64X4 320(SI)(DI*2), Z12
+	VFMADD231PS     Z12, Z16, Z5
+	ADDQ            $0x000000a0, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VMOVUPS         Z4, 256(R10)
+	VMOVUPS         Z5, 320(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z6
+	VSHUFPS       $0x88, Z1, Z0, Z7
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VSHUFPS       $0x88, Z2, Z2, Z7
+	VSHUFPS       $0xdd, Z2, Z2, Z2
+	VADDPS        Z2, Z7, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z7
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VSHUFPS       $0x88, Z4, Z3, Z7
+	VSHUFPS       $0xdd, Z4, Z3, Z3
+	VADDPS        Z3, Z7, Z3
+	VSHUFPS       $0x88, Z5, Z5, Z7
+	VSHUFPS       $0xdd, Z5, Z5, Z5
+	VADDPS        Z5, Z7, Z5
+	VSHUFPS       $0x88, Z5, Z3, Z7
+	VSHUFPS       $0xdd, Z5, Z3, Z3
+	VADDPS        Z3, Z7, Z3
+	VSHUFF32X4    $0x88, Z3, Z0, Z7
+	VSHUFF32X4    $0xdd, Z3, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VPERMPS       Z0, Z6, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X7
+	VMOVUPS       X7, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X7
+	VMOVUPS       X7, (AX)(CX*2)
+	VZEROUPPER
+	RET
+
+// func fewQ41VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ41VNNI4x4(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	LEAQ    (DI)(DI*2), R10
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	MOVQ    acc+56(FP), R11
+	MOVQ    part+64(FP), R12
+	TESTQ   $0x00000001, R12
+	JNE     begin
+	VMOVUPS (R11), Z0
+	VMOVUPS 64(R11), Z1
+	VMOVUPS 128(R11), Z2
+	VMOVUPS 192(R11), Z3
+	VMOVUPS 256(R11), Z4
+	VMOVUPS 320(R11), Z5
+	VMOVUPS 384(R11), Z6
+	VMOVUPS 448(R11), Z7
+
+begin:
+	MOVL      $0x0000ff00, R13
+	KMOVW     R13, K1
+	VMOVDQU32 mask0f<>+0(SB), Z8
+	LEAQ      (DX)(BX*8), R13
+
+super:
+	TESTQ      $0x00000004, R12
+	JNE        fetched
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 (R13)(BX*1)
+	PREFETCHT1 64(R13)(BX*1)
+	PREFETCHT1 128(R13)(BX*1)
+	PREFETCHT1 (R13)(BX*2)
+	PREFETCHT1 64(R13)(BX*2)
+	PREFETCHT1 128(R13)(BX*2)
+	PREFETCHT1 (R13)(R9*1)
+	PREFETCHT1 64(R13)(R9*1)
+	PREFETCHT1 128(R13)(R9*1)
+	ADDQ       $0x000000a0, R13
+
+fetched:
+	VPXORD          Y9, Y9, Y9
+	VMOVDQA32       Z9, Z17
+	VMOVDQA32       Z9, Z13
+	VMOVDQA32       Z9, Z21
+	VPXORD          Y10, Y10, Y10
+	VMOVDQA32       Z10, Z18
+	VMOVDQA32       Z10, Z14
+	VMOVDQA32       Z10, Z22
+	VPXORD          Y11, Y11, Y11
+	VMOVDQA32       Z11, Z19
+	VMOVDQA32       Z11, Z15
+	VMOVDQA32       Z11, Z23
+	VPXORD          Y12, Y12, Y12
+	VMOVDQA32       Z12, Z20
+	VMOVDQA32       Z12, Z16
+	VMOVDQA32       Z12, Z24
+	VPANDD          32(DX), Z8, Z25
+	VPANDD          32(DX)(BX*1), Z8, Z26
+	VPANDD          32(DX)(BX*2), Z8, Z27
+	VPANDD          32(DX)(R9*1), Z8, Z28
+	VMOVDQU32       (SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       (SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       (SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       (SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VPANDD          96(DX), Z8, Z25
+	VPANDD          96(DX)(BX*1), Z8, Z26
+	VPANDD          96(DX)(BX*2), Z8, Z27
+	VPANDD          96(DX)(R9*1), Z8, Z28
+	VMOVDQU32       64(SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       64(SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       64(SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       64(SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VPSRLW          $0x04, 32(DX), Z25
+	VPANDD          Z8, Z25, Z25
+	VPSRLW          $0x04, 32(DX)(BX*1), Z26
+	VPANDD          Z8, Z26, Z26
+	VPSRLW          $0x04, 32(DX)(BX*2), Z27
+	VPANDD          Z8, Z27, Z27
+	VPSRLW          $0x04, 32(DX)(R9*1), Z28
+	VPANDD          Z8, Z28, Z28
+	VMOVDQU32       128(SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       128(SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       128(SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       128(SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VPSRLW          $0x04, 96(DX), Z25
+	VPANDD          Z8, Z25, Z25
+	VPSRLW          $0x04, 96(DX)(BX*1), Z26
+	VPANDD          Z8, Z26, Z26
+	VPSRLW          $0x04, 96(DX)(BX*2), Z27
+	VPANDD          Z8, Z27, Z27
+	VPSRLW          $0x04, 96(DX)(R9*1), Z28
+	VPANDD          Z8, Z28, Z28
+	VMOVDQU32       192(SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       192(SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       192(SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       192(SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VALIGNQ         $0x04, Z9, Z17, Z29
+	VPADDD          Z29, Z9, Z9
+	VPADDD          Z29, Z17, K1, Z9
+	VALIGNQ         $0x04, Z10, Z18, Z29
+	VPADDD          Z29, Z10, Z10
+	VPADDD          Z29, Z18, K1, Z10
+	VALIGNQ         $0x04, Z11, Z19, Z29
+	VPADDD          Z29, Z11, Z11
+	VPADDD          Z29, Z19, K1, Z11
+	VALIGNQ         $0x04, Z12, Z20, Z29
+	VPADDD          Z29, Z12, Z12
+	VPADDD          Z29, Z20, K1, Z12
+	VALIGNQ         $0x04, Z13, Z21, Z29
+	VPADDD          Z29, Z13, Z13
+	VPADDD          Z29, Z21, K1, Z13
+	VALIGNQ         $0x04, Z14, Z22, Z29
+	VPADDD          Z29, Z14, Z14
+	VPADDD          Z29, Z22, K1, Z14
+	VALIGNQ         $0x04, Z15, Z23, Z29
+	VPADDD          Z29, Z15, Z15
+	VPADDD          Z29, Z23, K1, Z15
+	VALIGNQ         $0x04, Z16, Z24, Z29
+	VPADDD          Z29, Z16, Z16
+	VPADDD          Z29, Z24, K1, Z16
+	VCVTPH2PS       (DX), Y19
+	VCVTPH2PS       16(DX), Y20
+	VCVTPH2PS       (DX)(BX*1), Y21
+	VCVTPH2PS       16(DX)(BX*1), Y22
+	VINSERTI64X4    $0x01, Y21, Z19, Z19
+	VINSERTI64X4    $0x01, Y22, Z20, Z20
+	VBROADCASTI64X4 256(SI), Z17
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z9, Z18, Z0
+	VBROADCASTI64X4 320(SI), Z9
+	VFMADD231PS     Z9, Z20, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z17
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z10, Z18, Z1
+	VBROADCASTI64X4 320(SI)(DI*1), Z10
+	VFMADD231PS     Z10, Z20, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z17
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z11, Z18, Z2
+	VBROADCASTI64X4 320(SI)(DI*2), Z11
+	VFMADD231PS     Z11, Z20, Z2
+	VBROADCASTI64X4 256(SI)(R10*1), Z17
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z12, Z18, Z3
+	VBROADCASTI64X4 320(SI)(R10*1), Z12
+	VFMADD231PS     Z12, Z20, Z3
+	VCVTPH2PS       (DX)(BX*2), Y19
+	VCVTPH2PS       16(DX)(BX*2), Y20
+	VCVTPH2PS       (DX)(R9*1), Y21
+	VCVTPH2PS       16(DX)(R9*1), Y22
+	VINSERTI64X4    $0x01, Y21, Z19, Z19
+	VINSERTI64X4    $0x01, Y22, Z20, Z20
+	VBROADCASTI64X4 256(SI), Z17
+	VCVTDQ2PS       Z13, Z13
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z13, Z18, Z4
+	VBROADCASTI64X4 320(SI), Z13
+	VFMADD231PS     Z13, Z20, Z4
+	VBROADCASTI64X4 256(SI)(DI*1), Z17
+	VCVTDQ2PS       Z14, Z14
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z14, Z18, Z5
+	VBROADCASTI64X4 320(SI)(DI*1), Z14
+	VFMADD231PS     Z14, Z20, Z5
+	VBROADCASTI64X4 256(SI)(DI*2), Z17
+	VCVTDQ2PS       Z15, Z15
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z15, Z18, Z6
+	VBROADCASTI64X4 320(SI)(DI*2), Z15
+	VFMADD231PS     Z15, Z20, Z6
+	VBROADCASTI64X4 256(SI)(R10*1), Z17
+	VCVTDQ2PS       Z16, Z16
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z16, Z18, Z7
+	VBROADCASTI64X4 320(SI)(R10*1), Z16
+	VFMADD231PS     Z16, Z20, Z7
+	ADDQ            $0x000000a0, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R12
+	JNE             sum
+	VMOVUPS         Z0, (R11)
+	VMOVUPS         Z1, 64(R11)
+	VMOVUPS         Z2, 128(R11)
+	VMOVUPS         Z3, 192(R11)
+	VMOVUPS         Z4, 256(R11)
+	VMOVUPS         Z5, 320(R11)
+	VMOVUPS         Z6, 384(R11)
+	VMOVUPS         Z7, 448(R11)
+	VZEROUPPER
+	RET
+
+sum:
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z8
+	VSHUFPS       $0x88, Z1, Z0, Z9
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z9
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z9, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z9
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VSHUFPS       $0x88, Z5, Z4, Z9
+	VSHUFPS       $0xdd, Z5, Z4, Z4
+	VADDPS        Z4, Z9, Z4
+	VSHUFPS       $0x88, Z7, Z6, Z9
+	VSHUFPS       $0xdd, Z7, Z6, Z6
+	VADDPS        Z6, Z9, Z6
+	VSHUFPS       $0x88, Z6, Z4, Z9
+	VSHUFPS       $0xdd, Z6, Z4, Z4
+	VADDPS        Z4, Z9, Z4
+	VSHUFF32X4    $0x88, Z4, Z0, Z9
+	VSHUFF32X4    $0xdd, Z4, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VPERMPS       Z0, Z8, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X9
+	VMOVUPS       X9, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X9
+	VMOVUPS       X9, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z0, X9
+	VMOVUPS       X9, (AX)(DX*1)
 	VZEROUPPER
 	RET
 
@@ -44982,6 +46498,869 @@ sum:
 	VMOVQ         X17, 16(AX)(DX*1)
 
 done:
+	VZEROUPPER
+	RET
+
+// func fewQ50VNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ50VNNI4x2(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask0f<>+0(SB), Z4
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 128(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 128(R12)(BX*1)
+	PREFETCHT1 (R12)(BX*2)
+	PREFETCHT1 64(R12)(BX*2)
+	PREFETCHT1 128(R12)(BX*2)
+	PREFETCHT1 (R12)(R9*1)
+	PREFETCHT1 64(R12)(R9*1)
+	PREFETCHT1 128(R12)(R9*1)
+	ADDQ       $0x000000b0, R12
+
+fetched:
+	VPSLLD          $0x01, 288(SI), Y5
+	VMOVDQA32       Z5, Z9
+	VMOVDQA32       Z5, Z7
+	VMOVDQA32       Z5, Z11
+	VPSLLD          $0x01, 288(SI)(DI*1), Y6
+	VMOVDQA32       Z6, Z10
+	VMOVDQA32       Z6, Z8
+	VMOVDQA32       Z6, Z12
+	VPANDD          16(DX), Z4, Z13
+	VBROADCASTI64X4 144(DX), Z18
+	VPROLVD         turn5<>+0(SB), Z18, Z18
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z18, Z13
+	VPANDD          16(DX)(BX*1), Z4, Z14
+	VBROADCASTI64X4 144(DX)(BX*1), Z19
+	VPROLVD         turn5<>+0(SB), Z19, Z19
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z19, Z14
+	VPANDD          16(DX)(BX*2), Z4, Z15
+	VBROADCASTI64X4 144(DX)(BX*2), Z20
+	VPROLVD         turn5<>+0(SB), Z20, Z20
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z20, Z15
+	VPANDD          16(DX)(R9*1), Z4, Z16
+	VBROADCASTI64X4 144(DX)(R9*1), Z21
+	VPROLVD         turn5<>+0(SB), Z21, Z21
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z21, Z16
+	VMOVDQU32       (SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       (SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VPANDD          80(DX), Z4, Z13
+	VPRORD          $0x02, Z18, Z18
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z18, Z13
+	VPANDD          80(DX)(BX*1), Z4, Z14
+	VPRORD          $0x02, Z19, Z19
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z19, Z14
+	VPANDD          80(DX)(BX*2), Z4, Z15
+	VPRORD          $0x02, Z20, Z20
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z20, Z15
+	VPANDD          80(DX)(R9*1), Z4, Z16
+	VPRORD          $0x02, Z21, Z21
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z21, Z16
+	VMOVDQU32       64(SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       64(SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VPSRLW          $0x04, 16(DX), Z13
+	VPANDD          Z4, Z13, Z13
+	VPRORD          $0x02, Z18, Z18
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z18, Z13
+	VPSRLW          $0x04, 16(DX)(BX*1), Z14
+	VPANDD          Z4, Z14, Z14
+	VPRORD          $0x02, Z19, Z19
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z19, Z14
+	VPSRLW          $0x04, 16(DX)(BX*2), Z15
+	VPANDD          Z4, Z15, Z15
+	VPRORD          $0x02, Z20, Z20
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z20, Z15
+	VPSRLW          $0x04, 16(DX)(R9*1), Z16
+	VPANDD          Z4, Z16, Z16
+	VPRORD          $0x02, Z21, Z21
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z21, Z16
+	VMOVDQU32       128(SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       128(SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VPSRLW          $0x04, 80(DX), Z13
+	VPANDD          Z4, Z13, Z13
+	VPRORD          $0x02, Z18, Z18
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z18, Z13
+	VPSRLW          $0x04, 80(DX)(BX*1), Z14
+	VPANDD          Z4, Z14, Z14
+	VPRORD          $0x02, Z19, Z19
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z19, Z14
+	VPSRLW          $0x04, 80(DX)(BX*2), Z15
+	VPANDD          Z4, Z15, Z15
+	VPRORD          $0x02, Z20, Z20
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z20, Z15
+	VPSRLW          $0x04, 80(DX)(R9*1), Z16
+	VPANDD          Z4, Z16, Z16
+	VPRORD          $0x02, Z21, Z21
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z21, Z16
+	VMOVDQU32       192(SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       192(SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VALIGNQ         $0x04, Z5, Z9, Z17
+	VPADDD          Z17, Z5, Z5
+	VPADDD          Z17, Z9, K1, Z5
+	VALIGNQ         $0x04, Z6, Z10, Z17
+	VPADDD          Z17, Z6, Z6
+	VPADDD          Z17, Z10, K1, Z6
+	VALIGNQ         $0x04, Z7, Z11, Z17
+	VPADDD          Z17, Z7, Z7
+	VPADDD          Z17, Z11, K1, Z7
+	VALIGNQ         $0x04, Z8, Z12, Z17
+	VPADDD          Z17, Z8, Z8
+	VPADDD          Z17, Z12, K1, Z8
+	VCVTPH2PS       (DX), Y11
+	VCVTPH2PS       (DX)(BX*1), Y13
+	VINSERTI64X4    $0x01, Y13, Z11, Z11
+	VBROADCASTI64X4 256(SI), Z9
+	VCVTDQ2PS       Z5, Z5
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z5, Z10, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z9
+	VCVTDQ2PS       Z6, Z6
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z6, Z10, Z1
+	VCVTPH2PS       (DX)(BX*2), Y11
+	VCVTPH2PS       (DX)(R9*1), Y13
+	VINSERTI64X4    $0x01, Y13, Z11, Z11
+	VBROADCASTI64X4 256(SI), Z9
+	VCVTDQ2PS       Z7, Z7
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z7, Z10, Z2
+	VBROADCASTI64X4 256(SI)(DI*1), Z9
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z8, Z10, Z3
+	ADDQ            $0x000000b0, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z4
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z1, Z1, Z5
+	VSHUFPS       $0xdd, Z1, Z1, Z1
+	VADDPS        Z1, Z5, Z1
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFPS       $0x88, Z3, Z3, Z5
+	VSHUFPS       $0xdd, Z3, Z3, Z3
+	VADDPS        Z3, Z5, Z3
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFF32X4    $0x88, Z2, Z0, Z5
+	VSHUFF32X4    $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VPERMPS       Z0, Z4, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X5
+	VMOVUPS       X5, (AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func fewQ50VNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ50VNNI4x3(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+	VMOVUPS 256(R10), Z4
+	VMOVUPS 320(R10), Z5
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask0f<>+0(SB), Z6
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 128(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 128(R12)(BX*1)
+	PREFETCHT1 (R12)(BX*2)
+	PREFETCHT1 64(R12)(BX*2)
+	PREFETCHT1 128(R12)(BX*2)
+	PREFETCHT1 (R12)(R9*1)
+	PREFETCHT1 64(R12)(R9*1)
+	PREFETCHT1 128(R12)(R9*1)
+	ADDQ       $0x000000b0, R12
+
+fetched:
+	VPSLLD          $0x01, 288(SI), Y7
+	VMOVDQA32       Z7, Z13
+	VMOVDQA32       Z7, Z10
+	VMOVDQA32       Z7, Z16
+	VPSLLD          $0x01, 288(SI)(DI*1), Y8
+	VMOVDQA32       Z8, Z14
+	VMOVDQA32       Z8, Z11
+	VMOVDQA32       Z8, Z17
+	VPSLLD          $0x01, 288(SI)(DI*2), Y9
+	VMOVDQA32       Z9, Z15
+	VMOVDQA32       Z9, Z12
+	VMOVDQA32       Z9, Z18
+	VPANDD          16(DX), Z6, Z19
+	VBROADCASTI64X4 144(DX), Z24
+	VPROLVD         turn5<>+0(SB), Z24, Z24
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z24, Z19
+	VPANDD          16(DX)(BX*1), Z6, Z20
+	VBROADCASTI64X4 144(DX)(BX*1), Z25
+	VPROLVD         turn5<>+0(SB), Z25, Z25
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z25, Z20
+	VPANDD          16(DX)(BX*2), Z6, Z21
+	VBROADCASTI64X4 144(DX)(BX*2), Z26
+	VPROLVD         turn5<>+0(SB), Z26, Z26
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z26, Z21
+	VPANDD          16(DX)(R9*1), Z6, Z22
+	VBROADCASTI64X4 144(DX)(R9*1), Z27
+	VPROLVD         turn5<>+0(SB), Z27, Z27
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z27, Z22
+	VMOVDQU32       (SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       (SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       (SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VPANDD          80(DX), Z6, Z19
+	VPRORD          $0x02, Z24, Z24
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z24, Z19
+	VPANDD          80(DX)(BX*1), Z6, Z20
+	VPRORD          $0x02, Z25, Z25
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z25, Z20
+	VPANDD          80(DX)(BX*2), Z6, Z21
+	VPRORD          $0x02, Z26, Z26
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z26, Z21
+	VPANDD          80(DX)(R9*1), Z6, Z22
+	VPRORD          $0x02, Z27, Z27
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z27, Z22
+	VMOVDQU32       64(SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       64(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       64(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VPSRLW          $0x04, 16(DX), Z19
+	VPANDD          Z6, Z19, Z19
+	VPRORD          $0x02, Z24, Z24
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z24, Z19
+	VPSRLW          $0x04, 16(DX)(BX*1), Z20
+	VPANDD          Z6, Z20, Z20
+	VPRORD          $0x02, Z25, Z25
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z25, Z20
+	VPSRLW          $0x04, 16(DX)(BX*2), Z21
+	VPANDD          Z6, Z21, Z21
+	VPRORD          $0x02, Z26, Z26
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z26, Z21
+	VPSRLW          $0x04, 16(DX)(R9*1), Z22
+	VPANDD          Z6, Z22, Z22
+	VPRORD          $0x02, Z27, Z27
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z27, Z22
+	VMOVDQU32       128(SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       128(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       128(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VPSRLW          $0x04, 80(DX), Z19
+	VPANDD          Z6, Z19, Z19
+	VPRORD          $0x02, Z24, Z24
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z24, Z19
+	VPSRLW          $0x04, 80(DX)(BX*1), Z20
+	VPANDD          Z6, Z20, Z20
+	VPRORD          $0x02, Z25, Z25
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z25, Z20
+	VPSRLW          $0x04, 80(DX)(BX*2), Z21
+	VPANDD          Z6, Z21, Z21
+	VPRORD          $0x02, Z26, Z26
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z26, Z21
+	VPSRLW          $0x04, 80(DX)(R9*1), Z22
+	VPANDD          Z6, Z22, Z22
+	VPRORD          $0x02, Z27, Z27
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z27, Z22
+	VMOVDQU32       192(SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       192(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       192(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VALIGNQ         $0x04, Z7, Z13, Z23
+	VPADDD          Z23, Z7, Z7
+	VPADDD          Z23, Z13, K1, Z7
+	VALIGNQ         $0x04, Z8, Z14, Z23
+	VPADDD          Z23, Z8, Z8
+	VPADDD          Z23, Z14, K1, Z8
+	VALIGNQ         $0x04, Z9, Z15, Z23
+	VPADDD          Z23, Z9, Z9
+	VPADDD          Z23, Z15, K1, Z9
+	VALIGNQ         $0x04, Z10, Z16, Z23
+	VPADDD          Z23, Z10, Z10
+	VPADDD          Z23, Z16, K1, Z10
+	VALIGNQ         $0x04, Z11, Z17, Z23
+	VPADDD          Z23, Z11, Z11
+	VPADDD          Z23, Z17, K1, Z11
+	VALIGNQ         $0x04, Z12, Z18, Z23
+	VPADDD          Z23, Z12, Z12
+	VPADDD          Z23, Z18, K1, Z12
+	VCVTPH2PS       (DX), Y15
+	VCVTPH2PS       (DX)(BX*1), Y17
+	VINSERTI64X4    $0x01, Y17, Z15, Z15
+	VBROADCASTI64X4 256(SI), Z13
+	VCVTDQ2PS       Z7, Z7
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z7, Z14, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z13
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z8, Z14, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z13
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z9, Z14, Z2
+	VCVTPH2PS       (DX)(BX*2), Y15
+	VCVTPH2PS       (DX)(R9*1), Y17
+	VINSERTI64X4    $0x01, Y17, Z15, Z15
+	VBROADCASTI64X4 256(SI), Z13
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z10, Z14, Z3
+	VBROADCASTI64X4 256(SI)(DI*1), Z13
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z11, Z14, Z4
+	VBROADCASTI64X4 256(SI)(DI*2), Z13
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z12, Z14, Z5
+	ADDQ            $0x000000b0, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VMOVUPS         Z4, 256(R10)
+	VMOVUPS         Z5, 320(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z6
+	VSHUFPS       $0x88, Z1, Z0, Z7
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VSHUFPS       $0x88, Z2, Z2, Z7
+	VSHUFPS       $0xdd, Z2, Z2, Z2
+	VADDPS        Z2, Z7, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z7
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VSHUFPS       $0x88, Z4, Z3, Z7
+	VSHUFPS       $0xdd, Z4, Z3, Z3
+	VADDPS        Z3, Z7, Z3
+	VSHUFPS       $0x88, Z5, Z5, Z7
+	VSHUFPS       $0xdd, Z5, Z5, Z5
+	VADDPS        Z5, Z7, Z5
+	VSHUFPS       $0x88, Z5, Z3, Z7
+	VSHUFPS       $0xdd, Z5, Z3, Z3
+	VADDPS        Z3, Z7, Z3
+	VSHUFF32X4    $0x88, Z3, Z0, Z7
+	VSHUFF32X4    $0xdd, Z3, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VPERMPS       Z0, Z6, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X7
+	VMOVUPS       X7, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X7
+	VMOVUPS       X7, (AX)(CX*2)
+	VZEROUPPER
+	RET
+
+// func fewQ50VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ50VNNI4x4(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	LEAQ    (DI)(DI*2), R10
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	MOVQ    acc+56(FP), R11
+	MOVQ    part+64(FP), R12
+	TESTQ   $0x00000001, R12
+	JNE     begin
+	VMOVUPS (R11), Z0
+	VMOVUPS 64(R11), Z1
+	VMOVUPS 128(R11), Z2
+	VMOVUPS 192(R11), Z3
+	VMOVUPS 256(R11), Z4
+	VMOVUPS 320(R11), Z5
+	VMOVUPS 384(R11), Z6
+	VMOVUPS 448(R11), Z7
+
+begin:
+	MOVL      $0x0000ff00, R13
+	KMOVW     R13, K1
+	VMOVDQU32 mask0f<>+0(SB), Z8
+	LEAQ      (DX)(BX*8), R13
+
+super:
+	TESTQ      $0x00000004, R12
+	JNE        fetched
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 (R13)(BX*1)
+	PREFETCHT1 64(R13)(BX*1)
+	PREFETCHT1 128(R13)(BX*1)
+	PREFETCHT1 (R13)(BX*2)
+	PREFETCHT1 64(R13)(BX*2)
+	PREFETCHT1 128(R13)(BX*2)
+	PREFETCHT1 (R13)(R9*1)
+	PREFETCHT1 64(R13)(R9*1)
+	PREFETCHT1 128(R13)(R9*1)
+	ADDQ       $0x000000b0, R13
+
+fetched:
+	VPSLLD          $0x01, 288(SI), Y9
+	VMOVDQA32       Z9, Z17
+	VMOVDQA32       Z9, Z13
+	VMOVDQA32       Z9, Z21
+	VPSLLD          $0x01, 288(SI)(DI*1), Y10
+	VMOVDQA32       Z10, Z18
+	VMOVDQA32       Z10, Z14
+	VMOVDQA32       Z10, Z22
+	VPSLLD          $0x01, 288(SI)(DI*2), Y11
+	VMOVDQA32       Z11, Z19
+	VMOVDQA32       Z11, Z15
+	VMOVDQA32       Z11, Z23
+	VPSLLD          $0x01, 288(SI)(R10*1), Y12
+	VMOVDQA32       Z12, Z20
+	VMOVDQA32       Z12, Z16
+	VMOVDQA32       Z12, Z24
+	VPANDD          16(DX), Z8, Z25
+	VBROADCASTI64X4 144(DX), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z25
+	VPANDD          16(DX)(BX*1), Z8, Z26
+	VBROADCASTI64X4 144(DX)(BX*1), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z26
+	VPANDD          16(DX)(BX*2), Z8, Z27
+	VBROADCASTI64X4 144(DX)(BX*2), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z27
+	VPANDD          16(DX)(R9*1), Z8, Z28
+	VBROADCASTI64X4 144(DX)(R9*1), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z28
+	VMOVDQU32       (SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       (SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       (SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       (SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VPANDD          80(DX), Z8, Z25
+	VBROADCASTI64X4 144(DX), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x02, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z25
+	VPANDD          80(DX)(BX*1), Z8, Z26
+	VBROADCASTI64X4 144(DX)(BX*1), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x02, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z26
+	VPANDD          80(DX)(BX*2), Z8, Z27
+	VBROADCASTI64X4 144(DX)(BX*2), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x02, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z27
+	VPANDD          80(DX)(R9*1), Z8, Z28
+	VBROADCASTI64X4 144(DX)(R9*1), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x02, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z28
+	VMOVDQU32       64(SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       64(SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       64(SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       64(SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VPSRLW          $0x04, 16(DX), Z25
+	VPANDD          Z8, Z25, Z25
+	VBROADCASTI64X4 144(DX), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x04, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z25
+	VPSRLW          $0x04, 16(DX)(BX*1), Z26
+	VPANDD          Z8, Z26, Z26
+	VBROADCASTI64X4 144(DX)(BX*1), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x04, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z26
+	VPSRLW          $0x04, 16(DX)(BX*2), Z27
+	VPANDD          Z8, Z27, Z27
+	VBROADCASTI64X4 144(DX)(BX*2), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x04, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z27
+	VPSRLW          $0x04, 16(DX)(R9*1), Z28
+	VPANDD          Z8, Z28, Z28
+	VBROADCASTI64X4 144(DX)(R9*1), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x04, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z28
+	VMOVDQU32       128(SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       128(SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       128(SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       128(SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VPSRLW          $0x04, 80(DX), Z25
+	VPANDD          Z8, Z25, Z25
+	VBROADCASTI64X4 144(DX), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x06, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z25
+	VPSRLW          $0x04, 80(DX)(BX*1), Z26
+	VPANDD          Z8, Z26, Z26
+	VBROADCASTI64X4 144(DX)(BX*1), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x06, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z26
+	VPSRLW          $0x04, 80(DX)(BX*2), Z27
+	VPANDD          Z8, Z27, Z27
+	VBROADCASTI64X4 144(DX)(BX*2), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x06, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z27
+	VPSRLW          $0x04, 80(DX)(R9*1), Z28
+	VPANDD          Z8, Z28, Z28
+	VBROADCASTI64X4 144(DX)(R9*1), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x06, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z28
+	VMOVDQU32       192(SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       192(SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       192(SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       192(SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VALIGNQ         $0x04, Z9, Z17, Z29
+	VPADDD          Z29, Z9, Z9
+	VPADDD          Z29, Z17, K1, Z9
+	VALIGNQ         $0x04, Z10, Z18, Z29
+	VPADDD          Z29, Z10, Z10
+	VPADDD          Z29, Z18, K1, Z10
+	VALIGNQ         $0x04, Z11, Z19, Z29
+	VPADDD          Z29, Z11, Z11
+	VPADDD          Z29, Z19, K1, Z11
+	VALIGNQ         $0x04, Z12, Z20, Z29
+	VPADDD          Z29, Z12, Z12
+	VPADDD          Z29, Z20, K1, Z12
+	VALIGNQ         $0x04, Z13, Z21, Z29
+	VPADDD          Z29, Z13, Z13
+	VPADDD          Z29, Z21, K1, Z13
+	VALIGNQ         $0x04, Z14, Z22, Z29
+	VPADDD          Z29, Z14, Z14
+	VPADDD          Z29, Z22, K1, Z14
+	VALIGNQ         $0x04, Z15, Z23, Z29
+	VPADDD          Z29, Z15, Z15
+	VPADDD          Z29, Z23, K1, Z15
+	VALIGNQ         $0x04, Z16, Z24, Z29
+	VPADDD          Z29, Z16, Z16
+	VPADDD          Z29, Z24, K1, Z16
+	VCVTPH2PS       (DX), Y19
+	VCVTPH2PS       (DX)(BX*1), Y21
+	VINSERTI64X4    $0x01, Y21, Z19, Z19
+	VBROADCASTI64X4 256(SI), Z17
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z9, Z18, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z17
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z10, Z18, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z17
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z11, Z18, Z2
+	VBROADCASTI64X4 256(SI)(R10*1), Z17
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z12, Z18, Z3
+	VCVTPH2PS       (DX)(BX*2), Y19
+	VCVTPH2PS       (DX)(R9*1), Y21
+	VINSERTI64X4    $0x01, Y21, Z19, Z19
+	VBROADCASTI64X4 256(SI), Z17
+	VCVTDQ2PS       Z13, Z13
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z13, Z18, Z4
+	VBROADCASTI64X4 256(SI)(DI*1), Z17
+	VCVTDQ2PS       Z14, Z14
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z14, Z18, Z5
+	VBROADCASTI64X4 256(SI)(DI*2), Z17
+	VCVTDQ2PS       Z15, Z15
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z15, Z18, Z6
+	VBROADCASTI64X4 256(SI)(R10*1), Z17
+	VCVTDQ2PS       Z16, Z16
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z16, Z18, Z7
+	ADDQ            $0x000000b0, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R12
+	JNE             sum
+	VMOVUPS         Z0, (R11)
+	VMOVUPS         Z1, 64(R11)
+	VMOVUPS         Z2, 128(R11)
+	VMOVUPS         Z3, 192(R11)
+	VMOVUPS         Z4, 256(R11)
+	VMOVUPS         Z5, 320(R11)
+	VMOVUPS         Z6, 384(R11)
+	VMOVUPS         Z7, 448(R11)
+	VZEROUPPER
+	RET
+
+sum:
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z8
+	VSHUFPS       $0x88, Z1, Z0, Z9
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z9
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z9, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z9
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VSHUFPS       $0x88, Z5, Z4, Z9
+	VSHUFPS       $0xdd, Z5, Z4, Z4
+	VADDPS        Z4, Z9, Z4
+	VSHUFPS       $0x88, Z7, Z6, Z9
+	VSHUFPS       $0xdd, Z7, Z6, Z6
+	VADDPS        Z6, Z9, Z6
+	VSHUFPS       $0x88, Z6, Z4, Z9
+	VSHUFPS       $0xdd, Z6, Z4, Z4
+	VADDPS        Z4, Z9, Z4
+	VSHUFF32X4    $0x88, Z4, Z0, Z9
+	VSHUFF32X4    $0xdd, Z4, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VPERMPS       Z0, Z8, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X9
+	VMOVUPS       X9, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X9
+	VMOVUPS       X9, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z0, X9
+	VMOVUPS       X9, (AX)(DX*1)
 	VZEROUPPER
 	RET
 
@@ -47711,6 +50090,923 @@ done:
 	VZEROUPPER
 	RET
 
+// func fewQ51VNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ51VNNI4x2(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask0f<>+0(SB), Z4
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 128(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 128(R12)(BX*1)
+	PREFETCHT1 (R12)(BX*2)
+	PREFETCHT1 64(R12)(BX*2)
+	PREFETCHT1 128(R12)(BX*2)
+	PREFETCHT1 (R12)(R9*1)
+	PREFETCHT1 64(R12)(R9*1)
+	PREFETCHT1 128(R12)(R9*1)
+	ADDQ       $0x000000c0, R12
+
+fetched:
+	VPXORD          Y5, Y5, Y5
+	VMOVDQA32       Z5, Z9
+	VMOVDQA32       Z5, Z7
+	VMOVDQA32       Z5, Z11
+	VPXORD          Y6, Y6, Y6
+	VMOVDQA32       Z6, Z10
+	VMOVDQA32       Z6, Z8
+	VMOVDQA32       Z6, Z12
+	VPANDD          32(DX), Z4, Z13
+	VBROADCASTI64X4 160(DX), Z18
+	VPROLVD         turn5<>+0(SB), Z18, Z18
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z18, Z13
+	VPANDD          32(DX)(BX*1), Z4, Z14
+	VBROADCASTI64X4 160(DX)(BX*1), Z19
+	VPROLVD         turn5<>+0(SB), Z19, Z19
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z19, Z14
+	VPANDD          32(DX)(BX*2), Z4, Z15
+	VBROADCASTI64X4 160(DX)(BX*2), Z20
+	VPROLVD         turn5<>+0(SB), Z20, Z20
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z20, Z15
+	VPANDD          32(DX)(R9*1), Z4, Z16
+	VBROADCASTI64X4 160(DX)(R9*1), Z21
+	VPROLVD         turn5<>+0(SB), Z21, Z21
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z21, Z16
+	VMOVDQU32       (SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       (SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VPANDD          96(DX), Z4, Z13
+	VPRORD          $0x02, Z18, Z18
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z18, Z13
+	VPANDD          96(DX)(BX*1), Z4, Z14
+	VPRORD          $0x02, Z19, Z19
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z19, Z14
+	VPANDD          96(DX)(BX*2), Z4, Z15
+	VPRORD          $0x02, Z20, Z20
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z20, Z15
+	VPANDD          96(DX)(R9*1), Z4, Z16
+	VPRORD          $0x02, Z21, Z21
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z21, Z16
+	VMOVDQU32       64(SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       64(SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VPSRLW          $0x04, 32(DX), Z13
+	VPANDD          Z4, Z13, Z13
+	VPRORD          $0x02, Z18, Z18
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z18, Z13
+	VPSRLW          $0x04, 32(DX)(BX*1), Z14
+	VPANDD          Z4, Z14, Z14
+	VPRORD          $0x02, Z19, Z19
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z19, Z14
+	VPSRLW          $0x04, 32(DX)(BX*2), Z15
+	VPANDD          Z4, Z15, Z15
+	VPRORD          $0x02, Z20, Z20
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z20, Z15
+	VPSRLW          $0x04, 32(DX)(R9*1), Z16
+	VPANDD          Z4, Z16, Z16
+	VPRORD          $0x02, Z21, Z21
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z21, Z16
+	VMOVDQU32       128(SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       128(SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VPSRLW          $0x04, 96(DX), Z13
+	VPANDD          Z4, Z13, Z13
+	VPRORD          $0x02, Z18, Z18
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z18, Z13
+	VPSRLW          $0x04, 96(DX)(BX*1), Z14
+	VPANDD          Z4, Z14, Z14
+	VPRORD          $0x02, Z19, Z19
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z19, Z14
+	VPSRLW          $0x04, 96(DX)(BX*2), Z15
+	VPANDD          Z4, Z15, Z15
+	VPRORD          $0x02, Z20, Z20
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z20, Z15
+	VPSRLW          $0x04, 96(DX)(R9*1), Z16
+	VPANDD          Z4, Z16, Z16
+	VPRORD          $0x02, Z21, Z21
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z21, Z16
+	VMOVDQU32       192(SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       192(SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VALIGNQ         $0x04, Z5, Z9, Z17
+	VPADDD          Z17, Z5, Z5
+	VPADDD          Z17, Z9, K1, Z5
+	VALIGNQ         $0x04, Z6, Z10, Z17
+	VPADDD          Z17, Z6, Z6
+	VPADDD          Z17, Z10, K1, Z6
+	VALIGNQ         $0x04, Z7, Z11, Z17
+	VPADDD          Z17, Z7, Z7
+	VPADDD          Z17, Z11, K1, Z7
+	VALIGNQ         $0x04, Z8, Z12, Z17
+	VPADDD          Z17, Z8, Z8
+	VPADDD          Z17, Z12, K1, Z8
+	VCVTPH2PS       (DX), Y11
+	VCVTPH2PS       16(DX), Y12
+	VCVTPH2PS       (DX)(BX*1), Y13
+	VCVTPH2PS       16(DX)(BX*1), Y14
+	VINSERTI64X4    $0x01, Y13, Z11, Z11
+	VINSERTI64X4    $0x01, Y14, Z12, Z12
+	VBROADCASTI64X4 256(SI), Z9
+	VCVTDQ2PS       Z5, Z5
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z5, Z10, Z0
+	VBROADCASTI64X4 320(SI), Z5
+	VFMADD231PS     Z5, Z12, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z9
+	VCVTDQ2PS       Z6, Z6
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z6, Z10, Z1
+	VBROADCASTI64X4 320(SI)(DI*1), Z6
+	VFMADD231PS     Z6, Z12, Z1
+	VCVTPH2PS       (DX)(BX*2), Y11
+	VCVTPH2PS       16(DX)(BX*2), Y12
+	VCVTPH2PS       (DX)(R9*1), Y13
+	VCVTPH2PS       16(DX)(R9*1), Y14
+	VINSERTI64X4    $0x01, Y13, Z11, Z11
+	VINSERTI64X4    $0x01, Y14, Z12, Z12
+	VBROADCASTI64X4 256(SI), Z9
+	VCVTDQ2PS       Z7, Z7
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z7, Z10, Z2
+	VBROADCASTI64X4 320(SI), Z7
+	VFMADD231PS     Z7, Z12, Z2
+	VBROADCASTI64X4 256(SI)(DI*1), Z9
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z8, Z10, Z3
+	VBROADCASTI64X4 320(SI)(DI*1), Z8
+	VFMADD231PS     Z8, Z12, Z3
+	ADDQ            $0x000000c0, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z4
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z1, Z1, Z5
+	VSHUFPS       $0xdd, Z1, Z1, Z1
+	VADDPS        Z1, Z5, Z1
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFPS       $0x88, Z3, Z3, Z5
+	VSHUFPS       $0xdd, Z3, Z3, Z3
+	VADDPS        Z3, Z5, Z3
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFF32X4    $0x88, Z2, Z0, Z5
+	VSHUFF32X4    $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VPERMPS       Z0, Z4, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X5
+	VMOVUPS       X5, (AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func fewQ51VNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ51VNNI4x3(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+	VMOVUPS 256(R10), Z4
+	VMOVUPS 320(R10), Z5
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask0f<>+0(SB), Z6
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 128(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 128(R12)(BX*1)
+	PREFETCHT1 (R12)(BX*2)
+	PREFETCHT1 64(R12)(BX*2)
+	PREFETCHT1 128(R12)(BX*2)
+	PREFETCHT1 (R12)(R9*1)
+	PREFETCHT1 64(R12)(R9*1)
+	PREFETCHT1 128(R12)(R9*1)
+	ADDQ       $0x000000c0, R12
+
+fetched:
+	VPXORD          Y7, Y7, Y7
+	VMOVDQA32       Z7, Z13
+	VMOVDQA32       Z7, Z10
+	VMOVDQA32       Z7, Z16
+	VPXORD          Y8, Y8, Y8
+	VMOVDQA32       Z8, Z14
+	VMOVDQA32       Z8, Z11
+	VMOVDQA32       Z8, Z17
+	VPXORD          Y9, Y9, Y9
+	VMOVDQA32       Z9, Z15
+	VMOVDQA32       Z9, Z12
+	VMOVDQA32       Z9, Z18
+	VPANDD          32(DX), Z6, Z19
+	VBROADCASTI64X4 160(DX), Z24
+	VPROLVD         turn5<>+0(SB), Z24, Z24
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z24, Z19
+	VPANDD          32(DX)(BX*1), Z6, Z20
+	VBROADCASTI64X4 160(DX)(BX*1), Z25
+	VPROLVD         turn5<>+0(SB), Z25, Z25
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z25, Z20
+	VPANDD          32(DX)(BX*2), Z6, Z21
+	VBROADCASTI64X4 160(DX)(BX*2), Z26
+	VPROLVD         turn5<>+0(SB), Z26, Z26
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z26, Z21
+	VPANDD          32(DX)(R9*1), Z6, Z22
+	VBROADCASTI64X4 160(DX)(R9*1), Z27
+	VPROLVD         turn5<>+0(SB), Z27, Z27
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z27, Z22
+	VMOVDQU32       (SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       (SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       (SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VPANDD          96(DX), Z6, Z19
+	VPRORD          $0x02, Z24, Z24
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z24, Z19
+	VPANDD          96(DX)(BX*1), Z6, Z20
+	VPRORD          $0x02, Z25, Z25
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z25, Z20
+	VPANDD          96(DX)(BX*2), Z6, Z21
+	VPRORD          $0x02, Z26, Z26
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z26, Z21
+	VPANDD          96(DX)(R9*1), Z6, Z22
+	VPRORD          $0x02, Z27, Z27
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z27, Z22
+	VMOVDQU32       64(SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       64(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       64(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VPSRLW          $0x04, 32(DX), Z19
+	VPANDD          Z6, Z19, Z19
+	VPRORD          $0x02, Z24, Z24
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z24, Z19
+	VPSRLW          $0x04, 32(DX)(BX*1), Z20
+	VPANDD          Z6, Z20, Z20
+	VPRORD          $0x02, Z25, Z25
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z25, Z20
+	VPSRLW          $0x04, 32(DX)(BX*2), Z21
+	VPANDD          Z6, Z21, Z21
+	VPRORD          $0x02, Z26, Z26
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z26, Z21
+	VPSRLW          $0x04, 32(DX)(R9*1), Z22
+	VPANDD          Z6, Z22, Z22
+	VPRORD          $0x02, Z27, Z27
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z27, Z22
+	VMOVDQU32       128(SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       128(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       128(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VPSRLW          $0x04, 96(DX), Z19
+	VPANDD          Z6, Z19, Z19
+	VPRORD          $0x02, Z24, Z24
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z24, Z19
+	VPSRLW          $0x04, 96(DX)(BX*1), Z20
+	VPANDD          Z6, Z20, Z20
+	VPRORD          $0x02, Z25, Z25
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z25, Z20
+	VPSRLW          $0x04, 96(DX)(BX*2), Z21
+	VPANDD          Z6, Z21, Z21
+	VPRORD          $0x02, Z26, Z26
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z26, Z21
+	VPSRLW          $0x04, 96(DX)(R9*1), Z22
+	VPANDD          Z6, Z22, Z22
+	VPRORD          $0x02, Z27, Z27
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z27, Z22
+	VMOVDQU32       192(SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       192(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       192(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VALIGNQ         $0x04, Z7, Z13, Z23
+	VPADDD          Z23, Z7, Z7
+	VPADDD          Z23, Z13, K1, Z7
+	VALIGNQ         $0x04, Z8, Z14, Z23
+	VPADDD          Z23, Z8, Z8
+	VPADDD          Z23, Z14, K1, Z8
+	VALIGNQ         $0x04, Z9, Z15, Z23
+	VPADDD          Z23, Z9, Z9
+	VPADDD          Z23, Z15, K1, Z9
+	VALIGNQ         $0x04, Z10, Z16, Z23
+	VPADDD          Z23, Z10, Z10
+	VPADDD          Z23, Z16, K1, Z10
+	VALIGNQ         $0x04, Z11, Z17, Z23
+	VPADDD          Z23, Z11, Z11
+	VPADDD          Z23, Z17, K1, Z11
+	VALIGNQ         $0x04, Z12, Z18, Z23
+	VPADDD          Z23, Z12, Z12
+	VPADDD          Z23, Z18, K1, Z12
+	VCVTPH2PS       (DX), Y15
+	VCVTPH2PS       16(DX), Y16
+	VCVTPH2PS       (DX)(BX*1), Y17
+	VCVTPH2PS       16(DX)(BX*1), Y18
+	VINSERTI64X4    $0x01, Y17, Z15, Z15
+	VINSERTI64X4    $0x01, Y18, Z16, Z16
+	VBROADCASTI64X4 256(SI), Z13
+	VCVTDQ2PS       Z7, Z7
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z7, Z14, Z0
+	VBROADCASTI64X4 320(SI), Z7
+	VFMADD231PS     Z7, Z16, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z13
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z8, Z14, Z1
+	VBROADCASTI64X4 320(SI)(DI*1), Z8
+	VFMADD231PS     Z8, Z16, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z13
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z9, Z14, Z2
+	VBROADCASTI64X4 320(SI)(DI*2), Z9
+	VFMADD231PS     Z9, Z16, Z2
+	VCVTPH2PS       (DX)(BX*2), Y15
+	VCVTPH2PS       16(DX)(BX*2), Y16
+	VCVTPH2PS       (DX)(R9*1), Y17
+	VCVTPH2PS       16(DX)(R9*1), Y18
+	VINSERTI64X4    $0x01, Y17, Z15, Z15
+	VINSERTI64X4    $0x01, Y18, Z16, Z16
+	VBROADCASTI64X4 256(SI), Z13
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z10, Z14, Z3
+	VBROADCASTI64X4 320(SI), Z10
+	VFMADD231PS     Z10, Z16, Z3
+	VBROADCASTI64X4 256(SI)(DI*1), Z13
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z11, Z14, Z4
+	VBROADCASTI64X4 320(SI)(DI*1), Z11
+	VFMADD231PS     Z11, Z16, Z4
+	VBROADCASTI64X4 256(SI)(DI*2), Z13
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z12, Z14, Z5
+	VBROADCASTI64X4 320(SI)(DI*2), Z12
+	VFMADD231PS     Z12, Z16, Z5
+	ADDQ            $0x000000c0, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VMOVUPS         Z4, 256(R10)
+	VMOVUPS         Z5, 320(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z6
+	VSHUFPS       $0x88, Z1, Z0, Z7
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VSHUFPS       $0x88, Z2, Z2, Z7
+	VSHUFPS       $0xdd, Z2, Z2, Z2
+	VADDPS        Z2, Z7, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z7
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VSHUFPS       $0x88, Z4, Z3, Z7
+	VSHUFPS       $0xdd, Z4, Z3, Z3
+	VADDPS        Z3, Z7, Z3
+	VSHUFPS       $0x88, Z5, Z5, Z7
+	VSHUFPS       $0xdd, Z5, Z5, Z5
+	VADDPS        Z5, Z7, Z5
+	VSHUFPS       $0x88, Z5, Z3, Z7
+	VSHUFPS       $0xdd, Z5, Z3, Z3
+	VADDPS        Z3, Z7, Z3
+	VSHUFF32X4    $0x88, Z3, Z0, Z7
+	VSHUFF32X4    $0xdd, Z3, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VPERMPS       Z0, Z6, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X7
+	VMOVUPS       X7, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X7
+	VMOVUPS       X7, (AX)(CX*2)
+	VZEROUPPER
+	RET
+
+// func fewQ51VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ51VNNI4x4(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	LEAQ    (DI)(DI*2), R10
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	MOVQ    acc+56(FP), R11
+	MOVQ    part+64(FP), R12
+	TESTQ   $0x00000001, R12
+	JNE     begin
+	VMOVUPS (R11), Z0
+	VMOVUPS 64(R11), Z1
+	VMOVUPS 128(R11), Z2
+	VMOVUPS 192(R11), Z3
+	VMOVUPS 256(R11), Z4
+	VMOVUPS 320(R11), Z5
+	VMOVUPS 384(R11), Z6
+	VMOVUPS 448(R11), Z7
+
+begin:
+	MOVL      $0x0000ff00, R13
+	KMOVW     R13, K1
+	VMOVDQU32 mask0f<>+0(SB), Z8
+	LEAQ      (DX)(BX*8), R13
+
+super:
+	TESTQ      $0x00000004, R12
+	JNE        fetched
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 (R13)(BX*1)
+	PREFETCHT1 64(R13)(BX*1)
+	PREFETCHT1 128(R13)(BX*1)
+	PREFETCHT1 (R13)(BX*2)
+	PREFETCHT1 64(R13)(BX*2)
+	PREFETCHT1 128(R13)(BX*2)
+	PREFETCHT1 (R13)(R9*1)
+	PREFETCHT1 64(R13)(R9*1)
+	PREFETCHT1 128(R13)(R9*1)
+	ADDQ       $0x000000c0, R13
+
+fetched:
+	VPXORD          Y9, Y9, Y9
+	VMOVDQA32       Z9, Z17
+	VMOVDQA32       Z9, Z13
+	VMOVDQA32       Z9, Z21
+	VPXORD          Y10, Y10, Y10
+	VMOVDQA32       Z10, Z18
+	VMOVDQA32       Z10, Z14
+	VMOVDQA32       Z10, Z22
+	VPXORD          Y11, Y11, Y11
+	VMOVDQA32       Z11, Z19
+	VMOVDQA32       Z11, Z15
+	VMOVDQA32       Z11, Z23
+	VPXORD          Y12, Y12, Y12
+	VMOVDQA32       Z12, Z20
+	VMOVDQA32       Z12, Z16
+	VMOVDQA32       Z12, Z24
+	VPANDD          32(DX), Z8, Z25
+	VBROADCASTI64X4 160(DX), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z25
+	VPANDD          32(DX)(BX*1), Z8, Z26
+	VBROADCASTI64X4 160(DX)(BX*1), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z26
+	VPANDD          32(DX)(BX*2), Z8, Z27
+	VBROADCASTI64X4 160(DX)(BX*2), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z27
+	VPANDD          32(DX)(R9*1), Z8, Z28
+	VBROADCASTI64X4 160(DX)(R9*1), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z28
+	VMOVDQU32       (SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       (SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       (SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       (SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VPANDD          96(DX), Z8, Z25
+	VBROADCASTI64X4 160(DX), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x02, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z25
+	VPANDD          96(DX)(BX*1), Z8, Z26
+	VBROADCASTI64X4 160(DX)(BX*1), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x02, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z26
+	VPANDD          96(DX)(BX*2), Z8, Z27
+	VBROADCASTI64X4 160(DX)(BX*2), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x02, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z27
+	VPANDD          96(DX)(R9*1), Z8, Z28
+	VBROADCASTI64X4 160(DX)(R9*1), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x02, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z28
+	VMOVDQU32       64(SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       64(SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       64(SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       64(SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VPSRLW          $0x04, 32(DX), Z25
+	VPANDD          Z8, Z25, Z25
+	VBROADCASTI64X4 160(DX), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x04, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z25
+	VPSRLW          $0x04, 32(DX)(BX*1), Z26
+	VPANDD          Z8, Z26, Z26
+	VBROADCASTI64X4 160(DX)(BX*1), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x04, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z26
+	VPSRLW          $0x04, 32(DX)(BX*2), Z27
+	VPANDD          Z8, Z27, Z27
+	VBROADCASTI64X4 160(DX)(BX*2), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x04, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z27
+	VPSRLW          $0x04, 32(DX)(R9*1), Z28
+	VPANDD          Z8, Z28, Z28
+	VBROADCASTI64X4 160(DX)(R9*1), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x04, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z28
+	VMOVDQU32       128(SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       128(SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       128(SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       128(SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VPSRLW          $0x04, 96(DX), Z25
+	VPANDD          Z8, Z25, Z25
+	VBROADCASTI64X4 160(DX), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x06, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z25
+	VPSRLW          $0x04, 96(DX)(BX*1), Z26
+	VPANDD          Z8, Z26, Z26
+	VBROADCASTI64X4 160(DX)(BX*1), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x06, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z26
+	VPSRLW          $0x04, 96(DX)(BX*2), Z27
+	VPANDD          Z8, Z27, Z27
+	VBROADCASTI64X4 160(DX)(BX*2), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x06, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z27
+	VPSRLW          $0x04, 96(DX)(R9*1), Z28
+	VPANDD          Z8, Z28, Z28
+	VBROADCASTI64X4 160(DX)(R9*1), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x06, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z28
+	VMOVDQU32       192(SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       192(SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       192(SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       192(SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VALIGNQ         $0x04, Z9, Z17, Z29
+	VPADDD          Z29, Z9, Z9
+	VPADDD          Z29, Z17, K1, Z9
+	VALIGNQ         $0x04, Z10, Z18, Z29
+	VPADDD          Z29, Z10, Z10
+	VPADDD          Z29, Z18, K1, Z10
+	VALIGNQ         $0x04, Z11, Z19, Z29
+	VPADDD          Z29, Z11, Z11
+	VPADDD          Z29, Z19, K1, Z11
+	VALIGNQ         $0x04, Z12, Z20, Z29
+	VPADDD          Z29, Z12, Z12
+	VPADDD          Z29, Z20, K1, Z12
+	VALIGNQ         $0x04, Z13, Z21, Z29
+	VPADDD          Z29, Z13, Z13
+	VPADDD          Z29, Z21, K1, Z13
+	VALIGNQ         $0x04, Z14, Z22, Z29
+	VPADDD          Z29, Z14, Z14
+	VPADDD          Z29, Z22, K1, Z14
+	VALIGNQ         $0x04, Z15, Z23, Z29
+	VPADDD          Z29, Z15, Z15
+	VPADDD          Z29, Z23, K1, Z15
+	VALIGNQ         $0x04, Z16, Z24, Z29
+	VPADDD          Z29, Z16, Z16
+	VPADDD          Z29, Z24, K1, Z16
+	VCVTPH2PS       (DX), Y19
+	VCVTPH2PS       16(DX), Y20
+	VCVTPH2PS       (DX)(BX*1), Y21
+	VCVTPH2PS       16(DX)(BX*1), Y22
+	VINSERTI64X4    $0x01, Y21, Z19, Z19
+	VINSERTI64X4    $0x01, Y22, Z20, Z20
+	VBROADCASTI64X4 256(SI), Z17
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z9, Z18, Z0
+	VBROADCASTI64X4 320(SI), Z9
+	VFMADD231PS     Z9, Z20, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z17
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z10, Z18, Z1
+	VBROADCASTI64X4 320(SI)(DI*1), Z10
+	VFMADD231PS     Z10, Z20, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z17
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z11, Z18, Z2
+	VBROADCASTI64X4 320(SI)(DI*2), Z11
+	VFMADD231PS     Z11, Z20, Z2
+	VBROADCASTI64X4 256(SI)(R10*1), Z17
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z12, Z18, Z3
+	VBROADCASTI64X4 320(SI)(R10*1), Z12
+	VFMADD231PS     Z12, Z20, Z3
+	VCVTPH2PS       (DX)(BX*2), Y19
+	VCVTPH2PS       16(DX)(BX*2), Y20
+	VCVTPH2PS       (DX)(R9*1), Y21
+	VCVTPH2PS       16(DX)(R9*1), Y22
+	VINSERTI64X4    $0x01, Y21, Z19, Z19
+	VINSERTI64X4    $0x01, Y22, Z20, Z20
+	VBROADCASTI64X4 256(SI), Z17
+	VCVTDQ2PS       Z13, Z13
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z13, Z18, Z4
+	VBROADCASTI64X4 320(SI), Z13
+	VFMADD231PS     Z13, Z20, Z4
+	VBROADCASTI64X4 256(SI)(DI*1), Z17
+	VCVTDQ2PS       Z14, Z14
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z14, Z18, Z5
+	VBROADCASTI64X4 320(SI)(DI*1), Z14
+	VFMADD231PS     Z14, Z20, Z5
+	VBROADCASTI64X4 256(SI)(DI*2), Z17
+	VCVTDQ2PS       Z15, Z15
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z15, Z18, Z6
+	VBROADCASTI64X4 320(SI)(DI*2), Z15
+	VFMADD231PS     Z15, Z20, Z6
+	VBROADCASTI64X4 256(SI)(R10*1), Z17
+	VCVTDQ2PS       Z16, Z16
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z16, Z18, Z7
+	VBROADCASTI64X4 320(SI)(R10*1), Z16
+	VFMADD231PS     Z16, Z20, Z7
+	ADDQ            $0x000000c0, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R12
+	JNE             sum
+	VMOVUPS         Z0, (R11)
+	VMOVUPS         Z1, 64(R11)
+	VMOVUPS         Z2, 128(R11)
+	VMOVUPS         Z3, 192(R11)
+	VMOVUPS         Z4, 256(R11)
+	VMOVUPS         Z5, 320(R11)
+	VMOVUPS         Z6, 384(R11)
+	VMOVUPS         Z7, 448(R11)
+	VZEROUPPER
+	RET
+
+sum:
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z8
+	VSHUFPS       $0x88, Z1, Z0, Z9
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z9
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z9, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z9
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VSHUFPS       $0x88, Z5, Z4, Z9
+	VSHUFPS       $0xdd, Z5, Z4, Z4
+	VADDPS        Z4, Z9, Z4
+	VSHUFPS       $0x88, Z7, Z6, Z9
+	VSHUFPS       $0xdd, Z7, Z6, Z6
+	VADDPS        Z6, Z9, Z6
+	VSHUFPS       $0x88, Z6, Z4, Z9
+	VSHUFPS       $0xdd, Z6, Z4, Z4
+	VADDPS        Z4, Z9, Z4
+	VSHUFF32X4    $0x88, Z4, Z0, Z9
+	VSHUFF32X4    $0xdd, Z4, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VPERMPS       Z0, Z8, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X9
+	VMOVUPS       X9, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X9
+	VMOVUPS       X9, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z0, X9
+	VMOVUPS       X9, (AX)(DX*1)
+	VZEROUPPER
+	RET
+
 // func tileQ80VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 // Requires: AVX, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
 TEXT ·tileQ80VNNI4x4(SB), NOSPLIT, $0-72
@@ -49712,6 +53008,737 @@ sum:
 	VMOVQ         X17, 16(AX)(DX*1)
 
 done:
+	VZEROUPPER
+	RET
+
+// func fewQ80VNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ80VNNI4x2(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 x80<>+0(SB), Z4
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 128(R12)
+	PREFETCHT1 192(R12)
+	PREFETCHT1 256(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 128(R12)(BX*1)
+	PREFETCHT1 192(R12)(BX*1)
+	PREFETCHT1 256(R12)(BX*1)
+	PREFETCHT1 (R12)(BX*2)
+	PREFETCHT1 64(R12)(BX*2)
+	PREFETCHT1 128(R12)(BX*2)
+	PREFETCHT1 192(R12)(BX*2)
+	PREFETCHT1 256(R12)(BX*2)
+	PREFETCHT1 (R12)(R9*1)
+	PREFETCHT1 64(R12)(R9*1)
+	PREFETCHT1 128(R12)(R9*1)
+	PREFETCHT1 192(R12)(R9*1)
+	PREFETCHT1 256(R12)(R9*1)
+	ADDQ       $0x00000110, R12
+
+fetched:
+	VPSLLD          $0x04, 288(SI), Y5
+	VMOVDQA32       Z5, Z9
+	VMOVDQA32       Z5, Z7
+	VMOVDQA32       Z5, Z11
+	VPSLLD          $0x04, 288(SI)(DI*1), Y6
+	VMOVDQA32       Z6, Z10
+	VMOVDQA32       Z6, Z8
+	VMOVDQA32       Z6, Z12
+	VPXORD          16(DX), Z4, Z13
+	VPXORD          16(DX)(BX*1), Z4, Z14
+	VPXORD          16(DX)(BX*2), Z4, Z15
+	VPXORD          16(DX)(R9*1), Z4, Z16
+	VMOVDQU32       (SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       (SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VPXORD          80(DX), Z4, Z13
+	VPXORD          80(DX)(BX*1), Z4, Z14
+	VPXORD          80(DX)(BX*2), Z4, Z15
+	VPXORD          80(DX)(R9*1), Z4, Z16
+	VMOVDQU32       64(SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       64(SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VPXORD          144(DX), Z4, Z13
+	VPXORD          144(DX)(BX*1), Z4, Z14
+	VPXORD          144(DX)(BX*2), Z4, Z15
+	VPXORD          144(DX)(R9*1), Z4, Z16
+	VMOVDQU32       128(SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       128(SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VPXORD          208(DX), Z4, Z13
+	VPXORD          208(DX)(BX*1), Z4, Z14
+	VPXORD          208(DX)(BX*2), Z4, Z15
+	VPXORD          208(DX)(R9*1), Z4, Z16
+	VMOVDQU32       192(SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       192(SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VALIGNQ         $0x04, Z5, Z9, Z17
+	VPADDD          Z17, Z5, Z5
+	VPADDD          Z17, Z9, K1, Z5
+	VALIGNQ         $0x04, Z6, Z10, Z17
+	VPADDD          Z17, Z6, Z6
+	VPADDD          Z17, Z10, K1, Z6
+	VALIGNQ         $0x04, Z7, Z11, Z17
+	VPADDD          Z17, Z7, Z7
+	VPADDD          Z17, Z11, K1, Z7
+	VALIGNQ         $0x04, Z8, Z12, Z17
+	VPADDD          Z17, Z8, Z8
+	VPADDD          Z17, Z12, K1, Z8
+	VCVTPH2PS       (DX), Y11
+	VCVTPH2PS       (DX)(BX*1), Y13
+	VINSERTI64X4    $0x01, Y13, Z11, Z11
+	VBROADCASTI64X4 256(SI), Z9
+	VCVTDQ2PS       Z5, Z5
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z5, Z10, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z9
+	VCVTDQ2PS       Z6, Z6
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z6, Z10, Z1
+	VCVTPH2PS       (DX)(BX*2), Y11
+	VCVTPH2PS       (DX)(R9*1), Y13
+	VINSERTI64X4    $0x01, Y13, Z11, Z11
+	VBROADCASTI64X4 256(SI), Z9
+	VCVTDQ2PS       Z7, Z7
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z7, Z10, Z2
+	VBROADCASTI64X4 256(SI)(DI*1), Z9
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z8, Z10, Z3
+	ADDQ            $0x00000110, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z4
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z1, Z1, Z5
+	VSHUFPS       $0xdd, Z1, Z1, Z1
+	VADDPS        Z1, Z5, Z1
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFPS       $0x88, Z3, Z3, Z5
+	VSHUFPS       $0xdd, Z3, Z3, Z3
+	VADDPS        Z3, Z5, Z3
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFF32X4    $0x88, Z2, Z0, Z5
+	VSHUFF32X4    $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VPERMPS       Z0, Z4, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X5
+	VMOVUPS       X5, (AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func fewQ80VNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ80VNNI4x3(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+	VMOVUPS 256(R10), Z4
+	VMOVUPS 320(R10), Z5
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 x80<>+0(SB), Z6
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 128(R12)
+	PREFETCHT1 192(R12)
+	PREFETCHT1 256(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 128(R12)(BX*1)
+	PREFETCHT1 192(R12)(BX*1)
+	PREFETCHT1 256(R12)(BX*1)
+	PREFETCHT1 (R12)(BX*2)
+	PREFETCHT1 64(R12)(BX*2)
+	PREFETCHT1 128(R12)(BX*2)
+	PREFETCHT1 192(R12)(BX*2)
+	PREFETCHT1 256(R12)(BX*2)
+	PREFETCHT1 (R12)(R9*1)
+	PREFETCHT1 64(R12)(R9*1)
+	PREFETCHT1 128(R12)(R9*1)
+	PREFETCHT1 192(R12)(R9*1)
+	PREFETCHT1 256(R12)(R9*1)
+	ADDQ       $0x00000110, R12
+
+fetched:
+	VPSLLD          $0x04, 288(SI), Y7
+	VMOVDQA32       Z7, Z13
+	VMOVDQA32       Z7, Z10
+	VMOVDQA32       Z7, Z16
+	VPSLLD          $0x04, 288(SI)(DI*1), Y8
+	VMOVDQA32       Z8, Z14
+	VMOVDQA32       Z8, Z11
+	VMOVDQA32       Z8, Z17
+	VPSLLD          $0x04, 288(SI)(DI*2), Y9
+	VMOVDQA32       Z9, Z15
+	VMOVDQA32       Z9, Z12
+	VMOVDQA32       Z9, Z18
+	VPXORD          16(DX), Z6, Z19
+	VPXORD          16(DX)(BX*1), Z6, Z20
+	VPXORD          16(DX)(BX*2), Z6, Z21
+	VPXORD          16(DX)(R9*1), Z6, Z22
+	VMOVDQU32       (SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       (SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       (SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VPXORD          80(DX), Z6, Z19
+	VPXORD          80(DX)(BX*1), Z6, Z20
+	VPXORD          80(DX)(BX*2), Z6, Z21
+	VPXORD          80(DX)(R9*1), Z6, Z22
+	VMOVDQU32       64(SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       64(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       64(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VPXORD          144(DX), Z6, Z19
+	VPXORD          144(DX)(BX*1), Z6, Z20
+	VPXORD          144(DX)(BX*2), Z6, Z21
+	VPXORD          144(DX)(R9*1), Z6, Z22
+	VMOVDQU32       128(SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       128(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       128(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VPXORD          208(DX), Z6, Z19
+	VPXORD          208(DX)(BX*1), Z6, Z20
+	VPXORD          208(DX)(BX*2), Z6, Z21
+	VPXORD          208(DX)(R9*1), Z6, Z22
+	VMOVDQU32       192(SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       192(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       192(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VALIGNQ         $0x04, Z7, Z13, Z23
+	VPADDD          Z23, Z7, Z7
+	VPADDD          Z23, Z13, K1, Z7
+	VALIGNQ         $0x04, Z8, Z14, Z23
+	VPADDD          Z23, Z8, Z8
+	VPADDD          Z23, Z14, K1, Z8
+	VALIGNQ         $0x04, Z9, Z15, Z23
+	VPADDD          Z23, Z9, Z9
+	VPADDD          Z23, Z15, K1, Z9
+	VALIGNQ         $0x04, Z10, Z16, Z23
+	VPADDD          Z23, Z10, Z10
+	VPADDD          Z23, Z16, K1, Z10
+	VALIGNQ         $0x04, Z11, Z17, Z23
+	VPADDD          Z23, Z11, Z11
+	VPADDD          Z23, Z17, K1, Z11
+	VALIGNQ         $0x04, Z12, Z18, Z23
+	VPADDD          Z23, Z12, Z12
+	VPADDD          Z23, Z18, K1, Z12
+	VCVTPH2PS       (DX), Y15
+	VCVTPH2PS       (DX)(BX*1), Y17
+	VINSERTI64X4    $0x01, Y17, Z15, Z15
+	VBROADCASTI64X4 256(SI), Z13
+	VCVTDQ2PS       Z7, Z7
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z7, Z14, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z13
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z8, Z14, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z13
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z9, Z14, Z2
+	VCVTPH2PS       (DX)(BX*2), Y15
+	VCVTPH2PS       (DX)(R9*1), Y17
+	VINSERTI64X4    $0x01, Y17, Z15, Z15
+	VBROADCASTI64X4 256(SI), Z13
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z10, Z14, Z3
+	VBROADCASTI64X4 256(SI)(DI*1), Z13
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z11, Z14, Z4
+	VBROADCASTI64X4 256(SI)(DI*2), Z13
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z12, Z14, Z5
+	ADDQ            $0x00000110, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VMOVUPS         Z4, 256(R10)
+	VMOVUPS         Z5, 320(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z6
+	VSHUFPS       $0x88, Z1, Z0, Z7
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VSHUFPS       $0x88, Z2, Z2, Z7
+	VSHUFPS       $0xdd, Z2, Z2, Z2
+	VADDPS        Z2, Z7, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z7
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VSHUFPS       $0x88, Z4, Z3, Z7
+	VSHUFPS       $0xdd, Z4, Z3, Z3
+	VADDPS        Z3, Z7, Z3
+	VSHUFPS       $0x88, Z5, Z5, Z7
+	VSHUFPS       $0xdd, Z5, Z5, Z5
+	VADDPS        Z5, Z7, Z5
+	VSHUFPS       $0x88, Z5, Z3, Z7
+	VSHUFPS       $0xdd, Z5, Z3, Z3
+	VADDPS        Z3, Z7, Z3
+	VSHUFF32X4    $0x88, Z3, Z0, Z7
+	VSHUFF32X4    $0xdd, Z3, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VPERMPS       Z0, Z6, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X7
+	VMOVUPS       X7, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X7
+	VMOVUPS       X7, (AX)(CX*2)
+	VZEROUPPER
+	RET
+
+// func fewQ80VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ80VNNI4x4(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	LEAQ    (DI)(DI*2), R10
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	MOVQ    acc+56(FP), R11
+	MOVQ    part+64(FP), R12
+	TESTQ   $0x00000001, R12
+	JNE     begin
+	VMOVUPS (R11), Z0
+	VMOVUPS 64(R11), Z1
+	VMOVUPS 128(R11), Z2
+	VMOVUPS 192(R11), Z3
+	VMOVUPS 256(R11), Z4
+	VMOVUPS 320(R11), Z5
+	VMOVUPS 384(R11), Z6
+	VMOVUPS 448(R11), Z7
+
+begin:
+	MOVL      $0x0000ff00, R13
+	KMOVW     R13, K1
+	VMOVDQU32 x80<>+0(SB), Z8
+	LEAQ      (DX)(BX*8), R13
+
+super:
+	TESTQ      $0x00000004, R12
+	JNE        fetched
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 (R13)(BX*1)
+	PREFETCHT1 64(R13)(BX*1)
+	PREFETCHT1 128(R13)(BX*1)
+	PREFETCHT1 192(R13)(BX*1)
+	PREFETCHT1 256(R13)(BX*1)
+	PREFETCHT1 (R13)(BX*2)
+	PREFETCHT1 64(R13)(BX*2)
+	PREFETCHT1 128(R13)(BX*2)
+	PREFETCHT1 192(R13)(BX*2)
+	PREFETCHT1 256(R13)(BX*2)
+	PREFETCHT1 (R13)(R9*1)
+	PREFETCHT1 64(R13)(R9*1)
+	PREFETCHT1 128(R13)(R9*1)
+	PREFETCHT1 192(R13)(R9*1)
+	PREFETCHT1 256(R13)(R9*1)
+	ADDQ       $0x00000110, R13
+
+fetched:
+	VPSLLD          $0x04, 288(SI), Y9
+	VMOVDQA32       Z9, Z17
+	VMOVDQA32       Z9, Z13
+	VMOVDQA32       Z9, Z21
+	VPSLLD          $0x04, 288(SI)(DI*1), Y10
+	VMOVDQA32       Z10, Z18
+	VMOVDQA32       Z10, Z14
+	VMOVDQA32       Z10, Z22
+	VPSLLD          $0x04, 288(SI)(DI*2), Y11
+	VMOVDQA32       Z11, Z19
+	VMOVDQA32       Z11, Z15
+	VMOVDQA32       Z11, Z23
+	VPSLLD          $0x04, 288(SI)(R10*1), Y12
+	VMOVDQA32       Z12, Z20
+	VMOVDQA32       Z12, Z16
+	VMOVDQA32       Z12, Z24
+	VPXORD          16(DX), Z8, Z25
+	VPXORD          16(DX)(BX*1), Z8, Z26
+	VPXORD          16(DX)(BX*2), Z8, Z27
+	VPXORD          16(DX)(R9*1), Z8, Z28
+	VMOVDQU32       (SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       (SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       (SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       (SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VPXORD          80(DX), Z8, Z25
+	VPXORD          80(DX)(BX*1), Z8, Z26
+	VPXORD          80(DX)(BX*2), Z8, Z27
+	VPXORD          80(DX)(R9*1), Z8, Z28
+	VMOVDQU32       64(SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       64(SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       64(SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       64(SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VPXORD          144(DX), Z8, Z25
+	VPXORD          144(DX)(BX*1), Z8, Z26
+	VPXORD          144(DX)(BX*2), Z8, Z27
+	VPXORD          144(DX)(R9*1), Z8, Z28
+	VMOVDQU32       128(SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       128(SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       128(SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       128(SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VPXORD          208(DX), Z8, Z25
+	VPXORD          208(DX)(BX*1), Z8, Z26
+	VPXORD          208(DX)(BX*2), Z8, Z27
+	VPXORD          208(DX)(R9*1), Z8, Z28
+	VMOVDQU32       192(SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       192(SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       192(SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       192(SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VALIGNQ         $0x04, Z9, Z17, Z29
+	VPADDD          Z29, Z9, Z9
+	VPADDD          Z29, Z17, K1, Z9
+	VALIGNQ         $0x04, Z10, Z18, Z29
+	VPADDD          Z29, Z10, Z10
+	VPADDD          Z29, Z18, K1, Z10
+	VALIGNQ         $0x04, Z11, Z19, Z29
+	VPADDD          Z29, Z11, Z11
+	VPADDD          Z29, Z19, K1, Z11
+	VALIGNQ         $0x04, Z12, Z20, Z29
+	VPADDD          Z29, Z12, Z12
+	VPADDD          Z29, Z20, K1, Z12
+	VALIGNQ         $0x04, Z13, Z21, Z29
+	VPADDD          Z29, Z13, Z13
+	VPADDD          Z29, Z21, K1, Z13
+	VALIGNQ         $0x04, Z14, Z22, Z29
+	VPADDD          Z29, Z14, Z14
+	VPADDD          Z29, Z22, K1, Z14
+	VALIGNQ         $0x04, Z15, Z23, Z29
+	VPADDD          Z29, Z15, Z15
+	VPADDD          Z29, Z23, K1, Z15
+	VALIGNQ         $0x04, Z16, Z24, Z29
+	VPADDD          Z29, Z16, Z16
+	VPADDD          Z29, Z24, K1, Z16
+	VCVTPH2PS       (DX), Y19
+	VCVTPH2PS       (DX)(BX*1), Y21
+	VINSERTI64X4    $0x01, Y21, Z19, Z19
+	VBROADCASTI64X4 256(SI), Z17
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z9, Z18, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z17
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z10, Z18, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z17
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z11, Z18, Z2
+	VBROADCASTI64X4 256(SI)(R10*1), Z17
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z12, Z18, Z3
+	VCVTPH2PS       (DX)(BX*2), Y19
+	VCVTPH2PS       (DX)(R9*1), Y21
+	VINSERTI64X4    $0x01, Y21, Z19, Z19
+	VBROADCASTI64X4 256(SI), Z17
+	VCVTDQ2PS       Z13, Z13
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z13, Z18, Z4
+	VBROADCASTI64X4 256(SI)(DI*1), Z17
+	VCVTDQ2PS       Z14, Z14
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z14, Z18, Z5
+	VBROADCASTI64X4 256(SI)(DI*2), Z17
+	VCVTDQ2PS       Z15, Z15
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z15, Z18, Z6
+	VBROADCASTI64X4 256(SI)(R10*1), Z17
+	VCVTDQ2PS       Z16, Z16
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z16, Z18, Z7
+	ADDQ            $0x00000110, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R12
+	JNE             sum
+	VMOVUPS         Z0, (R11)
+	VMOVUPS         Z1, 64(R11)
+	VMOVUPS         Z2, 128(R11)
+	VMOVUPS         Z3, 192(R11)
+	VMOVUPS         Z4, 256(R11)
+	VMOVUPS         Z5, 320(R11)
+	VMOVUPS         Z6, 384(R11)
+	VMOVUPS         Z7, 448(R11)
+	VZEROUPPER
+	RET
+
+sum:
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z8
+	VSHUFPS       $0x88, Z1, Z0, Z9
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z9
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z9, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z9
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VSHUFPS       $0x88, Z5, Z4, Z9
+	VSHUFPS       $0xdd, Z5, Z4, Z4
+	VADDPS        Z4, Z9, Z4
+	VSHUFPS       $0x88, Z7, Z6, Z9
+	VSHUFPS       $0xdd, Z7, Z6, Z6
+	VADDPS        Z6, Z9, Z6
+	VSHUFPS       $0x88, Z6, Z4, Z9
+	VSHUFPS       $0xdd, Z6, Z4, Z4
+	VADDPS        Z4, Z9, Z4
+	VSHUFF32X4    $0x88, Z4, Z0, Z9
+	VSHUFF32X4    $0xdd, Z4, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VPERMPS       Z0, Z8, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X9
+	VMOVUPS       X9, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X9
+	VMOVUPS       X9, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z0, X9
+	VMOVUPS       X9, (AX)(DX*1)
 	VZEROUPPER
 	RET
 
@@ -51849,6 +55876,623 @@ sum:
 	VMOVUPS       X20, (AX)(DX*1)
 
 done:
+	VZEROUPPER
+	RET
+
+// func fewQ2KVNNI2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ2KVNNI2x2(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	MOVQ    acc+56(FP), R9
+	MOVQ    part+64(FP), R10
+	TESTQ   $0x00000001, R10
+	JNE     begin
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+
+begin:
+	MOVL      $0x0000ff00, R11
+	KMOVW     R11, K1
+	VMOVDQU32 mask03<>+0(SB), Z2
+	LEAQ      (DX)(BX*8), R11
+
+super:
+	TESTQ      $0x00000004, R10
+	JNE        fetched
+	PREFETCHT1 (R11)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 (R11)(BX*1)
+	PREFETCHT1 64(R11)(BX*1)
+	ADDQ       $0x00000054, R11
+
+fetched:
+	VPXORD          Y3, Y3, Y3
+	VPXORD          Y5, Y5, Y5
+	VMOVDQA32       Z3, Z7
+	VMOVDQA32       Z5, Z9
+	VPXORD          Y4, Y4, Y4
+	VPXORD          Y6, Y6, Y6
+	VMOVDQA32       Z4, Z8
+	VMOVDQA32       Z6, Z10
+	VPANDD          16(DX), Z2, Z11
+	VPANDD          16(DX)(BX*1), Z2, Z12
+	VMOVDQU32       (SI), Z13
+	VPDPBUSD        Z13, Z11, Z3
+	VPDPBUSD        Z13, Z12, Z7
+	VMOVDQU32       (SI)(DI*1), Z13
+	VPDPBUSD        Z13, Z11, Z4
+	VPDPBUSD        Z13, Z12, Z8
+	VPSRLW          $0x02, 16(DX), Z11
+	VPANDD          Z2, Z11, Z11
+	VPSRLW          $0x02, 16(DX)(BX*1), Z12
+	VPANDD          Z2, Z12, Z12
+	VMOVDQU32       64(SI), Z13
+	VPDPBUSD        Z13, Z11, Z3
+	VPDPBUSD        Z13, Z12, Z7
+	VMOVDQU32       64(SI)(DI*1), Z13
+	VPDPBUSD        Z13, Z11, Z4
+	VPDPBUSD        Z13, Z12, Z8
+	VPSRLW          $0x04, 16(DX), Z11
+	VPANDD          Z2, Z11, Z11
+	VPSRLW          $0x04, 16(DX)(BX*1), Z12
+	VPANDD          Z2, Z12, Z12
+	VMOVDQU32       128(SI), Z13
+	VPDPBUSD        Z13, Z11, Z5
+	VPDPBUSD        Z13, Z12, Z9
+	VMOVDQU32       128(SI)(DI*1), Z13
+	VPDPBUSD        Z13, Z11, Z6
+	VPDPBUSD        Z13, Z12, Z10
+	VPSRLW          $0x06, 16(DX), Z11
+	VPANDD          Z2, Z11, Z11
+	VPSRLW          $0x06, 16(DX)(BX*1), Z12
+	VPANDD          Z2, Z12, Z12
+	VMOVDQU32       192(SI), Z13
+	VPDPBUSD        Z13, Z11, Z5
+	VPDPBUSD        Z13, Z12, Z9
+	VMOVDQU32       192(SI)(DI*1), Z13
+	VPDPBUSD        Z13, Z11, Z6
+	VPDPBUSD        Z13, Z12, Z10
+	VALIGNQ         $0x04, Z3, Z7, Z13
+	VPADDD          Z13, Z3, Z3
+	VPADDD          Z13, Z7, K1, Z3
+	VALIGNQ         $0x04, Z4, Z8, Z13
+	VPADDD          Z13, Z4, Z4
+	VPADDD          Z13, Z8, K1, Z4
+	VALIGNQ         $0x04, Z5, Z9, Z13
+	VPADDD          Z13, Z5, Z5
+	VPADDD          Z13, Z9, K1, Z5
+	VALIGNQ         $0x04, Z6, Z10, Z13
+	VPADDD          Z13, Z6, Z6
+	VPADDD          Z13, Z10, K1, Z6
+	VPMOVZXBW       (DX), Y7
+	VPANDD          low4Words<>+0(SB), Y7, Y7
+	VPMOVZXBW       (DX)(BX*1), Y8
+	VPANDD          low4Words<>+0(SB), Y8, Y8
+	VINSERTI64X4    $0x01, Y8, Z7, Z7
+	VPSLLD          $0x10, Z5, Z5
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Z3, Z5
+	VPMADDWD        Z7, Z5, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPSLLD          $0x10, Z6, Z6
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Z4, Z6
+	VPMADDWD        Z7, Z6, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTW    80(DX), X9
+	VCVTPH2PS       X9, Y9
+	VPBROADCASTW    82(DX), X10
+	VCVTPH2PS       X10, Y10
+	VPBROADCASTW    80(DX)(BX*1), X12
+	VCVTPH2PS       X12, Y12
+	VPBROADCASTW    82(DX)(BX*1), X13
+	VCVTPH2PS       X13, Y13
+	VINSERTI64X4    $0x01, Y12, Z9, Z9
+	VINSERTI64X4    $0x01, Y13, Z10, Z10
+	VPMOVZXBW       (DX), Y11
+	VPSRLW          $0x04, Y11, Y11
+	VPMOVZXBW       (DX)(BX*1), Y14
+	VPSRLW          $0x04, Y14, Y14
+	VINSERTI64X4    $0x01, Y14, Z11, Z11
+	VBROADCASTI64X4 256(SI), Z7
+	VBROADCASTI64X4 416(SI), Z8
+	VPMADDWD        Z8, Z11, Z8
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z10, Z8, Z8
+	VFMSUB213PS     Z8, Z9, Z3
+	VFMADD231PS     Z7, Z3, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z7
+	VBROADCASTI64X4 416(SI)(DI*1), Z8
+	VPMADDWD        Z8, Z11, Z8
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z10, Z8, Z8
+	VFMSUB213PS     Z8, Z9, Z4
+	VFMADD231PS     Z7, Z4, Z1
+	ADDQ            $0x00000054, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R10
+	JNE             sum
+	VMOVUPS         Z0, (R9)
+	VMOVUPS         Z1, 64(R9)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z2
+	VSHUFPS       $0x88, Z1, Z0, Z3
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z3, Z0
+	VSHUFPS       $0x88, Z1, Z1, Z3
+	VSHUFPS       $0xdd, Z1, Z1, Z1
+	VADDPS        Z1, Z3, Z1
+	VSHUFPS       $0x88, Z1, Z0, Z3
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z3, Z0
+	VSHUFF32X4    $0x88, Z0, Z0, Z3
+	VSHUFF32X4    $0xdd, Z0, Z0, Z0
+	VADDPS        Z0, Z3, Z0
+	VPERMPS       Z0, Z2, Z0
+	VMOVQ         X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X3
+	VMOVQ         X3, (AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func fewQ2KVNNI2x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ2KVNNI2x3(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	MOVQ    acc+56(FP), R9
+	MOVQ    part+64(FP), R10
+	TESTQ   $0x00000001, R10
+	JNE     begin
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS 128(R9), Z2
+
+begin:
+	MOVL      $0x0000ff00, R11
+	KMOVW     R11, K1
+	VMOVDQU32 mask03<>+0(SB), Z3
+	LEAQ      (DX)(BX*8), R11
+
+super:
+	TESTQ      $0x00000004, R10
+	JNE        fetched
+	PREFETCHT1 (R11)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 (R11)(BX*1)
+	PREFETCHT1 64(R11)(BX*1)
+	ADDQ       $0x00000054, R11
+
+fetched:
+	VPXORD          Y4, Y4, Y4
+	VPXORD          Y7, Y7, Y7
+	VMOVDQA32       Z4, Z10
+	VMOVDQA32       Z7, Z13
+	VPXORD          Y5, Y5, Y5
+	VPXORD          Y8, Y8, Y8
+	VMOVDQA32       Z5, Z11
+	VMOVDQA32       Z8, Z14
+	VPXORD          Y6, Y6, Y6
+	VPXORD          Y9, Y9, Y9
+	VMOVDQA32       Z6, Z12
+	VMOVDQA32       Z9, Z15
+	VPANDD          16(DX), Z3, Z16
+	VPANDD          16(DX)(BX*1), Z3, Z17
+	VMOVDQU32       (SI), Z18
+	VPDPBUSD        Z18, Z16, Z4
+	VPDPBUSD        Z18, Z17, Z10
+	VMOVDQU32       (SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z16, Z5
+	VPDPBUSD        Z18, Z17, Z11
+	VMOVDQU32       (SI)(DI*2), Z18
+	VPDPBUSD        Z18, Z16, Z6
+	VPDPBUSD        Z18, Z17, Z12
+	VPSRLW          $0x02, 16(DX), Z16
+	VPANDD          Z3, Z16, Z16
+	VPSRLW          $0x02, 16(DX)(BX*1), Z17
+	VPANDD          Z3, Z17, Z17
+	VMOVDQU32       64(SI), Z18
+	VPDPBUSD        Z18, Z16, Z4
+	VPDPBUSD        Z18, Z17, Z10
+	VMOVDQU32       64(SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z16, Z5
+	VPDPBUSD        Z18, Z17, Z11
+	VMOVDQU32       64(SI)(DI*2), Z18
+	VPDPBUSD        Z18, Z16, Z6
+	VPDPBUSD        Z18, Z17, Z12
+	VPSRLW          $0x04, 16(DX), Z16
+	VPANDD          Z3, Z16, Z16
+	VPSRLW          $0x04, 16(DX)(BX*1), Z17
+	VPANDD          Z3, Z17, Z17
+	VMOVDQU32       128(SI), Z18
+	VPDPBUSD        Z18, Z16, Z7
+	VPDPBUSD        Z18, Z17, Z13
+	VMOVDQU32       128(SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z14
+	VMOVDQU32       128(SI)(DI*2), Z18
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z15
+	VPSRLW          $0x06, 16(DX), Z16
+	VPANDD          Z3, Z16, Z16
+	VPSRLW          $0x06, 16(DX)(BX*1), Z17
+	VPANDD          Z3, Z17, Z17
+	VMOVDQU32       192(SI), Z18
+	VPDPBUSD        Z18, Z16, Z7
+	VPDPBUSD        Z18, Z17, Z13
+	VMOVDQU32       192(SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z14
+	VMOVDQU32       192(SI)(DI*2), Z18
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z15
+	VALIGNQ         $0x04, Z4, Z10, Z18
+	VPADDD          Z18, Z4, Z4
+	VPADDD          Z18, Z10, K1, Z4
+	VALIGNQ         $0x04, Z5, Z11, Z18
+	VPADDD          Z18, Z5, Z5
+	VPADDD          Z18, Z11, K1, Z5
+	VALIGNQ         $0x04, Z6, Z12, Z18
+	VPADDD          Z18, Z6, Z6
+	VPADDD          Z18, Z12, K1, Z6
+	VALIGNQ         $0x04, Z7, Z13, Z18
+	VPADDD          Z18, Z7, Z7
+	VPADDD          Z18, Z13, K1, Z7
+	VALIGNQ         $0x04, Z8, Z14, Z18
+	VPADDD          Z18, Z8, Z8
+	VPADDD          Z18, Z14, K1, Z8
+	VALIGNQ         $0x04, Z9, Z15, Z18
+	VPADDD          Z18, Z9, Z9
+	VPADDD          Z18, Z15, K1, Z9
+	VPMOVZXBW       (DX), Y10
+	VPANDD          low4Words<>+0(SB), Y10, Y10
+	VPMOVZXBW       (DX)(BX*1), Y11
+	VPANDD          low4Words<>+0(SB), Y11, Y11
+	VINSERTI64X4    $0x01, Y11, Z10, Z10
+	VPSLLD          $0x10, Z7, Z7
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Z4, Z7
+	VPMADDWD        Z10, Z7, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPSLLD          $0x10, Z8, Z8
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Z5, Z8
+	VPMADDWD        Z10, Z8, Z5
+	VCVTDQ2PS       Z5, Z5
+	VPSLLD          $0x10, Z9, Z9
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Z6, Z9
+	VPMADDWD        Z10, Z9, Z6
+	VCVTDQ2PS       Z6, Z6
+	VPBROADCASTW    80(DX), X12
+	VCVTPH2PS       X12, Y12
+	VPBROADCASTW    82(DX), X13
+	VCVTPH2PS       X13, Y13
+	VPBROADCASTW    80(DX)(BX*1), X15
+	VCVTPH2PS       X15, Y15
+	VPBROADCASTW    82(DX)(BX*1), X16
+	VCVTPH2PS       X16, Y16
+	VINSERTI64X4    $0x01, Y15, Z12, Z12
+	VINSERTI64X4    $0x01, Y16, Z13, Z13
+	VPMOVZXBW       (DX), Y14
+	VPSRLW          $0x04, Y14, Y14
+	VPMOVZXBW       (DX)(BX*1), Y17
+	VPSRLW          $0x04, Y17, Y17
+	VINSERTI64X4    $0x01, Y17, Z14, Z14
+	VBROADCASTI64X4 256(SI), Z10
+	VBROADCASTI64X4 416(SI), Z11
+	VPMADDWD        Z11, Z14, Z11
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z13, Z11, Z11
+	VFMSUB213PS     Z11, Z12, Z4
+	VFMADD231PS     Z10, Z4, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z10
+	VBROADCASTI64X4 416(SI)(DI*1), Z11
+	VPMADDWD        Z11, Z14, Z11
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z13, Z11, Z11
+	VFMSUB213PS     Z11, Z12, Z5
+	VFMADD231PS     Z10, Z5, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z10
+	VBROADCASTI64X4 416(SI)(DI*2), Z11
+	VPMADDWD        Z11, Z14, Z11
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z13, Z11, Z11
+	VFMSUB213PS     Z11, Z12, Z6
+	VFMADD231PS     Z10, Z6, Z2
+	ADDQ            $0x00000054, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R10
+	JNE             sum
+	VMOVUPS         Z0, (R9)
+	VMOVUPS         Z1, 64(R9)
+	VMOVUPS         Z2, 128(R9)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z3
+	VSHUFPS       $0x88, Z1, Z0, Z4
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z4, Z0
+	VSHUFPS       $0x88, Z2, Z2, Z4
+	VSHUFPS       $0xdd, Z2, Z2, Z2
+	VADDPS        Z2, Z4, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z4
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z4, Z0
+	VSHUFF32X4    $0x88, Z0, Z0, Z4
+	VSHUFF32X4    $0xdd, Z0, Z0, Z0
+	VADDPS        Z0, Z4, Z0
+	VPERMPS       Z0, Z3, Z0
+	VMOVQ         X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X4
+	VMOVQ         X4, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X4
+	VMOVQ         X4, (AX)(CX*2)
+	VZEROUPPER
+	RET
+
+// func fewQ2KVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ2KVNNI2x4(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (DI)(DI*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask03<>+0(SB), Z4
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	ADDQ       $0x00000054, R12
+
+fetched:
+	VPXORD          Y5, Y5, Y5
+	VPXORD          Y9, Y9, Y9
+	VMOVDQA32       Z5, Z13
+	VMOVDQA32       Z9, Z17
+	VPXORD          Y6, Y6, Y6
+	VPXORD          Y10, Y10, Y10
+	VMOVDQA32       Z6, Z14
+	VMOVDQA32       Z10, Z18
+	VPXORD          Y7, Y7, Y7
+	VPXORD          Y11, Y11, Y11
+	VMOVDQA32       Z7, Z15
+	VMOVDQA32       Z11, Z19
+	VPXORD          Y8, Y8, Y8
+	VPXORD          Y12, Y12, Y12
+	VMOVDQA32       Z8, Z16
+	VMOVDQA32       Z12, Z20
+	VPANDD          16(DX), Z4, Z21
+	VPANDD          16(DX)(BX*1), Z4, Z22
+	VMOVDQU32       (SI), Z23
+	VPDPBUSD        Z23, Z21, Z5
+	VPDPBUSD        Z23, Z22, Z13
+	VMOVDQU32       (SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z21, Z6
+	VPDPBUSD        Z23, Z22, Z14
+	VMOVDQU32       (SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z21, Z7
+	VPDPBUSD        Z23, Z22, Z15
+	VMOVDQU32       (SI)(R9*1), Z23
+	VPDPBUSD        Z23, Z21, Z8
+	VPDPBUSD        Z23, Z22, Z16
+	VPSRLW          $0x02, 16(DX), Z21
+	VPANDD          Z4, Z21, Z21
+	VPSRLW          $0x02, 16(DX)(BX*1), Z22
+	VPANDD          Z4, Z22, Z22
+	VMOVDQU32       64(SI), Z23
+	VPDPBUSD        Z23, Z21, Z5
+	VPDPBUSD        Z23, Z22, Z13
+	VMOVDQU32       64(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z21, Z6
+	VPDPBUSD        Z23, Z22, Z14
+	VMOVDQU32       64(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z21, Z7
+	VPDPBUSD        Z23, Z22, Z15
+	VMOVDQU32       64(SI)(R9*1), Z23
+	VPDPBUSD        Z23, Z21, Z8
+	VPDPBUSD        Z23, Z22, Z16
+	VPSRLW          $0x04, 16(DX), Z21
+	VPANDD          Z4, Z21, Z21
+	VPSRLW          $0x04, 16(DX)(BX*1), Z22
+	VPANDD          Z4, Z22, Z22
+	VMOVDQU32       128(SI), Z23
+	VPDPBUSD        Z23, Z21, Z9
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       128(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z18
+	VMOVDQU32       128(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z19
+	VMOVDQU32       128(SI)(R9*1), Z23
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z20
+	VPSRLW          $0x06, 16(DX), Z21
+	VPANDD          Z4, Z21, Z21
+	VPSRLW          $0x06, 16(DX)(BX*1), Z22
+	VPANDD          Z4, Z22, Z22
+	VMOVDQU32       192(SI), Z23
+	VPDPBUSD        Z23, Z21, Z9
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       192(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z18
+	VMOVDQU32       192(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z19
+	VMOVDQU32       192(SI)(R9*1), Z23
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z20
+	VALIGNQ         $0x04, Z5, Z13, Z23
+	VPADDD          Z23, Z5, Z5
+	VPADDD          Z23, Z13, K1, Z5
+	VALIGNQ         $0x04, Z6, Z14, Z23
+	VPADDD          Z23, Z6, Z6
+	VPADDD          Z23, Z14, K1, Z6
+	VALIGNQ         $0x04, Z7, Z15, Z23
+	VPADDD          Z23, Z7, Z7
+	VPADDD          Z23, Z15, K1, Z7
+	VALIGNQ         $0x04, Z8, Z16, Z23
+	VPADDD          Z23, Z8, Z8
+	VPADDD          Z23, Z16, K1, Z8
+	VALIGNQ         $0x04, Z9, Z17, Z23
+	VPADDD          Z23, Z9, Z9
+	VPADDD          Z23, Z17, K1, Z9
+	VALIGNQ         $0x04, Z10, Z18, Z23
+	VPADDD          Z23, Z10, Z10
+	VPADDD          Z23, Z18, K1, Z10
+	VALIGNQ         $0x04, Z11, Z19, Z23
+	VPADDD          Z23, Z11, Z11
+	VPADDD          Z23, Z19, K1, Z11
+	VALIGNQ         $0x04, Z12, Z20, Z23
+	VPADDD          Z23, Z12, Z12
+	VPADDD          Z23, Z20, K1, Z12
+	VPMOVZXBW       (DX), Y13
+	VPANDD          low4Words<>+0(SB), Y13, Y13
+	VPMOVZXBW       (DX)(BX*1), Y14
+	VPANDD          low4Words<>+0(SB), Y14, Y14
+	VINSERTI64X4    $0x01, Y14, Z13, Z13
+	VPSLLD          $0x10, Z9, Z9
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Z5, Z9
+	VPMADDWD        Z13, Z9, Z5
+	VCVTDQ2PS       Z5, Z5
+	VPSLLD          $0x10, Z10, Z10
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Z6, Z10
+	VPMADDWD        Z13, Z10, Z6
+	VCVTDQ2PS       Z6, Z6
+	VPSLLD          $0x10, Z11, Z11
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Z7, Z11
+	VPMADDWD        Z13, Z11, Z7
+	VCVTDQ2PS       Z7, Z7
+	VPSLLD          $0x10, Z12, Z12
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Z8, Z12
+	VPMADDWD        Z13, Z12, Z8
+	VCVTDQ2PS       Z8, Z8
+	VPBROADCASTW    80(DX), X15
+	VCVTPH2PS       X15, Y15
+	VPBROADCASTW    82(DX), X16
+	VCVTPH2PS       X16, Y16
+	VPBROADCASTW    80(DX)(BX*1), X18
+	VCVTPH2PS       X18, Y18
+	VPBROADCASTW    82(DX)(BX*1), X19
+	VCVTPH2PS       X19, Y19
+	VINSERTI64X4    $0x01, Y18, Z15, Z15
+	VINSERTI64X4    $0x01, Y19, Z16, Z16
+	VPMOVZXBW       (DX), Y17
+	VPSRLW          $0x04, Y17, Y17
+	VPMOVZXBW       (DX)(BX*1), Y20
+	VPSRLW          $0x04, Y20, Y20
+	VINSERTI64X4    $0x01, Y20, Z17, Z17
+	VBROADCASTI64X4 256(SI), Z13
+	VBROADCASTI64X4 416(SI), Z14
+	VPMADDWD        Z14, Z17, Z14
+	VCVTDQ2PS       Z14, Z14
+	VMULPS          Z16, Z14, Z14
+	VFMSUB213PS     Z14, Z15, Z5
+	VFMADD231PS     Z13, Z5, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z13
+	VBROADCASTI64X4 416(SI)(DI*1), Z14
+	VPMADDWD        Z14, Z17, Z14
+	VCVTDQ2PS       Z14, Z14
+	VMULPS          Z16, Z14, Z14
+	VFMSUB213PS     Z14, Z15, Z6
+	VFMADD231PS     Z13, Z6, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z13
+	VBROADCASTI64X4 416(SI)(DI*2), Z14
+	VPMADDWD        Z14, Z17, Z14
+	VCVTDQ2PS       Z14, Z14
+	VMULPS          Z16, Z14, Z14
+	VFMSUB213PS     Z14, Z15, Z7
+	VFMADD231PS     Z13, Z7, Z2
+	VBROADCASTI64X4 256(SI)(R9*1), Z13
+	VBROADCASTI64X4 416(SI)(R9*1), Z14
+	VPMADDWD        Z14, Z17, Z14
+	VCVTDQ2PS       Z14, Z14
+	VMULPS          Z16, Z14, Z14
+	VFMSUB213PS     Z14, Z15, Z8
+	VFMADD231PS     Z13, Z8, Z3
+	ADDQ            $0x00000054, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z4
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z5
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFF32X4    $0x88, Z0, Z0, Z5
+	VSHUFF32X4    $0xdd, Z0, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VPERMPS       Z0, Z4, Z0
+	VMOVQ         X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X5
+	VMOVQ         X5, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X5
+	VMOVQ         X5, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z0, X5
+	VMOVQ         X5, (AX)(DX*1)
 	VZEROUPPER
 	RET
 
@@ -54309,6 +58953,605 @@ sum:
 	VMOVUPS       X20, (AX)(DX*1)
 
 done:
+	VZEROUPPER
+	RET
+
+// func fewQ3KVNNI2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ3KVNNI2x2(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	MOVQ    acc+56(FP), R9
+	MOVQ    part+64(FP), R10
+	TESTQ   $0x00000001, R10
+	JNE     begin
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+
+begin:
+	MOVL      $0x0000ff00, R11
+	KMOVW     R11, K1
+	VMOVDQU32 mask03<>+0(SB), Z2
+	LEAQ      (DX)(BX*8), R11
+
+super:
+	TESTQ      $0x00000004, R10
+	JNE        fetched
+	PREFETCHT1 (R11)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 (R11)(BX*1)
+	PREFETCHT1 64(R11)(BX*1)
+	ADDQ       $0x00000072, R11
+
+fetched:
+	VPSRAD          $0x03, 352(SI), Y3
+	VPSRAD          $0x03, 384(SI), Y5
+	VMOVDQA32       Z3, Z7
+	VMOVDQA32       Z5, Z9
+	VPSRAD          $0x03, 352(SI)(DI*1), Y4
+	VPSRAD          $0x03, 384(SI)(DI*1), Y6
+	VMOVDQA32       Z4, Z8
+	VMOVDQA32       Z6, Z10
+	VPANDD          16(DX), Z2, Z11
+	VBROADCASTI64X4 80(DX), Z14
+	VPROLVD         turn3<>+0(SB), Z14, Z14
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z14, Z11
+	VPANDD          16(DX)(BX*1), Z2, Z12
+	VBROADCASTI64X4 80(DX)(BX*1), Z15
+	VPROLVD         turn3<>+0(SB), Z15, Z15
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z15, Z12
+	VMOVDQU32       (SI), Z13
+	VPDPBUSD        Z13, Z11, Z3
+	VPDPBUSD        Z13, Z12, Z7
+	VMOVDQU32       (SI)(DI*1), Z13
+	VPDPBUSD        Z13, Z11, Z4
+	VPDPBUSD        Z13, Z12, Z8
+	VPSRLW          $0x02, 16(DX), Z11
+	VPANDD          Z2, Z11, Z11
+	VPRORD          $0x02, Z14, Z14
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z14, Z11
+	VPSRLW          $0x02, 16(DX)(BX*1), Z12
+	VPANDD          Z2, Z12, Z12
+	VPRORD          $0x02, Z15, Z15
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z15, Z12
+	VMOVDQU32       64(SI), Z13
+	VPDPBUSD        Z13, Z11, Z3
+	VPDPBUSD        Z13, Z12, Z7
+	VMOVDQU32       64(SI)(DI*1), Z13
+	VPDPBUSD        Z13, Z11, Z4
+	VPDPBUSD        Z13, Z12, Z8
+	VPSRLW          $0x04, 16(DX), Z11
+	VPANDD          Z2, Z11, Z11
+	VPRORD          $0x02, Z14, Z14
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z14, Z11
+	VPSRLW          $0x04, 16(DX)(BX*1), Z12
+	VPANDD          Z2, Z12, Z12
+	VPRORD          $0x02, Z15, Z15
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z15, Z12
+	VMOVDQU32       128(SI), Z13
+	VPDPBUSD        Z13, Z11, Z5
+	VPDPBUSD        Z13, Z12, Z9
+	VMOVDQU32       128(SI)(DI*1), Z13
+	VPDPBUSD        Z13, Z11, Z6
+	VPDPBUSD        Z13, Z12, Z10
+	VPSRLW          $0x06, 16(DX), Z11
+	VPANDD          Z2, Z11, Z11
+	VPRORD          $0x02, Z14, Z14
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z14, Z11
+	VPSRLW          $0x06, 16(DX)(BX*1), Z12
+	VPANDD          Z2, Z12, Z12
+	VPRORD          $0x02, Z15, Z15
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z15, Z12
+	VMOVDQU32       192(SI), Z13
+	VPDPBUSD        Z13, Z11, Z5
+	VPDPBUSD        Z13, Z12, Z9
+	VMOVDQU32       192(SI)(DI*1), Z13
+	VPDPBUSD        Z13, Z11, Z6
+	VPDPBUSD        Z13, Z12, Z10
+	VALIGNQ         $0x04, Z3, Z7, Z13
+	VPADDD          Z13, Z3, Z3
+	VPADDD          Z13, Z7, K1, Z3
+	VALIGNQ         $0x04, Z4, Z8, Z13
+	VPADDD          Z13, Z4, Z4
+	VPADDD          Z13, Z8, K1, Z4
+	VALIGNQ         $0x04, Z5, Z9, Z13
+	VPADDD          Z13, Z5, Z5
+	VPADDD          Z13, Z9, K1, Z5
+	VALIGNQ         $0x04, Z6, Z10, Z13
+	VPADDD          Z13, Z6, Z6
+	VPADDD          Z13, Z10, K1, Z6
+	VPMOVSXBW       (DX), Y7
+	VPMOVSXBW       (DX)(BX*1), Y8
+	VINSERTI64X4    $0x01, Y8, Z7, Z7
+	VPSLLD          $0x10, Z5, Z5
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Z3, Z5
+	VPMADDWD        Z7, Z5, Z3
+	VCVTDQ2PS       Z3, Z3
+	VPSLLD          $0x10, Z6, Z6
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Z4, Z6
+	VPMADDWD        Z7, Z6, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTW    112(DX), X9
+	VCVTPH2PS       X9, Y9
+	VPBROADCASTW    112(DX)(BX*1), X11
+	VCVTPH2PS       X11, Y11
+	VINSERTI64X4    $0x01, Y11, Z9, Z9
+	VBROADCASTI64X4 256(SI), Z7
+	VMULPS          Z7, Z9, Z8
+	VFMADD231PS     Z3, Z8, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z7
+	VMULPS          Z7, Z9, Z8
+	VFMADD231PS     Z4, Z8, Z1
+	ADDQ            $0x00000072, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R10
+	JNE             sum
+	VMOVUPS         Z0, (R9)
+	VMOVUPS         Z1, 64(R9)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z2
+	VSHUFPS       $0x88, Z1, Z0, Z3
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z3, Z0
+	VSHUFPS       $0x88, Z1, Z1, Z3
+	VSHUFPS       $0xdd, Z1, Z1, Z1
+	VADDPS        Z1, Z3, Z1
+	VSHUFPS       $0x88, Z1, Z0, Z3
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z3, Z0
+	VSHUFF32X4    $0x88, Z0, Z0, Z3
+	VSHUFF32X4    $0xdd, Z0, Z0, Z0
+	VADDPS        Z0, Z3, Z0
+	VPERMPS       Z0, Z2, Z0
+	VMOVQ         X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X3
+	VMOVQ         X3, (AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func fewQ3KVNNI2x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ3KVNNI2x3(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	MOVQ    acc+56(FP), R9
+	MOVQ    part+64(FP), R10
+	TESTQ   $0x00000001, R10
+	JNE     begin
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS 128(R9), Z2
+
+begin:
+	MOVL      $0x0000ff00, R11
+	KMOVW     R11, K1
+	VMOVDQU32 mask03<>+0(SB), Z3
+	LEAQ      (DX)(BX*8), R11
+
+super:
+	TESTQ      $0x00000004, R10
+	JNE        fetched
+	PREFETCHT1 (R11)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 (R11)(BX*1)
+	PREFETCHT1 64(R11)(BX*1)
+	ADDQ       $0x00000072, R11
+
+fetched:
+	VPSRAD          $0x03, 352(SI), Y4
+	VPSRAD          $0x03, 384(SI), Y7
+	VMOVDQA32       Z4, Z10
+	VMOVDQA32       Z7, Z13
+	VPSRAD          $0x03, 352(SI)(DI*1), Y5
+	VPSRAD          $0x03, 384(SI)(DI*1), Y8
+	VMOVDQA32       Z5, Z11
+	VMOVDQA32       Z8, Z14
+	VPSRAD          $0x03, 352(SI)(DI*2), Y6
+	VPSRAD          $0x03, 384(SI)(DI*2), Y9
+	VMOVDQA32       Z6, Z12
+	VMOVDQA32       Z9, Z15
+	VPANDD          16(DX), Z3, Z16
+	VBROADCASTI64X4 80(DX), Z19
+	VPROLVD         turn3<>+0(SB), Z19, Z19
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z19, Z16
+	VPANDD          16(DX)(BX*1), Z3, Z17
+	VBROADCASTI64X4 80(DX)(BX*1), Z20
+	VPROLVD         turn3<>+0(SB), Z20, Z20
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z20, Z17
+	VMOVDQU32       (SI), Z18
+	VPDPBUSD        Z18, Z16, Z4
+	VPDPBUSD        Z18, Z17, Z10
+	VMOVDQU32       (SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z16, Z5
+	VPDPBUSD        Z18, Z17, Z11
+	VMOVDQU32       (SI)(DI*2), Z18
+	VPDPBUSD        Z18, Z16, Z6
+	VPDPBUSD        Z18, Z17, Z12
+	VPSRLW          $0x02, 16(DX), Z16
+	VPANDD          Z3, Z16, Z16
+	VPRORD          $0x02, Z19, Z19
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z19, Z16
+	VPSRLW          $0x02, 16(DX)(BX*1), Z17
+	VPANDD          Z3, Z17, Z17
+	VPRORD          $0x02, Z20, Z20
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z20, Z17
+	VMOVDQU32       64(SI), Z18
+	VPDPBUSD        Z18, Z16, Z4
+	VPDPBUSD        Z18, Z17, Z10
+	VMOVDQU32       64(SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z16, Z5
+	VPDPBUSD        Z18, Z17, Z11
+	VMOVDQU32       64(SI)(DI*2), Z18
+	VPDPBUSD        Z18, Z16, Z6
+	VPDPBUSD        Z18, Z17, Z12
+	VPSRLW          $0x04, 16(DX), Z16
+	VPANDD          Z3, Z16, Z16
+	VPRORD          $0x02, Z19, Z19
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z19, Z16
+	VPSRLW          $0x04, 16(DX)(BX*1), Z17
+	VPANDD          Z3, Z17, Z17
+	VPRORD          $0x02, Z20, Z20
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z20, Z17
+	VMOVDQU32       128(SI), Z18
+	VPDPBUSD        Z18, Z16, Z7
+	VPDPBUSD        Z18, Z17, Z13
+	VMOVDQU32       128(SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z14
+	VMOVDQU32       128(SI)(DI*2), Z18
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z15
+	VPSRLW          $0x06, 16(DX), Z16
+	VPANDD          Z3, Z16, Z16
+	VPRORD          $0x02, Z19, Z19
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z19, Z16
+	VPSRLW          $0x06, 16(DX)(BX*1), Z17
+	VPANDD          Z3, Z17, Z17
+	VPRORD          $0x02, Z20, Z20
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z20, Z17
+	VMOVDQU32       192(SI), Z18
+	VPDPBUSD        Z18, Z16, Z7
+	VPDPBUSD        Z18, Z17, Z13
+	VMOVDQU32       192(SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z14
+	VMOVDQU32       192(SI)(DI*2), Z18
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z15
+	VALIGNQ         $0x04, Z4, Z10, Z18
+	VPADDD          Z18, Z4, Z4
+	VPADDD          Z18, Z10, K1, Z4
+	VALIGNQ         $0x04, Z5, Z11, Z18
+	VPADDD          Z18, Z5, Z5
+	VPADDD          Z18, Z11, K1, Z5
+	VALIGNQ         $0x04, Z6, Z12, Z18
+	VPADDD          Z18, Z6, Z6
+	VPADDD          Z18, Z12, K1, Z6
+	VALIGNQ         $0x04, Z7, Z13, Z18
+	VPADDD          Z18, Z7, Z7
+	VPADDD          Z18, Z13, K1, Z7
+	VALIGNQ         $0x04, Z8, Z14, Z18
+	VPADDD          Z18, Z8, Z8
+	VPADDD          Z18, Z14, K1, Z8
+	VALIGNQ         $0x04, Z9, Z15, Z18
+	VPADDD          Z18, Z9, Z9
+	VPADDD          Z18, Z15, K1, Z9
+	VPMOVSXBW       (DX), Y10
+	VPMOVSXBW       (DX)(BX*1), Y11
+	VINSERTI64X4    $0x01, Y11, Z10, Z10
+	VPSLLD          $0x10, Z7, Z7
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Z4, Z7
+	VPMADDWD        Z10, Z7, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPSLLD          $0x10, Z8, Z8
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Z5, Z8
+	VPMADDWD        Z10, Z8, Z5
+	VCVTDQ2PS       Z5, Z5
+	VPSLLD          $0x10, Z9, Z9
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Z6, Z9
+	VPMADDWD        Z10, Z9, Z6
+	VCVTDQ2PS       Z6, Z6
+	VPBROADCASTW    112(DX), X12
+	VCVTPH2PS       X12, Y12
+	VPBROADCASTW    112(DX)(BX*1), X14
+	VCVTPH2PS       X14, Y14
+	VINSERTI64X4    $0x01, Y14, Z12, Z12
+	VBROADCASTI64X4 256(SI), Z10
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z4, Z11, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z10
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z5, Z11, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z10
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z6, Z11, Z2
+	ADDQ            $0x00000072, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R10
+	JNE             sum
+	VMOVUPS         Z0, (R9)
+	VMOVUPS         Z1, 64(R9)
+	VMOVUPS         Z2, 128(R9)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z3
+	VSHUFPS       $0x88, Z1, Z0, Z4
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z4, Z0
+	VSHUFPS       $0x88, Z2, Z2, Z4
+	VSHUFPS       $0xdd, Z2, Z2, Z2
+	VADDPS        Z2, Z4, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z4
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z4, Z0
+	VSHUFF32X4    $0x88, Z0, Z0, Z4
+	VSHUFF32X4    $0xdd, Z0, Z0, Z0
+	VADDPS        Z0, Z4, Z0
+	VPERMPS       Z0, Z3, Z0
+	VMOVQ         X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X4
+	VMOVQ         X4, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X4
+	VMOVQ         X4, (AX)(CX*2)
+	VZEROUPPER
+	RET
+
+// func fewQ3KVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ3KVNNI2x4(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (DI)(DI*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask03<>+0(SB), Z4
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	ADDQ       $0x00000072, R12
+
+fetched:
+	VPSRAD          $0x03, 352(SI), Y5
+	VPSRAD          $0x03, 384(SI), Y9
+	VMOVDQA32       Z5, Z13
+	VMOVDQA32       Z9, Z17
+	VPSRAD          $0x03, 352(SI)(DI*1), Y6
+	VPSRAD          $0x03, 384(SI)(DI*1), Y10
+	VMOVDQA32       Z6, Z14
+	VMOVDQA32       Z10, Z18
+	VPSRAD          $0x03, 352(SI)(DI*2), Y7
+	VPSRAD          $0x03, 384(SI)(DI*2), Y11
+	VMOVDQA32       Z7, Z15
+	VMOVDQA32       Z11, Z19
+	VPSRAD          $0x03, 352(SI)(R9*1), Y8
+	VPSRAD          $0x03, 384(SI)(R9*1), Y12
+	VMOVDQA32       Z8, Z16
+	VMOVDQA32       Z12, Z20
+	VPANDD          16(DX), Z4, Z21
+	VBROADCASTI64X4 80(DX), Z24
+	VPROLVD         turn3<>+0(SB), Z24, Z24
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z24, Z21
+	VPANDD          16(DX)(BX*1), Z4, Z22
+	VBROADCASTI64X4 80(DX)(BX*1), Z25
+	VPROLVD         turn3<>+0(SB), Z25, Z25
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z25, Z22
+	VMOVDQU32       (SI), Z23
+	VPDPBUSD        Z23, Z21, Z5
+	VPDPBUSD        Z23, Z22, Z13
+	VMOVDQU32       (SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z21, Z6
+	VPDPBUSD        Z23, Z22, Z14
+	VMOVDQU32       (SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z21, Z7
+	VPDPBUSD        Z23, Z22, Z15
+	VMOVDQU32       (SI)(R9*1), Z23
+	VPDPBUSD        Z23, Z21, Z8
+	VPDPBUSD        Z23, Z22, Z16
+	VPSRLW          $0x02, 16(DX), Z21
+	VPANDD          Z4, Z21, Z21
+	VPRORD          $0x02, Z24, Z24
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z24, Z21
+	VPSRLW          $0x02, 16(DX)(BX*1), Z22
+	VPANDD          Z4, Z22, Z22
+	VPRORD          $0x02, Z25, Z25
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z25, Z22
+	VMOVDQU32       64(SI), Z23
+	VPDPBUSD        Z23, Z21, Z5
+	VPDPBUSD        Z23, Z22, Z13
+	VMOVDQU32       64(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z21, Z6
+	VPDPBUSD        Z23, Z22, Z14
+	VMOVDQU32       64(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z21, Z7
+	VPDPBUSD        Z23, Z22, Z15
+	VMOVDQU32       64(SI)(R9*1), Z23
+	VPDPBUSD        Z23, Z21, Z8
+	VPDPBUSD        Z23, Z22, Z16
+	VPSRLW          $0x04, 16(DX), Z21
+	VPANDD          Z4, Z21, Z21
+	VPRORD          $0x02, Z24, Z24
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z24, Z21
+	VPSRLW          $0x04, 16(DX)(BX*1), Z22
+	VPANDD          Z4, Z22, Z22
+	VPRORD          $0x02, Z25, Z25
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z25, Z22
+	VMOVDQU32       128(SI), Z23
+	VPDPBUSD        Z23, Z21, Z9
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       128(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z18
+	VMOVDQU32       128(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z19
+	VMOVDQU32       128(SI)(R9*1), Z23
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z20
+	VPSRLW          $0x06, 16(DX), Z21
+	VPANDD          Z4, Z21, Z21
+	VPRORD          $0x02, Z24, Z24
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z24, Z21
+	VPSRLW          $0x06, 16(DX)(BX*1), Z22
+	VPANDD          Z4, Z22, Z22
+	VPRORD          $0x02, Z25, Z25
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z25, Z22
+	VMOVDQU32       192(SI), Z23
+	VPDPBUSD        Z23, Z21, Z9
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       192(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z18
+	VMOVDQU32       192(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z19
+	VMOVDQU32       192(SI)(R9*1), Z23
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z20
+	VALIGNQ         $0x04, Z5, Z13, Z23
+	VPADDD          Z23, Z5, Z5
+	VPADDD          Z23, Z13, K1, Z5
+	VALIGNQ         $0x04, Z6, Z14, Z23
+	VPADDD          Z23, Z6, Z6
+	VPADDD          Z23, Z14, K1, Z6
+	VALIGNQ         $0x04, Z7, Z15, Z23
+	VPADDD          Z23, Z7, Z7
+	VPADDD          Z23, Z15, K1, Z7
+	VALIGNQ         $0x04, Z8, Z16, Z23
+	VPADDD          Z23, Z8, Z8
+	VPADDD          Z23, Z16, K1, Z8
+	VALIGNQ         $0x04, Z9, Z17, Z23
+	VPADDD          Z23, Z9, Z9
+	VPADDD          Z23, Z17, K1, Z9
+	VALIGNQ         $0x04, Z10, Z18, Z23
+	VPADDD          Z23, Z10, Z10
+	VPADDD          Z23, Z18, K1, Z10
+	VALIGNQ         $0x04, Z11, Z19, Z23
+	VPADDD          Z23, Z11, Z11
+	VPADDD          Z23, Z19, K1, Z11
+	VALIGNQ         $0x04, Z12, Z20, Z23
+	VPADDD          Z23, Z12, Z12
+	VPADDD          Z23, Z20, K1, Z12
+	VPMOVSXBW       (DX), Y13
+	VPMOVSXBW       (DX)(BX*1), Y14
+	VINSERTI64X4    $0x01, Y14, Z13, Z13
+	VPSLLD          $0x10, Z9, Z9
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Z5, Z9
+	VPMADDWD        Z13, Z9, Z5
+	VCVTDQ2PS       Z5, Z5
+	VPSLLD          $0x10, Z10, Z10
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Z6, Z10
+	VPMADDWD        Z13, Z10, Z6
+	VCVTDQ2PS       Z6, Z6
+	VPSLLD          $0x10, Z11, Z11
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Z7, Z11
+	VPMADDWD        Z13, Z11, Z7
+	VCVTDQ2PS       Z7, Z7
+	VPSLLD          $0x10, Z12, Z12
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Z8, Z12
+	VPMADDWD        Z13, Z12, Z8
+	VCVTDQ2PS       Z8, Z8
+	VPBROADCASTW    112(DX), X15
+	VCVTPH2PS       X15, Y15
+	VPBROADCASTW    112(DX)(BX*1), X17
+	VCVTPH2PS       X17, Y17
+	VINSERTI64X4    $0x01, Y17, Z15, Z15
+	VBROADCASTI64X4 256(SI), Z13
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z5, Z14, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z13
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z6, Z14, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z13
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z7, Z14, Z2
+	VBROADCASTI64X4 256(SI)(R9*1), Z13
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z8, Z14, Z3
+	ADDQ            $0x00000072, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z4
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z5
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFF32X4    $0x88, Z0, Z0, Z5
+	VSHUFF32X4    $0xdd, Z0, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VPERMPS       Z0, Z4, Z0
+	VMOVQ         X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X5
+	VMOVQ         X5, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X5
+	VMOVQ         X5, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z0, X5
+	VMOVQ         X5, (AX)(DX*1)
 	VZEROUPPER
 	RET
 
@@ -56831,6 +62074,887 @@ sum:
 	VMOVQ         X17, 16(AX)(DX*1)
 
 done:
+	VZEROUPPER
+	RET
+
+// func fewQ4KVNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ4KVNNI4x2(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask0f<>+0(SB), Z4
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 128(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 128(R12)(BX*1)
+	PREFETCHT1 (R12)(BX*2)
+	PREFETCHT1 64(R12)(BX*2)
+	PREFETCHT1 128(R12)(BX*2)
+	PREFETCHT1 (R12)(R9*1)
+	PREFETCHT1 64(R12)(R9*1)
+	PREFETCHT1 128(R12)(R9*1)
+	ADDQ       $0x00000090, R12
+
+fetched:
+	VPXORD          Y5, Y5, Y5
+	VMOVDQA32       Z5, Z9
+	VMOVDQA32       Z5, Z7
+	VMOVDQA32       Z5, Z11
+	VPXORD          Y6, Y6, Y6
+	VMOVDQA32       Z6, Z10
+	VMOVDQA32       Z6, Z8
+	VMOVDQA32       Z6, Z12
+	VPANDD          16(DX), Z4, Z13
+	VPANDD          16(DX)(BX*1), Z4, Z14
+	VPANDD          16(DX)(BX*2), Z4, Z15
+	VPANDD          16(DX)(R9*1), Z4, Z16
+	VMOVDQU32       (SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       (SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VPANDD          80(DX), Z4, Z13
+	VPANDD          80(DX)(BX*1), Z4, Z14
+	VPANDD          80(DX)(BX*2), Z4, Z15
+	VPANDD          80(DX)(R9*1), Z4, Z16
+	VMOVDQU32       64(SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       64(SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VPSRLW          $0x04, 16(DX), Z13
+	VPANDD          Z4, Z13, Z13
+	VPSRLW          $0x04, 16(DX)(BX*1), Z14
+	VPANDD          Z4, Z14, Z14
+	VPSRLW          $0x04, 16(DX)(BX*2), Z15
+	VPANDD          Z4, Z15, Z15
+	VPSRLW          $0x04, 16(DX)(R9*1), Z16
+	VPANDD          Z4, Z16, Z16
+	VMOVDQU32       128(SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       128(SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VPSRLW          $0x04, 80(DX), Z13
+	VPANDD          Z4, Z13, Z13
+	VPSRLW          $0x04, 80(DX)(BX*1), Z14
+	VPANDD          Z4, Z14, Z14
+	VPSRLW          $0x04, 80(DX)(BX*2), Z15
+	VPANDD          Z4, Z15, Z15
+	VPSRLW          $0x04, 80(DX)(R9*1), Z16
+	VPANDD          Z4, Z16, Z16
+	VMOVDQU32       192(SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       192(SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VALIGNQ         $0x04, Z5, Z9, Z17
+	VPADDD          Z17, Z5, Z5
+	VPADDD          Z17, Z9, K1, Z5
+	VALIGNQ         $0x04, Z6, Z10, Z17
+	VPADDD          Z17, Z6, Z6
+	VPADDD          Z17, Z10, K1, Z6
+	VALIGNQ         $0x04, Z7, Z11, Z17
+	VPADDD          Z17, Z7, Z7
+	VPADDD          Z17, Z11, K1, Z7
+	VALIGNQ         $0x04, Z8, Z12, Z17
+	VPADDD          Z17, Z8, Z8
+	VPADDD          Z17, Z12, K1, Z8
+	VBROADCASTI32X4 (DX), Z11
+	VPSHUFB         sixBitShuffle<>+0(SB), Z11, Z11
+	VPSRLVD         sixBitShift<>+0(SB), Z11, Z11
+	VPANDD          mask63<>+0(SB), Z11, Z11
+	VCVTDQ2PS       Z11, Z11
+	VCVTPH2PS       (DX), X15
+	VMOVDQU32       superPair<>+0(SB), Z12
+	VPERMPS         Z15, Z12, Z15
+	VMULPS          Z15, Z11, Z11
+	VEXTRACTF64X4   $0x01, Z11, Y12
+	VBROADCASTI32X4 (DX)(BX*1), Z13
+	VPSHUFB         sixBitShuffle<>+0(SB), Z13, Z13
+	VPSRLVD         sixBitShift<>+0(SB), Z13, Z13
+	VPANDD          mask63<>+0(SB), Z13, Z13
+	VCVTDQ2PS       Z13, Z13
+	VCVTPH2PS       (DX)(BX*1), X15
+	VMOVDQU32       superPair<>+0(SB), Z14
+	VPERMPS         Z15, Z14, Z15
+	VMULPS          Z15, Z13, Z13
+	VEXTRACTF64X4   $0x01, Z13, Y14
+	VINSERTI64X4    $0x01, Y13, Z11, Z11
+	VINSERTI64X4    $0x01, Y14, Z12, Z12
+	VBROADCASTI64X4 256(SI), Z9
+	VCVTDQ2PS       Z5, Z5
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z5, Z10, Z0
+	VBROADCASTI64X4 320(SI), Z5
+	VFNMADD231PS    Z5, Z12, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z9
+	VCVTDQ2PS       Z6, Z6
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z6, Z10, Z1
+	VBROADCASTI64X4 320(SI)(DI*1), Z6
+	VFNMADD231PS    Z6, Z12, Z1
+	VBROADCASTI32X4 (DX)(BX*2), Z11
+	VPSHUFB         sixBitShuffle<>+0(SB), Z11, Z11
+	VPSRLVD         sixBitShift<>+0(SB), Z11, Z11
+	VPANDD          mask63<>+0(SB), Z11, Z11
+	VCVTDQ2PS       Z11, Z11
+	VCVTPH2PS       (DX)(BX*2), X15
+	VMOVDQU32       superPair<>+0(SB), Z12
+	VPERMPS         Z15, Z12, Z15
+	VMULPS          Z15, Z11, Z11
+	VEXTRACTF64X4   $0x01, Z11, Y12
+	VBROADCASTI32X4 (DX)(R9*1), Z13
+	VPSHUFB         sixBitShuffle<>+0(SB), Z13, Z13
+	VPSRLVD         sixBitShift<>+0(SB), Z13, Z13
+	VPANDD          mask63<>+0(SB), Z13, Z13
+	VCVTDQ2PS       Z13, Z13
+	VCVTPH2PS       (DX)(R9*1), X15
+	VMOVDQU32       superPair<>+0(SB), Z14
+	VPERMPS         Z15, Z14, Z15
+	VMULPS          Z15, Z13, Z13
+	VEXTRACTF64X4   $0x01, Z13, Y14
+	VINSERTI64X4    $0x01, Y13, Z11, Z11
+	VINSERTI64X4    $0x01, Y14, Z12, Z12
+	VBROADCASTI64X4 256(SI), Z9
+	VCVTDQ2PS       Z7, Z7
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z7, Z10, Z2
+	VBROADCASTI64X4 320(SI), Z7
+	VFNMADD231PS    Z7, Z12, Z2
+	VBROADCASTI64X4 256(SI)(DI*1), Z9
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z8, Z10, Z3
+	VBROADCASTI64X4 320(SI)(DI*1), Z8
+	VFNMADD231PS    Z8, Z12, Z3
+	ADDQ            $0x00000090, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z4
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z1, Z1, Z5
+	VSHUFPS       $0xdd, Z1, Z1, Z1
+	VADDPS        Z1, Z5, Z1
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFPS       $0x88, Z3, Z3, Z5
+	VSHUFPS       $0xdd, Z3, Z3, Z3
+	VADDPS        Z3, Z5, Z3
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFF32X4    $0x88, Z2, Z0, Z5
+	VSHUFF32X4    $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VPERMPS       Z0, Z4, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X5
+	VMOVUPS       X5, (AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func fewQ4KVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ4KVNNI4x3(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+	VMOVUPS 256(R10), Z4
+	VMOVUPS 320(R10), Z5
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask0f<>+0(SB), Z6
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 128(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 128(R12)(BX*1)
+	PREFETCHT1 (R12)(BX*2)
+	PREFETCHT1 64(R12)(BX*2)
+	PREFETCHT1 128(R12)(BX*2)
+	PREFETCHT1 (R12)(R9*1)
+	PREFETCHT1 64(R12)(R9*1)
+	PREFETCHT1 128(R12)(R9*1)
+	ADDQ       $0x00000090, R12
+
+fetched:
+	VPXORD          Y7, Y7, Y7
+	VMOVDQA32       Z7, Z13
+	VMOVDQA32       Z7, Z10
+	VMOVDQA32       Z7, Z16
+	VPXORD          Y8, Y8, Y8
+	VMOVDQA32       Z8, Z14
+	VMOVDQA32       Z8, Z11
+	VMOVDQA32       Z8, Z17
+	VPXORD          Y9, Y9, Y9
+	VMOVDQA32       Z9, Z15
+	VMOVDQA32       Z9, Z12
+	VMOVDQA32       Z9, Z18
+	VPANDD          16(DX), Z6, Z19
+	VPANDD          16(DX)(BX*1), Z6, Z20
+	VPANDD          16(DX)(BX*2), Z6, Z21
+	VPANDD          16(DX)(R9*1), Z6, Z22
+	VMOVDQU32       (SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       (SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       (SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VPANDD          80(DX), Z6, Z19
+	VPANDD          80(DX)(BX*1), Z6, Z20
+	VPANDD          80(DX)(BX*2), Z6, Z21
+	VPANDD          80(DX)(R9*1), Z6, Z22
+	VMOVDQU32       64(SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       64(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       64(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VPSRLW          $0x04, 16(DX), Z19
+	VPANDD          Z6, Z19, Z19
+	VPSRLW          $0x04, 16(DX)(BX*1), Z20
+	VPANDD          Z6, Z20, Z20
+	VPSRLW          $0x04, 16(DX)(BX*2), Z21
+	VPANDD          Z6, Z21, Z21
+	VPSRLW          $0x04, 16(DX)(R9*1), Z22
+	VPANDD          Z6, Z22, Z22
+	VMOVDQU32       128(SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       128(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       128(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VPSRLW          $0x04, 80(DX), Z19
+	VPANDD          Z6, Z19, Z19
+	VPSRLW          $0x04, 80(DX)(BX*1), Z20
+	VPANDD          Z6, Z20, Z20
+	VPSRLW          $0x04, 80(DX)(BX*2), Z21
+	VPANDD          Z6, Z21, Z21
+	VPSRLW          $0x04, 80(DX)(R9*1), Z22
+	VPANDD          Z6, Z22, Z22
+	VMOVDQU32       192(SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       192(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       192(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VALIGNQ         $0x04, Z7, Z13, Z23
+	VPADDD          Z23, Z7, Z7
+	VPADDD          Z23, Z13, K1, Z7
+	VALIGNQ         $0x04, Z8, Z14, Z23
+	VPADDD          Z23, Z8, Z8
+	VPADDD          Z23, Z14, K1, Z8
+	VALIGNQ         $0x04, Z9, Z15, Z23
+	VPADDD          Z23, Z9, Z9
+	VPADDD          Z23, Z15, K1, Z9
+	VALIGNQ         $0x04, Z10, Z16, Z23
+	VPADDD          Z23, Z10, Z10
+	VPADDD          Z23, Z16, K1, Z10
+	VALIGNQ         $0x04, Z11, Z17, Z23
+	VPADDD          Z23, Z11, Z11
+	VPADDD          Z23, Z17, K1, Z11
+	VALIGNQ         $0x04, Z12, Z18, Z23
+	VPADDD          Z23, Z12, Z12
+	VPADDD          Z23, Z18, K1, Z12
+	VBROADCASTI32X4 (DX), Z15
+	VPSHUFB         sixBitShuffle<>+0(SB), Z15, Z15
+	VPSRLVD         sixBitShift<>+0(SB), Z15, Z15
+	VPANDD          mask63<>+0(SB), Z15, Z15
+	VCVTDQ2PS       Z15, Z15
+	VCVTPH2PS       (DX), X19
+	VMOVDQU32       superPair<>+0(SB), Z16
+	VPERMPS         Z19, Z16, Z19
+	VMULPS          Z19, Z15, Z15
+	VEXTRACTF64X4   $0x01, Z15, Y16
+	VBROADCASTI32X4 (DX)(BX*1), Z17
+	VPSHUFB         sixBitShuffle<>+0(SB), Z17, Z17
+	VPSRLVD         sixBitShift<>+0(SB), Z17, Z17
+	VPANDD          mask63<>+0(SB), Z17, Z17
+	VCVTDQ2PS       Z17, Z17
+	VCVTPH2PS       (DX)(BX*1), X19
+	VMOVDQU32       superPair<>+0(SB), Z18
+	VPERMPS         Z19, Z18, Z19
+	VMULPS          Z19, Z17, Z17
+	VEXTRACTF64X4   $0x01, Z17, Y18
+	VINSERTI64X4    $0x01, Y17, Z15, Z15
+	VINSERTI64X4    $0x01, Y18, Z16, Z16
+	VBROADCASTI64X4 256(SI), Z13
+	VCVTDQ2PS       Z7, Z7
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z7, Z14, Z0
+	VBROADCASTI64X4 320(SI), Z7
+	VFNMADD231PS    Z7, Z16, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z13
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z8, Z14, Z1
+	VBROADCASTI64X4 320(SI)(DI*1), Z8
+	VFNMADD231PS    Z8, Z16, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z13
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z9, Z14, Z2
+	VBROADCASTI64X4 320(SI)(DI*2), Z9
+	VFNMADD231PS    Z9, Z16, Z2
+	VBROADCASTI32X4 (DX)(BX*2), Z15
+	VPSHUFB         sixBitShuffle<>+0(SB), Z15, Z15
+	VPSRLVD         sixBitShift<>+0(SB), Z15, Z15
+	VPANDD          mask63<>+0(SB), Z15, Z15
+	VCVTDQ2PS       Z15, Z15
+	VCVTPH2PS       (DX)(BX*2), X19
+	VMOVDQU32       superPair<>+0(SB), Z16
+	VPERMPS         Z19, Z16, Z19
+	VMULPS          Z19, Z15, Z15
+	VEXTRACTF64X4   $0x01, Z15, Y16
+	VBROADCASTI32X4 (DX)(R9*1), Z17
+	VPSHUFB         sixBitShuffle<>+0(SB), Z17, Z17
+	VPSRLVD         sixBitShift<>+0(SB), Z17, Z17
+	VPANDD          mask63<>+0(SB), Z17, Z17
+	VCVTDQ2PS       Z17, Z17
+	VCVTPH2PS       (DX)(R9*1), X19
+	VMOVDQU32       superPair<>+0(SB), Z18
+	VPERMPS         Z19, Z18, Z19
+	VMULPS          Z19, Z17, Z17
+	VEXTRACTF64X4   $0x01, Z17, Y18
+	VINSERTI64X4    $0x01, Y17, Z15, Z15
+	VINSERTI64X4    $0x01, Y18, Z16, Z16
+	VBROADCASTI64X4 256(SI), Z13
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z10, Z14, Z3
+	VBROADCASTI64X4 320(SI), Z10
+	VFNMADD231PS    Z10, Z16, Z3
+	VBROADCASTI64X4 256(SI)(DI*1), Z13
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z11, Z14, Z4
+	VBROADCASTI64X4 320(SI)(DI*1), Z11
+	VFNMADD231PS    Z11, Z16, Z4
+	VBROADCASTI64X4 256(SI)(DI*2), Z13
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z12, Z14, Z5
+	VBROADCASTI64X4 320(SI)(DI*2), Z12
+	VFNMADD231PS    Z12, Z16, Z5
+	ADDQ            $0x00000090, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VMOVUPS         Z4, 256(R10)
+	VMOVUPS         Z5, 320(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z6
+	VSHUFPS       $0x88, Z1, Z0, Z7
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VSHUFPS       $0x88, Z2, Z2, Z7
+	VSHUFPS       $0xdd, Z2, Z2, Z2
+	VADDPS        Z2, Z7, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z7
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VSHUFPS       $0x88, Z4, Z3, Z7
+	VSHUFPS       $0xdd, Z4, Z3, Z3
+	VADDPS        Z3, Z7, Z3
+	VSHUFPS       $0x88, Z5, Z5, Z7
+	VSHUFPS       $0xdd, Z5, Z5, Z5
+	VADDPS        Z5, Z7, Z5
+	VSHUFPS       $0x88, Z5, Z3, Z7
+	VSHUFPS       $0xdd, Z5, Z3, Z3
+	VADDPS        Z3, Z7, Z3
+	VSHUFF32X4    $0x88, Z3, Z0, Z7
+	VSHUFF32X4    $0xdd, Z3, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VPERMPS       Z0, Z6, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X7
+	VMOVUPS       X7, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X7
+	VMOVUPS       X7, (AX)(CX*2)
+	VZEROUPPER
+	RET
+
+// func fewQ4KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ4KVNNI4x4(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	LEAQ    (DI)(DI*2), R10
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	MOVQ    acc+56(FP), R11
+	MOVQ    part+64(FP), R12
+	TESTQ   $0x00000001, R12
+	JNE     begin
+	VMOVUPS (R11), Z0
+	VMOVUPS 64(R11), Z1
+	VMOVUPS 128(R11), Z2
+	VMOVUPS 192(R11), Z3
+	VMOVUPS 256(R11), Z4
+	VMOVUPS 320(R11), Z5
+	VMOVUPS 384(R11), Z6
+	VMOVUPS 448(R11), Z7
+
+begin:
+	MOVL      $0x0000ff00, R13
+	KMOVW     R13, K1
+	VMOVDQU32 mask0f<>+0(SB), Z8
+	LEAQ      (DX)(BX*8), R13
+
+super:
+	TESTQ      $0x00000004, R12
+	JNE        fetched
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 (R13)(BX*1)
+	PREFETCHT1 64(R13)(BX*1)
+	PREFETCHT1 128(R13)(BX*1)
+	PREFETCHT1 (R13)(BX*2)
+	PREFETCHT1 64(R13)(BX*2)
+	PREFETCHT1 128(R13)(BX*2)
+	PREFETCHT1 (R13)(R9*1)
+	PREFETCHT1 64(R13)(R9*1)
+	PREFETCHT1 128(R13)(R9*1)
+	ADDQ       $0x00000090, R13
+
+fetched:
+	VPXORD          Y9, Y9, Y9
+	VMOVDQA32       Z9, Z17
+	VMOVDQA32       Z9, Z13
+	VMOVDQA32       Z9, Z21
+	VPXORD          Y10, Y10, Y10
+	VMOVDQA32       Z10, Z18
+	VMOVDQA32       Z10, Z14
+	VMOVDQA32       Z10, Z22
+	VPXORD          Y11, Y11, Y11
+	VMOVDQA32       Z11, Z19
+	VMOVDQA32       Z11, Z15
+	VMOVDQA32       Z11, Z23
+	VPXORD          Y12, Y12, Y12
+	VMOVDQA32       Z12, Z20
+	VMOVDQA32       Z12, Z16
+	VMOVDQA32       Z12, Z24
+	VPANDD          16(DX), Z8, Z25
+	VPANDD          16(DX)(BX*1), Z8, Z26
+	VPANDD          16(DX)(BX*2), Z8, Z27
+	VPANDD          16(DX)(R9*1), Z8, Z28
+	VMOVDQU32       (SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       (SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       (SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       (SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VPANDD          80(DX), Z8, Z25
+	VPANDD          80(DX)(BX*1), Z8, Z26
+	VPANDD          80(DX)(BX*2), Z8, Z27
+	VPANDD          80(DX)(R9*1), Z8, Z28
+	VMOVDQU32       64(SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       64(SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       64(SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       64(SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VPSRLW          $0x04, 16(DX), Z25
+	VPANDD          Z8, Z25, Z25
+	VPSRLW          $0x04, 16(DX)(BX*1), Z26
+	VPANDD          Z8, Z26, Z26
+	VPSRLW          $0x04, 16(DX)(BX*2), Z27
+	VPANDD          Z8, Z27, Z27
+	VPSRLW          $0x04, 16(DX)(R9*1), Z28
+	VPANDD          Z8, Z28, Z28
+	VMOVDQU32       128(SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       128(SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       128(SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       128(SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VPSRLW          $0x04, 80(DX), Z25
+	VPANDD          Z8, Z25, Z25
+	VPSRLW          $0x04, 80(DX)(BX*1), Z26
+	VPANDD          Z8, Z26, Z26
+	VPSRLW          $0x04, 80(DX)(BX*2), Z27
+	VPANDD          Z8, Z27, Z27
+	VPSRLW          $0x04, 80(DX)(R9*1), Z28
+	VPANDD          Z8, Z28, Z28
+	VMOVDQU32       192(SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       192(SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       192(SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       192(SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VALIGNQ         $0x04, Z9, Z17, Z29
+	VPADDD          Z29, Z9, Z9
+	VPADDD          Z29, Z17, K1, Z9
+	VALIGNQ         $0x04, Z10, Z18, Z29
+	VPADDD          Z29, Z10, Z10
+	VPADDD          Z29, Z18, K1, Z10
+	VALIGNQ         $0x04, Z11, Z19, Z29
+	VPADDD          Z29, Z11, Z11
+	VPADDD          Z29, Z19, K1, Z11
+	VALIGNQ         $0x04, Z12, Z20, Z29
+	VPADDD          Z29, Z12, Z12
+	VPADDD          Z29, Z20, K1, Z12
+	VALIGNQ         $0x04, Z13, Z21, Z29
+	VPADDD          Z29, Z13, Z13
+	VPADDD          Z29, Z21, K1, Z13
+	VALIGNQ         $0x04, Z14, Z22, Z29
+	VPADDD          Z29, Z14, Z14
+	VPADDD          Z29, Z22, K1, Z14
+	VALIGNQ         $0x04, Z15, Z23, Z29
+	VPADDD          Z29, Z15, Z15
+	VPADDD          Z29, Z23, K1, Z15
+	VALIGNQ         $0x04, Z16, Z24, Z29
+	VPADDD          Z29, Z16, Z16
+	VPADDD          Z29, Z24, K1, Z16
+	VBROADCASTI32X4 (DX), Z19
+	VPSHUFB         sixBitShuffle<>+0(SB), Z19, Z19
+	VPSRLVD         sixBitShift<>+0(SB), Z19, Z19
+	VPANDD          mask63<>+0(SB), Z19, Z19
+	VCVTDQ2PS       Z19, Z19
+	VCVTPH2PS       (DX), X23
+	VMOVDQU32       superPair<>+0(SB), Z20
+	VPERMPS         Z23, Z20, Z23
+	VMULPS          Z23, Z19, Z19
+	VEXTRACTF64X4   $0x01, Z19, Y20
+	VBROADCASTI32X4 (DX)(BX*1), Z21
+	VPSHUFB         sixBitShuffle<>+0(SB), Z21, Z21
+	VPSRLVD         sixBitShift<>+0(SB), Z21, Z21
+	VPANDD          mask63<>+0(SB), Z21, Z21
+	VCVTDQ2PS       Z21, Z21
+	VCVTPH2PS       (DX)(BX*1), X23
+	VMOVDQU32       superPair<>+0(SB), Z22
+	VPERMPS         Z23, Z22, Z23
+	VMULPS          Z23, Z21, Z21
+	VEXTRACTF64X4   $0x01, Z21, Y22
+	VINSERTI64X4    $0x01, Y21, Z19, Z19
+	VINSERTI64X4    $0x01, Y22, Z20, Z20
+	VBROADCASTI64X4 256(SI), Z17
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z9, Z18, Z0
+	VBROADCASTI64X4 320(SI), Z9
+	VFNMADD231PS    Z9, Z20, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z17
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z10, Z18, Z1
+	VBROADCASTI64X4 320(SI)(DI*1), Z10
+	VFNMADD231PS    Z10, Z20, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z17
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z11, Z18, Z2
+	VBROADCASTI64X4 320(SI)(DI*2), Z11
+	VFNMADD231PS    Z11, Z20, Z2
+	VBROADCASTI64X4 256(SI)(R10*1), Z17
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z12, Z18, Z3
+	VBROADCASTI64X4 320(SI)(R10*1), Z12
+	VFNMADD231PS    Z12, Z20, Z3
+	VBROADCASTI32X4 (DX)(BX*2), Z19
+	VPSHUFB         sixBitShuffle<>+0(SB), Z19, Z19
+	VPSRLVD         sixBitShift<>+0(SB), Z19, Z19
+	VPANDD          mask63<>+0(SB), Z19, Z19
+	VCVTDQ2PS       Z19, Z19
+	VCVTPH2PS       (DX)(BX*2), X23
+	VMOVDQU32       superPair<>+0(SB), Z20
+	VPERMPS         Z23, Z20, Z23
+	VMULPS          Z23, Z19, Z19
+	VEXTRACTF64X4   $0x01, Z19, Y20
+	VBROADCASTI32X4 (DX)(R9*1), Z21
+	VPSHUFB         sixBitShuffle<>+0(SB), Z21, Z21
+	VPSRLVD         sixBitShift<>+0(SB), Z21, Z21
+	VPANDD          mask63<>+0(SB), Z21, Z21
+	VCVTDQ2PS       Z21, Z21
+	VCVTPH2PS       (DX)(R9*1), X23
+	VMOVDQU32       superPair<>+0(SB), Z22
+	VPERMPS         Z23, Z22, Z23
+	VMULPS          Z23, Z21, Z21
+	VEXTRACTF64X4   $0x01, Z21, Y22
+	VINSERTI64X4    $0x01, Y21, Z19, Z19
+	VINSERTI64X4    $0x01, Y22, Z20, Z20
+	VBROADCASTI64X4 256(SI), Z17
+	VCVTDQ2PS       Z13, Z13
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z13, Z18, Z4
+	VBROADCASTI64X4 320(SI), Z13
+	VFNMADD231PS    Z13, Z20, Z4
+	VBROADCASTI64X4 256(SI)(DI*1), Z17
+	VCVTDQ2PS       Z14, Z14
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z14, Z18, Z5
+	VBROADCASTI64X4 320(SI)(DI*1), Z14
+	VFNMADD231PS    Z14, Z20, Z5
+	VBROADCASTI64X4 256(SI)(DI*2), Z17
+	VCVTDQ2PS       Z15, Z15
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z15, Z18, Z6
+	VBROADCASTI64X4 320(SI)(DI*2), Z15
+	VFNMADD231PS    Z15, Z20, Z6
+	VBROADCASTI64X4 256(SI)(R10*1), Z17
+	VCVTDQ2PS       Z16, Z16
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z16, Z18, Z7
+	VBROADCASTI64X4 320(SI)(R10*1), Z16
+	VFNMADD231PS    Z16, Z20, Z7
+	ADDQ            $0x00000090, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R12
+	JNE             sum
+	VMOVUPS         Z0, (R11)
+	VMOVUPS         Z1, 64(R11)
+	VMOVUPS         Z2, 128(R11)
+	VMOVUPS         Z3, 192(R11)
+	VMOVUPS         Z4, 256(R11)
+	VMOVUPS         Z5, 320(R11)
+	VMOVUPS         Z6, 384(R11)
+	VMOVUPS         Z7, 448(R11)
+	VZEROUPPER
+	RET
+
+sum:
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z8
+	VSHUFPS       $0x88, Z1, Z0, Z9
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z9
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z9, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z9
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VSHUFPS       $0x88, Z5, Z4, Z9
+	VSHUFPS       $0xdd, Z5, Z4, Z4
+	VADDPS        Z4, Z9, Z4
+	VSHUFPS       $0x88, Z7, Z6, Z9
+	VSHUFPS       $0xdd, Z7, Z6, Z6
+	VADDPS        Z6, Z9, Z6
+	VSHUFPS       $0x88, Z6, Z4, Z9
+	VSHUFPS       $0xdd, Z6, Z4, Z4
+	VADDPS        Z4, Z9, Z4
+	VSHUFF32X4    $0x88, Z4, Z0, Z9
+	VSHUFF32X4    $0xdd, Z4, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VPERMPS       Z0, Z8, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X9
+	VMOVUPS       X9, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X9
+	VMOVUPS       X9, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z0, X9
+	VMOVUPS       X9, (AX)(DX*1)
 	VZEROUPPER
 	RET
 
@@ -59779,6 +65903,1019 @@ done:
 	VZEROUPPER
 	RET
 
+// func fewQ5KVNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ5KVNNI4x2(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask0f<>+0(SB), Z4
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 128(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 128(R12)(BX*1)
+	PREFETCHT1 (R12)(BX*2)
+	PREFETCHT1 64(R12)(BX*2)
+	PREFETCHT1 128(R12)(BX*2)
+	PREFETCHT1 (R12)(R9*1)
+	PREFETCHT1 64(R12)(R9*1)
+	PREFETCHT1 128(R12)(R9*1)
+	ADDQ       $0x000000b0, R12
+
+fetched:
+	VPXORD          Y5, Y5, Y5
+	VMOVDQA32       Z5, Z9
+	VMOVDQA32       Z5, Z7
+	VMOVDQA32       Z5, Z11
+	VPXORD          Y6, Y6, Y6
+	VMOVDQA32       Z6, Z10
+	VMOVDQA32       Z6, Z8
+	VMOVDQA32       Z6, Z12
+	VPANDD          16(DX), Z4, Z13
+	VBROADCASTI64X4 144(DX), Z18
+	VPROLVD         turn5<>+0(SB), Z18, Z18
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z18, Z13
+	VPANDD          16(DX)(BX*1), Z4, Z14
+	VBROADCASTI64X4 144(DX)(BX*1), Z19
+	VPROLVD         turn5<>+0(SB), Z19, Z19
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z19, Z14
+	VPANDD          16(DX)(BX*2), Z4, Z15
+	VBROADCASTI64X4 144(DX)(BX*2), Z20
+	VPROLVD         turn5<>+0(SB), Z20, Z20
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z20, Z15
+	VPANDD          16(DX)(R9*1), Z4, Z16
+	VBROADCASTI64X4 144(DX)(R9*1), Z21
+	VPROLVD         turn5<>+0(SB), Z21, Z21
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z21, Z16
+	VMOVDQU32       (SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       (SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VPANDD          80(DX), Z4, Z13
+	VPRORD          $0x02, Z18, Z18
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z18, Z13
+	VPANDD          80(DX)(BX*1), Z4, Z14
+	VPRORD          $0x02, Z19, Z19
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z19, Z14
+	VPANDD          80(DX)(BX*2), Z4, Z15
+	VPRORD          $0x02, Z20, Z20
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z20, Z15
+	VPANDD          80(DX)(R9*1), Z4, Z16
+	VPRORD          $0x02, Z21, Z21
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z21, Z16
+	VMOVDQU32       64(SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       64(SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VPSRLW          $0x04, 16(DX), Z13
+	VPANDD          Z4, Z13, Z13
+	VPRORD          $0x02, Z18, Z18
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z18, Z13
+	VPSRLW          $0x04, 16(DX)(BX*1), Z14
+	VPANDD          Z4, Z14, Z14
+	VPRORD          $0x02, Z19, Z19
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z19, Z14
+	VPSRLW          $0x04, 16(DX)(BX*2), Z15
+	VPANDD          Z4, Z15, Z15
+	VPRORD          $0x02, Z20, Z20
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z20, Z15
+	VPSRLW          $0x04, 16(DX)(R9*1), Z16
+	VPANDD          Z4, Z16, Z16
+	VPRORD          $0x02, Z21, Z21
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z21, Z16
+	VMOVDQU32       128(SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       128(SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VPSRLW          $0x04, 80(DX), Z13
+	VPANDD          Z4, Z13, Z13
+	VPRORD          $0x02, Z18, Z18
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z18, Z13
+	VPSRLW          $0x04, 80(DX)(BX*1), Z14
+	VPANDD          Z4, Z14, Z14
+	VPRORD          $0x02, Z19, Z19
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z19, Z14
+	VPSRLW          $0x04, 80(DX)(BX*2), Z15
+	VPANDD          Z4, Z15, Z15
+	VPRORD          $0x02, Z20, Z20
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z20, Z15
+	VPSRLW          $0x04, 80(DX)(R9*1), Z16
+	VPANDD          Z4, Z16, Z16
+	VPRORD          $0x02, Z21, Z21
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z21, Z16
+	VMOVDQU32       192(SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       192(SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VALIGNQ         $0x04, Z5, Z9, Z17
+	VPADDD          Z17, Z5, Z5
+	VPADDD          Z17, Z9, K1, Z5
+	VALIGNQ         $0x04, Z6, Z10, Z17
+	VPADDD          Z17, Z6, Z6
+	VPADDD          Z17, Z10, K1, Z6
+	VALIGNQ         $0x04, Z7, Z11, Z17
+	VPADDD          Z17, Z7, Z7
+	VPADDD          Z17, Z11, K1, Z7
+	VALIGNQ         $0x04, Z8, Z12, Z17
+	VPADDD          Z17, Z8, Z8
+	VPADDD          Z17, Z12, K1, Z8
+	VBROADCASTI32X4 (DX), Z11
+	VPSHUFB         sixBitShuffle<>+0(SB), Z11, Z11
+	VPSRLVD         sixBitShift<>+0(SB), Z11, Z11
+	VPANDD          mask63<>+0(SB), Z11, Z11
+	VCVTDQ2PS       Z11, Z11
+	VCVTPH2PS       (DX), X15
+	VMOVDQU32       superPair<>+0(SB), Z12
+	VPERMPS         Z15, Z12, Z15
+	VMULPS          Z15, Z11, Z11
+	VEXTRACTF64X4   $0x01, Z11, Y12
+	VBROADCASTI32X4 (DX)(BX*1), Z13
+	VPSHUFB         sixBitShuffle<>+0(SB), Z13, Z13
+	VPSRLVD         sixBitShift<>+0(SB), Z13, Z13
+	VPANDD          mask63<>+0(SB), Z13, Z13
+	VCVTDQ2PS       Z13, Z13
+	VCVTPH2PS       (DX)(BX*1), X15
+	VMOVDQU32       superPair<>+0(SB), Z14
+	VPERMPS         Z15, Z14, Z15
+	VMULPS          Z15, Z13, Z13
+	VEXTRACTF64X4   $0x01, Z13, Y14
+	VINSERTI64X4    $0x01, Y13, Z11, Z11
+	VINSERTI64X4    $0x01, Y14, Z12, Z12
+	VBROADCASTI64X4 256(SI), Z9
+	VCVTDQ2PS       Z5, Z5
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z5, Z10, Z0
+	VBROADCASTI64X4 320(SI), Z5
+	VFNMADD231PS    Z5, Z12, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z9
+	VCVTDQ2PS       Z6, Z6
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z6, Z10, Z1
+	VBROADCASTI64X4 320(SI)(DI*1), Z6
+	VFNMADD231PS    Z6, Z12, Z1
+	VBROADCASTI32X4 (DX)(BX*2), Z11
+	VPSHUFB         sixBitShuffle<>+0(SB), Z11, Z11
+	VPSRLVD         sixBitShift<>+0(SB), Z11, Z11
+	VPANDD          mask63<>+0(SB), Z11, Z11
+	VCVTDQ2PS       Z11, Z11
+	VCVTPH2PS       (DX)(BX*2), X15
+	VMOVDQU32       superPair<>+0(SB), Z12
+	VPERMPS         Z15, Z12, Z15
+	VMULPS          Z15, Z11, Z11
+	VEXTRACTF64X4   $0x01, Z11, Y12
+	VBROADCASTI32X4 (DX)(R9*1), Z13
+	VPSHUFB         sixBitShuffle<>+0(SB), Z13, Z13
+	VPSRLVD         sixBitShift<>+0(SB), Z13, Z13
+	VPANDD          mask63<>+0(SB), Z13, Z13
+	VCVTDQ2PS       Z13, Z13
+	VCVTPH2PS       (DX)(R9*1), X15
+	VMOVDQU32       superPair<>+0(SB), Z14
+	VPERMPS         Z15, Z14, Z15
+	VMULPS          Z15, Z13, Z13
+	VEXTRACTF64X4   $0x01, Z13, Y14
+	VINSERTI64X4    $0x01, Y13, Z11, Z11
+	VINSERTI64X4    $0x01, Y14, Z12, Z12
+	VBROADCASTI64X4 256(SI), Z9
+	VCVTDQ2PS       Z7, Z7
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z7, Z10, Z2
+	VBROADCASTI64X4 320(SI), Z7
+	VFNMADD231PS    Z7, Z12, Z2
+	VBROADCASTI64X4 256(SI)(DI*1), Z9
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z8, Z10, Z3
+	VBROADCASTI64X4 320(SI)(DI*1), Z8
+	VFNMADD231PS    Z8, Z12, Z3
+	ADDQ            $0x000000b0, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z4
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z1, Z1, Z5
+	VSHUFPS       $0xdd, Z1, Z1, Z1
+	VADDPS        Z1, Z5, Z1
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFPS       $0x88, Z3, Z3, Z5
+	VSHUFPS       $0xdd, Z3, Z3, Z3
+	VADDPS        Z3, Z5, Z3
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFF32X4    $0x88, Z2, Z0, Z5
+	VSHUFF32X4    $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VPERMPS       Z0, Z4, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X5
+	VMOVUPS       X5, (AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func fewQ5KVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ5KVNNI4x3(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+	VMOVUPS 256(R10), Z4
+	VMOVUPS 320(R10), Z5
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask0f<>+0(SB), Z6
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 128(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 128(R12)(BX*1)
+	PREFETCHT1 (R12)(BX*2)
+	PREFETCHT1 64(R12)(BX*2)
+	PREFETCHT1 128(R12)(BX*2)
+	PREFETCHT1 (R12)(R9*1)
+	PREFETCHT1 64(R12)(R9*1)
+	PREFETCHT1 128(R12)(R9*1)
+	ADDQ       $0x000000b0, R12
+
+fetched:
+	VPXORD          Y7, Y7, Y7
+	VMOVDQA32       Z7, Z13
+	VMOVDQA32       Z7, Z10
+	VMOVDQA32       Z7, Z16
+	VPXORD          Y8, Y8, Y8
+	VMOVDQA32       Z8, Z14
+	VMOVDQA32       Z8, Z11
+	VMOVDQA32       Z8, Z17
+	VPXORD          Y9, Y9, Y9
+	VMOVDQA32       Z9, Z15
+	VMOVDQA32       Z9, Z12
+	VMOVDQA32       Z9, Z18
+	VPANDD          16(DX), Z6, Z19
+	VBROADCASTI64X4 144(DX), Z24
+	VPROLVD         turn5<>+0(SB), Z24, Z24
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z24, Z19
+	VPANDD          16(DX)(BX*1), Z6, Z20
+	VBROADCASTI64X4 144(DX)(BX*1), Z25
+	VPROLVD         turn5<>+0(SB), Z25, Z25
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z25, Z20
+	VPANDD          16(DX)(BX*2), Z6, Z21
+	VBROADCASTI64X4 144(DX)(BX*2), Z26
+	VPROLVD         turn5<>+0(SB), Z26, Z26
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z26, Z21
+	VPANDD          16(DX)(R9*1), Z6, Z22
+	VBROADCASTI64X4 144(DX)(R9*1), Z27
+	VPROLVD         turn5<>+0(SB), Z27, Z27
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z27, Z22
+	VMOVDQU32       (SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       (SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       (SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VPANDD          80(DX), Z6, Z19
+	VPRORD          $0x02, Z24, Z24
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z24, Z19
+	VPANDD          80(DX)(BX*1), Z6, Z20
+	VPRORD          $0x02, Z25, Z25
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z25, Z20
+	VPANDD          80(DX)(BX*2), Z6, Z21
+	VPRORD          $0x02, Z26, Z26
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z26, Z21
+	VPANDD          80(DX)(R9*1), Z6, Z22
+	VPRORD          $0x02, Z27, Z27
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z27, Z22
+	VMOVDQU32       64(SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       64(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       64(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VPSRLW          $0x04, 16(DX), Z19
+	VPANDD          Z6, Z19, Z19
+	VPRORD          $0x02, Z24, Z24
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z24, Z19
+	VPSRLW          $0x04, 16(DX)(BX*1), Z20
+	VPANDD          Z6, Z20, Z20
+	VPRORD          $0x02, Z25, Z25
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z25, Z20
+	VPSRLW          $0x04, 16(DX)(BX*2), Z21
+	VPANDD          Z6, Z21, Z21
+	VPRORD          $0x02, Z26, Z26
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z26, Z21
+	VPSRLW          $0x04, 16(DX)(R9*1), Z22
+	VPANDD          Z6, Z22, Z22
+	VPRORD          $0x02, Z27, Z27
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z27, Z22
+	VMOVDQU32       128(SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       128(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       128(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VPSRLW          $0x04, 80(DX), Z19
+	VPANDD          Z6, Z19, Z19
+	VPRORD          $0x02, Z24, Z24
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z24, Z19
+	VPSRLW          $0x04, 80(DX)(BX*1), Z20
+	VPANDD          Z6, Z20, Z20
+	VPRORD          $0x02, Z25, Z25
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z25, Z20
+	VPSRLW          $0x04, 80(DX)(BX*2), Z21
+	VPANDD          Z6, Z21, Z21
+	VPRORD          $0x02, Z26, Z26
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z26, Z21
+	VPSRLW          $0x04, 80(DX)(R9*1), Z22
+	VPANDD          Z6, Z22, Z22
+	VPRORD          $0x02, Z27, Z27
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z27, Z22
+	VMOVDQU32       192(SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       192(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       192(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VALIGNQ         $0x04, Z7, Z13, Z23
+	VPADDD          Z23, Z7, Z7
+	VPADDD          Z23, Z13, K1, Z7
+	VALIGNQ         $0x04, Z8, Z14, Z23
+	VPADDD          Z23, Z8, Z8
+	VPADDD          Z23, Z14, K1, Z8
+	VALIGNQ         $0x04, Z9, Z15, Z23
+	VPADDD          Z23, Z9, Z9
+	VPADDD          Z23, Z15, K1, Z9
+	VALIGNQ         $0x04, Z10, Z16, Z23
+	VPADDD          Z23, Z10, Z10
+	VPADDD          Z23, Z16, K1, Z10
+	VALIGNQ         $0x04, Z11, Z17, Z23
+	VPADDD          Z23, Z11, Z11
+	VPADDD          Z23, Z17, K1, Z11
+	VALIGNQ         $0x04, Z12, Z18, Z23
+	VPADDD          Z23, Z12, Z12
+	VPADDD          Z23, Z18, K1, Z12
+	VBROADCASTI32X4 (DX), Z15
+	VPSHUFB         sixBitShuffle<>+0(SB), Z15, Z15
+	VPSRLVD         sixBitShift<>+0(SB), Z15, Z15
+	VPANDD          mask63<>+0(SB), Z15, Z15
+	VCVTDQ2PS       Z15, Z15
+	VCVTPH2PS       (DX), X19
+	VMOVDQU32       superPair<>+0(SB), Z16
+	VPERMPS         Z19, Z16, Z19
+	VMULPS          Z19, Z15, Z15
+	VEXTRACTF64X4   $0x01, Z15, Y16
+	VBROADCASTI32X4 (DX)(BX*1), Z17
+	VPSHUFB         sixBitShuffle<>+0(SB), Z17, Z17
+	VPSRLVD         sixBitShift<>+0(SB), Z17, Z17
+	VPANDD          mask63<>+0(SB), Z17, Z17
+	VCVTDQ2PS       Z17, Z17
+	VCVTPH2PS       (DX)(BX*1), X19
+	VMOVDQU32       superPair<>+0(SB), Z18
+	VPERMPS         Z19, Z18, Z19
+	VMULPS          Z19, Z17, Z17
+	VEXTRACTF64X4   $0x01, Z17, Y18
+	VINSERTI64X4    $0x01, Y17, Z15, Z15
+	VINSERTI64X4    $0x01, Y18, Z16, Z16
+	VBROADCASTI64X4 256(SI), Z13
+	VCVTDQ2PS       Z7, Z7
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z7, Z14, Z0
+	VBROADCASTI64X4 320(SI), Z7
+	VFNMADD231PS    Z7, Z16, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z13
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z8, Z14, Z1
+	VBROADCASTI64X4 320(SI)(DI*1), Z8
+	VFNMADD231PS    Z8, Z16, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z13
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z9, Z14, Z2
+	VBROADCASTI64X4 320(SI)(DI*2), Z9
+	VFNMADD231PS    Z9, Z16, Z2
+	VBROADCASTI32X4 (DX)(BX*2), Z15
+	VPSHUFB         sixBitShuffle<>+0(SB), Z15, Z15
+	VPSRLVD         sixBitShift<>+0(SB), Z15, Z15
+	VPANDD          mask63<>+0(SB), Z15, Z15
+	VCVTDQ2PS       Z15, Z15
+	VCVTPH2PS       (DX)(BX*2), X19
+	VMOVDQU32       superPair<>+0(SB), Z16
+	VPERMPS         Z19, Z16, Z19
+	VMULPS          Z19, Z15, Z15
+	VEXTRACTF64X4   $0x01, Z15, Y16
+	VBROADCASTI32X4 (DX)(R9*1), Z17
+	VPSHUFB         sixBitShuffle<>+0(SB), Z17, Z17
+	VPSRLVD         sixBitShift<>+0(SB), Z17, Z17
+	VPANDD          mask63<>+0(SB), Z17, Z17
+	VCVTDQ2PS       Z17, Z17
+	VCVTPH2PS       (DX)(R9*1), X19
+	VMOVDQU32       superPair<>+0(SB), Z18
+	VPERMPS         Z19, Z18, Z19
+	VMULPS          Z19, Z17, Z17
+	VEXTRACTF64X4   $0x01, Z17, Y18
+	VINSERTI64X4    $0x01, Y17, Z15, Z15
+	VINSERTI64X4    $0x01, Y18, Z16, Z16
+	VBROADCASTI64X4 256(SI), Z13
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z10, Z14, Z3
+	VBROADCASTI64X4 320(SI), Z10
+	VFNMADD231PS    Z10, Z16, Z3
+	VBROADCASTI64X4 256(SI)(DI*1), Z13
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z11, Z14, Z4
+	VBROADCASTI64X4 320(SI)(DI*1), Z11
+	VFNMADD231PS    Z11, Z16, Z4
+	VBROADCASTI64X4 256(SI)(DI*2), Z13
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z12, Z14, Z5
+	VBROADCASTI64X4 320(SI)(DI*2), Z12
+	VFNMADD231PS    Z12, Z16, Z5
+	ADDQ            $0x000000b0, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VMOVUPS         Z4, 256(R10)
+	VMOVUPS         Z5, 320(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z6
+	VSHUFPS       $0x88, Z1, Z0, Z7
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VSHUFPS       $0x88, Z2, Z2, Z7
+	VSHUFPS       $0xdd, Z2, Z2, Z2
+	VADDPS        Z2, Z7, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z7
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VSHUFPS       $0x88, Z4, Z3, Z7
+	VSHUFPS       $0xdd, Z4, Z3, Z3
+	VADDPS        Z3, Z7, Z3
+	VSHUFPS       $0x88, Z5, Z5, Z7
+	VSHUFPS       $0xdd, Z5, Z5, Z5
+	VADDPS        Z5, Z7, Z5
+	VSHUFPS       $0x88, Z5, Z3, Z7
+	VSHUFPS       $0xdd, Z5, Z3, Z3
+	VADDPS        Z3, Z7, Z3
+	VSHUFF32X4    $0x88, Z3, Z0, Z7
+	VSHUFF32X4    $0xdd, Z3, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VPERMPS       Z0, Z6, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X7
+	VMOVUPS       X7, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X7
+	VMOVUPS       X7, (AX)(CX*2)
+	VZEROUPPER
+	RET
+
+// func fewQ5KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ5KVNNI4x4(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	LEAQ    (DI)(DI*2), R10
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	MOVQ    acc+56(FP), R11
+	MOVQ    part+64(FP), R12
+	TESTQ   $0x00000001, R12
+	JNE     begin
+	VMOVUPS (R11), Z0
+	VMOVUPS 64(R11), Z1
+	VMOVUPS 128(R11), Z2
+	VMOVUPS 192(R11), Z3
+	VMOVUPS 256(R11), Z4
+	VMOVUPS 320(R11), Z5
+	VMOVUPS 384(R11), Z6
+	VMOVUPS 448(R11), Z7
+
+begin:
+	MOVL      $0x0000ff00, R13
+	KMOVW     R13, K1
+	VMOVDQU32 mask0f<>+0(SB), Z8
+	LEAQ      (DX)(BX*8), R13
+
+super:
+	TESTQ      $0x00000004, R12
+	JNE        fetched
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 (R13)(BX*1)
+	PREFETCHT1 64(R13)(BX*1)
+	PREFETCHT1 128(R13)(BX*1)
+	PREFETCHT1 (R13)(BX*2)
+	PREFETCHT1 64(R13)(BX*2)
+	PREFETCHT1 128(R13)(BX*2)
+	PREFETCHT1 (R13)(R9*1)
+	PREFETCHT1 64(R13)(R9*1)
+	PREFETCHT1 128(R13)(R9*1)
+	ADDQ       $0x000000b0, R13
+
+fetched:
+	VPXORD          Y9, Y9, Y9
+	VMOVDQA32       Z9, Z17
+	VMOVDQA32       Z9, Z13
+	VMOVDQA32       Z9, Z21
+	VPXORD          Y10, Y10, Y10
+	VMOVDQA32       Z10, Z18
+	VMOVDQA32       Z10, Z14
+	VMOVDQA32       Z10, Z22
+	VPXORD          Y11, Y11, Y11
+	VMOVDQA32       Z11, Z19
+	VMOVDQA32       Z11, Z15
+	VMOVDQA32       Z11, Z23
+	VPXORD          Y12, Y12, Y12
+	VMOVDQA32       Z12, Z20
+	VMOVDQA32       Z12, Z16
+	VMOVDQA32       Z12, Z24
+	VPANDD          16(DX), Z8, Z25
+	VBROADCASTI64X4 144(DX), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z25
+	VPANDD          16(DX)(BX*1), Z8, Z26
+	VBROADCASTI64X4 144(DX)(BX*1), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z26
+	VPANDD          16(DX)(BX*2), Z8, Z27
+	VBROADCASTI64X4 144(DX)(BX*2), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z27
+	VPANDD          16(DX)(R9*1), Z8, Z28
+	VBROADCASTI64X4 144(DX)(R9*1), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z28
+	VMOVDQU32       (SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       (SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       (SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       (SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VPANDD          80(DX), Z8, Z25
+	VBROADCASTI64X4 144(DX), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x02, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z25
+	VPANDD          80(DX)(BX*1), Z8, Z26
+	VBROADCASTI64X4 144(DX)(BX*1), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x02, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z26
+	VPANDD          80(DX)(BX*2), Z8, Z27
+	VBROADCASTI64X4 144(DX)(BX*2), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x02, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z27
+	VPANDD          80(DX)(R9*1), Z8, Z28
+	VBROADCASTI64X4 144(DX)(R9*1), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x02, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z28
+	VMOVDQU32       64(SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       64(SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       64(SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       64(SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VPSRLW          $0x04, 16(DX), Z25
+	VPANDD          Z8, Z25, Z25
+	VBROADCASTI64X4 144(DX), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x04, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z25
+	VPSRLW          $0x04, 16(DX)(BX*1), Z26
+	VPANDD          Z8, Z26, Z26
+	VBROADCASTI64X4 144(DX)(BX*1), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x04, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z26
+	VPSRLW          $0x04, 16(DX)(BX*2), Z27
+	VPANDD          Z8, Z27, Z27
+	VBROADCASTI64X4 144(DX)(BX*2), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x04, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z27
+	VPSRLW          $0x04, 16(DX)(R9*1), Z28
+	VPANDD          Z8, Z28, Z28
+	VBROADCASTI64X4 144(DX)(R9*1), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x04, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z28
+	VMOVDQU32       128(SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       128(SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       128(SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       128(SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VPSRLW          $0x04, 80(DX), Z25
+	VPANDD          Z8, Z25, Z25
+	VBROADCASTI64X4 144(DX), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x06, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z25
+	VPSRLW          $0x04, 80(DX)(BX*1), Z26
+	VPANDD          Z8, Z26, Z26
+	VBROADCASTI64X4 144(DX)(BX*1), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x06, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z26
+	VPSRLW          $0x04, 80(DX)(BX*2), Z27
+	VPANDD          Z8, Z27, Z27
+	VBROADCASTI64X4 144(DX)(BX*2), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x06, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z27
+	VPSRLW          $0x04, 80(DX)(R9*1), Z28
+	VPANDD          Z8, Z28, Z28
+	VBROADCASTI64X4 144(DX)(R9*1), Z29
+	VPROLVD         turn5<>+0(SB), Z29, Z29
+	VPRORD          $0x06, Z29, Z29
+	VPTERNLOGD      $0xf8, mask10<>+0(SB), Z29, Z28
+	VMOVDQU32       192(SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       192(SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       192(SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       192(SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VALIGNQ         $0x04, Z9, Z17, Z29
+	VPADDD          Z29, Z9, Z9
+	VPADDD          Z29, Z17, K1, Z9
+	VALIGNQ         $0x04, Z10, Z18, Z29
+	VPADDD          Z29, Z10, Z10
+	VPADDD          Z29, Z18, K1, Z10
+	VALIGNQ         $0x04, Z11, Z19, Z29
+	VPADDD          Z29, Z11, Z11
+	VPADDD          Z29, Z19, K1, Z11
+	VALIGNQ         $0x04, Z12, Z20, Z29
+	VPADDD          Z29, Z12, Z12
+	VPADDD          Z29, Z20, K1, Z12
+	VALIGNQ         $0x04, Z13, Z21, Z29
+	VPADDD          Z29, Z13, Z13
+	VPADDD          Z29, Z21, K1, Z13
+	VALIGNQ         $0x04, Z14, Z22, Z29
+	VPADDD          Z29, Z14, Z14
+	VPADDD          Z29, Z22, K1, Z14
+	VALIGNQ         $0x04, Z15, Z23, Z29
+	VPADDD          Z29, Z15, Z15
+	VPADDD          Z29, Z23, K1, Z15
+	VALIGNQ         $0x04, Z16, Z24, Z29
+	VPADDD          Z29, Z16, Z16
+	VPADDD          Z29, Z24, K1, Z16
+	VBROADCASTI32X4 (DX), Z19
+	VPSHUFB         sixBitShuffle<>+0(SB), Z19, Z19
+	VPSRLVD         sixBitShift<>+0(SB), Z19, Z19
+	VPANDD          mask63<>+0(SB), Z19, Z19
+	VCVTDQ2PS       Z19, Z19
+	VCVTPH2PS       (DX), X23
+	VMOVDQU32       superPair<>+0(SB), Z20
+	VPERMPS         Z23, Z20, Z23
+	VMULPS          Z23, Z19, Z19
+	VEXTRACTF64X4   $0x01, Z19, Y20
+	VBROADCASTI32X4 (DX)(BX*1), Z21
+	VPSHUFB         sixBitShuffle<>+0(SB), Z21, Z21
+	VPSRLVD         sixBitShift<>+0(SB), Z21, Z21
+	VPANDD          mask63<>+0(SB), Z21, Z21
+	VCVTDQ2PS       Z21, Z21
+	VCVTPH2PS       (DX)(BX*1), X23
+	VMOVDQU32       superPair<>+0(SB), Z22
+	VPERMPS         Z23, Z22, Z23
+	VMULPS          Z23, Z21, Z21
+	VEXTRACTF64X4   $0x01, Z21, Y22
+	VINSERTI64X4    $0x01, Y21, Z19, Z19
+	VINSERTI64X4    $0x01, Y22, Z20, Z20
+	VBROADCASTI64X4 256(SI), Z17
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z9, Z18, Z0
+	VBROADCASTI64X4 320(SI), Z9
+	VFNMADD231PS    Z9, Z20, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z17
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z10, Z18, Z1
+	VBROADCASTI64X4 320(SI)(DI*1), Z10
+	VFNMADD231PS    Z10, Z20, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z17
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z11, Z18, Z2
+	VBROADCASTI64X4 320(SI)(DI*2), Z11
+	VFNMADD231PS    Z11, Z20, Z2
+	VBROADCASTI64X4 256(SI)(R10*1), Z17
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z12, Z18, Z3
+	VBROADCASTI64X4 320(SI)(R10*1), Z12
+	VFNMADD231PS    Z12, Z20, Z3
+	VBROADCASTI32X4 (DX)(BX*2), Z19
+	VPSHUFB         sixBitShuffle<>+0(SB), Z19, Z19
+	VPSRLVD         sixBitShift<>+0(SB), Z19, Z19
+	VPANDD          mask63<>+0(SB), Z19, Z19
+	VCVTDQ2PS       Z19, Z19
+	VCVTPH2PS       (DX)(BX*2), X23
+	VMOVDQU32       superPair<>+0(SB), Z20
+	VPERMPS         Z23, Z20, Z23
+	VMULPS          Z23, Z19, Z19
+	VEXTRACTF64X4   $0x01, Z19, Y20
+	VBROADCASTI32X4 (DX)(R9*1), Z21
+	VPSHUFB         sixBitShuffle<>+0(SB), Z21, Z21
+	VPSRLVD         sixBitShift<>+0(SB), Z21, Z21
+	VPANDD          mask63<>+0(SB), Z21, Z21
+	VCVTDQ2PS       Z21, Z21
+	VCVTPH2PS       (DX)(R9*1), X23
+	VMOVDQU32       superPair<>+0(SB), Z22
+	VPERMPS         Z23, Z22, Z23
+	VMULPS          Z23, Z21, Z21
+	VEXTRACTF64X4   $0x01, Z21, Y22
+	VINSERTI64X4    $0x01, Y21, Z19, Z19
+	VINSERTI64X4    $0x01, Y22, Z20, Z20
+	VBROADCASTI64X4 256(SI), Z17
+	VCVTDQ2PS       Z13, Z13
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z13, Z18, Z4
+	VBROADCASTI64X4 320(SI), Z13
+	VFNMADD231PS    Z13, Z20, Z4
+	VBROADCASTI64X4 256(SI)(DI*1), Z17
+	VCVTDQ2PS       Z14, Z14
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z14, Z18, Z5
+	VBROADCASTI64X4 320(SI)(DI*1), Z14
+	VFNMADD231PS    Z14, Z20, Z5
+	VBROADCASTI64X4 256(SI)(DI*2), Z17
+	VCVTDQ2PS       Z15, Z15
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z15, Z18, Z6
+	VBROADCASTI64X4 320(SI)(DI*2), Z15
+	VFNMADD231PS    Z15, Z20, Z6
+	VBROADCASTI64X4 256(SI)(R10*1), Z17
+	VCVTDQ2PS       Z16, Z16
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z16, Z18, Z7
+	VBROADCASTI64X4 320(SI)(R10*1), Z16
+	VFNMADD231PS    Z16, Z20, Z7
+	ADDQ            $0x000000b0, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R12
+	JNE             sum
+	VMOVUPS         Z0, (R11)
+	VMOVUPS         Z1, 64(R11)
+	VMOVUPS         Z2, 128(R11)
+	VMOVUPS         Z3, 192(R11)
+	VMOVUPS         Z4, 256(R11)
+	VMOVUPS         Z5, 320(R11)
+	VMOVUPS         Z6, 384(R11)
+	VMOVUPS         Z7, 448(R11)
+	VZEROUPPER
+	RET
+
+sum:
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z8
+	VSHUFPS       $0x88, Z1, Z0, Z9
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z9
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z9, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z9
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VSHUFPS       $0x88, Z5, Z4, Z9
+	VSHUFPS       $0xdd, Z5, Z4, Z4
+	VADDPS        Z4, Z9, Z4
+	VSHUFPS       $0x88, Z7, Z6, Z9
+	VSHUFPS       $0xdd, Z7, Z6, Z6
+	VADDPS        Z6, Z9, Z6
+	VSHUFPS       $0x88, Z6, Z4, Z9
+	VSHUFPS       $0xdd, Z6, Z4, Z4
+	VADDPS        Z4, Z9, Z4
+	VSHUFF32X4    $0x88, Z4, Z0, Z9
+	VSHUFF32X4    $0xdd, Z4, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VPERMPS       Z0, Z8, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X9
+	VMOVUPS       X9, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X9
+	VMOVUPS       X9, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z0, X9
+	VMOVUPS       X9, (AX)(DX*1)
+	VZEROUPPER
+	RET
+
 // func tileQ6KVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
 TEXT ·tileQ6KVNNI2x4(SB), NOSPLIT, $0-72
@@ -62087,6 +69224,620 @@ sum:
 	VMOVUPS       X14, (AX)(DX*1)
 
 done:
+	VZEROUPPER
+	RET
+
+// func fewQ6KVNNI2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ6KVNNI2x2(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	MOVQ    acc+56(FP), R9
+	MOVQ    part+64(FP), R10
+	TESTQ   $0x00000001, R10
+	JNE     begin
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+
+begin:
+	MOVL      $0x0000ff00, R11
+	KMOVW     R11, K1
+	VMOVDQU32 mask0f<>+0(SB), Z2
+	LEAQ      (DX)(BX*8), R11
+
+super:
+	TESTQ      $0x00000004, R10
+	JNE        fetched
+	PREFETCHT1 (R11)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 128(R11)
+	PREFETCHT1 192(R11)
+	PREFETCHT1 (R11)(BX*1)
+	PREFETCHT1 64(R11)(BX*1)
+	PREFETCHT1 128(R11)(BX*1)
+	PREFETCHT1 192(R11)(BX*1)
+	ADDQ       $0x000000d2, R11
+
+fetched:
+	VMOVDQU32       352(SI), Y3
+	VMOVDQU32       384(SI), Y5
+	VMOVDQA32       Z3, Z7
+	VMOVDQA32       Z5, Z9
+	VMOVDQU32       352(SI)(DI*1), Y4
+	VMOVDQU32       384(SI)(DI*1), Y6
+	VMOVDQA32       Z4, Z8
+	VMOVDQA32       Z6, Z10
+	VPANDD          16(DX), Z2, Z11
+	VPSLLW          $0x04, 144(DX), Z13
+	VPTERNLOGD      $0xf8, mask30<>+0(SB), Z13, Z11
+	VPANDD          16(DX)(BX*1), Z2, Z12
+	VPSLLW          $0x04, 144(DX)(BX*1), Z13
+	VPTERNLOGD      $0xf8, mask30<>+0(SB), Z13, Z12
+	VMOVDQU32       (SI), Z13
+	VPDPBUSD        Z13, Z11, Z3
+	VPDPBUSD        Z13, Z12, Z7
+	VMOVDQU32       (SI)(DI*1), Z13
+	VPDPBUSD        Z13, Z11, Z4
+	VPDPBUSD        Z13, Z12, Z8
+	VPANDD          80(DX), Z2, Z11
+	VPSLLW          $0x02, 144(DX), Z13
+	VPTERNLOGD      $0xf8, mask30<>+0(SB), Z13, Z11
+	VPANDD          80(DX)(BX*1), Z2, Z12
+	VPSLLW          $0x02, 144(DX)(BX*1), Z13
+	VPTERNLOGD      $0xf8, mask30<>+0(SB), Z13, Z12
+	VMOVDQU32       64(SI), Z13
+	VPDPBUSD        Z13, Z11, Z3
+	VPDPBUSD        Z13, Z12, Z7
+	VMOVDQU32       64(SI)(DI*1), Z13
+	VPDPBUSD        Z13, Z11, Z4
+	VPDPBUSD        Z13, Z12, Z8
+	VPSRLW          $0x04, 16(DX), Z11
+	VPANDD          Z2, Z11, Z11
+	VMOVDQU32       144(DX), Z13
+	VPTERNLOGD      $0xf8, mask30<>+0(SB), Z13, Z11
+	VPSRLW          $0x04, 16(DX)(BX*1), Z12
+	VPANDD          Z2, Z12, Z12
+	VMOVDQU32       144(DX)(BX*1), Z13
+	VPTERNLOGD      $0xf8, mask30<>+0(SB), Z13, Z12
+	VMOVDQU32       128(SI), Z13
+	VPDPBUSD        Z13, Z11, Z5
+	VPDPBUSD        Z13, Z12, Z9
+	VMOVDQU32       128(SI)(DI*1), Z13
+	VPDPBUSD        Z13, Z11, Z6
+	VPDPBUSD        Z13, Z12, Z10
+	VPSRLW          $0x04, 80(DX), Z11
+	VPANDD          Z2, Z11, Z11
+	VPSRLW          $0x02, 144(DX), Z13
+	VPTERNLOGD      $0xf8, mask30<>+0(SB), Z13, Z11
+	VPSRLW          $0x04, 80(DX)(BX*1), Z12
+	VPANDD          Z2, Z12, Z12
+	VPSRLW          $0x02, 144(DX)(BX*1), Z13
+	VPTERNLOGD      $0xf8, mask30<>+0(SB), Z13, Z12
+	VMOVDQU32       192(SI), Z13
+	VPDPBUSD        Z13, Z11, Z5
+	VPDPBUSD        Z13, Z12, Z9
+	VMOVDQU32       192(SI)(DI*1), Z13
+	VPDPBUSD        Z13, Z11, Z6
+	VPDPBUSD        Z13, Z12, Z10
+	VALIGNQ         $0x04, Z3, Z7, Z13
+	VPADDD          Z13, Z3, Z3
+	VPADDD          Z13, Z7, K1, Z3
+	VALIGNQ         $0x04, Z4, Z8, Z13
+	VPADDD          Z13, Z4, Z4
+	VPADDD          Z13, Z8, K1, Z4
+	VALIGNQ         $0x04, Z5, Z9, Z13
+	VPADDD          Z13, Z5, Z5
+	VPADDD          Z13, Z9, K1, Z5
+	VALIGNQ         $0x04, Z6, Z10, Z13
+	VPADDD          Z13, Z6, Z6
+	VPADDD          Z13, Z10, K1, Z6
+	VPMOVSXBW       (DX), Y7
+	VPMOVSXBW       (DX)(BX*1), Y8
+	VINSERTI64X4    $0x01, Y8, Z7, Z7
+	VPSLLD          $0x10, Z7, Z8
+	VPSRAD          $0x10, Z8, Z8
+	VPSRAD          $0x10, Z7, Z7
+	VCVTDQ2PS       Z7, Z7
+	VCVTDQ2PS       Z8, Z8
+	VCVTDQ2PS       Z3, Z3
+	VCVTDQ2PS       Z5, Z5
+	VMULPS          Z8, Z3, Z3
+	VFMADD231PS     Z7, Z5, Z3
+	VCVTDQ2PS       Z4, Z4
+	VCVTDQ2PS       Z6, Z6
+	VMULPS          Z8, Z4, Z4
+	VFMADD231PS     Z7, Z6, Z4
+	VPBROADCASTW    208(DX), X9
+	VCVTPH2PS       X9, Y9
+	VPBROADCASTW    208(DX)(BX*1), X11
+	VCVTPH2PS       X11, Y11
+	VINSERTI64X4    $0x01, Y11, Z9, Z9
+	VBROADCASTI64X4 256(SI), Z7
+	VMULPS          Z7, Z9, Z8
+	VFMADD231PS     Z3, Z8, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z7
+	VMULPS          Z7, Z9, Z8
+	VFMADD231PS     Z4, Z8, Z1
+	ADDQ            $0x000000d2, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R10
+	JNE             sum
+	VMOVUPS         Z0, (R9)
+	VMOVUPS         Z1, 64(R9)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z2
+	VSHUFPS       $0x88, Z1, Z0, Z3
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z3, Z0
+	VSHUFPS       $0x88, Z1, Z1, Z3
+	VSHUFPS       $0xdd, Z1, Z1, Z1
+	VADDPS        Z1, Z3, Z1
+	VSHUFPS       $0x88, Z1, Z0, Z3
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z3, Z0
+	VSHUFF32X4    $0x88, Z0, Z0, Z3
+	VSHUFF32X4    $0xdd, Z0, Z0, Z0
+	VADDPS        Z0, Z3, Z0
+	VPERMPS       Z0, Z2, Z0
+	VMOVQ         X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X3
+	VMOVQ         X3, (AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func fewQ6KVNNI2x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ6KVNNI2x3(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	MOVQ    acc+56(FP), R9
+	MOVQ    part+64(FP), R10
+	TESTQ   $0x00000001, R10
+	JNE     begin
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS 128(R9), Z2
+
+begin:
+	MOVL      $0x0000ff00, R11
+	KMOVW     R11, K1
+	VMOVDQU32 mask0f<>+0(SB), Z3
+	LEAQ      (DX)(BX*8), R11
+
+super:
+	TESTQ      $0x00000004, R10
+	JNE        fetched
+	PREFETCHT1 (R11)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 128(R11)
+	PREFETCHT1 192(R11)
+	PREFETCHT1 (R11)(BX*1)
+	PREFETCHT1 64(R11)(BX*1)
+	PREFETCHT1 128(R11)(BX*1)
+	PREFETCHT1 192(R11)(BX*1)
+	ADDQ       $0x000000d2, R11
+
+fetched:
+	VMOVDQU32       352(SI), Y4
+	VMOVDQU32       384(SI), Y7
+	VMOVDQA32       Z4, Z10
+	VMOVDQA32       Z7, Z13
+	VMOVDQU32       352(SI)(DI*1), Y5
+	VMOVDQU32       384(SI)(DI*1), Y8
+	VMOVDQA32       Z5, Z11
+	VMOVDQA32       Z8, Z14
+	VMOVDQU32       352(SI)(DI*2), Y6
+	VMOVDQU32       384(SI)(DI*2), Y9
+	VMOVDQA32       Z6, Z12
+	VMOVDQA32       Z9, Z15
+	VPANDD          16(DX), Z3, Z16
+	VPSLLW          $0x04, 144(DX), Z18
+	VPTERNLOGD      $0xf8, mask30<>+0(SB), Z18, Z16
+	VPANDD          16(DX)(BX*1), Z3, Z17
+	VPSLLW          $0x04, 144(DX)(BX*1), Z18
+	VPTERNLOGD      $0xf8, mask30<>+0(SB), Z18, Z17
+	VMOVDQU32       (SI), Z18
+	VPDPBUSD        Z18, Z16, Z4
+	VPDPBUSD        Z18, Z17, Z10
+	VMOVDQU32       (SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z16, Z5
+	VPDPBUSD        Z18, Z17, Z11
+	VMOVDQU32       (SI)(DI*2), Z18
+	VPDPBUSD        Z18, Z16, Z6
+	VPDPBUSD        Z18, Z17, Z12
+	VPANDD          80(DX), Z3, Z16
+	VPSLLW          $0x02, 144(DX), Z18
+	VPTERNLOGD      $0xf8, mask30<>+0(SB), Z18, Z16
+	VPANDD          80(DX)(BX*1), Z3, Z17
+	VPSLLW          $0x02, 144(DX)(BX*1), Z18
+	VPTERNLOGD      $0xf8, mask30<>+0(SB), Z18, Z17
+	VMOVDQU32       64(SI), Z18
+	VPDPBUSD        Z18, Z16, Z4
+	VPDPBUSD        Z18, Z17, Z10
+	VMOVDQU32       64(SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z16, Z5
+	VPDPBUSD        Z18, Z17, Z11
+	VMOVDQU32       64(SI)(DI*2), Z18
+	VPDPBUSD        Z18, Z16, Z6
+	VPDPBUSD        Z18, Z17, Z12
+	VPSRLW          $0x04, 16(DX), Z16
+	VPANDD          Z3, Z16, Z16
+	VMOVDQU32       144(DX), Z18
+	VPTERNLOGD      $0xf8, mask30<>+0(SB), Z18, Z16
+	VPSRLW          $0x04, 16(DX)(BX*1), Z17
+	VPANDD          Z3, Z17, Z17
+	VMOVDQU32       144(DX)(BX*1), Z18
+	VPTERNLOGD      $0xf8, mask30<>+0(SB), Z18, Z17
+	VMOVDQU32       128(SI), Z18
+	VPDPBUSD        Z18, Z16, Z7
+	VPDPBUSD        Z18, Z17, Z13
+	VMOVDQU32       128(SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z14
+	VMOVDQU32       128(SI)(DI*2), Z18
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z15
+	VPSRLW          $0x04, 80(DX), Z16
+	VPANDD          Z3, Z16, Z16
+	VPSRLW          $0x02, 144(DX), Z18
+	VPTERNLOGD      $0xf8, mask30<>+0(SB), Z18, Z16
+	VPSRLW          $0x04, 80(DX)(BX*1), Z17
+	VPANDD          Z3, Z17, Z17
+	VPSRLW          $0x02, 144(DX)(BX*1), Z18
+	VPTERNLOGD      $0xf8, mask30<>+0(SB), Z18, Z17
+	VMOVDQU32       192(SI), Z18
+	VPDPBUSD        Z18, Z16, Z7
+	VPDPBUSD        Z18, Z17, Z13
+	VMOVDQU32       192(SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z14
+	VMOVDQU32       192(SI)(DI*2), Z18
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z15
+	VALIGNQ         $0x04, Z4, Z10, Z18
+	VPADDD          Z18, Z4, Z4
+	VPADDD          Z18, Z10, K1, Z4
+	VALIGNQ         $0x04, Z5, Z11, Z18
+	VPADDD          Z18, Z5, Z5
+	VPADDD          Z18, Z11, K1, Z5
+	VALIGNQ         $0x04, Z6, Z12, Z18
+	VPADDD          Z18, Z6, Z6
+	VPADDD          Z18, Z12, K1, Z6
+	VALIGNQ         $0x04, Z7, Z13, Z18
+	VPADDD          Z18, Z7, Z7
+	VPADDD          Z18, Z13, K1, Z7
+	VALIGNQ         $0x04, Z8, Z14, Z18
+	VPADDD          Z18, Z8, Z8
+	VPADDD          Z18, Z14, K1, Z8
+	VALIGNQ         $0x04, Z9, Z15, Z18
+	VPADDD          Z18, Z9, Z9
+	VPADDD          Z18, Z15, K1, Z9
+	VPMOVSXBW       (DX), Y10
+	VPMOVSXBW       (DX)(BX*1), Y11
+	VINSERTI64X4    $0x01, Y11, Z10, Z10
+	VPSLLD          $0x10, Z10, Z11
+	VPSRAD          $0x10, Z11, Z11
+	VPSRAD          $0x10, Z10, Z10
+	VCVTDQ2PS       Z10, Z10
+	VCVTDQ2PS       Z11, Z11
+	VCVTDQ2PS       Z4, Z4
+	VCVTDQ2PS       Z7, Z7
+	VMULPS          Z11, Z4, Z4
+	VFMADD231PS     Z10, Z7, Z4
+	VCVTDQ2PS       Z5, Z5
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z11, Z5, Z5
+	VFMADD231PS     Z10, Z8, Z5
+	VCVTDQ2PS       Z6, Z6
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z11, Z6, Z6
+	VFMADD231PS     Z10, Z9, Z6
+	VPBROADCASTW    208(DX), X12
+	VCVTPH2PS       X12, Y12
+	VPBROADCASTW    208(DX)(BX*1), X14
+	VCVTPH2PS       X14, Y14
+	VINSERTI64X4    $0x01, Y14, Z12, Z12
+	VBROADCASTI64X4 256(SI), Z10
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z4, Z11, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z10
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z5, Z11, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z10
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z6, Z11, Z2
+	ADDQ            $0x000000d2, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R10
+	JNE             sum
+	VMOVUPS         Z0, (R9)
+	VMOVUPS         Z1, 64(R9)
+	VMOVUPS         Z2, 128(R9)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z3
+	VSHUFPS       $0x88, Z1, Z0, Z4
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z4, Z0
+	VSHUFPS       $0x88, Z2, Z2, Z4
+	VSHUFPS       $0xdd, Z2, Z2, Z2
+	VADDPS        Z2, Z4, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z4
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z4, Z0
+	VSHUFF32X4    $0x88, Z0, Z0, Z4
+	VSHUFF32X4    $0xdd, Z0, Z0, Z0
+	VADDPS        Z0, Z4, Z0
+	VPERMPS       Z0, Z3, Z0
+	VMOVQ         X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X4
+	VMOVQ         X4, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X4
+	VMOVQ         X4, (AX)(CX*2)
+	VZEROUPPER
+	RET
+
+// func fewQ6KVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ6KVNNI2x4(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (DI)(DI*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask0f<>+0(SB), Z4
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 128(R12)
+	PREFETCHT1 192(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 128(R12)(BX*1)
+	PREFETCHT1 192(R12)(BX*1)
+	ADDQ       $0x000000d2, R12
+
+fetched:
+	VMOVDQU32       352(SI), Y5
+	VMOVDQU32       384(SI), Y9
+	VMOVDQA32       Z5, Z13
+	VMOVDQA32       Z9, Z17
+	VMOVDQU32       352(SI)(DI*1), Y6
+	VMOVDQU32       384(SI)(DI*1), Y10
+	VMOVDQA32       Z6, Z14
+	VMOVDQA32       Z10, Z18
+	VMOVDQU32       352(SI)(DI*2), Y7
+	VMOVDQU32       384(SI)(DI*2), Y11
+	VMOVDQA32       Z7, Z15
+	VMOVDQA32       Z11, Z19
+	VMOVDQU32       352(SI)(R9*1), Y8
+	VMOVDQU32       384(SI)(R9*1), Y12
+	VMOVDQA32       Z8, Z16
+	VMOVDQA32       Z12, Z20
+	VPANDD          16(DX), Z4, Z21
+	VPSLLW          $0x04, 144(DX), Z23
+	VPTERNLOGD      $0xf8, mask30<>+0(SB), Z23, Z21
+	VPANDD          16(DX)(BX*1), Z4, Z22
+	VPSLLW          $0x04, 144(DX)(BX*1), Z23
+	VPTERNLOGD      $0xf8, mask30<>+0(SB), Z23, Z22
+	VMOVDQU32       (SI), Z23
+	VPDPBUSD        Z23, Z21, Z5
+	VPDPBUSD        Z23, Z22, Z13
+	VMOVDQU32       (SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z21, Z6
+	VPDPBUSD        Z23, Z22, Z14
+	VMOVDQU32       (SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z21, Z7
+	VPDPBUSD        Z23, Z22, Z15
+	VMOVDQU32       (SI)(R9*1), Z23
+	VPDPBUSD        Z23, Z21, Z8
+	VPDPBUSD        Z23, Z22, Z16
+	VPANDD          80(DX), Z4, Z21
+	VPSLLW          $0x02, 144(DX), Z23
+	VPTERNLOGD      $0xf8, mask30<>+0(SB), Z23, Z21
+	VPANDD          80(DX)(BX*1), Z4, Z22
+	VPSLLW          $0x02, 144(DX)(BX*1), Z23
+	VPTERNLOGD      $0xf8, mask30<>+0(SB), Z23, Z22
+	VMOVDQU32       64(SI), Z23
+	VPDPBUSD        Z23, Z21, Z5
+	VPDPBUSD        Z23, Z22, Z13
+	VMOVDQU32       64(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z21, Z6
+	VPDPBUSD        Z23, Z22, Z14
+	VMOVDQU32       64(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z21, Z7
+	VPDPBUSD        Z23, Z22, Z15
+	VMOVDQU32       64(SI)(R9*1), Z23
+	VPDPBUSD        Z23, Z21, Z8
+	VPDPBUSD        Z23, Z22, Z16
+	VPSRLW          $0x04, 16(DX), Z21
+	VPANDD          Z4, Z21, Z21
+	VMOVDQU32       144(DX), Z23
+	VPTERNLOGD      $0xf8, mask30<>+0(SB), Z23, Z21
+	VPSRLW          $0x04, 16(DX)(BX*1), Z22
+	VPANDD          Z4, Z22, Z22
+	VMOVDQU32       144(DX)(BX*1), Z23
+	VPTERNLOGD      $0xf8, mask30<>+0(SB), Z23, Z22
+	VMOVDQU32       128(SI), Z23
+	VPDPBUSD        Z23, Z21, Z9
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       128(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z18
+	VMOVDQU32       128(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z19
+	VMOVDQU32       128(SI)(R9*1), Z23
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z20
+	VPSRLW          $0x04, 80(DX), Z21
+	VPANDD          Z4, Z21, Z21
+	VPSRLW          $0x02, 144(DX), Z23
+	VPTERNLOGD      $0xf8, mask30<>+0(SB), Z23, Z21
+	VPSRLW          $0x04, 80(DX)(BX*1), Z22
+	VPANDD          Z4, Z22, Z22
+	VPSRLW          $0x02, 144(DX)(BX*1), Z23
+	VPTERNLOGD      $0xf8, mask30<>+0(SB), Z23, Z22
+	VMOVDQU32       192(SI), Z23
+	VPDPBUSD        Z23, Z21, Z9
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       192(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z18
+	VMOVDQU32       192(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z19
+	VMOVDQU32       192(SI)(R9*1), Z23
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z20
+	VALIGNQ         $0x04, Z5, Z13, Z23
+	VPADDD          Z23, Z5, Z5
+	VPADDD          Z23, Z13, K1, Z5
+	VALIGNQ         $0x04, Z6, Z14, Z23
+	VPADDD          Z23, Z6, Z6
+	VPADDD          Z23, Z14, K1, Z6
+	VALIGNQ         $0x04, Z7, Z15, Z23
+	VPADDD          Z23, Z7, Z7
+	VPADDD          Z23, Z15, K1, Z7
+	VALIGNQ         $0x04, Z8, Z16, Z23
+	VPADDD          Z23, Z8, Z8
+	VPADDD          Z23, Z16, K1, Z8
+	VALIGNQ         $0x04, Z9, Z17, Z23
+	VPADDD          Z23, Z9, Z9
+	VPADDD          Z23, Z17, K1, Z9
+	VALIGNQ         $0x04, Z10, Z18, Z23
+	VPADDD          Z23, Z10, Z10
+	VPADDD          Z23, Z18, K1, Z10
+	VALIGNQ         $0x04, Z11, Z19, Z23
+	VPADDD          Z23, Z11, Z11
+	VPADDD          Z23, Z19, K1, Z11
+	VALIGNQ         $0x04, Z12, Z20, Z23
+	VPADDD          Z23, Z12, Z12
+	VPADDD          Z23, Z20, K1, Z12
+	VPMOVSXBW       (DX), Y13
+	VPMOVSXBW       (DX)(BX*1), Y14
+	VINSERTI64X4    $0x01, Y14, Z13, Z13
+	VPSLLD          $0x10, Z13, Z14
+	VPSRAD          $0x10, Z14, Z14
+	VPSRAD          $0x10, Z13, Z13
+	VCVTDQ2PS       Z13, Z13
+	VCVTDQ2PS       Z14, Z14
+	VCVTDQ2PS       Z5, Z5
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z14, Z5, Z5
+	VFMADD231PS     Z13, Z9, Z5
+	VCVTDQ2PS       Z6, Z6
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z14, Z6, Z6
+	VFMADD231PS     Z13, Z10, Z6
+	VCVTDQ2PS       Z7, Z7
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z14, Z7, Z7
+	VFMADD231PS     Z13, Z11, Z7
+	VCVTDQ2PS       Z8, Z8
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z14, Z8, Z8
+	VFMADD231PS     Z13, Z12, Z8
+	VPBROADCASTW    208(DX), X15
+	VCVTPH2PS       X15, Y15
+	VPBROADCASTW    208(DX)(BX*1), X17
+	VCVTPH2PS       X17, Y17
+	VINSERTI64X4    $0x01, Y17, Z15, Z15
+	VBROADCASTI64X4 256(SI), Z13
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z5, Z14, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z13
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z6, Z14, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z13
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z7, Z14, Z2
+	VBROADCASTI64X4 256(SI)(R9*1), Z13
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z8, Z14, Z3
+	ADDQ            $0x000000d2, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z4
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z5
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFF32X4    $0x88, Z0, Z0, Z5
+	VSHUFF32X4    $0xdd, Z0, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VPERMPS       Z0, Z4, Z0
+	VMOVQ         X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X5
+	VMOVQ         X5, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X5
+	VMOVQ         X5, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z0, X5
+	VMOVQ         X5, (AX)(DX*1)
 	VZEROUPPER
 	RET
 
@@ -65132,6 +72883,980 @@ done:
 	VZEROUPPER
 	RET
 
+// func fewIQ2XXSVNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewIQ2XXSVNNI4x2(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask03<>+0(SB), Z4
+	VMOVDQU32 valuesIQ2XXS<>+0(SB), Z5
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 (R12)(BX*2)
+	PREFETCHT1 64(R12)(BX*2)
+	PREFETCHT1 (R12)(R9*1)
+	PREFETCHT1 64(R12)(R9*1)
+	ADDQ       $0x0000006a, R12
+
+fetched:
+	VPSLLD          $0x03, 288(SI), Y6
+	VMOVDQA32       Z6, Z10
+	VMOVDQA32       Z6, Z8
+	VMOVDQA32       Z6, Z12
+	VPSLLD          $0x03, 288(SI)(DI*1), Y7
+	VMOVDQA32       Z7, Z11
+	VMOVDQA32       Z7, Z9
+	VMOVDQA32       Z7, Z13
+	VPANDD          8(DX), Z4, Z14
+	VBROADCASTI64X4 72(DX), Z19
+	VPROLVD         turn3<>+0(SB), Z19, Z19
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z19, Z14
+	VPSHUFB         Z14, Z5, Z14
+	VPANDD          8(DX)(BX*1), Z4, Z15
+	VBROADCASTI64X4 72(DX)(BX*1), Z20
+	VPROLVD         turn3<>+0(SB), Z20, Z20
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z20, Z15
+	VPSHUFB         Z15, Z5, Z15
+	VPANDD          8(DX)(BX*2), Z4, Z16
+	VBROADCASTI64X4 72(DX)(BX*2), Z21
+	VPROLVD         turn3<>+0(SB), Z21, Z21
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z21, Z16
+	VPSHUFB         Z16, Z5, Z16
+	VPANDD          8(DX)(R9*1), Z4, Z17
+	VBROADCASTI64X4 72(DX)(R9*1), Z22
+	VPROLVD         turn3<>+0(SB), Z22, Z22
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z22, Z17
+	VPSHUFB         Z17, Z5, Z17
+	VMOVDQU32       (SI), Z18
+	VPDPBUSD        Z18, Z14, Z6
+	VPDPBUSD        Z18, Z15, Z10
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z12
+	VMOVDQU32       (SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z14, Z7
+	VPDPBUSD        Z18, Z15, Z11
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z13
+	VPSRLW          $0x02, 8(DX), Z14
+	VPANDD          Z4, Z14, Z14
+	VPRORD          $0x02, Z19, Z19
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z19, Z14
+	VPSHUFB         Z14, Z5, Z14
+	VPSRLW          $0x02, 8(DX)(BX*1), Z15
+	VPANDD          Z4, Z15, Z15
+	VPRORD          $0x02, Z20, Z20
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z20, Z15
+	VPSHUFB         Z15, Z5, Z15
+	VPSRLW          $0x02, 8(DX)(BX*2), Z16
+	VPANDD          Z4, Z16, Z16
+	VPRORD          $0x02, Z21, Z21
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z21, Z16
+	VPSHUFB         Z16, Z5, Z16
+	VPSRLW          $0x02, 8(DX)(R9*1), Z17
+	VPANDD          Z4, Z17, Z17
+	VPRORD          $0x02, Z22, Z22
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z22, Z17
+	VPSHUFB         Z17, Z5, Z17
+	VMOVDQU32       64(SI), Z18
+	VPDPBUSD        Z18, Z14, Z6
+	VPDPBUSD        Z18, Z15, Z10
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z12
+	VMOVDQU32       64(SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z14, Z7
+	VPDPBUSD        Z18, Z15, Z11
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z13
+	VPSRLW          $0x04, 8(DX), Z14
+	VPANDD          Z4, Z14, Z14
+	VPRORD          $0x02, Z19, Z19
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z19, Z14
+	VPSHUFB         Z14, Z5, Z14
+	VPSRLW          $0x04, 8(DX)(BX*1), Z15
+	VPANDD          Z4, Z15, Z15
+	VPRORD          $0x02, Z20, Z20
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z20, Z15
+	VPSHUFB         Z15, Z5, Z15
+	VPSRLW          $0x04, 8(DX)(BX*2), Z16
+	VPANDD          Z4, Z16, Z16
+	VPRORD          $0x02, Z21, Z21
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z21, Z16
+	VPSHUFB         Z16, Z5, Z16
+	VPSRLW          $0x04, 8(DX)(R9*1), Z17
+	VPANDD          Z4, Z17, Z17
+	VPRORD          $0x02, Z22, Z22
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z22, Z17
+	VPSHUFB         Z17, Z5, Z17
+	VMOVDQU32       128(SI), Z18
+	VPDPBUSD        Z18, Z14, Z6
+	VPDPBUSD        Z18, Z15, Z10
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z12
+	VMOVDQU32       128(SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z14, Z7
+	VPDPBUSD        Z18, Z15, Z11
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z13
+	VPSRLW          $0x06, 8(DX), Z14
+	VPANDD          Z4, Z14, Z14
+	VPRORD          $0x02, Z19, Z19
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z19, Z14
+	VPSHUFB         Z14, Z5, Z14
+	VPSRLW          $0x06, 8(DX)(BX*1), Z15
+	VPANDD          Z4, Z15, Z15
+	VPRORD          $0x02, Z20, Z20
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z20, Z15
+	VPSHUFB         Z15, Z5, Z15
+	VPSRLW          $0x06, 8(DX)(BX*2), Z16
+	VPANDD          Z4, Z16, Z16
+	VPRORD          $0x02, Z21, Z21
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z21, Z16
+	VPSHUFB         Z16, Z5, Z16
+	VPSRLW          $0x06, 8(DX)(R9*1), Z17
+	VPANDD          Z4, Z17, Z17
+	VPRORD          $0x02, Z22, Z22
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z22, Z17
+	VPSHUFB         Z17, Z5, Z17
+	VMOVDQU32       192(SI), Z18
+	VPDPBUSD        Z18, Z14, Z6
+	VPDPBUSD        Z18, Z15, Z10
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z12
+	VMOVDQU32       192(SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z14, Z7
+	VPDPBUSD        Z18, Z15, Z11
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z13
+	VALIGNQ         $0x04, Z6, Z10, Z18
+	VPADDD          Z18, Z6, Z6
+	VPADDD          Z18, Z10, K1, Z6
+	VALIGNQ         $0x04, Z7, Z11, Z18
+	VPADDD          Z18, Z7, Z7
+	VPADDD          Z18, Z11, K1, Z7
+	VALIGNQ         $0x04, Z8, Z12, Z18
+	VPADDD          Z18, Z8, Z8
+	VPADDD          Z18, Z12, K1, Z8
+	VALIGNQ         $0x04, Z9, Z13, Z18
+	VPADDD          Z18, Z9, Z9
+	VPADDD          Z18, Z13, K1, Z9
+	VPBROADCASTW    104(DX), X12
+	VCVTPH2PS       X12, Y12
+	VMULPS          halved3<>+0(SB), Y12, Y12
+	VPMOVSXBD       (DX), Y16
+	VCVTDQ2PS       Y16, Y16
+	VMULPS          Y16, Y12, Y12
+	VPBROADCASTW    104(DX)(BX*1), X14
+	VCVTPH2PS       X14, Y14
+	VMULPS          halved3<>+0(SB), Y14, Y14
+	VPMOVSXBD       (DX)(BX*1), Y16
+	VCVTDQ2PS       Y16, Y16
+	VMULPS          Y16, Y14, Y14
+	VINSERTI64X4    $0x01, Y14, Z12, Z12
+	VBROADCASTI64X4 256(SI), Z10
+	VCVTDQ2PS       Z6, Z6
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z6, Z11, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z10
+	VCVTDQ2PS       Z7, Z7
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z7, Z11, Z1
+	VPBROADCASTW    104(DX)(BX*2), X12
+	VCVTPH2PS       X12, Y12
+	VMULPS          halved3<>+0(SB), Y12, Y12
+	VPMOVSXBD       (DX)(BX*2), Y16
+	VCVTDQ2PS       Y16, Y16
+	VMULPS          Y16, Y12, Y12
+	VPBROADCASTW    104(DX)(R9*1), X14
+	VCVTPH2PS       X14, Y14
+	VMULPS          halved3<>+0(SB), Y14, Y14
+	VPMOVSXBD       (DX)(R9*1), Y16
+	VCVTDQ2PS       Y16, Y16
+	VMULPS          Y16, Y14, Y14
+	VINSERTI64X4    $0x01, Y14, Z12, Z12
+	VBROADCASTI64X4 256(SI), Z10
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z8, Z11, Z2
+	VBROADCASTI64X4 256(SI)(DI*1), Z10
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z9, Z11, Z3
+	ADDQ            $0x0000006a, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z4
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z1, Z1, Z5
+	VSHUFPS       $0xdd, Z1, Z1, Z1
+	VADDPS        Z1, Z5, Z1
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFPS       $0x88, Z3, Z3, Z5
+	VSHUFPS       $0xdd, Z3, Z3, Z3
+	VADDPS        Z3, Z5, Z3
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFF32X4    $0x88, Z2, Z0, Z5
+	VSHUFF32X4    $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VPERMPS       Z0, Z4, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X5
+	VMOVUPS       X5, (AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func fewIQ2XXSVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewIQ2XXSVNNI4x3(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+	VMOVUPS 256(R10), Z4
+	VMOVUPS 320(R10), Z5
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask03<>+0(SB), Z6
+	VMOVDQU32 valuesIQ2XXS<>+0(SB), Z7
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 (R12)(BX*2)
+	PREFETCHT1 64(R12)(BX*2)
+	PREFETCHT1 (R12)(R9*1)
+	PREFETCHT1 64(R12)(R9*1)
+	ADDQ       $0x0000006a, R12
+
+fetched:
+	VPSLLD          $0x03, 288(SI), Y8
+	VMOVDQA32       Z8, Z14
+	VMOVDQA32       Z8, Z11
+	VMOVDQA32       Z8, Z17
+	VPSLLD          $0x03, 288(SI)(DI*1), Y9
+	VMOVDQA32       Z9, Z15
+	VMOVDQA32       Z9, Z12
+	VMOVDQA32       Z9, Z18
+	VPSLLD          $0x03, 288(SI)(DI*2), Y10
+	VMOVDQA32       Z10, Z16
+	VMOVDQA32       Z10, Z13
+	VMOVDQA32       Z10, Z19
+	VPANDD          8(DX), Z6, Z20
+	VBROADCASTI64X4 72(DX), Z25
+	VPROLVD         turn3<>+0(SB), Z25, Z25
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z25, Z20
+	VPSHUFB         Z20, Z7, Z20
+	VPANDD          8(DX)(BX*1), Z6, Z21
+	VBROADCASTI64X4 72(DX)(BX*1), Z26
+	VPROLVD         turn3<>+0(SB), Z26, Z26
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z26, Z21
+	VPSHUFB         Z21, Z7, Z21
+	VPANDD          8(DX)(BX*2), Z6, Z22
+	VBROADCASTI64X4 72(DX)(BX*2), Z27
+	VPROLVD         turn3<>+0(SB), Z27, Z27
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z27, Z22
+	VPSHUFB         Z22, Z7, Z22
+	VPANDD          8(DX)(R9*1), Z6, Z23
+	VBROADCASTI64X4 72(DX)(R9*1), Z28
+	VPROLVD         turn3<>+0(SB), Z28, Z28
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z28, Z23
+	VPSHUFB         Z23, Z7, Z23
+	VMOVDQU32       (SI), Z24
+	VPDPBUSD        Z24, Z20, Z8
+	VPDPBUSD        Z24, Z21, Z14
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z17
+	VMOVDQU32       (SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z20, Z9
+	VPDPBUSD        Z24, Z21, Z15
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       (SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z20, Z10
+	VPDPBUSD        Z24, Z21, Z16
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z19
+	VPSRLW          $0x02, 8(DX), Z20
+	VPANDD          Z6, Z20, Z20
+	VPRORD          $0x02, Z25, Z25
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z25, Z20
+	VPSHUFB         Z20, Z7, Z20
+	VPSRLW          $0x02, 8(DX)(BX*1), Z21
+	VPANDD          Z6, Z21, Z21
+	VPRORD          $0x02, Z26, Z26
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z26, Z21
+	VPSHUFB         Z21, Z7, Z21
+	VPSRLW          $0x02, 8(DX)(BX*2), Z22
+	VPANDD          Z6, Z22, Z22
+	VPRORD          $0x02, Z27, Z27
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z27, Z22
+	VPSHUFB         Z22, Z7, Z22
+	VPSRLW          $0x02, 8(DX)(R9*1), Z23
+	VPANDD          Z6, Z23, Z23
+	VPRORD          $0x02, Z28, Z28
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z28, Z23
+	VPSHUFB         Z23, Z7, Z23
+	VMOVDQU32       64(SI), Z24
+	VPDPBUSD        Z24, Z20, Z8
+	VPDPBUSD        Z24, Z21, Z14
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z17
+	VMOVDQU32       64(SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z20, Z9
+	VPDPBUSD        Z24, Z21, Z15
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       64(SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z20, Z10
+	VPDPBUSD        Z24, Z21, Z16
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z19
+	VPSRLW          $0x04, 8(DX), Z20
+	VPANDD          Z6, Z20, Z20
+	VPRORD          $0x02, Z25, Z25
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z25, Z20
+	VPSHUFB         Z20, Z7, Z20
+	VPSRLW          $0x04, 8(DX)(BX*1), Z21
+	VPANDD          Z6, Z21, Z21
+	VPRORD          $0x02, Z26, Z26
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z26, Z21
+	VPSHUFB         Z21, Z7, Z21
+	VPSRLW          $0x04, 8(DX)(BX*2), Z22
+	VPANDD          Z6, Z22, Z22
+	VPRORD          $0x02, Z27, Z27
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z27, Z22
+	VPSHUFB         Z22, Z7, Z22
+	VPSRLW          $0x04, 8(DX)(R9*1), Z23
+	VPANDD          Z6, Z23, Z23
+	VPRORD          $0x02, Z28, Z28
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z28, Z23
+	VPSHUFB         Z23, Z7, Z23
+	VMOVDQU32       128(SI), Z24
+	VPDPBUSD        Z24, Z20, Z8
+	VPDPBUSD        Z24, Z21, Z14
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z17
+	VMOVDQU32       128(SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z20, Z9
+	VPDPBUSD        Z24, Z21, Z15
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       128(SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z20, Z10
+	VPDPBUSD        Z24, Z21, Z16
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z19
+	VPSRLW          $0x06, 8(DX), Z20
+	VPANDD          Z6, Z20, Z20
+	VPRORD          $0x02, Z25, Z25
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z25, Z20
+	VPSHUFB         Z20, Z7, Z20
+	VPSRLW          $0x06, 8(DX)(BX*1), Z21
+	VPANDD          Z6, Z21, Z21
+	VPRORD          $0x02, Z26, Z26
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z26, Z21
+	VPSHUFB         Z21, Z7, Z21
+	VPSRLW          $0x06, 8(DX)(BX*2), Z22
+	VPANDD          Z6, Z22, Z22
+	VPRORD          $0x02, Z27, Z27
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z27, Z22
+	VPSHUFB         Z22, Z7, Z22
+	VPSRLW          $0x06, 8(DX)(R9*1), Z23
+	VPANDD          Z6, Z23, Z23
+	VPRORD          $0x02, Z28, Z28
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z28, Z23
+	VPSHUFB         Z23, Z7, Z23
+	VMOVDQU32       192(SI), Z24
+	VPDPBUSD        Z24, Z20, Z8
+	VPDPBUSD        Z24, Z21, Z14
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z17
+	VMOVDQU32       192(SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z20, Z9
+	VPDPBUSD        Z24, Z21, Z15
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       192(SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z20, Z10
+	VPDPBUSD        Z24, Z21, Z16
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z19
+	VALIGNQ         $0x04, Z8, Z14, Z24
+	VPADDD          Z24, Z8, Z8
+	VPADDD          Z24, Z14, K1, Z8
+	VALIGNQ         $0x04, Z9, Z15, Z24
+	VPADDD          Z24, Z9, Z9
+	VPADDD          Z24, Z15, K1, Z9
+	VALIGNQ         $0x04, Z10, Z16, Z24
+	VPADDD          Z24, Z10, Z10
+	VPADDD          Z24, Z16, K1, Z10
+	VALIGNQ         $0x04, Z11, Z17, Z24
+	VPADDD          Z24, Z11, Z11
+	VPADDD          Z24, Z17, K1, Z11
+	VALIGNQ         $0x04, Z12, Z18, Z24
+	VPADDD          Z24, Z12, Z12
+	VPADDD          Z24, Z18, K1, Z12
+	VALIGNQ         $0x04, Z13, Z19, Z24
+	VPADDD          Z24, Z13, Z13
+	VPADDD          Z24, Z19, K1, Z13
+	VPBROADCASTW    104(DX), X16
+	VCVTPH2PS       X16, Y16
+	VMULPS          halved3<>+0(SB), Y16, Y16
+	VPMOVSXBD       (DX), Y20
+	VCVTDQ2PS       Y20, Y20
+	VMULPS          Y20, Y16, Y16
+	VPBROADCASTW    104(DX)(BX*1), X18
+	VCVTPH2PS       X18, Y18
+	VMULPS          halved3<>+0(SB), Y18, Y18
+	VPMOVSXBD       (DX)(BX*1), Y20
+	VCVTDQ2PS       Y20, Y20
+	VMULPS          Y20, Y18, Y18
+	VINSERTI64X4    $0x01, Y18, Z16, Z16
+	VBROADCASTI64X4 256(SI), Z14
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z8, Z15, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z14
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z9, Z15, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z14
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z10, Z15, Z2
+	VPBROADCASTW    104(DX)(BX*2), X16
+	VCVTPH2PS       X16, Y16
+	VMULPS          halved3<>+0(SB), Y16, Y16
+	VPMOVSXBD       (DX)(BX*2), Y20
+	VCVTDQ2PS       Y20, Y20
+	VMULPS          Y20, Y16, Y16
+	VPBROADCASTW    104(DX)(R9*1), X18
+	VCVTPH2PS       X18, Y18
+	VMULPS          halved3<>+0(SB), Y18, Y18
+	VPMOVSXBD       (DX)(R9*1), Y20
+	VCVTDQ2PS       Y20, Y20
+	VMULPS          Y20, Y18, Y18
+	VINSERTI64X4    $0x01, Y18, Z16, Z16
+	VBROADCASTI64X4 256(SI), Z14
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z11, Z15, Z3
+	VBROADCASTI64X4 256(SI)(DI*1), Z14
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z12, Z15, Z4
+	VBROADCASTI64X4 256(SI)(DI*2), Z14
+	VCVTDQ2PS       Z13, Z13
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z13, Z15, Z5
+	ADDQ            $0x0000006a, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VMOVUPS         Z4, 256(R10)
+	VMOVUPS         Z5, 320(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z6
+	VSHUFPS       $0x88, Z1, Z0, Z7
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VSHUFPS       $0x88, Z2, Z2, Z7
+	VSHUFPS       $0xdd, Z2, Z2, Z2
+	VADDPS        Z2, Z7, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z7
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VSHUFPS       $0x88, Z4, Z3, Z7
+	VSHUFPS       $0xdd, Z4, Z3, Z3
+	VADDPS        Z3, Z7, Z3
+	VSHUFPS       $0x88, Z5, Z5, Z7
+	VSHUFPS       $0xdd, Z5, Z5, Z5
+	VADDPS        Z5, Z7, Z5
+	VSHUFPS       $0x88, Z5, Z3, Z7
+	VSHUFPS       $0xdd, Z5, Z3, Z3
+	VADDPS        Z3, Z7, Z3
+	VSHUFF32X4    $0x88, Z3, Z0, Z7
+	VSHUFF32X4    $0xdd, Z3, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VPERMPS       Z0, Z6, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X7
+	VMOVUPS       X7, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X7
+	VMOVUPS       X7, (AX)(CX*2)
+	VZEROUPPER
+	RET
+
+// func fewIQ2XXSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewIQ2XXSVNNI4x4(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	LEAQ    (DI)(DI*2), R10
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	MOVQ    acc+56(FP), R11
+	MOVQ    part+64(FP), R12
+	TESTQ   $0x00000001, R12
+	JNE     begin
+	VMOVUPS (R11), Z0
+	VMOVUPS 64(R11), Z1
+	VMOVUPS 128(R11), Z2
+	VMOVUPS 192(R11), Z3
+	VMOVUPS 256(R11), Z4
+	VMOVUPS 320(R11), Z5
+	VMOVUPS 384(R11), Z6
+	VMOVUPS 448(R11), Z7
+
+begin:
+	MOVL      $0x0000ff00, R13
+	KMOVW     R13, K1
+	VMOVDQU32 mask03<>+0(SB), Z8
+	VMOVDQU32 valuesIQ2XXS<>+0(SB), Z9
+	LEAQ      (DX)(BX*8), R13
+
+super:
+	TESTQ      $0x00000004, R12
+	JNE        fetched
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 (R13)(BX*1)
+	PREFETCHT1 64(R13)(BX*1)
+	PREFETCHT1 (R13)(BX*2)
+	PREFETCHT1 64(R13)(BX*2)
+	PREFETCHT1 (R13)(R9*1)
+	PREFETCHT1 64(R13)(R9*1)
+	ADDQ       $0x0000006a, R13
+
+fetched:
+	VPSLLD          $0x03, 288(SI), Y10
+	VMOVDQA32       Z10, Z18
+	VMOVDQA32       Z10, Z14
+	VMOVDQA32       Z10, Z22
+	VPSLLD          $0x03, 288(SI)(DI*1), Y11
+	VMOVDQA32       Z11, Z19
+	VMOVDQA32       Z11, Z15
+	VMOVDQA32       Z11, Z23
+	VPSLLD          $0x03, 288(SI)(DI*2), Y12
+	VMOVDQA32       Z12, Z20
+	VMOVDQA32       Z12, Z16
+	VMOVDQA32       Z12, Z24
+	VPSLLD          $0x03, 288(SI)(R10*1), Y13
+	VMOVDQA32       Z13, Z21
+	VMOVDQA32       Z13, Z17
+	VMOVDQA32       Z13, Z25
+	VPANDD          8(DX), Z8, Z26
+	VBROADCASTI64X4 72(DX), Z30
+	VPROLVD         turn3<>+0(SB), Z30, Z30
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z30, Z26
+	VPSHUFB         Z26, Z9, Z26
+	VPANDD          8(DX)(BX*1), Z8, Z27
+	VBROADCASTI64X4 72(DX)(BX*1), Z30
+	VPROLVD         turn3<>+0(SB), Z30, Z30
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z30, Z27
+	VPSHUFB         Z27, Z9, Z27
+	VPANDD          8(DX)(BX*2), Z8, Z28
+	VBROADCASTI64X4 72(DX)(BX*2), Z30
+	VPROLVD         turn3<>+0(SB), Z30, Z30
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z30, Z28
+	VPSHUFB         Z28, Z9, Z28
+	VPANDD          8(DX)(R9*1), Z8, Z29
+	VBROADCASTI64X4 72(DX)(R9*1), Z30
+	VPROLVD         turn3<>+0(SB), Z30, Z30
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z30, Z29
+	VPSHUFB         Z29, Z9, Z29
+	VMOVDQU32       (SI), Z30
+	VPDPBUSD        Z30, Z26, Z10
+	VPDPBUSD        Z30, Z27, Z18
+	VPDPBUSD        Z30, Z28, Z14
+	VPDPBUSD        Z30, Z29, Z22
+	VMOVDQU32       (SI)(DI*1), Z30
+	VPDPBUSD        Z30, Z26, Z11
+	VPDPBUSD        Z30, Z27, Z19
+	VPDPBUSD        Z30, Z28, Z15
+	VPDPBUSD        Z30, Z29, Z23
+	VMOVDQU32       (SI)(DI*2), Z30
+	VPDPBUSD        Z30, Z26, Z12
+	VPDPBUSD        Z30, Z27, Z20
+	VPDPBUSD        Z30, Z28, Z16
+	VPDPBUSD        Z30, Z29, Z24
+	VMOVDQU32       (SI)(R10*1), Z30
+	VPDPBUSD        Z30, Z26, Z13
+	VPDPBUSD        Z30, Z27, Z21
+	VPDPBUSD        Z30, Z28, Z17
+	VPDPBUSD        Z30, Z29, Z25
+	VPSRLW          $0x02, 8(DX), Z26
+	VPANDD          Z8, Z26, Z26
+	VBROADCASTI64X4 72(DX), Z30
+	VPROLVD         turn3<>+0(SB), Z30, Z30
+	VPRORD          $0x02, Z30, Z30
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z30, Z26
+	VPSHUFB         Z26, Z9, Z26
+	VPSRLW          $0x02, 8(DX)(BX*1), Z27
+	VPANDD          Z8, Z27, Z27
+	VBROADCASTI64X4 72(DX)(BX*1), Z30
+	VPROLVD         turn3<>+0(SB), Z30, Z30
+	VPRORD          $0x02, Z30, Z30
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z30, Z27
+	VPSHUFB         Z27, Z9, Z27
+	VPSRLW          $0x02, 8(DX)(BX*2), Z28
+	VPANDD          Z8, Z28, Z28
+	VBROADCASTI64X4 72(DX)(BX*2), Z30
+	VPROLVD         turn3<>+0(SB), Z30, Z30
+	VPRORD          $0x02, Z30, Z30
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z30, Z28
+	VPSHUFB         Z28, Z9, Z28
+	VPSRLW          $0x02, 8(DX)(R9*1), Z29
+	VPANDD          Z8, Z29, Z29
+	VBROADCASTI64X4 72(DX)(R9*1), Z30
+	VPROLVD         turn3<>+0(SB), Z30, Z30
+	VPRORD          $0x02, Z30, Z30
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z30, Z29
+	VPSHUFB         Z29, Z9, Z29
+	VMOVDQU32       64(SI), Z30
+	VPDPBUSD        Z30, Z26, Z10
+	VPDPBUSD        Z30, Z27, Z18
+	VPDPBUSD        Z30, Z28, Z14
+	VPDPBUSD        Z30, Z29, Z22
+	VMOVDQU32       64(SI)(DI*1), Z30
+	VPDPBUSD        Z30, Z26, Z11
+	VPDPBUSD        Z30, Z27, Z19
+	VPDPBUSD        Z30, Z28, Z15
+	VPDPBUSD        Z30, Z29, Z23
+	VMOVDQU32       64(SI)(DI*2), Z30
+	VPDPBUSD        Z30, Z26, Z12
+	VPDPBUSD        Z30, Z27, Z20
+	VPDPBUSD        Z30, Z28, Z16
+	VPDPBUSD        Z30, Z29, Z24
+	VMOVDQU32       64(SI)(R10*1), Z30
+	VPDPBUSD        Z30, Z26, Z13
+	VPDPBUSD        Z30, Z27, Z21
+	VPDPBUSD        Z30, Z28, Z17
+	VPDPBUSD        Z30, Z29, Z25
+	VPSRLW          $0x04, 8(DX), Z26
+	VPANDD          Z8, Z26, Z26
+	VBROADCASTI64X4 72(DX), Z30
+	VPROLVD         turn3<>+0(SB), Z30, Z30
+	VPRORD          $0x04, Z30, Z30
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z30, Z26
+	VPSHUFB         Z26, Z9, Z26
+	VPSRLW          $0x04, 8(DX)(BX*1), Z27
+	VPANDD          Z8, Z27, Z27
+	VBROADCASTI64X4 72(DX)(BX*1), Z30
+	VPROLVD         turn3<>+0(SB), Z30, Z30
+	VPRORD          $0x04, Z30, Z30
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z30, Z27
+	VPSHUFB         Z27, Z9, Z27
+	VPSRLW          $0x04, 8(DX)(BX*2), Z28
+	VPANDD          Z8, Z28, Z28
+	VBROADCASTI64X4 72(DX)(BX*2), Z30
+	VPROLVD         turn3<>+0(SB), Z30, Z30
+	VPRORD          $0x04, Z30, Z30
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z30, Z28
+	VPSHUFB         Z28, Z9, Z28
+	VPSRLW          $0x04, 8(DX)(R9*1), Z29
+	VPANDD          Z8, Z29, Z29
+	VBROADCASTI64X4 72(DX)(R9*1), Z30
+	VPROLVD         turn3<>+0(SB), Z30, Z30
+	VPRORD          $0x04, Z30, Z30
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z30, Z29
+	VPSHUFB         Z29, Z9, Z29
+	VMOVDQU32       128(SI), Z30
+	VPDPBUSD        Z30, Z26, Z10
+	VPDPBUSD        Z30, Z27, Z18
+	VPDPBUSD        Z30, Z28, Z14
+	VPDPBUSD        Z30, Z29, Z22
+	VMOVDQU32       128(SI)(DI*1), Z30
+	VPDPBUSD        Z30, Z26, Z11
+	VPDPBUSD        Z30, Z27, Z19
+	VPDPBUSD        Z30, Z28, Z15
+	VPDPBUSD        Z30, Z29, Z23
+	VMOVDQU32       128(SI)(DI*2), Z30
+	VPDPBUSD        Z30, Z26, Z12
+	VPDPBUSD        Z30, Z27, Z20
+	VPDPBUSD        Z30, Z28, Z16
+	VPDPBUSD        Z30, Z29, Z24
+	VMOVDQU32       128(SI)(R10*1), Z30
+	VPDPBUSD        Z30, Z26, Z13
+	VPDPBUSD        Z30, Z27, Z21
+	VPDPBUSD        Z30, Z28, Z17
+	VPDPBUSD        Z30, Z29, Z25
+	VPSRLW          $0x06, 8(DX), Z26
+	VPANDD          Z8, Z26, Z26
+	VBROADCASTI64X4 72(DX), Z30
+	VPROLVD         turn3<>+0(SB), Z30, Z30
+	VPRORD          $0x06, Z30, Z30
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z30, Z26
+	VPSHUFB         Z26, Z9, Z26
+	VPSRLW          $0x06, 8(DX)(BX*1), Z27
+	VPANDD          Z8, Z27, Z27
+	VBROADCASTI64X4 72(DX)(BX*1), Z30
+	VPROLVD         turn3<>+0(SB), Z30, Z30
+	VPRORD          $0x06, Z30, Z30
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z30, Z27
+	VPSHUFB         Z27, Z9, Z27
+	VPSRLW          $0x06, 8(DX)(BX*2), Z28
+	VPANDD          Z8, Z28, Z28
+	VBROADCASTI64X4 72(DX)(BX*2), Z30
+	VPROLVD         turn3<>+0(SB), Z30, Z30
+	VPRORD          $0x06, Z30, Z30
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z30, Z28
+	VPSHUFB         Z28, Z9, Z28
+	VPSRLW          $0x06, 8(DX)(R9*1), Z29
+	VPANDD          Z8, Z29, Z29
+	VBROADCASTI64X4 72(DX)(R9*1), Z30
+	VPROLVD         turn3<>+0(SB), Z30, Z30
+	VPRORD          $0x06, Z30, Z30
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z30, Z29
+	VPSHUFB         Z29, Z9, Z29
+	VMOVDQU32       192(SI), Z30
+	VPDPBUSD        Z30, Z26, Z10
+	VPDPBUSD        Z30, Z27, Z18
+	VPDPBUSD        Z30, Z28, Z14
+	VPDPBUSD        Z30, Z29, Z22
+	VMOVDQU32       192(SI)(DI*1), Z30
+	VPDPBUSD        Z30, Z26, Z11
+	VPDPBUSD        Z30, Z27, Z19
+	VPDPBUSD        Z30, Z28, Z15
+	VPDPBUSD        Z30, Z29, Z23
+	VMOVDQU32       192(SI)(DI*2), Z30
+	VPDPBUSD        Z30, Z26, Z12
+	VPDPBUSD        Z30, Z27, Z20
+	VPDPBUSD        Z30, Z28, Z16
+	VPDPBUSD        Z30, Z29, Z24
+	VMOVDQU32       192(SI)(R10*1), Z30
+	VPDPBUSD        Z30, Z26, Z13
+	VPDPBUSD        Z30, Z27, Z21
+	VPDPBUSD        Z30, Z28, Z17
+	VPDPBUSD        Z30, Z29, Z25
+	VALIGNQ         $0x04, Z10, Z18, Z30
+	VPADDD          Z30, Z10, Z10
+	VPADDD          Z30, Z18, K1, Z10
+	VALIGNQ         $0x04, Z11, Z19, Z30
+	VPADDD          Z30, Z11, Z11
+	VPADDD          Z30, Z19, K1, Z11
+	VALIGNQ         $0x04, Z12, Z20, Z30
+	VPADDD          Z30, Z12, Z12
+	VPADDD          Z30, Z20, K1, Z12
+	VALIGNQ         $0x04, Z13, Z21, Z30
+	VPADDD          Z30, Z13, Z13
+	VPADDD          Z30, Z21, K1, Z13
+	VALIGNQ         $0x04, Z14, Z22, Z30
+	VPADDD          Z30, Z14, Z14
+	VPADDD          Z30, Z22, K1, Z14
+	VALIGNQ         $0x04, Z15, Z23, Z30
+	VPADDD          Z30, Z15, Z15
+	VPADDD          Z30, Z23, K1, Z15
+	VALIGNQ         $0x04, Z16, Z24, Z30
+	VPADDD          Z30, Z16, Z16
+	VPADDD          Z30, Z24, K1, Z16
+	VALIGNQ         $0x04, Z17, Z25, Z30
+	VPADDD          Z30, Z17, Z17
+	VPADDD          Z30, Z25, K1, Z17
+	VPBROADCASTW    104(DX), X20
+	VCVTPH2PS       X20, Y20
+	VMULPS          halved3<>+0(SB), Y20, Y20
+	VPMOVSXBD       (DX), Y24
+	VCVTDQ2PS       Y24, Y24
+	VMULPS          Y24, Y20, Y20
+	VPBROADCASTW    104(DX)(BX*1), X22
+	VCVTPH2PS       X22, Y22
+	VMULPS          halved3<>+0(SB), Y22, Y22
+	VPMOVSXBD       (DX)(BX*1), Y24
+	VCVTDQ2PS       Y24, Y24
+	VMULPS          Y24, Y22, Y22
+	VINSERTI64X4    $0x01, Y22, Z20, Z20
+	VBROADCASTI64X4 256(SI), Z18
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z10, Z19, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z18
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z11, Z19, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z18
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z12, Z19, Z2
+	VBROADCASTI64X4 256(SI)(R10*1), Z18
+	VCVTDQ2PS       Z13, Z13
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z13, Z19, Z3
+	VPBROADCASTW    104(DX)(BX*2), X20
+	VCVTPH2PS       X20, Y20
+	VMULPS          halved3<>+0(SB), Y20, Y20
+	VPMOVSXBD       (DX)(BX*2), Y24
+	VCVTDQ2PS       Y24, Y24
+	VMULPS          Y24, Y20, Y20
+	VPBROADCASTW    104(DX)(R9*1), X22
+	VCVTPH2PS       X22, Y22
+	VMULPS          halved3<>+0(SB), Y22, Y22
+	VPMOVSXBD       (DX)(R9*1), Y24
+	VCVTDQ2PS       Y24, Y24
+	VMULPS          Y24, Y22, Y22
+	VINSERTI64X4    $0x01, Y22, Z20, Z20
+	VBROADCASTI64X4 256(SI), Z18
+	VCVTDQ2PS       Z14, Z14
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z14, Z19, Z4
+	VBROADCASTI64X4 256(SI)(DI*1), Z18
+	VCVTDQ2PS       Z15, Z15
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z15, Z19, Z5
+	VBROADCASTI64X4 256(SI)(DI*2), Z18
+	VCVTDQ2PS       Z16, Z16
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z16, Z19, Z6
+	VBROADCASTI64X4 256(SI)(R10*1), Z18
+	VCVTDQ2PS       Z17, Z17
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z17, Z19, Z7
+	ADDQ            $0x0000006a, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R12
+	JNE             sum
+	VMOVUPS         Z0, (R11)
+	VMOVUPS         Z1, 64(R11)
+	VMOVUPS         Z2, 128(R11)
+	VMOVUPS         Z3, 192(R11)
+	VMOVUPS         Z4, 256(R11)
+	VMOVUPS         Z5, 320(R11)
+	VMOVUPS         Z6, 384(R11)
+	VMOVUPS         Z7, 448(R11)
+	VZEROUPPER
+	RET
+
+sum:
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z8
+	VSHUFPS       $0x88, Z1, Z0, Z9
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z9
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z9, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z9
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VSHUFPS       $0x88, Z5, Z4, Z9
+	VSHUFPS       $0xdd, Z5, Z4, Z4
+	VADDPS        Z4, Z9, Z4
+	VSHUFPS       $0x88, Z7, Z6, Z9
+	VSHUFPS       $0xdd, Z7, Z6, Z6
+	VADDPS        Z6, Z9, Z6
+	VSHUFPS       $0x88, Z6, Z4, Z9
+	VSHUFPS       $0xdd, Z6, Z4, Z4
+	VADDPS        Z4, Z9, Z4
+	VSHUFF32X4    $0x88, Z4, Z0, Z9
+	VSHUFF32X4    $0xdd, Z4, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VPERMPS       Z0, Z8, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X9
+	VMOVUPS       X9, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X9
+	VMOVUPS       X9, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z0, X9
+	VMOVUPS       X9, (AX)(DX*1)
+	VZEROUPPER
+	RET
+
 // func tileIQ2XSVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
 TEXT ·tileIQ2XSVNNI2x4(SB), NOSPLIT, $0-72
@@ -67681,6 +76406,653 @@ done:
 	VZEROUPPER
 	RET
 
+// func fewIQ2XSVNNI2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewIQ2XSVNNI2x2(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	MOVQ    acc+56(FP), R9
+	MOVQ    part+64(FP), R10
+	TESTQ   $0x00000001, R10
+	JNE     begin
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+
+begin:
+	MOVL      $0x0000ff00, R11
+	KMOVW     R11, K1
+	VMOVDQU32 mask03<>+0(SB), Z2
+	VMOVDQU32 valuesIQ2XS<>+0(SB), Z3
+	LEAQ      (DX)(BX*8), R11
+
+super:
+	TESTQ      $0x00000004, R10
+	JNE        fetched
+	PREFETCHT1 (R11)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 (R11)(BX*1)
+	PREFETCHT1 64(R11)(BX*1)
+	ADDQ       $0x00000072, R11
+
+fetched:
+	VPSLLD          $0x01, 352(SI), Y4
+	VPSLLD          $0x01, 384(SI), Y6
+	VMOVDQA32       Z4, Z8
+	VMOVDQA32       Z6, Z10
+	VPSLLD          $0x01, 352(SI)(DI*1), Y5
+	VPSLLD          $0x01, 384(SI)(DI*1), Y7
+	VMOVDQA32       Z5, Z9
+	VMOVDQA32       Z7, Z11
+	VPANDD          16(DX), Z2, Z12
+	VBROADCASTI64X4 80(DX), Z15
+	VPROLVD         turn3<>+0(SB), Z15, Z15
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z15, Z12
+	VPSHUFB         Z12, Z3, Z12
+	VPANDD          16(DX)(BX*1), Z2, Z13
+	VBROADCASTI64X4 80(DX)(BX*1), Z16
+	VPROLVD         turn3<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z16, Z13
+	VPSHUFB         Z13, Z3, Z13
+	VMOVDQU32       (SI), Z14
+	VPDPBUSD        Z14, Z12, Z4
+	VPDPBUSD        Z14, Z13, Z8
+	VMOVDQU32       (SI)(DI*1), Z14
+	VPDPBUSD        Z14, Z12, Z5
+	VPDPBUSD        Z14, Z13, Z9
+	VPSRLW          $0x02, 16(DX), Z12
+	VPANDD          Z2, Z12, Z12
+	VPRORD          $0x02, Z15, Z15
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z15, Z12
+	VPSHUFB         Z12, Z3, Z12
+	VPSRLW          $0x02, 16(DX)(BX*1), Z13
+	VPANDD          Z2, Z13, Z13
+	VPRORD          $0x02, Z16, Z16
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z16, Z13
+	VPSHUFB         Z13, Z3, Z13
+	VMOVDQU32       64(SI), Z14
+	VPDPBUSD        Z14, Z12, Z4
+	VPDPBUSD        Z14, Z13, Z8
+	VMOVDQU32       64(SI)(DI*1), Z14
+	VPDPBUSD        Z14, Z12, Z5
+	VPDPBUSD        Z14, Z13, Z9
+	VPSRLW          $0x04, 16(DX), Z12
+	VPANDD          Z2, Z12, Z12
+	VPRORD          $0x02, Z15, Z15
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z15, Z12
+	VPSHUFB         Z12, Z3, Z12
+	VPSRLW          $0x04, 16(DX)(BX*1), Z13
+	VPANDD          Z2, Z13, Z13
+	VPRORD          $0x02, Z16, Z16
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z16, Z13
+	VPSHUFB         Z13, Z3, Z13
+	VMOVDQU32       128(SI), Z14
+	VPDPBUSD        Z14, Z12, Z6
+	VPDPBUSD        Z14, Z13, Z10
+	VMOVDQU32       128(SI)(DI*1), Z14
+	VPDPBUSD        Z14, Z12, Z7
+	VPDPBUSD        Z14, Z13, Z11
+	VPSRLW          $0x06, 16(DX), Z12
+	VPANDD          Z2, Z12, Z12
+	VPRORD          $0x02, Z15, Z15
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z15, Z12
+	VPSHUFB         Z12, Z3, Z12
+	VPSRLW          $0x06, 16(DX)(BX*1), Z13
+	VPANDD          Z2, Z13, Z13
+	VPRORD          $0x02, Z16, Z16
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z16, Z13
+	VPSHUFB         Z13, Z3, Z13
+	VMOVDQU32       192(SI), Z14
+	VPDPBUSD        Z14, Z12, Z6
+	VPDPBUSD        Z14, Z13, Z10
+	VMOVDQU32       192(SI)(DI*1), Z14
+	VPDPBUSD        Z14, Z12, Z7
+	VPDPBUSD        Z14, Z13, Z11
+	VALIGNQ         $0x04, Z4, Z8, Z14
+	VPADDD          Z14, Z4, Z4
+	VPADDD          Z14, Z8, K1, Z4
+	VALIGNQ         $0x04, Z5, Z9, Z14
+	VPADDD          Z14, Z5, Z5
+	VPADDD          Z14, Z9, K1, Z5
+	VALIGNQ         $0x04, Z6, Z10, Z14
+	VPADDD          Z14, Z6, Z6
+	VPADDD          Z14, Z10, K1, Z6
+	VALIGNQ         $0x04, Z7, Z11, Z14
+	VPADDD          Z14, Z7, Z7
+	VPADDD          Z14, Z11, K1, Z7
+	VPMOVSXBW       (DX), Y8
+	VPMOVSXBW       (DX)(BX*1), Y9
+	VINSERTI64X4    $0x01, Y9, Z8, Z8
+	VPSLLD          $0x10, Z8, Z9
+	VPSRAD          $0x10, Z9, Z9
+	VPSRAD          $0x10, Z8, Z8
+	VCVTDQ2PS       Z8, Z8
+	VCVTDQ2PS       Z9, Z9
+	VCVTDQ2PS       Z4, Z4
+	VCVTDQ2PS       Z6, Z6
+	VMULPS          Z9, Z4, Z4
+	VFMADD231PS     Z8, Z6, Z4
+	VCVTDQ2PS       Z5, Z5
+	VCVTDQ2PS       Z7, Z7
+	VMULPS          Z9, Z5, Z5
+	VFMADD231PS     Z8, Z7, Z5
+	VPBROADCASTW    112(DX), X10
+	VCVTPH2PS       X10, Y10
+	VMULPS          halved3<>+0(SB), Y10, Y10
+	VPBROADCASTW    112(DX)(BX*1), X12
+	VCVTPH2PS       X12, Y12
+	VMULPS          halved3<>+0(SB), Y12, Y12
+	VINSERTI64X4    $0x01, Y12, Z10, Z10
+	VBROADCASTI64X4 256(SI), Z8
+	VMULPS          Z8, Z10, Z9
+	VFMADD231PS     Z4, Z9, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z8
+	VMULPS          Z8, Z10, Z9
+	VFMADD231PS     Z5, Z9, Z1
+	ADDQ            $0x00000072, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R10
+	JNE             sum
+	VMOVUPS         Z0, (R9)
+	VMOVUPS         Z1, 64(R9)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z2
+	VSHUFPS       $0x88, Z1, Z0, Z3
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z3, Z0
+	VSHUFPS       $0x88, Z1, Z1, Z3
+	VSHUFPS       $0xdd, Z1, Z1, Z1
+	VADDPS        Z1, Z3, Z1
+	VSHUFPS       $0x88, Z1, Z0, Z3
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z3, Z0
+	VSHUFF32X4    $0x88, Z0, Z0, Z3
+	VSHUFF32X4    $0xdd, Z0, Z0, Z0
+	VADDPS        Z0, Z3, Z0
+	VPERMPS       Z0, Z2, Z0
+	VMOVQ         X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X3
+	VMOVQ         X3, (AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func fewIQ2XSVNNI2x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewIQ2XSVNNI2x3(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	MOVQ    acc+56(FP), R9
+	MOVQ    part+64(FP), R10
+	TESTQ   $0x00000001, R10
+	JNE     begin
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS 128(R9), Z2
+
+begin:
+	MOVL      $0x0000ff00, R11
+	KMOVW     R11, K1
+	VMOVDQU32 mask03<>+0(SB), Z3
+	VMOVDQU32 valuesIQ2XS<>+0(SB), Z4
+	LEAQ      (DX)(BX*8), R11
+
+super:
+	TESTQ      $0x00000004, R10
+	JNE        fetched
+	PREFETCHT1 (R11)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 (R11)(BX*1)
+	PREFETCHT1 64(R11)(BX*1)
+	ADDQ       $0x00000072, R11
+
+fetched:
+	VPSLLD          $0x01, 352(SI), Y5
+	VPSLLD          $0x01, 384(SI), Y8
+	VMOVDQA32       Z5, Z11
+	VMOVDQA32       Z8, Z14
+	VPSLLD          $0x01, 352(SI)(DI*1), Y6
+	VPSLLD          $0x01, 384(SI)(DI*1), Y9
+	VMOVDQA32       Z6, Z12
+	VMOVDQA32       Z9, Z15
+	VPSLLD          $0x01, 352(SI)(DI*2), Y7
+	VPSLLD          $0x01, 384(SI)(DI*2), Y10
+	VMOVDQA32       Z7, Z13
+	VMOVDQA32       Z10, Z16
+	VPANDD          16(DX), Z3, Z17
+	VBROADCASTI64X4 80(DX), Z20
+	VPROLVD         turn3<>+0(SB), Z20, Z20
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z20, Z17
+	VPSHUFB         Z17, Z4, Z17
+	VPANDD          16(DX)(BX*1), Z3, Z18
+	VBROADCASTI64X4 80(DX)(BX*1), Z21
+	VPROLVD         turn3<>+0(SB), Z21, Z21
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z21, Z18
+	VPSHUFB         Z18, Z4, Z18
+	VMOVDQU32       (SI), Z19
+	VPDPBUSD        Z19, Z17, Z5
+	VPDPBUSD        Z19, Z18, Z11
+	VMOVDQU32       (SI)(DI*1), Z19
+	VPDPBUSD        Z19, Z17, Z6
+	VPDPBUSD        Z19, Z18, Z12
+	VMOVDQU32       (SI)(DI*2), Z19
+	VPDPBUSD        Z19, Z17, Z7
+	VPDPBUSD        Z19, Z18, Z13
+	VPSRLW          $0x02, 16(DX), Z17
+	VPANDD          Z3, Z17, Z17
+	VPRORD          $0x02, Z20, Z20
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z20, Z17
+	VPSHUFB         Z17, Z4, Z17
+	VPSRLW          $0x02, 16(DX)(BX*1), Z18
+	VPANDD          Z3, Z18, Z18
+	VPRORD          $0x02, Z21, Z21
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z21, Z18
+	VPSHUFB         Z18, Z4, Z18
+	VMOVDQU32       64(SI), Z19
+	VPDPBUSD        Z19, Z17, Z5
+	VPDPBUSD        Z19, Z18, Z11
+	VMOVDQU32       64(SI)(DI*1), Z19
+	VPDPBUSD        Z19, Z17, Z6
+	VPDPBUSD        Z19, Z18, Z12
+	VMOVDQU32       64(SI)(DI*2), Z19
+	VPDPBUSD        Z19, Z17, Z7
+	VPDPBUSD        Z19, Z18, Z13
+	VPSRLW          $0x04, 16(DX), Z17
+	VPANDD          Z3, Z17, Z17
+	VPRORD          $0x02, Z20, Z20
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z20, Z17
+	VPSHUFB         Z17, Z4, Z17
+	VPSRLW          $0x04, 16(DX)(BX*1), Z18
+	VPANDD          Z3, Z18, Z18
+	VPRORD          $0x02, Z21, Z21
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z21, Z18
+	VPSHUFB         Z18, Z4, Z18
+	VMOVDQU32       128(SI), Z19
+	VPDPBUSD        Z19, Z17, Z8
+	VPDPBUSD        Z19, Z18, Z14
+	VMOVDQU32       128(SI)(DI*1), Z19
+	VPDPBUSD        Z19, Z17, Z9
+	VPDPBUSD        Z19, Z18, Z15
+	VMOVDQU32       128(SI)(DI*2), Z19
+	VPDPBUSD        Z19, Z17, Z10
+	VPDPBUSD        Z19, Z18, Z16
+	VPSRLW          $0x06, 16(DX), Z17
+	VPANDD          Z3, Z17, Z17
+	VPRORD          $0x02, Z20, Z20
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z20, Z17
+	VPSHUFB         Z17, Z4, Z17
+	VPSRLW          $0x06, 16(DX)(BX*1), Z18
+	VPANDD          Z3, Z18, Z18
+	VPRORD          $0x02, Z21, Z21
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z21, Z18
+	VPSHUFB         Z18, Z4, Z18
+	VMOVDQU32       192(SI), Z19
+	VPDPBUSD        Z19, Z17, Z8
+	VPDPBUSD        Z19, Z18, Z14
+	VMOVDQU32       192(SI)(DI*1), Z19
+	VPDPBUSD        Z19, Z17, Z9
+	VPDPBUSD        Z19, Z18, Z15
+	VMOVDQU32       192(SI)(DI*2), Z19
+	VPDPBUSD        Z19, Z17, Z10
+	VPDPBUSD        Z19, Z18, Z16
+	VALIGNQ         $0x04, Z5, Z11, Z19
+	VPADDD          Z19, Z5, Z5
+	VPADDD          Z19, Z11, K1, Z5
+	VALIGNQ         $0x04, Z6, Z12, Z19
+	VPADDD          Z19, Z6, Z6
+	VPADDD          Z19, Z12, K1, Z6
+	VALIGNQ         $0x04, Z7, Z13, Z19
+	VPADDD          Z19, Z7, Z7
+	VPADDD          Z19, Z13, K1, Z7
+	VALIGNQ         $0x04, Z8, Z14, Z19
+	VPADDD          Z19, Z8, Z8
+	VPADDD          Z19, Z14, K1, Z8
+	VALIGNQ         $0x04, Z9, Z15, Z19
+	VPADDD          Z19, Z9, Z9
+	VPADDD          Z19, Z15, K1, Z9
+	VALIGNQ         $0x04, Z10, Z16, Z19
+	VPADDD          Z19, Z10, Z10
+	VPADDD          Z19, Z16, K1, Z10
+	VPMOVSXBW       (DX), Y11
+	VPMOVSXBW       (DX)(BX*1), Y12
+	VINSERTI64X4    $0x01, Y12, Z11, Z11
+	VPSLLD          $0x10, Z11, Z12
+	VPSRAD          $0x10, Z12, Z12
+	VPSRAD          $0x10, Z11, Z11
+	VCVTDQ2PS       Z11, Z11
+	VCVTDQ2PS       Z12, Z12
+	VCVTDQ2PS       Z5, Z5
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z12, Z5, Z5
+	VFMADD231PS     Z11, Z8, Z5
+	VCVTDQ2PS       Z6, Z6
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z12, Z6, Z6
+	VFMADD231PS     Z11, Z9, Z6
+	VCVTDQ2PS       Z7, Z7
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z12, Z7, Z7
+	VFMADD231PS     Z11, Z10, Z7
+	VPBROADCASTW    112(DX), X13
+	VCVTPH2PS       X13, Y13
+	VMULPS          halved3<>+0(SB), Y13, Y13
+	VPBROADCASTW    112(DX)(BX*1), X15
+	VCVTPH2PS       X15, Y15
+	VMULPS          halved3<>+0(SB), Y15, Y15
+	VINSERTI64X4    $0x01, Y15, Z13, Z13
+	VBROADCASTI64X4 256(SI), Z11
+	VMULPS          Z11, Z13, Z12
+	VFMADD231PS     Z5, Z12, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z11
+	VMULPS          Z11, Z13, Z12
+	VFMADD231PS     Z6, Z12, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z11
+	VMULPS          Z11, Z13, Z12
+	VFMADD231PS     Z7, Z12, Z2
+	ADDQ            $0x00000072, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R10
+	JNE             sum
+	VMOVUPS         Z0, (R9)
+	VMOVUPS         Z1, 64(R9)
+	VMOVUPS         Z2, 128(R9)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z3
+	VSHUFPS       $0x88, Z1, Z0, Z4
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z4, Z0
+	VSHUFPS       $0x88, Z2, Z2, Z4
+	VSHUFPS       $0xdd, Z2, Z2, Z2
+	VADDPS        Z2, Z4, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z4
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z4, Z0
+	VSHUFF32X4    $0x88, Z0, Z0, Z4
+	VSHUFF32X4    $0xdd, Z0, Z0, Z0
+	VADDPS        Z0, Z4, Z0
+	VPERMPS       Z0, Z3, Z0
+	VMOVQ         X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X4
+	VMOVQ         X4, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X4
+	VMOVQ         X4, (AX)(CX*2)
+	VZEROUPPER
+	RET
+
+// func fewIQ2XSVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewIQ2XSVNNI2x4(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (DI)(DI*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask03<>+0(SB), Z4
+	VMOVDQU32 valuesIQ2XS<>+0(SB), Z5
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	ADDQ       $0x00000072, R12
+
+fetched:
+	VPSLLD          $0x01, 352(SI), Y6
+	VPSLLD          $0x01, 384(SI), Y10
+	VMOVDQA32       Z6, Z14
+	VMOVDQA32       Z10, Z18
+	VPSLLD          $0x01, 352(SI)(DI*1), Y7
+	VPSLLD          $0x01, 384(SI)(DI*1), Y11
+	VMOVDQA32       Z7, Z15
+	VMOVDQA32       Z11, Z19
+	VPSLLD          $0x01, 352(SI)(DI*2), Y8
+	VPSLLD          $0x01, 384(SI)(DI*2), Y12
+	VMOVDQA32       Z8, Z16
+	VMOVDQA32       Z12, Z20
+	VPSLLD          $0x01, 352(SI)(R9*1), Y9
+	VPSLLD          $0x01, 384(SI)(R9*1), Y13
+	VMOVDQA32       Z9, Z17
+	VMOVDQA32       Z13, Z21
+	VPANDD          16(DX), Z4, Z22
+	VBROADCASTI64X4 80(DX), Z25
+	VPROLVD         turn3<>+0(SB), Z25, Z25
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z25, Z22
+	VPSHUFB         Z22, Z5, Z22
+	VPANDD          16(DX)(BX*1), Z4, Z23
+	VBROADCASTI64X4 80(DX)(BX*1), Z26
+	VPROLVD         turn3<>+0(SB), Z26, Z26
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z26, Z23
+	VPSHUFB         Z23, Z5, Z23
+	VMOVDQU32       (SI), Z24
+	VPDPBUSD        Z24, Z22, Z6
+	VPDPBUSD        Z24, Z23, Z14
+	VMOVDQU32       (SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z22, Z7
+	VPDPBUSD        Z24, Z23, Z15
+	VMOVDQU32       (SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z22, Z8
+	VPDPBUSD        Z24, Z23, Z16
+	VMOVDQU32       (SI)(R9*1), Z24
+	VPDPBUSD        Z24, Z22, Z9
+	VPDPBUSD        Z24, Z23, Z17
+	VPSRLW          $0x02, 16(DX), Z22
+	VPANDD          Z4, Z22, Z22
+	VPRORD          $0x02, Z25, Z25
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z25, Z22
+	VPSHUFB         Z22, Z5, Z22
+	VPSRLW          $0x02, 16(DX)(BX*1), Z23
+	VPANDD          Z4, Z23, Z23
+	VPRORD          $0x02, Z26, Z26
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z26, Z23
+	VPSHUFB         Z23, Z5, Z23
+	VMOVDQU32       64(SI), Z24
+	VPDPBUSD        Z24, Z22, Z6
+	VPDPBUSD        Z24, Z23, Z14
+	VMOVDQU32       64(SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z22, Z7
+	VPDPBUSD        Z24, Z23, Z15
+	VMOVDQU32       64(SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z22, Z8
+	VPDPBUSD        Z24, Z23, Z16
+	VMOVDQU32       64(SI)(R9*1), Z24
+	VPDPBUSD        Z24, Z22, Z9
+	VPDPBUSD        Z24, Z23, Z17
+	VPSRLW          $0x04, 16(DX), Z22
+	VPANDD          Z4, Z22, Z22
+	VPRORD          $0x02, Z25, Z25
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z25, Z22
+	VPSHUFB         Z22, Z5, Z22
+	VPSRLW          $0x04, 16(DX)(BX*1), Z23
+	VPANDD          Z4, Z23, Z23
+	VPRORD          $0x02, Z26, Z26
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z26, Z23
+	VPSHUFB         Z23, Z5, Z23
+	VMOVDQU32       128(SI), Z24
+	VPDPBUSD        Z24, Z22, Z10
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       128(SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z19
+	VMOVDQU32       128(SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z20
+	VMOVDQU32       128(SI)(R9*1), Z24
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z21
+	VPSRLW          $0x06, 16(DX), Z22
+	VPANDD          Z4, Z22, Z22
+	VPRORD          $0x02, Z25, Z25
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z25, Z22
+	VPSHUFB         Z22, Z5, Z22
+	VPSRLW          $0x06, 16(DX)(BX*1), Z23
+	VPANDD          Z4, Z23, Z23
+	VPRORD          $0x02, Z26, Z26
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z26, Z23
+	VPSHUFB         Z23, Z5, Z23
+	VMOVDQU32       192(SI), Z24
+	VPDPBUSD        Z24, Z22, Z10
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       192(SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z19
+	VMOVDQU32       192(SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z20
+	VMOVDQU32       192(SI)(R9*1), Z24
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z21
+	VALIGNQ         $0x04, Z6, Z14, Z24
+	VPADDD          Z24, Z6, Z6
+	VPADDD          Z24, Z14, K1, Z6
+	VALIGNQ         $0x04, Z7, Z15, Z24
+	VPADDD          Z24, Z7, Z7
+	VPADDD          Z24, Z15, K1, Z7
+	VALIGNQ         $0x04, Z8, Z16, Z24
+	VPADDD          Z24, Z8, Z8
+	VPADDD          Z24, Z16, K1, Z8
+	VALIGNQ         $0x04, Z9, Z17, Z24
+	VPADDD          Z24, Z9, Z9
+	VPADDD          Z24, Z17, K1, Z9
+	VALIGNQ         $0x04, Z10, Z18, Z24
+	VPADDD          Z24, Z10, Z10
+	VPADDD          Z24, Z18, K1, Z10
+	VALIGNQ         $0x04, Z11, Z19, Z24
+	VPADDD          Z24, Z11, Z11
+	VPADDD          Z24, Z19, K1, Z11
+	VALIGNQ         $0x04, Z12, Z20, Z24
+	VPADDD          Z24, Z12, Z12
+	VPADDD          Z24, Z20, K1, Z12
+	VALIGNQ         $0x04, Z13, Z21, Z24
+	VPADDD          Z24, Z13, Z13
+	VPADDD          Z24, Z21, K1, Z13
+	VPMOVSXBW       (DX), Y14
+	VPMOVSXBW       (DX)(BX*1), Y15
+	VINSERTI64X4    $0x01, Y15, Z14, Z14
+	VPSLLD          $0x10, Z14, Z15
+	VPSRAD          $0x10, Z15, Z15
+	VPSRAD          $0x10, Z14, Z14
+	VCVTDQ2PS       Z14, Z14
+	VCVTDQ2PS       Z15, Z15
+	VCVTDQ2PS       Z6, Z6
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z15, Z6, Z6
+	VFMADD231PS     Z14, Z10, Z6
+	VCVTDQ2PS       Z7, Z7
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z15, Z7, Z7
+	VFMADD231PS     Z14, Z11, Z7
+	VCVTDQ2PS       Z8, Z8
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z15, Z8, Z8
+	VFMADD231PS     Z14, Z12, Z8
+	VCVTDQ2PS       Z9, Z9
+	VCVTDQ2PS       Z13, Z13
+	VMULPS          Z15, Z9, Z9
+	VFMADD231PS     Z14, Z13, Z9
+	VPBROADCASTW    112(DX), X16
+	VCVTPH2PS       X16, Y16
+	VMULPS          halved3<>+0(SB), Y16, Y16
+	VPBROADCASTW    112(DX)(BX*1), X18
+	VCVTPH2PS       X18, Y18
+	VMULPS          halved3<>+0(SB), Y18, Y18
+	VINSERTI64X4    $0x01, Y18, Z16, Z16
+	VBROADCASTI64X4 256(SI), Z14
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z6, Z15, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z14
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z7, Z15, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z14
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z8, Z15, Z2
+	VBROADCASTI64X4 256(SI)(R9*1), Z14
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z9, Z15, Z3
+	ADDQ            $0x00000072, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z4
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z5
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFF32X4    $0x88, Z0, Z0, Z5
+	VSHUFF32X4    $0xdd, Z0, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VPERMPS       Z0, Z4, Z0
+	VMOVQ         X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X5
+	VMOVQ         X5, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X5
+	VMOVQ         X5, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z0, X5
+	VMOVQ         X5, (AX)(DX*1)
+	VZEROUPPER
+	RET
+
 // func expandIQ2XSVNNI(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandIQ2XSVNNI(SB), NOSPLIT, $0-24
@@ -70143,6 +79515,848 @@ sum:
 	VMOVQ         X17, 16(AX)(DX*1)
 
 done:
+	VZEROUPPER
+	RET
+
+// func fewIQ3XXSVNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewIQ3XXSVNNI4x2(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask0f<>+0(SB), Z4
+	VMOVDQU32 valuesIQ3XXS<>+0(SB), Z5
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 128(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 128(R12)(BX*1)
+	PREFETCHT1 (R12)(BX*2)
+	PREFETCHT1 64(R12)(BX*2)
+	PREFETCHT1 128(R12)(BX*2)
+	PREFETCHT1 (R12)(R9*1)
+	PREFETCHT1 64(R12)(R9*1)
+	PREFETCHT1 128(R12)(R9*1)
+	ADDQ       $0x0000008a, R12
+
+fetched:
+	VPSLLD          $0x03, 288(SI), Y6
+	VMOVDQA32       Z6, Z10
+	VMOVDQA32       Z6, Z8
+	VMOVDQA32       Z6, Z12
+	VPSLLD          $0x03, 288(SI)(DI*1), Y7
+	VMOVDQA32       Z7, Z11
+	VMOVDQA32       Z7, Z9
+	VMOVDQA32       Z7, Z13
+	VPANDD          8(DX), Z4, Z14
+	VPSHUFB         Z14, Z5, Z14
+	VPANDD          8(DX)(BX*1), Z4, Z15
+	VPSHUFB         Z15, Z5, Z15
+	VPANDD          8(DX)(BX*2), Z4, Z16
+	VPSHUFB         Z16, Z5, Z16
+	VPANDD          8(DX)(R9*1), Z4, Z17
+	VPSHUFB         Z17, Z5, Z17
+	VMOVDQU32       (SI), Z18
+	VPDPBUSD        Z18, Z14, Z6
+	VPDPBUSD        Z18, Z15, Z10
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z12
+	VMOVDQU32       (SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z14, Z7
+	VPDPBUSD        Z18, Z15, Z11
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z13
+	VPANDD          72(DX), Z4, Z14
+	VPSHUFB         Z14, Z5, Z14
+	VPANDD          72(DX)(BX*1), Z4, Z15
+	VPSHUFB         Z15, Z5, Z15
+	VPANDD          72(DX)(BX*2), Z4, Z16
+	VPSHUFB         Z16, Z5, Z16
+	VPANDD          72(DX)(R9*1), Z4, Z17
+	VPSHUFB         Z17, Z5, Z17
+	VMOVDQU32       64(SI), Z18
+	VPDPBUSD        Z18, Z14, Z6
+	VPDPBUSD        Z18, Z15, Z10
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z12
+	VMOVDQU32       64(SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z14, Z7
+	VPDPBUSD        Z18, Z15, Z11
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z13
+	VPSRLW          $0x04, 8(DX), Z14
+	VPANDD          Z4, Z14, Z14
+	VPSHUFB         Z14, Z5, Z14
+	VPSRLW          $0x04, 8(DX)(BX*1), Z15
+	VPANDD          Z4, Z15, Z15
+	VPSHUFB         Z15, Z5, Z15
+	VPSRLW          $0x04, 8(DX)(BX*2), Z16
+	VPANDD          Z4, Z16, Z16
+	VPSHUFB         Z16, Z5, Z16
+	VPSRLW          $0x04, 8(DX)(R9*1), Z17
+	VPANDD          Z4, Z17, Z17
+	VPSHUFB         Z17, Z5, Z17
+	VMOVDQU32       128(SI), Z18
+	VPDPBUSD        Z18, Z14, Z6
+	VPDPBUSD        Z18, Z15, Z10
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z12
+	VMOVDQU32       128(SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z14, Z7
+	VPDPBUSD        Z18, Z15, Z11
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z13
+	VPSRLW          $0x04, 72(DX), Z14
+	VPANDD          Z4, Z14, Z14
+	VPSHUFB         Z14, Z5, Z14
+	VPSRLW          $0x04, 72(DX)(BX*1), Z15
+	VPANDD          Z4, Z15, Z15
+	VPSHUFB         Z15, Z5, Z15
+	VPSRLW          $0x04, 72(DX)(BX*2), Z16
+	VPANDD          Z4, Z16, Z16
+	VPSHUFB         Z16, Z5, Z16
+	VPSRLW          $0x04, 72(DX)(R9*1), Z17
+	VPANDD          Z4, Z17, Z17
+	VPSHUFB         Z17, Z5, Z17
+	VMOVDQU32       192(SI), Z18
+	VPDPBUSD        Z18, Z14, Z6
+	VPDPBUSD        Z18, Z15, Z10
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z12
+	VMOVDQU32       192(SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z14, Z7
+	VPDPBUSD        Z18, Z15, Z11
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z13
+	VALIGNQ         $0x04, Z6, Z10, Z18
+	VPADDD          Z18, Z6, Z6
+	VPADDD          Z18, Z10, K1, Z6
+	VALIGNQ         $0x04, Z7, Z11, Z18
+	VPADDD          Z18, Z7, Z7
+	VPADDD          Z18, Z11, K1, Z7
+	VALIGNQ         $0x04, Z8, Z12, Z18
+	VPADDD          Z18, Z8, Z8
+	VPADDD          Z18, Z12, K1, Z8
+	VALIGNQ         $0x04, Z9, Z13, Z18
+	VPADDD          Z18, Z9, Z9
+	VPADDD          Z18, Z13, K1, Z9
+	VPBROADCASTW    136(DX), X12
+	VCVTPH2PS       X12, Y12
+	VMULPS          halved2<>+0(SB), Y12, Y12
+	VPMOVSXBD       (DX), Y16
+	VCVTDQ2PS       Y16, Y16
+	VMULPS          Y16, Y12, Y12
+	VPBROADCASTW    136(DX)(BX*1), X14
+	VCVTPH2PS       X14, Y14
+	VMULPS          halved2<>+0(SB), Y14, Y14
+	VPMOVSXBD       (DX)(BX*1), Y16
+	VCVTDQ2PS       Y16, Y16
+	VMULPS          Y16, Y14, Y14
+	VINSERTI64X4    $0x01, Y14, Z12, Z12
+	VBROADCASTI64X4 256(SI), Z10
+	VCVTDQ2PS       Z6, Z6
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z6, Z11, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z10
+	VCVTDQ2PS       Z7, Z7
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z7, Z11, Z1
+	VPBROADCASTW    136(DX)(BX*2), X12
+	VCVTPH2PS       X12, Y12
+	VMULPS          halved2<>+0(SB), Y12, Y12
+	VPMOVSXBD       (DX)(BX*2), Y16
+	VCVTDQ2PS       Y16, Y16
+	VMULPS          Y16, Y12, Y12
+	VPBROADCASTW    136(DX)(R9*1), X14
+	VCVTPH2PS       X14, Y14
+	VMULPS          halved2<>+0(SB), Y14, Y14
+	VPMOVSXBD       (DX)(R9*1), Y16
+	VCVTDQ2PS       Y16, Y16
+	VMULPS          Y16, Y14, Y14
+	VINSERTI64X4    $0x01, Y14, Z12, Z12
+	VBROADCASTI64X4 256(SI), Z10
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z8, Z11, Z2
+	VBROADCASTI64X4 256(SI)(DI*1), Z10
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z9, Z11, Z3
+	ADDQ            $0x0000008a, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z4
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z1, Z1, Z5
+	VSHUFPS       $0xdd, Z1, Z1, Z1
+	VADDPS        Z1, Z5, Z1
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFPS       $0x88, Z3, Z3, Z5
+	VSHUFPS       $0xdd, Z3, Z3, Z3
+	VADDPS        Z3, Z5, Z3
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFF32X4    $0x88, Z2, Z0, Z5
+	VSHUFF32X4    $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VPERMPS       Z0, Z4, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X5
+	VMOVUPS       X5, (AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func fewIQ3XXSVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewIQ3XXSVNNI4x3(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+	VMOVUPS 256(R10), Z4
+	VMOVUPS 320(R10), Z5
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask0f<>+0(SB), Z6
+	VMOVDQU32 valuesIQ3XXS<>+0(SB), Z7
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 128(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 128(R12)(BX*1)
+	PREFETCHT1 (R12)(BX*2)
+	PREFETCHT1 64(R12)(BX*2)
+	PREFETCHT1 128(R12)(BX*2)
+	PREFETCHT1 (R12)(R9*1)
+	PREFETCHT1 64(R12)(R9*1)
+	PREFETCHT1 128(R12)(R9*1)
+	ADDQ       $0x0000008a, R12
+
+fetched:
+	VPSLLD          $0x03, 288(SI), Y8
+	VMOVDQA32       Z8, Z14
+	VMOVDQA32       Z8, Z11
+	VMOVDQA32       Z8, Z17
+	VPSLLD          $0x03, 288(SI)(DI*1), Y9
+	VMOVDQA32       Z9, Z15
+	VMOVDQA32       Z9, Z12
+	VMOVDQA32       Z9, Z18
+	VPSLLD          $0x03, 288(SI)(DI*2), Y10
+	VMOVDQA32       Z10, Z16
+	VMOVDQA32       Z10, Z13
+	VMOVDQA32       Z10, Z19
+	VPANDD          8(DX), Z6, Z20
+	VPSHUFB         Z20, Z7, Z20
+	VPANDD          8(DX)(BX*1), Z6, Z21
+	VPSHUFB         Z21, Z7, Z21
+	VPANDD          8(DX)(BX*2), Z6, Z22
+	VPSHUFB         Z22, Z7, Z22
+	VPANDD          8(DX)(R9*1), Z6, Z23
+	VPSHUFB         Z23, Z7, Z23
+	VMOVDQU32       (SI), Z24
+	VPDPBUSD        Z24, Z20, Z8
+	VPDPBUSD        Z24, Z21, Z14
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z17
+	VMOVDQU32       (SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z20, Z9
+	VPDPBUSD        Z24, Z21, Z15
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       (SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z20, Z10
+	VPDPBUSD        Z24, Z21, Z16
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z19
+	VPANDD          72(DX), Z6, Z20
+	VPSHUFB         Z20, Z7, Z20
+	VPANDD          72(DX)(BX*1), Z6, Z21
+	VPSHUFB         Z21, Z7, Z21
+	VPANDD          72(DX)(BX*2), Z6, Z22
+	VPSHUFB         Z22, Z7, Z22
+	VPANDD          72(DX)(R9*1), Z6, Z23
+	VPSHUFB         Z23, Z7, Z23
+	VMOVDQU32       64(SI), Z24
+	VPDPBUSD        Z24, Z20, Z8
+	VPDPBUSD        Z24, Z21, Z14
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z17
+	VMOVDQU32       64(SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z20, Z9
+	VPDPBUSD        Z24, Z21, Z15
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       64(SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z20, Z10
+	VPDPBUSD        Z24, Z21, Z16
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z19
+	VPSRLW          $0x04, 8(DX), Z20
+	VPANDD          Z6, Z20, Z20
+	VPSHUFB         Z20, Z7, Z20
+	VPSRLW          $0x04, 8(DX)(BX*1), Z21
+	VPANDD          Z6, Z21, Z21
+	VPSHUFB         Z21, Z7, Z21
+	VPSRLW          $0x04, 8(DX)(BX*2), Z22
+	VPANDD          Z6, Z22, Z22
+	VPSHUFB         Z22, Z7, Z22
+	VPSRLW          $0x04, 8(DX)(R9*1), Z23
+	VPANDD          Z6, Z23, Z23
+	VPSHUFB         Z23, Z7, Z23
+	VMOVDQU32       128(SI), Z24
+	VPDPBUSD        Z24, Z20, Z8
+	VPDPBUSD        Z24, Z21, Z14
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z17
+	VMOVDQU32       128(SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z20, Z9
+	VPDPBUSD        Z24, Z21, Z15
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       128(SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z20, Z10
+	VPDPBUSD        Z24, Z21, Z16
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z19
+	VPSRLW          $0x04, 72(DX), Z20
+	VPANDD          Z6, Z20, Z20
+	VPSHUFB         Z20, Z7, Z20
+	VPSRLW          $0x04, 72(DX)(BX*1), Z21
+	VPANDD          Z6, Z21, Z21
+	VPSHUFB         Z21, Z7, Z21
+	VPSRLW          $0x04, 72(DX)(BX*2), Z22
+	VPANDD          Z6, Z22, Z22
+	VPSHUFB         Z22, Z7, Z22
+	VPSRLW          $0x04, 72(DX)(R9*1), Z23
+	VPANDD          Z6, Z23, Z23
+	VPSHUFB         Z23, Z7, Z23
+	VMOVDQU32       192(SI), Z24
+	VPDPBUSD        Z24, Z20, Z8
+	VPDPBUSD        Z24, Z21, Z14
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z17
+	VMOVDQU32       192(SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z20, Z9
+	VPDPBUSD        Z24, Z21, Z15
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       192(SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z20, Z10
+	VPDPBUSD        Z24, Z21, Z16
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z19
+	VALIGNQ         $0x04, Z8, Z14, Z24
+	VPADDD          Z24, Z8, Z8
+	VPADDD          Z24, Z14, K1, Z8
+	VALIGNQ         $0x04, Z9, Z15, Z24
+	VPADDD          Z24, Z9, Z9
+	VPADDD          Z24, Z15, K1, Z9
+	VALIGNQ         $0x04, Z10, Z16, Z24
+	VPADDD          Z24, Z10, Z10
+	VPADDD          Z24, Z16, K1, Z10
+	VALIGNQ         $0x04, Z11, Z17, Z24
+	VPADDD          Z24, Z11, Z11
+	VPADDD          Z24, Z17, K1, Z11
+	VALIGNQ         $0x04, Z12, Z18, Z24
+	VPADDD          Z24, Z12, Z12
+	VPADDD          Z24, Z18, K1, Z12
+	VALIGNQ         $0x04, Z13, Z19, Z24
+	VPADDD          Z24, Z13, Z13
+	VPADDD          Z24, Z19, K1, Z13
+	VPBROADCASTW    136(DX), X16
+	VCVTPH2PS       X16, Y16
+	VMULPS          halved2<>+0(SB), Y16, Y16
+	VPMOVSXBD       (DX), Y20
+	VCVTDQ2PS       Y20, Y20
+	VMULPS          Y20, Y16, Y16
+	VPBROADCASTW    136(DX)(BX*1), X18
+	VCVTPH2PS       X18, Y18
+	VMULPS          halved2<>+0(SB), Y18, Y18
+	VPMOVSXBD       (DX)(BX*1), Y20
+	VCVTDQ2PS       Y20, Y20
+	VMULPS          Y20, Y18, Y18
+	VINSERTI64X4    $0x01, Y18, Z16, Z16
+	VBROADCASTI64X4 256(SI), Z14
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z8, Z15, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z14
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z9, Z15, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z14
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z10, Z15, Z2
+	VPBROADCASTW    136(DX)(BX*2), X16
+	VCVTPH2PS       X16, Y16
+	VMULPS          halved2<>+0(SB), Y16, Y16
+	VPMOVSXBD       (DX)(BX*2), Y20
+	VCVTDQ2PS       Y20, Y20
+	VMULPS          Y20, Y16, Y16
+	VPBROADCASTW    136(DX)(R9*1), X18
+	VCVTPH2PS       X18, Y18
+	VMULPS          halved2<>+0(SB), Y18, Y18
+	VPMOVSXBD       (DX)(R9*1), Y20
+	VCVTDQ2PS       Y20, Y20
+	VMULPS          Y20, Y18, Y18
+	VINSERTI64X4    $0x01, Y18, Z16, Z16
+	VBROADCASTI64X4 256(SI), Z14
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z11, Z15, Z3
+	VBROADCASTI64X4 256(SI)(DI*1), Z14
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z12, Z15, Z4
+	VBROADCASTI64X4 256(SI)(DI*2), Z14
+	VCVTDQ2PS       Z13, Z13
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z13, Z15, Z5
+	ADDQ            $0x0000008a, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VMOVUPS         Z4, 256(R10)
+	VMOVUPS         Z5, 320(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z6
+	VSHUFPS       $0x88, Z1, Z0, Z7
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VSHUFPS       $0x88, Z2, Z2, Z7
+	VSHUFPS       $0xdd, Z2, Z2, Z2
+	VADDPS        Z2, Z7, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z7
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VSHUFPS       $0x88, Z4, Z3, Z7
+	VSHUFPS       $0xdd, Z4, Z3, Z3
+	VADDPS        Z3, Z7, Z3
+	VSHUFPS       $0x88, Z5, Z5, Z7
+	VSHUFPS       $0xdd, Z5, Z5, Z5
+	VADDPS        Z5, Z7, Z5
+	VSHUFPS       $0x88, Z5, Z3, Z7
+	VSHUFPS       $0xdd, Z5, Z3, Z3
+	VADDPS        Z3, Z7, Z3
+	VSHUFF32X4    $0x88, Z3, Z0, Z7
+	VSHUFF32X4    $0xdd, Z3, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VPERMPS       Z0, Z6, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X7
+	VMOVUPS       X7, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X7
+	VMOVUPS       X7, (AX)(CX*2)
+	VZEROUPPER
+	RET
+
+// func fewIQ3XXSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewIQ3XXSVNNI4x4(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	LEAQ    (DI)(DI*2), R10
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	MOVQ    acc+56(FP), R11
+	MOVQ    part+64(FP), R12
+	TESTQ   $0x00000001, R12
+	JNE     begin
+	VMOVUPS (R11), Z0
+	VMOVUPS 64(R11), Z1
+	VMOVUPS 128(R11), Z2
+	VMOVUPS 192(R11), Z3
+	VMOVUPS 256(R11), Z4
+	VMOVUPS 320(R11), Z5
+	VMOVUPS 384(R11), Z6
+	VMOVUPS 448(R11), Z7
+
+begin:
+	MOVL      $0x0000ff00, R13
+	KMOVW     R13, K1
+	VMOVDQU32 mask0f<>+0(SB), Z8
+	VMOVDQU32 valuesIQ3XXS<>+0(SB), Z9
+	LEAQ      (DX)(BX*8), R13
+
+super:
+	TESTQ      $0x00000004, R12
+	JNE        fetched
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 (R13)(BX*1)
+	PREFETCHT1 64(R13)(BX*1)
+	PREFETCHT1 128(R13)(BX*1)
+	PREFETCHT1 (R13)(BX*2)
+	PREFETCHT1 64(R13)(BX*2)
+	PREFETCHT1 128(R13)(BX*2)
+	PREFETCHT1 (R13)(R9*1)
+	PREFETCHT1 64(R13)(R9*1)
+	PREFETCHT1 128(R13)(R9*1)
+	ADDQ       $0x0000008a, R13
+
+fetched:
+	VPSLLD          $0x03, 288(SI), Y10
+	VMOVDQA32       Z10, Z18
+	VMOVDQA32       Z10, Z14
+	VMOVDQA32       Z10, Z22
+	VPSLLD          $0x03, 288(SI)(DI*1), Y11
+	VMOVDQA32       Z11, Z19
+	VMOVDQA32       Z11, Z15
+	VMOVDQA32       Z11, Z23
+	VPSLLD          $0x03, 288(SI)(DI*2), Y12
+	VMOVDQA32       Z12, Z20
+	VMOVDQA32       Z12, Z16
+	VMOVDQA32       Z12, Z24
+	VPSLLD          $0x03, 288(SI)(R10*1), Y13
+	VMOVDQA32       Z13, Z21
+	VMOVDQA32       Z13, Z17
+	VMOVDQA32       Z13, Z25
+	VPANDD          8(DX), Z8, Z26
+	VPSHUFB         Z26, Z9, Z26
+	VPANDD          8(DX)(BX*1), Z8, Z27
+	VPSHUFB         Z27, Z9, Z27
+	VPANDD          8(DX)(BX*2), Z8, Z28
+	VPSHUFB         Z28, Z9, Z28
+	VPANDD          8(DX)(R9*1), Z8, Z29
+	VPSHUFB         Z29, Z9, Z29
+	VMOVDQU32       (SI), Z30
+	VPDPBUSD        Z30, Z26, Z10
+	VPDPBUSD        Z30, Z27, Z18
+	VPDPBUSD        Z30, Z28, Z14
+	VPDPBUSD        Z30, Z29, Z22
+	VMOVDQU32       (SI)(DI*1), Z30
+	VPDPBUSD        Z30, Z26, Z11
+	VPDPBUSD        Z30, Z27, Z19
+	VPDPBUSD        Z30, Z28, Z15
+	VPDPBUSD        Z30, Z29, Z23
+	VMOVDQU32       (SI)(DI*2), Z30
+	VPDPBUSD        Z30, Z26, Z12
+	VPDPBUSD        Z30, Z27, Z20
+	VPDPBUSD        Z30, Z28, Z16
+	VPDPBUSD        Z30, Z29, Z24
+	VMOVDQU32       (SI)(R10*1), Z30
+	VPDPBUSD        Z30, Z26, Z13
+	VPDPBUSD        Z30, Z27, Z21
+	VPDPBUSD        Z30, Z28, Z17
+	VPDPBUSD        Z30, Z29, Z25
+	VPANDD          72(DX), Z8, Z26
+	VPSHUFB         Z26, Z9, Z26
+	VPANDD          72(DX)(BX*1), Z8, Z27
+	VPSHUFB         Z27, Z9, Z27
+	VPANDD          72(DX)(BX*2), Z8, Z28
+	VPSHUFB         Z28, Z9, Z28
+	VPANDD          72(DX)(R9*1), Z8, Z29
+	VPSHUFB         Z29, Z9, Z29
+	VMOVDQU32       64(SI), Z30
+	VPDPBUSD        Z30, Z26, Z10
+	VPDPBUSD        Z30, Z27, Z18
+	VPDPBUSD        Z30, Z28, Z14
+	VPDPBUSD        Z30, Z29, Z22
+	VMOVDQU32       64(SI)(DI*1), Z30
+	VPDPBUSD        Z30, Z26, Z11
+	VPDPBUSD        Z30, Z27, Z19
+	VPDPBUSD        Z30, Z28, Z15
+	VPDPBUSD        Z30, Z29, Z23
+	VMOVDQU32       64(SI)(DI*2), Z30
+	VPDPBUSD        Z30, Z26, Z12
+	VPDPBUSD        Z30, Z27, Z20
+	VPDPBUSD        Z30, Z28, Z16
+	VPDPBUSD        Z30, Z29, Z24
+	VMOVDQU32       64(SI)(R10*1), Z30
+	VPDPBUSD        Z30, Z26, Z13
+	VPDPBUSD        Z30, Z27, Z21
+	VPDPBUSD        Z30, Z28, Z17
+	VPDPBUSD        Z30, Z29, Z25
+	VPSRLW          $0x04, 8(DX), Z26
+	VPANDD          Z8, Z26, Z26
+	VPSHUFB         Z26, Z9, Z26
+	VPSRLW          $0x04, 8(DX)(BX*1), Z27
+	VPANDD          Z8, Z27, Z27
+	VPSHUFB         Z27, Z9, Z27
+	VPSRLW          $0x04, 8(DX)(BX*2), Z28
+	VPANDD          Z8, Z28, Z28
+	VPSHUFB         Z28, Z9, Z28
+	VPSRLW          $0x04, 8(DX)(R9*1), Z29
+	VPANDD          Z8, Z29, Z29
+	VPSHUFB         Z29, Z9, Z29
+	VMOVDQU32       128(SI), Z30
+	VPDPBUSD        Z30, Z26, Z10
+	VPDPBUSD        Z30, Z27, Z18
+	VPDPBUSD        Z30, Z28, Z14
+	VPDPBUSD        Z30, Z29, Z22
+	VMOVDQU32       128(SI)(DI*1), Z30
+	VPDPBUSD        Z30, Z26, Z11
+	VPDPBUSD        Z30, Z27, Z19
+	VPDPBUSD        Z30, Z28, Z15
+	VPDPBUSD        Z30, Z29, Z23
+	VMOVDQU32       128(SI)(DI*2), Z30
+	VPDPBUSD        Z30, Z26, Z12
+	VPDPBUSD        Z30, Z27, Z20
+	VPDPBUSD        Z30, Z28, Z16
+	VPDPBUSD        Z30, Z29, Z24
+	VMOVDQU32       128(SI)(R10*1), Z30
+	VPDPBUSD        Z30, Z26, Z13
+	VPDPBUSD        Z30, Z27, Z21
+	VPDPBUSD        Z30, Z28, Z17
+	VPDPBUSD        Z30, Z29, Z25
+	VPSRLW          $0x04, 72(DX), Z26
+	VPANDD          Z8, Z26, Z26
+	VPSHUFB         Z26, Z9, Z26
+	VPSRLW          $0x04, 72(DX)(BX*1), Z27
+	VPANDD          Z8, Z27, Z27
+	VPSHUFB         Z27, Z9, Z27
+	VPSRLW          $0x04, 72(DX)(BX*2), Z28
+	VPANDD          Z8, Z28, Z28
+	VPSHUFB         Z28, Z9, Z28
+	VPSRLW          $0x04, 72(DX)(R9*1), Z29
+	VPANDD          Z8, Z29, Z29
+	VPSHUFB         Z29, Z9, Z29
+	VMOVDQU32       192(SI), Z30
+	VPDPBUSD        Z30, Z26, Z10
+	VPDPBUSD        Z30, Z27, Z18
+	VPDPBUSD        Z30, Z28, Z14
+	VPDPBUSD        Z30, Z29, Z22
+	VMOVDQU32       192(SI)(DI*1), Z30
+	VPDPBUSD        Z30, Z26, Z11
+	VPDPBUSD        Z30, Z27, Z19
+	VPDPBUSD        Z30, Z28, Z15
+	VPDPBUSD        Z30, Z29, Z23
+	VMOVDQU32       192(SI)(DI*2), Z30
+	VPDPBUSD        Z30, Z26, Z12
+	VPDPBUSD        Z30, Z27, Z20
+	VPDPBUSD        Z30, Z28, Z16
+	VPDPBUSD        Z30, Z29, Z24
+	VMOVDQU32       192(SI)(R10*1), Z30
+	VPDPBUSD        Z30, Z26, Z13
+	VPDPBUSD        Z30, Z27, Z21
+	VPDPBUSD        Z30, Z28, Z17
+	VPDPBUSD        Z30, Z29, Z25
+	VALIGNQ         $0x04, Z10, Z18, Z30
+	VPADDD          Z30, Z10, Z10
+	VPADDD          Z30, Z18, K1, Z10
+	VALIGNQ         $0x04, Z11, Z19, Z30
+	VPADDD          Z30, Z11, Z11
+	VPADDD          Z30, Z19, K1, Z11
+	VALIGNQ         $0x04, Z12, Z20, Z30
+	VPADDD          Z30, Z12, Z12
+	VPADDD          Z30, Z20, K1, Z12
+	VALIGNQ         $0x04, Z13, Z21, Z30
+	VPADDD          Z30, Z13, Z13
+	VPADDD          Z30, Z21, K1, Z13
+	VALIGNQ         $0x04, Z14, Z22, Z30
+	VPADDD          Z30, Z14, Z14
+	VPADDD          Z30, Z22, K1, Z14
+	VALIGNQ         $0x04, Z15, Z23, Z30
+	VPADDD          Z30, Z15, Z15
+	VPADDD          Z30, Z23, K1, Z15
+	VALIGNQ         $0x04, Z16, Z24, Z30
+	VPADDD          Z30, Z16, Z16
+	VPADDD          Z30, Z24, K1, Z16
+	VALIGNQ         $0x04, Z17, Z25, Z30
+	VPADDD          Z30, Z17, Z17
+	VPADDD          Z30, Z25, K1, Z17
+	VPBROADCASTW    136(DX), X20
+	VCVTPH2PS       X20, Y20
+	VMULPS          halved2<>+0(SB), Y20, Y20
+	VPMOVSXBD       (DX), Y24
+	VCVTDQ2PS       Y24, Y24
+	VMULPS          Y24, Y20, Y20
+	VPBROADCASTW    136(DX)(BX*1), X22
+	VCVTPH2PS       X22, Y22
+	VMULPS          halved2<>+0(SB), Y22, Y22
+	VPMOVSXBD       (DX)(BX*1), Y24
+	VCVTDQ2PS       Y24, Y24
+	VMULPS          Y24, Y22, Y22
+	VINSERTI64X4    $0x01, Y22, Z20, Z20
+	VBROADCASTI64X4 256(SI), Z18
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z10, Z19, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z18
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z11, Z19, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z18
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z12, Z19, Z2
+	VBROADCASTI64X4 256(SI)(R10*1), Z18
+	VCVTDQ2PS       Z13, Z13
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z13, Z19, Z3
+	VPBROADCASTW    136(DX)(BX*2), X20
+	VCVTPH2PS       X20, Y20
+	VMULPS          halved2<>+0(SB), Y20, Y20
+	VPMOVSXBD       (DX)(BX*2), Y24
+	VCVTDQ2PS       Y24, Y24
+	VMULPS          Y24, Y20, Y20
+	VPBROADCASTW    136(DX)(R9*1), X22
+	VCVTPH2PS       X22, Y22
+	VMULPS          halved2<>+0(SB), Y22, Y22
+	VPMOVSXBD       (DX)(R9*1), Y24
+	VCVTDQ2PS       Y24, Y24
+	VMULPS          Y24, Y22, Y22
+	VINSERTI64X4    $0x01, Y22, Z20, Z20
+	VBROADCASTI64X4 256(SI), Z18
+	VCVTDQ2PS       Z14, Z14
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z14, Z19, Z4
+	VBROADCASTI64X4 256(SI)(DI*1), Z18
+	VCVTDQ2PS       Z15, Z15
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z15, Z19, Z5
+	VBROADCASTI64X4 256(SI)(DI*2), Z18
+	VCVTDQ2PS       Z16, Z16
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z16, Z19, Z6
+	VBROADCASTI64X4 256(SI)(R10*1), Z18
+	VCVTDQ2PS       Z17, Z17
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z17, Z19, Z7
+	ADDQ            $0x0000008a, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R12
+	JNE             sum
+	VMOVUPS         Z0, (R11)
+	VMOVUPS         Z1, 64(R11)
+	VMOVUPS         Z2, 128(R11)
+	VMOVUPS         Z3, 192(R11)
+	VMOVUPS         Z4, 256(R11)
+	VMOVUPS         Z5, 320(R11)
+	VMOVUPS         Z6, 384(R11)
+	VMOVUPS         Z7, 448(R11)
+	VZEROUPPER
+	RET
+
+sum:
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z8
+	VSHUFPS       $0x88, Z1, Z0, Z9
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z9
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z9, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z9
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VSHUFPS       $0x88, Z5, Z4, Z9
+	VSHUFPS       $0xdd, Z5, Z4, Z4
+	VADDPS        Z4, Z9, Z4
+	VSHUFPS       $0x88, Z7, Z6, Z9
+	VSHUFPS       $0xdd, Z7, Z6, Z6
+	VADDPS        Z6, Z9, Z6
+	VSHUFPS       $0x88, Z6, Z4, Z9
+	VSHUFPS       $0xdd, Z6, Z4, Z4
+	VADDPS        Z4, Z9, Z4
+	VSHUFF32X4    $0x88, Z4, Z0, Z9
+	VSHUFF32X4    $0xdd, Z4, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VPERMPS       Z0, Z8, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X9
+	VMOVUPS       X9, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X9
+	VMOVUPS       X9, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z0, X9
+	VMOVUPS       X9, (AX)(DX*1)
 	VZEROUPPER
 	RET
 
@@ -73114,6 +83328,980 @@ done:
 	VZEROUPPER
 	RET
 
+// func fewIQ1SVNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewIQ1SVNNI4x2(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask03<>+0(SB), Z4
+	VMOVDQU32 valuesIQ1S<>+0(SB), Z5
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 (R12)(BX*2)
+	PREFETCHT1 64(R12)(BX*2)
+	PREFETCHT1 (R12)(R9*1)
+	PREFETCHT1 64(R12)(R9*1)
+	ADDQ       $0x0000006a, R12
+
+fetched:
+	VPSLLD          $0x01, 288(SI), Y6
+	VMOVDQA32       Z6, Z10
+	VMOVDQA32       Z6, Z8
+	VMOVDQA32       Z6, Z12
+	VPSLLD          $0x01, 288(SI)(DI*1), Y7
+	VMOVDQA32       Z7, Z11
+	VMOVDQA32       Z7, Z9
+	VMOVDQA32       Z7, Z13
+	VPANDD          8(DX), Z4, Z14
+	VBROADCASTI64X4 72(DX), Z19
+	VPROLVD         turn3<>+0(SB), Z19, Z19
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z19, Z14
+	VPSHUFB         Z14, Z5, Z14
+	VPANDD          8(DX)(BX*1), Z4, Z15
+	VBROADCASTI64X4 72(DX)(BX*1), Z20
+	VPROLVD         turn3<>+0(SB), Z20, Z20
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z20, Z15
+	VPSHUFB         Z15, Z5, Z15
+	VPANDD          8(DX)(BX*2), Z4, Z16
+	VBROADCASTI64X4 72(DX)(BX*2), Z21
+	VPROLVD         turn3<>+0(SB), Z21, Z21
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z21, Z16
+	VPSHUFB         Z16, Z5, Z16
+	VPANDD          8(DX)(R9*1), Z4, Z17
+	VBROADCASTI64X4 72(DX)(R9*1), Z22
+	VPROLVD         turn3<>+0(SB), Z22, Z22
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z22, Z17
+	VPSHUFB         Z17, Z5, Z17
+	VMOVDQU32       (SI), Z18
+	VPDPBUSD        Z18, Z14, Z6
+	VPDPBUSD        Z18, Z15, Z10
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z12
+	VMOVDQU32       (SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z14, Z7
+	VPDPBUSD        Z18, Z15, Z11
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z13
+	VPSRLW          $0x02, 8(DX), Z14
+	VPANDD          Z4, Z14, Z14
+	VPRORD          $0x02, Z19, Z19
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z19, Z14
+	VPSHUFB         Z14, Z5, Z14
+	VPSRLW          $0x02, 8(DX)(BX*1), Z15
+	VPANDD          Z4, Z15, Z15
+	VPRORD          $0x02, Z20, Z20
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z20, Z15
+	VPSHUFB         Z15, Z5, Z15
+	VPSRLW          $0x02, 8(DX)(BX*2), Z16
+	VPANDD          Z4, Z16, Z16
+	VPRORD          $0x02, Z21, Z21
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z21, Z16
+	VPSHUFB         Z16, Z5, Z16
+	VPSRLW          $0x02, 8(DX)(R9*1), Z17
+	VPANDD          Z4, Z17, Z17
+	VPRORD          $0x02, Z22, Z22
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z22, Z17
+	VPSHUFB         Z17, Z5, Z17
+	VMOVDQU32       64(SI), Z18
+	VPDPBUSD        Z18, Z14, Z6
+	VPDPBUSD        Z18, Z15, Z10
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z12
+	VMOVDQU32       64(SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z14, Z7
+	VPDPBUSD        Z18, Z15, Z11
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z13
+	VPSRLW          $0x04, 8(DX), Z14
+	VPANDD          Z4, Z14, Z14
+	VPRORD          $0x02, Z19, Z19
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z19, Z14
+	VPSHUFB         Z14, Z5, Z14
+	VPSRLW          $0x04, 8(DX)(BX*1), Z15
+	VPANDD          Z4, Z15, Z15
+	VPRORD          $0x02, Z20, Z20
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z20, Z15
+	VPSHUFB         Z15, Z5, Z15
+	VPSRLW          $0x04, 8(DX)(BX*2), Z16
+	VPANDD          Z4, Z16, Z16
+	VPRORD          $0x02, Z21, Z21
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z21, Z16
+	VPSHUFB         Z16, Z5, Z16
+	VPSRLW          $0x04, 8(DX)(R9*1), Z17
+	VPANDD          Z4, Z17, Z17
+	VPRORD          $0x02, Z22, Z22
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z22, Z17
+	VPSHUFB         Z17, Z5, Z17
+	VMOVDQU32       128(SI), Z18
+	VPDPBUSD        Z18, Z14, Z6
+	VPDPBUSD        Z18, Z15, Z10
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z12
+	VMOVDQU32       128(SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z14, Z7
+	VPDPBUSD        Z18, Z15, Z11
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z13
+	VPSRLW          $0x06, 8(DX), Z14
+	VPANDD          Z4, Z14, Z14
+	VPRORD          $0x02, Z19, Z19
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z19, Z14
+	VPSHUFB         Z14, Z5, Z14
+	VPSRLW          $0x06, 8(DX)(BX*1), Z15
+	VPANDD          Z4, Z15, Z15
+	VPRORD          $0x02, Z20, Z20
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z20, Z15
+	VPSHUFB         Z15, Z5, Z15
+	VPSRLW          $0x06, 8(DX)(BX*2), Z16
+	VPANDD          Z4, Z16, Z16
+	VPRORD          $0x02, Z21, Z21
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z21, Z16
+	VPSHUFB         Z16, Z5, Z16
+	VPSRLW          $0x06, 8(DX)(R9*1), Z17
+	VPANDD          Z4, Z17, Z17
+	VPRORD          $0x02, Z22, Z22
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z22, Z17
+	VPSHUFB         Z17, Z5, Z17
+	VMOVDQU32       192(SI), Z18
+	VPDPBUSD        Z18, Z14, Z6
+	VPDPBUSD        Z18, Z15, Z10
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z12
+	VMOVDQU32       192(SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z14, Z7
+	VPDPBUSD        Z18, Z15, Z11
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z13
+	VALIGNQ         $0x04, Z6, Z10, Z18
+	VPADDD          Z18, Z6, Z6
+	VPADDD          Z18, Z10, K1, Z6
+	VALIGNQ         $0x04, Z7, Z11, Z18
+	VPADDD          Z18, Z7, Z7
+	VPADDD          Z18, Z11, K1, Z7
+	VALIGNQ         $0x04, Z8, Z12, Z18
+	VPADDD          Z18, Z8, Z8
+	VPADDD          Z18, Z12, K1, Z8
+	VALIGNQ         $0x04, Z9, Z13, Z18
+	VPADDD          Z18, Z9, Z9
+	VPADDD          Z18, Z13, K1, Z9
+	VPBROADCASTW    104(DX), X12
+	VCVTPH2PS       X12, Y12
+	VMULPS          halved3<>+0(SB), Y12, Y12
+	VPMOVSXBD       (DX), Y16
+	VCVTDQ2PS       Y16, Y16
+	VMULPS          Y16, Y12, Y12
+	VPBROADCASTW    104(DX)(BX*1), X14
+	VCVTPH2PS       X14, Y14
+	VMULPS          halved3<>+0(SB), Y14, Y14
+	VPMOVSXBD       (DX)(BX*1), Y16
+	VCVTDQ2PS       Y16, Y16
+	VMULPS          Y16, Y14, Y14
+	VINSERTI64X4    $0x01, Y14, Z12, Z12
+	VBROADCASTI64X4 256(SI), Z10
+	VCVTDQ2PS       Z6, Z6
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z6, Z11, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z10
+	VCVTDQ2PS       Z7, Z7
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z7, Z11, Z1
+	VPBROADCASTW    104(DX)(BX*2), X12
+	VCVTPH2PS       X12, Y12
+	VMULPS          halved3<>+0(SB), Y12, Y12
+	VPMOVSXBD       (DX)(BX*2), Y16
+	VCVTDQ2PS       Y16, Y16
+	VMULPS          Y16, Y12, Y12
+	VPBROADCASTW    104(DX)(R9*1), X14
+	VCVTPH2PS       X14, Y14
+	VMULPS          halved3<>+0(SB), Y14, Y14
+	VPMOVSXBD       (DX)(R9*1), Y16
+	VCVTDQ2PS       Y16, Y16
+	VMULPS          Y16, Y14, Y14
+	VINSERTI64X4    $0x01, Y14, Z12, Z12
+	VBROADCASTI64X4 256(SI), Z10
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z8, Z11, Z2
+	VBROADCASTI64X4 256(SI)(DI*1), Z10
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z9, Z11, Z3
+	ADDQ            $0x0000006a, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z4
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z1, Z1, Z5
+	VSHUFPS       $0xdd, Z1, Z1, Z1
+	VADDPS        Z1, Z5, Z1
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFPS       $0x88, Z3, Z3, Z5
+	VSHUFPS       $0xdd, Z3, Z3, Z3
+	VADDPS        Z3, Z5, Z3
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFF32X4    $0x88, Z2, Z0, Z5
+	VSHUFF32X4    $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VPERMPS       Z0, Z4, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X5
+	VMOVUPS       X5, (AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func fewIQ1SVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewIQ1SVNNI4x3(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+	VMOVUPS 256(R10), Z4
+	VMOVUPS 320(R10), Z5
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask03<>+0(SB), Z6
+	VMOVDQU32 valuesIQ1S<>+0(SB), Z7
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 (R12)(BX*2)
+	PREFETCHT1 64(R12)(BX*2)
+	PREFETCHT1 (R12)(R9*1)
+	PREFETCHT1 64(R12)(R9*1)
+	ADDQ       $0x0000006a, R12
+
+fetched:
+	VPSLLD          $0x01, 288(SI), Y8
+	VMOVDQA32       Z8, Z14
+	VMOVDQA32       Z8, Z11
+	VMOVDQA32       Z8, Z17
+	VPSLLD          $0x01, 288(SI)(DI*1), Y9
+	VMOVDQA32       Z9, Z15
+	VMOVDQA32       Z9, Z12
+	VMOVDQA32       Z9, Z18
+	VPSLLD          $0x01, 288(SI)(DI*2), Y10
+	VMOVDQA32       Z10, Z16
+	VMOVDQA32       Z10, Z13
+	VMOVDQA32       Z10, Z19
+	VPANDD          8(DX), Z6, Z20
+	VBROADCASTI64X4 72(DX), Z25
+	VPROLVD         turn3<>+0(SB), Z25, Z25
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z25, Z20
+	VPSHUFB         Z20, Z7, Z20
+	VPANDD          8(DX)(BX*1), Z6, Z21
+	VBROADCASTI64X4 72(DX)(BX*1), Z26
+	VPROLVD         turn3<>+0(SB), Z26, Z26
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z26, Z21
+	VPSHUFB         Z21, Z7, Z21
+	VPANDD          8(DX)(BX*2), Z6, Z22
+	VBROADCASTI64X4 72(DX)(BX*2), Z27
+	VPROLVD         turn3<>+0(SB), Z27, Z27
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z27, Z22
+	VPSHUFB         Z22, Z7, Z22
+	VPANDD          8(DX)(R9*1), Z6, Z23
+	VBROADCASTI64X4 72(DX)(R9*1), Z28
+	VPROLVD         turn3<>+0(SB), Z28, Z28
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z28, Z23
+	VPSHUFB         Z23, Z7, Z23
+	VMOVDQU32       (SI), Z24
+	VPDPBUSD        Z24, Z20, Z8
+	VPDPBUSD        Z24, Z21, Z14
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z17
+	VMOVDQU32       (SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z20, Z9
+	VPDPBUSD        Z24, Z21, Z15
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       (SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z20, Z10
+	VPDPBUSD        Z24, Z21, Z16
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z19
+	VPSRLW          $0x02, 8(DX), Z20
+	VPANDD          Z6, Z20, Z20
+	VPRORD          $0x02, Z25, Z25
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z25, Z20
+	VPSHUFB         Z20, Z7, Z20
+	VPSRLW          $0x02, 8(DX)(BX*1), Z21
+	VPANDD          Z6, Z21, Z21
+	VPRORD          $0x02, Z26, Z26
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z26, Z21
+	VPSHUFB         Z21, Z7, Z21
+	VPSRLW          $0x02, 8(DX)(BX*2), Z22
+	VPANDD          Z6, Z22, Z22
+	VPRORD          $0x02, Z27, Z27
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z27, Z22
+	VPSHUFB         Z22, Z7, Z22
+	VPSRLW          $0x02, 8(DX)(R9*1), Z23
+	VPANDD          Z6, Z23, Z23
+	VPRORD          $0x02, Z28, Z28
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z28, Z23
+	VPSHUFB         Z23, Z7, Z23
+	VMOVDQU32       64(SI), Z24
+	VPDPBUSD        Z24, Z20, Z8
+	VPDPBUSD        Z24, Z21, Z14
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z17
+	VMOVDQU32       64(SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z20, Z9
+	VPDPBUSD        Z24, Z21, Z15
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       64(SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z20, Z10
+	VPDPBUSD        Z24, Z21, Z16
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z19
+	VPSRLW          $0x04, 8(DX), Z20
+	VPANDD          Z6, Z20, Z20
+	VPRORD          $0x02, Z25, Z25
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z25, Z20
+	VPSHUFB         Z20, Z7, Z20
+	VPSRLW          $0x04, 8(DX)(BX*1), Z21
+	VPANDD          Z6, Z21, Z21
+	VPRORD          $0x02, Z26, Z26
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z26, Z21
+	VPSHUFB         Z21, Z7, Z21
+	VPSRLW          $0x04, 8(DX)(BX*2), Z22
+	VPANDD          Z6, Z22, Z22
+	VPRORD          $0x02, Z27, Z27
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z27, Z22
+	VPSHUFB         Z22, Z7, Z22
+	VPSRLW          $0x04, 8(DX)(R9*1), Z23
+	VPANDD          Z6, Z23, Z23
+	VPRORD          $0x02, Z28, Z28
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z28, Z23
+	VPSHUFB         Z23, Z7, Z23
+	VMOVDQU32       128(SI), Z24
+	VPDPBUSD        Z24, Z20, Z8
+	VPDPBUSD        Z24, Z21, Z14
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z17
+	VMOVDQU32       128(SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z20, Z9
+	VPDPBUSD        Z24, Z21, Z15
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       128(SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z20, Z10
+	VPDPBUSD        Z24, Z21, Z16
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z19
+	VPSRLW          $0x06, 8(DX), Z20
+	VPANDD          Z6, Z20, Z20
+	VPRORD          $0x02, Z25, Z25
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z25, Z20
+	VPSHUFB         Z20, Z7, Z20
+	VPSRLW          $0x06, 8(DX)(BX*1), Z21
+	VPANDD          Z6, Z21, Z21
+	VPRORD          $0x02, Z26, Z26
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z26, Z21
+	VPSHUFB         Z21, Z7, Z21
+	VPSRLW          $0x06, 8(DX)(BX*2), Z22
+	VPANDD          Z6, Z22, Z22
+	VPRORD          $0x02, Z27, Z27
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z27, Z22
+	VPSHUFB         Z22, Z7, Z22
+	VPSRLW          $0x06, 8(DX)(R9*1), Z23
+	VPANDD          Z6, Z23, Z23
+	VPRORD          $0x02, Z28, Z28
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z28, Z23
+	VPSHUFB         Z23, Z7, Z23
+	VMOVDQU32       192(SI), Z24
+	VPDPBUSD        Z24, Z20, Z8
+	VPDPBUSD        Z24, Z21, Z14
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z17
+	VMOVDQU32       192(SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z20, Z9
+	VPDPBUSD        Z24, Z21, Z15
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       192(SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z20, Z10
+	VPDPBUSD        Z24, Z21, Z16
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z19
+	VALIGNQ         $0x04, Z8, Z14, Z24
+	VPADDD          Z24, Z8, Z8
+	VPADDD          Z24, Z14, K1, Z8
+	VALIGNQ         $0x04, Z9, Z15, Z24
+	VPADDD          Z24, Z9, Z9
+	VPADDD          Z24, Z15, K1, Z9
+	VALIGNQ         $0x04, Z10, Z16, Z24
+	VPADDD          Z24, Z10, Z10
+	VPADDD          Z24, Z16, K1, Z10
+	VALIGNQ         $0x04, Z11, Z17, Z24
+	VPADDD          Z24, Z11, Z11
+	VPADDD          Z24, Z17, K1, Z11
+	VALIGNQ         $0x04, Z12, Z18, Z24
+	VPADDD          Z24, Z12, Z12
+	VPADDD          Z24, Z18, K1, Z12
+	VALIGNQ         $0x04, Z13, Z19, Z24
+	VPADDD          Z24, Z13, Z13
+	VPADDD          Z24, Z19, K1, Z13
+	VPBROADCASTW    104(DX), X16
+	VCVTPH2PS       X16, Y16
+	VMULPS          halved3<>+0(SB), Y16, Y16
+	VPMOVSXBD       (DX), Y20
+	VCVTDQ2PS       Y20, Y20
+	VMULPS          Y20, Y16, Y16
+	VPBROADCASTW    104(DX)(BX*1), X18
+	VCVTPH2PS       X18, Y18
+	VMULPS          halved3<>+0(SB), Y18, Y18
+	VPMOVSXBD       (DX)(BX*1), Y20
+	VCVTDQ2PS       Y20, Y20
+	VMULPS          Y20, Y18, Y18
+	VINSERTI64X4    $0x01, Y18, Z16, Z16
+	VBROADCASTI64X4 256(SI), Z14
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z8, Z15, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z14
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z9, Z15, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z14
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z10, Z15, Z2
+	VPBROADCASTW    104(DX)(BX*2), X16
+	VCVTPH2PS       X16, Y16
+	VMULPS          halved3<>+0(SB), Y16, Y16
+	VPMOVSXBD       (DX)(BX*2), Y20
+	VCVTDQ2PS       Y20, Y20
+	VMULPS          Y20, Y16, Y16
+	VPBROADCASTW    104(DX)(R9*1), X18
+	VCVTPH2PS       X18, Y18
+	VMULPS          halved3<>+0(SB), Y18, Y18
+	VPMOVSXBD       (DX)(R9*1), Y20
+	VCVTDQ2PS       Y20, Y20
+	VMULPS          Y20, Y18, Y18
+	VINSERTI64X4    $0x01, Y18, Z16, Z16
+	VBROADCASTI64X4 256(SI), Z14
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z11, Z15, Z3
+	VBROADCASTI64X4 256(SI)(DI*1), Z14
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z12, Z15, Z4
+	VBROADCASTI64X4 256(SI)(DI*2), Z14
+	VCVTDQ2PS       Z13, Z13
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z13, Z15, Z5
+	ADDQ            $0x0000006a, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VMOVUPS         Z4, 256(R10)
+	VMOVUPS         Z5, 320(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z6
+	VSHUFPS       $0x88, Z1, Z0, Z7
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VSHUFPS       $0x88, Z2, Z2, Z7
+	VSHUFPS       $0xdd, Z2, Z2, Z2
+	VADDPS        Z2, Z7, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z7
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VSHUFPS       $0x88, Z4, Z3, Z7
+	VSHUFPS       $0xdd, Z4, Z3, Z3
+	VADDPS        Z3, Z7, Z3
+	VSHUFPS       $0x88, Z5, Z5, Z7
+	VSHUFPS       $0xdd, Z5, Z5, Z5
+	VADDPS        Z5, Z7, Z5
+	VSHUFPS       $0x88, Z5, Z3, Z7
+	VSHUFPS       $0xdd, Z5, Z3, Z3
+	VADDPS        Z3, Z7, Z3
+	VSHUFF32X4    $0x88, Z3, Z0, Z7
+	VSHUFF32X4    $0xdd, Z3, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VPERMPS       Z0, Z6, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X7
+	VMOVUPS       X7, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X7
+	VMOVUPS       X7, (AX)(CX*2)
+	VZEROUPPER
+	RET
+
+// func fewIQ1SVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewIQ1SVNNI4x4(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	LEAQ    (DI)(DI*2), R10
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	MOVQ    acc+56(FP), R11
+	MOVQ    part+64(FP), R12
+	TESTQ   $0x00000001, R12
+	JNE     begin
+	VMOVUPS (R11), Z0
+	VMOVUPS 64(R11), Z1
+	VMOVUPS 128(R11), Z2
+	VMOVUPS 192(R11), Z3
+	VMOVUPS 256(R11), Z4
+	VMOVUPS 320(R11), Z5
+	VMOVUPS 384(R11), Z6
+	VMOVUPS 448(R11), Z7
+
+begin:
+	MOVL      $0x0000ff00, R13
+	KMOVW     R13, K1
+	VMOVDQU32 mask03<>+0(SB), Z8
+	VMOVDQU32 valuesIQ1S<>+0(SB), Z9
+	LEAQ      (DX)(BX*8), R13
+
+super:
+	TESTQ      $0x00000004, R12
+	JNE        fetched
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 (R13)(BX*1)
+	PREFETCHT1 64(R13)(BX*1)
+	PREFETCHT1 (R13)(BX*2)
+	PREFETCHT1 64(R13)(BX*2)
+	PREFETCHT1 (R13)(R9*1)
+	PREFETCHT1 64(R13)(R9*1)
+	ADDQ       $0x0000006a, R13
+
+fetched:
+	VPSLLD          $0x01, 288(SI), Y10
+	VMOVDQA32       Z10, Z18
+	VMOVDQA32       Z10, Z14
+	VMOVDQA32       Z10, Z22
+	VPSLLD          $0x01, 288(SI)(DI*1), Y11
+	VMOVDQA32       Z11, Z19
+	VMOVDQA32       Z11, Z15
+	VMOVDQA32       Z11, Z23
+	VPSLLD          $0x01, 288(SI)(DI*2), Y12
+	VMOVDQA32       Z12, Z20
+	VMOVDQA32       Z12, Z16
+	VMOVDQA32       Z12, Z24
+	VPSLLD          $0x01, 288(SI)(R10*1), Y13
+	VMOVDQA32       Z13, Z21
+	VMOVDQA32       Z13, Z17
+	VMOVDQA32       Z13, Z25
+	VPANDD          8(DX), Z8, Z26
+	VBROADCASTI64X4 72(DX), Z30
+	VPROLVD         turn3<>+0(SB), Z30, Z30
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z30, Z26
+	VPSHUFB         Z26, Z9, Z26
+	VPANDD          8(DX)(BX*1), Z8, Z27
+	VBROADCASTI64X4 72(DX)(BX*1), Z30
+	VPROLVD         turn3<>+0(SB), Z30, Z30
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z30, Z27
+	VPSHUFB         Z27, Z9, Z27
+	VPANDD          8(DX)(BX*2), Z8, Z28
+	VBROADCASTI64X4 72(DX)(BX*2), Z30
+	VPROLVD         turn3<>+0(SB), Z30, Z30
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z30, Z28
+	VPSHUFB         Z28, Z9, Z28
+	VPANDD          8(DX)(R9*1), Z8, Z29
+	VBROADCASTI64X4 72(DX)(R9*1), Z30
+	VPROLVD         turn3<>+0(SB), Z30, Z30
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z30, Z29
+	VPSHUFB         Z29, Z9, Z29
+	VMOVDQU32       (SI), Z30
+	VPDPBUSD        Z30, Z26, Z10
+	VPDPBUSD        Z30, Z27, Z18
+	VPDPBUSD        Z30, Z28, Z14
+	VPDPBUSD        Z30, Z29, Z22
+	VMOVDQU32       (SI)(DI*1), Z30
+	VPDPBUSD        Z30, Z26, Z11
+	VPDPBUSD        Z30, Z27, Z19
+	VPDPBUSD        Z30, Z28, Z15
+	VPDPBUSD        Z30, Z29, Z23
+	VMOVDQU32       (SI)(DI*2), Z30
+	VPDPBUSD        Z30, Z26, Z12
+	VPDPBUSD        Z30, Z27, Z20
+	VPDPBUSD        Z30, Z28, Z16
+	VPDPBUSD        Z30, Z29, Z24
+	VMOVDQU32       (SI)(R10*1), Z30
+	VPDPBUSD        Z30, Z26, Z13
+	VPDPBUSD        Z30, Z27, Z21
+	VPDPBUSD        Z30, Z28, Z17
+	VPDPBUSD        Z30, Z29, Z25
+	VPSRLW          $0x02, 8(DX), Z26
+	VPANDD          Z8, Z26, Z26
+	VBROADCASTI64X4 72(DX), Z30
+	VPROLVD         turn3<>+0(SB), Z30, Z30
+	VPRORD          $0x02, Z30, Z30
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z30, Z26
+	VPSHUFB         Z26, Z9, Z26
+	VPSRLW          $0x02, 8(DX)(BX*1), Z27
+	VPANDD          Z8, Z27, Z27
+	VBROADCASTI64X4 72(DX)(BX*1), Z30
+	VPROLVD         turn3<>+0(SB), Z30, Z30
+	VPRORD          $0x02, Z30, Z30
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z30, Z27
+	VPSHUFB         Z27, Z9, Z27
+	VPSRLW          $0x02, 8(DX)(BX*2), Z28
+	VPANDD          Z8, Z28, Z28
+	VBROADCASTI64X4 72(DX)(BX*2), Z30
+	VPROLVD         turn3<>+0(SB), Z30, Z30
+	VPRORD          $0x02, Z30, Z30
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z30, Z28
+	VPSHUFB         Z28, Z9, Z28
+	VPSRLW          $0x02, 8(DX)(R9*1), Z29
+	VPANDD          Z8, Z29, Z29
+	VBROADCASTI64X4 72(DX)(R9*1), Z30
+	VPROLVD         turn3<>+0(SB), Z30, Z30
+	VPRORD          $0x02, Z30, Z30
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z30, Z29
+	VPSHUFB         Z29, Z9, Z29
+	VMOVDQU32       64(SI), Z30
+	VPDPBUSD        Z30, Z26, Z10
+	VPDPBUSD        Z30, Z27, Z18
+	VPDPBUSD        Z30, Z28, Z14
+	VPDPBUSD        Z30, Z29, Z22
+	VMOVDQU32       64(SI)(DI*1), Z30
+	VPDPBUSD        Z30, Z26, Z11
+	VPDPBUSD        Z30, Z27, Z19
+	VPDPBUSD        Z30, Z28, Z15
+	VPDPBUSD        Z30, Z29, Z23
+	VMOVDQU32       64(SI)(DI*2), Z30
+	VPDPBUSD        Z30, Z26, Z12
+	VPDPBUSD        Z30, Z27, Z20
+	VPDPBUSD        Z30, Z28, Z16
+	VPDPBUSD        Z30, Z29, Z24
+	VMOVDQU32       64(SI)(R10*1), Z30
+	VPDPBUSD        Z30, Z26, Z13
+	VPDPBUSD        Z30, Z27, Z21
+	VPDPBUSD        Z30, Z28, Z17
+	VPDPBUSD        Z30, Z29, Z25
+	VPSRLW          $0x04, 8(DX), Z26
+	VPANDD          Z8, Z26, Z26
+	VBROADCASTI64X4 72(DX), Z30
+	VPROLVD         turn3<>+0(SB), Z30, Z30
+	VPRORD          $0x04, Z30, Z30
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z30, Z26
+	VPSHUFB         Z26, Z9, Z26
+	VPSRLW          $0x04, 8(DX)(BX*1), Z27
+	VPANDD          Z8, Z27, Z27
+	VBROADCASTI64X4 72(DX)(BX*1), Z30
+	VPROLVD         turn3<>+0(SB), Z30, Z30
+	VPRORD          $0x04, Z30, Z30
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z30, Z27
+	VPSHUFB         Z27, Z9, Z27
+	VPSRLW          $0x04, 8(DX)(BX*2), Z28
+	VPANDD          Z8, Z28, Z28
+	VBROADCASTI64X4 72(DX)(BX*2), Z30
+	VPROLVD         turn3<>+0(SB), Z30, Z30
+	VPRORD          $0x04, Z30, Z30
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z30, Z28
+	VPSHUFB         Z28, Z9, Z28
+	VPSRLW          $0x04, 8(DX)(R9*1), Z29
+	VPANDD          Z8, Z29, Z29
+	VBROADCASTI64X4 72(DX)(R9*1), Z30
+	VPROLVD         turn3<>+0(SB), Z30, Z30
+	VPRORD          $0x04, Z30, Z30
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z30, Z29
+	VPSHUFB         Z29, Z9, Z29
+	VMOVDQU32       128(SI), Z30
+	VPDPBUSD        Z30, Z26, Z10
+	VPDPBUSD        Z30, Z27, Z18
+	VPDPBUSD        Z30, Z28, Z14
+	VPDPBUSD        Z30, Z29, Z22
+	VMOVDQU32       128(SI)(DI*1), Z30
+	VPDPBUSD        Z30, Z26, Z11
+	VPDPBUSD        Z30, Z27, Z19
+	VPDPBUSD        Z30, Z28, Z15
+	VPDPBUSD        Z30, Z29, Z23
+	VMOVDQU32       128(SI)(DI*2), Z30
+	VPDPBUSD        Z30, Z26, Z12
+	VPDPBUSD        Z30, Z27, Z20
+	VPDPBUSD        Z30, Z28, Z16
+	VPDPBUSD        Z30, Z29, Z24
+	VMOVDQU32       128(SI)(R10*1), Z30
+	VPDPBUSD        Z30, Z26, Z13
+	VPDPBUSD        Z30, Z27, Z21
+	VPDPBUSD        Z30, Z28, Z17
+	VPDPBUSD        Z30, Z29, Z25
+	VPSRLW          $0x06, 8(DX), Z26
+	VPANDD          Z8, Z26, Z26
+	VBROADCASTI64X4 72(DX), Z30
+	VPROLVD         turn3<>+0(SB), Z30, Z30
+	VPRORD          $0x06, Z30, Z30
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z30, Z26
+	VPSHUFB         Z26, Z9, Z26
+	VPSRLW          $0x06, 8(DX)(BX*1), Z27
+	VPANDD          Z8, Z27, Z27
+	VBROADCASTI64X4 72(DX)(BX*1), Z30
+	VPROLVD         turn3<>+0(SB), Z30, Z30
+	VPRORD          $0x06, Z30, Z30
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z30, Z27
+	VPSHUFB         Z27, Z9, Z27
+	VPSRLW          $0x06, 8(DX)(BX*2), Z28
+	VPANDD          Z8, Z28, Z28
+	VBROADCASTI64X4 72(DX)(BX*2), Z30
+	VPROLVD         turn3<>+0(SB), Z30, Z30
+	VPRORD          $0x06, Z30, Z30
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z30, Z28
+	VPSHUFB         Z28, Z9, Z28
+	VPSRLW          $0x06, 8(DX)(R9*1), Z29
+	VPANDD          Z8, Z29, Z29
+	VBROADCASTI64X4 72(DX)(R9*1), Z30
+	VPROLVD         turn3<>+0(SB), Z30, Z30
+	VPRORD          $0x06, Z30, Z30
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z30, Z29
+	VPSHUFB         Z29, Z9, Z29
+	VMOVDQU32       192(SI), Z30
+	VPDPBUSD        Z30, Z26, Z10
+	VPDPBUSD        Z30, Z27, Z18
+	VPDPBUSD        Z30, Z28, Z14
+	VPDPBUSD        Z30, Z29, Z22
+	VMOVDQU32       192(SI)(DI*1), Z30
+	VPDPBUSD        Z30, Z26, Z11
+	VPDPBUSD        Z30, Z27, Z19
+	VPDPBUSD        Z30, Z28, Z15
+	VPDPBUSD        Z30, Z29, Z23
+	VMOVDQU32       192(SI)(DI*2), Z30
+	VPDPBUSD        Z30, Z26, Z12
+	VPDPBUSD        Z30, Z27, Z20
+	VPDPBUSD        Z30, Z28, Z16
+	VPDPBUSD        Z30, Z29, Z24
+	VMOVDQU32       192(SI)(R10*1), Z30
+	VPDPBUSD        Z30, Z26, Z13
+	VPDPBUSD        Z30, Z27, Z21
+	VPDPBUSD        Z30, Z28, Z17
+	VPDPBUSD        Z30, Z29, Z25
+	VALIGNQ         $0x04, Z10, Z18, Z30
+	VPADDD          Z30, Z10, Z10
+	VPADDD          Z30, Z18, K1, Z10
+	VALIGNQ         $0x04, Z11, Z19, Z30
+	VPADDD          Z30, Z11, Z11
+	VPADDD          Z30, Z19, K1, Z11
+	VALIGNQ         $0x04, Z12, Z20, Z30
+	VPADDD          Z30, Z12, Z12
+	VPADDD          Z30, Z20, K1, Z12
+	VALIGNQ         $0x04, Z13, Z21, Z30
+	VPADDD          Z30, Z13, Z13
+	VPADDD          Z30, Z21, K1, Z13
+	VALIGNQ         $0x04, Z14, Z22, Z30
+	VPADDD          Z30, Z14, Z14
+	VPADDD          Z30, Z22, K1, Z14
+	VALIGNQ         $0x04, Z15, Z23, Z30
+	VPADDD          Z30, Z15, Z15
+	VPADDD          Z30, Z23, K1, Z15
+	VALIGNQ         $0x04, Z16, Z24, Z30
+	VPADDD          Z30, Z16, Z16
+	VPADDD          Z30, Z24, K1, Z16
+	VALIGNQ         $0x04, Z17, Z25, Z30
+	VPADDD          Z30, Z17, Z17
+	VPADDD          Z30, Z25, K1, Z17
+	VPBROADCASTW    104(DX), X20
+	VCVTPH2PS       X20, Y20
+	VMULPS          halved3<>+0(SB), Y20, Y20
+	VPMOVSXBD       (DX), Y24
+	VCVTDQ2PS       Y24, Y24
+	VMULPS          Y24, Y20, Y20
+	VPBROADCASTW    104(DX)(BX*1), X22
+	VCVTPH2PS       X22, Y22
+	VMULPS          halved3<>+0(SB), Y22, Y22
+	VPMOVSXBD       (DX)(BX*1), Y24
+	VCVTDQ2PS       Y24, Y24
+	VMULPS          Y24, Y22, Y22
+	VINSERTI64X4    $0x01, Y22, Z20, Z20
+	VBROADCASTI64X4 256(SI), Z18
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z10, Z19, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z18
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z11, Z19, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z18
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z12, Z19, Z2
+	VBROADCASTI64X4 256(SI)(R10*1), Z18
+	VCVTDQ2PS       Z13, Z13
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z13, Z19, Z3
+	VPBROADCASTW    104(DX)(BX*2), X20
+	VCVTPH2PS       X20, Y20
+	VMULPS          halved3<>+0(SB), Y20, Y20
+	VPMOVSXBD       (DX)(BX*2), Y24
+	VCVTDQ2PS       Y24, Y24
+	VMULPS          Y24, Y20, Y20
+	VPBROADCASTW    104(DX)(R9*1), X22
+	VCVTPH2PS       X22, Y22
+	VMULPS          halved3<>+0(SB), Y22, Y22
+	VPMOVSXBD       (DX)(R9*1), Y24
+	VCVTDQ2PS       Y24, Y24
+	VMULPS          Y24, Y22, Y22
+	VINSERTI64X4    $0x01, Y22, Z20, Z20
+	VBROADCASTI64X4 256(SI), Z18
+	VCVTDQ2PS       Z14, Z14
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z14, Z19, Z4
+	VBROADCASTI64X4 256(SI)(DI*1), Z18
+	VCVTDQ2PS       Z15, Z15
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z15, Z19, Z5
+	VBROADCASTI64X4 256(SI)(DI*2), Z18
+	VCVTDQ2PS       Z16, Z16
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z16, Z19, Z6
+	VBROADCASTI64X4 256(SI)(R10*1), Z18
+	VCVTDQ2PS       Z17, Z17
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z17, Z19, Z7
+	ADDQ            $0x0000006a, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R12
+	JNE             sum
+	VMOVUPS         Z0, (R11)
+	VMOVUPS         Z1, 64(R11)
+	VMOVUPS         Z2, 128(R11)
+	VMOVUPS         Z3, 192(R11)
+	VMOVUPS         Z4, 256(R11)
+	VMOVUPS         Z5, 320(R11)
+	VMOVUPS         Z6, 384(R11)
+	VMOVUPS         Z7, 448(R11)
+	VZEROUPPER
+	RET
+
+sum:
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z8
+	VSHUFPS       $0x88, Z1, Z0, Z9
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z9
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z9, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z9
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VSHUFPS       $0x88, Z5, Z4, Z9
+	VSHUFPS       $0xdd, Z5, Z4, Z4
+	VADDPS        Z4, Z9, Z4
+	VSHUFPS       $0x88, Z7, Z6, Z9
+	VSHUFPS       $0xdd, Z7, Z6, Z6
+	VADDPS        Z6, Z9, Z6
+	VSHUFPS       $0x88, Z6, Z4, Z9
+	VSHUFPS       $0xdd, Z6, Z4, Z4
+	VADDPS        Z4, Z9, Z4
+	VSHUFF32X4    $0x88, Z4, Z0, Z9
+	VSHUFF32X4    $0xdd, Z4, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VPERMPS       Z0, Z8, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X9
+	VMOVUPS       X9, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X9
+	VMOVUPS       X9, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z0, X9
+	VMOVUPS       X9, (AX)(DX*1)
+	VZEROUPPER
+	RET
+
 // func tileIQ4NLVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
 TEXT ·tileIQ4NLVNNI4x4(SB), NOSPLIT, $0-72
@@ -75376,6 +86564,788 @@ sum:
 	VMOVQ         X17, 16(AX)(DX*1)
 
 done:
+	VZEROUPPER
+	RET
+
+// func fewIQ4NLVNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewIQ4NLVNNI4x2(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask0f<>+0(SB), Z4
+	VMOVDQU32 valuesIQ4NL<>+0(SB), Z5
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 128(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 128(R12)(BX*1)
+	PREFETCHT1 (R12)(BX*2)
+	PREFETCHT1 64(R12)(BX*2)
+	PREFETCHT1 128(R12)(BX*2)
+	PREFETCHT1 (R12)(R9*1)
+	PREFETCHT1 64(R12)(R9*1)
+	PREFETCHT1 128(R12)(R9*1)
+	ADDQ       $0x00000090, R12
+
+fetched:
+	VPSLLD          $0x04, 288(SI), Y6
+	VMOVDQA32       Z6, Z10
+	VMOVDQA32       Z6, Z8
+	VMOVDQA32       Z6, Z12
+	VPSLLD          $0x04, 288(SI)(DI*1), Y7
+	VMOVDQA32       Z7, Z11
+	VMOVDQA32       Z7, Z9
+	VMOVDQA32       Z7, Z13
+	VPANDD          16(DX), Z4, Z14
+	VPSHUFB         Z14, Z5, Z14
+	VPANDD          16(DX)(BX*1), Z4, Z15
+	VPSHUFB         Z15, Z5, Z15
+	VPANDD          16(DX)(BX*2), Z4, Z16
+	VPSHUFB         Z16, Z5, Z16
+	VPANDD          16(DX)(R9*1), Z4, Z17
+	VPSHUFB         Z17, Z5, Z17
+	VMOVDQU32       (SI), Z18
+	VPDPBUSD        Z18, Z14, Z6
+	VPDPBUSD        Z18, Z15, Z10
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z12
+	VMOVDQU32       (SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z14, Z7
+	VPDPBUSD        Z18, Z15, Z11
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z13
+	VPANDD          80(DX), Z4, Z14
+	VPSHUFB         Z14, Z5, Z14
+	VPANDD          80(DX)(BX*1), Z4, Z15
+	VPSHUFB         Z15, Z5, Z15
+	VPANDD          80(DX)(BX*2), Z4, Z16
+	VPSHUFB         Z16, Z5, Z16
+	VPANDD          80(DX)(R9*1), Z4, Z17
+	VPSHUFB         Z17, Z5, Z17
+	VMOVDQU32       64(SI), Z18
+	VPDPBUSD        Z18, Z14, Z6
+	VPDPBUSD        Z18, Z15, Z10
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z12
+	VMOVDQU32       64(SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z14, Z7
+	VPDPBUSD        Z18, Z15, Z11
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z13
+	VPSRLW          $0x04, 16(DX), Z14
+	VPANDD          Z4, Z14, Z14
+	VPSHUFB         Z14, Z5, Z14
+	VPSRLW          $0x04, 16(DX)(BX*1), Z15
+	VPANDD          Z4, Z15, Z15
+	VPSHUFB         Z15, Z5, Z15
+	VPSRLW          $0x04, 16(DX)(BX*2), Z16
+	VPANDD          Z4, Z16, Z16
+	VPSHUFB         Z16, Z5, Z16
+	VPSRLW          $0x04, 16(DX)(R9*1), Z17
+	VPANDD          Z4, Z17, Z17
+	VPSHUFB         Z17, Z5, Z17
+	VMOVDQU32       128(SI), Z18
+	VPDPBUSD        Z18, Z14, Z6
+	VPDPBUSD        Z18, Z15, Z10
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z12
+	VMOVDQU32       128(SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z14, Z7
+	VPDPBUSD        Z18, Z15, Z11
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z13
+	VPSRLW          $0x04, 80(DX), Z14
+	VPANDD          Z4, Z14, Z14
+	VPSHUFB         Z14, Z5, Z14
+	VPSRLW          $0x04, 80(DX)(BX*1), Z15
+	VPANDD          Z4, Z15, Z15
+	VPSHUFB         Z15, Z5, Z15
+	VPSRLW          $0x04, 80(DX)(BX*2), Z16
+	VPANDD          Z4, Z16, Z16
+	VPSHUFB         Z16, Z5, Z16
+	VPSRLW          $0x04, 80(DX)(R9*1), Z17
+	VPANDD          Z4, Z17, Z17
+	VPSHUFB         Z17, Z5, Z17
+	VMOVDQU32       192(SI), Z18
+	VPDPBUSD        Z18, Z14, Z6
+	VPDPBUSD        Z18, Z15, Z10
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z12
+	VMOVDQU32       192(SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z14, Z7
+	VPDPBUSD        Z18, Z15, Z11
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z13
+	VALIGNQ         $0x04, Z6, Z10, Z18
+	VPADDD          Z18, Z6, Z6
+	VPADDD          Z18, Z10, K1, Z6
+	VALIGNQ         $0x04, Z7, Z11, Z18
+	VPADDD          Z18, Z7, Z7
+	VPADDD          Z18, Z11, K1, Z7
+	VALIGNQ         $0x04, Z8, Z12, Z18
+	VPADDD          Z18, Z8, Z8
+	VPADDD          Z18, Z12, K1, Z8
+	VALIGNQ         $0x04, Z9, Z13, Z18
+	VPADDD          Z18, Z9, Z9
+	VPADDD          Z18, Z13, K1, Z9
+	VCVTPH2PS       (DX), Y12
+	VCVTPH2PS       (DX)(BX*1), Y14
+	VINSERTI64X4    $0x01, Y14, Z12, Z12
+	VBROADCASTI64X4 256(SI), Z10
+	VCVTDQ2PS       Z6, Z6
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z6, Z11, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z10
+	VCVTDQ2PS       Z7, Z7
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z7, Z11, Z1
+	VCVTPH2PS       (DX)(BX*2), Y12
+	VCVTPH2PS       (DX)(R9*1), Y14
+	VINSERTI64X4    $0x01, Y14, Z12, Z12
+	VBROADCASTI64X4 256(SI), Z10
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z8, Z11, Z2
+	VBROADCASTI64X4 256(SI)(DI*1), Z10
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z9, Z11, Z3
+	ADDQ            $0x00000090, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z4
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z1, Z1, Z5
+	VSHUFPS       $0xdd, Z1, Z1, Z1
+	VADDPS        Z1, Z5, Z1
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFPS       $0x88, Z3, Z3, Z5
+	VSHUFPS       $0xdd, Z3, Z3, Z3
+	VADDPS        Z3, Z5, Z3
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFF32X4    $0x88, Z2, Z0, Z5
+	VSHUFF32X4    $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VPERMPS       Z0, Z4, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X5
+	VMOVUPS       X5, (AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func fewIQ4NLVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewIQ4NLVNNI4x3(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+	VMOVUPS 256(R10), Z4
+	VMOVUPS 320(R10), Z5
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask0f<>+0(SB), Z6
+	VMOVDQU32 valuesIQ4NL<>+0(SB), Z7
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 128(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 128(R12)(BX*1)
+	PREFETCHT1 (R12)(BX*2)
+	PREFETCHT1 64(R12)(BX*2)
+	PREFETCHT1 128(R12)(BX*2)
+	PREFETCHT1 (R12)(R9*1)
+	PREFETCHT1 64(R12)(R9*1)
+	PREFETCHT1 128(R12)(R9*1)
+	ADDQ       $0x00000090, R12
+
+fetched:
+	VPSLLD          $0x04, 288(SI), Y8
+	VMOVDQA32       Z8, Z14
+	VMOVDQA32       Z8, Z11
+	VMOVDQA32       Z8, Z17
+	VPSLLD          $0x04, 288(SI)(DI*1), Y9
+	VMOVDQA32       Z9, Z15
+	VMOVDQA32       Z9, Z12
+	VMOVDQA32       Z9, Z18
+	VPSLLD          $0x04, 288(SI)(DI*2), Y10
+	VMOVDQA32       Z10, Z16
+	VMOVDQA32       Z10, Z13
+	VMOVDQA32       Z10, Z19
+	VPANDD          16(DX), Z6, Z20
+	VPSHUFB         Z20, Z7, Z20
+	VPANDD          16(DX)(BX*1), Z6, Z21
+	VPSHUFB         Z21, Z7, Z21
+	VPANDD          16(DX)(BX*2), Z6, Z22
+	VPSHUFB         Z22, Z7, Z22
+	VPANDD          16(DX)(R9*1), Z6, Z23
+	VPSHUFB         Z23, Z7, Z23
+	VMOVDQU32       (SI), Z24
+	VPDPBUSD        Z24, Z20, Z8
+	VPDPBUSD        Z24, Z21, Z14
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z17
+	VMOVDQU32       (SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z20, Z9
+	VPDPBUSD        Z24, Z21, Z15
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       (SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z20, Z10
+	VPDPBUSD        Z24, Z21, Z16
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z19
+	VPANDD          80(DX), Z6, Z20
+	VPSHUFB         Z20, Z7, Z20
+	VPANDD          80(DX)(BX*1), Z6, Z21
+	VPSHUFB         Z21, Z7, Z21
+	VPANDD          80(DX)(BX*2), Z6, Z22
+	VPSHUFB         Z22, Z7, Z22
+	VPANDD          80(DX)(R9*1), Z6, Z23
+	VPSHUFB         Z23, Z7, Z23
+	VMOVDQU32       64(SI), Z24
+	VPDPBUSD        Z24, Z20, Z8
+	VPDPBUSD        Z24, Z21, Z14
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z17
+	VMOVDQU32       64(SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z20, Z9
+	VPDPBUSD        Z24, Z21, Z15
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       64(SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z20, Z10
+	VPDPBUSD        Z24, Z21, Z16
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z19
+	VPSRLW          $0x04, 16(DX), Z20
+	VPANDD          Z6, Z20, Z20
+	VPSHUFB         Z20, Z7, Z20
+	VPSRLW          $0x04, 16(DX)(BX*1), Z21
+	VPANDD          Z6, Z21, Z21
+	VPSHUFB         Z21, Z7, Z21
+	VPSRLW          $0x04, 16(DX)(BX*2), Z22
+	VPANDD          Z6, Z22, Z22
+	VPSHUFB         Z22, Z7, Z22
+	VPSRLW          $0x04, 16(DX)(R9*1), Z23
+	VPANDD          Z6, Z23, Z23
+	VPSHUFB         Z23, Z7, Z23
+	VMOVDQU32       128(SI), Z24
+	VPDPBUSD        Z24, Z20, Z8
+	VPDPBUSD        Z24, Z21, Z14
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z17
+	VMOVDQU32       128(SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z20, Z9
+	VPDPBUSD        Z24, Z21, Z15
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       128(SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z20, Z10
+	VPDPBUSD        Z24, Z21, Z16
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z19
+	VPSRLW          $0x04, 80(DX), Z20
+	VPANDD          Z6, Z20, Z20
+	VPSHUFB         Z20, Z7, Z20
+	VPSRLW          $0x04, 80(DX)(BX*1), Z21
+	VPANDD          Z6, Z21, Z21
+	VPSHUFB         Z21, Z7, Z21
+	VPSRLW          $0x04, 80(DX)(BX*2), Z22
+	VPANDD          Z6, Z22, Z22
+	VPSHUFB         Z22, Z7, Z22
+	VPSRLW          $0x04, 80(DX)(R9*1), Z23
+	VPANDD          Z6, Z23, Z23
+	VPSHUFB         Z23, Z7, Z23
+	VMOVDQU32       192(SI), Z24
+	VPDPBUSD        Z24, Z20, Z8
+	VPDPBUSD        Z24, Z21, Z14
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z17
+	VMOVDQU32       192(SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z20, Z9
+	VPDPBUSD        Z24, Z21, Z15
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       192(SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z20, Z10
+	VPDPBUSD        Z24, Z21, Z16
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z19
+	VALIGNQ         $0x04, Z8, Z14, Z24
+	VPADDD          Z24, Z8, Z8
+	VPADDD          Z24, Z14, K1, Z8
+	VALIGNQ         $0x04, Z9, Z15, Z24
+	VPADDD          Z24, Z9, Z9
+	VPADDD          Z24, Z15, K1, Z9
+	VALIGNQ         $0x04, Z10, Z16, Z24
+	VPADDD          Z24, Z10, Z10
+	VPADDD          Z24, Z16, K1, Z10
+	VALIGNQ         $0x04, Z11, Z17, Z24
+	VPADDD          Z24, Z11, Z11
+	VPADDD          Z24, Z17, K1, Z11
+	VALIGNQ         $0x04, Z12, Z18, Z24
+	VPADDD          Z24, Z12, Z12
+	VPADDD          Z24, Z18, K1, Z12
+	VALIGNQ         $0x04, Z13, Z19, Z24
+	VPADDD          Z24, Z13, Z13
+	VPADDD          Z24, Z19, K1, Z13
+	VCVTPH2PS       (DX), Y16
+	VCVTPH2PS       (DX)(BX*1), Y18
+	VINSERTI64X4    $0x01, Y18, Z16, Z16
+	VBROADCASTI64X4 256(SI), Z14
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z8, Z15, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z14
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z9, Z15, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z14
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z10, Z15, Z2
+	VCVTPH2PS       (DX)(BX*2), Y16
+	VCVTPH2PS       (DX)(R9*1), Y18
+	VINSERTI64X4    $0x01, Y18, Z16, Z16
+	VBROADCASTI64X4 256(SI), Z14
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z11, Z15, Z3
+	VBROADCASTI64X4 256(SI)(DI*1), Z14
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z12, Z15, Z4
+	VBROADCASTI64X4 256(SI)(DI*2), Z14
+	VCVTDQ2PS       Z13, Z13
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z13, Z15, Z5
+	ADDQ            $0x00000090, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VMOVUPS         Z4, 256(R10)
+	VMOVUPS         Z5, 320(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z6
+	VSHUFPS       $0x88, Z1, Z0, Z7
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VSHUFPS       $0x88, Z2, Z2, Z7
+	VSHUFPS       $0xdd, Z2, Z2, Z2
+	VADDPS        Z2, Z7, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z7
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VSHUFPS       $0x88, Z4, Z3, Z7
+	VSHUFPS       $0xdd, Z4, Z3, Z3
+	VADDPS        Z3, Z7, Z3
+	VSHUFPS       $0x88, Z5, Z5, Z7
+	VSHUFPS       $0xdd, Z5, Z5, Z5
+	VADDPS        Z5, Z7, Z5
+	VSHUFPS       $0x88, Z5, Z3, Z7
+	VSHUFPS       $0xdd, Z5, Z3, Z3
+	VADDPS        Z3, Z7, Z3
+	VSHUFF32X4    $0x88, Z3, Z0, Z7
+	VSHUFF32X4    $0xdd, Z3, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VPERMPS       Z0, Z6, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X7
+	VMOVUPS       X7, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X7
+	VMOVUPS       X7, (AX)(CX*2)
+	VZEROUPPER
+	RET
+
+// func fewIQ4NLVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewIQ4NLVNNI4x4(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	LEAQ    (DI)(DI*2), R10
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	MOVQ    acc+56(FP), R11
+	MOVQ    part+64(FP), R12
+	TESTQ   $0x00000001, R12
+	JNE     begin
+	VMOVUPS (R11), Z0
+	VMOVUPS 64(R11), Z1
+	VMOVUPS 128(R11), Z2
+	VMOVUPS 192(R11), Z3
+	VMOVUPS 256(R11), Z4
+	VMOVUPS 320(R11), Z5
+	VMOVUPS 384(R11), Z6
+	VMOVUPS 448(R11), Z7
+
+begin:
+	MOVL      $0x0000ff00, R13
+	KMOVW     R13, K1
+	VMOVDQU32 mask0f<>+0(SB), Z8
+	VMOVDQU32 valuesIQ4NL<>+0(SB), Z9
+	LEAQ      (DX)(BX*8), R13
+
+super:
+	TESTQ      $0x00000004, R12
+	JNE        fetched
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 (R13)(BX*1)
+	PREFETCHT1 64(R13)(BX*1)
+	PREFETCHT1 128(R13)(BX*1)
+	PREFETCHT1 (R13)(BX*2)
+	PREFETCHT1 64(R13)(BX*2)
+	PREFETCHT1 128(R13)(BX*2)
+	PREFETCHT1 (R13)(R9*1)
+	PREFETCHT1 64(R13)(R9*1)
+	PREFETCHT1 128(R13)(R9*1)
+	ADDQ       $0x00000090, R13
+
+fetched:
+	VPSLLD          $0x04, 288(SI), Y10
+	VMOVDQA32       Z10, Z18
+	VMOVDQA32       Z10, Z14
+	VMOVDQA32       Z10, Z22
+	VPSLLD          $0x04, 288(SI)(DI*1), Y11
+	VMOVDQA32       Z11, Z19
+	VMOVDQA32       Z11, Z15
+	VMOVDQA32       Z11, Z23
+	VPSLLD          $0x04, 288(SI)(DI*2), Y12
+	VMOVDQA32       Z12, Z20
+	VMOVDQA32       Z12, Z16
+	VMOVDQA32       Z12, Z24
+	VPSLLD          $0x04, 288(SI)(R10*1), Y13
+	VMOVDQA32       Z13, Z21
+	VMOVDQA32       Z13, Z17
+	VMOVDQA32       Z13, Z25
+	VPANDD          16(DX), Z8, Z26
+	VPSHUFB         Z26, Z9, Z26
+	VPANDD          16(DX)(BX*1), Z8, Z27
+	VPSHUFB         Z27, Z9, Z27
+	VPANDD          16(DX)(BX*2), Z8, Z28
+	VPSHUFB         Z28, Z9, Z28
+	VPANDD          16(DX)(R9*1), Z8, Z29
+	VPSHUFB         Z29, Z9, Z29
+	VMOVDQU32       (SI), Z30
+	VPDPBUSD        Z30, Z26, Z10
+	VPDPBUSD        Z30, Z27, Z18
+	VPDPBUSD        Z30, Z28, Z14
+	VPDPBUSD        Z30, Z29, Z22
+	VMOVDQU32       (SI)(DI*1), Z30
+	VPDPBUSD        Z30, Z26, Z11
+	VPDPBUSD        Z30, Z27, Z19
+	VPDPBUSD        Z30, Z28, Z15
+	VPDPBUSD        Z30, Z29, Z23
+	VMOVDQU32       (SI)(DI*2), Z30
+	VPDPBUSD        Z30, Z26, Z12
+	VPDPBUSD        Z30, Z27, Z20
+	VPDPBUSD        Z30, Z28, Z16
+	VPDPBUSD        Z30, Z29, Z24
+	VMOVDQU32       (SI)(R10*1), Z30
+	VPDPBUSD        Z30, Z26, Z13
+	VPDPBUSD        Z30, Z27, Z21
+	VPDPBUSD        Z30, Z28, Z17
+	VPDPBUSD        Z30, Z29, Z25
+	VPANDD          80(DX), Z8, Z26
+	VPSHUFB         Z26, Z9, Z26
+	VPANDD          80(DX)(BX*1), Z8, Z27
+	VPSHUFB         Z27, Z9, Z27
+	VPANDD          80(DX)(BX*2), Z8, Z28
+	VPSHUFB         Z28, Z9, Z28
+	VPANDD          80(DX)(R9*1), Z8, Z29
+	VPSHUFB         Z29, Z9, Z29
+	VMOVDQU32       64(SI), Z30
+	VPDPBUSD        Z30, Z26, Z10
+	VPDPBUSD        Z30, Z27, Z18
+	VPDPBUSD        Z30, Z28, Z14
+	VPDPBUSD        Z30, Z29, Z22
+	VMOVDQU32       64(SI)(DI*1), Z30
+	VPDPBUSD        Z30, Z26, Z11
+	VPDPBUSD        Z30, Z27, Z19
+	VPDPBUSD        Z30, Z28, Z15
+	VPDPBUSD        Z30, Z29, Z23
+	VMOVDQU32       64(SI)(DI*2), Z30
+	VPDPBUSD        Z30, Z26, Z12
+	VPDPBUSD        Z30, Z27, Z20
+	VPDPBUSD        Z30, Z28, Z16
+	VPDPBUSD        Z30, Z29, Z24
+	VMOVDQU32       64(SI)(R10*1), Z30
+	VPDPBUSD        Z30, Z26, Z13
+	VPDPBUSD        Z30, Z27, Z21
+	VPDPBUSD        Z30, Z28, Z17
+	VPDPBUSD        Z30, Z29, Z25
+	VPSRLW          $0x04, 16(DX), Z26
+	VPANDD          Z8, Z26, Z26
+	VPSHUFB         Z26, Z9, Z26
+	VPSRLW          $0x04, 16(DX)(BX*1), Z27
+	VPANDD          Z8, Z27, Z27
+	VPSHUFB         Z27, Z9, Z27
+	VPSRLW          $0x04, 16(DX)(BX*2), Z28
+	VPANDD          Z8, Z28, Z28
+	VPSHUFB         Z28, Z9, Z28
+	VPSRLW          $0x04, 16(DX)(R9*1), Z29
+	VPANDD          Z8, Z29, Z29
+	VPSHUFB         Z29, Z9, Z29
+	VMOVDQU32       128(SI), Z30
+	VPDPBUSD        Z30, Z26, Z10
+	VPDPBUSD        Z30, Z27, Z18
+	VPDPBUSD        Z30, Z28, Z14
+	VPDPBUSD        Z30, Z29, Z22
+	VMOVDQU32       128(SI)(DI*1), Z30
+	VPDPBUSD        Z30, Z26, Z11
+	VPDPBUSD        Z30, Z27, Z19
+	VPDPBUSD        Z30, Z28, Z15
+	VPDPBUSD        Z30, Z29, Z23
+	VMOVDQU32       128(SI)(DI*2), Z30
+	VPDPBUSD        Z30, Z26, Z12
+	VPDPBUSD        Z30, Z27, Z20
+	VPDPBUSD        Z30, Z28, Z16
+	VPDPBUSD        Z30, Z29, Z24
+	VMOVDQU32       128(SI)(R10*1), Z30
+	VPDPBUSD        Z30, Z26, Z13
+	VPDPBUSD        Z30, Z27, Z21
+	VPDPBUSD        Z30, Z28, Z17
+	VPDPBUSD        Z30, Z29, Z25
+	VPSRLW          $0x04, 80(DX), Z26
+	VPANDD          Z8, Z26, Z26
+	VPSHUFB         Z26, Z9, Z26
+	VPSRLW          $0x04, 80(DX)(BX*1), Z27
+	VPANDD          Z8, Z27, Z27
+	VPSHUFB         Z27, Z9, Z27
+	VPSRLW          $0x04, 80(DX)(BX*2), Z28
+	VPANDD          Z8, Z28, Z28
+	VPSHUFB         Z28, Z9, Z28
+	VPSRLW          $0x04, 80(DX)(R9*1), Z29
+	VPANDD          Z8, Z29, Z29
+	VPSHUFB         Z29, Z9, Z29
+	VMOVDQU32       192(SI), Z30
+	VPDPBUSD        Z30, Z26, Z10
+	VPDPBUSD        Z30, Z27, Z18
+	VPDPBUSD        Z30, Z28, Z14
+	VPDPBUSD        Z30, Z29, Z22
+	VMOVDQU32       192(SI)(DI*1), Z30
+	VPDPBUSD        Z30, Z26, Z11
+	VPDPBUSD        Z30, Z27, Z19
+	VPDPBUSD        Z30, Z28, Z15
+	VPDPBUSD        Z30, Z29, Z23
+	VMOVDQU32       192(SI)(DI*2), Z30
+	VPDPBUSD        Z30, Z26, Z12
+	VPDPBUSD        Z30, Z27, Z20
+	VPDPBUSD        Z30, Z28, Z16
+	VPDPBUSD        Z30, Z29, Z24
+	VMOVDQU32       192(SI)(R10*1), Z30
+	VPDPBUSD        Z30, Z26, Z13
+	VPDPBUSD        Z30, Z27, Z21
+	VPDPBUSD        Z30, Z28, Z17
+	VPDPBUSD        Z30, Z29, Z25
+	VALIGNQ         $0x04, Z10, Z18, Z30
+	VPADDD          Z30, Z10, Z10
+	VPADDD          Z30, Z18, K1, Z10
+	VALIGNQ         $0x04, Z11, Z19, Z30
+	VPADDD          Z30, Z11, Z11
+	VPADDD          Z30, Z19, K1, Z11
+	VALIGNQ         $0x04, Z12, Z20, Z30
+	VPADDD          Z30, Z12, Z12
+	VPADDD          Z30, Z20, K1, Z12
+	VALIGNQ         $0x04, Z13, Z21, Z30
+	VPADDD          Z30, Z13, Z13
+	VPADDD          Z30, Z21, K1, Z13
+	VALIGNQ         $0x04, Z14, Z22, Z30
+	VPADDD          Z30, Z14, Z14
+	VPADDD          Z30, Z22, K1, Z14
+	VALIGNQ         $0x04, Z15, Z23, Z30
+	VPADDD          Z30, Z15, Z15
+	VPADDD          Z30, Z23, K1, Z15
+	VALIGNQ         $0x04, Z16, Z24, Z30
+	VPADDD          Z30, Z16, Z16
+	VPADDD          Z30, Z24, K1, Z16
+	VALIGNQ         $0x04, Z17, Z25, Z30
+	VPADDD          Z30, Z17, Z17
+	VPADDD          Z30, Z25, K1, Z17
+	VCVTPH2PS       (DX), Y20
+	VCVTPH2PS       (DX)(BX*1), Y22
+	VINSERTI64X4    $0x01, Y22, Z20, Z20
+	VBROADCASTI64X4 256(SI), Z18
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z10, Z19, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z18
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z11, Z19, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z18
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z12, Z19, Z2
+	VBROADCASTI64X4 256(SI)(R10*1), Z18
+	VCVTDQ2PS       Z13, Z13
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z13, Z19, Z3
+	VCVTPH2PS       (DX)(BX*2), Y20
+	VCVTPH2PS       (DX)(R9*1), Y22
+	VINSERTI64X4    $0x01, Y22, Z20, Z20
+	VBROADCASTI64X4 256(SI), Z18
+	VCVTDQ2PS       Z14, Z14
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z14, Z19, Z4
+	VBROADCASTI64X4 256(SI)(DI*1), Z18
+	VCVTDQ2PS       Z15, Z15
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z15, Z19, Z5
+	VBROADCASTI64X4 256(SI)(DI*2), Z18
+	VCVTDQ2PS       Z16, Z16
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z16, Z19, Z6
+	VBROADCASTI64X4 256(SI)(R10*1), Z18
+	VCVTDQ2PS       Z17, Z17
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z17, Z19, Z7
+	ADDQ            $0x00000090, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R12
+	JNE             sum
+	VMOVUPS         Z0, (R11)
+	VMOVUPS         Z1, 64(R11)
+	VMOVUPS         Z2, 128(R11)
+	VMOVUPS         Z3, 192(R11)
+	VMOVUPS         Z4, 256(R11)
+	VMOVUPS         Z5, 320(R11)
+	VMOVUPS         Z6, 384(R11)
+	VMOVUPS         Z7, 448(R11)
+	VZEROUPPER
+	RET
+
+sum:
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z8
+	VSHUFPS       $0x88, Z1, Z0, Z9
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z9
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z9, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z9
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VSHUFPS       $0x88, Z5, Z4, Z9
+	VSHUFPS       $0xdd, Z5, Z4, Z4
+	VADDPS        Z4, Z9, Z4
+	VSHUFPS       $0x88, Z7, Z6, Z9
+	VSHUFPS       $0xdd, Z7, Z6, Z6
+	VADDPS        Z6, Z9, Z6
+	VSHUFPS       $0x88, Z6, Z4, Z9
+	VSHUFPS       $0xdd, Z6, Z4, Z4
+	VADDPS        Z4, Z9, Z4
+	VSHUFF32X4    $0x88, Z4, Z0, Z9
+	VSHUFF32X4    $0xdd, Z4, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VPERMPS       Z0, Z8, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X9
+	VMOVUPS       X9, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X9
+	VMOVUPS       X9, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z0, X9
+	VMOVUPS       X9, (AX)(DX*1)
 	VZEROUPPER
 	RET
 
@@ -77783,6 +89753,836 @@ done:
 	VZEROUPPER
 	RET
 
+// func fewIQ3SVNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewIQ3SVNNI4x2(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask0f<>+0(SB), Z4
+	VMOVDQU32 valuesIQ3S<>+0(SB), Z5
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 128(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 128(R12)(BX*1)
+	PREFETCHT1 (R12)(BX*2)
+	PREFETCHT1 64(R12)(BX*2)
+	PREFETCHT1 128(R12)(BX*2)
+	PREFETCHT1 (R12)(R9*1)
+	PREFETCHT1 64(R12)(R9*1)
+	PREFETCHT1 128(R12)(R9*1)
+	ADDQ       $0x0000008a, R12
+
+fetched:
+	VPSLLD          $0x01, 288(SI), Y6
+	VMOVDQA32       Z6, Z10
+	VMOVDQA32       Z6, Z8
+	VMOVDQA32       Z6, Z12
+	VPSLLD          $0x01, 288(SI)(DI*1), Y7
+	VMOVDQA32       Z7, Z11
+	VMOVDQA32       Z7, Z9
+	VMOVDQA32       Z7, Z13
+	VPANDD          8(DX), Z4, Z14
+	VPSHUFB         Z14, Z5, Z14
+	VPANDD          8(DX)(BX*1), Z4, Z15
+	VPSHUFB         Z15, Z5, Z15
+	VPANDD          8(DX)(BX*2), Z4, Z16
+	VPSHUFB         Z16, Z5, Z16
+	VPANDD          8(DX)(R9*1), Z4, Z17
+	VPSHUFB         Z17, Z5, Z17
+	VMOVDQU32       (SI), Z18
+	VPDPBUSD        Z18, Z14, Z6
+	VPDPBUSD        Z18, Z15, Z10
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z12
+	VMOVDQU32       (SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z14, Z7
+	VPDPBUSD        Z18, Z15, Z11
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z13
+	VPANDD          72(DX), Z4, Z14
+	VPSHUFB         Z14, Z5, Z14
+	VPANDD          72(DX)(BX*1), Z4, Z15
+	VPSHUFB         Z15, Z5, Z15
+	VPANDD          72(DX)(BX*2), Z4, Z16
+	VPSHUFB         Z16, Z5, Z16
+	VPANDD          72(DX)(R9*1), Z4, Z17
+	VPSHUFB         Z17, Z5, Z17
+	VMOVDQU32       64(SI), Z18
+	VPDPBUSD        Z18, Z14, Z6
+	VPDPBUSD        Z18, Z15, Z10
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z12
+	VMOVDQU32       64(SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z14, Z7
+	VPDPBUSD        Z18, Z15, Z11
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z13
+	VPSRLW          $0x04, 8(DX), Z14
+	VPANDD          Z4, Z14, Z14
+	VPSHUFB         Z14, Z5, Z14
+	VPSRLW          $0x04, 8(DX)(BX*1), Z15
+	VPANDD          Z4, Z15, Z15
+	VPSHUFB         Z15, Z5, Z15
+	VPSRLW          $0x04, 8(DX)(BX*2), Z16
+	VPANDD          Z4, Z16, Z16
+	VPSHUFB         Z16, Z5, Z16
+	VPSRLW          $0x04, 8(DX)(R9*1), Z17
+	VPANDD          Z4, Z17, Z17
+	VPSHUFB         Z17, Z5, Z17
+	VMOVDQU32       128(SI), Z18
+	VPDPBUSD        Z18, Z14, Z6
+	VPDPBUSD        Z18, Z15, Z10
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z12
+	VMOVDQU32       128(SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z14, Z7
+	VPDPBUSD        Z18, Z15, Z11
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z13
+	VPSRLW          $0x04, 72(DX), Z14
+	VPANDD          Z4, Z14, Z14
+	VPSHUFB         Z14, Z5, Z14
+	VPSRLW          $0x04, 72(DX)(BX*1), Z15
+	VPANDD          Z4, Z15, Z15
+	VPSHUFB         Z15, Z5, Z15
+	VPSRLW          $0x04, 72(DX)(BX*2), Z16
+	VPANDD          Z4, Z16, Z16
+	VPSHUFB         Z16, Z5, Z16
+	VPSRLW          $0x04, 72(DX)(R9*1), Z17
+	VPANDD          Z4, Z17, Z17
+	VPSHUFB         Z17, Z5, Z17
+	VMOVDQU32       192(SI), Z18
+	VPDPBUSD        Z18, Z14, Z6
+	VPDPBUSD        Z18, Z15, Z10
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z12
+	VMOVDQU32       192(SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z14, Z7
+	VPDPBUSD        Z18, Z15, Z11
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z13
+	VALIGNQ         $0x04, Z6, Z10, Z18
+	VPADDD          Z18, Z6, Z6
+	VPADDD          Z18, Z10, K1, Z6
+	VALIGNQ         $0x04, Z7, Z11, Z18
+	VPADDD          Z18, Z7, Z7
+	VPADDD          Z18, Z11, K1, Z7
+	VALIGNQ         $0x04, Z8, Z12, Z18
+	VPADDD          Z18, Z8, Z8
+	VPADDD          Z18, Z12, K1, Z8
+	VALIGNQ         $0x04, Z9, Z13, Z18
+	VPADDD          Z18, Z9, Z9
+	VPADDD          Z18, Z13, K1, Z9
+	VPBROADCASTW    136(DX), X12
+	VCVTPH2PS       X12, Y12
+	VPMOVSXBD       (DX), Y16
+	VCVTDQ2PS       Y16, Y16
+	VMULPS          Y16, Y12, Y12
+	VPBROADCASTW    136(DX)(BX*1), X14
+	VCVTPH2PS       X14, Y14
+	VPMOVSXBD       (DX)(BX*1), Y16
+	VCVTDQ2PS       Y16, Y16
+	VMULPS          Y16, Y14, Y14
+	VINSERTI64X4    $0x01, Y14, Z12, Z12
+	VBROADCASTI64X4 256(SI), Z10
+	VCVTDQ2PS       Z6, Z6
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z6, Z11, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z10
+	VCVTDQ2PS       Z7, Z7
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z7, Z11, Z1
+	VPBROADCASTW    136(DX)(BX*2), X12
+	VCVTPH2PS       X12, Y12
+	VPMOVSXBD       (DX)(BX*2), Y16
+	VCVTDQ2PS       Y16, Y16
+	VMULPS          Y16, Y12, Y12
+	VPBROADCASTW    136(DX)(R9*1), X14
+	VCVTPH2PS       X14, Y14
+	VPMOVSXBD       (DX)(R9*1), Y16
+	VCVTDQ2PS       Y16, Y16
+	VMULPS          Y16, Y14, Y14
+	VINSERTI64X4    $0x01, Y14, Z12, Z12
+	VBROADCASTI64X4 256(SI), Z10
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z8, Z11, Z2
+	VBROADCASTI64X4 256(SI)(DI*1), Z10
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z9, Z11, Z3
+	ADDQ            $0x0000008a, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z4
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z1, Z1, Z5
+	VSHUFPS       $0xdd, Z1, Z1, Z1
+	VADDPS        Z1, Z5, Z1
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFPS       $0x88, Z3, Z3, Z5
+	VSHUFPS       $0xdd, Z3, Z3, Z3
+	VADDPS        Z3, Z5, Z3
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFF32X4    $0x88, Z2, Z0, Z5
+	VSHUFF32X4    $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VPERMPS       Z0, Z4, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X5
+	VMOVUPS       X5, (AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func fewIQ3SVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewIQ3SVNNI4x3(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+	VMOVUPS 256(R10), Z4
+	VMOVUPS 320(R10), Z5
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask0f<>+0(SB), Z6
+	VMOVDQU32 valuesIQ3S<>+0(SB), Z7
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 128(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 128(R12)(BX*1)
+	PREFETCHT1 (R12)(BX*2)
+	PREFETCHT1 64(R12)(BX*2)
+	PREFETCHT1 128(R12)(BX*2)
+	PREFETCHT1 (R12)(R9*1)
+	PREFETCHT1 64(R12)(R9*1)
+	PREFETCHT1 128(R12)(R9*1)
+	ADDQ       $0x0000008a, R12
+
+fetched:
+	VPSLLD          $0x01, 288(SI), Y8
+	VMOVDQA32       Z8, Z14
+	VMOVDQA32       Z8, Z11
+	VMOVDQA32       Z8, Z17
+	VPSLLD          $0x01, 288(SI)(DI*1), Y9
+	VMOVDQA32       Z9, Z15
+	VMOVDQA32       Z9, Z12
+	VMOVDQA32       Z9, Z18
+	VPSLLD          $0x01, 288(SI)(DI*2), Y10
+	VMOVDQA32       Z10, Z16
+	VMOVDQA32       Z10, Z13
+	VMOVDQA32       Z10, Z19
+	VPANDD          8(DX), Z6, Z20
+	VPSHUFB         Z20, Z7, Z20
+	VPANDD          8(DX)(BX*1), Z6, Z21
+	VPSHUFB         Z21, Z7, Z21
+	VPANDD          8(DX)(BX*2), Z6, Z22
+	VPSHUFB         Z22, Z7, Z22
+	VPANDD          8(DX)(R9*1), Z6, Z23
+	VPSHUFB         Z23, Z7, Z23
+	VMOVDQU32       (SI), Z24
+	VPDPBUSD        Z24, Z20, Z8
+	VPDPBUSD        Z24, Z21, Z14
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z17
+	VMOVDQU32       (SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z20, Z9
+	VPDPBUSD        Z24, Z21, Z15
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       (SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z20, Z10
+	VPDPBUSD        Z24, Z21, Z16
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z19
+	VPANDD          72(DX), Z6, Z20
+	VPSHUFB         Z20, Z7, Z20
+	VPANDD          72(DX)(BX*1), Z6, Z21
+	VPSHUFB         Z21, Z7, Z21
+	VPANDD          72(DX)(BX*2), Z6, Z22
+	VPSHUFB         Z22, Z7, Z22
+	VPANDD          72(DX)(R9*1), Z6, Z23
+	VPSHUFB         Z23, Z7, Z23
+	VMOVDQU32       64(SI), Z24
+	VPDPBUSD        Z24, Z20, Z8
+	VPDPBUSD        Z24, Z21, Z14
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z17
+	VMOVDQU32       64(SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z20, Z9
+	VPDPBUSD        Z24, Z21, Z15
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       64(SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z20, Z10
+	VPDPBUSD        Z24, Z21, Z16
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z19
+	VPSRLW          $0x04, 8(DX), Z20
+	VPANDD          Z6, Z20, Z20
+	VPSHUFB         Z20, Z7, Z20
+	VPSRLW          $0x04, 8(DX)(BX*1), Z21
+	VPANDD          Z6, Z21, Z21
+	VPSHUFB         Z21, Z7, Z21
+	VPSRLW          $0x04, 8(DX)(BX*2), Z22
+	VPANDD          Z6, Z22, Z22
+	VPSHUFB         Z22, Z7, Z22
+	VPSRLW          $0x04, 8(DX)(R9*1), Z23
+	VPANDD          Z6, Z23, Z23
+	VPSHUFB         Z23, Z7, Z23
+	VMOVDQU32       128(SI), Z24
+	VPDPBUSD        Z24, Z20, Z8
+	VPDPBUSD        Z24, Z21, Z14
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z17
+	VMOVDQU32       128(SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z20, Z9
+	VPDPBUSD        Z24, Z21, Z15
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       128(SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z20, Z10
+	VPDPBUSD        Z24, Z21, Z16
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z19
+	VPSRLW          $0x04, 72(DX), Z20
+	VPANDD          Z6, Z20, Z20
+	VPSHUFB         Z20, Z7, Z20
+	VPSRLW          $0x04, 72(DX)(BX*1), Z21
+	VPANDD          Z6, Z21, Z21
+	VPSHUFB         Z21, Z7, Z21
+	VPSRLW          $0x04, 72(DX)(BX*2), Z22
+	VPANDD          Z6, Z22, Z22
+	VPSHUFB         Z22, Z7, Z22
+	VPSRLW          $0x04, 72(DX)(R9*1), Z23
+	VPANDD          Z6, Z23, Z23
+	VPSHUFB         Z23, Z7, Z23
+	VMOVDQU32       192(SI), Z24
+	VPDPBUSD        Z24, Z20, Z8
+	VPDPBUSD        Z24, Z21, Z14
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z17
+	VMOVDQU32       192(SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z20, Z9
+	VPDPBUSD        Z24, Z21, Z15
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       192(SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z20, Z10
+	VPDPBUSD        Z24, Z21, Z16
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z19
+	VALIGNQ         $0x04, Z8, Z14, Z24
+	VPADDD          Z24, Z8, Z8
+	VPADDD          Z24, Z14, K1, Z8
+	VALIGNQ         $0x04, Z9, Z15, Z24
+	VPADDD          Z24, Z9, Z9
+	VPADDD          Z24, Z15, K1, Z9
+	VALIGNQ         $0x04, Z10, Z16, Z24
+	VPADDD          Z24, Z10, Z10
+	VPADDD          Z24, Z16, K1, Z10
+	VALIGNQ         $0x04, Z11, Z17, Z24
+	VPADDD          Z24, Z11, Z11
+	VPADDD          Z24, Z17, K1, Z11
+	VALIGNQ         $0x04, Z12, Z18, Z24
+	VPADDD          Z24, Z12, Z12
+	VPADDD          Z24, Z18, K1, Z12
+	VALIGNQ         $0x04, Z13, Z19, Z24
+	VPADDD          Z24, Z13, Z13
+	VPADDD          Z24, Z19, K1, Z13
+	VPBROADCASTW    136(DX), X16
+	VCVTPH2PS       X16, Y16
+	VPMOVSXBD       (DX), Y20
+	VCVTDQ2PS       Y20, Y20
+	VMULPS          Y20, Y16, Y16
+	VPBROADCASTW    136(DX)(BX*1), X18
+	VCVTPH2PS       X18, Y18
+	VPMOVSXBD       (DX)(BX*1), Y20
+	VCVTDQ2PS       Y20, Y20
+	VMULPS          Y20, Y18, Y18
+	VINSERTI64X4    $0x01, Y18, Z16, Z16
+	VBROADCASTI64X4 256(SI), Z14
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z8, Z15, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z14
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z9, Z15, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z14
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z10, Z15, Z2
+	VPBROADCASTW    136(DX)(BX*2), X16
+	VCVTPH2PS       X16, Y16
+	VPMOVSXBD       (DX)(BX*2), Y20
+	VCVTDQ2PS       Y20, Y20
+	VMULPS          Y20, Y16, Y16
+	VPBROADCASTW    136(DX)(R9*1), X18
+	VCVTPH2PS       X18, Y18
+	VPMOVSXBD       (DX)(R9*1), Y20
+	VCVTDQ2PS       Y20, Y20
+	VMULPS          Y20, Y18, Y18
+	VINSERTI64X4    $0x01, Y18, Z16, Z16
+	VBROADCASTI64X4 256(SI), Z14
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z11, Z15, Z3
+	VBROADCASTI64X4 256(SI)(DI*1), Z14
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z12, Z15, Z4
+	VBROADCASTI64X4 256(SI)(DI*2), Z14
+	VCVTDQ2PS       Z13, Z13
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z13, Z15, Z5
+	ADDQ            $0x0000008a, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VMOVUPS         Z4, 256(R10)
+	VMOVUPS         Z5, 320(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z6
+	VSHUFPS       $0x88, Z1, Z0, Z7
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VSHUFPS       $0x88, Z2, Z2, Z7
+	VSHUFPS       $0xdd, Z2, Z2, Z2
+	VADDPS        Z2, Z7, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z7
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VSHUFPS       $0x88, Z4, Z3, Z7
+	VSHUFPS       $0xdd, Z4, Z3, Z3
+	VADDPS        Z3, Z7, Z3
+	VSHUFPS       $0x88, Z5, Z5, Z7
+	VSHUFPS       $0xdd, Z5, Z5, Z5
+	VADDPS        Z5, Z7, Z5
+	VSHUFPS       $0x88, Z5, Z3, Z7
+	VSHUFPS       $0xdd, Z5, Z3, Z3
+	VADDPS        Z3, Z7, Z3
+	VSHUFF32X4    $0x88, Z3, Z0, Z7
+	VSHUFF32X4    $0xdd, Z3, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VPERMPS       Z0, Z6, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X7
+	VMOVUPS       X7, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X7
+	VMOVUPS       X7, (AX)(CX*2)
+	VZEROUPPER
+	RET
+
+// func fewIQ3SVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewIQ3SVNNI4x4(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	LEAQ    (DI)(DI*2), R10
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	MOVQ    acc+56(FP), R11
+	MOVQ    part+64(FP), R12
+	TESTQ   $0x00000001, R12
+	JNE     begin
+	VMOVUPS (R11), Z0
+	VMOVUPS 64(R11), Z1
+	VMOVUPS 128(R11), Z2
+	VMOVUPS 192(R11), Z3
+	VMOVUPS 256(R11), Z4
+	VMOVUPS 320(R11), Z5
+	VMOVUPS 384(R11), Z6
+	VMOVUPS 448(R11), Z7
+
+begin:
+	MOVL      $0x0000ff00, R13
+	KMOVW     R13, K1
+	VMOVDQU32 mask0f<>+0(SB), Z8
+	VMOVDQU32 valuesIQ3S<>+0(SB), Z9
+	LEAQ      (DX)(BX*8), R13
+
+super:
+	TESTQ      $0x00000004, R12
+	JNE        fetched
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 (R13)(BX*1)
+	PREFETCHT1 64(R13)(BX*1)
+	PREFETCHT1 128(R13)(BX*1)
+	PREFETCHT1 (R13)(BX*2)
+	PREFETCHT1 64(R13)(BX*2)
+	PREFETCHT1 128(R13)(BX*2)
+	PREFETCHT1 (R13)(R9*1)
+	PREFETCHT1 64(R13)(R9*1)
+	PREFETCHT1 128(R13)(R9*1)
+	ADDQ       $0x0000008a, R13
+
+fetched:
+	VPSLLD          $0x01, 288(SI), Y10
+	VMOVDQA32       Z10, Z18
+	VMOVDQA32       Z10, Z14
+	VMOVDQA32       Z10, Z22
+	VPSLLD          $0x01, 288(SI)(DI*1), Y11
+	VMOVDQA32       Z11, Z19
+	VMOVDQA32       Z11, Z15
+	VMOVDQA32       Z11, Z23
+	VPSLLD          $0x01, 288(SI)(DI*2), Y12
+	VMOVDQA32       Z12, Z20
+	VMOVDQA32       Z12, Z16
+	VMOVDQA32       Z12, Z24
+	VPSLLD          $0x01, 288(SI)(R10*1), Y13
+	VMOVDQA32       Z13, Z21
+	VMOVDQA32       Z13, Z17
+	VMOVDQA32       Z13, Z25
+	VPANDD          8(DX), Z8, Z26
+	VPSHUFB         Z26, Z9, Z26
+	VPANDD          8(DX)(BX*1), Z8, Z27
+	VPSHUFB         Z27, Z9, Z27
+	VPANDD          8(DX)(BX*2), Z8, Z28
+	VPSHUFB         Z28, Z9, Z28
+	VPANDD          8(DX)(R9*1), Z8, Z29
+	VPSHUFB         Z29, Z9, Z29
+	VMOVDQU32       (SI), Z30
+	VPDPBUSD        Z30, Z26, Z10
+	VPDPBUSD        Z30, Z27, Z18
+	VPDPBUSD        Z30, Z28, Z14
+	VPDPBUSD        Z30, Z29, Z22
+	VMOVDQU32       (SI)(DI*1), Z30
+	VPDPBUSD        Z30, Z26, Z11
+	VPDPBUSD        Z30, Z27, Z19
+	VPDPBUSD        Z30, Z28, Z15
+	VPDPBUSD        Z30, Z29, Z23
+	VMOVDQU32       (SI)(DI*2), Z30
+	VPDPBUSD        Z30, Z26, Z12
+	VPDPBUSD        Z30, Z27, Z20
+	VPDPBUSD        Z30, Z28, Z16
+	VPDPBUSD        Z30, Z29, Z24
+	VMOVDQU32       (SI)(R10*1), Z30
+	VPDPBUSD        Z30, Z26, Z13
+	VPDPBUSD        Z30, Z27, Z21
+	VPDPBUSD        Z30, Z28, Z17
+	VPDPBUSD        Z30, Z29, Z25
+	VPANDD          72(DX), Z8, Z26
+	VPSHUFB         Z26, Z9, Z26
+	VPANDD          72(DX)(BX*1), Z8, Z27
+	VPSHUFB         Z27, Z9, Z27
+	VPANDD          72(DX)(BX*2), Z8, Z28
+	VPSHUFB         Z28, Z9, Z28
+	VPANDD          72(DX)(R9*1), Z8, Z29
+	VPSHUFB         Z29, Z9, Z29
+	VMOVDQU32       64(SI), Z30
+	VPDPBUSD        Z30, Z26, Z10
+	VPDPBUSD        Z30, Z27, Z18
+	VPDPBUSD        Z30, Z28, Z14
+	VPDPBUSD        Z30, Z29, Z22
+	VMOVDQU32       64(SI)(DI*1), Z30
+	VPDPBUSD        Z30, Z26, Z11
+	VPDPBUSD        Z30, Z27, Z19
+	VPDPBUSD        Z30, Z28, Z15
+	VPDPBUSD        Z30, Z29, Z23
+	VMOVDQU32       64(SI)(DI*2), Z30
+	VPDPBUSD        Z30, Z26, Z12
+	VPDPBUSD        Z30, Z27, Z20
+	VPDPBUSD        Z30, Z28, Z16
+	VPDPBUSD        Z30, Z29, Z24
+	VMOVDQU32       64(SI)(R10*1), Z30
+	VPDPBUSD        Z30, Z26, Z13
+	VPDPBUSD        Z30, Z27, Z21
+	VPDPBUSD        Z30, Z28, Z17
+	VPDPBUSD        Z30, Z29, Z25
+	VPSRLW          $0x04, 8(DX), Z26
+	VPANDD          Z8, Z26, Z26
+	VPSHUFB         Z26, Z9, Z26
+	VPSRLW          $0x04, 8(DX)(BX*1), Z27
+	VPANDD          Z8, Z27, Z27
+	VPSHUFB         Z27, Z9, Z27
+	VPSRLW          $0x04, 8(DX)(BX*2), Z28
+	VPANDD          Z8, Z28, Z28
+	VPSHUFB         Z28, Z9, Z28
+	VPSRLW          $0x04, 8(DX)(R9*1), Z29
+	VPANDD          Z8, Z29, Z29
+	VPSHUFB         Z29, Z9, Z29
+	VMOVDQU32       128(SI), Z30
+	VPDPBUSD        Z30, Z26, Z10
+	VPDPBUSD        Z30, Z27, Z18
+	VPDPBUSD        Z30, Z28, Z14
+	VPDPBUSD        Z30, Z29, Z22
+	VMOVDQU32       128(SI)(DI*1), Z30
+	VPDPBUSD        Z30, Z26, Z11
+	VPDPBUSD        Z30, Z27, Z19
+	VPDPBUSD        Z30, Z28, Z15
+	VPDPBUSD        Z30, Z29, Z23
+	VMOVDQU32       128(SI)(DI*2), Z30
+	VPDPBUSD        Z30, Z26, Z12
+	VPDPBUSD        Z30, Z27, Z20
+	VPDPBUSD        Z30, Z28, Z16
+	VPDPBUSD        Z30, Z29, Z24
+	VMOVDQU32       128(SI)(R10*1), Z30
+	VPDPBUSD        Z30, Z26, Z13
+	VPDPBUSD        Z30, Z27, Z21
+	VPDPBUSD        Z30, Z28, Z17
+	VPDPBUSD        Z30, Z29, Z25
+	VPSRLW          $0x04, 72(DX), Z26
+	VPANDD          Z8, Z26, Z26
+	VPSHUFB         Z26, Z9, Z26
+	VPSRLW          $0x04, 72(DX)(BX*1), Z27
+	VPANDD          Z8, Z27, Z27
+	VPSHUFB         Z27, Z9, Z27
+	VPSRLW          $0x04, 72(DX)(BX*2), Z28
+	VPANDD          Z8, Z28, Z28
+	VPSHUFB         Z28, Z9, Z28
+	VPSRLW          $0x04, 72(DX)(R9*1), Z29
+	VPANDD          Z8, Z29, Z29
+	VPSHUFB         Z29, Z9, Z29
+	VMOVDQU32       192(SI), Z30
+	VPDPBUSD        Z30, Z26, Z10
+	VPDPBUSD        Z30, Z27, Z18
+	VPDPBUSD        Z30, Z28, Z14
+	VPDPBUSD        Z30, Z29, Z22
+	VMOVDQU32       192(SI)(DI*1), Z30
+	VPDPBUSD        Z30, Z26, Z11
+	VPDPBUSD        Z30, Z27, Z19
+	VPDPBUSD        Z30, Z28, Z15
+	VPDPBUSD        Z30, Z29, Z23
+	VMOVDQU32       192(SI)(DI*2), Z30
+	VPDPBUSD        Z30, Z26, Z12
+	VPDPBUSD        Z30, Z27, Z20
+	VPDPBUSD        Z30, Z28, Z16
+	VPDPBUSD        Z30, Z29, Z24
+	VMOVDQU32       192(SI)(R10*1), Z30
+	VPDPBUSD        Z30, Z26, Z13
+	VPDPBUSD        Z30, Z27, Z21
+	VPDPBUSD        Z30, Z28, Z17
+	VPDPBUSD        Z30, Z29, Z25
+	VALIGNQ         $0x04, Z10, Z18, Z30
+	VPADDD          Z30, Z10, Z10
+	VPADDD          Z30, Z18, K1, Z10
+	VALIGNQ         $0x04, Z11, Z19, Z30
+	VPADDD          Z30, Z11, Z11
+	VPADDD          Z30, Z19, K1, Z11
+	VALIGNQ         $0x04, Z12, Z20, Z30
+	VPADDD          Z30, Z12, Z12
+	VPADDD          Z30, Z20, K1, Z12
+	VALIGNQ         $0x04, Z13, Z21, Z30
+	VPADDD          Z30, Z13, Z13
+	VPADDD          Z30, Z21, K1, Z13
+	VALIGNQ         $0x04, Z14, Z22, Z30
+	VPADDD          Z30, Z14, Z14
+	VPADDD          Z30, Z22, K1, Z14
+	VALIGNQ         $0x04, Z15, Z23, Z30
+	VPADDD          Z30, Z15, Z15
+	VPADDD          Z30, Z23, K1, Z15
+	VALIGNQ         $0x04, Z16, Z24, Z30
+	VPADDD          Z30, Z16, Z16
+	VPADDD          Z30, Z24, K1, Z16
+	VALIGNQ         $0x04, Z17, Z25, Z30
+	VPADDD          Z30, Z17, Z17
+	VPADDD          Z30, Z25, K1, Z17
+	VPBROADCASTW    136(DX), X20
+	VCVTPH2PS       X20, Y20
+	VPMOVSXBD       (DX), Y24
+	VCVTDQ2PS       Y24, Y24
+	VMULPS          Y24, Y20, Y20
+	VPBROADCASTW    136(DX)(BX*1), X22
+	VCVTPH2PS       X22, Y22
+	VPMOVSXBD       (DX)(BX*1), Y24
+	VCVTDQ2PS       Y24, Y24
+	VMULPS          Y24, Y22, Y22
+	VINSERTI64X4    $0x01, Y22, Z20, Z20
+	VBROADCASTI64X4 256(SI), Z18
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z10, Z19, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z18
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z11, Z19, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z18
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z12, Z19, Z2
+	VBROADCASTI64X4 256(SI)(R10*1), Z18
+	VCVTDQ2PS       Z13, Z13
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z13, Z19, Z3
+	VPBROADCASTW    136(DX)(BX*2), X20
+	VCVTPH2PS       X20, Y20
+	VPMOVSXBD       (DX)(BX*2), Y24
+	VCVTDQ2PS       Y24, Y24
+	VMULPS          Y24, Y20, Y20
+	VPBROADCASTW    136(DX)(R9*1), X22
+	VCVTPH2PS       X22, Y22
+	VPMOVSXBD       (DX)(R9*1), Y24
+	VCVTDQ2PS       Y24, Y24
+	VMULPS          Y24, Y22, Y22
+	VINSERTI64X4    $0x01, Y22, Z20, Z20
+	VBROADCASTI64X4 256(SI), Z18
+	VCVTDQ2PS       Z14, Z14
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z14, Z19, Z4
+	VBROADCASTI64X4 256(SI)(DI*1), Z18
+	VCVTDQ2PS       Z15, Z15
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z15, Z19, Z5
+	VBROADCASTI64X4 256(SI)(DI*2), Z18
+	VCVTDQ2PS       Z16, Z16
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z16, Z19, Z6
+	VBROADCASTI64X4 256(SI)(R10*1), Z18
+	VCVTDQ2PS       Z17, Z17
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z17, Z19, Z7
+	ADDQ            $0x0000008a, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R12
+	JNE             sum
+	VMOVUPS         Z0, (R11)
+	VMOVUPS         Z1, 64(R11)
+	VMOVUPS         Z2, 128(R11)
+	VMOVUPS         Z3, 192(R11)
+	VMOVUPS         Z4, 256(R11)
+	VMOVUPS         Z5, 320(R11)
+	VMOVUPS         Z6, 384(R11)
+	VMOVUPS         Z7, 448(R11)
+	VZEROUPPER
+	RET
+
+sum:
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z8
+	VSHUFPS       $0x88, Z1, Z0, Z9
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z9
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z9, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z9
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VSHUFPS       $0x88, Z5, Z4, Z9
+	VSHUFPS       $0xdd, Z5, Z4, Z4
+	VADDPS        Z4, Z9, Z4
+	VSHUFPS       $0x88, Z7, Z6, Z9
+	VSHUFPS       $0xdd, Z7, Z6, Z6
+	VADDPS        Z6, Z9, Z6
+	VSHUFPS       $0x88, Z6, Z4, Z9
+	VSHUFPS       $0xdd, Z6, Z4, Z4
+	VADDPS        Z4, Z9, Z4
+	VSHUFF32X4    $0x88, Z4, Z0, Z9
+	VSHUFF32X4    $0xdd, Z4, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VPERMPS       Z0, Z8, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X9
+	VMOVUPS       X9, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X9
+	VMOVUPS       X9, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z0, X9
+	VMOVUPS       X9, (AX)(DX*1)
+	VZEROUPPER
+	RET
+
 // func tileIQ4XSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
 TEXT ·tileIQ4XSVNNI4x4(SB), NOSPLIT, $0-72
@@ -80133,6 +92933,836 @@ sum:
 	VMOVQ         X17, 16(AX)(DX*1)
 
 done:
+	VZEROUPPER
+	RET
+
+// func fewIQ4XSVNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewIQ4XSVNNI4x2(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask0f<>+0(SB), Z4
+	VMOVDQU32 valuesIQ4XS<>+0(SB), Z5
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 128(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 128(R12)(BX*1)
+	PREFETCHT1 (R12)(BX*2)
+	PREFETCHT1 64(R12)(BX*2)
+	PREFETCHT1 128(R12)(BX*2)
+	PREFETCHT1 (R12)(R9*1)
+	PREFETCHT1 64(R12)(R9*1)
+	PREFETCHT1 128(R12)(R9*1)
+	ADDQ       $0x0000008a, R12
+
+fetched:
+	VPSLLD          $0x04, 288(SI), Y6
+	VMOVDQA32       Z6, Z10
+	VMOVDQA32       Z6, Z8
+	VMOVDQA32       Z6, Z12
+	VPSLLD          $0x04, 288(SI)(DI*1), Y7
+	VMOVDQA32       Z7, Z11
+	VMOVDQA32       Z7, Z9
+	VMOVDQA32       Z7, Z13
+	VPANDD          8(DX), Z4, Z14
+	VPSHUFB         Z14, Z5, Z14
+	VPANDD          8(DX)(BX*1), Z4, Z15
+	VPSHUFB         Z15, Z5, Z15
+	VPANDD          8(DX)(BX*2), Z4, Z16
+	VPSHUFB         Z16, Z5, Z16
+	VPANDD          8(DX)(R9*1), Z4, Z17
+	VPSHUFB         Z17, Z5, Z17
+	VMOVDQU32       (SI), Z18
+	VPDPBUSD        Z18, Z14, Z6
+	VPDPBUSD        Z18, Z15, Z10
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z12
+	VMOVDQU32       (SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z14, Z7
+	VPDPBUSD        Z18, Z15, Z11
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z13
+	VPANDD          72(DX), Z4, Z14
+	VPSHUFB         Z14, Z5, Z14
+	VPANDD          72(DX)(BX*1), Z4, Z15
+	VPSHUFB         Z15, Z5, Z15
+	VPANDD          72(DX)(BX*2), Z4, Z16
+	VPSHUFB         Z16, Z5, Z16
+	VPANDD          72(DX)(R9*1), Z4, Z17
+	VPSHUFB         Z17, Z5, Z17
+	VMOVDQU32       64(SI), Z18
+	VPDPBUSD        Z18, Z14, Z6
+	VPDPBUSD        Z18, Z15, Z10
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z12
+	VMOVDQU32       64(SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z14, Z7
+	VPDPBUSD        Z18, Z15, Z11
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z13
+	VPSRLW          $0x04, 8(DX), Z14
+	VPANDD          Z4, Z14, Z14
+	VPSHUFB         Z14, Z5, Z14
+	VPSRLW          $0x04, 8(DX)(BX*1), Z15
+	VPANDD          Z4, Z15, Z15
+	VPSHUFB         Z15, Z5, Z15
+	VPSRLW          $0x04, 8(DX)(BX*2), Z16
+	VPANDD          Z4, Z16, Z16
+	VPSHUFB         Z16, Z5, Z16
+	VPSRLW          $0x04, 8(DX)(R9*1), Z17
+	VPANDD          Z4, Z17, Z17
+	VPSHUFB         Z17, Z5, Z17
+	VMOVDQU32       128(SI), Z18
+	VPDPBUSD        Z18, Z14, Z6
+	VPDPBUSD        Z18, Z15, Z10
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z12
+	VMOVDQU32       128(SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z14, Z7
+	VPDPBUSD        Z18, Z15, Z11
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z13
+	VPSRLW          $0x04, 72(DX), Z14
+	VPANDD          Z4, Z14, Z14
+	VPSHUFB         Z14, Z5, Z14
+	VPSRLW          $0x04, 72(DX)(BX*1), Z15
+	VPANDD          Z4, Z15, Z15
+	VPSHUFB         Z15, Z5, Z15
+	VPSRLW          $0x04, 72(DX)(BX*2), Z16
+	VPANDD          Z4, Z16, Z16
+	VPSHUFB         Z16, Z5, Z16
+	VPSRLW          $0x04, 72(DX)(R9*1), Z17
+	VPANDD          Z4, Z17, Z17
+	VPSHUFB         Z17, Z5, Z17
+	VMOVDQU32       192(SI), Z18
+	VPDPBUSD        Z18, Z14, Z6
+	VPDPBUSD        Z18, Z15, Z10
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z12
+	VMOVDQU32       192(SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z14, Z7
+	VPDPBUSD        Z18, Z15, Z11
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z13
+	VALIGNQ         $0x04, Z6, Z10, Z18
+	VPADDD          Z18, Z6, Z6
+	VPADDD          Z18, Z10, K1, Z6
+	VALIGNQ         $0x04, Z7, Z11, Z18
+	VPADDD          Z18, Z7, Z7
+	VPADDD          Z18, Z11, K1, Z7
+	VALIGNQ         $0x04, Z8, Z12, Z18
+	VPADDD          Z18, Z8, Z8
+	VPADDD          Z18, Z12, K1, Z8
+	VALIGNQ         $0x04, Z9, Z13, Z18
+	VPADDD          Z18, Z9, Z9
+	VPADDD          Z18, Z13, K1, Z9
+	VPBROADCASTW    136(DX), X12
+	VCVTPH2PS       X12, Y12
+	VPMOVSXBD       (DX), Y16
+	VCVTDQ2PS       Y16, Y16
+	VMULPS          Y16, Y12, Y12
+	VPBROADCASTW    136(DX)(BX*1), X14
+	VCVTPH2PS       X14, Y14
+	VPMOVSXBD       (DX)(BX*1), Y16
+	VCVTDQ2PS       Y16, Y16
+	VMULPS          Y16, Y14, Y14
+	VINSERTI64X4    $0x01, Y14, Z12, Z12
+	VBROADCASTI64X4 256(SI), Z10
+	VCVTDQ2PS       Z6, Z6
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z6, Z11, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z10
+	VCVTDQ2PS       Z7, Z7
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z7, Z11, Z1
+	VPBROADCASTW    136(DX)(BX*2), X12
+	VCVTPH2PS       X12, Y12
+	VPMOVSXBD       (DX)(BX*2), Y16
+	VCVTDQ2PS       Y16, Y16
+	VMULPS          Y16, Y12, Y12
+	VPBROADCASTW    136(DX)(R9*1), X14
+	VCVTPH2PS       X14, Y14
+	VPMOVSXBD       (DX)(R9*1), Y16
+	VCVTDQ2PS       Y16, Y16
+	VMULPS          Y16, Y14, Y14
+	VINSERTI64X4    $0x01, Y14, Z12, Z12
+	VBROADCASTI64X4 256(SI), Z10
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z8, Z11, Z2
+	VBROADCASTI64X4 256(SI)(DI*1), Z10
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z9, Z11, Z3
+	ADDQ            $0x0000008a, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z4
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z1, Z1, Z5
+	VSHUFPS       $0xdd, Z1, Z1, Z1
+	VADDPS        Z1, Z5, Z1
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFPS       $0x88, Z3, Z3, Z5
+	VSHUFPS       $0xdd, Z3, Z3, Z3
+	VADDPS        Z3, Z5, Z3
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFF32X4    $0x88, Z2, Z0, Z5
+	VSHUFF32X4    $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VPERMPS       Z0, Z4, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X5
+	VMOVUPS       X5, (AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func fewIQ4XSVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewIQ4XSVNNI4x3(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+	VMOVUPS 256(R10), Z4
+	VMOVUPS 320(R10), Z5
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask0f<>+0(SB), Z6
+	VMOVDQU32 valuesIQ4XS<>+0(SB), Z7
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 128(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 128(R12)(BX*1)
+	PREFETCHT1 (R12)(BX*2)
+	PREFETCHT1 64(R12)(BX*2)
+	PREFETCHT1 128(R12)(BX*2)
+	PREFETCHT1 (R12)(R9*1)
+	PREFETCHT1 64(R12)(R9*1)
+	PREFETCHT1 128(R12)(R9*1)
+	ADDQ       $0x0000008a, R12
+
+fetched:
+	VPSLLD          $0x04, 288(SI), Y8
+	VMOVDQA32       Z8, Z14
+	VMOVDQA32       Z8, Z11
+	VMOVDQA32       Z8, Z17
+	VPSLLD          $0x04, 288(SI)(DI*1), Y9
+	VMOVDQA32       Z9, Z15
+	VMOVDQA32       Z9, Z12
+	VMOVDQA32       Z9, Z18
+	VPSLLD          $0x04, 288(SI)(DI*2), Y10
+	VMOVDQA32       Z10, Z16
+	VMOVDQA32       Z10, Z13
+	VMOVDQA32       Z10, Z19
+	VPANDD          8(DX), Z6, Z20
+	VPSHUFB         Z20, Z7, Z20
+	VPANDD          8(DX)(BX*1), Z6, Z21
+	VPSHUFB         Z21, Z7, Z21
+	VPANDD          8(DX)(BX*2), Z6, Z22
+	VPSHUFB         Z22, Z7, Z22
+	VPANDD          8(DX)(R9*1), Z6, Z23
+	VPSHUFB         Z23, Z7, Z23
+	VMOVDQU32       (SI), Z24
+	VPDPBUSD        Z24, Z20, Z8
+	VPDPBUSD        Z24, Z21, Z14
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z17
+	VMOVDQU32       (SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z20, Z9
+	VPDPBUSD        Z24, Z21, Z15
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       (SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z20, Z10
+	VPDPBUSD        Z24, Z21, Z16
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z19
+	VPANDD          72(DX), Z6, Z20
+	VPSHUFB         Z20, Z7, Z20
+	VPANDD          72(DX)(BX*1), Z6, Z21
+	VPSHUFB         Z21, Z7, Z21
+	VPANDD          72(DX)(BX*2), Z6, Z22
+	VPSHUFB         Z22, Z7, Z22
+	VPANDD          72(DX)(R9*1), Z6, Z23
+	VPSHUFB         Z23, Z7, Z23
+	VMOVDQU32       64(SI), Z24
+	VPDPBUSD        Z24, Z20, Z8
+	VPDPBUSD        Z24, Z21, Z14
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z17
+	VMOVDQU32       64(SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z20, Z9
+	VPDPBUSD        Z24, Z21, Z15
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       64(SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z20, Z10
+	VPDPBUSD        Z24, Z21, Z16
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z19
+	VPSRLW          $0x04, 8(DX), Z20
+	VPANDD          Z6, Z20, Z20
+	VPSHUFB         Z20, Z7, Z20
+	VPSRLW          $0x04, 8(DX)(BX*1), Z21
+	VPANDD          Z6, Z21, Z21
+	VPSHUFB         Z21, Z7, Z21
+	VPSRLW          $0x04, 8(DX)(BX*2), Z22
+	VPANDD          Z6, Z22, Z22
+	VPSHUFB         Z22, Z7, Z22
+	VPSRLW          $0x04, 8(DX)(R9*1), Z23
+	VPANDD          Z6, Z23, Z23
+	VPSHUFB         Z23, Z7, Z23
+	VMOVDQU32       128(SI), Z24
+	VPDPBUSD        Z24, Z20, Z8
+	VPDPBUSD        Z24, Z21, Z14
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z17
+	VMOVDQU32       128(SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z20, Z9
+	VPDPBUSD        Z24, Z21, Z15
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       128(SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z20, Z10
+	VPDPBUSD        Z24, Z21, Z16
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z19
+	VPSRLW          $0x04, 72(DX), Z20
+	VPANDD          Z6, Z20, Z20
+	VPSHUFB         Z20, Z7, Z20
+	VPSRLW          $0x04, 72(DX)(BX*1), Z21
+	VPANDD          Z6, Z21, Z21
+	VPSHUFB         Z21, Z7, Z21
+	VPSRLW          $0x04, 72(DX)(BX*2), Z22
+	VPANDD          Z6, Z22, Z22
+	VPSHUFB         Z22, Z7, Z22
+	VPSRLW          $0x04, 72(DX)(R9*1), Z23
+	VPANDD          Z6, Z23, Z23
+	VPSHUFB         Z23, Z7, Z23
+	VMOVDQU32       192(SI), Z24
+	VPDPBUSD        Z24, Z20, Z8
+	VPDPBUSD        Z24, Z21, Z14
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z17
+	VMOVDQU32       192(SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z20, Z9
+	VPDPBUSD        Z24, Z21, Z15
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       192(SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z20, Z10
+	VPDPBUSD        Z24, Z21, Z16
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z19
+	VALIGNQ         $0x04, Z8, Z14, Z24
+	VPADDD          Z24, Z8, Z8
+	VPADDD          Z24, Z14, K1, Z8
+	VALIGNQ         $0x04, Z9, Z15, Z24
+	VPADDD          Z24, Z9, Z9
+	VPADDD          Z24, Z15, K1, Z9
+	VALIGNQ         $0x04, Z10, Z16, Z24
+	VPADDD          Z24, Z10, Z10
+	VPADDD          Z24, Z16, K1, Z10
+	VALIGNQ         $0x04, Z11, Z17, Z24
+	VPADDD          Z24, Z11, Z11
+	VPADDD          Z24, Z17, K1, Z11
+	VALIGNQ         $0x04, Z12, Z18, Z24
+	VPADDD          Z24, Z12, Z12
+	VPADDD          Z24, Z18, K1, Z12
+	VALIGNQ         $0x04, Z13, Z19, Z24
+	VPADDD          Z24, Z13, Z13
+	VPADDD          Z24, Z19, K1, Z13
+	VPBROADCASTW    136(DX), X16
+	VCVTPH2PS       X16, Y16
+	VPMOVSXBD       (DX), Y20
+	VCVTDQ2PS       Y20, Y20
+	VMULPS          Y20, Y16, Y16
+	VPBROADCASTW    136(DX)(BX*1), X18
+	VCVTPH2PS       X18, Y18
+	VPMOVSXBD       (DX)(BX*1), Y20
+	VCVTDQ2PS       Y20, Y20
+	VMULPS          Y20, Y18, Y18
+	VINSERTI64X4    $0x01, Y18, Z16, Z16
+	VBROADCASTI64X4 256(SI), Z14
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z8, Z15, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z14
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z9, Z15, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z14
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z10, Z15, Z2
+	VPBROADCASTW    136(DX)(BX*2), X16
+	VCVTPH2PS       X16, Y16
+	VPMOVSXBD       (DX)(BX*2), Y20
+	VCVTDQ2PS       Y20, Y20
+	VMULPS          Y20, Y16, Y16
+	VPBROADCASTW    136(DX)(R9*1), X18
+	VCVTPH2PS       X18, Y18
+	VPMOVSXBD       (DX)(R9*1), Y20
+	VCVTDQ2PS       Y20, Y20
+	VMULPS          Y20, Y18, Y18
+	VINSERTI64X4    $0x01, Y18, Z16, Z16
+	VBROADCASTI64X4 256(SI), Z14
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z11, Z15, Z3
+	VBROADCASTI64X4 256(SI)(DI*1), Z14
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z12, Z15, Z4
+	VBROADCASTI64X4 256(SI)(DI*2), Z14
+	VCVTDQ2PS       Z13, Z13
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z13, Z15, Z5
+	ADDQ            $0x0000008a, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VMOVUPS         Z4, 256(R10)
+	VMOVUPS         Z5, 320(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z6
+	VSHUFPS       $0x88, Z1, Z0, Z7
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VSHUFPS       $0x88, Z2, Z2, Z7
+	VSHUFPS       $0xdd, Z2, Z2, Z2
+	VADDPS        Z2, Z7, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z7
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VSHUFPS       $0x88, Z4, Z3, Z7
+	VSHUFPS       $0xdd, Z4, Z3, Z3
+	VADDPS        Z3, Z7, Z3
+	VSHUFPS       $0x88, Z5, Z5, Z7
+	VSHUFPS       $0xdd, Z5, Z5, Z5
+	VADDPS        Z5, Z7, Z5
+	VSHUFPS       $0x88, Z5, Z3, Z7
+	VSHUFPS       $0xdd, Z5, Z3, Z3
+	VADDPS        Z3, Z7, Z3
+	VSHUFF32X4    $0x88, Z3, Z0, Z7
+	VSHUFF32X4    $0xdd, Z3, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VPERMPS       Z0, Z6, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X7
+	VMOVUPS       X7, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X7
+	VMOVUPS       X7, (AX)(CX*2)
+	VZEROUPPER
+	RET
+
+// func fewIQ4XSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewIQ4XSVNNI4x4(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	LEAQ    (DI)(DI*2), R10
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	MOVQ    acc+56(FP), R11
+	MOVQ    part+64(FP), R12
+	TESTQ   $0x00000001, R12
+	JNE     begin
+	VMOVUPS (R11), Z0
+	VMOVUPS 64(R11), Z1
+	VMOVUPS 128(R11), Z2
+	VMOVUPS 192(R11), Z3
+	VMOVUPS 256(R11), Z4
+	VMOVUPS 320(R11), Z5
+	VMOVUPS 384(R11), Z6
+	VMOVUPS 448(R11), Z7
+
+begin:
+	MOVL      $0x0000ff00, R13
+	KMOVW     R13, K1
+	VMOVDQU32 mask0f<>+0(SB), Z8
+	VMOVDQU32 valuesIQ4XS<>+0(SB), Z9
+	LEAQ      (DX)(BX*8), R13
+
+super:
+	TESTQ      $0x00000004, R12
+	JNE        fetched
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 (R13)(BX*1)
+	PREFETCHT1 64(R13)(BX*1)
+	PREFETCHT1 128(R13)(BX*1)
+	PREFETCHT1 (R13)(BX*2)
+	PREFETCHT1 64(R13)(BX*2)
+	PREFETCHT1 128(R13)(BX*2)
+	PREFETCHT1 (R13)(R9*1)
+	PREFETCHT1 64(R13)(R9*1)
+	PREFETCHT1 128(R13)(R9*1)
+	ADDQ       $0x0000008a, R13
+
+fetched:
+	VPSLLD          $0x04, 288(SI), Y10
+	VMOVDQA32       Z10, Z18
+	VMOVDQA32       Z10, Z14
+	VMOVDQA32       Z10, Z22
+	VPSLLD          $0x04, 288(SI)(DI*1), Y11
+	VMOVDQA32       Z11, Z19
+	VMOVDQA32       Z11, Z15
+	VMOVDQA32       Z11, Z23
+	VPSLLD          $0x04, 288(SI)(DI*2), Y12
+	VMOVDQA32       Z12, Z20
+	VMOVDQA32       Z12, Z16
+	VMOVDQA32       Z12, Z24
+	VPSLLD          $0x04, 288(SI)(R10*1), Y13
+	VMOVDQA32       Z13, Z21
+	VMOVDQA32       Z13, Z17
+	VMOVDQA32       Z13, Z25
+	VPANDD          8(DX), Z8, Z26
+	VPSHUFB         Z26, Z9, Z26
+	VPANDD          8(DX)(BX*1), Z8, Z27
+	VPSHUFB         Z27, Z9, Z27
+	VPANDD          8(DX)(BX*2), Z8, Z28
+	VPSHUFB         Z28, Z9, Z28
+	VPANDD          8(DX)(R9*1), Z8, Z29
+	VPSHUFB         Z29, Z9, Z29
+	VMOVDQU32       (SI), Z30
+	VPDPBUSD        Z30, Z26, Z10
+	VPDPBUSD        Z30, Z27, Z18
+	VPDPBUSD        Z30, Z28, Z14
+	VPDPBUSD        Z30, Z29, Z22
+	VMOVDQU32       (SI)(DI*1), Z30
+	VPDPBUSD        Z30, Z26, Z11
+	VPDPBUSD        Z30, Z27, Z19
+	VPDPBUSD        Z30, Z28, Z15
+	VPDPBUSD        Z30, Z29, Z23
+	VMOVDQU32       (SI)(DI*2), Z30
+	VPDPBUSD        Z30, Z26, Z12
+	VPDPBUSD        Z30, Z27, Z20
+	VPDPBUSD        Z30, Z28, Z16
+	VPDPBUSD        Z30, Z29, Z24
+	VMOVDQU32       (SI)(R10*1), Z30
+	VPDPBUSD        Z30, Z26, Z13
+	VPDPBUSD        Z30, Z27, Z21
+	VPDPBUSD        Z30, Z28, Z17
+	VPDPBUSD        Z30, Z29, Z25
+	VPANDD          72(DX), Z8, Z26
+	VPSHUFB         Z26, Z9, Z26
+	VPANDD          72(DX)(BX*1), Z8, Z27
+	VPSHUFB         Z27, Z9, Z27
+	VPANDD          72(DX)(BX*2), Z8, Z28
+	VPSHUFB         Z28, Z9, Z28
+	VPANDD          72(DX)(R9*1), Z8, Z29
+	VPSHUFB         Z29, Z9, Z29
+	VMOVDQU32       64(SI), Z30
+	VPDPBUSD        Z30, Z26, Z10
+	VPDPBUSD        Z30, Z27, Z18
+	VPDPBUSD        Z30, Z28, Z14
+	VPDPBUSD        Z30, Z29, Z22
+	VMOVDQU32       64(SI)(DI*1), Z30
+	VPDPBUSD        Z30, Z26, Z11
+	VPDPBUSD        Z30, Z27, Z19
+	VPDPBUSD        Z30, Z28, Z15
+	VPDPBUSD        Z30, Z29, Z23
+	VMOVDQU32       64(SI)(DI*2), Z30
+	VPDPBUSD        Z30, Z26, Z12
+	VPDPBUSD        Z30, Z27, Z20
+	VPDPBUSD        Z30, Z28, Z16
+	VPDPBUSD        Z30, Z29, Z24
+	VMOVDQU32       64(SI)(R10*1), Z30
+	VPDPBUSD        Z30, Z26, Z13
+	VPDPBUSD        Z30, Z27, Z21
+	VPDPBUSD        Z30, Z28, Z17
+	VPDPBUSD        Z30, Z29, Z25
+	VPSRLW          $0x04, 8(DX), Z26
+	VPANDD          Z8, Z26, Z26
+	VPSHUFB         Z26, Z9, Z26
+	VPSRLW          $0x04, 8(DX)(BX*1), Z27
+	VPANDD          Z8, Z27, Z27
+	VPSHUFB         Z27, Z9, Z27
+	VPSRLW          $0x04, 8(DX)(BX*2), Z28
+	VPANDD          Z8, Z28, Z28
+	VPSHUFB         Z28, Z9, Z28
+	VPSRLW          $0x04, 8(DX)(R9*1), Z29
+	VPANDD          Z8, Z29, Z29
+	VPSHUFB         Z29, Z9, Z29
+	VMOVDQU32       128(SI), Z30
+	VPDPBUSD        Z30, Z26, Z10
+	VPDPBUSD        Z30, Z27, Z18
+	VPDPBUSD        Z30, Z28, Z14
+	VPDPBUSD        Z30, Z29, Z22
+	VMOVDQU32       128(SI)(DI*1), Z30
+	VPDPBUSD        Z30, Z26, Z11
+	VPDPBUSD        Z30, Z27, Z19
+	VPDPBUSD        Z30, Z28, Z15
+	VPDPBUSD        Z30, Z29, Z23
+	VMOVDQU32       128(SI)(DI*2), Z30
+	VPDPBUSD        Z30, Z26, Z12
+	VPDPBUSD        Z30, Z27, Z20
+	VPDPBUSD        Z30, Z28, Z16
+	VPDPBUSD        Z30, Z29, Z24
+	VMOVDQU32       128(SI)(R10*1), Z30
+	VPDPBUSD        Z30, Z26, Z13
+	VPDPBUSD        Z30, Z27, Z21
+	VPDPBUSD        Z30, Z28, Z17
+	VPDPBUSD        Z30, Z29, Z25
+	VPSRLW          $0x04, 72(DX), Z26
+	VPANDD          Z8, Z26, Z26
+	VPSHUFB         Z26, Z9, Z26
+	VPSRLW          $0x04, 72(DX)(BX*1), Z27
+	VPANDD          Z8, Z27, Z27
+	VPSHUFB         Z27, Z9, Z27
+	VPSRLW          $0x04, 72(DX)(BX*2), Z28
+	VPANDD          Z8, Z28, Z28
+	VPSHUFB         Z28, Z9, Z28
+	VPSRLW          $0x04, 72(DX)(R9*1), Z29
+	VPANDD          Z8, Z29, Z29
+	VPSHUFB         Z29, Z9, Z29
+	VMOVDQU32       192(SI), Z30
+	VPDPBUSD        Z30, Z26, Z10
+	VPDPBUSD        Z30, Z27, Z18
+	VPDPBUSD        Z30, Z28, Z14
+	VPDPBUSD        Z30, Z29, Z22
+	VMOVDQU32       192(SI)(DI*1), Z30
+	VPDPBUSD        Z30, Z26, Z11
+	VPDPBUSD        Z30, Z27, Z19
+	VPDPBUSD        Z30, Z28, Z15
+	VPDPBUSD        Z30, Z29, Z23
+	VMOVDQU32       192(SI)(DI*2), Z30
+	VPDPBUSD        Z30, Z26, Z12
+	VPDPBUSD        Z30, Z27, Z20
+	VPDPBUSD        Z30, Z28, Z16
+	VPDPBUSD        Z30, Z29, Z24
+	VMOVDQU32       192(SI)(R10*1), Z30
+	VPDPBUSD        Z30, Z26, Z13
+	VPDPBUSD        Z30, Z27, Z21
+	VPDPBUSD        Z30, Z28, Z17
+	VPDPBUSD        Z30, Z29, Z25
+	VALIGNQ         $0x04, Z10, Z18, Z30
+	VPADDD          Z30, Z10, Z10
+	VPADDD          Z30, Z18, K1, Z10
+	VALIGNQ         $0x04, Z11, Z19, Z30
+	VPADDD          Z30, Z11, Z11
+	VPADDD          Z30, Z19, K1, Z11
+	VALIGNQ         $0x04, Z12, Z20, Z30
+	VPADDD          Z30, Z12, Z12
+	VPADDD          Z30, Z20, K1, Z12
+	VALIGNQ         $0x04, Z13, Z21, Z30
+	VPADDD          Z30, Z13, Z13
+	VPADDD          Z30, Z21, K1, Z13
+	VALIGNQ         $0x04, Z14, Z22, Z30
+	VPADDD          Z30, Z14, Z14
+	VPADDD          Z30, Z22, K1, Z14
+	VALIGNQ         $0x04, Z15, Z23, Z30
+	VPADDD          Z30, Z15, Z15
+	VPADDD          Z30, Z23, K1, Z15
+	VALIGNQ         $0x04, Z16, Z24, Z30
+	VPADDD          Z30, Z16, Z16
+	VPADDD          Z30, Z24, K1, Z16
+	VALIGNQ         $0x04, Z17, Z25, Z30
+	VPADDD          Z30, Z17, Z17
+	VPADDD          Z30, Z25, K1, Z17
+	VPBROADCASTW    136(DX), X20
+	VCVTPH2PS       X20, Y20
+	VPMOVSXBD       (DX), Y24
+	VCVTDQ2PS       Y24, Y24
+	VMULPS          Y24, Y20, Y20
+	VPBROADCASTW    136(DX)(BX*1), X22
+	VCVTPH2PS       X22, Y22
+	VPMOVSXBD       (DX)(BX*1), Y24
+	VCVTDQ2PS       Y24, Y24
+	VMULPS          Y24, Y22, Y22
+	VINSERTI64X4    $0x01, Y22, Z20, Z20
+	VBROADCASTI64X4 256(SI), Z18
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z10, Z19, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z18
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z11, Z19, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z18
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z12, Z19, Z2
+	VBROADCASTI64X4 256(SI)(R10*1), Z18
+	VCVTDQ2PS       Z13, Z13
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z13, Z19, Z3
+	VPBROADCASTW    136(DX)(BX*2), X20
+	VCVTPH2PS       X20, Y20
+	VPMOVSXBD       (DX)(BX*2), Y24
+	VCVTDQ2PS       Y24, Y24
+	VMULPS          Y24, Y20, Y20
+	VPBROADCASTW    136(DX)(R9*1), X22
+	VCVTPH2PS       X22, Y22
+	VPMOVSXBD       (DX)(R9*1), Y24
+	VCVTDQ2PS       Y24, Y24
+	VMULPS          Y24, Y22, Y22
+	VINSERTI64X4    $0x01, Y22, Z20, Z20
+	VBROADCASTI64X4 256(SI), Z18
+	VCVTDQ2PS       Z14, Z14
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z14, Z19, Z4
+	VBROADCASTI64X4 256(SI)(DI*1), Z18
+	VCVTDQ2PS       Z15, Z15
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z15, Z19, Z5
+	VBROADCASTI64X4 256(SI)(DI*2), Z18
+	VCVTDQ2PS       Z16, Z16
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z16, Z19, Z6
+	VBROADCASTI64X4 256(SI)(R10*1), Z18
+	VCVTDQ2PS       Z17, Z17
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z17, Z19, Z7
+	ADDQ            $0x0000008a, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R12
+	JNE             sum
+	VMOVUPS         Z0, (R11)
+	VMOVUPS         Z1, 64(R11)
+	VMOVUPS         Z2, 128(R11)
+	VMOVUPS         Z3, 192(R11)
+	VMOVUPS         Z4, 256(R11)
+	VMOVUPS         Z5, 320(R11)
+	VMOVUPS         Z6, 384(R11)
+	VMOVUPS         Z7, 448(R11)
+	VZEROUPPER
+	RET
+
+sum:
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z8
+	VSHUFPS       $0x88, Z1, Z0, Z9
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z9
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z9, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z9
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VSHUFPS       $0x88, Z5, Z4, Z9
+	VSHUFPS       $0xdd, Z5, Z4, Z4
+	VADDPS        Z4, Z9, Z4
+	VSHUFPS       $0x88, Z7, Z6, Z9
+	VSHUFPS       $0xdd, Z7, Z6, Z6
+	VADDPS        Z6, Z9, Z6
+	VSHUFPS       $0x88, Z6, Z4, Z9
+	VSHUFPS       $0xdd, Z6, Z4, Z4
+	VADDPS        Z4, Z9, Z4
+	VSHUFF32X4    $0x88, Z4, Z0, Z9
+	VSHUFF32X4    $0xdd, Z4, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VPERMPS       Z0, Z8, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X9
+	VMOVUPS       X9, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X9
+	VMOVUPS       X9, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z0, X9
+	VMOVUPS       X9, (AX)(DX*1)
 	VZEROUPPER
 	RET
 
@@ -82818,6 +96448,638 @@ done:
 	VZEROUPPER
 	RET
 
+// func fewIQ1MVNNI2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewIQ1MVNNI2x2(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	MOVQ    acc+56(FP), R9
+	MOVQ    part+64(FP), R10
+	TESTQ   $0x00000001, R10
+	JNE     begin
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+
+begin:
+	MOVL      $0x0000ff00, R11
+	KMOVW     R11, K1
+	VMOVDQU32 mask03<>+0(SB), Z2
+	VMOVDQU32 valuesIQ1M<>+0(SB), Z3
+	LEAQ      (DX)(BX*8), R11
+
+super:
+	TESTQ      $0x00000004, R10
+	JNE        fetched
+	PREFETCHT1 (R11)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 (R11)(BX*1)
+	PREFETCHT1 64(R11)(BX*1)
+	ADDQ       $0x00000072, R11
+
+fetched:
+	VPSRAD          $0x01, 352(SI), Y4
+	VPSRAD          $0x01, 384(SI), Y6
+	VMOVDQA32       Z4, Z8
+	VMOVDQA32       Z6, Z10
+	VPSRAD          $0x01, 352(SI)(DI*1), Y5
+	VPSRAD          $0x01, 384(SI)(DI*1), Y7
+	VMOVDQA32       Z5, Z9
+	VMOVDQA32       Z7, Z11
+	VPANDD          16(DX), Z2, Z12
+	VBROADCASTI64X4 80(DX), Z15
+	VPROLVD         turn3<>+0(SB), Z15, Z15
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z15, Z12
+	VPSHUFB         Z12, Z3, Z12
+	VPANDD          16(DX)(BX*1), Z2, Z13
+	VBROADCASTI64X4 80(DX)(BX*1), Z16
+	VPROLVD         turn3<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z16, Z13
+	VPSHUFB         Z13, Z3, Z13
+	VMOVDQU32       (SI), Z14
+	VPDPBUSD        Z14, Z12, Z4
+	VPDPBUSD        Z14, Z13, Z8
+	VMOVDQU32       (SI)(DI*1), Z14
+	VPDPBUSD        Z14, Z12, Z5
+	VPDPBUSD        Z14, Z13, Z9
+	VPSRLW          $0x02, 16(DX), Z12
+	VPANDD          Z2, Z12, Z12
+	VPRORD          $0x02, Z15, Z15
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z15, Z12
+	VPSHUFB         Z12, Z3, Z12
+	VPSRLW          $0x02, 16(DX)(BX*1), Z13
+	VPANDD          Z2, Z13, Z13
+	VPRORD          $0x02, Z16, Z16
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z16, Z13
+	VPSHUFB         Z13, Z3, Z13
+	VMOVDQU32       64(SI), Z14
+	VPDPBUSD        Z14, Z12, Z4
+	VPDPBUSD        Z14, Z13, Z8
+	VMOVDQU32       64(SI)(DI*1), Z14
+	VPDPBUSD        Z14, Z12, Z5
+	VPDPBUSD        Z14, Z13, Z9
+	VPSRLW          $0x04, 16(DX), Z12
+	VPANDD          Z2, Z12, Z12
+	VPRORD          $0x02, Z15, Z15
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z15, Z12
+	VPSHUFB         Z12, Z3, Z12
+	VPSRLW          $0x04, 16(DX)(BX*1), Z13
+	VPANDD          Z2, Z13, Z13
+	VPRORD          $0x02, Z16, Z16
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z16, Z13
+	VPSHUFB         Z13, Z3, Z13
+	VMOVDQU32       128(SI), Z14
+	VPDPBUSD        Z14, Z12, Z6
+	VPDPBUSD        Z14, Z13, Z10
+	VMOVDQU32       128(SI)(DI*1), Z14
+	VPDPBUSD        Z14, Z12, Z7
+	VPDPBUSD        Z14, Z13, Z11
+	VPSRLW          $0x06, 16(DX), Z12
+	VPANDD          Z2, Z12, Z12
+	VPRORD          $0x02, Z15, Z15
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z15, Z12
+	VPSHUFB         Z12, Z3, Z12
+	VPSRLW          $0x06, 16(DX)(BX*1), Z13
+	VPANDD          Z2, Z13, Z13
+	VPRORD          $0x02, Z16, Z16
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z16, Z13
+	VPSHUFB         Z13, Z3, Z13
+	VMOVDQU32       192(SI), Z14
+	VPDPBUSD        Z14, Z12, Z6
+	VPDPBUSD        Z14, Z13, Z10
+	VMOVDQU32       192(SI)(DI*1), Z14
+	VPDPBUSD        Z14, Z12, Z7
+	VPDPBUSD        Z14, Z13, Z11
+	VALIGNQ         $0x04, Z4, Z8, Z14
+	VPADDD          Z14, Z4, Z4
+	VPADDD          Z14, Z8, K1, Z4
+	VALIGNQ         $0x04, Z5, Z9, Z14
+	VPADDD          Z14, Z5, Z5
+	VPADDD          Z14, Z9, K1, Z5
+	VALIGNQ         $0x04, Z6, Z10, Z14
+	VPADDD          Z14, Z6, Z6
+	VPADDD          Z14, Z10, K1, Z6
+	VALIGNQ         $0x04, Z7, Z11, Z14
+	VPADDD          Z14, Z7, Z7
+	VPADDD          Z14, Z11, K1, Z7
+	VPMOVSXBW       (DX), Y8
+	VPMOVSXBW       (DX)(BX*1), Y9
+	VINSERTI64X4    $0x01, Y9, Z8, Z8
+	VPSLLD          $0x10, Z6, Z6
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Z4, Z6
+	VPMADDWD        Z8, Z6, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPSLLD          $0x10, Z7, Z7
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Z5, Z7
+	VPMADDWD        Z8, Z7, Z5
+	VCVTDQ2PS       Z5, Z5
+	VPBROADCASTW    112(DX), X10
+	VCVTPH2PS       X10, Y10
+	VMULPS          halved3<>+0(SB), Y10, Y10
+	VPBROADCASTW    112(DX)(BX*1), X12
+	VCVTPH2PS       X12, Y12
+	VMULPS          halved3<>+0(SB), Y12, Y12
+	VINSERTI64X4    $0x01, Y12, Z10, Z10
+	VBROADCASTI64X4 256(SI), Z8
+	VMULPS          Z8, Z10, Z9
+	VFMADD231PS     Z4, Z9, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z8
+	VMULPS          Z8, Z10, Z9
+	VFMADD231PS     Z5, Z9, Z1
+	ADDQ            $0x00000072, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R10
+	JNE             sum
+	VMOVUPS         Z0, (R9)
+	VMOVUPS         Z1, 64(R9)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z2
+	VSHUFPS       $0x88, Z1, Z0, Z3
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z3, Z0
+	VSHUFPS       $0x88, Z1, Z1, Z3
+	VSHUFPS       $0xdd, Z1, Z1, Z1
+	VADDPS        Z1, Z3, Z1
+	VSHUFPS       $0x88, Z1, Z0, Z3
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z3, Z0
+	VSHUFF32X4    $0x88, Z0, Z0, Z3
+	VSHUFF32X4    $0xdd, Z0, Z0, Z0
+	VADDPS        Z0, Z3, Z0
+	VPERMPS       Z0, Z2, Z0
+	VMOVQ         X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X3
+	VMOVQ         X3, (AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func fewIQ1MVNNI2x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewIQ1MVNNI2x3(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	MOVQ    acc+56(FP), R9
+	MOVQ    part+64(FP), R10
+	TESTQ   $0x00000001, R10
+	JNE     begin
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS 128(R9), Z2
+
+begin:
+	MOVL      $0x0000ff00, R11
+	KMOVW     R11, K1
+	VMOVDQU32 mask03<>+0(SB), Z3
+	VMOVDQU32 valuesIQ1M<>+0(SB), Z4
+	LEAQ      (DX)(BX*8), R11
+
+super:
+	TESTQ      $0x00000004, R10
+	JNE        fetched
+	PREFETCHT1 (R11)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 (R11)(BX*1)
+	PREFETCHT1 64(R11)(BX*1)
+	ADDQ       $0x00000072, R11
+
+fetched:
+	VPSRAD          $0x01, 352(SI), Y5
+	VPSRAD          $0x01, 384(SI), Y8
+	VMOVDQA32       Z5, Z11
+	VMOVDQA32       Z8, Z14
+	VPSRAD          $0x01, 352(SI)(DI*1), Y6
+	VPSRAD          $0x01, 384(SI)(DI*1), Y9
+	VMOVDQA32       Z6, Z12
+	VMOVDQA32       Z9, Z15
+	VPSRAD          $0x01, 352(SI)(DI*2), Y7
+	VPSRAD          $0x01, 384(SI)(DI*2), Y10
+	VMOVDQA32       Z7, Z13
+	VMOVDQA32       Z10, Z16
+	VPANDD          16(DX), Z3, Z17
+	VBROADCASTI64X4 80(DX), Z20
+	VPROLVD         turn3<>+0(SB), Z20, Z20
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z20, Z17
+	VPSHUFB         Z17, Z4, Z17
+	VPANDD          16(DX)(BX*1), Z3, Z18
+	VBROADCASTI64X4 80(DX)(BX*1), Z21
+	VPROLVD         turn3<>+0(SB), Z21, Z21
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z21, Z18
+	VPSHUFB         Z18, Z4, Z18
+	VMOVDQU32       (SI), Z19
+	VPDPBUSD        Z19, Z17, Z5
+	VPDPBUSD        Z19, Z18, Z11
+	VMOVDQU32       (SI)(DI*1), Z19
+	VPDPBUSD        Z19, Z17, Z6
+	VPDPBUSD        Z19, Z18, Z12
+	VMOVDQU32       (SI)(DI*2), Z19
+	VPDPBUSD        Z19, Z17, Z7
+	VPDPBUSD        Z19, Z18, Z13
+	VPSRLW          $0x02, 16(DX), Z17
+	VPANDD          Z3, Z17, Z17
+	VPRORD          $0x02, Z20, Z20
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z20, Z17
+	VPSHUFB         Z17, Z4, Z17
+	VPSRLW          $0x02, 16(DX)(BX*1), Z18
+	VPANDD          Z3, Z18, Z18
+	VPRORD          $0x02, Z21, Z21
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z21, Z18
+	VPSHUFB         Z18, Z4, Z18
+	VMOVDQU32       64(SI), Z19
+	VPDPBUSD        Z19, Z17, Z5
+	VPDPBUSD        Z19, Z18, Z11
+	VMOVDQU32       64(SI)(DI*1), Z19
+	VPDPBUSD        Z19, Z17, Z6
+	VPDPBUSD        Z19, Z18, Z12
+	VMOVDQU32       64(SI)(DI*2), Z19
+	VPDPBUSD        Z19, Z17, Z7
+	VPDPBUSD        Z19, Z18, Z13
+	VPSRLW          $0x04, 16(DX), Z17
+	VPANDD          Z3, Z17, Z17
+	VPRORD          $0x02, Z20, Z20
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z20, Z17
+	VPSHUFB         Z17, Z4, Z17
+	VPSRLW          $0x04, 16(DX)(BX*1), Z18
+	VPANDD          Z3, Z18, Z18
+	VPRORD          $0x02, Z21, Z21
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z21, Z18
+	VPSHUFB         Z18, Z4, Z18
+	VMOVDQU32       128(SI), Z19
+	VPDPBUSD        Z19, Z17, Z8
+	VPDPBUSD        Z19, Z18, Z14
+	VMOVDQU32       128(SI)(DI*1), Z19
+	VPDPBUSD        Z19, Z17, Z9
+	VPDPBUSD        Z19, Z18, Z15
+	VMOVDQU32       128(SI)(DI*2), Z19
+	VPDPBUSD        Z19, Z17, Z10
+	VPDPBUSD        Z19, Z18, Z16
+	VPSRLW          $0x06, 16(DX), Z17
+	VPANDD          Z3, Z17, Z17
+	VPRORD          $0x02, Z20, Z20
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z20, Z17
+	VPSHUFB         Z17, Z4, Z17
+	VPSRLW          $0x06, 16(DX)(BX*1), Z18
+	VPANDD          Z3, Z18, Z18
+	VPRORD          $0x02, Z21, Z21
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z21, Z18
+	VPSHUFB         Z18, Z4, Z18
+	VMOVDQU32       192(SI), Z19
+	VPDPBUSD        Z19, Z17, Z8
+	VPDPBUSD        Z19, Z18, Z14
+	VMOVDQU32       192(SI)(DI*1), Z19
+	VPDPBUSD        Z19, Z17, Z9
+	VPDPBUSD        Z19, Z18, Z15
+	VMOVDQU32       192(SI)(DI*2), Z19
+	VPDPBUSD        Z19, Z17, Z10
+	VPDPBUSD        Z19, Z18, Z16
+	VALIGNQ         $0x04, Z5, Z11, Z19
+	VPADDD          Z19, Z5, Z5
+	VPADDD          Z19, Z11, K1, Z5
+	VALIGNQ         $0x04, Z6, Z12, Z19
+	VPADDD          Z19, Z6, Z6
+	VPADDD          Z19, Z12, K1, Z6
+	VALIGNQ         $0x04, Z7, Z13, Z19
+	VPADDD          Z19, Z7, Z7
+	VPADDD          Z19, Z13, K1, Z7
+	VALIGNQ         $0x04, Z8, Z14, Z19
+	VPADDD          Z19, Z8, Z8
+	VPADDD          Z19, Z14, K1, Z8
+	VALIGNQ         $0x04, Z9, Z15, Z19
+	VPADDD          Z19, Z9, Z9
+	VPADDD          Z19, Z15, K1, Z9
+	VALIGNQ         $0x04, Z10, Z16, Z19
+	VPADDD          Z19, Z10, Z10
+	VPADDD          Z19, Z16, K1, Z10
+	VPMOVSXBW       (DX), Y11
+	VPMOVSXBW       (DX)(BX*1), Y12
+	VINSERTI64X4    $0x01, Y12, Z11, Z11
+	VPSLLD          $0x10, Z8, Z8
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Z5, Z8
+	VPMADDWD        Z11, Z8, Z5
+	VCVTDQ2PS       Z5, Z5
+	VPSLLD          $0x10, Z9, Z9
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Z6, Z9
+	VPMADDWD        Z11, Z9, Z6
+	VCVTDQ2PS       Z6, Z6
+	VPSLLD          $0x10, Z10, Z10
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Z7, Z10
+	VPMADDWD        Z11, Z10, Z7
+	VCVTDQ2PS       Z7, Z7
+	VPBROADCASTW    112(DX), X13
+	VCVTPH2PS       X13, Y13
+	VMULPS          halved3<>+0(SB), Y13, Y13
+	VPBROADCASTW    112(DX)(BX*1), X15
+	VCVTPH2PS       X15, Y15
+	VMULPS          halved3<>+0(SB), Y15, Y15
+	VINSERTI64X4    $0x01, Y15, Z13, Z13
+	VBROADCASTI64X4 256(SI), Z11
+	VMULPS          Z11, Z13, Z12
+	VFMADD231PS     Z5, Z12, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z11
+	VMULPS          Z11, Z13, Z12
+	VFMADD231PS     Z6, Z12, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z11
+	VMULPS          Z11, Z13, Z12
+	VFMADD231PS     Z7, Z12, Z2
+	ADDQ            $0x00000072, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R10
+	JNE             sum
+	VMOVUPS         Z0, (R9)
+	VMOVUPS         Z1, 64(R9)
+	VMOVUPS         Z2, 128(R9)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z3
+	VSHUFPS       $0x88, Z1, Z0, Z4
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z4, Z0
+	VSHUFPS       $0x88, Z2, Z2, Z4
+	VSHUFPS       $0xdd, Z2, Z2, Z2
+	VADDPS        Z2, Z4, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z4
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z4, Z0
+	VSHUFF32X4    $0x88, Z0, Z0, Z4
+	VSHUFF32X4    $0xdd, Z0, Z0, Z0
+	VADDPS        Z0, Z4, Z0
+	VPERMPS       Z0, Z3, Z0
+	VMOVQ         X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X4
+	VMOVQ         X4, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X4
+	VMOVQ         X4, (AX)(CX*2)
+	VZEROUPPER
+	RET
+
+// func fewIQ1MVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewIQ1MVNNI2x4(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (DI)(DI*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask03<>+0(SB), Z4
+	VMOVDQU32 valuesIQ1M<>+0(SB), Z5
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	ADDQ       $0x00000072, R12
+
+fetched:
+	VPSRAD          $0x01, 352(SI), Y6
+	VPSRAD          $0x01, 384(SI), Y10
+	VMOVDQA32       Z6, Z14
+	VMOVDQA32       Z10, Z18
+	VPSRAD          $0x01, 352(SI)(DI*1), Y7
+	VPSRAD          $0x01, 384(SI)(DI*1), Y11
+	VMOVDQA32       Z7, Z15
+	VMOVDQA32       Z11, Z19
+	VPSRAD          $0x01, 352(SI)(DI*2), Y8
+	VPSRAD          $0x01, 384(SI)(DI*2), Y12
+	VMOVDQA32       Z8, Z16
+	VMOVDQA32       Z12, Z20
+	VPSRAD          $0x01, 352(SI)(R9*1), Y9
+	VPSRAD          $0x01, 384(SI)(R9*1), Y13
+	VMOVDQA32       Z9, Z17
+	VMOVDQA32       Z13, Z21
+	VPANDD          16(DX), Z4, Z22
+	VBROADCASTI64X4 80(DX), Z25
+	VPROLVD         turn3<>+0(SB), Z25, Z25
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z25, Z22
+	VPSHUFB         Z22, Z5, Z22
+	VPANDD          16(DX)(BX*1), Z4, Z23
+	VBROADCASTI64X4 80(DX)(BX*1), Z26
+	VPROLVD         turn3<>+0(SB), Z26, Z26
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z26, Z23
+	VPSHUFB         Z23, Z5, Z23
+	VMOVDQU32       (SI), Z24
+	VPDPBUSD        Z24, Z22, Z6
+	VPDPBUSD        Z24, Z23, Z14
+	VMOVDQU32       (SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z22, Z7
+	VPDPBUSD        Z24, Z23, Z15
+	VMOVDQU32       (SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z22, Z8
+	VPDPBUSD        Z24, Z23, Z16
+	VMOVDQU32       (SI)(R9*1), Z24
+	VPDPBUSD        Z24, Z22, Z9
+	VPDPBUSD        Z24, Z23, Z17
+	VPSRLW          $0x02, 16(DX), Z22
+	VPANDD          Z4, Z22, Z22
+	VPRORD          $0x02, Z25, Z25
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z25, Z22
+	VPSHUFB         Z22, Z5, Z22
+	VPSRLW          $0x02, 16(DX)(BX*1), Z23
+	VPANDD          Z4, Z23, Z23
+	VPRORD          $0x02, Z26, Z26
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z26, Z23
+	VPSHUFB         Z23, Z5, Z23
+	VMOVDQU32       64(SI), Z24
+	VPDPBUSD        Z24, Z22, Z6
+	VPDPBUSD        Z24, Z23, Z14
+	VMOVDQU32       64(SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z22, Z7
+	VPDPBUSD        Z24, Z23, Z15
+	VMOVDQU32       64(SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z22, Z8
+	VPDPBUSD        Z24, Z23, Z16
+	VMOVDQU32       64(SI)(R9*1), Z24
+	VPDPBUSD        Z24, Z22, Z9
+	VPDPBUSD        Z24, Z23, Z17
+	VPSRLW          $0x04, 16(DX), Z22
+	VPANDD          Z4, Z22, Z22
+	VPRORD          $0x02, Z25, Z25
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z25, Z22
+	VPSHUFB         Z22, Z5, Z22
+	VPSRLW          $0x04, 16(DX)(BX*1), Z23
+	VPANDD          Z4, Z23, Z23
+	VPRORD          $0x02, Z26, Z26
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z26, Z23
+	VPSHUFB         Z23, Z5, Z23
+	VMOVDQU32       128(SI), Z24
+	VPDPBUSD        Z24, Z22, Z10
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       128(SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z19
+	VMOVDQU32       128(SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z20
+	VMOVDQU32       128(SI)(R9*1), Z24
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z21
+	VPSRLW          $0x06, 16(DX), Z22
+	VPANDD          Z4, Z22, Z22
+	VPRORD          $0x02, Z25, Z25
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z25, Z22
+	VPSHUFB         Z22, Z5, Z22
+	VPSRLW          $0x06, 16(DX)(BX*1), Z23
+	VPANDD          Z4, Z23, Z23
+	VPRORD          $0x02, Z26, Z26
+	VPTERNLOGD      $0xf8, mask04<>+0(SB), Z26, Z23
+	VPSHUFB         Z23, Z5, Z23
+	VMOVDQU32       192(SI), Z24
+	VPDPBUSD        Z24, Z22, Z10
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       192(SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z19
+	VMOVDQU32       192(SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z20
+	VMOVDQU32       192(SI)(R9*1), Z24
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z21
+	VALIGNQ         $0x04, Z6, Z14, Z24
+	VPADDD          Z24, Z6, Z6
+	VPADDD          Z24, Z14, K1, Z6
+	VALIGNQ         $0x04, Z7, Z15, Z24
+	VPADDD          Z24, Z7, Z7
+	VPADDD          Z24, Z15, K1, Z7
+	VALIGNQ         $0x04, Z8, Z16, Z24
+	VPADDD          Z24, Z8, Z8
+	VPADDD          Z24, Z16, K1, Z8
+	VALIGNQ         $0x04, Z9, Z17, Z24
+	VPADDD          Z24, Z9, Z9
+	VPADDD          Z24, Z17, K1, Z9
+	VALIGNQ         $0x04, Z10, Z18, Z24
+	VPADDD          Z24, Z10, Z10
+	VPADDD          Z24, Z18, K1, Z10
+	VALIGNQ         $0x04, Z11, Z19, Z24
+	VPADDD          Z24, Z11, Z11
+	VPADDD          Z24, Z19, K1, Z11
+	VALIGNQ         $0x04, Z12, Z20, Z24
+	VPADDD          Z24, Z12, Z12
+	VPADDD          Z24, Z20, K1, Z12
+	VALIGNQ         $0x04, Z13, Z21, Z24
+	VPADDD          Z24, Z13, Z13
+	VPADDD          Z24, Z21, K1, Z13
+	VPMOVSXBW       (DX), Y14
+	VPMOVSXBW       (DX)(BX*1), Y15
+	VINSERTI64X4    $0x01, Y15, Z14, Z14
+	VPSLLD          $0x10, Z10, Z10
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Z6, Z10
+	VPMADDWD        Z14, Z10, Z6
+	VCVTDQ2PS       Z6, Z6
+	VPSLLD          $0x10, Z11, Z11
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Z7, Z11
+	VPMADDWD        Z14, Z11, Z7
+	VCVTDQ2PS       Z7, Z7
+	VPSLLD          $0x10, Z12, Z12
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Z8, Z12
+	VPMADDWD        Z14, Z12, Z8
+	VCVTDQ2PS       Z8, Z8
+	VPSLLD          $0x10, Z13, Z13
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Z9, Z13
+	VPMADDWD        Z14, Z13, Z9
+	VCVTDQ2PS       Z9, Z9
+	VPBROADCASTW    112(DX), X16
+	VCVTPH2PS       X16, Y16
+	VMULPS          halved3<>+0(SB), Y16, Y16
+	VPBROADCASTW    112(DX)(BX*1), X18
+	VCVTPH2PS       X18, Y18
+	VMULPS          halved3<>+0(SB), Y18, Y18
+	VINSERTI64X4    $0x01, Y18, Z16, Z16
+	VBROADCASTI64X4 256(SI), Z14
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z6, Z15, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z14
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z7, Z15, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z14
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z8, Z15, Z2
+	VBROADCASTI64X4 256(SI)(R9*1), Z14
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z9, Z15, Z3
+	ADDQ            $0x00000072, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z4
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z5
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFF32X4    $0x88, Z0, Z0, Z5
+	VSHUFF32X4    $0xdd, Z0, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VPERMPS       Z0, Z4, Z0
+	VMOVQ         X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X5
+	VMOVQ         X5, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X5
+	VMOVQ         X5, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z0, X5
+	VMOVQ         X5, (AX)(DX*1)
+	VZEROUPPER
+	RET
+
 // func expandIQ1MVNNI(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
 TEXT ·expandIQ1MVNNI(SB), NOSPLIT, $0-24
@@ -85115,6 +99377,749 @@ sum:
 	VMOVQ         X17, 16(AX)(DX*1)
 
 done:
+	VZEROUPPER
+	RET
+
+// func fewTQ10VNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewTQ10VNNI4x2(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask03<>+0(SB), Z4
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 (R12)(BX*2)
+	PREFETCHT1 64(R12)(BX*2)
+	PREFETCHT1 (R12)(R9*1)
+	PREFETCHT1 64(R12)(R9*1)
+	ADDQ       $0x00000042, R12
+
+fetched:
+	VPSRAD          $0x03, 288(SI), Y5
+	VMOVDQA32       Z5, Z9
+	VMOVDQA32       Z5, Z7
+	VMOVDQA32       Z5, Z11
+	VPSRAD          $0x03, 288(SI)(DI*1), Y6
+	VMOVDQA32       Z6, Z10
+	VMOVDQA32       Z6, Z8
+	VMOVDQA32       Z6, Z12
+	VPANDD          (DX), Z4, Z13
+	VPANDD          (DX)(BX*1), Z4, Z14
+	VPANDD          (DX)(BX*2), Z4, Z15
+	VPANDD          (DX)(R9*1), Z4, Z16
+	VMOVDQU32       (SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       (SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VPSRLW          $0x02, (DX), Z13
+	VPANDD          Z4, Z13, Z13
+	VPSRLW          $0x02, (DX)(BX*1), Z14
+	VPANDD          Z4, Z14, Z14
+	VPSRLW          $0x02, (DX)(BX*2), Z15
+	VPANDD          Z4, Z15, Z15
+	VPSRLW          $0x02, (DX)(R9*1), Z16
+	VPANDD          Z4, Z16, Z16
+	VMOVDQU32       64(SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       64(SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VPSRLW          $0x04, (DX), Z13
+	VPANDD          Z4, Z13, Z13
+	VPSRLW          $0x04, (DX)(BX*1), Z14
+	VPANDD          Z4, Z14, Z14
+	VPSRLW          $0x04, (DX)(BX*2), Z15
+	VPANDD          Z4, Z15, Z15
+	VPSRLW          $0x04, (DX)(R9*1), Z16
+	VPANDD          Z4, Z16, Z16
+	VMOVDQU32       128(SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       128(SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VPSRLW          $0x06, (DX), Z13
+	VPANDD          Z4, Z13, Z13
+	VPSRLW          $0x06, (DX)(BX*1), Z14
+	VPANDD          Z4, Z14, Z14
+	VPSRLW          $0x06, (DX)(BX*2), Z15
+	VPANDD          Z4, Z15, Z15
+	VPSRLW          $0x06, (DX)(R9*1), Z16
+	VPANDD          Z4, Z16, Z16
+	VMOVDQU32       192(SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       192(SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VALIGNQ         $0x04, Z5, Z9, Z17
+	VPADDD          Z17, Z5, Z5
+	VPADDD          Z17, Z9, K1, Z5
+	VALIGNQ         $0x04, Z6, Z10, Z17
+	VPADDD          Z17, Z6, Z6
+	VPADDD          Z17, Z10, K1, Z6
+	VALIGNQ         $0x04, Z7, Z11, Z17
+	VPADDD          Z17, Z7, Z7
+	VPADDD          Z17, Z11, K1, Z7
+	VALIGNQ         $0x04, Z8, Z12, Z17
+	VPADDD          Z17, Z8, Z8
+	VPADDD          Z17, Z12, K1, Z8
+	VPBROADCASTW    64(DX), X11
+	VCVTPH2PS       X11, Y11
+	VPBROADCASTW    64(DX)(BX*1), X13
+	VCVTPH2PS       X13, Y13
+	VINSERTI64X4    $0x01, Y13, Z11, Z11
+	VBROADCASTI64X4 256(SI), Z9
+	VCVTDQ2PS       Z5, Z5
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z5, Z10, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z9
+	VCVTDQ2PS       Z6, Z6
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z6, Z10, Z1
+	VPBROADCASTW    64(DX)(BX*2), X11
+	VCVTPH2PS       X11, Y11
+	VPBROADCASTW    64(DX)(R9*1), X13
+	VCVTPH2PS       X13, Y13
+	VINSERTI64X4    $0x01, Y13, Z11, Z11
+	VBROADCASTI64X4 256(SI), Z9
+	VCVTDQ2PS       Z7, Z7
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z7, Z10, Z2
+	VBROADCASTI64X4 256(SI)(DI*1), Z9
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z8, Z10, Z3
+	ADDQ            $0x00000042, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z4
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z1, Z1, Z5
+	VSHUFPS       $0xdd, Z1, Z1, Z1
+	VADDPS        Z1, Z5, Z1
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFPS       $0x88, Z3, Z3, Z5
+	VSHUFPS       $0xdd, Z3, Z3, Z3
+	VADDPS        Z3, Z5, Z3
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFF32X4    $0x88, Z2, Z0, Z5
+	VSHUFF32X4    $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VPERMPS       Z0, Z4, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X5
+	VMOVUPS       X5, (AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func fewTQ10VNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewTQ10VNNI4x3(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+	VMOVUPS 256(R10), Z4
+	VMOVUPS 320(R10), Z5
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask03<>+0(SB), Z6
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 (R12)(BX*2)
+	PREFETCHT1 64(R12)(BX*2)
+	PREFETCHT1 (R12)(R9*1)
+	PREFETCHT1 64(R12)(R9*1)
+	ADDQ       $0x00000042, R12
+
+fetched:
+	VPSRAD          $0x03, 288(SI), Y7
+	VMOVDQA32       Z7, Z13
+	VMOVDQA32       Z7, Z10
+	VMOVDQA32       Z7, Z16
+	VPSRAD          $0x03, 288(SI)(DI*1), Y8
+	VMOVDQA32       Z8, Z14
+	VMOVDQA32       Z8, Z11
+	VMOVDQA32       Z8, Z17
+	VPSRAD          $0x03, 288(SI)(DI*2), Y9
+	VMOVDQA32       Z9, Z15
+	VMOVDQA32       Z9, Z12
+	VMOVDQA32       Z9, Z18
+	VPANDD          (DX), Z6, Z19
+	VPANDD          (DX)(BX*1), Z6, Z20
+	VPANDD          (DX)(BX*2), Z6, Z21
+	VPANDD          (DX)(R9*1), Z6, Z22
+	VMOVDQU32       (SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       (SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       (SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VPSRLW          $0x02, (DX), Z19
+	VPANDD          Z6, Z19, Z19
+	VPSRLW          $0x02, (DX)(BX*1), Z20
+	VPANDD          Z6, Z20, Z20
+	VPSRLW          $0x02, (DX)(BX*2), Z21
+	VPANDD          Z6, Z21, Z21
+	VPSRLW          $0x02, (DX)(R9*1), Z22
+	VPANDD          Z6, Z22, Z22
+	VMOVDQU32       64(SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       64(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       64(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VPSRLW          $0x04, (DX), Z19
+	VPANDD          Z6, Z19, Z19
+	VPSRLW          $0x04, (DX)(BX*1), Z20
+	VPANDD          Z6, Z20, Z20
+	VPSRLW          $0x04, (DX)(BX*2), Z21
+	VPANDD          Z6, Z21, Z21
+	VPSRLW          $0x04, (DX)(R9*1), Z22
+	VPANDD          Z6, Z22, Z22
+	VMOVDQU32       128(SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       128(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       128(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VPSRLW          $0x06, (DX), Z19
+	VPANDD          Z6, Z19, Z19
+	VPSRLW          $0x06, (DX)(BX*1), Z20
+	VPANDD          Z6, Z20, Z20
+	VPSRLW          $0x06, (DX)(BX*2), Z21
+	VPANDD          Z6, Z21, Z21
+	VPSRLW          $0x06, (DX)(R9*1), Z22
+	VPANDD          Z6, Z22, Z22
+	VMOVDQU32       192(SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       192(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       192(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VALIGNQ         $0x04, Z7, Z13, Z23
+	VPADDD          Z23, Z7, Z7
+	VPADDD          Z23, Z13, K1, Z7
+	VALIGNQ         $0x04, Z8, Z14, Z23
+	VPADDD          Z23, Z8, Z8
+	VPADDD          Z23, Z14, K1, Z8
+	VALIGNQ         $0x04, Z9, Z15, Z23
+	VPADDD          Z23, Z9, Z9
+	VPADDD          Z23, Z15, K1, Z9
+	VALIGNQ         $0x04, Z10, Z16, Z23
+	VPADDD          Z23, Z10, Z10
+	VPADDD          Z23, Z16, K1, Z10
+	VALIGNQ         $0x04, Z11, Z17, Z23
+	VPADDD          Z23, Z11, Z11
+	VPADDD          Z23, Z17, K1, Z11
+	VALIGNQ         $0x04, Z12, Z18, Z23
+	VPADDD          Z23, Z12, Z12
+	VPADDD          Z23, Z18, K1, Z12
+	VPBROADCASTW    64(DX), X15
+	VCVTPH2PS       X15, Y15
+	VPBROADCASTW    64(DX)(BX*1), X17
+	VCVTPH2PS       X17, Y17
+	VINSERTI64X4    $0x01, Y17, Z15, Z15
+	VBROADCASTI64X4 256(SI), Z13
+	VCVTDQ2PS       Z7, Z7
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z7, Z14, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z13
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z8, Z14, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z13
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z9, Z14, Z2
+	VPBROADCASTW    64(DX)(BX*2), X15
+	VCVTPH2PS       X15, Y15
+	VPBROADCASTW    64(DX)(R9*1), X17
+	VCVTPH2PS       X17, Y17
+	VINSERTI64X4    $0x01, Y17, Z15, Z15
+	VBROADCASTI64X4 256(SI), Z13
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z10, Z14, Z3
+	VBROADCASTI64X4 256(SI)(DI*1), Z13
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z11, Z14, Z4
+	VBROADCASTI64X4 256(SI)(DI*2), Z13
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z12, Z14, Z5
+	ADDQ            $0x00000042, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VMOVUPS         Z4, 256(R10)
+	VMOVUPS         Z5, 320(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z6
+	VSHUFPS       $0x88, Z1, Z0, Z7
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VSHUFPS       $0x88, Z2, Z2, Z7
+	VSHUFPS       $0xdd, Z2, Z2, Z2
+	VADDPS        Z2, Z7, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z7
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VSHUFPS       $0x88, Z4, Z3, Z7
+	VSHUFPS       $0xdd, Z4, Z3, Z3
+	VADDPS        Z3, Z7, Z3
+	VSHUFPS       $0x88, Z5, Z5, Z7
+	VSHUFPS       $0xdd, Z5, Z5, Z5
+	VADDPS        Z5, Z7, Z5
+	VSHUFPS       $0x88, Z5, Z3, Z7
+	VSHUFPS       $0xdd, Z5, Z3, Z3
+	VADDPS        Z3, Z7, Z3
+	VSHUFF32X4    $0x88, Z3, Z0, Z7
+	VSHUFF32X4    $0xdd, Z3, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VPERMPS       Z0, Z6, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X7
+	VMOVUPS       X7, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X7
+	VMOVUPS       X7, (AX)(CX*2)
+	VZEROUPPER
+	RET
+
+// func fewTQ10VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewTQ10VNNI4x4(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	LEAQ    (DI)(DI*2), R10
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	MOVQ    acc+56(FP), R11
+	MOVQ    part+64(FP), R12
+	TESTQ   $0x00000001, R12
+	JNE     begin
+	VMOVUPS (R11), Z0
+	VMOVUPS 64(R11), Z1
+	VMOVUPS 128(R11), Z2
+	VMOVUPS 192(R11), Z3
+	VMOVUPS 256(R11), Z4
+	VMOVUPS 320(R11), Z5
+	VMOVUPS 384(R11), Z6
+	VMOVUPS 448(R11), Z7
+
+begin:
+	MOVL      $0x0000ff00, R13
+	KMOVW     R13, K1
+	VMOVDQU32 mask03<>+0(SB), Z8
+	LEAQ      (DX)(BX*8), R13
+
+super:
+	TESTQ      $0x00000004, R12
+	JNE        fetched
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 (R13)(BX*1)
+	PREFETCHT1 64(R13)(BX*1)
+	PREFETCHT1 (R13)(BX*2)
+	PREFETCHT1 64(R13)(BX*2)
+	PREFETCHT1 (R13)(R9*1)
+	PREFETCHT1 64(R13)(R9*1)
+	ADDQ       $0x00000042, R13
+
+fetched:
+	VPSRAD          $0x03, 288(SI), Y9
+	VMOVDQA32       Z9, Z17
+	VMOVDQA32       Z9, Z13
+	VMOVDQA32       Z9, Z21
+	VPSRAD          $0x03, 288(SI)(DI*1), Y10
+	VMOVDQA32       Z10, Z18
+	VMOVDQA32       Z10, Z14
+	VMOVDQA32       Z10, Z22
+	VPSRAD          $0x03, 288(SI)(DI*2), Y11
+	VMOVDQA32       Z11, Z19
+	VMOVDQA32       Z11, Z15
+	VMOVDQA32       Z11, Z23
+	VPSRAD          $0x03, 288(SI)(R10*1), Y12
+	VMOVDQA32       Z12, Z20
+	VMOVDQA32       Z12, Z16
+	VMOVDQA32       Z12, Z24
+	VPANDD          (DX), Z8, Z25
+	VPANDD          (DX)(BX*1), Z8, Z26
+	VPANDD          (DX)(BX*2), Z8, Z27
+	VPANDD          (DX)(R9*1), Z8, Z28
+	VMOVDQU32       (SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       (SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       (SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       (SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VPSRLW          $0x02, (DX), Z25
+	VPANDD          Z8, Z25, Z25
+	VPSRLW          $0x02, (DX)(BX*1), Z26
+	VPANDD          Z8, Z26, Z26
+	VPSRLW          $0x02, (DX)(BX*2), Z27
+	VPANDD          Z8, Z27, Z27
+	VPSRLW          $0x02, (DX)(R9*1), Z28
+	VPANDD          Z8, Z28, Z28
+	VMOVDQU32       64(SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       64(SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       64(SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       64(SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VPSRLW          $0x04, (DX), Z25
+	VPANDD          Z8, Z25, Z25
+	VPSRLW          $0x04, (DX)(BX*1), Z26
+	VPANDD          Z8, Z26, Z26
+	VPSRLW          $0x04, (DX)(BX*2), Z27
+	VPANDD          Z8, Z27, Z27
+	VPSRLW          $0x04, (DX)(R9*1), Z28
+	VPANDD          Z8, Z28, Z28
+	VMOVDQU32       128(SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       128(SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       128(SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       128(SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VPSRLW          $0x06, (DX), Z25
+	VPANDD          Z8, Z25, Z25
+	VPSRLW          $0x06, (DX)(BX*1), Z26
+	VPANDD          Z8, Z26, Z26
+	VPSRLW          $0x06, (DX)(BX*2), Z27
+	VPANDD          Z8, Z27, Z27
+	VPSRLW          $0x06, (DX)(R9*1), Z28
+	VPANDD          Z8, Z28, Z28
+	VMOVDQU32       192(SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       192(SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       192(SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       192(SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VALIGNQ         $0x04, Z9, Z17, Z29
+	VPADDD          Z29, Z9, Z9
+	VPADDD          Z29, Z17, K1, Z9
+	VALIGNQ         $0x04, Z10, Z18, Z29
+	VPADDD          Z29, Z10, Z10
+	VPADDD          Z29, Z18, K1, Z10
+	VALIGNQ         $0x04, Z11, Z19, Z29
+	VPADDD          Z29, Z11, Z11
+	VPADDD          Z29, Z19, K1, Z11
+	VALIGNQ         $0x04, Z12, Z20, Z29
+	VPADDD          Z29, Z12, Z12
+	VPADDD          Z29, Z20, K1, Z12
+	VALIGNQ         $0x04, Z13, Z21, Z29
+	VPADDD          Z29, Z13, Z13
+	VPADDD          Z29, Z21, K1, Z13
+	VALIGNQ         $0x04, Z14, Z22, Z29
+	VPADDD          Z29, Z14, Z14
+	VPADDD          Z29, Z22, K1, Z14
+	VALIGNQ         $0x04, Z15, Z23, Z29
+	VPADDD          Z29, Z15, Z15
+	VPADDD          Z29, Z23, K1, Z15
+	VALIGNQ         $0x04, Z16, Z24, Z29
+	VPADDD          Z29, Z16, Z16
+	VPADDD          Z29, Z24, K1, Z16
+	VPBROADCASTW    64(DX), X19
+	VCVTPH2PS       X19, Y19
+	VPBROADCASTW    64(DX)(BX*1), X21
+	VCVTPH2PS       X21, Y21
+	VINSERTI64X4    $0x01, Y21, Z19, Z19
+	VBROADCASTI64X4 256(SI), Z17
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z9, Z18, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z17
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z10, Z18, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z17
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z11, Z18, Z2
+	VBROADCASTI64X4 256(SI)(R10*1), Z17
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z12, Z18, Z3
+	VPBROADCASTW    64(DX)(BX*2), X19
+	VCVTPH2PS       X19, Y19
+	VPBROADCASTW    64(DX)(R9*1), X21
+	VCVTPH2PS       X21, Y21
+	VINSERTI64X4    $0x01, Y21, Z19, Z19
+	VBROADCASTI64X4 256(SI), Z17
+	VCVTDQ2PS       Z13, Z13
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z13, Z18, Z4
+	VBROADCASTI64X4 256(SI)(DI*1), Z17
+	VCVTDQ2PS       Z14, Z14
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z14, Z18, Z5
+	VBROADCASTI64X4 256(SI)(DI*2), Z17
+	VCVTDQ2PS       Z15, Z15
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z15, Z18, Z6
+	VBROADCASTI64X4 256(SI)(R10*1), Z17
+	VCVTDQ2PS       Z16, Z16
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z16, Z18, Z7
+	ADDQ            $0x00000042, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R12
+	JNE             sum
+	VMOVUPS         Z0, (R11)
+	VMOVUPS         Z1, 64(R11)
+	VMOVUPS         Z2, 128(R11)
+	VMOVUPS         Z3, 192(R11)
+	VMOVUPS         Z4, 256(R11)
+	VMOVUPS         Z5, 320(R11)
+	VMOVUPS         Z6, 384(R11)
+	VMOVUPS         Z7, 448(R11)
+	VZEROUPPER
+	RET
+
+sum:
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z8
+	VSHUFPS       $0x88, Z1, Z0, Z9
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z9
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z9, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z9
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VSHUFPS       $0x88, Z5, Z4, Z9
+	VSHUFPS       $0xdd, Z5, Z4, Z4
+	VADDPS        Z4, Z9, Z4
+	VSHUFPS       $0x88, Z7, Z6, Z9
+	VSHUFPS       $0xdd, Z7, Z6, Z6
+	VADDPS        Z6, Z9, Z6
+	VSHUFPS       $0x88, Z6, Z4, Z9
+	VSHUFPS       $0xdd, Z6, Z4, Z4
+	VADDPS        Z4, Z9, Z4
+	VSHUFF32X4    $0x88, Z4, Z0, Z9
+	VSHUFF32X4    $0xdd, Z4, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VPERMPS       Z0, Z8, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X9
+	VMOVUPS       X9, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X9
+	VMOVUPS       X9, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z0, X9
+	VMOVUPS       X9, (AX)(DX*1)
 	VZEROUPPER
 	RET
 
@@ -87449,6 +102454,824 @@ done:
 	VZEROUPPER
 	RET
 
+// func fewMXFP4VNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, MMX+
+TEXT ·fewMXFP4VNNI4x2(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask0f<>+0(SB), Z4
+	VMOVDQU32 valuesMXFP4<>+0(SB), Z5
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 128(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 128(R12)(BX*1)
+	PREFETCHT1 (R12)(BX*2)
+	PREFETCHT1 64(R12)(BX*2)
+	PREFETCHT1 128(R12)(BX*2)
+	PREFETCHT1 (R12)(R9*1)
+	PREFETCHT1 64(R12)(R9*1)
+	PREFETCHT1 128(R12)(R9*1)
+	ADDQ       $0x00000088, R12
+
+fetched:
+	VPSLLD          $0x01, 288(SI), Y6
+	VMOVDQA32       Z6, Z10
+	VMOVDQA32       Z6, Z8
+	VMOVDQA32       Z6, Z12
+	VPSLLD          $0x01, 288(SI)(DI*1), Y7
+	VMOVDQA32       Z7, Z11
+	VMOVDQA32       Z7, Z9
+	VMOVDQA32       Z7, Z13
+	VPANDD          8(DX), Z4, Z14
+	VPSHUFB         Z14, Z5, Z14
+	VPANDD          8(DX)(BX*1), Z4, Z15
+	VPSHUFB         Z15, Z5, Z15
+	VPANDD          8(DX)(BX*2), Z4, Z16
+	VPSHUFB         Z16, Z5, Z16
+	VPANDD          8(DX)(R9*1), Z4, Z17
+	VPSHUFB         Z17, Z5, Z17
+	VMOVDQU32       (SI), Z18
+	VPDPBUSD        Z18, Z14, Z6
+	VPDPBUSD        Z18, Z15, Z10
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z12
+	VMOVDQU32       (SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z14, Z7
+	VPDPBUSD        Z18, Z15, Z11
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z13
+	VPANDD          72(DX), Z4, Z14
+	VPSHUFB         Z14, Z5, Z14
+	VPANDD          72(DX)(BX*1), Z4, Z15
+	VPSHUFB         Z15, Z5, Z15
+	VPANDD          72(DX)(BX*2), Z4, Z16
+	VPSHUFB         Z16, Z5, Z16
+	VPANDD          72(DX)(R9*1), Z4, Z17
+	VPSHUFB         Z17, Z5, Z17
+	VMOVDQU32       64(SI), Z18
+	VPDPBUSD        Z18, Z14, Z6
+	VPDPBUSD        Z18, Z15, Z10
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z12
+	VMOVDQU32       64(SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z14, Z7
+	VPDPBUSD        Z18, Z15, Z11
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z13
+	VPSRLW          $0x04, 8(DX), Z14
+	VPANDD          Z4, Z14, Z14
+	VPSHUFB         Z14, Z5, Z14
+	VPSRLW          $0x04, 8(DX)(BX*1), Z15
+	VPANDD          Z4, Z15, Z15
+	VPSHUFB         Z15, Z5, Z15
+	VPSRLW          $0x04, 8(DX)(BX*2), Z16
+	VPANDD          Z4, Z16, Z16
+	VPSHUFB         Z16, Z5, Z16
+	VPSRLW          $0x04, 8(DX)(R9*1), Z17
+	VPANDD          Z4, Z17, Z17
+	VPSHUFB         Z17, Z5, Z17
+	VMOVDQU32       128(SI), Z18
+	VPDPBUSD        Z18, Z14, Z6
+	VPDPBUSD        Z18, Z15, Z10
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z12
+	VMOVDQU32       128(SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z14, Z7
+	VPDPBUSD        Z18, Z15, Z11
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z13
+	VPSRLW          $0x04, 72(DX), Z14
+	VPANDD          Z4, Z14, Z14
+	VPSHUFB         Z14, Z5, Z14
+	VPSRLW          $0x04, 72(DX)(BX*1), Z15
+	VPANDD          Z4, Z15, Z15
+	VPSHUFB         Z15, Z5, Z15
+	VPSRLW          $0x04, 72(DX)(BX*2), Z16
+	VPANDD          Z4, Z16, Z16
+	VPSHUFB         Z16, Z5, Z16
+	VPSRLW          $0x04, 72(DX)(R9*1), Z17
+	VPANDD          Z4, Z17, Z17
+	VPSHUFB         Z17, Z5, Z17
+	VMOVDQU32       192(SI), Z18
+	VPDPBUSD        Z18, Z14, Z6
+	VPDPBUSD        Z18, Z15, Z10
+	VPDPBUSD        Z18, Z16, Z8
+	VPDPBUSD        Z18, Z17, Z12
+	VMOVDQU32       192(SI)(DI*1), Z18
+	VPDPBUSD        Z18, Z14, Z7
+	VPDPBUSD        Z18, Z15, Z11
+	VPDPBUSD        Z18, Z16, Z9
+	VPDPBUSD        Z18, Z17, Z13
+	VALIGNQ         $0x04, Z6, Z10, Z18
+	VPADDD          Z18, Z6, Z6
+	VPADDD          Z18, Z10, K1, Z6
+	VALIGNQ         $0x04, Z7, Z11, Z18
+	VPADDD          Z18, Z7, Z7
+	VPADDD          Z18, Z11, K1, Z7
+	VALIGNQ         $0x04, Z8, Z12, Z18
+	VPADDD          Z18, Z8, Z8
+	VPADDD          Z18, Z12, K1, Z8
+	VALIGNQ         $0x04, Z9, Z13, Z18
+	VPADDD          Z18, Z9, Z9
+	VPADDD          Z18, Z13, K1, Z9
+	VPMOVZXBD       (DX), Y12
+	VPSLLD          $0x17, Y12, Y12
+	VPMAXUD         leastExponent<>+0(SB), Y12, Y12
+	VMULPS          halved1<>+0(SB), Y12, Y12
+	VPMOVZXBD       (DX)(BX*1), Y14
+	VPSLLD          $0x17, Y14, Y14
+	VPMAXUD         leastExponent<>+0(SB), Y14, Y14
+	VMULPS          halved1<>+0(SB), Y14, Y14
+	VINSERTI64X4    $0x01, Y14, Z12, Z12
+	VBROADCASTI64X4 256(SI), Z10
+	VCVTDQ2PS       Z6, Z6
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z6, Z11, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z10
+	VCVTDQ2PS       Z7, Z7
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z7, Z11, Z1
+	VPMOVZXBD       (DX)(BX*2), Y12
+	VPSLLD          $0x17, Y12, Y12
+	VPMAXUD         leastExponent<>+0(SB), Y12, Y12
+	VMULPS          halved1<>+0(SB), Y12, Y12
+	VPMOVZXBD       (DX)(R9*1), Y14
+	VPSLLD          $0x17, Y14, Y14
+	VPMAXUD         leastExponent<>+0(SB), Y14, Y14
+	VMULPS          halved1<>+0(SB), Y14, Y14
+	VINSERTI64X4    $0x01, Y14, Z12, Z12
+	VBROADCASTI64X4 256(SI), Z10
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z8, Z11, Z2
+	VBROADCASTI64X4 256(SI)(DI*1), Z10
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z10, Z12, Z11
+	VFMADD231PS     Z9, Z11, Z3
+	ADDQ            $0x00000088, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z4
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z1, Z1, Z5
+	VSHUFPS       $0xdd, Z1, Z1, Z1
+	VADDPS        Z1, Z5, Z1
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFPS       $0x88, Z3, Z3, Z5
+	VSHUFPS       $0xdd, Z3, Z3, Z3
+	VADDPS        Z3, Z5, Z3
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFF32X4    $0x88, Z2, Z0, Z5
+	VSHUFF32X4    $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VPERMPS       Z0, Z4, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X5
+	VMOVUPS       X5, (AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func fewMXFP4VNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, MMX+
+TEXT ·fewMXFP4VNNI4x3(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+	VMOVUPS 256(R10), Z4
+	VMOVUPS 320(R10), Z5
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask0f<>+0(SB), Z6
+	VMOVDQU32 valuesMXFP4<>+0(SB), Z7
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 128(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 128(R12)(BX*1)
+	PREFETCHT1 (R12)(BX*2)
+	PREFETCHT1 64(R12)(BX*2)
+	PREFETCHT1 128(R12)(BX*2)
+	PREFETCHT1 (R12)(R9*1)
+	PREFETCHT1 64(R12)(R9*1)
+	PREFETCHT1 128(R12)(R9*1)
+	ADDQ       $0x00000088, R12
+
+fetched:
+	VPSLLD          $0x01, 288(SI), Y8
+	VMOVDQA32       Z8, Z14
+	VMOVDQA32       Z8, Z11
+	VMOVDQA32       Z8, Z17
+	VPSLLD          $0x01, 288(SI)(DI*1), Y9
+	VMOVDQA32       Z9, Z15
+	VMOVDQA32       Z9, Z12
+	VMOVDQA32       Z9, Z18
+	VPSLLD          $0x01, 288(SI)(DI*2), Y10
+	VMOVDQA32       Z10, Z16
+	VMOVDQA32       Z10, Z13
+	VMOVDQA32       Z10, Z19
+	VPANDD          8(DX), Z6, Z20
+	VPSHUFB         Z20, Z7, Z20
+	VPANDD          8(DX)(BX*1), Z6, Z21
+	VPSHUFB         Z21, Z7, Z21
+	VPANDD          8(DX)(BX*2), Z6, Z22
+	VPSHUFB         Z22, Z7, Z22
+	VPANDD          8(DX)(R9*1), Z6, Z23
+	VPSHUFB         Z23, Z7, Z23
+	VMOVDQU32       (SI), Z24
+	VPDPBUSD        Z24, Z20, Z8
+	VPDPBUSD        Z24, Z21, Z14
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z17
+	VMOVDQU32       (SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z20, Z9
+	VPDPBUSD        Z24, Z21, Z15
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       (SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z20, Z10
+	VPDPBUSD        Z24, Z21, Z16
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z19
+	VPANDD          72(DX), Z6, Z20
+	VPSHUFB         Z20, Z7, Z20
+	VPANDD          72(DX)(BX*1), Z6, Z21
+	VPSHUFB         Z21, Z7, Z21
+	VPANDD          72(DX)(BX*2), Z6, Z22
+	VPSHUFB         Z22, Z7, Z22
+	VPANDD          72(DX)(R9*1), Z6, Z23
+	VPSHUFB         Z23, Z7, Z23
+	VMOVDQU32       64(SI), Z24
+	VPDPBUSD        Z24, Z20, Z8
+	VPDPBUSD        Z24, Z21, Z14
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z17
+	VMOVDQU32       64(SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z20, Z9
+	VPDPBUSD        Z24, Z21, Z15
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       64(SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z20, Z10
+	VPDPBUSD        Z24, Z21, Z16
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z19
+	VPSRLW          $0x04, 8(DX), Z20
+	VPANDD          Z6, Z20, Z20
+	VPSHUFB         Z20, Z7, Z20
+	VPSRLW          $0x04, 8(DX)(BX*1), Z21
+	VPANDD          Z6, Z21, Z21
+	VPSHUFB         Z21, Z7, Z21
+	VPSRLW          $0x04, 8(DX)(BX*2), Z22
+	VPANDD          Z6, Z22, Z22
+	VPSHUFB         Z22, Z7, Z22
+	VPSRLW          $0x04, 8(DX)(R9*1), Z23
+	VPANDD          Z6, Z23, Z23
+	VPSHUFB         Z23, Z7, Z23
+	VMOVDQU32       128(SI), Z24
+	VPDPBUSD        Z24, Z20, Z8
+	VPDPBUSD        Z24, Z21, Z14
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z17
+	VMOVDQU32       128(SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z20, Z9
+	VPDPBUSD        Z24, Z21, Z15
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       128(SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z20, Z10
+	VPDPBUSD        Z24, Z21, Z16
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z19
+	VPSRLW          $0x04, 72(DX), Z20
+	VPANDD          Z6, Z20, Z20
+	VPSHUFB         Z20, Z7, Z20
+	VPSRLW          $0x04, 72(DX)(BX*1), Z21
+	VPANDD          Z6, Z21, Z21
+	VPSHUFB         Z21, Z7, Z21
+	VPSRLW          $0x04, 72(DX)(BX*2), Z22
+	VPANDD          Z6, Z22, Z22
+	VPSHUFB         Z22, Z7, Z22
+	VPSRLW          $0x04, 72(DX)(R9*1), Z23
+	VPANDD          Z6, Z23, Z23
+	VPSHUFB         Z23, Z7, Z23
+	VMOVDQU32       192(SI), Z24
+	VPDPBUSD        Z24, Z20, Z8
+	VPDPBUSD        Z24, Z21, Z14
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z17
+	VMOVDQU32       192(SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z20, Z9
+	VPDPBUSD        Z24, Z21, Z15
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       192(SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z20, Z10
+	VPDPBUSD        Z24, Z21, Z16
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z19
+	VALIGNQ         $0x04, Z8, Z14, Z24
+	VPADDD          Z24, Z8, Z8
+	VPADDD          Z24, Z14, K1, Z8
+	VALIGNQ         $0x04, Z9, Z15, Z24
+	VPADDD          Z24, Z9, Z9
+	VPADDD          Z24, Z15, K1, Z9
+	VALIGNQ         $0x04, Z10, Z16, Z24
+	VPADDD          Z24, Z10, Z10
+	VPADDD          Z24, Z16, K1, Z10
+	VALIGNQ         $0x04, Z11, Z17, Z24
+	VPADDD          Z24, Z11, Z11
+	VPADDD          Z24, Z17, K1, Z11
+	VALIGNQ         $0x04, Z12, Z18, Z24
+	VPADDD          Z24, Z12, Z12
+	VPADDD          Z24, Z18, K1, Z12
+	VALIGNQ         $0x04, Z13, Z19, Z24
+	VPADDD          Z24, Z13, Z13
+	VPADDD          Z24, Z19, K1, Z13
+	VPMOVZXBD       (DX), Y16
+	VPSLLD          $0x17, Y16, Y16
+	VPMAXUD         leastExponent<>+0(SB), Y16, Y16
+	VMULPS          halved1<>+0(SB), Y16, Y16
+	VPMOVZXBD       (DX)(BX*1), Y18
+	VPSLLD          $0x17, Y18, Y18
+	VPMAXUD         leastExponent<>+0(SB), Y18, Y18
+	VMULPS          halved1<>+0(SB), Y18, Y18
+	VINSERTI64X4    $0x01, Y18, Z16, Z16
+	VBROADCASTI64X4 256(SI), Z14
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z8, Z15, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z14
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z9, Z15, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z14
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z10, Z15, Z2
+	VPMOVZXBD       (DX)(BX*2), Y16
+	VPSLLD          $0x17, Y16, Y16
+	VPMAXUD         leastExponent<>+0(SB), Y16, Y16
+	VMULPS          halved1<>+0(SB), Y16, Y16
+	VPMOVZXBD       (DX)(R9*1), Y18
+	VPSLLD          $0x17, Y18, Y18
+	VPMAXUD         leastExponent<>+0(SB), Y18, Y18
+	VMULPS          halved1<>+0(SB), Y18, Y18
+	VINSERTI64X4    $0x01, Y18, Z16, Z16
+	VBROADCASTI64X4 256(SI), Z14
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z11, Z15, Z3
+	VBROADCASTI64X4 256(SI)(DI*1), Z14
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z12, Z15, Z4
+	VBROADCASTI64X4 256(SI)(DI*2), Z14
+	VCVTDQ2PS       Z13, Z13
+	VMULPS          Z14, Z16, Z15
+	VFMADD231PS     Z13, Z15, Z5
+	ADDQ            $0x00000088, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VMOVUPS         Z4, 256(R10)
+	VMOVUPS         Z5, 320(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z6
+	VSHUFPS       $0x88, Z1, Z0, Z7
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VSHUFPS       $0x88, Z2, Z2, Z7
+	VSHUFPS       $0xdd, Z2, Z2, Z2
+	VADDPS        Z2, Z7, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z7
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VSHUFPS       $0x88, Z4, Z3, Z7
+	VSHUFPS       $0xdd, Z4, Z3, Z3
+	VADDPS        Z3, Z7, Z3
+	VSHUFPS       $0x88, Z5, Z5, Z7
+	VSHUFPS       $0xdd, Z5, Z5, Z5
+	VADDPS        Z5, Z7, Z5
+	VSHUFPS       $0x88, Z5, Z3, Z7
+	VSHUFPS       $0xdd, Z5, Z3, Z3
+	VADDPS        Z3, Z7, Z3
+	VSHUFF32X4    $0x88, Z3, Z0, Z7
+	VSHUFF32X4    $0xdd, Z3, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VPERMPS       Z0, Z6, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X7
+	VMOVUPS       X7, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X7
+	VMOVUPS       X7, (AX)(CX*2)
+	VZEROUPPER
+	RET
+
+// func fewMXFP4VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, MMX+
+TEXT ·fewMXFP4VNNI4x4(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	LEAQ    (DI)(DI*2), R10
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	MOVQ    acc+56(FP), R11
+	MOVQ    part+64(FP), R12
+	TESTQ   $0x00000001, R12
+	JNE     begin
+	VMOVUPS (R11), Z0
+	VMOVUPS 64(R11), Z1
+	VMOVUPS 128(R11), Z2
+	VMOVUPS 192(R11), Z3
+	VMOVUPS 256(R11), Z4
+	VMOVUPS 320(R11), Z5
+	VMOVUPS 384(R11), Z6
+	VMOVUPS 448(R11), Z7
+
+begin:
+	MOVL      $0x0000ff00, R13
+	KMOVW     R13, K1
+	VMOVDQU32 mask0f<>+0(SB), Z8
+	VMOVDQU32 valuesMXFP4<>+0(SB), Z9
+	LEAQ      (DX)(BX*8), R13
+
+super:
+	TESTQ      $0x00000004, R12
+	JNE        fetched
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 (R13)(BX*1)
+	PREFETCHT1 64(R13)(BX*1)
+	PREFETCHT1 128(R13)(BX*1)
+	PREFETCHT1 (R13)(BX*2)
+	PREFETCHT1 64(R13)(BX*2)
+	PREFETCHT1 128(R13)(BX*2)
+	PREFETCHT1 (R13)(R9*1)
+	PREFETCHT1 64(R13)(R9*1)
+	PREFETCHT1 128(R13)(R9*1)
+	ADDQ       $0x00000088, R13
+
+fetched:
+	VPSLLD          $0x01, 288(SI), Y10
+	VMOVDQA32       Z10, Z18
+	VMOVDQA32       Z10, Z14
+	VMOVDQA32       Z10, Z22
+	VPSLLD          $0x01, 288(SI)(DI*1), Y11
+	VMOVDQA32       Z11, Z19
+	VMOVDQA32       Z11, Z15
+	VMOVDQA32       Z11, Z23
+	VPSLLD          $0x01, 288(SI)(DI*2), Y12
+	VMOVDQA32       Z12, Z20
+	VMOVDQA32       Z12, Z16
+	VMOVDQA32       Z12, Z24
+	VPSLLD          $0x01, 288(SI)(R10*1), Y13
+	VMOVDQA32       Z13, Z21
+	VMOVDQA32       Z13, Z17
+	VMOVDQA32       Z13, Z25
+	VPANDD          8(DX), Z8, Z26
+	VPSHUFB         Z26, Z9, Z26
+	VPANDD          8(DX)(BX*1), Z8, Z27
+	VPSHUFB         Z27, Z9, Z27
+	VPANDD          8(DX)(BX*2), Z8, Z28
+	VPSHUFB         Z28, Z9, Z28
+	VPANDD          8(DX)(R9*1), Z8, Z29
+	VPSHUFB         Z29, Z9, Z29
+	VMOVDQU32       (SI), Z30
+	VPDPBUSD        Z30, Z26, Z10
+	VPDPBUSD        Z30, Z27, Z18
+	VPDPBUSD        Z30, Z28, Z14
+	VPDPBUSD        Z30, Z29, Z22
+	VMOVDQU32       (SI)(DI*1), Z30
+	VPDPBUSD        Z30, Z26, Z11
+	VPDPBUSD        Z30, Z27, Z19
+	VPDPBUSD        Z30, Z28, Z15
+	VPDPBUSD        Z30, Z29, Z23
+	VMOVDQU32       (SI)(DI*2), Z30
+	VPDPBUSD        Z30, Z26, Z12
+	VPDPBUSD        Z30, Z27, Z20
+	VPDPBUSD        Z30, Z28, Z16
+	VPDPBUSD        Z30, Z29, Z24
+	VMOVDQU32       (SI)(R10*1), Z30
+	VPDPBUSD        Z30, Z26, Z13
+	VPDPBUSD        Z30, Z27, Z21
+	VPDPBUSD        Z30, Z28, Z17
+	VPDPBUSD        Z30, Z29, Z25
+	VPANDD          72(DX), Z8, Z26
+	VPSHUFB         Z26, Z9, Z26
+	VPANDD          72(DX)(BX*1), Z8, Z27
+	VPSHUFB         Z27, Z9, Z27
+	VPANDD          72(DX)(BX*2), Z8, Z28
+	VPSHUFB         Z28, Z9, Z28
+	VPANDD          72(DX)(R9*1), Z8, Z29
+	VPSHUFB         Z29, Z9, Z29
+	VMOVDQU32       64(SI), Z30
+	VPDPBUSD        Z30, Z26, Z10
+	VPDPBUSD        Z30, Z27, Z18
+	VPDPBUSD        Z30, Z28, Z14
+	VPDPBUSD        Z30, Z29, Z22
+	VMOVDQU32       64(SI)(DI*1), Z30
+	VPDPBUSD        Z30, Z26, Z11
+	VPDPBUSD        Z30, Z27, Z19
+	VPDPBUSD        Z30, Z28, Z15
+	VPDPBUSD        Z30, Z29, Z23
+	VMOVDQU32       64(SI)(DI*2), Z30
+	VPDPBUSD        Z30, Z26, Z12
+	VPDPBUSD        Z30, Z27, Z20
+	VPDPBUSD        Z30, Z28, Z16
+	VPDPBUSD        Z30, Z29, Z24
+	VMOVDQU32       64(SI)(R10*1), Z30
+	VPDPBUSD        Z30, Z26, Z13
+	VPDPBUSD        Z30, Z27, Z21
+	VPDPBUSD        Z30, Z28, Z17
+	VPDPBUSD        Z30, Z29, Z25
+	VPSRLW          $0x04, 8(DX), Z26
+	VPANDD          Z8, Z26, Z26
+	VPSHUFB         Z26, Z9, Z26
+	VPSRLW          $0x04, 8(DX)(BX*1), Z27
+	VPANDD          Z8, Z27, Z27
+	VPSHUFB         Z27, Z9, Z27
+	VPSRLW          $0x04, 8(DX)(BX*2), Z28
+	VPANDD          Z8, Z28, Z28
+	VPSHUFB         Z28, Z9, Z28
+	VPSRLW          $0x04, 8(DX)(R9*1), Z29
+	VPANDD          Z8, Z29, Z29
+	VPSHUFB         Z29, Z9, Z29
+	VMOVDQU32       128(SI), Z30
+	VPDPBUSD        Z30, Z26, Z10
+	VPDPBUSD        Z30, Z27, Z18
+	VPDPBUSD        Z30, Z28, Z14
+	VPDPBUSD        Z30, Z29, Z22
+	VMOVDQU32       128(SI)(DI*1), Z30
+	VPDPBUSD        Z30, Z26, Z11
+	VPDPBUSD        Z30, Z27, Z19
+	VPDPBUSD        Z30, Z28, Z15
+	VPDPBUSD        Z30, Z29, Z23
+	VMOVDQU32       128(SI)(DI*2), Z30
+	VPDPBUSD        Z30, Z26, Z12
+	VPDPBUSD        Z30, Z27, Z20
+	VPDPBUSD        Z30, Z28, Z16
+	VPDPBUSD        Z30, Z29, Z24
+	VMOVDQU32       128(SI)(R10*1), Z30
+	VPDPBUSD        Z30, Z26, Z13
+	VPDPBUSD        Z30, Z27, Z21
+	VPDPBUSD        Z30, Z28, Z17
+	VPDPBUSD        Z30, Z29, Z25
+	VPSRLW          $0x04, 72(DX), Z26
+	VPANDD          Z8, Z26, Z26
+	VPSHUFB         Z26, Z9, Z26
+	VPSRLW          $0x04, 72(DX)(BX*1), Z27
+	VPANDD          Z8, Z27, Z27
+	VPSHUFB         Z27, Z9, Z27
+	VPSRLW          $0x04, 72(DX)(BX*2), Z28
+	VPANDD          Z8, Z28, Z28
+	VPSHUFB         Z28, Z9, Z28
+	VPSRLW          $0x04, 72(DX)(R9*1), Z29
+	VPANDD          Z8, Z29, Z29
+	VPSHUFB         Z29, Z9, Z29
+	VMOVDQU32       192(SI), Z30
+	VPDPBUSD        Z30, Z26, Z10
+	VPDPBUSD        Z30, Z27, Z18
+	VPDPBUSD        Z30, Z28, Z14
+	VPDPBUSD        Z30, Z29, Z22
+	VMOVDQU32       192(SI)(DI*1), Z30
+	VPDPBUSD        Z30, Z26, Z11
+	VPDPBUSD        Z30, Z27, Z19
+	VPDPBUSD        Z30, Z28, Z15
+	VPDPBUSD        Z30, Z29, Z23
+	VMOVDQU32       192(SI)(DI*2), Z30
+	VPDPBUSD        Z30, Z26, Z12
+	VPDPBUSD        Z30, Z27, Z20
+	VPDPBUSD        Z30, Z28, Z16
+	VPDPBUSD        Z30, Z29, Z24
+	VMOVDQU32       192(SI)(R10*1), Z30
+	VPDPBUSD        Z30, Z26, Z13
+	VPDPBUSD        Z30, Z27, Z21
+	VPDPBUSD        Z30, Z28, Z17
+	VPDPBUSD        Z30, Z29, Z25
+	VALIGNQ         $0x04, Z10, Z18, Z30
+	VPADDD          Z30, Z10, Z10
+	VPADDD          Z30, Z18, K1, Z10
+	VALIGNQ         $0x04, Z11, Z19, Z30
+	VPADDD          Z30, Z11, Z11
+	VPADDD          Z30, Z19, K1, Z11
+	VALIGNQ         $0x04, Z12, Z20, Z30
+	VPADDD          Z30, Z12, Z12
+	VPADDD          Z30, Z20, K1, Z12
+	VALIGNQ         $0x04, Z13, Z21, Z30
+	VPADDD          Z30, Z13, Z13
+	VPADDD          Z30, Z21, K1, Z13
+	VALIGNQ         $0x04, Z14, Z22, Z30
+	VPADDD          Z30, Z14, Z14
+	VPADDD          Z30, Z22, K1, Z14
+	VALIGNQ         $0x04, Z15, Z23, Z30
+	VPADDD          Z30, Z15, Z15
+	VPADDD          Z30, Z23, K1, Z15
+	VALIGNQ         $0x04, Z16, Z24, Z30
+	VPADDD          Z30, Z16, Z16
+	VPADDD          Z30, Z24, K1, Z16
+	VALIGNQ         $0x04, Z17, Z25, Z30
+	VPADDD          Z30, Z17, Z17
+	VPADDD          Z30, Z25, K1, Z17
+	VPMOVZXBD       (DX), Y20
+	VPSLLD          $0x17, Y20, Y20
+	VPMAXUD         leastExponent<>+0(SB), Y20, Y20
+	VMULPS          halved1<>+0(SB), Y20, Y20
+	VPMOVZXBD       (DX)(BX*1), Y22
+	VPSLLD          $0x17, Y22, Y22
+	VPMAXUD         leastExponent<>+0(SB), Y22, Y22
+	VMULPS          halved1<>+0(SB), Y22, Y22
+	VINSERTI64X4    $0x01, Y22, Z20, Z20
+	VBROADCASTI64X4 256(SI), Z18
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z10, Z19, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z18
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z11, Z19, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z18
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z12, Z19, Z2
+	VBROADCASTI64X4 256(SI)(R10*1), Z18
+	VCVTDQ2PS       Z13, Z13
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z13, Z19, Z3
+	VPMOVZXBD       (DX)(BX*2), Y20
+	VPSLLD          $0x17, Y20, Y20
+	VPMAXUD         leastExponent<>+0(SB), Y20, Y20
+	VMULPS          halved1<>+0(SB), Y20, Y20
+	VPMOVZXBD       (DX)(R9*1), Y22
+	VPSLLD          $0x17, Y22, Y22
+	VPMAXUD         leastExponent<>+0(SB), Y22, Y22
+	VMULPS          halved1<>+0(SB), Y22, Y22
+	VINSERTI64X4    $0x01, Y22, Z20, Z20
+	VBROADCASTI64X4 256(SI), Z18
+	VCVTDQ2PS       Z14, Z14
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z14, Z19, Z4
+	VBROADCASTI64X4 256(SI)(DI*1), Z18
+	VCVTDQ2PS       Z15, Z15
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z15, Z19, Z5
+	VBROADCASTI64X4 256(SI)(DI*2), Z18
+	VCVTDQ2PS       Z16, Z16
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z16, Z19, Z6
+	VBROADCASTI64X4 256(SI)(R10*1), Z18
+	VCVTDQ2PS       Z17, Z17
+	VMULPS          Z18, Z20, Z19
+	VFMADD231PS     Z17, Z19, Z7
+	ADDQ            $0x00000088, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R12
+	JNE             sum
+	VMOVUPS         Z0, (R11)
+	VMOVUPS         Z1, 64(R11)
+	VMOVUPS         Z2, 128(R11)
+	VMOVUPS         Z3, 192(R11)
+	VMOVUPS         Z4, 256(R11)
+	VMOVUPS         Z5, 320(R11)
+	VMOVUPS         Z6, 384(R11)
+	VMOVUPS         Z7, 448(R11)
+	VZEROUPPER
+	RET
+
+sum:
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z8
+	VSHUFPS       $0x88, Z1, Z0, Z9
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z9
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z9, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z9
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VSHUFPS       $0x88, Z5, Z4, Z9
+	VSHUFPS       $0xdd, Z5, Z4, Z4
+	VADDPS        Z4, Z9, Z4
+	VSHUFPS       $0x88, Z7, Z6, Z9
+	VSHUFPS       $0xdd, Z7, Z6, Z6
+	VADDPS        Z6, Z9, Z6
+	VSHUFPS       $0x88, Z6, Z4, Z9
+	VSHUFPS       $0xdd, Z6, Z4, Z4
+	VADDPS        Z4, Z9, Z4
+	VSHUFF32X4    $0x88, Z4, Z0, Z9
+	VSHUFF32X4    $0xdd, Z4, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VPERMPS       Z0, Z8, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X9
+	VMOVUPS       X9, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X9
+	VMOVUPS       X9, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z0, X9
+	VMOVUPS       X9, (AX)(DX*1)
+	VZEROUPPER
+	RET
+
 // func tileNVFP4VNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
 TEXT ·tileNVFP4VNNI2x4(SB), NOSPLIT, $0-72
@@ -89499,6 +105322,605 @@ sum:
 	VMOVUPS       X14, (AX)(DX*1)
 
 done:
+	VZEROUPPER
+	RET
+
+// func fewNVFP4VNNI2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewNVFP4VNNI2x2(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	MOVQ    acc+56(FP), R9
+	MOVQ    part+64(FP), R10
+	TESTQ   $0x00000001, R10
+	JNE     begin
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+
+begin:
+	MOVL      $0x0000ff00, R11
+	KMOVW     R11, K1
+	VMOVDQU32 mask0f<>+0(SB), Z2
+	VMOVDQU32 valuesNVFP4<>+0(SB), Z3
+	LEAQ      (DX)(BX*8), R11
+
+super:
+	TESTQ      $0x00000004, R10
+	JNE        fetched
+	PREFETCHT1 (R11)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 128(R11)
+	PREFETCHT1 (R11)(BX*1)
+	PREFETCHT1 64(R11)(BX*1)
+	PREFETCHT1 128(R11)(BX*1)
+	ADDQ       $0x00000094, R11
+
+fetched:
+	VPSRAD          $0x01, 352(SI), Y4
+	VPSRAD          $0x01, 384(SI), Y6
+	VMOVDQA32       Z4, Z8
+	VMOVDQA32       Z6, Z10
+	VPSRAD          $0x01, 352(SI)(DI*1), Y5
+	VPSRAD          $0x01, 384(SI)(DI*1), Y7
+	VMOVDQA32       Z5, Z9
+	VMOVDQA32       Z7, Z11
+	VPANDD          16(DX), Z2, Z12
+	VPSHUFB         Z12, Z3, Z12
+	VPANDD          16(DX)(BX*1), Z2, Z13
+	VPSHUFB         Z13, Z3, Z13
+	VMOVDQU32       (SI), Z14
+	VPDPBUSD        Z14, Z12, Z4
+	VPDPBUSD        Z14, Z13, Z8
+	VMOVDQU32       (SI)(DI*1), Z14
+	VPDPBUSD        Z14, Z12, Z5
+	VPDPBUSD        Z14, Z13, Z9
+	VPANDD          80(DX), Z2, Z12
+	VPSHUFB         Z12, Z3, Z12
+	VPANDD          80(DX)(BX*1), Z2, Z13
+	VPSHUFB         Z13, Z3, Z13
+	VMOVDQU32       64(SI), Z14
+	VPDPBUSD        Z14, Z12, Z4
+	VPDPBUSD        Z14, Z13, Z8
+	VMOVDQU32       64(SI)(DI*1), Z14
+	VPDPBUSD        Z14, Z12, Z5
+	VPDPBUSD        Z14, Z13, Z9
+	VPSRLW          $0x04, 16(DX), Z12
+	VPANDD          Z2, Z12, Z12
+	VPSHUFB         Z12, Z3, Z12
+	VPSRLW          $0x04, 16(DX)(BX*1), Z13
+	VPANDD          Z2, Z13, Z13
+	VPSHUFB         Z13, Z3, Z13
+	VMOVDQU32       128(SI), Z14
+	VPDPBUSD        Z14, Z12, Z6
+	VPDPBUSD        Z14, Z13, Z10
+	VMOVDQU32       128(SI)(DI*1), Z14
+	VPDPBUSD        Z14, Z12, Z7
+	VPDPBUSD        Z14, Z13, Z11
+	VPSRLW          $0x04, 80(DX), Z12
+	VPANDD          Z2, Z12, Z12
+	VPSHUFB         Z12, Z3, Z12
+	VPSRLW          $0x04, 80(DX)(BX*1), Z13
+	VPANDD          Z2, Z13, Z13
+	VPSHUFB         Z13, Z3, Z13
+	VMOVDQU32       192(SI), Z14
+	VPDPBUSD        Z14, Z12, Z6
+	VPDPBUSD        Z14, Z13, Z10
+	VMOVDQU32       192(SI)(DI*1), Z14
+	VPDPBUSD        Z14, Z12, Z7
+	VPDPBUSD        Z14, Z13, Z11
+	VALIGNQ         $0x04, Z4, Z8, Z14
+	VPADDD          Z14, Z4, Z4
+	VPADDD          Z14, Z8, K1, Z4
+	VALIGNQ         $0x04, Z5, Z9, Z14
+	VPADDD          Z14, Z5, Z5
+	VPADDD          Z14, Z9, K1, Z5
+	VALIGNQ         $0x04, Z6, Z10, Z14
+	VPADDD          Z14, Z6, Z6
+	VPADDD          Z14, Z10, K1, Z6
+	VALIGNQ         $0x04, Z7, Z11, Z14
+	VPADDD          Z14, Z7, Z7
+	VPADDD          Z14, Z11, K1, Z7
+	VPMOVZXBW       (DX), X9
+	VPSLLW          $0x07, X9, X9
+	VCVTPH2PS       X9, Y9
+	VPMOVZXBW       8(DX), X8
+	VPSLLW          $0x07, X8, X8
+	VCVTPH2PS       X8, Y8
+	VBROADCASTSS    144(DX), Y12
+	VMULPS          Y12, Y9, Y9
+	VMULPS          Y12, Y8, Y8
+	VPMOVZXBW       (DX)(BX*1), X10
+	VPSLLW          $0x07, X10, X10
+	VCVTPH2PS       X10, Y10
+	VPMOVZXBW       8(DX)(BX*1), X11
+	VPSLLW          $0x07, X11, X11
+	VCVTPH2PS       X11, Y11
+	VBROADCASTSS    144(DX)(BX*1), Y12
+	VMULPS          Y12, Y10, Y10
+	VMULPS          Y12, Y11, Y11
+	VINSERTI64X4    $0x01, Y10, Z9, Z9
+	VINSERTI64X4    $0x01, Y11, Z8, Z8
+	VCVTDQ2PS       Z4, Z4
+	VCVTDQ2PS       Z6, Z6
+	VMULPS          Z8, Z6, Z6
+	VFMADD213PS     Z6, Z9, Z4
+	VCVTDQ2PS       Z5, Z5
+	VCVTDQ2PS       Z7, Z7
+	VMULPS          Z8, Z7, Z7
+	VFMADD213PS     Z7, Z9, Z5
+	VBROADCASTI64X4 256(SI), Z8
+	VFMADD231PS     Z8, Z4, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z8
+	VFMADD231PS     Z8, Z5, Z1
+	ADDQ            $0x00000094, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R10
+	JNE             sum
+	VMOVUPS         Z0, (R9)
+	VMOVUPS         Z1, 64(R9)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z2
+	VSHUFPS       $0x88, Z1, Z0, Z3
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z3, Z0
+	VSHUFPS       $0x88, Z1, Z1, Z3
+	VSHUFPS       $0xdd, Z1, Z1, Z1
+	VADDPS        Z1, Z3, Z1
+	VSHUFPS       $0x88, Z1, Z0, Z3
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z3, Z0
+	VSHUFF32X4    $0x88, Z0, Z0, Z3
+	VSHUFF32X4    $0xdd, Z0, Z0, Z0
+	VADDPS        Z0, Z3, Z0
+	VPERMPS       Z0, Z2, Z0
+	VMOVQ         X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X3
+	VMOVQ         X3, (AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func fewNVFP4VNNI2x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewNVFP4VNNI2x3(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	MOVQ    acc+56(FP), R9
+	MOVQ    part+64(FP), R10
+	TESTQ   $0x00000001, R10
+	JNE     begin
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS 128(R9), Z2
+
+begin:
+	MOVL      $0x0000ff00, R11
+	KMOVW     R11, K1
+	VMOVDQU32 mask0f<>+0(SB), Z3
+	VMOVDQU32 valuesNVFP4<>+0(SB), Z4
+	LEAQ      (DX)(BX*8), R11
+
+super:
+	TESTQ      $0x00000004, R10
+	JNE        fetched
+	PREFETCHT1 (R11)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 128(R11)
+	PREFETCHT1 (R11)(BX*1)
+	PREFETCHT1 64(R11)(BX*1)
+	PREFETCHT1 128(R11)(BX*1)
+	ADDQ       $0x00000094, R11
+
+fetched:
+	VPSRAD          $0x01, 352(SI), Y5
+	VPSRAD          $0x01, 384(SI), Y8
+	VMOVDQA32       Z5, Z11
+	VMOVDQA32       Z8, Z14
+	VPSRAD          $0x01, 352(SI)(DI*1), Y6
+	VPSRAD          $0x01, 384(SI)(DI*1), Y9
+	VMOVDQA32       Z6, Z12
+	VMOVDQA32       Z9, Z15
+	VPSRAD          $0x01, 352(SI)(DI*2), Y7
+	VPSRAD          $0x01, 384(SI)(DI*2), Y10
+	VMOVDQA32       Z7, Z13
+	VMOVDQA32       Z10, Z16
+	VPANDD          16(DX), Z3, Z17
+	VPSHUFB         Z17, Z4, Z17
+	VPANDD          16(DX)(BX*1), Z3, Z18
+	VPSHUFB         Z18, Z4, Z18
+	VMOVDQU32       (SI), Z19
+	VPDPBUSD        Z19, Z17, Z5
+	VPDPBUSD        Z19, Z18, Z11
+	VMOVDQU32       (SI)(DI*1), Z19
+	VPDPBUSD        Z19, Z17, Z6
+	VPDPBUSD        Z19, Z18, Z12
+	VMOVDQU32       (SI)(DI*2), Z19
+	VPDPBUSD        Z19, Z17, Z7
+	VPDPBUSD        Z19, Z18, Z13
+	VPANDD          80(DX), Z3, Z17
+	VPSHUFB         Z17, Z4, Z17
+	VPANDD          80(DX)(BX*1), Z3, Z18
+	VPSHUFB         Z18, Z4, Z18
+	VMOVDQU32       64(SI), Z19
+	VPDPBUSD        Z19, Z17, Z5
+	VPDPBUSD        Z19, Z18, Z11
+	VMOVDQU32       64(SI)(DI*1), Z19
+	VPDPBUSD        Z19, Z17, Z6
+	VPDPBUSD        Z19, Z18, Z12
+	VMOVDQU32       64(SI)(DI*2), Z19
+	VPDPBUSD        Z19, Z17, Z7
+	VPDPBUSD        Z19, Z18, Z13
+	VPSRLW          $0x04, 16(DX), Z17
+	VPANDD          Z3, Z17, Z17
+	VPSHUFB         Z17, Z4, Z17
+	VPSRLW          $0x04, 16(DX)(BX*1), Z18
+	VPANDD          Z3, Z18, Z18
+	VPSHUFB         Z18, Z4, Z18
+	VMOVDQU32       128(SI), Z19
+	VPDPBUSD        Z19, Z17, Z8
+	VPDPBUSD        Z19, Z18, Z14
+	VMOVDQU32       128(SI)(DI*1), Z19
+	VPDPBUSD        Z19, Z17, Z9
+	VPDPBUSD        Z19, Z18, Z15
+	VMOVDQU32       128(SI)(DI*2), Z19
+	VPDPBUSD        Z19, Z17, Z10
+	VPDPBUSD        Z19, Z18, Z16
+	VPSRLW          $0x04, 80(DX), Z17
+	VPANDD          Z3, Z17, Z17
+	VPSHUFB         Z17, Z4, Z17
+	VPSRLW          $0x04, 80(DX)(BX*1), Z18
+	VPANDD          Z3, Z18, Z18
+	VPSHUFB         Z18, Z4, Z18
+	VMOVDQU32       192(SI), Z19
+	VPDPBUSD        Z19, Z17, Z8
+	VPDPBUSD        Z19, Z18, Z14
+	VMOVDQU32       192(SI)(DI*1), Z19
+	VPDPBUSD        Z19, Z17, Z9
+	VPDPBUSD        Z19, Z18, Z15
+	VMOVDQU32       192(SI)(DI*2), Z19
+	VPDPBUSD        Z19, Z17, Z10
+	VPDPBUSD        Z19, Z18, Z16
+	VALIGNQ         $0x04, Z5, Z11, Z19
+	VPADDD          Z19, Z5, Z5
+	VPADDD          Z19, Z11, K1, Z5
+	VALIGNQ         $0x04, Z6, Z12, Z19
+	VPADDD          Z19, Z6, Z6
+	VPADDD          Z19, Z12, K1, Z6
+	VALIGNQ         $0x04, Z7, Z13, Z19
+	VPADDD          Z19, Z7, Z7
+	VPADDD          Z19, Z13, K1, Z7
+	VALIGNQ         $0x04, Z8, Z14, Z19
+	VPADDD          Z19, Z8, Z8
+	VPADDD          Z19, Z14, K1, Z8
+	VALIGNQ         $0x04, Z9, Z15, Z19
+	VPADDD          Z19, Z9, Z9
+	VPADDD          Z19, Z15, K1, Z9
+	VALIGNQ         $0x04, Z10, Z16, Z19
+	VPADDD          Z19, Z10, Z10
+	VPADDD          Z19, Z16, K1, Z10
+	VPMOVZXBW       (DX), X12
+	VPSLLW          $0x07, X12, X12
+	VCVTPH2PS       X12, Y12
+	VPMOVZXBW       8(DX), X11
+	VPSLLW          $0x07, X11, X11
+	VCVTPH2PS       X11, Y11
+	VBROADCASTSS    144(DX), Y15
+	VMULPS          Y15, Y12, Y12
+	VMULPS          Y15, Y11, Y11
+	VPMOVZXBW       (DX)(BX*1), X13
+	VPSLLW          $0x07, X13, X13
+	VCVTPH2PS       X13, Y13
+	VPMOVZXBW       8(DX)(BX*1), X14
+	VPSLLW          $0x07, X14, X14
+	VCVTPH2PS       X14, Y14
+	VBROADCASTSS    144(DX)(BX*1), Y15
+	VMULPS          Y15, Y13, Y13
+	VMULPS          Y15, Y14, Y14
+	VINSERTI64X4    $0x01, Y13, Z12, Z12
+	VINSERTI64X4    $0x01, Y14, Z11, Z11
+	VCVTDQ2PS       Z5, Z5
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z11, Z8, Z8
+	VFMADD213PS     Z8, Z12, Z5
+	VCVTDQ2PS       Z6, Z6
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z11, Z9, Z9
+	VFMADD213PS     Z9, Z12, Z6
+	VCVTDQ2PS       Z7, Z7
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z11, Z10, Z10
+	VFMADD213PS     Z10, Z12, Z7
+	VBROADCASTI64X4 256(SI), Z11
+	VFMADD231PS     Z11, Z5, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z11
+	VFMADD231PS     Z11, Z6, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z11
+	VFMADD231PS     Z11, Z7, Z2
+	ADDQ            $0x00000094, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R10
+	JNE             sum
+	VMOVUPS         Z0, (R9)
+	VMOVUPS         Z1, 64(R9)
+	VMOVUPS         Z2, 128(R9)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z3
+	VSHUFPS       $0x88, Z1, Z0, Z4
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z4, Z0
+	VSHUFPS       $0x88, Z2, Z2, Z4
+	VSHUFPS       $0xdd, Z2, Z2, Z2
+	VADDPS        Z2, Z4, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z4
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z4, Z0
+	VSHUFF32X4    $0x88, Z0, Z0, Z4
+	VSHUFF32X4    $0xdd, Z0, Z0, Z0
+	VADDPS        Z0, Z4, Z0
+	VPERMPS       Z0, Z3, Z0
+	VMOVQ         X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X4
+	VMOVQ         X4, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X4
+	VMOVQ         X4, (AX)(CX*2)
+	VZEROUPPER
+	RET
+
+// func fewNVFP4VNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewNVFP4VNNI2x4(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (DI)(DI*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask0f<>+0(SB), Z4
+	VMOVDQU32 valuesNVFP4<>+0(SB), Z5
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 128(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 128(R12)(BX*1)
+	ADDQ       $0x00000094, R12
+
+fetched:
+	VPSRAD          $0x01, 352(SI), Y6
+	VPSRAD          $0x01, 384(SI), Y10
+	VMOVDQA32       Z6, Z14
+	VMOVDQA32       Z10, Z18
+	VPSRAD          $0x01, 352(SI)(DI*1), Y7
+	VPSRAD          $0x01, 384(SI)(DI*1), Y11
+	VMOVDQA32       Z7, Z15
+	VMOVDQA32       Z11, Z19
+	VPSRAD          $0x01, 352(SI)(DI*2), Y8
+	VPSRAD          $0x01, 384(SI)(DI*2), Y12
+	VMOVDQA32       Z8, Z16
+	VMOVDQA32       Z12, Z20
+	VPSRAD          $0x01, 352(SI)(R9*1), Y9
+	VPSRAD          $0x01, 384(SI)(R9*1), Y13
+	VMOVDQA32       Z9, Z17
+	VMOVDQA32       Z13, Z21
+	VPANDD          16(DX), Z4, Z22
+	VPSHUFB         Z22, Z5, Z22
+	VPANDD          16(DX)(BX*1), Z4, Z23
+	VPSHUFB         Z23, Z5, Z23
+	VMOVDQU32       (SI), Z24
+	VPDPBUSD        Z24, Z22, Z6
+	VPDPBUSD        Z24, Z23, Z14
+	VMOVDQU32       (SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z22, Z7
+	VPDPBUSD        Z24, Z23, Z15
+	VMOVDQU32       (SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z22, Z8
+	VPDPBUSD        Z24, Z23, Z16
+	VMOVDQU32       (SI)(R9*1), Z24
+	VPDPBUSD        Z24, Z22, Z9
+	VPDPBUSD        Z24, Z23, Z17
+	VPANDD          80(DX), Z4, Z22
+	VPSHUFB         Z22, Z5, Z22
+	VPANDD          80(DX)(BX*1), Z4, Z23
+	VPSHUFB         Z23, Z5, Z23
+	VMOVDQU32       64(SI), Z24
+	VPDPBUSD        Z24, Z22, Z6
+	VPDPBUSD        Z24, Z23, Z14
+	VMOVDQU32       64(SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z22, Z7
+	VPDPBUSD        Z24, Z23, Z15
+	VMOVDQU32       64(SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z22, Z8
+	VPDPBUSD        Z24, Z23, Z16
+	VMOVDQU32       64(SI)(R9*1), Z24
+	VPDPBUSD        Z24, Z22, Z9
+	VPDPBUSD        Z24, Z23, Z17
+	VPSRLW          $0x04, 16(DX), Z22
+	VPANDD          Z4, Z22, Z22
+	VPSHUFB         Z22, Z5, Z22
+	VPSRLW          $0x04, 16(DX)(BX*1), Z23
+	VPANDD          Z4, Z23, Z23
+	VPSHUFB         Z23, Z5, Z23
+	VMOVDQU32       128(SI), Z24
+	VPDPBUSD        Z24, Z22, Z10
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       128(SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z19
+	VMOVDQU32       128(SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z20
+	VMOVDQU32       128(SI)(R9*1), Z24
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z21
+	VPSRLW          $0x04, 80(DX), Z22
+	VPANDD          Z4, Z22, Z22
+	VPSHUFB         Z22, Z5, Z22
+	VPSRLW          $0x04, 80(DX)(BX*1), Z23
+	VPANDD          Z4, Z23, Z23
+	VPSHUFB         Z23, Z5, Z23
+	VMOVDQU32       192(SI), Z24
+	VPDPBUSD        Z24, Z22, Z10
+	VPDPBUSD        Z24, Z23, Z18
+	VMOVDQU32       192(SI)(DI*1), Z24
+	VPDPBUSD        Z24, Z22, Z11
+	VPDPBUSD        Z24, Z23, Z19
+	VMOVDQU32       192(SI)(DI*2), Z24
+	VPDPBUSD        Z24, Z22, Z12
+	VPDPBUSD        Z24, Z23, Z20
+	VMOVDQU32       192(SI)(R9*1), Z24
+	VPDPBUSD        Z24, Z22, Z13
+	VPDPBUSD        Z24, Z23, Z21
+	VALIGNQ         $0x04, Z6, Z14, Z24
+	VPADDD          Z24, Z6, Z6
+	VPADDD          Z24, Z14, K1, Z6
+	VALIGNQ         $0x04, Z7, Z15, Z24
+	VPADDD          Z24, Z7, Z7
+	VPADDD          Z24, Z15, K1, Z7
+	VALIGNQ         $0x04, Z8, Z16, Z24
+	VPADDD          Z24, Z8, Z8
+	VPADDD          Z24, Z16, K1, Z8
+	VALIGNQ         $0x04, Z9, Z17, Z24
+	VPADDD          Z24, Z9, Z9
+	VPADDD          Z24, Z17, K1, Z9
+	VALIGNQ         $0x04, Z10, Z18, Z24
+	VPADDD          Z24, Z10, Z10
+	VPADDD          Z24, Z18, K1, Z10
+	VALIGNQ         $0x04, Z11, Z19, Z24
+	VPADDD          Z24, Z11, Z11
+	VPADDD          Z24, Z19, K1, Z11
+	VALIGNQ         $0x04, Z12, Z20, Z24
+	VPADDD          Z24, Z12, Z12
+	VPADDD          Z24, Z20, K1, Z12
+	VALIGNQ         $0x04, Z13, Z21, Z24
+	VPADDD          Z24, Z13, Z13
+	VPADDD          Z24, Z21, K1, Z13
+	VPMOVZXBW       (DX), X15
+	VPSLLW          $0x07, X15, X15
+	VCVTPH2PS       X15, Y15
+	VPMOVZXBW       8(DX), X14
+	VPSLLW          $0x07, X14, X14
+	VCVTPH2PS       X14, Y14
+	VBROADCASTSS    144(DX), Y18
+	VMULPS          Y18, Y15, Y15
+	VMULPS          Y18, Y14, Y14
+	VPMOVZXBW       (DX)(BX*1), X16
+	VPSLLW          $0x07, X16, X16
+	VCVTPH2PS       X16, Y16
+	VPMOVZXBW       8(DX)(BX*1), X17
+	VPSLLW          $0x07, X17, X17
+	VCVTPH2PS       X17, Y17
+	VBROADCASTSS    144(DX)(BX*1), Y18
+	VMULPS          Y18, Y16, Y16
+	VMULPS          Y18, Y17, Y17
+	VINSERTI64X4    $0x01, Y16, Z15, Z15
+	VINSERTI64X4    $0x01, Y17, Z14, Z14
+	VCVTDQ2PS       Z6, Z6
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z14, Z10, Z10
+	VFMADD213PS     Z10, Z15, Z6
+	VCVTDQ2PS       Z7, Z7
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z14, Z11, Z11
+	VFMADD213PS     Z11, Z15, Z7
+	VCVTDQ2PS       Z8, Z8
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z14, Z12, Z12
+	VFMADD213PS     Z12, Z15, Z8
+	VCVTDQ2PS       Z9, Z9
+	VCVTDQ2PS       Z13, Z13
+	VMULPS          Z14, Z13, Z13
+	VFMADD213PS     Z13, Z15, Z9
+	VBROADCASTI64X4 256(SI), Z14
+	VFMADD231PS     Z14, Z6, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z14
+	VFMADD231PS     Z14, Z7, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z14
+	VFMADD231PS     Z14, Z8, Z2
+	VBROADCASTI64X4 256(SI)(R9*1), Z14
+	VFMADD231PS     Z14, Z9, Z3
+	ADDQ            $0x00000094, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z4
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z5
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFF32X4    $0x88, Z0, Z0, Z5
+	VSHUFF32X4    $0xdd, Z0, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VPERMPS       Z0, Z4, Z0
+	VMOVQ         X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X5
+	VMOVQ         X5, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X5
+	VMOVQ         X5, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z0, X5
+	VMOVQ         X5, (AX)(DX*1)
 	VZEROUPPER
 	RET
 
@@ -91654,6 +108076,737 @@ sum:
 	VMOVQ         X17, 16(AX)(DX*1)
 
 done:
+	VZEROUPPER
+	RET
+
+// func fewQ10VNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ10VNNI4x2(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask03<>+0(SB), Z4
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 (R12)(BX*2)
+	PREFETCHT1 64(R12)(BX*2)
+	PREFETCHT1 (R12)(R9*1)
+	PREFETCHT1 64(R12)(R9*1)
+	ADDQ       $0x00000050, R12
+
+fetched:
+	VPSRAD          $0x03, 288(SI), Y5
+	VMOVDQA32       Z5, Z9
+	VMOVDQA32       Z5, Z7
+	VMOVDQA32       Z5, Z11
+	VPSRAD          $0x03, 288(SI)(DI*1), Y6
+	VMOVDQA32       Z6, Z10
+	VMOVDQA32       Z6, Z8
+	VMOVDQA32       Z6, Z12
+	VPANDD          16(DX), Z4, Z13
+	VPANDD          16(DX)(BX*1), Z4, Z14
+	VPANDD          16(DX)(BX*2), Z4, Z15
+	VPANDD          16(DX)(R9*1), Z4, Z16
+	VMOVDQU32       (SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       (SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VPSRLW          $0x02, 16(DX), Z13
+	VPANDD          Z4, Z13, Z13
+	VPSRLW          $0x02, 16(DX)(BX*1), Z14
+	VPANDD          Z4, Z14, Z14
+	VPSRLW          $0x02, 16(DX)(BX*2), Z15
+	VPANDD          Z4, Z15, Z15
+	VPSRLW          $0x02, 16(DX)(R9*1), Z16
+	VPANDD          Z4, Z16, Z16
+	VMOVDQU32       64(SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       64(SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VPSRLW          $0x04, 16(DX), Z13
+	VPANDD          Z4, Z13, Z13
+	VPSRLW          $0x04, 16(DX)(BX*1), Z14
+	VPANDD          Z4, Z14, Z14
+	VPSRLW          $0x04, 16(DX)(BX*2), Z15
+	VPANDD          Z4, Z15, Z15
+	VPSRLW          $0x04, 16(DX)(R9*1), Z16
+	VPANDD          Z4, Z16, Z16
+	VMOVDQU32       128(SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       128(SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VPSRLW          $0x06, 16(DX), Z13
+	VPANDD          Z4, Z13, Z13
+	VPSRLW          $0x06, 16(DX)(BX*1), Z14
+	VPANDD          Z4, Z14, Z14
+	VPSRLW          $0x06, 16(DX)(BX*2), Z15
+	VPANDD          Z4, Z15, Z15
+	VPSRLW          $0x06, 16(DX)(R9*1), Z16
+	VPANDD          Z4, Z16, Z16
+	VMOVDQU32       192(SI), Z17
+	VPDPBUSD        Z17, Z13, Z5
+	VPDPBUSD        Z17, Z14, Z9
+	VPDPBUSD        Z17, Z15, Z7
+	VPDPBUSD        Z17, Z16, Z11
+	VMOVDQU32       192(SI)(DI*1), Z17
+	VPDPBUSD        Z17, Z13, Z6
+	VPDPBUSD        Z17, Z14, Z10
+	VPDPBUSD        Z17, Z15, Z8
+	VPDPBUSD        Z17, Z16, Z12
+	VALIGNQ         $0x04, Z5, Z9, Z17
+	VPADDD          Z17, Z5, Z5
+	VPADDD          Z17, Z9, K1, Z5
+	VALIGNQ         $0x04, Z6, Z10, Z17
+	VPADDD          Z17, Z6, Z6
+	VPADDD          Z17, Z10, K1, Z6
+	VALIGNQ         $0x04, Z7, Z11, Z17
+	VPADDD          Z17, Z7, Z7
+	VPADDD          Z17, Z11, K1, Z7
+	VALIGNQ         $0x04, Z8, Z12, Z17
+	VPADDD          Z17, Z8, Z8
+	VPADDD          Z17, Z12, K1, Z8
+	VCVTPH2PS       (DX), Y11
+	VCVTPH2PS       (DX)(BX*1), Y13
+	VINSERTI64X4    $0x01, Y13, Z11, Z11
+	VBROADCASTI64X4 256(SI), Z9
+	VCVTDQ2PS       Z5, Z5
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z5, Z10, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z9
+	VCVTDQ2PS       Z6, Z6
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z6, Z10, Z1
+	VCVTPH2PS       (DX)(BX*2), Y11
+	VCVTPH2PS       (DX)(R9*1), Y13
+	VINSERTI64X4    $0x01, Y13, Z11, Z11
+	VBROADCASTI64X4 256(SI), Z9
+	VCVTDQ2PS       Z7, Z7
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z7, Z10, Z2
+	VBROADCASTI64X4 256(SI)(DI*1), Z9
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z9, Z11, Z10
+	VFMADD231PS     Z8, Z10, Z3
+	ADDQ            $0x00000050, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z4
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z1, Z1, Z5
+	VSHUFPS       $0xdd, Z1, Z1, Z1
+	VADDPS        Z1, Z5, Z1
+	VSHUFPS       $0x88, Z1, Z0, Z5
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFPS       $0x88, Z3, Z3, Z5
+	VSHUFPS       $0xdd, Z3, Z3, Z3
+	VADDPS        Z3, Z5, Z3
+	VSHUFPS       $0x88, Z3, Z2, Z5
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z5, Z2
+	VSHUFF32X4    $0x88, Z2, Z0, Z5
+	VSHUFF32X4    $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z5, Z0
+	VPERMPS       Z0, Z4, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X5
+	VMOVUPS       X5, (AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func fewQ10VNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ10VNNI4x3(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	MOVQ    acc+56(FP), R10
+	MOVQ    part+64(FP), R11
+	TESTQ   $0x00000001, R11
+	JNE     begin
+	VMOVUPS (R10), Z0
+	VMOVUPS 64(R10), Z1
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 192(R10), Z3
+	VMOVUPS 256(R10), Z4
+	VMOVUPS 320(R10), Z5
+
+begin:
+	MOVL      $0x0000ff00, R12
+	KMOVW     R12, K1
+	VMOVDQU32 mask03<>+0(SB), Z6
+	LEAQ      (DX)(BX*8), R12
+
+super:
+	TESTQ      $0x00000004, R11
+	JNE        fetched
+	PREFETCHT1 (R12)
+	PREFETCHT1 64(R12)
+	PREFETCHT1 (R12)(BX*1)
+	PREFETCHT1 64(R12)(BX*1)
+	PREFETCHT1 (R12)(BX*2)
+	PREFETCHT1 64(R12)(BX*2)
+	PREFETCHT1 (R12)(R9*1)
+	PREFETCHT1 64(R12)(R9*1)
+	ADDQ       $0x00000050, R12
+
+fetched:
+	VPSRAD          $0x03, 288(SI), Y7
+	VMOVDQA32       Z7, Z13
+	VMOVDQA32       Z7, Z10
+	VMOVDQA32       Z7, Z16
+	VPSRAD          $0x03, 288(SI)(DI*1), Y8
+	VMOVDQA32       Z8, Z14
+	VMOVDQA32       Z8, Z11
+	VMOVDQA32       Z8, Z17
+	VPSRAD          $0x03, 288(SI)(DI*2), Y9
+	VMOVDQA32       Z9, Z15
+	VMOVDQA32       Z9, Z12
+	VMOVDQA32       Z9, Z18
+	VPANDD          16(DX), Z6, Z19
+	VPANDD          16(DX)(BX*1), Z6, Z20
+	VPANDD          16(DX)(BX*2), Z6, Z21
+	VPANDD          16(DX)(R9*1), Z6, Z22
+	VMOVDQU32       (SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       (SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       (SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VPSRLW          $0x02, 16(DX), Z19
+	VPANDD          Z6, Z19, Z19
+	VPSRLW          $0x02, 16(DX)(BX*1), Z20
+	VPANDD          Z6, Z20, Z20
+	VPSRLW          $0x02, 16(DX)(BX*2), Z21
+	VPANDD          Z6, Z21, Z21
+	VPSRLW          $0x02, 16(DX)(R9*1), Z22
+	VPANDD          Z6, Z22, Z22
+	VMOVDQU32       64(SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       64(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       64(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VPSRLW          $0x04, 16(DX), Z19
+	VPANDD          Z6, Z19, Z19
+	VPSRLW          $0x04, 16(DX)(BX*1), Z20
+	VPANDD          Z6, Z20, Z20
+	VPSRLW          $0x04, 16(DX)(BX*2), Z21
+	VPANDD          Z6, Z21, Z21
+	VPSRLW          $0x04, 16(DX)(R9*1), Z22
+	VPANDD          Z6, Z22, Z22
+	VMOVDQU32       128(SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       128(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       128(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VPSRLW          $0x06, 16(DX), Z19
+	VPANDD          Z6, Z19, Z19
+	VPSRLW          $0x06, 16(DX)(BX*1), Z20
+	VPANDD          Z6, Z20, Z20
+	VPSRLW          $0x06, 16(DX)(BX*2), Z21
+	VPANDD          Z6, Z21, Z21
+	VPSRLW          $0x06, 16(DX)(R9*1), Z22
+	VPANDD          Z6, Z22, Z22
+	VMOVDQU32       192(SI), Z23
+	VPDPBUSD        Z23, Z19, Z7
+	VPDPBUSD        Z23, Z20, Z13
+	VPDPBUSD        Z23, Z21, Z10
+	VPDPBUSD        Z23, Z22, Z16
+	VMOVDQU32       192(SI)(DI*1), Z23
+	VPDPBUSD        Z23, Z19, Z8
+	VPDPBUSD        Z23, Z20, Z14
+	VPDPBUSD        Z23, Z21, Z11
+	VPDPBUSD        Z23, Z22, Z17
+	VMOVDQU32       192(SI)(DI*2), Z23
+	VPDPBUSD        Z23, Z19, Z9
+	VPDPBUSD        Z23, Z20, Z15
+	VPDPBUSD        Z23, Z21, Z12
+	VPDPBUSD        Z23, Z22, Z18
+	VALIGNQ         $0x04, Z7, Z13, Z23
+	VPADDD          Z23, Z7, Z7
+	VPADDD          Z23, Z13, K1, Z7
+	VALIGNQ         $0x04, Z8, Z14, Z23
+	VPADDD          Z23, Z8, Z8
+	VPADDD          Z23, Z14, K1, Z8
+	VALIGNQ         $0x04, Z9, Z15, Z23
+	VPADDD          Z23, Z9, Z9
+	VPADDD          Z23, Z15, K1, Z9
+	VALIGNQ         $0x04, Z10, Z16, Z23
+	VPADDD          Z23, Z10, Z10
+	VPADDD          Z23, Z16, K1, Z10
+	VALIGNQ         $0x04, Z11, Z17, Z23
+	VPADDD          Z23, Z11, Z11
+	VPADDD          Z23, Z17, K1, Z11
+	VALIGNQ         $0x04, Z12, Z18, Z23
+	VPADDD          Z23, Z12, Z12
+	VPADDD          Z23, Z18, K1, Z12
+	VCVTPH2PS       (DX), Y15
+	VCVTPH2PS       (DX)(BX*1), Y17
+	VINSERTI64X4    $0x01, Y17, Z15, Z15
+	VBROADCASTI64X4 256(SI), Z13
+	VCVTDQ2PS       Z7, Z7
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z7, Z14, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z13
+	VCVTDQ2PS       Z8, Z8
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z8, Z14, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z13
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z9, Z14, Z2
+	VCVTPH2PS       (DX)(BX*2), Y15
+	VCVTPH2PS       (DX)(R9*1), Y17
+	VINSERTI64X4    $0x01, Y17, Z15, Z15
+	VBROADCASTI64X4 256(SI), Z13
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z10, Z14, Z3
+	VBROADCASTI64X4 256(SI)(DI*1), Z13
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z11, Z14, Z4
+	VBROADCASTI64X4 256(SI)(DI*2), Z13
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z13, Z15, Z14
+	VFMADD231PS     Z12, Z14, Z5
+	ADDQ            $0x00000050, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R11
+	JNE             sum
+	VMOVUPS         Z0, (R10)
+	VMOVUPS         Z1, 64(R10)
+	VMOVUPS         Z2, 128(R10)
+	VMOVUPS         Z3, 192(R10)
+	VMOVUPS         Z4, 256(R10)
+	VMOVUPS         Z5, 320(R10)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVDQU32     byToken<>+0(SB), Z6
+	VSHUFPS       $0x88, Z1, Z0, Z7
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VSHUFPS       $0x88, Z2, Z2, Z7
+	VSHUFPS       $0xdd, Z2, Z2, Z2
+	VADDPS        Z2, Z7, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z7
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VSHUFPS       $0x88, Z4, Z3, Z7
+	VSHUFPS       $0xdd, Z4, Z3, Z3
+	VADDPS        Z3, Z7, Z3
+	VSHUFPS       $0x88, Z5, Z5, Z7
+	VSHUFPS       $0xdd, Z5, Z5, Z5
+	VADDPS        Z5, Z7, Z5
+	VSHUFPS       $0x88, Z5, Z3, Z7
+	VSHUFPS       $0xdd, Z5, Z3, Z3
+	VADDPS        Z3, Z7, Z3
+	VSHUFF32X4    $0x88, Z3, Z0, Z7
+	VSHUFF32X4    $0xdd, Z3, Z0, Z0
+	VADDPS        Z0, Z7, Z0
+	VPERMPS       Z0, Z6, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X7
+	VMOVUPS       X7, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X7
+	VMOVUPS       X7, (AX)(CX*2)
+	VZEROUPPER
+	RET
+
+// func fewQ10VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, MMX+
+TEXT ·fewQ10VNNI4x4(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	LEAQ    (DI)(DI*2), R10
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	MOVQ    acc+56(FP), R11
+	MOVQ    part+64(FP), R12
+	TESTQ   $0x00000001, R12
+	JNE     begin
+	VMOVUPS (R11), Z0
+	VMOVUPS 64(R11), Z1
+	VMOVUPS 128(R11), Z2
+	VMOVUPS 192(R11), Z3
+	VMOVUPS 256(R11), Z4
+	VMOVUPS 320(R11), Z5
+	VMOVUPS 384(R11), Z6
+	VMOVUPS 448(R11), Z7
+
+begin:
+	MOVL      $0x0000ff00, R13
+	KMOVW     R13, K1
+	VMOVDQU32 mask03<>+0(SB), Z8
+	LEAQ      (DX)(BX*8), R13
+
+super:
+	TESTQ      $0x00000004, R12
+	JNE        fetched
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 (R13)(BX*1)
+	PREFETCHT1 64(R13)(BX*1)
+	PREFETCHT1 (R13)(BX*2)
+	PREFETCHT1 64(R13)(BX*2)
+	PREFETCHT1 (R13)(R9*1)
+	PREFETCHT1 64(R13)(R9*1)
+	ADDQ       $0x00000050, R13
+
+fetched:
+	VPSRAD          $0x03, 288(SI), Y9
+	VMOVDQA32       Z9, Z17
+	VMOVDQA32       Z9, Z13
+	VMOVDQA32       Z9, Z21
+	VPSRAD          $0x03, 288(SI)(DI*1), Y10
+	VMOVDQA32       Z10, Z18
+	VMOVDQA32       Z10, Z14
+	VMOVDQA32       Z10, Z22
+	VPSRAD          $0x03, 288(SI)(DI*2), Y11
+	VMOVDQA32       Z11, Z19
+	VMOVDQA32       Z11, Z15
+	VMOVDQA32       Z11, Z23
+	VPSRAD          $0x03, 288(SI)(R10*1), Y12
+	VMOVDQA32       Z12, Z20
+	VMOVDQA32       Z12, Z16
+	VMOVDQA32       Z12, Z24
+	VPANDD          16(DX), Z8, Z25
+	VPANDD          16(DX)(BX*1), Z8, Z26
+	VPANDD          16(DX)(BX*2), Z8, Z27
+	VPANDD          16(DX)(R9*1), Z8, Z28
+	VMOVDQU32       (SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       (SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       (SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       (SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VPSRLW          $0x02, 16(DX), Z25
+	VPANDD          Z8, Z25, Z25
+	VPSRLW          $0x02, 16(DX)(BX*1), Z26
+	VPANDD          Z8, Z26, Z26
+	VPSRLW          $0x02, 16(DX)(BX*2), Z27
+	VPANDD          Z8, Z27, Z27
+	VPSRLW          $0x02, 16(DX)(R9*1), Z28
+	VPANDD          Z8, Z28, Z28
+	VMOVDQU32       64(SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       64(SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       64(SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       64(SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VPSRLW          $0x04, 16(DX), Z25
+	VPANDD          Z8, Z25, Z25
+	VPSRLW          $0x04, 16(DX)(BX*1), Z26
+	VPANDD          Z8, Z26, Z26
+	VPSRLW          $0x04, 16(DX)(BX*2), Z27
+	VPANDD          Z8, Z27, Z27
+	VPSRLW          $0x04, 16(DX)(R9*1), Z28
+	VPANDD          Z8, Z28, Z28
+	VMOVDQU32       128(SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       128(SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       128(SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       128(SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VPSRLW          $0x06, 16(DX), Z25
+	VPANDD          Z8, Z25, Z25
+	VPSRLW          $0x06, 16(DX)(BX*1), Z26
+	VPANDD          Z8, Z26, Z26
+	VPSRLW          $0x06, 16(DX)(BX*2), Z27
+	VPANDD          Z8, Z27, Z27
+	VPSRLW          $0x06, 16(DX)(R9*1), Z28
+	VPANDD          Z8, Z28, Z28
+	VMOVDQU32       192(SI), Z29
+	VPDPBUSD        Z29, Z25, Z9
+	VPDPBUSD        Z29, Z26, Z17
+	VPDPBUSD        Z29, Z27, Z13
+	VPDPBUSD        Z29, Z28, Z21
+	VMOVDQU32       192(SI)(DI*1), Z29
+	VPDPBUSD        Z29, Z25, Z10
+	VPDPBUSD        Z29, Z26, Z18
+	VPDPBUSD        Z29, Z27, Z14
+	VPDPBUSD        Z29, Z28, Z22
+	VMOVDQU32       192(SI)(DI*2), Z29
+	VPDPBUSD        Z29, Z25, Z11
+	VPDPBUSD        Z29, Z26, Z19
+	VPDPBUSD        Z29, Z27, Z15
+	VPDPBUSD        Z29, Z28, Z23
+	VMOVDQU32       192(SI)(R10*1), Z29
+	VPDPBUSD        Z29, Z25, Z12
+	VPDPBUSD        Z29, Z26, Z20
+	VPDPBUSD        Z29, Z27, Z16
+	VPDPBUSD        Z29, Z28, Z24
+	VALIGNQ         $0x04, Z9, Z17, Z29
+	VPADDD          Z29, Z9, Z9
+	VPADDD          Z29, Z17, K1, Z9
+	VALIGNQ         $0x04, Z10, Z18, Z29
+	VPADDD          Z29, Z10, Z10
+	VPADDD          Z29, Z18, K1, Z10
+	VALIGNQ         $0x04, Z11, Z19, Z29
+	VPADDD          Z29, Z11, Z11
+	VPADDD          Z29, Z19, K1, Z11
+	VALIGNQ         $0x04, Z12, Z20, Z29
+	VPADDD          Z29, Z12, Z12
+	VPADDD          Z29, Z20, K1, Z12
+	VALIGNQ         $0x04, Z13, Z21, Z29
+	VPADDD          Z29, Z13, Z13
+	VPADDD          Z29, Z21, K1, Z13
+	VALIGNQ         $0x04, Z14, Z22, Z29
+	VPADDD          Z29, Z14, Z14
+	VPADDD          Z29, Z22, K1, Z14
+	VALIGNQ         $0x04, Z15, Z23, Z29
+	VPADDD          Z29, Z15, Z15
+	VPADDD          Z29, Z23, K1, Z15
+	VALIGNQ         $0x04, Z16, Z24, Z29
+	VPADDD          Z29, Z16, Z16
+	VPADDD          Z29, Z24, K1, Z16
+	VCVTPH2PS       (DX), Y19
+	VCVTPH2PS       (DX)(BX*1), Y21
+	VINSERTI64X4    $0x01, Y21, Z19, Z19
+	VBROADCASTI64X4 256(SI), Z17
+	VCVTDQ2PS       Z9, Z9
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z9, Z18, Z0
+	VBROADCASTI64X4 256(SI)(DI*1), Z17
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z10, Z18, Z1
+	VBROADCASTI64X4 256(SI)(DI*2), Z17
+	VCVTDQ2PS       Z11, Z11
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z11, Z18, Z2
+	VBROADCASTI64X4 256(SI)(R10*1), Z17
+	VCVTDQ2PS       Z12, Z12
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z12, Z18, Z3
+	VCVTPH2PS       (DX)(BX*2), Y19
+	VCVTPH2PS       (DX)(R9*1), Y21
+	VINSERTI64X4    $0x01, Y21, Z19, Z19
+	VBROADCASTI64X4 256(SI), Z17
+	VCVTDQ2PS       Z13, Z13
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z13, Z18, Z4
+	VBROADCASTI64X4 256(SI)(DI*1), Z17
+	VCVTDQ2PS       Z14, Z14
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z14, Z18, Z5
+	VBROADCASTI64X4 256(SI)(DI*2), Z17
+	VCVTDQ2PS       Z15, Z15
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z15, Z18, Z6
+	VBROADCASTI64X4 256(SI)(R10*1), Z17
+	VCVTDQ2PS       Z16, Z16
+	VMULPS          Z17, Z19, Z18
+	VFMADD231PS     Z16, Z18, Z7
+	ADDQ            $0x00000050, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R12
+	JNE             sum
+	VMOVUPS         Z0, (R11)
+	VMOVUPS         Z1, 64(R11)
+	VMOVUPS         Z2, 128(R11)
+	VMOVUPS         Z3, 192(R11)
+	VMOVUPS         Z4, 256(R11)
+	VMOVUPS         Z5, 320(R11)
+	VMOVUPS         Z6, 384(R11)
+	VMOVUPS         Z7, 448(R11)
+	VZEROUPPER
+	RET
+
+sum:
+	LEAQ          (CX)(CX*2), DX
+	VMOVDQU32     byToken<>+0(SB), Z8
+	VSHUFPS       $0x88, Z1, Z0, Z9
+	VSHUFPS       $0xdd, Z1, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VSHUFPS       $0x88, Z3, Z2, Z9
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z2, Z9, Z2
+	VSHUFPS       $0x88, Z2, Z0, Z9
+	VSHUFPS       $0xdd, Z2, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VSHUFPS       $0x88, Z5, Z4, Z9
+	VSHUFPS       $0xdd, Z5, Z4, Z4
+	VADDPS        Z4, Z9, Z4
+	VSHUFPS       $0x88, Z7, Z6, Z9
+	VSHUFPS       $0xdd, Z7, Z6, Z6
+	VADDPS        Z6, Z9, Z6
+	VSHUFPS       $0x88, Z6, Z4, Z9
+	VSHUFPS       $0xdd, Z6, Z4, Z4
+	VADDPS        Z4, Z9, Z4
+	VSHUFF32X4    $0x88, Z4, Z0, Z9
+	VSHUFF32X4    $0xdd, Z4, Z0, Z0
+	VADDPS        Z0, Z9, Z0
+	VPERMPS       Z0, Z8, Z0
+	VMOVUPS       X0, (AX)
+	VEXTRACTF32X4 $0x01, Z0, X9
+	VMOVUPS       X9, (AX)(CX*1)
+	VEXTRACTF32X4 $0x02, Z0, X9
+	VMOVUPS       X9, (AX)(CX*2)
+	VEXTRACTF32X4 $0x03, Z0, X9
+	VMOVUPS       X9, (AX)(DX*1)
 	VZEROUPPER
 	RET
 

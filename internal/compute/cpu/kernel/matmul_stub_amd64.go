@@ -563,6 +563,15 @@ func expandStripQ40(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n u
 // and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
 func firstQ40VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
 
+// fewQ40VNNI4x2 computes out[t][r] of 4 Q4_0 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ40VNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewQ40VNNI4x3 computes out[t][r] of 4 Q4_0 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ40VNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewQ40VNNI4x4 computes out[t][r] of 4 Q4_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ40VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // tileQ41VNNI4x4 computes out[t][r] of 4 Q4_1 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ41VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -595,6 +604,15 @@ func expandStripQ41(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n u
 // firstQ41VNNI6x4 computes out[t][r] of 6 Q4_1 rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
 // and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
 func firstQ41VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+
+// fewQ41VNNI4x2 computes out[t][r] of 4 Q4_1 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ41VNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewQ41VNNI4x3 computes out[t][r] of 4 Q4_1 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ41VNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewQ41VNNI4x4 computes out[t][r] of 4 Q4_1 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ41VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // tileQ50VNNI4x4 computes out[t][r] of 4 Q5_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ50VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -629,6 +647,15 @@ func expandStripQ50(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n u
 // and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
 func firstQ50VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
 
+// fewQ50VNNI4x2 computes out[t][r] of 4 Q5_0 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ50VNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewQ50VNNI4x3 computes out[t][r] of 4 Q5_0 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ50VNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewQ50VNNI4x4 computes out[t][r] of 4 Q5_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ50VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // tileQ51VNNI4x4 computes out[t][r] of 4 Q5_1 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ51VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -662,6 +689,15 @@ func expandStripQ51(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n u
 // and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
 func firstQ51VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
 
+// fewQ51VNNI4x2 computes out[t][r] of 4 Q5_1 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ51VNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewQ51VNNI4x3 computes out[t][r] of 4 Q5_1 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ51VNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewQ51VNNI4x4 computes out[t][r] of 4 Q5_1 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ51VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // tileQ80VNNI4x4 computes out[t][r] of 4 Q8_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ80VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -694,6 +730,15 @@ func expandStripQ80(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n u
 // firstQ80VNNI6x4 computes out[t][r] of 6 Q8_0 rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
 // and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
 func firstQ80VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+
+// fewQ80VNNI4x2 computes out[t][r] of 4 Q8_0 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ80VNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewQ80VNNI4x3 computes out[t][r] of 4 Q8_0 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ80VNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewQ80VNNI4x4 computes out[t][r] of 4 Q8_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ80VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // expandQ80VNNI writes n superblocks of a packed Q8_0 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ80VNNI(dst *byte, w *byte, n uintptr)
@@ -731,6 +776,15 @@ func expandStripQ2K(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n u
 // and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
 func firstQ2KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
 
+// fewQ2KVNNI2x2 computes out[t][r] of 2 Q2_K rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ2KVNNI2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewQ2KVNNI2x3 computes out[t][r] of 2 Q2_K rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ2KVNNI2x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewQ2KVNNI2x4 computes out[t][r] of 2 Q2_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ2KVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // expandQ2KVNNI writes n superblocks of a packed Q2_K row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ2KVNNI(dst *byte, w *byte, n uintptr)
 
@@ -766,6 +820,15 @@ func expandStripQ3K(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n u
 // firstQ3KVNNI4x4 computes out[t][r] of 4 Q3_K rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
 // and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
 func firstQ3KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+
+// fewQ3KVNNI2x2 computes out[t][r] of 2 Q3_K rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ3KVNNI2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewQ3KVNNI2x3 computes out[t][r] of 2 Q3_K rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ3KVNNI2x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewQ3KVNNI2x4 computes out[t][r] of 2 Q3_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ3KVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // expandQ3KVNNI writes n superblocks of a packed Q3_K row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ3KVNNI(dst *byte, w *byte, n uintptr)
@@ -803,6 +866,15 @@ func expandStripQ4K(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n u
 // and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
 func firstQ4KVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
 
+// fewQ4KVNNI4x2 computes out[t][r] of 4 Q4_K rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ4KVNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewQ4KVNNI4x3 computes out[t][r] of 4 Q4_K rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ4KVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewQ4KVNNI4x4 computes out[t][r] of 4 Q4_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ4KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // tileQ5KVNNI4x4 computes out[t][r] of 4 Q5_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ5KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -836,6 +908,15 @@ func expandStripQ5K(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n u
 // and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
 func firstQ5KVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
 
+// fewQ5KVNNI4x2 computes out[t][r] of 4 Q5_K rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ5KVNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewQ5KVNNI4x3 computes out[t][r] of 4 Q5_K rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ5KVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewQ5KVNNI4x4 computes out[t][r] of 4 Q5_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ5KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // tileQ6KVNNI2x4 computes out[t][r] of 2 Q6_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ6KVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -868,6 +949,15 @@ func expandStripQ6K(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n u
 // firstQ6KVNNI4x4 computes out[t][r] of 4 Q6_K rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
 // and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
 func firstQ6KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+
+// fewQ6KVNNI2x2 computes out[t][r] of 2 Q6_K rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ6KVNNI2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewQ6KVNNI2x3 computes out[t][r] of 2 Q6_K rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ6KVNNI2x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewQ6KVNNI2x4 computes out[t][r] of 2 Q6_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ6KVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // expandQ6KVNNI writes n superblocks of a packed Q6_K row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ6KVNNI(dst *byte, w *byte, n uintptr)
@@ -905,6 +995,15 @@ func expandStripIQ2XXS(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, 
 // and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
 func firstIQ2XXSVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
 
+// fewIQ2XXSVNNI4x2 computes out[t][r] of 4 IQ2_XXS rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewIQ2XXSVNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewIQ2XXSVNNI4x3 computes out[t][r] of 4 IQ2_XXS rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewIQ2XXSVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewIQ2XXSVNNI4x4 computes out[t][r] of 4 IQ2_XXS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewIQ2XXSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // tileIQ2XSVNNI2x4 computes out[t][r] of 2 IQ2_XS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileIQ2XSVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -937,6 +1036,15 @@ func expandStripIQ2XS(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n
 // firstIQ2XSVNNI4x4 computes out[t][r] of 4 IQ2_XS rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
 // and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
 func firstIQ2XSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+
+// fewIQ2XSVNNI2x2 computes out[t][r] of 2 IQ2_XS rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewIQ2XSVNNI2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewIQ2XSVNNI2x3 computes out[t][r] of 2 IQ2_XS rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewIQ2XSVNNI2x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewIQ2XSVNNI2x4 computes out[t][r] of 2 IQ2_XS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewIQ2XSVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // expandIQ2XSVNNI writes n superblocks of a packed IQ2_XS row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ2XSVNNI(dst *byte, w *byte, n uintptr)
@@ -974,6 +1082,15 @@ func expandStripIQ3XXS(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, 
 // and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
 func firstIQ3XXSVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
 
+// fewIQ3XXSVNNI4x2 computes out[t][r] of 4 IQ3_XXS rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewIQ3XXSVNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewIQ3XXSVNNI4x3 computes out[t][r] of 4 IQ3_XXS rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewIQ3XXSVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewIQ3XXSVNNI4x4 computes out[t][r] of 4 IQ3_XXS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewIQ3XXSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // tileIQ1SVNNI4x4 computes out[t][r] of 4 IQ1_S rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileIQ1SVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -1007,6 +1124,15 @@ func expandStripIQ1S(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n 
 // and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
 func firstIQ1SVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
 
+// fewIQ1SVNNI4x2 computes out[t][r] of 4 IQ1_S rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewIQ1SVNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewIQ1SVNNI4x3 computes out[t][r] of 4 IQ1_S rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewIQ1SVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewIQ1SVNNI4x4 computes out[t][r] of 4 IQ1_S rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewIQ1SVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // tileIQ4NLVNNI4x4 computes out[t][r] of 4 IQ4_NL rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileIQ4NLVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -1039,6 +1165,15 @@ func expandStripIQ4NL(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n
 // firstIQ4NLVNNI6x4 computes out[t][r] of 6 IQ4_NL rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
 // and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
 func firstIQ4NLVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+
+// fewIQ4NLVNNI4x2 computes out[t][r] of 4 IQ4_NL rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewIQ4NLVNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewIQ4NLVNNI4x3 computes out[t][r] of 4 IQ4_NL rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewIQ4NLVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewIQ4NLVNNI4x4 computes out[t][r] of 4 IQ4_NL rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewIQ4NLVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // expandIQ4NLVNNI writes n superblocks of a packed IQ4_NL row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ4NLVNNI(dst *byte, w *byte, n uintptr)
@@ -1076,6 +1211,15 @@ func expandStripIQ3S(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n 
 // and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
 func firstIQ3SVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
 
+// fewIQ3SVNNI4x2 computes out[t][r] of 4 IQ3_S rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewIQ3SVNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewIQ3SVNNI4x3 computes out[t][r] of 4 IQ3_S rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewIQ3SVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewIQ3SVNNI4x4 computes out[t][r] of 4 IQ3_S rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewIQ3SVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // tileIQ4XSVNNI4x4 computes out[t][r] of 4 IQ4_XS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileIQ4XSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -1108,6 +1252,15 @@ func expandStripIQ4XS(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n
 // firstIQ4XSVNNI6x4 computes out[t][r] of 6 IQ4_XS rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
 // and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
 func firstIQ4XSVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+
+// fewIQ4XSVNNI4x2 computes out[t][r] of 4 IQ4_XS rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewIQ4XSVNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewIQ4XSVNNI4x3 computes out[t][r] of 4 IQ4_XS rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewIQ4XSVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewIQ4XSVNNI4x4 computes out[t][r] of 4 IQ4_XS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewIQ4XSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // expandIQ4XSVNNI writes n superblocks of a packed IQ4_XS row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ4XSVNNI(dst *byte, w *byte, n uintptr)
@@ -1145,6 +1298,15 @@ func expandStripIQ1M(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n 
 // and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
 func firstIQ1MVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
 
+// fewIQ1MVNNI2x2 computes out[t][r] of 2 IQ1_M rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewIQ1MVNNI2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewIQ1MVNNI2x3 computes out[t][r] of 2 IQ1_M rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewIQ1MVNNI2x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewIQ1MVNNI2x4 computes out[t][r] of 2 IQ1_M rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewIQ1MVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // expandIQ1MVNNI writes n superblocks of a packed IQ1_M row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ1MVNNI(dst *byte, w *byte, n uintptr)
 
@@ -1181,6 +1343,15 @@ func expandStripTQ10(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n 
 // and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
 func firstTQ10VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
 
+// fewTQ10VNNI4x2 computes out[t][r] of 4 TQ1_0 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewTQ10VNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewTQ10VNNI4x3 computes out[t][r] of 4 TQ1_0 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewTQ10VNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewTQ10VNNI4x4 computes out[t][r] of 4 TQ1_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewTQ10VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // tileMXFP4VNNI4x4 computes out[t][r] of 4 MXFP4 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileMXFP4VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -1213,6 +1384,15 @@ func expandStripMXFP4(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n
 // firstMXFP4VNNI6x4 computes out[t][r] of 6 MXFP4 rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
 // and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
 func firstMXFP4VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+
+// fewMXFP4VNNI4x2 computes out[t][r] of 4 MXFP4 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewMXFP4VNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewMXFP4VNNI4x3 computes out[t][r] of 4 MXFP4 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewMXFP4VNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewMXFP4VNNI4x4 computes out[t][r] of 4 MXFP4 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewMXFP4VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // tileNVFP4VNNI2x4 computes out[t][r] of 2 NVFP4 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileNVFP4VNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -1247,6 +1427,15 @@ func expandStripNVFP4(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n
 // and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
 func firstNVFP4VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
 
+// fewNVFP4VNNI2x2 computes out[t][r] of 2 NVFP4 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewNVFP4VNNI2x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewNVFP4VNNI2x3 computes out[t][r] of 2 NVFP4 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewNVFP4VNNI2x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewNVFP4VNNI2x4 computes out[t][r] of 2 NVFP4 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewNVFP4VNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // tileQ10VNNI4x4 computes out[t][r] of 4 Q1_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ10VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -1279,6 +1468,15 @@ func expandStripQ10(dst *byte, pairBytes uintptr, w *byte, rowBytes uintptr, n u
 // firstQ10VNNI6x4 computes out[t][r] of 6 Q1_0 rows and 4 tokens and expands those rows, fromBytes long, of which the first superblock is from and was expanded,
 // and then the superblocks at thenFrom to then. It brings lines of memory from next on. Scalar twin: tileGeneric in matmul_generic.go.
 func firstQ10VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr, from *byte, fromBytes uintptr, then *byte, thenFrom *byte)
+
+// fewQ10VNNI4x2 computes out[t][r] of 4 Q1_0 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ10VNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewQ10VNNI4x3 computes out[t][r] of 4 Q1_0 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ10VNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// fewQ10VNNI4x4 computes out[t][r] of 4 Q1_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func fewQ10VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // panelQ80AVXVNNI4x3 computes out[t][r] of 4 rows and 3 tokens of types with the form of scales of Q8_0.
 // Scalar twin: tileGeneric in matmul_generic.go.

@@ -10,8 +10,10 @@ import (
 // accumulators in between and part tells the first and the last call.
 type block struct {
 	rows, tokens int
-	tile         func(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride, n uintptr, acc *float32, part uintptr)
+	tile         blockTile
 }
+
+type blockTile func(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride, n uintptr, acc *float32, part uintptr)
 
 // A panel is a few packed rows expanded to bytes and float scales, so that unpacking is paid once for many tokens. It
 // stays in the second-level cache while all tokens pass over it. Products have the same bits as of packed rows.

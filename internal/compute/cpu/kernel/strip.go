@@ -10,6 +10,7 @@ import (
 // many rows, in the second-level cache, took twice as long to write. Products have the same bits as of packed rows.
 type strip struct {
 	rows int
+	from int // the number of tokens from which on strips are faster than tiles of packed rows
 	// expand writes n superblocks of packed rows, whose pairs lie pairBytes apart in a strip.
 	expand func(dst *byte, pairBytes uintptr, w *byte, rowBytes, n, rows uintptr)
 	// first computes a tile of stripTokens tokens, and expands all superblocks but the first meanwhile, and then the first of another strip.
@@ -29,8 +30,6 @@ type firstTile func(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 
 const (
 	stripTokens = 4 // of a tile
-	// From so many tokens on strips are faster than tiles of packed rows, but for 12 of Q4_0 and Q8_0, where these are a tenth faster.
-	stripFrom = 9
 	// stripActs bounds the bytes of activations that pass over a strip before the next rows, so that they stay in the second-level cache.
 	stripActs = 448 << 10
 	// stripAll bounds their tokens: a goroutine is not preempted inside a call, which takes about 10 µs for so many.

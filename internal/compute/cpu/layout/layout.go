@@ -195,6 +195,7 @@ const (
 const (
 	FirstPart = 1
 	LastPart  = 2
+	Fetched   = 4 // an earlier tile read the same weights, so that nobody needs to ask for the next
 	// From bit PartShift on panels that serve several types have the power of two of the type's offset, or NoOffset.
 	PartShift = 8
 	NoOffset  = 63

@@ -1,0 +1,267 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// fewTile is a tile of a few tokens over packed rows in 512-bit vectors: each holds two groups of a row, which lie side by side in it and in the activations.
+// At the end of a superblock the sums of two rows are folded into one vector, whose lower half is the first row's, so that what follows is done for both at once,
+// as in a panel.
+type fewTile struct {
+	widePanel
+	first, second []reg.VecPhysical // [row%2][pair][token] sums, of halves of blocks or of all of them; then second is first
+	mask, table   reg.VecPhysical
+	high          []reg.VecPhysical // each row's bits above the others, where there is room for them
+}
+
+// fewTokens is the most tokens of such a tile.
+const fewTokens = 4
+
+// fewAhead is how many rows further on memory is asked for: what lies between takes longer than memory to answer.
+const fewAhead = 8
+
+// fewTiles emits those of a type.
+func fewTiles(typ quant.Type) {
+	for t := 2; t <= fewTokens; t++ {
+		k := &fewTile{widePanel: *newWidePanel(tile{typ: typ, r: 4, t: t})}
+		if k.twoSums() { // for every output
+			k.r, k.pairs = 2, 1
+		}
+		k.paired, k.packed = false, true
+		k.emit()
+	}
+}
+
+func (k *fewTile) emit() {
+	k.parameters("few", k.r)
+	k.accumulators(k.pairs * k.t)
+	upper := GP32()
+	MOVL(U32(0xff00), upper)
+	KMOVW(upper, reg.K1)
+	k.mask = k.vec()
+	VMOVDQU32(constant(k.maskName()), k.mask)
+	if k.typ.Traits().Codebook != nil {
+		k.table = k.vec()
+		VMOVDQU32(constant(codebookName(k.typ, false)), k.table)
+	}
+	ahead := GP64()
+	LEAQ(Mem{Base: k.wp, Index: k.rb, Scale: fewAhead}, ahead)
+	k.supers(k.super().Bytes, func() {
+		TESTQ(U32(layout.Fetched), k.part)
+		JNE(LabelRef("fetched"))
+		k.fetchSupers(ahead)
+		Label("fetched")
+		mark := k.next
+		sums := k.products()
+		k.accumulatePairs(sums)
+		k.next = mark
+	})
+	k.keep()
+	if k.t > 3 {
+		k.outStride3 = GP64()
+		LEAQ(Mem{Base: k.outStride, Index: k.outStride, Scale: 2}, k.outStride3)
+	}
+	k.sumPairs()
+	VZEROUPPER()
+	RET()
+}
+
+// maskName names the constant that leaves a quant's lower bits, or turns the sign of a byte.
+func (k *fewTile) maskName() string {
+	switch bits := k.typ.Traits().Bits; {
+	case bits == 8:
+		return "x80"
+	case bits < 4:
+		return "mask03"
+	}
+	return "mask0f"
+}
+
+// sum is where the sum of row r and token t lies among first or second. Those of even rows come first.
+func (k *fewTile) sum(r, t int) int { return (r%2*k.pairs+r/2)*k.t + t }
+
+// products returns the sums of a superblock, of halves of blocks scaled as floats, [pair][token].
+func (k *fewTile) products() []reg.VecPhysical {
+	pairs := k.pairs * k.t
+	k.first = k.vecs(pairs)
+	k.second = k.first
+	if k.separate() {
+		k.second = k.vecs(pairs)
+	}
+	mark := k.next
+	k.first = append(k.first[:pairs:pairs], k.vecs(pairs)...)
+	if k.separate() {
+		k.second = append(k.second[:pairs:pairs], k.vecs(pairs)...)
+	} else {
+		k.second = k.first
+	}
+	k.startSums()
+	w, x := k.vecs(k.r), k.vec()
+	k.high = nil
+	if k.next+k.r <= len(ymm) {
+		k.high = k.vecs(k.r)
+	}
+	for part := range 4 {
+		sums := k.first
+		if part >= 2 {
+			sums = k.second
+		}
+		for r := range w {
+			k.quants(r, part, w[r], x)
+		}
+		for t := range k.t {
+			VMOVDQU32(k.act(t, 64*part), x)
+			for r := range w {
+				VPDPBUSD(x, w[r], sums[k.sum(r, t)])
+			}
+		}
+	}
+	k.fold(k.first, x)
+	if k.separate() {
+		k.fold(k.second, x)
+	}
+	k.next = mark
+	if k.separate() {
+		k.joinPairs(k.first, k.second, k.vec(), k.vec())
+		k.next = mark
+	}
+	return k.first[:pairs]
+}
+
+// startSums leaves in every sum what the offset makes of the activations.
+func (k *fewTile) startSums() {
+	for t := range k.t {
+		first, second := k.first[k.sum(0, t)], k.second[k.sum(0, t)]
+		if k.separate() {
+			k.startHalves(t, first.AsY(), second.AsY())
+		} else {
+			k.start(t, first.AsY().(reg.VecPhysical))
+		}
+		for r := 1; r < k.r; r++ {
+			VMOVDQA32(first, k.first[k.sum(r, t)])
+			if k.separate() {
+				VMOVDQA32(second, k.second[k.sum(r, t)])
+			}
+		}
+	}
+}
+
+// quants leaves groups 2·part and 2·part+1 of row r in w. It overwrites tmp.
+func (k *fewTile) quants(r, part int, w, tmp reg.VecPhysical) {
+	bits, low, shift := k.typ.Traits().Bits, k.super().Quants, 0
+	switch {
+	case bits == 8:
+		VPXORD(k.row(r, low+64*part), k.mask, w)
+		return
+	case bits < 4:
+		shift = 2 * part
+	default:
+		low, shift = low+64*(part%2), 4*(part/2)
+	}
+	if shift == 0 {
+		VPANDD(k.row(r, low), k.mask, w)
+	} else {
+		VPSRLW(U8(byte(shift)), k.row(r, low), w)
+		VPANDD(k.mask, w, w)
+	}
+	switch {
+	case bits == 3:
+		k.turned(r, part, "turn3", "mask04", w, tmp)
+	case bits == 5:
+		k.turned(r, part, "turn5", k.above(), w, tmp)
+	case bits == 6:
+		high := k.row(r, k.super().High)
+		switch left := 4 - 2*part; {
+		case left > 0:
+			VPSLLW(U8(byte(left)), high, tmp)
+		case left < 0:
+			VPSRLW(U8(byte(-left)), high, tmp)
+		default:
+			VMOVDQU32(high, tmp)
+		}
+		VPTERNLOGD(U8(orAnd), constant(k.above()), tmp, w)
+	}
+	if k.table != nil {
+		VPSHUFB(w, k.table, w)
+	}
+}
+
+// turned adds the bits above to both groups of w, which turn brings to their place, of the first two groups' bytes, where mask leaves nothing else.
+func (k *fewTile) turned(r, part int, turn, mask string, w, tmp reg.VecPhysical) {
+	further := part
+	if k.high != nil {
+		tmp, further = k.high[r], min(part, 1)
+	}
+	if part == 0 || k.high == nil {
+		VBROADCASTI64X4(k.row(r, k.super().High), tmp)
+		VPROLVD(constant(turn), tmp, tmp)
+	}
+	if further > 0 {
+		VPRORD(U8(byte(2*further)), tmp, tmp)
+	}
+	VPTERNLOGD(U8(orAnd), constant(mask), tmp, w)
+}
+
+// fold leaves in the sums of even rows both halves' sum, and behind it that of the row that follows.
+func (k *fewTile) fold(sums []reg.VecPhysical, tmp reg.VecPhysical) {
+	pairs := k.pairs * k.t
+	for i, even := range sums[:pairs] {
+		odd := sums[pairs+i]
+		VALIGNQ(U8(4), even, odd, tmp) // the upper half of even, then the lower one of odd
+		VPADDD(tmp, even, even)
+		VPADDD(tmp, odd, reg.K1, even)
+	}
+}
+
+// joinRows has f leave what two rows of pair p have in the halves of dst; tmp is free.
+func (k *widePanel) joinRows(p int, dst, tmp reg.VecPhysical, f func(r int, dst reg.VecPhysical)) {
+	f(2*p, dst.AsY().(reg.VecPhysical))
+	f(2*p+1, tmp.AsY().(reg.VecPhysical))
+	VINSERTI64X4(U8(1), tmp.AsY(), dst, dst)
+}
+
+// packedScales is pairScales of packed rows.
+func (k *widePanel) packedScales(p int, dw, m, least reg.VecPhysical) {
+	if k.smallFloats() {
+		return
+	}
+	mark := k.next
+	dw2, m2, s := k.vec(), k.vec(), k.vec()
+	for i, v := range [][2]reg.VecPhysical{{dw, m}, {dw2, m2}} {
+		minima := reg.VecPhysical(nil)
+		if k.minima() {
+			minima = v[1].AsY().(reg.VecPhysical)
+		}
+		k.scales(2*p+i, v[0].AsY().(reg.VecPhysical), minima, s.AsY().(reg.VecPhysical))
+	}
+	VINSERTI64X4(U8(1), dw2.AsY(), dw, dw)
+	if k.minima() {
+		VINSERTI64X4(U8(1), m2.AsY(), m, m)
+	}
+	if k.nibbleMinima() {
+		k.joinRows(p, least, s, k.halfMinima)
+	}
+	k.next = mark
+}
+
+// packedWords leaves the scales of halves of both rows' blocks in dst as words.
+func (k *widePanel) packedWords(p int, dst, tmp reg.VecPhysical) {
+	k.joinRows(p, dst, tmp, k.halfScales)
+}
+
+// packedSmall leaves the scales of both rows' first halves in s0, and of their second ones in s1.
+func (k *widePanel) packedSmall(p int, s0, s1 reg.VecPhysical) {
+	mark := k.next
+	t0, t1, tmp := k.vec(), k.vec(), k.vec()
+	y := func(v reg.VecPhysical) reg.VecPhysical { return v.AsY().(reg.VecPhysical) }
+	k.smallScales(2*p, y(s0), y(s1), y(tmp))
+	k.smallScales(2*p+1, y(t0), y(t1), y(tmp))
+	VINSERTI64X4(U8(1), t0.AsY(), s0, s0)
+	VINSERTI64X4(U8(1), t1.AsY(), s1, s1)
+	k.next = mark
+}
