@@ -17,7 +17,7 @@ import (
 // bfloats emits the tiles of both types.
 func bfloats() {
 	for _, typ := range []quant.Type{quant.F16, quant.BF16} {
-		sizes := [][2]int{{1, 1}, {4, 4}}
+		sizes := [][2]int{{1, 1}, {4, 2}, {4, 3}, {4, 4}}
 		if typ == quant.BF16 {
 			sizes = append(sizes, [2]int{4, 1}, [2]int{3, 8})
 		}
@@ -80,7 +80,7 @@ func (k *tile) bfloat() {
 	}
 	Label("loop")
 	if ahead != nil {
-		k.fetch(ahead, 64*k.r)
+		k.fetchRows(ahead, 64)
 	}
 	for r := range w {
 		k.pairs(k.row(r, 0), w[r], t0, t1)

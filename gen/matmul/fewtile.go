@@ -54,7 +54,7 @@ func (k *fewTile) emit() {
 	k.supers(k.super().Bytes, func() {
 		TESTQ(U32(layout.Fetched), k.part)
 		JNE(LabelRef("fetched"))
-		k.fetchSupers(ahead)
+		k.fetchRows(ahead, k.super().Bytes)
 		Label("fetched")
 		mark := k.next
 		sums := k.products()

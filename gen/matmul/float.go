@@ -26,7 +26,7 @@ func (k *tile) float() {
 	ahead := k.nextRows()
 	Label("loop")
 	if ahead != nil {
-		k.fetch(ahead, k.r*8*size)
+		k.fetchRows(ahead, 8*size)
 	}
 	for r := range w {
 		k.widen(k.row(r, 0), w[r])

@@ -171,7 +171,7 @@ func main() {
 			unpackRows(typ)
 		}
 	}
-	floats := map[string][][2]int{"AVX2": {{1, 1}, {3, 1}, {2, 4}}, "VNNI": {{4, 4}}}
+	floats := map[string][][2]int{"AVX2": {{1, 1}, {3, 1}, {2, 4}}, "VNNI": {{4, 2}, {4, 3}, {4, 4}}}
 	for _, isa := range []string{"AVX2", "VNNI"} {
 		for _, rt := range floats[isa] {
 			for _, typ := range []quant.Type{quant.F32, quant.F16, quant.BF16} {

@@ -261,25 +261,25 @@ func (k *tile) emit() {
 	isum := k.vecs(k.r * k.t)
 	ahead := k.nextRows()
 	k.supers(k.super().Bytes, func() {
-		switch {
-		case ahead != nil && k.t == 1:
-			k.fetch(ahead, k.r*k.super().Bytes)
-		case ahead != nil:
-			k.fetchSupers(ahead)
+		if ahead != nil {
+			k.fetchRows(ahead, k.super().Bytes)
 		}
 		k.superblock(isum)
 	})
 	k.finish()
 }
 
-// fetchSupers asks for one superblock of each of the next tile's rows.
-func (k *tile) fetchSupers(ahead reg.Register) {
-	for r := range k.r {
-		for b := 0; b < k.super().Bytes; b += 64 {
-			PREFETCHT1(strided(ahead, k.rb, k.rb3, r, b))
-		}
+// fetchRows asks for as much of the rows ahead as a step takes: of one token in the order of memory, of several in that of the tile, which may be called for a
+// part of the columns.
+func (k *tile) fetchRows(ahead reg.Register, bytes int) {
+	if k.t == 1 {
+		k.fetch(ahead, k.r*bytes)
+		return
 	}
-	ADDQ(U32(uint32(k.super().Bytes)), ahead)
+	for r := range k.r {
+		k.ask(strided(ahead, k.rb, k.rb3, r, 0), bytes)
+	}
+	ADDQ(U32(uint32(bytes)), ahead)
 }
 
 // nextRows points behind the rows of a tile: while it computes, the next one's rows, which lie there, are asked for, for one token

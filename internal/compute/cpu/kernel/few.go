@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"math"
 	"unsafe"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
@@ -14,6 +15,26 @@ func (f *few) tokensOf(left int) int {
 	most := len(f) + 1
 	tiles := (left + most - 1) / most
 	return (left + tiles - 1) / tiles
+}
+
+// leastTokens returns the least number of tokens that there are tiles for.
+func (m *tiles) leastTokens() int {
+	switch {
+	case m.few[0] != nil:
+		return 2
+	case m.block.tile != nil:
+		return m.block.tokens
+	}
+	return math.MaxInt
+}
+
+// goesByFew reports whether so many tokens, too few for strips, go by tiles of a few.
+func (c *call) goesByFew(tokens int) bool {
+	switch {
+	case c.m.few[0] == nil, c.m.panel.tile != nil && tokens >= panelTokens:
+		return false
+	}
+	return !c.m.narrow || tokens < c.m.block.tokens
 }
 
 // fews computes rows [0, rows) of all tokens, which are two or more. Rows that would reach past the last begin before it instead.
@@ -43,7 +64,7 @@ func (c *call) fewPart(s *blockScratch, tokens, r, end, t, from int) {
 	if t > 0 {
 		part |= layout.Fetched
 	}
-	x, size := (*byte)(unsafe.Add(c.x, t*c.xStride+from*c.xStep)), step*tokens*8
+	x, size := (*byte)(unsafe.Add(c.x, t*c.xStride+from*c.xStep)), step*tokens*16
 	for i := 0; r+i < end; i += step {
 		first := min(r+i, end-step)
 		c.m.few[tokens-2](&c.out[t*c.outStride+first], uintptr(c.outStride*4), (*byte)(unsafe.Add(c.w, first*c.rowBytes+from*c.step)), uintptr(c.rowBytes),

@@ -353,9 +353,13 @@ func vnni() *Kernels {
 			k.types[t].scatters = slices.Concat(k.types[t].scatters, narrow[t].scatters)
 		}
 	}
-	for t, f := range map[quant.Type]block{quant.F32: {4, 4, tileF32VNNI4x4}, quant.F16: {4, 4, tileF16VNNI4x4}, quant.BF16: {4, 4, tileBF16VNNI4x4}} {
+	for t, f := range map[quant.Type]few{
+		quant.F32:  {tileF32VNNI4x2, tileF32VNNI4x3, tileF32VNNI4x4},
+		quant.F16:  {tileF16VNNI4x2, tileF16VNNI4x3, tileF16VNNI4x4},
+		quant.BF16: {tileBF16VNNI4x2, tileBF16VNNI4x3, tileBF16VNNI4x4},
+	} {
 		m := &k.types[t]
-		m.block, m.panel, m.panelSuper, m.panelPiece = f, block{4, 8, panelF32VNNI4x8}, 8*4, pairPiece
+		m.block, m.few, m.panel, m.panelSuper, m.panelPiece = block{4, 4, f[2]}, f, block{4, 8, panelF32VNNI4x8}, 8*4, pairPiece
 	}
 	k.shortVectors()
 	k.types[quant.F32].expand, k.types[quant.F16].expand, k.types[quant.BF16].expand = expandF32VNNI, expandF16VNNI, expandBF16VNNI
@@ -390,11 +394,11 @@ func bf16() *Kernels {
 	k.Name, k.bfloat, k.round, k.exact = "AVX-512 BF16", true, roundRowBF16, vnni()
 	k.types[quant.F16] = tiles{
 		scatters: scatters("bf16", scatterF16BF16, nil), one: tileF16BF161x1,
-		block: block{4, 4, tileF16BF164x4}, panel: block{3, 8, tileBF16BF163x8}, expand: expandF16BF16, rounded: expandF16BF16, panelSuper: 64,
+		block: block{4, 4, tileF16BF164x4}, few: few{tileF16BF164x2, tileF16BF164x3, tileF16BF164x4}, panel: block{3, 8, tileBF16BF163x8}, expand: expandF16BF16, rounded: expandF16BF16, panelSuper: 64,
 	}
 	k.types[quant.BF16] = tiles{
 		scatters: scatters("bf16", scatterBF16BF16, nil), one: tileBF16BF161x1,
-		block: block{4, 4, tileBF16BF164x4}, panel: block{3, 8, tileBF16BF163x8}, expand: expandBF16BF16, panelSuper: 64,
+		block: block{4, 4, tileBF16BF164x4}, few: few{tileBF16BF164x2, tileBF16BF164x3, tileBF16BF164x4}, panel: block{3, 8, tileBF16BF163x8}, expand: expandBF16BF16, panelSuper: 64,
 	}
 	k.bfloatVectors()
 	for t, w := range bf16Ways() {

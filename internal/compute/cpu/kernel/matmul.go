@@ -66,13 +66,13 @@ func (k *Kernels) MatMulBefore(next Next, t quant.Type, out []float32, outStride
 		for i := range tokens {
 			clear(out[i*outStride:][:rows])
 		}
-	} else if tokens >= c.leastTokens() && rows >= c.m.block.rows {
+	} else if tokens >= c.m.leastTokens() && rows >= c.m.block.rows {
 		s := k.scratch.Get().(*blockScratch)
 		switch {
 		case c.matrices(s, rows, tokens, next):
 		case c.m.strip.rows > 0 && tokens >= c.m.strip.from && rows >= c.m.strip.rows:
 			c.strips(s, rows, tokens, next)
-		case c.m.few[0] != nil && (!c.m.narrow || tokens < c.m.block.tokens):
+		case c.goesByFew(tokens):
 			c.fews(s, rows, tokens)
 		default:
 			c.blocks(s, rows, tokens, next)
@@ -88,17 +88,6 @@ func (k *Kernels) MatMulBefore(next Next, t quant.Type, out []float32, outStride
 			c.addTail(t, r, r, cols, tokens)
 		}
 	}
-}
-
-// leastTokens returns the least number of tokens that there are tiles for.
-func (c *call) leastTokens() int {
-	switch {
-	case c.m.few[0] != nil:
-		return 2
-	case c.m.block.tile != nil:
-		return c.m.block.tokens
-	}
-	return math.MaxInt
 }
 
 // DotRows computes out[i] = w[index[i]]·x for rows of packed weights chosen by index and one token's activations, by

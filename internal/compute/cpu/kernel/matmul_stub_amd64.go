@@ -1607,6 +1607,24 @@ func tileF16AVX22x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 // tileBF16AVX22x4 computes out[t][r] of 2 BF16 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileBF16AVX22x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
+// tileF32VNNI4x2 computes out[t][r] of 4 F32 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileF32VNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileF16VNNI4x2 computes out[t][r] of 4 F16 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileF16VNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileBF16VNNI4x2 computes out[t][r] of 4 BF16 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileBF16VNNI4x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileF32VNNI4x3 computes out[t][r] of 4 F32 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileF32VNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileF16VNNI4x3 computes out[t][r] of 4 F16 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileF16VNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileBF16VNNI4x3 computes out[t][r] of 4 BF16 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileBF16VNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // tileF32VNNI4x4 computes out[t][r] of 4 F32 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileF32VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -1637,6 +1655,12 @@ func scatterBF16AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *b
 // tileF16BF161x1 computes out[t][r] of 1 F16 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileF16BF161x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
+// tileF16BF164x2 computes out[t][r] of 4 F16 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileF16BF164x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileF16BF164x3 computes out[t][r] of 4 F16 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileF16BF164x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // tileF16BF164x4 computes out[t][r] of 4 F16 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileF16BF164x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -1654,6 +1678,12 @@ func expandF16BF16(dst *byte, w *byte, n uintptr)
 
 // tileBF16BF161x1 computes out[t][r] of 1 BF16 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileBF16BF161x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// tileBF16BF164x2 computes out[t][r] of 4 BF16 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileBF16BF164x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileBF16BF164x3 computes out[t][r] of 4 BF16 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileBF16BF164x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // tileBF16BF164x4 computes out[t][r] of 4 BF16 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileBF16BF164x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
