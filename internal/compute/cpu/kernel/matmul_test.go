@@ -214,6 +214,32 @@ func TestBatchInvariance(t *testing.T) {
 	}
 }
 
+// TestFewTokens: an output element has the same bits alone and among a few tokens, whichever tiles these go by.
+func TestFewTokens(t *testing.T) {
+	rng := newRand(t)
+	for _, k := range platform() {
+		for _, typ := range quant.Types() {
+			if typ.Like() != typ {
+				continue
+			}
+			for _, s := range [][3]int{{4, 768, 2}, {7, 512, 3}, {13, 2304, 4}, {5, 768, 5}, {blockRows + 3, 512, 7}} { // rows, columns, tokens
+				p := newProblem(rng, typ, s[0], s[1], s[2])
+				x, stride := p.activations(k, typ)
+				size := RowBytes(typ, p.cols)
+				for _, narrow := range []bool{false, true} {
+					k.types[typ].narrow = narrow
+					for i, v := range p.multiply(t, k, typ) {
+						r := i % p.rows
+						if got := k.Dot(typ, p.packed[r*size:][:size], p.cols, unsafe.Add(x, i/p.rows*stride)); math.Float32bits(got) != math.Float32bits(v) {
+							t.Fatalf("%s %s %v, narrow %t: row %d, token %d is %x alone and %x in a batch", k.Name, typ, s, narrow, r, i/p.rows, got, v)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
 // TestManyTokens: an output element has the same bits alone and among more tokens and columns than pass over a strip at once.
 func TestManyTokens(t *testing.T) {
 	rng := newRand(t)
