@@ -124,7 +124,7 @@ func kernelTable(out io.Writer, m *measure.Machine) {
 	if len(m.Kernels) == 0 {
 		return
 	}
-	fmt.Fprintln(out, "\nKernels of generation, GB/s of weights; loading a model chooses anew on its own weights, --kernels overrides:")
+	fmt.Fprintln(out, "\nKernels of generation, GB/s of weights in RAM, each in its best round; loading a model chooses anew on its own weights, --kernels overrides:")
 	if slices.ContainsFunc(m.Kernels, func(k measure.Kernel) bool { return k.Prompts }) {
 		fmt.Fprintln(out, "(Where it says prompts: of many tokens, by tiles of the matrix unit or by vectors, GB/s times tokens, on one core.)")
 	}
@@ -140,10 +140,13 @@ func kernelTable(out io.Writer, m *measure.Machine) {
 		if k.Scattered {
 			row += ", scattered"
 		}
+		if k.Mapped {
+			row += ", mapped"
+		}
 		if k.Prompts {
 			row += ", prompts"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%.1f\t%s\t%s\n", k.Type, row, k.Chosen, k.Speed(k.Chosen)/1e9, k.Why(), strings.Join(all, ", "))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%.1f\t%s\t%s\n", k.Type, row, k.Chosen, k.Speed(k.Chosen)/1e9, k.Why, strings.Join(all, ", "))
 	}
 	w.Flush()
 }

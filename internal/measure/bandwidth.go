@@ -61,7 +61,7 @@ func bufferBytes(caches int, available uint64) int {
 func filled() (buf []byte, release func(), err error) {
 	mem, _ := hw.ReadMemory() // where it is unknown there is enough
 	n := bufferBytes(hw.Detect().L3All, mem.Available)
-	buf, release, err = buffer(n)
+	buf, release, err = buffer(n, true)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%d MiB to measure the bandwidth with: %w", n>>20, err)
 	}

@@ -2,12 +2,16 @@ package measure
 
 import "golang.org/x/sys/unix"
 
-// buffer is n bytes in huge pages, as the device holds weights: reading is then not bound by the TLB.
-func buffer(n int) (b []byte, release func(), err error) {
+// buffer is n bytes in huge pages, as the device holds weights: reading is then not bound by the TLB. Otherwise it is in small pages, as a mapped file is.
+func buffer(n int, huge bool) (b []byte, release func(), err error) {
 	b, err = unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		return nil, nil, err
 	}
-	_ = unix.Madvise(b, unix.MADV_HUGEPAGE)
+	advice := unix.MADV_NOHUGEPAGE
+	if huge {
+		advice = unix.MADV_HUGEPAGE
+	}
+	_ = unix.Madvise(b, advice)
 	return b, func() { _ = unix.Munmap(b) }, nil
 }

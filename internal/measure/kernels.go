@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
-	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // Kernel is the processor's kernel that was chosen by measuring for one token's products with weights of one type. Loading a model chooses
@@ -15,11 +13,14 @@ type Kernel struct {
 	Type string `json:"type"`
 	// Scattered: of rows chosen by index, as those of predicted neurons
 	Scattered bool `json:"scattered,omitempty"`
+	// Mapped: of rows as the file has them, with --no-repack
+	Mapped bool `json:"mapped,omitempty"`
 	// Prompts: of many tokens, by tiles of the processor's matrix unit or by vectors
 	Prompts bool          `json:"prompts,omitempty"`
 	Cols    int           `json:"cols"`   // elements of the rows measured; rows of about that length go by the same kernel
 	Chosen  string        `json:"chosen"` // as --kernels names it
 	Usual   string        `json:"usual"`  // taken without measuring, and where no other is clearly faster
+	Why     string        `json:"why"`    // in a few words; empty where it was measured by a version that read caches
 	Speeds  []KernelSpeed `json:"speeds"` // of all kernels there are for the type
 }
 
@@ -39,14 +40,6 @@ func (k *Kernel) Speed(name string) float64 {
 	return 0
 }
 
-// Why says in a few words why the kernel was chosen.
-func (k *Kernel) Why() string {
-	if k.Chosen != k.Usual {
-		return fmt.Sprintf("%.2f times as fast as %s, the usual one", k.Speed(k.Chosen)/k.Speed(k.Usual), k.Usual)
-	}
-	return "usual; no other is clearly faster"
-}
-
 func (k *Kernel) check() error {
 	if k.Speed(k.Chosen) == 0 || k.Speed(k.Usual) == 0 {
 		return fmt.Errorf("kernels: %s has no speed of %q or of %q", k.Type, k.Chosen, k.Usual)
@@ -59,75 +52,54 @@ func (k *Kernel) check() error {
 	return nil
 }
 
-// kernelBytes are the weights that kernels are measured on: more than the least that loading a model measures on.
-const kernelBytes = 32 << 20
-
-// kernelCols returns lengths of rows, in elements, as models of one to seventy billion weights have them.
-func kernelCols() []int { return []int{2048, 4096, 8192, 14336, 28672} }
-
-// scatteredCols is the length of the rows chosen by index, in elements, that are measured: that of a seven billion model's neurons. Those of all lengths
-// go by one kernel.
-const scatteredCols = 4096
-
 // kernelSteps returns how many figures measuring kernels takes.
-func kernelSteps() int { return len(cpu.TunableTypes(false)) + len(cpu.TunableTypes(true)) }
+func kernelSteps() int { return len(cpu.Shapes()) }
 
-// measureKernels fills in Kernels, with all cores. The weights are zeros: products take as long whatever they are.
-func (m *Machine) measureKernels(ctx context.Context, step func()) error {
+// measureKernels fills in Kernels, with all cores, over so many bytes of memory: far more than caches hold, as a model's weights are. Weights are zeros, for
+// products take as long whatever they are.
+func (m *Machine) measureKernels(ctx context.Context, bytes int, step func()) error {
 	m.Kernels = []Kernel{}
-	zeros := make([]byte, kernelBytes)
-	for _, scattered := range []bool{false, true} {
-		for _, t := range cpu.TunableTypes(scattered) {
-			err := ctx.Err()
-			switch {
-			case err != nil:
-			case scattered:
-				err = m.measureShape(t, scatteredCols, compute.Rows, zeros)
-			default:
-				err = m.measureType(t, zeros)
-			}
-			if err != nil {
-				return err
-			}
-			step()
-		}
-	}
-	return nil
-}
-
-// measureType adds the kernels of weights of type t, one for each length of rows that has its own.
-func (m *Machine) measureType(t quant.Type, zeros []byte) error {
-	for i, cols := range kernelCols() {
-		if i > 0 && cpu.SameKernel(t, cols, kernelCols()[i-1]) {
-			continue
-		}
-		if err := m.measureShape(t, cols, compute.Dense, zeros); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// measureShape adds the kernel of weights of type t and such use with rows of cols elements, unless loading rounds them to another type.
-func (m *Machine) measureShape(t quant.Type, cols int, use compute.Use, zeros []byte) error {
-	d, err := cpu.New(cpu.Options{Threads: m.Cores, Kernels: cpu.KernelsAuto})
+	d, err := cpu.New(cpu.Options{Threads: m.Cores})
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	rows := len(zeros) / t.RowBytes(cols)
-	src := compute.Source{Name: "kernels", Type: t, Rows: rows, Cols: cols, Data: zeros[:rows*t.RowBytes(cols)]}
-	w, err := d.Matrix(src, use)
-	if err != nil || w.Type != t {
-		return err
+	for _, mapped := range []bool{false, true} {
+		if err := m.measureShapes(ctx, d, mapped, bytes, step); err != nil {
+			return err
+		}
 	}
-	d.Tune()
 	for _, c := range d.Choices() {
-		k := Kernel{Type: c.Type.String(), Scattered: c.Scattered, Prompts: c.Prompts, Cols: c.Cols, Chosen: c.Kernel, Usual: c.Usual}
+		k := Kernel{
+			Type: c.Type.String(), Scattered: c.Scattered(), Mapped: c.Mapped(), Prompts: c.Prompts, Cols: c.Cols,
+			Chosen: c.Kernel, Usual: c.Usual, Why: c.Why,
+		}
 		for _, s := range c.Speeds {
 			k.Speeds = append(k.Speeds, KernelSpeed(s))
 		}
 		m.Kernels = append(m.Kernels, k)
+	}
+	return nil
+}
+
+// measureShapes has d choose kernels of all shapes whose rows are packed, in huge pages, or of those that are mapped, in small pages, as a file's are.
+func (m *Machine) measureShapes(ctx context.Context, d *cpu.Device, mapped bool, bytes int, step func()) error {
+	buf, release, err := buffer(bytes, !mapped)
+	if err != nil {
+		return fmt.Errorf("%d MiB to measure kernels with: %w", bytes>>20, err)
+	}
+	defer release()
+	clear(buf) // pages that nothing was written to are all the same one
+	at := 0
+	for _, s := range cpu.Shapes() {
+		if s.Mapped() != mapped {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		at = d.TuneOn(s, buf, at)
+		step()
 	}
 	return nil
 }

@@ -7,51 +7,37 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 )
 
-// TestKernels: each type that has several kernels has a choice among all of them, unless it is computed as another type, and no length of
-// rows is measured twice for one kernel.
+// TestKernels: each shape that has several kernels has a choice among all of them, with its reason, and each is measured once.
 func TestKernels(t *testing.T) {
 	m, taken := Machine{Cores: 1, RAM: []RAM{{Threads: 1, Stream: 1e9}}}, 0
-	if err := m.measureKernels(t.Context(), func() { taken++ }); err != nil {
+	if err := m.measureKernels(t.Context(), 32<<20, func() { taken++ }); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Check(); err != nil {
 		t.Error(err)
 	}
-	if taken != kernelSteps() {
-		t.Errorf("%d steps, not %d", taken, kernelSteps())
+	if shapes := cpu.Shapes(); taken != len(shapes) || kernelSteps() != len(shapes) {
+		t.Errorf("%d steps of %d, of %d shapes", taken, kernelSteps(), len(shapes))
 	}
-	for _, scattered := range []bool{false, true} {
-		for _, typ := range cpu.TunableTypes(scattered) {
-			var of []Kernel
-			for _, k := range m.Kernels {
-				if k.Type == typ.String() && k.Scattered == scattered {
-					of = append(of, k)
-				}
-			}
-			if len(of) == 0 && !typ.Float() || len(of) > 1 && scattered {
-				t.Errorf("%d kernels of %s, scattered: %t", len(of), typ, scattered)
-			}
-			for i, k := range of {
-				if i > 0 && cpu.SameKernel(typ, k.Cols, of[i-1].Cols) {
-					t.Errorf("%s: rows of %d and of %d elements go by one kernel", typ, of[i-1].Cols, k.Cols)
-				}
-				if len(k.Speeds) < 2 || !slices.ContainsFunc(k.Speeds, func(s KernelSpeed) bool { return s.Kernel == k.Chosen }) {
-					t.Errorf("%+v", k)
-				}
-			}
+	for _, s := range cpu.Shapes() {
+		of := slices.DeleteFunc(slices.Clone(m.Kernels), func(k Kernel) bool {
+			return k.Prompts || k.Type != s.Type.String() || k.Cols != s.Cols || k.Mapped != s.Mapped() || k.Scattered != s.Scattered()
+		})
+		if len(of) != 1 {
+			t.Errorf("%v has %d choices", s, len(of))
+			continue
+		}
+		if k := of[0]; k.Why == "" || len(k.Speeds) < 2 || k.Speed(k.Chosen) == 0 {
+			t.Errorf("%+v", k)
 		}
 	}
 }
 
-// TestKernelWhy: a kernel that is not the usual one is told with its gain; a choice without its speeds is refused.
-func TestKernelWhy(t *testing.T) {
+// TestKernelCheck refuses a choice without its speeds.
+func TestKernelCheck(t *testing.T) {
 	k := Kernel{Type: "Q4_0", Cols: 4096, Chosen: "far", Usual: "near", Speeds: []KernelSpeed{{"near", 15.4e9}, {"far", 23.1e9}}}
-	if got, want := k.Why(), "1.50 times as fast as near, the usual one"; got != want || k.check() != nil {
-		t.Errorf("%q, want %q; %v", got, want, k.check())
-	}
-	k.Chosen = "near"
-	if got, want := k.Why(), "usual; no other is clearly faster"; got != want {
-		t.Errorf("%q, want %q", got, want)
+	if err := k.check(); err != nil {
+		t.Error(err)
 	}
 	for _, k := range []Kernel{
 		{Type: "Q4_0", Chosen: "far", Usual: "near", Speeds: []KernelSpeed{{"near", 15.4e9}}},

@@ -93,6 +93,7 @@ func Take(ctx context.Context, found []Found, progress func(done, total int64)) 
 	if err != nil {
 		return m, err
 	}
+	size := len(buf)
 	again := func() { left += int64(ramSteps(m.Cores)) }
 	err = m.measureRAM(ctx, memory{buf}, hw.BusyTasks, step, again)
 	release()
@@ -102,7 +103,7 @@ func Take(ctx context.Context, found []Found, progress func(done, total int64)) 
 	if err := m.measureProducts(step); err != nil {
 		return m, err
 	}
-	if err := m.measureKernels(ctx, step); err != nil {
+	if err := m.measureKernels(ctx, size, step); err != nil {
 		return m, err
 	}
 	for i := range found {

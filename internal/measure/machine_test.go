@@ -71,7 +71,7 @@ func example() Machine {
 		},
 		GPUs:     []GPU{{ID: ID{Name: "Test 4090", UUID: "abc"}, Read: 9e11, Upload: 2e10, Download: 1e10, HandOff: 4e-5}},
 		Products: 4e11, Packs: 8e9,
-		Kernels: []Kernel{{Type: "Q4_0", Cols: 4096, Chosen: "far", Usual: "near", Speeds: []KernelSpeed{{"near", 15e9}, {"far", 23e9}}}},
+		Kernels: []Kernel{{Type: "Q4_0", Cols: 4096, Chosen: "far", Usual: "near", Why: "faster", Speeds: []KernelSpeed{{"near", 15e9}, {"far", 23e9}}}},
 		Taken:   &Taken{At: time.Date(2026, 11, 22, 10, 30, 0, 0, time.UTC), Buffer: 1 << 30},
 	}
 }
@@ -138,6 +138,13 @@ func TestCache(t *testing.T) {
 		if _, ok := Cached(path, found); ok {
 			t.Errorf("%s: taken for the same machine", name)
 		}
+	}
+	m.Kernels[0].Why = "" // as versions wrote it that measured kernels in the caches
+	if err := m.Write(path); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := Cached(path, found); ok == (kernelSteps() > 0) {
+		t.Error("kernels that were measured in the caches are not measured anew")
 	}
 }
 

@@ -69,8 +69,8 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 	if err != nil {
 		return nil, fmt.Errorf("tensor %q: %w", src.Name, err)
 	}
-	if (m.layout == plain || m.packed && m.layout == neurons && use == compute.Rows) && m.k == d.k {
-		d.tuner.add(d.k, out)
+	if use != compute.Lookup && (m.layout == plain || m.packed && m.layout == neurons && use == compute.Rows) {
+		d.tuner.add(out)
 	}
 	return out, nil
 }

@@ -64,14 +64,14 @@ func TestTune(t *testing.T) {
 	if len(notes) != 0 {
 		t.Errorf("measured though it was not asked for: %q", notes)
 	}
-	for _, kernels := range append(k.Ways(quant.Q4_0), KernelsAuto) {
+	for _, kernels := range append(k.Ways(quant.Q4_0, kernel.Consecutive), KernelsAuto) {
 		got, notes := tuned(t, kernels, quant.Q4_0, rows, cols)
 		if !slices.Equal(got, want) {
 			t.Errorf("%s gives other bytes", kernels)
 		}
-		if measured := kernels == KernelsAuto && len(k.Ways(quant.Q4_0)) > 1; measured != (len(notes) == 1) {
+		if measured := kernels == KernelsAuto && len(k.Ways(quant.Q4_0, kernel.Consecutive)) > 1; measured != (len(notes) == 1) {
 			t.Errorf("%s: %d choices noted", kernels, len(notes))
-		} else if measured && !slices.ContainsFunc(k.Ways(quant.Q4_0), func(name string) bool { return strings.Contains(notes[0], name) }) {
+		} else if measured && !slices.ContainsFunc(k.Ways(quant.Q4_0, kernel.Consecutive), func(name string) bool { return strings.Contains(notes[0], name) }) {
 			t.Errorf("the note names no kernel: %q", notes[0])
 		}
 	}
@@ -93,22 +93,22 @@ func TestTuneScattered(t *testing.T) {
 	if _, err := d.Matrix(src, compute.Rows); err != nil {
 		t.Fatal(err)
 	}
-	usual := d.k.Way(quant.Q8_0, d.k.ClassOf(quant.Q8_0, cols))
+	usual := d.k.Way(quant.Q8_0, kernel.Consecutive, d.k.ClassOf(quant.Q8_0, kernel.Consecutive, cols))
 	d.Tune()
-	names := d.k.Scatters(quant.Q8_0)
+	names := d.k.Ways(quant.Q8_0, kernel.Scattered)
 	if len(names) < 2 {
 		if len(notes) != 0 {
 			t.Errorf("%q are noted, where there is nothing to choose from", notes)
 		}
 		return
 	}
-	if c := d.Choices(); len(c) != 1 || !c[0].Scattered || len(c[0].Speeds) != len(names) || c[0].Kernel != d.k.Scatter(quant.Q8_0) || !slices.Contains(names, c[0].Kernel) {
+	if c := d.Choices(); len(c) != 1 || c[0].Order != kernel.Scattered || len(c[0].Speeds) != len(names) || c[0].Kernel != d.k.Way(quant.Q8_0, kernel.Scattered, 0) || !slices.Contains(names, c[0].Kernel) {
 		t.Errorf("chosen: %v of %q", c, names)
 	}
 	if len(notes) != 1 || !strings.Contains(notes[0], "scattered rows") {
 		t.Errorf("notes: %q", notes)
 	}
-	if now := d.k.Way(quant.Q8_0, d.k.ClassOf(quant.Q8_0, cols)); now != usual {
+	if now := d.k.Way(quant.Q8_0, kernel.Consecutive, d.k.ClassOf(quant.Q8_0, kernel.Consecutive, cols)); now != usual {
 		t.Errorf("consecutive rows go by %s, not by %s", now, usual)
 	}
 }
@@ -122,7 +122,7 @@ func TestTuneMapped(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	names, usual := d.k.FileWays(quant.Q4_0), d.k.Way(quant.Q4_0, d.k.ClassOf(quant.Q4_0, 2048))
+	names, usual := d.k.Ways(quant.Q4_0, kernel.Mapped), d.k.Way(quant.Q4_0, kernel.Consecutive, d.k.ClassOf(quant.Q4_0, kernel.Consecutive, 2048))
 	const rows = 2 * tuneBytes / 1152
 	for _, cols := range []int{2048, 2048 + 32} {
 		src := compute.Source{Name: "w", Type: quant.Q4_0, Rows: rows, Cols: cols, Data: make([]byte, rows*quant.Q4_0.RowBytes(cols)), Pinned: true}
@@ -137,18 +137,18 @@ func TestTuneMapped(t *testing.T) {
 		}
 		return
 	}
-	if c := d.Choices(); len(c) != 1 || !c[0].Mapped || len(c[0].Speeds) != len(names) || c[0].Kernel != d.k.FileWay(quant.Q4_0, d.k.ClassOf(quant.Q4_0, 2048)) || !slices.Contains(names, c[0].Kernel) {
+	if c := d.Choices(); len(c) != 1 || c[0].Order != kernel.Mapped || len(c[0].Speeds) != len(names) || c[0].Kernel != d.k.Way(quant.Q4_0, kernel.Mapped, d.k.ClassOf(quant.Q4_0, kernel.Mapped, 2048)) || !slices.Contains(names, c[0].Kernel) {
 		t.Errorf("chosen: %v of %q", c, names)
 	}
 	if len(notes) != 1 || !strings.Contains(notes[0], "mapped rows") {
 		t.Errorf("notes: %q", notes)
 	}
-	if now := d.k.Way(quant.Q4_0, d.k.ClassOf(quant.Q4_0, 2048)); now != usual {
+	if now := d.k.Way(quant.Q4_0, kernel.Consecutive, d.k.ClassOf(quant.Q4_0, kernel.Consecutive, 2048)); now != usual {
 		t.Errorf("packed rows go by %s, not by %s", now, usual)
 	}
 }
 
-// TestTunePrompts: of tiles of a matrix unit and vectors the faster is chosen, and told with the speeds of both. Without such a unit both are vectors.
+// TestTunePrompts: vectors are chosen where they are clearly faster than tiles of a matrix unit, and the speeds of both are told. Without such a unit both are vectors.
 func TestTunePrompts(t *testing.T) {
 	var notes []string
 	d, err := New(Options{Threads: 1, Note: func(line string) { notes = append(notes, line) }})
@@ -163,7 +163,7 @@ func TestTunePrompts(t *testing.T) {
 	}
 	d.tuneMatrix(d.tuner.shapes[0])
 	c := d.Choices()[0]
-	if tiles, vectors := c.Speed(byTiles), c.Speed(byVectors); !c.Prompts || tiles <= 0 || vectors <= 0 || (c.Kernel == byTiles) != (tiles > vectors) {
+	if tiles, vectors := c.Speed(byTiles), c.Speed(byVectors); !c.Prompts || tiles <= 0 || vectors <= 0 || (c.Kernel == byVectors) != (vectors >= tuneGain*tiles) {
 		t.Errorf("%+v", c)
 	}
 	if len(notes) != 1 || !strings.HasPrefix(notes[0], "prompts in Q8_0, rows of 512 elements: "+c.Kernel) {
@@ -213,5 +213,62 @@ func TestKernelsNameASet(t *testing.T) {
 	defer d.Close()
 	if want := "CPU " + last + ", 1 thread"; d.Name() != want {
 		t.Errorf("the device is %q, want %q", d.Name(), want)
+	}
+}
+
+// TestDecide: a kernel is chosen if it gains enough and is ahead in duels; the reason agrees with the speeds.
+func TestDecide(t *testing.T) {
+	for _, c := range []struct {
+		rival  string
+		speed  float64 // of the rival, the usual kernel's being 40
+		fought duels
+		busy   bool
+		kernel string
+		why    string
+	}{
+		{"usual", 40, duels{}, false, "usual", "usual, and the fastest"},
+		{"other", 39, duels{won: 3}, false, "usual", "usual, and the fastest"},
+		{"other", 41, duels{won: 3}, false, "usual", "usual; other gains less than 5 %"},
+		{"other", 50, duels{won: 6, lost: 9}, false, "usual", "usual; other was faster in its best round, but lost 9 of 15 duels"},
+		{"other", 50, duels{won: 4, lost: 1}, false, "other", "1.25 times as fast as usual, the usual one"},
+		{"other", 50, duels{won: 4, lost: 1}, true, "other", "1.25 times as fast as usual, the usual one; other programs were busy"},
+	} {
+		got := Choice{Usual: "usual", Busy: c.busy, Speeds: []KernelSpeed{{"usual", 40}, {"other", c.speed}}}
+		if got.decide(c.rival, c.fought); got.Kernel != c.kernel || got.Why != c.why {
+			t.Errorf("%+v: %s, %q", c, got.Kernel, got.Why)
+		}
+	}
+}
+
+// TestTuneOn chooses for a shape of each order on memory that is given. The next shape begins where the last one ended.
+func TestTuneOn(t *testing.T) {
+	d, err := New(Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	memory, end := make([]byte, 64<<20), 0
+	seen := map[kernel.Order]bool{}
+	for _, s := range Shapes() {
+		if seen[s.Order] {
+			continue
+		}
+		seen[s.Order] = true
+		before := len(d.Choices())
+		from := end
+		if end = d.TuneOn(s, memory, from); end == from || end > len(memory) {
+			t.Errorf("%v: from %d to %d", s, from, end)
+		}
+		for _, c := range d.Choices()[before:] {
+			if c.Type != s.Type || c.Order != s.Order && !c.Prompts || c.Cols != s.Cols || c.Why == "" {
+				t.Errorf("%v: %+v", s, c)
+			}
+		}
+		if len(d.Choices()) == before {
+			t.Errorf("%v: nothing was chosen", s)
+		}
+	}
+	if want := len(kernel.Variants()) > 1; want && len(seen) == 0 {
+		t.Error("there is nothing to choose from")
 	}
 }

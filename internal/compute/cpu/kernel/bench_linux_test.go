@@ -38,9 +38,9 @@ func BenchmarkWays(b *testing.B) {
 		p := problem{rows: rows, cols: cols, tokens: 1, x: make([]float32, cols), packed: w}
 		x, stride := p.activations(k, typ)
 		out := make([]float32, rows)
-		for _, name := range k.Ways(typ) {
+		for _, name := range k.Ways(typ, Consecutive) {
 			b.Run(fmt.Sprintf("%s/%s", typ, name), func(b *testing.B) {
-				if err := k.Go(typ, k.ClassOf(typ, cols), name); err != nil {
+				if err := k.Go(typ, Consecutive, k.ClassOf(typ, Consecutive, cols), name); err != nil {
 					b.Fatal(err)
 				}
 				b.SetBytes(int64(len(w)))
@@ -68,9 +68,9 @@ func BenchmarkScattered(b *testing.B) {
 			index = append(index, int32(r+rng.IntN(stride)))
 		}
 		out := make([]float32, len(index))
-		for _, name := range k.Scatters(typ) {
+		for _, name := range k.Ways(typ, Scattered) {
 			b.Run(fmt.Sprintf("%s/%s", typ, name), func(b *testing.B) {
-				if err := k.GoScattered(typ, name); err != nil {
+				if err := k.Go(typ, Scattered, 0, name); err != nil {
 					b.Fatal(err)
 				}
 				b.SetBytes(int64(len(index) * RowBytes(typ, cols)))

@@ -107,64 +107,73 @@ const exactTerms = 1.0 / (1 << 20)
 
 // prompts holds MatMulPrompt to its definition, in tiles that are full and not, of columns that there is no room for at once and that are no whole groups.
 func prompts(t *testing.T, k *Kernels, typ quant.Type) {
+	t.Helper()
 	rng := newRand(t)
 	for _, shape := range [][3]int{{5, 64, 3}, {33, 103, 17}, {40, 2 * bf16Group, 49}, {17, 6500, 2}, {32, 31, 2}} {
-		rows, cols, tokens := shape[0], shape[1], shape[2]
+		cols := shape[1]
 		if k.types[typ].pairs.terms == 1 && cols > 6000 {
 			cols *= 2
 		}
-		p := newProblem(rng, typ, rows, cols, tokens)
-		form := k.PromptForm(typ)
-		stride, n, term := form.ActRow(cols), cols/bf16Group, bf16Acts(cols)
-		acts := make([]byte, tokens*stride)
-		for i := range tokens {
-			k.Convert(form, acts[i*stride:][:stride], p.x[i*cols:][:cols])
+		holdTerms(t, k, typ, newProblem(rng, typ, shape[0], cols, shape[2]))
+	}
+}
+
+// holdTerms holds p's products by terms to their definition, bit for bit, and where they keep all bits to sums in float64, too. Any goroutine may call it.
+func holdTerms(t *testing.T, k *Kernels, typ quant.Type, p problem) {
+	t.Helper()
+	form, shape := k.PromptForm(typ), []int{p.rows, p.cols, p.tokens}
+	stride, n, term := form.ActRow(p.cols), p.cols/bf16Group, bf16Acts(p.cols)
+	acts := make([]byte, p.tokens*stride)
+	for i := range p.tokens {
+		k.Convert(form, acts[i*stride:][:stride], p.x[i*p.cols:][:p.cols])
+	}
+	got := make([]float32, p.tokens*p.rows+canary)
+	got[len(got)-1] = -12345
+	k.MatMulPrompt(Next{}, typ, got, p.rows, p.packed, p.rows, p.cols, unsafe.Pointer(&acts[0]), stride, p.tokens)
+	if got[len(got)-1] != -12345 {
+		t.Errorf("%s %v: it wrote outside its output", typ, shape)
+		return
+	}
+	terms := func(x []float32, terms, padded int) (list [][]uint16) {
+		b := make([]byte, terms*padded)
+		splitGeneric(b, padded, x, terms)
+		for i := range terms {
+			list = append(list, unsafe.Slice((*uint16)(unsafe.Pointer(&b[i*padded])), padded/2))
 		}
-		got := make([]float32, tokens*rows+canary)
-		got[len(got)-1] = -12345
-		k.MatMulPrompt(Next{}, typ, got, rows, p.packed, rows, cols, unsafe.Pointer(&acts[0]), stride, tokens)
-		if got[len(got)-1] != -12345 {
-			t.Fatalf("%v: it wrote outside its output", shape)
-		}
-		terms := func(x []float32, terms, padded int) (list [][]uint16) {
-			b := make([]byte, terms*padded)
-			splitGeneric(b, padded, x, terms)
-			for i := range terms {
-				list = append(list, unsafe.Slice((*uint16)(unsafe.Pointer(&b[i*padded])), padded/2))
+		return list
+	}
+	for r := range p.rows {
+		row := p.packed[r*RowBytes(typ, p.cols):]
+		weights := terms(p.dense[r*p.cols:][:p.cols], k.types[typ].pairs.terms, term)
+		for i := range p.tokens {
+			x := terms(p.x[i*p.cols:][:p.cols], stride/term, term)
+			sum, size := 0.0, 0.0
+			for j, w := range p.dense[r*p.cols:][:p.cols] {
+				product := float64(w) * float64(p.x[i*p.cols+j])
+				sum, size = sum+product, size+math.Abs(product)
 			}
-			return list
-		}
-		for r := range rows {
-			row := p.packed[r*RowBytes(typ, cols):]
-			weights := terms(p.dense[r*cols:][:cols], k.types[typ].pairs.terms, term)
-			for i := range tokens {
-				x := terms(p.x[i*cols:][:cols], stride/term, term)
-				sum, size := 0.0, 0.0
-				for j, w := range p.dense[r*cols:][:cols] {
-					product := float64(w) * float64(p.x[i*cols+j])
-					sum, size = sum+product, size+math.Abs(product)
+			if v := got[i*p.rows+r]; form == Terms && math.Abs(float64(v)-sum) > exactTerms*size {
+				t.Errorf("%s %v row %d token %d: %g, which is %g off", typ, shape, r, i, v, float64(v)-sum)
+				return
+			}
+			want := dotTermsGeneric(weights, x, n)
+			for j := n * bf16Group; j < p.cols; j++ {
+				w, v := p.dense[r*p.cols+j], p.x[i*p.cols+j]
+				if form == BFloats {
+					w, v = bf16Weight(typ, row, j), math.Float32frombits(uint32(flushBF16(v))<<16)
 				}
-				if v := got[i*rows+r]; form == Terms && math.Abs(float64(v)-sum) > exactTerms*size {
-					t.Fatalf("%v row %d token %d: %g, which is %g off", shape, r, i, v, float64(v)-sum)
-				}
-				want := dotTermsGeneric(weights, x, n)
-				for j := n * bf16Group; j < cols; j++ {
-					w, v := p.dense[r*cols+j], p.x[i*cols+j]
-					if form == BFloats {
-						w, v = bf16Weight(typ, row, j), math.Float32frombits(uint32(flushBF16(v))<<16)
-					}
-					want = fma(w, v, want)
-				}
-				if v := got[i*rows+r]; math.Float32bits(v) != math.Float32bits(want) {
-					t.Fatalf("%v row %d token %d: %g, its definition has %g", shape, r, i, v, want)
-				}
+				want = fma(w, v, want)
+			}
+			if v := got[i*p.rows+r]; math.Float32bits(v) != math.Float32bits(want) {
+				t.Errorf("%s %v row %d token %d: %g, its definition has %g", typ, shape, r, i, v, want)
+				return
 			}
 		}
 	}
 }
 
-// TestTilesUnderSignals: products by tiles have the same bytes while more goroutines than there are threads compute them, signals interrupt all threads, and the
-// collector stops them, so that goroutines change threads between calls, and tiles that one left in use would be another's.
+// TestTilesUnderSignals: products by tiles, of bytes and of BF16, keep their bytes while there are more goroutines than threads, signals interrupt the threads,
+// and the collector stops them. Goroutines then change threads between calls: a thread whose tiles were left in use would give them to the next.
 func TestTilesUnderSignals(t *testing.T) {
 	if !cpu.X86.HasAVX512BF16 || !hasAMX() && os.Getenv(emulated) == "" {
 		t.Skip("this processor lacks the instructions")
@@ -186,7 +195,15 @@ func TestTilesUnderSignals(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, uint64(worker)))
 			for i := range 6 {
 				runtime.GC()
-				typ := []quant.Type{quant.Q4_0, quant.Q4_K, quant.Q6_K}[(worker+i)%3]
+				typ := []quant.Type{quant.Q4_0, quant.BF16, quant.Q4_K, quant.F16, quant.Q6_K}[(worker+i)%5]
+				if !typ.Quantised() {
+					set := k
+					if typ == quant.F16 && i%2 == 1 {
+						set = k.Exact() // several terms
+					}
+					holdTerms(t, set, typ, newProblem(rng, typ, 33+worker, 256, 17+i))
+					continue
+				}
 				p := newProblem(rng, typ, 16+worker, 512, 32+i)
 				got, want := p.multiply(t, k, typ), p.multiply(t, like, typ)
 				if !slices.Equal(got, want) {

@@ -1,88 +1,31 @@
 package kernel
 
 import (
-	"fmt"
-	"slices"
 	"unsafe"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// fileTiles are one type's kernels of rows as files have them; nil where there are none. Products have the bits of packed rows.
+// fileTiles are one type's kernels of rows as files have them, beside its ways; nil where there are none. Products have the bits of packed rows.
 type fileTiles struct {
-	ways    []fileWay         // of one token and consecutive rows
-	chosen  [Classes]*fileWay // by class
-	scatter func(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n, rows uintptr)
+	scatter scatterer
 	pack    func(dst, src *byte, n, ahead uintptr) // n whole superblocks; memory is asked for ahead bytes before it is read
 }
 
-// fileWay is a way for rows in the file's layout. Its name is file-near or file-far, and the instructions.
-type fileWay struct {
-	name   string
-	stream fileStream
-}
-
-// fileStream computes one token's products with consecutive rows. It keeps no pointer.
-type fileStream func(out *float32, w *byte, rowBytes uintptr, x *byte, n, rows uintptr)
-
 // fileKernels are a type's kernels of rows as files have them, in one instruction set.
 type fileKernels struct {
-	near, far fileStream
-	scatter   func(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n, rows uintptr)
+	near, far streamer
+	scatter   scatterer
 }
 
-// usualFile is near where activations stay in the first-level cache, and far where they leave it.
-func usualFile(instructions string) [Classes]string {
-	near, far := "file-near-"+instructions, "file-far-"+instructions
-	return [Classes]string{near, far, far, far}
-}
-
-// takeFile gives type t ways of rows as files have them, before those that it has, and the usual one of each class.
-func (k *Kernels) takeFile(t quant.Type, near, far fileStream, instructions string, usual [Classes]string) {
-	f := &k.file[t]
-	f.ways = append([]fileWay{{"file-near-" + instructions, near}, {"file-far-" + instructions, far}}, f.ways...)
-	for c, name := range usual {
-		if err := k.GoFile(t, Class(c), name); err != nil {
-			panic(err)
-		}
+// takeFiles gives k kernels of rows as files have them, which come before those that it has. Far ones are usual where activations leave the first-level cache.
+func (k *Kernels) takeFiles(isa string, kernels map[quant.Type]fileKernels) {
+	near, far := "file-near-"+isa, "file-far-"+isa
+	for t, f := range kernels {
+		k.file[t].scatter = f.scatter
+		k.take(t, Mapped, append([]way{{name: near, stream: f.near}, {name: far, stream: f.far}}, k.ways[t][Mapped].all...), [Classes]string{near, far, far, far})
 	}
-}
-
-// FileWays lists the names of the kernels that rows of type t may go by as files have them.
-func (k *Kernels) FileWays(t quant.Type) []string {
-	var names []string
-	for _, w := range k.file[t].ways {
-		names = append(names, w.name)
-	}
-	return names
-}
-
-// FileWay returns the name of the kernel that rows of type t and class c go by as files have them, "" where there is none.
-func (k *Kernels) FileWay(t quant.Type, c Class) string {
-	if w := k.file[t].chosen[c]; w != nil {
-		return w.name
-	}
-	return ""
-}
-
-// GoFile has rows of type t and class c go by the named one of FileWays.
-func (k *Kernels) GoFile(t quant.Type, c Class, name string) error {
-	f := &k.file[t]
-	i := slices.IndexFunc(f.ways, func(w fileWay) bool { return w.name == name })
-	if i < 0 {
-		return fmt.Errorf("%s has no kernel %q for rows in the file's layout; it has these: %q", t, name, k.FileWays(t))
-	}
-	f.chosen[c] = &f.ways[i]
-	return nil
-}
-
-// rows returns the kernel of rows of cols elements, or nil.
-func (f *fileTiles) rows(cols int) fileStream {
-	if w := f.chosen[classOf(ActRow(cols))]; w != nil && cols%quant.QKK == 0 {
-		return w.stream
-	}
-	return nil
 }
 
 // PackRow is the function of this name, which defines it, by k's instructions.
@@ -117,10 +60,10 @@ func (k *Kernels) MatMulFile(t quant.Type, out []float32, outStride int, w []byt
 	}
 	size := t.RowBytes(cols)
 	_, _ = w[rows*size-1], out[(tokens-1)*outStride+rows-1]
-	if f := k.file[t].rows(cols); f != nil && tokens == 1 {
+	if f := k.ways[t][Mapped].of(classOf(ActRow(cols))); f != nil && cols%quant.QKK == 0 && tokens == 1 {
 		for r := 0; r < rows; {
 			n := min(rows-r, max(1, streamBytes/size))
-			f(&out[r], &w[r*size], uintptr(size), (*byte)(x), uintptr(cols/quant.QKK), uintptr(n))
+			f.stream(&out[r], &w[r*size], uintptr(size), (*byte)(x), uintptr(cols/quant.QKK), uintptr(n))
 			r += n
 		}
 		return

@@ -6,17 +6,14 @@ import "github.com/powerinfer-go/powerinfer/internal/quant"
 
 // fileAVX2 gives k the kernels of rows as files have them.
 func fileAVX2(k *Kernels) {
-	for t, f := range map[quant.Type]fileKernels{
+	k.takeFiles("avx2", map[quant.Type]fileKernels{
 		quant.Q4_0: {fileStreamQ40AVX2, fileFarQ40AVX2, fileScatterQ40AVX2},
 		quant.Q4_1: {fileStreamQ41AVX2, fileFarQ41AVX2, fileScatterQ41AVX2},
 		quant.Q8_0: {fileStreamQ80AVX2, fileFarQ80AVX2, fileScatterQ80AVX2},
 		quant.Q4_K: {fileStreamQ4KAVX2, fileFarQ4KAVX2, fileScatterQ4KAVX2},
 		quant.Q5_K: {fileStreamQ5KAVX2, fileFarQ5KAVX2, fileScatterQ5KAVX2},
 		quant.Q6_K: {fileStreamQ6KAVX2, fileFarQ6KAVX2, fileScatterQ6KAVX2},
-	} {
-		k.file[t].scatter = f.scatter
-		k.takeFile(t, f.near, f.far, "avx2", usualFile("avx2"))
-	}
+	})
 	for t, pack := range map[quant.Type]func(dst, src *byte, n, ahead uintptr){
 		quant.Q4_0: packQ40AVX2,
 		quant.Q4_1: packQ41AVX2,
@@ -33,19 +30,15 @@ func fileAVX2(k *Kernels) {
 
 // fileVNNI adds what is usually faster so: not packing, nor Q4_0's widest rows.
 func fileVNNI(k *Kernels) {
-	for t, f := range map[quant.Type]fileKernels{
+	k.takeFiles("vnni", map[quant.Type]fileKernels{
 		quant.Q4_0: {fileStreamQ40VNNI, fileFarQ40VNNI, fileScatterQ40VNNI},
 		quant.Q4_1: {fileStreamQ41VNNI, fileFarQ41VNNI, fileScatterQ41VNNI},
 		quant.Q8_0: {fileStreamQ80VNNI, fileFarQ80VNNI, fileScatterQ80VNNI},
 		quant.Q4_K: {fileStreamQ4KVNNI, fileFarQ4KVNNI, fileScatterQ4KVNNI},
 		quant.Q5_K: {fileStreamQ5KVNNI, fileFarQ5KVNNI, fileScatterQ5KVNNI},
 		quant.Q6_K: {fileStreamQ6KVNNI, fileFarQ6KVNNI, fileScatterQ6KVNNI},
-	} {
-		usual := usualFile("vnni")
-		if t == quant.Q4_0 {
-			usual[Classes-1] = "file-far-avx2"
-		}
-		k.file[t].scatter = f.scatter
-		k.takeFile(t, f.near, f.far, "vnni", usual)
+	})
+	if err := k.Go(quant.Q4_0, Mapped, Classes-1, "file-far-avx2"); err != nil {
+		panic(err)
 	}
 }

@@ -34,7 +34,7 @@ const (
 // assembly.
 func fileCases(t quant.Type) []int {
 	sets := platform()
-	if t.Like() != t || len(sets) == 0 || len(sets[0].file[t].ways) == 0 && sets[0].file[t].pack == nil {
+	if t.Like() != t || len(sets) == 0 || len(sets[0].ways[t][Mapped].all) == 0 && sets[0].file[t].pack == nil {
 		return []int{256, 768}
 	}
 	widths := []int{256, 768, 2304, farCols}
@@ -108,13 +108,13 @@ func TestFileRows(t *testing.T) {
 			}
 			for _, k := range Variants() {
 				checkFileRows(t, k, typ, p, file, index)
-				c := k.ClassOf(typ, cols)
-				for _, name := range k.FileWays(typ) {
-					if err := k.GoFile(typ, c, name); err != nil {
+				c := k.ClassOf(typ, Mapped, cols)
+				for _, name := range k.Ways(typ, Mapped) {
+					if err := k.Go(typ, Mapped, c, name); err != nil {
 						t.Fatal(err)
 					}
-					if checkFileRows(t, k, typ, p, file, index); k.FileWay(typ, c) != name {
-						t.Errorf("%s goes by %q, not by the chosen %s", typ, k.FileWay(typ, c), name)
+					if checkFileRows(t, k, typ, p, file, index); k.Way(typ, Mapped, c) != name {
+						t.Errorf("%s goes by %q, not by the chosen %s", typ, k.Way(typ, Mapped, c), name)
 					}
 				}
 			}

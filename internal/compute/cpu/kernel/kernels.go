@@ -26,6 +26,7 @@ type Kernels struct {
 	Name string
 	Vector
 	types  [quant.Limit]tiles                                  // by quant.Type
+	ways   [quant.Limit][Orders]ways                           // by quant.Type: for one token
 	file   [quant.Limit]fileTiles                              // by quant.Type
 	adders [quant.Limit]adders                                 // by quant.Type
 	unpack [quant.Limit]func(dst *float32, w *byte, n uintptr) // by quant.Type: n superblocks as floats

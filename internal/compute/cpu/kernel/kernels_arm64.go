@@ -24,7 +24,7 @@ func platform() []*Kernels {
 
 // set holds a quantised type's kernels of one instruction set.
 type set struct {
-	near, far    func(out *float32, w *byte, rowBytes uintptr, x *byte, n, rows uintptr)
+	near, far    streamer
 	scatter      scatterer
 	rows         int
 	tile         tile // of so many rows and one token
@@ -38,16 +38,16 @@ func neon() *Kernels {
 	k.scratch.New = func() any { return newBlockScratch(panelSize) }
 	k.types = generic().types // of types that have no assembly
 	k.sets(setsNEON(), "neon")
-	k.takeFiles(filesNEON(), "neon")
+	k.takeFiles("neon", filesNEON())
 	for t, pack := range packs() {
 		k.file[t].pack = pack
 	}
-	k.types[quant.F32] = tiles{scatters: scatters("neon", scatterF32NEON, nil), one: tileF32NEON1x1, block: block{3, 4, tileF32NEON3x4}}
-	k.types[quant.F16] = tiles{scatters: scatters("neon", scatterF16NEON, nil), one: tileF16NEON1x1, block: block{3, 4, tileF16NEON3x4}}
-	k.types[quant.BF16] = tiles{scatters: scatters("neon", scatterBF16NEON, nil), one: tileBF16NEON1x1, block: block{3, 4, tileBF16NEON3x4}}
-	for t, f := range map[quant.Type]tile{quant.F32: tileF32NEON8x1, quant.F16: tileF16NEON8x1, quant.BF16: tileBF16NEON8x1} {
-		k.take(t, ways{[]way{{name: "rows-neon", tile: f, rows: 8}}, all("rows-neon")})
-	}
+	k.types[quant.F32] = tiles{one: tileF32NEON1x1, block: block{3, 4, tileF32NEON3x4}}
+	k.types[quant.F16] = tiles{one: tileF16NEON1x1, block: block{3, 4, tileF16NEON3x4}}
+	k.types[quant.BF16] = tiles{one: tileBF16NEON1x1, block: block{3, 4, tileBF16NEON3x4}}
+	k.takeFloats(quant.F32, "neon", tileF32NEON8x1, scatterF32NEON)
+	k.takeFloats(quant.F16, "neon", tileF16NEON8x1, scatterF16NEON)
+	k.takeFloats(quant.BF16, "neon", tileBF16NEON8x1, scatterBF16NEON)
 	k.adders[quant.Q4_0] = adders{rows: addRowsQ40NEON, group: addGroupQ40NEON}
 	k.adders[quant.Q8_0] = adders{rows: addRowsQ80NEON, group: addGroupQ80NEON}
 	k.adders[quant.F32] = adders{floats: addRowsF32NEON}
@@ -63,7 +63,7 @@ func dot() *Kernels {
 	k := neon()
 	k.Name = "NEON dot product"
 	k.sets(setsDOT(), "dot")
-	k.takeFiles(filesDOT(), "dot")
+	k.takeFiles("dot", filesDOT())
 	return k
 }
 
@@ -106,22 +106,25 @@ func bf16() *Kernels {
 	} {
 		k.types[t] = panel
 		m := &k.types[t]
-		m.scatters, m.one, m.block, m.expand, m.rounded = scatters("bf16", f.scatter, nil), f.one, f.block, f.expand, f.rounded
-		k.take(t, ways{[]way{{name: "rows-bf16", tile: f.rows, rows: 8}}, all("rows-bf16")})
+		m.one, m.block, m.expand, m.rounded = f.one, f.block, f.expand, f.rounded
+		k.takeFloats(t, "bf16", f.rows, f.scatter)
 	}
 	return k
 }
 
-// sets gives types their kernels. No machine was at hand to measure which way is the fastest, so that usual are the ways that most often were elsewhere;
+// takeFloats gives a float type its kernels for one token: eight consecutive rows at a time, or four chosen by index.
+func (k *Kernels) takeFloats(t quant.Type, isa string, eight tile, four scatterer) {
+	k.take(t, Consecutive, []way{{name: "rows-" + isa, tile: eight, rows: 8}}, all("rows-"+isa))
+	k.take(t, Scattered, scatters(isa, four, nil), all("scatter4-"+isa))
+}
+
+// sets gives types their kernels. There was no machine to measure which of them is the fastest, so the usual ones are those that are so on most types elsewhere;
 // Tune measures.
 func (k *Kernels) sets(sets map[quant.Type]set, isa string) {
 	for t, s := range sets {
-		k.types[t] = tiles{scatters: scatters(isa, nil, s.scatter), block: s.block, panel: s.panel, expand: s.expand, panelSuper: layout.NeonPanel(t)}
-		near, far, rows := "near-"+isa, "far-"+isa, "rows-"+isa
-		k.take(t, ways{
-			[]way{{name: near, stream: s.near}, {name: far, stream: s.far}, {name: rows, tile: s.tile, rows: s.rows}},
-			[Classes]string{near, far, far, rows},
-		})
+		k.types[t] = tiles{block: s.block, panel: s.panel, expand: s.expand, panelSuper: layout.NeonPanel(t)}
+		k.take(t, Consecutive, threeWays(isa, s.near, s.far, s.tile, s.rows), usualWays(isa))
+		k.take(t, Scattered, scatters(isa, nil, s.scatter), all("scatter1-"+isa))
 	}
 }
 

@@ -12,16 +12,9 @@ import (
 // n groups of eight elements (float types), n > 0. Strides are bytes. It keeps no pointer.
 type tile func(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride, n uintptr)
 
-// tiles are one type's kernels of one instruction set. All give the same bits for the same output element.
+// tiles are one type's kernels of one instruction set, but for its ways. All give the same bits for the same output element.
 type tiles struct {
-	// One token: ways take consecutive rows, of which those of each class go one; scatters take rows chosen by index, which go by the chosen one, at first by
-	// the first. None, where there is no assembly.
-	ways          ways
-	chosen        [Classes]*way
-	scatters      []scatter
-	chosenScatter int
-
-	one    tile  // 1 row, 1 token; nil where a way takes any number
+	one    tile  // 1 row, 1 token; nil where a way of consecutive rows takes any number
 	block  block // some rows and tokens of packed weights
 	few    few   // as many rows of packed weights and a few tokens
 	narrow bool  // of as many tokens as block has, that is taken instead
@@ -99,13 +92,12 @@ func (k *Kernels) DotRows(t quant.Type, out []float32, w []byte, index []int32, 
 		_ = w[int(r)*c.rowBytes:][:c.rowBytes]
 	}
 	done := 0
-	if len(c.m.scatters) > 0 && c.n > 0 {
-		s := &c.m.scatters[c.m.chosenScatter]
+	if s := c.ways[Scattered].of(0); s != nil && c.n > 0 {
 		unit := s.rows
 		whole := len(index) / unit * unit
 		for done < whole {
 			n := min(whole-done, max(unit, c.rowsPerCall()/unit*unit))
-			s.run(&out[done], (*byte)(c.w), uintptr(c.rowBytes), &index[done], (*byte)(x), uintptr(c.n), uintptr(n))
+			s.scatter(&out[done], (*byte)(c.w), uintptr(c.rowBytes), &index[done], (*byte)(x), uintptr(c.n), uintptr(n))
 			done += n
 		}
 	}
@@ -129,7 +121,7 @@ func (c *call) dotRow(out *float32, row int) {
 		c.m.one(out, 0, w, bytes, (*byte)(c.x), 0, uintptr(c.n))
 		return
 	}
-	c.m.ways.all[0].stream(out, w, bytes, (*byte)(c.x), uintptr(c.n), 1)
+	c.ways[Consecutive].all[0].stream(out, w, bytes, (*byte)(c.x), uintptr(c.n), 1)
 }
 
 // Dot returns the product of one packed row and one token's activations, by the same order as MatMul.
@@ -142,6 +134,7 @@ func (k *Kernels) Dot(t quant.Type, row []byte, cols int, x unsafe.Pointer) floa
 // call is one product's operands; a value on the stack.
 type call struct {
 	m         *tiles
+	ways      *[Orders]ways
 	out       []float32
 	outStride int
 	w         unsafe.Pointer
@@ -159,7 +152,7 @@ type call struct {
 
 func (k *Kernels) call(t quant.Type, out []float32, outStride int, w []byte, cols int, x unsafe.Pointer, xStride int) call {
 	c := call{
-		m: &k.types[t], out: out, outStride: outStride, w: unsafe.Pointer(unsafe.SliceData(w)), rowBytes: RowBytes(t, cols),
+		m: &k.types[t], ways: &k.ways[t], out: out, outStride: outStride, w: unsafe.Pointer(unsafe.SliceData(w)), rowBytes: RowBytes(t, cols),
 		x: x, xStride: xStride, form: k.Form(t), fetch: k.fetch,
 	}
 	switch c.form {
@@ -196,11 +189,11 @@ const (
 
 // column computes rows [r, end) of one token.
 func (c *call) column(r, end, t int) {
-	if w := c.m.chosen[classOf(c.n*c.xStep)]; w != nil {
+	if w := c.ways[Consecutive].of(classOf(c.n * c.xStep)); w != nil {
 		r = c.by(w, r, end, t)
 	}
 	if r < end && c.m.one == nil { // rows that do not fill a tile
-		r = c.by(&c.m.ways.all[0], r, end, t)
+		r = c.by(&c.ways[Consecutive].all[0], r, end, t)
 	}
 	for ; r < end; r++ {
 		c.run(c.m.one, r, t)

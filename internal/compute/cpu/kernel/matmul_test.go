@@ -190,9 +190,9 @@ func TestBatchInvariance(t *testing.T) {
 							t.Fatalf("%s %s: row %d, token %d is %x alone and %x in a batch", k.Name, typ, r, i, got, all[i*p.rows+r])
 						}
 					}
-					for _, name := range append(k.Scatters(typ), k.Scatter(typ)) { // leaves it as it was
+					for _, name := range append(k.Ways(typ, Scattered), k.Way(typ, Scattered, 0)) { // leaves it as it was
 						if name != "" {
-							if err := k.GoScattered(typ, name); err != nil {
+							if err := k.Go(typ, Scattered, 0, name); err != nil {
 								t.Fatal(err)
 							}
 						}

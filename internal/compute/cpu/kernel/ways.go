@@ -8,70 +8,80 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// way is one of a type's kernels for one token and consecutive packed rows. All of a type give the same bytes, so that which one runs is a
-// question of speed alone, which processors answer differently.
+// Order says which rows a product of one token takes, and how they lie. A type has kernels for each order.
+type Order int
+
+// The orders.
+const (
+	Consecutive Order = iota // packed rows, one after the other
+	Scattered                // packed rows chosen by index
+	Mapped                   // rows one after the other, as the file has them
+	Orders      = iota
+)
+
+func (o Order) String() string { return [Orders]string{"rows", "scattered rows", "mapped rows"}[o] }
+
+// way is one of a type's kernels for one token, in one order. All those of a type give the same bytes, so only their speed differs, and which is the
+// fastest depends on the processor.
 type way struct {
-	// name says how rows are read, and by which instructions: near leaves memory to the hardware's prefetchers, far asks for it 8 KiB
-	// ahead, rows takes several rows at a time and asks for the next, and rows-near does so and leaves memory to the hardware.
-	name   string
-	stream func(out *float32, w *byte, rowBytes uintptr, x *byte, n, rows uintptr)
-	tile   tile // instead of stream
-	rows   int  // of a tile
+	// name says how rows are read, and by which instructions. near leaves memory to the hardware's prefetchers, far asks for it 8 KiB ahead, rows takes several
+	// rows at a time and asks for the next, and rows-near does so and leaves memory to the hardware. scatter4 and scatter1 take so many rows at a time and
+	// ask for the next. Those of mapped rows are file-near and file-far.
+	name string
+	// One of these is there: stream takes any number of rows, tile and scatter a multiple of rows.
+	stream  streamer
+	tile    tile
+	scatter scatterer
+	rows    int
 }
 
-// ways are a type's, the first of them a stream where the type has no kernel of one row, and the usual one of each class.
-type ways struct {
-	all   []way
-	usual [Classes]string
-}
-
-// scatter is one of a type's kernels for one token and packed rows chosen by index. All of a type give the same bytes, too.
-type scatter struct {
-	name string // how many rows it computes at a time, and by which instructions
-	run  scatterer
-	rows int // it takes a multiple of so many
-}
+// streamer computes one token's products with consecutive rows. It keeps no pointer.
+type streamer func(out *float32, w *byte, rowBytes uintptr, x *byte, n, rows uintptr)
 
 // scatterer computes the products of one token's activations at x, n superblocks or groups of eight elements, with the rows of w that index lists.
 type scatterer func(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n, rows uintptr)
 
-// scatters lists the kernels of an instruction set that take four rows at a time and one; nil: it has none. The first is the usual one.
-func scatters(isa string, four, one scatterer) (list []scatter) {
+// ways are a type's kernels of one order. The first of Consecutive is a stream where the type has no kernel of one row.
+type ways struct {
+	all    []way // none: there is only plain Go
+	chosen [Classes]int
+}
+
+// of returns the kernel that rows of class c go by, nil where there is none.
+func (w *ways) of(c Class) *way {
+	if len(w.all) == 0 {
+		return nil
+	}
+	return &w.all[w.chosen[c]]
+}
+
+// threeWays lists an instruction set's kernels of consecutive rows; tile takes so many rows at a time.
+func threeWays(isa string, near, far streamer, tile tile, rows int) []way {
+	return []way{{name: "near-" + isa, stream: near}, {name: "far-" + isa, stream: far}, {name: "rows-" + isa, tile: tile, rows: rows}}
+}
+
+// usualWays are the usual ones of threeWays: the longer rows are, the less room activations leave in the first-level cache.
+func usualWays(isa string) [Classes]string {
+	return [Classes]string{"near-" + isa, "far-" + isa, "far-" + isa, "rows-" + isa}
+}
+
+// scatters lists an instruction set's kernels of scattered rows, of four at a time and of one; nil: it has none.
+func scatters(isa string, four, one scatterer) (list []way) {
 	if four != nil {
-		list = append(list, scatter{"scatter4-" + isa, four, 4})
+		list = append(list, way{name: "scatter4-" + isa, scatter: four, rows: 4})
 	}
 	if one != nil {
-		list = append(list, scatter{"scatter1-" + isa, one, 1})
+		list = append(list, way{name: "scatter1-" + isa, scatter: one, rows: 1})
 	}
 	return list
 }
 
-// Scatters lists the names of the kernels that rows of type t which are chosen by index may go by.
-func (k *Kernels) Scatters(t quant.Type) []string {
-	names := make([]string, len(k.types[t].scatters))
-	for i, s := range k.types[t].scatters {
-		names[i] = s.name
+// all has every class go one way.
+func all(name string) (usual [Classes]string) {
+	for i := range usual {
+		usual[i] = name
 	}
-	return names
-}
-
-// Scatter returns the name of the kernel that rows of type t which are chosen by index go by, "" where there is only plain Go.
-func (k *Kernels) Scatter(t quant.Type) string {
-	m := &k.types[t]
-	if len(m.scatters) == 0 {
-		return ""
-	}
-	return m.scatters[m.chosenScatter].name
-}
-
-// GoScattered has rows of type t which are chosen by index go by the named one of Scatters.
-func (k *Kernels) GoScattered(t quant.Type, name string) error {
-	i := slices.Index(k.Scatters(t), name)
-	if i < 0 {
-		return fmt.Errorf("%s has no kernel %q for scattered rows; it has these: %q", t, name, k.Scatters(t))
-	}
-	k.types[t].chosenScatter = i
-	return nil
+	return usual
 }
 
 // Class is a range of lengths of rows, by the room that their activations leave in the first-level cache.
@@ -80,8 +90,11 @@ type Class int
 // Classes is the number of classes.
 const Classes = 4
 
-// ClassOf returns the class of rows of cols elements of type t.
-func (k *Kernels) ClassOf(t quant.Type, cols int) Class {
+// ClassOf returns the class of rows of cols elements of type t. Scattered rows of all lengths are of class 0.
+func (k *Kernels) ClassOf(t quant.Type, o Order, cols int) Class {
+	if o == Scattered {
+		return 0
+	}
 	c := k.call(t, nil, 0, nil, cols, nil, 0)
 	return classOf(c.n * c.xStep)
 }
@@ -98,51 +111,52 @@ func classOf(acts int) Class {
 	return 3
 }
 
-// take gives type t its ways.
-func (k *Kernels) take(t quant.Type, w ways) {
-	k.types[t].ways = w
-	for c := range Classes {
-		if err := k.Go(t, Class(c), w.usual[c]); err != nil {
+// take gives type t its kernels of an order, in place of those that it has, and says which are usual.
+func (k *Kernels) take(t quant.Type, o Order, all []way, usual [Classes]string) {
+	k.ways[t][o] = ways{all: all}
+	for c, name := range usual {
+		if err := k.Go(t, o, Class(c), name); err != nil {
 			panic(err)
 		}
 	}
 }
 
-// Ways lists the names of the kernels that rows of type t may go by.
-func (k *Kernels) Ways(t quant.Type) []string {
-	names := make([]string, len(k.types[t].ways.all))
-	for i, w := range k.types[t].ways.all {
+// Ways lists the names of the kernels that rows of type t may go by in an order.
+func (k *Kernels) Ways(t quant.Type, o Order) []string {
+	names := make([]string, len(k.ways[t][o].all))
+	for i, w := range k.ways[t][o].all {
 		names[i] = w.name
 	}
 	return names
 }
 
-// AllWays lists the names of Ways, FileWays and Scatters of every type.
+// AllWays lists the names of Ways of every type and order.
 func (k *Kernels) AllWays() []string {
 	var names []string
 	for _, t := range quant.Computed() {
-		names = slices.Concat(names, k.Ways(t), k.FileWays(t), k.Scatters(t))
+		for o := range Order(Orders) {
+			names = append(names, k.Ways(t, o)...)
+		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// Way returns the name of the kernel that rows of type t and class c go by, "" where there is only plain Go.
-func (k *Kernels) Way(t quant.Type, c Class) string {
-	if w := k.types[t].chosen[c]; w != nil {
+// Way returns the name of the kernel that rows of type t and class c go by in an order, "" where there is only plain Go.
+func (k *Kernels) Way(t quant.Type, o Order, c Class) string {
+	if w := k.ways[t][o].of(c); w != nil {
 		return w.name
 	}
 	return ""
 }
 
 // Go has rows of type t and class c go by the named one of Ways.
-func (k *Kernels) Go(t quant.Type, c Class, name string) error {
-	m := &k.types[t]
-	i := slices.IndexFunc(m.ways.all, func(w way) bool { return w.name == name })
+func (k *Kernels) Go(t quant.Type, o Order, c Class, name string) error {
+	i := slices.Index(k.Ways(t, o), name)
 	if i < 0 {
-		return fmt.Errorf("%s has no kernel %q; it has these: %q", t, name, k.Ways(t))
+		return fmt.Errorf("%s has no kernel %q for %s; it has these: %q", t, name, o, k.Ways(t, o))
 	}
-	m.chosen[c] = &m.ways.all[i]
+	k.ways[t][o].chosen[c] = i
 	return nil
 }
 
@@ -161,12 +175,4 @@ func (c *call) by(w *way, r, end, t int) int {
 		r += n
 	}
 	return r
-}
-
-// all has every class go one way.
-func all(name string) (usual [Classes]string) {
-	for i := range usual {
-		usual[i] = name
-	}
-	return usual
 }

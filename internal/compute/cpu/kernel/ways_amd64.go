@@ -1,304 +1,129 @@
 package kernel
 
-import "github.com/powerinfer-go/powerinfer/internal/quant"
+import (
+	"slices"
 
-// avx2Ways returns the kernels of consecutive rows, and which of them are usual for rows of each class.
-func avx2Ways() map[quant.Type]ways {
-	return map[quant.Type]ways{
-		quant.Q4_0: {[]way{
-			{name: "near-avx2", stream: streamQ40AVX2},
-			{name: "far-avx2", stream: farQ40AVX2},
-			{name: "rows-avx2", tile: tileQ40AVX24x1, rows: 4},
-		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
-		quant.Q4_1: {[]way{
-			{name: "near-avx2", stream: streamQ41AVX2},
-			{name: "far-avx2", stream: farQ41AVX2},
-			{name: "rows-avx2", tile: tileQ41AVX24x1, rows: 4},
-		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
-		quant.Q8_0: {[]way{
-			{name: "near-avx2", stream: streamQ80AVX2},
-			{name: "far-avx2", stream: farQ80AVX2},
-			{name: "rows-avx2", tile: tileQ80AVX24x1, rows: 4},
-		}, [Classes]string{"near-avx2", "near-avx2", "rows-avx2", "rows-avx2"}},
-		quant.Q4_K: {[]way{
-			{name: "near-avx2", stream: streamQ4KAVX2},
-			{name: "far-avx2", stream: farQ4KAVX2},
-			{name: "rows-avx2", tile: tileQ4KAVX24x1, rows: 4},
-		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
-		quant.Q5_K: {[]way{
-			{name: "near-avx2", stream: streamQ5KAVX2},
-			{name: "far-avx2", stream: farQ5KAVX2},
-			{name: "rows-avx2", tile: tileQ5KAVX24x1, rows: 4},
-		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
-		quant.Q6_K: {[]way{
-			{name: "near-avx2", stream: streamQ6KAVX2},
-			{name: "far-avx2", stream: farQ6KAVX2},
-			{name: "rows-avx2", tile: tileQ6KAVX24x1, rows: 4},
-		}, [Classes]string{"near-avx2", "near-avx2", "rows-avx2", "rows-avx2"}},
-		quant.Q5_0: {[]way{
-			{name: "near-avx2", stream: streamQ50AVX2},
-			{name: "far-avx2", stream: farQ50AVX2},
-			{name: "rows-avx2", tile: tileQ50AVX24x1, rows: 4},
-		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
-		quant.Q5_1: {[]way{
-			{name: "near-avx2", stream: streamQ51AVX2},
-			{name: "far-avx2", stream: farQ51AVX2},
-			{name: "rows-avx2", tile: tileQ51AVX24x1, rows: 4},
-		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
-		quant.Q2_K: {[]way{
-			{name: "near-avx2", stream: streamQ2KAVX2},
-			{name: "far-avx2", stream: farQ2KAVX2},
-			{name: "rows-avx2", tile: tileQ2KAVX24x1, rows: 4},
-		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
-		quant.Q3_K: {[]way{
-			{name: "near-avx2", stream: streamQ3KAVX2},
-			{name: "far-avx2", stream: farQ3KAVX2},
-			{name: "rows-avx2", tile: tileQ3KAVX24x1, rows: 4},
-		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
-		quant.IQ2_XXS: {[]way{
-			{name: "near-avx2", stream: streamIQ2XXSAVX2},
-			{name: "far-avx2", stream: farIQ2XXSAVX2},
-			{name: "rows-avx2", tile: tileIQ2XXSAVX24x1, rows: 4},
-		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
-		quant.IQ2_XS: {[]way{
-			{name: "near-avx2", stream: streamIQ2XSAVX2},
-			{name: "far-avx2", stream: farIQ2XSAVX2},
-			{name: "rows-avx2", tile: tileIQ2XSAVX24x1, rows: 4},
-		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
-		quant.IQ3_XXS: {[]way{
-			{name: "near-avx2", stream: streamIQ3XXSAVX2},
-			{name: "far-avx2", stream: farIQ3XXSAVX2},
-			{name: "rows-avx2", tile: tileIQ3XXSAVX24x1, rows: 4},
-		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
-		quant.IQ1_S: {[]way{
-			{name: "near-avx2", stream: streamIQ1SAVX2},
-			{name: "far-avx2", stream: farIQ1SAVX2},
-			{name: "rows-avx2", tile: tileIQ1SAVX24x1, rows: 4},
-		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
-		quant.IQ4_NL: {[]way{
-			{name: "near-avx2", stream: streamIQ4NLAVX2},
-			{name: "far-avx2", stream: farIQ4NLAVX2},
-			{name: "rows-avx2", tile: tileIQ4NLAVX24x1, rows: 4},
-		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
-		quant.IQ3_S: {[]way{
-			{name: "near-avx2", stream: streamIQ3SAVX2},
-			{name: "far-avx2", stream: farIQ3SAVX2},
-			{name: "rows-avx2", tile: tileIQ3SAVX24x1, rows: 4},
-		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
-		quant.IQ4_XS: {[]way{
-			{name: "near-avx2", stream: streamIQ4XSAVX2},
-			{name: "far-avx2", stream: farIQ4XSAVX2},
-			{name: "rows-avx2", tile: tileIQ4XSAVX24x1, rows: 4},
-		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
-		quant.IQ1_M: {[]way{
-			{name: "near-avx2", stream: streamIQ1MAVX2},
-			{name: "far-avx2", stream: farIQ1MAVX2},
-			{name: "rows-avx2", tile: tileIQ1MAVX24x1, rows: 4},
-		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
-		quant.TQ1_0: {[]way{
-			{name: "near-avx2", stream: streamTQ10AVX2},
-			{name: "far-avx2", stream: farTQ10AVX2},
-			{name: "rows-avx2", tile: tileTQ10AVX24x1, rows: 4},
-		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
-		quant.Q1_0: {[]way{
-			{name: "near-avx2", stream: streamQ10AVX2},
-			{name: "far-avx2", stream: farQ10AVX2},
-			{name: "rows-avx2", tile: tileQ10AVX24x1, rows: 4},
-		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
-		quant.NVFP4: {[]way{
-			{name: "near-avx2", stream: streamNVFP4AVX2},
-			{name: "far-avx2", stream: farNVFP4AVX2},
-			{name: "rows-avx2", tile: tileNVFP4AVX24x1, rows: 4},
-		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
-		quant.NVFP4Scaled: {[]way{
-			{name: "near-avx2", stream: streamNVFP4AVX2},
-			{name: "far-avx2", stream: farNVFP4AVX2},
-			{name: "rows-avx2", tile: tileNVFP4AVX24x1, rows: 4},
-		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
-		quant.MXFP4: {[]way{
-			{name: "near-avx2", stream: streamMXFP4AVX2},
-			{name: "far-avx2", stream: farMXFP4AVX2},
-			{name: "rows-avx2", tile: tileMXFP4AVX24x1, rows: 4},
-		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
-		quant.IQ2_S: {[]way{
-			{name: "near-avx2", stream: streamIQ2XSAVX2},
-			{name: "far-avx2", stream: farIQ2XSAVX2},
-			{name: "rows-avx2", tile: tileIQ2XSAVX24x1, rows: 4},
-		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
-		quant.TQ2_0: {[]way{
-			{name: "near-avx2", stream: streamTQ10AVX2},
-			{name: "far-avx2", stream: farTQ10AVX2},
-			{name: "rows-avx2", tile: tileTQ10AVX24x1, rows: 4},
-		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
-		quant.Q2_0: {[]way{
-			{name: "near-avx2", stream: streamQ10AVX2},
-			{name: "far-avx2", stream: farQ10AVX2},
-			{name: "rows-avx2", tile: tileQ10AVX24x1, rows: 4},
-		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
-		quant.F32: {[]way{
-			{name: "rows-avx2", tile: tileF32AVX23x1, rows: 3},
-			{name: "rows-near-avx2", tile: nearF32AVX23x1, rows: 3},
-		}, all("rows-avx2")},
-		quant.F16: {[]way{
-			{name: "rows-avx2", tile: tileF16AVX23x1, rows: 3},
-			{name: "rows-near-avx2", tile: nearF16AVX23x1, rows: 3},
-		}, all("rows-avx2")},
-		quant.BF16: {[]way{
-			{name: "rows-avx2", tile: tileBF16AVX23x1, rows: 3},
-			{name: "rows-near-avx2", tile: nearBF16AVX23x1, rows: 3},
-		}, all("rows-avx2")},
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// oneToken are a quantised type's kernels for one token and packed rows, in one instruction set.
+type oneToken struct {
+	near, far streamer
+	rows      tile      // of four rows
+	four, one scatterer // rows at a time
+}
+
+// usualNear are the usual kernels of types that are unpacked so fast that the hardware's prefetchers keep up.
+func usualNear(isa string) [Classes]string {
+	return [Classes]string{"near-" + isa, "near-" + isa, "rows-" + isa, "rows-" + isa}
+}
+
+// takeOneToken gives k kernels, which come before those that it has. Usual are those of usual, of other types those of usualWays.
+func (k *Kernels) takeOneToken(isa string, kernels map[quant.Type]oneToken, usual map[quant.Type][Classes]string) {
+	for t, s := range kernels {
+		u, ok := usual[t]
+		if !ok {
+			u = usualWays(isa)
+		}
+		have := &k.ways[t]
+		k.take(t, Consecutive, slices.Concat(threeWays(isa, s.near, s.far, s.rows, 4), have[Consecutive].all), u)
+		scattered := slices.Concat(scatters(isa, s.four, s.one), have[Scattered].all)
+		k.take(t, Scattered, scattered, all(scattered[0].name))
 	}
 }
 
-// vnniWays returns those in 512-bit vectors; rows at a time are in 256-bit ones. Where AVX2's were faster on Zen 4 they stay the usual ones, in Q4_0's streams and
-// Q8_0's wide rows. Those of Q4_K, IQ4_XS and MXFP4, whose unpacking takes longest, ask for memory themselves, as the hardware falls behind them: on a busy
-// machine that was up to a quarter faster.
-func vnniWays() map[quant.Type]ways {
-	return map[quant.Type]ways{
-		quant.Q4_0: {[]way{
-			{name: "near-vnni", stream: streamQ40VNNI},
-			{name: "far-vnni", stream: farQ40VNNI},
-			{name: "rows-vnni", tile: tileQ40VNNI4x1, rows: 4},
-		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
-		quant.Q4_1: {[]way{
-			{name: "near-vnni", stream: streamQ41VNNI},
-			{name: "far-vnni", stream: farQ41VNNI},
-			{name: "rows-vnni", tile: tileQ41VNNI4x1, rows: 4},
-		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
-		quant.Q8_0: {[]way{
-			{name: "near-vnni", stream: streamQ80VNNI},
-			{name: "far-vnni", stream: farQ80VNNI},
-			{name: "rows-vnni", tile: tileQ80VNNI4x1, rows: 4},
-		}, [Classes]string{"near-vnni", "near-vnni", "rows-avx2", "rows-avx2"}},
-		quant.Q4_K: {[]way{
-			{name: "near-vnni", stream: streamQ4KVNNI},
-			{name: "far-vnni", stream: farQ4KVNNI},
-			{name: "rows-vnni", tile: tileQ4KVNNI4x1, rows: 4},
-		}, [Classes]string{"far-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
-		quant.Q5_K: {[]way{
-			{name: "near-vnni", stream: streamQ5KVNNI},
-			{name: "far-vnni", stream: farQ5KVNNI},
-			{name: "rows-vnni", tile: tileQ5KVNNI4x1, rows: 4},
-		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
-		quant.Q6_K: {[]way{
-			{name: "near-vnni", stream: streamQ6KVNNI},
-			{name: "far-vnni", stream: farQ6KVNNI},
-			{name: "rows-vnni", tile: tileQ6KVNNI4x1, rows: 4},
-		}, [Classes]string{"near-vnni", "near-vnni", "rows-vnni", "rows-vnni"}},
-		quant.Q5_0: {[]way{
-			{name: "near-vnni", stream: streamQ50VNNI},
-			{name: "far-vnni", stream: farQ50VNNI},
-			{name: "rows-vnni", tile: tileQ50VNNI4x1, rows: 4},
-		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
-		quant.Q5_1: {[]way{
-			{name: "near-vnni", stream: streamQ51VNNI},
-			{name: "far-vnni", stream: farQ51VNNI},
-			{name: "rows-vnni", tile: tileQ51VNNI4x1, rows: 4},
-		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
-		quant.Q2_K: {[]way{
-			{name: "near-vnni", stream: streamQ2KVNNI},
-			{name: "far-vnni", stream: farQ2KVNNI},
-			{name: "rows-vnni", tile: tileQ2KVNNI4x1, rows: 4},
-		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
-		quant.Q3_K: {[]way{
-			{name: "near-vnni", stream: streamQ3KVNNI},
-			{name: "far-vnni", stream: farQ3KVNNI},
-			{name: "rows-vnni", tile: tileQ3KVNNI4x1, rows: 4},
-		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
-		quant.IQ2_XXS: {[]way{
-			{name: "near-vnni", stream: streamIQ2XXSVNNI},
-			{name: "far-vnni", stream: farIQ2XXSVNNI},
-			{name: "rows-vnni", tile: tileIQ2XXSVNNI4x1, rows: 4},
-		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
-		quant.IQ2_XS: {[]way{
-			{name: "near-vnni", stream: streamIQ2XSVNNI},
-			{name: "far-vnni", stream: farIQ2XSVNNI},
-			{name: "rows-vnni", tile: tileIQ2XSVNNI4x1, rows: 4},
-		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
-		quant.IQ3_XXS: {[]way{
-			{name: "near-vnni", stream: streamIQ3XXSVNNI},
-			{name: "far-vnni", stream: farIQ3XXSVNNI},
-			{name: "rows-vnni", tile: tileIQ3XXSVNNI4x1, rows: 4},
-		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
-		quant.IQ1_S: {[]way{
-			{name: "near-vnni", stream: streamIQ1SVNNI},
-			{name: "far-vnni", stream: farIQ1SVNNI},
-			{name: "rows-vnni", tile: tileIQ1SVNNI4x1, rows: 4},
-		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
-		quant.IQ4_NL: {[]way{
-			{name: "near-vnni", stream: streamIQ4NLVNNI},
-			{name: "far-vnni", stream: farIQ4NLVNNI},
-			{name: "rows-vnni", tile: tileIQ4NLVNNI4x1, rows: 4},
-		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
-		quant.IQ3_S: {[]way{
-			{name: "near-vnni", stream: streamIQ3SVNNI},
-			{name: "far-vnni", stream: farIQ3SVNNI},
-			{name: "rows-vnni", tile: tileIQ3SVNNI4x1, rows: 4},
-		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
-		quant.IQ4_XS: {[]way{
-			{name: "near-vnni", stream: streamIQ4XSVNNI},
-			{name: "far-vnni", stream: farIQ4XSVNNI},
-			{name: "rows-vnni", tile: tileIQ4XSVNNI4x1, rows: 4},
-		}, [Classes]string{"far-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
-		quant.IQ1_M: {[]way{
-			{name: "near-vnni", stream: streamIQ1MVNNI},
-			{name: "far-vnni", stream: farIQ1MVNNI},
-			{name: "rows-vnni", tile: tileIQ1MVNNI4x1, rows: 4},
-		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
-		quant.TQ1_0: {[]way{
-			{name: "near-vnni", stream: streamTQ10VNNI},
-			{name: "far-vnni", stream: farTQ10VNNI},
-			{name: "rows-vnni", tile: tileTQ10VNNI4x1, rows: 4},
-		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
-		quant.Q1_0: {[]way{
-			{name: "near-vnni", stream: streamQ10VNNI},
-			{name: "far-vnni", stream: farQ10VNNI},
-			{name: "rows-vnni", tile: tileQ10VNNI4x1, rows: 4},
-		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
-		quant.NVFP4: {[]way{
-			{name: "near-vnni", stream: streamNVFP4VNNI},
-			{name: "far-vnni", stream: farNVFP4VNNI},
-			{name: "rows-vnni", tile: tileNVFP4VNNI4x1, rows: 4},
-		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
-		quant.NVFP4Scaled: {[]way{
-			{name: "near-vnni", stream: streamNVFP4VNNI},
-			{name: "far-vnni", stream: farNVFP4VNNI},
-			{name: "rows-vnni", tile: tileNVFP4VNNI4x1, rows: 4},
-		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
-		quant.MXFP4: {[]way{
-			{name: "near-vnni", stream: streamMXFP4VNNI},
-			{name: "far-vnni", stream: farMXFP4VNNI},
-			{name: "rows-vnni", tile: tileMXFP4VNNI4x1, rows: 4},
-		}, [Classes]string{"far-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
-		quant.IQ2_S: {[]way{
-			{name: "near-vnni", stream: streamIQ2XSVNNI},
-			{name: "far-vnni", stream: farIQ2XSVNNI},
-			{name: "rows-vnni", tile: tileIQ2XSVNNI4x1, rows: 4},
-		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
-		quant.TQ2_0: {[]way{
-			{name: "near-vnni", stream: streamTQ10VNNI},
-			{name: "far-vnni", stream: farTQ10VNNI},
-			{name: "rows-vnni", tile: tileTQ10VNNI4x1, rows: 4},
-		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
-		quant.Q2_0: {[]way{
-			{name: "near-vnni", stream: streamQ10VNNI},
-			{name: "far-vnni", stream: farQ10VNNI},
-			{name: "rows-vnni", tile: tileQ10VNNI4x1, rows: 4},
-		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
+func oneTokenAVX2() map[quant.Type]oneToken {
+	return map[quant.Type]oneToken{
+		quant.Q4_0:    {streamQ40AVX2, farQ40AVX2, tileQ40AVX24x1, scatterQ40AVX2, scatterOneQ40AVX2},
+		quant.Q4_1:    {streamQ41AVX2, farQ41AVX2, tileQ41AVX24x1, scatterQ41AVX2, scatterOneQ41AVX2},
+		quant.Q8_0:    {streamQ80AVX2, farQ80AVX2, tileQ80AVX24x1, scatterQ80AVX2, scatterOneQ80AVX2},
+		quant.Q4_K:    {streamQ4KAVX2, farQ4KAVX2, tileQ4KAVX24x1, scatterQ4KAVX2, scatterOneQ4KAVX2},
+		quant.Q5_K:    {streamQ5KAVX2, farQ5KAVX2, tileQ5KAVX24x1, scatterQ5KAVX2, scatterOneQ5KAVX2},
+		quant.Q6_K:    {streamQ6KAVX2, farQ6KAVX2, tileQ6KAVX24x1, scatterQ6KAVX2, scatterOneQ6KAVX2},
+		quant.Q5_0:    {streamQ50AVX2, farQ50AVX2, tileQ50AVX24x1, scatterQ50AVX2, scatterOneQ50AVX2},
+		quant.Q5_1:    {streamQ51AVX2, farQ51AVX2, tileQ51AVX24x1, scatterQ51AVX2, scatterOneQ51AVX2},
+		quant.Q2_K:    {streamQ2KAVX2, farQ2KAVX2, tileQ2KAVX24x1, scatterQ2KAVX2, scatterOneQ2KAVX2},
+		quant.Q3_K:    {streamQ3KAVX2, farQ3KAVX2, tileQ3KAVX24x1, scatterQ3KAVX2, scatterOneQ3KAVX2},
+		quant.IQ2_XXS: {streamIQ2XXSAVX2, farIQ2XXSAVX2, tileIQ2XXSAVX24x1, scatterIQ2XXSAVX2, scatterOneIQ2XXSAVX2},
+		quant.IQ2_XS:  {streamIQ2XSAVX2, farIQ2XSAVX2, tileIQ2XSAVX24x1, scatterIQ2XSAVX2, scatterOneIQ2XSAVX2},
+		quant.IQ3_XXS: {streamIQ3XXSAVX2, farIQ3XXSAVX2, tileIQ3XXSAVX24x1, scatterIQ3XXSAVX2, scatterOneIQ3XXSAVX2},
+		quant.IQ1_S:   {streamIQ1SAVX2, farIQ1SAVX2, tileIQ1SAVX24x1, scatterIQ1SAVX2, scatterOneIQ1SAVX2},
+		quant.IQ4_NL:  {streamIQ4NLAVX2, farIQ4NLAVX2, tileIQ4NLAVX24x1, scatterIQ4NLAVX2, scatterOneIQ4NLAVX2},
+		quant.IQ3_S:   {streamIQ3SAVX2, farIQ3SAVX2, tileIQ3SAVX24x1, scatterIQ3SAVX2, scatterOneIQ3SAVX2},
+		quant.IQ4_XS:  {streamIQ4XSAVX2, farIQ4XSAVX2, tileIQ4XSAVX24x1, scatterIQ4XSAVX2, scatterOneIQ4XSAVX2},
+		quant.IQ1_M:   {streamIQ1MAVX2, farIQ1MAVX2, tileIQ1MAVX24x1, scatterIQ1MAVX2, scatterOneIQ1MAVX2},
+		quant.TQ1_0:   {streamTQ10AVX2, farTQ10AVX2, tileTQ10AVX24x1, scatterTQ10AVX2, scatterOneTQ10AVX2},
+		quant.Q1_0:    {streamQ10AVX2, farQ10AVX2, tileQ10AVX24x1, scatterQ10AVX2, scatterOneQ10AVX2},
+		quant.NVFP4:   {streamNVFP4AVX2, farNVFP4AVX2, tileNVFP4AVX24x1, scatterNVFP4AVX2, scatterOneNVFP4AVX2},
+		quant.MXFP4:   {streamMXFP4AVX2, farMXFP4AVX2, tileMXFP4AVX24x1, scatterMXFP4AVX2, scatterOneMXFP4AVX2},
 	}
 }
 
-// bf16Ways returns those of float types in BF16.
-func bf16Ways() map[quant.Type]ways {
-	return map[quant.Type]ways{
-		quant.F16: {[]way{
-			{name: "near-bf16", stream: streamF16BF16},
-			{name: "far-bf16", stream: farF16BF16},
-		}, [Classes]string{"near-bf16", "far-bf16", "far-bf16", "far-bf16"}},
-		quant.BF16: {[]way{
-			{name: "near-bf16", stream: streamBF16BF16},
-			{name: "far-bf16", stream: farBF16BF16},
-			{name: "rows-bf16", tile: tileBF16BF164x1, rows: 4},
-		}, [Classes]string{"near-bf16", "rows-bf16", "rows-bf16", "rows-bf16"}},
+func usualAVX2() map[quant.Type][Classes]string {
+	return map[quant.Type][Classes]string{quant.Q8_0: usualNear("avx2"), quant.Q6_K: usualNear("avx2")}
+}
+
+// oneTokenVNNI are in 512-bit vectors, but for those of several rows at a time.
+func oneTokenVNNI() map[quant.Type]oneToken {
+	return map[quant.Type]oneToken{
+		quant.Q4_0:    {streamQ40VNNI, farQ40VNNI, tileQ40VNNI4x1, scatterQ40VNNI, scatterOneQ40VNNI},
+		quant.Q4_1:    {streamQ41VNNI, farQ41VNNI, tileQ41VNNI4x1, scatterQ41VNNI, scatterOneQ41VNNI},
+		quant.Q8_0:    {streamQ80VNNI, farQ80VNNI, tileQ80VNNI4x1, scatterQ80VNNI, scatterOneQ80VNNI},
+		quant.Q4_K:    {streamQ4KVNNI, farQ4KVNNI, tileQ4KVNNI4x1, scatterQ4KVNNI, scatterOneQ4KVNNI},
+		quant.Q5_K:    {streamQ5KVNNI, farQ5KVNNI, tileQ5KVNNI4x1, scatterQ5KVNNI, scatterOneQ5KVNNI},
+		quant.Q6_K:    {streamQ6KVNNI, farQ6KVNNI, tileQ6KVNNI4x1, scatterQ6KVNNI, scatterOneQ6KVNNI},
+		quant.Q5_0:    {streamQ50VNNI, farQ50VNNI, tileQ50VNNI4x1, scatterQ50VNNI, scatterOneQ50VNNI},
+		quant.Q5_1:    {streamQ51VNNI, farQ51VNNI, tileQ51VNNI4x1, scatterQ51VNNI, scatterOneQ51VNNI},
+		quant.Q2_K:    {streamQ2KVNNI, farQ2KVNNI, tileQ2KVNNI4x1, scatterQ2KVNNI, scatterOneQ2KVNNI},
+		quant.Q3_K:    {streamQ3KVNNI, farQ3KVNNI, tileQ3KVNNI4x1, scatterQ3KVNNI, scatterOneQ3KVNNI},
+		quant.IQ2_XXS: {streamIQ2XXSVNNI, farIQ2XXSVNNI, tileIQ2XXSVNNI4x1, scatterIQ2XXSVNNI, scatterOneIQ2XXSVNNI},
+		quant.IQ2_XS:  {streamIQ2XSVNNI, farIQ2XSVNNI, tileIQ2XSVNNI4x1, scatterIQ2XSVNNI, scatterOneIQ2XSVNNI},
+		quant.IQ3_XXS: {streamIQ3XXSVNNI, farIQ3XXSVNNI, tileIQ3XXSVNNI4x1, scatterIQ3XXSVNNI, scatterOneIQ3XXSVNNI},
+		quant.IQ1_S:   {streamIQ1SVNNI, farIQ1SVNNI, tileIQ1SVNNI4x1, scatterIQ1SVNNI, scatterOneIQ1SVNNI},
+		quant.IQ4_NL:  {streamIQ4NLVNNI, farIQ4NLVNNI, tileIQ4NLVNNI4x1, scatterIQ4NLVNNI, scatterOneIQ4NLVNNI},
+		quant.IQ3_S:   {streamIQ3SVNNI, farIQ3SVNNI, tileIQ3SVNNI4x1, scatterIQ3SVNNI, scatterOneIQ3SVNNI},
+		quant.IQ4_XS:  {streamIQ4XSVNNI, farIQ4XSVNNI, tileIQ4XSVNNI4x1, scatterIQ4XSVNNI, scatterOneIQ4XSVNNI},
+		quant.IQ1_M:   {streamIQ1MVNNI, farIQ1MVNNI, tileIQ1MVNNI4x1, scatterIQ1MVNNI, scatterOneIQ1MVNNI},
+		quant.TQ1_0:   {streamTQ10VNNI, farTQ10VNNI, tileTQ10VNNI4x1, scatterTQ10VNNI, scatterOneTQ10VNNI},
+		quant.Q1_0:    {streamQ10VNNI, farQ10VNNI, tileQ10VNNI4x1, scatterQ10VNNI, scatterOneQ10VNNI},
+		quant.NVFP4:   {streamNVFP4VNNI, farNVFP4VNNI, tileNVFP4VNNI4x1, scatterNVFP4VNNI, scatterOneNVFP4VNNI},
+		quant.MXFP4:   {streamMXFP4VNNI, farMXFP4VNNI, tileMXFP4VNNI4x1, scatterMXFP4VNNI, scatterOneMXFP4VNNI},
 	}
+}
+
+// usualVNNI has AVX2's kernels where these were faster on Zen 4: in Q4_0, and in wide rows of Q8_0. Q4_K, IQ4_XS and MXFP4 take longest to unpack, so that the
+// hardware's prefetchers fall behind: far kernels were up to a quarter faster on a busy machine.
+func usualVNNI() map[quant.Type][Classes]string {
+	far := [Classes]string{"far-vnni", "far-vnni", "far-vnni", "rows-vnni"}
+	return map[quant.Type][Classes]string{
+		quant.Q4_0: usualWays("avx2"),
+		quant.Q8_0: {"near-vnni", "near-vnni", "rows-avx2", "rows-avx2"},
+		quant.Q6_K: usualNear("vnni"),
+		quant.Q4_K: far, quant.IQ4_XS: far, quant.MXFP4: far,
+	}
+}
+
+// takeFloatsAVX2 gives k the kernels of float types.
+func (k *Kernels) takeFloatsAVX2() {
+	for t, f := range map[quant.Type]struct {
+		far, near tile // of three rows
+		scatter   scatterer
+	}{
+		quant.F32:  {tileF32AVX23x1, nearF32AVX23x1, scatterF32AVX2},
+		quant.F16:  {tileF16AVX23x1, nearF16AVX23x1, scatterF16AVX2},
+		quant.BF16: {tileBF16AVX23x1, nearBF16AVX23x1, scatterBF16AVX2},
+	} {
+		k.take(t, Consecutive, []way{{name: "rows-avx2", tile: f.far, rows: 3}, {name: "rows-near-avx2", tile: f.near, rows: 3}}, all("rows-avx2"))
+		k.take(t, Scattered, scatters("avx2", f.scatter, nil), all("scatter4-avx2"))
+	}
+}
+
+// takeBF16 gives k the kernels of float types in BF16.
+func (k *Kernels) takeBF16() {
+	k.take(quant.F16, Consecutive, []way{{name: "near-bf16", stream: streamF16BF16}, {name: "far-bf16", stream: farF16BF16}},
+		[Classes]string{"near-bf16", "far-bf16", "far-bf16", "far-bf16"})
+	k.take(quant.F16, Scattered, scatters("bf16", scatterF16BF16, nil), all("scatter4-bf16"))
+	k.take(quant.BF16, Consecutive, threeWays("bf16", streamBF16BF16, farBF16BF16, tileBF16BF164x1, 4),
+		[Classes]string{"near-bf16", "rows-bf16", "rows-bf16", "rows-bf16"})
+	k.take(quant.BF16, Scattered, scatters("bf16", scatterBF16BF16, nil), all("scatter4-bf16"))
 }

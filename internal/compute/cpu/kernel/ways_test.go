@@ -22,22 +22,22 @@ func TestWays(t *testing.T) {
 			}
 			p := newProblem(rng, typ, rows, cols, 1)
 			for _, k := range platform() {
-				c := k.ClassOf(typ, cols)
+				c := k.ClassOf(typ, Consecutive, cols)
 				var first []float32
-				for i, name := range k.Ways(typ) {
-					if err := k.Go(typ, c, name); err != nil {
+				for i, name := range k.Ways(typ, Consecutive) {
+					if err := k.Go(typ, Consecutive, c, name); err != nil {
 						t.Fatal(err)
 					}
 					if got := p.multiply(t, k, typ); i == 0 {
 						first = got
 					} else if !slices.Equal(got, first) {
-						t.Errorf("seed %d: %s %s, %d columns: %s differs from %s", seed, k.Name, typ, cols, name, k.Ways(typ)[0])
+						t.Errorf("seed %d: %s %s, %d columns: %s differs from %s", seed, k.Name, typ, cols, name, k.Ways(typ, Consecutive)[0])
 					}
-					if got := k.Way(typ, c); got != name {
+					if got := k.Way(typ, Consecutive, c); got != name {
 						t.Errorf("%s goes by %q, not by the chosen %q", typ, got, name)
 					}
 				}
-				if err := k.Go(typ, c, "sideways"); err == nil {
+				if err := k.Go(typ, Consecutive, c, "sideways"); err == nil {
 					t.Errorf("%s: a kernel that does not exist was taken", typ)
 				}
 			}

@@ -1,0 +1,73 @@
+package cpu
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// Shape is a type of weights, how their rows are read, and how many elements a row has.
+type Shape struct {
+	Type  quant.Type
+	Order kernel.Order
+	Cols  int
+}
+
+// Scattered reports whether rows are chosen by index.
+func (s Shape) Scattered() bool { return s.Order == kernel.Scattered }
+
+// Mapped reports whether rows lie as the file has them.
+func (s Shape) Mapped() bool { return s.Order == kernel.Mapped }
+
+// shapeCols returns lengths of rows, in elements, as models of one to seventy billion weights have them. Scattered rows of all lengths go by one kernel: theirs is that of
+// a model of seven billion.
+func shapeCols(o kernel.Order) []int {
+	if o == kernel.Scattered {
+		return []int{4096}
+	}
+	return []int{2048, 4096, 8192, 14336, 28672}
+}
+
+// Shapes lists what this machine has several kernels for: of each type and order a shape for every class of row lengths.
+func Shapes() []Shape {
+	k := kernel.Variants()[0]
+	var list []Shape
+	for o := range kernel.Order(kernel.Orders) {
+		for _, t := range quant.Types() {
+			if len(k.Ways(t, o)) < 2 {
+				continue
+			}
+			var seen [kernel.Classes]bool
+			for _, cols := range shapeCols(o) {
+				if c := k.ClassOf(t, o, cols); !seen[c] {
+					seen[c] = true
+					list = append(list, Shape{t, o, cols})
+				}
+			}
+		}
+	}
+	return list
+}
+
+// TuneOn chooses the kernel of a shape as Tune does, on weights that lie in memory, whose bytes are zero. It begins to read at byte from, and returns where it
+// ended, so that the next shape does not begin with what caches still hold.
+func (d *Device) TuneOn(s Shape, memory []byte, from int) (end int) {
+	m := &matrix{rowBytes: kernel.RowBytes(s.Type, s.Cols), packed: true, k: d.k}
+	switch s.Order {
+	case kernel.Scattered:
+		m.layout = neurons
+	case kernel.Mapped:
+		m.rowBytes, m.packed = s.Type.RowBytes(s.Cols), false
+	}
+	rows := len(memory) / m.rowBytes
+	m.data = memory[:rows*m.rowBytes]
+	var u tuner
+	u.add(&compute.Matrix{Name: "kernels", Type: s.Type, Rows: rows, Cols: s.Cols, Mem: m})
+	shape := u.shapes[0]
+	shape.row = from / m.rowBytes
+	if shape.row+2*d.decode.Threads()*tuneStride*tunePiece/m.rowBytes > rows {
+		shape.row = 0
+	}
+	d.tune(shape, d.k.Ways(s.Type, s.Order))
+	return shape.row * m.rowBytes
+}
