@@ -37,7 +37,7 @@ answered by a line with an "error".`,
 		Flags: slices.Concat(engineFlags(), speculationFlags(), []cli.Flag{
 			&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "read prompts from `FILE`; - is standard input"},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "add answers to `FILE`; without it they go to standard output"},
-			&cli.StringFlag{Name: "shard", Usage: "answer one share of the lines only: `I/N` is every Nth, from the Ith on, which counts from 0"},
+			&cli.StringFlag{Name: "shard", Usage: "answer only one share of the lines: `I/N` is every Nth line from line I on, counted from 0"},
 			&cli.IntFlag{Name: "parallel", Aliases: []string{"np"}, Value: usualParallel, Usage: "`N` prompts to continue at a time"},
 			lengthFlag(),
 		}, extensionFlags(), grammarFlags(), samplerFlags(), []cli.Flag{traceFlag()}),

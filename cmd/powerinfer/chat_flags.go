@@ -21,12 +21,12 @@ const usualSavedCache = 2048
 // chatFlags are of conversations.
 func chatFlags() []cli.Flag {
 	return slices.Concat([]cli.Flag{
-		&cli.StringFlag{Name: "system-prompt", Aliases: []string{"sys"}, Usage: "begin the conversation with this `TEXT` of the system's"},
+		&cli.StringFlag{Name: "system-prompt", Aliases: []string{"sys"}, Usage: "begin the conversation with this system `TEXT`"},
 		&cli.StringFlag{Name: "system-prompt-file", Aliases: []string{"sysf"}, Usage: "read the system's text from `FILE`"},
 		&cli.BoolFlag{Name: "single-turn", Aliases: []string{"st"}, Usage: "end after one answer"},
 		&cli.BoolFlag{Name: "multiline-input", Aliases: []string{"mli"}, Usage: `a message goes on over lines until one ends with \ or /`},
 		&cli.BoolFlag{Name: "simple-io", Usage: "read plain lines and write plain text, without colours and line editing"},
-		&cli.Int64Flag{Name: "save-cache", Value: usualSavedCache, Usage: "`MIB` that the keys and values which /save keeps beside a conversation may take; 0: none are kept"},
+		&cli.Int64Flag{Name: "save-cache", Value: usualSavedCache, Usage: "`MIB` that /save may write of keys and values beside a conversation; 0: none"},
 	}, templateFlags())
 }
 

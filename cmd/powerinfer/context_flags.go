@@ -26,7 +26,7 @@ func ropeFlagTable() []ropeFlag {
 	inverse := func(v float64) string { return fmt.Sprintf("float:%g", 1/v) }
 	whole := func(v float64) string { return fmt.Sprintf("int:%.0f", v) }
 	return []ropeFlag{
-		{"rope-scale", "extend the context `N` times: positions are divided by it, in yarn of slow pairs only", "ROPE_SCALE", "scaling.factor", nil, 1e-6, large},
+		{"rope-scale", "extend the context `N` times: positions are divided by N, with yarn only those of slowly rotating pairs", "ROPE_SCALE", "scaling.factor", nil, 1e-6, large},
 		{"rope-freq-base", "base of the frequencies (θ), which NTK-aware scaling raises; default: the file's", "ROPE_FREQ_BASE", "freq_base", nil, 1, 1e30},
 		{"rope-freq-scale", "the inverse of --rope-scale", "ROPE_FREQ_SCALE", "scaling.factor", inverse, 1e-9, 1e6},
 		{"yarn-orig-ctx", "tokens of context before it was extended; default: the file's", "YARN_ORIG_CTX", "scaling.original_context_length", whole, 1, large},
@@ -92,14 +92,14 @@ func overrides(c *cli.Command) ([]string, error) {
 
 // expertsFlag overrides how many experts a token uses.
 func expertsFlag() cli.Flag {
-	return &cli.IntFlag{Name: "experts-used", HideDefault: true, Usage: "have each token use `N` experts; default: the file's. perplexity --kl-divergence measures what fewer cost"}
+	return &cli.IntFlag{Name: "experts-used", HideDefault: true, Usage: "use `N` experts for each token; default: as many as the file says. perplexity --kl-divergence measures what fewer cost"}
 }
 
 // extensionFlags are of commands whose texts may be extended: see powerinfer.Extension.
 func extensionFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.IntFlag{Name: "grp-attn-n", Aliases: []string{"gan"}, Value: 1, Usage: "self-extension: have each `N` tokens of a long text share a position, so that it may be N times as long as those that the model was trained on; with -c", Sources: env("GRP_ATTN_N")},
-		&cli.IntFlag{Name: "grp-attn-w", Aliases: []string{"gaw"}, Value: 512, Usage: "tokens, at most, at a text's end that have positions of their own: a multiple of --grp-attn-n", Sources: env("GRP_ATTN_W")},
+		&cli.IntFlag{Name: "grp-attn-w", Aliases: []string{"gaw"}, Value: 512, Usage: "at most `N` tokens at a text's end have positions of their own; a multiple of --grp-attn-n", Sources: env("GRP_ATTN_W")},
 	}
 }
 
@@ -122,8 +122,8 @@ func readExtension(c *cli.Command) (powerinfer.Extension, error) {
 // shiftFlags are of commands whose texts may go on where the context is full.
 func shiftFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.BoolFlag{Name: "context-shift", Usage: "have a text go on where the context is full, without its oldest tokens", Sources: env("CONTEXT_SHIFT")},
-		&cli.IntFlag{Name: "keep", Usage: "so many tokens at the beginning of a prompt stay then; -1: all of the prompt"},
+		&cli.BoolFlag{Name: "context-shift", Usage: "when the context is full, drop the oldest tokens and go on", Sources: env("CONTEXT_SHIFT")},
+		&cli.IntFlag{Name: "keep", Usage: "with --context-shift, keep `N` tokens at the beginning of the prompt; -1: all of the prompt"},
 	}
 }
 

@@ -25,9 +25,9 @@ func evalCommand() *cli.Command {
 	return &cli.Command{
 		Name: "eval", Usage: "score a model on a published task", ArgsUsage: "TASK",
 		Description: "TASK is " + strings.Join(powerinfer.TaskNames(), ", ") + ".\n" +
-			"Its data come from -f FILE, in a form of its publishers or of llama.cpp: docs/evaluation.md.\n" +
+			"Its data comes from -f FILE, in its publishers' form or llama.cpp's: docs/evaluation.md.\n" +
 			"With -o FILE an interrupted run is continued by the same command.\n" +
-			"Programs that a model wrote run only with --execute, on Linux, kept in.",
+			"Programs that a model wrote run only with --execute, in a sandbox, on Linux.",
 		Flags: slices.Concat(engineFlags(), []cli.Flag{
 			&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "the task's data `FILE`; of mmlu also a folder of CSV"},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "add what the model answered to `FILE`, a JSON object on each line"},

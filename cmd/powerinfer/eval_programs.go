@@ -38,7 +38,7 @@ func programFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.IntFlag{Name: "tries", Value: 1, Usage: "write `N` programs for each question; with more than one --temp is the sampler's usual one, else 0"},
 		&cli.StringFlag{Name: "pass-at", Value: "1,10,100", Usage: "the `K`s of pass@k, of which those up to --tries are told"},
-		&cli.BoolFlag{Name: "execute", Usage: "run the programs that the model wrote, kept in, with the task's tests"},
+		&cli.BoolFlag{Name: "execute", Usage: "run the programs that the model wrote with the task's tests, in a sandbox"},
 		&cli.StringFlag{Name: "samples", Usage: "score the completions in `FILE` instead of a model's; it needs --execute"},
 		&cli.DurationFlag{Name: "timeout", Usage: "the time that a program has with all its tests; default: 10s"},
 		&cli.IntFlag{Name: "n-predict", Aliases: []string{"n", "predict"}, Value: programTokens, Usage: "tokens of a program at most"},

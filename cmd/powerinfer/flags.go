@@ -39,7 +39,7 @@ func engineFlags() []cli.Flag {
 		batchFlag(), ubatchFlag(), cacheKeysFlag(), cacheValuesFlag(), wholeCacheFlag(),
 		&cli.IntFlag{Name: "threads", Aliases: []string{"t"}, Usage: "threads for generation; default: idle physical cores", Sources: env("THREADS")},
 		&cli.IntFlag{Name: "threads-batch", Aliases: []string{"tb"}, Usage: "threads for prompts; default: as --threads", Sources: env("THREADS_BATCH")},
-		&cli.BoolFlag{Name: "no-repack", Aliases: []string{"nr"}, Usage: "compute on the mapped file instead of repacking it into memory; sums are the same but in --sparse exact of files that are not prepared, whose down projections are then computed whole and round differently", Sources: env("NO_REPACK")},
+		&cli.BoolFlag{Name: "no-repack", Aliases: []string{"nr"}, Usage: "compute on the mapped file instead of repacking it into memory; the text is the same, except with --sparse exact on a file that is not prepared, where sums round differently", Sources: env("NO_REPACK")},
 		kernelsFlag(),
 		&cli.BoolFlag{Name: "mlock", Usage: "keep weights out of swap", Sources: env("MLOCK")},
 		&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
@@ -86,15 +86,15 @@ func sparseFlag() cli.Flag {
 func predictionFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.Float32Flag{Name: "sparse-threshold", Usage: "logit from which a predicted neuron is computed; default: the file's", Sources: cli.NewValueSourceChain(variable("LLAMA_SPARSE_PRED_THRESHOLD"))},
-		&cli.Float64Flag{Name: "sparse-always-on", HideDefault: true, Usage: "`SHARE` of each layer's neurons, the hottest, that --sparse predict computes for every token; default: the file's, which is also the least"},
+		&cli.Float64Flag{Name: "sparse-always-on", HideDefault: true, Usage: "`SHARE` of each layer's neurons, the hottest, that --sparse predict computes for every token; default and minimum: the file's"},
 	}
 }
 
 // boundFlags have the file's curve choose how neurons are left out.
 func boundFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.Float64Flag{Name: "max-kld", Usage: fmt.Sprintf("leave out neurons as the file's measured settings allow: the fastest with which 19 of 20 documents keep this KL divergence from all neurons, in nats a token; with --sparse threshold: %g", model.UsualMaxKLD), Sources: env("MAX_KLD")},
-		&cli.Float64Flag{Name: "min-same-top", Usage: "likewise: least share of a document's tokens whose likeliest successor stays the same, as in 0.97", Sources: env("MIN_SAME_TOP")},
+		&cli.Float64Flag{Name: "max-kld", Usage: fmt.Sprintf("leave out as many neurons as the file's measured settings allow: the fastest setting with which 19 of 20 documents stay within this KL divergence from computing all neurons, in nats a token; with --sparse threshold the default is %g", model.UsualMaxKLD), Sources: env("MAX_KLD")},
+		&cli.Float64Flag{Name: "min-same-top", Usage: "the same by another measure: the least share of a document's tokens whose likeliest successor stays the same, such as 0.97", Sources: env("MIN_SAME_TOP")},
 	}
 }
 
@@ -178,7 +178,7 @@ func noteBusy() {
 }
 
 func kernelsFlag() cli.Flag {
-	return &cli.StringFlag{Name: "kernels", Value: planner.KernelsAuto, Usage: "processor kernels of generation, which all give the same text: auto measures while loading which is the fastest here; usual, or a `NAME` that -v shows; that of an instruction set, as doctor shows it, has everything use no other"}
+	return &cli.StringFlag{Name: "kernels", Value: planner.KernelsAuto, Usage: "the processor's kernels for generation; all give the same text. auto measures which is the fastest while loading, usual takes the ordinary one, another `NAME` is one that -v shows; the name of an instruction set, as doctor shows it, keeps everything to that set"}
 }
 
 // openOptions reads engineFlags, of commands that have some of them those.

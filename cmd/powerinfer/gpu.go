@@ -26,8 +26,8 @@ func gpuFlags() []cli.Flag {
 		streamFlag(),
 		&cli.StringFlag{Name: "n-gpu-layers", Aliases: []string{"ngl", "gpu-layers"}, Usage: "put the last `N` layers whole on GPUs, or all, as llama.cpp does; default, or auto: attention and hot neurons first", Sources: env("N_GPU_LAYERS")},
 		kvInRAMFlag(),
-		&cli.IntFlag{Name: "moe-cache-mib", Usage: "let the experts in at most `N` MiB of GPU memory follow the text, which takes RAM for all of them; 0: they stay where the plan has them; default: they follow where RAM has room and that should be faster"},
-		&cli.BoolFlag{Name: "read-ahead", HideDefault: true, Usage: "read the neurons that a GPU seems to leave to the processor before it is their turn; default: where the plan has the GPU wait for them"},
+		&cli.IntFlag{Name: "moe-cache-mib", Usage: "let experts follow the text: those used most lie in at most `N` MiB of GPU memory, and RAM holds all of them; 0: they stay where the plan put them; default: they follow where RAM has room and that should be faster"},
+		&cli.BoolFlag{Name: "read-ahead", HideDefault: true, Usage: "while the processor waits for a GPU, read ahead the neurons that it will probably compute next; default: where the plan expects the GPU to wait for the processor"},
 	)
 }
 
@@ -36,7 +36,7 @@ func deviceFlag() cli.Flag {
 }
 
 func budgetFlag() cli.Flag {
-	return &cli.StringSliceFlag{Name: "vram-budget", Usage: "`GIB` of a GPU's memory to use, default what is free less a reserve; one for all GPUs or one for each: 8,11", Sources: env("VRAM_BUDGET")}
+	return &cli.StringSliceFlag{Name: "vram-budget", Usage: "`GIB` of a GPU's memory to use; default: what is free, less a reserve; one number for all GPUs or one for each: 8,11", Sources: env("VRAM_BUDGET")}
 }
 
 func kvInRAMFlag() cli.Flag {
@@ -44,7 +44,7 @@ func kvInRAMFlag() cli.Flag {
 }
 
 func streamFlag() cli.Flag {
-	return &cli.IntFlag{Name: "stream-tokens", Usage: "send the neurons and experts that are not on a GPU to it for steps of at least `N` tokens of a prompt; 0: never; default: where that is faster than computing with them"}
+	return &cli.IntFlag{Name: "stream-tokens", Usage: "in steps of at least `N` tokens of a prompt, send the neurons and experts in RAM to the GPU; 0: never; default: where that is faster than computing with them on the processor"}
 }
 
 // listDevices prints what --device may name.

@@ -20,7 +20,7 @@ import (
 
 func pullCommand() *cli.Command {
 	return &cli.Command{
-		Name: "pull", Usage: "download models of the Hugging Face hub, or what is new of them",
+		Name: "pull", Usage: "download models from the Hugging Face hub, or update them",
 		ArgsUsage: "USER/REPO[:QUANT]...",
 		Description: `Files go to the cache that Python's huggingface_hub and llama.cpp use, and are found there by all of them: $HF_HOME/hub, usually
 ~/.cache/huggingface/hub. A download that was interrupted goes on where it ended. The path of each model is printed.`,
@@ -196,8 +196,8 @@ func rmCommand() *cli.Command {
 	return &cli.Command{
 		Name: "rm", Usage: "remove models from the Hugging Face cache",
 		ArgsUsage: "USER/REPO[:QUANT]...",
-		Description: `Without QUANT or a file's name the whole repository goes, with what other programs fetched of it. Contents that another name
-of the repository leads to stay.`,
+		Description: `Without QUANT or the name of a file the whole repository is removed, with what other programs downloaded of it.
+Content that another file of the repository uses stays.`,
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask"}},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.NArg() == 0 {

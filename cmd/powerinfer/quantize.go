@@ -34,7 +34,7 @@ func quantizeCommand() *cli.Command {
 			&cli.StringFlag{Name: "token-embedding-type", Usage: "element `TYPE` of the token embedding"},
 			&cli.BoolFlag{Name: "leave-output-tensor", Usage: "leave output.weight as it is"},
 			&cli.BoolFlag{Name: "allow-requantize", Usage: "decode matrices that are quantised already; quality is lost twice"},
-			&cli.StringFlag{Name: "prune-layers", Usage: "leave out `LAYERS`, numbers separated by commas; the model is another one then"},
+			&cli.StringFlag{Name: "prune-layers", Usage: "leave out `LAYERS`, numbers separated by commas; this changes the model"},
 			&cli.BoolFlag{Name: "keep-split", Usage: "write as many parts as IN has"},
 			&cli.StringSliceFlag{Name: "override-kv", Usage: "set a metadata key of OUT: `KEY=TYPE:VALUE`, TYPE int, float, bool or str; may be repeated"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "show each matrix's type and size, and write nothing"},

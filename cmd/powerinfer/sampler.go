@@ -22,9 +22,9 @@ import (
 func samplerFlags() []cli.Flag {
 	d := sample.DefaultOptions()
 	return []cli.Flag{
-		&cli.Int64Flag{Name: "seed", Aliases: []string{"s"}, Value: -1, Usage: "of the random choices; -1: a new one each time", Sources: env("SEED")},
+		&cli.Int64Flag{Name: "seed", Aliases: []string{"s"}, Value: -1, Usage: "seed of the random choices; -1: a new one each time", Sources: env("SEED")},
 		&cli.StringFlag{Name: "samplers", Value: sample.ChainNames(d.Chain), Usage: "samplers to apply, in this `ORDER`, separated by ;"},
-		&cli.StringFlag{Name: "sampler-seq", Aliases: []string{"sampling-seq"}, Value: sample.ChainLetters(d.Chain), Usage: "the same as `LETTERS`, one for each; a stands for adaptive_p"},
+		&cli.StringFlag{Name: "sampler-seq", Aliases: []string{"sampling-seq"}, Value: sample.ChainLetters(d.Chain), Usage: "the same as `LETTERS`, one for each sampler; a stands for adaptive_p"},
 		&cli.Float32Flag{Name: "temp", Aliases: []string{"temperature"}, Value: d.Temperature, Usage: "temperature; 0 always takes the likeliest token", Sources: env("TEMPERATURE", "TEMP")},
 		&cli.Float32Flag{Name: "dynatemp-range", Usage: "vary the temperature by up to this: lower where the model is sure, higher where it is not"},
 		&cli.Float32Flag{Name: "dynatemp-exp", Value: d.DynamicExponent, Usage: "raise the entropy, as a share of the highest possible, to this power before it sets the temperature"},

@@ -45,8 +45,8 @@ func serveCommand() *cli.Command {
 docs/server.md. Ctrl-C stops the server: requests that run may end, a second Ctrl-C ends them, too.`,
 		Flags: slices.Concat(engineFlags(), speculationFlags(), libraryFlags(), listenFlags(), shiftFlags(), []cli.Flag{
 			&cli.IntFlag{Name: "parallel", Aliases: []string{"np"}, Value: 4, Usage: "`N` requests that generate at a time, over one KV cache", Sources: env("N_PARALLEL")},
-			&cli.BoolFlag{Name: "lora-init-without-apply", Usage: "load LoRA adapters with the scale 0: requests, or POST /lora-adapters, say another"},
-			&cli.IntFlag{Name: "max-queue", Value: 64, Usage: "requests that may wait besides; more are told to come again later"},
+			&cli.BoolFlag{Name: "lora-init-without-apply", Usage: "load LoRA adapters with the scale 0; requests or POST /lora-adapters set another"},
+			&cli.IntFlag{Name: "max-queue", Value: 64, Usage: "requests that may wait; further ones are told to try again later"},
 			&cli.StringFlag{Name: "alias", Aliases: []string{"a"}, Usage: "the model's `NAME` for clients; default: the file's", Sources: env("ALIAS")},
 			&cli.StringSliceFlag{Name: "api-key", Usage: "`KEY` that requests must have, or several with commas; may be repeated", Sources: cli.NewValueSourceChain(variable("LLAMA_API_KEY"))},
 			&cli.StringFlag{Name: "api-key-file", Usage: "read keys from `FILE`, one on each line; lines that begin with # are comments; it is read again when it changes"},
@@ -62,7 +62,7 @@ docs/server.md. Ctrl-C stops the server: requests that run may end, a second Ctr
 			&cli.StringFlag{Name: "slot-save-path", Usage: "let requests save what the KV cache has of their texts in the folder `DIR`, and restore it", Sources: env("SLOT_SAVE_PATH")},
 			&cli.BoolFlag{Name: "metrics", Usage: "answer /metrics, for Prometheus", Sources: env("ENDPOINT_METRICS")},
 		}, templateFlags(), samplerFlags(), logFlags(), []cli.Flag{
-			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "say how the model is computed, and have answers in OpenAI's form tell prompt and settings in __verbose"},
+			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "say how the model is computed, and add prompt and settings to answers in OpenAI's form, as __verbose"},
 		}),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if err := noArguments(c); err != nil {

@@ -15,7 +15,7 @@ func logFlags() []cli.Flag {
 		&cli.StringFlag{Name: "log-format", Value: "text", Usage: "`FORM` of the log's lines: text or json"},
 		&cli.StringFlag{Name: "log-file", Usage: "append the log to `FILE` instead of writing it to standard error", Sources: env("LOG_FILE")},
 		&cli.IntFlag{Name: "log-verbosity", Aliases: []string{"lv", "verbosity"}, Value: 3, Usage: "1: errors, 2: warnings, 3: requests, too, 4 and more: everything", Sources: env("LOG_VERBOSITY")},
-		&cli.BoolFlag{Name: "log-prompts", Usage: "have the log tell what is asked and answered"},
+		&cli.BoolFlag{Name: "log-prompts", Usage: "write prompts and answers into the log"},
 	}
 }
 

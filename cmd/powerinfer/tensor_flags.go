@@ -20,7 +20,7 @@ func tensorFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.GenericFlag{
 			Name: tensorFlag, Aliases: []string{"ot"}, Value: &patternFlag{list}, Sources: env("OVERRIDE_TENSOR"),
-			Usage: "where tensors lie whose names match: `PATTERN=BUFFER`, several between commas, a buffer being CPU or Vulkan0 and so on, by the numbers of --list-devices; the plan places the others",
+			Usage: "put the tensors whose names match a pattern into a buffer: `PATTERN=BUFFER`, several separated by commas; a buffer is CPU, Vulkan0 and so on, by the numbers of --list-devices; the plan places the other tensors",
 		},
 		&cli.GenericFlag{
 			Name: "cpu-moe", Aliases: []string{"cmoe"}, Value: &allExpertsFlag{list}, Sources: env("CPU_MOE"),

@@ -2,7 +2,7 @@ package compute
 
 import "reflect"
 
-// Op is an operation of a forward pass with its operands: a pointer to one of the structs in ops.go and ops_experts.go. An operation is described
+// Op is an operation of a forward pass with its operands: a pointer to one of the structs in ops_*.go. An operation is described
 // there once; whatever forwards, records, compares or traces operations treats all of them alike through Visit.
 type Op interface {
 	// Visit passes the operands that live on a device to v, in a fixed order. Absent ones are passed too: tensors and sets without

@@ -122,7 +122,7 @@ const (
 	partDown
 )
 
-// partOf returns what the matrix called name is.
+// partOf returns which part of the model the matrix called name is.
 func partOf(name string) part {
 	switch name {
 	case "output.weight":

@@ -16,7 +16,7 @@ type frame struct {
 	parent int32 // index; bottom at the end
 }
 
-// bottom is the index of the frame under every stack: what is read is complete.
+// bottom is the index of the frame under every stack: when only it is left, the text is complete.
 const bottom = 0
 
 // Values of arena.next other than states.

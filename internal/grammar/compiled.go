@@ -305,7 +305,7 @@ func (s *State) Done() bool {
 // maxForced bounds what Forced returns: a grammar may force more than anyone wants.
 const maxForced = 4096
 
-// Forced returns the bytes that must come next whatever is sampled, none where there is a choice or the text may end.
+// Forced returns the bytes that must come next, or none if there is a choice or the text may end.
 func (s *State) Forced() []byte {
 	if s.free() || s.ended || len(s.c.literals) > 0 {
 		return nil

@@ -15,7 +15,7 @@ const (
 
 var digit = class(runeRange{'0', '9'})
 
-// limits are the bounds of a number; nil where there is none.
+// limits are the bounds of a number, each nil if there is none.
 type limits struct {
 	lo, hi         *big.Rat
 	loOpen, hiOpen bool // the bound itself is not allowed

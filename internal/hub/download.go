@@ -33,7 +33,7 @@ const longCheck = 4 << 30
 // copyBuffer is read and hashed at a time.
 const copyBuffer = 256 << 10
 
-// newHash returns what a content's name is the result of.
+// newHash returns the hash that names a content.
 func newHash(f File) hash.Hash {
 	if f.sha256() != "" {
 		return sha256.New()

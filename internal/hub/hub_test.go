@@ -312,7 +312,7 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// What is not the file that was listed is never kept.
+// A content without the listed hash is never kept.
 func TestDamaged(t *testing.T) {
 	flip := func(_ string, b []byte) []byte {
 		b = bytes.Clone(b)
@@ -608,7 +608,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// What is out of order for a moment is asked again, what says no is not.
+// Temporary errors are tried again, refusals are not.
 func TestStatus(t *testing.T) {
 	s, h := standIn(t)
 	n := 0

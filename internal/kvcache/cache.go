@@ -44,7 +44,7 @@ func (l Label) Decoded() bool { return l&decoded != 0 }
 // Foreign returns the label of l's token where it was evaluated on other devices, or on another share of them, which round differently.
 func (l Label) Foreign() Label { return l | foreign }
 
-// IsForeign reports whether that is so.
+// IsForeign reports whether the token was evaluated on other devices, or on another share of them.
 func (l Label) IsForeign() bool { return l&foreign != 0 }
 
 // same reports whether l and m name the same token, however evaluated.
@@ -103,7 +103,7 @@ func New(size Size, copy func(to, from Page)) *Cache {
 
 func newRoot() *node { return &node{Page: Page{-1, -1, -1}} }
 
-// numbers returns n-1…0.
+// numbers returns the numbers from n-1 down to 0.
 func numbers(n int) []int32 {
 	list := make([]int32, n)
 	for i := range list {
@@ -201,7 +201,7 @@ func (c *Cache) see(n *node) {
 	n.seen++
 }
 
-// unsee takes one away, which has gone on or, unless behind, ends.
+// unsee takes a window away that reached n: it has gone on past n if behind, or else its sequence has ended.
 func (c *Cache) unsee(n *node, behind bool) {
 	if n.seen--; n.seen == 0 && n.Near >= 0 {
 		c.past++
@@ -210,7 +210,7 @@ func (c *Cache) unsee(n *node, behind bool) {
 	}
 }
 
-// evict frees the page that was idle for longest and that no other continues.
+// evict frees the page that was idle for longest, of those that no other page continues. It reports whether there was one.
 func (c *Cache) evict() bool {
 	var oldest *node
 	for _, n := range c.nodes {
@@ -245,7 +245,7 @@ func (c *Cache) hold(n *node) {
 	n.refs++
 }
 
-// release takes a holder from n. Without one it stays for its prefix, unless nothing was written to it or another page holds the same.
+// release takes a holder from n. A node without holders stays for its prefix, unless nothing was written to it or another page holds the same.
 func (c *Cache) release(n *node) {
 	if n.refs--; n.refs > 0 {
 		return

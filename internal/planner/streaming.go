@@ -36,14 +36,48 @@ func (m *Machine) streaming(j int, asked *int, b *modelcost.Cost, budget int64) 
 	if products == 0 || packs == 0 {
 		products, packs = coreProducts*float64(m.figures.Cores), corePacks*float64(m.figures.Cores)
 	}
-	sent := float64(b.RowBytes) // of a row on the bus
+	file := float64(b.RowBytes)
+	sent := file // bytes of a row on the bus
 	if t, ok := quant.Named(b.Type, quant.Types()); ok {
 		sent = float64(vulkan.RowBytes(t, b.RowElems))
 	}
-	send := (sent/k.Upload + float64(b.RowBytes)/packs) / float64(b.RowElems) // seconds a weight
-	s.Tokens = int(math.Ceil(send * products))
-	s.Experts = int(math.Ceil(send * products * expertsPerUse(b)))
+	w := sending{pack: file / packs, copy: sent / k.Upload, both: (2*file + sent) / m.figures.Best().Stream}
+	tokens := func(experts bool) float64 {
+		seconds := w.seconds(layerBytes(b, experts) * sent / file / float64(s.Bytes))
+		return seconds / float64(b.RowElems) * products
+	}
+	s.Tokens = int(math.Ceil(tokens(false)))
+	s.Experts = int(math.Ceil(tokens(true) * expertsPerUse(b)))
 	return s
+}
+
+// sending holds what a row takes on its way to a GPU, in seconds.
+type sending struct {
+	pack float64 // of the cores, which pack it
+	copy float64 // of the bus
+	both float64 // of RAM, if one row is packed while another is copied: packing reads and writes it, the copy reads it again
+}
+
+// seconds returns what each row of a layer takes that is sent in so many chunks. While a chunk is copied the cores pack the next one, by whichever queue the
+// copy goes, so that the slowest of cores, bus and RAM decides. Only the first chunk is packed, and only the last one copied, while nothing else is done. What
+// the GPU's products take is left out: they go on beside the copies, or are short beside them.
+func (w sending) seconds(chunks float64) float64 {
+	if !(chunks > 1) || math.IsInf(chunks, 1) {
+		return w.pack + w.copy
+	}
+	alone := 1 / chunks
+	return alone*(w.pack+w.copy) + (1-alone)*max(w.pack, w.copy, w.both)
+}
+
+// layerBytes returns the bytes of the first layer's neurons, or of the first layer's experts, as the file has them; 0 if there is no such layer. A plan, which is
+// made later, may leave fewer of them in RAM, and then fewer chunks: but such layers take less time, so that a number of tokens that is right for whole ones costs least.
+func layerBytes(b *modelcost.Cost, experts bool) float64 {
+	for l := range b.Model.Layers {
+		if y := &b.Model.Layers[l]; y.Experts == experts {
+			return float64(len(y.Units.Sometimes)) * float64(y.Units.Size)
+		}
+	}
+	return 0
 }
 
 // expertsPerUse returns how many experts a layer has for each that a token uses: so many times as many tokens read a weight before sending it pays.

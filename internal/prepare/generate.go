@@ -89,7 +89,7 @@ func (g *generator) batch(ctx context.Context, n, limit int) ([][]int32, error) 
 	}
 }
 
-// generate makes documents of at least tokens in all. What it has is kept in the work folder after every batch.
+// generate makes documents that have at least so many tokens in all, and saves them in the work folder after every batch.
 func (g *generator) generate(ctx context.Context, w *work, tokens int, progress func(done, total int64)) ([]document, error) {
 	texts, err := w.readTexts()
 	if err != nil {

@@ -362,6 +362,9 @@ func (r *run) check(ctx context.Context) error {
 			return fmt.Errorf("%s: tensor %q is %s, and its transposition must be quantised again; give an F32, F16 or BF16 model, or --allow-requantize", path, t.Name, t.Type)
 		}
 	}
+	if r.o.Original && !r.quantised {
+		return prepared.CheckOriginal(r.f, &prepared.Info{Activation: r.c.Act.Kind.String(), Input: prepared.Normed})
+	}
 	return nil
 }
 

@@ -230,7 +230,7 @@ func stopAfter(t *testing.T, f *gguf.File, o Options, n int) bool {
 	return false
 }
 
-// counted thins the progress of writing out, which is told much more often than that of other stages.
+// counted passes on only some of the progress of writing, which is reported much more often than that of other stages.
 func counted(s Stage) bool { return s != StageWrite || rand.IntN(200) == 0 }
 
 // litter leaves what a kill leaves: traces longer than the state says, files half written under other names.
@@ -307,6 +307,7 @@ func TestRefused(t *testing.T) {
 		"silu":         {change(func(s *synth.Spec) { s.Activation, s.Sparsity, s.PowerLaw = "silu", 0, 0 }), nil, "its activation is silu: [0-9.]+ % of activations are within 1 % of their token's largest"},
 		"quantised":    {change(func(s *synth.Spec) { s.Type = quant.Q8_0 }), nil, `tensor "blk.0.ffn_down.weight" is Q8_0, and its transposition must be quantised again; give`},
 		"original":     {change(func(s *synth.Spec) { s.Magic = "PWRI" }), nil, "is an original PowerInfer file with predictors"},
+		"not for it":   {change(func(s *synth.Spec) { s.Arch, s.Activation = "arcee", "relu2" }), func(o *Options) { o.Original, o.Files = true, []string{"missing"} }, `architecture "arcee": the original PowerInfer runs .* only`}, // before texts are read
 		"short text":   {smallSpec(), func(o *Options) { o.Files = []string{writeFile(t, "short", text(9, 100))} }, "tokens of calibration text are left after holding .* out, and at least 8192 are needed"},
 		"short eval":   {smallSpec(), func(o *Options) { o.EvalFiles = []string{writeFile(t, "eval", "some other words")} }, "the evaluation text has .* tokens that calibration has not, and at least 512"},
 		"same eval":    {smallSpec(), func(o *Options) { o.EvalFiles, o.Tokens = o.Files, 1<<20 }, "the evaluation text has"},

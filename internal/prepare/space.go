@@ -10,7 +10,7 @@ import (
 // predictorShare is how much predictors and statistics add to a model at most: ranks are an eighth of the width, usually less.
 const predictorShare = 0.1
 
-// space is what a run writes, in bytes.
+// space is the number of bytes that a run writes.
 type space struct {
 	samples     float64 // of all layers' traces
 	model       float64 // of the prepared file

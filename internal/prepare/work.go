@@ -119,7 +119,7 @@ func (w *work) open(id identity, resume bool) (*work, identity, error) {
 	return w, id, w.write(fileIdentity, b)
 }
 
-// resume compares what the folder was made for with what is asked for.
+// resume compares the run that the folder was made for with the one that is asked for.
 func (w *work) resume(b []byte, id identity) (*work, identity, error) {
 	var old identity
 	if err := json.Unmarshal(b, &old); err != nil {

@@ -49,8 +49,12 @@ func (s Speeds) Piece(step float64) int64 {
 	return int64(min(max(step*delay*s.Bus, leastPiece), all))
 }
 
-// copying returns the seconds that a byte of a copy takes of the GPU, in whose queue it is, and of the processor, which is bound by RAM: the copy itself reads there, too,
-// which counts where it is not the GPU's time.
+// copying returns the seconds that a byte of a copy adds to generation.
+//
+// With a queue of its own a copy costs only RAM's time: staging passes over RAM's bus Staged times, and the copy reads from it once. The GPU goes on computing.
+//
+// In the one queue the costs are added, although bus and RAM work at the same time elsewhere, because a token pays them one after the other: the piece goes between
+// two steps, when the next step's first layers wait for it and the processor has nothing to do, and staging slows the processor's part of the steps themselves.
 func (s Speeds) copying() float64 {
 	if s.Beside {
 		return (1 + Staged) / s.RAM

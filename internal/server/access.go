@@ -11,7 +11,7 @@ import (
 // public are the paths that need no key.
 var public = []string{"/health", "/v1/health"}
 
-// Handler returns what answers requests: keys and origins are checked, and each request is logged without what it says.
+// Handler returns the handler of all requests. It checks keys and origins, and logs each request without its content.
 func (s *Server) Handler() http.Handler {
 	inner := http.Handler(http.HandlerFunc(s.admit))
 	if s.o.Page != nil {

@@ -29,7 +29,7 @@ func thinking(t testing.TB) func(*choices) {
 	}
 }
 
-// bracketed returns what stands in the last double brackets of a prompt, which is how the clients have the model say what they need.
+// bracketed returns the text in the last double brackets of a prompt: clients put there what the model is to answer with.
 func bracketed(prompt string) string {
 	i := strings.LastIndex(prompt, "[[")
 	n := strings.Index(prompt[max(0, i):], "]]")

@@ -36,7 +36,7 @@ func (l *limiter) pass(text string) (string, bool) {
 	return text, !l.ended
 }
 
-// indented returns text with what was held back, up to a line that is not indented enough.
+// indented returns text with what was held back before it, up to the first line that is not indented enough.
 func (l *limiter) indented(text string) string {
 	var out strings.Builder
 	for i := range len(text) {

@@ -283,7 +283,7 @@ func (l *lab) speed(ctx context.Context, s Setting) (any, error) {
 	return timed{float64(l.o.Generate) / (float64(r.Samples[0]) / 1e9), reads}, err
 }
 
-// reads returns what a token of the steps since before read, each of one token; cost is the file's.
+// reads returns how many bytes a token read, in the steps of one token since before; cost is the file's.
 func (l *lab) reads(m *session.Session, cost *placement.Model, before []model.NeuronUse) (r Reads, err error) {
 	plan, err := m.Planner.Plan()
 	if err != nil {

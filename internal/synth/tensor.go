@@ -472,6 +472,9 @@ func (m *model) feedForward(layer int) {
 		m.norm(name(norm))
 	}
 	if m.Experts > 0 && layer >= m.Dense {
+		// This should be m.input(depth), as below: input takes a depth and e is an energy, so that deep layers' experts are made for the residual of layer 0 or 1 and
+		// their gates deviate by up to 1.15 instead of 1. It stays because the perplexities and speeds of docs/benchmarks/2026-11-experts.md and
+		// 2026-11-families.md are of models with these weights; mend it when those are measured anew.
 		m.experts(layer, m.input(e), n)
 		if m.fam.NormSum {
 			m.norm(name("layer_output_norm"))

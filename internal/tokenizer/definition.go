@@ -229,7 +229,7 @@ func (d *Definition) named(c *Component, name string) []int32 {
 	return nil
 }
 
-// pipeline is what a Definition becomes, but for the model and its pre-tokenizer.
+// pipeline is a compiled Definition, without the model and its pre-tokenizer.
 type pipeline struct {
 	raw, normalized *finder // added tokens searched for before and after the normalizer; nil: none
 	template        *finder // raw for EncodeTemplate

@@ -16,7 +16,7 @@ type unigram struct {
 	bytes   *[256]int32
 }
 
-// unknownPenalty is how far below the lowest score that of an unknown character lies: SentencePiece's kUnkPenalty.
+// unknownPenalty is how far the score of an unknown character lies below the lowest score: SentencePiece's kUnkPenalty.
 const unknownPenalty = 10
 
 // newUnigram builds the model of tokens ids, of which text never spells those that are control tokens. Among bytes are the tokens of single bytes,

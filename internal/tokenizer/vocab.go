@@ -206,7 +206,7 @@ func (t *Tokenizer) BOS() int32 { return t.v.BOS }
 // EOS returns the id of the token that ends a text, -1 if there is none.
 func (t *Tokenizer) EOS() int32 { return t.v.EOS }
 
-// UNK returns the id of the token for what the vocabulary cannot write, -1 if there is none.
+// UNK returns the id of the token for text that the vocabulary cannot write, or -1 if there is none.
 func (t *Tokenizer) UNK() int32 { return t.v.UNK }
 
 // EOT returns the id of the token that ends a turn, -1 if there is none.
@@ -221,7 +221,7 @@ func (t *Tokenizer) AddsBOS() bool { return t.v.AddBOS }
 // AddsEOS reports whether Encode ends with EOS when special tokens are asked for.
 func (t *Tokenizer) AddsEOS() bool { return t.v.AddEOS }
 
-// Note returns what a user should know of how text is split, in one line; empty: nothing.
+// Note returns one line for the user about how text is split, or an empty text.
 func (t *Tokenizer) Note() string {
 	if t.pipe != nil || t.v.Model != "gpt2" || KnownPreTokenizer(t.v.Pre) {
 		return ""

@@ -89,7 +89,7 @@ func (l *layer) sentence(sample int, logits []float32) verdict {
 	return v
 }
 
-// ratio is a/b, 1 where there is nothing to miss.
+// ratio returns a/b, or 1 if b is 0: nothing could be missed.
 func ratio(a, b float64) float64 {
 	if b == 0 {
 		return 1

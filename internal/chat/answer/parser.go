@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of what is held back before it is known whether a call begins.
+// Bounds of the text that is held back until it is known whether a call begins.
 const (
 	maxName   = 256  // bytes of a tool's name, of a call's id, of a message's header
 	maxGap    = 64   // bytes of white space before a marker that belong to it
@@ -111,7 +111,7 @@ func (p *Parser) peek() (byte, bool) {
 	return p.buf[p.pos], true
 }
 
-// emit adds an event for the text that was read and not told yet.
+// emit adds an event for the text that was read since the last event.
 func (p *Parser) emit(e Event) { p.emitTo(e, p.pos) }
 
 func (p *Parser) emitTo(e Event, end int) {

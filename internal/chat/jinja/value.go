@@ -71,7 +71,7 @@ type rangeValue struct{ start, stop, step, n int64 }
 
 func (r rangeValue) at(i int64) int64 { return r.start + i*r.step }
 
-// A view is what a dict's keys, values and items return.
+// A view is the result of a dict's keys, values or items.
 type view struct {
 	dict *Dict
 	kind string // "keys", "values" or "items"

@@ -363,7 +363,7 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// What does not end, or takes all there is, ends at a limit, and leaves nothing behind.
+// Programs that do not end, or take all there is, are ended at a limit and leave nothing behind.
 func TestBombs(t *testing.T) {
 	l := DefaultLimits()
 	l.Time, l.Memory = 1500*time.Millisecond, 256<<20

@@ -64,7 +64,7 @@ type Item struct {
 	intro int    // bytes of each choice's context that stand before examples
 }
 
-// Text is a choice: what the model is given, and what of it is scored. Under llama.cpp's definition scoring begins where choices begin to differ.
+// Text is a choice: the text that the model is given, and which part of it is scored. Under llama.cpp's definition scoring begins where choices begin to differ.
 type Text struct {
 	Context, Continuation string
 	Length                int // of the answer, in characters, by which the harness's acc_norm divides

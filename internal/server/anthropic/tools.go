@@ -8,7 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
-// A tool is what a request says about one. Its other fields change nothing here.
+// A tool is a request's description of a tool. Other fields that it may have change nothing here.
 type tool struct {
 	Type        string          `json:"type"`
 	Name        string          `json:"name"`

@@ -229,7 +229,7 @@ func (w *writer) fail(err error) {
 	w.tellResponse("response.failed", nil, nil)
 }
 
-// tell sends an event, unless the response is told at the end or the client is gone.
+// tell sends an event, unless the response is sent whole at the end or the client is gone.
 func (w *writer) tell(name string, fill func(event) any) {
 	if w.out == nil || w.err != nil {
 		return
