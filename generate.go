@@ -11,7 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 )
 
-// Generation says what is wanted of a generation. The zero value continues the prompt until the model or the context ends.
+// Generation describes what to generate. The zero value continues the prompt until the model or the context ends.
 type Generation struct {
 	Max          int       // tokens at most; 0: until the model or the context ends; negative: none, the prompt is only read
 	Sampling     *Sampling // nil: DefaultSampling

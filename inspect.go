@@ -57,10 +57,10 @@ func (m *Model) Fingerprint() string {
 // Info returns what the model is.
 func (m *Model) Info() Info { return m.info }
 
-// Device says in a few words what computes.
+// Device names the processors that compute the model, in a few words.
 func (m *Model) Device() string { return m.session.Device() }
 
-// Plan says what of a model lies where.
+// Plan says which parts of a model lie where.
 type Plan struct {
 	GPUs   []GPU
 	Layers []Layer // of the model in order, and at last its head

@@ -35,26 +35,27 @@ type Options struct {
 	Context  int       // tokens of KV cache that all generations share; 0: as many as the model was trained for
 	Adapters []Adapter // LoRA adapters, applied beside the model's weights
 
-	Draft DraftModel // guesses tokens besides, where the text so far says nothing
+	Draft DraftModel // guesses tokens where the text so far offers no guess
 
 	CacheKeys, CacheValues string // types in which keys and values are kept: f32, f16, bf16, q8_0 or q4_0; empty: f16
 
-	Extension Extension // has texts longer than those that the model was trained on; the zero value has none
+	Extension Extension // lets texts be longer than those that the model was trained on; the zero value does not
 
-	WholeCache bool // layers with sliding windows keep all keys and values, so that a text may go on anywhere behind its beginning
+	WholeCache bool // layers with sliding windows keep all keys and values, so that a text may be continued from any of its positions
 
 	Sequences int // generations computed at a time, others wait; 0: 8
 	Drafts    int // tokens that are guessed from the text so far and checked in one step, at most MostDrafts, which changes speed only; 0: DefaultDrafts; negative: none
 
-	NoLookup bool // the text so far guesses nothing; what else is asked for does
+	NoLookup bool // takes no guesses from the text so far, only from the other ways that are asked for
 
-	// HotDrafts says whether the model's own hot neurons guess besides, with guesses that end by Draft.Least, which may be set without a draft model: with GPUs that hold some of
-	// a layer's neurons, these; on the processor alone, with SparseExact or SparseOff, those that the predictors in the file choose.
+	// HotDrafts says whether the model's own hot neurons guess tokens, too. With GPUs that hold some of a layer's neurons, these guess; on the
+	// processor alone, with SparseExact or SparseOff, those that the file's predictors choose. Guesses end at Draft.Least, which may be set
+	// without a draft model.
 	HotDrafts HotDrafts
 
-	// FurtherDrafts has the file's layer that predicts a further token guess besides (multi-token prediction), with guesses that end by Draft.Least as those of
-	// HotDrafts, which it replaces. Files without such a layer are refused. It lies in RAM, also where GPUs have a part of the
-	// model, which runs without it if there is no room.
+	// FurtherDrafts lets the file's layer for multi-token prediction guess tokens, in place of HotDrafts. Guesses end at Draft.Least. Files
+	// without such a layer are refused. The layer lies in RAM, also where GPUs hold a part of the model; if RAM has no room for it, the
+	// model runs without it.
 	FurtherDrafts bool
 
 	Batch        int // tokens of prompts handed in at a time; 0: 2048
@@ -64,20 +65,21 @@ type Options struct {
 
 	Devices      string   // GPUs by name or number, separated by commas, or NoGPU; empty: all GPUs, or the best of other devices
 	VRAM         []int64  // bytes of memory to use, of each GPU or of all alike; nil: what is free, less a reserve
-	GPULayers    *int     // so many whole layers, the last ones, lie on GPUs, negative: all; nil: attention and hot neurons come first
+	GPULayers    *int     // number of whole layers on GPUs, the last ones; negative: all; nil: attention and hot neurons come first
 	Tensors      []string // where tensors lie, each PATTERN=BUFFER as an item of llama.cpp's --override-tensor; the first that matches a name holds
 	KVInRAM      bool     // keys and values stay in RAM, and attention is computed there, as with llama.cpp's --no-kv-offload
 	StreamTokens *int     // length of a prompt's step from which on cold neurons are sent to the GPU; 0: never; nil: where that is faster
-	MoECache     *int64   // bytes of GPU memory, at most, for experts that follow the text, which RAM then holds, too; 0: experts stay where they are; nil: where that should pay
-	ReadAhead    *bool    // whether the processor reads neurons before it is their turn; nil: where the plan has GPUs wait for it
+	MoECache     *int64   // bytes of GPU memory, at most, for experts that follow the text, all of which RAM then holds, too; 0: experts stay where they are; nil: they follow where that should pay
+	ReadAhead    *bool    // whether the processor reads neurons ahead while it waits for GPUs; nil: where the plan expects GPUs to wait for it
 
 	Sparse          Sparse   // empty: SparseAuto
 	SparseThreshold *float32 // logit from which a predicted neuron is computed; nil: the file's
 
-	// MaxKLD and MinSameTop have the settings that `powerinfer prepare` measured and stored in the file choose how neurons are left out: the fastest
-	// with which 19 of 20 documents have a KL divergence from all neurons of at most MaxKLD, in nats a token, and the same likeliest token for at
-	// least a share MinSameTop of theirs. Where none does, or nothing was measured, nothing is left out that changes what is computed; Notice is
-	// told what was chosen. Where both are 0 nothing is bounded, but in SparseMagnitude, which then takes a MaxKLD of 0.01.
+	// MaxKLD and MinSameTop bound what leaving neurons out may change. Of the settings that `powerinfer prepare` measured and stored in the
+	// file, the fastest is taken with which 19 of 20 documents keep within a KL divergence of MaxKLD from computing all neurons, in nats a
+	// token, and keep the likeliest token for at least a share MinSameTop of their tokens. If there is none, or nothing was measured, only
+	// neurons at zero are left out. Notice is told what was chosen. Where both are 0 nothing is bounded, except that SparseMagnitude then
+	// takes a MaxKLD of 0.01.
 	MaxKLD, MinSameTop float64
 
 	AlwaysOn   float64  // share of a prepared file's neurons, the hottest of each layer, that SparsePredict computes for every token, where it is more than the file's
@@ -88,11 +90,11 @@ type Options struct {
 	Mapped bool // compute on the mapped file instead of copying weights into memory
 	Lock   bool // keep weights out of swap
 
-	Kernels string       // the processor's for generation, which all give the same text: auto, usual or a name that Chosen was told; empty: auto, the fastest as measured while loading
+	Kernels string       // the processor's kernels for generation, which all give the same text: auto (measured while loading), usual, or a name that Chosen was told; empty: auto
 	Chosen  func(string) // is told in a line for each type of weights which kernel was chosen; may be nil
 
-	// Expect is told, before weights are loaded, what that will take of memory, and how many tokens per second can then be expected if memory
-	// is what limits them: rate is 0 where nothing is known of that, as this machine was not measured. It may be nil.
+	// Expect is told, before weights are loaded, how much memory that will take, and how many tokens per second can be expected if memory
+	// limits them; rate is 0 if this machine was not measured. It may be nil.
 	Expect func(m Memory, rate float64)
 
 	Measuring func(done, total int64) // is told how far measuring the machine is, which is done once; may be nil
@@ -101,14 +103,14 @@ type Options struct {
 	Trace     *Trace                  // keeps what was computed when; may be nil
 }
 
-// Adapter is a LoRA adapter in a GGUF file, and by what it is multiplied; 0 has it loaded and without effect.
+// Adapter is a LoRA adapter in a GGUF file, and the factor of its effect; with 0 it is loaded and has no effect.
 type Adapter struct {
 	Path  string
 	Scale float32
 }
 
-// Extension is self-extension, llama.cpp's --grp-attn-n and --grp-attn-w: whenever Width tokens more of a text are there, each Group of these share a position from
-// then on. Keys and values of such a text serve no other, so that each turn of a conversation is evaluated from its beginning.
+// Extension is self-extension, llama.cpp's --grp-attn-n and --grp-attn-w: whenever Width more tokens of a text are there, each Group of them
+// shares a position from then on. Keys and values of such a text serve no other, so each turn of a conversation is evaluated from its beginning.
 type Extension struct {
 	Group int // tokens that share a position; 1 or 0: none do
 	Width int // a multiple of Group
@@ -120,14 +122,14 @@ const defaultSequences = 8
 // HotDrafts is a value of Options.HotDrafts.
 type HotDrafts int
 
-// The values. By HotAuto hot neurons guess where GPUs hold some of a layer's neurons and the processor computes all others that are not zero, not only predicted ones.
+// The values. With HotAuto, hot neurons guess where GPUs hold some of a layer's neurons and the processor computes all others that are not zero, not only predicted ones.
 const (
 	HotAuto   = HotDrafts(engine.HotAuto)
 	HotAlways = HotDrafts(engine.HotAlways)
 	HotNever  = HotDrafts(engine.HotNever)
 )
 
-// DraftModel is a smaller model of the same vocabulary whose likeliest tokens are guesses of the model's: see Options.Drafts.
+// DraftModel is a smaller model of the same vocabulary whose likeliest tokens serve as guesses: see Options.Drafts.
 type DraftModel struct {
 	Path      string  // empty: there is none
 	Devices   string  // as Options.Devices

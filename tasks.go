@@ -73,10 +73,10 @@ type (
 	ProgramVerdict = sandbox.Verdict
 )
 
-// ErrNoSandbox is the error, wrapped with the reason, of a machine on which programs that a model wrote cannot be kept in.
+// ErrNoSandbox is the error, wrapped with the reason, of a machine that cannot run programs that a model wrote in a sandbox.
 var ErrNoSandbox = sandbox.ErrUnsupported
 
-// OpenSandbox returns what runs programs in the system's Python, each for at most so long; 0: ten seconds. SandboxChild must have been called.
+// OpenSandbox returns a sandbox that runs programs in the system's Python, each for at most so long; 0: ten seconds. SandboxChild must have been called.
 func OpenSandbox(ctx context.Context, most time.Duration) (*Sandbox, error) {
 	l := sandbox.DefaultLimits()
 	if most > 0 {
@@ -85,8 +85,8 @@ func OpenSandbox(ctx context.Context, most time.Duration) (*Sandbox, error) {
 	return sandbox.New(ctx, "python3", l)
 }
 
-// SandboxChild is to be called first in main of a program that opens a Sandbox, which runs the same program again for what it keeps in. There it does
-// not return.
+// SandboxChild must be called first in main of a program that opens a Sandbox. A Sandbox runs the same program again as its child, and in the child
+// SandboxChild does not return.
 func SandboxChild() { sandbox.Child() }
 
 // CheckProgram runs a completion of a program with the program's tests.

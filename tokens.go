@@ -12,8 +12,8 @@ func (m *Model) TokenizeTemplate(text string) []int32 {
 	return m.session.Tokenizer().EncodeTemplate(text)
 }
 
-// Detokenize returns the text of tokens, without what Tokenize puts before a text; control tokens have none. Tokens outside the vocabulary stand
-// for nothing.
+// Detokenize returns the text of tokens, without what Tokenize puts before a text; control tokens have none. Tokens outside the vocabulary
+// are left out.
 func (m *Model) Detokenize(tokens []int32) string {
 	return m.session.Tokenizer().Detokenize(tokens, false)
 }

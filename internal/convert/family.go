@@ -352,21 +352,51 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 		return
 	}
 	shape := p.family.Shape(t.Name, sizes)
-	stored := slices.Clone(shape)
 	stem, _, _ := strings.Cut(t.Name, ".")
 	part, packed := packedAt(sizes)[stem]
 	packed = packed && p.family.QKV != "" && strings.HasPrefix(source, p.family.QKV+".")
+	stored := p.stored(c, sizes, t, from+source, shape, packed)
+	out := p.from(prefix+t.Name, from+source, shape, stored)
+	if len(out.shape) == 2 && stored[0] < shape[0] {
+		out.rows = stored[0]
+	}
+	p.multiply(c, out, t.Name)
+	out.plain = out.plain || staysFloat(t.Name)
+	p.rearrange(c, sizes, t.Change, shape, out)
+	if p.family.Tiled && p.pairs != nil && stem == "ssm_out" && out.from != nil {
+		p.err = fmt.Errorf("%s: adapters of %q are not supported; merge the adapter into the model and convert that", p.source.Path, from+source)
+	}
+	if p.family.Tiled {
+		out.tile(stem, deltaSizes(sizes.StateSpace))
+	}
+	if packed {
+		out.row = behind(out.row, part, nil)
+		if p.family.Grouped {
+			out.row = behind(out.row, 0, ungrouped(c.Heads, c.KVHeads, c.HeadDim))
+		}
+	}
+}
+
+// staysFloat reports whether a tensor is kept in F32 whatever type the matrices get.
+func staysFloat(name string) bool {
+	return strings.HasPrefix(name, "altup_predict") || strings.HasPrefix(name, "altup_correct") || name == "ffn_gate_inp.weight" ||
+		strings.HasSuffix(name, "_norm.weight") || name == "position_embd.weight" || name == "token_types.weight"
+}
+
+// stored returns the shape that the folder's tensor source has, from which the file's tensor t of that shape is taken; packed: one tensor holds queries, keys
+// and values.
+func (p *plan) stored(c *config, sizes arch.Sizes, t arch.Tensor, source string, shape []int, packed bool) []int {
+	stored := slices.Clone(shape)
 	if packed {
 		stored[0] = (sizes.Heads + 2*sizes.KVHeads) * sizes.Key
 	}
-	both := sizes.Key - sizes.Rotated + sizes.Value // rows of a head's keys and values, of latent attention
 	switch t.Change {
 	case arch.Transposed:
 		if p.pairs == nil { // an adapter's matrices lie the usual way
 			slices.Reverse(stored)
 		}
 	case arch.LatentKeys, arch.LatentValues:
-		stored = []int{sizes.Heads * both, sizes.Latent}
+		stored = []int{sizes.Heads * keyValueRows(sizes), sizes.Latent}
 	case arch.FirstHalf, arch.SecondHalf:
 		stored[len(stored)-2] *= 2
 	case arch.NegatedExp, arch.Column, arch.Groups:
@@ -385,7 +415,7 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 	if t.Name == "ffn_gate_inp_shexp.weight" {
 		stored = []int{1, stored[0]}
 	}
-	if s := p.source.Tensors[from+source]; t.Name == "exp_probs_b.bias" && s != nil && len(s.Shape) == 2 {
+	if s := p.source.Tensors[source]; t.Name == "exp_probs_b.bias" && s != nil && len(s.Shape) == 2 {
 		stored = []int{1, stored[0]}
 	}
 	if t.Change == arch.BehindPadding {
@@ -394,15 +424,16 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 	if n := c.InputVocab; t.Name == "per_layer_token_embd.weight" && n > 0 && n < c.Vocab {
 		stored[0] = n
 	}
-	out := p.from(prefix+t.Name, from+source, shape, stored)
-	if len(out.shape) == 2 && stored[0] < shape[0] {
-		out.rows = stored[0]
-	}
-	p.multiply(c, out, t.Name)
-	out.plain = out.plain || strings.HasPrefix(t.Name, "altup_predict") || strings.HasPrefix(t.Name, "altup_correct")
-	out.plain = out.plain || t.Name == "ffn_gate_inp.weight"
-	out.plain = out.plain || strings.HasSuffix(t.Name, "_norm.weight") || t.Name == "position_embd.weight" || t.Name == "token_types.weight"
-	switch t.Change {
+	return stored
+}
+
+// keyValueRows returns the rows that a head has in the matrix that makes keys and values of latent vectors: its key's unrotated ones, then its value's.
+func keyValueRows(s arch.Sizes) int { return s.Key - s.Rotated + s.Value }
+
+// rearrange has out, of that shape, take its rows and columns from where the folder has them.
+func (p *plan) rearrange(c *config, sizes arch.Sizes, change arch.Change, shape []int, out *tensor) {
+	both := keyValueRows(sizes)
+	switch change {
 	case arch.Transposed:
 		out.column = p.pairs == nil
 	case arch.JoinedColumns:
@@ -418,7 +449,7 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 	case arch.PlusOne:
 		out.plus = 1
 	case arch.NegatedExp, arch.Column, arch.Groups, arch.Taps:
-		out.plain, out.negatedExp = true, t.Change == arch.NegatedExp
+		out.plain, out.negatedExp = true, change == arch.NegatedExp
 	case arch.FirstHalf:
 		out.row = half(shape[len(shape)-2], 0)
 	case arch.SecondHalf:
@@ -429,18 +460,6 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 		out.row = deltaSizes(sizes.StateSpace).mixed
 	case arch.GroupedGates:
 		out.row = deltaSizes(sizes.StateSpace).gates
-	}
-	if p.family.Tiled && p.pairs != nil && stem == "ssm_out" && out.from != nil {
-		p.err = fmt.Errorf("%s: adapters of %q are not supported; merge the adapter into the model and convert that", p.source.Path, from+source)
-	}
-	if p.family.Tiled {
-		out.tile(stem, deltaSizes(sizes.StateSpace))
-	}
-	if packed {
-		out.row = behind(out.row, part, nil)
-		if p.family.Grouped {
-			out.row = behind(out.row, 0, ungrouped(c.Heads, c.KVHeads, c.HeadDim))
-		}
 	}
 }
 

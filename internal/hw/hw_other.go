@@ -16,6 +16,3 @@ func busyTasks() int { return 0 }
 func ReadMemory() (Memory, error) {
 	return Memory{}, fmt.Errorf("hw: memory on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }
-
-// PeakRSS is not known here.
-func PeakRSS() uint64 { return 0 }

@@ -38,10 +38,7 @@ func TestIdleCores(t *testing.T) {
 	}
 }
 
-// sink keeps the block reachable until the peak is read.
-var sink []byte
-
-func TestMemoryOfThisProcess(t *testing.T) {
+func TestMemoryOfThisMachine(t *testing.T) {
 	m, err := ReadMemory()
 	if err != nil {
 		t.Skip(err)
@@ -49,19 +46,4 @@ func TestMemoryOfThisProcess(t *testing.T) {
 	if m.Total == 0 || m.Available > m.Total {
 		t.Errorf("%+v", m)
 	}
-	const block = 64 << 20
-	before := PeakRSS()
-	if before == 0 {
-		t.Skip("peak unknown")
-	}
-	sink = make([]byte, block)
-	for i := 0; i < len(sink); i += 4096 {
-		sink[i] = 1
-	}
-	after := PeakRSS()
-	// A wrong unit is 1024 off. The peak never falls, so a repeated test need not raise it.
-	if after < block || after > before+2*block || after > 16*block {
-		t.Errorf("touching %d bytes moved the peak from %d to %d", block, before, after)
-	}
-	sink = nil
 }

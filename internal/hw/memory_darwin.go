@@ -18,12 +18,3 @@ func ReadMemory() (Memory, error) {
 	}
 	return m, nil
 }
-
-// PeakRSS returns the most physical memory this process has had resident, in bytes; 0 where unknown.
-func PeakRSS() uint64 {
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return uint64(u.Maxrss) // bytes here, KiB elsewhere
-}

@@ -20,6 +20,3 @@ func readMemory(root fs.FS) (Memory, error) {
 	}
 	return cgroups{root}.memory(m), nil
 }
-
-// PeakRSS returns the most physical memory this process has had resident, in bytes; 0 where unknown.
-func PeakRSS() uint64 { return fields(os.DirFS("/"), "proc/self/status")["VmHWM"] << 10 }

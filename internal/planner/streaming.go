@@ -58,9 +58,9 @@ type sending struct {
 	both float64 // of RAM, if one row is packed while another is copied: packing reads and writes it, the copy reads it again
 }
 
-// seconds returns what each row of a layer takes that is sent in so many chunks. While a chunk is copied the cores pack the next one, by whichever queue the
-// copy goes, so that the slowest of cores, bus and RAM decides. Only the first chunk is packed, and only the last one copied, while nothing else is done. What
-// the GPU's products take is left out: they go on beside the copies, or are short beside them.
+// seconds returns the time that each row takes of a layer that is sent in so many chunks. While one chunk is copied the cores pack the next one, whether or not
+// copies have a queue of their own, so the slowest of cores, bus and RAM decides. Packing the first chunk and copying the last one overlap with nothing. The
+// time of the GPU's products is left out: they run beside the copies, or are short compared with them.
 func (w sending) seconds(chunks float64) float64 {
 	if !(chunks > 1) || math.IsInf(chunks, 1) {
 		return w.pack + w.copy
@@ -69,8 +69,9 @@ func (w sending) seconds(chunks float64) float64 {
 	return alone*(w.pack+w.copy) + (1-alone)*max(w.pack, w.copy, w.both)
 }
 
-// layerBytes returns the bytes of the first layer's neurons, or of the first layer's experts, as the file has them; 0 if there is no such layer. A plan, which is
-// made later, may leave fewer of them in RAM, and then fewer chunks: but such layers take less time, so that a number of tokens that is right for whole ones costs least.
+// layerBytes returns the bytes, in the file, of the neurons of the first layer that has neurons, or of the experts of the first that has experts; 0 if there is
+// none. The plan, which is made later, may leave fewer of them in RAM, and so fewer chunks. Such layers take less time, so a number that is right for whole
+// layers costs least.
 func layerBytes(b *modelcost.Cost, experts bool) float64 {
 	for l := range b.Model.Layers {
 		if y := &b.Model.Layers[l]; y.Experts == experts {

@@ -448,7 +448,7 @@ func TestProfile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := ReadStats(o.Out)
+	s, err := readStats(o.Out)
 	if err != nil || s.Tokens < LeastTokens {
 		t.Fatalf("%+v, %v", s, err)
 	}

@@ -60,20 +60,6 @@ func named(f *gguf.File) (keys []gguf.KV) {
 	return keys
 }
 
-// ReadStats reads a file of WriteStats. Errors are one line and name file and key.
-func ReadStats(path string) (*neuron.Stats, error) {
-	f, err := gguf.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	s, ok, err := StatsOf(f)
-	if err == nil && !ok {
-		err = fmt.Errorf("%s holds no statistics of neurons; powerinfer profile makes them", path)
-	}
-	return s, err
-}
-
 // StatsOf reads the statistics in f; ok is false where it is another kind of file.
 func StatsOf(f *gguf.File) (s *neuron.Stats, ok bool, err error) {
 	version, ok, err := f.Uint(keyProfileVersion)

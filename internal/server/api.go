@@ -15,7 +15,7 @@ type API struct {
 // API returns what adds routes whose errors have a form.
 func (s *Server) API(form ErrorForm) *API { return &API{s, form} }
 
-// Default has the form be that of paths below prefix which no route answers.
+// Default makes this form the one of errors for paths below prefix that no route answers.
 func (a *API) Default(prefix string) {
 	a.handle(prefix, func(_ http.ResponseWriter, r *http.Request) error {
 		return NotFound("there is no %s %s", r.Method, r.URL.Path)

@@ -90,7 +90,7 @@ func (b *budget) follow(piece []byte) {
 	b.spend(1)
 }
 
-// spend takes tokens off the budget, and has the thought be ended when nothing is left.
+// spend takes tokens off the budget, and ends the thought when nothing is left.
 func (b *budget) spend(tokens int) {
 	b.left -= tokens
 	if b.within && !b.over && b.left <= 0 && len(b.forced) == 0 {

@@ -36,7 +36,7 @@ func (c *Conversation) EndsInAnswer() bool {
 	return last.Role == "assistant" && len(last.ToolCalls) == 0 && strings.TrimSpace(last.Content) != ""
 }
 
-// Continue has the last message be continued if it can be.
+// Continue makes the model continue the last message, if that is possible.
 func (c *Conversation) Continue() {
 	if c.EndsInAnswer() {
 		c.ContinueFinalMessage, c.AddGenerationPrompt = true, false

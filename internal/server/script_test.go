@@ -22,14 +22,14 @@ type script struct {
 	say func(prompt string) string // nil: what the model says by itself
 }
 
-// answer has the next requests be answered by say, which is given their prompts.
+// answer lets say answer the next requests; it is given their prompts.
 func (s *script) answer(say func(prompt string) string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.say = say
 }
 
-// text has the next requests be answered by text.
+// text answers the next requests with text.
 func (s *script) text(text string) { s.answer(func(string) string { return text }) }
 
 func (s *script) hold(g *server.Generation, c sample.Constraint) sample.Constraint {

@@ -169,8 +169,3 @@ func (o *Options) complete(s *Samples) error {
 	}
 	return nil
 }
-
-// Work returns how many floating-point operations training takes, trials apart.
-func Work(samples, embd, neurons, rank, epochs int) float64 {
-	return 2 * float64(samples) * float64(epochs) * float64(rank) * float64(2*embd+3*neurons)
-}

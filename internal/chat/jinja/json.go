@@ -141,18 +141,6 @@ func toJSONFilter(c *call, a []Value) (Value, error) {
 	return w.b.String(), nil
 }
 
-// ToJSON encodes a value as tojson does; without spaces after commas and colons where compact is set.
-func ToJSON(v Value, compact bool) (string, error) {
-	r := &render{limits: Limits{}.filled()}
-	r.steps, r.memory = r.limits.Steps, r.limits.Memory
-	w := &jsonWriter{writer: writer{r: r}, item: ", ", key: ": "}
-	if compact {
-		w.item, w.key = ",", ":"
-	}
-	err := w.value(v, 0)
-	return w.b.String(), err
-}
-
 type jsonWriter struct {
 	writer
 	item, key string // separators
