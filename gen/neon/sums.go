@@ -392,9 +392,9 @@ func (k *kernel) unpacked() {
 func (f *file) listUnpacked() {
 	f.stubs.WriteString("\n// unpackers returns what turns packed superblocks into floats.\nfunc unpackers() [quant.Limit]func(dst *float32, w *byte, n uintptr) {\n")
 	f.stubs.WriteString("\treturn [quant.Limit]func(dst *float32, w *byte, n uintptr){\n")
-	for _, typ := range quant.Types() {
+	for _, typ := range quant.Computed() {
 		if known(typ) && !typ.Traits().Columns {
-			fmt.Fprintf(&f.stubs, "\t\tquant.%s: unpack%s%s,\n", typ, strings.ReplaceAll(first(typ).String(), "_", ""), plain)
+			fmt.Fprintf(&f.stubs, "\t\tquant.%s: unpack%s%s,\n", constantName(typ), strings.ReplaceAll(first(typ).String(), "_", ""), plain)
 		}
 	}
 	f.stubs.WriteString("\t}\n}\n")

@@ -1,0 +1,21 @@
+package kernel
+
+import (
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// TestEveryTypeHasKernels: no type is left to portable Go by any instruction set.
+func TestEveryTypeHasKernels(t *testing.T) {
+	for _, k := range platform() {
+		for _, typ := range quant.Computed() {
+			if len(k.Ways(typ)) == 0 || k.types[typ].scatters == nil {
+				t.Errorf("%s has no kernels of %s", k.Name, typ)
+			}
+			if typ.Quantised() && !typ.Traits().Columns && k.unpack[typ] == nil {
+				t.Errorf("%s has nothing that unpacks %s", k.Name, typ)
+			}
+		}
+	}
+}
