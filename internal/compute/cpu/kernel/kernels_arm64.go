@@ -38,6 +38,7 @@ func neon() *Kernels {
 	k.scratch.New = func() any { return newBlockScratch(panelSize) }
 	k.types = generic().types // of types that have no assembly
 	k.sets(setsNEON(), "neon")
+	loadGrids()
 	k.takeFiles(filesNEON(), "neon")
 	for t, pack := range packs() {
 		k.file[t].pack = pack

@@ -17,5 +17,10 @@ func TestEveryTypeHasKernels(t *testing.T) {
 				t.Errorf("%s has nothing that unpacks %s", k.Name, typ)
 			}
 		}
+		for _, typ := range quant.Types() {
+			if typ.Quantised() && (len(k.FileWays(typ)) == 0 || k.file[typ].scatter == nil || k.file[typ].pack == nil) {
+				t.Errorf("%s has no kernels of %s as files have it", k.Name, typ)
+			}
+		}
 	}
 }
