@@ -386,6 +386,16 @@ func (f *file) loadEntry(d vec, table, index reg) {
 	f.word(0xFC607800|uint32(index)<<16|uint32(table)<<5|uint32(d), "ldr d%d, [x%d, x%d, lsl #3]", d, table, index)
 }
 
+// loadQuad loads entry index of a table of 16 bytes each.
+func (f *file) loadQuad(d vec, table, index reg) {
+	f.word(0x3CE07800|uint32(index)<<16|uint32(table)<<5|uint32(d), "ldr q%d, [x%d, x%d, lsl #4]", d, table, index)
+}
+
+// lane0 moves the lowest lane to a general register.
+func (f *file) lane0(d reg, n vec) {
+	f.word(0x0E043C00|uint32(n)<<5|uint32(d), "mov w%d, v%d.s[0]", d, n)
+}
+
 // field extracts n bits from bit at on of s.
 func (f *file) field(d, s reg, at, n int) {
 	f.line("UBFX $%d, R%d, $%d, R%d", at, s, n, d)
@@ -441,6 +451,13 @@ func (f *file) keep(b []byte) int {
 		f.places[string(b)] = at
 		f.table = append(f.table, b...)
 	}
+	return at
+}
+
+// keepTogether returns where the table has b, whose length is a multiple of 16, as a whole.
+func (f *file) keepTogether(b []byte) int {
+	at := len(f.table)
+	f.table = append(f.table, b...)
 	return at
 }
 

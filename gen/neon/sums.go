@@ -24,6 +24,8 @@ func sums(f *file) {
 		}
 	}
 	f.listUnpacked()
+	f.choose("chooseAboveNEON", "not at most", false)
+	f.choose("chooseAtLeastNEON", "at least", true)
 }
 
 // adder adds rows of a quantised type, or planes of neurons of a group, whose coefficients are bytes already and whose scales are the outputs'.

@@ -32,7 +32,77 @@ DATA neonTable<>+208(SB)/8, $0x0f0d0b0907050301
 DATA neonTable<>+216(SB)/8, $0xf1f3f5f7f9fbfdff
 DATA neonTable<>+224(SB)/8, $0x0c08060403020100
 DATA neonTable<>+232(SB)/8, $0xf4f8fafcfdfeff00
-GLOBL neonTable<>(SB), RODATA|NOPTR, $240
+DATA neonTable<>+240(SB)/8, $0x0000000000000000
+DATA neonTable<>+248(SB)/8, $0x0000000000000000
+DATA neonTable<>+256(SB)/8, $0x0000000003020100
+DATA neonTable<>+264(SB)/8, $0x0000000000000000
+DATA neonTable<>+272(SB)/8, $0x0000000007060504
+DATA neonTable<>+280(SB)/8, $0x0000000000000000
+DATA neonTable<>+288(SB)/8, $0x0706050403020100
+DATA neonTable<>+296(SB)/8, $0x0000000000000000
+DATA neonTable<>+304(SB)/8, $0x000000000b0a0908
+DATA neonTable<>+312(SB)/8, $0x0000000000000000
+DATA neonTable<>+320(SB)/8, $0x0b0a090803020100
+DATA neonTable<>+328(SB)/8, $0x0000000000000000
+DATA neonTable<>+336(SB)/8, $0x0b0a090807060504
+DATA neonTable<>+344(SB)/8, $0x0000000000000000
+DATA neonTable<>+352(SB)/8, $0x0706050403020100
+DATA neonTable<>+360(SB)/8, $0x000000000b0a0908
+DATA neonTable<>+368(SB)/8, $0x000000000f0e0d0c
+DATA neonTable<>+376(SB)/8, $0x0000000000000000
+DATA neonTable<>+384(SB)/8, $0x0f0e0d0c03020100
+DATA neonTable<>+392(SB)/8, $0x0000000000000000
+DATA neonTable<>+400(SB)/8, $0x0f0e0d0c07060504
+DATA neonTable<>+408(SB)/8, $0x0000000000000000
+DATA neonTable<>+416(SB)/8, $0x0706050403020100
+DATA neonTable<>+424(SB)/8, $0x000000000f0e0d0c
+DATA neonTable<>+432(SB)/8, $0x0f0e0d0c0b0a0908
+DATA neonTable<>+440(SB)/8, $0x0000000000000000
+DATA neonTable<>+448(SB)/8, $0x0b0a090803020100
+DATA neonTable<>+456(SB)/8, $0x000000000f0e0d0c
+DATA neonTable<>+464(SB)/8, $0x0b0a090807060504
+DATA neonTable<>+472(SB)/8, $0x000000000f0e0d0c
+DATA neonTable<>+480(SB)/8, $0x0706050403020100
+DATA neonTable<>+488(SB)/8, $0x0f0e0d0c0b0a0908
+DATA neonTable<>+496(SB)/8, $0x0c08080408040400
+DATA neonTable<>+504(SB)/8, $0x100c0c080c080804
+DATA neonTable<>+512(SB)/8, $0x0000000100000000
+DATA neonTable<>+520(SB)/8, $0x0000000300000002
+DATA neonTable<>+528(SB)/8, $0x0000000200000001
+DATA neonTable<>+536(SB)/8, $0x0000000800000004
+DATA neonTable<>+544(SB)/8, $0x0000000000000000
+DATA neonTable<>+552(SB)/8, $0x0000000000000000
+DATA neonTable<>+560(SB)/8, $0x0000000003020100
+DATA neonTable<>+568(SB)/8, $0x0000000000000000
+DATA neonTable<>+576(SB)/8, $0x0000000007060504
+DATA neonTable<>+584(SB)/8, $0x0000000000000000
+DATA neonTable<>+592(SB)/8, $0x0706050403020100
+DATA neonTable<>+600(SB)/8, $0x0000000000000000
+DATA neonTable<>+608(SB)/8, $0x000000000b0a0908
+DATA neonTable<>+616(SB)/8, $0x0000000000000000
+DATA neonTable<>+624(SB)/8, $0x0b0a090803020100
+DATA neonTable<>+632(SB)/8, $0x0000000000000000
+DATA neonTable<>+640(SB)/8, $0x0b0a090807060504
+DATA neonTable<>+648(SB)/8, $0x0000000000000000
+DATA neonTable<>+656(SB)/8, $0x0706050403020100
+DATA neonTable<>+664(SB)/8, $0x000000000b0a0908
+DATA neonTable<>+672(SB)/8, $0x000000000f0e0d0c
+DATA neonTable<>+680(SB)/8, $0x0000000000000000
+DATA neonTable<>+688(SB)/8, $0x0f0e0d0c03020100
+DATA neonTable<>+696(SB)/8, $0x0000000000000000
+DATA neonTable<>+704(SB)/8, $0x0f0e0d0c07060504
+DATA neonTable<>+712(SB)/8, $0x0000000000000000
+DATA neonTable<>+720(SB)/8, $0x0706050403020100
+DATA neonTable<>+728(SB)/8, $0x000000000f0e0d0c
+DATA neonTable<>+736(SB)/8, $0x0f0e0d0c0b0a0908
+DATA neonTable<>+744(SB)/8, $0x0000000000000000
+DATA neonTable<>+752(SB)/8, $0x0b0a090803020100
+DATA neonTable<>+760(SB)/8, $0x000000000f0e0d0c
+DATA neonTable<>+768(SB)/8, $0x0b0a090807060504
+DATA neonTable<>+776(SB)/8, $0x000000000f0e0d0c
+DATA neonTable<>+784(SB)/8, $0x0706050403020100
+DATA neonTable<>+792(SB)/8, $0x0f0e0d0c0b0a0908
+GLOBL neonTable<>(SB), RODATA|NOPTR, $800
 
 // func addRowsQ40NEON(sum *float32, rows *[sumBatch]*byte, coef *[sumBatch]float32, pairs, n uintptr, next *[sumBatch]*byte)
 TEXT ·addRowsQ40NEON(SB), NOSPLIT, $0-48
@@ -11511,4 +11581,102 @@ super:
 	ADD $1024, R0, R0
 	SUBS $1, R2, R2
 	BGT super
+	RET
+
+// func chooseAboveNEON(dst *int32, x *float32, n uintptr, bound float32) uintptr
+TEXT ·chooseAboveNEON(SB), NOSPLIT, $0-40
+	MOVD dst+0(FP), R0
+	MOVD x+8(FP), R1
+	MOVD n+16(FP), R2
+	MOVD $neonTable<>(SB), R8
+	MOVD R8, R4
+	ADD $240, R4, R4
+	MOVD R8, R5
+	ADD $496, R5, R5
+	MOVWU bound+24(FP), R9
+	WORD $0x4e040d20 // dup v0.4s, w9
+	WORD $0x3dc08101 // ldr q1, [x8, #512]
+	WORD $0x4f000482 // movi v2.4s, #0x4
+	WORD $0x3dc08503 // ldr q3, [x8, #528]
+	WORD $0x4f245464 // shl v4.4s, v3.4s, #4
+	MOVD R0, R3
+group:
+	WORD $0x3dc00025 // ldr q5, [x1]
+	WORD $0x6e25e405 // fcmge v5.4s, v0.4s, v5.4s
+	WORD $0x4e651c65 // bic v5.16b, v3.16b, v5.16b
+	WORD $0x3dc00426 // ldr q6, [x1, #16]
+	WORD $0x6e26e406 // fcmge v6.4s, v0.4s, v6.4s
+	WORD $0x4e661c86 // bic v6.16b, v4.16b, v6.16b
+	WORD $0x4ea61ca5 // orr v5.16b, v5.16b, v6.16b
+	WORD $0x4eb1b8a5 // addv s5, v5.4s
+	WORD $0x0e043ca6 // mov w6, v5.s[0]
+	UBFX $0, R6, $4, R7
+	WORD $0x3ce77887 // ldr q7, [x4, x7, lsl #4]
+	MOVBU (R5)(R7), R7
+	WORD $0x4e070027 // tbl v7.16b, {v1.16b}, v7.16b
+	WORD $0x3d800067 // str q7, [x3]
+	ADD R7, R3, R3
+	WORD $0x4ea28421 // add v1.4s, v1.4s, v2.4s
+	UBFX $4, R6, $4, R7
+	WORD $0x3ce77887 // ldr q7, [x4, x7, lsl #4]
+	MOVBU (R5)(R7), R7
+	WORD $0x4e070027 // tbl v7.16b, {v1.16b}, v7.16b
+	WORD $0x3d800067 // str q7, [x3]
+	ADD R7, R3, R3
+	WORD $0x4ea28421 // add v1.4s, v1.4s, v2.4s
+	ADD $32, R1, R1
+	SUBS $1, R2, R2
+	BGT group
+	SUB R0, R3, R3
+	LSR $2, R3, R3
+	MOVD R3, ret+32(FP)
+	RET
+
+// func chooseAtLeastNEON(dst *int32, x *float32, n uintptr, bound float32) uintptr
+TEXT ·chooseAtLeastNEON(SB), NOSPLIT, $0-40
+	MOVD dst+0(FP), R0
+	MOVD x+8(FP), R1
+	MOVD n+16(FP), R2
+	MOVD $neonTable<>(SB), R8
+	MOVD R8, R4
+	ADD $544, R4, R4
+	MOVD R8, R5
+	ADD $496, R5, R5
+	MOVWU bound+24(FP), R9
+	WORD $0x4e040d20 // dup v0.4s, w9
+	WORD $0x3dc08101 // ldr q1, [x8, #512]
+	WORD $0x4f000482 // movi v2.4s, #0x4
+	WORD $0x3dc08503 // ldr q3, [x8, #528]
+	WORD $0x4f245464 // shl v4.4s, v3.4s, #4
+	MOVD R0, R3
+group:
+	WORD $0x3dc00025 // ldr q5, [x1]
+	WORD $0x6e20e4a5 // fcmge v5.4s, v5.4s, v0.4s
+	WORD $0x4e231ca5 // and v5.16b, v5.16b, v3.16b
+	WORD $0x3dc00426 // ldr q6, [x1, #16]
+	WORD $0x6e20e4c6 // fcmge v6.4s, v6.4s, v0.4s
+	WORD $0x4e241cc6 // and v6.16b, v6.16b, v4.16b
+	WORD $0x4ea61ca5 // orr v5.16b, v5.16b, v6.16b
+	WORD $0x4eb1b8a5 // addv s5, v5.4s
+	WORD $0x0e043ca6 // mov w6, v5.s[0]
+	UBFX $0, R6, $4, R7
+	WORD $0x3ce77887 // ldr q7, [x4, x7, lsl #4]
+	MOVBU (R5)(R7), R7
+	WORD $0x4e070027 // tbl v7.16b, {v1.16b}, v7.16b
+	WORD $0x3d800067 // str q7, [x3]
+	ADD R7, R3, R3
+	WORD $0x4ea28421 // add v1.4s, v1.4s, v2.4s
+	UBFX $4, R6, $4, R7
+	WORD $0x3ce77887 // ldr q7, [x4, x7, lsl #4]
+	MOVBU (R5)(R7), R7
+	WORD $0x4e070027 // tbl v7.16b, {v1.16b}, v7.16b
+	WORD $0x3d800067 // str q7, [x3]
+	ADD R7, R3, R3
+	WORD $0x4ea28421 // add v1.4s, v1.4s, v2.4s
+	ADD $32, R1, R1
+	SUBS $1, R2, R2
+	BGT group
+	SUB R0, R3, R3
+	LSR $2, R3, R3
+	MOVD R3, ret+32(FP)
 	RET

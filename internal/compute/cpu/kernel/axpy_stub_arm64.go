@@ -168,3 +168,13 @@ func unpackers() [quant.Limit]func(dst *float32, w *byte, n uintptr) {
 		quant.NVFP4Scaled: unpackNVFP4NEON,
 	}
 }
+
+// chooseAboveNEON writes the places of n groups of eight floats that are not at most bound. Scalar twin: chooseGeneric in choose.go.
+//
+//go:noescape
+func chooseAboveNEON(dst *int32, x *float32, n uintptr, bound float32) uintptr
+
+// chooseAtLeastNEON writes the places of n groups of eight floats that are at least bound. Scalar twin: chooseGeneric in choose.go.
+//
+//go:noescape
+func chooseAtLeastNEON(dst *int32, x *float32, n uintptr, bound float32) uintptr

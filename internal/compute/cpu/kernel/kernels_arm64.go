@@ -55,6 +55,7 @@ func neon() *Kernels {
 	k.adders[quant.F16] = adders{floats: addRowsF16NEON}
 	k.adders[quant.BF16] = adders{floats: addRowsBF16NEON}
 	k.unpack = unpackers()
+	k.choose = [2]chooser{chooseAboveNEON, chooseAtLeastNEON}
 	k.fetch = fetchLines
 	return k
 }
