@@ -24,6 +24,9 @@ func sums(f *file) {
 		}
 	}
 	f.listUnpacked()
+	for _, typ := range []quant.Type{quant.Q8_0, quant.BF16, quant.F32} {
+		f.turn(typ)
+	}
 	f.choose("chooseAboveNEON", "not at most", false)
 	f.choose("chooseAtLeastNEON", "at least", true)
 }

@@ -169,6 +169,21 @@ func unpackers() [quant.Limit]func(dst *float32, w *byte, n uintptr) {
 	}
 }
 
+// turnQ80NEON writes eight outputs of 32 neurons as pieces of eight rows of Q8_0. Scalar twin: turnGeneric in turn.go.
+//
+//go:noescape
+func turnQ80NEON(lo, hi *byte, stride uintptr, block *float32, scale uintptr)
+
+// turnBF16NEON writes eight outputs of 32 neurons as pieces of eight rows of BF16. Scalar twin: turnGeneric in turn.go.
+//
+//go:noescape
+func turnBF16NEON(lo, hi *byte, stride uintptr, block *float32, scale uintptr)
+
+// turnF32NEON writes eight outputs of 32 neurons as pieces of eight rows of F32. Scalar twin: turnGeneric in turn.go.
+//
+//go:noescape
+func turnF32NEON(lo, hi *byte, stride uintptr, block *float32, scale uintptr)
+
 // chooseAboveNEON writes the places of n groups of eight floats that are not at most bound. Scalar twin: chooseGeneric in choose.go.
 //
 //go:noescape

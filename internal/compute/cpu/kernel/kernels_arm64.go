@@ -55,6 +55,7 @@ func neon() *Kernels {
 	k.adders[quant.F16] = adders{floats: addRowsF16NEON}
 	k.adders[quant.BF16] = adders{floats: addRowsBF16NEON}
 	k.unpack = unpackers()
+	k.turn[quant.Q8_0], k.turn[quant.BF16], k.turn[quant.F32] = turnQ80NEON, turnBF16NEON, turnF32NEON
 	k.choose = [2]chooser{chooseAboveNEON, chooseAtLeastNEON}
 	k.fetch = fetchLines
 	return k
