@@ -21,6 +21,9 @@ const (
 	Q3KUpper = 104 // and the upper bits of these
 	Q3KUnit  = 108
 	TQUnit   = 64 // TQ2_0's unit, behind its quants
+	Digits16 = 32 // TQ1_0's bytes of the second sixteen digits
+	Digits4  = 48 // and of the last four
+	TQ1Unit  = 52
 )
 
 // Nibbles returns the offset of the low nibbles of Q4_K and Q5_K.
@@ -29,4 +32,29 @@ func Nibbles(typ quant.Type) int {
 		return Q5K
 	}
 	return SixBits
+}
+
+// Grid says where a superblock of a type on a grid has its indices, signs and scales.
+type Grid struct {
+	Low      int // of the lower parts of indices, which each 32 elements have together
+	LowBytes int // from those of 32 elements to the next
+	LowStep  int // bits from one index to the next
+	LowBits  int
+	// Upper is the place of the upper parts: UpperBlock bits for each 32 elements, UpperStep from one to the next, of UpperBits, which is 0 where there are none.
+	Upper, UpperBlock, UpperStep, UpperBits int
+	Scales                                  int
+	Signs                                   int // of the types with bytes or words of signs beside the indices
+}
+
+// Grids returns the layouts of all types on grids.
+func Grids() map[quant.Type]Grid {
+	return map[quant.Type]Grid{
+		quant.IQ2_XXS: {Low: 2, LowBytes: 8, LowStep: 8, LowBits: 8}, // a word of signs and scale follows each four indices
+		quant.IQ2_XS:  {Low: 2, LowBytes: 8, LowStep: 16, LowBits: 9, Scales: 66},
+		quant.IQ2_S:   {Low: 2, LowBytes: 4, LowStep: 8, LowBits: 8, Upper: 66, UpperBlock: 8, UpperStep: 2, UpperBits: 2, Scales: 74, Signs: 34},
+		quant.IQ3_XXS: {Low: 2, LowBytes: 8, LowStep: 8, LowBits: 8, Signs: 66}, // whose words have the scales above them
+		quant.IQ3_S:   {Low: 2, LowBytes: 8, LowStep: 8, LowBits: 8, Upper: 66, UpperBlock: 8, UpperStep: 1, UpperBits: 1, Scales: 106, Signs: 74},
+		quant.IQ1_S:   {Low: 2, LowBytes: 4, LowStep: 8, LowBits: 8, Upper: 34, UpperBlock: 16, UpperStep: 3, UpperBits: 3, Scales: 34, Signs: 34},
+		quant.IQ1_M:   {Low: 0, LowBytes: 4, LowStep: 8, LowBits: 8, Upper: 32, UpperBlock: 16, UpperStep: 4, UpperBits: 3, Scales: 48, Signs: 32},
+	}
 }

@@ -193,7 +193,8 @@ var threes = map[string]struct {
 	"and": {0x4E201C00, "16b", "16b", "16b"}, "orr": {0x4EA01C00, "16b", "16b", "16b"}, "eor": {0x6E201C00, "16b", "16b", "16b"},
 	"bit": {0x6EA01C00, "16b", "16b", "16b"}, "bif": {0x6EE01C00, "16b", "16b", "16b"}, "bsl": {0x6E601C00, "16b", "16b", "16b"}, "bic": {0x4E601C00, "16b", "16b", "16b"},
 	"ushl.b": {0x6E204400, "16b", "16b", "16b"}, "zip1.b": {0x4E003800, "16b", "16b", "16b"},
-	"sub.b": {0x6E208400, "16b", "16b", "16b"}, "mul.b": {0x4E209C00, "16b", "16b", "16b"},
+	"sub.b": {0x6E208400, "16b", "16b", "16b"}, "cmeq.b": {0x6E208C00, "16b", "16b", "16b"}, "uhadd.b": {0x6E200400, "16b", "16b", "16b"},
+	"uzp1.b": {0x4E001800, "16b", "16b", "16b"}, "uzp2.b": {0x4E005800, "16b", "16b", "16b"}, "ushl.h": {0x6E604400, "8h", "8h", "8h"}, "trn2.h": {0x4E406800, "8h", "8h", "8h"}, "mul.b": {0x4E209C00, "16b", "16b", "16b"},
 	"fadd": {0x4E20D400, "4s", "4s", "4s"}, "fsub": {0x4EA0D400, "4s", "4s", "4s"}, "fmul": {0x6E20DC00, "4s", "4s", "4s"},
 	"fmla": {0x4E20CC00, "4s", "4s", "4s"}, "fmls": {0x4EA0CC00, "4s", "4s", "4s"}, "faddp": {0x6E20D400, "4s", "4s", "4s"},
 	"fmax": {0x4E20F400, "4s", "4s", "4s"}, "fmaxnm": {0x4E20C400, "4s", "4s", "4s"}, "fminnm": {0x4EA0C400, "4s", "4s", "4s"},
@@ -242,7 +243,7 @@ var twos = map[string]struct {
 	"scvtf": {0x4E21D800, "4s", "4s"}, "ucvtf": {0x6E21D800, "4s", "4s"}, "fcvtns": {0x4E21A800, "4s", "4s"}, "frintn": {0x4E218800, "4s", "4s"},
 	"fabs": {0x4EA0F800, "4s", "4s"}, "fneg": {0x6EA0F800, "4s", "4s"},
 	"xtn": {0x0E612800, "4h", "4s"}, "xtn2": {0x4E612800, "8h", "4s"}, "xtn.b": {0x0E212800, "8b", "8h"}, "xtn2.b": {0x4E212800, "16b", "8h"},
-	"rev64": {0x4EA00800, "4s", "4s"}, "neg": {0x6EA0B800, "4s", "4s"},
+	"cnt": {0x4E205800, "16b", "16b"}, "rev64": {0x4EA00800, "4s", "4s"}, "neg": {0x6EA0B800, "4s", "4s"},
 }
 
 func (f *file) op2(name string, d, n vec) {
@@ -302,6 +303,15 @@ func (f *file) dup(d, n vec, lane int) {
 	f.word(0x4E040400|uint32(lane)<<19|uint32(n)<<5|uint32(d), "dup v%d.4s, v%d.s[%d]", d, n, lane)
 }
 
+func (f *file) dupHalf(d, n vec) {
+	f.word(0x4E020400|uint32(n)<<5|uint32(d), "dup v%d.8h, v%d.h[0]", d, n)
+}
+
+// insertLane sets lane to of d to lane from of n.
+func (f *file) insertLane(d vec, to int, n vec, from int) {
+	f.word(0x6E040400|uint32(to)<<19|uint32(from)<<13|uint32(n)<<5|uint32(d), "mov v%d.s[%d], v%d.s[%d]", d, to, n, from)
+}
+
 func (f *file) dupW(d vec, r reg) { f.word(0x4E040C00|uint32(r)<<5|uint32(d), "dup v%d.4s, w%d", d, r) }
 
 // by multiplies by one lane: fmul or fmla.
@@ -313,6 +323,11 @@ func (f *file) by(name string, d, n, m vec, lane int) {
 // tbl looks the bytes of m up in n.
 func (f *file) tbl(d, n, m vec) {
 	f.word(0x4E000000|uint32(m)<<16|uint32(n)<<5|uint32(d), "tbl v%d.16b, {v%d.16b}, v%d.16b", d, n, m)
+}
+
+// tblPair looks the bytes of m up in n and the register behind it.
+func (f *file) tblPair(d, n, m vec) {
+	f.word(0x4E002000|uint32(m)<<16|uint32(n)<<5|uint32(d), "tbl v%d.16b, {v%d.16b, v%d.16b}, v%d.16b", d, n, n+1, m)
 }
 
 func (f *file) ext(d, n, m vec, by int) {
@@ -366,6 +381,38 @@ func (f *file) access(name string, width byte, d vec, base reg, off int) {
 	}
 }
 
+// loadEntry loads entry index of a table of 64-bit words.
+func (f *file) loadEntry(d vec, table, index reg) {
+	f.word(0xFC607800|uint32(index)<<16|uint32(table)<<5|uint32(d), "ldr d%d, [x%d, x%d, lsl #3]", d, table, index)
+}
+
+// loadQuad loads entry index of a table of 16 bytes each.
+func (f *file) loadQuad(d vec, table, index reg) {
+	f.word(0x3CE07800|uint32(index)<<16|uint32(table)<<5|uint32(d), "ldr q%d, [x%d, x%d, lsl #4]", d, table, index)
+}
+
+// lane0 moves the lowest lane to a general register.
+func (f *file) lane0(d reg, n vec) {
+	f.word(0x0E043C00|uint32(n)<<5|uint32(d), "mov w%d, v%d.s[0]", d, n)
+}
+
+// field extracts n bits from bit at on of s.
+func (f *file) field(d, s reg, at, n int) {
+	f.line("UBFX $%d, R%d, $%d, R%d", at, s, n, d)
+	f.count("ubfx.x")
+}
+
+// word32 and word64 load what lies off behind base into a general register.
+func (f *file) word32(d, base reg, off int) {
+	f.line("MOVWU %d(R%d), R%d", off, base, d)
+	f.count("ldr.w")
+}
+
+func (f *file) word64(d, base reg, off int) {
+	f.line("MOVD %d(R%d), R%d", off, base, d)
+	f.count("ldr.w")
+}
+
 // loadAll loads the float32 at base into every lane.
 func (f *file) loadAll(d vec, base reg) {
 	f.word(0x4D40C800|uint32(base)<<5|uint32(d), "ld1r {v%d.4s}, [x%d]", d, base)
@@ -404,6 +451,13 @@ func (f *file) keep(b []byte) int {
 		f.places[string(b)] = at
 		f.table = append(f.table, b...)
 	}
+	return at
+}
+
+// keepTogether returns where the table has b, whose length is a multiple of 16, as a whole.
+func (f *file) keepTogether(b []byte) int {
+	at := len(f.table)
+	f.table = append(f.table, b...)
 	return at
 }
 

@@ -22,6 +22,14 @@ func first(typ quant.Type) quant.Type {
 	return all[slices.IndexFunc(all, func(t quant.Type) bool { return t.Quantised() && reflect.DeepEqual(t.Traits(), typ.Traits()) })]
 }
 
+// constantName is the name of typ's constant in package quant.
+func constantName(typ quant.Type) string {
+	if typ == quant.NVFP4Scaled {
+		return "NVFP4Scaled"
+	}
+	return typ.String()
+}
+
 func products(f *file) {
 	for _, typ := range quant.Types() {
 		if !known(typ) || first(typ) != typ {
@@ -63,11 +71,11 @@ func products(f *file) {
 // listPairs writes a function that returns the panels of SMMLA by type.
 func (f *file) listPairs() {
 	fmt.Fprintf(&f.stubs, "\n// pairs%s returns the quantised types' panels.\nfunc pairs%s() map[quant.Type]pairs {\n\treturn map[quant.Type]pairs{\n", matrices, matrices)
-	for _, typ := range quant.Types() {
+	for _, typ := range quant.Computed() {
 		if known(typ) {
 			name := strings.ReplaceAll(first(typ).String(), "_", "")
 			fmt.Fprintf(&f.stubs, "\t\tquant.%s: {block{%d, %d, panel%s%s%dx%d}, expand%s%s},\n",
-				typ, matrixRows, matrixTokens, name, matrices, matrixRows, matrixTokens, name, matrices)
+				constantName(typ), matrixRows, matrixTokens, name, matrices, matrixRows, matrixTokens, name, matrices)
 		}
 	}
 	f.stubs.WriteString("\t}\n}\n")
@@ -95,12 +103,12 @@ func shapeOf(typ quant.Type, isa string) shape {
 // list writes a function that returns the kernels of an instruction set by type.
 func (f *file) list(isa string) {
 	fmt.Fprintf(&f.stubs, "\n// sets%s returns the quantised types' kernels.\nfunc sets%s() map[quant.Type]set {\n\treturn map[quant.Type]set{\n", isa, isa)
-	for _, typ := range quant.Types() {
+	for _, typ := range quant.Computed() {
 		if !known(typ) {
 			continue
 		}
 		name, s := strings.ReplaceAll(first(typ).String(), "_", ""), shapeOf(typ, isa)
-		fmt.Fprintf(&f.stubs, "\t\tquant.%s: {\n\t\t\tstream%s%s, far%s%s, scatter%s%s, %d, tile%s%s%dx1,\n", typ, name, isa, name, isa, name, isa, s.rows, name, isa, s.rows)
+		fmt.Fprintf(&f.stubs, "\t\tquant.%s: {\n\t\t\tstream%s%s, far%s%s, scatter%s%s, %d, tile%s%s%dx1,\n", constantName(typ), name, isa, name, isa, name, isa, s.rows, name, isa, s.rows)
 		fmt.Fprintf(&f.stubs, "\t\t\tblock{%d, %d, tile%s%s%dx%d},\n\t\t\tblock{%d, %d, panel%s%s%dx%d},\n\t\t\texpand%s%s,\n\t\t},\n",
 			s.block[0], s.block[1], name, isa, s.block[0], s.block[1], s.panel[0], s.panel[1], name, isa, s.panel[0], s.panel[1], name, plain)
 	}

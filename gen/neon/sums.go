@@ -24,6 +24,11 @@ func sums(f *file) {
 		}
 	}
 	f.listUnpacked()
+	for _, typ := range []quant.Type{quant.Q8_0, quant.BF16, quant.F32} {
+		f.turn(typ)
+	}
+	f.choose("chooseAboveNEON", "not at most", false)
+	f.choose("chooseAtLeastNEON", "at least", true)
 }
 
 // adder adds rows of a quantised type, or planes of neurons of a group, whose coefficients are bytes already and whose scales are the outputs'.
@@ -392,9 +397,9 @@ func (k *kernel) unpacked() {
 func (f *file) listUnpacked() {
 	f.stubs.WriteString("\n// unpackers returns what turns packed superblocks into floats.\nfunc unpackers() [quant.Limit]func(dst *float32, w *byte, n uintptr) {\n")
 	f.stubs.WriteString("\treturn [quant.Limit]func(dst *float32, w *byte, n uintptr){\n")
-	for _, typ := range quant.Types() {
+	for _, typ := range quant.Computed() {
 		if known(typ) && !typ.Traits().Columns {
-			fmt.Fprintf(&f.stubs, "\t\tquant.%s: unpack%s%s,\n", typ, strings.ReplaceAll(first(typ).String(), "_", ""), plain)
+			fmt.Fprintf(&f.stubs, "\t\tquant.%s: unpack%s%s,\n", constantName(typ), strings.ReplaceAll(first(typ).String(), "_", ""), plain)
 		}
 	}
 	f.stubs.WriteString("\t}\n}\n")

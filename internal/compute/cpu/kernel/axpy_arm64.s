@@ -32,7 +32,79 @@ DATA neonTable<>+208(SB)/8, $0x0f0d0b0907050301
 DATA neonTable<>+216(SB)/8, $0xf1f3f5f7f9fbfdff
 DATA neonTable<>+224(SB)/8, $0x0c08060403020100
 DATA neonTable<>+232(SB)/8, $0xf4f8fafcfdfeff00
-GLOBL neonTable<>(SB), RODATA|NOPTR, $240
+DATA neonTable<>+240(SB)/8, $0x00007fff00007fff
+DATA neonTable<>+248(SB)/8, $0x00007fff00007fff
+DATA neonTable<>+256(SB)/8, $0x0000000000000000
+DATA neonTable<>+264(SB)/8, $0x0000000000000000
+DATA neonTable<>+272(SB)/8, $0x0000000003020100
+DATA neonTable<>+280(SB)/8, $0x0000000000000000
+DATA neonTable<>+288(SB)/8, $0x0000000007060504
+DATA neonTable<>+296(SB)/8, $0x0000000000000000
+DATA neonTable<>+304(SB)/8, $0x0706050403020100
+DATA neonTable<>+312(SB)/8, $0x0000000000000000
+DATA neonTable<>+320(SB)/8, $0x000000000b0a0908
+DATA neonTable<>+328(SB)/8, $0x0000000000000000
+DATA neonTable<>+336(SB)/8, $0x0b0a090803020100
+DATA neonTable<>+344(SB)/8, $0x0000000000000000
+DATA neonTable<>+352(SB)/8, $0x0b0a090807060504
+DATA neonTable<>+360(SB)/8, $0x0000000000000000
+DATA neonTable<>+368(SB)/8, $0x0706050403020100
+DATA neonTable<>+376(SB)/8, $0x000000000b0a0908
+DATA neonTable<>+384(SB)/8, $0x000000000f0e0d0c
+DATA neonTable<>+392(SB)/8, $0x0000000000000000
+DATA neonTable<>+400(SB)/8, $0x0f0e0d0c03020100
+DATA neonTable<>+408(SB)/8, $0x0000000000000000
+DATA neonTable<>+416(SB)/8, $0x0f0e0d0c07060504
+DATA neonTable<>+424(SB)/8, $0x0000000000000000
+DATA neonTable<>+432(SB)/8, $0x0706050403020100
+DATA neonTable<>+440(SB)/8, $0x000000000f0e0d0c
+DATA neonTable<>+448(SB)/8, $0x0f0e0d0c0b0a0908
+DATA neonTable<>+456(SB)/8, $0x0000000000000000
+DATA neonTable<>+464(SB)/8, $0x0b0a090803020100
+DATA neonTable<>+472(SB)/8, $0x000000000f0e0d0c
+DATA neonTable<>+480(SB)/8, $0x0b0a090807060504
+DATA neonTable<>+488(SB)/8, $0x000000000f0e0d0c
+DATA neonTable<>+496(SB)/8, $0x0706050403020100
+DATA neonTable<>+504(SB)/8, $0x0f0e0d0c0b0a0908
+DATA neonTable<>+512(SB)/8, $0x0c08080408040400
+DATA neonTable<>+520(SB)/8, $0x100c0c080c080804
+DATA neonTable<>+528(SB)/8, $0x0000000100000000
+DATA neonTable<>+536(SB)/8, $0x0000000300000002
+DATA neonTable<>+544(SB)/8, $0x0000000200000001
+DATA neonTable<>+552(SB)/8, $0x0000000800000004
+DATA neonTable<>+560(SB)/8, $0x0000000000000000
+DATA neonTable<>+568(SB)/8, $0x0000000000000000
+DATA neonTable<>+576(SB)/8, $0x0000000003020100
+DATA neonTable<>+584(SB)/8, $0x0000000000000000
+DATA neonTable<>+592(SB)/8, $0x0000000007060504
+DATA neonTable<>+600(SB)/8, $0x0000000000000000
+DATA neonTable<>+608(SB)/8, $0x0706050403020100
+DATA neonTable<>+616(SB)/8, $0x0000000000000000
+DATA neonTable<>+624(SB)/8, $0x000000000b0a0908
+DATA neonTable<>+632(SB)/8, $0x0000000000000000
+DATA neonTable<>+640(SB)/8, $0x0b0a090803020100
+DATA neonTable<>+648(SB)/8, $0x0000000000000000
+DATA neonTable<>+656(SB)/8, $0x0b0a090807060504
+DATA neonTable<>+664(SB)/8, $0x0000000000000000
+DATA neonTable<>+672(SB)/8, $0x0706050403020100
+DATA neonTable<>+680(SB)/8, $0x000000000b0a0908
+DATA neonTable<>+688(SB)/8, $0x000000000f0e0d0c
+DATA neonTable<>+696(SB)/8, $0x0000000000000000
+DATA neonTable<>+704(SB)/8, $0x0f0e0d0c03020100
+DATA neonTable<>+712(SB)/8, $0x0000000000000000
+DATA neonTable<>+720(SB)/8, $0x0f0e0d0c07060504
+DATA neonTable<>+728(SB)/8, $0x0000000000000000
+DATA neonTable<>+736(SB)/8, $0x0706050403020100
+DATA neonTable<>+744(SB)/8, $0x000000000f0e0d0c
+DATA neonTable<>+752(SB)/8, $0x0f0e0d0c0b0a0908
+DATA neonTable<>+760(SB)/8, $0x0000000000000000
+DATA neonTable<>+768(SB)/8, $0x0b0a090803020100
+DATA neonTable<>+776(SB)/8, $0x000000000f0e0d0c
+DATA neonTable<>+784(SB)/8, $0x0b0a090807060504
+DATA neonTable<>+792(SB)/8, $0x000000000f0e0d0c
+DATA neonTable<>+800(SB)/8, $0x0706050403020100
+DATA neonTable<>+808(SB)/8, $0x0f0e0d0c0b0a0908
+GLOBL neonTable<>(SB), RODATA|NOPTR, $816
 
 // func addRowsQ40NEON(sum *float32, rows *[sumBatch]*byte, coef *[sumBatch]float32, pairs, n uintptr, next *[sumBatch]*byte)
 TEXT ·addRowsQ40NEON(SB), NOSPLIT, $0-48
@@ -11511,4 +11583,1444 @@ super:
 	ADD $1024, R0, R0
 	SUBS $1, R2, R2
 	BGT super
+	RET
+
+// func turnQ80NEON(lo, hi *byte, stride uintptr, block *float32, scale uintptr)
+TEXT ·turnQ80NEON(SB), NOSPLIT, $0-40
+	MOVD lo+0(FP), R0
+	MOVD hi+8(FP), R1
+	MOVD stride+16(FP), R2
+	MOVD block+24(FP), R3
+	MOVD scale+32(FP), R4
+	MOVD $neonTable<>(SB), R5
+	MOVD R0, R6
+	ADD R2, R6, R7
+	ADD R2, R7, R8
+	ADD R2, R8, R9
+	WORD $0x3dc00060 // ldr q0, [x3]
+	WORD $0x4ea0f800 // fabs v0.4s, v0.4s
+	WORD $0x3dc10062 // ldr q2, [x3, #1024]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dc20062 // ldr q2, [x3, #2048]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dc30062 // ldr q2, [x3, #3072]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dc40062 // ldr q2, [x3, #4096]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dc50062 // ldr q2, [x3, #5120]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dc60062 // ldr q2, [x3, #6144]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dc70062 // ldr q2, [x3, #7168]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dc80062 // ldr q2, [x3, #8192]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dc90062 // ldr q2, [x3, #9216]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dca0062 // ldr q2, [x3, #10240]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dcb0062 // ldr q2, [x3, #11264]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dcc0062 // ldr q2, [x3, #12288]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dcd0062 // ldr q2, [x3, #13312]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dce0062 // ldr q2, [x3, #14336]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dcf0062 // ldr q2, [x3, #15360]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dd00062 // ldr q2, [x3, #16384]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dd10062 // ldr q2, [x3, #17408]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dd20062 // ldr q2, [x3, #18432]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dd30062 // ldr q2, [x3, #19456]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dd40062 // ldr q2, [x3, #20480]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dd50062 // ldr q2, [x3, #21504]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dd60062 // ldr q2, [x3, #22528]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dd70062 // ldr q2, [x3, #23552]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dd80062 // ldr q2, [x3, #24576]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dd90062 // ldr q2, [x3, #25600]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dda0062 // ldr q2, [x3, #26624]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3ddb0062 // ldr q2, [x3, #27648]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3ddc0062 // ldr q2, [x3, #28672]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3ddd0062 // ldr q2, [x3, #29696]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dde0062 // ldr q2, [x3, #30720]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3ddf0062 // ldr q2, [x3, #31744]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dc004a2 // ldr q2, [x5, #16]
+	WORD $0x6e22e402 // fcmge v2.4s, v0.4s, v2.4s
+	WORD $0x3dc00ca1 // ldr q1, [x5, #48]
+	WORD $0x6e20fc21 // fdiv v1.4s, v1.4s, v0.4s
+	WORD $0x4e221c21 // and v1.16b, v1.16b, v2.16b
+	WORD $0x3dc008a2 // ldr q2, [x5, #32]
+	WORD $0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	WORD $0x0e216800 // fcvtn v0.4h, v0.4s
+	SUB R4, R6, R10
+	WORD $0x7d000140 // str h0, [x10]
+	WORD $0x6e001000 // ext v0.16b, v0.16b, v0.16b, #2
+	SUB R4, R7, R10
+	WORD $0x7d000140 // str h0, [x10]
+	WORD $0x6e001000 // ext v0.16b, v0.16b, v0.16b, #2
+	SUB R4, R8, R10
+	WORD $0x7d000140 // str h0, [x10]
+	WORD $0x6e001000 // ext v0.16b, v0.16b, v0.16b, #2
+	SUB R4, R9, R10
+	WORD $0x7d000140 // str h0, [x10]
+	WORD $0x3dc00062 // ldr q2, [x3]
+	WORD $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x3dc10063 // ldr q3, [x3, #1024]
+	WORD $0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x6f285462 // sli v2.4s, v3.4s, #8
+	WORD $0x3dc20064 // ldr q4, [x3, #2048]
+	WORD $0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x6f305482 // sli v2.4s, v4.4s, #16
+	WORD $0x3dc30065 // ldr q5, [x3, #3072]
+	WORD $0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x6f3854a2 // sli v2.4s, v5.4s, #24
+	WORD $0xbd0000c2 // str s2, [x6]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd0000e2 // str s2, [x7]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd000102 // str s2, [x8]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd000122 // str s2, [x9]
+	WORD $0x3dc40062 // ldr q2, [x3, #4096]
+	WORD $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x3dc50063 // ldr q3, [x3, #5120]
+	WORD $0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x6f285462 // sli v2.4s, v3.4s, #8
+	WORD $0x3dc60064 // ldr q4, [x3, #6144]
+	WORD $0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x6f305482 // sli v2.4s, v4.4s, #16
+	WORD $0x3dc70065 // ldr q5, [x3, #7168]
+	WORD $0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x6f3854a2 // sli v2.4s, v5.4s, #24
+	WORD $0xbd0020c2 // str s2, [x6, #32]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd0020e2 // str s2, [x7, #32]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd002102 // str s2, [x8, #32]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd002122 // str s2, [x9, #32]
+	WORD $0x3dc80062 // ldr q2, [x3, #8192]
+	WORD $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x3dc90063 // ldr q3, [x3, #9216]
+	WORD $0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x6f285462 // sli v2.4s, v3.4s, #8
+	WORD $0x3dca0064 // ldr q4, [x3, #10240]
+	WORD $0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x6f305482 // sli v2.4s, v4.4s, #16
+	WORD $0x3dcb0065 // ldr q5, [x3, #11264]
+	WORD $0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x6f3854a2 // sli v2.4s, v5.4s, #24
+	WORD $0xbd0040c2 // str s2, [x6, #64]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd0040e2 // str s2, [x7, #64]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd004102 // str s2, [x8, #64]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd004122 // str s2, [x9, #64]
+	WORD $0x3dcc0062 // ldr q2, [x3, #12288]
+	WORD $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x3dcd0063 // ldr q3, [x3, #13312]
+	WORD $0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x6f285462 // sli v2.4s, v3.4s, #8
+	WORD $0x3dce0064 // ldr q4, [x3, #14336]
+	WORD $0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x6f305482 // sli v2.4s, v4.4s, #16
+	WORD $0x3dcf0065 // ldr q5, [x3, #15360]
+	WORD $0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x6f3854a2 // sli v2.4s, v5.4s, #24
+	WORD $0xbd0060c2 // str s2, [x6, #96]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd0060e2 // str s2, [x7, #96]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd006102 // str s2, [x8, #96]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd006122 // str s2, [x9, #96]
+	WORD $0x3dd00062 // ldr q2, [x3, #16384]
+	WORD $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x3dd10063 // ldr q3, [x3, #17408]
+	WORD $0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x6f285462 // sli v2.4s, v3.4s, #8
+	WORD $0x3dd20064 // ldr q4, [x3, #18432]
+	WORD $0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x6f305482 // sli v2.4s, v4.4s, #16
+	WORD $0x3dd30065 // ldr q5, [x3, #19456]
+	WORD $0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x6f3854a2 // sli v2.4s, v5.4s, #24
+	WORD $0xbd0080c2 // str s2, [x6, #128]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd0080e2 // str s2, [x7, #128]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd008102 // str s2, [x8, #128]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd008122 // str s2, [x9, #128]
+	WORD $0x3dd40062 // ldr q2, [x3, #20480]
+	WORD $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x3dd50063 // ldr q3, [x3, #21504]
+	WORD $0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x6f285462 // sli v2.4s, v3.4s, #8
+	WORD $0x3dd60064 // ldr q4, [x3, #22528]
+	WORD $0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x6f305482 // sli v2.4s, v4.4s, #16
+	WORD $0x3dd70065 // ldr q5, [x3, #23552]
+	WORD $0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x6f3854a2 // sli v2.4s, v5.4s, #24
+	WORD $0xbd00a0c2 // str s2, [x6, #160]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd00a0e2 // str s2, [x7, #160]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd00a102 // str s2, [x8, #160]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd00a122 // str s2, [x9, #160]
+	WORD $0x3dd80062 // ldr q2, [x3, #24576]
+	WORD $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x3dd90063 // ldr q3, [x3, #25600]
+	WORD $0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x6f285462 // sli v2.4s, v3.4s, #8
+	WORD $0x3dda0064 // ldr q4, [x3, #26624]
+	WORD $0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x6f305482 // sli v2.4s, v4.4s, #16
+	WORD $0x3ddb0065 // ldr q5, [x3, #27648]
+	WORD $0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x6f3854a2 // sli v2.4s, v5.4s, #24
+	WORD $0xbd00c0c2 // str s2, [x6, #192]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd00c0e2 // str s2, [x7, #192]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd00c102 // str s2, [x8, #192]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd00c122 // str s2, [x9, #192]
+	WORD $0x3ddc0062 // ldr q2, [x3, #28672]
+	WORD $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x3ddd0063 // ldr q3, [x3, #29696]
+	WORD $0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x6f285462 // sli v2.4s, v3.4s, #8
+	WORD $0x3dde0064 // ldr q4, [x3, #30720]
+	WORD $0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x6f305482 // sli v2.4s, v4.4s, #16
+	WORD $0x3ddf0065 // ldr q5, [x3, #31744]
+	WORD $0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x6f3854a2 // sli v2.4s, v5.4s, #24
+	WORD $0xbd00e0c2 // str s2, [x6, #224]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd00e0e2 // str s2, [x7, #224]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd00e102 // str s2, [x8, #224]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd00e122 // str s2, [x9, #224]
+	MOVD R1, R6
+	ADD R2, R6, R7
+	ADD R2, R7, R8
+	ADD R2, R8, R9
+	WORD $0x3dc00460 // ldr q0, [x3, #16]
+	WORD $0x4ea0f800 // fabs v0.4s, v0.4s
+	WORD $0x3dc10462 // ldr q2, [x3, #1040]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dc20462 // ldr q2, [x3, #2064]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dc30462 // ldr q2, [x3, #3088]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dc40462 // ldr q2, [x3, #4112]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dc50462 // ldr q2, [x3, #5136]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dc60462 // ldr q2, [x3, #6160]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dc70462 // ldr q2, [x3, #7184]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dc80462 // ldr q2, [x3, #8208]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dc90462 // ldr q2, [x3, #9232]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dca0462 // ldr q2, [x3, #10256]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dcb0462 // ldr q2, [x3, #11280]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dcc0462 // ldr q2, [x3, #12304]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dcd0462 // ldr q2, [x3, #13328]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dce0462 // ldr q2, [x3, #14352]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dcf0462 // ldr q2, [x3, #15376]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dd00462 // ldr q2, [x3, #16400]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dd10462 // ldr q2, [x3, #17424]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dd20462 // ldr q2, [x3, #18448]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dd30462 // ldr q2, [x3, #19472]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dd40462 // ldr q2, [x3, #20496]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dd50462 // ldr q2, [x3, #21520]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dd60462 // ldr q2, [x3, #22544]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dd70462 // ldr q2, [x3, #23568]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dd80462 // ldr q2, [x3, #24592]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dd90462 // ldr q2, [x3, #25616]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dda0462 // ldr q2, [x3, #26640]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3ddb0462 // ldr q2, [x3, #27664]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3ddc0462 // ldr q2, [x3, #28688]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3ddd0462 // ldr q2, [x3, #29712]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dde0462 // ldr q2, [x3, #30736]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3ddf0462 // ldr q2, [x3, #31760]
+	WORD $0x4ea0f842 // fabs v2.4s, v2.4s
+	WORD $0x4e22f400 // fmax v0.4s, v0.4s, v2.4s
+	WORD $0x3dc004a2 // ldr q2, [x5, #16]
+	WORD $0x6e22e402 // fcmge v2.4s, v0.4s, v2.4s
+	WORD $0x3dc00ca1 // ldr q1, [x5, #48]
+	WORD $0x6e20fc21 // fdiv v1.4s, v1.4s, v0.4s
+	WORD $0x4e221c21 // and v1.16b, v1.16b, v2.16b
+	WORD $0x3dc008a2 // ldr q2, [x5, #32]
+	WORD $0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	WORD $0x0e216800 // fcvtn v0.4h, v0.4s
+	SUB R4, R6, R10
+	WORD $0x7d000140 // str h0, [x10]
+	WORD $0x6e001000 // ext v0.16b, v0.16b, v0.16b, #2
+	SUB R4, R7, R10
+	WORD $0x7d000140 // str h0, [x10]
+	WORD $0x6e001000 // ext v0.16b, v0.16b, v0.16b, #2
+	SUB R4, R8, R10
+	WORD $0x7d000140 // str h0, [x10]
+	WORD $0x6e001000 // ext v0.16b, v0.16b, v0.16b, #2
+	SUB R4, R9, R10
+	WORD $0x7d000140 // str h0, [x10]
+	WORD $0x3dc00462 // ldr q2, [x3, #16]
+	WORD $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x3dc10463 // ldr q3, [x3, #1040]
+	WORD $0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x6f285462 // sli v2.4s, v3.4s, #8
+	WORD $0x3dc20464 // ldr q4, [x3, #2064]
+	WORD $0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x6f305482 // sli v2.4s, v4.4s, #16
+	WORD $0x3dc30465 // ldr q5, [x3, #3088]
+	WORD $0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x6f3854a2 // sli v2.4s, v5.4s, #24
+	WORD $0xbd0000c2 // str s2, [x6]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd0000e2 // str s2, [x7]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd000102 // str s2, [x8]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd000122 // str s2, [x9]
+	WORD $0x3dc40462 // ldr q2, [x3, #4112]
+	WORD $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x3dc50463 // ldr q3, [x3, #5136]
+	WORD $0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x6f285462 // sli v2.4s, v3.4s, #8
+	WORD $0x3dc60464 // ldr q4, [x3, #6160]
+	WORD $0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x6f305482 // sli v2.4s, v4.4s, #16
+	WORD $0x3dc70465 // ldr q5, [x3, #7184]
+	WORD $0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x6f3854a2 // sli v2.4s, v5.4s, #24
+	WORD $0xbd0020c2 // str s2, [x6, #32]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd0020e2 // str s2, [x7, #32]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd002102 // str s2, [x8, #32]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd002122 // str s2, [x9, #32]
+	WORD $0x3dc80462 // ldr q2, [x3, #8208]
+	WORD $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x3dc90463 // ldr q3, [x3, #9232]
+	WORD $0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x6f285462 // sli v2.4s, v3.4s, #8
+	WORD $0x3dca0464 // ldr q4, [x3, #10256]
+	WORD $0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x6f305482 // sli v2.4s, v4.4s, #16
+	WORD $0x3dcb0465 // ldr q5, [x3, #11280]
+	WORD $0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x6f3854a2 // sli v2.4s, v5.4s, #24
+	WORD $0xbd0040c2 // str s2, [x6, #64]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd0040e2 // str s2, [x7, #64]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd004102 // str s2, [x8, #64]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd004122 // str s2, [x9, #64]
+	WORD $0x3dcc0462 // ldr q2, [x3, #12304]
+	WORD $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x3dcd0463 // ldr q3, [x3, #13328]
+	WORD $0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x6f285462 // sli v2.4s, v3.4s, #8
+	WORD $0x3dce0464 // ldr q4, [x3, #14352]
+	WORD $0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x6f305482 // sli v2.4s, v4.4s, #16
+	WORD $0x3dcf0465 // ldr q5, [x3, #15376]
+	WORD $0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x6f3854a2 // sli v2.4s, v5.4s, #24
+	WORD $0xbd0060c2 // str s2, [x6, #96]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd0060e2 // str s2, [x7, #96]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd006102 // str s2, [x8, #96]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd006122 // str s2, [x9, #96]
+	WORD $0x3dd00462 // ldr q2, [x3, #16400]
+	WORD $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x3dd10463 // ldr q3, [x3, #17424]
+	WORD $0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x6f285462 // sli v2.4s, v3.4s, #8
+	WORD $0x3dd20464 // ldr q4, [x3, #18448]
+	WORD $0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x6f305482 // sli v2.4s, v4.4s, #16
+	WORD $0x3dd30465 // ldr q5, [x3, #19472]
+	WORD $0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x6f3854a2 // sli v2.4s, v5.4s, #24
+	WORD $0xbd0080c2 // str s2, [x6, #128]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd0080e2 // str s2, [x7, #128]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd008102 // str s2, [x8, #128]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd008122 // str s2, [x9, #128]
+	WORD $0x3dd40462 // ldr q2, [x3, #20496]
+	WORD $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x3dd50463 // ldr q3, [x3, #21520]
+	WORD $0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x6f285462 // sli v2.4s, v3.4s, #8
+	WORD $0x3dd60464 // ldr q4, [x3, #22544]
+	WORD $0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x6f305482 // sli v2.4s, v4.4s, #16
+	WORD $0x3dd70465 // ldr q5, [x3, #23568]
+	WORD $0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x6f3854a2 // sli v2.4s, v5.4s, #24
+	WORD $0xbd00a0c2 // str s2, [x6, #160]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd00a0e2 // str s2, [x7, #160]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd00a102 // str s2, [x8, #160]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd00a122 // str s2, [x9, #160]
+	WORD $0x3dd80462 // ldr q2, [x3, #24592]
+	WORD $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x3dd90463 // ldr q3, [x3, #25616]
+	WORD $0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x6f285462 // sli v2.4s, v3.4s, #8
+	WORD $0x3dda0464 // ldr q4, [x3, #26640]
+	WORD $0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x6f305482 // sli v2.4s, v4.4s, #16
+	WORD $0x3ddb0465 // ldr q5, [x3, #27664]
+	WORD $0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x6f3854a2 // sli v2.4s, v5.4s, #24
+	WORD $0xbd00c0c2 // str s2, [x6, #192]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd00c0e2 // str s2, [x7, #192]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd00c102 // str s2, [x8, #192]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd00c122 // str s2, [x9, #192]
+	WORD $0x3ddc0462 // ldr q2, [x3, #28688]
+	WORD $0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x3ddd0463 // ldr q3, [x3, #29712]
+	WORD $0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x6f285462 // sli v2.4s, v3.4s, #8
+	WORD $0x3dde0464 // ldr q4, [x3, #30736]
+	WORD $0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x6f305482 // sli v2.4s, v4.4s, #16
+	WORD $0x3ddf0465 // ldr q5, [x3, #31760]
+	WORD $0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x6f3854a2 // sli v2.4s, v5.4s, #24
+	WORD $0xbd00e0c2 // str s2, [x6, #224]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd00e0e2 // str s2, [x7, #224]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd00e102 // str s2, [x8, #224]
+	WORD $0x6e022042 // ext v2.16b, v2.16b, v2.16b, #4
+	WORD $0xbd00e122 // str s2, [x9, #224]
+	RET
+
+// func turnBF16NEON(lo, hi *byte, stride uintptr, block *float32, scale uintptr)
+TEXT ·turnBF16NEON(SB), NOSPLIT, $0-40
+	MOVD lo+0(FP), R0
+	MOVD hi+8(FP), R1
+	MOVD stride+16(FP), R2
+	MOVD block+24(FP), R3
+	MOVD scale+32(FP), R4
+	MOVD $neonTable<>(SB), R5
+	MOVD R0, R6
+	ADD R2, R6, R7
+	ADD R2, R7, R8
+	ADD R2, R8, R9
+	WORD $0x4f000420 // movi v0.4s, #0x1
+	WORD $0x3dc03ca1 // ldr q1, [x5, #240]
+	WORD $0x3dc00063 // ldr q3, [x3]
+	WORD $0x6f300462 // ushr v2.4s, v3.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea28463 // add v3.4s, v3.4s, v2.4s
+	WORD $0x3dc10067 // ldr q7, [x3, #1024]
+	WORD $0x6f3004e2 // ushr v2.4s, v7.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284e7 // add v7.4s, v7.4s, v2.4s
+	WORD $0x4e476863 // trn2 v3.8h, v3.8h, v7.8h
+	WORD $0x3dc20064 // ldr q4, [x3, #2048]
+	WORD $0x6f300482 // ushr v2.4s, v4.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea28484 // add v4.4s, v4.4s, v2.4s
+	WORD $0x3dc30067 // ldr q7, [x3, #3072]
+	WORD $0x6f3004e2 // ushr v2.4s, v7.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284e7 // add v7.4s, v7.4s, v2.4s
+	WORD $0x4e476884 // trn2 v4.8h, v4.8h, v7.8h
+	WORD $0x3dc40065 // ldr q5, [x3, #4096]
+	WORD $0x6f3004a2 // ushr v2.4s, v5.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284a5 // add v5.4s, v5.4s, v2.4s
+	WORD $0x3dc50067 // ldr q7, [x3, #5120]
+	WORD $0x6f3004e2 // ushr v2.4s, v7.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284e7 // add v7.4s, v7.4s, v2.4s
+	WORD $0x4e4768a5 // trn2 v5.8h, v5.8h, v7.8h
+	WORD $0x3dc60066 // ldr q6, [x3, #6144]
+	WORD $0x6f3004c2 // ushr v2.4s, v6.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284c6 // add v6.4s, v6.4s, v2.4s
+	WORD $0x3dc70067 // ldr q7, [x3, #7168]
+	WORD $0x6f3004e2 // ushr v2.4s, v7.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284e7 // add v7.4s, v7.4s, v2.4s
+	WORD $0x4e4768c6 // trn2 v6.8h, v6.8h, v7.8h
+	WORD $0x4e843868 // zip1 v8.4s, v3.4s, v4.4s
+	WORD $0x4e847869 // zip2 v9.4s, v3.4s, v4.4s
+	WORD $0x4e8638a3 // zip1 v3.4s, v5.4s, v6.4s
+	WORD $0x4e8678a4 // zip2 v4.4s, v5.4s, v6.4s
+	WORD $0x4ec33905 // zip1 v5.2d, v8.2d, v3.2d
+	WORD $0x4ec37906 // zip2 v6.2d, v8.2d, v3.2d
+	WORD $0x4ec43923 // zip1 v3.2d, v9.2d, v4.2d
+	WORD $0x4ec47924 // zip2 v4.2d, v9.2d, v4.2d
+	WORD $0x3d8000c5 // str q5, [x6]
+	WORD $0x3d8000e6 // str q6, [x7]
+	WORD $0x3d800103 // str q3, [x8]
+	WORD $0x3d800124 // str q4, [x9]
+	WORD $0x3dc80063 // ldr q3, [x3, #8192]
+	WORD $0x6f300462 // ushr v2.4s, v3.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea28463 // add v3.4s, v3.4s, v2.4s
+	WORD $0x3dc90067 // ldr q7, [x3, #9216]
+	WORD $0x6f3004e2 // ushr v2.4s, v7.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284e7 // add v7.4s, v7.4s, v2.4s
+	WORD $0x4e476863 // trn2 v3.8h, v3.8h, v7.8h
+	WORD $0x3dca0064 // ldr q4, [x3, #10240]
+	WORD $0x6f300482 // ushr v2.4s, v4.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea28484 // add v4.4s, v4.4s, v2.4s
+	WORD $0x3dcb0067 // ldr q7, [x3, #11264]
+	WORD $0x6f3004e2 // ushr v2.4s, v7.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284e7 // add v7.4s, v7.4s, v2.4s
+	WORD $0x4e476884 // trn2 v4.8h, v4.8h, v7.8h
+	WORD $0x3dcc0065 // ldr q5, [x3, #12288]
+	WORD $0x6f3004a2 // ushr v2.4s, v5.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284a5 // add v5.4s, v5.4s, v2.4s
+	WORD $0x3dcd0067 // ldr q7, [x3, #13312]
+	WORD $0x6f3004e2 // ushr v2.4s, v7.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284e7 // add v7.4s, v7.4s, v2.4s
+	WORD $0x4e4768a5 // trn2 v5.8h, v5.8h, v7.8h
+	WORD $0x3dce0066 // ldr q6, [x3, #14336]
+	WORD $0x6f3004c2 // ushr v2.4s, v6.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284c6 // add v6.4s, v6.4s, v2.4s
+	WORD $0x3dcf0067 // ldr q7, [x3, #15360]
+	WORD $0x6f3004e2 // ushr v2.4s, v7.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284e7 // add v7.4s, v7.4s, v2.4s
+	WORD $0x4e4768c6 // trn2 v6.8h, v6.8h, v7.8h
+	WORD $0x4e843868 // zip1 v8.4s, v3.4s, v4.4s
+	WORD $0x4e847869 // zip2 v9.4s, v3.4s, v4.4s
+	WORD $0x4e8638a3 // zip1 v3.4s, v5.4s, v6.4s
+	WORD $0x4e8678a4 // zip2 v4.4s, v5.4s, v6.4s
+	WORD $0x4ec33905 // zip1 v5.2d, v8.2d, v3.2d
+	WORD $0x4ec37906 // zip2 v6.2d, v8.2d, v3.2d
+	WORD $0x4ec43923 // zip1 v3.2d, v9.2d, v4.2d
+	WORD $0x4ec47924 // zip2 v4.2d, v9.2d, v4.2d
+	WORD $0x3d8004c5 // str q5, [x6, #16]
+	WORD $0x3d8004e6 // str q6, [x7, #16]
+	WORD $0x3d800503 // str q3, [x8, #16]
+	WORD $0x3d800524 // str q4, [x9, #16]
+	WORD $0x3dd00063 // ldr q3, [x3, #16384]
+	WORD $0x6f300462 // ushr v2.4s, v3.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea28463 // add v3.4s, v3.4s, v2.4s
+	WORD $0x3dd10067 // ldr q7, [x3, #17408]
+	WORD $0x6f3004e2 // ushr v2.4s, v7.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284e7 // add v7.4s, v7.4s, v2.4s
+	WORD $0x4e476863 // trn2 v3.8h, v3.8h, v7.8h
+	WORD $0x3dd20064 // ldr q4, [x3, #18432]
+	WORD $0x6f300482 // ushr v2.4s, v4.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea28484 // add v4.4s, v4.4s, v2.4s
+	WORD $0x3dd30067 // ldr q7, [x3, #19456]
+	WORD $0x6f3004e2 // ushr v2.4s, v7.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284e7 // add v7.4s, v7.4s, v2.4s
+	WORD $0x4e476884 // trn2 v4.8h, v4.8h, v7.8h
+	WORD $0x3dd40065 // ldr q5, [x3, #20480]
+	WORD $0x6f3004a2 // ushr v2.4s, v5.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284a5 // add v5.4s, v5.4s, v2.4s
+	WORD $0x3dd50067 // ldr q7, [x3, #21504]
+	WORD $0x6f3004e2 // ushr v2.4s, v7.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284e7 // add v7.4s, v7.4s, v2.4s
+	WORD $0x4e4768a5 // trn2 v5.8h, v5.8h, v7.8h
+	WORD $0x3dd60066 // ldr q6, [x3, #22528]
+	WORD $0x6f3004c2 // ushr v2.4s, v6.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284c6 // add v6.4s, v6.4s, v2.4s
+	WORD $0x3dd70067 // ldr q7, [x3, #23552]
+	WORD $0x6f3004e2 // ushr v2.4s, v7.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284e7 // add v7.4s, v7.4s, v2.4s
+	WORD $0x4e4768c6 // trn2 v6.8h, v6.8h, v7.8h
+	WORD $0x4e843868 // zip1 v8.4s, v3.4s, v4.4s
+	WORD $0x4e847869 // zip2 v9.4s, v3.4s, v4.4s
+	WORD $0x4e8638a3 // zip1 v3.4s, v5.4s, v6.4s
+	WORD $0x4e8678a4 // zip2 v4.4s, v5.4s, v6.4s
+	WORD $0x4ec33905 // zip1 v5.2d, v8.2d, v3.2d
+	WORD $0x4ec37906 // zip2 v6.2d, v8.2d, v3.2d
+	WORD $0x4ec43923 // zip1 v3.2d, v9.2d, v4.2d
+	WORD $0x4ec47924 // zip2 v4.2d, v9.2d, v4.2d
+	WORD $0x3d8008c5 // str q5, [x6, #32]
+	WORD $0x3d8008e6 // str q6, [x7, #32]
+	WORD $0x3d800903 // str q3, [x8, #32]
+	WORD $0x3d800924 // str q4, [x9, #32]
+	WORD $0x3dd80063 // ldr q3, [x3, #24576]
+	WORD $0x6f300462 // ushr v2.4s, v3.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea28463 // add v3.4s, v3.4s, v2.4s
+	WORD $0x3dd90067 // ldr q7, [x3, #25600]
+	WORD $0x6f3004e2 // ushr v2.4s, v7.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284e7 // add v7.4s, v7.4s, v2.4s
+	WORD $0x4e476863 // trn2 v3.8h, v3.8h, v7.8h
+	WORD $0x3dda0064 // ldr q4, [x3, #26624]
+	WORD $0x6f300482 // ushr v2.4s, v4.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea28484 // add v4.4s, v4.4s, v2.4s
+	WORD $0x3ddb0067 // ldr q7, [x3, #27648]
+	WORD $0x6f3004e2 // ushr v2.4s, v7.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284e7 // add v7.4s, v7.4s, v2.4s
+	WORD $0x4e476884 // trn2 v4.8h, v4.8h, v7.8h
+	WORD $0x3ddc0065 // ldr q5, [x3, #28672]
+	WORD $0x6f3004a2 // ushr v2.4s, v5.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284a5 // add v5.4s, v5.4s, v2.4s
+	WORD $0x3ddd0067 // ldr q7, [x3, #29696]
+	WORD $0x6f3004e2 // ushr v2.4s, v7.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284e7 // add v7.4s, v7.4s, v2.4s
+	WORD $0x4e4768a5 // trn2 v5.8h, v5.8h, v7.8h
+	WORD $0x3dde0066 // ldr q6, [x3, #30720]
+	WORD $0x6f3004c2 // ushr v2.4s, v6.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284c6 // add v6.4s, v6.4s, v2.4s
+	WORD $0x3ddf0067 // ldr q7, [x3, #31744]
+	WORD $0x6f3004e2 // ushr v2.4s, v7.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284e7 // add v7.4s, v7.4s, v2.4s
+	WORD $0x4e4768c6 // trn2 v6.8h, v6.8h, v7.8h
+	WORD $0x4e843868 // zip1 v8.4s, v3.4s, v4.4s
+	WORD $0x4e847869 // zip2 v9.4s, v3.4s, v4.4s
+	WORD $0x4e8638a3 // zip1 v3.4s, v5.4s, v6.4s
+	WORD $0x4e8678a4 // zip2 v4.4s, v5.4s, v6.4s
+	WORD $0x4ec33905 // zip1 v5.2d, v8.2d, v3.2d
+	WORD $0x4ec37906 // zip2 v6.2d, v8.2d, v3.2d
+	WORD $0x4ec43923 // zip1 v3.2d, v9.2d, v4.2d
+	WORD $0x4ec47924 // zip2 v4.2d, v9.2d, v4.2d
+	WORD $0x3d800cc5 // str q5, [x6, #48]
+	WORD $0x3d800ce6 // str q6, [x7, #48]
+	WORD $0x3d800d03 // str q3, [x8, #48]
+	WORD $0x3d800d24 // str q4, [x9, #48]
+	MOVD R1, R6
+	ADD R2, R6, R7
+	ADD R2, R7, R8
+	ADD R2, R8, R9
+	WORD $0x4f000420 // movi v0.4s, #0x1
+	WORD $0x3dc03ca1 // ldr q1, [x5, #240]
+	WORD $0x3dc00463 // ldr q3, [x3, #16]
+	WORD $0x6f300462 // ushr v2.4s, v3.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea28463 // add v3.4s, v3.4s, v2.4s
+	WORD $0x3dc10467 // ldr q7, [x3, #1040]
+	WORD $0x6f3004e2 // ushr v2.4s, v7.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284e7 // add v7.4s, v7.4s, v2.4s
+	WORD $0x4e476863 // trn2 v3.8h, v3.8h, v7.8h
+	WORD $0x3dc20464 // ldr q4, [x3, #2064]
+	WORD $0x6f300482 // ushr v2.4s, v4.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea28484 // add v4.4s, v4.4s, v2.4s
+	WORD $0x3dc30467 // ldr q7, [x3, #3088]
+	WORD $0x6f3004e2 // ushr v2.4s, v7.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284e7 // add v7.4s, v7.4s, v2.4s
+	WORD $0x4e476884 // trn2 v4.8h, v4.8h, v7.8h
+	WORD $0x3dc40465 // ldr q5, [x3, #4112]
+	WORD $0x6f3004a2 // ushr v2.4s, v5.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284a5 // add v5.4s, v5.4s, v2.4s
+	WORD $0x3dc50467 // ldr q7, [x3, #5136]
+	WORD $0x6f3004e2 // ushr v2.4s, v7.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284e7 // add v7.4s, v7.4s, v2.4s
+	WORD $0x4e4768a5 // trn2 v5.8h, v5.8h, v7.8h
+	WORD $0x3dc60466 // ldr q6, [x3, #6160]
+	WORD $0x6f3004c2 // ushr v2.4s, v6.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284c6 // add v6.4s, v6.4s, v2.4s
+	WORD $0x3dc70467 // ldr q7, [x3, #7184]
+	WORD $0x6f3004e2 // ushr v2.4s, v7.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284e7 // add v7.4s, v7.4s, v2.4s
+	WORD $0x4e4768c6 // trn2 v6.8h, v6.8h, v7.8h
+	WORD $0x4e843868 // zip1 v8.4s, v3.4s, v4.4s
+	WORD $0x4e847869 // zip2 v9.4s, v3.4s, v4.4s
+	WORD $0x4e8638a3 // zip1 v3.4s, v5.4s, v6.4s
+	WORD $0x4e8678a4 // zip2 v4.4s, v5.4s, v6.4s
+	WORD $0x4ec33905 // zip1 v5.2d, v8.2d, v3.2d
+	WORD $0x4ec37906 // zip2 v6.2d, v8.2d, v3.2d
+	WORD $0x4ec43923 // zip1 v3.2d, v9.2d, v4.2d
+	WORD $0x4ec47924 // zip2 v4.2d, v9.2d, v4.2d
+	WORD $0x3d8000c5 // str q5, [x6]
+	WORD $0x3d8000e6 // str q6, [x7]
+	WORD $0x3d800103 // str q3, [x8]
+	WORD $0x3d800124 // str q4, [x9]
+	WORD $0x3dc80463 // ldr q3, [x3, #8208]
+	WORD $0x6f300462 // ushr v2.4s, v3.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea28463 // add v3.4s, v3.4s, v2.4s
+	WORD $0x3dc90467 // ldr q7, [x3, #9232]
+	WORD $0x6f3004e2 // ushr v2.4s, v7.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284e7 // add v7.4s, v7.4s, v2.4s
+	WORD $0x4e476863 // trn2 v3.8h, v3.8h, v7.8h
+	WORD $0x3dca0464 // ldr q4, [x3, #10256]
+	WORD $0x6f300482 // ushr v2.4s, v4.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea28484 // add v4.4s, v4.4s, v2.4s
+	WORD $0x3dcb0467 // ldr q7, [x3, #11280]
+	WORD $0x6f3004e2 // ushr v2.4s, v7.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284e7 // add v7.4s, v7.4s, v2.4s
+	WORD $0x4e476884 // trn2 v4.8h, v4.8h, v7.8h
+	WORD $0x3dcc0465 // ldr q5, [x3, #12304]
+	WORD $0x6f3004a2 // ushr v2.4s, v5.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284a5 // add v5.4s, v5.4s, v2.4s
+	WORD $0x3dcd0467 // ldr q7, [x3, #13328]
+	WORD $0x6f3004e2 // ushr v2.4s, v7.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284e7 // add v7.4s, v7.4s, v2.4s
+	WORD $0x4e4768a5 // trn2 v5.8h, v5.8h, v7.8h
+	WORD $0x3dce0466 // ldr q6, [x3, #14352]
+	WORD $0x6f3004c2 // ushr v2.4s, v6.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284c6 // add v6.4s, v6.4s, v2.4s
+	WORD $0x3dcf0467 // ldr q7, [x3, #15376]
+	WORD $0x6f3004e2 // ushr v2.4s, v7.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284e7 // add v7.4s, v7.4s, v2.4s
+	WORD $0x4e4768c6 // trn2 v6.8h, v6.8h, v7.8h
+	WORD $0x4e843868 // zip1 v8.4s, v3.4s, v4.4s
+	WORD $0x4e847869 // zip2 v9.4s, v3.4s, v4.4s
+	WORD $0x4e8638a3 // zip1 v3.4s, v5.4s, v6.4s
+	WORD $0x4e8678a4 // zip2 v4.4s, v5.4s, v6.4s
+	WORD $0x4ec33905 // zip1 v5.2d, v8.2d, v3.2d
+	WORD $0x4ec37906 // zip2 v6.2d, v8.2d, v3.2d
+	WORD $0x4ec43923 // zip1 v3.2d, v9.2d, v4.2d
+	WORD $0x4ec47924 // zip2 v4.2d, v9.2d, v4.2d
+	WORD $0x3d8004c5 // str q5, [x6, #16]
+	WORD $0x3d8004e6 // str q6, [x7, #16]
+	WORD $0x3d800503 // str q3, [x8, #16]
+	WORD $0x3d800524 // str q4, [x9, #16]
+	WORD $0x3dd00463 // ldr q3, [x3, #16400]
+	WORD $0x6f300462 // ushr v2.4s, v3.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea28463 // add v3.4s, v3.4s, v2.4s
+	WORD $0x3dd10467 // ldr q7, [x3, #17424]
+	WORD $0x6f3004e2 // ushr v2.4s, v7.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284e7 // add v7.4s, v7.4s, v2.4s
+	WORD $0x4e476863 // trn2 v3.8h, v3.8h, v7.8h
+	WORD $0x3dd20464 // ldr q4, [x3, #18448]
+	WORD $0x6f300482 // ushr v2.4s, v4.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea28484 // add v4.4s, v4.4s, v2.4s
+	WORD $0x3dd30467 // ldr q7, [x3, #19472]
+	WORD $0x6f3004e2 // ushr v2.4s, v7.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284e7 // add v7.4s, v7.4s, v2.4s
+	WORD $0x4e476884 // trn2 v4.8h, v4.8h, v7.8h
+	WORD $0x3dd40465 // ldr q5, [x3, #20496]
+	WORD $0x6f3004a2 // ushr v2.4s, v5.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284a5 // add v5.4s, v5.4s, v2.4s
+	WORD $0x3dd50467 // ldr q7, [x3, #21520]
+	WORD $0x6f3004e2 // ushr v2.4s, v7.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284e7 // add v7.4s, v7.4s, v2.4s
+	WORD $0x4e4768a5 // trn2 v5.8h, v5.8h, v7.8h
+	WORD $0x3dd60466 // ldr q6, [x3, #22544]
+	WORD $0x6f3004c2 // ushr v2.4s, v6.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284c6 // add v6.4s, v6.4s, v2.4s
+	WORD $0x3dd70467 // ldr q7, [x3, #23568]
+	WORD $0x6f3004e2 // ushr v2.4s, v7.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284e7 // add v7.4s, v7.4s, v2.4s
+	WORD $0x4e4768c6 // trn2 v6.8h, v6.8h, v7.8h
+	WORD $0x4e843868 // zip1 v8.4s, v3.4s, v4.4s
+	WORD $0x4e847869 // zip2 v9.4s, v3.4s, v4.4s
+	WORD $0x4e8638a3 // zip1 v3.4s, v5.4s, v6.4s
+	WORD $0x4e8678a4 // zip2 v4.4s, v5.4s, v6.4s
+	WORD $0x4ec33905 // zip1 v5.2d, v8.2d, v3.2d
+	WORD $0x4ec37906 // zip2 v6.2d, v8.2d, v3.2d
+	WORD $0x4ec43923 // zip1 v3.2d, v9.2d, v4.2d
+	WORD $0x4ec47924 // zip2 v4.2d, v9.2d, v4.2d
+	WORD $0x3d8008c5 // str q5, [x6, #32]
+	WORD $0x3d8008e6 // str q6, [x7, #32]
+	WORD $0x3d800903 // str q3, [x8, #32]
+	WORD $0x3d800924 // str q4, [x9, #32]
+	WORD $0x3dd80463 // ldr q3, [x3, #24592]
+	WORD $0x6f300462 // ushr v2.4s, v3.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea28463 // add v3.4s, v3.4s, v2.4s
+	WORD $0x3dd90467 // ldr q7, [x3, #25616]
+	WORD $0x6f3004e2 // ushr v2.4s, v7.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284e7 // add v7.4s, v7.4s, v2.4s
+	WORD $0x4e476863 // trn2 v3.8h, v3.8h, v7.8h
+	WORD $0x3dda0464 // ldr q4, [x3, #26640]
+	WORD $0x6f300482 // ushr v2.4s, v4.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea28484 // add v4.4s, v4.4s, v2.4s
+	WORD $0x3ddb0467 // ldr q7, [x3, #27664]
+	WORD $0x6f3004e2 // ushr v2.4s, v7.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284e7 // add v7.4s, v7.4s, v2.4s
+	WORD $0x4e476884 // trn2 v4.8h, v4.8h, v7.8h
+	WORD $0x3ddc0465 // ldr q5, [x3, #28688]
+	WORD $0x6f3004a2 // ushr v2.4s, v5.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284a5 // add v5.4s, v5.4s, v2.4s
+	WORD $0x3ddd0467 // ldr q7, [x3, #29712]
+	WORD $0x6f3004e2 // ushr v2.4s, v7.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284e7 // add v7.4s, v7.4s, v2.4s
+	WORD $0x4e4768a5 // trn2 v5.8h, v5.8h, v7.8h
+	WORD $0x3dde0466 // ldr q6, [x3, #30736]
+	WORD $0x6f3004c2 // ushr v2.4s, v6.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284c6 // add v6.4s, v6.4s, v2.4s
+	WORD $0x3ddf0467 // ldr q7, [x3, #31760]
+	WORD $0x6f3004e2 // ushr v2.4s, v7.4s, #16
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x4ea18442 // add v2.4s, v2.4s, v1.4s
+	WORD $0x4ea284e7 // add v7.4s, v7.4s, v2.4s
+	WORD $0x4e4768c6 // trn2 v6.8h, v6.8h, v7.8h
+	WORD $0x4e843868 // zip1 v8.4s, v3.4s, v4.4s
+	WORD $0x4e847869 // zip2 v9.4s, v3.4s, v4.4s
+	WORD $0x4e8638a3 // zip1 v3.4s, v5.4s, v6.4s
+	WORD $0x4e8678a4 // zip2 v4.4s, v5.4s, v6.4s
+	WORD $0x4ec33905 // zip1 v5.2d, v8.2d, v3.2d
+	WORD $0x4ec37906 // zip2 v6.2d, v8.2d, v3.2d
+	WORD $0x4ec43923 // zip1 v3.2d, v9.2d, v4.2d
+	WORD $0x4ec47924 // zip2 v4.2d, v9.2d, v4.2d
+	WORD $0x3d800cc5 // str q5, [x6, #48]
+	WORD $0x3d800ce6 // str q6, [x7, #48]
+	WORD $0x3d800d03 // str q3, [x8, #48]
+	WORD $0x3d800d24 // str q4, [x9, #48]
+	RET
+
+// func turnF32NEON(lo, hi *byte, stride uintptr, block *float32, scale uintptr)
+TEXT ·turnF32NEON(SB), NOSPLIT, $0-40
+	MOVD lo+0(FP), R0
+	MOVD hi+8(FP), R1
+	MOVD stride+16(FP), R2
+	MOVD block+24(FP), R3
+	MOVD scale+32(FP), R4
+	MOVD $neonTable<>(SB), R5
+	MOVD R0, R6
+	ADD R2, R6, R7
+	ADD R2, R7, R8
+	ADD R2, R8, R9
+	WORD $0x3dc00060 // ldr q0, [x3]
+	WORD $0x3dc10061 // ldr q1, [x3, #1024]
+	WORD $0x3dc20062 // ldr q2, [x3, #2048]
+	WORD $0x3dc30063 // ldr q3, [x3, #3072]
+	WORD $0x4e813804 // zip1 v4.4s, v0.4s, v1.4s
+	WORD $0x4e817805 // zip2 v5.4s, v0.4s, v1.4s
+	WORD $0x4e833840 // zip1 v0.4s, v2.4s, v3.4s
+	WORD $0x4e837841 // zip2 v1.4s, v2.4s, v3.4s
+	WORD $0x4ec03882 // zip1 v2.2d, v4.2d, v0.2d
+	WORD $0x4ec07883 // zip2 v3.2d, v4.2d, v0.2d
+	WORD $0x4ec138a0 // zip1 v0.2d, v5.2d, v1.2d
+	WORD $0x4ec178a1 // zip2 v1.2d, v5.2d, v1.2d
+	WORD $0x3d8000c2 // str q2, [x6]
+	WORD $0x3d8000e3 // str q3, [x7]
+	WORD $0x3d800100 // str q0, [x8]
+	WORD $0x3d800121 // str q1, [x9]
+	WORD $0x3dc40060 // ldr q0, [x3, #4096]
+	WORD $0x3dc50061 // ldr q1, [x3, #5120]
+	WORD $0x3dc60062 // ldr q2, [x3, #6144]
+	WORD $0x3dc70063 // ldr q3, [x3, #7168]
+	WORD $0x4e813804 // zip1 v4.4s, v0.4s, v1.4s
+	WORD $0x4e817805 // zip2 v5.4s, v0.4s, v1.4s
+	WORD $0x4e833840 // zip1 v0.4s, v2.4s, v3.4s
+	WORD $0x4e837841 // zip2 v1.4s, v2.4s, v3.4s
+	WORD $0x4ec03882 // zip1 v2.2d, v4.2d, v0.2d
+	WORD $0x4ec07883 // zip2 v3.2d, v4.2d, v0.2d
+	WORD $0x4ec138a0 // zip1 v0.2d, v5.2d, v1.2d
+	WORD $0x4ec178a1 // zip2 v1.2d, v5.2d, v1.2d
+	WORD $0x3d8004c2 // str q2, [x6, #16]
+	WORD $0x3d8004e3 // str q3, [x7, #16]
+	WORD $0x3d800500 // str q0, [x8, #16]
+	WORD $0x3d800521 // str q1, [x9, #16]
+	WORD $0x3dc80060 // ldr q0, [x3, #8192]
+	WORD $0x3dc90061 // ldr q1, [x3, #9216]
+	WORD $0x3dca0062 // ldr q2, [x3, #10240]
+	WORD $0x3dcb0063 // ldr q3, [x3, #11264]
+	WORD $0x4e813804 // zip1 v4.4s, v0.4s, v1.4s
+	WORD $0x4e817805 // zip2 v5.4s, v0.4s, v1.4s
+	WORD $0x4e833840 // zip1 v0.4s, v2.4s, v3.4s
+	WORD $0x4e837841 // zip2 v1.4s, v2.4s, v3.4s
+	WORD $0x4ec03882 // zip1 v2.2d, v4.2d, v0.2d
+	WORD $0x4ec07883 // zip2 v3.2d, v4.2d, v0.2d
+	WORD $0x4ec138a0 // zip1 v0.2d, v5.2d, v1.2d
+	WORD $0x4ec178a1 // zip2 v1.2d, v5.2d, v1.2d
+	WORD $0x3d8008c2 // str q2, [x6, #32]
+	WORD $0x3d8008e3 // str q3, [x7, #32]
+	WORD $0x3d800900 // str q0, [x8, #32]
+	WORD $0x3d800921 // str q1, [x9, #32]
+	WORD $0x3dcc0060 // ldr q0, [x3, #12288]
+	WORD $0x3dcd0061 // ldr q1, [x3, #13312]
+	WORD $0x3dce0062 // ldr q2, [x3, #14336]
+	WORD $0x3dcf0063 // ldr q3, [x3, #15360]
+	WORD $0x4e813804 // zip1 v4.4s, v0.4s, v1.4s
+	WORD $0x4e817805 // zip2 v5.4s, v0.4s, v1.4s
+	WORD $0x4e833840 // zip1 v0.4s, v2.4s, v3.4s
+	WORD $0x4e837841 // zip2 v1.4s, v2.4s, v3.4s
+	WORD $0x4ec03882 // zip1 v2.2d, v4.2d, v0.2d
+	WORD $0x4ec07883 // zip2 v3.2d, v4.2d, v0.2d
+	WORD $0x4ec138a0 // zip1 v0.2d, v5.2d, v1.2d
+	WORD $0x4ec178a1 // zip2 v1.2d, v5.2d, v1.2d
+	WORD $0x3d800cc2 // str q2, [x6, #48]
+	WORD $0x3d800ce3 // str q3, [x7, #48]
+	WORD $0x3d800d00 // str q0, [x8, #48]
+	WORD $0x3d800d21 // str q1, [x9, #48]
+	WORD $0x3dd00060 // ldr q0, [x3, #16384]
+	WORD $0x3dd10061 // ldr q1, [x3, #17408]
+	WORD $0x3dd20062 // ldr q2, [x3, #18432]
+	WORD $0x3dd30063 // ldr q3, [x3, #19456]
+	WORD $0x4e813804 // zip1 v4.4s, v0.4s, v1.4s
+	WORD $0x4e817805 // zip2 v5.4s, v0.4s, v1.4s
+	WORD $0x4e833840 // zip1 v0.4s, v2.4s, v3.4s
+	WORD $0x4e837841 // zip2 v1.4s, v2.4s, v3.4s
+	WORD $0x4ec03882 // zip1 v2.2d, v4.2d, v0.2d
+	WORD $0x4ec07883 // zip2 v3.2d, v4.2d, v0.2d
+	WORD $0x4ec138a0 // zip1 v0.2d, v5.2d, v1.2d
+	WORD $0x4ec178a1 // zip2 v1.2d, v5.2d, v1.2d
+	WORD $0x3d8010c2 // str q2, [x6, #64]
+	WORD $0x3d8010e3 // str q3, [x7, #64]
+	WORD $0x3d801100 // str q0, [x8, #64]
+	WORD $0x3d801121 // str q1, [x9, #64]
+	WORD $0x3dd40060 // ldr q0, [x3, #20480]
+	WORD $0x3dd50061 // ldr q1, [x3, #21504]
+	WORD $0x3dd60062 // ldr q2, [x3, #22528]
+	WORD $0x3dd70063 // ldr q3, [x3, #23552]
+	WORD $0x4e813804 // zip1 v4.4s, v0.4s, v1.4s
+	WORD $0x4e817805 // zip2 v5.4s, v0.4s, v1.4s
+	WORD $0x4e833840 // zip1 v0.4s, v2.4s, v3.4s
+	WORD $0x4e837841 // zip2 v1.4s, v2.4s, v3.4s
+	WORD $0x4ec03882 // zip1 v2.2d, v4.2d, v0.2d
+	WORD $0x4ec07883 // zip2 v3.2d, v4.2d, v0.2d
+	WORD $0x4ec138a0 // zip1 v0.2d, v5.2d, v1.2d
+	WORD $0x4ec178a1 // zip2 v1.2d, v5.2d, v1.2d
+	WORD $0x3d8014c2 // str q2, [x6, #80]
+	WORD $0x3d8014e3 // str q3, [x7, #80]
+	WORD $0x3d801500 // str q0, [x8, #80]
+	WORD $0x3d801521 // str q1, [x9, #80]
+	WORD $0x3dd80060 // ldr q0, [x3, #24576]
+	WORD $0x3dd90061 // ldr q1, [x3, #25600]
+	WORD $0x3dda0062 // ldr q2, [x3, #26624]
+	WORD $0x3ddb0063 // ldr q3, [x3, #27648]
+	WORD $0x4e813804 // zip1 v4.4s, v0.4s, v1.4s
+	WORD $0x4e817805 // zip2 v5.4s, v0.4s, v1.4s
+	WORD $0x4e833840 // zip1 v0.4s, v2.4s, v3.4s
+	WORD $0x4e837841 // zip2 v1.4s, v2.4s, v3.4s
+	WORD $0x4ec03882 // zip1 v2.2d, v4.2d, v0.2d
+	WORD $0x4ec07883 // zip2 v3.2d, v4.2d, v0.2d
+	WORD $0x4ec138a0 // zip1 v0.2d, v5.2d, v1.2d
+	WORD $0x4ec178a1 // zip2 v1.2d, v5.2d, v1.2d
+	WORD $0x3d8018c2 // str q2, [x6, #96]
+	WORD $0x3d8018e3 // str q3, [x7, #96]
+	WORD $0x3d801900 // str q0, [x8, #96]
+	WORD $0x3d801921 // str q1, [x9, #96]
+	WORD $0x3ddc0060 // ldr q0, [x3, #28672]
+	WORD $0x3ddd0061 // ldr q1, [x3, #29696]
+	WORD $0x3dde0062 // ldr q2, [x3, #30720]
+	WORD $0x3ddf0063 // ldr q3, [x3, #31744]
+	WORD $0x4e813804 // zip1 v4.4s, v0.4s, v1.4s
+	WORD $0x4e817805 // zip2 v5.4s, v0.4s, v1.4s
+	WORD $0x4e833840 // zip1 v0.4s, v2.4s, v3.4s
+	WORD $0x4e837841 // zip2 v1.4s, v2.4s, v3.4s
+	WORD $0x4ec03882 // zip1 v2.2d, v4.2d, v0.2d
+	WORD $0x4ec07883 // zip2 v3.2d, v4.2d, v0.2d
+	WORD $0x4ec138a0 // zip1 v0.2d, v5.2d, v1.2d
+	WORD $0x4ec178a1 // zip2 v1.2d, v5.2d, v1.2d
+	WORD $0x3d801cc2 // str q2, [x6, #112]
+	WORD $0x3d801ce3 // str q3, [x7, #112]
+	WORD $0x3d801d00 // str q0, [x8, #112]
+	WORD $0x3d801d21 // str q1, [x9, #112]
+	MOVD R1, R6
+	ADD R2, R6, R7
+	ADD R2, R7, R8
+	ADD R2, R8, R9
+	WORD $0x3dc00460 // ldr q0, [x3, #16]
+	WORD $0x3dc10461 // ldr q1, [x3, #1040]
+	WORD $0x3dc20462 // ldr q2, [x3, #2064]
+	WORD $0x3dc30463 // ldr q3, [x3, #3088]
+	WORD $0x4e813804 // zip1 v4.4s, v0.4s, v1.4s
+	WORD $0x4e817805 // zip2 v5.4s, v0.4s, v1.4s
+	WORD $0x4e833840 // zip1 v0.4s, v2.4s, v3.4s
+	WORD $0x4e837841 // zip2 v1.4s, v2.4s, v3.4s
+	WORD $0x4ec03882 // zip1 v2.2d, v4.2d, v0.2d
+	WORD $0x4ec07883 // zip2 v3.2d, v4.2d, v0.2d
+	WORD $0x4ec138a0 // zip1 v0.2d, v5.2d, v1.2d
+	WORD $0x4ec178a1 // zip2 v1.2d, v5.2d, v1.2d
+	WORD $0x3d8000c2 // str q2, [x6]
+	WORD $0x3d8000e3 // str q3, [x7]
+	WORD $0x3d800100 // str q0, [x8]
+	WORD $0x3d800121 // str q1, [x9]
+	WORD $0x3dc40460 // ldr q0, [x3, #4112]
+	WORD $0x3dc50461 // ldr q1, [x3, #5136]
+	WORD $0x3dc60462 // ldr q2, [x3, #6160]
+	WORD $0x3dc70463 // ldr q3, [x3, #7184]
+	WORD $0x4e813804 // zip1 v4.4s, v0.4s, v1.4s
+	WORD $0x4e817805 // zip2 v5.4s, v0.4s, v1.4s
+	WORD $0x4e833840 // zip1 v0.4s, v2.4s, v3.4s
+	WORD $0x4e837841 // zip2 v1.4s, v2.4s, v3.4s
+	WORD $0x4ec03882 // zip1 v2.2d, v4.2d, v0.2d
+	WORD $0x4ec07883 // zip2 v3.2d, v4.2d, v0.2d
+	WORD $0x4ec138a0 // zip1 v0.2d, v5.2d, v1.2d
+	WORD $0x4ec178a1 // zip2 v1.2d, v5.2d, v1.2d
+	WORD $0x3d8004c2 // str q2, [x6, #16]
+	WORD $0x3d8004e3 // str q3, [x7, #16]
+	WORD $0x3d800500 // str q0, [x8, #16]
+	WORD $0x3d800521 // str q1, [x9, #16]
+	WORD $0x3dc80460 // ldr q0, [x3, #8208]
+	WORD $0x3dc90461 // ldr q1, [x3, #9232]
+	WORD $0x3dca0462 // ldr q2, [x3, #10256]
+	WORD $0x3dcb0463 // ldr q3, [x3, #11280]
+	WORD $0x4e813804 // zip1 v4.4s, v0.4s, v1.4s
+	WORD $0x4e817805 // zip2 v5.4s, v0.4s, v1.4s
+	WORD $0x4e833840 // zip1 v0.4s, v2.4s, v3.4s
+	WORD $0x4e837841 // zip2 v1.4s, v2.4s, v3.4s
+	WORD $0x4ec03882 // zip1 v2.2d, v4.2d, v0.2d
+	WORD $0x4ec07883 // zip2 v3.2d, v4.2d, v0.2d
+	WORD $0x4ec138a0 // zip1 v0.2d, v5.2d, v1.2d
+	WORD $0x4ec178a1 // zip2 v1.2d, v5.2d, v1.2d
+	WORD $0x3d8008c2 // str q2, [x6, #32]
+	WORD $0x3d8008e3 // str q3, [x7, #32]
+	WORD $0x3d800900 // str q0, [x8, #32]
+	WORD $0x3d800921 // str q1, [x9, #32]
+	WORD $0x3dcc0460 // ldr q0, [x3, #12304]
+	WORD $0x3dcd0461 // ldr q1, [x3, #13328]
+	WORD $0x3dce0462 // ldr q2, [x3, #14352]
+	WORD $0x3dcf0463 // ldr q3, [x3, #15376]
+	WORD $0x4e813804 // zip1 v4.4s, v0.4s, v1.4s
+	WORD $0x4e817805 // zip2 v5.4s, v0.4s, v1.4s
+	WORD $0x4e833840 // zip1 v0.4s, v2.4s, v3.4s
+	WORD $0x4e837841 // zip2 v1.4s, v2.4s, v3.4s
+	WORD $0x4ec03882 // zip1 v2.2d, v4.2d, v0.2d
+	WORD $0x4ec07883 // zip2 v3.2d, v4.2d, v0.2d
+	WORD $0x4ec138a0 // zip1 v0.2d, v5.2d, v1.2d
+	WORD $0x4ec178a1 // zip2 v1.2d, v5.2d, v1.2d
+	WORD $0x3d800cc2 // str q2, [x6, #48]
+	WORD $0x3d800ce3 // str q3, [x7, #48]
+	WORD $0x3d800d00 // str q0, [x8, #48]
+	WORD $0x3d800d21 // str q1, [x9, #48]
+	WORD $0x3dd00460 // ldr q0, [x3, #16400]
+	WORD $0x3dd10461 // ldr q1, [x3, #17424]
+	WORD $0x3dd20462 // ldr q2, [x3, #18448]
+	WORD $0x3dd30463 // ldr q3, [x3, #19472]
+	WORD $0x4e813804 // zip1 v4.4s, v0.4s, v1.4s
+	WORD $0x4e817805 // zip2 v5.4s, v0.4s, v1.4s
+	WORD $0x4e833840 // zip1 v0.4s, v2.4s, v3.4s
+	WORD $0x4e837841 // zip2 v1.4s, v2.4s, v3.4s
+	WORD $0x4ec03882 // zip1 v2.2d, v4.2d, v0.2d
+	WORD $0x4ec07883 // zip2 v3.2d, v4.2d, v0.2d
+	WORD $0x4ec138a0 // zip1 v0.2d, v5.2d, v1.2d
+	WORD $0x4ec178a1 // zip2 v1.2d, v5.2d, v1.2d
+	WORD $0x3d8010c2 // str q2, [x6, #64]
+	WORD $0x3d8010e3 // str q3, [x7, #64]
+	WORD $0x3d801100 // str q0, [x8, #64]
+	WORD $0x3d801121 // str q1, [x9, #64]
+	WORD $0x3dd40460 // ldr q0, [x3, #20496]
+	WORD $0x3dd50461 // ldr q1, [x3, #21520]
+	WORD $0x3dd60462 // ldr q2, [x3, #22544]
+	WORD $0x3dd70463 // ldr q3, [x3, #23568]
+	WORD $0x4e813804 // zip1 v4.4s, v0.4s, v1.4s
+	WORD $0x4e817805 // zip2 v5.4s, v0.4s, v1.4s
+	WORD $0x4e833840 // zip1 v0.4s, v2.4s, v3.4s
+	WORD $0x4e837841 // zip2 v1.4s, v2.4s, v3.4s
+	WORD $0x4ec03882 // zip1 v2.2d, v4.2d, v0.2d
+	WORD $0x4ec07883 // zip2 v3.2d, v4.2d, v0.2d
+	WORD $0x4ec138a0 // zip1 v0.2d, v5.2d, v1.2d
+	WORD $0x4ec178a1 // zip2 v1.2d, v5.2d, v1.2d
+	WORD $0x3d8014c2 // str q2, [x6, #80]
+	WORD $0x3d8014e3 // str q3, [x7, #80]
+	WORD $0x3d801500 // str q0, [x8, #80]
+	WORD $0x3d801521 // str q1, [x9, #80]
+	WORD $0x3dd80460 // ldr q0, [x3, #24592]
+	WORD $0x3dd90461 // ldr q1, [x3, #25616]
+	WORD $0x3dda0462 // ldr q2, [x3, #26640]
+	WORD $0x3ddb0463 // ldr q3, [x3, #27664]
+	WORD $0x4e813804 // zip1 v4.4s, v0.4s, v1.4s
+	WORD $0x4e817805 // zip2 v5.4s, v0.4s, v1.4s
+	WORD $0x4e833840 // zip1 v0.4s, v2.4s, v3.4s
+	WORD $0x4e837841 // zip2 v1.4s, v2.4s, v3.4s
+	WORD $0x4ec03882 // zip1 v2.2d, v4.2d, v0.2d
+	WORD $0x4ec07883 // zip2 v3.2d, v4.2d, v0.2d
+	WORD $0x4ec138a0 // zip1 v0.2d, v5.2d, v1.2d
+	WORD $0x4ec178a1 // zip2 v1.2d, v5.2d, v1.2d
+	WORD $0x3d8018c2 // str q2, [x6, #96]
+	WORD $0x3d8018e3 // str q3, [x7, #96]
+	WORD $0x3d801900 // str q0, [x8, #96]
+	WORD $0x3d801921 // str q1, [x9, #96]
+	WORD $0x3ddc0460 // ldr q0, [x3, #28688]
+	WORD $0x3ddd0461 // ldr q1, [x3, #29712]
+	WORD $0x3dde0462 // ldr q2, [x3, #30736]
+	WORD $0x3ddf0463 // ldr q3, [x3, #31760]
+	WORD $0x4e813804 // zip1 v4.4s, v0.4s, v1.4s
+	WORD $0x4e817805 // zip2 v5.4s, v0.4s, v1.4s
+	WORD $0x4e833840 // zip1 v0.4s, v2.4s, v3.4s
+	WORD $0x4e837841 // zip2 v1.4s, v2.4s, v3.4s
+	WORD $0x4ec03882 // zip1 v2.2d, v4.2d, v0.2d
+	WORD $0x4ec07883 // zip2 v3.2d, v4.2d, v0.2d
+	WORD $0x4ec138a0 // zip1 v0.2d, v5.2d, v1.2d
+	WORD $0x4ec178a1 // zip2 v1.2d, v5.2d, v1.2d
+	WORD $0x3d801cc2 // str q2, [x6, #112]
+	WORD $0x3d801ce3 // str q3, [x7, #112]
+	WORD $0x3d801d00 // str q0, [x8, #112]
+	WORD $0x3d801d21 // str q1, [x9, #112]
+	RET
+
+// func chooseAboveNEON(dst *int32, x *float32, n uintptr, bound float32) uintptr
+TEXT ·chooseAboveNEON(SB), NOSPLIT, $0-40
+	MOVD dst+0(FP), R0
+	MOVD x+8(FP), R1
+	MOVD n+16(FP), R2
+	MOVD $neonTable<>(SB), R8
+	MOVD R8, R4
+	ADD $256, R4, R4
+	MOVD R8, R5
+	ADD $512, R5, R5
+	MOVWU bound+24(FP), R9
+	WORD $0x4e040d20 // dup v0.4s, w9
+	WORD $0x3dc08501 // ldr q1, [x8, #528]
+	WORD $0x4f000482 // movi v2.4s, #0x4
+	WORD $0x3dc08903 // ldr q3, [x8, #544]
+	WORD $0x4f245464 // shl v4.4s, v3.4s, #4
+	MOVD R0, R3
+group:
+	WORD $0x3dc00025 // ldr q5, [x1]
+	WORD $0x6e25e405 // fcmge v5.4s, v0.4s, v5.4s
+	WORD $0x4e651c65 // bic v5.16b, v3.16b, v5.16b
+	WORD $0x3dc00426 // ldr q6, [x1, #16]
+	WORD $0x6e26e406 // fcmge v6.4s, v0.4s, v6.4s
+	WORD $0x4e661c86 // bic v6.16b, v4.16b, v6.16b
+	WORD $0x4ea61ca5 // orr v5.16b, v5.16b, v6.16b
+	WORD $0x4eb1b8a5 // addv s5, v5.4s
+	WORD $0x0e043ca6 // mov w6, v5.s[0]
+	UBFX $0, R6, $4, R7
+	WORD $0x3ce77887 // ldr q7, [x4, x7, lsl #4]
+	MOVBU (R5)(R7), R7
+	WORD $0x4e070027 // tbl v7.16b, {v1.16b}, v7.16b
+	WORD $0x3d800067 // str q7, [x3]
+	ADD R7, R3, R3
+	WORD $0x4ea28421 // add v1.4s, v1.4s, v2.4s
+	UBFX $4, R6, $4, R7
+	WORD $0x3ce77887 // ldr q7, [x4, x7, lsl #4]
+	MOVBU (R5)(R7), R7
+	WORD $0x4e070027 // tbl v7.16b, {v1.16b}, v7.16b
+	WORD $0x3d800067 // str q7, [x3]
+	ADD R7, R3, R3
+	WORD $0x4ea28421 // add v1.4s, v1.4s, v2.4s
+	ADD $32, R1, R1
+	SUBS $1, R2, R2
+	BGT group
+	SUB R0, R3, R3
+	LSR $2, R3, R3
+	MOVD R3, ret+32(FP)
+	RET
+
+// func chooseAtLeastNEON(dst *int32, x *float32, n uintptr, bound float32) uintptr
+TEXT ·chooseAtLeastNEON(SB), NOSPLIT, $0-40
+	MOVD dst+0(FP), R0
+	MOVD x+8(FP), R1
+	MOVD n+16(FP), R2
+	MOVD $neonTable<>(SB), R8
+	MOVD R8, R4
+	ADD $560, R4, R4
+	MOVD R8, R5
+	ADD $512, R5, R5
+	MOVWU bound+24(FP), R9
+	WORD $0x4e040d20 // dup v0.4s, w9
+	WORD $0x3dc08501 // ldr q1, [x8, #528]
+	WORD $0x4f000482 // movi v2.4s, #0x4
+	WORD $0x3dc08903 // ldr q3, [x8, #544]
+	WORD $0x4f245464 // shl v4.4s, v3.4s, #4
+	MOVD R0, R3
+group:
+	WORD $0x3dc00025 // ldr q5, [x1]
+	WORD $0x6e20e4a5 // fcmge v5.4s, v5.4s, v0.4s
+	WORD $0x4e231ca5 // and v5.16b, v5.16b, v3.16b
+	WORD $0x3dc00426 // ldr q6, [x1, #16]
+	WORD $0x6e20e4c6 // fcmge v6.4s, v6.4s, v0.4s
+	WORD $0x4e241cc6 // and v6.16b, v6.16b, v4.16b
+	WORD $0x4ea61ca5 // orr v5.16b, v5.16b, v6.16b
+	WORD $0x4eb1b8a5 // addv s5, v5.4s
+	WORD $0x0e043ca6 // mov w6, v5.s[0]
+	UBFX $0, R6, $4, R7
+	WORD $0x3ce77887 // ldr q7, [x4, x7, lsl #4]
+	MOVBU (R5)(R7), R7
+	WORD $0x4e070027 // tbl v7.16b, {v1.16b}, v7.16b
+	WORD $0x3d800067 // str q7, [x3]
+	ADD R7, R3, R3
+	WORD $0x4ea28421 // add v1.4s, v1.4s, v2.4s
+	UBFX $4, R6, $4, R7
+	WORD $0x3ce77887 // ldr q7, [x4, x7, lsl #4]
+	MOVBU (R5)(R7), R7
+	WORD $0x4e070027 // tbl v7.16b, {v1.16b}, v7.16b
+	WORD $0x3d800067 // str q7, [x3]
+	ADD R7, R3, R3
+	WORD $0x4ea28421 // add v1.4s, v1.4s, v2.4s
+	ADD $32, R1, R1
+	SUBS $1, R2, R2
+	BGT group
+	SUB R0, R3, R3
+	LSR $2, R3, R3
+	MOVD R3, ret+32(FP)
 	RET

@@ -142,28 +142,54 @@ func unpackQ10NEON(dst *float32, w *byte, n uintptr)
 // unpackers returns what turns packed superblocks into floats.
 func unpackers() [quant.Limit]func(dst *float32, w *byte, n uintptr) {
 	return [quant.Limit]func(dst *float32, w *byte, n uintptr){
-		quant.Q4_1:    unpackQ41NEON,
-		quant.Q5_0:    unpackQ50NEON,
-		quant.Q5_1:    unpackQ51NEON,
-		quant.Q2_K:    unpackQ2KNEON,
-		quant.Q3_K:    unpackQ3KNEON,
-		quant.Q4_K:    unpackQ4KNEON,
-		quant.Q5_K:    unpackQ5KNEON,
-		quant.Q6_K:    unpackQ6KNEON,
-		quant.IQ2_XXS: unpackIQ2XXSNEON,
-		quant.IQ2_XS:  unpackIQ2XSNEON,
-		quant.IQ3_XXS: unpackIQ3XXSNEON,
-		quant.IQ1_S:   unpackIQ1SNEON,
-		quant.IQ4_NL:  unpackIQ4NLNEON,
-		quant.IQ3_S:   unpackIQ3SNEON,
-		quant.IQ2_S:   unpackIQ2XSNEON,
-		quant.IQ4_XS:  unpackIQ4XSNEON,
-		quant.IQ1_M:   unpackIQ1MNEON,
-		quant.TQ1_0:   unpackTQ10NEON,
-		quant.TQ2_0:   unpackTQ10NEON,
-		quant.MXFP4:   unpackMXFP4NEON,
-		quant.NVFP4:   unpackNVFP4NEON,
-		quant.Q1_0:    unpackQ10NEON,
-		quant.Q2_0:    unpackQ10NEON,
+		quant.Q4_1:        unpackQ41NEON,
+		quant.Q5_0:        unpackQ50NEON,
+		quant.Q5_1:        unpackQ51NEON,
+		quant.Q2_K:        unpackQ2KNEON,
+		quant.Q3_K:        unpackQ3KNEON,
+		quant.Q4_K:        unpackQ4KNEON,
+		quant.Q5_K:        unpackQ5KNEON,
+		quant.Q6_K:        unpackQ6KNEON,
+		quant.IQ2_XXS:     unpackIQ2XXSNEON,
+		quant.IQ2_XS:      unpackIQ2XSNEON,
+		quant.IQ3_XXS:     unpackIQ3XXSNEON,
+		quant.IQ1_S:       unpackIQ1SNEON,
+		quant.IQ4_NL:      unpackIQ4NLNEON,
+		quant.IQ3_S:       unpackIQ3SNEON,
+		quant.IQ2_S:       unpackIQ2XSNEON,
+		quant.IQ4_XS:      unpackIQ4XSNEON,
+		quant.IQ1_M:       unpackIQ1MNEON,
+		quant.TQ1_0:       unpackTQ10NEON,
+		quant.TQ2_0:       unpackTQ10NEON,
+		quant.MXFP4:       unpackMXFP4NEON,
+		quant.NVFP4:       unpackNVFP4NEON,
+		quant.Q1_0:        unpackQ10NEON,
+		quant.Q2_0:        unpackQ10NEON,
+		quant.NVFP4Scaled: unpackNVFP4NEON,
 	}
 }
+
+// turnQ80NEON writes eight outputs of 32 neurons as pieces of eight rows of Q8_0. Scalar twin: turnGeneric in turn.go.
+//
+//go:noescape
+func turnQ80NEON(lo, hi *byte, stride uintptr, block *float32, scale uintptr)
+
+// turnBF16NEON writes eight outputs of 32 neurons as pieces of eight rows of BF16. Scalar twin: turnGeneric in turn.go.
+//
+//go:noescape
+func turnBF16NEON(lo, hi *byte, stride uintptr, block *float32, scale uintptr)
+
+// turnF32NEON writes eight outputs of 32 neurons as pieces of eight rows of F32. Scalar twin: turnGeneric in turn.go.
+//
+//go:noescape
+func turnF32NEON(lo, hi *byte, stride uintptr, block *float32, scale uintptr)
+
+// chooseAboveNEON writes the places of n groups of eight floats that are not at most bound. Scalar twin: chooseGeneric in choose.go.
+//
+//go:noescape
+func chooseAboveNEON(dst *int32, x *float32, n uintptr, bound float32) uintptr
+
+// chooseAtLeastNEON writes the places of n groups of eight floats that are at least bound. Scalar twin: chooseGeneric in choose.go.
+//
+//go:noescape
+func chooseAtLeastNEON(dst *int32, x *float32, n uintptr, bound float32) uintptr

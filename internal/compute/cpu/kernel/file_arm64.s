@@ -26,23 +26,83 @@ DATA neonTable<>+160(SB)/8, $0x0303030304040404
 DATA neonTable<>+168(SB)/8, $0x0101010102020202
 DATA neonTable<>+176(SB)/8, $0xffffffff00000000
 DATA neonTable<>+184(SB)/8, $0xfdfdfdfdfefefefe
-DATA neonTable<>+192(SB)/8, $0xf6eaddcfbfad9881
-DATA neonTable<>+200(SB)/8, $0x7159453526190d01
-DATA neonTable<>+208(SB)/8, $0x0202020202020202
-DATA neonTable<>+216(SB)/8, $0x0202020202020202
-DATA neonTable<>+224(SB)/8, $0x0505040405050404
-DATA neonTable<>+232(SB)/8, $0x0505040405050404
-DATA neonTable<>+240(SB)/8, $0xfc00fc00fc00fc00
-DATA neonTable<>+248(SB)/8, $0xfc00fc00fc00fc00
-DATA neonTable<>+256(SB)/8, $0xfe000204fe000204
-DATA neonTable<>+264(SB)/8, $0xfe000204fe000204
-DATA neonTable<>+272(SB)/8, $0x0303030303030303
-DATA neonTable<>+280(SB)/8, $0x0303030303030303
-DATA neonTable<>+288(SB)/8, $0x0707060607070606
-DATA neonTable<>+296(SB)/8, $0x0707060607070606
-DATA neonTable<>+304(SB)/8, $0x0c08060403020100
-DATA neonTable<>+312(SB)/8, $0xf4f8fafcfdfeff00
-GLOBL neonTable<>(SB), RODATA|NOPTR, $320
+DATA neonTable<>+192(SB)/8, $0x00d5e7f8002b1908
+DATA neonTable<>+200(SB)/8, $0x00d5e7f8002b1908
+DATA neonTable<>+208(SB)/8, $0xffff0000ffff0000
+DATA neonTable<>+216(SB)/8, $0xffff0000ffff0000
+DATA neonTable<>+224(SB)/8, $0xff00ff00ff00ff00
+DATA neonTable<>+232(SB)/8, $0xff00ff00ff00ff00
+DATA neonTable<>+240(SB)/8, $0xff000102ff000102
+DATA neonTable<>+248(SB)/8, $0xff000102ff000102
+DATA neonTable<>+256(SB)/8, $0xfbfcfdfefbfcfdfe
+DATA neonTable<>+264(SB)/8, $0xfbfcfdfefbfcfdfe
+DATA neonTable<>+272(SB)/8, $0x0f0b07030f0b0703
+DATA neonTable<>+280(SB)/8, $0x0f0b07030f0b0703
+DATA neonTable<>+288(SB)/8, $0x3e342c241c140c04
+DATA neonTable<>+296(SB)/8, $0xc2ccd4dce4ecf4fc
+DATA neonTable<>+304(SB)/8, $0x0001020300010203
+DATA neonTable<>+312(SB)/8, $0x0001020300010203
+DATA neonTable<>+320(SB)/8, $0xfcfdfefffcfdfeff
+DATA neonTable<>+328(SB)/8, $0xfcfdfefffcfdfeff
+DATA neonTable<>+336(SB)/8, $0x0007fff7000901f9
+DATA neonTable<>+344(SB)/8, $0x0007fff7000901f9
+DATA neonTable<>+352(SB)/8, $0xf6eaddcfbfad9881
+DATA neonTable<>+360(SB)/8, $0x7159453526190d01
+DATA neonTable<>+368(SB)/8, $0x0f0d0b0907050301
+DATA neonTable<>+376(SB)/8, $0xf1f3f5f7f9fbfdff
+DATA neonTable<>+384(SB)/8, $0x0202020202020202
+DATA neonTable<>+392(SB)/8, $0x0202020202020202
+DATA neonTable<>+400(SB)/8, $0x0505040405050404
+DATA neonTable<>+408(SB)/8, $0x0505040405050404
+DATA neonTable<>+416(SB)/8, $0xfc00fc00fc00fc00
+DATA neonTable<>+424(SB)/8, $0xfc00fc00fc00fc00
+DATA neonTable<>+432(SB)/8, $0xfe000204fe000204
+DATA neonTable<>+440(SB)/8, $0xfe000204fe000204
+DATA neonTable<>+448(SB)/8, $0x0303030303030303
+DATA neonTable<>+456(SB)/8, $0x0303030303030303
+DATA neonTable<>+464(SB)/8, $0x0707060607070606
+DATA neonTable<>+472(SB)/8, $0x0707060607070606
+DATA neonTable<>+480(SB)/8, $0x0100010001000100
+DATA neonTable<>+488(SB)/8, $0x0302030203020302
+DATA neonTable<>+496(SB)/8, $0xfff8fffbfffe0001
+DATA neonTable<>+504(SB)/8, $0xfff8fffbfffe0001
+DATA neonTable<>+512(SB)/8, $0x0303030301010101
+DATA neonTable<>+520(SB)/8, $0x1b1b1b1b09090909
+DATA neonTable<>+528(SB)/8, $0x0101010151515151
+DATA neonTable<>+536(SB)/8, $0x5151515109090909
+DATA neonTable<>+544(SB)/8, $0x0303030351515151
+DATA neonTable<>+552(SB)/8, $0x010101011b1b1b1b
+DATA neonTable<>+560(SB)/8, $0x0303030351515151
+DATA neonTable<>+568(SB)/8, $0x030303031b1b1b1b
+DATA neonTable<>+576(SB)/8, $0x0303030351515151
+DATA neonTable<>+584(SB)/8, $0x090909091b1b1b1b
+DATA neonTable<>+592(SB)/8, $0x0303030351515151
+DATA neonTable<>+600(SB)/8, $0x1b1b1b1b1b1b1b1b
+DATA neonTable<>+608(SB)/8, $0x0c08060403020100
+DATA neonTable<>+616(SB)/8, $0xf4f8fafcfdfeff00
+DATA neonTable<>+624(SB)/8, $0xfeff0001feff0001
+DATA neonTable<>+632(SB)/8, $0xfeff0001feff0001
+DATA neonTable<>+640(SB)/8, $0xfafbfcfdfafbfcfd
+DATA neonTable<>+648(SB)/8, $0xfafbfcfdfafbfcfd
+DATA neonTable<>+656(SB)/8, $0x0808080800000000
+DATA neonTable<>+664(SB)/8, $0x1818181810101010
+DATA neonTable<>+672(SB)/8, $0xfafcfe00fafcfe00
+DATA neonTable<>+680(SB)/8, $0xfafcfe00fafcfe00
+DATA neonTable<>+688(SB)/8, $0x0909090901010101
+DATA neonTable<>+696(SB)/8, $0x1919191911111111
+DATA neonTable<>+704(SB)/8, $0x0a0a0a0a02020202
+DATA neonTable<>+712(SB)/8, $0x1a1a1a1a12121212
+DATA neonTable<>+720(SB)/8, $0x0b0b0b0b03030303
+DATA neonTable<>+728(SB)/8, $0x1b1b1b1b13131313
+DATA neonTable<>+736(SB)/8, $0x0c0c0c0c04040404
+DATA neonTable<>+744(SB)/8, $0x1c1c1c1c14141414
+DATA neonTable<>+752(SB)/8, $0x0d0d0d0d05050505
+DATA neonTable<>+760(SB)/8, $0x1d1d1d1d15151515
+DATA neonTable<>+768(SB)/8, $0x0e0e0e0e06060606
+DATA neonTable<>+776(SB)/8, $0x1e1e1e1e16161616
+DATA neonTable<>+784(SB)/8, $0x0f0f0f0f07070707
+DATA neonTable<>+792(SB)/8, $0x1f1f1f1f17171717
+GLOBL neonTable<>(SB), RODATA|NOPTR, $800
 
 // func fileStreamQ40NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 TEXT ·fileStreamQ40NEON(SB), NOSPLIT, $0-48
@@ -2072,12 +2132,12 @@ super:
 	WORD $0x6f0c0550 // ushr v16.16b, v10.16b, #4
 	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
 	WORD $0xbc4020d1 // ldur s17, [x6, #2]
-	WORD $0xbd4018d5 // ldr s21, [x6, #24]
-	WORD $0xbc42e0d6 // ldur s22, [x6, #46]
-	WORD $0xbd4044d7 // ldr s23, [x6, #68]
-	WORD $0x4e953a31 // zip1 v17.4s, v17.4s, v21.4s
-	WORD $0x4e973ad6 // zip1 v22.4s, v22.4s, v23.4s
-	WORD $0x4ed63a31 // zip1 v17.2d, v17.2d, v22.2d
+	WORD $0xbd4018d2 // ldr s18, [x6, #24]
+	WORD $0xbc42e0d3 // ldur s19, [x6, #46]
+	WORD $0xbd4044d4 // ldr s20, [x6, #68]
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed33a31 // zip1 v17.2d, v17.2d, v19.2d
 	WORD $0x3dc00134 // ldr q20, [x9]
 	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
 	WORD $0x3dc00535 // ldr q21, [x9, #16]
@@ -2173,12 +2233,12 @@ super:
 	WORD $0x6f0c0550 // ushr v16.16b, v10.16b, #4
 	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
 	WORD $0xbc45a0d1 // ldur s17, [x6, #90]
-	WORD $0xbd4070d5 // ldr s21, [x6, #112]
-	WORD $0xbc4860d6 // ldur s22, [x6, #134]
-	WORD $0xbd409cd7 // ldr s23, [x6, #156]
-	WORD $0x4e953a31 // zip1 v17.4s, v17.4s, v21.4s
-	WORD $0x4e973ad6 // zip1 v22.4s, v22.4s, v23.4s
-	WORD $0x4ed63a31 // zip1 v17.2d, v17.2d, v22.2d
+	WORD $0xbd4070d2 // ldr s18, [x6, #112]
+	WORD $0xbc4860d3 // ldur s19, [x6, #134]
+	WORD $0xbd409cd4 // ldr s20, [x6, #156]
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed33a31 // zip1 v17.2d, v17.2d, v19.2d
 	WORD $0x3dc00134 // ldr q20, [x9]
 	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
 	WORD $0x3dc00535 // ldr q21, [x9, #16]
@@ -2309,12 +2369,12 @@ super:
 	WORD $0x6f0c0550 // ushr v16.16b, v10.16b, #4
 	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
 	WORD $0xbc4020d1 // ldur s17, [x6, #2]
-	WORD $0xbd4018d5 // ldr s21, [x6, #24]
-	WORD $0xbc42e0d6 // ldur s22, [x6, #46]
-	WORD $0xbd4044d7 // ldr s23, [x6, #68]
-	WORD $0x4e953a31 // zip1 v17.4s, v17.4s, v21.4s
-	WORD $0x4e973ad6 // zip1 v22.4s, v22.4s, v23.4s
-	WORD $0x4ed63a31 // zip1 v17.2d, v17.2d, v22.2d
+	WORD $0xbd4018d2 // ldr s18, [x6, #24]
+	WORD $0xbc42e0d3 // ldur s19, [x6, #46]
+	WORD $0xbd4044d4 // ldr s20, [x6, #68]
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed33a31 // zip1 v17.2d, v17.2d, v19.2d
 	WORD $0x3dc00134 // ldr q20, [x9]
 	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
 	WORD $0x3dc00535 // ldr q21, [x9, #16]
@@ -2410,12 +2470,12 @@ super:
 	WORD $0x6f0c0550 // ushr v16.16b, v10.16b, #4
 	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
 	WORD $0xbc45a0d1 // ldur s17, [x6, #90]
-	WORD $0xbd4070d5 // ldr s21, [x6, #112]
-	WORD $0xbc4860d6 // ldur s22, [x6, #134]
-	WORD $0xbd409cd7 // ldr s23, [x6, #156]
-	WORD $0x4e953a31 // zip1 v17.4s, v17.4s, v21.4s
-	WORD $0x4e973ad6 // zip1 v22.4s, v22.4s, v23.4s
-	WORD $0x4ed63a31 // zip1 v17.2d, v17.2d, v22.2d
+	WORD $0xbd4070d2 // ldr s18, [x6, #112]
+	WORD $0xbc4860d3 // ldur s19, [x6, #134]
+	WORD $0xbd409cd4 // ldr s20, [x6, #156]
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed33a31 // zip1 v17.2d, v17.2d, v19.2d
 	WORD $0x3dc00134 // ldr q20, [x9]
 	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
 	WORD $0x3dc00535 // ldr q21, [x9, #16]
@@ -2556,12 +2616,12 @@ super:
 	WORD $0x6f0c0550 // ushr v16.16b, v10.16b, #4
 	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
 	WORD $0xbc402111 // ldur s17, [x8, #2]
-	WORD $0xbd401915 // ldr s21, [x8, #24]
-	WORD $0xbc42e116 // ldur s22, [x8, #46]
-	WORD $0xbd404517 // ldr s23, [x8, #68]
-	WORD $0x4e953a31 // zip1 v17.4s, v17.4s, v21.4s
-	WORD $0x4e973ad6 // zip1 v22.4s, v22.4s, v23.4s
-	WORD $0x4ed63a31 // zip1 v17.2d, v17.2d, v22.2d
+	WORD $0xbd401912 // ldr s18, [x8, #24]
+	WORD $0xbc42e113 // ldur s19, [x8, #46]
+	WORD $0xbd404514 // ldr s20, [x8, #68]
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed33a31 // zip1 v17.2d, v17.2d, v19.2d
 	WORD $0x3dc00174 // ldr q20, [x11]
 	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
 	WORD $0x3dc00575 // ldr q21, [x11, #16]
@@ -2657,12 +2717,12 @@ super:
 	WORD $0x6f0c0550 // ushr v16.16b, v10.16b, #4
 	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
 	WORD $0xbc45a111 // ldur s17, [x8, #90]
-	WORD $0xbd407115 // ldr s21, [x8, #112]
-	WORD $0xbc486116 // ldur s22, [x8, #134]
-	WORD $0xbd409d17 // ldr s23, [x8, #156]
-	WORD $0x4e953a31 // zip1 v17.4s, v17.4s, v21.4s
-	WORD $0x4e973ad6 // zip1 v22.4s, v22.4s, v23.4s
-	WORD $0x4ed63a31 // zip1 v17.2d, v17.2d, v22.2d
+	WORD $0xbd407112 // ldr s18, [x8, #112]
+	WORD $0xbc486113 // ldur s19, [x8, #134]
+	WORD $0xbd409d14 // ldr s20, [x8, #156]
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed33a31 // zip1 v17.2d, v17.2d, v19.2d
 	WORD $0x3dc00174 // ldr q20, [x11]
 	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
 	WORD $0x3dc00575 // ldr q21, [x11, #16]
@@ -2793,12 +2853,12 @@ super:
 	WORD $0x6f0c04ed // ushr v13.16b, v7.16b, #4
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
 	WORD $0xbc4020ce // ldur s14, [x6, #2]
-	WORD $0xbd4018d2 // ldr s18, [x6, #24]
-	WORD $0xbc42e0d3 // ldur s19, [x6, #46]
-	WORD $0xbd4044d4 // ldr s20, [x6, #68]
-	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
-	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
-	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	WORD $0xbd4018cf // ldr s15, [x6, #24]
+	WORD $0xbc42e0d0 // ldur s16, [x6, #46]
+	WORD $0xbd4044d1 // ldr s17, [x6, #68]
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed039ce // zip1 v14.2d, v14.2d, v16.2d
 	WORD $0x3dc00131 // ldr q17, [x9]
 	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
 	WORD $0x3dc00532 // ldr q18, [x9, #16]
@@ -2882,12 +2942,12 @@ super:
 	WORD $0x6f0c04ed // ushr v13.16b, v7.16b, #4
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
 	WORD $0xbc45a0ce // ldur s14, [x6, #90]
-	WORD $0xbd4070d2 // ldr s18, [x6, #112]
-	WORD $0xbc4860d3 // ldur s19, [x6, #134]
-	WORD $0xbd409cd4 // ldr s20, [x6, #156]
-	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
-	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
-	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	WORD $0xbd4070cf // ldr s15, [x6, #112]
+	WORD $0xbc4860d0 // ldur s16, [x6, #134]
+	WORD $0xbd409cd1 // ldr s17, [x6, #156]
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed039ce // zip1 v14.2d, v14.2d, v16.2d
 	WORD $0x3dc00131 // ldr q17, [x9]
 	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
 	WORD $0x3dc00532 // ldr q18, [x9, #16]
@@ -3006,12 +3066,12 @@ super:
 	WORD $0x6f0c04ed // ushr v13.16b, v7.16b, #4
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
 	WORD $0xbc4020ce // ldur s14, [x6, #2]
-	WORD $0xbd4018d2 // ldr s18, [x6, #24]
-	WORD $0xbc42e0d3 // ldur s19, [x6, #46]
-	WORD $0xbd4044d4 // ldr s20, [x6, #68]
-	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
-	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
-	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	WORD $0xbd4018cf // ldr s15, [x6, #24]
+	WORD $0xbc42e0d0 // ldur s16, [x6, #46]
+	WORD $0xbd4044d1 // ldr s17, [x6, #68]
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed039ce // zip1 v14.2d, v14.2d, v16.2d
 	WORD $0x3dc00131 // ldr q17, [x9]
 	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
 	WORD $0x3dc00532 // ldr q18, [x9, #16]
@@ -3095,12 +3155,12 @@ super:
 	WORD $0x6f0c04ed // ushr v13.16b, v7.16b, #4
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
 	WORD $0xbc45a0ce // ldur s14, [x6, #90]
-	WORD $0xbd4070d2 // ldr s18, [x6, #112]
-	WORD $0xbc4860d3 // ldur s19, [x6, #134]
-	WORD $0xbd409cd4 // ldr s20, [x6, #156]
-	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
-	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
-	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	WORD $0xbd4070cf // ldr s15, [x6, #112]
+	WORD $0xbc4860d0 // ldur s16, [x6, #134]
+	WORD $0xbd409cd1 // ldr s17, [x6, #156]
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed039ce // zip1 v14.2d, v14.2d, v16.2d
 	WORD $0x3dc00131 // ldr q17, [x9]
 	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
 	WORD $0x3dc00532 // ldr q18, [x9, #16]
@@ -3229,12 +3289,12 @@ super:
 	WORD $0x6f0c04ed // ushr v13.16b, v7.16b, #4
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
 	WORD $0xbc40210e // ldur s14, [x8, #2]
-	WORD $0xbd401912 // ldr s18, [x8, #24]
-	WORD $0xbc42e113 // ldur s19, [x8, #46]
-	WORD $0xbd404514 // ldr s20, [x8, #68]
-	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
-	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
-	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	WORD $0xbd40190f // ldr s15, [x8, #24]
+	WORD $0xbc42e110 // ldur s16, [x8, #46]
+	WORD $0xbd404511 // ldr s17, [x8, #68]
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed039ce // zip1 v14.2d, v14.2d, v16.2d
 	WORD $0x3dc00171 // ldr q17, [x11]
 	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
 	WORD $0x3dc00572 // ldr q18, [x11, #16]
@@ -3318,12 +3378,12 @@ super:
 	WORD $0x6f0c04ed // ushr v13.16b, v7.16b, #4
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
 	WORD $0xbc45a10e // ldur s14, [x8, #90]
-	WORD $0xbd407112 // ldr s18, [x8, #112]
-	WORD $0xbc486113 // ldur s19, [x8, #134]
-	WORD $0xbd409d14 // ldr s20, [x8, #156]
-	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
-	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
-	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	WORD $0xbd40710f // ldr s15, [x8, #112]
+	WORD $0xbc486110 // ldur s16, [x8, #134]
+	WORD $0xbd409d11 // ldr s17, [x8, #156]
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed039ce // zip1 v14.2d, v14.2d, v16.2d
 	WORD $0x3dc00171 // ldr q17, [x11]
 	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
 	WORD $0x3dc00572 // ldr q18, [x11, #16]
@@ -3449,12 +3509,12 @@ super:
 	WORD $0x6f0c0469 // ushr v9.16b, v3.16b, #4
 	WORD $0x4e201c63 // and v3.16b, v3.16b, v0.16b
 	WORD $0xbc40202a // ldur s10, [x1, #2]
-	WORD $0xbd40182e // ldr s14, [x1, #24]
-	WORD $0xbc42e02f // ldur s15, [x1, #46]
-	WORD $0xbd404430 // ldr s16, [x1, #68]
-	WORD $0x4e8e394a // zip1 v10.4s, v10.4s, v14.4s
-	WORD $0x4e9039ef // zip1 v15.4s, v15.4s, v16.4s
-	WORD $0x4ecf394a // zip1 v10.2d, v10.2d, v15.2d
+	WORD $0xbd40182b // ldr s11, [x1, #24]
+	WORD $0xbc42e02c // ldur s12, [x1, #46]
+	WORD $0xbd40442d // ldr s13, [x1, #68]
+	WORD $0x4e8b394a // zip1 v10.4s, v10.4s, v11.4s
+	WORD $0x4e8d398c // zip1 v12.4s, v12.4s, v13.4s
+	WORD $0x4ecc394a // zip1 v10.2d, v10.2d, v12.2d
 	WORD $0x3dc0008d // ldr q13, [x4]
 	WORD $0x4e0d014b // tbl v11.16b, {v10.16b}, v13.16b
 	WORD $0x3dc0048e // ldr q14, [x4, #16]
@@ -3537,12 +3597,12 @@ super:
 	WORD $0x6f0c0469 // ushr v9.16b, v3.16b, #4
 	WORD $0x4e201c63 // and v3.16b, v3.16b, v0.16b
 	WORD $0xbc45a02a // ldur s10, [x1, #90]
-	WORD $0xbd40702e // ldr s14, [x1, #112]
-	WORD $0xbc48602f // ldur s15, [x1, #134]
-	WORD $0xbd409c30 // ldr s16, [x1, #156]
-	WORD $0x4e8e394a // zip1 v10.4s, v10.4s, v14.4s
-	WORD $0x4e9039ef // zip1 v15.4s, v15.4s, v16.4s
-	WORD $0x4ecf394a // zip1 v10.2d, v10.2d, v15.2d
+	WORD $0xbd40702b // ldr s11, [x1, #112]
+	WORD $0xbc48602c // ldur s12, [x1, #134]
+	WORD $0xbd409c2d // ldr s13, [x1, #156]
+	WORD $0x4e8b394a // zip1 v10.4s, v10.4s, v11.4s
+	WORD $0x4e8d398c // zip1 v12.4s, v12.4s, v13.4s
+	WORD $0x4ecc394a // zip1 v10.2d, v10.2d, v12.2d
 	WORD $0x3dc0008d // ldr q13, [x4]
 	WORD $0x4e0d014b // tbl v11.16b, {v10.16b}, v13.16b
 	WORD $0x3dc0048e // ldr q14, [x4, #16]
@@ -3651,12 +3711,12 @@ super:
 	WORD $0x6f0c0550 // ushr v16.16b, v10.16b, #4
 	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
 	WORD $0xbd4004d1 // ldr s17, [x6, #4]
-	WORD $0xbd401cd5 // ldr s21, [x6, #28]
-	WORD $0xbd4034d6 // ldr s22, [x6, #52]
-	WORD $0xbd404cd7 // ldr s23, [x6, #76]
-	WORD $0x4e953a31 // zip1 v17.4s, v17.4s, v21.4s
-	WORD $0x4e973ad6 // zip1 v22.4s, v22.4s, v23.4s
-	WORD $0x4ed63a31 // zip1 v17.2d, v17.2d, v22.2d
+	WORD $0xbd401cd2 // ldr s18, [x6, #28]
+	WORD $0xbd4034d3 // ldr s19, [x6, #52]
+	WORD $0xbd404cd4 // ldr s20, [x6, #76]
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed33a31 // zip1 v17.2d, v17.2d, v19.2d
 	WORD $0x3dc00134 // ldr q20, [x9]
 	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
 	WORD $0x3dc00535 // ldr q21, [x9, #16]
@@ -3752,12 +3812,12 @@ super:
 	WORD $0x6f0c0550 // ushr v16.16b, v10.16b, #4
 	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
 	WORD $0xbd4064d1 // ldr s17, [x6, #100]
-	WORD $0xbd407cd5 // ldr s21, [x6, #124]
-	WORD $0xbd4094d6 // ldr s22, [x6, #148]
-	WORD $0xbd40acd7 // ldr s23, [x6, #172]
-	WORD $0x4e953a31 // zip1 v17.4s, v17.4s, v21.4s
-	WORD $0x4e973ad6 // zip1 v22.4s, v22.4s, v23.4s
-	WORD $0x4ed63a31 // zip1 v17.2d, v17.2d, v22.2d
+	WORD $0xbd407cd2 // ldr s18, [x6, #124]
+	WORD $0xbd4094d3 // ldr s19, [x6, #148]
+	WORD $0xbd40acd4 // ldr s20, [x6, #172]
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed33a31 // zip1 v17.2d, v17.2d, v19.2d
 	WORD $0x3dc00134 // ldr q20, [x9]
 	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
 	WORD $0x3dc00535 // ldr q21, [x9, #16]
@@ -3888,12 +3948,12 @@ super:
 	WORD $0x6f0c0550 // ushr v16.16b, v10.16b, #4
 	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
 	WORD $0xbd4004d1 // ldr s17, [x6, #4]
-	WORD $0xbd401cd5 // ldr s21, [x6, #28]
-	WORD $0xbd4034d6 // ldr s22, [x6, #52]
-	WORD $0xbd404cd7 // ldr s23, [x6, #76]
-	WORD $0x4e953a31 // zip1 v17.4s, v17.4s, v21.4s
-	WORD $0x4e973ad6 // zip1 v22.4s, v22.4s, v23.4s
-	WORD $0x4ed63a31 // zip1 v17.2d, v17.2d, v22.2d
+	WORD $0xbd401cd2 // ldr s18, [x6, #28]
+	WORD $0xbd4034d3 // ldr s19, [x6, #52]
+	WORD $0xbd404cd4 // ldr s20, [x6, #76]
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed33a31 // zip1 v17.2d, v17.2d, v19.2d
 	WORD $0x3dc00134 // ldr q20, [x9]
 	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
 	WORD $0x3dc00535 // ldr q21, [x9, #16]
@@ -3989,12 +4049,12 @@ super:
 	WORD $0x6f0c0550 // ushr v16.16b, v10.16b, #4
 	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
 	WORD $0xbd4064d1 // ldr s17, [x6, #100]
-	WORD $0xbd407cd5 // ldr s21, [x6, #124]
-	WORD $0xbd4094d6 // ldr s22, [x6, #148]
-	WORD $0xbd40acd7 // ldr s23, [x6, #172]
-	WORD $0x4e953a31 // zip1 v17.4s, v17.4s, v21.4s
-	WORD $0x4e973ad6 // zip1 v22.4s, v22.4s, v23.4s
-	WORD $0x4ed63a31 // zip1 v17.2d, v17.2d, v22.2d
+	WORD $0xbd407cd2 // ldr s18, [x6, #124]
+	WORD $0xbd4094d3 // ldr s19, [x6, #148]
+	WORD $0xbd40acd4 // ldr s20, [x6, #172]
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed33a31 // zip1 v17.2d, v17.2d, v19.2d
 	WORD $0x3dc00134 // ldr q20, [x9]
 	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
 	WORD $0x3dc00535 // ldr q21, [x9, #16]
@@ -4135,12 +4195,12 @@ super:
 	WORD $0x6f0c0550 // ushr v16.16b, v10.16b, #4
 	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
 	WORD $0xbd400511 // ldr s17, [x8, #4]
-	WORD $0xbd401d15 // ldr s21, [x8, #28]
-	WORD $0xbd403516 // ldr s22, [x8, #52]
-	WORD $0xbd404d17 // ldr s23, [x8, #76]
-	WORD $0x4e953a31 // zip1 v17.4s, v17.4s, v21.4s
-	WORD $0x4e973ad6 // zip1 v22.4s, v22.4s, v23.4s
-	WORD $0x4ed63a31 // zip1 v17.2d, v17.2d, v22.2d
+	WORD $0xbd401d12 // ldr s18, [x8, #28]
+	WORD $0xbd403513 // ldr s19, [x8, #52]
+	WORD $0xbd404d14 // ldr s20, [x8, #76]
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed33a31 // zip1 v17.2d, v17.2d, v19.2d
 	WORD $0x3dc00174 // ldr q20, [x11]
 	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
 	WORD $0x3dc00575 // ldr q21, [x11, #16]
@@ -4236,12 +4296,12 @@ super:
 	WORD $0x6f0c0550 // ushr v16.16b, v10.16b, #4
 	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
 	WORD $0xbd406511 // ldr s17, [x8, #100]
-	WORD $0xbd407d15 // ldr s21, [x8, #124]
-	WORD $0xbd409516 // ldr s22, [x8, #148]
-	WORD $0xbd40ad17 // ldr s23, [x8, #172]
-	WORD $0x4e953a31 // zip1 v17.4s, v17.4s, v21.4s
-	WORD $0x4e973ad6 // zip1 v22.4s, v22.4s, v23.4s
-	WORD $0x4ed63a31 // zip1 v17.2d, v17.2d, v22.2d
+	WORD $0xbd407d12 // ldr s18, [x8, #124]
+	WORD $0xbd409513 // ldr s19, [x8, #148]
+	WORD $0xbd40ad14 // ldr s20, [x8, #172]
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed33a31 // zip1 v17.2d, v17.2d, v19.2d
 	WORD $0x3dc00174 // ldr q20, [x11]
 	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
 	WORD $0x3dc00575 // ldr q21, [x11, #16]
@@ -4371,12 +4431,12 @@ super:
 	WORD $0x6f0c04ed // ushr v13.16b, v7.16b, #4
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
 	WORD $0xbd4004ce // ldr s14, [x6, #4]
-	WORD $0xbd401cd2 // ldr s18, [x6, #28]
-	WORD $0xbd4034d3 // ldr s19, [x6, #52]
-	WORD $0xbd404cd4 // ldr s20, [x6, #76]
-	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
-	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
-	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	WORD $0xbd401ccf // ldr s15, [x6, #28]
+	WORD $0xbd4034d0 // ldr s16, [x6, #52]
+	WORD $0xbd404cd1 // ldr s17, [x6, #76]
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed039ce // zip1 v14.2d, v14.2d, v16.2d
 	WORD $0x3dc00131 // ldr q17, [x9]
 	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
 	WORD $0x3dc00532 // ldr q18, [x9, #16]
@@ -4462,12 +4522,12 @@ super:
 	WORD $0x6f0c04ed // ushr v13.16b, v7.16b, #4
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
 	WORD $0xbd4064ce // ldr s14, [x6, #100]
-	WORD $0xbd407cd2 // ldr s18, [x6, #124]
-	WORD $0xbd4094d3 // ldr s19, [x6, #148]
-	WORD $0xbd40acd4 // ldr s20, [x6, #172]
-	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
-	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
-	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	WORD $0xbd407ccf // ldr s15, [x6, #124]
+	WORD $0xbd4094d0 // ldr s16, [x6, #148]
+	WORD $0xbd40acd1 // ldr s17, [x6, #172]
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed039ce // zip1 v14.2d, v14.2d, v16.2d
 	WORD $0x3dc00131 // ldr q17, [x9]
 	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
 	WORD $0x3dc00532 // ldr q18, [x9, #16]
@@ -4588,12 +4648,12 @@ super:
 	WORD $0x6f0c04ed // ushr v13.16b, v7.16b, #4
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
 	WORD $0xbd4004ce // ldr s14, [x6, #4]
-	WORD $0xbd401cd2 // ldr s18, [x6, #28]
-	WORD $0xbd4034d3 // ldr s19, [x6, #52]
-	WORD $0xbd404cd4 // ldr s20, [x6, #76]
-	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
-	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
-	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	WORD $0xbd401ccf // ldr s15, [x6, #28]
+	WORD $0xbd4034d0 // ldr s16, [x6, #52]
+	WORD $0xbd404cd1 // ldr s17, [x6, #76]
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed039ce // zip1 v14.2d, v14.2d, v16.2d
 	WORD $0x3dc00131 // ldr q17, [x9]
 	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
 	WORD $0x3dc00532 // ldr q18, [x9, #16]
@@ -4679,12 +4739,12 @@ super:
 	WORD $0x6f0c04ed // ushr v13.16b, v7.16b, #4
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
 	WORD $0xbd4064ce // ldr s14, [x6, #100]
-	WORD $0xbd407cd2 // ldr s18, [x6, #124]
-	WORD $0xbd4094d3 // ldr s19, [x6, #148]
-	WORD $0xbd40acd4 // ldr s20, [x6, #172]
-	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
-	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
-	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	WORD $0xbd407ccf // ldr s15, [x6, #124]
+	WORD $0xbd4094d0 // ldr s16, [x6, #148]
+	WORD $0xbd40acd1 // ldr s17, [x6, #172]
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed039ce // zip1 v14.2d, v14.2d, v16.2d
 	WORD $0x3dc00131 // ldr q17, [x9]
 	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
 	WORD $0x3dc00532 // ldr q18, [x9, #16]
@@ -4815,12 +4875,12 @@ super:
 	WORD $0x6f0c04ed // ushr v13.16b, v7.16b, #4
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
 	WORD $0xbd40050e // ldr s14, [x8, #4]
-	WORD $0xbd401d12 // ldr s18, [x8, #28]
-	WORD $0xbd403513 // ldr s19, [x8, #52]
-	WORD $0xbd404d14 // ldr s20, [x8, #76]
-	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
-	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
-	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	WORD $0xbd401d0f // ldr s15, [x8, #28]
+	WORD $0xbd403510 // ldr s16, [x8, #52]
+	WORD $0xbd404d11 // ldr s17, [x8, #76]
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed039ce // zip1 v14.2d, v14.2d, v16.2d
 	WORD $0x3dc00171 // ldr q17, [x11]
 	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
 	WORD $0x3dc00572 // ldr q18, [x11, #16]
@@ -4906,12 +4966,12 @@ super:
 	WORD $0x6f0c04ed // ushr v13.16b, v7.16b, #4
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
 	WORD $0xbd40650e // ldr s14, [x8, #100]
-	WORD $0xbd407d12 // ldr s18, [x8, #124]
-	WORD $0xbd409513 // ldr s19, [x8, #148]
-	WORD $0xbd40ad14 // ldr s20, [x8, #172]
-	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
-	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
-	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	WORD $0xbd407d0f // ldr s15, [x8, #124]
+	WORD $0xbd409510 // ldr s16, [x8, #148]
+	WORD $0xbd40ad11 // ldr s17, [x8, #172]
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed039ce // zip1 v14.2d, v14.2d, v16.2d
 	WORD $0x3dc00171 // ldr q17, [x11]
 	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
 	WORD $0x3dc00572 // ldr q18, [x11, #16]
@@ -5044,12 +5104,12 @@ super:
 	WORD $0x6f0c0469 // ushr v9.16b, v3.16b, #4
 	WORD $0x4e201c63 // and v3.16b, v3.16b, v0.16b
 	WORD $0xbd40042a // ldr s10, [x1, #4]
-	WORD $0xbd401c2e // ldr s14, [x1, #28]
-	WORD $0xbd40342f // ldr s15, [x1, #52]
-	WORD $0xbd404c30 // ldr s16, [x1, #76]
-	WORD $0x4e8e394a // zip1 v10.4s, v10.4s, v14.4s
-	WORD $0x4e9039ef // zip1 v15.4s, v15.4s, v16.4s
-	WORD $0x4ecf394a // zip1 v10.2d, v10.2d, v15.2d
+	WORD $0xbd401c2b // ldr s11, [x1, #28]
+	WORD $0xbd40342c // ldr s12, [x1, #52]
+	WORD $0xbd404c2d // ldr s13, [x1, #76]
+	WORD $0x4e8b394a // zip1 v10.4s, v10.4s, v11.4s
+	WORD $0x4e8d398c // zip1 v12.4s, v12.4s, v13.4s
+	WORD $0x4ecc394a // zip1 v10.2d, v10.2d, v12.2d
 	WORD $0x3dc0008d // ldr q13, [x4]
 	WORD $0x4e0d014b // tbl v11.16b, {v10.16b}, v13.16b
 	WORD $0x3dc0048e // ldr q14, [x4, #16]
@@ -5132,12 +5192,12 @@ super:
 	WORD $0x6f0c0469 // ushr v9.16b, v3.16b, #4
 	WORD $0x4e201c63 // and v3.16b, v3.16b, v0.16b
 	WORD $0xbd40642a // ldr s10, [x1, #100]
-	WORD $0xbd407c2e // ldr s14, [x1, #124]
-	WORD $0xbd40942f // ldr s15, [x1, #148]
-	WORD $0xbd40ac30 // ldr s16, [x1, #172]
-	WORD $0x4e8e394a // zip1 v10.4s, v10.4s, v14.4s
-	WORD $0x4e9039ef // zip1 v15.4s, v15.4s, v16.4s
-	WORD $0x4ecf394a // zip1 v10.2d, v10.2d, v15.2d
+	WORD $0xbd407c2b // ldr s11, [x1, #124]
+	WORD $0xbd40942c // ldr s12, [x1, #148]
+	WORD $0xbd40ac2d // ldr s13, [x1, #172]
+	WORD $0x4e8b394a // zip1 v10.4s, v10.4s, v11.4s
+	WORD $0x4e8d398c // zip1 v12.4s, v12.4s, v13.4s
+	WORD $0x4ecc394a // zip1 v10.2d, v10.2d, v12.2d
 	WORD $0x3dc0008d // ldr q13, [x4]
 	WORD $0x4e0d014b // tbl v11.16b, {v10.16b}, v13.16b
 	WORD $0x3dc0048e // ldr q14, [x4, #16]
@@ -13612,6 +13672,9608 @@ super:
 	BGT super
 	RET
 
+// func fileStreamIQ2XXSNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileStreamIQ2XXSNEON(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc03122 // ldr q2, [x9, #192]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ2XXS(SB), R10
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+super:
+	MOVD 2(R6), R11
+	MOVD 10(R6), R12
+	MOVD 18(R6), R13
+	MOVD 26(R6), R14
+	UBFX $0, R11, $8, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	WORD $0x4e94398c // zip1 v12.4s, v12.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed5798d // zip2 v13.2d, v12.2d, v21.2d
+	WORD $0x4ed5398c // zip1 v12.2d, v12.2d, v21.2d
+	UBFX $8, R11, $8, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	WORD $0x4e9439ce // zip1 v14.4s, v14.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed579cf // zip2 v15.2d, v14.2d, v21.2d
+	WORD $0x4ed539ce // zip1 v14.2d, v14.2d, v21.2d
+	UBFX $16, R11, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	WORD $0x4e943a10 // zip1 v16.4s, v16.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed57a11 // zip2 v17.2d, v16.2d, v21.2d
+	WORD $0x4ed53a10 // zip1 v16.2d, v16.2d, v21.2d
+	UBFX $24, R11, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	WORD $0x4e943a52 // zip1 v18.4s, v18.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed57a53 // zip2 v19.2d, v18.2d, v21.2d
+	WORD $0x4ed53a52 // zip1 v18.2d, v18.2d, v21.2d
+	WORD $0x3cc020d4 // ldur q20, [x6, #2]
+	WORD $0x3cc120d6 // ldur q22, [x6, #18]
+	WORD $0x4e965a94 // uzp2 v20.4s, v20.4s, v22.4s
+	WORD $0x4f225695 // shl v21.4s, v20.4s, #2
+	WORD $0x3dc03536 // ldr q22, [x9, #208]
+	WORD $0x6eb61eb4 // bit v20.16b, v21.16b, v22.16b
+	WORD $0x4f215695 // shl v21.4s, v20.4s, #1
+	WORD $0x3dc03936 // ldr q22, [x9, #224]
+	WORD $0x6eb61eb4 // bit v20.16b, v21.16b, v22.16b
+	WORD $0x4f03e7f5 // movi v21.16b, #0x7f
+	WORD $0x4e351e94 // and v20.16b, v20.16b, v21.16b
+	WORD $0x4e205a96 // cnt v22.16b, v20.16b
+	WORD $0x6f0f56d4 // sli v20.16b, v22.16b, #7
+	WORD $0x3dc00138 // ldr q24, [x9]
+	WORD $0x4e180296 // tbl v22.16b, {v20.16b}, v24.16b
+	WORD $0x3dc03d39 // ldr q25, [x9, #240]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11eec // bit v12.16b, v23.16b, v1.16b
+	WORD $0x3dc04139 // ldr q25, [x9, #256]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11eed // bit v13.16b, v23.16b, v1.16b
+	WORD $0x3dc00d38 // ldr q24, [x9, #48]
+	WORD $0x4e180296 // tbl v22.16b, {v20.16b}, v24.16b
+	WORD $0x3dc03d39 // ldr q25, [x9, #240]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11eee // bit v14.16b, v23.16b, v1.16b
+	WORD $0x3dc04139 // ldr q25, [x9, #256]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11eef // bit v15.16b, v23.16b, v1.16b
+	WORD $0x3dc01138 // ldr q24, [x9, #64]
+	WORD $0x4e180296 // tbl v22.16b, {v20.16b}, v24.16b
+	WORD $0x3dc03d39 // ldr q25, [x9, #240]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11ef0 // bit v16.16b, v23.16b, v1.16b
+	WORD $0x3dc04139 // ldr q25, [x9, #256]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11ef1 // bit v17.16b, v23.16b, v1.16b
+	WORD $0x3dc01538 // ldr q24, [x9, #80]
+	WORD $0x4e180296 // tbl v22.16b, {v20.16b}, v24.16b
+	WORD $0x3dc03d39 // ldr q25, [x9, #240]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11ef2 // bit v18.16b, v23.16b, v1.16b
+	WORD $0x3dc04139 // ldr q25, [x9, #256]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11ef3 // bit v19.16b, v23.16b, v1.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc000eb // ldr q11, [x7]
+	WORD $0x0e2bc189 // smull v9.8h, v12.8b, v11.8b
+	WORD $0x4e2bc18a // smull2 v10.8h, v12.16b, v11.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc008eb // ldr q11, [x7, #32]
+	WORD $0x0e2b81a9 // smlal v9.8h, v13.8b, v11.8b
+	WORD $0x4e2b81aa // smlal2 v10.8h, v13.16b, v11.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc010eb // ldr q11, [x7, #64]
+	WORD $0x0e2b81c9 // smlal v9.8h, v14.8b, v11.8b
+	WORD $0x4e2b81ca // smlal2 v10.8h, v14.16b, v11.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc018eb // ldr q11, [x7, #96]
+	WORD $0x0e2b81e9 // smlal v9.8h, v15.8b, v11.8b
+	WORD $0x4e2b81ea // smlal2 v10.8h, v15.16b, v11.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc020eb // ldr q11, [x7, #128]
+	WORD $0x0e2b8209 // smlal v9.8h, v16.8b, v11.8b
+	WORD $0x4e2b820a // smlal2 v10.8h, v16.16b, v11.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc028eb // ldr q11, [x7, #160]
+	WORD $0x0e2b8229 // smlal v9.8h, v17.8b, v11.8b
+	WORD $0x4e2b822a // smlal2 v10.8h, v17.16b, v11.16b
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4e120052 // tbl v18.16b, {v2.16b}, v18.16b
+	WORD $0x3dc030eb // ldr q11, [x7, #192]
+	WORD $0x0e2bc249 // smull v9.8h, v18.8b, v11.8b
+	WORD $0x4e2bc24a // smull2 v10.8h, v18.16b, v11.16b
+	WORD $0x4e130053 // tbl v19.16b, {v2.16b}, v19.16b
+	WORD $0x3dc038eb // ldr q11, [x7, #224]
+	WORD $0x0e2b8269 // smlal v9.8h, v19.8b, v11.8b
+	WORD $0x4e2b826a // smlal2 v10.8h, v19.16b, v11.16b
+	WORD $0x4e606927 // sadalp v7.4s, v9.8h
+	WORD $0x4e606948 // sadalp v8.4s, v10.8h
+	WORD $0x4ea8bce7 // addp v7.4s, v7.4s, v8.4s
+	WORD $0x7d4000cb // ldr h11, [x6]
+	WORD $0x1ee2416b // fcvt s11, h11
+	WORD $0x4e04056b // dup v11.4s, v11.s[0]
+	WORD $0x6e23dd6b // fmul v11.4s, v11.4s, v3.4s
+	WORD $0x3cc020cc // ldur q12, [x6, #2]
+	WORD $0x3cc120cf // ldur q15, [x6, #18]
+	WORD $0x4e8f598c // uzp2 v12.4s, v12.4s, v15.4s
+	WORD $0x3dc0452e // ldr q14, [x9, #272]
+	WORD $0x4e0e018c // tbl v12.16b, {v12.16b}, v14.16b
+	WORD $0x6f0d058c // ushr v12.16b, v12.16b, #3
+	WORD $0x4f00e42e // movi v14.16b, #0x1
+	WORD $0x4eae1d8c // orr v12.16b, v12.16b, v14.16b
+	WORD $0x0f08a58c // sxtl v12.8h, v12.8b
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e2cdd6b // fmul v11.4s, v11.4s, v12.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc040ed // ldr q13, [x7, #256]
+	WORD $0x6e2bddad // fmul v13.4s, v13.4s, v11.4s
+	WORD $0x4e2dcce5 // fmla v5.4s, v7.4s, v13.4s
+	MOVD 34(R6), R11
+	MOVD 42(R6), R12
+	MOVD 50(R6), R13
+	MOVD 58(R6), R14
+	UBFX $0, R11, $8, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	WORD $0x4e94398c // zip1 v12.4s, v12.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed5798d // zip2 v13.2d, v12.2d, v21.2d
+	WORD $0x4ed5398c // zip1 v12.2d, v12.2d, v21.2d
+	UBFX $8, R11, $8, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	WORD $0x4e9439ce // zip1 v14.4s, v14.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed579cf // zip2 v15.2d, v14.2d, v21.2d
+	WORD $0x4ed539ce // zip1 v14.2d, v14.2d, v21.2d
+	UBFX $16, R11, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	WORD $0x4e943a10 // zip1 v16.4s, v16.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed57a11 // zip2 v17.2d, v16.2d, v21.2d
+	WORD $0x4ed53a10 // zip1 v16.2d, v16.2d, v21.2d
+	UBFX $24, R11, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	WORD $0x4e943a52 // zip1 v18.4s, v18.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed57a53 // zip2 v19.2d, v18.2d, v21.2d
+	WORD $0x4ed53a52 // zip1 v18.2d, v18.2d, v21.2d
+	WORD $0x3cc220d4 // ldur q20, [x6, #34]
+	WORD $0x3cc320d6 // ldur q22, [x6, #50]
+	WORD $0x4e965a94 // uzp2 v20.4s, v20.4s, v22.4s
+	WORD $0x4f225695 // shl v21.4s, v20.4s, #2
+	WORD $0x3dc03536 // ldr q22, [x9, #208]
+	WORD $0x6eb61eb4 // bit v20.16b, v21.16b, v22.16b
+	WORD $0x4f215695 // shl v21.4s, v20.4s, #1
+	WORD $0x3dc03936 // ldr q22, [x9, #224]
+	WORD $0x6eb61eb4 // bit v20.16b, v21.16b, v22.16b
+	WORD $0x4f03e7f5 // movi v21.16b, #0x7f
+	WORD $0x4e351e94 // and v20.16b, v20.16b, v21.16b
+	WORD $0x4e205a96 // cnt v22.16b, v20.16b
+	WORD $0x6f0f56d4 // sli v20.16b, v22.16b, #7
+	WORD $0x3dc00138 // ldr q24, [x9]
+	WORD $0x4e180296 // tbl v22.16b, {v20.16b}, v24.16b
+	WORD $0x3dc03d39 // ldr q25, [x9, #240]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11eec // bit v12.16b, v23.16b, v1.16b
+	WORD $0x3dc04139 // ldr q25, [x9, #256]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11eed // bit v13.16b, v23.16b, v1.16b
+	WORD $0x3dc00d38 // ldr q24, [x9, #48]
+	WORD $0x4e180296 // tbl v22.16b, {v20.16b}, v24.16b
+	WORD $0x3dc03d39 // ldr q25, [x9, #240]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11eee // bit v14.16b, v23.16b, v1.16b
+	WORD $0x3dc04139 // ldr q25, [x9, #256]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11eef // bit v15.16b, v23.16b, v1.16b
+	WORD $0x3dc01138 // ldr q24, [x9, #64]
+	WORD $0x4e180296 // tbl v22.16b, {v20.16b}, v24.16b
+	WORD $0x3dc03d39 // ldr q25, [x9, #240]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11ef0 // bit v16.16b, v23.16b, v1.16b
+	WORD $0x3dc04139 // ldr q25, [x9, #256]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11ef1 // bit v17.16b, v23.16b, v1.16b
+	WORD $0x3dc01538 // ldr q24, [x9, #80]
+	WORD $0x4e180296 // tbl v22.16b, {v20.16b}, v24.16b
+	WORD $0x3dc03d39 // ldr q25, [x9, #240]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11ef2 // bit v18.16b, v23.16b, v1.16b
+	WORD $0x3dc04139 // ldr q25, [x9, #256]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11ef3 // bit v19.16b, v23.16b, v1.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc004eb // ldr q11, [x7, #16]
+	WORD $0x0e2bc189 // smull v9.8h, v12.8b, v11.8b
+	WORD $0x4e2bc18a // smull2 v10.8h, v12.16b, v11.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc00ceb // ldr q11, [x7, #48]
+	WORD $0x0e2b81a9 // smlal v9.8h, v13.8b, v11.8b
+	WORD $0x4e2b81aa // smlal2 v10.8h, v13.16b, v11.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc014eb // ldr q11, [x7, #80]
+	WORD $0x0e2b81c9 // smlal v9.8h, v14.8b, v11.8b
+	WORD $0x4e2b81ca // smlal2 v10.8h, v14.16b, v11.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc01ceb // ldr q11, [x7, #112]
+	WORD $0x0e2b81e9 // smlal v9.8h, v15.8b, v11.8b
+	WORD $0x4e2b81ea // smlal2 v10.8h, v15.16b, v11.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc024eb // ldr q11, [x7, #144]
+	WORD $0x0e2b8209 // smlal v9.8h, v16.8b, v11.8b
+	WORD $0x4e2b820a // smlal2 v10.8h, v16.16b, v11.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc02ceb // ldr q11, [x7, #176]
+	WORD $0x0e2b8229 // smlal v9.8h, v17.8b, v11.8b
+	WORD $0x4e2b822a // smlal2 v10.8h, v17.16b, v11.16b
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4e120052 // tbl v18.16b, {v2.16b}, v18.16b
+	WORD $0x3dc034eb // ldr q11, [x7, #208]
+	WORD $0x0e2bc249 // smull v9.8h, v18.8b, v11.8b
+	WORD $0x4e2bc24a // smull2 v10.8h, v18.16b, v11.16b
+	WORD $0x4e130053 // tbl v19.16b, {v2.16b}, v19.16b
+	WORD $0x3dc03ceb // ldr q11, [x7, #240]
+	WORD $0x0e2b8269 // smlal v9.8h, v19.8b, v11.8b
+	WORD $0x4e2b826a // smlal2 v10.8h, v19.16b, v11.16b
+	WORD $0x4e606927 // sadalp v7.4s, v9.8h
+	WORD $0x4e606948 // sadalp v8.4s, v10.8h
+	WORD $0x4ea8bce7 // addp v7.4s, v7.4s, v8.4s
+	WORD $0x7d4000cb // ldr h11, [x6]
+	WORD $0x1ee2416b // fcvt s11, h11
+	WORD $0x4e04056b // dup v11.4s, v11.s[0]
+	WORD $0x6e23dd6b // fmul v11.4s, v11.4s, v3.4s
+	WORD $0x3cc220cc // ldur q12, [x6, #34]
+	WORD $0x3cc320cf // ldur q15, [x6, #50]
+	WORD $0x4e8f598c // uzp2 v12.4s, v12.4s, v15.4s
+	WORD $0x3dc0452e // ldr q14, [x9, #272]
+	WORD $0x4e0e018c // tbl v12.16b, {v12.16b}, v14.16b
+	WORD $0x6f0d058c // ushr v12.16b, v12.16b, #3
+	WORD $0x4f00e42e // movi v14.16b, #0x1
+	WORD $0x4eae1d8c // orr v12.16b, v12.16b, v14.16b
+	WORD $0x0f08a58c // sxtl v12.8h, v12.8b
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e2cdd6b // fmul v11.4s, v11.4s, v12.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc044ed // ldr q13, [x7, #272]
+	WORD $0x6e2bddad // fmul v13.4s, v13.4s, v11.4s
+	WORD $0x4e2dcce6 // fmla v6.4s, v7.4s, v13.4s
+	ADD $66, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e26d4a5 // faddp v5.4s, v5.4s, v6.4s
+	WORD $0x6e25d4a5 // faddp v5.4s, v5.4s, v5.4s
+	WORD $0x7e30d8a5 // faddp s5, v5.2s
+	WORD $0xbd000005 // str s5, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileFarIQ2XXSNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileFarIQ2XXSNEON(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc03122 // ldr q2, [x9, #192]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ2XXS(SB), R10
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+super:
+	WORD $0xf99000c2 // prfm pldl2keep, [x6, #8192]
+	WORD $0xf99020c2 // prfm pldl2keep, [x6, #8256]
+	MOVD 2(R6), R11
+	MOVD 10(R6), R12
+	MOVD 18(R6), R13
+	MOVD 26(R6), R14
+	UBFX $0, R11, $8, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	WORD $0x4e94398c // zip1 v12.4s, v12.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed5798d // zip2 v13.2d, v12.2d, v21.2d
+	WORD $0x4ed5398c // zip1 v12.2d, v12.2d, v21.2d
+	UBFX $8, R11, $8, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	WORD $0x4e9439ce // zip1 v14.4s, v14.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed579cf // zip2 v15.2d, v14.2d, v21.2d
+	WORD $0x4ed539ce // zip1 v14.2d, v14.2d, v21.2d
+	UBFX $16, R11, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	WORD $0x4e943a10 // zip1 v16.4s, v16.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed57a11 // zip2 v17.2d, v16.2d, v21.2d
+	WORD $0x4ed53a10 // zip1 v16.2d, v16.2d, v21.2d
+	UBFX $24, R11, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	WORD $0x4e943a52 // zip1 v18.4s, v18.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed57a53 // zip2 v19.2d, v18.2d, v21.2d
+	WORD $0x4ed53a52 // zip1 v18.2d, v18.2d, v21.2d
+	WORD $0x3cc020d4 // ldur q20, [x6, #2]
+	WORD $0x3cc120d6 // ldur q22, [x6, #18]
+	WORD $0x4e965a94 // uzp2 v20.4s, v20.4s, v22.4s
+	WORD $0x4f225695 // shl v21.4s, v20.4s, #2
+	WORD $0x3dc03536 // ldr q22, [x9, #208]
+	WORD $0x6eb61eb4 // bit v20.16b, v21.16b, v22.16b
+	WORD $0x4f215695 // shl v21.4s, v20.4s, #1
+	WORD $0x3dc03936 // ldr q22, [x9, #224]
+	WORD $0x6eb61eb4 // bit v20.16b, v21.16b, v22.16b
+	WORD $0x4f03e7f5 // movi v21.16b, #0x7f
+	WORD $0x4e351e94 // and v20.16b, v20.16b, v21.16b
+	WORD $0x4e205a96 // cnt v22.16b, v20.16b
+	WORD $0x6f0f56d4 // sli v20.16b, v22.16b, #7
+	WORD $0x3dc00138 // ldr q24, [x9]
+	WORD $0x4e180296 // tbl v22.16b, {v20.16b}, v24.16b
+	WORD $0x3dc03d39 // ldr q25, [x9, #240]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11eec // bit v12.16b, v23.16b, v1.16b
+	WORD $0x3dc04139 // ldr q25, [x9, #256]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11eed // bit v13.16b, v23.16b, v1.16b
+	WORD $0x3dc00d38 // ldr q24, [x9, #48]
+	WORD $0x4e180296 // tbl v22.16b, {v20.16b}, v24.16b
+	WORD $0x3dc03d39 // ldr q25, [x9, #240]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11eee // bit v14.16b, v23.16b, v1.16b
+	WORD $0x3dc04139 // ldr q25, [x9, #256]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11eef // bit v15.16b, v23.16b, v1.16b
+	WORD $0x3dc01138 // ldr q24, [x9, #64]
+	WORD $0x4e180296 // tbl v22.16b, {v20.16b}, v24.16b
+	WORD $0x3dc03d39 // ldr q25, [x9, #240]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11ef0 // bit v16.16b, v23.16b, v1.16b
+	WORD $0x3dc04139 // ldr q25, [x9, #256]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11ef1 // bit v17.16b, v23.16b, v1.16b
+	WORD $0x3dc01538 // ldr q24, [x9, #80]
+	WORD $0x4e180296 // tbl v22.16b, {v20.16b}, v24.16b
+	WORD $0x3dc03d39 // ldr q25, [x9, #240]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11ef2 // bit v18.16b, v23.16b, v1.16b
+	WORD $0x3dc04139 // ldr q25, [x9, #256]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11ef3 // bit v19.16b, v23.16b, v1.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc000eb // ldr q11, [x7]
+	WORD $0x0e2bc189 // smull v9.8h, v12.8b, v11.8b
+	WORD $0x4e2bc18a // smull2 v10.8h, v12.16b, v11.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc008eb // ldr q11, [x7, #32]
+	WORD $0x0e2b81a9 // smlal v9.8h, v13.8b, v11.8b
+	WORD $0x4e2b81aa // smlal2 v10.8h, v13.16b, v11.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc010eb // ldr q11, [x7, #64]
+	WORD $0x0e2b81c9 // smlal v9.8h, v14.8b, v11.8b
+	WORD $0x4e2b81ca // smlal2 v10.8h, v14.16b, v11.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc018eb // ldr q11, [x7, #96]
+	WORD $0x0e2b81e9 // smlal v9.8h, v15.8b, v11.8b
+	WORD $0x4e2b81ea // smlal2 v10.8h, v15.16b, v11.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc020eb // ldr q11, [x7, #128]
+	WORD $0x0e2b8209 // smlal v9.8h, v16.8b, v11.8b
+	WORD $0x4e2b820a // smlal2 v10.8h, v16.16b, v11.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc028eb // ldr q11, [x7, #160]
+	WORD $0x0e2b8229 // smlal v9.8h, v17.8b, v11.8b
+	WORD $0x4e2b822a // smlal2 v10.8h, v17.16b, v11.16b
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4e120052 // tbl v18.16b, {v2.16b}, v18.16b
+	WORD $0x3dc030eb // ldr q11, [x7, #192]
+	WORD $0x0e2bc249 // smull v9.8h, v18.8b, v11.8b
+	WORD $0x4e2bc24a // smull2 v10.8h, v18.16b, v11.16b
+	WORD $0x4e130053 // tbl v19.16b, {v2.16b}, v19.16b
+	WORD $0x3dc038eb // ldr q11, [x7, #224]
+	WORD $0x0e2b8269 // smlal v9.8h, v19.8b, v11.8b
+	WORD $0x4e2b826a // smlal2 v10.8h, v19.16b, v11.16b
+	WORD $0x4e606927 // sadalp v7.4s, v9.8h
+	WORD $0x4e606948 // sadalp v8.4s, v10.8h
+	WORD $0x4ea8bce7 // addp v7.4s, v7.4s, v8.4s
+	WORD $0x7d4000cb // ldr h11, [x6]
+	WORD $0x1ee2416b // fcvt s11, h11
+	WORD $0x4e04056b // dup v11.4s, v11.s[0]
+	WORD $0x6e23dd6b // fmul v11.4s, v11.4s, v3.4s
+	WORD $0x3cc020cc // ldur q12, [x6, #2]
+	WORD $0x3cc120cf // ldur q15, [x6, #18]
+	WORD $0x4e8f598c // uzp2 v12.4s, v12.4s, v15.4s
+	WORD $0x3dc0452e // ldr q14, [x9, #272]
+	WORD $0x4e0e018c // tbl v12.16b, {v12.16b}, v14.16b
+	WORD $0x6f0d058c // ushr v12.16b, v12.16b, #3
+	WORD $0x4f00e42e // movi v14.16b, #0x1
+	WORD $0x4eae1d8c // orr v12.16b, v12.16b, v14.16b
+	WORD $0x0f08a58c // sxtl v12.8h, v12.8b
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e2cdd6b // fmul v11.4s, v11.4s, v12.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc040ed // ldr q13, [x7, #256]
+	WORD $0x6e2bddad // fmul v13.4s, v13.4s, v11.4s
+	WORD $0x4e2dcce5 // fmla v5.4s, v7.4s, v13.4s
+	MOVD 34(R6), R11
+	MOVD 42(R6), R12
+	MOVD 50(R6), R13
+	MOVD 58(R6), R14
+	UBFX $0, R11, $8, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	WORD $0x4e94398c // zip1 v12.4s, v12.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed5798d // zip2 v13.2d, v12.2d, v21.2d
+	WORD $0x4ed5398c // zip1 v12.2d, v12.2d, v21.2d
+	UBFX $8, R11, $8, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	WORD $0x4e9439ce // zip1 v14.4s, v14.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed579cf // zip2 v15.2d, v14.2d, v21.2d
+	WORD $0x4ed539ce // zip1 v14.2d, v14.2d, v21.2d
+	UBFX $16, R11, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	WORD $0x4e943a10 // zip1 v16.4s, v16.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed57a11 // zip2 v17.2d, v16.2d, v21.2d
+	WORD $0x4ed53a10 // zip1 v16.2d, v16.2d, v21.2d
+	UBFX $24, R11, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	WORD $0x4e943a52 // zip1 v18.4s, v18.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed57a53 // zip2 v19.2d, v18.2d, v21.2d
+	WORD $0x4ed53a52 // zip1 v18.2d, v18.2d, v21.2d
+	WORD $0x3cc220d4 // ldur q20, [x6, #34]
+	WORD $0x3cc320d6 // ldur q22, [x6, #50]
+	WORD $0x4e965a94 // uzp2 v20.4s, v20.4s, v22.4s
+	WORD $0x4f225695 // shl v21.4s, v20.4s, #2
+	WORD $0x3dc03536 // ldr q22, [x9, #208]
+	WORD $0x6eb61eb4 // bit v20.16b, v21.16b, v22.16b
+	WORD $0x4f215695 // shl v21.4s, v20.4s, #1
+	WORD $0x3dc03936 // ldr q22, [x9, #224]
+	WORD $0x6eb61eb4 // bit v20.16b, v21.16b, v22.16b
+	WORD $0x4f03e7f5 // movi v21.16b, #0x7f
+	WORD $0x4e351e94 // and v20.16b, v20.16b, v21.16b
+	WORD $0x4e205a96 // cnt v22.16b, v20.16b
+	WORD $0x6f0f56d4 // sli v20.16b, v22.16b, #7
+	WORD $0x3dc00138 // ldr q24, [x9]
+	WORD $0x4e180296 // tbl v22.16b, {v20.16b}, v24.16b
+	WORD $0x3dc03d39 // ldr q25, [x9, #240]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11eec // bit v12.16b, v23.16b, v1.16b
+	WORD $0x3dc04139 // ldr q25, [x9, #256]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11eed // bit v13.16b, v23.16b, v1.16b
+	WORD $0x3dc00d38 // ldr q24, [x9, #48]
+	WORD $0x4e180296 // tbl v22.16b, {v20.16b}, v24.16b
+	WORD $0x3dc03d39 // ldr q25, [x9, #240]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11eee // bit v14.16b, v23.16b, v1.16b
+	WORD $0x3dc04139 // ldr q25, [x9, #256]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11eef // bit v15.16b, v23.16b, v1.16b
+	WORD $0x3dc01138 // ldr q24, [x9, #64]
+	WORD $0x4e180296 // tbl v22.16b, {v20.16b}, v24.16b
+	WORD $0x3dc03d39 // ldr q25, [x9, #240]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11ef0 // bit v16.16b, v23.16b, v1.16b
+	WORD $0x3dc04139 // ldr q25, [x9, #256]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11ef1 // bit v17.16b, v23.16b, v1.16b
+	WORD $0x3dc01538 // ldr q24, [x9, #80]
+	WORD $0x4e180296 // tbl v22.16b, {v20.16b}, v24.16b
+	WORD $0x3dc03d39 // ldr q25, [x9, #240]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11ef2 // bit v18.16b, v23.16b, v1.16b
+	WORD $0x3dc04139 // ldr q25, [x9, #256]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11ef3 // bit v19.16b, v23.16b, v1.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc004eb // ldr q11, [x7, #16]
+	WORD $0x0e2bc189 // smull v9.8h, v12.8b, v11.8b
+	WORD $0x4e2bc18a // smull2 v10.8h, v12.16b, v11.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc00ceb // ldr q11, [x7, #48]
+	WORD $0x0e2b81a9 // smlal v9.8h, v13.8b, v11.8b
+	WORD $0x4e2b81aa // smlal2 v10.8h, v13.16b, v11.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc014eb // ldr q11, [x7, #80]
+	WORD $0x0e2b81c9 // smlal v9.8h, v14.8b, v11.8b
+	WORD $0x4e2b81ca // smlal2 v10.8h, v14.16b, v11.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc01ceb // ldr q11, [x7, #112]
+	WORD $0x0e2b81e9 // smlal v9.8h, v15.8b, v11.8b
+	WORD $0x4e2b81ea // smlal2 v10.8h, v15.16b, v11.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc024eb // ldr q11, [x7, #144]
+	WORD $0x0e2b8209 // smlal v9.8h, v16.8b, v11.8b
+	WORD $0x4e2b820a // smlal2 v10.8h, v16.16b, v11.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc02ceb // ldr q11, [x7, #176]
+	WORD $0x0e2b8229 // smlal v9.8h, v17.8b, v11.8b
+	WORD $0x4e2b822a // smlal2 v10.8h, v17.16b, v11.16b
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4e120052 // tbl v18.16b, {v2.16b}, v18.16b
+	WORD $0x3dc034eb // ldr q11, [x7, #208]
+	WORD $0x0e2bc249 // smull v9.8h, v18.8b, v11.8b
+	WORD $0x4e2bc24a // smull2 v10.8h, v18.16b, v11.16b
+	WORD $0x4e130053 // tbl v19.16b, {v2.16b}, v19.16b
+	WORD $0x3dc03ceb // ldr q11, [x7, #240]
+	WORD $0x0e2b8269 // smlal v9.8h, v19.8b, v11.8b
+	WORD $0x4e2b826a // smlal2 v10.8h, v19.16b, v11.16b
+	WORD $0x4e606927 // sadalp v7.4s, v9.8h
+	WORD $0x4e606948 // sadalp v8.4s, v10.8h
+	WORD $0x4ea8bce7 // addp v7.4s, v7.4s, v8.4s
+	WORD $0x7d4000cb // ldr h11, [x6]
+	WORD $0x1ee2416b // fcvt s11, h11
+	WORD $0x4e04056b // dup v11.4s, v11.s[0]
+	WORD $0x6e23dd6b // fmul v11.4s, v11.4s, v3.4s
+	WORD $0x3cc220cc // ldur q12, [x6, #34]
+	WORD $0x3cc320cf // ldur q15, [x6, #50]
+	WORD $0x4e8f598c // uzp2 v12.4s, v12.4s, v15.4s
+	WORD $0x3dc0452e // ldr q14, [x9, #272]
+	WORD $0x4e0e018c // tbl v12.16b, {v12.16b}, v14.16b
+	WORD $0x6f0d058c // ushr v12.16b, v12.16b, #3
+	WORD $0x4f00e42e // movi v14.16b, #0x1
+	WORD $0x4eae1d8c // orr v12.16b, v12.16b, v14.16b
+	WORD $0x0f08a58c // sxtl v12.8h, v12.8b
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e2cdd6b // fmul v11.4s, v11.4s, v12.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc044ed // ldr q13, [x7, #272]
+	WORD $0x6e2bddad // fmul v13.4s, v13.4s, v11.4s
+	WORD $0x4e2dcce6 // fmla v6.4s, v7.4s, v13.4s
+	ADD $66, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e26d4a5 // faddp v5.4s, v5.4s, v6.4s
+	WORD $0x6e25d4a5 // faddp v5.4s, v5.4s, v5.4s
+	WORD $0x7e30d8a5 // faddp s5, v5.2s
+	WORD $0xbd000005 // str s5, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileScatterIQ2XXSNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+TEXT ·fileScatterIQ2XXSNEON(SB), NOSPLIT, $0-56
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+32(FP), R3
+	MOVD n+40(FP), R4
+	MOVD rows+48(FP), R5
+	MOVD index+24(FP), R6
+	MOVD $neonTable<>(SB), R11
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc03162 // ldr q2, [x11, #192]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ2XXS(SB), R12
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+row:
+	MOVW 0(R6), R8
+	MUL R2, R8, R8
+	ADD R1, R8, R8
+	MOVD R8, R7
+	CMP $4, R5
+	BLE last
+	MOVW 16(R6), R7
+	MUL R2, R7, R7
+	ADD R1, R7, R7
+last:
+	MOVD R3, R9
+	MOVD R4, R10
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+super:
+	WORD $0xf98000e2 // prfm pldl2keep, [x7]
+	WORD $0xf98020e2 // prfm pldl2keep, [x7, #64]
+	ADD $66, R7, R7
+	MOVD 2(R8), R13
+	MOVD 10(R8), R14
+	MOVD 18(R8), R15
+	MOVD 26(R8), R16
+	UBFX $0, R13, $8, R19
+	WORD $0xfc73798c // ldr d12, [x12, x19, lsl #3]
+	UBFX $0, R14, $8, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $0, R15, $8, R19
+	WORD $0xfc737995 // ldr d21, [x12, x19, lsl #3]
+	UBFX $0, R16, $8, R19
+	WORD $0xfc737996 // ldr d22, [x12, x19, lsl #3]
+	WORD $0x4e94398c // zip1 v12.4s, v12.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed5798d // zip2 v13.2d, v12.2d, v21.2d
+	WORD $0x4ed5398c // zip1 v12.2d, v12.2d, v21.2d
+	UBFX $8, R13, $8, R19
+	WORD $0xfc73798e // ldr d14, [x12, x19, lsl #3]
+	UBFX $8, R14, $8, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $8, R15, $8, R19
+	WORD $0xfc737995 // ldr d21, [x12, x19, lsl #3]
+	UBFX $8, R16, $8, R19
+	WORD $0xfc737996 // ldr d22, [x12, x19, lsl #3]
+	WORD $0x4e9439ce // zip1 v14.4s, v14.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed579cf // zip2 v15.2d, v14.2d, v21.2d
+	WORD $0x4ed539ce // zip1 v14.2d, v14.2d, v21.2d
+	UBFX $16, R13, $8, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $16, R14, $8, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $16, R15, $8, R19
+	WORD $0xfc737995 // ldr d21, [x12, x19, lsl #3]
+	UBFX $16, R16, $8, R19
+	WORD $0xfc737996 // ldr d22, [x12, x19, lsl #3]
+	WORD $0x4e943a10 // zip1 v16.4s, v16.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed57a11 // zip2 v17.2d, v16.2d, v21.2d
+	WORD $0x4ed53a10 // zip1 v16.2d, v16.2d, v21.2d
+	UBFX $24, R13, $8, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $24, R14, $8, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $24, R15, $8, R19
+	WORD $0xfc737995 // ldr d21, [x12, x19, lsl #3]
+	UBFX $24, R16, $8, R19
+	WORD $0xfc737996 // ldr d22, [x12, x19, lsl #3]
+	WORD $0x4e943a52 // zip1 v18.4s, v18.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed57a53 // zip2 v19.2d, v18.2d, v21.2d
+	WORD $0x4ed53a52 // zip1 v18.2d, v18.2d, v21.2d
+	WORD $0x3cc02114 // ldur q20, [x8, #2]
+	WORD $0x3cc12116 // ldur q22, [x8, #18]
+	WORD $0x4e965a94 // uzp2 v20.4s, v20.4s, v22.4s
+	WORD $0x4f225695 // shl v21.4s, v20.4s, #2
+	WORD $0x3dc03576 // ldr q22, [x11, #208]
+	WORD $0x6eb61eb4 // bit v20.16b, v21.16b, v22.16b
+	WORD $0x4f215695 // shl v21.4s, v20.4s, #1
+	WORD $0x3dc03976 // ldr q22, [x11, #224]
+	WORD $0x6eb61eb4 // bit v20.16b, v21.16b, v22.16b
+	WORD $0x4f03e7f5 // movi v21.16b, #0x7f
+	WORD $0x4e351e94 // and v20.16b, v20.16b, v21.16b
+	WORD $0x4e205a96 // cnt v22.16b, v20.16b
+	WORD $0x6f0f56d4 // sli v20.16b, v22.16b, #7
+	WORD $0x3dc00178 // ldr q24, [x11]
+	WORD $0x4e180296 // tbl v22.16b, {v20.16b}, v24.16b
+	WORD $0x3dc03d79 // ldr q25, [x11, #240]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11eec // bit v12.16b, v23.16b, v1.16b
+	WORD $0x3dc04179 // ldr q25, [x11, #256]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11eed // bit v13.16b, v23.16b, v1.16b
+	WORD $0x3dc00d78 // ldr q24, [x11, #48]
+	WORD $0x4e180296 // tbl v22.16b, {v20.16b}, v24.16b
+	WORD $0x3dc03d79 // ldr q25, [x11, #240]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11eee // bit v14.16b, v23.16b, v1.16b
+	WORD $0x3dc04179 // ldr q25, [x11, #256]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11eef // bit v15.16b, v23.16b, v1.16b
+	WORD $0x3dc01178 // ldr q24, [x11, #64]
+	WORD $0x4e180296 // tbl v22.16b, {v20.16b}, v24.16b
+	WORD $0x3dc03d79 // ldr q25, [x11, #240]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11ef0 // bit v16.16b, v23.16b, v1.16b
+	WORD $0x3dc04179 // ldr q25, [x11, #256]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11ef1 // bit v17.16b, v23.16b, v1.16b
+	WORD $0x3dc01578 // ldr q24, [x11, #80]
+	WORD $0x4e180296 // tbl v22.16b, {v20.16b}, v24.16b
+	WORD $0x3dc03d79 // ldr q25, [x11, #240]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11ef2 // bit v18.16b, v23.16b, v1.16b
+	WORD $0x3dc04179 // ldr q25, [x11, #256]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11ef3 // bit v19.16b, v23.16b, v1.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc0012b // ldr q11, [x9]
+	WORD $0x0e2bc189 // smull v9.8h, v12.8b, v11.8b
+	WORD $0x4e2bc18a // smull2 v10.8h, v12.16b, v11.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc0092b // ldr q11, [x9, #32]
+	WORD $0x0e2b81a9 // smlal v9.8h, v13.8b, v11.8b
+	WORD $0x4e2b81aa // smlal2 v10.8h, v13.16b, v11.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc0112b // ldr q11, [x9, #64]
+	WORD $0x0e2b81c9 // smlal v9.8h, v14.8b, v11.8b
+	WORD $0x4e2b81ca // smlal2 v10.8h, v14.16b, v11.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc0192b // ldr q11, [x9, #96]
+	WORD $0x0e2b81e9 // smlal v9.8h, v15.8b, v11.8b
+	WORD $0x4e2b81ea // smlal2 v10.8h, v15.16b, v11.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc0212b // ldr q11, [x9, #128]
+	WORD $0x0e2b8209 // smlal v9.8h, v16.8b, v11.8b
+	WORD $0x4e2b820a // smlal2 v10.8h, v16.16b, v11.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc0292b // ldr q11, [x9, #160]
+	WORD $0x0e2b8229 // smlal v9.8h, v17.8b, v11.8b
+	WORD $0x4e2b822a // smlal2 v10.8h, v17.16b, v11.16b
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4e120052 // tbl v18.16b, {v2.16b}, v18.16b
+	WORD $0x3dc0312b // ldr q11, [x9, #192]
+	WORD $0x0e2bc249 // smull v9.8h, v18.8b, v11.8b
+	WORD $0x4e2bc24a // smull2 v10.8h, v18.16b, v11.16b
+	WORD $0x4e130053 // tbl v19.16b, {v2.16b}, v19.16b
+	WORD $0x3dc0392b // ldr q11, [x9, #224]
+	WORD $0x0e2b8269 // smlal v9.8h, v19.8b, v11.8b
+	WORD $0x4e2b826a // smlal2 v10.8h, v19.16b, v11.16b
+	WORD $0x4e606927 // sadalp v7.4s, v9.8h
+	WORD $0x4e606948 // sadalp v8.4s, v10.8h
+	WORD $0x4ea8bce7 // addp v7.4s, v7.4s, v8.4s
+	WORD $0x7d40010b // ldr h11, [x8]
+	WORD $0x1ee2416b // fcvt s11, h11
+	WORD $0x4e04056b // dup v11.4s, v11.s[0]
+	WORD $0x6e23dd6b // fmul v11.4s, v11.4s, v3.4s
+	WORD $0x3cc0210c // ldur q12, [x8, #2]
+	WORD $0x3cc1210f // ldur q15, [x8, #18]
+	WORD $0x4e8f598c // uzp2 v12.4s, v12.4s, v15.4s
+	WORD $0x3dc0456e // ldr q14, [x11, #272]
+	WORD $0x4e0e018c // tbl v12.16b, {v12.16b}, v14.16b
+	WORD $0x6f0d058c // ushr v12.16b, v12.16b, #3
+	WORD $0x4f00e42e // movi v14.16b, #0x1
+	WORD $0x4eae1d8c // orr v12.16b, v12.16b, v14.16b
+	WORD $0x0f08a58c // sxtl v12.8h, v12.8b
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e2cdd6b // fmul v11.4s, v11.4s, v12.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc0412d // ldr q13, [x9, #256]
+	WORD $0x6e2bddad // fmul v13.4s, v13.4s, v11.4s
+	WORD $0x4e2dcce5 // fmla v5.4s, v7.4s, v13.4s
+	MOVD 34(R8), R13
+	MOVD 42(R8), R14
+	MOVD 50(R8), R15
+	MOVD 58(R8), R16
+	UBFX $0, R13, $8, R19
+	WORD $0xfc73798c // ldr d12, [x12, x19, lsl #3]
+	UBFX $0, R14, $8, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $0, R15, $8, R19
+	WORD $0xfc737995 // ldr d21, [x12, x19, lsl #3]
+	UBFX $0, R16, $8, R19
+	WORD $0xfc737996 // ldr d22, [x12, x19, lsl #3]
+	WORD $0x4e94398c // zip1 v12.4s, v12.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed5798d // zip2 v13.2d, v12.2d, v21.2d
+	WORD $0x4ed5398c // zip1 v12.2d, v12.2d, v21.2d
+	UBFX $8, R13, $8, R19
+	WORD $0xfc73798e // ldr d14, [x12, x19, lsl #3]
+	UBFX $8, R14, $8, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $8, R15, $8, R19
+	WORD $0xfc737995 // ldr d21, [x12, x19, lsl #3]
+	UBFX $8, R16, $8, R19
+	WORD $0xfc737996 // ldr d22, [x12, x19, lsl #3]
+	WORD $0x4e9439ce // zip1 v14.4s, v14.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed579cf // zip2 v15.2d, v14.2d, v21.2d
+	WORD $0x4ed539ce // zip1 v14.2d, v14.2d, v21.2d
+	UBFX $16, R13, $8, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $16, R14, $8, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $16, R15, $8, R19
+	WORD $0xfc737995 // ldr d21, [x12, x19, lsl #3]
+	UBFX $16, R16, $8, R19
+	WORD $0xfc737996 // ldr d22, [x12, x19, lsl #3]
+	WORD $0x4e943a10 // zip1 v16.4s, v16.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed57a11 // zip2 v17.2d, v16.2d, v21.2d
+	WORD $0x4ed53a10 // zip1 v16.2d, v16.2d, v21.2d
+	UBFX $24, R13, $8, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $24, R14, $8, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $24, R15, $8, R19
+	WORD $0xfc737995 // ldr d21, [x12, x19, lsl #3]
+	UBFX $24, R16, $8, R19
+	WORD $0xfc737996 // ldr d22, [x12, x19, lsl #3]
+	WORD $0x4e943a52 // zip1 v18.4s, v18.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed57a53 // zip2 v19.2d, v18.2d, v21.2d
+	WORD $0x4ed53a52 // zip1 v18.2d, v18.2d, v21.2d
+	WORD $0x3cc22114 // ldur q20, [x8, #34]
+	WORD $0x3cc32116 // ldur q22, [x8, #50]
+	WORD $0x4e965a94 // uzp2 v20.4s, v20.4s, v22.4s
+	WORD $0x4f225695 // shl v21.4s, v20.4s, #2
+	WORD $0x3dc03576 // ldr q22, [x11, #208]
+	WORD $0x6eb61eb4 // bit v20.16b, v21.16b, v22.16b
+	WORD $0x4f215695 // shl v21.4s, v20.4s, #1
+	WORD $0x3dc03976 // ldr q22, [x11, #224]
+	WORD $0x6eb61eb4 // bit v20.16b, v21.16b, v22.16b
+	WORD $0x4f03e7f5 // movi v21.16b, #0x7f
+	WORD $0x4e351e94 // and v20.16b, v20.16b, v21.16b
+	WORD $0x4e205a96 // cnt v22.16b, v20.16b
+	WORD $0x6f0f56d4 // sli v20.16b, v22.16b, #7
+	WORD $0x3dc00178 // ldr q24, [x11]
+	WORD $0x4e180296 // tbl v22.16b, {v20.16b}, v24.16b
+	WORD $0x3dc03d79 // ldr q25, [x11, #240]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11eec // bit v12.16b, v23.16b, v1.16b
+	WORD $0x3dc04179 // ldr q25, [x11, #256]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11eed // bit v13.16b, v23.16b, v1.16b
+	WORD $0x3dc00d78 // ldr q24, [x11, #48]
+	WORD $0x4e180296 // tbl v22.16b, {v20.16b}, v24.16b
+	WORD $0x3dc03d79 // ldr q25, [x11, #240]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11eee // bit v14.16b, v23.16b, v1.16b
+	WORD $0x3dc04179 // ldr q25, [x11, #256]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11eef // bit v15.16b, v23.16b, v1.16b
+	WORD $0x3dc01178 // ldr q24, [x11, #64]
+	WORD $0x4e180296 // tbl v22.16b, {v20.16b}, v24.16b
+	WORD $0x3dc03d79 // ldr q25, [x11, #240]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11ef0 // bit v16.16b, v23.16b, v1.16b
+	WORD $0x3dc04179 // ldr q25, [x11, #256]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11ef1 // bit v17.16b, v23.16b, v1.16b
+	WORD $0x3dc01578 // ldr q24, [x11, #80]
+	WORD $0x4e180296 // tbl v22.16b, {v20.16b}, v24.16b
+	WORD $0x3dc03d79 // ldr q25, [x11, #240]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11ef2 // bit v18.16b, v23.16b, v1.16b
+	WORD $0x3dc04179 // ldr q25, [x11, #256]
+	WORD $0x6e3946d7 // ushl v23.16b, v22.16b, v25.16b
+	WORD $0x6ea11ef3 // bit v19.16b, v23.16b, v1.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc0052b // ldr q11, [x9, #16]
+	WORD $0x0e2bc189 // smull v9.8h, v12.8b, v11.8b
+	WORD $0x4e2bc18a // smull2 v10.8h, v12.16b, v11.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc00d2b // ldr q11, [x9, #48]
+	WORD $0x0e2b81a9 // smlal v9.8h, v13.8b, v11.8b
+	WORD $0x4e2b81aa // smlal2 v10.8h, v13.16b, v11.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc0152b // ldr q11, [x9, #80]
+	WORD $0x0e2b81c9 // smlal v9.8h, v14.8b, v11.8b
+	WORD $0x4e2b81ca // smlal2 v10.8h, v14.16b, v11.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc01d2b // ldr q11, [x9, #112]
+	WORD $0x0e2b81e9 // smlal v9.8h, v15.8b, v11.8b
+	WORD $0x4e2b81ea // smlal2 v10.8h, v15.16b, v11.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc0252b // ldr q11, [x9, #144]
+	WORD $0x0e2b8209 // smlal v9.8h, v16.8b, v11.8b
+	WORD $0x4e2b820a // smlal2 v10.8h, v16.16b, v11.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc02d2b // ldr q11, [x9, #176]
+	WORD $0x0e2b8229 // smlal v9.8h, v17.8b, v11.8b
+	WORD $0x4e2b822a // smlal2 v10.8h, v17.16b, v11.16b
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4e120052 // tbl v18.16b, {v2.16b}, v18.16b
+	WORD $0x3dc0352b // ldr q11, [x9, #208]
+	WORD $0x0e2bc249 // smull v9.8h, v18.8b, v11.8b
+	WORD $0x4e2bc24a // smull2 v10.8h, v18.16b, v11.16b
+	WORD $0x4e130053 // tbl v19.16b, {v2.16b}, v19.16b
+	WORD $0x3dc03d2b // ldr q11, [x9, #240]
+	WORD $0x0e2b8269 // smlal v9.8h, v19.8b, v11.8b
+	WORD $0x4e2b826a // smlal2 v10.8h, v19.16b, v11.16b
+	WORD $0x4e606927 // sadalp v7.4s, v9.8h
+	WORD $0x4e606948 // sadalp v8.4s, v10.8h
+	WORD $0x4ea8bce7 // addp v7.4s, v7.4s, v8.4s
+	WORD $0x7d40010b // ldr h11, [x8]
+	WORD $0x1ee2416b // fcvt s11, h11
+	WORD $0x4e04056b // dup v11.4s, v11.s[0]
+	WORD $0x6e23dd6b // fmul v11.4s, v11.4s, v3.4s
+	WORD $0x3cc2210c // ldur q12, [x8, #34]
+	WORD $0x3cc3210f // ldur q15, [x8, #50]
+	WORD $0x4e8f598c // uzp2 v12.4s, v12.4s, v15.4s
+	WORD $0x3dc0456e // ldr q14, [x11, #272]
+	WORD $0x4e0e018c // tbl v12.16b, {v12.16b}, v14.16b
+	WORD $0x6f0d058c // ushr v12.16b, v12.16b, #3
+	WORD $0x4f00e42e // movi v14.16b, #0x1
+	WORD $0x4eae1d8c // orr v12.16b, v12.16b, v14.16b
+	WORD $0x0f08a58c // sxtl v12.8h, v12.8b
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e2cdd6b // fmul v11.4s, v11.4s, v12.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc0452d // ldr q13, [x9, #272]
+	WORD $0x6e2bddad // fmul v13.4s, v13.4s, v11.4s
+	WORD $0x4e2dcce6 // fmla v6.4s, v7.4s, v13.4s
+	ADD $66, R8, R8
+	ADD $448, R9, R9
+	SUBS $1, R10, R10
+	BGT super
+	WORD $0x6e26d4a5 // faddp v5.4s, v5.4s, v6.4s
+	WORD $0x6e25d4a5 // faddp v5.4s, v5.4s, v5.4s
+	WORD $0x7e30d8a5 // faddp s5, v5.2s
+	WORD $0xbd000005 // str s5, [x0]
+	ADD $4, R0, R0
+	ADD $4, R6, R6
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileStreamIQ2XXSDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileStreamIQ2XXSDOT(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc03122 // ldr q2, [x9, #192]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ2XXS(SB), R10
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+super:
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	MOVD 2(R6), R11
+	MOVD 10(R6), R12
+	MOVD 18(R6), R13
+	MOVD 26(R6), R14
+	UBFX $0, R11, $8, R16
+	WORD $0xfc707949 // ldr d9, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	WORD $0x4e913929 // zip1 v9.4s, v9.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed2792a // zip2 v10.2d, v9.2d, v18.2d
+	WORD $0x4ed23929 // zip1 v9.2d, v9.2d, v18.2d
+	UBFX $8, R11, $8, R16
+	WORD $0xfc70794b // ldr d11, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	WORD $0x4e91396b // zip1 v11.4s, v11.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed2796c // zip2 v12.2d, v11.2d, v18.2d
+	WORD $0x4ed2396b // zip1 v11.2d, v11.2d, v18.2d
+	UBFX $16, R11, $8, R16
+	WORD $0xfc70794d // ldr d13, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	WORD $0x4e9139ad // zip1 v13.4s, v13.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed279ae // zip2 v14.2d, v13.2d, v18.2d
+	WORD $0x4ed239ad // zip1 v13.2d, v13.2d, v18.2d
+	UBFX $24, R11, $8, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	WORD $0x4e9139ef // zip1 v15.4s, v15.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed279f0 // zip2 v16.2d, v15.2d, v18.2d
+	WORD $0x4ed239ef // zip1 v15.2d, v15.2d, v18.2d
+	WORD $0x3cc020d1 // ldur q17, [x6, #2]
+	WORD $0x3cc120d3 // ldur q19, [x6, #18]
+	WORD $0x4e935a31 // uzp2 v17.4s, v17.4s, v19.4s
+	WORD $0x4f225632 // shl v18.4s, v17.4s, #2
+	WORD $0x3dc03533 // ldr q19, [x9, #208]
+	WORD $0x6eb31e51 // bit v17.16b, v18.16b, v19.16b
+	WORD $0x4f215632 // shl v18.4s, v17.4s, #1
+	WORD $0x3dc03933 // ldr q19, [x9, #224]
+	WORD $0x6eb31e51 // bit v17.16b, v18.16b, v19.16b
+	WORD $0x4f03e7f2 // movi v18.16b, #0x7f
+	WORD $0x4e321e31 // and v17.16b, v17.16b, v18.16b
+	WORD $0x4e205a33 // cnt v19.16b, v17.16b
+	WORD $0x6f0f5671 // sli v17.16b, v19.16b, #7
+	WORD $0x3dc00135 // ldr q21, [x9]
+	WORD $0x4e150233 // tbl v19.16b, {v17.16b}, v21.16b
+	WORD $0x3dc03d36 // ldr q22, [x9, #240]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e89 // bit v9.16b, v20.16b, v1.16b
+	WORD $0x3dc04136 // ldr q22, [x9, #256]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8a // bit v10.16b, v20.16b, v1.16b
+	WORD $0x3dc00d35 // ldr q21, [x9, #48]
+	WORD $0x4e150233 // tbl v19.16b, {v17.16b}, v21.16b
+	WORD $0x3dc03d36 // ldr q22, [x9, #240]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8b // bit v11.16b, v20.16b, v1.16b
+	WORD $0x3dc04136 // ldr q22, [x9, #256]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8c // bit v12.16b, v20.16b, v1.16b
+	WORD $0x3dc01135 // ldr q21, [x9, #64]
+	WORD $0x4e150233 // tbl v19.16b, {v17.16b}, v21.16b
+	WORD $0x3dc03d36 // ldr q22, [x9, #240]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8d // bit v13.16b, v20.16b, v1.16b
+	WORD $0x3dc04136 // ldr q22, [x9, #256]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8e // bit v14.16b, v20.16b, v1.16b
+	WORD $0x3dc01535 // ldr q21, [x9, #80]
+	WORD $0x4e150233 // tbl v19.16b, {v17.16b}, v21.16b
+	WORD $0x3dc03d36 // ldr q22, [x9, #240]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8f // bit v15.16b, v20.16b, v1.16b
+	WORD $0x3dc04136 // ldr q22, [x9, #256]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e90 // bit v16.16b, v20.16b, v1.16b
+	WORD $0x4e090049 // tbl v9.16b, {v2.16b}, v9.16b
+	WORD $0x3dc000e8 // ldr q8, [x7]
+	WORD $0x4e889527 // sdot v7.4s, v9.16b, v8.16b
+	WORD $0x4e0a004a // tbl v10.16b, {v2.16b}, v10.16b
+	WORD $0x3dc008e8 // ldr q8, [x7, #32]
+	WORD $0x4e889547 // sdot v7.4s, v10.16b, v8.16b
+	WORD $0x4e0b004b // tbl v11.16b, {v2.16b}, v11.16b
+	WORD $0x3dc010e8 // ldr q8, [x7, #64]
+	WORD $0x4e889567 // sdot v7.4s, v11.16b, v8.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc018e8 // ldr q8, [x7, #96]
+	WORD $0x4e889587 // sdot v7.4s, v12.16b, v8.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc020e8 // ldr q8, [x7, #128]
+	WORD $0x4e8895a7 // sdot v7.4s, v13.16b, v8.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc028e8 // ldr q8, [x7, #160]
+	WORD $0x4e8895c7 // sdot v7.4s, v14.16b, v8.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc030e8 // ldr q8, [x7, #192]
+	WORD $0x4e8895e7 // sdot v7.4s, v15.16b, v8.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc038e8 // ldr q8, [x7, #224]
+	WORD $0x4e889607 // sdot v7.4s, v16.16b, v8.16b
+	WORD $0x7d4000c8 // ldr h8, [x6]
+	WORD $0x1ee24108 // fcvt s8, h8
+	WORD $0x4e040508 // dup v8.4s, v8.s[0]
+	WORD $0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
+	WORD $0x3cc020c9 // ldur q9, [x6, #2]
+	WORD $0x3cc120cc // ldur q12, [x6, #18]
+	WORD $0x4e8c5929 // uzp2 v9.4s, v9.4s, v12.4s
+	WORD $0x3dc0452b // ldr q11, [x9, #272]
+	WORD $0x4e0b0129 // tbl v9.16b, {v9.16b}, v11.16b
+	WORD $0x6f0d0529 // ushr v9.16b, v9.16b, #3
+	WORD $0x4f00e42b // movi v11.16b, #0x1
+	WORD $0x4eab1d29 // orr v9.16b, v9.16b, v11.16b
+	WORD $0x0f08a529 // sxtl v9.8h, v9.8b
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e29dd08 // fmul v8.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc040ea // ldr q10, [x7, #256]
+	WORD $0x6e28dd4a // fmul v10.4s, v10.4s, v8.4s
+	WORD $0x4e2acce5 // fmla v5.4s, v7.4s, v10.4s
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	MOVD 34(R6), R11
+	MOVD 42(R6), R12
+	MOVD 50(R6), R13
+	MOVD 58(R6), R14
+	UBFX $0, R11, $8, R16
+	WORD $0xfc707949 // ldr d9, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	WORD $0x4e913929 // zip1 v9.4s, v9.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed2792a // zip2 v10.2d, v9.2d, v18.2d
+	WORD $0x4ed23929 // zip1 v9.2d, v9.2d, v18.2d
+	UBFX $8, R11, $8, R16
+	WORD $0xfc70794b // ldr d11, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	WORD $0x4e91396b // zip1 v11.4s, v11.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed2796c // zip2 v12.2d, v11.2d, v18.2d
+	WORD $0x4ed2396b // zip1 v11.2d, v11.2d, v18.2d
+	UBFX $16, R11, $8, R16
+	WORD $0xfc70794d // ldr d13, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	WORD $0x4e9139ad // zip1 v13.4s, v13.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed279ae // zip2 v14.2d, v13.2d, v18.2d
+	WORD $0x4ed239ad // zip1 v13.2d, v13.2d, v18.2d
+	UBFX $24, R11, $8, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	WORD $0x4e9139ef // zip1 v15.4s, v15.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed279f0 // zip2 v16.2d, v15.2d, v18.2d
+	WORD $0x4ed239ef // zip1 v15.2d, v15.2d, v18.2d
+	WORD $0x3cc220d1 // ldur q17, [x6, #34]
+	WORD $0x3cc320d3 // ldur q19, [x6, #50]
+	WORD $0x4e935a31 // uzp2 v17.4s, v17.4s, v19.4s
+	WORD $0x4f225632 // shl v18.4s, v17.4s, #2
+	WORD $0x3dc03533 // ldr q19, [x9, #208]
+	WORD $0x6eb31e51 // bit v17.16b, v18.16b, v19.16b
+	WORD $0x4f215632 // shl v18.4s, v17.4s, #1
+	WORD $0x3dc03933 // ldr q19, [x9, #224]
+	WORD $0x6eb31e51 // bit v17.16b, v18.16b, v19.16b
+	WORD $0x4f03e7f2 // movi v18.16b, #0x7f
+	WORD $0x4e321e31 // and v17.16b, v17.16b, v18.16b
+	WORD $0x4e205a33 // cnt v19.16b, v17.16b
+	WORD $0x6f0f5671 // sli v17.16b, v19.16b, #7
+	WORD $0x3dc00135 // ldr q21, [x9]
+	WORD $0x4e150233 // tbl v19.16b, {v17.16b}, v21.16b
+	WORD $0x3dc03d36 // ldr q22, [x9, #240]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e89 // bit v9.16b, v20.16b, v1.16b
+	WORD $0x3dc04136 // ldr q22, [x9, #256]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8a // bit v10.16b, v20.16b, v1.16b
+	WORD $0x3dc00d35 // ldr q21, [x9, #48]
+	WORD $0x4e150233 // tbl v19.16b, {v17.16b}, v21.16b
+	WORD $0x3dc03d36 // ldr q22, [x9, #240]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8b // bit v11.16b, v20.16b, v1.16b
+	WORD $0x3dc04136 // ldr q22, [x9, #256]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8c // bit v12.16b, v20.16b, v1.16b
+	WORD $0x3dc01135 // ldr q21, [x9, #64]
+	WORD $0x4e150233 // tbl v19.16b, {v17.16b}, v21.16b
+	WORD $0x3dc03d36 // ldr q22, [x9, #240]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8d // bit v13.16b, v20.16b, v1.16b
+	WORD $0x3dc04136 // ldr q22, [x9, #256]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8e // bit v14.16b, v20.16b, v1.16b
+	WORD $0x3dc01535 // ldr q21, [x9, #80]
+	WORD $0x4e150233 // tbl v19.16b, {v17.16b}, v21.16b
+	WORD $0x3dc03d36 // ldr q22, [x9, #240]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8f // bit v15.16b, v20.16b, v1.16b
+	WORD $0x3dc04136 // ldr q22, [x9, #256]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e90 // bit v16.16b, v20.16b, v1.16b
+	WORD $0x4e090049 // tbl v9.16b, {v2.16b}, v9.16b
+	WORD $0x3dc004e8 // ldr q8, [x7, #16]
+	WORD $0x4e889527 // sdot v7.4s, v9.16b, v8.16b
+	WORD $0x4e0a004a // tbl v10.16b, {v2.16b}, v10.16b
+	WORD $0x3dc00ce8 // ldr q8, [x7, #48]
+	WORD $0x4e889547 // sdot v7.4s, v10.16b, v8.16b
+	WORD $0x4e0b004b // tbl v11.16b, {v2.16b}, v11.16b
+	WORD $0x3dc014e8 // ldr q8, [x7, #80]
+	WORD $0x4e889567 // sdot v7.4s, v11.16b, v8.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc01ce8 // ldr q8, [x7, #112]
+	WORD $0x4e889587 // sdot v7.4s, v12.16b, v8.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc024e8 // ldr q8, [x7, #144]
+	WORD $0x4e8895a7 // sdot v7.4s, v13.16b, v8.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc02ce8 // ldr q8, [x7, #176]
+	WORD $0x4e8895c7 // sdot v7.4s, v14.16b, v8.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc034e8 // ldr q8, [x7, #208]
+	WORD $0x4e8895e7 // sdot v7.4s, v15.16b, v8.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc03ce8 // ldr q8, [x7, #240]
+	WORD $0x4e889607 // sdot v7.4s, v16.16b, v8.16b
+	WORD $0x7d4000c8 // ldr h8, [x6]
+	WORD $0x1ee24108 // fcvt s8, h8
+	WORD $0x4e040508 // dup v8.4s, v8.s[0]
+	WORD $0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
+	WORD $0x3cc220c9 // ldur q9, [x6, #34]
+	WORD $0x3cc320cc // ldur q12, [x6, #50]
+	WORD $0x4e8c5929 // uzp2 v9.4s, v9.4s, v12.4s
+	WORD $0x3dc0452b // ldr q11, [x9, #272]
+	WORD $0x4e0b0129 // tbl v9.16b, {v9.16b}, v11.16b
+	WORD $0x6f0d0529 // ushr v9.16b, v9.16b, #3
+	WORD $0x4f00e42b // movi v11.16b, #0x1
+	WORD $0x4eab1d29 // orr v9.16b, v9.16b, v11.16b
+	WORD $0x0f08a529 // sxtl v9.8h, v9.8b
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e29dd08 // fmul v8.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc044ea // ldr q10, [x7, #272]
+	WORD $0x6e28dd4a // fmul v10.4s, v10.4s, v8.4s
+	WORD $0x4e2acce6 // fmla v6.4s, v7.4s, v10.4s
+	ADD $66, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e26d4a5 // faddp v5.4s, v5.4s, v6.4s
+	WORD $0x6e25d4a5 // faddp v5.4s, v5.4s, v5.4s
+	WORD $0x7e30d8a5 // faddp s5, v5.2s
+	WORD $0xbd000005 // str s5, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileFarIQ2XXSDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileFarIQ2XXSDOT(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc03122 // ldr q2, [x9, #192]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ2XXS(SB), R10
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+super:
+	WORD $0xf99000c2 // prfm pldl2keep, [x6, #8192]
+	WORD $0xf99020c2 // prfm pldl2keep, [x6, #8256]
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	MOVD 2(R6), R11
+	MOVD 10(R6), R12
+	MOVD 18(R6), R13
+	MOVD 26(R6), R14
+	UBFX $0, R11, $8, R16
+	WORD $0xfc707949 // ldr d9, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	WORD $0x4e913929 // zip1 v9.4s, v9.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed2792a // zip2 v10.2d, v9.2d, v18.2d
+	WORD $0x4ed23929 // zip1 v9.2d, v9.2d, v18.2d
+	UBFX $8, R11, $8, R16
+	WORD $0xfc70794b // ldr d11, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	WORD $0x4e91396b // zip1 v11.4s, v11.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed2796c // zip2 v12.2d, v11.2d, v18.2d
+	WORD $0x4ed2396b // zip1 v11.2d, v11.2d, v18.2d
+	UBFX $16, R11, $8, R16
+	WORD $0xfc70794d // ldr d13, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	WORD $0x4e9139ad // zip1 v13.4s, v13.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed279ae // zip2 v14.2d, v13.2d, v18.2d
+	WORD $0x4ed239ad // zip1 v13.2d, v13.2d, v18.2d
+	UBFX $24, R11, $8, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	WORD $0x4e9139ef // zip1 v15.4s, v15.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed279f0 // zip2 v16.2d, v15.2d, v18.2d
+	WORD $0x4ed239ef // zip1 v15.2d, v15.2d, v18.2d
+	WORD $0x3cc020d1 // ldur q17, [x6, #2]
+	WORD $0x3cc120d3 // ldur q19, [x6, #18]
+	WORD $0x4e935a31 // uzp2 v17.4s, v17.4s, v19.4s
+	WORD $0x4f225632 // shl v18.4s, v17.4s, #2
+	WORD $0x3dc03533 // ldr q19, [x9, #208]
+	WORD $0x6eb31e51 // bit v17.16b, v18.16b, v19.16b
+	WORD $0x4f215632 // shl v18.4s, v17.4s, #1
+	WORD $0x3dc03933 // ldr q19, [x9, #224]
+	WORD $0x6eb31e51 // bit v17.16b, v18.16b, v19.16b
+	WORD $0x4f03e7f2 // movi v18.16b, #0x7f
+	WORD $0x4e321e31 // and v17.16b, v17.16b, v18.16b
+	WORD $0x4e205a33 // cnt v19.16b, v17.16b
+	WORD $0x6f0f5671 // sli v17.16b, v19.16b, #7
+	WORD $0x3dc00135 // ldr q21, [x9]
+	WORD $0x4e150233 // tbl v19.16b, {v17.16b}, v21.16b
+	WORD $0x3dc03d36 // ldr q22, [x9, #240]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e89 // bit v9.16b, v20.16b, v1.16b
+	WORD $0x3dc04136 // ldr q22, [x9, #256]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8a // bit v10.16b, v20.16b, v1.16b
+	WORD $0x3dc00d35 // ldr q21, [x9, #48]
+	WORD $0x4e150233 // tbl v19.16b, {v17.16b}, v21.16b
+	WORD $0x3dc03d36 // ldr q22, [x9, #240]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8b // bit v11.16b, v20.16b, v1.16b
+	WORD $0x3dc04136 // ldr q22, [x9, #256]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8c // bit v12.16b, v20.16b, v1.16b
+	WORD $0x3dc01135 // ldr q21, [x9, #64]
+	WORD $0x4e150233 // tbl v19.16b, {v17.16b}, v21.16b
+	WORD $0x3dc03d36 // ldr q22, [x9, #240]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8d // bit v13.16b, v20.16b, v1.16b
+	WORD $0x3dc04136 // ldr q22, [x9, #256]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8e // bit v14.16b, v20.16b, v1.16b
+	WORD $0x3dc01535 // ldr q21, [x9, #80]
+	WORD $0x4e150233 // tbl v19.16b, {v17.16b}, v21.16b
+	WORD $0x3dc03d36 // ldr q22, [x9, #240]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8f // bit v15.16b, v20.16b, v1.16b
+	WORD $0x3dc04136 // ldr q22, [x9, #256]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e90 // bit v16.16b, v20.16b, v1.16b
+	WORD $0x4e090049 // tbl v9.16b, {v2.16b}, v9.16b
+	WORD $0x3dc000e8 // ldr q8, [x7]
+	WORD $0x4e889527 // sdot v7.4s, v9.16b, v8.16b
+	WORD $0x4e0a004a // tbl v10.16b, {v2.16b}, v10.16b
+	WORD $0x3dc008e8 // ldr q8, [x7, #32]
+	WORD $0x4e889547 // sdot v7.4s, v10.16b, v8.16b
+	WORD $0x4e0b004b // tbl v11.16b, {v2.16b}, v11.16b
+	WORD $0x3dc010e8 // ldr q8, [x7, #64]
+	WORD $0x4e889567 // sdot v7.4s, v11.16b, v8.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc018e8 // ldr q8, [x7, #96]
+	WORD $0x4e889587 // sdot v7.4s, v12.16b, v8.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc020e8 // ldr q8, [x7, #128]
+	WORD $0x4e8895a7 // sdot v7.4s, v13.16b, v8.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc028e8 // ldr q8, [x7, #160]
+	WORD $0x4e8895c7 // sdot v7.4s, v14.16b, v8.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc030e8 // ldr q8, [x7, #192]
+	WORD $0x4e8895e7 // sdot v7.4s, v15.16b, v8.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc038e8 // ldr q8, [x7, #224]
+	WORD $0x4e889607 // sdot v7.4s, v16.16b, v8.16b
+	WORD $0x7d4000c8 // ldr h8, [x6]
+	WORD $0x1ee24108 // fcvt s8, h8
+	WORD $0x4e040508 // dup v8.4s, v8.s[0]
+	WORD $0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
+	WORD $0x3cc020c9 // ldur q9, [x6, #2]
+	WORD $0x3cc120cc // ldur q12, [x6, #18]
+	WORD $0x4e8c5929 // uzp2 v9.4s, v9.4s, v12.4s
+	WORD $0x3dc0452b // ldr q11, [x9, #272]
+	WORD $0x4e0b0129 // tbl v9.16b, {v9.16b}, v11.16b
+	WORD $0x6f0d0529 // ushr v9.16b, v9.16b, #3
+	WORD $0x4f00e42b // movi v11.16b, #0x1
+	WORD $0x4eab1d29 // orr v9.16b, v9.16b, v11.16b
+	WORD $0x0f08a529 // sxtl v9.8h, v9.8b
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e29dd08 // fmul v8.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc040ea // ldr q10, [x7, #256]
+	WORD $0x6e28dd4a // fmul v10.4s, v10.4s, v8.4s
+	WORD $0x4e2acce5 // fmla v5.4s, v7.4s, v10.4s
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	MOVD 34(R6), R11
+	MOVD 42(R6), R12
+	MOVD 50(R6), R13
+	MOVD 58(R6), R14
+	UBFX $0, R11, $8, R16
+	WORD $0xfc707949 // ldr d9, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	WORD $0x4e913929 // zip1 v9.4s, v9.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed2792a // zip2 v10.2d, v9.2d, v18.2d
+	WORD $0x4ed23929 // zip1 v9.2d, v9.2d, v18.2d
+	UBFX $8, R11, $8, R16
+	WORD $0xfc70794b // ldr d11, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	WORD $0x4e91396b // zip1 v11.4s, v11.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed2796c // zip2 v12.2d, v11.2d, v18.2d
+	WORD $0x4ed2396b // zip1 v11.2d, v11.2d, v18.2d
+	UBFX $16, R11, $8, R16
+	WORD $0xfc70794d // ldr d13, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	WORD $0x4e9139ad // zip1 v13.4s, v13.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed279ae // zip2 v14.2d, v13.2d, v18.2d
+	WORD $0x4ed239ad // zip1 v13.2d, v13.2d, v18.2d
+	UBFX $24, R11, $8, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	WORD $0x4e9139ef // zip1 v15.4s, v15.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed279f0 // zip2 v16.2d, v15.2d, v18.2d
+	WORD $0x4ed239ef // zip1 v15.2d, v15.2d, v18.2d
+	WORD $0x3cc220d1 // ldur q17, [x6, #34]
+	WORD $0x3cc320d3 // ldur q19, [x6, #50]
+	WORD $0x4e935a31 // uzp2 v17.4s, v17.4s, v19.4s
+	WORD $0x4f225632 // shl v18.4s, v17.4s, #2
+	WORD $0x3dc03533 // ldr q19, [x9, #208]
+	WORD $0x6eb31e51 // bit v17.16b, v18.16b, v19.16b
+	WORD $0x4f215632 // shl v18.4s, v17.4s, #1
+	WORD $0x3dc03933 // ldr q19, [x9, #224]
+	WORD $0x6eb31e51 // bit v17.16b, v18.16b, v19.16b
+	WORD $0x4f03e7f2 // movi v18.16b, #0x7f
+	WORD $0x4e321e31 // and v17.16b, v17.16b, v18.16b
+	WORD $0x4e205a33 // cnt v19.16b, v17.16b
+	WORD $0x6f0f5671 // sli v17.16b, v19.16b, #7
+	WORD $0x3dc00135 // ldr q21, [x9]
+	WORD $0x4e150233 // tbl v19.16b, {v17.16b}, v21.16b
+	WORD $0x3dc03d36 // ldr q22, [x9, #240]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e89 // bit v9.16b, v20.16b, v1.16b
+	WORD $0x3dc04136 // ldr q22, [x9, #256]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8a // bit v10.16b, v20.16b, v1.16b
+	WORD $0x3dc00d35 // ldr q21, [x9, #48]
+	WORD $0x4e150233 // tbl v19.16b, {v17.16b}, v21.16b
+	WORD $0x3dc03d36 // ldr q22, [x9, #240]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8b // bit v11.16b, v20.16b, v1.16b
+	WORD $0x3dc04136 // ldr q22, [x9, #256]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8c // bit v12.16b, v20.16b, v1.16b
+	WORD $0x3dc01135 // ldr q21, [x9, #64]
+	WORD $0x4e150233 // tbl v19.16b, {v17.16b}, v21.16b
+	WORD $0x3dc03d36 // ldr q22, [x9, #240]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8d // bit v13.16b, v20.16b, v1.16b
+	WORD $0x3dc04136 // ldr q22, [x9, #256]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8e // bit v14.16b, v20.16b, v1.16b
+	WORD $0x3dc01535 // ldr q21, [x9, #80]
+	WORD $0x4e150233 // tbl v19.16b, {v17.16b}, v21.16b
+	WORD $0x3dc03d36 // ldr q22, [x9, #240]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8f // bit v15.16b, v20.16b, v1.16b
+	WORD $0x3dc04136 // ldr q22, [x9, #256]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e90 // bit v16.16b, v20.16b, v1.16b
+	WORD $0x4e090049 // tbl v9.16b, {v2.16b}, v9.16b
+	WORD $0x3dc004e8 // ldr q8, [x7, #16]
+	WORD $0x4e889527 // sdot v7.4s, v9.16b, v8.16b
+	WORD $0x4e0a004a // tbl v10.16b, {v2.16b}, v10.16b
+	WORD $0x3dc00ce8 // ldr q8, [x7, #48]
+	WORD $0x4e889547 // sdot v7.4s, v10.16b, v8.16b
+	WORD $0x4e0b004b // tbl v11.16b, {v2.16b}, v11.16b
+	WORD $0x3dc014e8 // ldr q8, [x7, #80]
+	WORD $0x4e889567 // sdot v7.4s, v11.16b, v8.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc01ce8 // ldr q8, [x7, #112]
+	WORD $0x4e889587 // sdot v7.4s, v12.16b, v8.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc024e8 // ldr q8, [x7, #144]
+	WORD $0x4e8895a7 // sdot v7.4s, v13.16b, v8.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc02ce8 // ldr q8, [x7, #176]
+	WORD $0x4e8895c7 // sdot v7.4s, v14.16b, v8.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc034e8 // ldr q8, [x7, #208]
+	WORD $0x4e8895e7 // sdot v7.4s, v15.16b, v8.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc03ce8 // ldr q8, [x7, #240]
+	WORD $0x4e889607 // sdot v7.4s, v16.16b, v8.16b
+	WORD $0x7d4000c8 // ldr h8, [x6]
+	WORD $0x1ee24108 // fcvt s8, h8
+	WORD $0x4e040508 // dup v8.4s, v8.s[0]
+	WORD $0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
+	WORD $0x3cc220c9 // ldur q9, [x6, #34]
+	WORD $0x3cc320cc // ldur q12, [x6, #50]
+	WORD $0x4e8c5929 // uzp2 v9.4s, v9.4s, v12.4s
+	WORD $0x3dc0452b // ldr q11, [x9, #272]
+	WORD $0x4e0b0129 // tbl v9.16b, {v9.16b}, v11.16b
+	WORD $0x6f0d0529 // ushr v9.16b, v9.16b, #3
+	WORD $0x4f00e42b // movi v11.16b, #0x1
+	WORD $0x4eab1d29 // orr v9.16b, v9.16b, v11.16b
+	WORD $0x0f08a529 // sxtl v9.8h, v9.8b
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e29dd08 // fmul v8.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc044ea // ldr q10, [x7, #272]
+	WORD $0x6e28dd4a // fmul v10.4s, v10.4s, v8.4s
+	WORD $0x4e2acce6 // fmla v6.4s, v7.4s, v10.4s
+	ADD $66, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e26d4a5 // faddp v5.4s, v5.4s, v6.4s
+	WORD $0x6e25d4a5 // faddp v5.4s, v5.4s, v5.4s
+	WORD $0x7e30d8a5 // faddp s5, v5.2s
+	WORD $0xbd000005 // str s5, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileScatterIQ2XXSDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+TEXT ·fileScatterIQ2XXSDOT(SB), NOSPLIT, $0-56
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+32(FP), R3
+	MOVD n+40(FP), R4
+	MOVD rows+48(FP), R5
+	MOVD index+24(FP), R6
+	MOVD $neonTable<>(SB), R11
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc03162 // ldr q2, [x11, #192]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ2XXS(SB), R12
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+row:
+	MOVW 0(R6), R8
+	MUL R2, R8, R8
+	ADD R1, R8, R8
+	MOVD R8, R7
+	CMP $4, R5
+	BLE last
+	MOVW 16(R6), R7
+	MUL R2, R7, R7
+	ADD R1, R7, R7
+last:
+	MOVD R3, R9
+	MOVD R4, R10
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+super:
+	WORD $0xf98000e2 // prfm pldl2keep, [x7]
+	WORD $0xf98020e2 // prfm pldl2keep, [x7, #64]
+	ADD $66, R7, R7
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	MOVD 2(R8), R13
+	MOVD 10(R8), R14
+	MOVD 18(R8), R15
+	MOVD 26(R8), R16
+	UBFX $0, R13, $8, R19
+	WORD $0xfc737989 // ldr d9, [x12, x19, lsl #3]
+	UBFX $0, R14, $8, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $0, R15, $8, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $0, R16, $8, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	WORD $0x4e913929 // zip1 v9.4s, v9.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed2792a // zip2 v10.2d, v9.2d, v18.2d
+	WORD $0x4ed23929 // zip1 v9.2d, v9.2d, v18.2d
+	UBFX $8, R13, $8, R19
+	WORD $0xfc73798b // ldr d11, [x12, x19, lsl #3]
+	UBFX $8, R14, $8, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $8, R15, $8, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $8, R16, $8, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	WORD $0x4e91396b // zip1 v11.4s, v11.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed2796c // zip2 v12.2d, v11.2d, v18.2d
+	WORD $0x4ed2396b // zip1 v11.2d, v11.2d, v18.2d
+	UBFX $16, R13, $8, R19
+	WORD $0xfc73798d // ldr d13, [x12, x19, lsl #3]
+	UBFX $16, R14, $8, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $16, R15, $8, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $16, R16, $8, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	WORD $0x4e9139ad // zip1 v13.4s, v13.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed279ae // zip2 v14.2d, v13.2d, v18.2d
+	WORD $0x4ed239ad // zip1 v13.2d, v13.2d, v18.2d
+	UBFX $24, R13, $8, R19
+	WORD $0xfc73798f // ldr d15, [x12, x19, lsl #3]
+	UBFX $24, R14, $8, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $24, R15, $8, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $24, R16, $8, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	WORD $0x4e9139ef // zip1 v15.4s, v15.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed279f0 // zip2 v16.2d, v15.2d, v18.2d
+	WORD $0x4ed239ef // zip1 v15.2d, v15.2d, v18.2d
+	WORD $0x3cc02111 // ldur q17, [x8, #2]
+	WORD $0x3cc12113 // ldur q19, [x8, #18]
+	WORD $0x4e935a31 // uzp2 v17.4s, v17.4s, v19.4s
+	WORD $0x4f225632 // shl v18.4s, v17.4s, #2
+	WORD $0x3dc03573 // ldr q19, [x11, #208]
+	WORD $0x6eb31e51 // bit v17.16b, v18.16b, v19.16b
+	WORD $0x4f215632 // shl v18.4s, v17.4s, #1
+	WORD $0x3dc03973 // ldr q19, [x11, #224]
+	WORD $0x6eb31e51 // bit v17.16b, v18.16b, v19.16b
+	WORD $0x4f03e7f2 // movi v18.16b, #0x7f
+	WORD $0x4e321e31 // and v17.16b, v17.16b, v18.16b
+	WORD $0x4e205a33 // cnt v19.16b, v17.16b
+	WORD $0x6f0f5671 // sli v17.16b, v19.16b, #7
+	WORD $0x3dc00175 // ldr q21, [x11]
+	WORD $0x4e150233 // tbl v19.16b, {v17.16b}, v21.16b
+	WORD $0x3dc03d76 // ldr q22, [x11, #240]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e89 // bit v9.16b, v20.16b, v1.16b
+	WORD $0x3dc04176 // ldr q22, [x11, #256]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8a // bit v10.16b, v20.16b, v1.16b
+	WORD $0x3dc00d75 // ldr q21, [x11, #48]
+	WORD $0x4e150233 // tbl v19.16b, {v17.16b}, v21.16b
+	WORD $0x3dc03d76 // ldr q22, [x11, #240]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8b // bit v11.16b, v20.16b, v1.16b
+	WORD $0x3dc04176 // ldr q22, [x11, #256]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8c // bit v12.16b, v20.16b, v1.16b
+	WORD $0x3dc01175 // ldr q21, [x11, #64]
+	WORD $0x4e150233 // tbl v19.16b, {v17.16b}, v21.16b
+	WORD $0x3dc03d76 // ldr q22, [x11, #240]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8d // bit v13.16b, v20.16b, v1.16b
+	WORD $0x3dc04176 // ldr q22, [x11, #256]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8e // bit v14.16b, v20.16b, v1.16b
+	WORD $0x3dc01575 // ldr q21, [x11, #80]
+	WORD $0x4e150233 // tbl v19.16b, {v17.16b}, v21.16b
+	WORD $0x3dc03d76 // ldr q22, [x11, #240]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8f // bit v15.16b, v20.16b, v1.16b
+	WORD $0x3dc04176 // ldr q22, [x11, #256]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e90 // bit v16.16b, v20.16b, v1.16b
+	WORD $0x4e090049 // tbl v9.16b, {v2.16b}, v9.16b
+	WORD $0x3dc00128 // ldr q8, [x9]
+	WORD $0x4e889527 // sdot v7.4s, v9.16b, v8.16b
+	WORD $0x4e0a004a // tbl v10.16b, {v2.16b}, v10.16b
+	WORD $0x3dc00928 // ldr q8, [x9, #32]
+	WORD $0x4e889547 // sdot v7.4s, v10.16b, v8.16b
+	WORD $0x4e0b004b // tbl v11.16b, {v2.16b}, v11.16b
+	WORD $0x3dc01128 // ldr q8, [x9, #64]
+	WORD $0x4e889567 // sdot v7.4s, v11.16b, v8.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc01928 // ldr q8, [x9, #96]
+	WORD $0x4e889587 // sdot v7.4s, v12.16b, v8.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc02128 // ldr q8, [x9, #128]
+	WORD $0x4e8895a7 // sdot v7.4s, v13.16b, v8.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc02928 // ldr q8, [x9, #160]
+	WORD $0x4e8895c7 // sdot v7.4s, v14.16b, v8.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc03128 // ldr q8, [x9, #192]
+	WORD $0x4e8895e7 // sdot v7.4s, v15.16b, v8.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc03928 // ldr q8, [x9, #224]
+	WORD $0x4e889607 // sdot v7.4s, v16.16b, v8.16b
+	WORD $0x7d400108 // ldr h8, [x8]
+	WORD $0x1ee24108 // fcvt s8, h8
+	WORD $0x4e040508 // dup v8.4s, v8.s[0]
+	WORD $0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
+	WORD $0x3cc02109 // ldur q9, [x8, #2]
+	WORD $0x3cc1210c // ldur q12, [x8, #18]
+	WORD $0x4e8c5929 // uzp2 v9.4s, v9.4s, v12.4s
+	WORD $0x3dc0456b // ldr q11, [x11, #272]
+	WORD $0x4e0b0129 // tbl v9.16b, {v9.16b}, v11.16b
+	WORD $0x6f0d0529 // ushr v9.16b, v9.16b, #3
+	WORD $0x4f00e42b // movi v11.16b, #0x1
+	WORD $0x4eab1d29 // orr v9.16b, v9.16b, v11.16b
+	WORD $0x0f08a529 // sxtl v9.8h, v9.8b
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e29dd08 // fmul v8.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc0412a // ldr q10, [x9, #256]
+	WORD $0x6e28dd4a // fmul v10.4s, v10.4s, v8.4s
+	WORD $0x4e2acce5 // fmla v5.4s, v7.4s, v10.4s
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	MOVD 34(R8), R13
+	MOVD 42(R8), R14
+	MOVD 50(R8), R15
+	MOVD 58(R8), R16
+	UBFX $0, R13, $8, R19
+	WORD $0xfc737989 // ldr d9, [x12, x19, lsl #3]
+	UBFX $0, R14, $8, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $0, R15, $8, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $0, R16, $8, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	WORD $0x4e913929 // zip1 v9.4s, v9.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed2792a // zip2 v10.2d, v9.2d, v18.2d
+	WORD $0x4ed23929 // zip1 v9.2d, v9.2d, v18.2d
+	UBFX $8, R13, $8, R19
+	WORD $0xfc73798b // ldr d11, [x12, x19, lsl #3]
+	UBFX $8, R14, $8, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $8, R15, $8, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $8, R16, $8, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	WORD $0x4e91396b // zip1 v11.4s, v11.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed2796c // zip2 v12.2d, v11.2d, v18.2d
+	WORD $0x4ed2396b // zip1 v11.2d, v11.2d, v18.2d
+	UBFX $16, R13, $8, R19
+	WORD $0xfc73798d // ldr d13, [x12, x19, lsl #3]
+	UBFX $16, R14, $8, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $16, R15, $8, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $16, R16, $8, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	WORD $0x4e9139ad // zip1 v13.4s, v13.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed279ae // zip2 v14.2d, v13.2d, v18.2d
+	WORD $0x4ed239ad // zip1 v13.2d, v13.2d, v18.2d
+	UBFX $24, R13, $8, R19
+	WORD $0xfc73798f // ldr d15, [x12, x19, lsl #3]
+	UBFX $24, R14, $8, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $24, R15, $8, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $24, R16, $8, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	WORD $0x4e9139ef // zip1 v15.4s, v15.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed279f0 // zip2 v16.2d, v15.2d, v18.2d
+	WORD $0x4ed239ef // zip1 v15.2d, v15.2d, v18.2d
+	WORD $0x3cc22111 // ldur q17, [x8, #34]
+	WORD $0x3cc32113 // ldur q19, [x8, #50]
+	WORD $0x4e935a31 // uzp2 v17.4s, v17.4s, v19.4s
+	WORD $0x4f225632 // shl v18.4s, v17.4s, #2
+	WORD $0x3dc03573 // ldr q19, [x11, #208]
+	WORD $0x6eb31e51 // bit v17.16b, v18.16b, v19.16b
+	WORD $0x4f215632 // shl v18.4s, v17.4s, #1
+	WORD $0x3dc03973 // ldr q19, [x11, #224]
+	WORD $0x6eb31e51 // bit v17.16b, v18.16b, v19.16b
+	WORD $0x4f03e7f2 // movi v18.16b, #0x7f
+	WORD $0x4e321e31 // and v17.16b, v17.16b, v18.16b
+	WORD $0x4e205a33 // cnt v19.16b, v17.16b
+	WORD $0x6f0f5671 // sli v17.16b, v19.16b, #7
+	WORD $0x3dc00175 // ldr q21, [x11]
+	WORD $0x4e150233 // tbl v19.16b, {v17.16b}, v21.16b
+	WORD $0x3dc03d76 // ldr q22, [x11, #240]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e89 // bit v9.16b, v20.16b, v1.16b
+	WORD $0x3dc04176 // ldr q22, [x11, #256]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8a // bit v10.16b, v20.16b, v1.16b
+	WORD $0x3dc00d75 // ldr q21, [x11, #48]
+	WORD $0x4e150233 // tbl v19.16b, {v17.16b}, v21.16b
+	WORD $0x3dc03d76 // ldr q22, [x11, #240]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8b // bit v11.16b, v20.16b, v1.16b
+	WORD $0x3dc04176 // ldr q22, [x11, #256]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8c // bit v12.16b, v20.16b, v1.16b
+	WORD $0x3dc01175 // ldr q21, [x11, #64]
+	WORD $0x4e150233 // tbl v19.16b, {v17.16b}, v21.16b
+	WORD $0x3dc03d76 // ldr q22, [x11, #240]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8d // bit v13.16b, v20.16b, v1.16b
+	WORD $0x3dc04176 // ldr q22, [x11, #256]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8e // bit v14.16b, v20.16b, v1.16b
+	WORD $0x3dc01575 // ldr q21, [x11, #80]
+	WORD $0x4e150233 // tbl v19.16b, {v17.16b}, v21.16b
+	WORD $0x3dc03d76 // ldr q22, [x11, #240]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e8f // bit v15.16b, v20.16b, v1.16b
+	WORD $0x3dc04176 // ldr q22, [x11, #256]
+	WORD $0x6e364674 // ushl v20.16b, v19.16b, v22.16b
+	WORD $0x6ea11e90 // bit v16.16b, v20.16b, v1.16b
+	WORD $0x4e090049 // tbl v9.16b, {v2.16b}, v9.16b
+	WORD $0x3dc00528 // ldr q8, [x9, #16]
+	WORD $0x4e889527 // sdot v7.4s, v9.16b, v8.16b
+	WORD $0x4e0a004a // tbl v10.16b, {v2.16b}, v10.16b
+	WORD $0x3dc00d28 // ldr q8, [x9, #48]
+	WORD $0x4e889547 // sdot v7.4s, v10.16b, v8.16b
+	WORD $0x4e0b004b // tbl v11.16b, {v2.16b}, v11.16b
+	WORD $0x3dc01528 // ldr q8, [x9, #80]
+	WORD $0x4e889567 // sdot v7.4s, v11.16b, v8.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc01d28 // ldr q8, [x9, #112]
+	WORD $0x4e889587 // sdot v7.4s, v12.16b, v8.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc02528 // ldr q8, [x9, #144]
+	WORD $0x4e8895a7 // sdot v7.4s, v13.16b, v8.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc02d28 // ldr q8, [x9, #176]
+	WORD $0x4e8895c7 // sdot v7.4s, v14.16b, v8.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc03528 // ldr q8, [x9, #208]
+	WORD $0x4e8895e7 // sdot v7.4s, v15.16b, v8.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc03d28 // ldr q8, [x9, #240]
+	WORD $0x4e889607 // sdot v7.4s, v16.16b, v8.16b
+	WORD $0x7d400108 // ldr h8, [x8]
+	WORD $0x1ee24108 // fcvt s8, h8
+	WORD $0x4e040508 // dup v8.4s, v8.s[0]
+	WORD $0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
+	WORD $0x3cc22109 // ldur q9, [x8, #34]
+	WORD $0x3cc3210c // ldur q12, [x8, #50]
+	WORD $0x4e8c5929 // uzp2 v9.4s, v9.4s, v12.4s
+	WORD $0x3dc0456b // ldr q11, [x11, #272]
+	WORD $0x4e0b0129 // tbl v9.16b, {v9.16b}, v11.16b
+	WORD $0x6f0d0529 // ushr v9.16b, v9.16b, #3
+	WORD $0x4f00e42b // movi v11.16b, #0x1
+	WORD $0x4eab1d29 // orr v9.16b, v9.16b, v11.16b
+	WORD $0x0f08a529 // sxtl v9.8h, v9.8b
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e29dd08 // fmul v8.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc0452a // ldr q10, [x9, #272]
+	WORD $0x6e28dd4a // fmul v10.4s, v10.4s, v8.4s
+	WORD $0x4e2acce6 // fmla v6.4s, v7.4s, v10.4s
+	ADD $66, R8, R8
+	ADD $448, R9, R9
+	SUBS $1, R10, R10
+	BGT super
+	WORD $0x6e26d4a5 // faddp v5.4s, v5.4s, v6.4s
+	WORD $0x6e25d4a5 // faddp v5.4s, v5.4s, v5.4s
+	WORD $0x7e30d8a5 // faddp s5, v5.2s
+	WORD $0xbd000005 // str s5, [x0]
+	ADD $4, R0, R0
+	ADD $4, R6, R6
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func packIQ2XXSNEON(dst, src *byte, n, ahead uintptr)
+TEXT ·packIQ2XXSNEON(SB), NOSPLIT, $0-32
+	MOVD dst+0(FP), R0
+	MOVD src+8(FP), R1
+	MOVD n+16(FP), R2
+	MOVD ahead+24(FP), R3
+	MOVD $neonTable<>(SB), R4
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc03082 // ldr q2, [x4, #192]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ2XXS(SB), R5
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+	ADD R1, R3, R3
+super:
+	WORD $0xf9800062 // prfm pldl2keep, [x3]
+	WORD $0xf9802062 // prfm pldl2keep, [x3, #64]
+	WORD $0x3cc02025 // ldur q5, [x1, #2]
+	WORD $0x3cc12028 // ldur q8, [x1, #18]
+	WORD $0x4e8858a5 // uzp2 v5.4s, v5.4s, v8.4s
+	WORD $0x3dc04487 // ldr q7, [x4, #272]
+	WORD $0x4e0700a5 // tbl v5.16b, {v5.16b}, v7.16b
+	WORD $0x6f0d04a5 // ushr v5.16b, v5.16b, #3
+	WORD $0x4f00e427 // movi v7.16b, #0x1
+	WORD $0x4ea71ca5 // orr v5.16b, v5.16b, v7.16b
+	WORD $0xbd000005 // str s5, [x0]
+	WORD $0x3cc22025 // ldur q5, [x1, #34]
+	WORD $0x3cc32028 // ldur q8, [x1, #50]
+	WORD $0x4e8858a5 // uzp2 v5.4s, v5.4s, v8.4s
+	WORD $0x3dc04487 // ldr q7, [x4, #272]
+	WORD $0x4e0700a5 // tbl v5.16b, {v5.16b}, v7.16b
+	WORD $0x6f0d04a5 // ushr v5.16b, v5.16b, #3
+	WORD $0x4f00e427 // movi v7.16b, #0x1
+	WORD $0x4ea71ca5 // orr v5.16b, v5.16b, v7.16b
+	WORD $0xbd000405 // str s5, [x0, #4]
+	WORD $0x7d400025 // ldr h5, [x1]
+	WORD $0x7d00d005 // str h5, [x0, #104]
+	MOVD 2(R1), R6
+	MOVD 10(R1), R7
+	MOVD 18(R1), R8
+	MOVD 26(R1), R9
+	UBFX $0, R6, $8, R11
+	WORD $0xfc6b78a5 // ldr d5, [x5, x11, lsl #3]
+	UBFX $0, R7, $8, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $0, R8, $8, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $0, R9, $8, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d38a5 // zip1 v5.4s, v5.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece78a6 // zip2 v6.2d, v5.2d, v14.2d
+	WORD $0x4ece38a5 // zip1 v5.2d, v5.2d, v14.2d
+	UBFX $8, R6, $8, R11
+	WORD $0xfc6b78a7 // ldr d7, [x5, x11, lsl #3]
+	UBFX $8, R7, $8, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $8, R8, $8, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $8, R9, $8, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d38e7 // zip1 v7.4s, v7.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece78e8 // zip2 v8.2d, v7.2d, v14.2d
+	WORD $0x4ece38e7 // zip1 v7.2d, v7.2d, v14.2d
+	UBFX $16, R6, $8, R11
+	WORD $0xfc6b78a9 // ldr d9, [x5, x11, lsl #3]
+	UBFX $16, R7, $8, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $16, R8, $8, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $16, R9, $8, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d3929 // zip1 v9.4s, v9.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece792a // zip2 v10.2d, v9.2d, v14.2d
+	WORD $0x4ece3929 // zip1 v9.2d, v9.2d, v14.2d
+	UBFX $24, R6, $8, R11
+	WORD $0xfc6b78ab // ldr d11, [x5, x11, lsl #3]
+	UBFX $24, R7, $8, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $24, R8, $8, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $24, R9, $8, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d396b // zip1 v11.4s, v11.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece796c // zip2 v12.2d, v11.2d, v14.2d
+	WORD $0x4ece396b // zip1 v11.2d, v11.2d, v14.2d
+	WORD $0x3cc0202d // ldur q13, [x1, #2]
+	WORD $0x3cc1202f // ldur q15, [x1, #18]
+	WORD $0x4e8f59ad // uzp2 v13.4s, v13.4s, v15.4s
+	WORD $0x4f2255ae // shl v14.4s, v13.4s, #2
+	WORD $0x3dc0348f // ldr q15, [x4, #208]
+	WORD $0x6eaf1dcd // bit v13.16b, v14.16b, v15.16b
+	WORD $0x4f2155ae // shl v14.4s, v13.4s, #1
+	WORD $0x3dc0388f // ldr q15, [x4, #224]
+	WORD $0x6eaf1dcd // bit v13.16b, v14.16b, v15.16b
+	WORD $0x4f03e7ee // movi v14.16b, #0x7f
+	WORD $0x4e2e1dad // and v13.16b, v13.16b, v14.16b
+	WORD $0x4e2059af // cnt v15.16b, v13.16b
+	WORD $0x6f0f55ed // sli v13.16b, v15.16b, #7
+	WORD $0x3dc00091 // ldr q17, [x4]
+	WORD $0x4e1101af // tbl v15.16b, {v13.16b}, v17.16b
+	WORD $0x3dc03c92 // ldr q18, [x4, #240]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e05 // bit v5.16b, v16.16b, v1.16b
+	WORD $0x3dc04092 // ldr q18, [x4, #256]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e06 // bit v6.16b, v16.16b, v1.16b
+	WORD $0x3dc00c91 // ldr q17, [x4, #48]
+	WORD $0x4e1101af // tbl v15.16b, {v13.16b}, v17.16b
+	WORD $0x3dc03c92 // ldr q18, [x4, #240]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e07 // bit v7.16b, v16.16b, v1.16b
+	WORD $0x3dc04092 // ldr q18, [x4, #256]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e08 // bit v8.16b, v16.16b, v1.16b
+	WORD $0x3dc01091 // ldr q17, [x4, #64]
+	WORD $0x4e1101af // tbl v15.16b, {v13.16b}, v17.16b
+	WORD $0x3dc03c92 // ldr q18, [x4, #240]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e09 // bit v9.16b, v16.16b, v1.16b
+	WORD $0x3dc04092 // ldr q18, [x4, #256]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0a // bit v10.16b, v16.16b, v1.16b
+	WORD $0x3dc01491 // ldr q17, [x4, #80]
+	WORD $0x4e1101af // tbl v15.16b, {v13.16b}, v17.16b
+	WORD $0x3dc03c92 // ldr q18, [x4, #240]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0b // bit v11.16b, v16.16b, v1.16b
+	WORD $0x3dc04092 // ldr q18, [x4, #256]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0c // bit v12.16b, v16.16b, v1.16b
+	WORD $0x4ea51cad // mov v13.16b, v5.16b
+	WORD $0x6f0a54ed // sli v13.16b, v7.16b, #2
+	WORD $0x6f0c552d // sli v13.16b, v9.16b, #4
+	WORD $0x6f0e556d // sli v13.16b, v11.16b, #6
+	WORD $0x3c80800d // stur q13, [x0, #8]
+	WORD $0x4ea61ccd // mov v13.16b, v6.16b
+	WORD $0x6f0a550d // sli v13.16b, v8.16b, #2
+	WORD $0x6f0c554d // sli v13.16b, v10.16b, #4
+	WORD $0x6f0e558d // sli v13.16b, v12.16b, #6
+	WORD $0x3c82800d // stur q13, [x0, #40]
+	WORD $0x6f0e04a5 // ushr v5.16b, v5.16b, #2
+	WORD $0x4ea51cad // mov v13.16b, v5.16b
+	WORD $0x6f0e04c6 // ushr v6.16b, v6.16b, #2
+	WORD $0x6f0954cd // sli v13.16b, v6.16b, #1
+	WORD $0x6f0e04e7 // ushr v7.16b, v7.16b, #2
+	WORD $0x6f0a54ed // sli v13.16b, v7.16b, #2
+	WORD $0x6f0e0508 // ushr v8.16b, v8.16b, #2
+	WORD $0x6f0b550d // sli v13.16b, v8.16b, #3
+	WORD $0x6f0e0529 // ushr v9.16b, v9.16b, #2
+	WORD $0x6f0c552d // sli v13.16b, v9.16b, #4
+	WORD $0x6f0e054a // ushr v10.16b, v10.16b, #2
+	WORD $0x6f0d554d // sli v13.16b, v10.16b, #5
+	WORD $0x6f0e056b // ushr v11.16b, v11.16b, #2
+	WORD $0x6f0e556d // sli v13.16b, v11.16b, #6
+	WORD $0x6f0e058c // ushr v12.16b, v12.16b, #2
+	WORD $0x6f0f558d // sli v13.16b, v12.16b, #7
+	WORD $0x3c84800d // stur q13, [x0, #72]
+	MOVD 34(R1), R6
+	MOVD 42(R1), R7
+	MOVD 50(R1), R8
+	MOVD 58(R1), R9
+	UBFX $0, R6, $8, R11
+	WORD $0xfc6b78a5 // ldr d5, [x5, x11, lsl #3]
+	UBFX $0, R7, $8, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $0, R8, $8, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $0, R9, $8, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d38a5 // zip1 v5.4s, v5.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece78a6 // zip2 v6.2d, v5.2d, v14.2d
+	WORD $0x4ece38a5 // zip1 v5.2d, v5.2d, v14.2d
+	UBFX $8, R6, $8, R11
+	WORD $0xfc6b78a7 // ldr d7, [x5, x11, lsl #3]
+	UBFX $8, R7, $8, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $8, R8, $8, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $8, R9, $8, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d38e7 // zip1 v7.4s, v7.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece78e8 // zip2 v8.2d, v7.2d, v14.2d
+	WORD $0x4ece38e7 // zip1 v7.2d, v7.2d, v14.2d
+	UBFX $16, R6, $8, R11
+	WORD $0xfc6b78a9 // ldr d9, [x5, x11, lsl #3]
+	UBFX $16, R7, $8, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $16, R8, $8, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $16, R9, $8, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d3929 // zip1 v9.4s, v9.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece792a // zip2 v10.2d, v9.2d, v14.2d
+	WORD $0x4ece3929 // zip1 v9.2d, v9.2d, v14.2d
+	UBFX $24, R6, $8, R11
+	WORD $0xfc6b78ab // ldr d11, [x5, x11, lsl #3]
+	UBFX $24, R7, $8, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $24, R8, $8, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $24, R9, $8, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d396b // zip1 v11.4s, v11.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece796c // zip2 v12.2d, v11.2d, v14.2d
+	WORD $0x4ece396b // zip1 v11.2d, v11.2d, v14.2d
+	WORD $0x3cc2202d // ldur q13, [x1, #34]
+	WORD $0x3cc3202f // ldur q15, [x1, #50]
+	WORD $0x4e8f59ad // uzp2 v13.4s, v13.4s, v15.4s
+	WORD $0x4f2255ae // shl v14.4s, v13.4s, #2
+	WORD $0x3dc0348f // ldr q15, [x4, #208]
+	WORD $0x6eaf1dcd // bit v13.16b, v14.16b, v15.16b
+	WORD $0x4f2155ae // shl v14.4s, v13.4s, #1
+	WORD $0x3dc0388f // ldr q15, [x4, #224]
+	WORD $0x6eaf1dcd // bit v13.16b, v14.16b, v15.16b
+	WORD $0x4f03e7ee // movi v14.16b, #0x7f
+	WORD $0x4e2e1dad // and v13.16b, v13.16b, v14.16b
+	WORD $0x4e2059af // cnt v15.16b, v13.16b
+	WORD $0x6f0f55ed // sli v13.16b, v15.16b, #7
+	WORD $0x3dc00091 // ldr q17, [x4]
+	WORD $0x4e1101af // tbl v15.16b, {v13.16b}, v17.16b
+	WORD $0x3dc03c92 // ldr q18, [x4, #240]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e05 // bit v5.16b, v16.16b, v1.16b
+	WORD $0x3dc04092 // ldr q18, [x4, #256]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e06 // bit v6.16b, v16.16b, v1.16b
+	WORD $0x3dc00c91 // ldr q17, [x4, #48]
+	WORD $0x4e1101af // tbl v15.16b, {v13.16b}, v17.16b
+	WORD $0x3dc03c92 // ldr q18, [x4, #240]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e07 // bit v7.16b, v16.16b, v1.16b
+	WORD $0x3dc04092 // ldr q18, [x4, #256]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e08 // bit v8.16b, v16.16b, v1.16b
+	WORD $0x3dc01091 // ldr q17, [x4, #64]
+	WORD $0x4e1101af // tbl v15.16b, {v13.16b}, v17.16b
+	WORD $0x3dc03c92 // ldr q18, [x4, #240]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e09 // bit v9.16b, v16.16b, v1.16b
+	WORD $0x3dc04092 // ldr q18, [x4, #256]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0a // bit v10.16b, v16.16b, v1.16b
+	WORD $0x3dc01491 // ldr q17, [x4, #80]
+	WORD $0x4e1101af // tbl v15.16b, {v13.16b}, v17.16b
+	WORD $0x3dc03c92 // ldr q18, [x4, #240]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0b // bit v11.16b, v16.16b, v1.16b
+	WORD $0x3dc04092 // ldr q18, [x4, #256]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0c // bit v12.16b, v16.16b, v1.16b
+	WORD $0x4ea51cad // mov v13.16b, v5.16b
+	WORD $0x6f0a54ed // sli v13.16b, v7.16b, #2
+	WORD $0x6f0c552d // sli v13.16b, v9.16b, #4
+	WORD $0x6f0e556d // sli v13.16b, v11.16b, #6
+	WORD $0x3c81800d // stur q13, [x0, #24]
+	WORD $0x4ea61ccd // mov v13.16b, v6.16b
+	WORD $0x6f0a550d // sli v13.16b, v8.16b, #2
+	WORD $0x6f0c554d // sli v13.16b, v10.16b, #4
+	WORD $0x6f0e558d // sli v13.16b, v12.16b, #6
+	WORD $0x3c83800d // stur q13, [x0, #56]
+	WORD $0x6f0e04a5 // ushr v5.16b, v5.16b, #2
+	WORD $0x4ea51cad // mov v13.16b, v5.16b
+	WORD $0x6f0e04c6 // ushr v6.16b, v6.16b, #2
+	WORD $0x6f0954cd // sli v13.16b, v6.16b, #1
+	WORD $0x6f0e04e7 // ushr v7.16b, v7.16b, #2
+	WORD $0x6f0a54ed // sli v13.16b, v7.16b, #2
+	WORD $0x6f0e0508 // ushr v8.16b, v8.16b, #2
+	WORD $0x6f0b550d // sli v13.16b, v8.16b, #3
+	WORD $0x6f0e0529 // ushr v9.16b, v9.16b, #2
+	WORD $0x6f0c552d // sli v13.16b, v9.16b, #4
+	WORD $0x6f0e054a // ushr v10.16b, v10.16b, #2
+	WORD $0x6f0d554d // sli v13.16b, v10.16b, #5
+	WORD $0x6f0e056b // ushr v11.16b, v11.16b, #2
+	WORD $0x6f0e556d // sli v13.16b, v11.16b, #6
+	WORD $0x6f0e058c // ushr v12.16b, v12.16b, #2
+	WORD $0x6f0f558d // sli v13.16b, v12.16b, #7
+	WORD $0x3c85800d // stur q13, [x0, #88]
+	ADD $66, R1, R1
+	ADD $66, R3, R3
+	ADD $106, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func fileStreamIQ2XSNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileStreamIQ2XSNEON(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc03122 // ldr q2, [x9, #192]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ2XS(SB), R10
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+super:
+	MOVD 2(R6), R11
+	MOVD 10(R6), R12
+	MOVD 18(R6), R13
+	MOVD 26(R6), R14
+	UBFX $0, R11, $9, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $0, R12, $9, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $0, R13, $9, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $0, R14, $9, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a10 // zip1 v16.4s, v16.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a11 // zip2 v17.2d, v16.2d, v25.2d
+	WORD $0x4ed93a10 // zip1 v16.2d, v16.2d, v25.2d
+	UBFX $16, R11, $9, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $16, R12, $9, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $16, R13, $9, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $16, R14, $9, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a52 // zip1 v18.4s, v18.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a53 // zip2 v19.2d, v18.2d, v25.2d
+	WORD $0x4ed93a52 // zip1 v18.2d, v18.2d, v25.2d
+	UBFX $32, R11, $9, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $32, R12, $9, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $32, R13, $9, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $32, R14, $9, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a94 // zip1 v20.4s, v20.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a95 // zip2 v21.2d, v20.2d, v25.2d
+	WORD $0x4ed93a94 // zip1 v20.2d, v20.2d, v25.2d
+	UBFX $48, R11, $9, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	UBFX $48, R12, $9, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $48, R13, $9, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $48, R14, $9, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983ad6 // zip1 v22.4s, v22.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97ad7 // zip2 v23.2d, v22.2d, v25.2d
+	WORD $0x4ed93ad6 // zip1 v22.2d, v22.2d, v25.2d
+	WORD $0x3cc020d8 // ldur q24, [x6, #2]
+	WORD $0x3cc120d9 // ldur q25, [x6, #18]
+	WORD $0x4e195b18 // uzp2 v24.16b, v24.16b, v25.16b
+	WORD $0x6f0f0718 // ushr v24.16b, v24.16b, #1
+	WORD $0x4e205b1a // cnt v26.16b, v24.16b
+	WORD $0x6f0f5758 // sli v24.16b, v26.16b, #7
+	WORD $0x3dc0013c // ldr q28, [x9]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d3d // ldr q29, [x9, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f70 // bit v16.16b, v27.16b, v1.16b
+	WORD $0x3dc0413d // ldr q29, [x9, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f71 // bit v17.16b, v27.16b, v1.16b
+	WORD $0x3dc00d3c // ldr q28, [x9, #48]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d3d // ldr q29, [x9, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f72 // bit v18.16b, v27.16b, v1.16b
+	WORD $0x3dc0413d // ldr q29, [x9, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f73 // bit v19.16b, v27.16b, v1.16b
+	WORD $0x3dc0113c // ldr q28, [x9, #64]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d3d // ldr q29, [x9, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f74 // bit v20.16b, v27.16b, v1.16b
+	WORD $0x3dc0413d // ldr q29, [x9, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f75 // bit v21.16b, v27.16b, v1.16b
+	WORD $0x3dc0153c // ldr q28, [x9, #80]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d3d // ldr q29, [x9, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f76 // bit v22.16b, v27.16b, v1.16b
+	WORD $0x3dc0413d // ldr q29, [x9, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f77 // bit v23.16b, v27.16b, v1.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc000ef // ldr q15, [x7]
+	WORD $0x0e2fc209 // smull v9.8h, v16.8b, v15.8b
+	WORD $0x4e2fc20a // smull2 v10.8h, v16.16b, v15.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc008ef // ldr q15, [x7, #32]
+	WORD $0x0e2f8229 // smlal v9.8h, v17.8b, v15.8b
+	WORD $0x4e2f822a // smlal2 v10.8h, v17.16b, v15.16b
+	WORD $0x4e120052 // tbl v18.16b, {v2.16b}, v18.16b
+	WORD $0x3dc010ef // ldr q15, [x7, #64]
+	WORD $0x0e2f8249 // smlal v9.8h, v18.8b, v15.8b
+	WORD $0x4e2f824a // smlal2 v10.8h, v18.16b, v15.16b
+	WORD $0x4e130053 // tbl v19.16b, {v2.16b}, v19.16b
+	WORD $0x3dc018ef // ldr q15, [x7, #96]
+	WORD $0x0e2f8269 // smlal v9.8h, v19.8b, v15.8b
+	WORD $0x4e2f826a // smlal2 v10.8h, v19.16b, v15.16b
+	WORD $0x4e140054 // tbl v20.16b, {v2.16b}, v20.16b
+	WORD $0x3dc020ef // ldr q15, [x7, #128]
+	WORD $0x0e2fc28d // smull v13.8h, v20.8b, v15.8b
+	WORD $0x4e2fc28e // smull2 v14.8h, v20.16b, v15.16b
+	WORD $0x4e150055 // tbl v21.16b, {v2.16b}, v21.16b
+	WORD $0x3dc028ef // ldr q15, [x7, #160]
+	WORD $0x0e2f82ad // smlal v13.8h, v21.8b, v15.8b
+	WORD $0x4e2f82ae // smlal2 v14.8h, v21.16b, v15.16b
+	WORD $0x4e160056 // tbl v22.16b, {v2.16b}, v22.16b
+	WORD $0x3dc030ef // ldr q15, [x7, #192]
+	WORD $0x0e2f82cd // smlal v13.8h, v22.8b, v15.8b
+	WORD $0x4e2f82ce // smlal2 v14.8h, v22.16b, v15.16b
+	WORD $0x4e170057 // tbl v23.16b, {v2.16b}, v23.16b
+	WORD $0x3dc038ef // ldr q15, [x7, #224]
+	WORD $0x0e2f82ed // smlal v13.8h, v23.8b, v15.8b
+	WORD $0x4e2f82ee // smlal2 v14.8h, v23.16b, v15.16b
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4ea8bce7 // addp v7.4s, v7.4s, v8.4s
+	WORD $0x4e6029ab // saddlp v11.4s, v13.8h
+	WORD $0x4e6029cc // saddlp v12.4s, v14.8h
+	WORD $0x4eacbd6b // addp v11.4s, v11.4s, v12.4s
+	WORD $0x7d4000cf // ldr h15, [x6]
+	WORD $0x1ee241ef // fcvt s15, h15
+	WORD $0x4e0405ef // dup v15.4s, v15.s[0]
+	WORD $0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
+	WORD $0xbc4420d1 // ldur s17, [x6, #66]
+	WORD $0x6f0c0633 // ushr v19.16b, v17.16b, #4
+	WORD $0x4e241e31 // and v17.16b, v17.16b, v4.16b
+	WORD $0x4e133a31 // zip1 v17.16b, v17.16b, v19.16b
+	WORD $0x4f095631 // shl v17.16b, v17.16b, #1
+	WORD $0x4f00e433 // movi v19.16b, #0x1
+	WORD $0x4eb31e31 // orr v17.16b, v17.16b, v19.16b
+	WORD $0x0f08a631 // sxtl v17.8h, v17.8b
+	WORD $0x4f305630 // shl v16.4s, v17.4s, #16
+	WORD $0x4f300610 // sshr v16.4s, v16.4s, #16
+	WORD $0x4f300631 // sshr v17.4s, v17.4s, #16
+	WORD $0x4eb09ce7 // mul v7.4s, v7.4s, v16.4s
+	WORD $0x4eb19567 // mla v7.4s, v11.4s, v17.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc040f2 // ldr q18, [x7, #256]
+	WORD $0x6e2fde52 // fmul v18.4s, v18.4s, v15.4s
+	WORD $0x4e32cce5 // fmla v5.4s, v7.4s, v18.4s
+	MOVD 34(R6), R11
+	MOVD 42(R6), R12
+	MOVD 50(R6), R13
+	MOVD 58(R6), R14
+	UBFX $0, R11, $9, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $0, R12, $9, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $0, R13, $9, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $0, R14, $9, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a10 // zip1 v16.4s, v16.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a11 // zip2 v17.2d, v16.2d, v25.2d
+	WORD $0x4ed93a10 // zip1 v16.2d, v16.2d, v25.2d
+	UBFX $16, R11, $9, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $16, R12, $9, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $16, R13, $9, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $16, R14, $9, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a52 // zip1 v18.4s, v18.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a53 // zip2 v19.2d, v18.2d, v25.2d
+	WORD $0x4ed93a52 // zip1 v18.2d, v18.2d, v25.2d
+	UBFX $32, R11, $9, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $32, R12, $9, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $32, R13, $9, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $32, R14, $9, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a94 // zip1 v20.4s, v20.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a95 // zip2 v21.2d, v20.2d, v25.2d
+	WORD $0x4ed93a94 // zip1 v20.2d, v20.2d, v25.2d
+	UBFX $48, R11, $9, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	UBFX $48, R12, $9, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $48, R13, $9, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $48, R14, $9, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983ad6 // zip1 v22.4s, v22.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97ad7 // zip2 v23.2d, v22.2d, v25.2d
+	WORD $0x4ed93ad6 // zip1 v22.2d, v22.2d, v25.2d
+	WORD $0x3cc220d8 // ldur q24, [x6, #34]
+	WORD $0x3cc320d9 // ldur q25, [x6, #50]
+	WORD $0x4e195b18 // uzp2 v24.16b, v24.16b, v25.16b
+	WORD $0x6f0f0718 // ushr v24.16b, v24.16b, #1
+	WORD $0x4e205b1a // cnt v26.16b, v24.16b
+	WORD $0x6f0f5758 // sli v24.16b, v26.16b, #7
+	WORD $0x3dc0013c // ldr q28, [x9]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d3d // ldr q29, [x9, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f70 // bit v16.16b, v27.16b, v1.16b
+	WORD $0x3dc0413d // ldr q29, [x9, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f71 // bit v17.16b, v27.16b, v1.16b
+	WORD $0x3dc00d3c // ldr q28, [x9, #48]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d3d // ldr q29, [x9, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f72 // bit v18.16b, v27.16b, v1.16b
+	WORD $0x3dc0413d // ldr q29, [x9, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f73 // bit v19.16b, v27.16b, v1.16b
+	WORD $0x3dc0113c // ldr q28, [x9, #64]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d3d // ldr q29, [x9, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f74 // bit v20.16b, v27.16b, v1.16b
+	WORD $0x3dc0413d // ldr q29, [x9, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f75 // bit v21.16b, v27.16b, v1.16b
+	WORD $0x3dc0153c // ldr q28, [x9, #80]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d3d // ldr q29, [x9, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f76 // bit v22.16b, v27.16b, v1.16b
+	WORD $0x3dc0413d // ldr q29, [x9, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f77 // bit v23.16b, v27.16b, v1.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc004ef // ldr q15, [x7, #16]
+	WORD $0x0e2fc209 // smull v9.8h, v16.8b, v15.8b
+	WORD $0x4e2fc20a // smull2 v10.8h, v16.16b, v15.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc00cef // ldr q15, [x7, #48]
+	WORD $0x0e2f8229 // smlal v9.8h, v17.8b, v15.8b
+	WORD $0x4e2f822a // smlal2 v10.8h, v17.16b, v15.16b
+	WORD $0x4e120052 // tbl v18.16b, {v2.16b}, v18.16b
+	WORD $0x3dc014ef // ldr q15, [x7, #80]
+	WORD $0x0e2f8249 // smlal v9.8h, v18.8b, v15.8b
+	WORD $0x4e2f824a // smlal2 v10.8h, v18.16b, v15.16b
+	WORD $0x4e130053 // tbl v19.16b, {v2.16b}, v19.16b
+	WORD $0x3dc01cef // ldr q15, [x7, #112]
+	WORD $0x0e2f8269 // smlal v9.8h, v19.8b, v15.8b
+	WORD $0x4e2f826a // smlal2 v10.8h, v19.16b, v15.16b
+	WORD $0x4e140054 // tbl v20.16b, {v2.16b}, v20.16b
+	WORD $0x3dc024ef // ldr q15, [x7, #144]
+	WORD $0x0e2fc28d // smull v13.8h, v20.8b, v15.8b
+	WORD $0x4e2fc28e // smull2 v14.8h, v20.16b, v15.16b
+	WORD $0x4e150055 // tbl v21.16b, {v2.16b}, v21.16b
+	WORD $0x3dc02cef // ldr q15, [x7, #176]
+	WORD $0x0e2f82ad // smlal v13.8h, v21.8b, v15.8b
+	WORD $0x4e2f82ae // smlal2 v14.8h, v21.16b, v15.16b
+	WORD $0x4e160056 // tbl v22.16b, {v2.16b}, v22.16b
+	WORD $0x3dc034ef // ldr q15, [x7, #208]
+	WORD $0x0e2f82cd // smlal v13.8h, v22.8b, v15.8b
+	WORD $0x4e2f82ce // smlal2 v14.8h, v22.16b, v15.16b
+	WORD $0x4e170057 // tbl v23.16b, {v2.16b}, v23.16b
+	WORD $0x3dc03cef // ldr q15, [x7, #240]
+	WORD $0x0e2f82ed // smlal v13.8h, v23.8b, v15.8b
+	WORD $0x4e2f82ee // smlal2 v14.8h, v23.16b, v15.16b
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4ea8bce7 // addp v7.4s, v7.4s, v8.4s
+	WORD $0x4e6029ab // saddlp v11.4s, v13.8h
+	WORD $0x4e6029cc // saddlp v12.4s, v14.8h
+	WORD $0x4eacbd6b // addp v11.4s, v11.4s, v12.4s
+	WORD $0x7d4000cf // ldr h15, [x6]
+	WORD $0x1ee241ef // fcvt s15, h15
+	WORD $0x4e0405ef // dup v15.4s, v15.s[0]
+	WORD $0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
+	WORD $0xbc4460d1 // ldur s17, [x6, #70]
+	WORD $0x6f0c0633 // ushr v19.16b, v17.16b, #4
+	WORD $0x4e241e31 // and v17.16b, v17.16b, v4.16b
+	WORD $0x4e133a31 // zip1 v17.16b, v17.16b, v19.16b
+	WORD $0x4f095631 // shl v17.16b, v17.16b, #1
+	WORD $0x4f00e433 // movi v19.16b, #0x1
+	WORD $0x4eb31e31 // orr v17.16b, v17.16b, v19.16b
+	WORD $0x0f08a631 // sxtl v17.8h, v17.8b
+	WORD $0x4f305630 // shl v16.4s, v17.4s, #16
+	WORD $0x4f300610 // sshr v16.4s, v16.4s, #16
+	WORD $0x4f300631 // sshr v17.4s, v17.4s, #16
+	WORD $0x4eb09ce7 // mul v7.4s, v7.4s, v16.4s
+	WORD $0x4eb19567 // mla v7.4s, v11.4s, v17.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc044f2 // ldr q18, [x7, #272]
+	WORD $0x6e2fde52 // fmul v18.4s, v18.4s, v15.4s
+	WORD $0x4e32cce6 // fmla v6.4s, v7.4s, v18.4s
+	ADD $74, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e26d4a5 // faddp v5.4s, v5.4s, v6.4s
+	WORD $0x6e25d4a5 // faddp v5.4s, v5.4s, v5.4s
+	WORD $0x7e30d8a5 // faddp s5, v5.2s
+	WORD $0xbd000005 // str s5, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileFarIQ2XSNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileFarIQ2XSNEON(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc03122 // ldr q2, [x9, #192]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ2XS(SB), R10
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+super:
+	WORD $0xf99000c2 // prfm pldl2keep, [x6, #8192]
+	WORD $0xf99020c2 // prfm pldl2keep, [x6, #8256]
+	MOVD 2(R6), R11
+	MOVD 10(R6), R12
+	MOVD 18(R6), R13
+	MOVD 26(R6), R14
+	UBFX $0, R11, $9, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $0, R12, $9, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $0, R13, $9, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $0, R14, $9, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a10 // zip1 v16.4s, v16.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a11 // zip2 v17.2d, v16.2d, v25.2d
+	WORD $0x4ed93a10 // zip1 v16.2d, v16.2d, v25.2d
+	UBFX $16, R11, $9, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $16, R12, $9, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $16, R13, $9, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $16, R14, $9, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a52 // zip1 v18.4s, v18.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a53 // zip2 v19.2d, v18.2d, v25.2d
+	WORD $0x4ed93a52 // zip1 v18.2d, v18.2d, v25.2d
+	UBFX $32, R11, $9, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $32, R12, $9, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $32, R13, $9, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $32, R14, $9, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a94 // zip1 v20.4s, v20.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a95 // zip2 v21.2d, v20.2d, v25.2d
+	WORD $0x4ed93a94 // zip1 v20.2d, v20.2d, v25.2d
+	UBFX $48, R11, $9, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	UBFX $48, R12, $9, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $48, R13, $9, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $48, R14, $9, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983ad6 // zip1 v22.4s, v22.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97ad7 // zip2 v23.2d, v22.2d, v25.2d
+	WORD $0x4ed93ad6 // zip1 v22.2d, v22.2d, v25.2d
+	WORD $0x3cc020d8 // ldur q24, [x6, #2]
+	WORD $0x3cc120d9 // ldur q25, [x6, #18]
+	WORD $0x4e195b18 // uzp2 v24.16b, v24.16b, v25.16b
+	WORD $0x6f0f0718 // ushr v24.16b, v24.16b, #1
+	WORD $0x4e205b1a // cnt v26.16b, v24.16b
+	WORD $0x6f0f5758 // sli v24.16b, v26.16b, #7
+	WORD $0x3dc0013c // ldr q28, [x9]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d3d // ldr q29, [x9, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f70 // bit v16.16b, v27.16b, v1.16b
+	WORD $0x3dc0413d // ldr q29, [x9, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f71 // bit v17.16b, v27.16b, v1.16b
+	WORD $0x3dc00d3c // ldr q28, [x9, #48]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d3d // ldr q29, [x9, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f72 // bit v18.16b, v27.16b, v1.16b
+	WORD $0x3dc0413d // ldr q29, [x9, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f73 // bit v19.16b, v27.16b, v1.16b
+	WORD $0x3dc0113c // ldr q28, [x9, #64]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d3d // ldr q29, [x9, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f74 // bit v20.16b, v27.16b, v1.16b
+	WORD $0x3dc0413d // ldr q29, [x9, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f75 // bit v21.16b, v27.16b, v1.16b
+	WORD $0x3dc0153c // ldr q28, [x9, #80]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d3d // ldr q29, [x9, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f76 // bit v22.16b, v27.16b, v1.16b
+	WORD $0x3dc0413d // ldr q29, [x9, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f77 // bit v23.16b, v27.16b, v1.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc000ef // ldr q15, [x7]
+	WORD $0x0e2fc209 // smull v9.8h, v16.8b, v15.8b
+	WORD $0x4e2fc20a // smull2 v10.8h, v16.16b, v15.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc008ef // ldr q15, [x7, #32]
+	WORD $0x0e2f8229 // smlal v9.8h, v17.8b, v15.8b
+	WORD $0x4e2f822a // smlal2 v10.8h, v17.16b, v15.16b
+	WORD $0x4e120052 // tbl v18.16b, {v2.16b}, v18.16b
+	WORD $0x3dc010ef // ldr q15, [x7, #64]
+	WORD $0x0e2f8249 // smlal v9.8h, v18.8b, v15.8b
+	WORD $0x4e2f824a // smlal2 v10.8h, v18.16b, v15.16b
+	WORD $0x4e130053 // tbl v19.16b, {v2.16b}, v19.16b
+	WORD $0x3dc018ef // ldr q15, [x7, #96]
+	WORD $0x0e2f8269 // smlal v9.8h, v19.8b, v15.8b
+	WORD $0x4e2f826a // smlal2 v10.8h, v19.16b, v15.16b
+	WORD $0x4e140054 // tbl v20.16b, {v2.16b}, v20.16b
+	WORD $0x3dc020ef // ldr q15, [x7, #128]
+	WORD $0x0e2fc28d // smull v13.8h, v20.8b, v15.8b
+	WORD $0x4e2fc28e // smull2 v14.8h, v20.16b, v15.16b
+	WORD $0x4e150055 // tbl v21.16b, {v2.16b}, v21.16b
+	WORD $0x3dc028ef // ldr q15, [x7, #160]
+	WORD $0x0e2f82ad // smlal v13.8h, v21.8b, v15.8b
+	WORD $0x4e2f82ae // smlal2 v14.8h, v21.16b, v15.16b
+	WORD $0x4e160056 // tbl v22.16b, {v2.16b}, v22.16b
+	WORD $0x3dc030ef // ldr q15, [x7, #192]
+	WORD $0x0e2f82cd // smlal v13.8h, v22.8b, v15.8b
+	WORD $0x4e2f82ce // smlal2 v14.8h, v22.16b, v15.16b
+	WORD $0x4e170057 // tbl v23.16b, {v2.16b}, v23.16b
+	WORD $0x3dc038ef // ldr q15, [x7, #224]
+	WORD $0x0e2f82ed // smlal v13.8h, v23.8b, v15.8b
+	WORD $0x4e2f82ee // smlal2 v14.8h, v23.16b, v15.16b
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4ea8bce7 // addp v7.4s, v7.4s, v8.4s
+	WORD $0x4e6029ab // saddlp v11.4s, v13.8h
+	WORD $0x4e6029cc // saddlp v12.4s, v14.8h
+	WORD $0x4eacbd6b // addp v11.4s, v11.4s, v12.4s
+	WORD $0x7d4000cf // ldr h15, [x6]
+	WORD $0x1ee241ef // fcvt s15, h15
+	WORD $0x4e0405ef // dup v15.4s, v15.s[0]
+	WORD $0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
+	WORD $0xbc4420d1 // ldur s17, [x6, #66]
+	WORD $0x6f0c0633 // ushr v19.16b, v17.16b, #4
+	WORD $0x4e241e31 // and v17.16b, v17.16b, v4.16b
+	WORD $0x4e133a31 // zip1 v17.16b, v17.16b, v19.16b
+	WORD $0x4f095631 // shl v17.16b, v17.16b, #1
+	WORD $0x4f00e433 // movi v19.16b, #0x1
+	WORD $0x4eb31e31 // orr v17.16b, v17.16b, v19.16b
+	WORD $0x0f08a631 // sxtl v17.8h, v17.8b
+	WORD $0x4f305630 // shl v16.4s, v17.4s, #16
+	WORD $0x4f300610 // sshr v16.4s, v16.4s, #16
+	WORD $0x4f300631 // sshr v17.4s, v17.4s, #16
+	WORD $0x4eb09ce7 // mul v7.4s, v7.4s, v16.4s
+	WORD $0x4eb19567 // mla v7.4s, v11.4s, v17.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc040f2 // ldr q18, [x7, #256]
+	WORD $0x6e2fde52 // fmul v18.4s, v18.4s, v15.4s
+	WORD $0x4e32cce5 // fmla v5.4s, v7.4s, v18.4s
+	MOVD 34(R6), R11
+	MOVD 42(R6), R12
+	MOVD 50(R6), R13
+	MOVD 58(R6), R14
+	UBFX $0, R11, $9, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $0, R12, $9, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $0, R13, $9, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $0, R14, $9, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a10 // zip1 v16.4s, v16.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a11 // zip2 v17.2d, v16.2d, v25.2d
+	WORD $0x4ed93a10 // zip1 v16.2d, v16.2d, v25.2d
+	UBFX $16, R11, $9, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $16, R12, $9, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $16, R13, $9, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $16, R14, $9, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a52 // zip1 v18.4s, v18.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a53 // zip2 v19.2d, v18.2d, v25.2d
+	WORD $0x4ed93a52 // zip1 v18.2d, v18.2d, v25.2d
+	UBFX $32, R11, $9, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $32, R12, $9, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $32, R13, $9, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $32, R14, $9, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a94 // zip1 v20.4s, v20.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a95 // zip2 v21.2d, v20.2d, v25.2d
+	WORD $0x4ed93a94 // zip1 v20.2d, v20.2d, v25.2d
+	UBFX $48, R11, $9, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	UBFX $48, R12, $9, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $48, R13, $9, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $48, R14, $9, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983ad6 // zip1 v22.4s, v22.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97ad7 // zip2 v23.2d, v22.2d, v25.2d
+	WORD $0x4ed93ad6 // zip1 v22.2d, v22.2d, v25.2d
+	WORD $0x3cc220d8 // ldur q24, [x6, #34]
+	WORD $0x3cc320d9 // ldur q25, [x6, #50]
+	WORD $0x4e195b18 // uzp2 v24.16b, v24.16b, v25.16b
+	WORD $0x6f0f0718 // ushr v24.16b, v24.16b, #1
+	WORD $0x4e205b1a // cnt v26.16b, v24.16b
+	WORD $0x6f0f5758 // sli v24.16b, v26.16b, #7
+	WORD $0x3dc0013c // ldr q28, [x9]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d3d // ldr q29, [x9, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f70 // bit v16.16b, v27.16b, v1.16b
+	WORD $0x3dc0413d // ldr q29, [x9, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f71 // bit v17.16b, v27.16b, v1.16b
+	WORD $0x3dc00d3c // ldr q28, [x9, #48]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d3d // ldr q29, [x9, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f72 // bit v18.16b, v27.16b, v1.16b
+	WORD $0x3dc0413d // ldr q29, [x9, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f73 // bit v19.16b, v27.16b, v1.16b
+	WORD $0x3dc0113c // ldr q28, [x9, #64]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d3d // ldr q29, [x9, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f74 // bit v20.16b, v27.16b, v1.16b
+	WORD $0x3dc0413d // ldr q29, [x9, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f75 // bit v21.16b, v27.16b, v1.16b
+	WORD $0x3dc0153c // ldr q28, [x9, #80]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d3d // ldr q29, [x9, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f76 // bit v22.16b, v27.16b, v1.16b
+	WORD $0x3dc0413d // ldr q29, [x9, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f77 // bit v23.16b, v27.16b, v1.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc004ef // ldr q15, [x7, #16]
+	WORD $0x0e2fc209 // smull v9.8h, v16.8b, v15.8b
+	WORD $0x4e2fc20a // smull2 v10.8h, v16.16b, v15.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc00cef // ldr q15, [x7, #48]
+	WORD $0x0e2f8229 // smlal v9.8h, v17.8b, v15.8b
+	WORD $0x4e2f822a // smlal2 v10.8h, v17.16b, v15.16b
+	WORD $0x4e120052 // tbl v18.16b, {v2.16b}, v18.16b
+	WORD $0x3dc014ef // ldr q15, [x7, #80]
+	WORD $0x0e2f8249 // smlal v9.8h, v18.8b, v15.8b
+	WORD $0x4e2f824a // smlal2 v10.8h, v18.16b, v15.16b
+	WORD $0x4e130053 // tbl v19.16b, {v2.16b}, v19.16b
+	WORD $0x3dc01cef // ldr q15, [x7, #112]
+	WORD $0x0e2f8269 // smlal v9.8h, v19.8b, v15.8b
+	WORD $0x4e2f826a // smlal2 v10.8h, v19.16b, v15.16b
+	WORD $0x4e140054 // tbl v20.16b, {v2.16b}, v20.16b
+	WORD $0x3dc024ef // ldr q15, [x7, #144]
+	WORD $0x0e2fc28d // smull v13.8h, v20.8b, v15.8b
+	WORD $0x4e2fc28e // smull2 v14.8h, v20.16b, v15.16b
+	WORD $0x4e150055 // tbl v21.16b, {v2.16b}, v21.16b
+	WORD $0x3dc02cef // ldr q15, [x7, #176]
+	WORD $0x0e2f82ad // smlal v13.8h, v21.8b, v15.8b
+	WORD $0x4e2f82ae // smlal2 v14.8h, v21.16b, v15.16b
+	WORD $0x4e160056 // tbl v22.16b, {v2.16b}, v22.16b
+	WORD $0x3dc034ef // ldr q15, [x7, #208]
+	WORD $0x0e2f82cd // smlal v13.8h, v22.8b, v15.8b
+	WORD $0x4e2f82ce // smlal2 v14.8h, v22.16b, v15.16b
+	WORD $0x4e170057 // tbl v23.16b, {v2.16b}, v23.16b
+	WORD $0x3dc03cef // ldr q15, [x7, #240]
+	WORD $0x0e2f82ed // smlal v13.8h, v23.8b, v15.8b
+	WORD $0x4e2f82ee // smlal2 v14.8h, v23.16b, v15.16b
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4ea8bce7 // addp v7.4s, v7.4s, v8.4s
+	WORD $0x4e6029ab // saddlp v11.4s, v13.8h
+	WORD $0x4e6029cc // saddlp v12.4s, v14.8h
+	WORD $0x4eacbd6b // addp v11.4s, v11.4s, v12.4s
+	WORD $0x7d4000cf // ldr h15, [x6]
+	WORD $0x1ee241ef // fcvt s15, h15
+	WORD $0x4e0405ef // dup v15.4s, v15.s[0]
+	WORD $0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
+	WORD $0xbc4460d1 // ldur s17, [x6, #70]
+	WORD $0x6f0c0633 // ushr v19.16b, v17.16b, #4
+	WORD $0x4e241e31 // and v17.16b, v17.16b, v4.16b
+	WORD $0x4e133a31 // zip1 v17.16b, v17.16b, v19.16b
+	WORD $0x4f095631 // shl v17.16b, v17.16b, #1
+	WORD $0x4f00e433 // movi v19.16b, #0x1
+	WORD $0x4eb31e31 // orr v17.16b, v17.16b, v19.16b
+	WORD $0x0f08a631 // sxtl v17.8h, v17.8b
+	WORD $0x4f305630 // shl v16.4s, v17.4s, #16
+	WORD $0x4f300610 // sshr v16.4s, v16.4s, #16
+	WORD $0x4f300631 // sshr v17.4s, v17.4s, #16
+	WORD $0x4eb09ce7 // mul v7.4s, v7.4s, v16.4s
+	WORD $0x4eb19567 // mla v7.4s, v11.4s, v17.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc044f2 // ldr q18, [x7, #272]
+	WORD $0x6e2fde52 // fmul v18.4s, v18.4s, v15.4s
+	WORD $0x4e32cce6 // fmla v6.4s, v7.4s, v18.4s
+	ADD $74, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e26d4a5 // faddp v5.4s, v5.4s, v6.4s
+	WORD $0x6e25d4a5 // faddp v5.4s, v5.4s, v5.4s
+	WORD $0x7e30d8a5 // faddp s5, v5.2s
+	WORD $0xbd000005 // str s5, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileScatterIQ2XSNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+TEXT ·fileScatterIQ2XSNEON(SB), NOSPLIT, $0-56
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+32(FP), R3
+	MOVD n+40(FP), R4
+	MOVD rows+48(FP), R5
+	MOVD index+24(FP), R6
+	MOVD $neonTable<>(SB), R11
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc03162 // ldr q2, [x11, #192]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ2XS(SB), R12
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+row:
+	MOVW 0(R6), R8
+	MUL R2, R8, R8
+	ADD R1, R8, R8
+	MOVD R8, R7
+	CMP $4, R5
+	BLE last
+	MOVW 16(R6), R7
+	MUL R2, R7, R7
+	ADD R1, R7, R7
+last:
+	MOVD R3, R9
+	MOVD R4, R10
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+super:
+	WORD $0xf98000e2 // prfm pldl2keep, [x7]
+	WORD $0xf98020e2 // prfm pldl2keep, [x7, #64]
+	ADD $74, R7, R7
+	MOVD 2(R8), R13
+	MOVD 10(R8), R14
+	MOVD 18(R8), R15
+	MOVD 26(R8), R16
+	UBFX $0, R13, $9, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $0, R14, $9, R19
+	WORD $0xfc737998 // ldr d24, [x12, x19, lsl #3]
+	UBFX $0, R15, $9, R19
+	WORD $0xfc737999 // ldr d25, [x12, x19, lsl #3]
+	UBFX $0, R16, $9, R19
+	WORD $0xfc73799a // ldr d26, [x12, x19, lsl #3]
+	WORD $0x4e983a10 // zip1 v16.4s, v16.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a11 // zip2 v17.2d, v16.2d, v25.2d
+	WORD $0x4ed93a10 // zip1 v16.2d, v16.2d, v25.2d
+	UBFX $16, R13, $9, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $16, R14, $9, R19
+	WORD $0xfc737998 // ldr d24, [x12, x19, lsl #3]
+	UBFX $16, R15, $9, R19
+	WORD $0xfc737999 // ldr d25, [x12, x19, lsl #3]
+	UBFX $16, R16, $9, R19
+	WORD $0xfc73799a // ldr d26, [x12, x19, lsl #3]
+	WORD $0x4e983a52 // zip1 v18.4s, v18.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a53 // zip2 v19.2d, v18.2d, v25.2d
+	WORD $0x4ed93a52 // zip1 v18.2d, v18.2d, v25.2d
+	UBFX $32, R13, $9, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $32, R14, $9, R19
+	WORD $0xfc737998 // ldr d24, [x12, x19, lsl #3]
+	UBFX $32, R15, $9, R19
+	WORD $0xfc737999 // ldr d25, [x12, x19, lsl #3]
+	UBFX $32, R16, $9, R19
+	WORD $0xfc73799a // ldr d26, [x12, x19, lsl #3]
+	WORD $0x4e983a94 // zip1 v20.4s, v20.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a95 // zip2 v21.2d, v20.2d, v25.2d
+	WORD $0x4ed93a94 // zip1 v20.2d, v20.2d, v25.2d
+	UBFX $48, R13, $9, R19
+	WORD $0xfc737996 // ldr d22, [x12, x19, lsl #3]
+	UBFX $48, R14, $9, R19
+	WORD $0xfc737998 // ldr d24, [x12, x19, lsl #3]
+	UBFX $48, R15, $9, R19
+	WORD $0xfc737999 // ldr d25, [x12, x19, lsl #3]
+	UBFX $48, R16, $9, R19
+	WORD $0xfc73799a // ldr d26, [x12, x19, lsl #3]
+	WORD $0x4e983ad6 // zip1 v22.4s, v22.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97ad7 // zip2 v23.2d, v22.2d, v25.2d
+	WORD $0x4ed93ad6 // zip1 v22.2d, v22.2d, v25.2d
+	WORD $0x3cc02118 // ldur q24, [x8, #2]
+	WORD $0x3cc12119 // ldur q25, [x8, #18]
+	WORD $0x4e195b18 // uzp2 v24.16b, v24.16b, v25.16b
+	WORD $0x6f0f0718 // ushr v24.16b, v24.16b, #1
+	WORD $0x4e205b1a // cnt v26.16b, v24.16b
+	WORD $0x6f0f5758 // sli v24.16b, v26.16b, #7
+	WORD $0x3dc0017c // ldr q28, [x11]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d7d // ldr q29, [x11, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f70 // bit v16.16b, v27.16b, v1.16b
+	WORD $0x3dc0417d // ldr q29, [x11, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f71 // bit v17.16b, v27.16b, v1.16b
+	WORD $0x3dc00d7c // ldr q28, [x11, #48]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d7d // ldr q29, [x11, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f72 // bit v18.16b, v27.16b, v1.16b
+	WORD $0x3dc0417d // ldr q29, [x11, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f73 // bit v19.16b, v27.16b, v1.16b
+	WORD $0x3dc0117c // ldr q28, [x11, #64]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d7d // ldr q29, [x11, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f74 // bit v20.16b, v27.16b, v1.16b
+	WORD $0x3dc0417d // ldr q29, [x11, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f75 // bit v21.16b, v27.16b, v1.16b
+	WORD $0x3dc0157c // ldr q28, [x11, #80]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d7d // ldr q29, [x11, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f76 // bit v22.16b, v27.16b, v1.16b
+	WORD $0x3dc0417d // ldr q29, [x11, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f77 // bit v23.16b, v27.16b, v1.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc0012f // ldr q15, [x9]
+	WORD $0x0e2fc209 // smull v9.8h, v16.8b, v15.8b
+	WORD $0x4e2fc20a // smull2 v10.8h, v16.16b, v15.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc0092f // ldr q15, [x9, #32]
+	WORD $0x0e2f8229 // smlal v9.8h, v17.8b, v15.8b
+	WORD $0x4e2f822a // smlal2 v10.8h, v17.16b, v15.16b
+	WORD $0x4e120052 // tbl v18.16b, {v2.16b}, v18.16b
+	WORD $0x3dc0112f // ldr q15, [x9, #64]
+	WORD $0x0e2f8249 // smlal v9.8h, v18.8b, v15.8b
+	WORD $0x4e2f824a // smlal2 v10.8h, v18.16b, v15.16b
+	WORD $0x4e130053 // tbl v19.16b, {v2.16b}, v19.16b
+	WORD $0x3dc0192f // ldr q15, [x9, #96]
+	WORD $0x0e2f8269 // smlal v9.8h, v19.8b, v15.8b
+	WORD $0x4e2f826a // smlal2 v10.8h, v19.16b, v15.16b
+	WORD $0x4e140054 // tbl v20.16b, {v2.16b}, v20.16b
+	WORD $0x3dc0212f // ldr q15, [x9, #128]
+	WORD $0x0e2fc28d // smull v13.8h, v20.8b, v15.8b
+	WORD $0x4e2fc28e // smull2 v14.8h, v20.16b, v15.16b
+	WORD $0x4e150055 // tbl v21.16b, {v2.16b}, v21.16b
+	WORD $0x3dc0292f // ldr q15, [x9, #160]
+	WORD $0x0e2f82ad // smlal v13.8h, v21.8b, v15.8b
+	WORD $0x4e2f82ae // smlal2 v14.8h, v21.16b, v15.16b
+	WORD $0x4e160056 // tbl v22.16b, {v2.16b}, v22.16b
+	WORD $0x3dc0312f // ldr q15, [x9, #192]
+	WORD $0x0e2f82cd // smlal v13.8h, v22.8b, v15.8b
+	WORD $0x4e2f82ce // smlal2 v14.8h, v22.16b, v15.16b
+	WORD $0x4e170057 // tbl v23.16b, {v2.16b}, v23.16b
+	WORD $0x3dc0392f // ldr q15, [x9, #224]
+	WORD $0x0e2f82ed // smlal v13.8h, v23.8b, v15.8b
+	WORD $0x4e2f82ee // smlal2 v14.8h, v23.16b, v15.16b
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4ea8bce7 // addp v7.4s, v7.4s, v8.4s
+	WORD $0x4e6029ab // saddlp v11.4s, v13.8h
+	WORD $0x4e6029cc // saddlp v12.4s, v14.8h
+	WORD $0x4eacbd6b // addp v11.4s, v11.4s, v12.4s
+	WORD $0x7d40010f // ldr h15, [x8]
+	WORD $0x1ee241ef // fcvt s15, h15
+	WORD $0x4e0405ef // dup v15.4s, v15.s[0]
+	WORD $0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
+	WORD $0xbc442111 // ldur s17, [x8, #66]
+	WORD $0x6f0c0633 // ushr v19.16b, v17.16b, #4
+	WORD $0x4e241e31 // and v17.16b, v17.16b, v4.16b
+	WORD $0x4e133a31 // zip1 v17.16b, v17.16b, v19.16b
+	WORD $0x4f095631 // shl v17.16b, v17.16b, #1
+	WORD $0x4f00e433 // movi v19.16b, #0x1
+	WORD $0x4eb31e31 // orr v17.16b, v17.16b, v19.16b
+	WORD $0x0f08a631 // sxtl v17.8h, v17.8b
+	WORD $0x4f305630 // shl v16.4s, v17.4s, #16
+	WORD $0x4f300610 // sshr v16.4s, v16.4s, #16
+	WORD $0x4f300631 // sshr v17.4s, v17.4s, #16
+	WORD $0x4eb09ce7 // mul v7.4s, v7.4s, v16.4s
+	WORD $0x4eb19567 // mla v7.4s, v11.4s, v17.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc04132 // ldr q18, [x9, #256]
+	WORD $0x6e2fde52 // fmul v18.4s, v18.4s, v15.4s
+	WORD $0x4e32cce5 // fmla v5.4s, v7.4s, v18.4s
+	MOVD 34(R8), R13
+	MOVD 42(R8), R14
+	MOVD 50(R8), R15
+	MOVD 58(R8), R16
+	UBFX $0, R13, $9, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $0, R14, $9, R19
+	WORD $0xfc737998 // ldr d24, [x12, x19, lsl #3]
+	UBFX $0, R15, $9, R19
+	WORD $0xfc737999 // ldr d25, [x12, x19, lsl #3]
+	UBFX $0, R16, $9, R19
+	WORD $0xfc73799a // ldr d26, [x12, x19, lsl #3]
+	WORD $0x4e983a10 // zip1 v16.4s, v16.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a11 // zip2 v17.2d, v16.2d, v25.2d
+	WORD $0x4ed93a10 // zip1 v16.2d, v16.2d, v25.2d
+	UBFX $16, R13, $9, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $16, R14, $9, R19
+	WORD $0xfc737998 // ldr d24, [x12, x19, lsl #3]
+	UBFX $16, R15, $9, R19
+	WORD $0xfc737999 // ldr d25, [x12, x19, lsl #3]
+	UBFX $16, R16, $9, R19
+	WORD $0xfc73799a // ldr d26, [x12, x19, lsl #3]
+	WORD $0x4e983a52 // zip1 v18.4s, v18.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a53 // zip2 v19.2d, v18.2d, v25.2d
+	WORD $0x4ed93a52 // zip1 v18.2d, v18.2d, v25.2d
+	UBFX $32, R13, $9, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $32, R14, $9, R19
+	WORD $0xfc737998 // ldr d24, [x12, x19, lsl #3]
+	UBFX $32, R15, $9, R19
+	WORD $0xfc737999 // ldr d25, [x12, x19, lsl #3]
+	UBFX $32, R16, $9, R19
+	WORD $0xfc73799a // ldr d26, [x12, x19, lsl #3]
+	WORD $0x4e983a94 // zip1 v20.4s, v20.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a95 // zip2 v21.2d, v20.2d, v25.2d
+	WORD $0x4ed93a94 // zip1 v20.2d, v20.2d, v25.2d
+	UBFX $48, R13, $9, R19
+	WORD $0xfc737996 // ldr d22, [x12, x19, lsl #3]
+	UBFX $48, R14, $9, R19
+	WORD $0xfc737998 // ldr d24, [x12, x19, lsl #3]
+	UBFX $48, R15, $9, R19
+	WORD $0xfc737999 // ldr d25, [x12, x19, lsl #3]
+	UBFX $48, R16, $9, R19
+	WORD $0xfc73799a // ldr d26, [x12, x19, lsl #3]
+	WORD $0x4e983ad6 // zip1 v22.4s, v22.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97ad7 // zip2 v23.2d, v22.2d, v25.2d
+	WORD $0x4ed93ad6 // zip1 v22.2d, v22.2d, v25.2d
+	WORD $0x3cc22118 // ldur q24, [x8, #34]
+	WORD $0x3cc32119 // ldur q25, [x8, #50]
+	WORD $0x4e195b18 // uzp2 v24.16b, v24.16b, v25.16b
+	WORD $0x6f0f0718 // ushr v24.16b, v24.16b, #1
+	WORD $0x4e205b1a // cnt v26.16b, v24.16b
+	WORD $0x6f0f5758 // sli v24.16b, v26.16b, #7
+	WORD $0x3dc0017c // ldr q28, [x11]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d7d // ldr q29, [x11, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f70 // bit v16.16b, v27.16b, v1.16b
+	WORD $0x3dc0417d // ldr q29, [x11, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f71 // bit v17.16b, v27.16b, v1.16b
+	WORD $0x3dc00d7c // ldr q28, [x11, #48]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d7d // ldr q29, [x11, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f72 // bit v18.16b, v27.16b, v1.16b
+	WORD $0x3dc0417d // ldr q29, [x11, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f73 // bit v19.16b, v27.16b, v1.16b
+	WORD $0x3dc0117c // ldr q28, [x11, #64]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d7d // ldr q29, [x11, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f74 // bit v20.16b, v27.16b, v1.16b
+	WORD $0x3dc0417d // ldr q29, [x11, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f75 // bit v21.16b, v27.16b, v1.16b
+	WORD $0x3dc0157c // ldr q28, [x11, #80]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d7d // ldr q29, [x11, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f76 // bit v22.16b, v27.16b, v1.16b
+	WORD $0x3dc0417d // ldr q29, [x11, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f77 // bit v23.16b, v27.16b, v1.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc0052f // ldr q15, [x9, #16]
+	WORD $0x0e2fc209 // smull v9.8h, v16.8b, v15.8b
+	WORD $0x4e2fc20a // smull2 v10.8h, v16.16b, v15.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc00d2f // ldr q15, [x9, #48]
+	WORD $0x0e2f8229 // smlal v9.8h, v17.8b, v15.8b
+	WORD $0x4e2f822a // smlal2 v10.8h, v17.16b, v15.16b
+	WORD $0x4e120052 // tbl v18.16b, {v2.16b}, v18.16b
+	WORD $0x3dc0152f // ldr q15, [x9, #80]
+	WORD $0x0e2f8249 // smlal v9.8h, v18.8b, v15.8b
+	WORD $0x4e2f824a // smlal2 v10.8h, v18.16b, v15.16b
+	WORD $0x4e130053 // tbl v19.16b, {v2.16b}, v19.16b
+	WORD $0x3dc01d2f // ldr q15, [x9, #112]
+	WORD $0x0e2f8269 // smlal v9.8h, v19.8b, v15.8b
+	WORD $0x4e2f826a // smlal2 v10.8h, v19.16b, v15.16b
+	WORD $0x4e140054 // tbl v20.16b, {v2.16b}, v20.16b
+	WORD $0x3dc0252f // ldr q15, [x9, #144]
+	WORD $0x0e2fc28d // smull v13.8h, v20.8b, v15.8b
+	WORD $0x4e2fc28e // smull2 v14.8h, v20.16b, v15.16b
+	WORD $0x4e150055 // tbl v21.16b, {v2.16b}, v21.16b
+	WORD $0x3dc02d2f // ldr q15, [x9, #176]
+	WORD $0x0e2f82ad // smlal v13.8h, v21.8b, v15.8b
+	WORD $0x4e2f82ae // smlal2 v14.8h, v21.16b, v15.16b
+	WORD $0x4e160056 // tbl v22.16b, {v2.16b}, v22.16b
+	WORD $0x3dc0352f // ldr q15, [x9, #208]
+	WORD $0x0e2f82cd // smlal v13.8h, v22.8b, v15.8b
+	WORD $0x4e2f82ce // smlal2 v14.8h, v22.16b, v15.16b
+	WORD $0x4e170057 // tbl v23.16b, {v2.16b}, v23.16b
+	WORD $0x3dc03d2f // ldr q15, [x9, #240]
+	WORD $0x0e2f82ed // smlal v13.8h, v23.8b, v15.8b
+	WORD $0x4e2f82ee // smlal2 v14.8h, v23.16b, v15.16b
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4ea8bce7 // addp v7.4s, v7.4s, v8.4s
+	WORD $0x4e6029ab // saddlp v11.4s, v13.8h
+	WORD $0x4e6029cc // saddlp v12.4s, v14.8h
+	WORD $0x4eacbd6b // addp v11.4s, v11.4s, v12.4s
+	WORD $0x7d40010f // ldr h15, [x8]
+	WORD $0x1ee241ef // fcvt s15, h15
+	WORD $0x4e0405ef // dup v15.4s, v15.s[0]
+	WORD $0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
+	WORD $0xbc446111 // ldur s17, [x8, #70]
+	WORD $0x6f0c0633 // ushr v19.16b, v17.16b, #4
+	WORD $0x4e241e31 // and v17.16b, v17.16b, v4.16b
+	WORD $0x4e133a31 // zip1 v17.16b, v17.16b, v19.16b
+	WORD $0x4f095631 // shl v17.16b, v17.16b, #1
+	WORD $0x4f00e433 // movi v19.16b, #0x1
+	WORD $0x4eb31e31 // orr v17.16b, v17.16b, v19.16b
+	WORD $0x0f08a631 // sxtl v17.8h, v17.8b
+	WORD $0x4f305630 // shl v16.4s, v17.4s, #16
+	WORD $0x4f300610 // sshr v16.4s, v16.4s, #16
+	WORD $0x4f300631 // sshr v17.4s, v17.4s, #16
+	WORD $0x4eb09ce7 // mul v7.4s, v7.4s, v16.4s
+	WORD $0x4eb19567 // mla v7.4s, v11.4s, v17.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc04532 // ldr q18, [x9, #272]
+	WORD $0x6e2fde52 // fmul v18.4s, v18.4s, v15.4s
+	WORD $0x4e32cce6 // fmla v6.4s, v7.4s, v18.4s
+	ADD $74, R8, R8
+	ADD $448, R9, R9
+	SUBS $1, R10, R10
+	BGT super
+	WORD $0x6e26d4a5 // faddp v5.4s, v5.4s, v6.4s
+	WORD $0x6e25d4a5 // faddp v5.4s, v5.4s, v5.4s
+	WORD $0x7e30d8a5 // faddp s5, v5.2s
+	WORD $0xbd000005 // str s5, [x0]
+	ADD $4, R0, R0
+	ADD $4, R6, R6
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileStreamIQ2XSDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileStreamIQ2XSDOT(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc03122 // ldr q2, [x9, #192]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ2XS(SB), R10
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+super:
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	MOVD 2(R6), R11
+	MOVD 10(R6), R12
+	MOVD 18(R6), R13
+	MOVD 26(R6), R14
+	UBFX $0, R11, $9, R16
+	WORD $0xfc70794a // ldr d10, [x10, x16, lsl #3]
+	UBFX $0, R12, $9, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $0, R13, $9, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $0, R14, $9, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92394a // zip1 v10.4s, v10.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3794b // zip2 v11.2d, v10.2d, v19.2d
+	WORD $0x4ed3394a // zip1 v10.2d, v10.2d, v19.2d
+	UBFX $16, R11, $9, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $16, R12, $9, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $16, R13, $9, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $16, R14, $9, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92398c // zip1 v12.4s, v12.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3798d // zip2 v13.2d, v12.2d, v19.2d
+	WORD $0x4ed3398c // zip1 v12.2d, v12.2d, v19.2d
+	UBFX $32, R11, $9, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $32, R12, $9, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $32, R13, $9, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $32, R14, $9, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed379cf // zip2 v15.2d, v14.2d, v19.2d
+	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	UBFX $48, R11, $9, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $48, R12, $9, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $48, R13, $9, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $48, R14, $9, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e923a10 // zip1 v16.4s, v16.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed37a11 // zip2 v17.2d, v16.2d, v19.2d
+	WORD $0x4ed33a10 // zip1 v16.2d, v16.2d, v19.2d
+	WORD $0x3cc020d2 // ldur q18, [x6, #2]
+	WORD $0x3cc120d3 // ldur q19, [x6, #18]
+	WORD $0x4e135a52 // uzp2 v18.16b, v18.16b, v19.16b
+	WORD $0x6f0f0652 // ushr v18.16b, v18.16b, #1
+	WORD $0x4e205a54 // cnt v20.16b, v18.16b
+	WORD $0x6f0f5692 // sli v18.16b, v20.16b, #7
+	WORD $0x3dc00136 // ldr q22, [x9]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d37 // ldr q23, [x9, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eaa // bit v10.16b, v21.16b, v1.16b
+	WORD $0x3dc04137 // ldr q23, [x9, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eab // bit v11.16b, v21.16b, v1.16b
+	WORD $0x3dc00d36 // ldr q22, [x9, #48]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d37 // ldr q23, [x9, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eac // bit v12.16b, v21.16b, v1.16b
+	WORD $0x3dc04137 // ldr q23, [x9, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11ead // bit v13.16b, v21.16b, v1.16b
+	WORD $0x3dc01136 // ldr q22, [x9, #64]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d37 // ldr q23, [x9, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eae // bit v14.16b, v21.16b, v1.16b
+	WORD $0x3dc04137 // ldr q23, [x9, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eaf // bit v15.16b, v21.16b, v1.16b
+	WORD $0x3dc01536 // ldr q22, [x9, #80]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d37 // ldr q23, [x9, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eb0 // bit v16.16b, v21.16b, v1.16b
+	WORD $0x3dc04137 // ldr q23, [x9, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eb1 // bit v17.16b, v21.16b, v1.16b
+	WORD $0x4e0a004a // tbl v10.16b, {v2.16b}, v10.16b
+	WORD $0x3dc000e9 // ldr q9, [x7]
+	WORD $0x4e899547 // sdot v7.4s, v10.16b, v9.16b
+	WORD $0x4e0b004b // tbl v11.16b, {v2.16b}, v11.16b
+	WORD $0x3dc008e9 // ldr q9, [x7, #32]
+	WORD $0x4e899567 // sdot v7.4s, v11.16b, v9.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc010e9 // ldr q9, [x7, #64]
+	WORD $0x4e899587 // sdot v7.4s, v12.16b, v9.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc018e9 // ldr q9, [x7, #96]
+	WORD $0x4e8995a7 // sdot v7.4s, v13.16b, v9.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc020e9 // ldr q9, [x7, #128]
+	WORD $0x4e8995c8 // sdot v8.4s, v14.16b, v9.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc028e9 // ldr q9, [x7, #160]
+	WORD $0x4e8995e8 // sdot v8.4s, v15.16b, v9.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc030e9 // ldr q9, [x7, #192]
+	WORD $0x4e899608 // sdot v8.4s, v16.16b, v9.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc038e9 // ldr q9, [x7, #224]
+	WORD $0x4e899628 // sdot v8.4s, v17.16b, v9.16b
+	WORD $0x7d4000c9 // ldr h9, [x6]
+	WORD $0x1ee24129 // fcvt s9, h9
+	WORD $0x4e040529 // dup v9.4s, v9.s[0]
+	WORD $0x6e23dd29 // fmul v9.4s, v9.4s, v3.4s
+	WORD $0xbc4420cb // ldur s11, [x6, #66]
+	WORD $0x6f0c056d // ushr v13.16b, v11.16b, #4
+	WORD $0x4e241d6b // and v11.16b, v11.16b, v4.16b
+	WORD $0x4e0d396b // zip1 v11.16b, v11.16b, v13.16b
+	WORD $0x4f09556b // shl v11.16b, v11.16b, #1
+	WORD $0x4f00e42d // movi v13.16b, #0x1
+	WORD $0x4ead1d6b // orr v11.16b, v11.16b, v13.16b
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f30556a // shl v10.4s, v11.4s, #16
+	WORD $0x4f30054a // sshr v10.4s, v10.4s, #16
+	WORD $0x4f30056b // sshr v11.4s, v11.4s, #16
+	WORD $0x4eaa9ce7 // mul v7.4s, v7.4s, v10.4s
+	WORD $0x4eab9507 // mla v7.4s, v8.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc040ec // ldr q12, [x7, #256]
+	WORD $0x6e29dd8c // fmul v12.4s, v12.4s, v9.4s
+	WORD $0x4e2ccce5 // fmla v5.4s, v7.4s, v12.4s
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	MOVD 34(R6), R11
+	MOVD 42(R6), R12
+	MOVD 50(R6), R13
+	MOVD 58(R6), R14
+	UBFX $0, R11, $9, R16
+	WORD $0xfc70794a // ldr d10, [x10, x16, lsl #3]
+	UBFX $0, R12, $9, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $0, R13, $9, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $0, R14, $9, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92394a // zip1 v10.4s, v10.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3794b // zip2 v11.2d, v10.2d, v19.2d
+	WORD $0x4ed3394a // zip1 v10.2d, v10.2d, v19.2d
+	UBFX $16, R11, $9, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $16, R12, $9, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $16, R13, $9, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $16, R14, $9, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92398c // zip1 v12.4s, v12.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3798d // zip2 v13.2d, v12.2d, v19.2d
+	WORD $0x4ed3398c // zip1 v12.2d, v12.2d, v19.2d
+	UBFX $32, R11, $9, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $32, R12, $9, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $32, R13, $9, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $32, R14, $9, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed379cf // zip2 v15.2d, v14.2d, v19.2d
+	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	UBFX $48, R11, $9, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $48, R12, $9, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $48, R13, $9, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $48, R14, $9, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e923a10 // zip1 v16.4s, v16.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed37a11 // zip2 v17.2d, v16.2d, v19.2d
+	WORD $0x4ed33a10 // zip1 v16.2d, v16.2d, v19.2d
+	WORD $0x3cc220d2 // ldur q18, [x6, #34]
+	WORD $0x3cc320d3 // ldur q19, [x6, #50]
+	WORD $0x4e135a52 // uzp2 v18.16b, v18.16b, v19.16b
+	WORD $0x6f0f0652 // ushr v18.16b, v18.16b, #1
+	WORD $0x4e205a54 // cnt v20.16b, v18.16b
+	WORD $0x6f0f5692 // sli v18.16b, v20.16b, #7
+	WORD $0x3dc00136 // ldr q22, [x9]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d37 // ldr q23, [x9, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eaa // bit v10.16b, v21.16b, v1.16b
+	WORD $0x3dc04137 // ldr q23, [x9, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eab // bit v11.16b, v21.16b, v1.16b
+	WORD $0x3dc00d36 // ldr q22, [x9, #48]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d37 // ldr q23, [x9, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eac // bit v12.16b, v21.16b, v1.16b
+	WORD $0x3dc04137 // ldr q23, [x9, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11ead // bit v13.16b, v21.16b, v1.16b
+	WORD $0x3dc01136 // ldr q22, [x9, #64]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d37 // ldr q23, [x9, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eae // bit v14.16b, v21.16b, v1.16b
+	WORD $0x3dc04137 // ldr q23, [x9, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eaf // bit v15.16b, v21.16b, v1.16b
+	WORD $0x3dc01536 // ldr q22, [x9, #80]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d37 // ldr q23, [x9, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eb0 // bit v16.16b, v21.16b, v1.16b
+	WORD $0x3dc04137 // ldr q23, [x9, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eb1 // bit v17.16b, v21.16b, v1.16b
+	WORD $0x4e0a004a // tbl v10.16b, {v2.16b}, v10.16b
+	WORD $0x3dc004e9 // ldr q9, [x7, #16]
+	WORD $0x4e899547 // sdot v7.4s, v10.16b, v9.16b
+	WORD $0x4e0b004b // tbl v11.16b, {v2.16b}, v11.16b
+	WORD $0x3dc00ce9 // ldr q9, [x7, #48]
+	WORD $0x4e899567 // sdot v7.4s, v11.16b, v9.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc014e9 // ldr q9, [x7, #80]
+	WORD $0x4e899587 // sdot v7.4s, v12.16b, v9.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc01ce9 // ldr q9, [x7, #112]
+	WORD $0x4e8995a7 // sdot v7.4s, v13.16b, v9.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc024e9 // ldr q9, [x7, #144]
+	WORD $0x4e8995c8 // sdot v8.4s, v14.16b, v9.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc02ce9 // ldr q9, [x7, #176]
+	WORD $0x4e8995e8 // sdot v8.4s, v15.16b, v9.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc034e9 // ldr q9, [x7, #208]
+	WORD $0x4e899608 // sdot v8.4s, v16.16b, v9.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc03ce9 // ldr q9, [x7, #240]
+	WORD $0x4e899628 // sdot v8.4s, v17.16b, v9.16b
+	WORD $0x7d4000c9 // ldr h9, [x6]
+	WORD $0x1ee24129 // fcvt s9, h9
+	WORD $0x4e040529 // dup v9.4s, v9.s[0]
+	WORD $0x6e23dd29 // fmul v9.4s, v9.4s, v3.4s
+	WORD $0xbc4460cb // ldur s11, [x6, #70]
+	WORD $0x6f0c056d // ushr v13.16b, v11.16b, #4
+	WORD $0x4e241d6b // and v11.16b, v11.16b, v4.16b
+	WORD $0x4e0d396b // zip1 v11.16b, v11.16b, v13.16b
+	WORD $0x4f09556b // shl v11.16b, v11.16b, #1
+	WORD $0x4f00e42d // movi v13.16b, #0x1
+	WORD $0x4ead1d6b // orr v11.16b, v11.16b, v13.16b
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f30556a // shl v10.4s, v11.4s, #16
+	WORD $0x4f30054a // sshr v10.4s, v10.4s, #16
+	WORD $0x4f30056b // sshr v11.4s, v11.4s, #16
+	WORD $0x4eaa9ce7 // mul v7.4s, v7.4s, v10.4s
+	WORD $0x4eab9507 // mla v7.4s, v8.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc044ec // ldr q12, [x7, #272]
+	WORD $0x6e29dd8c // fmul v12.4s, v12.4s, v9.4s
+	WORD $0x4e2ccce6 // fmla v6.4s, v7.4s, v12.4s
+	ADD $74, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e26d4a5 // faddp v5.4s, v5.4s, v6.4s
+	WORD $0x6e25d4a5 // faddp v5.4s, v5.4s, v5.4s
+	WORD $0x7e30d8a5 // faddp s5, v5.2s
+	WORD $0xbd000005 // str s5, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileFarIQ2XSDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileFarIQ2XSDOT(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc03122 // ldr q2, [x9, #192]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ2XS(SB), R10
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+super:
+	WORD $0xf99000c2 // prfm pldl2keep, [x6, #8192]
+	WORD $0xf99020c2 // prfm pldl2keep, [x6, #8256]
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	MOVD 2(R6), R11
+	MOVD 10(R6), R12
+	MOVD 18(R6), R13
+	MOVD 26(R6), R14
+	UBFX $0, R11, $9, R16
+	WORD $0xfc70794a // ldr d10, [x10, x16, lsl #3]
+	UBFX $0, R12, $9, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $0, R13, $9, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $0, R14, $9, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92394a // zip1 v10.4s, v10.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3794b // zip2 v11.2d, v10.2d, v19.2d
+	WORD $0x4ed3394a // zip1 v10.2d, v10.2d, v19.2d
+	UBFX $16, R11, $9, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $16, R12, $9, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $16, R13, $9, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $16, R14, $9, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92398c // zip1 v12.4s, v12.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3798d // zip2 v13.2d, v12.2d, v19.2d
+	WORD $0x4ed3398c // zip1 v12.2d, v12.2d, v19.2d
+	UBFX $32, R11, $9, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $32, R12, $9, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $32, R13, $9, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $32, R14, $9, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed379cf // zip2 v15.2d, v14.2d, v19.2d
+	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	UBFX $48, R11, $9, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $48, R12, $9, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $48, R13, $9, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $48, R14, $9, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e923a10 // zip1 v16.4s, v16.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed37a11 // zip2 v17.2d, v16.2d, v19.2d
+	WORD $0x4ed33a10 // zip1 v16.2d, v16.2d, v19.2d
+	WORD $0x3cc020d2 // ldur q18, [x6, #2]
+	WORD $0x3cc120d3 // ldur q19, [x6, #18]
+	WORD $0x4e135a52 // uzp2 v18.16b, v18.16b, v19.16b
+	WORD $0x6f0f0652 // ushr v18.16b, v18.16b, #1
+	WORD $0x4e205a54 // cnt v20.16b, v18.16b
+	WORD $0x6f0f5692 // sli v18.16b, v20.16b, #7
+	WORD $0x3dc00136 // ldr q22, [x9]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d37 // ldr q23, [x9, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eaa // bit v10.16b, v21.16b, v1.16b
+	WORD $0x3dc04137 // ldr q23, [x9, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eab // bit v11.16b, v21.16b, v1.16b
+	WORD $0x3dc00d36 // ldr q22, [x9, #48]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d37 // ldr q23, [x9, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eac // bit v12.16b, v21.16b, v1.16b
+	WORD $0x3dc04137 // ldr q23, [x9, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11ead // bit v13.16b, v21.16b, v1.16b
+	WORD $0x3dc01136 // ldr q22, [x9, #64]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d37 // ldr q23, [x9, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eae // bit v14.16b, v21.16b, v1.16b
+	WORD $0x3dc04137 // ldr q23, [x9, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eaf // bit v15.16b, v21.16b, v1.16b
+	WORD $0x3dc01536 // ldr q22, [x9, #80]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d37 // ldr q23, [x9, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eb0 // bit v16.16b, v21.16b, v1.16b
+	WORD $0x3dc04137 // ldr q23, [x9, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eb1 // bit v17.16b, v21.16b, v1.16b
+	WORD $0x4e0a004a // tbl v10.16b, {v2.16b}, v10.16b
+	WORD $0x3dc000e9 // ldr q9, [x7]
+	WORD $0x4e899547 // sdot v7.4s, v10.16b, v9.16b
+	WORD $0x4e0b004b // tbl v11.16b, {v2.16b}, v11.16b
+	WORD $0x3dc008e9 // ldr q9, [x7, #32]
+	WORD $0x4e899567 // sdot v7.4s, v11.16b, v9.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc010e9 // ldr q9, [x7, #64]
+	WORD $0x4e899587 // sdot v7.4s, v12.16b, v9.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc018e9 // ldr q9, [x7, #96]
+	WORD $0x4e8995a7 // sdot v7.4s, v13.16b, v9.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc020e9 // ldr q9, [x7, #128]
+	WORD $0x4e8995c8 // sdot v8.4s, v14.16b, v9.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc028e9 // ldr q9, [x7, #160]
+	WORD $0x4e8995e8 // sdot v8.4s, v15.16b, v9.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc030e9 // ldr q9, [x7, #192]
+	WORD $0x4e899608 // sdot v8.4s, v16.16b, v9.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc038e9 // ldr q9, [x7, #224]
+	WORD $0x4e899628 // sdot v8.4s, v17.16b, v9.16b
+	WORD $0x7d4000c9 // ldr h9, [x6]
+	WORD $0x1ee24129 // fcvt s9, h9
+	WORD $0x4e040529 // dup v9.4s, v9.s[0]
+	WORD $0x6e23dd29 // fmul v9.4s, v9.4s, v3.4s
+	WORD $0xbc4420cb // ldur s11, [x6, #66]
+	WORD $0x6f0c056d // ushr v13.16b, v11.16b, #4
+	WORD $0x4e241d6b // and v11.16b, v11.16b, v4.16b
+	WORD $0x4e0d396b // zip1 v11.16b, v11.16b, v13.16b
+	WORD $0x4f09556b // shl v11.16b, v11.16b, #1
+	WORD $0x4f00e42d // movi v13.16b, #0x1
+	WORD $0x4ead1d6b // orr v11.16b, v11.16b, v13.16b
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f30556a // shl v10.4s, v11.4s, #16
+	WORD $0x4f30054a // sshr v10.4s, v10.4s, #16
+	WORD $0x4f30056b // sshr v11.4s, v11.4s, #16
+	WORD $0x4eaa9ce7 // mul v7.4s, v7.4s, v10.4s
+	WORD $0x4eab9507 // mla v7.4s, v8.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc040ec // ldr q12, [x7, #256]
+	WORD $0x6e29dd8c // fmul v12.4s, v12.4s, v9.4s
+	WORD $0x4e2ccce5 // fmla v5.4s, v7.4s, v12.4s
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	MOVD 34(R6), R11
+	MOVD 42(R6), R12
+	MOVD 50(R6), R13
+	MOVD 58(R6), R14
+	UBFX $0, R11, $9, R16
+	WORD $0xfc70794a // ldr d10, [x10, x16, lsl #3]
+	UBFX $0, R12, $9, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $0, R13, $9, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $0, R14, $9, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92394a // zip1 v10.4s, v10.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3794b // zip2 v11.2d, v10.2d, v19.2d
+	WORD $0x4ed3394a // zip1 v10.2d, v10.2d, v19.2d
+	UBFX $16, R11, $9, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $16, R12, $9, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $16, R13, $9, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $16, R14, $9, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92398c // zip1 v12.4s, v12.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3798d // zip2 v13.2d, v12.2d, v19.2d
+	WORD $0x4ed3398c // zip1 v12.2d, v12.2d, v19.2d
+	UBFX $32, R11, $9, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $32, R12, $9, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $32, R13, $9, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $32, R14, $9, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed379cf // zip2 v15.2d, v14.2d, v19.2d
+	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	UBFX $48, R11, $9, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $48, R12, $9, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $48, R13, $9, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $48, R14, $9, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e923a10 // zip1 v16.4s, v16.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed37a11 // zip2 v17.2d, v16.2d, v19.2d
+	WORD $0x4ed33a10 // zip1 v16.2d, v16.2d, v19.2d
+	WORD $0x3cc220d2 // ldur q18, [x6, #34]
+	WORD $0x3cc320d3 // ldur q19, [x6, #50]
+	WORD $0x4e135a52 // uzp2 v18.16b, v18.16b, v19.16b
+	WORD $0x6f0f0652 // ushr v18.16b, v18.16b, #1
+	WORD $0x4e205a54 // cnt v20.16b, v18.16b
+	WORD $0x6f0f5692 // sli v18.16b, v20.16b, #7
+	WORD $0x3dc00136 // ldr q22, [x9]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d37 // ldr q23, [x9, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eaa // bit v10.16b, v21.16b, v1.16b
+	WORD $0x3dc04137 // ldr q23, [x9, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eab // bit v11.16b, v21.16b, v1.16b
+	WORD $0x3dc00d36 // ldr q22, [x9, #48]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d37 // ldr q23, [x9, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eac // bit v12.16b, v21.16b, v1.16b
+	WORD $0x3dc04137 // ldr q23, [x9, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11ead // bit v13.16b, v21.16b, v1.16b
+	WORD $0x3dc01136 // ldr q22, [x9, #64]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d37 // ldr q23, [x9, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eae // bit v14.16b, v21.16b, v1.16b
+	WORD $0x3dc04137 // ldr q23, [x9, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eaf // bit v15.16b, v21.16b, v1.16b
+	WORD $0x3dc01536 // ldr q22, [x9, #80]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d37 // ldr q23, [x9, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eb0 // bit v16.16b, v21.16b, v1.16b
+	WORD $0x3dc04137 // ldr q23, [x9, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eb1 // bit v17.16b, v21.16b, v1.16b
+	WORD $0x4e0a004a // tbl v10.16b, {v2.16b}, v10.16b
+	WORD $0x3dc004e9 // ldr q9, [x7, #16]
+	WORD $0x4e899547 // sdot v7.4s, v10.16b, v9.16b
+	WORD $0x4e0b004b // tbl v11.16b, {v2.16b}, v11.16b
+	WORD $0x3dc00ce9 // ldr q9, [x7, #48]
+	WORD $0x4e899567 // sdot v7.4s, v11.16b, v9.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc014e9 // ldr q9, [x7, #80]
+	WORD $0x4e899587 // sdot v7.4s, v12.16b, v9.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc01ce9 // ldr q9, [x7, #112]
+	WORD $0x4e8995a7 // sdot v7.4s, v13.16b, v9.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc024e9 // ldr q9, [x7, #144]
+	WORD $0x4e8995c8 // sdot v8.4s, v14.16b, v9.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc02ce9 // ldr q9, [x7, #176]
+	WORD $0x4e8995e8 // sdot v8.4s, v15.16b, v9.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc034e9 // ldr q9, [x7, #208]
+	WORD $0x4e899608 // sdot v8.4s, v16.16b, v9.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc03ce9 // ldr q9, [x7, #240]
+	WORD $0x4e899628 // sdot v8.4s, v17.16b, v9.16b
+	WORD $0x7d4000c9 // ldr h9, [x6]
+	WORD $0x1ee24129 // fcvt s9, h9
+	WORD $0x4e040529 // dup v9.4s, v9.s[0]
+	WORD $0x6e23dd29 // fmul v9.4s, v9.4s, v3.4s
+	WORD $0xbc4460cb // ldur s11, [x6, #70]
+	WORD $0x6f0c056d // ushr v13.16b, v11.16b, #4
+	WORD $0x4e241d6b // and v11.16b, v11.16b, v4.16b
+	WORD $0x4e0d396b // zip1 v11.16b, v11.16b, v13.16b
+	WORD $0x4f09556b // shl v11.16b, v11.16b, #1
+	WORD $0x4f00e42d // movi v13.16b, #0x1
+	WORD $0x4ead1d6b // orr v11.16b, v11.16b, v13.16b
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f30556a // shl v10.4s, v11.4s, #16
+	WORD $0x4f30054a // sshr v10.4s, v10.4s, #16
+	WORD $0x4f30056b // sshr v11.4s, v11.4s, #16
+	WORD $0x4eaa9ce7 // mul v7.4s, v7.4s, v10.4s
+	WORD $0x4eab9507 // mla v7.4s, v8.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc044ec // ldr q12, [x7, #272]
+	WORD $0x6e29dd8c // fmul v12.4s, v12.4s, v9.4s
+	WORD $0x4e2ccce6 // fmla v6.4s, v7.4s, v12.4s
+	ADD $74, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e26d4a5 // faddp v5.4s, v5.4s, v6.4s
+	WORD $0x6e25d4a5 // faddp v5.4s, v5.4s, v5.4s
+	WORD $0x7e30d8a5 // faddp s5, v5.2s
+	WORD $0xbd000005 // str s5, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileScatterIQ2XSDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+TEXT ·fileScatterIQ2XSDOT(SB), NOSPLIT, $0-56
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+32(FP), R3
+	MOVD n+40(FP), R4
+	MOVD rows+48(FP), R5
+	MOVD index+24(FP), R6
+	MOVD $neonTable<>(SB), R11
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc03162 // ldr q2, [x11, #192]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ2XS(SB), R12
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+row:
+	MOVW 0(R6), R8
+	MUL R2, R8, R8
+	ADD R1, R8, R8
+	MOVD R8, R7
+	CMP $4, R5
+	BLE last
+	MOVW 16(R6), R7
+	MUL R2, R7, R7
+	ADD R1, R7, R7
+last:
+	MOVD R3, R9
+	MOVD R4, R10
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+super:
+	WORD $0xf98000e2 // prfm pldl2keep, [x7]
+	WORD $0xf98020e2 // prfm pldl2keep, [x7, #64]
+	ADD $74, R7, R7
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	MOVD 2(R8), R13
+	MOVD 10(R8), R14
+	MOVD 18(R8), R15
+	MOVD 26(R8), R16
+	UBFX $0, R13, $9, R19
+	WORD $0xfc73798a // ldr d10, [x12, x19, lsl #3]
+	UBFX $0, R14, $9, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $0, R15, $9, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $0, R16, $9, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e92394a // zip1 v10.4s, v10.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3794b // zip2 v11.2d, v10.2d, v19.2d
+	WORD $0x4ed3394a // zip1 v10.2d, v10.2d, v19.2d
+	UBFX $16, R13, $9, R19
+	WORD $0xfc73798c // ldr d12, [x12, x19, lsl #3]
+	UBFX $16, R14, $9, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $16, R15, $9, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $16, R16, $9, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e92398c // zip1 v12.4s, v12.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3798d // zip2 v13.2d, v12.2d, v19.2d
+	WORD $0x4ed3398c // zip1 v12.2d, v12.2d, v19.2d
+	UBFX $32, R13, $9, R19
+	WORD $0xfc73798e // ldr d14, [x12, x19, lsl #3]
+	UBFX $32, R14, $9, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $32, R15, $9, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $32, R16, $9, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed379cf // zip2 v15.2d, v14.2d, v19.2d
+	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	UBFX $48, R13, $9, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $48, R14, $9, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $48, R15, $9, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $48, R16, $9, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e923a10 // zip1 v16.4s, v16.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed37a11 // zip2 v17.2d, v16.2d, v19.2d
+	WORD $0x4ed33a10 // zip1 v16.2d, v16.2d, v19.2d
+	WORD $0x3cc02112 // ldur q18, [x8, #2]
+	WORD $0x3cc12113 // ldur q19, [x8, #18]
+	WORD $0x4e135a52 // uzp2 v18.16b, v18.16b, v19.16b
+	WORD $0x6f0f0652 // ushr v18.16b, v18.16b, #1
+	WORD $0x4e205a54 // cnt v20.16b, v18.16b
+	WORD $0x6f0f5692 // sli v18.16b, v20.16b, #7
+	WORD $0x3dc00176 // ldr q22, [x11]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d77 // ldr q23, [x11, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eaa // bit v10.16b, v21.16b, v1.16b
+	WORD $0x3dc04177 // ldr q23, [x11, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eab // bit v11.16b, v21.16b, v1.16b
+	WORD $0x3dc00d76 // ldr q22, [x11, #48]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d77 // ldr q23, [x11, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eac // bit v12.16b, v21.16b, v1.16b
+	WORD $0x3dc04177 // ldr q23, [x11, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11ead // bit v13.16b, v21.16b, v1.16b
+	WORD $0x3dc01176 // ldr q22, [x11, #64]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d77 // ldr q23, [x11, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eae // bit v14.16b, v21.16b, v1.16b
+	WORD $0x3dc04177 // ldr q23, [x11, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eaf // bit v15.16b, v21.16b, v1.16b
+	WORD $0x3dc01576 // ldr q22, [x11, #80]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d77 // ldr q23, [x11, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eb0 // bit v16.16b, v21.16b, v1.16b
+	WORD $0x3dc04177 // ldr q23, [x11, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eb1 // bit v17.16b, v21.16b, v1.16b
+	WORD $0x4e0a004a // tbl v10.16b, {v2.16b}, v10.16b
+	WORD $0x3dc00129 // ldr q9, [x9]
+	WORD $0x4e899547 // sdot v7.4s, v10.16b, v9.16b
+	WORD $0x4e0b004b // tbl v11.16b, {v2.16b}, v11.16b
+	WORD $0x3dc00929 // ldr q9, [x9, #32]
+	WORD $0x4e899567 // sdot v7.4s, v11.16b, v9.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc01129 // ldr q9, [x9, #64]
+	WORD $0x4e899587 // sdot v7.4s, v12.16b, v9.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc01929 // ldr q9, [x9, #96]
+	WORD $0x4e8995a7 // sdot v7.4s, v13.16b, v9.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc02129 // ldr q9, [x9, #128]
+	WORD $0x4e8995c8 // sdot v8.4s, v14.16b, v9.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc02929 // ldr q9, [x9, #160]
+	WORD $0x4e8995e8 // sdot v8.4s, v15.16b, v9.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc03129 // ldr q9, [x9, #192]
+	WORD $0x4e899608 // sdot v8.4s, v16.16b, v9.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc03929 // ldr q9, [x9, #224]
+	WORD $0x4e899628 // sdot v8.4s, v17.16b, v9.16b
+	WORD $0x7d400109 // ldr h9, [x8]
+	WORD $0x1ee24129 // fcvt s9, h9
+	WORD $0x4e040529 // dup v9.4s, v9.s[0]
+	WORD $0x6e23dd29 // fmul v9.4s, v9.4s, v3.4s
+	WORD $0xbc44210b // ldur s11, [x8, #66]
+	WORD $0x6f0c056d // ushr v13.16b, v11.16b, #4
+	WORD $0x4e241d6b // and v11.16b, v11.16b, v4.16b
+	WORD $0x4e0d396b // zip1 v11.16b, v11.16b, v13.16b
+	WORD $0x4f09556b // shl v11.16b, v11.16b, #1
+	WORD $0x4f00e42d // movi v13.16b, #0x1
+	WORD $0x4ead1d6b // orr v11.16b, v11.16b, v13.16b
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f30556a // shl v10.4s, v11.4s, #16
+	WORD $0x4f30054a // sshr v10.4s, v10.4s, #16
+	WORD $0x4f30056b // sshr v11.4s, v11.4s, #16
+	WORD $0x4eaa9ce7 // mul v7.4s, v7.4s, v10.4s
+	WORD $0x4eab9507 // mla v7.4s, v8.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc0412c // ldr q12, [x9, #256]
+	WORD $0x6e29dd8c // fmul v12.4s, v12.4s, v9.4s
+	WORD $0x4e2ccce5 // fmla v5.4s, v7.4s, v12.4s
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	MOVD 34(R8), R13
+	MOVD 42(R8), R14
+	MOVD 50(R8), R15
+	MOVD 58(R8), R16
+	UBFX $0, R13, $9, R19
+	WORD $0xfc73798a // ldr d10, [x12, x19, lsl #3]
+	UBFX $0, R14, $9, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $0, R15, $9, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $0, R16, $9, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e92394a // zip1 v10.4s, v10.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3794b // zip2 v11.2d, v10.2d, v19.2d
+	WORD $0x4ed3394a // zip1 v10.2d, v10.2d, v19.2d
+	UBFX $16, R13, $9, R19
+	WORD $0xfc73798c // ldr d12, [x12, x19, lsl #3]
+	UBFX $16, R14, $9, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $16, R15, $9, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $16, R16, $9, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e92398c // zip1 v12.4s, v12.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3798d // zip2 v13.2d, v12.2d, v19.2d
+	WORD $0x4ed3398c // zip1 v12.2d, v12.2d, v19.2d
+	UBFX $32, R13, $9, R19
+	WORD $0xfc73798e // ldr d14, [x12, x19, lsl #3]
+	UBFX $32, R14, $9, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $32, R15, $9, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $32, R16, $9, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed379cf // zip2 v15.2d, v14.2d, v19.2d
+	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	UBFX $48, R13, $9, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $48, R14, $9, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $48, R15, $9, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $48, R16, $9, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e923a10 // zip1 v16.4s, v16.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed37a11 // zip2 v17.2d, v16.2d, v19.2d
+	WORD $0x4ed33a10 // zip1 v16.2d, v16.2d, v19.2d
+	WORD $0x3cc22112 // ldur q18, [x8, #34]
+	WORD $0x3cc32113 // ldur q19, [x8, #50]
+	WORD $0x4e135a52 // uzp2 v18.16b, v18.16b, v19.16b
+	WORD $0x6f0f0652 // ushr v18.16b, v18.16b, #1
+	WORD $0x4e205a54 // cnt v20.16b, v18.16b
+	WORD $0x6f0f5692 // sli v18.16b, v20.16b, #7
+	WORD $0x3dc00176 // ldr q22, [x11]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d77 // ldr q23, [x11, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eaa // bit v10.16b, v21.16b, v1.16b
+	WORD $0x3dc04177 // ldr q23, [x11, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eab // bit v11.16b, v21.16b, v1.16b
+	WORD $0x3dc00d76 // ldr q22, [x11, #48]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d77 // ldr q23, [x11, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eac // bit v12.16b, v21.16b, v1.16b
+	WORD $0x3dc04177 // ldr q23, [x11, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11ead // bit v13.16b, v21.16b, v1.16b
+	WORD $0x3dc01176 // ldr q22, [x11, #64]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d77 // ldr q23, [x11, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eae // bit v14.16b, v21.16b, v1.16b
+	WORD $0x3dc04177 // ldr q23, [x11, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eaf // bit v15.16b, v21.16b, v1.16b
+	WORD $0x3dc01576 // ldr q22, [x11, #80]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d77 // ldr q23, [x11, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eb0 // bit v16.16b, v21.16b, v1.16b
+	WORD $0x3dc04177 // ldr q23, [x11, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eb1 // bit v17.16b, v21.16b, v1.16b
+	WORD $0x4e0a004a // tbl v10.16b, {v2.16b}, v10.16b
+	WORD $0x3dc00529 // ldr q9, [x9, #16]
+	WORD $0x4e899547 // sdot v7.4s, v10.16b, v9.16b
+	WORD $0x4e0b004b // tbl v11.16b, {v2.16b}, v11.16b
+	WORD $0x3dc00d29 // ldr q9, [x9, #48]
+	WORD $0x4e899567 // sdot v7.4s, v11.16b, v9.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc01529 // ldr q9, [x9, #80]
+	WORD $0x4e899587 // sdot v7.4s, v12.16b, v9.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc01d29 // ldr q9, [x9, #112]
+	WORD $0x4e8995a7 // sdot v7.4s, v13.16b, v9.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc02529 // ldr q9, [x9, #144]
+	WORD $0x4e8995c8 // sdot v8.4s, v14.16b, v9.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc02d29 // ldr q9, [x9, #176]
+	WORD $0x4e8995e8 // sdot v8.4s, v15.16b, v9.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc03529 // ldr q9, [x9, #208]
+	WORD $0x4e899608 // sdot v8.4s, v16.16b, v9.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc03d29 // ldr q9, [x9, #240]
+	WORD $0x4e899628 // sdot v8.4s, v17.16b, v9.16b
+	WORD $0x7d400109 // ldr h9, [x8]
+	WORD $0x1ee24129 // fcvt s9, h9
+	WORD $0x4e040529 // dup v9.4s, v9.s[0]
+	WORD $0x6e23dd29 // fmul v9.4s, v9.4s, v3.4s
+	WORD $0xbc44610b // ldur s11, [x8, #70]
+	WORD $0x6f0c056d // ushr v13.16b, v11.16b, #4
+	WORD $0x4e241d6b // and v11.16b, v11.16b, v4.16b
+	WORD $0x4e0d396b // zip1 v11.16b, v11.16b, v13.16b
+	WORD $0x4f09556b // shl v11.16b, v11.16b, #1
+	WORD $0x4f00e42d // movi v13.16b, #0x1
+	WORD $0x4ead1d6b // orr v11.16b, v11.16b, v13.16b
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f30556a // shl v10.4s, v11.4s, #16
+	WORD $0x4f30054a // sshr v10.4s, v10.4s, #16
+	WORD $0x4f30056b // sshr v11.4s, v11.4s, #16
+	WORD $0x4eaa9ce7 // mul v7.4s, v7.4s, v10.4s
+	WORD $0x4eab9507 // mla v7.4s, v8.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc0452c // ldr q12, [x9, #272]
+	WORD $0x6e29dd8c // fmul v12.4s, v12.4s, v9.4s
+	WORD $0x4e2ccce6 // fmla v6.4s, v7.4s, v12.4s
+	ADD $74, R8, R8
+	ADD $448, R9, R9
+	SUBS $1, R10, R10
+	BGT super
+	WORD $0x6e26d4a5 // faddp v5.4s, v5.4s, v6.4s
+	WORD $0x6e25d4a5 // faddp v5.4s, v5.4s, v5.4s
+	WORD $0x7e30d8a5 // faddp s5, v5.2s
+	WORD $0xbd000005 // str s5, [x0]
+	ADD $4, R0, R0
+	ADD $4, R6, R6
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func packIQ2XSNEON(dst, src *byte, n, ahead uintptr)
+TEXT ·packIQ2XSNEON(SB), NOSPLIT, $0-32
+	MOVD dst+0(FP), R0
+	MOVD src+8(FP), R1
+	MOVD n+16(FP), R2
+	MOVD ahead+24(FP), R3
+	MOVD $neonTable<>(SB), R4
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc03082 // ldr q2, [x4, #192]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ2XS(SB), R5
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+	ADD R1, R3, R3
+super:
+	WORD $0xf9800062 // prfm pldl2keep, [x3]
+	WORD $0xf9802062 // prfm pldl2keep, [x3, #64]
+	WORD $0xbc442025 // ldur s5, [x1, #66]
+	WORD $0x6f0c04a7 // ushr v7.16b, v5.16b, #4
+	WORD $0x4e241ca5 // and v5.16b, v5.16b, v4.16b
+	WORD $0x4e0738a5 // zip1 v5.16b, v5.16b, v7.16b
+	WORD $0x4f0954a5 // shl v5.16b, v5.16b, #1
+	WORD $0x4f00e427 // movi v7.16b, #0x1
+	WORD $0x4ea71ca5 // orr v5.16b, v5.16b, v7.16b
+	WORD $0xfd000005 // str d5, [x0]
+	WORD $0xbc446025 // ldur s5, [x1, #70]
+	WORD $0x6f0c04a7 // ushr v7.16b, v5.16b, #4
+	WORD $0x4e241ca5 // and v5.16b, v5.16b, v4.16b
+	WORD $0x4e0738a5 // zip1 v5.16b, v5.16b, v7.16b
+	WORD $0x4f0954a5 // shl v5.16b, v5.16b, #1
+	WORD $0x4f00e427 // movi v7.16b, #0x1
+	WORD $0x4ea71ca5 // orr v5.16b, v5.16b, v7.16b
+	WORD $0xfd000405 // str d5, [x0, #8]
+	WORD $0x7d400025 // ldr h5, [x1]
+	WORD $0x7d00e005 // str h5, [x0, #112]
+	MOVD 2(R1), R6
+	MOVD 10(R1), R7
+	MOVD 18(R1), R8
+	MOVD 26(R1), R9
+	UBFX $0, R6, $9, R11
+	WORD $0xfc6b78a5 // ldr d5, [x5, x11, lsl #3]
+	UBFX $0, R7, $9, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $0, R8, $9, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $0, R9, $9, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d38a5 // zip1 v5.4s, v5.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece78a6 // zip2 v6.2d, v5.2d, v14.2d
+	WORD $0x4ece38a5 // zip1 v5.2d, v5.2d, v14.2d
+	UBFX $16, R6, $9, R11
+	WORD $0xfc6b78a7 // ldr d7, [x5, x11, lsl #3]
+	UBFX $16, R7, $9, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $16, R8, $9, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $16, R9, $9, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d38e7 // zip1 v7.4s, v7.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece78e8 // zip2 v8.2d, v7.2d, v14.2d
+	WORD $0x4ece38e7 // zip1 v7.2d, v7.2d, v14.2d
+	UBFX $32, R6, $9, R11
+	WORD $0xfc6b78a9 // ldr d9, [x5, x11, lsl #3]
+	UBFX $32, R7, $9, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $32, R8, $9, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $32, R9, $9, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d3929 // zip1 v9.4s, v9.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece792a // zip2 v10.2d, v9.2d, v14.2d
+	WORD $0x4ece3929 // zip1 v9.2d, v9.2d, v14.2d
+	UBFX $48, R6, $9, R11
+	WORD $0xfc6b78ab // ldr d11, [x5, x11, lsl #3]
+	UBFX $48, R7, $9, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $48, R8, $9, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $48, R9, $9, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d396b // zip1 v11.4s, v11.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece796c // zip2 v12.2d, v11.2d, v14.2d
+	WORD $0x4ece396b // zip1 v11.2d, v11.2d, v14.2d
+	WORD $0x3cc0202d // ldur q13, [x1, #2]
+	WORD $0x3cc1202e // ldur q14, [x1, #18]
+	WORD $0x4e0e59ad // uzp2 v13.16b, v13.16b, v14.16b
+	WORD $0x6f0f05ad // ushr v13.16b, v13.16b, #1
+	WORD $0x4e2059af // cnt v15.16b, v13.16b
+	WORD $0x6f0f55ed // sli v13.16b, v15.16b, #7
+	WORD $0x3dc00091 // ldr q17, [x4]
+	WORD $0x4e1101af // tbl v15.16b, {v13.16b}, v17.16b
+	WORD $0x3dc03c92 // ldr q18, [x4, #240]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e05 // bit v5.16b, v16.16b, v1.16b
+	WORD $0x3dc04092 // ldr q18, [x4, #256]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e06 // bit v6.16b, v16.16b, v1.16b
+	WORD $0x3dc00c91 // ldr q17, [x4, #48]
+	WORD $0x4e1101af // tbl v15.16b, {v13.16b}, v17.16b
+	WORD $0x3dc03c92 // ldr q18, [x4, #240]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e07 // bit v7.16b, v16.16b, v1.16b
+	WORD $0x3dc04092 // ldr q18, [x4, #256]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e08 // bit v8.16b, v16.16b, v1.16b
+	WORD $0x3dc01091 // ldr q17, [x4, #64]
+	WORD $0x4e1101af // tbl v15.16b, {v13.16b}, v17.16b
+	WORD $0x3dc03c92 // ldr q18, [x4, #240]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e09 // bit v9.16b, v16.16b, v1.16b
+	WORD $0x3dc04092 // ldr q18, [x4, #256]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0a // bit v10.16b, v16.16b, v1.16b
+	WORD $0x3dc01491 // ldr q17, [x4, #80]
+	WORD $0x4e1101af // tbl v15.16b, {v13.16b}, v17.16b
+	WORD $0x3dc03c92 // ldr q18, [x4, #240]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0b // bit v11.16b, v16.16b, v1.16b
+	WORD $0x3dc04092 // ldr q18, [x4, #256]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0c // bit v12.16b, v16.16b, v1.16b
+	WORD $0x4ea51cad // mov v13.16b, v5.16b
+	WORD $0x6f0a54ed // sli v13.16b, v7.16b, #2
+	WORD $0x6f0c552d // sli v13.16b, v9.16b, #4
+	WORD $0x6f0e556d // sli v13.16b, v11.16b, #6
+	WORD $0x3d80040d // str q13, [x0, #16]
+	WORD $0x4ea61ccd // mov v13.16b, v6.16b
+	WORD $0x6f0a550d // sli v13.16b, v8.16b, #2
+	WORD $0x6f0c554d // sli v13.16b, v10.16b, #4
+	WORD $0x6f0e558d // sli v13.16b, v12.16b, #6
+	WORD $0x3d800c0d // str q13, [x0, #48]
+	WORD $0x6f0e04a5 // ushr v5.16b, v5.16b, #2
+	WORD $0x4ea51cad // mov v13.16b, v5.16b
+	WORD $0x6f0e04c6 // ushr v6.16b, v6.16b, #2
+	WORD $0x6f0954cd // sli v13.16b, v6.16b, #1
+	WORD $0x6f0e04e7 // ushr v7.16b, v7.16b, #2
+	WORD $0x6f0a54ed // sli v13.16b, v7.16b, #2
+	WORD $0x6f0e0508 // ushr v8.16b, v8.16b, #2
+	WORD $0x6f0b550d // sli v13.16b, v8.16b, #3
+	WORD $0x6f0e0529 // ushr v9.16b, v9.16b, #2
+	WORD $0x6f0c552d // sli v13.16b, v9.16b, #4
+	WORD $0x6f0e054a // ushr v10.16b, v10.16b, #2
+	WORD $0x6f0d554d // sli v13.16b, v10.16b, #5
+	WORD $0x6f0e056b // ushr v11.16b, v11.16b, #2
+	WORD $0x6f0e556d // sli v13.16b, v11.16b, #6
+	WORD $0x6f0e058c // ushr v12.16b, v12.16b, #2
+	WORD $0x6f0f558d // sli v13.16b, v12.16b, #7
+	WORD $0x3d80140d // str q13, [x0, #80]
+	MOVD 34(R1), R6
+	MOVD 42(R1), R7
+	MOVD 50(R1), R8
+	MOVD 58(R1), R9
+	UBFX $0, R6, $9, R11
+	WORD $0xfc6b78a5 // ldr d5, [x5, x11, lsl #3]
+	UBFX $0, R7, $9, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $0, R8, $9, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $0, R9, $9, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d38a5 // zip1 v5.4s, v5.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece78a6 // zip2 v6.2d, v5.2d, v14.2d
+	WORD $0x4ece38a5 // zip1 v5.2d, v5.2d, v14.2d
+	UBFX $16, R6, $9, R11
+	WORD $0xfc6b78a7 // ldr d7, [x5, x11, lsl #3]
+	UBFX $16, R7, $9, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $16, R8, $9, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $16, R9, $9, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d38e7 // zip1 v7.4s, v7.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece78e8 // zip2 v8.2d, v7.2d, v14.2d
+	WORD $0x4ece38e7 // zip1 v7.2d, v7.2d, v14.2d
+	UBFX $32, R6, $9, R11
+	WORD $0xfc6b78a9 // ldr d9, [x5, x11, lsl #3]
+	UBFX $32, R7, $9, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $32, R8, $9, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $32, R9, $9, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d3929 // zip1 v9.4s, v9.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece792a // zip2 v10.2d, v9.2d, v14.2d
+	WORD $0x4ece3929 // zip1 v9.2d, v9.2d, v14.2d
+	UBFX $48, R6, $9, R11
+	WORD $0xfc6b78ab // ldr d11, [x5, x11, lsl #3]
+	UBFX $48, R7, $9, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $48, R8, $9, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $48, R9, $9, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d396b // zip1 v11.4s, v11.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece796c // zip2 v12.2d, v11.2d, v14.2d
+	WORD $0x4ece396b // zip1 v11.2d, v11.2d, v14.2d
+	WORD $0x3cc2202d // ldur q13, [x1, #34]
+	WORD $0x3cc3202e // ldur q14, [x1, #50]
+	WORD $0x4e0e59ad // uzp2 v13.16b, v13.16b, v14.16b
+	WORD $0x6f0f05ad // ushr v13.16b, v13.16b, #1
+	WORD $0x4e2059af // cnt v15.16b, v13.16b
+	WORD $0x6f0f55ed // sli v13.16b, v15.16b, #7
+	WORD $0x3dc00091 // ldr q17, [x4]
+	WORD $0x4e1101af // tbl v15.16b, {v13.16b}, v17.16b
+	WORD $0x3dc03c92 // ldr q18, [x4, #240]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e05 // bit v5.16b, v16.16b, v1.16b
+	WORD $0x3dc04092 // ldr q18, [x4, #256]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e06 // bit v6.16b, v16.16b, v1.16b
+	WORD $0x3dc00c91 // ldr q17, [x4, #48]
+	WORD $0x4e1101af // tbl v15.16b, {v13.16b}, v17.16b
+	WORD $0x3dc03c92 // ldr q18, [x4, #240]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e07 // bit v7.16b, v16.16b, v1.16b
+	WORD $0x3dc04092 // ldr q18, [x4, #256]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e08 // bit v8.16b, v16.16b, v1.16b
+	WORD $0x3dc01091 // ldr q17, [x4, #64]
+	WORD $0x4e1101af // tbl v15.16b, {v13.16b}, v17.16b
+	WORD $0x3dc03c92 // ldr q18, [x4, #240]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e09 // bit v9.16b, v16.16b, v1.16b
+	WORD $0x3dc04092 // ldr q18, [x4, #256]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0a // bit v10.16b, v16.16b, v1.16b
+	WORD $0x3dc01491 // ldr q17, [x4, #80]
+	WORD $0x4e1101af // tbl v15.16b, {v13.16b}, v17.16b
+	WORD $0x3dc03c92 // ldr q18, [x4, #240]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0b // bit v11.16b, v16.16b, v1.16b
+	WORD $0x3dc04092 // ldr q18, [x4, #256]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0c // bit v12.16b, v16.16b, v1.16b
+	WORD $0x4ea51cad // mov v13.16b, v5.16b
+	WORD $0x6f0a54ed // sli v13.16b, v7.16b, #2
+	WORD $0x6f0c552d // sli v13.16b, v9.16b, #4
+	WORD $0x6f0e556d // sli v13.16b, v11.16b, #6
+	WORD $0x3d80080d // str q13, [x0, #32]
+	WORD $0x4ea61ccd // mov v13.16b, v6.16b
+	WORD $0x6f0a550d // sli v13.16b, v8.16b, #2
+	WORD $0x6f0c554d // sli v13.16b, v10.16b, #4
+	WORD $0x6f0e558d // sli v13.16b, v12.16b, #6
+	WORD $0x3d80100d // str q13, [x0, #64]
+	WORD $0x6f0e04a5 // ushr v5.16b, v5.16b, #2
+	WORD $0x4ea51cad // mov v13.16b, v5.16b
+	WORD $0x6f0e04c6 // ushr v6.16b, v6.16b, #2
+	WORD $0x6f0954cd // sli v13.16b, v6.16b, #1
+	WORD $0x6f0e04e7 // ushr v7.16b, v7.16b, #2
+	WORD $0x6f0a54ed // sli v13.16b, v7.16b, #2
+	WORD $0x6f0e0508 // ushr v8.16b, v8.16b, #2
+	WORD $0x6f0b550d // sli v13.16b, v8.16b, #3
+	WORD $0x6f0e0529 // ushr v9.16b, v9.16b, #2
+	WORD $0x6f0c552d // sli v13.16b, v9.16b, #4
+	WORD $0x6f0e054a // ushr v10.16b, v10.16b, #2
+	WORD $0x6f0d554d // sli v13.16b, v10.16b, #5
+	WORD $0x6f0e056b // ushr v11.16b, v11.16b, #2
+	WORD $0x6f0e556d // sli v13.16b, v11.16b, #6
+	WORD $0x6f0e058c // ushr v12.16b, v12.16b, #2
+	WORD $0x6f0f558d // sli v13.16b, v12.16b, #7
+	WORD $0x3d80180d // str q13, [x0, #96]
+	ADD $74, R1, R1
+	ADD $74, R3, R3
+	ADD $114, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func fileStreamIQ3XXSNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileStreamIQ3XXSNEON(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc04921 // ldr q1, [x9, #288]
+	WORD $0x4f02f602 // fmov v2.4s, #2.500000000000000000e-01
+	MOVD ·gridIQ3XXS(SB), R10
+	WORD $0x4f00e503 // movi v3.16b, #0x8
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+super:
+	MOVD 2(R6), R11
+	MOVD 10(R6), R12
+	MOVD 18(R6), R13
+	MOVD 26(R6), R14
+	UBFX $0, R11, $8, R16
+	WORD $0xfc70794b // ldr d11, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	WORD $0x4e93396b // zip1 v11.4s, v11.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed4396b // zip1 v11.2d, v11.2d, v20.2d
+	UBFX $8, R11, $8, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	WORD $0x4e93398c // zip1 v12.4s, v12.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed4398c // zip1 v12.2d, v12.2d, v20.2d
+	UBFX $16, R11, $8, R16
+	WORD $0xfc70794d // ldr d13, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	WORD $0x4e9339ad // zip1 v13.4s, v13.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed439ad // zip1 v13.2d, v13.2d, v20.2d
+	UBFX $24, R11, $8, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	WORD $0x4e9339ce // zip1 v14.4s, v14.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed439ce // zip1 v14.2d, v14.2d, v20.2d
+	UBFX $32, R11, $8, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $32, R12, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $32, R13, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $32, R14, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	WORD $0x4e9339ef // zip1 v15.4s, v15.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed439ef // zip1 v15.2d, v15.2d, v20.2d
+	UBFX $40, R11, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $40, R12, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $40, R13, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $40, R14, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	WORD $0x4e933a10 // zip1 v16.4s, v16.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed43a10 // zip1 v16.2d, v16.2d, v20.2d
+	UBFX $48, R11, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $48, R12, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $48, R13, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $48, R14, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	WORD $0x4e933a31 // zip1 v17.4s, v17.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed43a31 // zip1 v17.2d, v17.2d, v20.2d
+	UBFX $56, R11, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $56, R12, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $56, R13, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $56, R14, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed43a52 // zip1 v18.2d, v18.2d, v20.2d
+	WORD $0x3cc420d3 // ldur q19, [x6, #66]
+	WORD $0x4f225674 // shl v20.4s, v19.4s, #2
+	WORD $0x3dc03535 // ldr q21, [x9, #208]
+	WORD $0x6eb51e93 // bit v19.16b, v20.16b, v21.16b
+	WORD $0x4f215674 // shl v20.4s, v19.4s, #1
+	WORD $0x3dc03935 // ldr q21, [x9, #224]
+	WORD $0x6eb51e93 // bit v19.16b, v20.16b, v21.16b
+	WORD $0x4f03e7f4 // movi v20.16b, #0x7f
+	WORD $0x4e341e73 // and v19.16b, v19.16b, v20.16b
+	WORD $0x4e205a75 // cnt v21.16b, v19.16b
+	WORD $0x6f0f56b3 // sli v19.16b, v21.16b, #7
+	WORD $0x3dc00137 // ldr q23, [x9]
+	WORD $0x4e170275 // tbl v21.16b, {v19.16b}, v23.16b
+	WORD $0x3dc04d38 // ldr q24, [x9, #304]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ecb // bit v11.16b, v22.16b, v3.16b
+	WORD $0x3dc05138 // ldr q24, [x9, #320]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ecc // bit v12.16b, v22.16b, v3.16b
+	WORD $0x3dc00d37 // ldr q23, [x9, #48]
+	WORD $0x4e170275 // tbl v21.16b, {v19.16b}, v23.16b
+	WORD $0x3dc04d38 // ldr q24, [x9, #304]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ecd // bit v13.16b, v22.16b, v3.16b
+	WORD $0x3dc05138 // ldr q24, [x9, #320]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ece // bit v14.16b, v22.16b, v3.16b
+	WORD $0x3dc01137 // ldr q23, [x9, #64]
+	WORD $0x4e170275 // tbl v21.16b, {v19.16b}, v23.16b
+	WORD $0x3dc04d38 // ldr q24, [x9, #304]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ecf // bit v15.16b, v22.16b, v3.16b
+	WORD $0x3dc05138 // ldr q24, [x9, #320]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ed0 // bit v16.16b, v22.16b, v3.16b
+	WORD $0x3dc01537 // ldr q23, [x9, #80]
+	WORD $0x4e170275 // tbl v21.16b, {v19.16b}, v23.16b
+	WORD $0x3dc04d38 // ldr q24, [x9, #304]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ed1 // bit v17.16b, v22.16b, v3.16b
+	WORD $0x3dc05138 // ldr q24, [x9, #320]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ed2 // bit v18.16b, v22.16b, v3.16b
+	WORD $0x4e0b002b // tbl v11.16b, {v1.16b}, v11.16b
+	WORD $0x3dc000ea // ldr q10, [x7]
+	WORD $0x0e2ac168 // smull v8.8h, v11.8b, v10.8b
+	WORD $0x4e2ac169 // smull2 v9.8h, v11.16b, v10.16b
+	WORD $0x4e0c002c // tbl v12.16b, {v1.16b}, v12.16b
+	WORD $0x3dc008ea // ldr q10, [x7, #32]
+	WORD $0x0e2a8188 // smlal v8.8h, v12.8b, v10.8b
+	WORD $0x4e2a8189 // smlal2 v9.8h, v12.16b, v10.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc010ea // ldr q10, [x7, #64]
+	WORD $0x0e2a81a8 // smlal v8.8h, v13.8b, v10.8b
+	WORD $0x4e2a81a9 // smlal2 v9.8h, v13.16b, v10.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc018ea // ldr q10, [x7, #96]
+	WORD $0x0e2a81c8 // smlal v8.8h, v14.8b, v10.8b
+	WORD $0x4e2a81c9 // smlal2 v9.8h, v14.16b, v10.16b
+	WORD $0x4e602906 // saddlp v6.4s, v8.8h
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e0f002f // tbl v15.16b, {v1.16b}, v15.16b
+	WORD $0x3dc020ea // ldr q10, [x7, #128]
+	WORD $0x0e2ac1e8 // smull v8.8h, v15.8b, v10.8b
+	WORD $0x4e2ac1e9 // smull2 v9.8h, v15.16b, v10.16b
+	WORD $0x4e100030 // tbl v16.16b, {v1.16b}, v16.16b
+	WORD $0x3dc028ea // ldr q10, [x7, #160]
+	WORD $0x0e2a8208 // smlal v8.8h, v16.8b, v10.8b
+	WORD $0x4e2a8209 // smlal2 v9.8h, v16.16b, v10.16b
+	WORD $0x4e110031 // tbl v17.16b, {v1.16b}, v17.16b
+	WORD $0x3dc030ea // ldr q10, [x7, #192]
+	WORD $0x0e2a8228 // smlal v8.8h, v17.8b, v10.8b
+	WORD $0x4e2a8229 // smlal2 v9.8h, v17.16b, v10.16b
+	WORD $0x4e120032 // tbl v18.16b, {v1.16b}, v18.16b
+	WORD $0x3dc038ea // ldr q10, [x7, #224]
+	WORD $0x0e2a8248 // smlal v8.8h, v18.8b, v10.8b
+	WORD $0x4e2a8249 // smlal2 v9.8h, v18.16b, v10.16b
+	WORD $0x4e606906 // sadalp v6.4s, v8.8h
+	WORD $0x4e606927 // sadalp v7.4s, v9.8h
+	WORD $0x4ea7bcc6 // addp v6.4s, v6.4s, v7.4s
+	WORD $0x7d4000ca // ldr h10, [x6]
+	WORD $0x1ee2414a // fcvt s10, h10
+	WORD $0x4e04054a // dup v10.4s, v10.s[0]
+	WORD $0x6e22dd4a // fmul v10.4s, v10.4s, v2.4s
+	WORD $0x3cc420cb // ldur q11, [x6, #66]
+	WORD $0x3dc0452d // ldr q13, [x9, #272]
+	WORD $0x4e0d016b // tbl v11.16b, {v11.16b}, v13.16b
+	WORD $0x6f0d056b // ushr v11.16b, v11.16b, #3
+	WORD $0x4f00e42d // movi v13.16b, #0x1
+	WORD $0x4ead1d6b // orr v11.16b, v11.16b, v13.16b
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e2bdd4a // fmul v10.4s, v10.4s, v11.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x3dc040ec // ldr q12, [x7, #256]
+	WORD $0x6e2add8c // fmul v12.4s, v12.4s, v10.4s
+	WORD $0x4e2cccc4 // fmla v4.4s, v6.4s, v12.4s
+	MOVD 34(R6), R11
+	MOVD 42(R6), R12
+	MOVD 50(R6), R13
+	MOVD 58(R6), R14
+	UBFX $0, R11, $8, R16
+	WORD $0xfc70794b // ldr d11, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	WORD $0x4e93396b // zip1 v11.4s, v11.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed4396b // zip1 v11.2d, v11.2d, v20.2d
+	UBFX $8, R11, $8, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	WORD $0x4e93398c // zip1 v12.4s, v12.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed4398c // zip1 v12.2d, v12.2d, v20.2d
+	UBFX $16, R11, $8, R16
+	WORD $0xfc70794d // ldr d13, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	WORD $0x4e9339ad // zip1 v13.4s, v13.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed439ad // zip1 v13.2d, v13.2d, v20.2d
+	UBFX $24, R11, $8, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	WORD $0x4e9339ce // zip1 v14.4s, v14.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed439ce // zip1 v14.2d, v14.2d, v20.2d
+	UBFX $32, R11, $8, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $32, R12, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $32, R13, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $32, R14, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	WORD $0x4e9339ef // zip1 v15.4s, v15.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed439ef // zip1 v15.2d, v15.2d, v20.2d
+	UBFX $40, R11, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $40, R12, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $40, R13, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $40, R14, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	WORD $0x4e933a10 // zip1 v16.4s, v16.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed43a10 // zip1 v16.2d, v16.2d, v20.2d
+	UBFX $48, R11, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $48, R12, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $48, R13, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $48, R14, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	WORD $0x4e933a31 // zip1 v17.4s, v17.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed43a31 // zip1 v17.2d, v17.2d, v20.2d
+	UBFX $56, R11, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $56, R12, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $56, R13, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $56, R14, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed43a52 // zip1 v18.2d, v18.2d, v20.2d
+	WORD $0x3cc520d3 // ldur q19, [x6, #82]
+	WORD $0x4f225674 // shl v20.4s, v19.4s, #2
+	WORD $0x3dc03535 // ldr q21, [x9, #208]
+	WORD $0x6eb51e93 // bit v19.16b, v20.16b, v21.16b
+	WORD $0x4f215674 // shl v20.4s, v19.4s, #1
+	WORD $0x3dc03935 // ldr q21, [x9, #224]
+	WORD $0x6eb51e93 // bit v19.16b, v20.16b, v21.16b
+	WORD $0x4f03e7f4 // movi v20.16b, #0x7f
+	WORD $0x4e341e73 // and v19.16b, v19.16b, v20.16b
+	WORD $0x4e205a75 // cnt v21.16b, v19.16b
+	WORD $0x6f0f56b3 // sli v19.16b, v21.16b, #7
+	WORD $0x3dc00137 // ldr q23, [x9]
+	WORD $0x4e170275 // tbl v21.16b, {v19.16b}, v23.16b
+	WORD $0x3dc04d38 // ldr q24, [x9, #304]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ecb // bit v11.16b, v22.16b, v3.16b
+	WORD $0x3dc05138 // ldr q24, [x9, #320]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ecc // bit v12.16b, v22.16b, v3.16b
+	WORD $0x3dc00d37 // ldr q23, [x9, #48]
+	WORD $0x4e170275 // tbl v21.16b, {v19.16b}, v23.16b
+	WORD $0x3dc04d38 // ldr q24, [x9, #304]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ecd // bit v13.16b, v22.16b, v3.16b
+	WORD $0x3dc05138 // ldr q24, [x9, #320]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ece // bit v14.16b, v22.16b, v3.16b
+	WORD $0x3dc01137 // ldr q23, [x9, #64]
+	WORD $0x4e170275 // tbl v21.16b, {v19.16b}, v23.16b
+	WORD $0x3dc04d38 // ldr q24, [x9, #304]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ecf // bit v15.16b, v22.16b, v3.16b
+	WORD $0x3dc05138 // ldr q24, [x9, #320]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ed0 // bit v16.16b, v22.16b, v3.16b
+	WORD $0x3dc01537 // ldr q23, [x9, #80]
+	WORD $0x4e170275 // tbl v21.16b, {v19.16b}, v23.16b
+	WORD $0x3dc04d38 // ldr q24, [x9, #304]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ed1 // bit v17.16b, v22.16b, v3.16b
+	WORD $0x3dc05138 // ldr q24, [x9, #320]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ed2 // bit v18.16b, v22.16b, v3.16b
+	WORD $0x4e0b002b // tbl v11.16b, {v1.16b}, v11.16b
+	WORD $0x3dc004ea // ldr q10, [x7, #16]
+	WORD $0x0e2ac168 // smull v8.8h, v11.8b, v10.8b
+	WORD $0x4e2ac169 // smull2 v9.8h, v11.16b, v10.16b
+	WORD $0x4e0c002c // tbl v12.16b, {v1.16b}, v12.16b
+	WORD $0x3dc00cea // ldr q10, [x7, #48]
+	WORD $0x0e2a8188 // smlal v8.8h, v12.8b, v10.8b
+	WORD $0x4e2a8189 // smlal2 v9.8h, v12.16b, v10.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc014ea // ldr q10, [x7, #80]
+	WORD $0x0e2a81a8 // smlal v8.8h, v13.8b, v10.8b
+	WORD $0x4e2a81a9 // smlal2 v9.8h, v13.16b, v10.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc01cea // ldr q10, [x7, #112]
+	WORD $0x0e2a81c8 // smlal v8.8h, v14.8b, v10.8b
+	WORD $0x4e2a81c9 // smlal2 v9.8h, v14.16b, v10.16b
+	WORD $0x4e602906 // saddlp v6.4s, v8.8h
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e0f002f // tbl v15.16b, {v1.16b}, v15.16b
+	WORD $0x3dc024ea // ldr q10, [x7, #144]
+	WORD $0x0e2ac1e8 // smull v8.8h, v15.8b, v10.8b
+	WORD $0x4e2ac1e9 // smull2 v9.8h, v15.16b, v10.16b
+	WORD $0x4e100030 // tbl v16.16b, {v1.16b}, v16.16b
+	WORD $0x3dc02cea // ldr q10, [x7, #176]
+	WORD $0x0e2a8208 // smlal v8.8h, v16.8b, v10.8b
+	WORD $0x4e2a8209 // smlal2 v9.8h, v16.16b, v10.16b
+	WORD $0x4e110031 // tbl v17.16b, {v1.16b}, v17.16b
+	WORD $0x3dc034ea // ldr q10, [x7, #208]
+	WORD $0x0e2a8228 // smlal v8.8h, v17.8b, v10.8b
+	WORD $0x4e2a8229 // smlal2 v9.8h, v17.16b, v10.16b
+	WORD $0x4e120032 // tbl v18.16b, {v1.16b}, v18.16b
+	WORD $0x3dc03cea // ldr q10, [x7, #240]
+	WORD $0x0e2a8248 // smlal v8.8h, v18.8b, v10.8b
+	WORD $0x4e2a8249 // smlal2 v9.8h, v18.16b, v10.16b
+	WORD $0x4e606906 // sadalp v6.4s, v8.8h
+	WORD $0x4e606927 // sadalp v7.4s, v9.8h
+	WORD $0x4ea7bcc6 // addp v6.4s, v6.4s, v7.4s
+	WORD $0x7d4000ca // ldr h10, [x6]
+	WORD $0x1ee2414a // fcvt s10, h10
+	WORD $0x4e04054a // dup v10.4s, v10.s[0]
+	WORD $0x6e22dd4a // fmul v10.4s, v10.4s, v2.4s
+	WORD $0x3cc520cb // ldur q11, [x6, #82]
+	WORD $0x3dc0452d // ldr q13, [x9, #272]
+	WORD $0x4e0d016b // tbl v11.16b, {v11.16b}, v13.16b
+	WORD $0x6f0d056b // ushr v11.16b, v11.16b, #3
+	WORD $0x4f00e42d // movi v13.16b, #0x1
+	WORD $0x4ead1d6b // orr v11.16b, v11.16b, v13.16b
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e2bdd4a // fmul v10.4s, v10.4s, v11.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x3dc044ec // ldr q12, [x7, #272]
+	WORD $0x6e2add8c // fmul v12.4s, v12.4s, v10.4s
+	WORD $0x4e2cccc5 // fmla v5.4s, v6.4s, v12.4s
+	ADD $98, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e25d484 // faddp v4.4s, v4.4s, v5.4s
+	WORD $0x6e24d484 // faddp v4.4s, v4.4s, v4.4s
+	WORD $0x7e30d884 // faddp s4, v4.2s
+	WORD $0xbd000004 // str s4, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileFarIQ3XXSNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileFarIQ3XXSNEON(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc04921 // ldr q1, [x9, #288]
+	WORD $0x4f02f602 // fmov v2.4s, #2.500000000000000000e-01
+	MOVD ·gridIQ3XXS(SB), R10
+	WORD $0x4f00e503 // movi v3.16b, #0x8
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+super:
+	WORD $0xf99000c2 // prfm pldl2keep, [x6, #8192]
+	WORD $0xf99020c2 // prfm pldl2keep, [x6, #8256]
+	MOVD 2(R6), R11
+	MOVD 10(R6), R12
+	MOVD 18(R6), R13
+	MOVD 26(R6), R14
+	UBFX $0, R11, $8, R16
+	WORD $0xfc70794b // ldr d11, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	WORD $0x4e93396b // zip1 v11.4s, v11.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed4396b // zip1 v11.2d, v11.2d, v20.2d
+	UBFX $8, R11, $8, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	WORD $0x4e93398c // zip1 v12.4s, v12.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed4398c // zip1 v12.2d, v12.2d, v20.2d
+	UBFX $16, R11, $8, R16
+	WORD $0xfc70794d // ldr d13, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	WORD $0x4e9339ad // zip1 v13.4s, v13.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed439ad // zip1 v13.2d, v13.2d, v20.2d
+	UBFX $24, R11, $8, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	WORD $0x4e9339ce // zip1 v14.4s, v14.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed439ce // zip1 v14.2d, v14.2d, v20.2d
+	UBFX $32, R11, $8, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $32, R12, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $32, R13, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $32, R14, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	WORD $0x4e9339ef // zip1 v15.4s, v15.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed439ef // zip1 v15.2d, v15.2d, v20.2d
+	UBFX $40, R11, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $40, R12, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $40, R13, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $40, R14, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	WORD $0x4e933a10 // zip1 v16.4s, v16.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed43a10 // zip1 v16.2d, v16.2d, v20.2d
+	UBFX $48, R11, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $48, R12, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $48, R13, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $48, R14, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	WORD $0x4e933a31 // zip1 v17.4s, v17.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed43a31 // zip1 v17.2d, v17.2d, v20.2d
+	UBFX $56, R11, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $56, R12, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $56, R13, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $56, R14, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed43a52 // zip1 v18.2d, v18.2d, v20.2d
+	WORD $0x3cc420d3 // ldur q19, [x6, #66]
+	WORD $0x4f225674 // shl v20.4s, v19.4s, #2
+	WORD $0x3dc03535 // ldr q21, [x9, #208]
+	WORD $0x6eb51e93 // bit v19.16b, v20.16b, v21.16b
+	WORD $0x4f215674 // shl v20.4s, v19.4s, #1
+	WORD $0x3dc03935 // ldr q21, [x9, #224]
+	WORD $0x6eb51e93 // bit v19.16b, v20.16b, v21.16b
+	WORD $0x4f03e7f4 // movi v20.16b, #0x7f
+	WORD $0x4e341e73 // and v19.16b, v19.16b, v20.16b
+	WORD $0x4e205a75 // cnt v21.16b, v19.16b
+	WORD $0x6f0f56b3 // sli v19.16b, v21.16b, #7
+	WORD $0x3dc00137 // ldr q23, [x9]
+	WORD $0x4e170275 // tbl v21.16b, {v19.16b}, v23.16b
+	WORD $0x3dc04d38 // ldr q24, [x9, #304]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ecb // bit v11.16b, v22.16b, v3.16b
+	WORD $0x3dc05138 // ldr q24, [x9, #320]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ecc // bit v12.16b, v22.16b, v3.16b
+	WORD $0x3dc00d37 // ldr q23, [x9, #48]
+	WORD $0x4e170275 // tbl v21.16b, {v19.16b}, v23.16b
+	WORD $0x3dc04d38 // ldr q24, [x9, #304]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ecd // bit v13.16b, v22.16b, v3.16b
+	WORD $0x3dc05138 // ldr q24, [x9, #320]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ece // bit v14.16b, v22.16b, v3.16b
+	WORD $0x3dc01137 // ldr q23, [x9, #64]
+	WORD $0x4e170275 // tbl v21.16b, {v19.16b}, v23.16b
+	WORD $0x3dc04d38 // ldr q24, [x9, #304]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ecf // bit v15.16b, v22.16b, v3.16b
+	WORD $0x3dc05138 // ldr q24, [x9, #320]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ed0 // bit v16.16b, v22.16b, v3.16b
+	WORD $0x3dc01537 // ldr q23, [x9, #80]
+	WORD $0x4e170275 // tbl v21.16b, {v19.16b}, v23.16b
+	WORD $0x3dc04d38 // ldr q24, [x9, #304]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ed1 // bit v17.16b, v22.16b, v3.16b
+	WORD $0x3dc05138 // ldr q24, [x9, #320]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ed2 // bit v18.16b, v22.16b, v3.16b
+	WORD $0x4e0b002b // tbl v11.16b, {v1.16b}, v11.16b
+	WORD $0x3dc000ea // ldr q10, [x7]
+	WORD $0x0e2ac168 // smull v8.8h, v11.8b, v10.8b
+	WORD $0x4e2ac169 // smull2 v9.8h, v11.16b, v10.16b
+	WORD $0x4e0c002c // tbl v12.16b, {v1.16b}, v12.16b
+	WORD $0x3dc008ea // ldr q10, [x7, #32]
+	WORD $0x0e2a8188 // smlal v8.8h, v12.8b, v10.8b
+	WORD $0x4e2a8189 // smlal2 v9.8h, v12.16b, v10.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc010ea // ldr q10, [x7, #64]
+	WORD $0x0e2a81a8 // smlal v8.8h, v13.8b, v10.8b
+	WORD $0x4e2a81a9 // smlal2 v9.8h, v13.16b, v10.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc018ea // ldr q10, [x7, #96]
+	WORD $0x0e2a81c8 // smlal v8.8h, v14.8b, v10.8b
+	WORD $0x4e2a81c9 // smlal2 v9.8h, v14.16b, v10.16b
+	WORD $0x4e602906 // saddlp v6.4s, v8.8h
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e0f002f // tbl v15.16b, {v1.16b}, v15.16b
+	WORD $0x3dc020ea // ldr q10, [x7, #128]
+	WORD $0x0e2ac1e8 // smull v8.8h, v15.8b, v10.8b
+	WORD $0x4e2ac1e9 // smull2 v9.8h, v15.16b, v10.16b
+	WORD $0x4e100030 // tbl v16.16b, {v1.16b}, v16.16b
+	WORD $0x3dc028ea // ldr q10, [x7, #160]
+	WORD $0x0e2a8208 // smlal v8.8h, v16.8b, v10.8b
+	WORD $0x4e2a8209 // smlal2 v9.8h, v16.16b, v10.16b
+	WORD $0x4e110031 // tbl v17.16b, {v1.16b}, v17.16b
+	WORD $0x3dc030ea // ldr q10, [x7, #192]
+	WORD $0x0e2a8228 // smlal v8.8h, v17.8b, v10.8b
+	WORD $0x4e2a8229 // smlal2 v9.8h, v17.16b, v10.16b
+	WORD $0x4e120032 // tbl v18.16b, {v1.16b}, v18.16b
+	WORD $0x3dc038ea // ldr q10, [x7, #224]
+	WORD $0x0e2a8248 // smlal v8.8h, v18.8b, v10.8b
+	WORD $0x4e2a8249 // smlal2 v9.8h, v18.16b, v10.16b
+	WORD $0x4e606906 // sadalp v6.4s, v8.8h
+	WORD $0x4e606927 // sadalp v7.4s, v9.8h
+	WORD $0x4ea7bcc6 // addp v6.4s, v6.4s, v7.4s
+	WORD $0x7d4000ca // ldr h10, [x6]
+	WORD $0x1ee2414a // fcvt s10, h10
+	WORD $0x4e04054a // dup v10.4s, v10.s[0]
+	WORD $0x6e22dd4a // fmul v10.4s, v10.4s, v2.4s
+	WORD $0x3cc420cb // ldur q11, [x6, #66]
+	WORD $0x3dc0452d // ldr q13, [x9, #272]
+	WORD $0x4e0d016b // tbl v11.16b, {v11.16b}, v13.16b
+	WORD $0x6f0d056b // ushr v11.16b, v11.16b, #3
+	WORD $0x4f00e42d // movi v13.16b, #0x1
+	WORD $0x4ead1d6b // orr v11.16b, v11.16b, v13.16b
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e2bdd4a // fmul v10.4s, v10.4s, v11.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x3dc040ec // ldr q12, [x7, #256]
+	WORD $0x6e2add8c // fmul v12.4s, v12.4s, v10.4s
+	WORD $0x4e2cccc4 // fmla v4.4s, v6.4s, v12.4s
+	MOVD 34(R6), R11
+	MOVD 42(R6), R12
+	MOVD 50(R6), R13
+	MOVD 58(R6), R14
+	UBFX $0, R11, $8, R16
+	WORD $0xfc70794b // ldr d11, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	WORD $0x4e93396b // zip1 v11.4s, v11.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed4396b // zip1 v11.2d, v11.2d, v20.2d
+	UBFX $8, R11, $8, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	WORD $0x4e93398c // zip1 v12.4s, v12.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed4398c // zip1 v12.2d, v12.2d, v20.2d
+	UBFX $16, R11, $8, R16
+	WORD $0xfc70794d // ldr d13, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	WORD $0x4e9339ad // zip1 v13.4s, v13.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed439ad // zip1 v13.2d, v13.2d, v20.2d
+	UBFX $24, R11, $8, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	WORD $0x4e9339ce // zip1 v14.4s, v14.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed439ce // zip1 v14.2d, v14.2d, v20.2d
+	UBFX $32, R11, $8, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $32, R12, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $32, R13, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $32, R14, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	WORD $0x4e9339ef // zip1 v15.4s, v15.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed439ef // zip1 v15.2d, v15.2d, v20.2d
+	UBFX $40, R11, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $40, R12, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $40, R13, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $40, R14, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	WORD $0x4e933a10 // zip1 v16.4s, v16.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed43a10 // zip1 v16.2d, v16.2d, v20.2d
+	UBFX $48, R11, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $48, R12, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $48, R13, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $48, R14, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	WORD $0x4e933a31 // zip1 v17.4s, v17.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed43a31 // zip1 v17.2d, v17.2d, v20.2d
+	UBFX $56, R11, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $56, R12, $8, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $56, R13, $8, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $56, R14, $8, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed43a52 // zip1 v18.2d, v18.2d, v20.2d
+	WORD $0x3cc520d3 // ldur q19, [x6, #82]
+	WORD $0x4f225674 // shl v20.4s, v19.4s, #2
+	WORD $0x3dc03535 // ldr q21, [x9, #208]
+	WORD $0x6eb51e93 // bit v19.16b, v20.16b, v21.16b
+	WORD $0x4f215674 // shl v20.4s, v19.4s, #1
+	WORD $0x3dc03935 // ldr q21, [x9, #224]
+	WORD $0x6eb51e93 // bit v19.16b, v20.16b, v21.16b
+	WORD $0x4f03e7f4 // movi v20.16b, #0x7f
+	WORD $0x4e341e73 // and v19.16b, v19.16b, v20.16b
+	WORD $0x4e205a75 // cnt v21.16b, v19.16b
+	WORD $0x6f0f56b3 // sli v19.16b, v21.16b, #7
+	WORD $0x3dc00137 // ldr q23, [x9]
+	WORD $0x4e170275 // tbl v21.16b, {v19.16b}, v23.16b
+	WORD $0x3dc04d38 // ldr q24, [x9, #304]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ecb // bit v11.16b, v22.16b, v3.16b
+	WORD $0x3dc05138 // ldr q24, [x9, #320]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ecc // bit v12.16b, v22.16b, v3.16b
+	WORD $0x3dc00d37 // ldr q23, [x9, #48]
+	WORD $0x4e170275 // tbl v21.16b, {v19.16b}, v23.16b
+	WORD $0x3dc04d38 // ldr q24, [x9, #304]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ecd // bit v13.16b, v22.16b, v3.16b
+	WORD $0x3dc05138 // ldr q24, [x9, #320]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ece // bit v14.16b, v22.16b, v3.16b
+	WORD $0x3dc01137 // ldr q23, [x9, #64]
+	WORD $0x4e170275 // tbl v21.16b, {v19.16b}, v23.16b
+	WORD $0x3dc04d38 // ldr q24, [x9, #304]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ecf // bit v15.16b, v22.16b, v3.16b
+	WORD $0x3dc05138 // ldr q24, [x9, #320]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ed0 // bit v16.16b, v22.16b, v3.16b
+	WORD $0x3dc01537 // ldr q23, [x9, #80]
+	WORD $0x4e170275 // tbl v21.16b, {v19.16b}, v23.16b
+	WORD $0x3dc04d38 // ldr q24, [x9, #304]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ed1 // bit v17.16b, v22.16b, v3.16b
+	WORD $0x3dc05138 // ldr q24, [x9, #320]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ed2 // bit v18.16b, v22.16b, v3.16b
+	WORD $0x4e0b002b // tbl v11.16b, {v1.16b}, v11.16b
+	WORD $0x3dc004ea // ldr q10, [x7, #16]
+	WORD $0x0e2ac168 // smull v8.8h, v11.8b, v10.8b
+	WORD $0x4e2ac169 // smull2 v9.8h, v11.16b, v10.16b
+	WORD $0x4e0c002c // tbl v12.16b, {v1.16b}, v12.16b
+	WORD $0x3dc00cea // ldr q10, [x7, #48]
+	WORD $0x0e2a8188 // smlal v8.8h, v12.8b, v10.8b
+	WORD $0x4e2a8189 // smlal2 v9.8h, v12.16b, v10.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc014ea // ldr q10, [x7, #80]
+	WORD $0x0e2a81a8 // smlal v8.8h, v13.8b, v10.8b
+	WORD $0x4e2a81a9 // smlal2 v9.8h, v13.16b, v10.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc01cea // ldr q10, [x7, #112]
+	WORD $0x0e2a81c8 // smlal v8.8h, v14.8b, v10.8b
+	WORD $0x4e2a81c9 // smlal2 v9.8h, v14.16b, v10.16b
+	WORD $0x4e602906 // saddlp v6.4s, v8.8h
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e0f002f // tbl v15.16b, {v1.16b}, v15.16b
+	WORD $0x3dc024ea // ldr q10, [x7, #144]
+	WORD $0x0e2ac1e8 // smull v8.8h, v15.8b, v10.8b
+	WORD $0x4e2ac1e9 // smull2 v9.8h, v15.16b, v10.16b
+	WORD $0x4e100030 // tbl v16.16b, {v1.16b}, v16.16b
+	WORD $0x3dc02cea // ldr q10, [x7, #176]
+	WORD $0x0e2a8208 // smlal v8.8h, v16.8b, v10.8b
+	WORD $0x4e2a8209 // smlal2 v9.8h, v16.16b, v10.16b
+	WORD $0x4e110031 // tbl v17.16b, {v1.16b}, v17.16b
+	WORD $0x3dc034ea // ldr q10, [x7, #208]
+	WORD $0x0e2a8228 // smlal v8.8h, v17.8b, v10.8b
+	WORD $0x4e2a8229 // smlal2 v9.8h, v17.16b, v10.16b
+	WORD $0x4e120032 // tbl v18.16b, {v1.16b}, v18.16b
+	WORD $0x3dc03cea // ldr q10, [x7, #240]
+	WORD $0x0e2a8248 // smlal v8.8h, v18.8b, v10.8b
+	WORD $0x4e2a8249 // smlal2 v9.8h, v18.16b, v10.16b
+	WORD $0x4e606906 // sadalp v6.4s, v8.8h
+	WORD $0x4e606927 // sadalp v7.4s, v9.8h
+	WORD $0x4ea7bcc6 // addp v6.4s, v6.4s, v7.4s
+	WORD $0x7d4000ca // ldr h10, [x6]
+	WORD $0x1ee2414a // fcvt s10, h10
+	WORD $0x4e04054a // dup v10.4s, v10.s[0]
+	WORD $0x6e22dd4a // fmul v10.4s, v10.4s, v2.4s
+	WORD $0x3cc520cb // ldur q11, [x6, #82]
+	WORD $0x3dc0452d // ldr q13, [x9, #272]
+	WORD $0x4e0d016b // tbl v11.16b, {v11.16b}, v13.16b
+	WORD $0x6f0d056b // ushr v11.16b, v11.16b, #3
+	WORD $0x4f00e42d // movi v13.16b, #0x1
+	WORD $0x4ead1d6b // orr v11.16b, v11.16b, v13.16b
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e2bdd4a // fmul v10.4s, v10.4s, v11.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x3dc044ec // ldr q12, [x7, #272]
+	WORD $0x6e2add8c // fmul v12.4s, v12.4s, v10.4s
+	WORD $0x4e2cccc5 // fmla v5.4s, v6.4s, v12.4s
+	ADD $98, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e25d484 // faddp v4.4s, v4.4s, v5.4s
+	WORD $0x6e24d484 // faddp v4.4s, v4.4s, v4.4s
+	WORD $0x7e30d884 // faddp s4, v4.2s
+	WORD $0xbd000004 // str s4, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileScatterIQ3XXSNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+TEXT ·fileScatterIQ3XXSNEON(SB), NOSPLIT, $0-56
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+32(FP), R3
+	MOVD n+40(FP), R4
+	MOVD rows+48(FP), R5
+	MOVD index+24(FP), R6
+	MOVD $neonTable<>(SB), R11
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc04961 // ldr q1, [x11, #288]
+	WORD $0x4f02f602 // fmov v2.4s, #2.500000000000000000e-01
+	MOVD ·gridIQ3XXS(SB), R12
+	WORD $0x4f00e503 // movi v3.16b, #0x8
+row:
+	MOVW 0(R6), R8
+	MUL R2, R8, R8
+	ADD R1, R8, R8
+	MOVD R8, R7
+	CMP $4, R5
+	BLE last
+	MOVW 16(R6), R7
+	MUL R2, R7, R7
+	ADD R1, R7, R7
+last:
+	MOVD R3, R9
+	MOVD R4, R10
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+super:
+	WORD $0xf98000e2 // prfm pldl2keep, [x7]
+	WORD $0xf98020e2 // prfm pldl2keep, [x7, #64]
+	ADD $98, R7, R7
+	MOVD 2(R8), R13
+	MOVD 10(R8), R14
+	MOVD 18(R8), R15
+	MOVD 26(R8), R16
+	UBFX $0, R13, $8, R19
+	WORD $0xfc73798b // ldr d11, [x12, x19, lsl #3]
+	UBFX $0, R14, $8, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $0, R15, $8, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $0, R16, $8, R19
+	WORD $0xfc737995 // ldr d21, [x12, x19, lsl #3]
+	WORD $0x4e93396b // zip1 v11.4s, v11.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed4396b // zip1 v11.2d, v11.2d, v20.2d
+	UBFX $8, R13, $8, R19
+	WORD $0xfc73798c // ldr d12, [x12, x19, lsl #3]
+	UBFX $8, R14, $8, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $8, R15, $8, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $8, R16, $8, R19
+	WORD $0xfc737995 // ldr d21, [x12, x19, lsl #3]
+	WORD $0x4e93398c // zip1 v12.4s, v12.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed4398c // zip1 v12.2d, v12.2d, v20.2d
+	UBFX $16, R13, $8, R19
+	WORD $0xfc73798d // ldr d13, [x12, x19, lsl #3]
+	UBFX $16, R14, $8, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $16, R15, $8, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $16, R16, $8, R19
+	WORD $0xfc737995 // ldr d21, [x12, x19, lsl #3]
+	WORD $0x4e9339ad // zip1 v13.4s, v13.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed439ad // zip1 v13.2d, v13.2d, v20.2d
+	UBFX $24, R13, $8, R19
+	WORD $0xfc73798e // ldr d14, [x12, x19, lsl #3]
+	UBFX $24, R14, $8, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $24, R15, $8, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $24, R16, $8, R19
+	WORD $0xfc737995 // ldr d21, [x12, x19, lsl #3]
+	WORD $0x4e9339ce // zip1 v14.4s, v14.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed439ce // zip1 v14.2d, v14.2d, v20.2d
+	UBFX $32, R13, $8, R19
+	WORD $0xfc73798f // ldr d15, [x12, x19, lsl #3]
+	UBFX $32, R14, $8, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $32, R15, $8, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $32, R16, $8, R19
+	WORD $0xfc737995 // ldr d21, [x12, x19, lsl #3]
+	WORD $0x4e9339ef // zip1 v15.4s, v15.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed439ef // zip1 v15.2d, v15.2d, v20.2d
+	UBFX $40, R13, $8, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $40, R14, $8, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $40, R15, $8, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $40, R16, $8, R19
+	WORD $0xfc737995 // ldr d21, [x12, x19, lsl #3]
+	WORD $0x4e933a10 // zip1 v16.4s, v16.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed43a10 // zip1 v16.2d, v16.2d, v20.2d
+	UBFX $48, R13, $8, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $48, R14, $8, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $48, R15, $8, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $48, R16, $8, R19
+	WORD $0xfc737995 // ldr d21, [x12, x19, lsl #3]
+	WORD $0x4e933a31 // zip1 v17.4s, v17.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed43a31 // zip1 v17.2d, v17.2d, v20.2d
+	UBFX $56, R13, $8, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $56, R14, $8, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $56, R15, $8, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $56, R16, $8, R19
+	WORD $0xfc737995 // ldr d21, [x12, x19, lsl #3]
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed43a52 // zip1 v18.2d, v18.2d, v20.2d
+	WORD $0x3cc42113 // ldur q19, [x8, #66]
+	WORD $0x4f225674 // shl v20.4s, v19.4s, #2
+	WORD $0x3dc03575 // ldr q21, [x11, #208]
+	WORD $0x6eb51e93 // bit v19.16b, v20.16b, v21.16b
+	WORD $0x4f215674 // shl v20.4s, v19.4s, #1
+	WORD $0x3dc03975 // ldr q21, [x11, #224]
+	WORD $0x6eb51e93 // bit v19.16b, v20.16b, v21.16b
+	WORD $0x4f03e7f4 // movi v20.16b, #0x7f
+	WORD $0x4e341e73 // and v19.16b, v19.16b, v20.16b
+	WORD $0x4e205a75 // cnt v21.16b, v19.16b
+	WORD $0x6f0f56b3 // sli v19.16b, v21.16b, #7
+	WORD $0x3dc00177 // ldr q23, [x11]
+	WORD $0x4e170275 // tbl v21.16b, {v19.16b}, v23.16b
+	WORD $0x3dc04d78 // ldr q24, [x11, #304]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ecb // bit v11.16b, v22.16b, v3.16b
+	WORD $0x3dc05178 // ldr q24, [x11, #320]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ecc // bit v12.16b, v22.16b, v3.16b
+	WORD $0x3dc00d77 // ldr q23, [x11, #48]
+	WORD $0x4e170275 // tbl v21.16b, {v19.16b}, v23.16b
+	WORD $0x3dc04d78 // ldr q24, [x11, #304]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ecd // bit v13.16b, v22.16b, v3.16b
+	WORD $0x3dc05178 // ldr q24, [x11, #320]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ece // bit v14.16b, v22.16b, v3.16b
+	WORD $0x3dc01177 // ldr q23, [x11, #64]
+	WORD $0x4e170275 // tbl v21.16b, {v19.16b}, v23.16b
+	WORD $0x3dc04d78 // ldr q24, [x11, #304]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ecf // bit v15.16b, v22.16b, v3.16b
+	WORD $0x3dc05178 // ldr q24, [x11, #320]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ed0 // bit v16.16b, v22.16b, v3.16b
+	WORD $0x3dc01577 // ldr q23, [x11, #80]
+	WORD $0x4e170275 // tbl v21.16b, {v19.16b}, v23.16b
+	WORD $0x3dc04d78 // ldr q24, [x11, #304]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ed1 // bit v17.16b, v22.16b, v3.16b
+	WORD $0x3dc05178 // ldr q24, [x11, #320]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ed2 // bit v18.16b, v22.16b, v3.16b
+	WORD $0x4e0b002b // tbl v11.16b, {v1.16b}, v11.16b
+	WORD $0x3dc0012a // ldr q10, [x9]
+	WORD $0x0e2ac168 // smull v8.8h, v11.8b, v10.8b
+	WORD $0x4e2ac169 // smull2 v9.8h, v11.16b, v10.16b
+	WORD $0x4e0c002c // tbl v12.16b, {v1.16b}, v12.16b
+	WORD $0x3dc0092a // ldr q10, [x9, #32]
+	WORD $0x0e2a8188 // smlal v8.8h, v12.8b, v10.8b
+	WORD $0x4e2a8189 // smlal2 v9.8h, v12.16b, v10.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc0112a // ldr q10, [x9, #64]
+	WORD $0x0e2a81a8 // smlal v8.8h, v13.8b, v10.8b
+	WORD $0x4e2a81a9 // smlal2 v9.8h, v13.16b, v10.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc0192a // ldr q10, [x9, #96]
+	WORD $0x0e2a81c8 // smlal v8.8h, v14.8b, v10.8b
+	WORD $0x4e2a81c9 // smlal2 v9.8h, v14.16b, v10.16b
+	WORD $0x4e602906 // saddlp v6.4s, v8.8h
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e0f002f // tbl v15.16b, {v1.16b}, v15.16b
+	WORD $0x3dc0212a // ldr q10, [x9, #128]
+	WORD $0x0e2ac1e8 // smull v8.8h, v15.8b, v10.8b
+	WORD $0x4e2ac1e9 // smull2 v9.8h, v15.16b, v10.16b
+	WORD $0x4e100030 // tbl v16.16b, {v1.16b}, v16.16b
+	WORD $0x3dc0292a // ldr q10, [x9, #160]
+	WORD $0x0e2a8208 // smlal v8.8h, v16.8b, v10.8b
+	WORD $0x4e2a8209 // smlal2 v9.8h, v16.16b, v10.16b
+	WORD $0x4e110031 // tbl v17.16b, {v1.16b}, v17.16b
+	WORD $0x3dc0312a // ldr q10, [x9, #192]
+	WORD $0x0e2a8228 // smlal v8.8h, v17.8b, v10.8b
+	WORD $0x4e2a8229 // smlal2 v9.8h, v17.16b, v10.16b
+	WORD $0x4e120032 // tbl v18.16b, {v1.16b}, v18.16b
+	WORD $0x3dc0392a // ldr q10, [x9, #224]
+	WORD $0x0e2a8248 // smlal v8.8h, v18.8b, v10.8b
+	WORD $0x4e2a8249 // smlal2 v9.8h, v18.16b, v10.16b
+	WORD $0x4e606906 // sadalp v6.4s, v8.8h
+	WORD $0x4e606927 // sadalp v7.4s, v9.8h
+	WORD $0x4ea7bcc6 // addp v6.4s, v6.4s, v7.4s
+	WORD $0x7d40010a // ldr h10, [x8]
+	WORD $0x1ee2414a // fcvt s10, h10
+	WORD $0x4e04054a // dup v10.4s, v10.s[0]
+	WORD $0x6e22dd4a // fmul v10.4s, v10.4s, v2.4s
+	WORD $0x3cc4210b // ldur q11, [x8, #66]
+	WORD $0x3dc0456d // ldr q13, [x11, #272]
+	WORD $0x4e0d016b // tbl v11.16b, {v11.16b}, v13.16b
+	WORD $0x6f0d056b // ushr v11.16b, v11.16b, #3
+	WORD $0x4f00e42d // movi v13.16b, #0x1
+	WORD $0x4ead1d6b // orr v11.16b, v11.16b, v13.16b
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e2bdd4a // fmul v10.4s, v10.4s, v11.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x3dc0412c // ldr q12, [x9, #256]
+	WORD $0x6e2add8c // fmul v12.4s, v12.4s, v10.4s
+	WORD $0x4e2cccc4 // fmla v4.4s, v6.4s, v12.4s
+	MOVD 34(R8), R13
+	MOVD 42(R8), R14
+	MOVD 50(R8), R15
+	MOVD 58(R8), R16
+	UBFX $0, R13, $8, R19
+	WORD $0xfc73798b // ldr d11, [x12, x19, lsl #3]
+	UBFX $0, R14, $8, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $0, R15, $8, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $0, R16, $8, R19
+	WORD $0xfc737995 // ldr d21, [x12, x19, lsl #3]
+	WORD $0x4e93396b // zip1 v11.4s, v11.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed4396b // zip1 v11.2d, v11.2d, v20.2d
+	UBFX $8, R13, $8, R19
+	WORD $0xfc73798c // ldr d12, [x12, x19, lsl #3]
+	UBFX $8, R14, $8, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $8, R15, $8, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $8, R16, $8, R19
+	WORD $0xfc737995 // ldr d21, [x12, x19, lsl #3]
+	WORD $0x4e93398c // zip1 v12.4s, v12.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed4398c // zip1 v12.2d, v12.2d, v20.2d
+	UBFX $16, R13, $8, R19
+	WORD $0xfc73798d // ldr d13, [x12, x19, lsl #3]
+	UBFX $16, R14, $8, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $16, R15, $8, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $16, R16, $8, R19
+	WORD $0xfc737995 // ldr d21, [x12, x19, lsl #3]
+	WORD $0x4e9339ad // zip1 v13.4s, v13.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed439ad // zip1 v13.2d, v13.2d, v20.2d
+	UBFX $24, R13, $8, R19
+	WORD $0xfc73798e // ldr d14, [x12, x19, lsl #3]
+	UBFX $24, R14, $8, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $24, R15, $8, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $24, R16, $8, R19
+	WORD $0xfc737995 // ldr d21, [x12, x19, lsl #3]
+	WORD $0x4e9339ce // zip1 v14.4s, v14.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed439ce // zip1 v14.2d, v14.2d, v20.2d
+	UBFX $32, R13, $8, R19
+	WORD $0xfc73798f // ldr d15, [x12, x19, lsl #3]
+	UBFX $32, R14, $8, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $32, R15, $8, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $32, R16, $8, R19
+	WORD $0xfc737995 // ldr d21, [x12, x19, lsl #3]
+	WORD $0x4e9339ef // zip1 v15.4s, v15.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed439ef // zip1 v15.2d, v15.2d, v20.2d
+	UBFX $40, R13, $8, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $40, R14, $8, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $40, R15, $8, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $40, R16, $8, R19
+	WORD $0xfc737995 // ldr d21, [x12, x19, lsl #3]
+	WORD $0x4e933a10 // zip1 v16.4s, v16.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed43a10 // zip1 v16.2d, v16.2d, v20.2d
+	UBFX $48, R13, $8, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $48, R14, $8, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $48, R15, $8, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $48, R16, $8, R19
+	WORD $0xfc737995 // ldr d21, [x12, x19, lsl #3]
+	WORD $0x4e933a31 // zip1 v17.4s, v17.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed43a31 // zip1 v17.2d, v17.2d, v20.2d
+	UBFX $56, R13, $8, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $56, R14, $8, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $56, R15, $8, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $56, R16, $8, R19
+	WORD $0xfc737995 // ldr d21, [x12, x19, lsl #3]
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4e953a94 // zip1 v20.4s, v20.4s, v21.4s
+	WORD $0x4ed43a52 // zip1 v18.2d, v18.2d, v20.2d
+	WORD $0x3cc52113 // ldur q19, [x8, #82]
+	WORD $0x4f225674 // shl v20.4s, v19.4s, #2
+	WORD $0x3dc03575 // ldr q21, [x11, #208]
+	WORD $0x6eb51e93 // bit v19.16b, v20.16b, v21.16b
+	WORD $0x4f215674 // shl v20.4s, v19.4s, #1
+	WORD $0x3dc03975 // ldr q21, [x11, #224]
+	WORD $0x6eb51e93 // bit v19.16b, v20.16b, v21.16b
+	WORD $0x4f03e7f4 // movi v20.16b, #0x7f
+	WORD $0x4e341e73 // and v19.16b, v19.16b, v20.16b
+	WORD $0x4e205a75 // cnt v21.16b, v19.16b
+	WORD $0x6f0f56b3 // sli v19.16b, v21.16b, #7
+	WORD $0x3dc00177 // ldr q23, [x11]
+	WORD $0x4e170275 // tbl v21.16b, {v19.16b}, v23.16b
+	WORD $0x3dc04d78 // ldr q24, [x11, #304]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ecb // bit v11.16b, v22.16b, v3.16b
+	WORD $0x3dc05178 // ldr q24, [x11, #320]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ecc // bit v12.16b, v22.16b, v3.16b
+	WORD $0x3dc00d77 // ldr q23, [x11, #48]
+	WORD $0x4e170275 // tbl v21.16b, {v19.16b}, v23.16b
+	WORD $0x3dc04d78 // ldr q24, [x11, #304]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ecd // bit v13.16b, v22.16b, v3.16b
+	WORD $0x3dc05178 // ldr q24, [x11, #320]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ece // bit v14.16b, v22.16b, v3.16b
+	WORD $0x3dc01177 // ldr q23, [x11, #64]
+	WORD $0x4e170275 // tbl v21.16b, {v19.16b}, v23.16b
+	WORD $0x3dc04d78 // ldr q24, [x11, #304]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ecf // bit v15.16b, v22.16b, v3.16b
+	WORD $0x3dc05178 // ldr q24, [x11, #320]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ed0 // bit v16.16b, v22.16b, v3.16b
+	WORD $0x3dc01577 // ldr q23, [x11, #80]
+	WORD $0x4e170275 // tbl v21.16b, {v19.16b}, v23.16b
+	WORD $0x3dc04d78 // ldr q24, [x11, #304]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ed1 // bit v17.16b, v22.16b, v3.16b
+	WORD $0x3dc05178 // ldr q24, [x11, #320]
+	WORD $0x6e3846b6 // ushl v22.16b, v21.16b, v24.16b
+	WORD $0x6ea31ed2 // bit v18.16b, v22.16b, v3.16b
+	WORD $0x4e0b002b // tbl v11.16b, {v1.16b}, v11.16b
+	WORD $0x3dc0052a // ldr q10, [x9, #16]
+	WORD $0x0e2ac168 // smull v8.8h, v11.8b, v10.8b
+	WORD $0x4e2ac169 // smull2 v9.8h, v11.16b, v10.16b
+	WORD $0x4e0c002c // tbl v12.16b, {v1.16b}, v12.16b
+	WORD $0x3dc00d2a // ldr q10, [x9, #48]
+	WORD $0x0e2a8188 // smlal v8.8h, v12.8b, v10.8b
+	WORD $0x4e2a8189 // smlal2 v9.8h, v12.16b, v10.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc0152a // ldr q10, [x9, #80]
+	WORD $0x0e2a81a8 // smlal v8.8h, v13.8b, v10.8b
+	WORD $0x4e2a81a9 // smlal2 v9.8h, v13.16b, v10.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc01d2a // ldr q10, [x9, #112]
+	WORD $0x0e2a81c8 // smlal v8.8h, v14.8b, v10.8b
+	WORD $0x4e2a81c9 // smlal2 v9.8h, v14.16b, v10.16b
+	WORD $0x4e602906 // saddlp v6.4s, v8.8h
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e0f002f // tbl v15.16b, {v1.16b}, v15.16b
+	WORD $0x3dc0252a // ldr q10, [x9, #144]
+	WORD $0x0e2ac1e8 // smull v8.8h, v15.8b, v10.8b
+	WORD $0x4e2ac1e9 // smull2 v9.8h, v15.16b, v10.16b
+	WORD $0x4e100030 // tbl v16.16b, {v1.16b}, v16.16b
+	WORD $0x3dc02d2a // ldr q10, [x9, #176]
+	WORD $0x0e2a8208 // smlal v8.8h, v16.8b, v10.8b
+	WORD $0x4e2a8209 // smlal2 v9.8h, v16.16b, v10.16b
+	WORD $0x4e110031 // tbl v17.16b, {v1.16b}, v17.16b
+	WORD $0x3dc0352a // ldr q10, [x9, #208]
+	WORD $0x0e2a8228 // smlal v8.8h, v17.8b, v10.8b
+	WORD $0x4e2a8229 // smlal2 v9.8h, v17.16b, v10.16b
+	WORD $0x4e120032 // tbl v18.16b, {v1.16b}, v18.16b
+	WORD $0x3dc03d2a // ldr q10, [x9, #240]
+	WORD $0x0e2a8248 // smlal v8.8h, v18.8b, v10.8b
+	WORD $0x4e2a8249 // smlal2 v9.8h, v18.16b, v10.16b
+	WORD $0x4e606906 // sadalp v6.4s, v8.8h
+	WORD $0x4e606927 // sadalp v7.4s, v9.8h
+	WORD $0x4ea7bcc6 // addp v6.4s, v6.4s, v7.4s
+	WORD $0x7d40010a // ldr h10, [x8]
+	WORD $0x1ee2414a // fcvt s10, h10
+	WORD $0x4e04054a // dup v10.4s, v10.s[0]
+	WORD $0x6e22dd4a // fmul v10.4s, v10.4s, v2.4s
+	WORD $0x3cc5210b // ldur q11, [x8, #82]
+	WORD $0x3dc0456d // ldr q13, [x11, #272]
+	WORD $0x4e0d016b // tbl v11.16b, {v11.16b}, v13.16b
+	WORD $0x6f0d056b // ushr v11.16b, v11.16b, #3
+	WORD $0x4f00e42d // movi v13.16b, #0x1
+	WORD $0x4ead1d6b // orr v11.16b, v11.16b, v13.16b
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x0f10a56b // sxtl v11.4s, v11.4h
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e2bdd4a // fmul v10.4s, v10.4s, v11.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x3dc0452c // ldr q12, [x9, #272]
+	WORD $0x6e2add8c // fmul v12.4s, v12.4s, v10.4s
+	WORD $0x4e2cccc5 // fmla v5.4s, v6.4s, v12.4s
+	ADD $98, R8, R8
+	ADD $448, R9, R9
+	SUBS $1, R10, R10
+	BGT super
+	WORD $0x6e25d484 // faddp v4.4s, v4.4s, v5.4s
+	WORD $0x6e24d484 // faddp v4.4s, v4.4s, v4.4s
+	WORD $0x7e30d884 // faddp s4, v4.2s
+	WORD $0xbd000004 // str s4, [x0]
+	ADD $4, R0, R0
+	ADD $4, R6, R6
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileStreamIQ3XXSDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileStreamIQ3XXSDOT(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc04921 // ldr q1, [x9, #288]
+	WORD $0x4f02f602 // fmov v2.4s, #2.500000000000000000e-01
+	MOVD ·gridIQ3XXS(SB), R10
+	WORD $0x4f00e503 // movi v3.16b, #0x8
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+super:
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	MOVD 2(R6), R11
+	MOVD 10(R6), R12
+	MOVD 18(R6), R13
+	MOVD 26(R6), R14
+	UBFX $0, R11, $8, R16
+	WORD $0xfc707948 // ldr d8, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	WORD $0x4e903908 // zip1 v8.4s, v8.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed13908 // zip1 v8.2d, v8.2d, v17.2d
+	UBFX $8, R11, $8, R16
+	WORD $0xfc707949 // ldr d9, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	WORD $0x4e903929 // zip1 v9.4s, v9.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed13929 // zip1 v9.2d, v9.2d, v17.2d
+	UBFX $16, R11, $8, R16
+	WORD $0xfc70794a // ldr d10, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	WORD $0x4e90394a // zip1 v10.4s, v10.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed1394a // zip1 v10.2d, v10.2d, v17.2d
+	UBFX $24, R11, $8, R16
+	WORD $0xfc70794b // ldr d11, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	WORD $0x4e90396b // zip1 v11.4s, v11.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed1396b // zip1 v11.2d, v11.2d, v17.2d
+	UBFX $32, R11, $8, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $32, R12, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $32, R13, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $32, R14, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	WORD $0x4e90398c // zip1 v12.4s, v12.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed1398c // zip1 v12.2d, v12.2d, v17.2d
+	UBFX $40, R11, $8, R16
+	WORD $0xfc70794d // ldr d13, [x10, x16, lsl #3]
+	UBFX $40, R12, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $40, R13, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $40, R14, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	WORD $0x4e9039ad // zip1 v13.4s, v13.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed139ad // zip1 v13.2d, v13.2d, v17.2d
+	UBFX $48, R11, $8, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $48, R12, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $48, R13, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $48, R14, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	WORD $0x4e9039ce // zip1 v14.4s, v14.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed139ce // zip1 v14.2d, v14.2d, v17.2d
+	UBFX $56, R11, $8, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $56, R12, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $56, R13, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $56, R14, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	WORD $0x4e9039ef // zip1 v15.4s, v15.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed139ef // zip1 v15.2d, v15.2d, v17.2d
+	WORD $0x3cc420d0 // ldur q16, [x6, #66]
+	WORD $0x4f225611 // shl v17.4s, v16.4s, #2
+	WORD $0x3dc03532 // ldr q18, [x9, #208]
+	WORD $0x6eb21e30 // bit v16.16b, v17.16b, v18.16b
+	WORD $0x4f215611 // shl v17.4s, v16.4s, #1
+	WORD $0x3dc03932 // ldr q18, [x9, #224]
+	WORD $0x6eb21e30 // bit v16.16b, v17.16b, v18.16b
+	WORD $0x4f03e7f1 // movi v17.16b, #0x7f
+	WORD $0x4e311e10 // and v16.16b, v16.16b, v17.16b
+	WORD $0x4e205a12 // cnt v18.16b, v16.16b
+	WORD $0x6f0f5650 // sli v16.16b, v18.16b, #7
+	WORD $0x3dc00134 // ldr q20, [x9]
+	WORD $0x4e140212 // tbl v18.16b, {v16.16b}, v20.16b
+	WORD $0x3dc04d35 // ldr q21, [x9, #304]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e68 // bit v8.16b, v19.16b, v3.16b
+	WORD $0x3dc05135 // ldr q21, [x9, #320]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e69 // bit v9.16b, v19.16b, v3.16b
+	WORD $0x3dc00d34 // ldr q20, [x9, #48]
+	WORD $0x4e140212 // tbl v18.16b, {v16.16b}, v20.16b
+	WORD $0x3dc04d35 // ldr q21, [x9, #304]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6a // bit v10.16b, v19.16b, v3.16b
+	WORD $0x3dc05135 // ldr q21, [x9, #320]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6b // bit v11.16b, v19.16b, v3.16b
+	WORD $0x3dc01134 // ldr q20, [x9, #64]
+	WORD $0x4e140212 // tbl v18.16b, {v16.16b}, v20.16b
+	WORD $0x3dc04d35 // ldr q21, [x9, #304]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6c // bit v12.16b, v19.16b, v3.16b
+	WORD $0x3dc05135 // ldr q21, [x9, #320]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6d // bit v13.16b, v19.16b, v3.16b
+	WORD $0x3dc01534 // ldr q20, [x9, #80]
+	WORD $0x4e140212 // tbl v18.16b, {v16.16b}, v20.16b
+	WORD $0x3dc04d35 // ldr q21, [x9, #304]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6e // bit v14.16b, v19.16b, v3.16b
+	WORD $0x3dc05135 // ldr q21, [x9, #320]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6f // bit v15.16b, v19.16b, v3.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc000e7 // ldr q7, [x7]
+	WORD $0x4e879506 // sdot v6.4s, v8.16b, v7.16b
+	WORD $0x4e090029 // tbl v9.16b, {v1.16b}, v9.16b
+	WORD $0x3dc008e7 // ldr q7, [x7, #32]
+	WORD $0x4e879526 // sdot v6.4s, v9.16b, v7.16b
+	WORD $0x4e0a002a // tbl v10.16b, {v1.16b}, v10.16b
+	WORD $0x3dc010e7 // ldr q7, [x7, #64]
+	WORD $0x4e879546 // sdot v6.4s, v10.16b, v7.16b
+	WORD $0x4e0b002b // tbl v11.16b, {v1.16b}, v11.16b
+	WORD $0x3dc018e7 // ldr q7, [x7, #96]
+	WORD $0x4e879566 // sdot v6.4s, v11.16b, v7.16b
+	WORD $0x4e0c002c // tbl v12.16b, {v1.16b}, v12.16b
+	WORD $0x3dc020e7 // ldr q7, [x7, #128]
+	WORD $0x4e879586 // sdot v6.4s, v12.16b, v7.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc028e7 // ldr q7, [x7, #160]
+	WORD $0x4e8795a6 // sdot v6.4s, v13.16b, v7.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc030e7 // ldr q7, [x7, #192]
+	WORD $0x4e8795c6 // sdot v6.4s, v14.16b, v7.16b
+	WORD $0x4e0f002f // tbl v15.16b, {v1.16b}, v15.16b
+	WORD $0x3dc038e7 // ldr q7, [x7, #224]
+	WORD $0x4e8795e6 // sdot v6.4s, v15.16b, v7.16b
+	WORD $0x7d4000c7 // ldr h7, [x6]
+	WORD $0x1ee240e7 // fcvt s7, h7
+	WORD $0x4e0404e7 // dup v7.4s, v7.s[0]
+	WORD $0x6e22dce7 // fmul v7.4s, v7.4s, v2.4s
+	WORD $0x3cc420c8 // ldur q8, [x6, #66]
+	WORD $0x3dc0452a // ldr q10, [x9, #272]
+	WORD $0x4e0a0108 // tbl v8.16b, {v8.16b}, v10.16b
+	WORD $0x6f0d0508 // ushr v8.16b, v8.16b, #3
+	WORD $0x4f00e42a // movi v10.16b, #0x1
+	WORD $0x4eaa1d08 // orr v8.16b, v8.16b, v10.16b
+	WORD $0x0f08a508 // sxtl v8.8h, v8.8b
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e28dce7 // fmul v7.4s, v7.4s, v8.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x3dc040e9 // ldr q9, [x7, #256]
+	WORD $0x6e27dd29 // fmul v9.4s, v9.4s, v7.4s
+	WORD $0x4e29ccc4 // fmla v4.4s, v6.4s, v9.4s
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	MOVD 34(R6), R11
+	MOVD 42(R6), R12
+	MOVD 50(R6), R13
+	MOVD 58(R6), R14
+	UBFX $0, R11, $8, R16
+	WORD $0xfc707948 // ldr d8, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	WORD $0x4e903908 // zip1 v8.4s, v8.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed13908 // zip1 v8.2d, v8.2d, v17.2d
+	UBFX $8, R11, $8, R16
+	WORD $0xfc707949 // ldr d9, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	WORD $0x4e903929 // zip1 v9.4s, v9.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed13929 // zip1 v9.2d, v9.2d, v17.2d
+	UBFX $16, R11, $8, R16
+	WORD $0xfc70794a // ldr d10, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	WORD $0x4e90394a // zip1 v10.4s, v10.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed1394a // zip1 v10.2d, v10.2d, v17.2d
+	UBFX $24, R11, $8, R16
+	WORD $0xfc70794b // ldr d11, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	WORD $0x4e90396b // zip1 v11.4s, v11.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed1396b // zip1 v11.2d, v11.2d, v17.2d
+	UBFX $32, R11, $8, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $32, R12, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $32, R13, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $32, R14, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	WORD $0x4e90398c // zip1 v12.4s, v12.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed1398c // zip1 v12.2d, v12.2d, v17.2d
+	UBFX $40, R11, $8, R16
+	WORD $0xfc70794d // ldr d13, [x10, x16, lsl #3]
+	UBFX $40, R12, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $40, R13, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $40, R14, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	WORD $0x4e9039ad // zip1 v13.4s, v13.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed139ad // zip1 v13.2d, v13.2d, v17.2d
+	UBFX $48, R11, $8, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $48, R12, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $48, R13, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $48, R14, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	WORD $0x4e9039ce // zip1 v14.4s, v14.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed139ce // zip1 v14.2d, v14.2d, v17.2d
+	UBFX $56, R11, $8, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $56, R12, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $56, R13, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $56, R14, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	WORD $0x4e9039ef // zip1 v15.4s, v15.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed139ef // zip1 v15.2d, v15.2d, v17.2d
+	WORD $0x3cc520d0 // ldur q16, [x6, #82]
+	WORD $0x4f225611 // shl v17.4s, v16.4s, #2
+	WORD $0x3dc03532 // ldr q18, [x9, #208]
+	WORD $0x6eb21e30 // bit v16.16b, v17.16b, v18.16b
+	WORD $0x4f215611 // shl v17.4s, v16.4s, #1
+	WORD $0x3dc03932 // ldr q18, [x9, #224]
+	WORD $0x6eb21e30 // bit v16.16b, v17.16b, v18.16b
+	WORD $0x4f03e7f1 // movi v17.16b, #0x7f
+	WORD $0x4e311e10 // and v16.16b, v16.16b, v17.16b
+	WORD $0x4e205a12 // cnt v18.16b, v16.16b
+	WORD $0x6f0f5650 // sli v16.16b, v18.16b, #7
+	WORD $0x3dc00134 // ldr q20, [x9]
+	WORD $0x4e140212 // tbl v18.16b, {v16.16b}, v20.16b
+	WORD $0x3dc04d35 // ldr q21, [x9, #304]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e68 // bit v8.16b, v19.16b, v3.16b
+	WORD $0x3dc05135 // ldr q21, [x9, #320]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e69 // bit v9.16b, v19.16b, v3.16b
+	WORD $0x3dc00d34 // ldr q20, [x9, #48]
+	WORD $0x4e140212 // tbl v18.16b, {v16.16b}, v20.16b
+	WORD $0x3dc04d35 // ldr q21, [x9, #304]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6a // bit v10.16b, v19.16b, v3.16b
+	WORD $0x3dc05135 // ldr q21, [x9, #320]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6b // bit v11.16b, v19.16b, v3.16b
+	WORD $0x3dc01134 // ldr q20, [x9, #64]
+	WORD $0x4e140212 // tbl v18.16b, {v16.16b}, v20.16b
+	WORD $0x3dc04d35 // ldr q21, [x9, #304]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6c // bit v12.16b, v19.16b, v3.16b
+	WORD $0x3dc05135 // ldr q21, [x9, #320]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6d // bit v13.16b, v19.16b, v3.16b
+	WORD $0x3dc01534 // ldr q20, [x9, #80]
+	WORD $0x4e140212 // tbl v18.16b, {v16.16b}, v20.16b
+	WORD $0x3dc04d35 // ldr q21, [x9, #304]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6e // bit v14.16b, v19.16b, v3.16b
+	WORD $0x3dc05135 // ldr q21, [x9, #320]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6f // bit v15.16b, v19.16b, v3.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc004e7 // ldr q7, [x7, #16]
+	WORD $0x4e879506 // sdot v6.4s, v8.16b, v7.16b
+	WORD $0x4e090029 // tbl v9.16b, {v1.16b}, v9.16b
+	WORD $0x3dc00ce7 // ldr q7, [x7, #48]
+	WORD $0x4e879526 // sdot v6.4s, v9.16b, v7.16b
+	WORD $0x4e0a002a // tbl v10.16b, {v1.16b}, v10.16b
+	WORD $0x3dc014e7 // ldr q7, [x7, #80]
+	WORD $0x4e879546 // sdot v6.4s, v10.16b, v7.16b
+	WORD $0x4e0b002b // tbl v11.16b, {v1.16b}, v11.16b
+	WORD $0x3dc01ce7 // ldr q7, [x7, #112]
+	WORD $0x4e879566 // sdot v6.4s, v11.16b, v7.16b
+	WORD $0x4e0c002c // tbl v12.16b, {v1.16b}, v12.16b
+	WORD $0x3dc024e7 // ldr q7, [x7, #144]
+	WORD $0x4e879586 // sdot v6.4s, v12.16b, v7.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc02ce7 // ldr q7, [x7, #176]
+	WORD $0x4e8795a6 // sdot v6.4s, v13.16b, v7.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc034e7 // ldr q7, [x7, #208]
+	WORD $0x4e8795c6 // sdot v6.4s, v14.16b, v7.16b
+	WORD $0x4e0f002f // tbl v15.16b, {v1.16b}, v15.16b
+	WORD $0x3dc03ce7 // ldr q7, [x7, #240]
+	WORD $0x4e8795e6 // sdot v6.4s, v15.16b, v7.16b
+	WORD $0x7d4000c7 // ldr h7, [x6]
+	WORD $0x1ee240e7 // fcvt s7, h7
+	WORD $0x4e0404e7 // dup v7.4s, v7.s[0]
+	WORD $0x6e22dce7 // fmul v7.4s, v7.4s, v2.4s
+	WORD $0x3cc520c8 // ldur q8, [x6, #82]
+	WORD $0x3dc0452a // ldr q10, [x9, #272]
+	WORD $0x4e0a0108 // tbl v8.16b, {v8.16b}, v10.16b
+	WORD $0x6f0d0508 // ushr v8.16b, v8.16b, #3
+	WORD $0x4f00e42a // movi v10.16b, #0x1
+	WORD $0x4eaa1d08 // orr v8.16b, v8.16b, v10.16b
+	WORD $0x0f08a508 // sxtl v8.8h, v8.8b
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e28dce7 // fmul v7.4s, v7.4s, v8.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x3dc044e9 // ldr q9, [x7, #272]
+	WORD $0x6e27dd29 // fmul v9.4s, v9.4s, v7.4s
+	WORD $0x4e29ccc5 // fmla v5.4s, v6.4s, v9.4s
+	ADD $98, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e25d484 // faddp v4.4s, v4.4s, v5.4s
+	WORD $0x6e24d484 // faddp v4.4s, v4.4s, v4.4s
+	WORD $0x7e30d884 // faddp s4, v4.2s
+	WORD $0xbd000004 // str s4, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileFarIQ3XXSDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileFarIQ3XXSDOT(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc04921 // ldr q1, [x9, #288]
+	WORD $0x4f02f602 // fmov v2.4s, #2.500000000000000000e-01
+	MOVD ·gridIQ3XXS(SB), R10
+	WORD $0x4f00e503 // movi v3.16b, #0x8
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+super:
+	WORD $0xf99000c2 // prfm pldl2keep, [x6, #8192]
+	WORD $0xf99020c2 // prfm pldl2keep, [x6, #8256]
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	MOVD 2(R6), R11
+	MOVD 10(R6), R12
+	MOVD 18(R6), R13
+	MOVD 26(R6), R14
+	UBFX $0, R11, $8, R16
+	WORD $0xfc707948 // ldr d8, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	WORD $0x4e903908 // zip1 v8.4s, v8.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed13908 // zip1 v8.2d, v8.2d, v17.2d
+	UBFX $8, R11, $8, R16
+	WORD $0xfc707949 // ldr d9, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	WORD $0x4e903929 // zip1 v9.4s, v9.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed13929 // zip1 v9.2d, v9.2d, v17.2d
+	UBFX $16, R11, $8, R16
+	WORD $0xfc70794a // ldr d10, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	WORD $0x4e90394a // zip1 v10.4s, v10.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed1394a // zip1 v10.2d, v10.2d, v17.2d
+	UBFX $24, R11, $8, R16
+	WORD $0xfc70794b // ldr d11, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	WORD $0x4e90396b // zip1 v11.4s, v11.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed1396b // zip1 v11.2d, v11.2d, v17.2d
+	UBFX $32, R11, $8, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $32, R12, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $32, R13, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $32, R14, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	WORD $0x4e90398c // zip1 v12.4s, v12.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed1398c // zip1 v12.2d, v12.2d, v17.2d
+	UBFX $40, R11, $8, R16
+	WORD $0xfc70794d // ldr d13, [x10, x16, lsl #3]
+	UBFX $40, R12, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $40, R13, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $40, R14, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	WORD $0x4e9039ad // zip1 v13.4s, v13.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed139ad // zip1 v13.2d, v13.2d, v17.2d
+	UBFX $48, R11, $8, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $48, R12, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $48, R13, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $48, R14, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	WORD $0x4e9039ce // zip1 v14.4s, v14.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed139ce // zip1 v14.2d, v14.2d, v17.2d
+	UBFX $56, R11, $8, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $56, R12, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $56, R13, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $56, R14, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	WORD $0x4e9039ef // zip1 v15.4s, v15.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed139ef // zip1 v15.2d, v15.2d, v17.2d
+	WORD $0x3cc420d0 // ldur q16, [x6, #66]
+	WORD $0x4f225611 // shl v17.4s, v16.4s, #2
+	WORD $0x3dc03532 // ldr q18, [x9, #208]
+	WORD $0x6eb21e30 // bit v16.16b, v17.16b, v18.16b
+	WORD $0x4f215611 // shl v17.4s, v16.4s, #1
+	WORD $0x3dc03932 // ldr q18, [x9, #224]
+	WORD $0x6eb21e30 // bit v16.16b, v17.16b, v18.16b
+	WORD $0x4f03e7f1 // movi v17.16b, #0x7f
+	WORD $0x4e311e10 // and v16.16b, v16.16b, v17.16b
+	WORD $0x4e205a12 // cnt v18.16b, v16.16b
+	WORD $0x6f0f5650 // sli v16.16b, v18.16b, #7
+	WORD $0x3dc00134 // ldr q20, [x9]
+	WORD $0x4e140212 // tbl v18.16b, {v16.16b}, v20.16b
+	WORD $0x3dc04d35 // ldr q21, [x9, #304]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e68 // bit v8.16b, v19.16b, v3.16b
+	WORD $0x3dc05135 // ldr q21, [x9, #320]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e69 // bit v9.16b, v19.16b, v3.16b
+	WORD $0x3dc00d34 // ldr q20, [x9, #48]
+	WORD $0x4e140212 // tbl v18.16b, {v16.16b}, v20.16b
+	WORD $0x3dc04d35 // ldr q21, [x9, #304]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6a // bit v10.16b, v19.16b, v3.16b
+	WORD $0x3dc05135 // ldr q21, [x9, #320]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6b // bit v11.16b, v19.16b, v3.16b
+	WORD $0x3dc01134 // ldr q20, [x9, #64]
+	WORD $0x4e140212 // tbl v18.16b, {v16.16b}, v20.16b
+	WORD $0x3dc04d35 // ldr q21, [x9, #304]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6c // bit v12.16b, v19.16b, v3.16b
+	WORD $0x3dc05135 // ldr q21, [x9, #320]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6d // bit v13.16b, v19.16b, v3.16b
+	WORD $0x3dc01534 // ldr q20, [x9, #80]
+	WORD $0x4e140212 // tbl v18.16b, {v16.16b}, v20.16b
+	WORD $0x3dc04d35 // ldr q21, [x9, #304]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6e // bit v14.16b, v19.16b, v3.16b
+	WORD $0x3dc05135 // ldr q21, [x9, #320]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6f // bit v15.16b, v19.16b, v3.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc000e7 // ldr q7, [x7]
+	WORD $0x4e879506 // sdot v6.4s, v8.16b, v7.16b
+	WORD $0x4e090029 // tbl v9.16b, {v1.16b}, v9.16b
+	WORD $0x3dc008e7 // ldr q7, [x7, #32]
+	WORD $0x4e879526 // sdot v6.4s, v9.16b, v7.16b
+	WORD $0x4e0a002a // tbl v10.16b, {v1.16b}, v10.16b
+	WORD $0x3dc010e7 // ldr q7, [x7, #64]
+	WORD $0x4e879546 // sdot v6.4s, v10.16b, v7.16b
+	WORD $0x4e0b002b // tbl v11.16b, {v1.16b}, v11.16b
+	WORD $0x3dc018e7 // ldr q7, [x7, #96]
+	WORD $0x4e879566 // sdot v6.4s, v11.16b, v7.16b
+	WORD $0x4e0c002c // tbl v12.16b, {v1.16b}, v12.16b
+	WORD $0x3dc020e7 // ldr q7, [x7, #128]
+	WORD $0x4e879586 // sdot v6.4s, v12.16b, v7.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc028e7 // ldr q7, [x7, #160]
+	WORD $0x4e8795a6 // sdot v6.4s, v13.16b, v7.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc030e7 // ldr q7, [x7, #192]
+	WORD $0x4e8795c6 // sdot v6.4s, v14.16b, v7.16b
+	WORD $0x4e0f002f // tbl v15.16b, {v1.16b}, v15.16b
+	WORD $0x3dc038e7 // ldr q7, [x7, #224]
+	WORD $0x4e8795e6 // sdot v6.4s, v15.16b, v7.16b
+	WORD $0x7d4000c7 // ldr h7, [x6]
+	WORD $0x1ee240e7 // fcvt s7, h7
+	WORD $0x4e0404e7 // dup v7.4s, v7.s[0]
+	WORD $0x6e22dce7 // fmul v7.4s, v7.4s, v2.4s
+	WORD $0x3cc420c8 // ldur q8, [x6, #66]
+	WORD $0x3dc0452a // ldr q10, [x9, #272]
+	WORD $0x4e0a0108 // tbl v8.16b, {v8.16b}, v10.16b
+	WORD $0x6f0d0508 // ushr v8.16b, v8.16b, #3
+	WORD $0x4f00e42a // movi v10.16b, #0x1
+	WORD $0x4eaa1d08 // orr v8.16b, v8.16b, v10.16b
+	WORD $0x0f08a508 // sxtl v8.8h, v8.8b
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e28dce7 // fmul v7.4s, v7.4s, v8.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x3dc040e9 // ldr q9, [x7, #256]
+	WORD $0x6e27dd29 // fmul v9.4s, v9.4s, v7.4s
+	WORD $0x4e29ccc4 // fmla v4.4s, v6.4s, v9.4s
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	MOVD 34(R6), R11
+	MOVD 42(R6), R12
+	MOVD 50(R6), R13
+	MOVD 58(R6), R14
+	UBFX $0, R11, $8, R16
+	WORD $0xfc707948 // ldr d8, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	WORD $0x4e903908 // zip1 v8.4s, v8.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed13908 // zip1 v8.2d, v8.2d, v17.2d
+	UBFX $8, R11, $8, R16
+	WORD $0xfc707949 // ldr d9, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	WORD $0x4e903929 // zip1 v9.4s, v9.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed13929 // zip1 v9.2d, v9.2d, v17.2d
+	UBFX $16, R11, $8, R16
+	WORD $0xfc70794a // ldr d10, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	WORD $0x4e90394a // zip1 v10.4s, v10.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed1394a // zip1 v10.2d, v10.2d, v17.2d
+	UBFX $24, R11, $8, R16
+	WORD $0xfc70794b // ldr d11, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	WORD $0x4e90396b // zip1 v11.4s, v11.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed1396b // zip1 v11.2d, v11.2d, v17.2d
+	UBFX $32, R11, $8, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $32, R12, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $32, R13, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $32, R14, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	WORD $0x4e90398c // zip1 v12.4s, v12.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed1398c // zip1 v12.2d, v12.2d, v17.2d
+	UBFX $40, R11, $8, R16
+	WORD $0xfc70794d // ldr d13, [x10, x16, lsl #3]
+	UBFX $40, R12, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $40, R13, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $40, R14, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	WORD $0x4e9039ad // zip1 v13.4s, v13.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed139ad // zip1 v13.2d, v13.2d, v17.2d
+	UBFX $48, R11, $8, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $48, R12, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $48, R13, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $48, R14, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	WORD $0x4e9039ce // zip1 v14.4s, v14.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed139ce // zip1 v14.2d, v14.2d, v17.2d
+	UBFX $56, R11, $8, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $56, R12, $8, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $56, R13, $8, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $56, R14, $8, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	WORD $0x4e9039ef // zip1 v15.4s, v15.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed139ef // zip1 v15.2d, v15.2d, v17.2d
+	WORD $0x3cc520d0 // ldur q16, [x6, #82]
+	WORD $0x4f225611 // shl v17.4s, v16.4s, #2
+	WORD $0x3dc03532 // ldr q18, [x9, #208]
+	WORD $0x6eb21e30 // bit v16.16b, v17.16b, v18.16b
+	WORD $0x4f215611 // shl v17.4s, v16.4s, #1
+	WORD $0x3dc03932 // ldr q18, [x9, #224]
+	WORD $0x6eb21e30 // bit v16.16b, v17.16b, v18.16b
+	WORD $0x4f03e7f1 // movi v17.16b, #0x7f
+	WORD $0x4e311e10 // and v16.16b, v16.16b, v17.16b
+	WORD $0x4e205a12 // cnt v18.16b, v16.16b
+	WORD $0x6f0f5650 // sli v16.16b, v18.16b, #7
+	WORD $0x3dc00134 // ldr q20, [x9]
+	WORD $0x4e140212 // tbl v18.16b, {v16.16b}, v20.16b
+	WORD $0x3dc04d35 // ldr q21, [x9, #304]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e68 // bit v8.16b, v19.16b, v3.16b
+	WORD $0x3dc05135 // ldr q21, [x9, #320]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e69 // bit v9.16b, v19.16b, v3.16b
+	WORD $0x3dc00d34 // ldr q20, [x9, #48]
+	WORD $0x4e140212 // tbl v18.16b, {v16.16b}, v20.16b
+	WORD $0x3dc04d35 // ldr q21, [x9, #304]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6a // bit v10.16b, v19.16b, v3.16b
+	WORD $0x3dc05135 // ldr q21, [x9, #320]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6b // bit v11.16b, v19.16b, v3.16b
+	WORD $0x3dc01134 // ldr q20, [x9, #64]
+	WORD $0x4e140212 // tbl v18.16b, {v16.16b}, v20.16b
+	WORD $0x3dc04d35 // ldr q21, [x9, #304]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6c // bit v12.16b, v19.16b, v3.16b
+	WORD $0x3dc05135 // ldr q21, [x9, #320]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6d // bit v13.16b, v19.16b, v3.16b
+	WORD $0x3dc01534 // ldr q20, [x9, #80]
+	WORD $0x4e140212 // tbl v18.16b, {v16.16b}, v20.16b
+	WORD $0x3dc04d35 // ldr q21, [x9, #304]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6e // bit v14.16b, v19.16b, v3.16b
+	WORD $0x3dc05135 // ldr q21, [x9, #320]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6f // bit v15.16b, v19.16b, v3.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc004e7 // ldr q7, [x7, #16]
+	WORD $0x4e879506 // sdot v6.4s, v8.16b, v7.16b
+	WORD $0x4e090029 // tbl v9.16b, {v1.16b}, v9.16b
+	WORD $0x3dc00ce7 // ldr q7, [x7, #48]
+	WORD $0x4e879526 // sdot v6.4s, v9.16b, v7.16b
+	WORD $0x4e0a002a // tbl v10.16b, {v1.16b}, v10.16b
+	WORD $0x3dc014e7 // ldr q7, [x7, #80]
+	WORD $0x4e879546 // sdot v6.4s, v10.16b, v7.16b
+	WORD $0x4e0b002b // tbl v11.16b, {v1.16b}, v11.16b
+	WORD $0x3dc01ce7 // ldr q7, [x7, #112]
+	WORD $0x4e879566 // sdot v6.4s, v11.16b, v7.16b
+	WORD $0x4e0c002c // tbl v12.16b, {v1.16b}, v12.16b
+	WORD $0x3dc024e7 // ldr q7, [x7, #144]
+	WORD $0x4e879586 // sdot v6.4s, v12.16b, v7.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc02ce7 // ldr q7, [x7, #176]
+	WORD $0x4e8795a6 // sdot v6.4s, v13.16b, v7.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc034e7 // ldr q7, [x7, #208]
+	WORD $0x4e8795c6 // sdot v6.4s, v14.16b, v7.16b
+	WORD $0x4e0f002f // tbl v15.16b, {v1.16b}, v15.16b
+	WORD $0x3dc03ce7 // ldr q7, [x7, #240]
+	WORD $0x4e8795e6 // sdot v6.4s, v15.16b, v7.16b
+	WORD $0x7d4000c7 // ldr h7, [x6]
+	WORD $0x1ee240e7 // fcvt s7, h7
+	WORD $0x4e0404e7 // dup v7.4s, v7.s[0]
+	WORD $0x6e22dce7 // fmul v7.4s, v7.4s, v2.4s
+	WORD $0x3cc520c8 // ldur q8, [x6, #82]
+	WORD $0x3dc0452a // ldr q10, [x9, #272]
+	WORD $0x4e0a0108 // tbl v8.16b, {v8.16b}, v10.16b
+	WORD $0x6f0d0508 // ushr v8.16b, v8.16b, #3
+	WORD $0x4f00e42a // movi v10.16b, #0x1
+	WORD $0x4eaa1d08 // orr v8.16b, v8.16b, v10.16b
+	WORD $0x0f08a508 // sxtl v8.8h, v8.8b
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e28dce7 // fmul v7.4s, v7.4s, v8.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x3dc044e9 // ldr q9, [x7, #272]
+	WORD $0x6e27dd29 // fmul v9.4s, v9.4s, v7.4s
+	WORD $0x4e29ccc5 // fmla v5.4s, v6.4s, v9.4s
+	ADD $98, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e25d484 // faddp v4.4s, v4.4s, v5.4s
+	WORD $0x6e24d484 // faddp v4.4s, v4.4s, v4.4s
+	WORD $0x7e30d884 // faddp s4, v4.2s
+	WORD $0xbd000004 // str s4, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileScatterIQ3XXSDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+TEXT ·fileScatterIQ3XXSDOT(SB), NOSPLIT, $0-56
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+32(FP), R3
+	MOVD n+40(FP), R4
+	MOVD rows+48(FP), R5
+	MOVD index+24(FP), R6
+	MOVD $neonTable<>(SB), R11
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc04961 // ldr q1, [x11, #288]
+	WORD $0x4f02f602 // fmov v2.4s, #2.500000000000000000e-01
+	MOVD ·gridIQ3XXS(SB), R12
+	WORD $0x4f00e503 // movi v3.16b, #0x8
+row:
+	MOVW 0(R6), R8
+	MUL R2, R8, R8
+	ADD R1, R8, R8
+	MOVD R8, R7
+	CMP $4, R5
+	BLE last
+	MOVW 16(R6), R7
+	MUL R2, R7, R7
+	ADD R1, R7, R7
+last:
+	MOVD R3, R9
+	MOVD R4, R10
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+super:
+	WORD $0xf98000e2 // prfm pldl2keep, [x7]
+	WORD $0xf98020e2 // prfm pldl2keep, [x7, #64]
+	ADD $98, R7, R7
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	MOVD 2(R8), R13
+	MOVD 10(R8), R14
+	MOVD 18(R8), R15
+	MOVD 26(R8), R16
+	UBFX $0, R13, $8, R19
+	WORD $0xfc737988 // ldr d8, [x12, x19, lsl #3]
+	UBFX $0, R14, $8, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $0, R15, $8, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $0, R16, $8, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	WORD $0x4e903908 // zip1 v8.4s, v8.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed13908 // zip1 v8.2d, v8.2d, v17.2d
+	UBFX $8, R13, $8, R19
+	WORD $0xfc737989 // ldr d9, [x12, x19, lsl #3]
+	UBFX $8, R14, $8, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $8, R15, $8, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $8, R16, $8, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	WORD $0x4e903929 // zip1 v9.4s, v9.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed13929 // zip1 v9.2d, v9.2d, v17.2d
+	UBFX $16, R13, $8, R19
+	WORD $0xfc73798a // ldr d10, [x12, x19, lsl #3]
+	UBFX $16, R14, $8, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $16, R15, $8, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $16, R16, $8, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	WORD $0x4e90394a // zip1 v10.4s, v10.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed1394a // zip1 v10.2d, v10.2d, v17.2d
+	UBFX $24, R13, $8, R19
+	WORD $0xfc73798b // ldr d11, [x12, x19, lsl #3]
+	UBFX $24, R14, $8, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $24, R15, $8, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $24, R16, $8, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	WORD $0x4e90396b // zip1 v11.4s, v11.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed1396b // zip1 v11.2d, v11.2d, v17.2d
+	UBFX $32, R13, $8, R19
+	WORD $0xfc73798c // ldr d12, [x12, x19, lsl #3]
+	UBFX $32, R14, $8, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $32, R15, $8, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $32, R16, $8, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	WORD $0x4e90398c // zip1 v12.4s, v12.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed1398c // zip1 v12.2d, v12.2d, v17.2d
+	UBFX $40, R13, $8, R19
+	WORD $0xfc73798d // ldr d13, [x12, x19, lsl #3]
+	UBFX $40, R14, $8, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $40, R15, $8, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $40, R16, $8, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	WORD $0x4e9039ad // zip1 v13.4s, v13.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed139ad // zip1 v13.2d, v13.2d, v17.2d
+	UBFX $48, R13, $8, R19
+	WORD $0xfc73798e // ldr d14, [x12, x19, lsl #3]
+	UBFX $48, R14, $8, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $48, R15, $8, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $48, R16, $8, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	WORD $0x4e9039ce // zip1 v14.4s, v14.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed139ce // zip1 v14.2d, v14.2d, v17.2d
+	UBFX $56, R13, $8, R19
+	WORD $0xfc73798f // ldr d15, [x12, x19, lsl #3]
+	UBFX $56, R14, $8, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $56, R15, $8, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $56, R16, $8, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	WORD $0x4e9039ef // zip1 v15.4s, v15.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed139ef // zip1 v15.2d, v15.2d, v17.2d
+	WORD $0x3cc42110 // ldur q16, [x8, #66]
+	WORD $0x4f225611 // shl v17.4s, v16.4s, #2
+	WORD $0x3dc03572 // ldr q18, [x11, #208]
+	WORD $0x6eb21e30 // bit v16.16b, v17.16b, v18.16b
+	WORD $0x4f215611 // shl v17.4s, v16.4s, #1
+	WORD $0x3dc03972 // ldr q18, [x11, #224]
+	WORD $0x6eb21e30 // bit v16.16b, v17.16b, v18.16b
+	WORD $0x4f03e7f1 // movi v17.16b, #0x7f
+	WORD $0x4e311e10 // and v16.16b, v16.16b, v17.16b
+	WORD $0x4e205a12 // cnt v18.16b, v16.16b
+	WORD $0x6f0f5650 // sli v16.16b, v18.16b, #7
+	WORD $0x3dc00174 // ldr q20, [x11]
+	WORD $0x4e140212 // tbl v18.16b, {v16.16b}, v20.16b
+	WORD $0x3dc04d75 // ldr q21, [x11, #304]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e68 // bit v8.16b, v19.16b, v3.16b
+	WORD $0x3dc05175 // ldr q21, [x11, #320]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e69 // bit v9.16b, v19.16b, v3.16b
+	WORD $0x3dc00d74 // ldr q20, [x11, #48]
+	WORD $0x4e140212 // tbl v18.16b, {v16.16b}, v20.16b
+	WORD $0x3dc04d75 // ldr q21, [x11, #304]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6a // bit v10.16b, v19.16b, v3.16b
+	WORD $0x3dc05175 // ldr q21, [x11, #320]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6b // bit v11.16b, v19.16b, v3.16b
+	WORD $0x3dc01174 // ldr q20, [x11, #64]
+	WORD $0x4e140212 // tbl v18.16b, {v16.16b}, v20.16b
+	WORD $0x3dc04d75 // ldr q21, [x11, #304]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6c // bit v12.16b, v19.16b, v3.16b
+	WORD $0x3dc05175 // ldr q21, [x11, #320]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6d // bit v13.16b, v19.16b, v3.16b
+	WORD $0x3dc01574 // ldr q20, [x11, #80]
+	WORD $0x4e140212 // tbl v18.16b, {v16.16b}, v20.16b
+	WORD $0x3dc04d75 // ldr q21, [x11, #304]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6e // bit v14.16b, v19.16b, v3.16b
+	WORD $0x3dc05175 // ldr q21, [x11, #320]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6f // bit v15.16b, v19.16b, v3.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc00127 // ldr q7, [x9]
+	WORD $0x4e879506 // sdot v6.4s, v8.16b, v7.16b
+	WORD $0x4e090029 // tbl v9.16b, {v1.16b}, v9.16b
+	WORD $0x3dc00927 // ldr q7, [x9, #32]
+	WORD $0x4e879526 // sdot v6.4s, v9.16b, v7.16b
+	WORD $0x4e0a002a // tbl v10.16b, {v1.16b}, v10.16b
+	WORD $0x3dc01127 // ldr q7, [x9, #64]
+	WORD $0x4e879546 // sdot v6.4s, v10.16b, v7.16b
+	WORD $0x4e0b002b // tbl v11.16b, {v1.16b}, v11.16b
+	WORD $0x3dc01927 // ldr q7, [x9, #96]
+	WORD $0x4e879566 // sdot v6.4s, v11.16b, v7.16b
+	WORD $0x4e0c002c // tbl v12.16b, {v1.16b}, v12.16b
+	WORD $0x3dc02127 // ldr q7, [x9, #128]
+	WORD $0x4e879586 // sdot v6.4s, v12.16b, v7.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc02927 // ldr q7, [x9, #160]
+	WORD $0x4e8795a6 // sdot v6.4s, v13.16b, v7.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc03127 // ldr q7, [x9, #192]
+	WORD $0x4e8795c6 // sdot v6.4s, v14.16b, v7.16b
+	WORD $0x4e0f002f // tbl v15.16b, {v1.16b}, v15.16b
+	WORD $0x3dc03927 // ldr q7, [x9, #224]
+	WORD $0x4e8795e6 // sdot v6.4s, v15.16b, v7.16b
+	WORD $0x7d400107 // ldr h7, [x8]
+	WORD $0x1ee240e7 // fcvt s7, h7
+	WORD $0x4e0404e7 // dup v7.4s, v7.s[0]
+	WORD $0x6e22dce7 // fmul v7.4s, v7.4s, v2.4s
+	WORD $0x3cc42108 // ldur q8, [x8, #66]
+	WORD $0x3dc0456a // ldr q10, [x11, #272]
+	WORD $0x4e0a0108 // tbl v8.16b, {v8.16b}, v10.16b
+	WORD $0x6f0d0508 // ushr v8.16b, v8.16b, #3
+	WORD $0x4f00e42a // movi v10.16b, #0x1
+	WORD $0x4eaa1d08 // orr v8.16b, v8.16b, v10.16b
+	WORD $0x0f08a508 // sxtl v8.8h, v8.8b
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e28dce7 // fmul v7.4s, v7.4s, v8.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x3dc04129 // ldr q9, [x9, #256]
+	WORD $0x6e27dd29 // fmul v9.4s, v9.4s, v7.4s
+	WORD $0x4e29ccc4 // fmla v4.4s, v6.4s, v9.4s
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	MOVD 34(R8), R13
+	MOVD 42(R8), R14
+	MOVD 50(R8), R15
+	MOVD 58(R8), R16
+	UBFX $0, R13, $8, R19
+	WORD $0xfc737988 // ldr d8, [x12, x19, lsl #3]
+	UBFX $0, R14, $8, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $0, R15, $8, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $0, R16, $8, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	WORD $0x4e903908 // zip1 v8.4s, v8.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed13908 // zip1 v8.2d, v8.2d, v17.2d
+	UBFX $8, R13, $8, R19
+	WORD $0xfc737989 // ldr d9, [x12, x19, lsl #3]
+	UBFX $8, R14, $8, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $8, R15, $8, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $8, R16, $8, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	WORD $0x4e903929 // zip1 v9.4s, v9.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed13929 // zip1 v9.2d, v9.2d, v17.2d
+	UBFX $16, R13, $8, R19
+	WORD $0xfc73798a // ldr d10, [x12, x19, lsl #3]
+	UBFX $16, R14, $8, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $16, R15, $8, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $16, R16, $8, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	WORD $0x4e90394a // zip1 v10.4s, v10.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed1394a // zip1 v10.2d, v10.2d, v17.2d
+	UBFX $24, R13, $8, R19
+	WORD $0xfc73798b // ldr d11, [x12, x19, lsl #3]
+	UBFX $24, R14, $8, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $24, R15, $8, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $24, R16, $8, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	WORD $0x4e90396b // zip1 v11.4s, v11.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed1396b // zip1 v11.2d, v11.2d, v17.2d
+	UBFX $32, R13, $8, R19
+	WORD $0xfc73798c // ldr d12, [x12, x19, lsl #3]
+	UBFX $32, R14, $8, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $32, R15, $8, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $32, R16, $8, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	WORD $0x4e90398c // zip1 v12.4s, v12.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed1398c // zip1 v12.2d, v12.2d, v17.2d
+	UBFX $40, R13, $8, R19
+	WORD $0xfc73798d // ldr d13, [x12, x19, lsl #3]
+	UBFX $40, R14, $8, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $40, R15, $8, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $40, R16, $8, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	WORD $0x4e9039ad // zip1 v13.4s, v13.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed139ad // zip1 v13.2d, v13.2d, v17.2d
+	UBFX $48, R13, $8, R19
+	WORD $0xfc73798e // ldr d14, [x12, x19, lsl #3]
+	UBFX $48, R14, $8, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $48, R15, $8, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $48, R16, $8, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	WORD $0x4e9039ce // zip1 v14.4s, v14.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed139ce // zip1 v14.2d, v14.2d, v17.2d
+	UBFX $56, R13, $8, R19
+	WORD $0xfc73798f // ldr d15, [x12, x19, lsl #3]
+	UBFX $56, R14, $8, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $56, R15, $8, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $56, R16, $8, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	WORD $0x4e9039ef // zip1 v15.4s, v15.4s, v16.4s
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4ed139ef // zip1 v15.2d, v15.2d, v17.2d
+	WORD $0x3cc52110 // ldur q16, [x8, #82]
+	WORD $0x4f225611 // shl v17.4s, v16.4s, #2
+	WORD $0x3dc03572 // ldr q18, [x11, #208]
+	WORD $0x6eb21e30 // bit v16.16b, v17.16b, v18.16b
+	WORD $0x4f215611 // shl v17.4s, v16.4s, #1
+	WORD $0x3dc03972 // ldr q18, [x11, #224]
+	WORD $0x6eb21e30 // bit v16.16b, v17.16b, v18.16b
+	WORD $0x4f03e7f1 // movi v17.16b, #0x7f
+	WORD $0x4e311e10 // and v16.16b, v16.16b, v17.16b
+	WORD $0x4e205a12 // cnt v18.16b, v16.16b
+	WORD $0x6f0f5650 // sli v16.16b, v18.16b, #7
+	WORD $0x3dc00174 // ldr q20, [x11]
+	WORD $0x4e140212 // tbl v18.16b, {v16.16b}, v20.16b
+	WORD $0x3dc04d75 // ldr q21, [x11, #304]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e68 // bit v8.16b, v19.16b, v3.16b
+	WORD $0x3dc05175 // ldr q21, [x11, #320]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e69 // bit v9.16b, v19.16b, v3.16b
+	WORD $0x3dc00d74 // ldr q20, [x11, #48]
+	WORD $0x4e140212 // tbl v18.16b, {v16.16b}, v20.16b
+	WORD $0x3dc04d75 // ldr q21, [x11, #304]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6a // bit v10.16b, v19.16b, v3.16b
+	WORD $0x3dc05175 // ldr q21, [x11, #320]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6b // bit v11.16b, v19.16b, v3.16b
+	WORD $0x3dc01174 // ldr q20, [x11, #64]
+	WORD $0x4e140212 // tbl v18.16b, {v16.16b}, v20.16b
+	WORD $0x3dc04d75 // ldr q21, [x11, #304]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6c // bit v12.16b, v19.16b, v3.16b
+	WORD $0x3dc05175 // ldr q21, [x11, #320]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6d // bit v13.16b, v19.16b, v3.16b
+	WORD $0x3dc01574 // ldr q20, [x11, #80]
+	WORD $0x4e140212 // tbl v18.16b, {v16.16b}, v20.16b
+	WORD $0x3dc04d75 // ldr q21, [x11, #304]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6e // bit v14.16b, v19.16b, v3.16b
+	WORD $0x3dc05175 // ldr q21, [x11, #320]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea31e6f // bit v15.16b, v19.16b, v3.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc00527 // ldr q7, [x9, #16]
+	WORD $0x4e879506 // sdot v6.4s, v8.16b, v7.16b
+	WORD $0x4e090029 // tbl v9.16b, {v1.16b}, v9.16b
+	WORD $0x3dc00d27 // ldr q7, [x9, #48]
+	WORD $0x4e879526 // sdot v6.4s, v9.16b, v7.16b
+	WORD $0x4e0a002a // tbl v10.16b, {v1.16b}, v10.16b
+	WORD $0x3dc01527 // ldr q7, [x9, #80]
+	WORD $0x4e879546 // sdot v6.4s, v10.16b, v7.16b
+	WORD $0x4e0b002b // tbl v11.16b, {v1.16b}, v11.16b
+	WORD $0x3dc01d27 // ldr q7, [x9, #112]
+	WORD $0x4e879566 // sdot v6.4s, v11.16b, v7.16b
+	WORD $0x4e0c002c // tbl v12.16b, {v1.16b}, v12.16b
+	WORD $0x3dc02527 // ldr q7, [x9, #144]
+	WORD $0x4e879586 // sdot v6.4s, v12.16b, v7.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc02d27 // ldr q7, [x9, #176]
+	WORD $0x4e8795a6 // sdot v6.4s, v13.16b, v7.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc03527 // ldr q7, [x9, #208]
+	WORD $0x4e8795c6 // sdot v6.4s, v14.16b, v7.16b
+	WORD $0x4e0f002f // tbl v15.16b, {v1.16b}, v15.16b
+	WORD $0x3dc03d27 // ldr q7, [x9, #240]
+	WORD $0x4e8795e6 // sdot v6.4s, v15.16b, v7.16b
+	WORD $0x7d400107 // ldr h7, [x8]
+	WORD $0x1ee240e7 // fcvt s7, h7
+	WORD $0x4e0404e7 // dup v7.4s, v7.s[0]
+	WORD $0x6e22dce7 // fmul v7.4s, v7.4s, v2.4s
+	WORD $0x3cc52108 // ldur q8, [x8, #82]
+	WORD $0x3dc0456a // ldr q10, [x11, #272]
+	WORD $0x4e0a0108 // tbl v8.16b, {v8.16b}, v10.16b
+	WORD $0x6f0d0508 // ushr v8.16b, v8.16b, #3
+	WORD $0x4f00e42a // movi v10.16b, #0x1
+	WORD $0x4eaa1d08 // orr v8.16b, v8.16b, v10.16b
+	WORD $0x0f08a508 // sxtl v8.8h, v8.8b
+	WORD $0x0f10a508 // sxtl v8.4s, v8.4h
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e28dce7 // fmul v7.4s, v7.4s, v8.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x3dc04529 // ldr q9, [x9, #272]
+	WORD $0x6e27dd29 // fmul v9.4s, v9.4s, v7.4s
+	WORD $0x4e29ccc5 // fmla v5.4s, v6.4s, v9.4s
+	ADD $98, R8, R8
+	ADD $448, R9, R9
+	SUBS $1, R10, R10
+	BGT super
+	WORD $0x6e25d484 // faddp v4.4s, v4.4s, v5.4s
+	WORD $0x6e24d484 // faddp v4.4s, v4.4s, v4.4s
+	WORD $0x7e30d884 // faddp s4, v4.2s
+	WORD $0xbd000004 // str s4, [x0]
+	ADD $4, R0, R0
+	ADD $4, R6, R6
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func packIQ3XXSNEON(dst, src *byte, n, ahead uintptr)
+TEXT ·packIQ3XXSNEON(SB), NOSPLIT, $0-32
+	MOVD dst+0(FP), R0
+	MOVD src+8(FP), R1
+	MOVD n+16(FP), R2
+	MOVD ahead+24(FP), R3
+	MOVD $neonTable<>(SB), R4
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc04881 // ldr q1, [x4, #288]
+	WORD $0x4f02f602 // fmov v2.4s, #2.500000000000000000e-01
+	MOVD ·gridIQ3XXS(SB), R5
+	WORD $0x4f00e503 // movi v3.16b, #0x8
+	ADD R1, R3, R3
+super:
+	WORD $0xf9800062 // prfm pldl2keep, [x3]
+	WORD $0xf9802062 // prfm pldl2keep, [x3, #64]
+	WORD $0x3cc42024 // ldur q4, [x1, #66]
+	WORD $0x3dc04486 // ldr q6, [x4, #272]
+	WORD $0x4e060084 // tbl v4.16b, {v4.16b}, v6.16b
+	WORD $0x6f0d0484 // ushr v4.16b, v4.16b, #3
+	WORD $0x4f00e426 // movi v6.16b, #0x1
+	WORD $0x4ea61c84 // orr v4.16b, v4.16b, v6.16b
+	WORD $0xbd000004 // str s4, [x0]
+	WORD $0x3cc52024 // ldur q4, [x1, #82]
+	WORD $0x3dc04486 // ldr q6, [x4, #272]
+	WORD $0x4e060084 // tbl v4.16b, {v4.16b}, v6.16b
+	WORD $0x6f0d0484 // ushr v4.16b, v4.16b, #3
+	WORD $0x4f00e426 // movi v6.16b, #0x1
+	WORD $0x4ea61c84 // orr v4.16b, v4.16b, v6.16b
+	WORD $0xbd000404 // str s4, [x0, #4]
+	WORD $0x7d400024 // ldr h4, [x1]
+	WORD $0x7d011004 // str h4, [x0, #136]
+	MOVD 2(R1), R6
+	MOVD 10(R1), R7
+	MOVD 18(R1), R8
+	MOVD 26(R1), R9
+	UBFX $0, R6, $8, R11
+	WORD $0xfc6b78a4 // ldr d4, [x5, x11, lsl #3]
+	UBFX $0, R7, $8, R11
+	WORD $0xfc6b78ac // ldr d12, [x5, x11, lsl #3]
+	UBFX $0, R8, $8, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $0, R9, $8, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	WORD $0x4e8c3884 // zip1 v4.4s, v4.4s, v12.4s
+	WORD $0x4e8e39ad // zip1 v13.4s, v13.4s, v14.4s
+	WORD $0x4ecd3884 // zip1 v4.2d, v4.2d, v13.2d
+	UBFX $8, R6, $8, R11
+	WORD $0xfc6b78a5 // ldr d5, [x5, x11, lsl #3]
+	UBFX $8, R7, $8, R11
+	WORD $0xfc6b78ac // ldr d12, [x5, x11, lsl #3]
+	UBFX $8, R8, $8, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $8, R9, $8, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	WORD $0x4e8c38a5 // zip1 v5.4s, v5.4s, v12.4s
+	WORD $0x4e8e39ad // zip1 v13.4s, v13.4s, v14.4s
+	WORD $0x4ecd38a5 // zip1 v5.2d, v5.2d, v13.2d
+	UBFX $16, R6, $8, R11
+	WORD $0xfc6b78a6 // ldr d6, [x5, x11, lsl #3]
+	UBFX $16, R7, $8, R11
+	WORD $0xfc6b78ac // ldr d12, [x5, x11, lsl #3]
+	UBFX $16, R8, $8, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $16, R9, $8, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	WORD $0x4e8c38c6 // zip1 v6.4s, v6.4s, v12.4s
+	WORD $0x4e8e39ad // zip1 v13.4s, v13.4s, v14.4s
+	WORD $0x4ecd38c6 // zip1 v6.2d, v6.2d, v13.2d
+	UBFX $24, R6, $8, R11
+	WORD $0xfc6b78a7 // ldr d7, [x5, x11, lsl #3]
+	UBFX $24, R7, $8, R11
+	WORD $0xfc6b78ac // ldr d12, [x5, x11, lsl #3]
+	UBFX $24, R8, $8, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $24, R9, $8, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	WORD $0x4e8c38e7 // zip1 v7.4s, v7.4s, v12.4s
+	WORD $0x4e8e39ad // zip1 v13.4s, v13.4s, v14.4s
+	WORD $0x4ecd38e7 // zip1 v7.2d, v7.2d, v13.2d
+	UBFX $32, R6, $8, R11
+	WORD $0xfc6b78a8 // ldr d8, [x5, x11, lsl #3]
+	UBFX $32, R7, $8, R11
+	WORD $0xfc6b78ac // ldr d12, [x5, x11, lsl #3]
+	UBFX $32, R8, $8, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $32, R9, $8, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	WORD $0x4e8c3908 // zip1 v8.4s, v8.4s, v12.4s
+	WORD $0x4e8e39ad // zip1 v13.4s, v13.4s, v14.4s
+	WORD $0x4ecd3908 // zip1 v8.2d, v8.2d, v13.2d
+	UBFX $40, R6, $8, R11
+	WORD $0xfc6b78a9 // ldr d9, [x5, x11, lsl #3]
+	UBFX $40, R7, $8, R11
+	WORD $0xfc6b78ac // ldr d12, [x5, x11, lsl #3]
+	UBFX $40, R8, $8, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $40, R9, $8, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	WORD $0x4e8c3929 // zip1 v9.4s, v9.4s, v12.4s
+	WORD $0x4e8e39ad // zip1 v13.4s, v13.4s, v14.4s
+	WORD $0x4ecd3929 // zip1 v9.2d, v9.2d, v13.2d
+	UBFX $48, R6, $8, R11
+	WORD $0xfc6b78aa // ldr d10, [x5, x11, lsl #3]
+	UBFX $48, R7, $8, R11
+	WORD $0xfc6b78ac // ldr d12, [x5, x11, lsl #3]
+	UBFX $48, R8, $8, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $48, R9, $8, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	WORD $0x4e8c394a // zip1 v10.4s, v10.4s, v12.4s
+	WORD $0x4e8e39ad // zip1 v13.4s, v13.4s, v14.4s
+	WORD $0x4ecd394a // zip1 v10.2d, v10.2d, v13.2d
+	UBFX $56, R6, $8, R11
+	WORD $0xfc6b78ab // ldr d11, [x5, x11, lsl #3]
+	UBFX $56, R7, $8, R11
+	WORD $0xfc6b78ac // ldr d12, [x5, x11, lsl #3]
+	UBFX $56, R8, $8, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $56, R9, $8, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	WORD $0x4e8c396b // zip1 v11.4s, v11.4s, v12.4s
+	WORD $0x4e8e39ad // zip1 v13.4s, v13.4s, v14.4s
+	WORD $0x4ecd396b // zip1 v11.2d, v11.2d, v13.2d
+	WORD $0x3cc4202c // ldur q12, [x1, #66]
+	WORD $0x4f22558d // shl v13.4s, v12.4s, #2
+	WORD $0x3dc0348e // ldr q14, [x4, #208]
+	WORD $0x6eae1dac // bit v12.16b, v13.16b, v14.16b
+	WORD $0x4f21558d // shl v13.4s, v12.4s, #1
+	WORD $0x3dc0388e // ldr q14, [x4, #224]
+	WORD $0x6eae1dac // bit v12.16b, v13.16b, v14.16b
+	WORD $0x4f03e7ed // movi v13.16b, #0x7f
+	WORD $0x4e2d1d8c // and v12.16b, v12.16b, v13.16b
+	WORD $0x4e20598e // cnt v14.16b, v12.16b
+	WORD $0x6f0f55cc // sli v12.16b, v14.16b, #7
+	WORD $0x3dc00090 // ldr q16, [x4]
+	WORD $0x4e10018e // tbl v14.16b, {v12.16b}, v16.16b
+	WORD $0x3dc04c91 // ldr q17, [x4, #304]
+	WORD $0x6e3145cf // ushl v15.16b, v14.16b, v17.16b
+	WORD $0x6ea31de4 // bit v4.16b, v15.16b, v3.16b
+	WORD $0x3dc05091 // ldr q17, [x4, #320]
+	WORD $0x6e3145cf // ushl v15.16b, v14.16b, v17.16b
+	WORD $0x6ea31de5 // bit v5.16b, v15.16b, v3.16b
+	WORD $0x3dc00c90 // ldr q16, [x4, #48]
+	WORD $0x4e10018e // tbl v14.16b, {v12.16b}, v16.16b
+	WORD $0x3dc04c91 // ldr q17, [x4, #304]
+	WORD $0x6e3145cf // ushl v15.16b, v14.16b, v17.16b
+	WORD $0x6ea31de6 // bit v6.16b, v15.16b, v3.16b
+	WORD $0x3dc05091 // ldr q17, [x4, #320]
+	WORD $0x6e3145cf // ushl v15.16b, v14.16b, v17.16b
+	WORD $0x6ea31de7 // bit v7.16b, v15.16b, v3.16b
+	WORD $0x3dc01090 // ldr q16, [x4, #64]
+	WORD $0x4e10018e // tbl v14.16b, {v12.16b}, v16.16b
+	WORD $0x3dc04c91 // ldr q17, [x4, #304]
+	WORD $0x6e3145cf // ushl v15.16b, v14.16b, v17.16b
+	WORD $0x6ea31de8 // bit v8.16b, v15.16b, v3.16b
+	WORD $0x3dc05091 // ldr q17, [x4, #320]
+	WORD $0x6e3145cf // ushl v15.16b, v14.16b, v17.16b
+	WORD $0x6ea31de9 // bit v9.16b, v15.16b, v3.16b
+	WORD $0x3dc01490 // ldr q16, [x4, #80]
+	WORD $0x4e10018e // tbl v14.16b, {v12.16b}, v16.16b
+	WORD $0x3dc04c91 // ldr q17, [x4, #304]
+	WORD $0x6e3145cf // ushl v15.16b, v14.16b, v17.16b
+	WORD $0x6ea31dea // bit v10.16b, v15.16b, v3.16b
+	WORD $0x3dc05091 // ldr q17, [x4, #320]
+	WORD $0x6e3145cf // ushl v15.16b, v14.16b, v17.16b
+	WORD $0x6ea31deb // bit v11.16b, v15.16b, v3.16b
+	WORD $0x4ea41c8c // mov v12.16b, v4.16b
+	WORD $0x6f0c550c // sli v12.16b, v8.16b, #4
+	WORD $0x3c80800c // stur q12, [x0, #8]
+	WORD $0x4ea51cac // mov v12.16b, v5.16b
+	WORD $0x6f0c552c // sli v12.16b, v9.16b, #4
+	WORD $0x3c82800c // stur q12, [x0, #40]
+	WORD $0x4ea61ccc // mov v12.16b, v6.16b
+	WORD $0x6f0c554c // sli v12.16b, v10.16b, #4
+	WORD $0x3c84800c // stur q12, [x0, #72]
+	WORD $0x4ea71cec // mov v12.16b, v7.16b
+	WORD $0x6f0c556c // sli v12.16b, v11.16b, #4
+	WORD $0x3c86800c // stur q12, [x0, #104]
+	MOVD 34(R1), R6
+	MOVD 42(R1), R7
+	MOVD 50(R1), R8
+	MOVD 58(R1), R9
+	UBFX $0, R6, $8, R11
+	WORD $0xfc6b78a4 // ldr d4, [x5, x11, lsl #3]
+	UBFX $0, R7, $8, R11
+	WORD $0xfc6b78ac // ldr d12, [x5, x11, lsl #3]
+	UBFX $0, R8, $8, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $0, R9, $8, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	WORD $0x4e8c3884 // zip1 v4.4s, v4.4s, v12.4s
+	WORD $0x4e8e39ad // zip1 v13.4s, v13.4s, v14.4s
+	WORD $0x4ecd3884 // zip1 v4.2d, v4.2d, v13.2d
+	UBFX $8, R6, $8, R11
+	WORD $0xfc6b78a5 // ldr d5, [x5, x11, lsl #3]
+	UBFX $8, R7, $8, R11
+	WORD $0xfc6b78ac // ldr d12, [x5, x11, lsl #3]
+	UBFX $8, R8, $8, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $8, R9, $8, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	WORD $0x4e8c38a5 // zip1 v5.4s, v5.4s, v12.4s
+	WORD $0x4e8e39ad // zip1 v13.4s, v13.4s, v14.4s
+	WORD $0x4ecd38a5 // zip1 v5.2d, v5.2d, v13.2d
+	UBFX $16, R6, $8, R11
+	WORD $0xfc6b78a6 // ldr d6, [x5, x11, lsl #3]
+	UBFX $16, R7, $8, R11
+	WORD $0xfc6b78ac // ldr d12, [x5, x11, lsl #3]
+	UBFX $16, R8, $8, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $16, R9, $8, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	WORD $0x4e8c38c6 // zip1 v6.4s, v6.4s, v12.4s
+	WORD $0x4e8e39ad // zip1 v13.4s, v13.4s, v14.4s
+	WORD $0x4ecd38c6 // zip1 v6.2d, v6.2d, v13.2d
+	UBFX $24, R6, $8, R11
+	WORD $0xfc6b78a7 // ldr d7, [x5, x11, lsl #3]
+	UBFX $24, R7, $8, R11
+	WORD $0xfc6b78ac // ldr d12, [x5, x11, lsl #3]
+	UBFX $24, R8, $8, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $24, R9, $8, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	WORD $0x4e8c38e7 // zip1 v7.4s, v7.4s, v12.4s
+	WORD $0x4e8e39ad // zip1 v13.4s, v13.4s, v14.4s
+	WORD $0x4ecd38e7 // zip1 v7.2d, v7.2d, v13.2d
+	UBFX $32, R6, $8, R11
+	WORD $0xfc6b78a8 // ldr d8, [x5, x11, lsl #3]
+	UBFX $32, R7, $8, R11
+	WORD $0xfc6b78ac // ldr d12, [x5, x11, lsl #3]
+	UBFX $32, R8, $8, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $32, R9, $8, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	WORD $0x4e8c3908 // zip1 v8.4s, v8.4s, v12.4s
+	WORD $0x4e8e39ad // zip1 v13.4s, v13.4s, v14.4s
+	WORD $0x4ecd3908 // zip1 v8.2d, v8.2d, v13.2d
+	UBFX $40, R6, $8, R11
+	WORD $0xfc6b78a9 // ldr d9, [x5, x11, lsl #3]
+	UBFX $40, R7, $8, R11
+	WORD $0xfc6b78ac // ldr d12, [x5, x11, lsl #3]
+	UBFX $40, R8, $8, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $40, R9, $8, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	WORD $0x4e8c3929 // zip1 v9.4s, v9.4s, v12.4s
+	WORD $0x4e8e39ad // zip1 v13.4s, v13.4s, v14.4s
+	WORD $0x4ecd3929 // zip1 v9.2d, v9.2d, v13.2d
+	UBFX $48, R6, $8, R11
+	WORD $0xfc6b78aa // ldr d10, [x5, x11, lsl #3]
+	UBFX $48, R7, $8, R11
+	WORD $0xfc6b78ac // ldr d12, [x5, x11, lsl #3]
+	UBFX $48, R8, $8, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $48, R9, $8, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	WORD $0x4e8c394a // zip1 v10.4s, v10.4s, v12.4s
+	WORD $0x4e8e39ad // zip1 v13.4s, v13.4s, v14.4s
+	WORD $0x4ecd394a // zip1 v10.2d, v10.2d, v13.2d
+	UBFX $56, R6, $8, R11
+	WORD $0xfc6b78ab // ldr d11, [x5, x11, lsl #3]
+	UBFX $56, R7, $8, R11
+	WORD $0xfc6b78ac // ldr d12, [x5, x11, lsl #3]
+	UBFX $56, R8, $8, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $56, R9, $8, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	WORD $0x4e8c396b // zip1 v11.4s, v11.4s, v12.4s
+	WORD $0x4e8e39ad // zip1 v13.4s, v13.4s, v14.4s
+	WORD $0x4ecd396b // zip1 v11.2d, v11.2d, v13.2d
+	WORD $0x3cc5202c // ldur q12, [x1, #82]
+	WORD $0x4f22558d // shl v13.4s, v12.4s, #2
+	WORD $0x3dc0348e // ldr q14, [x4, #208]
+	WORD $0x6eae1dac // bit v12.16b, v13.16b, v14.16b
+	WORD $0x4f21558d // shl v13.4s, v12.4s, #1
+	WORD $0x3dc0388e // ldr q14, [x4, #224]
+	WORD $0x6eae1dac // bit v12.16b, v13.16b, v14.16b
+	WORD $0x4f03e7ed // movi v13.16b, #0x7f
+	WORD $0x4e2d1d8c // and v12.16b, v12.16b, v13.16b
+	WORD $0x4e20598e // cnt v14.16b, v12.16b
+	WORD $0x6f0f55cc // sli v12.16b, v14.16b, #7
+	WORD $0x3dc00090 // ldr q16, [x4]
+	WORD $0x4e10018e // tbl v14.16b, {v12.16b}, v16.16b
+	WORD $0x3dc04c91 // ldr q17, [x4, #304]
+	WORD $0x6e3145cf // ushl v15.16b, v14.16b, v17.16b
+	WORD $0x6ea31de4 // bit v4.16b, v15.16b, v3.16b
+	WORD $0x3dc05091 // ldr q17, [x4, #320]
+	WORD $0x6e3145cf // ushl v15.16b, v14.16b, v17.16b
+	WORD $0x6ea31de5 // bit v5.16b, v15.16b, v3.16b
+	WORD $0x3dc00c90 // ldr q16, [x4, #48]
+	WORD $0x4e10018e // tbl v14.16b, {v12.16b}, v16.16b
+	WORD $0x3dc04c91 // ldr q17, [x4, #304]
+	WORD $0x6e3145cf // ushl v15.16b, v14.16b, v17.16b
+	WORD $0x6ea31de6 // bit v6.16b, v15.16b, v3.16b
+	WORD $0x3dc05091 // ldr q17, [x4, #320]
+	WORD $0x6e3145cf // ushl v15.16b, v14.16b, v17.16b
+	WORD $0x6ea31de7 // bit v7.16b, v15.16b, v3.16b
+	WORD $0x3dc01090 // ldr q16, [x4, #64]
+	WORD $0x4e10018e // tbl v14.16b, {v12.16b}, v16.16b
+	WORD $0x3dc04c91 // ldr q17, [x4, #304]
+	WORD $0x6e3145cf // ushl v15.16b, v14.16b, v17.16b
+	WORD $0x6ea31de8 // bit v8.16b, v15.16b, v3.16b
+	WORD $0x3dc05091 // ldr q17, [x4, #320]
+	WORD $0x6e3145cf // ushl v15.16b, v14.16b, v17.16b
+	WORD $0x6ea31de9 // bit v9.16b, v15.16b, v3.16b
+	WORD $0x3dc01490 // ldr q16, [x4, #80]
+	WORD $0x4e10018e // tbl v14.16b, {v12.16b}, v16.16b
+	WORD $0x3dc04c91 // ldr q17, [x4, #304]
+	WORD $0x6e3145cf // ushl v15.16b, v14.16b, v17.16b
+	WORD $0x6ea31dea // bit v10.16b, v15.16b, v3.16b
+	WORD $0x3dc05091 // ldr q17, [x4, #320]
+	WORD $0x6e3145cf // ushl v15.16b, v14.16b, v17.16b
+	WORD $0x6ea31deb // bit v11.16b, v15.16b, v3.16b
+	WORD $0x4ea41c8c // mov v12.16b, v4.16b
+	WORD $0x6f0c550c // sli v12.16b, v8.16b, #4
+	WORD $0x3c81800c // stur q12, [x0, #24]
+	WORD $0x4ea51cac // mov v12.16b, v5.16b
+	WORD $0x6f0c552c // sli v12.16b, v9.16b, #4
+	WORD $0x3c83800c // stur q12, [x0, #56]
+	WORD $0x4ea61ccc // mov v12.16b, v6.16b
+	WORD $0x6f0c554c // sli v12.16b, v10.16b, #4
+	WORD $0x3c85800c // stur q12, [x0, #88]
+	WORD $0x4ea71cec // mov v12.16b, v7.16b
+	WORD $0x6f0c556c // sli v12.16b, v11.16b, #4
+	WORD $0x3c87800c // stur q12, [x0, #120]
+	ADD $98, R1, R1
+	ADD $98, R3, R3
+	ADD $138, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func fileStreamIQ1SNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileStreamIQ1SNEON(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc05522 // ldr q2, [x9, #336]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ1S(SB), R10
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+super:
+	MOVWU 2(R6), R11
+	MOVWU 6(R6), R12
+	MOVWU 10(R6), R13
+	MOVWU 14(R6), R14
+	MOVD 34(R6), R15
+	UBFX $0, R11, $8, R16
+	UBFX $0, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	UBFX $16, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	UBFX $32, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	UBFX $48, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	WORD $0x4e94398c // zip1 v12.4s, v12.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed5798d // zip2 v13.2d, v12.2d, v21.2d
+	WORD $0x4ed5398c // zip1 v12.2d, v12.2d, v21.2d
+	UBFX $8, R11, $8, R16
+	UBFX $3, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	UBFX $19, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	UBFX $35, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	UBFX $51, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	WORD $0x4e9439ce // zip1 v14.4s, v14.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed579cf // zip2 v15.2d, v14.2d, v21.2d
+	WORD $0x4ed539ce // zip1 v14.2d, v14.2d, v21.2d
+	UBFX $16, R11, $8, R16
+	UBFX $6, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	UBFX $22, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	UBFX $38, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	UBFX $54, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	WORD $0x4e943a10 // zip1 v16.4s, v16.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed57a11 // zip2 v17.2d, v16.2d, v21.2d
+	WORD $0x4ed53a10 // zip1 v16.2d, v16.2d, v21.2d
+	UBFX $24, R11, $8, R16
+	UBFX $9, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	UBFX $25, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	UBFX $41, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	UBFX $57, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	WORD $0x4e943a52 // zip1 v18.4s, v18.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed57a53 // zip2 v19.2d, v18.2d, v21.2d
+	WORD $0x4ed53a52 // zip1 v18.2d, v18.2d, v21.2d
+	WORD $0xfc4220d4 // ldur d20, [x6, #34]
+	WORD $0x0f10a694 // sxtl v20.4s, v20.4h
+	WORD $0x4f210694 // sshr v20.4s, v20.4s, #31
+	WORD $0x6ea11e8c // bit v12.16b, v20.16b, v1.16b
+	WORD $0x6ea11e8d // bit v13.16b, v20.16b, v1.16b
+	WORD $0x6ea11e8e // bit v14.16b, v20.16b, v1.16b
+	WORD $0x6ea11e8f // bit v15.16b, v20.16b, v1.16b
+	WORD $0x6ea11e90 // bit v16.16b, v20.16b, v1.16b
+	WORD $0x6ea11e91 // bit v17.16b, v20.16b, v1.16b
+	WORD $0x6ea11e92 // bit v18.16b, v20.16b, v1.16b
+	WORD $0x6ea11e93 // bit v19.16b, v20.16b, v1.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc000eb // ldr q11, [x7]
+	WORD $0x0e2bc189 // smull v9.8h, v12.8b, v11.8b
+	WORD $0x4e2bc18a // smull2 v10.8h, v12.16b, v11.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc008eb // ldr q11, [x7, #32]
+	WORD $0x0e2b81a9 // smlal v9.8h, v13.8b, v11.8b
+	WORD $0x4e2b81aa // smlal2 v10.8h, v13.16b, v11.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc010eb // ldr q11, [x7, #64]
+	WORD $0x0e2b81c9 // smlal v9.8h, v14.8b, v11.8b
+	WORD $0x4e2b81ca // smlal2 v10.8h, v14.16b, v11.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc018eb // ldr q11, [x7, #96]
+	WORD $0x0e2b81e9 // smlal v9.8h, v15.8b, v11.8b
+	WORD $0x4e2b81ea // smlal2 v10.8h, v15.16b, v11.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc020eb // ldr q11, [x7, #128]
+	WORD $0x0e2b8209 // smlal v9.8h, v16.8b, v11.8b
+	WORD $0x4e2b820a // smlal2 v10.8h, v16.16b, v11.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc028eb // ldr q11, [x7, #160]
+	WORD $0x0e2b8229 // smlal v9.8h, v17.8b, v11.8b
+	WORD $0x4e2b822a // smlal2 v10.8h, v17.16b, v11.16b
+	WORD $0x4e120052 // tbl v18.16b, {v2.16b}, v18.16b
+	WORD $0x3dc030eb // ldr q11, [x7, #192]
+	WORD $0x0e2b8249 // smlal v9.8h, v18.8b, v11.8b
+	WORD $0x4e2b824a // smlal2 v10.8h, v18.16b, v11.16b
+	WORD $0x4e130053 // tbl v19.16b, {v2.16b}, v19.16b
+	WORD $0x3dc038eb // ldr q11, [x7, #224]
+	WORD $0x0e2b8269 // smlal v9.8h, v19.8b, v11.8b
+	WORD $0x4e2b826a // smlal2 v10.8h, v19.16b, v11.16b
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4ea8bce7 // addp v7.4s, v7.4s, v8.4s
+	WORD $0x7d4000cb // ldr h11, [x6]
+	WORD $0x1ee2416b // fcvt s11, h11
+	WORD $0x4e04056b // dup v11.4s, v11.s[0]
+	WORD $0x6e23dd6b // fmul v11.4s, v11.4s, v3.4s
+	WORD $0xfc4220cc // ldur d12, [x6, #34]
+	WORD $0x4e0c598c // uzp2 v12.16b, v12.16b, v12.16b
+	WORD $0x6f0d058c // ushr v12.16b, v12.16b, #3
+	WORD $0x4f00e5ce // movi v14.16b, #0xe
+	WORD $0x4e2e1d8c // and v12.16b, v12.16b, v14.16b
+	WORD $0x4f00e42e // movi v14.16b, #0x1
+	WORD $0x4eae1d8c // orr v12.16b, v12.16b, v14.16b
+	WORD $0x0f08a58c // sxtl v12.8h, v12.8b
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e2cdd6b // fmul v11.4s, v11.4s, v12.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc040ed // ldr q13, [x7, #256]
+	WORD $0x6e2bddad // fmul v13.4s, v13.4s, v11.4s
+	WORD $0x4e2dcce5 // fmla v5.4s, v7.4s, v13.4s
+	MOVWU 18(R6), R11
+	MOVWU 22(R6), R12
+	MOVWU 26(R6), R13
+	MOVWU 30(R6), R14
+	MOVD 42(R6), R15
+	UBFX $0, R11, $8, R16
+	UBFX $0, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	UBFX $16, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	UBFX $32, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	UBFX $48, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	WORD $0x4e94398c // zip1 v12.4s, v12.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed5798d // zip2 v13.2d, v12.2d, v21.2d
+	WORD $0x4ed5398c // zip1 v12.2d, v12.2d, v21.2d
+	UBFX $8, R11, $8, R16
+	UBFX $3, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	UBFX $19, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	UBFX $35, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	UBFX $51, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	WORD $0x4e9439ce // zip1 v14.4s, v14.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed579cf // zip2 v15.2d, v14.2d, v21.2d
+	WORD $0x4ed539ce // zip1 v14.2d, v14.2d, v21.2d
+	UBFX $16, R11, $8, R16
+	UBFX $6, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	UBFX $22, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	UBFX $38, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	UBFX $54, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	WORD $0x4e943a10 // zip1 v16.4s, v16.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed57a11 // zip2 v17.2d, v16.2d, v21.2d
+	WORD $0x4ed53a10 // zip1 v16.2d, v16.2d, v21.2d
+	UBFX $24, R11, $8, R16
+	UBFX $9, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	UBFX $25, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	UBFX $41, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	UBFX $57, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	WORD $0x4e943a52 // zip1 v18.4s, v18.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed57a53 // zip2 v19.2d, v18.2d, v21.2d
+	WORD $0x4ed53a52 // zip1 v18.2d, v18.2d, v21.2d
+	WORD $0xfc42a0d4 // ldur d20, [x6, #42]
+	WORD $0x0f10a694 // sxtl v20.4s, v20.4h
+	WORD $0x4f210694 // sshr v20.4s, v20.4s, #31
+	WORD $0x6ea11e8c // bit v12.16b, v20.16b, v1.16b
+	WORD $0x6ea11e8d // bit v13.16b, v20.16b, v1.16b
+	WORD $0x6ea11e8e // bit v14.16b, v20.16b, v1.16b
+	WORD $0x6ea11e8f // bit v15.16b, v20.16b, v1.16b
+	WORD $0x6ea11e90 // bit v16.16b, v20.16b, v1.16b
+	WORD $0x6ea11e91 // bit v17.16b, v20.16b, v1.16b
+	WORD $0x6ea11e92 // bit v18.16b, v20.16b, v1.16b
+	WORD $0x6ea11e93 // bit v19.16b, v20.16b, v1.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc004eb // ldr q11, [x7, #16]
+	WORD $0x0e2bc189 // smull v9.8h, v12.8b, v11.8b
+	WORD $0x4e2bc18a // smull2 v10.8h, v12.16b, v11.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc00ceb // ldr q11, [x7, #48]
+	WORD $0x0e2b81a9 // smlal v9.8h, v13.8b, v11.8b
+	WORD $0x4e2b81aa // smlal2 v10.8h, v13.16b, v11.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc014eb // ldr q11, [x7, #80]
+	WORD $0x0e2b81c9 // smlal v9.8h, v14.8b, v11.8b
+	WORD $0x4e2b81ca // smlal2 v10.8h, v14.16b, v11.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc01ceb // ldr q11, [x7, #112]
+	WORD $0x0e2b81e9 // smlal v9.8h, v15.8b, v11.8b
+	WORD $0x4e2b81ea // smlal2 v10.8h, v15.16b, v11.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc024eb // ldr q11, [x7, #144]
+	WORD $0x0e2b8209 // smlal v9.8h, v16.8b, v11.8b
+	WORD $0x4e2b820a // smlal2 v10.8h, v16.16b, v11.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc02ceb // ldr q11, [x7, #176]
+	WORD $0x0e2b8229 // smlal v9.8h, v17.8b, v11.8b
+	WORD $0x4e2b822a // smlal2 v10.8h, v17.16b, v11.16b
+	WORD $0x4e120052 // tbl v18.16b, {v2.16b}, v18.16b
+	WORD $0x3dc034eb // ldr q11, [x7, #208]
+	WORD $0x0e2b8249 // smlal v9.8h, v18.8b, v11.8b
+	WORD $0x4e2b824a // smlal2 v10.8h, v18.16b, v11.16b
+	WORD $0x4e130053 // tbl v19.16b, {v2.16b}, v19.16b
+	WORD $0x3dc03ceb // ldr q11, [x7, #240]
+	WORD $0x0e2b8269 // smlal v9.8h, v19.8b, v11.8b
+	WORD $0x4e2b826a // smlal2 v10.8h, v19.16b, v11.16b
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4ea8bce7 // addp v7.4s, v7.4s, v8.4s
+	WORD $0x7d4000cb // ldr h11, [x6]
+	WORD $0x1ee2416b // fcvt s11, h11
+	WORD $0x4e04056b // dup v11.4s, v11.s[0]
+	WORD $0x6e23dd6b // fmul v11.4s, v11.4s, v3.4s
+	WORD $0xfc42a0cc // ldur d12, [x6, #42]
+	WORD $0x4e0c598c // uzp2 v12.16b, v12.16b, v12.16b
+	WORD $0x6f0d058c // ushr v12.16b, v12.16b, #3
+	WORD $0x4f00e5ce // movi v14.16b, #0xe
+	WORD $0x4e2e1d8c // and v12.16b, v12.16b, v14.16b
+	WORD $0x4f00e42e // movi v14.16b, #0x1
+	WORD $0x4eae1d8c // orr v12.16b, v12.16b, v14.16b
+	WORD $0x0f08a58c // sxtl v12.8h, v12.8b
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e2cdd6b // fmul v11.4s, v11.4s, v12.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc044ed // ldr q13, [x7, #272]
+	WORD $0x6e2bddad // fmul v13.4s, v13.4s, v11.4s
+	WORD $0x4e2dcce6 // fmla v6.4s, v7.4s, v13.4s
+	ADD $50, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e26d4a5 // faddp v5.4s, v5.4s, v6.4s
+	WORD $0x6e25d4a5 // faddp v5.4s, v5.4s, v5.4s
+	WORD $0x7e30d8a5 // faddp s5, v5.2s
+	WORD $0xbd000005 // str s5, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileFarIQ1SNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileFarIQ1SNEON(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc05522 // ldr q2, [x9, #336]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ1S(SB), R10
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+super:
+	WORD $0xf99000c2 // prfm pldl2keep, [x6, #8192]
+	MOVWU 2(R6), R11
+	MOVWU 6(R6), R12
+	MOVWU 10(R6), R13
+	MOVWU 14(R6), R14
+	MOVD 34(R6), R15
+	UBFX $0, R11, $8, R16
+	UBFX $0, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	UBFX $16, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	UBFX $32, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	UBFX $48, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	WORD $0x4e94398c // zip1 v12.4s, v12.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed5798d // zip2 v13.2d, v12.2d, v21.2d
+	WORD $0x4ed5398c // zip1 v12.2d, v12.2d, v21.2d
+	UBFX $8, R11, $8, R16
+	UBFX $3, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	UBFX $19, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	UBFX $35, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	UBFX $51, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	WORD $0x4e9439ce // zip1 v14.4s, v14.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed579cf // zip2 v15.2d, v14.2d, v21.2d
+	WORD $0x4ed539ce // zip1 v14.2d, v14.2d, v21.2d
+	UBFX $16, R11, $8, R16
+	UBFX $6, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	UBFX $22, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	UBFX $38, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	UBFX $54, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	WORD $0x4e943a10 // zip1 v16.4s, v16.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed57a11 // zip2 v17.2d, v16.2d, v21.2d
+	WORD $0x4ed53a10 // zip1 v16.2d, v16.2d, v21.2d
+	UBFX $24, R11, $8, R16
+	UBFX $9, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	UBFX $25, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	UBFX $41, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	UBFX $57, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	WORD $0x4e943a52 // zip1 v18.4s, v18.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed57a53 // zip2 v19.2d, v18.2d, v21.2d
+	WORD $0x4ed53a52 // zip1 v18.2d, v18.2d, v21.2d
+	WORD $0xfc4220d4 // ldur d20, [x6, #34]
+	WORD $0x0f10a694 // sxtl v20.4s, v20.4h
+	WORD $0x4f210694 // sshr v20.4s, v20.4s, #31
+	WORD $0x6ea11e8c // bit v12.16b, v20.16b, v1.16b
+	WORD $0x6ea11e8d // bit v13.16b, v20.16b, v1.16b
+	WORD $0x6ea11e8e // bit v14.16b, v20.16b, v1.16b
+	WORD $0x6ea11e8f // bit v15.16b, v20.16b, v1.16b
+	WORD $0x6ea11e90 // bit v16.16b, v20.16b, v1.16b
+	WORD $0x6ea11e91 // bit v17.16b, v20.16b, v1.16b
+	WORD $0x6ea11e92 // bit v18.16b, v20.16b, v1.16b
+	WORD $0x6ea11e93 // bit v19.16b, v20.16b, v1.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc000eb // ldr q11, [x7]
+	WORD $0x0e2bc189 // smull v9.8h, v12.8b, v11.8b
+	WORD $0x4e2bc18a // smull2 v10.8h, v12.16b, v11.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc008eb // ldr q11, [x7, #32]
+	WORD $0x0e2b81a9 // smlal v9.8h, v13.8b, v11.8b
+	WORD $0x4e2b81aa // smlal2 v10.8h, v13.16b, v11.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc010eb // ldr q11, [x7, #64]
+	WORD $0x0e2b81c9 // smlal v9.8h, v14.8b, v11.8b
+	WORD $0x4e2b81ca // smlal2 v10.8h, v14.16b, v11.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc018eb // ldr q11, [x7, #96]
+	WORD $0x0e2b81e9 // smlal v9.8h, v15.8b, v11.8b
+	WORD $0x4e2b81ea // smlal2 v10.8h, v15.16b, v11.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc020eb // ldr q11, [x7, #128]
+	WORD $0x0e2b8209 // smlal v9.8h, v16.8b, v11.8b
+	WORD $0x4e2b820a // smlal2 v10.8h, v16.16b, v11.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc028eb // ldr q11, [x7, #160]
+	WORD $0x0e2b8229 // smlal v9.8h, v17.8b, v11.8b
+	WORD $0x4e2b822a // smlal2 v10.8h, v17.16b, v11.16b
+	WORD $0x4e120052 // tbl v18.16b, {v2.16b}, v18.16b
+	WORD $0x3dc030eb // ldr q11, [x7, #192]
+	WORD $0x0e2b8249 // smlal v9.8h, v18.8b, v11.8b
+	WORD $0x4e2b824a // smlal2 v10.8h, v18.16b, v11.16b
+	WORD $0x4e130053 // tbl v19.16b, {v2.16b}, v19.16b
+	WORD $0x3dc038eb // ldr q11, [x7, #224]
+	WORD $0x0e2b8269 // smlal v9.8h, v19.8b, v11.8b
+	WORD $0x4e2b826a // smlal2 v10.8h, v19.16b, v11.16b
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4ea8bce7 // addp v7.4s, v7.4s, v8.4s
+	WORD $0x7d4000cb // ldr h11, [x6]
+	WORD $0x1ee2416b // fcvt s11, h11
+	WORD $0x4e04056b // dup v11.4s, v11.s[0]
+	WORD $0x6e23dd6b // fmul v11.4s, v11.4s, v3.4s
+	WORD $0xfc4220cc // ldur d12, [x6, #34]
+	WORD $0x4e0c598c // uzp2 v12.16b, v12.16b, v12.16b
+	WORD $0x6f0d058c // ushr v12.16b, v12.16b, #3
+	WORD $0x4f00e5ce // movi v14.16b, #0xe
+	WORD $0x4e2e1d8c // and v12.16b, v12.16b, v14.16b
+	WORD $0x4f00e42e // movi v14.16b, #0x1
+	WORD $0x4eae1d8c // orr v12.16b, v12.16b, v14.16b
+	WORD $0x0f08a58c // sxtl v12.8h, v12.8b
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e2cdd6b // fmul v11.4s, v11.4s, v12.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc040ed // ldr q13, [x7, #256]
+	WORD $0x6e2bddad // fmul v13.4s, v13.4s, v11.4s
+	WORD $0x4e2dcce5 // fmla v5.4s, v7.4s, v13.4s
+	MOVWU 18(R6), R11
+	MOVWU 22(R6), R12
+	MOVWU 26(R6), R13
+	MOVWU 30(R6), R14
+	MOVD 42(R6), R15
+	UBFX $0, R11, $8, R16
+	UBFX $0, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	UBFX $16, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	UBFX $32, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	UBFX $48, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	WORD $0x4e94398c // zip1 v12.4s, v12.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed5798d // zip2 v13.2d, v12.2d, v21.2d
+	WORD $0x4ed5398c // zip1 v12.2d, v12.2d, v21.2d
+	UBFX $8, R11, $8, R16
+	UBFX $3, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	UBFX $19, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	UBFX $35, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	UBFX $51, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	WORD $0x4e9439ce // zip1 v14.4s, v14.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed579cf // zip2 v15.2d, v14.2d, v21.2d
+	WORD $0x4ed539ce // zip1 v14.2d, v14.2d, v21.2d
+	UBFX $16, R11, $8, R16
+	UBFX $6, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	UBFX $22, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	UBFX $38, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	UBFX $54, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	WORD $0x4e943a10 // zip1 v16.4s, v16.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed57a11 // zip2 v17.2d, v16.2d, v21.2d
+	WORD $0x4ed53a10 // zip1 v16.2d, v16.2d, v21.2d
+	UBFX $24, R11, $8, R16
+	UBFX $9, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	UBFX $25, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	UBFX $41, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707955 // ldr d21, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	UBFX $57, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	WORD $0x4e943a52 // zip1 v18.4s, v18.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed57a53 // zip2 v19.2d, v18.2d, v21.2d
+	WORD $0x4ed53a52 // zip1 v18.2d, v18.2d, v21.2d
+	WORD $0xfc42a0d4 // ldur d20, [x6, #42]
+	WORD $0x0f10a694 // sxtl v20.4s, v20.4h
+	WORD $0x4f210694 // sshr v20.4s, v20.4s, #31
+	WORD $0x6ea11e8c // bit v12.16b, v20.16b, v1.16b
+	WORD $0x6ea11e8d // bit v13.16b, v20.16b, v1.16b
+	WORD $0x6ea11e8e // bit v14.16b, v20.16b, v1.16b
+	WORD $0x6ea11e8f // bit v15.16b, v20.16b, v1.16b
+	WORD $0x6ea11e90 // bit v16.16b, v20.16b, v1.16b
+	WORD $0x6ea11e91 // bit v17.16b, v20.16b, v1.16b
+	WORD $0x6ea11e92 // bit v18.16b, v20.16b, v1.16b
+	WORD $0x6ea11e93 // bit v19.16b, v20.16b, v1.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc004eb // ldr q11, [x7, #16]
+	WORD $0x0e2bc189 // smull v9.8h, v12.8b, v11.8b
+	WORD $0x4e2bc18a // smull2 v10.8h, v12.16b, v11.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc00ceb // ldr q11, [x7, #48]
+	WORD $0x0e2b81a9 // smlal v9.8h, v13.8b, v11.8b
+	WORD $0x4e2b81aa // smlal2 v10.8h, v13.16b, v11.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc014eb // ldr q11, [x7, #80]
+	WORD $0x0e2b81c9 // smlal v9.8h, v14.8b, v11.8b
+	WORD $0x4e2b81ca // smlal2 v10.8h, v14.16b, v11.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc01ceb // ldr q11, [x7, #112]
+	WORD $0x0e2b81e9 // smlal v9.8h, v15.8b, v11.8b
+	WORD $0x4e2b81ea // smlal2 v10.8h, v15.16b, v11.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc024eb // ldr q11, [x7, #144]
+	WORD $0x0e2b8209 // smlal v9.8h, v16.8b, v11.8b
+	WORD $0x4e2b820a // smlal2 v10.8h, v16.16b, v11.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc02ceb // ldr q11, [x7, #176]
+	WORD $0x0e2b8229 // smlal v9.8h, v17.8b, v11.8b
+	WORD $0x4e2b822a // smlal2 v10.8h, v17.16b, v11.16b
+	WORD $0x4e120052 // tbl v18.16b, {v2.16b}, v18.16b
+	WORD $0x3dc034eb // ldr q11, [x7, #208]
+	WORD $0x0e2b8249 // smlal v9.8h, v18.8b, v11.8b
+	WORD $0x4e2b824a // smlal2 v10.8h, v18.16b, v11.16b
+	WORD $0x4e130053 // tbl v19.16b, {v2.16b}, v19.16b
+	WORD $0x3dc03ceb // ldr q11, [x7, #240]
+	WORD $0x0e2b8269 // smlal v9.8h, v19.8b, v11.8b
+	WORD $0x4e2b826a // smlal2 v10.8h, v19.16b, v11.16b
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4ea8bce7 // addp v7.4s, v7.4s, v8.4s
+	WORD $0x7d4000cb // ldr h11, [x6]
+	WORD $0x1ee2416b // fcvt s11, h11
+	WORD $0x4e04056b // dup v11.4s, v11.s[0]
+	WORD $0x6e23dd6b // fmul v11.4s, v11.4s, v3.4s
+	WORD $0xfc42a0cc // ldur d12, [x6, #42]
+	WORD $0x4e0c598c // uzp2 v12.16b, v12.16b, v12.16b
+	WORD $0x6f0d058c // ushr v12.16b, v12.16b, #3
+	WORD $0x4f00e5ce // movi v14.16b, #0xe
+	WORD $0x4e2e1d8c // and v12.16b, v12.16b, v14.16b
+	WORD $0x4f00e42e // movi v14.16b, #0x1
+	WORD $0x4eae1d8c // orr v12.16b, v12.16b, v14.16b
+	WORD $0x0f08a58c // sxtl v12.8h, v12.8b
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e2cdd6b // fmul v11.4s, v11.4s, v12.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc044ed // ldr q13, [x7, #272]
+	WORD $0x6e2bddad // fmul v13.4s, v13.4s, v11.4s
+	WORD $0x4e2dcce6 // fmla v6.4s, v7.4s, v13.4s
+	ADD $50, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e26d4a5 // faddp v5.4s, v5.4s, v6.4s
+	WORD $0x6e25d4a5 // faddp v5.4s, v5.4s, v5.4s
+	WORD $0x7e30d8a5 // faddp s5, v5.2s
+	WORD $0xbd000005 // str s5, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileScatterIQ1SNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+TEXT ·fileScatterIQ1SNEON(SB), NOSPLIT, $0-56
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+32(FP), R3
+	MOVD n+40(FP), R4
+	MOVD rows+48(FP), R5
+	MOVD index+24(FP), R6
+	MOVD $neonTable<>(SB), R11
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc05562 // ldr q2, [x11, #336]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ1S(SB), R12
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+row:
+	MOVW 0(R6), R8
+	MUL R2, R8, R8
+	ADD R1, R8, R8
+	MOVD R8, R7
+	CMP $4, R5
+	BLE last
+	MOVW 16(R6), R7
+	MUL R2, R7, R7
+	ADD R1, R7, R7
+last:
+	MOVD R3, R9
+	MOVD R4, R10
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+super:
+	WORD $0xf98000e2 // prfm pldl2keep, [x7]
+	ADD $50, R7, R7
+	MOVWU 2(R8), R13
+	MOVWU 6(R8), R14
+	MOVWU 10(R8), R15
+	MOVWU 14(R8), R16
+	MOVD 34(R8), R17
+	UBFX $0, R13, $8, R19
+	UBFX $0, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798c // ldr d12, [x12, x19, lsl #3]
+	UBFX $0, R14, $8, R19
+	UBFX $16, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $0, R15, $8, R19
+	UBFX $32, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737995 // ldr d21, [x12, x19, lsl #3]
+	UBFX $0, R16, $8, R19
+	UBFX $48, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737996 // ldr d22, [x12, x19, lsl #3]
+	WORD $0x4e94398c // zip1 v12.4s, v12.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed5798d // zip2 v13.2d, v12.2d, v21.2d
+	WORD $0x4ed5398c // zip1 v12.2d, v12.2d, v21.2d
+	UBFX $8, R13, $8, R19
+	UBFX $3, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798e // ldr d14, [x12, x19, lsl #3]
+	UBFX $8, R14, $8, R19
+	UBFX $19, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $8, R15, $8, R19
+	UBFX $35, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737995 // ldr d21, [x12, x19, lsl #3]
+	UBFX $8, R16, $8, R19
+	UBFX $51, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737996 // ldr d22, [x12, x19, lsl #3]
+	WORD $0x4e9439ce // zip1 v14.4s, v14.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed579cf // zip2 v15.2d, v14.2d, v21.2d
+	WORD $0x4ed539ce // zip1 v14.2d, v14.2d, v21.2d
+	UBFX $16, R13, $8, R19
+	UBFX $6, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $16, R14, $8, R19
+	UBFX $22, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $16, R15, $8, R19
+	UBFX $38, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737995 // ldr d21, [x12, x19, lsl #3]
+	UBFX $16, R16, $8, R19
+	UBFX $54, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737996 // ldr d22, [x12, x19, lsl #3]
+	WORD $0x4e943a10 // zip1 v16.4s, v16.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed57a11 // zip2 v17.2d, v16.2d, v21.2d
+	WORD $0x4ed53a10 // zip1 v16.2d, v16.2d, v21.2d
+	UBFX $24, R13, $8, R19
+	UBFX $9, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $24, R14, $8, R19
+	UBFX $25, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $24, R15, $8, R19
+	UBFX $41, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737995 // ldr d21, [x12, x19, lsl #3]
+	UBFX $24, R16, $8, R19
+	UBFX $57, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737996 // ldr d22, [x12, x19, lsl #3]
+	WORD $0x4e943a52 // zip1 v18.4s, v18.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed57a53 // zip2 v19.2d, v18.2d, v21.2d
+	WORD $0x4ed53a52 // zip1 v18.2d, v18.2d, v21.2d
+	WORD $0xfc422114 // ldur d20, [x8, #34]
+	WORD $0x0f10a694 // sxtl v20.4s, v20.4h
+	WORD $0x4f210694 // sshr v20.4s, v20.4s, #31
+	WORD $0x6ea11e8c // bit v12.16b, v20.16b, v1.16b
+	WORD $0x6ea11e8d // bit v13.16b, v20.16b, v1.16b
+	WORD $0x6ea11e8e // bit v14.16b, v20.16b, v1.16b
+	WORD $0x6ea11e8f // bit v15.16b, v20.16b, v1.16b
+	WORD $0x6ea11e90 // bit v16.16b, v20.16b, v1.16b
+	WORD $0x6ea11e91 // bit v17.16b, v20.16b, v1.16b
+	WORD $0x6ea11e92 // bit v18.16b, v20.16b, v1.16b
+	WORD $0x6ea11e93 // bit v19.16b, v20.16b, v1.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc0012b // ldr q11, [x9]
+	WORD $0x0e2bc189 // smull v9.8h, v12.8b, v11.8b
+	WORD $0x4e2bc18a // smull2 v10.8h, v12.16b, v11.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc0092b // ldr q11, [x9, #32]
+	WORD $0x0e2b81a9 // smlal v9.8h, v13.8b, v11.8b
+	WORD $0x4e2b81aa // smlal2 v10.8h, v13.16b, v11.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc0112b // ldr q11, [x9, #64]
+	WORD $0x0e2b81c9 // smlal v9.8h, v14.8b, v11.8b
+	WORD $0x4e2b81ca // smlal2 v10.8h, v14.16b, v11.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc0192b // ldr q11, [x9, #96]
+	WORD $0x0e2b81e9 // smlal v9.8h, v15.8b, v11.8b
+	WORD $0x4e2b81ea // smlal2 v10.8h, v15.16b, v11.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc0212b // ldr q11, [x9, #128]
+	WORD $0x0e2b8209 // smlal v9.8h, v16.8b, v11.8b
+	WORD $0x4e2b820a // smlal2 v10.8h, v16.16b, v11.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc0292b // ldr q11, [x9, #160]
+	WORD $0x0e2b8229 // smlal v9.8h, v17.8b, v11.8b
+	WORD $0x4e2b822a // smlal2 v10.8h, v17.16b, v11.16b
+	WORD $0x4e120052 // tbl v18.16b, {v2.16b}, v18.16b
+	WORD $0x3dc0312b // ldr q11, [x9, #192]
+	WORD $0x0e2b8249 // smlal v9.8h, v18.8b, v11.8b
+	WORD $0x4e2b824a // smlal2 v10.8h, v18.16b, v11.16b
+	WORD $0x4e130053 // tbl v19.16b, {v2.16b}, v19.16b
+	WORD $0x3dc0392b // ldr q11, [x9, #224]
+	WORD $0x0e2b8269 // smlal v9.8h, v19.8b, v11.8b
+	WORD $0x4e2b826a // smlal2 v10.8h, v19.16b, v11.16b
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4ea8bce7 // addp v7.4s, v7.4s, v8.4s
+	WORD $0x7d40010b // ldr h11, [x8]
+	WORD $0x1ee2416b // fcvt s11, h11
+	WORD $0x4e04056b // dup v11.4s, v11.s[0]
+	WORD $0x6e23dd6b // fmul v11.4s, v11.4s, v3.4s
+	WORD $0xfc42210c // ldur d12, [x8, #34]
+	WORD $0x4e0c598c // uzp2 v12.16b, v12.16b, v12.16b
+	WORD $0x6f0d058c // ushr v12.16b, v12.16b, #3
+	WORD $0x4f00e5ce // movi v14.16b, #0xe
+	WORD $0x4e2e1d8c // and v12.16b, v12.16b, v14.16b
+	WORD $0x4f00e42e // movi v14.16b, #0x1
+	WORD $0x4eae1d8c // orr v12.16b, v12.16b, v14.16b
+	WORD $0x0f08a58c // sxtl v12.8h, v12.8b
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e2cdd6b // fmul v11.4s, v11.4s, v12.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc0412d // ldr q13, [x9, #256]
+	WORD $0x6e2bddad // fmul v13.4s, v13.4s, v11.4s
+	WORD $0x4e2dcce5 // fmla v5.4s, v7.4s, v13.4s
+	MOVWU 18(R8), R13
+	MOVWU 22(R8), R14
+	MOVWU 26(R8), R15
+	MOVWU 30(R8), R16
+	MOVD 42(R8), R17
+	UBFX $0, R13, $8, R19
+	UBFX $0, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798c // ldr d12, [x12, x19, lsl #3]
+	UBFX $0, R14, $8, R19
+	UBFX $16, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $0, R15, $8, R19
+	UBFX $32, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737995 // ldr d21, [x12, x19, lsl #3]
+	UBFX $0, R16, $8, R19
+	UBFX $48, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737996 // ldr d22, [x12, x19, lsl #3]
+	WORD $0x4e94398c // zip1 v12.4s, v12.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed5798d // zip2 v13.2d, v12.2d, v21.2d
+	WORD $0x4ed5398c // zip1 v12.2d, v12.2d, v21.2d
+	UBFX $8, R13, $8, R19
+	UBFX $3, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798e // ldr d14, [x12, x19, lsl #3]
+	UBFX $8, R14, $8, R19
+	UBFX $19, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $8, R15, $8, R19
+	UBFX $35, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737995 // ldr d21, [x12, x19, lsl #3]
+	UBFX $8, R16, $8, R19
+	UBFX $51, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737996 // ldr d22, [x12, x19, lsl #3]
+	WORD $0x4e9439ce // zip1 v14.4s, v14.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed579cf // zip2 v15.2d, v14.2d, v21.2d
+	WORD $0x4ed539ce // zip1 v14.2d, v14.2d, v21.2d
+	UBFX $16, R13, $8, R19
+	UBFX $6, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $16, R14, $8, R19
+	UBFX $22, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $16, R15, $8, R19
+	UBFX $38, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737995 // ldr d21, [x12, x19, lsl #3]
+	UBFX $16, R16, $8, R19
+	UBFX $54, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737996 // ldr d22, [x12, x19, lsl #3]
+	WORD $0x4e943a10 // zip1 v16.4s, v16.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed57a11 // zip2 v17.2d, v16.2d, v21.2d
+	WORD $0x4ed53a10 // zip1 v16.2d, v16.2d, v21.2d
+	UBFX $24, R13, $8, R19
+	UBFX $9, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $24, R14, $8, R19
+	UBFX $25, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $24, R15, $8, R19
+	UBFX $41, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737995 // ldr d21, [x12, x19, lsl #3]
+	UBFX $24, R16, $8, R19
+	UBFX $57, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737996 // ldr d22, [x12, x19, lsl #3]
+	WORD $0x4e943a52 // zip1 v18.4s, v18.4s, v20.4s
+	WORD $0x4e963ab5 // zip1 v21.4s, v21.4s, v22.4s
+	WORD $0x4ed57a53 // zip2 v19.2d, v18.2d, v21.2d
+	WORD $0x4ed53a52 // zip1 v18.2d, v18.2d, v21.2d
+	WORD $0xfc42a114 // ldur d20, [x8, #42]
+	WORD $0x0f10a694 // sxtl v20.4s, v20.4h
+	WORD $0x4f210694 // sshr v20.4s, v20.4s, #31
+	WORD $0x6ea11e8c // bit v12.16b, v20.16b, v1.16b
+	WORD $0x6ea11e8d // bit v13.16b, v20.16b, v1.16b
+	WORD $0x6ea11e8e // bit v14.16b, v20.16b, v1.16b
+	WORD $0x6ea11e8f // bit v15.16b, v20.16b, v1.16b
+	WORD $0x6ea11e90 // bit v16.16b, v20.16b, v1.16b
+	WORD $0x6ea11e91 // bit v17.16b, v20.16b, v1.16b
+	WORD $0x6ea11e92 // bit v18.16b, v20.16b, v1.16b
+	WORD $0x6ea11e93 // bit v19.16b, v20.16b, v1.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc0052b // ldr q11, [x9, #16]
+	WORD $0x0e2bc189 // smull v9.8h, v12.8b, v11.8b
+	WORD $0x4e2bc18a // smull2 v10.8h, v12.16b, v11.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc00d2b // ldr q11, [x9, #48]
+	WORD $0x0e2b81a9 // smlal v9.8h, v13.8b, v11.8b
+	WORD $0x4e2b81aa // smlal2 v10.8h, v13.16b, v11.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc0152b // ldr q11, [x9, #80]
+	WORD $0x0e2b81c9 // smlal v9.8h, v14.8b, v11.8b
+	WORD $0x4e2b81ca // smlal2 v10.8h, v14.16b, v11.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc01d2b // ldr q11, [x9, #112]
+	WORD $0x0e2b81e9 // smlal v9.8h, v15.8b, v11.8b
+	WORD $0x4e2b81ea // smlal2 v10.8h, v15.16b, v11.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc0252b // ldr q11, [x9, #144]
+	WORD $0x0e2b8209 // smlal v9.8h, v16.8b, v11.8b
+	WORD $0x4e2b820a // smlal2 v10.8h, v16.16b, v11.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc02d2b // ldr q11, [x9, #176]
+	WORD $0x0e2b8229 // smlal v9.8h, v17.8b, v11.8b
+	WORD $0x4e2b822a // smlal2 v10.8h, v17.16b, v11.16b
+	WORD $0x4e120052 // tbl v18.16b, {v2.16b}, v18.16b
+	WORD $0x3dc0352b // ldr q11, [x9, #208]
+	WORD $0x0e2b8249 // smlal v9.8h, v18.8b, v11.8b
+	WORD $0x4e2b824a // smlal2 v10.8h, v18.16b, v11.16b
+	WORD $0x4e130053 // tbl v19.16b, {v2.16b}, v19.16b
+	WORD $0x3dc03d2b // ldr q11, [x9, #240]
+	WORD $0x0e2b8269 // smlal v9.8h, v19.8b, v11.8b
+	WORD $0x4e2b826a // smlal2 v10.8h, v19.16b, v11.16b
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4ea8bce7 // addp v7.4s, v7.4s, v8.4s
+	WORD $0x7d40010b // ldr h11, [x8]
+	WORD $0x1ee2416b // fcvt s11, h11
+	WORD $0x4e04056b // dup v11.4s, v11.s[0]
+	WORD $0x6e23dd6b // fmul v11.4s, v11.4s, v3.4s
+	WORD $0xfc42a10c // ldur d12, [x8, #42]
+	WORD $0x4e0c598c // uzp2 v12.16b, v12.16b, v12.16b
+	WORD $0x6f0d058c // ushr v12.16b, v12.16b, #3
+	WORD $0x4f00e5ce // movi v14.16b, #0xe
+	WORD $0x4e2e1d8c // and v12.16b, v12.16b, v14.16b
+	WORD $0x4f00e42e // movi v14.16b, #0x1
+	WORD $0x4eae1d8c // orr v12.16b, v12.16b, v14.16b
+	WORD $0x0f08a58c // sxtl v12.8h, v12.8b
+	WORD $0x0f10a58c // sxtl v12.4s, v12.4h
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e2cdd6b // fmul v11.4s, v11.4s, v12.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc0452d // ldr q13, [x9, #272]
+	WORD $0x6e2bddad // fmul v13.4s, v13.4s, v11.4s
+	WORD $0x4e2dcce6 // fmla v6.4s, v7.4s, v13.4s
+	ADD $50, R8, R8
+	ADD $448, R9, R9
+	SUBS $1, R10, R10
+	BGT super
+	WORD $0x6e26d4a5 // faddp v5.4s, v5.4s, v6.4s
+	WORD $0x6e25d4a5 // faddp v5.4s, v5.4s, v5.4s
+	WORD $0x7e30d8a5 // faddp s5, v5.2s
+	WORD $0xbd000005 // str s5, [x0]
+	ADD $4, R0, R0
+	ADD $4, R6, R6
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileStreamIQ1SDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileStreamIQ1SDOT(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc05522 // ldr q2, [x9, #336]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ1S(SB), R10
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+super:
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	MOVWU 2(R6), R11
+	MOVWU 6(R6), R12
+	MOVWU 10(R6), R13
+	MOVWU 14(R6), R14
+	MOVD 34(R6), R15
+	UBFX $0, R11, $8, R16
+	UBFX $0, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707949 // ldr d9, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	UBFX $16, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	UBFX $32, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	UBFX $48, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	WORD $0x4e913929 // zip1 v9.4s, v9.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed2792a // zip2 v10.2d, v9.2d, v18.2d
+	WORD $0x4ed23929 // zip1 v9.2d, v9.2d, v18.2d
+	UBFX $8, R11, $8, R16
+	UBFX $3, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794b // ldr d11, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	UBFX $19, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	UBFX $35, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	UBFX $51, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	WORD $0x4e91396b // zip1 v11.4s, v11.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed2796c // zip2 v12.2d, v11.2d, v18.2d
+	WORD $0x4ed2396b // zip1 v11.2d, v11.2d, v18.2d
+	UBFX $16, R11, $8, R16
+	UBFX $6, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794d // ldr d13, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	UBFX $22, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	UBFX $38, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	UBFX $54, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	WORD $0x4e9139ad // zip1 v13.4s, v13.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed279ae // zip2 v14.2d, v13.2d, v18.2d
+	WORD $0x4ed239ad // zip1 v13.2d, v13.2d, v18.2d
+	UBFX $24, R11, $8, R16
+	UBFX $9, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	UBFX $25, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	UBFX $41, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	UBFX $57, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	WORD $0x4e9139ef // zip1 v15.4s, v15.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed279f0 // zip2 v16.2d, v15.2d, v18.2d
+	WORD $0x4ed239ef // zip1 v15.2d, v15.2d, v18.2d
+	WORD $0xfc4220d1 // ldur d17, [x6, #34]
+	WORD $0x0f10a631 // sxtl v17.4s, v17.4h
+	WORD $0x4f210631 // sshr v17.4s, v17.4s, #31
+	WORD $0x6ea11e29 // bit v9.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2a // bit v10.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2b // bit v11.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2c // bit v12.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2d // bit v13.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2e // bit v14.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2f // bit v15.16b, v17.16b, v1.16b
+	WORD $0x6ea11e30 // bit v16.16b, v17.16b, v1.16b
+	WORD $0x4e090049 // tbl v9.16b, {v2.16b}, v9.16b
+	WORD $0x3dc000e8 // ldr q8, [x7]
+	WORD $0x4e889527 // sdot v7.4s, v9.16b, v8.16b
+	WORD $0x4e0a004a // tbl v10.16b, {v2.16b}, v10.16b
+	WORD $0x3dc008e8 // ldr q8, [x7, #32]
+	WORD $0x4e889547 // sdot v7.4s, v10.16b, v8.16b
+	WORD $0x4e0b004b // tbl v11.16b, {v2.16b}, v11.16b
+	WORD $0x3dc010e8 // ldr q8, [x7, #64]
+	WORD $0x4e889567 // sdot v7.4s, v11.16b, v8.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc018e8 // ldr q8, [x7, #96]
+	WORD $0x4e889587 // sdot v7.4s, v12.16b, v8.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc020e8 // ldr q8, [x7, #128]
+	WORD $0x4e8895a7 // sdot v7.4s, v13.16b, v8.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc028e8 // ldr q8, [x7, #160]
+	WORD $0x4e8895c7 // sdot v7.4s, v14.16b, v8.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc030e8 // ldr q8, [x7, #192]
+	WORD $0x4e8895e7 // sdot v7.4s, v15.16b, v8.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc038e8 // ldr q8, [x7, #224]
+	WORD $0x4e889607 // sdot v7.4s, v16.16b, v8.16b
+	WORD $0x7d4000c8 // ldr h8, [x6]
+	WORD $0x1ee24108 // fcvt s8, h8
+	WORD $0x4e040508 // dup v8.4s, v8.s[0]
+	WORD $0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
+	WORD $0xfc4220c9 // ldur d9, [x6, #34]
+	WORD $0x4e095929 // uzp2 v9.16b, v9.16b, v9.16b
+	WORD $0x6f0d0529 // ushr v9.16b, v9.16b, #3
+	WORD $0x4f00e5cb // movi v11.16b, #0xe
+	WORD $0x4e2b1d29 // and v9.16b, v9.16b, v11.16b
+	WORD $0x4f00e42b // movi v11.16b, #0x1
+	WORD $0x4eab1d29 // orr v9.16b, v9.16b, v11.16b
+	WORD $0x0f08a529 // sxtl v9.8h, v9.8b
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e29dd08 // fmul v8.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc040ea // ldr q10, [x7, #256]
+	WORD $0x6e28dd4a // fmul v10.4s, v10.4s, v8.4s
+	WORD $0x4e2acce5 // fmla v5.4s, v7.4s, v10.4s
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	MOVWU 18(R6), R11
+	MOVWU 22(R6), R12
+	MOVWU 26(R6), R13
+	MOVWU 30(R6), R14
+	MOVD 42(R6), R15
+	UBFX $0, R11, $8, R16
+	UBFX $0, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707949 // ldr d9, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	UBFX $16, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	UBFX $32, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	UBFX $48, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	WORD $0x4e913929 // zip1 v9.4s, v9.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed2792a // zip2 v10.2d, v9.2d, v18.2d
+	WORD $0x4ed23929 // zip1 v9.2d, v9.2d, v18.2d
+	UBFX $8, R11, $8, R16
+	UBFX $3, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794b // ldr d11, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	UBFX $19, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	UBFX $35, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	UBFX $51, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	WORD $0x4e91396b // zip1 v11.4s, v11.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed2796c // zip2 v12.2d, v11.2d, v18.2d
+	WORD $0x4ed2396b // zip1 v11.2d, v11.2d, v18.2d
+	UBFX $16, R11, $8, R16
+	UBFX $6, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794d // ldr d13, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	UBFX $22, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	UBFX $38, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	UBFX $54, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	WORD $0x4e9139ad // zip1 v13.4s, v13.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed279ae // zip2 v14.2d, v13.2d, v18.2d
+	WORD $0x4ed239ad // zip1 v13.2d, v13.2d, v18.2d
+	UBFX $24, R11, $8, R16
+	UBFX $9, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	UBFX $25, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	UBFX $41, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	UBFX $57, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	WORD $0x4e9139ef // zip1 v15.4s, v15.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed279f0 // zip2 v16.2d, v15.2d, v18.2d
+	WORD $0x4ed239ef // zip1 v15.2d, v15.2d, v18.2d
+	WORD $0xfc42a0d1 // ldur d17, [x6, #42]
+	WORD $0x0f10a631 // sxtl v17.4s, v17.4h
+	WORD $0x4f210631 // sshr v17.4s, v17.4s, #31
+	WORD $0x6ea11e29 // bit v9.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2a // bit v10.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2b // bit v11.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2c // bit v12.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2d // bit v13.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2e // bit v14.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2f // bit v15.16b, v17.16b, v1.16b
+	WORD $0x6ea11e30 // bit v16.16b, v17.16b, v1.16b
+	WORD $0x4e090049 // tbl v9.16b, {v2.16b}, v9.16b
+	WORD $0x3dc004e8 // ldr q8, [x7, #16]
+	WORD $0x4e889527 // sdot v7.4s, v9.16b, v8.16b
+	WORD $0x4e0a004a // tbl v10.16b, {v2.16b}, v10.16b
+	WORD $0x3dc00ce8 // ldr q8, [x7, #48]
+	WORD $0x4e889547 // sdot v7.4s, v10.16b, v8.16b
+	WORD $0x4e0b004b // tbl v11.16b, {v2.16b}, v11.16b
+	WORD $0x3dc014e8 // ldr q8, [x7, #80]
+	WORD $0x4e889567 // sdot v7.4s, v11.16b, v8.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc01ce8 // ldr q8, [x7, #112]
+	WORD $0x4e889587 // sdot v7.4s, v12.16b, v8.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc024e8 // ldr q8, [x7, #144]
+	WORD $0x4e8895a7 // sdot v7.4s, v13.16b, v8.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc02ce8 // ldr q8, [x7, #176]
+	WORD $0x4e8895c7 // sdot v7.4s, v14.16b, v8.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc034e8 // ldr q8, [x7, #208]
+	WORD $0x4e8895e7 // sdot v7.4s, v15.16b, v8.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc03ce8 // ldr q8, [x7, #240]
+	WORD $0x4e889607 // sdot v7.4s, v16.16b, v8.16b
+	WORD $0x7d4000c8 // ldr h8, [x6]
+	WORD $0x1ee24108 // fcvt s8, h8
+	WORD $0x4e040508 // dup v8.4s, v8.s[0]
+	WORD $0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
+	WORD $0xfc42a0c9 // ldur d9, [x6, #42]
+	WORD $0x4e095929 // uzp2 v9.16b, v9.16b, v9.16b
+	WORD $0x6f0d0529 // ushr v9.16b, v9.16b, #3
+	WORD $0x4f00e5cb // movi v11.16b, #0xe
+	WORD $0x4e2b1d29 // and v9.16b, v9.16b, v11.16b
+	WORD $0x4f00e42b // movi v11.16b, #0x1
+	WORD $0x4eab1d29 // orr v9.16b, v9.16b, v11.16b
+	WORD $0x0f08a529 // sxtl v9.8h, v9.8b
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e29dd08 // fmul v8.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc044ea // ldr q10, [x7, #272]
+	WORD $0x6e28dd4a // fmul v10.4s, v10.4s, v8.4s
+	WORD $0x4e2acce6 // fmla v6.4s, v7.4s, v10.4s
+	ADD $50, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e26d4a5 // faddp v5.4s, v5.4s, v6.4s
+	WORD $0x6e25d4a5 // faddp v5.4s, v5.4s, v5.4s
+	WORD $0x7e30d8a5 // faddp s5, v5.2s
+	WORD $0xbd000005 // str s5, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileFarIQ1SDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileFarIQ1SDOT(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc05522 // ldr q2, [x9, #336]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ1S(SB), R10
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+super:
+	WORD $0xf99000c2 // prfm pldl2keep, [x6, #8192]
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	MOVWU 2(R6), R11
+	MOVWU 6(R6), R12
+	MOVWU 10(R6), R13
+	MOVWU 14(R6), R14
+	MOVD 34(R6), R15
+	UBFX $0, R11, $8, R16
+	UBFX $0, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707949 // ldr d9, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	UBFX $16, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	UBFX $32, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	UBFX $48, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	WORD $0x4e913929 // zip1 v9.4s, v9.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed2792a // zip2 v10.2d, v9.2d, v18.2d
+	WORD $0x4ed23929 // zip1 v9.2d, v9.2d, v18.2d
+	UBFX $8, R11, $8, R16
+	UBFX $3, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794b // ldr d11, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	UBFX $19, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	UBFX $35, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	UBFX $51, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	WORD $0x4e91396b // zip1 v11.4s, v11.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed2796c // zip2 v12.2d, v11.2d, v18.2d
+	WORD $0x4ed2396b // zip1 v11.2d, v11.2d, v18.2d
+	UBFX $16, R11, $8, R16
+	UBFX $6, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794d // ldr d13, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	UBFX $22, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	UBFX $38, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	UBFX $54, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	WORD $0x4e9139ad // zip1 v13.4s, v13.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed279ae // zip2 v14.2d, v13.2d, v18.2d
+	WORD $0x4ed239ad // zip1 v13.2d, v13.2d, v18.2d
+	UBFX $24, R11, $8, R16
+	UBFX $9, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	UBFX $25, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	UBFX $41, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	UBFX $57, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	WORD $0x4e9139ef // zip1 v15.4s, v15.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed279f0 // zip2 v16.2d, v15.2d, v18.2d
+	WORD $0x4ed239ef // zip1 v15.2d, v15.2d, v18.2d
+	WORD $0xfc4220d1 // ldur d17, [x6, #34]
+	WORD $0x0f10a631 // sxtl v17.4s, v17.4h
+	WORD $0x4f210631 // sshr v17.4s, v17.4s, #31
+	WORD $0x6ea11e29 // bit v9.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2a // bit v10.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2b // bit v11.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2c // bit v12.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2d // bit v13.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2e // bit v14.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2f // bit v15.16b, v17.16b, v1.16b
+	WORD $0x6ea11e30 // bit v16.16b, v17.16b, v1.16b
+	WORD $0x4e090049 // tbl v9.16b, {v2.16b}, v9.16b
+	WORD $0x3dc000e8 // ldr q8, [x7]
+	WORD $0x4e889527 // sdot v7.4s, v9.16b, v8.16b
+	WORD $0x4e0a004a // tbl v10.16b, {v2.16b}, v10.16b
+	WORD $0x3dc008e8 // ldr q8, [x7, #32]
+	WORD $0x4e889547 // sdot v7.4s, v10.16b, v8.16b
+	WORD $0x4e0b004b // tbl v11.16b, {v2.16b}, v11.16b
+	WORD $0x3dc010e8 // ldr q8, [x7, #64]
+	WORD $0x4e889567 // sdot v7.4s, v11.16b, v8.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc018e8 // ldr q8, [x7, #96]
+	WORD $0x4e889587 // sdot v7.4s, v12.16b, v8.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc020e8 // ldr q8, [x7, #128]
+	WORD $0x4e8895a7 // sdot v7.4s, v13.16b, v8.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc028e8 // ldr q8, [x7, #160]
+	WORD $0x4e8895c7 // sdot v7.4s, v14.16b, v8.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc030e8 // ldr q8, [x7, #192]
+	WORD $0x4e8895e7 // sdot v7.4s, v15.16b, v8.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc038e8 // ldr q8, [x7, #224]
+	WORD $0x4e889607 // sdot v7.4s, v16.16b, v8.16b
+	WORD $0x7d4000c8 // ldr h8, [x6]
+	WORD $0x1ee24108 // fcvt s8, h8
+	WORD $0x4e040508 // dup v8.4s, v8.s[0]
+	WORD $0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
+	WORD $0xfc4220c9 // ldur d9, [x6, #34]
+	WORD $0x4e095929 // uzp2 v9.16b, v9.16b, v9.16b
+	WORD $0x6f0d0529 // ushr v9.16b, v9.16b, #3
+	WORD $0x4f00e5cb // movi v11.16b, #0xe
+	WORD $0x4e2b1d29 // and v9.16b, v9.16b, v11.16b
+	WORD $0x4f00e42b // movi v11.16b, #0x1
+	WORD $0x4eab1d29 // orr v9.16b, v9.16b, v11.16b
+	WORD $0x0f08a529 // sxtl v9.8h, v9.8b
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e29dd08 // fmul v8.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc040ea // ldr q10, [x7, #256]
+	WORD $0x6e28dd4a // fmul v10.4s, v10.4s, v8.4s
+	WORD $0x4e2acce5 // fmla v5.4s, v7.4s, v10.4s
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	MOVWU 18(R6), R11
+	MOVWU 22(R6), R12
+	MOVWU 26(R6), R13
+	MOVWU 30(R6), R14
+	MOVD 42(R6), R15
+	UBFX $0, R11, $8, R16
+	UBFX $0, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707949 // ldr d9, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	UBFX $16, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	UBFX $32, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	UBFX $48, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	WORD $0x4e913929 // zip1 v9.4s, v9.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed2792a // zip2 v10.2d, v9.2d, v18.2d
+	WORD $0x4ed23929 // zip1 v9.2d, v9.2d, v18.2d
+	UBFX $8, R11, $8, R16
+	UBFX $3, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794b // ldr d11, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	UBFX $19, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	UBFX $35, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	UBFX $51, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	WORD $0x4e91396b // zip1 v11.4s, v11.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed2796c // zip2 v12.2d, v11.2d, v18.2d
+	WORD $0x4ed2396b // zip1 v11.2d, v11.2d, v18.2d
+	UBFX $16, R11, $8, R16
+	UBFX $6, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794d // ldr d13, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	UBFX $22, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	UBFX $38, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	UBFX $54, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	WORD $0x4e9139ad // zip1 v13.4s, v13.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed279ae // zip2 v14.2d, v13.2d, v18.2d
+	WORD $0x4ed239ad // zip1 v13.2d, v13.2d, v18.2d
+	UBFX $24, R11, $8, R16
+	UBFX $9, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	UBFX $25, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	UBFX $41, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	UBFX $57, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	WORD $0x4e9139ef // zip1 v15.4s, v15.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed279f0 // zip2 v16.2d, v15.2d, v18.2d
+	WORD $0x4ed239ef // zip1 v15.2d, v15.2d, v18.2d
+	WORD $0xfc42a0d1 // ldur d17, [x6, #42]
+	WORD $0x0f10a631 // sxtl v17.4s, v17.4h
+	WORD $0x4f210631 // sshr v17.4s, v17.4s, #31
+	WORD $0x6ea11e29 // bit v9.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2a // bit v10.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2b // bit v11.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2c // bit v12.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2d // bit v13.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2e // bit v14.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2f // bit v15.16b, v17.16b, v1.16b
+	WORD $0x6ea11e30 // bit v16.16b, v17.16b, v1.16b
+	WORD $0x4e090049 // tbl v9.16b, {v2.16b}, v9.16b
+	WORD $0x3dc004e8 // ldr q8, [x7, #16]
+	WORD $0x4e889527 // sdot v7.4s, v9.16b, v8.16b
+	WORD $0x4e0a004a // tbl v10.16b, {v2.16b}, v10.16b
+	WORD $0x3dc00ce8 // ldr q8, [x7, #48]
+	WORD $0x4e889547 // sdot v7.4s, v10.16b, v8.16b
+	WORD $0x4e0b004b // tbl v11.16b, {v2.16b}, v11.16b
+	WORD $0x3dc014e8 // ldr q8, [x7, #80]
+	WORD $0x4e889567 // sdot v7.4s, v11.16b, v8.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc01ce8 // ldr q8, [x7, #112]
+	WORD $0x4e889587 // sdot v7.4s, v12.16b, v8.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc024e8 // ldr q8, [x7, #144]
+	WORD $0x4e8895a7 // sdot v7.4s, v13.16b, v8.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc02ce8 // ldr q8, [x7, #176]
+	WORD $0x4e8895c7 // sdot v7.4s, v14.16b, v8.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc034e8 // ldr q8, [x7, #208]
+	WORD $0x4e8895e7 // sdot v7.4s, v15.16b, v8.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc03ce8 // ldr q8, [x7, #240]
+	WORD $0x4e889607 // sdot v7.4s, v16.16b, v8.16b
+	WORD $0x7d4000c8 // ldr h8, [x6]
+	WORD $0x1ee24108 // fcvt s8, h8
+	WORD $0x4e040508 // dup v8.4s, v8.s[0]
+	WORD $0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
+	WORD $0xfc42a0c9 // ldur d9, [x6, #42]
+	WORD $0x4e095929 // uzp2 v9.16b, v9.16b, v9.16b
+	WORD $0x6f0d0529 // ushr v9.16b, v9.16b, #3
+	WORD $0x4f00e5cb // movi v11.16b, #0xe
+	WORD $0x4e2b1d29 // and v9.16b, v9.16b, v11.16b
+	WORD $0x4f00e42b // movi v11.16b, #0x1
+	WORD $0x4eab1d29 // orr v9.16b, v9.16b, v11.16b
+	WORD $0x0f08a529 // sxtl v9.8h, v9.8b
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e29dd08 // fmul v8.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc044ea // ldr q10, [x7, #272]
+	WORD $0x6e28dd4a // fmul v10.4s, v10.4s, v8.4s
+	WORD $0x4e2acce6 // fmla v6.4s, v7.4s, v10.4s
+	ADD $50, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e26d4a5 // faddp v5.4s, v5.4s, v6.4s
+	WORD $0x6e25d4a5 // faddp v5.4s, v5.4s, v5.4s
+	WORD $0x7e30d8a5 // faddp s5, v5.2s
+	WORD $0xbd000005 // str s5, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileScatterIQ1SDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+TEXT ·fileScatterIQ1SDOT(SB), NOSPLIT, $0-56
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+32(FP), R3
+	MOVD n+40(FP), R4
+	MOVD rows+48(FP), R5
+	MOVD index+24(FP), R6
+	MOVD $neonTable<>(SB), R11
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc05562 // ldr q2, [x11, #336]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ1S(SB), R12
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+row:
+	MOVW 0(R6), R8
+	MUL R2, R8, R8
+	ADD R1, R8, R8
+	MOVD R8, R7
+	CMP $4, R5
+	BLE last
+	MOVW 16(R6), R7
+	MUL R2, R7, R7
+	ADD R1, R7, R7
+last:
+	MOVD R3, R9
+	MOVD R4, R10
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+super:
+	WORD $0xf98000e2 // prfm pldl2keep, [x7]
+	ADD $50, R7, R7
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	MOVWU 2(R8), R13
+	MOVWU 6(R8), R14
+	MOVWU 10(R8), R15
+	MOVWU 14(R8), R16
+	MOVD 34(R8), R17
+	UBFX $0, R13, $8, R19
+	UBFX $0, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737989 // ldr d9, [x12, x19, lsl #3]
+	UBFX $0, R14, $8, R19
+	UBFX $16, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $0, R15, $8, R19
+	UBFX $32, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $0, R16, $8, R19
+	UBFX $48, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	WORD $0x4e913929 // zip1 v9.4s, v9.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed2792a // zip2 v10.2d, v9.2d, v18.2d
+	WORD $0x4ed23929 // zip1 v9.2d, v9.2d, v18.2d
+	UBFX $8, R13, $8, R19
+	UBFX $3, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798b // ldr d11, [x12, x19, lsl #3]
+	UBFX $8, R14, $8, R19
+	UBFX $19, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $8, R15, $8, R19
+	UBFX $35, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $8, R16, $8, R19
+	UBFX $51, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	WORD $0x4e91396b // zip1 v11.4s, v11.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed2796c // zip2 v12.2d, v11.2d, v18.2d
+	WORD $0x4ed2396b // zip1 v11.2d, v11.2d, v18.2d
+	UBFX $16, R13, $8, R19
+	UBFX $6, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798d // ldr d13, [x12, x19, lsl #3]
+	UBFX $16, R14, $8, R19
+	UBFX $22, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $16, R15, $8, R19
+	UBFX $38, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $16, R16, $8, R19
+	UBFX $54, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	WORD $0x4e9139ad // zip1 v13.4s, v13.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed279ae // zip2 v14.2d, v13.2d, v18.2d
+	WORD $0x4ed239ad // zip1 v13.2d, v13.2d, v18.2d
+	UBFX $24, R13, $8, R19
+	UBFX $9, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798f // ldr d15, [x12, x19, lsl #3]
+	UBFX $24, R14, $8, R19
+	UBFX $25, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $24, R15, $8, R19
+	UBFX $41, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $24, R16, $8, R19
+	UBFX $57, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	WORD $0x4e9139ef // zip1 v15.4s, v15.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed279f0 // zip2 v16.2d, v15.2d, v18.2d
+	WORD $0x4ed239ef // zip1 v15.2d, v15.2d, v18.2d
+	WORD $0xfc422111 // ldur d17, [x8, #34]
+	WORD $0x0f10a631 // sxtl v17.4s, v17.4h
+	WORD $0x4f210631 // sshr v17.4s, v17.4s, #31
+	WORD $0x6ea11e29 // bit v9.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2a // bit v10.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2b // bit v11.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2c // bit v12.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2d // bit v13.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2e // bit v14.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2f // bit v15.16b, v17.16b, v1.16b
+	WORD $0x6ea11e30 // bit v16.16b, v17.16b, v1.16b
+	WORD $0x4e090049 // tbl v9.16b, {v2.16b}, v9.16b
+	WORD $0x3dc00128 // ldr q8, [x9]
+	WORD $0x4e889527 // sdot v7.4s, v9.16b, v8.16b
+	WORD $0x4e0a004a // tbl v10.16b, {v2.16b}, v10.16b
+	WORD $0x3dc00928 // ldr q8, [x9, #32]
+	WORD $0x4e889547 // sdot v7.4s, v10.16b, v8.16b
+	WORD $0x4e0b004b // tbl v11.16b, {v2.16b}, v11.16b
+	WORD $0x3dc01128 // ldr q8, [x9, #64]
+	WORD $0x4e889567 // sdot v7.4s, v11.16b, v8.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc01928 // ldr q8, [x9, #96]
+	WORD $0x4e889587 // sdot v7.4s, v12.16b, v8.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc02128 // ldr q8, [x9, #128]
+	WORD $0x4e8895a7 // sdot v7.4s, v13.16b, v8.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc02928 // ldr q8, [x9, #160]
+	WORD $0x4e8895c7 // sdot v7.4s, v14.16b, v8.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc03128 // ldr q8, [x9, #192]
+	WORD $0x4e8895e7 // sdot v7.4s, v15.16b, v8.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc03928 // ldr q8, [x9, #224]
+	WORD $0x4e889607 // sdot v7.4s, v16.16b, v8.16b
+	WORD $0x7d400108 // ldr h8, [x8]
+	WORD $0x1ee24108 // fcvt s8, h8
+	WORD $0x4e040508 // dup v8.4s, v8.s[0]
+	WORD $0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
+	WORD $0xfc422109 // ldur d9, [x8, #34]
+	WORD $0x4e095929 // uzp2 v9.16b, v9.16b, v9.16b
+	WORD $0x6f0d0529 // ushr v9.16b, v9.16b, #3
+	WORD $0x4f00e5cb // movi v11.16b, #0xe
+	WORD $0x4e2b1d29 // and v9.16b, v9.16b, v11.16b
+	WORD $0x4f00e42b // movi v11.16b, #0x1
+	WORD $0x4eab1d29 // orr v9.16b, v9.16b, v11.16b
+	WORD $0x0f08a529 // sxtl v9.8h, v9.8b
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e29dd08 // fmul v8.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc0412a // ldr q10, [x9, #256]
+	WORD $0x6e28dd4a // fmul v10.4s, v10.4s, v8.4s
+	WORD $0x4e2acce5 // fmla v5.4s, v7.4s, v10.4s
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	MOVWU 18(R8), R13
+	MOVWU 22(R8), R14
+	MOVWU 26(R8), R15
+	MOVWU 30(R8), R16
+	MOVD 42(R8), R17
+	UBFX $0, R13, $8, R19
+	UBFX $0, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737989 // ldr d9, [x12, x19, lsl #3]
+	UBFX $0, R14, $8, R19
+	UBFX $16, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $0, R15, $8, R19
+	UBFX $32, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $0, R16, $8, R19
+	UBFX $48, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	WORD $0x4e913929 // zip1 v9.4s, v9.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed2792a // zip2 v10.2d, v9.2d, v18.2d
+	WORD $0x4ed23929 // zip1 v9.2d, v9.2d, v18.2d
+	UBFX $8, R13, $8, R19
+	UBFX $3, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798b // ldr d11, [x12, x19, lsl #3]
+	UBFX $8, R14, $8, R19
+	UBFX $19, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $8, R15, $8, R19
+	UBFX $35, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $8, R16, $8, R19
+	UBFX $51, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	WORD $0x4e91396b // zip1 v11.4s, v11.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed2796c // zip2 v12.2d, v11.2d, v18.2d
+	WORD $0x4ed2396b // zip1 v11.2d, v11.2d, v18.2d
+	UBFX $16, R13, $8, R19
+	UBFX $6, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798d // ldr d13, [x12, x19, lsl #3]
+	UBFX $16, R14, $8, R19
+	UBFX $22, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $16, R15, $8, R19
+	UBFX $38, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $16, R16, $8, R19
+	UBFX $54, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	WORD $0x4e9139ad // zip1 v13.4s, v13.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed279ae // zip2 v14.2d, v13.2d, v18.2d
+	WORD $0x4ed239ad // zip1 v13.2d, v13.2d, v18.2d
+	UBFX $24, R13, $8, R19
+	UBFX $9, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798f // ldr d15, [x12, x19, lsl #3]
+	UBFX $24, R14, $8, R19
+	UBFX $25, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $24, R15, $8, R19
+	UBFX $41, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $24, R16, $8, R19
+	UBFX $57, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	WORD $0x4e9139ef // zip1 v15.4s, v15.4s, v17.4s
+	WORD $0x4e933a52 // zip1 v18.4s, v18.4s, v19.4s
+	WORD $0x4ed279f0 // zip2 v16.2d, v15.2d, v18.2d
+	WORD $0x4ed239ef // zip1 v15.2d, v15.2d, v18.2d
+	WORD $0xfc42a111 // ldur d17, [x8, #42]
+	WORD $0x0f10a631 // sxtl v17.4s, v17.4h
+	WORD $0x4f210631 // sshr v17.4s, v17.4s, #31
+	WORD $0x6ea11e29 // bit v9.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2a // bit v10.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2b // bit v11.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2c // bit v12.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2d // bit v13.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2e // bit v14.16b, v17.16b, v1.16b
+	WORD $0x6ea11e2f // bit v15.16b, v17.16b, v1.16b
+	WORD $0x6ea11e30 // bit v16.16b, v17.16b, v1.16b
+	WORD $0x4e090049 // tbl v9.16b, {v2.16b}, v9.16b
+	WORD $0x3dc00528 // ldr q8, [x9, #16]
+	WORD $0x4e889527 // sdot v7.4s, v9.16b, v8.16b
+	WORD $0x4e0a004a // tbl v10.16b, {v2.16b}, v10.16b
+	WORD $0x3dc00d28 // ldr q8, [x9, #48]
+	WORD $0x4e889547 // sdot v7.4s, v10.16b, v8.16b
+	WORD $0x4e0b004b // tbl v11.16b, {v2.16b}, v11.16b
+	WORD $0x3dc01528 // ldr q8, [x9, #80]
+	WORD $0x4e889567 // sdot v7.4s, v11.16b, v8.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc01d28 // ldr q8, [x9, #112]
+	WORD $0x4e889587 // sdot v7.4s, v12.16b, v8.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc02528 // ldr q8, [x9, #144]
+	WORD $0x4e8895a7 // sdot v7.4s, v13.16b, v8.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc02d28 // ldr q8, [x9, #176]
+	WORD $0x4e8895c7 // sdot v7.4s, v14.16b, v8.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc03528 // ldr q8, [x9, #208]
+	WORD $0x4e8895e7 // sdot v7.4s, v15.16b, v8.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc03d28 // ldr q8, [x9, #240]
+	WORD $0x4e889607 // sdot v7.4s, v16.16b, v8.16b
+	WORD $0x7d400108 // ldr h8, [x8]
+	WORD $0x1ee24108 // fcvt s8, h8
+	WORD $0x4e040508 // dup v8.4s, v8.s[0]
+	WORD $0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
+	WORD $0xfc42a109 // ldur d9, [x8, #42]
+	WORD $0x4e095929 // uzp2 v9.16b, v9.16b, v9.16b
+	WORD $0x6f0d0529 // ushr v9.16b, v9.16b, #3
+	WORD $0x4f00e5cb // movi v11.16b, #0xe
+	WORD $0x4e2b1d29 // and v9.16b, v9.16b, v11.16b
+	WORD $0x4f00e42b // movi v11.16b, #0x1
+	WORD $0x4eab1d29 // orr v9.16b, v9.16b, v11.16b
+	WORD $0x0f08a529 // sxtl v9.8h, v9.8b
+	WORD $0x0f10a529 // sxtl v9.4s, v9.4h
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e29dd08 // fmul v8.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc0452a // ldr q10, [x9, #272]
+	WORD $0x6e28dd4a // fmul v10.4s, v10.4s, v8.4s
+	WORD $0x4e2acce6 // fmla v6.4s, v7.4s, v10.4s
+	ADD $50, R8, R8
+	ADD $448, R9, R9
+	SUBS $1, R10, R10
+	BGT super
+	WORD $0x6e26d4a5 // faddp v5.4s, v5.4s, v6.4s
+	WORD $0x6e25d4a5 // faddp v5.4s, v5.4s, v5.4s
+	WORD $0x7e30d8a5 // faddp s5, v5.2s
+	WORD $0xbd000005 // str s5, [x0]
+	ADD $4, R0, R0
+	ADD $4, R6, R6
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func packIQ1SNEON(dst, src *byte, n, ahead uintptr)
+TEXT ·packIQ1SNEON(SB), NOSPLIT, $0-32
+	MOVD dst+0(FP), R0
+	MOVD src+8(FP), R1
+	MOVD n+16(FP), R2
+	MOVD ahead+24(FP), R3
+	MOVD $neonTable<>(SB), R4
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc05482 // ldr q2, [x4, #336]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ1S(SB), R5
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+	ADD R1, R3, R3
+super:
+	WORD $0xf9800062 // prfm pldl2keep, [x3]
+	WORD $0xfc422025 // ldur d5, [x1, #34]
+	WORD $0x4e0558a5 // uzp2 v5.16b, v5.16b, v5.16b
+	WORD $0x6f0d04a5 // ushr v5.16b, v5.16b, #3
+	WORD $0x4f00e5c7 // movi v7.16b, #0xe
+	WORD $0x4e271ca5 // and v5.16b, v5.16b, v7.16b
+	WORD $0x4f00e427 // movi v7.16b, #0x1
+	WORD $0x4ea71ca5 // orr v5.16b, v5.16b, v7.16b
+	WORD $0xbd000005 // str s5, [x0]
+	WORD $0xfc42a025 // ldur d5, [x1, #42]
+	WORD $0x4e0558a5 // uzp2 v5.16b, v5.16b, v5.16b
+	WORD $0x6f0d04a5 // ushr v5.16b, v5.16b, #3
+	WORD $0x4f00e5c7 // movi v7.16b, #0xe
+	WORD $0x4e271ca5 // and v5.16b, v5.16b, v7.16b
+	WORD $0x4f00e427 // movi v7.16b, #0x1
+	WORD $0x4ea71ca5 // orr v5.16b, v5.16b, v7.16b
+	WORD $0xbd000405 // str s5, [x0, #4]
+	WORD $0x7d400025 // ldr h5, [x1]
+	WORD $0x7d00d005 // str h5, [x0, #104]
+	MOVWU 2(R1), R6
+	MOVWU 6(R1), R7
+	MOVWU 10(R1), R8
+	MOVWU 14(R1), R9
+	MOVD 34(R1), R10
+	UBFX $0, R6, $8, R11
+	UBFX $0, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78a5 // ldr d5, [x5, x11, lsl #3]
+	UBFX $0, R7, $8, R11
+	UBFX $16, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $0, R8, $8, R11
+	UBFX $32, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $0, R9, $8, R11
+	UBFX $48, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d38a5 // zip1 v5.4s, v5.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece78a6 // zip2 v6.2d, v5.2d, v14.2d
+	WORD $0x4ece38a5 // zip1 v5.2d, v5.2d, v14.2d
+	UBFX $8, R6, $8, R11
+	UBFX $3, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78a7 // ldr d7, [x5, x11, lsl #3]
+	UBFX $8, R7, $8, R11
+	UBFX $19, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $8, R8, $8, R11
+	UBFX $35, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $8, R9, $8, R11
+	UBFX $51, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d38e7 // zip1 v7.4s, v7.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece78e8 // zip2 v8.2d, v7.2d, v14.2d
+	WORD $0x4ece38e7 // zip1 v7.2d, v7.2d, v14.2d
+	UBFX $16, R6, $8, R11
+	UBFX $6, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78a9 // ldr d9, [x5, x11, lsl #3]
+	UBFX $16, R7, $8, R11
+	UBFX $22, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $16, R8, $8, R11
+	UBFX $38, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $16, R9, $8, R11
+	UBFX $54, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d3929 // zip1 v9.4s, v9.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece792a // zip2 v10.2d, v9.2d, v14.2d
+	WORD $0x4ece3929 // zip1 v9.2d, v9.2d, v14.2d
+	UBFX $24, R6, $8, R11
+	UBFX $9, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ab // ldr d11, [x5, x11, lsl #3]
+	UBFX $24, R7, $8, R11
+	UBFX $25, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $24, R8, $8, R11
+	UBFX $41, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $24, R9, $8, R11
+	UBFX $57, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d396b // zip1 v11.4s, v11.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece796c // zip2 v12.2d, v11.2d, v14.2d
+	WORD $0x4ece396b // zip1 v11.2d, v11.2d, v14.2d
+	WORD $0xfc42202d // ldur d13, [x1, #34]
+	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
+	WORD $0x4f2105ad // sshr v13.4s, v13.4s, #31
+	WORD $0x6ea11da5 // bit v5.16b, v13.16b, v1.16b
+	WORD $0x6ea11da6 // bit v6.16b, v13.16b, v1.16b
+	WORD $0x6ea11da7 // bit v7.16b, v13.16b, v1.16b
+	WORD $0x6ea11da8 // bit v8.16b, v13.16b, v1.16b
+	WORD $0x6ea11da9 // bit v9.16b, v13.16b, v1.16b
+	WORD $0x6ea11daa // bit v10.16b, v13.16b, v1.16b
+	WORD $0x6ea11dab // bit v11.16b, v13.16b, v1.16b
+	WORD $0x6ea11dac // bit v12.16b, v13.16b, v1.16b
+	WORD $0x4ea51cad // mov v13.16b, v5.16b
+	WORD $0x6f0a54ed // sli v13.16b, v7.16b, #2
+	WORD $0x6f0c552d // sli v13.16b, v9.16b, #4
+	WORD $0x6f0e556d // sli v13.16b, v11.16b, #6
+	WORD $0x3c80800d // stur q13, [x0, #8]
+	WORD $0x4ea61ccd // mov v13.16b, v6.16b
+	WORD $0x6f0a550d // sli v13.16b, v8.16b, #2
+	WORD $0x6f0c554d // sli v13.16b, v10.16b, #4
+	WORD $0x6f0e558d // sli v13.16b, v12.16b, #6
+	WORD $0x3c82800d // stur q13, [x0, #40]
+	WORD $0x6f0e04a5 // ushr v5.16b, v5.16b, #2
+	WORD $0x4ea51cad // mov v13.16b, v5.16b
+	WORD $0x6f0e04c6 // ushr v6.16b, v6.16b, #2
+	WORD $0x6f0954cd // sli v13.16b, v6.16b, #1
+	WORD $0x6f0e04e7 // ushr v7.16b, v7.16b, #2
+	WORD $0x6f0a54ed // sli v13.16b, v7.16b, #2
+	WORD $0x6f0e0508 // ushr v8.16b, v8.16b, #2
+	WORD $0x6f0b550d // sli v13.16b, v8.16b, #3
+	WORD $0x6f0e0529 // ushr v9.16b, v9.16b, #2
+	WORD $0x6f0c552d // sli v13.16b, v9.16b, #4
+	WORD $0x6f0e054a // ushr v10.16b, v10.16b, #2
+	WORD $0x6f0d554d // sli v13.16b, v10.16b, #5
+	WORD $0x6f0e056b // ushr v11.16b, v11.16b, #2
+	WORD $0x6f0e556d // sli v13.16b, v11.16b, #6
+	WORD $0x6f0e058c // ushr v12.16b, v12.16b, #2
+	WORD $0x6f0f558d // sli v13.16b, v12.16b, #7
+	WORD $0x3c84800d // stur q13, [x0, #72]
+	MOVWU 18(R1), R6
+	MOVWU 22(R1), R7
+	MOVWU 26(R1), R8
+	MOVWU 30(R1), R9
+	MOVD 42(R1), R10
+	UBFX $0, R6, $8, R11
+	UBFX $0, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78a5 // ldr d5, [x5, x11, lsl #3]
+	UBFX $0, R7, $8, R11
+	UBFX $16, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $0, R8, $8, R11
+	UBFX $32, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $0, R9, $8, R11
+	UBFX $48, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d38a5 // zip1 v5.4s, v5.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece78a6 // zip2 v6.2d, v5.2d, v14.2d
+	WORD $0x4ece38a5 // zip1 v5.2d, v5.2d, v14.2d
+	UBFX $8, R6, $8, R11
+	UBFX $3, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78a7 // ldr d7, [x5, x11, lsl #3]
+	UBFX $8, R7, $8, R11
+	UBFX $19, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $8, R8, $8, R11
+	UBFX $35, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $8, R9, $8, R11
+	UBFX $51, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d38e7 // zip1 v7.4s, v7.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece78e8 // zip2 v8.2d, v7.2d, v14.2d
+	WORD $0x4ece38e7 // zip1 v7.2d, v7.2d, v14.2d
+	UBFX $16, R6, $8, R11
+	UBFX $6, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78a9 // ldr d9, [x5, x11, lsl #3]
+	UBFX $16, R7, $8, R11
+	UBFX $22, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $16, R8, $8, R11
+	UBFX $38, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $16, R9, $8, R11
+	UBFX $54, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d3929 // zip1 v9.4s, v9.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece792a // zip2 v10.2d, v9.2d, v14.2d
+	WORD $0x4ece3929 // zip1 v9.2d, v9.2d, v14.2d
+	UBFX $24, R6, $8, R11
+	UBFX $9, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ab // ldr d11, [x5, x11, lsl #3]
+	UBFX $24, R7, $8, R11
+	UBFX $25, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $24, R8, $8, R11
+	UBFX $41, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $24, R9, $8, R11
+	UBFX $57, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d396b // zip1 v11.4s, v11.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece796c // zip2 v12.2d, v11.2d, v14.2d
+	WORD $0x4ece396b // zip1 v11.2d, v11.2d, v14.2d
+	WORD $0xfc42a02d // ldur d13, [x1, #42]
+	WORD $0x0f10a5ad // sxtl v13.4s, v13.4h
+	WORD $0x4f2105ad // sshr v13.4s, v13.4s, #31
+	WORD $0x6ea11da5 // bit v5.16b, v13.16b, v1.16b
+	WORD $0x6ea11da6 // bit v6.16b, v13.16b, v1.16b
+	WORD $0x6ea11da7 // bit v7.16b, v13.16b, v1.16b
+	WORD $0x6ea11da8 // bit v8.16b, v13.16b, v1.16b
+	WORD $0x6ea11da9 // bit v9.16b, v13.16b, v1.16b
+	WORD $0x6ea11daa // bit v10.16b, v13.16b, v1.16b
+	WORD $0x6ea11dab // bit v11.16b, v13.16b, v1.16b
+	WORD $0x6ea11dac // bit v12.16b, v13.16b, v1.16b
+	WORD $0x4ea51cad // mov v13.16b, v5.16b
+	WORD $0x6f0a54ed // sli v13.16b, v7.16b, #2
+	WORD $0x6f0c552d // sli v13.16b, v9.16b, #4
+	WORD $0x6f0e556d // sli v13.16b, v11.16b, #6
+	WORD $0x3c81800d // stur q13, [x0, #24]
+	WORD $0x4ea61ccd // mov v13.16b, v6.16b
+	WORD $0x6f0a550d // sli v13.16b, v8.16b, #2
+	WORD $0x6f0c554d // sli v13.16b, v10.16b, #4
+	WORD $0x6f0e558d // sli v13.16b, v12.16b, #6
+	WORD $0x3c83800d // stur q13, [x0, #56]
+	WORD $0x6f0e04a5 // ushr v5.16b, v5.16b, #2
+	WORD $0x4ea51cad // mov v13.16b, v5.16b
+	WORD $0x6f0e04c6 // ushr v6.16b, v6.16b, #2
+	WORD $0x6f0954cd // sli v13.16b, v6.16b, #1
+	WORD $0x6f0e04e7 // ushr v7.16b, v7.16b, #2
+	WORD $0x6f0a54ed // sli v13.16b, v7.16b, #2
+	WORD $0x6f0e0508 // ushr v8.16b, v8.16b, #2
+	WORD $0x6f0b550d // sli v13.16b, v8.16b, #3
+	WORD $0x6f0e0529 // ushr v9.16b, v9.16b, #2
+	WORD $0x6f0c552d // sli v13.16b, v9.16b, #4
+	WORD $0x6f0e054a // ushr v10.16b, v10.16b, #2
+	WORD $0x6f0d554d // sli v13.16b, v10.16b, #5
+	WORD $0x6f0e056b // ushr v11.16b, v11.16b, #2
+	WORD $0x6f0e556d // sli v13.16b, v11.16b, #6
+	WORD $0x6f0e058c // ushr v12.16b, v12.16b, #2
+	WORD $0x6f0f558d // sli v13.16b, v12.16b, #7
+	WORD $0x3c85800d // stur q13, [x0, #88]
+	ADD $50, R1, R1
+	ADD $50, R3, R3
+	ADD $106, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
 // func fileStreamIQ4NLNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 TEXT ·fileStreamIQ4NLNEON(SB), NOSPLIT, $0-48
 	MOVD out+0(FP), R0
@@ -13622,7 +23284,7 @@ TEXT ·fileStreamIQ4NLNEON(SB), NOSPLIT, $0-48
 	MOVD rows+40(FP), R5
 	MOVD $neonTable<>(SB), R9
 	WORD $0x4f00e5e0 // movi v0.16b, #0xf
-	WORD $0x3dc03121 // ldr q1, [x9, #192]
+	WORD $0x3dc05921 // ldr q1, [x9, #352]
 row:
 	MOVD R1, R6
 	ADD R2, R1, R1
@@ -13800,7 +23462,7 @@ TEXT ·fileFarIQ4NLNEON(SB), NOSPLIT, $0-48
 	MOVD rows+40(FP), R5
 	MOVD $neonTable<>(SB), R9
 	WORD $0x4f00e5e0 // movi v0.16b, #0xf
-	WORD $0x3dc03121 // ldr q1, [x9, #192]
+	WORD $0x3dc05921 // ldr q1, [x9, #352]
 row:
 	MOVD R1, R6
 	ADD R2, R1, R1
@@ -13982,7 +23644,7 @@ TEXT ·fileScatterIQ4NLNEON(SB), NOSPLIT, $0-56
 	MOVD index+24(FP), R6
 	MOVD $neonTable<>(SB), R11
 	WORD $0x4f00e5e0 // movi v0.16b, #0xf
-	WORD $0x3dc03161 // ldr q1, [x11, #192]
+	WORD $0x3dc05961 // ldr q1, [x11, #352]
 row:
 	MOVW 0(R6), R8
 	MUL R2, R8, R8
@@ -14173,7 +23835,7 @@ TEXT ·fileStreamIQ4NLDOT(SB), NOSPLIT, $0-48
 	MOVD rows+40(FP), R5
 	MOVD $neonTable<>(SB), R9
 	WORD $0x4f00e5e0 // movi v0.16b, #0xf
-	WORD $0x3dc03121 // ldr q1, [x9, #192]
+	WORD $0x3dc05921 // ldr q1, [x9, #352]
 row:
 	MOVD R1, R6
 	ADD R2, R1, R1
@@ -14319,7 +23981,7 @@ TEXT ·fileFarIQ4NLDOT(SB), NOSPLIT, $0-48
 	MOVD rows+40(FP), R5
 	MOVD $neonTable<>(SB), R9
 	WORD $0x4f00e5e0 // movi v0.16b, #0xf
-	WORD $0x3dc03121 // ldr q1, [x9, #192]
+	WORD $0x3dc05921 // ldr q1, [x9, #352]
 row:
 	MOVD R1, R6
 	ADD R2, R1, R1
@@ -14469,7 +24131,7 @@ TEXT ·fileScatterIQ4NLDOT(SB), NOSPLIT, $0-56
 	MOVD index+24(FP), R6
 	MOVD $neonTable<>(SB), R11
 	WORD $0x4f00e5e0 // movi v0.16b, #0xf
-	WORD $0x3dc03161 // ldr q1, [x11, #192]
+	WORD $0x3dc05961 // ldr q1, [x11, #352]
 row:
 	MOVW 0(R6), R8
 	MUL R2, R8, R8
@@ -14626,7 +24288,7 @@ TEXT ·packIQ4NLNEON(SB), NOSPLIT, $0-32
 	MOVD ahead+24(FP), R3
 	MOVD $neonTable<>(SB), R4
 	WORD $0x4f00e5e0 // movi v0.16b, #0xf
-	WORD $0x3dc03081 // ldr q1, [x4, #192]
+	WORD $0x3dc05881 // ldr q1, [x4, #352]
 	ADD R1, R3, R3
 super:
 	WORD $0xf9800062 // prfm pldl2keep, [x3]
@@ -14719,6 +24381,6170 @@ super:
 	BGT super
 	RET
 
+// func fileStreamIQ3SNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileStreamIQ3SNEON(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc05d21 // ldr q1, [x9, #368]
+	MOVD ·gridIQ3S(SB), R10
+	WORD $0x4f00e502 // movi v2.16b, #0x8
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+super:
+	MOVD 2(R6), R11
+	MOVD 10(R6), R12
+	MOVD 18(R6), R13
+	MOVD 26(R6), R14
+	MOVWU 66(R6), R15
+	UBFX $0, R11, $8, R16
+	UBFX $0, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794a // ldr d10, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	UBFX $8, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	UBFX $16, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	UBFX $24, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92394a // zip1 v10.4s, v10.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3394a // zip1 v10.2d, v10.2d, v19.2d
+	UBFX $8, R11, $8, R16
+	UBFX $1, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794b // ldr d11, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	UBFX $9, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	UBFX $17, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	UBFX $25, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92396b // zip1 v11.4s, v11.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3396b // zip1 v11.2d, v11.2d, v19.2d
+	UBFX $16, R11, $8, R16
+	UBFX $2, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	UBFX $10, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	UBFX $18, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	UBFX $26, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92398c // zip1 v12.4s, v12.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3398c // zip1 v12.2d, v12.2d, v19.2d
+	UBFX $24, R11, $8, R16
+	UBFX $3, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794d // ldr d13, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	UBFX $11, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	UBFX $19, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	UBFX $27, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e9239ad // zip1 v13.4s, v13.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed339ad // zip1 v13.2d, v13.2d, v19.2d
+	UBFX $32, R11, $8, R16
+	UBFX $4, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $32, R12, $8, R16
+	UBFX $12, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $32, R13, $8, R16
+	UBFX $20, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $32, R14, $8, R16
+	UBFX $28, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	UBFX $40, R11, $8, R16
+	UBFX $5, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $40, R12, $8, R16
+	UBFX $13, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $40, R13, $8, R16
+	UBFX $21, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $40, R14, $8, R16
+	UBFX $29, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e9239ef // zip1 v15.4s, v15.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed339ef // zip1 v15.2d, v15.2d, v19.2d
+	UBFX $48, R11, $8, R16
+	UBFX $6, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $48, R12, $8, R16
+	UBFX $14, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $48, R13, $8, R16
+	UBFX $22, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $48, R14, $8, R16
+	UBFX $30, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e923a10 // zip1 v16.4s, v16.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed33a10 // zip1 v16.2d, v16.2d, v19.2d
+	UBFX $56, R11, $8, R16
+	UBFX $7, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $56, R12, $8, R16
+	UBFX $15, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $56, R13, $8, R16
+	UBFX $23, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $56, R14, $8, R16
+	UBFX $31, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed33a31 // zip1 v17.2d, v17.2d, v19.2d
+	WORD $0x3cc4a0d2 // ldur q18, [x6, #74]
+	WORD $0x3dc00136 // ldr q22, [x9]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc04d37 // ldr q23, [x9, #304]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eaa // bit v10.16b, v21.16b, v2.16b
+	WORD $0x3dc05137 // ldr q23, [x9, #320]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eab // bit v11.16b, v21.16b, v2.16b
+	WORD $0x3dc00d36 // ldr q22, [x9, #48]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc04d37 // ldr q23, [x9, #304]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eac // bit v12.16b, v21.16b, v2.16b
+	WORD $0x3dc05137 // ldr q23, [x9, #320]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21ead // bit v13.16b, v21.16b, v2.16b
+	WORD $0x3dc01136 // ldr q22, [x9, #64]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc04d37 // ldr q23, [x9, #304]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eae // bit v14.16b, v21.16b, v2.16b
+	WORD $0x3dc05137 // ldr q23, [x9, #320]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eaf // bit v15.16b, v21.16b, v2.16b
+	WORD $0x3dc01536 // ldr q22, [x9, #80]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc04d37 // ldr q23, [x9, #304]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eb0 // bit v16.16b, v21.16b, v2.16b
+	WORD $0x3dc05137 // ldr q23, [x9, #320]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eb1 // bit v17.16b, v21.16b, v2.16b
+	WORD $0x4e0a002a // tbl v10.16b, {v1.16b}, v10.16b
+	WORD $0x3dc000e9 // ldr q9, [x7]
+	WORD $0x0e29c147 // smull v7.8h, v10.8b, v9.8b
+	WORD $0x4e29c148 // smull2 v8.8h, v10.16b, v9.16b
+	WORD $0x4e0b002b // tbl v11.16b, {v1.16b}, v11.16b
+	WORD $0x3dc008e9 // ldr q9, [x7, #32]
+	WORD $0x0e298167 // smlal v7.8h, v11.8b, v9.8b
+	WORD $0x4e298168 // smlal2 v8.8h, v11.16b, v9.16b
+	WORD $0x4e0c002c // tbl v12.16b, {v1.16b}, v12.16b
+	WORD $0x3dc010e9 // ldr q9, [x7, #64]
+	WORD $0x0e298187 // smlal v7.8h, v12.8b, v9.8b
+	WORD $0x4e298188 // smlal2 v8.8h, v12.16b, v9.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc018e9 // ldr q9, [x7, #96]
+	WORD $0x0e2981a7 // smlal v7.8h, v13.8b, v9.8b
+	WORD $0x4e2981a8 // smlal2 v8.8h, v13.16b, v9.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc020e9 // ldr q9, [x7, #128]
+	WORD $0x0e2981c7 // smlal v7.8h, v14.8b, v9.8b
+	WORD $0x4e2981c8 // smlal2 v8.8h, v14.16b, v9.16b
+	WORD $0x4e0f002f // tbl v15.16b, {v1.16b}, v15.16b
+	WORD $0x3dc028e9 // ldr q9, [x7, #160]
+	WORD $0x0e2981e7 // smlal v7.8h, v15.8b, v9.8b
+	WORD $0x4e2981e8 // smlal2 v8.8h, v15.16b, v9.16b
+	WORD $0x4e100030 // tbl v16.16b, {v1.16b}, v16.16b
+	WORD $0x3dc030e9 // ldr q9, [x7, #192]
+	WORD $0x0e298207 // smlal v7.8h, v16.8b, v9.8b
+	WORD $0x4e298208 // smlal2 v8.8h, v16.16b, v9.16b
+	WORD $0x4e110031 // tbl v17.16b, {v1.16b}, v17.16b
+	WORD $0x3dc038e9 // ldr q9, [x7, #224]
+	WORD $0x0e298227 // smlal v7.8h, v17.8b, v9.8b
+	WORD $0x4e298228 // smlal2 v8.8h, v17.16b, v9.16b
+	WORD $0x4e6028e5 // saddlp v5.4s, v7.8h
+	WORD $0x4e602906 // saddlp v6.4s, v8.8h
+	WORD $0x4ea6bca5 // addp v5.4s, v5.4s, v6.4s
+	WORD $0x7d4000c9 // ldr h9, [x6]
+	WORD $0x1ee24129 // fcvt s9, h9
+	WORD $0x4e040529 // dup v9.4s, v9.s[0]
+	WORD $0x7d40d4ca // ldr h10, [x6, #106]
+	WORD $0x6f0c054c // ushr v12.16b, v10.16b, #4
+	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
+	WORD $0x4e0c394a // zip1 v10.16b, v10.16b, v12.16b
+	WORD $0x4f09554a // shl v10.16b, v10.16b, #1
+	WORD $0x4f00e42c // movi v12.16b, #0x1
+	WORD $0x4eac1d4a // orr v10.16b, v10.16b, v12.16b
+	WORD $0x0f08a54a // sxtl v10.8h, v10.8b
+	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e2add29 // fmul v9.4s, v9.4s, v10.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x3dc040eb // ldr q11, [x7, #256]
+	WORD $0x6e29dd6b // fmul v11.4s, v11.4s, v9.4s
+	WORD $0x4e2bcca3 // fmla v3.4s, v5.4s, v11.4s
+	MOVD 34(R6), R11
+	MOVD 42(R6), R12
+	MOVD 50(R6), R13
+	MOVD 58(R6), R14
+	MOVWU 70(R6), R15
+	UBFX $0, R11, $8, R16
+	UBFX $0, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794a // ldr d10, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	UBFX $8, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	UBFX $16, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	UBFX $24, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92394a // zip1 v10.4s, v10.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3394a // zip1 v10.2d, v10.2d, v19.2d
+	UBFX $8, R11, $8, R16
+	UBFX $1, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794b // ldr d11, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	UBFX $9, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	UBFX $17, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	UBFX $25, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92396b // zip1 v11.4s, v11.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3396b // zip1 v11.2d, v11.2d, v19.2d
+	UBFX $16, R11, $8, R16
+	UBFX $2, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	UBFX $10, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	UBFX $18, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	UBFX $26, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92398c // zip1 v12.4s, v12.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3398c // zip1 v12.2d, v12.2d, v19.2d
+	UBFX $24, R11, $8, R16
+	UBFX $3, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794d // ldr d13, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	UBFX $11, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	UBFX $19, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	UBFX $27, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e9239ad // zip1 v13.4s, v13.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed339ad // zip1 v13.2d, v13.2d, v19.2d
+	UBFX $32, R11, $8, R16
+	UBFX $4, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $32, R12, $8, R16
+	UBFX $12, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $32, R13, $8, R16
+	UBFX $20, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $32, R14, $8, R16
+	UBFX $28, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	UBFX $40, R11, $8, R16
+	UBFX $5, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $40, R12, $8, R16
+	UBFX $13, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $40, R13, $8, R16
+	UBFX $21, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $40, R14, $8, R16
+	UBFX $29, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e9239ef // zip1 v15.4s, v15.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed339ef // zip1 v15.2d, v15.2d, v19.2d
+	UBFX $48, R11, $8, R16
+	UBFX $6, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $48, R12, $8, R16
+	UBFX $14, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $48, R13, $8, R16
+	UBFX $22, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $48, R14, $8, R16
+	UBFX $30, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e923a10 // zip1 v16.4s, v16.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed33a10 // zip1 v16.2d, v16.2d, v19.2d
+	UBFX $56, R11, $8, R16
+	UBFX $7, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $56, R12, $8, R16
+	UBFX $15, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $56, R13, $8, R16
+	UBFX $23, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $56, R14, $8, R16
+	UBFX $31, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed33a31 // zip1 v17.2d, v17.2d, v19.2d
+	WORD $0x3cc5a0d2 // ldur q18, [x6, #90]
+	WORD $0x3dc00136 // ldr q22, [x9]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc04d37 // ldr q23, [x9, #304]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eaa // bit v10.16b, v21.16b, v2.16b
+	WORD $0x3dc05137 // ldr q23, [x9, #320]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eab // bit v11.16b, v21.16b, v2.16b
+	WORD $0x3dc00d36 // ldr q22, [x9, #48]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc04d37 // ldr q23, [x9, #304]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eac // bit v12.16b, v21.16b, v2.16b
+	WORD $0x3dc05137 // ldr q23, [x9, #320]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21ead // bit v13.16b, v21.16b, v2.16b
+	WORD $0x3dc01136 // ldr q22, [x9, #64]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc04d37 // ldr q23, [x9, #304]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eae // bit v14.16b, v21.16b, v2.16b
+	WORD $0x3dc05137 // ldr q23, [x9, #320]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eaf // bit v15.16b, v21.16b, v2.16b
+	WORD $0x3dc01536 // ldr q22, [x9, #80]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc04d37 // ldr q23, [x9, #304]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eb0 // bit v16.16b, v21.16b, v2.16b
+	WORD $0x3dc05137 // ldr q23, [x9, #320]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eb1 // bit v17.16b, v21.16b, v2.16b
+	WORD $0x4e0a002a // tbl v10.16b, {v1.16b}, v10.16b
+	WORD $0x3dc004e9 // ldr q9, [x7, #16]
+	WORD $0x0e29c147 // smull v7.8h, v10.8b, v9.8b
+	WORD $0x4e29c148 // smull2 v8.8h, v10.16b, v9.16b
+	WORD $0x4e0b002b // tbl v11.16b, {v1.16b}, v11.16b
+	WORD $0x3dc00ce9 // ldr q9, [x7, #48]
+	WORD $0x0e298167 // smlal v7.8h, v11.8b, v9.8b
+	WORD $0x4e298168 // smlal2 v8.8h, v11.16b, v9.16b
+	WORD $0x4e0c002c // tbl v12.16b, {v1.16b}, v12.16b
+	WORD $0x3dc014e9 // ldr q9, [x7, #80]
+	WORD $0x0e298187 // smlal v7.8h, v12.8b, v9.8b
+	WORD $0x4e298188 // smlal2 v8.8h, v12.16b, v9.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc01ce9 // ldr q9, [x7, #112]
+	WORD $0x0e2981a7 // smlal v7.8h, v13.8b, v9.8b
+	WORD $0x4e2981a8 // smlal2 v8.8h, v13.16b, v9.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc024e9 // ldr q9, [x7, #144]
+	WORD $0x0e2981c7 // smlal v7.8h, v14.8b, v9.8b
+	WORD $0x4e2981c8 // smlal2 v8.8h, v14.16b, v9.16b
+	WORD $0x4e0f002f // tbl v15.16b, {v1.16b}, v15.16b
+	WORD $0x3dc02ce9 // ldr q9, [x7, #176]
+	WORD $0x0e2981e7 // smlal v7.8h, v15.8b, v9.8b
+	WORD $0x4e2981e8 // smlal2 v8.8h, v15.16b, v9.16b
+	WORD $0x4e100030 // tbl v16.16b, {v1.16b}, v16.16b
+	WORD $0x3dc034e9 // ldr q9, [x7, #208]
+	WORD $0x0e298207 // smlal v7.8h, v16.8b, v9.8b
+	WORD $0x4e298208 // smlal2 v8.8h, v16.16b, v9.16b
+	WORD $0x4e110031 // tbl v17.16b, {v1.16b}, v17.16b
+	WORD $0x3dc03ce9 // ldr q9, [x7, #240]
+	WORD $0x0e298227 // smlal v7.8h, v17.8b, v9.8b
+	WORD $0x4e298228 // smlal2 v8.8h, v17.16b, v9.16b
+	WORD $0x4e6028e5 // saddlp v5.4s, v7.8h
+	WORD $0x4e602906 // saddlp v6.4s, v8.8h
+	WORD $0x4ea6bca5 // addp v5.4s, v5.4s, v6.4s
+	WORD $0x7d4000c9 // ldr h9, [x6]
+	WORD $0x1ee24129 // fcvt s9, h9
+	WORD $0x4e040529 // dup v9.4s, v9.s[0]
+	WORD $0x7d40d8ca // ldr h10, [x6, #108]
+	WORD $0x6f0c054c // ushr v12.16b, v10.16b, #4
+	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
+	WORD $0x4e0c394a // zip1 v10.16b, v10.16b, v12.16b
+	WORD $0x4f09554a // shl v10.16b, v10.16b, #1
+	WORD $0x4f00e42c // movi v12.16b, #0x1
+	WORD $0x4eac1d4a // orr v10.16b, v10.16b, v12.16b
+	WORD $0x0f08a54a // sxtl v10.8h, v10.8b
+	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e2add29 // fmul v9.4s, v9.4s, v10.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x3dc044eb // ldr q11, [x7, #272]
+	WORD $0x6e29dd6b // fmul v11.4s, v11.4s, v9.4s
+	WORD $0x4e2bcca4 // fmla v4.4s, v5.4s, v11.4s
+	ADD $110, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e24d463 // faddp v3.4s, v3.4s, v4.4s
+	WORD $0x6e23d463 // faddp v3.4s, v3.4s, v3.4s
+	WORD $0x7e30d863 // faddp s3, v3.2s
+	WORD $0xbd000003 // str s3, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileFarIQ3SNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileFarIQ3SNEON(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc05d21 // ldr q1, [x9, #368]
+	MOVD ·gridIQ3S(SB), R10
+	WORD $0x4f00e502 // movi v2.16b, #0x8
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+super:
+	WORD $0xf99000c2 // prfm pldl2keep, [x6, #8192]
+	WORD $0xf99020c2 // prfm pldl2keep, [x6, #8256]
+	MOVD 2(R6), R11
+	MOVD 10(R6), R12
+	MOVD 18(R6), R13
+	MOVD 26(R6), R14
+	MOVWU 66(R6), R15
+	UBFX $0, R11, $8, R16
+	UBFX $0, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794a // ldr d10, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	UBFX $8, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	UBFX $16, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	UBFX $24, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92394a // zip1 v10.4s, v10.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3394a // zip1 v10.2d, v10.2d, v19.2d
+	UBFX $8, R11, $8, R16
+	UBFX $1, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794b // ldr d11, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	UBFX $9, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	UBFX $17, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	UBFX $25, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92396b // zip1 v11.4s, v11.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3396b // zip1 v11.2d, v11.2d, v19.2d
+	UBFX $16, R11, $8, R16
+	UBFX $2, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	UBFX $10, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	UBFX $18, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	UBFX $26, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92398c // zip1 v12.4s, v12.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3398c // zip1 v12.2d, v12.2d, v19.2d
+	UBFX $24, R11, $8, R16
+	UBFX $3, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794d // ldr d13, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	UBFX $11, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	UBFX $19, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	UBFX $27, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e9239ad // zip1 v13.4s, v13.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed339ad // zip1 v13.2d, v13.2d, v19.2d
+	UBFX $32, R11, $8, R16
+	UBFX $4, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $32, R12, $8, R16
+	UBFX $12, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $32, R13, $8, R16
+	UBFX $20, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $32, R14, $8, R16
+	UBFX $28, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	UBFX $40, R11, $8, R16
+	UBFX $5, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $40, R12, $8, R16
+	UBFX $13, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $40, R13, $8, R16
+	UBFX $21, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $40, R14, $8, R16
+	UBFX $29, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e9239ef // zip1 v15.4s, v15.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed339ef // zip1 v15.2d, v15.2d, v19.2d
+	UBFX $48, R11, $8, R16
+	UBFX $6, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $48, R12, $8, R16
+	UBFX $14, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $48, R13, $8, R16
+	UBFX $22, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $48, R14, $8, R16
+	UBFX $30, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e923a10 // zip1 v16.4s, v16.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed33a10 // zip1 v16.2d, v16.2d, v19.2d
+	UBFX $56, R11, $8, R16
+	UBFX $7, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $56, R12, $8, R16
+	UBFX $15, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $56, R13, $8, R16
+	UBFX $23, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $56, R14, $8, R16
+	UBFX $31, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed33a31 // zip1 v17.2d, v17.2d, v19.2d
+	WORD $0x3cc4a0d2 // ldur q18, [x6, #74]
+	WORD $0x3dc00136 // ldr q22, [x9]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc04d37 // ldr q23, [x9, #304]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eaa // bit v10.16b, v21.16b, v2.16b
+	WORD $0x3dc05137 // ldr q23, [x9, #320]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eab // bit v11.16b, v21.16b, v2.16b
+	WORD $0x3dc00d36 // ldr q22, [x9, #48]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc04d37 // ldr q23, [x9, #304]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eac // bit v12.16b, v21.16b, v2.16b
+	WORD $0x3dc05137 // ldr q23, [x9, #320]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21ead // bit v13.16b, v21.16b, v2.16b
+	WORD $0x3dc01136 // ldr q22, [x9, #64]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc04d37 // ldr q23, [x9, #304]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eae // bit v14.16b, v21.16b, v2.16b
+	WORD $0x3dc05137 // ldr q23, [x9, #320]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eaf // bit v15.16b, v21.16b, v2.16b
+	WORD $0x3dc01536 // ldr q22, [x9, #80]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc04d37 // ldr q23, [x9, #304]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eb0 // bit v16.16b, v21.16b, v2.16b
+	WORD $0x3dc05137 // ldr q23, [x9, #320]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eb1 // bit v17.16b, v21.16b, v2.16b
+	WORD $0x4e0a002a // tbl v10.16b, {v1.16b}, v10.16b
+	WORD $0x3dc000e9 // ldr q9, [x7]
+	WORD $0x0e29c147 // smull v7.8h, v10.8b, v9.8b
+	WORD $0x4e29c148 // smull2 v8.8h, v10.16b, v9.16b
+	WORD $0x4e0b002b // tbl v11.16b, {v1.16b}, v11.16b
+	WORD $0x3dc008e9 // ldr q9, [x7, #32]
+	WORD $0x0e298167 // smlal v7.8h, v11.8b, v9.8b
+	WORD $0x4e298168 // smlal2 v8.8h, v11.16b, v9.16b
+	WORD $0x4e0c002c // tbl v12.16b, {v1.16b}, v12.16b
+	WORD $0x3dc010e9 // ldr q9, [x7, #64]
+	WORD $0x0e298187 // smlal v7.8h, v12.8b, v9.8b
+	WORD $0x4e298188 // smlal2 v8.8h, v12.16b, v9.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc018e9 // ldr q9, [x7, #96]
+	WORD $0x0e2981a7 // smlal v7.8h, v13.8b, v9.8b
+	WORD $0x4e2981a8 // smlal2 v8.8h, v13.16b, v9.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc020e9 // ldr q9, [x7, #128]
+	WORD $0x0e2981c7 // smlal v7.8h, v14.8b, v9.8b
+	WORD $0x4e2981c8 // smlal2 v8.8h, v14.16b, v9.16b
+	WORD $0x4e0f002f // tbl v15.16b, {v1.16b}, v15.16b
+	WORD $0x3dc028e9 // ldr q9, [x7, #160]
+	WORD $0x0e2981e7 // smlal v7.8h, v15.8b, v9.8b
+	WORD $0x4e2981e8 // smlal2 v8.8h, v15.16b, v9.16b
+	WORD $0x4e100030 // tbl v16.16b, {v1.16b}, v16.16b
+	WORD $0x3dc030e9 // ldr q9, [x7, #192]
+	WORD $0x0e298207 // smlal v7.8h, v16.8b, v9.8b
+	WORD $0x4e298208 // smlal2 v8.8h, v16.16b, v9.16b
+	WORD $0x4e110031 // tbl v17.16b, {v1.16b}, v17.16b
+	WORD $0x3dc038e9 // ldr q9, [x7, #224]
+	WORD $0x0e298227 // smlal v7.8h, v17.8b, v9.8b
+	WORD $0x4e298228 // smlal2 v8.8h, v17.16b, v9.16b
+	WORD $0x4e6028e5 // saddlp v5.4s, v7.8h
+	WORD $0x4e602906 // saddlp v6.4s, v8.8h
+	WORD $0x4ea6bca5 // addp v5.4s, v5.4s, v6.4s
+	WORD $0x7d4000c9 // ldr h9, [x6]
+	WORD $0x1ee24129 // fcvt s9, h9
+	WORD $0x4e040529 // dup v9.4s, v9.s[0]
+	WORD $0x7d40d4ca // ldr h10, [x6, #106]
+	WORD $0x6f0c054c // ushr v12.16b, v10.16b, #4
+	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
+	WORD $0x4e0c394a // zip1 v10.16b, v10.16b, v12.16b
+	WORD $0x4f09554a // shl v10.16b, v10.16b, #1
+	WORD $0x4f00e42c // movi v12.16b, #0x1
+	WORD $0x4eac1d4a // orr v10.16b, v10.16b, v12.16b
+	WORD $0x0f08a54a // sxtl v10.8h, v10.8b
+	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e2add29 // fmul v9.4s, v9.4s, v10.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x3dc040eb // ldr q11, [x7, #256]
+	WORD $0x6e29dd6b // fmul v11.4s, v11.4s, v9.4s
+	WORD $0x4e2bcca3 // fmla v3.4s, v5.4s, v11.4s
+	MOVD 34(R6), R11
+	MOVD 42(R6), R12
+	MOVD 50(R6), R13
+	MOVD 58(R6), R14
+	MOVWU 70(R6), R15
+	UBFX $0, R11, $8, R16
+	UBFX $0, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794a // ldr d10, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	UBFX $8, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	UBFX $16, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	UBFX $24, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92394a // zip1 v10.4s, v10.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3394a // zip1 v10.2d, v10.2d, v19.2d
+	UBFX $8, R11, $8, R16
+	UBFX $1, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794b // ldr d11, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	UBFX $9, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	UBFX $17, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	UBFX $25, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92396b // zip1 v11.4s, v11.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3396b // zip1 v11.2d, v11.2d, v19.2d
+	UBFX $16, R11, $8, R16
+	UBFX $2, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	UBFX $10, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	UBFX $18, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	UBFX $26, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92398c // zip1 v12.4s, v12.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3398c // zip1 v12.2d, v12.2d, v19.2d
+	UBFX $24, R11, $8, R16
+	UBFX $3, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794d // ldr d13, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	UBFX $11, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	UBFX $19, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	UBFX $27, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e9239ad // zip1 v13.4s, v13.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed339ad // zip1 v13.2d, v13.2d, v19.2d
+	UBFX $32, R11, $8, R16
+	UBFX $4, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $32, R12, $8, R16
+	UBFX $12, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $32, R13, $8, R16
+	UBFX $20, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $32, R14, $8, R16
+	UBFX $28, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	UBFX $40, R11, $8, R16
+	UBFX $5, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $40, R12, $8, R16
+	UBFX $13, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $40, R13, $8, R16
+	UBFX $21, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $40, R14, $8, R16
+	UBFX $29, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e9239ef // zip1 v15.4s, v15.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed339ef // zip1 v15.2d, v15.2d, v19.2d
+	UBFX $48, R11, $8, R16
+	UBFX $6, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $48, R12, $8, R16
+	UBFX $14, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $48, R13, $8, R16
+	UBFX $22, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $48, R14, $8, R16
+	UBFX $30, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e923a10 // zip1 v16.4s, v16.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed33a10 // zip1 v16.2d, v16.2d, v19.2d
+	UBFX $56, R11, $8, R16
+	UBFX $7, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	UBFX $56, R12, $8, R16
+	UBFX $15, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $56, R13, $8, R16
+	UBFX $23, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $56, R14, $8, R16
+	UBFX $31, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed33a31 // zip1 v17.2d, v17.2d, v19.2d
+	WORD $0x3cc5a0d2 // ldur q18, [x6, #90]
+	WORD $0x3dc00136 // ldr q22, [x9]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc04d37 // ldr q23, [x9, #304]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eaa // bit v10.16b, v21.16b, v2.16b
+	WORD $0x3dc05137 // ldr q23, [x9, #320]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eab // bit v11.16b, v21.16b, v2.16b
+	WORD $0x3dc00d36 // ldr q22, [x9, #48]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc04d37 // ldr q23, [x9, #304]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eac // bit v12.16b, v21.16b, v2.16b
+	WORD $0x3dc05137 // ldr q23, [x9, #320]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21ead // bit v13.16b, v21.16b, v2.16b
+	WORD $0x3dc01136 // ldr q22, [x9, #64]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc04d37 // ldr q23, [x9, #304]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eae // bit v14.16b, v21.16b, v2.16b
+	WORD $0x3dc05137 // ldr q23, [x9, #320]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eaf // bit v15.16b, v21.16b, v2.16b
+	WORD $0x3dc01536 // ldr q22, [x9, #80]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc04d37 // ldr q23, [x9, #304]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eb0 // bit v16.16b, v21.16b, v2.16b
+	WORD $0x3dc05137 // ldr q23, [x9, #320]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eb1 // bit v17.16b, v21.16b, v2.16b
+	WORD $0x4e0a002a // tbl v10.16b, {v1.16b}, v10.16b
+	WORD $0x3dc004e9 // ldr q9, [x7, #16]
+	WORD $0x0e29c147 // smull v7.8h, v10.8b, v9.8b
+	WORD $0x4e29c148 // smull2 v8.8h, v10.16b, v9.16b
+	WORD $0x4e0b002b // tbl v11.16b, {v1.16b}, v11.16b
+	WORD $0x3dc00ce9 // ldr q9, [x7, #48]
+	WORD $0x0e298167 // smlal v7.8h, v11.8b, v9.8b
+	WORD $0x4e298168 // smlal2 v8.8h, v11.16b, v9.16b
+	WORD $0x4e0c002c // tbl v12.16b, {v1.16b}, v12.16b
+	WORD $0x3dc014e9 // ldr q9, [x7, #80]
+	WORD $0x0e298187 // smlal v7.8h, v12.8b, v9.8b
+	WORD $0x4e298188 // smlal2 v8.8h, v12.16b, v9.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc01ce9 // ldr q9, [x7, #112]
+	WORD $0x0e2981a7 // smlal v7.8h, v13.8b, v9.8b
+	WORD $0x4e2981a8 // smlal2 v8.8h, v13.16b, v9.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc024e9 // ldr q9, [x7, #144]
+	WORD $0x0e2981c7 // smlal v7.8h, v14.8b, v9.8b
+	WORD $0x4e2981c8 // smlal2 v8.8h, v14.16b, v9.16b
+	WORD $0x4e0f002f // tbl v15.16b, {v1.16b}, v15.16b
+	WORD $0x3dc02ce9 // ldr q9, [x7, #176]
+	WORD $0x0e2981e7 // smlal v7.8h, v15.8b, v9.8b
+	WORD $0x4e2981e8 // smlal2 v8.8h, v15.16b, v9.16b
+	WORD $0x4e100030 // tbl v16.16b, {v1.16b}, v16.16b
+	WORD $0x3dc034e9 // ldr q9, [x7, #208]
+	WORD $0x0e298207 // smlal v7.8h, v16.8b, v9.8b
+	WORD $0x4e298208 // smlal2 v8.8h, v16.16b, v9.16b
+	WORD $0x4e110031 // tbl v17.16b, {v1.16b}, v17.16b
+	WORD $0x3dc03ce9 // ldr q9, [x7, #240]
+	WORD $0x0e298227 // smlal v7.8h, v17.8b, v9.8b
+	WORD $0x4e298228 // smlal2 v8.8h, v17.16b, v9.16b
+	WORD $0x4e6028e5 // saddlp v5.4s, v7.8h
+	WORD $0x4e602906 // saddlp v6.4s, v8.8h
+	WORD $0x4ea6bca5 // addp v5.4s, v5.4s, v6.4s
+	WORD $0x7d4000c9 // ldr h9, [x6]
+	WORD $0x1ee24129 // fcvt s9, h9
+	WORD $0x4e040529 // dup v9.4s, v9.s[0]
+	WORD $0x7d40d8ca // ldr h10, [x6, #108]
+	WORD $0x6f0c054c // ushr v12.16b, v10.16b, #4
+	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
+	WORD $0x4e0c394a // zip1 v10.16b, v10.16b, v12.16b
+	WORD $0x4f09554a // shl v10.16b, v10.16b, #1
+	WORD $0x4f00e42c // movi v12.16b, #0x1
+	WORD $0x4eac1d4a // orr v10.16b, v10.16b, v12.16b
+	WORD $0x0f08a54a // sxtl v10.8h, v10.8b
+	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e2add29 // fmul v9.4s, v9.4s, v10.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x3dc044eb // ldr q11, [x7, #272]
+	WORD $0x6e29dd6b // fmul v11.4s, v11.4s, v9.4s
+	WORD $0x4e2bcca4 // fmla v4.4s, v5.4s, v11.4s
+	ADD $110, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e24d463 // faddp v3.4s, v3.4s, v4.4s
+	WORD $0x6e23d463 // faddp v3.4s, v3.4s, v3.4s
+	WORD $0x7e30d863 // faddp s3, v3.2s
+	WORD $0xbd000003 // str s3, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileScatterIQ3SNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+TEXT ·fileScatterIQ3SNEON(SB), NOSPLIT, $0-56
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+32(FP), R3
+	MOVD n+40(FP), R4
+	MOVD rows+48(FP), R5
+	MOVD index+24(FP), R6
+	MOVD $neonTable<>(SB), R11
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc05d61 // ldr q1, [x11, #368]
+	MOVD ·gridIQ3S(SB), R12
+	WORD $0x4f00e502 // movi v2.16b, #0x8
+row:
+	MOVW 0(R6), R8
+	MUL R2, R8, R8
+	ADD R1, R8, R8
+	MOVD R8, R7
+	CMP $4, R5
+	BLE last
+	MOVW 16(R6), R7
+	MUL R2, R7, R7
+	ADD R1, R7, R7
+last:
+	MOVD R3, R9
+	MOVD R4, R10
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+super:
+	WORD $0xf98000e2 // prfm pldl2keep, [x7]
+	WORD $0xf98020e2 // prfm pldl2keep, [x7, #64]
+	ADD $110, R7, R7
+	MOVD 2(R8), R13
+	MOVD 10(R8), R14
+	MOVD 18(R8), R15
+	MOVD 26(R8), R16
+	MOVWU 66(R8), R17
+	UBFX $0, R13, $8, R19
+	UBFX $0, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798a // ldr d10, [x12, x19, lsl #3]
+	UBFX $0, R14, $8, R19
+	UBFX $8, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $0, R15, $8, R19
+	UBFX $16, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $0, R16, $8, R19
+	UBFX $24, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e92394a // zip1 v10.4s, v10.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3394a // zip1 v10.2d, v10.2d, v19.2d
+	UBFX $8, R13, $8, R19
+	UBFX $1, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798b // ldr d11, [x12, x19, lsl #3]
+	UBFX $8, R14, $8, R19
+	UBFX $9, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $8, R15, $8, R19
+	UBFX $17, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $8, R16, $8, R19
+	UBFX $25, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e92396b // zip1 v11.4s, v11.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3396b // zip1 v11.2d, v11.2d, v19.2d
+	UBFX $16, R13, $8, R19
+	UBFX $2, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798c // ldr d12, [x12, x19, lsl #3]
+	UBFX $16, R14, $8, R19
+	UBFX $10, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $16, R15, $8, R19
+	UBFX $18, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $16, R16, $8, R19
+	UBFX $26, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e92398c // zip1 v12.4s, v12.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3398c // zip1 v12.2d, v12.2d, v19.2d
+	UBFX $24, R13, $8, R19
+	UBFX $3, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798d // ldr d13, [x12, x19, lsl #3]
+	UBFX $24, R14, $8, R19
+	UBFX $11, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $24, R15, $8, R19
+	UBFX $19, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $24, R16, $8, R19
+	UBFX $27, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e9239ad // zip1 v13.4s, v13.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed339ad // zip1 v13.2d, v13.2d, v19.2d
+	UBFX $32, R13, $8, R19
+	UBFX $4, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798e // ldr d14, [x12, x19, lsl #3]
+	UBFX $32, R14, $8, R19
+	UBFX $12, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $32, R15, $8, R19
+	UBFX $20, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $32, R16, $8, R19
+	UBFX $28, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	UBFX $40, R13, $8, R19
+	UBFX $5, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798f // ldr d15, [x12, x19, lsl #3]
+	UBFX $40, R14, $8, R19
+	UBFX $13, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $40, R15, $8, R19
+	UBFX $21, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $40, R16, $8, R19
+	UBFX $29, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e9239ef // zip1 v15.4s, v15.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed339ef // zip1 v15.2d, v15.2d, v19.2d
+	UBFX $48, R13, $8, R19
+	UBFX $6, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $48, R14, $8, R19
+	UBFX $14, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $48, R15, $8, R19
+	UBFX $22, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $48, R16, $8, R19
+	UBFX $30, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e923a10 // zip1 v16.4s, v16.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed33a10 // zip1 v16.2d, v16.2d, v19.2d
+	UBFX $56, R13, $8, R19
+	UBFX $7, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $56, R14, $8, R19
+	UBFX $15, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $56, R15, $8, R19
+	UBFX $23, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $56, R16, $8, R19
+	UBFX $31, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed33a31 // zip1 v17.2d, v17.2d, v19.2d
+	WORD $0x3cc4a112 // ldur q18, [x8, #74]
+	WORD $0x3dc00176 // ldr q22, [x11]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc04d77 // ldr q23, [x11, #304]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eaa // bit v10.16b, v21.16b, v2.16b
+	WORD $0x3dc05177 // ldr q23, [x11, #320]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eab // bit v11.16b, v21.16b, v2.16b
+	WORD $0x3dc00d76 // ldr q22, [x11, #48]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc04d77 // ldr q23, [x11, #304]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eac // bit v12.16b, v21.16b, v2.16b
+	WORD $0x3dc05177 // ldr q23, [x11, #320]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21ead // bit v13.16b, v21.16b, v2.16b
+	WORD $0x3dc01176 // ldr q22, [x11, #64]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc04d77 // ldr q23, [x11, #304]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eae // bit v14.16b, v21.16b, v2.16b
+	WORD $0x3dc05177 // ldr q23, [x11, #320]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eaf // bit v15.16b, v21.16b, v2.16b
+	WORD $0x3dc01576 // ldr q22, [x11, #80]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc04d77 // ldr q23, [x11, #304]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eb0 // bit v16.16b, v21.16b, v2.16b
+	WORD $0x3dc05177 // ldr q23, [x11, #320]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eb1 // bit v17.16b, v21.16b, v2.16b
+	WORD $0x4e0a002a // tbl v10.16b, {v1.16b}, v10.16b
+	WORD $0x3dc00129 // ldr q9, [x9]
+	WORD $0x0e29c147 // smull v7.8h, v10.8b, v9.8b
+	WORD $0x4e29c148 // smull2 v8.8h, v10.16b, v9.16b
+	WORD $0x4e0b002b // tbl v11.16b, {v1.16b}, v11.16b
+	WORD $0x3dc00929 // ldr q9, [x9, #32]
+	WORD $0x0e298167 // smlal v7.8h, v11.8b, v9.8b
+	WORD $0x4e298168 // smlal2 v8.8h, v11.16b, v9.16b
+	WORD $0x4e0c002c // tbl v12.16b, {v1.16b}, v12.16b
+	WORD $0x3dc01129 // ldr q9, [x9, #64]
+	WORD $0x0e298187 // smlal v7.8h, v12.8b, v9.8b
+	WORD $0x4e298188 // smlal2 v8.8h, v12.16b, v9.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc01929 // ldr q9, [x9, #96]
+	WORD $0x0e2981a7 // smlal v7.8h, v13.8b, v9.8b
+	WORD $0x4e2981a8 // smlal2 v8.8h, v13.16b, v9.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc02129 // ldr q9, [x9, #128]
+	WORD $0x0e2981c7 // smlal v7.8h, v14.8b, v9.8b
+	WORD $0x4e2981c8 // smlal2 v8.8h, v14.16b, v9.16b
+	WORD $0x4e0f002f // tbl v15.16b, {v1.16b}, v15.16b
+	WORD $0x3dc02929 // ldr q9, [x9, #160]
+	WORD $0x0e2981e7 // smlal v7.8h, v15.8b, v9.8b
+	WORD $0x4e2981e8 // smlal2 v8.8h, v15.16b, v9.16b
+	WORD $0x4e100030 // tbl v16.16b, {v1.16b}, v16.16b
+	WORD $0x3dc03129 // ldr q9, [x9, #192]
+	WORD $0x0e298207 // smlal v7.8h, v16.8b, v9.8b
+	WORD $0x4e298208 // smlal2 v8.8h, v16.16b, v9.16b
+	WORD $0x4e110031 // tbl v17.16b, {v1.16b}, v17.16b
+	WORD $0x3dc03929 // ldr q9, [x9, #224]
+	WORD $0x0e298227 // smlal v7.8h, v17.8b, v9.8b
+	WORD $0x4e298228 // smlal2 v8.8h, v17.16b, v9.16b
+	WORD $0x4e6028e5 // saddlp v5.4s, v7.8h
+	WORD $0x4e602906 // saddlp v6.4s, v8.8h
+	WORD $0x4ea6bca5 // addp v5.4s, v5.4s, v6.4s
+	WORD $0x7d400109 // ldr h9, [x8]
+	WORD $0x1ee24129 // fcvt s9, h9
+	WORD $0x4e040529 // dup v9.4s, v9.s[0]
+	WORD $0x7d40d50a // ldr h10, [x8, #106]
+	WORD $0x6f0c054c // ushr v12.16b, v10.16b, #4
+	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
+	WORD $0x4e0c394a // zip1 v10.16b, v10.16b, v12.16b
+	WORD $0x4f09554a // shl v10.16b, v10.16b, #1
+	WORD $0x4f00e42c // movi v12.16b, #0x1
+	WORD $0x4eac1d4a // orr v10.16b, v10.16b, v12.16b
+	WORD $0x0f08a54a // sxtl v10.8h, v10.8b
+	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e2add29 // fmul v9.4s, v9.4s, v10.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x3dc0412b // ldr q11, [x9, #256]
+	WORD $0x6e29dd6b // fmul v11.4s, v11.4s, v9.4s
+	WORD $0x4e2bcca3 // fmla v3.4s, v5.4s, v11.4s
+	MOVD 34(R8), R13
+	MOVD 42(R8), R14
+	MOVD 50(R8), R15
+	MOVD 58(R8), R16
+	MOVWU 70(R8), R17
+	UBFX $0, R13, $8, R19
+	UBFX $0, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798a // ldr d10, [x12, x19, lsl #3]
+	UBFX $0, R14, $8, R19
+	UBFX $8, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $0, R15, $8, R19
+	UBFX $16, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $0, R16, $8, R19
+	UBFX $24, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e92394a // zip1 v10.4s, v10.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3394a // zip1 v10.2d, v10.2d, v19.2d
+	UBFX $8, R13, $8, R19
+	UBFX $1, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798b // ldr d11, [x12, x19, lsl #3]
+	UBFX $8, R14, $8, R19
+	UBFX $9, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $8, R15, $8, R19
+	UBFX $17, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $8, R16, $8, R19
+	UBFX $25, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e92396b // zip1 v11.4s, v11.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3396b // zip1 v11.2d, v11.2d, v19.2d
+	UBFX $16, R13, $8, R19
+	UBFX $2, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798c // ldr d12, [x12, x19, lsl #3]
+	UBFX $16, R14, $8, R19
+	UBFX $10, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $16, R15, $8, R19
+	UBFX $18, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $16, R16, $8, R19
+	UBFX $26, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e92398c // zip1 v12.4s, v12.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3398c // zip1 v12.2d, v12.2d, v19.2d
+	UBFX $24, R13, $8, R19
+	UBFX $3, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798d // ldr d13, [x12, x19, lsl #3]
+	UBFX $24, R14, $8, R19
+	UBFX $11, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $24, R15, $8, R19
+	UBFX $19, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $24, R16, $8, R19
+	UBFX $27, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e9239ad // zip1 v13.4s, v13.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed339ad // zip1 v13.2d, v13.2d, v19.2d
+	UBFX $32, R13, $8, R19
+	UBFX $4, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798e // ldr d14, [x12, x19, lsl #3]
+	UBFX $32, R14, $8, R19
+	UBFX $12, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $32, R15, $8, R19
+	UBFX $20, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $32, R16, $8, R19
+	UBFX $28, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	UBFX $40, R13, $8, R19
+	UBFX $5, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798f // ldr d15, [x12, x19, lsl #3]
+	UBFX $40, R14, $8, R19
+	UBFX $13, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $40, R15, $8, R19
+	UBFX $21, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $40, R16, $8, R19
+	UBFX $29, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e9239ef // zip1 v15.4s, v15.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed339ef // zip1 v15.2d, v15.2d, v19.2d
+	UBFX $48, R13, $8, R19
+	UBFX $6, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $48, R14, $8, R19
+	UBFX $14, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $48, R15, $8, R19
+	UBFX $22, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $48, R16, $8, R19
+	UBFX $30, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e923a10 // zip1 v16.4s, v16.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed33a10 // zip1 v16.2d, v16.2d, v19.2d
+	UBFX $56, R13, $8, R19
+	UBFX $7, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	UBFX $56, R14, $8, R19
+	UBFX $15, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $56, R15, $8, R19
+	UBFX $23, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $56, R16, $8, R19
+	UBFX $31, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e923a31 // zip1 v17.4s, v17.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed33a31 // zip1 v17.2d, v17.2d, v19.2d
+	WORD $0x3cc5a112 // ldur q18, [x8, #90]
+	WORD $0x3dc00176 // ldr q22, [x11]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc04d77 // ldr q23, [x11, #304]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eaa // bit v10.16b, v21.16b, v2.16b
+	WORD $0x3dc05177 // ldr q23, [x11, #320]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eab // bit v11.16b, v21.16b, v2.16b
+	WORD $0x3dc00d76 // ldr q22, [x11, #48]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc04d77 // ldr q23, [x11, #304]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eac // bit v12.16b, v21.16b, v2.16b
+	WORD $0x3dc05177 // ldr q23, [x11, #320]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21ead // bit v13.16b, v21.16b, v2.16b
+	WORD $0x3dc01176 // ldr q22, [x11, #64]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc04d77 // ldr q23, [x11, #304]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eae // bit v14.16b, v21.16b, v2.16b
+	WORD $0x3dc05177 // ldr q23, [x11, #320]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eaf // bit v15.16b, v21.16b, v2.16b
+	WORD $0x3dc01576 // ldr q22, [x11, #80]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc04d77 // ldr q23, [x11, #304]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eb0 // bit v16.16b, v21.16b, v2.16b
+	WORD $0x3dc05177 // ldr q23, [x11, #320]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea21eb1 // bit v17.16b, v21.16b, v2.16b
+	WORD $0x4e0a002a // tbl v10.16b, {v1.16b}, v10.16b
+	WORD $0x3dc00529 // ldr q9, [x9, #16]
+	WORD $0x0e29c147 // smull v7.8h, v10.8b, v9.8b
+	WORD $0x4e29c148 // smull2 v8.8h, v10.16b, v9.16b
+	WORD $0x4e0b002b // tbl v11.16b, {v1.16b}, v11.16b
+	WORD $0x3dc00d29 // ldr q9, [x9, #48]
+	WORD $0x0e298167 // smlal v7.8h, v11.8b, v9.8b
+	WORD $0x4e298168 // smlal2 v8.8h, v11.16b, v9.16b
+	WORD $0x4e0c002c // tbl v12.16b, {v1.16b}, v12.16b
+	WORD $0x3dc01529 // ldr q9, [x9, #80]
+	WORD $0x0e298187 // smlal v7.8h, v12.8b, v9.8b
+	WORD $0x4e298188 // smlal2 v8.8h, v12.16b, v9.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc01d29 // ldr q9, [x9, #112]
+	WORD $0x0e2981a7 // smlal v7.8h, v13.8b, v9.8b
+	WORD $0x4e2981a8 // smlal2 v8.8h, v13.16b, v9.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc02529 // ldr q9, [x9, #144]
+	WORD $0x0e2981c7 // smlal v7.8h, v14.8b, v9.8b
+	WORD $0x4e2981c8 // smlal2 v8.8h, v14.16b, v9.16b
+	WORD $0x4e0f002f // tbl v15.16b, {v1.16b}, v15.16b
+	WORD $0x3dc02d29 // ldr q9, [x9, #176]
+	WORD $0x0e2981e7 // smlal v7.8h, v15.8b, v9.8b
+	WORD $0x4e2981e8 // smlal2 v8.8h, v15.16b, v9.16b
+	WORD $0x4e100030 // tbl v16.16b, {v1.16b}, v16.16b
+	WORD $0x3dc03529 // ldr q9, [x9, #208]
+	WORD $0x0e298207 // smlal v7.8h, v16.8b, v9.8b
+	WORD $0x4e298208 // smlal2 v8.8h, v16.16b, v9.16b
+	WORD $0x4e110031 // tbl v17.16b, {v1.16b}, v17.16b
+	WORD $0x3dc03d29 // ldr q9, [x9, #240]
+	WORD $0x0e298227 // smlal v7.8h, v17.8b, v9.8b
+	WORD $0x4e298228 // smlal2 v8.8h, v17.16b, v9.16b
+	WORD $0x4e6028e5 // saddlp v5.4s, v7.8h
+	WORD $0x4e602906 // saddlp v6.4s, v8.8h
+	WORD $0x4ea6bca5 // addp v5.4s, v5.4s, v6.4s
+	WORD $0x7d400109 // ldr h9, [x8]
+	WORD $0x1ee24129 // fcvt s9, h9
+	WORD $0x4e040529 // dup v9.4s, v9.s[0]
+	WORD $0x7d40d90a // ldr h10, [x8, #108]
+	WORD $0x6f0c054c // ushr v12.16b, v10.16b, #4
+	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
+	WORD $0x4e0c394a // zip1 v10.16b, v10.16b, v12.16b
+	WORD $0x4f09554a // shl v10.16b, v10.16b, #1
+	WORD $0x4f00e42c // movi v12.16b, #0x1
+	WORD $0x4eac1d4a // orr v10.16b, v10.16b, v12.16b
+	WORD $0x0f08a54a // sxtl v10.8h, v10.8b
+	WORD $0x0f10a54a // sxtl v10.4s, v10.4h
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e2add29 // fmul v9.4s, v9.4s, v10.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x3dc0452b // ldr q11, [x9, #272]
+	WORD $0x6e29dd6b // fmul v11.4s, v11.4s, v9.4s
+	WORD $0x4e2bcca4 // fmla v4.4s, v5.4s, v11.4s
+	ADD $110, R8, R8
+	ADD $448, R9, R9
+	SUBS $1, R10, R10
+	BGT super
+	WORD $0x6e24d463 // faddp v3.4s, v3.4s, v4.4s
+	WORD $0x6e23d463 // faddp v3.4s, v3.4s, v3.4s
+	WORD $0x7e30d863 // faddp s3, v3.2s
+	WORD $0xbd000003 // str s3, [x0]
+	ADD $4, R0, R0
+	ADD $4, R6, R6
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileStreamIQ3SDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileStreamIQ3SDOT(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc05d21 // ldr q1, [x9, #368]
+	MOVD ·gridIQ3S(SB), R10
+	WORD $0x4f00e502 // movi v2.16b, #0x8
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+super:
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	MOVD 2(R6), R11
+	MOVD 10(R6), R12
+	MOVD 18(R6), R13
+	MOVD 26(R6), R14
+	MOVWU 66(R6), R15
+	UBFX $0, R11, $8, R16
+	UBFX $0, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707947 // ldr d7, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	UBFX $8, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	UBFX $16, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	UBFX $24, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	WORD $0x4e8f38e7 // zip1 v7.4s, v7.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed038e7 // zip1 v7.2d, v7.2d, v16.2d
+	UBFX $8, R11, $8, R16
+	UBFX $1, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707948 // ldr d8, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	UBFX $9, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	UBFX $17, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	UBFX $25, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	WORD $0x4e8f3908 // zip1 v8.4s, v8.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed03908 // zip1 v8.2d, v8.2d, v16.2d
+	UBFX $16, R11, $8, R16
+	UBFX $2, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707949 // ldr d9, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	UBFX $10, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	UBFX $18, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	UBFX $26, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	WORD $0x4e8f3929 // zip1 v9.4s, v9.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed03929 // zip1 v9.2d, v9.2d, v16.2d
+	UBFX $24, R11, $8, R16
+	UBFX $3, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794a // ldr d10, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	UBFX $11, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	UBFX $19, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	UBFX $27, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	WORD $0x4e8f394a // zip1 v10.4s, v10.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed0394a // zip1 v10.2d, v10.2d, v16.2d
+	UBFX $32, R11, $8, R16
+	UBFX $4, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794b // ldr d11, [x10, x16, lsl #3]
+	UBFX $32, R12, $8, R16
+	UBFX $12, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $32, R13, $8, R16
+	UBFX $20, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $32, R14, $8, R16
+	UBFX $28, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	WORD $0x4e8f396b // zip1 v11.4s, v11.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed0396b // zip1 v11.2d, v11.2d, v16.2d
+	UBFX $40, R11, $8, R16
+	UBFX $5, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $40, R12, $8, R16
+	UBFX $13, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $40, R13, $8, R16
+	UBFX $21, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $40, R14, $8, R16
+	UBFX $29, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	WORD $0x4e8f398c // zip1 v12.4s, v12.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed0398c // zip1 v12.2d, v12.2d, v16.2d
+	UBFX $48, R11, $8, R16
+	UBFX $6, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794d // ldr d13, [x10, x16, lsl #3]
+	UBFX $48, R12, $8, R16
+	UBFX $14, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $48, R13, $8, R16
+	UBFX $22, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $48, R14, $8, R16
+	UBFX $30, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	WORD $0x4e8f39ad // zip1 v13.4s, v13.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed039ad // zip1 v13.2d, v13.2d, v16.2d
+	UBFX $56, R11, $8, R16
+	UBFX $7, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $56, R12, $8, R16
+	UBFX $15, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $56, R13, $8, R16
+	UBFX $23, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $56, R14, $8, R16
+	UBFX $31, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed039ce // zip1 v14.2d, v14.2d, v16.2d
+	WORD $0x3cc4a0cf // ldur q15, [x6, #74]
+	WORD $0x3dc00133 // ldr q19, [x9]
+	WORD $0x4e1301f1 // tbl v17.16b, {v15.16b}, v19.16b
+	WORD $0x3dc04d34 // ldr q20, [x9, #304]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e47 // bit v7.16b, v18.16b, v2.16b
+	WORD $0x3dc05134 // ldr q20, [x9, #320]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e48 // bit v8.16b, v18.16b, v2.16b
+	WORD $0x3dc00d33 // ldr q19, [x9, #48]
+	WORD $0x4e1301f1 // tbl v17.16b, {v15.16b}, v19.16b
+	WORD $0x3dc04d34 // ldr q20, [x9, #304]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e49 // bit v9.16b, v18.16b, v2.16b
+	WORD $0x3dc05134 // ldr q20, [x9, #320]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e4a // bit v10.16b, v18.16b, v2.16b
+	WORD $0x3dc01133 // ldr q19, [x9, #64]
+	WORD $0x4e1301f1 // tbl v17.16b, {v15.16b}, v19.16b
+	WORD $0x3dc04d34 // ldr q20, [x9, #304]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e4b // bit v11.16b, v18.16b, v2.16b
+	WORD $0x3dc05134 // ldr q20, [x9, #320]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e4c // bit v12.16b, v18.16b, v2.16b
+	WORD $0x3dc01533 // ldr q19, [x9, #80]
+	WORD $0x4e1301f1 // tbl v17.16b, {v15.16b}, v19.16b
+	WORD $0x3dc04d34 // ldr q20, [x9, #304]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e4d // bit v13.16b, v18.16b, v2.16b
+	WORD $0x3dc05134 // ldr q20, [x9, #320]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e4e // bit v14.16b, v18.16b, v2.16b
+	WORD $0x4e070027 // tbl v7.16b, {v1.16b}, v7.16b
+	WORD $0x3dc000e6 // ldr q6, [x7]
+	WORD $0x4e8694e5 // sdot v5.4s, v7.16b, v6.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc008e6 // ldr q6, [x7, #32]
+	WORD $0x4e869505 // sdot v5.4s, v8.16b, v6.16b
+	WORD $0x4e090029 // tbl v9.16b, {v1.16b}, v9.16b
+	WORD $0x3dc010e6 // ldr q6, [x7, #64]
+	WORD $0x4e869525 // sdot v5.4s, v9.16b, v6.16b
+	WORD $0x4e0a002a // tbl v10.16b, {v1.16b}, v10.16b
+	WORD $0x3dc018e6 // ldr q6, [x7, #96]
+	WORD $0x4e869545 // sdot v5.4s, v10.16b, v6.16b
+	WORD $0x4e0b002b // tbl v11.16b, {v1.16b}, v11.16b
+	WORD $0x3dc020e6 // ldr q6, [x7, #128]
+	WORD $0x4e869565 // sdot v5.4s, v11.16b, v6.16b
+	WORD $0x4e0c002c // tbl v12.16b, {v1.16b}, v12.16b
+	WORD $0x3dc028e6 // ldr q6, [x7, #160]
+	WORD $0x4e869585 // sdot v5.4s, v12.16b, v6.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc030e6 // ldr q6, [x7, #192]
+	WORD $0x4e8695a5 // sdot v5.4s, v13.16b, v6.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc038e6 // ldr q6, [x7, #224]
+	WORD $0x4e8695c5 // sdot v5.4s, v14.16b, v6.16b
+	WORD $0x7d4000c6 // ldr h6, [x6]
+	WORD $0x1ee240c6 // fcvt s6, h6
+	WORD $0x4e0404c6 // dup v6.4s, v6.s[0]
+	WORD $0x7d40d4c7 // ldr h7, [x6, #106]
+	WORD $0x6f0c04e9 // ushr v9.16b, v7.16b, #4
+	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
+	WORD $0x4e0938e7 // zip1 v7.16b, v7.16b, v9.16b
+	WORD $0x4f0954e7 // shl v7.16b, v7.16b, #1
+	WORD $0x4f00e429 // movi v9.16b, #0x1
+	WORD $0x4ea91ce7 // orr v7.16b, v7.16b, v9.16b
+	WORD $0x0f08a4e7 // sxtl v7.8h, v7.8b
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e27dcc6 // fmul v6.4s, v6.4s, v7.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x3dc040e8 // ldr q8, [x7, #256]
+	WORD $0x6e26dd08 // fmul v8.4s, v8.4s, v6.4s
+	WORD $0x4e28cca3 // fmla v3.4s, v5.4s, v8.4s
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	MOVD 34(R6), R11
+	MOVD 42(R6), R12
+	MOVD 50(R6), R13
+	MOVD 58(R6), R14
+	MOVWU 70(R6), R15
+	UBFX $0, R11, $8, R16
+	UBFX $0, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707947 // ldr d7, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	UBFX $8, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	UBFX $16, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	UBFX $24, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	WORD $0x4e8f38e7 // zip1 v7.4s, v7.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed038e7 // zip1 v7.2d, v7.2d, v16.2d
+	UBFX $8, R11, $8, R16
+	UBFX $1, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707948 // ldr d8, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	UBFX $9, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	UBFX $17, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	UBFX $25, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	WORD $0x4e8f3908 // zip1 v8.4s, v8.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed03908 // zip1 v8.2d, v8.2d, v16.2d
+	UBFX $16, R11, $8, R16
+	UBFX $2, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707949 // ldr d9, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	UBFX $10, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	UBFX $18, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	UBFX $26, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	WORD $0x4e8f3929 // zip1 v9.4s, v9.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed03929 // zip1 v9.2d, v9.2d, v16.2d
+	UBFX $24, R11, $8, R16
+	UBFX $3, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794a // ldr d10, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	UBFX $11, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	UBFX $19, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	UBFX $27, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	WORD $0x4e8f394a // zip1 v10.4s, v10.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed0394a // zip1 v10.2d, v10.2d, v16.2d
+	UBFX $32, R11, $8, R16
+	UBFX $4, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794b // ldr d11, [x10, x16, lsl #3]
+	UBFX $32, R12, $8, R16
+	UBFX $12, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $32, R13, $8, R16
+	UBFX $20, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $32, R14, $8, R16
+	UBFX $28, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	WORD $0x4e8f396b // zip1 v11.4s, v11.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed0396b // zip1 v11.2d, v11.2d, v16.2d
+	UBFX $40, R11, $8, R16
+	UBFX $5, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $40, R12, $8, R16
+	UBFX $13, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $40, R13, $8, R16
+	UBFX $21, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $40, R14, $8, R16
+	UBFX $29, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	WORD $0x4e8f398c // zip1 v12.4s, v12.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed0398c // zip1 v12.2d, v12.2d, v16.2d
+	UBFX $48, R11, $8, R16
+	UBFX $6, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794d // ldr d13, [x10, x16, lsl #3]
+	UBFX $48, R12, $8, R16
+	UBFX $14, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $48, R13, $8, R16
+	UBFX $22, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $48, R14, $8, R16
+	UBFX $30, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	WORD $0x4e8f39ad // zip1 v13.4s, v13.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed039ad // zip1 v13.2d, v13.2d, v16.2d
+	UBFX $56, R11, $8, R16
+	UBFX $7, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $56, R12, $8, R16
+	UBFX $15, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $56, R13, $8, R16
+	UBFX $23, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $56, R14, $8, R16
+	UBFX $31, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed039ce // zip1 v14.2d, v14.2d, v16.2d
+	WORD $0x3cc5a0cf // ldur q15, [x6, #90]
+	WORD $0x3dc00133 // ldr q19, [x9]
+	WORD $0x4e1301f1 // tbl v17.16b, {v15.16b}, v19.16b
+	WORD $0x3dc04d34 // ldr q20, [x9, #304]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e47 // bit v7.16b, v18.16b, v2.16b
+	WORD $0x3dc05134 // ldr q20, [x9, #320]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e48 // bit v8.16b, v18.16b, v2.16b
+	WORD $0x3dc00d33 // ldr q19, [x9, #48]
+	WORD $0x4e1301f1 // tbl v17.16b, {v15.16b}, v19.16b
+	WORD $0x3dc04d34 // ldr q20, [x9, #304]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e49 // bit v9.16b, v18.16b, v2.16b
+	WORD $0x3dc05134 // ldr q20, [x9, #320]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e4a // bit v10.16b, v18.16b, v2.16b
+	WORD $0x3dc01133 // ldr q19, [x9, #64]
+	WORD $0x4e1301f1 // tbl v17.16b, {v15.16b}, v19.16b
+	WORD $0x3dc04d34 // ldr q20, [x9, #304]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e4b // bit v11.16b, v18.16b, v2.16b
+	WORD $0x3dc05134 // ldr q20, [x9, #320]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e4c // bit v12.16b, v18.16b, v2.16b
+	WORD $0x3dc01533 // ldr q19, [x9, #80]
+	WORD $0x4e1301f1 // tbl v17.16b, {v15.16b}, v19.16b
+	WORD $0x3dc04d34 // ldr q20, [x9, #304]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e4d // bit v13.16b, v18.16b, v2.16b
+	WORD $0x3dc05134 // ldr q20, [x9, #320]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e4e // bit v14.16b, v18.16b, v2.16b
+	WORD $0x4e070027 // tbl v7.16b, {v1.16b}, v7.16b
+	WORD $0x3dc004e6 // ldr q6, [x7, #16]
+	WORD $0x4e8694e5 // sdot v5.4s, v7.16b, v6.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc00ce6 // ldr q6, [x7, #48]
+	WORD $0x4e869505 // sdot v5.4s, v8.16b, v6.16b
+	WORD $0x4e090029 // tbl v9.16b, {v1.16b}, v9.16b
+	WORD $0x3dc014e6 // ldr q6, [x7, #80]
+	WORD $0x4e869525 // sdot v5.4s, v9.16b, v6.16b
+	WORD $0x4e0a002a // tbl v10.16b, {v1.16b}, v10.16b
+	WORD $0x3dc01ce6 // ldr q6, [x7, #112]
+	WORD $0x4e869545 // sdot v5.4s, v10.16b, v6.16b
+	WORD $0x4e0b002b // tbl v11.16b, {v1.16b}, v11.16b
+	WORD $0x3dc024e6 // ldr q6, [x7, #144]
+	WORD $0x4e869565 // sdot v5.4s, v11.16b, v6.16b
+	WORD $0x4e0c002c // tbl v12.16b, {v1.16b}, v12.16b
+	WORD $0x3dc02ce6 // ldr q6, [x7, #176]
+	WORD $0x4e869585 // sdot v5.4s, v12.16b, v6.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc034e6 // ldr q6, [x7, #208]
+	WORD $0x4e8695a5 // sdot v5.4s, v13.16b, v6.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc03ce6 // ldr q6, [x7, #240]
+	WORD $0x4e8695c5 // sdot v5.4s, v14.16b, v6.16b
+	WORD $0x7d4000c6 // ldr h6, [x6]
+	WORD $0x1ee240c6 // fcvt s6, h6
+	WORD $0x4e0404c6 // dup v6.4s, v6.s[0]
+	WORD $0x7d40d8c7 // ldr h7, [x6, #108]
+	WORD $0x6f0c04e9 // ushr v9.16b, v7.16b, #4
+	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
+	WORD $0x4e0938e7 // zip1 v7.16b, v7.16b, v9.16b
+	WORD $0x4f0954e7 // shl v7.16b, v7.16b, #1
+	WORD $0x4f00e429 // movi v9.16b, #0x1
+	WORD $0x4ea91ce7 // orr v7.16b, v7.16b, v9.16b
+	WORD $0x0f08a4e7 // sxtl v7.8h, v7.8b
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e27dcc6 // fmul v6.4s, v6.4s, v7.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x3dc044e8 // ldr q8, [x7, #272]
+	WORD $0x6e26dd08 // fmul v8.4s, v8.4s, v6.4s
+	WORD $0x4e28cca4 // fmla v4.4s, v5.4s, v8.4s
+	ADD $110, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e24d463 // faddp v3.4s, v3.4s, v4.4s
+	WORD $0x6e23d463 // faddp v3.4s, v3.4s, v3.4s
+	WORD $0x7e30d863 // faddp s3, v3.2s
+	WORD $0xbd000003 // str s3, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileFarIQ3SDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileFarIQ3SDOT(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc05d21 // ldr q1, [x9, #368]
+	MOVD ·gridIQ3S(SB), R10
+	WORD $0x4f00e502 // movi v2.16b, #0x8
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+super:
+	WORD $0xf99000c2 // prfm pldl2keep, [x6, #8192]
+	WORD $0xf99020c2 // prfm pldl2keep, [x6, #8256]
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	MOVD 2(R6), R11
+	MOVD 10(R6), R12
+	MOVD 18(R6), R13
+	MOVD 26(R6), R14
+	MOVWU 66(R6), R15
+	UBFX $0, R11, $8, R16
+	UBFX $0, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707947 // ldr d7, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	UBFX $8, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	UBFX $16, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	UBFX $24, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	WORD $0x4e8f38e7 // zip1 v7.4s, v7.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed038e7 // zip1 v7.2d, v7.2d, v16.2d
+	UBFX $8, R11, $8, R16
+	UBFX $1, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707948 // ldr d8, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	UBFX $9, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	UBFX $17, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	UBFX $25, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	WORD $0x4e8f3908 // zip1 v8.4s, v8.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed03908 // zip1 v8.2d, v8.2d, v16.2d
+	UBFX $16, R11, $8, R16
+	UBFX $2, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707949 // ldr d9, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	UBFX $10, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	UBFX $18, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	UBFX $26, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	WORD $0x4e8f3929 // zip1 v9.4s, v9.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed03929 // zip1 v9.2d, v9.2d, v16.2d
+	UBFX $24, R11, $8, R16
+	UBFX $3, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794a // ldr d10, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	UBFX $11, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	UBFX $19, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	UBFX $27, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	WORD $0x4e8f394a // zip1 v10.4s, v10.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed0394a // zip1 v10.2d, v10.2d, v16.2d
+	UBFX $32, R11, $8, R16
+	UBFX $4, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794b // ldr d11, [x10, x16, lsl #3]
+	UBFX $32, R12, $8, R16
+	UBFX $12, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $32, R13, $8, R16
+	UBFX $20, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $32, R14, $8, R16
+	UBFX $28, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	WORD $0x4e8f396b // zip1 v11.4s, v11.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed0396b // zip1 v11.2d, v11.2d, v16.2d
+	UBFX $40, R11, $8, R16
+	UBFX $5, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $40, R12, $8, R16
+	UBFX $13, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $40, R13, $8, R16
+	UBFX $21, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $40, R14, $8, R16
+	UBFX $29, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	WORD $0x4e8f398c // zip1 v12.4s, v12.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed0398c // zip1 v12.2d, v12.2d, v16.2d
+	UBFX $48, R11, $8, R16
+	UBFX $6, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794d // ldr d13, [x10, x16, lsl #3]
+	UBFX $48, R12, $8, R16
+	UBFX $14, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $48, R13, $8, R16
+	UBFX $22, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $48, R14, $8, R16
+	UBFX $30, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	WORD $0x4e8f39ad // zip1 v13.4s, v13.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed039ad // zip1 v13.2d, v13.2d, v16.2d
+	UBFX $56, R11, $8, R16
+	UBFX $7, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $56, R12, $8, R16
+	UBFX $15, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $56, R13, $8, R16
+	UBFX $23, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $56, R14, $8, R16
+	UBFX $31, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed039ce // zip1 v14.2d, v14.2d, v16.2d
+	WORD $0x3cc4a0cf // ldur q15, [x6, #74]
+	WORD $0x3dc00133 // ldr q19, [x9]
+	WORD $0x4e1301f1 // tbl v17.16b, {v15.16b}, v19.16b
+	WORD $0x3dc04d34 // ldr q20, [x9, #304]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e47 // bit v7.16b, v18.16b, v2.16b
+	WORD $0x3dc05134 // ldr q20, [x9, #320]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e48 // bit v8.16b, v18.16b, v2.16b
+	WORD $0x3dc00d33 // ldr q19, [x9, #48]
+	WORD $0x4e1301f1 // tbl v17.16b, {v15.16b}, v19.16b
+	WORD $0x3dc04d34 // ldr q20, [x9, #304]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e49 // bit v9.16b, v18.16b, v2.16b
+	WORD $0x3dc05134 // ldr q20, [x9, #320]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e4a // bit v10.16b, v18.16b, v2.16b
+	WORD $0x3dc01133 // ldr q19, [x9, #64]
+	WORD $0x4e1301f1 // tbl v17.16b, {v15.16b}, v19.16b
+	WORD $0x3dc04d34 // ldr q20, [x9, #304]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e4b // bit v11.16b, v18.16b, v2.16b
+	WORD $0x3dc05134 // ldr q20, [x9, #320]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e4c // bit v12.16b, v18.16b, v2.16b
+	WORD $0x3dc01533 // ldr q19, [x9, #80]
+	WORD $0x4e1301f1 // tbl v17.16b, {v15.16b}, v19.16b
+	WORD $0x3dc04d34 // ldr q20, [x9, #304]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e4d // bit v13.16b, v18.16b, v2.16b
+	WORD $0x3dc05134 // ldr q20, [x9, #320]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e4e // bit v14.16b, v18.16b, v2.16b
+	WORD $0x4e070027 // tbl v7.16b, {v1.16b}, v7.16b
+	WORD $0x3dc000e6 // ldr q6, [x7]
+	WORD $0x4e8694e5 // sdot v5.4s, v7.16b, v6.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc008e6 // ldr q6, [x7, #32]
+	WORD $0x4e869505 // sdot v5.4s, v8.16b, v6.16b
+	WORD $0x4e090029 // tbl v9.16b, {v1.16b}, v9.16b
+	WORD $0x3dc010e6 // ldr q6, [x7, #64]
+	WORD $0x4e869525 // sdot v5.4s, v9.16b, v6.16b
+	WORD $0x4e0a002a // tbl v10.16b, {v1.16b}, v10.16b
+	WORD $0x3dc018e6 // ldr q6, [x7, #96]
+	WORD $0x4e869545 // sdot v5.4s, v10.16b, v6.16b
+	WORD $0x4e0b002b // tbl v11.16b, {v1.16b}, v11.16b
+	WORD $0x3dc020e6 // ldr q6, [x7, #128]
+	WORD $0x4e869565 // sdot v5.4s, v11.16b, v6.16b
+	WORD $0x4e0c002c // tbl v12.16b, {v1.16b}, v12.16b
+	WORD $0x3dc028e6 // ldr q6, [x7, #160]
+	WORD $0x4e869585 // sdot v5.4s, v12.16b, v6.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc030e6 // ldr q6, [x7, #192]
+	WORD $0x4e8695a5 // sdot v5.4s, v13.16b, v6.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc038e6 // ldr q6, [x7, #224]
+	WORD $0x4e8695c5 // sdot v5.4s, v14.16b, v6.16b
+	WORD $0x7d4000c6 // ldr h6, [x6]
+	WORD $0x1ee240c6 // fcvt s6, h6
+	WORD $0x4e0404c6 // dup v6.4s, v6.s[0]
+	WORD $0x7d40d4c7 // ldr h7, [x6, #106]
+	WORD $0x6f0c04e9 // ushr v9.16b, v7.16b, #4
+	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
+	WORD $0x4e0938e7 // zip1 v7.16b, v7.16b, v9.16b
+	WORD $0x4f0954e7 // shl v7.16b, v7.16b, #1
+	WORD $0x4f00e429 // movi v9.16b, #0x1
+	WORD $0x4ea91ce7 // orr v7.16b, v7.16b, v9.16b
+	WORD $0x0f08a4e7 // sxtl v7.8h, v7.8b
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e27dcc6 // fmul v6.4s, v6.4s, v7.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x3dc040e8 // ldr q8, [x7, #256]
+	WORD $0x6e26dd08 // fmul v8.4s, v8.4s, v6.4s
+	WORD $0x4e28cca3 // fmla v3.4s, v5.4s, v8.4s
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	MOVD 34(R6), R11
+	MOVD 42(R6), R12
+	MOVD 50(R6), R13
+	MOVD 58(R6), R14
+	MOVWU 70(R6), R15
+	UBFX $0, R11, $8, R16
+	UBFX $0, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707947 // ldr d7, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	UBFX $8, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	UBFX $16, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	UBFX $24, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	WORD $0x4e8f38e7 // zip1 v7.4s, v7.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed038e7 // zip1 v7.2d, v7.2d, v16.2d
+	UBFX $8, R11, $8, R16
+	UBFX $1, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707948 // ldr d8, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	UBFX $9, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	UBFX $17, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	UBFX $25, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	WORD $0x4e8f3908 // zip1 v8.4s, v8.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed03908 // zip1 v8.2d, v8.2d, v16.2d
+	UBFX $16, R11, $8, R16
+	UBFX $2, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707949 // ldr d9, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	UBFX $10, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	UBFX $18, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	UBFX $26, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	WORD $0x4e8f3929 // zip1 v9.4s, v9.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed03929 // zip1 v9.2d, v9.2d, v16.2d
+	UBFX $24, R11, $8, R16
+	UBFX $3, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794a // ldr d10, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	UBFX $11, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	UBFX $19, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	UBFX $27, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	WORD $0x4e8f394a // zip1 v10.4s, v10.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed0394a // zip1 v10.2d, v10.2d, v16.2d
+	UBFX $32, R11, $8, R16
+	UBFX $4, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794b // ldr d11, [x10, x16, lsl #3]
+	UBFX $32, R12, $8, R16
+	UBFX $12, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $32, R13, $8, R16
+	UBFX $20, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $32, R14, $8, R16
+	UBFX $28, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	WORD $0x4e8f396b // zip1 v11.4s, v11.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed0396b // zip1 v11.2d, v11.2d, v16.2d
+	UBFX $40, R11, $8, R16
+	UBFX $5, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $40, R12, $8, R16
+	UBFX $13, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $40, R13, $8, R16
+	UBFX $21, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $40, R14, $8, R16
+	UBFX $29, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	WORD $0x4e8f398c // zip1 v12.4s, v12.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed0398c // zip1 v12.2d, v12.2d, v16.2d
+	UBFX $48, R11, $8, R16
+	UBFX $6, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794d // ldr d13, [x10, x16, lsl #3]
+	UBFX $48, R12, $8, R16
+	UBFX $14, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $48, R13, $8, R16
+	UBFX $22, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $48, R14, $8, R16
+	UBFX $30, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	WORD $0x4e8f39ad // zip1 v13.4s, v13.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed039ad // zip1 v13.2d, v13.2d, v16.2d
+	UBFX $56, R11, $8, R16
+	UBFX $7, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $56, R12, $8, R16
+	UBFX $15, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794f // ldr d15, [x10, x16, lsl #3]
+	UBFX $56, R13, $8, R16
+	UBFX $23, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $56, R14, $8, R16
+	UBFX $31, R15, $1, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707951 // ldr d17, [x10, x16, lsl #3]
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed039ce // zip1 v14.2d, v14.2d, v16.2d
+	WORD $0x3cc5a0cf // ldur q15, [x6, #90]
+	WORD $0x3dc00133 // ldr q19, [x9]
+	WORD $0x4e1301f1 // tbl v17.16b, {v15.16b}, v19.16b
+	WORD $0x3dc04d34 // ldr q20, [x9, #304]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e47 // bit v7.16b, v18.16b, v2.16b
+	WORD $0x3dc05134 // ldr q20, [x9, #320]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e48 // bit v8.16b, v18.16b, v2.16b
+	WORD $0x3dc00d33 // ldr q19, [x9, #48]
+	WORD $0x4e1301f1 // tbl v17.16b, {v15.16b}, v19.16b
+	WORD $0x3dc04d34 // ldr q20, [x9, #304]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e49 // bit v9.16b, v18.16b, v2.16b
+	WORD $0x3dc05134 // ldr q20, [x9, #320]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e4a // bit v10.16b, v18.16b, v2.16b
+	WORD $0x3dc01133 // ldr q19, [x9, #64]
+	WORD $0x4e1301f1 // tbl v17.16b, {v15.16b}, v19.16b
+	WORD $0x3dc04d34 // ldr q20, [x9, #304]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e4b // bit v11.16b, v18.16b, v2.16b
+	WORD $0x3dc05134 // ldr q20, [x9, #320]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e4c // bit v12.16b, v18.16b, v2.16b
+	WORD $0x3dc01533 // ldr q19, [x9, #80]
+	WORD $0x4e1301f1 // tbl v17.16b, {v15.16b}, v19.16b
+	WORD $0x3dc04d34 // ldr q20, [x9, #304]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e4d // bit v13.16b, v18.16b, v2.16b
+	WORD $0x3dc05134 // ldr q20, [x9, #320]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e4e // bit v14.16b, v18.16b, v2.16b
+	WORD $0x4e070027 // tbl v7.16b, {v1.16b}, v7.16b
+	WORD $0x3dc004e6 // ldr q6, [x7, #16]
+	WORD $0x4e8694e5 // sdot v5.4s, v7.16b, v6.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc00ce6 // ldr q6, [x7, #48]
+	WORD $0x4e869505 // sdot v5.4s, v8.16b, v6.16b
+	WORD $0x4e090029 // tbl v9.16b, {v1.16b}, v9.16b
+	WORD $0x3dc014e6 // ldr q6, [x7, #80]
+	WORD $0x4e869525 // sdot v5.4s, v9.16b, v6.16b
+	WORD $0x4e0a002a // tbl v10.16b, {v1.16b}, v10.16b
+	WORD $0x3dc01ce6 // ldr q6, [x7, #112]
+	WORD $0x4e869545 // sdot v5.4s, v10.16b, v6.16b
+	WORD $0x4e0b002b // tbl v11.16b, {v1.16b}, v11.16b
+	WORD $0x3dc024e6 // ldr q6, [x7, #144]
+	WORD $0x4e869565 // sdot v5.4s, v11.16b, v6.16b
+	WORD $0x4e0c002c // tbl v12.16b, {v1.16b}, v12.16b
+	WORD $0x3dc02ce6 // ldr q6, [x7, #176]
+	WORD $0x4e869585 // sdot v5.4s, v12.16b, v6.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc034e6 // ldr q6, [x7, #208]
+	WORD $0x4e8695a5 // sdot v5.4s, v13.16b, v6.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc03ce6 // ldr q6, [x7, #240]
+	WORD $0x4e8695c5 // sdot v5.4s, v14.16b, v6.16b
+	WORD $0x7d4000c6 // ldr h6, [x6]
+	WORD $0x1ee240c6 // fcvt s6, h6
+	WORD $0x4e0404c6 // dup v6.4s, v6.s[0]
+	WORD $0x7d40d8c7 // ldr h7, [x6, #108]
+	WORD $0x6f0c04e9 // ushr v9.16b, v7.16b, #4
+	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
+	WORD $0x4e0938e7 // zip1 v7.16b, v7.16b, v9.16b
+	WORD $0x4f0954e7 // shl v7.16b, v7.16b, #1
+	WORD $0x4f00e429 // movi v9.16b, #0x1
+	WORD $0x4ea91ce7 // orr v7.16b, v7.16b, v9.16b
+	WORD $0x0f08a4e7 // sxtl v7.8h, v7.8b
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e27dcc6 // fmul v6.4s, v6.4s, v7.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x3dc044e8 // ldr q8, [x7, #272]
+	WORD $0x6e26dd08 // fmul v8.4s, v8.4s, v6.4s
+	WORD $0x4e28cca4 // fmla v4.4s, v5.4s, v8.4s
+	ADD $110, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e24d463 // faddp v3.4s, v3.4s, v4.4s
+	WORD $0x6e23d463 // faddp v3.4s, v3.4s, v3.4s
+	WORD $0x7e30d863 // faddp s3, v3.2s
+	WORD $0xbd000003 // str s3, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileScatterIQ3SDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+TEXT ·fileScatterIQ3SDOT(SB), NOSPLIT, $0-56
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+32(FP), R3
+	MOVD n+40(FP), R4
+	MOVD rows+48(FP), R5
+	MOVD index+24(FP), R6
+	MOVD $neonTable<>(SB), R11
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc05d61 // ldr q1, [x11, #368]
+	MOVD ·gridIQ3S(SB), R12
+	WORD $0x4f00e502 // movi v2.16b, #0x8
+row:
+	MOVW 0(R6), R8
+	MUL R2, R8, R8
+	ADD R1, R8, R8
+	MOVD R8, R7
+	CMP $4, R5
+	BLE last
+	MOVW 16(R6), R7
+	MUL R2, R7, R7
+	ADD R1, R7, R7
+last:
+	MOVD R3, R9
+	MOVD R4, R10
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+super:
+	WORD $0xf98000e2 // prfm pldl2keep, [x7]
+	WORD $0xf98020e2 // prfm pldl2keep, [x7, #64]
+	ADD $110, R7, R7
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	MOVD 2(R8), R13
+	MOVD 10(R8), R14
+	MOVD 18(R8), R15
+	MOVD 26(R8), R16
+	MOVWU 66(R8), R17
+	UBFX $0, R13, $8, R19
+	UBFX $0, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737987 // ldr d7, [x12, x19, lsl #3]
+	UBFX $0, R14, $8, R19
+	UBFX $8, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798f // ldr d15, [x12, x19, lsl #3]
+	UBFX $0, R15, $8, R19
+	UBFX $16, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $0, R16, $8, R19
+	UBFX $24, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	WORD $0x4e8f38e7 // zip1 v7.4s, v7.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed038e7 // zip1 v7.2d, v7.2d, v16.2d
+	UBFX $8, R13, $8, R19
+	UBFX $1, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737988 // ldr d8, [x12, x19, lsl #3]
+	UBFX $8, R14, $8, R19
+	UBFX $9, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798f // ldr d15, [x12, x19, lsl #3]
+	UBFX $8, R15, $8, R19
+	UBFX $17, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $8, R16, $8, R19
+	UBFX $25, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	WORD $0x4e8f3908 // zip1 v8.4s, v8.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed03908 // zip1 v8.2d, v8.2d, v16.2d
+	UBFX $16, R13, $8, R19
+	UBFX $2, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737989 // ldr d9, [x12, x19, lsl #3]
+	UBFX $16, R14, $8, R19
+	UBFX $10, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798f // ldr d15, [x12, x19, lsl #3]
+	UBFX $16, R15, $8, R19
+	UBFX $18, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $16, R16, $8, R19
+	UBFX $26, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	WORD $0x4e8f3929 // zip1 v9.4s, v9.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed03929 // zip1 v9.2d, v9.2d, v16.2d
+	UBFX $24, R13, $8, R19
+	UBFX $3, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798a // ldr d10, [x12, x19, lsl #3]
+	UBFX $24, R14, $8, R19
+	UBFX $11, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798f // ldr d15, [x12, x19, lsl #3]
+	UBFX $24, R15, $8, R19
+	UBFX $19, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $24, R16, $8, R19
+	UBFX $27, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	WORD $0x4e8f394a // zip1 v10.4s, v10.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed0394a // zip1 v10.2d, v10.2d, v16.2d
+	UBFX $32, R13, $8, R19
+	UBFX $4, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798b // ldr d11, [x12, x19, lsl #3]
+	UBFX $32, R14, $8, R19
+	UBFX $12, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798f // ldr d15, [x12, x19, lsl #3]
+	UBFX $32, R15, $8, R19
+	UBFX $20, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $32, R16, $8, R19
+	UBFX $28, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	WORD $0x4e8f396b // zip1 v11.4s, v11.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed0396b // zip1 v11.2d, v11.2d, v16.2d
+	UBFX $40, R13, $8, R19
+	UBFX $5, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798c // ldr d12, [x12, x19, lsl #3]
+	UBFX $40, R14, $8, R19
+	UBFX $13, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798f // ldr d15, [x12, x19, lsl #3]
+	UBFX $40, R15, $8, R19
+	UBFX $21, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $40, R16, $8, R19
+	UBFX $29, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	WORD $0x4e8f398c // zip1 v12.4s, v12.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed0398c // zip1 v12.2d, v12.2d, v16.2d
+	UBFX $48, R13, $8, R19
+	UBFX $6, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798d // ldr d13, [x12, x19, lsl #3]
+	UBFX $48, R14, $8, R19
+	UBFX $14, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798f // ldr d15, [x12, x19, lsl #3]
+	UBFX $48, R15, $8, R19
+	UBFX $22, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $48, R16, $8, R19
+	UBFX $30, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	WORD $0x4e8f39ad // zip1 v13.4s, v13.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed039ad // zip1 v13.2d, v13.2d, v16.2d
+	UBFX $56, R13, $8, R19
+	UBFX $7, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798e // ldr d14, [x12, x19, lsl #3]
+	UBFX $56, R14, $8, R19
+	UBFX $15, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798f // ldr d15, [x12, x19, lsl #3]
+	UBFX $56, R15, $8, R19
+	UBFX $23, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $56, R16, $8, R19
+	UBFX $31, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed039ce // zip1 v14.2d, v14.2d, v16.2d
+	WORD $0x3cc4a10f // ldur q15, [x8, #74]
+	WORD $0x3dc00173 // ldr q19, [x11]
+	WORD $0x4e1301f1 // tbl v17.16b, {v15.16b}, v19.16b
+	WORD $0x3dc04d74 // ldr q20, [x11, #304]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e47 // bit v7.16b, v18.16b, v2.16b
+	WORD $0x3dc05174 // ldr q20, [x11, #320]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e48 // bit v8.16b, v18.16b, v2.16b
+	WORD $0x3dc00d73 // ldr q19, [x11, #48]
+	WORD $0x4e1301f1 // tbl v17.16b, {v15.16b}, v19.16b
+	WORD $0x3dc04d74 // ldr q20, [x11, #304]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e49 // bit v9.16b, v18.16b, v2.16b
+	WORD $0x3dc05174 // ldr q20, [x11, #320]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e4a // bit v10.16b, v18.16b, v2.16b
+	WORD $0x3dc01173 // ldr q19, [x11, #64]
+	WORD $0x4e1301f1 // tbl v17.16b, {v15.16b}, v19.16b
+	WORD $0x3dc04d74 // ldr q20, [x11, #304]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e4b // bit v11.16b, v18.16b, v2.16b
+	WORD $0x3dc05174 // ldr q20, [x11, #320]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e4c // bit v12.16b, v18.16b, v2.16b
+	WORD $0x3dc01573 // ldr q19, [x11, #80]
+	WORD $0x4e1301f1 // tbl v17.16b, {v15.16b}, v19.16b
+	WORD $0x3dc04d74 // ldr q20, [x11, #304]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e4d // bit v13.16b, v18.16b, v2.16b
+	WORD $0x3dc05174 // ldr q20, [x11, #320]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e4e // bit v14.16b, v18.16b, v2.16b
+	WORD $0x4e070027 // tbl v7.16b, {v1.16b}, v7.16b
+	WORD $0x3dc00126 // ldr q6, [x9]
+	WORD $0x4e8694e5 // sdot v5.4s, v7.16b, v6.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc00926 // ldr q6, [x9, #32]
+	WORD $0x4e869505 // sdot v5.4s, v8.16b, v6.16b
+	WORD $0x4e090029 // tbl v9.16b, {v1.16b}, v9.16b
+	WORD $0x3dc01126 // ldr q6, [x9, #64]
+	WORD $0x4e869525 // sdot v5.4s, v9.16b, v6.16b
+	WORD $0x4e0a002a // tbl v10.16b, {v1.16b}, v10.16b
+	WORD $0x3dc01926 // ldr q6, [x9, #96]
+	WORD $0x4e869545 // sdot v5.4s, v10.16b, v6.16b
+	WORD $0x4e0b002b // tbl v11.16b, {v1.16b}, v11.16b
+	WORD $0x3dc02126 // ldr q6, [x9, #128]
+	WORD $0x4e869565 // sdot v5.4s, v11.16b, v6.16b
+	WORD $0x4e0c002c // tbl v12.16b, {v1.16b}, v12.16b
+	WORD $0x3dc02926 // ldr q6, [x9, #160]
+	WORD $0x4e869585 // sdot v5.4s, v12.16b, v6.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc03126 // ldr q6, [x9, #192]
+	WORD $0x4e8695a5 // sdot v5.4s, v13.16b, v6.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc03926 // ldr q6, [x9, #224]
+	WORD $0x4e8695c5 // sdot v5.4s, v14.16b, v6.16b
+	WORD $0x7d400106 // ldr h6, [x8]
+	WORD $0x1ee240c6 // fcvt s6, h6
+	WORD $0x4e0404c6 // dup v6.4s, v6.s[0]
+	WORD $0x7d40d507 // ldr h7, [x8, #106]
+	WORD $0x6f0c04e9 // ushr v9.16b, v7.16b, #4
+	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
+	WORD $0x4e0938e7 // zip1 v7.16b, v7.16b, v9.16b
+	WORD $0x4f0954e7 // shl v7.16b, v7.16b, #1
+	WORD $0x4f00e429 // movi v9.16b, #0x1
+	WORD $0x4ea91ce7 // orr v7.16b, v7.16b, v9.16b
+	WORD $0x0f08a4e7 // sxtl v7.8h, v7.8b
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e27dcc6 // fmul v6.4s, v6.4s, v7.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x3dc04128 // ldr q8, [x9, #256]
+	WORD $0x6e26dd08 // fmul v8.4s, v8.4s, v6.4s
+	WORD $0x4e28cca3 // fmla v3.4s, v5.4s, v8.4s
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	MOVD 34(R8), R13
+	MOVD 42(R8), R14
+	MOVD 50(R8), R15
+	MOVD 58(R8), R16
+	MOVWU 70(R8), R17
+	UBFX $0, R13, $8, R19
+	UBFX $0, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737987 // ldr d7, [x12, x19, lsl #3]
+	UBFX $0, R14, $8, R19
+	UBFX $8, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798f // ldr d15, [x12, x19, lsl #3]
+	UBFX $0, R15, $8, R19
+	UBFX $16, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $0, R16, $8, R19
+	UBFX $24, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	WORD $0x4e8f38e7 // zip1 v7.4s, v7.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed038e7 // zip1 v7.2d, v7.2d, v16.2d
+	UBFX $8, R13, $8, R19
+	UBFX $1, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737988 // ldr d8, [x12, x19, lsl #3]
+	UBFX $8, R14, $8, R19
+	UBFX $9, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798f // ldr d15, [x12, x19, lsl #3]
+	UBFX $8, R15, $8, R19
+	UBFX $17, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $8, R16, $8, R19
+	UBFX $25, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	WORD $0x4e8f3908 // zip1 v8.4s, v8.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed03908 // zip1 v8.2d, v8.2d, v16.2d
+	UBFX $16, R13, $8, R19
+	UBFX $2, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737989 // ldr d9, [x12, x19, lsl #3]
+	UBFX $16, R14, $8, R19
+	UBFX $10, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798f // ldr d15, [x12, x19, lsl #3]
+	UBFX $16, R15, $8, R19
+	UBFX $18, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $16, R16, $8, R19
+	UBFX $26, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	WORD $0x4e8f3929 // zip1 v9.4s, v9.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed03929 // zip1 v9.2d, v9.2d, v16.2d
+	UBFX $24, R13, $8, R19
+	UBFX $3, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798a // ldr d10, [x12, x19, lsl #3]
+	UBFX $24, R14, $8, R19
+	UBFX $11, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798f // ldr d15, [x12, x19, lsl #3]
+	UBFX $24, R15, $8, R19
+	UBFX $19, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $24, R16, $8, R19
+	UBFX $27, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	WORD $0x4e8f394a // zip1 v10.4s, v10.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed0394a // zip1 v10.2d, v10.2d, v16.2d
+	UBFX $32, R13, $8, R19
+	UBFX $4, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798b // ldr d11, [x12, x19, lsl #3]
+	UBFX $32, R14, $8, R19
+	UBFX $12, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798f // ldr d15, [x12, x19, lsl #3]
+	UBFX $32, R15, $8, R19
+	UBFX $20, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $32, R16, $8, R19
+	UBFX $28, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	WORD $0x4e8f396b // zip1 v11.4s, v11.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed0396b // zip1 v11.2d, v11.2d, v16.2d
+	UBFX $40, R13, $8, R19
+	UBFX $5, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798c // ldr d12, [x12, x19, lsl #3]
+	UBFX $40, R14, $8, R19
+	UBFX $13, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798f // ldr d15, [x12, x19, lsl #3]
+	UBFX $40, R15, $8, R19
+	UBFX $21, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $40, R16, $8, R19
+	UBFX $29, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	WORD $0x4e8f398c // zip1 v12.4s, v12.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed0398c // zip1 v12.2d, v12.2d, v16.2d
+	UBFX $48, R13, $8, R19
+	UBFX $6, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798d // ldr d13, [x12, x19, lsl #3]
+	UBFX $48, R14, $8, R19
+	UBFX $14, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798f // ldr d15, [x12, x19, lsl #3]
+	UBFX $48, R15, $8, R19
+	UBFX $22, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $48, R16, $8, R19
+	UBFX $30, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	WORD $0x4e8f39ad // zip1 v13.4s, v13.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed039ad // zip1 v13.2d, v13.2d, v16.2d
+	UBFX $56, R13, $8, R19
+	UBFX $7, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798e // ldr d14, [x12, x19, lsl #3]
+	UBFX $56, R14, $8, R19
+	UBFX $15, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798f // ldr d15, [x12, x19, lsl #3]
+	UBFX $56, R15, $8, R19
+	UBFX $23, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $56, R16, $8, R19
+	UBFX $31, R17, $1, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737991 // ldr d17, [x12, x19, lsl #3]
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4e913a10 // zip1 v16.4s, v16.4s, v17.4s
+	WORD $0x4ed039ce // zip1 v14.2d, v14.2d, v16.2d
+	WORD $0x3cc5a10f // ldur q15, [x8, #90]
+	WORD $0x3dc00173 // ldr q19, [x11]
+	WORD $0x4e1301f1 // tbl v17.16b, {v15.16b}, v19.16b
+	WORD $0x3dc04d74 // ldr q20, [x11, #304]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e47 // bit v7.16b, v18.16b, v2.16b
+	WORD $0x3dc05174 // ldr q20, [x11, #320]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e48 // bit v8.16b, v18.16b, v2.16b
+	WORD $0x3dc00d73 // ldr q19, [x11, #48]
+	WORD $0x4e1301f1 // tbl v17.16b, {v15.16b}, v19.16b
+	WORD $0x3dc04d74 // ldr q20, [x11, #304]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e49 // bit v9.16b, v18.16b, v2.16b
+	WORD $0x3dc05174 // ldr q20, [x11, #320]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e4a // bit v10.16b, v18.16b, v2.16b
+	WORD $0x3dc01173 // ldr q19, [x11, #64]
+	WORD $0x4e1301f1 // tbl v17.16b, {v15.16b}, v19.16b
+	WORD $0x3dc04d74 // ldr q20, [x11, #304]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e4b // bit v11.16b, v18.16b, v2.16b
+	WORD $0x3dc05174 // ldr q20, [x11, #320]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e4c // bit v12.16b, v18.16b, v2.16b
+	WORD $0x3dc01573 // ldr q19, [x11, #80]
+	WORD $0x4e1301f1 // tbl v17.16b, {v15.16b}, v19.16b
+	WORD $0x3dc04d74 // ldr q20, [x11, #304]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e4d // bit v13.16b, v18.16b, v2.16b
+	WORD $0x3dc05174 // ldr q20, [x11, #320]
+	WORD $0x6e344632 // ushl v18.16b, v17.16b, v20.16b
+	WORD $0x6ea21e4e // bit v14.16b, v18.16b, v2.16b
+	WORD $0x4e070027 // tbl v7.16b, {v1.16b}, v7.16b
+	WORD $0x3dc00526 // ldr q6, [x9, #16]
+	WORD $0x4e8694e5 // sdot v5.4s, v7.16b, v6.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc00d26 // ldr q6, [x9, #48]
+	WORD $0x4e869505 // sdot v5.4s, v8.16b, v6.16b
+	WORD $0x4e090029 // tbl v9.16b, {v1.16b}, v9.16b
+	WORD $0x3dc01526 // ldr q6, [x9, #80]
+	WORD $0x4e869525 // sdot v5.4s, v9.16b, v6.16b
+	WORD $0x4e0a002a // tbl v10.16b, {v1.16b}, v10.16b
+	WORD $0x3dc01d26 // ldr q6, [x9, #112]
+	WORD $0x4e869545 // sdot v5.4s, v10.16b, v6.16b
+	WORD $0x4e0b002b // tbl v11.16b, {v1.16b}, v11.16b
+	WORD $0x3dc02526 // ldr q6, [x9, #144]
+	WORD $0x4e869565 // sdot v5.4s, v11.16b, v6.16b
+	WORD $0x4e0c002c // tbl v12.16b, {v1.16b}, v12.16b
+	WORD $0x3dc02d26 // ldr q6, [x9, #176]
+	WORD $0x4e869585 // sdot v5.4s, v12.16b, v6.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc03526 // ldr q6, [x9, #208]
+	WORD $0x4e8695a5 // sdot v5.4s, v13.16b, v6.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc03d26 // ldr q6, [x9, #240]
+	WORD $0x4e8695c5 // sdot v5.4s, v14.16b, v6.16b
+	WORD $0x7d400106 // ldr h6, [x8]
+	WORD $0x1ee240c6 // fcvt s6, h6
+	WORD $0x4e0404c6 // dup v6.4s, v6.s[0]
+	WORD $0x7d40d907 // ldr h7, [x8, #108]
+	WORD $0x6f0c04e9 // ushr v9.16b, v7.16b, #4
+	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
+	WORD $0x4e0938e7 // zip1 v7.16b, v7.16b, v9.16b
+	WORD $0x4f0954e7 // shl v7.16b, v7.16b, #1
+	WORD $0x4f00e429 // movi v9.16b, #0x1
+	WORD $0x4ea91ce7 // orr v7.16b, v7.16b, v9.16b
+	WORD $0x0f08a4e7 // sxtl v7.8h, v7.8b
+	WORD $0x0f10a4e7 // sxtl v7.4s, v7.4h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e27dcc6 // fmul v6.4s, v6.4s, v7.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x3dc04528 // ldr q8, [x9, #272]
+	WORD $0x6e26dd08 // fmul v8.4s, v8.4s, v6.4s
+	WORD $0x4e28cca4 // fmla v4.4s, v5.4s, v8.4s
+	ADD $110, R8, R8
+	ADD $448, R9, R9
+	SUBS $1, R10, R10
+	BGT super
+	WORD $0x6e24d463 // faddp v3.4s, v3.4s, v4.4s
+	WORD $0x6e23d463 // faddp v3.4s, v3.4s, v3.4s
+	WORD $0x7e30d863 // faddp s3, v3.2s
+	WORD $0xbd000003 // str s3, [x0]
+	ADD $4, R0, R0
+	ADD $4, R6, R6
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func packIQ3SNEON(dst, src *byte, n, ahead uintptr)
+TEXT ·packIQ3SNEON(SB), NOSPLIT, $0-32
+	MOVD dst+0(FP), R0
+	MOVD src+8(FP), R1
+	MOVD n+16(FP), R2
+	MOVD ahead+24(FP), R3
+	MOVD $neonTable<>(SB), R4
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc05c81 // ldr q1, [x4, #368]
+	MOVD ·gridIQ3S(SB), R5
+	WORD $0x4f00e502 // movi v2.16b, #0x8
+	ADD R1, R3, R3
+super:
+	WORD $0xf9800062 // prfm pldl2keep, [x3]
+	WORD $0xf9802062 // prfm pldl2keep, [x3, #64]
+	WORD $0x7d40d423 // ldr h3, [x1, #106]
+	WORD $0x6f0c0465 // ushr v5.16b, v3.16b, #4
+	WORD $0x4e201c63 // and v3.16b, v3.16b, v0.16b
+	WORD $0x4e053863 // zip1 v3.16b, v3.16b, v5.16b
+	WORD $0x4f095463 // shl v3.16b, v3.16b, #1
+	WORD $0x4f00e425 // movi v5.16b, #0x1
+	WORD $0x4ea51c63 // orr v3.16b, v3.16b, v5.16b
+	WORD $0xbd000003 // str s3, [x0]
+	WORD $0x7d40d823 // ldr h3, [x1, #108]
+	WORD $0x6f0c0465 // ushr v5.16b, v3.16b, #4
+	WORD $0x4e201c63 // and v3.16b, v3.16b, v0.16b
+	WORD $0x4e053863 // zip1 v3.16b, v3.16b, v5.16b
+	WORD $0x4f095463 // shl v3.16b, v3.16b, #1
+	WORD $0x4f00e425 // movi v5.16b, #0x1
+	WORD $0x4ea51c63 // orr v3.16b, v3.16b, v5.16b
+	WORD $0xbd000403 // str s3, [x0, #4]
+	WORD $0x7d400023 // ldr h3, [x1]
+	WORD $0x7d011003 // str h3, [x0, #136]
+	MOVD 2(R1), R6
+	MOVD 10(R1), R7
+	MOVD 18(R1), R8
+	MOVD 26(R1), R9
+	MOVWU 66(R1), R10
+	UBFX $0, R6, $8, R11
+	UBFX $0, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78a3 // ldr d3, [x5, x11, lsl #3]
+	UBFX $0, R7, $8, R11
+	UBFX $8, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ab // ldr d11, [x5, x11, lsl #3]
+	UBFX $0, R8, $8, R11
+	UBFX $16, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ac // ldr d12, [x5, x11, lsl #3]
+	UBFX $0, R9, $8, R11
+	UBFX $24, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	WORD $0x4e8b3863 // zip1 v3.4s, v3.4s, v11.4s
+	WORD $0x4e8d398c // zip1 v12.4s, v12.4s, v13.4s
+	WORD $0x4ecc3863 // zip1 v3.2d, v3.2d, v12.2d
+	UBFX $8, R6, $8, R11
+	UBFX $1, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78a4 // ldr d4, [x5, x11, lsl #3]
+	UBFX $8, R7, $8, R11
+	UBFX $9, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ab // ldr d11, [x5, x11, lsl #3]
+	UBFX $8, R8, $8, R11
+	UBFX $17, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ac // ldr d12, [x5, x11, lsl #3]
+	UBFX $8, R9, $8, R11
+	UBFX $25, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	WORD $0x4e8b3884 // zip1 v4.4s, v4.4s, v11.4s
+	WORD $0x4e8d398c // zip1 v12.4s, v12.4s, v13.4s
+	WORD $0x4ecc3884 // zip1 v4.2d, v4.2d, v12.2d
+	UBFX $16, R6, $8, R11
+	UBFX $2, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78a5 // ldr d5, [x5, x11, lsl #3]
+	UBFX $16, R7, $8, R11
+	UBFX $10, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ab // ldr d11, [x5, x11, lsl #3]
+	UBFX $16, R8, $8, R11
+	UBFX $18, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ac // ldr d12, [x5, x11, lsl #3]
+	UBFX $16, R9, $8, R11
+	UBFX $26, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	WORD $0x4e8b38a5 // zip1 v5.4s, v5.4s, v11.4s
+	WORD $0x4e8d398c // zip1 v12.4s, v12.4s, v13.4s
+	WORD $0x4ecc38a5 // zip1 v5.2d, v5.2d, v12.2d
+	UBFX $24, R6, $8, R11
+	UBFX $3, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78a6 // ldr d6, [x5, x11, lsl #3]
+	UBFX $24, R7, $8, R11
+	UBFX $11, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ab // ldr d11, [x5, x11, lsl #3]
+	UBFX $24, R8, $8, R11
+	UBFX $19, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ac // ldr d12, [x5, x11, lsl #3]
+	UBFX $24, R9, $8, R11
+	UBFX $27, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	WORD $0x4e8b38c6 // zip1 v6.4s, v6.4s, v11.4s
+	WORD $0x4e8d398c // zip1 v12.4s, v12.4s, v13.4s
+	WORD $0x4ecc38c6 // zip1 v6.2d, v6.2d, v12.2d
+	UBFX $32, R6, $8, R11
+	UBFX $4, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78a7 // ldr d7, [x5, x11, lsl #3]
+	UBFX $32, R7, $8, R11
+	UBFX $12, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ab // ldr d11, [x5, x11, lsl #3]
+	UBFX $32, R8, $8, R11
+	UBFX $20, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ac // ldr d12, [x5, x11, lsl #3]
+	UBFX $32, R9, $8, R11
+	UBFX $28, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	WORD $0x4e8b38e7 // zip1 v7.4s, v7.4s, v11.4s
+	WORD $0x4e8d398c // zip1 v12.4s, v12.4s, v13.4s
+	WORD $0x4ecc38e7 // zip1 v7.2d, v7.2d, v12.2d
+	UBFX $40, R6, $8, R11
+	UBFX $5, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78a8 // ldr d8, [x5, x11, lsl #3]
+	UBFX $40, R7, $8, R11
+	UBFX $13, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ab // ldr d11, [x5, x11, lsl #3]
+	UBFX $40, R8, $8, R11
+	UBFX $21, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ac // ldr d12, [x5, x11, lsl #3]
+	UBFX $40, R9, $8, R11
+	UBFX $29, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	WORD $0x4e8b3908 // zip1 v8.4s, v8.4s, v11.4s
+	WORD $0x4e8d398c // zip1 v12.4s, v12.4s, v13.4s
+	WORD $0x4ecc3908 // zip1 v8.2d, v8.2d, v12.2d
+	UBFX $48, R6, $8, R11
+	UBFX $6, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78a9 // ldr d9, [x5, x11, lsl #3]
+	UBFX $48, R7, $8, R11
+	UBFX $14, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ab // ldr d11, [x5, x11, lsl #3]
+	UBFX $48, R8, $8, R11
+	UBFX $22, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ac // ldr d12, [x5, x11, lsl #3]
+	UBFX $48, R9, $8, R11
+	UBFX $30, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	WORD $0x4e8b3929 // zip1 v9.4s, v9.4s, v11.4s
+	WORD $0x4e8d398c // zip1 v12.4s, v12.4s, v13.4s
+	WORD $0x4ecc3929 // zip1 v9.2d, v9.2d, v12.2d
+	UBFX $56, R6, $8, R11
+	UBFX $7, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78aa // ldr d10, [x5, x11, lsl #3]
+	UBFX $56, R7, $8, R11
+	UBFX $15, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ab // ldr d11, [x5, x11, lsl #3]
+	UBFX $56, R8, $8, R11
+	UBFX $23, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ac // ldr d12, [x5, x11, lsl #3]
+	UBFX $56, R9, $8, R11
+	UBFX $31, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	WORD $0x4e8b394a // zip1 v10.4s, v10.4s, v11.4s
+	WORD $0x4e8d398c // zip1 v12.4s, v12.4s, v13.4s
+	WORD $0x4ecc394a // zip1 v10.2d, v10.2d, v12.2d
+	WORD $0x3cc4a02b // ldur q11, [x1, #74]
+	WORD $0x3dc0008f // ldr q15, [x4]
+	WORD $0x4e0f016d // tbl v13.16b, {v11.16b}, v15.16b
+	WORD $0x3dc04c90 // ldr q16, [x4, #304]
+	WORD $0x6e3045ae // ushl v14.16b, v13.16b, v16.16b
+	WORD $0x6ea21dc3 // bit v3.16b, v14.16b, v2.16b
+	WORD $0x3dc05090 // ldr q16, [x4, #320]
+	WORD $0x6e3045ae // ushl v14.16b, v13.16b, v16.16b
+	WORD $0x6ea21dc4 // bit v4.16b, v14.16b, v2.16b
+	WORD $0x3dc00c8f // ldr q15, [x4, #48]
+	WORD $0x4e0f016d // tbl v13.16b, {v11.16b}, v15.16b
+	WORD $0x3dc04c90 // ldr q16, [x4, #304]
+	WORD $0x6e3045ae // ushl v14.16b, v13.16b, v16.16b
+	WORD $0x6ea21dc5 // bit v5.16b, v14.16b, v2.16b
+	WORD $0x3dc05090 // ldr q16, [x4, #320]
+	WORD $0x6e3045ae // ushl v14.16b, v13.16b, v16.16b
+	WORD $0x6ea21dc6 // bit v6.16b, v14.16b, v2.16b
+	WORD $0x3dc0108f // ldr q15, [x4, #64]
+	WORD $0x4e0f016d // tbl v13.16b, {v11.16b}, v15.16b
+	WORD $0x3dc04c90 // ldr q16, [x4, #304]
+	WORD $0x6e3045ae // ushl v14.16b, v13.16b, v16.16b
+	WORD $0x6ea21dc7 // bit v7.16b, v14.16b, v2.16b
+	WORD $0x3dc05090 // ldr q16, [x4, #320]
+	WORD $0x6e3045ae // ushl v14.16b, v13.16b, v16.16b
+	WORD $0x6ea21dc8 // bit v8.16b, v14.16b, v2.16b
+	WORD $0x3dc0148f // ldr q15, [x4, #80]
+	WORD $0x4e0f016d // tbl v13.16b, {v11.16b}, v15.16b
+	WORD $0x3dc04c90 // ldr q16, [x4, #304]
+	WORD $0x6e3045ae // ushl v14.16b, v13.16b, v16.16b
+	WORD $0x6ea21dc9 // bit v9.16b, v14.16b, v2.16b
+	WORD $0x3dc05090 // ldr q16, [x4, #320]
+	WORD $0x6e3045ae // ushl v14.16b, v13.16b, v16.16b
+	WORD $0x6ea21dca // bit v10.16b, v14.16b, v2.16b
+	WORD $0x4ea31c6b // mov v11.16b, v3.16b
+	WORD $0x6f0c54eb // sli v11.16b, v7.16b, #4
+	WORD $0x3c80800b // stur q11, [x0, #8]
+	WORD $0x4ea41c8b // mov v11.16b, v4.16b
+	WORD $0x6f0c550b // sli v11.16b, v8.16b, #4
+	WORD $0x3c82800b // stur q11, [x0, #40]
+	WORD $0x4ea51cab // mov v11.16b, v5.16b
+	WORD $0x6f0c552b // sli v11.16b, v9.16b, #4
+	WORD $0x3c84800b // stur q11, [x0, #72]
+	WORD $0x4ea61ccb // mov v11.16b, v6.16b
+	WORD $0x6f0c554b // sli v11.16b, v10.16b, #4
+	WORD $0x3c86800b // stur q11, [x0, #104]
+	MOVD 34(R1), R6
+	MOVD 42(R1), R7
+	MOVD 50(R1), R8
+	MOVD 58(R1), R9
+	MOVWU 70(R1), R10
+	UBFX $0, R6, $8, R11
+	UBFX $0, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78a3 // ldr d3, [x5, x11, lsl #3]
+	UBFX $0, R7, $8, R11
+	UBFX $8, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ab // ldr d11, [x5, x11, lsl #3]
+	UBFX $0, R8, $8, R11
+	UBFX $16, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ac // ldr d12, [x5, x11, lsl #3]
+	UBFX $0, R9, $8, R11
+	UBFX $24, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	WORD $0x4e8b3863 // zip1 v3.4s, v3.4s, v11.4s
+	WORD $0x4e8d398c // zip1 v12.4s, v12.4s, v13.4s
+	WORD $0x4ecc3863 // zip1 v3.2d, v3.2d, v12.2d
+	UBFX $8, R6, $8, R11
+	UBFX $1, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78a4 // ldr d4, [x5, x11, lsl #3]
+	UBFX $8, R7, $8, R11
+	UBFX $9, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ab // ldr d11, [x5, x11, lsl #3]
+	UBFX $8, R8, $8, R11
+	UBFX $17, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ac // ldr d12, [x5, x11, lsl #3]
+	UBFX $8, R9, $8, R11
+	UBFX $25, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	WORD $0x4e8b3884 // zip1 v4.4s, v4.4s, v11.4s
+	WORD $0x4e8d398c // zip1 v12.4s, v12.4s, v13.4s
+	WORD $0x4ecc3884 // zip1 v4.2d, v4.2d, v12.2d
+	UBFX $16, R6, $8, R11
+	UBFX $2, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78a5 // ldr d5, [x5, x11, lsl #3]
+	UBFX $16, R7, $8, R11
+	UBFX $10, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ab // ldr d11, [x5, x11, lsl #3]
+	UBFX $16, R8, $8, R11
+	UBFX $18, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ac // ldr d12, [x5, x11, lsl #3]
+	UBFX $16, R9, $8, R11
+	UBFX $26, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	WORD $0x4e8b38a5 // zip1 v5.4s, v5.4s, v11.4s
+	WORD $0x4e8d398c // zip1 v12.4s, v12.4s, v13.4s
+	WORD $0x4ecc38a5 // zip1 v5.2d, v5.2d, v12.2d
+	UBFX $24, R6, $8, R11
+	UBFX $3, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78a6 // ldr d6, [x5, x11, lsl #3]
+	UBFX $24, R7, $8, R11
+	UBFX $11, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ab // ldr d11, [x5, x11, lsl #3]
+	UBFX $24, R8, $8, R11
+	UBFX $19, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ac // ldr d12, [x5, x11, lsl #3]
+	UBFX $24, R9, $8, R11
+	UBFX $27, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	WORD $0x4e8b38c6 // zip1 v6.4s, v6.4s, v11.4s
+	WORD $0x4e8d398c // zip1 v12.4s, v12.4s, v13.4s
+	WORD $0x4ecc38c6 // zip1 v6.2d, v6.2d, v12.2d
+	UBFX $32, R6, $8, R11
+	UBFX $4, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78a7 // ldr d7, [x5, x11, lsl #3]
+	UBFX $32, R7, $8, R11
+	UBFX $12, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ab // ldr d11, [x5, x11, lsl #3]
+	UBFX $32, R8, $8, R11
+	UBFX $20, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ac // ldr d12, [x5, x11, lsl #3]
+	UBFX $32, R9, $8, R11
+	UBFX $28, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	WORD $0x4e8b38e7 // zip1 v7.4s, v7.4s, v11.4s
+	WORD $0x4e8d398c // zip1 v12.4s, v12.4s, v13.4s
+	WORD $0x4ecc38e7 // zip1 v7.2d, v7.2d, v12.2d
+	UBFX $40, R6, $8, R11
+	UBFX $5, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78a8 // ldr d8, [x5, x11, lsl #3]
+	UBFX $40, R7, $8, R11
+	UBFX $13, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ab // ldr d11, [x5, x11, lsl #3]
+	UBFX $40, R8, $8, R11
+	UBFX $21, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ac // ldr d12, [x5, x11, lsl #3]
+	UBFX $40, R9, $8, R11
+	UBFX $29, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	WORD $0x4e8b3908 // zip1 v8.4s, v8.4s, v11.4s
+	WORD $0x4e8d398c // zip1 v12.4s, v12.4s, v13.4s
+	WORD $0x4ecc3908 // zip1 v8.2d, v8.2d, v12.2d
+	UBFX $48, R6, $8, R11
+	UBFX $6, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78a9 // ldr d9, [x5, x11, lsl #3]
+	UBFX $48, R7, $8, R11
+	UBFX $14, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ab // ldr d11, [x5, x11, lsl #3]
+	UBFX $48, R8, $8, R11
+	UBFX $22, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ac // ldr d12, [x5, x11, lsl #3]
+	UBFX $48, R9, $8, R11
+	UBFX $30, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	WORD $0x4e8b3929 // zip1 v9.4s, v9.4s, v11.4s
+	WORD $0x4e8d398c // zip1 v12.4s, v12.4s, v13.4s
+	WORD $0x4ecc3929 // zip1 v9.2d, v9.2d, v12.2d
+	UBFX $56, R6, $8, R11
+	UBFX $7, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78aa // ldr d10, [x5, x11, lsl #3]
+	UBFX $56, R7, $8, R11
+	UBFX $15, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ab // ldr d11, [x5, x11, lsl #3]
+	UBFX $56, R8, $8, R11
+	UBFX $23, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ac // ldr d12, [x5, x11, lsl #3]
+	UBFX $56, R9, $8, R11
+	UBFX $31, R10, $1, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	WORD $0x4e8b394a // zip1 v10.4s, v10.4s, v11.4s
+	WORD $0x4e8d398c // zip1 v12.4s, v12.4s, v13.4s
+	WORD $0x4ecc394a // zip1 v10.2d, v10.2d, v12.2d
+	WORD $0x3cc5a02b // ldur q11, [x1, #90]
+	WORD $0x3dc0008f // ldr q15, [x4]
+	WORD $0x4e0f016d // tbl v13.16b, {v11.16b}, v15.16b
+	WORD $0x3dc04c90 // ldr q16, [x4, #304]
+	WORD $0x6e3045ae // ushl v14.16b, v13.16b, v16.16b
+	WORD $0x6ea21dc3 // bit v3.16b, v14.16b, v2.16b
+	WORD $0x3dc05090 // ldr q16, [x4, #320]
+	WORD $0x6e3045ae // ushl v14.16b, v13.16b, v16.16b
+	WORD $0x6ea21dc4 // bit v4.16b, v14.16b, v2.16b
+	WORD $0x3dc00c8f // ldr q15, [x4, #48]
+	WORD $0x4e0f016d // tbl v13.16b, {v11.16b}, v15.16b
+	WORD $0x3dc04c90 // ldr q16, [x4, #304]
+	WORD $0x6e3045ae // ushl v14.16b, v13.16b, v16.16b
+	WORD $0x6ea21dc5 // bit v5.16b, v14.16b, v2.16b
+	WORD $0x3dc05090 // ldr q16, [x4, #320]
+	WORD $0x6e3045ae // ushl v14.16b, v13.16b, v16.16b
+	WORD $0x6ea21dc6 // bit v6.16b, v14.16b, v2.16b
+	WORD $0x3dc0108f // ldr q15, [x4, #64]
+	WORD $0x4e0f016d // tbl v13.16b, {v11.16b}, v15.16b
+	WORD $0x3dc04c90 // ldr q16, [x4, #304]
+	WORD $0x6e3045ae // ushl v14.16b, v13.16b, v16.16b
+	WORD $0x6ea21dc7 // bit v7.16b, v14.16b, v2.16b
+	WORD $0x3dc05090 // ldr q16, [x4, #320]
+	WORD $0x6e3045ae // ushl v14.16b, v13.16b, v16.16b
+	WORD $0x6ea21dc8 // bit v8.16b, v14.16b, v2.16b
+	WORD $0x3dc0148f // ldr q15, [x4, #80]
+	WORD $0x4e0f016d // tbl v13.16b, {v11.16b}, v15.16b
+	WORD $0x3dc04c90 // ldr q16, [x4, #304]
+	WORD $0x6e3045ae // ushl v14.16b, v13.16b, v16.16b
+	WORD $0x6ea21dc9 // bit v9.16b, v14.16b, v2.16b
+	WORD $0x3dc05090 // ldr q16, [x4, #320]
+	WORD $0x6e3045ae // ushl v14.16b, v13.16b, v16.16b
+	WORD $0x6ea21dca // bit v10.16b, v14.16b, v2.16b
+	WORD $0x4ea31c6b // mov v11.16b, v3.16b
+	WORD $0x6f0c54eb // sli v11.16b, v7.16b, #4
+	WORD $0x3c81800b // stur q11, [x0, #24]
+	WORD $0x4ea41c8b // mov v11.16b, v4.16b
+	WORD $0x6f0c550b // sli v11.16b, v8.16b, #4
+	WORD $0x3c83800b // stur q11, [x0, #56]
+	WORD $0x4ea51cab // mov v11.16b, v5.16b
+	WORD $0x6f0c552b // sli v11.16b, v9.16b, #4
+	WORD $0x3c85800b // stur q11, [x0, #88]
+	WORD $0x4ea61ccb // mov v11.16b, v6.16b
+	WORD $0x6f0c554b // sli v11.16b, v10.16b, #4
+	WORD $0x3c87800b // stur q11, [x0, #120]
+	ADD $110, R1, R1
+	ADD $110, R3, R3
+	ADD $138, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func fileStreamIQ2SNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileStreamIQ2SNEON(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc03122 // ldr q2, [x9, #192]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ2S(SB), R10
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+super:
+	MOVWU 2(R6), R11
+	MOVWU 6(R6), R12
+	MOVWU 10(R6), R13
+	MOVWU 14(R6), R14
+	MOVWU 66(R6), R15
+	UBFX $0, R11, $8, R16
+	UBFX $0, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	UBFX $8, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	UBFX $16, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	UBFX $24, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a10 // zip1 v16.4s, v16.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a11 // zip2 v17.2d, v16.2d, v25.2d
+	WORD $0x4ed93a10 // zip1 v16.2d, v16.2d, v25.2d
+	UBFX $8, R11, $8, R16
+	UBFX $2, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	UBFX $10, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	UBFX $18, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	UBFX $26, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a52 // zip1 v18.4s, v18.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a53 // zip2 v19.2d, v18.2d, v25.2d
+	WORD $0x4ed93a52 // zip1 v18.2d, v18.2d, v25.2d
+	UBFX $16, R11, $8, R16
+	UBFX $4, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	UBFX $12, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	UBFX $20, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	UBFX $28, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a94 // zip1 v20.4s, v20.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a95 // zip2 v21.2d, v20.2d, v25.2d
+	WORD $0x4ed93a94 // zip1 v20.2d, v20.2d, v25.2d
+	UBFX $24, R11, $8, R16
+	UBFX $6, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	UBFX $14, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	UBFX $22, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	UBFX $30, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983ad6 // zip1 v22.4s, v22.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97ad7 // zip2 v23.2d, v22.2d, v25.2d
+	WORD $0x4ed93ad6 // zip1 v22.2d, v22.2d, v25.2d
+	WORD $0x3cc220d8 // ldur q24, [x6, #34]
+	WORD $0x3dc0013c // ldr q28, [x9]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d3d // ldr q29, [x9, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f70 // bit v16.16b, v27.16b, v1.16b
+	WORD $0x3dc0413d // ldr q29, [x9, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f71 // bit v17.16b, v27.16b, v1.16b
+	WORD $0x3dc00d3c // ldr q28, [x9, #48]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d3d // ldr q29, [x9, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f72 // bit v18.16b, v27.16b, v1.16b
+	WORD $0x3dc0413d // ldr q29, [x9, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f73 // bit v19.16b, v27.16b, v1.16b
+	WORD $0x3dc0113c // ldr q28, [x9, #64]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d3d // ldr q29, [x9, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f74 // bit v20.16b, v27.16b, v1.16b
+	WORD $0x3dc0413d // ldr q29, [x9, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f75 // bit v21.16b, v27.16b, v1.16b
+	WORD $0x3dc0153c // ldr q28, [x9, #80]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d3d // ldr q29, [x9, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f76 // bit v22.16b, v27.16b, v1.16b
+	WORD $0x3dc0413d // ldr q29, [x9, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f77 // bit v23.16b, v27.16b, v1.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc000ef // ldr q15, [x7]
+	WORD $0x0e2fc209 // smull v9.8h, v16.8b, v15.8b
+	WORD $0x4e2fc20a // smull2 v10.8h, v16.16b, v15.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc008ef // ldr q15, [x7, #32]
+	WORD $0x0e2f8229 // smlal v9.8h, v17.8b, v15.8b
+	WORD $0x4e2f822a // smlal2 v10.8h, v17.16b, v15.16b
+	WORD $0x4e120052 // tbl v18.16b, {v2.16b}, v18.16b
+	WORD $0x3dc010ef // ldr q15, [x7, #64]
+	WORD $0x0e2f8249 // smlal v9.8h, v18.8b, v15.8b
+	WORD $0x4e2f824a // smlal2 v10.8h, v18.16b, v15.16b
+	WORD $0x4e130053 // tbl v19.16b, {v2.16b}, v19.16b
+	WORD $0x3dc018ef // ldr q15, [x7, #96]
+	WORD $0x0e2f8269 // smlal v9.8h, v19.8b, v15.8b
+	WORD $0x4e2f826a // smlal2 v10.8h, v19.16b, v15.16b
+	WORD $0x4e140054 // tbl v20.16b, {v2.16b}, v20.16b
+	WORD $0x3dc020ef // ldr q15, [x7, #128]
+	WORD $0x0e2fc28d // smull v13.8h, v20.8b, v15.8b
+	WORD $0x4e2fc28e // smull2 v14.8h, v20.16b, v15.16b
+	WORD $0x4e150055 // tbl v21.16b, {v2.16b}, v21.16b
+	WORD $0x3dc028ef // ldr q15, [x7, #160]
+	WORD $0x0e2f82ad // smlal v13.8h, v21.8b, v15.8b
+	WORD $0x4e2f82ae // smlal2 v14.8h, v21.16b, v15.16b
+	WORD $0x4e160056 // tbl v22.16b, {v2.16b}, v22.16b
+	WORD $0x3dc030ef // ldr q15, [x7, #192]
+	WORD $0x0e2f82cd // smlal v13.8h, v22.8b, v15.8b
+	WORD $0x4e2f82ce // smlal2 v14.8h, v22.16b, v15.16b
+	WORD $0x4e170057 // tbl v23.16b, {v2.16b}, v23.16b
+	WORD $0x3dc038ef // ldr q15, [x7, #224]
+	WORD $0x0e2f82ed // smlal v13.8h, v23.8b, v15.8b
+	WORD $0x4e2f82ee // smlal2 v14.8h, v23.16b, v15.16b
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4ea8bce7 // addp v7.4s, v7.4s, v8.4s
+	WORD $0x4e6029ab // saddlp v11.4s, v13.8h
+	WORD $0x4e6029cc // saddlp v12.4s, v14.8h
+	WORD $0x4eacbd6b // addp v11.4s, v11.4s, v12.4s
+	WORD $0x7d4000cf // ldr h15, [x6]
+	WORD $0x1ee241ef // fcvt s15, h15
+	WORD $0x4e0405ef // dup v15.4s, v15.s[0]
+	WORD $0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
+	WORD $0xbc44a0d1 // ldur s17, [x6, #74]
+	WORD $0x6f0c0633 // ushr v19.16b, v17.16b, #4
+	WORD $0x4e241e31 // and v17.16b, v17.16b, v4.16b
+	WORD $0x4e133a31 // zip1 v17.16b, v17.16b, v19.16b
+	WORD $0x4f095631 // shl v17.16b, v17.16b, #1
+	WORD $0x4f00e433 // movi v19.16b, #0x1
+	WORD $0x4eb31e31 // orr v17.16b, v17.16b, v19.16b
+	WORD $0x0f08a631 // sxtl v17.8h, v17.8b
+	WORD $0x4f305630 // shl v16.4s, v17.4s, #16
+	WORD $0x4f300610 // sshr v16.4s, v16.4s, #16
+	WORD $0x4f300631 // sshr v17.4s, v17.4s, #16
+	WORD $0x4eb09ce7 // mul v7.4s, v7.4s, v16.4s
+	WORD $0x4eb19567 // mla v7.4s, v11.4s, v17.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc040f2 // ldr q18, [x7, #256]
+	WORD $0x6e2fde52 // fmul v18.4s, v18.4s, v15.4s
+	WORD $0x4e32cce5 // fmla v5.4s, v7.4s, v18.4s
+	MOVWU 18(R6), R11
+	MOVWU 22(R6), R12
+	MOVWU 26(R6), R13
+	MOVWU 30(R6), R14
+	MOVWU 70(R6), R15
+	UBFX $0, R11, $8, R16
+	UBFX $0, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	UBFX $8, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	UBFX $16, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	UBFX $24, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a10 // zip1 v16.4s, v16.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a11 // zip2 v17.2d, v16.2d, v25.2d
+	WORD $0x4ed93a10 // zip1 v16.2d, v16.2d, v25.2d
+	UBFX $8, R11, $8, R16
+	UBFX $2, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	UBFX $10, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	UBFX $18, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	UBFX $26, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a52 // zip1 v18.4s, v18.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a53 // zip2 v19.2d, v18.2d, v25.2d
+	WORD $0x4ed93a52 // zip1 v18.2d, v18.2d, v25.2d
+	UBFX $16, R11, $8, R16
+	UBFX $4, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	UBFX $12, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	UBFX $20, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	UBFX $28, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a94 // zip1 v20.4s, v20.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a95 // zip2 v21.2d, v20.2d, v25.2d
+	WORD $0x4ed93a94 // zip1 v20.2d, v20.2d, v25.2d
+	UBFX $24, R11, $8, R16
+	UBFX $6, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	UBFX $14, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	UBFX $22, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	UBFX $30, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983ad6 // zip1 v22.4s, v22.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97ad7 // zip2 v23.2d, v22.2d, v25.2d
+	WORD $0x4ed93ad6 // zip1 v22.2d, v22.2d, v25.2d
+	WORD $0x3cc320d8 // ldur q24, [x6, #50]
+	WORD $0x3dc0013c // ldr q28, [x9]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d3d // ldr q29, [x9, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f70 // bit v16.16b, v27.16b, v1.16b
+	WORD $0x3dc0413d // ldr q29, [x9, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f71 // bit v17.16b, v27.16b, v1.16b
+	WORD $0x3dc00d3c // ldr q28, [x9, #48]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d3d // ldr q29, [x9, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f72 // bit v18.16b, v27.16b, v1.16b
+	WORD $0x3dc0413d // ldr q29, [x9, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f73 // bit v19.16b, v27.16b, v1.16b
+	WORD $0x3dc0113c // ldr q28, [x9, #64]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d3d // ldr q29, [x9, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f74 // bit v20.16b, v27.16b, v1.16b
+	WORD $0x3dc0413d // ldr q29, [x9, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f75 // bit v21.16b, v27.16b, v1.16b
+	WORD $0x3dc0153c // ldr q28, [x9, #80]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d3d // ldr q29, [x9, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f76 // bit v22.16b, v27.16b, v1.16b
+	WORD $0x3dc0413d // ldr q29, [x9, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f77 // bit v23.16b, v27.16b, v1.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc004ef // ldr q15, [x7, #16]
+	WORD $0x0e2fc209 // smull v9.8h, v16.8b, v15.8b
+	WORD $0x4e2fc20a // smull2 v10.8h, v16.16b, v15.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc00cef // ldr q15, [x7, #48]
+	WORD $0x0e2f8229 // smlal v9.8h, v17.8b, v15.8b
+	WORD $0x4e2f822a // smlal2 v10.8h, v17.16b, v15.16b
+	WORD $0x4e120052 // tbl v18.16b, {v2.16b}, v18.16b
+	WORD $0x3dc014ef // ldr q15, [x7, #80]
+	WORD $0x0e2f8249 // smlal v9.8h, v18.8b, v15.8b
+	WORD $0x4e2f824a // smlal2 v10.8h, v18.16b, v15.16b
+	WORD $0x4e130053 // tbl v19.16b, {v2.16b}, v19.16b
+	WORD $0x3dc01cef // ldr q15, [x7, #112]
+	WORD $0x0e2f8269 // smlal v9.8h, v19.8b, v15.8b
+	WORD $0x4e2f826a // smlal2 v10.8h, v19.16b, v15.16b
+	WORD $0x4e140054 // tbl v20.16b, {v2.16b}, v20.16b
+	WORD $0x3dc024ef // ldr q15, [x7, #144]
+	WORD $0x0e2fc28d // smull v13.8h, v20.8b, v15.8b
+	WORD $0x4e2fc28e // smull2 v14.8h, v20.16b, v15.16b
+	WORD $0x4e150055 // tbl v21.16b, {v2.16b}, v21.16b
+	WORD $0x3dc02cef // ldr q15, [x7, #176]
+	WORD $0x0e2f82ad // smlal v13.8h, v21.8b, v15.8b
+	WORD $0x4e2f82ae // smlal2 v14.8h, v21.16b, v15.16b
+	WORD $0x4e160056 // tbl v22.16b, {v2.16b}, v22.16b
+	WORD $0x3dc034ef // ldr q15, [x7, #208]
+	WORD $0x0e2f82cd // smlal v13.8h, v22.8b, v15.8b
+	WORD $0x4e2f82ce // smlal2 v14.8h, v22.16b, v15.16b
+	WORD $0x4e170057 // tbl v23.16b, {v2.16b}, v23.16b
+	WORD $0x3dc03cef // ldr q15, [x7, #240]
+	WORD $0x0e2f82ed // smlal v13.8h, v23.8b, v15.8b
+	WORD $0x4e2f82ee // smlal2 v14.8h, v23.16b, v15.16b
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4ea8bce7 // addp v7.4s, v7.4s, v8.4s
+	WORD $0x4e6029ab // saddlp v11.4s, v13.8h
+	WORD $0x4e6029cc // saddlp v12.4s, v14.8h
+	WORD $0x4eacbd6b // addp v11.4s, v11.4s, v12.4s
+	WORD $0x7d4000cf // ldr h15, [x6]
+	WORD $0x1ee241ef // fcvt s15, h15
+	WORD $0x4e0405ef // dup v15.4s, v15.s[0]
+	WORD $0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
+	WORD $0xbc44e0d1 // ldur s17, [x6, #78]
+	WORD $0x6f0c0633 // ushr v19.16b, v17.16b, #4
+	WORD $0x4e241e31 // and v17.16b, v17.16b, v4.16b
+	WORD $0x4e133a31 // zip1 v17.16b, v17.16b, v19.16b
+	WORD $0x4f095631 // shl v17.16b, v17.16b, #1
+	WORD $0x4f00e433 // movi v19.16b, #0x1
+	WORD $0x4eb31e31 // orr v17.16b, v17.16b, v19.16b
+	WORD $0x0f08a631 // sxtl v17.8h, v17.8b
+	WORD $0x4f305630 // shl v16.4s, v17.4s, #16
+	WORD $0x4f300610 // sshr v16.4s, v16.4s, #16
+	WORD $0x4f300631 // sshr v17.4s, v17.4s, #16
+	WORD $0x4eb09ce7 // mul v7.4s, v7.4s, v16.4s
+	WORD $0x4eb19567 // mla v7.4s, v11.4s, v17.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc044f2 // ldr q18, [x7, #272]
+	WORD $0x6e2fde52 // fmul v18.4s, v18.4s, v15.4s
+	WORD $0x4e32cce6 // fmla v6.4s, v7.4s, v18.4s
+	ADD $82, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e26d4a5 // faddp v5.4s, v5.4s, v6.4s
+	WORD $0x6e25d4a5 // faddp v5.4s, v5.4s, v5.4s
+	WORD $0x7e30d8a5 // faddp s5, v5.2s
+	WORD $0xbd000005 // str s5, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileFarIQ2SNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileFarIQ2SNEON(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc03122 // ldr q2, [x9, #192]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ2S(SB), R10
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+super:
+	WORD $0xf99000c2 // prfm pldl2keep, [x6, #8192]
+	WORD $0xf99020c2 // prfm pldl2keep, [x6, #8256]
+	MOVWU 2(R6), R11
+	MOVWU 6(R6), R12
+	MOVWU 10(R6), R13
+	MOVWU 14(R6), R14
+	MOVWU 66(R6), R15
+	UBFX $0, R11, $8, R16
+	UBFX $0, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	UBFX $8, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	UBFX $16, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	UBFX $24, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a10 // zip1 v16.4s, v16.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a11 // zip2 v17.2d, v16.2d, v25.2d
+	WORD $0x4ed93a10 // zip1 v16.2d, v16.2d, v25.2d
+	UBFX $8, R11, $8, R16
+	UBFX $2, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	UBFX $10, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	UBFX $18, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	UBFX $26, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a52 // zip1 v18.4s, v18.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a53 // zip2 v19.2d, v18.2d, v25.2d
+	WORD $0x4ed93a52 // zip1 v18.2d, v18.2d, v25.2d
+	UBFX $16, R11, $8, R16
+	UBFX $4, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	UBFX $12, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	UBFX $20, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	UBFX $28, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a94 // zip1 v20.4s, v20.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a95 // zip2 v21.2d, v20.2d, v25.2d
+	WORD $0x4ed93a94 // zip1 v20.2d, v20.2d, v25.2d
+	UBFX $24, R11, $8, R16
+	UBFX $6, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	UBFX $14, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	UBFX $22, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	UBFX $30, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983ad6 // zip1 v22.4s, v22.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97ad7 // zip2 v23.2d, v22.2d, v25.2d
+	WORD $0x4ed93ad6 // zip1 v22.2d, v22.2d, v25.2d
+	WORD $0x3cc220d8 // ldur q24, [x6, #34]
+	WORD $0x3dc0013c // ldr q28, [x9]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d3d // ldr q29, [x9, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f70 // bit v16.16b, v27.16b, v1.16b
+	WORD $0x3dc0413d // ldr q29, [x9, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f71 // bit v17.16b, v27.16b, v1.16b
+	WORD $0x3dc00d3c // ldr q28, [x9, #48]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d3d // ldr q29, [x9, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f72 // bit v18.16b, v27.16b, v1.16b
+	WORD $0x3dc0413d // ldr q29, [x9, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f73 // bit v19.16b, v27.16b, v1.16b
+	WORD $0x3dc0113c // ldr q28, [x9, #64]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d3d // ldr q29, [x9, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f74 // bit v20.16b, v27.16b, v1.16b
+	WORD $0x3dc0413d // ldr q29, [x9, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f75 // bit v21.16b, v27.16b, v1.16b
+	WORD $0x3dc0153c // ldr q28, [x9, #80]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d3d // ldr q29, [x9, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f76 // bit v22.16b, v27.16b, v1.16b
+	WORD $0x3dc0413d // ldr q29, [x9, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f77 // bit v23.16b, v27.16b, v1.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc000ef // ldr q15, [x7]
+	WORD $0x0e2fc209 // smull v9.8h, v16.8b, v15.8b
+	WORD $0x4e2fc20a // smull2 v10.8h, v16.16b, v15.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc008ef // ldr q15, [x7, #32]
+	WORD $0x0e2f8229 // smlal v9.8h, v17.8b, v15.8b
+	WORD $0x4e2f822a // smlal2 v10.8h, v17.16b, v15.16b
+	WORD $0x4e120052 // tbl v18.16b, {v2.16b}, v18.16b
+	WORD $0x3dc010ef // ldr q15, [x7, #64]
+	WORD $0x0e2f8249 // smlal v9.8h, v18.8b, v15.8b
+	WORD $0x4e2f824a // smlal2 v10.8h, v18.16b, v15.16b
+	WORD $0x4e130053 // tbl v19.16b, {v2.16b}, v19.16b
+	WORD $0x3dc018ef // ldr q15, [x7, #96]
+	WORD $0x0e2f8269 // smlal v9.8h, v19.8b, v15.8b
+	WORD $0x4e2f826a // smlal2 v10.8h, v19.16b, v15.16b
+	WORD $0x4e140054 // tbl v20.16b, {v2.16b}, v20.16b
+	WORD $0x3dc020ef // ldr q15, [x7, #128]
+	WORD $0x0e2fc28d // smull v13.8h, v20.8b, v15.8b
+	WORD $0x4e2fc28e // smull2 v14.8h, v20.16b, v15.16b
+	WORD $0x4e150055 // tbl v21.16b, {v2.16b}, v21.16b
+	WORD $0x3dc028ef // ldr q15, [x7, #160]
+	WORD $0x0e2f82ad // smlal v13.8h, v21.8b, v15.8b
+	WORD $0x4e2f82ae // smlal2 v14.8h, v21.16b, v15.16b
+	WORD $0x4e160056 // tbl v22.16b, {v2.16b}, v22.16b
+	WORD $0x3dc030ef // ldr q15, [x7, #192]
+	WORD $0x0e2f82cd // smlal v13.8h, v22.8b, v15.8b
+	WORD $0x4e2f82ce // smlal2 v14.8h, v22.16b, v15.16b
+	WORD $0x4e170057 // tbl v23.16b, {v2.16b}, v23.16b
+	WORD $0x3dc038ef // ldr q15, [x7, #224]
+	WORD $0x0e2f82ed // smlal v13.8h, v23.8b, v15.8b
+	WORD $0x4e2f82ee // smlal2 v14.8h, v23.16b, v15.16b
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4ea8bce7 // addp v7.4s, v7.4s, v8.4s
+	WORD $0x4e6029ab // saddlp v11.4s, v13.8h
+	WORD $0x4e6029cc // saddlp v12.4s, v14.8h
+	WORD $0x4eacbd6b // addp v11.4s, v11.4s, v12.4s
+	WORD $0x7d4000cf // ldr h15, [x6]
+	WORD $0x1ee241ef // fcvt s15, h15
+	WORD $0x4e0405ef // dup v15.4s, v15.s[0]
+	WORD $0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
+	WORD $0xbc44a0d1 // ldur s17, [x6, #74]
+	WORD $0x6f0c0633 // ushr v19.16b, v17.16b, #4
+	WORD $0x4e241e31 // and v17.16b, v17.16b, v4.16b
+	WORD $0x4e133a31 // zip1 v17.16b, v17.16b, v19.16b
+	WORD $0x4f095631 // shl v17.16b, v17.16b, #1
+	WORD $0x4f00e433 // movi v19.16b, #0x1
+	WORD $0x4eb31e31 // orr v17.16b, v17.16b, v19.16b
+	WORD $0x0f08a631 // sxtl v17.8h, v17.8b
+	WORD $0x4f305630 // shl v16.4s, v17.4s, #16
+	WORD $0x4f300610 // sshr v16.4s, v16.4s, #16
+	WORD $0x4f300631 // sshr v17.4s, v17.4s, #16
+	WORD $0x4eb09ce7 // mul v7.4s, v7.4s, v16.4s
+	WORD $0x4eb19567 // mla v7.4s, v11.4s, v17.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc040f2 // ldr q18, [x7, #256]
+	WORD $0x6e2fde52 // fmul v18.4s, v18.4s, v15.4s
+	WORD $0x4e32cce5 // fmla v5.4s, v7.4s, v18.4s
+	MOVWU 18(R6), R11
+	MOVWU 22(R6), R12
+	MOVWU 26(R6), R13
+	MOVWU 30(R6), R14
+	MOVWU 70(R6), R15
+	UBFX $0, R11, $8, R16
+	UBFX $0, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	UBFX $8, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	UBFX $16, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	UBFX $24, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a10 // zip1 v16.4s, v16.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a11 // zip2 v17.2d, v16.2d, v25.2d
+	WORD $0x4ed93a10 // zip1 v16.2d, v16.2d, v25.2d
+	UBFX $8, R11, $8, R16
+	UBFX $2, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	UBFX $10, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	UBFX $18, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	UBFX $26, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a52 // zip1 v18.4s, v18.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a53 // zip2 v19.2d, v18.2d, v25.2d
+	WORD $0x4ed93a52 // zip1 v18.2d, v18.2d, v25.2d
+	UBFX $16, R11, $8, R16
+	UBFX $4, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	UBFX $12, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	UBFX $20, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	UBFX $28, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a94 // zip1 v20.4s, v20.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a95 // zip2 v21.2d, v20.2d, v25.2d
+	WORD $0x4ed93a94 // zip1 v20.2d, v20.2d, v25.2d
+	UBFX $24, R11, $8, R16
+	UBFX $6, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	UBFX $14, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	UBFX $22, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	UBFX $30, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983ad6 // zip1 v22.4s, v22.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97ad7 // zip2 v23.2d, v22.2d, v25.2d
+	WORD $0x4ed93ad6 // zip1 v22.2d, v22.2d, v25.2d
+	WORD $0x3cc320d8 // ldur q24, [x6, #50]
+	WORD $0x3dc0013c // ldr q28, [x9]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d3d // ldr q29, [x9, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f70 // bit v16.16b, v27.16b, v1.16b
+	WORD $0x3dc0413d // ldr q29, [x9, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f71 // bit v17.16b, v27.16b, v1.16b
+	WORD $0x3dc00d3c // ldr q28, [x9, #48]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d3d // ldr q29, [x9, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f72 // bit v18.16b, v27.16b, v1.16b
+	WORD $0x3dc0413d // ldr q29, [x9, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f73 // bit v19.16b, v27.16b, v1.16b
+	WORD $0x3dc0113c // ldr q28, [x9, #64]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d3d // ldr q29, [x9, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f74 // bit v20.16b, v27.16b, v1.16b
+	WORD $0x3dc0413d // ldr q29, [x9, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f75 // bit v21.16b, v27.16b, v1.16b
+	WORD $0x3dc0153c // ldr q28, [x9, #80]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d3d // ldr q29, [x9, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f76 // bit v22.16b, v27.16b, v1.16b
+	WORD $0x3dc0413d // ldr q29, [x9, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f77 // bit v23.16b, v27.16b, v1.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc004ef // ldr q15, [x7, #16]
+	WORD $0x0e2fc209 // smull v9.8h, v16.8b, v15.8b
+	WORD $0x4e2fc20a // smull2 v10.8h, v16.16b, v15.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc00cef // ldr q15, [x7, #48]
+	WORD $0x0e2f8229 // smlal v9.8h, v17.8b, v15.8b
+	WORD $0x4e2f822a // smlal2 v10.8h, v17.16b, v15.16b
+	WORD $0x4e120052 // tbl v18.16b, {v2.16b}, v18.16b
+	WORD $0x3dc014ef // ldr q15, [x7, #80]
+	WORD $0x0e2f8249 // smlal v9.8h, v18.8b, v15.8b
+	WORD $0x4e2f824a // smlal2 v10.8h, v18.16b, v15.16b
+	WORD $0x4e130053 // tbl v19.16b, {v2.16b}, v19.16b
+	WORD $0x3dc01cef // ldr q15, [x7, #112]
+	WORD $0x0e2f8269 // smlal v9.8h, v19.8b, v15.8b
+	WORD $0x4e2f826a // smlal2 v10.8h, v19.16b, v15.16b
+	WORD $0x4e140054 // tbl v20.16b, {v2.16b}, v20.16b
+	WORD $0x3dc024ef // ldr q15, [x7, #144]
+	WORD $0x0e2fc28d // smull v13.8h, v20.8b, v15.8b
+	WORD $0x4e2fc28e // smull2 v14.8h, v20.16b, v15.16b
+	WORD $0x4e150055 // tbl v21.16b, {v2.16b}, v21.16b
+	WORD $0x3dc02cef // ldr q15, [x7, #176]
+	WORD $0x0e2f82ad // smlal v13.8h, v21.8b, v15.8b
+	WORD $0x4e2f82ae // smlal2 v14.8h, v21.16b, v15.16b
+	WORD $0x4e160056 // tbl v22.16b, {v2.16b}, v22.16b
+	WORD $0x3dc034ef // ldr q15, [x7, #208]
+	WORD $0x0e2f82cd // smlal v13.8h, v22.8b, v15.8b
+	WORD $0x4e2f82ce // smlal2 v14.8h, v22.16b, v15.16b
+	WORD $0x4e170057 // tbl v23.16b, {v2.16b}, v23.16b
+	WORD $0x3dc03cef // ldr q15, [x7, #240]
+	WORD $0x0e2f82ed // smlal v13.8h, v23.8b, v15.8b
+	WORD $0x4e2f82ee // smlal2 v14.8h, v23.16b, v15.16b
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4ea8bce7 // addp v7.4s, v7.4s, v8.4s
+	WORD $0x4e6029ab // saddlp v11.4s, v13.8h
+	WORD $0x4e6029cc // saddlp v12.4s, v14.8h
+	WORD $0x4eacbd6b // addp v11.4s, v11.4s, v12.4s
+	WORD $0x7d4000cf // ldr h15, [x6]
+	WORD $0x1ee241ef // fcvt s15, h15
+	WORD $0x4e0405ef // dup v15.4s, v15.s[0]
+	WORD $0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
+	WORD $0xbc44e0d1 // ldur s17, [x6, #78]
+	WORD $0x6f0c0633 // ushr v19.16b, v17.16b, #4
+	WORD $0x4e241e31 // and v17.16b, v17.16b, v4.16b
+	WORD $0x4e133a31 // zip1 v17.16b, v17.16b, v19.16b
+	WORD $0x4f095631 // shl v17.16b, v17.16b, #1
+	WORD $0x4f00e433 // movi v19.16b, #0x1
+	WORD $0x4eb31e31 // orr v17.16b, v17.16b, v19.16b
+	WORD $0x0f08a631 // sxtl v17.8h, v17.8b
+	WORD $0x4f305630 // shl v16.4s, v17.4s, #16
+	WORD $0x4f300610 // sshr v16.4s, v16.4s, #16
+	WORD $0x4f300631 // sshr v17.4s, v17.4s, #16
+	WORD $0x4eb09ce7 // mul v7.4s, v7.4s, v16.4s
+	WORD $0x4eb19567 // mla v7.4s, v11.4s, v17.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc044f2 // ldr q18, [x7, #272]
+	WORD $0x6e2fde52 // fmul v18.4s, v18.4s, v15.4s
+	WORD $0x4e32cce6 // fmla v6.4s, v7.4s, v18.4s
+	ADD $82, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e26d4a5 // faddp v5.4s, v5.4s, v6.4s
+	WORD $0x6e25d4a5 // faddp v5.4s, v5.4s, v5.4s
+	WORD $0x7e30d8a5 // faddp s5, v5.2s
+	WORD $0xbd000005 // str s5, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileScatterIQ2SNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+TEXT ·fileScatterIQ2SNEON(SB), NOSPLIT, $0-56
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+32(FP), R3
+	MOVD n+40(FP), R4
+	MOVD rows+48(FP), R5
+	MOVD index+24(FP), R6
+	MOVD $neonTable<>(SB), R11
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc03162 // ldr q2, [x11, #192]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ2S(SB), R12
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+row:
+	MOVW 0(R6), R8
+	MUL R2, R8, R8
+	ADD R1, R8, R8
+	MOVD R8, R7
+	CMP $4, R5
+	BLE last
+	MOVW 16(R6), R7
+	MUL R2, R7, R7
+	ADD R1, R7, R7
+last:
+	MOVD R3, R9
+	MOVD R4, R10
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+super:
+	WORD $0xf98000e2 // prfm pldl2keep, [x7]
+	WORD $0xf98020e2 // prfm pldl2keep, [x7, #64]
+	ADD $82, R7, R7
+	MOVWU 2(R8), R13
+	MOVWU 6(R8), R14
+	MOVWU 10(R8), R15
+	MOVWU 14(R8), R16
+	MOVWU 66(R8), R17
+	UBFX $0, R13, $8, R19
+	UBFX $0, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $0, R14, $8, R19
+	UBFX $8, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737998 // ldr d24, [x12, x19, lsl #3]
+	UBFX $0, R15, $8, R19
+	UBFX $16, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737999 // ldr d25, [x12, x19, lsl #3]
+	UBFX $0, R16, $8, R19
+	UBFX $24, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73799a // ldr d26, [x12, x19, lsl #3]
+	WORD $0x4e983a10 // zip1 v16.4s, v16.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a11 // zip2 v17.2d, v16.2d, v25.2d
+	WORD $0x4ed93a10 // zip1 v16.2d, v16.2d, v25.2d
+	UBFX $8, R13, $8, R19
+	UBFX $2, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $8, R14, $8, R19
+	UBFX $10, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737998 // ldr d24, [x12, x19, lsl #3]
+	UBFX $8, R15, $8, R19
+	UBFX $18, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737999 // ldr d25, [x12, x19, lsl #3]
+	UBFX $8, R16, $8, R19
+	UBFX $26, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73799a // ldr d26, [x12, x19, lsl #3]
+	WORD $0x4e983a52 // zip1 v18.4s, v18.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a53 // zip2 v19.2d, v18.2d, v25.2d
+	WORD $0x4ed93a52 // zip1 v18.2d, v18.2d, v25.2d
+	UBFX $16, R13, $8, R19
+	UBFX $4, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $16, R14, $8, R19
+	UBFX $12, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737998 // ldr d24, [x12, x19, lsl #3]
+	UBFX $16, R15, $8, R19
+	UBFX $20, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737999 // ldr d25, [x12, x19, lsl #3]
+	UBFX $16, R16, $8, R19
+	UBFX $28, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73799a // ldr d26, [x12, x19, lsl #3]
+	WORD $0x4e983a94 // zip1 v20.4s, v20.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a95 // zip2 v21.2d, v20.2d, v25.2d
+	WORD $0x4ed93a94 // zip1 v20.2d, v20.2d, v25.2d
+	UBFX $24, R13, $8, R19
+	UBFX $6, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737996 // ldr d22, [x12, x19, lsl #3]
+	UBFX $24, R14, $8, R19
+	UBFX $14, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737998 // ldr d24, [x12, x19, lsl #3]
+	UBFX $24, R15, $8, R19
+	UBFX $22, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737999 // ldr d25, [x12, x19, lsl #3]
+	UBFX $24, R16, $8, R19
+	UBFX $30, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73799a // ldr d26, [x12, x19, lsl #3]
+	WORD $0x4e983ad6 // zip1 v22.4s, v22.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97ad7 // zip2 v23.2d, v22.2d, v25.2d
+	WORD $0x4ed93ad6 // zip1 v22.2d, v22.2d, v25.2d
+	WORD $0x3cc22118 // ldur q24, [x8, #34]
+	WORD $0x3dc0017c // ldr q28, [x11]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d7d // ldr q29, [x11, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f70 // bit v16.16b, v27.16b, v1.16b
+	WORD $0x3dc0417d // ldr q29, [x11, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f71 // bit v17.16b, v27.16b, v1.16b
+	WORD $0x3dc00d7c // ldr q28, [x11, #48]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d7d // ldr q29, [x11, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f72 // bit v18.16b, v27.16b, v1.16b
+	WORD $0x3dc0417d // ldr q29, [x11, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f73 // bit v19.16b, v27.16b, v1.16b
+	WORD $0x3dc0117c // ldr q28, [x11, #64]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d7d // ldr q29, [x11, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f74 // bit v20.16b, v27.16b, v1.16b
+	WORD $0x3dc0417d // ldr q29, [x11, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f75 // bit v21.16b, v27.16b, v1.16b
+	WORD $0x3dc0157c // ldr q28, [x11, #80]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d7d // ldr q29, [x11, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f76 // bit v22.16b, v27.16b, v1.16b
+	WORD $0x3dc0417d // ldr q29, [x11, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f77 // bit v23.16b, v27.16b, v1.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc0012f // ldr q15, [x9]
+	WORD $0x0e2fc209 // smull v9.8h, v16.8b, v15.8b
+	WORD $0x4e2fc20a // smull2 v10.8h, v16.16b, v15.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc0092f // ldr q15, [x9, #32]
+	WORD $0x0e2f8229 // smlal v9.8h, v17.8b, v15.8b
+	WORD $0x4e2f822a // smlal2 v10.8h, v17.16b, v15.16b
+	WORD $0x4e120052 // tbl v18.16b, {v2.16b}, v18.16b
+	WORD $0x3dc0112f // ldr q15, [x9, #64]
+	WORD $0x0e2f8249 // smlal v9.8h, v18.8b, v15.8b
+	WORD $0x4e2f824a // smlal2 v10.8h, v18.16b, v15.16b
+	WORD $0x4e130053 // tbl v19.16b, {v2.16b}, v19.16b
+	WORD $0x3dc0192f // ldr q15, [x9, #96]
+	WORD $0x0e2f8269 // smlal v9.8h, v19.8b, v15.8b
+	WORD $0x4e2f826a // smlal2 v10.8h, v19.16b, v15.16b
+	WORD $0x4e140054 // tbl v20.16b, {v2.16b}, v20.16b
+	WORD $0x3dc0212f // ldr q15, [x9, #128]
+	WORD $0x0e2fc28d // smull v13.8h, v20.8b, v15.8b
+	WORD $0x4e2fc28e // smull2 v14.8h, v20.16b, v15.16b
+	WORD $0x4e150055 // tbl v21.16b, {v2.16b}, v21.16b
+	WORD $0x3dc0292f // ldr q15, [x9, #160]
+	WORD $0x0e2f82ad // smlal v13.8h, v21.8b, v15.8b
+	WORD $0x4e2f82ae // smlal2 v14.8h, v21.16b, v15.16b
+	WORD $0x4e160056 // tbl v22.16b, {v2.16b}, v22.16b
+	WORD $0x3dc0312f // ldr q15, [x9, #192]
+	WORD $0x0e2f82cd // smlal v13.8h, v22.8b, v15.8b
+	WORD $0x4e2f82ce // smlal2 v14.8h, v22.16b, v15.16b
+	WORD $0x4e170057 // tbl v23.16b, {v2.16b}, v23.16b
+	WORD $0x3dc0392f // ldr q15, [x9, #224]
+	WORD $0x0e2f82ed // smlal v13.8h, v23.8b, v15.8b
+	WORD $0x4e2f82ee // smlal2 v14.8h, v23.16b, v15.16b
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4ea8bce7 // addp v7.4s, v7.4s, v8.4s
+	WORD $0x4e6029ab // saddlp v11.4s, v13.8h
+	WORD $0x4e6029cc // saddlp v12.4s, v14.8h
+	WORD $0x4eacbd6b // addp v11.4s, v11.4s, v12.4s
+	WORD $0x7d40010f // ldr h15, [x8]
+	WORD $0x1ee241ef // fcvt s15, h15
+	WORD $0x4e0405ef // dup v15.4s, v15.s[0]
+	WORD $0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
+	WORD $0xbc44a111 // ldur s17, [x8, #74]
+	WORD $0x6f0c0633 // ushr v19.16b, v17.16b, #4
+	WORD $0x4e241e31 // and v17.16b, v17.16b, v4.16b
+	WORD $0x4e133a31 // zip1 v17.16b, v17.16b, v19.16b
+	WORD $0x4f095631 // shl v17.16b, v17.16b, #1
+	WORD $0x4f00e433 // movi v19.16b, #0x1
+	WORD $0x4eb31e31 // orr v17.16b, v17.16b, v19.16b
+	WORD $0x0f08a631 // sxtl v17.8h, v17.8b
+	WORD $0x4f305630 // shl v16.4s, v17.4s, #16
+	WORD $0x4f300610 // sshr v16.4s, v16.4s, #16
+	WORD $0x4f300631 // sshr v17.4s, v17.4s, #16
+	WORD $0x4eb09ce7 // mul v7.4s, v7.4s, v16.4s
+	WORD $0x4eb19567 // mla v7.4s, v11.4s, v17.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc04132 // ldr q18, [x9, #256]
+	WORD $0x6e2fde52 // fmul v18.4s, v18.4s, v15.4s
+	WORD $0x4e32cce5 // fmla v5.4s, v7.4s, v18.4s
+	MOVWU 18(R8), R13
+	MOVWU 22(R8), R14
+	MOVWU 26(R8), R15
+	MOVWU 30(R8), R16
+	MOVWU 70(R8), R17
+	UBFX $0, R13, $8, R19
+	UBFX $0, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $0, R14, $8, R19
+	UBFX $8, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737998 // ldr d24, [x12, x19, lsl #3]
+	UBFX $0, R15, $8, R19
+	UBFX $16, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737999 // ldr d25, [x12, x19, lsl #3]
+	UBFX $0, R16, $8, R19
+	UBFX $24, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73799a // ldr d26, [x12, x19, lsl #3]
+	WORD $0x4e983a10 // zip1 v16.4s, v16.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a11 // zip2 v17.2d, v16.2d, v25.2d
+	WORD $0x4ed93a10 // zip1 v16.2d, v16.2d, v25.2d
+	UBFX $8, R13, $8, R19
+	UBFX $2, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $8, R14, $8, R19
+	UBFX $10, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737998 // ldr d24, [x12, x19, lsl #3]
+	UBFX $8, R15, $8, R19
+	UBFX $18, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737999 // ldr d25, [x12, x19, lsl #3]
+	UBFX $8, R16, $8, R19
+	UBFX $26, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73799a // ldr d26, [x12, x19, lsl #3]
+	WORD $0x4e983a52 // zip1 v18.4s, v18.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a53 // zip2 v19.2d, v18.2d, v25.2d
+	WORD $0x4ed93a52 // zip1 v18.2d, v18.2d, v25.2d
+	UBFX $16, R13, $8, R19
+	UBFX $4, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $16, R14, $8, R19
+	UBFX $12, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737998 // ldr d24, [x12, x19, lsl #3]
+	UBFX $16, R15, $8, R19
+	UBFX $20, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737999 // ldr d25, [x12, x19, lsl #3]
+	UBFX $16, R16, $8, R19
+	UBFX $28, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73799a // ldr d26, [x12, x19, lsl #3]
+	WORD $0x4e983a94 // zip1 v20.4s, v20.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a95 // zip2 v21.2d, v20.2d, v25.2d
+	WORD $0x4ed93a94 // zip1 v20.2d, v20.2d, v25.2d
+	UBFX $24, R13, $8, R19
+	UBFX $6, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737996 // ldr d22, [x12, x19, lsl #3]
+	UBFX $24, R14, $8, R19
+	UBFX $14, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737998 // ldr d24, [x12, x19, lsl #3]
+	UBFX $24, R15, $8, R19
+	UBFX $22, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737999 // ldr d25, [x12, x19, lsl #3]
+	UBFX $24, R16, $8, R19
+	UBFX $30, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73799a // ldr d26, [x12, x19, lsl #3]
+	WORD $0x4e983ad6 // zip1 v22.4s, v22.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97ad7 // zip2 v23.2d, v22.2d, v25.2d
+	WORD $0x4ed93ad6 // zip1 v22.2d, v22.2d, v25.2d
+	WORD $0x3cc32118 // ldur q24, [x8, #50]
+	WORD $0x3dc0017c // ldr q28, [x11]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d7d // ldr q29, [x11, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f70 // bit v16.16b, v27.16b, v1.16b
+	WORD $0x3dc0417d // ldr q29, [x11, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f71 // bit v17.16b, v27.16b, v1.16b
+	WORD $0x3dc00d7c // ldr q28, [x11, #48]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d7d // ldr q29, [x11, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f72 // bit v18.16b, v27.16b, v1.16b
+	WORD $0x3dc0417d // ldr q29, [x11, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f73 // bit v19.16b, v27.16b, v1.16b
+	WORD $0x3dc0117c // ldr q28, [x11, #64]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d7d // ldr q29, [x11, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f74 // bit v20.16b, v27.16b, v1.16b
+	WORD $0x3dc0417d // ldr q29, [x11, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f75 // bit v21.16b, v27.16b, v1.16b
+	WORD $0x3dc0157c // ldr q28, [x11, #80]
+	WORD $0x4e1c031a // tbl v26.16b, {v24.16b}, v28.16b
+	WORD $0x3dc03d7d // ldr q29, [x11, #240]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f76 // bit v22.16b, v27.16b, v1.16b
+	WORD $0x3dc0417d // ldr q29, [x11, #256]
+	WORD $0x6e3d475b // ushl v27.16b, v26.16b, v29.16b
+	WORD $0x6ea11f77 // bit v23.16b, v27.16b, v1.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc0052f // ldr q15, [x9, #16]
+	WORD $0x0e2fc209 // smull v9.8h, v16.8b, v15.8b
+	WORD $0x4e2fc20a // smull2 v10.8h, v16.16b, v15.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc00d2f // ldr q15, [x9, #48]
+	WORD $0x0e2f8229 // smlal v9.8h, v17.8b, v15.8b
+	WORD $0x4e2f822a // smlal2 v10.8h, v17.16b, v15.16b
+	WORD $0x4e120052 // tbl v18.16b, {v2.16b}, v18.16b
+	WORD $0x3dc0152f // ldr q15, [x9, #80]
+	WORD $0x0e2f8249 // smlal v9.8h, v18.8b, v15.8b
+	WORD $0x4e2f824a // smlal2 v10.8h, v18.16b, v15.16b
+	WORD $0x4e130053 // tbl v19.16b, {v2.16b}, v19.16b
+	WORD $0x3dc01d2f // ldr q15, [x9, #112]
+	WORD $0x0e2f8269 // smlal v9.8h, v19.8b, v15.8b
+	WORD $0x4e2f826a // smlal2 v10.8h, v19.16b, v15.16b
+	WORD $0x4e140054 // tbl v20.16b, {v2.16b}, v20.16b
+	WORD $0x3dc0252f // ldr q15, [x9, #144]
+	WORD $0x0e2fc28d // smull v13.8h, v20.8b, v15.8b
+	WORD $0x4e2fc28e // smull2 v14.8h, v20.16b, v15.16b
+	WORD $0x4e150055 // tbl v21.16b, {v2.16b}, v21.16b
+	WORD $0x3dc02d2f // ldr q15, [x9, #176]
+	WORD $0x0e2f82ad // smlal v13.8h, v21.8b, v15.8b
+	WORD $0x4e2f82ae // smlal2 v14.8h, v21.16b, v15.16b
+	WORD $0x4e160056 // tbl v22.16b, {v2.16b}, v22.16b
+	WORD $0x3dc0352f // ldr q15, [x9, #208]
+	WORD $0x0e2f82cd // smlal v13.8h, v22.8b, v15.8b
+	WORD $0x4e2f82ce // smlal2 v14.8h, v22.16b, v15.16b
+	WORD $0x4e170057 // tbl v23.16b, {v2.16b}, v23.16b
+	WORD $0x3dc03d2f // ldr q15, [x9, #240]
+	WORD $0x0e2f82ed // smlal v13.8h, v23.8b, v15.8b
+	WORD $0x4e2f82ee // smlal2 v14.8h, v23.16b, v15.16b
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4ea8bce7 // addp v7.4s, v7.4s, v8.4s
+	WORD $0x4e6029ab // saddlp v11.4s, v13.8h
+	WORD $0x4e6029cc // saddlp v12.4s, v14.8h
+	WORD $0x4eacbd6b // addp v11.4s, v11.4s, v12.4s
+	WORD $0x7d40010f // ldr h15, [x8]
+	WORD $0x1ee241ef // fcvt s15, h15
+	WORD $0x4e0405ef // dup v15.4s, v15.s[0]
+	WORD $0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
+	WORD $0xbc44e111 // ldur s17, [x8, #78]
+	WORD $0x6f0c0633 // ushr v19.16b, v17.16b, #4
+	WORD $0x4e241e31 // and v17.16b, v17.16b, v4.16b
+	WORD $0x4e133a31 // zip1 v17.16b, v17.16b, v19.16b
+	WORD $0x4f095631 // shl v17.16b, v17.16b, #1
+	WORD $0x4f00e433 // movi v19.16b, #0x1
+	WORD $0x4eb31e31 // orr v17.16b, v17.16b, v19.16b
+	WORD $0x0f08a631 // sxtl v17.8h, v17.8b
+	WORD $0x4f305630 // shl v16.4s, v17.4s, #16
+	WORD $0x4f300610 // sshr v16.4s, v16.4s, #16
+	WORD $0x4f300631 // sshr v17.4s, v17.4s, #16
+	WORD $0x4eb09ce7 // mul v7.4s, v7.4s, v16.4s
+	WORD $0x4eb19567 // mla v7.4s, v11.4s, v17.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc04532 // ldr q18, [x9, #272]
+	WORD $0x6e2fde52 // fmul v18.4s, v18.4s, v15.4s
+	WORD $0x4e32cce6 // fmla v6.4s, v7.4s, v18.4s
+	ADD $82, R8, R8
+	ADD $448, R9, R9
+	SUBS $1, R10, R10
+	BGT super
+	WORD $0x6e26d4a5 // faddp v5.4s, v5.4s, v6.4s
+	WORD $0x6e25d4a5 // faddp v5.4s, v5.4s, v5.4s
+	WORD $0x7e30d8a5 // faddp s5, v5.2s
+	WORD $0xbd000005 // str s5, [x0]
+	ADD $4, R0, R0
+	ADD $4, R6, R6
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileStreamIQ2SDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileStreamIQ2SDOT(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc03122 // ldr q2, [x9, #192]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ2S(SB), R10
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+super:
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	MOVWU 2(R6), R11
+	MOVWU 6(R6), R12
+	MOVWU 10(R6), R13
+	MOVWU 14(R6), R14
+	MOVWU 66(R6), R15
+	UBFX $0, R11, $8, R16
+	UBFX $0, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794a // ldr d10, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	UBFX $8, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	UBFX $16, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	UBFX $24, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92394a // zip1 v10.4s, v10.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3794b // zip2 v11.2d, v10.2d, v19.2d
+	WORD $0x4ed3394a // zip1 v10.2d, v10.2d, v19.2d
+	UBFX $8, R11, $8, R16
+	UBFX $2, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	UBFX $10, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	UBFX $18, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	UBFX $26, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92398c // zip1 v12.4s, v12.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3798d // zip2 v13.2d, v12.2d, v19.2d
+	WORD $0x4ed3398c // zip1 v12.2d, v12.2d, v19.2d
+	UBFX $16, R11, $8, R16
+	UBFX $4, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	UBFX $12, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	UBFX $20, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	UBFX $28, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed379cf // zip2 v15.2d, v14.2d, v19.2d
+	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	UBFX $24, R11, $8, R16
+	UBFX $6, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	UBFX $14, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	UBFX $22, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	UBFX $30, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e923a10 // zip1 v16.4s, v16.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed37a11 // zip2 v17.2d, v16.2d, v19.2d
+	WORD $0x4ed33a10 // zip1 v16.2d, v16.2d, v19.2d
+	WORD $0x3cc220d2 // ldur q18, [x6, #34]
+	WORD $0x3dc00136 // ldr q22, [x9]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d37 // ldr q23, [x9, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eaa // bit v10.16b, v21.16b, v1.16b
+	WORD $0x3dc04137 // ldr q23, [x9, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eab // bit v11.16b, v21.16b, v1.16b
+	WORD $0x3dc00d36 // ldr q22, [x9, #48]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d37 // ldr q23, [x9, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eac // bit v12.16b, v21.16b, v1.16b
+	WORD $0x3dc04137 // ldr q23, [x9, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11ead // bit v13.16b, v21.16b, v1.16b
+	WORD $0x3dc01136 // ldr q22, [x9, #64]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d37 // ldr q23, [x9, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eae // bit v14.16b, v21.16b, v1.16b
+	WORD $0x3dc04137 // ldr q23, [x9, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eaf // bit v15.16b, v21.16b, v1.16b
+	WORD $0x3dc01536 // ldr q22, [x9, #80]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d37 // ldr q23, [x9, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eb0 // bit v16.16b, v21.16b, v1.16b
+	WORD $0x3dc04137 // ldr q23, [x9, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eb1 // bit v17.16b, v21.16b, v1.16b
+	WORD $0x4e0a004a // tbl v10.16b, {v2.16b}, v10.16b
+	WORD $0x3dc000e9 // ldr q9, [x7]
+	WORD $0x4e899547 // sdot v7.4s, v10.16b, v9.16b
+	WORD $0x4e0b004b // tbl v11.16b, {v2.16b}, v11.16b
+	WORD $0x3dc008e9 // ldr q9, [x7, #32]
+	WORD $0x4e899567 // sdot v7.4s, v11.16b, v9.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc010e9 // ldr q9, [x7, #64]
+	WORD $0x4e899587 // sdot v7.4s, v12.16b, v9.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc018e9 // ldr q9, [x7, #96]
+	WORD $0x4e8995a7 // sdot v7.4s, v13.16b, v9.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc020e9 // ldr q9, [x7, #128]
+	WORD $0x4e8995c8 // sdot v8.4s, v14.16b, v9.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc028e9 // ldr q9, [x7, #160]
+	WORD $0x4e8995e8 // sdot v8.4s, v15.16b, v9.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc030e9 // ldr q9, [x7, #192]
+	WORD $0x4e899608 // sdot v8.4s, v16.16b, v9.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc038e9 // ldr q9, [x7, #224]
+	WORD $0x4e899628 // sdot v8.4s, v17.16b, v9.16b
+	WORD $0x7d4000c9 // ldr h9, [x6]
+	WORD $0x1ee24129 // fcvt s9, h9
+	WORD $0x4e040529 // dup v9.4s, v9.s[0]
+	WORD $0x6e23dd29 // fmul v9.4s, v9.4s, v3.4s
+	WORD $0xbc44a0cb // ldur s11, [x6, #74]
+	WORD $0x6f0c056d // ushr v13.16b, v11.16b, #4
+	WORD $0x4e241d6b // and v11.16b, v11.16b, v4.16b
+	WORD $0x4e0d396b // zip1 v11.16b, v11.16b, v13.16b
+	WORD $0x4f09556b // shl v11.16b, v11.16b, #1
+	WORD $0x4f00e42d // movi v13.16b, #0x1
+	WORD $0x4ead1d6b // orr v11.16b, v11.16b, v13.16b
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f30556a // shl v10.4s, v11.4s, #16
+	WORD $0x4f30054a // sshr v10.4s, v10.4s, #16
+	WORD $0x4f30056b // sshr v11.4s, v11.4s, #16
+	WORD $0x4eaa9ce7 // mul v7.4s, v7.4s, v10.4s
+	WORD $0x4eab9507 // mla v7.4s, v8.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc040ec // ldr q12, [x7, #256]
+	WORD $0x6e29dd8c // fmul v12.4s, v12.4s, v9.4s
+	WORD $0x4e2ccce5 // fmla v5.4s, v7.4s, v12.4s
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	MOVWU 18(R6), R11
+	MOVWU 22(R6), R12
+	MOVWU 26(R6), R13
+	MOVWU 30(R6), R14
+	MOVWU 70(R6), R15
+	UBFX $0, R11, $8, R16
+	UBFX $0, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794a // ldr d10, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	UBFX $8, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	UBFX $16, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	UBFX $24, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92394a // zip1 v10.4s, v10.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3794b // zip2 v11.2d, v10.2d, v19.2d
+	WORD $0x4ed3394a // zip1 v10.2d, v10.2d, v19.2d
+	UBFX $8, R11, $8, R16
+	UBFX $2, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	UBFX $10, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	UBFX $18, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	UBFX $26, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92398c // zip1 v12.4s, v12.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3798d // zip2 v13.2d, v12.2d, v19.2d
+	WORD $0x4ed3398c // zip1 v12.2d, v12.2d, v19.2d
+	UBFX $16, R11, $8, R16
+	UBFX $4, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	UBFX $12, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	UBFX $20, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	UBFX $28, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed379cf // zip2 v15.2d, v14.2d, v19.2d
+	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	UBFX $24, R11, $8, R16
+	UBFX $6, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	UBFX $14, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	UBFX $22, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	UBFX $30, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e923a10 // zip1 v16.4s, v16.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed37a11 // zip2 v17.2d, v16.2d, v19.2d
+	WORD $0x4ed33a10 // zip1 v16.2d, v16.2d, v19.2d
+	WORD $0x3cc320d2 // ldur q18, [x6, #50]
+	WORD $0x3dc00136 // ldr q22, [x9]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d37 // ldr q23, [x9, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eaa // bit v10.16b, v21.16b, v1.16b
+	WORD $0x3dc04137 // ldr q23, [x9, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eab // bit v11.16b, v21.16b, v1.16b
+	WORD $0x3dc00d36 // ldr q22, [x9, #48]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d37 // ldr q23, [x9, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eac // bit v12.16b, v21.16b, v1.16b
+	WORD $0x3dc04137 // ldr q23, [x9, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11ead // bit v13.16b, v21.16b, v1.16b
+	WORD $0x3dc01136 // ldr q22, [x9, #64]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d37 // ldr q23, [x9, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eae // bit v14.16b, v21.16b, v1.16b
+	WORD $0x3dc04137 // ldr q23, [x9, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eaf // bit v15.16b, v21.16b, v1.16b
+	WORD $0x3dc01536 // ldr q22, [x9, #80]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d37 // ldr q23, [x9, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eb0 // bit v16.16b, v21.16b, v1.16b
+	WORD $0x3dc04137 // ldr q23, [x9, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eb1 // bit v17.16b, v21.16b, v1.16b
+	WORD $0x4e0a004a // tbl v10.16b, {v2.16b}, v10.16b
+	WORD $0x3dc004e9 // ldr q9, [x7, #16]
+	WORD $0x4e899547 // sdot v7.4s, v10.16b, v9.16b
+	WORD $0x4e0b004b // tbl v11.16b, {v2.16b}, v11.16b
+	WORD $0x3dc00ce9 // ldr q9, [x7, #48]
+	WORD $0x4e899567 // sdot v7.4s, v11.16b, v9.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc014e9 // ldr q9, [x7, #80]
+	WORD $0x4e899587 // sdot v7.4s, v12.16b, v9.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc01ce9 // ldr q9, [x7, #112]
+	WORD $0x4e8995a7 // sdot v7.4s, v13.16b, v9.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc024e9 // ldr q9, [x7, #144]
+	WORD $0x4e8995c8 // sdot v8.4s, v14.16b, v9.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc02ce9 // ldr q9, [x7, #176]
+	WORD $0x4e8995e8 // sdot v8.4s, v15.16b, v9.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc034e9 // ldr q9, [x7, #208]
+	WORD $0x4e899608 // sdot v8.4s, v16.16b, v9.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc03ce9 // ldr q9, [x7, #240]
+	WORD $0x4e899628 // sdot v8.4s, v17.16b, v9.16b
+	WORD $0x7d4000c9 // ldr h9, [x6]
+	WORD $0x1ee24129 // fcvt s9, h9
+	WORD $0x4e040529 // dup v9.4s, v9.s[0]
+	WORD $0x6e23dd29 // fmul v9.4s, v9.4s, v3.4s
+	WORD $0xbc44e0cb // ldur s11, [x6, #78]
+	WORD $0x6f0c056d // ushr v13.16b, v11.16b, #4
+	WORD $0x4e241d6b // and v11.16b, v11.16b, v4.16b
+	WORD $0x4e0d396b // zip1 v11.16b, v11.16b, v13.16b
+	WORD $0x4f09556b // shl v11.16b, v11.16b, #1
+	WORD $0x4f00e42d // movi v13.16b, #0x1
+	WORD $0x4ead1d6b // orr v11.16b, v11.16b, v13.16b
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f30556a // shl v10.4s, v11.4s, #16
+	WORD $0x4f30054a // sshr v10.4s, v10.4s, #16
+	WORD $0x4f30056b // sshr v11.4s, v11.4s, #16
+	WORD $0x4eaa9ce7 // mul v7.4s, v7.4s, v10.4s
+	WORD $0x4eab9507 // mla v7.4s, v8.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc044ec // ldr q12, [x7, #272]
+	WORD $0x6e29dd8c // fmul v12.4s, v12.4s, v9.4s
+	WORD $0x4e2ccce6 // fmla v6.4s, v7.4s, v12.4s
+	ADD $82, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e26d4a5 // faddp v5.4s, v5.4s, v6.4s
+	WORD $0x6e25d4a5 // faddp v5.4s, v5.4s, v5.4s
+	WORD $0x7e30d8a5 // faddp s5, v5.2s
+	WORD $0xbd000005 // str s5, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileFarIQ2SDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileFarIQ2SDOT(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc03122 // ldr q2, [x9, #192]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ2S(SB), R10
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+super:
+	WORD $0xf99000c2 // prfm pldl2keep, [x6, #8192]
+	WORD $0xf99020c2 // prfm pldl2keep, [x6, #8256]
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	MOVWU 2(R6), R11
+	MOVWU 6(R6), R12
+	MOVWU 10(R6), R13
+	MOVWU 14(R6), R14
+	MOVWU 66(R6), R15
+	UBFX $0, R11, $8, R16
+	UBFX $0, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794a // ldr d10, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	UBFX $8, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	UBFX $16, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	UBFX $24, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92394a // zip1 v10.4s, v10.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3794b // zip2 v11.2d, v10.2d, v19.2d
+	WORD $0x4ed3394a // zip1 v10.2d, v10.2d, v19.2d
+	UBFX $8, R11, $8, R16
+	UBFX $2, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	UBFX $10, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	UBFX $18, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	UBFX $26, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92398c // zip1 v12.4s, v12.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3798d // zip2 v13.2d, v12.2d, v19.2d
+	WORD $0x4ed3398c // zip1 v12.2d, v12.2d, v19.2d
+	UBFX $16, R11, $8, R16
+	UBFX $4, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	UBFX $12, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	UBFX $20, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	UBFX $28, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed379cf // zip2 v15.2d, v14.2d, v19.2d
+	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	UBFX $24, R11, $8, R16
+	UBFX $6, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	UBFX $14, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	UBFX $22, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	UBFX $30, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e923a10 // zip1 v16.4s, v16.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed37a11 // zip2 v17.2d, v16.2d, v19.2d
+	WORD $0x4ed33a10 // zip1 v16.2d, v16.2d, v19.2d
+	WORD $0x3cc220d2 // ldur q18, [x6, #34]
+	WORD $0x3dc00136 // ldr q22, [x9]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d37 // ldr q23, [x9, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eaa // bit v10.16b, v21.16b, v1.16b
+	WORD $0x3dc04137 // ldr q23, [x9, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eab // bit v11.16b, v21.16b, v1.16b
+	WORD $0x3dc00d36 // ldr q22, [x9, #48]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d37 // ldr q23, [x9, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eac // bit v12.16b, v21.16b, v1.16b
+	WORD $0x3dc04137 // ldr q23, [x9, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11ead // bit v13.16b, v21.16b, v1.16b
+	WORD $0x3dc01136 // ldr q22, [x9, #64]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d37 // ldr q23, [x9, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eae // bit v14.16b, v21.16b, v1.16b
+	WORD $0x3dc04137 // ldr q23, [x9, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eaf // bit v15.16b, v21.16b, v1.16b
+	WORD $0x3dc01536 // ldr q22, [x9, #80]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d37 // ldr q23, [x9, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eb0 // bit v16.16b, v21.16b, v1.16b
+	WORD $0x3dc04137 // ldr q23, [x9, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eb1 // bit v17.16b, v21.16b, v1.16b
+	WORD $0x4e0a004a // tbl v10.16b, {v2.16b}, v10.16b
+	WORD $0x3dc000e9 // ldr q9, [x7]
+	WORD $0x4e899547 // sdot v7.4s, v10.16b, v9.16b
+	WORD $0x4e0b004b // tbl v11.16b, {v2.16b}, v11.16b
+	WORD $0x3dc008e9 // ldr q9, [x7, #32]
+	WORD $0x4e899567 // sdot v7.4s, v11.16b, v9.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc010e9 // ldr q9, [x7, #64]
+	WORD $0x4e899587 // sdot v7.4s, v12.16b, v9.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc018e9 // ldr q9, [x7, #96]
+	WORD $0x4e8995a7 // sdot v7.4s, v13.16b, v9.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc020e9 // ldr q9, [x7, #128]
+	WORD $0x4e8995c8 // sdot v8.4s, v14.16b, v9.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc028e9 // ldr q9, [x7, #160]
+	WORD $0x4e8995e8 // sdot v8.4s, v15.16b, v9.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc030e9 // ldr q9, [x7, #192]
+	WORD $0x4e899608 // sdot v8.4s, v16.16b, v9.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc038e9 // ldr q9, [x7, #224]
+	WORD $0x4e899628 // sdot v8.4s, v17.16b, v9.16b
+	WORD $0x7d4000c9 // ldr h9, [x6]
+	WORD $0x1ee24129 // fcvt s9, h9
+	WORD $0x4e040529 // dup v9.4s, v9.s[0]
+	WORD $0x6e23dd29 // fmul v9.4s, v9.4s, v3.4s
+	WORD $0xbc44a0cb // ldur s11, [x6, #74]
+	WORD $0x6f0c056d // ushr v13.16b, v11.16b, #4
+	WORD $0x4e241d6b // and v11.16b, v11.16b, v4.16b
+	WORD $0x4e0d396b // zip1 v11.16b, v11.16b, v13.16b
+	WORD $0x4f09556b // shl v11.16b, v11.16b, #1
+	WORD $0x4f00e42d // movi v13.16b, #0x1
+	WORD $0x4ead1d6b // orr v11.16b, v11.16b, v13.16b
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f30556a // shl v10.4s, v11.4s, #16
+	WORD $0x4f30054a // sshr v10.4s, v10.4s, #16
+	WORD $0x4f30056b // sshr v11.4s, v11.4s, #16
+	WORD $0x4eaa9ce7 // mul v7.4s, v7.4s, v10.4s
+	WORD $0x4eab9507 // mla v7.4s, v8.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc040ec // ldr q12, [x7, #256]
+	WORD $0x6e29dd8c // fmul v12.4s, v12.4s, v9.4s
+	WORD $0x4e2ccce5 // fmla v5.4s, v7.4s, v12.4s
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	MOVWU 18(R6), R11
+	MOVWU 22(R6), R12
+	MOVWU 26(R6), R13
+	MOVWU 30(R6), R14
+	MOVWU 70(R6), R15
+	UBFX $0, R11, $8, R16
+	UBFX $0, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794a // ldr d10, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	UBFX $8, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	UBFX $16, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	UBFX $24, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92394a // zip1 v10.4s, v10.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3794b // zip2 v11.2d, v10.2d, v19.2d
+	WORD $0x4ed3394a // zip1 v10.2d, v10.2d, v19.2d
+	UBFX $8, R11, $8, R16
+	UBFX $2, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	UBFX $10, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	UBFX $18, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	UBFX $26, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92398c // zip1 v12.4s, v12.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3798d // zip2 v13.2d, v12.2d, v19.2d
+	WORD $0x4ed3398c // zip1 v12.2d, v12.2d, v19.2d
+	UBFX $16, R11, $8, R16
+	UBFX $4, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	UBFX $12, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	UBFX $20, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	UBFX $28, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed379cf // zip2 v15.2d, v14.2d, v19.2d
+	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	UBFX $24, R11, $8, R16
+	UBFX $6, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	UBFX $14, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	UBFX $22, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	UBFX $30, R15, $2, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e923a10 // zip1 v16.4s, v16.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed37a11 // zip2 v17.2d, v16.2d, v19.2d
+	WORD $0x4ed33a10 // zip1 v16.2d, v16.2d, v19.2d
+	WORD $0x3cc320d2 // ldur q18, [x6, #50]
+	WORD $0x3dc00136 // ldr q22, [x9]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d37 // ldr q23, [x9, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eaa // bit v10.16b, v21.16b, v1.16b
+	WORD $0x3dc04137 // ldr q23, [x9, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eab // bit v11.16b, v21.16b, v1.16b
+	WORD $0x3dc00d36 // ldr q22, [x9, #48]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d37 // ldr q23, [x9, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eac // bit v12.16b, v21.16b, v1.16b
+	WORD $0x3dc04137 // ldr q23, [x9, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11ead // bit v13.16b, v21.16b, v1.16b
+	WORD $0x3dc01136 // ldr q22, [x9, #64]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d37 // ldr q23, [x9, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eae // bit v14.16b, v21.16b, v1.16b
+	WORD $0x3dc04137 // ldr q23, [x9, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eaf // bit v15.16b, v21.16b, v1.16b
+	WORD $0x3dc01536 // ldr q22, [x9, #80]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d37 // ldr q23, [x9, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eb0 // bit v16.16b, v21.16b, v1.16b
+	WORD $0x3dc04137 // ldr q23, [x9, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eb1 // bit v17.16b, v21.16b, v1.16b
+	WORD $0x4e0a004a // tbl v10.16b, {v2.16b}, v10.16b
+	WORD $0x3dc004e9 // ldr q9, [x7, #16]
+	WORD $0x4e899547 // sdot v7.4s, v10.16b, v9.16b
+	WORD $0x4e0b004b // tbl v11.16b, {v2.16b}, v11.16b
+	WORD $0x3dc00ce9 // ldr q9, [x7, #48]
+	WORD $0x4e899567 // sdot v7.4s, v11.16b, v9.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc014e9 // ldr q9, [x7, #80]
+	WORD $0x4e899587 // sdot v7.4s, v12.16b, v9.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc01ce9 // ldr q9, [x7, #112]
+	WORD $0x4e8995a7 // sdot v7.4s, v13.16b, v9.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc024e9 // ldr q9, [x7, #144]
+	WORD $0x4e8995c8 // sdot v8.4s, v14.16b, v9.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc02ce9 // ldr q9, [x7, #176]
+	WORD $0x4e8995e8 // sdot v8.4s, v15.16b, v9.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc034e9 // ldr q9, [x7, #208]
+	WORD $0x4e899608 // sdot v8.4s, v16.16b, v9.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc03ce9 // ldr q9, [x7, #240]
+	WORD $0x4e899628 // sdot v8.4s, v17.16b, v9.16b
+	WORD $0x7d4000c9 // ldr h9, [x6]
+	WORD $0x1ee24129 // fcvt s9, h9
+	WORD $0x4e040529 // dup v9.4s, v9.s[0]
+	WORD $0x6e23dd29 // fmul v9.4s, v9.4s, v3.4s
+	WORD $0xbc44e0cb // ldur s11, [x6, #78]
+	WORD $0x6f0c056d // ushr v13.16b, v11.16b, #4
+	WORD $0x4e241d6b // and v11.16b, v11.16b, v4.16b
+	WORD $0x4e0d396b // zip1 v11.16b, v11.16b, v13.16b
+	WORD $0x4f09556b // shl v11.16b, v11.16b, #1
+	WORD $0x4f00e42d // movi v13.16b, #0x1
+	WORD $0x4ead1d6b // orr v11.16b, v11.16b, v13.16b
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f30556a // shl v10.4s, v11.4s, #16
+	WORD $0x4f30054a // sshr v10.4s, v10.4s, #16
+	WORD $0x4f30056b // sshr v11.4s, v11.4s, #16
+	WORD $0x4eaa9ce7 // mul v7.4s, v7.4s, v10.4s
+	WORD $0x4eab9507 // mla v7.4s, v8.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc044ec // ldr q12, [x7, #272]
+	WORD $0x6e29dd8c // fmul v12.4s, v12.4s, v9.4s
+	WORD $0x4e2ccce6 // fmla v6.4s, v7.4s, v12.4s
+	ADD $82, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e26d4a5 // faddp v5.4s, v5.4s, v6.4s
+	WORD $0x6e25d4a5 // faddp v5.4s, v5.4s, v5.4s
+	WORD $0x7e30d8a5 // faddp s5, v5.2s
+	WORD $0xbd000005 // str s5, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileScatterIQ2SDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+TEXT ·fileScatterIQ2SDOT(SB), NOSPLIT, $0-56
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+32(FP), R3
+	MOVD n+40(FP), R4
+	MOVD rows+48(FP), R5
+	MOVD index+24(FP), R6
+	MOVD $neonTable<>(SB), R11
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc03162 // ldr q2, [x11, #192]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ2S(SB), R12
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+row:
+	MOVW 0(R6), R8
+	MUL R2, R8, R8
+	ADD R1, R8, R8
+	MOVD R8, R7
+	CMP $4, R5
+	BLE last
+	MOVW 16(R6), R7
+	MUL R2, R7, R7
+	ADD R1, R7, R7
+last:
+	MOVD R3, R9
+	MOVD R4, R10
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+super:
+	WORD $0xf98000e2 // prfm pldl2keep, [x7]
+	WORD $0xf98020e2 // prfm pldl2keep, [x7, #64]
+	ADD $82, R7, R7
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	MOVWU 2(R8), R13
+	MOVWU 6(R8), R14
+	MOVWU 10(R8), R15
+	MOVWU 14(R8), R16
+	MOVWU 66(R8), R17
+	UBFX $0, R13, $8, R19
+	UBFX $0, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798a // ldr d10, [x12, x19, lsl #3]
+	UBFX $0, R14, $8, R19
+	UBFX $8, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $0, R15, $8, R19
+	UBFX $16, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $0, R16, $8, R19
+	UBFX $24, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e92394a // zip1 v10.4s, v10.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3794b // zip2 v11.2d, v10.2d, v19.2d
+	WORD $0x4ed3394a // zip1 v10.2d, v10.2d, v19.2d
+	UBFX $8, R13, $8, R19
+	UBFX $2, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798c // ldr d12, [x12, x19, lsl #3]
+	UBFX $8, R14, $8, R19
+	UBFX $10, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $8, R15, $8, R19
+	UBFX $18, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $8, R16, $8, R19
+	UBFX $26, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e92398c // zip1 v12.4s, v12.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3798d // zip2 v13.2d, v12.2d, v19.2d
+	WORD $0x4ed3398c // zip1 v12.2d, v12.2d, v19.2d
+	UBFX $16, R13, $8, R19
+	UBFX $4, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798e // ldr d14, [x12, x19, lsl #3]
+	UBFX $16, R14, $8, R19
+	UBFX $12, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $16, R15, $8, R19
+	UBFX $20, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $16, R16, $8, R19
+	UBFX $28, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed379cf // zip2 v15.2d, v14.2d, v19.2d
+	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	UBFX $24, R13, $8, R19
+	UBFX $6, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $24, R14, $8, R19
+	UBFX $14, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $24, R15, $8, R19
+	UBFX $22, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $24, R16, $8, R19
+	UBFX $30, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e923a10 // zip1 v16.4s, v16.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed37a11 // zip2 v17.2d, v16.2d, v19.2d
+	WORD $0x4ed33a10 // zip1 v16.2d, v16.2d, v19.2d
+	WORD $0x3cc22112 // ldur q18, [x8, #34]
+	WORD $0x3dc00176 // ldr q22, [x11]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d77 // ldr q23, [x11, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eaa // bit v10.16b, v21.16b, v1.16b
+	WORD $0x3dc04177 // ldr q23, [x11, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eab // bit v11.16b, v21.16b, v1.16b
+	WORD $0x3dc00d76 // ldr q22, [x11, #48]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d77 // ldr q23, [x11, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eac // bit v12.16b, v21.16b, v1.16b
+	WORD $0x3dc04177 // ldr q23, [x11, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11ead // bit v13.16b, v21.16b, v1.16b
+	WORD $0x3dc01176 // ldr q22, [x11, #64]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d77 // ldr q23, [x11, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eae // bit v14.16b, v21.16b, v1.16b
+	WORD $0x3dc04177 // ldr q23, [x11, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eaf // bit v15.16b, v21.16b, v1.16b
+	WORD $0x3dc01576 // ldr q22, [x11, #80]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d77 // ldr q23, [x11, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eb0 // bit v16.16b, v21.16b, v1.16b
+	WORD $0x3dc04177 // ldr q23, [x11, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eb1 // bit v17.16b, v21.16b, v1.16b
+	WORD $0x4e0a004a // tbl v10.16b, {v2.16b}, v10.16b
+	WORD $0x3dc00129 // ldr q9, [x9]
+	WORD $0x4e899547 // sdot v7.4s, v10.16b, v9.16b
+	WORD $0x4e0b004b // tbl v11.16b, {v2.16b}, v11.16b
+	WORD $0x3dc00929 // ldr q9, [x9, #32]
+	WORD $0x4e899567 // sdot v7.4s, v11.16b, v9.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc01129 // ldr q9, [x9, #64]
+	WORD $0x4e899587 // sdot v7.4s, v12.16b, v9.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc01929 // ldr q9, [x9, #96]
+	WORD $0x4e8995a7 // sdot v7.4s, v13.16b, v9.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc02129 // ldr q9, [x9, #128]
+	WORD $0x4e8995c8 // sdot v8.4s, v14.16b, v9.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc02929 // ldr q9, [x9, #160]
+	WORD $0x4e8995e8 // sdot v8.4s, v15.16b, v9.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc03129 // ldr q9, [x9, #192]
+	WORD $0x4e899608 // sdot v8.4s, v16.16b, v9.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc03929 // ldr q9, [x9, #224]
+	WORD $0x4e899628 // sdot v8.4s, v17.16b, v9.16b
+	WORD $0x7d400109 // ldr h9, [x8]
+	WORD $0x1ee24129 // fcvt s9, h9
+	WORD $0x4e040529 // dup v9.4s, v9.s[0]
+	WORD $0x6e23dd29 // fmul v9.4s, v9.4s, v3.4s
+	WORD $0xbc44a10b // ldur s11, [x8, #74]
+	WORD $0x6f0c056d // ushr v13.16b, v11.16b, #4
+	WORD $0x4e241d6b // and v11.16b, v11.16b, v4.16b
+	WORD $0x4e0d396b // zip1 v11.16b, v11.16b, v13.16b
+	WORD $0x4f09556b // shl v11.16b, v11.16b, #1
+	WORD $0x4f00e42d // movi v13.16b, #0x1
+	WORD $0x4ead1d6b // orr v11.16b, v11.16b, v13.16b
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f30556a // shl v10.4s, v11.4s, #16
+	WORD $0x4f30054a // sshr v10.4s, v10.4s, #16
+	WORD $0x4f30056b // sshr v11.4s, v11.4s, #16
+	WORD $0x4eaa9ce7 // mul v7.4s, v7.4s, v10.4s
+	WORD $0x4eab9507 // mla v7.4s, v8.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc0412c // ldr q12, [x9, #256]
+	WORD $0x6e29dd8c // fmul v12.4s, v12.4s, v9.4s
+	WORD $0x4e2ccce5 // fmla v5.4s, v7.4s, v12.4s
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	MOVWU 18(R8), R13
+	MOVWU 22(R8), R14
+	MOVWU 26(R8), R15
+	MOVWU 30(R8), R16
+	MOVWU 70(R8), R17
+	UBFX $0, R13, $8, R19
+	UBFX $0, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798a // ldr d10, [x12, x19, lsl #3]
+	UBFX $0, R14, $8, R19
+	UBFX $8, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $0, R15, $8, R19
+	UBFX $16, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $0, R16, $8, R19
+	UBFX $24, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e92394a // zip1 v10.4s, v10.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3794b // zip2 v11.2d, v10.2d, v19.2d
+	WORD $0x4ed3394a // zip1 v10.2d, v10.2d, v19.2d
+	UBFX $8, R13, $8, R19
+	UBFX $2, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798c // ldr d12, [x12, x19, lsl #3]
+	UBFX $8, R14, $8, R19
+	UBFX $10, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $8, R15, $8, R19
+	UBFX $18, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $8, R16, $8, R19
+	UBFX $26, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e92398c // zip1 v12.4s, v12.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3798d // zip2 v13.2d, v12.2d, v19.2d
+	WORD $0x4ed3398c // zip1 v12.2d, v12.2d, v19.2d
+	UBFX $16, R13, $8, R19
+	UBFX $4, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798e // ldr d14, [x12, x19, lsl #3]
+	UBFX $16, R14, $8, R19
+	UBFX $12, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $16, R15, $8, R19
+	UBFX $20, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $16, R16, $8, R19
+	UBFX $28, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed379cf // zip2 v15.2d, v14.2d, v19.2d
+	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	UBFX $24, R13, $8, R19
+	UBFX $6, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $24, R14, $8, R19
+	UBFX $14, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $24, R15, $8, R19
+	UBFX $22, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $24, R16, $8, R19
+	UBFX $30, R17, $2, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e923a10 // zip1 v16.4s, v16.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed37a11 // zip2 v17.2d, v16.2d, v19.2d
+	WORD $0x4ed33a10 // zip1 v16.2d, v16.2d, v19.2d
+	WORD $0x3cc32112 // ldur q18, [x8, #50]
+	WORD $0x3dc00176 // ldr q22, [x11]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d77 // ldr q23, [x11, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eaa // bit v10.16b, v21.16b, v1.16b
+	WORD $0x3dc04177 // ldr q23, [x11, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eab // bit v11.16b, v21.16b, v1.16b
+	WORD $0x3dc00d76 // ldr q22, [x11, #48]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d77 // ldr q23, [x11, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eac // bit v12.16b, v21.16b, v1.16b
+	WORD $0x3dc04177 // ldr q23, [x11, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11ead // bit v13.16b, v21.16b, v1.16b
+	WORD $0x3dc01176 // ldr q22, [x11, #64]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d77 // ldr q23, [x11, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eae // bit v14.16b, v21.16b, v1.16b
+	WORD $0x3dc04177 // ldr q23, [x11, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eaf // bit v15.16b, v21.16b, v1.16b
+	WORD $0x3dc01576 // ldr q22, [x11, #80]
+	WORD $0x4e160254 // tbl v20.16b, {v18.16b}, v22.16b
+	WORD $0x3dc03d77 // ldr q23, [x11, #240]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eb0 // bit v16.16b, v21.16b, v1.16b
+	WORD $0x3dc04177 // ldr q23, [x11, #256]
+	WORD $0x6e374695 // ushl v21.16b, v20.16b, v23.16b
+	WORD $0x6ea11eb1 // bit v17.16b, v21.16b, v1.16b
+	WORD $0x4e0a004a // tbl v10.16b, {v2.16b}, v10.16b
+	WORD $0x3dc00529 // ldr q9, [x9, #16]
+	WORD $0x4e899547 // sdot v7.4s, v10.16b, v9.16b
+	WORD $0x4e0b004b // tbl v11.16b, {v2.16b}, v11.16b
+	WORD $0x3dc00d29 // ldr q9, [x9, #48]
+	WORD $0x4e899567 // sdot v7.4s, v11.16b, v9.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc01529 // ldr q9, [x9, #80]
+	WORD $0x4e899587 // sdot v7.4s, v12.16b, v9.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc01d29 // ldr q9, [x9, #112]
+	WORD $0x4e8995a7 // sdot v7.4s, v13.16b, v9.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc02529 // ldr q9, [x9, #144]
+	WORD $0x4e8995c8 // sdot v8.4s, v14.16b, v9.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc02d29 // ldr q9, [x9, #176]
+	WORD $0x4e8995e8 // sdot v8.4s, v15.16b, v9.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc03529 // ldr q9, [x9, #208]
+	WORD $0x4e899608 // sdot v8.4s, v16.16b, v9.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc03d29 // ldr q9, [x9, #240]
+	WORD $0x4e899628 // sdot v8.4s, v17.16b, v9.16b
+	WORD $0x7d400109 // ldr h9, [x8]
+	WORD $0x1ee24129 // fcvt s9, h9
+	WORD $0x4e040529 // dup v9.4s, v9.s[0]
+	WORD $0x6e23dd29 // fmul v9.4s, v9.4s, v3.4s
+	WORD $0xbc44e10b // ldur s11, [x8, #78]
+	WORD $0x6f0c056d // ushr v13.16b, v11.16b, #4
+	WORD $0x4e241d6b // and v11.16b, v11.16b, v4.16b
+	WORD $0x4e0d396b // zip1 v11.16b, v11.16b, v13.16b
+	WORD $0x4f09556b // shl v11.16b, v11.16b, #1
+	WORD $0x4f00e42d // movi v13.16b, #0x1
+	WORD $0x4ead1d6b // orr v11.16b, v11.16b, v13.16b
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f30556a // shl v10.4s, v11.4s, #16
+	WORD $0x4f30054a // sshr v10.4s, v10.4s, #16
+	WORD $0x4f30056b // sshr v11.4s, v11.4s, #16
+	WORD $0x4eaa9ce7 // mul v7.4s, v7.4s, v10.4s
+	WORD $0x4eab9507 // mla v7.4s, v8.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc0452c // ldr q12, [x9, #272]
+	WORD $0x6e29dd8c // fmul v12.4s, v12.4s, v9.4s
+	WORD $0x4e2ccce6 // fmla v6.4s, v7.4s, v12.4s
+	ADD $82, R8, R8
+	ADD $448, R9, R9
+	SUBS $1, R10, R10
+	BGT super
+	WORD $0x6e26d4a5 // faddp v5.4s, v5.4s, v6.4s
+	WORD $0x6e25d4a5 // faddp v5.4s, v5.4s, v5.4s
+	WORD $0x7e30d8a5 // faddp s5, v5.2s
+	WORD $0xbd000005 // str s5, [x0]
+	ADD $4, R0, R0
+	ADD $4, R6, R6
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func packIQ2SNEON(dst, src *byte, n, ahead uintptr)
+TEXT ·packIQ2SNEON(SB), NOSPLIT, $0-32
+	MOVD dst+0(FP), R0
+	MOVD src+8(FP), R1
+	MOVD n+16(FP), R2
+	MOVD ahead+24(FP), R3
+	MOVD $neonTable<>(SB), R4
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc03082 // ldr q2, [x4, #192]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ2S(SB), R5
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+	ADD R1, R3, R3
+super:
+	WORD $0xf9800062 // prfm pldl2keep, [x3]
+	WORD $0xf9802062 // prfm pldl2keep, [x3, #64]
+	WORD $0xbc44a025 // ldur s5, [x1, #74]
+	WORD $0x6f0c04a7 // ushr v7.16b, v5.16b, #4
+	WORD $0x4e241ca5 // and v5.16b, v5.16b, v4.16b
+	WORD $0x4e0738a5 // zip1 v5.16b, v5.16b, v7.16b
+	WORD $0x4f0954a5 // shl v5.16b, v5.16b, #1
+	WORD $0x4f00e427 // movi v7.16b, #0x1
+	WORD $0x4ea71ca5 // orr v5.16b, v5.16b, v7.16b
+	WORD $0xfd000005 // str d5, [x0]
+	WORD $0xbc44e025 // ldur s5, [x1, #78]
+	WORD $0x6f0c04a7 // ushr v7.16b, v5.16b, #4
+	WORD $0x4e241ca5 // and v5.16b, v5.16b, v4.16b
+	WORD $0x4e0738a5 // zip1 v5.16b, v5.16b, v7.16b
+	WORD $0x4f0954a5 // shl v5.16b, v5.16b, #1
+	WORD $0x4f00e427 // movi v7.16b, #0x1
+	WORD $0x4ea71ca5 // orr v5.16b, v5.16b, v7.16b
+	WORD $0xfd000405 // str d5, [x0, #8]
+	WORD $0x7d400025 // ldr h5, [x1]
+	WORD $0x7d00e005 // str h5, [x0, #112]
+	MOVWU 2(R1), R6
+	MOVWU 6(R1), R7
+	MOVWU 10(R1), R8
+	MOVWU 14(R1), R9
+	MOVWU 66(R1), R10
+	UBFX $0, R6, $8, R11
+	UBFX $0, R10, $2, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78a5 // ldr d5, [x5, x11, lsl #3]
+	UBFX $0, R7, $8, R11
+	UBFX $8, R10, $2, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $0, R8, $8, R11
+	UBFX $16, R10, $2, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $0, R9, $8, R11
+	UBFX $24, R10, $2, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d38a5 // zip1 v5.4s, v5.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece78a6 // zip2 v6.2d, v5.2d, v14.2d
+	WORD $0x4ece38a5 // zip1 v5.2d, v5.2d, v14.2d
+	UBFX $8, R6, $8, R11
+	UBFX $2, R10, $2, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78a7 // ldr d7, [x5, x11, lsl #3]
+	UBFX $8, R7, $8, R11
+	UBFX $10, R10, $2, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $8, R8, $8, R11
+	UBFX $18, R10, $2, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $8, R9, $8, R11
+	UBFX $26, R10, $2, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d38e7 // zip1 v7.4s, v7.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece78e8 // zip2 v8.2d, v7.2d, v14.2d
+	WORD $0x4ece38e7 // zip1 v7.2d, v7.2d, v14.2d
+	UBFX $16, R6, $8, R11
+	UBFX $4, R10, $2, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78a9 // ldr d9, [x5, x11, lsl #3]
+	UBFX $16, R7, $8, R11
+	UBFX $12, R10, $2, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $16, R8, $8, R11
+	UBFX $20, R10, $2, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $16, R9, $8, R11
+	UBFX $28, R10, $2, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d3929 // zip1 v9.4s, v9.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece792a // zip2 v10.2d, v9.2d, v14.2d
+	WORD $0x4ece3929 // zip1 v9.2d, v9.2d, v14.2d
+	UBFX $24, R6, $8, R11
+	UBFX $6, R10, $2, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ab // ldr d11, [x5, x11, lsl #3]
+	UBFX $24, R7, $8, R11
+	UBFX $14, R10, $2, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $24, R8, $8, R11
+	UBFX $22, R10, $2, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $24, R9, $8, R11
+	UBFX $30, R10, $2, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d396b // zip1 v11.4s, v11.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece796c // zip2 v12.2d, v11.2d, v14.2d
+	WORD $0x4ece396b // zip1 v11.2d, v11.2d, v14.2d
+	WORD $0x3cc2202d // ldur q13, [x1, #34]
+	WORD $0x3dc00091 // ldr q17, [x4]
+	WORD $0x4e1101af // tbl v15.16b, {v13.16b}, v17.16b
+	WORD $0x3dc03c92 // ldr q18, [x4, #240]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e05 // bit v5.16b, v16.16b, v1.16b
+	WORD $0x3dc04092 // ldr q18, [x4, #256]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e06 // bit v6.16b, v16.16b, v1.16b
+	WORD $0x3dc00c91 // ldr q17, [x4, #48]
+	WORD $0x4e1101af // tbl v15.16b, {v13.16b}, v17.16b
+	WORD $0x3dc03c92 // ldr q18, [x4, #240]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e07 // bit v7.16b, v16.16b, v1.16b
+	WORD $0x3dc04092 // ldr q18, [x4, #256]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e08 // bit v8.16b, v16.16b, v1.16b
+	WORD $0x3dc01091 // ldr q17, [x4, #64]
+	WORD $0x4e1101af // tbl v15.16b, {v13.16b}, v17.16b
+	WORD $0x3dc03c92 // ldr q18, [x4, #240]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e09 // bit v9.16b, v16.16b, v1.16b
+	WORD $0x3dc04092 // ldr q18, [x4, #256]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0a // bit v10.16b, v16.16b, v1.16b
+	WORD $0x3dc01491 // ldr q17, [x4, #80]
+	WORD $0x4e1101af // tbl v15.16b, {v13.16b}, v17.16b
+	WORD $0x3dc03c92 // ldr q18, [x4, #240]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0b // bit v11.16b, v16.16b, v1.16b
+	WORD $0x3dc04092 // ldr q18, [x4, #256]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0c // bit v12.16b, v16.16b, v1.16b
+	WORD $0x4ea51cad // mov v13.16b, v5.16b
+	WORD $0x6f0a54ed // sli v13.16b, v7.16b, #2
+	WORD $0x6f0c552d // sli v13.16b, v9.16b, #4
+	WORD $0x6f0e556d // sli v13.16b, v11.16b, #6
+	WORD $0x3d80040d // str q13, [x0, #16]
+	WORD $0x4ea61ccd // mov v13.16b, v6.16b
+	WORD $0x6f0a550d // sli v13.16b, v8.16b, #2
+	WORD $0x6f0c554d // sli v13.16b, v10.16b, #4
+	WORD $0x6f0e558d // sli v13.16b, v12.16b, #6
+	WORD $0x3d800c0d // str q13, [x0, #48]
+	WORD $0x6f0e04a5 // ushr v5.16b, v5.16b, #2
+	WORD $0x4ea51cad // mov v13.16b, v5.16b
+	WORD $0x6f0e04c6 // ushr v6.16b, v6.16b, #2
+	WORD $0x6f0954cd // sli v13.16b, v6.16b, #1
+	WORD $0x6f0e04e7 // ushr v7.16b, v7.16b, #2
+	WORD $0x6f0a54ed // sli v13.16b, v7.16b, #2
+	WORD $0x6f0e0508 // ushr v8.16b, v8.16b, #2
+	WORD $0x6f0b550d // sli v13.16b, v8.16b, #3
+	WORD $0x6f0e0529 // ushr v9.16b, v9.16b, #2
+	WORD $0x6f0c552d // sli v13.16b, v9.16b, #4
+	WORD $0x6f0e054a // ushr v10.16b, v10.16b, #2
+	WORD $0x6f0d554d // sli v13.16b, v10.16b, #5
+	WORD $0x6f0e056b // ushr v11.16b, v11.16b, #2
+	WORD $0x6f0e556d // sli v13.16b, v11.16b, #6
+	WORD $0x6f0e058c // ushr v12.16b, v12.16b, #2
+	WORD $0x6f0f558d // sli v13.16b, v12.16b, #7
+	WORD $0x3d80140d // str q13, [x0, #80]
+	MOVWU 18(R1), R6
+	MOVWU 22(R1), R7
+	MOVWU 26(R1), R8
+	MOVWU 30(R1), R9
+	MOVWU 70(R1), R10
+	UBFX $0, R6, $8, R11
+	UBFX $0, R10, $2, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78a5 // ldr d5, [x5, x11, lsl #3]
+	UBFX $0, R7, $8, R11
+	UBFX $8, R10, $2, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $0, R8, $8, R11
+	UBFX $16, R10, $2, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $0, R9, $8, R11
+	UBFX $24, R10, $2, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d38a5 // zip1 v5.4s, v5.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece78a6 // zip2 v6.2d, v5.2d, v14.2d
+	WORD $0x4ece38a5 // zip1 v5.2d, v5.2d, v14.2d
+	UBFX $8, R6, $8, R11
+	UBFX $2, R10, $2, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78a7 // ldr d7, [x5, x11, lsl #3]
+	UBFX $8, R7, $8, R11
+	UBFX $10, R10, $2, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $8, R8, $8, R11
+	UBFX $18, R10, $2, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $8, R9, $8, R11
+	UBFX $26, R10, $2, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d38e7 // zip1 v7.4s, v7.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece78e8 // zip2 v8.2d, v7.2d, v14.2d
+	WORD $0x4ece38e7 // zip1 v7.2d, v7.2d, v14.2d
+	UBFX $16, R6, $8, R11
+	UBFX $4, R10, $2, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78a9 // ldr d9, [x5, x11, lsl #3]
+	UBFX $16, R7, $8, R11
+	UBFX $12, R10, $2, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $16, R8, $8, R11
+	UBFX $20, R10, $2, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $16, R9, $8, R11
+	UBFX $28, R10, $2, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d3929 // zip1 v9.4s, v9.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece792a // zip2 v10.2d, v9.2d, v14.2d
+	WORD $0x4ece3929 // zip1 v9.2d, v9.2d, v14.2d
+	UBFX $24, R6, $8, R11
+	UBFX $6, R10, $2, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ab // ldr d11, [x5, x11, lsl #3]
+	UBFX $24, R7, $8, R11
+	UBFX $14, R10, $2, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $24, R8, $8, R11
+	UBFX $22, R10, $2, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $24, R9, $8, R11
+	UBFX $30, R10, $2, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d396b // zip1 v11.4s, v11.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece796c // zip2 v12.2d, v11.2d, v14.2d
+	WORD $0x4ece396b // zip1 v11.2d, v11.2d, v14.2d
+	WORD $0x3cc3202d // ldur q13, [x1, #50]
+	WORD $0x3dc00091 // ldr q17, [x4]
+	WORD $0x4e1101af // tbl v15.16b, {v13.16b}, v17.16b
+	WORD $0x3dc03c92 // ldr q18, [x4, #240]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e05 // bit v5.16b, v16.16b, v1.16b
+	WORD $0x3dc04092 // ldr q18, [x4, #256]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e06 // bit v6.16b, v16.16b, v1.16b
+	WORD $0x3dc00c91 // ldr q17, [x4, #48]
+	WORD $0x4e1101af // tbl v15.16b, {v13.16b}, v17.16b
+	WORD $0x3dc03c92 // ldr q18, [x4, #240]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e07 // bit v7.16b, v16.16b, v1.16b
+	WORD $0x3dc04092 // ldr q18, [x4, #256]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e08 // bit v8.16b, v16.16b, v1.16b
+	WORD $0x3dc01091 // ldr q17, [x4, #64]
+	WORD $0x4e1101af // tbl v15.16b, {v13.16b}, v17.16b
+	WORD $0x3dc03c92 // ldr q18, [x4, #240]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e09 // bit v9.16b, v16.16b, v1.16b
+	WORD $0x3dc04092 // ldr q18, [x4, #256]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0a // bit v10.16b, v16.16b, v1.16b
+	WORD $0x3dc01491 // ldr q17, [x4, #80]
+	WORD $0x4e1101af // tbl v15.16b, {v13.16b}, v17.16b
+	WORD $0x3dc03c92 // ldr q18, [x4, #240]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0b // bit v11.16b, v16.16b, v1.16b
+	WORD $0x3dc04092 // ldr q18, [x4, #256]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0c // bit v12.16b, v16.16b, v1.16b
+	WORD $0x4ea51cad // mov v13.16b, v5.16b
+	WORD $0x6f0a54ed // sli v13.16b, v7.16b, #2
+	WORD $0x6f0c552d // sli v13.16b, v9.16b, #4
+	WORD $0x6f0e556d // sli v13.16b, v11.16b, #6
+	WORD $0x3d80080d // str q13, [x0, #32]
+	WORD $0x4ea61ccd // mov v13.16b, v6.16b
+	WORD $0x6f0a550d // sli v13.16b, v8.16b, #2
+	WORD $0x6f0c554d // sli v13.16b, v10.16b, #4
+	WORD $0x6f0e558d // sli v13.16b, v12.16b, #6
+	WORD $0x3d80100d // str q13, [x0, #64]
+	WORD $0x6f0e04a5 // ushr v5.16b, v5.16b, #2
+	WORD $0x4ea51cad // mov v13.16b, v5.16b
+	WORD $0x6f0e04c6 // ushr v6.16b, v6.16b, #2
+	WORD $0x6f0954cd // sli v13.16b, v6.16b, #1
+	WORD $0x6f0e04e7 // ushr v7.16b, v7.16b, #2
+	WORD $0x6f0a54ed // sli v13.16b, v7.16b, #2
+	WORD $0x6f0e0508 // ushr v8.16b, v8.16b, #2
+	WORD $0x6f0b550d // sli v13.16b, v8.16b, #3
+	WORD $0x6f0e0529 // ushr v9.16b, v9.16b, #2
+	WORD $0x6f0c552d // sli v13.16b, v9.16b, #4
+	WORD $0x6f0e054a // ushr v10.16b, v10.16b, #2
+	WORD $0x6f0d554d // sli v13.16b, v10.16b, #5
+	WORD $0x6f0e056b // ushr v11.16b, v11.16b, #2
+	WORD $0x6f0e556d // sli v13.16b, v11.16b, #6
+	WORD $0x6f0e058c // ushr v12.16b, v12.16b, #2
+	WORD $0x6f0f558d // sli v13.16b, v12.16b, #7
+	WORD $0x3d80180d // str q13, [x0, #96]
+	ADD $82, R1, R1
+	ADD $82, R3, R3
+	ADD $114, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
 // func fileStreamIQ4XSNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 TEXT ·fileStreamIQ4XSNEON(SB), NOSPLIT, $0-48
 	MOVD out+0(FP), R0
@@ -14729,7 +30555,7 @@ TEXT ·fileStreamIQ4XSNEON(SB), NOSPLIT, $0-48
 	MOVD rows+40(FP), R5
 	MOVD $neonTable<>(SB), R9
 	WORD $0x4f00e5e0 // movi v0.16b, #0xf
-	WORD $0x3dc03121 // ldr q1, [x9, #192]
+	WORD $0x3dc05921 // ldr q1, [x9, #352]
 	WORD $0x4f01e602 // movi v2.16b, #0x30
 row:
 	MOVD R1, R6
@@ -14804,14 +30630,14 @@ super:
 	WORD $0x1ee24129 // fcvt s9, h9
 	WORD $0x4e040529 // dup v9.4s, v9.s[0]
 	WORD $0xfd4000ca // ldr d10, [x6]
-	WORD $0x3dc0352c // ldr q12, [x9, #208]
+	WORD $0x3dc0612c // ldr q12, [x9, #384]
 	WORD $0x4e0c014b // tbl v11.16b, {v10.16b}, v12.16b
-	WORD $0x3dc0392c // ldr q12, [x9, #224]
+	WORD $0x3dc0652c // ldr q12, [x9, #400]
 	WORD $0x4e0c014a // tbl v10.16b, {v10.16b}, v12.16b
-	WORD $0x3dc03d2d // ldr q13, [x9, #240]
+	WORD $0x3dc0692d // ldr q13, [x9, #416]
 	WORD $0x6e2d454a // ushl v10.16b, v10.16b, v13.16b
 	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
-	WORD $0x3dc0412d // ldr q13, [x9, #256]
+	WORD $0x3dc06d2d // ldr q13, [x9, #432]
 	WORD $0x6e2d456b // ushl v11.16b, v11.16b, v13.16b
 	WORD $0x6ea21d6a // bit v10.16b, v11.16b, v2.16b
 	WORD $0x4f01e40b // movi v11.16b, #0x20
@@ -14889,14 +30715,14 @@ super:
 	WORD $0x1ee24129 // fcvt s9, h9
 	WORD $0x4e040529 // dup v9.4s, v9.s[0]
 	WORD $0xfd4000ca // ldr d10, [x6]
-	WORD $0x3dc0452c // ldr q12, [x9, #272]
+	WORD $0x3dc0712c // ldr q12, [x9, #448]
 	WORD $0x4e0c014b // tbl v11.16b, {v10.16b}, v12.16b
-	WORD $0x3dc0492c // ldr q12, [x9, #288]
+	WORD $0x3dc0752c // ldr q12, [x9, #464]
 	WORD $0x4e0c014a // tbl v10.16b, {v10.16b}, v12.16b
-	WORD $0x3dc03d2d // ldr q13, [x9, #240]
+	WORD $0x3dc0692d // ldr q13, [x9, #416]
 	WORD $0x6e2d454a // ushl v10.16b, v10.16b, v13.16b
 	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
-	WORD $0x3dc0412d // ldr q13, [x9, #256]
+	WORD $0x3dc06d2d // ldr q13, [x9, #432]
 	WORD $0x6e2d456b // ushl v11.16b, v11.16b, v13.16b
 	WORD $0x6ea21d6a // bit v10.16b, v11.16b, v2.16b
 	WORD $0x4f01e40b // movi v11.16b, #0x20
@@ -14932,7 +30758,7 @@ TEXT ·fileFarIQ4XSNEON(SB), NOSPLIT, $0-48
 	MOVD rows+40(FP), R5
 	MOVD $neonTable<>(SB), R9
 	WORD $0x4f00e5e0 // movi v0.16b, #0xf
-	WORD $0x3dc03121 // ldr q1, [x9, #192]
+	WORD $0x3dc05921 // ldr q1, [x9, #352]
 	WORD $0x4f01e602 // movi v2.16b, #0x30
 row:
 	MOVD R1, R6
@@ -15010,14 +30836,14 @@ super:
 	WORD $0x1ee24129 // fcvt s9, h9
 	WORD $0x4e040529 // dup v9.4s, v9.s[0]
 	WORD $0xfd4000ca // ldr d10, [x6]
-	WORD $0x3dc0352c // ldr q12, [x9, #208]
+	WORD $0x3dc0612c // ldr q12, [x9, #384]
 	WORD $0x4e0c014b // tbl v11.16b, {v10.16b}, v12.16b
-	WORD $0x3dc0392c // ldr q12, [x9, #224]
+	WORD $0x3dc0652c // ldr q12, [x9, #400]
 	WORD $0x4e0c014a // tbl v10.16b, {v10.16b}, v12.16b
-	WORD $0x3dc03d2d // ldr q13, [x9, #240]
+	WORD $0x3dc0692d // ldr q13, [x9, #416]
 	WORD $0x6e2d454a // ushl v10.16b, v10.16b, v13.16b
 	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
-	WORD $0x3dc0412d // ldr q13, [x9, #256]
+	WORD $0x3dc06d2d // ldr q13, [x9, #432]
 	WORD $0x6e2d456b // ushl v11.16b, v11.16b, v13.16b
 	WORD $0x6ea21d6a // bit v10.16b, v11.16b, v2.16b
 	WORD $0x4f01e40b // movi v11.16b, #0x20
@@ -15095,14 +30921,14 @@ super:
 	WORD $0x1ee24129 // fcvt s9, h9
 	WORD $0x4e040529 // dup v9.4s, v9.s[0]
 	WORD $0xfd4000ca // ldr d10, [x6]
-	WORD $0x3dc0452c // ldr q12, [x9, #272]
+	WORD $0x3dc0712c // ldr q12, [x9, #448]
 	WORD $0x4e0c014b // tbl v11.16b, {v10.16b}, v12.16b
-	WORD $0x3dc0492c // ldr q12, [x9, #288]
+	WORD $0x3dc0752c // ldr q12, [x9, #464]
 	WORD $0x4e0c014a // tbl v10.16b, {v10.16b}, v12.16b
-	WORD $0x3dc03d2d // ldr q13, [x9, #240]
+	WORD $0x3dc0692d // ldr q13, [x9, #416]
 	WORD $0x6e2d454a // ushl v10.16b, v10.16b, v13.16b
 	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
-	WORD $0x3dc0412d // ldr q13, [x9, #256]
+	WORD $0x3dc06d2d // ldr q13, [x9, #432]
 	WORD $0x6e2d456b // ushl v11.16b, v11.16b, v13.16b
 	WORD $0x6ea21d6a // bit v10.16b, v11.16b, v2.16b
 	WORD $0x4f01e40b // movi v11.16b, #0x20
@@ -15139,7 +30965,7 @@ TEXT ·fileScatterIQ4XSNEON(SB), NOSPLIT, $0-56
 	MOVD index+24(FP), R6
 	MOVD $neonTable<>(SB), R11
 	WORD $0x4f00e5e0 // movi v0.16b, #0xf
-	WORD $0x3dc03161 // ldr q1, [x11, #192]
+	WORD $0x3dc05961 // ldr q1, [x11, #352]
 	WORD $0x4f01e602 // movi v2.16b, #0x30
 row:
 	MOVW 0(R6), R8
@@ -15226,14 +31052,14 @@ super:
 	WORD $0x1ee24129 // fcvt s9, h9
 	WORD $0x4e040529 // dup v9.4s, v9.s[0]
 	WORD $0xfd40010a // ldr d10, [x8]
-	WORD $0x3dc0356c // ldr q12, [x11, #208]
+	WORD $0x3dc0616c // ldr q12, [x11, #384]
 	WORD $0x4e0c014b // tbl v11.16b, {v10.16b}, v12.16b
-	WORD $0x3dc0396c // ldr q12, [x11, #224]
+	WORD $0x3dc0656c // ldr q12, [x11, #400]
 	WORD $0x4e0c014a // tbl v10.16b, {v10.16b}, v12.16b
-	WORD $0x3dc03d6d // ldr q13, [x11, #240]
+	WORD $0x3dc0696d // ldr q13, [x11, #416]
 	WORD $0x6e2d454a // ushl v10.16b, v10.16b, v13.16b
 	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
-	WORD $0x3dc0416d // ldr q13, [x11, #256]
+	WORD $0x3dc06d6d // ldr q13, [x11, #432]
 	WORD $0x6e2d456b // ushl v11.16b, v11.16b, v13.16b
 	WORD $0x6ea21d6a // bit v10.16b, v11.16b, v2.16b
 	WORD $0x4f01e40b // movi v11.16b, #0x20
@@ -15311,14 +31137,14 @@ super:
 	WORD $0x1ee24129 // fcvt s9, h9
 	WORD $0x4e040529 // dup v9.4s, v9.s[0]
 	WORD $0xfd40010a // ldr d10, [x8]
-	WORD $0x3dc0456c // ldr q12, [x11, #272]
+	WORD $0x3dc0716c // ldr q12, [x11, #448]
 	WORD $0x4e0c014b // tbl v11.16b, {v10.16b}, v12.16b
-	WORD $0x3dc0496c // ldr q12, [x11, #288]
+	WORD $0x3dc0756c // ldr q12, [x11, #464]
 	WORD $0x4e0c014a // tbl v10.16b, {v10.16b}, v12.16b
-	WORD $0x3dc03d6d // ldr q13, [x11, #240]
+	WORD $0x3dc0696d // ldr q13, [x11, #416]
 	WORD $0x6e2d454a // ushl v10.16b, v10.16b, v13.16b
 	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
-	WORD $0x3dc0416d // ldr q13, [x11, #256]
+	WORD $0x3dc06d6d // ldr q13, [x11, #432]
 	WORD $0x6e2d456b // ushl v11.16b, v11.16b, v13.16b
 	WORD $0x6ea21d6a // bit v10.16b, v11.16b, v2.16b
 	WORD $0x4f01e40b // movi v11.16b, #0x20
@@ -15355,7 +31181,7 @@ TEXT ·fileStreamIQ4XSDOT(SB), NOSPLIT, $0-48
 	MOVD rows+40(FP), R5
 	MOVD $neonTable<>(SB), R9
 	WORD $0x4f00e5e0 // movi v0.16b, #0xf
-	WORD $0x3dc03121 // ldr q1, [x9, #192]
+	WORD $0x3dc05921 // ldr q1, [x9, #352]
 	WORD $0x4f01e602 // movi v2.16b, #0x30
 row:
 	MOVD R1, R6
@@ -15414,14 +31240,14 @@ super:
 	WORD $0x1ee240c6 // fcvt s6, h6
 	WORD $0x4e0404c6 // dup v6.4s, v6.s[0]
 	WORD $0xfd4000c7 // ldr d7, [x6]
-	WORD $0x3dc03529 // ldr q9, [x9, #208]
+	WORD $0x3dc06129 // ldr q9, [x9, #384]
 	WORD $0x4e0900e8 // tbl v8.16b, {v7.16b}, v9.16b
-	WORD $0x3dc03929 // ldr q9, [x9, #224]
+	WORD $0x3dc06529 // ldr q9, [x9, #400]
 	WORD $0x4e0900e7 // tbl v7.16b, {v7.16b}, v9.16b
-	WORD $0x3dc03d2a // ldr q10, [x9, #240]
+	WORD $0x3dc0692a // ldr q10, [x9, #416]
 	WORD $0x6e2a44e7 // ushl v7.16b, v7.16b, v10.16b
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
-	WORD $0x3dc0412a // ldr q10, [x9, #256]
+	WORD $0x3dc06d2a // ldr q10, [x9, #432]
 	WORD $0x6e2a4508 // ushl v8.16b, v8.16b, v10.16b
 	WORD $0x6ea21d07 // bit v7.16b, v8.16b, v2.16b
 	WORD $0x4f01e408 // movi v8.16b, #0x20
@@ -15483,14 +31309,14 @@ super:
 	WORD $0x1ee240c6 // fcvt s6, h6
 	WORD $0x4e0404c6 // dup v6.4s, v6.s[0]
 	WORD $0xfd4000c7 // ldr d7, [x6]
-	WORD $0x3dc04529 // ldr q9, [x9, #272]
+	WORD $0x3dc07129 // ldr q9, [x9, #448]
 	WORD $0x4e0900e8 // tbl v8.16b, {v7.16b}, v9.16b
-	WORD $0x3dc04929 // ldr q9, [x9, #288]
+	WORD $0x3dc07529 // ldr q9, [x9, #464]
 	WORD $0x4e0900e7 // tbl v7.16b, {v7.16b}, v9.16b
-	WORD $0x3dc03d2a // ldr q10, [x9, #240]
+	WORD $0x3dc0692a // ldr q10, [x9, #416]
 	WORD $0x6e2a44e7 // ushl v7.16b, v7.16b, v10.16b
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
-	WORD $0x3dc0412a // ldr q10, [x9, #256]
+	WORD $0x3dc06d2a // ldr q10, [x9, #432]
 	WORD $0x6e2a4508 // ushl v8.16b, v8.16b, v10.16b
 	WORD $0x6ea21d07 // bit v7.16b, v8.16b, v2.16b
 	WORD $0x4f01e408 // movi v8.16b, #0x20
@@ -15526,7 +31352,7 @@ TEXT ·fileFarIQ4XSDOT(SB), NOSPLIT, $0-48
 	MOVD rows+40(FP), R5
 	MOVD $neonTable<>(SB), R9
 	WORD $0x4f00e5e0 // movi v0.16b, #0xf
-	WORD $0x3dc03121 // ldr q1, [x9, #192]
+	WORD $0x3dc05921 // ldr q1, [x9, #352]
 	WORD $0x4f01e602 // movi v2.16b, #0x30
 row:
 	MOVD R1, R6
@@ -15588,14 +31414,14 @@ super:
 	WORD $0x1ee240c6 // fcvt s6, h6
 	WORD $0x4e0404c6 // dup v6.4s, v6.s[0]
 	WORD $0xfd4000c7 // ldr d7, [x6]
-	WORD $0x3dc03529 // ldr q9, [x9, #208]
+	WORD $0x3dc06129 // ldr q9, [x9, #384]
 	WORD $0x4e0900e8 // tbl v8.16b, {v7.16b}, v9.16b
-	WORD $0x3dc03929 // ldr q9, [x9, #224]
+	WORD $0x3dc06529 // ldr q9, [x9, #400]
 	WORD $0x4e0900e7 // tbl v7.16b, {v7.16b}, v9.16b
-	WORD $0x3dc03d2a // ldr q10, [x9, #240]
+	WORD $0x3dc0692a // ldr q10, [x9, #416]
 	WORD $0x6e2a44e7 // ushl v7.16b, v7.16b, v10.16b
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
-	WORD $0x3dc0412a // ldr q10, [x9, #256]
+	WORD $0x3dc06d2a // ldr q10, [x9, #432]
 	WORD $0x6e2a4508 // ushl v8.16b, v8.16b, v10.16b
 	WORD $0x6ea21d07 // bit v7.16b, v8.16b, v2.16b
 	WORD $0x4f01e408 // movi v8.16b, #0x20
@@ -15657,14 +31483,14 @@ super:
 	WORD $0x1ee240c6 // fcvt s6, h6
 	WORD $0x4e0404c6 // dup v6.4s, v6.s[0]
 	WORD $0xfd4000c7 // ldr d7, [x6]
-	WORD $0x3dc04529 // ldr q9, [x9, #272]
+	WORD $0x3dc07129 // ldr q9, [x9, #448]
 	WORD $0x4e0900e8 // tbl v8.16b, {v7.16b}, v9.16b
-	WORD $0x3dc04929 // ldr q9, [x9, #288]
+	WORD $0x3dc07529 // ldr q9, [x9, #464]
 	WORD $0x4e0900e7 // tbl v7.16b, {v7.16b}, v9.16b
-	WORD $0x3dc03d2a // ldr q10, [x9, #240]
+	WORD $0x3dc0692a // ldr q10, [x9, #416]
 	WORD $0x6e2a44e7 // ushl v7.16b, v7.16b, v10.16b
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
-	WORD $0x3dc0412a // ldr q10, [x9, #256]
+	WORD $0x3dc06d2a // ldr q10, [x9, #432]
 	WORD $0x6e2a4508 // ushl v8.16b, v8.16b, v10.16b
 	WORD $0x6ea21d07 // bit v7.16b, v8.16b, v2.16b
 	WORD $0x4f01e408 // movi v8.16b, #0x20
@@ -15701,7 +31527,7 @@ TEXT ·fileScatterIQ4XSDOT(SB), NOSPLIT, $0-56
 	MOVD index+24(FP), R6
 	MOVD $neonTable<>(SB), R11
 	WORD $0x4f00e5e0 // movi v0.16b, #0xf
-	WORD $0x3dc03161 // ldr q1, [x11, #192]
+	WORD $0x3dc05961 // ldr q1, [x11, #352]
 	WORD $0x4f01e602 // movi v2.16b, #0x30
 row:
 	MOVW 0(R6), R8
@@ -15772,14 +31598,14 @@ super:
 	WORD $0x1ee240c6 // fcvt s6, h6
 	WORD $0x4e0404c6 // dup v6.4s, v6.s[0]
 	WORD $0xfd400107 // ldr d7, [x8]
-	WORD $0x3dc03569 // ldr q9, [x11, #208]
+	WORD $0x3dc06169 // ldr q9, [x11, #384]
 	WORD $0x4e0900e8 // tbl v8.16b, {v7.16b}, v9.16b
-	WORD $0x3dc03969 // ldr q9, [x11, #224]
+	WORD $0x3dc06569 // ldr q9, [x11, #400]
 	WORD $0x4e0900e7 // tbl v7.16b, {v7.16b}, v9.16b
-	WORD $0x3dc03d6a // ldr q10, [x11, #240]
+	WORD $0x3dc0696a // ldr q10, [x11, #416]
 	WORD $0x6e2a44e7 // ushl v7.16b, v7.16b, v10.16b
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
-	WORD $0x3dc0416a // ldr q10, [x11, #256]
+	WORD $0x3dc06d6a // ldr q10, [x11, #432]
 	WORD $0x6e2a4508 // ushl v8.16b, v8.16b, v10.16b
 	WORD $0x6ea21d07 // bit v7.16b, v8.16b, v2.16b
 	WORD $0x4f01e408 // movi v8.16b, #0x20
@@ -15841,14 +31667,14 @@ super:
 	WORD $0x1ee240c6 // fcvt s6, h6
 	WORD $0x4e0404c6 // dup v6.4s, v6.s[0]
 	WORD $0xfd400107 // ldr d7, [x8]
-	WORD $0x3dc04569 // ldr q9, [x11, #272]
+	WORD $0x3dc07169 // ldr q9, [x11, #448]
 	WORD $0x4e0900e8 // tbl v8.16b, {v7.16b}, v9.16b
-	WORD $0x3dc04969 // ldr q9, [x11, #288]
+	WORD $0x3dc07569 // ldr q9, [x11, #464]
 	WORD $0x4e0900e7 // tbl v7.16b, {v7.16b}, v9.16b
-	WORD $0x3dc03d6a // ldr q10, [x11, #240]
+	WORD $0x3dc0696a // ldr q10, [x11, #416]
 	WORD $0x6e2a44e7 // ushl v7.16b, v7.16b, v10.16b
 	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
-	WORD $0x3dc0416a // ldr q10, [x11, #256]
+	WORD $0x3dc06d6a // ldr q10, [x11, #432]
 	WORD $0x6e2a4508 // ushl v8.16b, v8.16b, v10.16b
 	WORD $0x6ea21d07 // bit v7.16b, v8.16b, v2.16b
 	WORD $0x4f01e408 // movi v8.16b, #0x20
@@ -15883,7 +31709,7 @@ TEXT ·packIQ4XSNEON(SB), NOSPLIT, $0-32
 	MOVD ahead+24(FP), R3
 	MOVD $neonTable<>(SB), R4
 	WORD $0x4f00e5e0 // movi v0.16b, #0xf
-	WORD $0x3dc03081 // ldr q1, [x4, #192]
+	WORD $0x3dc05881 // ldr q1, [x4, #352]
 	WORD $0x4f01e602 // movi v2.16b, #0x30
 	ADD R1, R3, R3
 super:
@@ -15891,28 +31717,28 @@ super:
 	WORD $0xf9802062 // prfm pldl2keep, [x3, #64]
 	WORD $0xf9804062 // prfm pldl2keep, [x3, #128]
 	WORD $0xfd400023 // ldr d3, [x1]
-	WORD $0x3dc03485 // ldr q5, [x4, #208]
+	WORD $0x3dc06085 // ldr q5, [x4, #384]
 	WORD $0x4e050064 // tbl v4.16b, {v3.16b}, v5.16b
-	WORD $0x3dc03885 // ldr q5, [x4, #224]
+	WORD $0x3dc06485 // ldr q5, [x4, #400]
 	WORD $0x4e050063 // tbl v3.16b, {v3.16b}, v5.16b
-	WORD $0x3dc03c86 // ldr q6, [x4, #240]
+	WORD $0x3dc06886 // ldr q6, [x4, #416]
 	WORD $0x6e264463 // ushl v3.16b, v3.16b, v6.16b
 	WORD $0x4e201c63 // and v3.16b, v3.16b, v0.16b
-	WORD $0x3dc04086 // ldr q6, [x4, #256]
+	WORD $0x3dc06c86 // ldr q6, [x4, #432]
 	WORD $0x6e264484 // ushl v4.16b, v4.16b, v6.16b
 	WORD $0x6ea21c83 // bit v3.16b, v4.16b, v2.16b
 	WORD $0x4f01e404 // movi v4.16b, #0x20
 	WORD $0x6e248463 // sub v3.16b, v3.16b, v4.16b
 	WORD $0xbd000003 // str s3, [x0]
 	WORD $0xfd400023 // ldr d3, [x1]
-	WORD $0x3dc04485 // ldr q5, [x4, #272]
+	WORD $0x3dc07085 // ldr q5, [x4, #448]
 	WORD $0x4e050064 // tbl v4.16b, {v3.16b}, v5.16b
-	WORD $0x3dc04885 // ldr q5, [x4, #288]
+	WORD $0x3dc07485 // ldr q5, [x4, #464]
 	WORD $0x4e050063 // tbl v3.16b, {v3.16b}, v5.16b
-	WORD $0x3dc03c86 // ldr q6, [x4, #240]
+	WORD $0x3dc06886 // ldr q6, [x4, #416]
 	WORD $0x6e264463 // ushl v3.16b, v3.16b, v6.16b
 	WORD $0x4e201c63 // and v3.16b, v3.16b, v0.16b
-	WORD $0x3dc04086 // ldr q6, [x4, #256]
+	WORD $0x3dc06c86 // ldr q6, [x4, #432]
 	WORD $0x6e264484 // ushl v4.16b, v4.16b, v6.16b
 	WORD $0x6ea21c83 // bit v3.16b, v4.16b, v2.16b
 	WORD $0x4f01e404 // movi v4.16b, #0x20
@@ -15987,6 +31813,3950 @@ super:
 	ADD $136, R1, R1
 	ADD $136, R3, R3
 	ADD $138, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func fileStreamIQ1MNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileStreamIQ1MNEON(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc05522 // ldr q2, [x9, #336]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ1M(SB), R10
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+super:
+	MOVWU 0(R6), R11
+	MOVWU 4(R6), R12
+	MOVWU 8(R6), R13
+	MOVWU 12(R6), R14
+	MOVD 32(R6), R15
+	UBFX $0, R11, $8, R16
+	UBFX $0, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	UBFX $16, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	UBFX $32, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	UBFX $48, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a10 // zip1 v16.4s, v16.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a11 // zip2 v17.2d, v16.2d, v25.2d
+	WORD $0x4ed93a10 // zip1 v16.2d, v16.2d, v25.2d
+	UBFX $8, R11, $8, R16
+	UBFX $4, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	UBFX $20, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	UBFX $36, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	UBFX $52, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a52 // zip1 v18.4s, v18.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a53 // zip2 v19.2d, v18.2d, v25.2d
+	WORD $0x4ed93a52 // zip1 v18.2d, v18.2d, v25.2d
+	UBFX $16, R11, $8, R16
+	UBFX $8, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	UBFX $24, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	UBFX $40, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	UBFX $56, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a94 // zip1 v20.4s, v20.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a95 // zip2 v21.2d, v20.2d, v25.2d
+	WORD $0x4ed93a94 // zip1 v20.2d, v20.2d, v25.2d
+	UBFX $24, R11, $8, R16
+	UBFX $12, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	UBFX $28, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	UBFX $44, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	UBFX $60, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983ad6 // zip1 v22.4s, v22.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97ad7 // zip2 v23.2d, v22.2d, v25.2d
+	WORD $0x4ed93ad6 // zip1 v22.2d, v22.2d, v25.2d
+	WORD $0xfd4010d8 // ldr d24, [x6, #32]
+	WORD $0x2f10a718 // uxtl v24.4s, v24.4h
+	WORD $0x4f3c5719 // shl v25.4s, v24.4s, #28
+	WORD $0x4f210739 // sshr v25.4s, v25.4s, #31
+	WORD $0x6ea11f30 // bit v16.16b, v25.16b, v1.16b
+	WORD $0x6ea11f31 // bit v17.16b, v25.16b, v1.16b
+	WORD $0x4f385719 // shl v25.4s, v24.4s, #24
+	WORD $0x4f210739 // sshr v25.4s, v25.4s, #31
+	WORD $0x6ea11f32 // bit v18.16b, v25.16b, v1.16b
+	WORD $0x6ea11f33 // bit v19.16b, v25.16b, v1.16b
+	WORD $0x4f345719 // shl v25.4s, v24.4s, #20
+	WORD $0x4f210739 // sshr v25.4s, v25.4s, #31
+	WORD $0x6ea11f34 // bit v20.16b, v25.16b, v1.16b
+	WORD $0x6ea11f35 // bit v21.16b, v25.16b, v1.16b
+	WORD $0x4f305719 // shl v25.4s, v24.4s, #16
+	WORD $0x4f210739 // sshr v25.4s, v25.4s, #31
+	WORD $0x6ea11f36 // bit v22.16b, v25.16b, v1.16b
+	WORD $0x6ea11f37 // bit v23.16b, v25.16b, v1.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc000ef // ldr q15, [x7]
+	WORD $0x0e2fc209 // smull v9.8h, v16.8b, v15.8b
+	WORD $0x4e2fc20a // smull2 v10.8h, v16.16b, v15.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc008ef // ldr q15, [x7, #32]
+	WORD $0x0e2f8229 // smlal v9.8h, v17.8b, v15.8b
+	WORD $0x4e2f822a // smlal2 v10.8h, v17.16b, v15.16b
+	WORD $0x4e120052 // tbl v18.16b, {v2.16b}, v18.16b
+	WORD $0x3dc010ef // ldr q15, [x7, #64]
+	WORD $0x0e2f8249 // smlal v9.8h, v18.8b, v15.8b
+	WORD $0x4e2f824a // smlal2 v10.8h, v18.16b, v15.16b
+	WORD $0x4e130053 // tbl v19.16b, {v2.16b}, v19.16b
+	WORD $0x3dc018ef // ldr q15, [x7, #96]
+	WORD $0x0e2f8269 // smlal v9.8h, v19.8b, v15.8b
+	WORD $0x4e2f826a // smlal2 v10.8h, v19.16b, v15.16b
+	WORD $0x4e140054 // tbl v20.16b, {v2.16b}, v20.16b
+	WORD $0x3dc020ef // ldr q15, [x7, #128]
+	WORD $0x0e2fc28d // smull v13.8h, v20.8b, v15.8b
+	WORD $0x4e2fc28e // smull2 v14.8h, v20.16b, v15.16b
+	WORD $0x4e150055 // tbl v21.16b, {v2.16b}, v21.16b
+	WORD $0x3dc028ef // ldr q15, [x7, #160]
+	WORD $0x0e2f82ad // smlal v13.8h, v21.8b, v15.8b
+	WORD $0x4e2f82ae // smlal2 v14.8h, v21.16b, v15.16b
+	WORD $0x4e160056 // tbl v22.16b, {v2.16b}, v22.16b
+	WORD $0x3dc030ef // ldr q15, [x7, #192]
+	WORD $0x0e2f82cd // smlal v13.8h, v22.8b, v15.8b
+	WORD $0x4e2f82ce // smlal2 v14.8h, v22.16b, v15.16b
+	WORD $0x4e170057 // tbl v23.16b, {v2.16b}, v23.16b
+	WORD $0x3dc038ef // ldr q15, [x7, #224]
+	WORD $0x0e2f82ed // smlal v13.8h, v23.8b, v15.8b
+	WORD $0x4e2f82ee // smlal2 v14.8h, v23.16b, v15.16b
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4ea8bce7 // addp v7.4s, v7.4s, v8.4s
+	WORD $0x4e6029ab // saddlp v11.4s, v13.8h
+	WORD $0x4e6029cc // saddlp v12.4s, v14.8h
+	WORD $0x4eacbd6b // addp v11.4s, v11.4s, v12.4s
+	MOVD 48(R6), R11
+	LSR $12, R11, R11
+	AND $0x000f000f000f000f, R11, R11
+	ORR R11>>12, R11, R11
+	ORR R11>>24, R11, R12
+	WORD $0x4e040d8f // dup v15.4s, w12
+	WORD $0x1ee241ef // fcvt s15, h15
+	WORD $0x4e0405ef // dup v15.4s, v15.s[0]
+	WORD $0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
+	WORD $0xbd4030d1 // ldr s17, [x6, #48]
+	WORD $0x3dc07933 // ldr q19, [x9, #480]
+	WORD $0x4e130231 // tbl v17.16b, {v17.16b}, v19.16b
+	WORD $0x3dc07d33 // ldr q19, [x9, #496]
+	WORD $0x6e734631 // ushl v17.8h, v17.8h, v19.8h
+	WORD $0x0e212a31 // xtn v17.8b, v17.8h
+	WORD $0x4f00e5d3 // movi v19.16b, #0xe
+	WORD $0x4e331e31 // and v17.16b, v17.16b, v19.16b
+	WORD $0x4f00e433 // movi v19.16b, #0x1
+	WORD $0x4eb31e31 // orr v17.16b, v17.16b, v19.16b
+	WORD $0x0f08a631 // sxtl v17.8h, v17.8b
+	WORD $0x4f305630 // shl v16.4s, v17.4s, #16
+	WORD $0x4f300610 // sshr v16.4s, v16.4s, #16
+	WORD $0x4f300631 // sshr v17.4s, v17.4s, #16
+	WORD $0x4eb09ce7 // mul v7.4s, v7.4s, v16.4s
+	WORD $0x4eb19567 // mla v7.4s, v11.4s, v17.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc040f2 // ldr q18, [x7, #256]
+	WORD $0x6e2fde52 // fmul v18.4s, v18.4s, v15.4s
+	WORD $0x4e32cce5 // fmla v5.4s, v7.4s, v18.4s
+	MOVWU 16(R6), R11
+	MOVWU 20(R6), R12
+	MOVWU 24(R6), R13
+	MOVWU 28(R6), R14
+	MOVD 40(R6), R15
+	UBFX $0, R11, $8, R16
+	UBFX $0, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	UBFX $16, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	UBFX $32, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	UBFX $48, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a10 // zip1 v16.4s, v16.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a11 // zip2 v17.2d, v16.2d, v25.2d
+	WORD $0x4ed93a10 // zip1 v16.2d, v16.2d, v25.2d
+	UBFX $8, R11, $8, R16
+	UBFX $4, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	UBFX $20, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	UBFX $36, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	UBFX $52, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a52 // zip1 v18.4s, v18.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a53 // zip2 v19.2d, v18.2d, v25.2d
+	WORD $0x4ed93a52 // zip1 v18.2d, v18.2d, v25.2d
+	UBFX $16, R11, $8, R16
+	UBFX $8, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	UBFX $24, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	UBFX $40, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	UBFX $56, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a94 // zip1 v20.4s, v20.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a95 // zip2 v21.2d, v20.2d, v25.2d
+	WORD $0x4ed93a94 // zip1 v20.2d, v20.2d, v25.2d
+	UBFX $24, R11, $8, R16
+	UBFX $12, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	UBFX $28, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	UBFX $44, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	UBFX $60, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983ad6 // zip1 v22.4s, v22.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97ad7 // zip2 v23.2d, v22.2d, v25.2d
+	WORD $0x4ed93ad6 // zip1 v22.2d, v22.2d, v25.2d
+	WORD $0xfd4014d8 // ldr d24, [x6, #40]
+	WORD $0x2f10a718 // uxtl v24.4s, v24.4h
+	WORD $0x4f3c5719 // shl v25.4s, v24.4s, #28
+	WORD $0x4f210739 // sshr v25.4s, v25.4s, #31
+	WORD $0x6ea11f30 // bit v16.16b, v25.16b, v1.16b
+	WORD $0x6ea11f31 // bit v17.16b, v25.16b, v1.16b
+	WORD $0x4f385719 // shl v25.4s, v24.4s, #24
+	WORD $0x4f210739 // sshr v25.4s, v25.4s, #31
+	WORD $0x6ea11f32 // bit v18.16b, v25.16b, v1.16b
+	WORD $0x6ea11f33 // bit v19.16b, v25.16b, v1.16b
+	WORD $0x4f345719 // shl v25.4s, v24.4s, #20
+	WORD $0x4f210739 // sshr v25.4s, v25.4s, #31
+	WORD $0x6ea11f34 // bit v20.16b, v25.16b, v1.16b
+	WORD $0x6ea11f35 // bit v21.16b, v25.16b, v1.16b
+	WORD $0x4f305719 // shl v25.4s, v24.4s, #16
+	WORD $0x4f210739 // sshr v25.4s, v25.4s, #31
+	WORD $0x6ea11f36 // bit v22.16b, v25.16b, v1.16b
+	WORD $0x6ea11f37 // bit v23.16b, v25.16b, v1.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc004ef // ldr q15, [x7, #16]
+	WORD $0x0e2fc209 // smull v9.8h, v16.8b, v15.8b
+	WORD $0x4e2fc20a // smull2 v10.8h, v16.16b, v15.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc00cef // ldr q15, [x7, #48]
+	WORD $0x0e2f8229 // smlal v9.8h, v17.8b, v15.8b
+	WORD $0x4e2f822a // smlal2 v10.8h, v17.16b, v15.16b
+	WORD $0x4e120052 // tbl v18.16b, {v2.16b}, v18.16b
+	WORD $0x3dc014ef // ldr q15, [x7, #80]
+	WORD $0x0e2f8249 // smlal v9.8h, v18.8b, v15.8b
+	WORD $0x4e2f824a // smlal2 v10.8h, v18.16b, v15.16b
+	WORD $0x4e130053 // tbl v19.16b, {v2.16b}, v19.16b
+	WORD $0x3dc01cef // ldr q15, [x7, #112]
+	WORD $0x0e2f8269 // smlal v9.8h, v19.8b, v15.8b
+	WORD $0x4e2f826a // smlal2 v10.8h, v19.16b, v15.16b
+	WORD $0x4e140054 // tbl v20.16b, {v2.16b}, v20.16b
+	WORD $0x3dc024ef // ldr q15, [x7, #144]
+	WORD $0x0e2fc28d // smull v13.8h, v20.8b, v15.8b
+	WORD $0x4e2fc28e // smull2 v14.8h, v20.16b, v15.16b
+	WORD $0x4e150055 // tbl v21.16b, {v2.16b}, v21.16b
+	WORD $0x3dc02cef // ldr q15, [x7, #176]
+	WORD $0x0e2f82ad // smlal v13.8h, v21.8b, v15.8b
+	WORD $0x4e2f82ae // smlal2 v14.8h, v21.16b, v15.16b
+	WORD $0x4e160056 // tbl v22.16b, {v2.16b}, v22.16b
+	WORD $0x3dc034ef // ldr q15, [x7, #208]
+	WORD $0x0e2f82cd // smlal v13.8h, v22.8b, v15.8b
+	WORD $0x4e2f82ce // smlal2 v14.8h, v22.16b, v15.16b
+	WORD $0x4e170057 // tbl v23.16b, {v2.16b}, v23.16b
+	WORD $0x3dc03cef // ldr q15, [x7, #240]
+	WORD $0x0e2f82ed // smlal v13.8h, v23.8b, v15.8b
+	WORD $0x4e2f82ee // smlal2 v14.8h, v23.16b, v15.16b
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4ea8bce7 // addp v7.4s, v7.4s, v8.4s
+	WORD $0x4e6029ab // saddlp v11.4s, v13.8h
+	WORD $0x4e6029cc // saddlp v12.4s, v14.8h
+	WORD $0x4eacbd6b // addp v11.4s, v11.4s, v12.4s
+	MOVD 48(R6), R11
+	LSR $12, R11, R11
+	AND $0x000f000f000f000f, R11, R11
+	ORR R11>>12, R11, R11
+	ORR R11>>24, R11, R12
+	WORD $0x4e040d8f // dup v15.4s, w12
+	WORD $0x1ee241ef // fcvt s15, h15
+	WORD $0x4e0405ef // dup v15.4s, v15.s[0]
+	WORD $0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
+	WORD $0xbd4034d1 // ldr s17, [x6, #52]
+	WORD $0x3dc07933 // ldr q19, [x9, #480]
+	WORD $0x4e130231 // tbl v17.16b, {v17.16b}, v19.16b
+	WORD $0x3dc07d33 // ldr q19, [x9, #496]
+	WORD $0x6e734631 // ushl v17.8h, v17.8h, v19.8h
+	WORD $0x0e212a31 // xtn v17.8b, v17.8h
+	WORD $0x4f00e5d3 // movi v19.16b, #0xe
+	WORD $0x4e331e31 // and v17.16b, v17.16b, v19.16b
+	WORD $0x4f00e433 // movi v19.16b, #0x1
+	WORD $0x4eb31e31 // orr v17.16b, v17.16b, v19.16b
+	WORD $0x0f08a631 // sxtl v17.8h, v17.8b
+	WORD $0x4f305630 // shl v16.4s, v17.4s, #16
+	WORD $0x4f300610 // sshr v16.4s, v16.4s, #16
+	WORD $0x4f300631 // sshr v17.4s, v17.4s, #16
+	WORD $0x4eb09ce7 // mul v7.4s, v7.4s, v16.4s
+	WORD $0x4eb19567 // mla v7.4s, v11.4s, v17.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc044f2 // ldr q18, [x7, #272]
+	WORD $0x6e2fde52 // fmul v18.4s, v18.4s, v15.4s
+	WORD $0x4e32cce6 // fmla v6.4s, v7.4s, v18.4s
+	ADD $56, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e26d4a5 // faddp v5.4s, v5.4s, v6.4s
+	WORD $0x6e25d4a5 // faddp v5.4s, v5.4s, v5.4s
+	WORD $0x7e30d8a5 // faddp s5, v5.2s
+	WORD $0xbd000005 // str s5, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileFarIQ1MNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileFarIQ1MNEON(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc05522 // ldr q2, [x9, #336]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ1M(SB), R10
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+super:
+	WORD $0xf99000c2 // prfm pldl2keep, [x6, #8192]
+	MOVWU 0(R6), R11
+	MOVWU 4(R6), R12
+	MOVWU 8(R6), R13
+	MOVWU 12(R6), R14
+	MOVD 32(R6), R15
+	UBFX $0, R11, $8, R16
+	UBFX $0, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	UBFX $16, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	UBFX $32, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	UBFX $48, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a10 // zip1 v16.4s, v16.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a11 // zip2 v17.2d, v16.2d, v25.2d
+	WORD $0x4ed93a10 // zip1 v16.2d, v16.2d, v25.2d
+	UBFX $8, R11, $8, R16
+	UBFX $4, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	UBFX $20, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	UBFX $36, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	UBFX $52, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a52 // zip1 v18.4s, v18.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a53 // zip2 v19.2d, v18.2d, v25.2d
+	WORD $0x4ed93a52 // zip1 v18.2d, v18.2d, v25.2d
+	UBFX $16, R11, $8, R16
+	UBFX $8, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	UBFX $24, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	UBFX $40, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	UBFX $56, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a94 // zip1 v20.4s, v20.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a95 // zip2 v21.2d, v20.2d, v25.2d
+	WORD $0x4ed93a94 // zip1 v20.2d, v20.2d, v25.2d
+	UBFX $24, R11, $8, R16
+	UBFX $12, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	UBFX $28, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	UBFX $44, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	UBFX $60, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983ad6 // zip1 v22.4s, v22.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97ad7 // zip2 v23.2d, v22.2d, v25.2d
+	WORD $0x4ed93ad6 // zip1 v22.2d, v22.2d, v25.2d
+	WORD $0xfd4010d8 // ldr d24, [x6, #32]
+	WORD $0x2f10a718 // uxtl v24.4s, v24.4h
+	WORD $0x4f3c5719 // shl v25.4s, v24.4s, #28
+	WORD $0x4f210739 // sshr v25.4s, v25.4s, #31
+	WORD $0x6ea11f30 // bit v16.16b, v25.16b, v1.16b
+	WORD $0x6ea11f31 // bit v17.16b, v25.16b, v1.16b
+	WORD $0x4f385719 // shl v25.4s, v24.4s, #24
+	WORD $0x4f210739 // sshr v25.4s, v25.4s, #31
+	WORD $0x6ea11f32 // bit v18.16b, v25.16b, v1.16b
+	WORD $0x6ea11f33 // bit v19.16b, v25.16b, v1.16b
+	WORD $0x4f345719 // shl v25.4s, v24.4s, #20
+	WORD $0x4f210739 // sshr v25.4s, v25.4s, #31
+	WORD $0x6ea11f34 // bit v20.16b, v25.16b, v1.16b
+	WORD $0x6ea11f35 // bit v21.16b, v25.16b, v1.16b
+	WORD $0x4f305719 // shl v25.4s, v24.4s, #16
+	WORD $0x4f210739 // sshr v25.4s, v25.4s, #31
+	WORD $0x6ea11f36 // bit v22.16b, v25.16b, v1.16b
+	WORD $0x6ea11f37 // bit v23.16b, v25.16b, v1.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc000ef // ldr q15, [x7]
+	WORD $0x0e2fc209 // smull v9.8h, v16.8b, v15.8b
+	WORD $0x4e2fc20a // smull2 v10.8h, v16.16b, v15.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc008ef // ldr q15, [x7, #32]
+	WORD $0x0e2f8229 // smlal v9.8h, v17.8b, v15.8b
+	WORD $0x4e2f822a // smlal2 v10.8h, v17.16b, v15.16b
+	WORD $0x4e120052 // tbl v18.16b, {v2.16b}, v18.16b
+	WORD $0x3dc010ef // ldr q15, [x7, #64]
+	WORD $0x0e2f8249 // smlal v9.8h, v18.8b, v15.8b
+	WORD $0x4e2f824a // smlal2 v10.8h, v18.16b, v15.16b
+	WORD $0x4e130053 // tbl v19.16b, {v2.16b}, v19.16b
+	WORD $0x3dc018ef // ldr q15, [x7, #96]
+	WORD $0x0e2f8269 // smlal v9.8h, v19.8b, v15.8b
+	WORD $0x4e2f826a // smlal2 v10.8h, v19.16b, v15.16b
+	WORD $0x4e140054 // tbl v20.16b, {v2.16b}, v20.16b
+	WORD $0x3dc020ef // ldr q15, [x7, #128]
+	WORD $0x0e2fc28d // smull v13.8h, v20.8b, v15.8b
+	WORD $0x4e2fc28e // smull2 v14.8h, v20.16b, v15.16b
+	WORD $0x4e150055 // tbl v21.16b, {v2.16b}, v21.16b
+	WORD $0x3dc028ef // ldr q15, [x7, #160]
+	WORD $0x0e2f82ad // smlal v13.8h, v21.8b, v15.8b
+	WORD $0x4e2f82ae // smlal2 v14.8h, v21.16b, v15.16b
+	WORD $0x4e160056 // tbl v22.16b, {v2.16b}, v22.16b
+	WORD $0x3dc030ef // ldr q15, [x7, #192]
+	WORD $0x0e2f82cd // smlal v13.8h, v22.8b, v15.8b
+	WORD $0x4e2f82ce // smlal2 v14.8h, v22.16b, v15.16b
+	WORD $0x4e170057 // tbl v23.16b, {v2.16b}, v23.16b
+	WORD $0x3dc038ef // ldr q15, [x7, #224]
+	WORD $0x0e2f82ed // smlal v13.8h, v23.8b, v15.8b
+	WORD $0x4e2f82ee // smlal2 v14.8h, v23.16b, v15.16b
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4ea8bce7 // addp v7.4s, v7.4s, v8.4s
+	WORD $0x4e6029ab // saddlp v11.4s, v13.8h
+	WORD $0x4e6029cc // saddlp v12.4s, v14.8h
+	WORD $0x4eacbd6b // addp v11.4s, v11.4s, v12.4s
+	MOVD 48(R6), R11
+	LSR $12, R11, R11
+	AND $0x000f000f000f000f, R11, R11
+	ORR R11>>12, R11, R11
+	ORR R11>>24, R11, R12
+	WORD $0x4e040d8f // dup v15.4s, w12
+	WORD $0x1ee241ef // fcvt s15, h15
+	WORD $0x4e0405ef // dup v15.4s, v15.s[0]
+	WORD $0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
+	WORD $0xbd4030d1 // ldr s17, [x6, #48]
+	WORD $0x3dc07933 // ldr q19, [x9, #480]
+	WORD $0x4e130231 // tbl v17.16b, {v17.16b}, v19.16b
+	WORD $0x3dc07d33 // ldr q19, [x9, #496]
+	WORD $0x6e734631 // ushl v17.8h, v17.8h, v19.8h
+	WORD $0x0e212a31 // xtn v17.8b, v17.8h
+	WORD $0x4f00e5d3 // movi v19.16b, #0xe
+	WORD $0x4e331e31 // and v17.16b, v17.16b, v19.16b
+	WORD $0x4f00e433 // movi v19.16b, #0x1
+	WORD $0x4eb31e31 // orr v17.16b, v17.16b, v19.16b
+	WORD $0x0f08a631 // sxtl v17.8h, v17.8b
+	WORD $0x4f305630 // shl v16.4s, v17.4s, #16
+	WORD $0x4f300610 // sshr v16.4s, v16.4s, #16
+	WORD $0x4f300631 // sshr v17.4s, v17.4s, #16
+	WORD $0x4eb09ce7 // mul v7.4s, v7.4s, v16.4s
+	WORD $0x4eb19567 // mla v7.4s, v11.4s, v17.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc040f2 // ldr q18, [x7, #256]
+	WORD $0x6e2fde52 // fmul v18.4s, v18.4s, v15.4s
+	WORD $0x4e32cce5 // fmla v5.4s, v7.4s, v18.4s
+	MOVWU 16(R6), R11
+	MOVWU 20(R6), R12
+	MOVWU 24(R6), R13
+	MOVWU 28(R6), R14
+	MOVD 40(R6), R15
+	UBFX $0, R11, $8, R16
+	UBFX $0, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	UBFX $16, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	UBFX $32, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	UBFX $48, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a10 // zip1 v16.4s, v16.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a11 // zip2 v17.2d, v16.2d, v25.2d
+	WORD $0x4ed93a10 // zip1 v16.2d, v16.2d, v25.2d
+	UBFX $8, R11, $8, R16
+	UBFX $4, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	UBFX $20, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	UBFX $36, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	UBFX $52, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a52 // zip1 v18.4s, v18.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a53 // zip2 v19.2d, v18.2d, v25.2d
+	WORD $0x4ed93a52 // zip1 v18.2d, v18.2d, v25.2d
+	UBFX $16, R11, $8, R16
+	UBFX $8, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	UBFX $24, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	UBFX $40, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	UBFX $56, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983a94 // zip1 v20.4s, v20.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a95 // zip2 v21.2d, v20.2d, v25.2d
+	WORD $0x4ed93a94 // zip1 v20.2d, v20.2d, v25.2d
+	UBFX $24, R11, $8, R16
+	UBFX $12, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707956 // ldr d22, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	UBFX $28, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707958 // ldr d24, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	UBFX $44, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707959 // ldr d25, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	UBFX $60, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70795a // ldr d26, [x10, x16, lsl #3]
+	WORD $0x4e983ad6 // zip1 v22.4s, v22.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97ad7 // zip2 v23.2d, v22.2d, v25.2d
+	WORD $0x4ed93ad6 // zip1 v22.2d, v22.2d, v25.2d
+	WORD $0xfd4014d8 // ldr d24, [x6, #40]
+	WORD $0x2f10a718 // uxtl v24.4s, v24.4h
+	WORD $0x4f3c5719 // shl v25.4s, v24.4s, #28
+	WORD $0x4f210739 // sshr v25.4s, v25.4s, #31
+	WORD $0x6ea11f30 // bit v16.16b, v25.16b, v1.16b
+	WORD $0x6ea11f31 // bit v17.16b, v25.16b, v1.16b
+	WORD $0x4f385719 // shl v25.4s, v24.4s, #24
+	WORD $0x4f210739 // sshr v25.4s, v25.4s, #31
+	WORD $0x6ea11f32 // bit v18.16b, v25.16b, v1.16b
+	WORD $0x6ea11f33 // bit v19.16b, v25.16b, v1.16b
+	WORD $0x4f345719 // shl v25.4s, v24.4s, #20
+	WORD $0x4f210739 // sshr v25.4s, v25.4s, #31
+	WORD $0x6ea11f34 // bit v20.16b, v25.16b, v1.16b
+	WORD $0x6ea11f35 // bit v21.16b, v25.16b, v1.16b
+	WORD $0x4f305719 // shl v25.4s, v24.4s, #16
+	WORD $0x4f210739 // sshr v25.4s, v25.4s, #31
+	WORD $0x6ea11f36 // bit v22.16b, v25.16b, v1.16b
+	WORD $0x6ea11f37 // bit v23.16b, v25.16b, v1.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc004ef // ldr q15, [x7, #16]
+	WORD $0x0e2fc209 // smull v9.8h, v16.8b, v15.8b
+	WORD $0x4e2fc20a // smull2 v10.8h, v16.16b, v15.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc00cef // ldr q15, [x7, #48]
+	WORD $0x0e2f8229 // smlal v9.8h, v17.8b, v15.8b
+	WORD $0x4e2f822a // smlal2 v10.8h, v17.16b, v15.16b
+	WORD $0x4e120052 // tbl v18.16b, {v2.16b}, v18.16b
+	WORD $0x3dc014ef // ldr q15, [x7, #80]
+	WORD $0x0e2f8249 // smlal v9.8h, v18.8b, v15.8b
+	WORD $0x4e2f824a // smlal2 v10.8h, v18.16b, v15.16b
+	WORD $0x4e130053 // tbl v19.16b, {v2.16b}, v19.16b
+	WORD $0x3dc01cef // ldr q15, [x7, #112]
+	WORD $0x0e2f8269 // smlal v9.8h, v19.8b, v15.8b
+	WORD $0x4e2f826a // smlal2 v10.8h, v19.16b, v15.16b
+	WORD $0x4e140054 // tbl v20.16b, {v2.16b}, v20.16b
+	WORD $0x3dc024ef // ldr q15, [x7, #144]
+	WORD $0x0e2fc28d // smull v13.8h, v20.8b, v15.8b
+	WORD $0x4e2fc28e // smull2 v14.8h, v20.16b, v15.16b
+	WORD $0x4e150055 // tbl v21.16b, {v2.16b}, v21.16b
+	WORD $0x3dc02cef // ldr q15, [x7, #176]
+	WORD $0x0e2f82ad // smlal v13.8h, v21.8b, v15.8b
+	WORD $0x4e2f82ae // smlal2 v14.8h, v21.16b, v15.16b
+	WORD $0x4e160056 // tbl v22.16b, {v2.16b}, v22.16b
+	WORD $0x3dc034ef // ldr q15, [x7, #208]
+	WORD $0x0e2f82cd // smlal v13.8h, v22.8b, v15.8b
+	WORD $0x4e2f82ce // smlal2 v14.8h, v22.16b, v15.16b
+	WORD $0x4e170057 // tbl v23.16b, {v2.16b}, v23.16b
+	WORD $0x3dc03cef // ldr q15, [x7, #240]
+	WORD $0x0e2f82ed // smlal v13.8h, v23.8b, v15.8b
+	WORD $0x4e2f82ee // smlal2 v14.8h, v23.16b, v15.16b
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4ea8bce7 // addp v7.4s, v7.4s, v8.4s
+	WORD $0x4e6029ab // saddlp v11.4s, v13.8h
+	WORD $0x4e6029cc // saddlp v12.4s, v14.8h
+	WORD $0x4eacbd6b // addp v11.4s, v11.4s, v12.4s
+	MOVD 48(R6), R11
+	LSR $12, R11, R11
+	AND $0x000f000f000f000f, R11, R11
+	ORR R11>>12, R11, R11
+	ORR R11>>24, R11, R12
+	WORD $0x4e040d8f // dup v15.4s, w12
+	WORD $0x1ee241ef // fcvt s15, h15
+	WORD $0x4e0405ef // dup v15.4s, v15.s[0]
+	WORD $0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
+	WORD $0xbd4034d1 // ldr s17, [x6, #52]
+	WORD $0x3dc07933 // ldr q19, [x9, #480]
+	WORD $0x4e130231 // tbl v17.16b, {v17.16b}, v19.16b
+	WORD $0x3dc07d33 // ldr q19, [x9, #496]
+	WORD $0x6e734631 // ushl v17.8h, v17.8h, v19.8h
+	WORD $0x0e212a31 // xtn v17.8b, v17.8h
+	WORD $0x4f00e5d3 // movi v19.16b, #0xe
+	WORD $0x4e331e31 // and v17.16b, v17.16b, v19.16b
+	WORD $0x4f00e433 // movi v19.16b, #0x1
+	WORD $0x4eb31e31 // orr v17.16b, v17.16b, v19.16b
+	WORD $0x0f08a631 // sxtl v17.8h, v17.8b
+	WORD $0x4f305630 // shl v16.4s, v17.4s, #16
+	WORD $0x4f300610 // sshr v16.4s, v16.4s, #16
+	WORD $0x4f300631 // sshr v17.4s, v17.4s, #16
+	WORD $0x4eb09ce7 // mul v7.4s, v7.4s, v16.4s
+	WORD $0x4eb19567 // mla v7.4s, v11.4s, v17.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc044f2 // ldr q18, [x7, #272]
+	WORD $0x6e2fde52 // fmul v18.4s, v18.4s, v15.4s
+	WORD $0x4e32cce6 // fmla v6.4s, v7.4s, v18.4s
+	ADD $56, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e26d4a5 // faddp v5.4s, v5.4s, v6.4s
+	WORD $0x6e25d4a5 // faddp v5.4s, v5.4s, v5.4s
+	WORD $0x7e30d8a5 // faddp s5, v5.2s
+	WORD $0xbd000005 // str s5, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileScatterIQ1MNEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+TEXT ·fileScatterIQ1MNEON(SB), NOSPLIT, $0-56
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+32(FP), R3
+	MOVD n+40(FP), R4
+	MOVD rows+48(FP), R5
+	MOVD index+24(FP), R6
+	MOVD $neonTable<>(SB), R11
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc05562 // ldr q2, [x11, #336]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ1M(SB), R12
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+row:
+	MOVW 0(R6), R8
+	MUL R2, R8, R8
+	ADD R1, R8, R8
+	MOVD R8, R7
+	CMP $4, R5
+	BLE last
+	MOVW 16(R6), R7
+	MUL R2, R7, R7
+	ADD R1, R7, R7
+last:
+	MOVD R3, R9
+	MOVD R4, R10
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+super:
+	WORD $0xf98000e2 // prfm pldl2keep, [x7]
+	ADD $56, R7, R7
+	MOVWU 0(R8), R13
+	MOVWU 4(R8), R14
+	MOVWU 8(R8), R15
+	MOVWU 12(R8), R16
+	MOVD 32(R8), R17
+	UBFX $0, R13, $8, R19
+	UBFX $0, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $0, R14, $8, R19
+	UBFX $16, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737998 // ldr d24, [x12, x19, lsl #3]
+	UBFX $0, R15, $8, R19
+	UBFX $32, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737999 // ldr d25, [x12, x19, lsl #3]
+	UBFX $0, R16, $8, R19
+	UBFX $48, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73799a // ldr d26, [x12, x19, lsl #3]
+	WORD $0x4e983a10 // zip1 v16.4s, v16.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a11 // zip2 v17.2d, v16.2d, v25.2d
+	WORD $0x4ed93a10 // zip1 v16.2d, v16.2d, v25.2d
+	UBFX $8, R13, $8, R19
+	UBFX $4, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $8, R14, $8, R19
+	UBFX $20, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737998 // ldr d24, [x12, x19, lsl #3]
+	UBFX $8, R15, $8, R19
+	UBFX $36, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737999 // ldr d25, [x12, x19, lsl #3]
+	UBFX $8, R16, $8, R19
+	UBFX $52, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73799a // ldr d26, [x12, x19, lsl #3]
+	WORD $0x4e983a52 // zip1 v18.4s, v18.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a53 // zip2 v19.2d, v18.2d, v25.2d
+	WORD $0x4ed93a52 // zip1 v18.2d, v18.2d, v25.2d
+	UBFX $16, R13, $8, R19
+	UBFX $8, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $16, R14, $8, R19
+	UBFX $24, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737998 // ldr d24, [x12, x19, lsl #3]
+	UBFX $16, R15, $8, R19
+	UBFX $40, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737999 // ldr d25, [x12, x19, lsl #3]
+	UBFX $16, R16, $8, R19
+	UBFX $56, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73799a // ldr d26, [x12, x19, lsl #3]
+	WORD $0x4e983a94 // zip1 v20.4s, v20.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a95 // zip2 v21.2d, v20.2d, v25.2d
+	WORD $0x4ed93a94 // zip1 v20.2d, v20.2d, v25.2d
+	UBFX $24, R13, $8, R19
+	UBFX $12, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737996 // ldr d22, [x12, x19, lsl #3]
+	UBFX $24, R14, $8, R19
+	UBFX $28, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737998 // ldr d24, [x12, x19, lsl #3]
+	UBFX $24, R15, $8, R19
+	UBFX $44, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737999 // ldr d25, [x12, x19, lsl #3]
+	UBFX $24, R16, $8, R19
+	UBFX $60, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73799a // ldr d26, [x12, x19, lsl #3]
+	WORD $0x4e983ad6 // zip1 v22.4s, v22.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97ad7 // zip2 v23.2d, v22.2d, v25.2d
+	WORD $0x4ed93ad6 // zip1 v22.2d, v22.2d, v25.2d
+	WORD $0xfd401118 // ldr d24, [x8, #32]
+	WORD $0x2f10a718 // uxtl v24.4s, v24.4h
+	WORD $0x4f3c5719 // shl v25.4s, v24.4s, #28
+	WORD $0x4f210739 // sshr v25.4s, v25.4s, #31
+	WORD $0x6ea11f30 // bit v16.16b, v25.16b, v1.16b
+	WORD $0x6ea11f31 // bit v17.16b, v25.16b, v1.16b
+	WORD $0x4f385719 // shl v25.4s, v24.4s, #24
+	WORD $0x4f210739 // sshr v25.4s, v25.4s, #31
+	WORD $0x6ea11f32 // bit v18.16b, v25.16b, v1.16b
+	WORD $0x6ea11f33 // bit v19.16b, v25.16b, v1.16b
+	WORD $0x4f345719 // shl v25.4s, v24.4s, #20
+	WORD $0x4f210739 // sshr v25.4s, v25.4s, #31
+	WORD $0x6ea11f34 // bit v20.16b, v25.16b, v1.16b
+	WORD $0x6ea11f35 // bit v21.16b, v25.16b, v1.16b
+	WORD $0x4f305719 // shl v25.4s, v24.4s, #16
+	WORD $0x4f210739 // sshr v25.4s, v25.4s, #31
+	WORD $0x6ea11f36 // bit v22.16b, v25.16b, v1.16b
+	WORD $0x6ea11f37 // bit v23.16b, v25.16b, v1.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc0012f // ldr q15, [x9]
+	WORD $0x0e2fc209 // smull v9.8h, v16.8b, v15.8b
+	WORD $0x4e2fc20a // smull2 v10.8h, v16.16b, v15.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc0092f // ldr q15, [x9, #32]
+	WORD $0x0e2f8229 // smlal v9.8h, v17.8b, v15.8b
+	WORD $0x4e2f822a // smlal2 v10.8h, v17.16b, v15.16b
+	WORD $0x4e120052 // tbl v18.16b, {v2.16b}, v18.16b
+	WORD $0x3dc0112f // ldr q15, [x9, #64]
+	WORD $0x0e2f8249 // smlal v9.8h, v18.8b, v15.8b
+	WORD $0x4e2f824a // smlal2 v10.8h, v18.16b, v15.16b
+	WORD $0x4e130053 // tbl v19.16b, {v2.16b}, v19.16b
+	WORD $0x3dc0192f // ldr q15, [x9, #96]
+	WORD $0x0e2f8269 // smlal v9.8h, v19.8b, v15.8b
+	WORD $0x4e2f826a // smlal2 v10.8h, v19.16b, v15.16b
+	WORD $0x4e140054 // tbl v20.16b, {v2.16b}, v20.16b
+	WORD $0x3dc0212f // ldr q15, [x9, #128]
+	WORD $0x0e2fc28d // smull v13.8h, v20.8b, v15.8b
+	WORD $0x4e2fc28e // smull2 v14.8h, v20.16b, v15.16b
+	WORD $0x4e150055 // tbl v21.16b, {v2.16b}, v21.16b
+	WORD $0x3dc0292f // ldr q15, [x9, #160]
+	WORD $0x0e2f82ad // smlal v13.8h, v21.8b, v15.8b
+	WORD $0x4e2f82ae // smlal2 v14.8h, v21.16b, v15.16b
+	WORD $0x4e160056 // tbl v22.16b, {v2.16b}, v22.16b
+	WORD $0x3dc0312f // ldr q15, [x9, #192]
+	WORD $0x0e2f82cd // smlal v13.8h, v22.8b, v15.8b
+	WORD $0x4e2f82ce // smlal2 v14.8h, v22.16b, v15.16b
+	WORD $0x4e170057 // tbl v23.16b, {v2.16b}, v23.16b
+	WORD $0x3dc0392f // ldr q15, [x9, #224]
+	WORD $0x0e2f82ed // smlal v13.8h, v23.8b, v15.8b
+	WORD $0x4e2f82ee // smlal2 v14.8h, v23.16b, v15.16b
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4ea8bce7 // addp v7.4s, v7.4s, v8.4s
+	WORD $0x4e6029ab // saddlp v11.4s, v13.8h
+	WORD $0x4e6029cc // saddlp v12.4s, v14.8h
+	WORD $0x4eacbd6b // addp v11.4s, v11.4s, v12.4s
+	MOVD 48(R8), R13
+	LSR $12, R13, R13
+	AND $0x000f000f000f000f, R13, R13
+	ORR R13>>12, R13, R13
+	ORR R13>>24, R13, R14
+	WORD $0x4e040dcf // dup v15.4s, w14
+	WORD $0x1ee241ef // fcvt s15, h15
+	WORD $0x4e0405ef // dup v15.4s, v15.s[0]
+	WORD $0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
+	WORD $0xbd403111 // ldr s17, [x8, #48]
+	WORD $0x3dc07973 // ldr q19, [x11, #480]
+	WORD $0x4e130231 // tbl v17.16b, {v17.16b}, v19.16b
+	WORD $0x3dc07d73 // ldr q19, [x11, #496]
+	WORD $0x6e734631 // ushl v17.8h, v17.8h, v19.8h
+	WORD $0x0e212a31 // xtn v17.8b, v17.8h
+	WORD $0x4f00e5d3 // movi v19.16b, #0xe
+	WORD $0x4e331e31 // and v17.16b, v17.16b, v19.16b
+	WORD $0x4f00e433 // movi v19.16b, #0x1
+	WORD $0x4eb31e31 // orr v17.16b, v17.16b, v19.16b
+	WORD $0x0f08a631 // sxtl v17.8h, v17.8b
+	WORD $0x4f305630 // shl v16.4s, v17.4s, #16
+	WORD $0x4f300610 // sshr v16.4s, v16.4s, #16
+	WORD $0x4f300631 // sshr v17.4s, v17.4s, #16
+	WORD $0x4eb09ce7 // mul v7.4s, v7.4s, v16.4s
+	WORD $0x4eb19567 // mla v7.4s, v11.4s, v17.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc04132 // ldr q18, [x9, #256]
+	WORD $0x6e2fde52 // fmul v18.4s, v18.4s, v15.4s
+	WORD $0x4e32cce5 // fmla v5.4s, v7.4s, v18.4s
+	MOVWU 16(R8), R13
+	MOVWU 20(R8), R14
+	MOVWU 24(R8), R15
+	MOVWU 28(R8), R16
+	MOVD 40(R8), R17
+	UBFX $0, R13, $8, R19
+	UBFX $0, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $0, R14, $8, R19
+	UBFX $16, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737998 // ldr d24, [x12, x19, lsl #3]
+	UBFX $0, R15, $8, R19
+	UBFX $32, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737999 // ldr d25, [x12, x19, lsl #3]
+	UBFX $0, R16, $8, R19
+	UBFX $48, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73799a // ldr d26, [x12, x19, lsl #3]
+	WORD $0x4e983a10 // zip1 v16.4s, v16.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a11 // zip2 v17.2d, v16.2d, v25.2d
+	WORD $0x4ed93a10 // zip1 v16.2d, v16.2d, v25.2d
+	UBFX $8, R13, $8, R19
+	UBFX $4, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $8, R14, $8, R19
+	UBFX $20, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737998 // ldr d24, [x12, x19, lsl #3]
+	UBFX $8, R15, $8, R19
+	UBFX $36, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737999 // ldr d25, [x12, x19, lsl #3]
+	UBFX $8, R16, $8, R19
+	UBFX $52, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73799a // ldr d26, [x12, x19, lsl #3]
+	WORD $0x4e983a52 // zip1 v18.4s, v18.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a53 // zip2 v19.2d, v18.2d, v25.2d
+	WORD $0x4ed93a52 // zip1 v18.2d, v18.2d, v25.2d
+	UBFX $16, R13, $8, R19
+	UBFX $8, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	UBFX $16, R14, $8, R19
+	UBFX $24, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737998 // ldr d24, [x12, x19, lsl #3]
+	UBFX $16, R15, $8, R19
+	UBFX $40, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737999 // ldr d25, [x12, x19, lsl #3]
+	UBFX $16, R16, $8, R19
+	UBFX $56, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73799a // ldr d26, [x12, x19, lsl #3]
+	WORD $0x4e983a94 // zip1 v20.4s, v20.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97a95 // zip2 v21.2d, v20.2d, v25.2d
+	WORD $0x4ed93a94 // zip1 v20.2d, v20.2d, v25.2d
+	UBFX $24, R13, $8, R19
+	UBFX $12, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737996 // ldr d22, [x12, x19, lsl #3]
+	UBFX $24, R14, $8, R19
+	UBFX $28, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737998 // ldr d24, [x12, x19, lsl #3]
+	UBFX $24, R15, $8, R19
+	UBFX $44, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737999 // ldr d25, [x12, x19, lsl #3]
+	UBFX $24, R16, $8, R19
+	UBFX $60, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73799a // ldr d26, [x12, x19, lsl #3]
+	WORD $0x4e983ad6 // zip1 v22.4s, v22.4s, v24.4s
+	WORD $0x4e9a3b39 // zip1 v25.4s, v25.4s, v26.4s
+	WORD $0x4ed97ad7 // zip2 v23.2d, v22.2d, v25.2d
+	WORD $0x4ed93ad6 // zip1 v22.2d, v22.2d, v25.2d
+	WORD $0xfd401518 // ldr d24, [x8, #40]
+	WORD $0x2f10a718 // uxtl v24.4s, v24.4h
+	WORD $0x4f3c5719 // shl v25.4s, v24.4s, #28
+	WORD $0x4f210739 // sshr v25.4s, v25.4s, #31
+	WORD $0x6ea11f30 // bit v16.16b, v25.16b, v1.16b
+	WORD $0x6ea11f31 // bit v17.16b, v25.16b, v1.16b
+	WORD $0x4f385719 // shl v25.4s, v24.4s, #24
+	WORD $0x4f210739 // sshr v25.4s, v25.4s, #31
+	WORD $0x6ea11f32 // bit v18.16b, v25.16b, v1.16b
+	WORD $0x6ea11f33 // bit v19.16b, v25.16b, v1.16b
+	WORD $0x4f345719 // shl v25.4s, v24.4s, #20
+	WORD $0x4f210739 // sshr v25.4s, v25.4s, #31
+	WORD $0x6ea11f34 // bit v20.16b, v25.16b, v1.16b
+	WORD $0x6ea11f35 // bit v21.16b, v25.16b, v1.16b
+	WORD $0x4f305719 // shl v25.4s, v24.4s, #16
+	WORD $0x4f210739 // sshr v25.4s, v25.4s, #31
+	WORD $0x6ea11f36 // bit v22.16b, v25.16b, v1.16b
+	WORD $0x6ea11f37 // bit v23.16b, v25.16b, v1.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc0052f // ldr q15, [x9, #16]
+	WORD $0x0e2fc209 // smull v9.8h, v16.8b, v15.8b
+	WORD $0x4e2fc20a // smull2 v10.8h, v16.16b, v15.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc00d2f // ldr q15, [x9, #48]
+	WORD $0x0e2f8229 // smlal v9.8h, v17.8b, v15.8b
+	WORD $0x4e2f822a // smlal2 v10.8h, v17.16b, v15.16b
+	WORD $0x4e120052 // tbl v18.16b, {v2.16b}, v18.16b
+	WORD $0x3dc0152f // ldr q15, [x9, #80]
+	WORD $0x0e2f8249 // smlal v9.8h, v18.8b, v15.8b
+	WORD $0x4e2f824a // smlal2 v10.8h, v18.16b, v15.16b
+	WORD $0x4e130053 // tbl v19.16b, {v2.16b}, v19.16b
+	WORD $0x3dc01d2f // ldr q15, [x9, #112]
+	WORD $0x0e2f8269 // smlal v9.8h, v19.8b, v15.8b
+	WORD $0x4e2f826a // smlal2 v10.8h, v19.16b, v15.16b
+	WORD $0x4e140054 // tbl v20.16b, {v2.16b}, v20.16b
+	WORD $0x3dc0252f // ldr q15, [x9, #144]
+	WORD $0x0e2fc28d // smull v13.8h, v20.8b, v15.8b
+	WORD $0x4e2fc28e // smull2 v14.8h, v20.16b, v15.16b
+	WORD $0x4e150055 // tbl v21.16b, {v2.16b}, v21.16b
+	WORD $0x3dc02d2f // ldr q15, [x9, #176]
+	WORD $0x0e2f82ad // smlal v13.8h, v21.8b, v15.8b
+	WORD $0x4e2f82ae // smlal2 v14.8h, v21.16b, v15.16b
+	WORD $0x4e160056 // tbl v22.16b, {v2.16b}, v22.16b
+	WORD $0x3dc0352f // ldr q15, [x9, #208]
+	WORD $0x0e2f82cd // smlal v13.8h, v22.8b, v15.8b
+	WORD $0x4e2f82ce // smlal2 v14.8h, v22.16b, v15.16b
+	WORD $0x4e170057 // tbl v23.16b, {v2.16b}, v23.16b
+	WORD $0x3dc03d2f // ldr q15, [x9, #240]
+	WORD $0x0e2f82ed // smlal v13.8h, v23.8b, v15.8b
+	WORD $0x4e2f82ee // smlal2 v14.8h, v23.16b, v15.16b
+	WORD $0x4e602927 // saddlp v7.4s, v9.8h
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4ea8bce7 // addp v7.4s, v7.4s, v8.4s
+	WORD $0x4e6029ab // saddlp v11.4s, v13.8h
+	WORD $0x4e6029cc // saddlp v12.4s, v14.8h
+	WORD $0x4eacbd6b // addp v11.4s, v11.4s, v12.4s
+	MOVD 48(R8), R13
+	LSR $12, R13, R13
+	AND $0x000f000f000f000f, R13, R13
+	ORR R13>>12, R13, R13
+	ORR R13>>24, R13, R14
+	WORD $0x4e040dcf // dup v15.4s, w14
+	WORD $0x1ee241ef // fcvt s15, h15
+	WORD $0x4e0405ef // dup v15.4s, v15.s[0]
+	WORD $0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
+	WORD $0xbd403511 // ldr s17, [x8, #52]
+	WORD $0x3dc07973 // ldr q19, [x11, #480]
+	WORD $0x4e130231 // tbl v17.16b, {v17.16b}, v19.16b
+	WORD $0x3dc07d73 // ldr q19, [x11, #496]
+	WORD $0x6e734631 // ushl v17.8h, v17.8h, v19.8h
+	WORD $0x0e212a31 // xtn v17.8b, v17.8h
+	WORD $0x4f00e5d3 // movi v19.16b, #0xe
+	WORD $0x4e331e31 // and v17.16b, v17.16b, v19.16b
+	WORD $0x4f00e433 // movi v19.16b, #0x1
+	WORD $0x4eb31e31 // orr v17.16b, v17.16b, v19.16b
+	WORD $0x0f08a631 // sxtl v17.8h, v17.8b
+	WORD $0x4f305630 // shl v16.4s, v17.4s, #16
+	WORD $0x4f300610 // sshr v16.4s, v16.4s, #16
+	WORD $0x4f300631 // sshr v17.4s, v17.4s, #16
+	WORD $0x4eb09ce7 // mul v7.4s, v7.4s, v16.4s
+	WORD $0x4eb19567 // mla v7.4s, v11.4s, v17.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc04532 // ldr q18, [x9, #272]
+	WORD $0x6e2fde52 // fmul v18.4s, v18.4s, v15.4s
+	WORD $0x4e32cce6 // fmla v6.4s, v7.4s, v18.4s
+	ADD $56, R8, R8
+	ADD $448, R9, R9
+	SUBS $1, R10, R10
+	BGT super
+	WORD $0x6e26d4a5 // faddp v5.4s, v5.4s, v6.4s
+	WORD $0x6e25d4a5 // faddp v5.4s, v5.4s, v5.4s
+	WORD $0x7e30d8a5 // faddp s5, v5.2s
+	WORD $0xbd000005 // str s5, [x0]
+	ADD $4, R0, R0
+	ADD $4, R6, R6
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileStreamIQ1MDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileStreamIQ1MDOT(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc05522 // ldr q2, [x9, #336]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ1M(SB), R10
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+super:
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	MOVWU 0(R6), R11
+	MOVWU 4(R6), R12
+	MOVWU 8(R6), R13
+	MOVWU 12(R6), R14
+	MOVD 32(R6), R15
+	UBFX $0, R11, $8, R16
+	UBFX $0, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794a // ldr d10, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	UBFX $16, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	UBFX $32, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	UBFX $48, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92394a // zip1 v10.4s, v10.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3794b // zip2 v11.2d, v10.2d, v19.2d
+	WORD $0x4ed3394a // zip1 v10.2d, v10.2d, v19.2d
+	UBFX $8, R11, $8, R16
+	UBFX $4, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	UBFX $20, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	UBFX $36, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	UBFX $52, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92398c // zip1 v12.4s, v12.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3798d // zip2 v13.2d, v12.2d, v19.2d
+	WORD $0x4ed3398c // zip1 v12.2d, v12.2d, v19.2d
+	UBFX $16, R11, $8, R16
+	UBFX $8, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	UBFX $24, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	UBFX $40, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	UBFX $56, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed379cf // zip2 v15.2d, v14.2d, v19.2d
+	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	UBFX $24, R11, $8, R16
+	UBFX $12, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	UBFX $28, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	UBFX $44, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	UBFX $60, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e923a10 // zip1 v16.4s, v16.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed37a11 // zip2 v17.2d, v16.2d, v19.2d
+	WORD $0x4ed33a10 // zip1 v16.2d, v16.2d, v19.2d
+	WORD $0xfd4010d2 // ldr d18, [x6, #32]
+	WORD $0x2f10a652 // uxtl v18.4s, v18.4h
+	WORD $0x4f3c5653 // shl v19.4s, v18.4s, #28
+	WORD $0x4f210673 // sshr v19.4s, v19.4s, #31
+	WORD $0x6ea11e6a // bit v10.16b, v19.16b, v1.16b
+	WORD $0x6ea11e6b // bit v11.16b, v19.16b, v1.16b
+	WORD $0x4f385653 // shl v19.4s, v18.4s, #24
+	WORD $0x4f210673 // sshr v19.4s, v19.4s, #31
+	WORD $0x6ea11e6c // bit v12.16b, v19.16b, v1.16b
+	WORD $0x6ea11e6d // bit v13.16b, v19.16b, v1.16b
+	WORD $0x4f345653 // shl v19.4s, v18.4s, #20
+	WORD $0x4f210673 // sshr v19.4s, v19.4s, #31
+	WORD $0x6ea11e6e // bit v14.16b, v19.16b, v1.16b
+	WORD $0x6ea11e6f // bit v15.16b, v19.16b, v1.16b
+	WORD $0x4f305653 // shl v19.4s, v18.4s, #16
+	WORD $0x4f210673 // sshr v19.4s, v19.4s, #31
+	WORD $0x6ea11e70 // bit v16.16b, v19.16b, v1.16b
+	WORD $0x6ea11e71 // bit v17.16b, v19.16b, v1.16b
+	WORD $0x4e0a004a // tbl v10.16b, {v2.16b}, v10.16b
+	WORD $0x3dc000e9 // ldr q9, [x7]
+	WORD $0x4e899547 // sdot v7.4s, v10.16b, v9.16b
+	WORD $0x4e0b004b // tbl v11.16b, {v2.16b}, v11.16b
+	WORD $0x3dc008e9 // ldr q9, [x7, #32]
+	WORD $0x4e899567 // sdot v7.4s, v11.16b, v9.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc010e9 // ldr q9, [x7, #64]
+	WORD $0x4e899587 // sdot v7.4s, v12.16b, v9.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc018e9 // ldr q9, [x7, #96]
+	WORD $0x4e8995a7 // sdot v7.4s, v13.16b, v9.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc020e9 // ldr q9, [x7, #128]
+	WORD $0x4e8995c8 // sdot v8.4s, v14.16b, v9.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc028e9 // ldr q9, [x7, #160]
+	WORD $0x4e8995e8 // sdot v8.4s, v15.16b, v9.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc030e9 // ldr q9, [x7, #192]
+	WORD $0x4e899608 // sdot v8.4s, v16.16b, v9.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc038e9 // ldr q9, [x7, #224]
+	WORD $0x4e899628 // sdot v8.4s, v17.16b, v9.16b
+	MOVD 48(R6), R11
+	LSR $12, R11, R11
+	AND $0x000f000f000f000f, R11, R11
+	ORR R11>>12, R11, R11
+	ORR R11>>24, R11, R12
+	WORD $0x4e040d89 // dup v9.4s, w12
+	WORD $0x1ee24129 // fcvt s9, h9
+	WORD $0x4e040529 // dup v9.4s, v9.s[0]
+	WORD $0x6e23dd29 // fmul v9.4s, v9.4s, v3.4s
+	WORD $0xbd4030cb // ldr s11, [x6, #48]
+	WORD $0x3dc0792d // ldr q13, [x9, #480]
+	WORD $0x4e0d016b // tbl v11.16b, {v11.16b}, v13.16b
+	WORD $0x3dc07d2d // ldr q13, [x9, #496]
+	WORD $0x6e6d456b // ushl v11.8h, v11.8h, v13.8h
+	WORD $0x0e21296b // xtn v11.8b, v11.8h
+	WORD $0x4f00e5cd // movi v13.16b, #0xe
+	WORD $0x4e2d1d6b // and v11.16b, v11.16b, v13.16b
+	WORD $0x4f00e42d // movi v13.16b, #0x1
+	WORD $0x4ead1d6b // orr v11.16b, v11.16b, v13.16b
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f30556a // shl v10.4s, v11.4s, #16
+	WORD $0x4f30054a // sshr v10.4s, v10.4s, #16
+	WORD $0x4f30056b // sshr v11.4s, v11.4s, #16
+	WORD $0x4eaa9ce7 // mul v7.4s, v7.4s, v10.4s
+	WORD $0x4eab9507 // mla v7.4s, v8.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc040ec // ldr q12, [x7, #256]
+	WORD $0x6e29dd8c // fmul v12.4s, v12.4s, v9.4s
+	WORD $0x4e2ccce5 // fmla v5.4s, v7.4s, v12.4s
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	MOVWU 16(R6), R11
+	MOVWU 20(R6), R12
+	MOVWU 24(R6), R13
+	MOVWU 28(R6), R14
+	MOVD 40(R6), R15
+	UBFX $0, R11, $8, R16
+	UBFX $0, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794a // ldr d10, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	UBFX $16, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	UBFX $32, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	UBFX $48, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92394a // zip1 v10.4s, v10.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3794b // zip2 v11.2d, v10.2d, v19.2d
+	WORD $0x4ed3394a // zip1 v10.2d, v10.2d, v19.2d
+	UBFX $8, R11, $8, R16
+	UBFX $4, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	UBFX $20, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	UBFX $36, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	UBFX $52, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92398c // zip1 v12.4s, v12.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3798d // zip2 v13.2d, v12.2d, v19.2d
+	WORD $0x4ed3398c // zip1 v12.2d, v12.2d, v19.2d
+	UBFX $16, R11, $8, R16
+	UBFX $8, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	UBFX $24, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	UBFX $40, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	UBFX $56, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed379cf // zip2 v15.2d, v14.2d, v19.2d
+	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	UBFX $24, R11, $8, R16
+	UBFX $12, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	UBFX $28, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	UBFX $44, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	UBFX $60, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e923a10 // zip1 v16.4s, v16.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed37a11 // zip2 v17.2d, v16.2d, v19.2d
+	WORD $0x4ed33a10 // zip1 v16.2d, v16.2d, v19.2d
+	WORD $0xfd4014d2 // ldr d18, [x6, #40]
+	WORD $0x2f10a652 // uxtl v18.4s, v18.4h
+	WORD $0x4f3c5653 // shl v19.4s, v18.4s, #28
+	WORD $0x4f210673 // sshr v19.4s, v19.4s, #31
+	WORD $0x6ea11e6a // bit v10.16b, v19.16b, v1.16b
+	WORD $0x6ea11e6b // bit v11.16b, v19.16b, v1.16b
+	WORD $0x4f385653 // shl v19.4s, v18.4s, #24
+	WORD $0x4f210673 // sshr v19.4s, v19.4s, #31
+	WORD $0x6ea11e6c // bit v12.16b, v19.16b, v1.16b
+	WORD $0x6ea11e6d // bit v13.16b, v19.16b, v1.16b
+	WORD $0x4f345653 // shl v19.4s, v18.4s, #20
+	WORD $0x4f210673 // sshr v19.4s, v19.4s, #31
+	WORD $0x6ea11e6e // bit v14.16b, v19.16b, v1.16b
+	WORD $0x6ea11e6f // bit v15.16b, v19.16b, v1.16b
+	WORD $0x4f305653 // shl v19.4s, v18.4s, #16
+	WORD $0x4f210673 // sshr v19.4s, v19.4s, #31
+	WORD $0x6ea11e70 // bit v16.16b, v19.16b, v1.16b
+	WORD $0x6ea11e71 // bit v17.16b, v19.16b, v1.16b
+	WORD $0x4e0a004a // tbl v10.16b, {v2.16b}, v10.16b
+	WORD $0x3dc004e9 // ldr q9, [x7, #16]
+	WORD $0x4e899547 // sdot v7.4s, v10.16b, v9.16b
+	WORD $0x4e0b004b // tbl v11.16b, {v2.16b}, v11.16b
+	WORD $0x3dc00ce9 // ldr q9, [x7, #48]
+	WORD $0x4e899567 // sdot v7.4s, v11.16b, v9.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc014e9 // ldr q9, [x7, #80]
+	WORD $0x4e899587 // sdot v7.4s, v12.16b, v9.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc01ce9 // ldr q9, [x7, #112]
+	WORD $0x4e8995a7 // sdot v7.4s, v13.16b, v9.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc024e9 // ldr q9, [x7, #144]
+	WORD $0x4e8995c8 // sdot v8.4s, v14.16b, v9.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc02ce9 // ldr q9, [x7, #176]
+	WORD $0x4e8995e8 // sdot v8.4s, v15.16b, v9.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc034e9 // ldr q9, [x7, #208]
+	WORD $0x4e899608 // sdot v8.4s, v16.16b, v9.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc03ce9 // ldr q9, [x7, #240]
+	WORD $0x4e899628 // sdot v8.4s, v17.16b, v9.16b
+	MOVD 48(R6), R11
+	LSR $12, R11, R11
+	AND $0x000f000f000f000f, R11, R11
+	ORR R11>>12, R11, R11
+	ORR R11>>24, R11, R12
+	WORD $0x4e040d89 // dup v9.4s, w12
+	WORD $0x1ee24129 // fcvt s9, h9
+	WORD $0x4e040529 // dup v9.4s, v9.s[0]
+	WORD $0x6e23dd29 // fmul v9.4s, v9.4s, v3.4s
+	WORD $0xbd4034cb // ldr s11, [x6, #52]
+	WORD $0x3dc0792d // ldr q13, [x9, #480]
+	WORD $0x4e0d016b // tbl v11.16b, {v11.16b}, v13.16b
+	WORD $0x3dc07d2d // ldr q13, [x9, #496]
+	WORD $0x6e6d456b // ushl v11.8h, v11.8h, v13.8h
+	WORD $0x0e21296b // xtn v11.8b, v11.8h
+	WORD $0x4f00e5cd // movi v13.16b, #0xe
+	WORD $0x4e2d1d6b // and v11.16b, v11.16b, v13.16b
+	WORD $0x4f00e42d // movi v13.16b, #0x1
+	WORD $0x4ead1d6b // orr v11.16b, v11.16b, v13.16b
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f30556a // shl v10.4s, v11.4s, #16
+	WORD $0x4f30054a // sshr v10.4s, v10.4s, #16
+	WORD $0x4f30056b // sshr v11.4s, v11.4s, #16
+	WORD $0x4eaa9ce7 // mul v7.4s, v7.4s, v10.4s
+	WORD $0x4eab9507 // mla v7.4s, v8.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc044ec // ldr q12, [x7, #272]
+	WORD $0x6e29dd8c // fmul v12.4s, v12.4s, v9.4s
+	WORD $0x4e2ccce6 // fmla v6.4s, v7.4s, v12.4s
+	ADD $56, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e26d4a5 // faddp v5.4s, v5.4s, v6.4s
+	WORD $0x6e25d4a5 // faddp v5.4s, v5.4s, v5.4s
+	WORD $0x7e30d8a5 // faddp s5, v5.2s
+	WORD $0xbd000005 // str s5, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileFarIQ1MDOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileFarIQ1MDOT(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc05522 // ldr q2, [x9, #336]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ1M(SB), R10
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+super:
+	WORD $0xf99000c2 // prfm pldl2keep, [x6, #8192]
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	MOVWU 0(R6), R11
+	MOVWU 4(R6), R12
+	MOVWU 8(R6), R13
+	MOVWU 12(R6), R14
+	MOVD 32(R6), R15
+	UBFX $0, R11, $8, R16
+	UBFX $0, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794a // ldr d10, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	UBFX $16, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	UBFX $32, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	UBFX $48, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92394a // zip1 v10.4s, v10.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3794b // zip2 v11.2d, v10.2d, v19.2d
+	WORD $0x4ed3394a // zip1 v10.2d, v10.2d, v19.2d
+	UBFX $8, R11, $8, R16
+	UBFX $4, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	UBFX $20, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	UBFX $36, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	UBFX $52, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92398c // zip1 v12.4s, v12.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3798d // zip2 v13.2d, v12.2d, v19.2d
+	WORD $0x4ed3398c // zip1 v12.2d, v12.2d, v19.2d
+	UBFX $16, R11, $8, R16
+	UBFX $8, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	UBFX $24, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	UBFX $40, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	UBFX $56, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed379cf // zip2 v15.2d, v14.2d, v19.2d
+	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	UBFX $24, R11, $8, R16
+	UBFX $12, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	UBFX $28, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	UBFX $44, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	UBFX $60, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e923a10 // zip1 v16.4s, v16.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed37a11 // zip2 v17.2d, v16.2d, v19.2d
+	WORD $0x4ed33a10 // zip1 v16.2d, v16.2d, v19.2d
+	WORD $0xfd4010d2 // ldr d18, [x6, #32]
+	WORD $0x2f10a652 // uxtl v18.4s, v18.4h
+	WORD $0x4f3c5653 // shl v19.4s, v18.4s, #28
+	WORD $0x4f210673 // sshr v19.4s, v19.4s, #31
+	WORD $0x6ea11e6a // bit v10.16b, v19.16b, v1.16b
+	WORD $0x6ea11e6b // bit v11.16b, v19.16b, v1.16b
+	WORD $0x4f385653 // shl v19.4s, v18.4s, #24
+	WORD $0x4f210673 // sshr v19.4s, v19.4s, #31
+	WORD $0x6ea11e6c // bit v12.16b, v19.16b, v1.16b
+	WORD $0x6ea11e6d // bit v13.16b, v19.16b, v1.16b
+	WORD $0x4f345653 // shl v19.4s, v18.4s, #20
+	WORD $0x4f210673 // sshr v19.4s, v19.4s, #31
+	WORD $0x6ea11e6e // bit v14.16b, v19.16b, v1.16b
+	WORD $0x6ea11e6f // bit v15.16b, v19.16b, v1.16b
+	WORD $0x4f305653 // shl v19.4s, v18.4s, #16
+	WORD $0x4f210673 // sshr v19.4s, v19.4s, #31
+	WORD $0x6ea11e70 // bit v16.16b, v19.16b, v1.16b
+	WORD $0x6ea11e71 // bit v17.16b, v19.16b, v1.16b
+	WORD $0x4e0a004a // tbl v10.16b, {v2.16b}, v10.16b
+	WORD $0x3dc000e9 // ldr q9, [x7]
+	WORD $0x4e899547 // sdot v7.4s, v10.16b, v9.16b
+	WORD $0x4e0b004b // tbl v11.16b, {v2.16b}, v11.16b
+	WORD $0x3dc008e9 // ldr q9, [x7, #32]
+	WORD $0x4e899567 // sdot v7.4s, v11.16b, v9.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc010e9 // ldr q9, [x7, #64]
+	WORD $0x4e899587 // sdot v7.4s, v12.16b, v9.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc018e9 // ldr q9, [x7, #96]
+	WORD $0x4e8995a7 // sdot v7.4s, v13.16b, v9.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc020e9 // ldr q9, [x7, #128]
+	WORD $0x4e8995c8 // sdot v8.4s, v14.16b, v9.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc028e9 // ldr q9, [x7, #160]
+	WORD $0x4e8995e8 // sdot v8.4s, v15.16b, v9.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc030e9 // ldr q9, [x7, #192]
+	WORD $0x4e899608 // sdot v8.4s, v16.16b, v9.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc038e9 // ldr q9, [x7, #224]
+	WORD $0x4e899628 // sdot v8.4s, v17.16b, v9.16b
+	MOVD 48(R6), R11
+	LSR $12, R11, R11
+	AND $0x000f000f000f000f, R11, R11
+	ORR R11>>12, R11, R11
+	ORR R11>>24, R11, R12
+	WORD $0x4e040d89 // dup v9.4s, w12
+	WORD $0x1ee24129 // fcvt s9, h9
+	WORD $0x4e040529 // dup v9.4s, v9.s[0]
+	WORD $0x6e23dd29 // fmul v9.4s, v9.4s, v3.4s
+	WORD $0xbd4030cb // ldr s11, [x6, #48]
+	WORD $0x3dc0792d // ldr q13, [x9, #480]
+	WORD $0x4e0d016b // tbl v11.16b, {v11.16b}, v13.16b
+	WORD $0x3dc07d2d // ldr q13, [x9, #496]
+	WORD $0x6e6d456b // ushl v11.8h, v11.8h, v13.8h
+	WORD $0x0e21296b // xtn v11.8b, v11.8h
+	WORD $0x4f00e5cd // movi v13.16b, #0xe
+	WORD $0x4e2d1d6b // and v11.16b, v11.16b, v13.16b
+	WORD $0x4f00e42d // movi v13.16b, #0x1
+	WORD $0x4ead1d6b // orr v11.16b, v11.16b, v13.16b
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f30556a // shl v10.4s, v11.4s, #16
+	WORD $0x4f30054a // sshr v10.4s, v10.4s, #16
+	WORD $0x4f30056b // sshr v11.4s, v11.4s, #16
+	WORD $0x4eaa9ce7 // mul v7.4s, v7.4s, v10.4s
+	WORD $0x4eab9507 // mla v7.4s, v8.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc040ec // ldr q12, [x7, #256]
+	WORD $0x6e29dd8c // fmul v12.4s, v12.4s, v9.4s
+	WORD $0x4e2ccce5 // fmla v5.4s, v7.4s, v12.4s
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	MOVWU 16(R6), R11
+	MOVWU 20(R6), R12
+	MOVWU 24(R6), R13
+	MOVWU 28(R6), R14
+	MOVD 40(R6), R15
+	UBFX $0, R11, $8, R16
+	UBFX $0, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794a // ldr d10, [x10, x16, lsl #3]
+	UBFX $0, R12, $8, R16
+	UBFX $16, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $0, R13, $8, R16
+	UBFX $32, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $0, R14, $8, R16
+	UBFX $48, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92394a // zip1 v10.4s, v10.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3794b // zip2 v11.2d, v10.2d, v19.2d
+	WORD $0x4ed3394a // zip1 v10.2d, v10.2d, v19.2d
+	UBFX $8, R11, $8, R16
+	UBFX $4, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794c // ldr d12, [x10, x16, lsl #3]
+	UBFX $8, R12, $8, R16
+	UBFX $20, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $8, R13, $8, R16
+	UBFX $36, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $8, R14, $8, R16
+	UBFX $52, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e92398c // zip1 v12.4s, v12.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3798d // zip2 v13.2d, v12.2d, v19.2d
+	WORD $0x4ed3398c // zip1 v12.2d, v12.2d, v19.2d
+	UBFX $16, R11, $8, R16
+	UBFX $8, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc70794e // ldr d14, [x10, x16, lsl #3]
+	UBFX $16, R12, $8, R16
+	UBFX $24, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $16, R13, $8, R16
+	UBFX $40, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $16, R14, $8, R16
+	UBFX $56, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed379cf // zip2 v15.2d, v14.2d, v19.2d
+	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	UBFX $24, R11, $8, R16
+	UBFX $12, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707950 // ldr d16, [x10, x16, lsl #3]
+	UBFX $24, R12, $8, R16
+	UBFX $28, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707952 // ldr d18, [x10, x16, lsl #3]
+	UBFX $24, R13, $8, R16
+	UBFX $44, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707953 // ldr d19, [x10, x16, lsl #3]
+	UBFX $24, R14, $8, R16
+	UBFX $60, R15, $3, R17
+	ADD R17<<8, R16, R16
+	WORD $0xfc707954 // ldr d20, [x10, x16, lsl #3]
+	WORD $0x4e923a10 // zip1 v16.4s, v16.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed37a11 // zip2 v17.2d, v16.2d, v19.2d
+	WORD $0x4ed33a10 // zip1 v16.2d, v16.2d, v19.2d
+	WORD $0xfd4014d2 // ldr d18, [x6, #40]
+	WORD $0x2f10a652 // uxtl v18.4s, v18.4h
+	WORD $0x4f3c5653 // shl v19.4s, v18.4s, #28
+	WORD $0x4f210673 // sshr v19.4s, v19.4s, #31
+	WORD $0x6ea11e6a // bit v10.16b, v19.16b, v1.16b
+	WORD $0x6ea11e6b // bit v11.16b, v19.16b, v1.16b
+	WORD $0x4f385653 // shl v19.4s, v18.4s, #24
+	WORD $0x4f210673 // sshr v19.4s, v19.4s, #31
+	WORD $0x6ea11e6c // bit v12.16b, v19.16b, v1.16b
+	WORD $0x6ea11e6d // bit v13.16b, v19.16b, v1.16b
+	WORD $0x4f345653 // shl v19.4s, v18.4s, #20
+	WORD $0x4f210673 // sshr v19.4s, v19.4s, #31
+	WORD $0x6ea11e6e // bit v14.16b, v19.16b, v1.16b
+	WORD $0x6ea11e6f // bit v15.16b, v19.16b, v1.16b
+	WORD $0x4f305653 // shl v19.4s, v18.4s, #16
+	WORD $0x4f210673 // sshr v19.4s, v19.4s, #31
+	WORD $0x6ea11e70 // bit v16.16b, v19.16b, v1.16b
+	WORD $0x6ea11e71 // bit v17.16b, v19.16b, v1.16b
+	WORD $0x4e0a004a // tbl v10.16b, {v2.16b}, v10.16b
+	WORD $0x3dc004e9 // ldr q9, [x7, #16]
+	WORD $0x4e899547 // sdot v7.4s, v10.16b, v9.16b
+	WORD $0x4e0b004b // tbl v11.16b, {v2.16b}, v11.16b
+	WORD $0x3dc00ce9 // ldr q9, [x7, #48]
+	WORD $0x4e899567 // sdot v7.4s, v11.16b, v9.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc014e9 // ldr q9, [x7, #80]
+	WORD $0x4e899587 // sdot v7.4s, v12.16b, v9.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc01ce9 // ldr q9, [x7, #112]
+	WORD $0x4e8995a7 // sdot v7.4s, v13.16b, v9.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc024e9 // ldr q9, [x7, #144]
+	WORD $0x4e8995c8 // sdot v8.4s, v14.16b, v9.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc02ce9 // ldr q9, [x7, #176]
+	WORD $0x4e8995e8 // sdot v8.4s, v15.16b, v9.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc034e9 // ldr q9, [x7, #208]
+	WORD $0x4e899608 // sdot v8.4s, v16.16b, v9.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc03ce9 // ldr q9, [x7, #240]
+	WORD $0x4e899628 // sdot v8.4s, v17.16b, v9.16b
+	MOVD 48(R6), R11
+	LSR $12, R11, R11
+	AND $0x000f000f000f000f, R11, R11
+	ORR R11>>12, R11, R11
+	ORR R11>>24, R11, R12
+	WORD $0x4e040d89 // dup v9.4s, w12
+	WORD $0x1ee24129 // fcvt s9, h9
+	WORD $0x4e040529 // dup v9.4s, v9.s[0]
+	WORD $0x6e23dd29 // fmul v9.4s, v9.4s, v3.4s
+	WORD $0xbd4034cb // ldr s11, [x6, #52]
+	WORD $0x3dc0792d // ldr q13, [x9, #480]
+	WORD $0x4e0d016b // tbl v11.16b, {v11.16b}, v13.16b
+	WORD $0x3dc07d2d // ldr q13, [x9, #496]
+	WORD $0x6e6d456b // ushl v11.8h, v11.8h, v13.8h
+	WORD $0x0e21296b // xtn v11.8b, v11.8h
+	WORD $0x4f00e5cd // movi v13.16b, #0xe
+	WORD $0x4e2d1d6b // and v11.16b, v11.16b, v13.16b
+	WORD $0x4f00e42d // movi v13.16b, #0x1
+	WORD $0x4ead1d6b // orr v11.16b, v11.16b, v13.16b
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f30556a // shl v10.4s, v11.4s, #16
+	WORD $0x4f30054a // sshr v10.4s, v10.4s, #16
+	WORD $0x4f30056b // sshr v11.4s, v11.4s, #16
+	WORD $0x4eaa9ce7 // mul v7.4s, v7.4s, v10.4s
+	WORD $0x4eab9507 // mla v7.4s, v8.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc044ec // ldr q12, [x7, #272]
+	WORD $0x6e29dd8c // fmul v12.4s, v12.4s, v9.4s
+	WORD $0x4e2ccce6 // fmla v6.4s, v7.4s, v12.4s
+	ADD $56, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e26d4a5 // faddp v5.4s, v5.4s, v6.4s
+	WORD $0x6e25d4a5 // faddp v5.4s, v5.4s, v5.4s
+	WORD $0x7e30d8a5 // faddp s5, v5.2s
+	WORD $0xbd000005 // str s5, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileScatterIQ1MDOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+TEXT ·fileScatterIQ1MDOT(SB), NOSPLIT, $0-56
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+32(FP), R3
+	MOVD n+40(FP), R4
+	MOVD rows+48(FP), R5
+	MOVD index+24(FP), R6
+	MOVD $neonTable<>(SB), R11
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc05562 // ldr q2, [x11, #336]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ1M(SB), R12
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+row:
+	MOVW 0(R6), R8
+	MUL R2, R8, R8
+	ADD R1, R8, R8
+	MOVD R8, R7
+	CMP $4, R5
+	BLE last
+	MOVW 16(R6), R7
+	MUL R2, R7, R7
+	ADD R1, R7, R7
+last:
+	MOVD R3, R9
+	MOVD R4, R10
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+super:
+	WORD $0xf98000e2 // prfm pldl2keep, [x7]
+	ADD $56, R7, R7
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	MOVWU 0(R8), R13
+	MOVWU 4(R8), R14
+	MOVWU 8(R8), R15
+	MOVWU 12(R8), R16
+	MOVD 32(R8), R17
+	UBFX $0, R13, $8, R19
+	UBFX $0, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798a // ldr d10, [x12, x19, lsl #3]
+	UBFX $0, R14, $8, R19
+	UBFX $16, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $0, R15, $8, R19
+	UBFX $32, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $0, R16, $8, R19
+	UBFX $48, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e92394a // zip1 v10.4s, v10.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3794b // zip2 v11.2d, v10.2d, v19.2d
+	WORD $0x4ed3394a // zip1 v10.2d, v10.2d, v19.2d
+	UBFX $8, R13, $8, R19
+	UBFX $4, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798c // ldr d12, [x12, x19, lsl #3]
+	UBFX $8, R14, $8, R19
+	UBFX $20, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $8, R15, $8, R19
+	UBFX $36, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $8, R16, $8, R19
+	UBFX $52, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e92398c // zip1 v12.4s, v12.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3798d // zip2 v13.2d, v12.2d, v19.2d
+	WORD $0x4ed3398c // zip1 v12.2d, v12.2d, v19.2d
+	UBFX $16, R13, $8, R19
+	UBFX $8, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798e // ldr d14, [x12, x19, lsl #3]
+	UBFX $16, R14, $8, R19
+	UBFX $24, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $16, R15, $8, R19
+	UBFX $40, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $16, R16, $8, R19
+	UBFX $56, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed379cf // zip2 v15.2d, v14.2d, v19.2d
+	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	UBFX $24, R13, $8, R19
+	UBFX $12, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $24, R14, $8, R19
+	UBFX $28, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $24, R15, $8, R19
+	UBFX $44, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $24, R16, $8, R19
+	UBFX $60, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e923a10 // zip1 v16.4s, v16.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed37a11 // zip2 v17.2d, v16.2d, v19.2d
+	WORD $0x4ed33a10 // zip1 v16.2d, v16.2d, v19.2d
+	WORD $0xfd401112 // ldr d18, [x8, #32]
+	WORD $0x2f10a652 // uxtl v18.4s, v18.4h
+	WORD $0x4f3c5653 // shl v19.4s, v18.4s, #28
+	WORD $0x4f210673 // sshr v19.4s, v19.4s, #31
+	WORD $0x6ea11e6a // bit v10.16b, v19.16b, v1.16b
+	WORD $0x6ea11e6b // bit v11.16b, v19.16b, v1.16b
+	WORD $0x4f385653 // shl v19.4s, v18.4s, #24
+	WORD $0x4f210673 // sshr v19.4s, v19.4s, #31
+	WORD $0x6ea11e6c // bit v12.16b, v19.16b, v1.16b
+	WORD $0x6ea11e6d // bit v13.16b, v19.16b, v1.16b
+	WORD $0x4f345653 // shl v19.4s, v18.4s, #20
+	WORD $0x4f210673 // sshr v19.4s, v19.4s, #31
+	WORD $0x6ea11e6e // bit v14.16b, v19.16b, v1.16b
+	WORD $0x6ea11e6f // bit v15.16b, v19.16b, v1.16b
+	WORD $0x4f305653 // shl v19.4s, v18.4s, #16
+	WORD $0x4f210673 // sshr v19.4s, v19.4s, #31
+	WORD $0x6ea11e70 // bit v16.16b, v19.16b, v1.16b
+	WORD $0x6ea11e71 // bit v17.16b, v19.16b, v1.16b
+	WORD $0x4e0a004a // tbl v10.16b, {v2.16b}, v10.16b
+	WORD $0x3dc00129 // ldr q9, [x9]
+	WORD $0x4e899547 // sdot v7.4s, v10.16b, v9.16b
+	WORD $0x4e0b004b // tbl v11.16b, {v2.16b}, v11.16b
+	WORD $0x3dc00929 // ldr q9, [x9, #32]
+	WORD $0x4e899567 // sdot v7.4s, v11.16b, v9.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc01129 // ldr q9, [x9, #64]
+	WORD $0x4e899587 // sdot v7.4s, v12.16b, v9.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc01929 // ldr q9, [x9, #96]
+	WORD $0x4e8995a7 // sdot v7.4s, v13.16b, v9.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc02129 // ldr q9, [x9, #128]
+	WORD $0x4e8995c8 // sdot v8.4s, v14.16b, v9.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc02929 // ldr q9, [x9, #160]
+	WORD $0x4e8995e8 // sdot v8.4s, v15.16b, v9.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc03129 // ldr q9, [x9, #192]
+	WORD $0x4e899608 // sdot v8.4s, v16.16b, v9.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc03929 // ldr q9, [x9, #224]
+	WORD $0x4e899628 // sdot v8.4s, v17.16b, v9.16b
+	MOVD 48(R8), R13
+	LSR $12, R13, R13
+	AND $0x000f000f000f000f, R13, R13
+	ORR R13>>12, R13, R13
+	ORR R13>>24, R13, R14
+	WORD $0x4e040dc9 // dup v9.4s, w14
+	WORD $0x1ee24129 // fcvt s9, h9
+	WORD $0x4e040529 // dup v9.4s, v9.s[0]
+	WORD $0x6e23dd29 // fmul v9.4s, v9.4s, v3.4s
+	WORD $0xbd40310b // ldr s11, [x8, #48]
+	WORD $0x3dc0796d // ldr q13, [x11, #480]
+	WORD $0x4e0d016b // tbl v11.16b, {v11.16b}, v13.16b
+	WORD $0x3dc07d6d // ldr q13, [x11, #496]
+	WORD $0x6e6d456b // ushl v11.8h, v11.8h, v13.8h
+	WORD $0x0e21296b // xtn v11.8b, v11.8h
+	WORD $0x4f00e5cd // movi v13.16b, #0xe
+	WORD $0x4e2d1d6b // and v11.16b, v11.16b, v13.16b
+	WORD $0x4f00e42d // movi v13.16b, #0x1
+	WORD $0x4ead1d6b // orr v11.16b, v11.16b, v13.16b
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f30556a // shl v10.4s, v11.4s, #16
+	WORD $0x4f30054a // sshr v10.4s, v10.4s, #16
+	WORD $0x4f30056b // sshr v11.4s, v11.4s, #16
+	WORD $0x4eaa9ce7 // mul v7.4s, v7.4s, v10.4s
+	WORD $0x4eab9507 // mla v7.4s, v8.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc0412c // ldr q12, [x9, #256]
+	WORD $0x6e29dd8c // fmul v12.4s, v12.4s, v9.4s
+	WORD $0x4e2ccce5 // fmla v5.4s, v7.4s, v12.4s
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	MOVWU 16(R8), R13
+	MOVWU 20(R8), R14
+	MOVWU 24(R8), R15
+	MOVWU 28(R8), R16
+	MOVD 40(R8), R17
+	UBFX $0, R13, $8, R19
+	UBFX $0, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798a // ldr d10, [x12, x19, lsl #3]
+	UBFX $0, R14, $8, R19
+	UBFX $16, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $0, R15, $8, R19
+	UBFX $32, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $0, R16, $8, R19
+	UBFX $48, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e92394a // zip1 v10.4s, v10.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3794b // zip2 v11.2d, v10.2d, v19.2d
+	WORD $0x4ed3394a // zip1 v10.2d, v10.2d, v19.2d
+	UBFX $8, R13, $8, R19
+	UBFX $4, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798c // ldr d12, [x12, x19, lsl #3]
+	UBFX $8, R14, $8, R19
+	UBFX $20, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $8, R15, $8, R19
+	UBFX $36, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $8, R16, $8, R19
+	UBFX $52, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e92398c // zip1 v12.4s, v12.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed3798d // zip2 v13.2d, v12.2d, v19.2d
+	WORD $0x4ed3398c // zip1 v12.2d, v12.2d, v19.2d
+	UBFX $16, R13, $8, R19
+	UBFX $8, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc73798e // ldr d14, [x12, x19, lsl #3]
+	UBFX $16, R14, $8, R19
+	UBFX $24, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $16, R15, $8, R19
+	UBFX $40, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $16, R16, $8, R19
+	UBFX $56, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e9239ce // zip1 v14.4s, v14.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed379cf // zip2 v15.2d, v14.2d, v19.2d
+	WORD $0x4ed339ce // zip1 v14.2d, v14.2d, v19.2d
+	UBFX $24, R13, $8, R19
+	UBFX $12, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737990 // ldr d16, [x12, x19, lsl #3]
+	UBFX $24, R14, $8, R19
+	UBFX $28, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737992 // ldr d18, [x12, x19, lsl #3]
+	UBFX $24, R15, $8, R19
+	UBFX $44, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737993 // ldr d19, [x12, x19, lsl #3]
+	UBFX $24, R16, $8, R19
+	UBFX $60, R17, $3, R20
+	ADD R20<<8, R19, R19
+	WORD $0xfc737994 // ldr d20, [x12, x19, lsl #3]
+	WORD $0x4e923a10 // zip1 v16.4s, v16.4s, v18.4s
+	WORD $0x4e943a73 // zip1 v19.4s, v19.4s, v20.4s
+	WORD $0x4ed37a11 // zip2 v17.2d, v16.2d, v19.2d
+	WORD $0x4ed33a10 // zip1 v16.2d, v16.2d, v19.2d
+	WORD $0xfd401512 // ldr d18, [x8, #40]
+	WORD $0x2f10a652 // uxtl v18.4s, v18.4h
+	WORD $0x4f3c5653 // shl v19.4s, v18.4s, #28
+	WORD $0x4f210673 // sshr v19.4s, v19.4s, #31
+	WORD $0x6ea11e6a // bit v10.16b, v19.16b, v1.16b
+	WORD $0x6ea11e6b // bit v11.16b, v19.16b, v1.16b
+	WORD $0x4f385653 // shl v19.4s, v18.4s, #24
+	WORD $0x4f210673 // sshr v19.4s, v19.4s, #31
+	WORD $0x6ea11e6c // bit v12.16b, v19.16b, v1.16b
+	WORD $0x6ea11e6d // bit v13.16b, v19.16b, v1.16b
+	WORD $0x4f345653 // shl v19.4s, v18.4s, #20
+	WORD $0x4f210673 // sshr v19.4s, v19.4s, #31
+	WORD $0x6ea11e6e // bit v14.16b, v19.16b, v1.16b
+	WORD $0x6ea11e6f // bit v15.16b, v19.16b, v1.16b
+	WORD $0x4f305653 // shl v19.4s, v18.4s, #16
+	WORD $0x4f210673 // sshr v19.4s, v19.4s, #31
+	WORD $0x6ea11e70 // bit v16.16b, v19.16b, v1.16b
+	WORD $0x6ea11e71 // bit v17.16b, v19.16b, v1.16b
+	WORD $0x4e0a004a // tbl v10.16b, {v2.16b}, v10.16b
+	WORD $0x3dc00529 // ldr q9, [x9, #16]
+	WORD $0x4e899547 // sdot v7.4s, v10.16b, v9.16b
+	WORD $0x4e0b004b // tbl v11.16b, {v2.16b}, v11.16b
+	WORD $0x3dc00d29 // ldr q9, [x9, #48]
+	WORD $0x4e899567 // sdot v7.4s, v11.16b, v9.16b
+	WORD $0x4e0c004c // tbl v12.16b, {v2.16b}, v12.16b
+	WORD $0x3dc01529 // ldr q9, [x9, #80]
+	WORD $0x4e899587 // sdot v7.4s, v12.16b, v9.16b
+	WORD $0x4e0d004d // tbl v13.16b, {v2.16b}, v13.16b
+	WORD $0x3dc01d29 // ldr q9, [x9, #112]
+	WORD $0x4e8995a7 // sdot v7.4s, v13.16b, v9.16b
+	WORD $0x4e0e004e // tbl v14.16b, {v2.16b}, v14.16b
+	WORD $0x3dc02529 // ldr q9, [x9, #144]
+	WORD $0x4e8995c8 // sdot v8.4s, v14.16b, v9.16b
+	WORD $0x4e0f004f // tbl v15.16b, {v2.16b}, v15.16b
+	WORD $0x3dc02d29 // ldr q9, [x9, #176]
+	WORD $0x4e8995e8 // sdot v8.4s, v15.16b, v9.16b
+	WORD $0x4e100050 // tbl v16.16b, {v2.16b}, v16.16b
+	WORD $0x3dc03529 // ldr q9, [x9, #208]
+	WORD $0x4e899608 // sdot v8.4s, v16.16b, v9.16b
+	WORD $0x4e110051 // tbl v17.16b, {v2.16b}, v17.16b
+	WORD $0x3dc03d29 // ldr q9, [x9, #240]
+	WORD $0x4e899628 // sdot v8.4s, v17.16b, v9.16b
+	MOVD 48(R8), R13
+	LSR $12, R13, R13
+	AND $0x000f000f000f000f, R13, R13
+	ORR R13>>12, R13, R13
+	ORR R13>>24, R13, R14
+	WORD $0x4e040dc9 // dup v9.4s, w14
+	WORD $0x1ee24129 // fcvt s9, h9
+	WORD $0x4e040529 // dup v9.4s, v9.s[0]
+	WORD $0x6e23dd29 // fmul v9.4s, v9.4s, v3.4s
+	WORD $0xbd40350b // ldr s11, [x8, #52]
+	WORD $0x3dc0796d // ldr q13, [x11, #480]
+	WORD $0x4e0d016b // tbl v11.16b, {v11.16b}, v13.16b
+	WORD $0x3dc07d6d // ldr q13, [x11, #496]
+	WORD $0x6e6d456b // ushl v11.8h, v11.8h, v13.8h
+	WORD $0x0e21296b // xtn v11.8b, v11.8h
+	WORD $0x4f00e5cd // movi v13.16b, #0xe
+	WORD $0x4e2d1d6b // and v11.16b, v11.16b, v13.16b
+	WORD $0x4f00e42d // movi v13.16b, #0x1
+	WORD $0x4ead1d6b // orr v11.16b, v11.16b, v13.16b
+	WORD $0x0f08a56b // sxtl v11.8h, v11.8b
+	WORD $0x4f30556a // shl v10.4s, v11.4s, #16
+	WORD $0x4f30054a // sshr v10.4s, v10.4s, #16
+	WORD $0x4f30056b // sshr v11.4s, v11.4s, #16
+	WORD $0x4eaa9ce7 // mul v7.4s, v7.4s, v10.4s
+	WORD $0x4eab9507 // mla v7.4s, v8.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x3dc0452c // ldr q12, [x9, #272]
+	WORD $0x6e29dd8c // fmul v12.4s, v12.4s, v9.4s
+	WORD $0x4e2ccce6 // fmla v6.4s, v7.4s, v12.4s
+	ADD $56, R8, R8
+	ADD $448, R9, R9
+	SUBS $1, R10, R10
+	BGT super
+	WORD $0x6e26d4a5 // faddp v5.4s, v5.4s, v6.4s
+	WORD $0x6e25d4a5 // faddp v5.4s, v5.4s, v5.4s
+	WORD $0x7e30d8a5 // faddp s5, v5.2s
+	WORD $0xbd000005 // str s5, [x0]
+	ADD $4, R0, R0
+	ADD $4, R6, R6
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func packIQ1MNEON(dst, src *byte, n, ahead uintptr)
+TEXT ·packIQ1MNEON(SB), NOSPLIT, $0-32
+	MOVD dst+0(FP), R0
+	MOVD src+8(FP), R1
+	MOVD n+16(FP), R2
+	MOVD ahead+24(FP), R3
+	MOVD $neonTable<>(SB), R4
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc05482 // ldr q2, [x4, #336]
+	WORD $0x4f02f403 // fmov v3.4s, #1.250000000000000000e-01
+	MOVD ·gridIQ1M(SB), R5
+	WORD $0x4f00e5e4 // movi v4.16b, #0xf
+	ADD R1, R3, R3
+super:
+	WORD $0xf9800062 // prfm pldl2keep, [x3]
+	WORD $0xbd403025 // ldr s5, [x1, #48]
+	WORD $0x3dc07887 // ldr q7, [x4, #480]
+	WORD $0x4e0700a5 // tbl v5.16b, {v5.16b}, v7.16b
+	WORD $0x3dc07c87 // ldr q7, [x4, #496]
+	WORD $0x6e6744a5 // ushl v5.8h, v5.8h, v7.8h
+	WORD $0x0e2128a5 // xtn v5.8b, v5.8h
+	WORD $0x4f00e5c7 // movi v7.16b, #0xe
+	WORD $0x4e271ca5 // and v5.16b, v5.16b, v7.16b
+	WORD $0x4f00e427 // movi v7.16b, #0x1
+	WORD $0x4ea71ca5 // orr v5.16b, v5.16b, v7.16b
+	WORD $0xfd000005 // str d5, [x0]
+	WORD $0xbd403425 // ldr s5, [x1, #52]
+	WORD $0x3dc07887 // ldr q7, [x4, #480]
+	WORD $0x4e0700a5 // tbl v5.16b, {v5.16b}, v7.16b
+	WORD $0x3dc07c87 // ldr q7, [x4, #496]
+	WORD $0x6e6744a5 // ushl v5.8h, v5.8h, v7.8h
+	WORD $0x0e2128a5 // xtn v5.8b, v5.8h
+	WORD $0x4f00e5c7 // movi v7.16b, #0xe
+	WORD $0x4e271ca5 // and v5.16b, v5.16b, v7.16b
+	WORD $0x4f00e427 // movi v7.16b, #0x1
+	WORD $0x4ea71ca5 // orr v5.16b, v5.16b, v7.16b
+	WORD $0xfd000405 // str d5, [x0, #8]
+	MOVD 48(R1), R6
+	LSR $12, R6, R6
+	AND $0x000f000f000f000f, R6, R6
+	ORR R6>>12, R6, R6
+	ORR R6>>24, R6, R7
+	WORD $0x4e040ce5 // dup v5.4s, w7
+	WORD $0x7d00e005 // str h5, [x0, #112]
+	MOVWU 0(R1), R6
+	MOVWU 4(R1), R7
+	MOVWU 8(R1), R8
+	MOVWU 12(R1), R9
+	MOVD 32(R1), R10
+	UBFX $0, R6, $8, R11
+	UBFX $0, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78a5 // ldr d5, [x5, x11, lsl #3]
+	UBFX $0, R7, $8, R11
+	UBFX $16, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $0, R8, $8, R11
+	UBFX $32, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $0, R9, $8, R11
+	UBFX $48, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d38a5 // zip1 v5.4s, v5.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece78a6 // zip2 v6.2d, v5.2d, v14.2d
+	WORD $0x4ece38a5 // zip1 v5.2d, v5.2d, v14.2d
+	UBFX $8, R6, $8, R11
+	UBFX $4, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78a7 // ldr d7, [x5, x11, lsl #3]
+	UBFX $8, R7, $8, R11
+	UBFX $20, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $8, R8, $8, R11
+	UBFX $36, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $8, R9, $8, R11
+	UBFX $52, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d38e7 // zip1 v7.4s, v7.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece78e8 // zip2 v8.2d, v7.2d, v14.2d
+	WORD $0x4ece38e7 // zip1 v7.2d, v7.2d, v14.2d
+	UBFX $16, R6, $8, R11
+	UBFX $8, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78a9 // ldr d9, [x5, x11, lsl #3]
+	UBFX $16, R7, $8, R11
+	UBFX $24, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $16, R8, $8, R11
+	UBFX $40, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $16, R9, $8, R11
+	UBFX $56, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d3929 // zip1 v9.4s, v9.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece792a // zip2 v10.2d, v9.2d, v14.2d
+	WORD $0x4ece3929 // zip1 v9.2d, v9.2d, v14.2d
+	UBFX $24, R6, $8, R11
+	UBFX $12, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ab // ldr d11, [x5, x11, lsl #3]
+	UBFX $24, R7, $8, R11
+	UBFX $28, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $24, R8, $8, R11
+	UBFX $44, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $24, R9, $8, R11
+	UBFX $60, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d396b // zip1 v11.4s, v11.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece796c // zip2 v12.2d, v11.2d, v14.2d
+	WORD $0x4ece396b // zip1 v11.2d, v11.2d, v14.2d
+	WORD $0xfd40102d // ldr d13, [x1, #32]
+	WORD $0x2f10a5ad // uxtl v13.4s, v13.4h
+	WORD $0x4f3c55ae // shl v14.4s, v13.4s, #28
+	WORD $0x4f2105ce // sshr v14.4s, v14.4s, #31
+	WORD $0x6ea11dc5 // bit v5.16b, v14.16b, v1.16b
+	WORD $0x6ea11dc6 // bit v6.16b, v14.16b, v1.16b
+	WORD $0x4f3855ae // shl v14.4s, v13.4s, #24
+	WORD $0x4f2105ce // sshr v14.4s, v14.4s, #31
+	WORD $0x6ea11dc7 // bit v7.16b, v14.16b, v1.16b
+	WORD $0x6ea11dc8 // bit v8.16b, v14.16b, v1.16b
+	WORD $0x4f3455ae // shl v14.4s, v13.4s, #20
+	WORD $0x4f2105ce // sshr v14.4s, v14.4s, #31
+	WORD $0x6ea11dc9 // bit v9.16b, v14.16b, v1.16b
+	WORD $0x6ea11dca // bit v10.16b, v14.16b, v1.16b
+	WORD $0x4f3055ae // shl v14.4s, v13.4s, #16
+	WORD $0x4f2105ce // sshr v14.4s, v14.4s, #31
+	WORD $0x6ea11dcb // bit v11.16b, v14.16b, v1.16b
+	WORD $0x6ea11dcc // bit v12.16b, v14.16b, v1.16b
+	WORD $0x4ea51cad // mov v13.16b, v5.16b
+	WORD $0x6f0a54ed // sli v13.16b, v7.16b, #2
+	WORD $0x6f0c552d // sli v13.16b, v9.16b, #4
+	WORD $0x6f0e556d // sli v13.16b, v11.16b, #6
+	WORD $0x3d80040d // str q13, [x0, #16]
+	WORD $0x4ea61ccd // mov v13.16b, v6.16b
+	WORD $0x6f0a550d // sli v13.16b, v8.16b, #2
+	WORD $0x6f0c554d // sli v13.16b, v10.16b, #4
+	WORD $0x6f0e558d // sli v13.16b, v12.16b, #6
+	WORD $0x3d800c0d // str q13, [x0, #48]
+	WORD $0x6f0e04a5 // ushr v5.16b, v5.16b, #2
+	WORD $0x4ea51cad // mov v13.16b, v5.16b
+	WORD $0x6f0e04c6 // ushr v6.16b, v6.16b, #2
+	WORD $0x6f0954cd // sli v13.16b, v6.16b, #1
+	WORD $0x6f0e04e7 // ushr v7.16b, v7.16b, #2
+	WORD $0x6f0a54ed // sli v13.16b, v7.16b, #2
+	WORD $0x6f0e0508 // ushr v8.16b, v8.16b, #2
+	WORD $0x6f0b550d // sli v13.16b, v8.16b, #3
+	WORD $0x6f0e0529 // ushr v9.16b, v9.16b, #2
+	WORD $0x6f0c552d // sli v13.16b, v9.16b, #4
+	WORD $0x6f0e054a // ushr v10.16b, v10.16b, #2
+	WORD $0x6f0d554d // sli v13.16b, v10.16b, #5
+	WORD $0x6f0e056b // ushr v11.16b, v11.16b, #2
+	WORD $0x6f0e556d // sli v13.16b, v11.16b, #6
+	WORD $0x6f0e058c // ushr v12.16b, v12.16b, #2
+	WORD $0x6f0f558d // sli v13.16b, v12.16b, #7
+	WORD $0x3d80140d // str q13, [x0, #80]
+	MOVWU 16(R1), R6
+	MOVWU 20(R1), R7
+	MOVWU 24(R1), R8
+	MOVWU 28(R1), R9
+	MOVD 40(R1), R10
+	UBFX $0, R6, $8, R11
+	UBFX $0, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78a5 // ldr d5, [x5, x11, lsl #3]
+	UBFX $0, R7, $8, R11
+	UBFX $16, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $0, R8, $8, R11
+	UBFX $32, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $0, R9, $8, R11
+	UBFX $48, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d38a5 // zip1 v5.4s, v5.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece78a6 // zip2 v6.2d, v5.2d, v14.2d
+	WORD $0x4ece38a5 // zip1 v5.2d, v5.2d, v14.2d
+	UBFX $8, R6, $8, R11
+	UBFX $4, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78a7 // ldr d7, [x5, x11, lsl #3]
+	UBFX $8, R7, $8, R11
+	UBFX $20, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $8, R8, $8, R11
+	UBFX $36, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $8, R9, $8, R11
+	UBFX $52, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d38e7 // zip1 v7.4s, v7.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece78e8 // zip2 v8.2d, v7.2d, v14.2d
+	WORD $0x4ece38e7 // zip1 v7.2d, v7.2d, v14.2d
+	UBFX $16, R6, $8, R11
+	UBFX $8, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78a9 // ldr d9, [x5, x11, lsl #3]
+	UBFX $16, R7, $8, R11
+	UBFX $24, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $16, R8, $8, R11
+	UBFX $40, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $16, R9, $8, R11
+	UBFX $56, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d3929 // zip1 v9.4s, v9.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece792a // zip2 v10.2d, v9.2d, v14.2d
+	WORD $0x4ece3929 // zip1 v9.2d, v9.2d, v14.2d
+	UBFX $24, R6, $8, R11
+	UBFX $12, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ab // ldr d11, [x5, x11, lsl #3]
+	UBFX $24, R7, $8, R11
+	UBFX $28, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ad // ldr d13, [x5, x11, lsl #3]
+	UBFX $24, R8, $8, R11
+	UBFX $44, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78ae // ldr d14, [x5, x11, lsl #3]
+	UBFX $24, R9, $8, R11
+	UBFX $60, R10, $3, R12
+	ADD R12<<8, R11, R11
+	WORD $0xfc6b78af // ldr d15, [x5, x11, lsl #3]
+	WORD $0x4e8d396b // zip1 v11.4s, v11.4s, v13.4s
+	WORD $0x4e8f39ce // zip1 v14.4s, v14.4s, v15.4s
+	WORD $0x4ece796c // zip2 v12.2d, v11.2d, v14.2d
+	WORD $0x4ece396b // zip1 v11.2d, v11.2d, v14.2d
+	WORD $0xfd40142d // ldr d13, [x1, #40]
+	WORD $0x2f10a5ad // uxtl v13.4s, v13.4h
+	WORD $0x4f3c55ae // shl v14.4s, v13.4s, #28
+	WORD $0x4f2105ce // sshr v14.4s, v14.4s, #31
+	WORD $0x6ea11dc5 // bit v5.16b, v14.16b, v1.16b
+	WORD $0x6ea11dc6 // bit v6.16b, v14.16b, v1.16b
+	WORD $0x4f3855ae // shl v14.4s, v13.4s, #24
+	WORD $0x4f2105ce // sshr v14.4s, v14.4s, #31
+	WORD $0x6ea11dc7 // bit v7.16b, v14.16b, v1.16b
+	WORD $0x6ea11dc8 // bit v8.16b, v14.16b, v1.16b
+	WORD $0x4f3455ae // shl v14.4s, v13.4s, #20
+	WORD $0x4f2105ce // sshr v14.4s, v14.4s, #31
+	WORD $0x6ea11dc9 // bit v9.16b, v14.16b, v1.16b
+	WORD $0x6ea11dca // bit v10.16b, v14.16b, v1.16b
+	WORD $0x4f3055ae // shl v14.4s, v13.4s, #16
+	WORD $0x4f2105ce // sshr v14.4s, v14.4s, #31
+	WORD $0x6ea11dcb // bit v11.16b, v14.16b, v1.16b
+	WORD $0x6ea11dcc // bit v12.16b, v14.16b, v1.16b
+	WORD $0x4ea51cad // mov v13.16b, v5.16b
+	WORD $0x6f0a54ed // sli v13.16b, v7.16b, #2
+	WORD $0x6f0c552d // sli v13.16b, v9.16b, #4
+	WORD $0x6f0e556d // sli v13.16b, v11.16b, #6
+	WORD $0x3d80080d // str q13, [x0, #32]
+	WORD $0x4ea61ccd // mov v13.16b, v6.16b
+	WORD $0x6f0a550d // sli v13.16b, v8.16b, #2
+	WORD $0x6f0c554d // sli v13.16b, v10.16b, #4
+	WORD $0x6f0e558d // sli v13.16b, v12.16b, #6
+	WORD $0x3d80100d // str q13, [x0, #64]
+	WORD $0x6f0e04a5 // ushr v5.16b, v5.16b, #2
+	WORD $0x4ea51cad // mov v13.16b, v5.16b
+	WORD $0x6f0e04c6 // ushr v6.16b, v6.16b, #2
+	WORD $0x6f0954cd // sli v13.16b, v6.16b, #1
+	WORD $0x6f0e04e7 // ushr v7.16b, v7.16b, #2
+	WORD $0x6f0a54ed // sli v13.16b, v7.16b, #2
+	WORD $0x6f0e0508 // ushr v8.16b, v8.16b, #2
+	WORD $0x6f0b550d // sli v13.16b, v8.16b, #3
+	WORD $0x6f0e0529 // ushr v9.16b, v9.16b, #2
+	WORD $0x6f0c552d // sli v13.16b, v9.16b, #4
+	WORD $0x6f0e054a // ushr v10.16b, v10.16b, #2
+	WORD $0x6f0d554d // sli v13.16b, v10.16b, #5
+	WORD $0x6f0e056b // ushr v11.16b, v11.16b, #2
+	WORD $0x6f0e556d // sli v13.16b, v11.16b, #6
+	WORD $0x6f0e058c // ushr v12.16b, v12.16b, #2
+	WORD $0x6f0f558d // sli v13.16b, v12.16b, #7
+	WORD $0x3d80180d // str q13, [x0, #96]
+	ADD $56, R1, R1
+	ADD $56, R3, R3
+	ADD $114, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func fileStreamTQ10NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileStreamTQ10NEON(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+super:
+	WORD $0x3dc000d0 // ldr q16, [x6]
+	WORD $0x3dc004d1 // ldr q17, [x6, #16]
+	WORD $0x4e040608 // dup v8.4s, v16.s[0]
+	WORD $0x3dc08134 // ldr q20, [x9, #512]
+	WORD $0x4e349d08 // mul v8.16b, v8.16b, v20.16b
+	WORD $0x6f0f0515 // ushr v21.16b, v8.16b, #1
+	WORD $0x6e350508 // uhadd v8.16b, v8.16b, v21.16b
+	WORD $0x6f0a0508 // ushr v8.16b, v8.16b, #6
+	WORD $0x4e0c0609 // dup v9.4s, v16.s[1]
+	WORD $0x3dc08134 // ldr q20, [x9, #512]
+	WORD $0x4e349d29 // mul v9.16b, v9.16b, v20.16b
+	WORD $0x6f0f0535 // ushr v21.16b, v9.16b, #1
+	WORD $0x6e350529 // uhadd v9.16b, v9.16b, v21.16b
+	WORD $0x6f0a0529 // ushr v9.16b, v9.16b, #6
+	WORD $0x4e14060a // dup v10.4s, v16.s[2]
+	WORD $0x3dc08134 // ldr q20, [x9, #512]
+	WORD $0x4e349d4a // mul v10.16b, v10.16b, v20.16b
+	WORD $0x6f0f0555 // ushr v21.16b, v10.16b, #1
+	WORD $0x6e35054a // uhadd v10.16b, v10.16b, v21.16b
+	WORD $0x6f0a054a // ushr v10.16b, v10.16b, #6
+	WORD $0x4e1c060b // dup v11.4s, v16.s[3]
+	WORD $0x3dc08134 // ldr q20, [x9, #512]
+	WORD $0x4e349d6b // mul v11.16b, v11.16b, v20.16b
+	WORD $0x6f0f0575 // ushr v21.16b, v11.16b, #1
+	WORD $0x6e35056b // uhadd v11.16b, v11.16b, v21.16b
+	WORD $0x6f0a056b // ushr v11.16b, v11.16b, #6
+	WORD $0x4e04062c // dup v12.4s, v17.s[0]
+	WORD $0x3dc08134 // ldr q20, [x9, #512]
+	WORD $0x4e349d8c // mul v12.16b, v12.16b, v20.16b
+	WORD $0x6f0f0595 // ushr v21.16b, v12.16b, #1
+	WORD $0x6e35058c // uhadd v12.16b, v12.16b, v21.16b
+	WORD $0x6f0a058c // ushr v12.16b, v12.16b, #6
+	WORD $0x4e0c062d // dup v13.4s, v17.s[1]
+	WORD $0x3dc08134 // ldr q20, [x9, #512]
+	WORD $0x4e349dad // mul v13.16b, v13.16b, v20.16b
+	WORD $0x6f0f05b5 // ushr v21.16b, v13.16b, #1
+	WORD $0x6e3505ad // uhadd v13.16b, v13.16b, v21.16b
+	WORD $0x6f0a05ad // ushr v13.16b, v13.16b, #6
+	WORD $0x4e14062e // dup v14.4s, v17.s[2]
+	WORD $0x3dc08134 // ldr q20, [x9, #512]
+	WORD $0x4e349dce // mul v14.16b, v14.16b, v20.16b
+	WORD $0x6f0f05d5 // ushr v21.16b, v14.16b, #1
+	WORD $0x6e3505ce // uhadd v14.16b, v14.16b, v21.16b
+	WORD $0x6f0a05ce // ushr v14.16b, v14.16b, #6
+	WORD $0x4e1c062f // dup v15.4s, v17.s[3]
+	WORD $0x3dc08134 // ldr q20, [x9, #512]
+	WORD $0x4e349def // mul v15.16b, v15.16b, v20.16b
+	WORD $0x6f0f05f5 // ushr v21.16b, v15.16b, #1
+	WORD $0x6e3505ef // uhadd v15.16b, v15.16b, v21.16b
+	WORD $0x6f0a05ef // ushr v15.16b, v15.16b, #6
+	WORD $0x3dc000e7 // ldr q7, [x7]
+	WORD $0x0e27c105 // smull v5.8h, v8.8b, v7.8b
+	WORD $0x4e27c106 // smull2 v6.8h, v8.16b, v7.16b
+	WORD $0x3dc008e7 // ldr q7, [x7, #32]
+	WORD $0x0e278125 // smlal v5.8h, v9.8b, v7.8b
+	WORD $0x4e278126 // smlal2 v6.8h, v9.16b, v7.16b
+	WORD $0x3dc010e7 // ldr q7, [x7, #64]
+	WORD $0x0e278145 // smlal v5.8h, v10.8b, v7.8b
+	WORD $0x4e278146 // smlal2 v6.8h, v10.16b, v7.16b
+	WORD $0x3dc018e7 // ldr q7, [x7, #96]
+	WORD $0x0e278165 // smlal v5.8h, v11.8b, v7.8b
+	WORD $0x4e278166 // smlal2 v6.8h, v11.16b, v7.16b
+	WORD $0x3dc020e7 // ldr q7, [x7, #128]
+	WORD $0x0e278185 // smlal v5.8h, v12.8b, v7.8b
+	WORD $0x4e278186 // smlal2 v6.8h, v12.16b, v7.16b
+	WORD $0x3dc028e7 // ldr q7, [x7, #160]
+	WORD $0x0e2781a5 // smlal v5.8h, v13.8b, v7.8b
+	WORD $0x4e2781a6 // smlal2 v6.8h, v13.16b, v7.16b
+	WORD $0x3dc030e7 // ldr q7, [x7, #192]
+	WORD $0x0e2781c5 // smlal v5.8h, v14.8b, v7.8b
+	WORD $0x4e2781c6 // smlal2 v6.8h, v14.16b, v7.16b
+	WORD $0x3dc038e7 // ldr q7, [x7, #224]
+	WORD $0x0e2781e5 // smlal v5.8h, v15.8b, v7.8b
+	WORD $0x4e2781e6 // smlal2 v6.8h, v15.16b, v7.16b
+	WORD $0x4e6028a3 // saddlp v3.4s, v5.8h
+	WORD $0x4e6028c4 // saddlp v4.4s, v6.8h
+	WORD $0x4ea4bc63 // addp v3.4s, v3.4s, v4.4s
+	WORD $0x3dc048e4 // ldr q4, [x7, #288]
+	WORD $0x4f3d0484 // sshr v4.4s, v4.4s, #3
+	WORD $0x4ea48463 // add v3.4s, v3.4s, v4.4s
+	WORD $0x7d4068c7 // ldr h7, [x6, #52]
+	WORD $0x1ee240e7 // fcvt s7, h7
+	WORD $0x4e0404e7 // dup v7.4s, v7.s[0]
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x3dc040e8 // ldr q8, [x7, #256]
+	WORD $0x6e27dd08 // fmul v8.4s, v8.4s, v7.4s
+	WORD $0x4e28cc61 // fmla v1.4s, v3.4s, v8.4s
+	WORD $0x3dc000d0 // ldr q16, [x6]
+	WORD $0x3dc004d1 // ldr q17, [x6, #16]
+	WORD $0x3dc008d2 // ldr q18, [x6, #32]
+	WORD $0xbd4030d3 // ldr s19, [x6, #48]
+	WORD $0x4e040648 // dup v8.4s, v18.s[0]
+	WORD $0x6e040608 // mov v8.s[0], v16.s[0]
+	WORD $0x3dc08534 // ldr q20, [x9, #528]
+	WORD $0x4e349d08 // mul v8.16b, v8.16b, v20.16b
+	WORD $0x6f0f0515 // ushr v21.16b, v8.16b, #1
+	WORD $0x6e350508 // uhadd v8.16b, v8.16b, v21.16b
+	WORD $0x6f0a0508 // ushr v8.16b, v8.16b, #6
+	WORD $0x4e0c0649 // dup v9.4s, v18.s[1]
+	WORD $0x6e042609 // mov v9.s[0], v16.s[1]
+	WORD $0x3dc08534 // ldr q20, [x9, #528]
+	WORD $0x4e349d29 // mul v9.16b, v9.16b, v20.16b
+	WORD $0x6f0f0535 // ushr v21.16b, v9.16b, #1
+	WORD $0x6e350529 // uhadd v9.16b, v9.16b, v21.16b
+	WORD $0x6f0a0529 // ushr v9.16b, v9.16b, #6
+	WORD $0x4e14064a // dup v10.4s, v18.s[2]
+	WORD $0x6e04460a // mov v10.s[0], v16.s[2]
+	WORD $0x3dc08534 // ldr q20, [x9, #528]
+	WORD $0x4e349d4a // mul v10.16b, v10.16b, v20.16b
+	WORD $0x6f0f0555 // ushr v21.16b, v10.16b, #1
+	WORD $0x6e35054a // uhadd v10.16b, v10.16b, v21.16b
+	WORD $0x6f0a054a // ushr v10.16b, v10.16b, #6
+	WORD $0x4e1c064b // dup v11.4s, v18.s[3]
+	WORD $0x6e04660b // mov v11.s[0], v16.s[3]
+	WORD $0x3dc08534 // ldr q20, [x9, #528]
+	WORD $0x4e349d6b // mul v11.16b, v11.16b, v20.16b
+	WORD $0x6f0f0575 // ushr v21.16b, v11.16b, #1
+	WORD $0x6e35056b // uhadd v11.16b, v11.16b, v21.16b
+	WORD $0x6f0a056b // ushr v11.16b, v11.16b, #6
+	WORD $0x4e04064c // dup v12.4s, v18.s[0]
+	WORD $0x6e04062c // mov v12.s[0], v17.s[0]
+	WORD $0x6e1c066c // mov v12.s[3], v19.s[0]
+	WORD $0x3dc08934 // ldr q20, [x9, #544]
+	WORD $0x4e349d8c // mul v12.16b, v12.16b, v20.16b
+	WORD $0x6f0f0595 // ushr v21.16b, v12.16b, #1
+	WORD $0x6e35058c // uhadd v12.16b, v12.16b, v21.16b
+	WORD $0x6f0a058c // ushr v12.16b, v12.16b, #6
+	WORD $0x4e0c064d // dup v13.4s, v18.s[1]
+	WORD $0x6e04262d // mov v13.s[0], v17.s[1]
+	WORD $0x6e1c066d // mov v13.s[3], v19.s[0]
+	WORD $0x3dc08d34 // ldr q20, [x9, #560]
+	WORD $0x4e349dad // mul v13.16b, v13.16b, v20.16b
+	WORD $0x6f0f05b5 // ushr v21.16b, v13.16b, #1
+	WORD $0x6e3505ad // uhadd v13.16b, v13.16b, v21.16b
+	WORD $0x6f0a05ad // ushr v13.16b, v13.16b, #6
+	WORD $0x4e14064e // dup v14.4s, v18.s[2]
+	WORD $0x6e04462e // mov v14.s[0], v17.s[2]
+	WORD $0x6e1c066e // mov v14.s[3], v19.s[0]
+	WORD $0x3dc09134 // ldr q20, [x9, #576]
+	WORD $0x4e349dce // mul v14.16b, v14.16b, v20.16b
+	WORD $0x6f0f05d5 // ushr v21.16b, v14.16b, #1
+	WORD $0x6e3505ce // uhadd v14.16b, v14.16b, v21.16b
+	WORD $0x6f0a05ce // ushr v14.16b, v14.16b, #6
+	WORD $0x4e1c064f // dup v15.4s, v18.s[3]
+	WORD $0x6e04662f // mov v15.s[0], v17.s[3]
+	WORD $0x6e1c066f // mov v15.s[3], v19.s[0]
+	WORD $0x3dc09534 // ldr q20, [x9, #592]
+	WORD $0x4e349def // mul v15.16b, v15.16b, v20.16b
+	WORD $0x6f0f05f5 // ushr v21.16b, v15.16b, #1
+	WORD $0x6e3505ef // uhadd v15.16b, v15.16b, v21.16b
+	WORD $0x6f0a05ef // ushr v15.16b, v15.16b, #6
+	WORD $0x3dc004e7 // ldr q7, [x7, #16]
+	WORD $0x0e27c105 // smull v5.8h, v8.8b, v7.8b
+	WORD $0x4e27c106 // smull2 v6.8h, v8.16b, v7.16b
+	WORD $0x3dc00ce7 // ldr q7, [x7, #48]
+	WORD $0x0e278125 // smlal v5.8h, v9.8b, v7.8b
+	WORD $0x4e278126 // smlal2 v6.8h, v9.16b, v7.16b
+	WORD $0x3dc014e7 // ldr q7, [x7, #80]
+	WORD $0x0e278145 // smlal v5.8h, v10.8b, v7.8b
+	WORD $0x4e278146 // smlal2 v6.8h, v10.16b, v7.16b
+	WORD $0x3dc01ce7 // ldr q7, [x7, #112]
+	WORD $0x0e278165 // smlal v5.8h, v11.8b, v7.8b
+	WORD $0x4e278166 // smlal2 v6.8h, v11.16b, v7.16b
+	WORD $0x3dc024e7 // ldr q7, [x7, #144]
+	WORD $0x0e278185 // smlal v5.8h, v12.8b, v7.8b
+	WORD $0x4e278186 // smlal2 v6.8h, v12.16b, v7.16b
+	WORD $0x3dc02ce7 // ldr q7, [x7, #176]
+	WORD $0x0e2781a5 // smlal v5.8h, v13.8b, v7.8b
+	WORD $0x4e2781a6 // smlal2 v6.8h, v13.16b, v7.16b
+	WORD $0x3dc034e7 // ldr q7, [x7, #208]
+	WORD $0x0e2781c5 // smlal v5.8h, v14.8b, v7.8b
+	WORD $0x4e2781c6 // smlal2 v6.8h, v14.16b, v7.16b
+	WORD $0x3dc03ce7 // ldr q7, [x7, #240]
+	WORD $0x0e2781e5 // smlal v5.8h, v15.8b, v7.8b
+	WORD $0x4e2781e6 // smlal2 v6.8h, v15.16b, v7.16b
+	WORD $0x4e6028a3 // saddlp v3.4s, v5.8h
+	WORD $0x4e6028c4 // saddlp v4.4s, v6.8h
+	WORD $0x4ea4bc63 // addp v3.4s, v3.4s, v4.4s
+	WORD $0x3dc04ce4 // ldr q4, [x7, #304]
+	WORD $0x4f3d0484 // sshr v4.4s, v4.4s, #3
+	WORD $0x4ea48463 // add v3.4s, v3.4s, v4.4s
+	WORD $0x7d4068c7 // ldr h7, [x6, #52]
+	WORD $0x1ee240e7 // fcvt s7, h7
+	WORD $0x4e0404e7 // dup v7.4s, v7.s[0]
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x3dc044e8 // ldr q8, [x7, #272]
+	WORD $0x6e27dd08 // fmul v8.4s, v8.4s, v7.4s
+	WORD $0x4e28cc62 // fmla v2.4s, v3.4s, v8.4s
+	ADD $54, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e22d421 // faddp v1.4s, v1.4s, v2.4s
+	WORD $0x6e21d421 // faddp v1.4s, v1.4s, v1.4s
+	WORD $0x7e30d821 // faddp s1, v1.2s
+	WORD $0xbd000001 // str s1, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileFarTQ10NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileFarTQ10NEON(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+super:
+	WORD $0xf99000c2 // prfm pldl2keep, [x6, #8192]
+	WORD $0x3dc000d0 // ldr q16, [x6]
+	WORD $0x3dc004d1 // ldr q17, [x6, #16]
+	WORD $0x4e040608 // dup v8.4s, v16.s[0]
+	WORD $0x3dc08134 // ldr q20, [x9, #512]
+	WORD $0x4e349d08 // mul v8.16b, v8.16b, v20.16b
+	WORD $0x6f0f0515 // ushr v21.16b, v8.16b, #1
+	WORD $0x6e350508 // uhadd v8.16b, v8.16b, v21.16b
+	WORD $0x6f0a0508 // ushr v8.16b, v8.16b, #6
+	WORD $0x4e0c0609 // dup v9.4s, v16.s[1]
+	WORD $0x3dc08134 // ldr q20, [x9, #512]
+	WORD $0x4e349d29 // mul v9.16b, v9.16b, v20.16b
+	WORD $0x6f0f0535 // ushr v21.16b, v9.16b, #1
+	WORD $0x6e350529 // uhadd v9.16b, v9.16b, v21.16b
+	WORD $0x6f0a0529 // ushr v9.16b, v9.16b, #6
+	WORD $0x4e14060a // dup v10.4s, v16.s[2]
+	WORD $0x3dc08134 // ldr q20, [x9, #512]
+	WORD $0x4e349d4a // mul v10.16b, v10.16b, v20.16b
+	WORD $0x6f0f0555 // ushr v21.16b, v10.16b, #1
+	WORD $0x6e35054a // uhadd v10.16b, v10.16b, v21.16b
+	WORD $0x6f0a054a // ushr v10.16b, v10.16b, #6
+	WORD $0x4e1c060b // dup v11.4s, v16.s[3]
+	WORD $0x3dc08134 // ldr q20, [x9, #512]
+	WORD $0x4e349d6b // mul v11.16b, v11.16b, v20.16b
+	WORD $0x6f0f0575 // ushr v21.16b, v11.16b, #1
+	WORD $0x6e35056b // uhadd v11.16b, v11.16b, v21.16b
+	WORD $0x6f0a056b // ushr v11.16b, v11.16b, #6
+	WORD $0x4e04062c // dup v12.4s, v17.s[0]
+	WORD $0x3dc08134 // ldr q20, [x9, #512]
+	WORD $0x4e349d8c // mul v12.16b, v12.16b, v20.16b
+	WORD $0x6f0f0595 // ushr v21.16b, v12.16b, #1
+	WORD $0x6e35058c // uhadd v12.16b, v12.16b, v21.16b
+	WORD $0x6f0a058c // ushr v12.16b, v12.16b, #6
+	WORD $0x4e0c062d // dup v13.4s, v17.s[1]
+	WORD $0x3dc08134 // ldr q20, [x9, #512]
+	WORD $0x4e349dad // mul v13.16b, v13.16b, v20.16b
+	WORD $0x6f0f05b5 // ushr v21.16b, v13.16b, #1
+	WORD $0x6e3505ad // uhadd v13.16b, v13.16b, v21.16b
+	WORD $0x6f0a05ad // ushr v13.16b, v13.16b, #6
+	WORD $0x4e14062e // dup v14.4s, v17.s[2]
+	WORD $0x3dc08134 // ldr q20, [x9, #512]
+	WORD $0x4e349dce // mul v14.16b, v14.16b, v20.16b
+	WORD $0x6f0f05d5 // ushr v21.16b, v14.16b, #1
+	WORD $0x6e3505ce // uhadd v14.16b, v14.16b, v21.16b
+	WORD $0x6f0a05ce // ushr v14.16b, v14.16b, #6
+	WORD $0x4e1c062f // dup v15.4s, v17.s[3]
+	WORD $0x3dc08134 // ldr q20, [x9, #512]
+	WORD $0x4e349def // mul v15.16b, v15.16b, v20.16b
+	WORD $0x6f0f05f5 // ushr v21.16b, v15.16b, #1
+	WORD $0x6e3505ef // uhadd v15.16b, v15.16b, v21.16b
+	WORD $0x6f0a05ef // ushr v15.16b, v15.16b, #6
+	WORD $0x3dc000e7 // ldr q7, [x7]
+	WORD $0x0e27c105 // smull v5.8h, v8.8b, v7.8b
+	WORD $0x4e27c106 // smull2 v6.8h, v8.16b, v7.16b
+	WORD $0x3dc008e7 // ldr q7, [x7, #32]
+	WORD $0x0e278125 // smlal v5.8h, v9.8b, v7.8b
+	WORD $0x4e278126 // smlal2 v6.8h, v9.16b, v7.16b
+	WORD $0x3dc010e7 // ldr q7, [x7, #64]
+	WORD $0x0e278145 // smlal v5.8h, v10.8b, v7.8b
+	WORD $0x4e278146 // smlal2 v6.8h, v10.16b, v7.16b
+	WORD $0x3dc018e7 // ldr q7, [x7, #96]
+	WORD $0x0e278165 // smlal v5.8h, v11.8b, v7.8b
+	WORD $0x4e278166 // smlal2 v6.8h, v11.16b, v7.16b
+	WORD $0x3dc020e7 // ldr q7, [x7, #128]
+	WORD $0x0e278185 // smlal v5.8h, v12.8b, v7.8b
+	WORD $0x4e278186 // smlal2 v6.8h, v12.16b, v7.16b
+	WORD $0x3dc028e7 // ldr q7, [x7, #160]
+	WORD $0x0e2781a5 // smlal v5.8h, v13.8b, v7.8b
+	WORD $0x4e2781a6 // smlal2 v6.8h, v13.16b, v7.16b
+	WORD $0x3dc030e7 // ldr q7, [x7, #192]
+	WORD $0x0e2781c5 // smlal v5.8h, v14.8b, v7.8b
+	WORD $0x4e2781c6 // smlal2 v6.8h, v14.16b, v7.16b
+	WORD $0x3dc038e7 // ldr q7, [x7, #224]
+	WORD $0x0e2781e5 // smlal v5.8h, v15.8b, v7.8b
+	WORD $0x4e2781e6 // smlal2 v6.8h, v15.16b, v7.16b
+	WORD $0x4e6028a3 // saddlp v3.4s, v5.8h
+	WORD $0x4e6028c4 // saddlp v4.4s, v6.8h
+	WORD $0x4ea4bc63 // addp v3.4s, v3.4s, v4.4s
+	WORD $0x3dc048e4 // ldr q4, [x7, #288]
+	WORD $0x4f3d0484 // sshr v4.4s, v4.4s, #3
+	WORD $0x4ea48463 // add v3.4s, v3.4s, v4.4s
+	WORD $0x7d4068c7 // ldr h7, [x6, #52]
+	WORD $0x1ee240e7 // fcvt s7, h7
+	WORD $0x4e0404e7 // dup v7.4s, v7.s[0]
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x3dc040e8 // ldr q8, [x7, #256]
+	WORD $0x6e27dd08 // fmul v8.4s, v8.4s, v7.4s
+	WORD $0x4e28cc61 // fmla v1.4s, v3.4s, v8.4s
+	WORD $0x3dc000d0 // ldr q16, [x6]
+	WORD $0x3dc004d1 // ldr q17, [x6, #16]
+	WORD $0x3dc008d2 // ldr q18, [x6, #32]
+	WORD $0xbd4030d3 // ldr s19, [x6, #48]
+	WORD $0x4e040648 // dup v8.4s, v18.s[0]
+	WORD $0x6e040608 // mov v8.s[0], v16.s[0]
+	WORD $0x3dc08534 // ldr q20, [x9, #528]
+	WORD $0x4e349d08 // mul v8.16b, v8.16b, v20.16b
+	WORD $0x6f0f0515 // ushr v21.16b, v8.16b, #1
+	WORD $0x6e350508 // uhadd v8.16b, v8.16b, v21.16b
+	WORD $0x6f0a0508 // ushr v8.16b, v8.16b, #6
+	WORD $0x4e0c0649 // dup v9.4s, v18.s[1]
+	WORD $0x6e042609 // mov v9.s[0], v16.s[1]
+	WORD $0x3dc08534 // ldr q20, [x9, #528]
+	WORD $0x4e349d29 // mul v9.16b, v9.16b, v20.16b
+	WORD $0x6f0f0535 // ushr v21.16b, v9.16b, #1
+	WORD $0x6e350529 // uhadd v9.16b, v9.16b, v21.16b
+	WORD $0x6f0a0529 // ushr v9.16b, v9.16b, #6
+	WORD $0x4e14064a // dup v10.4s, v18.s[2]
+	WORD $0x6e04460a // mov v10.s[0], v16.s[2]
+	WORD $0x3dc08534 // ldr q20, [x9, #528]
+	WORD $0x4e349d4a // mul v10.16b, v10.16b, v20.16b
+	WORD $0x6f0f0555 // ushr v21.16b, v10.16b, #1
+	WORD $0x6e35054a // uhadd v10.16b, v10.16b, v21.16b
+	WORD $0x6f0a054a // ushr v10.16b, v10.16b, #6
+	WORD $0x4e1c064b // dup v11.4s, v18.s[3]
+	WORD $0x6e04660b // mov v11.s[0], v16.s[3]
+	WORD $0x3dc08534 // ldr q20, [x9, #528]
+	WORD $0x4e349d6b // mul v11.16b, v11.16b, v20.16b
+	WORD $0x6f0f0575 // ushr v21.16b, v11.16b, #1
+	WORD $0x6e35056b // uhadd v11.16b, v11.16b, v21.16b
+	WORD $0x6f0a056b // ushr v11.16b, v11.16b, #6
+	WORD $0x4e04064c // dup v12.4s, v18.s[0]
+	WORD $0x6e04062c // mov v12.s[0], v17.s[0]
+	WORD $0x6e1c066c // mov v12.s[3], v19.s[0]
+	WORD $0x3dc08934 // ldr q20, [x9, #544]
+	WORD $0x4e349d8c // mul v12.16b, v12.16b, v20.16b
+	WORD $0x6f0f0595 // ushr v21.16b, v12.16b, #1
+	WORD $0x6e35058c // uhadd v12.16b, v12.16b, v21.16b
+	WORD $0x6f0a058c // ushr v12.16b, v12.16b, #6
+	WORD $0x4e0c064d // dup v13.4s, v18.s[1]
+	WORD $0x6e04262d // mov v13.s[0], v17.s[1]
+	WORD $0x6e1c066d // mov v13.s[3], v19.s[0]
+	WORD $0x3dc08d34 // ldr q20, [x9, #560]
+	WORD $0x4e349dad // mul v13.16b, v13.16b, v20.16b
+	WORD $0x6f0f05b5 // ushr v21.16b, v13.16b, #1
+	WORD $0x6e3505ad // uhadd v13.16b, v13.16b, v21.16b
+	WORD $0x6f0a05ad // ushr v13.16b, v13.16b, #6
+	WORD $0x4e14064e // dup v14.4s, v18.s[2]
+	WORD $0x6e04462e // mov v14.s[0], v17.s[2]
+	WORD $0x6e1c066e // mov v14.s[3], v19.s[0]
+	WORD $0x3dc09134 // ldr q20, [x9, #576]
+	WORD $0x4e349dce // mul v14.16b, v14.16b, v20.16b
+	WORD $0x6f0f05d5 // ushr v21.16b, v14.16b, #1
+	WORD $0x6e3505ce // uhadd v14.16b, v14.16b, v21.16b
+	WORD $0x6f0a05ce // ushr v14.16b, v14.16b, #6
+	WORD $0x4e1c064f // dup v15.4s, v18.s[3]
+	WORD $0x6e04662f // mov v15.s[0], v17.s[3]
+	WORD $0x6e1c066f // mov v15.s[3], v19.s[0]
+	WORD $0x3dc09534 // ldr q20, [x9, #592]
+	WORD $0x4e349def // mul v15.16b, v15.16b, v20.16b
+	WORD $0x6f0f05f5 // ushr v21.16b, v15.16b, #1
+	WORD $0x6e3505ef // uhadd v15.16b, v15.16b, v21.16b
+	WORD $0x6f0a05ef // ushr v15.16b, v15.16b, #6
+	WORD $0x3dc004e7 // ldr q7, [x7, #16]
+	WORD $0x0e27c105 // smull v5.8h, v8.8b, v7.8b
+	WORD $0x4e27c106 // smull2 v6.8h, v8.16b, v7.16b
+	WORD $0x3dc00ce7 // ldr q7, [x7, #48]
+	WORD $0x0e278125 // smlal v5.8h, v9.8b, v7.8b
+	WORD $0x4e278126 // smlal2 v6.8h, v9.16b, v7.16b
+	WORD $0x3dc014e7 // ldr q7, [x7, #80]
+	WORD $0x0e278145 // smlal v5.8h, v10.8b, v7.8b
+	WORD $0x4e278146 // smlal2 v6.8h, v10.16b, v7.16b
+	WORD $0x3dc01ce7 // ldr q7, [x7, #112]
+	WORD $0x0e278165 // smlal v5.8h, v11.8b, v7.8b
+	WORD $0x4e278166 // smlal2 v6.8h, v11.16b, v7.16b
+	WORD $0x3dc024e7 // ldr q7, [x7, #144]
+	WORD $0x0e278185 // smlal v5.8h, v12.8b, v7.8b
+	WORD $0x4e278186 // smlal2 v6.8h, v12.16b, v7.16b
+	WORD $0x3dc02ce7 // ldr q7, [x7, #176]
+	WORD $0x0e2781a5 // smlal v5.8h, v13.8b, v7.8b
+	WORD $0x4e2781a6 // smlal2 v6.8h, v13.16b, v7.16b
+	WORD $0x3dc034e7 // ldr q7, [x7, #208]
+	WORD $0x0e2781c5 // smlal v5.8h, v14.8b, v7.8b
+	WORD $0x4e2781c6 // smlal2 v6.8h, v14.16b, v7.16b
+	WORD $0x3dc03ce7 // ldr q7, [x7, #240]
+	WORD $0x0e2781e5 // smlal v5.8h, v15.8b, v7.8b
+	WORD $0x4e2781e6 // smlal2 v6.8h, v15.16b, v7.16b
+	WORD $0x4e6028a3 // saddlp v3.4s, v5.8h
+	WORD $0x4e6028c4 // saddlp v4.4s, v6.8h
+	WORD $0x4ea4bc63 // addp v3.4s, v3.4s, v4.4s
+	WORD $0x3dc04ce4 // ldr q4, [x7, #304]
+	WORD $0x4f3d0484 // sshr v4.4s, v4.4s, #3
+	WORD $0x4ea48463 // add v3.4s, v3.4s, v4.4s
+	WORD $0x7d4068c7 // ldr h7, [x6, #52]
+	WORD $0x1ee240e7 // fcvt s7, h7
+	WORD $0x4e0404e7 // dup v7.4s, v7.s[0]
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x3dc044e8 // ldr q8, [x7, #272]
+	WORD $0x6e27dd08 // fmul v8.4s, v8.4s, v7.4s
+	WORD $0x4e28cc62 // fmla v2.4s, v3.4s, v8.4s
+	ADD $54, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e22d421 // faddp v1.4s, v1.4s, v2.4s
+	WORD $0x6e21d421 // faddp v1.4s, v1.4s, v1.4s
+	WORD $0x7e30d821 // faddp s1, v1.2s
+	WORD $0xbd000001 // str s1, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileScatterTQ10NEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+TEXT ·fileScatterTQ10NEON(SB), NOSPLIT, $0-56
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+32(FP), R3
+	MOVD n+40(FP), R4
+	MOVD rows+48(FP), R5
+	MOVD index+24(FP), R6
+	MOVD $neonTable<>(SB), R11
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+row:
+	MOVW 0(R6), R8
+	MUL R2, R8, R8
+	ADD R1, R8, R8
+	MOVD R8, R7
+	CMP $4, R5
+	BLE last
+	MOVW 16(R6), R7
+	MUL R2, R7, R7
+	ADD R1, R7, R7
+last:
+	MOVD R3, R9
+	MOVD R4, R10
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+super:
+	WORD $0xf98000e2 // prfm pldl2keep, [x7]
+	ADD $54, R7, R7
+	WORD $0x3dc00110 // ldr q16, [x8]
+	WORD $0x3dc00511 // ldr q17, [x8, #16]
+	WORD $0x4e040608 // dup v8.4s, v16.s[0]
+	WORD $0x3dc08174 // ldr q20, [x11, #512]
+	WORD $0x4e349d08 // mul v8.16b, v8.16b, v20.16b
+	WORD $0x6f0f0515 // ushr v21.16b, v8.16b, #1
+	WORD $0x6e350508 // uhadd v8.16b, v8.16b, v21.16b
+	WORD $0x6f0a0508 // ushr v8.16b, v8.16b, #6
+	WORD $0x4e0c0609 // dup v9.4s, v16.s[1]
+	WORD $0x3dc08174 // ldr q20, [x11, #512]
+	WORD $0x4e349d29 // mul v9.16b, v9.16b, v20.16b
+	WORD $0x6f0f0535 // ushr v21.16b, v9.16b, #1
+	WORD $0x6e350529 // uhadd v9.16b, v9.16b, v21.16b
+	WORD $0x6f0a0529 // ushr v9.16b, v9.16b, #6
+	WORD $0x4e14060a // dup v10.4s, v16.s[2]
+	WORD $0x3dc08174 // ldr q20, [x11, #512]
+	WORD $0x4e349d4a // mul v10.16b, v10.16b, v20.16b
+	WORD $0x6f0f0555 // ushr v21.16b, v10.16b, #1
+	WORD $0x6e35054a // uhadd v10.16b, v10.16b, v21.16b
+	WORD $0x6f0a054a // ushr v10.16b, v10.16b, #6
+	WORD $0x4e1c060b // dup v11.4s, v16.s[3]
+	WORD $0x3dc08174 // ldr q20, [x11, #512]
+	WORD $0x4e349d6b // mul v11.16b, v11.16b, v20.16b
+	WORD $0x6f0f0575 // ushr v21.16b, v11.16b, #1
+	WORD $0x6e35056b // uhadd v11.16b, v11.16b, v21.16b
+	WORD $0x6f0a056b // ushr v11.16b, v11.16b, #6
+	WORD $0x4e04062c // dup v12.4s, v17.s[0]
+	WORD $0x3dc08174 // ldr q20, [x11, #512]
+	WORD $0x4e349d8c // mul v12.16b, v12.16b, v20.16b
+	WORD $0x6f0f0595 // ushr v21.16b, v12.16b, #1
+	WORD $0x6e35058c // uhadd v12.16b, v12.16b, v21.16b
+	WORD $0x6f0a058c // ushr v12.16b, v12.16b, #6
+	WORD $0x4e0c062d // dup v13.4s, v17.s[1]
+	WORD $0x3dc08174 // ldr q20, [x11, #512]
+	WORD $0x4e349dad // mul v13.16b, v13.16b, v20.16b
+	WORD $0x6f0f05b5 // ushr v21.16b, v13.16b, #1
+	WORD $0x6e3505ad // uhadd v13.16b, v13.16b, v21.16b
+	WORD $0x6f0a05ad // ushr v13.16b, v13.16b, #6
+	WORD $0x4e14062e // dup v14.4s, v17.s[2]
+	WORD $0x3dc08174 // ldr q20, [x11, #512]
+	WORD $0x4e349dce // mul v14.16b, v14.16b, v20.16b
+	WORD $0x6f0f05d5 // ushr v21.16b, v14.16b, #1
+	WORD $0x6e3505ce // uhadd v14.16b, v14.16b, v21.16b
+	WORD $0x6f0a05ce // ushr v14.16b, v14.16b, #6
+	WORD $0x4e1c062f // dup v15.4s, v17.s[3]
+	WORD $0x3dc08174 // ldr q20, [x11, #512]
+	WORD $0x4e349def // mul v15.16b, v15.16b, v20.16b
+	WORD $0x6f0f05f5 // ushr v21.16b, v15.16b, #1
+	WORD $0x6e3505ef // uhadd v15.16b, v15.16b, v21.16b
+	WORD $0x6f0a05ef // ushr v15.16b, v15.16b, #6
+	WORD $0x3dc00127 // ldr q7, [x9]
+	WORD $0x0e27c105 // smull v5.8h, v8.8b, v7.8b
+	WORD $0x4e27c106 // smull2 v6.8h, v8.16b, v7.16b
+	WORD $0x3dc00927 // ldr q7, [x9, #32]
+	WORD $0x0e278125 // smlal v5.8h, v9.8b, v7.8b
+	WORD $0x4e278126 // smlal2 v6.8h, v9.16b, v7.16b
+	WORD $0x3dc01127 // ldr q7, [x9, #64]
+	WORD $0x0e278145 // smlal v5.8h, v10.8b, v7.8b
+	WORD $0x4e278146 // smlal2 v6.8h, v10.16b, v7.16b
+	WORD $0x3dc01927 // ldr q7, [x9, #96]
+	WORD $0x0e278165 // smlal v5.8h, v11.8b, v7.8b
+	WORD $0x4e278166 // smlal2 v6.8h, v11.16b, v7.16b
+	WORD $0x3dc02127 // ldr q7, [x9, #128]
+	WORD $0x0e278185 // smlal v5.8h, v12.8b, v7.8b
+	WORD $0x4e278186 // smlal2 v6.8h, v12.16b, v7.16b
+	WORD $0x3dc02927 // ldr q7, [x9, #160]
+	WORD $0x0e2781a5 // smlal v5.8h, v13.8b, v7.8b
+	WORD $0x4e2781a6 // smlal2 v6.8h, v13.16b, v7.16b
+	WORD $0x3dc03127 // ldr q7, [x9, #192]
+	WORD $0x0e2781c5 // smlal v5.8h, v14.8b, v7.8b
+	WORD $0x4e2781c6 // smlal2 v6.8h, v14.16b, v7.16b
+	WORD $0x3dc03927 // ldr q7, [x9, #224]
+	WORD $0x0e2781e5 // smlal v5.8h, v15.8b, v7.8b
+	WORD $0x4e2781e6 // smlal2 v6.8h, v15.16b, v7.16b
+	WORD $0x4e6028a3 // saddlp v3.4s, v5.8h
+	WORD $0x4e6028c4 // saddlp v4.4s, v6.8h
+	WORD $0x4ea4bc63 // addp v3.4s, v3.4s, v4.4s
+	WORD $0x3dc04924 // ldr q4, [x9, #288]
+	WORD $0x4f3d0484 // sshr v4.4s, v4.4s, #3
+	WORD $0x4ea48463 // add v3.4s, v3.4s, v4.4s
+	WORD $0x7d406907 // ldr h7, [x8, #52]
+	WORD $0x1ee240e7 // fcvt s7, h7
+	WORD $0x4e0404e7 // dup v7.4s, v7.s[0]
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x3dc04128 // ldr q8, [x9, #256]
+	WORD $0x6e27dd08 // fmul v8.4s, v8.4s, v7.4s
+	WORD $0x4e28cc61 // fmla v1.4s, v3.4s, v8.4s
+	WORD $0x3dc00110 // ldr q16, [x8]
+	WORD $0x3dc00511 // ldr q17, [x8, #16]
+	WORD $0x3dc00912 // ldr q18, [x8, #32]
+	WORD $0xbd403113 // ldr s19, [x8, #48]
+	WORD $0x4e040648 // dup v8.4s, v18.s[0]
+	WORD $0x6e040608 // mov v8.s[0], v16.s[0]
+	WORD $0x3dc08574 // ldr q20, [x11, #528]
+	WORD $0x4e349d08 // mul v8.16b, v8.16b, v20.16b
+	WORD $0x6f0f0515 // ushr v21.16b, v8.16b, #1
+	WORD $0x6e350508 // uhadd v8.16b, v8.16b, v21.16b
+	WORD $0x6f0a0508 // ushr v8.16b, v8.16b, #6
+	WORD $0x4e0c0649 // dup v9.4s, v18.s[1]
+	WORD $0x6e042609 // mov v9.s[0], v16.s[1]
+	WORD $0x3dc08574 // ldr q20, [x11, #528]
+	WORD $0x4e349d29 // mul v9.16b, v9.16b, v20.16b
+	WORD $0x6f0f0535 // ushr v21.16b, v9.16b, #1
+	WORD $0x6e350529 // uhadd v9.16b, v9.16b, v21.16b
+	WORD $0x6f0a0529 // ushr v9.16b, v9.16b, #6
+	WORD $0x4e14064a // dup v10.4s, v18.s[2]
+	WORD $0x6e04460a // mov v10.s[0], v16.s[2]
+	WORD $0x3dc08574 // ldr q20, [x11, #528]
+	WORD $0x4e349d4a // mul v10.16b, v10.16b, v20.16b
+	WORD $0x6f0f0555 // ushr v21.16b, v10.16b, #1
+	WORD $0x6e35054a // uhadd v10.16b, v10.16b, v21.16b
+	WORD $0x6f0a054a // ushr v10.16b, v10.16b, #6
+	WORD $0x4e1c064b // dup v11.4s, v18.s[3]
+	WORD $0x6e04660b // mov v11.s[0], v16.s[3]
+	WORD $0x3dc08574 // ldr q20, [x11, #528]
+	WORD $0x4e349d6b // mul v11.16b, v11.16b, v20.16b
+	WORD $0x6f0f0575 // ushr v21.16b, v11.16b, #1
+	WORD $0x6e35056b // uhadd v11.16b, v11.16b, v21.16b
+	WORD $0x6f0a056b // ushr v11.16b, v11.16b, #6
+	WORD $0x4e04064c // dup v12.4s, v18.s[0]
+	WORD $0x6e04062c // mov v12.s[0], v17.s[0]
+	WORD $0x6e1c066c // mov v12.s[3], v19.s[0]
+	WORD $0x3dc08974 // ldr q20, [x11, #544]
+	WORD $0x4e349d8c // mul v12.16b, v12.16b, v20.16b
+	WORD $0x6f0f0595 // ushr v21.16b, v12.16b, #1
+	WORD $0x6e35058c // uhadd v12.16b, v12.16b, v21.16b
+	WORD $0x6f0a058c // ushr v12.16b, v12.16b, #6
+	WORD $0x4e0c064d // dup v13.4s, v18.s[1]
+	WORD $0x6e04262d // mov v13.s[0], v17.s[1]
+	WORD $0x6e1c066d // mov v13.s[3], v19.s[0]
+	WORD $0x3dc08d74 // ldr q20, [x11, #560]
+	WORD $0x4e349dad // mul v13.16b, v13.16b, v20.16b
+	WORD $0x6f0f05b5 // ushr v21.16b, v13.16b, #1
+	WORD $0x6e3505ad // uhadd v13.16b, v13.16b, v21.16b
+	WORD $0x6f0a05ad // ushr v13.16b, v13.16b, #6
+	WORD $0x4e14064e // dup v14.4s, v18.s[2]
+	WORD $0x6e04462e // mov v14.s[0], v17.s[2]
+	WORD $0x6e1c066e // mov v14.s[3], v19.s[0]
+	WORD $0x3dc09174 // ldr q20, [x11, #576]
+	WORD $0x4e349dce // mul v14.16b, v14.16b, v20.16b
+	WORD $0x6f0f05d5 // ushr v21.16b, v14.16b, #1
+	WORD $0x6e3505ce // uhadd v14.16b, v14.16b, v21.16b
+	WORD $0x6f0a05ce // ushr v14.16b, v14.16b, #6
+	WORD $0x4e1c064f // dup v15.4s, v18.s[3]
+	WORD $0x6e04662f // mov v15.s[0], v17.s[3]
+	WORD $0x6e1c066f // mov v15.s[3], v19.s[0]
+	WORD $0x3dc09574 // ldr q20, [x11, #592]
+	WORD $0x4e349def // mul v15.16b, v15.16b, v20.16b
+	WORD $0x6f0f05f5 // ushr v21.16b, v15.16b, #1
+	WORD $0x6e3505ef // uhadd v15.16b, v15.16b, v21.16b
+	WORD $0x6f0a05ef // ushr v15.16b, v15.16b, #6
+	WORD $0x3dc00527 // ldr q7, [x9, #16]
+	WORD $0x0e27c105 // smull v5.8h, v8.8b, v7.8b
+	WORD $0x4e27c106 // smull2 v6.8h, v8.16b, v7.16b
+	WORD $0x3dc00d27 // ldr q7, [x9, #48]
+	WORD $0x0e278125 // smlal v5.8h, v9.8b, v7.8b
+	WORD $0x4e278126 // smlal2 v6.8h, v9.16b, v7.16b
+	WORD $0x3dc01527 // ldr q7, [x9, #80]
+	WORD $0x0e278145 // smlal v5.8h, v10.8b, v7.8b
+	WORD $0x4e278146 // smlal2 v6.8h, v10.16b, v7.16b
+	WORD $0x3dc01d27 // ldr q7, [x9, #112]
+	WORD $0x0e278165 // smlal v5.8h, v11.8b, v7.8b
+	WORD $0x4e278166 // smlal2 v6.8h, v11.16b, v7.16b
+	WORD $0x3dc02527 // ldr q7, [x9, #144]
+	WORD $0x0e278185 // smlal v5.8h, v12.8b, v7.8b
+	WORD $0x4e278186 // smlal2 v6.8h, v12.16b, v7.16b
+	WORD $0x3dc02d27 // ldr q7, [x9, #176]
+	WORD $0x0e2781a5 // smlal v5.8h, v13.8b, v7.8b
+	WORD $0x4e2781a6 // smlal2 v6.8h, v13.16b, v7.16b
+	WORD $0x3dc03527 // ldr q7, [x9, #208]
+	WORD $0x0e2781c5 // smlal v5.8h, v14.8b, v7.8b
+	WORD $0x4e2781c6 // smlal2 v6.8h, v14.16b, v7.16b
+	WORD $0x3dc03d27 // ldr q7, [x9, #240]
+	WORD $0x0e2781e5 // smlal v5.8h, v15.8b, v7.8b
+	WORD $0x4e2781e6 // smlal2 v6.8h, v15.16b, v7.16b
+	WORD $0x4e6028a3 // saddlp v3.4s, v5.8h
+	WORD $0x4e6028c4 // saddlp v4.4s, v6.8h
+	WORD $0x4ea4bc63 // addp v3.4s, v3.4s, v4.4s
+	WORD $0x3dc04d24 // ldr q4, [x9, #304]
+	WORD $0x4f3d0484 // sshr v4.4s, v4.4s, #3
+	WORD $0x4ea48463 // add v3.4s, v3.4s, v4.4s
+	WORD $0x7d406907 // ldr h7, [x8, #52]
+	WORD $0x1ee240e7 // fcvt s7, h7
+	WORD $0x4e0404e7 // dup v7.4s, v7.s[0]
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x3dc04528 // ldr q8, [x9, #272]
+	WORD $0x6e27dd08 // fmul v8.4s, v8.4s, v7.4s
+	WORD $0x4e28cc62 // fmla v2.4s, v3.4s, v8.4s
+	ADD $54, R8, R8
+	ADD $448, R9, R9
+	SUBS $1, R10, R10
+	BGT super
+	WORD $0x6e22d421 // faddp v1.4s, v1.4s, v2.4s
+	WORD $0x6e21d421 // faddp v1.4s, v1.4s, v1.4s
+	WORD $0x7e30d821 // faddp s1, v1.2s
+	WORD $0xbd000001 // str s1, [x0]
+	ADD $4, R0, R0
+	ADD $4, R6, R6
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileStreamTQ10DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileStreamTQ10DOT(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+super:
+	WORD $0x3dc048e3 // ldr q3, [x7, #288]
+	WORD $0x4f3d0463 // sshr v3.4s, v3.4s, #3
+	WORD $0x3dc000cd // ldr q13, [x6]
+	WORD $0x3dc004ce // ldr q14, [x6, #16]
+	WORD $0x4e0405a5 // dup v5.4s, v13.s[0]
+	WORD $0x3dc08131 // ldr q17, [x9, #512]
+	WORD $0x4e319ca5 // mul v5.16b, v5.16b, v17.16b
+	WORD $0x6f0f04b2 // ushr v18.16b, v5.16b, #1
+	WORD $0x6e3204a5 // uhadd v5.16b, v5.16b, v18.16b
+	WORD $0x6f0a04a5 // ushr v5.16b, v5.16b, #6
+	WORD $0x4e0c05a6 // dup v6.4s, v13.s[1]
+	WORD $0x3dc08131 // ldr q17, [x9, #512]
+	WORD $0x4e319cc6 // mul v6.16b, v6.16b, v17.16b
+	WORD $0x6f0f04d2 // ushr v18.16b, v6.16b, #1
+	WORD $0x6e3204c6 // uhadd v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a04c6 // ushr v6.16b, v6.16b, #6
+	WORD $0x4e1405a7 // dup v7.4s, v13.s[2]
+	WORD $0x3dc08131 // ldr q17, [x9, #512]
+	WORD $0x4e319ce7 // mul v7.16b, v7.16b, v17.16b
+	WORD $0x6f0f04f2 // ushr v18.16b, v7.16b, #1
+	WORD $0x6e3204e7 // uhadd v7.16b, v7.16b, v18.16b
+	WORD $0x6f0a04e7 // ushr v7.16b, v7.16b, #6
+	WORD $0x4e1c05a8 // dup v8.4s, v13.s[3]
+	WORD $0x3dc08131 // ldr q17, [x9, #512]
+	WORD $0x4e319d08 // mul v8.16b, v8.16b, v17.16b
+	WORD $0x6f0f0512 // ushr v18.16b, v8.16b, #1
+	WORD $0x6e320508 // uhadd v8.16b, v8.16b, v18.16b
+	WORD $0x6f0a0508 // ushr v8.16b, v8.16b, #6
+	WORD $0x4e0405c9 // dup v9.4s, v14.s[0]
+	WORD $0x3dc08131 // ldr q17, [x9, #512]
+	WORD $0x4e319d29 // mul v9.16b, v9.16b, v17.16b
+	WORD $0x6f0f0532 // ushr v18.16b, v9.16b, #1
+	WORD $0x6e320529 // uhadd v9.16b, v9.16b, v18.16b
+	WORD $0x6f0a0529 // ushr v9.16b, v9.16b, #6
+	WORD $0x4e0c05ca // dup v10.4s, v14.s[1]
+	WORD $0x3dc08131 // ldr q17, [x9, #512]
+	WORD $0x4e319d4a // mul v10.16b, v10.16b, v17.16b
+	WORD $0x6f0f0552 // ushr v18.16b, v10.16b, #1
+	WORD $0x6e32054a // uhadd v10.16b, v10.16b, v18.16b
+	WORD $0x6f0a054a // ushr v10.16b, v10.16b, #6
+	WORD $0x4e1405cb // dup v11.4s, v14.s[2]
+	WORD $0x3dc08131 // ldr q17, [x9, #512]
+	WORD $0x4e319d6b // mul v11.16b, v11.16b, v17.16b
+	WORD $0x6f0f0572 // ushr v18.16b, v11.16b, #1
+	WORD $0x6e32056b // uhadd v11.16b, v11.16b, v18.16b
+	WORD $0x6f0a056b // ushr v11.16b, v11.16b, #6
+	WORD $0x4e1c05cc // dup v12.4s, v14.s[3]
+	WORD $0x3dc08131 // ldr q17, [x9, #512]
+	WORD $0x4e319d8c // mul v12.16b, v12.16b, v17.16b
+	WORD $0x6f0f0592 // ushr v18.16b, v12.16b, #1
+	WORD $0x6e32058c // uhadd v12.16b, v12.16b, v18.16b
+	WORD $0x6f0a058c // ushr v12.16b, v12.16b, #6
+	WORD $0x3dc000e4 // ldr q4, [x7]
+	WORD $0x4e8494a3 // sdot v3.4s, v5.16b, v4.16b
+	WORD $0x3dc008e4 // ldr q4, [x7, #32]
+	WORD $0x4e8494c3 // sdot v3.4s, v6.16b, v4.16b
+	WORD $0x3dc010e4 // ldr q4, [x7, #64]
+	WORD $0x4e8494e3 // sdot v3.4s, v7.16b, v4.16b
+	WORD $0x3dc018e4 // ldr q4, [x7, #96]
+	WORD $0x4e849503 // sdot v3.4s, v8.16b, v4.16b
+	WORD $0x3dc020e4 // ldr q4, [x7, #128]
+	WORD $0x4e849523 // sdot v3.4s, v9.16b, v4.16b
+	WORD $0x3dc028e4 // ldr q4, [x7, #160]
+	WORD $0x4e849543 // sdot v3.4s, v10.16b, v4.16b
+	WORD $0x3dc030e4 // ldr q4, [x7, #192]
+	WORD $0x4e849563 // sdot v3.4s, v11.16b, v4.16b
+	WORD $0x3dc038e4 // ldr q4, [x7, #224]
+	WORD $0x4e849583 // sdot v3.4s, v12.16b, v4.16b
+	WORD $0x7d4068c4 // ldr h4, [x6, #52]
+	WORD $0x1ee24084 // fcvt s4, h4
+	WORD $0x4e040484 // dup v4.4s, v4.s[0]
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x3dc040e5 // ldr q5, [x7, #256]
+	WORD $0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
+	WORD $0x4e25cc61 // fmla v1.4s, v3.4s, v5.4s
+	WORD $0x3dc04ce3 // ldr q3, [x7, #304]
+	WORD $0x4f3d0463 // sshr v3.4s, v3.4s, #3
+	WORD $0x3dc000cd // ldr q13, [x6]
+	WORD $0x3dc004ce // ldr q14, [x6, #16]
+	WORD $0x3dc008cf // ldr q15, [x6, #32]
+	WORD $0xbd4030d0 // ldr s16, [x6, #48]
+	WORD $0x4e0405e5 // dup v5.4s, v15.s[0]
+	WORD $0x6e0405a5 // mov v5.s[0], v13.s[0]
+	WORD $0x3dc08531 // ldr q17, [x9, #528]
+	WORD $0x4e319ca5 // mul v5.16b, v5.16b, v17.16b
+	WORD $0x6f0f04b2 // ushr v18.16b, v5.16b, #1
+	WORD $0x6e3204a5 // uhadd v5.16b, v5.16b, v18.16b
+	WORD $0x6f0a04a5 // ushr v5.16b, v5.16b, #6
+	WORD $0x4e0c05e6 // dup v6.4s, v15.s[1]
+	WORD $0x6e0425a6 // mov v6.s[0], v13.s[1]
+	WORD $0x3dc08531 // ldr q17, [x9, #528]
+	WORD $0x4e319cc6 // mul v6.16b, v6.16b, v17.16b
+	WORD $0x6f0f04d2 // ushr v18.16b, v6.16b, #1
+	WORD $0x6e3204c6 // uhadd v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a04c6 // ushr v6.16b, v6.16b, #6
+	WORD $0x4e1405e7 // dup v7.4s, v15.s[2]
+	WORD $0x6e0445a7 // mov v7.s[0], v13.s[2]
+	WORD $0x3dc08531 // ldr q17, [x9, #528]
+	WORD $0x4e319ce7 // mul v7.16b, v7.16b, v17.16b
+	WORD $0x6f0f04f2 // ushr v18.16b, v7.16b, #1
+	WORD $0x6e3204e7 // uhadd v7.16b, v7.16b, v18.16b
+	WORD $0x6f0a04e7 // ushr v7.16b, v7.16b, #6
+	WORD $0x4e1c05e8 // dup v8.4s, v15.s[3]
+	WORD $0x6e0465a8 // mov v8.s[0], v13.s[3]
+	WORD $0x3dc08531 // ldr q17, [x9, #528]
+	WORD $0x4e319d08 // mul v8.16b, v8.16b, v17.16b
+	WORD $0x6f0f0512 // ushr v18.16b, v8.16b, #1
+	WORD $0x6e320508 // uhadd v8.16b, v8.16b, v18.16b
+	WORD $0x6f0a0508 // ushr v8.16b, v8.16b, #6
+	WORD $0x4e0405e9 // dup v9.4s, v15.s[0]
+	WORD $0x6e0405c9 // mov v9.s[0], v14.s[0]
+	WORD $0x6e1c0609 // mov v9.s[3], v16.s[0]
+	WORD $0x3dc08931 // ldr q17, [x9, #544]
+	WORD $0x4e319d29 // mul v9.16b, v9.16b, v17.16b
+	WORD $0x6f0f0532 // ushr v18.16b, v9.16b, #1
+	WORD $0x6e320529 // uhadd v9.16b, v9.16b, v18.16b
+	WORD $0x6f0a0529 // ushr v9.16b, v9.16b, #6
+	WORD $0x4e0c05ea // dup v10.4s, v15.s[1]
+	WORD $0x6e0425ca // mov v10.s[0], v14.s[1]
+	WORD $0x6e1c060a // mov v10.s[3], v16.s[0]
+	WORD $0x3dc08d31 // ldr q17, [x9, #560]
+	WORD $0x4e319d4a // mul v10.16b, v10.16b, v17.16b
+	WORD $0x6f0f0552 // ushr v18.16b, v10.16b, #1
+	WORD $0x6e32054a // uhadd v10.16b, v10.16b, v18.16b
+	WORD $0x6f0a054a // ushr v10.16b, v10.16b, #6
+	WORD $0x4e1405eb // dup v11.4s, v15.s[2]
+	WORD $0x6e0445cb // mov v11.s[0], v14.s[2]
+	WORD $0x6e1c060b // mov v11.s[3], v16.s[0]
+	WORD $0x3dc09131 // ldr q17, [x9, #576]
+	WORD $0x4e319d6b // mul v11.16b, v11.16b, v17.16b
+	WORD $0x6f0f0572 // ushr v18.16b, v11.16b, #1
+	WORD $0x6e32056b // uhadd v11.16b, v11.16b, v18.16b
+	WORD $0x6f0a056b // ushr v11.16b, v11.16b, #6
+	WORD $0x4e1c05ec // dup v12.4s, v15.s[3]
+	WORD $0x6e0465cc // mov v12.s[0], v14.s[3]
+	WORD $0x6e1c060c // mov v12.s[3], v16.s[0]
+	WORD $0x3dc09531 // ldr q17, [x9, #592]
+	WORD $0x4e319d8c // mul v12.16b, v12.16b, v17.16b
+	WORD $0x6f0f0592 // ushr v18.16b, v12.16b, #1
+	WORD $0x6e32058c // uhadd v12.16b, v12.16b, v18.16b
+	WORD $0x6f0a058c // ushr v12.16b, v12.16b, #6
+	WORD $0x3dc004e4 // ldr q4, [x7, #16]
+	WORD $0x4e8494a3 // sdot v3.4s, v5.16b, v4.16b
+	WORD $0x3dc00ce4 // ldr q4, [x7, #48]
+	WORD $0x4e8494c3 // sdot v3.4s, v6.16b, v4.16b
+	WORD $0x3dc014e4 // ldr q4, [x7, #80]
+	WORD $0x4e8494e3 // sdot v3.4s, v7.16b, v4.16b
+	WORD $0x3dc01ce4 // ldr q4, [x7, #112]
+	WORD $0x4e849503 // sdot v3.4s, v8.16b, v4.16b
+	WORD $0x3dc024e4 // ldr q4, [x7, #144]
+	WORD $0x4e849523 // sdot v3.4s, v9.16b, v4.16b
+	WORD $0x3dc02ce4 // ldr q4, [x7, #176]
+	WORD $0x4e849543 // sdot v3.4s, v10.16b, v4.16b
+	WORD $0x3dc034e4 // ldr q4, [x7, #208]
+	WORD $0x4e849563 // sdot v3.4s, v11.16b, v4.16b
+	WORD $0x3dc03ce4 // ldr q4, [x7, #240]
+	WORD $0x4e849583 // sdot v3.4s, v12.16b, v4.16b
+	WORD $0x7d4068c4 // ldr h4, [x6, #52]
+	WORD $0x1ee24084 // fcvt s4, h4
+	WORD $0x4e040484 // dup v4.4s, v4.s[0]
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x3dc044e5 // ldr q5, [x7, #272]
+	WORD $0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
+	WORD $0x4e25cc62 // fmla v2.4s, v3.4s, v5.4s
+	ADD $54, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e22d421 // faddp v1.4s, v1.4s, v2.4s
+	WORD $0x6e21d421 // faddp v1.4s, v1.4s, v1.4s
+	WORD $0x7e30d821 // faddp s1, v1.2s
+	WORD $0xbd000001 // str s1, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileFarTQ10DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileFarTQ10DOT(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+super:
+	WORD $0xf99000c2 // prfm pldl2keep, [x6, #8192]
+	WORD $0x3dc048e3 // ldr q3, [x7, #288]
+	WORD $0x4f3d0463 // sshr v3.4s, v3.4s, #3
+	WORD $0x3dc000cd // ldr q13, [x6]
+	WORD $0x3dc004ce // ldr q14, [x6, #16]
+	WORD $0x4e0405a5 // dup v5.4s, v13.s[0]
+	WORD $0x3dc08131 // ldr q17, [x9, #512]
+	WORD $0x4e319ca5 // mul v5.16b, v5.16b, v17.16b
+	WORD $0x6f0f04b2 // ushr v18.16b, v5.16b, #1
+	WORD $0x6e3204a5 // uhadd v5.16b, v5.16b, v18.16b
+	WORD $0x6f0a04a5 // ushr v5.16b, v5.16b, #6
+	WORD $0x4e0c05a6 // dup v6.4s, v13.s[1]
+	WORD $0x3dc08131 // ldr q17, [x9, #512]
+	WORD $0x4e319cc6 // mul v6.16b, v6.16b, v17.16b
+	WORD $0x6f0f04d2 // ushr v18.16b, v6.16b, #1
+	WORD $0x6e3204c6 // uhadd v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a04c6 // ushr v6.16b, v6.16b, #6
+	WORD $0x4e1405a7 // dup v7.4s, v13.s[2]
+	WORD $0x3dc08131 // ldr q17, [x9, #512]
+	WORD $0x4e319ce7 // mul v7.16b, v7.16b, v17.16b
+	WORD $0x6f0f04f2 // ushr v18.16b, v7.16b, #1
+	WORD $0x6e3204e7 // uhadd v7.16b, v7.16b, v18.16b
+	WORD $0x6f0a04e7 // ushr v7.16b, v7.16b, #6
+	WORD $0x4e1c05a8 // dup v8.4s, v13.s[3]
+	WORD $0x3dc08131 // ldr q17, [x9, #512]
+	WORD $0x4e319d08 // mul v8.16b, v8.16b, v17.16b
+	WORD $0x6f0f0512 // ushr v18.16b, v8.16b, #1
+	WORD $0x6e320508 // uhadd v8.16b, v8.16b, v18.16b
+	WORD $0x6f0a0508 // ushr v8.16b, v8.16b, #6
+	WORD $0x4e0405c9 // dup v9.4s, v14.s[0]
+	WORD $0x3dc08131 // ldr q17, [x9, #512]
+	WORD $0x4e319d29 // mul v9.16b, v9.16b, v17.16b
+	WORD $0x6f0f0532 // ushr v18.16b, v9.16b, #1
+	WORD $0x6e320529 // uhadd v9.16b, v9.16b, v18.16b
+	WORD $0x6f0a0529 // ushr v9.16b, v9.16b, #6
+	WORD $0x4e0c05ca // dup v10.4s, v14.s[1]
+	WORD $0x3dc08131 // ldr q17, [x9, #512]
+	WORD $0x4e319d4a // mul v10.16b, v10.16b, v17.16b
+	WORD $0x6f0f0552 // ushr v18.16b, v10.16b, #1
+	WORD $0x6e32054a // uhadd v10.16b, v10.16b, v18.16b
+	WORD $0x6f0a054a // ushr v10.16b, v10.16b, #6
+	WORD $0x4e1405cb // dup v11.4s, v14.s[2]
+	WORD $0x3dc08131 // ldr q17, [x9, #512]
+	WORD $0x4e319d6b // mul v11.16b, v11.16b, v17.16b
+	WORD $0x6f0f0572 // ushr v18.16b, v11.16b, #1
+	WORD $0x6e32056b // uhadd v11.16b, v11.16b, v18.16b
+	WORD $0x6f0a056b // ushr v11.16b, v11.16b, #6
+	WORD $0x4e1c05cc // dup v12.4s, v14.s[3]
+	WORD $0x3dc08131 // ldr q17, [x9, #512]
+	WORD $0x4e319d8c // mul v12.16b, v12.16b, v17.16b
+	WORD $0x6f0f0592 // ushr v18.16b, v12.16b, #1
+	WORD $0x6e32058c // uhadd v12.16b, v12.16b, v18.16b
+	WORD $0x6f0a058c // ushr v12.16b, v12.16b, #6
+	WORD $0x3dc000e4 // ldr q4, [x7]
+	WORD $0x4e8494a3 // sdot v3.4s, v5.16b, v4.16b
+	WORD $0x3dc008e4 // ldr q4, [x7, #32]
+	WORD $0x4e8494c3 // sdot v3.4s, v6.16b, v4.16b
+	WORD $0x3dc010e4 // ldr q4, [x7, #64]
+	WORD $0x4e8494e3 // sdot v3.4s, v7.16b, v4.16b
+	WORD $0x3dc018e4 // ldr q4, [x7, #96]
+	WORD $0x4e849503 // sdot v3.4s, v8.16b, v4.16b
+	WORD $0x3dc020e4 // ldr q4, [x7, #128]
+	WORD $0x4e849523 // sdot v3.4s, v9.16b, v4.16b
+	WORD $0x3dc028e4 // ldr q4, [x7, #160]
+	WORD $0x4e849543 // sdot v3.4s, v10.16b, v4.16b
+	WORD $0x3dc030e4 // ldr q4, [x7, #192]
+	WORD $0x4e849563 // sdot v3.4s, v11.16b, v4.16b
+	WORD $0x3dc038e4 // ldr q4, [x7, #224]
+	WORD $0x4e849583 // sdot v3.4s, v12.16b, v4.16b
+	WORD $0x7d4068c4 // ldr h4, [x6, #52]
+	WORD $0x1ee24084 // fcvt s4, h4
+	WORD $0x4e040484 // dup v4.4s, v4.s[0]
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x3dc040e5 // ldr q5, [x7, #256]
+	WORD $0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
+	WORD $0x4e25cc61 // fmla v1.4s, v3.4s, v5.4s
+	WORD $0x3dc04ce3 // ldr q3, [x7, #304]
+	WORD $0x4f3d0463 // sshr v3.4s, v3.4s, #3
+	WORD $0x3dc000cd // ldr q13, [x6]
+	WORD $0x3dc004ce // ldr q14, [x6, #16]
+	WORD $0x3dc008cf // ldr q15, [x6, #32]
+	WORD $0xbd4030d0 // ldr s16, [x6, #48]
+	WORD $0x4e0405e5 // dup v5.4s, v15.s[0]
+	WORD $0x6e0405a5 // mov v5.s[0], v13.s[0]
+	WORD $0x3dc08531 // ldr q17, [x9, #528]
+	WORD $0x4e319ca5 // mul v5.16b, v5.16b, v17.16b
+	WORD $0x6f0f04b2 // ushr v18.16b, v5.16b, #1
+	WORD $0x6e3204a5 // uhadd v5.16b, v5.16b, v18.16b
+	WORD $0x6f0a04a5 // ushr v5.16b, v5.16b, #6
+	WORD $0x4e0c05e6 // dup v6.4s, v15.s[1]
+	WORD $0x6e0425a6 // mov v6.s[0], v13.s[1]
+	WORD $0x3dc08531 // ldr q17, [x9, #528]
+	WORD $0x4e319cc6 // mul v6.16b, v6.16b, v17.16b
+	WORD $0x6f0f04d2 // ushr v18.16b, v6.16b, #1
+	WORD $0x6e3204c6 // uhadd v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a04c6 // ushr v6.16b, v6.16b, #6
+	WORD $0x4e1405e7 // dup v7.4s, v15.s[2]
+	WORD $0x6e0445a7 // mov v7.s[0], v13.s[2]
+	WORD $0x3dc08531 // ldr q17, [x9, #528]
+	WORD $0x4e319ce7 // mul v7.16b, v7.16b, v17.16b
+	WORD $0x6f0f04f2 // ushr v18.16b, v7.16b, #1
+	WORD $0x6e3204e7 // uhadd v7.16b, v7.16b, v18.16b
+	WORD $0x6f0a04e7 // ushr v7.16b, v7.16b, #6
+	WORD $0x4e1c05e8 // dup v8.4s, v15.s[3]
+	WORD $0x6e0465a8 // mov v8.s[0], v13.s[3]
+	WORD $0x3dc08531 // ldr q17, [x9, #528]
+	WORD $0x4e319d08 // mul v8.16b, v8.16b, v17.16b
+	WORD $0x6f0f0512 // ushr v18.16b, v8.16b, #1
+	WORD $0x6e320508 // uhadd v8.16b, v8.16b, v18.16b
+	WORD $0x6f0a0508 // ushr v8.16b, v8.16b, #6
+	WORD $0x4e0405e9 // dup v9.4s, v15.s[0]
+	WORD $0x6e0405c9 // mov v9.s[0], v14.s[0]
+	WORD $0x6e1c0609 // mov v9.s[3], v16.s[0]
+	WORD $0x3dc08931 // ldr q17, [x9, #544]
+	WORD $0x4e319d29 // mul v9.16b, v9.16b, v17.16b
+	WORD $0x6f0f0532 // ushr v18.16b, v9.16b, #1
+	WORD $0x6e320529 // uhadd v9.16b, v9.16b, v18.16b
+	WORD $0x6f0a0529 // ushr v9.16b, v9.16b, #6
+	WORD $0x4e0c05ea // dup v10.4s, v15.s[1]
+	WORD $0x6e0425ca // mov v10.s[0], v14.s[1]
+	WORD $0x6e1c060a // mov v10.s[3], v16.s[0]
+	WORD $0x3dc08d31 // ldr q17, [x9, #560]
+	WORD $0x4e319d4a // mul v10.16b, v10.16b, v17.16b
+	WORD $0x6f0f0552 // ushr v18.16b, v10.16b, #1
+	WORD $0x6e32054a // uhadd v10.16b, v10.16b, v18.16b
+	WORD $0x6f0a054a // ushr v10.16b, v10.16b, #6
+	WORD $0x4e1405eb // dup v11.4s, v15.s[2]
+	WORD $0x6e0445cb // mov v11.s[0], v14.s[2]
+	WORD $0x6e1c060b // mov v11.s[3], v16.s[0]
+	WORD $0x3dc09131 // ldr q17, [x9, #576]
+	WORD $0x4e319d6b // mul v11.16b, v11.16b, v17.16b
+	WORD $0x6f0f0572 // ushr v18.16b, v11.16b, #1
+	WORD $0x6e32056b // uhadd v11.16b, v11.16b, v18.16b
+	WORD $0x6f0a056b // ushr v11.16b, v11.16b, #6
+	WORD $0x4e1c05ec // dup v12.4s, v15.s[3]
+	WORD $0x6e0465cc // mov v12.s[0], v14.s[3]
+	WORD $0x6e1c060c // mov v12.s[3], v16.s[0]
+	WORD $0x3dc09531 // ldr q17, [x9, #592]
+	WORD $0x4e319d8c // mul v12.16b, v12.16b, v17.16b
+	WORD $0x6f0f0592 // ushr v18.16b, v12.16b, #1
+	WORD $0x6e32058c // uhadd v12.16b, v12.16b, v18.16b
+	WORD $0x6f0a058c // ushr v12.16b, v12.16b, #6
+	WORD $0x3dc004e4 // ldr q4, [x7, #16]
+	WORD $0x4e8494a3 // sdot v3.4s, v5.16b, v4.16b
+	WORD $0x3dc00ce4 // ldr q4, [x7, #48]
+	WORD $0x4e8494c3 // sdot v3.4s, v6.16b, v4.16b
+	WORD $0x3dc014e4 // ldr q4, [x7, #80]
+	WORD $0x4e8494e3 // sdot v3.4s, v7.16b, v4.16b
+	WORD $0x3dc01ce4 // ldr q4, [x7, #112]
+	WORD $0x4e849503 // sdot v3.4s, v8.16b, v4.16b
+	WORD $0x3dc024e4 // ldr q4, [x7, #144]
+	WORD $0x4e849523 // sdot v3.4s, v9.16b, v4.16b
+	WORD $0x3dc02ce4 // ldr q4, [x7, #176]
+	WORD $0x4e849543 // sdot v3.4s, v10.16b, v4.16b
+	WORD $0x3dc034e4 // ldr q4, [x7, #208]
+	WORD $0x4e849563 // sdot v3.4s, v11.16b, v4.16b
+	WORD $0x3dc03ce4 // ldr q4, [x7, #240]
+	WORD $0x4e849583 // sdot v3.4s, v12.16b, v4.16b
+	WORD $0x7d4068c4 // ldr h4, [x6, #52]
+	WORD $0x1ee24084 // fcvt s4, h4
+	WORD $0x4e040484 // dup v4.4s, v4.s[0]
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x3dc044e5 // ldr q5, [x7, #272]
+	WORD $0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
+	WORD $0x4e25cc62 // fmla v2.4s, v3.4s, v5.4s
+	ADD $54, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e22d421 // faddp v1.4s, v1.4s, v2.4s
+	WORD $0x6e21d421 // faddp v1.4s, v1.4s, v1.4s
+	WORD $0x7e30d821 // faddp s1, v1.2s
+	WORD $0xbd000001 // str s1, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileScatterTQ10DOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+TEXT ·fileScatterTQ10DOT(SB), NOSPLIT, $0-56
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+32(FP), R3
+	MOVD n+40(FP), R4
+	MOVD rows+48(FP), R5
+	MOVD index+24(FP), R6
+	MOVD $neonTable<>(SB), R11
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+row:
+	MOVW 0(R6), R8
+	MUL R2, R8, R8
+	ADD R1, R8, R8
+	MOVD R8, R7
+	CMP $4, R5
+	BLE last
+	MOVW 16(R6), R7
+	MUL R2, R7, R7
+	ADD R1, R7, R7
+last:
+	MOVD R3, R9
+	MOVD R4, R10
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+super:
+	WORD $0xf98000e2 // prfm pldl2keep, [x7]
+	ADD $54, R7, R7
+	WORD $0x3dc04923 // ldr q3, [x9, #288]
+	WORD $0x4f3d0463 // sshr v3.4s, v3.4s, #3
+	WORD $0x3dc0010d // ldr q13, [x8]
+	WORD $0x3dc0050e // ldr q14, [x8, #16]
+	WORD $0x4e0405a5 // dup v5.4s, v13.s[0]
+	WORD $0x3dc08171 // ldr q17, [x11, #512]
+	WORD $0x4e319ca5 // mul v5.16b, v5.16b, v17.16b
+	WORD $0x6f0f04b2 // ushr v18.16b, v5.16b, #1
+	WORD $0x6e3204a5 // uhadd v5.16b, v5.16b, v18.16b
+	WORD $0x6f0a04a5 // ushr v5.16b, v5.16b, #6
+	WORD $0x4e0c05a6 // dup v6.4s, v13.s[1]
+	WORD $0x3dc08171 // ldr q17, [x11, #512]
+	WORD $0x4e319cc6 // mul v6.16b, v6.16b, v17.16b
+	WORD $0x6f0f04d2 // ushr v18.16b, v6.16b, #1
+	WORD $0x6e3204c6 // uhadd v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a04c6 // ushr v6.16b, v6.16b, #6
+	WORD $0x4e1405a7 // dup v7.4s, v13.s[2]
+	WORD $0x3dc08171 // ldr q17, [x11, #512]
+	WORD $0x4e319ce7 // mul v7.16b, v7.16b, v17.16b
+	WORD $0x6f0f04f2 // ushr v18.16b, v7.16b, #1
+	WORD $0x6e3204e7 // uhadd v7.16b, v7.16b, v18.16b
+	WORD $0x6f0a04e7 // ushr v7.16b, v7.16b, #6
+	WORD $0x4e1c05a8 // dup v8.4s, v13.s[3]
+	WORD $0x3dc08171 // ldr q17, [x11, #512]
+	WORD $0x4e319d08 // mul v8.16b, v8.16b, v17.16b
+	WORD $0x6f0f0512 // ushr v18.16b, v8.16b, #1
+	WORD $0x6e320508 // uhadd v8.16b, v8.16b, v18.16b
+	WORD $0x6f0a0508 // ushr v8.16b, v8.16b, #6
+	WORD $0x4e0405c9 // dup v9.4s, v14.s[0]
+	WORD $0x3dc08171 // ldr q17, [x11, #512]
+	WORD $0x4e319d29 // mul v9.16b, v9.16b, v17.16b
+	WORD $0x6f0f0532 // ushr v18.16b, v9.16b, #1
+	WORD $0x6e320529 // uhadd v9.16b, v9.16b, v18.16b
+	WORD $0x6f0a0529 // ushr v9.16b, v9.16b, #6
+	WORD $0x4e0c05ca // dup v10.4s, v14.s[1]
+	WORD $0x3dc08171 // ldr q17, [x11, #512]
+	WORD $0x4e319d4a // mul v10.16b, v10.16b, v17.16b
+	WORD $0x6f0f0552 // ushr v18.16b, v10.16b, #1
+	WORD $0x6e32054a // uhadd v10.16b, v10.16b, v18.16b
+	WORD $0x6f0a054a // ushr v10.16b, v10.16b, #6
+	WORD $0x4e1405cb // dup v11.4s, v14.s[2]
+	WORD $0x3dc08171 // ldr q17, [x11, #512]
+	WORD $0x4e319d6b // mul v11.16b, v11.16b, v17.16b
+	WORD $0x6f0f0572 // ushr v18.16b, v11.16b, #1
+	WORD $0x6e32056b // uhadd v11.16b, v11.16b, v18.16b
+	WORD $0x6f0a056b // ushr v11.16b, v11.16b, #6
+	WORD $0x4e1c05cc // dup v12.4s, v14.s[3]
+	WORD $0x3dc08171 // ldr q17, [x11, #512]
+	WORD $0x4e319d8c // mul v12.16b, v12.16b, v17.16b
+	WORD $0x6f0f0592 // ushr v18.16b, v12.16b, #1
+	WORD $0x6e32058c // uhadd v12.16b, v12.16b, v18.16b
+	WORD $0x6f0a058c // ushr v12.16b, v12.16b, #6
+	WORD $0x3dc00124 // ldr q4, [x9]
+	WORD $0x4e8494a3 // sdot v3.4s, v5.16b, v4.16b
+	WORD $0x3dc00924 // ldr q4, [x9, #32]
+	WORD $0x4e8494c3 // sdot v3.4s, v6.16b, v4.16b
+	WORD $0x3dc01124 // ldr q4, [x9, #64]
+	WORD $0x4e8494e3 // sdot v3.4s, v7.16b, v4.16b
+	WORD $0x3dc01924 // ldr q4, [x9, #96]
+	WORD $0x4e849503 // sdot v3.4s, v8.16b, v4.16b
+	WORD $0x3dc02124 // ldr q4, [x9, #128]
+	WORD $0x4e849523 // sdot v3.4s, v9.16b, v4.16b
+	WORD $0x3dc02924 // ldr q4, [x9, #160]
+	WORD $0x4e849543 // sdot v3.4s, v10.16b, v4.16b
+	WORD $0x3dc03124 // ldr q4, [x9, #192]
+	WORD $0x4e849563 // sdot v3.4s, v11.16b, v4.16b
+	WORD $0x3dc03924 // ldr q4, [x9, #224]
+	WORD $0x4e849583 // sdot v3.4s, v12.16b, v4.16b
+	WORD $0x7d406904 // ldr h4, [x8, #52]
+	WORD $0x1ee24084 // fcvt s4, h4
+	WORD $0x4e040484 // dup v4.4s, v4.s[0]
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x3dc04125 // ldr q5, [x9, #256]
+	WORD $0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
+	WORD $0x4e25cc61 // fmla v1.4s, v3.4s, v5.4s
+	WORD $0x3dc04d23 // ldr q3, [x9, #304]
+	WORD $0x4f3d0463 // sshr v3.4s, v3.4s, #3
+	WORD $0x3dc0010d // ldr q13, [x8]
+	WORD $0x3dc0050e // ldr q14, [x8, #16]
+	WORD $0x3dc0090f // ldr q15, [x8, #32]
+	WORD $0xbd403110 // ldr s16, [x8, #48]
+	WORD $0x4e0405e5 // dup v5.4s, v15.s[0]
+	WORD $0x6e0405a5 // mov v5.s[0], v13.s[0]
+	WORD $0x3dc08571 // ldr q17, [x11, #528]
+	WORD $0x4e319ca5 // mul v5.16b, v5.16b, v17.16b
+	WORD $0x6f0f04b2 // ushr v18.16b, v5.16b, #1
+	WORD $0x6e3204a5 // uhadd v5.16b, v5.16b, v18.16b
+	WORD $0x6f0a04a5 // ushr v5.16b, v5.16b, #6
+	WORD $0x4e0c05e6 // dup v6.4s, v15.s[1]
+	WORD $0x6e0425a6 // mov v6.s[0], v13.s[1]
+	WORD $0x3dc08571 // ldr q17, [x11, #528]
+	WORD $0x4e319cc6 // mul v6.16b, v6.16b, v17.16b
+	WORD $0x6f0f04d2 // ushr v18.16b, v6.16b, #1
+	WORD $0x6e3204c6 // uhadd v6.16b, v6.16b, v18.16b
+	WORD $0x6f0a04c6 // ushr v6.16b, v6.16b, #6
+	WORD $0x4e1405e7 // dup v7.4s, v15.s[2]
+	WORD $0x6e0445a7 // mov v7.s[0], v13.s[2]
+	WORD $0x3dc08571 // ldr q17, [x11, #528]
+	WORD $0x4e319ce7 // mul v7.16b, v7.16b, v17.16b
+	WORD $0x6f0f04f2 // ushr v18.16b, v7.16b, #1
+	WORD $0x6e3204e7 // uhadd v7.16b, v7.16b, v18.16b
+	WORD $0x6f0a04e7 // ushr v7.16b, v7.16b, #6
+	WORD $0x4e1c05e8 // dup v8.4s, v15.s[3]
+	WORD $0x6e0465a8 // mov v8.s[0], v13.s[3]
+	WORD $0x3dc08571 // ldr q17, [x11, #528]
+	WORD $0x4e319d08 // mul v8.16b, v8.16b, v17.16b
+	WORD $0x6f0f0512 // ushr v18.16b, v8.16b, #1
+	WORD $0x6e320508 // uhadd v8.16b, v8.16b, v18.16b
+	WORD $0x6f0a0508 // ushr v8.16b, v8.16b, #6
+	WORD $0x4e0405e9 // dup v9.4s, v15.s[0]
+	WORD $0x6e0405c9 // mov v9.s[0], v14.s[0]
+	WORD $0x6e1c0609 // mov v9.s[3], v16.s[0]
+	WORD $0x3dc08971 // ldr q17, [x11, #544]
+	WORD $0x4e319d29 // mul v9.16b, v9.16b, v17.16b
+	WORD $0x6f0f0532 // ushr v18.16b, v9.16b, #1
+	WORD $0x6e320529 // uhadd v9.16b, v9.16b, v18.16b
+	WORD $0x6f0a0529 // ushr v9.16b, v9.16b, #6
+	WORD $0x4e0c05ea // dup v10.4s, v15.s[1]
+	WORD $0x6e0425ca // mov v10.s[0], v14.s[1]
+	WORD $0x6e1c060a // mov v10.s[3], v16.s[0]
+	WORD $0x3dc08d71 // ldr q17, [x11, #560]
+	WORD $0x4e319d4a // mul v10.16b, v10.16b, v17.16b
+	WORD $0x6f0f0552 // ushr v18.16b, v10.16b, #1
+	WORD $0x6e32054a // uhadd v10.16b, v10.16b, v18.16b
+	WORD $0x6f0a054a // ushr v10.16b, v10.16b, #6
+	WORD $0x4e1405eb // dup v11.4s, v15.s[2]
+	WORD $0x6e0445cb // mov v11.s[0], v14.s[2]
+	WORD $0x6e1c060b // mov v11.s[3], v16.s[0]
+	WORD $0x3dc09171 // ldr q17, [x11, #576]
+	WORD $0x4e319d6b // mul v11.16b, v11.16b, v17.16b
+	WORD $0x6f0f0572 // ushr v18.16b, v11.16b, #1
+	WORD $0x6e32056b // uhadd v11.16b, v11.16b, v18.16b
+	WORD $0x6f0a056b // ushr v11.16b, v11.16b, #6
+	WORD $0x4e1c05ec // dup v12.4s, v15.s[3]
+	WORD $0x6e0465cc // mov v12.s[0], v14.s[3]
+	WORD $0x6e1c060c // mov v12.s[3], v16.s[0]
+	WORD $0x3dc09571 // ldr q17, [x11, #592]
+	WORD $0x4e319d8c // mul v12.16b, v12.16b, v17.16b
+	WORD $0x6f0f0592 // ushr v18.16b, v12.16b, #1
+	WORD $0x6e32058c // uhadd v12.16b, v12.16b, v18.16b
+	WORD $0x6f0a058c // ushr v12.16b, v12.16b, #6
+	WORD $0x3dc00524 // ldr q4, [x9, #16]
+	WORD $0x4e8494a3 // sdot v3.4s, v5.16b, v4.16b
+	WORD $0x3dc00d24 // ldr q4, [x9, #48]
+	WORD $0x4e8494c3 // sdot v3.4s, v6.16b, v4.16b
+	WORD $0x3dc01524 // ldr q4, [x9, #80]
+	WORD $0x4e8494e3 // sdot v3.4s, v7.16b, v4.16b
+	WORD $0x3dc01d24 // ldr q4, [x9, #112]
+	WORD $0x4e849503 // sdot v3.4s, v8.16b, v4.16b
+	WORD $0x3dc02524 // ldr q4, [x9, #144]
+	WORD $0x4e849523 // sdot v3.4s, v9.16b, v4.16b
+	WORD $0x3dc02d24 // ldr q4, [x9, #176]
+	WORD $0x4e849543 // sdot v3.4s, v10.16b, v4.16b
+	WORD $0x3dc03524 // ldr q4, [x9, #208]
+	WORD $0x4e849563 // sdot v3.4s, v11.16b, v4.16b
+	WORD $0x3dc03d24 // ldr q4, [x9, #240]
+	WORD $0x4e849583 // sdot v3.4s, v12.16b, v4.16b
+	WORD $0x7d406904 // ldr h4, [x8, #52]
+	WORD $0x1ee24084 // fcvt s4, h4
+	WORD $0x4e040484 // dup v4.4s, v4.s[0]
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x3dc04525 // ldr q5, [x9, #272]
+	WORD $0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
+	WORD $0x4e25cc62 // fmla v2.4s, v3.4s, v5.4s
+	ADD $54, R8, R8
+	ADD $448, R9, R9
+	SUBS $1, R10, R10
+	BGT super
+	WORD $0x6e22d421 // faddp v1.4s, v1.4s, v2.4s
+	WORD $0x6e21d421 // faddp v1.4s, v1.4s, v1.4s
+	WORD $0x7e30d821 // faddp s1, v1.2s
+	WORD $0xbd000001 // str s1, [x0]
+	ADD $4, R0, R0
+	ADD $4, R6, R6
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func packTQ10NEON(dst, src *byte, n, ahead uintptr)
+TEXT ·packTQ10NEON(SB), NOSPLIT, $0-32
+	MOVD dst+0(FP), R0
+	MOVD src+8(FP), R1
+	MOVD n+16(FP), R2
+	MOVD ahead+24(FP), R3
+	MOVD $neonTable<>(SB), R4
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	ADD R1, R3, R3
+super:
+	WORD $0xf9800062 // prfm pldl2keep, [x3]
+	WORD $0x7d406821 // ldr h1, [x1, #52]
+	WORD $0x7d008001 // str h1, [x0, #64]
+	WORD $0x3dc00029 // ldr q9, [x1]
+	WORD $0x3dc0042a // ldr q10, [x1, #16]
+	WORD $0x4e040521 // dup v1.4s, v9.s[0]
+	WORD $0x3dc0808d // ldr q13, [x4, #512]
+	WORD $0x4e2d9c21 // mul v1.16b, v1.16b, v13.16b
+	WORD $0x6f0f042e // ushr v14.16b, v1.16b, #1
+	WORD $0x6e2e0421 // uhadd v1.16b, v1.16b, v14.16b
+	WORD $0x6f0a0421 // ushr v1.16b, v1.16b, #6
+	WORD $0x4e0c0522 // dup v2.4s, v9.s[1]
+	WORD $0x3dc0808d // ldr q13, [x4, #512]
+	WORD $0x4e2d9c42 // mul v2.16b, v2.16b, v13.16b
+	WORD $0x6f0f044e // ushr v14.16b, v2.16b, #1
+	WORD $0x6e2e0442 // uhadd v2.16b, v2.16b, v14.16b
+	WORD $0x6f0a0442 // ushr v2.16b, v2.16b, #6
+	WORD $0x4e140523 // dup v3.4s, v9.s[2]
+	WORD $0x3dc0808d // ldr q13, [x4, #512]
+	WORD $0x4e2d9c63 // mul v3.16b, v3.16b, v13.16b
+	WORD $0x6f0f046e // ushr v14.16b, v3.16b, #1
+	WORD $0x6e2e0463 // uhadd v3.16b, v3.16b, v14.16b
+	WORD $0x6f0a0463 // ushr v3.16b, v3.16b, #6
+	WORD $0x4e1c0524 // dup v4.4s, v9.s[3]
+	WORD $0x3dc0808d // ldr q13, [x4, #512]
+	WORD $0x4e2d9c84 // mul v4.16b, v4.16b, v13.16b
+	WORD $0x6f0f048e // ushr v14.16b, v4.16b, #1
+	WORD $0x6e2e0484 // uhadd v4.16b, v4.16b, v14.16b
+	WORD $0x6f0a0484 // ushr v4.16b, v4.16b, #6
+	WORD $0x4e040545 // dup v5.4s, v10.s[0]
+	WORD $0x3dc0808d // ldr q13, [x4, #512]
+	WORD $0x4e2d9ca5 // mul v5.16b, v5.16b, v13.16b
+	WORD $0x6f0f04ae // ushr v14.16b, v5.16b, #1
+	WORD $0x6e2e04a5 // uhadd v5.16b, v5.16b, v14.16b
+	WORD $0x6f0a04a5 // ushr v5.16b, v5.16b, #6
+	WORD $0x4e0c0546 // dup v6.4s, v10.s[1]
+	WORD $0x3dc0808d // ldr q13, [x4, #512]
+	WORD $0x4e2d9cc6 // mul v6.16b, v6.16b, v13.16b
+	WORD $0x6f0f04ce // ushr v14.16b, v6.16b, #1
+	WORD $0x6e2e04c6 // uhadd v6.16b, v6.16b, v14.16b
+	WORD $0x6f0a04c6 // ushr v6.16b, v6.16b, #6
+	WORD $0x4e140547 // dup v7.4s, v10.s[2]
+	WORD $0x3dc0808d // ldr q13, [x4, #512]
+	WORD $0x4e2d9ce7 // mul v7.16b, v7.16b, v13.16b
+	WORD $0x6f0f04ee // ushr v14.16b, v7.16b, #1
+	WORD $0x6e2e04e7 // uhadd v7.16b, v7.16b, v14.16b
+	WORD $0x6f0a04e7 // ushr v7.16b, v7.16b, #6
+	WORD $0x4e1c0548 // dup v8.4s, v10.s[3]
+	WORD $0x3dc0808d // ldr q13, [x4, #512]
+	WORD $0x4e2d9d08 // mul v8.16b, v8.16b, v13.16b
+	WORD $0x6f0f050e // ushr v14.16b, v8.16b, #1
+	WORD $0x6e2e0508 // uhadd v8.16b, v8.16b, v14.16b
+	WORD $0x6f0a0508 // ushr v8.16b, v8.16b, #6
+	WORD $0x4ea11c29 // mov v9.16b, v1.16b
+	WORD $0x6f0a5469 // sli v9.16b, v3.16b, #2
+	WORD $0x6f0c54a9 // sli v9.16b, v5.16b, #4
+	WORD $0x6f0e54e9 // sli v9.16b, v7.16b, #6
+	WORD $0x3d800009 // str q9, [x0]
+	WORD $0x4ea21c49 // mov v9.16b, v2.16b
+	WORD $0x6f0a5489 // sli v9.16b, v4.16b, #2
+	WORD $0x6f0c54c9 // sli v9.16b, v6.16b, #4
+	WORD $0x6f0e5509 // sli v9.16b, v8.16b, #6
+	WORD $0x3d800809 // str q9, [x0, #32]
+	WORD $0x3dc00029 // ldr q9, [x1]
+	WORD $0x3dc0042a // ldr q10, [x1, #16]
+	WORD $0x3dc0082b // ldr q11, [x1, #32]
+	WORD $0xbd40302c // ldr s12, [x1, #48]
+	WORD $0x4e040561 // dup v1.4s, v11.s[0]
+	WORD $0x6e040521 // mov v1.s[0], v9.s[0]
+	WORD $0x3dc0848d // ldr q13, [x4, #528]
+	WORD $0x4e2d9c21 // mul v1.16b, v1.16b, v13.16b
+	WORD $0x6f0f042e // ushr v14.16b, v1.16b, #1
+	WORD $0x6e2e0421 // uhadd v1.16b, v1.16b, v14.16b
+	WORD $0x6f0a0421 // ushr v1.16b, v1.16b, #6
+	WORD $0x4e0c0562 // dup v2.4s, v11.s[1]
+	WORD $0x6e042522 // mov v2.s[0], v9.s[1]
+	WORD $0x3dc0848d // ldr q13, [x4, #528]
+	WORD $0x4e2d9c42 // mul v2.16b, v2.16b, v13.16b
+	WORD $0x6f0f044e // ushr v14.16b, v2.16b, #1
+	WORD $0x6e2e0442 // uhadd v2.16b, v2.16b, v14.16b
+	WORD $0x6f0a0442 // ushr v2.16b, v2.16b, #6
+	WORD $0x4e140563 // dup v3.4s, v11.s[2]
+	WORD $0x6e044523 // mov v3.s[0], v9.s[2]
+	WORD $0x3dc0848d // ldr q13, [x4, #528]
+	WORD $0x4e2d9c63 // mul v3.16b, v3.16b, v13.16b
+	WORD $0x6f0f046e // ushr v14.16b, v3.16b, #1
+	WORD $0x6e2e0463 // uhadd v3.16b, v3.16b, v14.16b
+	WORD $0x6f0a0463 // ushr v3.16b, v3.16b, #6
+	WORD $0x4e1c0564 // dup v4.4s, v11.s[3]
+	WORD $0x6e046524 // mov v4.s[0], v9.s[3]
+	WORD $0x3dc0848d // ldr q13, [x4, #528]
+	WORD $0x4e2d9c84 // mul v4.16b, v4.16b, v13.16b
+	WORD $0x6f0f048e // ushr v14.16b, v4.16b, #1
+	WORD $0x6e2e0484 // uhadd v4.16b, v4.16b, v14.16b
+	WORD $0x6f0a0484 // ushr v4.16b, v4.16b, #6
+	WORD $0x4e040565 // dup v5.4s, v11.s[0]
+	WORD $0x6e040545 // mov v5.s[0], v10.s[0]
+	WORD $0x6e1c0585 // mov v5.s[3], v12.s[0]
+	WORD $0x3dc0888d // ldr q13, [x4, #544]
+	WORD $0x4e2d9ca5 // mul v5.16b, v5.16b, v13.16b
+	WORD $0x6f0f04ae // ushr v14.16b, v5.16b, #1
+	WORD $0x6e2e04a5 // uhadd v5.16b, v5.16b, v14.16b
+	WORD $0x6f0a04a5 // ushr v5.16b, v5.16b, #6
+	WORD $0x4e0c0566 // dup v6.4s, v11.s[1]
+	WORD $0x6e042546 // mov v6.s[0], v10.s[1]
+	WORD $0x6e1c0586 // mov v6.s[3], v12.s[0]
+	WORD $0x3dc08c8d // ldr q13, [x4, #560]
+	WORD $0x4e2d9cc6 // mul v6.16b, v6.16b, v13.16b
+	WORD $0x6f0f04ce // ushr v14.16b, v6.16b, #1
+	WORD $0x6e2e04c6 // uhadd v6.16b, v6.16b, v14.16b
+	WORD $0x6f0a04c6 // ushr v6.16b, v6.16b, #6
+	WORD $0x4e140567 // dup v7.4s, v11.s[2]
+	WORD $0x6e044547 // mov v7.s[0], v10.s[2]
+	WORD $0x6e1c0587 // mov v7.s[3], v12.s[0]
+	WORD $0x3dc0908d // ldr q13, [x4, #576]
+	WORD $0x4e2d9ce7 // mul v7.16b, v7.16b, v13.16b
+	WORD $0x6f0f04ee // ushr v14.16b, v7.16b, #1
+	WORD $0x6e2e04e7 // uhadd v7.16b, v7.16b, v14.16b
+	WORD $0x6f0a04e7 // ushr v7.16b, v7.16b, #6
+	WORD $0x4e1c0568 // dup v8.4s, v11.s[3]
+	WORD $0x6e046548 // mov v8.s[0], v10.s[3]
+	WORD $0x6e1c0588 // mov v8.s[3], v12.s[0]
+	WORD $0x3dc0948d // ldr q13, [x4, #592]
+	WORD $0x4e2d9d08 // mul v8.16b, v8.16b, v13.16b
+	WORD $0x6f0f050e // ushr v14.16b, v8.16b, #1
+	WORD $0x6e2e0508 // uhadd v8.16b, v8.16b, v14.16b
+	WORD $0x6f0a0508 // ushr v8.16b, v8.16b, #6
+	WORD $0x4ea11c29 // mov v9.16b, v1.16b
+	WORD $0x6f0a5469 // sli v9.16b, v3.16b, #2
+	WORD $0x6f0c54a9 // sli v9.16b, v5.16b, #4
+	WORD $0x6f0e54e9 // sli v9.16b, v7.16b, #6
+	WORD $0x3d800409 // str q9, [x0, #16]
+	WORD $0x4ea21c49 // mov v9.16b, v2.16b
+	WORD $0x6f0a5489 // sli v9.16b, v4.16b, #2
+	WORD $0x6f0c54c9 // sli v9.16b, v6.16b, #4
+	WORD $0x6f0e5509 // sli v9.16b, v8.16b, #6
+	WORD $0x3d800c09 // str q9, [x0, #48]
+	ADD $54, R1, R1
+	ADD $54, R3, R3
+	ADD $66, R0, R0
 	SUBS $1, R2, R2
 	BGT super
 	RET
@@ -17008,7 +36778,7 @@ TEXT ·fileStreamMXFP4NEON(SB), NOSPLIT, $0-48
 	MOVD rows+40(FP), R5
 	MOVD $neonTable<>(SB), R9
 	WORD $0x4f00e5e0 // movi v0.16b, #0xf
-	WORD $0x3dc04d21 // ldr q1, [x9, #304]
+	WORD $0x3dc09921 // ldr q1, [x9, #608]
 	WORD $0x4f024402 // movi v2.4s, #0x40, lsl #16
 	WORD $0x4f03f403 // fmov v3.4s, #5.000000000000000000e-01
 row:
@@ -17184,7 +36954,7 @@ TEXT ·fileFarMXFP4NEON(SB), NOSPLIT, $0-48
 	MOVD rows+40(FP), R5
 	MOVD $neonTable<>(SB), R9
 	WORD $0x4f00e5e0 // movi v0.16b, #0xf
-	WORD $0x3dc04d21 // ldr q1, [x9, #304]
+	WORD $0x3dc09921 // ldr q1, [x9, #608]
 	WORD $0x4f024402 // movi v2.4s, #0x40, lsl #16
 	WORD $0x4f03f403 // fmov v3.4s, #5.000000000000000000e-01
 row:
@@ -17364,7 +37134,7 @@ TEXT ·fileScatterMXFP4NEON(SB), NOSPLIT, $0-56
 	MOVD index+24(FP), R6
 	MOVD $neonTable<>(SB), R11
 	WORD $0x4f00e5e0 // movi v0.16b, #0xf
-	WORD $0x3dc04d61 // ldr q1, [x11, #304]
+	WORD $0x3dc09961 // ldr q1, [x11, #608]
 	WORD $0x4f024402 // movi v2.4s, #0x40, lsl #16
 	WORD $0x4f03f403 // fmov v3.4s, #5.000000000000000000e-01
 row:
@@ -17553,7 +37323,7 @@ TEXT ·fileStreamMXFP4DOT(SB), NOSPLIT, $0-48
 	MOVD rows+40(FP), R5
 	MOVD $neonTable<>(SB), R9
 	WORD $0x4f00e5e0 // movi v0.16b, #0xf
-	WORD $0x3dc04d21 // ldr q1, [x9, #304]
+	WORD $0x3dc09921 // ldr q1, [x9, #608]
 	WORD $0x4f024402 // movi v2.4s, #0x40, lsl #16
 	WORD $0x4f03f403 // fmov v3.4s, #5.000000000000000000e-01
 row:
@@ -17709,7 +37479,7 @@ TEXT ·fileFarMXFP4DOT(SB), NOSPLIT, $0-48
 	MOVD rows+40(FP), R5
 	MOVD $neonTable<>(SB), R9
 	WORD $0x4f00e5e0 // movi v0.16b, #0xf
-	WORD $0x3dc04d21 // ldr q1, [x9, #304]
+	WORD $0x3dc09921 // ldr q1, [x9, #608]
 	WORD $0x4f024402 // movi v2.4s, #0x40, lsl #16
 	WORD $0x4f03f403 // fmov v3.4s, #5.000000000000000000e-01
 row:
@@ -17869,7 +37639,7 @@ TEXT ·fileScatterMXFP4DOT(SB), NOSPLIT, $0-56
 	MOVD index+24(FP), R6
 	MOVD $neonTable<>(SB), R11
 	WORD $0x4f00e5e0 // movi v0.16b, #0xf
-	WORD $0x3dc04d61 // ldr q1, [x11, #304]
+	WORD $0x3dc09961 // ldr q1, [x11, #608]
 	WORD $0x4f024402 // movi v2.4s, #0x40, lsl #16
 	WORD $0x4f03f403 // fmov v3.4s, #5.000000000000000000e-01
 row:
@@ -18036,7 +37806,7 @@ TEXT ·packMXFP4NEON(SB), NOSPLIT, $0-32
 	MOVD ahead+24(FP), R3
 	MOVD $neonTable<>(SB), R4
 	WORD $0x4f00e5e0 // movi v0.16b, #0xf
-	WORD $0x3dc04c81 // ldr q1, [x4, #304]
+	WORD $0x3dc09881 // ldr q1, [x4, #608]
 	WORD $0x4f024402 // movi v2.4s, #0x40, lsl #16
 	WORD $0x4f03f403 // fmov v3.4s, #5.000000000000000000e-01
 	ADD R1, R3, R3
@@ -18127,6 +37897,3783 @@ super:
 	ADD $136, R1, R1
 	ADD $136, R3, R3
 	ADD $136, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func fileStreamNVFP4NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileStreamNVFP4NEON(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc09921 // ldr q1, [x9, #608]
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+super:
+	WORD $0x3cc040d5 // ldur q21, [x6, #4]
+	WORD $0x3cc140d6 // ldur q22, [x6, #20]
+	WORD $0x3cc280d7 // ldur q23, [x6, #40]
+	WORD $0x3cc380d8 // ldur q24, [x6, #56]
+	WORD $0x4e963ab9 // zip1 v25.4s, v21.4s, v22.4s
+	WORD $0x4e967aba // zip2 v26.4s, v21.4s, v22.4s
+	WORD $0x4e983af5 // zip1 v21.4s, v23.4s, v24.4s
+	WORD $0x4e987af6 // zip2 v22.4s, v23.4s, v24.4s
+	WORD $0x4ed53b37 // zip1 v23.2d, v25.2d, v21.2d
+	WORD $0x4ed57b38 // zip2 v24.2d, v25.2d, v21.2d
+	WORD $0x4ed63b55 // zip1 v21.2d, v26.2d, v22.2d
+	WORD $0x4ed67b56 // zip2 v22.2d, v26.2d, v22.2d
+	WORD $0x6f0c06ef // ushr v15.16b, v23.16b, #4
+	WORD $0x4e201eed // and v13.16b, v23.16b, v0.16b
+	WORD $0x6f0c0710 // ushr v16.16b, v24.16b, #4
+	WORD $0x4e201f0e // and v14.16b, v24.16b, v0.16b
+	WORD $0x6f0c06b3 // ushr v19.16b, v21.16b, #4
+	WORD $0x4e201eb1 // and v17.16b, v21.16b, v0.16b
+	WORD $0x6f0c06d4 // ushr v20.16b, v22.16b, #4
+	WORD $0x4e201ed2 // and v18.16b, v22.16b, v0.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc000ec // ldr q12, [x7]
+	WORD $0x0e2cc1a6 // smull v6.8h, v13.8b, v12.8b
+	WORD $0x4e2cc1a7 // smull2 v7.8h, v13.16b, v12.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc008ec // ldr q12, [x7, #32]
+	WORD $0x0e2c81c6 // smlal v6.8h, v14.8b, v12.8b
+	WORD $0x4e2c81c7 // smlal2 v7.8h, v14.16b, v12.16b
+	WORD $0x4e0f002f // tbl v15.16b, {v1.16b}, v15.16b
+	WORD $0x3dc010ec // ldr q12, [x7, #64]
+	WORD $0x0e2c81e6 // smlal v6.8h, v15.8b, v12.8b
+	WORD $0x4e2c81e7 // smlal2 v7.8h, v15.16b, v12.16b
+	WORD $0x4e100030 // tbl v16.16b, {v1.16b}, v16.16b
+	WORD $0x3dc018ec // ldr q12, [x7, #96]
+	WORD $0x0e2c8206 // smlal v6.8h, v16.8b, v12.8b
+	WORD $0x4e2c8207 // smlal2 v7.8h, v16.16b, v12.16b
+	WORD $0x4e110031 // tbl v17.16b, {v1.16b}, v17.16b
+	WORD $0x3dc020ec // ldr q12, [x7, #128]
+	WORD $0x0e2cc22a // smull v10.8h, v17.8b, v12.8b
+	WORD $0x4e2cc22b // smull2 v11.8h, v17.16b, v12.16b
+	WORD $0x4e120032 // tbl v18.16b, {v1.16b}, v18.16b
+	WORD $0x3dc028ec // ldr q12, [x7, #160]
+	WORD $0x0e2c824a // smlal v10.8h, v18.8b, v12.8b
+	WORD $0x4e2c824b // smlal2 v11.8h, v18.16b, v12.16b
+	WORD $0x4e130033 // tbl v19.16b, {v1.16b}, v19.16b
+	WORD $0x3dc030ec // ldr q12, [x7, #192]
+	WORD $0x0e2c826a // smlal v10.8h, v19.8b, v12.8b
+	WORD $0x4e2c826b // smlal2 v11.8h, v19.16b, v12.16b
+	WORD $0x4e140034 // tbl v20.16b, {v1.16b}, v20.16b
+	WORD $0x3dc038ec // ldr q12, [x7, #224]
+	WORD $0x0e2c828a // smlal v10.8h, v20.8b, v12.8b
+	WORD $0x4e2c828b // smlal2 v11.8h, v20.16b, v12.16b
+	WORD $0x4e6028c4 // saddlp v4.4s, v6.8h
+	WORD $0x4e6028e5 // saddlp v5.4s, v7.8h
+	WORD $0x4ea5bc84 // addp v4.4s, v4.4s, v5.4s
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4e602969 // saddlp v9.4s, v11.8h
+	WORD $0x4ea9bd08 // addp v8.4s, v8.4s, v9.4s
+	WORD $0x4f02646e // movi v14.4s, #0x43, lsl #24
+	WORD $0xbd4000cf // ldr s15, [x6]
+	WORD $0xbd4024d2 // ldr s18, [x6, #36]
+	WORD $0x4e9239ef // zip1 v15.4s, v15.4s, v18.4s
+	WORD $0x4f03e7f1 // movi v17.16b, #0x7f
+	WORD $0x4e311def // and v15.16b, v15.16b, v17.16b
+	WORD $0x6e318df1 // cmeq v17.16b, v15.16b, v17.16b
+	WORD $0x4e711def // bic v15.16b, v15.16b, v17.16b
+	WORD $0x4e0f59f0 // uzp2 v16.16b, v15.16b, v15.16b
+	WORD $0x4e0f19ef // uzp1 v15.16b, v15.16b, v15.16b
+	WORD $0x4eaf1dec // mov v12.16b, v15.16b
+	WORD $0x2f08a58c // uxtl v12.8h, v12.8b
+	WORD $0x2f10a58c // uxtl v12.4s, v12.4h
+	WORD $0x4f27558c // shl v12.4s, v12.4s, #7
+	WORD $0x0e61298c // xtn v12.4h, v12.4s
+	WORD $0x0e21798c // fcvtl v12.4s, v12.4h
+	WORD $0x4f8e918c // fmul v12.4s, v12.4s, v14.s[0]
+	WORD $0x4eb01e0d // mov v13.16b, v16.16b
+	WORD $0x2f08a5ad // uxtl v13.8h, v13.8b
+	WORD $0x2f10a5ad // uxtl v13.4s, v13.4h
+	WORD $0x4f2755ad // shl v13.4s, v13.4s, #7
+	WORD $0x0e6129ad // xtn v13.4h, v13.4s
+	WORD $0x0e2179ad // fcvtl v13.4s, v13.4h
+	WORD $0x4f8e91ad // fmul v13.4s, v13.4s, v14.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e2ddd08 // fmul v8.4s, v8.4s, v13.4s
+	WORD $0x4e2ccc88 // fmla v8.4s, v4.4s, v12.4s
+	WORD $0x3dc040e4 // ldr q4, [x7, #256]
+	WORD $0x4e24cd02 // fmla v2.4s, v8.4s, v4.4s
+	WORD $0x3cc4c0d5 // ldur q21, [x6, #76]
+	WORD $0x3cc5c0d6 // ldur q22, [x6, #92]
+	WORD $0x3dc01cd7 // ldr q23, [x6, #112]
+	WORD $0x3dc020d8 // ldr q24, [x6, #128]
+	WORD $0x4e963ab9 // zip1 v25.4s, v21.4s, v22.4s
+	WORD $0x4e967aba // zip2 v26.4s, v21.4s, v22.4s
+	WORD $0x4e983af5 // zip1 v21.4s, v23.4s, v24.4s
+	WORD $0x4e987af6 // zip2 v22.4s, v23.4s, v24.4s
+	WORD $0x4ed53b37 // zip1 v23.2d, v25.2d, v21.2d
+	WORD $0x4ed57b38 // zip2 v24.2d, v25.2d, v21.2d
+	WORD $0x4ed63b55 // zip1 v21.2d, v26.2d, v22.2d
+	WORD $0x4ed67b56 // zip2 v22.2d, v26.2d, v22.2d
+	WORD $0x6f0c06ef // ushr v15.16b, v23.16b, #4
+	WORD $0x4e201eed // and v13.16b, v23.16b, v0.16b
+	WORD $0x6f0c0710 // ushr v16.16b, v24.16b, #4
+	WORD $0x4e201f0e // and v14.16b, v24.16b, v0.16b
+	WORD $0x6f0c06b3 // ushr v19.16b, v21.16b, #4
+	WORD $0x4e201eb1 // and v17.16b, v21.16b, v0.16b
+	WORD $0x6f0c06d4 // ushr v20.16b, v22.16b, #4
+	WORD $0x4e201ed2 // and v18.16b, v22.16b, v0.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc004ec // ldr q12, [x7, #16]
+	WORD $0x0e2cc1a6 // smull v6.8h, v13.8b, v12.8b
+	WORD $0x4e2cc1a7 // smull2 v7.8h, v13.16b, v12.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc00cec // ldr q12, [x7, #48]
+	WORD $0x0e2c81c6 // smlal v6.8h, v14.8b, v12.8b
+	WORD $0x4e2c81c7 // smlal2 v7.8h, v14.16b, v12.16b
+	WORD $0x4e0f002f // tbl v15.16b, {v1.16b}, v15.16b
+	WORD $0x3dc014ec // ldr q12, [x7, #80]
+	WORD $0x0e2c81e6 // smlal v6.8h, v15.8b, v12.8b
+	WORD $0x4e2c81e7 // smlal2 v7.8h, v15.16b, v12.16b
+	WORD $0x4e100030 // tbl v16.16b, {v1.16b}, v16.16b
+	WORD $0x3dc01cec // ldr q12, [x7, #112]
+	WORD $0x0e2c8206 // smlal v6.8h, v16.8b, v12.8b
+	WORD $0x4e2c8207 // smlal2 v7.8h, v16.16b, v12.16b
+	WORD $0x4e110031 // tbl v17.16b, {v1.16b}, v17.16b
+	WORD $0x3dc024ec // ldr q12, [x7, #144]
+	WORD $0x0e2cc22a // smull v10.8h, v17.8b, v12.8b
+	WORD $0x4e2cc22b // smull2 v11.8h, v17.16b, v12.16b
+	WORD $0x4e120032 // tbl v18.16b, {v1.16b}, v18.16b
+	WORD $0x3dc02cec // ldr q12, [x7, #176]
+	WORD $0x0e2c824a // smlal v10.8h, v18.8b, v12.8b
+	WORD $0x4e2c824b // smlal2 v11.8h, v18.16b, v12.16b
+	WORD $0x4e130033 // tbl v19.16b, {v1.16b}, v19.16b
+	WORD $0x3dc034ec // ldr q12, [x7, #208]
+	WORD $0x0e2c826a // smlal v10.8h, v19.8b, v12.8b
+	WORD $0x4e2c826b // smlal2 v11.8h, v19.16b, v12.16b
+	WORD $0x4e140034 // tbl v20.16b, {v1.16b}, v20.16b
+	WORD $0x3dc03cec // ldr q12, [x7, #240]
+	WORD $0x0e2c828a // smlal v10.8h, v20.8b, v12.8b
+	WORD $0x4e2c828b // smlal2 v11.8h, v20.16b, v12.16b
+	WORD $0x4e6028c4 // saddlp v4.4s, v6.8h
+	WORD $0x4e6028e5 // saddlp v5.4s, v7.8h
+	WORD $0x4ea5bc84 // addp v4.4s, v4.4s, v5.4s
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4e602969 // saddlp v9.4s, v11.8h
+	WORD $0x4ea9bd08 // addp v8.4s, v8.4s, v9.4s
+	WORD $0x4f02646e // movi v14.4s, #0x43, lsl #24
+	WORD $0xbd4048cf // ldr s15, [x6, #72]
+	WORD $0xbd406cd2 // ldr s18, [x6, #108]
+	WORD $0x4e9239ef // zip1 v15.4s, v15.4s, v18.4s
+	WORD $0x4f03e7f1 // movi v17.16b, #0x7f
+	WORD $0x4e311def // and v15.16b, v15.16b, v17.16b
+	WORD $0x6e318df1 // cmeq v17.16b, v15.16b, v17.16b
+	WORD $0x4e711def // bic v15.16b, v15.16b, v17.16b
+	WORD $0x4e0f59f0 // uzp2 v16.16b, v15.16b, v15.16b
+	WORD $0x4e0f19ef // uzp1 v15.16b, v15.16b, v15.16b
+	WORD $0x4eaf1dec // mov v12.16b, v15.16b
+	WORD $0x2f08a58c // uxtl v12.8h, v12.8b
+	WORD $0x2f10a58c // uxtl v12.4s, v12.4h
+	WORD $0x4f27558c // shl v12.4s, v12.4s, #7
+	WORD $0x0e61298c // xtn v12.4h, v12.4s
+	WORD $0x0e21798c // fcvtl v12.4s, v12.4h
+	WORD $0x4f8e918c // fmul v12.4s, v12.4s, v14.s[0]
+	WORD $0x4eb01e0d // mov v13.16b, v16.16b
+	WORD $0x2f08a5ad // uxtl v13.8h, v13.8b
+	WORD $0x2f10a5ad // uxtl v13.4s, v13.4h
+	WORD $0x4f2755ad // shl v13.4s, v13.4s, #7
+	WORD $0x0e6129ad // xtn v13.4h, v13.4s
+	WORD $0x0e2179ad // fcvtl v13.4s, v13.4h
+	WORD $0x4f8e91ad // fmul v13.4s, v13.4s, v14.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e2ddd08 // fmul v8.4s, v8.4s, v13.4s
+	WORD $0x4e2ccc88 // fmla v8.4s, v4.4s, v12.4s
+	WORD $0x3dc044e4 // ldr q4, [x7, #272]
+	WORD $0x4e24cd03 // fmla v3.4s, v8.4s, v4.4s
+	ADD $144, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e23d442 // faddp v2.4s, v2.4s, v3.4s
+	WORD $0x6e22d442 // faddp v2.4s, v2.4s, v2.4s
+	WORD $0x7e30d842 // faddp s2, v2.2s
+	WORD $0xbd000002 // str s2, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileFarNVFP4NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileFarNVFP4NEON(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc09921 // ldr q1, [x9, #608]
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+super:
+	WORD $0xf99000c2 // prfm pldl2keep, [x6, #8192]
+	WORD $0xf99020c2 // prfm pldl2keep, [x6, #8256]
+	WORD $0xf99040c2 // prfm pldl2keep, [x6, #8320]
+	WORD $0x3cc040d5 // ldur q21, [x6, #4]
+	WORD $0x3cc140d6 // ldur q22, [x6, #20]
+	WORD $0x3cc280d7 // ldur q23, [x6, #40]
+	WORD $0x3cc380d8 // ldur q24, [x6, #56]
+	WORD $0x4e963ab9 // zip1 v25.4s, v21.4s, v22.4s
+	WORD $0x4e967aba // zip2 v26.4s, v21.4s, v22.4s
+	WORD $0x4e983af5 // zip1 v21.4s, v23.4s, v24.4s
+	WORD $0x4e987af6 // zip2 v22.4s, v23.4s, v24.4s
+	WORD $0x4ed53b37 // zip1 v23.2d, v25.2d, v21.2d
+	WORD $0x4ed57b38 // zip2 v24.2d, v25.2d, v21.2d
+	WORD $0x4ed63b55 // zip1 v21.2d, v26.2d, v22.2d
+	WORD $0x4ed67b56 // zip2 v22.2d, v26.2d, v22.2d
+	WORD $0x6f0c06ef // ushr v15.16b, v23.16b, #4
+	WORD $0x4e201eed // and v13.16b, v23.16b, v0.16b
+	WORD $0x6f0c0710 // ushr v16.16b, v24.16b, #4
+	WORD $0x4e201f0e // and v14.16b, v24.16b, v0.16b
+	WORD $0x6f0c06b3 // ushr v19.16b, v21.16b, #4
+	WORD $0x4e201eb1 // and v17.16b, v21.16b, v0.16b
+	WORD $0x6f0c06d4 // ushr v20.16b, v22.16b, #4
+	WORD $0x4e201ed2 // and v18.16b, v22.16b, v0.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc000ec // ldr q12, [x7]
+	WORD $0x0e2cc1a6 // smull v6.8h, v13.8b, v12.8b
+	WORD $0x4e2cc1a7 // smull2 v7.8h, v13.16b, v12.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc008ec // ldr q12, [x7, #32]
+	WORD $0x0e2c81c6 // smlal v6.8h, v14.8b, v12.8b
+	WORD $0x4e2c81c7 // smlal2 v7.8h, v14.16b, v12.16b
+	WORD $0x4e0f002f // tbl v15.16b, {v1.16b}, v15.16b
+	WORD $0x3dc010ec // ldr q12, [x7, #64]
+	WORD $0x0e2c81e6 // smlal v6.8h, v15.8b, v12.8b
+	WORD $0x4e2c81e7 // smlal2 v7.8h, v15.16b, v12.16b
+	WORD $0x4e100030 // tbl v16.16b, {v1.16b}, v16.16b
+	WORD $0x3dc018ec // ldr q12, [x7, #96]
+	WORD $0x0e2c8206 // smlal v6.8h, v16.8b, v12.8b
+	WORD $0x4e2c8207 // smlal2 v7.8h, v16.16b, v12.16b
+	WORD $0x4e110031 // tbl v17.16b, {v1.16b}, v17.16b
+	WORD $0x3dc020ec // ldr q12, [x7, #128]
+	WORD $0x0e2cc22a // smull v10.8h, v17.8b, v12.8b
+	WORD $0x4e2cc22b // smull2 v11.8h, v17.16b, v12.16b
+	WORD $0x4e120032 // tbl v18.16b, {v1.16b}, v18.16b
+	WORD $0x3dc028ec // ldr q12, [x7, #160]
+	WORD $0x0e2c824a // smlal v10.8h, v18.8b, v12.8b
+	WORD $0x4e2c824b // smlal2 v11.8h, v18.16b, v12.16b
+	WORD $0x4e130033 // tbl v19.16b, {v1.16b}, v19.16b
+	WORD $0x3dc030ec // ldr q12, [x7, #192]
+	WORD $0x0e2c826a // smlal v10.8h, v19.8b, v12.8b
+	WORD $0x4e2c826b // smlal2 v11.8h, v19.16b, v12.16b
+	WORD $0x4e140034 // tbl v20.16b, {v1.16b}, v20.16b
+	WORD $0x3dc038ec // ldr q12, [x7, #224]
+	WORD $0x0e2c828a // smlal v10.8h, v20.8b, v12.8b
+	WORD $0x4e2c828b // smlal2 v11.8h, v20.16b, v12.16b
+	WORD $0x4e6028c4 // saddlp v4.4s, v6.8h
+	WORD $0x4e6028e5 // saddlp v5.4s, v7.8h
+	WORD $0x4ea5bc84 // addp v4.4s, v4.4s, v5.4s
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4e602969 // saddlp v9.4s, v11.8h
+	WORD $0x4ea9bd08 // addp v8.4s, v8.4s, v9.4s
+	WORD $0x4f02646e // movi v14.4s, #0x43, lsl #24
+	WORD $0xbd4000cf // ldr s15, [x6]
+	WORD $0xbd4024d2 // ldr s18, [x6, #36]
+	WORD $0x4e9239ef // zip1 v15.4s, v15.4s, v18.4s
+	WORD $0x4f03e7f1 // movi v17.16b, #0x7f
+	WORD $0x4e311def // and v15.16b, v15.16b, v17.16b
+	WORD $0x6e318df1 // cmeq v17.16b, v15.16b, v17.16b
+	WORD $0x4e711def // bic v15.16b, v15.16b, v17.16b
+	WORD $0x4e0f59f0 // uzp2 v16.16b, v15.16b, v15.16b
+	WORD $0x4e0f19ef // uzp1 v15.16b, v15.16b, v15.16b
+	WORD $0x4eaf1dec // mov v12.16b, v15.16b
+	WORD $0x2f08a58c // uxtl v12.8h, v12.8b
+	WORD $0x2f10a58c // uxtl v12.4s, v12.4h
+	WORD $0x4f27558c // shl v12.4s, v12.4s, #7
+	WORD $0x0e61298c // xtn v12.4h, v12.4s
+	WORD $0x0e21798c // fcvtl v12.4s, v12.4h
+	WORD $0x4f8e918c // fmul v12.4s, v12.4s, v14.s[0]
+	WORD $0x4eb01e0d // mov v13.16b, v16.16b
+	WORD $0x2f08a5ad // uxtl v13.8h, v13.8b
+	WORD $0x2f10a5ad // uxtl v13.4s, v13.4h
+	WORD $0x4f2755ad // shl v13.4s, v13.4s, #7
+	WORD $0x0e6129ad // xtn v13.4h, v13.4s
+	WORD $0x0e2179ad // fcvtl v13.4s, v13.4h
+	WORD $0x4f8e91ad // fmul v13.4s, v13.4s, v14.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e2ddd08 // fmul v8.4s, v8.4s, v13.4s
+	WORD $0x4e2ccc88 // fmla v8.4s, v4.4s, v12.4s
+	WORD $0x3dc040e4 // ldr q4, [x7, #256]
+	WORD $0x4e24cd02 // fmla v2.4s, v8.4s, v4.4s
+	WORD $0x3cc4c0d5 // ldur q21, [x6, #76]
+	WORD $0x3cc5c0d6 // ldur q22, [x6, #92]
+	WORD $0x3dc01cd7 // ldr q23, [x6, #112]
+	WORD $0x3dc020d8 // ldr q24, [x6, #128]
+	WORD $0x4e963ab9 // zip1 v25.4s, v21.4s, v22.4s
+	WORD $0x4e967aba // zip2 v26.4s, v21.4s, v22.4s
+	WORD $0x4e983af5 // zip1 v21.4s, v23.4s, v24.4s
+	WORD $0x4e987af6 // zip2 v22.4s, v23.4s, v24.4s
+	WORD $0x4ed53b37 // zip1 v23.2d, v25.2d, v21.2d
+	WORD $0x4ed57b38 // zip2 v24.2d, v25.2d, v21.2d
+	WORD $0x4ed63b55 // zip1 v21.2d, v26.2d, v22.2d
+	WORD $0x4ed67b56 // zip2 v22.2d, v26.2d, v22.2d
+	WORD $0x6f0c06ef // ushr v15.16b, v23.16b, #4
+	WORD $0x4e201eed // and v13.16b, v23.16b, v0.16b
+	WORD $0x6f0c0710 // ushr v16.16b, v24.16b, #4
+	WORD $0x4e201f0e // and v14.16b, v24.16b, v0.16b
+	WORD $0x6f0c06b3 // ushr v19.16b, v21.16b, #4
+	WORD $0x4e201eb1 // and v17.16b, v21.16b, v0.16b
+	WORD $0x6f0c06d4 // ushr v20.16b, v22.16b, #4
+	WORD $0x4e201ed2 // and v18.16b, v22.16b, v0.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc004ec // ldr q12, [x7, #16]
+	WORD $0x0e2cc1a6 // smull v6.8h, v13.8b, v12.8b
+	WORD $0x4e2cc1a7 // smull2 v7.8h, v13.16b, v12.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc00cec // ldr q12, [x7, #48]
+	WORD $0x0e2c81c6 // smlal v6.8h, v14.8b, v12.8b
+	WORD $0x4e2c81c7 // smlal2 v7.8h, v14.16b, v12.16b
+	WORD $0x4e0f002f // tbl v15.16b, {v1.16b}, v15.16b
+	WORD $0x3dc014ec // ldr q12, [x7, #80]
+	WORD $0x0e2c81e6 // smlal v6.8h, v15.8b, v12.8b
+	WORD $0x4e2c81e7 // smlal2 v7.8h, v15.16b, v12.16b
+	WORD $0x4e100030 // tbl v16.16b, {v1.16b}, v16.16b
+	WORD $0x3dc01cec // ldr q12, [x7, #112]
+	WORD $0x0e2c8206 // smlal v6.8h, v16.8b, v12.8b
+	WORD $0x4e2c8207 // smlal2 v7.8h, v16.16b, v12.16b
+	WORD $0x4e110031 // tbl v17.16b, {v1.16b}, v17.16b
+	WORD $0x3dc024ec // ldr q12, [x7, #144]
+	WORD $0x0e2cc22a // smull v10.8h, v17.8b, v12.8b
+	WORD $0x4e2cc22b // smull2 v11.8h, v17.16b, v12.16b
+	WORD $0x4e120032 // tbl v18.16b, {v1.16b}, v18.16b
+	WORD $0x3dc02cec // ldr q12, [x7, #176]
+	WORD $0x0e2c824a // smlal v10.8h, v18.8b, v12.8b
+	WORD $0x4e2c824b // smlal2 v11.8h, v18.16b, v12.16b
+	WORD $0x4e130033 // tbl v19.16b, {v1.16b}, v19.16b
+	WORD $0x3dc034ec // ldr q12, [x7, #208]
+	WORD $0x0e2c826a // smlal v10.8h, v19.8b, v12.8b
+	WORD $0x4e2c826b // smlal2 v11.8h, v19.16b, v12.16b
+	WORD $0x4e140034 // tbl v20.16b, {v1.16b}, v20.16b
+	WORD $0x3dc03cec // ldr q12, [x7, #240]
+	WORD $0x0e2c828a // smlal v10.8h, v20.8b, v12.8b
+	WORD $0x4e2c828b // smlal2 v11.8h, v20.16b, v12.16b
+	WORD $0x4e6028c4 // saddlp v4.4s, v6.8h
+	WORD $0x4e6028e5 // saddlp v5.4s, v7.8h
+	WORD $0x4ea5bc84 // addp v4.4s, v4.4s, v5.4s
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4e602969 // saddlp v9.4s, v11.8h
+	WORD $0x4ea9bd08 // addp v8.4s, v8.4s, v9.4s
+	WORD $0x4f02646e // movi v14.4s, #0x43, lsl #24
+	WORD $0xbd4048cf // ldr s15, [x6, #72]
+	WORD $0xbd406cd2 // ldr s18, [x6, #108]
+	WORD $0x4e9239ef // zip1 v15.4s, v15.4s, v18.4s
+	WORD $0x4f03e7f1 // movi v17.16b, #0x7f
+	WORD $0x4e311def // and v15.16b, v15.16b, v17.16b
+	WORD $0x6e318df1 // cmeq v17.16b, v15.16b, v17.16b
+	WORD $0x4e711def // bic v15.16b, v15.16b, v17.16b
+	WORD $0x4e0f59f0 // uzp2 v16.16b, v15.16b, v15.16b
+	WORD $0x4e0f19ef // uzp1 v15.16b, v15.16b, v15.16b
+	WORD $0x4eaf1dec // mov v12.16b, v15.16b
+	WORD $0x2f08a58c // uxtl v12.8h, v12.8b
+	WORD $0x2f10a58c // uxtl v12.4s, v12.4h
+	WORD $0x4f27558c // shl v12.4s, v12.4s, #7
+	WORD $0x0e61298c // xtn v12.4h, v12.4s
+	WORD $0x0e21798c // fcvtl v12.4s, v12.4h
+	WORD $0x4f8e918c // fmul v12.4s, v12.4s, v14.s[0]
+	WORD $0x4eb01e0d // mov v13.16b, v16.16b
+	WORD $0x2f08a5ad // uxtl v13.8h, v13.8b
+	WORD $0x2f10a5ad // uxtl v13.4s, v13.4h
+	WORD $0x4f2755ad // shl v13.4s, v13.4s, #7
+	WORD $0x0e6129ad // xtn v13.4h, v13.4s
+	WORD $0x0e2179ad // fcvtl v13.4s, v13.4h
+	WORD $0x4f8e91ad // fmul v13.4s, v13.4s, v14.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e2ddd08 // fmul v8.4s, v8.4s, v13.4s
+	WORD $0x4e2ccc88 // fmla v8.4s, v4.4s, v12.4s
+	WORD $0x3dc044e4 // ldr q4, [x7, #272]
+	WORD $0x4e24cd03 // fmla v3.4s, v8.4s, v4.4s
+	ADD $144, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e23d442 // faddp v2.4s, v2.4s, v3.4s
+	WORD $0x6e22d442 // faddp v2.4s, v2.4s, v2.4s
+	WORD $0x7e30d842 // faddp s2, v2.2s
+	WORD $0xbd000002 // str s2, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileScatterNVFP4NEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+TEXT ·fileScatterNVFP4NEON(SB), NOSPLIT, $0-56
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+32(FP), R3
+	MOVD n+40(FP), R4
+	MOVD rows+48(FP), R5
+	MOVD index+24(FP), R6
+	MOVD $neonTable<>(SB), R11
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc09961 // ldr q1, [x11, #608]
+row:
+	MOVW 0(R6), R8
+	MUL R2, R8, R8
+	ADD R1, R8, R8
+	MOVD R8, R7
+	CMP $4, R5
+	BLE last
+	MOVW 16(R6), R7
+	MUL R2, R7, R7
+	ADD R1, R7, R7
+last:
+	MOVD R3, R9
+	MOVD R4, R10
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+super:
+	WORD $0xf98000e2 // prfm pldl2keep, [x7]
+	WORD $0xf98020e2 // prfm pldl2keep, [x7, #64]
+	WORD $0xf98040e2 // prfm pldl2keep, [x7, #128]
+	ADD $144, R7, R7
+	WORD $0x3cc04115 // ldur q21, [x8, #4]
+	WORD $0x3cc14116 // ldur q22, [x8, #20]
+	WORD $0x3cc28117 // ldur q23, [x8, #40]
+	WORD $0x3cc38118 // ldur q24, [x8, #56]
+	WORD $0x4e963ab9 // zip1 v25.4s, v21.4s, v22.4s
+	WORD $0x4e967aba // zip2 v26.4s, v21.4s, v22.4s
+	WORD $0x4e983af5 // zip1 v21.4s, v23.4s, v24.4s
+	WORD $0x4e987af6 // zip2 v22.4s, v23.4s, v24.4s
+	WORD $0x4ed53b37 // zip1 v23.2d, v25.2d, v21.2d
+	WORD $0x4ed57b38 // zip2 v24.2d, v25.2d, v21.2d
+	WORD $0x4ed63b55 // zip1 v21.2d, v26.2d, v22.2d
+	WORD $0x4ed67b56 // zip2 v22.2d, v26.2d, v22.2d
+	WORD $0x6f0c06ef // ushr v15.16b, v23.16b, #4
+	WORD $0x4e201eed // and v13.16b, v23.16b, v0.16b
+	WORD $0x6f0c0710 // ushr v16.16b, v24.16b, #4
+	WORD $0x4e201f0e // and v14.16b, v24.16b, v0.16b
+	WORD $0x6f0c06b3 // ushr v19.16b, v21.16b, #4
+	WORD $0x4e201eb1 // and v17.16b, v21.16b, v0.16b
+	WORD $0x6f0c06d4 // ushr v20.16b, v22.16b, #4
+	WORD $0x4e201ed2 // and v18.16b, v22.16b, v0.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc0012c // ldr q12, [x9]
+	WORD $0x0e2cc1a6 // smull v6.8h, v13.8b, v12.8b
+	WORD $0x4e2cc1a7 // smull2 v7.8h, v13.16b, v12.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc0092c // ldr q12, [x9, #32]
+	WORD $0x0e2c81c6 // smlal v6.8h, v14.8b, v12.8b
+	WORD $0x4e2c81c7 // smlal2 v7.8h, v14.16b, v12.16b
+	WORD $0x4e0f002f // tbl v15.16b, {v1.16b}, v15.16b
+	WORD $0x3dc0112c // ldr q12, [x9, #64]
+	WORD $0x0e2c81e6 // smlal v6.8h, v15.8b, v12.8b
+	WORD $0x4e2c81e7 // smlal2 v7.8h, v15.16b, v12.16b
+	WORD $0x4e100030 // tbl v16.16b, {v1.16b}, v16.16b
+	WORD $0x3dc0192c // ldr q12, [x9, #96]
+	WORD $0x0e2c8206 // smlal v6.8h, v16.8b, v12.8b
+	WORD $0x4e2c8207 // smlal2 v7.8h, v16.16b, v12.16b
+	WORD $0x4e110031 // tbl v17.16b, {v1.16b}, v17.16b
+	WORD $0x3dc0212c // ldr q12, [x9, #128]
+	WORD $0x0e2cc22a // smull v10.8h, v17.8b, v12.8b
+	WORD $0x4e2cc22b // smull2 v11.8h, v17.16b, v12.16b
+	WORD $0x4e120032 // tbl v18.16b, {v1.16b}, v18.16b
+	WORD $0x3dc0292c // ldr q12, [x9, #160]
+	WORD $0x0e2c824a // smlal v10.8h, v18.8b, v12.8b
+	WORD $0x4e2c824b // smlal2 v11.8h, v18.16b, v12.16b
+	WORD $0x4e130033 // tbl v19.16b, {v1.16b}, v19.16b
+	WORD $0x3dc0312c // ldr q12, [x9, #192]
+	WORD $0x0e2c826a // smlal v10.8h, v19.8b, v12.8b
+	WORD $0x4e2c826b // smlal2 v11.8h, v19.16b, v12.16b
+	WORD $0x4e140034 // tbl v20.16b, {v1.16b}, v20.16b
+	WORD $0x3dc0392c // ldr q12, [x9, #224]
+	WORD $0x0e2c828a // smlal v10.8h, v20.8b, v12.8b
+	WORD $0x4e2c828b // smlal2 v11.8h, v20.16b, v12.16b
+	WORD $0x4e6028c4 // saddlp v4.4s, v6.8h
+	WORD $0x4e6028e5 // saddlp v5.4s, v7.8h
+	WORD $0x4ea5bc84 // addp v4.4s, v4.4s, v5.4s
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4e602969 // saddlp v9.4s, v11.8h
+	WORD $0x4ea9bd08 // addp v8.4s, v8.4s, v9.4s
+	WORD $0x4f02646e // movi v14.4s, #0x43, lsl #24
+	WORD $0xbd40010f // ldr s15, [x8]
+	WORD $0xbd402512 // ldr s18, [x8, #36]
+	WORD $0x4e9239ef // zip1 v15.4s, v15.4s, v18.4s
+	WORD $0x4f03e7f1 // movi v17.16b, #0x7f
+	WORD $0x4e311def // and v15.16b, v15.16b, v17.16b
+	WORD $0x6e318df1 // cmeq v17.16b, v15.16b, v17.16b
+	WORD $0x4e711def // bic v15.16b, v15.16b, v17.16b
+	WORD $0x4e0f59f0 // uzp2 v16.16b, v15.16b, v15.16b
+	WORD $0x4e0f19ef // uzp1 v15.16b, v15.16b, v15.16b
+	WORD $0x4eaf1dec // mov v12.16b, v15.16b
+	WORD $0x2f08a58c // uxtl v12.8h, v12.8b
+	WORD $0x2f10a58c // uxtl v12.4s, v12.4h
+	WORD $0x4f27558c // shl v12.4s, v12.4s, #7
+	WORD $0x0e61298c // xtn v12.4h, v12.4s
+	WORD $0x0e21798c // fcvtl v12.4s, v12.4h
+	WORD $0x4f8e918c // fmul v12.4s, v12.4s, v14.s[0]
+	WORD $0x4eb01e0d // mov v13.16b, v16.16b
+	WORD $0x2f08a5ad // uxtl v13.8h, v13.8b
+	WORD $0x2f10a5ad // uxtl v13.4s, v13.4h
+	WORD $0x4f2755ad // shl v13.4s, v13.4s, #7
+	WORD $0x0e6129ad // xtn v13.4h, v13.4s
+	WORD $0x0e2179ad // fcvtl v13.4s, v13.4h
+	WORD $0x4f8e91ad // fmul v13.4s, v13.4s, v14.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e2ddd08 // fmul v8.4s, v8.4s, v13.4s
+	WORD $0x4e2ccc88 // fmla v8.4s, v4.4s, v12.4s
+	WORD $0x3dc04124 // ldr q4, [x9, #256]
+	WORD $0x4e24cd02 // fmla v2.4s, v8.4s, v4.4s
+	WORD $0x3cc4c115 // ldur q21, [x8, #76]
+	WORD $0x3cc5c116 // ldur q22, [x8, #92]
+	WORD $0x3dc01d17 // ldr q23, [x8, #112]
+	WORD $0x3dc02118 // ldr q24, [x8, #128]
+	WORD $0x4e963ab9 // zip1 v25.4s, v21.4s, v22.4s
+	WORD $0x4e967aba // zip2 v26.4s, v21.4s, v22.4s
+	WORD $0x4e983af5 // zip1 v21.4s, v23.4s, v24.4s
+	WORD $0x4e987af6 // zip2 v22.4s, v23.4s, v24.4s
+	WORD $0x4ed53b37 // zip1 v23.2d, v25.2d, v21.2d
+	WORD $0x4ed57b38 // zip2 v24.2d, v25.2d, v21.2d
+	WORD $0x4ed63b55 // zip1 v21.2d, v26.2d, v22.2d
+	WORD $0x4ed67b56 // zip2 v22.2d, v26.2d, v22.2d
+	WORD $0x6f0c06ef // ushr v15.16b, v23.16b, #4
+	WORD $0x4e201eed // and v13.16b, v23.16b, v0.16b
+	WORD $0x6f0c0710 // ushr v16.16b, v24.16b, #4
+	WORD $0x4e201f0e // and v14.16b, v24.16b, v0.16b
+	WORD $0x6f0c06b3 // ushr v19.16b, v21.16b, #4
+	WORD $0x4e201eb1 // and v17.16b, v21.16b, v0.16b
+	WORD $0x6f0c06d4 // ushr v20.16b, v22.16b, #4
+	WORD $0x4e201ed2 // and v18.16b, v22.16b, v0.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc0052c // ldr q12, [x9, #16]
+	WORD $0x0e2cc1a6 // smull v6.8h, v13.8b, v12.8b
+	WORD $0x4e2cc1a7 // smull2 v7.8h, v13.16b, v12.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc00d2c // ldr q12, [x9, #48]
+	WORD $0x0e2c81c6 // smlal v6.8h, v14.8b, v12.8b
+	WORD $0x4e2c81c7 // smlal2 v7.8h, v14.16b, v12.16b
+	WORD $0x4e0f002f // tbl v15.16b, {v1.16b}, v15.16b
+	WORD $0x3dc0152c // ldr q12, [x9, #80]
+	WORD $0x0e2c81e6 // smlal v6.8h, v15.8b, v12.8b
+	WORD $0x4e2c81e7 // smlal2 v7.8h, v15.16b, v12.16b
+	WORD $0x4e100030 // tbl v16.16b, {v1.16b}, v16.16b
+	WORD $0x3dc01d2c // ldr q12, [x9, #112]
+	WORD $0x0e2c8206 // smlal v6.8h, v16.8b, v12.8b
+	WORD $0x4e2c8207 // smlal2 v7.8h, v16.16b, v12.16b
+	WORD $0x4e110031 // tbl v17.16b, {v1.16b}, v17.16b
+	WORD $0x3dc0252c // ldr q12, [x9, #144]
+	WORD $0x0e2cc22a // smull v10.8h, v17.8b, v12.8b
+	WORD $0x4e2cc22b // smull2 v11.8h, v17.16b, v12.16b
+	WORD $0x4e120032 // tbl v18.16b, {v1.16b}, v18.16b
+	WORD $0x3dc02d2c // ldr q12, [x9, #176]
+	WORD $0x0e2c824a // smlal v10.8h, v18.8b, v12.8b
+	WORD $0x4e2c824b // smlal2 v11.8h, v18.16b, v12.16b
+	WORD $0x4e130033 // tbl v19.16b, {v1.16b}, v19.16b
+	WORD $0x3dc0352c // ldr q12, [x9, #208]
+	WORD $0x0e2c826a // smlal v10.8h, v19.8b, v12.8b
+	WORD $0x4e2c826b // smlal2 v11.8h, v19.16b, v12.16b
+	WORD $0x4e140034 // tbl v20.16b, {v1.16b}, v20.16b
+	WORD $0x3dc03d2c // ldr q12, [x9, #240]
+	WORD $0x0e2c828a // smlal v10.8h, v20.8b, v12.8b
+	WORD $0x4e2c828b // smlal2 v11.8h, v20.16b, v12.16b
+	WORD $0x4e6028c4 // saddlp v4.4s, v6.8h
+	WORD $0x4e6028e5 // saddlp v5.4s, v7.8h
+	WORD $0x4ea5bc84 // addp v4.4s, v4.4s, v5.4s
+	WORD $0x4e602948 // saddlp v8.4s, v10.8h
+	WORD $0x4e602969 // saddlp v9.4s, v11.8h
+	WORD $0x4ea9bd08 // addp v8.4s, v8.4s, v9.4s
+	WORD $0x4f02646e // movi v14.4s, #0x43, lsl #24
+	WORD $0xbd40490f // ldr s15, [x8, #72]
+	WORD $0xbd406d12 // ldr s18, [x8, #108]
+	WORD $0x4e9239ef // zip1 v15.4s, v15.4s, v18.4s
+	WORD $0x4f03e7f1 // movi v17.16b, #0x7f
+	WORD $0x4e311def // and v15.16b, v15.16b, v17.16b
+	WORD $0x6e318df1 // cmeq v17.16b, v15.16b, v17.16b
+	WORD $0x4e711def // bic v15.16b, v15.16b, v17.16b
+	WORD $0x4e0f59f0 // uzp2 v16.16b, v15.16b, v15.16b
+	WORD $0x4e0f19ef // uzp1 v15.16b, v15.16b, v15.16b
+	WORD $0x4eaf1dec // mov v12.16b, v15.16b
+	WORD $0x2f08a58c // uxtl v12.8h, v12.8b
+	WORD $0x2f10a58c // uxtl v12.4s, v12.4h
+	WORD $0x4f27558c // shl v12.4s, v12.4s, #7
+	WORD $0x0e61298c // xtn v12.4h, v12.4s
+	WORD $0x0e21798c // fcvtl v12.4s, v12.4h
+	WORD $0x4f8e918c // fmul v12.4s, v12.4s, v14.s[0]
+	WORD $0x4eb01e0d // mov v13.16b, v16.16b
+	WORD $0x2f08a5ad // uxtl v13.8h, v13.8b
+	WORD $0x2f10a5ad // uxtl v13.4s, v13.4h
+	WORD $0x4f2755ad // shl v13.4s, v13.4s, #7
+	WORD $0x0e6129ad // xtn v13.4h, v13.4s
+	WORD $0x0e2179ad // fcvtl v13.4s, v13.4h
+	WORD $0x4f8e91ad // fmul v13.4s, v13.4s, v14.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e2ddd08 // fmul v8.4s, v8.4s, v13.4s
+	WORD $0x4e2ccc88 // fmla v8.4s, v4.4s, v12.4s
+	WORD $0x3dc04524 // ldr q4, [x9, #272]
+	WORD $0x4e24cd03 // fmla v3.4s, v8.4s, v4.4s
+	ADD $144, R8, R8
+	ADD $448, R9, R9
+	SUBS $1, R10, R10
+	BGT super
+	WORD $0x6e23d442 // faddp v2.4s, v2.4s, v3.4s
+	WORD $0x6e22d442 // faddp v2.4s, v2.4s, v2.4s
+	WORD $0x7e30d842 // faddp s2, v2.2s
+	WORD $0xbd000002 // str s2, [x0]
+	ADD $4, R0, R0
+	ADD $4, R6, R6
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileStreamNVFP4DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileStreamNVFP4DOT(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc09921 // ldr q1, [x9, #608]
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+super:
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x3cc040cf // ldur q15, [x6, #4]
+	WORD $0x3cc140d0 // ldur q16, [x6, #20]
+	WORD $0x3cc280d1 // ldur q17, [x6, #40]
+	WORD $0x3cc380d2 // ldur q18, [x6, #56]
+	WORD $0x4e9039f3 // zip1 v19.4s, v15.4s, v16.4s
+	WORD $0x4e9079f4 // zip2 v20.4s, v15.4s, v16.4s
+	WORD $0x4e923a2f // zip1 v15.4s, v17.4s, v18.4s
+	WORD $0x4e927a30 // zip2 v16.4s, v17.4s, v18.4s
+	WORD $0x4ecf3a71 // zip1 v17.2d, v19.2d, v15.2d
+	WORD $0x4ecf7a72 // zip2 v18.2d, v19.2d, v15.2d
+	WORD $0x4ed03a8f // zip1 v15.2d, v20.2d, v16.2d
+	WORD $0x4ed07a90 // zip2 v16.2d, v20.2d, v16.2d
+	WORD $0x6f0c0629 // ushr v9.16b, v17.16b, #4
+	WORD $0x4e201e27 // and v7.16b, v17.16b, v0.16b
+	WORD $0x6f0c064a // ushr v10.16b, v18.16b, #4
+	WORD $0x4e201e48 // and v8.16b, v18.16b, v0.16b
+	WORD $0x6f0c05ed // ushr v13.16b, v15.16b, #4
+	WORD $0x4e201deb // and v11.16b, v15.16b, v0.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4e201e0c // and v12.16b, v16.16b, v0.16b
+	WORD $0x4e070027 // tbl v7.16b, {v1.16b}, v7.16b
+	WORD $0x3dc000e6 // ldr q6, [x7]
+	WORD $0x4e8694e4 // sdot v4.4s, v7.16b, v6.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc008e6 // ldr q6, [x7, #32]
+	WORD $0x4e869504 // sdot v4.4s, v8.16b, v6.16b
+	WORD $0x4e090029 // tbl v9.16b, {v1.16b}, v9.16b
+	WORD $0x3dc010e6 // ldr q6, [x7, #64]
+	WORD $0x4e869524 // sdot v4.4s, v9.16b, v6.16b
+	WORD $0x4e0a002a // tbl v10.16b, {v1.16b}, v10.16b
+	WORD $0x3dc018e6 // ldr q6, [x7, #96]
+	WORD $0x4e869544 // sdot v4.4s, v10.16b, v6.16b
+	WORD $0x4e0b002b // tbl v11.16b, {v1.16b}, v11.16b
+	WORD $0x3dc020e6 // ldr q6, [x7, #128]
+	WORD $0x4e869565 // sdot v5.4s, v11.16b, v6.16b
+	WORD $0x4e0c002c // tbl v12.16b, {v1.16b}, v12.16b
+	WORD $0x3dc028e6 // ldr q6, [x7, #160]
+	WORD $0x4e869585 // sdot v5.4s, v12.16b, v6.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc030e6 // ldr q6, [x7, #192]
+	WORD $0x4e8695a5 // sdot v5.4s, v13.16b, v6.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc038e6 // ldr q6, [x7, #224]
+	WORD $0x4e8695c5 // sdot v5.4s, v14.16b, v6.16b
+	WORD $0x4f026468 // movi v8.4s, #0x43, lsl #24
+	WORD $0xbd4000c9 // ldr s9, [x6]
+	WORD $0xbd4024cc // ldr s12, [x6, #36]
+	WORD $0x4e8c3929 // zip1 v9.4s, v9.4s, v12.4s
+	WORD $0x4f03e7eb // movi v11.16b, #0x7f
+	WORD $0x4e2b1d29 // and v9.16b, v9.16b, v11.16b
+	WORD $0x6e2b8d2b // cmeq v11.16b, v9.16b, v11.16b
+	WORD $0x4e6b1d29 // bic v9.16b, v9.16b, v11.16b
+	WORD $0x4e09592a // uzp2 v10.16b, v9.16b, v9.16b
+	WORD $0x4e091929 // uzp1 v9.16b, v9.16b, v9.16b
+	WORD $0x4ea91d26 // mov v6.16b, v9.16b
+	WORD $0x2f08a4c6 // uxtl v6.8h, v6.8b
+	WORD $0x2f10a4c6 // uxtl v6.4s, v6.4h
+	WORD $0x4f2754c6 // shl v6.4s, v6.4s, #7
+	WORD $0x0e6128c6 // xtn v6.4h, v6.4s
+	WORD $0x0e2178c6 // fcvtl v6.4s, v6.4h
+	WORD $0x4f8890c6 // fmul v6.4s, v6.4s, v8.s[0]
+	WORD $0x4eaa1d47 // mov v7.16b, v10.16b
+	WORD $0x2f08a4e7 // uxtl v7.8h, v7.8b
+	WORD $0x2f10a4e7 // uxtl v7.4s, v7.4h
+	WORD $0x4f2754e7 // shl v7.4s, v7.4s, #7
+	WORD $0x0e6128e7 // xtn v7.4h, v7.4s
+	WORD $0x0e2178e7 // fcvtl v7.4s, v7.4h
+	WORD $0x4f8890e7 // fmul v7.4s, v7.4s, v8.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD $0x4e26cc85 // fmla v5.4s, v4.4s, v6.4s
+	WORD $0x3dc040e4 // ldr q4, [x7, #256]
+	WORD $0x4e24cca2 // fmla v2.4s, v5.4s, v4.4s
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x3cc4c0cf // ldur q15, [x6, #76]
+	WORD $0x3cc5c0d0 // ldur q16, [x6, #92]
+	WORD $0x3dc01cd1 // ldr q17, [x6, #112]
+	WORD $0x3dc020d2 // ldr q18, [x6, #128]
+	WORD $0x4e9039f3 // zip1 v19.4s, v15.4s, v16.4s
+	WORD $0x4e9079f4 // zip2 v20.4s, v15.4s, v16.4s
+	WORD $0x4e923a2f // zip1 v15.4s, v17.4s, v18.4s
+	WORD $0x4e927a30 // zip2 v16.4s, v17.4s, v18.4s
+	WORD $0x4ecf3a71 // zip1 v17.2d, v19.2d, v15.2d
+	WORD $0x4ecf7a72 // zip2 v18.2d, v19.2d, v15.2d
+	WORD $0x4ed03a8f // zip1 v15.2d, v20.2d, v16.2d
+	WORD $0x4ed07a90 // zip2 v16.2d, v20.2d, v16.2d
+	WORD $0x6f0c0629 // ushr v9.16b, v17.16b, #4
+	WORD $0x4e201e27 // and v7.16b, v17.16b, v0.16b
+	WORD $0x6f0c064a // ushr v10.16b, v18.16b, #4
+	WORD $0x4e201e48 // and v8.16b, v18.16b, v0.16b
+	WORD $0x6f0c05ed // ushr v13.16b, v15.16b, #4
+	WORD $0x4e201deb // and v11.16b, v15.16b, v0.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4e201e0c // and v12.16b, v16.16b, v0.16b
+	WORD $0x4e070027 // tbl v7.16b, {v1.16b}, v7.16b
+	WORD $0x3dc004e6 // ldr q6, [x7, #16]
+	WORD $0x4e8694e4 // sdot v4.4s, v7.16b, v6.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc00ce6 // ldr q6, [x7, #48]
+	WORD $0x4e869504 // sdot v4.4s, v8.16b, v6.16b
+	WORD $0x4e090029 // tbl v9.16b, {v1.16b}, v9.16b
+	WORD $0x3dc014e6 // ldr q6, [x7, #80]
+	WORD $0x4e869524 // sdot v4.4s, v9.16b, v6.16b
+	WORD $0x4e0a002a // tbl v10.16b, {v1.16b}, v10.16b
+	WORD $0x3dc01ce6 // ldr q6, [x7, #112]
+	WORD $0x4e869544 // sdot v4.4s, v10.16b, v6.16b
+	WORD $0x4e0b002b // tbl v11.16b, {v1.16b}, v11.16b
+	WORD $0x3dc024e6 // ldr q6, [x7, #144]
+	WORD $0x4e869565 // sdot v5.4s, v11.16b, v6.16b
+	WORD $0x4e0c002c // tbl v12.16b, {v1.16b}, v12.16b
+	WORD $0x3dc02ce6 // ldr q6, [x7, #176]
+	WORD $0x4e869585 // sdot v5.4s, v12.16b, v6.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc034e6 // ldr q6, [x7, #208]
+	WORD $0x4e8695a5 // sdot v5.4s, v13.16b, v6.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc03ce6 // ldr q6, [x7, #240]
+	WORD $0x4e8695c5 // sdot v5.4s, v14.16b, v6.16b
+	WORD $0x4f026468 // movi v8.4s, #0x43, lsl #24
+	WORD $0xbd4048c9 // ldr s9, [x6, #72]
+	WORD $0xbd406ccc // ldr s12, [x6, #108]
+	WORD $0x4e8c3929 // zip1 v9.4s, v9.4s, v12.4s
+	WORD $0x4f03e7eb // movi v11.16b, #0x7f
+	WORD $0x4e2b1d29 // and v9.16b, v9.16b, v11.16b
+	WORD $0x6e2b8d2b // cmeq v11.16b, v9.16b, v11.16b
+	WORD $0x4e6b1d29 // bic v9.16b, v9.16b, v11.16b
+	WORD $0x4e09592a // uzp2 v10.16b, v9.16b, v9.16b
+	WORD $0x4e091929 // uzp1 v9.16b, v9.16b, v9.16b
+	WORD $0x4ea91d26 // mov v6.16b, v9.16b
+	WORD $0x2f08a4c6 // uxtl v6.8h, v6.8b
+	WORD $0x2f10a4c6 // uxtl v6.4s, v6.4h
+	WORD $0x4f2754c6 // shl v6.4s, v6.4s, #7
+	WORD $0x0e6128c6 // xtn v6.4h, v6.4s
+	WORD $0x0e2178c6 // fcvtl v6.4s, v6.4h
+	WORD $0x4f8890c6 // fmul v6.4s, v6.4s, v8.s[0]
+	WORD $0x4eaa1d47 // mov v7.16b, v10.16b
+	WORD $0x2f08a4e7 // uxtl v7.8h, v7.8b
+	WORD $0x2f10a4e7 // uxtl v7.4s, v7.4h
+	WORD $0x4f2754e7 // shl v7.4s, v7.4s, #7
+	WORD $0x0e6128e7 // xtn v7.4h, v7.4s
+	WORD $0x0e2178e7 // fcvtl v7.4s, v7.4h
+	WORD $0x4f8890e7 // fmul v7.4s, v7.4s, v8.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD $0x4e26cc85 // fmla v5.4s, v4.4s, v6.4s
+	WORD $0x3dc044e4 // ldr q4, [x7, #272]
+	WORD $0x4e24cca3 // fmla v3.4s, v5.4s, v4.4s
+	ADD $144, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e23d442 // faddp v2.4s, v2.4s, v3.4s
+	WORD $0x6e22d442 // faddp v2.4s, v2.4s, v2.4s
+	WORD $0x7e30d842 // faddp s2, v2.2s
+	WORD $0xbd000002 // str s2, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileFarNVFP4DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileFarNVFP4DOT(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc09921 // ldr q1, [x9, #608]
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+super:
+	WORD $0xf99000c2 // prfm pldl2keep, [x6, #8192]
+	WORD $0xf99020c2 // prfm pldl2keep, [x6, #8256]
+	WORD $0xf99040c2 // prfm pldl2keep, [x6, #8320]
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x3cc040cf // ldur q15, [x6, #4]
+	WORD $0x3cc140d0 // ldur q16, [x6, #20]
+	WORD $0x3cc280d1 // ldur q17, [x6, #40]
+	WORD $0x3cc380d2 // ldur q18, [x6, #56]
+	WORD $0x4e9039f3 // zip1 v19.4s, v15.4s, v16.4s
+	WORD $0x4e9079f4 // zip2 v20.4s, v15.4s, v16.4s
+	WORD $0x4e923a2f // zip1 v15.4s, v17.4s, v18.4s
+	WORD $0x4e927a30 // zip2 v16.4s, v17.4s, v18.4s
+	WORD $0x4ecf3a71 // zip1 v17.2d, v19.2d, v15.2d
+	WORD $0x4ecf7a72 // zip2 v18.2d, v19.2d, v15.2d
+	WORD $0x4ed03a8f // zip1 v15.2d, v20.2d, v16.2d
+	WORD $0x4ed07a90 // zip2 v16.2d, v20.2d, v16.2d
+	WORD $0x6f0c0629 // ushr v9.16b, v17.16b, #4
+	WORD $0x4e201e27 // and v7.16b, v17.16b, v0.16b
+	WORD $0x6f0c064a // ushr v10.16b, v18.16b, #4
+	WORD $0x4e201e48 // and v8.16b, v18.16b, v0.16b
+	WORD $0x6f0c05ed // ushr v13.16b, v15.16b, #4
+	WORD $0x4e201deb // and v11.16b, v15.16b, v0.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4e201e0c // and v12.16b, v16.16b, v0.16b
+	WORD $0x4e070027 // tbl v7.16b, {v1.16b}, v7.16b
+	WORD $0x3dc000e6 // ldr q6, [x7]
+	WORD $0x4e8694e4 // sdot v4.4s, v7.16b, v6.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc008e6 // ldr q6, [x7, #32]
+	WORD $0x4e869504 // sdot v4.4s, v8.16b, v6.16b
+	WORD $0x4e090029 // tbl v9.16b, {v1.16b}, v9.16b
+	WORD $0x3dc010e6 // ldr q6, [x7, #64]
+	WORD $0x4e869524 // sdot v4.4s, v9.16b, v6.16b
+	WORD $0x4e0a002a // tbl v10.16b, {v1.16b}, v10.16b
+	WORD $0x3dc018e6 // ldr q6, [x7, #96]
+	WORD $0x4e869544 // sdot v4.4s, v10.16b, v6.16b
+	WORD $0x4e0b002b // tbl v11.16b, {v1.16b}, v11.16b
+	WORD $0x3dc020e6 // ldr q6, [x7, #128]
+	WORD $0x4e869565 // sdot v5.4s, v11.16b, v6.16b
+	WORD $0x4e0c002c // tbl v12.16b, {v1.16b}, v12.16b
+	WORD $0x3dc028e6 // ldr q6, [x7, #160]
+	WORD $0x4e869585 // sdot v5.4s, v12.16b, v6.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc030e6 // ldr q6, [x7, #192]
+	WORD $0x4e8695a5 // sdot v5.4s, v13.16b, v6.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc038e6 // ldr q6, [x7, #224]
+	WORD $0x4e8695c5 // sdot v5.4s, v14.16b, v6.16b
+	WORD $0x4f026468 // movi v8.4s, #0x43, lsl #24
+	WORD $0xbd4000c9 // ldr s9, [x6]
+	WORD $0xbd4024cc // ldr s12, [x6, #36]
+	WORD $0x4e8c3929 // zip1 v9.4s, v9.4s, v12.4s
+	WORD $0x4f03e7eb // movi v11.16b, #0x7f
+	WORD $0x4e2b1d29 // and v9.16b, v9.16b, v11.16b
+	WORD $0x6e2b8d2b // cmeq v11.16b, v9.16b, v11.16b
+	WORD $0x4e6b1d29 // bic v9.16b, v9.16b, v11.16b
+	WORD $0x4e09592a // uzp2 v10.16b, v9.16b, v9.16b
+	WORD $0x4e091929 // uzp1 v9.16b, v9.16b, v9.16b
+	WORD $0x4ea91d26 // mov v6.16b, v9.16b
+	WORD $0x2f08a4c6 // uxtl v6.8h, v6.8b
+	WORD $0x2f10a4c6 // uxtl v6.4s, v6.4h
+	WORD $0x4f2754c6 // shl v6.4s, v6.4s, #7
+	WORD $0x0e6128c6 // xtn v6.4h, v6.4s
+	WORD $0x0e2178c6 // fcvtl v6.4s, v6.4h
+	WORD $0x4f8890c6 // fmul v6.4s, v6.4s, v8.s[0]
+	WORD $0x4eaa1d47 // mov v7.16b, v10.16b
+	WORD $0x2f08a4e7 // uxtl v7.8h, v7.8b
+	WORD $0x2f10a4e7 // uxtl v7.4s, v7.4h
+	WORD $0x4f2754e7 // shl v7.4s, v7.4s, #7
+	WORD $0x0e6128e7 // xtn v7.4h, v7.4s
+	WORD $0x0e2178e7 // fcvtl v7.4s, v7.4h
+	WORD $0x4f8890e7 // fmul v7.4s, v7.4s, v8.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD $0x4e26cc85 // fmla v5.4s, v4.4s, v6.4s
+	WORD $0x3dc040e4 // ldr q4, [x7, #256]
+	WORD $0x4e24cca2 // fmla v2.4s, v5.4s, v4.4s
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x3cc4c0cf // ldur q15, [x6, #76]
+	WORD $0x3cc5c0d0 // ldur q16, [x6, #92]
+	WORD $0x3dc01cd1 // ldr q17, [x6, #112]
+	WORD $0x3dc020d2 // ldr q18, [x6, #128]
+	WORD $0x4e9039f3 // zip1 v19.4s, v15.4s, v16.4s
+	WORD $0x4e9079f4 // zip2 v20.4s, v15.4s, v16.4s
+	WORD $0x4e923a2f // zip1 v15.4s, v17.4s, v18.4s
+	WORD $0x4e927a30 // zip2 v16.4s, v17.4s, v18.4s
+	WORD $0x4ecf3a71 // zip1 v17.2d, v19.2d, v15.2d
+	WORD $0x4ecf7a72 // zip2 v18.2d, v19.2d, v15.2d
+	WORD $0x4ed03a8f // zip1 v15.2d, v20.2d, v16.2d
+	WORD $0x4ed07a90 // zip2 v16.2d, v20.2d, v16.2d
+	WORD $0x6f0c0629 // ushr v9.16b, v17.16b, #4
+	WORD $0x4e201e27 // and v7.16b, v17.16b, v0.16b
+	WORD $0x6f0c064a // ushr v10.16b, v18.16b, #4
+	WORD $0x4e201e48 // and v8.16b, v18.16b, v0.16b
+	WORD $0x6f0c05ed // ushr v13.16b, v15.16b, #4
+	WORD $0x4e201deb // and v11.16b, v15.16b, v0.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4e201e0c // and v12.16b, v16.16b, v0.16b
+	WORD $0x4e070027 // tbl v7.16b, {v1.16b}, v7.16b
+	WORD $0x3dc004e6 // ldr q6, [x7, #16]
+	WORD $0x4e8694e4 // sdot v4.4s, v7.16b, v6.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc00ce6 // ldr q6, [x7, #48]
+	WORD $0x4e869504 // sdot v4.4s, v8.16b, v6.16b
+	WORD $0x4e090029 // tbl v9.16b, {v1.16b}, v9.16b
+	WORD $0x3dc014e6 // ldr q6, [x7, #80]
+	WORD $0x4e869524 // sdot v4.4s, v9.16b, v6.16b
+	WORD $0x4e0a002a // tbl v10.16b, {v1.16b}, v10.16b
+	WORD $0x3dc01ce6 // ldr q6, [x7, #112]
+	WORD $0x4e869544 // sdot v4.4s, v10.16b, v6.16b
+	WORD $0x4e0b002b // tbl v11.16b, {v1.16b}, v11.16b
+	WORD $0x3dc024e6 // ldr q6, [x7, #144]
+	WORD $0x4e869565 // sdot v5.4s, v11.16b, v6.16b
+	WORD $0x4e0c002c // tbl v12.16b, {v1.16b}, v12.16b
+	WORD $0x3dc02ce6 // ldr q6, [x7, #176]
+	WORD $0x4e869585 // sdot v5.4s, v12.16b, v6.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc034e6 // ldr q6, [x7, #208]
+	WORD $0x4e8695a5 // sdot v5.4s, v13.16b, v6.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc03ce6 // ldr q6, [x7, #240]
+	WORD $0x4e8695c5 // sdot v5.4s, v14.16b, v6.16b
+	WORD $0x4f026468 // movi v8.4s, #0x43, lsl #24
+	WORD $0xbd4048c9 // ldr s9, [x6, #72]
+	WORD $0xbd406ccc // ldr s12, [x6, #108]
+	WORD $0x4e8c3929 // zip1 v9.4s, v9.4s, v12.4s
+	WORD $0x4f03e7eb // movi v11.16b, #0x7f
+	WORD $0x4e2b1d29 // and v9.16b, v9.16b, v11.16b
+	WORD $0x6e2b8d2b // cmeq v11.16b, v9.16b, v11.16b
+	WORD $0x4e6b1d29 // bic v9.16b, v9.16b, v11.16b
+	WORD $0x4e09592a // uzp2 v10.16b, v9.16b, v9.16b
+	WORD $0x4e091929 // uzp1 v9.16b, v9.16b, v9.16b
+	WORD $0x4ea91d26 // mov v6.16b, v9.16b
+	WORD $0x2f08a4c6 // uxtl v6.8h, v6.8b
+	WORD $0x2f10a4c6 // uxtl v6.4s, v6.4h
+	WORD $0x4f2754c6 // shl v6.4s, v6.4s, #7
+	WORD $0x0e6128c6 // xtn v6.4h, v6.4s
+	WORD $0x0e2178c6 // fcvtl v6.4s, v6.4h
+	WORD $0x4f8890c6 // fmul v6.4s, v6.4s, v8.s[0]
+	WORD $0x4eaa1d47 // mov v7.16b, v10.16b
+	WORD $0x2f08a4e7 // uxtl v7.8h, v7.8b
+	WORD $0x2f10a4e7 // uxtl v7.4s, v7.4h
+	WORD $0x4f2754e7 // shl v7.4s, v7.4s, #7
+	WORD $0x0e6128e7 // xtn v7.4h, v7.4s
+	WORD $0x0e2178e7 // fcvtl v7.4s, v7.4h
+	WORD $0x4f8890e7 // fmul v7.4s, v7.4s, v8.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD $0x4e26cc85 // fmla v5.4s, v4.4s, v6.4s
+	WORD $0x3dc044e4 // ldr q4, [x7, #272]
+	WORD $0x4e24cca3 // fmla v3.4s, v5.4s, v4.4s
+	ADD $144, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e23d442 // faddp v2.4s, v2.4s, v3.4s
+	WORD $0x6e22d442 // faddp v2.4s, v2.4s, v2.4s
+	WORD $0x7e30d842 // faddp s2, v2.2s
+	WORD $0xbd000002 // str s2, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileScatterNVFP4DOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+TEXT ·fileScatterNVFP4DOT(SB), NOSPLIT, $0-56
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+32(FP), R3
+	MOVD n+40(FP), R4
+	MOVD rows+48(FP), R5
+	MOVD index+24(FP), R6
+	MOVD $neonTable<>(SB), R11
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc09961 // ldr q1, [x11, #608]
+row:
+	MOVW 0(R6), R8
+	MUL R2, R8, R8
+	ADD R1, R8, R8
+	MOVD R8, R7
+	CMP $4, R5
+	BLE last
+	MOVW 16(R6), R7
+	MUL R2, R7, R7
+	ADD R1, R7, R7
+last:
+	MOVD R3, R9
+	MOVD R4, R10
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+super:
+	WORD $0xf98000e2 // prfm pldl2keep, [x7]
+	WORD $0xf98020e2 // prfm pldl2keep, [x7, #64]
+	WORD $0xf98040e2 // prfm pldl2keep, [x7, #128]
+	ADD $144, R7, R7
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x3cc0410f // ldur q15, [x8, #4]
+	WORD $0x3cc14110 // ldur q16, [x8, #20]
+	WORD $0x3cc28111 // ldur q17, [x8, #40]
+	WORD $0x3cc38112 // ldur q18, [x8, #56]
+	WORD $0x4e9039f3 // zip1 v19.4s, v15.4s, v16.4s
+	WORD $0x4e9079f4 // zip2 v20.4s, v15.4s, v16.4s
+	WORD $0x4e923a2f // zip1 v15.4s, v17.4s, v18.4s
+	WORD $0x4e927a30 // zip2 v16.4s, v17.4s, v18.4s
+	WORD $0x4ecf3a71 // zip1 v17.2d, v19.2d, v15.2d
+	WORD $0x4ecf7a72 // zip2 v18.2d, v19.2d, v15.2d
+	WORD $0x4ed03a8f // zip1 v15.2d, v20.2d, v16.2d
+	WORD $0x4ed07a90 // zip2 v16.2d, v20.2d, v16.2d
+	WORD $0x6f0c0629 // ushr v9.16b, v17.16b, #4
+	WORD $0x4e201e27 // and v7.16b, v17.16b, v0.16b
+	WORD $0x6f0c064a // ushr v10.16b, v18.16b, #4
+	WORD $0x4e201e48 // and v8.16b, v18.16b, v0.16b
+	WORD $0x6f0c05ed // ushr v13.16b, v15.16b, #4
+	WORD $0x4e201deb // and v11.16b, v15.16b, v0.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4e201e0c // and v12.16b, v16.16b, v0.16b
+	WORD $0x4e070027 // tbl v7.16b, {v1.16b}, v7.16b
+	WORD $0x3dc00126 // ldr q6, [x9]
+	WORD $0x4e8694e4 // sdot v4.4s, v7.16b, v6.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc00926 // ldr q6, [x9, #32]
+	WORD $0x4e869504 // sdot v4.4s, v8.16b, v6.16b
+	WORD $0x4e090029 // tbl v9.16b, {v1.16b}, v9.16b
+	WORD $0x3dc01126 // ldr q6, [x9, #64]
+	WORD $0x4e869524 // sdot v4.4s, v9.16b, v6.16b
+	WORD $0x4e0a002a // tbl v10.16b, {v1.16b}, v10.16b
+	WORD $0x3dc01926 // ldr q6, [x9, #96]
+	WORD $0x4e869544 // sdot v4.4s, v10.16b, v6.16b
+	WORD $0x4e0b002b // tbl v11.16b, {v1.16b}, v11.16b
+	WORD $0x3dc02126 // ldr q6, [x9, #128]
+	WORD $0x4e869565 // sdot v5.4s, v11.16b, v6.16b
+	WORD $0x4e0c002c // tbl v12.16b, {v1.16b}, v12.16b
+	WORD $0x3dc02926 // ldr q6, [x9, #160]
+	WORD $0x4e869585 // sdot v5.4s, v12.16b, v6.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc03126 // ldr q6, [x9, #192]
+	WORD $0x4e8695a5 // sdot v5.4s, v13.16b, v6.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc03926 // ldr q6, [x9, #224]
+	WORD $0x4e8695c5 // sdot v5.4s, v14.16b, v6.16b
+	WORD $0x4f026468 // movi v8.4s, #0x43, lsl #24
+	WORD $0xbd400109 // ldr s9, [x8]
+	WORD $0xbd40250c // ldr s12, [x8, #36]
+	WORD $0x4e8c3929 // zip1 v9.4s, v9.4s, v12.4s
+	WORD $0x4f03e7eb // movi v11.16b, #0x7f
+	WORD $0x4e2b1d29 // and v9.16b, v9.16b, v11.16b
+	WORD $0x6e2b8d2b // cmeq v11.16b, v9.16b, v11.16b
+	WORD $0x4e6b1d29 // bic v9.16b, v9.16b, v11.16b
+	WORD $0x4e09592a // uzp2 v10.16b, v9.16b, v9.16b
+	WORD $0x4e091929 // uzp1 v9.16b, v9.16b, v9.16b
+	WORD $0x4ea91d26 // mov v6.16b, v9.16b
+	WORD $0x2f08a4c6 // uxtl v6.8h, v6.8b
+	WORD $0x2f10a4c6 // uxtl v6.4s, v6.4h
+	WORD $0x4f2754c6 // shl v6.4s, v6.4s, #7
+	WORD $0x0e6128c6 // xtn v6.4h, v6.4s
+	WORD $0x0e2178c6 // fcvtl v6.4s, v6.4h
+	WORD $0x4f8890c6 // fmul v6.4s, v6.4s, v8.s[0]
+	WORD $0x4eaa1d47 // mov v7.16b, v10.16b
+	WORD $0x2f08a4e7 // uxtl v7.8h, v7.8b
+	WORD $0x2f10a4e7 // uxtl v7.4s, v7.4h
+	WORD $0x4f2754e7 // shl v7.4s, v7.4s, #7
+	WORD $0x0e6128e7 // xtn v7.4h, v7.4s
+	WORD $0x0e2178e7 // fcvtl v7.4s, v7.4h
+	WORD $0x4f8890e7 // fmul v7.4s, v7.4s, v8.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD $0x4e26cc85 // fmla v5.4s, v4.4s, v6.4s
+	WORD $0x3dc04124 // ldr q4, [x9, #256]
+	WORD $0x4e24cca2 // fmla v2.4s, v5.4s, v4.4s
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x3cc4c10f // ldur q15, [x8, #76]
+	WORD $0x3cc5c110 // ldur q16, [x8, #92]
+	WORD $0x3dc01d11 // ldr q17, [x8, #112]
+	WORD $0x3dc02112 // ldr q18, [x8, #128]
+	WORD $0x4e9039f3 // zip1 v19.4s, v15.4s, v16.4s
+	WORD $0x4e9079f4 // zip2 v20.4s, v15.4s, v16.4s
+	WORD $0x4e923a2f // zip1 v15.4s, v17.4s, v18.4s
+	WORD $0x4e927a30 // zip2 v16.4s, v17.4s, v18.4s
+	WORD $0x4ecf3a71 // zip1 v17.2d, v19.2d, v15.2d
+	WORD $0x4ecf7a72 // zip2 v18.2d, v19.2d, v15.2d
+	WORD $0x4ed03a8f // zip1 v15.2d, v20.2d, v16.2d
+	WORD $0x4ed07a90 // zip2 v16.2d, v20.2d, v16.2d
+	WORD $0x6f0c0629 // ushr v9.16b, v17.16b, #4
+	WORD $0x4e201e27 // and v7.16b, v17.16b, v0.16b
+	WORD $0x6f0c064a // ushr v10.16b, v18.16b, #4
+	WORD $0x4e201e48 // and v8.16b, v18.16b, v0.16b
+	WORD $0x6f0c05ed // ushr v13.16b, v15.16b, #4
+	WORD $0x4e201deb // and v11.16b, v15.16b, v0.16b
+	WORD $0x6f0c060e // ushr v14.16b, v16.16b, #4
+	WORD $0x4e201e0c // and v12.16b, v16.16b, v0.16b
+	WORD $0x4e070027 // tbl v7.16b, {v1.16b}, v7.16b
+	WORD $0x3dc00526 // ldr q6, [x9, #16]
+	WORD $0x4e8694e4 // sdot v4.4s, v7.16b, v6.16b
+	WORD $0x4e080028 // tbl v8.16b, {v1.16b}, v8.16b
+	WORD $0x3dc00d26 // ldr q6, [x9, #48]
+	WORD $0x4e869504 // sdot v4.4s, v8.16b, v6.16b
+	WORD $0x4e090029 // tbl v9.16b, {v1.16b}, v9.16b
+	WORD $0x3dc01526 // ldr q6, [x9, #80]
+	WORD $0x4e869524 // sdot v4.4s, v9.16b, v6.16b
+	WORD $0x4e0a002a // tbl v10.16b, {v1.16b}, v10.16b
+	WORD $0x3dc01d26 // ldr q6, [x9, #112]
+	WORD $0x4e869544 // sdot v4.4s, v10.16b, v6.16b
+	WORD $0x4e0b002b // tbl v11.16b, {v1.16b}, v11.16b
+	WORD $0x3dc02526 // ldr q6, [x9, #144]
+	WORD $0x4e869565 // sdot v5.4s, v11.16b, v6.16b
+	WORD $0x4e0c002c // tbl v12.16b, {v1.16b}, v12.16b
+	WORD $0x3dc02d26 // ldr q6, [x9, #176]
+	WORD $0x4e869585 // sdot v5.4s, v12.16b, v6.16b
+	WORD $0x4e0d002d // tbl v13.16b, {v1.16b}, v13.16b
+	WORD $0x3dc03526 // ldr q6, [x9, #208]
+	WORD $0x4e8695a5 // sdot v5.4s, v13.16b, v6.16b
+	WORD $0x4e0e002e // tbl v14.16b, {v1.16b}, v14.16b
+	WORD $0x3dc03d26 // ldr q6, [x9, #240]
+	WORD $0x4e8695c5 // sdot v5.4s, v14.16b, v6.16b
+	WORD $0x4f026468 // movi v8.4s, #0x43, lsl #24
+	WORD $0xbd404909 // ldr s9, [x8, #72]
+	WORD $0xbd406d0c // ldr s12, [x8, #108]
+	WORD $0x4e8c3929 // zip1 v9.4s, v9.4s, v12.4s
+	WORD $0x4f03e7eb // movi v11.16b, #0x7f
+	WORD $0x4e2b1d29 // and v9.16b, v9.16b, v11.16b
+	WORD $0x6e2b8d2b // cmeq v11.16b, v9.16b, v11.16b
+	WORD $0x4e6b1d29 // bic v9.16b, v9.16b, v11.16b
+	WORD $0x4e09592a // uzp2 v10.16b, v9.16b, v9.16b
+	WORD $0x4e091929 // uzp1 v9.16b, v9.16b, v9.16b
+	WORD $0x4ea91d26 // mov v6.16b, v9.16b
+	WORD $0x2f08a4c6 // uxtl v6.8h, v6.8b
+	WORD $0x2f10a4c6 // uxtl v6.4s, v6.4h
+	WORD $0x4f2754c6 // shl v6.4s, v6.4s, #7
+	WORD $0x0e6128c6 // xtn v6.4h, v6.4s
+	WORD $0x0e2178c6 // fcvtl v6.4s, v6.4h
+	WORD $0x4f8890c6 // fmul v6.4s, v6.4s, v8.s[0]
+	WORD $0x4eaa1d47 // mov v7.16b, v10.16b
+	WORD $0x2f08a4e7 // uxtl v7.8h, v7.8b
+	WORD $0x2f10a4e7 // uxtl v7.4s, v7.4h
+	WORD $0x4f2754e7 // shl v7.4s, v7.4s, #7
+	WORD $0x0e6128e7 // xtn v7.4h, v7.4s
+	WORD $0x0e2178e7 // fcvtl v7.4s, v7.4h
+	WORD $0x4f8890e7 // fmul v7.4s, v7.4s, v8.s[0]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD $0x4e26cc85 // fmla v5.4s, v4.4s, v6.4s
+	WORD $0x3dc04524 // ldr q4, [x9, #272]
+	WORD $0x4e24cca3 // fmla v3.4s, v5.4s, v4.4s
+	ADD $144, R8, R8
+	ADD $448, R9, R9
+	SUBS $1, R10, R10
+	BGT super
+	WORD $0x6e23d442 // faddp v2.4s, v2.4s, v3.4s
+	WORD $0x6e22d442 // faddp v2.4s, v2.4s, v2.4s
+	WORD $0x7e30d842 // faddp s2, v2.2s
+	WORD $0xbd000002 // str s2, [x0]
+	ADD $4, R0, R0
+	ADD $4, R6, R6
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func packNVFP4NEON(dst, src *byte, n, ahead uintptr)
+TEXT ·packNVFP4NEON(SB), NOSPLIT, $0-32
+	MOVD dst+0(FP), R0
+	MOVD src+8(FP), R1
+	MOVD n+16(FP), R2
+	MOVD ahead+24(FP), R3
+	MOVD $neonTable<>(SB), R4
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc09881 // ldr q1, [x4, #608]
+	ADD R1, R3, R3
+super:
+	WORD $0xf9800062 // prfm pldl2keep, [x3]
+	WORD $0xf9802062 // prfm pldl2keep, [x3, #64]
+	WORD $0xf9804062 // prfm pldl2keep, [x3, #128]
+	WORD $0xbd400023 // ldr s3, [x1]
+	WORD $0xbd402426 // ldr s6, [x1, #36]
+	WORD $0x4e863863 // zip1 v3.4s, v3.4s, v6.4s
+	WORD $0x4f03e7e5 // movi v5.16b, #0x7f
+	WORD $0x4e251c63 // and v3.16b, v3.16b, v5.16b
+	WORD $0x6e258c65 // cmeq v5.16b, v3.16b, v5.16b
+	WORD $0x4e651c63 // bic v3.16b, v3.16b, v5.16b
+	WORD $0x4e035864 // uzp2 v4.16b, v3.16b, v3.16b
+	WORD $0x4e031863 // uzp1 v3.16b, v3.16b, v3.16b
+	WORD $0xbd000003 // str s3, [x0]
+	WORD $0xbd000804 // str s4, [x0, #8]
+	WORD $0xbd404823 // ldr s3, [x1, #72]
+	WORD $0xbd406c26 // ldr s6, [x1, #108]
+	WORD $0x4e863863 // zip1 v3.4s, v3.4s, v6.4s
+	WORD $0x4f03e7e5 // movi v5.16b, #0x7f
+	WORD $0x4e251c63 // and v3.16b, v3.16b, v5.16b
+	WORD $0x6e258c65 // cmeq v5.16b, v3.16b, v5.16b
+	WORD $0x4e651c63 // bic v3.16b, v3.16b, v5.16b
+	WORD $0x4e035864 // uzp2 v4.16b, v3.16b, v3.16b
+	WORD $0x4e031863 // uzp1 v3.16b, v3.16b, v3.16b
+	WORD $0xbd000403 // str s3, [x0, #4]
+	WORD $0xbd000c04 // str s4, [x0, #12]
+	WORD $0x4f026462 // movi v2.4s, #0x43, lsl #24
+	WORD $0xbd009002 // str s2, [x0, #144]
+	WORD $0x3cc0402a // ldur q10, [x1, #4]
+	WORD $0x3cc1402b // ldur q11, [x1, #20]
+	WORD $0x3cc2802c // ldur q12, [x1, #40]
+	WORD $0x3cc3802d // ldur q13, [x1, #56]
+	WORD $0x4e8b394e // zip1 v14.4s, v10.4s, v11.4s
+	WORD $0x4e8b794f // zip2 v15.4s, v10.4s, v11.4s
+	WORD $0x4e8d398a // zip1 v10.4s, v12.4s, v13.4s
+	WORD $0x4e8d798b // zip2 v11.4s, v12.4s, v13.4s
+	WORD $0x4eca39cc // zip1 v12.2d, v14.2d, v10.2d
+	WORD $0x4eca79cd // zip2 v13.2d, v14.2d, v10.2d
+	WORD $0x4ecb39ea // zip1 v10.2d, v15.2d, v11.2d
+	WORD $0x4ecb79eb // zip2 v11.2d, v15.2d, v11.2d
+	WORD $0x6f0c0584 // ushr v4.16b, v12.16b, #4
+	WORD $0x4e201d82 // and v2.16b, v12.16b, v0.16b
+	WORD $0x6f0c05a5 // ushr v5.16b, v13.16b, #4
+	WORD $0x4e201da3 // and v3.16b, v13.16b, v0.16b
+	WORD $0x6f0c0548 // ushr v8.16b, v10.16b, #4
+	WORD $0x4e201d46 // and v6.16b, v10.16b, v0.16b
+	WORD $0x6f0c0569 // ushr v9.16b, v11.16b, #4
+	WORD $0x4e201d67 // and v7.16b, v11.16b, v0.16b
+	WORD $0x4ea21c4a // mov v10.16b, v2.16b
+	WORD $0x6f0c54ca // sli v10.16b, v6.16b, #4
+	WORD $0x3d80040a // str q10, [x0, #16]
+	WORD $0x4ea31c6a // mov v10.16b, v3.16b
+	WORD $0x6f0c54ea // sli v10.16b, v7.16b, #4
+	WORD $0x3d800c0a // str q10, [x0, #48]
+	WORD $0x4ea41c8a // mov v10.16b, v4.16b
+	WORD $0x6f0c550a // sli v10.16b, v8.16b, #4
+	WORD $0x3d80140a // str q10, [x0, #80]
+	WORD $0x4ea51caa // mov v10.16b, v5.16b
+	WORD $0x6f0c552a // sli v10.16b, v9.16b, #4
+	WORD $0x3d801c0a // str q10, [x0, #112]
+	WORD $0x3cc4c02a // ldur q10, [x1, #76]
+	WORD $0x3cc5c02b // ldur q11, [x1, #92]
+	WORD $0x3dc01c2c // ldr q12, [x1, #112]
+	WORD $0x3dc0202d // ldr q13, [x1, #128]
+	WORD $0x4e8b394e // zip1 v14.4s, v10.4s, v11.4s
+	WORD $0x4e8b794f // zip2 v15.4s, v10.4s, v11.4s
+	WORD $0x4e8d398a // zip1 v10.4s, v12.4s, v13.4s
+	WORD $0x4e8d798b // zip2 v11.4s, v12.4s, v13.4s
+	WORD $0x4eca39cc // zip1 v12.2d, v14.2d, v10.2d
+	WORD $0x4eca79cd // zip2 v13.2d, v14.2d, v10.2d
+	WORD $0x4ecb39ea // zip1 v10.2d, v15.2d, v11.2d
+	WORD $0x4ecb79eb // zip2 v11.2d, v15.2d, v11.2d
+	WORD $0x6f0c0584 // ushr v4.16b, v12.16b, #4
+	WORD $0x4e201d82 // and v2.16b, v12.16b, v0.16b
+	WORD $0x6f0c05a5 // ushr v5.16b, v13.16b, #4
+	WORD $0x4e201da3 // and v3.16b, v13.16b, v0.16b
+	WORD $0x6f0c0548 // ushr v8.16b, v10.16b, #4
+	WORD $0x4e201d46 // and v6.16b, v10.16b, v0.16b
+	WORD $0x6f0c0569 // ushr v9.16b, v11.16b, #4
+	WORD $0x4e201d67 // and v7.16b, v11.16b, v0.16b
+	WORD $0x4ea21c4a // mov v10.16b, v2.16b
+	WORD $0x6f0c54ca // sli v10.16b, v6.16b, #4
+	WORD $0x3d80080a // str q10, [x0, #32]
+	WORD $0x4ea31c6a // mov v10.16b, v3.16b
+	WORD $0x6f0c54ea // sli v10.16b, v7.16b, #4
+	WORD $0x3d80100a // str q10, [x0, #64]
+	WORD $0x4ea41c8a // mov v10.16b, v4.16b
+	WORD $0x6f0c550a // sli v10.16b, v8.16b, #4
+	WORD $0x3d80180a // str q10, [x0, #96]
+	WORD $0x4ea51caa // mov v10.16b, v5.16b
+	WORD $0x6f0c552a // sli v10.16b, v9.16b, #4
+	WORD $0x3d80200a // str q10, [x0, #128]
+	ADD $144, R1, R1
+	ADD $144, R3, R3
+	ADD $148, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func fileStreamQ10NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileStreamQ10NEON(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e441 // movi v1.16b, #0x2
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+super:
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x6f00e410 // movi v16.2d, #0x0
+	WORD $0x3cc020d1 // ldur q17, [x6, #2]
+	WORD $0x3dc00134 // ldr q20, [x9]
+	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
+	WORD $0x3dc09d35 // ldr q21, [x9, #624]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e69 // bit v9.16b, v19.16b, v1.16b
+	WORD $0x3dc0a135 // ldr q21, [x9, #640]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6a // bit v10.16b, v19.16b, v1.16b
+	WORD $0x3dc00d34 // ldr q20, [x9, #48]
+	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
+	WORD $0x3dc09d35 // ldr q21, [x9, #624]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6b // bit v11.16b, v19.16b, v1.16b
+	WORD $0x3dc0a135 // ldr q21, [x9, #640]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6c // bit v12.16b, v19.16b, v1.16b
+	WORD $0x3dc01134 // ldr q20, [x9, #64]
+	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
+	WORD $0x3dc09d35 // ldr q21, [x9, #624]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6d // bit v13.16b, v19.16b, v1.16b
+	WORD $0x3dc0a135 // ldr q21, [x9, #640]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6e // bit v14.16b, v19.16b, v1.16b
+	WORD $0x3dc01534 // ldr q20, [x9, #80]
+	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
+	WORD $0x3dc09d35 // ldr q21, [x9, #624]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6f // bit v15.16b, v19.16b, v1.16b
+	WORD $0x3dc0a135 // ldr q21, [x9, #640]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e70 // bit v16.16b, v19.16b, v1.16b
+	WORD $0x3dc000e8 // ldr q8, [x7]
+	WORD $0x0e28c126 // smull v6.8h, v9.8b, v8.8b
+	WORD $0x4e28c127 // smull2 v7.8h, v9.16b, v8.16b
+	WORD $0x3dc008e8 // ldr q8, [x7, #32]
+	WORD $0x0e288146 // smlal v6.8h, v10.8b, v8.8b
+	WORD $0x4e288147 // smlal2 v7.8h, v10.16b, v8.16b
+	WORD $0x3dc010e8 // ldr q8, [x7, #64]
+	WORD $0x0e288166 // smlal v6.8h, v11.8b, v8.8b
+	WORD $0x4e288167 // smlal2 v7.8h, v11.16b, v8.16b
+	WORD $0x3dc018e8 // ldr q8, [x7, #96]
+	WORD $0x0e288186 // smlal v6.8h, v12.8b, v8.8b
+	WORD $0x4e288187 // smlal2 v7.8h, v12.16b, v8.16b
+	WORD $0x3dc020e8 // ldr q8, [x7, #128]
+	WORD $0x0e2881a6 // smlal v6.8h, v13.8b, v8.8b
+	WORD $0x4e2881a7 // smlal2 v7.8h, v13.16b, v8.16b
+	WORD $0x3dc028e8 // ldr q8, [x7, #160]
+	WORD $0x0e2881c6 // smlal v6.8h, v14.8b, v8.8b
+	WORD $0x4e2881c7 // smlal2 v7.8h, v14.16b, v8.16b
+	WORD $0x3dc030e8 // ldr q8, [x7, #192]
+	WORD $0x0e2881e6 // smlal v6.8h, v15.8b, v8.8b
+	WORD $0x4e2881e7 // smlal2 v7.8h, v15.16b, v8.16b
+	WORD $0x3dc038e8 // ldr q8, [x7, #224]
+	WORD $0x0e288206 // smlal v6.8h, v16.8b, v8.8b
+	WORD $0x4e288207 // smlal2 v7.8h, v16.16b, v8.16b
+	WORD $0x4e6028c4 // saddlp v4.4s, v6.8h
+	WORD $0x4e6028e5 // saddlp v5.4s, v7.8h
+	WORD $0x4ea5bc84 // addp v4.4s, v4.4s, v5.4s
+	WORD $0x3dc048e5 // ldr q5, [x7, #288]
+	WORD $0x4f3d04a5 // sshr v5.4s, v5.4s, #3
+	WORD $0x4ea58484 // add v4.4s, v4.4s, v5.4s
+	WORD $0x7d4000c8 // ldr h8, [x6]
+	WORD $0x4e020508 // dup v8.8h, v8.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x3dc040e9 // ldr q9, [x7, #256]
+	WORD $0x6e28dd29 // fmul v9.4s, v9.4s, v8.4s
+	WORD $0x4e29cc82 // fmla v2.4s, v4.4s, v9.4s
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x6f00e410 // movi v16.2d, #0x0
+	WORD $0x3cc140d1 // ldur q17, [x6, #20]
+	WORD $0x3dc00134 // ldr q20, [x9]
+	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
+	WORD $0x3dc09d35 // ldr q21, [x9, #624]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e69 // bit v9.16b, v19.16b, v1.16b
+	WORD $0x3dc0a135 // ldr q21, [x9, #640]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6a // bit v10.16b, v19.16b, v1.16b
+	WORD $0x3dc00d34 // ldr q20, [x9, #48]
+	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
+	WORD $0x3dc09d35 // ldr q21, [x9, #624]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6b // bit v11.16b, v19.16b, v1.16b
+	WORD $0x3dc0a135 // ldr q21, [x9, #640]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6c // bit v12.16b, v19.16b, v1.16b
+	WORD $0x3dc01134 // ldr q20, [x9, #64]
+	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
+	WORD $0x3dc09d35 // ldr q21, [x9, #624]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6d // bit v13.16b, v19.16b, v1.16b
+	WORD $0x3dc0a135 // ldr q21, [x9, #640]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6e // bit v14.16b, v19.16b, v1.16b
+	WORD $0x3dc01534 // ldr q20, [x9, #80]
+	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
+	WORD $0x3dc09d35 // ldr q21, [x9, #624]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6f // bit v15.16b, v19.16b, v1.16b
+	WORD $0x3dc0a135 // ldr q21, [x9, #640]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e70 // bit v16.16b, v19.16b, v1.16b
+	WORD $0x3dc004e8 // ldr q8, [x7, #16]
+	WORD $0x0e28c126 // smull v6.8h, v9.8b, v8.8b
+	WORD $0x4e28c127 // smull2 v7.8h, v9.16b, v8.16b
+	WORD $0x3dc00ce8 // ldr q8, [x7, #48]
+	WORD $0x0e288146 // smlal v6.8h, v10.8b, v8.8b
+	WORD $0x4e288147 // smlal2 v7.8h, v10.16b, v8.16b
+	WORD $0x3dc014e8 // ldr q8, [x7, #80]
+	WORD $0x0e288166 // smlal v6.8h, v11.8b, v8.8b
+	WORD $0x4e288167 // smlal2 v7.8h, v11.16b, v8.16b
+	WORD $0x3dc01ce8 // ldr q8, [x7, #112]
+	WORD $0x0e288186 // smlal v6.8h, v12.8b, v8.8b
+	WORD $0x4e288187 // smlal2 v7.8h, v12.16b, v8.16b
+	WORD $0x3dc024e8 // ldr q8, [x7, #144]
+	WORD $0x0e2881a6 // smlal v6.8h, v13.8b, v8.8b
+	WORD $0x4e2881a7 // smlal2 v7.8h, v13.16b, v8.16b
+	WORD $0x3dc02ce8 // ldr q8, [x7, #176]
+	WORD $0x0e2881c6 // smlal v6.8h, v14.8b, v8.8b
+	WORD $0x4e2881c7 // smlal2 v7.8h, v14.16b, v8.16b
+	WORD $0x3dc034e8 // ldr q8, [x7, #208]
+	WORD $0x0e2881e6 // smlal v6.8h, v15.8b, v8.8b
+	WORD $0x4e2881e7 // smlal2 v7.8h, v15.16b, v8.16b
+	WORD $0x3dc03ce8 // ldr q8, [x7, #240]
+	WORD $0x0e288206 // smlal v6.8h, v16.8b, v8.8b
+	WORD $0x4e288207 // smlal2 v7.8h, v16.16b, v8.16b
+	WORD $0x4e6028c4 // saddlp v4.4s, v6.8h
+	WORD $0x4e6028e5 // saddlp v5.4s, v7.8h
+	WORD $0x4ea5bc84 // addp v4.4s, v4.4s, v5.4s
+	WORD $0x3dc04ce5 // ldr q5, [x7, #304]
+	WORD $0x4f3d04a5 // sshr v5.4s, v5.4s, #3
+	WORD $0x4ea58484 // add v4.4s, v4.4s, v5.4s
+	WORD $0x7d4024c8 // ldr h8, [x6, #18]
+	WORD $0x4e020508 // dup v8.8h, v8.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x3dc044e9 // ldr q9, [x7, #272]
+	WORD $0x6e28dd29 // fmul v9.4s, v9.4s, v8.4s
+	WORD $0x4e29cc83 // fmla v3.4s, v4.4s, v9.4s
+	ADD $36, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e23d442 // faddp v2.4s, v2.4s, v3.4s
+	WORD $0x6e22d442 // faddp v2.4s, v2.4s, v2.4s
+	WORD $0x7e30d842 // faddp s2, v2.2s
+	WORD $0xbd000002 // str s2, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileFarQ10NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileFarQ10NEON(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e441 // movi v1.16b, #0x2
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+super:
+	WORD $0xf99000c2 // prfm pldl2keep, [x6, #8192]
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x6f00e410 // movi v16.2d, #0x0
+	WORD $0x3cc020d1 // ldur q17, [x6, #2]
+	WORD $0x3dc00134 // ldr q20, [x9]
+	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
+	WORD $0x3dc09d35 // ldr q21, [x9, #624]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e69 // bit v9.16b, v19.16b, v1.16b
+	WORD $0x3dc0a135 // ldr q21, [x9, #640]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6a // bit v10.16b, v19.16b, v1.16b
+	WORD $0x3dc00d34 // ldr q20, [x9, #48]
+	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
+	WORD $0x3dc09d35 // ldr q21, [x9, #624]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6b // bit v11.16b, v19.16b, v1.16b
+	WORD $0x3dc0a135 // ldr q21, [x9, #640]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6c // bit v12.16b, v19.16b, v1.16b
+	WORD $0x3dc01134 // ldr q20, [x9, #64]
+	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
+	WORD $0x3dc09d35 // ldr q21, [x9, #624]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6d // bit v13.16b, v19.16b, v1.16b
+	WORD $0x3dc0a135 // ldr q21, [x9, #640]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6e // bit v14.16b, v19.16b, v1.16b
+	WORD $0x3dc01534 // ldr q20, [x9, #80]
+	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
+	WORD $0x3dc09d35 // ldr q21, [x9, #624]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6f // bit v15.16b, v19.16b, v1.16b
+	WORD $0x3dc0a135 // ldr q21, [x9, #640]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e70 // bit v16.16b, v19.16b, v1.16b
+	WORD $0x3dc000e8 // ldr q8, [x7]
+	WORD $0x0e28c126 // smull v6.8h, v9.8b, v8.8b
+	WORD $0x4e28c127 // smull2 v7.8h, v9.16b, v8.16b
+	WORD $0x3dc008e8 // ldr q8, [x7, #32]
+	WORD $0x0e288146 // smlal v6.8h, v10.8b, v8.8b
+	WORD $0x4e288147 // smlal2 v7.8h, v10.16b, v8.16b
+	WORD $0x3dc010e8 // ldr q8, [x7, #64]
+	WORD $0x0e288166 // smlal v6.8h, v11.8b, v8.8b
+	WORD $0x4e288167 // smlal2 v7.8h, v11.16b, v8.16b
+	WORD $0x3dc018e8 // ldr q8, [x7, #96]
+	WORD $0x0e288186 // smlal v6.8h, v12.8b, v8.8b
+	WORD $0x4e288187 // smlal2 v7.8h, v12.16b, v8.16b
+	WORD $0x3dc020e8 // ldr q8, [x7, #128]
+	WORD $0x0e2881a6 // smlal v6.8h, v13.8b, v8.8b
+	WORD $0x4e2881a7 // smlal2 v7.8h, v13.16b, v8.16b
+	WORD $0x3dc028e8 // ldr q8, [x7, #160]
+	WORD $0x0e2881c6 // smlal v6.8h, v14.8b, v8.8b
+	WORD $0x4e2881c7 // smlal2 v7.8h, v14.16b, v8.16b
+	WORD $0x3dc030e8 // ldr q8, [x7, #192]
+	WORD $0x0e2881e6 // smlal v6.8h, v15.8b, v8.8b
+	WORD $0x4e2881e7 // smlal2 v7.8h, v15.16b, v8.16b
+	WORD $0x3dc038e8 // ldr q8, [x7, #224]
+	WORD $0x0e288206 // smlal v6.8h, v16.8b, v8.8b
+	WORD $0x4e288207 // smlal2 v7.8h, v16.16b, v8.16b
+	WORD $0x4e6028c4 // saddlp v4.4s, v6.8h
+	WORD $0x4e6028e5 // saddlp v5.4s, v7.8h
+	WORD $0x4ea5bc84 // addp v4.4s, v4.4s, v5.4s
+	WORD $0x3dc048e5 // ldr q5, [x7, #288]
+	WORD $0x4f3d04a5 // sshr v5.4s, v5.4s, #3
+	WORD $0x4ea58484 // add v4.4s, v4.4s, v5.4s
+	WORD $0x7d4000c8 // ldr h8, [x6]
+	WORD $0x4e020508 // dup v8.8h, v8.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x3dc040e9 // ldr q9, [x7, #256]
+	WORD $0x6e28dd29 // fmul v9.4s, v9.4s, v8.4s
+	WORD $0x4e29cc82 // fmla v2.4s, v4.4s, v9.4s
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x6f00e410 // movi v16.2d, #0x0
+	WORD $0x3cc140d1 // ldur q17, [x6, #20]
+	WORD $0x3dc00134 // ldr q20, [x9]
+	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
+	WORD $0x3dc09d35 // ldr q21, [x9, #624]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e69 // bit v9.16b, v19.16b, v1.16b
+	WORD $0x3dc0a135 // ldr q21, [x9, #640]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6a // bit v10.16b, v19.16b, v1.16b
+	WORD $0x3dc00d34 // ldr q20, [x9, #48]
+	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
+	WORD $0x3dc09d35 // ldr q21, [x9, #624]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6b // bit v11.16b, v19.16b, v1.16b
+	WORD $0x3dc0a135 // ldr q21, [x9, #640]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6c // bit v12.16b, v19.16b, v1.16b
+	WORD $0x3dc01134 // ldr q20, [x9, #64]
+	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
+	WORD $0x3dc09d35 // ldr q21, [x9, #624]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6d // bit v13.16b, v19.16b, v1.16b
+	WORD $0x3dc0a135 // ldr q21, [x9, #640]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6e // bit v14.16b, v19.16b, v1.16b
+	WORD $0x3dc01534 // ldr q20, [x9, #80]
+	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
+	WORD $0x3dc09d35 // ldr q21, [x9, #624]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6f // bit v15.16b, v19.16b, v1.16b
+	WORD $0x3dc0a135 // ldr q21, [x9, #640]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e70 // bit v16.16b, v19.16b, v1.16b
+	WORD $0x3dc004e8 // ldr q8, [x7, #16]
+	WORD $0x0e28c126 // smull v6.8h, v9.8b, v8.8b
+	WORD $0x4e28c127 // smull2 v7.8h, v9.16b, v8.16b
+	WORD $0x3dc00ce8 // ldr q8, [x7, #48]
+	WORD $0x0e288146 // smlal v6.8h, v10.8b, v8.8b
+	WORD $0x4e288147 // smlal2 v7.8h, v10.16b, v8.16b
+	WORD $0x3dc014e8 // ldr q8, [x7, #80]
+	WORD $0x0e288166 // smlal v6.8h, v11.8b, v8.8b
+	WORD $0x4e288167 // smlal2 v7.8h, v11.16b, v8.16b
+	WORD $0x3dc01ce8 // ldr q8, [x7, #112]
+	WORD $0x0e288186 // smlal v6.8h, v12.8b, v8.8b
+	WORD $0x4e288187 // smlal2 v7.8h, v12.16b, v8.16b
+	WORD $0x3dc024e8 // ldr q8, [x7, #144]
+	WORD $0x0e2881a6 // smlal v6.8h, v13.8b, v8.8b
+	WORD $0x4e2881a7 // smlal2 v7.8h, v13.16b, v8.16b
+	WORD $0x3dc02ce8 // ldr q8, [x7, #176]
+	WORD $0x0e2881c6 // smlal v6.8h, v14.8b, v8.8b
+	WORD $0x4e2881c7 // smlal2 v7.8h, v14.16b, v8.16b
+	WORD $0x3dc034e8 // ldr q8, [x7, #208]
+	WORD $0x0e2881e6 // smlal v6.8h, v15.8b, v8.8b
+	WORD $0x4e2881e7 // smlal2 v7.8h, v15.16b, v8.16b
+	WORD $0x3dc03ce8 // ldr q8, [x7, #240]
+	WORD $0x0e288206 // smlal v6.8h, v16.8b, v8.8b
+	WORD $0x4e288207 // smlal2 v7.8h, v16.16b, v8.16b
+	WORD $0x4e6028c4 // saddlp v4.4s, v6.8h
+	WORD $0x4e6028e5 // saddlp v5.4s, v7.8h
+	WORD $0x4ea5bc84 // addp v4.4s, v4.4s, v5.4s
+	WORD $0x3dc04ce5 // ldr q5, [x7, #304]
+	WORD $0x4f3d04a5 // sshr v5.4s, v5.4s, #3
+	WORD $0x4ea58484 // add v4.4s, v4.4s, v5.4s
+	WORD $0x7d4024c8 // ldr h8, [x6, #18]
+	WORD $0x4e020508 // dup v8.8h, v8.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x3dc044e9 // ldr q9, [x7, #272]
+	WORD $0x6e28dd29 // fmul v9.4s, v9.4s, v8.4s
+	WORD $0x4e29cc83 // fmla v3.4s, v4.4s, v9.4s
+	ADD $36, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e23d442 // faddp v2.4s, v2.4s, v3.4s
+	WORD $0x6e22d442 // faddp v2.4s, v2.4s, v2.4s
+	WORD $0x7e30d842 // faddp s2, v2.2s
+	WORD $0xbd000002 // str s2, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileScatterQ10NEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+TEXT ·fileScatterQ10NEON(SB), NOSPLIT, $0-56
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+32(FP), R3
+	MOVD n+40(FP), R4
+	MOVD rows+48(FP), R5
+	MOVD index+24(FP), R6
+	MOVD $neonTable<>(SB), R11
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e441 // movi v1.16b, #0x2
+row:
+	MOVW 0(R6), R8
+	MUL R2, R8, R8
+	ADD R1, R8, R8
+	MOVD R8, R7
+	CMP $4, R5
+	BLE last
+	MOVW 16(R6), R7
+	MUL R2, R7, R7
+	ADD R1, R7, R7
+last:
+	MOVD R3, R9
+	MOVD R4, R10
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+super:
+	WORD $0xf98000e2 // prfm pldl2keep, [x7]
+	ADD $36, R7, R7
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x6f00e410 // movi v16.2d, #0x0
+	WORD $0x3cc02111 // ldur q17, [x8, #2]
+	WORD $0x3dc00174 // ldr q20, [x11]
+	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
+	WORD $0x3dc09d75 // ldr q21, [x11, #624]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e69 // bit v9.16b, v19.16b, v1.16b
+	WORD $0x3dc0a175 // ldr q21, [x11, #640]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6a // bit v10.16b, v19.16b, v1.16b
+	WORD $0x3dc00d74 // ldr q20, [x11, #48]
+	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
+	WORD $0x3dc09d75 // ldr q21, [x11, #624]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6b // bit v11.16b, v19.16b, v1.16b
+	WORD $0x3dc0a175 // ldr q21, [x11, #640]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6c // bit v12.16b, v19.16b, v1.16b
+	WORD $0x3dc01174 // ldr q20, [x11, #64]
+	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
+	WORD $0x3dc09d75 // ldr q21, [x11, #624]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6d // bit v13.16b, v19.16b, v1.16b
+	WORD $0x3dc0a175 // ldr q21, [x11, #640]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6e // bit v14.16b, v19.16b, v1.16b
+	WORD $0x3dc01574 // ldr q20, [x11, #80]
+	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
+	WORD $0x3dc09d75 // ldr q21, [x11, #624]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6f // bit v15.16b, v19.16b, v1.16b
+	WORD $0x3dc0a175 // ldr q21, [x11, #640]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e70 // bit v16.16b, v19.16b, v1.16b
+	WORD $0x3dc00128 // ldr q8, [x9]
+	WORD $0x0e28c126 // smull v6.8h, v9.8b, v8.8b
+	WORD $0x4e28c127 // smull2 v7.8h, v9.16b, v8.16b
+	WORD $0x3dc00928 // ldr q8, [x9, #32]
+	WORD $0x0e288146 // smlal v6.8h, v10.8b, v8.8b
+	WORD $0x4e288147 // smlal2 v7.8h, v10.16b, v8.16b
+	WORD $0x3dc01128 // ldr q8, [x9, #64]
+	WORD $0x0e288166 // smlal v6.8h, v11.8b, v8.8b
+	WORD $0x4e288167 // smlal2 v7.8h, v11.16b, v8.16b
+	WORD $0x3dc01928 // ldr q8, [x9, #96]
+	WORD $0x0e288186 // smlal v6.8h, v12.8b, v8.8b
+	WORD $0x4e288187 // smlal2 v7.8h, v12.16b, v8.16b
+	WORD $0x3dc02128 // ldr q8, [x9, #128]
+	WORD $0x0e2881a6 // smlal v6.8h, v13.8b, v8.8b
+	WORD $0x4e2881a7 // smlal2 v7.8h, v13.16b, v8.16b
+	WORD $0x3dc02928 // ldr q8, [x9, #160]
+	WORD $0x0e2881c6 // smlal v6.8h, v14.8b, v8.8b
+	WORD $0x4e2881c7 // smlal2 v7.8h, v14.16b, v8.16b
+	WORD $0x3dc03128 // ldr q8, [x9, #192]
+	WORD $0x0e2881e6 // smlal v6.8h, v15.8b, v8.8b
+	WORD $0x4e2881e7 // smlal2 v7.8h, v15.16b, v8.16b
+	WORD $0x3dc03928 // ldr q8, [x9, #224]
+	WORD $0x0e288206 // smlal v6.8h, v16.8b, v8.8b
+	WORD $0x4e288207 // smlal2 v7.8h, v16.16b, v8.16b
+	WORD $0x4e6028c4 // saddlp v4.4s, v6.8h
+	WORD $0x4e6028e5 // saddlp v5.4s, v7.8h
+	WORD $0x4ea5bc84 // addp v4.4s, v4.4s, v5.4s
+	WORD $0x3dc04925 // ldr q5, [x9, #288]
+	WORD $0x4f3d04a5 // sshr v5.4s, v5.4s, #3
+	WORD $0x4ea58484 // add v4.4s, v4.4s, v5.4s
+	WORD $0x7d400108 // ldr h8, [x8]
+	WORD $0x4e020508 // dup v8.8h, v8.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x3dc04129 // ldr q9, [x9, #256]
+	WORD $0x6e28dd29 // fmul v9.4s, v9.4s, v8.4s
+	WORD $0x4e29cc82 // fmla v2.4s, v4.4s, v9.4s
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x6f00e410 // movi v16.2d, #0x0
+	WORD $0x3cc14111 // ldur q17, [x8, #20]
+	WORD $0x3dc00174 // ldr q20, [x11]
+	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
+	WORD $0x3dc09d75 // ldr q21, [x11, #624]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e69 // bit v9.16b, v19.16b, v1.16b
+	WORD $0x3dc0a175 // ldr q21, [x11, #640]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6a // bit v10.16b, v19.16b, v1.16b
+	WORD $0x3dc00d74 // ldr q20, [x11, #48]
+	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
+	WORD $0x3dc09d75 // ldr q21, [x11, #624]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6b // bit v11.16b, v19.16b, v1.16b
+	WORD $0x3dc0a175 // ldr q21, [x11, #640]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6c // bit v12.16b, v19.16b, v1.16b
+	WORD $0x3dc01174 // ldr q20, [x11, #64]
+	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
+	WORD $0x3dc09d75 // ldr q21, [x11, #624]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6d // bit v13.16b, v19.16b, v1.16b
+	WORD $0x3dc0a175 // ldr q21, [x11, #640]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6e // bit v14.16b, v19.16b, v1.16b
+	WORD $0x3dc01574 // ldr q20, [x11, #80]
+	WORD $0x4e140232 // tbl v18.16b, {v17.16b}, v20.16b
+	WORD $0x3dc09d75 // ldr q21, [x11, #624]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e6f // bit v15.16b, v19.16b, v1.16b
+	WORD $0x3dc0a175 // ldr q21, [x11, #640]
+	WORD $0x6e354653 // ushl v19.16b, v18.16b, v21.16b
+	WORD $0x6ea11e70 // bit v16.16b, v19.16b, v1.16b
+	WORD $0x3dc00528 // ldr q8, [x9, #16]
+	WORD $0x0e28c126 // smull v6.8h, v9.8b, v8.8b
+	WORD $0x4e28c127 // smull2 v7.8h, v9.16b, v8.16b
+	WORD $0x3dc00d28 // ldr q8, [x9, #48]
+	WORD $0x0e288146 // smlal v6.8h, v10.8b, v8.8b
+	WORD $0x4e288147 // smlal2 v7.8h, v10.16b, v8.16b
+	WORD $0x3dc01528 // ldr q8, [x9, #80]
+	WORD $0x0e288166 // smlal v6.8h, v11.8b, v8.8b
+	WORD $0x4e288167 // smlal2 v7.8h, v11.16b, v8.16b
+	WORD $0x3dc01d28 // ldr q8, [x9, #112]
+	WORD $0x0e288186 // smlal v6.8h, v12.8b, v8.8b
+	WORD $0x4e288187 // smlal2 v7.8h, v12.16b, v8.16b
+	WORD $0x3dc02528 // ldr q8, [x9, #144]
+	WORD $0x0e2881a6 // smlal v6.8h, v13.8b, v8.8b
+	WORD $0x4e2881a7 // smlal2 v7.8h, v13.16b, v8.16b
+	WORD $0x3dc02d28 // ldr q8, [x9, #176]
+	WORD $0x0e2881c6 // smlal v6.8h, v14.8b, v8.8b
+	WORD $0x4e2881c7 // smlal2 v7.8h, v14.16b, v8.16b
+	WORD $0x3dc03528 // ldr q8, [x9, #208]
+	WORD $0x0e2881e6 // smlal v6.8h, v15.8b, v8.8b
+	WORD $0x4e2881e7 // smlal2 v7.8h, v15.16b, v8.16b
+	WORD $0x3dc03d28 // ldr q8, [x9, #240]
+	WORD $0x0e288206 // smlal v6.8h, v16.8b, v8.8b
+	WORD $0x4e288207 // smlal2 v7.8h, v16.16b, v8.16b
+	WORD $0x4e6028c4 // saddlp v4.4s, v6.8h
+	WORD $0x4e6028e5 // saddlp v5.4s, v7.8h
+	WORD $0x4ea5bc84 // addp v4.4s, v4.4s, v5.4s
+	WORD $0x3dc04d25 // ldr q5, [x9, #304]
+	WORD $0x4f3d04a5 // sshr v5.4s, v5.4s, #3
+	WORD $0x4ea58484 // add v4.4s, v4.4s, v5.4s
+	WORD $0x7d402508 // ldr h8, [x8, #18]
+	WORD $0x4e020508 // dup v8.8h, v8.h[0]
+	WORD $0x0e217908 // fcvtl v8.4s, v8.4h
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x3dc04529 // ldr q9, [x9, #272]
+	WORD $0x6e28dd29 // fmul v9.4s, v9.4s, v8.4s
+	WORD $0x4e29cc83 // fmla v3.4s, v4.4s, v9.4s
+	ADD $36, R8, R8
+	ADD $448, R9, R9
+	SUBS $1, R10, R10
+	BGT super
+	WORD $0x6e23d442 // faddp v2.4s, v2.4s, v3.4s
+	WORD $0x6e22d442 // faddp v2.4s, v2.4s, v2.4s
+	WORD $0x7e30d842 // faddp s2, v2.2s
+	WORD $0xbd000002 // str s2, [x0]
+	ADD $4, R0, R0
+	ADD $4, R6, R6
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileStreamQ10DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileStreamQ10DOT(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e441 // movi v1.16b, #0x2
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+super:
+	WORD $0x3dc048e4 // ldr q4, [x7, #288]
+	WORD $0x4f3d0484 // sshr v4.4s, v4.4s, #3
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x3cc020ce // ldur q14, [x6, #2]
+	WORD $0x3dc00131 // ldr q17, [x9]
+	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
+	WORD $0x3dc09d32 // ldr q18, [x9, #624]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e06 // bit v6.16b, v16.16b, v1.16b
+	WORD $0x3dc0a132 // ldr q18, [x9, #640]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e07 // bit v7.16b, v16.16b, v1.16b
+	WORD $0x3dc00d31 // ldr q17, [x9, #48]
+	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
+	WORD $0x3dc09d32 // ldr q18, [x9, #624]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e08 // bit v8.16b, v16.16b, v1.16b
+	WORD $0x3dc0a132 // ldr q18, [x9, #640]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e09 // bit v9.16b, v16.16b, v1.16b
+	WORD $0x3dc01131 // ldr q17, [x9, #64]
+	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
+	WORD $0x3dc09d32 // ldr q18, [x9, #624]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0a // bit v10.16b, v16.16b, v1.16b
+	WORD $0x3dc0a132 // ldr q18, [x9, #640]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0b // bit v11.16b, v16.16b, v1.16b
+	WORD $0x3dc01531 // ldr q17, [x9, #80]
+	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
+	WORD $0x3dc09d32 // ldr q18, [x9, #624]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0c // bit v12.16b, v16.16b, v1.16b
+	WORD $0x3dc0a132 // ldr q18, [x9, #640]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0d // bit v13.16b, v16.16b, v1.16b
+	WORD $0x3dc000e5 // ldr q5, [x7]
+	WORD $0x4e8594c4 // sdot v4.4s, v6.16b, v5.16b
+	WORD $0x3dc008e5 // ldr q5, [x7, #32]
+	WORD $0x4e8594e4 // sdot v4.4s, v7.16b, v5.16b
+	WORD $0x3dc010e5 // ldr q5, [x7, #64]
+	WORD $0x4e859504 // sdot v4.4s, v8.16b, v5.16b
+	WORD $0x3dc018e5 // ldr q5, [x7, #96]
+	WORD $0x4e859524 // sdot v4.4s, v9.16b, v5.16b
+	WORD $0x3dc020e5 // ldr q5, [x7, #128]
+	WORD $0x4e859544 // sdot v4.4s, v10.16b, v5.16b
+	WORD $0x3dc028e5 // ldr q5, [x7, #160]
+	WORD $0x4e859564 // sdot v4.4s, v11.16b, v5.16b
+	WORD $0x3dc030e5 // ldr q5, [x7, #192]
+	WORD $0x4e859584 // sdot v4.4s, v12.16b, v5.16b
+	WORD $0x3dc038e5 // ldr q5, [x7, #224]
+	WORD $0x4e8595a4 // sdot v4.4s, v13.16b, v5.16b
+	WORD $0x7d4000c5 // ldr h5, [x6]
+	WORD $0x4e0204a5 // dup v5.8h, v5.h[0]
+	WORD $0x0e2178a5 // fcvtl v5.4s, v5.4h
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x3dc040e6 // ldr q6, [x7, #256]
+	WORD $0x6e25dcc6 // fmul v6.4s, v6.4s, v5.4s
+	WORD $0x4e26cc82 // fmla v2.4s, v4.4s, v6.4s
+	WORD $0x3dc04ce4 // ldr q4, [x7, #304]
+	WORD $0x4f3d0484 // sshr v4.4s, v4.4s, #3
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x3cc140ce // ldur q14, [x6, #20]
+	WORD $0x3dc00131 // ldr q17, [x9]
+	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
+	WORD $0x3dc09d32 // ldr q18, [x9, #624]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e06 // bit v6.16b, v16.16b, v1.16b
+	WORD $0x3dc0a132 // ldr q18, [x9, #640]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e07 // bit v7.16b, v16.16b, v1.16b
+	WORD $0x3dc00d31 // ldr q17, [x9, #48]
+	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
+	WORD $0x3dc09d32 // ldr q18, [x9, #624]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e08 // bit v8.16b, v16.16b, v1.16b
+	WORD $0x3dc0a132 // ldr q18, [x9, #640]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e09 // bit v9.16b, v16.16b, v1.16b
+	WORD $0x3dc01131 // ldr q17, [x9, #64]
+	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
+	WORD $0x3dc09d32 // ldr q18, [x9, #624]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0a // bit v10.16b, v16.16b, v1.16b
+	WORD $0x3dc0a132 // ldr q18, [x9, #640]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0b // bit v11.16b, v16.16b, v1.16b
+	WORD $0x3dc01531 // ldr q17, [x9, #80]
+	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
+	WORD $0x3dc09d32 // ldr q18, [x9, #624]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0c // bit v12.16b, v16.16b, v1.16b
+	WORD $0x3dc0a132 // ldr q18, [x9, #640]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0d // bit v13.16b, v16.16b, v1.16b
+	WORD $0x3dc004e5 // ldr q5, [x7, #16]
+	WORD $0x4e8594c4 // sdot v4.4s, v6.16b, v5.16b
+	WORD $0x3dc00ce5 // ldr q5, [x7, #48]
+	WORD $0x4e8594e4 // sdot v4.4s, v7.16b, v5.16b
+	WORD $0x3dc014e5 // ldr q5, [x7, #80]
+	WORD $0x4e859504 // sdot v4.4s, v8.16b, v5.16b
+	WORD $0x3dc01ce5 // ldr q5, [x7, #112]
+	WORD $0x4e859524 // sdot v4.4s, v9.16b, v5.16b
+	WORD $0x3dc024e5 // ldr q5, [x7, #144]
+	WORD $0x4e859544 // sdot v4.4s, v10.16b, v5.16b
+	WORD $0x3dc02ce5 // ldr q5, [x7, #176]
+	WORD $0x4e859564 // sdot v4.4s, v11.16b, v5.16b
+	WORD $0x3dc034e5 // ldr q5, [x7, #208]
+	WORD $0x4e859584 // sdot v4.4s, v12.16b, v5.16b
+	WORD $0x3dc03ce5 // ldr q5, [x7, #240]
+	WORD $0x4e8595a4 // sdot v4.4s, v13.16b, v5.16b
+	WORD $0x7d4024c5 // ldr h5, [x6, #18]
+	WORD $0x4e0204a5 // dup v5.8h, v5.h[0]
+	WORD $0x0e2178a5 // fcvtl v5.4s, v5.4h
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x3dc044e6 // ldr q6, [x7, #272]
+	WORD $0x6e25dcc6 // fmul v6.4s, v6.4s, v5.4s
+	WORD $0x4e26cc83 // fmla v3.4s, v4.4s, v6.4s
+	ADD $36, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e23d442 // faddp v2.4s, v2.4s, v3.4s
+	WORD $0x6e22d442 // faddp v2.4s, v2.4s, v2.4s
+	WORD $0x7e30d842 // faddp s2, v2.2s
+	WORD $0xbd000002 // str s2, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileFarQ10DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileFarQ10DOT(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e441 // movi v1.16b, #0x2
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+super:
+	WORD $0xf99000c2 // prfm pldl2keep, [x6, #8192]
+	WORD $0x3dc048e4 // ldr q4, [x7, #288]
+	WORD $0x4f3d0484 // sshr v4.4s, v4.4s, #3
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x3cc020ce // ldur q14, [x6, #2]
+	WORD $0x3dc00131 // ldr q17, [x9]
+	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
+	WORD $0x3dc09d32 // ldr q18, [x9, #624]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e06 // bit v6.16b, v16.16b, v1.16b
+	WORD $0x3dc0a132 // ldr q18, [x9, #640]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e07 // bit v7.16b, v16.16b, v1.16b
+	WORD $0x3dc00d31 // ldr q17, [x9, #48]
+	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
+	WORD $0x3dc09d32 // ldr q18, [x9, #624]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e08 // bit v8.16b, v16.16b, v1.16b
+	WORD $0x3dc0a132 // ldr q18, [x9, #640]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e09 // bit v9.16b, v16.16b, v1.16b
+	WORD $0x3dc01131 // ldr q17, [x9, #64]
+	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
+	WORD $0x3dc09d32 // ldr q18, [x9, #624]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0a // bit v10.16b, v16.16b, v1.16b
+	WORD $0x3dc0a132 // ldr q18, [x9, #640]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0b // bit v11.16b, v16.16b, v1.16b
+	WORD $0x3dc01531 // ldr q17, [x9, #80]
+	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
+	WORD $0x3dc09d32 // ldr q18, [x9, #624]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0c // bit v12.16b, v16.16b, v1.16b
+	WORD $0x3dc0a132 // ldr q18, [x9, #640]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0d // bit v13.16b, v16.16b, v1.16b
+	WORD $0x3dc000e5 // ldr q5, [x7]
+	WORD $0x4e8594c4 // sdot v4.4s, v6.16b, v5.16b
+	WORD $0x3dc008e5 // ldr q5, [x7, #32]
+	WORD $0x4e8594e4 // sdot v4.4s, v7.16b, v5.16b
+	WORD $0x3dc010e5 // ldr q5, [x7, #64]
+	WORD $0x4e859504 // sdot v4.4s, v8.16b, v5.16b
+	WORD $0x3dc018e5 // ldr q5, [x7, #96]
+	WORD $0x4e859524 // sdot v4.4s, v9.16b, v5.16b
+	WORD $0x3dc020e5 // ldr q5, [x7, #128]
+	WORD $0x4e859544 // sdot v4.4s, v10.16b, v5.16b
+	WORD $0x3dc028e5 // ldr q5, [x7, #160]
+	WORD $0x4e859564 // sdot v4.4s, v11.16b, v5.16b
+	WORD $0x3dc030e5 // ldr q5, [x7, #192]
+	WORD $0x4e859584 // sdot v4.4s, v12.16b, v5.16b
+	WORD $0x3dc038e5 // ldr q5, [x7, #224]
+	WORD $0x4e8595a4 // sdot v4.4s, v13.16b, v5.16b
+	WORD $0x7d4000c5 // ldr h5, [x6]
+	WORD $0x4e0204a5 // dup v5.8h, v5.h[0]
+	WORD $0x0e2178a5 // fcvtl v5.4s, v5.4h
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x3dc040e6 // ldr q6, [x7, #256]
+	WORD $0x6e25dcc6 // fmul v6.4s, v6.4s, v5.4s
+	WORD $0x4e26cc82 // fmla v2.4s, v4.4s, v6.4s
+	WORD $0x3dc04ce4 // ldr q4, [x7, #304]
+	WORD $0x4f3d0484 // sshr v4.4s, v4.4s, #3
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x3cc140ce // ldur q14, [x6, #20]
+	WORD $0x3dc00131 // ldr q17, [x9]
+	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
+	WORD $0x3dc09d32 // ldr q18, [x9, #624]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e06 // bit v6.16b, v16.16b, v1.16b
+	WORD $0x3dc0a132 // ldr q18, [x9, #640]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e07 // bit v7.16b, v16.16b, v1.16b
+	WORD $0x3dc00d31 // ldr q17, [x9, #48]
+	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
+	WORD $0x3dc09d32 // ldr q18, [x9, #624]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e08 // bit v8.16b, v16.16b, v1.16b
+	WORD $0x3dc0a132 // ldr q18, [x9, #640]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e09 // bit v9.16b, v16.16b, v1.16b
+	WORD $0x3dc01131 // ldr q17, [x9, #64]
+	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
+	WORD $0x3dc09d32 // ldr q18, [x9, #624]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0a // bit v10.16b, v16.16b, v1.16b
+	WORD $0x3dc0a132 // ldr q18, [x9, #640]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0b // bit v11.16b, v16.16b, v1.16b
+	WORD $0x3dc01531 // ldr q17, [x9, #80]
+	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
+	WORD $0x3dc09d32 // ldr q18, [x9, #624]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0c // bit v12.16b, v16.16b, v1.16b
+	WORD $0x3dc0a132 // ldr q18, [x9, #640]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0d // bit v13.16b, v16.16b, v1.16b
+	WORD $0x3dc004e5 // ldr q5, [x7, #16]
+	WORD $0x4e8594c4 // sdot v4.4s, v6.16b, v5.16b
+	WORD $0x3dc00ce5 // ldr q5, [x7, #48]
+	WORD $0x4e8594e4 // sdot v4.4s, v7.16b, v5.16b
+	WORD $0x3dc014e5 // ldr q5, [x7, #80]
+	WORD $0x4e859504 // sdot v4.4s, v8.16b, v5.16b
+	WORD $0x3dc01ce5 // ldr q5, [x7, #112]
+	WORD $0x4e859524 // sdot v4.4s, v9.16b, v5.16b
+	WORD $0x3dc024e5 // ldr q5, [x7, #144]
+	WORD $0x4e859544 // sdot v4.4s, v10.16b, v5.16b
+	WORD $0x3dc02ce5 // ldr q5, [x7, #176]
+	WORD $0x4e859564 // sdot v4.4s, v11.16b, v5.16b
+	WORD $0x3dc034e5 // ldr q5, [x7, #208]
+	WORD $0x4e859584 // sdot v4.4s, v12.16b, v5.16b
+	WORD $0x3dc03ce5 // ldr q5, [x7, #240]
+	WORD $0x4e8595a4 // sdot v4.4s, v13.16b, v5.16b
+	WORD $0x7d4024c5 // ldr h5, [x6, #18]
+	WORD $0x4e0204a5 // dup v5.8h, v5.h[0]
+	WORD $0x0e2178a5 // fcvtl v5.4s, v5.4h
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x3dc044e6 // ldr q6, [x7, #272]
+	WORD $0x6e25dcc6 // fmul v6.4s, v6.4s, v5.4s
+	WORD $0x4e26cc83 // fmla v3.4s, v4.4s, v6.4s
+	ADD $36, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e23d442 // faddp v2.4s, v2.4s, v3.4s
+	WORD $0x6e22d442 // faddp v2.4s, v2.4s, v2.4s
+	WORD $0x7e30d842 // faddp s2, v2.2s
+	WORD $0xbd000002 // str s2, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileScatterQ10DOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+TEXT ·fileScatterQ10DOT(SB), NOSPLIT, $0-56
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+32(FP), R3
+	MOVD n+40(FP), R4
+	MOVD rows+48(FP), R5
+	MOVD index+24(FP), R6
+	MOVD $neonTable<>(SB), R11
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e441 // movi v1.16b, #0x2
+row:
+	MOVW 0(R6), R8
+	MUL R2, R8, R8
+	ADD R1, R8, R8
+	MOVD R8, R7
+	CMP $4, R5
+	BLE last
+	MOVW 16(R6), R7
+	MUL R2, R7, R7
+	ADD R1, R7, R7
+last:
+	MOVD R3, R9
+	MOVD R4, R10
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+super:
+	WORD $0xf98000e2 // prfm pldl2keep, [x7]
+	ADD $36, R7, R7
+	WORD $0x3dc04924 // ldr q4, [x9, #288]
+	WORD $0x4f3d0484 // sshr v4.4s, v4.4s, #3
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x3cc0210e // ldur q14, [x8, #2]
+	WORD $0x3dc00171 // ldr q17, [x11]
+	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
+	WORD $0x3dc09d72 // ldr q18, [x11, #624]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e06 // bit v6.16b, v16.16b, v1.16b
+	WORD $0x3dc0a172 // ldr q18, [x11, #640]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e07 // bit v7.16b, v16.16b, v1.16b
+	WORD $0x3dc00d71 // ldr q17, [x11, #48]
+	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
+	WORD $0x3dc09d72 // ldr q18, [x11, #624]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e08 // bit v8.16b, v16.16b, v1.16b
+	WORD $0x3dc0a172 // ldr q18, [x11, #640]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e09 // bit v9.16b, v16.16b, v1.16b
+	WORD $0x3dc01171 // ldr q17, [x11, #64]
+	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
+	WORD $0x3dc09d72 // ldr q18, [x11, #624]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0a // bit v10.16b, v16.16b, v1.16b
+	WORD $0x3dc0a172 // ldr q18, [x11, #640]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0b // bit v11.16b, v16.16b, v1.16b
+	WORD $0x3dc01571 // ldr q17, [x11, #80]
+	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
+	WORD $0x3dc09d72 // ldr q18, [x11, #624]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0c // bit v12.16b, v16.16b, v1.16b
+	WORD $0x3dc0a172 // ldr q18, [x11, #640]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0d // bit v13.16b, v16.16b, v1.16b
+	WORD $0x3dc00125 // ldr q5, [x9]
+	WORD $0x4e8594c4 // sdot v4.4s, v6.16b, v5.16b
+	WORD $0x3dc00925 // ldr q5, [x9, #32]
+	WORD $0x4e8594e4 // sdot v4.4s, v7.16b, v5.16b
+	WORD $0x3dc01125 // ldr q5, [x9, #64]
+	WORD $0x4e859504 // sdot v4.4s, v8.16b, v5.16b
+	WORD $0x3dc01925 // ldr q5, [x9, #96]
+	WORD $0x4e859524 // sdot v4.4s, v9.16b, v5.16b
+	WORD $0x3dc02125 // ldr q5, [x9, #128]
+	WORD $0x4e859544 // sdot v4.4s, v10.16b, v5.16b
+	WORD $0x3dc02925 // ldr q5, [x9, #160]
+	WORD $0x4e859564 // sdot v4.4s, v11.16b, v5.16b
+	WORD $0x3dc03125 // ldr q5, [x9, #192]
+	WORD $0x4e859584 // sdot v4.4s, v12.16b, v5.16b
+	WORD $0x3dc03925 // ldr q5, [x9, #224]
+	WORD $0x4e8595a4 // sdot v4.4s, v13.16b, v5.16b
+	WORD $0x7d400105 // ldr h5, [x8]
+	WORD $0x4e0204a5 // dup v5.8h, v5.h[0]
+	WORD $0x0e2178a5 // fcvtl v5.4s, v5.4h
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x3dc04126 // ldr q6, [x9, #256]
+	WORD $0x6e25dcc6 // fmul v6.4s, v6.4s, v5.4s
+	WORD $0x4e26cc82 // fmla v2.4s, v4.4s, v6.4s
+	WORD $0x3dc04d24 // ldr q4, [x9, #304]
+	WORD $0x4f3d0484 // sshr v4.4s, v4.4s, #3
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x3cc1410e // ldur q14, [x8, #20]
+	WORD $0x3dc00171 // ldr q17, [x11]
+	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
+	WORD $0x3dc09d72 // ldr q18, [x11, #624]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e06 // bit v6.16b, v16.16b, v1.16b
+	WORD $0x3dc0a172 // ldr q18, [x11, #640]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e07 // bit v7.16b, v16.16b, v1.16b
+	WORD $0x3dc00d71 // ldr q17, [x11, #48]
+	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
+	WORD $0x3dc09d72 // ldr q18, [x11, #624]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e08 // bit v8.16b, v16.16b, v1.16b
+	WORD $0x3dc0a172 // ldr q18, [x11, #640]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e09 // bit v9.16b, v16.16b, v1.16b
+	WORD $0x3dc01171 // ldr q17, [x11, #64]
+	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
+	WORD $0x3dc09d72 // ldr q18, [x11, #624]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0a // bit v10.16b, v16.16b, v1.16b
+	WORD $0x3dc0a172 // ldr q18, [x11, #640]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0b // bit v11.16b, v16.16b, v1.16b
+	WORD $0x3dc01571 // ldr q17, [x11, #80]
+	WORD $0x4e1101cf // tbl v15.16b, {v14.16b}, v17.16b
+	WORD $0x3dc09d72 // ldr q18, [x11, #624]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0c // bit v12.16b, v16.16b, v1.16b
+	WORD $0x3dc0a172 // ldr q18, [x11, #640]
+	WORD $0x6e3245f0 // ushl v16.16b, v15.16b, v18.16b
+	WORD $0x6ea11e0d // bit v13.16b, v16.16b, v1.16b
+	WORD $0x3dc00525 // ldr q5, [x9, #16]
+	WORD $0x4e8594c4 // sdot v4.4s, v6.16b, v5.16b
+	WORD $0x3dc00d25 // ldr q5, [x9, #48]
+	WORD $0x4e8594e4 // sdot v4.4s, v7.16b, v5.16b
+	WORD $0x3dc01525 // ldr q5, [x9, #80]
+	WORD $0x4e859504 // sdot v4.4s, v8.16b, v5.16b
+	WORD $0x3dc01d25 // ldr q5, [x9, #112]
+	WORD $0x4e859524 // sdot v4.4s, v9.16b, v5.16b
+	WORD $0x3dc02525 // ldr q5, [x9, #144]
+	WORD $0x4e859544 // sdot v4.4s, v10.16b, v5.16b
+	WORD $0x3dc02d25 // ldr q5, [x9, #176]
+	WORD $0x4e859564 // sdot v4.4s, v11.16b, v5.16b
+	WORD $0x3dc03525 // ldr q5, [x9, #208]
+	WORD $0x4e859584 // sdot v4.4s, v12.16b, v5.16b
+	WORD $0x3dc03d25 // ldr q5, [x9, #240]
+	WORD $0x4e8595a4 // sdot v4.4s, v13.16b, v5.16b
+	WORD $0x7d402505 // ldr h5, [x8, #18]
+	WORD $0x4e0204a5 // dup v5.8h, v5.h[0]
+	WORD $0x0e2178a5 // fcvtl v5.4s, v5.4h
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x3dc04526 // ldr q6, [x9, #272]
+	WORD $0x6e25dcc6 // fmul v6.4s, v6.4s, v5.4s
+	WORD $0x4e26cc83 // fmla v3.4s, v4.4s, v6.4s
+	ADD $36, R8, R8
+	ADD $448, R9, R9
+	SUBS $1, R10, R10
+	BGT super
+	WORD $0x6e23d442 // faddp v2.4s, v2.4s, v3.4s
+	WORD $0x6e22d442 // faddp v2.4s, v2.4s, v2.4s
+	WORD $0x7e30d842 // faddp s2, v2.2s
+	WORD $0xbd000002 // str s2, [x0]
+	ADD $4, R0, R0
+	ADD $4, R6, R6
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func packQ10NEON(dst, src *byte, n, ahead uintptr)
+TEXT ·packQ10NEON(SB), NOSPLIT, $0-32
+	MOVD dst+0(FP), R0
+	MOVD src+8(FP), R1
+	MOVD n+16(FP), R2
+	MOVD ahead+24(FP), R3
+	MOVD $neonTable<>(SB), R4
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e441 // movi v1.16b, #0x2
+	ADD R1, R3, R3
+super:
+	WORD $0xf9800062 // prfm pldl2keep, [x3]
+	WORD $0x7d400022 // ldr h2, [x1]
+	WORD $0x4e020442 // dup v2.8h, v2.h[0]
+	WORD $0xfd000002 // str d2, [x0]
+	WORD $0x7d402422 // ldr h2, [x1, #18]
+	WORD $0x4e020442 // dup v2.8h, v2.h[0]
+	WORD $0xfd000402 // str d2, [x0, #8]
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x3cc0202a // ldur q10, [x1, #2]
+	WORD $0x3dc0008d // ldr q13, [x4]
+	WORD $0x4e0d014b // tbl v11.16b, {v10.16b}, v13.16b
+	WORD $0x3dc09c8e // ldr q14, [x4, #624]
+	WORD $0x6e2e456c // ushl v12.16b, v11.16b, v14.16b
+	WORD $0x6ea11d82 // bit v2.16b, v12.16b, v1.16b
+	WORD $0x3dc0a08e // ldr q14, [x4, #640]
+	WORD $0x6e2e456c // ushl v12.16b, v11.16b, v14.16b
+	WORD $0x6ea11d83 // bit v3.16b, v12.16b, v1.16b
+	WORD $0x3dc00c8d // ldr q13, [x4, #48]
+	WORD $0x4e0d014b // tbl v11.16b, {v10.16b}, v13.16b
+	WORD $0x3dc09c8e // ldr q14, [x4, #624]
+	WORD $0x6e2e456c // ushl v12.16b, v11.16b, v14.16b
+	WORD $0x6ea11d84 // bit v4.16b, v12.16b, v1.16b
+	WORD $0x3dc0a08e // ldr q14, [x4, #640]
+	WORD $0x6e2e456c // ushl v12.16b, v11.16b, v14.16b
+	WORD $0x6ea11d85 // bit v5.16b, v12.16b, v1.16b
+	WORD $0x3dc0108d // ldr q13, [x4, #64]
+	WORD $0x4e0d014b // tbl v11.16b, {v10.16b}, v13.16b
+	WORD $0x3dc09c8e // ldr q14, [x4, #624]
+	WORD $0x6e2e456c // ushl v12.16b, v11.16b, v14.16b
+	WORD $0x6ea11d86 // bit v6.16b, v12.16b, v1.16b
+	WORD $0x3dc0a08e // ldr q14, [x4, #640]
+	WORD $0x6e2e456c // ushl v12.16b, v11.16b, v14.16b
+	WORD $0x6ea11d87 // bit v7.16b, v12.16b, v1.16b
+	WORD $0x3dc0148d // ldr q13, [x4, #80]
+	WORD $0x4e0d014b // tbl v11.16b, {v10.16b}, v13.16b
+	WORD $0x3dc09c8e // ldr q14, [x4, #624]
+	WORD $0x6e2e456c // ushl v12.16b, v11.16b, v14.16b
+	WORD $0x6ea11d88 // bit v8.16b, v12.16b, v1.16b
+	WORD $0x3dc0a08e // ldr q14, [x4, #640]
+	WORD $0x6e2e456c // ushl v12.16b, v11.16b, v14.16b
+	WORD $0x6ea11d89 // bit v9.16b, v12.16b, v1.16b
+	WORD $0x4ea21c4a // mov v10.16b, v2.16b
+	WORD $0x6f0a548a // sli v10.16b, v4.16b, #2
+	WORD $0x6f0c54ca // sli v10.16b, v6.16b, #4
+	WORD $0x6f0e550a // sli v10.16b, v8.16b, #6
+	WORD $0x3d80040a // str q10, [x0, #16]
+	WORD $0x4ea31c6a // mov v10.16b, v3.16b
+	WORD $0x6f0a54aa // sli v10.16b, v5.16b, #2
+	WORD $0x6f0c54ea // sli v10.16b, v7.16b, #4
+	WORD $0x6f0e552a // sli v10.16b, v9.16b, #6
+	WORD $0x3d800c0a // str q10, [x0, #48]
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x3cc1402a // ldur q10, [x1, #20]
+	WORD $0x3dc0008d // ldr q13, [x4]
+	WORD $0x4e0d014b // tbl v11.16b, {v10.16b}, v13.16b
+	WORD $0x3dc09c8e // ldr q14, [x4, #624]
+	WORD $0x6e2e456c // ushl v12.16b, v11.16b, v14.16b
+	WORD $0x6ea11d82 // bit v2.16b, v12.16b, v1.16b
+	WORD $0x3dc0a08e // ldr q14, [x4, #640]
+	WORD $0x6e2e456c // ushl v12.16b, v11.16b, v14.16b
+	WORD $0x6ea11d83 // bit v3.16b, v12.16b, v1.16b
+	WORD $0x3dc00c8d // ldr q13, [x4, #48]
+	WORD $0x4e0d014b // tbl v11.16b, {v10.16b}, v13.16b
+	WORD $0x3dc09c8e // ldr q14, [x4, #624]
+	WORD $0x6e2e456c // ushl v12.16b, v11.16b, v14.16b
+	WORD $0x6ea11d84 // bit v4.16b, v12.16b, v1.16b
+	WORD $0x3dc0a08e // ldr q14, [x4, #640]
+	WORD $0x6e2e456c // ushl v12.16b, v11.16b, v14.16b
+	WORD $0x6ea11d85 // bit v5.16b, v12.16b, v1.16b
+	WORD $0x3dc0108d // ldr q13, [x4, #64]
+	WORD $0x4e0d014b // tbl v11.16b, {v10.16b}, v13.16b
+	WORD $0x3dc09c8e // ldr q14, [x4, #624]
+	WORD $0x6e2e456c // ushl v12.16b, v11.16b, v14.16b
+	WORD $0x6ea11d86 // bit v6.16b, v12.16b, v1.16b
+	WORD $0x3dc0a08e // ldr q14, [x4, #640]
+	WORD $0x6e2e456c // ushl v12.16b, v11.16b, v14.16b
+	WORD $0x6ea11d87 // bit v7.16b, v12.16b, v1.16b
+	WORD $0x3dc0148d // ldr q13, [x4, #80]
+	WORD $0x4e0d014b // tbl v11.16b, {v10.16b}, v13.16b
+	WORD $0x3dc09c8e // ldr q14, [x4, #624]
+	WORD $0x6e2e456c // ushl v12.16b, v11.16b, v14.16b
+	WORD $0x6ea11d88 // bit v8.16b, v12.16b, v1.16b
+	WORD $0x3dc0a08e // ldr q14, [x4, #640]
+	WORD $0x6e2e456c // ushl v12.16b, v11.16b, v14.16b
+	WORD $0x6ea11d89 // bit v9.16b, v12.16b, v1.16b
+	WORD $0x4ea21c4a // mov v10.16b, v2.16b
+	WORD $0x6f0a548a // sli v10.16b, v4.16b, #2
+	WORD $0x6f0c54ca // sli v10.16b, v6.16b, #4
+	WORD $0x6f0e550a // sli v10.16b, v8.16b, #6
+	WORD $0x3d80080a // str q10, [x0, #32]
+	WORD $0x4ea31c6a // mov v10.16b, v3.16b
+	WORD $0x6f0a54aa // sli v10.16b, v5.16b, #2
+	WORD $0x6f0c54ea // sli v10.16b, v7.16b, #4
+	WORD $0x6f0e552a // sli v10.16b, v9.16b, #6
+	WORD $0x3d80100a // str q10, [x0, #64]
+	ADD $36, R1, R1
+	ADD $36, R3, R3
+	ADD $80, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func fileStreamQ20NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileStreamQ20NEON(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+super:
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x3cc140d1 // ldur q17, [x6, #20]
+	WORD $0x3dc0a532 // ldr q18, [x9, #656]
+	WORD $0x4e122208 // tbl v8.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a933 // ldr q19, [x9, #672]
+	WORD $0x6e334508 // ushl v8.16b, v8.16b, v19.16b
+	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
+	WORD $0x3dc0ad32 // ldr q18, [x9, #688]
+	WORD $0x4e122209 // tbl v9.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a933 // ldr q19, [x9, #672]
+	WORD $0x6e334529 // ushl v9.16b, v9.16b, v19.16b
+	WORD $0x4e201d29 // and v9.16b, v9.16b, v0.16b
+	WORD $0x3dc0b132 // ldr q18, [x9, #704]
+	WORD $0x4e12220a // tbl v10.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a933 // ldr q19, [x9, #672]
+	WORD $0x6e33454a // ushl v10.16b, v10.16b, v19.16b
+	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
+	WORD $0x3dc0b532 // ldr q18, [x9, #720]
+	WORD $0x4e12220b // tbl v11.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a933 // ldr q19, [x9, #672]
+	WORD $0x6e33456b // ushl v11.16b, v11.16b, v19.16b
+	WORD $0x4e201d6b // and v11.16b, v11.16b, v0.16b
+	WORD $0x3dc0b932 // ldr q18, [x9, #736]
+	WORD $0x4e12220c // tbl v12.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a933 // ldr q19, [x9, #672]
+	WORD $0x6e33458c // ushl v12.16b, v12.16b, v19.16b
+	WORD $0x4e201d8c // and v12.16b, v12.16b, v0.16b
+	WORD $0x3dc0bd32 // ldr q18, [x9, #752]
+	WORD $0x4e12220d // tbl v13.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a933 // ldr q19, [x9, #672]
+	WORD $0x6e3345ad // ushl v13.16b, v13.16b, v19.16b
+	WORD $0x4e201dad // and v13.16b, v13.16b, v0.16b
+	WORD $0x3dc0c132 // ldr q18, [x9, #768]
+	WORD $0x4e12220e // tbl v14.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a933 // ldr q19, [x9, #672]
+	WORD $0x6e3345ce // ushl v14.16b, v14.16b, v19.16b
+	WORD $0x4e201dce // and v14.16b, v14.16b, v0.16b
+	WORD $0x3dc0c532 // ldr q18, [x9, #784]
+	WORD $0x4e12220f // tbl v15.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a933 // ldr q19, [x9, #672]
+	WORD $0x6e3345ef // ushl v15.16b, v15.16b, v19.16b
+	WORD $0x4e201def // and v15.16b, v15.16b, v0.16b
+	WORD $0x3dc000e7 // ldr q7, [x7]
+	WORD $0x0e27c105 // smull v5.8h, v8.8b, v7.8b
+	WORD $0x4e27c106 // smull2 v6.8h, v8.16b, v7.16b
+	WORD $0x3dc008e7 // ldr q7, [x7, #32]
+	WORD $0x0e278125 // smlal v5.8h, v9.8b, v7.8b
+	WORD $0x4e278126 // smlal2 v6.8h, v9.16b, v7.16b
+	WORD $0x3dc010e7 // ldr q7, [x7, #64]
+	WORD $0x0e278145 // smlal v5.8h, v10.8b, v7.8b
+	WORD $0x4e278146 // smlal2 v6.8h, v10.16b, v7.16b
+	WORD $0x3dc018e7 // ldr q7, [x7, #96]
+	WORD $0x0e278165 // smlal v5.8h, v11.8b, v7.8b
+	WORD $0x4e278166 // smlal2 v6.8h, v11.16b, v7.16b
+	WORD $0x3dc020e7 // ldr q7, [x7, #128]
+	WORD $0x0e278185 // smlal v5.8h, v12.8b, v7.8b
+	WORD $0x4e278186 // smlal2 v6.8h, v12.16b, v7.16b
+	WORD $0x3dc028e7 // ldr q7, [x7, #160]
+	WORD $0x0e2781a5 // smlal v5.8h, v13.8b, v7.8b
+	WORD $0x4e2781a6 // smlal2 v6.8h, v13.16b, v7.16b
+	WORD $0x3dc030e7 // ldr q7, [x7, #192]
+	WORD $0x0e2781c5 // smlal v5.8h, v14.8b, v7.8b
+	WORD $0x4e2781c6 // smlal2 v6.8h, v14.16b, v7.16b
+	WORD $0x3dc038e7 // ldr q7, [x7, #224]
+	WORD $0x0e2781e5 // smlal v5.8h, v15.8b, v7.8b
+	WORD $0x4e2781e6 // smlal2 v6.8h, v15.16b, v7.16b
+	WORD $0x4e6028a3 // saddlp v3.4s, v5.8h
+	WORD $0x4e6028c4 // saddlp v4.4s, v6.8h
+	WORD $0x4ea4bc63 // addp v3.4s, v3.4s, v4.4s
+	WORD $0x3dc048e4 // ldr q4, [x7, #288]
+	WORD $0x4f3d0484 // sshr v4.4s, v4.4s, #3
+	WORD $0x4ea48463 // add v3.4s, v3.4s, v4.4s
+	WORD $0x7d4000c7 // ldr h7, [x6]
+	WORD $0x7d4024c8 // ldr h8, [x6, #18]
+	WORD $0x4e4838e7 // zip1 v7.8h, v7.8h, v8.8h
+	WORD $0x4e4738e7 // zip1 v7.8h, v7.8h, v7.8h
+	WORD $0x0e2178e7 // fcvtl v7.4s, v7.4h
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x3dc040e8 // ldr q8, [x7, #256]
+	WORD $0x6e27dd08 // fmul v8.4s, v8.4s, v7.4s
+	WORD $0x4e28cc61 // fmla v1.4s, v3.4s, v8.4s
+	WORD $0x3cc260d0 // ldur q16, [x6, #38]
+	WORD $0x3cc380d1 // ldur q17, [x6, #56]
+	WORD $0x3dc0a532 // ldr q18, [x9, #656]
+	WORD $0x4e122208 // tbl v8.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a933 // ldr q19, [x9, #672]
+	WORD $0x6e334508 // ushl v8.16b, v8.16b, v19.16b
+	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
+	WORD $0x3dc0ad32 // ldr q18, [x9, #688]
+	WORD $0x4e122209 // tbl v9.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a933 // ldr q19, [x9, #672]
+	WORD $0x6e334529 // ushl v9.16b, v9.16b, v19.16b
+	WORD $0x4e201d29 // and v9.16b, v9.16b, v0.16b
+	WORD $0x3dc0b132 // ldr q18, [x9, #704]
+	WORD $0x4e12220a // tbl v10.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a933 // ldr q19, [x9, #672]
+	WORD $0x6e33454a // ushl v10.16b, v10.16b, v19.16b
+	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
+	WORD $0x3dc0b532 // ldr q18, [x9, #720]
+	WORD $0x4e12220b // tbl v11.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a933 // ldr q19, [x9, #672]
+	WORD $0x6e33456b // ushl v11.16b, v11.16b, v19.16b
+	WORD $0x4e201d6b // and v11.16b, v11.16b, v0.16b
+	WORD $0x3dc0b932 // ldr q18, [x9, #736]
+	WORD $0x4e12220c // tbl v12.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a933 // ldr q19, [x9, #672]
+	WORD $0x6e33458c // ushl v12.16b, v12.16b, v19.16b
+	WORD $0x4e201d8c // and v12.16b, v12.16b, v0.16b
+	WORD $0x3dc0bd32 // ldr q18, [x9, #752]
+	WORD $0x4e12220d // tbl v13.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a933 // ldr q19, [x9, #672]
+	WORD $0x6e3345ad // ushl v13.16b, v13.16b, v19.16b
+	WORD $0x4e201dad // and v13.16b, v13.16b, v0.16b
+	WORD $0x3dc0c132 // ldr q18, [x9, #768]
+	WORD $0x4e12220e // tbl v14.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a933 // ldr q19, [x9, #672]
+	WORD $0x6e3345ce // ushl v14.16b, v14.16b, v19.16b
+	WORD $0x4e201dce // and v14.16b, v14.16b, v0.16b
+	WORD $0x3dc0c532 // ldr q18, [x9, #784]
+	WORD $0x4e12220f // tbl v15.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a933 // ldr q19, [x9, #672]
+	WORD $0x6e3345ef // ushl v15.16b, v15.16b, v19.16b
+	WORD $0x4e201def // and v15.16b, v15.16b, v0.16b
+	WORD $0x3dc004e7 // ldr q7, [x7, #16]
+	WORD $0x0e27c105 // smull v5.8h, v8.8b, v7.8b
+	WORD $0x4e27c106 // smull2 v6.8h, v8.16b, v7.16b
+	WORD $0x3dc00ce7 // ldr q7, [x7, #48]
+	WORD $0x0e278125 // smlal v5.8h, v9.8b, v7.8b
+	WORD $0x4e278126 // smlal2 v6.8h, v9.16b, v7.16b
+	WORD $0x3dc014e7 // ldr q7, [x7, #80]
+	WORD $0x0e278145 // smlal v5.8h, v10.8b, v7.8b
+	WORD $0x4e278146 // smlal2 v6.8h, v10.16b, v7.16b
+	WORD $0x3dc01ce7 // ldr q7, [x7, #112]
+	WORD $0x0e278165 // smlal v5.8h, v11.8b, v7.8b
+	WORD $0x4e278166 // smlal2 v6.8h, v11.16b, v7.16b
+	WORD $0x3dc024e7 // ldr q7, [x7, #144]
+	WORD $0x0e278185 // smlal v5.8h, v12.8b, v7.8b
+	WORD $0x4e278186 // smlal2 v6.8h, v12.16b, v7.16b
+	WORD $0x3dc02ce7 // ldr q7, [x7, #176]
+	WORD $0x0e2781a5 // smlal v5.8h, v13.8b, v7.8b
+	WORD $0x4e2781a6 // smlal2 v6.8h, v13.16b, v7.16b
+	WORD $0x3dc034e7 // ldr q7, [x7, #208]
+	WORD $0x0e2781c5 // smlal v5.8h, v14.8b, v7.8b
+	WORD $0x4e2781c6 // smlal2 v6.8h, v14.16b, v7.16b
+	WORD $0x3dc03ce7 // ldr q7, [x7, #240]
+	WORD $0x0e2781e5 // smlal v5.8h, v15.8b, v7.8b
+	WORD $0x4e2781e6 // smlal2 v6.8h, v15.16b, v7.16b
+	WORD $0x4e6028a3 // saddlp v3.4s, v5.8h
+	WORD $0x4e6028c4 // saddlp v4.4s, v6.8h
+	WORD $0x4ea4bc63 // addp v3.4s, v3.4s, v4.4s
+	WORD $0x3dc04ce4 // ldr q4, [x7, #304]
+	WORD $0x4f3d0484 // sshr v4.4s, v4.4s, #3
+	WORD $0x4ea48463 // add v3.4s, v3.4s, v4.4s
+	WORD $0x7d4048c7 // ldr h7, [x6, #36]
+	WORD $0x7d406cc8 // ldr h8, [x6, #54]
+	WORD $0x4e4838e7 // zip1 v7.8h, v7.8h, v8.8h
+	WORD $0x4e4738e7 // zip1 v7.8h, v7.8h, v7.8h
+	WORD $0x0e2178e7 // fcvtl v7.4s, v7.4h
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x3dc044e8 // ldr q8, [x7, #272]
+	WORD $0x6e27dd08 // fmul v8.4s, v8.4s, v7.4s
+	WORD $0x4e28cc62 // fmla v2.4s, v3.4s, v8.4s
+	ADD $72, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e22d421 // faddp v1.4s, v1.4s, v2.4s
+	WORD $0x6e21d421 // faddp v1.4s, v1.4s, v1.4s
+	WORD $0x7e30d821 // faddp s1, v1.2s
+	WORD $0xbd000001 // str s1, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileFarQ20NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileFarQ20NEON(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+super:
+	WORD $0xf99000c2 // prfm pldl2keep, [x6, #8192]
+	WORD $0xf99020c2 // prfm pldl2keep, [x6, #8256]
+	WORD $0x3cc020d0 // ldur q16, [x6, #2]
+	WORD $0x3cc140d1 // ldur q17, [x6, #20]
+	WORD $0x3dc0a532 // ldr q18, [x9, #656]
+	WORD $0x4e122208 // tbl v8.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a933 // ldr q19, [x9, #672]
+	WORD $0x6e334508 // ushl v8.16b, v8.16b, v19.16b
+	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
+	WORD $0x3dc0ad32 // ldr q18, [x9, #688]
+	WORD $0x4e122209 // tbl v9.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a933 // ldr q19, [x9, #672]
+	WORD $0x6e334529 // ushl v9.16b, v9.16b, v19.16b
+	WORD $0x4e201d29 // and v9.16b, v9.16b, v0.16b
+	WORD $0x3dc0b132 // ldr q18, [x9, #704]
+	WORD $0x4e12220a // tbl v10.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a933 // ldr q19, [x9, #672]
+	WORD $0x6e33454a // ushl v10.16b, v10.16b, v19.16b
+	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
+	WORD $0x3dc0b532 // ldr q18, [x9, #720]
+	WORD $0x4e12220b // tbl v11.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a933 // ldr q19, [x9, #672]
+	WORD $0x6e33456b // ushl v11.16b, v11.16b, v19.16b
+	WORD $0x4e201d6b // and v11.16b, v11.16b, v0.16b
+	WORD $0x3dc0b932 // ldr q18, [x9, #736]
+	WORD $0x4e12220c // tbl v12.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a933 // ldr q19, [x9, #672]
+	WORD $0x6e33458c // ushl v12.16b, v12.16b, v19.16b
+	WORD $0x4e201d8c // and v12.16b, v12.16b, v0.16b
+	WORD $0x3dc0bd32 // ldr q18, [x9, #752]
+	WORD $0x4e12220d // tbl v13.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a933 // ldr q19, [x9, #672]
+	WORD $0x6e3345ad // ushl v13.16b, v13.16b, v19.16b
+	WORD $0x4e201dad // and v13.16b, v13.16b, v0.16b
+	WORD $0x3dc0c132 // ldr q18, [x9, #768]
+	WORD $0x4e12220e // tbl v14.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a933 // ldr q19, [x9, #672]
+	WORD $0x6e3345ce // ushl v14.16b, v14.16b, v19.16b
+	WORD $0x4e201dce // and v14.16b, v14.16b, v0.16b
+	WORD $0x3dc0c532 // ldr q18, [x9, #784]
+	WORD $0x4e12220f // tbl v15.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a933 // ldr q19, [x9, #672]
+	WORD $0x6e3345ef // ushl v15.16b, v15.16b, v19.16b
+	WORD $0x4e201def // and v15.16b, v15.16b, v0.16b
+	WORD $0x3dc000e7 // ldr q7, [x7]
+	WORD $0x0e27c105 // smull v5.8h, v8.8b, v7.8b
+	WORD $0x4e27c106 // smull2 v6.8h, v8.16b, v7.16b
+	WORD $0x3dc008e7 // ldr q7, [x7, #32]
+	WORD $0x0e278125 // smlal v5.8h, v9.8b, v7.8b
+	WORD $0x4e278126 // smlal2 v6.8h, v9.16b, v7.16b
+	WORD $0x3dc010e7 // ldr q7, [x7, #64]
+	WORD $0x0e278145 // smlal v5.8h, v10.8b, v7.8b
+	WORD $0x4e278146 // smlal2 v6.8h, v10.16b, v7.16b
+	WORD $0x3dc018e7 // ldr q7, [x7, #96]
+	WORD $0x0e278165 // smlal v5.8h, v11.8b, v7.8b
+	WORD $0x4e278166 // smlal2 v6.8h, v11.16b, v7.16b
+	WORD $0x3dc020e7 // ldr q7, [x7, #128]
+	WORD $0x0e278185 // smlal v5.8h, v12.8b, v7.8b
+	WORD $0x4e278186 // smlal2 v6.8h, v12.16b, v7.16b
+	WORD $0x3dc028e7 // ldr q7, [x7, #160]
+	WORD $0x0e2781a5 // smlal v5.8h, v13.8b, v7.8b
+	WORD $0x4e2781a6 // smlal2 v6.8h, v13.16b, v7.16b
+	WORD $0x3dc030e7 // ldr q7, [x7, #192]
+	WORD $0x0e2781c5 // smlal v5.8h, v14.8b, v7.8b
+	WORD $0x4e2781c6 // smlal2 v6.8h, v14.16b, v7.16b
+	WORD $0x3dc038e7 // ldr q7, [x7, #224]
+	WORD $0x0e2781e5 // smlal v5.8h, v15.8b, v7.8b
+	WORD $0x4e2781e6 // smlal2 v6.8h, v15.16b, v7.16b
+	WORD $0x4e6028a3 // saddlp v3.4s, v5.8h
+	WORD $0x4e6028c4 // saddlp v4.4s, v6.8h
+	WORD $0x4ea4bc63 // addp v3.4s, v3.4s, v4.4s
+	WORD $0x3dc048e4 // ldr q4, [x7, #288]
+	WORD $0x4f3d0484 // sshr v4.4s, v4.4s, #3
+	WORD $0x4ea48463 // add v3.4s, v3.4s, v4.4s
+	WORD $0x7d4000c7 // ldr h7, [x6]
+	WORD $0x7d4024c8 // ldr h8, [x6, #18]
+	WORD $0x4e4838e7 // zip1 v7.8h, v7.8h, v8.8h
+	WORD $0x4e4738e7 // zip1 v7.8h, v7.8h, v7.8h
+	WORD $0x0e2178e7 // fcvtl v7.4s, v7.4h
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x3dc040e8 // ldr q8, [x7, #256]
+	WORD $0x6e27dd08 // fmul v8.4s, v8.4s, v7.4s
+	WORD $0x4e28cc61 // fmla v1.4s, v3.4s, v8.4s
+	WORD $0x3cc260d0 // ldur q16, [x6, #38]
+	WORD $0x3cc380d1 // ldur q17, [x6, #56]
+	WORD $0x3dc0a532 // ldr q18, [x9, #656]
+	WORD $0x4e122208 // tbl v8.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a933 // ldr q19, [x9, #672]
+	WORD $0x6e334508 // ushl v8.16b, v8.16b, v19.16b
+	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
+	WORD $0x3dc0ad32 // ldr q18, [x9, #688]
+	WORD $0x4e122209 // tbl v9.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a933 // ldr q19, [x9, #672]
+	WORD $0x6e334529 // ushl v9.16b, v9.16b, v19.16b
+	WORD $0x4e201d29 // and v9.16b, v9.16b, v0.16b
+	WORD $0x3dc0b132 // ldr q18, [x9, #704]
+	WORD $0x4e12220a // tbl v10.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a933 // ldr q19, [x9, #672]
+	WORD $0x6e33454a // ushl v10.16b, v10.16b, v19.16b
+	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
+	WORD $0x3dc0b532 // ldr q18, [x9, #720]
+	WORD $0x4e12220b // tbl v11.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a933 // ldr q19, [x9, #672]
+	WORD $0x6e33456b // ushl v11.16b, v11.16b, v19.16b
+	WORD $0x4e201d6b // and v11.16b, v11.16b, v0.16b
+	WORD $0x3dc0b932 // ldr q18, [x9, #736]
+	WORD $0x4e12220c // tbl v12.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a933 // ldr q19, [x9, #672]
+	WORD $0x6e33458c // ushl v12.16b, v12.16b, v19.16b
+	WORD $0x4e201d8c // and v12.16b, v12.16b, v0.16b
+	WORD $0x3dc0bd32 // ldr q18, [x9, #752]
+	WORD $0x4e12220d // tbl v13.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a933 // ldr q19, [x9, #672]
+	WORD $0x6e3345ad // ushl v13.16b, v13.16b, v19.16b
+	WORD $0x4e201dad // and v13.16b, v13.16b, v0.16b
+	WORD $0x3dc0c132 // ldr q18, [x9, #768]
+	WORD $0x4e12220e // tbl v14.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a933 // ldr q19, [x9, #672]
+	WORD $0x6e3345ce // ushl v14.16b, v14.16b, v19.16b
+	WORD $0x4e201dce // and v14.16b, v14.16b, v0.16b
+	WORD $0x3dc0c532 // ldr q18, [x9, #784]
+	WORD $0x4e12220f // tbl v15.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a933 // ldr q19, [x9, #672]
+	WORD $0x6e3345ef // ushl v15.16b, v15.16b, v19.16b
+	WORD $0x4e201def // and v15.16b, v15.16b, v0.16b
+	WORD $0x3dc004e7 // ldr q7, [x7, #16]
+	WORD $0x0e27c105 // smull v5.8h, v8.8b, v7.8b
+	WORD $0x4e27c106 // smull2 v6.8h, v8.16b, v7.16b
+	WORD $0x3dc00ce7 // ldr q7, [x7, #48]
+	WORD $0x0e278125 // smlal v5.8h, v9.8b, v7.8b
+	WORD $0x4e278126 // smlal2 v6.8h, v9.16b, v7.16b
+	WORD $0x3dc014e7 // ldr q7, [x7, #80]
+	WORD $0x0e278145 // smlal v5.8h, v10.8b, v7.8b
+	WORD $0x4e278146 // smlal2 v6.8h, v10.16b, v7.16b
+	WORD $0x3dc01ce7 // ldr q7, [x7, #112]
+	WORD $0x0e278165 // smlal v5.8h, v11.8b, v7.8b
+	WORD $0x4e278166 // smlal2 v6.8h, v11.16b, v7.16b
+	WORD $0x3dc024e7 // ldr q7, [x7, #144]
+	WORD $0x0e278185 // smlal v5.8h, v12.8b, v7.8b
+	WORD $0x4e278186 // smlal2 v6.8h, v12.16b, v7.16b
+	WORD $0x3dc02ce7 // ldr q7, [x7, #176]
+	WORD $0x0e2781a5 // smlal v5.8h, v13.8b, v7.8b
+	WORD $0x4e2781a6 // smlal2 v6.8h, v13.16b, v7.16b
+	WORD $0x3dc034e7 // ldr q7, [x7, #208]
+	WORD $0x0e2781c5 // smlal v5.8h, v14.8b, v7.8b
+	WORD $0x4e2781c6 // smlal2 v6.8h, v14.16b, v7.16b
+	WORD $0x3dc03ce7 // ldr q7, [x7, #240]
+	WORD $0x0e2781e5 // smlal v5.8h, v15.8b, v7.8b
+	WORD $0x4e2781e6 // smlal2 v6.8h, v15.16b, v7.16b
+	WORD $0x4e6028a3 // saddlp v3.4s, v5.8h
+	WORD $0x4e6028c4 // saddlp v4.4s, v6.8h
+	WORD $0x4ea4bc63 // addp v3.4s, v3.4s, v4.4s
+	WORD $0x3dc04ce4 // ldr q4, [x7, #304]
+	WORD $0x4f3d0484 // sshr v4.4s, v4.4s, #3
+	WORD $0x4ea48463 // add v3.4s, v3.4s, v4.4s
+	WORD $0x7d4048c7 // ldr h7, [x6, #36]
+	WORD $0x7d406cc8 // ldr h8, [x6, #54]
+	WORD $0x4e4838e7 // zip1 v7.8h, v7.8h, v8.8h
+	WORD $0x4e4738e7 // zip1 v7.8h, v7.8h, v7.8h
+	WORD $0x0e2178e7 // fcvtl v7.4s, v7.4h
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x3dc044e8 // ldr q8, [x7, #272]
+	WORD $0x6e27dd08 // fmul v8.4s, v8.4s, v7.4s
+	WORD $0x4e28cc62 // fmla v2.4s, v3.4s, v8.4s
+	ADD $72, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e22d421 // faddp v1.4s, v1.4s, v2.4s
+	WORD $0x6e21d421 // faddp v1.4s, v1.4s, v1.4s
+	WORD $0x7e30d821 // faddp s1, v1.2s
+	WORD $0xbd000001 // str s1, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileScatterQ20NEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+TEXT ·fileScatterQ20NEON(SB), NOSPLIT, $0-56
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+32(FP), R3
+	MOVD n+40(FP), R4
+	MOVD rows+48(FP), R5
+	MOVD index+24(FP), R6
+	MOVD $neonTable<>(SB), R11
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+row:
+	MOVW 0(R6), R8
+	MUL R2, R8, R8
+	ADD R1, R8, R8
+	MOVD R8, R7
+	CMP $4, R5
+	BLE last
+	MOVW 16(R6), R7
+	MUL R2, R7, R7
+	ADD R1, R7, R7
+last:
+	MOVD R3, R9
+	MOVD R4, R10
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+super:
+	WORD $0xf98000e2 // prfm pldl2keep, [x7]
+	WORD $0xf98020e2 // prfm pldl2keep, [x7, #64]
+	ADD $72, R7, R7
+	WORD $0x3cc02110 // ldur q16, [x8, #2]
+	WORD $0x3cc14111 // ldur q17, [x8, #20]
+	WORD $0x3dc0a572 // ldr q18, [x11, #656]
+	WORD $0x4e122208 // tbl v8.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a973 // ldr q19, [x11, #672]
+	WORD $0x6e334508 // ushl v8.16b, v8.16b, v19.16b
+	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
+	WORD $0x3dc0ad72 // ldr q18, [x11, #688]
+	WORD $0x4e122209 // tbl v9.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a973 // ldr q19, [x11, #672]
+	WORD $0x6e334529 // ushl v9.16b, v9.16b, v19.16b
+	WORD $0x4e201d29 // and v9.16b, v9.16b, v0.16b
+	WORD $0x3dc0b172 // ldr q18, [x11, #704]
+	WORD $0x4e12220a // tbl v10.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a973 // ldr q19, [x11, #672]
+	WORD $0x6e33454a // ushl v10.16b, v10.16b, v19.16b
+	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
+	WORD $0x3dc0b572 // ldr q18, [x11, #720]
+	WORD $0x4e12220b // tbl v11.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a973 // ldr q19, [x11, #672]
+	WORD $0x6e33456b // ushl v11.16b, v11.16b, v19.16b
+	WORD $0x4e201d6b // and v11.16b, v11.16b, v0.16b
+	WORD $0x3dc0b972 // ldr q18, [x11, #736]
+	WORD $0x4e12220c // tbl v12.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a973 // ldr q19, [x11, #672]
+	WORD $0x6e33458c // ushl v12.16b, v12.16b, v19.16b
+	WORD $0x4e201d8c // and v12.16b, v12.16b, v0.16b
+	WORD $0x3dc0bd72 // ldr q18, [x11, #752]
+	WORD $0x4e12220d // tbl v13.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a973 // ldr q19, [x11, #672]
+	WORD $0x6e3345ad // ushl v13.16b, v13.16b, v19.16b
+	WORD $0x4e201dad // and v13.16b, v13.16b, v0.16b
+	WORD $0x3dc0c172 // ldr q18, [x11, #768]
+	WORD $0x4e12220e // tbl v14.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a973 // ldr q19, [x11, #672]
+	WORD $0x6e3345ce // ushl v14.16b, v14.16b, v19.16b
+	WORD $0x4e201dce // and v14.16b, v14.16b, v0.16b
+	WORD $0x3dc0c572 // ldr q18, [x11, #784]
+	WORD $0x4e12220f // tbl v15.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a973 // ldr q19, [x11, #672]
+	WORD $0x6e3345ef // ushl v15.16b, v15.16b, v19.16b
+	WORD $0x4e201def // and v15.16b, v15.16b, v0.16b
+	WORD $0x3dc00127 // ldr q7, [x9]
+	WORD $0x0e27c105 // smull v5.8h, v8.8b, v7.8b
+	WORD $0x4e27c106 // smull2 v6.8h, v8.16b, v7.16b
+	WORD $0x3dc00927 // ldr q7, [x9, #32]
+	WORD $0x0e278125 // smlal v5.8h, v9.8b, v7.8b
+	WORD $0x4e278126 // smlal2 v6.8h, v9.16b, v7.16b
+	WORD $0x3dc01127 // ldr q7, [x9, #64]
+	WORD $0x0e278145 // smlal v5.8h, v10.8b, v7.8b
+	WORD $0x4e278146 // smlal2 v6.8h, v10.16b, v7.16b
+	WORD $0x3dc01927 // ldr q7, [x9, #96]
+	WORD $0x0e278165 // smlal v5.8h, v11.8b, v7.8b
+	WORD $0x4e278166 // smlal2 v6.8h, v11.16b, v7.16b
+	WORD $0x3dc02127 // ldr q7, [x9, #128]
+	WORD $0x0e278185 // smlal v5.8h, v12.8b, v7.8b
+	WORD $0x4e278186 // smlal2 v6.8h, v12.16b, v7.16b
+	WORD $0x3dc02927 // ldr q7, [x9, #160]
+	WORD $0x0e2781a5 // smlal v5.8h, v13.8b, v7.8b
+	WORD $0x4e2781a6 // smlal2 v6.8h, v13.16b, v7.16b
+	WORD $0x3dc03127 // ldr q7, [x9, #192]
+	WORD $0x0e2781c5 // smlal v5.8h, v14.8b, v7.8b
+	WORD $0x4e2781c6 // smlal2 v6.8h, v14.16b, v7.16b
+	WORD $0x3dc03927 // ldr q7, [x9, #224]
+	WORD $0x0e2781e5 // smlal v5.8h, v15.8b, v7.8b
+	WORD $0x4e2781e6 // smlal2 v6.8h, v15.16b, v7.16b
+	WORD $0x4e6028a3 // saddlp v3.4s, v5.8h
+	WORD $0x4e6028c4 // saddlp v4.4s, v6.8h
+	WORD $0x4ea4bc63 // addp v3.4s, v3.4s, v4.4s
+	WORD $0x3dc04924 // ldr q4, [x9, #288]
+	WORD $0x4f3d0484 // sshr v4.4s, v4.4s, #3
+	WORD $0x4ea48463 // add v3.4s, v3.4s, v4.4s
+	WORD $0x7d400107 // ldr h7, [x8]
+	WORD $0x7d402508 // ldr h8, [x8, #18]
+	WORD $0x4e4838e7 // zip1 v7.8h, v7.8h, v8.8h
+	WORD $0x4e4738e7 // zip1 v7.8h, v7.8h, v7.8h
+	WORD $0x0e2178e7 // fcvtl v7.4s, v7.4h
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x3dc04128 // ldr q8, [x9, #256]
+	WORD $0x6e27dd08 // fmul v8.4s, v8.4s, v7.4s
+	WORD $0x4e28cc61 // fmla v1.4s, v3.4s, v8.4s
+	WORD $0x3cc26110 // ldur q16, [x8, #38]
+	WORD $0x3cc38111 // ldur q17, [x8, #56]
+	WORD $0x3dc0a572 // ldr q18, [x11, #656]
+	WORD $0x4e122208 // tbl v8.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a973 // ldr q19, [x11, #672]
+	WORD $0x6e334508 // ushl v8.16b, v8.16b, v19.16b
+	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
+	WORD $0x3dc0ad72 // ldr q18, [x11, #688]
+	WORD $0x4e122209 // tbl v9.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a973 // ldr q19, [x11, #672]
+	WORD $0x6e334529 // ushl v9.16b, v9.16b, v19.16b
+	WORD $0x4e201d29 // and v9.16b, v9.16b, v0.16b
+	WORD $0x3dc0b172 // ldr q18, [x11, #704]
+	WORD $0x4e12220a // tbl v10.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a973 // ldr q19, [x11, #672]
+	WORD $0x6e33454a // ushl v10.16b, v10.16b, v19.16b
+	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
+	WORD $0x3dc0b572 // ldr q18, [x11, #720]
+	WORD $0x4e12220b // tbl v11.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a973 // ldr q19, [x11, #672]
+	WORD $0x6e33456b // ushl v11.16b, v11.16b, v19.16b
+	WORD $0x4e201d6b // and v11.16b, v11.16b, v0.16b
+	WORD $0x3dc0b972 // ldr q18, [x11, #736]
+	WORD $0x4e12220c // tbl v12.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a973 // ldr q19, [x11, #672]
+	WORD $0x6e33458c // ushl v12.16b, v12.16b, v19.16b
+	WORD $0x4e201d8c // and v12.16b, v12.16b, v0.16b
+	WORD $0x3dc0bd72 // ldr q18, [x11, #752]
+	WORD $0x4e12220d // tbl v13.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a973 // ldr q19, [x11, #672]
+	WORD $0x6e3345ad // ushl v13.16b, v13.16b, v19.16b
+	WORD $0x4e201dad // and v13.16b, v13.16b, v0.16b
+	WORD $0x3dc0c172 // ldr q18, [x11, #768]
+	WORD $0x4e12220e // tbl v14.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a973 // ldr q19, [x11, #672]
+	WORD $0x6e3345ce // ushl v14.16b, v14.16b, v19.16b
+	WORD $0x4e201dce // and v14.16b, v14.16b, v0.16b
+	WORD $0x3dc0c572 // ldr q18, [x11, #784]
+	WORD $0x4e12220f // tbl v15.16b, {v16.16b, v17.16b}, v18.16b
+	WORD $0x3dc0a973 // ldr q19, [x11, #672]
+	WORD $0x6e3345ef // ushl v15.16b, v15.16b, v19.16b
+	WORD $0x4e201def // and v15.16b, v15.16b, v0.16b
+	WORD $0x3dc00527 // ldr q7, [x9, #16]
+	WORD $0x0e27c105 // smull v5.8h, v8.8b, v7.8b
+	WORD $0x4e27c106 // smull2 v6.8h, v8.16b, v7.16b
+	WORD $0x3dc00d27 // ldr q7, [x9, #48]
+	WORD $0x0e278125 // smlal v5.8h, v9.8b, v7.8b
+	WORD $0x4e278126 // smlal2 v6.8h, v9.16b, v7.16b
+	WORD $0x3dc01527 // ldr q7, [x9, #80]
+	WORD $0x0e278145 // smlal v5.8h, v10.8b, v7.8b
+	WORD $0x4e278146 // smlal2 v6.8h, v10.16b, v7.16b
+	WORD $0x3dc01d27 // ldr q7, [x9, #112]
+	WORD $0x0e278165 // smlal v5.8h, v11.8b, v7.8b
+	WORD $0x4e278166 // smlal2 v6.8h, v11.16b, v7.16b
+	WORD $0x3dc02527 // ldr q7, [x9, #144]
+	WORD $0x0e278185 // smlal v5.8h, v12.8b, v7.8b
+	WORD $0x4e278186 // smlal2 v6.8h, v12.16b, v7.16b
+	WORD $0x3dc02d27 // ldr q7, [x9, #176]
+	WORD $0x0e2781a5 // smlal v5.8h, v13.8b, v7.8b
+	WORD $0x4e2781a6 // smlal2 v6.8h, v13.16b, v7.16b
+	WORD $0x3dc03527 // ldr q7, [x9, #208]
+	WORD $0x0e2781c5 // smlal v5.8h, v14.8b, v7.8b
+	WORD $0x4e2781c6 // smlal2 v6.8h, v14.16b, v7.16b
+	WORD $0x3dc03d27 // ldr q7, [x9, #240]
+	WORD $0x0e2781e5 // smlal v5.8h, v15.8b, v7.8b
+	WORD $0x4e2781e6 // smlal2 v6.8h, v15.16b, v7.16b
+	WORD $0x4e6028a3 // saddlp v3.4s, v5.8h
+	WORD $0x4e6028c4 // saddlp v4.4s, v6.8h
+	WORD $0x4ea4bc63 // addp v3.4s, v3.4s, v4.4s
+	WORD $0x3dc04d24 // ldr q4, [x9, #304]
+	WORD $0x4f3d0484 // sshr v4.4s, v4.4s, #3
+	WORD $0x4ea48463 // add v3.4s, v3.4s, v4.4s
+	WORD $0x7d404907 // ldr h7, [x8, #36]
+	WORD $0x7d406d08 // ldr h8, [x8, #54]
+	WORD $0x4e4838e7 // zip1 v7.8h, v7.8h, v8.8h
+	WORD $0x4e4738e7 // zip1 v7.8h, v7.8h, v7.8h
+	WORD $0x0e2178e7 // fcvtl v7.4s, v7.4h
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x3dc04528 // ldr q8, [x9, #272]
+	WORD $0x6e27dd08 // fmul v8.4s, v8.4s, v7.4s
+	WORD $0x4e28cc62 // fmla v2.4s, v3.4s, v8.4s
+	ADD $72, R8, R8
+	ADD $448, R9, R9
+	SUBS $1, R10, R10
+	BGT super
+	WORD $0x6e22d421 // faddp v1.4s, v1.4s, v2.4s
+	WORD $0x6e21d421 // faddp v1.4s, v1.4s, v1.4s
+	WORD $0x7e30d821 // faddp s1, v1.2s
+	WORD $0xbd000001 // str s1, [x0]
+	ADD $4, R0, R0
+	ADD $4, R6, R6
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileStreamQ20DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileStreamQ20DOT(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+super:
+	WORD $0x3dc048e3 // ldr q3, [x7, #288]
+	WORD $0x4f3d0463 // sshr v3.4s, v3.4s, #3
+	WORD $0x3cc020cd // ldur q13, [x6, #2]
+	WORD $0x3cc140ce // ldur q14, [x6, #20]
+	WORD $0x3dc0a52f // ldr q15, [x9, #656]
+	WORD $0x4e0f21a5 // tbl v5.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a930 // ldr q16, [x9, #672]
+	WORD $0x6e3044a5 // ushl v5.16b, v5.16b, v16.16b
+	WORD $0x4e201ca5 // and v5.16b, v5.16b, v0.16b
+	WORD $0x3dc0ad2f // ldr q15, [x9, #688]
+	WORD $0x4e0f21a6 // tbl v6.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a930 // ldr q16, [x9, #672]
+	WORD $0x6e3044c6 // ushl v6.16b, v6.16b, v16.16b
+	WORD $0x4e201cc6 // and v6.16b, v6.16b, v0.16b
+	WORD $0x3dc0b12f // ldr q15, [x9, #704]
+	WORD $0x4e0f21a7 // tbl v7.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a930 // ldr q16, [x9, #672]
+	WORD $0x6e3044e7 // ushl v7.16b, v7.16b, v16.16b
+	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
+	WORD $0x3dc0b52f // ldr q15, [x9, #720]
+	WORD $0x4e0f21a8 // tbl v8.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a930 // ldr q16, [x9, #672]
+	WORD $0x6e304508 // ushl v8.16b, v8.16b, v16.16b
+	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
+	WORD $0x3dc0b92f // ldr q15, [x9, #736]
+	WORD $0x4e0f21a9 // tbl v9.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a930 // ldr q16, [x9, #672]
+	WORD $0x6e304529 // ushl v9.16b, v9.16b, v16.16b
+	WORD $0x4e201d29 // and v9.16b, v9.16b, v0.16b
+	WORD $0x3dc0bd2f // ldr q15, [x9, #752]
+	WORD $0x4e0f21aa // tbl v10.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a930 // ldr q16, [x9, #672]
+	WORD $0x6e30454a // ushl v10.16b, v10.16b, v16.16b
+	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
+	WORD $0x3dc0c12f // ldr q15, [x9, #768]
+	WORD $0x4e0f21ab // tbl v11.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a930 // ldr q16, [x9, #672]
+	WORD $0x6e30456b // ushl v11.16b, v11.16b, v16.16b
+	WORD $0x4e201d6b // and v11.16b, v11.16b, v0.16b
+	WORD $0x3dc0c52f // ldr q15, [x9, #784]
+	WORD $0x4e0f21ac // tbl v12.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a930 // ldr q16, [x9, #672]
+	WORD $0x6e30458c // ushl v12.16b, v12.16b, v16.16b
+	WORD $0x4e201d8c // and v12.16b, v12.16b, v0.16b
+	WORD $0x3dc000e4 // ldr q4, [x7]
+	WORD $0x4e8494a3 // sdot v3.4s, v5.16b, v4.16b
+	WORD $0x3dc008e4 // ldr q4, [x7, #32]
+	WORD $0x4e8494c3 // sdot v3.4s, v6.16b, v4.16b
+	WORD $0x3dc010e4 // ldr q4, [x7, #64]
+	WORD $0x4e8494e3 // sdot v3.4s, v7.16b, v4.16b
+	WORD $0x3dc018e4 // ldr q4, [x7, #96]
+	WORD $0x4e849503 // sdot v3.4s, v8.16b, v4.16b
+	WORD $0x3dc020e4 // ldr q4, [x7, #128]
+	WORD $0x4e849523 // sdot v3.4s, v9.16b, v4.16b
+	WORD $0x3dc028e4 // ldr q4, [x7, #160]
+	WORD $0x4e849543 // sdot v3.4s, v10.16b, v4.16b
+	WORD $0x3dc030e4 // ldr q4, [x7, #192]
+	WORD $0x4e849563 // sdot v3.4s, v11.16b, v4.16b
+	WORD $0x3dc038e4 // ldr q4, [x7, #224]
+	WORD $0x4e849583 // sdot v3.4s, v12.16b, v4.16b
+	WORD $0x7d4000c4 // ldr h4, [x6]
+	WORD $0x7d4024c5 // ldr h5, [x6, #18]
+	WORD $0x4e453884 // zip1 v4.8h, v4.8h, v5.8h
+	WORD $0x4e443884 // zip1 v4.8h, v4.8h, v4.8h
+	WORD $0x0e217884 // fcvtl v4.4s, v4.4h
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x3dc040e5 // ldr q5, [x7, #256]
+	WORD $0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
+	WORD $0x4e25cc61 // fmla v1.4s, v3.4s, v5.4s
+	WORD $0x3dc04ce3 // ldr q3, [x7, #304]
+	WORD $0x4f3d0463 // sshr v3.4s, v3.4s, #3
+	WORD $0x3cc260cd // ldur q13, [x6, #38]
+	WORD $0x3cc380ce // ldur q14, [x6, #56]
+	WORD $0x3dc0a52f // ldr q15, [x9, #656]
+	WORD $0x4e0f21a5 // tbl v5.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a930 // ldr q16, [x9, #672]
+	WORD $0x6e3044a5 // ushl v5.16b, v5.16b, v16.16b
+	WORD $0x4e201ca5 // and v5.16b, v5.16b, v0.16b
+	WORD $0x3dc0ad2f // ldr q15, [x9, #688]
+	WORD $0x4e0f21a6 // tbl v6.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a930 // ldr q16, [x9, #672]
+	WORD $0x6e3044c6 // ushl v6.16b, v6.16b, v16.16b
+	WORD $0x4e201cc6 // and v6.16b, v6.16b, v0.16b
+	WORD $0x3dc0b12f // ldr q15, [x9, #704]
+	WORD $0x4e0f21a7 // tbl v7.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a930 // ldr q16, [x9, #672]
+	WORD $0x6e3044e7 // ushl v7.16b, v7.16b, v16.16b
+	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
+	WORD $0x3dc0b52f // ldr q15, [x9, #720]
+	WORD $0x4e0f21a8 // tbl v8.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a930 // ldr q16, [x9, #672]
+	WORD $0x6e304508 // ushl v8.16b, v8.16b, v16.16b
+	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
+	WORD $0x3dc0b92f // ldr q15, [x9, #736]
+	WORD $0x4e0f21a9 // tbl v9.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a930 // ldr q16, [x9, #672]
+	WORD $0x6e304529 // ushl v9.16b, v9.16b, v16.16b
+	WORD $0x4e201d29 // and v9.16b, v9.16b, v0.16b
+	WORD $0x3dc0bd2f // ldr q15, [x9, #752]
+	WORD $0x4e0f21aa // tbl v10.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a930 // ldr q16, [x9, #672]
+	WORD $0x6e30454a // ushl v10.16b, v10.16b, v16.16b
+	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
+	WORD $0x3dc0c12f // ldr q15, [x9, #768]
+	WORD $0x4e0f21ab // tbl v11.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a930 // ldr q16, [x9, #672]
+	WORD $0x6e30456b // ushl v11.16b, v11.16b, v16.16b
+	WORD $0x4e201d6b // and v11.16b, v11.16b, v0.16b
+	WORD $0x3dc0c52f // ldr q15, [x9, #784]
+	WORD $0x4e0f21ac // tbl v12.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a930 // ldr q16, [x9, #672]
+	WORD $0x6e30458c // ushl v12.16b, v12.16b, v16.16b
+	WORD $0x4e201d8c // and v12.16b, v12.16b, v0.16b
+	WORD $0x3dc004e4 // ldr q4, [x7, #16]
+	WORD $0x4e8494a3 // sdot v3.4s, v5.16b, v4.16b
+	WORD $0x3dc00ce4 // ldr q4, [x7, #48]
+	WORD $0x4e8494c3 // sdot v3.4s, v6.16b, v4.16b
+	WORD $0x3dc014e4 // ldr q4, [x7, #80]
+	WORD $0x4e8494e3 // sdot v3.4s, v7.16b, v4.16b
+	WORD $0x3dc01ce4 // ldr q4, [x7, #112]
+	WORD $0x4e849503 // sdot v3.4s, v8.16b, v4.16b
+	WORD $0x3dc024e4 // ldr q4, [x7, #144]
+	WORD $0x4e849523 // sdot v3.4s, v9.16b, v4.16b
+	WORD $0x3dc02ce4 // ldr q4, [x7, #176]
+	WORD $0x4e849543 // sdot v3.4s, v10.16b, v4.16b
+	WORD $0x3dc034e4 // ldr q4, [x7, #208]
+	WORD $0x4e849563 // sdot v3.4s, v11.16b, v4.16b
+	WORD $0x3dc03ce4 // ldr q4, [x7, #240]
+	WORD $0x4e849583 // sdot v3.4s, v12.16b, v4.16b
+	WORD $0x7d4048c4 // ldr h4, [x6, #36]
+	WORD $0x7d406cc5 // ldr h5, [x6, #54]
+	WORD $0x4e453884 // zip1 v4.8h, v4.8h, v5.8h
+	WORD $0x4e443884 // zip1 v4.8h, v4.8h, v4.8h
+	WORD $0x0e217884 // fcvtl v4.4s, v4.4h
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x3dc044e5 // ldr q5, [x7, #272]
+	WORD $0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
+	WORD $0x4e25cc62 // fmla v2.4s, v3.4s, v5.4s
+	ADD $72, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e22d421 // faddp v1.4s, v1.4s, v2.4s
+	WORD $0x6e21d421 // faddp v1.4s, v1.4s, v1.4s
+	WORD $0x7e30d821 // faddp s1, v1.2s
+	WORD $0xbd000001 // str s1, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileFarQ20DOT(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+TEXT ·fileFarQ20DOT(SB), NOSPLIT, $0-48
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD rows+40(FP), R5
+	MOVD $neonTable<>(SB), R9
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+row:
+	MOVD R1, R6
+	ADD R2, R1, R1
+	MOVD R3, R7
+	MOVD R4, R8
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+super:
+	WORD $0xf99000c2 // prfm pldl2keep, [x6, #8192]
+	WORD $0xf99020c2 // prfm pldl2keep, [x6, #8256]
+	WORD $0x3dc048e3 // ldr q3, [x7, #288]
+	WORD $0x4f3d0463 // sshr v3.4s, v3.4s, #3
+	WORD $0x3cc020cd // ldur q13, [x6, #2]
+	WORD $0x3cc140ce // ldur q14, [x6, #20]
+	WORD $0x3dc0a52f // ldr q15, [x9, #656]
+	WORD $0x4e0f21a5 // tbl v5.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a930 // ldr q16, [x9, #672]
+	WORD $0x6e3044a5 // ushl v5.16b, v5.16b, v16.16b
+	WORD $0x4e201ca5 // and v5.16b, v5.16b, v0.16b
+	WORD $0x3dc0ad2f // ldr q15, [x9, #688]
+	WORD $0x4e0f21a6 // tbl v6.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a930 // ldr q16, [x9, #672]
+	WORD $0x6e3044c6 // ushl v6.16b, v6.16b, v16.16b
+	WORD $0x4e201cc6 // and v6.16b, v6.16b, v0.16b
+	WORD $0x3dc0b12f // ldr q15, [x9, #704]
+	WORD $0x4e0f21a7 // tbl v7.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a930 // ldr q16, [x9, #672]
+	WORD $0x6e3044e7 // ushl v7.16b, v7.16b, v16.16b
+	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
+	WORD $0x3dc0b52f // ldr q15, [x9, #720]
+	WORD $0x4e0f21a8 // tbl v8.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a930 // ldr q16, [x9, #672]
+	WORD $0x6e304508 // ushl v8.16b, v8.16b, v16.16b
+	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
+	WORD $0x3dc0b92f // ldr q15, [x9, #736]
+	WORD $0x4e0f21a9 // tbl v9.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a930 // ldr q16, [x9, #672]
+	WORD $0x6e304529 // ushl v9.16b, v9.16b, v16.16b
+	WORD $0x4e201d29 // and v9.16b, v9.16b, v0.16b
+	WORD $0x3dc0bd2f // ldr q15, [x9, #752]
+	WORD $0x4e0f21aa // tbl v10.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a930 // ldr q16, [x9, #672]
+	WORD $0x6e30454a // ushl v10.16b, v10.16b, v16.16b
+	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
+	WORD $0x3dc0c12f // ldr q15, [x9, #768]
+	WORD $0x4e0f21ab // tbl v11.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a930 // ldr q16, [x9, #672]
+	WORD $0x6e30456b // ushl v11.16b, v11.16b, v16.16b
+	WORD $0x4e201d6b // and v11.16b, v11.16b, v0.16b
+	WORD $0x3dc0c52f // ldr q15, [x9, #784]
+	WORD $0x4e0f21ac // tbl v12.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a930 // ldr q16, [x9, #672]
+	WORD $0x6e30458c // ushl v12.16b, v12.16b, v16.16b
+	WORD $0x4e201d8c // and v12.16b, v12.16b, v0.16b
+	WORD $0x3dc000e4 // ldr q4, [x7]
+	WORD $0x4e8494a3 // sdot v3.4s, v5.16b, v4.16b
+	WORD $0x3dc008e4 // ldr q4, [x7, #32]
+	WORD $0x4e8494c3 // sdot v3.4s, v6.16b, v4.16b
+	WORD $0x3dc010e4 // ldr q4, [x7, #64]
+	WORD $0x4e8494e3 // sdot v3.4s, v7.16b, v4.16b
+	WORD $0x3dc018e4 // ldr q4, [x7, #96]
+	WORD $0x4e849503 // sdot v3.4s, v8.16b, v4.16b
+	WORD $0x3dc020e4 // ldr q4, [x7, #128]
+	WORD $0x4e849523 // sdot v3.4s, v9.16b, v4.16b
+	WORD $0x3dc028e4 // ldr q4, [x7, #160]
+	WORD $0x4e849543 // sdot v3.4s, v10.16b, v4.16b
+	WORD $0x3dc030e4 // ldr q4, [x7, #192]
+	WORD $0x4e849563 // sdot v3.4s, v11.16b, v4.16b
+	WORD $0x3dc038e4 // ldr q4, [x7, #224]
+	WORD $0x4e849583 // sdot v3.4s, v12.16b, v4.16b
+	WORD $0x7d4000c4 // ldr h4, [x6]
+	WORD $0x7d4024c5 // ldr h5, [x6, #18]
+	WORD $0x4e453884 // zip1 v4.8h, v4.8h, v5.8h
+	WORD $0x4e443884 // zip1 v4.8h, v4.8h, v4.8h
+	WORD $0x0e217884 // fcvtl v4.4s, v4.4h
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x3dc040e5 // ldr q5, [x7, #256]
+	WORD $0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
+	WORD $0x4e25cc61 // fmla v1.4s, v3.4s, v5.4s
+	WORD $0x3dc04ce3 // ldr q3, [x7, #304]
+	WORD $0x4f3d0463 // sshr v3.4s, v3.4s, #3
+	WORD $0x3cc260cd // ldur q13, [x6, #38]
+	WORD $0x3cc380ce // ldur q14, [x6, #56]
+	WORD $0x3dc0a52f // ldr q15, [x9, #656]
+	WORD $0x4e0f21a5 // tbl v5.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a930 // ldr q16, [x9, #672]
+	WORD $0x6e3044a5 // ushl v5.16b, v5.16b, v16.16b
+	WORD $0x4e201ca5 // and v5.16b, v5.16b, v0.16b
+	WORD $0x3dc0ad2f // ldr q15, [x9, #688]
+	WORD $0x4e0f21a6 // tbl v6.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a930 // ldr q16, [x9, #672]
+	WORD $0x6e3044c6 // ushl v6.16b, v6.16b, v16.16b
+	WORD $0x4e201cc6 // and v6.16b, v6.16b, v0.16b
+	WORD $0x3dc0b12f // ldr q15, [x9, #704]
+	WORD $0x4e0f21a7 // tbl v7.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a930 // ldr q16, [x9, #672]
+	WORD $0x6e3044e7 // ushl v7.16b, v7.16b, v16.16b
+	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
+	WORD $0x3dc0b52f // ldr q15, [x9, #720]
+	WORD $0x4e0f21a8 // tbl v8.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a930 // ldr q16, [x9, #672]
+	WORD $0x6e304508 // ushl v8.16b, v8.16b, v16.16b
+	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
+	WORD $0x3dc0b92f // ldr q15, [x9, #736]
+	WORD $0x4e0f21a9 // tbl v9.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a930 // ldr q16, [x9, #672]
+	WORD $0x6e304529 // ushl v9.16b, v9.16b, v16.16b
+	WORD $0x4e201d29 // and v9.16b, v9.16b, v0.16b
+	WORD $0x3dc0bd2f // ldr q15, [x9, #752]
+	WORD $0x4e0f21aa // tbl v10.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a930 // ldr q16, [x9, #672]
+	WORD $0x6e30454a // ushl v10.16b, v10.16b, v16.16b
+	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
+	WORD $0x3dc0c12f // ldr q15, [x9, #768]
+	WORD $0x4e0f21ab // tbl v11.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a930 // ldr q16, [x9, #672]
+	WORD $0x6e30456b // ushl v11.16b, v11.16b, v16.16b
+	WORD $0x4e201d6b // and v11.16b, v11.16b, v0.16b
+	WORD $0x3dc0c52f // ldr q15, [x9, #784]
+	WORD $0x4e0f21ac // tbl v12.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a930 // ldr q16, [x9, #672]
+	WORD $0x6e30458c // ushl v12.16b, v12.16b, v16.16b
+	WORD $0x4e201d8c // and v12.16b, v12.16b, v0.16b
+	WORD $0x3dc004e4 // ldr q4, [x7, #16]
+	WORD $0x4e8494a3 // sdot v3.4s, v5.16b, v4.16b
+	WORD $0x3dc00ce4 // ldr q4, [x7, #48]
+	WORD $0x4e8494c3 // sdot v3.4s, v6.16b, v4.16b
+	WORD $0x3dc014e4 // ldr q4, [x7, #80]
+	WORD $0x4e8494e3 // sdot v3.4s, v7.16b, v4.16b
+	WORD $0x3dc01ce4 // ldr q4, [x7, #112]
+	WORD $0x4e849503 // sdot v3.4s, v8.16b, v4.16b
+	WORD $0x3dc024e4 // ldr q4, [x7, #144]
+	WORD $0x4e849523 // sdot v3.4s, v9.16b, v4.16b
+	WORD $0x3dc02ce4 // ldr q4, [x7, #176]
+	WORD $0x4e849543 // sdot v3.4s, v10.16b, v4.16b
+	WORD $0x3dc034e4 // ldr q4, [x7, #208]
+	WORD $0x4e849563 // sdot v3.4s, v11.16b, v4.16b
+	WORD $0x3dc03ce4 // ldr q4, [x7, #240]
+	WORD $0x4e849583 // sdot v3.4s, v12.16b, v4.16b
+	WORD $0x7d4048c4 // ldr h4, [x6, #36]
+	WORD $0x7d406cc5 // ldr h5, [x6, #54]
+	WORD $0x4e453884 // zip1 v4.8h, v4.8h, v5.8h
+	WORD $0x4e443884 // zip1 v4.8h, v4.8h, v4.8h
+	WORD $0x0e217884 // fcvtl v4.4s, v4.4h
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x3dc044e5 // ldr q5, [x7, #272]
+	WORD $0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
+	WORD $0x4e25cc62 // fmla v2.4s, v3.4s, v5.4s
+	ADD $72, R6, R6
+	ADD $448, R7, R7
+	SUBS $1, R8, R8
+	BGT super
+	WORD $0x6e22d421 // faddp v1.4s, v1.4s, v2.4s
+	WORD $0x6e21d421 // faddp v1.4s, v1.4s, v1.4s
+	WORD $0x7e30d821 // faddp s1, v1.2s
+	WORD $0xbd000001 // str s1, [x0]
+	ADD $4, R0, R0
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func fileScatterQ20DOT(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+TEXT ·fileScatterQ20DOT(SB), NOSPLIT, $0-56
+	MOVD out+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD rowBytes+16(FP), R2
+	MOVD x+32(FP), R3
+	MOVD n+40(FP), R4
+	MOVD rows+48(FP), R5
+	MOVD index+24(FP), R6
+	MOVD $neonTable<>(SB), R11
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+row:
+	MOVW 0(R6), R8
+	MUL R2, R8, R8
+	ADD R1, R8, R8
+	MOVD R8, R7
+	CMP $4, R5
+	BLE last
+	MOVW 16(R6), R7
+	MUL R2, R7, R7
+	ADD R1, R7, R7
+last:
+	MOVD R3, R9
+	MOVD R4, R10
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+super:
+	WORD $0xf98000e2 // prfm pldl2keep, [x7]
+	WORD $0xf98020e2 // prfm pldl2keep, [x7, #64]
+	ADD $72, R7, R7
+	WORD $0x3dc04923 // ldr q3, [x9, #288]
+	WORD $0x4f3d0463 // sshr v3.4s, v3.4s, #3
+	WORD $0x3cc0210d // ldur q13, [x8, #2]
+	WORD $0x3cc1410e // ldur q14, [x8, #20]
+	WORD $0x3dc0a56f // ldr q15, [x11, #656]
+	WORD $0x4e0f21a5 // tbl v5.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a970 // ldr q16, [x11, #672]
+	WORD $0x6e3044a5 // ushl v5.16b, v5.16b, v16.16b
+	WORD $0x4e201ca5 // and v5.16b, v5.16b, v0.16b
+	WORD $0x3dc0ad6f // ldr q15, [x11, #688]
+	WORD $0x4e0f21a6 // tbl v6.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a970 // ldr q16, [x11, #672]
+	WORD $0x6e3044c6 // ushl v6.16b, v6.16b, v16.16b
+	WORD $0x4e201cc6 // and v6.16b, v6.16b, v0.16b
+	WORD $0x3dc0b16f // ldr q15, [x11, #704]
+	WORD $0x4e0f21a7 // tbl v7.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a970 // ldr q16, [x11, #672]
+	WORD $0x6e3044e7 // ushl v7.16b, v7.16b, v16.16b
+	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
+	WORD $0x3dc0b56f // ldr q15, [x11, #720]
+	WORD $0x4e0f21a8 // tbl v8.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a970 // ldr q16, [x11, #672]
+	WORD $0x6e304508 // ushl v8.16b, v8.16b, v16.16b
+	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
+	WORD $0x3dc0b96f // ldr q15, [x11, #736]
+	WORD $0x4e0f21a9 // tbl v9.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a970 // ldr q16, [x11, #672]
+	WORD $0x6e304529 // ushl v9.16b, v9.16b, v16.16b
+	WORD $0x4e201d29 // and v9.16b, v9.16b, v0.16b
+	WORD $0x3dc0bd6f // ldr q15, [x11, #752]
+	WORD $0x4e0f21aa // tbl v10.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a970 // ldr q16, [x11, #672]
+	WORD $0x6e30454a // ushl v10.16b, v10.16b, v16.16b
+	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
+	WORD $0x3dc0c16f // ldr q15, [x11, #768]
+	WORD $0x4e0f21ab // tbl v11.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a970 // ldr q16, [x11, #672]
+	WORD $0x6e30456b // ushl v11.16b, v11.16b, v16.16b
+	WORD $0x4e201d6b // and v11.16b, v11.16b, v0.16b
+	WORD $0x3dc0c56f // ldr q15, [x11, #784]
+	WORD $0x4e0f21ac // tbl v12.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a970 // ldr q16, [x11, #672]
+	WORD $0x6e30458c // ushl v12.16b, v12.16b, v16.16b
+	WORD $0x4e201d8c // and v12.16b, v12.16b, v0.16b
+	WORD $0x3dc00124 // ldr q4, [x9]
+	WORD $0x4e8494a3 // sdot v3.4s, v5.16b, v4.16b
+	WORD $0x3dc00924 // ldr q4, [x9, #32]
+	WORD $0x4e8494c3 // sdot v3.4s, v6.16b, v4.16b
+	WORD $0x3dc01124 // ldr q4, [x9, #64]
+	WORD $0x4e8494e3 // sdot v3.4s, v7.16b, v4.16b
+	WORD $0x3dc01924 // ldr q4, [x9, #96]
+	WORD $0x4e849503 // sdot v3.4s, v8.16b, v4.16b
+	WORD $0x3dc02124 // ldr q4, [x9, #128]
+	WORD $0x4e849523 // sdot v3.4s, v9.16b, v4.16b
+	WORD $0x3dc02924 // ldr q4, [x9, #160]
+	WORD $0x4e849543 // sdot v3.4s, v10.16b, v4.16b
+	WORD $0x3dc03124 // ldr q4, [x9, #192]
+	WORD $0x4e849563 // sdot v3.4s, v11.16b, v4.16b
+	WORD $0x3dc03924 // ldr q4, [x9, #224]
+	WORD $0x4e849583 // sdot v3.4s, v12.16b, v4.16b
+	WORD $0x7d400104 // ldr h4, [x8]
+	WORD $0x7d402505 // ldr h5, [x8, #18]
+	WORD $0x4e453884 // zip1 v4.8h, v4.8h, v5.8h
+	WORD $0x4e443884 // zip1 v4.8h, v4.8h, v4.8h
+	WORD $0x0e217884 // fcvtl v4.4s, v4.4h
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x3dc04125 // ldr q5, [x9, #256]
+	WORD $0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
+	WORD $0x4e25cc61 // fmla v1.4s, v3.4s, v5.4s
+	WORD $0x3dc04d23 // ldr q3, [x9, #304]
+	WORD $0x4f3d0463 // sshr v3.4s, v3.4s, #3
+	WORD $0x3cc2610d // ldur q13, [x8, #38]
+	WORD $0x3cc3810e // ldur q14, [x8, #56]
+	WORD $0x3dc0a56f // ldr q15, [x11, #656]
+	WORD $0x4e0f21a5 // tbl v5.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a970 // ldr q16, [x11, #672]
+	WORD $0x6e3044a5 // ushl v5.16b, v5.16b, v16.16b
+	WORD $0x4e201ca5 // and v5.16b, v5.16b, v0.16b
+	WORD $0x3dc0ad6f // ldr q15, [x11, #688]
+	WORD $0x4e0f21a6 // tbl v6.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a970 // ldr q16, [x11, #672]
+	WORD $0x6e3044c6 // ushl v6.16b, v6.16b, v16.16b
+	WORD $0x4e201cc6 // and v6.16b, v6.16b, v0.16b
+	WORD $0x3dc0b16f // ldr q15, [x11, #704]
+	WORD $0x4e0f21a7 // tbl v7.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a970 // ldr q16, [x11, #672]
+	WORD $0x6e3044e7 // ushl v7.16b, v7.16b, v16.16b
+	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
+	WORD $0x3dc0b56f // ldr q15, [x11, #720]
+	WORD $0x4e0f21a8 // tbl v8.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a970 // ldr q16, [x11, #672]
+	WORD $0x6e304508 // ushl v8.16b, v8.16b, v16.16b
+	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
+	WORD $0x3dc0b96f // ldr q15, [x11, #736]
+	WORD $0x4e0f21a9 // tbl v9.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a970 // ldr q16, [x11, #672]
+	WORD $0x6e304529 // ushl v9.16b, v9.16b, v16.16b
+	WORD $0x4e201d29 // and v9.16b, v9.16b, v0.16b
+	WORD $0x3dc0bd6f // ldr q15, [x11, #752]
+	WORD $0x4e0f21aa // tbl v10.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a970 // ldr q16, [x11, #672]
+	WORD $0x6e30454a // ushl v10.16b, v10.16b, v16.16b
+	WORD $0x4e201d4a // and v10.16b, v10.16b, v0.16b
+	WORD $0x3dc0c16f // ldr q15, [x11, #768]
+	WORD $0x4e0f21ab // tbl v11.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a970 // ldr q16, [x11, #672]
+	WORD $0x6e30456b // ushl v11.16b, v11.16b, v16.16b
+	WORD $0x4e201d6b // and v11.16b, v11.16b, v0.16b
+	WORD $0x3dc0c56f // ldr q15, [x11, #784]
+	WORD $0x4e0f21ac // tbl v12.16b, {v13.16b, v14.16b}, v15.16b
+	WORD $0x3dc0a970 // ldr q16, [x11, #672]
+	WORD $0x6e30458c // ushl v12.16b, v12.16b, v16.16b
+	WORD $0x4e201d8c // and v12.16b, v12.16b, v0.16b
+	WORD $0x3dc00524 // ldr q4, [x9, #16]
+	WORD $0x4e8494a3 // sdot v3.4s, v5.16b, v4.16b
+	WORD $0x3dc00d24 // ldr q4, [x9, #48]
+	WORD $0x4e8494c3 // sdot v3.4s, v6.16b, v4.16b
+	WORD $0x3dc01524 // ldr q4, [x9, #80]
+	WORD $0x4e8494e3 // sdot v3.4s, v7.16b, v4.16b
+	WORD $0x3dc01d24 // ldr q4, [x9, #112]
+	WORD $0x4e849503 // sdot v3.4s, v8.16b, v4.16b
+	WORD $0x3dc02524 // ldr q4, [x9, #144]
+	WORD $0x4e849523 // sdot v3.4s, v9.16b, v4.16b
+	WORD $0x3dc02d24 // ldr q4, [x9, #176]
+	WORD $0x4e849543 // sdot v3.4s, v10.16b, v4.16b
+	WORD $0x3dc03524 // ldr q4, [x9, #208]
+	WORD $0x4e849563 // sdot v3.4s, v11.16b, v4.16b
+	WORD $0x3dc03d24 // ldr q4, [x9, #240]
+	WORD $0x4e849583 // sdot v3.4s, v12.16b, v4.16b
+	WORD $0x7d404904 // ldr h4, [x8, #36]
+	WORD $0x7d406d05 // ldr h5, [x8, #54]
+	WORD $0x4e453884 // zip1 v4.8h, v4.8h, v5.8h
+	WORD $0x4e443884 // zip1 v4.8h, v4.8h, v4.8h
+	WORD $0x0e217884 // fcvtl v4.4s, v4.4h
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x3dc04525 // ldr q5, [x9, #272]
+	WORD $0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
+	WORD $0x4e25cc62 // fmla v2.4s, v3.4s, v5.4s
+	ADD $72, R8, R8
+	ADD $448, R9, R9
+	SUBS $1, R10, R10
+	BGT super
+	WORD $0x6e22d421 // faddp v1.4s, v1.4s, v2.4s
+	WORD $0x6e21d421 // faddp v1.4s, v1.4s, v1.4s
+	WORD $0x7e30d821 // faddp s1, v1.2s
+	WORD $0xbd000001 // str s1, [x0]
+	ADD $4, R0, R0
+	ADD $4, R6, R6
+	SUBS $1, R5, R5
+	BGT row
+	RET
+
+// func packQ20NEON(dst, src *byte, n, ahead uintptr)
+TEXT ·packQ20NEON(SB), NOSPLIT, $0-32
+	MOVD dst+0(FP), R0
+	MOVD src+8(FP), R1
+	MOVD n+16(FP), R2
+	MOVD ahead+24(FP), R3
+	MOVD $neonTable<>(SB), R4
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	ADD R1, R3, R3
+super:
+	WORD $0xf9800062 // prfm pldl2keep, [x3]
+	WORD $0xf9802062 // prfm pldl2keep, [x3, #64]
+	WORD $0x7d400021 // ldr h1, [x1]
+	WORD $0x7d402422 // ldr h2, [x1, #18]
+	WORD $0x4e423821 // zip1 v1.8h, v1.8h, v2.8h
+	WORD $0x4e413821 // zip1 v1.8h, v1.8h, v1.8h
+	WORD $0xfd000001 // str d1, [x0]
+	WORD $0x7d404821 // ldr h1, [x1, #36]
+	WORD $0x7d406c22 // ldr h2, [x1, #54]
+	WORD $0x4e423821 // zip1 v1.8h, v1.8h, v2.8h
+	WORD $0x4e413821 // zip1 v1.8h, v1.8h, v1.8h
+	WORD $0xfd000401 // str d1, [x0, #8]
+	WORD $0x3cc02029 // ldur q9, [x1, #2]
+	WORD $0x3cc1402a // ldur q10, [x1, #20]
+	WORD $0x3dc0a48b // ldr q11, [x4, #656]
+	WORD $0x4e0b2121 // tbl v1.16b, {v9.16b, v10.16b}, v11.16b
+	WORD $0x3dc0a88c // ldr q12, [x4, #672]
+	WORD $0x6e2c4421 // ushl v1.16b, v1.16b, v12.16b
+	WORD $0x4e201c21 // and v1.16b, v1.16b, v0.16b
+	WORD $0x3dc0ac8b // ldr q11, [x4, #688]
+	WORD $0x4e0b2122 // tbl v2.16b, {v9.16b, v10.16b}, v11.16b
+	WORD $0x3dc0a88c // ldr q12, [x4, #672]
+	WORD $0x6e2c4442 // ushl v2.16b, v2.16b, v12.16b
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x3dc0b08b // ldr q11, [x4, #704]
+	WORD $0x4e0b2123 // tbl v3.16b, {v9.16b, v10.16b}, v11.16b
+	WORD $0x3dc0a88c // ldr q12, [x4, #672]
+	WORD $0x6e2c4463 // ushl v3.16b, v3.16b, v12.16b
+	WORD $0x4e201c63 // and v3.16b, v3.16b, v0.16b
+	WORD $0x3dc0b48b // ldr q11, [x4, #720]
+	WORD $0x4e0b2124 // tbl v4.16b, {v9.16b, v10.16b}, v11.16b
+	WORD $0x3dc0a88c // ldr q12, [x4, #672]
+	WORD $0x6e2c4484 // ushl v4.16b, v4.16b, v12.16b
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x3dc0b88b // ldr q11, [x4, #736]
+	WORD $0x4e0b2125 // tbl v5.16b, {v9.16b, v10.16b}, v11.16b
+	WORD $0x3dc0a88c // ldr q12, [x4, #672]
+	WORD $0x6e2c44a5 // ushl v5.16b, v5.16b, v12.16b
+	WORD $0x4e201ca5 // and v5.16b, v5.16b, v0.16b
+	WORD $0x3dc0bc8b // ldr q11, [x4, #752]
+	WORD $0x4e0b2126 // tbl v6.16b, {v9.16b, v10.16b}, v11.16b
+	WORD $0x3dc0a88c // ldr q12, [x4, #672]
+	WORD $0x6e2c44c6 // ushl v6.16b, v6.16b, v12.16b
+	WORD $0x4e201cc6 // and v6.16b, v6.16b, v0.16b
+	WORD $0x3dc0c08b // ldr q11, [x4, #768]
+	WORD $0x4e0b2127 // tbl v7.16b, {v9.16b, v10.16b}, v11.16b
+	WORD $0x3dc0a88c // ldr q12, [x4, #672]
+	WORD $0x6e2c44e7 // ushl v7.16b, v7.16b, v12.16b
+	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
+	WORD $0x3dc0c48b // ldr q11, [x4, #784]
+	WORD $0x4e0b2128 // tbl v8.16b, {v9.16b, v10.16b}, v11.16b
+	WORD $0x3dc0a88c // ldr q12, [x4, #672]
+	WORD $0x6e2c4508 // ushl v8.16b, v8.16b, v12.16b
+	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
+	WORD $0x4ea11c29 // mov v9.16b, v1.16b
+	WORD $0x6f0a5469 // sli v9.16b, v3.16b, #2
+	WORD $0x6f0c54a9 // sli v9.16b, v5.16b, #4
+	WORD $0x6f0e54e9 // sli v9.16b, v7.16b, #6
+	WORD $0x3d800409 // str q9, [x0, #16]
+	WORD $0x4ea21c49 // mov v9.16b, v2.16b
+	WORD $0x6f0a5489 // sli v9.16b, v4.16b, #2
+	WORD $0x6f0c54c9 // sli v9.16b, v6.16b, #4
+	WORD $0x6f0e5509 // sli v9.16b, v8.16b, #6
+	WORD $0x3d800c09 // str q9, [x0, #48]
+	WORD $0x3cc26029 // ldur q9, [x1, #38]
+	WORD $0x3cc3802a // ldur q10, [x1, #56]
+	WORD $0x3dc0a48b // ldr q11, [x4, #656]
+	WORD $0x4e0b2121 // tbl v1.16b, {v9.16b, v10.16b}, v11.16b
+	WORD $0x3dc0a88c // ldr q12, [x4, #672]
+	WORD $0x6e2c4421 // ushl v1.16b, v1.16b, v12.16b
+	WORD $0x4e201c21 // and v1.16b, v1.16b, v0.16b
+	WORD $0x3dc0ac8b // ldr q11, [x4, #688]
+	WORD $0x4e0b2122 // tbl v2.16b, {v9.16b, v10.16b}, v11.16b
+	WORD $0x3dc0a88c // ldr q12, [x4, #672]
+	WORD $0x6e2c4442 // ushl v2.16b, v2.16b, v12.16b
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x3dc0b08b // ldr q11, [x4, #704]
+	WORD $0x4e0b2123 // tbl v3.16b, {v9.16b, v10.16b}, v11.16b
+	WORD $0x3dc0a88c // ldr q12, [x4, #672]
+	WORD $0x6e2c4463 // ushl v3.16b, v3.16b, v12.16b
+	WORD $0x4e201c63 // and v3.16b, v3.16b, v0.16b
+	WORD $0x3dc0b48b // ldr q11, [x4, #720]
+	WORD $0x4e0b2124 // tbl v4.16b, {v9.16b, v10.16b}, v11.16b
+	WORD $0x3dc0a88c // ldr q12, [x4, #672]
+	WORD $0x6e2c4484 // ushl v4.16b, v4.16b, v12.16b
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x3dc0b88b // ldr q11, [x4, #736]
+	WORD $0x4e0b2125 // tbl v5.16b, {v9.16b, v10.16b}, v11.16b
+	WORD $0x3dc0a88c // ldr q12, [x4, #672]
+	WORD $0x6e2c44a5 // ushl v5.16b, v5.16b, v12.16b
+	WORD $0x4e201ca5 // and v5.16b, v5.16b, v0.16b
+	WORD $0x3dc0bc8b // ldr q11, [x4, #752]
+	WORD $0x4e0b2126 // tbl v6.16b, {v9.16b, v10.16b}, v11.16b
+	WORD $0x3dc0a88c // ldr q12, [x4, #672]
+	WORD $0x6e2c44c6 // ushl v6.16b, v6.16b, v12.16b
+	WORD $0x4e201cc6 // and v6.16b, v6.16b, v0.16b
+	WORD $0x3dc0c08b // ldr q11, [x4, #768]
+	WORD $0x4e0b2127 // tbl v7.16b, {v9.16b, v10.16b}, v11.16b
+	WORD $0x3dc0a88c // ldr q12, [x4, #672]
+	WORD $0x6e2c44e7 // ushl v7.16b, v7.16b, v12.16b
+	WORD $0x4e201ce7 // and v7.16b, v7.16b, v0.16b
+	WORD $0x3dc0c48b // ldr q11, [x4, #784]
+	WORD $0x4e0b2128 // tbl v8.16b, {v9.16b, v10.16b}, v11.16b
+	WORD $0x3dc0a88c // ldr q12, [x4, #672]
+	WORD $0x6e2c4508 // ushl v8.16b, v8.16b, v12.16b
+	WORD $0x4e201d08 // and v8.16b, v8.16b, v0.16b
+	WORD $0x4ea11c29 // mov v9.16b, v1.16b
+	WORD $0x6f0a5469 // sli v9.16b, v3.16b, #2
+	WORD $0x6f0c54a9 // sli v9.16b, v5.16b, #4
+	WORD $0x6f0e54e9 // sli v9.16b, v7.16b, #6
+	WORD $0x3d800809 // str q9, [x0, #32]
+	WORD $0x4ea21c49 // mov v9.16b, v2.16b
+	WORD $0x6f0a5489 // sli v9.16b, v4.16b, #2
+	WORD $0x6f0c54c9 // sli v9.16b, v6.16b, #4
+	WORD $0x6f0e5509 // sli v9.16b, v8.16b, #6
+	WORD $0x3d801009 // str q9, [x0, #64]
+	ADD $72, R1, R1
+	ADD $72, R3, R3
+	ADD $80, R0, R0
 	SUBS $1, R2, R2
 	BGT super
 	RET

@@ -38,6 +38,7 @@ func neon() *Kernels {
 	k.scratch.New = func() any { return newBlockScratch(panelSize) }
 	k.types = generic().types // of types that have no assembly
 	k.sets(setsNEON(), "neon")
+	loadGrids()
 	k.takeFiles("neon", filesNEON())
 	for t, pack := range packs() {
 		k.file[t].pack = pack
@@ -54,6 +55,8 @@ func neon() *Kernels {
 	k.adders[quant.F16] = adders{floats: addRowsF16NEON}
 	k.adders[quant.BF16] = adders{floats: addRowsBF16NEON}
 	k.unpack = unpackers()
+	k.turn[quant.Q8_0], k.turn[quant.BF16], k.turn[quant.F32] = turnQ80NEON, turnBF16NEON, turnF32NEON
+	k.choose = [2]chooser{chooseAboveNEON, chooseAtLeastNEON}
 	k.fetch = fetchLines
 	return k
 }

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"github.com/powerinfer-go/powerinfer/gen/filelayout"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// fileScales leaves in d what a packed row's header has of half h; of BlockMin the minima lie behind the scales.
+func (k *kernel) fileScales(d vec, h int) {
+	mark := k.vecs
+	w, upper := k.w[0], k.vec()
+	switch k.typ {
+	case quant.MXFP4:
+		k.gather('b', "zip1.b", "zip1.h", d, 0, h)
+	case quant.Q4_1, quant.Q5_1:
+		k.gather('s', "zip1.h", "zip1", d, 0, h)
+	case quant.Q6_K:
+		k.load('d', d, w, filelayout.Q6K+8*h)
+	case quant.Q2_K:
+		k.load('d', d, w, 8*h)
+	case quant.Q3_K: // four bits in nibbles of eight bytes, two in those of four
+		k.load('d', d, w, filelayout.Q3KLow)
+		if h == 0 {
+			k.op("and", d, d, k.masks[0x0f])
+		} else {
+			k.shift("ushr", 8, d, d, 4)
+		}
+		k.load('s', upper, w, filelayout.Q3KUpper)
+		k.dup(upper, upper, 0)
+		k.shiftBytes(upper, upper, func(i int) int { return 4 - 4*h - i/4*2 })
+		k.less32(d, upper)
+	case quant.IQ4_XS: // four bits in nibbles, two in pairs
+		k.load('d', d, w, 0)
+		index := k.vec()
+		k.constant(index, k.table, filelayout.XSHigh+byte(h))
+		k.tbl(upper, d, index)
+		k.constant(index, k.table, filelayout.XSLow+byte(2*h), filelayout.XSLow+byte(2*h), filelayout.XSLow+1+byte(2*h), filelayout.XSLow+1+byte(2*h))
+		k.tbl(d, d, index)
+		k.shiftBytes(d, d, func(i int) int { return -4 * (i % 2) })
+		k.op("and", d, d, k.masks[0x0f])
+		k.shiftBytes(upper, upper, func(i int) int { return 4 - 2*(i%4) })
+		k.less32(d, upper)
+	case quant.Q1_0:
+		k.load('h', d, w, k.typ.BlockBytes()*h)
+		k.dupHalf(d, d)
+	case quant.Q2_0:
+		k.load('h', d, w, k.typ.BlockBytes()*2*h)
+		k.load('h', upper, w, k.typ.BlockBytes()*(2*h+1))
+		k.op("zip1.h", d, d, upper)
+		k.op("zip1.h", d, d, d)
+	default:
+		if k.onGrid() {
+			k.gridScales(d, h)
+			break
+		}
+		k.gather('h', "zip1.h", "zip1", d, 0, h)
+	}
+	k.vecs = mark
+}
+
+// less32 makes scales of four bits in d and of two above them in upper, and subtracts 32.
+func (k *kernel) less32(d, upper vec) {
+	k.op("bit", d, upper, k.masks[0x30])
+	k.movi(upper, 32)
+	k.op("sub.b", d, d, upper)
+}
+
+// unitAt is the place of the unit in a file's superblock; of types with two the second follows.
+func unitAt(typ quant.Type) int {
+	switch typ {
+	case quant.Q2_K:
+		return filelayout.Q2KUnit
+	case quant.Q3_K:
+		return filelayout.Q3KUnit
+	case quant.Q6_K:
+		return filelayout.Q6KUnit
+	case quant.TQ1_0:
+		return filelayout.TQ1Unit
+	case quant.TQ2_0:
+		return filelayout.TQUnit
+	}
+	return 0 // IQ4_XS and types on grids
+}
+
+// fileUnit loads what packed rows have as their unit.
+func (k *kernel) fileUnit(d vec, width byte) {
+	switch k.typ {
+	case quant.NVFP4: // a factor of 1, times two to the power of layout.ScaleShift
+		k.lanes(d, 0x43, 24)
+	case quant.IQ1_M:
+		k.scatteredUnit(d)
+	default:
+		k.load(width, d, k.w[0], unitAt(k.typ))
+	}
+}
+
+// fileSmallScales returns the scales of half h, of blocks' first halves and of second ones, a byte each. 0x7f, which is no number, becomes zero.
+func (k *kernel) fileSmallScales(h int) [2]vec {
+	d := [2]vec{k.vec(), k.vec()}
+	mark := k.vecs
+	seven, other := k.vec(), k.vec()
+	k.load('s', d[0], k.w[0], k.typ.BlockBytes()*2*h)
+	k.load('s', other, k.w[0], k.typ.BlockBytes()*(2*h+1))
+	k.op("zip1", d[0], d[0], other)
+	k.movi(seven, 0x7f)
+	k.op("and", d[0], d[0], seven)
+	k.op("cmeq.b", seven, d[0], seven)
+	k.op("bic", d[0], d[0], seven)
+	k.op("uzp2.b", d[1], d[0], d[0])
+	k.op("uzp1.b", d[0], d[0], d[0])
+	k.vecs = mark
+	return d
+}
+
+// fileSixBits loads scales and minima of SixBits: bytes 4… hold six bits of scales 0 to 3, bytes 8… of minima, and above them the upper two of scales and minima 4
+// to 7, whose lower four are in bytes 12…: of scales the low nibbles, of minima the high ones.
+func (k *kernel) fileSixBits(f factors, h int) {
+	mark := k.vecs
+	head, upper, w := k.vec(), k.vec(), k.w[0]
+	if h == 0 {
+		k.load('d', head, w, 4)
+		k.op("and", head, head, k.masks[0x3f])
+	} else {
+		k.load('s', head, w, 12)
+		k.shift("ushr", 8, upper, head, 4)
+		k.op("zip1", head, head, upper)
+		k.op("and", head, head, k.masks[0x0f])
+		k.load('d', upper, w, 4)
+		k.shift("ushr", 8, upper, upper, 2)
+		k.op("bit", head, upper, k.masks[0x30])
+	}
+	k.op2("uxtl.b", head, head)
+	k.op2("uxtl", f.scale, head)
+	k.op2("uxtl2", f.min, head)
+	k.op2("ucvtf", f.scale, f.scale)
+	k.op2("ucvtf", f.min, f.min)
+	k.load('s', head, w, 0)
+	k.op2("fcvtl", head, head)
+	k.by("fmul", f.scale, f.scale, head, 0)
+	k.by("fmul", f.min, f.min, head, 1)
+	k.vecs = mark
+}
