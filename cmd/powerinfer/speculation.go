@@ -89,10 +89,13 @@ func readDraftModel(c *cli.Command) (powerinfer.DraftModel, error) {
 		return d, err
 	}
 	if d.Path == "" {
-		for _, name := range []string{"device-draft", "n-gpu-layers-draft", "spec-draft-p-min"} {
-			if c.IsSet(name) && !(name == "spec-draft-p-min" && (names(c, specHot) || names(c, specFurther))) {
+		for _, name := range []string{"device-draft", "n-gpu-layers-draft"} {
+			if c.IsSet(name) {
 				return d, fmt.Errorf("--%s is for a draft model: name one with -md", name)
 			}
+		}
+		if c.IsSet("spec-draft-p-min") && !names(c, specAuto) && !names(c, specHot) && !names(c, specFurther) {
+			return d, fmt.Errorf("--spec-draft-p-min is for guesses of a draft model, of hot neurons or of a further layer: name a model with -md, or --spec-type %s,%s or %s,%s", specNgram, specHot, specNgram, specFurther)
 		}
 	}
 	return d, nil

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -70,16 +71,14 @@ func (d *drafter) took(n int, first, rest time.Duration) {
 	}
 }
 
-// priced adds what n guesses take to the cost of checking them.
-func (d *drafter) priced(c speculate.Cost, step float64) speculate.Cost {
+// priced adds what making guesses takes to the cost of checking them, where the time of a step is known.
+func (d *drafter) priced(c speculate.Cost) speculate.Cost {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for n := 1; n < len(c.Times); n++ {
-		token := d.token
-		if token == 0 {
-			token = d.read
-		}
-		c.Times[n] += (d.read + float64(n-1)*token) / step
+	if c.Step > 0 {
+		token := cmp.Or(d.token, d.read)
+		c.Once += (d.read - token) / c.Step // the first takes as long as reading does, each of the others a token's time
+		c.Each += token / c.Step
 	}
 	return c
 }
@@ -123,8 +122,7 @@ func (g *textGuesser) Draft(most int, cost func(most int) speculate.Cost) []int3
 	if g.d == nil || most < 1 || len(g.text)+most > g.d.Engine.context {
 		return nil
 	}
-	c := cost(most)
-	n := g.d.chances.Worth(ofModel, most, g.budgets.model.Within(g.d.priced(c, c.Step)))
+	n := g.d.chances.Worth(ofModel, most, g.budgets.model.Within(g.d.priced(cost(most))))
 	if n == 0 {
 		return nil
 	}

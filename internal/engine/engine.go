@@ -254,6 +254,9 @@ func (o *Options) Memory(f *gguf.File, on placement.Layout) (int64, error) {
 	return o.memory(f, c, on).Need, nil
 }
 
+// readMemory is hw.ReadMemory; tests have other machines.
+var readMemory = hw.ReadMemory
+
 // memory returns what the model in f takes where what on says lies on GPUs.
 func (o *Options) memory(f *gguf.File, c model.Config, on placement.Layout) Memory {
 	m := Memory{OnGPUs: on.Bytes}
@@ -278,7 +281,7 @@ func (o *Options) memory(f *gguf.File, c model.Config, on placement.Layout) Memo
 	m.Cache = c.CacheSpec(o.cacheSize(c), o.CacheTypes).Bytes()
 	m.Activations = c.ActivationBytes(min(o.LargestStep(), context))
 	m.Need = m.Weights + m.Cache + m.Activations + overhead
-	if free, err := hw.ReadMemory(); err == nil {
+	if free, err := readMemory(); err == nil {
 		m.Available = int64(free.Available)
 	}
 	return m

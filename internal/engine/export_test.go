@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"testing"
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/hw"
 )
 
 // timedRunner is a runner whose steps take as long as it says, by a clock of its own.
@@ -35,4 +37,11 @@ func SetTimes(e *Engine, times StepTimes) {
 	defer s.mu.Unlock()
 	clock := new(time.Duration)
 	s.runner, s.now = timedRunner{s.runner, clock, times}, func() time.Duration { return *clock }
+}
+
+// SetAvailable has the machine have so many bytes of RAM available until t ends.
+func SetAvailable(t *testing.T, bytes int64) {
+	t.Helper()
+	readMemory = func() (hw.Memory, error) { return hw.Memory{Available: uint64(bytes)}, nil }
+	t.Cleanup(func() { readMemory = hw.ReadMemory })
 }

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"errors"
 	"io"
 	"math/rand/v2"
 	"slices"
@@ -225,4 +226,88 @@ func countingModel(t *testing.T) *gguf.File {
 		tensors = append(tensors, synthtest.Floats("output.weight", data, width, vocab))
 	}
 	return synthtest.Made(t, f.Keys, tensors)
+}
+
+// TestNoRoomForFurtherLayer: where RAM has room for the model alone, one line says so and the model runs without its further layer; where it has none for the model either,
+// the error says so and no line does.
+func TestNoRoomForFurtherLayer(t *testing.T) {
+	f := synthtest.Further(t, furtherSpec, true)
+	var lines []string
+	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, Drafts: 4, Further: true, NoLookup: true, Notice: func(line string) { lines = append(lines, line) }}
+	need := func(o engine.Options) int64 {
+		n, err := o.Memory(f, placement.Layout{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	plain := o
+	plain.Further = false
+	with, without := need(o), need(plain)
+	for _, c := range []struct {
+		available int64
+		lines     int
+	}{{with, 0}, {with - 1, 1}, {without, 1}} {
+		lines = nil
+		engine.SetAvailable(t, c.available)
+		e := openFile(t, f, o)
+		engine.SetTimes(e, cheapGuesses)
+		if len(lines) != c.lines || c.lines > 0 && !strings.Contains(lines[0], "the layer that predicts a further token guesses nothing") {
+			t.Errorf("%d bytes available where %d are needed, %d without the layer: the lines %q", c.available, with, without, lines)
+		}
+		if _, res := greedy(t, e, []int32{5, 6, 7}, 40); (res.FurtherDrafted == 0) != (c.lines > 0) {
+			t.Errorf("%d guesses with %d bytes available where %d are needed", res.FurtherDrafted, c.available, with)
+		}
+	}
+	lines = nil
+	engine.SetAvailable(t, without-1)
+	var full *engine.MemoryError
+	if _, err := engine.Open(t.Context(), f, o); !errors.As(err, &full) || len(lines) > 0 {
+		t.Errorf("error %v and the lines %q where there is no room for the model", err, lines)
+	}
+}
+
+// TestSeveralFurtherLayers: of several further layers the first makes all guesses, and others take no memory: a second one of zeros changes neither text nor guesses.
+func TestSeveralFurtherLayers(t *testing.T) {
+	one := synthtest.Further(t, furtherSpec, true)
+	var tensors []gguf.Source
+	for _, w := range one.Tensors {
+		tensors = append(tensors, synthtest.Copied(w, w.Name))
+		if rest, ok := strings.CutPrefix(w.Name, "blk.2."); ok {
+			second := synthtest.Copied(w, "blk.3."+rest)
+			second.Write = func(to io.Writer) error {
+				_, err := to.Write(make([]byte, len(w.Data)))
+				return err
+			}
+			tensors = append(tensors, second)
+		}
+	}
+	keys := slices.Clone(one.Keys)
+	for i := range keys {
+		switch keys[i].Key {
+		case "glm4moe.block_count":
+			keys[i].Value = uint32(4)
+		case "glm4moe.nextn_predict_layers":
+			keys[i].Value = uint32(2)
+		}
+	}
+	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, Drafts: 3, Further: true, NoLookup: true}
+	run := func(f *gguf.File) (ids []int32, cache, need int64, guesses int) {
+		e := openFile(t, f, o)
+		engine.SetTimes(e, cheapGuesses)
+		ids, res := greedy(t, e, []int32{5, 6, 7}, 60)
+		need, err := o.Memory(f, placement.Layout{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ids, e.CacheBytes(), need, res.FurtherDrafted
+	}
+	want, cache, need, _ := run(one)
+	got, cacheOfTwo, needOfTwo, guesses := run(synthtest.Made(t, keys, tensors))
+	if !slices.Equal(got, want) || guesses == 0 {
+		t.Errorf("%v and %d guesses with two further layers, %v with one", got, guesses, want)
+	}
+	if cacheOfTwo != cache || needOfTwo != need {
+		t.Errorf("two further layers take %d bytes, %d of them cache; one takes %d, %d", needOfTwo, cacheOfTwo, need, cache)
+	}
 }

@@ -38,26 +38,27 @@ type hotDrafts struct {
 // usualGuess is what a step that guesses takes of a step of one token, before it is known.
 const usualGuess = 0.6
 
-// wish returns how many guesses, at most most, are worth what making and checking them costs.
-func (h *hotDrafts) wish(most int, cost func(most int) speculate.Cost, guess float64) int {
+// wish returns how many guesses, at most most, are worth what making and checking them costs. guess returns what a step that guesses takes, as a part of a step of so many nanoseconds.
+func (h *hotDrafts) wish(most int, cost func(most int) speculate.Cost, guess func(step float64) float64) int {
 	if most < 1 || !h.can.Load() {
 		return 0
 	}
 	c := cost(most)
-	for n := range c.Times {
-		c.Times[n] += float64(n) * guess
-	}
+	c.Each += guess(c.Step)
 	return h.chances.Worth(ofModel, most, h.budget.Within(c))
 }
 
-// guessTime returns what a step that guesses for one text takes, as a part of a step of one token.
-func (s *scheduler) guessTime() float64 {
+// guessTime returns what a step that guesses for one text takes, as a part of a step of so many nanoseconds; 0: its time is not known.
+func (s *scheduler) guessTime(step float64) float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.guessing.step == 0 || s.costs.step == 0 {
+	switch {
+	case step == 0:
 		return usualGuess
+	case s.guessing.step == 0:
+		return usualGuess * s.costs.time(1) / step
 	}
-	return s.guessing.time(1) / s.costs.time(1)
+	return s.guessing.time(1) / step
 }
 
 // guess has those parts of the step make their guesses that wish for some, unless prompts wait for the step.
@@ -176,11 +177,18 @@ func (c *part) extra() int {
 	return c.drafts + c.n - 1
 }
 
-// settle tells the step's tasks what it cost them, of n single tokens.
+// settle tells the step's tasks what it cost them, of n single tokens: each bears what it had done, and further tokens' time by their number.
 func (s *scheduler) settle(n int) {
-	all := 0
+	all, made, copies := 0, 0, 0
 	for i := range s.step {
-		all += s.step[i].extra()
+		c := &s.step[i]
+		all += c.extra()
+		if c.t.wish > 0 {
+			made += c.extra()
+		}
+		if c.drafts > 0 {
+			copies++
+		}
 	}
 	known := n == len(s.step) && n > 0 && s.costs.step > 0
 	for i := range s.step {
@@ -191,8 +199,15 @@ func (s *scheduler) settle(n int) {
 		}
 		plain := s.costs.time(n)
 		c.t.settled.token = plain / float64(n)
-		if own := c.extra(); own > 0 {
-			c.t.settled.extra = (float64(s.last+s.guessed+s.keeping) - plain) * float64(own) / float64(all)
+		own := float64(c.extra())
+		if own > 0 {
+			c.t.settled.extra = (float64(s.last) - plain) * own / float64(all)
+		}
+		if c.t.wish > 0 {
+			c.t.settled.extra += float64(s.guessed) * own / float64(made)
+		}
+		if c.drafts > 0 { // none was copied for parts that evaluate tokens again
+			c.t.settled.extra += float64(s.keeping) / float64(copies)
 		}
 	}
 }

@@ -109,8 +109,7 @@ func (s *scheduler) takeBack(t *task, accepted int) {
 // firstDrafts is the most drafts that are checked before the time of a step with drafts is known. Later the bound is twice the most that was observed.
 const firstDrafts = 2
 
-// checking returns what it costs to check up to most drafts of t, or fewer if the cost of more cannot be told yet. Times[n] is the time of a step with n drafts,
-// over that of one without; it uses the memory of times if that has room.
+// checking returns what it costs to check up to most drafts of t, or fewer if the cost of more cannot be told yet. It uses the memory of times if that has room.
 func (s *scheduler) checking(t *task, most int, times []float64) speculate.Cost {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,9 +128,10 @@ func (s *scheduler) checking(t *task, most int, times []float64) speculate.Cost 
 	times = times[:0]
 	for n := range most + 1 {
 		times = append(times, s.costs.time(others+1+n)/step)
-		if n > 0 && step > 1 { // else it is not known
-			times[n] += s.keep / step
-		}
 	}
-	return speculate.Cost{Others: others, Times: times, Step: step, Again: s.kv.States > 0}
+	cost := speculate.Cost{Others: others, Times: times, Again: s.kv.States > 0}
+	if s.costs.widest() > 0 { // else times are none in nanoseconds
+		cost.Step, cost.Once = step, s.keep/step
+	}
+	return cost
 }

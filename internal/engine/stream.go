@@ -359,7 +359,7 @@ func (st *Stream) drafts(n int) (guesses []int32, wish int) {
 	if len(guesses) > 0 || st.e.hot == nil || st.t.extension.on() { // hot neurons are asked at positions as they are in the cache
 		return guesses, 0
 	}
-	wish = st.e.hot.wish(most, cost, st.e.sched.guessTime())
+	wish = st.e.hot.wish(most, cost, st.e.sched.guessTime)
 	st.hot = wish > 0
 	return nil, wish
 }

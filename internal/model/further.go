@@ -34,12 +34,31 @@ type further struct {
 
 // CanGuessFurther says why layers of the file that predict further tokens cannot be computed, or nil.
 func (c *Config) CanGuessFurther() error {
-	f, like := c.Family, c.likeFurther()
-	switch {
-	case c.Further == 0:
+	refuse := func(why string) error {
+		return fmt.Errorf("layers of %s that predict further tokens are not supported: %s", c.Arch, why)
+	}
+	if c.Further == 0 {
 		return fmt.Errorf("the file names no layer that predicts further tokens (%s.nextn_predict_layers)", c.Arch)
-	case f.LayerNorm || f.Parallel || f.NormSum || f.OnePart || c.Transposed || like < 0 || c.Blocks[like].State > 0 || c.Blocks[like].Window > 0 || c.Blocks[like].KV != like:
-		return fmt.Errorf("layers of %s that predict further tokens are not supported", c.Arch)
+	}
+	switch f := &c.Family; {
+	case f.LayerNorm:
+		return refuse("its norms subtract the mean, and the layer's are RMS norms")
+	case f.Parallel || f.NormSum || f.OnePart:
+		return refuse("its blocks are not attention and then a feed-forward layer")
+	case c.Transposed:
+		return refuse("the file stores down projections by neuron")
+	}
+	like := c.likeFurther()
+	if like < 0 {
+		return refuse("no layer has attention")
+	}
+	switch b := &c.Blocks[like]; {
+	case b.State > 0:
+		return refuse("attention and a recurrent state share a layer")
+	case b.Window > 0:
+		return refuse("its last attention has a sliding window")
+	case b.KV != like:
+		return refuse("its last attention reads another layer's keys and values")
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import "sync"
 type Budget struct {
 	mu     sync.Mutex
 	opened bool
-	token  float64 // nanoseconds of a token, as last noted
+	token  float64 // nanoseconds of a token of one text, as last noted: a step's time is shared by the texts whose tokens it computes
 	credit float64 // nanoseconds
 }
 
@@ -34,12 +34,12 @@ func (b *Budget) Begin() {
 func (b *Budget) Within(cost Cost) Cost {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	credit := firstCredit // in steps, also while their time is not known
-	if b.opened && cost.Step > 1 {
-		credit = b.credit / cost.Step
+	credit, full := firstCredit/float64(cost.Others+1), true // in steps, also while their time is not known
+	if b.opened && cost.Step > 0 {
+		credit, full = b.credit/cost.Step, b.credit >= firstCredit*b.token
 	}
 	n := len(cost.Times) - 1
-	for n > 0 && cost.lost(n) > credit && (n > 1 || credit < firstCredit) { // one guess is tried at full credit, even if it costs more than can be earned
+	for n > 0 && cost.lost(n) > credit && (n > 1 || !full) { // one guess is tried at full credit, even if it costs more than can be earned
 		n--
 	}
 	cost.Times = cost.Times[:n+1]

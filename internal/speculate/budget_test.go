@@ -35,3 +35,49 @@ func TestBudget(t *testing.T) {
 		t.Errorf("a new text may check %d guesses at once", len(b.Within(cost).Times)-1)
 	}
 }
+
+// TestBudgetOfManyTexts: among other texts' tokens, whose step is several times as long as a text's share of it, one guess is tried at full credit however much it costs, and
+// guesses that never come cost what they may.
+func TestBudgetOfManyTexts(t *testing.T) {
+	const step, others, each, steps = 4000.0, 3, 0.3, 4000
+	const token = step / (others + 1)
+	cost := Cost{Step: step, Others: others, Times: []float64{1, 1 + each, 1 + 2*each}}
+	var b Budget
+	b.Note(token, 0)
+	if n := len(b.Within(cost).Times) - 1; n != 1 {
+		t.Errorf("%d guesses are paid for at full credit, want 1", n)
+	}
+	lost := 0.0
+	for range steps {
+		n := len(b.Within(cost).Times) - 1
+		loss := each * step * float64(n)
+		lost += loss
+		b.Note(token, -loss)
+	}
+	if most := share*token*steps + firstCredit*token + each*step; lost > most || lost < most/2 {
+		t.Errorf("guesses lost %v of a text's %v, want at most %v and at least half of that", lost, token*steps, most)
+	}
+}
+
+// TestCopyCostsOnce: what copying states takes is lost in the step with guesses alone, not in the one that computes tokens again.
+func TestCopyCostsOnce(t *testing.T) {
+	const token, each, states = 1000.0, 0.1, 0.15
+	cost := Cost{Step: token, Again: true, Once: states}
+	for n := range 5 {
+		cost.Times = append(cost.Times, 1+each*float64(n))
+	}
+	var b Budget
+	b.Note(token, 0)
+	// Two guesses take 0.2 and the copy 0.15 of a step, and the token that is computed again 0.1: of half a step of credit that leaves nothing for a third.
+	if n := len(b.Within(cost).Times) - 1; n != 2 {
+		t.Errorf("half a step pays for %d guesses, want 2", n)
+	}
+	// By their prior chance of 0.8, eight guesses and the token before them give 4.3 tokens, in 1.16 steps, a copy's 1.9 and 0.1 of tokens computed again: 1.4 times as many by time.
+	cost = Cost{Step: token, Again: true, Once: 1.9}
+	for n := range 9 {
+		cost.Times = append(cost.Times, 1+0.02*float64(n))
+	}
+	if n := new(Chances).Worth(64, 8, cost); n != 8 {
+		t.Errorf("%d guesses are worth a copy, want 8", n)
+	}
+}

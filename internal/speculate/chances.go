@@ -5,22 +5,34 @@ import (
 	"sync"
 )
 
-// Cost says what checking guesses costs.
+// Cost says what guesses cost, in the time of a step with none.
 type Cost struct {
 	Others int       // tokens of other texts that a step computes besides, which wait for it as long
-	Times  []float64 // [most+1] of a step with n tokens to check, over one with none
-	Step   float64   // nanoseconds of one with none; 1: not known yet
+	Times  []float64 // [most+1] of a step with n tokens more than one without guesses has
+	Once   float64   // what guesses take besides, however many: a copy of states, what a draft model reads before the first
+	Each   float64   // what making one of them takes
+	Step   float64   // nanoseconds of a step with none; 0: not known yet
 	Again  bool      // after a wrong guess, the next step computes again the token before the guesses and those that were right
 }
 
-// lost returns what checking n guesses costs if none comes, in steps with none to check.
-func (c *Cost) lost(n int) float64 {
-	lost := c.Times[n] - c.Times[0]
-	if c.Again {
-		lost += c.Times[1] - c.Times[0]
+// with returns the time of a step that makes and checks n guesses.
+func (c *Cost) with(n int) float64 {
+	if n == 0 {
+		return c.Times[0]
 	}
-	return lost
+	return c.Times[n] + c.Once + float64(n)*c.Each
 }
+
+// again returns what n tokens that are computed again add to the next step, which makes no guesses and copies no states.
+func (c *Cost) again(n int) float64 {
+	if !c.Again {
+		return 0
+	}
+	return c.Times[n] - c.Times[0]
+}
+
+// lost returns what n guesses, one at least, cost if none comes.
+func (c *Cost) lost(n int) float64 { return c.with(n) - c.Times[0] + c.again(1) }
 
 // Chances say how often guesses came true, by the length of what they were guessed from. They serve many goroutines.
 type Chances struct {
@@ -66,12 +78,10 @@ func (c *Chances) Worth(length, most int, cost Cost) int {
 	again := 0.0 // steps' time for what is computed again
 	most = min(most, len(cost.Times)-1)
 	for n := 1; n <= most; n++ {
-		if cost.Again { // n tokens, if the n-th guess is the first that is wrong
-			again += expected * (1 - p) * (cost.Times[n] - cost.Times[0])
-		}
+		again += expected * (1 - p) * cost.again(n) // n tokens, if the n-th guess is the first that is wrong
 		expected *= p
 		tokens += expected
-		if speed := tokens / (cost.Times[n] + again); speed > best {
+		if speed := tokens / (cost.with(n) + again); speed > best {
 			best, number = speed, n
 		}
 	}

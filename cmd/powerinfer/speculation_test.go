@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer"
+)
+
+// guessesOf returns what the flags of speculation mean in a command.
+func guessesOf(t *testing.T, c *cli.Command, args ...string) (drafts int, d powerinfer.DraftModel, err error) {
+	t.Helper()
+	c.Before, c.Action = nil, func(_ context.Context, c *cli.Command) error {
+		if drafts, err = readDrafts(c); err == nil {
+			d, err = readDraftModel(c)
+		}
+		return nil
+	}
+	if e := c.Run(t.Context(), append([]string{c.Name}, args...)); e != nil {
+		t.Fatalf("%s %q: %v", c.Name, args, e)
+	}
+	return drafts, d, err
+}
+
+// TestSpeculationFlags: run, serve and batch read the flags of speculation alike, by llama.cpp's present names and its older ones.
+func TestSpeculationFlags(t *testing.T) {
+	commands := []func() *cli.Command{runCommand, serveCommand, batchCommand}
+	for _, c := range []struct {
+		args   string
+		drafts int
+		want   powerinfer.DraftModel
+		err    string
+	}{
+		{"", powerinfer.DefaultDrafts, powerinfer.DraftModel{Least: 0.3}, ""},
+		{"--spec-draft-n-max 5", 5, powerinfer.DraftModel{Least: 0.3}, ""},
+		{"--draft-max 5", 5, powerinfer.DraftModel{Least: 0.3}, ""},
+		{"--draft-n 5", 5, powerinfer.DraftModel{Least: 0.3}, ""},
+		{"--draft 5", 5, powerinfer.DraftModel{Least: 0.3}, ""},
+		{"--draft-max 0", -1, powerinfer.DraftModel{Least: 0.3}, ""},
+		{"--spec-type none", -1, powerinfer.DraftModel{Least: 0.3}, ""},
+		{"--spec-draft-p-min 0.5", powerinfer.DefaultDrafts, powerinfer.DraftModel{Least: 0.5}, ""},
+		{"--spec-type ngram,draft-mtp --draft-p-min 0.5", powerinfer.DefaultDrafts, powerinfer.DraftModel{Least: 0.5}, ""},
+		{"--spec-type ngram --draft-p-min 0.5", 0, powerinfer.DraftModel{}, "--spec-draft-p-min is for"},
+		{"--spec-type ngram -md small.gguf --draft-p-min 0.5 -devd none", powerinfer.DefaultDrafts, powerinfer.DraftModel{Path: "small.gguf", Devices: "none", Least: 0.5}, ""},
+		{"--spec-draft-model small.gguf --spec-draft-device none", powerinfer.DefaultDrafts, powerinfer.DraftModel{Path: "small.gguf", Devices: "none", Least: 0.3}, ""},
+		{"--spec-draft-device none", 0, powerinfer.DraftModel{}, "--device-draft is for a draft model"},
+		{"--spec-type draft-simple", 0, powerinfer.DraftModel{}, "name the draft model with -md"},
+		{"--spec-type draft-eagle3", 0, powerinfer.DraftModel{}, "draft models have no such parts here"},
+	} {
+		for _, command := range commands {
+			cmd := command()
+			drafts, d, err := guessesOf(t, cmd, strings.Fields(c.args)...)
+			d.GPULayers = c.want.GPULayers // what it is where nothing is said is another flag's matter
+			switch {
+			case c.err != "":
+				if err == nil || !strings.Contains(err.Error(), c.err) {
+					t.Errorf("%s %s: error %v, want one with %q", cmd.Name, c.args, err, c.err)
+				}
+			case err != nil || drafts != c.drafts || d != c.want:
+				t.Errorf("%s %s: %d guesses, %+v and error %v, want %d and %+v", cmd.Name, c.args, drafts, d, err, c.drafts, c.want)
+			}
+		}
+	}
+}
