@@ -7,7 +7,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 )
 
-// Kernel is the processor's kernel that was chosen by measuring for one token's products with weights of one type. Loading a model chooses
+// Kernel is the processor's kernel that was chosen by measuring for products with weights of one type. Loading a model chooses
 // anew, on its own weights.
 type Kernel struct {
 	Type string `json:"type"`
@@ -15,6 +15,8 @@ type Kernel struct {
 	Scattered bool `json:"scattered,omitempty"`
 	// Mapped: of rows as the file has them, with --no-repack
 	Mapped bool `json:"mapped,omitempty"`
+	// Few: of a few tokens, by tiles of wide or of narrow vectors
+	Few bool `json:"few,omitempty"`
 	// Prompts: of many tokens, by tiles of the processor's matrix unit or by vectors
 	Prompts bool          `json:"prompts,omitempty"`
 	Cols    int           `json:"cols"`   // elements of the rows measured; rows of about that length go by the same kernel
@@ -24,7 +26,7 @@ type Kernel struct {
 	Speeds  []KernelSpeed `json:"speeds"` // of all kernels there are for the type
 }
 
-// KernelSpeed is a kernel's speed in bytes of weights a second, with all cores; of prompts in bytes times tokens, with one.
+// KernelSpeed is a kernel's speed in bytes of weights a second, with all cores; of several tokens in bytes times tokens, with one.
 type KernelSpeed struct {
 	Kernel string  `json:"kernel"`
 	Speed  float64 `json:"speed"`
@@ -71,7 +73,8 @@ func (m *Machine) measureKernels(ctx context.Context, bytes int, step func()) er
 	}
 	for _, c := range d.Choices() {
 		k := Kernel{
-			Type: c.Type.String(), Scattered: c.Scattered(), Mapped: c.Mapped(), Prompts: c.Prompts, Cols: c.Cols,
+			Type: c.Type.String(), Scattered: c.Scattered(), Mapped: c.Mapped(), Cols: c.Cols,
+			Few: c.Batch == cpu.Few, Prompts: c.Batch == cpu.Prompts,
 			Chosen: c.Kernel, Usual: c.Usual, Why: c.Why,
 		}
 		for _, s := range c.Speeds {

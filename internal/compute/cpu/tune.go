@@ -95,10 +95,12 @@ func (d *Device) Tune() {
 	d.tuner.shapes = nil
 }
 
-// tune chooses a shape's kernels: the faster of tiles and vectors, and the fastest of names.
+// tune chooses a shape's kernels: the faster of each two ways of several tokens, once for a type, and the fastest of names.
 func (d *Device) tune(s *tuneShape, names []string) {
-	if s.order == kernel.Consecutive && s.k.HasMatrix(s.t) && !slices.ContainsFunc(d.tuner.choices, func(c Choice) bool { return c.Prompts && c.Type == s.t }) {
-		d.tuneMatrix(s)
+	for _, w := range s.tilings() {
+		if !slices.ContainsFunc(d.tuner.choices, func(c Choice) bool { return c.Batch == w.batch && c.Type == s.t }) {
+			d.tuneTiling(s, w)
+		}
 	}
 	if len(names) > 1 {
 		d.tuneWays(s, names)
@@ -156,46 +158,69 @@ func (d *Device) tuneWays(s *tuneShape, names []string) {
 	d.chose(c)
 }
 
-// What a prompt's products go by where there is a matrix unit.
+// tiling is two ways of several tokens' products, of which the first is the usual one.
+type tiling struct {
+	batch  Batch
+	names  [2]string
+	tokens int // that it is measured with
+	use    func(t quant.Type, usual bool)
+}
+
+// Names of these ways.
 const (
 	byTiles   = "tiles"
 	byVectors = "vectors"
+	byWide    = "512 bits"
+	byNarrow  = "256 bits"
 )
 
-// What a prompt's products are measured with.
+// tilings returns those that there are for a shape.
+func (s *tuneShape) tilings() (all []tiling) {
+	if s.order != kernel.Consecutive {
+		return nil
+	}
+	if s.k.HasMatrix(s.t) {
+		all = append(all, tiling{Prompts, [2]string{byTiles, byVectors}, 64, s.k.UseMatrix})
+	}
+	if s.k.HasFew(s.t) {
+		all = append(all, tiling{Few, [2]string{byWide, byNarrow}, 8, s.k.UseFew})
+	}
+	return all
+}
+
+// What several tokens' products are measured with.
 const (
-	tuneMatrixRows   = 48
-	tuneMatrixTokens = 64
-	tuneMatrixRounds = 5
+	tuneTilingRows   = 48
+	tuneTilingRounds = 5
 )
 
-// tuneMatrix has weights of s's type go by the processor's matrix unit, unless vectors are faster in the best of a few rounds. Both give the same bytes.
-func (d *Device) tuneMatrix(s *tuneShape) {
+// tuneTiling has weights of s's type go by the usual one of two ways, unless the other is faster in the best of a few rounds. Both give the same bytes.
+func (d *Device) tuneTiling(s *tuneShape, t tiling) {
 	m, start := s.matrices[0], monotime.Now()
 	w, row := mem(m), s.k.Form(m.Type).ActRow(m.Cols)
-	rows := min(tuneMatrixRows, m.Rows)
-	out := make([]float32, rows*tuneMatrixTokens)
-	at := unsafe.Pointer(unsafe.SliceData(zeros(tuneMatrixTokens * row)))
+	rows := min(tuneTilingRows, m.Rows)
+	out := make([]float32, rows*t.tokens)
+	at := unsafe.Pointer(unsafe.SliceData(zeros(t.tokens * row)))
 	var best [2]time.Duration
-	for i := range 2 * tuneMatrixRounds {
+	for i := range 2 * tuneTilingRounds {
 		way := i % 2
-		s.k.UseMatrix(s.t, way == 0)
+		t.use(s.t, way == 0)
 		begin := monotime.Now()
-		s.k.MatMul(m.Type, out, rows, w.data[:rows*w.rowBytes], rows, m.Cols, at, row, tuneMatrixTokens)
+		s.k.MatMul(m.Type, out, rows, w.data[:rows*w.rowBytes], rows, m.Cols, at, row, t.tokens)
 		if took := max(monotime.Since(begin), 1); i < 2 || took < best[way] {
 			best[way] = took
 		}
 	}
-	c := Choice{Type: s.t, Prompts: true, Cols: m.Cols, Usual: byTiles, Rounds: tuneMatrixRounds, Took: monotime.Since(start)}
-	rival, won := byTiles, duels{}
-	for way, name := range []string{byTiles, byVectors} {
-		c.Speeds = append(c.Speeds, KernelSpeed{name, float64(rows*w.rowBytes*tuneMatrixTokens) / best[way].Seconds()})
+	c := Choice{Type: s.t, Batch: t.batch, Cols: m.Cols, Usual: t.names[0], Rounds: tuneTilingRounds, Took: monotime.Since(start)}
+	rival, won := t.names[0], duels{}
+	for way, name := range t.names {
+		c.Speeds = append(c.Speeds, KernelSpeed{name, float64(rows*w.rowBytes*t.tokens) / best[way].Seconds()})
 	}
 	if best[1] < best[0] {
-		rival, won = byVectors, duels{won: 1}
+		rival, won = t.names[1], duels{won: 1}
 	}
 	c.decide(rival, won)
-	s.k.UseMatrix(s.t, c.Kernel == byTiles)
+	t.use(s.t, c.Kernel == t.names[0])
 	d.chose(c)
 }
 

@@ -49,8 +49,8 @@ func tuned(t *testing.T, kernels string, typ quant.Type, rows, cols int) (out []
 	}); err != nil {
 		t.Fatal(err)
 	}
-	// Where there is a matrix unit, whether prompts go by it is measured, too.
-	return slices.Clone(floats(y)), slices.DeleteFunc(notes, func(line string) bool { return strings.HasPrefix(line, "prompts in ") })
+	// Ways of several tokens may have been measured, too.
+	return slices.Clone(floats(y)), slices.DeleteFunc(notes, func(line string) bool { return !strings.HasPrefix(line, "kernel of ") })
 }
 
 // TestTune: whatever is chosen, and however, products have the same bytes; few weights are not measured.
@@ -148,26 +148,29 @@ func TestTuneMapped(t *testing.T) {
 	}
 }
 
-// TestTunePrompts: vectors are chosen where they are clearly faster than tiles of a matrix unit, and the speeds of both are told. Without such a unit both are vectors.
-func TestTunePrompts(t *testing.T) {
-	var notes []string
-	d, err := New(Options{Threads: 1, Note: func(line string) { notes = append(notes, line) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	const rows, cols = 64, 512
-	src := compute.Source{Name: "w", Type: quant.Q8_0, Rows: rows, Cols: cols, Data: make([]byte, rows*quant.Q8_0.RowBytes(cols))}
-	if _, err := d.Matrix(src, compute.Dense); err != nil {
-		t.Fatal(err)
-	}
-	d.tuneMatrix(d.tuner.shapes[0])
-	c := d.Choices()[0]
-	if tiles, vectors := c.Speed(byTiles), c.Speed(byVectors); !c.Prompts || tiles <= 0 || vectors <= 0 || (c.Kernel == byVectors) != (vectors >= tuneGain*tiles) {
-		t.Errorf("%+v", c)
-	}
-	if len(notes) != 1 || !strings.HasPrefix(notes[0], "prompts in Q8_0, rows of 512 elements: "+c.Kernel) {
-		t.Errorf("notes: %q", notes)
+// TestTuneTiling: of two ways of several tokens' products the unusual one is chosen where it is clearly faster, the speeds of both are told, and the kernels go that way.
+func TestTuneTiling(t *testing.T) {
+	for batch, says := range map[Batch]string{Few: "a few tokens", Prompts: "prompts"} {
+		var notes []string
+		d, err := New(Options{Threads: 1, Note: func(line string) { notes = append(notes, line) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		const rows, cols = 64, 512
+		src := compute.Source{Name: "w", Type: quant.Q8_0, Rows: rows, Cols: cols, Data: make([]byte, rows*quant.Q8_0.RowBytes(cols))}
+		if _, err := d.Matrix(src, compute.Dense); err != nil {
+			t.Fatal(err)
+		}
+		var used bool
+		d.tuneTiling(d.tuner.shapes[0], tiling{batch, [2]string{"usual", "other"}, 8, func(_ quant.Type, usual bool) { used = usual }})
+		c := d.Choices()[0]
+		if usual, other := c.Speed("usual"), c.Speed("other"); c.Batch != batch || usual <= 0 || other <= 0 || (c.Kernel == "other") != (other >= tuneGain*usual) || used != (c.Kernel == "usual") {
+			t.Errorf("%+v, used %t", c, used)
+		}
+		if len(notes) != 1 || !strings.HasPrefix(notes[0], says+" in Q8_0, rows of 512 elements: "+c.Kernel) {
+			t.Errorf("notes: %q", notes)
+		}
 	}
 }
 
@@ -260,7 +263,7 @@ func TestTuneOn(t *testing.T) {
 			t.Errorf("%v: from %d to %d", s, from, end)
 		}
 		for _, c := range d.Choices()[before:] {
-			if c.Type != s.Type || c.Order != s.Order && !c.Prompts || c.Cols != s.Cols || c.Why == "" {
+			if c.Type != s.Type || c.Order != s.Order && c.Batch == Single || c.Cols != s.Cols || c.Why == "" {
 				t.Errorf("%v: %+v", s, c)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // few is a type's tiles of two, three and four tokens over packed rows, as many rows as its block has. None, where there is no assembly.
@@ -27,6 +28,12 @@ func (m *tiles) leastTokens() int {
 	}
 	return math.MaxInt
 }
+
+// HasFew reports whether products of a few tokens with weights of type t may go by tiles of 512-bit vectors or by those of 256-bit ones.
+func (k *Kernels) HasFew(t quant.Type) bool { return t.Quantised() && k.types[t].few[0] != nil }
+
+// UseFew says whether they go by those of 512-bit vectors, which HasFew, for four tokens and more. They do unless told otherwise; for two and three tokens always.
+func (k *Kernels) UseFew(t quant.Type, use bool) { k.types[t].narrow = !use }
 
 // goesByFew reports whether so many tokens, too few for strips, go by tiles of a few.
 func (c *call) goesByFew(tokens int) bool {
