@@ -21,14 +21,6 @@ type Shaper interface {
 	Spare(most int) int
 }
 
-// OutputRows is a device whose products and feed-forward layers also take tensors that hold only the rows that Params.Out names. It computes each of them
-// as it would among all the step's rows, so that the bytes are the same.
-type OutputRows interface {
-	Device
-	// TakesOutputRows marks the device; it does nothing.
-	TakesOutputRows()
-}
-
 // Overlapper is the executor of a GPU that works at the same time as another processor, the host. The functions that it returns are
 // valid in every replay.
 type Overlapper interface {

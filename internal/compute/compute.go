@@ -8,6 +8,7 @@ package compute
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -16,12 +17,18 @@ import (
 // memory belongs to the device and lives until the device is closed.
 type Tensor struct {
 	Rows, Cols int
-	Outputs    bool // rows are those that Params.Out names, not the step's tokens; a product's arithmetic then does not depend on their kind
+	Outputs    bool // rows are those that Params.Out names, in that order, not all of the step's tokens
 	Mem        any  // the device's own handle
 }
 
 // First returns the view of t's first n rows.
 func (t Tensor) First(n int) Tensor { t.Rows = n; return t }
+
+// Like returns the view of t's first rows that has as many as x, of the same kind.
+func (t Tensor) Like(x Tensor) Tensor {
+	t.Rows, t.Outputs = x.Rows, x.Outputs
+	return t
+}
 
 // Split is t seen as rows of cols elements each: [Rows·Cols/cols, cols]. Heads are rows this way.
 func (t Tensor) Split(cols int) Tensor {
@@ -170,7 +177,7 @@ type Params struct {
 	Pages     [][]int32 // [sequence][page] page ids of a sequence's KV; token i attends to positions 0…Pos[i]
 	Near      [][]int32 // the same for a cache's Windowed layers; pages that no window reaches are 0. May be nil where there are none
 	States    []int32   // [sequence] slot of its recurrent state; the rows of such a sequence follow one another in the step and in position. nil: sequence i has slot i
-	Out       []int32   // [n_out] rows whose logits are wanted, in ascending order
+	Out       []int32   // [n_out] rows whose logits are wanted, in ascending order: those below Decode come first
 	Threshold float32   // a neuron is predicted active iff its logit >= Threshold
 
 	Scales []float32 // of the model's adapters, for all the step's rows; nil: the model's own
@@ -182,6 +189,25 @@ type Params struct {
 	Draft bool // the step guesses tokens: a model that was loaded for this computes fewer neurons than in other steps
 
 	Everything bool // whoever sets Threshold has every neuron predicted active, as in a dense model
+}
+
+// Segment returns the segment of p's rows, without padding.
+func (p *Params) Segment(name string) Segment {
+	return Segment{Name: name, Rows: len(p.Tokens), Decode: p.Decode, Out: len(p.Out), DecodeOut: p.DecodeOut()}
+}
+
+// DecodeOut returns how many rows of Out are among the first Decode rows.
+func (p *Params) DecodeOut() int {
+	n, _ := slices.BinarySearch(p.Out, int32(p.Decode))
+	return n
+}
+
+// Row returns the step's row that row i of a tensor is.
+func (p *Params) Row(i int, outputs bool) int {
+	if outputs {
+		return int(p.Out[i])
+	}
+	return i
 }
 
 // Turn returns the positions that RoPE turns rows to. [n]
@@ -226,7 +252,8 @@ const FewTokens = 8
 // Set holds, for each of Rows tokens, which of N neurons are computed. With a nil Mem it is all of them.
 type Set struct {
 	Rows, N int
-	Mem     any // the device's own handle
+	Outputs bool // as Tensor.Outputs
+	Mem     any  // the device's own handle
 }
 
 // First returns the view of the first n tokens' sets.
@@ -236,16 +263,20 @@ func (s Set) First(n int) Set { s.Rows = n; return s }
 //
 // A step may have fewer rows of each kind than the segment that it runs as; see Shaper. The rows before Lead, and those behind the step's
 // last, are then padding: nobody reads what they hold, nothing is stored in a cache for them, and none of their neurons is computed or
-// counted. So are rows of logits behind the step's last.
+// counted. The same goes for rows of logits and LeadOut.
 type Segment struct {
-	Name   string
-	Rows   int // tokens in the step: the shape
-	Decode int // of them, those that Params.Decode counts
-	Out    int // rows of logits in the step
+	Name      string
+	Rows      int // tokens in the step: the shape
+	Decode    int // of them, those that Params.Decode counts
+	Out       int // rows of logits in the step
+	DecodeOut int // of them, those that Params.DecodeOut counts
 }
 
 // Lead returns the row of the segment that a step's first row is. The padding of single tokens comes before them, so that the step's rows lie together.
 func (s Segment) Lead(p *Params) int { return s.Decode - p.Decode }
+
+// LeadOut returns the row of logits of the segment that a step's first is.
+func (s Segment) LeadOut(p *Params) int { return s.DecodeOut - p.DecodeOut() }
 
 // Device owns weights, activations and caches, and runs segments over them.
 // A device is used by one goroutine at a time.

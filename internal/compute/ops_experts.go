@@ -6,7 +6,8 @@ import "fmt"
 // fills it, so that its experts are always among the N.
 type Choice struct {
 	Rows, Used, N int
-	Mem           any // the device's own handle
+	Outputs       bool // as Tensor.Outputs
+	Mem           any  // the device's own handle
 }
 
 // First returns the view of the first n tokens' choices.

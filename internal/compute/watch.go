@@ -143,6 +143,7 @@ type NeuronBins struct {
 
 	Listing bool    // Add appends to List instead
 	List    []int32 // of experts, a step's: those of each row's choice, behind one another
+	Outputs bool    // List's rows are those that Params.Out names
 }
 
 // Add counts a token's list of neurons, which are numbered from first on.

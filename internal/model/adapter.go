@@ -374,13 +374,13 @@ func (m *Model) product(v compute.Verbs, x compute.Tensor, p compute.Products) {
 	if len(m.adapters.deltas) == 0 {
 		return
 	}
-	low, wide := m.buf.adapterLow.First(x.Rows), m.buf.adapterWide.First(x.Rows)
-	if x.Outputs {
-		low, wide = m.buf.adapterLast.First(x.Rows), m.buf.adapterVocab.First(x.Rows)
-	}
 	for i := range p {
 		if p[i].W == nil {
 			return
+		}
+		low, wide := m.buf.adapterLow.Like(x), m.buf.adapterWide.Like(x)
+		if p[i].W == m.head {
+			low, wide = m.buf.adapterLast.Like(x), m.buf.adapterVocab.Like(x)
 		}
 		for _, d := range m.adapters.deltas[p[i].W] {
 			s := d.scale * m.scales[d.adapter]
@@ -407,13 +407,13 @@ func (m *Model) changes(w *compute.Matrix) *besideNeurons {
 
 // narrow computes the narrow products of in, of adapters one behind the other, to low.
 func (m *Model) narrow(v compute.Verbs, in compute.Tensor, b *besideNeurons, low compute.Tensor) compute.Tensor {
-	low = low.First(in.Rows)
+	low = low.Like(in)
 	low.Cols = b.ranks
 	at := 0
 	for _, d := range b.narrow {
 		part := low
 		if len(b.narrow) > 1 {
-			part = m.buf.adapterLow.First(in.Rows)
+			part = m.buf.adapterLow.Like(in)
 			part.Cols = d.a.Rows
 		}
 		v.MatMul(in, compute.Products{{Out: part, W: d.a}})
@@ -441,7 +441,7 @@ func (m *Model) sparseFFN(v compute.Verbs, s *buffers, in compute.Tensor, set co
 	}
 	down := m.changes(w.Down)
 	if down != nil {
-		a.DownA, a.DownLow = down.wide, m.buf.adapterDowns.First(in.Rows)
+		a.DownA, a.DownLow = down.wide, m.buf.adapterDowns.Like(in)
 		a.DownLow.Cols = down.ranks
 	}
 	v.SparseFFN(s.ffnOut, in, set, w)
@@ -450,10 +450,10 @@ func (m *Model) sparseFFN(v compute.Verbs, s *buffers, in compute.Tensor, set co
 	}
 	at := 0
 	for _, d := range down.narrow {
-		low, wide := a.DownLow, m.buf.adapterWide.First(in.Rows)
+		low, wide := a.DownLow, m.buf.adapterWide.Like(in)
 		wide.Cols = d.b.Rows
 		if len(down.narrow) > 1 {
-			low = m.buf.adapterLow.First(in.Rows)
+			low = m.buf.adapterLow.Like(in)
 			low.Cols = d.b.Cols
 			v.Slice(low, a.DownLow, at)
 		}
@@ -486,6 +486,5 @@ func (m *Model) adapterBuffers(b *buffers, tensor func(rows, cols int) compute.T
 	}
 	if head {
 		b.adapterLast, b.adapterVocab = tensor(outputs, m.adapters.rank), tensor(outputs, m.Vocab)
-		b.adapterLast.Outputs, b.adapterVocab.Outputs = true, true
 	}
 }

@@ -104,7 +104,7 @@ func (m *Model) bindFurther(b *binder) {
 		f.norm = norm{w: b.vector(name("shared_head_norm"), m.Embd)}
 	}
 	if b.has(name("shared_head_head")) {
-		f.head = b.matrix(name("shared_head_head"), m.Vocab, m.Embd, compute.Precise)
+		f.head = b.matrix(name("shared_head_head"), m.Vocab, m.Embd, compute.Head)
 	}
 	m.further = f
 }
@@ -146,7 +146,7 @@ func (m *Model) ForwardFurther(p *compute.Params) error {
 }
 
 func (m *Model) forwardBoth(v compute.Verbs) {
-	m.body(v)
+	m.forward(v)
 	f := m.further
 	m.normalise(v, f.after.First(m.step.x.Rows), m.step.x, m.norm)
 	m.readFurther(v)

@@ -15,33 +15,17 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// wholeSteps is a device without the capabilities that it may have beside compute.Device's.
-type wholeSteps struct{ compute.Device }
-
 // TestOutputRows holds steps whose last layer computes only the rows whose logits are wanted to the bytes of steps that compute all rows, in every family.
 func TestOutputRows(t *testing.T) {
 	compare := func(name string, f *gguf.File, mode model.SparseMode) {
 		t.Run(fmt.Sprintf("%s/%s", name, mode), func(t *testing.T) {
 			t.Parallel()
-			var logits [2][][]float32
-			for i, wrap := range []func(compute.Device) compute.Device{
-				func(d compute.Device) compute.Device { return d },
-				func(d compute.Device) compute.Device { return wholeSteps{d} },
-			} {
-				dev, err := cpu.New(cpu.Options{Threads: 2})
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { dev.Close() })
-				m, err := model.Load(t.Context(), f, wrap(dev), model.Options{Batch: 96, Outputs: 4, Cache: compute.CacheSpec{Pages: 8, States: 2}, Sparse: mode})
-				if err != nil {
-					t.Fatal(err)
-				}
-				logits[i] = companySteps(t, m)
+			dev, err := cpu.New(cpu.Options{Threads: 2})
+			if err != nil {
+				t.Fatal(err)
 			}
-			if at := differ(logits[0], logits[1]); at >= 0 {
-				t.Errorf("row of logits %d differs", at)
-			}
+			defer dev.Close()
+			outputRows(t, f, dev, model.Options{Sparse: mode})
 		})
 	}
 	for _, family := range arch.All() {
@@ -59,8 +43,23 @@ func TestOutputRows(t *testing.T) {
 	}
 }
 
-// companySteps runs steps of two sequences, one of which generates while the other's prompt is read: with logits of both, of one and of none. It returns them all.
-func companySteps(t *testing.T, m *model.Model) (logits [][]float32) {
+// outputRows holds steps of a model, which Forward runs, to the bytes that ForwardHidden gives, which computes every row of every layer.
+func outputRows(t *testing.T, f *gguf.File, dev compute.Device, o model.Options) {
+	t.Helper()
+	o.Batch, o.Outputs, o.Cache = 96, 4, compute.CacheSpec{Pages: 8, States: 2}
+	m, err := model.Load(t.Context(), f, dev, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := companySteps(t, m, m.ForwardHidden)
+	if at := differ(companySteps(t, m, m.Forward), want); at >= 0 {
+		t.Errorf("row of logits %d differs", at)
+	}
+}
+
+// companySteps runs steps of two sequences by forward, one of which generates while the other's prompt is read: with logits of both, of one and of none. It
+// returns them all.
+func companySteps(t *testing.T, m *model.Model, forward func(*compute.Params) error) (logits [][]float32) {
 	t.Helper()
 	var at [2]int32 // positions
 	pages := [][]int32{{0, 1, 2}, {3, 4, 5}}
@@ -73,7 +72,7 @@ func companySteps(t *testing.T, m *model.Model) (logits [][]float32) {
 				at[seq]++
 			}
 		}
-		if err := m.Forward(&p); err != nil {
+		if err := forward(&p); err != nil {
 			t.Fatal(err)
 		}
 		for i := range out {

@@ -44,10 +44,11 @@ func (m *Model) Rehearse() error {
 	}
 	step := func(name string, body func(compute.Verbs), n, decode int, draft bool) error {
 		out := min(n, m.most.Out)
-		return m.runAs(compute.Segment{Name: name, Rows: n, Decode: decode, Out: out}, &compute.Params{
+		p := compute.Params{
 			Tokens: make([]int32, n), Pos: make([]int32, n), Seq: make([]int32, n), Out: make([]int32, out), Pages: pages, Near: pages, States: []int32{0},
 			Decode: decode, Draft: draft, Scales: slices.Repeat([]float32{1}, len(m.Scales)), // which any request may have
-		}, body)
+		}
+		return m.runAs(p.Segment(name), &p, body)
 	}
 	return d.Rehearse(func() error {
 		most := m.buf.x.Rows // of the largest segment, in which some may be padding

@@ -158,20 +158,12 @@ func (d *Device) Run(_ compute.Segment, p *compute.Params, body func(compute.Ver
 	return d.err
 }
 
-// TakesOutputRows implements compute.OutputRows; single tells which rows a tensor has.
-func (d *Device) TakesOutputRows() {}
-
-// single returns how many of a tensor's first rows are computed as the single tokens of running sequences are. A tensor has all the step's rows, those that
-// Params.Out names, or others, all of which are computed so.
-func (d *Device) single(rows int) int {
-	switch rows {
-	case len(d.p.Tokens):
-		return d.p.Decode
-	case len(d.p.Out):
-		n, _ := slices.BinarySearch(d.p.Out, int32(d.p.Decode))
-		return n
+// single returns how many of t's first rows are computed as the single tokens of running sequences are.
+func (d *Device) single(t compute.Tensor) int {
+	if t.Outputs {
+		return d.p.DecodeOut()
 	}
-	return rows
+	return min(d.p.Decode, t.Rows)
 }
 
 // Watch has what is computed added to w as long as it is on.

@@ -150,7 +150,7 @@ func (f *experts) fewPairs() (few []int32, most int) {
 	if f.tokens <= compute.FewTokens {
 		return few, most
 	}
-	n, alone, single := 0, f.exact.alone[:0], f.d.single(f.tokens)
+	n, alone, single := 0, f.exact.alone[:0], f.d.single(f.out)
 	for _, p := range s.scattered {
 		if f.token(int(p)) < single {
 			few[n] = p

@@ -340,6 +340,7 @@ func (f *experts) none() {
 // count adds the step to the layer's counts.
 func (f *experts) count() {
 	if b := f.w.Bins; b != nil && b.On {
+		b.Outputs = f.out.Outputs
 		b.Add(0, f.choice.experts[:f.tokens*f.used])
 	}
 	c := f.w.Count

@@ -45,7 +45,7 @@ func (d *Device) matMul(x compute.Tensor, p compute.Products) {
 		return
 	}
 	m := &d.mm
-	m.p, m.tokens, m.single = p, x.Rows, d.single(x.Rows)
+	m.p, m.tokens, m.single = p, x.Rows, d.single(x)
 	m.x = operand{}
 	total := 0
 	for i := range p {

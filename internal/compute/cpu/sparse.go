@@ -168,9 +168,9 @@ func (f *sparseFFN) token(t int) int {
 // single returns the number of tokens that are computed as those of running sequences.
 func (f *sparseFFN) single() int {
 	if f.pairs != nil {
-		return f.d.single(f.pairs.tokens)
+		return f.d.single(f.pairs.out)
 	}
-	return f.d.single(f.tokens)
+	return f.d.single(f.out)
 }
 
 // layer returns which of stacked layers row t is of.

@@ -210,7 +210,7 @@ func (s *stage) run(body func(compute.Verbs)) {
 	if p.Tokens == nil {
 		p.Tokens = slices.Clone(s.step)
 	}
-	s.must(s.dev.Run(compute.Segment{Name: s.name, Rows: len(s.step), Decode: p.Decode, Out: len(p.Out)}, &p, body))
+	s.must(s.dev.Run(p.Segment(s.name), &p, body))
 }
 
 // cut returns the step's part of a slice over all tokens.

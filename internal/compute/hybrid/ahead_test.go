@@ -93,14 +93,14 @@ func (r *reader) ReadAhead(s compute.Set, w compute.SparseWeights, done func() b
 	r.guess = r.last
 }
 
-// TestReadAhead: what the host reads while it waits changes no byte; without sets it is told to in every layer that is split, with
+// TestReadAhead: what the host reads while it waits changes no byte; without sets it is told to in every layer that is split and computes one row, with
 // sets it reads most of what they turn out to be, in every such layer but the first.
 func TestReadAhead(t *testing.T) {
 	place := func(hot int) compute.Place {
 		return compute.Place{Split: compute.Split{Bound: hot}, Attention: true, Predictor: true}
 	}
 	plan := []compute.Place{place(160), place(33), place(96), {Attention: true}}
-	const decoded = 2 * 5 // steps of one token
+	const alone = layers*2*5 + 2 // layers that compute one row: all in steps of one token, the last in a prompt's
 	for _, c := range []struct {
 		spec synth.Spec
 		mode model.SparseMode
@@ -114,9 +114,9 @@ func TestReadAhead(t *testing.T) {
 		f := synthtest.Sparse(t, c.spec, layers)
 		attention := []bool{true, true, true}
 		o := model.Options{Sparse: c.mode, Places: plan}
-		want, wantUse := logits(t, f, hybrid.New(&tapes{host(t), map[compute.Segment]*tape{}, false}, host(t), attention), o)
+		want, wantUse := logits(t, f, hybrid.New(newTapes(host(t), false), host(t), attention), o)
 		r := &reader{Device: host(t)}
-		got, use := logits(t, f, hybrid.New(&idleTapes{&tapes{host(t), map[compute.Segment]*tape{}, false}}, r, attention), o)
+		got, use := logits(t, f, hybrid.New(&idleTapes{newTapes(host(t), false)}, r, attention), o)
 		name := c.spec.Arch + " " + c.mode.String()
 		if apart(got, want) != 0 || !slices.Equal(use, wantUse) {
 			t.Errorf("%s: other bytes, or other neurons, where the host reads ahead", name)
@@ -124,8 +124,8 @@ func TestReadAhead(t *testing.T) {
 		guessed := r.hits + r.useless
 		switch {
 		case c.mode != model.Predict:
-			if r.whole != layers*decoded || guessed != 0 {
-				t.Errorf("%s: %d layers were read ahead of %d, and %d neurons guessed", name, r.whole, layers*decoded, guessed)
+			if r.whole != alone || guessed != 0 {
+				t.Errorf("%s: %d layers were read ahead of %d, and %d neurons guessed", name, r.whole, alone, guessed)
 			}
 		case c.spec.Arch == "opt": // whose norm guesses do not know
 			if guessed != 0 {

@@ -110,7 +110,7 @@ func TestAttentionOfSeveral(t *testing.T) {
 		"GPUs, to and fro": {on(1, true), on(0, true), on(1, true)},
 	}
 	t.Run("tapes", func(t *testing.T) {
-		attentionOfSeveral(t, plans, func() compute.Device { return &tapes{host(t), map[compute.Segment]*tape{}, false} })
+		attentionOfSeveral(t, plans, func() compute.Device { return newTapes(host(t), false) })
 	})
 	t.Run("lavapipe", func(t *testing.T) {
 		const name = "two GPUs and RAM" // one plan, because a device takes seconds to compile its pipelines

@@ -94,6 +94,7 @@ type matrix struct {
 	home      int      // which GPU that is, in a MultiGPU
 	slots     bool     // the host has all rows; those on the GPU are experts that may change
 	slotted   *slotted // of a layer's down matrix, once it was recorded with slots
+	known     bool     // it was
 }
 
 func mem(m *compute.Matrix) *matrix { return m.Mem.(*matrix) }
@@ -138,6 +139,7 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 		first := hot
 		if m.slots = src.Split.Slots; m.slots {
 			first = 0
+			d.slots.unknown++
 		}
 		if part, err = neurons(src, use, first, n); err != nil {
 			return nil, err
@@ -491,8 +493,16 @@ func (d *Device) Shape(seg, most compute.Segment) compute.Segment {
 		return seg
 	}
 	shape := gpu.Shape(seg, most)
-	if sent := d.streaming.Tokens; seg.Decode == 0 && seg.Rows < sent && shape.Rows >= sent { // tokens decide that, not padding
-		shape.Rows = sent - 1
+	for _, sent := range []int{d.streaming.Tokens, d.streaming.Experts} { // a step's own rows decide what is sent for them, not padding
+		if seg.Decode > 0 {
+			break
+		}
+		if seg.Rows < sent {
+			shape.Rows = min(shape.Rows, sent-1)
+		}
+		if seg.Out < sent {
+			shape.Out = min(shape.Out, sent-1)
+		}
 	}
 	return shape
 }

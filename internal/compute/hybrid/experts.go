@@ -44,7 +44,7 @@ func (r *router) choiceToGPU(c *compute.Choice) {
 	r.meet(nil)
 	choiceOf(*c).onGPU = true
 	from, to := hostChoice(*c), r.gpu.UploadChoice(gpuChoice(*c))
-	r.last.stores = append(r.last.stores, func(w *window) { r.d.host.ChoiceData(w.choice(from), w.tokens(to())) })
+	r.last.stores = append(r.last.stores, func(w *window) { r.d.host.ChoiceData(w.choice(from), w.chosen(from, to())) })
 }
 
 // choiceToHost has the host's memory hold c, which may be nil.
@@ -55,7 +55,7 @@ func (r *router) choiceToHost(c *compute.Choice) {
 	choiceOf(*c).onHost = true
 	to, from := hostChoice(*c), r.gpu.DownloadChoice(gpuChoice(*c))
 	s := r.stretch()
-	s.loads = append(s.loads, func(w *window) { r.d.host.FillChoice(w.choice(to), w.tokens(from())) })
+	s.loads = append(s.loads, func(w *window) { r.d.host.FillChoice(w.choice(to), w.chosen(to, from())) })
 }
 
 // experts computes each expert where its weights are, on both processors at the same time.

@@ -76,7 +76,7 @@ func device(t *testing.T, plan [layers + 1]compute.Place, streamed bool) compute
 // padded returns such a device, on whose GPUs steps have padding if so asked.
 func padded(t *testing.T, plan [layers + 1]compute.Place, streamed, pad bool) compute.Device {
 	t.Helper()
-	return deviceOf(t, plan, streamed, func() compute.Device { return &tapes{host(t), map[compute.Segment]*tape{}, pad} })
+	return deviceOf(t, plan, streamed, func() compute.Device { return newTapes(host(t), pad) })
 }
 
 // deviceOf is device with GPUs of another kind.
@@ -110,9 +110,6 @@ func deviceOf(t *testing.T, plan [layers + 1]compute.Place, streamed bool, gpu f
 	}
 	return hybrid.NewFleet(pairs, home)
 }
-
-// wholeSteps is a device whose steps compute all rows in every layer, as a hybrid.Device's do, so that both count as many neurons.
-type wholeSteps struct{ compute.Device }
 
 // agree is the largest difference of a logit between two splits, as a share of the largest logit: sums in another order, in floats.
 const agree = 1e-4
@@ -166,7 +163,7 @@ func TestSplits(t *testing.T) {
 		t.Run(fmt.Sprintf("%s %s", c.spec.Arch, c.mode), func(t *testing.T) {
 			t.Parallel()
 			f := synthtest.Sparse(t, c.spec, layers)
-			want, wantUse := logits(t, f, wholeSteps{host(t)}, model.Options{Sparse: c.mode})
+			want, wantUse := logits(t, f, host(t), model.Options{Sparse: c.mode})
 			for name, plan := range plans {
 				logitsOf := func(streamed bool) ([][]float32, []model.NeuronUse) {
 					return logits(t, f, device(t, plan, streamed), model.Options{Sparse: c.mode, Places: plan[:]})

@@ -98,7 +98,8 @@ func (f *MultiGPU) Steps(most int) []int {
 func (f *MultiGPU) Shape(seg, most compute.Segment) compute.Segment {
 	shape := f.pairs[0].Shape(seg, most)
 	for _, d := range f.pairs[1:] {
-		shape.Rows = min(shape.Rows, d.Shape(seg, most).Rows)
+		other := d.Shape(seg, most)
+		shape.Rows, shape.Out = min(shape.Rows, other.Rows), min(shape.Out, other.Out)
 	}
 	return shape
 }

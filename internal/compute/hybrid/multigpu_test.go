@@ -26,7 +26,7 @@ func TestMultiGPUReadsAhead(t *testing.T) {
 	want, _ := logits(t, f, device(t, plan, false), o)
 	r := &reader{Device: host(t)}
 	pair := func(attention ...bool) *hybrid.Device {
-		return hybrid.New(&idleTapes{&tapes{host(t), map[compute.Segment]*tape{}, false}}, r, attention)
+		return hybrid.New(&idleTapes{newTapes(host(t), false)}, r, attention)
 	}
 	got, _ := logits(t, f, hybrid.NewFleet([]*hybrid.Device{pair(true, true), pair(true)}, []int{0, 0, 1}), o)
 	if apart(got, want) != 0 {

@@ -13,7 +13,8 @@ func sets(s compute.Set) *set {
 }
 
 func setView(s, memory compute.Set) compute.Set {
-	return compute.Set{Rows: s.Rows, N: s.N, Mem: memory.Mem}
+	s.Mem = memory.Mem
+	return s
 }
 
 func (r *router) setsToGPU(all []compute.Set) {
@@ -39,7 +40,7 @@ func (r *router) setToGPU(s compute.Set) {
 	to, from := r.gpu.UploadSet(setView(s, m.gpu)), setView(s, m.host)
 	r.last.stores = append(r.last.stores, func(w *window) {
 		words, perRow := to()
-		r.d.host.SetWords(w.set(from), w.words(words, perRow), perRow)
+		r.d.host.SetWords(w.set(from), w.words(from, words), perRow)
 	})
 }
 
@@ -58,7 +59,7 @@ func (r *router) loadSet(from func() ([]uint32, int), to compute.Set, first int)
 	s := r.stretch()
 	s.loads = append(s.loads, func(w *window) {
 		words, perRow := from()
-		r.d.host.FillSet(w.set(to), w.words(words, perRow), perRow, first)
+		r.d.host.FillSet(w.set(to), w.words(to, words), perRow, first)
 	})
 }
 
@@ -218,9 +219,9 @@ func (r *router) addPartial(work *stretch, y partialSum) {
 func (r *router) cold(s compute.Set, hot, n int, b *compute.NeuronBins) compute.Set {
 	m := sets(s)
 	if m == nil {
-		return compute.Set{Rows: s.Rows, N: n - hot}
+		return compute.Set{Rows: s.Rows, N: n - hot, Outputs: s.Outputs}
 	}
-	to := compute.Set{Rows: s.Rows, N: n - hot, Mem: m.cold.Mem}
+	to := compute.Set{Rows: s.Rows, N: n - hot, Outputs: s.Outputs, Mem: m.cold.Mem}
 	if !m.onHost {
 		from := r.gpu.DownloadSet(setView(s, m.gpu))
 		r.loadSet(from, to, hot)
@@ -228,7 +229,7 @@ func (r *router) cold(s compute.Set, hot, n int, b *compute.NeuronBins) compute.
 		work.loads = append(work.loads, func(w *window) {
 			if b != nil && b.On {
 				words, perRow := from()
-				b.AddBits(w.words(words, perRow), perRow, w.rows, hot)
+				b.AddBits(w.words(s, words), perRow, w.rows(s.Outputs).n, hot)
 			}
 		})
 		return to
@@ -243,7 +244,7 @@ func (r *router) cold(s compute.Set, hot, n int, b *compute.NeuronBins) compute.
 		host.SetWords(w.set(all), words, perRow)
 		host.FillSet(w.set(to), words, perRow, hot)
 		if b != nil && b.On {
-			b.AddBits(words, perRow, w.rows, hot)
+			b.AddBits(words, perRow, w.rows(s.Outputs).n, hot)
 		}
 	})
 	return to

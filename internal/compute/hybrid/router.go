@@ -65,7 +65,7 @@ type stretch struct {
 func (r *router) stretch() *stretch {
 	if r.next == nil {
 		s := &stretch{d: r.d, seg: r.seg, host: fmt.Sprintf("%s, host", r.seg.Name)}
-		s.resize.to = window{rows: r.seg.Rows, out: r.seg.Out}
+		s.resize.to = window{tokens: rows{n: r.seg.Rows}, outputs: rows{n: r.seg.Out}}
 		s.body = func(v compute.Verbs) {
 			for _, op := range s.ops {
 				v.Do(op)
@@ -91,8 +91,7 @@ func (s *stretch) compute(p *compute.Params) error {
 	}
 	if len(s.ops) > 0 {
 		s.fit()
-		seg := compute.Segment{Name: s.host, Rows: s.now.rows, Decode: p.Decode, Out: s.now.out}
-		if err := s.d.host.Run(seg, p, s.body); err != nil {
+		if err := s.d.host.Run(p.Segment(s.host), p, s.body); err != nil {
 			return &hostError{err}
 		}
 	}
@@ -104,7 +103,7 @@ func (s *stretch) compute(p *compute.Params) error {
 
 // fit gives the operations the step's rows: they were recorded with the segment's, and have had an earlier step's since.
 func (s *stretch) fit() {
-	if to := &s.resize.to; to.rows == s.now.rows && to.out == s.now.out {
+	if to := &s.resize.to; to.tokens.n == s.now.tokens.n && to.outputs.n == s.now.outputs.n {
 		return
 	}
 	s.resize = resize{from: s.resize.to, to: s.now}

@@ -28,6 +28,7 @@ type slots struct {
 
 	copies  []*copying         // under way, in the order of their beginnings: at most residency.Copies
 	stages  []compute.RowStage // that no copy uses
+	unknown int                // matrices with slots that were not recorded yet
 	size    int64              // bytes of a stage: an expert's, at most
 	scratch []byte             // fill's
 	closing atomic.Bool        // fill is to end early
@@ -74,15 +75,20 @@ func (d *Device) SlotUse() compute.SlotUse { return d.slots.use }
 // slotsOf returns the layer's slots, which are made when it is first recorded; nil if its experts stay where they are.
 func (r *router) slotsOf(w *compute.ExpertWeights, c compute.Choice) *slotted {
 	m := mem(w.Down)
-	if !m.slots || m.slotted != nil {
+	if !m.slots || m.known {
 		return m.slotted
 	}
-	y, err := r.d.slots.add(r.d, w, c)
-	if err != nil {
+	for _, m := range []*compute.Matrix{w.Gate, w.Up, w.Down} {
+		if m != nil {
+			r.d.slots.unknown--
+		}
+	}
+	var err error
+	m.known = true
+	if m.slotted, err = r.d.slots.add(r.d, w, c); err != nil {
 		r.fail(err)
 	}
-	m.slotted = y
-	return y
+	return m.slotted
 }
 
 // add makes slots for a layer, or returns nil where the devices cannot move its experts.
@@ -184,7 +190,7 @@ func (s *slots) step(d *Device, p *compute.Params, took time.Duration) error {
 	for i, y := range s.layers {
 		used = s.count(i, y, p) || used
 	}
-	for used {
+	for used && s.unknown == 0 { // steps without logits do not record the last layer's experts
 		err := s.advance(d, s.Speeds.Piece(took.Seconds()))
 		if err != nil || !s.AtOnce || len(s.copies) == 0 {
 			return err
@@ -208,7 +214,7 @@ func (s *slots) count(i int, y *slotted, p *compute.Params) bool {
 		}
 		s.use.ExpertUse.Add(use)
 		if len(p.Uses) > 0 {
-			p.Uses[p.Seq[k/y.used]].Add(use)
+			p.Uses[p.Seq[p.Row(k/y.used, y.bins.Outputs)]].Add(use)
 		}
 	}
 	if b := y.model; b != nil && b.On {

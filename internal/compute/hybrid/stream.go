@@ -119,7 +119,7 @@ func (y *stream) seeSet() {
 	all, host := setView(y.set, m.host), y.r.d.host
 	y.perRow = (y.n + 31) / 32
 	y.words = make([]uint32, y.set.Rows*y.perRow)
-	s.loads = append(s.loads, func(w *window) { host.SetWords(w.set(all), w.words(y.words, y.perRow), y.perRow) })
+	s.loads = append(s.loads, func(w *window) { host.SetWords(w.set(all), w.words(all, y.words), y.perRow) })
 }
 
 // bring records the way of chunk c to the GPU.
@@ -182,9 +182,9 @@ func bits(dst, src []uint32, first, n int) {
 func (y *stream) chunkSet(c int) compute.Set {
 	from, to := y.bounds(c)
 	if y.set.Mem == nil {
-		return compute.Set{Rows: y.set.Rows, N: to - from}
+		return compute.Set{Rows: y.set.Rows, N: to - from, Outputs: y.set.Outputs}
 	}
-	return compute.Set{Rows: y.set.Rows, N: y.r.d.rooms.most, Mem: y.r.d.rooms.set[c%2].Mem}
+	return compute.Set{Rows: y.set.Rows, N: y.r.d.rooms.most, Outputs: y.set.Outputs, Mem: y.r.d.rooms.set[c%2].Mem}
 }
 
 // computeHot has the GPU compute the neurons that it has.

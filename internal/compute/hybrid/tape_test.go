@@ -14,6 +14,11 @@ type tapes struct {
 	*cpu.Device
 	kept   map[compute.Segment]*tape
 	padded bool // steps have padding, which goes to a page of its own: the cache's last, of sparePages
+	lead   int  // the row of logits of the last segment that the step's first was
+}
+
+func newTapes(d *cpu.Device, padded bool) *tapes {
+	return &tapes{Device: d, kept: map[compute.Segment]*tape{}, padded: padded}
 }
 
 // sparePages are the pages of the cache of a model on padded tapes.
@@ -25,16 +30,25 @@ func (c *tapes) Shape(seg, most compute.Segment) compute.Segment {
 		return seg
 	}
 	decode, prompts := seg.Decode, seg.Rows-seg.Decode
-	for _, n := range []*int{&decode, &prompts, &seg.Out} {
+	decodeOut, promptOut := seg.DecodeOut, seg.Out-seg.DecodeOut
+	for _, n := range []*int{&decode, &prompts} {
 		if *n > 0 {
 			*n += 4 - *n%4
 		}
 	}
-	seg.Rows, seg.Decode, seg.Out = decode+prompts, decode, min(seg.Out, most.Out)
-	return seg
+	if decodeOut > 0 {
+		decodeOut = min(decodeOut+1, most.Out-promptOut)
+	}
+	if promptOut > 0 {
+		promptOut = min(promptOut+1, most.Out-decodeOut)
+	}
+	return compute.Segment{Name: seg.Name, Rows: decode + prompts, Decode: decode, Out: decodeOut + promptOut, DecodeOut: decodeOut}
 }
 
 func (c *tapes) Spare(int) int { return 8 }
+
+// Read reads logits, and no rows of tokens.
+func (c *tapes) Read(t compute.Tensor, i int) ([]float32, error) { return c.Device.Read(t, c.lead+i) }
 
 // pad returns p as its segment has it.
 func pad(seg compute.Segment, p *compute.Params) *compute.Params {
@@ -52,8 +66,13 @@ func pad(seg compute.Segment, p *compute.Params) *compute.Params {
 	copy(q.Tokens[lead:], p.Tokens)
 	copy(q.Pos[lead:], p.Pos)
 	copy(q.Seq[lead:], p.Seq)
+	for i := range q.Out {
+		if i >= seg.DecodeOut {
+			q.Out[i] = int32(seg.Rows - 1)
+		}
+	}
 	for i, row := range p.Out {
-		q.Out[i] = row + int32(lead)
+		q.Out[seg.LeadOut(p)+i] = row + int32(lead)
 	}
 	return q
 }
@@ -72,6 +91,7 @@ func (c *tapes) Run(seg compute.Segment, p *compute.Params, body func(compute.Ve
 		body(compute.NewVerbs(t))
 		c.kept[seg] = t
 	}
+	c.lead = seg.LeadOut(p)
 	for _, op := range t.ops {
 		if err := op(p); err != nil {
 			return err

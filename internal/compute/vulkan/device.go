@@ -49,6 +49,7 @@ type Device struct {
 	tables     int      // words of the largest recording's paramsLayout.tables: others soon need as many
 	played     *segment // the last one, whose results Read is asked for
 	lead       int      // the row of it that the step's first was
+	leadOut    int      // the row of logits of it that the step's first was
 	scratches  map[string]driver.View
 	sizes      map[string]int64 // of scratches, as far as it is known what will be asked for
 	stamps     *stamps          // nil: what runs is not timed
@@ -121,7 +122,7 @@ func (d *Device) reset() {
 	d.mem.Release()
 	clear(d.scratches)
 	clear(d.sizes)
-	d.played, d.lead, d.tables = nil, 0, 0
+	d.played, d.lead, d.leadOut, d.tables = nil, 0, 0, 0
 	d.inputs, d.results = exchange{memory: &d.mem, purpose: driver.ToDevice}, exchange{memory: &d.mem, purpose: driver.ToHost}
 	d.pagesIn, d.pagesOut = exchange{memory: &d.mem, purpose: driver.ToDevice}, exchange{memory: &d.mem, purpose: driver.ToHost}
 	d.seen, d.stage = readback{d: d, rows: map[place]driver.View{}, known: map[string][]readTensor{}, bytes: exchange{memory: &d.mem, purpose: driver.ToHost}}, stage{d: d}

@@ -31,7 +31,7 @@ func (d *Device) Choice(rows, used, n int) (compute.Choice, error) {
 
 // choices returns c as a tensor.
 func choices(c compute.Choice) compute.Tensor {
-	return compute.Tensor{Rows: c.Rows, Cols: 2 * c.Used, Mem: c.Mem}
+	return compute.Tensor{Rows: c.Rows, Cols: 2 * c.Used, Outputs: c.Outputs, Mem: c.Mem}
 }
 
 // route chooses the experts of every token.
@@ -199,7 +199,7 @@ func (f *experts) activate(a, up, logits compute.Tensor) {
 	f.r.dispatch(call{
 		shader: "maskexperts", local: elementwise, spec: []uint32{truth(gated), truth(predicted)},
 		bind: []binding{
-			update(floats(a)), read(floats(up)), read(floats(choices(f.c))), update(f.counts), read(f.r.params()), read(f.table), read(floats(logits)),
+			update(floats(a)), read(floats(up)), read(floats(choices(f.c))), update(f.counts), read(f.r.paramsOf(f.c.Outputs)), read(f.table), read(floats(logits)),
 		},
 		push: []uint32{
 			uint32(f.pairs()), uint32(f.ff), uint32(f.c.Used), uint32(f.first), f.tabled(), uint32(f.held), uint32(f.w.Act.Kind), math.Float32bits(f.w.Act.Threshold),
@@ -255,8 +255,8 @@ func (r *recorder) countExperts(w *compute.ExpertWeights, c compute.Choice) (cou
 	}
 	layout, weights := r.seg.params, *w
 	v := r.result(4*int64(c.Rows)*int64(2*c.Used), func(p *compute.Params, data []byte) {
-		lead := layout.lead(p)
-		countChosen(&weights, c, numbers(data)[lead*2*c.Used:], min(len(p.Tokens), c.Rows-lead))
+		lead, step := layout.rowsOf(p, c.Outputs)
+		countChosen(&weights, c, numbers(data)[lead*2*c.Used:], min(step, c.Rows-lead))
 	})
 	r.copy(v, floats(choices(c)))
 	return counts
@@ -280,6 +280,7 @@ func countChosen(w *compute.ExpertWeights, c compute.Choice, choice []float32, t
 		}
 	}
 	if b := w.Bins; b != nil && b.On {
+		b.Outputs = c.Outputs
 		b.Add(0, list)
 	}
 	if w.Count == nil {

@@ -153,13 +153,13 @@ func (r *recorder) matMul(x compute.Tensor, products compute.Products) {
 		if p.W.Cols != x.Cols || p.Out.Cols != p.W.Rows || p.Out.Rows != x.Rows {
 			panic("vulkan: MatMul of shapes that do not fit: " + p.W.Name)
 		}
-		o.prepare(p.W.Type, r.spans(x.Rows, p))
+		o.prepare(p.W.Type, r.spans(p))
 	}
 	for i := range products {
 		if products[i].W == nil {
 			break
 		}
-		for _, s := range r.spans(x.Rows, &products[i]) {
+		for _, s := range r.spans(&products[i]) {
 			r.multiply(s.by, &o, s.first, s.n, s.first, products[i])
 		}
 	}

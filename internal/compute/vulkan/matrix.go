@@ -15,7 +15,8 @@ import (
 type matrix struct {
 	parts  []part
 	layout layout
-	units  int // of a row
+	units  int  // of a row
+	head   bool // it was taken in for Head or Lookup: all products with it are summed in order
 }
 
 // part is some rows in one binding, which may span only so many bytes.
@@ -205,7 +206,7 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 
 // laidOut returns the layout of src, its rows in memory and their regions, and what fills them.
 func laidOut(src compute.Source, use compute.Use) (m *matrix, rows int, regions []region, fill func(src compute.Source, r region, dst []byte, first int), err error) {
-	m = &matrix{}
+	m = &matrix{head: use == compute.Head || use == compute.Lookup}
 	rows, fill = src.Rows, fillRows
 	switch {
 	case use == compute.Columns && src.Stack > 0: // experts are computed whole

@@ -14,6 +14,7 @@ import (
 type paramsLayout struct {
 	rows, out int
 	decode    int // rows that are single tokens
+	decodeOut int // rows of logits that are
 	tables    int // room for the sequences' pages, and for where they begin
 }
 
@@ -21,7 +22,7 @@ const paramsHeader = 4
 
 // layoutFor returns the layout of a recording of seg made with p, with room for tables that grow, and at least for so many words of them.
 func layoutFor(seg compute.Segment, p *compute.Params, tables int) paramsLayout {
-	l := paramsLayout{rows: seg.Rows, out: seg.Out, decode: seg.Decode, tables: max(64, tables)}
+	l := paramsLayout{rows: seg.Rows, out: seg.Out, decode: seg.Decode, decodeOut: seg.DecodeOut, tables: max(64, tables)}
 	for n := tableWords(p); l.tables < n+n/4; {
 		l.tables *= 2
 	}
@@ -45,8 +46,8 @@ func fits(seg compute.Segment, p *compute.Params) error {
 	switch {
 	case decode < 0 || decode > seg.Decode || seg.Lead(p)+rows > seg.Rows:
 		return fmt.Errorf("%d rows, of which %d are single tokens, do not fit a recording of %d and %d", rows, decode, seg.Rows, seg.Decode)
-	case len(p.Out) > seg.Out:
-		return fmt.Errorf("%d rows of logits do not fit a recording of %d", len(p.Out), seg.Out)
+	case seg.LeadOut(p) < 0 || seg.LeadOut(p)+len(p.Out) > seg.Out:
+		return fmt.Errorf("%d rows of logits, of which %d are single tokens', do not fit a recording of %d and %d", len(p.Out), p.DecodeOut(), seg.Out, seg.DecodeOut)
 	}
 	return nil
 }
@@ -54,10 +55,25 @@ func fits(seg compute.Segment, p *compute.Params) error {
 // lead returns the row that p's first row is; see compute.Segment.
 func (l paramsLayout) lead(p *compute.Params) int { return l.decode - p.Decode }
 
+// rowsOf returns which rows of a tensor are p's, of all tokens or of outputs: so many, from lead on.
+func (l paramsLayout) rowsOf(p *compute.Params, outputs bool) (lead, n int) {
+	if outputs {
+		return l.decodeOut - p.DecodeOut(), len(p.Out)
+	}
+	return l.lead(p), len(p.Tokens)
+}
+
 // types returns where the tokens' types begin.
 func (l paramsLayout) types() int { return paramsHeader + 4*l.rows + l.out + l.tables }
 
 func (l paramsLayout) words() int { return l.types() + l.rows }
+
+// writeOutputs fills dst with p as write does, as far as it concerns rows of logits instead of tokens: with a header alone.
+func (l paramsLayout) writeOutputs(p *compute.Params, dst []byte) {
+	lead, n := l.rowsOf(p, true)
+	w := words(dst)
+	w[0], w[1], w[2], w[3] = uint32(n), uint32(n), math.Float32bits(p.Threshold), uint32(lead)
+}
 
 // write fills dst with p.
 func (l paramsLayout) write(p *compute.Params, dst []byte) {
@@ -87,11 +103,12 @@ func (l paramsLayout) write(p *compute.Params, dst []byte) {
 			lasts[int(lead)+i] = ends[seq]
 		}
 	}
-	for i := range w[at:][:l.out] {
-		w[at+i] = lead
-		if i < len(p.Out) {
-			w[at+i] += uint32(p.Out[i])
-		}
+	outs, leadOut := w[at:][:l.out], l.decodeOut-p.DecodeOut()
+	for i := range outs {
+		outs[i] = lead
+	}
+	for i, row := range p.Out {
+		outs[leadOut+i] += uint32(row)
 	}
 	at += l.out
 	next := at + len(p.Pages)

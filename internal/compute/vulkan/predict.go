@@ -41,7 +41,7 @@ func (r *recorder) predict(s compute.Set, x, hidden, logits compute.Tensor, fc1,
 	r.matMul(x, compute.Products{{Out: hidden, W: fc1}})
 	o := operand{r: r, x: hidden, relu: true, name: "hidden"}
 	p := compute.Product{Out: logits, W: fc2}
-	for _, s := range r.spans(x.Rows, &p) {
+	for _, s := range r.spans(&p) {
 		r.multiply(s.by, &o, s.first, s.n, s.first, p)
 	}
 	r.dispatch(call{

@@ -56,6 +56,7 @@ type recorder struct {
 	bound    vk.Pipeline
 	swaps    []swapped
 	param    driver.View                   // of the params, once a verb asked for them
+	paramOut driver.View                   // of what rows of logits need of them, likewise
 	run      driver.View                   // of the runs, once a verb asked for them
 	ropes    map[*compute.Rope]driver.View // of cosines and sines
 

@@ -215,6 +215,7 @@ func (d *Device) play(s *segment, p *compute.Params) error {
 		d.seen.rows[c.place] = c.View
 	}
 	d.played, d.lead = s, s.params.lead(p)
+	d.leadOut, _ = s.params.rowsOf(p, true)
 	return nil
 }
 
@@ -317,6 +318,18 @@ func (r *recorder) params() driver.View {
 		r.param = r.hostData(int64(4*l.words()), l.write)
 	}
 	return r.param
+}
+
+// paramsOf returns the memory of the step's compute.Params for shaders that ask which rows of tensors are padding: of tensors of all tokens or of outputs.
+// The latter has no more than a header.
+func (r *recorder) paramsOf(outputs bool) driver.View {
+	if !outputs {
+		return r.params()
+	}
+	if r.paramOut.Slab == nil {
+		r.paramOut = r.hostData(4*paramsHeader, r.seg.params.writeOutputs)
+	}
+	return r.paramOut
 }
 
 // hostData is memory that fill writes before every run.

@@ -29,7 +29,9 @@ func rounded(n, step int) int {
 func (d *Device) Shape(seg, most compute.Segment) compute.Segment {
 	decode := min(rounded(seg.Decode, someRows), most.Rows)
 	prompts := min(rounded(seg.Rows-seg.Decode, matTile), most.Rows+d.Spare(most.Rows)-decode)
-	seg.Rows, seg.Decode, seg.Out = decode+prompts, decode, min(rounded(seg.Out, matTile), most.Out)
+	decodeOut := min(rounded(seg.DecodeOut, someRows), most.Out-(seg.Out-seg.DecodeOut), decode)
+	promptOut := min(rounded(seg.Out-seg.DecodeOut, matTile), most.Out-decodeOut, prompts)
+	seg.Rows, seg.Decode, seg.Out, seg.DecodeOut = decode+prompts, decode, decodeOut+promptOut, decodeOut
 	return seg
 }
 

@@ -31,12 +31,13 @@ func TestShape(t *testing.T) {
 		for decode := range most + 1 {
 			full := map[compute.Segment]bool{}
 			for prompts := range most + 1 - decode {
-				seg := compute.Segment{Rows: decode + prompts, Decode: decode, Out: min(decode, largest.Out)}
+				seg := compute.Segment{Rows: decode + prompts, Decode: decode, DecodeOut: min(decode, largest.Out)}
+				seg.Out = seg.DecodeOut + min(min(prompts, 1), largest.Out-seg.DecodeOut)
 				s := d.Shape(seg, largest)
-				if s.Decode < seg.Decode || s.Rows-s.Decode < prompts || s.Out < seg.Out || s.Rows > most+spare || s.Decode > most || s.Out > largest.Out {
+				if s.Decode < seg.Decode || s.Rows-s.Decode < prompts || s.DecodeOut < seg.DecodeOut || s.Out-s.DecodeOut < seg.Out-seg.DecodeOut || s.Rows > most+spare || s.Decode > most || s.Out > largest.Out {
 					t.Fatalf("of at most %+v and %d spare, %+v has the shape %+v", largest, spare, seg, s)
 				}
-				if (s.Decode == 0) != (decode == 0) || (s.Rows == s.Decode) != (prompts == 0) || (s.Out == 0) != (seg.Out == 0) {
+				if (s.Decode == 0) != (decode == 0) || (s.Rows == s.Decode) != (prompts == 0) || (s.DecodeOut == 0) != (seg.DecodeOut == 0) || (s.Out == s.DecodeOut) != (seg.Out == seg.DecodeOut) || s.DecodeOut > s.Decode || s.Out-s.DecodeOut > s.Rows-s.Decode {
 					t.Fatalf("%+v has the shape %+v", seg, s)
 				}
 				for _, n := range [][2]int{{s.Decode, seg.Decode}, {s.Rows - s.Decode, prompts}} {
@@ -51,7 +52,7 @@ func TestShape(t *testing.T) {
 			}
 		}
 	}
-	if s := d.Shape(compute.Segment{Rows: 1, Decode: 1, Out: 1}, compute.Segment{Rows: 512, Out: 64}); s != (compute.Segment{Rows: 1, Decode: 1, Out: 1}) {
+	if s := d.Shape(compute.Segment{Rows: 1, Decode: 1, Out: 1, DecodeOut: 1}, compute.Segment{Rows: 512, Out: 64}); s != (compute.Segment{Rows: 1, Decode: 1, Out: 1, DecodeOut: 1}) {
 		t.Errorf("a token has the shape %+v", s)
 	}
 }

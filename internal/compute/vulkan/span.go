@@ -8,18 +8,27 @@ type span struct {
 	first, n int
 }
 
-// spans returns rows rows of p, which lead with the step's single tokens of running sequences. These are summed in order. So are rows of
-// logits, whose kinds a recording does not know, and prompts that no other arithmetic is used for. Nothing depends on how many rows there are.
-func (r *recorder) spans(rows int, p *compute.Product) (s []span) {
-	decode, by := min(r.seg.params.decode, rows), r.d.arithmetic(p.W.Type)
-	if by == Ordered || p.Out.Outputs {
-		decode = rows
+// single returns how many of t's first rows are single tokens of running sequences, or padding of these.
+func (r *recorder) single(t compute.Tensor) int {
+	if t.Outputs {
+		return r.seg.params.decodeOut
 	}
-	if decode > 0 {
-		s = append(s, span{Ordered, 0, decode})
+	return min(r.seg.params.decode, t.Rows)
+}
+
+// spans returns p's rows. The first of them are single tokens of running sequences, which are summed in order. So are all rows where p.W is a head, and prompts
+// that no other arithmetic is used for. Nothing depends on how many rows there are.
+func (r *recorder) spans(p *compute.Product) (s []span) {
+	rows, by := p.Out.Rows, r.d.arithmetic(p.W.Type)
+	single := r.single(p.Out)
+	if by == Ordered || mem(p.W).head {
+		single = rows
 	}
-	if decode < rows {
-		s = append(s, span{by, decode, rows - decode})
+	if single > 0 {
+		s = append(s, span{Ordered, 0, single})
+	}
+	if single < rows {
+		s = append(s, span{by, single, rows - single})
 	}
 	return s
 }

@@ -53,7 +53,7 @@ func (r *recorder) sparseFFN(out, x compute.Tensor, s compute.Set, w compute.Spa
 	}
 	f.gateLow = operand{r: r, x: w.Adapter.GateLow, name: "narrow gates"}
 	f.upLow = operand{r: r, x: w.Adapter.UpLow, name: "narrow ups"}
-	prompts := min(r.seg.params.decode, x.Rows) // where they begin
+	prompts := r.single(x) // where they begin
 	if f.prompt = true; f.by(w.Gate) == Ordered && f.by(w.Up) == Ordered && f.by(w.Down) == Ordered {
 		prompts = x.Rows // there is no other arithmetic for them
 	}
@@ -106,10 +106,10 @@ func (f *sparse) count(first, rows, steps int) {
 		f.counts = f.r.scratch("counts", counterBytes)
 		return
 	}
-	w, n, all, listed, layout := f.w, int64(f.n), f.all, f.listed, f.r.seg.params
+	w, n, all, listed, layout, outputs := f.w, int64(f.n), f.all, f.listed, f.r.seg.params, f.x.Outputs
 	f.counts = f.r.counter(func(p *compute.Params, counted []uint32) {
-		lead := layout.lead(p)
-		tokens := int64(max(0, min(first+rows, lead+len(p.Tokens))-max(first, lead)))
+		lead, step := layout.rowsOf(p, outputs)
+		tokens := int64(max(0, min(first+rows, lead+step)-max(first, lead)))
 		predicted, gated, active := int64(counted[0]), int64(counted[1]), int64(counted[2])
 		if listed && all {
 			predicted = tokens * n
@@ -251,7 +251,7 @@ func (f *sparse) choose(first, n int, values, picked compute.Tensor) {
 	} else {
 		from = bits(f.set)
 	}
-	c.bind = []binding{read(from), write(f.list), write(f.offsets), write(floats(picked)), update(f.counts), read(f.r.params())}
+	c.bind = []binding{read(from), write(f.list), write(f.offsets), write(floats(picked)), update(f.counts), read(f.r.paramsOf(f.x.Outputs))}
 	c.push = []uint32{uint32(f.n), f.words(), uint32(first), count, kind, threshold, step}
 	f.r.dispatch(c)
 }
@@ -355,7 +355,7 @@ func (f *sparse) everyNeuron(first, n int) {
 	}
 	f.r.dispatch(call{
 		shader: "mask", local: elementwise, spec: []uint32{truth(f.w.Gate != nil), truth(f.all)},
-		bind:   []binding{update(floats(gates)), read(floats(ups)), read(members), update(f.counts), read(f.r.params())},
+		bind:   []binding{update(floats(gates)), read(floats(ups)), read(members), update(f.counts), read(f.r.paramsOf(f.x.Outputs))},
 		push:   []uint32{uint32(n), uint32(f.n), f.words(), uint32(first), kind, threshold},
 		groups: [3]int{min(ceil(n*f.n, elementwise), listedGroups), 1, 1},
 	})

@@ -127,7 +127,9 @@ func (b *readback) restart() {
 // Read returns row i of t, of those that the last step has, valid until the next Run. An error leaves the device unable to compute.
 func (d *Device) Read(t compute.Tensor, i int) ([]float32, error) {
 	m := t.Mem.(*tensor)
-	if !t.Outputs {
+	if t.Outputs {
+		i += d.leadOut
+	} else {
 		i += d.lead
 	}
 	row := place{m, 4 * int64(i) * int64(t.Cols), 4 * int64(t.Cols)}
