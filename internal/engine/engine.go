@@ -32,7 +32,7 @@ type Options struct {
 	NoLookup   bool       // the text so far guesses nothing
 	DraftModel DraftModel // guesses tokens besides; its Engine may be nil
 	HotDrafts  HotDrafts  // whether the model's own hot neurons guess besides, where they can: see model.Model.Drafts
-	Further    bool       // the file's layer that predicts a further token guesses besides, on the processor alone
+	Further    bool       // the file's layer that predicts a further token guesses besides
 	LeastHot   float32    // guesses of either end before a token that has a smaller probability
 	NoRepack   bool       // compute on the mapped file in place
 	Lock       bool       // keep weights out of swap (mlock)
@@ -174,7 +174,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, layout placemen
 	e.ubatch = min(o.LargestStep(), e.context)
 	size := o.cacheSize(c)
 	need := o.memory(f, c, layout)
-	if whole := need; c.FurtherCached && !need.fits() {
+	if whole := need; c.FurtherCached && !layout.Further() && !need.fits() {
 		c.FurtherCached = false
 		if need = o.memory(f, c, layout); need.fits() && o.Notice != nil {
 			o.Notice(fmt.Sprintf("the layer that predicts a further token guesses nothing: with it the model would take %.1f GiB of RAM, and %.1f GiB are available", gib(whole.Need), gib(whole.Available)))
