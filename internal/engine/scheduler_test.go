@@ -266,7 +266,7 @@ func openFakeRecurrent(t *testing.T, pages, slots int, l limits) (*Engine, *fake
 		m.out[i] = make([]float32, fakeVocab)
 	}
 	e := &Engine{context: l.context, drafts: l.drafts, pages: compute.CacheSpec{States: slots}}
-	e.guesser = func() guesser { return &fakeGuesser{} }
+	e.guesser = func(*Request) guesser { return &fakeGuesser{} }
 	e.config.Vocab = fakeVocab
 	e.sched = newScheduler(m, l, func() time.Duration { return time.Duration(m.time.Load()) })
 	t.Cleanup(func() { e.sched.close(errors.New("closed")) })

@@ -142,7 +142,7 @@ func (s *scheduler) admit(t *task, drafts, most, outputs int) (n, out int) {
 		n, out = s.upToCheckpoint(t, n, out)
 	}
 	drafts = min(drafts, t.extension.room(at)-n)
-	if !t.kv.Reserve(n + drafts) {
+	if drafts < t.fewest || !t.kv.Reserve(n+drafts) {
 		drafts = 0
 	}
 	for n > 0 && drafts == 0 && !t.kv.Reserve(n) {
