@@ -681,3 +681,25 @@ func BenchmarkHandOver(b *testing.B) {
 		}
 	}
 }
+
+// TestPromptsCostNothing: steps that compute a short prompt are not among those that tell what checking guesses takes. An engine's first step, which is slow, often does.
+func TestPromptsCostNothing(t *testing.T) {
+	e, m := openFake(t, 8, limits{rows: 32, outputs: 1, context: 256})
+	e.sched.short = 8
+	first := true
+	m.cost = func(p *compute.Params) time.Duration {
+		if first {
+			first = false
+			return time.Second
+		}
+		return time.Millisecond
+	}
+	if _, err := e.Generate(context.Background(), Request{Prompt: []int32{1, 2, 3}, Max: 4, Sampler: greedySampler{}, IgnoreEOG: true}, nil); err != nil {
+		t.Fatal(err)
+	}
+	e.sched.mu.Lock()
+	defer e.sched.mu.Unlock()
+	if c := &e.sched.costs; c.time(1) != float64(time.Millisecond) || c.widest() != 1 {
+		t.Errorf("a step of one token takes %v, the widest had %d tokens", time.Duration(c.time(1)), c.widest())
+	}
+}
