@@ -76,9 +76,16 @@ func TestDraftChance(t *testing.T) {
 func TestDraftFieldsRefused(t *testing.T) {
 	l := start(t, nil)
 	for _, c := range []struct{ field, value string }{
-		{"n_max", "-1"}, {"n_max", "2147483648"}, {"n_max", "1.5"}, {"n_max", `"3"`},
-		{"n_min", "-1"}, {"n_min", "2147483648"}, {"n_min", "true"},
-		{"p_min", "-0.1"}, {"p_min", "1.1"}, {"p_min", "[]"},
+		{"n_max", "-1"},
+		{"n_max", "2147483648"},
+		{"n_max", "1.5"},
+		{"n_max", `"3"`},
+		{"n_min", "-1"},
+		{"n_min", "2147483648"},
+		{"n_min", "true"},
+		{"p_min", "-0.1"},
+		{"p_min", "1.1"},
+		{"p_min", "[]"},
 	} {
 		doc, status := l.ask("/completion", fmt.Sprintf(`{"prompt":"A","n_predict":1,"speculative.%s":%s}`, c.field, c.value))
 		text, _ := at(t, doc, "error", "message").(string)
