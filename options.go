@@ -54,8 +54,8 @@ type Options struct {
 	HotDrafts HotDrafts
 
 	// FurtherDrafts lets the file's layer for multi-token prediction guess tokens, in place of HotDrafts. Guesses end at Draft.Least. Files
-	// without such a layer are refused. The layer lies in RAM, also where GPUs hold a part of the model; if RAM has no room for it, the
-	// model runs without it.
+	// without such a layer are refused. The layer lies on the GPU of the model's last layer where there is room, else in RAM; if RAM has no
+	// room for it, either, the model runs without it.
 	FurtherDrafts bool
 
 	Batch        int // tokens of prompts handed in at a time; 0: 2048

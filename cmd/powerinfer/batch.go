@@ -105,7 +105,9 @@ func runBatch(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) erro
 	}
 	usual.Sampling = &chosen
 	b := &batch{model: m, usual: usual, answers: answers}
-	return b.run(ctx, prompts, min(parallel, len(prompts)))
+	err = b.run(ctx, prompts, min(parallel, len(prompts)))
+	fmt.Fprintf(os.Stderr, "generated %s in %s%s\n", count(b.all.Tokens, "token"), count(b.texts, "answer"), guesses(&b.all))
+	return err
 }
 
 // batch continues prompts.
@@ -113,6 +115,10 @@ type batch struct {
 	model   *powerinfer.Model
 	usual   powerinfer.Generation // what the flags say
 	answers *answers
+
+	mu    sync.Mutex
+	texts int               // that were generated
+	all   powerinfer.Result // their tokens and guesses, summed
 }
 
 // run continues prompts, so many at a time, in their order.
@@ -168,8 +174,20 @@ func (b *batch) answer(ctx context.Context, p *batchPrompt) error {
 	} else {
 		a.Text, a.Stop, a.Tokens = &text, string(res.Stopped), res.Tokens
 		a.PromptTokens, a.CachedTokens = res.Prompt+res.Cached, res.Cached
+		b.add(&res)
 	}
 	return b.answers.write(&a)
+}
+
+// add adds a text to the sums.
+func (b *batch) add(r *powerinfer.Result) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.texts++
+	b.all.Tokens += r.Tokens
+	b.all.Drafted, b.all.Accepted = b.all.Drafted+r.Drafted, b.all.Accepted+r.Accepted
+	b.all.HotDrafted, b.all.HotAccepted = b.all.HotDrafted+r.HotDrafted, b.all.HotAccepted+r.HotAccepted
+	b.all.FurtherDrafted, b.all.FurtherAccepted = b.all.FurtherDrafted+r.FurtherDrafted, b.all.FurtherAccepted+r.FurtherAccepted
 }
 
 // generate continues p and returns its text.

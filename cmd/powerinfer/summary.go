@@ -127,17 +127,22 @@ func closing(r powerinfer.Result, load time.Duration) {
 		steps++
 	}
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-	guessed := ""
-	if r.Drafted > 0 {
-		guessed = fmt.Sprintf(", %d of %s accepted", r.Accepted, count(r.Drafted, "draft"))
-	}
-	if r.HotDrafted > 0 {
-		guessed += fmt.Sprintf(" (%d of %d of hot neurons)", r.HotAccepted, r.HotDrafted)
-	}
-	if r.FurtherDrafted > 0 {
-		guessed += fmt.Sprintf(" (%d of %d of the further layer)", r.FurtherAccepted, r.FurtherDrafted)
-	}
 	fmt.Fprintf(os.Stderr, "load %.0f ms | prompt %s, %.0f ms%s | generated %s, %.0f ms%s%s | stopped: %s\n",
 		ms(load), count(r.Prompt, "token"), ms(r.PromptTime), rate(r.Prompt, r.PromptTime),
-		count(r.Tokens, "token"), ms(r.Time), rate(steps, r.Time), guessed, r.Stopped)
+		count(r.Tokens, "token"), ms(r.Time), rate(steps, r.Time), guesses(&r), r.Stopped)
+}
+
+// guesses says how many of the tokens that were guessed came; nothing where none was.
+func guesses(r *powerinfer.Result) string {
+	if r.Drafted == 0 {
+		return ""
+	}
+	s := fmt.Sprintf(", %d of %s accepted", r.Accepted, count(r.Drafted, "draft"))
+	if r.HotDrafted > 0 {
+		s += fmt.Sprintf(" (%d of %d of hot neurons)", r.HotAccepted, r.HotDrafted)
+	}
+	if r.FurtherDrafted > 0 {
+		s += fmt.Sprintf(" (%d of %d of the further layer)", r.FurtherAccepted, r.FurtherDrafted)
+	}
+	return s
 }

@@ -18,8 +18,11 @@ func (k *tile) float() {
 	}
 	x := k.vec()
 	kind := "tile"
-	if k.near {
+	switch {
+	case k.near:
 		kind = "near"
+	case k.close:
+		kind = "close"
 	}
 	k.prologue(kind)
 	size := k.floatBytes()

@@ -181,6 +181,7 @@ func main() {
 	}
 	for _, typ := range []quant.Type{quant.F32, quant.F16, quant.BF16} {
 		(&tile{isa: "AVX2", typ: typ, r: 3, t: 1, near: true}).float()
+		(&tile{isa: "AVX2", typ: typ, r: 3, t: 1, close: true}).float()
 		scatterFloats(typ)
 	}
 	bfloats()

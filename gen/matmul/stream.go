@@ -177,11 +177,15 @@ func (k *tile) fetch(ahead reg.Register, bytes int) {
 	ADDQ(U32(uint32(bytes)), ahead)
 }
 
-// ask prefetches bytes at m into the second-level cache, which has room for more requests than the first. Past the weights' end
+// ask prefetches bytes at m into the second-level cache, which has room for more requests than the first, unless k is close. Past the weights' end
 // the processor ignores it.
 func (k *tile) ask(m Mem, bytes int) {
+	prefetch := PREFETCHT1
+	if k.close {
+		prefetch = PREFETCHT0
+	}
 	for b := 0; b < bytes; b += 64 {
-		PREFETCHT1(m.Offset(b))
+		prefetch(m.Offset(b))
 	}
 }
 

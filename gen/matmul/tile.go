@@ -34,6 +34,7 @@ type tile struct {
 	wide           bool            // vectors are 512-bit ones
 	paired         bool            // rows are a panel's: every 32 bytes of a row, then those of the one behind it
 	near           bool            // nobody asks for the next rows but the hardware
+	close          bool            // the next rows are asked for into the first-level cache
 
 	picked []reg.Register // addresses of rows chosen by index; nil: they lie rb apart
 	off    reg.Register   // from those to the current superblock

@@ -21,4 +21,5 @@ type Place struct {
 	Split
 	Attention bool // attention, norms and KV pages are in Tier; of the head: its matrix
 	Predictor bool // so is the predictor
+	Further   bool // of the head: so is the layer that predicts a further token, whole, with its keys and values
 }

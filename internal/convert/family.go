@@ -52,6 +52,7 @@ type plan struct {
 	small   map[string]*smallFloats // the matrices in NVFP4, by the name of their codes
 	tensors []*tensor
 	further int             // planned layers that predict further tokens
+	several bool            // the folder has more of them than the family's files may hold
 	pairs   map[string]pair // of an adapter, by the model's tensors, instead of these; nil: a model is planned
 	err     error
 }
@@ -179,7 +180,8 @@ func (p *plan) findFurther(c *config, root, layer string) (found []furtherNames)
 			block: mtp + "layers.0.", join: mtp + "fc", embdNorm: mtp + "pre_fc_norm_embedding", hiddenNorm: mtp + "pre_fc_norm_hidden", norm: mtp + "norm",
 			embd: mtp + "embed_tokens", head: mtp + "shared_head.head",
 		}
-		if p.source.Tensors[n.hiddenNorm+".weight"] == nil || p.source.Tensors[mtp+"layers.1.input_layernorm.weight"] != nil {
+		p.several = p.source.Tensors[mtp+"layers.1.input_layernorm.weight"] != nil
+		if p.several || p.source.Tensors[n.hiddenNorm+".weight"] == nil {
 			return nil
 		}
 		return []furtherNames{n}
@@ -505,9 +507,14 @@ func (p *plan) leaveOutFurther(c *config, notes func(string)) {
 			p.used[name], left = true, true
 		}
 	}
-	if left {
-		notes(fmt.Sprintf("%s: layers from %d on, which predict further tokens, are left out", p.source.Path, c.Layers))
+	if !left {
+		return
 	}
+	why := ""
+	if p.several {
+		why = fmt.Sprintf(": the folder has several, and files of %s hold one at most", p.family.Name)
+	}
+	notes(fmt.Sprintf("%s: layers from %d on, which predict further tokens, are left out%s", p.source.Path, c.Layers, why))
 }
 
 // expertPredictors plans the predictors of one layer's experts, where the folder holds some. All experts of a layer have predictors of the same rank.

@@ -148,6 +148,42 @@ func TestFurtherApart(t *testing.T) {
 	}
 }
 
+// TestFurtherLayersApart: several such layers of Qwen3-Next and Qwen3.5 stay behind, and one note says why.
+func TestFurtherLayersApart(t *testing.T) {
+	b, err := os.ReadFile("testdata/reference/qwen35.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r reference
+	if err := json.Unmarshal(b, &r); err != nil {
+		t.Fatal(err)
+	}
+	norm := r.Tensors["model.language_model.norm.weight"]
+	for _, s := range []string{"pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm", "layers.0.input_layernorm", "layers.1.input_layernorm"} {
+		r.Tensors["mtp."+s+".weight"] = norm
+	}
+	var notes []string
+	out := filepath.Join(t.TempDir(), "model.gguf")
+	o := convert.Options{Output: convert.OutputOf(quant.F32), Notes: func(s string) { notes = append(notes, s) }}
+	if err := convert.HuggingFace(t.Context(), r.folder(t), out, o); err != nil {
+		t.Fatal(err)
+	}
+	notes = slices.DeleteFunc(notes, func(s string) bool { return !strings.Contains(s, "further") })
+	if len(notes) != 1 || !strings.HasSuffix(notes[0], "layers from 4 on, which predict further tokens, are left out: the folder has several, and files of qwen35 hold one at most") {
+		t.Errorf("notes of further layers: %q", notes)
+	}
+	f, err := gguf.Open(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, x := range f.Tensors {
+		if strings.Contains(x.Name, "nextn") || strings.HasPrefix(x.Name, "blk.4.") {
+			t.Errorf("%s is in the file", x.Name)
+		}
+	}
+}
+
 // TestQuantizeFurther: types that are worth nothing without importances are not given to the layer that predicts a further token, of which there are none.
 func TestQuantizeFurther(t *testing.T) {
 	f := synthtest.Further(t, synth.Spec{Arch: "glm4moe", Layers: 2, Embd: 256, FF: 256, Heads: 4, Type: quant.F16, Experts: 2, Used: 1, Activation: "silu", Seed: 5}, true)

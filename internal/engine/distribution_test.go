@@ -44,7 +44,7 @@ func TestDistributionWithGuesses(t *testing.T) {
 	}
 	for _, slots := range []int{0, 3} { // without recurrent states and with them
 		e, _ := openFakeRecurrent(t, 12, slots, limits{rows: 16, outputs: 1, drafts: most, context: 2 * compute.PagePositions})
-		e.guesser = func() guesser { return &fakeGuesser{sure: true} }
+		e.guesser = func(*Request) guesser { return &fakeGuesser{sure: true} }
 		var seen [fakeVocab]int
 		for seed := range uint64(draws) {
 			o := sample.DefaultOptions()

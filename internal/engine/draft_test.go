@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -110,6 +111,34 @@ func TestDraftModel(t *testing.T) {
 	o.DraftModel.Engine = openSynthetic(t, sparseModels[0].spec, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 64})
 	if _, err := engine.Open(t.Context(), f, o); err == nil || !strings.Contains(err.Error(), "take a draft model of the same family") {
 		t.Errorf("a model of another vocabulary drafts: %v", err)
+	}
+}
+
+// TestDraftModelLeast: a request says from which probability on a draft model's guesses are checked, and how many at least.
+func TestDraftModelLeast(t *testing.T) {
+	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, Sparse: model.Off}
+	small := open(t, o)
+	var now atomic.Int64 // ms: all steps take as long
+	o.Drafts, o.NoLookup, o.Clock = 4, true, func() time.Duration { return time.Duration(now.Add(1)) * time.Millisecond }
+	o.DraftModel = engine.DraftModel{Engine: small, Least: 0.9}
+	e := open(t, o)
+	prompt := e.Tokenizer().Encode("The old witch", true, true)
+	all, none := float32(0), float32(1.01)
+	for _, c := range []struct {
+		r       engine.Request
+		guesses bool
+	}{
+		{engine.Request{LeastDraft: &all, FewestDrafts: 2}, true},
+		{engine.Request{LeastDraft: &none}, false},
+	} {
+		c.r.Prompt, c.r.Max, c.r.IgnoreEOG, c.r.Sampler = prompt, 40, true, greedySampler(t, e)
+		res, err := e.Generate(t.Context(), c.r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (res.Drafted > 0) != c.guesses || res.Drafted < c.r.FewestDrafts*res.Drafts {
+			t.Errorf("from the probability %g on, %d at least: %d guesses in %d steps", *c.r.LeastDraft, c.r.FewestDrafts, res.Drafted, res.Drafts)
+		}
 	}
 }
 

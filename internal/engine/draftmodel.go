@@ -92,6 +92,7 @@ type textGuesser struct {
 	asked   bool              // the last guesses were the draft model's
 	spent   time.Duration     // that it took to make them
 	read    bool              // the draft model has read the prompt
+	least   float32           // guesses of the draft model end before a token that has a smaller probability
 
 	budgets *budgets
 }
@@ -140,14 +141,14 @@ func (g *textGuesser) ask(n int) (guesses []int32) {
 		return nil
 	}
 	begin := monotime.Now()
-	r := Request{Prompt: g.text, Max: n, Sampler: g.sampler, IgnoreEOG: true, Logprobs: d.Least > 0, Reuse: ReuseAny, Drafts: -1}
+	r := Request{Prompt: g.text, Max: n, Sampler: g.sampler, IgnoreEOG: true, Logprobs: g.least > 0, Reuse: ReuseAny, Drafts: -1}
 	asked := 0
 	var first time.Duration
 	_, err := d.Engine.Generate(context.Background(), r, func(t Token) bool {
 		if asked++; asked == 1 {
 			first = monotime.Since(begin)
 		}
-		if int(t.ID) >= d.vocab || d.Least > 0 && math.Exp(float64(t.Logprob)) < float64(d.Least) {
+		if int(t.ID) >= d.vocab || g.least > 0 && math.Exp(float64(t.Logprob)) < float64(g.least) {
 			return false
 		}
 		guesses = append(guesses, t.ID)
@@ -187,7 +188,7 @@ func (g *textGuesser) settle(token, gained float64) {
 }
 
 // guessers returns what makes the guesser of a new text.
-func (e *Engine) guessers(m DraftModel) (func() guesser, error) {
+func (e *Engine) guessers(m DraftModel) (func(*Request) guesser, error) {
 	chances, b := &speculate.Chances{}, &budgets{}
 	lookup := func() *speculate.Lookup {
 		if e.options.NoLookup {
@@ -196,7 +197,7 @@ func (e *Engine) guessers(m DraftModel) (func() guesser, error) {
 		return speculate.NewLookup(chances)
 	}
 	if m.Engine == nil {
-		return func() guesser {
+		return func(*Request) guesser {
 			b.lookup.Begin()
 			return &textGuesser{lookup: lookup(), budgets: b}
 		}, nil
@@ -210,13 +211,17 @@ func (e *Engine) guessers(m DraftModel) (func() guesser, error) {
 	if _, err := sample.New(o, m.Engine.config.Vocab); err != nil {
 		return nil, err
 	}
-	return func() guesser {
+	return func(r *Request) guesser {
 		s, err := sample.New(o, m.Engine.config.Vocab)
 		if err != nil {
 			panic(err) // it was made before
 		}
 		b.lookup.Begin()
 		b.model.Begin()
-		return &textGuesser{d: d, lookup: lookup(), sampler: s, budgets: b}
+		g := &textGuesser{d: d, lookup: lookup(), sampler: s, budgets: b, least: m.Least}
+		if r.LeastDraft != nil {
+			g.least = *r.LeastDraft
+		}
+		return g
 	}, nil
 }

@@ -32,7 +32,7 @@ type Options struct {
 	NoLookup   bool       // the text so far guesses nothing
 	DraftModel DraftModel // guesses tokens besides; its Engine may be nil
 	HotDrafts  HotDrafts  // whether the model's own hot neurons guess besides, where they can: see model.Model.Drafts
-	Further    bool       // the file's layer that predicts a further token guesses besides, on the processor alone
+	Further    bool       // the file's layer that predicts a further token guesses besides
 	LeastHot   float32    // guesses of either end before a token that has a smaller probability
 	NoRepack   bool       // compute on the mapped file in place
 	Lock       bool       // keep weights out of swap (mlock)
@@ -48,13 +48,14 @@ type Options struct {
 	Extension  Extension // of the texts that are generated
 	WholeCache bool      // layers with sliding windows keep the keys and values that no window reaches any more, too
 	Adapters   []model.Adapter
-	Order      [][]int32      // [layers][n_ff] of neurons at load; nil keeps the file's
-	Observer   model.Observer // sees feed-forward layers, which are then dense; may be nil
-	Devices    Devices        // what the model is computed on
-	Trace      *trace.Log     // keeps steps; may be nil
-	Work       bool           // steps are timed part by part, also while nobody watches
-	Expect     func(Memory)   // is told what loading will take, before it begins, and once more where it begins anew; may be nil
-	Notice     func(string)   // is told in a line what the user should know; may be nil
+	Order      [][]int32            // [layers][n_ff] of neurons at load; nil keeps the file's
+	Observer   model.Observer       // sees feed-forward layers, which are then dense; may be nil
+	Devices    Devices              // what the model is computed on
+	Trace      *trace.Log           // keeps steps; may be nil
+	Clock      func() time.Duration // by which steps are timed to choose how many tokens are guessed; nil: the machine's
+	Work       bool                 // steps are timed part by part, also while nobody watches
+	Expect     func(Memory)         // is told what loading will take, before it begins, and once more where it begins anew; may be nil
+	Notice     func(string)         // is told in a line what the user should know; may be nil
 	Progress   func(done, total int64)
 }
 
@@ -86,10 +87,10 @@ type Engine struct {
 	batch   int
 	ubatch  int
 	outputs int
-	drafts  int               // of a sequence, at most
-	guesser func() guesser    // of a new text
-	hot     *hotDrafts        // nil: nothing is guessed
-	pages   compute.CacheSpec // how many the KV cache has
+	drafts  int                      // of a sequence, at most
+	guesser func(r *Request) guesser // of a new text
+	hot     *hotDrafts               // nil: nothing is guessed
+	pages   compute.CacheSpec        // how many the KV cache has
 	places  []compute.Place
 	rows    [][]float32 // [n_out][n_vocab] logits of the last step
 	states  [][]float32 // [n_hidden][n_embd] hidden states of the last step
@@ -130,7 +131,11 @@ func Open(ctx context.Context, f *gguf.File, o Options) (*Engine, error) {
 		e.dev.Close()
 		return nil, fmt.Errorf("%s: the tokenizer has %d tokens but the embedding %d rows", f.Path, tok.Size(), e.model.Vocab)
 	}
-	e.sched = newScheduler(e, limits{rows: e.ubatch, outputs: e.outputs, drafts: e.options.DraftRows(), context: e.context, short: compute.ShortPrompt, leastHot: o.LeastHot, further: e.model.GuessesFurther()}, monotime.Now)
+	clock := o.Clock
+	if clock == nil {
+		clock = monotime.Now
+	}
+	e.sched = newScheduler(e, limits{rows: e.ubatch, outputs: e.outputs, drafts: e.options.DraftRows(), context: e.context, short: compute.ShortPrompt, further: e.model.GuessesFurther()}, clock)
 	return e, nil
 }
 
@@ -169,7 +174,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, layout placemen
 	e.ubatch = min(o.LargestStep(), e.context)
 	size := o.cacheSize(c)
 	need := o.memory(f, c, layout)
-	if whole := need; c.FurtherCached && !need.fits() {
+	if whole := need; c.FurtherCached && !layout.Further() && !need.fits() {
 		c.FurtherCached = false
 		if need = o.memory(f, c, layout); need.fits() && o.Notice != nil {
 			o.Notice(fmt.Sprintf("the layer that predicts a further token guesses nothing: with it the model would take %.1f GiB of RAM, and %.1f GiB are available", gib(whole.Need), gib(whole.Available)))
@@ -228,6 +233,9 @@ func pick(v, def int) int {
 	}
 	return def
 }
+
+// Drafts returns the number of tokens of a text that are guessed and checked in a step at most; 0: none are.
+func (e *Engine) Drafts() int { return e.drafts }
 
 // GuessesFurther reports whether the file's layer that predicts a further token is asked for.
 func (o *Options) GuessesFurther() bool { return o.Further && o.Drafts > 0 }

@@ -28,7 +28,8 @@ func open(t *testing.T, o engine.Options) *engine.Engine {
 	return e
 }
 
-func greedy(t *testing.T, e *engine.Engine, prompt []int32, n int) ([]int32, engine.Result) {
+// greedySampler returns one that chooses the likeliest token.
+func greedySampler(t *testing.T, e *engine.Engine) engine.Sampler {
 	t.Helper()
 	o := sample.DefaultOptions()
 	o.Temperature = 0
@@ -36,8 +37,13 @@ func greedy(t *testing.T, e *engine.Engine, prompt []int32, n int) ([]int32, eng
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+func greedy(t *testing.T, e *engine.Engine, prompt []int32, n int) ([]int32, engine.Result) {
+	t.Helper()
 	var out []int32
-	res, err := e.Generate(context.Background(), engine.Request{Prompt: prompt, Max: n, Sampler: s, Reuse: engine.ReuseAny}, func(tok engine.Token) bool {
+	res, err := e.Generate(context.Background(), engine.Request{Prompt: prompt, Max: n, Sampler: greedySampler(t, e), Reuse: engine.ReuseAny}, func(tok engine.Token) bool {
 		out = append(out, tok.ID)
 		return true
 	})

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"errors"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -139,7 +140,8 @@ func counts(t *testing.T, e *engine.Engine) {
 	}
 }
 
-// furtherPlans are plans of layers on lavapipe: all of them, some neurons or experts of some, none but the head, and all of them on two GPUs.
+// furtherPlans are plans of layers on lavapipe: all of them, some neurons or experts of some, none but the head, and all of them on two GPUs, each with the further layer in RAM and
+// on the head's GPU.
 func furtherPlans(c model.Config) map[string]planner.Plan {
 	units := max(c.FF, c.Experts.Count)
 	mixed := share(c.Layers, units/2)
@@ -149,12 +151,18 @@ func furtherPlans(c model.Config) map[string]planner.Plan {
 		head[l].Tier = compute.RAM
 	}
 	head[c.Layers].Attention = true
-	return map[string]planner.Plan{
+	plans := map[string]planner.Plan{
 		"whole": gigabyte(share(c.Layers, units)), "mixed": gigabyte(mixed), "head": gigabyte(head), "two": two(cut(share(c.Layers, units), 1), hybrid.Streaming{}),
 	}
+	for name, p := range maps.Clone(plans) {
+		p.Places = slices.Clone(p.Places)
+		p.Places[c.Layers].Further = true
+		plans[name+" and further"] = p
+	}
+	return plans
 }
 
-// TestFurtherDraftsOnGPU: wherever the model's layers lie, guesses by the further layer, which lies in RAM, change no token.
+// TestFurtherDraftsOnGPU: wherever the model's layers and the further layer lie, guesses by it change no token.
 func TestFurtherDraftsOnGPU(t *testing.T) {
 	for family, spec := range map[string]synth.Spec{
 		"glm4moe":   furtherSpec,
@@ -168,7 +176,7 @@ func TestFurtherDraftsOnGPU(t *testing.T) {
 		}
 		prompt := randomTokens(rand.New(rand.NewPCG(1, 2)), 40)
 		for name, plan := range furtherPlans(c) {
-			if family != "glm4moe" && name != "mixed" {
+			if family != "glm4moe" && !strings.HasPrefix(name, "mixed") {
 				continue
 			}
 			t.Run(family+" "+name, func(t *testing.T) {

@@ -82,6 +82,11 @@ func (s *scheduler) guess() error {
 		s.guessing.observe(len(s.params.Tokens), took)
 		s.takeGuesses()
 	}
+	for i := range s.step {
+		if c := &s.step[i]; c.drafts < c.t.fewest {
+			c.drafts = 0
+		}
+	}
 	return nil
 }
 
@@ -131,7 +136,7 @@ func (s *scheduler) fillGuess(at int) bool {
 func (s *scheduler) takeGuesses() {
 	for out, i := range s.params.Seq {
 		c := &s.step[i]
-		id, likely := surest(s.runner.logits(out), s.leastHot)
+		id, likely := surest(s.runner.logits(out), c.t.least)
 		if !likely {
 			c.drafts = len(c.t.drafts)
 			continue

@@ -124,12 +124,12 @@ func (s *scheduler) checking(t *task, most int, times []float64) speculate.Cost 
 	if s.costs.near(others+1, -1) > 0 {
 		known = s.costs.widest() - others - 1
 	}
-	most = min(most, max(firstDrafts, 2*known))
+	most = min(most, max(firstDrafts, t.fewest, 2*known))
 	times = times[:0]
 	for n := range most + 1 {
 		times = append(times, s.costs.time(others+1+n)/step)
 	}
-	cost := speculate.Cost{Others: others, Times: times, Again: s.kv.States > 0}
+	cost := speculate.Cost{Others: others, Times: times, Fewest: t.fewest, Again: s.kv.States > 0}
 	if s.costs.widest() > 0 { // else times are none in nanoseconds
 		cost.Step, cost.Once = step, s.keep/step
 	}

@@ -42,8 +42,7 @@ type limits struct {
 	context int // tokens of a sequence
 	short   int // tokens of a prompt below which it is evaluated by the arithmetic of single tokens
 
-	leastHot float32 // guesses by the model itself end before a token that has a smaller probability
-	further  bool    // the file's further layer makes them: it reads the hidden states of the positions before
+	further bool // the file's further layer makes them: it reads the hidden states of the positions before
 }
 
 // scheduler gives the model's turns to tasks. One goroutine runs the steps; tasks join and leave between them. A step holds the next

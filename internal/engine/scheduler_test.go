@@ -266,7 +266,7 @@ func openFakeRecurrent(t *testing.T, pages, slots int, l limits) (*Engine, *fake
 		m.out[i] = make([]float32, fakeVocab)
 	}
 	e := &Engine{context: l.context, drafts: l.drafts, pages: compute.CacheSpec{States: slots}}
-	e.guesser = func() guesser { return &fakeGuesser{} }
+	e.guesser = func(*Request) guesser { return &fakeGuesser{} }
 	e.config.Vocab = fakeVocab
 	e.sched = newScheduler(m, l, func() time.Duration { return time.Duration(m.time.Load()) })
 	t.Cleanup(func() { e.sched.close(errors.New("closed")) })
@@ -679,5 +679,27 @@ func BenchmarkHandOver(b *testing.B) {
 		if _, ok := st.Next(); !ok {
 			b.Fatal(st.Err())
 		}
+	}
+}
+
+// TestPromptsCostNothing: steps that compute a short prompt are not among those that tell what checking guesses takes. An engine's first step, which is slow, often does.
+func TestPromptsCostNothing(t *testing.T) {
+	e, m := openFake(t, 8, limits{rows: 32, outputs: 1, context: 256})
+	e.sched.short = 8
+	first := true
+	m.cost = func(p *compute.Params) time.Duration {
+		if first {
+			first = false
+			return time.Second
+		}
+		return time.Millisecond
+	}
+	if _, err := e.Generate(context.Background(), Request{Prompt: []int32{1, 2, 3}, Max: 4, Sampler: greedySampler{}, IgnoreEOG: true}, nil); err != nil {
+		t.Fatal(err)
+	}
+	e.sched.mu.Lock()
+	defer e.sched.mu.Unlock()
+	if c := &e.sched.costs; c.time(1) != float64(time.Millisecond) || c.widest() != 1 {
+		t.Errorf("a step of one token takes %v, the widest had %d tokens", time.Duration(c.time(1)), c.widest())
 	}
 }

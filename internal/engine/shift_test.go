@@ -19,7 +19,7 @@ func TestShift(t *testing.T) {
 func testShift(t *testing.T, drafts int) {
 	const length = 2 * compute.PagePositions
 	e, _ := openFake(t, 12, limits{rows: 48, outputs: 5, drafts: drafts, context: length})
-	e.guesser = func() guesser { return &fakeGuesser{sure: true} } // up to where the context is full
+	e.guesser = func(*Request) guesser { return &fakeGuesser{sure: true} } // up to where the context is full
 	prompt := tokens(rand.New(rand.NewPCG(7, 0)), 40)
 	for _, shift := range []Shift{{Keep: 10, Discard: 50}, {Keep: 0}, {Keep: 1000}, {Keep: 10, Discard: 100_000}} {
 		const want = 300

@@ -142,7 +142,7 @@ func (s *scheduler) admit(t *task, drafts, most, outputs int) (n, out int) {
 		n, out = s.upToCheckpoint(t, n, out)
 	}
 	drafts = min(drafts, t.extension.room(at)-n)
-	if !t.kv.Reserve(n + drafts) {
+	if drafts < t.fewest || !t.kv.Reserve(n+drafts) {
 		drafts = 0
 	}
 	for n > 0 && drafts == 0 && !t.kv.Reserve(n) {
@@ -262,8 +262,8 @@ func (s *scheduler) deliver(err error) {
 	p := &s.params
 	if n, drafts := s.decoding(); err == nil {
 		s.pace.observe(n+drafts, len(p.Tokens)-n-drafts, s.last)
-		if p.Decode == len(p.Tokens) {
-			s.costs.observe(p.Decode, s.last)
+		if n+drafts == len(p.Tokens) { // the first step of an engine is slow, and often a short prompt's
+			s.costs.observe(len(p.Tokens), s.last)
 		}
 		s.settle(n)
 		s.count(n, drafts)

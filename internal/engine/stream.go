@@ -78,6 +78,10 @@ type Request struct {
 	// Drafts is the number of tokens that may be guessed and checked in a step of the text, at most Options.Drafts, which are as many as 0 asks
 	// for; negative: none. The text is the same.
 	Drafts int
+	// FewestDrafts is the number of guessed tokens below which a step checks none of them; more than Drafts counts as Drafts.
+	FewestDrafts int
+	// LeastDraft has guesses of a draft model, of hot neurons and of a further layer end before a token that has a smaller probability; nil: Options say.
+	LeastDraft *float32
 }
 
 // A Shift has a text go on where the context is full: the oldest tokens are forgotten, but those that are kept, and what is left is
@@ -199,7 +203,11 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 		if e.hot != nil {
 			e.hot.budget.Begin()
 		}
-		st.guess, st.most = e.guesser(), min(e.drafts, pick(r.Drafts, e.drafts))
+		st.guess, st.most = e.guesser(&r), min(e.drafts, pick(r.Drafts, e.drafts))
+		t.fewest, t.least = min(r.FewestDrafts, st.most), e.options.LeastHot
+		if r.LeastDraft != nil {
+			t.least = *r.LeastDraft
+		}
 	}
 	for _, id := range r.Prompt {
 		r.Sampler.Accept(id)
@@ -382,6 +390,7 @@ func (st *Stream) full(id int32) {
 	gone = min(max(gone, 1), left)
 	t := newTask()
 	t.generates, t.reuse, t.extension = true, st.r.Reuse, old.extension
+	t.fewest, t.least = old.fewest, old.least
 	st.res.Experts.Add(st.uses(old))
 	t.labels = make([]kvcache.Label, 0, cap(old.labels))
 	short := len(old.labels)-gone+1 < st.e.sched.short

@@ -29,6 +29,8 @@ type task struct {
 
 	drafts  []kvcache.Label // guesses of what comes behind labels, to be evaluated in the step that evaluates the last label
 	wish    int             // where there are no drafts: so many are to be made by the model's own hot neurons, if there is time
+	fewest  int             // a step that would check fewer drafts checks none
+	least   float32         // those by the model itself end before a token that has a smaller probability
 	drafted int             // of them, those that the last step evaluated; their keys and values lie behind kv's end
 
 	// In models with recurrent layers, whose states read drafts before it is known which are right: tried is the number of labels behind kv's end that the state

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -83,13 +84,17 @@ func (c *Config) furtherConfig() Config {
 	return d
 }
 
-// bindFurther binds the first layer behind the last. No plan has it: it lies in RAM, and its norms on the head's GPU, too.
+// bindFurther binds the first layer behind the last, which lies on the head's GPU if a plan says so, else in RAM, and its norms on the GPU, too. An embedding table of its
+// own stays in RAM.
 func (m *Model) bindFurther(b *binder) {
 	n := m.Layers
 	sub := &Model{Config: m.furtherConfig(), dev: m.dev, ropes: m.ropes, sharedRope: m.sharedRope, adapters: m.adapters, layers: make([]block, n+1)}
 	if m.places != nil {
 		sub.places = slices.Clone(m.places)
-		sub.places[n] = compute.Place{Split: compute.Split{Tier: sub.places[n].Tier}}
+		at := &sub.places[n]
+		if *at = (compute.Place{Split: compute.Split{Tier: at.Tier}, Attention: at.Further}); at.Attention {
+			at.Bound = math.MaxInt32 // all there are
+		}
 	}
 	sub.bindBlock(b, n)
 	f := &further{block: sub.layers[n], embd: m.embd, norm: m.norm, head: m.head}
@@ -98,7 +103,9 @@ func (m *Model) bindFurther(b *binder) {
 	f.embdNorm, f.hiddenNorm = norm{w: b.vector(name("enorm"), m.Embd)}, norm{w: b.vector(name("hnorm"), m.Embd)}
 	f.join = b.matrix(name("eh_proj"), m.Embd, 2*m.Embd, compute.Precise)
 	if b.has(name("embed_tokens")) {
+		b.gpu = false
 		f.embd = b.matrix(name("embed_tokens"), m.Vocab, m.Embd, compute.Lookup)
+		b.lies(sub.place(n))
 	}
 	if b.has(name("shared_head_norm")) {
 		f.norm = norm{w: b.vector(name("shared_head_norm"), m.Embd)}

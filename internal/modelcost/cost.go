@@ -23,7 +23,7 @@ type Cost struct {
 	FF       int     // neurons of the widest layer
 	RowBytes int     // of a neuron's row in one matrix
 	RowElems int     // n_embd
-	Rest     int64   // bytes that stay in RAM whatever the plan: embedding tables that are not the head, and the further layer
+	Rest     int64   // bytes that no plan for the layers and the head moves from RAM: embedding tables that are not the head, and the further layer
 	Active   float64 // share of the neurons, outside of experts, that a token needs
 	Model    placement.Model
 	Assumed  []string // what the file or the description does not say, one sentence each
@@ -36,7 +36,7 @@ type Cost struct {
 	Activation string     // that overrides File's
 	Step       int        // tokens of the largest step
 	Outputs    int        // rows of logits of the largest step
-	Further    bool       // the file's layer that predicts a further token guesses, in RAM
+	Further    int64      // bytes of the file's layer that predicts a further token, with its keys and values, where it guesses: those that a GPU may have instead of RAM; else 0
 	CacheTypes compute.CacheTypes
 	Cache      compute.CacheSpec // its pages only
 	Adapters   []model.Adapter

@@ -79,10 +79,10 @@ func Of(f *gguf.File, o Options) (Cost, error) {
 	if b.Context == 0 {
 		b.Context = c.Context
 	}
-	b.Further = o.Further
 	b.Step, b.Outputs = largest(o.UBatch, b.Context), max(1, o.Outputs)+o.Drafts
 	b.Cache = c.CacheSize(b.Context, b.Step, max(1, o.Outputs), o.WholeCache, o.Drafts > 0)
 	b.Adapters = o.Adapters
+	c.FurtherCached = o.Further && c.CanGuessFurther() == nil // a file whose layer cannot be computed is refused when it is loaded
 	r := reader{f: f, c: &c, b: &b, cache: c.CacheSpec(b.Cache, o.CacheTypes), left: left, measured: o.Uses}
 	b.ExpertsKnown = r.known()
 	if err := r.frequencies(o); err != nil {
@@ -418,10 +418,16 @@ func (r *reader) adaptedNeuron(l int, name, half string, neurons int) (n int64) 
 // tables are the head, and what stays in RAM.
 func (r *reader) tables() {
 	r.b.Model.Head += r.adapted("output.")
+	if r.c.FurtherCached {
+		r.b.Further = kv(r.cache.Layers[len(r.cache.Layers)-1], r.b.Context)
+	}
 	for _, t := range r.f.Tensors {
 		switch {
-		case strings.HasPrefix(t.Name, fmt.Sprintf("blk.%d.", r.c.Layers)) && r.b.Further:
+		case strings.HasPrefix(t.Name, fmt.Sprintf("blk.%d.", r.c.Layers)) && r.c.FurtherCached:
 			r.b.Rest += t.Bytes()
+			if !strings.HasSuffix(t.Name, ".nextn.embed_tokens.weight") {
+				r.b.Further += t.Bytes()
+			}
 		case strings.HasPrefix(t.Name, "blk."):
 		case ofHead(r.f, t.Name):
 			r.b.Model.Head += t.Bytes()

@@ -7,3 +7,6 @@ type Layout struct {
 	Places []compute.Place // [layers+1] of each layer, then of the head; nil: all lies in RAM
 	Bytes  int64           // of weights, keys and values on GPUs
 }
+
+// Further reports whether a GPU has the layer that predicts a further token.
+func (y *Layout) Further() bool { return len(y.Places) > 0 && y.Places[len(y.Places)-1].Further }

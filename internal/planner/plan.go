@@ -93,6 +93,9 @@ func (p *Plan) join(gpus []compute.Device, host compute.Host, o *Options) comput
 		d.Stream(p.GPUs[j].Stream)
 		d.ReadAhead(p.Ahead)
 		d.FollowUse(p.GPUs[j].Slots)
+		if layout := p.Layout(); layout.Further() && int(layout.Places[len(layout.Places)-1].Tier) == j {
+			d.HoldFurther()
+		}
 		pairs = append(pairs, d)
 	}
 	if len(pairs) == 1 {

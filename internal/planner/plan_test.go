@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
@@ -16,6 +18,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
@@ -123,6 +126,108 @@ func TestPlanned(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFurtherPlanned: the layer that predicts a further token lies on the head's GPU where its last byte has room there, unless the user says what lies on GPUs. What is planned is in use, and
+// the text is the same.
+func TestFurtherPlanned(t *testing.T) {
+	f := synthtest.Further(t, synth.Spec{Arch: "glm4moe", Layers: 4, Embd: 64, FF: 32, Heads: 4, Type: quant.F16, Experts: 4, Used: 2, Activation: "silu", Seed: 3}, true)
+	eo := engine.Options{Context: 256, UBatch: 32, Drafts: 3, Further: true, NoLookup: true, HotDrafts: engine.HotNever}
+	b, err := modelcost.Of(f, modelcost.Options{Context: eo.Context, UBatch: eo.LargestStep(), Drafts: eo.DraftRows(), Further: true, Law: modelcost.UsualLaw()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := model.ReadConfig(f, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	further := int64(2 * 2 * eo.Context * c.KVHeads * c.HeadDim) // keys and values in F16
+	vectors := int64(0)                                          // on every device
+	for _, w := range f.Tensors {
+		if strings.HasPrefix(w.Name, fmt.Sprintf("blk.%d.", c.Layers)) && !strings.HasSuffix(w.Name, "embed_tokens.weight") {
+			further += w.Bytes()
+			if len(w.Shape) == 1 {
+				vectors += w.Bytes()
+			}
+		}
+	}
+	prompt := []int32{5, 6, 7, 8, 9}
+	run := func(gpus int, o Options) (on bool, planned []int64, ids []int32, guesses int) {
+		o.Processor.Threads = 1
+		p, now := With(lavapipes(t, gpus), b, o), new(atomic.Int64)
+		eo.Devices, eo.Clock = p, func() time.Duration { return time.Duration(now.Add(1)) * time.Millisecond }
+		e, err := engine.Open(t.Context(), f, eo)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		for _, use := range p.Usage() {
+			if use.Used != use.Planned || use.Planned > use.Budget {
+				t.Errorf("%d bytes are planned and %d in use, of a budget of %d", use.Planned, use.Used, use.Budget)
+			}
+			planned = append(planned, use.Planned)
+		}
+		bytes, y := p.plan.Bytes, p.plan.Layout()
+		for _, layer := range p.plan.Priced {
+			bytes -= layer.VRAM
+		}
+		if y.Further() && bytes != further {
+			t.Errorf("the further layer is counted as %d bytes on the GPU, want %d", bytes, further)
+		}
+		before := p.Usage()
+		ids, guesses = guessing(t, e, prompt, 60)
+		if after := p.Usage(); !slices.Equal(after, before) {
+			t.Errorf("%+v after a text, and %+v before", after, before)
+		}
+		return y.Further(), planned, ids, guesses
+	}
+	few := 3
+	on, one, want, guesses := run(1, Options{Budgets: []int64{1 << 30}})
+	if !on || guesses == 0 {
+		t.Errorf("with room for it the further layer lies on the GPU: %v; %d guesses", on, guesses)
+	}
+	for name, c := range map[string]struct {
+		gpus int
+		o    Options
+		on   bool
+	}{
+		"with room for the last byte": {1, Options{Budgets: one}, true},
+		"with a byte less":            {1, Options{Budgets: []int64{one[0] - 1}}, false},
+		"on the second of two":        {2, Options{Budgets: []int64{one[0] - 1}}, true},
+		"some layers":                 {1, Options{Budgets: []int64{1 << 30}, Layers: &few}, false},
+		"keys and values in RAM":      {1, Options{Budgets: []int64{1 << 30}, KVInRAM: true}, false},
+		"tensors":                     {1, Options{Budgets: []int64{1 << 30}, Tensors: []string{`blk\.0\.=CPU`}}, false},
+	} {
+		on, planned, ids, guesses := run(c.gpus, c.o)
+		if on != c.on || len(planned) == 0 || guesses == 0 {
+			t.Errorf("%s: the further layer lies on a GPU: %v, want %v; %d GPUs, %d guesses", name, on, c.on, len(planned), guesses)
+		}
+		if !slices.Equal(ids, want) {
+			t.Errorf("%s: %v, want %v", name, ids, want)
+		}
+		if name == "with a byte less" && one[0]-planned[0] < further-vectors {
+			t.Errorf("the GPU holds %d bytes with the further layer and %d without: %d more are the layer's", one[0], planned[0], further-vectors)
+		}
+	}
+}
+
+// guessing returns the likeliest tokens behind a prompt, and how many guesses of the further layer were checked.
+func guessing(t *testing.T, e *engine.Engine, prompt []int32, n int) (ids []int32, guesses int) {
+	t.Helper()
+	o := sample.DefaultOptions()
+	o.Temperature = 0
+	s, err := sample.New(o, e.Config().Vocab)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := e.Generate(t.Context(), engine.Request{Prompt: prompt, Max: n, Sampler: s, IgnoreEOG: true}, func(tok engine.Token) bool {
+		ids = append(ids, tok.ID)
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids, res.FurtherDrafted
 }
 
 // budget is a share of the model for all GPUs together, and for each what computing takes there at most.

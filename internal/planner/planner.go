@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
@@ -269,8 +270,41 @@ func (p *Planner) place() (plan *Plan, used []int, err error) {
 	p.used = used
 	if follow {
 		p.addSlots(plan, &s)
+		return plan, used, nil
 	}
-	return plan, used, nil
+	return plan, used, p.addFurther(plan)
+}
+
+// addFurther puts the layer that predicts a further token on the head's GPU, where the last layer's hidden states are, if the plan leaves room for it there and
+// the user did not say what lies on GPUs.
+func (p *Planner) addFurther(plan *Plan) error {
+	places, head := plan.places(), len(plan.Places)-1
+	few := p.o.Layers != nil && *p.o.Layers >= 0 && *p.o.Layers <= head
+	if p.cost.Further == 0 || few || p.o.KVInRAM || len(p.o.Tensors) > 0 || !places[head].Attention || places[head].Tier != places[head-1].Tier {
+		return nil
+	}
+	with := *plan
+	with.Places = slices.Clone(plan.Places)
+	with.Places[head].Further = true
+	var infos []vulkan.Info
+	for _, j := range p.used {
+		infos = append(infos, p.machine.gpus[j].info)
+	}
+	bytes, err := used(&p.cost, &with, infos)
+	if err != nil {
+		return err
+	}
+	for i, n := range bytes {
+		if n > plan.GPUs[i].Budget {
+			return nil
+		}
+	}
+	plan.Places = with.Places
+	plan.Bytes += p.cost.Further
+	for i, n := range bytes {
+		plan.GPUs[i].Planned = n
+	}
+	return nil
 }
 
 // leastLate is the share of a token's time that GPUs must wait for the processor's neurons for it to pay that it reads ahead: the GPUs

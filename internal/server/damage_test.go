@@ -28,7 +28,7 @@ var damageable = []struct{ path, body string }{
 	{"/completion", `{"prompt":"A","n_predict":2,"dynatemp_range":0.1,"dynatemp_exponent":1,"top_k":40,"top_p":0.9,"min_p":0.1,"top_n_sigma":1,"typical_p":1,"min_keep":1,
 		"xtc_probability":0.1,"xtc_threshold":0.1,"repeat_last_n":64,"repeat_penalty":1.1,"presence_penalty":0.1,"frequency_penalty":0.1,"dry_multiplier":0.1,"dry_base":1.5,
 		"dry_allowed_length":2,"dry_penalty_last_n":64,"dry_sequence_breakers":["x"],"mirostat":0,"mirostat_tau":5,"mirostat_eta":0.1,"adaptive_target":0.5,"adaptive_decay":0.5,
-		"seed":3,"grammar":"root ::= [a-z]+","n_cache_reuse":0,"sse_ping_interval":30,"model":"tales","user":"A"}`},
+		"seed":3,"grammar":"root ::= [a-z]+","speculative.n_max":4,"speculative.n_min":1,"speculative.p_min":0.5,"n_cache_reuse":0,"sse_ping_interval":30,"model":"tales","user":"A"}`},
 	{"/v1/completions", `{"model":"tales","prompt":"A","max_tokens":2,"echo":false,"n":1,"logprobs":1,"stream_options":{"include_usage":true},"stop":"x","suffix":"","best_of":1,
 		"user":"A","verbose":true,"logit_bias":{"3":1},"metadata":{"a":"b"},"store":false}`},
 	{"/v1/chat/completions", `{"model":"tales","messages":[{"role":"system","content":"A"},{"role":"user","content":[{"type":"text","text":"A"}],"name":"A"},

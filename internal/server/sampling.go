@@ -51,6 +51,7 @@ func (m *Model) ReadGeneration(f *Fields) Generation {
 		g.Sampling.LogitBias = biases
 	}
 	m.readLimits(f, &g)
+	readDrafts(f, &g)
 	f.Read("timings_per_token", &g.ReportTimings)
 	f.Read("post_sampling_probs", &g.Chances)
 	Unused[string](f, "model", "user")
@@ -98,6 +99,28 @@ func (m *Model) readLimits(f *Fields, g *Generation) {
 	}
 	if m.Shift {
 		g.Shift = &engine.Shift{Keep: keep, Discard: discard}
+	}
+}
+
+// readDrafts reads which guesses of tokens are checked. What a request does not say is as the server was started.
+func readDrafts(f *Fields, g *Generation) {
+	most, least := 0, float32(0)
+	if f.Read("speculative.n_max", &most) {
+		if g.Drafts = most; most == 0 {
+			g.Drafts = -1
+		}
+	}
+	f.Read("speculative.n_min", &g.FewestDrafts)
+	if f.Read("speculative.p_min", &least) {
+		g.LeastDraft = &least
+	}
+	switch {
+	case most < 0 || most > math.MaxInt32:
+		f.Fail(Invalid("the field speculative.n_max is not a number from 0 to %d", math.MaxInt32))
+	case g.FewestDrafts < 0 || g.FewestDrafts > math.MaxInt32:
+		f.Fail(Invalid("the field speculative.n_min is not a number from 0 to %d", math.MaxInt32))
+	case least < 0 || least > 1:
+		f.Fail(Invalid("the field speculative.p_min is not a number from 0 to 1"))
 	}
 }
 

@@ -47,9 +47,10 @@ type live struct {
 type choices struct {
 	server.Options
 	model   server.ModelOptions
-	file    *gguf.File // nil: the embedded model
-	context int        // 0: the model's own
-	hub     *hub.Hub   // nil: Ollama's routes neither fetch nor remove
+	file    *gguf.File            // nil: the embedded model
+	context int                   // 0: the model's own
+	hub     *hub.Hub              // nil: Ollama's routes neither fetch nor remove
+	engine  func(*engine.Options) // changes them; nil: nothing does
 }
 
 // start starts a server; change may change its options.
@@ -76,8 +77,12 @@ func start(t testing.TB, change func(*choices)) *live {
 			t.Fatal(err)
 		}
 	}
+	eo := engine.Options{Outputs: o.model.Slots, Context: o.context, Work: o.Meter != nil}
+	if o.engine != nil {
+		o.engine(&eo)
+	}
 	e, err := session.Open(t.Context(), f, session.Options{
-		Engine:  engine.Options{Outputs: o.model.Slots, Context: o.context, Work: o.Meter != nil},
+		Engine:  eo,
 		Planner: planner.Options{Device: "none", Processor: planner.Processor{Threads: 1, Kernels: planner.KernelsAuto}, Notice: func(string) {}},
 	})
 	if err != nil {

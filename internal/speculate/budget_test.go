@@ -81,3 +81,16 @@ func TestCopyCostsOnce(t *testing.T) {
 		t.Errorf("%d guesses are worth a copy, want 8", n)
 	}
 }
+
+// TestFewest: where two guesses are worth most, a minimum of three checks three, as long as three are worth more than none.
+func TestFewest(t *testing.T) {
+	cheap, dear := []float64{1, 1.1, 1.2, 1.6, 3}, []float64{1, 1.1, 1.2, 4, 5}
+	for _, c := range []struct {
+		times              []float64
+		fewest, most, want int
+	}{{cheap, 0, 4, 2}, {cheap, 2, 4, 2}, {cheap, 3, 4, 3}, {cheap, 3, 2, 0}, {dear, 3, 4, 0}} {
+		if n := new(Chances).Worth(64, c.most, Cost{Times: c.times, Fewest: c.fewest}); n != c.want {
+			t.Errorf("times %v, %d guesses at least, %d at most: %d are checked, want %d", c.times, c.fewest, c.most, n, c.want)
+		}
+	}
+}

@@ -11,6 +11,7 @@ type Cost struct {
 	Times  []float64 // [most+1] of a step with n tokens more than one without guesses has
 	Once   float64   // what guesses take besides, however many: a copy of states, what a draft model reads before the first
 	Each   float64   // what making one of them takes
+	Fewest int       // guesses below which none are checked
 	Step   float64   // nanoseconds of a step with none; 0: not known yet
 	Again  bool      // after a wrong guess, the next step computes again the token before the guesses and those that were right
 }
@@ -81,13 +82,13 @@ func (c *Chances) Worth(length, most int, cost Cost) int {
 		again += expected * (1 - p) * cost.again(n) // n tokens, if the n-th guess is the first that is wrong
 		expected *= p
 		tokens += expected
-		if speed := tokens / (cost.with(n) + again); speed > best {
+		if speed := tokens / (cost.with(n) + again); n >= cost.Fewest && speed > best {
 			best, number = speed, n
 		}
 	}
-	if number == 0 && most > 0 {
+	if least := max(1, cost.Fewest); number == 0 && most >= least {
 		if k.passed++; k.passed >= retry {
-			number = 1
+			number = least
 		}
 	}
 	if number > 0 {

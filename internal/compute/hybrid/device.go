@@ -22,6 +22,7 @@ type Device struct {
 	index     int            // of the GPU, in a MultiGPU
 	host      compute.Host
 	attention []bool                   // of each layer: keys and values are on the GPU
+	further   bool                     // so are those of the layer behind the last, which predicts a further token
 	rows      int                      // of the largest activations: tokens of the largest step
 	partials  map[partialOf]tensorPair // [rows, columns]
 	ahead     Ahead
@@ -61,6 +62,9 @@ func (d *Device) ofGPU(err error) error {
 func New(gpu compute.Device, host compute.Host, attention []bool) *Device {
 	return &Device{gpu: gpu, host: host, attention: attention, partials: map[partialOf]tensorPair{}, joins: map[compute.Segment][]join{}, ends: map[compute.Segment][]whereabouts{}}
 }
+
+// HoldFurther has keys and values of the layer that predicts a further token lie on the GPU.
+func (d *Device) HoldFurther() { d.further = true }
 
 // Watch has what the GPU and the host compute added to w as long as it is on.
 func (d *Device) Watch(w *compute.Watch) {
@@ -325,8 +329,13 @@ func planned(spec *compute.CacheSpec, layers int) error {
 	return nil
 }
 
-// caches reports whether a layer's keys and values are on the GPU. No plan has a layer that predicts a further token: it is the host's.
-func (d *Device) caches(layer int) bool { return layer < len(d.attention) && d.attention[layer] }
+// caches reports whether a layer's keys and values are on the GPU.
+func (d *Device) caches(layer int) bool {
+	if layer == len(d.attention) {
+		return d.further
+	}
+	return d.attention[layer]
+}
 
 // Cache allocates every layer where its attention is computed.
 func (d *Device) Cache(spec compute.CacheSpec) (*compute.Cache, error) {

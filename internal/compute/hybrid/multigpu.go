@@ -206,7 +206,7 @@ type spreadCache struct {
 	index []int // of each of the cache's parts within its pair's
 }
 
-// caches returns the pair that has a layer's keys and values. Those of a layer behind the plan's, which are the host's, go with the last layer's.
+// caches returns the pair that has a layer's keys and values. Those of a layer behind the last go with the last layer's.
 func (f *MultiGPU) caches(layer int) int { return f.home[min(layer, len(f.home)-1)] }
 
 // Cache allocates every layer where its attention is computed.

@@ -24,7 +24,7 @@ func slots(w http.ResponseWriter, r *http.Request, m *server.Model) error {
 }
 
 func slotState(id int, s *server.Slot, m *server.Model) map[string]any {
-	doc := map[string]any{"id": id, "n_ctx": m.Engine.Context(), "speculative": false, "is_processing": s.Busy}
+	doc := map[string]any{"id": id, "n_ctx": m.Engine.Context(), "speculative": m.Engine.Drafts() > 0, "is_processing": s.Busy}
 	if s.Task == 0 {
 		return doc
 	}

@@ -121304,6 +121304,50 @@ loop:
 	VZEROUPPER
 	RET
 
+// func closeF32AVX23x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·closeF32AVX23x1(SB), NOSPLIT, $0-56
+	MOVQ  out+0(FP), AX
+	MOVQ  outStride+8(FP), CX
+	MOVQ  w+16(FP), CX
+	MOVQ  rowBytes+24(FP), DX
+	MOVQ  x+32(FP), BX
+	MOVQ  xStride+40(FP), SI
+	MOVQ  n+48(FP), SI
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	LEAQ  (CX)(DX*2), DI
+	ADDQ  DX, DI
+
+loop:
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	ADDQ         $0x00000060, DI
+	VMOVUPS      (CX), Y0
+	VMOVUPS      (CX)(DX*1), Y1
+	VMOVUPS      (CX)(DX*2), Y2
+	VMOVUPS      (BX), Y3
+	VFMADD231PS  Y3, Y0, Y4
+	VFMADD231PS  Y3, Y1, Y5
+	VFMADD231PS  Y3, Y2, Y6
+	ADDQ         $0x20, CX
+	ADDQ         $0x20, BX
+	DECQ         SI
+	JNZ          loop
+	VMOVUPS      Y4, Y0
+	VMOVUPS      Y5, Y1
+	VMOVUPS      Y6, Y2
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y2, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X3
+	VADDPS       X3, X0, X3
+	VMOVQ        X3, (AX)
+	VEXTRACTPS   $0x02, X3, 8(AX)
+	VZEROUPPER
+	RET
+
 // func scatterF32AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, FMA3, MMX+
 TEXT ·scatterF32AVX2(SB), NOSPLIT, $32-56
@@ -121482,6 +121526,49 @@ loop:
 	VZEROUPPER
 	RET
 
+// func closeF16AVX23x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·closeF16AVX23x1(SB), NOSPLIT, $0-56
+	MOVQ  out+0(FP), AX
+	MOVQ  outStride+8(FP), CX
+	MOVQ  w+16(FP), CX
+	MOVQ  rowBytes+24(FP), DX
+	MOVQ  x+32(FP), BX
+	MOVQ  xStride+40(FP), SI
+	MOVQ  n+48(FP), SI
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	LEAQ  (CX)(DX*2), DI
+	ADDQ  DX, DI
+
+loop:
+	PREFETCHT0   (DI)
+	ADDQ         $0x00000030, DI
+	VCVTPH2PS    (CX), Y0
+	VCVTPH2PS    (CX)(DX*1), Y1
+	VCVTPH2PS    (CX)(DX*2), Y2
+	VMOVUPS      (BX), Y3
+	VFMADD231PS  Y3, Y0, Y4
+	VFMADD231PS  Y3, Y1, Y5
+	VFMADD231PS  Y3, Y2, Y6
+	ADDQ         $0x10, CX
+	ADDQ         $0x20, BX
+	DECQ         SI
+	JNZ          loop
+	VMOVUPS      Y4, Y0
+	VMOVUPS      Y5, Y1
+	VMOVUPS      Y6, Y2
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y2, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X3
+	VADDPS       X3, X0, X3
+	VMOVQ        X3, (AX)
+	VEXTRACTPS   $0x02, X3, 8(AX)
+	VZEROUPPER
+	RET
+
 // func scatterF16AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, F16C, FMA3, MMX+
 TEXT ·scatterF16AVX2(SB), NOSPLIT, $32-56
@@ -121632,6 +121719,52 @@ TEXT ·nearBF16AVX23x1(SB), NOSPLIT, $0-56
 	VPXOR Y6, Y6, Y6
 
 loop:
+	VPMOVZXWD    (CX), Y0
+	VPSLLD       $0x10, Y0, Y0
+	VPMOVZXWD    (CX)(DX*1), Y1
+	VPSLLD       $0x10, Y1, Y1
+	VPMOVZXWD    (CX)(DX*2), Y2
+	VPSLLD       $0x10, Y2, Y2
+	VMOVUPS      (BX), Y3
+	VFMADD231PS  Y3, Y0, Y4
+	VFMADD231PS  Y3, Y1, Y5
+	VFMADD231PS  Y3, Y2, Y6
+	ADDQ         $0x10, CX
+	ADDQ         $0x20, BX
+	DECQ         SI
+	JNZ          loop
+	VMOVUPS      Y4, Y0
+	VMOVUPS      Y5, Y1
+	VMOVUPS      Y6, Y2
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y2, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X3
+	VADDPS       X3, X0, X3
+	VMOVQ        X3, (AX)
+	VEXTRACTPS   $0x02, X3, 8(AX)
+	VZEROUPPER
+	RET
+
+// func closeBF16AVX23x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·closeBF16AVX23x1(SB), NOSPLIT, $0-56
+	MOVQ  out+0(FP), AX
+	MOVQ  outStride+8(FP), CX
+	MOVQ  w+16(FP), CX
+	MOVQ  rowBytes+24(FP), DX
+	MOVQ  x+32(FP), BX
+	MOVQ  xStride+40(FP), SI
+	MOVQ  n+48(FP), SI
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	LEAQ  (CX)(DX*2), DI
+	ADDQ  DX, DI
+
+loop:
+	PREFETCHT0   (DI)
+	ADDQ         $0x00000030, DI
 	VPMOVZXWD    (CX), Y0
 	VPSLLD       $0x10, Y0, Y0
 	VPMOVZXWD    (CX)(DX*1), Y1

@@ -44,7 +44,7 @@ func TestNothingIsReadBehindTheOperands(t *testing.T) {
 				x, stride := p.activations(k, typ)
 				acts := fenced(t, unsafe.Slice((*byte)(x), tokens*stride))
 				out := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(fenced(t, make([]byte, 4*rows*tokens))))), rows*tokens)
-				for _, n := range []int{1, 5, tokens} {
+				for _, n := range []int{1, 2, 3, 4, 5, 8, 13, tokens} {
 					from := (tokens - n) * stride
 					k.MatMul(typ, out[(tokens-n)*rows:], rows, w, rows, cols, unsafe.Pointer(&acts[from]), stride, n)
 				}

@@ -1637,17 +1637,26 @@ func tileBF16VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 // nearF32AVX23x1 computes out[t][r] of 3 F32 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func nearF32AVX23x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
+// closeF32AVX23x1 computes out[t][r] of 3 F32 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func closeF32AVX23x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
 // scatterF32AVX2 computes one token's products with F32 rows chosen by index, four at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterF32AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // nearF16AVX23x1 computes out[t][r] of 3 F16 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func nearF16AVX23x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
+// closeF16AVX23x1 computes out[t][r] of 3 F16 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func closeF16AVX23x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
 // scatterF16AVX2 computes one token's products with F16 rows chosen by index, four at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterF16AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // nearBF16AVX23x1 computes out[t][r] of 3 BF16 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func nearBF16AVX23x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// closeBF16AVX23x1 computes out[t][r] of 3 BF16 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func closeBF16AVX23x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
 // scatterBF16AVX2 computes one token's products with BF16 rows chosen by index, four at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterBF16AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)

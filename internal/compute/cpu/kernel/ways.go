@@ -24,9 +24,9 @@ func (o Order) String() string { return [Orders]string{"rows", "scattered rows",
 // way is one of a type's kernels for one token, in one order. All those of a type give the same bytes, so only their speed differs, and which is the
 // fastest depends on the processor.
 type way struct {
-	// name says how rows are read, and by which instructions. near leaves memory to the hardware's prefetchers, far asks for it 8 KiB ahead, rows takes several
-	// rows at a time and asks for the next, and rows-near does so and leaves memory to the hardware. scatter4 and scatter1 take so many rows at a time and
-	// ask for the next. Those of mapped rows are file-near and file-far.
+	// name says how rows are read, and by which instructions. near leaves memory to the hardware's prefetchers, far asks for it 8 KiB ahead. rows takes several
+	// rows at a time and asks for the next, rows-close into the first-level cache and not into the second; rows-near leaves them to the hardware. scatter4 and
+	// scatter1 take so many rows at a time and ask for the next. Those of mapped rows are file-near and file-far.
 	name string
 	// One of these is there: stream takes any number of rows, tile and scatter a multiple of rows.
 	stream  streamer

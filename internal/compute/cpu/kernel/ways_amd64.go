@@ -106,14 +106,18 @@ func usualVNNI() map[quant.Type][Classes]string {
 // takeFloatsAVX2 gives k the kernels of float types.
 func (k *Kernels) takeFloatsAVX2() {
 	for t, f := range map[quant.Type]struct {
-		far, near tile // of three rows
-		scatter   scatterer
+		far, near, close tile // of three rows
+		scatter          scatterer
 	}{
-		quant.F32:  {tileF32AVX23x1, nearF32AVX23x1, scatterF32AVX2},
-		quant.F16:  {tileF16AVX23x1, nearF16AVX23x1, scatterF16AVX2},
-		quant.BF16: {tileBF16AVX23x1, nearBF16AVX23x1, scatterBF16AVX2},
+		quant.F32:  {tileF32AVX23x1, nearF32AVX23x1, closeF32AVX23x1, scatterF32AVX2},
+		quant.F16:  {tileF16AVX23x1, nearF16AVX23x1, closeF16AVX23x1, scatterF16AVX2},
+		quant.BF16: {tileBF16AVX23x1, nearBF16AVX23x1, closeBF16AVX23x1, scatterBF16AVX2},
 	} {
-		k.take(t, Consecutive, []way{{name: "rows-avx2", tile: f.far, rows: 3}, {name: "rows-near-avx2", tile: f.near, rows: 3}}, all("rows-avx2"))
+		k.take(t, Consecutive, []way{
+			{name: "rows-avx2", tile: f.far, rows: 3},
+			{name: "rows-near-avx2", tile: f.near, rows: 3},
+			{name: "rows-close-avx2", tile: f.close, rows: 3},
+		}, all("rows-avx2"))
 		k.take(t, Scattered, scatters("avx2", f.scatter, nil), all("scatter4-avx2"))
 	}
 }
