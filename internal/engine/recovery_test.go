@@ -75,7 +75,7 @@ func (m *mortals) Open(context.Context) (compute.Device, placement.Layout, error
 	if len(pairs) == 1 {
 		return pairs[0], now, nil
 	}
-	return hybrid.NewFleet(pairs, homes), now, nil
+	return hybrid.NewMultiGPU(pairs, homes), now, nil
 }
 
 func (m *mortals) After(err error) bool {

@@ -3,6 +3,7 @@ package model_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/arch"
@@ -90,4 +91,22 @@ func companySteps(t *testing.T, m *model.Model, forward func(*compute.Params) er
 	step(2, [2]int{1, 1}, 0, 1)
 	step(0, [2]int{0, 1}, 0)
 	return logits
+}
+
+// TestOutputsInOrder: rows of logits that are not in ascending order are refused, because devices tell single tokens' from prompts' by it.
+func TestOutputsInOrder(t *testing.T) {
+	dev, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	f := synthtest.Sparse(t, synth.Spec{Arch: "llama", Type: quant.F16}, 1)
+	m, err := model.Load(t.Context(), f, dev, model.Options{Batch: 2, Outputs: 2, Cache: compute.CacheSpec{Pages: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := compute.Params{Tokens: []int32{1, 2}, Pos: []int32{0, 1}, Seq: []int32{0, 0}, Pages: [][]int32{{0}}, Out: []int32{1, 0}}
+	if err := m.Forward(&p); err == nil || !strings.Contains(err.Error(), "ascending") {
+		t.Errorf("rows of logits [1 0]: error %v", err)
+	}
 }

@@ -101,7 +101,7 @@ func (p *Plan) join(gpus []compute.Device, host compute.Host, o *Options) comput
 	if len(pairs) == 1 {
 		return pairs[0]
 	}
-	return hybrid.NewFleet(pairs, p.homes())
+	return hybrid.NewMultiGPU(pairs, p.homes())
 }
 
 // homes returns the GPUs that layers belong to. One that lies in RAM belongs to its neighbour's, so that a pass need not change GPUs

@@ -97,8 +97,8 @@ type matrix struct {
 	hot       int      // neurons, or rows, on the GPU
 	home      int      // which GPU that is, in a MultiGPU
 	slots     bool     // the host has all rows; those on the GPU are experts that may change
-	slotted   *slotted // of a layer's down matrix, once it was recorded with slots
-	known     bool     // it was
+	slotted   *slotted // of a layer's down matrix, once it was recorded; nil where its experts stay where they are
+	known     bool     // slotted says so
 }
 
 func mem(m *compute.Matrix) *matrix { return m.Mem.(*matrix) }

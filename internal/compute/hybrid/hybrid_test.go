@@ -108,7 +108,7 @@ func deviceOf(t *testing.T, plan [layers + 1]compute.Place, streamed bool, gpu f
 	for _, p := range plan[:layers] {
 		home = append(home, int(p.Tier))
 	}
-	return hybrid.NewFleet(pairs, home)
+	return hybrid.NewMultiGPU(pairs, home)
 }
 
 // agree is the largest difference of a logit between two splits, as a share of the largest logit: sums in another order, in floats.

@@ -18,9 +18,9 @@ type MultiGPU struct {
 	stages map[compute.Segment][]stage
 }
 
-// NewFleet returns a device of several, which have the same host, and which it closes. home says which of them each layer belongs to; the
+// NewMultiGPU returns a device of several, which have the same host, and which it closes. home says which of them each layer belongs to; the
 // devices were told of their layers alone where keys and values lie.
-func NewFleet(pairs []*Device, home []int) *MultiGPU {
+func NewMultiGPU(pairs []*Device, home []int) *MultiGPU {
 	f := &MultiGPU{pairs: pairs, home: home, stages: map[compute.Segment][]stage{}}
 	for j, d := range pairs {
 		d.index = j

@@ -66,7 +66,7 @@ func (o *operands) Vector(v **compute.Vector) {
 
 func (o *operands) Cache(c **compute.Cache, layer *int) { o.cache, o.layer = *c, *layer }
 
-// onGPU returns a copy of op whose operands are the GPU's.
+// gpuOp returns a copy of op whose operands are the GPU's.
 func gpuOp(op compute.Op) compute.Op { return moved(op, toGPU{}) }
 
 // hostOp returns a copy of op whose operands are the host's.

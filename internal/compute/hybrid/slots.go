@@ -28,7 +28,7 @@ type slots struct {
 
 	copies  []*copying         // under way, in the order of their beginnings: at most residency.Copies
 	stages  []compute.RowStage // that no copy uses
-	unknown int                // matrices with slots that were not recorded yet
+	unknown int                // matrices with slots whose layers were not recorded yet
 	size    int64              // bytes of a stage: an expert's, at most
 	scratch []byte             // fill's
 	closing atomic.Bool        // fill is to end early
@@ -72,7 +72,7 @@ func (d *Device) FollowUse(s Slots) { d.slots.Slots = s }
 // SlotUse returns what slots did until now.
 func (d *Device) SlotUse() compute.SlotUse { return d.slots.use }
 
-// slotsOf returns the layer's slots, which are made when it is first recorded; nil if its experts stay where they are.
+// slotsOf returns the layer's slots, which are made when it is first recorded; nil where its experts stay where they are.
 func (r *router) slotsOf(w *compute.ExpertWeights, c compute.Choice) *slotted {
 	m := mem(w.Down)
 	if !m.slots || m.known {
@@ -143,8 +143,8 @@ func (s *slots) add(d *Device, w *compute.ExpertWeights, c compute.Choice) (*slo
 	return y, nil
 }
 
-// chunked has chunks of so many experts each, at most, bring those that are in no slot. There is room for some more than slots leave out, because slots
-// that are being filled hold none.
+// chunked divides the experts that are in no slot into chunks of at most most. Slots that are being filled hold no expert, so there may be residency.Copies more of
+// these than slots leave out.
 func (y *slotted) chunked(most int) {
 	if y.chunks != nil {
 		return
@@ -156,7 +156,7 @@ func (y *slotted) chunked(most int) {
 	y.sort()
 }
 
-// sort has chunks bring what is in no slot now.
+// sort lists the experts that are in no slot now, and has the chunks bring them.
 func (y *slotted) sort() {
 	if y.chunks == nil {
 		return
@@ -184,7 +184,7 @@ func (y *slotted) chunk(c, most int) []int32 {
 	return y.absent[from:min(from+most, len(y.absent))]
 }
 
-// step counts what a step used that took so long, and brings copies forward. Nothing runs.
+// step counts what a step of p has used, and brings copies forward by a share of the time that it took. It is called between steps.
 func (s *slots) step(d *Device, p *compute.Params, took time.Duration) error {
 	used := false
 	for i, y := range s.layers {
@@ -229,7 +229,7 @@ func (s *slots) count(i int, y *slotted, p *compute.Params) bool {
 	return true
 }
 
-// advance sends at most so many bytes of what is staged, has the GPU compute what has come, and begins copies that pay. It waits for nothing.
+// advance sends at most piece bytes of what is staged, has the GPU compute the experts that have arrived, and begins copies that pay. It waits for nothing.
 func (s *slots) advance(d *Device, piece int64) error {
 	for i := 0; i < len(s.copies) && s.copies[i].staged() && piece > 0; {
 		c := s.copies[i]
@@ -312,7 +312,7 @@ const (
 	fillRest  = 1
 )
 
-// fill stages the rows of an expert to come when those of the one before it, if any, are staged.
+// fill stages the rows of c once those of the copy before it, or nil, are staged.
 func (s *slots) fill(host compute.RowKeeper, c, before *copying) {
 	defer close(c.filled)
 	if before != nil {

@@ -7,26 +7,26 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/vk"
 )
 
-// Rooms are filled on the queue for copies, where the device has one, while it computes with others' content. Semaphores order the two queues by what commands say that
-// they read and write, as barriers order the commands of one: a command buffer that touches a room waits for the copy that fills it, and the copy for the last one
-// that touched what was there before.
+// A device may have a second queue, for copies. It fills a room while the first queue computes with the content of another. Semaphores keep the order of the two:
+// a command buffer that touches a room waits for the copy that fills it, and a copy waits for the last command buffer that touched what the room held before. The
+// recorder finds what must wait by what commands say that they read and write, as it finds barriers.
 
-// roomUse says where a recording has last filled and touched a room. Numbers are the segment's.
+// roomUse says what a recording has done with a room so far. Command buffers and copies have numbers in their segment, from 1 on.
 type roomUse struct {
 	driver.View
-	copied  uint64 // by this copy; 0: not by one
-	touched uint64 // by this command; 0: by none
+	copied  uint64 // the copy that filled it last; 0: none did
+	touched uint64 // the command buffer that touched it last; 0: none did
 }
 
-// copyBeside records for the queue for copies, if there is one, that so many bytes of a room's content come to it, and reports whether it did. The copy is submitted
-// with the leg, before its commands, which can wait for it. It waits for those of earlier legs alone.
+// copyBeside records, on the queue for copies, a copy of the first size bytes of a room's host memory to its device memory. It reports false, and records nothing,
+// where there is no such queue or this leg already uses the room: a leg's copies are submitted before its commands, so they can wait for earlier legs only.
 func (r *recorder) copyBeside(to *room, size int64) bool {
 	if !r.d.beside {
 		return false
 	}
 	r.flush()
 	u := r.roomUse(to.local)
-	if u.touched > r.earlier || u.copied > r.seg.copied { // in this leg
+	if u.touched > r.earlier || u.copied > r.seg.copied {
 		return false
 	}
 	g := r.d.gpu
@@ -40,7 +40,7 @@ func (r *recorder) copyBeside(to *room, size int64) bool {
 			return true
 		}
 	}
-	g.VK.CmdCopyBuffer(r.copies, to.staged.Slab.Buffer, to.local.Slab.Buffer, []vk.BufferCopy{{SrcOffset: uint64(to.staged.At), DstOffset: uint64(to.local.At), Size: uint64(size)}})
+	r.d.copy(r.copies, to.local.Slice(0, size), to.staged.Slice(0, size))
 	r.after = max(r.after, u.touched)
 	u.copied = r.seg.copied + 1
 	return true
@@ -57,7 +57,8 @@ func (r *recorder) roomUse(v driver.View) *roomUse {
 	return &r.rooms[len(r.rooms)-1]
 }
 
-// split begins another leg, without a turn of the host, if what is recorded next waits for a copy: what was recorded so far need not wait.
+// split begins another leg, without a turn of the host, if what is recorded next, which touches bind, must wait for a copy that what was recorded so far need not
+// wait for.
 func (r *recorder) split(bind []binding) {
 	if !r.filled || r.overlap {
 		return
@@ -72,7 +73,7 @@ func (r *recorder) split(bind []binding) {
 	}
 }
 
-// uses says that the command buffer in recording touches v.
+// uses notes that the command buffer in recording touches v, and so waits for the copy that filled it.
 func (r *recorder) uses(v driver.View) {
 	for i := range r.rooms {
 		if u := &r.rooms[i]; overlap(u.View, v) {
@@ -82,7 +83,7 @@ func (r *recorder) uses(v driver.View) {
 	}
 }
 
-// endCopies ends the leg's command buffer of copies, if it has one, and returns it and the number of the command that it waits for.
+// endCopies ends the leg's command buffer of copies. It returns that and the number of the command buffer that it waits for, or zeros where there is none.
 func (r *recorder) endCopies() (copies vk.CommandBuffer, after uint64) {
 	copies, after = r.copies, r.after
 	r.copies, r.after = 0, 0

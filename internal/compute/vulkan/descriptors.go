@@ -14,6 +14,7 @@ type bindings struct {
 	writes [driver.MaxBindings]vk.WriteDescriptorSet
 	memory vk.MemoryBarrier
 	begin  vk.CommandBufferBeginInfo
+	copied [1]vk.BufferCopy
 	layout vk.DescriptorSetLayout
 }
 
@@ -31,6 +32,13 @@ func newBindings(g *driver.GPU) *bindings {
 		}
 	}
 	return b
+}
+
+// copy records in c that to gets the bytes of from, which are as many.
+func (d *Device) copy(c vk.CommandBuffer, to, from driver.View) {
+	b := d.bindings
+	b.copied[0] = vk.BufferCopy{SrcOffset: uint64(from.At), DstOffset: uint64(to.At), Size: uint64(to.Size)}
+	d.gpu.VK.CmdCopyBuffer(c, from.Slab.Buffer, to.Slab.Buffer, b.copied[:])
 }
 
 // describe tells the next dispatch where its first n bindings are: pushed into the command buffer, or, where the driver cannot do that,

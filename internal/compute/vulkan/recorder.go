@@ -128,8 +128,7 @@ func (r *recorder) copy(to, from driver.View) {
 		return
 	}
 	r.order(write(to), read(from))
-	region := []vk.BufferCopy{{SrcOffset: uint64(from.At), DstOffset: uint64(to.At), Size: uint64(to.Size)}}
-	r.d.gpu.VK.CmdCopyBuffer(r.buffer, from.Slab.Buffer, to.Slab.Buffer, region)
+	r.d.copy(r.buffer, to, from)
 }
 
 // fill records that every word of v becomes word.

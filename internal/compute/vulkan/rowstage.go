@@ -85,7 +85,7 @@ func (s *rowStage) Send(most int64) (sent int64, arrived bool, err error) {
 	for len(s.copies) > 0 && sent < most {
 		c := &s.copies[0]
 		n := min(most-sent, c.to.Size)
-		g.VK.CmdCopyBuffer(s.command, c.from.Slab.Buffer, c.to.Slab.Buffer, []vk.BufferCopy{{SrcOffset: uint64(c.from.At), DstOffset: uint64(c.to.At), Size: uint64(n)}})
+		s.d.copy(s.command, c.to.Slice(0, n), c.from)
 		if sent += n; n < c.to.Size {
 			c.to, c.from = c.to.Slice(n, c.to.Size-n), c.from.Slice(n, c.from.Size-n)
 		} else {

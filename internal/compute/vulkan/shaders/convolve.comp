@@ -2,8 +2,9 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 
-// out[t, c] = silu(bias[c] + Σ_k w[k, c]·x[t − (WIDTH−1) + k, c]) over the positions of a sequence, of which the state has the last WIDTH−1 before
-// the step; an invocation for each channel of a run. Where it is gated a row of x holds gates of inputs, gates of results and inputs, and there is no SiLU
+// out[t, c] = silu(bias[c] + Σ_k w[k, c]·x[t − (WIDTH−1) + k, c]) over the positions of a sequence. The state holds the last WIDTH−1 positions before
+// the step. Each channel of a run has an invocation. If GATED, a row of x holds, one behind the other, gates of inputs, gates of results, and inputs;
+// there is no SiLU then.
 
 layout(constant_id = 2) const uint WIDTH = 4;
 layout(constant_id = 3) const bool BIASED = false;
