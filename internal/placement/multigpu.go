@@ -27,7 +27,7 @@ type solution struct {
 	seconds float64
 }
 
-func newFleet(m *Model, on *Machine) *multiGPU {
+func newMultiGPU(m *Model, on *Machine) *multiGPU {
 	f := &multiGPU{m: m, on: on, solved: map[stretch]solution{}, bounds: map[stretch]float64{}}
 	for j := range on.GPUs {
 		var list []curve

@@ -16,7 +16,7 @@ func Solve(m Model, on Machine) (Plan, error) {
 	if err := on.Check(); err != nil {
 		return Plan{}, err
 	}
-	places, err := newFleet(&m, &on).places()
+	places, err := newMultiGPU(&m, &on).places()
 	if err != nil {
 		return Plan{}, err
 	}
