@@ -219,7 +219,7 @@ func readPrompts(name, text string) (all []batchPrompt, err error) {
 		d := json.NewDecoder(strings.NewReader(row))
 		d.DisallowUnknownFields()
 		if err := d.Decode(&p); err != nil {
-			return nil, fmt.Errorf("%s: line %d: %w", name, line, err)
+			return nil, fmt.Errorf("%s: line %d: %w; docs/batch.md says what a line holds", name, line, err)
 		}
 		if _, err := d.Token(); !errors.Is(err, io.EOF) {
 			return nil, fmt.Errorf("%s: line %d: there is something behind the object", name, line)

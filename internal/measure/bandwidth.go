@@ -63,7 +63,7 @@ func filled() (buf []byte, release func(), err error) {
 	n := bufferBytes(hw.Detect().L3All, mem.Available)
 	buf, release, err = buffer(n, true)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%d MiB to measure the bandwidth with: %w", n>>20, err)
+		return nil, nil, fmt.Errorf("measuring the bandwidth takes %d MiB of memory, so close other programs: %w", n>>20, err)
 	}
 	for i := range buf { // pages that nothing was written to are all the same one
 		buf[i] = byte(i)

@@ -89,7 +89,7 @@ func (m *Machine) measureKernels(ctx context.Context, bytes int, step func()) er
 func (m *Machine) measureShapes(ctx context.Context, d *cpu.Device, mapped bool, bytes int, step func()) error {
 	buf, release, err := buffer(bytes, !mapped)
 	if err != nil {
-		return fmt.Errorf("%d MiB to measure kernels with: %w", bytes>>20, err)
+		return fmt.Errorf("measuring kernels takes %d MiB of memory, so close other programs: %w", bytes>>20, err)
 	}
 	defer release()
 	clear(buf) // pages that nothing was written to are all the same one
