@@ -99,7 +99,7 @@ type Use int
 const (
 	Dense   Use = iota // every row is read for every token
 	Precise            // as Dense, of attention: products keep all bits of float weights, which perplexity feels most here
-	Head               // as Precise, for the rows whose logits are wanted, which are not all of a step's tokens
+	Head               // as Precise, of rows whose logits are wanted: prompts' rows have the arithmetic of single tokens
 	Lookup             // single rows are looked up, and every row multiplied, as Head, if the head is tied
 	Rows               // rows are neurons: any subset may be read
 	Columns            // columns are neurons: any subset may be read

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
@@ -92,4 +93,24 @@ func mixed(t *testing.T, m *model.Model) (logits [][]float32) {
 		}
 	}
 	return logits
+}
+
+// TestPaddingSendsNothing: padding takes neither a step's rows nor its rows of logits to the number from which on weights are sent for them.
+func TestPaddingSendsNothing(t *testing.T) {
+	d := hybrid.New(newTapes(host(t), true), host(t), nil)
+	defer d.Close()
+	d.Stream(hybrid.Streaming{Tokens: 8, Experts: 18})
+	most := compute.Segment{Rows: 32, Out: 32}
+	for _, c := range []struct{ rows, out, wantRows, wantOut int }{
+		{7, 7, 7, 7},
+		{8, 7, 12, 7},
+		{16, 8, 17, 9},
+		{17, 17, 17, 17},
+		{18, 18, 20, 19},
+	} {
+		s := d.Shape(compute.Segment{Rows: c.rows, Out: c.out}, most)
+		if s.Rows != c.wantRows || s.Out != c.wantOut {
+			t.Errorf("%d rows, of which %d have logits, have room for %d and %d, want %d and %d", c.rows, c.out, s.Rows, s.Out, c.wantRows, c.wantOut)
+		}
+	}
 }

@@ -265,7 +265,7 @@ func (r *runner) chunk(tokens []int32, bos int32) error {
 				p.Out = append(p.Out, int32(i))
 			}
 		}
-		if err := r.Forward(p); err != nil {
+		if err := r.ForwardHidden(p); err != nil { // Forward leaves out rows of the last layer
 			return err
 		}
 	}
