@@ -8,7 +8,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// Forward runs one step. Afterwards Logits returns the rows that p.Out asked for.
+// Forward runs one step. Afterwards Logits returns the rows that p.Out asked for. The last layer may compute these rows alone after its attention; whoever wants all
+// of them runs ForwardHidden.
 func (m *Model) Forward(p *compute.Params) error {
 	return m.run("forward", p, m.body)
 }
