@@ -8,7 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// few is a type's tiles of two, three and four tokens over packed rows, as many rows as its block has. None, where there is no assembly.
+// few is a type's tiles of two, three and four tokens over packed rows. Each has as many rows as the type's block. They are nil where there is no assembly.
 type few [3]blockTile
 
 // tokensOf returns how many of the tokens that are left the next tile takes. Of two or more it never leaves one.
@@ -32,13 +32,13 @@ func (m *tiles) leastTokens() int {
 // HasFew reports whether products of a few tokens with weights of type t may go by tiles of 512-bit vectors or by those of 256-bit ones.
 func (k *Kernels) HasFew(t quant.Type) bool { return t.Quantised() && k.types[t].few[0] != nil }
 
-// UseFew says whether they go by those of 512-bit vectors, which HasFew, for four tokens and more. They do unless told otherwise; for two and three tokens always.
+// UseFew says whether products of four tokens and more with weights of type t, which HasFew, go by tiles of 512-bit vectors. They do unless told otherwise. Those of two and
+// three tokens always do.
 func (k *Kernels) UseFew(t quant.Type, use bool) { k.types[t].narrow = !use }
 
 // goesByFew reports whether so many tokens, too few for strips, go by tiles of a few.
 func (c *call) goesByFew(tokens int) bool {
-	switch {
-	case c.m.few[0] == nil, c.m.panel.tile != nil && tokens >= panelTokens:
+	if c.m.few[0] == nil || c.m.panel.tile != nil && tokens >= panelTokens {
 		return false
 	}
 	return !c.m.narrow || tokens < c.m.block.tokens
