@@ -132,7 +132,7 @@ func closing(r powerinfer.Result, load time.Duration) {
 		count(r.Tokens, "token"), ms(r.Time), rate(steps, r.Time), guesses(&r), r.Stopped)
 }
 
-// guesses says how many of the tokens that were guessed came; nothing where none was.
+// guesses returns how many of the guessed tokens were accepted, as the end of a line; "" where none was guessed.
 func guesses(r *powerinfer.Result) string {
 	if r.Drafted == 0 {
 		return ""

@@ -14,24 +14,26 @@ import (
 // as in a panel.
 type fewTile struct {
 	widePanel
-	first, second []reg.VecPhysical // [row%2][pair][token] sums, of halves of blocks or of all of them; then second is first
-	mask, table   reg.VecPhysical
-	high          []reg.VecPhysical // each row's bits above the others, where there is room for them
+	sums        [][]reg.VecPhysical // of whole blocks, or of first and of second halves: [row%2][pair][token]
+	mask, table reg.VecPhysical
+	high        []reg.VecPhysical // each row's bits above the others, where there is room for them
 }
 
-// fewTokens is the most tokens of such a tile.
-const fewTokens = 4
+const (
+	// fewTokens is the largest number of tokens of such a tile.
+	fewTokens = 4
+	// A tile prefetches weights fewAhead rows behind its first one. The rows between take longer to compute than memory takes to answer.
+	fewAhead = 8
+)
 
-// fewAhead is how many rows further on memory is asked for: what lies between takes longer than memory to answer.
-const fewAhead = 8
-
-// fewTiles emits those of a type.
+// fewTiles emits the tiles of a type.
 func fewTiles(typ quant.Type) {
+	rows := 4
+	if (&tile{typ: typ}).twoSums() { // for every output
+		rows = 2
+	}
 	for t := 2; t <= fewTokens; t++ {
-		k := &fewTile{widePanel: *newWidePanel(tile{typ: typ, r: 4, t: t})}
-		if k.twoSums() { // for every output
-			k.r, k.pairs = 2, 1
-		}
+		k := &fewTile{widePanel: *newWidePanel(tile{typ: typ, r: rows, t: t})}
 		k.paired, k.packed = false, true
 		k.emit()
 	}
@@ -82,23 +84,19 @@ func (k *fewTile) maskName() string {
 	return "mask0f"
 }
 
-// sum is where the sum of row r and token t lies among first or second. Those of even rows come first.
+// sum returns the place of the sum of row r and token t among k.sums[0], or those of a half. Even rows come first.
 func (k *fewTile) sum(r, t int) int { return (r%2*k.pairs+r/2)*k.t + t }
 
-// products returns the sums of a superblock, of halves of blocks scaled as floats, [pair][token].
+// products returns the sums of a superblock, [pair][token]: integers, or floats where halves of blocks are scaled apart.
 func (k *fewTile) products() []reg.VecPhysical {
 	pairs := k.pairs * k.t
-	k.first = k.vecs(pairs)
-	k.second = k.first
+	k.sums = [][]reg.VecPhysical{k.vecs(pairs)}
 	if k.separate() {
-		k.second = k.vecs(pairs)
+		k.sums = append(k.sums, k.vecs(pairs))
 	}
 	mark := k.next
-	k.first = append(k.first[:pairs:pairs], k.vecs(pairs)...)
-	if k.separate() {
-		k.second = append(k.second[:pairs:pairs], k.vecs(pairs)...)
-	} else {
-		k.second = k.first
+	for i := range k.sums {
+		k.sums[i] = append(k.sums[i], k.vecs(pairs)...)
 	}
 	k.startSums()
 	w, x := k.vecs(k.r), k.vec()
@@ -107,10 +105,7 @@ func (k *fewTile) products() []reg.VecPhysical {
 		k.high = k.vecs(k.r)
 	}
 	for part := range 4 {
-		sums := k.first
-		if part >= 2 {
-			sums = k.second
-		}
+		sums := k.sums[part*len(k.sums)/4]
 		for r := range w {
 			k.quants(r, part, w[r], x)
 		}
@@ -121,31 +116,29 @@ func (k *fewTile) products() []reg.VecPhysical {
 			}
 		}
 	}
-	k.fold(k.first, x)
-	if k.separate() {
-		k.fold(k.second, x)
+	for _, sums := range k.sums {
+		k.fold(sums, x)
 	}
 	k.next = mark
 	if k.separate() {
-		k.joinPairs(k.first, k.second, k.vec(), k.vec())
+		k.joinPairs(k.sums[0], k.sums[1], k.vec(), k.vec())
 		k.next = mark
 	}
-	return k.first[:pairs]
+	return k.sums[0][:pairs]
 }
 
 // startSums leaves in every sum what the offset makes of the activations.
 func (k *fewTile) startSums() {
 	for t := range k.t {
-		first, second := k.first[k.sum(0, t)], k.second[k.sum(0, t)]
+		at := k.sum(0, t)
 		if k.separate() {
-			k.startHalves(t, first.AsY(), second.AsY())
+			k.startHalves(t, k.sums[0][at].AsY(), k.sums[1][at].AsY())
 		} else {
-			k.start(t, first.AsY().(reg.VecPhysical))
+			k.start(t, k.sums[0][at].AsY().(reg.VecPhysical))
 		}
 		for r := 1; r < k.r; r++ {
-			VMOVDQA32(first, k.first[k.sum(r, t)])
-			if k.separate() {
-				VMOVDQA32(second, k.second[k.sum(r, t)])
+			for _, sums := range k.sums {
+				VMOVDQA32(sums[at], sums[k.sum(r, t)])
 			}
 		}
 	}
@@ -191,7 +184,8 @@ func (k *fewTile) quants(r, part int, w, tmp reg.VecPhysical) {
 	}
 }
 
-// turned adds the bits above to both groups of w, which turn brings to their place, of the first two groups' bytes, where mask leaves nothing else.
+// turned adds the bits above the others to both groups of w. turn rotates those of the first two groups to their place, where mask keeps them alone; each further
+// part is two bits further.
 func (k *fewTile) turned(r, part int, turn, mask string, w, tmp reg.VecPhysical) {
 	further := part
 	if k.high != nil {
@@ -207,7 +201,7 @@ func (k *fewTile) turned(r, part int, turn, mask string, w, tmp reg.VecPhysical)
 	VPTERNLOGD(U8(orAnd), constant(mask), tmp, w)
 }
 
-// fold leaves in the sums of even rows both halves' sum, and behind it that of the row that follows.
+// fold leaves, in each vector of an even row, the sum of its halves in the lower half, and that of the row behind it in the upper half.
 func (k *fewTile) fold(sums []reg.VecPhysical, tmp reg.VecPhysical) {
 	pairs := k.pairs * k.t
 	for i, even := range sums[:pairs] {
@@ -218,7 +212,7 @@ func (k *fewTile) fold(sums []reg.VecPhysical, tmp reg.VecPhysical) {
 	}
 }
 
-// joinRows has f leave what two rows of pair p have in the halves of dst; tmp is free.
+// joinRows has f write what each row of pair p has to half of dst. It overwrites tmp.
 func (k *widePanel) joinRows(p int, dst, tmp reg.VecPhysical, f func(r int, dst reg.VecPhysical)) {
 	f(2*p, dst.AsY().(reg.VecPhysical))
 	f(2*p+1, tmp.AsY().(reg.VecPhysical))

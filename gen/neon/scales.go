@@ -5,7 +5,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// factors are what sums of a row's blocks are multiplied by.
+// factors hold the numbers that multiply the sums of a row's blocks.
 type factors struct {
 	scale, min    vec // min: of types with minima; of NibbleMinima the unit, with its sign turned
 	first, second vec // integer factors of halves; of SmallFloats their scales

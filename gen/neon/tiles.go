@@ -38,7 +38,7 @@ func (k *kernel) operands(skip int) {
 	k.n = k.param("n")
 }
 
-// skip is what lies before the quants.
+// skip returns the number of bytes before the quants.
 func (k *kernel) skip() int {
 	if k.panel || k.filed {
 		return 0

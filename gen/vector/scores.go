@@ -9,7 +9,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// scoring is what a kernel of scores holds in registers.
+// scoring holds the registers of a kernel of scores.
 type scoring struct {
 	s, ahead         reg.Register // where scores go, and memory that is asked for
 	q, k             rows         // queries, and keys of the step

@@ -52,7 +52,7 @@ type SparseWeights struct {
 	Adapter  NeuronAdapter
 }
 
-// NeuronAdapter is what low-rank adapters have beside the matrices of a SparseFFN: Gate[i]·X becomes Gate[i]·X + GateB[i]·GateLow, and Up[i]·X
+// NeuronAdapter holds the low-rank adapters of a SparseFFN's matrices: Gate[i]·X becomes Gate[i]·X + GateB[i]·GateLow, and Up[i]·X
 // likewise. Beside Down·a only the narrow sum is computed, DownLow = DownA·a: it is for the caller to widen and add. Each matrix may be nil.
 type NeuronAdapter struct {
 	GateB, UpB     *Matrix // [n_ff, rank]

@@ -20,7 +20,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 )
 
-// llamaTolerance is how far log-likelihoods may differ from llama.cpp's.
+// llamaTolerance bounds the difference of log-likelihoods from llama.cpp's.
 const llamaTolerance = 1e-3
 
 // openExact opens the embedded model as llama.cpp computed it: dense, with SiLU; weights, keys and values in float32, which no kernel rounds.

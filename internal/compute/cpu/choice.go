@@ -49,10 +49,10 @@ func (c *Choice) Speed(kernel string) float64 {
 	return 0
 }
 
-// Scattered and Mapped report whether the kernel is for rows chosen by index, or for rows as the file has them.
+// Scattered reports whether the kernel is for rows chosen by index.
 func (c *Choice) Scattered() bool { return c.Order == kernel.Scattered }
 
-// Mapped is described with Scattered.
+// Mapped reports whether the kernel is for rows as the file has them.
 func (c *Choice) Mapped() bool { return c.Order == kernel.Mapped }
 
 func (c *Choice) String() string {
@@ -69,7 +69,7 @@ func (c *Choice) String() string {
 // duels are rounds in pairs, of the usual kernel and a rival that was faster than it before.
 type duels struct{ won, lost int } // by the rival
 
-// ahead is how many more the rival won than it lost.
+// ahead returns how many more duels the rival won than it lost.
 func (d duels) ahead() int { return d.won - d.lost }
 
 // decide chooses between the usual kernel and a rival, which is the usual one where no other was faster, and says why. Speeds must be there.
