@@ -128,7 +128,7 @@ func (m *matmul) splits(w *compute.Matrix) bool {
 
 // next is what a worker is likely to read after rows [r, end) of w: the first rows of the chunk that it takes when every other worker has taken one.
 func (m *matmul) next(w *compute.Matrix, r, end int) kernel.Next {
-	data, from := mem(w).data, (r+(end-r)*m.d.pool.Threads())*mem(w).rowBytes
+	data, from := mem(w).data, (r+(end-r)*m.d.pool.Active())*mem(w).rowBytes
 	if from >= len(data) {
 		return kernel.Next{}
 	}

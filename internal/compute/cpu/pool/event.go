@@ -32,7 +32,7 @@ func (e *event) add(n int) {
 // wake wakes up to n of those who slept before the word changed. A sleeper counts itself before it looks
 // at the word for the last time, so either it sees the change or wake sees it.
 func (e *event) wake(n int) {
-	if e.sleepers.Load() == 0 {
+	if n == 0 || e.sleepers.Load() == 0 {
 		return
 	}
 	if !e.shared {
@@ -44,13 +44,18 @@ func (e *event) wake(n int) {
 	e.mu.Unlock()
 }
 
-// await returns when the word is not old, and perhaps earlier; it spins for about the given number of pauses, then sleeps.
-func (e *event) await(old uint32, pauses int) {
+// spin reports whether the word is not old, or came to be during about the given number of pauses.
+func (e *event) spin(old uint32, pauses int) bool {
 	for range pauses / stepPauses {
-		if e.spin(old) {
-			return
+		if e.step(old) {
+			return true
 		}
 	}
+	return e.word.Load() != old
+}
+
+// sleep returns when the word is not old, and perhaps earlier.
+func (e *event) sleep(old uint32) {
 	if e.shared {
 		runtime.Gosched()
 	}
@@ -69,10 +74,10 @@ func (e *event) await(old uint32, pauses int) {
 	}
 }
 
-// spin pauses until the word is not old, at most stepPauses times. It is a call of its own because
+// step pauses until the word is not old, at most stepPauses times. It is a call of its own because
 // Go's scheduler stops a goroutine at a call, and the collector waits for that.
 //
 //go:noinline
-func (e *event) spin(old uint32) bool {
+func (e *event) step(old uint32) bool {
 	return spinWhile(&e.word, old, stepPauses) != old
 }

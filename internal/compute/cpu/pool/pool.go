@@ -42,6 +42,8 @@ type Pool struct {
 	_      line
 	region event // changes with every region; workers wait for it
 	_      line
+	spare  event // changes when more threads take part; workers that do not wait for it
+	width  width
 }
 
 // line keeps its neighbours apart: two cache lines, as they are prefetched in pairs.
@@ -59,6 +61,8 @@ func New(threads int) *Pool {
 	}
 	p.done.init(shared)
 	p.region.init(shared)
+	p.spare.init(shared)
+	p.width.init(threads)
 	for w := 1; w < threads; w++ {
 		p.workers.Go(func() { p.serve(w) })
 	}
@@ -67,6 +71,9 @@ func New(threads int) *Pool {
 
 // Threads returns the number of chunks that can be in progress at once: worker numbers are below it.
 func (p *Pool) Threads() int { return p.threads }
+
+// Active returns the number of threads that take part in regions now: beside other processes it may be less than Threads.
+func (p *Pool) Active() int { return int(p.width.threads.Load()) }
 
 // Run calls fn(0…chunks-1, worker) and returns when all calls have returned. The
 // caller takes part as worker 0; no two calls with the same worker number overlap.
@@ -82,14 +89,21 @@ func (p *Pool) Run(chunks int, fn func(chunk, worker int)) {
 	if !p.running.CompareAndSwap(false, true) {
 		panic("pool: Run inside Run")
 	}
+	if p.width.open() {
+		p.spare.add(p.threads)
+	}
 	p.fn = fn
 	p.done.word.Store(0)
 	p.ticket.Store(uint64(chunks) << 32)
-	p.region.add(chunks - 1)
+	p.region.add(min(chunks, p.Active()) - 1)
 	p.work(0)
 	for n := p.done.word.Load(); n < uint32(chunks); n = p.done.word.Load() {
-		p.done.await(n, p.spin)
+		if !p.done.spin(n, p.spin) {
+			p.width.wait()
+			p.done.sleep(n)
+		}
 	}
+	p.width.close()
 	p.fn = nil
 	failure := p.failure.Swap(nil)
 	p.running.Store(false)
@@ -102,19 +116,36 @@ func (p *Pool) Run(chunks int, fn func(chunk, worker int)) {
 func (p *Pool) Close() {
 	p.stop.Store(true)
 	p.region.add(p.threads)
+	p.spare.add(p.threads)
 	p.workers.Wait()
 }
 
 func (p *Pool) serve(worker int) {
 	debug.SetPanicOnFault(true) // weights may be a mapped file, which can shrink
 	for {
-		seen := p.region.word.Load()
+		left, seen := p.spare.word.Load(), p.region.word.Load()
 		if p.stop.Load() {
 			return
 		}
+		if worker >= p.Active() {
+			p.spare.sleep(left)
+			continue
+		}
 		p.work(worker)
-		p.region.await(seen, p.spin)
+		if p.region.spin(seen, p.spin) {
+			continue
+		}
+		if p.unfinished() {
+			p.width.wait()
+		}
+		p.region.sleep(seen)
 	}
+}
+
+// unfinished reports whether all chunks of the region are claimed and not all are done.
+func (p *Pool) unfinished() bool {
+	t := p.ticket.Load()
+	return uint32(t) >= uint32(t>>32) && p.done.word.Load() < uint32(t>>32)
 }
 
 // work claims and runs chunks until there are none.
@@ -132,7 +163,7 @@ func (p *Pool) claim(worker int) (more bool) {
 		}
 		p.failure.CompareAndSwap(nil, &Panic{Value: recover(), Stack: debug.Stack()})
 		more = true
-		p.finish()
+		p.finish(worker)
 	}()
 	for {
 		t := p.ticket.Load()
@@ -146,13 +177,14 @@ func (p *Pool) claim(worker int) (more bool) {
 		held = true
 		p.fn(int(next), worker)
 		held = false
-		p.finish()
+		p.finish(worker)
 	}
 }
 
 // finish counts a chunk and wakes the caller after the last one. The number of chunks is
 // read before the count, since the next region may begin right after it.
-func (p *Pool) finish() {
+func (p *Pool) finish(worker int) {
+	p.width.finish(worker)
 	chunks := uint32(p.ticket.Load() >> 32)
 	if p.done.word.Add(1) == chunks {
 		p.done.wake(1)

@@ -1,0 +1,117 @@
+package pool
+
+import (
+	"testing"
+	"time"
+)
+
+// machine is a clock on which regions take as long as speeds says, and a width that is told of them.
+type machine struct {
+	width
+	clock  time.Duration
+	took   map[int]time.Duration // a region's time by the number of threads
+	alone  bool                  // no other process is busy: no thread is taken off its core
+	trials int
+}
+
+func newMachine(threads int) *machine {
+	m := &machine{}
+	m.init(threads)
+	m.now = func() time.Duration { return m.clock }
+	return m
+}
+
+// run has regions follow each other for the given time. Of ten regions one is held up unless the machine is alone or one thread is left.
+func (m *machine) run(d time.Duration) {
+	for end, n := m.clock+d, 0; m.clock < end; n++ {
+		before := m.trial
+		m.open()
+		if m.trial && !before {
+			m.trials++
+		}
+		m.clock += m.took[int(m.threads.Load())]
+		if n%10 == 0 && !m.alone && m.threads.Load() > 1 {
+			m.wait()
+			m.preempted.Store(true)
+		}
+		m.close()
+		m.clock += 5 * time.Microsecond
+	}
+}
+
+func TestWidthFollowsSpeed(t *testing.T) {
+	const us = time.Microsecond
+	m := newMachine(4)
+	check := func(state string, want int) {
+		t.Helper()
+		if !m.trial && int(m.threads.Load()) != want {
+			t.Errorf("%s: %d threads take part, not %d", state, m.threads.Load(), want)
+		}
+	}
+	m.took = map[int]time.Duration{1: 400 * us, 2: 200 * us, 3: 134 * us, 4: 100 * us}
+	m.alone = true
+	m.run(10 * time.Second)
+	check("alone", 4)
+	if m.trials != 0 {
+		t.Errorf("%d trials although no thread was taken off its core", m.trials)
+	}
+	m.alone = false
+	m.run(20 * time.Second)
+	check("beside others, all threads are fastest", 4)
+	if m.trials < 5 || m.trials > 15 {
+		t.Errorf("%d trials in 20 s; their distance should grow to 3.2 s", m.trials)
+	}
+	m.took[3], m.took[4] = 140*us, 200*us
+	m.run(5 * time.Second)
+	check("beside one busy process, three are fastest", 3)
+	m.took[2], m.took[3] = 190*us, 210*us
+	m.run(5 * time.Second)
+	check("beside two busy processes, two are fastest", 2)
+	m.took[1] = 150 * us
+	m.run(5 * time.Second)
+	check("beside busy processes everywhere, one is fastest", 1)
+	m.took = map[int]time.Duration{1: 400 * us, 2: 200 * us, 3: 134 * us, 4: 100 * us}
+	m.alone = true
+	m.run(12 * time.Second)
+	check("alone again", 4)
+}
+
+// TestWidthNeedsManyAlarms covers a process that takes a core from time to time: that is no reason for a trial.
+func TestWidthNeedsManyAlarms(t *testing.T) {
+	m := newMachine(2)
+	m.alone = true
+	m.took = map[int]time.Duration{1: 200 * time.Microsecond, 2: 100 * time.Microsecond}
+	for range 500 {
+		m.run(alarmEvery + time.Millisecond)
+		m.wait()
+		m.preempted.Store(true)
+		m.close()
+	}
+	if m.trials != 0 {
+		t.Errorf("%d trials", m.trials)
+	}
+}
+
+// TestThreadsComeAndGo has trials follow each other until one thread is left, and then until all take part again. Meanwhile regions must
+// run every chunk once.
+func TestThreadsComeAndGo(t *testing.T) {
+	p := New(4)
+	defer p.Close()
+	marks := make([]int, 10)
+	round := 0
+	until := func(threads int, alarms float64, turn func() time.Duration) {
+		for start := time.Now(); p.Active() != threads; {
+			if time.Since(start) > time.Minute {
+				t.Fatalf("%d threads take part, not %d", p.Active(), threads)
+			}
+			p.width.alarms, p.width.retry = alarms, 0
+			if p.width.trial {
+				p.width.time, p.width.regions = turn(), trialRegions
+			}
+			round++
+			region(t, p, len(marks), marks, round)
+		}
+	}
+	until(1, alarmLimit, func() time.Duration { return trialTime * time.Duration(p.Active()) })
+	until(4, 0, func() time.Duration { return trialTime * time.Duration(5-p.Active()) })
+}
