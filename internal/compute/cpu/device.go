@@ -151,11 +151,20 @@ func (d *Device) Run(_ compute.Segment, p *compute.Params, body func(compute.Ver
 	if len(p.Tokens) == 1 {
 		d.pool = d.decode
 	}
+	d.pool.Begin(kindOfRegions(len(p.Tokens)))
 	d.turns.reset()
 	d.err = nil
 	body(d.verbs)
 	d.p = nil
 	return d.err
+}
+
+// kindOfRegions tells a pool's regions apart by a step's tokens: those of few tokens are short.
+func kindOfRegions(tokens int) int {
+	if tokens > compute.FewTokens {
+		return 0
+	}
+	return tokens
 }
 
 // single returns how many of t's first rows are computed as the single tokens of running sequences are.

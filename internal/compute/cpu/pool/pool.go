@@ -24,7 +24,8 @@ const (
 // Pool is a set of workers. One goroutine at a time calls Run.
 type Pool struct {
 	threads int
-	spin    int // pauses before sleeping
+	spin    int  // pauses before sleeping
+	shared  bool // fewer of Go's processors than threads: waiting for each other says nothing about other processes
 	workers sync.WaitGroup
 	running atomic.Bool
 	stop    atomic.Bool
@@ -55,13 +56,13 @@ func New(threads int) *Pool {
 		panic(fmt.Sprintf("pool: %d threads", threads))
 	}
 	p := &Pool{threads: threads, spin: spinPauses}
-	shared := runtime.GOMAXPROCS(0) < threads
-	if shared {
+	p.shared = runtime.GOMAXPROCS(0) < threads
+	if p.shared {
 		p.spin = 0 // spinning would hold up those who have the work
 	}
-	p.done.init(shared)
-	p.region.init(shared)
-	p.spare.init(shared)
+	p.done.init(p.shared)
+	p.region.init(p.shared)
+	p.spare.init(p.shared)
 	p.width.init(threads)
 	for w := 1; w < threads; w++ {
 		p.workers.Go(func() { p.serve(w) })
@@ -71,6 +72,14 @@ func New(threads int) *Pool {
 
 // Threads returns the number of chunks that can be in progress at once: worker numbers are below it.
 func (p *Pool) Threads() int { return p.threads }
+
+// Begin says of which kind the next regions are. Regions of one kind, a number above 0, are short, and some in a row take about as long
+// as the next ones: beside busy processes threads may be left out of them. In those of kind 0, as at first, all threads take part.
+func (p *Pool) Begin(kind int) {
+	if !p.shared && p.width.follow(kind) {
+		p.spare.add(p.threads)
+	}
+}
 
 // Active returns the number of threads that take part in regions now: beside other processes it may be less than Threads.
 func (p *Pool) Active() int { return int(p.width.threads.Load()) }

@@ -6,14 +6,14 @@ import (
 )
 
 // A thread whose core the operating system gives to another process for some milliseconds lets the others wait for its chunk, and two
-// threads on one core wait for each other: beside one busy process, all cores can be slower than all but one. What is faster depends on
-// the work and the processor, so the pool measures it: when threads are often taken off their cores in the middle of a region, it runs
-// some regions with one thread fewer, and keeps to the number that took less time. Later it tries one thread more in the same way. Which
-// threads compute changes no result, since the chunks are the same.
+// threads on one core wait for each other: beside one busy process, short regions can be slower on all cores than on all but one. What
+// is faster depends on the work and the processor, so the pool measures it: when threads are often taken off their cores in the middle
+// of a region, it runs some regions with one thread fewer, and keeps to the number that took less time. Later it tries one thread more
+// in the same way. Which threads compute changes no result, since the chunks are the same.
 const (
 	// A trial begins when alarmLimit more regions were held up by a thread without a core than one in every alarmEvery.
 	alarmLimit = 8
-	alarmEvery = 20 * time.Millisecond
+	alarmEvery = 50 * time.Millisecond
 	// A trial has trialTurns turns, by turns with the present number of threads and the other; each lasts at least that long and has
 	// at least that many regions: several layers.
 	trialTurns   = 4
@@ -30,7 +30,9 @@ const (
 // that are atomic.
 type width struct {
 	threads atomic.Int32         // that take part: the workers whose numbers are below it
-	most    int                  // threads of the pool
+	most    int32                // threads of the pool
+	chosen  int32                // threads that take part in short regions, trials apart
+	kind    int                  // of the regions, see Begin; 0: all threads take part
 	now     func() time.Duration // the clock
 
 	alarms float64       // regions that were held up, less one for every alarmEvery
@@ -39,12 +41,12 @@ type width struct {
 	pause  time.Duration // from the last trial to retry
 
 	trial   bool
-	numbers [2]int32      // of threads that are compared: the one that was, and the other
-	turn    int           // of the trial: numbers[turn%2] take part
+	other   int32         // the number of threads that is compared with the chosen one
+	turn    int           // of the trial: in each second one the other number of threads takes part
 	begin   time.Duration // of the region
 	time    time.Duration // of the turn's regions
 	regions int           // of the turn
-	mean    [2]float64    // time of a region with each number, summed over turns [ns]
+	mean    [2]float64    // time of a region with the chosen and the other number, summed over turns [ns]
 
 	_         line
 	heldUp    atomic.Bool // a thread has waited for the region's end in vain
@@ -56,59 +58,82 @@ type width struct {
 func (w *width) init(threads int) {
 	start := time.Now()
 	w.now = func() time.Duration { return time.Since(start) }
-	w.most, w.pause = threads, pauseFirst
+	w.most, w.chosen, w.pause = int32(threads), int32(threads), pauseFirst
 	w.counts = make([]int64, threads)
-	w.threads.Store(int32(threads))
+	w.threads.Store(w.most)
 }
 
-// open begins a region. It reports whether more threads take part than in the one before.
+// set has n threads take part. It reports whether that is more than before.
+func (w *width) set(n int32) (wider bool) { return n > w.threads.Swap(n) }
+
+// follow says of which kind the next regions are. It reports whether more threads take part than before.
+func (w *width) follow(kind int) (wider bool) {
+	if kind == w.kind {
+		return false
+	}
+	w.kind = kind
+	if w.trial { // its turns would not be alike
+		w.pause = min(2*w.pause, pauseLast)
+		w.end(w.now())
+	}
+	if kind == 0 {
+		return w.set(w.most)
+	}
+	return w.set(w.chosen)
+}
+
+// open begins a region. It reports whether more threads take part than before.
 func (w *width) open() (wider bool) {
-	n := w.threads.Load()
-	alarmed := w.alarms >= alarmLimit && n > 1
-	if !w.trial && !alarmed && int(n) == w.most {
+	alarmed := w.alarms >= alarmLimit && w.chosen > 1
+	if w.kind == 0 || !w.trial && !alarmed && w.chosen == w.most {
 		return false // as usual: no look at the clock, which takes as long as a small chunk
 	}
 	w.begin = w.now()
 	switch {
 	case w.trial:
 		if w.time >= trialTime && w.regions >= trialRegions {
-			w.next()
+			return w.next()
 		}
 	case w.begin < w.retry:
 	case alarmed:
-		w.compare(n, n-1)
+		w.compare(w.chosen - 1)
 	default:
-		w.compare(n, n+1)
+		w.compare(w.chosen + 1)
 	}
-	return w.threads.Load() > n
+	return false
 }
 
-// compare begins a trial.
-func (w *width) compare(present, other int32) {
+// compare begins a trial of the chosen number of threads and the other.
+func (w *width) compare(other int32) {
 	if w.begin > w.retry+w.pause { // there was no reason for one meanwhile
 		w.pause = pauseFirst
 	}
-	w.trial, w.turn, w.numbers, w.mean = true, 0, [2]int32{present, other}, [2]float64{}
+	w.trial, w.turn, w.other, w.mean = true, 0, other, [2]float64{}
 	w.time, w.regions = 0, 0
 }
 
-// next ends a turn, and the trial with its last turn.
-func (w *width) next() {
+// next ends a turn, and the trial with its last turn. It reports whether more threads take part than before.
+func (w *width) next() (wider bool) {
 	w.mean[w.turn%2] += float64(w.time) / float64(w.regions)
 	w.time, w.regions = 0, 0
-	if w.turn++; w.turn < trialTurns {
-		w.threads.Store(w.numbers[w.turn%2])
-		return
-	}
-	w.trial, w.alarms = false, 0
-	if w.mean[1] < trialGain*w.mean[0] {
-		w.threads.Store(w.numbers[1])
-		w.pause = pauseFirst
-	} else {
-		w.threads.Store(w.numbers[0])
+	w.turn++
+	switch {
+	case w.turn == trialTurns:
 		w.pause = min(2*w.pause, pauseLast)
+		if w.mean[1] < trialGain*w.mean[0] {
+			w.chosen, w.pause = w.other, pauseFirst
+		}
+		w.end(w.begin)
+	case w.turn%2 == 1:
+		return w.set(w.other)
 	}
-	w.alarm, w.retry = w.begin, w.begin+w.pause
+	return w.set(w.chosen)
+}
+
+// end ends a trial at the given time.
+func (w *width) end(now time.Duration) {
+	w.trial, w.alarms = false, 0
+	w.alarm, w.retry = now, now+w.pause
 }
 
 // wait notes that a thread waited for the region's end for longer than it spins.
@@ -131,7 +156,7 @@ func (w *width) close() {
 		return
 	}
 	w.heldUp.Store(false)
-	if w.preempted.Swap(false) {
+	if w.preempted.Swap(false) && w.kind != 0 {
 		now := w.now()
 		w.alarms = max(0, w.alarms-float64(now-w.alarm)/float64(alarmEvery)) + 1
 		w.alarm = now

@@ -18,6 +18,7 @@ func newMachine(threads int) *machine {
 	m := &machine{}
 	m.init(threads)
 	m.now = func() time.Duration { return m.clock }
+	m.follow(1)
 	return m
 }
 
@@ -71,6 +72,11 @@ func TestWidthFollowsSpeed(t *testing.T) {
 	m.run(5 * time.Second)
 	check("beside busy processes everywhere, one is fastest", 1)
 	m.took = map[int]time.Duration{1: 400 * us, 2: 200 * us, 3: 134 * us, 4: 100 * us}
+	m.follow(0)
+	m.run(time.Second)
+	check("long regions", 4)
+	m.follow(1)
+	check("short ones again", 1)
 	m.alone = true
 	m.run(12 * time.Second)
 	check("alone again", 4)
@@ -97,6 +103,7 @@ func TestWidthNeedsManyAlarms(t *testing.T) {
 func TestThreadsComeAndGo(t *testing.T) {
 	p := New(4)
 	defer p.Close()
+	p.width.follow(1) // Begin would not where there are fewer than four processors
 	marks := make([]int, 10)
 	round := 0
 	until := func(threads int, alarms float64, turn func() time.Duration) {
