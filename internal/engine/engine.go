@@ -268,25 +268,23 @@ var readMemory = hw.ReadMemory
 // memory returns what the model in f takes where what on says lies on GPUs.
 func (o *Options) memory(f *gguf.File, c model.Config, on placement.Layout) Memory {
 	m := Memory{OnGPUs: on.Bytes}
-	expanded := int64(0)
 	for _, t := range f.Tensors {
 		if !c.Loads(t.Name) {
 			continue
 		}
-		typ, bytes, copied := model.Loaded(f, t)
+		typ, bytes, copied := c.Loaded(f, t)
 		if copied || !o.NoRepack { // pages of a mapped file may be dropped and read again
-			m.Weights += layout.Packed(typ, bytes)
+			m.Weights += c.InRAM(f, t.Name, layout.Packed(typ, bytes), on.Places)
 		}
-		expanded += c.ExpandedBytes(t, on.Places)
+		m.Weights += c.ExpandedBytes(t, on.Places)
 	}
-	m.Weights = max(0, m.Weights-on.Bytes) + expanded
 	for _, a := range o.Adapters {
 		for _, t := range a.File.Tensors {
-			m.Weights += model.AdapterBytes(t)
+			m.Weights += c.InRAM(f, model.Adapted(t.Name), model.AdapterBytes(t), on.Places)
 		}
 	}
 	context := pick(o.Context, c.Context)
-	m.Cache = c.CacheSpec(o.cacheSize(c), o.CacheTypes).Bytes()
+	m.Cache = c.CacheInRAM(c.CacheSpec(o.cacheSize(c), o.CacheTypes), on.Places)
 	m.Activations = c.ActivationBytes(min(o.LargestStep(), context))
 	m.Need = m.Weights + m.Cache + m.Activations + overhead
 	if free, err := readMemory(); err == nil {

@@ -280,7 +280,7 @@ func (p *Planner) place() (plan *Plan, used []int, err error) {
 func (p *Planner) addFurther(plan *Plan) error {
 	places, head := plan.places(), len(plan.Places)-1
 	few := p.o.Layers != nil && *p.o.Layers >= 0 && *p.o.Layers <= head
-	if p.cost.Further == 0 || few || p.o.KVInRAM || len(p.o.Tensors) > 0 || !places[head].Attention || places[head].Tier != places[head-1].Tier {
+	if p.cost.Further.Bytes() == 0 || few || p.o.KVInRAM || len(p.o.Tensors) > 0 || !places[head].Attention || places[head].Tier != places[head-1].Tier {
 		return nil
 	}
 	with := *plan
@@ -300,7 +300,7 @@ func (p *Planner) addFurther(plan *Plan) error {
 		}
 	}
 	plan.Places = with.Places
-	plan.Bytes += p.cost.Further
+	plan.Bytes += p.cost.Further.Bytes()
 	for i, n := range bytes {
 		plan.GPUs[i].Planned = n
 	}
