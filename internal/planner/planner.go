@@ -270,7 +270,6 @@ func (p *Planner) place() (plan *Plan, used []int, err error) {
 	p.used = used
 	if follow {
 		p.addSlots(plan, &s)
-		return plan, used, nil
 	}
 	return plan, used, p.addFurther(plan)
 }
