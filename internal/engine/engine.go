@@ -237,6 +237,19 @@ func pick(v, def int) int {
 // Drafts returns the number of tokens of a text that are guessed and checked in a step at most; 0: none are.
 func (e *Engine) Drafts() int { return e.drafts }
 
+// DraftsOf returns how many tokens of a request's text are guessed and checked in a step at most, 0 where none are, and at least, and the probability from which on guesses
+// of the model are checked.
+func (e *Engine) DraftsOf(r *Request) (most, fewest int, least float32) {
+	if e.drafts > 0 && r.Drafts >= 0 && r.Scales == nil {
+		most = min(e.drafts, pick(r.Drafts, e.drafts))
+	}
+	least = e.options.LeastHot
+	if r.LeastDraft != nil {
+		least = *r.LeastDraft
+	}
+	return most, min(r.FewestDrafts, most), least
+}
+
 // GuessesFurther reports whether the file's layer that predicts a further token is asked for.
 func (o *Options) GuessesFurther() bool { return o.Further && o.Drafts > 0 }
 
