@@ -14,6 +14,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/measure"
+	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/session"
@@ -32,7 +33,7 @@ func planCommand() *cli.Command {
 			streamFlag(),
 			kvInRAMFlag(),
 			&cli.StringFlag{Name: "n-gpu-layers", Aliases: []string{"ngl"}, Usage: "place `N` whole layers, or all, as llama.cpp does, instead of neurons", Sources: env("N_GPU_LAYERS")},
-			sparseFlag(), boundFlags()[0], boundFlags()[1],
+			sparseFlag(), boundFlags()[0], boundFlags()[1], specTypeFlag(), draftsFlag(),
 			&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
 			&cli.StringFlag{Name: "stats", Usage: "frequencies, or uses of experts, from the `FILE` that profile wrote, for a model that holds none"},
 			&cli.FloatFlag{Name: "active", Value: modelcost.UsualLaw().Active, Usage: "`SHARE` of the neurons active for a token, of files that hold no frequencies"},
@@ -118,10 +119,21 @@ func planned(c *cli.Command) (b modelcost.Cost, close func(), err error) {
 	if err != nil {
 		return b, close, err
 	}
+	if names(c, specModel) {
+		return b, close, fmt.Errorf("--spec-type %s: a draft model takes memory of its own, which this plan does not count; leave it out, and plan for it alone with -m", specModel)
+	}
+	drafts, err := readDrafts(c)
+	if err != nil {
+		return b, close, err
+	}
+	o.Drafts, o.Further = max(0, drafts), names(c, specFurther)
 	step := o.LargestStep()
 	if text := c.String("describe"); text != "" {
 		if c.IsSet("model") {
 			return b, close, errors.New("-m and --describe both name a model; give one")
+		}
+		if o.GuessesFurther() {
+			return b, close, fmt.Errorf("--spec-type %s: a model that is described has no layer for multi-token prediction; name a file with -m", specFurther)
 		}
 		if ctxSize == 0 {
 			ctxSize = doctorContext
@@ -143,8 +155,17 @@ func planned(c *cli.Command) (b modelcost.Cost, close func(), err error) {
 	}
 	close = func() { f.Close() }
 	of := modelcost.Options{
-		Context: ctxSize, UBatch: step, Sparse: mode, Bound: bound, CacheTypes: types, WholeCache: c.Bool("swa-full"), Activation: c.String("activation"),
+		Context: ctxSize, UBatch: step, Drafts: o.DraftRows(), Further: o.GuessesFurther(), Sparse: mode, Bound: bound, CacheTypes: types, WholeCache: c.Bool("swa-full"), Activation: c.String("activation"),
 		Law: modelcost.Law{Active: c.Float("active"), Share80: c.Float("share80")},
+	}
+	if of.Further {
+		config, err := model.ReadConfig(f, of.Activation)
+		if err == nil {
+			err = config.CanGuessFurther()
+		}
+		if err != nil {
+			return b, close, fmt.Errorf("--spec-type %s: %s: %w", specFurther, f.Path, err)
+		}
 	}
 	if path := c.String("stats"); path != "" {
 		if of.Stats, err = session.TakeStatistics(f, path, of.Activation); err != nil {

@@ -49,9 +49,12 @@ func (d *drawing) html(out io.Writer) error {
 		}
 		rows = append(rows, r)
 	}
+	if place, vram, ram, ok := d.guessing(); ok {
+		rows = append(rows, planRow{Name: guessingLayer, Place: place, VRAM: vram, RAM: ram})
+	}
 	// The pictures hold numbers and fixed words only.
 	return t.Execute(out, map[string]any{
-		"B": d.b, "Units": d.units(), "On": d.on, "Plan": d.plan, "Rows": rows, "Notes": d.notes(), "Rest": d.plan.RAM + d.b.Rest, "Timed": d.timed,
+		"B": d.b, "Units": d.units(), "On": d.on, "Plan": d.plan, "Rows": rows, "Notes": d.notes(), "Rest": d.ram(), "Timed": d.timed,
 		"Layers": d.byLayers, "Whole": d.whole, "InRAM": d.inRAM, "Total": d.b.Model.Bytes() + d.b.Rest, "All": d.ms(d.plan.Seconds),
 		"Ways": d.wayRows(), "Following": d.following(), "Spilled": d.spilled(),
 		"Bytes": template.HTML(d.bytePicture()), "Times": template.HTML(d.timePicture()),

@@ -12,6 +12,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
 // described returns the plan of a described model for a machine of the PowerInfer paper.
@@ -193,6 +196,55 @@ func TestPlanShape(t *testing.T) {
 		d := drawing{b: modelcost.Cost{Mode: c.mode, Layers: len(c.layers), Active: 0.25, ExpertsUsed: 2, Model: placement.Model{Layers: c.layers}}}
 		if got := d.shape(); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
+// TestPlanOfGuesses: a plan says where the layer for multi-token prediction lies when --spec-type has it guess, and what it takes there, as the planner has it that opens the
+// model.
+func TestPlanOfGuesses(t *testing.T) {
+	f := synthtest.Further(t, synth.Spec{Arch: "deepseek2", Layers: 3, Embd: 64, FF: 32, Heads: 4, Type: quant.F16, Experts: 4, Used: 2, Activation: "silu", Seed: 3}, false)
+	cost := func(further bool) modelcost.Cost {
+		b, err := modelcost.Of(f, modelcost.Options{Context: 256, Drafts: 8, Further: further, Law: modelcost.UsualLaw()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	m := planner.Described(8<<30, 60e9)
+	m.Add("a GPU", 1<<30, 500e9)
+	all := -1
+	draw := func(b modelcost.Cost, o planner.Options) (*drawing, string) {
+		d, err := newDrawing(b, m, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var text strings.Builder
+		if err := d.text(&text); err != nil {
+			t.Fatal(err)
+		}
+		return d, text.String()
+	}
+	for place, o := range map[string]planner.Options{"GPU 0": {Layers: &all}, "RAM": {Layers: &all, KVInRAM: true}} {
+		b := cost(true)
+		d, text := draw(b, o)
+		without, plain := draw(cost(false), o)
+		plan, err := planner.With(m, b, o).Plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !regexp.MustCompile(`(?m)^ +mtp +`+place+` +\d`).MatchString(text) || strings.Contains(plain, "mtp") {
+			t.Errorf("%s: the plan is\n%s\nand without guesses\n%s", place, text, plain)
+		}
+		ram, vram := b.Further.Bytes()+b.Further.Expanded, int64(0)
+		if place == "GPU 0" {
+			ram, vram = 0, b.Further.Bytes()
+		}
+		if got := d.ram() - without.ram(); got != ram {
+			t.Errorf("%s: %d bytes more in RAM with the layer, want %d", place, got, ram)
+		}
+		if layout := plan.Layout(); layout.Further() != (vram > 0) || d.plan.VRAM[0] != plan.GPUs[0].Planned || d.plan.VRAM[0]-without.plan.VRAM[0] < vram {
+			t.Errorf("%s: %d bytes of the GPU, %d without the layer of %d; the planner has %d", place, d.plan.VRAM[0], without.plan.VRAM[0], vram, plan.GPUs[0].Planned)
 		}
 	}
 }

@@ -28,6 +28,7 @@ type drawing struct {
 	whole    int            // of these
 	ways     []planner.Way  // of a model with experts
 	follows  bool           // plan is the one in which experts follow the text
+	further  int            // the GPU of the layer for multi-token prediction, where it guesses; -1: it lies in RAM
 }
 
 func newDrawing(b modelcost.Cost, m *planner.Machine, o planner.Options) (*drawing, error) {
@@ -55,7 +56,9 @@ func newDrawing(b modelcost.Cost, m *planner.Machine, o planner.Options) (*drawi
 	if d.ways, err = planner.Ways(&b, &s, m.Memory); err != nil {
 		return nil, err
 	}
-	if s, d.follows, err = p.Following(&s); d.follows {
+	follow, follows, err := p.Following(&s)
+	if d.follows = follows; follows {
+		s = follow
 		d.plan, d.b.Model = s.Plan, b.Following()
 		for i := range d.ways {
 			if y := &d.ways[i]; y.Name == planner.ThisPlan {
@@ -63,7 +66,33 @@ func newDrawing(b modelcost.Cost, m *planner.Machine, o planner.Options) (*drawi
 			}
 		}
 	}
+	if err != nil {
+		return nil, err
+	}
+	var vram []int64
+	if d.further, vram, err = p.Further(&s, d.follows); vram != nil {
+		d.plan.VRAM = vram
+	}
 	return d, err
+}
+
+// ram returns the bytes that the plan has in RAM.
+func (d *drawing) ram() int64 {
+	ram := d.plan.RAM + d.b.Rest
+	if y := &d.b.Further; d.further >= 0 {
+		ram -= y.Bytes() + y.Expanded
+	}
+	return ram
+}
+
+// guessing returns where the layer for multi-token prediction lies, and its bytes there; ok: there is one that guesses.
+func (d *drawing) guessing() (place string, vram, ram int64, ok bool) {
+	y := &d.b.Further
+	if d.further >= 0 {
+		return fmt.Sprintf("GPU %d", d.further), y.Bytes(), 0, true
+	}
+	ram = y.Bytes() + y.Expanded
+	return "RAM", 0, ram, ram > 0
 }
 
 // layers returns the plan without the head, which is its last layer.
@@ -72,7 +101,7 @@ func (d *drawing) layers() []placement.Priced { return d.plan.Layers[:len(d.plan
 // notes returns remarks that the table has no column for.
 func (d *drawing) notes() []string {
 	notes := d.b.Assumed
-	if ram := d.plan.RAM + d.b.Rest; d.memory > 0 && uint64(ram) > d.memory {
+	if ram := d.ram(); d.memory > 0 && uint64(ram) > d.memory {
 		notes = append(notes, fmt.Sprintf("This does not fit: %.1f GiB lie in RAM, and the machine has %.1f. %s", gib(ram), gib(d.memory), d.mapped(ram)))
 	}
 	if len(d.on.GPUs) == 0 {
@@ -195,11 +224,14 @@ func (d *drawing) text(out io.Writer) error {
 	for _, r := range d.rows() {
 		d.row(w, r[0], r[1])
 	}
+	if place, vram, ram, ok := d.guessing(); ok {
+		fmt.Fprintf(w, "%s\t%s\t\t\t%.1f\t%.1f\t\t\t\t\t\t\n", guessingLayer, place, mib(vram), mib(ram))
+	}
 	var vram int64
 	for _, v := range d.plan.VRAM {
 		vram += v
 	}
-	fmt.Fprintf(w, "all\t\t\t\t%.1f\t%.1f\t\t\t\t\t%s\t\n", mib(vram), mib(d.plan.RAM+b.Rest), d.ms(d.plan.Seconds))
+	fmt.Fprintf(w, "all\t\t\t\t%.1f\t%.1f\t\t\t\t\t%s\t\n", mib(vram), mib(d.ram()), d.ms(d.plan.Seconds))
 	if err := w.Flush(); err != nil {
 		return err
 	}
@@ -211,6 +243,9 @@ func (d *drawing) text(out io.Writer) error {
 	}
 	return d.closing(out)
 }
+
+// guessingLayer is the name of the layer for multi-token prediction. What it takes of a token's time depends on the text, and is not predicted.
+const guessingLayer = "mtp"
 
 func mib(n int64) float64 { return float64(n) / (1 << 20) }
 
@@ -316,7 +351,7 @@ func (d *drawing) wayRate(y *planner.Way) string {
 
 // line tells where the model would lie and how fast that should be, in a line.
 func (d *drawing) line() string {
-	ram := d.plan.RAM + d.b.Rest
+	ram := d.ram()
 	where := fmt.Sprintf("%.2f GiB in RAM", gib(ram))
 	for j, v := range d.plan.VRAM {
 		where += fmt.Sprintf(", %.2f on GPU %d", gib(v), j)
@@ -358,7 +393,8 @@ type planJSON struct {
 	Notes        []string          `json:"notes"`
 	Machine      placement.Machine `json:"machine"`
 	Layers       []layerJSON       `json:"layers"` // the head is the last
-	VRAM         []int64           `json:"vram"`   // of each GPU
+	MTP          *mtpJSON          `json:"mtp,omitempty"`
+	VRAM         []int64           `json:"vram"` // of each GPU
 	RAM          int64             `json:"ram"`
 	Seconds      number            `json:"seconds"`
 	TokensPerSec number            `json:"tokens_per_second"`
@@ -377,6 +413,13 @@ type wayJSON struct {
 	ReadVRAM     float64 `json:"read_vram"` // bytes that a token reads
 	ReadRAM      float64 `json:"read_ram"`
 	ReadDisk     float64 `json:"read_disk"` // of these, because the machine has too little RAM
+}
+
+// mtpJSON is the layer for multi-token prediction, where --spec-type has it guess.
+type mtpJSON struct {
+	GPU  int   `json:"gpu"` // -1: none
+	VRAM int64 `json:"vram"`
+	RAM  int64 `json:"ram"`
 }
 
 type layerJSON struct {
@@ -403,7 +446,7 @@ func (d *drawing) json(out io.Writer) error {
 	}
 	j := planJSON{
 		Model: d.b.Name, Type: d.b.Type, Sparse: d.b.Mode.String(), Context: d.b.Context, Active: d.b.Active, ExpertsUsed: d.b.ExpertsUsed, Notes: d.notes(), Machine: d.on,
-		VRAM: d.plan.VRAM, RAM: d.plan.RAM + d.b.Rest, Seconds: of(d.plan.Seconds), TokensPerSec: of(1 / d.plan.Seconds),
+		VRAM: d.plan.VRAM, RAM: d.ram(), Seconds: of(d.plan.Seconds), TokensPerSec: of(1 / d.plan.Seconds),
 		RAMOnly: 1 / d.inRAM.Seconds, WholeLayers: d.whole, WholeSpeed: of(1 / d.byLayers.Seconds),
 	}
 	for l, y := range d.plan.Layers {
@@ -414,6 +457,9 @@ func (d *drawing) json(out io.Writer) error {
 		j.Layers = append(j.Layers, layerJSON{
 			int(y.Tier), y.Attention, y.Predictor, y.Bound, experts, y.VRAM, y.RAM, of(y.Dense), of(y.HotTime), of(y.ColdTime), of(y.Wait), of(y.Seconds),
 		})
+	}
+	if _, vram, ram, ok := d.guessing(); ok {
+		j.MTP = &mtpJSON{d.further, vram, ram}
 	}
 	for _, y := range d.ways {
 		rate := number(1 / y.Seconds)

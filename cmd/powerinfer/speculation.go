@@ -24,14 +24,21 @@ const (
 // speculationFlags say how many tokens are guessed and checked at a time.
 func speculationFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "spec-type", Value: specAuto, Usage: "guess tokens and check several in one step, where that pays; the text stays the same. `TYPE` ngram guesses what followed the last tokens earlier in the text; draft-hot guesses by the model's hot neurons alone: those on GPUs, or with --sparse exact those that a prepared model's predictors choose; draft-mtp guesses by the file's layer for multi-token prediction; none guesses nothing; several are separated by commas; auto is ngram, and draft-hot where GPUs hold some of a layer's neurons and --sparse is not predict. Of llama.cpp's names, ngram-simple and the like mean ngram, and draft-simple what -md does", Sources: env("SPEC_TYPE")},
-		&cli.IntFlag{Name: "spec-draft-n-max", Aliases: []string{"draft-max", "draft", "draft-n"}, Value: powerinfer.DefaultDrafts, Usage: "guess at most `N` tokens at a time", Sources: env("SPEC_DRAFT_N_MAX", "DRAFT_MAX")},
+		specTypeFlag(), draftsFlag(),
 		&cli.StringFlag{Name: "model-draft", Aliases: []string{"md", "spec-draft-model"}, Usage: "GGUF `FILE` of a small model of the same vocabulary, which guesses tokens where the text so far offers no guess", Sources: env("SPEC_DRAFT_MODEL", "MODEL_DRAFT")},
 		&cli.StringFlag{Name: "spec-draft-hf", Aliases: []string{"hfd", "hfrd", "hf-repo-draft"}, Usage: "the draft model, of the Hugging Face hub: `USER/REPO[:QUANT]`, as --hf-repo", Sources: env("SPEC_DRAFT_HF_REPO")},
 		&cli.StringFlag{Name: "device-draft", Aliases: []string{"devd", "spec-draft-device"}, Usage: "the draft model's GPUs, as --device", Sources: env("SPEC_DRAFT_DEVICE")},
 		&cli.StringFlag{Name: "n-gpu-layers-draft", Aliases: []string{"ngld", "gpu-layers-draft", "spec-draft-ngl"}, Usage: "the draft model's layers on GPUs, as --n-gpu-layers", Sources: env("N_GPU_LAYERS_DRAFT")},
 		&cli.Float32Flag{Name: "spec-draft-p-min", Aliases: []string{"draft-p-min"}, Value: 0.3, Usage: "end guesses of the draft model, of hot neurons or of the layer for multi-token prediction before a token less likely than `P`", Sources: env("SPEC_DRAFT_P_MIN")},
 	}
+}
+
+func specTypeFlag() cli.Flag {
+	return &cli.StringFlag{Name: "spec-type", Value: specAuto, Usage: "guess tokens and check several in one step, where that pays; the text stays the same. `TYPE` ngram guesses what followed the last tokens earlier in the text; draft-hot guesses by the model's hot neurons alone: those on GPUs, or with --sparse exact those that a prepared model's predictors choose; draft-mtp guesses by the file's layer for multi-token prediction; none guesses nothing; several are separated by commas; auto is ngram, and draft-hot where GPUs hold some of a layer's neurons and --sparse is not predict. Of llama.cpp's names, ngram-simple and the like mean ngram, and draft-simple what -md does", Sources: env("SPEC_TYPE")}
+}
+
+func draftsFlag() cli.Flag {
+	return &cli.IntFlag{Name: "spec-draft-n-max", Aliases: []string{"draft-max", "draft", "draft-n"}, Value: powerinfer.DefaultDrafts, Usage: "guess at most `N` tokens at a time", Sources: env("SPEC_DRAFT_N_MAX", "DRAFT_MAX")}
 }
 
 // readDrafts returns what speculationFlags say as powerinfer.Options.Drafts has it. Commands without them guess nothing.

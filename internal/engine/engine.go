@@ -237,6 +237,19 @@ func pick(v, def int) int {
 // Drafts returns the number of tokens of a text that are guessed and checked in a step at most; 0: none are.
 func (e *Engine) Drafts() int { return e.drafts }
 
+// DraftsOf returns how many tokens of a request's text are guessed and checked in a step at most, 0 where none are, and at least, and the probability from which on guesses
+// of the model are checked.
+func (e *Engine) DraftsOf(r *Request) (most, fewest int, least float32) {
+	if e.drafts > 0 && r.Drafts >= 0 && r.Scales == nil {
+		most = min(e.drafts, pick(r.Drafts, e.drafts))
+	}
+	least = e.options.LeastHot
+	if r.LeastDraft != nil {
+		least = *r.LeastDraft
+	}
+	return most, min(r.FewestDrafts, most), least
+}
+
 // GuessesFurther reports whether the file's layer that predicts a further token is asked for.
 func (o *Options) GuessesFurther() bool { return o.Further && o.Drafts > 0 }
 
@@ -268,25 +281,23 @@ var readMemory = hw.ReadMemory
 // memory returns what the model in f takes where what on says lies on GPUs.
 func (o *Options) memory(f *gguf.File, c model.Config, on placement.Layout) Memory {
 	m := Memory{OnGPUs: on.Bytes}
-	expanded := int64(0)
 	for _, t := range f.Tensors {
 		if !c.Loads(t.Name) {
 			continue
 		}
-		typ, bytes, copied := model.Loaded(f, t)
+		typ, bytes, copied := c.Loaded(f, t)
 		if copied || !o.NoRepack { // pages of a mapped file may be dropped and read again
-			m.Weights += layout.Packed(typ, bytes)
+			m.Weights += c.InRAM(f, t.Name, layout.Packed(typ, bytes), on.Places)
 		}
-		expanded += c.ExpandedBytes(t, on.Places)
+		m.Weights += c.ExpandedBytes(t, on.Places)
 	}
-	m.Weights = max(0, m.Weights-on.Bytes) + expanded
 	for _, a := range o.Adapters {
 		for _, t := range a.File.Tensors {
-			m.Weights += model.AdapterBytes(t)
+			m.Weights += c.InRAM(f, model.Adapted(t.Name), model.AdapterBytes(t), on.Places)
 		}
 	}
 	context := pick(o.Context, c.Context)
-	m.Cache = c.CacheSpec(o.cacheSize(c), o.CacheTypes).Bytes()
+	m.Cache = c.CacheInRAM(c.CacheSpec(o.cacheSize(c), o.CacheTypes), on.Places)
 	m.Activations = c.ActivationBytes(min(o.LargestStep(), context))
 	m.Need = m.Weights + m.Cache + m.Activations + overhead
 	if free, err := readMemory(); err == nil {

@@ -5,7 +5,10 @@ import (
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
 )
 
 // timedRunner is a runner whose steps take as long as it says, by a clock of its own.
@@ -44,4 +47,15 @@ func SetAvailable(t *testing.T, bytes int64) {
 	t.Helper()
 	readMemory = func() (hw.Memory, error) { return hw.Memory{Available: uint64(bytes)}, nil }
 	t.Cleanup(func() { readMemory = hw.ReadMemory })
+}
+
+// MemoryOf returns what opening the model in f with o takes where what on says lies on GPUs.
+func MemoryOf(t *testing.T, f *gguf.File, o Options, on placement.Layout) Memory {
+	t.Helper()
+	c, err := model.ReadConfig(f, o.Activation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.FurtherCached = o.GuessesFurther()
+	return o.memory(f, c, on)
 }

@@ -4,11 +4,15 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/ref"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
 // TestMemoryOfFactors: a mapped file's matrices take no memory, but those of NVFP4 that have a factor beside them, which are copied with it.
@@ -34,5 +38,98 @@ func TestMemoryOfFactors(t *testing.T) {
 	// Two layers' feed-forward matrices alone, at four bits and more a weight.
 	if least := int64(2 * 3 * 256 * 1024 / 2); factored-plain < least {
 		t.Errorf("with factors %d bytes more than without, of copies that have at least %d", factored-plain, least)
+	}
+}
+
+// divided is a device that adds up what of a model is to lie in RAM.
+type divided struct {
+	*ref.Device
+	places                  []compute.Place // as placement.Layout's
+	weights, vectors, cache int64           // bytes: of matrices in RAM that are no part of a mapped file, of all vectors, of keys and values in RAM
+}
+
+func (d *divided) ExpandsLatent() bool { return true }
+
+func (d *divided) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, error) {
+	units := src.Rows
+	if use == compute.Columns {
+		units = src.Cols
+	}
+	onGPU := min(src.Split.Bound, units)
+	if src.Split.Slots {
+		onGPU = 0
+	}
+	if !src.Pinned {
+		d.weights += int64(len(src.Data)) * int64(units-onGPU) / int64(units)
+	}
+	return d.Device.Matrix(src, use)
+}
+
+func (d *divided) Vector(src compute.Source) (*compute.Vector, error) {
+	d.vectors += int64(len(src.Data))
+	return d.Device.Vector(src)
+}
+
+func (d *divided) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
+	for part, shape := range spec.Layers {
+		gpu := false
+		if last := len(d.places) - 1; last > 0 && spec.LayerOf(part) == last {
+			gpu = d.places[last].Further
+		} else if last > 0 {
+			gpu = d.places[spec.LayerOf(part)].Attention
+		}
+		if !gpu {
+			d.cache += int64(spec.PagesOf(part)) * shape.PageBytes()
+		}
+	}
+	return d.Device.Cache(spec)
+}
+
+// TestMemory: the memory that a model is expected to take in RAM is what a device is given to keep there, wherever layers lie and whether the file is mapped, but for vectors, of which
+// GPUs and processors may both have some. Q8_0 takes as much packed as in the file.
+func TestMemory(t *testing.T) {
+	routed := synth.Spec{Arch: "glm4moe", Layers: 3, Embd: 256, FF: 256, Heads: 4, Type: quant.Q8_0, Experts: 4, Used: 2, Activation: "silu", Seed: 3}
+	latent := routed
+	latent.Arch = "deepseek2"
+	for name, f := range map[string]*gguf.File{
+		"dense":  synthtest.File(t, synth.Spec{Arch: "llama", Layers: 2, Embd: 256, FF: 512, Heads: 4, Type: quant.Q8_0, Seed: 3}),
+		"routed": synthtest.Further(t, routed, true), "latent": synthtest.Further(t, latent, false),
+		"recurrent": synthtest.Further(t, synth.Spec{Arch: "qwen35", Type: quant.Q8_0, Layers: 6, Embd: 256, FF: 512, Heads: 4, HeadDim: 64, Seed: 5}, false),
+	} {
+		c, err := model.ReadConfig(f, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		plans := map[string][]compute.Place{"RAM": nil}
+		for name, p := range furtherPlans(c) {
+			plans[name] = p.Places
+		}
+		if c.Experts.Count > 0 {
+			slots := share(c.Layers, c.Experts.Count/2)
+			for l := range c.Layers {
+				slots[l].Slots = true
+			}
+			plans["slots"] = slots
+		}
+		for plan, places := range plans {
+			for _, mapped := range []bool{false, true} {
+				o := engine.Options{Context: 1 << 14, Batch: 32, NoRepack: mapped, Drafts: 2, Further: c.Further > 0}
+				got := engine.MemoryOf(t, f, o, placement.Layout{Places: places})
+				d := &divided{Device: ref.New(), places: places}
+				_, err := model.Load(t.Context(), f, d, model.Options{
+					Batch: 32, Outputs: 1, Further: o.Further, Places: places, Pinned: mapped,
+					Cache: c.CacheSize(o.Context, 32, 1, false, true),
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got.Cache != d.cache {
+					t.Errorf("%s, %s: a cache of %d bytes, the device has %d", name, plan, got.Cache, d.cache)
+				}
+				if got.Weights < d.weights || got.Weights > d.weights+d.vectors {
+					t.Errorf("%s, %s, mapped %t: weights of %d bytes, the device has matrices of %d and vectors of %d", name, plan, mapped, got.Weights, d.weights, d.vectors)
+				}
+			}
+		}
 	}
 }

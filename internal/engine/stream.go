@@ -199,15 +199,11 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	for _, id := range r.Prompt {
 		t.labels = append(t.labels, kvcache.LabelOf(id, len(r.Prompt) < e.sched.short))
 	}
-	if e.drafts > 0 && r.Drafts >= 0 && r.Scales == nil {
+	if st.most, t.fewest, t.least = e.DraftsOf(&r); st.most > 0 {
 		if e.hot != nil {
 			e.hot.budget.Begin()
 		}
-		st.guess, st.most = e.guesser(&r), min(e.drafts, pick(r.Drafts, e.drafts))
-		t.fewest, t.least = min(r.FewestDrafts, st.most), e.options.LeastHot
-		if r.LeastDraft != nil {
-			t.least = *r.LeastDraft
-		}
+		st.guess = e.guesser(&r)
 	}
 	for _, id := range r.Prompt {
 		r.Sampler.Accept(id)

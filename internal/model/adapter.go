@@ -91,6 +91,11 @@ func newAdapters(files []Adapter, c *Config) (*adapters, error) {
 	return s, nil
 }
 
+// Adapted returns the name of the model's tensor that an adapter's tensor of that name lies beside.
+func Adapted(name string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(name, suffixA), suffixB)
+}
+
 // AdapterBytes returns what a tensor of an adapter takes in memory: it is kept in floats, its rank rounded up.
 func AdapterBytes(t *gguf.Tensor) int64 {
 	rows, cols := int64(t.Rows()), int64(t.Shape[0])

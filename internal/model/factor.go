@@ -15,12 +15,15 @@ const (
 	inputFactorSuffix = ".input_scale"
 )
 
-// Loaded returns the type and the bytes that a tensor of f has when it is loaded. copied: they are not the file's own, even where that is computed on as it is
-// mapped, as a factor is put into them.
-func Loaded(f *gguf.File, t *gguf.Tensor) (typ quant.Type, bytes int64, copied bool) {
+// Loaded returns the type, which is that of most of it, and the bytes that a tensor of f, c's file, has when it is loaded. copied: they are not the file's own,
+// even where that is computed on as it is mapped, for a factor is put into them, or heads gives them another form.
+func (c *Config) Loaded(f *gguf.File, t *gguf.Tensor) (typ quant.Type, bytes int64, copied bool) {
+	if b := c.shapeOf(t.Name); b != nil && b.Latent > 0 && strings.HasSuffix(t.Name, ".attn_kv_b.weight") {
+		return turned(t.Type), b.latentBytes(t.Type), true
+	}
 	base, weight := strings.CutSuffix(t.Name, ".weight")
 	if t.Type != quant.NVFP4 || !weight || f.Tensor(base+factorSuffix) == nil {
-		return t.Type, int64(len(t.Data)), false
+		return t.Type, t.Bytes(), false
 	}
 	return quant.NVFP4Scaled, int64(quant.NVFP4Scaled.RowBytes(t.Elems())), true
 }

@@ -74,6 +74,21 @@ func (c *Config) likeFurther() int {
 	return -1
 }
 
+// shapeOf returns the shape of the layer that the tensor of that name is of, which may be the layer behind the last where that is loaded; nil: of none.
+func (c *Config) shapeOf(name string) *Block {
+	l, ok := blockOf(name)
+	switch {
+	case !ok || l < 0 || l > c.Layers:
+		return nil
+	case l < c.Layers:
+		return &c.Blocks[l]
+	}
+	if like := c.likeFurther(); c.FurtherCached && like >= 0 {
+		return &c.Blocks[like]
+	}
+	return nil
+}
+
 // furtherConfig returns c with the layer behind the last, computed whole.
 func (c *Config) furtherConfig() Config {
 	d := *c

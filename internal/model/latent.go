@@ -151,9 +151,9 @@ func turned(t quant.Type) quant.Type {
 	return t
 }
 
-// LatentBytes returns the bytes that attn_kv_b, the tensor of type t with the keys' and values' matrices of all heads, takes in memory. They are not the
+// latentBytes returns the bytes that attn_kv_b, the tensor of type t with the keys' and values' matrices of all heads, takes in memory. They are not the
 // file's, because heads binds the keys' matrices in another form.
-func (b *Block) LatentBytes(t quant.Type) int64 {
+func (b *Block) latentBytes(t quant.Type) int64 {
 	own := b.Key - b.Rotated
 	return int64(b.Heads) * (int64(b.Latent)*int64(turned(t).RowBytes(own)) + int64(b.Value)*int64(t.RowBytes(b.Latent)))
 }
@@ -161,11 +161,13 @@ func (b *Block) LatentBytes(t quant.Type) int64 {
 // ExpandedBytes returns what a tensor of c's file takes in memory once more where its layer's attention lies in RAM, which places say; nil: all do. The keys'
 // matrices of latent attention are there as they are, too, for prompts (Model.expanding). It is 0 for other tensors.
 func (c *Config) ExpandedBytes(t *gguf.Tensor, places []compute.Place) int64 {
-	l, ok := blockOf(t.Name)
-	if !ok || l >= len(c.Blocks) || c.Blocks[l].Latent == 0 || places != nil && places[l].Attention {
+	b := c.shapeOf(t.Name)
+	if b == nil || b.Latent == 0 {
 		return 0
 	}
-	b := &c.Blocks[l]
+	if l, _ := blockOf(t.Name); c.attendsOnGPU(l, places) {
+		return 0
+	}
 	rows := int64(b.Heads) * int64(b.Key-b.Rotated)
 	switch {
 	case strings.HasSuffix(t.Name, ".attn_kv_b.weight"):

@@ -32,11 +32,11 @@ type Cost struct {
 	ExpertsKnown bool // the file says how often each is used
 	ExpertMode   model.SparseMode
 
-	File       *gguf.File // the header that a model is bound by; of a file it is the file, which must stay open
-	Activation string     // that overrides File's
-	Step       int        // tokens of the largest step
-	Outputs    int        // rows of logits of the largest step
-	Further    int64      // bytes of the file's layer that predicts a further token, with its keys and values, where it guesses: those that a GPU may have instead of RAM; else 0
+	File       *gguf.File      // the header that a model is bound by; of a file it is the file, which must stay open
+	Activation string          // that overrides File's
+	Step       int             // tokens of the largest step
+	Outputs    int             // rows of logits of the largest step
+	Further    placement.Layer // the file's layer that predicts a further token, where it guesses, all its weights as Attention: a GPU may have it instead of RAM. Its bytes are 0 elsewhere
 	CacheTypes compute.CacheTypes
 	Cache      compute.CacheSpec // its pages only
 	Adapters   []model.Adapter

@@ -247,7 +247,7 @@ func (r *reader) experts(l int) placement.Units {
 	prefix := fmt.Sprintf("blk.%d.", l)
 	for _, t := range r.f.Tensors {
 		name, ok := strings.CutPrefix(t.Name, prefix)
-		if ok && ofExpert(name) && (!ofPredictor(name) || r.c.ExpertMode() == model.Predict) {
+		if ok && model.OfExpert(name) && (!model.OfPredictor(name) || r.c.ExpertMode() == model.Predict) {
 			u.Size += share(t, r.c.Experts.Count)
 		}
 	}
@@ -264,19 +264,6 @@ const (
 	nameDown    = "ffn_down.weight"
 	nameColumns = "ffn_down_t.weight" // of prepared files
 )
-
-// ofNeuron reports whether a tensor of a block holds a part of each neuron.
-func ofNeuron(name string) bool {
-	return name == nameGate || name == nameUp || name == nameDown || name == nameColumns
-}
-
-// ofExpert reports whether a tensor of a block holds a part of each expert.
-func ofExpert(name string) bool { return strings.Contains(name, "_exps.") }
-
-// ofPredictor reports whether a tensor of a block is a predictor's.
-func ofPredictor(name string) bool {
-	return strings.HasPrefix(name, "fc1") || strings.HasPrefix(name, "fc2")
-}
 
 func (r *reader) assume(format string, args ...any) {
 	r.b.Assumed = append(r.b.Assumed, fmt.Sprintf(format, args...))
@@ -368,8 +355,6 @@ func (r *reader) add(l int, y placement.Layer, mode model.SparseMode) {
 			if mode == model.Predict {
 				y.Predictor += t.Bytes()
 			}
-		case "attn_kv_b.weight":
-			y.Attention += shape.LatentBytes(t.Type)
 		case "ffn_gate_exps.weight", "ffn_up_exps.weight", "ffn_down_exps.weight":
 			if r.b.Type == "" && name == "ffn_up_exps.weight" {
 				r.b.Type, r.b.RowBytes = t.Type.String(), t.Type.RowBytes(r.c.Embd)
@@ -379,8 +364,8 @@ func (r *reader) add(l int, y placement.Layer, mode model.SparseMode) {
 				y.Attention += t.Bytes()
 			}
 		default:
-			if !ofExpert(name) {
-				y.Attention += t.Bytes()
+			if !model.OfExpert(name) {
+				y.Attention += r.loaded(t)
 			}
 		}
 	}
@@ -415,33 +400,43 @@ func (r *reader) adaptedNeuron(l int, name, half string, neurons int) (n int64) 
 	return n
 }
 
+// further is the layer that predicts a further token.
+func (r *reader) further() {
+	y := &r.b.Further
+	y.KV = kv(r.cache.Layers[len(r.cache.Layers)-1], r.b.Context)
+	prefix := fmt.Sprintf("blk.%d.", r.c.Layers)
+	for _, t := range r.f.Tensors {
+		switch {
+		case !strings.HasPrefix(t.Name, prefix):
+		case model.StaysInRAM(t.Name):
+			r.b.Rest += t.Bytes()
+		default:
+			y.Attention += r.loaded(t)
+			y.Expanded += r.c.ExpandedBytes(t, nil)
+		}
+	}
+	r.b.Rest += y.Bytes() + y.Expanded
+}
+
+// loaded returns the bytes of a tensor as it is loaded.
+func (r *reader) loaded(t *gguf.Tensor) int64 {
+	_, bytes, _ := r.c.Loaded(r.f, t)
+	return bytes
+}
+
 // tables are the head, and what stays in RAM.
 func (r *reader) tables() {
 	r.b.Model.Head += r.adapted("output.")
 	if r.c.FurtherCached {
-		r.b.Further = kv(r.cache.Layers[len(r.cache.Layers)-1], r.b.Context)
+		r.further()
 	}
 	for _, t := range r.f.Tensors {
 		switch {
-		case strings.HasPrefix(t.Name, fmt.Sprintf("blk.%d.", r.c.Layers)) && r.c.FurtherCached:
-			r.b.Rest += t.Bytes()
-			if !strings.HasSuffix(t.Name, ".nextn.embed_tokens.weight") {
-				r.b.Further += t.Bytes()
-			}
 		case strings.HasPrefix(t.Name, "blk."):
-		case ofHead(r.f, t.Name):
+		case model.OfHead(r.f, t.Name):
 			r.b.Model.Head += t.Bytes()
 		default:
 			r.b.Rest += t.Bytes()
 		}
 	}
-}
-
-// ofHead reports whether a tensor outside of layers lies with the head: it is the output matrix, which may be that of the embeddings, or a norm,
-// or computes what layers take beside their inputs.
-func ofHead(f *gguf.File, name string) bool {
-	if name == "token_embd.weight" {
-		return f.Tensor("output.weight") == nil
-	}
-	return strings.HasPrefix(name, "output") || strings.HasPrefix(name, "altup_") || strings.HasPrefix(name, "per_layer_") && name != "per_layer_token_embd.weight"
 }

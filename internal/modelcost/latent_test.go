@@ -11,6 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
 // weighing is a device that adds up the bytes of the weights it is given. Prompts' keys are made of latent vectors on it, if expands.
@@ -73,6 +74,37 @@ func TestLatent(t *testing.T) {
 			if got := p.RAM + b.Rest - kv; got != twice || twice <= once {
 				t.Errorf("%s in %s: %d bytes in RAM, the device has %d, and %d without the keys' matrices as they are", arch, typ, got, twice, once)
 			}
+		}
+	}
+}
+
+// TestFurther: what is counted for a layer that predicts a further token is what a device is given more than without it, and keys and values; an embedding table of its own
+// is no part of what a GPU may have.
+func TestFurther(t *testing.T) {
+	for _, arch := range []string{"deepseek2", "glm4moe"} {
+		f := synthtest.Further(t, synth.Spec{Arch: arch, Type: quant.Q8_0, Layers: 3, Embd: 256, FF: 256, Heads: 4, Experts: 4, Used: 2, Activation: "silu", Seed: 5}, true)
+		given := func(further bool) int64 {
+			d := &weighing{Device: ref.New(), expands: true}
+			if _, err := model.Load(t.Context(), f, d, model.Options{Batch: 8, Outputs: 1, Further: further, Cache: compute.CacheSpec{Pages: 1}}); err != nil {
+				t.Fatal(err)
+			}
+			return d.bytes
+		}
+		cost := func(further bool) Cost {
+			o := law()
+			o.Further = further
+			return of(t, f, o)
+		}
+		with, without := cost(true), cost(false)
+		y := &with.Further
+		if got, want := with.Rest-without.Rest, given(true)-given(false)+y.KV; got != want {
+			t.Errorf("%s: %d bytes more in RAM, the device has %d more", arch, got, want)
+		}
+		if got, want := with.Rest-without.Rest-y.Bytes()-y.Expanded, f.Tensor("blk.2.nextn.embed_tokens.weight").Bytes(); got != want {
+			t.Errorf("%s: %d bytes stay in RAM, the layer's embedding table has %d", arch, got, want)
+		}
+		if y.KV != without.Model.Layers[0].KV {
+			t.Errorf("%s: %d bytes of keys and values, a layer of the model's has %d", arch, y.KV, without.Model.Layers[0].KV)
 		}
 	}
 }

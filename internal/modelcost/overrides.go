@@ -10,6 +10,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 )
 
@@ -219,7 +220,7 @@ func (b *Cost) partOf(t *gguf.Tensor) (layer int, p part) {
 	switch {
 	case len(t.Shape) < 2:
 		return 0, partCommon
-	case !inLayer && ofHead(b.File, t.Name):
+	case !inLayer && model.OfHead(b.File, t.Name):
 		return len(b.Model.Layers), partHead
 	case !inLayer:
 		return 0, partTables
@@ -231,9 +232,9 @@ func (b *Cost) partOf(t *gguf.Tensor) (layer int, p part) {
 	}
 	y := &b.Model.Layers[layer]
 	switch {
-	case ofExpert(name) && ofPredictor(name): // lies where its expert does
+	case model.OfExpert(name) && model.OfPredictor(name): // lies where its expert does
 		return layer, partCommon
-	case ofExpert(name), !y.Experts && ofNeuron(name):
+	case model.OfExpert(name), !y.Experts && model.OfNeuron(name):
 		return layer, partUnits
 	case name != "fc1.weight" && name != "fc2.weight":
 		return layer, partAttention

@@ -9,6 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/convert"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -168,7 +169,7 @@ func (r *routed) header() (*gguf.File, error) {
 			if l < r.lead {
 				return strings.Contains(name, "exp") || strings.HasPrefix(name, "ffn_gate_inp")
 			}
-			return ofNeuron(name)
+			return model.OfNeuron(name)
 		})
 	}
 	f := gguf.Describe(r.name, "GGUF", r.keys(&family), h.tensors)

@@ -21,7 +21,7 @@ func used(b *modelcost.Cost, plan *Plan, infos []vulkan.Info) ([]int64, error) {
 	}
 	d := shapes{plan.join(gpus, host{}, &Options{}).(rehearsing)}
 	m, err := model.Load(context.Background(), b.File, d, model.Options{
-		Activation: b.Activation, Sparse: b.Mode, Further: b.Further > 0, Places: plan.places(), Batch: b.Step, Outputs: b.Outputs,
+		Activation: b.Activation, Sparse: b.Mode, Further: b.Further.Bytes() > 0, Places: plan.places(), Batch: b.Step, Outputs: b.Outputs,
 		Cache: b.Cache, CacheTypes: b.CacheTypes, Adapters: b.Adapters, Pinned: true, // no page of the file is given up
 	})
 	if err == nil {

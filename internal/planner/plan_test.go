@@ -3,6 +3,7 @@ package planner
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/demo"
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -208,6 +210,63 @@ func TestFurtherPlanned(t *testing.T) {
 		if name == "with a byte less" && one[0]-planned[0] < further-vectors {
 			t.Errorf("the GPU holds %d bytes with the further layer and %d without: %d more are the layer's", one[0], planned[0], further-vectors)
 		}
+	}
+}
+
+// TestFurtherBesideSlots: the layer that predicts a further token lies on the head's GPU, too, where experts follow the text and their slots leave it room. Of four layers
+// the GPU has room for all experts but one; the slots of that layer may take one expert's bytes, and what is left is more than the further layer's experts in Q8_0.
+func TestFurtherBesideSlots(t *testing.T) {
+	whole := synthtest.Further(t, synth.Spec{Arch: "glm4moe", Layers: 5, Embd: 64, FF: 32, Heads: 4, Type: quant.F32, Experts: 16, Used: 2, Activation: "silu", Seed: 3}, false)
+	var tensors []gguf.Source
+	for _, w := range whole.Tensors {
+		src := synthtest.Copied(w, w.Name)
+		if strings.HasPrefix(w.Name, "blk.4.") && strings.Contains(w.Name, "_exps.") {
+			x, data := make([]float32, w.Elems()), make([]byte, quant.Q8_0.RowBytes(w.Elems()))
+			quant.Decode(w.Type, x, w.Data)
+			quant.Encode(quant.Q8_0, data, x)
+			src.Type, src.Write = quant.Q8_0, func(to io.Writer) error {
+				_, err := to.Write(data)
+				return err
+			}
+		}
+		tensors = append(tensors, src)
+	}
+	f := synthtest.Made(t, whole.Keys, tensors)
+	eo := engine.Options{Context: 256, UBatch: 32, Drafts: 3, Further: true, NoLookup: true, HotDrafts: engine.HotNever}
+	b, err := modelcost.Of(f, modelcost.Options{Context: eo.Context, UBatch: eo.LargestStep(), Drafts: eo.DraftRows(), Further: true, Law: modelcost.UsualLaw()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := lavapipes(t, 1)
+	expert := b.Model.Layers[1].Units.Size
+	all, err := With(m, b, Options{Budgets: []int64{1 << 30}}).Solve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := new(atomic.Int64)
+	p := With(m, b, Options{Processor: Processor{Threads: 1}, Budgets: []int64{all.Plan.VRAM[0] - 1}, MoECache: &expert})
+	eo.Devices, eo.Clock = p, func() time.Duration { return time.Duration(now.Add(1)) * time.Millisecond }
+	e, err := engine.Open(t.Context(), f, eo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	y := p.plan.Layout()
+	if !y.Further() || !slices.ContainsFunc(y.Places, func(at compute.Place) bool { return at.Slots }) {
+		t.Errorf("the further layer lies on the GPU: %v; the places are %+v", y.Further(), y.Places)
+	}
+	if use := p.Usage()[0]; use.Used != use.Planned || use.Planned > use.Budget {
+		t.Errorf("%d bytes are planned and %d in use, of a budget of %d", use.Planned, use.Used, use.Budget)
+	}
+	got, guesses := guessing(t, e, []int32{5, 6, 7, 8, 9}, 60)
+	eo.Devices = CPU(Processor{Threads: 1})
+	alone, err := engine.Open(t.Context(), f, eo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer alone.Close()
+	if want, _ := guessing(t, alone, []int32{5, 6, 7, 8, 9}, 60); !slices.Equal(got, want) || guesses == 0 {
+		t.Errorf("%v and %d guesses, want %v and some", got, guesses, want)
 	}
 }
 

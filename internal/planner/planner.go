@@ -248,31 +248,57 @@ func (p *Planner) place() (plan *Plan, used []int, err error) {
 	} else if pays {
 		s, follow = f, true
 	}
-	m := p.machine
-	plan, used = onto(s.Plan.Places(), s.Plan.VRAM, s.Streams, ahead(p.o.ReadAhead, &s.Plan))
-	if m.Predictable() {
-		plan.Rate, plan.Priced = 1/s.Plan.Seconds, s.Plan.Layers
-	}
-	for i, j := range used {
-		plan.GPUs[i].Device, plan.GPUs[i].Budget = m.gpus[j].device, s.Machine.GPUs[j].Budget
-	}
-	for j, g := range m.gpus {
+	for j, g := range p.machine.gpus {
 		if s.Plan.VRAM[j] == 0 && !p.failed[j] && (p.o.Device != "" || p.o.Budgets != nil) && p.o.Layers == nil {
 			p.o.notice("nothing of the model is worth its place within %.0f MiB of %s", mib(s.Machine.GPUs[j].Budget), g.name)
 		}
 	}
-	if len(plan.GPUs) == 0 {
-		return nil, nil, nil
+	if plan, err = p.with(&s, follow); err != nil || len(plan.GPUs) == 0 {
+		return nil, nil, err
+	}
+	return plan, p.used, nil
+}
+
+// with returns the plan of a solution, in which experts follow the text or stay, and sets which GPUs it has a use for.
+func (p *Planner) with(s *Solution, follow bool) (plan *Plan, err error) {
+	m := p.machine
+	plan, p.used = onto(s.Plan.Places(), s.Plan.VRAM, s.Streams, ahead(p.o.ReadAhead, &s.Plan))
+	if m.Predictable() {
+		plan.Rate, plan.Priced = 1/s.Plan.Seconds, s.Plan.Layers
+	}
+	for i, j := range p.used {
+		plan.GPUs[i].Device, plan.GPUs[i].Budget = m.gpus[j].device, s.Machine.GPUs[j].Budget
 	}
 	for _, y := range s.Plan.Layers {
 		plan.Bytes += y.VRAM
 	}
-	p.used = used
-	if follow {
-		p.addSlots(plan, &s)
-		return plan, used, nil
+	if len(plan.GPUs) == 0 {
+		return plan, nil
 	}
-	return plan, used, p.addFurther(plan)
+	if follow {
+		p.addSlots(plan, s)
+	}
+	return plan, p.addFurther(plan)
+}
+
+// Further returns the number of the GPU that has the layer which predicts a further token in the plan of s, where experts follow the text or stay, and the bytes that each
+// GPU then has in use; -1 and nil: it lies in RAM, or guesses nothing.
+func (p *Planner) Further(s *Solution, follow bool) (gpu int, vram []int64, err error) {
+	if p.cost.Further.Bytes() == 0 {
+		return -1, nil, nil
+	}
+	plan, err := p.with(s, follow)
+	if err != nil {
+		return -1, nil, err
+	}
+	if layout := plan.Layout(); !layout.Further() {
+		return -1, nil, nil
+	}
+	vram = make([]int64, len(s.Plan.VRAM))
+	for i, j := range p.used {
+		vram[j] = plan.GPUs[i].Planned
+	}
+	return p.used[plan.Places[len(plan.Places)-1].Tier], vram, nil
 }
 
 // addFurther puts the layer that predicts a further token on the head's GPU, where the last layer's hidden states are, if the plan leaves room for it there and
@@ -280,7 +306,7 @@ func (p *Planner) place() (plan *Plan, used []int, err error) {
 func (p *Planner) addFurther(plan *Plan) error {
 	places, head := plan.places(), len(plan.Places)-1
 	few := p.o.Layers != nil && *p.o.Layers >= 0 && *p.o.Layers <= head
-	if p.cost.Further == 0 || few || p.o.KVInRAM || len(p.o.Tensors) > 0 || !places[head].Attention || places[head].Tier != places[head-1].Tier {
+	if p.cost.Further.Bytes() == 0 || few || p.o.KVInRAM || len(p.o.Tensors) > 0 || !places[head].Attention || places[head].Tier != places[head-1].Tier {
 		return nil
 	}
 	with := *plan
@@ -300,7 +326,7 @@ func (p *Planner) addFurther(plan *Plan) error {
 		}
 	}
 	plan.Places = with.Places
-	plan.Bytes += p.cost.Further
+	plan.Bytes += p.cost.Further.Bytes()
 	for i, n := range bytes {
 		plan.GPUs[i].Planned = n
 	}

@@ -52,8 +52,7 @@ func (p *Planner) mayFollow() bool {
 	return true
 }
 
-// addSlots gives layers whose experts lie partly on a GPU slots, so that which of them lie there follows the text. RAM then holds these experts, too, so that no
-// bytes of theirs are saved.
+// addSlots gives layers whose experts lie partly on a GPU slots, so that which of them lie there follows the text. RAM then holds these experts, too.
 func (p *Planner) addSlots(plan *Plan, s *Solution) {
 	most := int64(math.MaxInt64)
 	if p.o.MoECache != nil {
@@ -61,7 +60,7 @@ func (p *Planner) addSlots(plan *Plan, s *Solution) {
 	}
 	layers, bytes := p.slotted(plan.Places)
 	if bytes > most {
-		layers, bytes = p.within(plan, layers, most)
+		layers = p.within(plan, layers, most)
 	}
 	if len(layers) == 0 {
 		p.o.notice("no experts follow the text: there is no layer of which a GPU has some experts, but not all, within %.0f MiB", mib(most))
@@ -70,7 +69,6 @@ func (p *Planner) addSlots(plan *Plan, s *Solution) {
 	for _, l := range layers {
 		plan.Places[l].Slots = true
 	}
-	plan.Bytes -= bytes
 	for i := range plan.GPUs {
 		j := p.used[i]
 		speeds := residency.Speeds{RAM: s.Machine.Stream, GPU: s.Machine.GPUs[j].Read, Bus: busOfRAM * s.Machine.Stream}
@@ -92,9 +90,10 @@ func (p *Planner) slotted(places []compute.Place) (layers []int, bytes int64) {
 	return layers, bytes
 }
 
-// within returns those of layers whose experts take at most so many bytes together, and the bytes; the experts of the others stay on their GPU. If the first layer
+// within returns those of layers whose experts take at most so many bytes together; the experts of the others stay on their GPU. If the first layer
 // alone takes more, it keeps as many as that.
-func (p *Planner) within(plan *Plan, layers []int, most int64) (some []int, bytes int64) {
+func (p *Planner) within(plan *Plan, layers []int, most int64) (some []int) {
+	bytes := int64(0)
 	for _, l := range layers {
 		y, size := &plan.Places[l], p.cost.Model.Layers[l].Units.Size
 		if n := int((most - bytes) / size); len(some) == 0 && n > 0 && n < y.Bound {
@@ -107,5 +106,5 @@ func (p *Planner) within(plan *Plan, layers []int, most int64) (some []int, byte
 			some, bytes = append(some, l), bytes+n
 		}
 	}
-	return some, bytes
+	return some
 }

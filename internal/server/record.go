@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
-	"github.com/powerinfer-go/powerinfer/internal/sample"
 )
 
 // A Completion is a text in llama-server's own form, or a piece of one.
@@ -96,26 +95,29 @@ func (r *Record) end(end *engine.Result) *Ending {
 	}
 	g := r.request
 	return &Ending{
-		Model: r.model.Name, Settings: Settings(&g.Sampling, g.Max), HasNewLine: strings.Contains(r.Content, "\n"), StopType: kind,
+		Model: r.model.Name, Settings: r.model.Settings(g), HasNewLine: strings.Contains(r.Content, "\n"), StopType: kind,
 		Truncated: end.Stop == engine.StopContext || end.Shifts > 0, StoppingWord: end.StopText, TokensCached: r.TokensEvaluated + r.TokensPredicted,
 		Prompt: r.model.Engine.Tokenizer().Decode(g.Prompt, true),
 	}
 }
 
-// Settings returns how a text is drawn, under the names of request fields.
-func Settings(o *sample.Options, most int) map[string]any {
+// Settings returns how a text is drawn, and which guesses of its tokens are checked, under the names of request fields.
+func (m *Model) Settings(g *Generation) map[string]any {
+	o := &g.Sampling
+	most, fewest, least := m.Engine.DraftsOf(&g.Request)
 	chain := []string{}
 	for _, g := range o.Chain {
 		chain = append(chain, g.String())
 	}
 	return map[string]any{
-		"seed": o.Seed, "samplers": chain, "n_predict": most, "temperature": o.Temperature, "dynatemp_range": o.DynamicRange,
+		"seed": o.Seed, "samplers": chain, "n_predict": g.Max, "temperature": o.Temperature, "dynatemp_range": o.DynamicRange,
 		"dynatemp_exponent": o.DynamicExponent, "top_k": o.TopK, "top_p": o.TopP, "min_p": o.MinP, "min_keep": o.MinKeep, "top_n_sigma": o.TopNSigma,
 		"typical_p": o.TypicalP, "xtc_probability": o.XTCProbability, "xtc_threshold": o.XTCThreshold, "repeat_last_n": o.RepeatLastN,
 		"repeat_penalty": o.RepeatPenalty, "presence_penalty": o.PresencePenalty, "frequency_penalty": o.FrequencyPenalty,
 		"dry_multiplier": o.DRYMultiplier, "dry_base": o.DRYBase, "dry_allowed_length": o.DRYAllowedLength,
 		"dry_penalty_last_n": o.DRYLastN, "mirostat": o.Mirostat, "mirostat_tau": o.MirostatTau, "mirostat_eta": o.MirostatEta,
 		"logit_bias": biases(o.LogitBias), "adaptive_target": o.AdaptiveTarget, "adaptive_decay": o.AdaptiveDecay,
+		"speculative.n_max": most, "speculative.n_min": fewest, "speculative.p_min": least,
 	}
 }
 

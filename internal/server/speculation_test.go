@@ -29,15 +29,16 @@ func TestDraftFields(t *testing.T) {
 		fields string
 		// Of a step that checks guesses, at least and at most so many; 0: nothing is guessed.
 		fewest, most int
+		told         int // of the settings: n_min
 	}{
-		{``, 1, 8},
-		{`,"speculative.n_max":null`, 1, 8},
-		{`,"speculative.n_max":0`, 0, 0},
-		{`,"speculative.n_max":0,"speculative.n_min":3`, 0, 0},
-		{`,"speculative.n_max":1`, 1, 1},
-		{`,"speculative.n_max":3,"speculative.n_min":3`, 3, 3},
-		{`,"speculative.n_max":2,"speculative.n_min":2147483647`, 2, 2},
-		{`,"speculative.n_max":2147483647,"speculative.n_min":4`, 4, 8},
+		{``, 1, 8, 0},
+		{`,"speculative.n_max":null`, 1, 8, 0},
+		{`,"speculative.n_max":0`, 0, 0, 0},
+		{`,"speculative.n_max":0,"speculative.n_min":3`, 0, 0, 0},
+		{`,"speculative.n_max":1`, 1, 1, 0},
+		{`,"speculative.n_max":3,"speculative.n_min":3`, 3, 3, 3},
+		{`,"speculative.n_max":2,"speculative.n_min":2147483647`, 2, 2, 2},
+		{`,"speculative.n_max":2147483647,"speculative.n_min":4`, 4, 8, 4},
 	} {
 		meter := metrics.New(false)
 		l := start(t, func(o *choices) { o.engine, o.Meter, o.model.Meter = guessing, meter, meter })
@@ -45,6 +46,10 @@ func TestDraftFields(t *testing.T) {
 		doc := l.good("/completion", prompt+c.fields+"}")
 		if doc["content"] != want {
 			t.Errorf("%s: the text is %q, without guesses %q", c.fields, doc["content"], want)
+		}
+		settings := doc["generation_settings"].(map[string]any)
+		if settings["speculative.n_max"] != float64(c.most) || settings["speculative.n_min"] != float64(c.told) {
+			t.Errorf("%s: the settings have n_max %v and n_min %v, want %d and %d", c.fields, settings["speculative.n_max"], settings["speculative.n_min"], c.most, c.told)
 		}
 		timings := doc["timings"].(map[string]any)
 		guessed, _ := timings["draft_n"].(float64)
@@ -64,9 +69,12 @@ func TestDraftChance(t *testing.T) {
 		}
 	})
 	guessed := map[string]float64{}
-	for _, least := range []string{"1", "null", "0"} {
+	for least, told := range map[string]float64{"1": 1, "null": 0.3, "0": 0} {
 		doc := l.good("/completion", `{"prompt":"Once upon a time","n_predict":200,"ignore_eos":true,"speculative.p_min":`+least+`}`)
 		guessed[least], _ = doc["timings"].(map[string]any)["draft_hot_n"].(float64)
+		if got := doc["generation_settings"].(map[string]any)["speculative.p_min"].(float64); float32(got) != float32(told) {
+			t.Errorf("%s: the settings have p_min %v, want %v", least, got, told)
+		}
 	}
 	if guessed["1"] > 0 || guessed["0"] == 0 {
 		t.Errorf("guesses by the probability from which on they are checked: %v", guessed)

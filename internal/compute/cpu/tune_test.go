@@ -205,6 +205,27 @@ func TestTunePieces(t *testing.T) {
 	}
 }
 
+// TestDisplace: as many bytes are read as are asked for, of as many rows, with few threads and where one measurement takes a turn through all memory.
+func TestDisplace(t *testing.T) {
+	const cols, bytes = 4096, 64 << 20
+	for _, threads := range []int{1, 20} {
+		d, err := New(Options{Threads: threads})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rowBytes := kernel.RowBytes(quant.Q4_0, cols)
+		rows := bytes / rowBytes
+		var u tuner
+		u.add(&compute.Matrix{Type: quant.Q4_0, Rows: rows, Cols: cols, Mem: &matrix{rowBytes: rowBytes, packed: true, layout: neurons, k: d.k, data: make([]byte, rows*rowBytes)}})
+		s := u.shapes[0]
+		d.displace(s, bytes/tuneCaches)
+		d.Close()
+		if read := (s.turn*rows + s.row) / tuneStride * rowBytes; read < bytes/tuneCaches-tuneStride*rowBytes || read > bytes/tuneCaches+bytes/tuneStride {
+			t.Errorf("%d threads: %d bytes read, want %d", threads, read, bytes/tuneCaches)
+		}
+	}
+}
+
 // TestKernelsNameASet opens the device with an instruction set's name for its kernels.
 func TestKernelsNameASet(t *testing.T) {
 	names := kernel.Names()

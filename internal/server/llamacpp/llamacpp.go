@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"unicode/utf8"
 
+	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
@@ -64,9 +65,10 @@ func props(w http.ResponseWriter, _ *http.Request, m *server.Model) error {
 	if m.Template != nil {
 		template = m.Template.Source()
 	}
+	usual := server.Generation{Request: engine.Request{Max: m.Predict}, Sampling: m.Sampling}
 	server.WriteJSON(w, map[string]any{
 		"default_generation_settings": map[string]any{
-			"id": 0, "n_ctx": m.Engine.Context(), "is_processing": false, "params": server.Settings(&m.Sampling, m.Predict),
+			"id": 0, "n_ctx": m.Engine.Context(), "is_processing": false, "params": m.Settings(&usual),
 		},
 		"total_slots": m.Slots, "model_alias": m.Name, "model_path": m.Path, "chat_template": template,
 		"bos_token": tok.Text(tok.BOS()), "eos_token": tok.Text(tok.EOS()),

@@ -39,7 +39,7 @@ func slotState(id int, s *server.Slot, m *server.Model) map[string]any {
 			left = max(0, g.Max-decoded)
 		}
 	}
-	doc["params"] = server.Settings(&g.Sampling, g.Max)
+	doc["params"] = m.Settings(g)
 	doc["n_prompt_tokens"] = len(g.Prompt)
 	doc["next_token"] = []map[string]any{{"has_next_token": s.Busy, "n_remain": left, "n_decoded": decoded}}
 	if !s.Busy {
