@@ -450,7 +450,7 @@ func TestNotFinite(t *testing.T) {
 	defer e.Close()
 	tokens := e.Tokenizer().Encode(strings.Repeat("Once upon a time there was a king. ", 8), true, true)
 	p := Perplexity{Tokens: tokens, Context: 16, Chunks: -1, BOS: -1}
-	if est, err := p.Run(t.Context(), e); err == nil || !strings.Contains(err.Error(), "damaged.gguf: the model's logits are not finite") {
+	if est, err := p.Run(t.Context(), e); err == nil || !strings.Contains(err.Error(), "damaged.gguf: the model's outputs are not finite") {
 		t.Errorf("a perplexity of %g, %v", est.PPL, err)
 	}
 	good := openDemo(t, "")

@@ -11,7 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
@@ -78,6 +80,27 @@ func TestEmbeddings(t *testing.T) {
 	}
 	if doc, status := l.ask("/rerank", `{"query":"a","documents":["b"]}`); status != http.StatusNotImplemented || at(t, doc, "error", "type") != "not_supported_error" {
 		t.Errorf("reranking: %d %v", status, doc)
+	}
+}
+
+// TestEmbeddingsNotFinite: a damaged model's vectors are no numbers, which JSON cannot say; the answer says what is wrong.
+func TestEmbeddingsNotFinite(t *testing.T) {
+	f, err := gguf.Parse("damaged.gguf", slices.Clone(demo.Model()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	norm := f.Tensor("output_norm.weight").Data
+	for i := 0; i < len(norm); i += 4 {
+		copy(norm[i:], []byte{0, 0, 0xc0, 0x7f})
+	}
+	l := start(t, func(o *choices) { o.file, o.model.Pooling = f, engine.PoolMean })
+	for path, body := range map[string]string{
+		"/v1/embeddings": `{"input":"A"}`, "/embedding": `{"content":"A"}`, "/api/embed": `{"input":"A"}`, "/api/embeddings": `{"prompt":"A"}`,
+	} {
+		doc, status := l.ask(path, body)
+		if text := fmt.Sprint(doc["error"]); status != http.StatusInternalServerError || !strings.Contains(text, "not finite") {
+			t.Errorf("%s: status %d: %v", path, status, doc)
+		}
 	}
 }
 

@@ -3,7 +3,6 @@ package llamacpp
 import (
 	"cmp"
 	"encoding/json"
-	"math"
 	"net/http"
 	"slices"
 
@@ -77,9 +76,6 @@ func rerank(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.
 	results := make([]ranked, len(documents))
 	for i := range results {
 		results[i] = ranked{index: i, score: scores[i][0][0]}
-		if math.IsNaN(float64(results[i].score)) {
-			return m.Engine.ErrNotFinite()
-		}
 		if texts {
 			results[i].text = &documents[i].Text
 		}
