@@ -206,9 +206,10 @@ func (l *Library) expire(e *entry) {
 	l.mu.Lock()
 	due := e.uses == 0 && !e.leaving && e.state == server.Loaded && e.expires != nil && time.Since(e.last) >= e.keep
 	e.leaving = e.leaving || due
+	why := "nobody asked for " + e.keep.String()
 	l.mu.Unlock()
 	if due {
-		l.free(e, "nobody asked for "+e.keep.String())
+		l.free(e, why)
 	}
 }
 
