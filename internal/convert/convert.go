@@ -96,7 +96,7 @@ func openModel(dir, predictors string, o *Options) (*model, error) {
 		{Key: "general.type", Value: "model"},
 		{Key: "general.name", Value: o.name(dir, c)},
 		{Key: "general.file_type", Value: fileType(c, o)},
-		{Key: "general.quantization_version", Value: uint32(2)},
+		{Key: "general.quantization_version", Value: uint32(quantizationVersion)},
 	}, sizes...)}
 	if m.source, err = checkpoint.Open(dir); err != nil {
 		return nil, err

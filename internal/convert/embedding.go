@@ -3,7 +3,6 @@ package convert
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -252,7 +251,7 @@ func (c *config) ranksAnswers(dir string) bool {
 			return true
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "README.md"))
+	text, err := checkpoint.ReadFile(filepath.Join(dir, "README.md"))
 	return err == nil && strings.Contains(strings.ToLower(string(text)), "# qwen3-reranker")
 }
 

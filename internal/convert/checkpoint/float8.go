@@ -20,8 +20,7 @@ func (c *Checkpoint) Dequantise(block []int) error {
 	if len(block) != 0 && (len(block) != 2 || block[0] < 1 || block[1] < 1) {
 		return fmt.Errorf("%s: blocks of weights of %v are not supported; of rows and columns are", c.Path, block)
 	}
-	found := false
-	var scales []string
+	scales := map[string]bool{}
 	for name, t := range c.Tensors {
 		if t.DType != "F8_E4M3" && t.DType != "F8_E5M2" {
 			continue
@@ -36,12 +35,12 @@ func (c *Checkpoint) Dequantise(block []int) error {
 				return err
 			}
 			c.Tensors[name] = &Tensor{Name: name, DType: "F32", Shape: t.Shape, Bytes: 4 * t.Bytes, file: &shard{path: t.Path(), r: r}}
-			scales, found = append(scales, s.Name), true
+			scales[s.Name] = true
 			break
 		}
 	}
 	for name := range c.Tensors {
-		if slices.Contains(scales, name) || found && slices.ContainsFunc(beside8, func(end string) bool { return strings.HasSuffix(name, end) }) {
+		if scales[name] || len(scales) > 0 && slices.ContainsFunc(beside8, func(end string) bool { return strings.HasSuffix(name, end) }) {
 			delete(c.Tensors, name)
 		}
 	}
