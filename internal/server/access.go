@@ -74,7 +74,7 @@ func (s *Server) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method != http.MethodOptions {
 		return true
 	}
-	h.Set("Access-Control-Allow-Methods", "GET, POST")
+	h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
 	headers := r.Header.Get("Access-Control-Request-Headers")
 	if headers == "" {
 		headers = "Authorization, Content-Type, X-Api-Key"

@@ -1,7 +1,10 @@
 package server_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -51,6 +54,38 @@ func TestCompletion(t *testing.T) {
 		t.Errorf("with a stop text: %v", doc)
 	}
 }
+
+// TestTooManyTexts: more texts than slots and queue take together can never be granted, so that a client must not try again.
+func TestTooManyTexts(t *testing.T) {
+	l := start(t, func(o *choices) { o.model.Slots, o.model.Queue = 2, 1 })
+	for _, path := range []string{"/completion", "/v1/completions"} {
+		for _, body := range []string{`{"prompt":["A","B"],"n":2,"n_predict":1}`, `{"prompt":["A","B","C","D"],"n_predict":1}`} {
+			doc, status := l.ask(path, body)
+			if message, _ := at(t, doc, "error", "message").(string); status != http.StatusBadRequest || !strings.Contains(message, "4 texts") {
+				t.Errorf("%s %s: status %d: %v", path, body, status, doc)
+			}
+		}
+	}
+}
+
+// TestManyProbabilities: an answer in one piece holds only so many, while a stream sends each and forgets it.
+func TestManyProbabilities(t *testing.T) {
+	l := start(t, func(o *choices) { o.context = 4096 })
+	vocabulary := l.m.Engine.Config().Vocab
+	body := fmt.Sprintf(`{"prompt":"A","ignore_eos":true,"n_probs":%d,"n_predict":%d`, vocabulary, mostProbabilities/vocabulary+1)
+	doc, status := l.ask("/completion", body+"}")
+	if message, _ := at(t, doc, "error", "message").(string); status != http.StatusBadRequest || !strings.Contains(message, "n_probs") {
+		t.Errorf("in one piece: status %d: %.300v", status, doc)
+	}
+	res := l.request(t.Context(), "POST", "/completion", body+`,"stream":true}`)
+	defer res.Body.Close()
+	if text, err := io.ReadAll(res.Body); err != nil || res.StatusCode != http.StatusOK || !bytes.Contains(text, []byte(`"stop_type":"limit"`)) {
+		t.Errorf("as a stream: status %d, %d bytes: %v", res.StatusCode, len(text), err)
+	}
+}
+
+// mostProbabilities is the bound that TestManyProbabilities expects.
+const mostProbabilities = 1 << 20
 
 func TestConstraints(t *testing.T) {
 	l := start(t, nil)

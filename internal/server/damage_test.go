@@ -271,3 +271,19 @@ func TestSlowBodies(t *testing.T) {
 		t.Errorf("a slow body is answered by %q: %v", line, err)
 	}
 }
+
+// TestBrokenBodies: a body whose chunks are none is the client's fault, which sending it again does not mend.
+func TestBrokenBodies(t *testing.T) {
+	l := start(t, nil)
+	c, err := net.Dial("tcp", strings.TrimPrefix(l.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	io.WriteString(c, "POST /completion HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nno length\r\n")
+	c.SetReadDeadline(time.Now().Add(time.Minute))
+	line, err := bufio.NewReader(c).ReadString('\n')
+	if !strings.Contains(line, "400") {
+		t.Errorf("a body of broken chunks is answered by %q: %v", line, err)
+	}
+}

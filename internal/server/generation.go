@@ -61,6 +61,9 @@ func (m *Model) enter(n int) error {
 
 // Generate queues texts and returns what happens to them until all have ended. Leaving the loop, or the end of ctx, ends them.
 func (m *Model) Generate(ctx context.Context, texts []Generation) (iter.Seq[Event], error) {
+	if most := m.Slots + m.Queue; len(texts) > most {
+		return nil, Invalid("the request asks for %d texts, and the server takes %d at a time; send fewer prompts, or a smaller n", len(texts), most)
+	}
 	for i := range texts {
 		if n := len(texts[i].Prompt); n == 0 {
 			return nil, Invalid("the prompt is empty")

@@ -21,9 +21,6 @@ func (m *Model) ReadPrompts(f *Fields) [][]int32 {
 		return nil
 	}
 	all, err := m.promptsOf(raw)
-	if most := m.Slots + m.Queue; err == nil && len(all) > most {
-		err = Invalid("the field prompt has %d prompts; a request may have %d", len(all), most)
-	}
 	if err != nil {
 		f.Fail(err)
 	}

@@ -17,12 +17,16 @@ import (
 // Kwargs are variables of a chat template.
 type Kwargs = map[string]json.RawMessage
 
-// Bounds of the texts that end a generation.
+// Bounds of what a request lists, each of which every token pays for.
 const (
-	maxStops = 64
-	maxStop  = 4096    // bytes
-	maxLimit = 1 << 40 // ms
+	maxStops    = 64   // texts that end a generation
+	maxStop     = 4096 // bytes of one
+	maxBreakers = 1024 // texts that end a repetition, each as long as one of those at most
+	maxStages   = 64   // samplers
 )
+
+// maxLimit bounds the time of a generation, in ms.
+const maxLimit = 1 << 40
 
 // ReadGeneration reads the fields that all ways to ask for a text share.
 func (m *Model) ReadGeneration(f *Fields) Generation {
@@ -137,11 +141,13 @@ func ReadStops(f *Fields, name string) []string {
 		f.Fail(Invalid("the field %s is not a text or a list of texts", name))
 	}
 	stops = slices.DeleteFunc(stops, func(s string) bool { return s == "" })
-	if len(stops) > maxStops || slices.ContainsFunc(stops, func(s string) bool { return len(s) > maxStop }) {
+	if len(stops) > maxStops || slices.ContainsFunc(stops, longText) {
 		f.Fail(Invalid("the field %s has more than %d texts, or one longer than %d bytes", name, maxStops, maxStop))
 	}
 	return stops
 }
+
+func longText(s string) bool { return len(s) > maxStop }
 
 // readSampling reads the fields that choose how tokens are drawn.
 func (m *Model) readSampling(f *Fields, o *sample.Options) {
@@ -191,6 +197,10 @@ func (m *Model) readSampling(f *Fields, o *sample.Options) {
 	m.readBias(f, o)
 	texts := sample.DefaultBreakers()
 	f.Read("dry_sequence_breakers", &texts)
+	if len(texts) > maxBreakers || slices.ContainsFunc(texts, longText) {
+		f.Fail(Invalid("the field dry_sequence_breakers has more than %d texts, or one longer than %d bytes", maxBreakers, maxStop))
+		return
+	}
 	if o.DRYMultiplier != 0 {
 		o.DRYBreakers = sample.NewBreakers(texts, m.Engine.Config().Vocab, m.Piece)
 	}
@@ -215,6 +225,9 @@ func (m *Model) readChain(f *Fields, o *sample.Options) {
 	default:
 		err = Invalid("it is neither a list of names nor letters")
 	}
+	if err == nil && len(o.Chain) > maxStages {
+		err = Invalid("it has more than %d samplers", maxStages)
+	}
 	if err != nil {
 		f.Fail(Invalid("the field samplers cannot be read: %s", err))
 	}
@@ -236,16 +249,20 @@ func (m *Model) readBias(f *Fields, o *sample.Options) {
 	switch {
 	case json.Unmarshal(raw, &object) == nil:
 		for token, value := range object {
-			m.addBias(f, biases, token, value)
+			addBias(f, biases, m.tokensOf(token), value)
 		}
 	case json.Unmarshal(raw, &pairs) == nil && !slices.ContainsFunc(pairs, func(p []json.RawMessage) bool { return len(p) != 2 }):
 		for _, p := range pairs {
 			var token any
 			switch json.Unmarshal(p[0], &token); t := token.(type) {
 			case string:
-				m.addBias(f, biases, t, p[1])
+				addBias(f, biases, m.tokensOf(t), p[1])
 			case float64:
-				m.addBias(f, biases, string(p[0]), p[1])
+				if t != math.Trunc(t) || t < 0 || t > math.MaxInt32 {
+					f.Fail(Invalid("the field logit_bias has the token %s, which is no number of a token", p[0]))
+					continue
+				}
+				addBias(f, biases, []int32{int32(t)}, p[1])
 			default:
 				f.Fail(Invalid("the field logit_bias has a token that is neither a number nor a text"))
 			}
@@ -255,18 +272,21 @@ func (m *Model) readBias(f *Fields, o *sample.Options) {
 	}
 }
 
-func (m *Model) addBias(f *Fields, biases map[int32]float32, token string, value json.RawMessage) {
+// tokensOf returns the token that text is the number of, or else the tokens of the text.
+func (m *Model) tokensOf(text string) []int32 {
+	if id, err := strconv.ParseInt(text, 10, 32); err == nil {
+		return []int32{int32(id)}
+	}
+	return m.Engine.Tokenizer().Encode(text, false, true)
+}
+
+// addBias adds the bias value to each of ids.
+func addBias(f *Fields, biases map[int32]float32, ids []int32, value json.RawMessage) {
 	var bias float32
 	if string(value) == "false" {
 		bias = float32(math.Inf(-1))
 	} else if string(value) == "null" || json.Unmarshal(value, &bias) != nil {
 		f.Fail(Invalid("the field logit_bias has a bias that is neither a number nor false"))
-	}
-	ids := []int32{0}
-	if id, err := strconv.ParseInt(token, 10, 32); err == nil {
-		ids[0] = int32(id)
-	} else {
-		ids = m.Engine.Tokenizer().Encode(token, false, true)
 	}
 	for _, id := range ids {
 		biases[id] += bias

@@ -6,10 +6,12 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"time"
 )
 
@@ -79,8 +81,10 @@ func (s *Server) readAll(w http.ResponseWriter, r *http.Request) ([]byte, error)
 	switch {
 	case errors.As(err, &large):
 		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Type: "invalid_request_error", Message: "the body is larger than 32 MiB"}
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, &Error{Status: http.StatusRequestTimeout, Type: "invalid_request_error", Message: fmt.Sprintf("the body did not come within %v", s.o.Timeout)}
 	case err != nil:
-		return nil, &Error{Status: http.StatusRequestTimeout, Type: "invalid_request_error", Message: "the body could not be read"}
+		return nil, Invalid("the body could not be read: %s", err)
 	}
 	control.SetReadDeadline(time.Time{}) // else the request would end with it
 	return body, nil

@@ -258,6 +258,12 @@ func TestKeysAndOrigins(t *testing.T) {
 	}
 	res := l.request(t.Context(), "OPTIONS", "/v1/chat/completions", "", "Origin", "https://page.example", "Access-Control-Request-Headers", "authorization")
 	res.Body.Close()
+	methods := res.Header.Get("Access-Control-Allow-Methods")
+	for _, route := range l.s.Routes() {
+		if method, _, ok := strings.Cut(route, " "); ok && !strings.Contains(methods, method) {
+			t.Errorf("a preflight allows %s, and there is %s", methods, route)
+		}
+	}
 	if res.StatusCode != http.StatusNoContent || res.Header.Get("Access-Control-Allow-Headers") != "authorization" {
 		t.Errorf("a preflight: status %d, headers %v", res.StatusCode, res.Header)
 	}

@@ -138,13 +138,15 @@ func readKeep(f *server.Fields) *time.Duration {
 		if seconds >= 0 && seconds < longest.Seconds() {
 			keep = time.Duration(seconds * float64(time.Second))
 		}
-	case json.Unmarshal(raw, &text) == nil:
-		var err error
-		if keep, err = time.ParseDuration(text); err != nil {
-			f.Fail(server.Invalid(`the field keep_alive is neither a number of seconds nor a time such as "5m"`))
-		}
 	default:
-		f.Fail(server.Invalid(`the field keep_alive is neither a number of seconds nor a time such as "5m"`))
+		err := json.Unmarshal(raw, &text)
+		if err == nil {
+			keep, err = time.ParseDuration(text)
+		}
+		if err != nil {
+			f.Fail(server.Invalid(`the field keep_alive is neither a number of seconds nor a time such as "5m"`))
+			return nil
+		}
 	}
 	return &keep
 }
