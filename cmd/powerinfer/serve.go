@@ -98,6 +98,7 @@ func serve(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
+	defer l.Close() // removes a socket's file, where nothing is served after all
 	if ip := net.ParseIP(c.String("host")); len(o.Keys) == 0 && o.KeyFile == "" && socketPath(c) == "" && c.String("host") != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		o.Log.Warn("everyone who reaches this address may ask: --api-key or --api-key-file asks for a key")
 	}

@@ -3,10 +3,9 @@ package server
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"maps"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
@@ -22,7 +21,6 @@ const (
 	maxStops    = 64   // texts that end a generation
 	maxStop     = 4096 // bytes of one
 	maxBreakers = 1024 // texts that end a repetition, each as long as one of those at most
-	maxStages   = 64   // samplers
 )
 
 // maxLimit bounds the time of a generation, in ms.
@@ -46,9 +44,7 @@ func (m *Model) ReadGeneration(f *Fields) Generation {
 	m.readSampling(f, &g.Sampling)
 	if f.Read("ignore_eos", &g.IgnoreEOG); g.IgnoreEOG {
 		biases := map[int32]float32{}
-		for id, b := range g.Sampling.LogitBias {
-			biases[id] = b
-		}
+		maps.Copy(biases, g.Sampling.LogitBias)
 		for _, id := range m.ends {
 			biases[id] = float32(math.Inf(-1))
 		}
@@ -193,7 +189,7 @@ func (m *Model) readSampling(f *Fields, o *sample.Options) {
 			o.Seed = sample.RandomSeed
 		}
 	}
-	m.readChain(f, o)
+	readChain(f, o)
 	m.readBias(f, o)
 	texts := sample.DefaultBreakers()
 	f.Read("dry_sequence_breakers", &texts)
@@ -206,91 +202,32 @@ func (m *Model) readSampling(f *Fields, o *sample.Options) {
 	}
 }
 
-// readChain reads the samplers: a list of names, or letters.
-func (m *Model) readChain(f *Fields, o *sample.Options) {
+// readChain reads the samplers.
+func readChain(f *Fields, o *sample.Options) {
 	raw := f.Raw("samplers")
 	if raw == nil {
 		return
 	}
-	var letters string
-	var names []string
-	var err error
-	switch {
-	case json.Unmarshal(raw, &letters) == nil:
-		o.Chain, err = sample.ParseLetters(letters)
-	case json.Unmarshal(raw, &names) == nil && len(names) == 0:
-		o.Chain = []sample.Stage{}
-	case len(names) > 0 && !hasNull(raw):
-		o.Chain, err = sample.ParseChain(strings.Join(names, ";"))
-	default:
-		err = Invalid("it is neither a list of names nor letters")
-	}
-	if err == nil && len(o.Chain) > maxStages {
-		err = Invalid("it has more than %d samplers", maxStages)
-	}
+	chain, err := sample.ReadChain(raw)
 	if err != nil {
 		f.Fail(Invalid("the field samplers cannot be read: %s", err))
 	}
+	o.Chain = chain
 }
 
-// readBias reads logit_bias: an object from tokens to biases, or a list of pairs. A token is a number, or a text for all its tokens; false bans.
+// readBias adds the field logit_bias to the biases that the server was started with.
 func (m *Model) readBias(f *Fields, o *sample.Options) {
 	raw := f.Raw("logit_bias")
 	if raw == nil {
 		return
 	}
 	biases := map[int32]float32{}
-	for id, b := range o.LogitBias {
-		biases[id] = b
+	maps.Copy(biases, o.LogitBias)
+	err := sample.AddBiases(biases, raw, func(text string) []int32 { return m.Engine.Tokenizer().Encode(text, false, true) })
+	if err != nil {
+		f.Fail(Invalid("the field logit_bias cannot be read: %s", err))
 	}
 	o.LogitBias = biases
-	var object map[string]json.RawMessage
-	var pairs [][]json.RawMessage
-	switch {
-	case json.Unmarshal(raw, &object) == nil:
-		for token, value := range object {
-			addBias(f, biases, m.tokensOf(token), value)
-		}
-	case json.Unmarshal(raw, &pairs) == nil && !slices.ContainsFunc(pairs, func(p []json.RawMessage) bool { return len(p) != 2 }):
-		for _, p := range pairs {
-			var token any
-			switch json.Unmarshal(p[0], &token); t := token.(type) {
-			case string:
-				addBias(f, biases, m.tokensOf(t), p[1])
-			case float64:
-				if t != math.Trunc(t) || t < 0 || t > math.MaxInt32 {
-					f.Fail(Invalid("the field logit_bias has the token %s, which is no number of a token", p[0]))
-					continue
-				}
-				addBias(f, biases, []int32{int32(t)}, p[1])
-			default:
-				f.Fail(Invalid("the field logit_bias has a token that is neither a number nor a text"))
-			}
-		}
-	default:
-		f.Fail(Invalid("the field logit_bias is neither an object nor a list of pairs"))
-	}
-}
-
-// tokensOf returns the token that text is the number of, or else the tokens of the text.
-func (m *Model) tokensOf(text string) []int32 {
-	if id, err := strconv.ParseInt(text, 10, 32); err == nil {
-		return []int32{int32(id)}
-	}
-	return m.Engine.Tokenizer().Encode(text, false, true)
-}
-
-// addBias adds the bias value to each of ids.
-func addBias(f *Fields, biases map[int32]float32, ids []int32, value json.RawMessage) {
-	var bias float32
-	if string(value) == "false" {
-		bias = float32(math.Inf(-1))
-	} else if string(value) == "null" || json.Unmarshal(value, &bias) != nil {
-		f.Fail(Invalid("the field logit_bias has a bias that is neither a number nor false"))
-	}
-	for _, id := range ids {
-		biases[id] += bias
-	}
 }
 
 // ReadConstraint reads the fields grammar and json_schema.
