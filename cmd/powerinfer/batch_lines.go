@@ -191,8 +191,8 @@ func readPrompts(name, text string) (all []batchPrompt, err error) {
 	return all, nil
 }
 
-// shard returns the prompts of a shard I/N: those that several machines must not answer twice differ in I. An id that the line
-// number stands for is that of the whole file.
+// shard returns the prompts of a shard I/N: those that several machines must not answer twice differ in I. An id that
+// the line number stands for is that of the whole file.
 func shard(all []batchPrompt, name string) ([]batchPrompt, error) {
 	first, of, _ := strings.Cut(name, "/")
 	i, errI := strconv.Atoi(first)
@@ -228,8 +228,8 @@ type answers struct {
 	done map[string]bool // ids that were answered before
 }
 
-// openAnswers opens the file called name, behind whose last whole line answers are written; without a name they go to standard output. What
-// an interrupted run left of a line is cut off.
+// openAnswers opens the file called name, behind whose last whole line answers are written; without a name they go to
+// standard output. What an interrupted run left of a line is cut off.
 func openAnswers(name string) (*answers, error) {
 	if name == "" || name == "-" {
 		return &answers{out: os.Stdout}, nil

@@ -35,7 +35,8 @@ func TestBatchPrompts(t *testing.T) {
 	}
 }
 
-// TestBatchFields: every field of powerinfer.Sampling is set by a field of a line, and a line's grammar takes the place of the flags' schema.
+// TestBatchFields: every field of powerinfer.Sampling is set by a field of a line, and a line's grammar takes the place
+// of the flags' schema.
 func TestBatchFields(t *testing.T) {
 	line := `{"prompt":"a","n_predict":0,"seed":7,"temperature":0.1,"dynatemp_range":0.2,"dynatemp_exponent":0.3,"top_k":1,"top_p":0.4,"min_p":0.15,
 		"top_n_sigma":0.6,"typical_p":0.7,"xtc_probability":0.8,"xtc_threshold":0.2,"repeat_last_n":-1,"repeat_penalty":1.1,"presence_penalty":1.2,
@@ -127,7 +128,8 @@ func TestBatchNull(t *testing.T) {
 	}
 }
 
-// TestBatchResumes: what an interrupted batch left of a line is cut off, whole lines stay, and what is no batch's is left alone.
+// TestBatchResumes: what an interrupted batch left of a line is cut off, whole lines stay, and what is no batch's is
+// left alone.
 func TestBatchResumes(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "out.jsonl")
 	whole := "{\"id\":\"a\",\"text\":\"x\"}\n{\"id\":2,\"error\":\"y\"}\n"

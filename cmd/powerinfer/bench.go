@@ -99,7 +99,8 @@ type benchModel struct {
 	options powerinfer.Options
 }
 
-// openBench opens the model with so many threads, for a number of sequences that take so many tokens of context together.
+// openBench opens the model with so many threads, for a number of sequences that take so many tokens of context
+// together.
 func openBench(ctx context.Context, c *cli.Command, trace *powerinfer.Trace, threads, tokens, sequences int) (*benchModel, error) {
 	b := &benchModel{}
 	var err error

@@ -251,7 +251,8 @@ func openOptions(c *cli.Command) (powerinfer.Options, error) {
 	return o, gpuOptions(c, &o)
 }
 
-// open opens the model that -m names, or the embedded one, with a progress bar. adjust, if it is not nil, changes what the flags say.
+// open opens the model that -m names, or the embedded one, with a progress bar. adjust, if it is not nil, changes what
+// the flags say.
 func open(ctx context.Context, c *cli.Command, adjust func(*powerinfer.Options)) (*powerinfer.Model, error) {
 	o, err := openOptions(c)
 	if err != nil {
@@ -362,7 +363,8 @@ func unescape(c *cli.Command) string {
 	return withoutEscapes(p)
 }
 
-// withoutEscapes turns \n, \r, \t, \", \', \\ and \xHH into the characters they stand for, as llama.cpp does. What is no escape stays.
+// withoutEscapes turns \n, \r, \t, \", \', \\ and \xHH into the characters they stand for, as llama.cpp does. What is
+// no escape stays.
 func withoutEscapes(p string) string {
 	const from, to = `nrt"'\`, "\n\r\t\"'\\"
 	var b strings.Builder

@@ -175,7 +175,8 @@ func wholeText(m *powerinfer.Model, tokens []int32) string {
 	return text
 }
 
-// generate continues prompt and prints the text as it comes, until it cannot be printed. It returns the tokens that came, too.
+// generate continues prompt and prints the text as it comes, until it cannot be printed. It returns the tokens that
+// came, too.
 func generate(ctx context.Context, m *powerinfer.Model, prompt []int32, g powerinfer.Generation, t *text) (_ powerinfer.Result, tokens []int32, _ error) {
 	defer t.bar.finish()
 	s, err := m.Start(ctx, prompt, g)
@@ -213,7 +214,8 @@ func (t *text) begin() {
 	}
 }
 
-// push prints what a token adds to the text. It flushes, for the text is read as it comes, and reports whether that went well.
+// push prints what a token adds to the text. It flushes, for the text is read as it comes, and reports whether that
+// went well.
 func (t *text) push(more string) bool {
 	t.begin()
 	t.out.WriteString(more)

@@ -10,7 +10,8 @@ import (
 	"github.com/powerinfer-go/powerinfer"
 )
 
-// Names of --spec-type. Those of llama.cpp's ways of guessing from the text mean ours: what is guessed changes speed only.
+// Names of --spec-type. Those of llama.cpp's ways of guessing from the text mean ours: what is guessed changes speed
+// only.
 const (
 	specAuto  = "auto" // ours, as draft-hot
 	specNone  = "none"
@@ -34,7 +35,8 @@ func speculationFlags() []cli.Flag {
 	}
 }
 
-// readDrafts returns what speculationFlags say as powerinfer.Options.Drafts has it. Commands without them guess nothing.
+// readDrafts returns what speculationFlags say as powerinfer.Options.Drafts has it. Commands without them guess
+// nothing.
 func readDrafts(c *cli.Command) (int, error) {
 	if c.String("spec-type") == "" && !c.IsSet("spec-type") {
 		return -1, nil

@@ -22,7 +22,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/sweep"
 )
 
-// usualSweepWindows is how much text a sweep reads in each setting unless --chunks says otherwise: from 40 documents limits of 19 of 20 are narrow.
+// usualSweepWindows is how much text a sweep reads in each setting unless --chunks says otherwise: from 40 documents
+// limits of 19 of 20 are narrow.
 const usualSweepWindows = 40
 
 func sweepCommand() *cli.Command {

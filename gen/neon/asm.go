@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// Go's assembler lacks many vector instructions of ARMv8, among them all dot products. So that there is one way to write them, every vector
-// instruction is emitted as its word, with the text of a disassembler behind it; TestWords in package kernel holds the two together by binutils.
+// Go's assembler lacks many vector instructions of ARMv8, among them all dot products. So that there is one way to
+// write them, every vector instruction is emitted as its word, with the text of a disassembler behind it; TestWords in
+// package kernel holds the two together by binutils.
 
 // vec is the number of a vector register, reg that of a general one.
 type (

@@ -120,8 +120,8 @@ func (f *file) attention() {
 	f.listTiles()
 }
 
-// scores emits the products of T queries with keys, K keys at a time. Every score is eight sums over every eighth element, added by a tree, whatever T
-// and K.
+// scores emits the products of T queries with keys, K keys at a time. Every score is eight sums over every eighth
+// element, added by a tree, whatever T and K.
 func (f *file) scores(e element, T, K int) {
 	f.function(suffixed("scores", T, e), "func(s, q *float32, k, ahead *byte, keys, headDim int)",
 		fmt.Sprintf("computes s[t][j] = q[t]·k[j] for %d queries; keys are rounded up to a multiple of 8. Scalar twin: scores.", T))

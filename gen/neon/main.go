@@ -1,6 +1,7 @@
 // Command neon writes the kernels for ARMv8: internal/compute/cpu/kernel/matmul_arm64.s and its kin with their stubs.
 //
-// Layouts are those of package layout, as on amd64; only panels have their own. Each kernel names its scalar twin, which defines its bits.
+// Layouts are those of package layout, as on amd64; only panels have their own. Each kernel names its scalar twin,
+// which defines its bits.
 package main
 
 import (

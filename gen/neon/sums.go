@@ -8,7 +8,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Sums of weighted rows, the down projection of active neurons; axpy.go in package kernel has their definitions and the order of a sum's elements.
+// Sums of weighted rows, the down projection of active neurons; axpy.go in package kernel has their definitions and the
+// order of a sum's elements.
 
 func sums(f *file) {
 	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0} {
@@ -31,7 +32,8 @@ func sums(f *file) {
 	f.choose("chooseAtLeastNEON", "at least", true)
 }
 
-// adder adds rows of a quantised type, or planes of neurons of a group, whose coefficients are bytes already and whose scales are the outputs'.
+// adder adds rows of a quantised type, or planes of neurons of a group, whose coefficients are bytes already and whose
+// scales are the outputs'.
 type adder struct {
 	kernel
 	group bool
@@ -163,7 +165,8 @@ func (k *adder) factor(d vec, h int, cp, p reg, inverse, spread vec) {
 	k.vecs--
 }
 
-// nibbleSums leaves the sums of half h of Q4_0, whose sixteen products fit 16 bits, in the first 16 registers behind the caller's: two for each group.
+// nibbleSums leaves the sums of half h of Q4_0, whose sixteen products fit 16 bits, in the first 16 registers behind
+// the caller's: two for each group.
 func (k *adder) nibbleSums(h int, begin, row func(), cp, left, p reg, quants int, inverse, spread, eight vec) {
 	total := k.vecsOf(16)
 	for _, v := range total {
@@ -192,7 +195,8 @@ func (k *adder) nibbleSums(h int, begin, row func(), cp, left, p reg, quants int
 	k.vecs = mark
 }
 
-// byteSums leaves those of four groups of Q8_0 from one on in the first 16 registers: four for each group. Two products fit 16 bits.
+// byteSums leaves those of four groups of Q8_0 from one on in the first 16 registers: four for each group. Two products
+// fit 16 bits.
 func (k *adder) byteSums(h, from int, begin, row func(), cp, left, p reg, quants int, inverse, spread vec) {
 	total := k.vecsOf(16)
 	for _, v := range total {

@@ -7,7 +7,8 @@ func half(n, which int) func(int) int {
 	return func(r int) int { return r/n*2*n + which*n + r%n }
 }
 
-// packedAt returns where queries, keys and values begin in a tensor that holds all of them, by the names of those that it becomes.
+// packedAt returns where queries, keys and values begin in a tensor that holds all of them, by the names of those that
+// it becomes.
 func packedAt(s arch.Sizes) map[string]int {
 	return map[string]int{"attn_q": 0, "attn_k": s.Heads * s.Key, "attn_v": (s.Heads + s.KVHeads) * s.Key}
 }

@@ -147,7 +147,8 @@ func (c *config) rope(f arch.Family) (keys []gguf.KV, factors map[string][]float
 // noFrequency divides the frequencies of pairs that are not rotated.
 const noFrequency = 1e30
 
-// proportional returns the divisors of the frequencies of heads of which only the first pairs are rotated, pairs being halves apart.
+// proportional returns the divisors of the frequencies of heads of which only the first pairs are rotated, pairs being
+// halves apart.
 func (c *config) proportional(f arch.Family, s *arch.RopeScaling, where string, dims int) (map[string][]float32, error) {
 	share := cmp.Or(s.Partial, 1)
 	if !f.WindowHeads || !(share > 0 && share <= 1) || dims%2 != 0 {
@@ -163,7 +164,8 @@ func (c *config) proportional(f arch.Family, s *arch.RopeScaling, where string, 
 	return map[string][]float32{"rope_freqs.weight": out}, nil
 }
 
-// sections returns how many pairs of a head turn by each coordinate of a picture's part, in four numbers as files have them.
+// sections returns how many pairs of a head turn by each coordinate of a picture's part, in four numbers as files have
+// them.
 func (c *config) sections(s *arch.RopeScaling, where string, dims int) ([]int32, error) {
 	out, sum := make([]int32, 4), 0
 	for i, n := range s.Sections {

@@ -37,8 +37,8 @@ func engineTokenizer(t *testing.T, g *gguf.File) *tokenizer.Tokenizer {
 	return out
 }
 
-// byRank encodes a word as Hugging Face's BPE does: of the listed pairs, the one of lowest rank is merged first, leftmost
-// among equals; what is no token then becomes bytes.
+// byRank encodes a word as Hugging Face's BPE does: of the listed pairs, the one of lowest rank is merged first,
+// leftmost among equals; what is no token then becomes bytes.
 func byRank(ids map[string]int, ranks map[string]int, word string) []int32 {
 	symbols := strings.Split("▁"+word, "")
 	for {

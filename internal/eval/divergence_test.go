@@ -20,8 +20,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 )
 
-// halfStep is the largest distance of a stored log-probability from the true one: half of one of 65,535 steps over a range of 16,
-// and the rounding of float32 at that magnitude.
+// halfStep is the largest distance of a stored log-probability from the true one: half of one of 65,535 steps over a
+// range of 16, and the rounding of float32 at that magnitude.
 const halfStep = 16.0/65535/2 + 4e-6
 
 // raw builds base files byte by byte from the form's description, independently of the writer.

@@ -57,7 +57,8 @@ func (s *Server) hasKey(r *http.Request) bool {
 	return s.keys.has(given)
 }
 
-// checkOrigin lets web pages ask that are the server's own or on the list, and answers their preflights. It reports whether to go on.
+// checkOrigin lets web pages ask that are the server's own or on the list, and answers their preflights. It reports
+// whether to go on.
 func (s *Server) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	if origin == "" {

@@ -55,8 +55,8 @@ func (a *API) Body(method, path string, handle func(w http.ResponseWriter, r *ht
 	})
 }
 
-// Ask has what is posted to path answered by handle with the model that the field model names, or the usual one. The model stays loaded until
-// handle returns.
+// Ask has what is posted to path answered by handle with the model that the field model names, or the usual one. The
+// model stays loaded until handle returns.
 func (a *API) Ask(path string, handle func(w http.ResponseWriter, r *http.Request, f *Fields, m *Model) error) {
 	a.Post(path, func(w http.ResponseWriter, r *http.Request, f *Fields) error {
 		name := ""
@@ -72,8 +72,8 @@ func (a *API) Ask(path string, handle func(w http.ResponseWriter, r *http.Reques
 	})
 }
 
-// Control has what is posted to path answered by handle with the model that the field or the query's value model names, or the usual one. The body
-// may be empty.
+// Control has what is posted to path answered by handle with the model that the field or the query's value model names,
+// or the usual one. The body may be empty.
 func (a *API) Control(path string, handle func(w http.ResponseWriter, r *http.Request, f *Fields, m *Model) error) {
 	a.handle("POST "+path, func(w http.ResponseWriter, r *http.Request) error {
 		f, err := parseFields([]byte("{}"))
@@ -96,8 +96,8 @@ func (a *API) Control(path string, handle func(w http.ResponseWriter, r *http.Re
 	})
 }
 
-// List has what is posted to path, a list, answered by handle with the model that the query's value model names, or the usual one. The list is the
-// field name.
+// List has what is posted to path, a list, answered by handle with the model that the query's value model names, or the
+// usual one. The list is the field name.
 func (a *API) List(path, name string, handle func(w http.ResponseWriter, r *http.Request, f *Fields, m *Model) error) {
 	a.handle("POST "+path, func(w http.ResponseWriter, r *http.Request) error {
 		body, err := a.s.readAll(w, r)
@@ -124,12 +124,14 @@ type variant struct {
 	handle func(w http.ResponseWriter, r *http.Request) error
 }
 
-// GetWith has path answered by handle, with errors of a's form, where a request has the header. Another API answers the others.
+// GetWith has path answered by handle, with errors of a's form, where a request has the header. Another API answers the
+// others.
 func (a *API) GetWith(header, path string, handle func(w http.ResponseWriter, r *http.Request) error) {
 	a.s.variants["GET "+path] = variant{header, a.form, handle}
 }
 
-// variant returns what answers a request that matches pattern in another way than the others, if it has a header that says so.
+// variant returns what answers a request that matches pattern in another way than the others, if it has a header that
+// says so.
 func (s *Server) variant(pattern string, r *http.Request) (variant, bool) {
 	v, ok := s.variants[pattern]
 	return v, ok && r.Header.Get(v.header) != ""

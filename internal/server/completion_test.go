@@ -55,7 +55,8 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// TestTooManyTexts: more texts than slots and queue take together can never be granted, so that a client must not try again.
+// TestTooManyTexts: more texts than slots and queue take together can never be granted, so that a client must not try
+// again.
 func TestTooManyTexts(t *testing.T) {
 	l := start(t, func(o *choices) { o.model.Slots, o.model.Queue = 2, 1 })
 	for _, path := range []string{"/completion", "/v1/completions"} {

@@ -113,7 +113,8 @@ var odd = []string{
 	`[1]`, `["x"]`, `[null]`, `[[[]]]`, `{}`, `{"a":1}`, `{"type":"x"}`,
 }
 
-// altered returns a body in which one value, at any depth, is another or gone. The document of the API says whether it may be.
+// altered returns a body in which one value, at any depth, is another or gone. The document of the API says whether it
+// may be.
 func altered(t testing.TB, r *rand.Rand, body string) string {
 	d := json.NewDecoder(strings.NewReader(body))
 	d.UseNumber()
@@ -152,8 +153,8 @@ func altered(t testing.TB, r *rand.Rand, body string) string {
 	return b.String()
 }
 
-// damages returns how many requests are damaged, and by which seed: few, always the same ones, or as many as the variable POWERINFER_DAMAGED
-// says, always others.
+// damages returns how many requests are damaged, and by which seed: few, always the same ones, or as many as the
+// variable POWERINFER_DAMAGED says, always others.
 func damages(t *testing.T) (n int, seed uint64) {
 	v := os.Getenv("POWERINFER_DAMAGED")
 	if v == "" {
@@ -178,8 +179,8 @@ func (l *live) stall(t *testing.T) {
 	time.Sleep(300 * time.Millisecond)
 }
 
-// TestDamagedRequests: what is no JSON is refused, and what the API's document does not have, while streams go on to the same text as without
-// them. Nothing is answered by a 5xx.
+// TestDamagedRequests: what is no JSON is refused, and what the API's document does not have, while streams go on to
+// the same text as without them. Nothing is answered by a 5xx.
 func TestDamagedRequests(t *testing.T) {
 	l := start(t, func(o *choices) { o.context = 512 })
 	const stream = `{"prompt":"Once upon a time","n_predict":200,"temperature":0,"ignore_eos":true,"cache_prompt":false,"stream":true}`

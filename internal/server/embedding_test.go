@@ -38,7 +38,8 @@ func dot(a, b []float64) (sum float64) {
 	return sum
 }
 
-// TestEmbeddings: vectors of length 1, the same in every form of a text and of numbers, and near for texts that are alike.
+// TestEmbeddings: vectors of length 1, the same in every form of a text and of numbers, and near for texts that are
+// alike.
 func TestEmbeddings(t *testing.T) {
 	l := start(t, func(o *choices) { o.model.Pooling = engine.PoolMean })
 	doc := l.good("/v1/embeddings", `{"model":"x","input":["The king sat on his throne","The queen sat on her throne","4711 ; { } ++"]}`)
@@ -83,7 +84,8 @@ func TestEmbeddings(t *testing.T) {
 	}
 }
 
-// TestEmbeddingsNotFinite: a damaged model's vectors are no numbers, which JSON cannot say; the answer says what is wrong.
+// TestEmbeddingsNotFinite: a damaged model's vectors are no numbers, which JSON cannot say; the answer says what is
+// wrong.
 func TestEmbeddingsNotFinite(t *testing.T) {
 	f, err := gguf.Parse("damaged.gguf", slices.Clone(demo.Model()))
 	if err != nil {
@@ -156,7 +158,8 @@ func TestInfillRefused(t *testing.T) {
 	}
 }
 
-// TestRerank: a reranker's scores are in order, each that of its document alone; clients of Jina and of Text Embeddings Inference find their fields.
+// TestRerank: a reranker's scores are in order, each that of its document alone; clients of Jina and of Text Embeddings
+// Inference find their fields.
 func TestRerank(t *testing.T) {
 	l := start(t, func(o *choices) {
 		o.model.Pooling = engine.PoolRank

@@ -24,8 +24,8 @@ type Generation struct {
 	Slot           int // which has to generate it, or AnySlot
 }
 
-// An Event is something that happened to one of a request's texts. One of Token, Progress and End is set, or none: then nothing happened
-// for a while, and the client may be told that the server is alive.
+// An Event is something that happened to one of a request's texts. One of Token, Progress and End is set, or none: then
+// nothing happened for a while, and the client may be told that the server is alive.
 type Event struct {
 	Index    int // of the text
 	Token    *engine.Token
@@ -59,7 +59,8 @@ func (m *Model) enter(n int) error {
 	return nil
 }
 
-// Generate queues texts and returns what happens to them until all have ended. Leaving the loop, or the end of ctx, ends them.
+// Generate queues texts and returns what happens to them until all have ended. Leaving the loop, or the end of ctx,
+// ends them.
 func (m *Model) Generate(ctx context.Context, texts []Generation) (iter.Seq[Event], error) {
 	if most := m.Slots + m.Queue; len(texts) > most {
 		return nil, Invalid("the request asks for %d texts, and the server takes %d at a time; send fewer prompts, or a smaller n", len(texts), most)

@@ -246,7 +246,8 @@ func TestOllamaKeepAlive(t *testing.T) {
 	}
 }
 
-// TestOllamaPullAndDelete: a model of the hub is fetched into the cache with progress as Ollama's clients read it, and removed from there.
+// TestOllamaPullAndDelete: a model of the hub is fetched into the cache with progress as Ollama's clients read it, and
+// removed from there.
 func TestOllamaPullAndDelete(t *testing.T) {
 	model := demo.Model()
 	published := hubtest.New()

@@ -165,10 +165,12 @@ func TestTimingsPerToken(t *testing.T) {
 	}
 }
 
-// compileBound is the most processor time that a large request may take until its first token, the grammar's compilation included.
+// compileBound is the most processor time that a large request may take until its first token, the grammar's
+// compilation included.
 const compileBound = time.Second
 
-// TestLargeSchemas: a schema of 100 kB and forty tools are taken within a second, and the second time faster than they compile.
+// TestLargeSchemas: a schema of 100 kB and forty tools are taken within a second, and the second time faster than they
+// compile.
 func TestLargeSchemas(t *testing.T) {
 	l := start(t, nil)
 	var properties, tools []string

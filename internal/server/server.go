@@ -1,5 +1,5 @@
-// Package server answers requests over HTTP with models: a queue with a limit, keys, origins, bodies within bounds, streams of events.
-// The APIs that clients speak are the packages below it.
+// Package server answers requests over HTTP with models: a queue with a limit, keys, origins, bodies within bounds,
+// streams of events. The APIs that clients speak are the packages below it.
 package server
 
 import (

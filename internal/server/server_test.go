@@ -271,7 +271,8 @@ func TestKeysAndOrigins(t *testing.T) {
 
 const long = `{"prompt":"Once upon a time","n_predict":-1,"ignore_eos":true,"stream":true}`
 
-// endless is a context that a text fills only long after a test has ended it, however late a busy machine lets the test do so.
+// endless is a context that a text fills only long after a test has ended it, however late a busy machine lets the test
+// do so.
 const endless = 16384
 
 func TestFullQueue(t *testing.T) {

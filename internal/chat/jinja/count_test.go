@@ -10,7 +10,8 @@ import (
 // few are bounds that a template meets soon, so that what is not counted shows.
 var few = Limits{Steps: 500_000, Output: 16 << 20, Memory: 32 << 20}
 
-// TestReadingCounts: reading a long value takes steps or memory, whatever reads it, so that no loop of it goes on for long.
+// TestReadingCounts: reading a long value takes steps or memory, whatever reads it, so that no loop of it goes on for
+// long.
 func TestReadingCounts(t *testing.T) {
 	const set = "{% set s = 'a ' * 500000 %}{% set w = 'A' * 1000000 %}{% set l = [0] * 100000 %}{% set k = ((s, 1), 2) %}" +
 		"{% set d = dict([(1,1),(2,1),(3,1),(4,1),(5,1),(6,1),(7,1),(8,1),(9,1),(10,1),(11,1),(12,1),(13,1),(14,1)]) %}"

@@ -181,7 +181,8 @@ type (
 	undefinedKey struct{}
 )
 
-// hashKey returns something comparable that is equal for values which Python holds equal as keys: 1, 1.0 and True are one key.
+// hashKey returns something comparable that is equal for values which Python holds equal as keys: 1, 1.0 and True are
+// one key.
 func hashKey(v Value, depth int) (any, error) {
 	switch v := v.(type) {
 	case string:

@@ -74,7 +74,8 @@ func (r *render) folded(v Value) (Value, error) {
 	return v, nil
 }
 
-// A getter returns an attribute of each item, as filters take it: "address.city", an index, or nothing for the item itself.
+// A getter returns an attribute of each item, as filters take it: "address.city", an index, or nothing for the item
+// itself.
 type getter struct {
 	parts []Value
 	value Value // for what is undefined, or nil

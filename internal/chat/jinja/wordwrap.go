@@ -136,8 +136,8 @@ func (w *wrapper) chunks(s string) []string {
 
 func isWrapSpace(r rune) bool { return strings.ContainsRune("\t\n\x0b\x0c\r ", r) }
 
-// breaksAfter reports whether the word that begins at i may break before j: after a hyphen that has two letters before it and
-// a letter pair behind it.
+// breaksAfter reports whether the word that begins at i may break before j: after a hyphen that has two letters before
+// it and a letter pair behind it.
 func breaksAfter(r []rune, i, j int) bool {
 	letter := func(k int) bool { return k >= 0 && k < len(r) && (r[k] == '_' || unicode.IsLetter(r[k])) }
 	if r[j-1] != '-' || j-1 == i {

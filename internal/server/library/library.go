@@ -1,5 +1,5 @@
-// Package library holds a server's models: found in folders and in the hub's cache, loaded when a request names one, and freed when nobody
-// has asked for a while or their memory is needed for another.
+// Package library holds a server's models: found in folders and in the hub's cache, loaded when a request names one,
+// and freed when nobody has asked for a while or their memory is needed for another.
 package library
 
 import (
@@ -119,7 +119,8 @@ func (l *Library) wait(ctx context.Context) error {
 	}
 }
 
-// Use returns a model, which it loads if need be. The empty name is that of the only model, or of the only one that is loaded.
+// Use returns a model, which it loads if need be. The empty name is that of the only model, or of the only one that is
+// loaded.
 func (l *Library) Use(ctx context.Context, name string) (*server.Model, func(), error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -103,7 +103,8 @@ func use(t *testing.T, l *library.Library, name string) (release func()) {
 	return release
 }
 
-// TestEviction: by memory and not by count; what nobody uses goes first, the longest unused first; what is in use stays.
+// TestEviction: by memory and not by count; what nobody uses goes first, the longest unused first; what is in use
+// stays.
 func TestEviction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &machine{t: t, ram: 100}
@@ -143,7 +144,8 @@ func TestEviction(t *testing.T) {
 	})
 }
 
-// TestGPUMemory: the model that is asked for has the GPU; what lies there unused makes room, and what lies in RAM alone need not.
+// TestGPUMemory: the model that is asked for has the GPU; what lies there unused makes room, and what lies in RAM alone
+// need not.
 func TestGPUMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &machine{t: t, ram: 100, gpu: 10}

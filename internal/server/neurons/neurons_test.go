@@ -92,7 +92,8 @@ type event struct {
 	Map                 []string
 }
 
-// rounding is the largest error of a mean of shades: a shade is one of 256, and a bin may have a neuron more than others.
+// rounding is the largest error of a mean of shades: a shade is one of 256, and a bin may have a neuron more than
+// others.
 const rounding = 0.02
 
 // TestEvents: what is told of an answer adds up to it, and what lies where is what the model is.

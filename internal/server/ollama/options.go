@@ -124,7 +124,8 @@ func readThink(f *server.Fields, m *server.Model, name string, c *server.Convers
 	c.Think(on)
 }
 
-// readKeep reads how long the model is kept: seconds, or a text such as "5m"; negative: as long as it can be. nil where nothing is said.
+// readKeep reads how long the model is kept: seconds, or a text such as "5m"; negative: as long as it can be. nil where
+// nothing is said.
 func readKeep(f *server.Fields) *time.Duration {
 	raw := f.Raw("keep_alive")
 	if raw == nil {
