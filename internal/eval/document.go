@@ -10,8 +10,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
 
-// What is measured of a text is told by document, a tale, an article or a chapter, because what holds on average need
-// not hold for each: see MostKLD. Windows are what a model reads, of one length, as base files have them.
+// Measurements of a text are told for each document, such as a tale, an article or a chapter, because what holds on
+// average need not hold for each: see MostKLD. A model reads windows, which have one length, as in base files.
 
 // separators are lines that end a document; two or more empty lines and a form feed do so too.
 var separators = []string{"<|doc|>", "<|endoftext|>", "<|end_of_text|>", "</s>"}

@@ -33,7 +33,7 @@ func (s *Server) Handler() http.Handler {
 	})
 }
 
-// admit answers requests that may ask.
+// admit checks a request's origin and key, and has its route answer it.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request) {
 	if !s.checkOrigin(w, r) {
 		return
@@ -57,8 +57,8 @@ func (s *Server) hasKey(r *http.Request) bool {
 	return s.keys.has(given)
 }
 
-// checkOrigin lets web pages ask that are the server's own or on the list, and answers their preflights. It reports
-// whether to go on.
+// checkOrigin refuses requests of web pages that are neither the server's own nor on the list, and answers preflights
+// of the others. It reports whether to go on.
 func (s *Server) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	if origin == "" {

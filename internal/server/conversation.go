@@ -58,7 +58,7 @@ func (c *ToolChoice) Excludes(g *Generation) bool {
 	return c != nil && g.Constrain != nil && g.Schema == nil
 }
 
-// Only has the tool of a name be the only one, and be called. It reports whether there is such a tool.
+// Only requires a call of the tool of that name, and of no other. It reports whether there is such a tool.
 func (c *ToolChoice) Only(name string) bool {
 	i := slices.IndexFunc(c.Tools, func(t answer.Tool) bool { return t.Name == name })
 	if i >= 0 {
@@ -157,8 +157,8 @@ func (m *Model) Render(c *Conversation) (string, []int32, error) {
 // tail is the length in bytes of a prompt's end that is searched for an open thought or call.
 const tail = 64
 
-// holdCalls has g's calls be those that q allows, behind prompt, without thoughts where q asks for none. A text that is
-// no call stays held to g's schema.
+// holdCalls restricts g's calls behind prompt to those that q allows, without thoughts where q asks for none. A text
+// that is no call stays held to g's schema.
 func (m *Model) holdCalls(g *Generation, q *Conversation, format *answer.Format, prompt string) error {
 	c, plain := q.Choice, string(q.Kwargs["enable_thinking"]) == "false"
 	h, err := m.grammars.find(key("calls", format.Name(), c.Allowed, c.Required, c.Parallel, plain, prompt[max(0, len(prompt)-tail):], g.Schema), func() (*held, error) {

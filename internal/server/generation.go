@@ -204,7 +204,8 @@ func (m *Model) request(g *Generation) (engine.Request, *heldTo, error) {
 	return r, held, nil
 }
 
-// progress returns what tells how much of the prompt has been read, what was found in the cache first.
+// progress returns a function that tells how much of the prompt has been read, and before that how much was found in
+// the cache.
 func (g *Generation) progress(reused func() int, tell func(Event)) func(done, total int) {
 	submitted, known := time.Now(), false
 	say := func(done, total, cached int) {

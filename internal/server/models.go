@@ -12,8 +12,8 @@ type Models interface {
 	// Use returns the model that a request names, loaded, and keeps it loaded until release is called. The empty name
 	// means the usual one.
 	Use(ctx context.Context, name string) (m *Model, release func(), err error)
-	// Peek returns a model, if it is loaded, to who only looks at it, and keeps it until release is called. That is no
-	// request: it loads nothing, and the time after which the model is freed goes on.
+	// Peek returns a model, if it is loaded, to a caller that only looks at it, and keeps it loaded until release is
+	// called. That is no request: it loads nothing, and the time after which the model is freed goes on.
 	Peek(name string) (m *Model, release func(), ok bool)
 	// List returns all models, by name.
 	List() []Listed

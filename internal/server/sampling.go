@@ -252,13 +252,13 @@ func (m *Model) ReadConstraint(f *Fields, g *Generation) {
 	}
 }
 
-// HoldSchema has g be JSON that is valid by a schema.
+// HoldSchema restricts g to JSON that is valid by a schema.
 func (m *Model) HoldSchema(g *Generation, schema json.RawMessage) error {
 	g.Schema = schema
 	return m.hold(g, key("schema", schema), func() (*grammar.Grammar, error) { return grammar.FromSchema(schema) })
 }
 
-// hold has g be a text of the grammar of a key, which parse reads where it was not compiled before.
+// hold restricts g to texts of the grammar of a key, which parse reads unless it was compiled before.
 func (m *Model) hold(g *Generation, key [sha256.Size]byte, parse func() (*grammar.Grammar, error)) error {
 	h, err := m.grammars.find(key, func() (*held, error) {
 		parsed, err := parse()

@@ -25,7 +25,7 @@ type Slot struct {
 	Result  engine.Result // of the text, when it has ended
 }
 
-// slots are a model's. They differ in what they remember only: one KV cache serves all.
+// slots are a model's slots. They differ only in what they remember: one KV cache serves all.
 type slots struct {
 	mu      sync.Mutex
 	all     []Slot
@@ -34,7 +34,7 @@ type slots struct {
 	tasks   int
 }
 
-// wish is a request's for a slot.
+// wish is a request that waits for a slot.
 type wish struct {
 	slot  int // or AnySlot
 	given chan int

@@ -72,7 +72,7 @@ func (c *confined) become() error {
 	return fmt.Errorf("%s: %w", c.Python.Executable, syscall.Exec(c.Python.Executable, argv, env))
 }
 
-// What Landlock lets be done with files, and what of it the versions know.
+// Kinds of access that Landlock grants, and those that its versions know.
 const (
 	landlockReads  = ll.AccessFSReadFile
 	landlockLists  = landlockReads | ll.AccessFSReadDir

@@ -98,7 +98,7 @@ func (l *Library) Close() error {
 	return nil
 }
 
-// announce wakes those who wait for a change. The lock is held.
+// announce wakes the goroutines that wait for a change. The lock is held.
 func (l *Library) announce() {
 	close(l.changed)
 	l.changed = make(chan struct{})
@@ -145,7 +145,7 @@ func (l *Library) Use(ctx context.Context, name string) (*server.Model, func(), 
 	}
 }
 
-// Peek returns a loaded model to who only looks at it.
+// Peek returns a loaded model to a caller that only looks at it.
 func (l *Library) Peek(name string) (*server.Model, func(), bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
-// begin has e be loaded. The lock is held.
+// begin starts to load e. The lock is held.
 func (l *Library) begin(e *entry) {
 	e.state, e.err = server.Loading, nil
 	l.pending.Go(func() {
