@@ -43,6 +43,9 @@ type Server struct {
 	keys   *keys
 	began  time.Time
 
+	stopping context.Context // ends when Serve takes no new requests any more
+	stop     context.CancelFunc
+
 	forms    map[string]ErrorForm // by the pattern of a route
 	variants map[string]variant   // by the pattern of a route that has one
 }
@@ -51,6 +54,7 @@ type Server struct {
 func New(models Models, o Options) *Server {
 	s := &Server{Models: models, o: o, mux: http.NewServeMux(), forms: map[string]ErrorForm{}, variants: map[string]variant{}, began: time.Now()}
 	s.keys = newKeys(&o)
+	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.API(CommonForm).handle("/", func(_ http.ResponseWriter, r *http.Request) error {
 		return NotFound("there is no %s %s", r.Method, r.URL.Path)
 	})
@@ -62,6 +66,9 @@ func (s *Server) Options() *Options { return &s.o }
 
 // Began returns when the server was made.
 func (s *Server) Began() time.Time { return s.began }
+
+// Stopping is closed when the server is being stopped. Answers that have no end of their own end then.
+func (s *Server) Stopping() <-chan struct{} { return s.stopping.Done() }
 
 // readBody reads a request's body, which must come within the timeout.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (*Fields, error) {
@@ -114,6 +121,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, patience time.Durati
 	case <-ctx.Done():
 	}
 	s.o.Log.Info("stopping: no new requests are taken")
+	s.stop()
 	limit, cancel := context.WithTimeout(running, patience)
 	defer cancel()
 	err := h.Shutdown(limit)

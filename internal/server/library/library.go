@@ -79,7 +79,7 @@ func New(o Options) *Library {
 	return l
 }
 
-// Close frees all models. No request may hold one.
+// Close frees all models, and returns when they are freed. No request may hold one.
 func (l *Library) Close() error {
 	l.stop()
 	l.pending.Wait()
@@ -95,7 +95,25 @@ func (l *Library) Close() error {
 	for _, e := range loaded {
 		l.free(e, "the server ends")
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.freeing() { // a model whose time had come
+		changed := l.changed
+		l.mu.Unlock()
+		<-changed
+		l.mu.Lock()
+	}
 	return nil
+}
+
+// freeing reports whether a model is being freed. The lock is held.
+func (l *Library) freeing() bool {
+	for _, e := range l.models {
+		if e.leaving && e.uses == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // announce wakes the goroutines that wait for a change. The lock is held.

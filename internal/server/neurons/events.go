@@ -115,6 +115,8 @@ func watch(s *server.Server, w http.ResponseWriter, r *http.Request) error {
 		select {
 		case <-r.Context().Done():
 			return nil
+		case <-s.Stopping():
+			return nil
 		case <-ticks.C:
 		}
 		var e event
