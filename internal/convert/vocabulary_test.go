@@ -252,6 +252,19 @@ func TestAddedTokens(t *testing.T) {
 	}
 }
 
+// TestHugeTokenIDs: an id that 32 bits do not hold is refused, instead of being taken for the token of its lower bits.
+func TestHugeTokenIDs(t *testing.T) {
+	for name, text := range map[string]string{
+		"added_tokens.json":     `{"huge":4294967299}`,
+		"tokenizer_config.json": `{"added_tokens_decoder":{"4294967299":{"content":"huge","special":true}}}`,
+	} {
+		f := tinyLlama(t, "LlamaForCausalLM", nil)
+		f.save(t, 1, tinyVocab)
+		f.write(t, name, []byte(text))
+		expectError(t, HuggingFace(t.Context(), f.dir, filepath.Join(t.TempDir(), "out.gguf"), Options{Output: OutputOf(quant.F16)}), "4294967299")
+	}
+}
+
 func TestBadTokenizers(t *testing.T) {
 	for _, c := range []struct{ name, json, want string }{
 		{"unigram", `{"model":{"type":"Unigram","vocab":[["a",0]]}}`, `the vocabulary lacks the unknown token of a Unigram model`},
