@@ -22,6 +22,7 @@ func (s *Server) Handler() http.Handler {
 		http.NewResponseController(w).SetWriteDeadline(time.Time{}) // the last request's over the connection
 		status := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 		defer func() {
+			s.held.Add(-status.held)
 			took := time.Since(begin)
 			if s.o.Meter != nil {
 				_, route := s.mux.Handler(r)
@@ -89,7 +90,8 @@ func (s *Server) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 type statusWriter struct {
 	http.ResponseWriter
 	status int
-	begun  bool // an answer has begun, which an error can no longer replace
+	begun  bool  // an answer has begun, which an error can no longer replace
+	held   int64 // bytes of the request's body that the server holds
 }
 
 func (w *statusWriter) WriteHeader(status int) {

@@ -12,12 +12,14 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync/atomic"
 	"time"
 )
 
 // Bounds of what clients send.
 const (
 	maxBody       = 32 << 20 // bytes
+	maxBodies     = 1 << 30  // bytes of the bodies of all requests that are being answered
 	maxHeader     = 64 << 10 // bytes
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
@@ -43,6 +45,9 @@ type Server struct {
 	keys   *keys
 	began  time.Time
 
+	held     atomic.Int64 // bytes of bodies
+	mostHeld int64        // maxBodies, but in tests
+
 	stopping context.Context // ends when Serve takes no new requests any more
 	stop     context.CancelFunc
 
@@ -52,7 +57,7 @@ type Server struct {
 
 // New returns a server of models, which stay the caller's. Routes are added by API.
 func New(models Models, o Options) *Server {
-	s := &Server{Models: models, o: o, mux: http.NewServeMux(), forms: map[string]ErrorForm{}, variants: map[string]variant{}, began: time.Now()}
+	s := &Server{Models: models, o: o, mux: http.NewServeMux(), forms: map[string]ErrorForm{}, variants: map[string]variant{}, began: time.Now(), mostHeld: maxBodies}
 	s.keys = newKeys(&o)
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.API(CommonForm).handle("/", func(_ http.ResponseWriter, r *http.Request) error {
@@ -79,15 +84,38 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (*Fields, erro
 	return parseFields(body)
 }
 
+// errHeld refuses a body where the server holds too many.
+var errHeld = Unavailable("the requests that are being answered are too large together; try again later")
+
+// holding counts the bytes of a body as they are read. The request's statusWriter gives them back.
+type holding struct {
+	io.Reader
+	s *Server
+	w http.ResponseWriter
+}
+
+func (h holding) Read(b []byte) (int, error) {
+	n, err := h.Reader.Read(b)
+	if w, ok := h.w.(*statusWriter); ok {
+		w.held += int64(n)
+		if h.s.held.Add(int64(n)) > h.s.mostHeld {
+			return n, errHeld
+		}
+	}
+	return n, err
+}
+
 // readAll reads a request's body.
 func (s *Server) readAll(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	control := http.NewResponseController(w)
 	control.SetReadDeadline(time.Now().Add(s.o.Timeout)) // a recorder of tests has none
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	body, err := io.ReadAll(holding{http.MaxBytesReader(w, r.Body, maxBody), s, w})
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
 		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Type: "invalid_request_error", Message: "the body is larger than 32 MiB"}
+	case errors.Is(err, errHeld):
+		return nil, errHeld
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, &Error{Status: http.StatusRequestTimeout, Type: "invalid_request_error", Message: fmt.Sprintf("the body did not come within %v", s.o.Timeout)}
 	case err != nil:
