@@ -228,7 +228,7 @@ func flagValues(f cli.Flag, value, prefix string) []string {
 func flagChoices(name string) []string {
 	switch name {
 	case "sparse":
-		return []string{model.Auto.String(), model.Off.String(), model.Exact.String(), model.Predict.String()}
+		return []string{model.Auto.String(), model.Off.String(), model.Exact.String(), model.Predict.String(), model.Threshold.String()}
 	case "scoring":
 		return powerinfer.TaskScorings()
 	case "kernels":
