@@ -37,7 +37,7 @@ var completionShells = []string{"bash", "zsh", "fish"}
 // completeName is the hidden command that scripts call.
 const completeName = "__complete"
 
-// What a script is told to complete by itself, in a line of its own.
+// Lines by which a script is told to complete names by itself.
 const (
 	fileNames   = ":files"
 	folderNames = ":folders"

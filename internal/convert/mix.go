@@ -88,8 +88,8 @@ func ParseOutput(name string) (Output, error) {
 	return Output{}, fmt.Errorf("output type %q is not supported; supported are %s", name, OutTypes())
 }
 
-// OutputOf returns the output that has a type's name, or the mix that the name stands for; of a type without one, none
-// that can be written.
+// OutputOf returns the output that has a type's name, or the mix that the name stands for. For a type that has neither,
+// the result cannot be written.
 func OutputOf(t quant.Type) Output {
 	o, _ := ParseOutput(t.String()) // none in case of an error
 	return o

@@ -109,9 +109,9 @@ type Windows struct {
 	Single    bool // there are so few documents that each window is taken for one
 }
 
-// Lay puts documents' whole windows one behind the other, and what is left of all of them behind those, where each
-// window is a document. Of more than most windows, unless that is 0, each document has its first ones: one, or two, or
-// as many as there is room for, since many documents say more of another one than few do.
+// Lay puts documents' whole windows one behind the other. What is left of all documents follows, and each window of it
+// counts as a document. If there are more than most windows, unless that is 0, each document has its first ones: one,
+// or two, or as many as there is room for, since many documents say more of another one than few do.
 func Lay(docs [][]int32, window, most int) Windows {
 	var y Windows
 	var rest []int32

@@ -31,9 +31,9 @@ func MostKLD(documents []Document) float64 {
 	return math.Exp(above(logs, limitFactor(len(logs))))
 }
 
-// LeastSameTop returns a share of tokens with the same likeliest successor that at least 19 of 20 further documents
-// reach, likewise. What is taken as distributed normally is the arc sine of the root of the share that has another one,
-// whose spread does not depend on the share.
+// LeastSameTop returns likewise a share of tokens with the same likeliest successor that at least 19 of 20 further
+// documents reach. It takes the arc sine of the root of the other tokens' share as distributed normally, because its
+// spread does not depend on the share.
 func LeastSameTop(documents []Document) float64 {
 	var angles []float64
 	for _, d := range documents {
