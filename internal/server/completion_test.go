@@ -1,10 +1,8 @@
 package server_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -69,24 +67,15 @@ func TestTooManyTexts(t *testing.T) {
 	}
 }
 
-// TestManyProbabilities: an answer in one piece holds only so many, while a stream sends each and forgets it.
+// TestManyProbabilities: an answer in one piece holds only so many.
 func TestManyProbabilities(t *testing.T) {
 	l := start(t, func(o *choices) { o.context = 4096 })
 	vocabulary := l.m.Engine.Config().Vocab
-	body := fmt.Sprintf(`{"prompt":"A","ignore_eos":true,"n_probs":%d,"n_predict":%d`, vocabulary, mostProbabilities/vocabulary+1)
-	doc, status := l.ask("/completion", body+"}")
+	doc, status := l.ask("/completion", fmt.Sprintf(`{"prompt":"A","ignore_eos":true,"n_probs":%d}`, vocabulary))
 	if message, _ := at(t, doc, "error", "message").(string); status != http.StatusBadRequest || !strings.Contains(message, "n_probs") {
 		t.Errorf("in one piece: status %d: %.300v", status, doc)
 	}
-	res := l.request(t.Context(), "POST", "/completion", body+`,"stream":true}`)
-	defer res.Body.Close()
-	if text, err := io.ReadAll(res.Body); err != nil || res.StatusCode != http.StatusOK || !bytes.Contains(text, []byte(`"stop_type":"limit"`)) {
-		t.Errorf("as a stream: status %d, %d bytes: %v", res.StatusCode, len(text), err)
-	}
 }
-
-// mostProbabilities is the bound that TestManyProbabilities expects.
-const mostProbabilities = 1 << 20
 
 func TestConstraints(t *testing.T) {
 	l := start(t, nil)
