@@ -219,12 +219,3 @@ func intList(c *cli.Command, name string, least int) ([]int, error) {
 	}
 	return out, nil
 }
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}

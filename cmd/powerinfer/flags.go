@@ -150,7 +150,15 @@ func openModel(c *cli.Command) (*gguf.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	var f *gguf.File
+	list, err := overrides(c)
+	if err != nil {
+		return nil, err
+	}
+	return openWith(path, list)
+}
+
+// openWith opens the model at path, the embedded one if that is empty, with keys of its metadata replaced.
+func openWith(path string, overrides []string) (f *gguf.File, err error) {
 	if path == "" {
 		f, err = gguf.Parse(demo.Name, demo.Model())
 	} else {
@@ -159,11 +167,7 @@ func openModel(c *cli.Command) (*gguf.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := overrides(c)
-	if err == nil {
-		err = session.Override(f, list)
-	}
-	if err != nil {
+	if err := session.Override(f, overrides); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
