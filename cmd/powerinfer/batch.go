@@ -162,7 +162,8 @@ func (b *batch) run(ctx context.Context, prompts []batchPrompt, parallel int) er
 	return errInterrupted
 }
 
-// answer continues p and writes what came out. An error is the output's, or ctx's: what is wrong with a prompt is its answer.
+// answer continues p and writes what came out. An error is the output's, or ctx's: what is wrong with a prompt is its
+// answer.
 func (b *batch) answer(ctx context.Context, p *batchPrompt) error {
 	a := batchAnswer{ID: p.ID}
 	res, text, err := b.generate(ctx, p)

@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -29,7 +28,7 @@ type batchPrompt struct {
 	Grammar  string          `json:"grammar"`
 	Schema   json.RawMessage `json:"json_schema"`
 	Samplers json.RawMessage `json:"samplers"`   // list of names, or a text of letters
-	Bias     json.RawMessage `json:"logit_bias"` // see addBias
+	Bias     json.RawMessage `json:"logit_bias"` // see sample.AddBiases
 	batchSampling
 }
 
@@ -75,9 +74,13 @@ func (p *batchPrompt) generation(usual powerinfer.Generation, m *powerinfer.Mode
 	}
 	p.apply(&s, m.Info().Context)
 	if p.Samplers != nil {
-		var err error
-		if s.Samplers, err = readSamplers(p.Samplers); err != nil {
-			return g, err
+		chain, err := sample.ReadChain(p.Samplers)
+		if err != nil {
+			return g, fmt.Errorf("samplers cannot be read: %w", err)
+		}
+		s.Samplers = []string{}
+		for _, stage := range chain {
+			s.Samplers = append(s.Samplers, stage.String())
 		}
 	}
 	s.LogitBias = maps.Clone(s.LogitBias)
@@ -91,7 +94,12 @@ func (p *batchPrompt) generation(usual powerinfer.Generation, m *powerinfer.Mode
 			banEnds(s.LogitBias, m.Info().Vocabulary, m.EndOfText)
 		}
 	}
-	return g, readBiases(p.Bias, s.LogitBias, m)
+	if p.Bias != nil {
+		if err := sample.AddBiases(s.LogitBias, p.Bias, func(text string) []int32 { return m.Tokenize(text, false, true) }); err != nil {
+			return g, fmt.Errorf("logit_bias cannot be read: %w", err)
+		}
+	}
+	return g, nil
 }
 
 // apply changes s where p says so, for a context of so many tokens.
@@ -139,73 +147,6 @@ func set[T any](to, from *T) {
 	}
 }
 
-// readSamplers reads a list of samplers' names, or a text of their letters.
-func readSamplers(raw json.RawMessage) ([]string, error) {
-	names := []string{}
-	if json.Unmarshal(raw, &names) == nil {
-		return names, nil
-	}
-	var letters string
-	if json.Unmarshal(raw, &letters) != nil {
-		return nil, errors.New("samplers is neither a list of names nor a text of letters")
-	}
-	chain, err := sample.ParseLetters(letters)
-	for _, g := range chain {
-		names = append(names, g.String())
-	}
-	return names, err
-}
-
-// readBiases adds a line's logit_bias to biases: an object of tokens and biases, or a list of pairs of them.
-func readBiases(raw json.RawMessage, biases map[int32]float32, m *powerinfer.Model) error {
-	if raw == nil {
-		return nil
-	}
-	var object map[string]json.RawMessage
-	if json.Unmarshal(raw, &object) == nil {
-		for token, bias := range object {
-			if err := addBias(biases, token, bias, m); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	var pairs [][]json.RawMessage
-	if json.Unmarshal(raw, &pairs) != nil {
-		return errors.New("logit_bias is neither an object nor a list of pairs")
-	}
-	for _, p := range pairs {
-		if len(p) != 2 {
-			return errors.New("logit_bias has an element that is no pair of a token and a bias")
-		}
-		token := string(p[0])
-		var text string
-		if json.Unmarshal(p[0], &text) == nil {
-			token = text
-		}
-		if err := addBias(biases, token, p[1], m); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// addBias adds a bias, a number or false for a ban, to a token, a number or a text that stands for all its tokens.
-func addBias(biases map[int32]float32, token string, value json.RawMessage, m *powerinfer.Model) error {
-	bias := float32(math.Inf(-1))
-	if string(value) != "false" && json.Unmarshal(value, &bias) != nil {
-		return fmt.Errorf("logit_bias: the bias of %.80q is neither a number nor false", token)
-	}
-	if id, err := strconv.ParseInt(token, 10, 32); err == nil {
-		biases[int32(id)] += bias
-		return nil
-	}
-	for _, id := range m.Tokenize(token, false, true) {
-		biases[id] += bias
-	}
-	return nil
-}
-
 // readPrompts reads the lines of a batch. Empty ones are skipped.
 func readPrompts(name, text string) (all []batchPrompt, err error) {
 	seen := map[string]int{}
@@ -223,6 +164,11 @@ func readPrompts(name, text string) (all []batchPrompt, err error) {
 		}
 		if _, err := d.Token(); !errors.Is(err, io.EOF) {
 			return nil, fmt.Errorf("%s: line %d: there is something behind the object", name, line)
+		}
+		for _, raw := range []*json.RawMessage{&p.ID, &p.Schema, &p.Samplers, &p.Bias} {
+			if string(*raw) == "null" { // as if it were absent
+				*raw = nil
+			}
 		}
 		if p.ID == nil {
 			p.ID = json.RawMessage(strconv.Itoa(line))
@@ -245,8 +191,8 @@ func readPrompts(name, text string) (all []batchPrompt, err error) {
 	return all, nil
 }
 
-// shard returns the prompts of a shard I/N: those that several machines must not answer twice differ in I. An id that the line
-// number stands for is that of the whole file.
+// shard returns the prompts of a shard I/N: those that several machines must not answer twice differ in I. An id that
+// the line number stands for is that of the whole file.
 func shard(all []batchPrompt, name string) ([]batchPrompt, error) {
 	first, of, _ := strings.Cut(name, "/")
 	i, errI := strconv.Atoi(first)
@@ -282,8 +228,8 @@ type answers struct {
 	done map[string]bool // ids that were answered before
 }
 
-// openAnswers opens the file called name, behind whose last whole line answers are written; without a name they go to standard output. What
-// an interrupted run left of a line is cut off.
+// openAnswers opens the file called name, behind whose last whole line answers are written; without a name they go to
+// standard output. What an interrupted run left of a line is cut off.
 func openAnswers(name string) (*answers, error) {
 	if name == "" || name == "-" {
 		return &answers{out: os.Stdout}, nil

@@ -35,7 +35,8 @@ func TestBatchPrompts(t *testing.T) {
 	}
 }
 
-// TestBatchFields: every field of powerinfer.Sampling is set by a field of a line, and a line's grammar takes the place of the flags' schema.
+// TestBatchFields: every field of powerinfer.Sampling is set by a field of a line, and a line's grammar takes the place
+// of the flags' schema.
 func TestBatchFields(t *testing.T) {
 	line := `{"prompt":"a","n_predict":0,"seed":7,"temperature":0.1,"dynatemp_range":0.2,"dynatemp_exponent":0.3,"top_k":1,"top_p":0.4,"min_p":0.15,
 		"top_n_sigma":0.6,"typical_p":0.7,"xtc_probability":0.8,"xtc_threshold":0.2,"repeat_last_n":-1,"repeat_penalty":1.1,"presence_penalty":1.2,
@@ -78,11 +79,15 @@ func TestBatchFields(t *testing.T) {
 		t.Errorf("%+v", g)
 	}
 	for line, want := range map[string]string{
-		`{"prompt":"a","samplers":3}`:           "neither a list of names nor",
-		`{"prompt":"a","samplers":"q"}`:         "no sampler has the letter",
-		`{"prompt":"a","logit_bias":[[1,2,3]]}`: "no pair",
-		`{"prompt":"a","logit_bias":{"1":"x"}}`: "neither a number nor false",
-		`{"prompt":"a","logit_bias":"1"}`:       "neither an object nor a list",
+		`{"prompt":"a","samplers":3}`:              "neither a list of names nor",
+		`{"prompt":"a","samplers":"q"}`:            "no sampler has the letter",
+		`{"prompt":"a","logit_bias":[[1,2,3]]}`:    "no pair",
+		`{"prompt":"a","logit_bias":{"1":"x"}}`:    "neither a number nor false",
+		`{"prompt":"a","logit_bias":"1"}`:          "neither an object nor a list",
+		`{"prompt":"a","logit_bias":{"1":null}}`:   "neither a number nor false",
+		`{"prompt":"a","logit_bias":[[1.5,2]]}`:    "1.5",
+		`{"prompt":"a","logit_bias":[[true,2]]}`:   "true",
+		`{"prompt":"a","samplers":["top_k",null]}`: "neither a list of names nor",
 	} {
 		all, err := readPrompts("in", line)
 		if err != nil {
@@ -94,7 +99,37 @@ func TestBatchFields(t *testing.T) {
 	}
 }
 
-// TestBatchResumes: what an interrupted batch left of a line is cut off, whole lines stay, and what is no batch's is left alone.
+// TestBatchNull: a field that is null is as if it were not there.
+func TestBatchNull(t *testing.T) {
+	m, err := powerinfer.OpenBytes(t.Context(), demo.Name, demo.Model(), powerinfer.Options{Devices: powerinfer.NoGPU, Context: 128})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	usual := powerinfer.DefaultSampling()
+	var without powerinfer.Generation
+	for i, line := range []string{
+		`{"prompt":"a"}`,
+		`{"id":null,"prompt":"a","n_predict":null,"stop":null,"ignore_eos":null,"grammar":null,"json_schema":null,"samplers":null,"logit_bias":null,"seed":null,"top_k":null}`,
+	} {
+		all, err := readPrompts("in", line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := all[0].generation(powerinfer.Generation{Sampling: &usual, Max: 5}, m)
+		if err != nil || string(all[0].ID) != "1" {
+			t.Errorf("%s: id %s, %v", line, all[0].ID, err)
+		}
+		if i == 0 {
+			without = g
+		} else if !reflect.DeepEqual(g, without) {
+			t.Errorf("%s: %+v and %+v, without the fields %+v and %+v", line, g, g.Sampling, without, without.Sampling)
+		}
+	}
+}
+
+// TestBatchResumes: what an interrupted batch left of a line is cut off, whole lines stay, and what is no batch's is
+// left alone.
 func TestBatchResumes(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "out.jsonl")
 	whole := "{\"id\":\"a\",\"text\":\"x\"}\n{\"id\":2,\"error\":\"y\"}\n"

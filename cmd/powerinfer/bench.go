@@ -99,7 +99,8 @@ type benchModel struct {
 	options powerinfer.Options
 }
 
-// openBench opens the model with so many threads, for a number of sequences that take so many tokens of context together.
+// openBench opens the model with so many threads, for a number of sequences that take so many tokens of context
+// together.
 func openBench(ctx context.Context, c *cli.Command, trace *powerinfer.Trace, threads, tokens, sequences int) (*benchModel, error) {
 	b := &benchModel{}
 	var err error
@@ -217,13 +218,4 @@ func intList(c *cli.Command, name string, least int) ([]int, error) {
 		out = append(out, v)
 	}
 	return out, nil
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

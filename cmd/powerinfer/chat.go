@@ -163,7 +163,8 @@ func (t *talk) note(format string, a ...any) {
 	fmt.Fprintln(os.Stderr, line)
 }
 
-// fitted returns text broken between words where the terminal's window ends, lines but the first behind indent. For a pipe it stays as it is.
+// fitted returns text broken between words where the terminal's window ends, lines but the first behind indent. For a
+// pipe it stays as it is.
 func (t *talk) fitted(text, indent string) string {
 	if !t.interactive {
 		return text
@@ -175,8 +176,8 @@ func (t *talk) fitted(text, indent string) string {
 	return broken(text, indent, width)
 }
 
-// broken returns text broken between words into lines of width columns, all but the first behind indent, which is left out where it takes half
-// of them.
+// broken returns text broken between words into lines of width columns, all but the first behind indent, which is left
+// out where it takes half of them.
 func broken(text, indent string, width int) string {
 	if 2*len(indent) > width {
 		indent = ""
@@ -245,7 +246,8 @@ func (t *talk) converse(ctx context.Context) error {
 	}
 }
 
-// handle does what a message asks for. A person is told of what fails and goes on; otherwise an error ends the conversation.
+// handle does what a message asks for. A person is told of what fails and goes on; otherwise an error ends the
+// conversation.
 func (t *talk) handle(ctx context.Context, message string) error {
 	var err error
 	switch {

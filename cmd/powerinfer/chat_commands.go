@@ -115,8 +115,8 @@ func (t *talk) attach(file string) error {
 // cacheOf returns the name of the file of a saved conversation's keys and values.
 func cacheOf(file string) string { return file + ".kv" }
 
-// save writes the conversation to a file and what the model computed of it to another, so that going on later does not read it all again. Without
-// the second one it is saved as well.
+// save writes the conversation to a file and what the model computed of it to another, so that going on later does not
+// read it all again. Without the second one it is saved as well.
 func (t *talk) save(ctx context.Context, file string) error {
 	if file == "" {
 		return errors.New("/save needs the name of a file")
@@ -142,7 +142,8 @@ func (t *talk) save(ctx context.Context, file string) error {
 	return nil
 }
 
-// restore goes on with a conversation that save wrote. Keys and values that cannot be used, as those of another model, are computed again.
+// restore goes on with a conversation that save wrote. Keys and values that cannot be used, as those of another model,
+// are computed again.
 func (t *talk) restore(ctx context.Context, file string) error {
 	if file == "" {
 		return errors.New("/load needs the name of a file")

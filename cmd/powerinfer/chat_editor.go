@@ -42,8 +42,8 @@ func newLineEditor(ctx context.Context) (*lineEditor, error) {
 		// without these, letters other than ASCII's are taken for keys with Alt
 		"convert-meta": false, "input-meta": true, "output-meta": true,
 		"enable-bracketed-paste": true,
-		// The library would ask the terminal for the cursor's place before each drawing, and drops keys that it reads together with
-		// the answer. It needs the place only at the bottom of the screen, where room helps.
+		// The library would ask the terminal for the cursor's place before each drawing, and drops keys that it reads
+		// together with the answer. It needs the place only at the bottom of the screen, where room helps.
 		"cursor-position-probe": false,
 	} {
 		_ = e.shell.Config.Set(name, value) // they exist
@@ -64,8 +64,8 @@ func newLineEditor(ctx context.Context) (*lineEditor, error) {
 
 func (e *lineEditor) close() error { return e.keyboard.close() }
 
-// abort returns what Ctrl-C does: it ends a search or a completion as the library has it, and otherwise the line. There the library's own
-// looks at the next key, too, and where one was typed already it drops both.
+// abort returns what Ctrl-C does: it ends a search or a completion as the library has it, and otherwise the line. There
+// the library's own looks at the next key, too, and where one was typed already it drops both.
 func (e *lineEditor) abort(library func()) func() {
 	return func() {
 		if e.shell.Keymap.Local() != "" {
@@ -92,9 +92,10 @@ func (e *lineEditor) suspend() {
 	e.shell.Display.PrintPrimaryPrompt()
 }
 
-// room returns what is written before the prompt, for a library that does not know where on the screen it is. First it corrects the library's way
-// back to the line's first row by the rows that the line took, when it was drawn last, beyond those that the library counted. Then it makes
-// the terminal scroll where the line and the row below it, which the library moves to, do not fit: it moves down by as many rows, and back.
+// room returns what is written before the prompt, for a library that does not know where on the screen it is. First it
+// corrects the library's way back to the line's first row by the rows that the line took, when it was drawn last,
+// beyond those that the library counted. Then it makes the terminal scroll where the line and the row below it, which
+// the library moves to, do not fit: it moves down by as many rows, and back.
 func (e *lineEditor) room() string {
 	columns, _ := window()
 	text, before := string(*e.shell.Line()), string((*e.shell.Line())[:min(e.shell.Cursor().Pos(), e.shell.Line().Len())])
@@ -111,7 +112,8 @@ func (e *lineEditor) room() string {
 	return back + strings.Repeat("\v", rows) + fmt.Sprintf("\x1b[%dA", rows)
 }
 
-// reflowed returns by how many rows a line's part before the cursor grew when the window's width changed and the terminal broke it anew.
+// reflowed returns by how many rows a line's part before the cursor grew when the window's width changed and the
+// terminal broke it anew.
 func reflowed(prompt, before string, from, to int) int {
 	if from == to {
 		return 0
@@ -130,8 +132,8 @@ func window() (columns, rows int) {
 	return columns, rows
 }
 
-// paste returns what is put into the line for a pasted text: the text itself, or a few words where it would take more than half of the window.
-// A checksum is among them, for the history keeps them beyond this process.
+// paste returns what is put into the line for a pasted text: the text itself, or a few words where it would take more
+// than half of the window. A checksum is among them, for the history keeps them beyond this process.
 func (e *lineEditor) paste(text string) string {
 	columns, height := window()
 	if rows, _ := rowsOf(e.prompt, text, columns); rows <= height/2 {
@@ -150,8 +152,9 @@ func (e *lineEditor) whole(line string) string {
 	return line
 }
 
-// rowsOf returns how many rows text takes behind a prompt, all its lines being indented by the prompt's width, and how many the library
-// counts: it divides widths, and knows nothing of the column that stays empty where a wide letter does not fit at the end of a row.
+// rowsOf returns how many rows text takes behind a prompt, all its lines being indented by the prompt's width, and how
+// many the library counts: it divides widths, and knows nothing of the column that stays empty where a wide letter does
+// not fit at the end of a row.
 func rowsOf(prompt, text string, columns int) (rows, counted int) {
 	width := 0 // of the line, as counted
 	for line := range strings.SplitSeq(text, "\n") {
@@ -174,8 +177,8 @@ func rowsOf(prompt, text string, columns int) (rows, counted int) {
 	return rows, counted
 }
 
-// insert inserts the character that was typed, all of it: the library's own takes the first code point, of an emoji without its skin,
-// and puts the cursor too far behind wide ones.
+// insert inserts the character that was typed, all of it: the library's own takes the first code point, of an emoji
+// without its skin, and puts the cursor too far behind wide ones.
 func (e *lineEditor) insert() {
 	e.shell.History.SkipSave()
 	e.shell.Cursor().InsertAt(e.shell.Keys.Caller()...)

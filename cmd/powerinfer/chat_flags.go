@@ -78,8 +78,8 @@ func readSystem(c *cli.Command) (string, error) {
 	return strings.TrimSuffix(text, "\n"), err
 }
 
-// modelTemplate returns the template that the flags name or that the model's file holds, nil where there is none. It is read before the model
-// is loaded, so that a template that cannot be used is known at once.
+// modelTemplate returns the template that the flags name or that the model's file holds, nil where there is none. It is
+// read before the model is loaded, so that a template that cannot be used is known at once.
 func modelTemplate(c *cli.Command) (*chat.Template, error) {
 	f, err := openModel(c)
 	if err != nil {

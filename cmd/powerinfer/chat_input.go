@@ -24,8 +24,8 @@ const (
 	promptMore  = ". "
 )
 
-// readMessage reads a message: a line, lines of which all but the last end with a backslash, or lines between two """. With multi a
-// message goes on until a line ends with a backslash or a slash, which is left out.
+// readMessage reads a message: a line, lines of which all but the last end with a backslash, or lines between two """.
+// With multi a message goes on until a line ends with a backslash or a slash, which is left out.
 func readMessage(r lineReader, multi bool) (string, error) {
 	line, err := r.readLine(promptFirst)
 	if err != nil {

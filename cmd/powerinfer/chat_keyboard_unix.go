@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keyboard is a terminal's input while nobody reads it because an answer is written: what is typed then is neither shown in the middle of the
-// answer nor edited or cut by the kernel, whose lines end at 4,095 bytes. It waits for the next prompt. Ctrl-C and Ctrl-Z act at once, and
-// drop nothing of it.
+// keyboard is a terminal's input while nobody reads it because an answer is written: what is typed then is neither
+// shown in the middle of the answer nor edited or cut by the kernel, whose lines end at 4,095 bytes. It waits for the
+// next prompt. Ctrl-C and Ctrl-Z act at once, and drop nothing of it.
 type keyboard struct {
 	fd      int
 	before  *unix.Termios
@@ -55,11 +55,12 @@ func (k *keyboard) hold() error {
 	return errors.Join(unix.IoctlSetTermios(k.fd, setTermios, &t), paste(true))
 }
 
-// stopLimit bounds the wait for the stop to take effect: the signal may arrive a little after the call that sends it has returned.
+// stopLimit bounds the wait for the stop to take effect: the signal may arrive a little after the call that sends it
+// has returned.
 const stopLimit = 200 * time.Millisecond
 
-// suspend stops the program, as Ctrl-Z does, with the terminal as the shell had it, and calls resume when it goes on. Where nobody could have
-// it go on, because it was started without a shell, it does not stop.
+// suspend stops the program, as Ctrl-Z does, with the terminal as the shell had it, and calls resume when it goes on.
+// Where nobody could have it go on, because it was started without a shell, it does not stop.
 func (k *keyboard) suspend(resume func() error) error {
 	if session, err := unix.Getsid(0); err != nil || session == unix.Getpgrp() {
 		return resume()

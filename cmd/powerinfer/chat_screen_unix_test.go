@@ -26,7 +26,8 @@ import (
 
 var talkFor = flag.Duration("talk", 0, "how long TestChatScreen talks at random; without it each action is done once")
 
-// thinking is a template whose answers begin with thoughts, and thoughtful a grammar by which they end: four lines of them, then a line.
+// thinking is a template whose answers begin with thoughts, and thoughtful a grammar by which they end: four lines of
+// them, then a line.
 const (
 	thinking   = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}"
 	thoughtful = `root ::= ([a-z ]{20,90} "\n"){4} "</think>" [A-Z]{20,60}`
@@ -247,9 +248,10 @@ var sayings = []string{
 	"hello", "Héllo wörld", "日本語の文章です", "cafe\u0301 au lait", "👍🏽 👩‍👩‍👧 🇩🇪 ok", strings.Repeat("a long line ", 12) + "ends", strings.Repeat("長い", 50),
 }
 
-// TestChatScreen talks as a person does, and looks at the screen: what was typed, pasted and recalled stands behind the prompt, thoughts are
-// folded, Ctrl-C ends an answer, what is typed meanwhile waits for the prompt, and the prompt is where it belongs, whatever the size. Widths
-// are even: where a wide letter has one column left, terminals begin a line and this one cuts the letter. -talk 20m goes on at random.
+// TestChatScreen talks as a person does, and looks at the screen: what was typed, pasted and recalled stands behind the
+// prompt, thoughts are folded, Ctrl-C ends an answer, what is typed meanwhile waits for the prompt, and the prompt is
+// where it belongs, whatever the size. Widths are even: where a wide letter has one column left, terminals begin a line
+// and this one cuts the letter. -talk 20m goes on at random.
 func TestChatScreen(t *testing.T) {
 	t.Parallel()
 	seed := uint64(1)
@@ -446,8 +448,8 @@ func TestReflowed(t *testing.T) {
 	}
 }
 
-// TestThoughtOnScreen: a thought is broken into lines that fit and leaves one line, also where it is longer than the screen; text before it
-// stays. After a change of the size nothing is erased.
+// TestThoughtOnScreen: a thought is broken into lines that fit and leaves one line, also where it is longer than the
+// screen; text before it stays. After a change of the size nothing is erased.
 func TestThoughtOnScreen(t *testing.T) {
 	const text = "日本語の文章です and some words in English, 👍🏽👩‍👩‍👧 with pictures.\nA second line.\n"
 	for _, k := range []struct {

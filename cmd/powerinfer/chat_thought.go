@@ -15,8 +15,8 @@ import (
 // spareColumns stay free at the right of a thought's lines: terminals differ in where the cursor is behind a full one.
 const spareColumns = 1
 
-// shownThought is a thought on a terminal: faint while it comes, and a single line when it has ended. Its lines are broken here, so that it is
-// known how many there are.
+// shownThought is a thought on a terminal: faint while it comes, and a single line when it has ended. Its lines are
+// broken here, so that it is known how many there are.
 type shownThought struct {
 	out           *bufio.Writer
 	size          func() (width, height int) // of the terminal; 0: not known
@@ -66,7 +66,8 @@ func (s *shownThought) write(text string) {
 	}
 }
 
-// character shows one. A thought that fills the screen is begun anew from the top, for what has scrolled away cannot be erased.
+// character shows one. A thought that fills the screen is begun anew from the top, for what has scrolled away cannot be
+// erased.
 func (s *shownThought) character(c string) {
 	most, width := s.width-spareColumns, 0
 	for _, r := range c { // as terminals have it that show each of an emoji's parts
@@ -145,7 +146,8 @@ func (t *talk) thoughts() error {
 	return errors.New("the last answer has no thoughts")
 }
 
-// controlled returns text without control characters but for line ends and tabs: what a model writes does not command a terminal.
+// controlled returns text without control characters but for line ends and tabs: what a model writes does not command a
+// terminal.
 func controlled(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 {

@@ -105,7 +105,8 @@ func (s *screen) ended() {
 	}
 }
 
-// A conversation on a terminal: what was typed and pasted is what the conversation holds, and Ctrl-C stops an answer and nothing else.
+// A conversation on a terminal: what was typed and pasted is what the conversation holds, and Ctrl-C stops an answer
+// and nothing else.
 func TestChatOnTerminal(t *testing.T) {
 	t.Parallel()
 	const endless = "llama.context_length=int:100000"

@@ -19,7 +19,8 @@ import (
 )
 
 // The library's own scripts complete no file names in fish, take a flag's value for a flag, and in bash execute what a
-// command line has in $( ) when a tab is typed. These ask the program for each word: __complete WORDS..., of which the last is completed.
+// command line has in $( ) when a tab is typed. These ask the program for each word: __complete WORDS..., of which the
+// last is completed.
 
 //go:embed completion/powerinfer.bash
 var bashCompletion string
@@ -36,7 +37,7 @@ var completionShells = []string{"bash", "zsh", "fish"}
 // completeName is the hidden command that scripts call.
 const completeName = "__complete"
 
-// What a script is told to complete by itself, in a line of its own.
+// Lines by which a script is told to complete names by itself.
 const (
 	fileNames   = ":files"
 	folderNames = ":folders"
@@ -79,8 +80,8 @@ func completeCommand() *cli.Command {
 	}
 }
 
-// completions returns what the last of a command line's words may become, a line each: a word, a tab and its description; or
-// fileNames or folderNames alone.
+// completions returns what the last of a command line's words may become, a line each: a word, a tab and its
+// description; or fileNames or folderNames alone.
 func completions(root *cli.Command, words []string) []string {
 	if len(words) == 0 {
 		return nil
@@ -125,8 +126,8 @@ func commandNames(root *cli.Command, current string) []string {
 	return lines
 }
 
-// flagBefore returns the flag whose value current is, and that value, which is all of current or what stands behind its "=".
-// onlyWords says that a -- has ended the flags.
+// flagBefore returns the flag whose value current is, and that value, which is all of current or what stands behind its
+// "=". onlyWords says that a -- has ended the flags.
 func flagBefore(c *cli.Command, before []string, current string) (f cli.Flag, value string, onlyWords bool) {
 	for _, word := range before {
 		switch {
@@ -192,7 +193,8 @@ func flagsOf(c *cli.Command, current string) []string {
 	return lines
 }
 
-// flagWord returns the first of a flag's names that current begins, with the dashes it has in help, else with one; or nothing.
+// flagWord returns the first of a flag's names that current begins, with the dashes it has in help, else with one; or
+// nothing.
 func flagWord(f cli.Flag, current string) string {
 	for _, name := range f.Names() {
 		if word := dashed(name); strings.HasPrefix(word, current) {
@@ -207,7 +209,8 @@ func flagWord(f cli.Flag, current string) string {
 	return ""
 }
 
-// flagValues returns what a flag's value may become. Lines begin with prefix, which stands before the value in the word.
+// flagValues returns what a flag's value may become. Lines begin with prefix, which stands before the value in the
+// word.
 func flagValues(f cli.Flag, value, prefix string) []string {
 	if words := flagChoices(f.Names()[0]); words != nil {
 		return matching(words, value, prefix)
@@ -225,7 +228,7 @@ func flagValues(f cli.Flag, value, prefix string) []string {
 func flagChoices(name string) []string {
 	switch name {
 	case "sparse":
-		return []string{model.Auto.String(), model.Off.String(), model.Exact.String(), model.Predict.String()}
+		return []string{model.Auto.String(), model.Off.String(), model.Exact.String(), model.Predict.String(), model.Threshold.String()}
 	case "scoring":
 		return powerinfer.TaskScorings()
 	case "kernels":

@@ -21,6 +21,7 @@ func TestCompletions(t *testing.T) {
 		{"run|--sparse|e", "exact"},
 		{"run|--sparse=e", "--sparse=exact"},
 		{"run|--sparse|=|e", "exact"},
+		{"run|--sparse|", "auto off exact predict threshold"},
 		{"run|-n|", ""},
 		{"run|-p|--te", ""},         // the prompt
 		{"run|--ignore-eos|", ""},   // takes no value, and run no arguments

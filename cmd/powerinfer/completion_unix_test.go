@@ -13,7 +13,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// shells are those that completion has scripts for. Ctrl-G writes the line as it stands to the file line, and empties it.
+// shells are those that completion has scripts for. Ctrl-G writes the line as it stands to the file line, and empties
+// it.
 var shells = []struct {
 	name, setup, bind string
 	args              []string

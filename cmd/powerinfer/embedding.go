@@ -174,7 +174,8 @@ func embed(ctx context.Context, s *session.Session, texts []string, pooling engi
 	return e, nil
 }
 
-// How many numbers of a vector are shown: the first of each where there are several texts, and the first and the last of a token's.
+// How many numbers of a vector are shown: the first of each where there are several texts, and the first and the last
+// of a token's.
 const (
 	shownOfText  = 16
 	shownOfToken = 3
@@ -265,7 +266,8 @@ func (e *embeddings) writeJSON(out io.Writer, format string) {
 	fmt.Fprint(out, "\n}\n")
 }
 
-// cosine returns the cosine of the angle between two vectors. As in llama.cpp it is 0 if one of them is zero, and 1 if both are.
+// cosine returns the cosine of the angle between two vectors. As in llama.cpp it is 0 if one of them is zero, and 1 if
+// both are.
 func cosine(a, b []float32) float64 {
 	var ab, aa, bb float64
 	for i := range a {

@@ -19,8 +19,8 @@ func expects(c *cli.Command) bool {
 // readsOnly is expect's number of tokens for commands that generate nothing.
 const readsOnly = -1
 
-// expect has o tell on standard error what loading a model takes of memory, and how long generating so many tokens will then take; 0: their
-// number is not known.
+// expect has o tell on standard error what loading a model takes of memory, and how long generating so many tokens will
+// then take; 0: their number is not known.
 func expect(c *cli.Command, o *powerinfer.Options, tokens int) {
 	if !expects(c) {
 		return
@@ -34,7 +34,8 @@ func expect(c *cli.Command, o *powerinfer.Options, tokens int) {
 	}
 }
 
-// mostLimited is the rate, in tokens per second, from which on memory is not what limits generation: the model lies in the processor's caches.
+// mostLimited is the rate, in tokens per second, from which on memory is not what limits generation: the model lies in
+// the processor's caches.
 const mostLimited = 1000
 
 // expectation says in a line what a model takes.
@@ -77,7 +78,8 @@ func newRemaining(parts string) *remaining {
 	return r
 }
 
-// foretold tells that the task, of so many parts, is expected to take so long, so that set tells nothing. bar shows that it runs.
+// foretold tells that the task, of so many parts, is expected to take so long, so that set tells nothing. bar shows
+// that it runs.
 func (r *remaining) foretold(total int, whole time.Duration, bar *progress) {
 	r.told = true
 	if whole <= patience() {

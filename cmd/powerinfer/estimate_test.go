@@ -8,7 +8,8 @@ import (
 	"github.com/powerinfer-go/powerinfer"
 )
 
-// TestExpectation: the line names the sum and its parts, and speaks of GPUs, free memory and time only where something is known of them.
+// TestExpectation: the line names the sum and its parts, and speaks of GPUs, free memory and time only where something
+// is known of them.
 func TestExpectation(t *testing.T) {
 	const gib = 1 << 30
 	m := powerinfer.Memory{Weights: 3 * gib, Cache: gib / 2, Activations: gib / 4, Need: 4 * gib}
@@ -35,7 +36,8 @@ func TestExpectation(t *testing.T) {
 	}
 }
 
-// TestRemaining: bytes are timed from the first of them on, whatever came before, and parts from the start of the work; it is told once.
+// TestRemaining: bytes are timed from the first of them on, whatever came before, and parts from the start of the work;
+// it is told once.
 func TestRemaining(t *testing.T) {
 	t.Setenv("POWERINFER_PATIENCE", "2s")
 	type step struct {

@@ -233,15 +233,16 @@ func (e *choices) resume(done []powerinfer.TaskSample) (left []int) {
 	return left
 }
 
-// What is read before questions are asked, to learn how long they will take, and how much more there must be of them for that.
+// What is read before questions are asked, to learn how long they will take, and how much more there must be of them
+// for that.
 const (
 	trialText  = 1 << 10 // bytes
 	trialRead  = 128     // tokens of that, at most
 	worthTrial = 16      // trials
 )
 
-// foretell says how long the questions that are left will take, all of so many bytes, by how fast the model reads the beginning of the first.
-// clock is what tells the time left later on.
+// foretell says how long the questions that are left will take, all of so many bytes, by how fast the model reads the
+// beginning of the first. clock is what tells the time left later on.
 func (e *choices) foretell(ctx context.Context, m *powerinfer.Model, left []int, all int64, clock *remaining) error {
 	if all < worthTrial*trialText {
 		return nil

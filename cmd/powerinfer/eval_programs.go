@@ -159,7 +159,8 @@ type programs struct {
 // attempt is a program that is to be written: try number try of a question.
 type attempt struct{ program, try int }
 
-// left returns what is not written yet. All first tries come first, so that an interrupted run has some of every question.
+// left returns what is not written yet. All first tries come first, so that an interrupted run has some of every
+// question.
 func (w *programs) left(tries int) (left []attempt) {
 	type written struct {
 		id  string
@@ -182,7 +183,8 @@ func (w *programs) left(tries int) (left []attempt) {
 // trialTokens are written of the first programs, to learn how long all will take.
 const trialTokens = 32
 
-// foretell says how long programs will take at most, by how fast the model writes the beginning of the first, so many at a time. clock tells the time.
+// foretell says how long programs will take at most, by how fast the model writes the beginning of the first, so many
+// at a time. clock tells the time.
 func (w *programs) foretell(ctx context.Context, left []attempt, parallel int, clock *remaining) error {
 	if len(left) < 2*parallel || w.most < 2*trialTokens { // which takes hardly longer than the trial
 		return nil

@@ -100,8 +100,8 @@ func commandFiles(c *cli.Command) (in, out []string) {
 	return in, out
 }
 
-// checkFiles refuses outputs that are inputs, by whatever name or link, and two outputs that are one file. A folder among the inputs
-// stands for the files in it, and the first part of a split model for all parts.
+// checkFiles refuses outputs that are inputs, by whatever name or link, and two outputs that are one file. A folder
+// among the inputs stands for the files in it, and the first part of a split model for all parts.
 func checkFiles(in, out []string) error {
 	if len(out) == 0 {
 		return nil

@@ -23,7 +23,8 @@ func TestFileArguments(t *testing.T) {
 	}
 }
 
-// TestFileFlags: every flag whose help names a file or a folder is known to be read or written, so that no command can write what it reads.
+// TestFileFlags: every flag whose help names a file or a folder is known to be read or written, so that no command can
+// write what it reads.
 func TestFileFlags(t *testing.T) {
 	names := regexp.MustCompile("`(FILE|FOLDER)`")
 	known, seen := fileFlags(), 0

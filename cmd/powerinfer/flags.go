@@ -150,7 +150,15 @@ func openModel(c *cli.Command) (*gguf.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	var f *gguf.File
+	list, err := overrides(c)
+	if err != nil {
+		return nil, err
+	}
+	return openWith(path, list)
+}
+
+// openWith opens the model at path, the embedded one if that is empty, with keys of its metadata replaced.
+func openWith(path string, overrides []string) (f *gguf.File, err error) {
 	if path == "" {
 		f, err = gguf.Parse(demo.Name, demo.Model())
 	} else {
@@ -159,11 +167,7 @@ func openModel(c *cli.Command) (*gguf.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := overrides(c)
-	if err == nil {
-		err = session.Override(f, list)
-	}
-	if err != nil {
+	if err := session.Override(f, overrides); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
@@ -251,7 +255,8 @@ func openOptions(c *cli.Command) (powerinfer.Options, error) {
 	return o, gpuOptions(c, &o)
 }
 
-// open opens the model that -m names, or the embedded one, with a progress bar. adjust, if it is not nil, changes what the flags say.
+// open opens the model that -m names, or the embedded one, with a progress bar. adjust, if it is not nil, changes what
+// the flags say.
 func open(ctx context.Context, c *cli.Command, adjust func(*powerinfer.Options)) (*powerinfer.Model, error) {
 	o, err := openOptions(c)
 	if err != nil {
@@ -362,7 +367,8 @@ func unescape(c *cli.Command) string {
 	return withoutEscapes(p)
 }
 
-// withoutEscapes turns \n, \r, \t, \", \', \\ and \xHH into the characters they stand for, as llama.cpp does. What is no escape stays.
+// withoutEscapes turns \n, \r, \t, \", \', \\ and \xHH into the characters they stand for, as llama.cpp does. What is
+// no escape stays.
 func withoutEscapes(p string) string {
 	const from, to = `nrt"'\`, "\n\r\t\"'\\"
 	var b strings.Builder

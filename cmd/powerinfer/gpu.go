@@ -113,7 +113,8 @@ func gpuOptions(c *cli.Command, o *powerinfer.Options) error {
 	return nil
 }
 
-// wholeLayers reads a flag of how many layers lie whole on GPUs, -1 being all: nil where neurons are placed. short is what errors call it.
+// wholeLayers reads a flag of how many layers lie whole on GPUs, -1 being all: nil where neurons are placed. short is
+// what errors call it.
 func wholeLayers(c *cli.Command, name, short string) (*int, error) {
 	text := c.String(name)
 	n, err := strconv.Atoi(text)

@@ -75,8 +75,8 @@ func serverURL(host string, port int, secure bool) string {
 	return scheme + net.JoinHostPort(host, strconv.Itoa(port))
 }
 
-// healthClient returns a client for the server at address, and the URL it has there. certificate is the file of the one that is trusted;
-// without any it is one that the system trusts.
+// healthClient returns a client for the server at address, and the URL it has there. certificate is the file of the one
+// that is trusted; without any it is one that the system trusts.
 func healthClient(address, certificate string) (*http.Client, *url.URL, error) {
 	transport := &http.Transport{DisableKeepAlives: true}
 	if certificate != "" {
@@ -116,7 +116,8 @@ func readCertificate(file string) (*x509.Certificate, error) {
 	return nil, fmt.Errorf("%s holds no certificate in PEM's form", file)
 }
 
-// trustOnly returns a configuration for clients of the server that has this certificate: its name need not be the address's.
+// trustOnly returns a configuration for clients of the server that has this certificate: its name need not be the
+// address's.
 func trustOnly(c *x509.Certificate) *tls.Config {
 	return &tls.Config{
 		InsecureSkipVerify: true, // what follows is stricter than a chain and a name
@@ -129,7 +130,8 @@ func trustOnly(c *x509.Certificate) *tls.Config {
 	}
 }
 
-// checkHealth returns nil where the server at address, which has the certificate of a file or an ordinary one, says that it is ready.
+// checkHealth returns nil where the server at address, which has the certificate of a file or an ordinary one, says
+// that it is ready.
 func checkHealth(ctx context.Context, address, certificate string) error {
 	client, u, err := healthClient(address, certificate)
 	if err != nil {

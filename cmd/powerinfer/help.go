@@ -126,7 +126,8 @@ func placeholder(d cli.DocGenerationFlag) string {
 	return "TEXT"
 }
 
-// flagText returns the usage with default and environment variable. A default of 0 is what the usage explains, or nothing.
+// flagText returns the usage with default and environment variable. A default of 0 is what the usage explains, or
+// nothing.
 func flagText(f cli.Flag) string {
 	d, ok := f.(cli.DocGenerationFlag)
 	if !ok {

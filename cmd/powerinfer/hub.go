@@ -68,7 +68,8 @@ func hubName(c *cli.Command, text string) (hub.Name, error) {
 	return n, nil
 }
 
-// fetched is action, before which the models that -hf and -hfd name are brought into the cache and become those of -m and -md.
+// fetched is action, before which the models that -hf and -hfd name are brought into the cache and become those of -m
+// and -md.
 func fetched(action cli.ActionFunc) cli.ActionFunc {
 	return func(ctx context.Context, c *cli.Command) error {
 		if c.Bool("list-devices") {
@@ -137,7 +138,8 @@ func fetch(ctx context.Context, c *cli.Command, n hub.Name, flag string) error {
 	return c.Set(flag, m.Path())
 }
 
-// downloading shows the progress of a download, and says what an interruption leaves. In a pipe it is a line at the beginning.
+// downloading shows the progress of a download, and says what an interruption leaves. In a pipe it is a line at the
+// beginning.
 func downloading(ctx context.Context, get func(func(hub.Progress)) (hub.Model, error)) (hub.Model, error) {
 	tty := term.IsTerminal(int(os.Stderr.Fd())) && os.Getenv("TERM") != "dumb"
 	var bar *progress

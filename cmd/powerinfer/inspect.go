@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -136,7 +138,7 @@ func inspectText(f *gguf.File) error {
 	}
 	w.Flush()
 	fmt.Fprintln(out)
-	for _, t := range sortedKeys(byType) {
+	for _, t := range slices.Sorted(maps.Keys(byType)) {
 		fmt.Fprintf(out, "%s: %d bytes\n", t, byType[t])
 	}
 	return out.Flush()

@@ -126,7 +126,8 @@ func nearest(name string, names []string) string {
 	return best
 }
 
-// distance returns the number of letters to insert, delete or replace to make a into b (Levenshtein), or to swap with their neighbours.
+// distance returns the number of letters to insert, delete or replace to make a into b (Levenshtein), or to swap with
+// their neighbours.
 func distance(a, b string) int {
 	x, y := []rune(a), []rune(b)
 	rows := make([][]int, len(x)+1)

@@ -6,8 +6,8 @@ type missingFlag struct {
 	instead string   // what to do; a sentence's end
 }
 
-// missingFlags returns llama.cpp's flags, those of its common/arg.cpp of November 2026, that no command here has. TestLlamaFlags compares
-// them with an arg.cpp.
+// missingFlags returns llama.cpp's flags, those of its common/arg.cpp of November 2026, that no command here has.
+// TestLlamaFlags compares them with an arg.cpp.
 func missingFlags() []missingFlag {
 	const (
 		unneeded    = "leave it out"

@@ -23,7 +23,8 @@ func ownFlags() map[string]bool {
 	return names
 }
 
-// TestMissingFlags: each of llama.cpp's flags that run or serve does not have is named once and has something to do instead.
+// TestMissingFlags: each of llama.cpp's flags that run or serve does not have is named once and has something to do
+// instead.
 func TestMissingFlags(t *testing.T) {
 	have := func(flags []cli.Flag) map[string]bool {
 		names := map[string]bool{}
@@ -51,8 +52,8 @@ func TestMissingFlags(t *testing.T) {
 	}
 }
 
-// TestLlamaFlags: every flag of llama.cpp's is one of ours or has something to do instead: those in testdata, and those in the llama.cpp that
-// POWERINFER_LLAMA_CPP names, a checkout of its sources. -h and --version are the library's.
+// TestLlamaFlags: every flag of llama.cpp's is one of ours or has something to do instead: those in testdata, and those
+// in the llama.cpp that POWERINFER_LLAMA_CPP names, a checkout of its sources. -h and --version are the library's.
 func TestLlamaFlags(t *testing.T) {
 	own := ownFlags()
 	own["h"], own["help"], own["version"] = true, true, true

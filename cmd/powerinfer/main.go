@@ -47,7 +47,8 @@ func graceOf(args []string) time.Duration {
 // errInterrupted ends a command that was interrupted; its user knows.
 var errInterrupted = errors.New("interrupted")
 
-// endingSignals returns those that ask a command to end: Ctrl-C, kill, and a terminal that was closed, unless nohup has that one ignored.
+// endingSignals returns those that ask a command to end: Ctrl-C, kill, and a terminal that was closed, unless nohup has
+// that one ignored.
 func endingSignals() []os.Signal {
 	list := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -56,8 +57,8 @@ func endingSignals() []os.Signal {
 	return list
 }
 
-// execute runs the command line and returns the exit status. A first signal that asks to end cancels the command's context, which
-// ends a generation between two tokens; a second one ends the process at once.
+// execute runs the command line and returns the exit status. A first signal that asks to end cancels the command's
+// context, which ends a generation between two tokens; a second one ends the process at once.
 func execute(args []string) int {
 	cli.HelpPrinter = printHelp
 	ctx, cancel := context.WithCancel(context.Background())

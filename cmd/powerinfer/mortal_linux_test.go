@@ -12,8 +12,8 @@ import (
 
 func init() { scriptPrograms["mortal"] = mortal }
 
-// mortal is powerinfer, but the kernel ends it, so that it cannot end in order, where a file that it writes would grow beyond a number of bytes;
-// what fits is written: mortal BYTES ARGS...
+// mortal is powerinfer, but the kernel ends it, so that it cannot end in order, where a file that it writes would grow
+// beyond a number of bytes; what fits is written: mortal BYTES ARGS...
 func mortal() {
 	limit, err := strconv.ParseUint(os.Args[1], 10, 64)
 	if err == nil {

@@ -19,7 +19,8 @@ import (
 // perplexityContext is llama.cpp's window where -c is not given.
 const perplexityContext = 512
 
-// perplexityOutputs is the number of rows of logits held at a time, as many as so many sequences need: 128 of a 150k vocabulary are 75 MiB.
+// perplexityOutputs is the number of rows of logits held at a time, as many as so many sequences need: 128 of a 150k
+// vocabulary are 75 MiB.
 const perplexityOutputs = 128
 
 func perplexityCommand() *cli.Command {
@@ -178,8 +179,8 @@ func openWindow(ctx context.Context, c *cli.Command, window int) (*powerinfer.Mo
 	return m, nil
 }
 
-// running writes figures as they come to standard output. Where that is a terminal, whose line the progress bar has, it keeps them until the
-// bar is done.
+// running writes figures as they come to standard output. Where that is a terminal, whose line the progress bar has, it
+// keeps them until the bar is done.
 type running struct {
 	io.Writer
 	kept *strings.Builder

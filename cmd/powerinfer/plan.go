@@ -222,7 +222,7 @@ func describedMachine(name string) (*planner.Machine, error) {
 	}
 	figures, err := measure.Read(name)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--machine: %w; give RAM as GIB:GB/S, such as 64:60, a machine such as pc-high, or a file that doctor --json wrote", err)
 	}
 	return planner.Measured(figures), nil
 }

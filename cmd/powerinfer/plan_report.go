@@ -127,7 +127,8 @@ func (d *drawing) timePicture() string {
 	})
 }
 
-// Sizes of a bar chart in CSS pixels. It is as wide as the page: places along its axis are percentages, so that labels keep their size.
+// Sizes of a bar chart in CSS pixels. It is as wide as the page: places along its axis are percentages, so that labels
+// keep their size.
 const (
 	barsHeight = 250 // of the highest bar
 	barsTop    = 10
@@ -172,8 +173,8 @@ func stacked(n int, unit string, of func(i int) []part) string {
 	return b.String() + "</svg>"
 }
 
-// barNames names at most eleven of n bars below them. The last name ends where the bars do. Those that a narrow page has no room for,
-// every second one and what is near the last, have the class of what is shown on a wide page only.
+// barNames names at most eleven of n bars below them. The last name ends where the bars do. Those that a narrow page
+// has no room for, every second one and what is near the last, have the class of what is shown on a wide page only.
 func barNames(n int) string {
 	var b strings.Builder
 	every := (n + 9) / 10

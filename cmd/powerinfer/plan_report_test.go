@@ -94,8 +94,8 @@ type label struct {
 	y           string
 }
 
-// labels returns those of a chart whose bars are so wide, with or without what only wide pages have. A letter of the font takes at most
-// two thirds of its size.
+// labels returns those of a chart whose bars are so wide, with or without what only wide pages have. A letter of the
+// font takes at most two thirds of its size.
 func labels(t *testing.T, svg string, width float64, wide bool) (list []label) {
 	t.Helper()
 	const letter = 12 * 2.0 / 3

@@ -382,7 +382,8 @@ func (f number) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(f))
 }
 
-// planJSON is the output of plan --json; bytes, seconds and bytes per second throughout. Figures are null where no speed is predicted.
+// planJSON is the output of plan --json; bytes, seconds and bytes per second throughout. Figures are null where no
+// speed is predicted.
 type planJSON struct {
 	Model        string            `json:"model"`
 	Type         string            `json:"type"`
@@ -504,7 +505,8 @@ func publishedTable(out io.Writer) error {
 	return err
 }
 
-// expertsTable prints what is expected of models with experts on described machines, as Markdown: of one model, or of all published ones.
+// expertsTable prints what is expected of models with experts on described machines, as Markdown: of one model, or of
+// all published ones.
 func expertsTable(out io.Writer, description string) error {
 	list := modelcost.PublishedExperts()
 	if description != "" {

@@ -159,8 +159,8 @@ func parseSize(s string) (int64, error) {
 	return int64(n * float64(int64(1)<<shift)), nil
 }
 
-// sayResume tells how an interrupted run goes on, at once, for its last step may take long. The function that it returns
-// ends that, and has it told where there was no time yet.
+// sayResume says how an interrupted run goes on, as soon as ctx ends, since the run's last step may take long. The
+// function that it returns must be called at the end; it says so where there was no time yet.
 func sayResume(ctx context.Context) func() {
 	say := sync.OnceFunc(func() { fmt.Fprintln(os.Stderr, "interrupted; the same command with --resume goes on") })
 	stop := context.AfterFunc(ctx, say)

@@ -28,8 +28,8 @@ const (
 	lineEvery     = 5 * time.Second
 )
 
-// patience returns the time that a task takes, or is expected to take, before that is told: the usual one, or what POWERINFER_PATIENCE says, such as
-// 1h for programs that read standard error.
+// patience returns the time that a task takes, or is expected to take, before that is told: the usual one, or what
+// POWERINFER_PATIENCE says, such as 1h for programs that read standard error.
 func patience() time.Duration {
 	if d, err := time.ParseDuration(os.Getenv("POWERINFER_PATIENCE")); err == nil {
 		return d
@@ -40,8 +40,8 @@ func patience() time.Duration {
 // barThrottle is the time between two redraws of a bar.
 const barThrottle = 100 * time.Millisecond
 
-// progress shows a task once it has run longer than its patience: a bar with rate and time left on a terminal, plain lines
-// elsewhere.
+// progress shows a task once it has run longer than its patience: a bar with rate and time left on a terminal, plain
+// lines elsewhere.
 type progress struct {
 	mu       sync.Mutex
 	patience time.Duration
@@ -84,7 +84,8 @@ func startProgress(what string, u unit, out io.Writer, tty bool, now func() time
 // waitEvery is the time between two redraws of the time that a task has run before any of it was done.
 const waitEvery = time.Second
 
-// begins tells that the task runs now, and that its first part may take long: until begun it is shown for how long it has run.
+// begins tells that the task runs now, and that its first part may take long: until begun it is shown for how long it
+// has run.
 func (p *progress) begins() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -65,8 +65,8 @@ func (p *promptCache) load(ctx context.Context, m *powerinfer.Model) error {
 	return nil
 }
 
-// save writes what the file lacks of the prompt and, if all is kept, of the text that was generated behind it. It does so for an interrupted
-// generation, too.
+// save writes what the file lacks of the prompt and, if all is kept, of the text that was generated behind it. It does
+// so for an interrupted generation, too.
 func (p *promptCache) save(ctx context.Context, m *powerinfer.Model, prompt, generated []int32) error {
 	if p.path == "" || p.readOnly {
 		return nil

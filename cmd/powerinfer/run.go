@@ -90,12 +90,8 @@ func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 	if err != nil {
 		return err
 	}
-	g := powerinfer.Generation{Max: mostTokens(c.Int("n-predict")), IgnoreEnd: c.Bool("ignore-eos"), Neurons: c.Bool("verbose")}
-	if err := readGrammar(c, &g); err != nil {
-		return err
-	}
-	g.Shift = c.Bool("context-shift")
-	if g.Keep, err = readKeep(c); err != nil {
+	g, err := readGeneration(c)
+	if err != nil {
 		return err
 	}
 	begin := time.Now()
@@ -113,13 +109,8 @@ func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 		return err
 	}
 	g.Sampling = &chosen
-	if i := m.Info(); i.Context > i.Trained {
-		fmt.Fprintf(os.Stderr, "note: the model was trained for %d tokens, fewer than the context of %d\n", i.Trained, i.Context)
-	}
-	if c.Bool("verbose") {
-		if err := describe(m, &chosen); err != nil {
-			return err
-		}
+	if err := sayModel(c, m, &chosen); err != nil {
+		return err
 	}
 	if err := cached.load(ctx, m); err != nil {
 		return err
@@ -166,6 +157,31 @@ func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 	return nil
 }
 
+// readGeneration reads the flags about the text that is generated, but for those of sampling.
+func readGeneration(c *cli.Command) (powerinfer.Generation, error) {
+	g := powerinfer.Generation{
+		Max: mostTokens(c.Int("n-predict")), IgnoreEnd: c.Bool("ignore-eos"), Neurons: c.Bool("verbose"), Shift: c.Bool("context-shift"),
+	}
+	if err := readGrammar(c, &g); err != nil {
+		return g, err
+	}
+	var err error
+	g.Keep, err = readKeep(c)
+	return g, err
+}
+
+// sayModel tells of a context that is longer than the model was trained for and, if that is wanted, how the model is
+// computed and sampled.
+func sayModel(c *cli.Command, m *powerinfer.Model, chosen *powerinfer.Sampling) error {
+	if i := m.Info(); i.Context > i.Trained {
+		fmt.Fprintf(os.Stderr, "note: the model was trained for %d tokens, fewer than the context of %d\n", i.Trained, i.Context)
+	}
+	if !c.Bool("verbose") {
+		return nil
+	}
+	return describe(m, chosen)
+}
+
 // wholeText returns the text of tokens that begin one, without the space that some vocabularies put before every text.
 func wholeText(m *powerinfer.Model, tokens []int32) string {
 	text := m.Detokenize(tokens)
@@ -175,7 +191,8 @@ func wholeText(m *powerinfer.Model, tokens []int32) string {
 	return text
 }
 
-// generate continues prompt and prints the text as it comes, until it cannot be printed. It returns the tokens that came, too.
+// generate continues prompt and prints the text as it comes, until it cannot be printed. It returns the tokens that
+// came, too.
 func generate(ctx context.Context, m *powerinfer.Model, prompt []int32, g powerinfer.Generation, t *text) (_ powerinfer.Result, tokens []int32, _ error) {
 	defer t.bar.finish()
 	s, err := m.Start(ctx, prompt, g)
@@ -213,7 +230,8 @@ func (t *text) begin() {
 	}
 }
 
-// push prints what a token adds to the text. It flushes, for the text is read as it comes, and reports whether that went well.
+// push prints what a token adds to the text. It flushes, for the text is read as it comes, and reports whether that
+// went well.
 func (t *text) push(more string) bool {
 	t.begin()
 	t.out.WriteString(more)

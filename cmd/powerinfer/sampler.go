@@ -130,7 +130,8 @@ func samplerOptions(c *cli.Command, e *engine.Engine) (sample.Options, error) {
 	return session.Sampling(s).Options(session.Breakers(tok, vocabulary))
 }
 
-// samplingFor reads samplerFlags for a model with a context and a vocabulary of so many tokens, of which some end a text.
+// samplingFor reads samplerFlags for a model with a context and a vocabulary of so many tokens, of which some end a
+// text.
 func samplingFor(c *cli.Command, context, vocabulary int, endOfText func(id int32) bool) (powerinfer.Sampling, error) {
 	s := powerinfer.DefaultSampling()
 	if seed := c.Int64("seed"); seed >= 0 {

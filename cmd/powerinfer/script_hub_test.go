@@ -20,9 +20,9 @@ import (
 // standIn is the key of a script's stand-in for the Hugging Face hub, a **hubtest.Hub.
 type standIn struct{}
 
-// startHub gives a script a hub of its own, which HF_ENDPOINT names: tales/small holds the embedded model as two types, tales/parts
-// as a model of two files, tales/gated behind the token hf_reader. hub NAME=VALUE... changes it: slow=20ms, cut=BYTES and cuts=TIMES of
-// lost connections, new=FILE adds one to tales/small; hub stop ends it.
+// startHub gives a script a hub of its own, which HF_ENDPOINT names: tales/small holds the embedded model as two types,
+// tales/parts as a model of two files, tales/gated behind the token hf_reader. hub NAME=VALUE... changes it: slow=20ms,
+// cut=BYTES and cuts=TIMES of lost connections, new=FILE adds one to tales/small; hub stop ends it.
 func startHub(ts *testscript.TestScript, _ bool, args []string) {
 	held := ts.Value(standIn{}).(**hubtest.Hub)
 	h := *held

@@ -71,7 +71,8 @@ func TestGPUScripts(t *testing.T) {
 	runScripts(t, "testdata/script/gpu", func(e *testscript.Env) { e.Setenv("XDG_CACHE_HOME", home) })
 }
 
-// shaderCache returns the folder where Mesa keeps what lavapipe compiled for this user's other processes, other tests among them.
+// shaderCache returns the folder where Mesa keeps what lavapipe compiled for this user's other processes, other tests
+// among them.
 func shaderCache(t *testing.T) string {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -209,8 +210,8 @@ func writeEncoder(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(synth.Write(context.Background(), ts.MkAbs(args[0]), spec, nil))
 }
 
-// writePatched writes the embedded model with the first of each pair of bytes replaced by the second, a Go string of the same
-// length: patched FILE OLD NEW...
+// writePatched writes the embedded model with the first of each pair of bytes replaced by the second, a Go string of
+// the same length: patched FILE OLD NEW...
 func writePatched(ts *testscript.TestScript, _ bool, args []string) {
 	data := bytes.Clone(demo.Model())
 	for i := 1; i+1 < len(args); i += 2 {
@@ -298,7 +299,8 @@ func hugeTensor(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.Truncate(path, int64(len(data))+int64(gib<<30)))
 }
 
-// processLimit is the time after which a process under test counts as hung: many times what the slowest takes on a busy machine.
+// processLimit is the time after which a process under test counts as hung: many times what the slowest takes on a busy
+// machine.
 const processLimit = 3 * time.Minute
 
 // hung is the patience of processes under test: they end before they tell how long a task takes.

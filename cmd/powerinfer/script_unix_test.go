@@ -24,8 +24,9 @@ func fifo(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(syscall.Mkfifo(ts.MkAbs(args[0]), 0o600))
 }
 
-// interrupt, terminate and hangup run powerinfer, send it a signal once it has written to the stream, the text if one is given, and, if one is named, made FILE, hold it to the shell's exit
-// status for that signal, and leave what it wrote in the files out and err: interrupt stdout|stderr[=TEXT][:FILE] ARGS...
+// interrupt, terminate and hangup run powerinfer, send it a signal once it has written to the stream, the text if one
+// is given, and, if one is named, made FILE, hold it to the shell's exit status for that signal, and leave what it
+// wrote in the files out and err: interrupt stdout|stderr[=TEXT][:FILE] ARGS...
 func interrupt(ts *testscript.TestScript, _ bool, args []string) { end(ts, syscall.SIGINT, args) }
 func terminate(ts *testscript.TestScript, _ bool, args []string) { end(ts, syscall.SIGTERM, args) }
 func hangup(ts *testscript.TestScript, _ bool, args []string) {
@@ -40,7 +41,8 @@ func exists(name string) bool {
 	return err == nil
 }
 
-// startBehind starts powerinfer as start does, with the lowest priority: where processors are short, the test runs first and acts before the program ends.
+// startBehind starts powerinfer as start does, with the lowest priority: where processors are short, the test runs
+// first and acts before the program ends.
 func startBehind(ts *testscript.TestScript, args []string) process {
 	return start(ts, "nice", append([]string{"-n", "19", "powerinfer"}, args...))
 }
@@ -85,8 +87,8 @@ func end(ts *testscript.TestScript, by syscall.Signal, args []string) {
 	save(ts, "err", texts[1])
 }
 
-// shrink runs powerinfer, cuts a file to a page once the program has written something, and holds it to exit status 1 and leaves its
-// standard error in the file err: shrink FILE ARGS...
+// shrink runs powerinfer, cuts a file to a page once the program has written something, and holds it to exit status 1
+// and leaves its standard error in the file err: shrink FILE ARGS...
 func shrink(ts *testscript.TestScript, _ bool, args []string) {
 	p := start(ts, "powerinfer", args[1:])
 	_, err := io.ReadFull(p.out, make([]byte, 1))

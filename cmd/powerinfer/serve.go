@@ -32,7 +32,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
-// Requests that run when the server is stopped have servePatience to end. The process has serveGrace, in which models are freed, too.
+// Requests that run when the server is stopped have servePatience to end. The process has serveGrace, in which models
+// are freed, too.
 const (
 	servePatience = 30 * time.Second
 	serveGrace    = servePatience + 5*time.Second
@@ -98,6 +99,7 @@ func serve(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
+	defer l.Close() // removes a socket's file, where nothing is served after all
 	if ip := net.ParseIP(c.String("host")); len(o.Keys) == 0 && o.KeyFile == "" && socketPath(c) == "" && c.String("host") != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		o.Log.Warn("everyone who reaches this address may ask: --api-key or --api-key-file asks for a key")
 	}
@@ -122,8 +124,8 @@ func serve(ctx context.Context, c *cli.Command) error {
 	return <-ended
 }
 
-// newServer returns a server with all routes, which counts what it does where it is asked to. Clients may fetch models from h and remove them,
-// unless it is nil.
+// newServer returns a server with all routes, which counts what it does where it is asked to. Clients may fetch models
+// from h and remove them, unless it is nil.
 func newServer(c *cli.Command, models server.Models, h *hub.Hub, o server.Options) *server.Server {
 	shown, _ := o.Meter.(*metrics.Metrics)
 	s := server.New(models, o)
@@ -170,7 +172,8 @@ func loadServed(ctx context.Context, c *cli.Command, o server.ModelOptions, mode
 	return e, nil
 }
 
-// listing returns a model as lists show it: the bytes of its tensors, when its file was written, and the memory that was planned.
+// listing returns a model as lists show it: the bytes of its tensors, when its file was written, and the memory that
+// was planned.
 func listing(f *gguf.File, so session.Options, o server.ModelOptions, m *server.Model) server.Listed {
 	l := server.Listed{Name: o.Name, Path: o.Path, Model: m, Modified: time.Now()} // the embedded model has no file
 	if info, err := os.Stat(o.Path); err == nil {
@@ -300,7 +303,8 @@ func serverOptions(c *cli.Command, log *slog.Logger) (server.Options, error) {
 	return o, nil
 }
 
-// chooseTemplate sets the template of conversations: the one that the flags name, the model's, or chatml where it has none.
+// chooseTemplate sets the template of conversations: the one that the flags name, the model's, or chatml where it has
+// none.
 func chooseTemplate(c *cli.Command, e *session.Session, o *server.ModelOptions) error {
 	var err error
 	if o.Template, err = readTemplate(c, e.File); err != nil || o.Template != nil {

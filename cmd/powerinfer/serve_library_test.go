@@ -16,8 +16,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/demo"
 )
 
-// TestServeLibrary: models of a folder are listed, loaded when a request names them, freed when asked to, and a damaged one is an error of
-// requests for it alone.
+// TestServeLibrary: models of a folder are listed, loaded when a request names them, freed when asked to, and a damaged
+// one is an error of requests for it alone.
 func TestServeLibrary(t *testing.T) {
 	dir, socket := t.TempDir(), filepath.Join(t.TempDir(), "p.sock")
 	for name, data := range map[string][]byte{"tales.gguf": demo.Model(), "sub/other.gguf": demo.Model(), "damaged.gguf": []byte("GGUF")} {

@@ -21,7 +21,8 @@ func serveFlags(t *testing.T, f func(ctx context.Context, c *cli.Command) error,
 	return c.Run(t.Context(), append([]string{"serve"}, args...))
 }
 
-// TestSocket: a socket in the file system is listened on, one that a killed server left is replaced, and another server's is not.
+// TestSocket: a socket in the file system is listened on, one that a killed server left is replaced, and another
+// server's is not.
 func TestSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "p.sock")
 	if err := serveFlags(t, func(ctx context.Context, c *cli.Command) error {

@@ -10,7 +10,8 @@ import (
 	"github.com/powerinfer-go/powerinfer"
 )
 
-// Names of --spec-type. Those of llama.cpp's ways of guessing from the text mean ours: what is guessed changes speed only.
+// Names of --spec-type. Those of llama.cpp's ways of guessing from the text mean ours: what is guessed changes speed
+// only.
 const (
 	specAuto  = "auto" // ours, as draft-hot
 	specNone  = "none"
@@ -41,7 +42,8 @@ func draftsFlag() cli.Flag {
 	return &cli.IntFlag{Name: "spec-draft-n-max", Aliases: []string{"draft-max", "draft", "draft-n"}, Value: powerinfer.DefaultDrafts, Usage: "guess at most `N` tokens at a time", Sources: env("SPEC_DRAFT_N_MAX", "DRAFT_MAX")}
 }
 
-// readDrafts returns what speculationFlags say as powerinfer.Options.Drafts has it. Commands without them guess nothing.
+// readDrafts returns what speculationFlags say as powerinfer.Options.Drafts has it. Commands without them guess
+// nothing.
 func readDrafts(c *cli.Command) (int, error) {
 	if c.String("spec-type") == "" && !c.IsSet("spec-type") {
 		return -1, nil

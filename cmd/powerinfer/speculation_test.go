@@ -25,7 +25,8 @@ func guessesOf(t *testing.T, c *cli.Command, args ...string) (drafts int, d powe
 	return drafts, d, err
 }
 
-// TestSpeculationFlags: run, serve and batch read the flags of speculation alike, by llama.cpp's present names and its older ones.
+// TestSpeculationFlags: run, serve and batch read the flags of speculation alike, by llama.cpp's present names and its
+// older ones.
 func TestSpeculationFlags(t *testing.T) {
 	commands := []func() *cli.Command{runCommand, serveCommand, batchCommand}
 	for _, c := range []struct {

@@ -114,7 +114,8 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// closing prints what the generation took. The first token comes of the prompt's last step, so that one token alone has no speed.
+// closing prints what the generation took. The first token comes of the prompt's last step, so that one token alone has
+// no speed.
 func closing(r powerinfer.Result, load time.Duration) {
 	rate := func(n int, d time.Duration) string {
 		if n < 1 || d <= 0 {

@@ -15,14 +15,13 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
-	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
-	"github.com/powerinfer-go/powerinfer/internal/session"
 	"github.com/powerinfer-go/powerinfer/internal/sweep"
 )
 
-// usualSweepWindows is how much text a sweep reads in each setting unless --chunks says otherwise: from 40 documents limits of 19 of 20 are narrow.
+// usualSweepWindows is how much text a sweep reads in each setting unless --chunks says otherwise: from 40 documents
+// limits of 19 of 20 are narrow.
 const usualSweepWindows = 40
 
 func sweepCommand() *cli.Command {
@@ -199,22 +198,6 @@ func sweepOptions(ctx context.Context, c *cli.Command) (o sweep.Options, err err
 		o.Command.Model = []string{"-m", path}
 	}
 	return o, nil
-}
-
-// openWith opens the model at path, the embedded one if that is empty, with keys of its metadata replaced.
-func openWith(path string, overrides []string) (f *gguf.File, err error) {
-	if path == "" {
-		f, err = gguf.Parse(demo.Name, demo.Model())
-	} else {
-		f, err = gguf.Open(path)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := session.Override(f, overrides); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
 }
 
 // givenFlags returns the flags that the model is opened with whatever the setting, as they were given.

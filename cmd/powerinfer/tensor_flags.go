@@ -13,8 +13,8 @@ import (
 // expertTensors matches the names of all matrices of experts.
 const expertTensors = `\.ffn_(up|down|gate|gate_up)_(ch)?exps`
 
-// tensorFlags say where single tensors lie, as in llama.cpp. Of several flags, the first whose pattern matches a tensor holds, in the order of the command
-// line, so they share a list.
+// tensorFlags say where single tensors lie, as in llama.cpp. Of several flags, the first whose pattern matches a tensor
+// holds, in the order of the command line, so they share a list.
 func tensorFlags() []cli.Flag {
 	list := &[]string{}
 	return []cli.Flag{

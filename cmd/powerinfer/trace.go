@@ -14,8 +14,8 @@ func traceFlag() cli.Flag {
 	return &cli.StringFlag{Name: "trace", Usage: "write when processor and GPU did what to `FILE`, in Chrome's format: open it with ui.perfetto.dev"}
 }
 
-// traced calls f with a trace, nil without the flag, and then writes it to the file of --trace. If f failed before the model computed
-// anything, an earlier file stays as it was.
+// traced calls f with a trace, nil without the flag, and then writes it to the file of --trace. If f failed before the
+// model computed anything, an earlier file stays as it was.
 func traced(c *cli.Command, f func(t *powerinfer.Trace) error) error {
 	path := c.String("trace")
 	if path == "" {

@@ -92,7 +92,8 @@ func virtualDisplay(t *testing.T) string {
 	return ":" + strings.TrimSpace(number)
 }
 
-// windowsLimit is the time in seconds after which a Windows program counts as hung. It includes setting up wine and measuring the machine.
+// windowsLimit is the time in seconds after which a Windows program counts as hung. It includes setting up wine and
+// measuring the machine.
 const windowsLimit = "120"
 
 // windows runs the Windows binary: windows ARGS...

@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// Go's assembler lacks many vector instructions of ARMv8, among them all dot products. So that there is one way to write them, every vector
-// instruction is emitted as its word, with the text of a disassembler behind it; TestWords in package kernel holds the two together by binutils.
+// Go's assembler lacks many vector instructions of ARMv8, among them all dot products. So that there is one way to
+// write them, every vector instruction is emitted as its word, with the text of a disassembler behind it; TestWords in
+// package kernel holds the two together by binutils.
 
 // vec is the number of a vector register, reg that of a general one.
 type (
@@ -17,7 +18,8 @@ type (
 	reg int
 )
 
-// sp is not used: R18 is the platform's, R26 is left for the linker, R27 for the assembler, R28 is the goroutine's.
+// general is the number of the first general register that is not used: R26 is left for the linker, R27 for the
+// assembler, R28 is the goroutine's. R18, which is the platform's, is skipped.
 const general = 26
 
 // file collects the assembly and the stubs of one file.
@@ -77,7 +79,7 @@ func (f *file) place(at int, parameters string) int {
 	return at
 }
 
-// general returns a free general register.
+// reg returns a free general register.
 func (f *file) reg() reg {
 	if f.next == 18 {
 		f.next++

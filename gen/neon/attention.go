@@ -120,8 +120,8 @@ func (f *file) attention() {
 	f.listTiles()
 }
 
-// scores emits the products of T queries with keys, K keys at a time. Every score is eight sums over every eighth element, added by a tree, whatever T
-// and K.
+// scores emits the products of T queries with keys, K keys at a time. Every score is eight sums over every eighth
+// element, added by a tree, whatever T and K.
 func (f *file) scores(e element, T, K int) {
 	f.function(suffixed("scores", T, e), "func(s, q *float32, k, ahead *byte, keys, headDim int)",
 		fmt.Sprintf("computes s[t][j] = q[t]·k[j] for %d queries; keys are rounded up to a multiple of 8. Scalar twin: scores.", T))
@@ -151,50 +151,7 @@ func (f *file) scores(e element, T, K int) {
 	f.mov(left, headDim)
 	f.label("dims")
 	f.fetchAhead(ahead, e.bytes*K)
-	mark := f.vecs
-	switch {
-	case e.elements > 8 || T == 1:
-		x, y := f.vecsOf(2), f.vecsOf(2)
-		for j := range K {
-			c.block(k[j], 0)
-			for i := range e.elements / 8 {
-				c.eight(y[0], y[1], k[j], 0, i)
-				for t := range T {
-					f.load('q', x[0], q[t], 32*i)
-					f.load('q', x[1], q[t], 32*i+16)
-					f.op("fmla", lo[t*K+j], x[0], y[0])
-					f.op("fmla", hi[t*K+j], x[1], y[1])
-				}
-			}
-		}
-	case T > K:
-		x, y := f.vecsOf(2), f.vecsOf(2*K)
-		for j := range K {
-			c.eight(y[2*j], y[2*j+1], k[j], 0, 0)
-		}
-		for t := range T {
-			f.load('q', x[0], q[t], 0)
-			f.load('q', x[1], q[t], 16)
-			for j := range K {
-				f.op("fmla", lo[t*K+j], x[0], y[2*j])
-				f.op("fmla", hi[t*K+j], x[1], y[2*j+1])
-			}
-		}
-	default:
-		x, y := f.vecsOf(2*T), f.vecsOf(2)
-		for t := range T {
-			f.load('q', x[2*t], q[t], 0)
-			f.load('q', x[2*t+1], q[t], 16)
-		}
-		for j := range K {
-			c.eight(y[0], y[1], k[j], 0, 0)
-			for t := range T {
-				f.op("fmla", lo[t*K+j], x[2*t], y[0])
-				f.op("fmla", hi[t*K+j], x[2*t+1], y[1])
-			}
-		}
-	}
-	f.vecs = mark
+	c.addProducts(q, k, lo, hi)
 	for _, p := range q {
 		f.addImm(p, 4*e.elements)
 	}
@@ -214,6 +171,56 @@ func (f *file) scores(e element, T, K int) {
 	f.addImm(s, 4*K)
 	f.down(keys, K, "keys")
 	f.ret()
+}
+
+// addProducts adds the products of the next elements of queries at q and of keys at k to the sums of every eighth
+// element: the first four of these are in lo, the others in hi [t·K+j]. Whichever of queries and keys are fewer stay in
+// registers.
+func (c *reader) addProducts(q, k []reg, lo, hi []vec) {
+	T, K, mark := len(q), len(k), c.vecs
+	switch {
+	case c.elements > 8 || T == 1:
+		x, y := c.vecsOf(2), c.vecsOf(2)
+		for j := range K {
+			c.block(k[j], 0)
+			for i := range c.elements / 8 {
+				c.eight(y[0], y[1], k[j], 0, i)
+				for t := range T {
+					c.load('q', x[0], q[t], 32*i)
+					c.load('q', x[1], q[t], 32*i+16)
+					c.op("fmla", lo[t*K+j], x[0], y[0])
+					c.op("fmla", hi[t*K+j], x[1], y[1])
+				}
+			}
+		}
+	case T > K:
+		x, y := c.vecsOf(2), c.vecsOf(2*K)
+		for j := range K {
+			c.eight(y[2*j], y[2*j+1], k[j], 0, 0)
+		}
+		for t := range T {
+			c.load('q', x[0], q[t], 0)
+			c.load('q', x[1], q[t], 16)
+			for j := range K {
+				c.op("fmla", lo[t*K+j], x[0], y[2*j])
+				c.op("fmla", hi[t*K+j], x[1], y[2*j+1])
+			}
+		}
+	default:
+		x, y := c.vecsOf(2*T), c.vecsOf(2)
+		for t := range T {
+			c.load('q', x[2*t], q[t], 0)
+			c.load('q', x[2*t+1], q[t], 16)
+		}
+		for j := range K {
+			c.eight(y[0], y[1], k[j], 0, 0)
+			for t := range T {
+				c.op("fmla", lo[t*K+j], x[2*t], y[0])
+				c.op("fmla", hi[t*K+j], x[2*t+1], y[1])
+			}
+		}
+	}
+	c.vecs = mark
 }
 
 // fetchAhead asks for the next n bytes at ahead, as many as the step has read of its own rows.

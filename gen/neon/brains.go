@@ -8,9 +8,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Weights of F16 and BF16 against activations rounded to BF16. BFDOT adds two products to each of four lanes, BFMMLA two times two products to the sums of two
-// rows and two tokens. n counts groups of 32 elements, four vectors of eight: the first and the third go into the lower four of eight lanes, the others into the
-// upper ones.
+// Weights of F16 and BF16 against activations rounded to BF16. BFDOT adds two products to each of four lanes, BFMMLA
+// two times two products to the sums of two rows and two tokens. n counts groups of 32 elements, four vectors of eight:
+// the first and the third go into the lower four of eight lanes, the others into the upper ones.
 
 // brains is the instruction set's name: BFDOT and BFMMLA of ARMv8.2's BF16, which ARMv8.6 always has.
 const brains = "BF16"
@@ -80,13 +80,15 @@ func (k *floats) pairsOfGroup(acc []vec, g int) {
 	}
 }
 
-// byLane puts what two vectors of a group have in the same lane side by side: the lower half of d[0] is lane 0's, its upper half lane 1's, d[1] has lanes 2 and 3.
+// byLane puts what two vectors of a group have in the same lane side by side: the lower half of d[0] is lane 0's, its
+// upper half lane 1's, d[1] has lanes 2 and 3.
 func (f *file) byLane(d [2]vec, a, b vec) {
 	f.op("zip1", d[0], a, b)
 	f.op("zip2", d[1], a, b)
 }
 
-// expandBrains emits what writes n groups of a row as one of a pair's rows in a panel: eight bytes for each lane, beside the same of the other row.
+// expandBrains emits what writes n groups of a row as one of a pair's rows in a panel: eight bytes for each lane,
+// beside the same of the other row.
 func (k *floats) expandBrains() {
 	name := "expand" + k.typ.String() + brains
 	k.function(name, "func(dst *byte, w *byte, n uintptr)",
@@ -143,8 +145,8 @@ func (f *file) arrangeBrains() {
 	f.ret()
 }
 
-// brainPanel emits the tile of brainRows rows of a panel and brainTokens arranged tokens. It takes one lane of all groups before it goes on to the next: sixteen vectors of sums are what
-// registers hold.
+// brainPanel emits the tile of brainRows rows of a panel and brainTokens arranged tokens. It takes one lane of all
+// groups before it goes on to the next: sixteen vectors of sums are what registers hold.
 func (k *kernel) brainPanel() {
 	const rows, tokens, lanes = brainRows / 2, brainTokens / 2, 8 // pairs of rows and of tokens
 	name := k.name("panel")
@@ -213,7 +215,8 @@ func (k *floats) roundWeights() {
 	k.ret()
 }
 
-// roundBrains emits the rounding of activations. BFCVTN keeps denormals, of which the products read zeros; so they are zeros here, with their sign.
+// roundBrains emits the rounding of activations. BFCVTN keeps denormals, of which the products read zeros; so they are
+// zeros here, with their sign.
 func (f *file) roundBrains() {
 	f.function("roundBF16", "func(dst *byte, x *float32, n uintptr)", "rounds n groups of 32 float32 to BF16. Scalar twin: roundBF16Generic in bfloat.go.")
 	table := f.constants()

@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Rows as files have them: of each half of a superblock the quants are brought into the lanes of packed rows in registers. What follows is the same, so that products have the
-// bits of packed rows.
+// Rows as files have them: of each half of a superblock the quants are brought into the lanes of packed rows in
+// registers. What follows is the same, so that products have the bits of packed rows.
 
 // files emits all.
 func files(f *file) {

@@ -106,7 +106,8 @@ func (k *kernel) shiftBytes(d, n vec, by func(i int) int) {
 	k.vecs = mark
 }
 
-// transpose makes group v of vectors of a block: lane j of v[g] becomes lane g of what was v[j]. The order of registers changes.
+// transpose makes group v of vectors of a block: lane j of v[g] becomes lane g of what was v[j]. The order of registers
+// changes.
 func (k *kernel) transpose(v []vec) {
 	mark := k.vecs
 	a, b := k.vec(), k.vec()
@@ -122,7 +123,8 @@ func (k *kernel) transpose(v []vec) {
 	k.vecs = mark
 }
 
-// gather leaves what lies at byte at of each block of half h side by side in d. pairs brings those of two blocks together, all those of four.
+// gather leaves what lies at byte at of each block of half h side by side in d. pairs brings those of two blocks
+// together, all those of four.
 func (k *kernel) gather(width byte, pairs, all string, d vec, at, h int) {
 	mark := k.vecs
 	v := []vec{d, k.vec(), k.vec(), k.vec()}
@@ -214,7 +216,8 @@ func (k *kernel) neighbours(g []vec, h int) {
 	k.vecs = mark
 }
 
-// digits leaves codes of TQ1_0 in g: a byte times three to the power of n has digit n as its highest, which is how often 256/3 goes into it.
+// digits leaves codes of TQ1_0 in g: a byte times three to the power of n has digit n as its highest, which is how
+// often 256/3 goes into it.
 func (k *kernel) digits(g []vec, h int) {
 	mark := k.vecs
 	bytes, second, last, powers, half := k.vecsOf(2), k.vec(), k.vec(), k.vec(), k.vec()

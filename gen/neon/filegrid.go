@@ -7,8 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Types on grids, as files have them: indices are taken apart in general registers, and a grid's entries, a byte for each code, come from memory. Signs become
-// the codes' highest bits.
+// Types on grids, as files have them: indices are taken apart in general registers, and a grid's entries, a byte for
+// each code, come from memory. Signs become the codes' highest bits.
 
 // onGrid reports whether k's type is on a grid.
 func (k *kernel) onGrid() bool {

@@ -94,7 +94,8 @@ func (k *kernel) fileUnit(d vec, width byte) {
 	}
 }
 
-// fileSmallScales returns the scales of half h, of blocks' first halves and of second ones, a byte each. 0x7f, which is no number, becomes zero.
+// fileSmallScales returns the scales of half h, of blocks' first halves and of second ones, a byte each. 0x7f, which is
+// no number, becomes zero.
 func (k *kernel) fileSmallScales(h int) [2]vec {
 	d := [2]vec{k.vec(), k.vec()}
 	mark := k.vecs
@@ -112,8 +113,9 @@ func (k *kernel) fileSmallScales(h int) [2]vec {
 	return d
 }
 
-// fileSixBits loads scales and minima of SixBits: bytes 4… hold six bits of scales 0 to 3, bytes 8… of minima, and above them the upper two of scales and minima 4
-// to 7, whose lower four are in bytes 12…: of scales the low nibbles, of minima the high ones.
+// fileSixBits loads scales and minima of SixBits: bytes 4… hold six bits of scales 0 to 3, bytes 8… of minima, and
+// above them the upper two of scales and minima 4 to 7, whose lower four are in bytes 12…: of scales the low nibbles,
+// of minima the high ones.
 func (k *kernel) fileSixBits(f factors, h int) {
 	mark := k.vecs
 	head, upper, w := k.vec(), k.vec(), k.w[0]

@@ -5,7 +5,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// A superblock is computed in two halves: lane j of a vector is block j of the first four, or block 4+j. Sums are those of dotGeneric, lane by lane.
+// A superblock is computed in two halves: lane j of a vector is block j of the first four, or block 4+j. Sums are those
+// of dotGeneric, lane by lane.
 
 // Instruction sets by the names that kernels end in: ARMv8.0, and with dot products of bytes (ARMv8.2, ARMv8.4 always).
 const (

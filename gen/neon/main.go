@@ -1,6 +1,7 @@
 // Command neon writes the kernels for ARMv8: internal/compute/cpu/kernel/matmul_arm64.s and its kin with their stubs.
 //
-// Layouts are those of package layout, as on amd64; only panels have their own. Each kernel names its scalar twin, which defines its bits.
+// Layouts are those of package layout, as on amd64; only panels have their own. Each kernel names its scalar twin,
+// which defines its bits.
 package main
 
 import (
@@ -134,8 +135,13 @@ func main() {
 	stubs := flag.String("stubs", "", "its declarations")
 	counts := flag.Bool("counts", false, "instead print the instructions of inner loops, as docs/benchmarks has them")
 	flag.Parse()
+	emit, ok := parts[*part]
+	if !ok {
+		fmt.Fprintf(os.Stderr, "neon: there is no part %q: -part is matmul, file, vector or axpy\n", *part)
+		os.Exit(2)
+	}
 	f := &file{places: map[string]int{}}
-	parts[*part](f)
+	emit(f)
 	if *counts {
 		printCounts(f.loops)
 		return
@@ -174,12 +180,12 @@ func printCounts(loops []loop) {
 	}
 }
 
-// imports is what the lists of kernels need.
-func imports(f *file) string {
-	for name, path := range map[string]string{"[quant.": "internal/quant", "compute.KV": "internal/compute"} {
-		if bytes.Contains(f.stubs.Bytes(), []byte(name)) {
-			return "\nimport \"github.com/powerinfer-go/powerinfer/" + path + "\"\n"
+// imports returns the imports of the packages that the lists of kernels name.
+func imports(f *file) (list string) {
+	for _, p := range []struct{ name, path string }{{"compute.KV", "internal/compute"}, {"[quant.", "internal/quant"}} {
+		if bytes.Contains(f.stubs.Bytes(), []byte(p.name)) {
+			list += "\nimport \"github.com/powerinfer-go/powerinfer/" + p.path + "\"\n"
 		}
 	}
-	return ""
+	return list
 }

@@ -9,9 +9,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Panels for SMMLA, which multiplies two rows of eight bytes with two of another vector: rows and tokens lie in pairs, eight bytes of one beside eight of the
-// other. A vector of sums is [r0·t0, r0·t1, r1·t0, r1·t1] of one block, so that there are eight of them, one for each lane of the scalar twin; a loop takes
-// the blocks of that number out of all superblocks before it goes on to the next number.
+// Panels for SMMLA, which multiplies two rows of eight bytes with two of another vector: rows and tokens lie in pairs,
+// eight bytes of one beside eight of the other. A vector of sums is [r0·t0, r0·t1, r1·t0, r1·t1] of one block, so that
+// there are eight of them, one for each lane of the scalar twin; a loop takes the blocks of that number out of all
+// superblocks before it goes on to the next number.
 
 // matrices is the instruction set's name: SMMLA of ARMv8.2's I8MM, which ARMv8.6 always has.
 const matrices = "MMLA"

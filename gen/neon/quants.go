@@ -30,7 +30,8 @@ func (k *kernel) raw(d vec, r, v, h int) {
 	k.load('q', d, k.w[r], at)
 }
 
-// unpack leaves group v of row r, whose vector is raw, in d as bytes: with their sign where there is a codebook, otherwise offset above it.
+// unpack leaves group v of row r, whose vector is raw, in d as bytes: with their sign where there is a codebook,
+// otherwise offset above it.
 func (k *kernel) unpack(d, raw, tmp vec, r, v, h int) {
 	b := k.traits().Bits
 	high := layout.Of(k.typ).High - layout.Of(k.typ).Quants + 16*h

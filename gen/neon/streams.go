@@ -12,7 +12,8 @@ const (
 	scattered = "scatter" // rows chosen by index, of which a later one is asked for
 )
 
-// farAhead is the distance in bytes at which far streams ask for memory, as on amd64; rowsAhead that of scattered rows, in rows.
+// farAhead is the distance in bytes at which far streams ask for memory, as on amd64; rowsAhead that of scattered rows,
+// in rows.
 const (
 	farAhead  = 8 << 10
 	rowsAhead = 4

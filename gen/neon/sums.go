@@ -8,7 +8,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Sums of weighted rows, the down projection of active neurons; axpy.go in package kernel has their definitions and the order of a sum's elements.
+// Sums of weighted rows, the down projection of active neurons; axpy.go in package kernel has their definitions and the
+// order of a sum's elements.
 
 func sums(f *file) {
 	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0} {
@@ -31,7 +32,8 @@ func sums(f *file) {
 	f.choose("chooseAtLeastNEON", "at least", true)
 }
 
-// adder adds rows of a quantised type, or planes of neurons of a group, whose coefficients are bytes already and whose scales are the outputs'.
+// adder adds rows of a quantised type, or planes of neurons of a group, whose coefficients are bytes already and whose
+// scales are the outputs'.
 type adder struct {
 	kernel
 	group bool
@@ -73,53 +75,10 @@ func (k *adder) emit() {
 	}
 	k.label("super")
 	mark := k.vecs
-	var scalesOf, inverse [2]vec
 	begin()
 	k.mov(np, next)
-	if !k.group {
-		for h := range 2 {
-			scalesOf[h], inverse[h] = k.vec(), k.vec()
-			k.zero(scalesOf[h])
-		}
-	}
+	scalesOf, inverse := k.largest(np, left, cp, p, off, size, row)
 	inner := k.vecs
-	k.label("largest")
-	for range 2 {
-		k.line("MOVD.P 8(R%d), R%d", np, p)
-		k.add(p, p, off)
-		k.ask(p, 0, size)
-		if k.group {
-			continue
-		}
-		row()
-		k.vecs = inner
-		c, d := k.vec(), k.vec()
-		k.loadAll(c, cp)
-		k.addImm(cp, 4)
-		for h, most := range scalesOf {
-			k.load('d', d, p, 8*h)
-			k.op2("fcvtl", d, d)
-			k.op("fmul", d, d, c)
-			k.op2("fabs", d, d)
-			k.op("fmaxnm", most, most, d)
-		}
-	}
-	k.down(left, 1, "largest")
-	k.vecs = inner
-	if !k.group {
-		floor, by, limit := k.vec(), k.vec(), k.vec()
-		k.constant(floor, k.table, splat(0x1p-100)...)
-		k.constant(by, k.table, splat(1.0/127)...)
-		k.constant(limit, k.table, splat(127)...)
-		mask := k.vec()
-		for h, most := range scalesOf {
-			k.op("fcmge", mask, most, floor)
-			k.op("fdiv", inverse[h], limit, most)
-			k.op("and", inverse[h], inverse[h], mask)
-			k.op("fmul", most, most, by)
-			k.op("and", most, most, mask)
-		}
-	}
 	k.vecs = inner
 	for h := range 2 {
 		if k.typ == quant.Q4_0 {
@@ -144,6 +103,58 @@ func (k *adder) emit() {
 	k.ret()
 }
 
+// largest asks for the next rows' superblocks, so many bytes of each. Except in groups, whose scales are the outputs', it
+// also finds the largest coefficients of the rows of a superblock, by blocks: scales are what a byte of them stands for,
+// inverse what turns them into bytes, both zero where there are hardly any.
+func (k *adder) largest(next, left, coef, p, off reg, size int, row func()) (scales, inverse [2]vec) {
+	if !k.group {
+		for h := range 2 {
+			scales[h], inverse[h] = k.vec(), k.vec()
+			k.zero(scales[h])
+		}
+	}
+	mark := k.vecs
+	k.label("largest")
+	for range 2 {
+		k.line("MOVD.P 8(R%d), R%d", next, p)
+		k.add(p, p, off)
+		k.ask(p, 0, size)
+		if k.group {
+			continue
+		}
+		row()
+		k.vecs = mark
+		c, d := k.vec(), k.vec()
+		k.loadAll(c, coef)
+		k.addImm(coef, 4)
+		for h, most := range scales {
+			k.load('d', d, p, 8*h)
+			k.op2("fcvtl", d, d)
+			k.op("fmul", d, d, c)
+			k.op2("fabs", d, d)
+			k.op("fmaxnm", most, most, d)
+		}
+	}
+	k.down(left, 1, "largest")
+	k.vecs = mark
+	if !k.group {
+		floor, by, limit := k.vec(), k.vec(), k.vec()
+		k.constant(floor, k.table, splat(0x1p-100)...)
+		k.constant(by, k.table, splat(1.0/127)...)
+		k.constant(limit, k.table, splat(127)...)
+		mask := k.vec()
+		for h, most := range scales {
+			k.op("fcmge", mask, most, floor)
+			k.op("fdiv", inverse[h], limit, most)
+			k.op("and", inverse[h], inverse[h], mask)
+			k.op("fmul", most, most, by)
+			k.op("and", most, most, mask)
+		}
+	}
+	k.vecs = mark
+	return scales, inverse
+}
+
 // factor leaves the current row's coefficients of the bytes of half h in d.
 func (k *adder) factor(d vec, h int, cp, p reg, inverse, spread vec) {
 	if k.group {
@@ -163,7 +174,8 @@ func (k *adder) factor(d vec, h int, cp, p reg, inverse, spread vec) {
 	k.vecs--
 }
 
-// nibbleSums leaves the sums of half h of Q4_0, whose sixteen products fit 16 bits, in the first 16 registers behind the caller's: two for each group.
+// nibbleSums leaves the sums of half h of Q4_0, whose sixteen products fit 16 bits, in the first 16 registers behind
+// the caller's: two for each group.
 func (k *adder) nibbleSums(h int, begin, row func(), cp, left, p reg, quants int, inverse, spread, eight vec) {
 	total := k.vecsOf(16)
 	for _, v := range total {
@@ -192,7 +204,8 @@ func (k *adder) nibbleSums(h int, begin, row func(), cp, left, p reg, quants int
 	k.vecs = mark
 }
 
-// byteSums leaves those of four groups of Q8_0 from one on in the first 16 registers: four for each group. Two products fit 16 bits.
+// byteSums leaves those of four groups of Q8_0 from one on in the first 16 registers: four for each group. Two products
+// fit 16 bits.
 func (k *adder) byteSums(h, from int, begin, row func(), cp, left, p reg, quants int, inverse, spread vec) {
 	total := k.vecsOf(16)
 	for _, v := range total {

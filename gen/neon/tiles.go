@@ -121,8 +121,8 @@ func (f *file) output(out reg, off int, a, b []vec) {
 	}
 }
 
-// tokens emits a tile of several tokens, which may be called for one part of the columns after the other. The halves of superblocks are computed in
-// two passes, so that accumulators stay in registers.
+// tokens emits a tile of several tokens, which may be called for one part of the columns after the other. The halves of
+// superblocks are computed in two passes, so that accumulators stay in registers.
 func (k *kernel) tokens(kind string) {
 	name := k.name(kind)
 	k.function(name, tileSignature+", acc *float32, part uintptr)",

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// Kernels that are not matrix products. What works element by element takes the last elements of a row one by one with the same instructions, so that an
-// element's result does not depend on where a row was cut.
+// Kernels that are not matrix products. What works element by element takes the last elements of a row one by one with
+// the same instructions, so that an element's result does not depend on where a row was cut.
 
 func vectors(f *file) {
 	f.elementwise()
@@ -60,8 +60,8 @@ func (f *file) exp(d, x vec, table reg) {
 	f.vecs = mark
 }
 
-// each emits body for n elements: several vectors at a time, then one, then one element. body gets the width of what it loads and the number of
-// vectors; pointers are advanced here.
+// each emits body for n elements: several vectors at a time, then one, then one element. body gets the width of what it
+// loads and the number of vectors; pointers are advanced here.
 func (f *file) each(n reg, unroll int, pointers []reg, body func(width byte, i int)) {
 	for _, step := range []struct {
 		label   string
@@ -350,7 +350,8 @@ func (f *file) rotations() {
 	})
 }
 
-// rotation emits the loops over heads and pairs, four pairs at a time. body gets where the pairs lie, and where their second halves do.
+// rotation emits the loops over heads and pairs, four pairs at a time. body gets where the pairs lie, and where their
+// second halves do.
 func (f *file) rotation(body func(x, second, cos, sin reg)) {
 	x, heads, headDim, cos, sin, pairs := f.param("x"), f.param("heads"), f.param("headDim"), f.param("cos"), f.param("sin"), f.param("pairs")
 	at, second, c, s, left := f.reg(), f.reg(), f.reg(), f.reg(), f.reg()
@@ -498,7 +499,8 @@ func (f *file) delta() {
 	f.ret()
 }
 
-// totals leaves the sums over the lanes of a and b, four vectors each, side by side in the vector it returns, which is one of a's.
+// totals leaves the sums over the lanes of a and b, four vectors each, side by side in the vector it returns, which is
+// one of a's.
 func (f *file) totals(a, b []vec) vec {
 	for i := range a {
 		f.op("faddp", a[i], a[i], b[i])

@@ -2,10 +2,10 @@ package chat
 
 import "strings"
 
-// builtin are the formats that --chat-template knows by name, under llama.cpp's names. TestBuiltins holds them to what llama.cpp renders, but
-// for gpt-oss, which follows the published template: there an answer has a channel, and earlier ones end like other messages. Only gigachat,
-// hunyuan-moe, hunyuan-vl and smolvlm write the token that begins a sequence, as llama.cpp does; for all others the tokenizer adds it where
-// the model wants it.
+// builtin are the formats that --chat-template knows by name, under llama.cpp's names. TestBuiltins holds them to what
+// llama.cpp renders, but for gpt-oss, which follows the published template: there an answer has a channel, and earlier
+// ones end like other messages. Only gigachat, hunyuan-moe, hunyuan-vl and smolvlm write the token that begins a
+// sequence, as llama.cpp does; for all others the tokenizer adds it where the model wants it.
 var builtin = map[string]format{
 	"bailing":           roles("<role>", "SYSTEM HUMAN ASSISTANT", "</role>", ""),
 	"bailing-think":     roles("<role>", "SYSTEM HUMAN ASSISTANT", "</role>", "").answering("<role>ASSISTANT</role><think>"),

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Capabilities say what a template shows of a conversation. They are found by rendering short conversations and looking for
-// what was put in.
+// Capabilities say what a template shows of a conversation. They are found by rendering short conversations and looking
+// for what was put in.
 type Capabilities struct {
 	System        bool // messages of the role system
 	Tools         bool // definitions of tools
@@ -75,7 +75,8 @@ func (t *Template) probe() {
 	c.Thinking = t.probeThinking(user)
 }
 
-// probeCalls tries arguments of calls as objects, and then as strings, in conversations of which the template may refuse some.
+// probeCalls tries arguments of calls as objects, and then as strings, in conversations of which the template may
+// refuse some.
 func (t *Template) probeCalls(conversations ...[]Message) {
 	for _, asString := range []bool{false, true} {
 		t.can.stringArguments = asString

@@ -38,8 +38,8 @@ func published(t *testing.T, name string) *Template {
 	return tmpl
 }
 
-// TestNothingIsLost holds that every published template, with our workarounds, shows the system message, the tools, the call and
-// its result.
+// TestNothingIsLost holds that every published template, with our workarounds, shows the system message, the tools, the
+// call and its result.
 func TestNothingIsLost(t *testing.T) {
 	names, err := filepath.Glob(filepath.Join(testenv.Shared(t, "chat-templates"), "*.jinja"))
 	if err != nil {
@@ -115,8 +115,9 @@ func TestContinueFinalMessage(t *testing.T) {
 	}
 }
 
-// TestBuiltins holds built-in formats to what llama.cpp renders. testdata/builtin.json was written by a program that calls its function
-// llm_chat_apply_template, of the version that the file names, for each of its names and these conversations of ours.
+// TestBuiltins holds built-in formats to what llama.cpp renders. testdata/builtin.json was written by a program that
+// calls its function llm_chat_apply_template, of the version that the file names, for each of its names and these
+// conversations of ours.
 func TestBuiltins(t *testing.T) {
 	conversations := map[string]Request{
 		"conversation": {AddGenerationPrompt: true, Messages: []Message{
@@ -162,8 +163,8 @@ func TestBuiltins(t *testing.T) {
 	}
 }
 
-// TestPublishedBuiltins holds built-in formats to their models' published templates, from the first question on: what stands before
-// it may be a date or an instruction that the publisher chose.
+// TestPublishedBuiltins holds built-in formats to their models' published templates, from the first question on: what
+// stands before it may be a date or an instruction that the publisher chose.
 func TestPublishedBuiltins(t *testing.T) {
 	q := Request{AddGenerationPrompt: true, Messages: []Message{{Role: "user", Content: "Name a river."}, {Role: "assistant", Content: "The Elbe."}, {Role: "user", Content: "And a hill?"}}}
 	rest := func(tmpl *Template) string {

@@ -28,7 +28,8 @@ type ToolCall struct {
 	Arguments json.RawMessage // an object
 }
 
-// A Tool is a function that the model may call, in OpenAI's form: {"type":"function","function":{"name":…,"parameters":…}}.
+// A Tool is a function that the model may call, in OpenAI's form:
+// {"type":"function","function":{"name":…,"parameters":…}}.
 type Tool = json.RawMessage
 
 // text returns the content as one string.

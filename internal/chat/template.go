@@ -1,5 +1,5 @@
-// Package chat turns conversations into the text that a model was trained on, by the chat template in its file, a built-in one
-// or one of the user's.
+// Package chat turns conversations into the text that a model was trained on, by the chat template in its file, a
+// built-in one or one of the user's.
 package chat
 
 import (
@@ -28,8 +28,8 @@ type Template struct {
 	can      Capabilities
 }
 
-// Parse parses a template's source, Jinja; bos and eos are the texts of the tokens that begin and end a sequence, perhaps empty.
-// It renders a few short conversations to find out what the template can do.
+// Parse parses a template's source, Jinja; bos and eos are the texts of the tokens that begin and end a sequence,
+// perhaps empty. It renders a few short conversations to find out what the template can do.
 func Parse(source, bos, eos string) (*Template, error) {
 	text, err := jinja.Parse(source)
 	if err != nil {
@@ -40,8 +40,9 @@ func Parse(source, bos, eos string) (*Template, error) {
 	return t, nil
 }
 
-// FromGGUF parses the chat template in a model's file: the one called name, or the default one where name is empty, with the
-// one called tool_use, if there is one, for conversations with tools. It returns ErrNoTemplate where the file has none.
+// FromGGUF parses the chat template in a model's file: the one called name, or the default one where name is empty,
+// with the one called tool_use, if there is one, for conversations with tools. It returns ErrNoTemplate where the file
+// has none.
 func FromGGUF(f *gguf.File, name string) (*Template, error) {
 	bos, eos, err := ends(f)
 	if err != nil {
@@ -129,8 +130,8 @@ func (t *Template) Can(tools bool) Capabilities { return t.forTools(tools).can }
 // Source returns the template's source.
 func (t *Template) Source() string { return t.source }
 
-// WithThinking returns a template's variables with enable_thinking, unless they say it: true, as llama.cpp has it, for in some templates a
-// missing one means no.
+// WithThinking returns a template's variables with enable_thinking, unless they say it: true, as llama.cpp has it, for
+// in some templates a missing one means no.
 func WithThinking(kwargs map[string]json.RawMessage) map[string]json.RawMessage {
 	const name = "enable_thinking"
 	if _, said := kwargs[name]; said {

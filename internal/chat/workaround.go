@@ -133,7 +133,8 @@ func systemIntoUser(messages []Message) []Message {
 	return out
 }
 
-// mergeRuns joins neighbouring messages of one role, for templates that insist on turns. Calls and results of tools stay.
+// mergeRuns joins neighbouring messages of one role, for templates that insist on turns. Calls and results of tools
+// stay.
 func mergeRuns(messages []Message) []Message {
 	var out []Message
 	for _, m := range messages {

@@ -36,8 +36,9 @@ type peft struct {
 	adapterFolder string
 }
 
-// Adapter converts the LoRA adapter that PEFT saved in folder dir to the GGUF file outfile, as llama.cpp's --lora reads it. base is the folder of the
-// model that it is for, of which only config.json is read; empty: where the adapter says, if that is a folder. Errors name the file and the key or tensor.
+// Adapter converts the LoRA adapter that PEFT saved in folder dir to the GGUF file outfile, as llama.cpp's --lora reads
+// it. base is the folder of the model that it is for, of which only config.json is read; empty: where the adapter says,
+// if that is a folder. Errors name the file and the key or tensor.
 func Adapter(ctx context.Context, dir, base, outfile string, o Options) error {
 	if err := o.Output.check(); err != nil {
 		return err
@@ -176,7 +177,8 @@ func pairsOf(source *checkpoint.Checkpoint) (*plan, error) {
 	return p, nil
 }
 
-// pair plans the two matrices beside the model's tensor name, if the adapter has them, and returns the second, whose rows are those of the model's.
+// pair plans the two matrices beside the model's tensor name, if the adapter has them, and returns the second, whose
+// rows are those of the model's.
 func (p *plan) pair(name, from string, dims, stored []int) *tensor {
 	both, ok := p.pairs[from]
 	if !ok || p.err != nil {
@@ -196,7 +198,8 @@ func (p *plan) pair(name, from string, dims, stored []int) *tensor {
 	return b
 }
 
-// beginning returns the first of prefixes that the adapter's modules begin with, or the first of all. Behind %d anything may follow.
+// beginning returns the first of prefixes that the adapter's modules begin with, or the first of all. Behind %d
+// anything may follow.
 func (p *plan) beginning(root string, prefixes []string) string {
 	for _, prefix := range prefixes {
 		start, _, _ := strings.Cut(root+prefix, "%d")

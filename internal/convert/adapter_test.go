@@ -13,13 +13,15 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// rankOf is the adapters' rank, and changeTolerance what a merged weight may differ by: sums of a few products in float32, of numbers below 8.
+// rankOf is the adapters' rank, and changeTolerance what a merged weight may differ by: sums of a few products in
+// float32, of numbers below 8.
 const (
 	rankOf          = 3
 	changeTolerance = 1e-4
 )
 
-// adapted adds a random adapter for f's modules, in a folder as PEFT saves it, and returns it and a folder of the model with the adapter merged.
+// adapted adds a random adapter for f's modules, in a folder as PEFT saves it, and returns it and a folder of the model
+// with the adapter merged.
 func adapted(t *testing.T, f *folder, config map[string]any, scale float64, modules ...string) (adapter string, merged *folder) {
 	t.Helper()
 	a := &folder{dir: t.TempDir(), tensors: map[string]fixture{}, rng: f.rng}
@@ -61,7 +63,8 @@ func numbersIn(t *testing.T, f *gguf.File, name string) []float32 {
 	return x
 }
 
-// TestAdapter: a converted model and its converted adapter make what the merged model's conversion does, whatever becomes of rows on the way.
+// TestAdapter: a converted model and its converted adapter make what the merged model's conversion does, whatever
+// becomes of rows on the way.
 func TestAdapter(t *testing.T) {
 	llama := []string{"lm_head"}
 	for _, m := range []string{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"} {

@@ -1,5 +1,5 @@
-// Package convert writes GGUF files from Hugging Face model folders (config.json, safetensors or PyTorch weights, tokenizer), alone
-// or joined with published predictors.
+// Package convert writes GGUF files from Hugging Face model folders (config.json, safetensors or PyTorch weights,
+// tokenizer), alone or joined with published predictors.
 package convert
 
 import (
@@ -50,8 +50,8 @@ func HuggingFace(ctx context.Context, dir, outfile string, o Options) error {
 	return gguf.Create(ctx, outfile, "GGUF", m.keys, tensors, o.Progress)
 }
 
-// memory returns the bytes that writing will have taken at its end: those that reading the folder took from the system, which the Go runtime may use
-// again as often as it collects garbage, and the lanes' buffers.
+// memory returns the bytes that writing will have taken at its end: those that reading the folder took from the system,
+// which the Go runtime may use again as often as it collects garbage, and the lanes' buffers.
 func memory(lanes int) int64 {
 	var now runtime.MemStats
 	runtime.ReadMemStats(&now)
@@ -68,7 +68,8 @@ type model struct {
 	modules []*checkpoint.Checkpoint // of what lies behind pooling, likewise
 }
 
-// openModel reads what is to be written of the model in folder dir and, unless it is empty, of the predictors in another.
+// openModel reads what is to be written of the model in folder dir and, unless it is empty, of the predictors in
+// another.
 func openModel(dir, predictors string, o *Options) (*model, error) {
 	if err := o.Output.check(); err != nil {
 		return nil, err
@@ -96,7 +97,7 @@ func openModel(dir, predictors string, o *Options) (*model, error) {
 		{Key: "general.type", Value: "model"},
 		{Key: "general.name", Value: o.name(dir, c)},
 		{Key: "general.file_type", Value: fileType(c, o)},
-		{Key: "general.quantization_version", Value: uint32(2)},
+		{Key: "general.quantization_version", Value: uint32(quantizationVersion)},
 	}, sizes...)}
 	if m.source, err = checkpoint.Open(dir); err != nil {
 		return nil, err

@@ -500,7 +500,8 @@ func TestDemoModel(t *testing.T) {
 	}
 }
 
-// TestCancelled: a conversion and a quantisation end with their context, in the middle of the file, and leave nothing behind.
+// TestCancelled: a conversion and a quantisation end with their context, in the middle of the file, and leave nothing
+// behind.
 func TestCancelled(t *testing.T) {
 	hf := testenv.Shared(t, "demo-model/hf")
 	f, err := gguf.Parse(demo.Name, demo.Model())

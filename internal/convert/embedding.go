@@ -3,7 +3,6 @@ package convert
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -23,7 +22,8 @@ type module struct {
 	Type string `json:"type"` // of Python: sentence_transformers.models.Pooling
 }
 
-// readModules returns the folder's modules but for the model itself; a folder without a list may have the usual one of pooling.
+// readModules returns the folder's modules but for the model itself; a folder without a list may have the usual one of
+// pooling.
 func readModules(dir string) ([]module, error) {
 	path := filepath.Join(dir, "modules.json")
 	if !checkpoint.Exists(path) {
@@ -229,7 +229,8 @@ func (c *config) labels(n int) []string {
 	return out
 }
 
-// Qwen 3's rerankers are asked by a text that ends where the model says yes or no. Sources: the model cards of Qwen3-Reranker.
+// Qwen 3's rerankers are asked by a text that ends where the model says yes or no. Sources: the model cards of
+// Qwen3-Reranker.
 const (
 	qwenRerankTemplate = "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. " +
 		"Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n<|im_start|>user\n" +
@@ -238,7 +239,8 @@ const (
 	qwenClassifier = "Qwen3ForSequenceClassification"
 )
 
-// ranksAnswers reports whether a folder of Qwen 3 holds a reranker, which its configuration does not say: its name or its README does.
+// ranksAnswers reports whether a folder of Qwen 3 holds a reranker, which its configuration does not say: its name or
+// its README does.
 func (c *config) ranksAnswers(dir string) bool {
 	if c.Architectures[0] == qwenClassifier {
 		return true
@@ -252,12 +254,12 @@ func (c *config) ranksAnswers(dir string) bool {
 			return true
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "README.md"))
+	text, err := checkpoint.ReadFile(filepath.Join(dir, "README.md"))
 	return err == nil && strings.Contains(strings.ToLower(string(text)), "# qwen3-reranker")
 }
 
-// rankAnswers makes a reranker of a Qwen 3: the head's rows of yes and no are all that stays of it. A folder of a classifier has one row, which is
-// what yes has more than no.
+// rankAnswers makes a reranker of a Qwen 3: the head's rows of yes and no are all that stays of it. A folder of a
+// classifier has one row, which is what yes has more than no.
 func (m *model) rankAnswers(p *plan, c *config, v *vocabulary) error {
 	const name = "cls.output.weight"
 	if c.Architectures[0] == qwenClassifier {

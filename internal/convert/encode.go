@@ -14,7 +14,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// chunkElems is the number of elements that one worker holds at a time (in three forms: as stored, as float32, as written).
+// chunkElems is the number of elements that one worker holds at a time (in three forms: as stored, as float32, as
+// written).
 const chunkElems = 1 << 18
 
 // unitEpsilon is the least length by which rows are divided, as torch's normalize has it.
@@ -70,7 +71,8 @@ type lane struct {
 	done   chan error
 }
 
-// write streams t as typ to w. Chunks of rows take the lanes in turn and are written in order, while later ones are in work.
+// write streams t as typ to w. Chunks of rows take the lanes in turn and are written in order, while later ones are in
+// work.
 func (e *encoder) write(w io.Writer, t *tensor, typ quant.Type) error {
 	rowLen, rows := t.shape[0], 1
 	for _, d := range t.shape[1:] {
@@ -245,7 +247,8 @@ func (l *lane) reorder(t *tensor, rowLen int) {
 	}
 }
 
-// part returns the tensor in which source row r of t lies, and the first row behind it; nil where the row is one of zeros.
+// part returns the tensor in which source row r of t lies, and the first row behind it; nil where the row is one of
+// zeros.
 func (t *tensor) part(r int) (from *checkpoint.Tensor, end int) {
 	if t.rows > 0 && r >= t.rows {
 		return nil, math.MaxInt
@@ -297,7 +300,8 @@ func (l *lane) columns(t *tensor, rowLen, from, to int) error {
 	return nil
 }
 
-// limit returns the first magnitude that typ cannot hold. Blocks hold their scale, the largest magnitude over a fixed step, in F16.
+// limit returns the first magnitude that typ cannot hold. Blocks hold their scale, the largest magnitude over a fixed
+// step, in F16.
 func limit(typ quant.Type) float64 {
 	if reach := typ.Reach(); reach > 0 {
 		return reach * maxHalf

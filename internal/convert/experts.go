@@ -81,8 +81,9 @@ func (c *config) expertKeys(f arch.Family) (keys []gguf.KV, err error) {
 	return keys, nil
 }
 
-// outputs plans output tensor name of shape dims, [n, rows, cols] or for biases [n, rows], from the outputs that change names of the matrices
-// [n, cols, outputs], or biases [n, outputs], in from. Matrices in MXFP4 are [n, outputs, cols/32, 16] with their exponents beside them.
+// outputs plans output tensor name of shape dims, [n, rows, cols] or for biases [n, rows], from the outputs that change
+// names of the matrices [n, cols, outputs], or biases [n, outputs], in from. Matrices in MXFP4 are [n, outputs,
+// cols/32, 16] with their exponents beside them.
 func (p *plan) outputs(name, from string, dims []int, change arch.Change) {
 	if p.pairs != nil { // adapters of experts are not converted
 		return
@@ -108,7 +109,8 @@ func (p *plan) outputs(name, from string, dims []int, change arch.Change) {
 	}
 }
 
-// halfOfOutputs plans output tensor name of shape dims, [n, rows, cols], from one half of the columns of the matrices [n, cols, 2·rows] in from.
+// halfOfOutputs plans output tensor name of shape dims, [n, rows, cols], from one half of the columns of the matrices
+// [n, cols, 2·rows] in from.
 func (p *plan) halfOfOutputs(name, from string, dims []int, change arch.Change) {
 	if p.pairs != nil { // adapters of experts are not converted
 		return
@@ -158,8 +160,8 @@ func (p *plan) blocks(name, stem string, dims []int, step int) *tensor {
 // noExponent is an exponent that stands for no number.
 const noExponent = 0xff
 
-// repack fills l.out with rows [from, to) of t as GGUF has MXFP4: a block's exponent, then its codes, of which a byte holds element i and, above it,
-// element i+16. In the source a byte holds element 2i and, above it, element 2i+1.
+// repack fills l.out with rows [from, to) of t as GGUF has MXFP4: a block's exponent, then its codes, of which a byte
+// holds element i and, above it, element i+16. In the source a byte holds element 2i and, above it, element 2i+1.
 func (l *lane) repack(t *tensor, rowLen, from, to int) error {
 	blocks := rowLen / mxfp4Block
 	l.raw = resize(l.raw, blocks*(mxfp4Codes+1))

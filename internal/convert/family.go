@@ -60,7 +60,8 @@ type plan struct {
 // add plans output tensor name from checkpoint tensor from, whose shape must be dims (outermost first).
 func (p *plan) add(name, from string, dims ...int) *tensor { return p.from(name, from, dims, dims) }
 
-// from plans output tensor name of shape dims from checkpoint tensor from, whose shape must be stored (both outermost first).
+// from plans output tensor name of shape dims from checkpoint tensor from, whose shape must be stored (both outermost
+// first).
 func (p *plan) from(name, from string, dims, stored []int) *tensor {
 	if p.pairs != nil {
 		return p.pair(name, from, dims, stored)
@@ -161,13 +162,15 @@ func (p *plan) model(c *config, computed map[string][]float32) {
 	}
 }
 
-// furtherNames says where a folder keeps a layer that predicts a further token, and how it names the parts that other layers lack.
+// furtherNames says where a folder keeps a layer that predicts a further token, and how it names the parts that other
+// layers lack.
 type furtherNames struct {
 	block                                        string // what its block's tensors begin with
 	join, embdNorm, hiddenNorm, norm, embd, head string
 }
 
-// mtp is the prefix of the tensors of the layer that predicts a further token in Qwen3-Next and Qwen3.5, whose folders keep it apart from the other layers.
+// mtp is the prefix of the tensors of the layer that predicts a further token in Qwen3-Next and Qwen3.5, whose folders
+// keep it apart from the other layers.
 const mtp = "mtp."
 
 // findFurther returns the layers that predict further tokens, if the folder holds any and the family's files do.
@@ -199,7 +202,8 @@ func (p *plan) findFurther(c *config, root, layer string) (found []furtherNames)
 	return found
 }
 
-// furtherParts plans what layer l, which predicts a further token, has besides a block. Its norms are stored as the norm before the head.
+// furtherParts plans what layer l, which predicts a further token, has besides a block. Its norms are stored as the
+// norm before the head.
 func (p *plan) furtherParts(c *config, l int, names *furtherNames) {
 	stored := arch.Same
 	for _, t := range p.family.Outer {
@@ -385,8 +389,8 @@ func staysFloat(name string) bool {
 		strings.HasSuffix(name, "_norm.weight") || name == "position_embd.weight" || name == "token_types.weight"
 }
 
-// stored returns the shape that the folder's tensor source has, from which the file's tensor t of that shape is taken; packed: one tensor holds queries, keys
-// and values.
+// stored returns the shape that the folder's tensor source has, from which the file's tensor t of that shape is taken;
+// packed: one tensor holds queries, keys and values.
 func (p *plan) stored(c *config, sizes arch.Sizes, t arch.Tensor, source string, shape []int, packed bool) []int {
 	stored := slices.Clone(shape)
 	if packed {
@@ -429,7 +433,8 @@ func (p *plan) stored(c *config, sizes arch.Sizes, t arch.Tensor, source string,
 	return stored
 }
 
-// keyValueRows returns the rows that a head has in the matrix that makes keys and values of latent vectors: its key's unrotated ones, then its value's.
+// keyValueRows returns the rows that a head has in the matrix that makes keys and values of latent vectors: its key's
+// unrotated ones, then its value's.
 func keyValueRows(s arch.Sizes) int { return s.Key - s.Rotated + s.Value }
 
 // rearrange has out, of that shape, take its rows and columns from where the folder has them.
@@ -465,7 +470,8 @@ func (p *plan) rearrange(c *config, sizes arch.Sizes, change arch.Change, shape 
 	}
 }
 
-// stacked plans output tensor name of shape dims [n, rows, cols] from n checkpoint tensors, whose numbers stand for %d in from.
+// stacked plans output tensor name of shape dims [n, rows, cols] from n checkpoint tensors, whose numbers stand for %d
+// in from.
 func (p *plan) stacked(name, from string, dims []int) {
 	first := p.from(name, fmt.Sprintf(from, 0), dims, dims[1:])
 	for i := 1; i < dims[0] && p.err == nil; i++ {
@@ -475,8 +481,8 @@ func (p *plan) stacked(name, from string, dims []int) {
 	}
 }
 
-// otherParts are the prefixes of tensors of pictures and sound in folders that hold such a model beside the text model, with and without
-// "model." before them.
+// otherParts are the prefixes of tensors of pictures and sound in folders that hold such a model beside the text model,
+// with and without "model." before them.
 var otherParts = []string{"vision_tower.", "vision_model.", "vision_embedder.", "embed_vision.", "visual.", "multi_modal_projector.", "audio_tower.", "embed_audio."}
 
 // leaveOut marks the tensors of other parts than the text model as used, and says how many they are.
@@ -494,7 +500,8 @@ func (p *plan) leaveOut(notes func(string)) {
 	}
 }
 
-// leaveOutFurther marks the tensors of layers that predict further tokens as used where they are not planned, and says so.
+// leaveOutFurther marks the tensors of layers that predict further tokens as used where they are not planned, and says
+// so.
 func (p *plan) leaveOutFurther(c *config, notes func(string)) {
 	left := false
 	for name := range p.source.Tensors {
@@ -517,7 +524,8 @@ func (p *plan) leaveOutFurther(c *config, notes func(string)) {
 	notes(fmt.Sprintf("%s: layers from %d on, which predict further tokens, are left out%s", p.source.Path, c.Layers, why))
 }
 
-// expertPredictors plans the predictors of one layer's experts, where the folder holds some. All experts of a layer have predictors of the same rank.
+// expertPredictors plans the predictors of one layer's experts, where the folder holds some. All experts of a layer
+// have predictors of the same rank.
 func (p *plan) expertPredictors(c *config, prefix, from string) {
 	name := p.family.Experts.Predictor
 	if name == "" || p.pairs != nil {
@@ -533,8 +541,9 @@ func (p *plan) expertPredictors(c *config, prefix, from string) {
 	p.stacked(prefix+"fc2_exps.weight", from+"fc2.weight", []int{n, ff, rank})
 }
 
-// leaveOutPredictors marks the predictors that belong to no expert which is converted as used, and says so. By their publisher's definition neurons are
-// zero that a predictor takes for zero; without predictors those are zero whose gate or up is not positive.
+// leaveOutPredictors marks the predictors that belong to no expert which is converted as used, and says so. By their
+// publisher's definition neurons are zero that a predictor takes for zero; without predictors those are zero whose gate
+// or up is not positive.
 func (p *plan) leaveOutPredictors(notes func(string)) {
 	n := 0
 	for name := range p.source.Tensors {

@@ -12,8 +12,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// e4m3 returns the number of a code, by the OCP's definition of 8-bit floating point (2023): a sign, four bits of exponent with a bias of 7, three of
-// mantissa.
+// e4m3 returns the number of a code, by the OCP's definition of 8-bit floating point (2023): a sign, four bits of
+// exponent with a bias of 7, three of mantissa.
 func e4m3(code byte) float32 {
 	sign := 1 - 2*float64(code>>7)
 	exponent, mantissa := float64(code>>3&15), float64(code&7)

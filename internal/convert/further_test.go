@@ -20,7 +20,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// TestFurther: the layer that predicts a further token comes along, under llama.cpp's names, and the model loads with it and without.
+// TestFurther: the layer that predicts a further token comes along, under llama.cpp's names, and the model loads with
+// it and without.
 func TestFurther(t *testing.T) {
 	for _, name := range []string{"glm4moe", "deepseek2"} {
 		b, err := os.ReadFile("testdata/reference/" + name + ".json")
@@ -82,8 +83,8 @@ func TestFurther(t *testing.T) {
 	}
 }
 
-// TestFurtherApart: the layer that predicts a further token comes along where it lies apart from the layers, as Qwen3-Next's and Qwen3.5's do, whose norms are
-// stored less 1.
+// TestFurtherApart: the layer that predicts a further token comes along where it lies apart from the layers, as
+// Qwen3-Next's and Qwen3.5's do, whose norms are stored less 1.
 func TestFurtherApart(t *testing.T) {
 	for name, root := range map[string]string{"qwen3next": "model.", "qwen35": "model.language_model.", "qwen35moe": "model.language_model."} {
 		b, err := os.ReadFile("testdata/reference/" + name + ".json")
@@ -184,7 +185,8 @@ func TestFurtherLayersApart(t *testing.T) {
 	}
 }
 
-// TestQuantizeFurther: types that are worth nothing without importances are not given to the layer that predicts a further token, of which there are none.
+// TestQuantizeFurther: types that are worth nothing without importances are not given to the layer that predicts a
+// further token, of which there are none.
 func TestQuantizeFurther(t *testing.T) {
 	f := synthtest.Further(t, synth.Spec{Arch: "glm4moe", Layers: 2, Embd: 256, FF: 256, Heads: 4, Type: quant.F16, Experts: 2, Used: 1, Activation: "silu", Seed: 5}, true)
 	out, err := convert.ParseOutput("iq2_xs")

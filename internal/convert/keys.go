@@ -34,8 +34,8 @@ func (c *config) sizeKeys(f arch.Family) []gguf.KV {
 	return keys
 }
 
-// cachedHeads returns how many KV heads files tell: of latent attention by head the one that the cache has, and of models with delta nets those of the
-// layers with attention.
+// cachedHeads returns the number of KV heads that files state: for latent attention by head one, as the cache has, and
+// for models with delta nets that of the layers with attention.
 func (c *config) cachedHeads(f arch.Family, s arch.Sizes) int {
 	switch {
 	case f.KeysByHead():
@@ -49,7 +49,8 @@ func (c *config) cachedHeads(f arch.Family, s arch.Sizes) int {
 // value returns the elements of a head's value.
 func (c *config) value() int { return cmp.Or(c.ValueDim, c.HeadDim) }
 
-// attentionKeys returns how scores depend on positions besides a rotation, what limits queries, keys and values, and of what the latter two follow.
+// attentionKeys returns the keys that say how scores depend on positions other than by a rotation, what bounds queries,
+// keys and values, and from which latent vectors keys and values follow.
 func (c *config) attentionKeys(f arch.Family) (keys []gguf.KV, err error) {
 	add := func(name string, v any) { keys = append(keys, gguf.KV{Key: f.Name + ".attention." + name, Value: v}) }
 	if c.MaxAlibi != nil {
@@ -89,7 +90,7 @@ func (c *config) attentionKeys(f arch.Family) (keys []gguf.KV, err error) {
 	return keys, nil
 }
 
-// layerKeys returns what files say of layers that differ, and of what they have beside their own weights.
+// layerKeys returns the keys of what differs between layers, and of what layers have beside their own weights.
 func (c *config) layerKeys(f arch.Family) ([]gguf.KV, error) {
 	var keys []gguf.KV
 	add := func(key string, v any) { keys = append(keys, gguf.KV{Key: f.Name + "." + key, Value: v}) }
@@ -129,8 +130,8 @@ func (c *config) layerKeys(f arch.Family) ([]gguf.KV, error) {
 	return keys, nil
 }
 
-// deviations returns by how many standard deviations gates must exceed their mean so that the share of them is zero that config.json says;
-// minus infinity where none is.
+// deviations returns for each layer by how many standard deviations a gate must exceed the mean to be kept, so that
+// config.json's share of them becomes zero; minus infinity keeps all.
 func (c *config) deviations() ([]float32, error) {
 	shares, one := make([]float64, c.Layers), 0.0
 	switch raw := c.GateSparsity; {
@@ -195,7 +196,8 @@ func (c *config) scaleKeys(f arch.Family) (keys []gguf.KV, err error) {
 	return keys, nil
 }
 
-// windowKeys returns the window, and which layers have one where config.json does not say what the family's files imply.
+// windowKeys returns the window and, where config.json says otherwise than the family's files imply, which layers have
+// one.
 func (c *config) windowKeys(f arch.Family) ([]gguf.KV, error) {
 	keys := []gguf.KV{{Key: f.Name + ".attention.sliding_window", Value: uint32(min(c.Window, math.MaxInt32))}}
 	implied, said := make([]bool, c.Layers), make([]bool, c.Layers)

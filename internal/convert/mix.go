@@ -10,7 +10,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Output is the form in which matrices are stored: a type, from which some matrices differ as llama.cpp's mixes have it.
+// Output is the form in which matrices are stored: a type, from which some matrices differ as llama.cpp's mixes have
+// it.
 type Output struct {
 	name     string     // llama.cpp's
 	fileType uint32     // general.file_type
@@ -87,7 +88,8 @@ func ParseOutput(name string) (Output, error) {
 	return Output{}, fmt.Errorf("output type %q is not supported; supported are %s", name, OutTypes())
 }
 
-// OutputOf returns the output that has a type's name, or the mix that the name stands for; of a type without one, none that can be written.
+// OutputOf returns the output that has a type's name, or the mix that the name stands for. For a type that has neither,
+// the result cannot be written.
 func OutputOf(t quant.Type) Output {
 	o, _ := ParseOutput(t.String()) // none in case of an error
 	return o
@@ -151,7 +153,8 @@ func partOf(name string) part {
 	return partOther
 }
 
-// mixer chooses the types of a model's matrices one after the other, in the order of layers: some mixes count what came before.
+// mixer chooses the types of a model's matrices one after the other, in the order of layers: some mixes count what came
+// before.
 //
 // Source: llama.cpp's quantisation mixes (src/llama-quant.cpp at 3f545bec).
 type mixer struct {
@@ -278,7 +281,8 @@ func (m *mixer) choose(name string, shape []int) quant.Type {
 	return m.base
 }
 
-// layer returns the layer that a feed-forward matrix counts for: where there are experts the one it belongs to, else as many as were seen.
+// layer returns the layer that a feed-forward matrix counts for: where there are experts the one it belongs to, else as
+// many as were seen.
 func (m *mixer) layer(name string, seen int) int {
 	if l, _, ok := layerOf(name); ok && m.experts > 1 {
 		return l
@@ -386,7 +390,8 @@ func (m *mixer) chooseValue() quant.Type {
 	return typ
 }
 
-// matters reports whether layer l of so many is one of those that get more bits: the first and the last eighth, and every third between them.
+// matters reports whether layer l of so many is one of those that get more bits: the first and the last eighth, and
+// every third between them.
 func matters(l, layers int) bool {
 	return l < layers/8 || l >= 7*layers/8 || (l-layers/8)%3 == 2
 }

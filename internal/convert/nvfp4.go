@@ -21,8 +21,9 @@ import (
 //	W.weight_global_scale             its reciprocal
 //	W.input_scale, .input_global_scale  the same of activations
 //
-// the second name being llm-compressor's. The codes and scales become GGUF's NVFP4 bit for bit, as llama.cpp's converter has it; the factors become
-// tensors of their own, W.scale and W.input_scale, which are left out where they are one.
+// the second name being llm-compressor's. The codes and scales become GGUF's NVFP4 bit for bit, as llama.cpp's
+// converter has it; the factors become tensors of their own, W.scale and W.input_scale, which are left out where they
+// are one.
 
 // nvfp4Shared is the number of elements of a scale, nvfp4Block that of GGUF's blocks.
 const (
@@ -51,7 +52,8 @@ type quantizing struct {
 	} `json:"config_groups"`
 }
 
-// float8 reports whether matrices may be of floats of eight bits, and of which blocks, if any. Which are shows in the folder's tensors.
+// float8 reports whether matrices may be of floats of eight bits, and of which blocks, if any. Which are shows in the
+// folder's tensors.
 func (q *quantizing) float8() (block []int, ok bool) {
 	switch {
 	case q == nil:
@@ -87,7 +89,8 @@ func (q *quantizing) nvfp4() bool {
 	return q.Method == "modelopt" && (strings.HasSuffix(q.Algo, "NVFP4") || q.Algo == "MIXED_PRECISION")
 }
 
-// readQuantizing reads hf_quant_config.json in dir, where older folders of ModelOpt say what config.json does not; nil if it is not there.
+// readQuantizing reads hf_quant_config.json in dir, where older folders of ModelOpt say what config.json does not; nil
+// if it is not there.
 func readQuantizing(dir string) (*quantizing, error) {
 	path := filepath.Join(dir, "hf_quant_config.json")
 	if !checkpoint.Exists(path) {
@@ -137,7 +140,8 @@ func (p *plan) findSmallFloats() {
 	}
 }
 
-// fromSmall plans output tensor name of shape dims from a matrix in NVFP4, whose shape must be stored (both outermost first).
+// fromSmall plans output tensor name of shape dims from a matrix in NVFP4, whose shape must be stored (both outermost
+// first).
 func (p *plan) fromSmall(name, from string, f *smallFloats, dims, stored []int) *tensor {
 	t := &tensor{name: name}
 	codes, cols := p.source.Tensors[from], stored[len(stored)-1]
@@ -229,8 +233,9 @@ func readFactor(t *checkpoint.Tensor) (float32, error) {
 	return v[0], nil
 }
 
-// repackSmall fills l.out with rows [from, to) of t as GGUF has NVFP4: four scales, then the codes of 16 elements in eight bytes, of which byte i holds
-// element i and, above it, element i+8. In the source a byte holds element 2i and, above it, element 2i+1.
+// repackSmall fills l.out with rows [from, to) of t as GGUF has NVFP4: four scales, then the codes of 16 elements in
+// eight bytes, of which byte i holds element i and, above it, element i+8. In the source a byte holds element 2i and,
+// above it, element 2i+1.
 func (l *lane) repackSmall(t *tensor, rowLen, from, to int) error {
 	l.raw = resize(l.raw, rowLen/2+rowLen/nvfp4Shared)
 	codes, scales := l.raw[:rowLen/2], l.raw[rowLen/2:]
@@ -267,7 +272,8 @@ func (l *lane) repackSmall(t *tensor, rowLen, from, to int) error {
 	return nil
 }
 
-// withFactors has matrices of NVFP4 that become another type multiplied by the factors beside them, which are left out then.
+// withFactors has matrices of NVFP4 that become another type multiplied by the factors beside them, which are left out
+// then.
 func withFactors(f *gguf.File, choices []Choice) ([]Choice, error) {
 	byName := map[string]*gguf.Tensor{}
 	for _, c := range choices {

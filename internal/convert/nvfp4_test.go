@@ -39,7 +39,8 @@ func tinyRouted(t *testing.T, quantization map[string]any) *folder {
 	return f
 }
 
-// quantise makes the projections that are chosen ones of NVFP4 of any codes, in both folders: here as a publisher has them, in whole as the numbers that they stand for.
+// quantise makes the projections that are chosen ones of NVFP4 of any codes, in both folders: here as a publisher has
+// them, in whole as the numbers that they stand for.
 func (f *folder) quantise(whole *folder, compressed bool, chosen func(name string) bool) {
 	float := func(code int) float64 { // E2M1
 		return []float64{0, 0.5, 1, 1.5, 2, 3, 4, 6}[code&7] * float64(1-code>>3*2)
@@ -84,8 +85,9 @@ func (f *folder) quantise(whole *folder, compressed bool, chosen func(name strin
 	}
 }
 
-// TestSmallFloats: folders in NVFP4, of both publishers' kinds, become files whose weights times their factors are those of the folder of the numbers that they stand
-// for, rows moved as the family moves them, and experts stacked. Factors go into what another type is made of.
+// TestSmallFloats: folders in NVFP4, of both publishers' kinds, become files whose weights times their factors are
+// those of the folder of the numbers that they stand for, rows moved as the family moves them, and experts stacked.
+// Factors go into what another type is made of.
 func TestSmallFloats(t *testing.T) {
 	const tolerance = 1e-6 // of a product of floats
 	modelOpt := map[string]any{"quant_method": "modelopt", "quant_algo": "NVFP4"}

@@ -2,17 +2,19 @@ package convert
 
 import "github.com/powerinfer-go/powerinfer/internal/arch"
 
-// half gives the rows of matrices of n rows each that are one half, number which, of matrices of twice as many.
+// half maps rows of matrices of n rows to those of matrices of 2n rows, of which they are the first half (which is 0)
+// or the second (1).
 func half(n, which int) func(int) int {
 	return func(r int) int { return r/n*2*n + which*n + r%n }
 }
 
-// packedAt returns where queries, keys and values begin in a tensor that holds all of them, by the names of those that it becomes.
+// packedAt returns where queries, keys and values begin in a tensor that holds all of them, by the names of those that
+// it becomes.
 func packedAt(s arch.Sizes) map[string]int {
 	return map[string]int{"attn_q": 0, "attn_k": s.Heads * s.Key, "attn_v": (s.Heads + s.KVHeads) * s.Key}
 }
 
-// behind returns the rows that then gives for those of first, moved by offset; nil is the identity.
+// behind returns the mapping that applies first, adds offset, and applies then; nil is the identity.
 func behind(first func(int) int, offset int, then func(int) int) func(int) int {
 	return func(r int) int {
 		if first != nil {

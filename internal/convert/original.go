@@ -12,8 +12,8 @@ import (
 )
 
 // Original joins the Hugging Face model in folder dir and the published predictors in folder predictors (model_N.pt,
-// config.json) to a file of the original PowerInfer, which this engine and the original run. Output is F16 or Q4_0. The same
-// folders and options give the same bytes. Errors name the file and the key, tensor or offset.
+// config.json) to a file of the original PowerInfer, which this engine and the original run. Output is F16 or Q4_0. The
+// same folders and options give the same bytes. Errors name the file and the key, tensor or offset.
 func Original(ctx context.Context, dir, predictors, outfile string, o Options) error {
 	if !o.Output.is("F16", "Q4_0") {
 		return fmt.Errorf("the original PowerInfer runs f16 and q4_0 only, not %s", strings.ToLower(o.Output.name))

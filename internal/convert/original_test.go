@@ -212,7 +212,8 @@ func TestOriginalRefusesFolders(t *testing.T) {
 	}
 }
 
-// ProSparse's predictors belong to plain ReLU in the original; this engine applies the model's own threshold, and says so.
+// ProSparse's predictors belong to plain ReLU in the original; this engine applies the model's own threshold, and says
+// so.
 func TestOriginalOfFATReLU(t *testing.T) {
 	f := tinyLlama(t, "LlamaForCausalLM", map[string]any{"hidden_act": "fatrelu"})
 	f.save(t, 1, tinyVocab)

@@ -10,7 +10,8 @@ import (
 	models "github.com/powerinfer-go/powerinfer/internal/model"
 )
 
-// xlmPost is a post-processor of the form that Hugging Face writes for XLM-RoBERTa: its pairs have two separators (RobertaProcessing does the same).
+// xlmPost is a post-processor of the form that Hugging Face writes for XLM-RoBERTa: its pairs have two separators
+// (RobertaProcessing does the same).
 const xlmPost = `{"type":"TemplateProcessing",
 	"single":[{"SpecialToken":{"id":"<s>","type_id":0}},{"Sequence":{"id":"A","type_id":0}},{"SpecialToken":{"id":"</s>","type_id":0}}],
 	"pair":[{"SpecialToken":{"id":"<s>","type_id":0}},{"Sequence":{"id":"A","type_id":0}},{"SpecialToken":{"id":"</s>","type_id":0}},
@@ -20,7 +21,8 @@ const xlmPost = `{"type":"TemplateProcessing",
 // xlmPair is <s> query </s></s> document </s>, for the texts "query" and "document" as the tokens 4 and 5.
 var xlmPair = []int32{0, 4, 2, 2, 5, 2}
 
-// TestXLMRobertaPair: a folder's pairs are those of its post-processor, and the names of control tokens in its texts are text.
+// TestXLMRobertaPair: a folder's pairs are those of its post-processor, and the names of control tokens in its texts
+// are text.
 func TestXLMRobertaPair(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -45,8 +47,8 @@ func TestXLMRobertaPair(t *testing.T) {
 	}
 }
 
-// TestXLMRobertaPairGGUF: the keys that llama.cpp's conversion writes of the same tokenizer (conversion/bert.py; gguf-py's vocab.py makes
-// add_sep_token of two separators) say the same.
+// TestXLMRobertaPairGGUF: the keys that llama.cpp's conversion writes of the same tokenizer (conversion/bert.py;
+// gguf-py's vocab.py makes add_sep_token of two separators) say the same.
 func TestXLMRobertaPairGGUF(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "xlm.gguf")
 	keys := []gguf.KV{
@@ -84,8 +86,8 @@ func TestXLMRobertaPairGGUF(t *testing.T) {
 	}
 }
 
-// TestBERTPairTypes: the second text and its separator have the second type, by each of the post-processors that Hugging Face writes for BERT; of one text
-// all tokens have the first.
+// TestBERTPairTypes: the second text and its separator have the second type, by each of the post-processors that
+// Hugging Face writes for BERT; of one text all tokens have the first.
 func TestBERTPairTypes(t *testing.T) {
 	for name, post := range map[string]string{
 		"BertProcessing": `{"type":"BertProcessing","sep":["[SEP]",2],"cls":["[CLS]",1]}`,

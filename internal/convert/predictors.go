@@ -15,8 +15,8 @@ func predictorSource(layer int, name string) string {
 	return fmt.Sprintf("predictor %d %s", layer, name)
 }
 
-// openPredictors adds to source the predictors of folder dir: model_N.pt with fc1.weight [rank, hidden] and fc2.weight [ff, rank]
-// for each layer N, as the original project publishes them. Layers are taken by number.
+// openPredictors adds to source the predictors of folder dir: model_N.pt with fc1.weight [rank, hidden] and fc2.weight
+// [ff, rank] for each layer N, as the original project publishes them. Layers are taken by number.
 func openPredictors(source *checkpoint.Checkpoint, dir string, c *config) error {
 	if name := predictorFile(dir, c.Layers); checkpoint.Exists(name) {
 		return fmt.Errorf("%s: the model has %d layers, 0 to %d; these predictors are another model's", name, c.Layers, c.Layers-1)

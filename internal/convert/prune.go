@@ -66,7 +66,8 @@ func (p *pruned) tensor(t *gguf.Tensor) *gguf.Tensor {
 	return &renamed
 }
 
-// keys returns the output's keys: with another number of layers, and without what lists hold for layers that are left out.
+// keys returns the output's keys: with another number of layers, and without what lists hold for layers that are left
+// out.
 func (p *pruned) keys(keys []gguf.KV) []gguf.KV {
 	if p == nil {
 		return keys

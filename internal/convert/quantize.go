@@ -72,7 +72,8 @@ func ParseType(name string) (*quant.Type, error) {
 	return &t, nil
 }
 
-// ReadMatrix reads the importance matrix at path. Of its entries those are kept whose names contain one of include, if there are any, and none of exclude.
+// ReadMatrix reads the importance matrix at path. Of its entries those are kept whose names contain one of include, if
+// there are any, and none of exclude.
 func (q *Quantization) ReadMatrix(path string, include, exclude []string) error {
 	m, err := imatrix.Open(path)
 	if err != nil {
@@ -102,8 +103,8 @@ type Choice struct {
 func (c Choice) Bytes() int64 { return int64(c.Type.RowBytes(c.Tensor.Elems())) }
 
 // Quantize writes f to outfile with its matrices in other types; everything else stays as it is: vectors, learned
-// positions, expert routers, every key but those that name types, and so what prepared files hold. One tensor's rows are in
-// work at a time. The same file and options give the same bytes, for any number of threads.
+// positions, expert routers, every key but those that name types, and so what prepared files hold. One tensor's rows
+// are in work at a time. The same file and options give the same bytes, for any number of threads.
 func Quantize(ctx context.Context, f *gguf.File, outfile string, q Quantization) error {
 	choices, err := q.Plan(f)
 	if err != nil {
@@ -136,7 +137,8 @@ func Quantize(ctx context.Context, f *gguf.File, outfile string, q Quantization)
 	return gguf.Create(ctx, outfile, f.Magic, keys, sources, q.Progress)
 }
 
-// Check refuses choices that Quantize cannot follow: tensors without the importances that they need, or with those of another model.
+// Check refuses choices that Quantize cannot follow: tensors without the importances that they need, or with those of
+// another model.
 func (q *Quantization) Check(f *gguf.File, choices []Choice) error {
 	if q.Matrix != nil && !slices.ContainsFunc(choices, func(c Choice) bool { return c.importance != nil }) {
 		return fmt.Errorf("%s holds no importances of the tensors of %s: it is of another model", q.MatrixPath, f.Path)
@@ -465,7 +467,8 @@ func (n *narrowings) tell(note func(string)) {
 	}
 }
 
-// kept reports what stays as it is in every type: vectors, what is no weight, and matrices that are small and matter. Source: llama.cpp's list.
+// kept reports what stays as it is in every type: vectors, what is no weight, and matrices that are small and matter.
+// Source: llama.cpp's list.
 func kept(name string, shape []int) bool {
 	dims := len(shape)
 	for dims > 1 && shape[dims-1] == 1 {

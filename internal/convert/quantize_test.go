@@ -259,7 +259,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// Tensors of many chunks come out in order whatever the number of lanes, and a chunk that cannot be encoded ends the work.
+// Tensors of many chunks come out in order whatever the number of lanes, and a chunk that cannot be encoded ends the
+// work.
 func TestQuantizeChunks(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -280,8 +281,9 @@ func TestQuantizeChunks(t *testing.T) {
 	}
 }
 
-// TestMixes: of a llama of 32 layers, Q5_K_M has as many matrices of each type as the published files of Llama 2 7B, and its file type;
-// the others have as many as llama-quantize --dry-run (3f545bec) chooses for a file of these very tensors.
+// TestMixes: of a llama of 32 layers, Q5_K_M has as many matrices of each type as the published files of Llama 2 7B,
+// and its file type; the others have as many as llama-quantize --dry-run (3f545bec) chooses for a file of these very
+// tensors.
 func TestMixes(t *testing.T) {
 	const layers = 32
 	rng := rand.New(rand.NewPCG(7, 0))
@@ -333,7 +335,8 @@ func TestMixes(t *testing.T) {
 	}
 }
 
-// TestPruneLayers: layers are left out, those behind them take their numbers, and lists by layer lose what belongs to them.
+// TestPruneLayers: layers are left out, those behind them take their numbers, and lists by layer lose what belongs to
+// them.
 func TestPruneLayers(t *testing.T) {
 	x := make([]float32, 64*4)
 	keys := []gguf.KV{
@@ -391,7 +394,8 @@ func TestPruneLayers(t *testing.T) {
 	}
 }
 
-// TestKeepSplit: a model in parts becomes one in parts, with the same tensors in each; a part of which all layers are left out has none.
+// TestKeepSplit: a model in parts becomes one in parts, with the same tensors in each; a part of which all layers are
+// left out has none.
 func TestKeepSplit(t *testing.T) {
 	dir, x := t.TempDir(), random(rand.New(rand.NewPCG(1, 2)), 64*4)
 	base := []gguf.KV{{Key: "general.architecture", Value: "llama"}, {Key: "llama.block_count", Value: uint32(3)}}

@@ -5,7 +5,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
-// stateKeys returns the sizes of recurrent layers.
+// stateKeys returns the keys of the sizes of recurrent layers.
 func (c *config) stateKeys(f arch.Family) (keys []gguf.KV, err error) {
 	if !f.StateSpace {
 		return nil, nil
@@ -66,8 +66,8 @@ func (s deltaSizes) each() (heads, dim int) {
 	return s.StateHeads / s.Groups, s.Inner / s.StateHeads
 }
 
-// mixed gives the source row of a row of all queries, then all keys, then all values. The source lies in groups, each a query, a key, and the values and
-// gates of its heads.
+// mixed gives the source row of a row of all queries, then all keys, then all values. The source lies in groups, each a
+// query, a key, and the values and gates of its heads.
 func (s deltaSizes) mixed(r int) int {
 	heads, dim := s.each()
 	group, keys := 2*(s.StateSize+heads*dim), s.Groups*s.StateSize
@@ -89,8 +89,8 @@ func (s deltaSizes) gates(r int) int {
 	return r/own*2*(s.StateSize+own) + 2*s.StateSize + own + r%own
 }
 
-// tiled gives the source's element for one of heads of so many elements behind first others. In the source the heads of a group are neighbours; in files
-// they take turns with the other groups' heads.
+// tiled maps an element of the output to the source's. The first elements stay where they are; heads of dim elements
+// follow. In the source the heads of a group are neighbours; in files they take turns with the other groups' heads.
 func (s deltaSizes) tiled(first, dim int) func(int) int {
 	return func(i int) int {
 		if i < first {

@@ -23,10 +23,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// referenceTolerance is the share of the largest logit by which an F32 model may differ from float64: the KV cache holds halves.
+// referenceTolerance is the share of the largest logit by which an F32 model may differ from float64: the KV cache
+// holds halves.
 const referenceTolerance = 1e-3
 
-// resultTolerance is the same of a number that a head makes of states: the differences of a state's elements add up, those of GELU's approximation among them.
+// resultTolerance is the same of a number that a head makes of states: the differences of a state's elements add up,
+// those of GELU's approximation among them.
 const resultTolerance = 3e-3
 
 // reference holds results of testdata/reference/reference.py, which follows the published definition of a family.
@@ -139,8 +141,8 @@ func (r *reference) vocabulary() int {
 	return int(text["vocab_size"].(float64))
 }
 
-// TestReference converts tiny models of each family that reference.py knows, and compares their logits on the scalar device and the
-// processor, dense and by neuron, whole and in steps.
+// TestReference converts tiny models of each family that reference.py knows, and compares their logits on the scalar
+// device and the processor, dense and by neuron, whole and in steps.
 func TestReference(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("testdata", "reference", "*.json"))
 	if err != nil || len(files) == 0 {

@@ -92,40 +92,8 @@ func (c *config) rope(f arch.Family) (keys []gguf.KV, factors map[string][]float
 		add("scaling.factor", float32(s.Factor))
 		add("scaling.original_context_length", uint32(original))
 	case "yarn":
-		if s.MScale < 0 || s.MScaleAll < 0 {
-			return nil, nil, c.Errorf(where, "mscale %g and mscale_all_dim %g are not positive", s.MScale, s.MScaleAll)
-		}
-		add("scaling.type", "yarn")
-		add("scaling.factor", float32(s.Factor))
-		if s.Temperature == 0 {
-			add("scaling.original_context_length", uint32(original))
-		}
-		if s.BetaFast != 0 {
-			add("scaling.yarn_beta_fast", float32(s.BetaFast))
-		}
-		if s.BetaSlow != 0 {
-			add("scaling.yarn_beta_slow", float32(s.BetaSlow))
-		}
-		if !or(s.Truncate, true) {
-			add("scaling.yarn_truncate", false)
-		}
-		if f.YarnScores {
-			if s.MScale != s.MScaleAll || s.Attention != 0 {
-				return nil, nil, c.Errorf(where, "attention_factor %g, and mscale %g other than mscale_all_dim %g, are not supported in %s", s.Attention, s.MScale, s.MScaleAll, f.Name)
-			}
-			if s.MScaleAll != 0 {
-				add("scaling.yarn_log_multiplier", float32(0.1*s.MScaleAll))
-			}
-			break
-		}
-		magnitude := func(of float64) float64 { return 1 + 0.1*of*math.Log(s.Factor) }
-		switch { // GGUF's factor multiplies YaRN's own magnitude, Hugging Face's replaces it
-		case s.Attention != 0:
-			add("scaling.attn_factor", float32(s.Attention/magnitude(1)))
-		case s.MScale == 1 && s.MScaleAll != 0:
-			add("scaling.yarn_log_multiplier", float32(s.MScaleAll))
-		case s.MScale != 0 && s.MScaleAll != 0:
-			add("scaling.attn_factor", float32(magnitude(s.MScale)/magnitude(s.MScaleAll)/magnitude(1)))
+		if err := c.yarn(f, s, where, original, add); err != nil {
+			return nil, nil, err
 		}
 	case "llama3":
 		if !(s.Low > 0) || !(s.High > s.Low) {
@@ -144,10 +112,51 @@ func (c *config) rope(f arch.Family) (keys []gguf.KV, factors map[string][]float
 	return keys, factors, nil
 }
 
+// yarn adds the keys of YaRN for a model that was trained on so many positions before.
+func (c *config) yarn(f arch.Family, s *arch.RopeScaling, where string, original int, add func(key string, v any)) error {
+	if s.MScale < 0 || s.MScaleAll < 0 {
+		return c.Errorf(where, "mscale %g and mscale_all_dim %g are not positive", s.MScale, s.MScaleAll)
+	}
+	add("scaling.type", "yarn")
+	add("scaling.factor", float32(s.Factor))
+	if s.Temperature == 0 {
+		add("scaling.original_context_length", uint32(original))
+	}
+	if s.BetaFast != 0 {
+		add("scaling.yarn_beta_fast", float32(s.BetaFast))
+	}
+	if s.BetaSlow != 0 {
+		add("scaling.yarn_beta_slow", float32(s.BetaSlow))
+	}
+	if !or(s.Truncate, true) {
+		add("scaling.yarn_truncate", false)
+	}
+	if f.YarnScores {
+		if s.MScale != s.MScaleAll || s.Attention != 0 {
+			return c.Errorf(where, "attention_factor %g, and mscale %g other than mscale_all_dim %g, are not supported in %s", s.Attention, s.MScale, s.MScaleAll, f.Name)
+		}
+		if s.MScaleAll != 0 {
+			add("scaling.yarn_log_multiplier", float32(0.1*s.MScaleAll))
+		}
+		return nil
+	}
+	magnitude := func(of float64) float64 { return 1 + 0.1*of*math.Log(s.Factor) }
+	switch { // GGUF's factor multiplies YaRN's own magnitude, Hugging Face's replaces it
+	case s.Attention != 0:
+		add("scaling.attn_factor", float32(s.Attention/magnitude(1)))
+	case s.MScale == 1 && s.MScaleAll != 0:
+		add("scaling.yarn_log_multiplier", float32(s.MScaleAll))
+	case s.MScale != 0 && s.MScaleAll != 0:
+		add("scaling.attn_factor", float32(magnitude(s.MScale)/magnitude(s.MScaleAll)/magnitude(1)))
+	}
+	return nil
+}
+
 // noFrequency divides the frequencies of pairs that are not rotated.
 const noFrequency = 1e30
 
-// proportional returns the divisors of the frequencies of heads of which only the first pairs are rotated, pairs being halves apart.
+// proportional returns the divisors of the frequencies of heads of which only the first pairs are rotated, pairs being
+// halves apart.
 func (c *config) proportional(f arch.Family, s *arch.RopeScaling, where string, dims int) (map[string][]float32, error) {
 	share := cmp.Or(s.Partial, 1)
 	if !f.WindowHeads || !(share > 0 && share <= 1) || dims%2 != 0 {
@@ -163,7 +172,8 @@ func (c *config) proportional(f arch.Family, s *arch.RopeScaling, where string, 
 	return map[string][]float32{"rope_freqs.weight": out}, nil
 }
 
-// sections returns how many pairs of a head turn by each coordinate of a picture's part, in four numbers as files have them.
+// sections returns how many pairs of a head turn by each coordinate of a picture's part, in four numbers as files have
+// them.
 func (c *config) sections(s *arch.RopeScaling, where string, dims int) ([]int32, error) {
 	out, sum := make([]int32, 4), 0
 	for i, n := range s.Sections {

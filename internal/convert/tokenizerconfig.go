@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"unicode/utf8"
@@ -74,9 +75,9 @@ func readTokenizerConfig(dir string) (*tokenizerConfig, error) {
 
 // added lists the tokens of added_tokens.json (path) and of added_tokens_decoder, which knows more and wins; by id.
 func (t *tokenizerConfig) added(path string) ([]tokenizer.AddedToken, error) {
-	byID := map[int]tokenizer.AddedToken{}
+	byID := map[int32]tokenizer.AddedToken{}
 	if checkpoint.Exists(path) {
-		var ids map[string]int
+		var ids map[string]int32
 		if err := checkpoint.ReadJSON(path, &ids); err != nil {
 			return nil, err
 		}
@@ -84,7 +85,7 @@ func (t *tokenizerConfig) added(path string) ([]tokenizer.AddedToken, error) {
 			if other, ok := byID[id]; ok {
 				return nil, fmt.Errorf("%s: id %d is given to %q and %q", path, id, min(text, other.Content), max(text, other.Content))
 			}
-			byID[id] = tokenizer.AddedToken{ID: int32(id), Content: text}
+			byID[id] = tokenizer.AddedToken{ID: id, Content: text}
 		}
 	}
 	for key, a := range t.Decoder {
@@ -92,14 +93,13 @@ func (t *tokenizerConfig) added(path string) ([]tokenizer.AddedToken, error) {
 		if err != nil {
 			return nil, err
 		}
-		a.ID = int32(id)
+		a.ID = id
 		byID[id] = a
 	}
 	var out []tokenizer.AddedToken
-	for _, a := range byID {
-		out = append(out, a)
+	for _, id := range slices.Sorted(maps.Keys(byID)) {
+		out = append(out, byID[id])
 	}
-	slices.SortFunc(out, func(a, b tokenizer.AddedToken) int { return cmp.Compare(a.ID, b.ID) })
 	return out, nil
 }
 

@@ -73,8 +73,8 @@ func readTokenizerJSON(path string, size int, tok *tokenizerConfig, notes func(s
 	return v, v.addTemplateTokens(tok)
 }
 
-// addTemplateTokens enters the special tokens that tokenizer_config.json lists and tokenizer.json does not: Hugging Face's
-// library does not look for them in a text, but chat templates write them.
+// addTemplateTokens enters the special tokens that tokenizer_config.json lists and tokenizer.json does not: Hugging
+// Face's library does not look for them in a text, but chat templates write them.
 func (v *vocabulary) addTemplateTokens(tok *tokenizerConfig) error {
 	listed, err := tok.added("")
 	if err != nil {
@@ -300,7 +300,8 @@ func parseMerges(path string, raw json.RawMessage) ([][2]string, error) {
 	return out, nil
 }
 
-// setMerges writes merges as GGUF files have them, and reports whether that loses where a part ends: a part with a space.
+// setMerges writes merges as GGUF files have them, and reports whether that loses where a part ends: a part with a
+// space.
 func (v *vocabulary) setMerges(merges [][2]string) (lost bool) {
 	v.merges = make([]string, len(merges))
 	for i, m := range merges {

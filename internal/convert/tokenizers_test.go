@@ -84,8 +84,8 @@ func expectTokenizations(t *testing.T, tok *tokenizer.Tokenizer, texts []string,
 	}
 }
 
-// vectors are small tokenizers of the components of published ones, and what Hugging Face's library makes of texts with them
-// (testdata/tokenizers/README.md).
+// vectors are small tokenizers of the components of published ones, and what Hugging Face's library makes of texts with
+// them (testdata/tokenizers/README.md).
 type vectors struct {
 	Texts      []string `json:"texts"`
 	Tokenizers []vector `json:"tokenizers"`
@@ -134,8 +134,8 @@ func TestTokenizerVectors(t *testing.T) {
 	}
 }
 
-// TestUnigramModel: a tokenizer.model of a Unigram model, made of the pieces of a tokenizer.json, gives the ids that Hugging Face's library gives
-// with that, on texts without added tokens, which a tokenizer.model does not have.
+// TestUnigramModel: a tokenizer.model of a Unigram model, made of the pieces of a tokenizer.json, gives the ids that
+// Hugging Face's library gives with that, on texts without added tokens, which a tokenizer.model does not have.
 func TestUnigramModel(t *testing.T) {
 	all := readVectors(t)
 	v := all.Tokenizers[slices.IndexFunc(all.Tokenizers, func(v vector) bool { return v.Name == "t5" })]
@@ -189,7 +189,8 @@ func TestUnigramModel(t *testing.T) {
 }
 
 // TestPublishedTokenizers compares with Hugging Face's library on texts that are made anew each time, for published
-// tokenizers of npm. Those of more than 12 MB take long to read and are left out but where POWERINFER_TOKENIZERS is "all".
+// tokenizers of npm. Those of more than 12 MB take long to read and are left out but where POWERINFER_TOKENIZERS is
+// "all".
 func TestPublishedTokenizers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
@@ -250,7 +251,8 @@ func TestPublishedTokenizers(t *testing.T) {
 	}
 }
 
-// renamedTokens returns the tokens of a folder that tokenizer_config.json names and that are placeholders in tokenizer.json, which alone the library reads.
+// renamedTokens returns the tokens of a folder that tokenizer_config.json names and that are placeholders in
+// tokenizer.json, which alone the library reads.
 func renamedTokens(t *testing.T, folder string) map[int32]bool {
 	t.Helper()
 	tok, err := readTokenizerConfig(folder)

@@ -10,8 +10,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
 )
 
-// readTokenList reads PLaMo 2's tokenizer.jsonl, whose lines are lists that begin with a token, its score and its kind. size is the number of
-// embedding rows.
+// readTokenList reads PLaMo 2's tokenizer.jsonl, whose lines are lists that begin with a token, its score and its kind.
+// size is the number of embedding rows.
 func readTokenList(path string, size int) (*vocabulary, error) {
 	data, err := checkpoint.ReadFile(path)
 	if err != nil {

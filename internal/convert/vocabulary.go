@@ -387,10 +387,10 @@ func (v *vocabulary) keys() []gguf.KV {
 }
 
 // parseID reads a token id from a JSON object's key.
-func parseID(path, key string) (int, error) {
-	id, err := strconv.Atoi(key)
+func parseID(path, key string) (int32, error) {
+	id, err := strconv.ParseInt(key, 10, 32)
 	if err != nil {
 		return 0, fmt.Errorf("%s: key %q: %q is not a token id", path, "added_tokens_decoder", key)
 	}
-	return id, nil
+	return int32(id), nil
 }

@@ -37,8 +37,8 @@ func engineTokenizer(t *testing.T, g *gguf.File) *tokenizer.Tokenizer {
 	return out
 }
 
-// byRank encodes a word as Hugging Face's BPE does: of the listed pairs, the one of lowest rank is merged first, leftmost
-// among equals; what is no token then becomes bytes.
+// byRank encodes a word as Hugging Face's BPE does: of the listed pairs, the one of lowest rank is merged first,
+// leftmost among equals; what is no token then becomes bytes.
 func byRank(ids map[string]int, ranks map[string]int, word string) []int32 {
 	symbols := strings.Split("▁"+word, "")
 	for {
@@ -249,6 +249,19 @@ func TestAddedTokens(t *testing.T) {
 	expectKey(t, g, "tokenizer.chat_template", "{{ messages }}")
 	if len(notes) != 1 || !strings.Contains(notes[0], `added token "beyond" is left out: id 48`) {
 		t.Errorf("notes %q", notes)
+	}
+}
+
+// TestHugeTokenIDs: an id that 32 bits do not hold is refused, instead of being taken for the token of its lower bits.
+func TestHugeTokenIDs(t *testing.T) {
+	for name, text := range map[string]string{
+		"added_tokens.json":     `{"huge":4294967299}`,
+		"tokenizer_config.json": `{"added_tokens_decoder":{"4294967299":{"content":"huge","special":true}}}`,
+	} {
+		f := tinyLlama(t, "LlamaForCausalLM", nil)
+		f.save(t, 1, tinyVocab)
+		f.write(t, name, []byte(text))
+		expectError(t, HuggingFace(t.Context(), f.dir, filepath.Join(t.TempDir(), "out.gguf"), Options{Output: OutputOf(quant.F16)}), "4294967299")
 	}
 }
 

@@ -103,6 +103,9 @@ func (e *Engine) EmbedAll(ctx context.Context, texts [][]int32, p Pooling) ([][]
 			} else {
 				all[i][j] = e.head.Project(s)
 			}
+			if slices.ContainsFunc(all[i][j], func(v float32) bool { return v-v != 0 }) {
+				return nil, e.ErrNotFinite()
+			}
 		}
 	}
 	return all, nil

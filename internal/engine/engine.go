@@ -459,9 +459,9 @@ func (e *Engine) cache() (*kvcache.Cache, contents) {
 	}), pagesOf{e, m}
 }
 
-// ErrNotFinite returns the error of a model whose logits are no numbers.
+// ErrNotFinite returns the error of a model whose logits or embeddings are no numbers.
 func (e *Engine) ErrNotFinite() error {
-	return fmt.Errorf("%s: the model's logits are not finite numbers: its weights or its metadata are damaged, or of another model", e.path)
+	return fmt.Errorf("%s: the model's outputs are not finite numbers: its weights or its metadata are damaged, or of another model", e.path)
 }
 
 // Device says what computes.

@@ -125,7 +125,7 @@ func TestNotFinite(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err = e.Generate(context.Background(), engine.Request{Prompt: []int32{1, 300}, Max: 4, Sampler: s}, nil)
-			if err == nil || !strings.Contains(err.Error(), "damaged.gguf: the model's logits are not finite") {
+			if err == nil || !strings.Contains(err.Error(), "damaged.gguf: the model's outputs are not finite") {
 				t.Errorf("temperature %g: %v", temperature, err)
 			}
 		}

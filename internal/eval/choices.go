@@ -13,7 +13,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
 
-// Questions asks a model the questions of a task. What choices share is read once, and several questions are read at a time.
+// Questions asks a model the questions of a task. What choices share is read once, and several questions are read at a
+// time.
 type Questions struct {
 	Data     *task.Data
 	Items    []int                                               // of Data.Items, those that are asked
@@ -94,7 +95,8 @@ type span struct {
 	from, to int
 }
 
-// trailing bounds Winogrande's rule: where every choice has more tokens than this behind the common beginning, llama.cpp does not score the word that fills the blank.
+// trailing bounds Winogrande's rule: where every choice has more tokens than this behind the common beginning,
+// llama.cpp does not score the word that fills the blank.
 const trailing = 3
 
 // spansOf returns the choices of an item as their definition cuts them.

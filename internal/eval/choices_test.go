@@ -23,7 +23,8 @@ import (
 // llamaTolerance bounds the difference of log-likelihoods from llama.cpp's.
 const llamaTolerance = 1e-3
 
-// openExact opens the embedded model as llama.cpp computed it: dense, with SiLU; weights, keys and values in float32, which no kernel rounds.
+// openExact opens the embedded model as llama.cpp computed it: dense, with SiLU; weights, keys and values in float32,
+// which no kernel rounds.
 func openExact(t *testing.T) *engine.Engine {
 	t.Helper()
 	half, err := gguf.Parse(demo.Name, demo.Model())
@@ -54,7 +55,8 @@ func openExact(t *testing.T) *engine.Engine {
 	return e
 }
 
-// Log-likelihoods are llama.cpp's on the same weights and data, in all of its forms; testdata/llama.json says how they were made.
+// Log-likelihoods are llama.cpp's on the same weights and data, in all of its forms; testdata/llama.json says how they
+// were made.
 func TestLikelihoodsOfLlama(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join("testdata", "llama.json"))
 	if err != nil {
@@ -100,7 +102,8 @@ func TestLikelihoodsOfLlama(t *testing.T) {
 	}
 }
 
-// By the harness's definition the continuation's tokens are scored, whatever choices share: the sum over them of what the model says alone.
+// By the harness's definition the continuation's tokens are scored, whatever choices share: the sum over them of what
+// the model says alone.
 func TestLikelihoodsOfTheHarness(t *testing.T) {
 	e := openExact(t)
 	tok := e.Tokenizer()

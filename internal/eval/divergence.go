@@ -11,12 +11,14 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 )
 
-// KLDivergence asks how far a model's predictions are from those saved in Base, by llama.cpp's method, so that figures compare.
+// KLDivergence asks how far a model's predictions are from those saved in Base, by llama.cpp's method, so that figures
+// compare.
 type KLDivergence struct {
 	Base   *Base // just opened; its rows are read in order. The engine's context must hold Base.Context tokens
 	Chunks int   // at most this many; negative: all
 	BOS    int32 // replaces each chunk's first token; -1: none
-	// Expect, if set, is told before the first chunk how many there are and how long they are expected to take, unless the text is short.
+	// Expect, if set, is told before the first chunk how many there are and how long they are expected to take, unless
+	// the text is short.
 	Expect func(chunks int, whole time.Duration)
 	// Chunk, if set, is told the running figures after each chunk; percentiles are not among them.
 	Chunk func(done, total int, d Divergence)
@@ -139,11 +141,12 @@ func (s *divergenceSums) since(before []Document) Document {
 	return d
 }
 
-// leastLog is the log-probability below which the base's tokens are left out of the divergence: they are stored too coarsely.
+// leastLog is the log-probability below which the base's tokens are left out of the divergence: they are stored too
+// coarsely.
 const leastLog = -floor
 
-// add compares one prediction: logits of Q and log-probabilities of P [n_vocab]; next is the token that follows. It says
-// whether the logits are numbers.
+// add compares one prediction: logits of Q and log-probabilities of P [n_vocab]; next is the token that follows. It
+// says whether the logits are numbers.
 func (s *divergenceSums) add(logits, base []float32, next int) bool {
 	z := logSumExp(logits)
 	kld, top, baseTop := 0.0, 0, 0

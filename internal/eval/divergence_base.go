@@ -11,8 +11,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 )
 
-// Base is a file of a model's log-probabilities over a text, in the form of llama.cpp's --kl-divergence-base; it is read
-// once, row by row. Little endian, as llama.cpp writes it:
+// Base is a file of a model's log-probabilities over a text, in the form of llama.cpp's --kl-divergence-base; it is
+// read once, row by row. Little endian, as llama.cpp writes it:
 //
 //	"_logits_", n_ctx i32, n_vocab i32, n_chunk i32, tokens i32 [n_chunk, n_ctx],
 //	then a row for every prediction of the second half of every chunk [n_chunk, n_ctx−1−n_ctx/2]:
@@ -48,7 +48,8 @@ func rowBytes(vocab int) int { return 2*4 + 2*(vocab+vocab%2) }
 // predictions returns how many rows a chunk has: the first half is context, the last token has no successor.
 func predictions(context int) int { return context - 1 - context/2 }
 
-// chunkBytes returns the stored size of one chunk, its tokens and its rows: at the greatest context and vocabulary less than 2³² + 2²⁹·2³⁰.
+// chunkBytes returns the stored size of one chunk, its tokens and its rows: at the greatest context and vocabulary less
+// than 2³² + 2²⁹·2³⁰.
 func chunkBytes(context, vocab int) int64 {
 	return 4*int64(context) + int64(predictions(context))*int64(rowBytes(vocab))
 }
@@ -168,7 +169,8 @@ func createBase(path string, context, vocab int, tokens []int32) (*baseWriter, e
 	return b, nil
 }
 
-// add appends the log-probabilities of logits [n_vocab] in 65,536 equal steps from the least to the greatest, at most floor apart.
+// add appends the log-probabilities of logits [n_vocab] in 65,536 equal steps from the least to the greatest, at most
+// floor apart.
 func (b *baseWriter) add(logits []float32) error {
 	top, bottom := logits[0], logits[0]
 	for _, v := range logits {

@@ -20,8 +20,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 )
 
-// halfStep is the largest distance of a stored log-probability from the true one: half of one of 65,535 steps over a range of 16,
-// and the rounding of float32 at that magnitude.
+// halfStep is the largest distance of a stored log-probability from the true one: half of one of 65,535 steps over a
+// range of 16, and the rounding of float32 at that magnitude.
 const halfStep = 16.0/65535/2 + 4e-6
 
 // raw builds base files byte by byte from the form's description, independently of the writer.
@@ -450,7 +450,7 @@ func TestNotFinite(t *testing.T) {
 	defer e.Close()
 	tokens := e.Tokenizer().Encode(strings.Repeat("Once upon a time there was a king. ", 8), true, true)
 	p := Perplexity{Tokens: tokens, Context: 16, Chunks: -1, BOS: -1}
-	if est, err := p.Run(t.Context(), e); err == nil || !strings.Contains(err.Error(), "damaged.gguf: the model's logits are not finite") {
+	if est, err := p.Run(t.Context(), e); err == nil || !strings.Contains(err.Error(), "damaged.gguf: the model's outputs are not finite") {
 		t.Errorf("a perplexity of %g, %v", est.PPL, err)
 	}
 	good := openDemo(t, "")

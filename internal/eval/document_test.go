@@ -25,7 +25,8 @@ func TestSplitDocuments(t *testing.T) {
 	}
 }
 
-// TestDocuments: each document is there once, whatever the order in the text, and the parts of a large one hold all of it.
+// TestDocuments: each document is there once, whatever the order in the text, and the parts of a large one hold all of
+// it.
 func TestDocuments(t *testing.T) {
 	docs := Documents("a\n</s>\nb\n</s>\na\n</s>\nc\n</s>\nd")
 	if other := Documents("d\n</s>\nc\n</s>\nb\n</s>\na"); len(docs) != 4 || !slices.Equal(docs, other) {
@@ -60,7 +61,8 @@ func TestLay(t *testing.T) {
 		docs = append(docs, d)
 	}
 	y := Lay(docs, window, 0)
-	// Documents of 4 to 7 tokens have a window, of 8 and 9 two; of what is left, 1+2+3+0+1+2+3+0+1 tokens, three more are made.
+	// Documents of 4 to 7 tokens have a window, of 8 and 9 two; of what is left, 1+2+3+0+1+2+3+0+1 tokens, three more
+	// are made.
 	if want := []int{0, 1, 2, 3, 4, 4, 5, 5, 6, 7, 8}; y.Single || y.Documents != 9 || !reflect.DeepEqual(y.Of, want) || len(y.Tokens) != window*len(want) {
 		t.Errorf("%+v", y)
 	}

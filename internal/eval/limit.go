@@ -2,8 +2,8 @@ package eval
 
 import "math"
 
-// What holds on average need not hold for a text. Of documents that were measured, MostKLD and LeastSameTop foretell what others like them keep:
-// at least LimitOf of LimitIn, with a probability of limitConfidence.
+// What holds on average need not hold for a text. Of documents that were measured, MostKLD and LeastSameTop foretell
+// what others like them keep: at least LimitOf of LimitIn, with a probability of limitConfidence.
 const (
 	LimitOf, LimitIn = 19, 20
 
@@ -20,8 +20,9 @@ type Document struct {
 // leastKLD is the divergence below which documents are not told apart: base files keep log-probabilities in 16 bits.
 const leastKLD = 1e-6
 
-// MostKLD returns a divergence that at least 19 of 20 further documents stay within, with a probability of 95 %, if the logarithms of documents'
-// divergences are distributed normally; that the mean and the spread are known from so few documents is in it. With fewer than two nothing is known.
+// MostKLD returns a divergence that at least 19 of 20 further documents stay within, with a probability of 95 %, if the
+// logarithms of documents' divergences are distributed normally; that the mean and the spread are known from so few
+// documents is in it. With fewer than two nothing is known.
 func MostKLD(documents []Document) float64 {
 	var logs []float64
 	for _, d := range documents {
@@ -30,8 +31,9 @@ func MostKLD(documents []Document) float64 {
 	return math.Exp(above(logs, limitFactor(len(logs))))
 }
 
-// LeastSameTop returns a share of tokens with the same likeliest successor that at least 19 of 20 further documents reach, likewise. What is taken
-// as distributed normally is the arc sine of the root of the share that has another one, whose spread does not depend on the share.
+// LeastSameTop returns likewise a share of tokens with the same likeliest successor that at least 19 of 20 further
+// documents reach. It takes the arc sine of the root of the other tokens' share as distributed normally, because its
+// spread does not depend on the share.
 func LeastSameTop(documents []Document) float64 {
 	var angles []float64
 	for _, d := range documents {
@@ -41,7 +43,8 @@ func LeastSameTop(documents []Document) float64 {
 	return 1 - s*s
 }
 
-// above returns the mean of values and k of their standard deviations; it is infinite where one value says nothing of these.
+// above returns the mean of values and k of their standard deviations; it is infinite where one value says nothing of
+// these.
 func above(values []float64, k float64) float64 {
 	n := float64(len(values))
 	if n < 2 {
@@ -77,14 +80,15 @@ func limitFactor(n int) float64 {
 	return high
 }
 
-// The integral over what a sample's mean and standard deviation may have been has so many steps each, out to so many standard errors.
+// The integral over what a sample's mean and standard deviation may have been has so many steps each, out to so many
+// standard errors.
 const (
 	limitSteps = 60
 	limitReach = 6
 )
 
-// limitChance returns the probability that at least 19 of 20 further values of a normal distribution lie below a sample's mean and k of its standard
-// deviations, over all samples of n values.
+// limitChance returns the probability that at least 19 of 20 further values of a normal distribution lie below a
+// sample's mean and k of its standard deviations, over all samples of n values.
 func limitChance(n int, k float64) float64 {
 	freedom := float64(n - 1)
 	// The logarithm of the standard deviation: its density is that of the root of χ²/freedom.

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// chanceTolerance is 6.8 standard errors of a share near 0.95 over the trials: one seed in 3e10 exceeds it for one of the three sizes.
+// chanceTolerance is 6.8 standard errors of a share near 0.95 over the trials: one seed in 3e10 exceeds it for one of
+// the three sizes.
 const (
 	limitTrials     = 100_000
 	chanceTolerance = 6.8 * 0.218 / 316.2

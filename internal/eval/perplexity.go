@@ -22,7 +22,8 @@ type Perplexity struct {
 	BOS     int32   // replaces each chunk's first token; -1: none
 	// Base, if not empty, is the path where the log-probabilities of every prediction are saved, for KLDivergence.
 	Base string
-	// Expect, if set, is told before the first chunk how many there are and how long they are expected to take, unless the text is short.
+	// Expect, if set, is told before the first chunk how many there are and how long they are expected to take, unless
+	// the text is short.
 	Expect func(chunks int, whole time.Duration)
 	// Chunk, if set, is told the running estimate after each chunk.
 	Chunk func(done, total int, ppl float64)
@@ -142,8 +143,8 @@ func (p *Perplexity) createBase(e *engine.Engine, count int) (*baseWriter, error
 	return createBase(p.Base, p.Context, e.Config().Vocab, p.Tokens[:count*p.Context])
 }
 
-// evaluateChunk evaluates tokens in a sequence of its own, the first replaced by bos unless that is negative. each is given
-// the logits [n_vocab] of every token from first on that has a successor, in order, and that successor.
+// evaluateChunk evaluates tokens in a sequence of its own, the first replaced by bos unless that is negative. each is
+// given the logits [n_vocab] of every token from first on that has a successor, in order, and that successor.
 func evaluateChunk(e *engine.Engine, tokens []int32, bos int32, first int, each func(logits []float32, next int32)) error {
 	chunk := slices.Clone(tokens)
 	if bos >= 0 {

@@ -22,6 +22,7 @@ func (s *Server) Handler() http.Handler {
 		http.NewResponseController(w).SetWriteDeadline(time.Time{}) // the last request's over the connection
 		status := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 		defer func() {
+			s.held.Add(-status.held)
 			took := time.Since(begin)
 			if s.o.Meter != nil {
 				_, route := s.mux.Handler(r)
@@ -33,7 +34,7 @@ func (s *Server) Handler() http.Handler {
 	})
 }
 
-// admit answers requests that may ask.
+// admit checks a request's origin and key, and has its route answer it.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request) {
 	if !s.checkOrigin(w, r) {
 		return
@@ -57,7 +58,8 @@ func (s *Server) hasKey(r *http.Request) bool {
 	return s.keys.has(given)
 }
 
-// checkOrigin lets web pages ask that are the server's own or on the list, and answers their preflights. It reports whether to go on.
+// checkOrigin refuses requests of web pages that are neither the server's own nor on the list, and answers preflights
+// of the others. It reports whether to go on.
 func (s *Server) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	if origin == "" {
@@ -74,7 +76,7 @@ func (s *Server) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method != http.MethodOptions {
 		return true
 	}
-	h.Set("Access-Control-Allow-Methods", "GET, POST")
+	h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
 	headers := r.Header.Get("Access-Control-Request-Headers")
 	if headers == "" {
 		headers = "Authorization, Content-Type, X-Api-Key"
@@ -88,7 +90,8 @@ func (s *Server) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 type statusWriter struct {
 	http.ResponseWriter
 	status int
-	begun  bool // an answer has begun, which an error can no longer replace
+	begun  bool  // an answer has begun, which an error can no longer replace
+	held   int64 // bytes of the request's body that the server holds
 }
 
 func (w *statusWriter) WriteHeader(status int) {

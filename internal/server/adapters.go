@@ -1,7 +1,7 @@
 package server
 
-// ReadScales reads a field that lists scales of LoRA adapters by their numbers, as llama-server has it. Adapters that it does not name get unnamed's, 0 where
-// that is nil. It returns nil where the field is absent.
+// ReadScales reads a field that lists scales of LoRA adapters by their numbers, as llama-server has it. Adapters that
+// it does not name get unnamed's, 0 where that is nil. It returns nil where the field is absent.
 func (m *Model) ReadScales(f *Fields, name string, unnamed []float32) []float32 {
 	var list []struct {
 		ID    *int     `json:"id"`

@@ -22,7 +22,8 @@ type agent struct {
 	env       []string
 }
 
-// {URL} in what follows stands for the server's address, {PROMPT} for what the agent is asked, {HOME} for the folder of its settings.
+// {URL} in what follows stands for the server's address, {PROMPT} for what the agent is asked, {HOME} for the folder of
+// its settings.
 var agents = []agent{
 	{
 		name: "claude", call: `{"name": "Bash", "arguments": {"command": %s, "description": "Writes the proof"}}`,
@@ -60,11 +61,13 @@ env_key = "POWERINFER_KEY"
 	},
 }
 
-// agentTime is the longest time that an agent may take: its prompts have tens of thousands of tokens, which two busy cores read in minutes.
+// agentTime is the longest time that an agent may take: its prompts have tens of thousands of tokens, which two busy
+// cores read in minutes.
 const agentTime = 10 * time.Minute
 
-// TestAgents: coding agents, unmodified, read a prompt, run a command that the model calls for, and tell what it answers to the result. The
-// folder that POWERINFER_AGENTS names has them in node_modules; "make agents-check" installs them.
+// TestAgents: coding agents, unmodified, read a prompt, run a command that the model calls for, and tell what it
+// answers to the result. The folder that POWERINFER_AGENTS names has them in node_modules; "make agents-check" installs
+// them.
 func TestAgents(t *testing.T) {
 	folder := os.Getenv("POWERINFER_AGENTS")
 	if folder == "" {

@@ -43,8 +43,8 @@ func namedEvents(t *testing.T, res *http.Response) []map[string]any {
 	return docs
 }
 
-// joined puts a stream's message together as Anthropic's clients do, and holds it to their rules: blocks are numbered, and begun and ended
-// one after the other.
+// joined puts a stream's message together as Anthropic's clients do, and holds it to their rules: blocks are numbered,
+// and begun and ended one after the other.
 func joined(t *testing.T, docs []map[string]any) map[string]any {
 	t.Helper()
 	var message map[string]any
@@ -221,7 +221,8 @@ func TestMessagesPrompt(t *testing.T) {
 	}
 }
 
-// TestClaudeCodesHeaderLine: the line changes with each request, and the second one finds the conversation's beginning in the cache.
+// TestClaudeCodesHeaderLine: the line changes with each request, and the second one finds the conversation's beginning
+// in the cache.
 func TestClaudeCodesHeaderLine(t *testing.T) {
 	l := start(t, nil)
 	ask := func(version string) (fresh, cached float64) {
@@ -292,7 +293,8 @@ func TestMessagesWithFullQueue(t *testing.T) {
 	}
 }
 
-// TestAnthropicModels: the list of models has Anthropic's form where the client's header says so, and OpenAI's otherwise.
+// TestAnthropicModels: the list of models has Anthropic's form where the client's header says so, and OpenAI's
+// otherwise.
 func TestAnthropicModels(t *testing.T) {
 	l := start(t, nil)
 	get := func(path string, header ...string) (map[string]any, int) {

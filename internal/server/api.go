@@ -12,39 +12,34 @@ type API struct {
 	form ErrorForm
 }
 
-// API returns what adds routes whose errors have a form.
+// API returns an API whose routes tell errors in a form.
 func (s *Server) API(form ErrorForm) *API { return &API{s, form} }
 
-// Default makes this form the one of errors for paths below prefix that no route answers.
+// Default answers paths below prefix that have no route with an error in this form.
 func (a *API) Default(prefix string) {
 	a.handle(prefix, func(_ http.ResponseWriter, r *http.Request) error {
 		return NotFound("there is no %s %s", r.Method, r.URL.Path)
 	})
 }
 
-// Get has path answered by handle.
+// Get registers handle for GET requests to path.
 func (a *API) Get(path string, handle func(w http.ResponseWriter, r *http.Request) error) {
 	a.handle("GET "+path, handle)
 }
 
-// Show has path answered by handle with the model that the query's value model names, or the usual one.
+// Show registers handle for GET requests to path, with the model that the query's value model names, or the usual one.
 func (a *API) Show(path string, handle func(w http.ResponseWriter, r *http.Request, m *Model) error) {
 	a.Get(path, func(w http.ResponseWriter, r *http.Request) error {
-		m, release, err := a.s.Models.Use(r.Context(), r.URL.Query().Get("model"))
-		if err != nil {
-			return err
-		}
-		defer release()
-		return handle(w, r, m)
+		return a.with(r, r.URL.Query().Get("model"), func(m *Model) error { return handle(w, r, m) })
 	})
 }
 
-// Post has what is posted to path answered by handle.
+// Post registers handle for POST requests to path.
 func (a *API) Post(path string, handle func(w http.ResponseWriter, r *http.Request, f *Fields) error) {
 	a.Body("POST", path, handle)
 }
 
-// Body has path answered by handle where the method is one whose requests have a body.
+// Body registers handle for requests to path with a method whose requests have a body.
 func (a *API) Body(method, path string, handle func(w http.ResponseWriter, r *http.Request, f *Fields) error) {
 	a.handle(method+" "+path, func(w http.ResponseWriter, r *http.Request) error {
 		f, err := a.s.readBody(w, r)
@@ -55,25 +50,20 @@ func (a *API) Body(method, path string, handle func(w http.ResponseWriter, r *ht
 	})
 }
 
-// Ask has what is posted to path answered by handle with the model that the field model names, or the usual one. The model stays loaded until
-// handle returns.
+// Ask registers handle for POST requests to path, with the model that the field model names, or the usual one. The
+// model stays loaded until handle returns.
 func (a *API) Ask(path string, handle func(w http.ResponseWriter, r *http.Request, f *Fields, m *Model) error) {
 	a.Post(path, func(w http.ResponseWriter, r *http.Request, f *Fields) error {
 		name := ""
 		if f.Read("model", &name); f.err != nil {
 			return f.err
 		}
-		m, release, err := a.s.Models.Use(r.Context(), name)
-		if err != nil {
-			return err
-		}
-		defer release()
-		return handle(w, r, f, m)
+		return a.with(r, name, func(m *Model) error { return handle(w, r, f, m) })
 	})
 }
 
-// Control has what is posted to path answered by handle with the model that the field or the query's value model names, or the usual one. The body
-// may be empty.
+// Control registers handle for POST requests to path, with the model that the field or the query's value model names,
+// or the usual one. The body may be empty.
 func (a *API) Control(path string, handle func(w http.ResponseWriter, r *http.Request, f *Fields, m *Model) error) {
 	a.handle("POST "+path, func(w http.ResponseWriter, r *http.Request) error {
 		f, err := parseFields([]byte("{}"))
@@ -87,17 +77,12 @@ func (a *API) Control(path string, handle func(w http.ResponseWriter, r *http.Re
 		if f.Read("model", &name); f.err != nil {
 			return f.err
 		}
-		m, release, err := a.s.Models.Use(r.Context(), name)
-		if err != nil {
-			return err
-		}
-		defer release()
-		return handle(w, r, f, m)
+		return a.with(r, name, func(m *Model) error { return handle(w, r, f, m) })
 	})
 }
 
-// List has what is posted to path, a list, answered by handle with the model that the query's value model names, or the usual one. The list is the
-// field name.
+// List registers handle for POST requests to path whose body is a list, with the model that the query's value model
+// names, or the usual one. The list is the field name.
 func (a *API) List(path, name string, handle func(w http.ResponseWriter, r *http.Request, f *Fields, m *Model) error) {
 	a.handle("POST "+path, func(w http.ResponseWriter, r *http.Request) error {
 		body, err := a.s.readAll(w, r)
@@ -108,13 +93,18 @@ func (a *API) List(path, name string, handle func(w http.ResponseWriter, r *http
 		if err != nil {
 			return err
 		}
-		m, release, err := a.s.Models.Use(r.Context(), r.URL.Query().Get("model"))
-		if err != nil {
-			return err
-		}
-		defer release()
-		return handle(w, r, f, m)
+		return a.with(r, r.URL.Query().Get("model"), func(m *Model) error { return handle(w, r, f, m) })
 	})
+}
+
+// with calls do with the model of a name, which stays loaded meanwhile.
+func (a *API) with(r *http.Request, name string, do func(m *Model) error) error {
+	m, release, err := a.s.Models.Use(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return do(m)
 }
 
 // A variant answers those of a route's requests that have a header: two APIs have the same path.
@@ -124,18 +114,19 @@ type variant struct {
 	handle func(w http.ResponseWriter, r *http.Request) error
 }
 
-// GetWith has path answered by handle, with errors of a's form, where a request has the header. Another API answers the others.
+// GetWith registers handle for GET requests to path that have the header; its errors have a's form. Another API answers
+// the others.
 func (a *API) GetWith(header, path string, handle func(w http.ResponseWriter, r *http.Request) error) {
 	a.s.variants["GET "+path] = variant{header, a.form, handle}
 }
 
-// variant returns what answers a request that matches pattern in another way than the others, if it has a header that says so.
+// variant returns the variant of pattern that answers r, if there is one whose header r has.
 func (s *Server) variant(pattern string, r *http.Request) (variant, bool) {
 	v, ok := s.variants[pattern]
 	return v, ok && r.Header.Get(v.header) != ""
 }
 
-// handle has what matches pattern answered by handle, whose error is told in the API's form.
+// handle registers a handler for requests that match pattern; its errors are told in the API's form.
 func (a *API) handle(pattern string, handle func(w http.ResponseWriter, r *http.Request) error) {
 	a.s.forms[pattern] = a.form
 	a.s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {

@@ -8,7 +8,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 )
 
-// limitThought has the thought that g begins with be ended after so many tokens. Models that were not trained to think have none.
+// limitThought ends the thought that g begins with after so many tokens. It changes nothing for models that were not
+// trained to think.
 func (m *Model) limitThought(g *Generation, r *Reading, tokens int) {
 	begin, end, inside := r.format.Thought(r.options.Prompt)
 	if end == "" {

@@ -23,7 +23,8 @@ type certificate struct {
 	checked time.Time
 }
 
-// TLSConfig returns a configuration with the certificate and key in two PEM files, which are read again when they change.
+// TLSConfig returns a configuration with the certificate and key in two PEM files, which are read again when they
+// change.
 func TLSConfig(cert, key string, log *slog.Logger) (*tls.Config, error) {
 	c := &certificate{cert: cert, key: key, log: log}
 	if err := c.read(); err != nil {

@@ -41,8 +41,8 @@ func TestChatStream(t *testing.T) {
 	}
 }
 
-// TestVerbose: __verbose is the text as /completion has it, of the prompt as the template made it, whole or at a stream's end, and only where it is
-// asked for.
+// TestVerbose: __verbose is the text as /completion has it, of the prompt as the template made it, whole or at a
+// stream's end, and only where it is asked for.
 func TestVerbose(t *testing.T) {
 	l := start(t, nil)
 	for _, k := range []struct{ path, asked, prompt string }{

@@ -29,7 +29,8 @@ func thinking(t testing.TB) func(*choices) {
 	}
 }
 
-// bracketed returns the text in the last double brackets of a prompt: clients put there what the model is to answer with.
+// bracketed returns the text in the last double brackets of a prompt: clients put there what the model is to answer
+// with.
 func bracketed(prompt string) string {
 	i := strings.LastIndex(prompt, "[[")
 	n := strings.Index(prompt[max(0, i):], "]]")
@@ -39,7 +40,8 @@ func bracketed(prompt string) string {
 	return prompt[i+2 : i+n]
 }
 
-// TestGoClients: OpenAI's and Ollama's clients for Go do as those for Node. They have a module of their own, since they pull in much.
+// TestGoClients: OpenAI's and Ollama's clients for Go do as those for Node. They have a module of their own, since they
+// pull in much.
 func TestGoClients(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the clients take long to build")
@@ -58,8 +60,8 @@ func TestGoClients(t *testing.T) {
 	eventually(t, "the aborted answer ended", l.idle)
 }
 
-// installed returns a folder with source's files and the packages of its lock file. They stay in the repository's .cache until the lock file changes,
-// because to install their thousands of files takes longer than the tests.
+// installed returns a folder with source's files and the packages of its lock file. They stay in the repository's
+// .cache until the lock file changes, because to install their thousands of files takes longer than the tests.
 func installed(t *testing.T, source string) string {
 	lock, err := os.ReadFile(filepath.Join(source, "package-lock.json"))
 	if err != nil {
@@ -106,7 +108,8 @@ func installed(t *testing.T, source string) string {
 	return kept
 }
 
-// TestClients: the clients that people use, unmodified, chat, stream, call tools, have answers held to a schema, abort, and are refused.
+// TestClients: the clients that people use, unmodified, chat, stream, call tools, have answers held to a schema, abort,
+// and are refused.
 func TestClients(t *testing.T) {
 	for _, program := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(program); err != nil {

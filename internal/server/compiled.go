@@ -20,8 +20,8 @@ type held struct {
 	calls    *answer.Constraint // nil: it holds from the beginning
 }
 
-// grammars are compiled grammars of past requests, by their content, the one used last at the end. Clients send the same tools and schemas
-// with every request.
+// grammars are compiled grammars of past requests, by their content, the one used last at the end. Clients send the
+// same tools and schemas with every request.
 type grammars struct {
 	mu  sync.Mutex
 	all []*held

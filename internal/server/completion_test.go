@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -49,6 +50,30 @@ func TestCompletion(t *testing.T) {
 	doc = l.good("/completion", "{"+fields+`,"stop":["`+strings.Fields(want)[2]+`"]}`)
 	if doc["stop_type"] != "word" || doc["stopping_word"] != strings.Fields(want)[2] || !strings.HasPrefix(want, doc["content"].(string)) {
 		t.Errorf("with a stop text: %v", doc)
+	}
+}
+
+// TestTooManyTexts: more texts than slots and queue take together can never be granted, so that a client must not try
+// again.
+func TestTooManyTexts(t *testing.T) {
+	l := start(t, func(o *choices) { o.model.Slots, o.model.Queue = 2, 1 })
+	for _, path := range []string{"/completion", "/v1/completions"} {
+		for _, body := range []string{`{"prompt":["A","B"],"n":2,"n_predict":1}`, `{"prompt":["A","B","C","D"],"n_predict":1}`} {
+			doc, status := l.ask(path, body)
+			if message, _ := at(t, doc, "error", "message").(string); status != http.StatusBadRequest || !strings.Contains(message, "4 texts") {
+				t.Errorf("%s %s: status %d: %v", path, body, status, doc)
+			}
+		}
+	}
+}
+
+// TestManyProbabilities: an answer in one piece holds only so many.
+func TestManyProbabilities(t *testing.T) {
+	l := start(t, func(o *choices) { o.context = 4096 })
+	vocabulary := l.m.Engine.Config().Vocab
+	doc, status := l.ask("/completion", fmt.Sprintf(`{"prompt":"A","ignore_eos":true,"n_probs":%d}`, vocabulary))
+	if message, _ := at(t, doc, "error", "message").(string); status != http.StatusBadRequest || !strings.Contains(message, "n_probs") {
+		t.Errorf("in one piece: status %d: %.300v", status, doc)
 	}
 }
 

@@ -27,7 +27,8 @@ func (c *Conversation) Think(on bool) {
 	}
 }
 
-// EndsInAnswer reports whether the last message is an assistant's that can be continued: it has a text and calls nothing.
+// EndsInAnswer reports whether the last message is an assistant's that can be continued: it has a text and calls
+// nothing.
 func (c *Conversation) EndsInAnswer() bool {
 	if len(c.Messages) == 0 {
 		return false
@@ -51,12 +52,13 @@ type ToolChoice struct {
 	Parallel bool
 }
 
-// Excludes reports whether g is held to a grammar, which calls of tools cannot be combined with. With a JSON Schema an answer is either.
+// Excludes reports whether g is held to a grammar, which calls of tools cannot be combined with. With a JSON Schema an
+// answer is either.
 func (c *ToolChoice) Excludes(g *Generation) bool {
 	return c != nil && g.Constrain != nil && g.Schema == nil
 }
 
-// Only has the tool of a name be the only one, and be called. It reports whether there is such a tool.
+// Only requires a call of the tool of that name, and of no other. It reports whether there is such a tool.
 func (c *ToolChoice) Only(name string) bool {
 	i := slices.IndexFunc(c.Tools, func(t answer.Tool) bool { return t.Name == name })
 	if i >= 0 {
@@ -89,7 +91,8 @@ func (r *Reading) Read(text string) answer.Message {
 	return m
 }
 
-// NewConversation returns a conversation without messages, with the template's variables that the server was started with.
+// NewConversation returns a conversation without messages, with the template's variables that the server was started
+// with.
 func (m *Model) NewConversation() *Conversation {
 	c := &Conversation{Request: chat.Request{Kwargs: Kwargs{}, AddGenerationPrompt: true}}
 	for name, layout := range dates {
@@ -154,8 +157,8 @@ func (m *Model) Render(c *Conversation) (string, []int32, error) {
 // tail is the length in bytes of a prompt's end that is searched for an open thought or call.
 const tail = 64
 
-// holdCalls has g's calls be those that q allows, behind prompt, without thoughts where q asks for none. A text that is no call stays held to
-// g's schema.
+// holdCalls restricts g's calls behind prompt to those that q allows, without thoughts where q asks for none. A text
+// that is no call stays held to g's schema.
 func (m *Model) holdCalls(g *Generation, q *Conversation, format *answer.Format, prompt string) error {
 	c, plain := q.Choice, string(q.Kwargs["enable_thinking"]) == "false"
 	h, err := m.grammars.find(key("calls", format.Name(), c.Allowed, c.Required, c.Parallel, plain, prompt[max(0, len(prompt)-tail):], g.Schema), func() (*held, error) {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
@@ -113,7 +114,8 @@ var odd = []string{
 	`[1]`, `["x"]`, `[null]`, `[[[]]]`, `{}`, `{"a":1}`, `{"type":"x"}`,
 }
 
-// altered returns a body in which one value, at any depth, is another or gone. The document of the API says whether it may be.
+// altered returns a body in which one value, at any depth, is another or gone. The document of the API says whether it
+// may be.
 func altered(t testing.TB, r *rand.Rand, body string) string {
 	d := json.NewDecoder(strings.NewReader(body))
 	d.UseNumber()
@@ -152,8 +154,8 @@ func altered(t testing.TB, r *rand.Rand, body string) string {
 	return b.String()
 }
 
-// damages returns how many requests are damaged, and by which seed: few, always the same ones, or as many as the variable POWERINFER_DAMAGED
-// says, always others.
+// damages returns how many requests are damaged, and by which seed: few, always the same ones, or as many as the
+// variable POWERINFER_DAMAGED says, always others.
 func damages(t *testing.T) (n int, seed uint64) {
 	v := os.Getenv("POWERINFER_DAMAGED")
 	if v == "" {
@@ -178,8 +180,8 @@ func (l *live) stall(t *testing.T) {
 	time.Sleep(300 * time.Millisecond)
 }
 
-// TestDamagedRequests: what is no JSON is refused, and what the API's document does not have, while streams go on to the same text as without
-// them. Nothing is answered by a 5xx.
+// TestDamagedRequests: what is no JSON is refused, and what the API's document does not have, while streams go on to
+// the same text as without them. Nothing is answered by a 5xx.
 func TestDamagedRequests(t *testing.T) {
 	l := start(t, func(o *choices) { o.context = 512 })
 	const stream = `{"prompt":"Once upon a time","n_predict":200,"temperature":0,"ignore_eos":true,"cache_prompt":false,"stream":true}`
@@ -269,5 +271,46 @@ func TestSlowBodies(t *testing.T) {
 	line, err := bufio.NewReader(c).ReadString('\n')
 	if !strings.Contains(line, "408") {
 		t.Errorf("a slow body is answered by %q: %v", line, err)
+	}
+}
+
+// TestManyBodies: bodies that would take too much memory together are refused until others are done with.
+func TestManyBodies(t *testing.T) {
+	const most, half = 1 << 20, 600 << 10
+	l := start(t, nil)
+	l.s.BoundBodies(most)
+	c, err := net.Dial("tcp", strings.TrimPrefix(l.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprintf(c, "POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n{\"content\":\"%s", most, strings.Repeat("a", half))
+	body := `{"content":"` + strings.Repeat("b ", half/2) + `"}`
+	tokenize := func() int {
+		res := l.request(t.Context(), "POST", "/tokenize", body)
+		defer res.Body.Close()
+		if res.StatusCode == http.StatusServiceUnavailable && res.Header.Get("Retry-After") == "" {
+			t.Error("a client is not told when to try again")
+		}
+		return res.StatusCode
+	}
+	eventually(t, "the body that waits counts", func() bool { return tokenize() == http.StatusServiceUnavailable })
+	c.Close()
+	eventually(t, "the body that waited is forgotten", func() bool { return tokenize() == http.StatusOK })
+}
+
+// TestBrokenBodies: a body whose chunks are none is the client's fault, which sending it again does not mend.
+func TestBrokenBodies(t *testing.T) {
+	l := start(t, nil)
+	c, err := net.Dial("tcp", strings.TrimPrefix(l.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	io.WriteString(c, "POST /completion HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nno length\r\n")
+	c.SetReadDeadline(time.Now().Add(time.Minute))
+	line, err := bufio.NewReader(c).ReadString('\n')
+	if !strings.Contains(line, "400") {
+		t.Errorf("a body of broken chunks is answered by %q: %v", line, err)
 	}
 }

@@ -12,8 +12,8 @@ import (
 // maxTexts is the largest number of texts of one request for embeddings.
 const maxTexts = 2048
 
-// ReadTexts reads the texts of a request for embeddings from the first of the fields names that is there: a text, a list of tokens, or a
-// list of both.
+// ReadTexts reads the texts of a request for embeddings from the first of the fields names that is there: a text, a
+// list of tokens, or a list of both.
 func (m *Model) ReadTexts(f *Fields, names ...string) [][]int32 {
 	var raw json.RawMessage
 	for _, name := range names {
@@ -71,7 +71,8 @@ func (m *Model) oneText(raw json.RawMessage) ([]int32, bool) {
 	return ids, true
 }
 
-// Embed returns the embeddings of texts, each as engine.Engine.Embed does. They take one slot together, and as many share a step as it has room for.
+// Embed returns the embeddings of texts, each as engine.Engine.Embed does. They take one slot together, and as many
+// share a step as it has room for.
 func (m *Model) Embed(ctx context.Context, texts [][]int32, p engine.Pooling) ([][][]float32, error) {
 	tokens := 0
 	for _, ids := range texts {
@@ -119,8 +120,8 @@ func (m *Model) CheckEmbeds() error {
 // MaxNorm bounds what Normalise is asked for: larger norms are that of the largest magnitude to within rounding.
 const MaxNorm = 32
 
-// Normalise scales an embedding by llama.cpp's --embd-normalize: −1 not at all, 0 to a largest magnitude of 32,760, p > 0 by its p-norm, of which
-// 2 is Euclid's.
+// Normalise scales an embedding by llama.cpp's --embd-normalize: −1 not at all, 0 to a largest magnitude of 32,760, p >
+// 0 by its p-norm, of which 2 is Euclid's.
 func Normalise(v []float32, p int) {
 	var sum float64
 	for _, x := range v {

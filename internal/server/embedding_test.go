@@ -11,7 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
@@ -36,7 +38,8 @@ func dot(a, b []float64) (sum float64) {
 	return sum
 }
 
-// TestEmbeddings: vectors of length 1, the same in every form of a text and of numbers, and near for texts that are alike.
+// TestEmbeddings: vectors of length 1, the same in every form of a text and of numbers, and near for texts that are
+// alike.
 func TestEmbeddings(t *testing.T) {
 	l := start(t, func(o *choices) { o.model.Pooling = engine.PoolMean })
 	doc := l.good("/v1/embeddings", `{"model":"x","input":["The king sat on his throne","The queen sat on her throne","4711 ; { } ++"]}`)
@@ -78,6 +81,28 @@ func TestEmbeddings(t *testing.T) {
 	}
 	if doc, status := l.ask("/rerank", `{"query":"a","documents":["b"]}`); status != http.StatusNotImplemented || at(t, doc, "error", "type") != "not_supported_error" {
 		t.Errorf("reranking: %d %v", status, doc)
+	}
+}
+
+// TestEmbeddingsNotFinite: a damaged model's vectors are no numbers, which JSON cannot say; the answer says what is
+// wrong.
+func TestEmbeddingsNotFinite(t *testing.T) {
+	f, err := gguf.Parse("damaged.gguf", slices.Clone(demo.Model()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	norm := f.Tensor("output_norm.weight").Data
+	for i := 0; i < len(norm); i += 4 {
+		copy(norm[i:], []byte{0, 0, 0xc0, 0x7f})
+	}
+	l := start(t, func(o *choices) { o.file, o.model.Pooling = f, engine.PoolMean })
+	for path, body := range map[string]string{
+		"/v1/embeddings": `{"input":"A"}`, "/embedding": `{"content":"A"}`, "/api/embed": `{"input":"A"}`, "/api/embeddings": `{"prompt":"A"}`,
+	} {
+		doc, status := l.ask(path, body)
+		if text := fmt.Sprint(doc["error"]); status != http.StatusInternalServerError || !strings.Contains(text, "not finite") {
+			t.Errorf("%s: status %d: %v", path, status, doc)
+		}
 	}
 }
 
@@ -133,7 +158,8 @@ func TestInfillRefused(t *testing.T) {
 	}
 }
 
-// TestRerank: a reranker's scores are in order, each that of its document alone; clients of Jina and of Text Embeddings Inference find their fields.
+// TestRerank: a reranker's scores are in order, each that of its document alone; clients of Jina and of Text Embeddings
+// Inference find their fields.
 func TestRerank(t *testing.T) {
 	l := start(t, func(o *choices) {
 		o.model.Pooling = engine.PoolRank

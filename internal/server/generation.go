@@ -24,8 +24,8 @@ type Generation struct {
 	Slot           int // which has to generate it, or AnySlot
 }
 
-// An Event is something that happened to one of a request's texts. One of Token, Progress and End is set, or none: then nothing happened
-// for a while, and the client may be told that the server is alive.
+// An Event is something that happened to one of a request's texts. One of Token, Progress and End is set, or none: then
+// nothing happened for a while, and the client may be told that the server is alive.
 type Event struct {
 	Index    int // of the text
 	Token    *engine.Token
@@ -59,8 +59,12 @@ func (m *Model) enter(n int) error {
 	return nil
 }
 
-// Generate queues texts and returns what happens to them until all have ended. Leaving the loop, or the end of ctx, ends them.
+// Generate queues texts and returns what happens to them until all have ended. Leaving the loop, or the end of ctx,
+// ends them.
 func (m *Model) Generate(ctx context.Context, texts []Generation) (iter.Seq[Event], error) {
+	if most := m.Slots + m.Queue; len(texts) > most {
+		return nil, Invalid("the request asks for %d texts, and the server takes %d at a time; send fewer prompts, or a smaller n", len(texts), most)
+	}
 	for i := range texts {
 		if n := len(texts[i].Prompt); n == 0 {
 			return nil, Invalid("the prompt is empty")
@@ -200,7 +204,8 @@ func (m *Model) request(g *Generation) (engine.Request, *heldTo, error) {
 	return r, held, nil
 }
 
-// progress returns what tells how much of the prompt has been read, what was found in the cache first.
+// progress returns a function that tells how much of the prompt has been read, and before that how much was found in
+// the cache.
 func (g *Generation) progress(reused func() int, tell func(Event)) func(done, total int) {
 	submitted, known := time.Now(), false
 	say := func(done, total, cached int) {

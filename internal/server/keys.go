@@ -18,8 +18,8 @@ const keySize = sha256.Size
 // maxKeyFile bounds the bytes of a file of keys.
 const maxKeyFile = 1 << 20
 
-// keys are what requests must have one of. Hashes are compared: they are as long as each other, so that it takes the same time whatever a
-// client sends.
+// keys are those of which a request must have one. Hashes are compared: they are as long as each other, so that it
+// takes the same time whatever a client sends.
 type keys struct {
 	fixed [][keySize]byte
 	file  string // of more keys, read again when it changes; empty: none

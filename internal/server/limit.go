@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Limits end texts early, as editors want it that complete code.
+// Limits end texts early, for editors that complete code.
 type Limits struct {
 	Time   time.Duration // from the first token, after which a text ends at its next line; 0: none
 	Indent int           // white space that each line but the first begins with at least, else the text ends before it

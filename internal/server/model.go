@@ -38,7 +38,8 @@ type ModelOptions struct {
 	Keep       int    // tokens of a prompt that stay then, where a request says nothing
 	Shift      bool   // a text goes on where the context is full, without its oldest tokens
 
-	// Restrict, if set, returns what a text is held to, given what its request holds it to, nil for nothing: tests have models say what they need.
+	// Restrict, if set, returns what a text is held to, given what its request holds it to, nil for nothing: tests have
+	// models say what they need.
 	Restrict func(*Generation, sample.Constraint) sample.Constraint
 }
 

@@ -9,10 +9,11 @@ import (
 
 // Models are those that a server answers with. Its methods may be called from several goroutines.
 type Models interface {
-	// Use returns the model that a request names, loaded, and keeps it loaded until release is called. The empty name means the usual one.
+	// Use returns the model that a request names, loaded, and keeps it loaded until release is called. The empty name
+	// means the usual one.
 	Use(ctx context.Context, name string) (m *Model, release func(), err error)
-	// Peek returns a model, if it is loaded, to who only looks at it, and keeps it until release is called. That is no request: it loads nothing,
-	// and the time after which the model is freed goes on.
+	// Peek returns a model, if it is loaded, to a caller that only looks at it, and keeps it loaded until release is
+	// called. That is no request: it loads nothing, and the time after which the model is freed goes on.
 	Peek(name string) (m *Model, release func(), ok bool)
 	// List returns all models, by name.
 	List() []Listed
@@ -61,7 +62,8 @@ func (s *Server) Listed(name string) (*Listed, error) {
 	return nil, NotFound("there is no model %.100q", name)
 }
 
-// Single is a server's only model, which answers under every name, as llama-server's does. The zero value is still being loaded.
+// Single is a server's only model, which answers under every name, as llama-server's does. The zero value is still
+// being loaded.
 type Single struct{ listed atomic.Pointer[Listed] }
 
 // Set has requests answered by l.Model from now on.

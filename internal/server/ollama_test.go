@@ -6,15 +6,20 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/chat"
 	"github.com/powerinfer-go/powerinfer/internal/hub"
 	"github.com/powerinfer-go/powerinfer/internal/hub/hubtest"
+	"github.com/powerinfer-go/powerinfer/internal/server"
+	"github.com/powerinfer-go/powerinfer/internal/server/ollama"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
@@ -205,7 +210,44 @@ func TestOllamaRefused(t *testing.T) {
 	}
 }
 
-// TestOllamaPullAndDelete: a model of the hub is fetched into the cache with progress as Ollama's clients read it, and removed from there.
+// keeping is a Single that notes for how long its model is to be kept.
+type keeping struct {
+	server.Single
+	kept []time.Duration
+}
+
+func (k *keeping) Keep(_ string, d time.Duration) error {
+	k.kept = append(k.kept, d)
+	return nil
+}
+
+// TestOllamaKeepAlive: a time that cannot be read refuses the request, and changes nothing.
+func TestOllamaKeepAlive(t *testing.T) {
+	l := start(t, nil)
+	k := &keeping{}
+	k.Set(server.Listed{Name: "tales", Model: l.m})
+	s := server.New(k, *l.s.Options())
+	ollama.Register(s, nil)
+	for path, rest := range map[string]string{
+		"/api/generate": `"prompt":"A","options":{"num_predict":1}`, "/api/embed": `"input":"A"`, "/api/embeddings": `"prompt":"A"`,
+	} {
+		for said, want := range map[string][]time.Duration{`"soon"`: nil, `[]`: nil, `"5m"`: {5 * time.Minute}, `90`: {90 * time.Second}, `-1`: {-1}} {
+			k.kept = nil
+			status := http.StatusOK
+			if want == nil {
+				status = http.StatusBadRequest
+			}
+			w := httptest.NewRecorder()
+			s.Handler().ServeHTTP(w, httptest.NewRequest("POST", path, strings.NewReader(`{"keep_alive":`+said+","+rest+"}")))
+			if w.Code != status || !slices.Equal(k.kept, want) {
+				t.Errorf("%s with keep_alive %s: status %d, kept for %v, want %d and %v", path, said, w.Code, k.kept, status, want)
+			}
+		}
+	}
+}
+
+// TestOllamaPullAndDelete: a model of the hub is fetched into the cache with progress as Ollama's clients read it, and
+// removed from there.
 func TestOllamaPullAndDelete(t *testing.T) {
 	model := demo.Model()
 	published := hubtest.New()

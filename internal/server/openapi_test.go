@@ -28,7 +28,8 @@ var document = sync.OnceValues(func() (*openapi3.T, error) {
 	return doc, err
 })
 
-// heldToDocument returns next with all requests that it grants and all answers held to the document. What is compared is what clients see.
+// heldToDocument returns next with all requests that it grants and all answers held to the document. What is compared
+// is what clients see.
 func heldToDocument(t testing.TB, next http.Handler) http.Handler {
 	doc, err := document()
 	if err != nil {

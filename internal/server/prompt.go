@@ -12,8 +12,8 @@ func InputTokens(n int) any {
 	return map[string]any{"object": "response.input_tokens", "input_tokens": n}
 }
 
-// ReadPrompts reads the prompts of a completion: one or a list. A prompt is a text, an object with a text as prompt_string, or a list of tokens
-// and texts; a list without any token is one of prompts.
+// ReadPrompts reads the prompts of a completion: one or a list. A prompt is a text, an object with a text as
+// prompt_string, or a list of tokens and texts; a list without any token is one of prompts.
 func (m *Model) ReadPrompts(f *Fields) [][]int32 {
 	raw := f.Raw("prompt")
 	if raw == nil {
@@ -21,9 +21,6 @@ func (m *Model) ReadPrompts(f *Fields) [][]int32 {
 		return nil
 	}
 	all, err := m.promptsOf(raw)
-	if most := m.Slots + m.Queue; err == nil && len(all) > most {
-		err = Invalid("the field prompt has %d prompts; a request may have %d", len(all), most)
-	}
 	if err != nil {
 		f.Fail(err)
 	}

@@ -56,6 +56,32 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// TestLongLists: lists of which every token would pay for each element are bounded.
+func TestLongLists(t *testing.T) {
+	l := start(t, nil)
+	for field, value := range map[string]string{
+		"samplers":              strings.Repeat(`"top_k",`, 100) + `"top_k"`,
+		"dry_sequence_breakers": strings.Repeat(`"a",`, 2000) + `"a"`,
+	} {
+		doc, status := l.ask("/completion", `{"prompt":"A","n_predict":1,"dry_multiplier":1,"`+field+`":[`+value+`]}`)
+		if message, _ := at(t, doc, "error", "message").(string); status != http.StatusBadRequest || !strings.Contains(message, field) {
+			t.Errorf("%s: status %d: %.300v", field, status, doc)
+		}
+	}
+}
+
+// TestBiasOfNumbers: a token may be written as any JSON number that is whole, and as no other.
+func TestBiasOfNumbers(t *testing.T) {
+	l := start(t, nil)
+	const rest = `,"prompt":"Once upon a","n_predict":1,"temperature":0,"return_tokens":true}`
+	for token, status := range map[string]int{"300": 200, "3e2": 200, "300.0": 200, "300.5": 400, "3000000000": 400, "-1": 400} {
+		doc, got := l.ask("/completion", `{"logit_bias":[[`+token+`,1000]]`+rest)
+		if got != status || status == 200 && at(t, doc, "tokens", 0) != 300.0 {
+			t.Errorf("token %s: status %d, tokens %v", token, got, doc["tokens"])
+		}
+	}
+}
+
 // TestSeveralPrompts: each is answered as alone, in both forms of the API, and echo begins with the prompt.
 func TestSeveralPrompts(t *testing.T) {
 	l := start(t, nil)
@@ -139,10 +165,12 @@ func TestTimingsPerToken(t *testing.T) {
 	}
 }
 
-// compileBound is the most processor time that a large request may take until its first token, the grammar's compilation included.
+// compileBound is the most processor time that a large request may take until its first token, the grammar's
+// compilation included.
 const compileBound = time.Second
 
-// TestLargeSchemas: a schema of 100 kB and forty tools are taken within a second, and the second time faster than they compile.
+// TestLargeSchemas: a schema of 100 kB and forty tools are taken within a second, and the second time faster than they
+// compile.
 func TestLargeSchemas(t *testing.T) {
 	l := start(t, nil)
 	var properties, tools []string

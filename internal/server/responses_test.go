@@ -8,14 +8,15 @@ import (
 	"testing"
 )
 
-// responseTools are those of a coding agent: a function, a tool whose input is a text, and kinds that only OpenAI's servers have.
+// responseTools are those of a coding agent: a function, a tool whose input is a text, and kinds that only OpenAI's
+// servers have.
 const responseTools = `"tools":[
 	{"type":"function","name":"get_weather","strict":true,"parameters":{"type":"object","properties":{"city":{"type":"string","enum":["Rome","Oslo"]}},"required":["city"],"additionalProperties":false}},
 	{"type":"custom","name":"apply_patch","description":"Patches.","format":{"type":"grammar","syntax":"lark","definition":"start: LINE"}},
 	{"type":"web_search"},{"type":"namespace","name":"x","tools":[]},{"type":"local_shell"}]`
 
-// streamResponse streams a response and holds its events to each other: it returns the last one's response and the types in order, each once
-// where it is repeated.
+// streamResponse streams a response and holds its events to each other: it returns the last one's response and the
+// types in order, each once where it is repeated.
 func (l *live) streamResponse(body string) (map[string]any, string) {
 	t := l.t
 	t.Helper()
@@ -133,7 +134,8 @@ func withoutIDs(output any) string {
 	return string(text)
 }
 
-// TestResponsesConversation: a response's output is sent back as it came, with a tool's result, and so is what clients leave of it.
+// TestResponsesConversation: a response's output is sent back as it came, with a tool's result, and so is what clients
+// leave of it.
 func TestResponsesConversation(t *testing.T) {
 	l := start(t, nil)
 	thought := at(t, l.good("/v1/responses", `{"input":"Tell","grammar":"root ::= \"<think>hm</think>so\"","include":["reasoning.encrypted_content"]}`), "output", 0).(map[string]any)
@@ -207,7 +209,8 @@ func TestResponsesRefusals(t *testing.T) {
 	}
 }
 
-// TestResponsesFormatWithTools: where tools may be called and texts have a schema, an answer is either a call or such a text.
+// TestResponsesFormatWithTools: where tools may be called and texts have a schema, an answer is either a call or such a
+// text.
 func TestResponsesFormatWithTools(t *testing.T) {
 	l := start(t, nil)
 	const format = `"text":{"format":{"type":"json_schema","name":"sum","schema":{"type":"object","properties":{"sum":{"type":"integer","minimum":0,"maximum":99}},"required":["sum"],"additionalProperties":false}}}`

@@ -3,10 +3,9 @@ package server
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"maps"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
@@ -17,12 +16,15 @@ import (
 // Kwargs are variables of a chat template.
 type Kwargs = map[string]json.RawMessage
 
-// Bounds of the texts that end a generation.
+// Bounds of what a request lists, each of which every token pays for.
 const (
-	maxStops = 64
-	maxStop  = 4096    // bytes
-	maxLimit = 1 << 40 // ms
+	maxStops    = 64   // texts that end a generation
+	maxStop     = 4096 // bytes of one
+	maxBreakers = 1024 // texts that end a repetition, each as long as one of those at most
 )
+
+// maxLimit bounds the time of a generation, in ms.
+const maxLimit = 1 << 40
 
 // ReadGeneration reads the fields that all ways to ask for a text share.
 func (m *Model) ReadGeneration(f *Fields) Generation {
@@ -42,9 +44,7 @@ func (m *Model) ReadGeneration(f *Fields) Generation {
 	m.readSampling(f, &g.Sampling)
 	if f.Read("ignore_eos", &g.IgnoreEOG); g.IgnoreEOG {
 		biases := map[int32]float32{}
-		for id, b := range g.Sampling.LogitBias {
-			biases[id] = b
-		}
+		maps.Copy(biases, g.Sampling.LogitBias)
 		for _, id := range m.ends {
 			biases[id] = float32(math.Inf(-1))
 		}
@@ -137,11 +137,13 @@ func ReadStops(f *Fields, name string) []string {
 		f.Fail(Invalid("the field %s is not a text or a list of texts", name))
 	}
 	stops = slices.DeleteFunc(stops, func(s string) bool { return s == "" })
-	if len(stops) > maxStops || slices.ContainsFunc(stops, func(s string) bool { return len(s) > maxStop }) {
+	if len(stops) > maxStops || slices.ContainsFunc(stops, longText) {
 		f.Fail(Invalid("the field %s has more than %d texts, or one longer than %d bytes", name, maxStops, maxStop))
 	}
 	return stops
 }
+
+func longText(s string) bool { return len(s) > maxStop }
 
 // readSampling reads the fields that choose how tokens are drawn.
 func (m *Model) readSampling(f *Fields, o *sample.Options) {
@@ -187,90 +189,45 @@ func (m *Model) readSampling(f *Fields, o *sample.Options) {
 			o.Seed = sample.RandomSeed
 		}
 	}
-	m.readChain(f, o)
+	readChain(f, o)
 	m.readBias(f, o)
 	texts := sample.DefaultBreakers()
 	f.Read("dry_sequence_breakers", &texts)
+	if len(texts) > maxBreakers || slices.ContainsFunc(texts, longText) {
+		f.Fail(Invalid("the field dry_sequence_breakers has more than %d texts, or one longer than %d bytes", maxBreakers, maxStop))
+		return
+	}
 	if o.DRYMultiplier != 0 {
 		o.DRYBreakers = sample.NewBreakers(texts, m.Engine.Config().Vocab, m.Piece)
 	}
 }
 
-// readChain reads the samplers: a list of names, or letters.
-func (m *Model) readChain(f *Fields, o *sample.Options) {
+// readChain reads the samplers.
+func readChain(f *Fields, o *sample.Options) {
 	raw := f.Raw("samplers")
 	if raw == nil {
 		return
 	}
-	var letters string
-	var names []string
-	var err error
-	switch {
-	case json.Unmarshal(raw, &letters) == nil:
-		o.Chain, err = sample.ParseLetters(letters)
-	case json.Unmarshal(raw, &names) == nil && len(names) == 0:
-		o.Chain = []sample.Stage{}
-	case len(names) > 0 && !hasNull(raw):
-		o.Chain, err = sample.ParseChain(strings.Join(names, ";"))
-	default:
-		err = Invalid("it is neither a list of names nor letters")
-	}
+	chain, err := sample.ReadChain(raw)
 	if err != nil {
 		f.Fail(Invalid("the field samplers cannot be read: %s", err))
 	}
+	o.Chain = chain
 }
 
-// readBias reads logit_bias: an object from tokens to biases, or a list of pairs. A token is a number, or a text for all its tokens; false bans.
+// readBias adds the field logit_bias to the biases that the server was started with.
 func (m *Model) readBias(f *Fields, o *sample.Options) {
 	raw := f.Raw("logit_bias")
 	if raw == nil {
 		return
 	}
 	biases := map[int32]float32{}
-	for id, b := range o.LogitBias {
-		biases[id] = b
+	maps.Copy(biases, o.LogitBias)
+	err := sample.AddBiases(biases, raw, func(text string) []int32 { return m.Engine.Tokenizer().Encode(text, false, true) })
+	if err != nil {
+		f.Fail(Invalid("the field logit_bias cannot be read: %s", err))
 	}
 	o.LogitBias = biases
-	var object map[string]json.RawMessage
-	var pairs [][]json.RawMessage
-	switch {
-	case json.Unmarshal(raw, &object) == nil:
-		for token, value := range object {
-			m.addBias(f, biases, token, value)
-		}
-	case json.Unmarshal(raw, &pairs) == nil && !slices.ContainsFunc(pairs, func(p []json.RawMessage) bool { return len(p) != 2 }):
-		for _, p := range pairs {
-			var token any
-			switch json.Unmarshal(p[0], &token); t := token.(type) {
-			case string:
-				m.addBias(f, biases, t, p[1])
-			case float64:
-				m.addBias(f, biases, string(p[0]), p[1])
-			default:
-				f.Fail(Invalid("the field logit_bias has a token that is neither a number nor a text"))
-			}
-		}
-	default:
-		f.Fail(Invalid("the field logit_bias is neither an object nor a list of pairs"))
-	}
-}
-
-func (m *Model) addBias(f *Fields, biases map[int32]float32, token string, value json.RawMessage) {
-	var bias float32
-	if string(value) == "false" {
-		bias = float32(math.Inf(-1))
-	} else if string(value) == "null" || json.Unmarshal(value, &bias) != nil {
-		f.Fail(Invalid("the field logit_bias has a bias that is neither a number nor false"))
-	}
-	ids := []int32{0}
-	if id, err := strconv.ParseInt(token, 10, 32); err == nil {
-		ids[0] = int32(id)
-	} else {
-		ids = m.Engine.Tokenizer().Encode(token, false, true)
-	}
-	for _, id := range ids {
-		biases[id] += bias
-	}
 }
 
 // ReadConstraint reads the fields grammar and json_schema.
@@ -295,13 +252,13 @@ func (m *Model) ReadConstraint(f *Fields, g *Generation) {
 	}
 }
 
-// HoldSchema has g be JSON that is valid by a schema.
+// HoldSchema restricts g to JSON that is valid by a schema.
 func (m *Model) HoldSchema(g *Generation, schema json.RawMessage) error {
 	g.Schema = schema
 	return m.hold(g, key("schema", schema), func() (*grammar.Grammar, error) { return grammar.FromSchema(schema) })
 }
 
-// hold has g be a text of the grammar of a key, which parse reads where it was not compiled before.
+// hold restricts g to texts of the grammar of a key, which parse reads unless it was compiled before.
 func (m *Model) hold(g *Generation, key [sha256.Size]byte, parse func() (*grammar.Grammar, error)) error {
 	h, err := m.grammars.find(key, func() (*held, error) {
 		parsed, err := parse()

@@ -14,8 +14,8 @@ import (
 // itself is what a script returns for a model that says what it will.
 const itself = "\x00"
 
-// A script has a model say what a test needs. All else is real: prompts are read, tokens are evaluated, held to the requests' grammars,
-// decoded, parsed and sent.
+// A script has a model say what a test needs. All else is real: prompts are read, tokens are evaluated, held to the
+// requests' grammars, decoded, parsed and sent.
 type script struct {
 	tok *tokenizer.Tokenizer
 	mu  sync.Mutex

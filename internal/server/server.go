@@ -1,21 +1,25 @@
-// Package server answers requests over HTTP with models: a queue with a limit, keys, origins, bodies within bounds, streams of events.
-// The APIs that clients speak are the packages below it.
+// Package server answers requests over HTTP with models: a queue with a limit, keys, origins, bodies within bounds,
+// streams of events. The APIs that clients speak are the packages below it.
 package server
 
 import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"sync/atomic"
 	"time"
 )
 
 // Bounds of what clients send.
 const (
 	maxBody       = 32 << 20 // bytes
+	maxBodies     = 1 << 30  // bytes of the bodies of all requests that are being answered
 	maxHeader     = 64 << 10 // bytes
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
@@ -41,14 +45,21 @@ type Server struct {
 	keys   *keys
 	began  time.Time
 
+	held     atomic.Int64 // bytes of bodies
+	mostHeld int64        // maxBodies, but in tests
+
+	stopping context.Context // ends when Serve takes no new requests any more
+	stop     context.CancelFunc
+
 	forms    map[string]ErrorForm // by the pattern of a route
 	variants map[string]variant   // by the pattern of a route that has one
 }
 
 // New returns a server of models, which stay the caller's. Routes are added by API.
 func New(models Models, o Options) *Server {
-	s := &Server{Models: models, o: o, mux: http.NewServeMux(), forms: map[string]ErrorForm{}, variants: map[string]variant{}, began: time.Now()}
+	s := &Server{Models: models, o: o, mux: http.NewServeMux(), forms: map[string]ErrorForm{}, variants: map[string]variant{}, began: time.Now(), mostHeld: maxBodies}
 	s.keys = newKeys(&o)
+	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.API(CommonForm).handle("/", func(_ http.ResponseWriter, r *http.Request) error {
 		return NotFound("there is no %s %s", r.Method, r.URL.Path)
 	})
@@ -61,6 +72,9 @@ func (s *Server) Options() *Options { return &s.o }
 // Began returns when the server was made.
 func (s *Server) Began() time.Time { return s.began }
 
+// Stopping is closed when the server is being stopped. Answers that have no end of their own end then.
+func (s *Server) Stopping() <-chan struct{} { return s.stopping.Done() }
+
 // readBody reads a request's body, which must come within the timeout.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (*Fields, error) {
 	body, err := s.readAll(w, r)
@@ -70,17 +84,42 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (*Fields, erro
 	return parseFields(body)
 }
 
+// errHeld refuses a body where the server holds too many.
+var errHeld = Unavailable("the requests that are being answered are too large together; try again later")
+
+// holding counts the bytes of a body as they are read. The request's statusWriter gives them back.
+type holding struct {
+	io.Reader
+	s *Server
+	w http.ResponseWriter
+}
+
+func (h holding) Read(b []byte) (int, error) {
+	n, err := h.Reader.Read(b)
+	if w, ok := h.w.(*statusWriter); ok {
+		w.held += int64(n)
+		if h.s.held.Add(int64(n)) > h.s.mostHeld {
+			return n, errHeld
+		}
+	}
+	return n, err
+}
+
 // readAll reads a request's body.
 func (s *Server) readAll(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	control := http.NewResponseController(w)
 	control.SetReadDeadline(time.Now().Add(s.o.Timeout)) // a recorder of tests has none
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	body, err := io.ReadAll(holding{http.MaxBytesReader(w, r.Body, maxBody), s, w})
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
 		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Type: "invalid_request_error", Message: "the body is larger than 32 MiB"}
+	case errors.Is(err, errHeld):
+		return nil, errHeld
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, &Error{Status: http.StatusRequestTimeout, Type: "invalid_request_error", Message: fmt.Sprintf("the body did not come within %v", s.o.Timeout)}
 	case err != nil:
-		return nil, &Error{Status: http.StatusRequestTimeout, Type: "invalid_request_error", Message: "the body could not be read"}
+		return nil, Invalid("the body could not be read: %s", err)
 	}
 	control.SetReadDeadline(time.Time{}) // else the request would end with it
 	return body, nil
@@ -110,6 +149,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, patience time.Durati
 	case <-ctx.Done():
 	}
 	s.o.Log.Info("stopping: no new requests are taken")
+	s.stop()
 	limit, cancel := context.WithTimeout(running, patience)
 	defer cancel()
 	err := h.Shutdown(limit)

@@ -258,6 +258,12 @@ func TestKeysAndOrigins(t *testing.T) {
 	}
 	res := l.request(t.Context(), "OPTIONS", "/v1/chat/completions", "", "Origin", "https://page.example", "Access-Control-Request-Headers", "authorization")
 	res.Body.Close()
+	methods := res.Header.Get("Access-Control-Allow-Methods")
+	for _, route := range l.s.Routes() {
+		if method, _, ok := strings.Cut(route, " "); ok && !strings.Contains(methods, method) {
+			t.Errorf("a preflight allows %s, and there is %s", methods, route)
+		}
+	}
 	if res.StatusCode != http.StatusNoContent || res.Header.Get("Access-Control-Allow-Headers") != "authorization" {
 		t.Errorf("a preflight: status %d, headers %v", res.StatusCode, res.Header)
 	}
@@ -265,7 +271,8 @@ func TestKeysAndOrigins(t *testing.T) {
 
 const long = `{"prompt":"Once upon a time","n_predict":-1,"ignore_eos":true,"stream":true}`
 
-// endless is a context that a text fills only long after a test has ended it, however late a busy machine lets the test do so.
+// endless is a context that a text fills only long after a test has ended it, however late a busy machine lets the test
+// do so.
 const endless = 16384
 
 func TestFullQueue(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/chat"
 )
 
-// Shorten leaves out the oldest messages where the conversation would leave no room for a token, but what the model was told at the
-// beginning and the last message. A tool's result goes with its call.
+// Shorten leaves out the oldest messages of a conversation that would leave no room for a token. What the model was
+// told at the beginning and the last message stay. A tool's result goes with its call.
 func (m *Model) Shorten(c *Conversation) error {
 	all := c.Messages
 	first := slices.IndexFunc(all, func(m chat.Message) bool { return m.Role != "system" && m.Role != "developer" })

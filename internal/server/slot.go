@@ -25,7 +25,7 @@ type Slot struct {
 	Result  engine.Result // of the text, when it has ended
 }
 
-// slots are a model's. They differ in what they remember only: one KV cache serves all.
+// slots are a model's slots. They differ only in what they remember: one KV cache serves all.
 type slots struct {
 	mu      sync.Mutex
 	all     []Slot
@@ -34,7 +34,7 @@ type slots struct {
 	tasks   int
 }
 
-// wish is a request's for a slot.
+// wish is a request that waits for a slot.
 type wish struct {
 	slot  int // or AnySlot
 	given chan int
@@ -48,7 +48,8 @@ func newSlots(n int) *slots {
 	return s
 }
 
-// take waits for a slot: the one that is asked for or, if that is AnySlot, the one that is free for longest. give must follow.
+// take waits for a slot: the one that is asked for or, if that is AnySlot, the one that is free for longest. give must
+// follow.
 func (s *slots) take(ctx context.Context, slot int) (int, error) {
 	s.mu.Lock()
 	if at := slices.IndexFunc(s.free, func(i int) bool { return slot == AnySlot || slot == i }); at >= 0 {
@@ -114,7 +115,8 @@ func (m *Model) SlotStates() []Slot {
 	return slices.Clone(m.slots.all)
 }
 
-// SaveSlot writes the keys and values of the last text of a slot to a file in the folder of saved slots, when the slot is free.
+// SaveSlot writes the keys and values of the last text of a slot to a file in the folder of saved slots, when the slot
+// is free.
 func (m *Model) SaveSlot(ctx context.Context, slot int, name string) (s engine.Saved, err error) {
 	err = m.withSlot(ctx, slot, name, func(path string) error {
 		tokens := m.SlotStates()[slot].Tokens
@@ -150,7 +152,8 @@ func (m *Model) RestoreSlot(ctx context.Context, slot int, name string) (s engin
 	return s, err
 }
 
-// EraseSlot forgets the last text of a slot, and its keys and values but for those that other texts share. It returns how many tokens it had.
+// EraseSlot forgets the last text of a slot, and its keys and values but for those that other texts share. It returns
+// how many tokens it had.
 func (m *Model) EraseSlot(ctx context.Context, slot int) (n int, err error) {
 	err = m.withSlot(ctx, slot, "-", func(string) error {
 		var tokens []int32
@@ -161,7 +164,8 @@ func (m *Model) EraseSlot(ctx context.Context, slot int) (n int, err error) {
 	return n, err
 }
 
-// maxSlotFile is the largest length of a saved slot's name, in bytes: file systems' limit, less what a temporary name adds.
+// maxSlotFile is the largest length of a saved slot's name, in bytes: file systems' limit, less what a temporary name
+// adds.
 const maxSlotFile = 200
 
 // withSlot calls do with the path of a saved slot while nothing else is done in the slot.

@@ -87,7 +87,8 @@ func TestSlotsRefuse(t *testing.T) {
 	}
 }
 
-// TestSlotAskedFor: a request that wants a busy slot waits for it though another is free, and goes away when its client does.
+// TestSlotAskedFor: a request that wants a busy slot waits for it though another is free, and goes away when its client
+// does.
 func TestSlotAskedFor(t *testing.T) {
 	l := start(t, func(o *choices) { o.context = endless })
 	ctx, stop := context.WithCancel(t.Context())

@@ -20,7 +20,8 @@ func guessing(o *engine.Options) {
 	o.Drafts, o.Clock = 8, func() time.Duration { return time.Duration(now.Add(1)) * time.Millisecond }
 }
 
-// TestDraftFields: a request says how many tokens are guessed, as far as the server guesses, and its text stays the same.
+// TestDraftFields: a request says how many tokens are guessed, as far as the server guesses, and its text stays the
+// same.
 func TestDraftFields(t *testing.T) {
 	grammar, _ := json.Marshal(`root ::= ("the cat and the dog saw the old fox. "){20}`) // what comes next stood before
 	prompt := fmt.Sprintf(`{"prompt":"Once","n_predict":120,"temperature":0,"grammar":%s`, grammar)

@@ -33,7 +33,8 @@ type pieces struct {
 // An EventStream answers with server-sent events.
 type EventStream struct{ pieces }
 
-// NewEventStream returns a stream whose headers go out with the first event: until then a request can still be refused by its status.
+// NewEventStream returns a stream whose headers go out with the first event: until then a request can still be refused
+// by its status.
 func NewEventStream(w http.ResponseWriter) *EventStream {
 	return &EventStream{pieces{w: w, control: http.NewResponseController(w), kind: "text/event-stream"}}
 }
@@ -68,7 +69,8 @@ func (e *EventStream) Done() error { return e.write([]byte("data: [DONE]\n\n")) 
 // Begun reports whether something was sent, so that an error can no longer be told by the status.
 func (p *pieces) Begun() bool { return p.begun }
 
-// Fail sends an error as an event in the common form, or returns it where nothing was sent: then it can be told by the status.
+// Fail sends an error as an event in the common form, or returns it where nothing was sent: then it can be told by the
+// status.
 func (e *EventStream) Fail(err error) error {
 	if !e.begun {
 		return err

@@ -21,7 +21,8 @@ type Timings struct {
 	DraftN              int     `json:"draft_n,omitempty"`          // tokens that were guessed and checked
 	DraftNAccepted      int     `json:"draft_n_accepted,omitempty"` // of them, those that came
 
-	// Uses of an expert by a token of the text or its prompt, in layers whose experts follow the text, by where the expert was. They are ours alone.
+	// Uses of an expert by a token of the text or its prompt, in layers whose experts follow the text, by where the
+	// expert was. They are ours alone.
 	ExpertsGPUN int64 `json:"experts_gpu_n,omitempty"`
 	ExpertsRAMN int64 `json:"experts_ram_n,omitempty"`
 

@@ -5,7 +5,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
 
-// Sampling holds powerinfer.Sampling's fields, where they are described, for the packages below it; either type converts to the other.
+// Sampling holds powerinfer.Sampling's fields, where they are described, for the packages below it; either type
+// converts to the other.
 type Sampling struct {
 	Seed     uint64
 	Samplers []string
@@ -62,8 +63,8 @@ func DefaultSampling() Sampling {
 	return s
 }
 
-// Options returns s as samplers take it. breakers makes DRY's sequence breakers of their texts, if s uses them; nil: they are left out, as
-// where options are only validated.
+// Options returns s as samplers take it. breakers makes DRY's sequence breakers of their texts, if s uses them; nil:
+// they are left out, as where options are only validated.
 func (s Sampling) Options(breakers func(texts []string) *sample.Breakers) (sample.Options, error) {
 	o := sample.Options{
 		Seed: s.Seed, Chain: []sample.Stage{}, Temperature: s.Temperature, DynamicRange: s.DynamicRange, DynamicExponent: s.DynamicExponent,
@@ -87,7 +88,8 @@ func (s Sampling) Options(breakers func(texts []string) *sample.Breakers) (sampl
 	return o, nil
 }
 
-// Breakers returns a function that makes DRY's sequence breakers for a model with so many outputs, of which the first are tok's tokens.
+// Breakers returns a function that makes DRY's sequence breakers for a model with so many outputs, of which the first
+// are tok's tokens.
 func Breakers(tok *tokenizer.Tokenizer, outputs int) func(texts []string) *sample.Breakers {
 	return func(texts []string) *sample.Breakers {
 		return sample.NewBreakers(texts, outputs, func(id int32) []byte {

@@ -1,4 +1,5 @@
-// Package session opens a model on this machine: its file, the statistics of its neurons, the plan of where it lies, and the engine.
+// Package session opens a model on this machine: its file, the statistics of its neurons, the plan of where it lies,
+// and the engine.
 package session
 
 import (
@@ -24,13 +25,13 @@ type Options struct {
 	Adapters   []Adapter       // Engine.Adapters is set by Open
 	Draft      *Draft          // nil: tokens are guessed from the text alone
 
-	// Expect is told before loading what that will take of memory, and how many tokens per second are then expected; rate is 0 where
-	// nothing is known of it. It may be nil.
+	// Expect is told before loading what that will take of memory, and how many tokens per second are then expected;
+	// rate is 0 where nothing is known of it. It may be nil.
 	Expect func(m engine.Memory, rate float64)
 }
 
-// Draft is a model that guesses tokens for another: see engine.DraftModel. It is loaded first, with the same context. It has a device to itself or
-// shares the other's.
+// Draft is a model that guesses tokens for another: see engine.DraftModel. It is loaded first, with the same context.
+// It has a device to itself or shares the other's.
 type Draft struct {
 	Path   string
 	Least  float32
@@ -197,8 +198,8 @@ func (s *Session) Close() error {
 	return errors.Join(s.Engine.Close(), s.closeDraft(), s.closeAdapters(), s.File.Close())
 }
 
-// Override replaces keys of f's metadata: each is KEY=TYPE:VALUE with a type of int, float, bool or str, as llama.cpp's --override-kv. A key that
-// begins with ARCH has the file's architecture in its place.
+// Override replaces keys of f's metadata: each is KEY=TYPE:VALUE with a type of int, float, bool or str, as llama.cpp's
+// --override-kv. A key that begins with ARCH has the file's architecture in its place.
 func Override(f *gguf.File, overrides []string) error {
 	for _, o := range overrides {
 		key, rest, ok1 := strings.Cut(o, "=")

@@ -14,9 +14,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
-// Statistics returns how often each neuron of the model in f is active, from the file that profile wrote or, for an original PowerInfer
-// file, from the folder activation beside it. It returns nil where there are none, or where the model is prepared and holds its own. What the file says of a
-// model's experts becomes part of f, in memory: model.Config.Prior tells it.
+// Statistics returns how often each neuron of the model in f is active, from the file that profile wrote or, for an
+// original PowerInfer file, from the folder activation beside it. It returns nil where there are none, or where the
+// model is prepared and holds its own. What the file says of a model's experts becomes part of f, in memory:
+// model.Config.Prior tells it.
 func Statistics(f *gguf.File, file, activation string) (*neuron.Stats, error) {
 	config, err := model.ReadConfig(f, activation)
 	if err != nil {
@@ -47,7 +48,8 @@ func Statistics(f *gguf.File, file, activation string) (*neuron.Stats, error) {
 	return s, nil
 }
 
-// takeUses has f say what the file of statistics says of the uses of its experts. Once it does, the same file changes nothing.
+// takeUses has f say what the file of statistics says of the uses of its experts. Once it does, the same file changes
+// nothing.
 func takeUses(f *gguf.File, c *model.Config, file, activation string) error {
 	s, err := gguf.Open(file)
 	if err != nil {
@@ -78,7 +80,8 @@ func takeUses(f *gguf.File, c *model.Config, file, activation string) error {
 	return nil
 }
 
-// TakeStatistics reads what profile wrote to file: it returns how often neurons are active, and what the file says of experts becomes part of f.
+// TakeStatistics reads what profile wrote to file: it returns how often neurons are active, and what the file says of
+// experts becomes part of f.
 func TakeStatistics(f *gguf.File, file, activation string) (*neuron.Stats, error) {
 	c, err := model.ReadConfig(f, activation)
 	if err != nil {

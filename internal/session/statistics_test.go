@@ -14,7 +14,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// The counts of a file of statistics become the model's own, once; those of another model, or other counts, are refused.
+// The counts of a file of statistics become the model's own, once; those of another model, or other counts, are
+// refused.
 func TestStatisticsOfExperts(t *testing.T) {
 	f := synthtest.File(t, synth.Spec{Arch: "qwen3moe", Layers: 1, Embd: 64, FF: 32, Heads: 4, Experts: 4, Used: 1, Type: quant.F16, Activation: "silu", Seed: 1})
 	write := func(name string, uses ...uint32) string {

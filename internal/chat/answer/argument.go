@@ -83,8 +83,8 @@ func (p *Parser) argument(t *tags, par *parameter) bool {
 	return true
 }
 
-// compoundArgument reads an object or a list in JSON, in whose strings the tag that ends an argument ends nothing. It reports whether there was
-// one; else nothing was read.
+// compoundArgument reads an object or a list in JSON, in whose strings the tag that ends an argument ends nothing. It
+// reports whether there was one; else nothing was read.
 func (p *Parser) compoundArgument(t *tags) bool {
 	p.flush()
 	start, had := p.pos, len(p.call.args)

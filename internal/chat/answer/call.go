@@ -16,8 +16,8 @@ type call struct {
 	args  []byte // arguments that were read and not told
 }
 
-// calls reads a run of calls in one of the forms; opened says that what opens it was read before. It reports whether there was any
-// call. Where there is none, or something else follows, the rest is text of that kind.
+// calls reads a run of calls in one of the forms; opened says that what opens it was read before. It reports whether
+// there was any call. Where there is none, or something else follows, the rest is text of that kind.
 func (p *Parser) calls(forms []*form, opened bool, kind Kind) bool {
 	start, index, far := p.pos, p.index, p.pos
 	for _, f := range forms {

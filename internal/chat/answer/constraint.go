@@ -28,7 +28,8 @@ type Constraint struct {
 	Lazy     bool             // it holds from a trigger on; else from the beginning
 	Triggers grammar.Triggers // where Lazy
 
-	// Loose are the reasons why tools' schemas are not held to, each with the tool's name: their arguments may be any object.
+	// Loose are the reasons why tools' schemas are not held to, each with the tool's name: their arguments may be any
+	// object.
 	Loose []error
 }
 
@@ -40,7 +41,8 @@ func (c *Constraint) NewState(compiled *grammar.Compiled) *grammar.State {
 	return compiled.NewState()
 }
 
-// Constraint returns the grammar of an answer's calls: where none is required, and texts have no schema, one that begins to hold where a call begins.
+// Constraint returns the grammar of an answer's calls: where none is required, and texts have no schema, one that
+// begins to hold where a call begins.
 func (f *Format) Constraint(o ConstraintOptions) (*Constraint, error) {
 	if len(o.Tools) == 0 {
 		return nil, errors.New("calls can be constrained only where there are tools")

@@ -93,8 +93,8 @@ var otherForms = []string{
 	`"tool_call_id": 1`, "=now>\n</function>", `='Pa`,
 }
 
-// TestGrammarsBeginWhereCallsBegin feeds the answers with calls to the lazy grammars: all is free before a call, and the call is one of the
-// grammar.
+// TestGrammarsBeginWhereCallsBegin feeds the answers with calls to the lazy grammars: all is free before a call, and
+// the call is one of the grammar.
 func TestGrammarsBeginWhereCallsBegin(t *testing.T) {
 	tools := testTools
 	for _, special := range [][]string{nil, controls} {
@@ -186,8 +186,8 @@ func generate(t *testing.T, s *grammar.State, r *rand.Rand, texts []string) (str
 	return b.String(), false
 }
 
-// TestGeneratedCallsAreRead generates answers at random by the grammars of required calls: the parser reads them as calls, and their
-// arguments are valid by the tool's schema.
+// TestGeneratedCallsAreRead generates answers at random by the grammars of required calls: the parser reads them as
+// calls, and their arguments are valid by the tool's schema.
 func TestGeneratedCallsAreRead(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -254,7 +254,8 @@ func TestLooseSchemasAreTold(t *testing.T) {
 	}
 }
 
-// compileLimit is the bound, in processor time, for forty tools with schemas of 100 kB, which take some tens of milliseconds.
+// compileLimit is the bound, in processor time, for forty tools with schemas of 100 kB, which take some tens of
+// milliseconds.
 const compileLimit = time.Second
 
 func TestFortyToolsCompileInTime(t *testing.T) {
@@ -306,7 +307,8 @@ func TestPlainCalls(t *testing.T) {
 	}
 }
 
-// TestTextsHaveASchema generates answers at random that may be calls: those that are none are valid by the schema for texts.
+// TestTextsHaveASchema generates answers at random that may be calls: those that are none are valid by the schema for
+// texts.
 func TestTextsHaveASchema(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	r := rand.New(rand.NewPCG(seed, 2))

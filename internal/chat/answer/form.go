@@ -81,7 +81,8 @@ var (
 	firefunction = form{open: "functools", list: true, call: []part{plain}}
 )
 
-// Llama 3.1 and later: an object that is the whole answer, perhaps after a marker; calls as in Python, alone or in a list.
+// Llama 3.1 and later: an object that is the whole answer, perhaps after a marker; calls as in Python, alone or in a
+// list.
 var (
 	llamaBare     = form{open: "{", first: true, keep: true, call: []part{named("name", "parameters")}}
 	llamaTagged   = form{open: "<|python_tag|>", call: []part{space, named("name", "parameters")}}

@@ -1,6 +1,7 @@
-// Package answer reads what a chat model writes: its thoughts, its calls of tools, and the rest, which is the answer's content. Each
-// family of models has its own form for them, a Format, that follows from its chat template. A Parser reads an answer while it is
-// being written, and Format.Constraint makes the grammar that holds calls to the tools' schemas.
+// Package answer reads what a chat model writes: its thoughts, its calls of tools, and the rest, which is the answer's
+// content. Each family of models has its own form for them, a Format, that follows from its chat template. A Parser
+// reads an answer while it is being written, and Format.Constraint makes the grammar that holds calls to the tools'
+// schemas.
 //
 // Whatever cannot be read as a call is content, unchanged: the text of an answer is never lost and never an error.
 package answer
@@ -67,9 +68,9 @@ var signs = []struct {
 	{"llama-3", []string{"ipython", `"parameters"`}, []*form{&llamaBare, &llamaTagged, &llamaFunction}, false},
 }
 
-// FormatOf returns the format that a chat template's source shows. tools and calls say whether the template shows definitions and calls of
-// tools. Where it does not show tools, models are told the generic form, and may write their own nevertheless; where it does not show
-// calls, they see the generic form in the conversation.
+// FormatOf returns the format that a chat template's source shows. tools and calls say whether the template shows
+// definitions and calls of tools. Where it does not show tools, models are told the generic form, and may write their
+// own nevertheless; where it does not show calls, they see the generic form in the conversation.
 func FormatOf(source string, tools, calls bool) *Format {
 	f := &Format{name: "generic"}
 	if strings.Contains(source, "<|channel|>") && strings.Contains(source, "<|message|>") {
@@ -101,8 +102,8 @@ func FormatOf(source string, tools, calls bool) *Format {
 	return f
 }
 
-// Thought returns the markers around the thoughts that an answer behind prompt may begin with, and whether the prompt ends within one.
-// Both are empty where the model was not trained to think.
+// Thought returns the markers around the thoughts that an answer behind prompt may begin with, and whether the prompt
+// ends within one. Both are empty where the model was not trained to think.
 func (f *Format) Thought(prompt string) (begin, end string, inside bool) {
 	if f.harmony {
 		return "<|channel|>analysis<|message|>", "<|end|>", false

@@ -2,8 +2,8 @@ package answer
 
 import "strings"
 
-// Markers of the harmony format (OpenAI's harmony response format for gpt-oss): a message is a header, <|message|> and a body, and
-// a message for a tool is a call of it.
+// Markers of the harmony format (OpenAI's harmony response format for gpt-oss): a message is a header, <|message|> and
+// a body, and a message for a tool is a call of it.
 const (
 	harmonyStart     = "<|start|>"
 	harmonyChannel   = "<|channel|>"
@@ -45,7 +45,8 @@ func (p *Parser) mark(kind Kind) {
 	p.emit(Event{Kind: Mark})
 }
 
-// header reads a message's header, and returns of which kind its text is, and the tool that it is for. Without a header, text is content.
+// header reads a message's header, and returns of which kind its text is, and the tool that it is for. Without a
+// header, text is content.
 func (p *Parser) header() (kind Kind, recipient string) {
 	p.inline = false
 	begins := false

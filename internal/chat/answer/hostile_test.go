@@ -8,8 +8,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// hostileLimit is the longest time that 64 KiB of an answer may take, in pieces of four bytes: a hundred times what they take, and a tenth of what they
-// took if each piece were compared with all that came before.
+// hostileLimit is the longest time that 64 KiB of an answer may take, in pieces of four bytes: a hundred times what
+// they take, and a tenth of what they took if each piece were compared with all that came before.
 const hostileLimit = time.Second
 
 // TestHostileAnswersTakeLinearTime feeds long answers that make a parser hold back, go back or nest.

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// value reads a JSON value and hands over its bytes; depth is how deeply it lies. Control characters in strings, which models write as they
-// are, are handed over as JSON has them.
+// value reads a JSON value and hands over its bytes; depth is how deeply it lies. Control characters in strings, which
+// models write as they are, are handed over as JSON has them.
 func (p *Parser) value(put func(byte), depth int) bool {
 	c, ok := p.peek()
 	if !ok || depth > maxDepth {

@@ -32,8 +32,9 @@ type Options struct {
 	Prompt    string // the text that the answer continues: its end may have opened a thought
 }
 
-// A Parser reads one answer while it is being written. The text that it is fed has the texts of special tokens in it, since forms are made
-// of them. It is a coroutine: Finish must be called, also where an answer is given up. It is not safe for concurrent use.
+// A Parser reads one answer while it is being written. The text that it is fed has the texts of special tokens in it,
+// since forms are made of them. It is a coroutine: Finish must be called, also where an answer is given up. It is not
+// safe for concurrent use.
 type Parser struct {
 	format *Format
 	o      Options
@@ -133,8 +134,8 @@ func (p *Parser) rest(kind Kind) {
 	}
 }
 
-// write tells what was read as text of that kind, but white space at its end, which may belong to a marker. Where the text goes on,
-// a character that is cut short is kept, too.
+// write tells what was read as text of that kind, but white space at its end, which may belong to a marker. Where the
+// text goes on, a character that is cut short is kept, too.
 func (p *Parser) write(kind Kind, goesOn bool) {
 	end := p.pos
 	for end > p.taken && p.pos-end < maxGap && isSpace(p.buf[end-1]) {
@@ -177,7 +178,8 @@ func wholeRunes(b []byte) int {
 
 func isSpace(b byte) bool { return b == ' ' || b == '\n' || b == '\r' || b == '\t' }
 
-// search returns where the first of the markers begins in b, and which it is; without one, where one may begin whose end is to come.
+// search returns where the first of the markers begins in b, and which it is; without one, where one may begin whose
+// end is to come.
 func search(b []byte, markers []string) (int, string) {
 	for i := range b {
 		part := false
@@ -291,7 +293,8 @@ func (p *Parser) finish(kind Kind) {
 	p.rest(kind)
 }
 
-// markers returns the texts within an answer at which calls may begin and what is to be dropped, and the forms of calls by their beginnings.
+// markers returns the texts within an answer at which calls may begin and what is to be dropped, and the forms of calls
+// by their beginnings.
 func (p *Parser) markers() ([]string, map[string][]*form) {
 	markers := slices.Clone(p.format.drop)
 	calls := map[string][]*form{}
@@ -310,8 +313,8 @@ func (p *Parser) markers() ([]string, map[string][]*form) {
 	return markers, calls
 }
 
-// beginning reads what may only stand at the beginning of an answer, or after a thought: a thought, or a call without a marker. It reports
-// whether there was one.
+// beginning reads what may only stand at the beginning of an answer, or after a thought: a thought, or a call without a
+// marker. It reports whether there was one.
 func (p *Parser) beginning(thoughts []thought) bool {
 	for c, ok := p.peek(); ok && isSpace(c); c, ok = p.peek() {
 		p.pos++

@@ -61,7 +61,8 @@ var weather = json.RawMessage(`{"type":"function","function":{"name":"get_weathe
 // ends lists what templates write behind an answer.
 var ends = []string{"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "</s>", "<seed:eos>", "<|END_OF_TURN_TOKEN|>", "<｜end▁of▁sentence｜>", "<sep>", "<|end_of_text|>", "<end_of_turn>", "<|end|>"}
 
-// TestPublishedTemplates renders a call with each published template, cuts out what the model would have written, and reads it.
+// TestPublishedTemplates renders a call with each published template, cuts out what the model would have written, and
+// reads it.
 func TestPublishedTemplates(t *testing.T) {
 	names, err := filepath.Glob(filepath.Join(testenv.Shared(t, "chat-templates"), "*.jinja"))
 	if err != nil {

@@ -12,7 +12,8 @@ type Tool struct {
 	Parameters json.RawMessage // JSON Schema of the arguments, an object; nil where there is none
 }
 
-// Tools reads definitions in OpenAI's form: {"type":"function","function":{"name":…,"parameters":…}}, or the function alone.
+// Tools reads definitions in OpenAI's form: {"type":"function","function":{"name":…,"parameters":…}}, or the function
+// alone.
 func Tools(definitions []json.RawMessage) ([]Tool, error) {
 	type function struct {
 		Name        string

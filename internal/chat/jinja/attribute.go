@@ -4,6 +4,7 @@ import (
 	"math/big"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // attribute is o.name: an attribute or method of o, or else its item of that name.
@@ -26,8 +27,21 @@ func (r *render) item(o, key Value) (Value, error) {
 	case *Undefined:
 		return nil, o.fault()
 	case *Dict:
+		if err := r.hash(key, 0); err != nil {
+			return nil, err
+		}
 		if i, err := o.find(key); err == nil && i >= 0 {
 			return o.vals[i], nil
+		}
+	case string, Markup:
+		s, _ := text(o)
+		if err := r.scan(len(s)); err != nil {
+			return nil, err
+		}
+		if i, ok := small(key); ok {
+			if v, ok := character(s, i); ok {
+				return v, nil
+			}
 		}
 	default:
 		if i, ok := small(key); ok {
@@ -85,15 +99,24 @@ func element(o Value, i int64) (Value, bool) {
 	return nil, false
 }
 
+// character returns the code point of s at i, which counts from the end where it is negative.
 func character(s string, i int64) (Value, bool) {
-	c := []rune(s)
-	if i < 0 {
-		i += int64(len(c))
+	for ; i < -1 && s != ""; i++ {
+		_, n := utf8.DecodeLastRuneInString(s)
+		s = s[:len(s)-n]
 	}
-	if i < 0 || i >= int64(len(c)) {
+	for ; i > 0 && s != ""; i-- {
+		_, n := utf8.DecodeRuneInString(s)
+		s = s[n:]
+	}
+	if s == "" {
 		return nil, false
 	}
-	return string(c[i]), true
+	c, _ := utf8.DecodeRuneInString(s)
+	if i < 0 {
+		c, _ = utf8.DecodeLastRuneInString(s)
+	}
+	return string(c), true
 }
 
 // member returns the attribute or method that o's type gives it, or nil.
@@ -146,7 +169,7 @@ func dictMember(d *Dict, name string) Value {
 			if len(c.args) < 1 || len(c.args) > 2 || c.named != nil {
 				return nil, typeErrorf("get() takes a key and perhaps a default, without names")
 			}
-			i, err := d.find(c.args[0])
+			i, err := c.r.find(d, c.args[0])
 			switch {
 			case err != nil:
 				return nil, err
@@ -176,6 +199,9 @@ func listMember(o Value, items []Value, name string) Value {
 				return nil, err
 			}
 			for i := from; i < to; i++ {
+				if err := c.r.work(1); err != nil {
+					return nil, err
+				}
 				if same, err := c.r.equal(items[i], a[0]); err != nil || same {
 					return int64(i), err
 				}
@@ -186,6 +212,9 @@ func listMember(o Value, items []Value, name string) Value {
 		return fn("value", func(c *call, a []Value) (Value, error) {
 			n := int64(0)
 			for _, v := range items {
+				if err := c.r.work(1); err != nil {
+					return nil, err
+				}
 				same, err := c.r.equal(v, a[0])
 				if err != nil {
 					return nil, err

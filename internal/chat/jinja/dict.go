@@ -121,6 +121,49 @@ func (d *Dict) put(key, v Value) error {
 	return nil
 }
 
+// find returns the position of key in d, or -1, and counts the work and the memory of hashing it.
+func (r *render) find(d *Dict, key Value) (int, error) {
+	if err := r.hash(key, 0); err != nil {
+		return -1, err
+	}
+	return d.find(key)
+}
+
+// put sets an entry of d, and counts the work and the memory of hashing its key.
+func (r *render) put(d *Dict, key, v Value) error {
+	if err := r.hash(key, 0); err != nil {
+		return err
+	}
+	return d.put(key, v)
+}
+
+// hash counts what hashing a key takes: a string is read, and a tuple's strings are copied.
+func (r *render) hash(key Value, depth int) error {
+	if s, ok := text(key); ok {
+		return r.scan(len(s))
+	}
+	t, ok := key.(*Tuple)
+	if !ok {
+		return nil
+	}
+	if depth > maxValueDepth {
+		return faultf(ErrDepth, "a value is nested more than %d deep", maxValueDepth)
+	}
+	for _, item := range t.items {
+		if err := r.work(1); err != nil {
+			return err
+		}
+		s, _ := text(item)
+		if err := r.grow(valueSize + len(s)); err != nil {
+			return err
+		}
+		if err := r.hash(item, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (d *Dict) clone() *Dict {
 	c := &Dict{keys: append([]Value(nil), d.keys...), vals: append([]Value(nil), d.vals...)}
 	if d.index != nil {
@@ -138,7 +181,8 @@ type (
 	undefinedKey struct{}
 )
 
-// hashKey returns something comparable that is equal for values which Python holds equal as keys: 1, 1.0 and True are one key.
+// hashKey returns something comparable that is equal for values which Python holds equal as keys: 1, 1.0 and True are
+// one key.
 func hashKey(v Value, depth int) (any, error) {
 	switch v := v.(type) {
 	case string:

@@ -14,8 +14,8 @@ import (
 // day returns the time that the outputs of Python's Jinja2 were made at.
 func day() time.Time { return time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC) }
 
-// usualOrder puts the keys of a context back into the order in which clients write them, and which the outputs were made
-// with: expected.json itself has all keys sorted.
+// usualOrder puts the keys of a context back into the order in which clients write them, and which the outputs were
+// made with: expected.json itself has all keys sorted.
 func usualOrder(v Value) Value {
 	switch v := v.(type) {
 	case *List:
@@ -37,7 +37,8 @@ func usualOrder(v Value) Value {
 	return v
 }
 
-// TestPublishedTemplates renders chat templates of published models as Python's Jinja2 rendered them, and fails where it failed.
+// TestPublishedTemplates renders chat templates of published models as Python's Jinja2 rendered them, and fails where
+// it failed.
 func TestPublishedTemplates(t *testing.T) {
 	dir := testenv.Shared(t, "chat-templates")
 	data, err := os.ReadFile(filepath.Join(dir, "expected.json"))

@@ -87,7 +87,7 @@ func (n *dictNode) eval(r *render, f *frame) (Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := d.put(k, v); err != nil {
+		if err := r.put(d, k, v); err != nil {
 			return nil, r.at(n.at, err)
 		}
 	}

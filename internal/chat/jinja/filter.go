@@ -67,14 +67,15 @@ var filters = map[string]*function{
 func given(v Value) bool { return v != nil && truth(v) }
 
 // folded returns the key by which a value is sorted where case does not count.
-func folded(v Value) Value {
+func (r *render) folded(v Value) (Value, error) {
 	if s, ok := text(v); ok {
-		return strings.ToLower(s)
+		return strings.ToLower(s), r.grow(len(s))
 	}
-	return v
+	return v, nil
 }
 
-// A getter returns an attribute of each item, as filters take it: "address.city", an index, or nothing for the item itself.
+// A getter returns an attribute of each item, as filters take it: "address.city", an index, or nothing for the item
+// itself.
 type getter struct {
 	parts []Value
 	value Value // for what is undefined, or nil
@@ -107,7 +108,10 @@ func newGetter(attribute Value, fold bool) *getter {
 
 func (g *getter) get(r *render, v Value) (Value, error) {
 	for _, p := range g.parts {
-		var err error
+		err := r.work(1)
+		if err != nil {
+			return nil, err
+		}
 		if v, err = r.item(v, p); err != nil {
 			return nil, err
 		}
@@ -116,13 +120,13 @@ func (g *getter) get(r *render, v Value) (Value, error) {
 		}
 	}
 	if g.fold {
-		v = folded(v)
+		return r.folded(v)
 	}
 	return v, nil
 }
 
 func attrFilter(c *call, a []Value) (Value, error) {
-	name, err := c.r.str(a[1])
+	name, err := c.r.read(a[1])
 	if err != nil {
 		return nil, err
 	}
@@ -223,6 +227,11 @@ func lengthFilter(c *call, a []Value) (Value, error) {
 	if l, ok := a[0].(*loop); ok {
 		return l.attribute(c.r, "length")
 	}
+	if s, ok := text(a[0]); ok {
+		if err := c.r.scan(len(s)); err != nil {
+			return nil, err
+		}
+	}
 	if n, ok := length(a[0]); ok {
 		return int64(n), nil
 	}
@@ -265,9 +274,12 @@ func reversible(v Value) bool {
 
 func reverseFilter(c *call, a []Value) (Value, error) {
 	if s, ok := text(a[0]); ok {
+		if err := c.r.growTimes(len(s), 5); err != nil {
+			return nil, err
+		}
 		runes := []rune(s)
 		slices.Reverse(runes)
-		return like(a[0], string(runes)), c.r.grow(5 * len(runes))
+		return like(a[0], string(runes)), nil
 	}
 	items, err := c.r.copied(a[0])
 	if err != nil {

@@ -22,7 +22,7 @@ func absFilter(_ *call, a []Value) (Value, error) {
 	return normalInt(new(big.Int).Abs(i)), nil
 }
 
-func intFilter(_ *call, a []Value) (Value, error) {
+func intFilter(c *call, a []Value) (Value, error) {
 	base, err := wantInt(a[2], "base", 10)
 	if err != nil {
 		return nil, err
@@ -43,7 +43,10 @@ func intFilter(_ *call, a []Value) (Value, error) {
 		}
 		return otherwise, nil
 	case string, Markup:
-		s, _ := text(v)
+		s, err := c.r.read(v)
+		if err != nil {
+			return nil, err
+		}
 		return intOf(s, int(base), otherwise)
 	}
 	if i, ok := integer(a[0]); ok {
@@ -100,7 +103,7 @@ func parseFloat(s string) (float64, bool) {
 	return f, err == nil || math.IsInf(f, 0)
 }
 
-func floatFilter(_ *call, a []Value) (Value, error) {
+func floatFilter(c *call, a []Value) (Value, error) {
 	var otherwise Value = 0.0
 	if a[1] != nil {
 		otherwise = a[1]
@@ -109,6 +112,9 @@ func floatFilter(_ *call, a []Value) (Value, error) {
 		return nil, u.fault()
 	}
 	if s, ok := text(a[0]); ok {
+		if err := c.r.scan(len(s)); err != nil {
+			return nil, err
+		}
 		if f, ok := parseFloat(s); ok {
 			return f, nil
 		}

@@ -53,6 +53,9 @@ func sortFilter(c *call, a []Value) (Value, error) {
 	var items []keyed
 	err := c.r.each(a[0], func(v Value) error {
 		k := keyed{item: v}
+		if err := c.r.growTimes(1+len(getters), 2*valueSize); err != nil {
+			return err
+		}
 		for _, g := range getters {
 			key, err := g.get(c.r, v)
 			if err != nil {
@@ -61,7 +64,7 @@ func sortFilter(c *call, a []Value) (Value, error) {
 			k.keys = append(k.keys, key)
 		}
 		items = append(items, k)
-		return c.r.grow(2 * valueSize)
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -92,7 +95,10 @@ func dictsortFilter(c *call, a []Value) (Value, error) {
 			key = d.vals[i]
 		}
 		if !given(a[1]) {
-			key = folded(key)
+			var err error
+			if key, err = c.r.folded(key); err != nil {
+				return nil, err
+			}
 		}
 		items[i] = keyed{&Tuple{items: []Value{k, d.vals[i]}}, []Value{key}}
 	}
@@ -191,7 +197,7 @@ func uniqueFilter(c *call, a []Value) (Value, error) {
 			if err != nil {
 				return nil, false, err
 			}
-			if i, err := seen.find(key); err != nil {
+			if i, err := c.r.find(seen, key); err != nil {
 				return nil, false, err
 			} else if i >= 0 {
 				continue

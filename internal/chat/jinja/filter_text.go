@@ -10,11 +10,8 @@ import (
 // textFilter makes a filter of a function from text to text, to which values are turned first.
 func textFilter(do func(string) string) *function {
 	return fn("s", func(c *call, a []Value) (Value, error) {
-		s, err := c.r.str(a[0])
+		s, err := c.r.read(a[0])
 		if err != nil {
-			return nil, err
-		}
-		if err := c.r.scan(len(s)); err != nil {
 			return nil, err
 		}
 		s = do(s)
@@ -43,7 +40,7 @@ func titleFilter(s string) string {
 }
 
 func trimFilter(c *call, a []Value) (Value, error) {
-	s, err := c.r.str(a[0])
+	s, err := c.r.read(a[0])
 	if err != nil {
 		return nil, err
 	}
@@ -159,11 +156,14 @@ func truncateFilter(c *call, a []Value) (Value, error) {
 	if cut < 0 || leeway < 0 {
 		return nil, typeErrorf("the length to truncate to is shorter than the end mark, or the leeway negative")
 	}
-	runes := []rune(s)
-	if int64(len(runes)) <= size+leeway {
+	if err := c.r.scan(len(s)); err != nil {
+		return nil, err
+	}
+	if int64(utf8.RuneCountInString(s)) <= size+leeway {
 		return a[0], nil
 	}
-	s = string(runes[:cut])
+	whole, _ := cutAt(s, int(cut))
+	s = s[:whole]
 	if i := strings.LastIndexByte(s, ' '); !given(a[2]) && i >= 0 {
 		s = s[:i]
 	}
@@ -173,7 +173,7 @@ func truncateFilter(c *call, a []Value) (Value, error) {
 func isWord(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsNumber(r) }
 
 func wordCountFilter(c *call, a []Value) (Value, error) {
-	s, err := c.r.str(a[0])
+	s, err := c.r.read(a[0])
 	if err != nil {
 		return nil, err
 	}
@@ -211,10 +211,13 @@ func escapeFilter(c *call, a []Value) (Value, error) {
 
 func forceEscapeFilter(c *call, a []Value) (Value, error) {
 	s, err := c.r.str(a[0])
+	if err == nil {
+		err = c.r.growTimes(len(s), 6)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return Markup(escapeHTML(s)), c.r.growTimes(len(s), 6)
+	return Markup(escapeHTML(s)), nil
 }
 
 func safeFilter(c *call, a []Value) (Value, error) {
@@ -223,7 +226,7 @@ func safeFilter(c *call, a []Value) (Value, error) {
 }
 
 func stripTagsFilter(c *call, a []Value) (Value, error) {
-	s, err := c.r.str(a[0])
+	s, err := c.r.read(a[0])
 	if err != nil {
 		return nil, err
 	}
@@ -275,9 +278,12 @@ func xmlAttrFilter(c *call, a []Value) (Value, error) {
 			b.WriteByte(' ')
 		}
 		value, _ := text(escaped)
+		if err := c.r.grow(6*len(key) + len(value)); err != nil {
+			return nil, err
+		}
 		b.WriteString(escapeHTML(key) + `="` + value + `"`)
 	}
-	return b.String(), c.r.grow(b.Len())
+	return b.String(), nil
 }
 
 // quoteURL escapes what may not stand in a URL; query also escapes slashes and writes spaces as plus signs.
@@ -304,10 +310,13 @@ func urlEncodeFilter(c *call, a []Value) (Value, error) {
 		items = view{d, "items"}
 	} else if _, err = c.r.iterate(a[0]); isText || err != nil {
 		s, err := c.r.str(a[0])
+		if err == nil {
+			err = c.r.growTimes(len(s), 3)
+		}
 		if err != nil {
 			return nil, err
 		}
-		return quoteURL(s, false), c.r.growTimes(len(s), 3)
+		return quoteURL(s, false), nil
 	}
 	var parts []string
 	err = c.r.each(items, func(v Value) error {
@@ -377,13 +386,17 @@ func urlizeFilter(c *call, a []Value) (Value, error) {
 		if i < 0 {
 			i = len(s)
 		}
+		before := b.Len()
 		b.WriteString(link(s[:i], attributes, limit))
 		s = s[i:]
 		rest := strings.TrimLeftFunc(s, isSpace)
 		b.WriteString(s[:len(s)-len(rest)])
 		s = rest
+		if err := c.r.growTimes(b.Len()-before, 2); err != nil {
+			return nil, err
+		}
 	}
-	return b.String(), c.r.growTimes(b.Len(), 2)
+	return b.String(), nil
 }
 
 var (

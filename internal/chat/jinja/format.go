@@ -15,6 +15,7 @@ func (r *render) percent(s string, v Value) (string, error) {
 		p.args, p.tuple = t.items, true
 	}
 	p.dict, _ = v.(*Dict)
+	counted := 0 // bytes
 	for p.i < len(s) {
 		j := strings.IndexByte(s[p.i:], '%')
 		if j < 0 {
@@ -28,11 +29,15 @@ func (r *render) percent(s string, v Value) (string, error) {
 		if err := p.conversion(); err != nil {
 			return "", err
 		}
+		if err := r.grow(p.b.Len() - counted); err != nil {
+			return "", err
+		}
+		counted = p.b.Len()
 	}
 	if p.used < len(p.args) && (p.tuple || p.dict == nil && !isSequence(v)) {
 		return "", typeErrorf("not all arguments converted during string formatting")
 	}
-	return p.b.String(), r.grow(p.b.Len())
+	return p.b.String(), r.grow(p.b.Len() - counted)
 }
 
 // isSequence reports whether Python lets v go unused after %.

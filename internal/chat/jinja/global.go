@@ -77,7 +77,7 @@ func fillDict(r *render, d *Dict, pairs Value) error {
 		if err := r.grow(2 * valueSize); err != nil {
 			return err
 		}
-		return d.put(pair[0], pair[1])
+		return r.put(d, pair[0], pair[1])
 	})
 }
 

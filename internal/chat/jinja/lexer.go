@@ -54,8 +54,8 @@ func (t token) describe() string {
 	return "'" + t.text + "'"
 }
 
-// A lexer cuts a template into tokens, with trim_blocks and lstrip_blocks set: the first newline after a block or comment goes,
-// and so do blanks before it on its line.
+// A lexer cuts a template into tokens, with trim_blocks and lstrip_blocks set: the first newline after a block or
+// comment goes, and so do blanks before it on its line.
 type lexer struct {
 	src       string
 	pos       int

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestLimits holds that whatever a template asks for, it gets an error of the kind that says which bound it met, quickly.
+// TestLimits holds that whatever a template asks for, it gets an error of the kind that says which bound it met,
+// quickly.
 func TestLimits(t *testing.T) {
 	deep := strings.Repeat("(", 10_000) + "1" + strings.Repeat(")", 10_000)
 	for _, c := range []struct {

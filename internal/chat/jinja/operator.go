@@ -260,7 +260,7 @@ func (r *render) equalKeys(a, b *Dict) (bool, error) {
 		if err := r.work(1); err != nil {
 			return false, err
 		}
-		if i, err := b.find(k); err != nil || i < 0 {
+		if i, err := r.find(b, k); err != nil || i < 0 {
 			return false, err
 		}
 	}
@@ -371,11 +371,11 @@ func (r *render) contains(v, item Value) (bool, error) {
 	}
 	switch v := v.(type) {
 	case *Dict:
-		i, err := v.find(item)
+		i, err := r.find(v, item)
 		return i >= 0, err
 	case view:
 		if v.kind == "keys" {
-			i, err := v.dict.find(item)
+			i, err := r.find(v.dict, item)
 			return i >= 0, err
 		}
 	case *namespace:

@@ -1,6 +1,7 @@
 package jinja
 
-// expression parses a whole expression; where conditional is false, "a if b else c" is none, as in what a loop runs over.
+// expression parses a whole expression; where conditional is false, "a if b else c" is none, as in what a loop runs
+// over.
 func (p *parser) expression(conditional bool) (expr, error) {
 	if err := p.enter(); err != nil {
 		return nil, err
@@ -235,7 +236,8 @@ func (p *parser) parenthesized() (expr, error) {
 	return p.tuple(true)
 }
 
-// tuple parses an expression, or several with commas between them, which make a tuple. It may end before a word of ends.
+// tuple parses an expression, or several with commas between them, which make a tuple. It may end before a word of
+// ends.
 func (p *parser) tuple(conditional bool, ends ...string) (expr, error) {
 	at := p.current().pos
 	var items []expr

@@ -12,8 +12,8 @@ const (
 	nestingFault = "the template is nested more than %d deep"
 )
 
-// A scope is a region of a template with variables of its own: the whole template, the body of a loop, macro, with, and so on.
-// At run time it has a frame, with a slot for each of its names.
+// A scope is a region of a template with variables of its own: the whole template, the body of a loop, macro, with, and
+// so on. At run time it has a frame, with a slot for each of its names.
 type scope struct {
 	parent *scope
 	slots  map[string]int
@@ -45,8 +45,8 @@ type parser struct {
 	loads  []load
 	macros []*macroNode // those being parsed, innermost last
 
-	// Filters and tests that do not exist and that are not under a condition of the current scope. Under a condition they fail
-	// only when they are reached: templates ask so for what not every Jinja has.
+	// Filters and tests that do not exist and that are not under a condition of the current scope. Under a condition
+	// they fail only when they are reached: templates ask so for what not every Jinja has.
 	missing []error
 }
 

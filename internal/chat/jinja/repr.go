@@ -21,6 +21,15 @@ func (r *render) str(v Value) (string, error) {
 	return r.repr(v)
 }
 
+// read is str of a value that is read from its beginning to its end, which is counted.
+func (r *render) read(v Value) (string, error) {
+	s, err := r.str(v)
+	if err == nil {
+		err = r.scan(len(s))
+	}
+	return s, err
+}
+
 // repr returns Python's repr(v).
 func (r *render) repr(v Value) (string, error) {
 	w := &reprWriter{writer{r: r}}

@@ -28,6 +28,7 @@ func (f *braceFormat) expand(s string, depth int) (string, error) {
 		return "", typeErrorf("max string recursion exceeded")
 	}
 	var b strings.Builder
+	counted := 0 // bytes
 	for i := 0; i < len(s); i++ {
 		c := s[i]
 		if c != '{' && c != '}' {
@@ -51,9 +52,13 @@ func (f *braceFormat) expand(s string, depth int) (string, error) {
 			return "", err
 		}
 		b.WriteString(field)
+		if err := f.r.grow(b.Len() - counted); err != nil {
+			return "", err
+		}
+		counted = b.Len()
 		i = end
 	}
-	return b.String(), f.r.grow(b.Len())
+	return b.String(), f.r.grow(b.Len() - counted)
 }
 
 // closing returns the position of the brace that closes the one at open.

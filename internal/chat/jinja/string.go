@@ -178,12 +178,22 @@ func isNone(v Value) bool {
 }
 
 func strip(trim func(string, func(rune) bool) string) func(*call, string, []Value) (Value, error) {
-	return func(_ *call, s string, a []Value) (Value, error) {
+	return func(c *call, s string, a []Value) (Value, error) {
 		if isNone(a[0]) {
 			return trim(s, isSpace), nil
 		}
 		chars, err := wantText(a[0], "what strip removes")
-		return trim(s, func(r rune) bool { return strings.ContainsRune(chars, r) }), err
+		if err == nil {
+			err = c.r.growTimes(len(chars), valueSize)
+		}
+		if err != nil {
+			return nil, err
+		}
+		removed := map[rune]bool{}
+		for _, r := range chars {
+			removed[r] = true
+		}
+		return trim(s, func(r rune) bool { return removed[r] }), nil
 	}
 }
 
@@ -201,7 +211,7 @@ func part(s string, start, end Value) (string, int, error) {
 }
 
 func affix(has func(s, affix string) bool) func(*call, string, []Value) (Value, error) {
-	return func(_ *call, s string, a []Value) (Value, error) {
+	return func(c *call, s string, a []Value) (Value, error) {
 		s, _, err := part(s, a[1], a[2])
 		if err != nil {
 			return nil, err
@@ -211,6 +221,9 @@ func affix(has func(s, affix string) bool) func(*call, string, []Value) (Value, 
 			options = t.items
 		}
 		for _, o := range options {
+			if err := c.r.work(1); err != nil {
+				return nil, err
+			}
 			x, err := wantText(o, "what a string starts or ends with")
 			if err != nil {
 				return nil, err
@@ -397,9 +410,18 @@ func replaceMethod(c *call, s string, a []Value) (Value, error) {
 }
 
 func (r *render) replace(s, from, to string, n int64) (Value, error) {
+	if err := r.scan(len(s)); err != nil {
+		return nil, err
+	}
 	times := strings.Count(s, from)
 	if n >= 0 {
 		times = int(min(n, int64(times)))
+	}
+	if times == 0 {
+		return s, nil
+	}
+	if err := r.grow(len(s)); err != nil {
+		return nil, err
 	}
 	if err := r.growTimes(times, len(to)); err != nil {
 		return nil, err
@@ -476,6 +498,9 @@ func pad(align byte) func(*call, string, []Value) (Value, error) {
 
 // padded fills s to width code points; align says where s stands: < left, > right, ^ in the middle.
 func (r *render) padded(s string, width int64, fill string, align byte) (string, error) {
+	if err := r.scan(len(s)); err != nil {
+		return "", err
+	}
 	n := width - int64(utf8.RuneCountInString(s))
 	if n <= 0 {
 		return s, nil

@@ -1,9 +1,10 @@
-// Package jinja renders the templates that chat models come with. Its language is Jinja2's (3.1), set up as the transformers
-// library does it: trim_blocks and lstrip_blocks are on, autoescaping is off, lists and dicts cannot be changed, and there are
-// break, continue, generation blocks, raise_exception, strftime_now and a tojson that does not escape HTML.
+// Package jinja renders the templates that chat models come with. Its language is Jinja2's (3.1), set up as the
+// transformers library does it: trim_blocks and lstrip_blocks are on, autoescaping is off, lists and dicts cannot be
+// changed, and there are break, continue, generation blocks, raise_exception, strftime_now and a tojson that does not
+// escape HTML.
 //
-// Templates come from strangers. A rendering is bounded in steps, output, memory and nesting, cannot reach anything but its
-// input, and every error names its line and column.
+// Templates come from strangers. A rendering is bounded in steps, output, memory and nesting, cannot reach anything but
+// its input, and every error names its line and column.
 package jinja
 
 import (

@@ -46,7 +46,7 @@ func comparisonTest(op string) *function {
 
 func caseTest(method string) *function {
 	return fn("value", func(c *call, a []Value) (Value, error) {
-		s, err := c.r.str(a[0])
+		s, err := c.r.read(a[0])
 		if err != nil {
 			return nil, err
 		}

@@ -10,8 +10,8 @@ import (
 //	None, bool, int64, *big.Int (beyond int64), float64, string, Markup,
 //	*List, *Tuple, *Dict, *Undefined
 //
-// and values that only templates make: ranges, dict views, iterators, namespaces, macros, functions and loops.
-// Values other than namespaces, iterators and the counters of loops and cyclers are never changed once a template can see
+// and values that only templates make: ranges, dict views, iterators, namespaces, macros, functions and loops. Values
+// other than namespaces, iterators and the counters of loops and cyclers are never changed once a template can see
 // them, so one value may serve many renderings at a time.
 type Value any
 
@@ -30,8 +30,8 @@ type Tuple struct {
 	group bool
 }
 
-// Undefined is the value of names and attributes that do not exist. It prints as nothing, is empty and false, and any other
-// use of it is an error, which says what was undefined.
+// Undefined is the value of names and attributes that do not exist. It prints as nothing, is empty and false, and any
+// other use of it is an error, which says what was undefined.
 type Undefined struct {
 	hint     string // the whole message, or empty
 	name     Value  // what was looked for

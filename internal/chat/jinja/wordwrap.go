@@ -54,13 +54,12 @@ func (w *wrapper) wrap(s string) []string {
 		var line []string
 		length := 0
 		for len(chunks) > 0 {
-			n := utf8.RuneCountInString(chunks[0])
-			if length+n > w.width {
+			if _, longer := cutAt(chunks[0], w.width-length); longer {
 				break
 			}
-			line, length, chunks = append(line, chunks[0]), length+n, chunks[1:]
+			line, length, chunks = append(line, chunks[0]), length+utf8.RuneCountInString(chunks[0]), chunks[1:]
 		}
-		if len(chunks) > 0 && utf8.RuneCountInString(chunks[0]) > w.width {
+		if len(chunks) > 0 && w.isLong(chunks[0]) {
 			if head, rest := w.long(chunks[0], w.width-length, len(line) == 0); head != "" {
 				line = append(line, head)
 				chunks[0] = rest
@@ -79,23 +78,36 @@ func (w *wrapper) wrap(s string) []string {
 	return lines
 }
 
+// cutAt returns where the first n code points of s end, and whether s is longer. It reads no further.
+func cutAt(s string, n int) (end int, longer bool) {
+	for ; n > 0 && end < len(s); n-- {
+		_, size := utf8.DecodeRuneInString(s[end:])
+		end += size
+	}
+	return end, end < len(s)
+}
+
+// isLong reports whether a word fits on no line.
+func (w *wrapper) isLong(word string) bool {
+	_, longer := cutAt(word, w.width)
+	return longer
+}
+
 // long breaks a word that fits on no line, of which room code points are left; first means that the line is empty.
 func (w *wrapper) long(word string, room int, first bool) (head, rest string) {
-	room = max(room, 1)
 	if !w.breakWords {
 		if first {
 			return word, ""
 		}
 		return "", word
 	}
-	runes := []rune(word)
-	end := min(room, len(runes))
-	if w.hyphens && len(runes) > room {
-		if i := strings.LastIndexByte(string(runes[:room]), '-'); i > 0 && strings.Trim(string(runes[:room])[:i], "-") != "" {
-			end = utf8.RuneCountInString(string(runes[:room])[:i]) + 1
+	end, longer := cutAt(word, room)
+	if w.hyphens && longer {
+		if i := strings.LastIndexByte(word[:end], '-'); i > 0 && strings.Trim(word[:i], "-") != "" {
+			end = i + 1
 		}
 	}
-	return string(runes[:end]), string(runes[end:])
+	return word[:end], word[end:]
 }
 
 // chunks cuts a paragraph into words and white space; words may break after hyphens between letters.
@@ -124,8 +136,8 @@ func (w *wrapper) chunks(s string) []string {
 
 func isWrapSpace(r rune) bool { return strings.ContainsRune("\t\n\x0b\x0c\r ", r) }
 
-// breaksAfter reports whether the word that begins at i may break before j: after a hyphen that has two letters before it and
-// a letter pair behind it.
+// breaksAfter reports whether the word that begins at i may break before j: after a hyphen that has two letters before
+// it and a letter pair behind it.
 func breaksAfter(r []rune, i, j int) bool {
 	letter := func(k int) bool { return k >= 0 && k < len(r) && (r[k] == '_' || unicode.IsLetter(r[k])) }
 	if r[j-1] != '-' || j-1 == i {

@@ -17,7 +17,8 @@ type Checkpoint struct {
 	files   []*os.File
 }
 
-// Open reads which tensors the folder dir holds; their elements are read later. Errors name the file and the tensor, key or offset.
+// Open reads which tensors the folder dir holds; their elements are read later. Errors name the file and the tensor,
+// key or offset.
 func Open(dir string) (_ *Checkpoint, err error) {
 	c := &Checkpoint{Path: filepath.Join(dir, "model.safetensors"), Tensors: map[string]*Tensor{}}
 	defer func() {
@@ -150,8 +151,8 @@ func (c *Checkpoint) Close() {
 	}
 }
 
-// Surplus returns an error that names the tensors that are not in used, or nil if there are none. Those whose names end in one of buffers may
-// be left over, and rotary frequencies: every implementation of these models computes them again.
+// Surplus returns an error that names the tensors that are not in used, or nil if there are none. Those whose names end
+// in one of buffers may be left over, and rotary frequencies: every implementation of these models computes them again.
 func (c *Checkpoint) Surplus(used map[string]bool, buffers []string) error {
 	buffers = append([]string{".rotary_emb.inv_freq"}, buffers...)
 	var left []string

@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// Matrices of floats of eight bits lie beside scales: W.weight and W.weight_scale_inv as DeepSeek V3 has them, one scale for each block of rows and
-// columns, or W.weight_scale, one for each row, for each matrix or for all, as llm-compressor and ModelOpt have them. Scales multiply.
+// Matrices of floats of eight bits lie beside scales: W.weight and W.weight_scale_inv as DeepSeek V3 has them, one
+// scale for each block of rows and columns, or W.weight_scale, one for each row, for each matrix or for all, as
+// llm-compressor and ModelOpt have them. Scales multiply.
 
 // beside8 are the ends of names of what lies beside such matrices for activations and caches, which nothing here needs.
 var beside8 = []string{".input_scale", ".activation_scale", "_activation_scale", ".k_scale", ".v_scale"}
 
-// Dequantise has matrices of floats of eight bits read as F32 from now on, and leaves out their scales. block is the number of rows and of columns of
-// a block, or empty.
+// Dequantise has matrices of floats of eight bits read as F32 from now on, and leaves out their scales. block is the
+// number of rows and of columns of a block, or empty.
 func (c *Checkpoint) Dequantise(block []int) error {
 	if len(block) != 0 && (len(block) != 2 || block[0] < 1 || block[1] < 1) {
 		return fmt.Errorf("%s: blocks of weights of %v are not supported; of rows and columns are", c.Path, block)
 	}
-	found := false
-	var scales []string
+	scales := map[string]bool{}
 	for name, t := range c.Tensors {
 		if t.DType != "F8_E4M3" && t.DType != "F8_E5M2" {
 			continue
@@ -36,12 +36,12 @@ func (c *Checkpoint) Dequantise(block []int) error {
 				return err
 			}
 			c.Tensors[name] = &Tensor{Name: name, DType: "F32", Shape: t.Shape, Bytes: 4 * t.Bytes, file: &shard{path: t.Path(), r: r}}
-			scales, found = append(scales, s.Name), true
+			scales[s.Name] = true
 			break
 		}
 	}
 	for name := range c.Tensors {
-		if slices.Contains(scales, name) || found && slices.ContainsFunc(beside8, func(end string) bool { return strings.HasSuffix(name, end) }) {
+		if scales[name] || len(scales) > 0 && slices.ContainsFunc(beside8, func(end string) bool { return strings.HasSuffix(name, end) }) {
 			delete(c.Tensors, name)
 		}
 	}

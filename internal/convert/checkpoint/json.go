@@ -27,7 +27,8 @@ func ReadFile(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// regular returns the size of the file at path. Other than regular files are refused: a pipe waits for its writer, a device may never end.
+// regular returns the size of the file at path. Other than regular files are refused: a pipe waits for its writer, a
+// device may never end.
 func regular(path string) (int64, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -74,7 +75,8 @@ func DecodeJSON(path string, data []byte, v any) error {
 	return nil
 }
 
-// finite returns data with null for numbers that Python writes and JSON does not have, as far as they follow a comma, a colon or a bracket. Offsets stay.
+// finite returns data with null for numbers that Python writes and JSON does not have, as far as they follow a comma, a
+// colon or a bracket. Offsets stay.
 func finite(data []byte) []byte {
 	return infinite.ReplaceAllFunc(data, func(b []byte) []byte {
 		word := bytes.TrimLeft(b, ",:[ \t\r\n")

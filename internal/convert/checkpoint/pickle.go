@@ -8,13 +8,14 @@ import (
 	"strings"
 )
 
-// Pickles are programs for a stack machine that may name any function of Python. This one runs what torch.save writes for
-// tensors and state dicts and nothing else: it calls no names but those of its table, each instruction allocates at most what it
-// read, and errors name the offset.
+// Pickles are programs for a stack machine that may name any function of Python. This one runs what torch.save writes
+// for tensors and state dicts and nothing else: it calls no names but those of its table, each instruction allocates at
+// most what it read, and errors name the offset.
 //
 // Source: Python's documentation of pickletools, and torch/serialization.py for what the names mean.
 
-// Values on the stack are nil, bool, int64, float64, string, tuple, *list, *dict, global, *torchTensor, storage and mark.
+// Values on the stack are nil, bool, int64, float64, string, tuple, *list, *dict, global, *torchTensor, storage and
+// mark.
 type (
 	tuple  []any
 	list   struct{ items []any }

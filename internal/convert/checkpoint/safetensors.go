@@ -52,7 +52,8 @@ func (t *Tensor) Type() (typ quant.Type, ok bool) {
 	return e.typ, e.weights
 }
 
-// ReadAt fills b with t's bytes from offset on, which counts from t's first byte. Errors name the file, the offset and the tensor.
+// ReadAt fills b with t's bytes from offset on, which counts from t's first byte. Errors name the file, the offset and
+// the tensor.
 func (t *Tensor) ReadAt(b []byte, offset int64) error {
 	if _, err := t.file.r.ReadAt(b, t.Offset+offset); err != nil {
 		return fmt.Errorf("%s: offset %d: tensor %q: %w", t.file.path, t.Offset+offset, t.Name, err)

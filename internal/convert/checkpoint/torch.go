@@ -13,7 +13,8 @@ import (
 // maxPickle bounds the description of a file's tensors, in bytes; a state dict needs about 100 a tensor.
 const maxPickle = 1 << 20
 
-// Torch is an open file of torch.save: a ZIP archive with a pickle, data.pkl, and one uncompressed record for each storage.
+// Torch is an open file of torch.save: a ZIP archive with a pickle, data.pkl, and one uncompressed record for each
+// storage.
 type Torch struct {
 	path    string
 	r       io.ReaderAt

@@ -29,7 +29,8 @@ type confined struct {
 	Files   uint // descriptors that stay open
 }
 
-// Child must be called first in main of a program that uses a Runner. In a process that a Runner started it does not return.
+// Child must be called first in main of a program that uses a Runner. In a process that a Runner started it does not
+// return.
 func Child() {
 	if len(os.Args) != 3 || os.Args[1] != childMark {
 		return
@@ -71,7 +72,7 @@ func (c *confined) become() error {
 	return fmt.Errorf("%s: %w", c.Python.Executable, syscall.Exec(c.Python.Executable, argv, env))
 }
 
-// What Landlock lets be done with files, and what of it the versions know.
+// Kinds of access that Landlock grants, and those that its versions know.
 const (
 	landlockReads  = ll.AccessFSReadFile
 	landlockLists  = landlockReads | ll.AccessFSReadDir
@@ -84,8 +85,8 @@ const (
 	landlockScoped = 3         // abstract sockets and signals, from version 6 on
 )
 
-// landlock lets the thread, and Python in its place, read Python's files and write into its folder. The library's own way, for all threads, asks /proc
-// for them, which knows other numbers in a namespace.
+// landlock lets the thread, and Python in its place, read Python's files and write into its folder. The library's own
+// way, for all threads, asks /proc for them, which knows other numbers in a namespace.
 func (c *confined) landlock() error {
 	version, err := ll.LandlockGetABIVersion()
 	if err != nil {
@@ -150,7 +151,8 @@ func loaders() []string {
 	return []string{"/lib64/ld-linux-x86-64.so.2", "/lib/ld-musl-x86_64.so.1"}
 }
 
-// memoryScript sets the limit on memory, in Python: Go reserves more than that. What is behind it cannot raise it again.
+// memoryScript sets the limit on memory, in Python: Go reserves more than that. What is behind it cannot raise it
+// again.
 const memoryScript = "import resource\nresource.setrlimit(resource.RLIMIT_AS, (%[1]d, %[1]d))\n"
 
 // limit sets the limits of resources but memory.
@@ -175,8 +177,8 @@ func (c *confined) limit() error {
 	return nil
 }
 
-// harmless are the calls that Python needs. What is missing fails as not permitted: sockets, other processes, signals to them, and all that
-// changes the machine.
+// harmless are the calls that Python needs. What is missing fails as not permitted: sockets, other processes, signals
+// to them, and all that changes the machine.
 var harmless = []string{
 	"read", "write", "readv", "writev", "pread64", "pwrite64", "open", "openat", "close", "stat", "fstat", "lstat", "newfstatat", "fstatat", "statx", "lseek",
 	"access", "faccessat", "faccessat2", "readlink", "readlinkat", "getcwd", "chdir", "getdents", "getdents64", "statfs", "fstatfs",

@@ -195,7 +195,8 @@ func (r *Runner) start(script string, stdin io.Reader, files ...*os.File) (*proc
 	return p, nil
 }
 
-// attributes are those of a process in a session of its own that dies with us, in namespaces of its own where they are allowed.
+// attributes are those of a process in a session of its own that dies with us, in namespaces of its own where they are
+// allowed.
 func (r *Runner) attributes() *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	if r.namespaces {

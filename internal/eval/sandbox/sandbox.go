@@ -1,11 +1,12 @@
 // Package sandbox runs programs that a model wrote, in Python, and says whether they pass tests.
 //
-// A program and its tests are two processes. The program's answers calls and knows no test; what crosses between them is plain data. So a
-// program cannot say that it passes: neither by an early exit, nor by changing what the tests compare with.
+// A program and its tests are two processes. The program's answers calls and knows no test; what crosses between them
+// is plain data. So a program cannot say that it passes: neither by an early exit, nor by changing what the tests
+// compare with.
 //
-// Each process has no network, reads Python's own files, writes into a folder of its own that is removed behind it, begins no other
-// process, and has limits on time, memory, files and output. On Linux seccomp and Landlock see to that, without privileges, and namespaces besides where
-// they are allowed. Elsewhere nothing is run.
+// Each process has no network, reads Python's own files, writes into a folder of its own that is removed behind it,
+// begins no other process, and has limits on time, memory, files and output. On Linux seccomp and Landlock see to that,
+// without privileges, and namespaces besides where they are allowed. Elsewhere nothing is run.
 package sandbox
 
 import (

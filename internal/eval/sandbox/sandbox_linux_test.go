@@ -142,8 +142,8 @@ func TestForgeries(t *testing.T) {
 	}
 }
 
-// attacks are Python that raises an exception if it is kept in, and otherwise has done what must not be. OUTSIDE, PORT, PARENT and SECRET stand
-// for a folder, a port, a process and a file with a secret.
+// attacks are Python that raises an exception if it is kept in, and otherwise has done what must not be. OUTSIDE, PORT,
+// PARENT and SECRET stand for a folder, a port, a process and a file with a secret.
 var attacks = map[string]string{
 	"read passwd":                "open('/etc/passwd').read()",
 	"read a secret":              "open(SECRET).read()",
@@ -533,7 +533,8 @@ func processesIn(folder string) (found []string) {
 	return found
 }
 
-// A user who is not root is kept in as root is, with namespaces where they are allowed and without, and leaves nothing behind either.
+// A user who is not root is kept in as root is, with namespaces where they are allowed and without, and leaves nothing
+// behind either.
 func TestUnprivileged(t *testing.T) {
 	runners(t, DefaultLimits())
 	if os.Geteuid() != 0 {

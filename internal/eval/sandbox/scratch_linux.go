@@ -19,7 +19,8 @@ import (
 // scratchPrefix begins the names of the folders into which programs write.
 const scratchPrefix = "powerinfer-sandbox-"
 
-// scratch is the folder into which a process writes. It is locked for as long as we live: an unlocked one is left from a run that was killed.
+// scratch is the folder into which a process writes. It is locked for as long as we live: an unlocked one is left from
+// a run that was killed.
 type scratch struct {
 	path string
 	lock *os.File
@@ -94,7 +95,8 @@ func sweep() {
 	}
 }
 
-// usage returns how many files are in the folder, and the bytes that they take; it does not count much further than most.
+// usage returns how many files are in the folder, and the bytes that they take; it does not count much further than
+// most.
 func (s *scratch) usage(most int) (files int, size int64) {
 	_ = filepath.WalkDir(s.path, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -119,7 +121,8 @@ func blocks(info fs.FileInfo) int64 {
 	return 0
 }
 
-// held returns the bytes of files that a process has removed and still has open or mapped, which take room as others do.
+// held returns the bytes of files that a process has removed and still has open or mapped, which take room as others
+// do.
 func (s *scratch) held(pid int) (size int64) {
 	proc := filepath.Join("/proc", strconv.Itoa(pid))
 	open, _ := os.ReadDir(filepath.Join(proc, "fd"))

@@ -10,8 +10,9 @@ import (
 // LlamaSeed is the seed by which llama.cpp draws questions.
 const LlamaSeed = 1
 
-// Draw leaves n questions or programs, drawn at random, in the order in which they are drawn. By LlamaSeed they are those that llama.cpp draws of the same
-// file. More are drawn by the same seed where n is larger, and those of a smaller n are among them.
+// Draw leaves n questions or programs, drawn at random, in the order in which they are drawn. By LlamaSeed they are
+// those that llama.cpp draws of the same file. More are drawn by the same seed where n is larger, and those of a
+// smaller n are among them.
 func (d *Data) Draw(n int, seed uint32) {
 	d.All = d.Len()
 	if n >= d.All {
@@ -43,7 +44,8 @@ func pick[T any](all []T, numbers []int) []T {
 	return some
 }
 
-// drawEven draws n of the numbers below all as llama.cpp draws HellaSwag's questions: by the uniform distribution of GNU's C++ library (since GCC 11).
+// drawEven draws n of the numbers below all as llama.cpp draws HellaSwag's questions: by the uniform distribution of
+// GNU's C++ library (since GCC 11).
 func drawEven(r *prng.MT19937, all, n int) (drawn []int) {
 	left := upTo(all)
 	for range n {
@@ -97,7 +99,8 @@ func (r pythonRandom) below(n int) int {
 	}
 }
 
-// sample returns n different numbers below all, as random.sample does: from a pool that shrinks where that takes less memory than a set of those drawn.
+// sample returns n different numbers below all, as random.sample does: from a pool that shrinks where that takes less
+// memory than a set of those drawn.
 func (r pythonRandom) sample(all, n int) []int {
 	pool := 21 // by Python's reckoning of sizes
 	if n > 5 {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Questions are drawn as llama.cpp draws them. The numbers are those of a program in C++ with its generator and expressions (g++ 12.2, libstdc++).
+// Questions are drawn as llama.cpp draws them. The numbers are those of a program in C++ with its generator and
+// expressions (g++ 12.2, libstdc++).
 func TestDraw(t *testing.T) {
 	data := func(kind Kind, n int) *Data {
 		d := &Data{Kind: kind}

@@ -61,7 +61,8 @@ func readHellaSwag(s *source) (all []Item, err error) {
 	return all, unique(s, all, err)
 }
 
-// hellaSwagLines is how many lines a question has in llama.cpp's form: context, number of the right ending, four endings.
+// hellaSwagLines is how many lines a question has in llama.cpp's form: context, number of the right ending, four
+// endings.
 const hellaSwagLines = 6
 
 func readHellaSwagText(s *source) (all []Item, err error) {

@@ -30,7 +30,8 @@ func readMMLU(s *source) (all []Item, err error) {
 	return all, err
 }
 
-// readMMLUCSV reads the publishers' form: question, four choices and the right one's letter, without a header. The file's name is the subject.
+// readMMLUCSV reads the publishers' form: question, four choices and the right one's letter, without a header. The
+// file's name is the subject.
 func readMMLUCSV(s *source) (all []Item, err error) {
 	subject := strings.TrimSuffix(filepath.Base(s.name), filepath.Ext(s.name))
 	for _, part := range []string{"_test", "_val", "_dev"} {

@@ -119,7 +119,8 @@ func readMBPP(s *source) (all []Program, err error) {
 	return all, err
 }
 
-// PassEstimates returns pass@k of each program that was tried, by its number of tries and passes: for every k of which all have as many tries.
+// PassEstimates returns pass@k of each program that was tried, by its number of tries and passes: for every k of which
+// all have as many tries.
 func PassEstimates(tries, passes map[string]int, ks []int) map[string]Figure {
 	figures := map[string]Figure{}
 	for _, k := range ks {

@@ -28,10 +28,12 @@ type Run struct {
 	Options map[string]string `json:"options,omitempty"` // that change what comes out
 }
 
-// Fingerprint is the key in Run.Options that identifies the model's file and mode. An error about another run names it only where no other option differs.
+// Fingerprint is the key in Run.Options that identifies the model's file and mode. An error about another run names it
+// only where no other option differs.
 const Fingerprint = "fingerprint"
 
-// Sample is a line of a file of samples, of HumanEval's own form: its evaluator reads task_id and completion. The first line has the run besides.
+// Sample is a line of a file of samples, of HumanEval's own form: its evaluator reads task_id and completion. The first
+// line has the run besides.
 type Sample struct {
 	Run        *Run         `json:"run,omitempty"`
 	ID         string       `json:"task_id"`
@@ -116,8 +118,8 @@ func lockSamples(name string) (*flock.Flock, error) {
 	return lock, nil
 }
 
-// OpenSamples opens the file called name, and continues it if it is of the same run. What an interrupted run left of a line is cut off. Without a
-// name samples are not kept.
+// OpenSamples opens the file called name, and continues it if it is of the same run. What an interrupted run left of a
+// line is cut off. Without a name samples are not kept.
 func OpenSamples(name string, run Run) (*Samples, error) {
 	s := &Samples{run: &run}
 	if name == "" {

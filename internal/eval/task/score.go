@@ -102,7 +102,8 @@ type Figure struct {
 // z95 is the normal distribution's quantile for 95 % confidence.
 const z95 = 1.959963984540054
 
-// Mean returns the figure of values. Where all are 0 or 1 the interval is Wilson's, else that of the normal distribution by the standard error.
+// Mean returns the figure of values. Where all are 0 or 1 the interval is Wilson's, else that of the normal
+// distribution by the standard error.
 func Mean(values []float64) Figure {
 	f := Figure{N: len(values)}
 	if f.N == 0 {
@@ -135,7 +136,8 @@ func wilson(p, n float64) (low, high float64) {
 	return max(0, (middle-half)/(1+z2/n)), min(1, (middle+half)/(1+z2/n))
 }
 
-// PassAt returns the unbiased estimate of the probability that one of k programs is right, of n of which c are (Chen et al. 2021): 1 − C(n−c, k)/C(n, k).
+// PassAt returns the unbiased estimate of the probability that one of k programs is right, of n of which c are (Chen et
+// al. 2021): 1 − C(n−c, k)/C(n, k).
 func PassAt(n, c, k int) float64 {
 	if n-c < k {
 		return 1

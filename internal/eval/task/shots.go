@@ -19,9 +19,10 @@ type Shots struct {
 	Hash string // SHA-256 of their file; empty: they are from the task's own
 }
 
-// AddShots puts n examples before every question as the harness defines it: in MMLU the first of the question's subject, in MBPP the first programs, in other
-// tasks those that its generator draws for each question in the order of the file, so that it comes before Draw. examples is the training or
-// development file; nil in MBPP: the publishers' three programs of the task's own file.
+// AddShots puts n examples before every question as the harness defines it: in MMLU the first of the question's
+// subject, in MBPP the first programs, in other tasks those that its generator draws for each question in the order of
+// the file, so that it comes before Draw. examples is the training or development file; nil in MBPP: the publishers'
+// three programs of the task's own file.
 func (d *Data) AddShots(n int, examples *Data) error {
 	switch {
 	case n == 0:

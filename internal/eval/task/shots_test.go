@@ -19,7 +19,8 @@ func readTest(t *testing.T, kind Kind, name string) *Data {
 	return d
 }
 
-// Prompts with examples are the harness's own, which testdata/shots.json holds, for every task in which it defines them.
+// Prompts with examples are the harness's own, which testdata/shots.json holds, for every task in which it defines
+// them.
 func TestShots(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join("testdata", "shots.json"))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package task reads the data of published tasks, in the forms that their publishers and llama.cpp use, and turns what a model answered into scores.
-// It knows no model: internal/eval scores an Item with one.
+// Package task reads the data of published tasks, in the forms that their publishers and llama.cpp use, and turns what
+// a model answered into scores. It knows no model: internal/eval scores an Item with one.
 package task
 
 import (
@@ -18,8 +18,9 @@ import (
 // Scoring says by whose definition choices are scored.
 type Scoring string
 
-// The definitions. llama.cpp scores a choice by the mean log probability of its tokens, without the beginning that all choices share.
-// The harness, EleutherAI's lm-evaluation-harness, scores it by the sum of the log probabilities of the continuation's tokens.
+// The definitions. llama.cpp scores a choice by the mean log probability of its tokens, without the beginning that all
+// choices share. The harness, EleutherAI's lm-evaluation-harness, scores it by the sum of the log probabilities of the
+// continuation's tokens.
 const (
 	ByForm  Scoring = ""          // llama.cpp's for its own forms, else the harness's
 	Llama   Scoring = "llama.cpp" // the mean over tokens
@@ -64,7 +65,8 @@ type Item struct {
 	intro int    // bytes of each choice's context that stand before examples
 }
 
-// Text is a choice: the text that the model is given, and which part of it is scored. Under llama.cpp's definition scoring begins where choices begin to differ.
+// Text is a choice: the text that the model is given, and which part of it is scored. Under llama.cpp's definition
+// scoring begins where choices begin to differ.
 type Text struct {
 	Context, Continuation string
 	Length                int // of the answer, in characters, by which the harness's acc_norm divides

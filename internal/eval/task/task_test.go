@@ -221,7 +221,8 @@ func TestIntervals(t *testing.T) {
 	}
 }
 
-// pass@k is 1 − C(n−c, k)/C(n, k): the share of the sets of k of n programs with a right one in them, which are counted here.
+// pass@k is 1 − C(n−c, k)/C(n, k): the share of the sets of k of n programs with a right one in them, which are counted
+// here.
 func TestPassAt(t *testing.T) {
 	for n := 1; n <= 9; n++ {
 		for c := 0; c <= n; c++ {

@@ -32,8 +32,8 @@ func readWinogrande(s *source) (all []Item, err error) {
 // csvFields is how many fields a line of llama.cpp's form has: number, sentence, two words, the right one's number.
 const csvFields = 5
 
-// readWinograndeCSV reads llama.cpp's form, without a header, as llama.cpp does: quotes keep commas within a field together, and are left out around the
-// sentence only.
+// readWinograndeCSV reads llama.cpp's form, without a header, as llama.cpp does: quotes keep commas within a field
+// together, and are left out around the sentence only.
 func readWinograndeCSV(s *source) (all []Item, err error) {
 	line := 0
 	for row := range strings.Lines(string(s.data)) {
@@ -77,7 +77,8 @@ func splitQuoted(line string) (fields []string) {
 	return append(fields, line[begin:])
 }
 
-// blank returns the item of a sentence in which _ stands for one of two words. What is scored is the end of the sentence, behind either.
+// blank returns the item of a sentence in which _ stands for one of two words. What is scored is the end of the
+// sentence, behind either.
 func blank(s *source, id, sentence string, words [2]string, answer int) (Item, error) {
 	before, after, ok := strings.Cut(sentence, "_")
 	it := Item{ID: id, First: 2, Right: []bool{answer == 1, answer == 2}}

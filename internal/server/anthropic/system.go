@@ -8,8 +8,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
-// billing is the line that Claude Code writes before its system prompt, such as "x-anthropic-billing-header: cc_version=2.1; cch=a5145;".
-// It says nothing to a model, and changes with each request, so that no conversation would find its beginning in the cache.
+// billing is the line that Claude Code writes before its system prompt, such as "x-anthropic-billing-header:
+// cc_version=2.1; cch=a5145;". It says nothing to a model, and changes with each request, so that no conversation would
+// find its beginning in the cache.
 var billing = regexp.MustCompile(`^x-anthropic-billing-header:(?:[ \t]*[\w-]+=[^;\n]*(?:;|\n|$))*[ \t]*\n?`)
 
 // systemOf returns the system prompt, a text or blocks of text, without Claude Code's line.

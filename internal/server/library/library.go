@@ -1,5 +1,5 @@
-// Package library holds a server's models: found in folders and in the hub's cache, loaded when a request names one, and freed when nobody
-// has asked for a while or their memory is needed for another.
+// Package library holds a server's models: found in folders and in the hub's cache, loaded when a request names one,
+// and freed when nobody has asked for a while or their memory is needed for another.
 package library
 
 import (
@@ -79,7 +79,7 @@ func New(o Options) *Library {
 	return l
 }
 
-// Close frees all models. No request may hold one.
+// Close frees all models, and returns when they are freed. No request may hold one.
 func (l *Library) Close() error {
 	l.stop()
 	l.pending.Wait()
@@ -95,10 +95,28 @@ func (l *Library) Close() error {
 	for _, e := range loaded {
 		l.free(e, "the server ends")
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.freeing() { // a model whose time had come
+		changed := l.changed
+		l.mu.Unlock()
+		<-changed
+		l.mu.Lock()
+	}
 	return nil
 }
 
-// announce wakes those who wait for a change. The lock is held.
+// freeing reports whether a model is being freed. The lock is held.
+func (l *Library) freeing() bool {
+	for _, e := range l.models {
+		if e.leaving && e.uses == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// announce wakes the goroutines that wait for a change. The lock is held.
 func (l *Library) announce() {
 	close(l.changed)
 	l.changed = make(chan struct{})
@@ -119,7 +137,8 @@ func (l *Library) wait(ctx context.Context) error {
 	}
 }
 
-// Use returns a model, which it loads if need be. The empty name is that of the only model, or of the only one that is loaded.
+// Use returns a model, which it loads if need be. The empty name is that of the only model, or of the only one that is
+// loaded.
 func (l *Library) Use(ctx context.Context, name string) (*server.Model, func(), error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -144,7 +163,7 @@ func (l *Library) Use(ctx context.Context, name string) (*server.Model, func(), 
 	}
 }
 
-// Peek returns a loaded model to who only looks at it.
+// Peek returns a loaded model to a caller that only looks at it.
 func (l *Library) Peek(name string) (*server.Model, func(), bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -206,9 +225,10 @@ func (l *Library) expire(e *entry) {
 	l.mu.Lock()
 	due := e.uses == 0 && !e.leaving && e.state == server.Loaded && e.expires != nil && time.Since(e.last) >= e.keep
 	e.leaving = e.leaving || due
+	why := "nobody asked for " + e.keep.String()
 	l.mu.Unlock()
 	if due {
-		l.free(e, "nobody asked for "+e.keep.String())
+		l.free(e, why)
 	}
 }
 

@@ -28,6 +28,7 @@ type machine struct {
 	open     []string
 	opened   int
 	fail     error
+	closing  time.Duration // that freeing a model takes
 }
 
 func sizes(path string) (ram, gpu int64) {
@@ -64,6 +65,7 @@ func (m *machine) Open(ctx context.Context, _, path string) (*server.Model, io.C
 	}
 	m.open = append(m.open, path)
 	return &server.Model{}, closer(func() {
+		time.Sleep(m.closing)
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.ram, m.gpu = m.ram+need.RAM, m.gpu+need.GPU
@@ -103,7 +105,8 @@ func use(t *testing.T, l *library.Library, name string) (release func()) {
 	return release
 }
 
-// TestEviction: by memory and not by count; what nobody uses goes first, the longest unused first; what is in use stays.
+// TestEviction: by memory and not by count; what nobody uses goes first, the longest unused first; what is in use
+// stays.
 func TestEviction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &machine{t: t, ram: 100}
@@ -143,7 +146,8 @@ func TestEviction(t *testing.T) {
 	})
 }
 
-// TestGPUMemory: the model that is asked for has the GPU; what lies there unused makes room, and what lies in RAM alone need not.
+// TestGPUMemory: the model that is asked for has the GPU; what lies there unused makes room, and what lies in RAM alone
+// need not.
 func TestGPUMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &machine{t: t, ram: 100, gpu: 10}
@@ -309,5 +313,20 @@ func TestPeek(t *testing.T) {
 		if got := m.loaded(); got != "" {
 			t.Errorf("loaded are %q after nobody asked for an hour", got)
 		}
+	})
+}
+
+// TestCloseWaits: Close returns when all models are freed, also one that was being freed because nobody asked for it.
+func TestCloseWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &machine{t: t, ram: 100, closing: time.Minute}
+		l := newLibrary(m, library.Options{Keep: time.Hour}, "a-1-0")
+		use(t, l, "a-1-0")()
+		time.Sleep(time.Hour + time.Second) // it is being freed
+		l.Close()
+		if got := m.loaded(); got != "" {
+			t.Errorf("after Close loaded are %q", got)
+		}
+		time.Sleep(time.Hour)
 	})
 }

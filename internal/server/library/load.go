@@ -8,7 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
-// begin has e be loaded. The lock is held.
+// begin starts to load e. The lock is held.
 func (l *Library) begin(e *entry) {
 	e.state, e.err = server.Loading, nil
 	l.pending.Go(func() {
@@ -55,8 +55,8 @@ func (l *Library) load(e *entry) error {
 	return nil
 }
 
-// makeRoom frees models that nobody uses, those first whose last request is longest ago, until e fits into RAM and has what it wants of the
-// GPUs, and returns what it will take. Where all that is left is in use it waits.
+// makeRoom frees models that nobody uses, those first whose last request is longest ago, until e fits into RAM and has
+// what it wants of the GPUs, and returns what it will take. Where all that is left is in use it waits.
 func (l *Library) makeRoom(e *entry) (session.Need, error) {
 	for {
 		need, err := l.o.Opener.Need(l.ctx, e.Path)
@@ -95,8 +95,9 @@ func (l *Library) makeRoom(e *entry) (session.Need, error) {
 	}
 }
 
-// victim returns the model that nobody uses and whose last request is longest ago, how many are loaded, of them in use, and the bytes of RAM of
-// those that nobody uses. If only GPUs' memory is short, models that have some go first. The lock is held.
+// victim returns the model that nobody uses and whose last request is longest ago, how many are loaded, of them in use,
+// and the bytes of RAM of those that nobody uses. If only GPUs' memory is short, models that have some go first. The
+// lock is held.
 func (l *Library) victim(gpusOnly bool) (oldest *entry, loaded, busy int, idle int64) {
 	for _, e := range l.models {
 		if e.state != server.Loaded {

@@ -23,7 +23,8 @@ func listAdapters(w http.ResponseWriter, _ *http.Request, m *server.Model) error
 	return nil
 }
 
-// scaleAdapters changes the scales for requests that do not say their own. An adapter that the list does not name is switched off, as by llama-server.
+// scaleAdapters changes the scales for requests that do not say their own. An adapter that the list does not name is
+// switched off, as by llama-server.
 func scaleAdapters(w http.ResponseWriter, _ *http.Request, f *server.Fields, m *server.Model) error {
 	scales := m.ReadScales(f, "list", nil)
 	if err := f.Close(); err != nil {

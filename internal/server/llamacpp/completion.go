@@ -19,6 +19,9 @@ type completion struct {
 	records      []server.Record // [texts]
 }
 
+// mostProbabilities bounds the probabilities that an answer in one piece holds, each of which takes some hundred bytes.
+const mostProbabilities = 1 << 20
+
 func complete(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.Model) error {
 	return completeTokens(w, r, f, m, m.ReadPrompts(f)...)
 }
@@ -64,9 +67,16 @@ func completeTokens(w http.ResponseWriter, r *http.Request, f *server.Fields, m 
 }
 
 func (c *completion) answer(w http.ResponseWriter, events iter.Seq[server.Event]) error {
+	probabilities := 0
 	for e := range events {
 		if e.Err != nil {
 			return e.Err
+		}
+		if e.Token != nil {
+			probabilities += len(e.Token.Top)
+		}
+		if probabilities > mostProbabilities {
+			return server.Invalid("an answer in one piece has at most %d probabilities; ask for fewer by n_probs or n_predict, or for a stream", mostProbabilities)
 		}
 		c.records[e.Index].Add(&e)
 	}
@@ -122,7 +132,9 @@ func (c *completion) send(out *server.EventStream, events iter.Seq[server.Event]
 			k := c.records[e.Index].Add(&e)
 			err = out.Send(c.shown(&k))
 		default:
-			err = out.Send(c.records[e.Index].Add(&e))
+			r := &c.records[e.Index]
+			err = out.Send(r.Add(&e))
+			r.Tokens, r.Probabilities = nil, nil // they have been sent
 		}
 		if err != nil {
 			return nil // the client is gone

@@ -7,7 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
-// infillShare is the part of the context that prefix and suffix of an infill take at most, and suffixShare the suffix's part of that.
+// infillShare is the part of the context that prefix and suffix of an infill take at most, and suffixShare the suffix's
+// part of that.
 const (
 	infillShare = 2
 	suffixShare = 4

@@ -3,7 +3,6 @@ package llamacpp
 import (
 	"cmp"
 	"encoding/json"
-	"math"
 	"net/http"
 	"slices"
 
@@ -33,8 +32,8 @@ func (d *document) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &d.Text)
 }
 
-// rerank answers with a score for each document, how well it answers the query, the best first: in Jina's form or, if the request calls documents
-// texts, in that of Text Embeddings Inference.
+// rerank answers with a score for each document, how well it answers the query, the best first: in Jina's form or, if
+// the request calls documents texts, in that of Text Embeddings Inference.
 func rerank(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.Model) error {
 	var query string
 	if !f.Read("query", &query) {
@@ -77,9 +76,6 @@ func rerank(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.
 	results := make([]ranked, len(documents))
 	for i := range results {
 		results[i] = ranked{index: i, score: scores[i][0][0]}
-		if math.IsNaN(float64(results[i].score)) {
-			return m.Engine.ErrNotFinite()
-		}
 		if texts {
 			results[i].text = &documents[i].Text
 		}

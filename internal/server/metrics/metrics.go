@@ -15,7 +15,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
-// Metrics is a server's Meter. Where it serves one model, samples have no label for the model's name, as llama-server's have none.
+// Metrics is a server's Meter. Where it serves one model, samples have no label for the model's name, as llama-server's
+// have none.
 type Metrics struct {
 	registry *prometheus.Registry
 	labels   []string // model, or none

@@ -95,7 +95,8 @@ func (v *watched) close() {
 	}
 }
 
-// watch tells what the model does, as long as the client listens. A model that is loaded meanwhile is looked at from then on.
+// watch tells what the model does, as long as the client listens. A model that is loaded meanwhile is looked at from
+// then on.
 func watch(s *server.Server, w http.ResponseWriter, r *http.Request) error {
 	out := server.NewEventStream(w)
 	ticks := time.NewTicker(period)
@@ -113,6 +114,8 @@ func watch(s *server.Server, w http.ResponseWriter, r *http.Request) error {
 	for {
 		select {
 		case <-r.Context().Done():
+			return nil
+		case <-s.Stopping():
 			return nil
 		case <-ticks.C:
 		}
@@ -161,8 +164,9 @@ func read(m *server.Model, look *engine.Watch) (e event, happened bool) {
 	return e, true
 }
 
-// picture returns a layer's bins, a byte each in base64: 255·√s for neurons of which a token needed the share s, or experts that a share s of the tokens
-// used. Of neurons on a GPU that has no set of them to compute only the sum is known, and each has the mean.
+// picture returns a layer's bins, a byte each in base64: 255·√s for neurons of which a token needed the share s, or
+// experts that a share s of the tokens used. Of neurons on a GPU that has no set of them to compute only the sum is
+// known, and each has the mean.
 func picture(bins []uint32, u *model.NeuronUse, at compute.Place) string {
 	shades := make([]byte, len(bins))
 	units := u.Neurons

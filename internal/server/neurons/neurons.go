@@ -1,5 +1,6 @@
-// Package neurons answers what a model's neurons do: where they lie, which of them were needed, what was read and how long it took, as it
-// happens; the threshold of its predictors, and what that changes. These routes are our own; the page shows them.
+// Package neurons answers what a model's neurons do: where they lie, which of them were needed, what was read and how
+// long it took, as it happens; the threshold of its predictors, and what that changes. These routes are our own; the
+// page shows them.
 package neurons
 
 import (
@@ -49,8 +50,8 @@ type layer struct {
 	Expected *expected `json:"expected,omitempty"` // where the plan knows
 }
 
-// expected is a layer's part of a token's time as planned, in milliseconds: what both processors compute one after the other, what they compute
-// at the same time, hand-offs between them, and altogether.
+// expected is a layer's part of a token's time as planned, in milliseconds: what both processors compute one after the
+// other, what they compute at the same time, hand-offs between them, and altogether.
 type expected struct {
 	Dense float64 `json:"dense_ms"`
 	Hot   float64 `json:"hot_ms"`

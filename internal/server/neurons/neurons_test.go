@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -92,7 +93,8 @@ type event struct {
 	Map                 []string
 }
 
-// rounding is the largest error of a mean of shades: a shade is one of 256, and a bin may have a neuron more than others.
+// rounding is the largest error of a mean of shades: a shade is one of 256, and a bin may have a neuron more than
+// others.
 const rounding = 0.02
 
 // TestEvents: what is told of an answer adds up to it, and what lies where is what the model is.
@@ -204,5 +206,33 @@ func TestThreshold(t *testing.T) {
 	}
 	if status := ask(t, serve(t, model.Exact)+"/neurons/threshold", `{"threshold":1}`, &set); status != http.StatusNotImplemented {
 		t.Errorf("a model without predictors: status %d", status)
+	}
+}
+
+// TestStop: clients that watch do not keep a server that is stopped from ending.
+func TestStop(t *testing.T) {
+	s := server.New(&server.Single{}, server.Options{Timeout: time.Minute, Log: slog.New(slog.DiscardHandler)})
+	neurons.Register(s)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, l, time.Hour) }()
+	res, err := http.Get("http://" + l.Addr().String() + "/neurons/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	stop()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the server did not end within a minute")
 	}
 }

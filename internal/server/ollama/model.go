@@ -74,7 +74,8 @@ func (a *api) running(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// digest returns what tells a model's file from others: its SHA-256 where the hub's cache knows it, else one of its path, size and time.
+// digest returns what tells a model's file from others: its SHA-256 where the hub's cache knows it, else one of its
+// path, size and time.
 func digest(l *server.Listed) string {
 	if target, err := filepath.EvalSymlinks(l.Path); err == nil {
 		if blob := filepath.Base(target); len(blob) == hex.EncodedLen(sha256.Size) && filepath.Base(filepath.Dir(target)) == "blobs" {
@@ -203,7 +204,8 @@ func parameters(m *server.Model) string {
 	return b.String()
 }
 
-// addInfo adds the file's metadata. Lists, which may have hundreds of thousands of elements, are null unless the client wants them.
+// addInfo adds the file's metadata. Lists, which may have hundreds of thousands of elements, are null unless the client
+// wants them.
 func (s *shown) addInfo(f *gguf.File, verbose bool) {
 	for _, k := range f.Keys {
 		_, err := json.Marshal(k.Value) // not a number, perhaps

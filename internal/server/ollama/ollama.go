@@ -66,7 +66,8 @@ func nameOf(f *server.Fields) string {
 	return name
 }
 
-// known returns a model's name as the server has it, given one as Ollama's users write it: with its tag "latest", with the hub's address.
+// known returns a model's name as the server has it, given one as Ollama's users write it: with its tag "latest", with
+// the hub's address.
 func (a *api) known(name string) string {
 	bare := strings.TrimSuffix(name, ":latest")
 	for _, host := range []string{"hf.co/", "huggingface.co/"} {

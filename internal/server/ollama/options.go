@@ -124,7 +124,8 @@ func readThink(f *server.Fields, m *server.Model, name string, c *server.Convers
 	c.Think(on)
 }
 
-// readKeep reads how long the model is kept: seconds, or a text such as "5m"; negative: as long as it can be. nil where nothing is said.
+// readKeep reads how long the model is kept: seconds, or a text such as "5m"; negative: as long as it can be. nil where
+// nothing is said.
 func readKeep(f *server.Fields) *time.Duration {
 	raw := f.Raw("keep_alive")
 	if raw == nil {
@@ -138,13 +139,15 @@ func readKeep(f *server.Fields) *time.Duration {
 		if seconds >= 0 && seconds < longest.Seconds() {
 			keep = time.Duration(seconds * float64(time.Second))
 		}
-	case json.Unmarshal(raw, &text) == nil:
-		var err error
-		if keep, err = time.ParseDuration(text); err != nil {
-			f.Fail(server.Invalid(`the field keep_alive is neither a number of seconds nor a time such as "5m"`))
-		}
 	default:
-		f.Fail(server.Invalid(`the field keep_alive is neither a number of seconds nor a time such as "5m"`))
+		err := json.Unmarshal(raw, &text)
+		if err == nil {
+			keep, err = time.ParseDuration(text)
+		}
+		if err != nil {
+			f.Fail(server.Invalid(`the field keep_alive is neither a number of seconds nor a time such as "5m"`))
+			return nil
+		}
 	}
 	return &keep
 }

@@ -20,12 +20,12 @@ type status struct {
 	Completed int64  `json:"completed,omitempty"`
 }
 
-// hubName reads the name of a model of the hub, which Ollama's users write with the hub's address.
+// hubName reads the name of a model of the hub.
 func (a *api) hubName(f *server.Fields) (hub.Name, error) {
 	if a.hub == nil {
 		return hub.Name{}, server.NotSupported("this server neither fetches nor removes models; powerinfer pull and rm do")
 	}
-	n, err := hub.ParseName(strings.TrimPrefix(strings.TrimSuffix(nameOf(f), ":latest"), "hf.co/"))
+	n, err := hub.ParseName(nameOf(f))
 	if err != nil {
 		return n, server.Invalid("%s", err)
 	}

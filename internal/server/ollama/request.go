@@ -25,8 +25,8 @@ type request struct {
 	loading time.Duration
 }
 
-// begin reads the fields that all requests for a text share. release must be called at the end; it is nil where the request was for
-// loading or unloading, and is answered.
+// begin reads the fields that all requests for a text share. release must be called at the end; it is nil where the
+// request was for loading or unloading, and is answered.
 func (a *api) begin(ctx context.Context, f *server.Fields, empty bool) (q *request, release func(), reason string, err error) {
 	q = &request{name: nameOf(f), keep: readKeep(f), stream: true, began: time.Now()}
 	f.Read("stream", &q.stream)

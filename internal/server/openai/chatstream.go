@@ -147,8 +147,8 @@ func (s *chatStream) delta(index int, d delta, logs *tokenLogs) error {
 	return s.out.Send(chatChunk{head: s.head, Choices: []chunkChoice{{Index: index, Delta: d, Logprobs: logs}}, Timings: s.timings})
 }
 
-// deltaOf returns what a client is told of an event, and whether it is told anything. A call that turns out to be none was begun already;
-// its text is content, and the answer does not end with tool_calls.
+// deltaOf returns what a client is told of an event, and whether it is told anything. A call that turns out to be none
+// was begun already; its text is content, and the answer does not end with tool_calls.
 func deltaOf(e *answer.Event) (d delta, ok bool) {
 	switch e.Kind {
 	case answer.Content, answer.CallFailed:

@@ -27,11 +27,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// tokenTime is the shortest time that a piece of an answer takes: an answer that fills the context goes on for longer than a minute, on any machine,
-// and can be stopped before it ends.
+// tokenTime is the shortest time that a piece of an answer takes: an answer that fills the context goes on for longer
+// than a minute, on any machine, and can be stopped before it ends.
 const tokenTime = 8 * time.Millisecond
 
-// TestBrowser: the page in Chromium, with a server of the embedded model. PAGE_PICTURES names a folder for pictures of it.
+// TestBrowser: the page in Chromium, with a server of the embedded model. PAGE_PICTURES names a folder for pictures of
+// it.
 func TestBrowser(t *testing.T) {
 	browser := programOf(t, "chromium", "chromium", "chromium-browser", "google-chrome")
 	programOf(t, "npm", "node")
@@ -52,7 +53,8 @@ func TestBrowser(t *testing.T) {
 	}
 }
 
-// programOf returns the path of the first of names that is a program here; without any the test is skipped, or fails where what is required.
+// programOf returns the path of the first of names that is a program here; without any the test is skipped, or fails
+// where what is required.
 func programOf(t *testing.T, what string, names ...string) string {
 	t.Helper()
 	for _, name := range names {

@@ -1,4 +1,5 @@
-// Package page holds the web page that a server shows: a chat, and the neurons at work. Its sources are in web; "make page" builds them.
+// Package page holds the web page that a server shows: a chat, and the neurons at work. Its sources are in web; "make
+// page" builds them.
 package page
 
 import (
@@ -73,8 +74,8 @@ func packed(body []byte) []byte {
 	return b.Bytes()
 }
 
-// Handler answers a browser's requests for the page and hands all others to next. At / that is a request that takes HTML: clients of
-// Ollama's API and of others ask there, too.
+// Handler answers a browser's requests for the page and hands all others to next. At / that is a request that takes
+// HTML: clients of Ollama's API and of others ask there, too.
 func Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f := fileOf(r)

@@ -24,8 +24,8 @@ type inputItem struct {
 	Encrypted string          `json:"encrypted_content"`
 }
 
-// readInput reads the field input: a text, which is a user's, or items. Without any the model answers an empty message, as clients ask that
-// only want to know whether the server is there.
+// readInput reads the field input: a text, which is a user's, or items. Without any the model answers an empty message,
+// as clients ask that only want to know whether the server is there.
 func readInput(f *server.Fields) []chat.Message {
 	raw := f.Raw("input")
 	var text string
@@ -177,14 +177,16 @@ func textOf(content json.RawMessage) (string, error) {
 	return b.String(), nil
 }
 
-// sealed begins the encrypted_content of our own. It is no secret: clients that send back nothing else of a thought thus send it whole.
+// sealed begins the encrypted_content of our own. It is no secret: clients that send back nothing else of a thought
+// thus send it whole.
 const sealed = "powerinfer:"
 
 func seal(thought string) string {
 	return sealed + base64.StdEncoding.EncodeToString([]byte(thought))
 }
 
-// thought returns a reasoning item's text, or its summary where it has none. Other servers' encrypted thoughts cannot be read.
+// thought returns a reasoning item's text, or its summary where it has none. Other servers' encrypted thoughts cannot
+// be read.
 func (i *inputItem) thought() (string, error) {
 	text, err := textOf(i.Content)
 	if err != nil || text != "" {

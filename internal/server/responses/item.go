@@ -111,7 +111,8 @@ func (c *calling) end(w *writer, status string) {
 	w.tell("response.function_call_arguments.done", func(e event) any { return argumentsEvent{e, c.at, c.told.Name, c.told.Arguments} })
 }
 
-// customCalling is a call of a custom tool that grows. Its input is told when it is complete, since models write it as a JSON text.
+// customCalling is a call of a custom tool that grows. Its input is told when it is complete, since models write it as
+// a JSON text.
 type customCalling struct {
 	at
 	told customCall

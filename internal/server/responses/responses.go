@@ -1,5 +1,5 @@
-// Package responses answers OpenAI's Responses: answers made of items, with every event of their stream. Nothing is stored, so that a
-// conversation is sent whole with each request.
+// Package responses answers OpenAI's Responses: answers made of items, with every event of their stream. Nothing is
+// stored, so that a conversation is sent whole with each request.
 package responses
 
 import (

@@ -34,7 +34,8 @@ type function struct {
 	} `json:"function"`
 }
 
-// readTools reads the fields about tools. Of tools that only OpenAI's servers have the model is not told, so that coding agents may name them.
+// readTools reads the fields about tools. Of tools that only OpenAI's servers have the model is not told, so that
+// coding agents may name them.
 func (q *request) readTools(f *server.Fields) {
 	e := &q.echo
 	e.Tools, e.ToolChoice = []json.RawMessage{}, "auto"
@@ -77,7 +78,8 @@ func (q *request) readTools(f *server.Fields) {
 	}
 }
 
-// asFunction makes a tool whose input is a text a function with one parameter. A grammar of the input is told, but not held to.
+// asFunction makes a tool whose input is a text a function with one parameter. A grammar of the input is told, but not
+// held to.
 func (t *definition) asFunction() {
 	text := map[string]string{"type": "string"}
 	if t.Format.Definition != "" {

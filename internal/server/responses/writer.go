@@ -179,8 +179,8 @@ func (w *writer) close(status string) {
 	w.open = nil
 }
 
-// unread ends a call that cannot be read: its text is content. A stream has told of the call, so that it stays there as incomplete.
-// A call that was cut short is incomplete in any case, and no content.
+// unread ends a call that cannot be read: its text is content. A stream has told of the call, so that it stays there as
+// incomplete. A call that was cut short is incomplete in any case, and no content.
 func (w *writer) unread(text string) {
 	switch {
 	case w.short:

@@ -1,5 +1,6 @@
-// Command clients asks a server by OpenAI's and Ollama's own clients for Go. Its argument is the server's address. The model says what
-// stands in [[double brackets]] last, else what it will. It fails where something is not as the clients' users expect.
+// Command clients asks a server by OpenAI's and Ollama's own clients for Go. Its argument is the server's address. The
+// model says what stands in [[double brackets]] last, else what it will. It fails where something is not as the
+// clients' users expect.
 package main
 
 import (
