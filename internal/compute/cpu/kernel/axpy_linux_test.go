@@ -93,8 +93,9 @@ func TestGroupsStayInside(t *testing.T) {
 			}
 			var s GroupSum
 			s.Begin(k, typ, data, outputs, sum[canary:])
-			s.Add(list[:2], a, list[2:])
-			s.Add(list[2:], a, nil)
+			s.Ask(list)
+			s.Add(list, 2, a)
+			s.Add(list[2:], 3, a)
 			for i := range canary {
 				if sum[i] != guard {
 					t.Fatalf("%s %s: written in front of the sum", k.Name, typ)
