@@ -220,22 +220,6 @@ func (k *Kernels) Unpack(t quant.Type, dst *[quant.QKK]float32, row []byte, cols
 	a.rows(&dst[0], &rows, &coef, 1, 1, &rows)
 }
 
-// UnpackNeuron writes superblock s of a neuron of a matrix packed in groups to dst in the order of sums.
-func (k *Kernels) UnpackNeuron(t quant.Type, dst *[quant.QKK]float32, data []byte, rows, neuron, s int) {
-	clear(dst[:])
-	bytes := GroupBytes(t, rows)
-	group := data[neuron/GroupNeurons*bytes:][:bytes]
-	scales := group[s*quant.QKK*2:]
-	quants := quantBytes(t)
-	plane := &group[Super(rows)*quant.QKK*2+neuron%GroupNeurons*planeBytes(t, rows)+s*quants]
-	planes, coef := [sumBatch]*byte{plane, plane, plane, plane}, [sumBatch]int8{1}
-	if f := k.adders[t].group; f != nil {
-		f(&dst[0], &planes, &coef, 1, 1, &planes, &scales[0], 1, &scales[0])
-		return
-	}
-	addGroupGeneric(t, dst[:], planes[:1], coef[:1], scales, 1)
-}
-
 // Place returns where element e of a superblock of type t lies in the order of sums.
 func Place(t quant.Type, e int) int {
 	if !summedInt8(t) {
