@@ -17,7 +17,7 @@ type Sparse string
 
 // The ways of computing feed-forward layers.
 const (
-	SparseAuto    Sparse = "auto"    // SparsePredict if the file says that it costs nearly nothing, else SparseExact where neurons are ever zero
+	SparseAuto    Sparse = "auto"    // SparsePredict if the file says that it costs nearly nothing, else SparseExact where neurons are zero and the file does not say that most are not, else SparseOff
 	SparseOff     Sparse = "off"     // all neurons
 	SparseExact   Sparse = "exact"   // those that are not zero, which changes no result
 	SparsePredict Sparse = "predict" // those that the file's predictors choose

@@ -495,6 +495,7 @@ func defineConstants() {
 
 func main() {
 	defineConstants()
+	defineLanes()
 	for _, typ := range quant.Types() {
 		if !typ.Traits().Columns {
 			continue
@@ -502,6 +503,7 @@ func main() {
 		for _, group := range []bool{false, true} {
 			(&adder{typ: typ, group: group}).emit()
 		}
+		(&quads{typ: typ}).emit()
 	}
 	for _, typ := range []string{"F32", "F16", "BF16"} {
 		floats(typ)

@@ -75,14 +75,6 @@ func (c *Config) chooseBy(asked SparseMode, b Bound) Choice {
 		b, setting, p.KLDivergence, p.MostKLD, 100*p.SameTop, 100*p.LeastSameTop, megabytes(p.Bytes), megabytes(curve.DenseBytes))}
 }
 
-// safe returns the mode that changes nothing.
-func (c *Config) safe() SparseMode {
-	if c.zeros() {
-		return Exact
-	}
-	return Off
-}
-
 // all names the neurons that a mode which changes nothing computes.
 func (s SparseMode) all() string {
 	if s == Exact {

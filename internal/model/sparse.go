@@ -16,7 +16,7 @@ import (
 type SparseMode int
 
 // The modes. Auto is Predict where that is the file's meaning (an original PowerInfer file, experts with predictors) or its measured divergence from dense is
-// small, else Exact where the activation leaves neurons at zero, else Off.
+// small, else Exact where the activation leaves neurons at zero, unless the file says that most are not, else Off.
 const (
 	Auto      SparseMode = iota
 	Off                  // every neuron, by dense products
@@ -73,10 +73,36 @@ func (c *Config) auto() SparseMode {
 	switch {
 	case c.Predictors && (c.Prepared == nil || c.trusted()), c.ExpertPredictors:
 		return Predict
-	case c.zeros():
+	}
+	return c.safe()
+}
+
+// safe returns the faster mode of those that change nothing.
+func (c *Config) safe() SparseMode {
+	if c.zeros() && !c.mostlyOpen() {
 		return Exact
 	}
 	return Off
+}
+
+// breakEven is the share of neurons that are not zero from which single tokens are faster with all of them computed: 0.46 to 0.57 by type, as measured in
+// docs/benchmarks/2026-11-zen5.md.
+const breakEven = 0.5
+
+// mostlyOpen reports whether the file counted its experts' neurons and found more of them active than Exact pays for. The file alone decides, not the text
+// at hand: the modes round differently, and a model's answers must repeat.
+func (c *Config) mostlyOpen() bool {
+	if c.ExpertUse == nil {
+		return false
+	}
+	open, layers := 0.0, 0
+	for l := range c.ExpertUse.Layers {
+		if inactive, _, ok := c.ExpertUse.Layers[l].Inactive(); ok {
+			open += 1 - inactive
+			layers++
+		}
+	}
+	return layers > 0 && open > breakEven*float64(layers)
 }
 
 // zeros reports whether some layers leave neurons at exactly zero: by their activation, or because they keep their largest gates only.

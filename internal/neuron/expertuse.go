@@ -155,7 +155,7 @@ func correlation(a, b []float64) float64 {
 }
 
 // Inactive returns the share of (token, neuron) pairs of used experts of a layer whose neuron is not active, and the share of the layer's neurons,
-// all experts together, that makes 80 % of activations. ok is false where neurons were not counted.
+// all experts together, that makes 80 % of activations. ok is false where neurons were not counted, or no expert was used.
 func (y *ExpertLayer) Inactive() (inactive, share80 float64, ok bool) {
 	if y.Active == nil {
 		return 0, 0, false
@@ -168,8 +168,11 @@ func (y *ExpertLayer) Inactive() (inactive, share80 float64, ok bool) {
 		pairs += uint64(uses[e]) * uint64(len(counts))
 		all = append(all, counts...)
 	}
-	if pairs == 0 || active == 0 {
-		return 0, 0, true
+	switch {
+	case pairs == 0:
+		return 0, 0, false
+	case active == 0:
+		return 1, 0, true
 	}
 	slices.SortFunc(all, func(a, b uint32) int { return cmp.Compare(b, a) })
 	var sum uint64

@@ -15,9 +15,10 @@ const superblock = quant.QKK
 //
 // A token takes this way if so many 16ths of its neurons are open: a product does not skip zeros, but its arithmetic is several times
 // faster than that of sums, of which integers are the faster ones. In a short prompt the transposition costs more than it saves, but
-// a token's bytes may not depend on how many others share its step.
+// a token's bytes may not depend on how many others share its step. With 40 % open in Q4_0 sums are four times as fast in prompts of two tokens, as fast in those
+// of 128, and 0.87 times as fast in those of 512.
 const (
-	panelIntegers = 5
+	panelIntegers = 7
 	panelFloats   = 2
 )
 
@@ -71,12 +72,16 @@ func (f *sparseFFN) panel(s, worker int) {
 	size := superblock * kernel.RowBytes(form.Type, f.n)
 	panel := grown(&w.panel, size+cacheLine)
 	panel = panel[aligned(panel):][:size]
-	block := grown(&w.block, kernel.GroupNeurons)
-	for at := 0; at < f.n; at += kernel.GroupNeurons {
-		for i := range block {
-			f.unpack(&block[i], at+i, s, w)
+	if down := f.w.Down; mem(down).layout == groups {
+		f.d.k.TurnGroups(down.Type, panel, f.n, mem(down).data, f.out.Cols, s)
+	} else {
+		block := grown(&w.block, kernel.GroupNeurons)
+		for at := 0; at < f.n; at += kernel.GroupNeurons {
+			for i := range block {
+				f.d.k.Unpack(down.Type, &block[i], f.downRow(at+i, w), f.out.Cols, s)
+			}
+			f.d.k.Turn(form.Type, panel, f.n, at, (*[kernel.GroupNeurons][superblock]float32)(block), down.Type)
 		}
-		f.d.k.Turn(form.Type, panel, f.n, at, (*[kernel.GroupNeurons][superblock]float32)(block), f.w.Down.Type)
 	}
 	x, stride := f.panels.x.of(form, 0)
 	out := f.panels.out[s*superblock:]
@@ -88,14 +93,4 @@ func (f *sparseFFN) panel(s, worker int) {
 	for t := range f.dense {
 		f.d.k.Add(out[t*f.out.Cols:][:rows], bias)
 	}
-}
-
-// unpack writes superblock s of the n-th neuron's column to dst, in the order of sums.
-func (f *sparseFFN) unpack(dst *[superblock]float32, n, s int, w *workerScratch) {
-	down := f.w.Down
-	if mem(down).layout == groups {
-		f.d.k.UnpackNeuron(down.Type, dst, mem(down).data, f.out.Cols, n, s)
-		return
-	}
-	f.d.k.Unpack(down.Type, dst, f.downRow(n, w), f.out.Cols, s)
 }

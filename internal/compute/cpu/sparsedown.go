@@ -66,18 +66,34 @@ func (f *sparseFFN) findRuns() {
 	f.runs = append(f.runs, int32(len(f.rows)))
 }
 
-// part is chunk i's part of token t's open neurons.
-func (f *sparseFFN) part(t, i int) []int32 {
-	list := f.open.token(t)
+// parts returns how many parts row t's open neurons are cut into. Some may be empty.
+func (f *sparseFFN) parts(t int) int {
 	size := chunkNeurons
 	if f.pairs != nil {
 		size = pairNeurons
 	}
-	chunks := min(sparseChunks, max(1, len(list)/size))
-	if i >= chunks {
+	return min(sparseChunks, max(1, f.open.count[t]/size))
+}
+
+// part is part i of row t's open neurons, nil behind the last one. Groups of neurons are not cut.
+func (f *sparseFFN) part(t, i int) []int32 {
+	list, parts := f.open.token(t), f.parts(t)
+	if i >= parts {
 		return nil
 	}
-	return list[len(list)*i/chunks : len(list)*(i+1)/chunks]
+	from, to := len(list)*i/parts, len(list)*(i+1)/parts
+	if mem(f.w.Down).layout == groups {
+		from, to = restOfGroup(list, from), restOfGroup(list, to)
+	}
+	return list[from:to]
+}
+
+// restOfGroup returns the first place from i on at which another group of neurons begins than that of the place before, or the end. i is a place of list or its end.
+func restOfGroup(list []int32, i int) int {
+	for i > 0 && i < len(list) && list[i]/kernel.GroupNeurons == list[i-1]/kernel.GroupNeurons {
+		i++
+	}
+	return i
 }
 
 // chunk computes and sums a part of the neurons of every row of one of f.runs.
@@ -98,8 +114,10 @@ func (f *sparseFFN) sum(i, _ int) {
 	r, s := i/blocks, i%blocks
 	t, first := int(f.rows[r]), s*superblock
 	total := f.sums[r*sparseChunks*f.sumLen+first:][:superblock]
-	for c := 1; c < sparseChunks && len(f.part(t, c)) > 0; c++ {
-		f.d.k.Add(total, f.sums[(r*sparseChunks+c)*f.sumLen+first:][:superblock])
+	for c := 1; c < f.parts(t); c++ {
+		if len(f.part(t, c)) > 0 {
+			f.d.k.Add(total, f.sums[(r*sparseChunks+c)*f.sumLen+first:][:superblock])
+		}
 	}
 	f.finish(t, total, first)
 }
@@ -111,13 +129,11 @@ func (f *sparseFFN) row(i, worker int) {
 	sums := grown(&w.sums, 2*f.sumLen)
 	total, next := sums[:f.sumLen], sums[f.sumLen:]
 	f.sumPart(t, f.part(t, 0), total, w)
-	for c := 1; c < sparseChunks; c++ {
-		list := f.part(t, c)
-		if len(list) == 0 {
-			break
+	for c := 1; c < f.parts(t); c++ {
+		if list := f.part(t, c); len(list) > 0 {
+			f.sumPart(t, list, next, w)
+			f.d.k.Add(total, next)
 		}
-		f.sumPart(t, list, next, w)
-		f.d.k.Add(total, next)
 	}
 	f.finish(t, total, 0)
 }
@@ -157,12 +173,10 @@ func (f *sparseFFN) down(t int, list []int32, a, sum []float32, w *workerScratch
 		}
 		list = used
 		w.groups.Begin(f.d.k, f.w.Down.Type, m.data[first/kernel.GroupNeurons*m.rowBytes:], f.out.Cols, sum)
+		w.groups.Ask(list)
 		for len(list) > 0 {
-			n := 1
-			for n < len(list) && list[n]/kernel.GroupNeurons == list[0]/kernel.GroupNeurons {
-				n++
-			}
-			w.groups.Add(list[:n], hidden, list[n:])
+			n := restOfGroup(list, 1)
+			w.groups.Add(list, n, hidden)
 			list = list[n:]
 		}
 		return

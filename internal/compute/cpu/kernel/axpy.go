@@ -220,22 +220,6 @@ func (k *Kernels) Unpack(t quant.Type, dst *[quant.QKK]float32, row []byte, cols
 	a.rows(&dst[0], &rows, &coef, 1, 1, &rows)
 }
 
-// UnpackNeuron writes superblock s of a neuron of a matrix packed in groups to dst in the order of sums.
-func (k *Kernels) UnpackNeuron(t quant.Type, dst *[quant.QKK]float32, data []byte, rows, neuron, s int) {
-	clear(dst[:])
-	bytes := GroupBytes(t, rows)
-	group := data[neuron/GroupNeurons*bytes:][:bytes]
-	scales := group[s*quant.QKK*2:]
-	quants := quantBytes(t)
-	plane := &group[Super(rows)*quant.QKK*2+neuron%GroupNeurons*planeBytes(t, rows)+s*quants]
-	planes, coef := [sumBatch]*byte{plane, plane}, [sumBatch]int8{1}
-	if f := k.adders[t].group; f != nil {
-		f(&dst[0], &planes, &coef, 1, 1, &planes, &scales[0], 1, &scales[0])
-		return
-	}
-	addGroupGeneric(t, dst[:], planes[:1], coef[:1], scales, 1)
-}
-
 // Place returns where element e of a superblock of type t lies in the order of sums.
 func Place(t quant.Type, e int) int {
 	if !summedInt8(t) {
@@ -310,6 +294,9 @@ type GroupSum struct {
 	rows  int // outputs
 	data  []byte
 	sum   []float32 // [Sums(rows)]
+	group int       // bytes of a group, of which the first are scales
+	quant int       // bytes of scales before the neurons' quants
+	size  int       // bytes of a neuron's quants
 	ask   [sumBatch]*byte
 	plane [sumBatch]*byte
 	coef  [sumBatch]int8
@@ -318,41 +305,58 @@ type GroupSum struct {
 // Begin starts a sum over the neurons of data, groups of a matrix with rows outputs, in sum [Sums(rows)], which it does not clear.
 func (s *GroupSum) Begin(k *Kernels, t quant.Type, data []byte, rows int, sum []float32) {
 	s.k, s.t, s.data, s.rows, s.sum = k, t, data, rows, sum[:Sums(rows)]
+	s.group, s.quant, s.size = GroupBytes(t, rows), Super(rows)*quant.QKK*2, planeBytes(t, rows)
 }
 
-// Add adds the neurons of one group that list holds, in ascending order, with the weights a, of which weight i is neuron i's.
-// soon are neurons that will be added later.
-func (s *GroupSum) Add(list []int32, a []float32, soon []int32) {
+// askAhead is how many neurons before its turn a neuron's quants are asked for.
+const askAhead = sumBatch
+
+// Ask asks for the first neurons of list, which are added next.
+func (s *GroupSum) Ask(list []int32) {
+	if s.k.fetch == nil {
+		return
+	}
+	for _, n := range list[:min(askAhead, len(list))] {
+		s.k.fetch(s.quants(n), uintptr(s.size/64))
+	}
+}
+
+// quants returns where neuron n's quants lie.
+func (s *GroupSum) quants(n int32) *byte {
+	return &s.data[int(n)/GroupNeurons*s.group+s.quant+int(n)%GroupNeurons*s.size]
+}
+
+// Add adds the first n neurons of list, all those of one group, with the weights a, of which weight i is neuron i's. List is in ascending order, and
+// what follows in it will be added later.
+func (s *GroupSum) Add(list []int32, n int, a []float32) {
 	var most float32
-	for _, n := range list {
-		most = max(most, float32(math.Abs(float64(a[n]))))
+	for _, i := range list[:n] {
+		most = max(most, float32(math.Abs(float64(a[i]))))
 	}
 	if most < sumFloor {
 		return
 	}
-	bytes := GroupBytes(s.t, s.rows)
-	group := s.data[int(list[0])/GroupNeurons*bytes:][:bytes]
-	planes, plane := group[Super(s.rows)*quant.QKK*2:], planeBytes(s.t, s.rows)
+	group := s.data[int(list[0])/GroupNeurons*s.group:][:s.group]
 	next := group // that is added after this one
-	if len(soon) > 0 {
-		next = s.data[int(soon[0])/GroupNeurons*bytes:][:bytes]
+	if n < len(list) {
+		next = s.data[int(list[n])/GroupNeurons*s.group:][:s.group]
 	}
 	inverse := 127 / most
-	for at := 0; at < len(list); at += sumBatch {
-		n := min(sumBatch, len(list)-at)
-		for i := range (n + 1) &^ 1 {
+	for at := 0; at < n; at += sumBatch {
+		batch := min(sumBatch, n-at)
+		for i := range (batch + 3) &^ 3 { // filled up with rows of no weight
 			s.plane[i], s.coef[i] = s.plane[0], 0
-			if i < n {
+			if i < batch {
 				neuron := list[at+i]
-				s.plane[i] = &planes[int(neuron)%GroupNeurons*plane]
+				s.plane[i] = s.quants(neuron)
 				s.coef[i] = int8(math.RoundToEven(float64(a[neuron] * inverse)))
 			}
 			s.ask[i] = s.plane[i]
-			if i < len(soon) {
-				s.ask[i] = &s.data[int(soon[i])/GroupNeurons*bytes+Super(s.rows)*quant.QKK*2+int(soon[i])%GroupNeurons*plane]
+			if soon := at + i + askAhead; soon < len(list) {
+				s.ask[i] = s.quants(list[soon])
 			}
 		}
-		s.add(n, group, next, most/127)
+		s.add(batch, group, next, most/127)
 	}
 }
 

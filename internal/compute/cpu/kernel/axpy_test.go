@@ -139,7 +139,7 @@ func TestGroupSum(t *testing.T) {
 						for n < len(rest) && rest[n]/GroupNeurons == rest[0]/GroupNeurons {
 							n++
 						}
-						s.Add(rest[:n], a, rest[n:])
+						s.Add(rest, n, a)
 						rest = rest[n:]
 					}
 					Ordered(typ, got, mem)
@@ -203,7 +203,7 @@ func TestSumExtremes(t *testing.T) {
 					grouped := make([]float32, Sums(quant.QKK))
 					var g GroupSum
 					g.Begin(k, typ, group, quant.QKK, grouped)
-					g.Add([]int32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31}, a, nil)
+					g.Add([]int32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31}, GroupNeurons, a)
 					got := make([]float32, cols)
 					Ordered(typ, got, sum)
 					near(t, fmt.Sprintf("%s %s fill %#x, coefficients %g", k.Name, typ, fill, c), got, func(i int) (float64, float64) {

@@ -168,6 +168,7 @@ func vnni() *Kernels {
 	k := avx2()
 	k.Name = "AVX-512 VNNI"
 	k.attention = wideAttention
+	k.adders[quant.Q4_0].group, k.adders[quant.Q8_0].group = addGroupQ40VNNI, addGroupQ80VNNI
 	k.types[quant.Q4_0] = tiles{
 		block: block{4, 4, tileQ40VNNI4x4}, few: few{fewQ40VNNI4x2, fewQ40VNNI4x3, fewQ40VNNI4x4},
 		strip: strip{6, 18, expandStripQ40, firstQ40VNNI6x4, stripQ40VNNI6x4, stripQ40VNNI6x1}, expand: expandQ40AVX2,

@@ -3,6 +3,7 @@ package kernel
 import (
 	"encoding/binary"
 	"math"
+	"unsafe"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -89,6 +90,79 @@ func clearScales(panel []byte, stride, first, blocks int) {
 	for r := range quant.QKK {
 		clear(panel[r*stride+first:][:2*blocks])
 	}
+}
+
+// TurnGroups writes superblock s of the outputs of n neurons, of a matrix of type t with so many outputs that is packed in groups, as the 256 rows of a packed
+// panel of Q8_0. A group shares its scales, so that quants and scales are those of the file.
+func (k *Kernels) TurnGroups(t quant.Type, panel []byte, n int, data []byte, outputs, s int) {
+	groups, size, quants := n/GroupNeurons, GroupBytes(t, outputs), quantBytes(t)
+	stride, plane, planes := RowBytes(quant.Q8_0, n), planeBytes(t, outputs), Super(outputs)*quant.QKK*2
+	at := layout.Of(quant.Q8_0)
+	_, _ = panel[quant.QKK*stride-1], data[groups*size-1]
+	ask := func(from, to int) { // groups, whose pieces of so few bytes memory sees no order in
+		for i := from * GroupNeurons; i < min(groups, to)*GroupNeurons && k.fetch != nil; i++ {
+			k.fetch(&data[i/GroupNeurons*size+planes+i%GroupNeurons*plane+s*quants], uintptr(quants/64))
+		}
+	}
+	ask(0, 8)
+	for from := 0; from < groups; from += 8 { // superblocks of neurons: what is written of 64 rows stays in the nearest cache
+		ask(from+8, from+16)
+		end, super := min(groups, from+8), panel[from/8*at.Bytes:]
+		for p := range quant.QKK {
+			scales := super[sumElement(p)*stride:][:16]
+			clear(scales)
+			for g := from; g < end; g++ {
+				copy(scales[2*(g-from):][:2], data[g*size+2*(s*quant.QKK+p):])
+			}
+		}
+		for line := 0; line < quants; line += 64 {
+			for g := from; g < end; g++ {
+				to := unsafe.Pointer(&super[line/32*4*stride+at.Quants+4*(g-from)])
+				first := unsafe.Pointer(&data[g*size+planes+s*quants+line])
+				for q := 0; q < GroupNeurons; q += 4 {
+					turnLine(t, unsafe.Add(to, 8*q), uintptr(stride), unsafe.Add(first, q*plane), uintptr(plane))
+				}
+			}
+		}
+	}
+}
+
+// turnLine writes 64 bytes of the quants of four neurons, which lie plane bytes apart, as dwords of rows from to on.
+func turnLine(t quant.Type, to unsafe.Pointer, stride uintptr, from unsafe.Pointer, plane uintptr) {
+	for d := range uintptr(8) {
+		p, q := unsafe.Add(from, 8*d), unsafe.Add(from, 8*d+2*plane)
+		a, b, c, e := interleave(*(*uint64)(p), *(*uint64)(unsafe.Add(p, plane)), *(*uint64)(q), *(*uint64)(unsafe.Add(q, plane)))
+		row := unsafe.Add(to, (64*(d%4)+d/4*4)*stride) // of the first byte of block 2(d%4), in the line's second half of the next elements
+		if t == quant.Q8_0 {
+			putQuad(row, stride, a, b, c, e)
+			continue
+		}
+		putQuad(row, stride, lessEight(a), lessEight(b), lessEight(c), lessEight(e))
+		putQuad(unsafe.Add(row, 16*stride), stride, lessEight(a>>4), lessEight(b>>4), lessEight(c>>4), lessEight(e>>4))
+	}
+}
+
+// lessEight returns the low nibbles of eight bytes, less 8 each.
+func lessEight(x uint64) uint64 {
+	return (x&0x0f0f0f0f0f0f0f0f | 0x8080808080808080) - 0x0808080808080808 ^ 0x8080808080808080
+}
+
+// interleave returns the first bytes of the halves of four words, the second ones, the third and the fourth.
+func interleave(a, b, c, d uint64) (first, second, third, fourth uint64) {
+	const even, low = 0x00ff00ff00ff00ff, 0x0000ffff0000ffff
+	ab, cd := a&even|b&even<<8, c&even|d&even<<8
+	first, third = ab&low|cd<<16&^low, ab>>16&low|cd&^low
+	ab, cd = a>>8&even|b&^even, c>>8&even|d&^even
+	return first, ab&low | cd<<16&^low, third, ab>>16&low | cd&^low
+}
+
+// putQuad writes the lower halves of four words to rows that follow one another, the upper ones to those 32 rows further on.
+func putQuad(row unsafe.Pointer, stride uintptr, a, b, c, d uint64) {
+	next := unsafe.Add(row, GroupNeurons*stride)
+	*(*uint32)(row), *(*uint32)(next) = uint32(a), uint32(a>>32)
+	*(*uint32)(unsafe.Add(row, stride)), *(*uint32)(unsafe.Add(next, stride)) = uint32(b), uint32(b>>32)
+	*(*uint32)(unsafe.Add(row, 2*stride)), *(*uint32)(unsafe.Add(next, 2*stride)) = uint32(c), uint32(c>>32)
+	*(*uint32)(unsafe.Add(row, 3*stride)), *(*uint32)(unsafe.Add(next, 3*stride)) = uint32(d), uint32(d>>32)
 }
 
 // sumElement returns the element that lies at place p of a sum: the inverse of sumPlace.

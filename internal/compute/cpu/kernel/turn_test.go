@@ -62,6 +62,40 @@ func TestTurn(t *testing.T) {
 	}
 }
 
+// TestTurnGroups: a panel's rows, unpacked, are the numbers of the file, behind which there are zeros.
+func TestTurnGroups(t *testing.T) {
+	rng := newRand(t)
+	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0} {
+		for _, n := range []int{32, 96, 256, 288, 512} {
+			const outputs = 300
+			file, columns := fileOfColumns(rng, typ, outputs, n)
+			groups, stride := packGroups(typ, file, outputs, n), RowBytes(quant.Q8_0, n)
+			for s := range Super(outputs) {
+				mem := bytes.Repeat([]byte{0xa5}, quant.QKK*stride+canary)
+				Variants()[0].TurnGroups(typ, mem[:quant.QKK*stride], n, groups, outputs, s)
+				if !bytes.Equal(mem[quant.QKK*stride:], bytes.Repeat([]byte{0xa5}, canary)) {
+					t.Fatalf("%s of %d: bytes behind the panel were written", typ, n)
+				}
+				for r := range min(quant.QKK, outputs-s*quant.QKK) {
+					got := make([]float32, Super(n)*quant.QKK)
+					for i := range Super(n) {
+						unpackSuper(quant.Q8_0, got[i*quant.QKK:][:quant.QKK], mem[r*stride:][:stride], i)
+					}
+					for i, v := range got {
+						want := float32(0)
+						if i < n {
+							want = columns[i][s*quant.QKK+r]
+						}
+						if v != want {
+							t.Fatalf("%s of %d: element %d of row %d is %g, want %g", typ, n, i, s*quant.QKK+r, v, want)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
 func checkPanel(t *testing.T, name string, typ quant.Type, mem []byte, n int, blocks [][GroupNeurons][quant.QKK]float32, sums quant.Type, step float64) {
 	t.Helper()
 	stride := RowBytes(typ, n)
