@@ -43,8 +43,8 @@ func (m *Model) Benchmark(ctx context.Context, b Benchmark) (Timing, error) {
 	return t, err
 }
 
-// BenchmarkSequences times b once for b.Sequences prompts at a time, as llama-batched-bench does: reading all prompts, and then continuing all
-// of them. Neurons are counted while they are continued.
+// BenchmarkSequences times b once for b.Sequences prompts at a time, as llama-batched-bench does: reading all prompts,
+// and then continuing all of them. Neurons are counted while they are continued.
 func (m *Model) BenchmarkSequences(ctx context.Context, b Benchmark) (prompts, generation time.Duration, n NeuronTotals, err error) {
 	r, err := bench.RunBatched(ctx, m.session.Engine, bench.Batched{Prompt: b.Prompt, Gen: b.Generate, Sequences: max(1, b.Sequences)}, b.Tokens)
 	return time.Duration(r.PromptNS), time.Duration(r.GenNS), totalsOf(r.Neurons), err

@@ -21,16 +21,17 @@ var (
 // CacheSizeError is the error of a text whose keys and values take more bytes than SaveCache was allowed.
 type CacheSizeError = engine.SizeError
 
-// SaveCache writes the keys and values of the longest beginning of a text that the model has to a file, so that RestoreCache spares another
-// process evaluating it. most limits the file's bytes; 0: it may have any size. The file appears when it is complete. It holds the text as tokens.
+// SaveCache writes the keys and values of the longest beginning of a text that the model has to a file, so that
+// RestoreCache spares another process evaluating it. most limits the file's bytes; 0: it may have any size. The file
+// appears when it is complete. It holds the text as tokens.
 func (m *Model) SaveCache(ctx context.Context, path string, text []int32, most int64) (SavedCache, error) {
 	s, err := m.session.SaveFile(ctx, path, text, most)
 	return SavedCache(s), err
 }
 
-// RestoreCache reads what SaveCache wrote with the same model. A generation whose prompt begins with the text then goes on behind it, unless it
-// is to be reproducible and the file comes from other devices. Where the context is shorter than the text, its beginning is restored. A file of another
-// model, or a damaged one, is refused.
+// RestoreCache reads what SaveCache wrote with the same model. A generation whose prompt begins with the text then goes
+// on behind it, unless it is to be reproducible and the file comes from other devices. Where the context is shorter
+// than the text, its beginning is restored. A file of another model, or a damaged one, is refused.
 func (m *Model) RestoreCache(ctx context.Context, path string) (SavedCache, error) {
 	s, err := m.session.RestoreFile(ctx, path)
 	return SavedCache(s), err

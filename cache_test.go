@@ -11,7 +11,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/demo"
 )
 
-// TestSaveCache: another model of the same file goes on where a generation was, and a file that would be too large is not written.
+// TestSaveCache: another model of the same file goes on where a generation was, and a file that would be too large is
+// not written.
 func TestSaveCache(t *testing.T) {
 	openOne := func() *powerinfer.Model {
 		m, err := powerinfer.OpenBytes(t.Context(), demo.Name, demo.Model(), powerinfer.Options{Devices: powerinfer.NoGPU, Threads: 1, Context: 128})

@@ -9,8 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/eval"
 )
 
-// Logits evaluates tokens as a prompt and calls each with the logits behind tokens[i], for every i that wanted reports, in order. logits
-// [vocabulary] are valid until each returns. An error of each, or ctx's, ends the evaluation.
+// Logits evaluates tokens as a prompt and calls each with the logits behind tokens[i], for every i that wanted reports,
+// in order. logits [vocabulary] are valid until each returns. An error of each, or ctx's, ends the evaluation.
 func (m *Model) Logits(ctx context.Context, tokens []int32, wanted func(i int) bool, each func(i int, logits []float32) error) error {
 	s := m.session.NewSequence()
 	defer m.session.Release(s)
@@ -42,17 +42,19 @@ type PerplexityOptions struct {
 	Window  int    // tokens of a window, whose second half is predicted; 0: 512
 	Windows int    // to evaluate at most; 0: all
 	Stride  int    // tokens from one window to the next, of which so many are predicted; 0: Window
-	// ByDocument has windows begin and end with the documents of the text, in another order, as sweeps read it. Of Windows at most, each document has
-	// its first ones. It does not go with Stride.
+	// ByDocument has windows begin and end with the documents of the text, in another order, as sweeps read it. Of
+	// Windows at most, each document has its first ones. It does not go with Stride.
 	ByDocument bool
 	Save       string // file for all predictions, in llama.cpp's form, which OpenPredictions reads; empty: none
 
-	// Expect is told, before the first window is read, how many there are and how long they will take, unless the text is short; may be nil.
+	// Expect is told, before the first window is read, how many there are and how long they will take, unless the text
+	// is short; may be nil.
 	Expect   func(windows int, whole time.Duration)
 	Progress func(done, total int, soFar float64) // is told of the windows done and of the estimate so far; may be nil
 }
 
-// Perplexity measures how well a model predicts a text: it is e to the mean negative logarithm of the probability of each next token.
+// Perplexity measures how well a model predicts a text: it is e to the mean negative logarithm of the probability of
+// each next token.
 type Perplexity struct {
 	Value, Error float64 // with the standard error
 	Tokens       int     // that were predicted
@@ -140,9 +142,11 @@ func (d Divergence) Report(w io.Writer) error { return d.all.Report(w) }
 // DivergenceOptions say how predictions are compared. The zero value compares all.
 type DivergenceOptions struct {
 	Windows int // to evaluate at most; 0: all
-	// Expect is told, before the first window is read, how many there are and how long they will take, unless the text is short; may be nil.
+	// Expect is told, before the first window is read, how many there are and how long they will take, unless the text
+	// is short; may be nil.
 	Expect func(windows int, whole time.Duration)
-	// Progress is told of the windows done and of the figures so far, of which Report has no percentiles yet; may be nil.
+	// Progress is told of the windows done and of the figures so far, of which Report has no percentiles yet; may be
+	// nil.
 	Progress func(done, total int, soFar Divergence)
 }
 

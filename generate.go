@@ -106,7 +106,8 @@ func (m *Model) Generate(ctx context.Context, prompt string, g Generation) iter.
 	}
 }
 
-// Start begins to continue the tokens of a prompt, and returns at once. When ctx ends, so does the generation, and its memory is given back.
+// Start begins to continue the tokens of a prompt, and returns at once. When ctx ends, so does the generation, and its
+// memory is given back.
 func (m *Model) Start(ctx context.Context, prompt []int32, g Generation) (*Stream, error) {
 	o := DefaultSampling()
 	if g.Sampling != nil {
@@ -152,7 +153,8 @@ func (m *Model) shift(keep, prompt int) *engine.Shift {
 	return &engine.Shift{Keep: keep}
 }
 
-// Validate returns an error if the grammar or the schema cannot be read. It needs no model, so that this is known before one is loaded.
+// Validate returns an error if the grammar or the schema cannot be read. It needs no model, so that this is known
+// before one is loaded.
 func (g *Generation) Validate() error {
 	_, err := g.rules()
 	return err
@@ -206,7 +208,8 @@ func (s *Stream) Next() (Token, bool) {
 	return token, true
 }
 
-// Tokens returns the tokens that are left, and at the end an error if there is one. Leaving the loop ends the generation.
+// Tokens returns the tokens that are left, and at the end an error if there is one. Leaving the loop ends the
+// generation.
 func (s *Stream) Tokens() iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
 		defer s.Close()

@@ -48,7 +48,8 @@ func infoOf(s *session.Session) Info {
 	}
 }
 
-// Fingerprint names the model's file, adapters and mode: all that decides what it answers, but for rounding. It reads a few pages of each tensor.
+// Fingerprint names the model's file, adapters and mode: all that decides what it answers, but for rounding. It reads a
+// few pages of each tensor.
 func (m *Model) Fingerprint() string {
 	sum := m.session.Engine.Fingerprint()
 	return hex.EncodeToString(sum[:])
@@ -163,8 +164,8 @@ type LayerNeurons struct {
 	Dense     int64  // bytes of weights that one step reads where nothing is skipped
 }
 
-// Neurons returns what each layer has computed since the model was opened. Layers that are computed without regard to single neurons
-// count nothing. [layers]
+// Neurons returns what each layer has computed since the model was opened. Layers that are computed without regard to
+// single neurons count nothing. [layers]
 func (m *Model) Neurons() []LayerNeurons { return layerNeurons(m.session.Neurons()) }
 
 func layerNeurons(use []model.NeuronUse) []LayerNeurons {
@@ -178,8 +179,9 @@ func layerNeurons(use []model.NeuronUse) []LayerNeurons {
 	return all
 }
 
-// Frequencies returns how often each neuron was active, as a share of the tokens that were counted, in the order in which neurons lie: of a
-// prepared model hottest first. It returns nil for a file that holds no statistics. [layers][neurons]
+// Frequencies returns how often each neuron was active, as a share of the tokens that were counted, in the order in
+// which neurons lie: of a prepared model hottest first. It returns nil for a file that holds no statistics.
+// [layers][neurons]
 func (m *Model) Frequencies() [][]float32 {
 	p := m.session.Config().Prepared
 	if p == nil {

@@ -22,8 +22,8 @@ const (
 	SparseExact   Sparse = "exact"   // those that are not zero, which changes no result
 	SparsePredict Sparse = "predict" // those that the file's predictors choose
 
-	// SparseMagnitude computes those whose activation is not nearly zero, by thresholds that `powerinfer prepare --sparse threshold` found for
-	// SiLU and GELU; Options.MaxKLD and MinSameTop bound what that changes.
+	// SparseMagnitude computes those whose activation is not nearly zero, by thresholds that `powerinfer prepare
+	// --sparse threshold` found for SiLU and GELU; Options.MaxKLD and MinSameTop bound what that changes.
 	SparseMagnitude Sparse = "threshold"
 )
 
@@ -48,14 +48,14 @@ type Options struct {
 
 	NoLookup bool // takes no guesses from the text so far, only from the other ways that are asked for
 
-	// HotDrafts says whether the model's own hot neurons guess tokens, too. With GPUs that hold some of a layer's neurons, these guess; on the
-	// processor alone, with SparseExact or SparseOff, those that the file's predictors choose. Guesses end at Draft.Least, which may be set
-	// without a draft model.
+	// HotDrafts says whether the model's own hot neurons guess tokens, too. With GPUs that hold some of a layer's
+	// neurons, these guess; on the processor alone, with SparseExact or SparseOff, those that the file's predictors
+	// choose. Guesses end at Draft.Least, which may be set without a draft model.
 	HotDrafts HotDrafts
 
-	// FurtherDrafts lets the file's layer for multi-token prediction guess tokens, in place of HotDrafts. Guesses end at Draft.Least. Files
-	// without such a layer are refused. The layer lies on the GPU of the model's last layer where there is room, else in RAM; if RAM has no
-	// room for it, either, the model runs without it.
+	// FurtherDrafts lets the file's layer for multi-token prediction guess tokens, in place of HotDrafts. Guesses end
+	// at Draft.Least. Files without such a layer are refused. The layer lies on the GPU of the model's last layer where
+	// there is room, else in RAM; if RAM has no room for it, either, the model runs without it.
 	FurtherDrafts bool
 
 	Batch        int // tokens of prompts handed in at a time; 0: 2048
@@ -75,11 +75,12 @@ type Options struct {
 	Sparse          Sparse   // empty: SparseAuto
 	SparseThreshold *float32 // logit from which a predicted neuron is computed; nil: the file's
 
-	// MaxKLD and MinSameTop bound what leaving neurons out may change. Of the settings that `powerinfer prepare` measured and stored in the
-	// file, the fastest is taken with which 19 of 20 documents keep within a KL divergence of MaxKLD from computing all neurons, in nats a
-	// token, and keep the likeliest token for at least a share MinSameTop of their tokens. If there is none, or nothing was measured, only
-	// neurons at zero are left out. Notice is told what was chosen. Where both are 0 nothing is bounded, except that SparseMagnitude then
-	// takes a MaxKLD of 0.01.
+	// MaxKLD and MinSameTop bound what leaving neurons out may change. Of the settings that `powerinfer prepare`
+	// measured and stored in the file, the fastest is taken with which 19 of 20 documents keep within a KL divergence
+	// of MaxKLD from computing all neurons, in nats a token, and keep the likeliest token for at least a share
+	// MinSameTop of their tokens. If there is none, or nothing was measured, only neurons at zero are left out. Notice
+	// is told what was chosen. Where both are 0 nothing is bounded, except that SparseMagnitude then takes a MaxKLD of
+	// 0.01.
 	MaxKLD, MinSameTop float64
 
 	AlwaysOn   float64  // share of a prepared file's neurons, the hottest of each layer, that SparsePredict computes for every token, where it is more than the file's
@@ -93,8 +94,8 @@ type Options struct {
 	Kernels string       // the processor's kernels for generation, which all give the same text: auto (measured while loading), usual, or a name that Chosen was told; empty: auto
 	Chosen  func(string) // is told in a line for each type of weights which kernel was chosen; may be nil
 
-	// Expect is told, before weights are loaded, how much memory that will take, and how many tokens per second can be expected if memory
-	// limits them; rate is 0 if this machine was not measured. It may be nil.
+	// Expect is told, before weights are loaded, how much memory that will take, and how many tokens per second can be
+	// expected if memory limits them; rate is 0 if this machine was not measured. It may be nil.
 	Expect func(m Memory, rate float64)
 
 	Measuring func(done, total int64) // is told how far measuring the machine is, which is done once; may be nil
@@ -109,8 +110,9 @@ type Adapter struct {
 	Scale float32
 }
 
-// Extension is self-extension, llama.cpp's --grp-attn-n and --grp-attn-w: whenever Width more tokens of a text are there, each Group of them
-// shares a position from then on. Keys and values of such a text serve no other, so each turn of a conversation is evaluated from its beginning.
+// Extension is self-extension, llama.cpp's --grp-attn-n and --grp-attn-w: whenever Width more tokens of a text are
+// there, each Group of them shares a position from then on. Keys and values of such a text serve no other, so each turn
+// of a conversation is evaluated from its beginning.
 type Extension struct {
 	Group int // tokens that share a position; 1 or 0: none do
 	Width int // a multiple of Group
@@ -122,7 +124,8 @@ const defaultSequences = 8
 // HotDrafts is a value of Options.HotDrafts.
 type HotDrafts int
 
-// The values. With HotAuto, hot neurons guess where GPUs hold some of a layer's neurons and the processor computes all others that are not zero, not only predicted ones.
+// The values. With HotAuto, hot neurons guess where GPUs hold some of a layer's neurons and the processor computes all
+// others that are not zero, not only predicted ones.
 const (
 	HotAuto   = HotDrafts(engine.HotAuto)
 	HotAlways = HotDrafts(engine.HotAlways)

@@ -1,8 +1,10 @@
-// Package powerinfer runs language models that may be larger than the GPU, in GGUF files, on the processor and on GPUs through Vulkan.
+// Package powerinfer runs language models that may be larger than the GPU, in GGUF files, on the processor and on GPUs
+// through Vulkan.
 //
-// A feed-forward layer is a set of neurons, of which a few, the hot ones, do most of the work whatever the input. They lie in the
-// GPU's memory; the cold ones lie in RAM and are computed there, if a predictor or the model's own zeros say that they are needed. Files
-// that `powerinfer prepare` has written name their hot neurons and hold predictors; all other files work as well.
+// A feed-forward layer is a set of neurons, of which a few, the hot ones, do most of the work whatever the input. They
+// lie in the GPU's memory; the cold ones lie in RAM and are computed there, if a predictor or the model's own zeros say
+// that they are needed. Files that `powerinfer prepare` has written name their hot neurons and hold predictors; all
+// other files work as well.
 //
 //	m, err := powerinfer.Open(ctx, "model.gguf", powerinfer.Options{})
 //	if err != nil {
@@ -16,7 +18,8 @@
 //		fmt.Print(token.Text)
 //	}
 //
-// A Model may be used by many goroutines: their generations are computed together, and each gives the same text as alone.
+// A Model may be used by many goroutines: their generations are computed together, and each gives the same text as
+// alone.
 package powerinfer
 
 import (
@@ -42,9 +45,10 @@ type Model struct {
 	breakers   breakerCache
 }
 
-// Open opens the GGUF file at path, or all parts of a split one whose first part it is, and loads the model. Loading ends with ctx, and so
-// does measuring the machine, which takes seconds and is done once where there is a GPU. A file that cannot be opened gives an
-// *fs.PathError's cause, such as fs.ErrNotExist; a model that does not fit into memory a *MemoryError.
+// Open opens the GGUF file at path, or all parts of a split one whose first part it is, and loads the model. Loading
+// ends with ctx, and so does measuring the machine, which takes seconds and is done once where there is a GPU. A file
+// that cannot be opened gives an *fs.PathError's cause, such as fs.ErrNotExist; a model that does not fit into memory a
+// *MemoryError.
 func Open(ctx context.Context, path string, o Options) (*Model, error) {
 	f, err := gguf.Open(path)
 	if err != nil {
@@ -53,7 +57,8 @@ func Open(ctx context.Context, path string, o Options) (*Model, error) {
 	return open(ctx, f, o)
 }
 
-// OpenFS opens a model as a file of a file system. A file of the operating system is mapped, another one is read into memory.
+// OpenFS opens a model as a file of a file system. A file of the operating system is mapped, another one is read into
+// memory.
 func OpenFS(ctx context.Context, fsys fs.FS, name string, o Options) (*Model, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
@@ -70,7 +75,8 @@ func OpenFS(ctx context.Context, fsys fs.FS, name string, o Options) (*Model, er
 	return OpenBytes(ctx, name, data, o)
 }
 
-// OpenBytes opens a model that lies in memory, whole. data may not change until the model is closed; name is for messages.
+// OpenBytes opens a model that lies in memory, whole. data may not change until the model is closed; name is for
+// messages.
 func OpenBytes(ctx context.Context, name string, data []byte, o Options) (*Model, error) {
 	f, err := gguf.Parse(name, data)
 	if err != nil {

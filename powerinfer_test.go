@@ -174,8 +174,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestLogits: the likeliest token behind a prompt is the one that a greedy generation begins with, and its log-probability follows from
-// the logits by the definition of softmax.
+// TestLogits: the likeliest token behind a prompt is the one that a greedy generation begins with, and its
+// log-probability follows from the logits by the definition of softmax.
 func TestLogits(t *testing.T) {
 	m := open(t, powerinfer.Options{})
 	prompt := m.Tokenize("Once upon a time", true, true)
@@ -207,7 +207,8 @@ func TestLogits(t *testing.T) {
 	}
 }
 
-// TestInspect: what the file says of itself is what its other readers find, and a model on the processor has a plan without GPUs.
+// TestInspect: what the file says of itself is what its other readers find, and a model on the processor has a plan
+// without GPUs.
 func TestInspect(t *testing.T) {
 	trace := powerinfer.NewTrace()
 	m := open(t, powerinfer.Options{Trace: trace, Context: 128})

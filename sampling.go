@@ -11,13 +11,15 @@ import (
 // RandomSeed is the Sampling.Seed that stands for one drawn anew for each generation.
 const RandomSeed = sample.RandomSeed
 
-// Sampling says how tokens are chosen, in llama.cpp's terms and with its meaning. The zero value is not valid: start from DefaultSampling.
+// Sampling says how tokens are chosen, in llama.cpp's terms and with its meaning. The zero value is not valid: start
+// from DefaultSampling.
 type Sampling struct {
 	Seed     uint64   // of the random numbers; RandomSeed draws one
 	Samplers []string // by llama.cpp's names, in the order in which they are applied; those that are off change nothing
 
-	// Temperature divides the logits; 0 takes the likeliest token. With a DynamicRange above 0 it is between Temperature - DynamicRange, but
-	// at least 0, and Temperature + DynamicRange: the low end plus the width times (entropy / highest possible entropy)^DynamicExponent.
+	// Temperature divides the logits; 0 takes the likeliest token. With a DynamicRange above 0 it is between
+	// Temperature - DynamicRange, but at least 0, and Temperature + DynamicRange: the low end plus the width times
+	// (entropy / highest possible entropy)^DynamicExponent.
 	Temperature     float32
 	DynamicRange    float32 // 0: off
 	DynamicExponent float32
@@ -36,15 +38,16 @@ type Sampling struct {
 	PresencePenalty  float32 // subtracted from the logits of recent tokens; 0: off
 	FrequencyPenalty float32 // subtracted for every recent occurrence; 0: off
 
-	// A token that would repeat a sequence of n + 1 tokens, n at least DRYAllowedLength, loses DRYMultiplier·DRYBase^(n - DRYAllowedLength).
+	// A token that would repeat a sequence of n + 1 tokens, n at least DRYAllowedLength, loses DRYMultiplier·DRYBase^(n
+	// - DRYAllowedLength).
 	DRYMultiplier    float32 // 0: off
 	DRYBase          float32 // at least 1
 	DRYAllowedLength int
 	DRYLastN         int      // tokens searched for the sequence; 0: off
 	DRYBreakers      []string // texts at which sequences end
 
-	// Mirostat 1 or 2 takes the place of the samplers that drop tokens and keeps the surprise of the text near MirostatTau, in bits, by
-	// feedback at the rate MirostatEta; 0: off.
+	// Mirostat 1 or 2 takes the place of the samplers that drop tokens and keeps the surprise of the text near
+	// MirostatTau, in bits, by feedback at the rate MirostatEta; 0: off.
 	Mirostat    int
 	MirostatTau float32
 	MirostatEta float32
@@ -76,8 +79,8 @@ func (m *Model) sampler(s Sampling) (*sample.Sampler, error) {
 	return sample.New(o, m.info.Vocabulary)
 }
 
-// breakerCache holds DRY's sequence breakers of the last generation that used them, because they take a pass over the vocabulary and the next
-// generation mostly has the same.
+// breakerCache holds DRY's sequence breakers of the last generation that used them, because they take a pass over the
+// vocabulary and the next generation mostly has the same.
 type breakerCache struct {
 	mu    sync.Mutex
 	make  func(texts []string) *sample.Breakers

@@ -9,8 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/eval/task"
 )
 
-// What tasks are made of. Task is the data of a published task, TaskItem a question with choices, TaskProgram a program to write, Likelihood what
-// a model thinks of a choice, and TaskFigure a metric with its interval.
+// What tasks are made of. Task is the data of a published task, TaskItem a question with choices, TaskProgram a program
+// to write, Likelihood what a model thinks of a choice, and TaskFigure a metric with its interval.
 type (
 	Task        = task.Data
 	TaskItem    = task.Item
@@ -33,8 +33,8 @@ func TaskNames() (names []string) {
 // TaskScorings returns by whose definitions choices are scored.
 func TaskScorings() []string { return task.Scorings() }
 
-// ReadTask reads a task's data in a form of its publishers or of llama.cpp. scoring says by whose definition choices are scored; empty: by that of the
-// form's maker.
+// ReadTask reads a task's data in a form of its publishers or of llama.cpp. scoring says by whose definition choices
+// are scored; empty: by that of the form's maker.
 func ReadTask(name, path, scoring string) (*Task, error) {
 	return task.Read(task.Kind(name), path, task.Scoring(scoring))
 }
@@ -73,10 +73,12 @@ type (
 	ProgramVerdict = sandbox.Verdict
 )
 
-// ErrNoSandbox is the error, wrapped with the reason, of a machine that cannot run programs that a model wrote in a sandbox.
+// ErrNoSandbox is the error, wrapped with the reason, of a machine that cannot run programs that a model wrote in a
+// sandbox.
 var ErrNoSandbox = sandbox.ErrUnsupported
 
-// OpenSandbox returns a sandbox that runs programs in the system's Python, each for at most so long; 0: ten seconds. SandboxChild must have been called.
+// OpenSandbox returns a sandbox that runs programs in the system's Python, each for at most so long; 0: ten seconds.
+// SandboxChild must have been called.
 func OpenSandbox(ctx context.Context, most time.Duration) (*Sandbox, error) {
 	l := sandbox.DefaultLimits()
 	if most > 0 {
@@ -85,8 +87,8 @@ func OpenSandbox(ctx context.Context, most time.Duration) (*Sandbox, error) {
 	return sandbox.New(ctx, "python3", l)
 }
 
-// SandboxChild must be called first in main of a program that opens a Sandbox. A Sandbox runs the same program again as its child, and in the child
-// SandboxChild does not return.
+// SandboxChild must be called first in main of a program that opens a Sandbox. A Sandbox runs the same program again as
+// its child, and in the child SandboxChild does not return.
 func SandboxChild() { sandbox.Child() }
 
 // CheckProgram runs a completion of a program with the program's tests.
@@ -99,10 +101,12 @@ func (m *Model) TaskPrompt(p *TaskProgram) []int32 {
 	return eval.Prompt(m.session.Engine.Tokenizer(), p)
 }
 
-// CheckTaskSamples refuses a file of samples that OpenTaskSamples would refuse for any run, so that it can be said before a model is loaded.
+// CheckTaskSamples refuses a file of samples that OpenTaskSamples would refuse for any run, so that it can be said
+// before a model is loaded.
 func CheckTaskSamples(path string) error { return task.CheckSamples(path) }
 
-// Score asks the questions of a task whose numbers items are, so many at a time, and calls each with the likelihoods of every question's choices.
+// Score asks the questions of a task whose numbers items are, so many at a time, and calls each with the likelihoods of
+// every question's choices.
 func (m *Model) Score(ctx context.Context, t *Task, items []int, parallel int, each func(item int, l []Likelihood) error) error {
 	q := eval.Questions{Data: t, Items: items, Parallel: parallel, Each: each}
 	return q.Run(ctx, m.session.Engine)

@@ -1,5 +1,5 @@
-// Package deploy_test holds the Helm chart to the published types of what it renders, and the files beside it to what reads them.
-// It is a module of its own, so that Helm and Kubernetes are no dependencies of the program.
+// Package deploy_test holds the Helm chart to the published types of what it renders, and the files beside it to what
+// reads them. It is a module of its own, so that Helm and Kubernetes are no dependencies of the program.
 package deploy_test
 
 import (
@@ -52,7 +52,8 @@ func load(t *testing.T) *chart.Chart {
 	return c
 }
 
-// render returns what the chart makes of values, a YAML text, decoded strictly: no field that the type lacks, no field twice.
+// render returns what the chart makes of values, a YAML text, decoded strictly: no field that the type lacks, no field
+// twice.
 func render(t *testing.T, c *chart.Chart, values string) (objects []any, err error) {
 	t.Helper()
 	var v map[string]any
@@ -132,7 +133,8 @@ var cases = map[string]string{
 		model: {pull: {repository: user/repo}}}`,
 }
 
-// Whatever the chart is asked for, it renders objects that their published types hold whole, of names and labels that belong together.
+// Whatever the chart is asked for, it renders objects that their published types hold whole, of names and labels that
+// belong together.
 func TestRendered(t *testing.T) {
 	c := load(t)
 	for name, values := range cases {
@@ -299,7 +301,8 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// The autoscaler asks for the metrics by the names that values have, and the deployment leaves the number of pods to it.
+// The autoscaler asks for the metrics by the names that values have, and the deployment leaves the number of pods to
+// it.
 func TestAutoscaling(t *testing.T) {
 	objects, err := render(t, load(t), cases["many"])
 	if err != nil {
@@ -326,7 +329,8 @@ func TestAutoscaling(t *testing.T) {
 	}
 }
 
-// The endpoint picker finds pods by the pool's selector and their metrics by the label of the engine, whose configuration names them.
+// The endpoint picker finds pods by the pool's selector and their metrics by the label of the engine, whose
+// configuration names them.
 func TestInferenceExtension(t *testing.T) {
 	objects, err := render(t, load(t), cases["many"])
 	if err != nil {
@@ -417,7 +421,8 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// What contradicts itself is refused when it is rendered, with what to do; what values do not have is refused by the schema.
+// What contradicts itself is refused when it is rendered, with what to do; what values do not have is refused by the
+// schema.
 func TestRefused(t *testing.T) {
 	c := load(t)
 	for values, want := range map[string]string{

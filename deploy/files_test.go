@@ -11,7 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// mostExposure is the highest exposure that systemd-analyze may give the unit, in tenths of its ten points: "OK" begins below 5, the unit has 1.8.
+// mostExposure is the highest exposure that systemd-analyze may give the unit, in tenths of its ten points: "OK" begins
+// below 5, the unit has 1.8.
 const mostExposure = "20"
 
 // systemd takes the unit, alone and with cpu-only.conf, without a word; and finds it well guarded.

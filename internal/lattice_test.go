@@ -158,7 +158,8 @@ func TestImportsPointDownward(t *testing.T) {
 	}
 }
 
-// mostForCommand bounds the row of cmd/powerinfer, network APIs aside: what commands need of an open model belongs to the root package.
+// mostForCommand bounds the row of cmd/powerinfer, network APIs aside: what commands need of an open model belongs to
+// the root package.
 const mostForCommand = 24
 
 func TestCommandIsThin(t *testing.T) {

@@ -1,14 +1,15 @@
-// Command compare times this engine and others side by side: every round runs each of them once, in turn, and every other
-// round in the opposite order, so that a machine's drift meets all alike. It prints medians and their range as a Markdown
-// table, ratios taken within rounds, and what share of the read bandwidth, measured in the same rounds, decoding used.
+// Command compare times this engine and others side by side: every round runs each of them once, in turn, and every
+// other round in the opposite order, so that a machine's drift meets all alike. It prints medians and their range as a
+// Markdown table, ratios taken within rounds, and what share of the read bandwidth, measured in the same rounds,
+// decoding used.
 //
 //	go run ./bench/compare --ours ./powerinfer --peer llama.cpp=/path/llama-bench --peer "ik -rtr=/path/llama-bench -rtr 1" \
 //	    --model a.gguf --model b.gguf -t 1,2,4 -p 512 -n 64 --rounds 3
 //
 // A mode of our own is a peer, too: --peer "dense=/path/powerinfer bench --sparse off".
 //
-// With --old it times two binaries of ours in pairs, test by test, with each of the --flags in turn, and fails where the new one is
-// slower by more than --within percent, both in the median of the pairs and in the fastest rounds:
+// With --old it times two binaries of ours in pairs, test by test, with each of the --flags in turn, and fails where
+// the new one is slower by more than --within percent, both in the median of the pairs and in the fastest rounds:
 //
 //	go run ./bench/compare --ours ./powerinfer --old ../old/powerinfer --model a.gguf --flags "--sparse off" --flags "--sparse exact" \
 //	    -t 1,2 -p 512 -n 64 --rounds 9
@@ -149,8 +150,8 @@ func rounds(ctx context.Context, c *cli.Command, name, model string, list []engi
 	return got, read, nil
 }
 
-// visits returns the flags of tests that an engine makes before it is another's turn: all, for loading takes long; with --old one, because
-// a pair sees the machine in one state only where it is short.
+// visits returns the flags of tests that an engine makes before it is another's turn: all, for loading takes long; with
+// --old one, because a pair sees the machine in one state only where it is short.
 func visits(c *cli.Command) [][]string {
 	prompt, gen := c.String("n-prompt"), c.String("n-gen")
 	if c.String("old") == "" {

@@ -116,7 +116,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// A test counts where both the median pair and the fastest round are slower than allowed, and only against the old binary.
+// A test counts where both the median pair and the fastest round are slower than allowed, and only against the old
+// binary.
 func TestSlower(t *testing.T) {
 	r := results{
 		{threads: 1, gen: 8}:     {"ours": {96, 48, 90}, "old": {100, 50, 81}, "peer": {900}},

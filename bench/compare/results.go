@@ -87,8 +87,8 @@ func table(model string, list []engine, r results) string {
 	return b.String()
 }
 
-// slower names the tests in which we are slower than the old binary by more than a share, both in the median of the pairs and in the
-// fastest rounds: other work on the machine moves the one or the other, a slower binary both.
+// slower names the tests in which we are slower than the old binary by more than a share, both in the median of the
+// pairs and in the fastest rounds: other work on the machine moves the one or the other, a slower binary both.
 func (r results) slower(share float64) []string {
 	var list []string
 	for _, t := range r.tests() {
@@ -104,7 +104,8 @@ func (r results) slower(share float64) []string {
 	return list
 }
 
-// ratios returns a over b round by round: what one round measured saw the machine in one state, and a machine may have several.
+// ratios returns a over b round by round: what one round measured saw the machine in one state, and a machine may have
+// several.
 func ratios(a, b []float64) []float64 {
 	out := make([]float64, min(len(a), len(b)))
 	for i := range out {
@@ -147,8 +148,8 @@ func (b bandwidths) measure(ctx context.Context, threads []int) error {
 	return nil
 }
 
-// weightsOf returns the bytes of weights that a token reads in the model at path if no neuron is left out: all but the embedding, unless that is the head, too, and of
-// experts those that a token uses.
+// weightsOf returns the bytes of weights that a token reads in the model at path if no neuron is left out: all but the
+// embedding, unless that is the head, too, and of experts those that a token uses.
 func weightsOf(path string) (int64, error) {
 	f, err := gguf.Open(path)
 	if err != nil {

@@ -127,8 +127,8 @@ func realModel(t *testing.T) *gguf.File {
 	})
 }
 
-// TestSimulatedIsReal holds the simulator to a model on lavapipe, by the uses that it recorded: hits, copies and their bytes are the same, because the same
-// code decides. There, too, a copy is over when the next token begins.
+// TestSimulatedIsReal holds the simulator to a model on lavapipe, by the uses that it recorded: hits, copies and their
+// bytes are the same, because the same code decides. There, too, a copy is over when the next token begins.
 func TestSimulatedIsReal(t *testing.T) {
 	f := realModel(t)
 	speeds, tuning := residency.Speeds{RAM: 60e9, GPU: 600e9, Bus: math.Inf(1)}, residency.Tuned()
@@ -165,10 +165,12 @@ func TestSimulatedIsReal(t *testing.T) {
 	t.Logf("%d hits, %+v", hits, r.use)
 }
 
-// asPlanned is the difference between a plan's hits and bytes and those of the text that its frequencies were counted in.
+// asPlanned is the difference between a plan's hits and bytes and those of the text that its frequencies were counted
+// in.
 const asPlanned = 0.05
 
-// TestPlannedIsReal holds what plan prints of a model whose experts were counted and sorted to what the model does with the same text where nothing moves.
+// TestPlannedIsReal holds what plan prints of a model whose experts were counted and sorted to what the model does with
+// the same text where nothing moves.
 func TestPlannedIsReal(t *testing.T) {
 	still := residency.Tuned()
 	still.Margin = math.Inf(1)

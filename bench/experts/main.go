@@ -1,5 +1,6 @@
-// Command experts simulates which experts lie on a GPU while text is generated: it replays recorded or synthetic uses of experts against ways to
-// place them, with the very code that plans and decides when a model runs (internal/placement, internal/residency), and prints what a token takes.
+// Command experts simulates which experts lie on a GPU while text is generated: it replays recorded or synthetic uses
+// of experts against ways to place them, with the very code that plans and decides when a model runs
+// (internal/placement, internal/residency), and prints what a token takes.
 //
 //	go run ./bench/experts                                    # the table of docs/placement.md
 //	go run ./bench/experts --model model.gguf --text book.txt --save uses.jsonl
@@ -42,7 +43,8 @@ func bits(weights int64) int64 { return weights * 9 / 16 }
 // kv returns the bytes of 8,192 positions of so many elements in F16.
 func kv(elements int64) int64 { return 8192 * 2 * elements }
 
-// machines are described computers: RAM of two or eight channels of DDR5, and cards of three sizes on PCIe 4, which have a queue for copies.
+// machines are described computers: RAM of two or eight channels of DDR5, and cards of three sizes on PCIe 4, which
+// have a queue for copies.
 func machines() []machine {
 	gpu := func(name string, ram, read, bus float64, budget int64) machine {
 		return machine{name, placement.Machine{
@@ -58,11 +60,13 @@ func machines() []machine {
 	}
 }
 
-// staging is the rate, in bytes per second, at which a goroutine that rests half the time stages experts; see BenchmarkStage of package hybrid.
+// staging is the rate, in bytes per second, at which a goroutine that rests half the time stages experts; see
+// BenchmarkStage of package hybrid.
 const staging = 0.5e9
 
-// texts are the synthetic traces. The third has what one study publishes (the hottest 32 of 512 experts cover a tenth of the uses, an LRU cache of a
-// quarter of them 81 %), the last what another does (a tenth of the experts takes 80 % of the uses).
+// texts are the synthetic traces. The third has what one study publishes (the hottest 32 of 512 experts cover a tenth
+// of the uses, an LRU cache of a quarter of them 81 %), the last what another does (a tenth of the experts takes 80 %
+// of the uses).
 func texts() []habits {
 	return []habits{
 		{Name: "even", Zipf: 0},

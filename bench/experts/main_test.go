@@ -11,11 +11,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/residency"
 )
 
-// settled is how much slower than a plan that knows a text's frequencies the policy may be on text without drift, where every copy is a mistake.
+// settled is how much slower than a plan that knows a text's frequencies the policy may be on text without drift, where
+// every copy is a mistake.
 const settled = 1.01
 
-// TestPolicies holds the policy to what docs/placement.md says of it, on a few layers: better than what stays and than fetching where uses drift, and
-// never below llama.cpp's way.
+// TestPolicies holds the policy to what docs/placement.md says of it, on a few layers: better than what stays and than
+// fetching where uses drift, and never below llama.cpp's way.
 func TestPolicies(t *testing.T) {
 	m := models()[0]
 	m.Layers = 8
@@ -46,8 +47,8 @@ func TestPolicies(t *testing.T) {
 // nearSimulated bounds the difference between the share of uses that plans expect of slots and the simulated one.
 const nearSimulated = 0.05
 
-// TestFollowedUses holds what plans expect of slots that follow the text to the simulation of the text that it is taken from, of which nothing is known when it
-// begins.
+// TestFollowedUses holds what plans expect of slots that follow the text to the simulation of the text that it is taken
+// from, of which nothing is known when it begins.
 func TestFollowedUses(t *testing.T) {
 	m, on := models()[1], machines()[1]
 	h := texts()[3]

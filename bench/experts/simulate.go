@@ -122,7 +122,8 @@ func (c *setting) planned(p *placement.Plan, t trace) (r result) {
 	return r.mean(t)
 }
 
-// layer returns a layer's time with so many experts on the GPU and the others in RAM, of whose bandwidth so much is taken.
+// layer returns a layer's time with so many experts on the GPU and the others in RAM, of whose bandwidth so much is
+// taken.
 func (c *setting) layer(y *placement.Priced, hits, misses int, taken float64) float64 {
 	hot := 0.0
 	if hits > 0 {
@@ -137,8 +138,9 @@ type copying struct {
 	stage, send float64 // bytes that are still to be staged, and then to be sent
 }
 
-// adaptive plays a trace with the policy that the engine goes by, from the plan's placement on. Experts are staged one after the other while tokens are
-// computed, which takes bandwidth of RAM, and sent while the next token is computed, which takes some, too, or in pieces between tokens, which takes time.
+// adaptive plays a trace with the policy that the engine goes by, from the plan's placement on. Experts are staged one
+// after the other while tokens are computed, which takes bandwidth of RAM, and sent while the next token is computed,
+// which takes some, too, or in pieces between tokens, which takes time.
 func (c *setting) adaptive(p *placement.Plan, t trace, tuning residency.Tuning) (r result, err error) {
 	var layers []residency.Layer
 	for l := range c.Layers {
@@ -214,8 +216,8 @@ func stage(under []copying, bytes float64) {
 	}
 }
 
-// step is what the engine does between two tokens: it sends at most piece bytes of what is staged, finds that what it sent before has arrived, and begins
-// copies. It returns those under way, and the bytes that were sent and that began.
+// step is what the engine does between two tokens: it sends at most piece bytes of what is staged, finds that what it
+// sent before has arrived, and begins copies. It returns those under way, and the bytes that were sent and that began.
 func step(policy *residency.Policy, under []copying, piece float64) (left []copying, sent, begun float64) {
 	for i := range under {
 		m := &under[i]
@@ -244,8 +246,8 @@ func step(policy *residency.Policy, under []copying, piece float64) (left []copy
 	return left, sent, begun
 }
 
-// fetching plays a trace as offloading engines do: every layer has the same number of slots, an expert that is missing is copied to the GPU
-// before it computes, in place of the one that worth says least of.
+// fetching plays a trace as offloading engines do: every layer has the same number of slots, an expert that is missing
+// is copied to the GPU before it computes, in place of the one that worth says least of.
 func (c *setting) fetching(t trace, worth func(last, count int) float64) (r result) {
 	g := c.on.GPUs[0]
 	room := (g.Budget - g.Overhead - c.Head - c.Dense*int64(c.Layers)) / int64(c.Layers) / c.Expert

@@ -25,7 +25,8 @@ type habits struct {
 	Sticky float64 // logarithm of how many times as likely an expert is that the token before used
 }
 
-// synthesize writes a trace. Experts of a token are drawn without replacement, each with its frequency (the largest sums of logarithm and Gumbel noise).
+// synthesize writes a trace. Experts of a token are drawn without replacement, each with its frequency (the largest
+// sums of logarithm and Gumbel noise).
 func (h habits) synthesize(layers, experts, used, tokens int, seed uint64) trace {
 	r := rand.New(rand.NewPCG(seed, 0x7261636b))
 	base, topic := make([][]float64, layers), make([][]float64, layers)

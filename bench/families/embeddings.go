@@ -17,8 +17,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
 
-// embeddings writes a table of the models of embeddings that only names, or all: how far each peer's embeddings of the text's lines are from ours, as the
-// least cosine of a line.
+// embeddings writes a table of the models of embeddings that only names, or all: how far each peer's embeddings of the
+// text's lines are from ours, as the least cosine of a line.
 func (b *bench) embeddings(ctx context.Context, only string) error {
 	text, err := os.ReadFile(b.text)
 	if err != nil {

@@ -1,9 +1,10 @@
-// Command families compares perplexities with other programs', family by family and type by type: small synthetic models of each, the same text, all
-// programs. --random makes models of random shapes instead.
+// Command families compares perplexities with other programs', family by family and type by type: small synthetic
+// models of each, the same text, all programs. --random makes models of random shapes instead.
 //
 //	go build ./cmd/powerinfer && go run ./bench/families --powerinfer ./powerinfer --peer llama.cpp=PATH --peer ik_llama.cpp=PATH --text FILE
 //
-// PATHs are of llama-perplexity. The models have the families' own activations, which peers take for granted, and shapes other than the tests'.
+// PATHs are of llama-perplexity. The models have the families' own activations, which peers take for granted, and
+// shapes other than the tests'.
 package main
 
 import (
@@ -65,7 +66,8 @@ var ownKeys = []string{"baichuan", "bloom", "deepseek2", "gpt2", "gptneox", "jai
 // usualWidth is the width of models whose shapes are not random.
 const usualWidth = 256
 
-// required returns keys without which peers do not load files of a family, mostly with the values that their absence means elsewhere.
+// required returns keys without which peers do not load files of a family, mostly with the values that their absence
+// means elsewhere.
 func required(family string) []gguf.KV {
 	switch family {
 	case "ernie4_5-moe":
@@ -82,7 +84,8 @@ func required(family string) []gguf.KV {
 	return nil
 }
 
-// specs returns the models of a family: of each depth that means something to it. Widths are whole blocks of every type.
+// specs returns the models of a family: of each depth that means something to it. Widths are whole blocks of every
+// type.
 func specs(f arch.Family) (all []synth.Spec) {
 	s := synth.Spec{Arch: f.Name, Layers: 5, Embd: usualWidth, FF: 768, Heads: 4, Vocab: 640, Activation: f.Activation.String(), Seed: 11, Keys: required(f.Name)}
 	if !slices.Contains(ownKeys, f.Name) && !f.Latent {
@@ -112,7 +115,8 @@ func specs(f arch.Family) (all []synth.Spec) {
 	return all
 }
 
-// directQueries is a depth at which llama.cpp takes a model of DeepSeek 2's form for one whose queries follow from the input.
+// directQueries is a depth at which llama.cpp takes a model of DeepSeek 2's form for one whose queries follow from the
+// input.
 const directQueries = 27
 
 // peer is another program.
@@ -303,7 +307,8 @@ func (b *bench) fail(name string, f form, err error) {
 	b.failures = append(b.failures, fmt.Sprintf("ours, %s, %s: %v", name, f.name, err))
 }
 
-// cell returns how far a peer's perplexity is from ours. ended holds the cells of the peers that have ended with an error, which are not asked again.
+// cell returns how far a peer's perplexity is from ours. ended holds the cells of the peers that have ended with an
+// error, which are not asked again.
 func (b *bench) cell(ctx context.Context, p peer, name string, f form, ours float64, args []string, ended map[string]string) string {
 	if cell := ended[p.name]; cell != "" {
 		return cell
@@ -330,8 +335,9 @@ func (b *bench) cell(ctx context.Context, p peer, name string, f form, ours floa
 	return fmt.Sprintf(" %.3f %% |", d)
 }
 
-// args returns what the peer is given. Flash attention of llama.cpp rounds more than its other attention, which random models with experts magnify to
-// one percent, and ends with a failed assertion where keys and values are widened from narrow vectors, as in PLM.
+// args returns what the peer is given. Flash attention of llama.cpp rounds more than its other attention, which random
+// models with experts magnify to one percent, and ends with a failed assertion where keys and values are widened from
+// narrow vectors, as in PLM.
 func (p peer) args(args []string) []string {
 	if p.name == "llama.cpp" {
 		return append(slices.Clone(args), "-fa", "off")
@@ -381,7 +387,8 @@ func reason(err error, text []byte) error {
 // estimate finds all programs' last line: ik_llama.cpp's says over what.
 var estimate = regexp.MustCompile(`PPL (?:over .* )?= ([0-9.]+)`)
 
-// attempts is the number of times a program is run that ends without its last line: llama.cpp's log is written by a thread that its exit may cut off.
+// attempts is the number of times a program is run that ends without its last line: llama.cpp's log is written by a
+// thread that its exit may cut off.
 const attempts = 12
 
 func perplexity(ctx context.Context, program string, args []string) (float64, error) {

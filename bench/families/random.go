@@ -30,8 +30,9 @@ func random(f arch.Family, n int, seed uint64) (all []synth.Spec) {
 	return all
 }
 
-// What llama.cpp knows of a family: denseFirst are those of which there may be models whose first layers have no experts, headsFill those of which there
-// are only models whose heads are together as wide as the model, and ownHead those whose head is never the embedding.
+// What llama.cpp knows of a family: denseFirst are those of which there may be models whose first layers have no
+// experts, headsFill those of which there are only models whose heads are together as wide as the model, and ownHead
+// those whose head is never the embedding.
 var (
 	denseFirst = []string{"deepseek", "deepseek2", "ernie4_5-moe", "glm4moe", "lfm2moe"}
 	headsFill  = []string{
@@ -40,8 +41,8 @@ var (
 	ownHead = []string{"baichuan", "dbrx", "gpt-oss", "gptneox", "internlm2", "minimax-m2", "nemotron", "olmo2", "olmoe", "qwen2moe", "stablelm"}
 )
 
-// leastLayers returns the fewest layers of a family's models in which there is one of each kind: llama.cpp ends with a failed assertion where a kind's cache
-// has none, and refuses tensors that no layer reads.
+// leastLayers returns the fewest layers of a family's models in which there is one of each kind: llama.cpp ends with a
+// failed assertion where a kind's cache has none, and refuses tensors that no layer reads.
 func leastLayers(f arch.Family) int {
 	switch {
 	case f.Name == "llama4":
@@ -94,7 +95,8 @@ func draw(f arch.Family, r *rand.Rand) synth.Spec {
 	return s
 }
 
-// latentKeys returns keys of DeepSeek's form: groups of experts, the scores, whether weights are divided by their sum, and a factor of them.
+// latentKeys returns keys of DeepSeek's form: groups of experts, the scores, whether weights are divided by their sum,
+// and a factor of them.
 func latentKeys(f arch.Family, s *synth.Spec, r *rand.Rand) (keys []gguf.KV) {
 	add := func(key string, v any) { keys = append(keys, gguf.KV{Key: f.Name + ".expert_" + key, Value: v}) }
 	add("gating_func", uint32(1+r.IntN(2)))

@@ -44,7 +44,8 @@ func shapes() []shape {
 	}
 }
 
-// Models have as many layers as so many bytes hold, and at least so many; and this share of zeros, spread by this power law.
+// Models have as many layers as so many bytes hold, and at least so many; and this share of zeros, spread by this power
+// law.
 const (
 	modelBytes  = 3e9
 	leastLayers = 6
@@ -103,7 +104,8 @@ type budget struct {
 	whole bool                                     // all layers lie on the GPU, whatever the plan would do with the budget
 }
 
-// budgets are shares of all that the model takes, and what attention, head, predictors and half the feed-forward layers take.
+// budgets are shares of all that the model takes, and what attention, head, predictors and half the feed-forward layers
+// take.
 func (c *check) budgets() []budget {
 	share := func(percent int64) budget {
 		return budget{name: fmt.Sprintf("%d %%", percent), of: func(_ *modelcost.Cost, all int64) int64 { return percent * all / 100 }}
@@ -275,7 +277,8 @@ func (t *trial) try(ctx context.Context, c *check, f *gguf.File, mode model.Spar
 	return err
 }
 
-// costOf returns f's cost. The frequencies of a synthetic model are known, and so is how well its predictors choose: exactly.
+// costOf returns f's cost. The frequencies of a synthetic model are known, and so is how well its predictors choose:
+// exactly.
 func costOf(f *gguf.File, mode model.SparseMode, stats *neuron.Stats) (modelcost.Cost, error) {
 	b, err := modelcost.Of(f, modelcost.Options{Context: decodeContext, Sparse: mode, Law: modelcost.UsualLaw(), Stats: stats})
 	if err != nil || mode != model.Predict || stats == nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 )
 
-// dense decodes the same shape without skipping anything, and has llama.cpp do so where it is given. sparse are the fastest trials of the
-// sparse file, one for each budget.
+// dense decodes the same shape without skipping anything, and has llama.cpp do so where it is given. sparse are the
+// fastest trials of the sparse file, one for each budget.
 func (m shape) dense(ctx context.Context, c *check, w *report, machine *measure.Machine, sparse []trial) error {
 	f, err := m.file(ctx, c, w, m.spec(c, false))
 	if err != nil {
@@ -47,8 +47,8 @@ type peer struct {
 	tokens, repetitions int
 }
 
-// compare shows, for each budget, llama.cpp with the most layers that fit beside our trials. What the formula says of both is for the
-// measured machine.
+// compare shows, for each budget, llama.cpp with the most layers that fit beside our trials. What the formula says of
+// both is for the measured machine.
 func (p *peer) compare(ctx context.Context, c *check, w *report, b modelcost.Cost, machine *measure.Machine, dense, sparse []trial) error {
 	layers, plans := make([]int, len(dense)), make([]placement.Plan, len(dense))
 	for i := range dense {

@@ -136,7 +136,8 @@ func (f figures) row(t quant.Type, kern kernel, peak float64) []string {
 	return row
 }
 
-// wanted returns the bytes of weights that a kernel cycles over: more than four times the largest caches of GPUs. Prompts hardly depend on it.
+// wanted returns the bytes of weights that a kernel cycles over: more than four times the largest caches of GPUs.
+// Prompts hardly depend on it.
 func (c *check) wanted(tokens int) int64 {
 	switch {
 	case c.tiny:

@@ -58,7 +58,8 @@ func (c *check) kit(t quant.Type, tokens int, apart bool, long vulkan.Arithmetic
 // distinct is how many rows of a weight differ; they repeat.
 const distinct = 61
 
-// weights are random ones [rows, cols] of type t, whose products with a row of ones have a deviation of one; or positive ones.
+// weights are random ones [rows, cols] of type t, whose products with a row of ones have a deviation of one; or
+// positive ones.
 func (k *kit) weights(t quant.Type, rows, cols int, positive bool) []byte {
 	key := [3]int{rows, cols, 0}
 	if positive {

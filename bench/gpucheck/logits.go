@@ -35,7 +35,8 @@ func (c *check) repetitions() int {
 	return 3
 }
 
-// text is what models are fed: it leaves the share of neurons at zero that they were made for, which random tokens do not.
+// text is what models are fed: it leaves the share of neurons at zero that they were made for, which random tokens do
+// not.
 const text = "The old king had three daughters, and the youngest of them was so fair that the sun itself, which had seen so much, wondered " +
 	"whenever it shone on her face. Near the castle lay a great dark forest, and in the forest under an old lime tree was a well."
 
@@ -128,8 +129,8 @@ func likeliest(row []float32) int {
 	return best
 }
 
-// far is from which share of the largest logit on a difference is an error, not rounding: activations are rounded to eight bits, at other
-// scales on the GPU than on the processor.
+// far is from which share of the largest logit on a difference is an error, not rounding: activations are rounded to
+// eight bits, at other scales on the GPU than on the processor.
 const far = 0.1
 
 // verdict says it in a few words.

@@ -1,6 +1,7 @@
-// Command gpucheck tries this engine on this machine's GPU: what is installed, what the GPU reaches, whether every verb computes
-// what it should, how near the kernels come to the GPU's memory, and what decoding reaches at several budgets of video memory. It needs
-// no network and no model: it writes its own. Each part ends within minutes and leaves its section of report.md.
+// Command gpucheck tries this engine on this machine's GPU: what is installed, what the GPU reaches, whether every verb
+// computes what it should, how near the kernels come to the GPU's memory, and what decoding reaches at several budgets
+// of video memory. It needs no network and no model: it writes its own. Each part ends within minutes and leaves its
+// section of report.md.
 //
 //	gpucheck --list
 //	gpucheck --part machine,kernels --out results

@@ -21,7 +21,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// mainVariable has the test binary be the program: drivers are looked for in the environment that a process was started with.
+// mainVariable has the test binary be the program: drivers are looked for in the environment that a process was started
+// with.
 const mainVariable = "GPUCHECK_MAIN"
 
 func TestMain(m *testing.M) {
@@ -82,11 +83,12 @@ func rows(text, first string) (found [][]string) {
 	return found
 }
 
-// mostApart is by how much logits from a GPU may differ from the processor's, by the largest one: activations are rounded to eight bits
-// on both sides, at scales of their own.
+// mostApart is by how much logits from a GPU may differ from the processor's, by the largest one: activations are
+// rounded to eight bits on both sides, at scales of their own.
 const mostApart = 0.05
 
-// TestDecode: a tiny model is decoded on lavapipe and the processor at every budget, for the same bytes twice and the same choices.
+// TestDecode: a tiny model is decoded on lavapipe and the processor at every budget, for the same bytes twice and the
+// same choices.
 func TestDecode(t *testing.T) {
 	if testing.Short() {
 		t.Skip("decodes on a software device")
@@ -340,7 +342,8 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// TestFailures: a trial that went wrong is a failure, one that was left out is none; of each budget the fastest is kept.
+// TestFailures: a trial that went wrong is a failure, one that was left out is none; of each budget the fastest is
+// kept.
 func TestFailures(t *testing.T) {
 	again := logits{again: true}
 	all := []trial{{budget: "a", rate: 5, logits: again}, {budget: "b", err: errCut}, {budget: "c", err: errors.New("lost")}, {budget: "d", rate: 7}, {budget: "e", logits: logits{again: true, share: math.NaN()}}}

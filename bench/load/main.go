@@ -1,11 +1,11 @@
-// Command load puts many clients on servers that speak llama-server's API and compares what the clients see: tokens per second of all
-// together, time to the first token, and the gaps between tokens. Servers take turns within every round, each with the same
-// requests, so that a machine's drift meets all alike; a server that waits for its turn is idle.
+// Command load puts many clients on servers that speak llama-server's API and compares what the clients see: tokens per
+// second of all together, time to the first token, and the gaps between tokens. Servers take turns within every round,
+// each with the same requests, so that a machine's drift meets all alike; a server that waits for its turn is idle.
 //
 //	go run ./bench/load --server ours=http://127.0.0.1:8080 --server llama=http://127.0.0.1:8081 --clients 1,4,8,16 --prompt 32,1000 --gen 64 --rounds 3
 //
-// With --soak it asks the first server for so long, at random through all of its APIs, among damaged requests and clients that go, and
-// watches the memory and the files of the process --pid.
+// With --soak it asks the first server for so long, at random through all of its APIs, among damaged requests and
+// clients that go, and watches the memory and the files of the process --pid.
 package main
 
 import (

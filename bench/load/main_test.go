@@ -26,8 +26,8 @@ func slowServer(t *testing.T) server {
 	return server{"slow", h.URL}
 }
 
-// TestRun: what clients see is what the server did. A loaded machine may only make answers slower: a client that reads a token late sees a shorter gap behind it,
-// but the longest gap makes up for that.
+// TestRun: what clients see is what the server did. A loaded machine may only make answers slower: a client that reads
+// a token late sees a shorter gap behind it, but the longest gap makes up for that.
 func TestRun(t *testing.T) {
 	w := work{clients: 3, each: 2, least: 5, most: 50, gen: 4, vocab: 100, seed: 1}
 	s, err := w.run(t.Context(), slowServer(t))

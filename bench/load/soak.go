@@ -39,8 +39,8 @@ func (t *tally) strange(text string) {
 	t.odd = append(t.odd, text)
 }
 
-// soak asks s at random for so long, and prints what the server's process holds every minute. Answers but those that a request deserves
-// are an error.
+// soak asks s at random for so long, and prints what the server's process holds every minute. Answers but those that a
+// request deserves are an error.
 func soak(ctx context.Context, s server, d time.Duration, pid int, seed uint64) error {
 	models, err := modelNames(ctx, s)
 	if err != nil {
@@ -92,7 +92,8 @@ func watch(ctx context.Context, s server, pid int, t *tally) {
 	}
 }
 
-// held says what the process holds: memory and open files as Linux tells them, and what the server's metrics tell of itself.
+// held says what the process holds: memory and open files as Linux tells them, and what the server's metrics tell of
+// itself.
 func held(s server, pid int) string {
 	var out []string
 	if status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)); err == nil {

@@ -73,7 +73,8 @@ func each(ctx context.Context, what string, n, jobs int, do func(i int) error) e
 	return context.Cause(ctx)
 }
 
-// progress shows a bar on a terminal, and a line for each tenth elsewhere. done is called after each of n, by any goroutine.
+// progress shows a bar on a terminal, and a line for each tenth elsewhere. done is called after each of n, by any
+// goroutine.
 func progress(what string, n int) (done, finish func()) {
 	if term.IsTerminal(int(os.Stderr.Fd())) {
 		bar := progressbar.NewOptions(n, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetDescription(what), progressbar.OptionShowCount(),

@@ -1,14 +1,15 @@
-// Command record writes down what a powerinfer binary answers, so that a later binary can be held to the same bytes: greedy
-// texts, perplexities with a hash of all saved predictions, prepared files and plans, of every model family, element type,
-// sparse mode and thread count, on the processor and on Mesa's software GPU. The models are synthetic ones of fixed seeds,
-// made anew each time, and the embedded model.
+// Command record writes down what a powerinfer binary answers, so that a later binary can be held to the same bytes:
+// greedy texts, perplexities with a hash of all saved predictions, prepared files and plans, of every model family,
+// element type, sparse mode and thread count, on the processor and on Mesa's software GPU. The models are synthetic
+// ones of fixed seeds, made anew each time, and the embedded model.
 //
 //	go run ./bench/record take -o new.txt ./powerinfer
 //	go run ./bench/record compare bench/record/testdata/7d56a66.txt new.txt
 //
-// compare names each case that differs and exits with 1. Bytes depend on the processor's instruction sets and, on the GPU, on
-// the Vulkan driver. Both stand in the record's header, and records whose headers differ in them are not compared: take both
-// on one machine then. --only WORDS restricts both commands to the cases whose names contain WORDS: --only "cpu opt".
+// compare names each case that differs and exits with 1. Bytes depend on the processor's instruction sets and, on the
+// GPU, on the Vulkan driver. Both stand in the record's header, and records whose headers differ in them are not
+// compared: take both on one machine then. --only WORDS restricts both commands to the cases whose names contain WORDS:
+// --only "cpu opt".
 //
 // How fast two binaries are is measured by bench/compare --old.
 package main

@@ -24,7 +24,8 @@ const (
 	wordsFile = "calibration.txt" // what prepare reads
 )
 
-// writeTexts writes the tale twice, enough for windows of the embedded model's larger tokens, and its words in random order.
+// writeTexts writes the tale twice, enough for windows of the embedded model's larger tokens, and its words in random
+// order.
 func (s *subject) writeTexts() error {
 	if err := os.WriteFile(filepath.Join(s.dir, textFile), []byte(tale+tale), 0o644); err != nil {
 		return err
@@ -104,7 +105,8 @@ func plainModels() []*model {
 	return append(list, wide)
 }
 
-// preparedModels are made by the binary's own prepare, which takes seconds each: llama in all types, the other families in two.
+// preparedModels are made by the binary's own prepare, which takes seconds each: llama in all types, the other families
+// in two.
 func preparedModels() []*model {
 	var list []*model
 	for _, family := range families() {

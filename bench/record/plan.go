@@ -17,7 +17,8 @@ func (s *subject) plan(ctx context.Context, flags []string) (string, error) {
 	return figures([]byte(out))
 }
 
-// Records hold the fields of a plan, of its GPUs and of its layers that have a meaning, so that a later release may print more.
+// Records hold the fields of a plan, of its GPUs and of its layers that have a meaning, so that a later release may
+// print more.
 func planKeys() []string {
 	return []string{"context", "active", "vram", "ram", "seconds", "tokens_per_second", "ram_only_tokens_per_second", "whole_layers", "whole_layers_tokens_per_second"}
 }
@@ -28,7 +29,8 @@ func layerKeys() []string {
 	return []string{"gpu", "attention_on_gpu", "predictor_on_gpu", "hot", "vram", "ram", "dense_seconds", "hot_seconds", "cold_seconds", "wait_seconds", "seconds"}
 }
 
-// figures returns the numbers of a plan and not its labels. Those of layers are hashed, but for the number of hot neurons.
+// figures returns the numbers of a plan and not its labels. Those of layers are hashed, but for the number of hot
+// neurons.
 func figures(data []byte) (string, error) {
 	var plan map[string]any
 	d := json.NewDecoder(bytes.NewReader(data))
@@ -73,7 +75,8 @@ func folded(object any) map[string]any {
 	return out
 }
 
-// number writes integers exactly, and others with the digits on which fused and separate multiplications and additions agree.
+// number writes integers exactly, and others with the digits on which fused and separate multiplications and additions
+// agree.
 func number(v any) string {
 	switch v := v.(type) {
 	case json.Number:

@@ -51,8 +51,8 @@ func preparation(m *model) question {
 	}}
 }
 
-// onProcessor asks for text and predictions in each of the model's modes, and again with flags that must not change them, or only
-// by the rounding of longer and shorter steps.
+// onProcessor asks for text and predictions in each of the model's modes, and again with flags that must not change
+// them, or only by the rounding of longer and shorter steps.
 func onProcessor(m *model) []question {
 	variants := []struct {
 		name  string
@@ -79,8 +79,8 @@ func onProcessor(m *model) []question {
 	return list
 }
 
-// generation asks for the greedy continuation of the tale's beginning by n tokens and for the perplexity of the tale in windows of
-// the given length, with all predictions.
+// generation asks for the greedy continuation of the tale's beginning by n tokens and for the perplexity of the tale in
+// windows of the given length, with all predictions.
 func generation(name string, m *model, n, window int, flags []string) question {
 	return question{name: name, model: m, ask: func(ctx context.Context, s *subject) (string, error) {
 		text, err := s.text(ctx, m, append([]string{"-n", fmt.Sprint(n), "--temp", "0"}, flags...))
@@ -92,7 +92,8 @@ func generation(name string, m *model, n, window int, flags []string) question {
 	}}
 }
 
-// promptBytes is the length of the prompt, the beginning of the tale: a sentence and a half, over 32 tokens of any model.
+// promptBytes is the length of the prompt, the beginning of the tale: a sentence and a half, over 32 tokens of any
+// model.
 const promptBytes = 190
 
 // text returns a continuation of the prompt: its hash and its beginning.
@@ -107,7 +108,8 @@ func (s *subject) text(ctx context.Context, m *model, flags []string) (string, e
 	return fmt.Sprintf("text %s %q", hash([]byte(out)), string(beginning[:min(shown, len(beginning))])), nil
 }
 
-// predictions returns the perplexity of three windows of the tale, and a hash of the saved probabilities of every token.
+// predictions returns the perplexity of three windows of the tale, and a hash of the saved probabilities of every
+// token.
 func (s *subject) predictions(ctx context.Context, m *model, name string, flags []string) (string, error) {
 	saved := filepath.Join(s.dir, name+".logits")
 	defer os.Remove(saved)
@@ -137,8 +139,9 @@ const (
 	allMemory  = "1"
 )
 
-// onGPU asks for text and predictions where a part of the model, or all of it, is computed by lavapipe, with what of it was planned to lie
-// there. Each takes seconds, so a mode of a family is asked for in one type, and a type in one family.
+// onGPU asks for text and predictions where a part of the model, or all of it, is computed by lavapipe, with what of it
+// was planned to lie there. Each takes seconds, so a mode of a family is asked for in one type, and a type in one
+// family.
 func onGPU(m *model) []question {
 	var list []question
 	add := func(name, mode, flags string) {

@@ -10,7 +10,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 )
 
-// record holds the answers of one binary. Its file has header lines, "# key: value", and a line a case: name, tab, value.
+// record holds the answers of one binary. Its file has header lines, "# key: value", and a line a case: name, tab,
+// value.
 type record struct {
 	header  []field
 	answers []answer

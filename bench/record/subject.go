@@ -56,7 +56,8 @@ func newSubject(ctx context.Context, binary string) (*subject, error) {
 
 func (s *subject) close() { os.RemoveAll(s.dir) }
 
-// prepareMachine writes the tale that all cases use, asks what the binary is and what it runs on, and fixes the speeds it measured.
+// prepareMachine writes the tale that all cases use, asks what the binary is and what it runs on, and fixes the speeds
+// it measured.
 func (s *subject) prepareMachine(ctx context.Context) error {
 	if err := s.writeTexts(); err != nil {
 		return err
@@ -77,7 +78,8 @@ func (s *subject) prepareMachine(ctx context.Context) error {
 	return s.fixSpeeds()
 }
 
-// lavapipe names the software GPU and its driver, with their versions, as --list-devices does; "" where it is not there.
+// lavapipe names the software GPU and its driver, with their versions, as --list-devices does; "" where it is not
+// there.
 func lavapipe(devices string) string {
 	return strings.Join(regexp.MustCompile(`llvmpipe[^()]*\([^()]*\)`).FindAllString(devices, 2), ", ")
 }

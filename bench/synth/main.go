@@ -1,5 +1,5 @@
-// Command synth writes a GGUF model of a given shape with random weights and real sparsity, to measure speed and to prepare
-// where no trained model of that size is at hand. See internal/synth for how it is made.
+// Command synth writes a GGUF model of a given shape with random weights and real sparsity, to measure speed and to
+// prepare where no trained model of that size is at hand. See internal/synth for how it is made.
 package main
 
 import (
@@ -19,7 +19,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
 
-// shapes returns those of published models, less their layers; vocabularies are small, so that the head does not drown a few layers.
+// shapes returns those of published models, less their layers; vocabularies are small, so that the head does not drown
+// a few layers.
 func shapes() map[string]synth.Spec {
 	return map[string]synth.Spec{
 		"tiny":          {Arch: "llama", Embd: 256, FF: 1024, Heads: 8},

@@ -200,8 +200,8 @@ func TestPlanShape(t *testing.T) {
 	}
 }
 
-// TestPlanOfGuesses: a plan says where the layer for multi-token prediction lies when --spec-type has it guess, and what it takes there, as the planner has it that opens the
-// model.
+// TestPlanOfGuesses: a plan says where the layer for multi-token prediction lies when --spec-type has it guess, and
+// what it takes there, as the planner has it that opens the model.
 func TestPlanOfGuesses(t *testing.T) {
 	f := synthtest.Further(t, synth.Spec{Arch: "deepseek2", Layers: 3, Embd: 64, FF: 32, Heads: 4, Type: quant.F16, Experts: 4, Used: 2, Activation: "silu", Seed: 3}, false)
 	cost := func(further bool) modelcost.Cost {

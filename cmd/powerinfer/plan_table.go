@@ -244,7 +244,8 @@ func (d *drawing) text(out io.Writer) error {
 	return d.closing(out)
 }
 
-// guessingLayer is the name of the layer for multi-token prediction. What it takes of a token's time depends on the text, and is not predicted.
+// guessingLayer is the name of the layer for multi-token prediction. What it takes of a token's time depends on the
+// text, and is not predicted.
 const guessingLayer = "mtp"
 
 func mib(n int64) float64 { return float64(n) / (1 << 20) }

@@ -38,8 +38,8 @@ func define(name string, v ...uint32) {
 	constants[name] = m
 }
 
-// adder emits one kernel. In vectors of pairs, bytes of rows a and b alternate; dword j of a vector of weights belongs to
-// block j, so low unpacking gives blocks 0, 1, 4, 5 and high unpacking 2, 3, 6, 7.
+// adder emits one kernel. In vectors of pairs, bytes of rows a and b alternate; dword j of a vector of weights belongs
+// to block j, so low unpacking gives blocks 0, 1, 4, 5 and high unpacking 2, 3, 6, 7.
 type adder struct {
 	typ   quant.Type
 	group bool // neurons of a group share scales that lie apart; otherwise every row has its own

@@ -11,9 +11,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// quads emits the sums of neurons of a group with AVX-512 VNNI, four neurons at a time: their bytes are interleaved, so that a dword of VPDPBUSD
-// adds up the four. All of a superblock's outputs stay in registers while the neurons pass. Integer sums are exact, and scales are applied as
-// adder does, so the bytes are the same.
+// quads emits the sums of neurons of a group with AVX-512 VNNI, four neurons at a time: their bytes are interleaved, so
+// that a dword of VPDPBUSD adds up the four. All of a superblock's outputs stay in registers while the neurons pass.
+// Integer sums are exact, and scales are applied as adder does, so the bytes are the same.
 type quads struct {
 	typ quant.Type
 
@@ -35,7 +35,8 @@ var (
 	sums = zmm[16:] // [vector][nibble][quarter] of one superblock, as dwords
 )
 
-// quarters are the parts that interleaving four vectors of bytes makes of them: the first, second, third and last four bytes of each 128-bit lane.
+// quarters are the parts that interleaving four vectors of bytes makes of them: the first, second, third and last four
+// bytes of each 128-bit lane.
 const quarters = 4
 
 func (k *quads) bytes() int { return (&adder{typ: k.typ, group: true}).quantBytes() }
@@ -81,7 +82,8 @@ func (k *quads) emit() {
 	RET()
 }
 
-// starts leaves where sums start: quants are multiplied with what makes them positive added, so it is minus that times the coefficients' sum.
+// starts leaves where sums start: quants are multiplied with what makes them positive added, so it is minus that times
+// the coefficients' sum.
 func (k *quads) starts() {
 	left, p, total, b := GP64(), Load(Param("coef"), GP64()), GP64(), GP64()
 	MOVQ(k.count, left)
@@ -167,8 +169,8 @@ func (k *quads) interleave() {
 	VPUNPCKHWD(d, k.high, d)
 }
 
-// flush adds a superblock's scaled integers to the sum. A vector of 64 bytes is two of the layout, whose outputs lie at places of sixteen: eight of
-// either of its lanes, which two quarters hold.
+// flush adds a superblock's scaled integers to the sum. A vector of 64 bytes is two of the layout, whose outputs lie at
+// places of sixteen: eight of either of its lanes, which two quarters hold.
 func (k *quads) flush() {
 	nibbles, tmp, v := k.nibbles(), k.row[0], k.row[1]
 	for i := range k.bytes() / 64 {
@@ -192,7 +194,8 @@ func (k *quads) flush() {
 	}
 }
 
-// defineLanes defines how flush takes lanes from two vectors: of the first both lower lanes and of the second likewise, in turn; and the upper ones.
+// defineLanes defines how flush takes lanes from two vectors: of the first both lower lanes and of the second likewise,
+// in turn; and the upper ones.
 func defineLanes() {
 	for i, name := range []string{"lowLanes", "highLanes"} {
 		constants[name] = GLOBL(name, RODATA|NOPTR)

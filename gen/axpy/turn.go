@@ -8,8 +8,8 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// turner emits one kernel that writes eight outputs of 32 neurons as pieces of eight rows: lanes are outputs, so that a dword
-// of a row is a lane of what its four bytes or two halves, of as many neurons, are packed into.
+// turner emits one kernel that writes eight outputs of 32 neurons as pieces of eight rows: lanes are outputs, so that a
+// dword of a row is a lane of what its four bytes or two halves, of as many neurons, are packed into.
 type turner struct {
 	lo, hi, stride, three, block reg.Register
 }

@@ -1,5 +1,5 @@
-// Package filelayout says where files have the parts of a superblock of 256 elements, for the generators of kernels that read them as they are. Package quant
-// has the layouts themselves.
+// Package filelayout says where files have the parts of a superblock of 256 elements, for the generators of kernels
+// that read them as they are. Package quant has the layouts themselves.
 package filelayout
 
 import "github.com/powerinfer-go/powerinfer/internal/quant"
@@ -40,7 +40,8 @@ type Grid struct {
 	LowBytes int // from those of 32 elements to the next
 	LowStep  int // bits from one index to the next
 	LowBits  int
-	// Upper is the place of the upper parts: UpperBlock bits for each 32 elements, UpperStep from one to the next, of UpperBits, which is 0 where there are none.
+	// Upper is the place of the upper parts: UpperBlock bits for each 32 elements, UpperStep from one to the next, of
+	// UpperBits, which is 0 where there are none.
 	Upper, UpperBlock, UpperStep, UpperBits int
 	Scales                                  int
 	Signs                                   int // of the types with bytes or words of signs beside the indices

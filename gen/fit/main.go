@@ -1,5 +1,6 @@
-// Command fit writes internal/quant/fit_amd64.s and its stubs: the sums that searches for scales need, of eight blocks at a time, one in each lane
-// of a vector. Products are rounded before they are added, as in the scalar twins, so that both give the same bits.
+// Command fit writes internal/quant/fit_amd64.s and its stubs: the sums that searches for scales need, of eight blocks
+// at a time, one in each lane of a vector. Products are rounded before they are added, as in the scalar twins, so that
+// both give the same bits.
 package main
 
 import (
@@ -77,8 +78,8 @@ func addProduct(sum, a, b, scratch reg.VecVirtual) {
 	VADDPS(scratch, sum, sum)
 }
 
-// fitScales keeps the best scales and their gains in lanes, while it goes through the grids. A grid is given by what the largest element
-// of a block becomes on it.
+// fitScales keeps the best scales and their gains in lanes, while it goes through the grids. A grid is given by what
+// the largest element of a block becomes on it.
 func fitScales() {
 	e := begin("fitScalesAVX2", "func(x, w *float32, n uintptr, reach *float32, tries uintptr, low, high, negligible float32, d *float32)",
 		"fitScalesAVX2 finds, in each of eight lanes, the scale of n elements as fitScale does, where reach holds what the largest element becomes in each try. Scalar twin: fitScale in fit.go.")

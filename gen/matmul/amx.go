@@ -13,8 +13,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 )
 
-// AMX multiplies tiles: 16 tokens' bytes of a block by those of 16 rows of weights, whose integer sums are exact. They go through memory, and are scaled in
-// AVX-512 by the same operations as those of other kernels. One kernel serves all types whose scales have one form.
+// AMX multiplies tiles: 16 tokens' bytes of a block by those of 16 rows of weights, whose integer sums are exact. They
+// go through memory, and are scaled in AVX-512 by the same operations as those of other kernels. One kernel serves all
+// types whose scales have one form.
 //
 // Go's assembler knows none of the instructions: they are bytes, so that registers are chosen here.
 
@@ -240,8 +241,8 @@ func (f *matrixForm) add(i int) {
 	f.nextSuper()
 }
 
-// addHalves does so with the sums of both halves, each times its scale: products of integers that float32 holds exactly, so that
-// what rounds is the addition alone, as where a sum of integers is turned into a float.
+// addHalves does so with the sums of both halves, each times its scale: products of integers that float32 holds
+// exactly, so that what rounds is the addition alone, as where a sum of integers is turned into a float.
 func (f *matrixForm) addHalves() {
 	ADDQ(U32(256), tileX)
 	ADDQ(U32(uint32(f.bytes())), tileW)
@@ -308,8 +309,9 @@ func tileBytes(text string, code ...byte) {
 	}
 }
 
-// defineTurns defines the places from which the three steps of a transposition take dwords out of two vectors: 16 rows of 8 dwords, two rows to
-// a vector, become 8 vectors of 16 rows. After step s a vector holds, of each of its numbers, 4<<s rows.
+// defineTurns defines the places from which the three steps of a transposition take dwords out of two vectors: 16 rows
+// of 8 dwords, two rows to a vector, become 8 vectors of 16 rows. After step s a vector holds, of each of its numbers,
+// 4<<s rows.
 func defineTurns() {
 	for i := range 2 {
 		var turn [3][]byte

@@ -10,9 +10,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 )
 
-// Products of floats by AMX, in tiles of BF16: 16 tokens' pairs of a group by those of 16 rows of weights, two tiles of rows at a time, and two of tokens where
-// there are as many. Weights and activations may be sums of several BF16 numbers, their terms; see layout.PairTile. The scalar twin is
-// dotTermsGeneric in terms.go.
+// Products of floats by AMX, in tiles of BF16: 16 tokens' pairs of a group by those of 16 rows of weights, two tiles of
+// rows at a time, and two of tokens where there are as many. Weights and activations may be sums of several BF16
+// numbers, their terms; see layout.PairTile. The scalar twin is dotTermsGeneric in terms.go.
 
 // termForm is which terms of weights are multiplied with which of activations, in this order.
 type termForm struct {

@@ -109,7 +109,8 @@ func (k *tile) fold() {
 	}
 }
 
-// scatterBFloats emits one token's products with rows chosen by index, four at a time, while the next four are asked for.
+// scatterBFloats emits one token's products with rows chosen by index, four at a time, while the next four are asked
+// for.
 func scatterBFloats(typ quant.Type) {
 	k := &tile{isa: "BF16", typ: typ, r: 4, t: 1, wide: true}
 	name := "scatter" + short(typ) + "BF16"

@@ -12,8 +12,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Types of two and three bits, and those whose codes are looked up, are computed on group by group: each becomes unsigned bytes, by a shuffle
-// where there is a codebook.
+// Types of two and three bits, and those whose codes are looked up, are computed on group by group: each becomes
+// unsigned bytes, by a shuffle where there is a codebook.
 
 // coded reports whether the type is computed on so.
 func (k *tile) coded() bool { return k.typ.Traits().Bits < 4 || k.typ.Traits().Codebook != nil }
@@ -218,7 +218,8 @@ func (k *tile) halfMinima(r int, m reg.VecPhysical) {
 	VPSRLW(U8(4), m, m)
 }
 
-// splitWords leaves the lower words of s in low, and keeps the upper ones, as numbers with a sign; of narrow sums it leaves s.
+// splitWords leaves the lower words of s in low, and keeps the upper ones, as numbers with a sign; of narrow sums it
+// leaves s.
 func (k *tile) splitWords(s, low reg.VecPhysical) {
 	if k.narrow() {
 		return
@@ -228,7 +229,8 @@ func (k *tile) splitWords(s, low reg.VecPhysical) {
 	VPSRAD(U8(16), s, s)
 }
 
-// joinHalves leaves s0·first + s1·second in first, exact in 32 bits (2·128·127·16·128 < 2^27). Of narrow sums s1 holds both scales.
+// joinHalves leaves s0·first + s1·second in first, exact in 32 bits (2·128·127·16·128 < 2^27). Of narrow sums s1 holds
+// both scales.
 func (k *tile) joinHalves(first, second, s0, s1 reg.VecPhysical) {
 	if k.narrow() {
 		VPSLLD(U8(16), second, second)

@@ -9,9 +9,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// fewTile is a tile of a few tokens over packed rows in 512-bit vectors: each holds two groups of a row, which lie side by side in it and in the activations.
-// At the end of a superblock the sums of two rows are folded into one vector, whose lower half is the first row's, so that what follows is done for both at once,
-// as in a panel.
+// fewTile is a tile of a few tokens over packed rows in 512-bit vectors: each holds two groups of a row, which lie side
+// by side in it and in the activations. At the end of a superblock the sums of two rows are folded into one vector,
+// whose lower half is the first row's, so that what follows is done for both at once, as in a panel.
 type fewTile struct {
 	widePanel
 	sums        [][]reg.VecPhysical // of whole blocks, or of first and of second halves: [row%2][pair][token]
@@ -22,7 +22,8 @@ type fewTile struct {
 const (
 	// fewTokens is the largest number of tokens of such a tile.
 	fewTokens = 4
-	// A tile prefetches weights fewAhead rows behind its first one. The rows between take longer to compute than memory takes to answer.
+	// A tile prefetches weights fewAhead rows behind its first one. The rows between take longer to compute than memory
+	// takes to answer.
 	fewAhead = 8
 )
 
@@ -87,7 +88,8 @@ func (k *fewTile) maskName() string {
 // sum returns the place of the sum of row r and token t among k.sums[0], or those of a half. Even rows come first.
 func (k *fewTile) sum(r, t int) int { return (r%2*k.pairs+r/2)*k.t + t }
 
-// products returns the sums of a superblock, [pair][token]: integers, or floats where halves of blocks are scaled apart.
+// products returns the sums of a superblock, [pair][token]: integers, or floats where halves of blocks are scaled
+// apart.
 func (k *fewTile) products() []reg.VecPhysical {
 	pairs := k.pairs * k.t
 	k.sums = [][]reg.VecPhysical{k.vecs(pairs)}
@@ -184,8 +186,8 @@ func (k *fewTile) quants(r, part int, w, tmp reg.VecPhysical) {
 	}
 }
 
-// turned adds the bits above the others to both groups of w. turn rotates those of the first two groups to their place, where mask keeps them alone; each further
-// part is two bits further.
+// turned adds the bits above the others to both groups of w. turn rotates those of the first two groups to their place,
+// where mask keeps them alone; each further part is two bits further.
 func (k *fewTile) turned(r, part int, turn, mask string, w, tmp reg.VecPhysical) {
 	further := part
 	if k.high != nil {
@@ -201,7 +203,8 @@ func (k *fewTile) turned(r, part int, turn, mask string, w, tmp reg.VecPhysical)
 	VPTERNLOGD(U8(orAnd), constant(mask), tmp, w)
 }
 
-// fold leaves, in each vector of an even row, the sum of its halves in the lower half, and that of the row behind it in the upper half.
+// fold leaves, in each vector of an even row, the sum of its halves in the lower half, and that of the row behind it in
+// the upper half.
 func (k *fewTile) fold(sums []reg.VecPhysical, tmp reg.VecPhysical) {
 	pairs := k.pairs * k.t
 	for i, even := range sums[:pairs] {

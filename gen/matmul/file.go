@@ -14,9 +14,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Kernels of rows as files have them, for weights that are computed on where they are mapped. A superblock is as long there as
-// packed; its blocks lie one after the other, so that quants are transposed into groups on the way: lane j belongs
-// to block j again, and products have the same bits as of packed rows. Package filelayout has the offsets.
+// Kernels of rows as files have them, for weights that are computed on where they are mapped. A superblock is as long
+// there as packed; its blocks lie one after the other, so that quants are transposed into groups on the way: lane j
+// belongs to block j again, and products have the same bits as of packed rows. Package filelayout has the offsets.
 
 // fileRow is a stream of rows in file layout.
 type fileRow struct {
@@ -120,8 +120,8 @@ func (k *tile) halves(lo, hi int, dst reg.VecPhysical) {
 	VINSERTI128(U8(1), k.row(0, hi), dst, dst)
 }
 
-// transpose makes four groups of four vectors, in place: lane j and j+4 of group g are dword g of the low and of the high half
-// of vector j. tmp are two free registers.
+// transpose makes four groups of four vectors, in place: lane j and j+4 of group g are dword g of the low and of the
+// high half of vector j. tmp are two free registers.
 func transpose(t, tmp []reg.VecPhysical) {
 	VPUNPCKLDQ(t[1], t[0], tmp[0])
 	VPUNPCKHDQ(t[1], t[0], tmp[1])
@@ -133,8 +133,8 @@ func transpose(t, tmp []reg.VecPhysical) {
 	VPUNPCKHQDQ(t[3], tmp[1], t[3])
 }
 
-// groups leaves groups 4·half… in g, quants unsigned but for Q8_0, and uses tmp. Of blocks of 4 bits all quants are left: those of group v in
-// the low nibbles of g[v], those of v+4 in the high ones.
+// groups leaves groups 4·half… in g, quants unsigned but for Q8_0, and uses tmp. Of blocks of 4 bits all quants are
+// left: those of group v in the low nibbles of g[v], those of v+4 in the high ones.
 func (k *fileRow) groups(half int, g, tmp []reg.VecPhysical) {
 	at := 16 * half
 	nibbles := func(from, lo, hi reg.VecPhysical) {
@@ -187,7 +187,8 @@ func (k *fileRow) groups(half int, g, tmp []reg.VecPhysical) {
 	transpose(g, tmp)
 }
 
-// fifthBits adds the fifth bits of half of each block: byte i of the file has in bit j that of block j, and g[j] has blocks j and j+4.
+// fifthBits adds the fifth bits of half of each block: byte i of the file has in bit j that of block j, and g[j] has
+// blocks j and j+4.
 func (k *fileRow) fifthBits(at int, g, tmp []reg.VecPhysical) {
 	VBROADCASTI128(k.row(0, filelayout.SixBits+at), tmp[0])
 	VPSLLVD(constant("fileFifth"), tmp[0], tmp[0]) // those of block j to bit 4+j
@@ -222,7 +223,8 @@ func (k *fileRow) blocksVNNI(isum reg.VecPhysical) {
 	}
 }
 
-// superAVX2 leaves the sums of a superblock in isum; see fourBitAVX2, eightBitAVX2 and sixBitAVX2 for what fits 16 bits.
+// superAVX2 leaves the sums of a superblock in isum; see fourBitAVX2, eightBitAVX2 and sixBitAVX2 for what fits 16
+// bits.
 func (k *fileRow) superAVX2(isum reg.VecPhysical) {
 	g, tmp := k.vecs(4), k.vecs(2)
 	switch k.typ.Traits().Bits {
@@ -325,8 +327,9 @@ func (k *fileRow) sixBitFile(isum reg.VecPhysical, g, tmp []reg.VecPhysical) {
 	VPSUBD(isum, tmp[0], isum)
 }
 
-// defineFileConstants: a Q4_K header's bytes 4… hold six bits of scales 0 to 3, bytes 8… of minima, and above them the upper two of
-// scales and minima 4 to 7, whose lower four are in bytes 12…: of scales the low nibbles, of minima the high ones.
+// defineFileConstants: a Q4_K header's bytes 4… hold six bits of scales 0 to 3, bytes 8… of minima, and above them the
+// upper two of scales and minima 4 to 7, whose lower four are in bytes 12…: of scales the low nibbles, of minima the
+// high ones.
 func defineFileConstants() {
 	var low, high, mask, nibbles [16]byte // eight scales, eight minima
 	for i := range low {

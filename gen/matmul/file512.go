@@ -23,9 +23,9 @@ func (k *fileRow) kept(name string) reg.VecPhysical {
 	return v
 }
 
-// bodyZ adds a superblock of four or six bits with 512-bit vectors, each of two groups, which are found by permutations of the
-// whole superblock. High nibbles of four bits are multiplied where they are, and their sums divided by 16, which is exact: of what a
-// core has to do for these types, shifts and permutations are the most.
+// bodyZ adds a superblock of four or six bits with 512-bit vectors, each of two groups, which are found by permutations
+// of the whole superblock. High nibbles of four bits are multiplied where they are, and their sums divided by 16, which
+// is exact: of what a core has to do for these types, shifts and permutations are the most.
 func (k *fileRow) bodyZ(isum reg.VecPhysical) func() {
 	var places [4]reg.VecPhysical
 	for p := range places {
@@ -46,8 +46,8 @@ func (k *fileRow) bodyZ(isum reg.VecPhysical) func() {
 	return k.sixBitFileZ(isum, dw, s, second, w, places)
 }
 
-// fourBitBlocksZ finds groups 0 and 1 in the first and in the last 64 bytes but 8 of a superblock, groups 2 and 3 ten and eight bytes
-// further on. It needs no more than two loads for a permutation so.
+// fourBitBlocksZ finds groups 0 and 1 in the first and in the last 64 bytes but 8 of a superblock, groups 2 and 3 ten
+// and eight bytes further on. It needs no more than two loads for a permutation so.
 func (k *fileRow) fourBitBlocksZ(isum, dw, s, high reg.VecPhysical, places [4]reg.VecPhysical) func() {
 	low, top, scales := k.kept("mask0f"), k.kept("maskf0"), k.kept("filePlacesScales")
 	front, behind, w, v := zmm(k.vec()), zmm(k.vec()), zmm(k.vec()), zmm(k.vec())
@@ -130,7 +130,8 @@ func (k *fileRow) fiveBitZ(isum, dw, s, m, w reg.VecPhysical, places [4]reg.VecP
 	}
 }
 
-// fileScalesZ loads what unpacking six-bit scales keeps in registers, and returns what leaves d·scale in dw and dmin·min in m.
+// fileScalesZ loads what unpacking six-bit scales keeps in registers, and returns what leaves d·scale in dw and
+// dmin·min in m.
 func (k *fileRow) fileScalesZ(dw, m, s reg.VecPhysical) func() {
 	super := k.kept("superPair")
 	header, low, top := k.vec().AsX(), k.vec().AsX(), k.vec().AsX()

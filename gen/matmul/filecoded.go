@@ -12,7 +12,8 @@ import (
 
 // Packing of types with parts whose codes lie as those of Q4_0, or as the bit pairs of Q6_K.
 
-// filePacked lists those of which there is an assembly kernel; packParts packs the others, whose codes come from grids or digits.
+// filePacked lists those of which there is an assembly kernel; packParts packs the others, whose codes come from grids
+// or digits.
 func filePacked(typ quant.Type) bool {
 	switch typ {
 	case quant.Q5_0, quant.Q5_1, quant.IQ4_NL, quant.MXFP4, quant.IQ4_XS, quant.Q2_K, quant.Q3_K, quant.TQ2_0:
@@ -54,8 +55,8 @@ func (k *fileRow) packNibbles(to func(int) Mem, g, tmp []reg.VecPhysical) {
 	}
 }
 
-// packFifthWords packs fifth bits that each block has in a word, element i's in bit i, from byte at on. Four bits of the word become the lowest
-// of four bytes by a product: it has each of them in place of one of these.
+// packFifthWords packs fifth bits that each block has in a word, element i's in bit i, from byte at on. Four bits of
+// the word become the lowest of four bytes by a product: it has each of them in place of one of these.
 func (k *fileRow) packFifthWords(to func(int) Mem, at int, g, tmp []reg.VecPhysical) {
 	size := k.typ.BlockBytes()
 	words, sum, w := g[0], g[1], tmp[0]
@@ -82,7 +83,8 @@ func (k *fileRow) packFifthWords(to func(int) Mem, at int, g, tmp []reg.VecPhysi
 	VMOVDQU(sum, to(k.super().High))
 }
 
-// packXSScales packs IQ4_XS's unit and its scales, of which the file has four bits in nibbles and two in pairs of a word.
+// packXSScales packs IQ4_XS's unit and its scales, of which the file has four bits in nibbles and two in pairs of a
+// word.
 func (k *fileRow) packXSScales(to func(int) Mem, tmp []reg.VecPhysical) {
 	low, high := tmp[0].AsX(), tmp[1].AsX()
 	unit := GP32()

@@ -150,7 +150,8 @@ func (k *fileRow) packFields(to func(int) Mem) {
 	MOVL(min.As32(), to(12))
 }
 
-// packFifth packs the bits above the others of Q5_K and Q3_K, whose 32 bytes begin at byte from: dword j holds in its bytes' bits v those of group v of block j, which the file has in bits j.
+// packFifth packs the bits above the others of Q5_K and Q3_K, whose 32 bytes begin at byte from: dword j holds in its
+// bytes' bits v those of group v of block j, which the file has in bits j.
 func (k *fileRow) packFifth(to func(int) Mem, from int, one, sum reg.VecPhysical, tmp []reg.VecPhysical) {
 	for v := range 8 {
 		w := tmp[v%2]
@@ -168,7 +169,8 @@ func (k *fileRow) packFifth(to func(int) Mem, from int, one, sum reg.VecPhysical
 	VMOVDQU(sum, to(k.super().High))
 }
 
-// packHigh packs bit pairs, which begin at byte from, Q6_K's high bits among them: vector h's dword j holds in its bit pair f those of group 2f+h of block j.
+// packHigh packs bit pairs, which begin at byte from, Q6_K's high bits among them: vector h's dword j holds in its bit
+// pair f those of group 2f+h of block j.
 func (k *fileRow) packHigh(at Mem, from int, three reg.VecPhysical, g, tmp []reg.VecPhysical) {
 	for h := range 2 {
 		sum := g[h]

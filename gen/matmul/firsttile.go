@@ -11,8 +11,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// firstTile is the tile of a strip's first tokens, which writes the strip while it computes: during the products of one superblock it expands the next one, and
-// during those of the last one the first of another strip. Expanding is bound by what a core stores in a cycle, of which products need nothing.
+// firstTile is the tile of a strip's first tokens, which writes the strip while it computes: during the products of one
+// superblock it expands the next one, and during those of the last one the first of another strip. Expanding is bound
+// by what a core stores in a cycle, of which products need nothing.
 type firstTile struct{ widePanel }
 
 // firstTiles emits those of a type.

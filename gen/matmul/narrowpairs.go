@@ -10,8 +10,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 )
 
-// Prompts' floats in integers of 16 bits, as in pairs.go, for processors without AVX-512: by VPMADDWD and VPADDD, or by VPDPWSSD of AVX-VNNI, which does both. A tile has 16 rows,
-// two vectors, and up to six tokens, twelve sums.
+// Prompts' floats in integers of 16 bits, as in pairs.go, for processors without AVX-512: by VPMADDWD and VPADDD, or by
+// VPDPWSSD of AVX-VNNI, which does both. A tile has 16 rows, two vectors, and up to six tokens, twelve sums.
 
 // narrowTokens are the tiles' numbers of tokens.
 var narrowTokens = []int{6, 4, 2, 1}
@@ -84,7 +84,8 @@ func (k *narrowTile) emit() {
 	RET()
 }
 
-// scale turns the integer sums into floats, with the scales of rows and tokens, and adds them to out, or writes them there in the first part.
+// scale turns the integer sums into floats, with the scales of rows and tokens, and adds them to out, or writes them
+// there in the first part.
 func (k *narrowTile) scale(sums, rows []reg.VecPhysical, token, both reg.VecPhysical, xs, xs3 reg.Register) {
 	scales, xScale := Load(Param("scales"), GP64()), Load(Param("xScale"), GP64())
 	out, stride, stride3 := Load(Param("out"), GP64()), Load(Param("outStride"), GP64()), GP64()

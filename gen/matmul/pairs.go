@@ -10,9 +10,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 )
 
-// Products of prompts' floats by vectors, from the tiles that a matrix unit would take: lane r of a vector is row r, which meets a pair of each token's elements in
-// all lanes. So nothing is added across lanes, and a step of 24 products loads two vectors of weights and twelve pairs of activations. Two
-// arithmetics: BF16, and integers of 16 bits with a scale for each layout.ShortPart columns. The scalar twins are dotLaneGeneric and dotShortsGeneric in pairs.go.
+// Products of prompts' floats by vectors, from the tiles that a matrix unit would take: lane r of a vector is row r,
+// which meets a pair of each token's elements in all lanes. So nothing is added across lanes, and a step of 24 products
+// loads two vectors of weights and twelve pairs of activations. Two arithmetics: BF16, and integers of 16 bits with a
+// scale for each layout.ShortPart columns. The scalar twins are dotLaneGeneric and dotShortsGeneric in pairs.go.
 
 // pairTokens are the tiles' numbers of tokens.
 var pairTokens = []int{12, 8, 4, 2, 1}
@@ -106,7 +107,8 @@ func (k *pairTile) emit() {
 	RET()
 }
 
-// askAhead asks for the line at ahead, which comes after this panel, as often as pairs are multiplied pairSteps at a time: so memory is read at the pace of the arithmetic.
+// askAhead asks for the line at ahead, which comes after this panel, as often as pairs are multiplied pairSteps at a
+// time: so memory is read at the pace of the arithmetic.
 func (k *tile) askAhead(ahead, step reg.Register) {
 	PREFETCHT1(Mem{Base: ahead})
 	ADDQ(step, ahead)

@@ -243,7 +243,8 @@ func (k *tile) panelCodes(isa string) *codes {
 	return c
 }
 
-// expandCoded writes groups [from, to), of one half of the eight, of types whose codes are looked up, or have two or three bits.
+// expandCoded writes groups [from, to), of one half of the eight, of types whose codes are looked up, or have two or
+// three bits.
 func (k *tile) expandCoded(isa string, r, from, to int, c *codes, at func(int) Mem) {
 	w, tmp := k.vec(), k.vec()
 	scaled := isa == "VNNI" && k.scaled()
@@ -272,7 +273,8 @@ func (k *tile) expandCoded(isa string, r, from, to int, c *codes, at func(int) M
 	}
 }
 
-// Panels of 512-bit vectors hold bytes that were multiplied by their half-blocks' scales, where products are small enough:
+// Panels of 512-bit vectors hold bytes that were multiplied by their half-blocks' scales, where products are small
+// enough:
 //
 //	Q2_K   q·scale is 0 to 45
 //	Q3_K   (q−4)·scale is −124 to 128, as six bits of scale are −32 to 31; the bytes lie scaledOffset above
@@ -293,8 +295,9 @@ func (k *tile) scaled() bool {
 // apart reports whether such panels keep the scales of halves apart.
 func (k *tile) apart() bool { return k.twoSums() && !k.scaled() }
 
-// byteScales leaves in scale what multiplies row r's pairs of unsigned quants as words, and in offset what is added then, so that both bytes are
-// those of a scaled panel. A product with a sign borrows from the upper byte what the sum gives back.
+// byteScales leaves in scale what multiplies row r's pairs of unsigned quants as words, and in offset what is added
+// then, so that both bytes are those of a scaled panel. A product with a sign borrows from the upper byte what the sum
+// gives back.
 func (k *tile) byteScales(r, half int, scale, offset reg.VecPhysical) {
 	k.halfScales(r, scale)
 	VPSHUFB(constant([]string{"lowWords", "highWords"}[half]), scale, scale)
@@ -329,7 +332,8 @@ func expand(isa string, typ quant.Type) {
 	RET()
 }
 
-// expandStrip emits what turns n superblocks of some rows, an even number, into a strip. A call for each row took a third of the time where rows are short.
+// expandStrip emits what turns n superblocks of some rows, an even number, into a strip. A call for each row took a
+// third of the time where rows are short.
 func expandStrip(typ quant.Type) {
 	name := "expandStrip" + short(typ)
 	TEXT(name, NOSPLIT, "func(dst *byte, pairBytes uintptr, w *byte, rowBytes, n, rows uintptr)")
@@ -366,8 +370,8 @@ func expandRow(isa string, typ quant.Type, dst, w, n reg.Register) {
 	JNZ(LabelRef("super"))
 }
 
-// expansion returns the steps that write a superblock of row r as a panel's: its scales, then some of its quants each. Between them all registers but c's
-// are free.
+// expansion returns the steps that write a superblock of row r as a panel's: its scales, then some of its quants each.
+// Between them all registers but c's are free.
 func (k *tile) expansion(isa string, r int, c *codes, at func(disp int) Mem) []func() {
 	step := func(f func()) func() {
 		return func() {

@@ -21,7 +21,8 @@ func (k *tile) nibbles(r, v int, lo, hi, mask reg.VecPhysical) {
 // offset returns the number that unsigned quants lie above their values.
 func (k *tile) offset() int { return layout.Offset(k.typ) }
 
-// start leaves in sum what the offset makes of token t's activations: −offset·Σ. Offsets are zero or a power of two; those below 8 need AVX-512.
+// start leaves in sum what the offset makes of token t's activations: −offset·Σ. Offsets are zero or a power of two;
+// those below 8 need AVX-512.
 func (k *tile) start(t int, sum reg.VecPhysical) {
 	switch o := k.offset(); {
 	case o == 0:
@@ -323,7 +324,8 @@ func (k *tile) sixBitVNNI(isum []reg.VecPhysical) {
 	}
 }
 
-// sixBitAVX2 leaves the same in isum. Two products of 63·127·2 fit 16 bits; VPMADDWD by the scale widens and scales at once.
+// sixBitAVX2 leaves the same in isum. Two products of 63·127·2 fit 16 bits; VPMADDWD by the scale widens and scales at
+// once.
 func (k *tile) sixBitAVX2(isum []reg.VecPhysical) {
 	w, w2, p, q, sc := k.vec(), k.vec(), k.vec(), k.vec(), k.vec()
 	six := func(r, v int, w reg.VecPhysical) {

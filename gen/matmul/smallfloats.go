@@ -8,8 +8,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 )
 
-// Types whose halves of blocks have scales that are floats (quant.SmallFloats): both integer sums are turned into floats, which holds them exactly, and are
-// scaled as such. Every kernel adds in the same order: the second half, the first one, both times the activations' scale.
+// Types whose halves of blocks have scales that are floats (quant.SmallFloats): both integer sums are turned into
+// floats, which holds them exactly, and are scaled as such. Every kernel adds in the same order: the second half, the
+// first one, both times the activations' scale.
 
 // smallSuperblock adds one superblock to every accumulator.
 func (k *tile) smallSuperblock(isum []reg.VecPhysical) {

@@ -22,15 +22,17 @@ const (
 	scattered                // rows chosen by index, of which the next are asked for
 )
 
-// farAhead is the distance in bytes at which a far stream prefetches: further than the hardware's prefetchers, which end at a page. It is
-// slower than they are as long as activations stay in the first-level cache, and faster by half where those come from the second.
+// farAhead is the distance in bytes at which a far stream prefetches: further than the hardware's prefetchers, which
+// end at a page. It is slower than they are as long as activations stay in the first-level cache, and faster by half
+// where those come from the second.
 const farAhead = 8 << 10
 
-// pageAhead is a small page: one line a superblock has the processor look up the next page's address and begin to read there. Of
-// mapped files that was 3 to 8 % faster; huge pages, which a file seldom has, would be 20 to 30 %.
+// pageAhead is a small page: one line a superblock has the processor look up the next page's address and begin to read
+// there. Of mapped files that was 3 to 8 % faster; huge pages, which a file seldom has, would be 20 to 30 %.
 const pageAhead = 4 << 10
 
-// stream emits one token's products with many rows, one row after the other, so that memory is read strictly in sequence.
+// stream emits one token's products with many rows, one row after the other, so that memory is read strictly in
+// sequence.
 func stream(isa string, typ quant.Type, order reading) {
 	k := &tile{isa: isa, typ: typ, r: 1, t: 1}
 	k.oneToken(map[reading]string{near: "stream", far: "far", scattered: "scatterOne"}[order], "", order, func(isum reg.VecPhysical) func() {
@@ -41,7 +43,8 @@ func stream(isa string, typ quant.Type, order reading) {
 	})
 }
 
-// oneToken emits the loop of a stream named name. prepare fills what the loop keeps in registers; what it returns adds a superblock.
+// oneToken emits the loop of a stream named name. prepare fills what the loop keeps in registers; what it returns adds
+// a superblock.
 func (k *tile) oneToken(name, where string, order reading, prepare func(isum reg.VecPhysical) func()) {
 	signature, what := "func(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)", "consecutive rows"
 	if order == scattered {
@@ -99,10 +102,11 @@ func (k *tile) oneToken(name, where string, order reading, prepare func(isum reg
 	RET()
 }
 
-// scatter emits one token's products with rows chosen by index, several at a time, while the next are asked for. A row of a few kilobytes ends before the
-// hardware's prefetchers are under way, so what bounds the speed is the number of requests that a core has open: four rows at a time keep more of them
-// open than one does, by 3 to 20 % on Zen 4 (not in Q6_K in 256 bits), where it then reads 15 to 20 GB/s of the 30 that rows in order give. Neither the first-level cache as the
-// prefetches' target nor a longer distance, nor asking for a row's first lines only, was as fast.
+// scatter emits one token's products with rows chosen by index, several at a time, while the next are asked for. A row
+// of a few kilobytes ends before the hardware's prefetchers are under way, so what bounds the speed is the number of
+// requests that a core has open: four rows at a time keep more of them open than one does, by 3 to 20 % on Zen 4 (not
+// in Q6_K in 256 bits), where it then reads 15 to 20 GB/s of the 30 that rows in order give. Neither the first-level
+// cache as the prefetches' target nor a longer distance, nor asking for a row's first lines only, was as fast.
 func scatter(isa string, typ quant.Type) {
 	k := &tile{isa: isa, typ: typ, r: scatterRows, t: 1}
 	name := "scatter" + short(typ) + isa
@@ -161,7 +165,8 @@ func scatter(isa string, typ quant.Type) {
 // scatterRows is the number of rows chosen by index that are computed at a time: as many as the tiles of one token.
 const scatterRows = 4
 
-// rowsAhead is the number of scattered rows by which prefetches run ahead: computing them takes longer than the memory's latency.
+// rowsAhead is the number of scattered rows by which prefetches run ahead: computing them takes longer than the
+// memory's latency.
 const rowsAhead = 4
 
 // scatteredRow points dst at the row whose number is disp bytes behind index.
@@ -177,8 +182,8 @@ func (k *tile) fetch(ahead reg.Register, bytes int) {
 	ADDQ(U32(uint32(bytes)), ahead)
 }
 
-// ask prefetches bytes at m into the second-level cache, which has room for more requests than the first, unless k is close. Past the weights' end
-// the processor ignores it.
+// ask prefetches bytes at m into the second-level cache, which has room for more requests than the first, unless k is
+// close. Past the weights' end the processor ignores it.
 func (k *tile) ask(m Mem, bytes int) {
 	prefetch := PREFETCHT1
 	if k.close {

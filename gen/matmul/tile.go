@@ -270,8 +270,8 @@ func (k *tile) emit() {
 	k.finish()
 }
 
-// fetchRows asks for as much of the rows ahead as a step takes: of one token in the order of memory, of several in that of the tile, which may be called for a
-// part of the columns.
+// fetchRows asks for as much of the rows ahead as a step takes: of one token in the order of memory, of several in that
+// of the tile, which may be called for a part of the columns.
 func (k *tile) fetchRows(ahead reg.Register, bytes int) {
 	if k.t == 1 {
 		k.fetch(ahead, k.r*bytes)
@@ -283,9 +283,10 @@ func (k *tile) fetchRows(ahead reg.Register, bytes int) {
 	ADDQ(U32(uint32(bytes)), ahead)
 }
 
-// nextRows points behind the rows of a tile: while it computes, the next one's rows, which lie there, are asked for, for one token
-// in the order of memory. For several tokens they are superblocks in the order of the tile, which may be called for a part of the columns:
-// the first tile of tokens brings rows from memory, and those of the others, which find them in a cache, lose little by asking.
+// nextRows points behind the rows of a tile: while it computes, the next one's rows, which lie there, are asked for,
+// for one token in the order of memory. For several tokens they are superblocks in the order of the tile, which may be
+// called for a part of the columns: the first tile of tokens brings rows from memory, and those of the others, which
+// find them in a cache, lose little by asking.
 func (k *tile) nextRows() reg.Register {
 	if k.r == 1 || k.near || k.t > 1 && !k.vnni() {
 		return nil
@@ -391,7 +392,8 @@ func (k *tile) unit(r, at int, dst reg.VecPhysical) {
 	VCVTPH2PS(dst.AsX(), dst)
 }
 
-// accumulate adds isum·dw·dx, and of types with minima those times Σx, to the float accumulator of (r, t). It overwrites isum and s.
+// accumulate adds isum·dw·dx, and of types with minima those times Σx, to the float accumulator of (r, t). It
+// overwrites isum and s.
 func (k *tile) accumulate(r, t int, isum, dw, m, s reg.VecPhysical) {
 	VCVTDQ2PS(isum, isum)
 	acc := k.facc[r*k.t+t]
@@ -414,7 +416,8 @@ func (k *tile) accumulate(r, t int, isum, dw, m, s reg.VecPhysical) {
 	VMOVUPS(s, acc)
 }
 
-// accumulateHalves adds to acc what isum·dw is above the minima of halves times their activations' sums, times the activations' scale.
+// accumulateHalves adds to acc what isum·dw is above the minima of halves times their activations' sums, times the
+// activations' scale.
 func (k *tile) accumulateHalves(t int, isum, dw, m, s reg.VecPhysical, acc Op) {
 	VPMADDWD(k.act(t, layout.ActPairs), k.least, s)
 	VCVTDQ2PS(s, s)

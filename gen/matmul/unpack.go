@@ -11,7 +11,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// unpacker turns packed superblocks into floats in the order of elements. Lanes 0 to 3 of a vector are of one block, 4 to 7 of the next.
+// unpacker turns packed superblocks into floats in the order of elements. Lanes 0 to 3 of a vector are of one block, 4
+// to 7 of the next.
 type unpacker struct {
 	tile
 	signed bool // quants have their sign

@@ -13,9 +13,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// vexPanel is a panel's tile for processors with AVX-VNNI: VPDPBUSD, but 16 registers of 256 bits. Panels are those of 512-bit vectors. One kernel
-// serves all types whose scales have one form: their offsets are a parameter. Twelve sums hide the latency of the products, which leaves
-// no registers for accumulators.
+// vexPanel is a panel's tile for processors with AVX-VNNI: VPDPBUSD, but 16 registers of 256 bits. Panels are those of
+// 512-bit vectors. One kernel serves all types whose scales have one form: their offsets are a parameter. Twelve sums
+// hide the latency of the products, which leaves no registers for accumulators.
 type vexPanel struct{ panel }
 
 func vexPanels() {
@@ -75,7 +75,8 @@ func (k *vexPanel) sums(isum []reg.VecPhysical, count Mem) {
 	}
 }
 
-// dotBytesVEX adds products of w's unsigned and x's signed bytes by VPDPBUSD in VEX form, which Go's assembler does not know.
+// dotBytesVEX adds products of w's unsigned and x's signed bytes by VPDPBUSD in VEX form, which Go's assembler does not
+// know.
 func dotBytesVEX(x, w, sum reg.VecPhysical) {
 	Comment(fmt.Sprintf("VEX.VPDPBUSD %s, %s, %s", x.Asm(), w.Asm(), sum.Asm()))
 	vex(map0F38, bits256|prefix66, 0x50, int(sum.PhysicalIndex()), int(w.PhysicalIndex()), int(x.PhysicalIndex()))

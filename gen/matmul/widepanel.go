@@ -12,8 +12,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// widePanel is a panel's tile in 512-bit vectors: each holds what two rows have in a 256-bit one, which lie together in a panel. That
-// halves the instructions and the loads of activations, of which both rows meet the same.
+// widePanel is a panel's tile in 512-bit vectors: each holds what two rows have in a 256-bit one, which lie together in
+// a panel. That halves the instructions and the loads of activations, of which both rows meet the same.
 type widePanel struct {
 	tile
 	pairs  int  // of rows
@@ -21,7 +21,8 @@ type widePanel struct {
 	packed bool // rows are no panel's, but packed ones
 }
 
-// panelRows is the number of a tile's rows. Six were up to a tenth faster than four where a block has a scale alone: activations are loaded less often.
+// panelRows is the number of a tile's rows. Six were up to a tenth faster than four where a block has a scale alone:
+// activations are loaded less often.
 func panelRows(typ quant.Type) int {
 	if k := (&tile{typ: typ}); k.nibbleMinima() || k.twoSums() {
 		return 4
@@ -34,8 +35,8 @@ func newWidePanel(k tile) *widePanel {
 	return &widePanel{tile: k, pairs: k.r / 2}
 }
 
-// strip emits the tile of a quantised type's strips: it goes on through several tiles of tokens, as a call for each took a twentieth of the time, and asks for
-// memory that is read later before each of them.
+// strip emits the tile of a quantised type's strips: it goes on through several tiles of tokens, as a call for each
+// took a twentieth of the time, and asks for memory that is read later before each of them.
 func (k *widePanel) strip() {
 	rows := k.r
 	k.r = k.pairs // accumulators are those of pairs
@@ -131,7 +132,8 @@ func (k *widePanel) nextTile() {
 	DECQ(argument("tiles"))
 }
 
-// sumPairs sums the lanes of four tokens' accumulators at a time, as epilogue does, and stores the tile. A 512-bit vector's lower half is the pair's first row.
+// sumPairs sums the lanes of four tokens' accumulators at a time, as epilogue does, and stores the tile. A 512-bit
+// vector's lower half is the pair's first row.
 func (k *widePanel) sumPairs() {
 	k.next = k.base + k.pairs*k.t
 	index, tmp := k.vec(), k.vec()
@@ -165,8 +167,8 @@ func (k *widePanel) sumPairs() {
 	}
 }
 
-// quarters sums pair p's lanes of four tokens from t on by fours: in 128-bit lane l of the vector that it returns lie the tokens' sums of lanes 4l…. A tile's only
-// token stands for four.
+// quarters sums pair p's lanes of four tokens from t on by fours: in 128-bit lane l of the vector that it returns lie
+// the tokens' sums of lanes 4l…. A tile's only token stands for four.
 func (k *widePanel) quarters(p, t int, tmp reg.VecPhysical) reg.VecPhysical {
 	a := make([]reg.VecPhysical, 4)
 	for i := range a {
@@ -271,8 +273,8 @@ func (k *widePanel) lessOdd(sums []reg.VecPhysical, tmp, x reg.VecPhysical) {
 	}
 }
 
-// join is joinHalves, but leaves a float. Sums that are not narrow are scaled as such: each product is exact (64·127·16·128 < 2^24), and
-// what rounds is the addition alone, as where the sum of integers is turned into a float.
+// join is joinHalves, but leaves a float. Sums that are not narrow are scaled as such: each product is exact
+// (64·127·16·128 < 2^24), and what rounds is the addition alone, as where the sum of integers is turned into a float.
 func (k *widePanel) join(first, second, s0, s1 reg.VecPhysical) {
 	if k.narrow() {
 		k.joinHalves(first, second, s0, s1)
@@ -404,7 +406,8 @@ func (k *widePanel) accumulatePairs(sums []reg.VecPhysical) {
 	}
 }
 
-// pairScales leaves the scales of pair p's rows in dw, and their minima in m, or in least with the unit in m. Small floats have none: their sums are scaled.
+// pairScales leaves the scales of pair p's rows in dw, and their minima in m, or in least with the unit in m. Small
+// floats have none: their sums are scaled.
 func (k *widePanel) pairScales(p int, dw, m, least reg.VecPhysical) {
 	if k.packed {
 		k.packedScales(p, dw, m, least)

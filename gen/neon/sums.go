@@ -103,9 +103,9 @@ func (k *adder) emit() {
 	k.ret()
 }
 
-// largest asks for the next rows' superblocks, so many bytes of each. Except in groups, whose scales are the outputs', it
-// also finds the largest coefficients of the rows of a superblock, by blocks: scales are what a byte of them stands for,
-// inverse what turns them into bytes, both zero where there are hardly any.
+// largest asks for the next rows' superblocks, so many bytes of each. Except in groups, whose scales are the outputs',
+// it also finds the largest coefficients of the rows of a superblock, by blocks: scales are what a byte of them stands
+// for, inverse what turns them into bytes, both zero where there are hardly any.
 func (k *adder) largest(next, left, coef, p, off reg, size int, row func()) (scales, inverse [2]vec) {
 	if !k.group {
 		for h := range 2 {

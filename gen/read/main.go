@@ -1,5 +1,5 @@
-// Command read writes internal/measure/read_amd64.s: loads as fast as a core can issue them, to measure what memory gives in the ways
-// that the engine's kernels read. The scalar twin is sumGeneric in bandwidth.go.
+// Command read writes internal/measure/read_amd64.s: loads as fast as a core can issue them, to measure what memory
+// gives in the ways that the engine's kernels read. The scalar twin is sumGeneric in bandwidth.go.
 package main
 
 import (

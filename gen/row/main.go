@@ -1,5 +1,6 @@
-// Command row writes internal/quant/row_amd64.s and its stubs: conversions of many elements, and of blocks whose quants follow from their largest
-// magnitude without a search. They write the bytes of their scalar twins. They need AVX2 and F16C.
+// Command row writes internal/quant/row_amd64.s and its stubs: conversions of many elements, and of blocks whose quants
+// follow from their largest magnitude without a search. They write the bytes of their scalar twins. They need AVX2 and
+// F16C.
 package main
 
 import (
@@ -108,7 +109,8 @@ func fold(x reg.VecVirtual, op func(...Op)) {
 // quarters of a block, in registers.
 type quarters [4]reg.VecVirtual
 
-// block emits a loop over blocks of 32; bytes is a block's size. body begins with a block's elements and their largest magnitude in each lane of top.
+// block emits a loop over blocks of 32; bytes is a block's size. body begins with a block's elements and their largest
+// magnitude in each lane of top.
 func block(bytes uint64, body func(dst, src reg.Register, x quarters, top reg.VecVirtual)) {
 	dst, src, n := load("dst"), load("src"), load("blocks")
 	mask := constant(magnitudes)

@@ -45,7 +45,8 @@ func nibbles() Mem {
 	return m
 }
 
-// decodeWide is decodeBlocks in 512-bit vectors: on Zen 4 it takes two thirds of the time. load returns a block's elements.
+// decodeWide is decodeBlocks in 512-bit vectors: on Zen 4 it takes two thirds of the time. load returns a block's
+// elements.
 func decodeWide(name string, bytes int, load func(src reg.Register, scale reg.VecVirtual) [2]reg.VecVirtual) {
 	function("decode"+name+"AVX512", "func(dst *float32, src, ahead *byte, blocks int)",
 		fmt.Sprintf("writes the elements of blocks of %s. Scalar twin: quant.Decode.", name))
@@ -65,7 +66,8 @@ func decodeWide(name string, bytes int, load func(src reg.Register, scale reg.Ve
 	end()
 }
 
-// decodeBlocks emits the decoding of blocks of 32 elements that begin with a half, the scale. load brings eight integers, number i of four, into y.
+// decodeBlocks emits the decoding of blocks of 32 elements that begin with a half, the scale. load brings eight
+// integers, number i of four, into y.
 func decodeBlocks(name string, bytes int, load func(src reg.Register, i int, y reg.VecVirtual)) {
 	function("decode"+name+"AVX2", "func(dst *float32, src, ahead *byte, blocks int)",
 		fmt.Sprintf("writes the elements of blocks of %s. Scalar twin: quant.Decode.", name))
@@ -97,7 +99,8 @@ func blockScale(src reg.Register) reg.VecVirtual {
 	return scale
 }
 
-// decodeNibbles emits the decoding of blocks of Q4_0: sixteen bytes behind the scale, whose low halves are the first elements.
+// decodeNibbles emits the decoding of blocks of Q4_0: sixteen bytes behind the scale, whose low halves are the first
+// elements.
 func decodeNibbles() {
 	function("decodeQ4_0AVX2", "func(dst *float32, src, ahead *byte, blocks int)", "writes the elements of blocks of Q4_0. Scalar twin: quant.Decode.")
 	dst, src, ahead, blocks := pointer("dst"), pointer("src"), pointer("ahead"), pointer("blocks")

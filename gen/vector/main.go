@@ -1,4 +1,5 @@
-// Command vector writes the kernels that are not matrix products: internal/compute/cpu/kernel/vector_amd64.s and its stubs.
+// Command vector writes the kernels that are not matrix products: internal/compute/cpu/kernel/vector_amd64.s and its
+// stubs.
 //
 // They need AVX2, FMA and F16C. Each names its scalar twin in package kernel, which is its definition.
 package main

@@ -79,7 +79,8 @@ func elementwise() {
 	})
 }
 
-// activations by name; s is the threshold: of FATReLU, for which emit returns x > s ? x : 0, or of magnitudes that count as 0.
+// activations by name; s is the threshold: of FATReLU, for which emit returns x > s ? x : 0, or of magnitudes that
+// count as 0.
 var activations = []struct {
 	name string
 	emit func(x, s reg.VecVirtual) reg.VecVirtual

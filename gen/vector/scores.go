@@ -139,7 +139,8 @@ const (
 // wide is the suffix of a type's kernels in 512-bit vectors.
 func (c element) wide() string { return strings.TrimSuffix(c.suffix, "AVX2") + "AVX512" }
 
-// scoresWide emits scores in 512-bit vectors, which hold the eight sums of one query and those of the next. The sums are those of scores, to the byte.
+// scoresWide emits scores in 512-bit vectors, which hold the eight sums of one query and those of the next. The sums
+// are those of scores, to the byte.
 func scoresWide(c element) {
 	p := c.beginScores(c.wide(), wideQueries, wideKeys)
 	var acc [wideQueries / 2][wideKeys]reg.VecVirtual // of queries 2i and 2i+1

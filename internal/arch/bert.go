@@ -8,8 +8,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// encoder describes what models of embeddings that came after BERT share: every token sees all others, norms are LayerNorms of the residual with what
-// a part has added, and there is no head.
+// encoder describes what models of embeddings that came after BERT share: every token sees all others, norms are
+// LayerNorms of the residual with what a part has added, and there is no head.
 func encoder() Family {
 	return Family{
 		LayerNorm: true, NormSum: true, Later: true, Headless: true, Activation: compute.GELU, HeadsFillWidth: true, RankPooling: PoolCLS,
@@ -17,7 +17,8 @@ func encoder() Family {
 	}
 }
 
-// encoderBuffers are the ends of names of weights for the training's tasks, and of what a classification head is made from where the folder has none.
+// encoderBuffers are the ends of names of weights for the training's tasks, and of what a classification head is made
+// from where the folder has none.
 func encoderBuffers() []string {
 	return []string{
 		"embeddings.position_ids", "pooler.dense.weight", "pooler.dense.bias",
@@ -30,7 +31,8 @@ func encoderBuffers() []string {
 	}
 }
 
-// bert describes BERT, RoBERTa, XLM-RoBERTa, CamemBERT and DistilBERT: learned positions, which RoBERTa's folders have behind those of padding.
+// bert describes BERT, RoBERTa, XLM-RoBERTa, CamemBERT and DistilBERT: learned positions, which RoBERTa's folders have
+// behind those of padding.
 func bert() Family {
 	f := encoder()
 	f.Name = "bert"

@@ -2,8 +2,8 @@ package arch
 
 import "cmp"
 
-// chatglm describes ChatGLM 2 and 3 and GLM 4 9B of 2024, in both of their forms on Hugging Face: llama with half of each head rotated, gates and
-// ups in one tensor, biases of q, k and v.
+// chatglm describes ChatGLM 2 and 3 and GLM 4 9B of 2024, in both of their forms on Hugging Face: llama with half of
+// each head rotated, gates and ups in one tensor, biases of q, k and v.
 func chatglm() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "chatglm", []string{"ChatGLMModel", "ChatGLMForConditionalGeneration", "GlmForCausalLM"}

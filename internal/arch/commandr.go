@@ -5,8 +5,8 @@ import "cmp"
 // cohere2FullEvery is the period of Command R7B's and A's layers that see all positions.
 const cohere2FullEvery = 4
 
-// commandR describes Command R, Command R+, Aya 23 and Aya Expanse: LayerNorms without biases, attention beside the feed-forward layer, the head tied
-// to the embedding, and a factor of logits.
+// commandR describes Command R, Command R+, Aya 23 and Aya Expanse: LayerNorms without biases, attention beside the
+// feed-forward layer, the head tied to the embedding, and a factor of logits.
 func commandR() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "command-r", []string{"CohereForCausalLM"}

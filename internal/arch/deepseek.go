@@ -1,6 +1,7 @@
 package arch
 
-// deepseek describes DeepSeek's first models with experts: shared ones beside those that a softmax chooses; the first layers have none.
+// deepseek describes DeepSeek's first models with experts: shared ones beside those that a softmax chooses; the first
+// layers have none.
 func deepseek() Family {
 	f := llama()
 	f.Name, f.HuggingFace, f.Original = "deepseek", []string{"DeepseekForCausalLM"}, ""

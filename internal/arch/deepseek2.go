@@ -6,8 +6,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// deepseek2 describes DeepSeek V2 and V3, Kimi K2, GLM 4.7 Flash and models of their form, with experts or without: keys and values, and in the larger models queries,
-// that follow from latent vectors. Newer files hold the matrices of keys and values by head, older ones as one.
+// deepseek2 describes DeepSeek V2 and V3, Kimi K2, GLM 4.7 Flash and models of their form, with experts or without:
+// keys and values, and in the larger models queries, that follow from latent vectors. Newer files hold the matrices of
+// keys and values by head, older ones as one.
 func deepseek2() Family {
 	f := llama()
 	f.Name, f.HuggingFace, f.Original = "deepseek2", []string{"DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", glm4Lite, "YoutuForCausalLM"}, ""

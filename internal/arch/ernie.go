@@ -2,7 +2,8 @@ package arch
 
 import "cmp"
 
-// ernie describes ERNIE 4.5's models without experts: llama whose checkpoints hold the pairs that are rotated side by side.
+// ernie describes ERNIE 4.5's models without experts: llama whose checkpoints hold the pairs that are rotated side by
+// side.
 func ernie() Family {
 	f := llama()
 	f.Name, f.HuggingFace, f.Original, f.Block = "ernie4_5", []string{"Ernie4_5ForCausalLM", "Ernie4_5_ForCausalLM"}, "", llamaBlock(Same)
@@ -17,8 +18,8 @@ func ernie() Family {
 	return f
 }
 
-// ernieMoE describes ERNIE 4.5's models with experts, with a bias that counts for the choice only, and shared ones; the first layers have none.
-// Its checkpoints hold the pairs that are rotated side by side.
+// ernieMoE describes ERNIE 4.5's models with experts, with a bias that counts for the choice only, and shared ones; the
+// first layers have none. Its checkpoints hold the pairs that are rotated side by side.
 func ernieMoE() Family {
 	f := llama()
 	f.Name, f.HuggingFace, f.Original = "ernie4_5-moe", []string{"Ernie4_5_MoeForCausalLM", "Ernie4_5_MoEForCausalLM"}, ""

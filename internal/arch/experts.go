@@ -13,9 +13,11 @@ type Experts struct {
 	Score      compute.Score
 	Normalised bool    // weights are divided by their sum,
 	MinSum     float32 // or by this where the sum is less
-	// Divided says that feed_forward_length, where files tell no width of experts, is what all experts of a token have together.
+	// Divided says that feed_forward_length, where files tell no width of experts, is what all experts of a token have
+	// together.
 	Divided bool
-	// Shared says that files which tell no width of shared experts have one of feed_forward_length; of other families such files have none.
+	// Shared says that files which tell no width of shared experts have one of feed_forward_length; of other families
+	// such files have none.
 	Shared bool
 	Latent bool // files may say that experts read and write vectors narrower than the residual
 	// Counted says that files tell how many experts all tokens use, each as wide as the others.
@@ -71,7 +73,8 @@ func sharedExpert(block []Tensor, prefix string) []Tensor {
 		Tensor{Name: "ffn_down_shexp.weight", Source: prefix + ".down_proj.weight", Optional: true})
 }
 
-// Mixture holds what config.json says of experts. Config.mixture reads the names that most families use; families with others fill it in.
+// Mixture holds what config.json says of experts. Config.mixture reads the names that most families use; families with
+// others fill it in.
 type Mixture struct {
 	Count  int // experts of a layer; 0: the model has none
 	Used   int // of them, by a token

@@ -2,8 +2,8 @@ package arch
 
 import "cmp"
 
-// falconH1 describes Falcon-H1: in each layer attention and a selective state space read the same norm, and both are added to the residual. Its
-// configuration has factors of nearly all products, which conversion multiplies weights by.
+// falconH1 describes Falcon-H1: in each layer attention and a selective state space read the same norm, and both are
+// added to the residual. Its configuration has factors of nearly all products, which conversion multiplies weights by.
 func falconH1() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "falcon-h1", []string{"FalconH1ForCausalLM"}
@@ -81,7 +81,8 @@ func readFalconH1(c *Config) error {
 	return nil
 }
 
-// multipliersOfFalconH1 returns the factors of the rows of a tensor, by its name in GGUF, in blocks after "blk.N.": those of each number of rows in turn.
+// multipliersOfFalconH1 returns the factors of the rows of a tensor, by its name in GGUF, in blocks after "blk.N.":
+// those of each number of rows in turn.
 func multipliersOfFalconH1(c *Config, name string) []Multiplied {
 	h, s := &c.FalconH1, c.StateSpace
 	all := func(factors ...*float64) []Multiplied {

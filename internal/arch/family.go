@@ -1,6 +1,6 @@
-// Package arch describes families of models, each in a file of its own: names of tensors and hyperparameters in GGUF files and on
-// Hugging Face, norms, activation, rotation, what is fused. Loading, conversion, preparing and synthetic models read the
-// descriptions, so that a new family is a new file and a line in All.
+// Package arch describes families of models, each in a file of its own: names of tensors and hyperparameters in GGUF
+// files and on Hugging Face, norms, activation, rotation, what is fused. Loading, conversion, preparing and synthetic
+// models read the descriptions, so that a new family is a new file and a line in All.
 package arch
 
 import (
@@ -107,31 +107,38 @@ type Family struct {
 	// Factors returns the multipliers of a file that does not say them; nil: they are 1.
 	Factors func(layers, embd int) Factors
 	Experts *Experts // of layers with experts; nil: no model of the family has some
-	// StateSpace says that layers without KV heads are recurrent instead: Mamba-2, with ShortConv short convolutions with gates, or with Delta gated delta
-	// nets. Files of the latter tell how far apart layers with attention are instead.
+	// StateSpace says that layers without KV heads are recurrent instead: Mamba-2, with ShortConv short convolutions
+	// with gates, or with Delta gated delta nets. Files of the latter tell how far apart layers with attention are
+	// instead.
 	StateSpace bool
 	ShortConv  bool
 	Delta      bool
 	// Further says that files hold layers behind the last that predict further tokens, where Hugging Face folders do.
 	Further bool
-	// Tiled says that in files the heads of delta nets take turns among the groups whose queries and keys they share; else those of a group are neighbours.
+	// Tiled says that in files the heads of delta nets take turns among the groups whose queries and keys they share;
+	// else those of a group are neighbours.
 	Tiled bool
-	// GatedAttention says that attn_q has behind each head's query as many rows of a gate, whose sigmoid multiplies what the head reads.
+	// GatedAttention says that attn_q has behind each head's query as many rows of a gate, whose sigmoid multiplies
+	// what the head reads.
 	GatedAttention bool
-	// OnePart says that a layer is one part, recurrent, attention or a feed-forward layer, whose norm is attn_norm: files tell which by numbers of
-	// KV heads and of neurons, of which one at most is not 0.
+	// OnePart says that a layer is one part, recurrent, attention or a feed-forward layer, whose norm is attn_norm:
+	// files tell which by numbers of KV heads and of neurons, of which one at most is not 0.
 	OnePart bool
-	// AllLayers are the parts of every layer, in families with recurrent layers whose layers are all alike: attention beside a recurrent layer reads the
-	// same norm, and both are added to the residual. 0: files tell which layer is which.
+	// AllLayers are the parts of every layer, in families with recurrent layers whose layers are all alike: attention
+	// beside a recurrent layer reads the same norm, and both are added to the residual. 0: files tell which layer is
+	// which.
 	AllLayers Part
 
-	// Multiplied, if it is set, returns by what conversion multiplies the rows of a tensor, by its name in GGUF, in blocks after "blk.N."; nil: by nothing.
+	// Multiplied, if it is set, returns by what conversion multiplies the rows of a tensor, by its name in GGUF, in
+	// blocks after "blk.N."; nil: by nothing.
 	Multiplied func(c *Config, name string) []Multiplied
 
-	// Classifier lists what a classification head becomes that reads one state of a text, by the names of the whole checkpoint.
+	// Classifier lists what a classification head becomes that reads one state of a text, by the names of the whole
+	// checkpoint.
 	Classifier []Tensor
 
-	// Really, if it is set, returns the name of the family that a folder of one of HuggingFace's names is instead of this one; empty: it is this one.
+	// Really, if it is set, returns the name of the family that a folder of one of HuggingFace's names is instead of
+	// this one; empty: it is this one.
 	Really func(c *Config) string
 	// Read completes what config.json says with the family's own names and defaults, and refuses variants by name.
 	Read func(c *Config) error
@@ -250,8 +257,9 @@ func (f *Family) InBlock(name string) (Tensor, bool) {
 	return f.Block[i], true
 }
 
-// KeysByHead reports whether files hold a matrix for each head that makes its keys from the latent vector, and one that makes its values. In such files
-// attention.key_length and value_length are the widths of the cache's rows, and key_length_mla and value_length_mla those of heads.
+// KeysByHead reports whether files hold a matrix for each head that makes its keys from the latent vector, and one that
+// makes its values. In such files attention.key_length and value_length are the widths of the cache's rows, and
+// key_length_mla and value_length_mla those of heads.
 func (f *Family) KeysByHead() bool {
 	_, ok := f.InBlock("attn_k_b.weight")
 	return ok

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestFamilies: every tensor has a shape, stands once, and is found on Hugging Face unless it is computed; every block has what the
-// forward pass and the neurons need.
+// TestFamilies: every tensor has a shape, stands once, and is found on Hugging Face unless it is computed; every block
+// has what the forward pass and the neurons need.
 func TestFamilies(t *testing.T) {
 	sizes := Sizes{Embd: 64, Vocab: 100, Positions: 50, Types: 2, FF: 96, Heads: 4, KVHeads: 2, Key: 16, Value: 8, Layers: 3, Input: 8, LowRank: 4, Experts: 8, ExpertFF: 32, SharedFF: 48}
 	names, sources := map[string]bool{}, map[string]bool{}

@@ -21,7 +21,8 @@ const (
 	gemma3FullBase  = 1000000 // of the others
 )
 
-// gemma describes Gemma 1: embeddings scaled by the width, checkpoints that store norms' weights less 1, and GELU of the gate.
+// gemma describes Gemma 1: embeddings scaled by the width, checkpoints that store norms' weights less 1, and GELU of
+// the gate.
 func gemma() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "gemma", []string{"GemmaForCausalLM"}
@@ -32,8 +33,8 @@ func gemma() Family {
 	return f
 }
 
-// gemma2 describes Gemma 2: norms before and behind attention and feed-forward layer, a window in every second layer, soft caps of scores
-// and logits.
+// gemma2 describes Gemma 2: norms before and behind attention and feed-forward layer, a window in every second layer,
+// soft caps of scores and logits.
 func gemma2() Family {
 	f := gemma()
 	f.Name, f.HuggingFace = "gemma2", []string{"Gemma2ForCausalLM"}
@@ -50,8 +51,8 @@ func gemma2() Family {
 	return f
 }
 
-// gemma3 describes Gemma 3 and the text part of its folders with pictures: norms of q and k in place of the caps, and layers with windows,
-// five of six, whose rotation has a base of its own and is not scaled.
+// gemma3 describes Gemma 3 and the text part of its folders with pictures: norms of q and k in place of the caps, and
+// layers with windows, five of six, whose rotation has a base of its own and is not scaled.
 func gemma3() Family {
 	f := gemma()
 	f.Name, f.HuggingFace = "gemma3", []string{"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"}
@@ -101,7 +102,8 @@ func readGemma3Blocks(c *Config) error {
 	return nil
 }
 
-// bothNorms returns llama's block with norms behind attention and feed-forward layer, too, by the names that Gemma gives the four.
+// bothNorms returns llama's block with norms behind attention and feed-forward layer, too, by the names that Gemma
+// gives the four.
 func bothNorms(block []Tensor) []Tensor {
 	block = replaced(block, "ffn_norm.weight",
 		Tensor{Name: "post_attention_norm.weight", Source: "post_attention_layernorm.weight"},

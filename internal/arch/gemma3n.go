@@ -15,9 +15,9 @@ const (
 	gemma3nRank      = 64
 )
 
-// gemma3n describes the text part of Gemma 3n: Gemma 3's block within four streams of the residual (AltUp), with a low-rank path beside
-// attention (LAuReL), an embedding of each token for each layer, keys and values that the last layers share, and gates in the first layers
-// of which all but the largest are exactly zero.
+// gemma3n describes the text part of Gemma 3n: Gemma 3's block within four streams of the residual (AltUp), with a
+// low-rank path beside attention (LAuReL), an embedding of each token for each layer, keys and values that the last
+// layers share, and gates in the first layers of which all but the largest are exactly zero.
 func gemma3n() Family {
 	f := gemma3()
 	f.Name, f.HuggingFace = "gemma3n", []string{"Gemma3nForConditionalGeneration", "Gemma3nForCausalLM"}

@@ -5,8 +5,9 @@ import "cmp"
 // gemma4Window is that of the small models; GGUF files say it.
 const gemma4Window = 512
 
-// gemma4 describes the text part of the dense models of Gemma 4: Gemma 3's block with heads of two sizes, keys that may be the values, too,
-// a factor of each layer, and in the small models Gemma 3n's embeddings for each layer and shared keys and values.
+// gemma4 describes the text part of the dense models of Gemma 4: Gemma 3's block with heads of two sizes, keys that may
+// be the values, too, a factor of each layer, and in the small models Gemma 3n's embeddings for each layer and shared
+// keys and values.
 func gemma4() Family {
 	f := gemma3()
 	f.Name, f.HuggingFace = "gemma4", []string{"Gemma4ForConditionalGeneration", "Gemma4ForCausalLM", "Gemma4UnifiedForConditionalGeneration"}

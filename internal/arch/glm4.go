@@ -2,8 +2,8 @@ package arch
 
 import "cmp"
 
-// glm4 describes GLM 4 of 2025: norms before and behind attention and feed-forward layer, half of each head rotated, gates and ups in one
-// tensor.
+// glm4 describes GLM 4 of 2025: norms before and behind attention and feed-forward layer, half of each head rotated,
+// gates and ups in one tensor.
 func glm4() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "glm4", []string{"Glm4ForCausalLM", "Glm4vForConditionalGeneration"}

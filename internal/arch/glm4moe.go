@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// glm4MoE describes GLM 4.5 and its kin: experts scored by a sigmoid, with a bias that counts for the choice only, and shared ones; the first layers
-// have none. A part of each head is rotated, and the larger models norm queries and keys.
+// glm4MoE describes GLM 4.5 and its kin: experts scored by a sigmoid, with a bias that counts for the choice only, and
+// shared ones; the first layers have none. A part of each head is rotated, and the larger models norm queries and keys.
 func glm4MoE() Family {
 	f := llama()
 	f.Name, f.HuggingFace, f.Original = "glm4moe", []string{"Glm4MoeForCausalLM"}, ""

@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// gptneox describes GPT-NeoX and Pythia: q, k and v in one tensor, a quarter of each head rotated, and attention beside the feed-forward layer,
-// each with a norm of its own, unless the file says that one follows the other.
+// gptneox describes GPT-NeoX and Pythia: q, k and v in one tensor, a quarter of each head rotated, and attention beside
+// the feed-forward layer, each with a norm of its own, unless the file says that one follows the other.
 func gptneox() Family {
 	return Family{
 		Name: "gptneox", HuggingFace: []string{"GPTNeoXForCausalLM"},

@@ -14,9 +14,10 @@ const (
 	gptOSSLimit     = 7
 )
 
-// gptOSS describes gpt-oss: experts with biases and a clamped SwiGLU, a router whose softmax is over the chosen experts, attention sinks, which are
-// scores of heads that take a share of attention and have no value, and windows in every second layer. Its folders hold experts in MXFP4, or as
-// matrices [inputs, outputs] in which outputs of the gate and of the up alternate.
+// gptOSS describes gpt-oss: experts with biases and a clamped SwiGLU, a router whose softmax is over the chosen
+// experts, attention sinks, which are scores of heads that take a share of attention and have no value, and windows in
+// every second layer. Its folders hold experts in MXFP4, or as matrices [inputs, outputs] in which outputs of the gate
+// and of the up alternate.
 func gptOSS() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "gpt-oss", []string{"GptOssForCausalLM"}
@@ -64,5 +65,6 @@ func readGPTOSS(c *Config) error {
 	return nil
 }
 
-// ClampedSwiGLU returns the name of gpt-oss's activation in Config.Nonlinearity, for which Hugging Face's configuration has none.
+// ClampedSwiGLU returns the name of gpt-oss's activation in Config.Nonlinearity, for which Hugging Face's configuration
+// has none.
 func ClampedSwiGLU() string { return compute.ClampedSwiGLU.String() }

@@ -2,8 +2,8 @@ package arch
 
 import "cmp"
 
-// granite describes Granite 3 and the dense Granite 4: llama with factors of embeddings, scores, what each part adds to the residual, and
-// logits.
+// granite describes Granite 3 and the dense Granite 4: llama with factors of embeddings, scores, what each part adds to
+// the residual, and logits.
 func granite() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "granite", []string{"GraniteForCausalLM"}

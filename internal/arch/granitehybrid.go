@@ -1,7 +1,7 @@
 package arch
 
-// graniteHybrid describes Granite 4's hybrids: most layers are recurrent (Mamba-2), the others have attention, which is not rotated; behind both come
-// experts beside a shared one, or in the dense models the shared one alone.
+// graniteHybrid describes Granite 4's hybrids: most layers are recurrent (Mamba-2), the others have attention, which is
+// not rotated; behind both come experts beside a shared one, or in the dense models the shared one alone.
 func graniteHybrid() Family {
 	f := graniteMoE()
 	f.Name, f.HuggingFace = "granitehybrid", []string{"GraniteMoeHybridForCausalLM"}

@@ -8,7 +8,8 @@ import (
 // hunyuanContext is the context of Hunyuan's models whose base grows by alpha; their configurations tell a shorter one.
 const hunyuanContext = 1 << 18
 
-// hunyuanDense describes Hunyuan's models without experts: llama with halves that are rotated, and norms of each head of q and k behind the rotation.
+// hunyuanDense describes Hunyuan's models without experts: llama with halves that are rotated, and norms of each head
+// of q and k behind the rotation.
 func hunyuanDense() Family {
 	f := llama()
 	f.Name, f.HuggingFace, f.Original = "hunyuan-dense", []string{"HunYuanDenseV1ForCausalLM"}, ""

@@ -3,8 +3,8 @@ package arch
 // jinaMaxAlibi is the largest exponent of the slopes of Jina's version 2.
 const jinaMaxAlibi = 8
 
-// jinaBERTV2 describes version 2 of Jina's embeddings: scores fall with the distance to earlier and to later positions, and feed-forward layers have a
-// gate, whose rows come before the others in one tensor. Older files have two.
+// jinaBERTV2 describes version 2 of Jina's embeddings: scores fall with the distance to earlier and to later positions,
+// and feed-forward layers have a gate, whose rows come before the others in one tensor. Older files have two.
 func jinaBERTV2() Family {
 	f := encoder()
 	f.Name, f.HuggingFace = "jina-bert-v2", []string{"JinaBertModel", "JinaBertForMaskedLM", "JinaBertForSequenceClassification"}

@@ -1,6 +1,7 @@
 package arch
 
-// latentBlock returns the tensors of a block whose keys and values follow from a latent vector, in one matrix for both: those of queries come first.
+// latentBlock returns the tensors of a block whose keys and values follow from a latent vector, in one matrix for both:
+// those of queries come first.
 func latentBlock(queries ...Tensor) []Tensor {
 	block := []Tensor{{Name: "attn_norm.weight", Source: "input_layernorm.weight"}}
 	return append(append(block, queries...),

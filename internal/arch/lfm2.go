@@ -7,7 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// lfm2 describes LFM2 and LFM2.5: most layers are short convolutions with gates, the others have attention, whose queries and keys are normed.
+// lfm2 describes LFM2 and LFM2.5: most layers are short convolutions with gates, the others have attention, whose
+// queries and keys are normed.
 func lfm2() Family {
 	f := llama()
 	f.Name, f.HuggingFace, f.Original = "lfm2", []string{"Lfm2ForCausalLM", "LFM2ForCausalLM", "Lfm2VlForConditionalGeneration"}, ""
@@ -38,7 +39,8 @@ func lfm2() Family {
 	return f
 }
 
-// lfm2MoE describes LFM2's models with experts, which a sigmoid weighs and a bias helps to choose; the first layers have none.
+// lfm2MoE describes LFM2's models with experts, which a sigmoid weighs and a bias helps to choose; the first layers
+// have none.
 func lfm2MoE() Family {
 	f := lfm2()
 	f.Name, f.HuggingFace = "lfm2moe", []string{"Lfm2MoeForCausalLM"}
@@ -115,7 +117,8 @@ func readLFM2(c *Config) error {
 	return nil
 }
 
-// neurons returns the width of feed-forward layers: two thirds of the configured one, and so many that Multiple goes into them, where it says so.
+// neurons returns the width of feed-forward layers: two thirds of the configured one, and so many that Multiple goes
+// into them, where it says so.
 func (o *LFM2) neurons(n int) int {
 	if !or(o.Adjusted, true) {
 		return n

@@ -8,7 +8,8 @@ import (
 )
 
 // llama describes Llama 1 to 3, Mistral and their kin, ProSparse and TurboSparse among them, without experts: the
-// families that are made from this one do not share those. mixtral adds them. Folders of embeddings may lack the prefix and the head.
+// families that are made from this one do not share those. mixtral adds them. Folders of embeddings may lack the prefix
+// and the head.
 func llama() Family {
 	return Family{
 		Name: "llama", HuggingFace: []string{"LlamaForCausalLM", "SparseLlamaForCausalLM", "MistralForCausalLM", "InternLM3ForCausalLM", "LlamaModel", "MistralModel"},
@@ -18,8 +19,8 @@ func llama() Family {
 	}
 }
 
-// mixtral describes the family that files call llama: the models of the function llama, and those with experts, such as Mixtral and TurboSparse-Mixtral,
-// whose activation is dReLU.
+// mixtral describes the family that files call llama: the models of the function llama, and those with experts, such as
+// Mixtral and TurboSparse-Mixtral, whose activation is dReLU.
 func mixtral() Family {
 	f := llama()
 	f.HuggingFace = append(f.HuggingFace, "MixtralForCausalLM", turboSparse)
@@ -69,7 +70,8 @@ func llamaBlock(change Change) []Tensor {
 	}
 }
 
-// textRoots returns the prefixes of a text model, alone and as a part of folders with pictures, of older and newer form.
+// textRoots returns the prefixes of a text model, alone and as a part of folders with pictures, of older and newer
+// form.
 func textRoots() []string {
 	return []string{"model.", "language_model.model.", "model.language_model."}
 }

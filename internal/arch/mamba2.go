@@ -29,7 +29,8 @@ type Mamba2 struct {
 	Normed  *bool `json:"rms_norm"`
 }
 
-// usualPositions are those of a model that does not say for how many it was trained: a state has the same size behind any number.
+// usualPositions are those of a model that does not say for how many it was trained: a state has the same size behind
+// any number.
 const usualPositions = 1 << 20
 
 func readMamba2(c *Config) error {

@@ -5,8 +5,9 @@ import (
 	"math"
 )
 
-// minicpm describes MiniCPM 1, 2 and 4: llama with factors, of which GGUF files may tell nothing, and factors of rotation for long contexts. Attention
-// to chosen blocks of a long context, which MiniCPM 4 may have, is computed as attention to all.
+// minicpm describes MiniCPM 1, 2 and 4: llama with factors, of which GGUF files may tell nothing, and factors of
+// rotation for long contexts. Attention to chosen blocks of a long context, which MiniCPM 4 may have, is computed as
+// attention to all.
 func minicpm() Family {
 	f := llama()
 	f.Name, f.HuggingFace, f.Original, f.Multipliers, f.Factors = "minicpm", []string{"MiniCPMForCausalLM"}, "", true, factorsOfMiniCPM

@@ -1,6 +1,7 @@
 package arch
 
-// minicpm3 describes MiniCPM 3: keys, values and queries that follow from latent vectors, and factors that its GGUF files do not tell.
+// minicpm3 describes MiniCPM 3: keys, values and queries that follow from latent vectors, and factors that its GGUF
+// files do not tell.
 func minicpm3() Family {
 	f := llama()
 	f.Name, f.HuggingFace, f.Original = "minicpm3", []string{"MiniCPM3ForCausalLM"}, ""

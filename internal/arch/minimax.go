@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// minimaxM2 describes MiniMax M2: experts scored by a sigmoid, with a bias that counts for the choice only, norms of q and k over all heads
-// together, and heads of which a part is rotated.
+// minimaxM2 describes MiniMax M2: experts scored by a sigmoid, with a bias that counts for the choice only, norms of q
+// and k over all heads together, and heads of which a part is rotated.
 func minimaxM2() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "minimax-m2", []string{"MiniMaxM2ForCausalLM"}

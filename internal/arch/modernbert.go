@@ -14,8 +14,8 @@ const (
 	modernBase      = 10000 // of layers with windows
 )
 
-// modernBERT describes ModernBERT: norms before the parts but before the first layer's attention, no biases, rotated heads, gates, and in two of three
-// layers a window around each token, whose rotation has a base of its own.
+// modernBERT describes ModernBERT: norms before the parts but before the first layer's attention, no biases, rotated
+// heads, gates, and in two of three layers a window around each token, whose rotation has a base of its own.
 func modernBERT() Family {
 	return Family{
 		Name: "modern-bert", HuggingFace: []string{"ModernBertModel", "ModernBertForMaskedLM", "ModernBertForSequenceClassification"},
@@ -84,7 +84,8 @@ func llamaEmbed() Family {
 	return f
 }
 
-// gemmaEmbedding describes EmbeddingGemma: Gemma 3 in which tokens see later positions, too, and windows lie around them.
+// gemmaEmbedding describes EmbeddingGemma: Gemma 3 in which tokens see later positions, too, and windows lie around
+// them.
 func gemmaEmbedding() Family {
 	f := gemma3()
 	f.Name, f.HuggingFace = "gemma-embedding", []string{"Gemma3TextModel"}

@@ -23,7 +23,8 @@ type MPTAttention struct {
 	Theta    float64  `json:"rope_theta"`
 }
 
-// mpt describes MPT: ALiBi or learned positions, LayerNorms that may be without biases, and limits of queries, keys and values.
+// mpt describes MPT: ALiBi or learned positions, LayerNorms that may be without biases, and limits of queries, keys and
+// values.
 func mpt() Family {
 	return Family{
 		Name: "mpt", HuggingFace: []string{"MPTForCausalLM", "MptForCausalLM"},

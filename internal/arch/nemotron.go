@@ -2,8 +2,8 @@ package arch
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// nemotron describes Nemotron 3 and 4 and Minitron: LayerNorms whose checkpoints store the weight less 1, half of each head rotated,
-// and no gate: squared ReLU leaves neurons at zero.
+// nemotron describes Nemotron 3 and 4 and Minitron: LayerNorms whose checkpoints store the weight less 1, half of each
+// head rotated, and no gate: squared ReLU leaves neurons at zero.
 func nemotron() Family {
 	return Family{
 		Name: "nemotron", HuggingFace: []string{"NemotronForCausalLM"},

@@ -7,8 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// nemotronH describes Nemotron-H and Nemotron Nano 2: layers that are each one part, most of them recurrent (Mamba-2) or feed-forward with squared
-// ReLU, a few attention without positions.
+// nemotronH describes Nemotron-H and Nemotron Nano 2: layers that are each one part, most of them recurrent (Mamba-2)
+// or feed-forward with squared ReLU, a few attention without positions.
 func nemotronH() Family {
 	const mixer = "mixer."
 	block := append([]Tensor{{Name: "attn_norm.weight", Source: "norm.weight"}}, stateSpaceBlock(mixer)...)
@@ -41,7 +41,8 @@ func nemotronH() Family {
 	}
 }
 
-// nemotronHMoE describes Nemotron 3: Nemotron-H with experts of squared ReLU, which in the larger models read and write latent vectors.
+// nemotronHMoE describes Nemotron 3: Nemotron-H with experts of squared ReLU, which in the larger models read and write
+// latent vectors.
 func nemotronHMoE() Family {
 	f := nemotronH()
 	f.Name, f.HuggingFace, f.Really = "nemotron_h_moe", nil, nil

@@ -35,8 +35,8 @@ func nomicBERT() Family {
 	return f
 }
 
-// nomicBERTMoE describes version 2: biases, no gates, and in every second layer experts, which a softmax over all of them weighs. A bias that all experts
-// of a layer share is left out, as GGUF files have none.
+// nomicBERTMoE describes version 2: biases, no gates, and in every second layer experts, which a softmax over all of
+// them weighs. A bias that all experts of a layer share is left out, as GGUF files have none.
 func nomicBERTMoE() Family {
 	f := nomicBERT()
 	f.Name, f.HuggingFace, f.Really = "nomic-bert-moe", nil, nil
@@ -57,7 +57,8 @@ func nomicBERTMoE() Family {
 	return f
 }
 
-// What Nomic's version 2 is trained for: its configuration tells more positions, and GGUF files read layers with experts as every second.
+// What Nomic's version 2 is trained for: its configuration tells more positions, and GGUF files read layers with
+// experts as every second.
 const (
 	nomicMixedContext = 512
 	nomicMixedEvery   = 2

@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// phi2 describes Phi 1, 1.5 and 2: attention and the feed-forward layer read the same norm, part of each head is rotated, biases everywhere, also
-// of the head.
+// phi2 describes Phi 1, 1.5 and 2: attention and the feed-forward layer read the same norm, part of each head is
+// rotated, biases everywhere, also of the head.
 func phi2() Family {
 	return Family{
 		Name: "phi2", HuggingFace: []string{"PhiForCausalLM"},

@@ -2,8 +2,8 @@ package arch
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// phi3 describes Phi-3, 3.5 and 4: q, k and v are one tensor, gates and ups another; a sliding window; long contexts divide
-// frequencies by factors of their own. llama.cpp reads the same files and does not apply the window.
+// phi3 describes Phi-3, 3.5 and 4: q, k and v are one tensor, gates and ups another; a sliding window; long contexts
+// divide frequencies by factors of their own. llama.cpp reads the same files and does not apply the window.
 func phi3() Family {
 	return Family{
 		Name: "phi3", HuggingFace: []string{"Phi3ForCausalLM"},

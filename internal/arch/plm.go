@@ -2,7 +2,8 @@ package arch
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// plm describes PLM: keys and values that follow from a latent vector, and no gate: squared ReLU leaves neurons at zero.
+// plm describes PLM: keys and values that follow from a latent vector, and no gate: squared ReLU leaves neurons at
+// zero.
 func plm() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "plm", []string{"PLMForCausalLM"}

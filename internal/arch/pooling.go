@@ -41,5 +41,6 @@ func ParsePooling(name string) (Pooling, error) {
 	return "", fmt.Errorf("there is no pooling %q: choose %s or %s", name, strings.Join(names[:last], ", "), names[last])
 }
 
-// RankPoolingKey is the key by which our files say which state their classification head reads, where it is not the one that the family implies.
+// RankPoolingKey is the key by which our files say which state their classification head reads, where it is not the one
+// that the family implies.
 const RankPoolingKey = "powerinfer.rank_pooling"

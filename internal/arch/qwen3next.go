@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// qwen3Next describes Qwen3-Next: three of four layers are gated delta nets, the others gated attention, a quarter of whose heads is rotated; all have
-// experts beside a shared one. Checkpoints store all norms' weights less 1 but those of delta nets.
+// qwen3Next describes Qwen3-Next: three of four layers are gated delta nets, the others gated attention, a quarter of
+// whose heads is rotated; all have experts beside a shared one. Checkpoints store all norms' weights less 1 but those
+// of delta nets.
 func qwen3Next() Family {
 	f := delta()
 	f.Name, f.HuggingFace = "qwen3next", []string{"Qwen3NextForCausalLM"}
@@ -19,8 +20,8 @@ func qwen3Next() Family {
 	return f
 }
 
-// qwen35 describes the text part of the dense models of Qwen3.5, which are built as Qwen3-Next is. Its files have the heads of delta nets in another
-// order than checkpoints.
+// qwen35 describes the text part of the dense models of Qwen3.5, which are built as Qwen3-Next is. Its files have the
+// heads of delta nets in another order than checkpoints.
 func qwen35() Family {
 	f := delta()
 	f.Name, f.HuggingFace = "qwen35", []string{"Qwen3_5ForConditionalGeneration", "Qwen3_5ForCausalLM"}
@@ -71,7 +72,8 @@ func delta() Family {
 	return f
 }
 
-// withDeltaExperts gives each layer experts beside a shared one instead of a feed-forward layer. Newer folders hold all experts of a layer as one tensor.
+// withDeltaExperts gives each layer experts beside a shared one instead of a feed-forward layer. Newer folders hold all
+// experts of a layer as one tensor.
 func (f *Family) withDeltaExperts() {
 	f.Experts = &Experts{Normalised: true, MinSum: leastSum, Divided: true, Shared: true}
 	block := slices.DeleteFunc(f.Block, func(t Tensor) bool { return InsteadOfExperts(t.Name) })

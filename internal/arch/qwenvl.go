@@ -10,8 +10,8 @@ func qwen2VL() Family {
 	return f
 }
 
-// qwen3VL describes the text part of Qwen3-VL, which is Qwen3's but for the positions of pictures. What pictures add to the first layers is
-// the vision model's.
+// qwen3VL describes the text part of Qwen3-VL, which is Qwen3's but for the positions of pictures. What pictures add to
+// the first layers is the vision model's.
 func qwen3VL() Family {
 	f := qwen3()
 	f.Name, f.HuggingFace = "qwen3vl", []string{"Qwen3VLForConditionalGeneration"}
@@ -19,7 +19,8 @@ func qwen3VL() Family {
 	return f
 }
 
-// qwen3VLMoE describes the text part of Qwen3-VL's models with experts, likewise of Qwen 3's. Folders hold experts as matrices of inputs by outputs.
+// qwen3VLMoE describes the text part of Qwen3-VL's models with experts, likewise of Qwen 3's. Folders hold experts as
+// matrices of inputs by outputs.
 func qwen3VLMoE() Family {
 	f := qwen3MoE()
 	f.Name, f.HuggingFace = "qwen3vlmoe", []string{"Qwen3VLMoeForConditionalGeneration"}

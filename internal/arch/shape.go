@@ -41,8 +41,8 @@ type StateSpace struct {
 // Channels returns what is convolved.
 func (s StateSpace) Channels() int { return s.Inner + 2*s.Groups*s.StateSize }
 
-// Shape returns the shape of a tensor of the family, outermost dimension first, by its name in GGUF; in blocks after "blk.N.". It is
-// empty for a name that no family has.
+// Shape returns the shape of a tensor of the family, outermost dimension first, by its name in GGUF; in blocks after
+// "blk.N.". It is empty for a name that no family has.
 func (f *Family) Shape(name string, s Sizes) []int {
 	stem, kind := name, ""
 	if at := strings.LastIndexByte(name, '.'); at >= 0 {

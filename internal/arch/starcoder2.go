@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// starcoder2 describes StarCoder2 and Granite Code's larger models of the same form: LayerNorms, biases everywhere, GELU without a gate,
-// and a window in every layer.
+// starcoder2 describes StarCoder2 and Granite Code's larger models of the same form: LayerNorms, biases everywhere,
+// GELU without a gate, and a window in every layer.
 func starcoder2() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "starcoder2", []string{"Starcoder2ForCausalLM"}

@@ -12,7 +12,8 @@ const (
 	FeedForward
 )
 
-// PartOf returns the part of a block that a tensor belongs to, by its name in GGUF after "blk.N."; 0: norms belong to none.
+// PartOf returns the part of a block that a tensor belongs to, by its name in GGUF after "blk.N."; 0: norms belong to
+// none.
 func (f *Family) PartOf(name string) Part {
 	stem, _, _ := strings.Cut(name, ".")
 	switch {

@@ -1,5 +1,5 @@
-// Package atomicfile writes files that appear under their name only when they are complete: a crash leaves an older file as
-// it was. Nothing but a regular file is ever replaced; root could rename over a device.
+// Package atomicfile writes files that appear under their name only when they are complete: a crash leaves an older
+// file as it was. Nothing but a regular file is ever replaced; root could rename over a device.
 package atomicfile
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 )
 
-// File is written without a name, or under a temporary one beside its target where the system has no files without a name. Commit or
-// Abort ends it.
+// File is written without a name, or under a temporary one beside its target where the system has no files without a
+// name. Commit or Abort ends it.
 type File struct {
 	*os.File
 	path      string // as it was asked for, for messages
@@ -129,7 +129,8 @@ func (f *File) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Room refuses to begin where the disk has less room than n bytes. The room of a file that is replaced is free only when the new one is complete.
+// Room refuses to begin where the disk has less room than n bytes. The room of a file that is replaced is free only
+// when the new one is complete.
 func (f *File) Room(n int64) error {
 	free, err := hw.FreeDisk(filepath.Dir(f.target))
 	if unknown := err != nil; unknown || free >= n {

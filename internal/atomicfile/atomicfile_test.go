@@ -161,7 +161,8 @@ func TestRefusals(t *testing.T) {
 	holds(t, at("file"), "text")
 }
 
-// TestNoRoom: a disk without room is refused before anything is written, and one that fills up on the way leaves no file.
+// TestNoRoom: a disk without room is refused before anything is written, and one that fills up on the way leaves no
+// file.
 func TestNoRoom(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	err := Write(path, func(f *File) error { return f.Room(1 << 62) })

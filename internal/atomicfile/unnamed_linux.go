@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// createUnnamed creates a file in dir that has no name until nameIt gives it one, so that nothing is left of it however the process
-// ends. nil: the file system or the kernel has no such files.
+// createUnnamed creates a file in dir that has no name until nameIt gives it one, so that nothing is left of it however
+// the process ends. nil: the file system or the kernel has no such files.
 func createUnnamed(dir string) *os.File {
 	if _, err := os.Stat("/proc/self/fd"); err != nil {
 		return nil // a name is given through it

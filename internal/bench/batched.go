@@ -18,13 +18,14 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 )
 
-// Batched is one row of llama-batched-bench: Sequences prompts of Prompt tokens each are read, and then continued by Gen tokens each, all
-// at the same time.
+// Batched is one row of llama-batched-bench: Sequences prompts of Prompt tokens each are read, and then continued by
+// Gen tokens each, all at the same time.
 type Batched struct {
 	Prompt, Gen, Sequences int
 }
 
-// pageSlack is the room of the last, partly filled page of a sequence, and of the one that its prompt is taken over from.
+// pageSlack is the room of the last, partly filled page of a sequence, and of the one that its prompt is taken over
+// from.
 const pageSlack = 128
 
 // Tokens returns the context that the test needs.

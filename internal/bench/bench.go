@@ -41,8 +41,8 @@ type Result struct {
 	Neurons Neurons
 }
 
-// Run times t reps times after one warm-up. Tokens are text's, again from its beginning where it ends; an empty one gives
-// random ones, as llama-bench's. Random tokens leave fewer neurons at zero than a text does.
+// Run times t reps times after one warm-up. Tokens are text's, again from its beginning where it ends; an empty one
+// gives random ones, as llama-bench's. Random tokens leave fewer neurons at zero than a text does.
 func Run(ctx context.Context, e *engine.Engine, t Test, text []int32, reps int, progress func(done, total int)) (Result, error) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	tokens := make([]int32, t.Tokens())

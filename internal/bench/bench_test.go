@@ -303,8 +303,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// What is read is a share of what dense steps read: a token leaves most out, and a prompt, whose tokens need different neurons, reads
-// more, but no weight twice.
+// What is read is a share of what dense steps read: a token leaves most out, and a prompt, whose tokens need different
+// neurons, reads more, but no weight twice.
 func TestReadShare(t *testing.T) {
 	_, e := openDemo(t)
 	last := 0.0
@@ -325,8 +325,8 @@ func TestReadShare(t *testing.T) {
 	}
 }
 
-// sameText is by which share the active neurons of the same text may differ where a part of it was read as a prompt, whose sums are rounded
-// in another order than those of single tokens; another text differs by several hundredths.
+// sameText is by which share the active neurons of the same text may differ where a part of it was read as a prompt,
+// whose sums are rounded in another order than those of single tokens; another text differs by several hundredths.
 const sameText = 0.002
 
 // A text's tokens are computed in their order, depth first and again from the beginning: what the layers compute tells.

@@ -72,8 +72,8 @@ type Row struct {
 // GPU is a GPU as a row tells of it.
 type GPU struct{ Name, Device string }
 
-// record is a Row in llama-bench's JSON and CSV fields. What there is no choice of here has the value that says so, as its
-// documentation lists them (tools/llama-bench/README.md).
+// record is a Row in llama-bench's JSON and CSV fields. What there is no choice of here has the value that says so, as
+// its documentation lists them (tools/llama-bench/README.md).
 type record struct {
 	Commit   string  `json:"build_commit"`
 	Number   int     `json:"build_number"` // none here; readers of llama-bench's files expect the field
@@ -116,7 +116,8 @@ type record struct {
 	StddevNS int64   `json:"stddev_ns"`
 	AvgTS    float64 `json:"avg_ts"`
 	StddevTS float64 `json:"stddev_ts"`
-	// Ours: whether weights were packed at load; shares of (token, neuron) pairs, 0…1, and bytes of feed-forward weights a step, zeros in mode off; what the plan for GPUs expects.
+	// Ours: whether weights were packed at load; shares of (token, neuron) pairs, 0…1, and bytes of feed-forward
+	// weights a step, zeros in mode off; what the plan for GPUs expects.
 	Repack    bool    `json:"repack"`
 	Sparse    string  `json:"sparse"`
 	Predicted float64 `json:"predicted_share"`

@@ -10,8 +10,8 @@ import (
 // PagePositions is the number of positions in one KV page.
 const PagePositions = 64
 
-// KVType is the type in which a cache keeps keys or values. They are rounded to it when they are stored, as quant.Encode does, and attention
-// computes with what quant.Decode makes of them, in floats.
+// KVType is the type in which a cache keeps keys or values. They are rounded to it when they are stored, as
+// quant.Encode does, and attention computes with what quant.Decode makes of them, in floats.
 type KVType int
 
 // The types of caches.
@@ -60,7 +60,8 @@ type KVShape struct {
 	State              int  // float32 numbers of a sequence's recurrent state, which the layer has in place of keys and values; else 0
 }
 
-// Check reports whether the widths hold whole blocks of the types, and whether keys hold the values that are said to lie within them.
+// Check reports whether the widths hold whole blocks of the types, and whether keys hold the values that are said to
+// lie within them.
 func (s KVShape) Check() error {
 	if s.Within && (s.Value > s.Key || s.ValueType != s.KeyType) {
 		return fmt.Errorf("a KV cache: values of %d elements in %s do not lie within keys of %d in %s", s.Value, s.ValueType, s.Key, s.KeyType)
@@ -103,12 +104,12 @@ func (s KVShape) KeyPage() int64 { return PagePositions*int64(s.KeyBytes()) + in
 // ValuePage returns the part that is values'.
 func (s KVShape) ValuePage() int64 { return PagePositions * int64(s.ValueBytes()) }
 
-// Positions returns how many positions a layer's part of a page holds, in the order of Device.ReadPage: first the keys [n, kv_heads] of a row of the
-// type each, as a file has it, and then the values, unless they lie within the keys.
+// Positions returns how many positions a layer's part of a page holds, in the order of Device.ReadPage: first the keys
+// [n, kv_heads] of a row of the type each, as a file has it, and then the values, unless they lie within the keys.
 func (s KVShape) Positions(part []byte) int { return len(part) / max(1, s.PositionBytes()) }
 
-// CacheSpec is the shape of a KV cache: Pages·PagePositions positions in every layer. Layers with windows may have fewer pages, numbered on their own, and
-// layers with recurrent states have slots for them instead.
+// CacheSpec is the shape of a KV cache: Pages·PagePositions positions in every layer. Layers with windows may have
+// fewer pages, numbered on their own, and layers with recurrent states have slots for them instead.
 type CacheSpec struct {
 	Layers   []KVShape // of the model's layers, and behind them the states of layers that have keys and values, too
 	Further  []int     // the layers whose states those behind the model's layers are; nil: there are none
@@ -172,7 +173,8 @@ func (s CacheSpec) LayerOf(part int) int {
 	return part
 }
 
-// Among returns what each of n devices has of the cache, where home says which has a layer, and each part's number within its device's.
+// Among returns what each of n devices has of the cache, where home says which has a layer, and each part's number
+// within its device's.
 func (s CacheSpec) Among(n int, home func(layer int) int) (on []CacheSpec, index []int) {
 	on = make([]CacheSpec, n)
 	number := make([]int, len(s.Layers)) // of layers within their devices
@@ -240,7 +242,8 @@ type Attention struct {
 	Sinks   *Vector // [heads] a score for each query head that takes its share of the softmax and has no value; nil: none
 }
 
-// Span returns the positions [from, to) that a token at position pos sees; last is the last position of its sequence in the step.
+// Span returns the positions [from, to) that a token at position pos sees; last is the last position of its sequence in
+// the step.
 func (a Attention) Span(pos, last int) (from, to int) {
 	switch {
 	case a.Parts && a.Window > 0:

@@ -2,8 +2,8 @@ package compute
 
 import "github.com/powerinfer-go/powerinfer/internal/quant"
 
-// What a device or its executor may be able to do besides Device and Executor. Whoever needs a capability asks for it by a type
-// assertion and does without it where it is missing.
+// What a device or its executor may be able to do besides Device and Executor. Whoever needs a capability asks for it
+// by a type assertion and does without it where it is missing.
 
 // Recorder is a GPU that can record a segment without running it.
 type Recorder interface {
@@ -14,21 +14,22 @@ type Recorder interface {
 
 // Shaper is a device that records segments, and would rather run a recording with rows to spare than make another.
 type Shaper interface {
-	// Shape returns the segment to run a step of seg's rows as: one with room for as many of each kind or more. Where seg has none of a
-	// kind, it has none either. No step is larger than most in tokens and rows of logits.
+	// Shape returns the segment to run a step of seg's rows as: one with room for as many of each kind or more. Where
+	// seg has none of a kind, it has none either. No step is larger than most in tokens and rows of logits.
 	Shape(seg, most Segment) Segment
 	// Spare returns how many rows a segment that Shape returns may have beyond most, the tokens of the largest step.
 	Spare(most int) int
 }
 
-// Overlapper is the executor of a GPU that works at the same time as another processor, the host. The functions that it returns are
-// valid in every replay.
+// Overlapper is the executor of a GPU that works at the same time as another processor, the host. The functions that it
+// returns are valid in every replay.
 type Overlapper interface {
 	Executor
-	// Overlap waits for what was recorded so far and calls host, while the GPU computes what during, which may be nil, records. What
-	// is recorded afterwards sees what host wrote. An error of host's ends the run.
+	// Overlap waits for what was recorded so far and calls host, while the GPU computes what during, which may be nil,
+	// records. What is recorded afterwards sees what host wrote. An error of host's ends the run.
 	Overlap(host func(p *Params) error, during func())
-	// Download copies t to the host, which finds it in the next Overlap or, if none follows, when the segment has run: [t.Rows·t.Cols].
+	// Download copies t to the host, which finds it in the next Overlap or, if none follows, when the segment has run:
+	// [t.Rows·t.Cols].
 	Download(t Tensor) func() []float32
 	// DownloadSet does so with a set's bits: token i's are words[i·perRow:].
 	DownloadSet(s Set) func() (words []uint32, perRow int)
@@ -51,8 +52,8 @@ type Host interface {
 	FillSet(s Set, words []uint32, perRow, first int)
 	// SetWords writes every token's neurons as bits.
 	SetWords(s Set, words []uint32, perRow int)
-	// FillChoice makes every token's experts and weights those that DownloadChoice gives. A number that is no expert's, which a faulty
-	// GPU may give, becomes expert 0 with the weight NaN.
+	// FillChoice makes every token's experts and weights those that DownloadChoice gives. A number that is no expert's,
+	// which a faulty GPU may give, becomes expert 0 with the weight NaN.
 	FillChoice(c Choice, chosen []float32)
 	ChoiceReader
 }
@@ -63,15 +64,16 @@ type ChoiceReader interface {
 	ChoiceData(c Choice, chosen []float32)
 }
 
-// Foreseer is an executor of two processors, one of which waits for the other in every layer: a guess at the next layer's neurons
-// lets it bring their rows into its cache meanwhile. Nothing that is computed depends on the guess.
+// Foreseer is an executor of two processors, one of which waits for the other in every layer: a guess at the next
+// layer's neurons lets it bring their rows into its cache meanwhile. Nothing that is computed depends on the guess.
 type Foreseer interface {
-	// Foresee says, before a layer's SparseFFN, how the next layer's set can be guessed. Once that SparseFFN is done, the content of
-	// g.H, g.Set, g.Hidden and g.Logits is lost.
+	// Foresee says, before a layer's SparseFFN, how the next layer's set can be guessed. Once that SparseFFN is done,
+	// the content of g.H, g.Set, g.Hidden and g.Logits is lost.
 	Foresee(g Guess)
 }
 
-// Guess is the next layer's predictor applied to this layer's residual, which differs little from its own input; n is 1.
+// Guess is the next layer's predictor applied to this layer's residual, which differs little from its own input; n is
+// 1.
 type Guess struct {
 	X              Tensor  // [n, n_embd] the residual
 	Norm           *Vector // [n_embd] of the RMSNorm before the predictor; nil: it reads X
@@ -95,10 +97,11 @@ func (g *Guess) Visit(v Visitor) {
 // Idler is an Overlapper that can have the host do something while it waits.
 type Idler interface {
 	Overlapper
-	// Idles reports whether cores and memory have nothing to do while the host waits; they have where the GPU uses them itself.
+	// Idles reports whether cores and memory have nothing to do while the host waits; they have where the GPU uses them
+	// itself.
 	Idles() bool
-	// Meanwhile has the host call f while it waits in the next Overlap. done reports whether the wait is over; ready reports whether
-	// what ran during the Overlap before has run, so that its downloads are there.
+	// Meanwhile has the host call f while it waits in the next Overlap. done reports whether the wait is over; ready
+	// reports whether what ran during the Overlap before has run, so that its downloads are there.
 	Meanwhile(f func(ready, done func() bool))
 }
 
@@ -119,9 +122,9 @@ type Streamer interface {
 // WeightUploader is an Overlapper that can send weights.
 type WeightUploader interface {
 	Overlapper
-	// UploadWeights makes buffer, of a Streamer, hold matrices from here on. fill is called by the host of an earlier Overlap with a
-	// matrix's data. What is recorded during an Overlap may fill one buffer while it computes with another's matrices; a later turn
-	// of the host comes when they are there.
+	// UploadWeights makes buffer, of a Streamer, hold matrices from here on. fill is called by the host of an earlier
+	// Overlap with a matrix's data. What is recorded during an Overlap may fill one buffer while it computes with
+	// another's matrices; a later turn of the host comes when they are there.
 	UploadWeights(buffer any, sources []Source, uses []Use) (matrices []*Matrix, fill func(i int, data []byte))
 }
 
@@ -141,7 +144,8 @@ type Restorer interface {
 
 // Rehearser is a device that must know the largest steps in advance.
 type Rehearser interface {
-	// Steps returns the numbers of tokens, at most most, of the steps that together need what any step does; the largest is the first.
+	// Steps returns the numbers of tokens, at most most, of the steps that together need what any step does; the
+	// largest is the first.
 	Steps(most int) []int
 	// Rehearse prepares the segments that f runs, without running them.
 	Rehearse(f func() error) error
@@ -153,17 +157,19 @@ type RowReplacer interface {
 	StagedBytes(m *Matrix, n int) int64
 	// RowStage allocates so many bytes of it.
 	RowStage(bytes int64) (RowStage, error)
-	// CopiesBeside reports whether rows come by a queue of their own, while the GPU computes; else a run waits for what was passed on before it.
+	// CopiesBeside reports whether rows come by a queue of their own, while the GPU computes; else a run waits for what
+	// was passed on before it.
 	CopiesBeside() bool
 }
 
 // RowStage is host memory that rows pass through on their way into matrices.
 type RowStage interface {
-	// Put stages rows, src's, that are to lie in m from row first on. It may be called while the device works, on any goroutine.
+	// Put stages rows, src's, that are to lie in m from row first on. It may be called while the device works, on any
+	// goroutine.
 	Put(m *Matrix, first int, src Source)
-	// Send passes on at most so many bytes of what was put, if what it passed on before has arrived, and returns how many it did and whether all that was put
-	// has arrived. It waits for nothing, belongs to the device's goroutine, and is called between runs; Put is not called meanwhile, nor again before
-	// everything has arrived.
+	// Send passes on at most so many bytes of what was put, if what it passed on before has arrived, and returns how
+	// many it did and whether all that was put has arrived. It waits for nothing, belongs to the device's goroutine,
+	// and is called between runs; Put is not called meanwhile, nor again before everything has arrived.
 	Send(most int64) (sent int64, arrived bool, err error)
 }
 
@@ -171,7 +177,8 @@ type RowStage interface {
 type RowKeeper interface {
 	// KeepsRows reports whether Rows can give m's.
 	KeepsRows(m *Matrix) bool
-	// Rows returns rows [from, to) of m as a file has them, in scratch, which has room for them, or where they lie. It may be called on any goroutine.
+	// Rows returns rows [from, to) of m as a file has them, in scratch, which has room for them, or where they lie. It
+	// may be called on any goroutine.
 	Rows(m *Matrix, from, to int, scratch []byte) Source
 }
 

@@ -1,8 +1,8 @@
-// Package compute describes what a model needs of a processor: weights and activations that live on a device, and the operations that
-// a forward pass is written in.
+// Package compute describes what a model needs of a processor: weights and activations that live on a device, and the
+// operations that a forward pass is written in.
 //
-// The comment of each operation defines it. Activations are float32, row-major, one row per token. An operation works on all rows of
-// its tensors, which have the same number of rows unless it says otherwise.
+// The comment of each operation defines it. Activations are float32, row-major, one row per token. An operation works
+// on all rows of its tensors, which have the same number of rows unless it says otherwise.
 package compute
 
 import (
@@ -71,7 +71,8 @@ func (s *Source) Stacked() (n, rows int) {
 	return n, s.Rows / n
 }
 
-// Check reports whether Data holds Rows rows of Cols elements of a type that devices compute with. The error names the tensor.
+// Check reports whether Data holds Rows rows of Cols elements of a type that devices compute with. The error names the
+// tensor.
 func (s *Source) Check() error {
 	if !s.Type.Known() || s.Type == quant.I32 {
 		return fmt.Errorf("tensor %q: %s cannot be computed with; these can: %s", s.Name, s.Type, quant.Supported())
@@ -164,9 +165,9 @@ type Rope struct {
 
 // Params holds the inputs that change from step to step: everything a forward pass branches on lies here.
 //
-// A row's arithmetic may depend on whether it is one of the first Decode rows, and on its own numbers, but not on how many rows
-// share the step: a sequence gets the same bytes alone and among others, and a prompt however it is cut. Devices that cannot hold
-// to this say so in their documentation.
+// A row's arithmetic may depend on whether it is one of the first Decode rows, and on its own numbers, but not on how
+// many rows share the step: a sequence gets the same bytes alone and among others, and a prompt however it is cut.
+// Devices that cannot hold to this say so in their documentation.
 type Params struct {
 	Decode    int       // the first Decode rows are single tokens of running sequences or parts of short prompts, the others are parts of longer prompts
 	Tokens    []int32   // [n] token ids
@@ -240,13 +241,13 @@ func (p *Params) Precede(dst, x func(row int) []float32) {
 	}
 }
 
-// ShortPrompt is the number of tokens from which on a prompt's rows may be computed by arithmetic that pays for many rows only. What counts is
-// the prompt, not the part of it in a step, so that results do not depend on how it is cut.
+// ShortPrompt is the number of tokens from which on a prompt's rows may be computed by arithmetic that pays for many
+// rows only. What counts is the prompt, not the part of it in a step, so that results do not depend on how it is cut.
 const ShortPrompt = 64
 
-// FewTokens is the largest number of tokens in a step that devices compute as they compute single tokens: weights by matrix-vector
-// products, neurons by lists for each token, attention over a sequence in parallel splits. More tokens go through matrix-matrix
-// products. Both ways give the same bytes.
+// FewTokens is the largest number of tokens in a step that devices compute as they compute single tokens: weights by
+// matrix-vector products, neurons by lists for each token, attention over a sequence in parallel splits. More tokens go
+// through matrix-matrix products. Both ways give the same bytes.
 const FewTokens = 8
 
 // Set holds, for each of Rows tokens, which of N neurons are computed. With a nil Mem it is all of them.
@@ -261,9 +262,9 @@ func (s Set) First(n int) Set { s.Rows = n; return s }
 
 // Segment names a stretch of a forward pass whose operations are the same for every step of the same shape.
 //
-// A step may have fewer rows of each kind than the segment that it runs as; see Shaper. The rows before Lead, and those behind the step's
-// last, are then padding: nobody reads what they hold, nothing is stored in a cache for them, and none of their neurons is computed or
-// counted. The same goes for rows of logits and LeadOut.
+// A step may have fewer rows of each kind than the segment that it runs as; see Shaper. The rows before Lead, and those
+// behind the step's last, are then padding: nobody reads what they hold, nothing is stored in a cache for them, and
+// none of their neurons is computed or counted. The same goes for rows of logits and LeadOut.
 type Segment struct {
 	Name      string
 	Rows      int // tokens in the step: the shape
@@ -272,7 +273,8 @@ type Segment struct {
 	DecodeOut int // of them, those that Params.DecodeOut counts
 }
 
-// Lead returns the row of the segment that a step's first row is. The padding of single tokens comes before them, so that the step's rows lie together.
+// Lead returns the row of the segment that a step's first row is. The padding of single tokens comes before them, so
+// that the step's rows lie together.
 func (s Segment) Lead(p *Params) int { return s.Decode - p.Decode }
 
 // LeadOut returns the row of logits of the segment that a step's first is.
@@ -292,16 +294,18 @@ type Device interface {
 	// Choice allocates choices of used of n experts for each of rows tokens.
 	Choice(rows, used, n int) (Choice, error)
 
-	// Run does body's operations with params p. The body must call the same ones for every p of the same segment and read no
-	// tensor's content.
+	// Run does body's operations with params p. The body must call the same ones for every p of the same segment and
+	// read no tensor's content.
 	Run(seg Segment, p *Params, body func(Verbs)) error
-	// Read returns row i of t, of the rows that the last step has, valid until the next Run: [t.Cols]. It fails where a GPU does.
+	// Read returns row i of t, of the rows that the last step has, valid until the next Run: [t.Cols]. It fails where a
+	// GPU does.
 	Read(t Tensor, i int) ([]float32, error)
 	// CopyPage copies page from to page to, in every layer of c that both have.
 	CopyPage(c *Cache, to, from Page)
-	// ReadPage writes the keys and values of a page's first positions to layers, for each of c's layers as many as KVShape.Positions says of
-	// its slice: none of layers that the page has none in. Of a layer with recurrent states the slice is empty, or has room for the slot's. The order
-	// is the same on every device. It may be called between runs.
+	// ReadPage writes the keys and values of a page's first positions to layers, for each of c's layers as many as
+	// KVShape.Positions says of its slice: none of layers that the page has none in. Of a layer with recurrent states
+	// the slice is empty, or has room for the slot's. The order is the same on every device. It may be called between
+	// runs.
 	ReadPage(c *Cache, page Page, layers [][]byte) error
 	// WritePage makes a page's first positions those that ReadPage gave. What lies behind them is lost.
 	WritePage(c *Cache, page Page, layers [][]byte) error
@@ -309,7 +313,8 @@ type Device interface {
 	io.Closer
 }
 
-// NeuronCount counts (token, neuron) pairs of one layer, and what they cost. The device adds to it when a segment has run.
+// NeuronCount counts (token, neuron) pairs of one layer, and what they cost. The device adds to it when a segment has
+// run.
 type NeuronCount struct {
 	Steps     int64 // calls
 	Tokens    int64 // tokens that passed

@@ -5,11 +5,12 @@ import (
 	"runtime"
 )
 
-// ErrFault is the error of memory that could not be read although it was mapped: the file behind it became shorter, or its disk failed.
+// ErrFault is the error of memory that could not be read although it was mapped: the file behind it became shorter, or
+// its disk failed.
 var ErrFault = errors.New("a mapped file could not be read: it was changed or truncated while it was in use, or its disk failed")
 
-// Fault returns ErrFault for the value of a panic that an access to mapped memory caused where debug.SetPanicOnFault is on, and nil for
-// nil. It panics again with any other value.
+// Fault returns ErrFault for the value of a panic that an access to mapped memory caused where debug.SetPanicOnFault is
+// on, and nil for nil. It panics again with any other value.
 func Fault(recovered any) error {
 	if recovered == nil {
 		return nil

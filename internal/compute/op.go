@@ -2,11 +2,12 @@ package compute
 
 import "reflect"
 
-// Op is an operation of a forward pass with its operands: a pointer to one of the structs in ops_*.go. An operation is described
-// there once; whatever forwards, records, compares or traces operations treats all of them alike through Visit.
+// Op is an operation of a forward pass with its operands: a pointer to one of the structs in ops_*.go. An operation is
+// described there once; whatever forwards, records, compares or traces operations treats all of them alike through
+// Visit.
 type Op interface {
-	// Visit passes the operands that live on a device to v, in a fixed order. Absent ones are passed too: tensors and sets without
-	// Mem, nil matrices and vectors.
+	// Visit passes the operands that live on a device to v, in a fixed order. Absent ones are passed too: tensors and
+	// sets without Mem, nil matrices and vectors.
 	Visit(v Visitor)
 }
 
@@ -48,16 +49,17 @@ func Name(op Op) string { return reflect.TypeOf(op).Elem().Name() }
 
 // Executor does operations: a device at once, a GPU when a recording of them is submitted.
 type Executor interface {
-	// Do does op, which belongs to the caller again when Do returns. An operation that the executor does not know is a broken
-	// invariant: the conformance suite holds every device to all of them.
+	// Do does op, which belongs to the caller again when Do returns. An operation that the executor does not know is a
+	// broken invariant: the conformance suite holds every device to all of them.
 	Do(op Op)
-	// Host ends what may be queued and calls f, which may Read tensors: for observers, not for the token's path. An error of f's is
-	// an error of the run.
+	// Host ends what may be queued and calls f, which may Read tensors: for observers, not for the token's path. An
+	// error of f's is an error of the run.
 	Host(f func() error)
 }
 
-// Verbs are the operations as methods, so that a forward pass reads like the paper. A method fills in its operation and has the
-// executor do it; a call allocates nothing. Shapes are given with the operations, where n is the number of tokens in the step.
+// Verbs are the operations as methods, so that a forward pass reads like the paper. A method fills in its operation and
+// has the executor do it; a call allocates nothing. Shapes are given with the operations, where n is the number of
+// tokens in the step.
 type Verbs struct{ calls *calls }
 
 // NewVerbs returns the verbs of an executor.
@@ -69,8 +71,8 @@ func (v Verbs) Executor() Executor { return v.calls.Executor }
 // Do does op.
 func (v Verbs) Do(op Op) { v.calls.Do(op) }
 
-// Host ends what may be queued and calls f, which may Read tensors: for observers, not for the token's path. An error of f's is an error
-// of the run.
+// Host ends what may be queued and calls f, which may Read tensors: for observers, not for the token's path. An error
+// of f's is an error of the run.
 func (v Verbs) Host(f func() error) { v.calls.Host(f) }
 
 // Foresee passes g to executors that have a use for it.

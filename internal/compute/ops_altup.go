@@ -20,7 +20,8 @@ func (s *Streams) visit(v Visitor) {
 	}
 }
 
-// AltUpPredict adds to each stream a mix of all: X[i] += Σ_j c_ij·X[j] with c_ij = Σ_m W[(4i+j)·4+m]·M[m] for each token.
+// AltUpPredict adds to each stream a mix of all: X[i] += Σ_j c_ij·X[j] with c_ij = Σ_m W[(4i+j)·4+m]·M[m] for each
+// token.
 //
 // Source: Baykal et al. 2023, Alternating Updates for Efficient Transformers.
 type AltUpPredict struct {
@@ -42,8 +43,8 @@ func (v Verbs) AltUpPredict(x Streams, m Tensor, w *Vector) {
 	v.Do(&v.calls.altUp)
 }
 
-// AltUpCorrect adds to each stream what a block's output Y differs by from the active stream's prediction, to an extent of its own:
-// X[i] += (1 + Σ_m W[4i+m]·M[m])·(Y − X[Active]).
+// AltUpCorrect adds to each stream what a block's output Y differs by from the active stream's prediction, to an extent
+// of its own: X[i] += (1 + Σ_m W[4i+m]·M[m])·(Y − X[Active]).
 type AltUpCorrect struct {
 	X      Streams
 	Y      Tensor  // [n, cols]

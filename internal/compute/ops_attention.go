@@ -58,8 +58,9 @@ func (v Verbs) LoadKeys(c *Cache, layer int, key Tensor) {
 	v.Do(&v.calls.loadKeys)
 }
 
-// Attend computes attention over the sequence of each token, causal unless How says otherwise: Out = softmax(score(Q·Kᵀ))·V, with the scores that How says. With
-// Cache.Layers[Layer] = {kv_heads, key, value}, query head h reads KV head h·kv_heads/heads.
+// Attend computes attention over the sequence of each token, causal unless How says otherwise: Out =
+// softmax(score(Q·Kᵀ))·V, with the scores that How says. With Cache.Layers[Layer] = {kv_heads, key, value}, query head
+// h reads KV head h·kv_heads/heads.
 type Attend struct {
 	Out   Tensor // [n, heads·value]
 	Q     Tensor // [n, heads·key]
@@ -83,7 +84,8 @@ func (v Verbs) Attend(out, q Tensor, c *Cache, layer int, how Attention) {
 	v.Do(&v.calls.attend)
 }
 
-// Temper multiplies row i of X by 1 + Scale·ln(1 + ⌊(Pos[i]+Offset)/Length⌋): queries that see many positions attend more sharply.
+// Temper multiplies row i of X by 1 + Scale·ln(1 + ⌊(Pos[i]+Offset)/Length⌋): queries that see many positions attend
+// more sharply.
 type Temper struct {
 	X   Tensor // [n, cols]
 	How Temperature

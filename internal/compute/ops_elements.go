@@ -82,8 +82,8 @@ func (v Verbs) Activate(dst, gate, up Tensor, act Activation) {
 	v.Do(&v.calls.activate)
 }
 
-// GaussianTopK computes X = max(0, X − mean − Deviations·σ), with each row's mean and standard deviation σ (over n): of normally distributed
-// numbers the largest part stays, the others become exactly zero.
+// GaussianTopK computes X = max(0, X − mean − Deviations·σ), with each row's mean and standard deviation σ (over n): of
+// normally distributed numbers the largest part stays, the others become exactly zero.
 type GaussianTopK struct {
 	X          Tensor // [n, cols]
 	Deviations float32

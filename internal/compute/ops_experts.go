@@ -2,8 +2,8 @@ package compute
 
 import "fmt"
 
-// Choice holds, for each of Rows tokens, which Used of N experts are computed, the highest ranked first, and the weight of each. Only Route
-// fills it, so that its experts are always among the N.
+// Choice holds, for each of Rows tokens, which Used of N experts are computed, the highest ranked first, and the weight
+// of each. Only Route fills it, so that its experts are always among the N.
 type Choice struct {
 	Rows, Used, N int
 	Outputs       bool // as Tensor.Outputs
@@ -26,8 +26,8 @@ const (
 // Routing says how the experts of a token follow from its logits.
 type Routing struct {
 	Score Score
-	// Experts lie in Groups groups of as many neighbours each, of which only those of GroupsUsed groups are chosen from: the ones whose two
-	// best experts have the largest sum. 0: there are no groups.
+	// Experts lie in Groups groups of as many neighbours each, of which only those of GroupsUsed groups are chosen
+	// from: the ones whose two best experts have the largest sum. 0: there are no groups.
 	Groups, GroupsUsed int
 	// Normalised divides the weights by their sum, or by MinSum where the sum is less.
 	Normalised bool
@@ -54,10 +54,10 @@ func (r *Routing) Check(used, n int) error {
 	return nil
 }
 
-// Route chooses each token's experts. An expert's score is what How.Score makes of its logit. Experts are ranked by their logits, but by score
-// plus Bias where there is a bias or there are groups (by logit plus Bias with SoftmaxChosen); of equals the one with the lower number is
-// ranked higher, and what is no number is ranked as -∞. The Used highest are chosen. Their weights are their scores, without Bias,
-// normalised and scaled as How says.
+// Route chooses each token's experts. An expert's score is what How.Score makes of its logit. Experts are ranked by
+// their logits, but by score plus Bias where there is a bias or there are groups (by logit plus Bias with
+// SoftmaxChosen); of equals the one with the lower number is ranked higher, and what is no number is ranked as -∞. The
+// Used highest are chosen. Their weights are their scores, without Bias, normalised and scaled as How says.
 //
 // A token with a NaN among its logits has NaN for all its weights, so that what is computed from them shows the fault.
 type Route struct {
@@ -80,22 +80,23 @@ func (v Verbs) Route(c Choice, logits Tensor, bias *Vector, how Routing) {
 	v.Do(&v.calls.route)
 }
 
-// Experts computes the chosen experts' feed-forward layers: Out = Σ_k w_k·(Down_e·a_k + DownBias_e) with e the k-th expert of a token's choice,
-// w_k its weight and a_k = act(Gate_e·X + GateBias_e, Up_e·X + UpBias_e), or act(Up_e·X + UpBias_e) where there is no gate. Where Weights.Before
-// is set, a_k is computed of w_k·X instead, and Out is Σ_k Down_e·a_k + DownBias_e. Where Weights.Exact is set, a neuron whose act(gate), in
-// ungated layers act(up), is zero adds nothing, whatever its other weights are: they need not be read.
+// Experts computes the chosen experts' feed-forward layers: Out = Σ_k w_k·(Down_e·a_k + DownBias_e) with e the k-th
+// expert of a token's choice, w_k its weight and a_k = act(Gate_e·X + GateBias_e, Up_e·X + UpBias_e), or act(Up_e·X +
+// UpBias_e) where there is no gate. Where Weights.Before is set, a_k is computed of w_k·X instead, and Out is Σ_k
+// Down_e·a_k + DownBias_e. Where Weights.Exact is set, a neuron whose act(gate), in ungated layers act(up), is zero
+// adds nothing, whatever its other weights are: they need not be read.
 //
-// Where there is a predictor, only the neurons i of an expert count whose logit, element i of FC2_e·relu(FC1_e·X), is at least Params.Threshold; the
-// others add nothing, whatever their weights are.
+// Where there is a predictor, only the neurons i of an expert count whose logit, element i of FC2_e·relu(FC1_e·X), is
+// at least Params.Threshold; the others add nothing, whatever their weights are.
 type Experts struct {
 	Out, X  Tensor // [n, n_embd]
 	Choice  Choice // [n, Used of N]
 	Weights ExpertWeights
 }
 
-// ExpertWeights are the weights of a layer's N experts, one behind the other: expert e's are rows [e·n_ff, (e+1)·n_ff) of Gate and Up and
-// [e·n_embd, (e+1)·n_embd) of Down. Where there is a Table, matrices hold Table.Held experts only, expert e's rows at place Table.At[e] instead of e;
-// vectors hold all experts by their numbers.
+// ExpertWeights are the weights of a layer's N experts, one behind the other: expert e's are rows [e·n_ff, (e+1)·n_ff)
+// of Gate and Up and [e·n_embd, (e+1)·n_embd) of Down. Where there is a Table, matrices hold Table.Held experts only,
+// expert e's rows at place Table.At[e] instead of e; vectors hold all experts by their numbers.
 type ExpertWeights struct {
 	Gate     *Matrix // [N·n_ff, n_embd], or nil in ungated layers and where Fused
 	Up       *Matrix // [N·n_ff, n_embd], or where Fused [N·2·n_ff, n_embd]
@@ -116,8 +117,8 @@ type ExpertWeights struct {
 	Active   *Activity    // learns of neurons' activations, or nil; not where Exact
 }
 
-// Activity counts the tokens for which each neuron of a layer's experts was active, its activation not zero, and sums the squares of activations. Only
-// processors do, of the experts that they hold.
+// Activity counts the tokens for which each neuron of a layer's experts was active, its activation not zero, and sums
+// the squares of activations. Only processors do, of the experts that they hold.
 type Activity struct {
 	Counts  []uint32  // [N·n_ff] or nil
 	Squares []float64 // [N·n_ff] or nil
@@ -144,8 +145,8 @@ func (a *Activity) Add(e, ff, first int, activations []float32) {
 	}
 }
 
-// ExpertTable says which of a layer's N experts a device's matrices hold, and where. It may change between runs, and recordings go by what it says when
-// they run.
+// ExpertTable says which of a layer's N experts a device's matrices hold, and where. It may change between runs, and
+// recordings go by what it says when they run.
 type ExpertTable struct {
 	Held int     // experts that the matrices have room for
 	At   []int32 // [N] each one's place among them. What is no such place, as Absent, is an expert that is not there: it adds nothing

@@ -1,7 +1,7 @@
 package compute
 
-// Predict computes Set = {i < always} ∪ {always+i : Logits[i] >= Threshold} for each token, with Logits = FC2·relu(FC1·X) and
-// always = Set.N − FC2.Rows.
+// Predict computes Set = {i < always} ∪ {always+i : Logits[i] >= Threshold} for each token, with Logits =
+// FC2·relu(FC1·X) and always = Set.N − FC2.Rows.
 type Predict struct {
 	Set    Set     // [n, n_ff]
 	X      Tensor  // [n, cols]
@@ -27,9 +27,10 @@ func (v Verbs) Predict(s Set, x, hidden, logits Tensor, fc1, fc2 *Matrix) {
 	v.Do(&v.calls.predict)
 }
 
-// SparseFFN computes a feed-forward layer by neuron: Out = Σ_{i∈Set} a_i·Down[i] + DownBias with a_i = act(Gate[i]·X)·(Up[i]·X), or
-// act(Up[i]·X+UpBias[i]) where there is no gate. A neuron outside a token's set adds nothing, whichever way the device computes.
-// What an adapter adds to the products of gate and up counts before the activation: see NeuronAdapter.
+// SparseFFN computes a feed-forward layer by neuron: Out = Σ_{i∈Set} a_i·Down[i] + DownBias with a_i =
+// act(Gate[i]·X)·(Up[i]·X), or act(Up[i]·X+UpBias[i]) where there is no gate. A neuron outside a token's set adds
+// nothing, whichever way the device computes. What an adapter adds to the products of gate and up counts before the
+// activation: see NeuronAdapter.
 type SparseFFN struct {
 	Out, X  Tensor // [n, n_embd]
 	Set     Set    // [n, n_ff]
@@ -52,8 +53,9 @@ type SparseWeights struct {
 	Adapter  NeuronAdapter
 }
 
-// NeuronAdapter holds the low-rank adapters of a SparseFFN's matrices: Gate[i]·X becomes Gate[i]·X + GateB[i]·GateLow, and Up[i]·X
-// likewise. Beside Down·a only the narrow sum is computed, DownLow = DownA·a: it is for the caller to widen and add. Each matrix may be nil.
+// NeuronAdapter holds the low-rank adapters of a SparseFFN's matrices: Gate[i]·X becomes Gate[i]·X + GateB[i]·GateLow,
+// and Up[i]·X likewise. Beside Down·a only the narrow sum is computed, DownLow = DownA·a: it is for the caller to widen
+// and add. Each matrix may be nil.
 type NeuronAdapter struct {
 	GateB, UpB     *Matrix // [n_ff, rank]
 	DownA          *Matrix // [rank, n_ff], taken in for Columns

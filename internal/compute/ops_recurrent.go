@@ -5,9 +5,10 @@ import (
 	"slices"
 )
 
-// Recurrent layers keep a state of fixed size for each sequence instead of keys and values of all its positions. It lies in a slot of the layer's part of
-// the cache, which Params.States names, and is read and written by these operations. A sequence whose first row in a step is at position 0 begins with
-// a state of zeros, whatever its slot holds.
+// Recurrent layers keep a state of fixed size for each sequence instead of keys and values of all its positions. It
+// lies in a slot of the layer's part of the cache, which Params.States names, and is read and written by these
+// operations. A sequence whose first row in a step is at position 0 begins with a state of zeros, whatever its slot
+// holds.
 
 // Run is the rows [From, To) of a step: those of one sequence, at positions that follow one another.
 type Run struct {
@@ -37,8 +38,8 @@ func (p *Params) AppendRuns(list []Run) []Run {
 	return list
 }
 
-// CheckRuns reports a step whose runs a device must not follow: a slot that the cache does not have, or that two sequences share, or rows of a sequence
-// that are not in order.
+// CheckRuns reports a step whose runs a device must not follow: a slot that the cache does not have, or that two
+// sequences share, or rows of a sequence that are not in order.
 func (p *Params) CheckRuns(slots int) error {
 	if len(p.Seq) != len(p.Pos) {
 		return fmt.Errorf("%d positions of %d rows", len(p.Pos), len(p.Seq))
@@ -60,12 +61,12 @@ func (p *Params) CheckRuns(slots int) error {
 	return nil
 }
 
-// Convolve computes a causal convolution of each channel over the positions of a sequence, and SiLU of it:
-// Out[t, c] = silu(Bias[c] + Σ_k W[k·channels + c]·x[t − (width−1) + k, c]). The positions before the step are in the state's first
+// Convolve computes a causal convolution of each channel over the positions of a sequence, and SiLU of it: Out[t, c] =
+// silu(Bias[c] + Σ_k W[k·channels + c]·x[t − (width−1) + k, c]). The positions before the step are in the state's first
 // (width−1)·channels numbers, the oldest first.
 //
-// Where it is Gated, a row of X holds gates of what is convolved, gates of the result, and x, one behind the other [channels] each; x·gate is convolved,
-// and the result is multiplied by its gate in place of SiLU.
+// Where it is Gated, a row of X holds gates of what is convolved, gates of the result, and x, one behind the other
+// [channels] each; x·gate is convolved, and the result is multiplied by its gate in place of SiLU.
 type Convolve struct {
 	Out   Tensor  // [n, channels]
 	X     Tensor  // [n, channels], or [n, 3·channels] where it is gated
@@ -103,7 +104,8 @@ func (v Verbs) Convolve(o Convolve) {
 	v.Do(&v.calls.convolve)
 }
 
-// StateSpace is the shape of a selective state space: for each head a matrix [Dim, State]. Groups of heads share what writes to the state and reads it.
+// StateSpace is the shape of a selective state space: for each head a matrix [Dim, State]. Groups of heads share what
+// writes to the state and reads it.
 type StateSpace struct{ Heads, Dim, State, Groups int }
 
 // Size returns the numbers of a sequence's state.
@@ -112,8 +114,8 @@ func (s StateSpace) Size() int { return s.Heads * s.Dim * s.State }
 // Channels returns the columns of Scan.X.
 func (s StateSpace) Channels() int { return s.Heads*s.Dim + 2*s.Groups*s.State }
 
-// Scan computes a selective state space over the positions of a sequence. With x of a head, B and C of its group, in X's row one behind the
-// other [heads·dim], [groups·state], [groups·state], and Δ = softplus(Step[h] + Bias[h]):
+// Scan computes a selective state space over the positions of a sequence. With x of a head, B and C of its group, in
+// X's row one behind the other [heads·dim], [groups·state], [groups·state], and Δ = softplus(Step[h] + Bias[h]):
 //
 //	S = exp(Δ·A[h])·S + Δ·x·Bᵀ
 //	Out = S·C + D[h]·x
@@ -159,9 +161,10 @@ func (v Verbs) Scan(o Scan) {
 	v.Do(&v.calls.scan)
 }
 
-// Delta computes a gated delta rule over the positions of a sequence. X's row holds the queries of all groups, their keys, and the heads' values, one
-// behind the other [groups·state], [groups·state], [heads·dim]. With q and k those of a head's group, each divided by √(Σx²+Epsilon) and q by
-// √state besides, v of the head, β = sigmoid(Write[h]) and Δ = softplus(Step[h] + Bias[h]):
+// Delta computes a gated delta rule over the positions of a sequence. X's row holds the queries of all groups, their
+// keys, and the heads' values, one behind the other [groups·state], [groups·state], [heads·dim]. With q and k those of
+// a head's group, each divided by √(Σx²+Epsilon) and q by √state besides, v of the head, β = sigmoid(Write[h]) and Δ =
+// softplus(Step[h] + Bias[h]):
 //
 //	S = exp(Δ·A[h])·S
 //	S = S + β·(v − S·k)·kᵀ

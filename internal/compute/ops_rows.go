@@ -55,14 +55,16 @@ func (v Verbs) AddType(x Tensor, table *Matrix) {
 	v.Do(&v.calls.addType)
 }
 
-// CopyColumns copies Count ranges of Width columns: Dst[t, To.First + i·To.Step + j] = Src[t, From.First + i·From.Step + j].
+// CopyColumns copies Count ranges of Width columns: Dst[t, To.First + i·To.Step + j] = Src[t, From.First + i·From.Step
+// + j].
 type CopyColumns struct {
 	Dst, Src     Tensor // [n, cols of each]
 	To, From     Ranges
 	Width, Count int
 }
 
-// Ranges says where ranges of columns begin: at First, and each Step behind the one before it; with a step of 0 all are the same.
+// Ranges says where ranges of columns begin: at First, and each Step behind the one before it; with a step of 0 all are
+// the same.
 type Ranges struct{ First, Step int }
 
 // Visit implements Op.
@@ -114,8 +116,8 @@ func (v Verbs) Gather(dst, x Tensor) {
 	v.Do(&v.calls.gather)
 }
 
-// Precede copies row i-1 of X to row i of Dst, where it is of the same sequence and the position before. Other rows of Dst become what Params.Before has of
-// their sequence, or zeros where it has nothing.
+// Precede copies row i-1 of X to row i of Dst, where it is of the same sequence and the position before. Other rows of
+// Dst become what Params.Before has of their sequence, or zeros where it has nothing.
 type Precede struct {
 	Dst, X Tensor // [n, cols]
 }

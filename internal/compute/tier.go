@@ -1,14 +1,14 @@
 package compute
 
-// Tier is a memory for weights, with the processor that computes on what lies there: a GPU's by the GPU's number, from 0, or RAM
-// with the CPU. Tiers slower than RAM, such as disk, would have lower numbers; there are none yet.
+// Tier is a memory for weights, with the processor that computes on what lies there: a GPU's by the GPU's number, from
+// 0, or RAM with the CPU. Tiers slower than RAM, such as disk, would have lower numbers; there are none yet.
 type Tier int
 
 // RAM is the tier of what lies on no GPU.
 const RAM Tier = -1
 
-// Split divides units between tiers: units [0, Bound) lie in Tier, the others in RAM. Units are what can be divided: the rows of
-// a dense weight, which lie all on one side, or a layer's neurons or experts, hottest first.
+// Split divides units between tiers: units [0, Bound) lie in Tier, the others in RAM. Units are what can be divided:
+// the rows of a dense weight, which lie all on one side, or a layer's neurons or experts, hottest first.
 type Split struct {
 	Tier  Tier
 	Bound int

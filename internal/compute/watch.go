@@ -7,8 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/monotime"
 )
 
-// A Watch collects what is of interest only while somebody looks at a model's steps. It belongs to the model, whose goroutine writes it during
-// steps; its owner reads and switches it between them.
+// A Watch collects what is of interest only while somebody looks at a model's steps. It belongs to the model, whose
+// goroutine writes it during steps; its owner reads and switches it between them.
 type Watch struct {
 	On   bool
 	Work Work
@@ -64,7 +64,8 @@ func (w *Watch) Turn(from time.Duration) {
 	}
 }
 
-// Ran says that a GPU computed for a part from a time of monotime to another, which was behind what it did before and within the run at hand.
+// Ran says that a GPU computed for a part from a time of monotime to another, which was behind what it did before and
+// within the run at hand.
 func (w *Watch) Ran(part Part, from, to time.Duration) {
 	if w == nil || !w.On {
 		return
@@ -134,8 +135,9 @@ func PartNamed(weight string) Part {
 	return PartRest
 }
 
-// NeuronBins count how often neurons of a layer were needed: those in a token's set or, where it is all, those whose activation was not zero.
-// Neighbours share a count. They belong to the layer, like its NeuronCount; what a GPU computes without a set is not counted.
+// NeuronBins count how often neurons of a layer were needed: those in a token's set or, where it is all, those whose
+// activation was not zero. Neighbours share a count. They belong to the layer, like its NeuronCount; what a GPU
+// computes without a set is not counted.
 type NeuronBins struct {
 	On      bool     // somebody looks
 	Neurons int      // of the layer
@@ -157,7 +159,8 @@ func (b *NeuronBins) Add(first int, list []int32) {
 	}
 }
 
-// AddBits counts the first n neurons of rows tokens: bit i of words[perRow·t+i/32], in ascending order, is neuron i of token t.
+// AddBits counts the first n neurons of rows tokens: bit i of words[perRow·t+i/32], in ascending order, is neuron i of
+// token t.
 func (b *NeuronBins) AddBits(words []uint32, perRow, rows, n int) {
 	for t := range rows {
 		for i := range n {

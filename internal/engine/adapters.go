@@ -19,7 +19,8 @@ func (e *Engine) Adapters() []Adapter {
 	return list
 }
 
-// SetScales changes the adapters' scales for the steps that follow. Keys and values that were computed before serve no later request.
+// SetScales changes the adapters' scales for the steps that follow. Keys and values that were computed before serve no
+// later request.
 func (e *Engine) SetScales(scales []float32) error {
 	if err := e.checkScales(scales); err != nil {
 		return err

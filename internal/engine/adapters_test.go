@@ -22,7 +22,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// adapterTolerance: logarithms of probabilities, where sums of floats come in another order, and keys and values are rounded to halves.
+// adapterTolerance: logarithms of probabilities, where sums of floats come in another order, and keys and values are
+// rounded to halves.
 const adapterTolerance = 2e-2
 
 // adaptedSpec is a small model in floats, whose feed-forward layers have no zeros.
@@ -124,8 +125,8 @@ func sameSurprises(t *testing.T, what string, got, want []float64) {
 	}
 }
 
-// TestAdapter: a model with adapters is the model into which they are merged, on the processor and on a GPU, whole and divided; and their scales can be
-// changed while it is open.
+// TestAdapter: a model with adapters is the model into which they are merged, on the processor and on a GPU, whole and
+// divided; and their scales can be changed while it is open.
 func TestAdapter(t *testing.T) {
 	base := synthtest.File(t, adaptedSpec())
 	one := newLora(t, base, 1, 5, 8, everyMatrix()...)
@@ -166,7 +167,8 @@ func TestAdapter(t *testing.T) {
 	}
 }
 
-// TestAdapterOfZeros: where neurons are zero for most tokens, adapters say which: each tier leaves out what is zero with them.
+// TestAdapterOfZeros: where neurons are zero for most tokens, adapters say which: each tier leaves out what is zero
+// with them.
 func TestAdapterOfZeros(t *testing.T) {
 	spec := adaptedSpec()
 	spec.Activation, spec.Sparsity = "relu", 0.7

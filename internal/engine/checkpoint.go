@@ -2,9 +2,9 @@ package engine
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// Where checkpoints of recurrent states are made: near a prompt's end, and at least so many positions apart. The last positions of a prompt are those that
-// the next turn of a conversation may begin differently, such as a template's beginning of an answer. They are as many as cost no more than one, in a step of
-// their own.
+// Where checkpoints of recurrent states are made: near a prompt's end, and at least so many positions apart. The last
+// positions of a prompt are those that the next turn of a conversation may begin differently, such as a template's
+// beginning of an answer. They are as many as cost no more than one, in a step of their own.
 const (
 	checkpointTail  = compute.FewTokens
 	checkpointEvery = 512
@@ -15,8 +15,9 @@ func (s *scheduler) keepsCheckpoints(t *task) bool {
 	return s.kv.States > 0 && t.reuse != ReuseNone && !t.private() && t.pooled == nil
 }
 
-// upToCheckpoint cuts t's next n positions, of which logits of out are wanted, where a checkpoint is due before a prompt's end, and where their arithmetic
-// changes: rows of a kind lie together in a step, and a state reads them in order.
+// upToCheckpoint cuts t's next n positions, of which logits of out are wanted, where a checkpoint is due before a
+// prompt's end, and where their arithmetic changes: rows of a kind lie together in a step, and a state reads them in
+// order.
 func (s *scheduler) upToCheckpoint(t *task, n, out int) (int, int) {
 	at, most := t.kv.Len(), n
 	if s.keepsCheckpoints(t) && !t.decodes() {
@@ -42,8 +43,8 @@ func (s *scheduler) upToCheckpoint(t *task, n, out int) (int, int) {
 	return n, out
 }
 
-// keepStates copies the recurrent states of the step's parts that have drafts, to take them back to if a draft is wrong. A part checks no drafts if there is no
-// slot for the copy.
+// keepStates copies the recurrent states of the step's parts that have drafts, to take them back to if a draft is
+// wrong. A part checks no drafts if there is no slot for the copy.
 func (s *scheduler) keepStates() {
 	s.keeping = 0
 	if s.kv.States == 0 {

@@ -18,8 +18,8 @@ type Comparison struct {
 	Time, DenseTime time.Duration // that the tokens took
 }
 
-// Compare reads the first prompt tokens as a prompt, and then compares each of the others. It takes steps between those of requests, and
-// the pages of twice as many tokens; nothing of it serves them.
+// Compare reads the first prompt tokens as a prompt, and then compares each of the others. It takes steps between those
+// of requests, and the pages of twice as many tokens; nothing of it serves them.
 func (e *Engine) Compare(ctx context.Context, tokens []int32, prompt int) (Comparison, error) {
 	var c Comparison
 	if prompt < 1 || prompt >= len(tokens) {

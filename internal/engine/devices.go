@@ -11,7 +11,7 @@ import (
 type Devices interface {
 	// Open opens what is chosen, and says what of the model goes to its GPUs. The engine closes the device.
 	Open(context.Context) (compute.Device, placement.Layout, error)
-	// After takes in an error of Open, of loading or of a step. It reports whether Open is to be called again, which then opens something
-	// else: a GPU that is full is asked for less, and one that failed is left out.
+	// After takes in an error of Open, of loading or of a step. It reports whether Open is to be called again, which
+	// then opens something else: a GPU that is full is asked for less, and one that failed is left out.
 	After(err error) bool
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 )
 
-// TestDistributionWithGuesses: sampled tokens follow the model's probabilities, given what was sampled before them, whether the tokens before them were guessed
-// right, wrong or not at all: the third token's frequencies are those that follow from the definition by summing over the first two.
+// TestDistributionWithGuesses: sampled tokens follow the model's probabilities, given what was sampled before them,
+// whether the tokens before them were guessed right, wrong or not at all: the third token's frequencies are those that
+// follow from the definition by summing over the first two.
 func TestDistributionWithGuesses(t *testing.T) {
 	const temperature, draws, most = 0.1, 6000, 4
 	prompt := []int32{3, 1, 4, 1, 5}

@@ -49,8 +49,8 @@ func (d *dictation) Constrain(sample.Constraint) {}
 func (d *dictation) Done() bool                  { return false }
 func (d *dictation) Err() error                  { return nil }
 
-// TestDraftsChangeNothing: of a text that repeats itself every token's logits are the same bytes with and without guesses, whichever neurons are
-// computed, and some of its tokens were guessed.
+// TestDraftsChangeNothing: of a text that repeats itself every token's logits are the same bytes with and without
+// guesses, whichever neurons are computed, and some of its tokens were guessed.
 func TestDraftsChangeNothing(t *testing.T) {
 	const line = "The fox had a red hat, and the hen had a blue hat.\n"
 	for _, mode := range []model.SparseMode{model.Off, model.Exact, model.Predict} {
@@ -114,7 +114,8 @@ func TestDraftModel(t *testing.T) {
 	}
 }
 
-// TestDraftModelLeast: a request says from which probability on a draft model's guesses are checked, and how many at least.
+// TestDraftModelLeast: a request says from which probability on a draft model's guesses are checked, and how many at
+// least.
 func TestDraftModelLeast(t *testing.T) {
 	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, Sparse: model.Off}
 	small := open(t, o)
@@ -145,7 +146,8 @@ func TestDraftModelLeast(t *testing.T) {
 // cheapGuesses are times of steps with which guessing pays, however busy the machine is.
 var cheapGuesses = engine.StepTimes{Guess: time.Millisecond, Step: 10 * time.Millisecond, Token: time.Millisecond}
 
-// guessed holds that e generates the same logits with guesses of hot neurons and without, of its own text and of another, and returns how many came.
+// guessed holds that e generates the same logits with guesses of hot neurons and without, of its own text and of
+// another, and returns how many came.
 func guessed(t *testing.T, e *engine.Engine, tokens int) engine.Result {
 	t.Helper()
 	prompt := e.Tokenizer().Encode("The old witch", true, true)
@@ -211,8 +213,9 @@ func TestHotDrafts(t *testing.T) {
 	}
 }
 
-// TestDraftsCost: by steps' times as they are on processors that are bound by memory, by arithmetic, and by both, texts in which hardly a guess comes take at most 3 % longer
-// from the first token on, and one that repeats itself takes half the time.
+// TestDraftsCost: by steps' times as they are on processors that are bound by memory, by arithmetic, and by both, texts
+// in which hardly a guess comes take at most 3 % longer from the first token on, and one that repeats itself takes half
+// the time.
 func TestDraftsCost(t *testing.T) {
 	const prompt, seeds = 8, 4
 	open := func(each time.Duration, drafts int) *engine.Engine {

@@ -20,7 +20,8 @@ type DraftModel struct {
 	Least  float32 // a guess ends before a token that has a smaller probability
 }
 
-// mostExtraTokens is the number of tokens that one of two vocabularies may have more: files of one family are padded differently. As in llama.cpp.
+// mostExtraTokens is the number of tokens that one of two vocabularies may have more: files of one family are padded
+// differently. As in llama.cpp.
 const mostExtraTokens = 128
 
 // check says why d's guesses are no tokens of a model with tokenizer t, or nil.
@@ -100,7 +101,8 @@ type textGuesser struct {
 // budgets bound what wrong guesses cost, by what makes them.
 type budgets struct{ lookup, model speculate.Budget }
 
-// ofModel is the length that Chances is given for a draft model's guesses, which are taken from no earlier place: that of likely guesses.
+// ofModel is the length that Chances is given for a draft model's guesses, which are taken from no earlier place: that
+// of likely guesses.
 const ofModel = 64
 
 func (g *textGuesser) Accept(id int32) {

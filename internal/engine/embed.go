@@ -60,9 +60,9 @@ func (e *Engine) CheckPooling(p Pooling) error {
 // Labels returns the names of the numbers that PoolRank gives, where the model's file has them.
 func (e *Engine) Labels() []string { return e.head.Labels }
 
-// Embed returns the embedding of tokens, a vector of EmbeddingSize numbers that are not normalised; with PoolNone as many
-// as there are tokens, and with PoolRank the classification head's numbers. The states that are pooled are the last layer's outputs behind the
-// norm. When ctx ends, the request leaves and gives its memory back.
+// Embed returns the embedding of tokens, a vector of EmbeddingSize numbers that are not normalised; with PoolNone as
+// many as there are tokens, and with PoolRank the classification head's numbers. The states that are pooled are the
+// last layer's outputs behind the norm. When ctx ends, the request leaves and gives its memory back.
 func (e *Engine) Embed(ctx context.Context, tokens []int32, p Pooling) ([][]float32, error) {
 	all, err := e.EmbedAll(ctx, [][]int32{tokens}, p)
 	if err != nil {
@@ -168,8 +168,8 @@ func (s *scheduler) finished(ctx context.Context, t *task) error {
 // rerankTemplate is the key of a file's text in which {query} and {document} stand for what a reranker is asked.
 const rerankTemplate = "tokenizer.chat_template.rerank"
 
-// EncodePair returns the tokens by which a reranker is asked how a document answers a query: by the text that its file has for it, else both with
-// the special tokens of pairs.
+// EncodePair returns the tokens by which a reranker is asked how a document answers a query: by the text that its file
+// has for it, else both with the special tokens of pairs.
 func (e *Engine) EncodePair(query, document string) []int32 {
 	if e.rerank == "" {
 		return e.tok.EncodePair(query, document)

@@ -18,11 +18,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// stateTolerance is of logits that are computed from a hidden state and the head in float64, relative to the largest one: the
-// engine sums products of F32 weights in float32.
+// stateTolerance is of logits that are computed from a hidden state and the head in float64, relative to the largest
+// one: the engine sums products of F32 weights in float32.
 const stateTolerance = 1e-4
 
-// gpuTolerance is of states of a length of about 1 for each element, which a GPU sums in another order and keeps keys and values of in halves.
+// gpuTolerance is of states of a length of about 1 for each element, which a GPU sums in another order and keeps keys
+// and values of in halves.
 const gpuTolerance = 5e-3
 
 func embeddingFile(t *testing.T, layers int) *gguf.File {
@@ -193,8 +194,8 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// TestEmbedLater: where tokens see later ones, the first token's state depends on the last token, a text is one step beside others, and one that
-// is longer than a step is refused.
+// TestEmbedLater: where tokens see later ones, the first token's state depends on the last token, a text is one step
+// beside others, and one that is longer than a step is refused.
 func TestEmbedLater(t *testing.T) {
 	f := synthtest.File(t, synth.Spec{
 		Arch: "llama", Type: quant.F32, Layers: 2, Embd: 64, FF: 128, Heads: 2, Seed: 7,
@@ -227,8 +228,9 @@ func TestEmbedLater(t *testing.T) {
 	}
 }
 
-// TestPairTypes: of a pair of texts the tokens behind the separator have BERT's second type, whose embedding takes the place of the first one's. The
-// same model without types, to whose tokens of the second text the difference was added, ranks alike.
+// TestPairTypes: of a pair of texts the tokens behind the separator have BERT's second type, whose embedding takes the
+// place of the first one's. The same model without types, to whose tokens of the second text the difference was added,
+// ranks alike.
 func TestPairTypes(t *testing.T) {
 	spec := synth.Spec{Arch: "bert", Type: quant.F32, Layers: 2, Embd: 64, FF: 128, Heads: 2, Labels: 1, Seed: 7}
 	first, second := []int32{1, 300, 301, 2}, []int32{310, 311}

@@ -1,5 +1,5 @@
-// Package engine turns requests into steps of a model: a scheduler that gives the model's turns to many sequences over KV pages,
-// streams of chosen tokens, and going on without a GPU that fails.
+// Package engine turns requests into steps of a model: a scheduler that gives the model's turns to many sequences over
+// KV pages, streams of chosen tokens, and going on without a GPU that fails.
 package engine
 
 import (
@@ -100,8 +100,8 @@ type Engine struct {
 	spent    [2]Spent // while somebody looked: on single tokens, and on steps with prompts
 }
 
-// Open loads the model in f, which must stay open as long as the engine: Options.NoRepack computes on it, and a GPU that fails has the
-// model loaded again. An error of a ctx that ended is ctx's.
+// Open loads the model in f, which must stay open as long as the engine: Options.NoRepack computes on it, and a GPU
+// that fails has the model loaded again. An error of a ctx that ended is ctx's.
 func Open(ctx context.Context, f *gguf.File, o Options) (*Engine, error) {
 	tok, err := model.Tokenizer(f)
 	if err != nil {
@@ -237,8 +237,8 @@ func pick(v, def int) int {
 // Drafts returns the number of tokens of a text that are guessed and checked in a step at most; 0: none are.
 func (e *Engine) Drafts() int { return e.drafts }
 
-// DraftsOf returns how many tokens of a request's text are guessed and checked in a step at most, 0 where none are, and at least, and the probability from which on guesses
-// of the model are checked.
+// DraftsOf returns how many tokens of a request's text are guessed and checked in a step at most, 0 where none are, and
+// at least, and the probability from which on guesses of the model are checked.
 func (e *Engine) DraftsOf(r *Request) (most, fewest int, least float32) {
 	if e.drafts > 0 && r.Drafts >= 0 && r.Scales == nil {
 		most = min(e.drafts, pick(r.Drafts, e.drafts))
@@ -381,8 +381,8 @@ func (e *Engine) checkTokens(tokens []int32) error {
 	return nil
 }
 
-// run computes a step, with the hidden states of some of its rows. Where a GPU fails, the model is loaded anew without it, and the error is
-// errLost.
+// run computes a step, with the hidden states of some of its rows. Where a GPU fails, the model is loaded anew without
+// it, and the error is errLost.
 func (e *Engine) run(p *compute.Params, hidden []int32) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -17,7 +17,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// extensionTolerance is the share of the largest logit by which one may differ: sums of floats come in another order, and keys are turned twice.
+// extensionTolerance is the share of the largest logit by which one may differ: sums of floats come in another order,
+// and keys are turned twice.
 const extensionTolerance = 1e-4
 
 // extendedSpec is a llama in floats.
@@ -53,8 +54,8 @@ func (l *listener) Sample(logits []float32) int32 {
 	return int32(slices.Index(logits, slices.Max(logits)))
 }
 
-// TestExtended: an extended text's logits are those of the definition, which turns every key anew for every query; on a GPU, too, and with keys in each type
-// of caches nearly so.
+// TestExtended: an extended text's logits are those of the definition, which turns every key anew for every query; on a
+// GPU, too, and with keys in each type of caches nearly so.
 func TestExtended(t *testing.T) {
 	f := extendedFile(t)
 	x := engine.Extension{Group: 3, Width: 12}

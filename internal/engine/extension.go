@@ -7,9 +7,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// Extension is self-extension (Jin et al. 2024, "LLM Maybe LongLM: Self-Extend LLM Context Window Without Tuning"): a text may be longer than those that the
-// model was trained on, because tokens further back share positions. Whenever Width tokens more are there, each Group of these get one position, and the next
-// token the position behind. The zero value extends nothing.
+// Extension is self-extension (Jin et al. 2024, "LLM Maybe LongLM: Self-Extend LLM Context Window Without Tuning"): a
+// text may be longer than those that the model was trained on, because tokens further back share positions. Whenever
+// Width tokens more are there, each Group of these get one position, and the next token the position behind. The zero
+// value extends nothing.
 //
 // llama.cpp means to do the same before each part of a prompt: docs/context.md says how its results differ.
 type Extension struct {

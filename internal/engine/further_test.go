@@ -76,8 +76,8 @@ func TestFurtherDrafts(t *testing.T) {
 	}
 }
 
-// TestRecurrentFurtherDrafts: guesses by the further layer of a model with recurrent layers, whose states are taken back behind wrong ones, change no logits
-// either.
+// TestRecurrentFurtherDrafts: guesses by the further layer of a model with recurrent layers, whose states are taken
+// back behind wrong ones, change no logits either.
 func TestRecurrentFurtherDrafts(t *testing.T) {
 	f := synthtest.Further(t, synth.Spec{Arch: "qwen35", Type: quant.F32, Layers: 6, Embd: 64, FF: 128, Heads: 2, HeadDim: 32, Seed: 5}, false)
 	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 256}
@@ -99,8 +99,9 @@ func TestRecurrentFurtherDrafts(t *testing.T) {
 	}
 }
 
-// TestFurtherHidden: a further layer that knows the token after the next by the hidden state before it alone guesses right. Layers add nothing to the embeddings, the head's
-// row v+1 is token v's embedding, and that of the further layer's own head v+2.
+// TestFurtherHidden: a further layer that knows the token after the next by the hidden state before it alone guesses
+// right. Layers add nothing to the embeddings, the head's row v+1 is token v's embedding, and that of the further
+// layer's own head v+2.
 func TestFurtherHidden(t *testing.T) {
 	f := countingModel(t)
 	counts(t, openFile(t, f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, Drafts: 1, Further: true}))
@@ -140,8 +141,8 @@ func counts(t *testing.T, e *engine.Engine) {
 	}
 }
 
-// furtherPlans are plans of layers on lavapipe: all of them, some neurons or experts of some, none but the head, and all of them on two GPUs, each with the further layer in RAM and
-// on the head's GPU.
+// furtherPlans are plans of layers on lavapipe: all of them, some neurons or experts of some, none but the head, and
+// all of them on two GPUs, each with the further layer in RAM and on the head's GPU.
 func furtherPlans(c model.Config) map[string]planner.Plan {
 	units := max(c.FF, c.Experts.Count)
 	mixed := share(c.Layers, units/2)
@@ -236,8 +237,8 @@ func countingModel(t *testing.T) *gguf.File {
 	return synthtest.Made(t, f.Keys, tensors)
 }
 
-// TestNoRoomForFurtherLayer: where RAM has room for the model alone, one line says so and the model runs without its further layer; where it has none for the model either,
-// the error says so and no line does.
+// TestNoRoomForFurtherLayer: where RAM has room for the model alone, one line says so and the model runs without its
+// further layer; where it has none for the model either, the error says so and no line does.
 func TestNoRoomForFurtherLayer(t *testing.T) {
 	f := synthtest.Further(t, furtherSpec, true)
 	var lines []string
@@ -275,7 +276,8 @@ func TestNoRoomForFurtherLayer(t *testing.T) {
 	}
 }
 
-// TestSeveralFurtherLayers: of several further layers the first makes all guesses, and others take no memory: a second one of zeros changes neither text nor guesses.
+// TestSeveralFurtherLayers: of several further layers the first makes all guesses, and others take no memory: a second
+// one of zeros changes neither text nor guesses.
 func TestSeveralFurtherLayers(t *testing.T) {
 	one := synthtest.Further(t, furtherSpec, true)
 	var tensors []gguf.Source

@@ -26,8 +26,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
-// openGPU opens an engine on lavapipe and the processor, or skips the test. What the validation layer says fails it. Tests take turns:
-// the layer (Debian 12's) has crashed where several threads made and destroyed devices.
+// openGPU opens an engine on lavapipe and the processor, or skips the test. What the validation layer says fails it.
+// Tests take turns: the layer (Debian 12's) has crashed where several threads made and destroyed devices.
 func openGPU(t *testing.T, f *gguf.File, o engine.Options, plan planner.Plan) onGPU {
 	t.Helper()
 	said := make(chan string, 100)
@@ -107,8 +107,8 @@ type choice struct {
 	gap, largest float64
 }
 
-// closeCall is the gap, as a share of the largest logit, below which either token may come out first: the processor's products of F16
-// weights round to eight bits of mantissa, the GPU's do not.
+// closeCall is the gap, as a share of the largest logit, below which either token may come out first: the processor's
+// products of F16 weights round to eight bits of mantissa, the GPU's do not.
 const closeCall = 1e-2
 
 // likeliest returns the choice behind each token of ids.
@@ -138,8 +138,9 @@ func likeliest(t *testing.T, e *engine.Engine, ids []int32) []choice {
 	return out
 }
 
-// floatSplits and quantSplits are by how much the mean surprise of a short text may differ between two splits: three times and once
-// DESIGN's share of perplexity, for over a few dozen tokens the processor's eight bits of mantissa do not average out.
+// floatSplits and quantSplits are by how much the mean surprise of a short text may differ between two splits: three
+// times and once DESIGN's share of perplexity, for over a few dozen tokens the processor's eight bits of mantissa do
+// not average out.
 const (
 	floatSplits = 0.003
 	quantSplits = 0.006
@@ -153,8 +154,8 @@ func mean(v []float64) float64 {
 	return sum / float64(len(v))
 }
 
-// TestDemoOnGPU: the demo chooses the same tokens on the processor, on the GPU, and on every split between them, and finds a text
-// as likely.
+// TestDemoOnGPU: the demo chooses the same tokens on the processor, on the GPU, and on every split between them, and
+// finds a text as likely.
 func TestDemoOnGPU(t *testing.T) {
 	f, err := gguf.Parse(demo.Name, demo.Model())
 	if err != nil {
@@ -187,7 +188,8 @@ func TestDemoOnGPU(t *testing.T) {
 	}
 }
 
-// TestSplitsOnGPU: sparse models of every kind are the same model on every split, and each split gives the same bytes again.
+// TestSplitsOnGPU: sparse models of every kind are the same model on every split, and each split gives the same bytes
+// again.
 func TestSplitsOnGPU(t *testing.T) {
 	for _, c := range []struct {
 		spec synth.Spec
@@ -236,8 +238,8 @@ func eager() hybrid.Slots {
 	return hybrid.Slots{Speeds: residency.Speeds{RAM: 1, GPU: 10, Bus: 100}, Tuning: tuning, AtOnce: true}
 }
 
-// TestExpertsOnGPU: a quantised model with experts says the same text on the processor and where layers are split by expert, and finds a text as likely. Other
-// budgets, and all families, are in package vulkan's tests.
+// TestExpertsOnGPU: a quantised model with experts says the same text on the processor and where layers are split by
+// expert, and finds a text as likely. Other budgets, and all families, are in package vulkan's tests.
 func TestExpertsOnGPU(t *testing.T) {
 	f := synthtest.Sparse(t, synth.Spec{Arch: "qwen2moe", Type: quant.Q4_0, Experts: 16, Used: 4, FF: 64}, 2)
 	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, Outputs: 64}
@@ -275,7 +277,8 @@ func TestExpertsOnGPU(t *testing.T) {
 	}
 }
 
-// TestExpertUseByRequest: of requests that run side by side each counts its own tokens' uses of experts, and together they have those of the engine.
+// TestExpertUseByRequest: of requests that run side by side each counts its own tokens' uses of experts, and together
+// they have those of the engine.
 func TestExpertUseByRequest(t *testing.T) {
 	const layers, used, each = 2, 4, 12
 	f := synthtest.Sparse(t, synth.Spec{Arch: "qwen2moe", Type: quant.Q4_0, Experts: 16, Used: used, FF: 64}, layers)
@@ -309,8 +312,8 @@ func TestExpertUseByRequest(t *testing.T) {
 // sameNeurons is the share of neurons so close to zero that another order of sums turns them on or off.
 const sameNeurons = 0.01
 
-// TestStreamedPrompts: a prompt whose cold neurons are sent to the GPU says what it says otherwise, the same bytes every time, and counts
-// the same neurons.
+// TestStreamedPrompts: a prompt whose cold neurons are sent to the GPU says what it says otherwise, the same bytes
+// every time, and counts the same neurons.
 func TestStreamedPrompts(t *testing.T) {
 	for _, c := range []struct {
 		spec   synth.Spec
@@ -368,8 +371,8 @@ func TestStreamedPrompts(t *testing.T) {
 	}
 }
 
-// TestTooSmall: a plan that is larger than the budget is refused with the figures, at load, whatever it is that finds no room; once
-// there is room for all, it stays within the budget.
+// TestTooSmall: a plan that is larger than the budget is refused with the figures, at load, whatever it is that finds
+// no room; once there is room for all, it stays within the budget.
 func TestTooSmall(t *testing.T) {
 	f := synthtest.Sparse(t, synth.Spec{Arch: "llama", Type: quant.Q4_0}, 2)
 	for budget := int64(1 << 20); ; budget += 320 << 10 {

@@ -13,9 +13,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// TestCompanyOnGPU: on a GPU, too, requests say the same, to the byte, alone and among others. The prompts of F16 weights are
-// multiplied in halves, from compute.ShortPrompt tokens on, single tokens in order, and 44 sequences are more than any product takes as a few. The
-// longest prompt is cut wherever the others leave room for it. Some of the neurons are the processor's.
+// TestCompanyOnGPU: on a GPU, too, requests say the same, to the byte, alone and among others. The prompts of F16
+// weights are multiplied in halves, from compute.ShortPrompt tokens on, single tokens in order, and 44 sequences are
+// more than any product takes as a few. The longest prompt is cut wherever the others leave room for it. Some of the
+// neurons are the processor's.
 func TestCompanyOnGPU(t *testing.T) {
 	for _, m := range []struct {
 		mode model.SparseMode

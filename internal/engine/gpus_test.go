@@ -33,8 +33,8 @@ func cut(places []compute.Place, border int) []compute.Place {
 	return places
 }
 
-// TestTwoGPUs: a model whose layers two GPUs divide is the same model as on the processor and on one GPU, and each division gives
-// the same bytes again, for one token and for many.
+// TestTwoGPUs: a model whose layers two GPUs divide is the same model as on the processor and on one GPU, and each
+// division gives the same bytes again, for one token and for many.
 func TestTwoGPUs(t *testing.T) {
 	const layers = 3
 	for _, c := range []struct {

@@ -12,12 +12,13 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/model"
 )
 
-// clockError bounds by how much the clock of a software device may seem to run apart from the processor's: its stamps are taken by threads
-// that other programs interrupt.
+// clockError bounds by how much the clock of a software device may seem to run apart from the processor's: its stamps
+// are taken by threads that other programs interrupt.
 const clockError = 1.05
 
-// TestWorkOnGPU: what a GPU computed is known by its own clock part by part, and what it and the processor did together, without any change
-// to what is said; neurons are counted where they were computed. What nobody watches is not timed.
+// TestWorkOnGPU: what a GPU computed is known by its own clock part by part, and what it and the processor did
+// together, without any change to what is said; neurons are counted where they were computed. What nobody watches is
+// not timed.
 func TestWorkOnGPU(t *testing.T) {
 	f, err := gguf.Parse(demo.Name, demo.Model())
 	if err != nil {

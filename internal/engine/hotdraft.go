@@ -8,15 +8,17 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/speculate"
 )
 
-// Guesses by the model's own hot neurons: before the step that evaluates a text's last token, steps of one token each compute attention and those neurons
-// alone that the predictors choose or that lie on GPUs, over the keys and values of the text. Theirs lie behind the sequence's end; the step that checks the
-// guesses begins at the same position and writes over all of them.
+// Guesses by the model's own hot neurons: before the step that evaluates a text's last token, steps of one token each
+// compute attention and those neurons alone that the predictors choose or that lie on GPUs, over the keys and values of
+// the text. Theirs lie behind the sequence's end; the step that checks the guesses begins at the same position and
+// writes over all of them.
 
 // HotDrafts says whether a model's own hot neurons guess tokens.
 type HotDrafts int
 
-// The ways. By HotAuto they do where checking guesses may take much less than computing the tokens one by one: where GPUs hold some neurons of a layer and the processor, which
-// the guesses do without, computes all others that are not zero.
+// The ways. By HotAuto they do where checking guesses may take much less than computing the tokens one by one: where
+// GPUs hold some neurons of a layer and the processor, which the guesses do without, computes all others that are not
+// zero.
 const (
 	HotAuto HotDrafts = iota
 	HotAlways
@@ -38,7 +40,8 @@ type hotDrafts struct {
 // usualGuess is what a step that guesses takes of a step of one token, before it is known.
 const usualGuess = 0.6
 
-// wish returns how many guesses, at most most, are worth what making and checking them costs. guess returns what a step that guesses takes, as a part of a step of so many nanoseconds.
+// wish returns how many guesses, at most most, are worth what making and checking them costs. guess returns what a step
+// that guesses takes, as a part of a step of so many nanoseconds.
 func (h *hotDrafts) wish(most int, cost func(most int) speculate.Cost, guess func(step float64) float64) int {
 	if most < 1 || !h.can.Load() {
 		return 0
@@ -48,7 +51,8 @@ func (h *hotDrafts) wish(most int, cost func(most int) speculate.Cost, guess fun
 	return h.chances.Worth(ofModel, most, h.budget.Within(c))
 }
 
-// guessTime returns what a step that guesses for one text takes, as a part of a step of so many nanoseconds; 0: its time is not known.
+// guessTime returns what a step that guesses for one text takes, as a part of a step of so many nanoseconds; 0: its
+// time is not known.
 func (s *scheduler) guessTime(step float64) float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +100,8 @@ func (s *scheduler) onlyDecodes() bool {
 	return n == len(s.step)
 }
 
-// fillGuess writes the params of the step that makes the guesses behind at others. It reports whether there are any to make.
+// fillGuess writes the params of the step that makes the guesses behind at others. It reports whether there are any to
+// make.
 func (s *scheduler) fillGuess(at int) bool {
 	p := &s.params
 	p.Tokens, p.Pos, p.Seq, p.Out, p.Pages, p.Near, p.States = p.Tokens[:0], p.Pos[:0], p.Seq[:0], p.Out[:0], p.Pages[:0], p.Near[:0], p.States[:0]
@@ -132,7 +137,8 @@ func (s *scheduler) fillGuess(at int) bool {
 	return p.Decode > 0
 }
 
-// takeGuesses gives the likeliest tokens of a step that guessed to its tasks, and ends the guesses of those where none is likely.
+// takeGuesses gives the likeliest tokens of a step that guessed to its tasks, and ends the guesses of those where none
+// is likely.
 func (s *scheduler) takeGuesses() {
 	for out, i := range s.params.Seq {
 		c := &s.step[i]
@@ -173,8 +179,8 @@ type settlement struct {
 	extra float64 // nanoseconds more that its guesses took, or evaluating again what came before a wrong one
 }
 
-// extra returns how many tokens a decoding part has beyond its next one: guesses, counted as one if they were made and none was likely, and tokens that are
-// evaluated again after a wrong guess.
+// extra returns how many tokens a decoding part has beyond its next one: guesses, counted as one if they were made and
+// none was likely, and tokens that are evaluated again after a wrong guess.
 func (c *part) extra() int {
 	if c.drafts == 0 && c.t.wish > 0 {
 		return 1
@@ -182,7 +188,8 @@ func (c *part) extra() int {
 	return c.drafts + c.n - 1
 }
 
-// settle tells the step's tasks what it cost them, of n single tokens: each bears what it had done, and further tokens' time by their number.
+// settle tells the step's tasks what it cost them, of n single tokens: each bears what it had done, and further tokens'
+// time by their number.
 func (s *scheduler) settle(n int) {
 	all, made, copies := 0, 0, 0
 	for i := range s.step {

@@ -5,9 +5,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/speculate"
 )
 
-// take gives t's client the logits, if there are any, and says how many positions were read. If others are served too, the logits are
-// copied first, so that the next step need not wait for what the client does with them; else they are read where they lie, and
-// back must follow.
+// take gives t's client the logits, if there are any, and says how many positions were read. If others are served too,
+// the logits are copied first, so that the next step need not wait for what the client does with them; else they are
+// read where they lie, and back must follow.
 func (s *scheduler) take(t *task) (rows [][]float32, read int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,7 +29,8 @@ func (s *scheduler) take(t *task) (rows [][]float32, read int, err error) {
 	return t.rows, t.mark, nil
 }
 
-// inPlace reports whether the task's logits are always read where they lie: an evaluation's, which may be many and are taken at once.
+// inPlace reports whether the task's logits are always read where they lie: an evaluation's, which may be many and are
+// taken at once.
 func (t *task) inPlace() bool { return !t.generates && len(t.rows) > 1 }
 
 // copy brings the rows of logits to the task's own memory.
@@ -63,8 +64,8 @@ func (s *scheduler) unawait(t *task) {
 	}
 }
 
-// back gives the logits back: the first accepted of the drafts that were evaluated were right, and label next is to be evaluated if there is one, with drafts
-// behind it.
+// back gives the logits back: the first accepted of the drafts that were evaluated were right, and label next is to be
+// evaluated if there is one, with drafts behind it.
 func (s *scheduler) back(t *task, accepted int, next *kvcache.Label, drafts ...int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,10 +107,12 @@ func (s *scheduler) takeBack(t *task, accepted int) {
 	}
 }
 
-// firstDrafts is the most drafts that are checked before the time of a step with drafts is known. Later the bound is twice the most that was observed.
+// firstDrafts is the most drafts that are checked before the time of a step with drafts is known. Later the bound is
+// twice the most that was observed.
 const firstDrafts = 2
 
-// checking returns what it costs to check up to most drafts of t, or fewer if the cost of more cannot be told yet. It uses the memory of times if that has room.
+// checking returns what it costs to check up to most drafts of t, or fewer if the cost of more cannot be told yet. It
+// uses the memory of times if that has room.
 func (s *scheduler) checking(t *task, most int, times []float64) speculate.Cost {
 	s.mu.Lock()
 	defer s.mu.Unlock()

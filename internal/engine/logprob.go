@@ -24,7 +24,8 @@ func (st *Stream) likeliest(row []float32, id int32) (float32, []Likely) {
 	return float32(math.Log(p)), all
 }
 
-// likeliest returns the natural logarithm of id's probability by logits [n_vocab], and the n likeliest tokens, likeliest first.
+// likeliest returns the natural logarithm of id's probability by logits [n_vocab], and the n likeliest tokens,
+// likeliest first.
 func likeliest(logits []float32, id int32, n int) (float32, []Likely) {
 	top := slices.Max(logits)
 	sum := 0.0

@@ -15,7 +15,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// TestMemoryOfFactors: a mapped file's matrices take no memory, but those of NVFP4 that have a factor beside them, which are copied with it.
+// TestMemoryOfFactors: a mapped file's matrices take no memory, but those of NVFP4 that have a factor beside them,
+// which are copied with it.
 func TestMemoryOfFactors(t *testing.T) {
 	need := func(typ quant.Type) int64 {
 		path := filepath.Join(t.TempDir(), "m.gguf")
@@ -85,8 +86,9 @@ func (d *divided) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
 	return d.Device.Cache(spec)
 }
 
-// TestMemory: the memory that a model is expected to take in RAM is what a device is given to keep there, wherever layers lie and whether the file is mapped, but for vectors, of which
-// GPUs and processors may both have some. Q8_0 takes as much packed as in the file.
+// TestMemory: the memory that a model is expected to take in RAM is what a device is given to keep there, wherever
+// layers lie and whether the file is mapped, but for vectors, of which GPUs and processors may both have some. Q8_0
+// takes as much packed as in the file.
 func TestMemory(t *testing.T) {
 	routed := synth.Spec{Arch: "glm4moe", Layers: 3, Embd: 256, FF: 256, Heads: 4, Type: quant.Q8_0, Experts: 4, Used: 2, Activation: "silu", Seed: 3}
 	latent := routed

@@ -2,15 +2,16 @@ package engine
 
 import "time"
 
-// pace chooses how many tokens of prompts a step takes while other sequences generate, so that these need not wait long between two
-// tokens. It learns from the times of the steps.
+// pace chooses how many tokens of prompts a step takes while other sequences generate, so that these need not wait long
+// between two tokens. It learns from the times of the steps.
 type pace struct {
 	decode float64 // nanoseconds of a step of single tokens only; 0: there was none
 	row    float64 // nanoseconds that a prompt's token adds to a step; 0: none was read
 }
 
 const (
-	// widestGap bounds the time of a step that also reads prompts, in steps of single tokens: under three, with room for what is not foreseen.
+	// widestGap bounds the time of a step that also reads prompts, in steps of single tokens: under three, with room
+	// for what is not foreseen.
 	widestGap = 2.25
 	// firstChunk is the number of tokens read at a time before times are known.
 	firstChunk = 16

@@ -4,8 +4,8 @@ import "github.com/powerinfer-go/powerinfer/internal/kvcache"
 
 // What reads and fills the cache beside the tasks. Pages are held meanwhile, so that the lock is not.
 
-// find returns the longest beginning of labels that the cache holds, and what its pages hold. release must follow. header is called at the same
-// moment: it says what the keys and values mean.
+// find returns the longest beginning of labels that the cache holds, and what its pages hold. release must follow.
+// header is called at the same moment: it says what the keys and values mean.
 func (s *scheduler) find(labels []kvcache.Label, header func() error) (*kvcache.Prefix, contents, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,7 +38,8 @@ func (s *scheduler) erase(text []kvcache.Label) error {
 	return s.closed
 }
 
-// begin returns a sequence that is to be filled with n positions from outside the model, in layers with windows from page near on. adopt must follow.
+// begin returns a sequence that is to be filled with n positions from outside the model, in layers with windows from
+// page near on. adopt must follow.
 func (s *scheduler) begin(n, near int) (*kvcache.Sequence, contents, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,15 +51,17 @@ func (s *scheduler) begin(n, near int) (*kvcache.Sequence, contents, error) {
 	return seq, s.pages, nil
 }
 
-// extend reports whether seq, nothing of which was adopted yet, has pages for n positions. Idle prefixes make room, tasks do not.
+// extend reports whether seq, nothing of which was adopted yet, has pages for n positions. Idle prefixes make room,
+// tasks do not.
 func (s *scheduler) extend(seq *kvcache.Sequence, n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return seq.Reserve(n)
 }
 
-// adopt ends the filling of seq: its pages hold what labels name, and stay for whoever needs them; or, after an error of fits, nothing. fits is called
-// at the same moment: it says whether the model would still compute the same. Pages of a cache that was given up meanwhile are lost.
+// adopt ends the filling of seq: its pages hold what labels name, and stay for whoever needs them; or, after an error
+// of fits, nothing. fits is called at the same moment: it says whether the model would still compute the same. Pages of
+// a cache that was given up meanwhile are lost.
 func (s *scheduler) adopt(seq *kvcache.Sequence, pages contents, labels []kvcache.Label, fits func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

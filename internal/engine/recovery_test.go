@@ -96,7 +96,8 @@ func divided(layers, gpus int) placement.Layout {
 	return y
 }
 
-// openMortal opens the demo on so many GPUs, whose runs fail once *left of them were made, then on rest of them, then on the processor.
+// openMortal opens the demo on so many GPUs, whose runs fail once *left of them were made, then on rest of them, then
+// on the processor.
 func openMortal(t *testing.T, gpus, rest int, left *int, with error, silent bool) (*Engine, *mortals) {
 	t.Helper()
 	f, err := gguf.Parse(demo.Name, demo.Model())
@@ -143,8 +144,8 @@ func likely(t *testing.T, e *Engine, s *Sequence, ids []int32) (out []int32) {
 	return out
 }
 
-// TestLostGPU: when the GPU fails in the middle of a text, the processor goes on, and says the same as if it had always been alone;
-// so it does for a sequence that was idle meanwhile, and for one whose pages were shared.
+// TestLostGPU: when the GPU fails in the middle of a text, the processor goes on, and says the same as if it had always
+// been alone; so it does for a sequence that was idle meanwhile, and for one whose pages were shared.
 func TestLostGPU(t *testing.T) {
 	for _, c := range []struct {
 		gpus, rest int // rest: those that are left where one of several fails

@@ -61,8 +61,9 @@ func randomTokens(rng *rand.Rand, n int) []int32 {
 	return list
 }
 
-// TestCheckpoints: of a recurrent model a turn of a conversation, another answer, an edited question and a text that goes on differently after a while
-// evaluate what lies behind the last checkpoint on their way, and give the text that they give from scratch.
+// TestCheckpoints: of a recurrent model a turn of a conversation, another answer, an edited question and a text that
+// goes on differently after a while evaluate what lies behind the last checkpoint on their way, and give the text that
+// they give from scratch.
 func TestCheckpoints(t *testing.T) {
 	for _, arch := range []string{"nemotron_h", "qwen35", "mamba2", "falcon-h1", "lfm2"} { // a state space, a gated delta net, no attention at all, attention beside a state space, short convolutions
 		t.Run(arch, func(t *testing.T) { checkpoints(t, arch) })
@@ -74,8 +75,8 @@ func checkpoints(t *testing.T, arch string) {
 	rng := rand.New(rand.NewPCG(8, 0))
 	e, fresh := openRecurrentOf(t, arch, engine.Options{}), openRecurrentOf(t, arch, engine.Options{})
 	const most = 30 // tokens of an answer
-	// turn evaluates all of a prompt but so many positions. It returns the text, and how many of its positions were evaluated: of an answer that did not end
-	// by itself all but the last token.
+	// turn evaluates all of a prompt but so many positions. It returns the text, and how many of its positions were
+	// evaluated: of an answer that did not end by itself all but the last token.
 	turn := func(what string, prompt []int32, known int) (text []int32, evaluated int) {
 		t.Helper()
 		got, result := greedy(t, e, prompt, most)
@@ -107,7 +108,8 @@ func checkpoints(t *testing.T, arch string) {
 	turn("a long text that goes on differently", slices.Concat(long[:1100], randomTokens(rng, 10)), 1024)
 }
 
-// TestRecurrentCompany: requests of a recurrent model that run side by side, more of them than there are rows of logits, say what they say alone.
+// TestRecurrentCompany: requests of a recurrent model that run side by side, more of them than there are rows of
+// logits, say what they say alone.
 func TestRecurrentCompany(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 0))
 	e, alone := openRecurrent(t, engine.Options{Outputs: 3}), openRecurrent(t, engine.Options{})
@@ -150,8 +152,8 @@ func TestSavedState(t *testing.T) {
 	}
 }
 
-// TestRecurrentDrafts: of recurrent models every token's logits are the same bytes with and without guesses, of which some come and others do not; and so is what
-// goes on behind such a text.
+// TestRecurrentDrafts: of recurrent models every token's logits are the same bytes with and without guesses, of which
+// some come and others do not; and so is what goes on behind such a text.
 func TestRecurrentDrafts(t *testing.T) {
 	for _, arch := range []string{"nemotron_h", "qwen35", "mamba2", "falcon-h1"} {
 		t.Run(arch, func(t *testing.T) {
@@ -169,7 +171,8 @@ func TestRecurrentDraftsOnGPU(t *testing.T) {
 	guessedRecurrent(t, on(0), on(3), 8)
 }
 
-// guessedRecurrent holds that two engines of a model give the same logits for a text of repetitions of so many tokens, with changes, one of them with guesses.
+// guessedRecurrent holds that two engines of a model give the same logits for a text of repetitions of so many tokens,
+// with changes, one of them with guesses.
 func guessedRecurrent(t *testing.T, plain, guessing *engine.Engine, tokens int) {
 	t.Helper()
 	engine.SetTimes(guessing, cheapGuesses)

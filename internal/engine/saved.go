@@ -43,7 +43,8 @@ func (e *SizeError) Error() string {
 	return fmt.Sprintf("the text's keys and values take %.1f MiB, more than the %.1f MiB that are allowed", float64(e.Bytes)/(1<<20), float64(e.Most)/(1<<20))
 }
 
-// SaveFile is Save to a file of at most so many bytes, 0 being any number, which appears under its name only when it is complete.
+// SaveFile is Save to a file of at most so many bytes, 0 being any number, which appears under its name only when it is
+// complete.
 func (e *Engine) SaveFile(ctx context.Context, path string, tokens []int32, most int64) (s Saved, err error) {
 	err = atomicfile.Write(path, func(f *atomicfile.File) error {
 		s, err = e.save(ctx, f, tokens, most)
@@ -73,7 +74,8 @@ func (e *Engine) RestoreFile(ctx context.Context, path string) (Saved, error) {
 	return s, nil
 }
 
-// Save writes the keys and values of the longest beginning of a text that the cache holds. Requests go on meanwhile: a page is read between two steps.
+// Save writes the keys and values of the longest beginning of a text that the cache holds. Requests go on meanwhile: a
+// page is read between two steps.
 func (e *Engine) Save(ctx context.Context, w io.Writer, tokens []int32) (s Saved, err error) {
 	return e.save(ctx, w, tokens, 0)
 }
@@ -126,9 +128,9 @@ func (e *Engine) save(ctx context.Context, w io.Writer, tokens []int32, most int
 	return Saved{tokens[:len(h.Labels)], h.Bytes()}, nil
 }
 
-// Restore reads what Save wrote, size bytes, into the cache, as if the text had been evaluated and its request had ended. Of a text for which
-// there is no room, because running requests hold the pages or the context is shorter, the beginning is restored. After an error the cache has
-// nothing of it.
+// Restore reads what Save wrote, size bytes, into the cache, as if the text had been evaluated and its request had
+// ended. Of a text for which there is no room, because running requests hold the pages or the context is shorter, the
+// beginning is restored. After an error the cache has nothing of it.
 func (e *Engine) Restore(ctx context.Context, r io.Reader, size int64) (s Saved, err error) {
 	f, err := kvfile.NewReader(r, size)
 	if err != nil {
@@ -202,8 +204,8 @@ func (e *Engine) Erase(tokens []int32) error {
 	return e.sched.erase(want)
 }
 
-// accept checks that f's keys and values are this model's, and returns what a file of its own would say. Those that were computed by other arithmetic are
-// marked.
+// accept checks that f's keys and values are this model's, and returns what a file of its own would say. Those that
+// were computed by other arithmetic are marked.
 func (e *Engine) accept(f *kvfile.Reader) (h kvfile.Header, err error) {
 	h, err = e.header()
 	switch {
@@ -248,7 +250,8 @@ func (e *Engine) header() (h kvfile.Header, err error) {
 	return h, nil
 }
 
-// Fingerprint names the model and all that decides what it answers, but for rounding: a SHA-256 of samples of its file, of its adapters, and of the mode.
+// Fingerprint names the model and all that decides what it answers, but for rounding: a SHA-256 of samples of its file,
+// of its adapters, and of the mode.
 func (e *Engine) Fingerprint() [sha256.Size]byte {
 	base := e.digest()
 	e.mu.Lock()

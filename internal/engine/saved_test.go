@@ -113,7 +113,8 @@ func (f failing) Read(b []byte) (int, error) {
 	return f.Reader.Read(b[:min(len(b), 512)])
 }
 
-// TestRestoreRefuses: what is no file of this model, or damaged, is refused in a sentence, and nothing of it is in the cache.
+// TestRestoreRefuses: what is no file of this model, or damaged, is refused in a sentence, and nothing of it is in the
+// cache.
 func TestRestoreRefuses(t *testing.T) {
 	e := open(t, onProcessor())
 	text := told(t, e, 10)
@@ -192,8 +193,8 @@ func TestRestoreShort(t *testing.T) {
 	}
 }
 
-// TestRestoreElsewhere: what one split of the model saved continues on another with the same text. There it is no stand-in for what
-// requests that want the same bytes would evaluate.
+// TestRestoreElsewhere: what one split of the model saved continues on another with the same text. There it is no
+// stand-in for what requests that want the same bytes would evaluate.
 func TestRestoreElsewhere(t *testing.T) {
 	f, err := gguf.Parse(demo.Name, demo.Model())
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 
 // runner computes steps: a model, or what stands for one in tests.
 type runner interface {
-	// run computes a step, with the hidden states of the rows that hidden lists. The error errLost says that the keys and values of all
-	// sequences are lost: a new cache is to be filled.
+	// run computes a step, with the hidden states of the rows that hidden lists. The error errLost says that the keys
+	// and values of all sequences are lost: a new cache is to be filled.
 	run(p *compute.Params, hidden []int32) error
 	// turn turns keys between steps, by p.Turns. Its errors are run's.
 	turn(p *compute.Params) error
@@ -25,7 +25,8 @@ type runner interface {
 	cache() (*kvcache.Cache, contents)
 }
 
-// contents reads and writes pages between steps, as compute.Device does. It fails once the cache was given up for another.
+// contents reads and writes pages between steps, as compute.Device does. It fails once the cache was given up for
+// another.
 type contents interface {
 	readPage(page kvcache.Page, layers [][]byte) error
 	writePage(page kvcache.Page, layers [][]byte) error
@@ -45,9 +46,9 @@ type limits struct {
 	further bool // the file's further layer makes them: it reads the hidden states of the positions before
 }
 
-// scheduler gives the model's turns to tasks. One goroutine runs the steps; tasks join and leave between them. A step holds the next
-// token of every running sequence and a bounded part of the prompts that wait. Older tasks go first: where pages run short, the youngest
-// loses its pages and is evaluated again later, so that the oldest always goes on.
+// scheduler gives the model's turns to tasks. One goroutine runs the steps; tasks join and leave between them. A step
+// holds the next token of every running sequence and a bounded part of the prompts that wait. Older tasks go first:
+// where pages run short, the youngest loses its pages and is evaluated again later, so that the oldest always goes on.
 type scheduler struct {
 	limits
 	runner runner
@@ -147,8 +148,8 @@ func (s *scheduler) sequence(t *task) *kvcache.Sequence {
 	return s.kv.NewSequence()
 }
 
-// forget calls change, which changes what is computed, and has no keys and values serve later requests that were computed before, or are by the
-// step that runs.
+// forget calls change, which changes what is computed, and has no keys and values serve later requests that were
+// computed before, or are by the step that runs.
 func (s *scheduler) forget(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,8 +168,8 @@ func (s *scheduler) park(t *task) {
 	s.notify()
 }
 
-// leave takes t out of the scheduler, because of err or, if it is nil, because it has all it wanted. Its pages are given back at once
-// or, if a step is using them, when that has ended.
+// leave takes t out of the scheduler, because of err or, if it is nil, because it has all it wanted. Its pages are
+// given back at once or, if a step is using them, when that has ended.
 func (s *scheduler) leave(t *task, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -270,7 +271,8 @@ func (s *scheduler) sleep(d time.Duration) (late bool) {
 	}
 }
 
-// A client gets a share of the last step's time, within bounds, to choose its next token and take part in the next step.
+// A client gets a share of the last step's time, within bounds, to choose its next token and take part in the next
+// step.
 const (
 	patienceShare = 8
 	leastPatience = 200 * time.Microsecond
@@ -281,8 +283,8 @@ func (s *scheduler) patience() time.Duration {
 	return min(max(s.last/patienceShare, leastPatience), mostPatience)
 }
 
-// await waits until the clients have had their moment, and logits that lie where the next step would write have been copied. It reports
-// whether a step may run.
+// await waits until the clients have had their moment, and logits that lie where the next step would write have been
+// copied. It reports whether a step may run.
 func (s *scheduler) await() bool {
 	until := s.now() + s.patience()
 	for s.awaited > 0 && s.closed == nil && slices.ContainsFunc(s.tasks, (*task).ready) {

@@ -24,8 +24,8 @@ import (
 
 const fakeVocab = 16
 
-// fakeModel remembers in its pages what was evaluated where and by which arithmetic, and answers with logits that depend on all that a
-// token can see there.
+// fakeModel remembers in its pages what was evaluated where and by which arithmetic, and answers with logits that
+// depend on all that a token can see there.
 type fakeModel struct {
 	t         *testing.T
 	limits    limits
@@ -287,8 +287,8 @@ func tokens(rng *rand.Rand, n int) []int32 {
 	return ids
 }
 
-// TestTwoHundredRequests: requests that join, leave and are cancelled at random beside a cache that is too small for them say what they
-// say alone, all pages come back, and no goroutine stays.
+// TestTwoHundredRequests: requests that join, leave and are cancelled at random beside a cache that is too small for
+// them say what they say alone, all pages come back, and no goroutine stays.
 func TestTwoHundredRequests(t *testing.T) {
 	for _, drafts := range []int{0, 6} {
 		for _, slots := range []int{0, 8} { // for states of five sequences, and three others
@@ -389,8 +389,8 @@ func testTwoHundredRequests(t *testing.T, drafts, slots int) {
 // gapBound bounds a stream's longest gap between two tokens while a prompt is read, as a multiple of its usual gap.
 const gapBound = 3
 
-// TestGap: a long prompt is read in parts that leave other streams their turn, whatever the model's speeds: no step takes as long as three of
-// single tokens. Steps are timed, not tokens, for a busy machine may let a client miss one.
+// TestGap: a long prompt is read in parts that leave other streams their turn, whatever the model's speeds: no step
+// takes as long as three of single tokens. Steps are timed, not tokens, for a busy machine may let a client miss one.
 func TestGap(t *testing.T) {
 	// In a bubble a client that can run does so before any time passes: a busy machine does not make it late.
 	synctest.Test(t, testGap)
@@ -553,8 +553,8 @@ func TestCancelWaiting(t *testing.T) {
 	}
 }
 
-// TestCancelInRecurrentStep: where a request leaves while a step reads its prompt, its recurrent state, which has then read more positions than the cache
-// has of it, becomes no checkpoint that a later request would go on behind.
+// TestCancelInRecurrentStep: where a request leaves while a step reads its prompt, its recurrent state, which has then
+// read more positions than the cache has of it, becomes no checkpoint that a later request would go on behind.
 func TestCancelInRecurrentStep(t *testing.T) {
 	e, m := openFakeRecurrent(t, 4, 4, limits{rows: 16, outputs: 1, context: 3 * compute.PagePositions})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -682,7 +682,8 @@ func BenchmarkHandOver(b *testing.B) {
 	}
 }
 
-// TestPromptsCostNothing: steps that compute a short prompt are not among those that tell what checking guesses takes. An engine's first step, which is slow, often does.
+// TestPromptsCostNothing: steps that compute a short prompt are not among those that tell what checking guesses takes.
+// An engine's first step, which is slow, often does.
 func TestPromptsCostNothing(t *testing.T) {
 	e, m := openFake(t, 8, limits{rows: 32, outputs: 1, context: 256})
 	e.sched.short = 8

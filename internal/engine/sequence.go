@@ -4,8 +4,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/kvcache"
 )
 
-// Sequence is a run of tokens that a caller evaluates piece by piece. Between pieces its keys and values stay in the cache as long as
-// their room is not needed; they are computed again where they are lost. One goroutine at a time uses it.
+// Sequence is a run of tokens that a caller evaluates piece by piece. Between pieces its keys and values stay in the
+// cache as long as their room is not needed; they are computed again where they are lost. One goroutine at a time uses
+// it.
 type Sequence struct{ t *task }
 
 // Len returns the number of tokens evaluated.
@@ -18,8 +19,9 @@ func (e *Engine) NewSequence() *Sequence {
 	return &Sequence{t}
 }
 
-// NewBranch returns an empty sequence that does not evaluate those of its first n tokens again whose keys and values another sequence has left in the
-// cache, and leaves them there for others; of a recurrent model with a checkpoint behind them. Their logits are not known.
+// NewBranch returns an empty sequence that does not evaluate those of its first n tokens again whose keys and values
+// another sequence has left in the cache, and leaves them there for others; of a recurrent model with a checkpoint
+// behind them. Their logits are not known.
 func (e *Engine) NewBranch(n int) *Sequence {
 	t := newTask()
 	t.reuse, t.taken = ReuseSame, n
@@ -32,8 +34,9 @@ func (e *Engine) Release(s *Sequence) {
 	e.sched.cut(s.t, 0)
 }
 
-// Evaluate appends tokens to s: one as a single token of a running sequence, several as a part of a prompt. wanted(i) says whether
-// tokens[i]'s logits [n_vocab] are wanted; nil: none are. each is given them in order, while no step can run.
+// Evaluate appends tokens to s: one as a single token of a running sequence, several as a part of a prompt. wanted(i)
+// says whether tokens[i]'s logits [n_vocab] are wanted; nil: none are. each is given them in order, while no step can
+// run.
 func (e *Engine) Evaluate(s *Sequence, tokens []int32, wanted func(i int) bool, each func(i int, logits []float32)) error {
 	if err := e.checkHead(); err != nil {
 		return err

@@ -13,8 +13,8 @@ type part struct {
 	drafts int // positions behind them that are checked
 }
 
-// compose chooses the rows of the next step. It reports whether there are any. A step of every neuron is one task's alone; the other tasks have
-// every second step.
+// compose chooses the rows of the next step. It reports whether there are any. A step of every neuron is one task's
+// alone; the other tasks have every second step.
 func (s *scheduler) compose() bool {
 	s.step = s.step[:0]
 	if s.lone = !s.lone; s.lone {
@@ -29,8 +29,8 @@ func (s *scheduler) compose() bool {
 	return len(s.step) > 0
 }
 
-// composeLone chooses a step of its own, of every neuron or with scales of adapters that others have not, for the task that was served
-// longest ago, the oldest first.
+// composeLone chooses a step of its own, of every neuron or with scales of adapters that others have not, for the task
+// that was served longest ago, the oldest first.
 func (s *scheduler) composeLone() {
 	var waiting []*task
 	for _, t := range s.tasks {
@@ -95,7 +95,8 @@ func (s *scheduler) composeShared() {
 	}
 }
 
-// decoding counts the step's parts that decode, and the tokens that they have beyond one each: drafts, and what is evaluated again after a wrong one.
+// decoding counts the step's parts that decode, and the tokens that they have beyond one each: drafts, and what is
+// evaluated again after a wrong one.
 func (s *scheduler) decoding() (n, drafts int) {
 	for i := range s.step {
 		if s.step[i].t.decodes() {
@@ -106,8 +107,9 @@ func (s *scheduler) decoding() (n, drafts int) {
 	return n, drafts
 }
 
-// admit makes t's next positions part of the step, at most so many with at most so many rows of logits, if there are pages for them, and so many
-// drafts behind them if there are pages for these, too. It returns how many positions and rows of logits there are.
+// admit makes t's next positions part of the step, at most so many with at most so many rows of logits, if there are
+// pages for them, and so many drafts behind them if there are pages for these, too. It returns how many positions and
+// rows of logits there are.
 func (s *scheduler) admit(t *task, drafts, most, outputs int) (n, out int) {
 	if most == 0 {
 		return 0, 0
@@ -163,8 +165,8 @@ func (s *scheduler) admit(t *task, drafts, most, outputs int) (n, out int) {
 	return n, out + drafts
 }
 
-// victim returns whose pages t may have: a sequence without work, one whose client does not come for its logits, or the youngest
-// that is younger than t and not in the step.
+// victim returns whose pages t may have: a sequence without work, one whose client does not come for its logits, or the
+// youngest that is younger than t and not in the step.
 func (s *scheduler) victim(t *task) *task {
 	for _, v := range s.held {
 		if len(v.kv.Pages()) > 0 {

@@ -2,7 +2,8 @@ package engine
 
 import "time"
 
-// stepCosts are the times of steps without prompts, by their number of tokens. They tell what checking a guessed token costs.
+// stepCosts are the times of steps without prompts, by their number of tokens. They tell what checking a guessed token
+// costs.
 type stepCosts struct {
 	step int64 // steps that were observed
 	of   [mostCosts]stepCost
@@ -37,8 +38,8 @@ func (c *stepCosts) observe(n int, took time.Duration) {
 	o.step = c.step
 }
 
-// time returns what a step of n tokens is expected to take, in nanoseconds or, as long as nothing was observed, in steps of one token: what lies between
-// two observed numbers of tokens is interpolated.
+// time returns what a step of n tokens is expected to take, in nanoseconds or, as long as nothing was observed, in
+// steps of one token: what lies between two observed numbers of tokens is interpolated.
 func (c *stepCosts) time(n int) float64 {
 	n = min(n, mostCosts-1)
 	below, above := c.near(n, -1), c.near(n, 1)

@@ -75,17 +75,19 @@ type Request struct {
 	Constraint sample.Constraint
 	// Progress, if set, is told how many prompt tokens have been read. It is called by Stream.Next.
 	Progress func(done, total int)
-	// Drafts is the number of tokens that may be guessed and checked in a step of the text, at most Options.Drafts, which are as many as 0 asks
-	// for; negative: none. The text is the same.
+	// Drafts is the number of tokens that may be guessed and checked in a step of the text, at most Options.Drafts,
+	// which are as many as 0 asks for; negative: none. The text is the same.
 	Drafts int
-	// FewestDrafts is the number of guessed tokens below which a step checks none of them; more than Drafts counts as Drafts.
+	// FewestDrafts is the number of guessed tokens below which a step checks none of them; more than Drafts counts as
+	// Drafts.
 	FewestDrafts int
-	// LeastDraft has guesses of a draft model, of hot neurons and of a further layer end before a token that has a smaller probability; nil: Options say.
+	// LeastDraft has guesses of a draft model, of hot neurons and of a further layer end before a token that has a
+	// smaller probability; nil: Options say.
 	LeastDraft *float32
 }
 
-// A Shift has a text go on where the context is full: the oldest tokens are forgotten, but those that are kept, and what is left is
-// evaluated again at its new positions.
+// A Shift has a text go on where the context is full: the oldest tokens are forgotten, but those that are kept, and
+// what is left is evaluated again at its new positions.
 type Shift struct {
 	Keep    int // tokens at the beginning that stay
 	Discard int // tokens behind them that go each time; 0: half of what is there
@@ -130,8 +132,9 @@ type Result struct {
 	Experts compute.ExpertUse // those of the request alone, its prompt included, in layers with slots; steps that guess tokens do not count
 }
 
-// Stream is a generation in progress. It is used by one goroutine, in which tokens are chosen: while it is busy with a token, the
-// model already evaluates that token, and steps for others do not wait for it. It ends by itself or by Close.
+// Stream is a generation in progress. It is used by one goroutine, in which tokens are chosen: while it is busy with a
+// token, the model already evaluates that token, and steps for others do not wait for it. It ends by itself or by
+// Close.
 type Stream struct {
 	e      *Engine
 	t      *task
@@ -219,7 +222,8 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	return st, nil
 }
 
-// Next chooses and returns the next token. It returns false when the generation has ended: Result says why, and Err if it failed.
+// Next chooses and returns the next token. It returns false when the generation has ended: Result says why, and Err if
+// it failed.
 func (st *Stream) Next() (tok Token, ok bool) {
 	if st.ended {
 		return tok, false
@@ -324,7 +328,8 @@ func (st *Stream) giveBack(next *kvcache.Label) {
 	st.e.sched.back(st.t, accepted, next, drafts...)
 }
 
-// outcome tells what made the last guesses how many were checked, how many of these came, and what that gained; again says that the next step evaluates tokens again because of them.
+// outcome tells what made the last guesses how many were checked, how many of these came, and what that gained; again
+// says that the next step evaluates tokens again because of them.
 func (st *Stream) outcome(drafted, accepted int, again bool) {
 	x := st.t.settled
 	gained := float64(accepted)*x.token - x.extra
@@ -348,7 +353,8 @@ func (st *Stream) outcome(drafted, accepted int, again bool) {
 	st.hot = st.hot && again
 }
 
-// drafts returns guesses of what follows the text's first n tokens, or how many the model's own hot neurons are to make.
+// drafts returns guesses of what follows the text's first n tokens, or how many the model's own hot neurons are to
+// make.
 func (st *Stream) drafts(n int) (guesses []int32, wish int) {
 	most := min(st.most, st.e.context-n)
 	if st.r.Max >= 0 {
@@ -407,7 +413,8 @@ func (st *Stream) full(id int32) {
 	st.unhook = context.AfterFunc(st.ctx, func() { st.e.sched.leave(t, st.ctx.Err()) })
 }
 
-// leastShift is the smallest number of tokens that a context has behind those that are kept when it shifts, as in llama.cpp.
+// leastShift is the smallest number of tokens that a context has behind those that are kept when it shifts, as in
+// llama.cpp.
 const leastShift = 4
 
 // logits returns the logits behind the last token, and waits for them unless it was guessed. [n_vocab]
@@ -493,11 +500,12 @@ func (st *Stream) end(why StopReason, err error) bool {
 // Close ends the generation, if it has not ended, and gives its memory back.
 func (st *Stream) Close() { st.end(StopCaller, nil) }
 
-// Reused returns how many tokens of the prompt had keys and values in the cache. It is known from the first call of Request.Progress on.
+// Reused returns how many tokens of the prompt had keys and values in the cache. It is known from the first call of
+// Request.Progress on.
 func (st *Stream) Reused() int { return st.t.reused }
 
-// History returns the tokens whose keys and values the generation put into the cache or was about to: the prompt and the text but for its last
-// token, without what a shift left out.
+// History returns the tokens whose keys and values the generation put into the cache or was about to: the prompt and
+// the text but for its last token, without what a shift left out.
 func (st *Stream) History() []int32 {
 	st.e.sched.mu.Lock()
 	defer st.e.sched.mu.Unlock()
@@ -526,7 +534,8 @@ func (st *Stream) SoFar() Result {
 	return r
 }
 
-// Tokens returns the tokens that are left, and at the end an error if there is one. Leaving the loop ends the generation.
+// Tokens returns the tokens that are left, and at the end an error if there is one. Leaving the loop ends the
+// generation.
 func (st *Stream) Tokens() iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
 		defer st.Close()

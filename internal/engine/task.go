@@ -7,8 +7,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/kvcache"
 )
 
-// task is a sequence in the scheduler's hands: what is to be evaluated of it, and what lies in the cache. Whatever is lost of the cache,
-// because pages ran short or a GPU failed, is evaluated again from its labels. It is guarded by the scheduler's lock.
+// task is a sequence in the scheduler's hands: what is to be evaluated of it, and what lies in the cache. Whatever is
+// lost of the cache, because pages ran short or a GPU failed, is evaluated again from its labels. It is guarded by the
+// scheduler's lock.
 type task struct {
 	order     uint64            // of arrival: the older goes first
 	labels    []kvcache.Label   // all positions in order, evaluated or not
@@ -33,20 +34,22 @@ type task struct {
 	least   float32         // those by the model itself end before a token that has a smaller probability
 	drafted int             // of them, those that the last step evaluated; their keys and values lie behind kv's end
 
-	// In models with recurrent layers, whose states read drafts before it is known which are right: tried is the number of labels behind kv's end that the state
-	// read in a step with drafts. If a draft was wrong, the state is taken back to kv's end, and again is the number of labels to evaluate once more.
+	// In models with recurrent layers, whose states read drafts before it is known which are right: tried is the number
+	// of labels behind kv's end that the state read in a step with drafts. If a draft was wrong, the state is taken
+	// back to kv's end, and again is the number of labels to evaluate once more.
 	tried, again int
 
 	settled settlement // of the last step
 
-	// Where a further layer guesses: the hidden states of the last step's last label and of the drafts behind it, whose first position is statesAt, and
-	// what the layer gave for the last guess.
+	// Where a further layer guesses: the hidden states of the last step's last label and of the drafts behind it, whose
+	// first position is statesAt, and what the layer gave for the last guess.
 	states   [][]float32 // [1+drafts][n_embd]
 	statesAt int
 	earlier  []float32 // [n_embd] the one before states, needed where all of the last step is evaluated again; empty: it is not known
 	guess    []float32 // [n_embd]
 
-	// Of positions that were never evaluated, logits are wanted if wanted says so, given the distance from base; if generates, of the last.
+	// Of positions that were never evaluated, logits are wanted if wanted says so, given the distance from base; if
+	// generates, of the last.
 	generates bool
 	wanted    func(i int) bool
 	base      int
@@ -93,8 +96,8 @@ const (
 // alone reports whether the task's steps are no other's.
 func (t *task) alone() bool { return t.dense || t.scales != nil }
 
-// private reports whether the task's keys and values are no other's: those of a task that is evaluated in one step depend on what follows,
-// and those of an extended text change as it grows.
+// private reports whether the task's keys and values are no other's: those of a task that is evaluated in one step
+// depend on what follows, and those of an extended text change as it grows.
 func (t *task) private() bool { return t.alone() || t.whole || t.extension.on() }
 
 func newTask() *task { return &task{turn: make(chan struct{}, 1)} }
@@ -112,8 +115,8 @@ func (t *task) pools(i int) bool {
 	return t.pooled != nil && i >= t.mark && t.pooled.wants(i, len(t.labels))
 }
 
-// accept takes in what the task's client says of the drafts that were evaluated: that the first n were right. Their keys and values are there, unless the
-// sequence lost its pages meanwhile.
+// accept takes in what the task's client says of the drafts that were evaluated: that the first n were right. Their
+// keys and values are there, unless the sequence lost its pages meanwhile.
 func (t *task) accept(n int) {
 	right := t.drafts[:min(n, t.drafted)]
 	switch at := len(t.labels) - t.tried; {
@@ -185,7 +188,8 @@ func (t *task) backlog() int { return len(t.labels) - t.kv.Len() }
 // ready reports whether the model can go on with t.
 func (t *task) ready() bool { return !t.gone && t.where == idle && t.mark < len(t.labels) }
 
-// shorten makes what is left of a prompt a short one, if fewer than short tokens are: rounding then depends on what was left, as ReuseAny allows.
+// shorten makes what is left of a prompt a short one, if fewer than short tokens are: rounding then depends on what was
+// left, as ReuseAny allows.
 func (t *task) shorten(short int) {
 	at := t.kv.Len()
 	if len(t.labels)-at >= short {
@@ -196,7 +200,8 @@ func (t *task) shorten(short int) {
 	}
 }
 
-// decodes reports whether all that t needs is one step of a single token, besides the tokens before it that are evaluated again because a draft was wrong.
+// decodes reports whether all that t needs is one step of a single token, besides the tokens before it that are
+// evaluated again because a draft was wrong.
 func (t *task) decodes() bool {
 	return t.backlog() == 1+t.again && t.labels[len(t.labels)-1].Decoded()
 }
@@ -204,7 +209,8 @@ func (t *task) decodes() bool {
 // forgotten is the time after which a client that does not take its logits no longer holds up prompts.
 const forgotten = 250 * time.Millisecond
 
-// expectsTurn reports whether t generates, so that a step should not take long: its next token waits for the model, or is being chosen.
+// expectsTurn reports whether t generates, so that a step should not take long: its next token waits for the model, or
+// is being chosen.
 func (t *task) expectsTurn(now time.Duration) bool {
 	return t.generates && !t.gone && (t.decodes() || t.where != idle && now-t.since < forgotten)
 }

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestHiddenBefore: of a step's hidden states, and of the one before them, it is known which came before a position, also where drafts are taken back.
+// TestHiddenBefore: of a step's hidden states, and of the one before them, it is known which came before a position,
+// also where drafts are taken back.
 func TestHiddenBefore(t *testing.T) {
 	task := newTask()
 	for pos := range 4 { // step by step

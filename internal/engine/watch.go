@@ -39,8 +39,8 @@ type Activity struct {
 	Bins    [][]uint32        // [layers][bins] see compute.NeuronBins
 }
 
-// A Watch looks at what an engine's steps do. While there is one, steps take times and count neurons; without, they do not. One goroutine
-// uses it.
+// A Watch looks at what an engine's steps do. While there is one, steps take times and count neurons; without, they do
+// not. One goroutine uses it.
 type Watch struct {
 	e     *Engine
 	loads int // Engine.loads of last
@@ -103,8 +103,8 @@ func (w *Watch) Close() {
 	}
 }
 
-// forward has run compute a step, whose costs are added up while somebody looks. What a step of every neuron counts is taken back, as it was computed
-// to compare with, and what a step that guesses does, as its tokens are computed again.
+// forward has run compute a step, whose costs are added up while somebody looks. What a step of every neuron counts is
+// taken back, as it was computed to compare with, and what a step that guesses does, as its tokens are computed again.
 func (e *Engine) forward(p *compute.Params, run func(*compute.Params) error) error {
 	switch {
 	case p.Everything || p.Draft:
@@ -139,8 +139,8 @@ func (e *Engine) forward(p *compute.Params, run func(*compute.Params) error) err
 	return err
 }
 
-// Spent returns what steps took since the engine was opened, if its options ask for Work: those of single tokens, and those with parts of prompts.
-// It waits for the step that runs.
+// Spent returns what steps took since the engine was opened, if its options ask for Work: those of single tokens, and
+// those with parts of prompts. It waits for the step that runs.
 func (e *Engine) Spent() (single, prompts Spent) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -101,8 +101,8 @@ func TestSetThreshold(t *testing.T) {
 	}
 }
 
-// TestCompare: without prediction there is no difference, with less of the neurons there is more of it; requests meanwhile say the same, and
-// nothing is counted or kept.
+// TestCompare: without prediction there is no difference, with less of the neurons there is more of it; requests
+// meanwhile say the same, and nothing is counted or kept.
 func TestCompare(t *testing.T) {
 	e := predicting(t, model.Predict)
 	text := e.Tokenizer().Encode(tale, true, true)

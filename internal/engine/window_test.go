@@ -38,8 +38,9 @@ func openWindowed(t *testing.T, o engine.Options) *engine.Engine {
 	return e
 }
 
-// TestWindowsFreePages: layers with windows keep the pages of their windows, which gives the same text in the memory that was computed; a request that
-// goes on behind the end of another takes it over, and one that goes on where windows have gone by is evaluated anew.
+// TestWindowsFreePages: layers with windows keep the pages of their windows, which gives the same text in the memory
+// that was computed; a request that goes on behind the end of another takes it over, and one that goes on where windows
+// have gone by is evaluated anew.
 func TestWindowsFreePages(t *testing.T) {
 	freed, whole := openWindowed(t, engine.Options{}), openWindowed(t, engine.Options{WholeCache: true})
 	const position = 2 * 2 * windowHeadDim * 2 // bytes in a layer: keys and values of two heads in F16

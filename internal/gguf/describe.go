@@ -1,7 +1,7 @@
 package gguf
 
-// Describe returns a file that is nowhere: the header of a model that someone described. Its tensors have the data that they are given,
-// mostly none.
+// Describe returns a file that is nowhere: the header of a model that someone described. Its tensors have the data that
+// they are given, mostly none.
 func Describe(path, magic string, keys []KV, tensors []*Tensor) *File {
 	f := &File{Path: path, Magic: magic, Version: 3, Alignment: 32, Keys: keys, Tensors: tensors, index: map[string]int{}, tensors: map[string]*Tensor{}}
 	for i, k := range keys {

@@ -116,7 +116,8 @@ func openPart(path string) (*File, error) {
 	return f, nil
 }
 
-// Parse validates a file that lies in memory. data must stay unchanged as long as the File is used; name is for messages.
+// Parse validates a file that lies in memory. data must stay unchanged as long as the File is used; name is for
+// messages.
 func Parse(name string, data []byte) (*File, error) {
 	f := &File{Path: name, index: map[string]int{}, tensors: map[string]*Tensor{}}
 	r := &reader{path: name, data: data}

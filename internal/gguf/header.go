@@ -234,7 +234,8 @@ func (f *File) place(r *reader, infos []info) error {
 	return nil
 }
 
-// misplaced returns reason, why a tensor takes more bytes than the file has for it, with what else may be the cause for type t.
+// misplaced returns reason, why a tensor takes more bytes than the file has for it, with what else may be the cause for
+// type t.
 func misplaced(t quant.Type, reason string) string {
 	if t == quant.Q2_0 {
 		return reason + ", or has Q2_0 in blocks of 128, from before llama.cpp had the type: take a file in blocks of 64, or quantize one in F16"

@@ -116,7 +116,8 @@ func TestHostileFiles(t *testing.T) {
 	}
 }
 
-// TestTruncation cuts a valid file everywhere: no prefix is valid, since the file ends with its last tensor's last byte.
+// TestTruncation cuts a valid file everywhere: no prefix is valid, since the file ends with its last tensor's last
+// byte.
 func TestTruncation(t *testing.T) {
 	whole := small(3)
 	for n := range len(whole) {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestMetadataLimit: a sparse file of 10 GiB, which takes no room on a disk, makes the reader hold no more than its limit.
+// TestMetadataLimit: a sparse file of 10 GiB, which takes no room on a disk, makes the reader hold no more than its
+// limit.
 func TestMetadataLimit(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("files are not sparse there unless asked")

@@ -17,8 +17,8 @@ type reader struct {
 	held int // bytes of memory that metadata takes so far
 }
 
-// maxHeld bounds the memory that a file's metadata may take. The largest vocabularies, of 262,144 tokens with scores and merges, take
-// about 40 MiB.
+// maxHeld bounds the memory that a file's metadata may take. The largest vocabularies, of 262,144 tokens with scores
+// and merges, take about 40 MiB.
 const maxHeld = 512 << 20
 
 // hold counts n things of size bytes each that what will keep in memory, before they are allocated.

@@ -22,8 +22,9 @@ type Source struct {
 }
 
 // Create writes a version 3 file, aligned as the key general.alignment says; it appears under its name when it is
-// complete, and what atomicfile.Create refuses is refused before anything is written. Keys or tensors that Parse would refuse
-// are an error. When ctx ends, so does Create, with its error, and leaves nothing behind. progress may be nil; it is told bytes of tensor data.
+// complete, and what atomicfile.Create refuses is refused before anything is written. Keys or tensors that Parse would
+// refuse are an error. When ctx ends, so does Create, with its error, and leaves nothing behind. progress may be nil;
+// it is told bytes of tensor data.
 func Create(ctx context.Context, path, magic string, keys []KV, tensors []Source, progress func(done, total int64)) error {
 	return atomicfile.Write(path, func(f *atomicfile.File) error {
 		var size int64
@@ -56,7 +57,8 @@ func (c *counter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// data takes a tensor's bytes. At every piece it tells progress and ends with the context, because a tensor may be gigabytes.
+// data takes a tensor's bytes. At every piece it tells progress and ends with the context, because a tensor may be
+// gigabytes.
 type data struct{ *counter }
 
 func (d data) Write(b []byte) (int, error) {
@@ -112,7 +114,8 @@ func (s *Source) bytes() int {
 	return n
 }
 
-// encodeHeader makes everything before the tensors' data, and reads it back, so that nothing is written that Parse refuses.
+// encodeHeader makes everything before the tensors' data, and reads it back, so that nothing is written that Parse
+// refuses.
 func encodeHeader(magic string, keys []KV, tensors []Source) (head []byte, alignment int64, err error) {
 	f := &File{Path: "header", index: map[string]int{}, tensors: map[string]*Tensor{}}
 	for i, kv := range keys {

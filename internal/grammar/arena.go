@@ -9,7 +9,8 @@ import (
 // errAmbiguous ends the use of grammars that have too many ways to read a text.
 var errAmbiguous = errors.New("the grammar is too ambiguous: it has too many ways to read the same text; give each text one")
 
-// frame is a stack: a node to go on from, and the frame to return to. Equal frames are one, so a frame is known by its index.
+// frame is a stack: a node to go on from, and the frame to return to. Equal frames are one, so a frame is known by its
+// index.
 type frame struct {
 	node   int32
 	count  int32 // at a counted repetition's start: how often its body was read
@@ -25,8 +26,9 @@ const (
 	dead    = -1
 )
 
-// arena holds the stacks and states that texts have led to so far. A state is a set of stacks, by whose tops the text can go on; it is
-// made when first reached, and so are the transitions between states: a deterministic automaton as far as it was needed.
+// arena holds the stacks and states that texts have led to so far. A state is a set of stacks, by whose tops the text
+// can go on; it is made when first reached, and so are the transitions between states: a deterministic automaton as far
+// as it was needed.
 type arena struct {
 	a       *automaton
 	classes *classes
@@ -115,7 +117,8 @@ func (r *arena) finished(f frame) bool {
 	return len(n.bytes)+len(n.calls)+len(n.tokens) == 0
 }
 
-// push returns the index of the stack f, or where f can only return that of what it returns to; dead where the stack is too deep.
+// push returns the index of the stack f, or where f can only return that of what it returns to; dead where the stack is
+// too deep.
 func (r *arena) push(f frame) int32 {
 	if r.finished(f) {
 		return f.parent
@@ -258,8 +261,8 @@ func (r *arena) leaves(f frame, b byte) {
 	}
 }
 
-// again returns where a counted repetition at f goes on after its body, and whether it may be read again. Counts that mean the same are
-// the same.
+// again returns where a counted repetition at f goes on after its body, and whether it may be read again. Counts that
+// mean the same are the same.
 func again(p *procedure, f frame) (frame, bool) {
 	if p.max != unbounded && int(f.count) >= p.max {
 		return f, false

@@ -40,8 +40,8 @@ type byteEdge struct {
 	to     int32
 }
 
-// call continues at to after a text of the procedure that is not empty; where the procedure may also be empty, the node has an empty
-// edge beside the call.
+// call continues at to after a text of the procedure that is not empty; where the procedure may also be empty, the node
+// has an empty edge beside the call.
 type call struct{ procedure, to int32 }
 
 type tokenEdge struct{ literal, to int32 }
@@ -49,8 +49,8 @@ type tokenEdge struct{ literal, to int32 }
 // repetition is the name of procedures that are no rules.
 const repetition = ""
 
-// procedure is a rule or a counted repetition as an automaton. Its start never accepts: a call consumes at least a byte or a token, so
-// that following calls without input ends, unless the grammar is left-recursive, which is refused.
+// procedure is a rule or a counted repetition as an automaton. Its start never accepts: a call consumes at least a byte
+// or a token, so that following calls without input ends, unless the grammar is left-recursive, which is refused.
 type procedure struct {
 	name     string
 	start    int32
@@ -193,7 +193,8 @@ func (b *builder) addCall(p, from, to int32) {
 	b.nodes[from].calls = append(b.nodes[from].calls, call{p, to})
 }
 
-// addClass shares the nodes before equal ends of byte sequences: most classes have a few lead bytes and the same continuation.
+// addClass shares the nodes before equal ends of byte sequences: most classes have a few lead bytes and the same
+// continuation.
 func (b *builder) addClass(ranges []runeRange, from, to int32) {
 	type tail struct {
 		n   int
@@ -273,8 +274,8 @@ func (b *builder) addGraph(g []vertex, from, to int32) {
 	}
 }
 
-// skipEmptyCalls finds the procedures that have an empty text, and puts an empty edge beside each call of them. What a counted
-// repetition repeats may be empty: then it may count less than its minimum.
+// skipEmptyCalls finds the procedures that have an empty text, and puts an empty edge beside each call of them. What a
+// counted repetition repeats may be empty: then it may count less than its minimum.
 func (a *automaton) skipEmptyCalls() {
 	e := emptiness{a: a, seen: make([]bool, len(a.nodes)), sites: make([][]site, len(a.procedures)), owner: make(map[int32]int32, len(a.procedures))}
 	for i := range a.nodes {

@@ -17,7 +17,8 @@ number ::= "-"? ("0" | [1-9] [0-9]*) ("." [0-9]+)? ([eE] [-+]? [0-9]+)?
 ws     ::= [ \t\n]{0,20}
 `
 
-// BenchmarkFirstMask is a mask in a state and position that was never seen before: within a string, the largest there is.
+// BenchmarkFirstMask is a mask in a state and position that was never seen before: within a string, the largest there
+// is.
 func BenchmarkFirstMask(b *testing.B) {
 	v := largeVocabulary(b)
 	g, err := grammar.ParseGBNF(jsonGrammar)

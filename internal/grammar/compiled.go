@@ -87,7 +87,8 @@ func (c *Compiled) forget() {
 	c.locals, c.localBytes = [2]map[position]*local{{}, {}}, 0
 }
 
-// State follows the text of one sequence. It is not safe for concurrent use; Clone gives another sequence, or a later rollback, its own.
+// State follows the text of one sequence. It is not safe for concurrent use; Clone gives another sequence, or a later
+// rollback, its own.
 type State struct {
 	c     *Compiled
 	arena *arena

@@ -59,7 +59,8 @@ func (b *Builder) Marker(s string) Expr {
 	return b.once("marker "+s, func() Expr { return Expr{marker(s)} })
 }
 
-// Until is any text, up to the first that the parts make together and with it; each part may be a token as in Marker. They are not empty.
+// Until is any text, up to the first that the parts make together and with it; each part may be a token as in Marker.
+// They are not empty.
 func (b *Builder) Until(parts ...string) Expr {
 	return b.once(fmt.Sprintf("until %q", parts), func() Expr { return Expr{until(parts)} })
 }
@@ -135,7 +136,8 @@ func (b *Builder) Schema(schema []byte) (*Schema, error) {
 	return &Schema{b: b, c: schemas{root: root, known: maps.Clone(b.shared)}}, nil
 }
 
-// Part is the JSON texts that are valid by the part of the schema that pointer names: # for all of it, #/properties/x. See FromSchema.
+// Part is the JSON texts that are valid by the part of the schema that pointer names: # for all of it, #/properties/x.
+// See FromSchema.
 func (s *Schema) Part(pointer string) (Expr, error) {
 	known := maps.Clone(s.c.known)
 	s.c.rules = s.b.rules

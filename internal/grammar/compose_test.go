@@ -37,7 +37,8 @@ func TestComposedGrammars(t *testing.T) {
 	}
 }
 
-// TestMarkersAreTextsOrTokens holds that a marker is a token without bytes where the vocabulary has it, also within what ends a text.
+// TestMarkersAreTextsOrTokens holds that a marker is a token without bytes where the vocabulary has it, also within
+// what ends a text.
 func TestMarkersAreTextsOrTokens(t *testing.T) {
 	b := NewBuilder()
 	g, err := b.Grammar(Sequence(b.Marker("<a>"), b.Until("</", "mid", ">")))

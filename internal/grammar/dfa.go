@@ -14,7 +14,8 @@ const (
 
 var errPattern = errors.New("the pattern takes too large an automaton; make it simpler or its counts smaller")
 
-// dfa is a deterministic automaton over characters. It begins in state 0; where no edge leads on, the text is not in it.
+// dfa is a deterministic automaton over characters. It begins in state 0; where no edge leads on, the text is not in
+// it.
 type dfa struct {
 	final []bool
 	edges [][]dfaEdge
@@ -98,7 +99,8 @@ func (d *dfa) intersect(o *dfa) (*dfa, error) {
 	})
 }
 
-// counted returns the automaton of d's texts of so many characters. Only lengths that the automaton does not bound itself make it larger.
+// counted returns the automaton of d's texts of so many characters. Only lengths that the automaton does not bound
+// itself make it larger.
 func (d *dfa) counted(least, most int) (*dfa, error) {
 	last := most
 	if most == unbounded {

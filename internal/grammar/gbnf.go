@@ -16,8 +16,8 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("grammar, line %d, column %d: %s", e.Line, e.Column, e.Problem)
 }
 
-// ParseGBNF returns the grammar of a text in llama.cpp's GBNF (llama.cpp, grammars/README.md): its rule root. Errors in the syntax are
-// of type *SyntaxError.
+// ParseGBNF returns the grammar of a text in llama.cpp's GBNF (llama.cpp, grammars/README.md): its rule root. Errors in
+// the syntax are of type *SyntaxError.
 func ParseGBNF(text string) (*Grammar, error) {
 	if len(text) > maxText {
 		return nil, fmt.Errorf("the grammar has %d bytes, more than %d", len(text), maxText)

@@ -1,9 +1,9 @@
-// Package grammar constrains generated text: grammars in GBNF and JSON Schemas are compiled to a pushdown automaton over bytes,
-// and from that to masks over a vocabulary's tokens. A mask allows exactly the tokens after which the text can still become a text of the
-// grammar. Masks are cached by the automaton's state.
+// Package grammar constrains generated text: grammars in GBNF and JSON Schemas are compiled to a pushdown automaton
+// over bytes, and from that to masks over a vocabulary's tokens. A mask allows exactly the tokens after which the text
+// can still become a text of the grammar. Masks are cached by the automaton's state.
 //
-// Phases: ParseGBNF and FromSchema build expressions (expr), newAutomaton turns them into nodes without empty calls, Compile joins the
-// automaton with a Vocabulary, and a State follows one sequence's text.
+// Phases: ParseGBNF and FromSchema build expressions (expr), newAutomaton turns them into nodes without empty calls,
+// Compile joins the automaton with a Vocabulary, and a State follows one sequence's text.
 package grammar
 
 import "fmt"

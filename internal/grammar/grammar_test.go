@@ -59,8 +59,8 @@ func accepts(c *Compiled, text string) bool {
 	return ok && err == nil && s.CanEnd()
 }
 
-// definition decides membership from what expressions mean, without automata: ends are the offsets at which a text of e that begins at
-// an offset may end.
+// definition decides membership from what expressions mean, without automata: ends are the offsets at which a text of e
+// that begins at an offset may end.
 type definition struct {
 	rules []rule
 	text  string
@@ -129,7 +129,8 @@ func (d *definition) ends(e *expr, at int) map[int]bool {
 	return out
 }
 
-// randomRules returns rules without left recursion over the letters a to c and é: rule i begins with a letter or refers to later rules only.
+// randomRules returns rules without left recursion over the letters a to c and é: rule i begins with a letter or refers
+// to later rules only.
 func randomRules(rng *rand.Rand) []rule {
 	n := 1 + rng.IntN(4)
 	var build func(i, depth int, guarded bool) *expr
@@ -202,7 +203,8 @@ func TestTextsAreThoseOfTheDefinition(t *testing.T) {
 	}
 }
 
-// bruteForce checks the state's mask by trying each token. It returns what is allowed, or nothing where the grammar is too ambiguous.
+// bruteForce checks the state's mask by trying each token. It returns what is allowed, or nothing where the grammar is
+// too ambiguous.
 func bruteForce(t *testing.T, s *State) []int32 {
 	t.Helper()
 	v := s.c.vocabulary

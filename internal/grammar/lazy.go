@@ -10,15 +10,18 @@ import (
 type Triggers struct {
 	// Words are texts at whose first occurrence the grammar begins; the word is part of the grammar's text.
 	Words []string
-	// First are such words that count only where nothing but white space is before them, or between them and the end of Quiet.
+	// First are such words that count only where nothing but white space is before them, or between them and the end of
+	// Quiet.
 	First []string
-	// Tokens are tokens at which the grammar begins: with the token where the grammar allows it as its first, else after it.
+	// Tokens are tokens at which the grammar begins: with the token where the grammar allows it as its first, else
+	// after it.
 	Tokens []int32
 	// Quiet is a part of the text in which no trigger counts.
 	Quiet Quiet
 }
 
-// Quiet is a part at the beginning of a text, after white space at most, such as a model's thoughts. Without Begin there is none.
+// Quiet is a part at the beginning of a text, after white space at most, such as a model's thoughts. Without Begin
+// there is none.
 type Quiet struct {
 	Begin, End string
 	Open       bool // the text begins within the part
@@ -40,8 +43,9 @@ func (l *lazy) clone() *lazy {
 	return &c
 }
 
-// NewLazyState returns a state that allows every token until one of the triggers. Where a trigger word is followed, within the token that
-// completes it, by what the grammar does not allow, it was only text, and the state goes on waiting.
+// NewLazyState returns a state that allows every token until one of the triggers. Where a trigger word is followed,
+// within the token that completes it, by what the grammar does not allow, it was only text, and the state goes on
+// waiting.
 func (c *Compiled) NewLazyState(t Triggers) *State {
 	s := c.NewState()
 	t.Words, t.First, t.Tokens = slices.Clone(t.Words), slices.Clone(t.First), slices.Clone(t.Tokens)
@@ -105,7 +109,8 @@ func (l *lazy) leaveQuiet() bool {
 	return true
 }
 
-// awaitFirst looks for what counts only at the beginning. begun says that the grammar holds now, wait that more is needed to tell.
+// awaitFirst looks for what counts only at the beginning. begun says that the grammar holds now, wait that more is
+// needed to tell.
 func (s *State) awaitFirst() (begun, wait bool, err error) {
 	l := s.lazy
 	for {

@@ -40,8 +40,8 @@ type local struct {
 	returns []int32 // trie nodes with others below them after which the position may have returned: what lies below decides on those
 }
 
-// walk reads the nodes of a trie from first to last-1 from state s, which stands at depth base, and appends the tokens that can be read
-// to ids. Nodes in whose state the bottom is are appended to returns, if that is not nil.
+// walk reads the nodes of a trie from first to last-1 from state s, which stands at depth base, and appends the tokens
+// that can be read to ids. Nodes in whose state the bottom is are appended to returns, if that is not nil.
 func (c *Compiled) walk(t *trie, s, first, last int32, base uint16, ids []int32, returns *[]int32) []int32 {
 	r := c.arena
 	path := c.path
@@ -78,8 +78,8 @@ func (c *Compiled) walk(t *trie, s, first, last int32, base uint16, ids []int32,
 	return ids
 }
 
-// canonical returns a position that says the same as p about tokens of at most deep bytes: where so much may still be repeated, and
-// enough was, the count does not matter.
+// canonical returns a position that says the same as p about tokens of at most deep bytes: where so much may still be
+// repeated, and enough was, the count does not matter.
 func (c *Compiled) canonical(p position, deep int32) position {
 	f := frame{node: p.node, count: p.count}
 	q := c.arena.counted(f)

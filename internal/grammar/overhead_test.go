@@ -72,7 +72,8 @@ func loads(t testing.TB) []load {
 	}
 }
 
-// forms returns the schema of an object with n members, described as people do, and such an object with every fifth of them.
+// forms returns the schema of an object with n members, described as people do, and such an object with every fifth of
+// them.
 func forms(n int) (schema, object string) {
 	kinds := []struct{ schema, value string }{
 		{`"type":"string"`, `"a text of some words, as models write them"`},
@@ -160,8 +161,9 @@ func TestOverhead(t *testing.T) {
 	}
 }
 
-// BenchmarkOverhead measures the processor time that a grammar takes: to compile it, for a token of a text with a grammar that was just compiled, for one
-// of another text with the same grammar, and for the slowest token of the first text.
+// BenchmarkOverhead measures the processor time that a grammar takes: to compile it, for a token of a text with a
+// grammar that was just compiled, for one of another text with the same grammar, and for the slowest token of the first
+// text.
 func BenchmarkOverhead(b *testing.B) {
 	small, smallEnds := sharedTokens(b, "llama-spm")
 	large, ends := enlarged(b, 152_000)

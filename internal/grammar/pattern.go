@@ -12,8 +12,8 @@ import (
 // unicodeEscape matches ECMAScript's way to write a character by its number, which Go writes \x{…}.
 var unicodeEscape = regexp.MustCompile(`\\u([0-9a-fA-F]{4})|\\u\{([0-9a-fA-F]{1,6})\}|\\.`)
 
-// patternDFA returns the automaton of texts in which the regular expression of JSON Schema's pattern matches somewhere. Its syntax is that of
-// Go's regexp, which has no look-around and back references, with ECMAScript's \u.
+// patternDFA returns the automaton of texts in which the regular expression of JSON Schema's pattern matches somewhere.
+// Its syntax is that of Go's regexp, which has no look-around and back references, with ECMAScript's \u.
 func patternDFA(pattern string) (*dfa, error) {
 	text := unicodeEscape.ReplaceAllStringFunc(pattern, func(s string) string {
 		m := unicodeEscape.FindStringSubmatch(s)

@@ -2,8 +2,8 @@ package grammar
 
 import "slices"
 
-// prune takes out the edges to nodes from which the procedure's end is out of reach, so that every stack of the automaton can be
-// completed. It reports whether the root has a text.
+// prune takes out the edges to nodes from which the procedure's end is out of reach, so that every stack of the
+// automaton can be completed. It reports whether the root has a text.
 func (a *automaton) prune() bool {
 	p := pruner{
 		a: a, live: make([]bool, len(a.nodes)), productive: make([]bool, len(a.procedures)),

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// FromSchema returns the grammar of JSON texts that are valid by a JSON Schema (draft 2020-12; docs/grammars.md says what of it). Members
-// come in the schema's order, a colon or comma may be followed by one space, and there is no other white space. What is not supported
-// is an error that names the keyword and its place.
+// FromSchema returns the grammar of JSON texts that are valid by a JSON Schema (draft 2020-12; docs/grammars.md says
+// what of it). Members come in the schema's order, a colon or comma may be followed by one space, and there is no other
+// white space. What is not supported is an error that names the keyword and its place.
 func FromSchema(schema []byte) (*Grammar, error) {
 	root, err := readSchema(schema)
 	if err != nil {
@@ -259,8 +259,8 @@ func (c *schemas) plain(v *value, path string) (*expr, error) {
 	return choice(subs...), nil
 }
 
-// typesOf returns the types that a schema allows. One without a type allows those that its keywords are about: it says nothing about
-// others, but does not mean them either.
+// typesOf returns the types that a schema allows. One without a type allows those that its keywords are about: it says
+// nothing about others, but does not mean them either.
 func typesOf(v *value, path string) ([]string, error) {
 	var named []string
 	switch t := v.get("type"); {

@@ -11,7 +11,8 @@ const (
 	maxMerge        = 32  // schemas within each other that are merged
 )
 
-// expand returns schemas without $ref, allOf, anyOf and oneOf at their top, one of which a value valid by v is valid by.
+// expand returns schemas without $ref, allOf, anyOf and oneOf at their top, one of which a value valid by v is valid
+// by.
 func (c *schemas) expand(v *value, path string, depth int) ([]*value, error) {
 	if depth > maxMerge {
 		return nil, fmt.Errorf("%s: $ref, allOf, anyOf and oneOf lead to each other more than %d deep", path, maxMerge)
@@ -125,8 +126,8 @@ func merge(a, b *value, path string) (*value, error) {
 	return mergeProperties(out, a, b), nil
 }
 
-// sameTuples refuses schemas of which one is about an array's first items, each by itself, and the other says something else about items: which
-// of its items a keyword is about depends on the others beside it.
+// sameTuples refuses schemas of which one is about an array's first items, each by itself, and the other says something
+// else about items: which of its items a keyword is about depends on the others beside it.
 func sameTuples(a, b *value, path string) error {
 	keys := []string{"prefixItems", "items", "additionalItems"}
 	about := func(v *value) bool { return slices.ContainsFunc(keys, func(k string) bool { return v.get(k) != nil }) }
@@ -201,8 +202,8 @@ func commonTypes(x, y *value) *value {
 	return out
 }
 
-// mergeProperties sets the properties of out to those of a and b, in this order. A member that only one of them names is subject to the
-// other's additionalProperties.
+// mergeProperties sets the properties of out to those of a and b, in this order. A member that only one of them names
+// is subject to the other's additionalProperties.
 func mergeProperties(out, a, b *value) *value {
 	others := [2]*value{a.get("additionalProperties"), b.get("additionalProperties")}
 	props := &value{kind: '{'}
@@ -232,7 +233,8 @@ func mergeProperties(out, a, b *value) *value {
 	return out
 }
 
-// disjoint refuses a oneOf whose schemas are not plainly disjoint: a value could be valid by two of them, which oneOf forbids.
+// disjoint refuses a oneOf whose schemas are not plainly disjoint: a value could be valid by two of them, which oneOf
+// forbids.
 func (c *schemas) disjoint(list *value, path string) error {
 	if list.kind != '[' {
 		return fmt.Errorf("%s: a list of schemas belongs here", path)

@@ -98,7 +98,8 @@ func multiples(n int) *expr {
 	return choice(literal("0"), sequence(optional(literal("-")), &expr{op: opGraph, graph: g}))
 }
 
-// integersBetween returns the whole numbers within l. A side without a bound goes as far as integerDigits, and as the other side's digits.
+// integersBetween returns the whole numbers within l. A side without a bound goes as far as integerDigits, and as the
+// other side's digits.
 func integersBetween(l limits) *expr {
 	one := big.NewInt(1)
 	var lo, hi *big.Int
@@ -284,14 +285,16 @@ func positives(l limits, places int) *expr {
 	return choice(from(whole, low), sequence(naturals(next, before), free), from(top, high))
 }
 
-// split returns the whole part of r, at least 0, and the digits after its point without zeros at the end; of those that never end, 40.
+// split returns the whole part of r, at least 0, and the digits after its point without zeros at the end; of those that
+// never end, 40.
 func split(r *big.Rat) (*big.Int, string) {
 	whole, digits, _ := strings.Cut(r.FloatString(40), ".")
 	n, _ := new(big.Int).SetString(whole, 10)
 	return n, strings.TrimRight(digits, "0")
 }
 
-// bound holds the digits that those after a point are compared with; low and high say whether they are equal to the bound so far.
+// bound holds the digits that those after a point are compared with; low and high say whether they are equal to the
+// bound so far.
 type bound struct {
 	lo, hi         string
 	low, high      bool

@@ -88,7 +88,8 @@ type property struct {
 	member   *expr
 }
 
-// memberGraph is members in their order, then extra ones: its vertices 2i and 2i+1 stand before property i, without and with a member before.
+// memberGraph is members in their order, then extra ones: its vertices 2i and 2i+1 stand before property i, without and
+// with a member before.
 func memberGraph(props []property, extra *expr) *expr {
 	g := make([]vertex, 2*len(props)+2)
 	for i, p := range props {
@@ -162,8 +163,8 @@ func (c *schemas) properties(v *value, path string) ([]property, error) {
 	return out, nil
 }
 
-// extraMember returns a member that properties does not name, nil where there may be none. Without additionalProperties there may be some
-// only if nothing else says what members there are, as in llama.cpp.
+// extraMember returns a member that properties does not name, nil where there may be none. Without additionalProperties
+// there may be some only if nothing else says what members there are, as in llama.cpp.
 func (c *schemas) extraMember(v *value, props []property, path string) (*expr, error) {
 	if v.get("patternProperties") != nil {
 		return c.patternMember(v, props, path)
@@ -232,8 +233,8 @@ func (c *schemas) otherName(v *value, props []property, path string) (*expr, err
 	return quoted(d.others()), nil
 }
 
-// items returns the arrays that are valid by v. Without a schema for them, no items follow those that a list has schemas for, unless minItems
-// asks for some.
+// items returns the arrays that are valid by v. Without a schema for them, no items follow those that a list has
+// schemas for, unless minItems asks for some.
 func (c *schemas) items(v *value, path string) (*expr, error) {
 	least, most, err := sizes(v, "minItems", "maxItems", path)
 	if err != nil {

@@ -42,7 +42,8 @@ func (c *schemas) anyString() (*expr, error) {
 	return c.rule("string", "any string", func() (*expr, error) { return quoted(repeat(stringChar(), 0, unbounded)), nil })
 }
 
-// formats are the supported formats as patterns, after the RFCs that JSON Schema's validation vocabulary (section 7.3) names.
+// formats are the supported formats as patterns, after the RFCs that JSON Schema's validation vocabulary (section 7.3)
+// names.
 var formats = func() map[string]string {
 	const (
 		day   = `(\d{4}-((0[13578]|1[02])-(0[1-9]|[12]\d|3[01])|(0[469]|11)-(0[1-9]|[12]\d|30)|02-(0[1-9]|1\d|2[0-8]))|(\d\d(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)`

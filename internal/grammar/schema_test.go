@@ -12,7 +12,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// schemaCases are schemas with instances in the form that is generated, and others that are not valid. The library checks both.
+// schemaCases are schemas with instances in the form that is generated, and others that are not valid. The library
+// checks both.
 var schemaCases = []struct {
 	schema  string
 	valid   []string
@@ -97,8 +98,8 @@ var schemaCases = []struct {
 	{`{"type":"object","properties":{"é\"\\\n":{"type":"null"}},"required":["é\"\\\n"]}`, []string{`{"é\"\\\n":null}`}, []string{`{}`}},
 }
 
-// validator decides whether texts are valid. It has the library do so, but divides on its own: the library divides in floating point,
-// which is wrong for 0.01 and for numbers beyond 2^53.
+// validator decides whether texts are valid. It has the library do so, but divides on its own: the library divides in
+// floating point, which is wrong for 0.01 and for numbers beyond 2^53.
 type validator struct {
 	library    *jsonschema.Resolved
 	multipleOf *big.Rat // of the whole text, when it is a number; nil: anything

@@ -1,6 +1,7 @@
 package grammar
 
-// trie holds tokens' bytes, with its nodes in depth-first order: the nodes below node i are i+1 to skip-1. The root is not stored.
+// trie holds tokens' bytes, with its nodes in depth-first order: the nodes below node i are i+1 to skip-1. The root is
+// not stored.
 type trie struct {
 	nodes  []trieNode
 	order  []int32 // tokens sorted by their bytes: those at and below a node are neighbours
@@ -17,7 +18,8 @@ type trieNode struct {
 	ends   bool // a token ends here
 }
 
-// group describes a node with many tokens below it, which can be allowed together where the text may repeat all their bytes.
+// group describes a node with many tokens below it, which can be allowed together where the text may repeat all their
+// bytes.
 type group struct {
 	bytes byteSet // bytes of the nodes below
 	last  int32   // tokens before the node's end, in order

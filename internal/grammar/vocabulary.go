@@ -17,8 +17,9 @@ type Vocabulary struct {
 	tries   [2]trie          // of short tokens and of long ones
 }
 
-// NewVocabulary returns the vocabulary of tokens [n_vocab]: the bytes that each stands for, empty for control tokens and others without a
-// text. ends are the tokens that end a text; special names tokens without bytes for a grammar's token literals. It keeps tokens.
+// NewVocabulary returns the vocabulary of tokens [n_vocab]: the bytes that each stands for, empty for control tokens
+// and others without a text. ends are the tokens that end a text; special names tokens without bytes for a grammar's
+// token literals. It keeps tokens.
 func NewVocabulary(tokens [][]byte, ends []int32, special map[string]int32) (*Vocabulary, error) {
 	v := &Vocabulary{size: len(tokens), pieces: tokens, ends: slices.Clone(ends), isEnd: map[int32]bool{}, special: map[string]int32{}, texts: map[int32]string{}}
 	for _, id := range ends {
@@ -52,8 +53,8 @@ func NewVocabulary(tokens [][]byte, ends []int32, special map[string]int32) (*Vo
 	return v, nil
 }
 
-// shortToken is the length in bytes that most tokens do not exceed. What a long count still allows is the same for all of these (see canonical), so
-// the few longer ones, mostly runs of one character, have a trie of their own.
+// shortToken is the length in bytes that most tokens do not exceed. What a long count still allows is the same for all
+// of these (see canonical), so the few longer ones, mostly runs of one character, have a trie of their own.
 const shortToken = 16
 
 // Size returns the number of tokens.

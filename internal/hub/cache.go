@@ -92,7 +92,8 @@ func (r *repository) read(name string, most int64) ([]byte, bool) {
 	return b, err == nil
 }
 
-// write replaces a small file; readers see the old or the new content. Of several writers at once, in this process or others, the last one wins.
+// write replaces a small file; readers see the old or the new content. Of several writers at once, in this process or
+// others, the last one wins.
 func (r *repository) write(name string, data []byte) error {
 	if err := r.root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return err
@@ -150,7 +151,8 @@ func (r *repository) commits() []string {
 	return list
 }
 
-// list returns the files of a commit: all that it has where the list was kept, which exact tells, else those in the snapshot.
+// list returns the files of a commit: all that it has where the list was kept, which exact tells, else those in the
+// snapshot.
 func (r *repository) list(commit string) (files []File, exact bool) {
 	if b, ok := r.read("trees/"+commit+".json", mostTree); ok {
 		if files, ok := decodeTree(b); ok {
@@ -175,7 +177,8 @@ func (r *repository) list(commit string) (files []File, exact bool) {
 	return files, false
 }
 
-// found returns where the whole content of a file of a commit is: under its name, or only as a blob, which is not linked yet.
+// found returns where the whole content of a file of a commit is: under its name, or only as a blob, which is not
+// linked yet.
 func (r *repository) found(commit string, f File) (name string, info fs.FileInfo, ok bool) {
 	names := []string{pointer(commit, f.Path)}
 	if f.OID != "" {
@@ -202,8 +205,8 @@ func (r *repository) partly(f File) int64 {
 	return info.Size()
 }
 
-// link makes a blob be found under the name of a file of a commit. Where the system has no symbolic links, as Windows mostly, the
-// content moves there if no other name had it, and is copied otherwise: huggingface_hub does the same.
+// link makes a blob be found under the name of a file of a commit. Where the system has no symbolic links, as Windows
+// mostly, the content moves there if no other name had it, and is copied otherwise: huggingface_hub does the same.
 func (r *repository) link(commit string, f File, fresh bool) error {
 	name := pointer(commit, f.Path)
 	if err := r.root.MkdirAll(path.Dir(name), 0o755); err != nil {
@@ -250,7 +253,8 @@ func (r *repository) copy(from, to string) error {
 	return err
 }
 
-// complete returns the model of those files if all are there. Blobs without a name get one, if the folder can be written to.
+// complete returns the model of those files if all are there. Blobs without a name get one, if the folder can be
+// written to.
 func (r *repository) complete(commit string, files []File) (Model, bool) {
 	m := Model{Repo: r.name, Commit: commit, Quant: Quant(files[0].Path), Complete: true}
 	for i, f := range files {

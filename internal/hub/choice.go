@@ -91,8 +91,8 @@ func models(files []File) []string {
 	return list
 }
 
-// choose returns the files of the model that n names among those of its repository, the first part first. usual is false where n
-// leaves the choice open and none of the usual tags was there, so that more files could change it.
+// choose returns the files of the model that n names among those of its repository, the first part first. usual is
+// false where n leaves the choice open and none of the usual tags was there, so that more files could change it.
 func choose(files []File, n Name) (chosen []File, usual bool, err error) {
 	list := models(files)
 	first := ""

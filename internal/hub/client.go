@@ -65,8 +65,8 @@ func (h *Hub) authorize(req *http.Request) {
 	}
 }
 
-// redirected decides about following an answer elsewhere. Files lie at other hosts than the hub, which must not see the token; they are
-// reached by TLS, unless the hub itself is not.
+// redirected decides about following an answer elsewhere. Files lie at other hosts than the hub, which must not see the
+// token; they are reached by TLS, unless the hub itself is not.
 func (h *Hub) redirected(req *http.Request, via []*http.Request) error {
 	if len(via) >= mostRedirects {
 		return failed(ErrDamaged, "%s sends from address to address", h.o.Endpoint)

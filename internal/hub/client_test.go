@@ -12,7 +12,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// TestHubsOwnClient: the hub's client for JavaScript finds what is pulled where it looks, and what it fetches is found here.
+// TestHubsOwnClient: the hub's client for JavaScript finds what is pulled where it looks, and what it fetches is found
+// here.
 func TestHubsOwnClient(t *testing.T) {
 	for _, program := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(program); err != nil {

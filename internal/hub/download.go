@@ -274,8 +274,8 @@ func (d *download) try(ctx context.Context) error {
 	return nil
 }
 
-// get sends the request. The answer's address may be another host's, but the hub's own answer on the way there is held to what it
-// listed, before many bytes are fetched in vain.
+// get sends the request. The answer's address may be another host's, but the hub's own answer on the way there is held
+// to what it listed, before many bytes are fetched in vain.
 func (d *download) get(ctx context.Context) (*http.Response, error) {
 	req, err := d.h.request(ctx, d.h.address(d.r.name, "resolve", d.commit, d.f.Path))
 	if err != nil {
@@ -328,7 +328,8 @@ func (d *download) checkListed(resp *http.Response) error {
 	return nil
 }
 
-// accept reads from an answer's head which bytes it brings, drops what is there where it brings all, and returns where they end.
+// accept reads from an answer's head which bytes it brings, drops what is there where it brings all, and returns where
+// they end.
 func (d *download) accept(resp *http.Response) (end int64, err error) {
 	damaged := func(what string) (int64, error) {
 		return 0, failed(ErrDamaged, "%s answers for %s with %s", d.h.o.Endpoint, d.f.Path, what)

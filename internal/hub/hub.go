@@ -1,5 +1,5 @@
-// Package hub fetches models from the Hugging Face hub into its cache folder and finds them there. The folder's layout is that of
-// Python's huggingface_hub, which llama.cpp has too, so that each finds what another has downloaded:
+// Package hub fetches models from the Hugging Face hub into its cache folder and finds them there. The folder's layout
+// is that of Python's huggingface_hub, which llama.cpp has too, so that each finds what another has downloaded:
 //
 //	models--user--repo/refs/main                     the commit that the branch was at
 //	models--user--repo/snapshots/COMMIT/file.gguf    a symbolic link to ../../blobs/HASH, or the file itself
@@ -7,9 +7,11 @@
 //	models--user--repo/trees/COMMIT.json             the repository's list of files
 //	.locks/models--user--repo/HASH.lock              held while HASH is fetched
 //
-// Nothing outside the folder of a repository is read or written for it, whatever names the hub sends and whatever links lie there.
+// Nothing outside the folder of a repository is read or written for it, whatever names the hub sends and whatever links
+// lie there.
 //
-// Sources: huggingface_hub 1.x (file_download.py, _tree_cache.py), llama.cpp (common/hf-cache.cpp, common/download.cpp), both August 2026.
+// Sources: huggingface_hub 1.x (file_download.py, _tree_cache.py), llama.cpp (common/hf-cache.cpp,
+// common/download.cpp), both August 2026.
 package hub
 
 import (
@@ -83,15 +85,15 @@ func failed(means error, format string, args ...any) error {
 	return &failure{means, fmt.Sprintf(format, args...)}
 }
 
-// Resolve returns the files of a model that is in the cache, without asking the network. One of an older commit will do where the newest
-// that is known here is not complete.
+// Resolve returns the files of a model that is in the cache, without asking the network. One of an older commit will do
+// where the newest that is known here is not complete.
 func (h *Hub) Resolve(_ context.Context, n Name) (Model, error) {
 	m, _, err := h.local(n)
 	return m, err
 }
 
-// Use returns the files of a model: those in the cache where they are all there and no other could be meant, else those that Pull fetches,
-// else, where the hub cannot be reached, what the cache has.
+// Use returns the files of a model: those in the cache where they are all there and no other could be meant, else those
+// that Pull fetches, else, where the hub cannot be reached, what the cache has.
 func (h *Hub) Use(ctx context.Context, n Name, progress func(Progress)) (Model, error) {
 	m, certain, err := h.local(n)
 	if err == nil && (certain || h.o.Offline) {

@@ -29,7 +29,8 @@ func content(seed uint64, n int) []byte {
 
 const fileSize = 1 << 20
 
-// standIn returns a hub with usual repositories, and a client of it with an empty cache that does not wait between tries.
+// standIn returns a hub with usual repositories, and a client of it with an empty cache that does not wait between
+// tries.
 func standIn(t *testing.T) (*hubtest.Hub, *Hub) {
 	t.Helper()
 	s := hubtest.New()
@@ -275,7 +276,8 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// A distributor that knows no ranges sends all again; one that has another file than before does, too, because of If-Range.
+// A distributor that knows no ranges sends all again; one that has another file than before does, too, because of
+// If-Range.
 func TestWholeAgain(t *testing.T) {
 	s, h := standIn(t)
 	s.Cut, s.Cuts, s.NoRanges = 300_000, 1, true
@@ -488,7 +490,8 @@ func TestOffline(t *testing.T) {
 	}
 }
 
-// A model that another program has put there is used as it is: huggingface_hub writes no list of files, llama.cpp neither.
+// A model that another program has put there is used as it is: huggingface_hub writes no list of files, llama.cpp
+// neither.
 func TestOthersFiles(t *testing.T) {
 	s, h := standIn(t)
 	repo := s.Repos["user/one"]
@@ -519,7 +522,8 @@ func TestOthersFiles(t *testing.T) {
 	}
 }
 
-// When the repository goes on, files that did not change are not fetched again, and the old commit stays until its files are removed.
+// When the repository goes on, files that did not change are not fetched again, and the old commit stays until its
+// files are removed.
 func TestNewCommit(t *testing.T) {
 	s, h := standIn(t)
 	old := pulled(t, s, h, "user/one:Q4_K_M")

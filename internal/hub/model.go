@@ -163,8 +163,8 @@ func (r *repository) state(commit string, files []File, first string) (m Model, 
 // folderDepth is the number of levels below a folder of models that are searched for files.
 const folderDepth = 3
 
-// Folder returns the models of a folder: its GGUF files, and those of folders in it, by their path without .gguf. Names only ever
-// come of files that are there.
+// Folder returns the models of a folder: its GGUF files, and those of folders in it, by their path without .gguf. Names
+// only ever come of files that are there.
 func Folder(dir string) ([]Model, error) {
 	var files []File
 	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {

@@ -28,7 +28,8 @@ func (n Name) String() string {
 // sites lists the prefixes of a repository's name in addresses of its page and in Ollama's names.
 var sites = []string{"https://huggingface.co/", "https://hf.co/", "huggingface.co/", "hf.co/"}
 
-// ParseName reads user/repo, user/repo:TAG or user/repo/FILE.gguf; the address of a repository or of one of its files will do as well.
+// ParseName reads user/repo, user/repo:TAG or user/repo/FILE.gguf; the address of a repository or of one of its files
+// will do as well.
 func ParseName(s string) (Name, error) {
 	bad := func(why string) (Name, error) {
 		return Name{}, fmt.Errorf("%.100q does not name a model: %s; write user/repo, user/repo:Q4_K_M or user/repo/file.gguf", s, why)
@@ -86,7 +87,8 @@ const (
 // namePart is one side of a repository's name.
 var namePart = regexp.MustCompile(`^[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?$`)
 
-// checkRepo holds a repository's name to the hub's rules. Without .. and -- it is also the name of a folder, which leads back to it.
+// checkRepo holds a repository's name to the hub's rules. Without .. and -- it is also the name of a folder, which
+// leads back to it.
 func checkRepo(repo string) error {
 	parts := strings.Split(repo, "/")
 	if len(parts) != 2 {
@@ -107,8 +109,9 @@ func validTag(tag string) bool { return len(tag) <= longestTag && tagPattern.Mat
 // deviceName matches names that Windows takes for devices, with any extension.
 var deviceName = regexp.MustCompile(`(?i)^(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³])( *[.:].*)?$`)
 
-// validPath reports whether a path of a repository, with slashes, is a path below a folder on every system: it has no empty or special
-// names, nothing that a system reads as a separator, a drive, a stream or a device, and no control characters.
+// validPath reports whether a path of a repository, with slashes, is a path below a folder on every system: it has no
+// empty or special names, nothing that a system reads as a separator, a drive, a stream or a device, and no control
+// characters.
 func validPath(path string) bool {
 	if path == "" || len(path) > longestPath {
 		return false
@@ -136,5 +139,6 @@ var (
 // validCommit reports whether s is Git's SHA-1 of a commit, or of anything else.
 func validCommit(s string) bool { return commitPattern.MatchString(s) }
 
-// validOID reports whether s identifies a file's content: its SHA-256, or Git's SHA-1 of it where it is kept in Git itself.
+// validOID reports whether s identifies a file's content: its SHA-256, or Git's SHA-1 of it where it is kept in Git
+// itself.
 func validOID(s string) bool { return oidPattern.MatchString(s) }

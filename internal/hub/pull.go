@@ -18,9 +18,10 @@ type Progress struct {
 	Done, Total         int64 // bytes of all files of the model
 }
 
-// Pull downloads a model's current version from the hub into the cache, and returns its files. What the cache has is not fetched again: whole files of
-// whatever program and commit, and the beginnings of files. A Pull that fails or ends with ctx leaves what it fetched for the next one.
-// progress, which may be nil, is called from Pull's goroutine, first of all with what is there before anything is fetched.
+// Pull downloads a model's current version from the hub into the cache, and returns its files. What the cache has is
+// not fetched again: whole files of whatever program and commit, and the beginnings of files. A Pull that fails or ends
+// with ctx leaves what it fetched for the next one. progress, which may be nil, is called from Pull's goroutine, first
+// of all with what is there before anything is fetched.
 func (h *Hub) Pull(ctx context.Context, n Name, progress func(Progress)) (Model, error) {
 	if err := checkRepo(n.Repo); err != nil {
 		return Model{}, err

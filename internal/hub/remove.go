@@ -20,8 +20,8 @@ type Removal struct {
 	Bytes  int64
 }
 
-// Remove takes a model out of the cache: all commits' links to its files, and the contents that nothing else of the repository uses. A
-// name without tag and file is the whole repository.
+// Remove takes a model out of the cache: all commits' links to its files, and the contents that nothing else of the
+// repository uses. A name without tag and file is the whole repository.
 func (h *Hub) Remove(ctx context.Context, n Name) (Removal, error) {
 	return h.remove(ctx, n, true)
 }

@@ -32,8 +32,8 @@ type treeEntry struct {
 	Xet string `json:"xetHash"`
 }
 
-// readTree reads a page of the hub's list. Files with names that cannot be kept below a folder, or without a hash, are left out, which
-// whole tells.
+// readTree reads a page of the hub's list. Files with names that cannot be kept below a folder, or without a hash, are
+// left out, which whole tells.
 func readTree(r io.Reader) (files []File, whole bool, err error) {
 	var entries []treeEntry
 	if err := decode(r, &entries); err != nil {

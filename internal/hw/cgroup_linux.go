@@ -13,8 +13,8 @@ import (
 // cgroups finds this process's control groups in a file system rooted at /. Limits hold for a group and all above it.
 type cgroups struct{ root fs.FS }
 
-// controllerDirs returns the directories that can limit the process through a controller (cpu, memory), innermost first,
-// and whether they are of the unified hierarchy (version 2). None where there is no such controller.
+// controllerDirs returns the directories that can limit the process through a controller (cpu, memory), innermost
+// first, and whether they are of the unified hierarchy (version 2). None where there is no such controller.
 func (g cgroups) controllerDirs(controller string) (dirs []string, unified bool) {
 	group, unified := g.group(controller)
 	if group == "" {

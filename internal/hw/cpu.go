@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// CPU describes the processor as this process sees it. Counts are at least 1; cache sizes are bytes, of one core for L1d and
-// L2 and of one shared slice for L3, 0 where unknown.
+// CPU describes the processor as this process sees it. Counts are at least 1; cache sizes are bytes, of one core for
+// L1d and L2 and of one shared slice for L3, 0 where unknown.
 type CPU struct {
 	Name          string
 	PhysicalCores int // of the machine
@@ -20,8 +20,8 @@ type CPU struct {
 	Features
 }
 
-// Features are instruction sets that both processor and operating system support. What belongs to another architecture is
-// false.
+// Features are instruction sets that both processor and operating system support. What belongs to another architecture
+// is false.
 type Features struct {
 	// amd64
 	AVX2, FMA, F16C bool

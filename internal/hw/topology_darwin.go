@@ -2,8 +2,8 @@ package hw
 
 import "golang.org/x/sys/unix"
 
-// readTopology asks sysctl. On Apple silicon perflevel0 are the performance cores: workers on the efficiency cores would
-// only be waited for.
+// readTopology asks sysctl. On Apple silicon perflevel0 are the performance cores: workers on the efficiency cores
+// would only be waited for.
 func readTopology() topology {
 	name, _ := unix.Sysctl("machdep.cpu.brand_string")
 	t := topology{

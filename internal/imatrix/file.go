@@ -125,8 +125,9 @@ func (r *older) number(what string) int {
 	return int(int32(binary.LittleEndian.Uint32(b)))
 }
 
-// parseOlder: the number of entries; for each the length of its name, the name, how often it was called, the number of values, and the values, which
-// are the mean squares times the number of calls. Behind them may be the number of chunks and a data set's name.
+// parseOlder: the number of entries; for each the length of its name, the name, how often it was called, the number of
+// values, and the values, which are the mean squares times the number of calls. Behind them may be the number of chunks
+// and a data set's name.
 func parseOlder(path string, b []byte) (*Matrix, error) {
 	r := &older{path: path, b: b}
 	m := New(0)
@@ -187,7 +188,8 @@ func (m *Matrix) Write(ctx context.Context, path string) error {
 	return gguf.Create(ctx, path, "GGUF", keys, tensors, nil)
 }
 
-// WriteOlder writes the older form, in which a tensor has one number of calls, however many matrices it holds; it appears when it is complete.
+// WriteOlder writes the older form, in which a tensor has one number of calls, however many matrices it holds; it
+// appears when it is complete.
 func (m *Matrix) WriteOlder(path string) error {
 	var b []byte
 	number := func(n int) { b = binary.LittleEndian.AppendUint32(b, uint32(int32(n))) }

@@ -1,5 +1,6 @@
-// Package imatrix holds importance matrices: how large, on average, the inputs of each of a model's matrices are, element by element. Quantising
-// with one keeps the weights exact that meet large inputs. Files are llama.cpp's, in its current form, which is a GGUF file, and in its older one.
+// Package imatrix holds importance matrices: how large, on average, the inputs of each of a model's matrices are,
+// element by element. Quantising with one keeps the weights exact that meet large inputs. Files are llama.cpp's, in its
+// current form, which is a GGUF file, and in its older one.
 //
 // Source: llama.cpp's tools/imatrix and common/imatrix-loader.cpp (at 3f545bec).
 package imatrix
@@ -41,7 +42,8 @@ func (m *Matrix) Keep(wanted func(name string) bool) {
 // cols returns the elements of one input.
 func (e *Entry) cols() int { return len(e.Sums) / len(e.Counts) }
 
-// Mean returns the mean squares of the inputs, matrix after matrix; a matrix without inputs has ones, for nothing is known of it.
+// Mean returns the mean squares of the inputs, matrix after matrix; a matrix without inputs has ones, for nothing is
+// known of it.
 func (e *Entry) Mean() []float32 {
 	mean := make([]float32, len(e.Sums))
 	cols := e.cols()
@@ -65,8 +67,8 @@ func (e *Entry) Missing() (n int) {
 	return n
 }
 
-// Add adds another matrix's sums. Those of the older form, which knows chunks only, count as so many inputs as m's chunks have. Errors name what
-// does not fit.
+// Add adds another matrix's sums. Those of the older form, which knows chunks only, count as so many inputs as m's
+// chunks have. Errors name what does not fit.
 func (m *Matrix) Add(other *Matrix) error {
 	inputs := 1 // for each count
 	if other.ChunkTokens == 0 {
@@ -97,7 +99,8 @@ func (m *Matrix) Add(other *Matrix) error {
 	return nil
 }
 
-// spread makes counts of one for all matrices counts of each, and reports whether there are n then, or one for all is added.
+// spread makes counts of one for all matrices counts of each, and reports whether there are n then, or one for all is
+// added.
 func (e *Entry) spread(n int) bool {
 	if len(e.Counts) == 1 && n > 1 {
 		e.Counts = slices.Repeat(e.Counts, n)

@@ -1,21 +1,23 @@
-// Package kvcache keeps account of the pages of a KV cache: who holds them, which tokens' keys and values they hold, and which of them
-// can serve a new sequence that begins with the same tokens. It knows no device: what must be copied is copied by its caller's function.
+// Package kvcache keeps account of the pages of a KV cache: who holds them, which tokens' keys and values they hold,
+// and which of them can serve a new sequence that begins with the same tokens. It knows no device: what must be copied
+// is copied by its caller's function.
 //
-// Pages form a tree. A page's node lies below the node of the positions before it, so that the path from the root spells
-// a prefix. Sequences that share a prefix hold the same nodes, whether they are running or not. Nodes that no sequence holds stay
-// for their prefixes until their pages are needed; the one not used for longest goes first.
+// Pages form a tree. A page's node lies below the node of the positions before it, so that the path from the root
+// spells a prefix. Sequences that share a prefix hold the same nodes, whether they are running or not. Nodes that no
+// sequence holds stay for their prefixes until their pages are needed; the one not used for longest goes first.
 //
-// Layers with sliding windows have fewer pages, numbered on their own. A node has one of these only as long as a window can reach it, and then until
-// another needs it. A sequence goes on behind a prefix only where the window before its end is still there.
+// Layers with sliding windows have fewer pages, numbered on their own. A node has one of these only as long as a window
+// can reach it, and then until another needs it. A sequence goes on behind a prefix only where the window before its
+// end is still there.
 //
-// Recurrent layers keep a state for a sequence, which cannot be taken back to an earlier position. Each sequence has a slot for it, and other slots hold
-// checkpoints: states behind positions of a node, where a sequence can go on.
+// Recurrent layers keep a state for a sequence, which cannot be taken back to an earlier position. Each sequence has a
+// slot for it, and other slots hold checkpoints: states behind positions of a node, where a sequence can go on.
 package kvcache
 
 import "slices"
 
-// Label names what was computed at a position: a token, and by which arithmetic. Equal labels at equal places behind equal labels
-// mean equal keys and values, to the byte.
+// Label names what was computed at a position: a token, and by which arithmetic. Equal labels at equal places behind
+// equal labels mean equal keys and values, to the byte.
 type Label uint32
 
 // The bits of a label below its token.
@@ -25,8 +27,8 @@ const (
 	kindBits = 2
 )
 
-// LabelOf returns the label of a token that was evaluated as part of a prompt, or, if single, by the arithmetic of single tokens of running
-// sequences, which short prompts are evaluated by too.
+// LabelOf returns the label of a token that was evaluated as part of a prompt, or, if single, by the arithmetic of
+// single tokens of running sequences, which short prompts are evaluated by too.
 func LabelOf(token int32, single bool) Label {
 	l := Label(token) << kindBits
 	if single {
@@ -41,7 +43,8 @@ func (l Label) Token() int32 { return int32(l >> kindBits) }
 // Decoded reports whether the token was evaluated by the arithmetic of single tokens of running sequences.
 func (l Label) Decoded() bool { return l&decoded != 0 }
 
-// Foreign returns the label of l's token where it was evaluated on other devices, or on another share of them, which round differently.
+// Foreign returns the label of l's token where it was evaluated on other devices, or on another share of them, which
+// round differently.
 func (l Label) Foreign() Label { return l | foreign }
 
 // IsForeign reports whether the token was evaluated on other devices, or on another share of them.
@@ -112,7 +115,8 @@ func numbers(n int) []int32 {
 	return list
 }
 
-// Available returns the number of pages that a sequence can have: the free ones, and those kept for their prefixes only.
+// Available returns the number of pages that a sequence can have: the free ones, and those kept for their prefixes
+// only.
 func (c *Cache) Available() int { return len(c.free) + c.idle }
 
 // Held returns the number of pages that sequences hold.
@@ -140,8 +144,8 @@ func (c *Cache) Clear() {
 	}
 }
 
-// Forget drops all prefixes, so that none that was computed until now is found again. It is called when the model computes other keys and values from
-// now on. Sequences keep what they hold.
+// Forget drops all prefixes, so that none that was computed until now is found again. It is called when the model
+// computes other keys and values from now on. Sequences keep what they hold.
 func (c *Cache) Forget() {
 	c.Clear()
 	c.root = newRoot()
@@ -166,8 +170,9 @@ func (c *Cache) take(near bool) *node {
 	return n
 }
 
-// evictNear takes the page of layers with windows from a node that no window reaches: first from nodes that windows have gone past, then from the ends of
-// texts, where another request may go on; of either kind from the one that was left the longest time ago.
+// evictNear takes the page of layers with windows from a node that no window reaches: first from nodes that windows
+// have gone past, then from the ends of texts, where another request may go on; of either kind from the one that was
+// left the longest time ago.
 func (c *Cache) evictNear() {
 	var first *node
 	for _, n := range c.nodes {
@@ -210,7 +215,8 @@ func (c *Cache) unsee(n *node, behind bool) {
 	}
 }
 
-// evict frees the page that was idle for longest, of those that no other page continues. It reports whether there was one.
+// evict frees the page that was idle for longest, of those that no other page continues. It reports whether there was
+// one.
 func (c *Cache) evict() bool {
 	var oldest *node
 	for _, n := range c.nodes {
@@ -245,7 +251,8 @@ func (c *Cache) hold(n *node) {
 	n.refs++
 }
 
-// release takes a holder from n. A node without holders stays for its prefix, unless nothing was written to it or another page holds the same.
+// release takes a holder from n. A node without holders stays for its prefix, unless nothing was written to it or
+// another page holds the same.
 func (c *Cache) release(n *node) {
 	if n.refs--; n.refs > 0 {
 		return
@@ -259,7 +266,8 @@ func (c *Cache) release(n *node) {
 	n.used = c.clock
 }
 
-// handOver makes the window that reaches n reach m instead, which holds the same, and gives it n's page of layers with windows if it has none.
+// handOver makes the window that reaches n reach m instead, which holds the same, and gives it n's page of layers with
+// windows if it has none.
 func (c *Cache) handOver(m, n *node) {
 	if m.Near < 0 && n.Near >= 0 {
 		m.Near, n.Near = n.Near, -1
@@ -275,8 +283,8 @@ func (p *node) holds(n *node) bool {
 	})
 }
 
-// filled is called by the sequence that has filled n. It returns the sibling that stands for n's labels: n, or an older one, where n is dropped. Idle
-// siblings that hold a beginning of n only are of no more use.
+// filled is called by the sequence that has filled n. It returns the sibling that stands for n's labels: n, or an older
+// one, where n is dropped. Idle siblings that hold a beginning of n only are of no more use.
 func (c *Cache) filled(n *node) *node {
 	p := n.parent
 	for _, m := range slices.Clone(p.children) {
@@ -298,7 +306,8 @@ func (c *Cache) filled(n *node) *node {
 	return n
 }
 
-// match returns the child of p that shares most leading labels with want, and how many. If loose, tokens count, however evaluated.
+// match returns the child of p that shares most leading labels with want, and how many. If loose, tokens count, however
+// evaluated.
 func (p *node) match(want []Label, loose bool) (best *node, most int) {
 	for _, m := range p.children {
 		n := 0
@@ -312,7 +321,8 @@ func (p *node) match(want []Label, loose bool) (best *node, most int) {
 	return best, most
 }
 
-// before reports whether m rather than n serves a text that both begin with: it is there in all layers, or an idle one, which may not need to be copied.
+// before reports whether m rather than n serves a text that both begin with: it is there in all layers, or an idle one,
+// which may not need to be copied.
 func (m *node) before(n *node) bool {
 	if (m.Near < 0) != (n.Near < 0) {
 		return m.Near >= 0
@@ -320,14 +330,15 @@ func (m *node) before(n *node) bool {
 	return m.refs == 0 && n.refs > 0
 }
 
-// shared is a node of a path from the root, and how many of its labels a text has. Only the last may have less than a page.
+// shared is a node of a path from the root, and how many of its labels a text has. Only the last may have less than a
+// page.
 type shared struct {
 	*node
 	labels int
 }
 
-// usable cuts a path that begins at position at, up to which the pages from near on are there in layers with windows, to what a sequence can go on
-// behind: at its end the whole window is there.
+// usable cuts a path that begins at position at, up to which the pages from near on are there in layers with windows,
+// to what a sequence can go on behind: at its end the whole window is there.
 func (c *Cache) usable(path []shared, at, near int) []shared {
 	if c.Window == 0 {
 		return path

@@ -92,8 +92,8 @@ func TestLabel(t *testing.T) {
 	}
 }
 
-// TestRunningSequencesShare: full pages are shared while their writer still runs, a page in use is copied, and whoever comes last takes
-// an idle page over without a copy.
+// TestRunningSequencesShare: full pages are shared while their writer still runs, a page in use is copied, and whoever
+// comes last takes an idle page over without a copy.
 func TestRunningSequencesShare(t *testing.T) {
 	m := newMemory(8)
 	a, b := &sequence{Sequence: m.NewSequence()}, &sequence{Sequence: m.NewSequence()}
@@ -152,7 +152,8 @@ func TestOldestPrefixGoes(t *testing.T) {
 	}
 }
 
-// TestRandom: whatever sequences do, each reads what it wrote as far as it sees, no page is lost, and in the end all are free.
+// TestRandom: whatever sequences do, each reads what it wrote as far as it sees, no page is lost, and in the end all
+// are free.
 func TestRandom(t *testing.T) {
 	for seed := range uint64(12) {
 		rng := rand.New(rand.NewPCG(seed, 0))
@@ -234,8 +235,8 @@ func random(t *testing.T, m *memory, rng *rand.Rand, seed uint64) {
 	}
 }
 
-// TestWindow: in layers with windows a long text takes the pages of its window, another goes on behind its end but not behind its middle, which no
-// window reaches any more, and behind the middle again where pages are left.
+// TestWindow: in layers with windows a long text takes the pages of its window, another goes on behind its end but not
+// behind its middle, which no window reaches any more, and behind the middle again where pages are left.
 func TestWindow(t *testing.T) {
 	const window = 6
 	text := make([]int32, 40)
@@ -269,8 +270,8 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// TestBegin: pages that are given from outside need none in layers with windows but those that the window reaches, and serve those who go on behind
-// their end.
+// TestBegin: pages that are given from outside need none in layers with windows but those that the window reaches, and
+// serve those who go on behind their end.
 func TestBegin(t *testing.T) {
 	const window = 5
 	m := newWindowed(10, window, 3)
@@ -357,7 +358,8 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestFind: of texts that begin alike the longest is found, however its tokens were evaluated, and is not evicted while it is held.
+// TestFind: of texts that begin alike the longest is found, however its tokens were evaluated, and is not evicted while
+// it is held.
 func TestFind(t *testing.T) {
 	m := newMemory(6)
 	texts := [][]kvcache.Label{
@@ -424,7 +426,8 @@ func TestErase(t *testing.T) {
 	}
 }
 
-// TestReadWhileFilled: a page that is read is neither given up nor written again when its sequence turns out to hold what another does.
+// TestReadWhileFilled: a page that is read is neither given up nor written again when its sequence turns out to hold
+// what another does.
 func TestReadWhileFilled(t *testing.T) {
 	m := newMemory(3)
 	a, b := &sequence{Sequence: m.NewSequence()}, &sequence{Sequence: m.NewSequence()}
@@ -450,7 +453,8 @@ func TestReadWhileFilled(t *testing.T) {
 	}
 }
 
-// TestStates: random sequences go on behind checkpoints with the state of exactly the labels that they follow, slots are never shared, and none is lost.
+// TestStates: random sequences go on behind checkpoints with the state of exactly the labels that they follow, slots
+// are never shared, and none is lost.
 func TestStates(t *testing.T) {
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 1))

@@ -2,8 +2,8 @@ package kvcache
 
 import "slices"
 
-// Prefix is a beginning of a text that the cache holds, kept from eviction until Release. Whoever has it only reads its pages; a sequence
-// that holds its last page too may write behind the prefix's end meanwhile.
+// Prefix is a beginning of a text that the cache holds, kept from eviction until Release. Whoever has it only reads its
+// pages; a sequence that holds its last page too may write behind the prefix's end meanwhile.
 type Prefix struct {
 	c      *Cache
 	nodes  []*node
@@ -12,7 +12,8 @@ type Prefix struct {
 	mark   *mark // the checkpoint behind its end; nil in a cache without states
 }
 
-// Find returns the longest beginning of want that the cache holds and behind which a sequence can go on, tokens however they were evaluated.
+// Find returns the longest beginning of want that the cache holds and behind which a sequence can go on, tokens however
+// they were evaluated.
 func (c *Cache) Find(want []Label) *Prefix {
 	p := &Prefix{c: c}
 	path, m := c.root.longest(want), (*mark)(nil)
@@ -43,7 +44,8 @@ func (c *Cache) Find(want []Label) *Prefix {
 // Labels returns what the prefix's positions hold.
 func (p *Prefix) Labels() []Label { return p.labels }
 
-// Near returns the first page that the prefix has in layers with windows. Those before it no position behind the prefix can see.
+// Near returns the first page that the prefix has in layers with windows. Those before it no position behind the prefix
+// can see.
 func (p *Prefix) Near() int { return p.near }
 
 // State returns the slot of the state behind the prefix; -1: the cache has no states.
@@ -78,8 +80,8 @@ func (p *Prefix) Release() {
 	p.nodes = nil
 }
 
-// Erase frees the pages that hold a text and serve no other: that no sequence holds, that have nothing else, and behind which no other text goes
-// on.
+// Erase frees the pages that hold a text and serve no other: that no sequence holds, that have nothing else, and behind
+// which no other text goes on.
 func (c *Cache) Erase(text []Label) { c.erase(c.root, text) }
 
 func (c *Cache) erase(below *node, text []Label) {

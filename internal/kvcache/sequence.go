@@ -18,8 +18,8 @@ type Sequence struct {
 // NewSequence returns an empty sequence. It holds no page.
 func (c *Cache) NewSequence() *Sequence { return &Sequence{c: c, state: -1, kept: -1} }
 
-// NewPrivate returns an empty sequence whose keys and values never serve another, and which takes over none: they are computed in another
-// way. It holds no page.
+// NewPrivate returns an empty sequence whose keys and values never serve another, and which takes over none: they are
+// computed in another way. It holds no page.
 func (c *Cache) NewPrivate() *Sequence { return &Sequence{c: c, own: newRoot(), state: -1, kept: -1} }
 
 // root returns where s's path begins.
@@ -33,10 +33,12 @@ func (s *Sequence) root() *node {
 // Len returns the number of positions whose keys and values are there.
 func (s *Sequence) Len() int { return s.len }
 
-// Pages returns the pages: number i holds positions [i·p, i·p+p) for pages of p positions. They are valid until s is used again.
+// Pages returns the pages: number i holds positions [i·p, i·p+p) for pages of p positions. They are valid until s is
+// used again.
 func (s *Sequence) Pages() []int32 { return s.pages }
 
-// Near returns the pages in layers with windows likewise, of which those that no window reaches any more are 0; nil where there are no such layers.
+// Near returns the pages in layers with windows likewise, of which those that no window reaches any more are 0; nil
+// where there are no such layers.
 func (s *Sequence) Near() []int32 {
 	if s.c.Window == 0 {
 		return nil
@@ -67,8 +69,9 @@ func (s *Sequence) Reserve(n int) bool {
 	return true
 }
 
-// Begin says, before anything is reserved, that s will be given n positions from outside, with pages of layers with windows from page near on. Unless
-// there is room for all of these now, s has those of the window behind the n positions only.
+// Begin says, before anything is reserved, that s will be given n positions from outside, with pages of layers with
+// windows from page near on. Unless there is room for all of these now, s has those of the window behind the n
+// positions only.
 func (s *Sequence) Begin(n, near int) {
 	s.reach = near
 	if pages := (n + s.c.Positions - 1) / s.c.Positions; !s.c.room(0, pages-near) {
@@ -125,9 +128,10 @@ func (s *Sequence) moveTo(reach int) {
 	s.reach = reach
 }
 
-// Follow continues s, which ends where a page ends, with what the cache holds of want, the labels behind s's own. It returns how many
-// positions s gained. Full pages are shared; of a page that is in use or goes on differently, the common beginning is copied. If
-// loose, tokens count, however they were evaluated. In a cache with states s goes on behind the last checkpoint there.
+// Follow continues s, which ends where a page ends, with what the cache holds of want, the labels behind s's own. It
+// returns how many positions s gained. Full pages are shared; of a page that is in use or goes on differently, the
+// common beginning is copied. If loose, tokens count, however they were evaluated. In a cache with states s goes on
+// behind the last checkpoint there.
 func (s *Sequence) Follow(want []Label, loose bool) int {
 	begin := s.len
 	if s.len%s.c.Positions != 0 || s.len/s.c.Positions != len(s.nodes) {
@@ -143,7 +147,8 @@ func (s *Sequence) Follow(want []Label, loose bool) int {
 	return s.len - begin
 }
 
-// join continues s with path. If its last node must be copied and there is no page for that, it does nothing and reports false.
+// join continues s with path. If its last node must be copied and there is no page for that, it does nothing and
+// reports false.
 func (s *Sequence) join(path []shared) bool {
 	if len(path) == 0 {
 		return true
@@ -222,7 +227,8 @@ func (s *Sequence) pop() *node {
 	return n
 }
 
-// Release gives all pages back, the end first: it is the first to be evicted. They stay for their prefixes until they are needed, unless s is private.
+// Release gives all pages back, the end first: it is the first to be evicted. They stay for their prefixes until they
+// are needed, unless s is private.
 func (s *Sequence) Release() {
 	s.leaveState()
 	for len(s.nodes) > 0 {

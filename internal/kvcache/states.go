@@ -2,8 +2,8 @@ package kvcache
 
 import "slices"
 
-// mark is a checkpoint: a slot that holds the state of recurrent layers behind some of a node's positions. A sequence can go on behind it. Marks go when
-// their slots are needed, or with their nodes.
+// mark is a checkpoint: a slot that holds the state of recurrent layers behind some of a node's positions. A sequence
+// can go on behind it. Marks go when their slots are needed, or with their nodes.
 type mark struct {
 	node   *node
 	labels int   // of the node's, the last of which the state has read
@@ -49,8 +49,8 @@ func (c *Cache) spareSlot() bool {
 	return len(c.slots) > 0 || slices.ContainsFunc(c.marks, func(m *mark) bool { return m.held == 0 })
 }
 
-// takeSlot returns a slot, of which there is a spare one: a free one, or that of the checkpoint that is least worth keeping, by the positions it saves and
-// how long it was not used.
+// takeSlot returns a slot, of which there is a spare one: a free one, or that of the checkpoint that is least worth
+// keeping, by the positions it saves and how long it was not used.
 func (c *Cache) takeSlot() int32 {
 	if len(c.slots) == 0 {
 		var least *mark
@@ -86,7 +86,8 @@ func (c *Cache) mark(n *node, labels int, slot int32) {
 	c.marks, n.marks = append(c.marks, m), append(n.marks, m)
 }
 
-// handMarks gives the checkpoints of n, which is dropped, to siblings that hold the same positions and have none there, and frees the others.
+// handMarks gives the checkpoints of n, which is dropped, to siblings that hold the same positions and have none there,
+// and frees the others.
 func (c *Cache) handMarks(n *node) {
 	for len(n.marks) > 0 {
 		m := n.marks[0]
@@ -108,7 +109,8 @@ func (c *Cache) handMarks(n *node) {
 	}
 }
 
-// resumable returns the path below n to the last checkpoint that is on the way of want, and that checkpoint; nil where there is none.
+// resumable returns the path below n to the last checkpoint that is on the way of want, and that checkpoint; nil where
+// there is none.
 func (n *node) resumable(want []Label, loose bool) (path []shared, last *mark) {
 	length := 0
 	for _, o := range n.children {
@@ -134,8 +136,8 @@ func (n *node) resumable(want []Label, loose bool) (path []shared, last *mark) {
 // State returns the slot of s's state; -1: it has none yet, or the cache has no states.
 func (s *Sequence) State() int32 { return s.state }
 
-// Mark keeps a checkpoint of s's state as it is now, behind its last position, if a slot can be had for it. A sequence that follows the same labels goes on
-// there; so could s itself, if positions behind it were to be taken back.
+// Mark keeps a checkpoint of s's state as it is now, behind its last position, if a slot can be had for it. A sequence
+// that follows the same labels goes on there; so could s itself, if positions behind it were to be taken back.
 func (s *Sequence) Mark() {
 	if s.state < 0 || s.own != nil || s.len == 0 {
 		return
@@ -154,8 +156,8 @@ func (s *Sequence) Mark() {
 	s.marked = s.len
 }
 
-// Keep keeps a copy of s's state, which then may read positions that are not s's yet. It reports whether a slot could be had for it. TakeBack or Settle
-// follows, or Release.
+// Keep keeps a copy of s's state, which then may read positions that are not s's yet. It reports whether a slot could
+// be had for it. TakeBack or Settle follows, or Release.
 func (s *Sequence) Keep() bool {
 	if s.state < 0 || !s.c.spareSlot() {
 		return false
@@ -181,8 +183,8 @@ func (s *Sequence) Settle() {
 	}
 }
 
-// Spoil says that s's state has read positions that are not s's, which s will never have. Unless Keep made a copy, the state
-// is freed, so that no checkpoint is made of it. Release follows.
+// Spoil says that s's state has read positions that are not s's, which s will never have. Unless Keep made a copy, the
+// state is freed, so that no checkpoint is made of it. Release follows.
 func (s *Sequence) Spoil() {
 	if s.kept < 0 {
 		s.freeState()

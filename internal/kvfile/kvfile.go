@@ -1,4 +1,5 @@
-// Package kvfile reads and writes files of keys and values: what a KV cache holds of one text. docs/kv-file.md describes the format.
+// Package kvfile reads and writes files of keys and values: what a KV cache holds of one text. docs/kv-file.md
+// describes the format.
 package kvfile
 
 import (
@@ -50,7 +51,8 @@ const layerBytes = 16
 // windowedLayer is the bit of a layer's KV heads that says that it has windows.
 const windowedLayer = 1 << 31
 
-// stateLayer is the bit of a layer's KV heads that says that it has a state, of as many numbers as keys have elements otherwise.
+// stateLayer is the bit of a layer's KV heads that says that it has a state, of as many numbers as keys have elements
+// otherwise.
 const stateLayer = 1 << 30
 
 // fixed are the header's bytes before its lists.
@@ -74,7 +76,8 @@ func (h *Header) recurrent() bool {
 	return slices.ContainsFunc(h.Layers, func(l compute.KVShape) bool { return l.State > 0 })
 }
 
-// NewState returns memory for the states of all layers behind the last position, which are written and read as a page is; nil where no layer has one.
+// NewState returns memory for the states of all layers behind the last position, which are written and read as a page
+// is; nil where no layer has one.
 func (h *Header) NewState() [][]byte {
 	if !h.recurrent() {
 		return nil

@@ -23,9 +23,9 @@ var codes = []string{"1", "3", "4", "2", "36"}
 // longestSpan bounds the bytes of a span that are held back until its closing mark comes.
 const longestSpan = 400
 
-// A Styler turns Markdown into text with ANSI escape sequences: headings, bold, italic, inline code, code blocks, lists and quotations.
-// Marks that turn out to be none, because nothing closes them in their line, are shown as they are. How the text is cut into pieces
-// changes nothing in the result. The zero value is at the beginning of a text.
+// A Styler turns Markdown into text with ANSI escape sequences: headings, bold, italic, inline code, code blocks, lists
+// and quotations. Marks that turn out to be none, because nothing closes them in their line, are shown as they are. How
+// the text is cut into pieces changes nothing in the result. The zero value is at the beginning of a text.
 type Styler struct {
 	out   strings.Builder
 	shown style // what the terminal is set to
@@ -48,7 +48,8 @@ func (s *Styler) Feed(text string) string {
 	return s.take()
 }
 
-// Finish returns the rest, and leaves the terminal without attributes. The Styler is then at the beginning of a text again.
+// Finish returns the rest, and leaves the terminal without attributes. The Styler is then at the beginning of a text
+// again.
 func (s *Styler) Finish() string {
 	s.endLine()
 	s.set(0)

@@ -51,7 +51,8 @@ func TestStyler(t *testing.T) {
 	}
 }
 
-// The same text cut anywhere gives the same result, and what is shown without escape sequences has every letter of the text.
+// The same text cut anywhere gives the same result, and what is shown without escape sequences has every letter of the
+// text.
 func TestStylerCuts(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -33,8 +33,8 @@ type way struct {
 	sum  func(b []byte) uint64 // of b's words
 }
 
-// ReadBandwidth returns what memory gives to threads that read a buffer of several times the caches from front to back, each its own
-// parts, in bytes per second, in the faster way.
+// ReadBandwidth returns what memory gives to threads that read a buffer of several times the caches from front to back,
+// each its own parts, in bytes per second, in the faster way.
 func ReadBandwidth(threads int) (float64, error) {
 	if threads < 1 || threads > 512 {
 		return 0, fmt.Errorf("%d threads: give 1 to 512", threads)
@@ -48,7 +48,8 @@ func ReadBandwidth(threads int) (float64, error) {
 	return speed, err
 }
 
-// bufferBytes returns how much memory to read on a machine with so many bytes of caches and of available memory, 0 where unknown.
+// bufferBytes returns how much memory to read on a machine with so many bytes of caches and of available memory, 0
+// where unknown.
 func bufferBytes(caches int, available uint64) int {
 	n := max(readBytes, readCache*caches)
 	if available > 0 {
@@ -95,8 +96,8 @@ func stream(buf []byte, threads int) (speed float64, name string, err error) {
 	return speed, name, nil
 }
 
-// fastestPass returns the most that a pass got in so much time of passes, in bytes per second, so that a neighbour on the machine lowers
-// it least. read is called with the pass's number.
+// fastestPass returns the most that a pass got in so much time of passes, in bytes per second, so that a neighbour on
+// the machine lowers it least. read is called with the pass's number.
 func fastestPass(time time.Duration, read func(pass int) (bytes int, took time.Duration)) (best float64) {
 	for pass := 0; time > 0; pass++ {
 		bytes, took := read(pass)

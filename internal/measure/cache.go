@@ -27,14 +27,15 @@ func CacheFile() (string, error) {
 	return filepath.Join(dir, "powerinfer", "machine.json"), nil
 }
 
-// Cached returns what the file at path holds if it was measured on this machine with these GPUs and drivers, and need not be measured
-// again; ok is false otherwise.
+// Cached returns what the file at path holds if it was measured on this machine with these GPUs and drivers, and need
+// not be measured again; ok is false otherwise.
 func Cached(path string, found []Found) (m Machine, ok bool) {
 	m, err := Read(path)
 	return m, err == nil && m.Taken != nil && !m.Taken.due(hw.BusyTasks()) && m.same(this(found)) && (kernelSteps() == 0 || len(m.Kernels) > 0 && m.Kernels[0].Why != "")
 }
 
-// same reports whether m was measured on the machine that now is; memory may differ by what a limit or the kernel takes.
+// same reports whether m was measured on the machine that now is; memory may differ by what a limit or the kernel
+// takes.
 func (m *Machine) same(now Machine) bool {
 	ids := func(gpus []GPU) (list []ID) {
 		for _, c := range gpus {
@@ -82,9 +83,9 @@ func (m *Machine) Write(path string) error {
 	})
 }
 
-// Of returns the machine as the file at path has it, or else as it is measured now and kept there, doubtful figures until they can be measured
-// again. A file that cannot be written is no error:
-// the next time takes as long. Without a path nothing is kept.
+// Of returns the machine as the file at path has it, or else as it is measured now and kept there, doubtful figures
+// until they can be measured again. A file that cannot be written is no error: the next time takes as long. Without a
+// path nothing is kept.
 func Of(ctx context.Context, path string, found []Found, progress func(done, total int64)) (Machine, error) {
 	if path != "" {
 		if m, ok := Cached(path, found); ok {

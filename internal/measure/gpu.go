@@ -21,11 +21,13 @@ type Found struct {
 
 // Device is what is measured of a GPU; the device that computes on it implements it.
 type Device interface {
-	// ReadBandwidth returns what its memory gives to a kernel that reads far more than its caches hold, bytes per second.
+	// ReadBandwidth returns what its memory gives to a kernel that reads far more than its caches hold, bytes per
+	// second.
 	ReadBandwidth() (float64, error)
 	// TransferBandwidth returns what the bus gives from RAM to the GPU and back, bytes per second.
 	TransferBandwidth() (up, down float64, err error)
-	// HandOff returns the time from activations in RAM, through a kernel that does nothing, to a wait that has ended, in seconds.
+	// HandOff returns the time from activations in RAM, through a kernel that does nothing, to a wait that has ended,
+	// in seconds.
 	HandOff() (float64, error)
 	// Launch returns the time that the kernels of one layer take to start beyond what they read, in seconds.
 	Launch() (float64, error)

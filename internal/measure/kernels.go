@@ -7,8 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 )
 
-// Kernel is the processor's kernel that was chosen by measuring for products with weights of one type. Loading a model chooses
-// anew, on its own weights.
+// Kernel is the processor's kernel that was chosen by measuring for products with weights of one type. Loading a model
+// chooses anew, on its own weights.
 type Kernel struct {
 	Type string `json:"type"`
 	// Scattered: of rows chosen by index, as those of predicted neurons
@@ -26,7 +26,8 @@ type Kernel struct {
 	Speeds  []KernelSpeed `json:"speeds"` // of all kernels there are for the type
 }
 
-// KernelSpeed is a kernel's speed in bytes of weights a second, with all cores; of several tokens in bytes times tokens, with one.
+// KernelSpeed is a kernel's speed in bytes of weights a second, with all cores; of several tokens in bytes times
+// tokens, with one.
 type KernelSpeed struct {
 	Kernel string  `json:"kernel"`
 	Speed  float64 `json:"speed"`
@@ -57,8 +58,8 @@ func (k *Kernel) check() error {
 // kernelSteps returns how many figures measuring kernels takes.
 func kernelSteps() int { return len(cpu.Shapes()) }
 
-// measureKernels fills in Kernels, with all cores, over so many bytes of memory: far more than caches hold, as a model's weights are. Weights are zeros, for
-// products take as long whatever they are.
+// measureKernels fills in Kernels, with all cores, over so many bytes of memory: far more than caches hold, as a
+// model's weights are. Weights are zeros, for products take as long whatever they are.
 func (m *Machine) measureKernels(ctx context.Context, bytes int, step func()) error {
 	m.Kernels = []Kernel{}
 	d, err := cpu.New(cpu.Options{Threads: m.Cores})
@@ -85,7 +86,8 @@ func (m *Machine) measureKernels(ctx context.Context, bytes int, step func()) er
 	return nil
 }
 
-// measureShapes has d choose kernels of all shapes whose rows are packed, in huge pages, or of those that are mapped, in small pages, as a file's are.
+// measureShapes has d choose kernels of all shapes whose rows are packed, in huge pages, or of those that are mapped,
+// in small pages, as a file's are.
 func (m *Machine) measureShapes(ctx context.Context, d *cpu.Device, mapped bool, bytes int, step func()) error {
 	buf, release, err := buffer(bytes, !mapped)
 	if err != nil {

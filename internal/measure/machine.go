@@ -78,8 +78,8 @@ func plausible(v float64) bool { return v >= 1e6 && v <= 1e15 }
 // Kernels returns the name of the processor's kernels that computing and measuring use.
 func Kernels() string { return cpu.Kernels() }
 
-// Take measures the machine with its GPUs. progress is called with the steps done, of all of them. A GPU that cannot be measured keeps
-// its reason in Lacks.
+// Take measures the machine with its GPUs. progress is called with the steps done, of all of them. A GPU that cannot be
+// measured keeps its reason in Lacks.
 func Take(ctx context.Context, found []Found, progress func(done, total int64)) (Machine, error) {
 	m := this(found)
 	left, done := int64(ramSteps(m.Cores)+productSteps+kernelSteps()+gpuSteps*len(found)), int64(0)
@@ -128,8 +128,8 @@ func this(found []Found) Machine {
 	return m
 }
 
-// Placement returns the machine as placement sees it, for neurons whose rows have rowBytes: RAM with the number of threads that reads
-// fastest, and the GPUs that may be used, whole. Budgets are for the caller to set.
+// Placement returns the machine as placement sees it, for neurons whose rows have rowBytes: RAM with the number of
+// threads that reads fastest, and the GPUs that may be used, whole. Budgets are for the caller to set.
 func (m *Machine) Placement(rowBytes int) placement.Machine {
 	best := m.Best()
 	p := placement.Machine{Stream: best.Stream, Rows: min(best.Row(rowBytes), best.Stream)}

@@ -18,7 +18,8 @@ const (
 	productSteps  = 2                      // figures
 )
 
-// measureProducts fills in Products and Packs, with all cores. The weights are zeros: products take as long whatever they are.
+// measureProducts fills in Products and Packs, with all cores. The weights are zeros: products take as long whatever
+// they are.
 func (m *Machine) measureProducts(step func()) error {
 	d, err := cpu.New(cpu.Options{Threads: m.Cores, ThreadsBatch: m.Cores})
 	if err != nil {
@@ -57,7 +58,8 @@ func (m *Machine) measureProducts(step func()) error {
 	return err
 }
 
-// fastest returns the least time that f took, in seconds, in productTime, so that a neighbour on the machine lengthens it least.
+// fastest returns the least time that f took, in seconds, in productTime, so that a neighbour on the machine lengthens
+// it least.
 func fastest(f func() error) (float64, error) {
 	best := time.Duration(1<<63 - 1)
 	for total := time.Duration(0); total < productTime; {

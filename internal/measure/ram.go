@@ -26,7 +26,8 @@ type Rows struct {
 // rowSizes returns the rows of 4096 elements in Q4_0 and in F16: the usual neuron's.
 func rowSizes() []int { return []int{4096 / 32 * 18, 4096 * 2} }
 
-// Row returns what scattered rows of the given size get: that of the nearest size that was measured, Stream where none was.
+// Row returns what scattered rows of the given size get: that of the nearest size that was measured, Stream where none
+// was.
 func (r RAM) Row(bytes int) float64 {
 	best, v := -1, r.Stream
 	for _, row := range r.Rows {
@@ -62,9 +63,9 @@ func (m memory) rows(threads, rowBytes int) float64          { return scattered(
 // attempts is the number of times that RAM is measured where figures are doubtful.
 const attempts = 3
 
-// measureRAM fills in m.RAM and m.Taken; it takes about two seconds for each number of threads. Where the figures are doubtful it measures
-// again and keeps the faster ones: other programs make memory slower, never faster. step is called after each figure, again before
-// further attempts.
+// measureRAM fills in m.RAM and m.Taken; it takes about two seconds for each number of threads. Where the figures are
+// doubtful it measures again and keeps the faster ones: other programs make memory slower, never faster. step is called
+// after each figure, again before further attempts.
 func (m *Machine) measureRAM(ctx context.Context, r reader, busy func() int, step, again func()) error {
 	m.Taken = &Taken{At: time.Now().UTC().Truncate(time.Second), Buffer: r.size(), Caches: int64(hw.Detect().L3All)}
 	for try := range attempts {
@@ -123,8 +124,8 @@ func (m *Machine) faster(ram []RAM) {
 	}
 }
 
-// Figures contradict each other if they differ by more than noise, which is what repeated measurements on an idle machine do. Other
-// programs matter if they take more than one core of busyShare.
+// Figures contradict each other if they differ by more than noise, which is what repeated measurements on an idle
+// machine do. Other programs matter if they take more than one core of busyShare.
 const (
 	noise     = 1.15
 	busyShare = 8

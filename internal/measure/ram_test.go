@@ -26,8 +26,8 @@ func (s slow) stream(threads int) (float64, string, error) {
 
 func (s slow) rows(threads, _ int) float64 { return s.scattered[(*s.calls-1)/2][threads-1] * 1e9 }
 
-// Figures that contradict each other, or that were taken while other programs ran, are taken again, three times at most; what is faster
-// stays, and what is still doubtful says so.
+// Figures that contradict each other, or that were taken while other programs ran, are taken again, three times at
+// most; what is faster stays, and what is still doubtful says so.
 func TestDoubtfulFigures(t *testing.T) {
 	for name, c := range map[string]struct {
 		streams, scattered [][]float64 // [attempt][threads]

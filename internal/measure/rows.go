@@ -14,8 +14,9 @@ const (
 	rowTime    = 300 * time.Millisecond // of passes
 )
 
-// RowBandwidth returns what memory gives to threads that read every tenth row or so of rowBytes each, in order but with gaps of
-// random length, and ask for rows a few ahead: as the kernels read active neurons. Bytes per second of the rows that are read.
+// RowBandwidth returns what memory gives to threads that read every tenth row or so of rowBytes each, in order but with
+// gaps of random length, and ask for rows a few ahead: as the kernels read active neurons. Bytes per second of the rows
+// that are read.
 func RowBandwidth(threads, rowBytes int) (float64, error) {
 	if threads < 1 || threads > 512 {
 		return 0, fmt.Errorf("%d threads: give 1 to 512", threads)

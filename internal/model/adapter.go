@@ -13,8 +13,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Adapter is a LoRA adapter (Hu et al. 2021): beside some of the model's matrices W it has two narrow ones, and W·x becomes
-// W·x + Scale·alpha/rank·B·(A·x). W stays as it is.
+// Adapter is a LoRA adapter (Hu et al. 2021): beside some of the model's matrices W it has two narrow ones, and W·x
+// becomes W·x + Scale·alpha/rank·B·(A·x). W stays as it is.
 type Adapter struct {
 	File  *gguf.File // which must stay open as long as models are loaded
 	Scale float32    // unless Model.Scales or a step says otherwise
@@ -28,8 +28,8 @@ type delta struct {
 	b       *compute.Matrix // [rows, rank]
 }
 
-// besideNeurons is what adapters add to a matrix of neurons, of a layer that SparseFFN computes: the halves of theirs that have a row or a column for
-// each neuron are one matrix, which lies where the neurons do; the others lie apart.
+// besideNeurons is what adapters add to a matrix of neurons, of a layer that SparseFFN computes: the halves of theirs
+// that have a row or a column for each neuron are one matrix, which lies where the neurons do; the others lie apart.
 type besideNeurons struct {
 	narrow []delta         // of gate and up with a alone, of down with b alone
 	wide   *compute.Matrix // the adapters' b [n_ff, ranks], or a [ranks, n_ff] of down
@@ -117,8 +117,8 @@ func adaptsNeurons(files []Adapter) string {
 	return ""
 }
 
-// ModeWith returns asked, or in place of Auto, where an adapter changes feed-forward layers, what leaves out nothing that counts: predictors and what
-// a file says that they cost are of the model without the adapter.
+// ModeWith returns asked, or in place of Auto, where an adapter changes feed-forward layers, what leaves out nothing
+// that counts: predictors and what a file says that they cost are of the model without the adapter.
 func (c *Config) ModeWith(asked SparseMode, files []Adapter) SparseMode {
 	if asked == Auto && adaptsNeurons(files) != "" {
 		return c.safe()
@@ -213,8 +213,8 @@ func (s *adapters) bind(to lying, name string, w []*compute.Matrix) error {
 	return nil
 }
 
-// bindRows takes in what adapters have beside tensor name, whose consecutive rows w are, all of them neurons: of each the first hot go to the GPU, in the
-// order given.
+// bindRows takes in what adapters have beside tensor name, whose consecutive rows w are, all of them neurons: of each
+// the first hot go to the GPU, in the order given.
 func (s *adapters) bindRows(to lying, name string, w []*compute.Matrix, hot int, order []int32) error {
 	rows := 0
 	for _, part := range w {
@@ -265,8 +265,8 @@ func (s *adapters) bindRows(to lying, name string, w []*compute.Matrix, hot int,
 	return nil
 }
 
-// bindColumns takes in what adapters have beside tensor name [rows, cols], which w is, and whose columns are neurons: the first hot go to the GPU, in the
-// order given.
+// bindColumns takes in what adapters have beside tensor name [rows, cols], which w is, and whose columns are neurons:
+// the first hot go to the GPU, in the order given.
 func (s *adapters) bindColumns(to lying, name string, rows, cols int, w *compute.Matrix, hot int, order []int32) error {
 	list, err := s.pairs(name, rows, cols)
 	if err != nil || len(list) == 0 {
@@ -352,7 +352,8 @@ func (m *Model) scalesOf(p *compute.Params) []float32 {
 	return m.Scales
 }
 
-// adapted names a step by the scales of its adapters: steps whose scales differ are other segments, because what a GPU records has them in it.
+// adapted names a step by the scales of its adapters: steps whose scales differ are other segments, because what a GPU
+// records has them in it.
 func adapted(name string, scales []float32) string {
 	for _, s := range scales {
 		name += " " + strconv.FormatFloat(float64(s), 'g', -1, 32)
@@ -469,7 +470,8 @@ func (m *Model) sparseFFN(v compute.Verbs, s *buffers, in compute.Tensor, set co
 	}
 }
 
-// adapterBuffers allocates what products of adapters need: n rows of tokens, and rows of outputs where the head has some.
+// adapterBuffers allocates what products of adapters need: n rows of tokens, and rows of outputs where the head has
+// some.
 func (m *Model) adapterBuffers(b *buffers, tensor func(rows, cols int) compute.Tensor, n, outputs int) {
 	widest, head := 0, false
 	for w := range m.adapters.deltas {

@@ -49,7 +49,8 @@ func (b *binder) fail(format string, args ...any) {
 // has reports whether the file holds name.
 func (b *binder) has(name string) bool { return b.f.Tensor(name) != nil }
 
-// take claims a tensor and checks that its shape is cols (row length) by rows. What it returns has the factor that may lie beside it.
+// take claims a tensor and checks that its shape is cols (row length) by rows. What it returns has the factor that may
+// lie beside it.
 func (b *binder) take(name string, cols, rows int) *gguf.Tensor {
 	if b.err == nil {
 		b.err = b.ctx.Err()
@@ -105,7 +106,8 @@ func (b *binder) whole(n int) int {
 	return 0
 }
 
-// neurons binds name as [rows, cols], its neurons in the order given, nil keeping the file's, the first hot of them for the GPU.
+// neurons binds name as [rows, cols], its neurons in the order given, nil keeping the file's, the first hot of them for
+// the GPU.
 func (b *binder) neurons(name string, rows, cols int, use compute.Use, hot int, order []int32) *compute.Matrix {
 	return b.bind(compute.Source{Name: name, Rows: rows, Cols: cols, Order: order, Split: compute.Split{Tier: b.tier, Bound: hot}}, use)
 }
@@ -192,8 +194,8 @@ func (b *binder) slices(name string, cols int, use compute.Use, rows ...int) []*
 	return b.parts(name, cols, use, b.whole(total), nil, rows...)
 }
 
-// parts is slices of parts whose rows may be neurons: those of each part are in the order given, and the first hot of them, of
-// parts that go whole all, are for the GPU.
+// parts is slices of parts whose rows may be neurons: those of each part are in the order given, and the first hot of
+// them, of parts that go whole all, are for the GPU.
 func (b *binder) parts(name string, cols int, use compute.Use, hot int, order []int32, rows ...int) []*compute.Matrix {
 	total := 0
 	for _, r := range rows {
@@ -387,7 +389,8 @@ func blockOf(name string) (l int, ok bool) {
 	return l, ok && err == nil
 }
 
-// Loads reports whether the tensor of c's file called name is loaded: those of layers that predict further tokens are where the first of these is asked for and they are its.
+// Loads reports whether the tensor of c's file called name is loaded: those of layers that predict further tokens are
+// where the first of these is asked for and they are its.
 func (c *Config) Loads(name string) bool {
 	l, ok := blockOf(name)
 	return !ok || l < c.Layers || c.FurtherCached && l == c.Layers

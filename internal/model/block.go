@@ -170,7 +170,8 @@ func (m *Model) join(v compute.Verbs, x, y compute.Tensor, after norm) {
 //
 //	attention(rope(Wq·in+bq), rope(Wk·in+bk), Wv·in+bv)
 //
-// Layers may read the keys and values of an earlier one instead of their own, and values may be the keys before they are rotated.
+// Layers may read the keys and values of an earlier one instead of their own, and values may be the keys before they
+// are rotated.
 func (a *attention) attend(v compute.Verbs, m *Model, s *buffers, in compute.Tensor, i int) {
 	if a.latent.keys != nil {
 		a.attendLatent(v, m, s, in, i)

@@ -8,7 +8,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
-// UsualMaxKLD bounds the mean KL divergence of a document from dense in mode Threshold unless options say otherwise, in nats a token.
+// UsualMaxKLD bounds the mean KL divergence of a document from dense in mode Threshold unless options say otherwise, in
+// nats a token.
 const UsualMaxKLD = AutoDivergence
 
 // Bound is what a setting has to keep.
@@ -21,9 +22,9 @@ type Choice struct {
 	Said  string          // a line about the choice and what it is expected to cost; empty where nothing was to be chosen
 }
 
-// Choose returns the fastest way of computing c that the file's curve says keeps b, among those that a mode allows: Auto all of them, Predict and
-// Threshold themselves and, if they do not keep it, what changes nothing. Modes Off and Exact, and a bound that is not set, leave nothing to choose,
-// but in mode Threshold, whose bound then is UsualMaxKLD.
+// Choose returns the fastest way of computing c that the file's curve says keeps b, among those that a mode allows:
+// Auto all of them, Predict and Threshold themselves and, if they do not keep it, what changes nothing. Modes Off and
+// Exact, and a bound that is not set, leave nothing to choose, but in mode Threshold, whose bound then is UsualMaxKLD.
 func (c *Config) Choose(asked SparseMode, b Bound) (Choice, error) {
 	if err := b.Check(); err != nil {
 		return Choice{}, err
@@ -98,7 +99,8 @@ func (c *Config) curveOf(asked SparseMode) *prepared.Curve {
 	return c.Curve
 }
 
-// unmeasured says that nothing is known of what leaving out more than the safe mode does would cost, and how to find it out.
+// unmeasured says that nothing is known of what leaving out more than the safe mode does would cost, and how to find it
+// out.
 func (c *Config) unmeasured(safe SparseMode) string {
 	said := fmt.Sprintf("what leaving neurons out costs this model was not measured: computing %s, which keeps any bound", safe.all())
 	switch {

@@ -53,7 +53,8 @@ type buffers struct {
 	adapterLast, adapterVocab compute.Tensor // [n_out, rank of adapters], [n_out, n_vocab] where the head is adapted
 }
 
-// ActivationBytes is about what a step of n tokens takes: the residual and its neighbours, q, k, v, attention's output, gates and ups.
+// ActivationBytes is about what a step of n tokens takes: the residual and its neighbours, q, k, v, attention's output,
+// gates and ups.
 func (c Config) ActivationBytes(n int) int64 {
 	latent := 0
 	if c.Family.Latent {

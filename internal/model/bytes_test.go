@@ -15,8 +15,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// TestSameBytes: threads change no bit, and neither does the cutting of a prompt into steps. By neuron, only steps of up to 63 tokens
-// agree: longer ones may be matrix products with a rounding of their own.
+// TestSameBytes: threads change no bit, and neither does the cutting of a prompt into steps. By neuron, only steps of
+// up to 63 tokens agree: longer ones may be matrix products with a rounding of their own.
 func TestSameBytes(t *testing.T) {
 	r, demo := loadReference(t)
 	type models struct {

@@ -4,8 +4,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// CacheSpec returns the shape of a KV cache of size's pages, and of types, of a model in one place. Unless size.Near is 0, layers with windows have so
-// many pages.
+// CacheSpec returns the shape of a KV cache of size's pages, and of types, of a model in one place. Unless size.Near is
+// 0, layers with windows have so many pages.
 func (c Config) CacheSpec(size compute.CacheSpec, types compute.CacheTypes) compute.CacheSpec {
 	return c.cacheSpec(size, types, nil)
 }
@@ -58,7 +58,8 @@ func (m *Model) WritePage(page compute.Page, layers [][]byte) error {
 	return m.dev.WritePage(m.cache, page, layers)
 }
 
-// KVShapes returns the shapes of the cache's parts, and in which of them it keeps the positions that windows reach alone.
+// KVShapes returns the shapes of the cache's parts, and in which of them it keeps the positions that windows reach
+// alone.
 func (m *Model) KVShapes() (shapes []compute.KVShape, windowed []bool) {
 	windowed = m.cache.Windowed
 	if windowed == nil {

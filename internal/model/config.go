@@ -29,7 +29,8 @@ type Config struct {
 	Family        arch.Family
 	Blocks        []Block // [Layers]; where they differ, the four below are the largest
 	Experts       Experts // of the layers that have any
-	// ExpertUse counts which experts the tokens of some texts used, numbered as the file has them; nil: the file does not say.
+	// ExpertUse counts which experts the tokens of some texts used, numbered as the file has them; nil: the file does
+	// not say.
 	ExpertUse *neuron.Experts
 	FF        int
 	Heads     int
@@ -43,7 +44,8 @@ type Config struct {
 	Later     bool       // tokens see later positions, too
 	Types     int        // of tokens, as BERT's texts have; 0: none
 	Clamp     float32    // queries, keys and values are brought into [-Clamp, Clamp]; 0: they stay as they are
-	// QueryLatent is the width of the latent vector of queries, in latent attention; 0: queries are products of the input.
+	// QueryLatent is the width of the latent vector of queries, in latent attention; 0: queries are products of the
+	// input.
 	QueryLatent int
 	Scale       Scales
 	Cap         Caps
@@ -219,7 +221,8 @@ func (c *Config) checkByNeuron(m *metadata) error {
 	return nil
 }
 
-// maxDeviations bounds what gates may have to be above their mean by, in standard deviations: beyond it none or all are.
+// maxDeviations bounds what gates may have to be above their mean by, in standard deviations: beyond it none or all
+// are.
 const maxDeviations = 10
 
 // maxExponent bounds ALiBi's exponents, whose slopes are powers of 1/2.

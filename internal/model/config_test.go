@@ -77,7 +77,8 @@ func TestActivationNames(t *testing.T) {
 	}
 }
 
-// TestAutoTrust: predictors were trained and measured with one activation; with another that --activation names they tell nothing.
+// TestAutoTrust: predictors were trained and measured with one activation; with another that --activation names they
+// tell nothing.
 func TestAutoTrust(t *testing.T) {
 	for _, c := range []struct {
 		file       string

@@ -13,8 +13,8 @@ type norm struct {
 	w, b *compute.Vector // [n_embd]
 }
 
-// bindRope builds the rotation. Files may hold factors for short and for long contexts, between which the positions that a
-// sequence may have decide; 0: the model's context.
+// bindRope builds the rotation. Files may hold factors for short and for long contexts, between which the positions
+// that a sequence may have decide; 0: the model's context.
 func (m *Model) bindRope(b *binder, positions int) error {
 	if m.Family.Rotation == arch.NotRotated {
 		return nil
@@ -61,8 +61,8 @@ func (m *Model) bindRope(b *binder, positions int) error {
 	return nil
 }
 
-// bindEnds binds what lies before and behind the layers: embedding, last norm, head. A head that is the embedding keeps it where the
-// head is wanted.
+// bindEnds binds what lies before and behind the layers: embedding, last norm, head. A head that is the embedding keeps
+// it where the head is wanted.
 func (m *Model) bindEnds(b *binder) {
 	head, tied := m.place(m.Layers), !b.has("output.weight")
 	b.lies(head)

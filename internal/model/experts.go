@@ -119,8 +119,8 @@ func (c *Config) readExpertUse(f *gguf.File) error {
 	return nil
 }
 
-// Prior returns the share of tokens that are expected to use each expert of layer l, as profile or prepare counted it. [experts], 0…1; nil where
-// the layer has no experts or the file does not say
+// Prior returns the share of tokens that are expected to use each expert of layer l, as profile or prepare counted it.
+// [experts], 0…1; nil where the layer has no experts or the file does not say
 func (c *Config) Prior(l int) []float64 {
 	if c.ExpertUse == nil {
 		return nil
@@ -213,7 +213,8 @@ func (x *experts) bind(b *blockBinder) {
 // expertPredictor returns the name of the first or second matrix of the predictors of layer l's experts.
 func expertPredictor(l, matrix int) string { return fmt.Sprintf("blk.%d.fc%d_exps.weight", l, matrix) }
 
-// bindPredictors takes in the predictors of the layer's experts, or leaves them in the file where the mode does not use them.
+// bindPredictors takes in the predictors of the layer's experts, or leaves them in the file where the mode does not use
+// them.
 func (x *experts) bindPredictors(b *blockBinder, width int) {
 	m := b.m
 	one, two := expertPredictor(b.layer, 1), expertPredictor(b.layer, 2)
@@ -233,8 +234,8 @@ func (x *experts) bindPredictors(b *blockBinder, width int) {
 	x.weights.FC1, x.weights.FC2 = b.stack("fc1_exps.weight", rank, width, false), b.stack("fc2_exps.weight", m.Experts.FF, rank, false)
 }
 
-// stack binds the matrices [rows, cols] of all experts, which lie in one tensor, one behind the other. Their rows are neurons, but of down, whose
-// columns are.
+// stack binds the matrices [rows, cols] of all experts, which lie in one tensor, one behind the other. Their rows are
+// neurons, but of down, whose columns are.
 func (b *blockBinder) stack(name string, rows, cols int, down bool) *compute.Matrix {
 	n := b.m.Experts.Count
 	name = b.name(name)
@@ -255,7 +256,8 @@ func (b *blockBinder) stack(name string, rows, cols int, down bool) *compute.Mat
 	return b.bind(src, use)
 }
 
-// own returns a vector of n numbers, which may be one for each row of stacked matrices; nil where the file lacks it and may.
+// own returns a vector of n numbers, which may be one for each row of stacked matrices; nil where the file lacks it and
+// may.
 func (b *blockBinder) own(name string, n int) *compute.Vector {
 	required := b.requires(name)
 	name = b.name(name)

@@ -49,7 +49,8 @@ func loaded(t *testing.T, f *gguf.File) (*model.Model, error) {
 	return model.Load(t.Context(), f, dev, model.Options{Batch: 8, Outputs: 8, Cache: compute.CacheSpec{Pages: 1}})
 }
 
-// TestLyingExperts: what a file says of experts that its tensors contradict, or that cannot be, is an error that names the key.
+// TestLyingExperts: what a file says of experts that its tensors contradict, or that cannot be, is an error that names
+// the key.
 func TestLyingExperts(t *testing.T) {
 	for _, c := range []struct{ change, key, tensor string }{
 		{"qwen3moe.expert_count=int:7", "expert_count", "ffn_gate_inp.weight"},

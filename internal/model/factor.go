@@ -7,16 +7,18 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Suffixes of the tensors that a matrix of NVFP4 may have beside it, in the place of "weight". The factor multiplies products: one number for a matrix, one for
-// each expert where matrices lie one behind the other. That of the input says how far its publisher's kernels scale activations before they turn these into
-// four bits, which no device here does, nor does llama.cpp.
+// Suffixes of the tensors that a matrix of NVFP4 may have beside it, in the place of "weight". The factor multiplies
+// products: one number for a matrix, one for each expert where matrices lie one behind the other. That of the input
+// says how far its publisher's kernels scale activations before they turn these into four bits, which no device here
+// does, nor does llama.cpp.
 const (
 	factorSuffix      = ".scale"
 	inputFactorSuffix = ".input_scale"
 )
 
-// Loaded returns the type, which is that of most of it, and the bytes that a tensor of f, c's file, has when it is loaded. copied: they are not the file's own,
-// even where that is computed on as it is mapped, for a factor is put into them, or heads gives them another form.
+// Loaded returns the type, which is that of most of it, and the bytes that a tensor of f, c's file, has when it is
+// loaded. copied: they are not the file's own, even where that is computed on as it is mapped, for a factor is put into
+// them, or heads gives them another form.
 func (c *Config) Loaded(f *gguf.File, t *gguf.Tensor) (typ quant.Type, bytes int64, copied bool) {
 	if b := c.shapeOf(t.Name); b != nil && b.Latent > 0 && strings.HasSuffix(t.Name, ".attn_kv_b.weight") {
 		return turned(t.Type), b.latentBytes(t.Type), true
@@ -28,7 +30,8 @@ func (c *Config) Loaded(f *gguf.File, t *gguf.Tensor) (typ quant.Type, bytes int
 	return quant.NVFP4Scaled, int64(quant.NVFP4Scaled.RowBytes(t.Elems())), true
 }
 
-// scaled returns t in the type that has the factor of each matrix in its blocks, or t itself where it has none. Its data are valid until the next call.
+// scaled returns t in the type that has the factor of each matrix in its blocks, or t itself where it has none. Its
+// data are valid until the next call.
 func (b *binder) scaled(t *gguf.Tensor) *gguf.Tensor {
 	base, weight := strings.CutSuffix(t.Name, ".weight")
 	if t.Type != quant.NVFP4 || !weight {

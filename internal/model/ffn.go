@@ -116,7 +116,8 @@ func (f *ffn) bindPredictor(b *binder, m *Model, layer int, order []int32) {
 	f.fc2 = b.neurons(fc2, m.FF-always, rank, compute.Dense, b.whole(m.FF-always), order)
 }
 
-// forward computes s.ffnOut from the input in, the normed residual where the block has a norm before the layer; s.x is the residual.
+// forward computes s.ffnOut from the input in, the normed residual where the block has a norm before the layer; s.x is
+// the residual.
 func (f *ffn) forward(v compute.Verbs, m *Model, s *buffers, in compute.Tensor) {
 	if !f.byNeuron {
 		f.dense(v, m, s, in)

@@ -2,8 +2,8 @@ package model
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// foresee tells a device of two processors, in a step of one token, how to guess the set of the layer after layer i: the residual
-// changes little from layer to layer, and that layer's predictor finds most of its neurons in this one's.
+// foresee tells a device of two processors, in a step of one token, how to guess the set of the layer after layer i:
+// the residual changes little from layer to layer, and that layer's predictor finds most of its neurons in this one's.
 func (m *Model) foresee(v compute.Verbs, s *buffers, i int) {
 	if m.Family.LayerNorm || i+1 >= len(m.layers) || s.x.Rows != 1 { // a guess goes through an RMSNorm
 		return

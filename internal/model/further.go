@@ -8,15 +8,17 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// further is a layer that predicts a token further: from the last layer's output h at a position, behind the last norm, and the token x that follows it,
-// what follows x. Its block reads
+// further is a layer that predicts a token further: from the last layer's output h at a position, behind the last norm,
+// and the token x that follows it, what follows x. Its block reads
 //
 //	M·[norm(embedding(x)), norm(h)]
 //
-// and the model's head, or one of its own, reads the block's output behind a norm. That output stands for h where still another token is predicted. Keys and values
-// lie at x's position, in a part of the cache behind the layers': what they follow from are the tokens up to x, as theirs.
+// and the model's head, or one of its own, reads the block's output behind a norm. That output stands for h where still
+// another token is predicted. Keys and values lie at x's position, in a part of the cache behind the layers': what they
+// follow from are the tokens up to x, as theirs.
 //
-// Source: DeepSeek-AI 2024, DeepSeek-V3, section 2.2. That h is taken behind the norm is as in DeepSeek's own weights' users, vLLM and llama.cpp.
+// Source: DeepSeek-AI 2024, DeepSeek-V3, section 2.2. That h is taken behind the norm is as in DeepSeek's own weights'
+// users, vLLM and llama.cpp.
 type further struct {
 	embd       *compute.Matrix // [n_vocab, n_embd]; the model's where the layer has none
 	embdNorm   norm
@@ -64,7 +66,8 @@ func (c *Config) CanGuessFurther() error {
 	return nil
 }
 
-// likeFurther returns the layer whose attention has the shape of a further layer's: the last that has any; -1: none has.
+// likeFurther returns the layer whose attention has the shape of a further layer's: the last that has any; -1: none
+// has.
 func (c *Config) likeFurther() int {
 	for l := c.Layers - 1; l >= 0; l-- {
 		if c.Blocks[l].Heads > 0 {
@@ -74,7 +77,8 @@ func (c *Config) likeFurther() int {
 	return -1
 }
 
-// shapeOf returns the shape of the layer that the tensor of that name is of, which may be the layer behind the last where that is loaded; nil: of none.
+// shapeOf returns the shape of the layer that the tensor of that name is of, which may be the layer behind the last
+// where that is loaded; nil: of none.
 func (c *Config) shapeOf(name string) *Block {
 	l, ok := blockOf(name)
 	switch {
@@ -99,8 +103,8 @@ func (c *Config) furtherConfig() Config {
 	return d
 }
 
-// bindFurther binds the first layer behind the last, which lies on the head's GPU if a plan says so, else in RAM, and its norms on the GPU, too. An embedding table of its
-// own stays in RAM.
+// bindFurther binds the first layer behind the last, which lies on the head's GPU if a plan says so, else in RAM, and
+// its norms on the GPU, too. An embedding table of its own stays in RAM.
 func (m *Model) bindFurther(b *binder) {
 	n := m.Layers
 	sub := &Model{Config: m.furtherConfig(), dev: m.dev, ropes: m.ropes, sharedRope: m.sharedRope, adapters: m.adapters, layers: make([]block, n+1)}
@@ -156,13 +160,14 @@ const (
 // GuessesFurther reports whether the model was loaded with a layer that predicts a further token.
 func (m *Model) GuessesFurther() bool { return m.further != nil }
 
-// ForwardBoth runs one step as Forward does, and brings its tokens to the further layer's part of the cache. p.Before is what came before them. Afterwards
-// Hidden returns every row's hidden state, too.
+// ForwardBoth runs one step as Forward does, and brings its tokens to the further layer's part of the cache. p.Before
+// is what came before them. Afterwards Hidden returns every row's hidden state, too.
 func (m *Model) ForwardBoth(p *compute.Params) error {
 	return m.run(withFurther, p, m.further.record)
 }
 
-// ForwardFurther runs one step of the further layer alone: its logits are of the token behind the next, and Hidden returns its outputs.
+// ForwardFurther runs one step of the further layer alone: its logits are of the token behind the next, and Hidden
+// returns its outputs.
 func (m *Model) ForwardFurther(p *compute.Params) error {
 	return m.run(onlyFurther, p, m.further.guess)
 }

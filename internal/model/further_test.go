@@ -16,12 +16,14 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// furtherTolerance is the share of the largest logit by which two ways to the same input of a block may differ: float32 against float64, and a cache in F16.
+// furtherTolerance is the share of the largest logit by which two ways to the same input of a block may differ: float32
+// against float64, and a cache in F16.
 const furtherTolerance = 2e-3
 
-// TestFurtherLayer: the layer that predicts a further token gives what DeepSeek-V3's report defines. Its block is run as a model of one layer, whose
-// embeddings are M·[norm(embedding(x)), norm(h)], computed here in float64 from the hidden states that the model of the first layers gives; keys and
-// values come from the prompt's step, and a chain of two guesses from the layer's own.
+// TestFurtherLayer: the layer that predicts a further token gives what DeepSeek-V3's report defines. Its block is run
+// as a model of one layer, whose embeddings are M·[norm(embedding(x)), norm(h)], computed here in float64 from the
+// hidden states that the model of the first layers gives; keys and values come from the prompt's step, and a chain of
+// two guesses from the layer's own.
 func TestFurtherLayer(t *testing.T) {
 	for family, experts := range map[string]int{"glm4moe": 8, "deepseek2": 8, "qwen35": 0, "qwen3next": 8} {
 		t.Run(family, func(t *testing.T) {
@@ -138,7 +140,8 @@ func lastLogits(t *testing.T, m *model.Model) []float32 {
 	return row
 }
 
-// oneLayer writes the further layer of f, block layer of the file, as a model of its own, whose embedding of token i is what the layer's block reads of tokens[i] and before[i].
+// oneLayer writes the further layer of f, block layer of the file, as a model of its own, whose embedding of token i is
+// what the layer's block reads of tokens[i] and before[i].
 func oneLayer(t *testing.T, f *gguf.File, family string, layer int, tokens []int32, before [][]float32) *gguf.File {
 	t.Helper()
 	floats := func(name string) []float32 {

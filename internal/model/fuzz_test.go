@@ -17,7 +17,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
 
-// modelKeys are keys that a model's file may have, without its architecture before them, beside those that every synthetic model has.
+// modelKeys are keys that a model's file may have, without its architecture before them, beside those that every
+// synthetic model has.
 func modelKeys() []string {
 	return strings.Fields(`
 		context_length embedding_length block_count feed_forward_length attention.head_count attention.head_count_kv attention.key_length attention.value_length
@@ -54,8 +55,8 @@ func damaged(kind uint8, n int64, x float64) any {
 	return slices.Repeat([]bool{n&1 == 1, n&2 == 2}, int(uint64(n)%5))
 }
 
-// FuzzKeys loads tiny models of every family with two keys of other values than theirs and has them read two tokens: what is wrong is an error in one line
-// that begins with the file's name.
+// FuzzKeys loads tiny models of every family with two keys of other values than theirs and has them read two tokens:
+// what is wrong is an error in one line that begins with the file's name.
 func FuzzKeys(f *testing.F) {
 	families := arch.All()
 	files, dir, ctx := make([]func() []byte, len(families)), f.TempDir(), f.Context()

@@ -21,8 +21,8 @@ import (
 )
 
 // golden holds another engine's results: testdata/golden/*.json, one file an engine. The models are made from their
-// seeds, so that only numbers are kept; their hashes hold them to the files that the engine saw. With POWERINFER_GOLDEN=DIR
-// the models are left in DIR, for an engine to be run on them.
+// seeds, so that only numbers are kept; their hashes hold them to the files that the engine saw. With
+// POWERINFER_GOLDEN=DIR the models are left in DIR, for an engine to be run on them.
 type golden struct {
 	Peer    string       `json:"peer"`
 	Version string       `json:"version"`
@@ -58,9 +58,9 @@ type goldenRow struct {
 	Largest float64   `json:"largest"`
 }
 
-// goldenTolerance is the largest difference of a logit, as a share of the largest logit in size, to a peer that is itself
-// as far as that from the exact result: keys, values and scores are halves there, exponentials come from tables of
-// halves, and activations are rounded to the weights' precision. Observed are half of these.
+// goldenTolerance is the largest difference of a logit, as a share of the largest logit in size, to a peer that is
+// itself as far as that from the exact result: keys, values and scores are halves there, exponentials come from tables
+// of halves, and activations are rounded to the weights' precision. Observed are half of these.
 func (c *goldenCase) tolerance(kernels string) float64 {
 	switch {
 	case c.Type == "F32":
@@ -121,8 +121,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// run compares on the fastest kernels that the machine has and on the portable ones. By neuron, short steps are computed another
-// way than long ones.
+// run compares on the fastest kernels that the machine has and on the portable ones. By neuron, short steps are
+// computed another way than long ones.
 func (c *goldenCase) run(t *testing.T) {
 	f := c.model(t)
 	plans := [][]int{{len(c.Tokens)}}

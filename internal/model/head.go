@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/arch"
 )
 
-// Head holds the weights that files of embeddings and rerankers have behind pooling: projections of the pooled state, and a classification head. They
-// lie in the host's memory, as a text needs them once. The zero value has neither.
+// Head holds the weights that files of embeddings and rerankers have behind pooling: projections of the pooled state,
+// and a classification head. They lie in the host's memory, as a text needs them once. The zero value has neither.
 type Head struct {
 	dense  []table // one after the other
 	class  layer   // before the output, or none

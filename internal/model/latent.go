@@ -8,14 +8,16 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// latent is multi-head latent attention. Of each position a vector c is cached, which is narrower than the residual, and a rotated part r of keys that
-// all heads share. Head h has the key [K_h·c, r] and the value V_h·c, but neither is computed: with a query [a, b] the score is a·K_h·c + b·r, so a goes
-// through K_h's transpose once, whatever the number of positions, and of the weighted sum of c through V_h. What remains is attention of one KV head,
-// whose keys are [c, r] and whose values are c, their beginning.
+// latent is multi-head latent attention. Of each position a vector c is cached, which is narrower than the residual,
+// and a rotated part r of keys that all heads share. Head h has the key [K_h·c, r] and the value V_h·c, but neither is
+// computed: with a query [a, b] the score is a·K_h·c + b·r, so a goes through K_h's transpose once, whatever the number
+// of positions, and of the weighted sum of c through V_h. What remains is attention of one KV head, whose keys are [c,
+// r] and whose values are c, their beginning.
 //
-// For a head of 128+64 elements, values of 128 and c of 512 that is 1088 multiplications a position in place of 320; a prompt of n tokens would have to
-// compute keys and values of each position it sees, 131072 a head, for its own n queries, which pays for n from 171 on. Both give the same to rounding.
-// Prompts take the second way where that is fewer multiplications and the processor has the layer's cache (expands); GPUs take the first.
+// For a head of 128+64 elements, values of 128 and c of 512 that is 1088 multiplications a position in place of 320; a
+// prompt of n tokens would have to compute keys and values of each position it sees, 131072 a head, for its own n
+// queries, which pays for n from 171 on. Both give the same to rounding. Prompts take the second way where that is
+// fewer multiplications and the processor has the layer's cache (expands); GPUs take the first.
 //
 // Source: DeepSeek-AI 2024, DeepSeek-V2, section 2.1 and appendix C.
 type latent struct {
@@ -62,11 +64,12 @@ func (m *Model) expanding(layer int) bool {
 	return ok && d.ExpandsLatent() && !m.place(layer).Attention
 }
 
-// leastGain is the share of multiplications that must be saved at least for a step to have keys and values made: rounding is other than without them.
+// leastGain is the share of multiplications that must be saved at least for a step to have keys and values made:
+// rounding is other than without them.
 const leastGain = 0.2
 
-// expands reports whether a step has keys and values made of what is cached: where that is fewer multiplications, and no row goes by the arithmetic of
-// single tokens.
+// expands reports whether a step has keys and values made of what is cached: where that is fewer multiplications, and
+// no row goes by the arithmetic of single tokens.
 func (m *Model) expands(p *compute.Params) bool {
 	if !m.Family.Latent || p.Decode > 0 || len(p.Tokens) <= compute.FewTokens {
 		return false
@@ -84,7 +87,8 @@ func (m *Model) expands(p *compute.Params) bool {
 	return float64(with) < (1-leastGain)*float64(without)
 }
 
-// across binds t, matrices [rows, cols] of which each head has one, with their columns as rows. Types are as heads has them.
+// across binds t, matrices [rows, cols] of which each head has one, with their columns as rows. Types are as heads has
+// them.
 func (b *binder) across(t *gguf.Tensor, heads, rows, cols int) *compute.Matrix {
 	typ, rowBytes := turned(t.Type), t.Type.RowBytes(cols)
 	out := make([]byte, 0, heads*cols*typ.RowBytes(rows))
@@ -102,9 +106,10 @@ func (b *binder) across(t *gguf.Tensor, heads, rows, cols int) *compute.Matrix {
 	return b.made(compute.Source{Name: t.Name, Type: typ, Rows: heads * cols, Cols: rows, Data: out})
 }
 
-// heads binds name [heads·(own+value), latent], which has each head's K_h [own, latent] and then its V_h [value, latent], as all K_h transposed and all
-// V_h. Rows of V_h stay as the file has them, and so do K_h's in rows, if they are wanted as well. K_h's columns become rows: floats keep their type, and
-// quantised elements, whose blocks lie along the rows, become halves, which hold them to 11 bits.
+// heads binds name [heads·(own+value), latent], which has each head's K_h [own, latent] and then its V_h [value,
+// latent], as all K_h transposed and all V_h. Rows of V_h stay as the file has them, and so do K_h's in rows, if they
+// are wanted as well. K_h's columns become rows: floats keep their type, and quantised elements, whose blocks lie along
+// the rows, become halves, which hold them to 11 bits.
 func (b *binder) heads(name string, heads, own, value, latent int, wanted bool) (keys, values, keyRows *compute.Matrix) {
 	t := b.take(name, latent, heads*(own+value))
 	if t == nil {
@@ -151,15 +156,16 @@ func turned(t quant.Type) quant.Type {
 	return t
 }
 
-// latentBytes returns the bytes that attn_kv_b, the tensor of type t with the keys' and values' matrices of all heads, takes in memory. They are not the
-// file's, because heads binds the keys' matrices in another form.
+// latentBytes returns the bytes that attn_kv_b, the tensor of type t with the keys' and values' matrices of all heads,
+// takes in memory. They are not the file's, because heads binds the keys' matrices in another form.
 func (b *Block) latentBytes(t quant.Type) int64 {
 	own := b.Key - b.Rotated
 	return int64(b.Heads) * (int64(b.Latent)*int64(turned(t).RowBytes(own)) + int64(b.Value)*int64(t.RowBytes(b.Latent)))
 }
 
-// ExpandedBytes returns what a tensor of c's file takes in memory once more where its layer's attention lies in RAM, which places say; nil: all do. The keys'
-// matrices of latent attention are there as they are, too, for prompts (Model.expanding). It is 0 for other tensors.
+// ExpandedBytes returns what a tensor of c's file takes in memory once more where its layer's attention lies in RAM,
+// which places say; nil: all do. The keys' matrices of latent attention are there as they are, too, for prompts
+// (Model.expanding). It is 0 for other tensors.
 func (c *Config) ExpandedBytes(t *gguf.Tensor, places []compute.Place) int64 {
 	b := c.shapeOf(t.Name)
 	if b == nil || b.Latent == 0 {
@@ -178,7 +184,8 @@ func (c *Config) ExpandedBytes(t *gguf.Tensor, places []compute.Place) int64 {
 	return 0
 }
 
-// made returns the device's matrix of a source that the file holds in another form. It lies whole where the tensor that is bound next lies.
+// made returns the device's matrix of a source that the file holds in another form. It lies whole where the tensor that
+// is bound next lies.
 func (b *binder) made(src compute.Source) *compute.Matrix {
 	src.Split = compute.Split{Tier: b.tier, Bound: b.whole(src.Rows)}
 	m, err := b.dev.Matrix(src, compute.Precise)

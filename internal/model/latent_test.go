@@ -37,7 +37,8 @@ func opened(t *testing.T, path string) *gguf.File {
 	return f
 }
 
-// rewritten is f with its tensors as change gives them, and without the keys of heads' sizes if they follow from the width.
+// rewritten is f with its tensors as change gives them, and without the keys of heads' sizes if they follow from the
+// width.
 func rewritten(t *testing.T, f *gguf.File, sizes bool, change func(*gguf.Tensor) []gguf.Source) *gguf.File {
 	t.Helper()
 	var tensors []gguf.Source
@@ -70,7 +71,8 @@ func kept(x *gguf.Tensor) gguf.Source {
 	}}
 }
 
-// latentLogits returns what a model says of 70 tokens, as a prompt in parts of so many, with a cache of the given types.
+// latentLogits returns what a model says of 70 tokens, as a prompt in parts of so many, with a cache of the given
+// types.
 func latentLogits(t *testing.T, f *gguf.File, part int, types compute.CacheTypes) [][]float32 {
 	t.Helper()
 	dev, err := cpu.New(cpu.Options{Threads: 2})
@@ -135,7 +137,8 @@ func distance(a, b [][]float32) float64 {
 	return worst / top
 }
 
-// TestLatentOneTensor: a file with keys' and values' matrices in one tensor, as older ones are, says what a file with the same elements by head does.
+// TestLatentOneTensor: a file with keys' and values' matrices in one tensor, as older ones are, says what a file with
+// the same elements by head does.
 func TestLatentOneTensor(t *testing.T) {
 	for typ, limit := range map[quant.Type]float64{ // of the largest logit
 		quant.F32:  1e-5, // rounding of sums
@@ -232,7 +235,8 @@ func decoded(x *gguf.Tensor) []float32 {
 // contracted is a processor that makes no keys and values of latent vectors.
 type contracted struct{ compute.Device }
 
-// TestLatentExpanded: prompts whose keys and values are made for the step say what they say without, to rounding, alone, in parts and beside another.
+// TestLatentExpanded: prompts whose keys and values are made for the step say what they say without, to rounding,
+// alone, in parts and beside another.
 func TestLatentExpanded(t *testing.T) {
 	for typ, limit := range map[quant.Type]float64{ // of the largest logit
 		quant.F16:  0.01, // keys and values that are made are halves
@@ -252,8 +256,8 @@ func TestLatentExpanded(t *testing.T) {
 	}
 }
 
-// promptLogits evaluates a prompt, one that goes on, a token and two prompts in a step. It returns the logits and which steps were to have keys and values
-// made.
+// promptLogits evaluates a prompt, one that goes on, a token and two prompts in a step. It returns the logits and which
+// steps were to have keys and values made.
 func promptLogits(t *testing.T, f *gguf.File, wrap func(compute.Device) compute.Device) (out [][]float32, expanded []bool) {
 	t.Helper()
 	dev, err := cpu.New(cpu.Options{Threads: 2})

@@ -108,7 +108,8 @@ func (c *Config) readBlocks(m *metadata) {
 	}
 }
 
-// readInputs reads what layers have beside their own weights: embeddings of tokens, keys and values of other layers, a part of their gates.
+// readInputs reads what layers have beside their own weights: embeddings of tokens, keys and values of other layers, a
+// part of their gates.
 func (c *Config) readInputs(m *metadata) {
 	key := func(s string) string { return c.Arch + "." + s }
 	f := &c.Family
@@ -134,7 +135,8 @@ func (c *Config) readInputs(m *metadata) {
 	}
 }
 
-// shareKV has the last layers read keys and values of the last layer before them that has some and a window if they have one.
+// shareKV has the last layers read keys and values of the last layer before them that has some and a window if they
+// have one.
 func (c *Config) shareKV(m *metadata, key string) {
 	shared, ok, err := m.f.Uint(key)
 	if !ok && c.Family.UsualKV > 0 {
@@ -175,8 +177,8 @@ func (c *Config) readTopK(m *metadata, key string) {
 	}
 }
 
-// readWindows returns how many positions a token of a layer with a window attends to, 0 being all, and which layers have one. Where
-// layers differ, files give an array, or the period at which a layer without a window follows.
+// readWindows returns how many positions a token of a layer with a window attends to, 0 being all, and which layers
+// have one. Where layers differ, files give an array, or the period at which a layer without a window follows.
 func (c *Config) readWindows(m *metadata) (window int, windowed []bool) {
 	windowed = make([]bool, c.Layers)
 	v, ok, err := m.f.Uint(c.Arch + ".attention.sliding_window")

@@ -20,7 +20,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// layered is a llama model whose layers differ, with all weights as numbers, and its forward pass as the papers have it.
+// layered is a llama model whose layers differ, with all weights as numbers, and its forward pass as the papers have
+// it.
 type layered struct {
 	heads, kvHeads, ff []int // of each layer
 	weights            map[string][]float32
@@ -35,7 +36,8 @@ const (
 	layeredEps   = 1e-5
 )
 
-// newLayered makes the model. Arrays with a number for each layer take the place of the single numbers of a model of equal layers.
+// newLayered makes the model. Arrays with a number for each layer take the place of the single numbers of a model of
+// equal layers.
 func newLayered(t *testing.T, seed uint64) *layered {
 	t.Helper()
 	m := &layered{heads: []int{4, 2, 6}, kvHeads: []int{2, 1, 3}, ff: []int{96, 160, 64}, weights: map[string][]float32{}}
@@ -201,11 +203,12 @@ func (m *layered) logits(tokens []int32) [][]float64 {
 	return all
 }
 
-// layeredTolerance is the largest difference of a logit, as a share of the largest: keys and values are halves in the engine.
+// layeredTolerance is the largest difference of a logit, as a share of the largest: keys and values are halves in the
+// engine.
 const layeredTolerance = 2e-3
 
-// TestLayersDiffer: a model whose layers differ in heads, KV heads and neurons gives what a plain forward pass over its weights gives, dense and
-// with zero neurons left out, prompts and single tokens.
+// TestLayersDiffer: a model whose layers differ in heads, KV heads and neurons gives what a plain forward pass over its
+// weights gives, dense and with zero neurons left out, prompts and single tokens.
 func TestLayersDiffer(t *testing.T) {
 	const seed = 11
 	m := newLayered(t, seed)

@@ -7,8 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
-// InRAM returns how many of n bytes lie in RAM: those of the tensor of f, c's file, that is called name, or of an adapter's tensors beside it. places
-// say what lies on GPUs [layers+1]; nil: nothing does.
+// InRAM returns how many of n bytes lie in RAM: those of the tensor of f, c's file, that is called name, or of an
+// adapter's tensors beside it. places say what lies on GPUs [layers+1]; nil: nothing does.
 func (c *Config) InRAM(f *gguf.File, name string, n int64, places []compute.Place) int64 {
 	if places == nil {
 		return n
@@ -60,10 +60,12 @@ func (c *Config) attendsOnGPU(l int, places []compute.Place) bool {
 	return places != nil && places[l].Attention
 }
 
-// StaysInRAM reports whether a tensor is the embedding table that a layer which predicts a further token may have to itself: it is in RAM always.
+// StaysInRAM reports whether a tensor is the embedding table that a layer which predicts a further token may have to
+// itself: it is in RAM always.
 func StaysInRAM(name string) bool { return strings.HasSuffix(name, ".nextn.embed_tokens.weight") }
 
-// OfNeuron reports whether a tensor of a block holds a part of each neuron. The name is what follows the layer's number.
+// OfNeuron reports whether a tensor of a block holds a part of each neuron. The name is what follows the layer's
+// number.
 func OfNeuron(name string) bool {
 	switch name {
 	case "ffn_gate.weight", "ffn_up.weight", "ffn_down.weight", "ffn_down_t.weight": // the last is of prepared files
@@ -80,8 +82,8 @@ func OfPredictor(name string) bool {
 	return strings.HasPrefix(name, "fc1") || strings.HasPrefix(name, "fc2")
 }
 
-// OfHead reports whether a tensor outside of layers lies with the head: it is the output matrix, which may be that of the embeddings, or a norm,
-// or computes what layers take beside their inputs.
+// OfHead reports whether a tensor outside of layers lies with the head: it is the output matrix, which may be that of
+// the embeddings, or a norm, or computes what layers take beside their inputs.
 func OfHead(f *gguf.File, name string) bool {
 	if name == "token_embd.weight" {
 		return f.Tensor("output.weight") == nil

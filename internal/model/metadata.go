@@ -41,8 +41,8 @@ func (m *metadata) count(key string, def, max int) int {
 	return 1
 }
 
-// counts reads an integer in [1, maxWidth] for each of n layers: one for all of them, or an array. Absent is def, and an error
-// where def is nil.
+// counts reads an integer in [1, maxWidth] for each of n layers: one for all of them, or an array. Absent is def, and
+// an error where def is nil.
 func (m *metadata) counts(key string, n int, def func(layer int) int) []int {
 	return m.countsFrom(1, key, n, def)
 }

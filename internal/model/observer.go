@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// ExpertObserver is an Observer that sees every layer with experts instead, in the order of layers. Layers of the same model without experts, and
-// experts that all tokens use, are not shown.
+// ExpertObserver is an Observer that sees every layer with experts instead, in the order of layers. Layers of the same
+// model without experts, and experts that all tokens use, are not shown.
 type ExpertObserver interface {
 	Observer
 	Experts(layer int, s ExpertStep)

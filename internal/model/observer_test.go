@@ -47,7 +47,8 @@ func watched(t *testing.T, f *gguf.File, dev compute.Device, tokens []int32) *ex
 	return o
 }
 
-// TestExpertObserver: choices and active neurons are those that the scalar device sees, and follow the law that the model was made by.
+// TestExpertObserver: choices and active neurons are those that the scalar device sees, and follow the law that the
+// model was made by.
 func TestExpertObserver(t *testing.T) {
 	for _, c := range []struct{ arch, activation string }{{"qwen3moe", "relu"}, {"smallthinker", "relu"}, {"deepseek2", "silu"}} {
 		s := synth.Spec{

@@ -16,7 +16,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// TestOutputRows holds steps whose last layer computes only the rows whose logits are wanted to the bytes of steps that compute all rows, in every family.
+// TestOutputRows holds steps whose last layer computes only the rows whose logits are wanted to the bytes of steps that
+// compute all rows, in every family.
 func TestOutputRows(t *testing.T) {
 	compare := func(name string, f *gguf.File, mode model.SparseMode) {
 		t.Run(fmt.Sprintf("%s/%s", name, mode), func(t *testing.T) {
@@ -44,7 +45,8 @@ func TestOutputRows(t *testing.T) {
 	}
 }
 
-// outputRows holds steps of a model, which Forward runs, to the bytes that ForwardHidden gives, which computes every row of every layer.
+// outputRows holds steps of a model, which Forward runs, to the bytes that ForwardHidden gives, which computes every
+// row of every layer.
 func outputRows(t *testing.T, f *gguf.File, dev compute.Device, o model.Options) {
 	t.Helper()
 	o.Batch, o.Outputs, o.Cache = 96, 4, compute.CacheSpec{Pages: 8, States: 2}
@@ -58,8 +60,8 @@ func outputRows(t *testing.T, f *gguf.File, dev compute.Device, o model.Options)
 	}
 }
 
-// companySteps runs steps of two sequences by forward, one of which generates while the other's prompt is read: with logits of both, of one and of none. It
-// returns them all.
+// companySteps runs steps of two sequences by forward, one of which generates while the other's prompt is read: with
+// logits of both, of one and of none. It returns them all.
 func companySteps(t *testing.T, m *model.Model, forward func(*compute.Params) error) (logits [][]float32) {
 	t.Helper()
 	var at [2]int32 // positions
@@ -93,7 +95,8 @@ func companySteps(t *testing.T, m *model.Model, forward func(*compute.Params) er
 	return logits
 }
 
-// TestOutputsInOrder: rows of logits that are not in ascending order are refused, because devices tell single tokens' from prompts' by it.
+// TestOutputsInOrder: rows of logits that are not in ascending order are refused, because devices tell single tokens'
+// from prompts' by it.
 func TestOutputsInOrder(t *testing.T) {
 	dev, err := cpu.New(cpu.Options{Threads: 1})
 	if err != nil {

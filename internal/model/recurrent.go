@@ -23,7 +23,8 @@ const (
 	maxState = 1 << 28
 )
 
-// readStates reads the sizes of recurrent layers: those without KV heads and, in families whose layers are one part, without neurons.
+// readStates reads the sizes of recurrent layers: those without KV heads and, in families whose layers are one part,
+// without neurons.
 func (c *Config) readStates(m *metadata) {
 	if !c.Family.StateSpace || m.err != nil {
 		return
@@ -105,7 +106,8 @@ func (c *Config) Recurrent() bool {
 	return false
 }
 
-// recurrent is a selective state space (Mamba-2), a gated delta net or a short convolution with gates, a block's token mixer in place of attention or beside it.
+// recurrent is a selective state space (Mamba-2), a gated delta net or a short convolution with gates, a block's token
+// mixer in place of attention or beside it.
 type recurrent struct {
 	gate  *compute.Matrix // [inner, n_embd] of what leaves the state
 	mixed *compute.Matrix // [channels, n_embd] of what is convolved and then written to the state, and of how it is written and read
@@ -190,7 +192,8 @@ func (b *blockBinder) taps(name string, channels, taps int) *compute.Vector {
 //
 //	Wout·norm(scan(convolve(Wmixed·in), Wstep·in) · silu(Wgate·in))
 //
-// with a norm for each group of heads, where the model has one. Of a short convolution it is Wout·convolve(Wmixed·in), with gates within.
+// with a norm for each group of heads, where the model has one. Of a short convolution it is Wout·convolve(Wmixed·in),
+// with gates within.
 func (r *recurrent) forward(v compute.Verbs, m *Model, s *buffers, in compute.Tensor) {
 	switch {
 	case m.Family.ShortConv:

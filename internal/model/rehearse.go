@@ -14,8 +14,9 @@ func CachePages(positions int) int {
 // Encoder reports whether the model evaluates a text in one step and gives nothing but states.
 func (c *Config) Encoder() bool { return c.Later && c.Family.Headless }
 
-// storage returns in which layer's part of the cache each layer's keys and values lie. An encoder needs them no longer than the layer runs, so
-// that layers of one shape use the same part, as far as they are in one place. places may be nil: they are.
+// storage returns in which layer's part of the cache each layer's keys and values lie. An encoder needs them no longer
+// than the layer runs, so that layers of one shape use the same part, as far as they are in one place. places may be
+// nil: they are.
 func (c *Config) storage(places []compute.Place) []int {
 	out := make([]int, c.Layers)
 	for l, b := range c.Blocks {
@@ -30,8 +31,10 @@ func (c *Config) storage(places []compute.Place) []int {
 	return out
 }
 
-// Rehearse has the model's device, if it is a compute.Rehearser, take what steps of every size need, so that it is missing now or never: each is
-// the largest of its kind, of a prompt's rows and of rows that go by the arithmetic of single tokens, as short prompts do, with a sequence of as many pages as the cache has and as many rows of logits as there may be.
+// Rehearse has the model's device, if it is a compute.Rehearser, take what steps of every size need, so that it is
+// missing now or never: each is the largest of its kind, of a prompt's rows and of rows that go by the arithmetic of
+// single tokens, as short prompts do, with a sequence of as many pages as the cache has and as many rows of logits as
+// there may be.
 func (m *Model) Rehearse() error {
 	d, ok := m.dev.(compute.Rehearser)
 	if !ok {

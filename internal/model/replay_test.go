@@ -15,8 +15,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// TestReplay: a forward pass of the same shape calls the same verbs whatever tokens, positions and activations are, in every
-// family and mode, so that a device may record it once.
+// TestReplay: a forward pass of the same shape calls the same verbs whatever tokens, positions and activations are, in
+// every family and mode, so that a device may record it once.
 func TestReplay(t *testing.T) {
 	_, demo := loadReference(t)
 	replay := func(name string, f *gguf.File, mode model.SparseMode) {

@@ -99,7 +99,8 @@ func (c *Config) readLocalRope(m *metadata) ropeConfig {
 
 // rope builds the frequencies. factors [Dims/2] divide them (llama3 scaling, longrope); nil: none do.
 //
-// Sources: Su et al. 2021 (RoPE), Chen et al. 2023 (linear), Peng et al. 2023 (YaRN, and dynamic NTK as its section 3 tells it), Ding et al. 2024 (longrope).
+// Sources: Su et al. 2021 (RoPE), Chen et al. 2023 (linear), Peng et al. 2023 (YaRN, and dynamic NTK as its section 3
+// tells it), Ding et al. 2024 (longrope).
 func (r ropeConfig) rope(factors []float32) (*compute.Rope, error) {
 	out := &compute.Rope{Style: r.Style, First: r.First, Dims: r.Dims, Freqs: make([]float64, r.Dims/2), Scale: cmp.Or(r.AttnFactor, 1)}
 	if factors != nil && len(factors) != r.Dims/2 {
@@ -150,9 +151,9 @@ func (r ropeConfig) scores() float64 {
 	return one * one
 }
 
-// dynamicBase returns the base of dynamic NTK scaling for sequences of so many positions: up to the original context nothing changes, beyond it the slowest
-// pairs turn more slowly. Published implementations raise it as a text grows; here it is fixed when the model is loaded, by the longest text that
-// may come, because keys are rotated once.
+// dynamicBase returns the base of dynamic NTK scaling for sequences of so many positions: up to the original context
+// nothing changes, beyond it the slowest pairs turn more slowly. Published implementations raise it as a text grows;
+// here it is fixed when the model is loaded, by the longest text that may come, because keys are rotated once.
 func (r ropeConfig) dynamicBase() float64 {
 	if r.Positions <= r.Context || r.Dims <= 2 {
 		return r.Base

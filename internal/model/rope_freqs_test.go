@@ -82,7 +82,8 @@ func TestRopeFrequencies(t *testing.T) {
 	}
 }
 
-// TestRopeKeys: what a file's keys mean for the slowest pair. A factor counts unless the type says none, under both names.
+// TestRopeKeys: what a file's keys mean for the slowest pair. A factor counts unless the type says none, under both
+// names.
 func TestRopeKeys(t *testing.T) {
 	kv := func(key string, v any) gguf.KV { return gguf.KV{Key: "llama.rope." + key, Value: v} }
 	for _, c := range []struct {

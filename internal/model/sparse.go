@@ -15,8 +15,9 @@ import (
 // SparseMode says how a model's feed-forward layers are computed.
 type SparseMode int
 
-// The modes. Auto is Predict where that is the file's meaning (an original PowerInfer file, experts with predictors) or its measured divergence from dense is
-// small, else Exact where the activation leaves neurons at zero, unless the file says that most are not, else Off.
+// The modes. Auto is Predict where that is the file's meaning (an original PowerInfer file, experts with predictors) or
+// its measured divergence from dense is small, else Exact where the activation leaves neurons at zero, unless the file
+// says that most are not, else Off.
 const (
 	Auto      SparseMode = iota
 	Off                  // every neuron, by dense products
@@ -42,7 +43,8 @@ func ParseSparseMode(name string) (SparseMode, error) {
 // AutoDivergence is the mean KL divergence from dense, in nats a token, up to which Auto trusts a file's predictors.
 const AutoDivergence = 0.01
 
-// autoPerplexity bounds the predictors' perplexity, as a multiple of the dense one: divergence alone misses a model that is already lost.
+// autoPerplexity bounds the predictors' perplexity, as a multiple of the dense one: divergence alone misses a model
+// that is already lost.
 const autoPerplexity = 1.01
 
 // Resolve turns Auto into the mode to run c in, or says why the mode asked for is not possible.
@@ -85,12 +87,12 @@ func (c *Config) safe() SparseMode {
 	return Off
 }
 
-// breakEven is the share of neurons that are not zero from which single tokens are faster with all of them computed: 0.46 to 0.57 by type, as measured in
-// docs/benchmarks/2026-11-zen5.md.
+// breakEven is the share of neurons that are not zero from which single tokens are faster with all of them computed:
+// 0.46 to 0.57 by type, as measured in docs/benchmarks/2026-11-zen5.md.
 const breakEven = 0.5
 
-// mostlyOpen reports whether the file counted its experts' neurons and found more of them active than Exact pays for. The file alone decides, not the text
-// at hand: the modes round differently, and a model's answers must repeat.
+// mostlyOpen reports whether the file counted its experts' neurons and found more of them active than Exact pays for.
+// The file alone decides, not the text at hand: the modes round differently, and a model's answers must repeat.
 func (c *Config) mostlyOpen() bool {
 	if c.ExpertUse == nil {
 		return false
@@ -105,7 +107,8 @@ func (c *Config) mostlyOpen() bool {
 	return layers > 0 && open > breakEven*float64(layers)
 }
 
-// zeros reports whether some layers leave neurons at exactly zero: by their activation, or because they keep their largest gates only.
+// zeros reports whether some layers leave neurons at exactly zero: by their activation, or because they keep their
+// largest gates only.
 func (c *Config) zeros() bool {
 	return c.Act.Sparse() || slices.ContainsFunc(c.Blocks, func(b Block) bool { return b.TopK != nil })
 }
@@ -123,8 +126,9 @@ func (c *Config) ownActivation() bool {
 	return c.Act.Kind.String() == p.Activation && (c.Act.Kind != compute.FATReLU || c.Act.Threshold == p.ActivationThreshold)
 }
 
-// LayerMode returns the mode that layer l runs in. It is not the model's where a prepared file's predictors do not pay, where all gates are
-// needed to find the largest, and where the activation leaves no zeros. A layer that has nothing but experts has their mode.
+// LayerMode returns the mode that layer l runs in. It is not the model's where a prepared file's predictors do not pay,
+// where all gates are needed to find the largest, and where the activation leaves no zeros. A layer that has nothing
+// but experts has their mode.
 func (c *Config) LayerMode(l int) SparseMode {
 	cut := c.Blocks[l].TopK != nil
 	switch {
@@ -177,7 +181,8 @@ func (c *Config) Activation(l int) compute.Activation {
 	return act
 }
 
-// CanDraft reports whether a model that computes all neurons that are not zero can guess tokens by those that its predictors choose.
+// CanDraft reports whether a model that computes all neurons that are not zero can guess tokens by those that its
+// predictors choose.
 func (c *Config) CanDraft() bool {
 	if c.Sparse != Exact && c.Sparse != Off || !c.Predictors {
 		return false
@@ -271,7 +276,8 @@ func (m *Model) Neurons() []NeuronUse {
 	return use
 }
 
-// predictorBytes returns what a counted step reads of f's predictor. Steps that guess are not among those that are counted.
+// predictorBytes returns what a counted step reads of f's predictor. Steps that guess are not among those that are
+// counted.
 func (m *Model) predictorBytes(f *ffn) int64 {
 	if m.drafts {
 		return 0
@@ -279,11 +285,13 @@ func (m *Model) predictorBytes(f *ffn) int64 {
 	return bytes(f.fc1) + bytes(f.fc2)
 }
 
-// Drafts reports whether steps of Params.Draft compute less than others: on the processor, where all neurons that are not zero are computed, those that predictors choose; with
-// GPUs, those that lie on them in layers that are divided by neuron.
+// Drafts reports whether steps of Params.Draft compute less than others: on the processor, where all neurons that are
+// not zero are computed, those that predictors choose; with GPUs, those that lie on them in layers that are divided by
+// neuron.
 func (m *Model) Drafts() bool { return m.drafts || m.hotOnly }
 
-// used returns the bytes of the experts that a step's tokens use, on average, where none uses another's; all have as many as the layer.
+// used returns the bytes of the experts that a step's tokens use, on average, where none uses another's; all have as
+// many as the layer.
 func (x *experts) used(e Experts) int64 {
 	all := x.bytes()
 	tokens := max(1, x.count.Tokens/max(1, x.count.Steps))
@@ -308,7 +316,8 @@ type Observer interface {
 	FeedForward(layer int, s FFNStep)
 }
 
-// FFNStep is one layer's share of a step. Its functions return what belongs to token i of the step, valid during the call.
+// FFNStep is one layer's share of a step. Its functions return what belongs to token i of the step, valid during the
+// call.
 type FFNStep struct {
 	Params      *compute.Params
 	Residual    func(i int) []float32 // [n_embd] before the layer's norm; falcon: the block's input
@@ -322,7 +331,8 @@ type GateObserver interface {
 	Gates(layer int, s GateStep)
 }
 
-// GateStep is one layer's share of a step. Its function returns what belongs to token i of the step, valid during the call.
+// GateStep is one layer's share of a step. Its function returns what belongs to token i of the step, valid during the
+// call.
 type GateStep struct {
 	Params *compute.Params
 	Gates  func(i int) []float32 // [n_ff] g_i; in ungated layers up's output
@@ -363,7 +373,8 @@ func (m *Model) observe(o Observer) error {
 	return nil
 }
 
-// rows returns what reads a tensor's rows. Where one cannot be read, failed says why, and the row is zero: the step fails, whatever is made of it.
+// rows returns what reads a tensor's rows. Where one cannot be read, failed says why, and the row is zero: the step
+// fails, whatever is made of it.
 func (m *Model) rows(t compute.Tensor, failed *error) func(i int) []float32 {
 	return func(i int) []float32 {
 		row, err := m.dev.Read(t, i)
@@ -400,8 +411,8 @@ func (m *Model) takeOrder(f *gguf.File, orders [][]int32) error {
 	return nil
 }
 
-// order returns how layer l's neurons are sorted, or nil. Columns that share scales in blocks stay where they are, and so do the
-// rows that belong to them.
+// order returns how layer l's neurons are sorted, or nil. Columns that share scales in blocks stay where they are, and
+// so do the rows that belong to them.
 func (m *Model) order(b *binder, l int) []int32 {
 	if m.orders == nil {
 		return nil

@@ -52,7 +52,8 @@ const (
 
 var sparseTokens = []int32{1, 40, 300, 17, 99, 261, 5, 500, 33, 78, 431, 12, 350, 7, 222, 80, 3, 41, 301, 18}
 
-// TestExactIsDense: reading only the neurons that are not zero changes nothing but the order of sums, token by token and as a prompt.
+// TestExactIsDense: reading only the neurons that are not zero changes nothing but the order of sums, token by token
+// and as a prompt.
 func TestExactIsDense(t *testing.T) {
 	for _, c := range []struct {
 		spec  synth.Spec

@@ -8,8 +8,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// Forward runs one step. Afterwards Logits returns the rows that p.Out asked for. The last layer may compute these rows alone after its attention; whoever wants all
-// of them runs ForwardHidden.
+// Forward runs one step. Afterwards Logits returns the rows that p.Out asked for. The last layer may compute these rows
+// alone after its attention; whoever wants all of them runs ForwardHidden.
 func (m *Model) Forward(p *compute.Params) error {
 	return m.run("forward", p, m.body)
 }
@@ -102,8 +102,9 @@ func (m *Model) forward(v compute.Verbs) {
 // Logits returns row i of the last step's logits [n_vocab], valid until the next step. It fails where a GPU does.
 func (m *Model) Logits(i int) ([]float32, error) { return m.dev.Read(m.buf.logits, i) }
 
-// Hidden returns row i of the hidden states [n_embd] of the last step, which ForwardHidden, ForwardBoth or ForwardFurther ran: the last layer's outputs behind the norm,
-// from which logits are computed. It is valid until the next step. It fails where a GPU does.
+// Hidden returns row i of the hidden states [n_embd] of the last step, which ForwardHidden, ForwardBoth or
+// ForwardFurther ran: the last layer's outputs behind the norm, from which logits are computed. It is valid until the
+// next step. It fails where a GPU does.
 func (m *Model) Hidden(i int) ([]float32, error) {
 	if m.further != nil {
 		return m.dev.Read(m.further.after, i)

@@ -7,8 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// inputs are the weights of layers' own embeddings of tokens: a token has one for each layer, to which a projection of its usual
-// embedding is added.
+// inputs are the weights of layers' own embeddings of tokens: a token has one for each layer, to which a projection of
+// its usual embedding is added.
 type inputs struct {
 	table *compute.Matrix // [n_vocab, layers·input], or nil
 	proj  *compute.Matrix // [layers·input, n_embd]
@@ -30,7 +30,8 @@ type altUp struct {
 	merge []*compute.Matrix // likewise
 }
 
-// mixing are the weights by which a block predicts and corrects the streams, and of the low-rank path beside its attention.
+// mixing are the weights by which a block predicts and corrects the streams, and of the low-rank path beside its
+// attention.
 //
 // Source of the latter: Menghani et al. 2024, LAuReL: Learned Augmented Residual Layer.
 type mixing struct {
@@ -45,7 +46,8 @@ type mixing struct {
 // leastSquare bounds the mean square of a stream from below where streams are brought to the same size.
 const leastSquare = 1e-5
 
-// bindStreams binds what lies before the layers of families with several streams, and layers' embeddings. Tables stay in RAM.
+// bindStreams binds what lies before the layers of families with several streams, and layers' embeddings. Tables stay
+// in RAM.
 func (m *Model) bindStreams(b *binder) {
 	b.lies(m.place(m.Layers))
 	gpu := b.gpu
@@ -149,8 +151,8 @@ func (m *Model) merge(v compute.Verbs, s *buffers) {
 	v.Scale(s.x, 1.0/compute.AltUpStreams)
 }
 
-// alternate runs a block within streams of the residual. It predicts all streams, computes the active one, and corrects the others by how
-// the result differs from the prediction:
+// alternate runs a block within streams of the residual. It predicts all streams, computes the active one, and corrects
+// the others by how the result differs from the prediction:
 //
 //	x = (x + attention(norm(x)) + laurel(norm(x))) / √2; x += ffn(norm(x))
 func (l *block) alternate(v compute.Verbs, m *Model, i int) {

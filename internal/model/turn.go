@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// TurnKeys turns the keys at positions p.Pos of the sequences p.Seq by p.Turns positions, in every layer that rotates them. [n] of each, n at most a step's
-// rows. A key that was kept in a rounded type is rounded once more.
+// TurnKeys turns the keys at positions p.Pos of the sequences p.Seq by p.Turns positions, in every layer that rotates
+// them. [n] of each, n at most a step's rows. A key that was kept in a rounded type is rounded once more.
 func (m *Model) TurnKeys(p *compute.Params) error {
 	for i := range m.layers {
 		m.unscaled(m.layers[i].rope)
@@ -44,7 +44,8 @@ func (m *Model) turnKeys(v compute.Verbs) {
 	}
 }
 
-// CheckTurns reports whether TurnKeys is all that giving positions of a text other numbers takes. The error says what else of the model depends on them.
+// CheckTurns reports whether TurnKeys is all that giving positions of a text other numbers takes. The error says what
+// else of the model depends on them.
 func (m *Model) CheckTurns() error {
 	rotated := false
 	for i := range m.layers {

@@ -2,7 +2,8 @@ package model
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// mostBins is the largest number of counts of a layer, which its neurons share: about as many as a picture has columns for.
+// mostBins is the largest number of counts of a layer, which its neurons share: about as many as a picture has columns
+// for.
 const mostBins = 256
 
 // Watch says whether Work goes on with the model's steps, and whether Bins does, which costs a little more.
@@ -26,8 +27,8 @@ func (m *Model) Work() compute.Work { return m.watch.Work }
 // SetWork takes back what was computed since Work returned w.
 func (m *Model) SetWork(w compute.Work) { m.watch.Work = w }
 
-// Bins returns how often layer l's neurons were needed while the model was watched, the hottest first where they are sorted: see
-// compute.NeuronBins. The memory is the model's. [bins]
+// Bins returns how often layer l's neurons were needed while the model was watched, the hottest first where they are
+// sorted: see compute.NeuronBins. The memory is the model's. [bins]
 func (m *Model) Bins(l int) []uint32 { return m.layers[l].bins().Counts }
 
 // bins are of the layer's neurons, or of its experts where it has some.

@@ -1,5 +1,5 @@
-// Package modelcost says what a model takes in memory and reads for a token, layer by layer, for placement to plan with: from
-// a file's header and statistics, or from a description. It reads no weights.
+// Package modelcost says what a model takes in memory and reads for a token, layer by layer, for placement to plan
+// with: from a file's header and statistics, or from a description. It reads no weights.
 package modelcost
 
 import (
@@ -42,12 +42,12 @@ type Cost struct {
 	Adapters   []model.Adapter
 }
 
-// Law is the assumption about frequencies that are not known: which part of the neurons is active for a token, and which part of them,
-// the hottest, makes 80 % of the activations.
+// Law is the assumption about frequencies that are not known: which part of the neurons is active for a token, and
+// which part of them, the hottest, makes 80 % of the activations.
 type Law struct{ Active, Share80 float64 }
 
-// UsualLaw returns 90 % sparsity, as of ReLU-family models, and the skew that the PowerInfer paper reports of a layer between OPT-30B's
-// (26 %) and LLaMA-70B's (43 %).
+// UsualLaw returns 90 % sparsity, as of ReLU-family models, and the skew that the PowerInfer paper reports of a layer
+// between OPT-30B's (26 %) and LLaMA-70B's (43 %).
 func UsualLaw() Law { return Law{0.10, 0.35} }
 
 // Check reports shares that are none.
@@ -117,13 +117,15 @@ func active(layers [][]float32) float64 {
 	return sum / max(n, 1)
 }
 
-// slotsExponent says how many of a layer's uses of experts find them on a GPU that follows the text: (slots / experts)^slotsExponent of them. It is
-// what the policy of package residency reaches in the simulator (bench/experts) on 1,500 tokens of text of which half is its topic's own, "mixed", where nothing is
-// known of the text before: slots for 9 % of the experts take 22 % of the uses, for 16 % 28 %, for 35 % 46 %, for 63 % 69 %.
+// slotsExponent says how many of a layer's uses of experts find them on a GPU that follows the text: (slots /
+// experts)^slotsExponent of them. It is what the policy of package residency reaches in the simulator (bench/experts)
+// on 1,500 tokens of text of which half is its topic's own, "mixed", where nothing is known of the text before: slots
+// for 9 % of the experts take 22 % of the uses, for 16 % 28 %, for 35 % 46 %, for 63 % 69 %.
 const slotsExponent = 0.7
 
-// FollowedUses returns how often each of n slots, the fullest first, holds what a token uses, where used of n experts are used by a token and slots
-// follow the text: what slots k and all before them hold is min(k, used·(k/n)^slotsExponent).
+// FollowedUses returns how often each of n slots, the fullest first, holds what a token uses, where used of n experts
+// are used by a token and slots follow the text: what slots k and all before them hold is min(k,
+// used·(k/n)^slotsExponent).
 func FollowedUses(n, used int) []float64 {
 	held := func(k int) float64 {
 		return min(float64(k), float64(used)*math.Pow(float64(k)/float64(n), slotsExponent))
@@ -135,7 +137,8 @@ func FollowedUses(n, used int) []float64 {
 	return uses
 }
 
-// Following returns the model as a GPU has it whose slots follow the text. What a file says of its experts' uses is kept: it holds for any text.
+// Following returns the model as a GPU has it whose slots follow the text. What a file says of its experts' uses is
+// kept: it holds for any text.
 func (b *Cost) Following() placement.Model {
 	m := b.Model
 	if b.ExpertsKnown {

@@ -68,7 +68,8 @@ func weights(f *gguf.File, mode model.SparseMode) (n int64) {
 	return n
 }
 
-// checkBytes holds b to the file: nothing is lost or counted twice, and the KV cache is 2 bytes times 2 times its elements.
+// checkBytes holds b to the file: nothing is lost or counted twice, and the KV cache is 2 bytes times 2 times its
+// elements.
 func checkBytes(t *testing.T, b *Cost, f *gguf.File, kvElements int) {
 	t.Helper()
 	pages := (b.Context + 63) / 64 * 64
@@ -188,7 +189,8 @@ func TestExperts(t *testing.T) {
 	}
 }
 
-// Nothing is assumed of the neurons of a model whose layers have nothing but experts, whatever its activation is: experts are priced whole.
+// Nothing is assumed of the neurons of a model whose layers have nothing but experts, whatever its activation is:
+// experts are priced whole.
 func TestExpertsOnly(t *testing.T) {
 	s := synth.Spec{Arch: "llama", Layers: 2, Embd: 64, FF: 96, Heads: 4, KVHeads: 2, Type: quant.F16, Experts: 8, Used: 2, Activation: "relu"}
 	path := filepath.Join(t.TempDir(), "model.gguf")
@@ -204,8 +206,8 @@ func TestExpertsOnly(t *testing.T) {
 	}
 }
 
-// A prepared file's own frequencies, modes, always-on neurons and precision are planned with; predictors of layers that do not
-// use them are not there.
+// A prepared file's own frequencies, modes, always-on neurons and precision are planned with; predictors of layers that
+// do not use them are not there.
 func TestPrepared(t *testing.T) {
 	src := synthetic(t, synth.Spec{Arch: "llama", Type: quant.F16})
 	text := prepared.Text{SHA256: strings.Repeat("0", 64), Tokens: 1000}

@@ -29,8 +29,9 @@ type Shape struct {
 // paperPredictor is the share of a model's weights that predictors take, by the PowerInfer paper, section 5.1.
 const paperPredictor = 0.06
 
-// shapes returns the models that the PowerInfer paper and its peers measure, by their published configurations. Sparsity is the paper's
-// (table 3), the skew that of figure 4: 26 % of OPT-30B's neurons in a layer make 80 % of the activations, 43 % of LLaMA-70B's.
+// shapes returns the models that the PowerInfer paper and its peers measure, by their published configurations.
+// Sparsity is the paper's (table 3), the skew that of figure 4: 26 % of OPT-30B's neurons in a layer make 80 % of the
+// activations, 43 % of LLaMA-70B's.
 func shapes() []Shape {
 	llama, opt := Law{0.18, 0.43}, Law{0.03, 0.26}
 	return []Shape{

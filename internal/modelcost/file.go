@@ -39,7 +39,8 @@ type Use struct {
 	AlwaysOn float64 // of these, the hottest, without the predictor's say
 }
 
-// take replaces what a file says by what was measured: the order of the frequencies stays, their mean becomes the measured one.
+// take replaces what a file says by what was measured: the order of the frequencies stays, their mean becomes the
+// measured one.
 func (n *neurons) take(u Use) {
 	mean := active([][]float32{n.frequency})
 	if mean > 0 {
@@ -191,8 +192,9 @@ func (r *reader) ofNeurons() (list [][]float32) {
 	return list
 }
 
-// uses returns how often each of layer l's experts is used, in the file's order: as the file says, else all alike. GPUs hold the first ones, whether these
-// are the hottest or not, so a cold one before a hot one counts as the mean of the two.
+// uses returns how often each of layer l's experts is used, in the file's order: as the file says, else all alike. GPUs
+// hold the first ones, whether these are the hottest or not, so a cold one before a hot one counts as the mean of the
+// two.
 func (r *reader) uses(l int) []float32 {
 	if !r.b.ExpertsKnown {
 		return evenly(r.c.Experts)
@@ -204,7 +206,8 @@ func (r *reader) uses(l int) []float32 {
 	return falling(list)
 }
 
-// falling returns the list that never rises and whose sums of the first n differ least from v's: a part that rises has its mean instead.
+// falling returns the list that never rises and whose sums of the first n differ least from v's: a part that rises has
+// its mean instead.
 func falling(v []float32) []float32 {
 	type part struct {
 		sum float64
@@ -373,7 +376,8 @@ func (r *reader) add(l int, y placement.Layer, mode model.SparseMode) {
 	r.b.Model.Layers = append(r.b.Model.Layers, y)
 }
 
-// adapted returns the bytes of what adapters have beside the model's tensors of that prefix, but for what lies with neurons.
+// adapted returns the bytes of what adapters have beside the model's tensors of that prefix, but for what lies with
+// neurons.
 func (r *reader) adapted(prefix string) (n int64) {
 	for _, a := range r.b.Adapters {
 		for _, t := range a.File.Tensors {
@@ -390,7 +394,8 @@ func adaptsNeuron(name string) bool {
 	return name == nameGate+".lora_b" || name == nameUp+".lora_b" || name == nameDown+".lora_a"
 }
 
-// adaptedNeuron returns the bytes of one neuron in what adapters have as the given half beside the tensor of that name in layer l.
+// adaptedNeuron returns the bytes of one neuron in what adapters have as the given half beside the tensor of that name
+// in layer l.
 func (r *reader) adaptedNeuron(l int, name, half string, neurons int) (n int64) {
 	for _, a := range r.b.Adapters {
 		if t := a.File.Tensor(fmt.Sprintf("blk.%d.%s%s", l, name, half)); t != nil {

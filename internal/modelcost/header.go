@@ -8,8 +8,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// header returns the header of a file of the shape whose predictors take so many bytes a layer, for what depends on how a model is bound and computed: llama's where neurons have
-// gates, else OPT's. Only vectors have data, zeros.
+// header returns the header of a file of the shape whose predictors take so many bytes a layer, for what depends on how
+// a model is bound and computed: llama's where neurons have gates, else OPT's. Only vectors have data, zeros.
 func (s *Shape) header(predictor int64) *gguf.File {
 	arch, norm := "opt", "attention.layer_norm_epsilon"
 	if s.Gated {

@@ -14,7 +14,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// weighing is a device that adds up the bytes of the weights it is given. Prompts' keys are made of latent vectors on it, if expands.
+// weighing is a device that adds up the bytes of the weights it is given. Prompts' keys are made of latent vectors on
+// it, if expands.
 type weighing struct {
 	*ref.Device
 	expands bool
@@ -33,8 +34,8 @@ func (d *weighing) Vector(src compute.Source) (*compute.Vector, error) {
 	return d.Device.Vector(src)
 }
 
-// TestLatent: what is counted for latent attention is what a device is given, with the keys' matrices in both forms and without, of files with a matrix for
-// each head and with one for all.
+// TestLatent: what is counted for latent attention is what a device is given, with the keys' matrices in both forms and
+// without, of files with a matrix for each head and with one for all.
 func TestLatent(t *testing.T) {
 	for _, arch := range []string{"deepseek2", "minicpm3"} {
 		for _, typ := range []quant.Type{quant.F16, quant.Q8_0} {
@@ -78,8 +79,8 @@ func TestLatent(t *testing.T) {
 	}
 }
 
-// TestFurther: what is counted for a layer that predicts a further token is what a device is given more than without it, and keys and values; an embedding table of its own
-// is no part of what a GPU may have.
+// TestFurther: what is counted for a layer that predicts a further token is what a device is given more than without
+// it, and keys and values; an embedding table of its own is no part of what a GPU may have.
 func TestFurther(t *testing.T) {
 	for _, arch := range []string{"deepseek2", "glm4moe"} {
 		f := synthtest.Further(t, synth.Spec{Arch: arch, Type: quant.Q8_0, Layers: 3, Embd: 256, FF: 256, Heads: 4, Experts: 4, Used: 2, Activation: "silu", Seed: 5}, true)

@@ -28,8 +28,9 @@ const BufferCPU = "CPU"
 // matchTime bounds how long a pattern may take for one name: expressions that go back and forth can take for ever.
 const matchTime = 100 * time.Millisecond
 
-// ParseOverrides reads items PATTERN=BUFFER, several of them in one text between commas. A pattern is a regular expression as in ECMAScript, which
-// matches anywhere in a tensor's name; a buffer is CPU or one of gpus, whose place in the list is the GPU's number.
+// ParseOverrides reads items PATTERN=BUFFER, several of them in one text between commas. A pattern is a regular
+// expression as in ECMAScript, which matches anywhere in a tensor's name; a buffer is CPU or one of gpus, whose place
+// in the list is the GPU's number.
 func ParseOverrides(texts, gpus []string) ([]Override, error) {
 	var list []Override
 	for _, text := range texts {
@@ -101,8 +102,8 @@ type pinned struct {
 	by     *Override // nil: nowhere in particular
 }
 
-// Pin holds the tensors whose names match to where the first override that matches says, and returns the patterns that match no tensor. What a plan
-// cannot divide is refused.
+// Pin holds the tensors whose names match to where the first override that matches says, and returns the patterns that
+// match no tensor. What a plan cannot divide is refused.
 func (b *Cost) Pin(list []Override) (unmatched []string, err error) {
 	b.Model = b.Model.Free()
 	matched := make([]bool, len(list))
@@ -157,7 +158,8 @@ func (b *Cost) Pin(list []Override) (unmatched []string, err error) {
 	return unmatched, nil
 }
 
-// PinKV holds the keys and values of all layers to RAM, and with them their attention, beside what Pin holds, which is called before.
+// PinKV holds the keys and values of all layers to RAM, and with them their attention, beside what Pin holds, which is
+// called before.
 func (b *Cost) PinKV() error {
 	for l := range b.Model.Layers {
 		y := &b.Model.Layers[l]

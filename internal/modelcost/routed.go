@@ -68,7 +68,8 @@ func PublishedExperts() []string {
 	return names
 }
 
-// Described reads NAME[,KEY=VALUE…], the shape of a known model with keys of it replaced, and returns its cost. o says for which context, step and cache.
+// Described reads NAME[,KEY=VALUE…], the shape of a known model with keys of it replaced, and returns its cost. o says
+// for which context, step and cache.
 func Described(text string, o Options) (Cost, error) {
 	name, keys, _ := strings.Cut(text, ",")
 	for _, r := range routedShapes() {
@@ -230,7 +231,8 @@ func (r *routed) keys(f *arch.Family) []gguf.KV {
 	return list
 }
 
-// tensor adds one, row length first: matrices in F16, which quantising replaces, what has one dimension, or is a router or a bias, in F32.
+// tensor adds one, row length first: matrices in F16, which quantising replaces, what has one dimension, or is a router
+// or a bias, in F32.
 func (h *header) tensor(name string, shape []int) {
 	t := &gguf.Tensor{Name: name, Type: quant.F16, Shape: shape}
 	if len(shape) == 1 || strings.HasSuffix(name, ".bias") || strings.Contains(name, "ffn_gate_inp") {

@@ -33,8 +33,8 @@ func Lags() []int { return []int{1, 2, 4, 8, 16, 32, 64} }
 // MostTexts bounds the texts that are counted apart.
 const MostTexts = 16
 
-// NewExperts returns empty counts of texts for a model whose layers have so many experts each, 0 for none, of so many neurons; ff of 0 counts no
-// neurons.
+// NewExperts returns empty counts of texts for a model whose layers have so many experts each, 0 for none, of so many
+// neurons; ff of 0 counts no neurons.
 func NewExperts(texts []string, experts []int, ff int) *Experts {
 	x := &Experts{Pairs: make([]uint64, len(Lags())), Layers: make([]ExpertLayer, len(experts))}
 	for _, name := range texts {
@@ -173,8 +173,8 @@ func (y *ExpertLayer) checkNeurons(n int) error {
 	return nil
 }
 
-// Prior returns the share of tokens that used each expert of a layer, which is what to expect of further tokens. [expert], 0…1; nil where the
-// layer has no experts or no token was counted
+// Prior returns the share of tokens that used each expert of a layer, which is what to expect of further tokens.
+// [expert], 0…1; nil where the layer has no experts or no token was counted
 func (x *Experts) Prior(layer int) []float64 {
 	tokens := x.Tokens()
 	if x.Layers[layer].Count() == 0 || tokens == 0 {
@@ -188,8 +188,9 @@ func (x *Experts) Prior(layer int) []float64 {
 	return share
 }
 
-// Order returns the layer's experts hottest first; [i] is the one to be stored i-th. Experts that are equally hot keep their order. Where experts
-// lie in groups of as many neighbours each, groups is above 1: whole groups are sorted by the sum of their uses, and each group's experts within it.
+// Order returns the layer's experts hottest first; [i] is the one to be stored i-th. Experts that are equally hot keep
+// their order. Where experts lie in groups of as many neighbours each, groups is above 1: whole groups are sorted by
+// the sum of their uses, and each group's experts within it.
 func (y *ExpertLayer) Order(groups int) []int32 {
 	uses := y.Total()
 	n := len(uses)

@@ -25,8 +25,8 @@ func (x *Experts) Used(layer int) int {
 	return int(total(x.Layers[layer].Total()) / x.Tokens())
 }
 
-// Entropy returns the entropy in bits of the expert of a use of the layer drawn at random: the logarithm of the number of experts where all are
-// used alike. 0 where nothing was counted.
+// Entropy returns the entropy in bits of the expert of a use of the layer drawn at random: the logarithm of the number
+// of experts where all are used alike. 0 where nothing was counted.
 func (x *Experts) Entropy(layer int) float64 {
 	uses := x.Layers[layer].Total()
 	all := float64(total(uses))
@@ -40,8 +40,8 @@ func (x *Experts) Entropy(layer int) float64 {
 	return h
 }
 
-// Again returns the share of a layer's uses whose expert is used again by the token that lies each of Lags behind, 0…1; 0 where no pair of tokens
-// lies so far apart.
+// Again returns the share of a layer's uses whose expert is used again by the token that lies each of Lags behind, 0…1;
+// 0 where no pair of tokens lies so far apart.
 func (x *Experts) Again(layer int) []float64 {
 	out := make([]float64, len(x.Pairs))
 	used := float64(x.Used(layer))
@@ -53,7 +53,8 @@ func (x *Experts) Again(layer int) []float64 {
 	return out
 }
 
-// Chance returns what Again would be at every distance if tokens chose their experts independently, as often as they did: Σp²/Σp.
+// Chance returns what Again would be at every distance if tokens chose their experts independently, as often as they
+// did: Σp²/Σp.
 func (x *Experts) Chance(layer int) float64 {
 	var squares, sum float64
 	for _, p := range x.Prior(layer) {
@@ -66,8 +67,8 @@ func (x *Experts) Chance(layer int) float64 {
 	return squares / sum
 }
 
-// Run returns for how many tokens in a row an expert of a layer is used on average, once it is used: uses over those whose expert the token after
-// it does not use. 0 where nothing was counted. Ends of sequences end runs, too.
+// Run returns for how many tokens in a row an expert of a layer is used on average, once it is used: uses over those
+// whose expert the token after it does not use. 0 where nothing was counted. Ends of sequences end runs, too.
 func (x *Experts) Run(layer int) float64 {
 	y := &x.Layers[layer]
 	if y.Count() == 0 {
@@ -87,7 +88,8 @@ type Agreement struct {
 	Hottest float64 `json:"hottest"` // share of one text's hottest quarter of experts that is in the other's, mean over pairs
 }
 
-// leastCompared is how many uses an expert must have on average in a text that is compared: with fewer, chance alone makes texts differ.
+// leastCompared is how many uses an expert must have on average in a text that is compared: with fewer, chance alone
+// makes texts differ.
 const leastCompared = 16
 
 // Agreement compares texts in which the layer's experts were used often enough.
@@ -154,8 +156,9 @@ func correlation(a, b []float64) float64 {
 	return ab / math.Sqrt(aa*bb)
 }
 
-// Inactive returns the share of (token, neuron) pairs of used experts of a layer whose neuron is not active, and the share of the layer's neurons,
-// all experts together, that makes 80 % of activations. ok is false where neurons were not counted, or no expert was used.
+// Inactive returns the share of (token, neuron) pairs of used experts of a layer whose neuron is not active, and the
+// share of the layer's neurons, all experts together, that makes 80 % of activations. ok is false where neurons were
+// not counted, or no expert was used.
 func (y *ExpertLayer) Inactive() (inactive, share80 float64, ok bool) {
 	if y.Active == nil {
 		return 0, 0, false

@@ -32,15 +32,15 @@ func (m *Magnitudes) Add(layer int, values []float32) {
 	}
 }
 
-// step returns where a magnitude is counted: its exponent and the first five bits behind the point choose the step of an octave, since their
-// distance is small beside that between layers and shares.
+// step returns where a magnitude is counted: its exponent and the first five bits behind the point choose the step of
+// an octave, since their distance is small beside that between layers and shares.
 func step(v float32) int {
 	b := int(math.Float32bits(v)&(1<<31-1)) >> (23 - 5) // exponent and five bits of the fraction
 	return min(max(0, b-(127-magnitudeLow)*perOctave+1), magnitudes-1)
 }
 
-// Threshold returns the magnitude below which a share of the layer's values are: 0 where that is not known, because nothing was counted or as many
-// are smaller than what is told apart.
+// Threshold returns the magnitude below which a share of the layer's values are: 0 where that is not known, because
+// nothing was counted or as many are smaller than what is told apart.
 func (m *Magnitudes) Threshold(layer int, share float64) float32 {
 	counts := m.Layers[layer]
 	var all, below uint64

@@ -257,8 +257,8 @@ func TestFitRecoversExponent(t *testing.T) {
 	}
 }
 
-// A plateau of neurons that are active for every token is no part of the law, nor are dead ones; at half the pairs active
-// the plateau takes a fifth of the layer.
+// A plateau of neurons that are active for every token is no part of the law, nor are dead ones; at half the pairs
+// active the plateau takes a fifth of the layer.
 func TestFitLeavesPlateauAndDeadOut(t *testing.T) {
 	const live, want = 3500, 1.1
 	for _, plateau := range []int{1, 40, live / 5} {

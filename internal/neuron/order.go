@@ -61,7 +61,8 @@ func (o Order) Identity() bool {
 	return true
 }
 
-// Inverse says where each neuron is stored: Inverse[layer][i] is the place of the neuron of original index i. o must be valid.
+// Inverse says where each neuron is stored: Inverse[layer][i] is the place of the neuron of original index i. o must be
+// valid.
 func (o Order) Inverse() Order {
 	inv := make(Order, len(o))
 	for l, layer := range o {

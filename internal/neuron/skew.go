@@ -30,7 +30,8 @@ func (s *Stats) Cumulative(layer int) []float64 {
 	return out
 }
 
-// Share returns the smallest share of a layer's neurons that makes the share q of its activations, 0…1; 0 where nothing was active.
+// Share returns the smallest share of a layer's neurons that makes the share q of its activations, 0…1; 0 where nothing
+// was active.
 func (s *Stats) Share(layer int, q float64) float64 { return s.Shares(layer, q)[0] }
 
 // Shares is Share for several q, ranking the neurons once.
@@ -65,13 +66,14 @@ const (
 	maxExponent = 32.0 // beyond it, the first rank has everything
 )
 
-// Fit estimates the exponent by maximum likelihood, taking each activation as a draw of a rank from the power law on the
-// bounded range From…To. To is the last neuron ever active. Frequencies cannot exceed 1, so the hottest neurons may lie
-// on a plateau: From is the first rank whose KS distance is about the least, among those that leave a range long enough.
+// Fit estimates the exponent by maximum likelihood, taking each activation as a draw of a rank from the power law on
+// the bounded range From…To. To is the last neuron ever active. Frequencies cannot exceed 1, so the hottest neurons may
+// lie on a plateau: From is the first rank whose KS distance is about the least, among those that leave a range long
+// enough.
 //
-// Sources: Clauset, Shalizi, Newman, "Power-law distributions in empirical data" (2009), for likelihood and KS choice of
-// the cut in place of least squares on logarithms; Hanel et al., "Fitting power-laws in empirical data with estimators
-// that work for all exponents" (2017), for the bounded range.
+// Sources: Clauset, Shalizi, Newman, "Power-law distributions in empirical data" (2009), for likelihood and KS choice
+// of the cut in place of least squares on logarithms; Hanel et al., "Fitting power-laws in empirical data with
+// estimators that work for all exponents" (2017), for the bounded range.
 func (s *Stats) Fit(layer int) PowerLaw {
 	ranked := s.ranked(layer)
 	last := len(ranked)

@@ -158,7 +158,8 @@ func total(counts []uint32) uint64 {
 	return n
 }
 
-// AlwaysOn returns how many neurons of a layer are active for at least the share p of tokens; none where nothing was observed.
+// AlwaysOn returns how many neurons of a layer are active for at least the share p of tokens; none where nothing was
+// observed.
 func (s *Stats) AlwaysOn(layer int, p float64) int {
 	if s.Tokens == 0 {
 		return 0

@@ -75,8 +75,8 @@ func shade(colours []color.NRGBA, v float64) color.NRGBA {
 	return color.NRGBA{mix(a.R, b.R), mix(a.G, b.G), mix(a.B, b.B), 255}
 }
 
-// few are colours that differ for everybody, on white and on black, of as many layers as are labelled one by one: those of Okabe and Ito,
-// "Color Universal Design" (2008), without black, and with a violet and a brown for its yellow.
+// few are colours that differ for everybody, on white and on black, of as many layers as are labelled one by one: those
+// of Okabe and Ito, "Color Universal Design" (2008), without black, and with a violet and a brown for its yellow.
 var few = []color.NRGBA{
 	{0, 114, 178, 255},
 	{230, 159, 0, 255},
@@ -88,8 +88,8 @@ var few = []color.NRGBA{
 	{140, 110, 80, 255},
 }
 
-// depth returns the colour of a layer's curve: one of few, or else of a map, first to last; the ends of the map that vanish on white or black are
-// left out.
+// depth returns the colour of a layer's curve: one of few, or else of a map, first to last; the ends of the map that
+// vanish on white or black are left out.
 func depth(layer, layers int) ink {
 	if layers <= len(few) {
 		return ink{color: few[layer]}

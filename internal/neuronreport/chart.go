@@ -101,7 +101,8 @@ func (f frame) tag(c canvas, p point, l, n, layer int) {
 	c.text(p.x+tagWidth/2, p.y+12.5, fmt.Sprint(layer), textSize, middle, over(colour.color))
 }
 
-// along returns the point of a curve at a share of the frame's width, or the nearest end. values are those of the axes, from left to right.
+// along returns the point of a curve at a share of the frame's width, or the nearest end. values are those of the axes,
+// from left to right.
 func (f frame) along(values []point, share float64) point {
 	x := f.left + f.width*share
 	last := f.point(values[0].x, values[0].y)

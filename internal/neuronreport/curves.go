@@ -124,8 +124,8 @@ func (f frame) line(c canvas, values []point, dashed bool, stroke ink, name stri
 	c.line(points, 1.6, dashed, stroke, name)
 }
 
-// layerKey names the layers of curves: few of them on the curves and beside the chart, many by their colours, the first at the foot. curves
-// are values of the axes, empty where none was drawn.
+// layerKey names the layers of curves: few of them on the curves and beside the chart, many by their colours, the first
+// at the foot. curves are values of the axes, empty where none was drawn.
 func (p *Report) layerKey(c canvas, f frame, curves [][]point) {
 	n := len(p.Figures)
 	if n <= len(few) {

@@ -192,7 +192,8 @@ func (p *Report) expertJSON() ([]byte, error) {
 	}{p.Model, p.Stats.Tokens, texts, p.Facts, neuron.Lags(), p.Experts})
 }
 
-// Reuse writes a PNG: for every layer, the share of uses whose expert is used again some tokens later. The report must be of experts.
+// Reuse writes a PNG: for every layer, the share of uses whose expert is used again some tokens later. The report must
+// be of experts.
 func (p *Report) Reuse(w io.Writer) error { return p.picture(w, curvesHeight, p.drawReuse) }
 
 func (p *Report) drawReuse(c canvas) {

@@ -10,8 +10,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
 )
 
-// used returns counts of a model whose first layer has no experts, and whose second has eight, two for each of 1,000 tokens of two texts; the first
-// ones are used most. Neighbours share an expert in 40 % of uses.
+// used returns counts of a model whose first layer has no experts, and whose second has eight, two for each of 1,000
+// tokens of two texts; the first ones are used most. Neighbours share an expert in 40 % of uses.
 func used(neurons bool) *neuron.Experts {
 	ff := 0
 	if neurons {

@@ -58,8 +58,8 @@ func (s stroke) distance(p point) float64 {
 	return least
 }
 
-// Each of a few layers has a colour of its own and its number on its curve and beside the chart, where nothing covers it; many layers have
-// no numbers.
+// Each of a few layers has a colour of its own and its number on its curve and beside the chart, where nothing covers
+// it; many layers have no numbers.
 func TestFewCurvesAreLabelled(t *testing.T) {
 	for _, layers := range []int{1, 2, 6, 8, 9} {
 		p := portrait(t, "m", sample(layers, 500))

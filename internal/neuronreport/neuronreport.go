@@ -1,5 +1,5 @@
-// Package neuronreport draws the neurons of a model, or its experts: cumulative curves, ranks and a heat map as PNG, the figures as a
-// table, and all of it as one HTML page that needs nothing else.
+// Package neuronreport draws the neurons of a model, or its experts: cumulative curves, ranks and a heat map as PNG,
+// the figures as a table, and all of it as one HTML page that needs nothing else.
 package neuronreport
 
 import (
@@ -103,8 +103,8 @@ func figures(s *neuron.Stats, l int) Figures {
 	return f
 }
 
-// Overall returns the figures of all layers: counts added up, shares as means over layers but for the sparsity, which is that
-// of all pairs. It has no power law.
+// Overall returns the figures of all layers: counts added up, shares as means over layers but for the sparsity, which
+// is that of all pairs. It has no power law.
 func (p *Report) Overall() Figures {
 	all := Figures{Layer: -1, Sparsity: p.Stats.Overall()}
 	n := float64(len(p.Figures))

@@ -17,7 +17,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
 )
 
-// sample are layers of a power law that steepens with depth, neurons in random order, a hundredth always on, a twentieth dead.
+// sample are layers of a power law that steepens with depth, neurons in random order, a hundredth always on, a
+// twentieth dead.
 func sample(layers, ff int) *neuron.Stats {
 	r := rand.New(rand.NewPCG(1, 2))
 	s := neuron.New(layers, ff)

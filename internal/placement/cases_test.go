@@ -10,8 +10,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// two layers whose costs are round numbers: 1000 bytes of attention each, four units of 100 bytes that read 100, 50, 20 and 0,
-// RAM of 1 MB/s, a GPU ten times as fast, and a hand-off of 100 µs.
+// two layers whose costs are round numbers: 1000 bytes of attention each, four units of 100 bytes that read 100, 50, 20
+// and 0, RAM of 1 MB/s, a GPU ten times as fast, and a hand-off of 100 µs.
 func round() (Model, Machine) {
 	y := Layer{Attention: 1000, Units: Units{Size: 100, Sometimes: []float64{100, 50, 20, 0}}}
 	return Model{Layers: []Layer{y, y}, Head: 500},
@@ -52,13 +52,14 @@ func TestByHand(t *testing.T) {
 		"too little": {99, 2840 * µs, []compute.Place{inRAM, inRAM, inRAM}},
 		// The head alone saves 450 µs for two half hand-offs; a unit saves less than the hand-off.
 		"the head": {500, (2340 + 50 + 100) * µs, []compute.Place{inRAM, inRAM, head}},
-		// Attention of one layer: saves 900, costs two half hand-offs and one whole. Overlap the head it costs one half more.
+		// Attention of one layer: saves 900, costs two half hand-offs and one whole. Overlap the head it costs one half
+		// more.
 		"attention":           {1000, (2840 - 900 + 200) * µs, nil},
 		"attention, the head": {1500, (1000 + 170 + 100 + 170 + 50 + 100 + 100) * µs, []compute.Place{inRAM, {Attention: true}, head}},
 		// Everything: 2840 bytes at 10 MB/s, there and back once.
 		"everything": {3300, (284 + 100) * µs, []compute.Place{whole, whole, head}},
-		// One unit less: the unit that is never read stays out, and its layer pays a hand-off for it. The last unit goes
-		// anywhere but nowhere is cheaper, so that layer has one unit in RAM that takes no time.
+		// One unit less: the unit that is never read stays out, and its layer pays a hand-off for it. The last unit
+		// goes anywhere but nowhere is cheaper, so that layer has one unit in RAM that takes no time.
 		"but one unit": {3299, (284 + 100 + 100) * µs, nil},
 	} {
 		m, on := round()

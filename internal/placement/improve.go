@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// The search over which layers are touched changes up to this many layers at a time. It ends with the moves that could be part
-// of a better assignment, or with its effort: assignments times layers, so that 80 layers take milliseconds.
+// The search over which layers are touched changes up to this many layers at a time. It ends with the moves that could
+// be part of a better assignment, or with its effort: assignments times layers, so that 80 layers take milliseconds.
 const (
 	mostMoves = 4
 	effort    = 20000
@@ -53,8 +53,9 @@ func (s *solver) improve(a assignment, price float64) (assignment, []int, float6
 	}
 }
 
-// fill gives the split layers of a the bytes that its fixed parts leave, where they save most: marginal gains never rise within a
-// layer, so one price divides all units. It returns the hot counts [layers] and the time, infinite where a does not fit.
+// fill gives the split layers of a the bytes that its fixed parts leave, where they save most: marginal gains never
+// rise within a layer, so one price divides all units. It returns the hot counts [layers] and the time, infinite where
+// a does not fit.
 func (s *solver) fill(a assignment) (hot []int, seconds float64) {
 	left := s.budget
 	at := 0
@@ -82,8 +83,8 @@ func (s *solver) fill(a assignment) (hot []int, seconds float64) {
 	return hot, seconds
 }
 
-// divide sets the hot counts of the layers of split, which have one unit each already, from left bytes more, and returns what
-// stays.
+// divide sets the hot counts of the layers of split, which have one unit each already, from left bytes more, and
+// returns what stays.
 func (s *solver) divide(split []int, left int64, hot []int) int64 {
 	more := func(price float64) (n int64) {
 		for _, l := range split {
@@ -113,7 +114,8 @@ func (s *solver) divide(split []int, left int64, hot []int) int64 {
 	return left
 }
 
-// coarse is the share of a token's time that one unit must make for exchange to look at single units; 28672 neurons are none.
+// coarse is the share of a token's time that one unit must make for exchange to look at single units; 28672 neurons are
+// none.
 const coarse = 1e-5
 
 // mostGiven is the largest number of units of a layer that exchange gives up at a time.

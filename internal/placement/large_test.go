@@ -20,8 +20,9 @@ func large(layers, units int) (Model, Machine) {
 	return m, Machine{Stream: 50e9, Rows: 30e9, HandOff: 40e-6, GPUs: []GPU{{Read: 900e9, Launch: 20e-6, Budget: 12 << 30, Overhead: 300 << 20}}}
 }
 
-// least returns what no placement on one GPU is faster than, by Lagrangian duality and nothing of the solver's: for any price of a
-// byte, every layer by itself at its least time plus price, less the price of the whole budget. Moves between layers are left out.
+// least returns what no placement on one GPU is faster than, by Lagrangian duality and nothing of the solver's: for any
+// price of a byte, every layer by itself at its least time plus price, less the price of the whole budget. Moves
+// between layers are left out.
 func least(m Model, on Machine, price float64) float64 {
 	g := on.GPUs[0]
 	sum := math.Min(float64(m.Head)/on.Stream, float64(m.Head)*(1/g.Read+price)+g.Launch)

@@ -9,7 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// multiGPU places a model on all GPUs of a machine: consecutive layers on each, as a token passes them, the head with the last.
+// multiGPU places a model on all GPUs of a machine: consecutive layers on each, as a token passes them, the head with
+// the last.
 type multiGPU struct {
 	m      *Model
 	on     *Machine
@@ -99,8 +100,9 @@ func (f *multiGPU) places() ([]compute.Place, error) {
 	return out, nil
 }
 
-// borders[j] is the first layer of GPU j: the best of a coarse choice by bounds at first, then each in turn where it is best between its
-// neighbours, for as long as that saves time. [GPUs+1], nil where parts that are held to GPUs lie in another order than the GPUs
+// borders[j] is the first layer of GPU j: the best of a coarse choice by bounds at first, then each in turn where it is
+// best between its neighbours, for as long as that saves time. [GPUs+1], nil where parts that are held to GPUs lie in
+// another order than the GPUs
 func (f *multiGPU) borders(layers int) []int {
 	b := f.coarse(layers)
 	if b == nil {
@@ -163,8 +165,8 @@ func (f *multiGPU) turns(l int) bool {
 	return a.OnGPU() != b.OnGPU() || b.OnGPU() && a.GPU != b.GPU
 }
 
-// border returns the best first layer of GPU j where GPU j-1 begins at from and GPU j ends before to; now is where it is. Places are
-// solved in the order of their bounds until the next bound is no better than the best one solved.
+// border returns the best first layer of GPU j where GPU j-1 begins at from and GPU j ends before to; now is where it
+// is. Places are solved in the order of their bounds until the next bound is no better than the best one solved.
 func (f *multiGPU) border(j, from, now, to int) int {
 	type candidate struct {
 		at    int

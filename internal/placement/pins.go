@@ -36,7 +36,8 @@ func (p *Pins) allow(m mode, gpu int, y *Layer) bool {
 	return len(y.Units.Sometimes) == 0 || p.Units == Anywhere || m.units == all && p.Units == OnGPU || m.units == none && p.Units == InRAM
 }
 
-// Possible reports whether the layer can lie as its pins say: a predictor, for one, lies on a GPU only beside another part of its layer.
+// Possible reports whether the layer can lie as its pins say: a predictor, for one, lies on a GPU only beside another
+// part of its layer.
 func (y *Layer) Possible() bool {
 	for _, m := range modes {
 		if y.Pins.allow(m, int(y.Pins.GPU), y) {

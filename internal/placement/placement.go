@@ -1,8 +1,8 @@
-// Package placement decides what of a model lies in video memory: pure functions from sizes, frequencies, bandwidths and
-// budgets to a hot count per layer and a side for everything else, by the cost of one decoded token.
+// Package placement decides what of a model lies in video memory: pure functions from sizes, frequencies, bandwidths
+// and budgets to a hot count per layer and a side for everything else, by the cost of one decoded token.
 //
-// A layer's units are what can be split: neurons, or experts. They lie hottest first, so that what is hot is a prefix for
-// every budget. docs/placement.md tells the model and the search.
+// A layer's units are what can be split: neurons, or experts. They lie hottest first, so that what is hot is a prefix
+// for every budget. docs/placement.md tells the model and the search.
 package placement
 
 import (
@@ -121,7 +121,8 @@ func (m *Model) Free() Model {
 	return f
 }
 
-// Bytes returns what the model takes in memory, keys and values included, but for what it has only where attention lies in RAM.
+// Bytes returns what the model takes in memory, keys and values included, but for what it has only where attention lies
+// in RAM.
 func (m *Model) Bytes() int64 {
 	n := m.Head
 	for l := range m.Layers {

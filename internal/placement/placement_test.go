@@ -9,7 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// token returns the formula of docs/placement.md, written out again: the time of a token with every layer where at says.
+// token returns the formula of docs/placement.md, written out again: the time of a token with every layer where at
+// says.
 func token(m Model, on Machine, at []compute.Place) float64 {
 	var sum float64
 	home := compute.RAM
@@ -72,8 +73,8 @@ func token(m Model, on Machine, at []compute.Place) float64 {
 	return sum
 }
 
-// exhaustive tries every placement there is: attention and predictor anywhere that pins allow, every hot count, layers on GPUs in the GPUs' order.
-// It is infinite where there is none.
+// exhaustive tries every placement there is: attention and predictor anywhere that pins allow, every hot count, layers
+// on GPUs in the GPUs' order. It is infinite where there is none.
 func exhaustive(m Model, on Machine) float64 {
 	at := slices.Repeat([]compute.Place{{Split: compute.Split{Tier: compute.RAM}}}, len(m.Layers)+1)
 	best := math.Inf(1)
@@ -184,8 +185,8 @@ func small(r *rand.Rand, layers, units int) (Model, Machine) {
 	return m, on
 }
 
-// seed draws the same cases each time: the search is quick, not exact, and nothing bounds how far from the best it ends in some case. In a hundred times as many
-// cases of other seeds it kept to a fifth of nearBest.
+// seed draws the same cases each time: the search is quick, not exact, and nothing bounds how far from the best it ends
+// in some case. In a hundred times as many cases of other seeds it kept to a fifth of nearBest.
 const seed uint64 = 1
 
 // nearBest is the largest allowed distance between the plan and the best placement.

@@ -31,8 +31,8 @@ type Priced struct {
 //
 //	token = Σ dense + max(hot, cold) + hand-offs
 //
-// A layer that needs both processors costs hand-offs, there and back, see handOffs; a layer whose attention lies elsewhere than the
-// layer's before it half of one. Tokens begin and end in RAM, and go from GPU to GPU through it.
+// A layer that needs both processors costs hand-offs, there and back, see handOffs; a layer whose attention lies
+// elsewhere than the layer's before it half of one. Tokens begin and end in RAM, and go from GPU to GPU through it.
 func Price(m *Model, on *Machine, places []compute.Place) (Plan, error) {
 	if err := m.Check(); err != nil {
 		return Plan{}, err
@@ -144,8 +144,9 @@ func (m *Machine) moves(from, to compute.Tier) float64 {
 	return m.HandOff / 2
 }
 
-// handOffs returns how often a layer that a GPU has a part of goes there and back. The residual and the norms are on the GPU then, so that
-// attention in RAM and neurons each wait there for a norm, and a predictor in RAM beside that attention for one more turn.
+// handOffs returns how often a layer that a GPU has a part of goes there and back. The residual and the norms are on
+// the GPU then, so that attention in RAM and neurons each wait there for a norm, and a predictor in RAM beside that
+// attention for one more turn.
 func handOffs(attention, whole, predictorInRAM bool) float64 {
 	switch {
 	case attention && whole:

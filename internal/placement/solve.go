@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// Solve places m on the machine so that a token takes the least time that it finds; docs/placement.md says how near that is to
-// the best placement. It fails on what Check refuses, and where parts that are held to a GPU do not fit; else, where nothing fits, all
-// lies in RAM.
+// Solve places m on the machine so that a token takes the least time that it finds; docs/placement.md says how near
+// that is to the best placement. It fails on what Check refuses, and where parts that are held to a GPU do not fit;
+// else, where nothing fits, all lies in RAM.
 func Solve(m Model, on Machine) (Plan, error) {
 	if err := m.Check(); err != nil {
 		return Plan{}, err
@@ -32,7 +32,8 @@ type solver struct {
 	fixed  [][len(modes)]fixed
 }
 
-// fixed holds a layer's cost in a mode in seconds and bytes, the units' own included where the mode takes none or all of them.
+// fixed holds a layer's cost in a mode in seconds and bytes, the units' own included where the mode takes none or all
+// of them.
 type fixed struct {
 	seconds float64
 	bytes   int64
@@ -109,8 +110,8 @@ func (s *solver) full() assignment {
 	return s.most(func(bytes int64) int64 { return bytes })
 }
 
-// most returns the possible modes, without those that split units, of which worth is greatest, the first of equals. Where none is possible it is the
-// first.
+// most returns the possible modes, without those that split units, of which worth is greatest, the first of equals.
+// Where none is possible it is the first.
 func (s *solver) most(worth func(bytes int64) int64) assignment {
 	a := make(assignment, len(s.curves))
 	for l := range a {
@@ -124,8 +125,8 @@ func (s *solver) most(worth func(bytes int64) int64) assignment {
 	return a
 }
 
-// between returns the fastest assignment that is a on one side of a layer and b on the other. Where many layers alike change at one
-// price, a fits with much to spare and b not at all.
+// between returns the fastest assignment that is a on one side of a layer and b on the other. Where many layers alike
+// change at one price, a fits with much to spare and b not at all.
 func (s *solver) between(a, b assignment) assignment {
 	best, seconds := a, math.Inf(1)
 	for l := range a {
@@ -141,8 +142,8 @@ func (s *solver) between(a, b assignment) assignment {
 	return best
 }
 
-// run returns the fastest assignment of consecutive layers whole on the GPU, as many as fit from each on, and the others in RAM: what
-// placing by layers does, at any layer.
+// run returns the fastest assignment of consecutive layers whole on the GPU, as many as fit from each on, and the
+// others in RAM: what placing by layers does, at any layer.
 func (s *solver) run() assignment {
 	least, full := s.least(), s.full()
 	best, seconds := least, math.Inf(1)
@@ -165,7 +166,8 @@ func (s *solver) run() assignment {
 	return best
 }
 
-// bound returns what no placement is faster than: at any price, the cheapest assignment less the price of the whole budget.
+// bound returns what no placement is faster than: at any price, the cheapest assignment less the price of the whole
+// budget.
 func (s *solver) bound() float64 {
 	if s.budget <= 0 || len(s.curves) == 0 {
 		_, seconds := s.fill(s.least())
@@ -186,7 +188,8 @@ const (
 	priceSteps = 48
 )
 
-// bracket finds two neighbouring prices: at high what is worth it fits the GPU, at low it no longer does (or everything fits).
+// bracket finds two neighbouring prices: at high what is worth it fits the GPU, at low it no longer does (or everything
+// fits).
 func (s *solver) bracket() (high, low float64) {
 	high, low = mostPrice, leastPrice
 	if s.taken(s.cheapest(low), low) <= s.budget {
@@ -235,7 +238,8 @@ func home(m int) int {
 	return 0
 }
 
-// cheapest returns the assignment of least time and price: one pass over the layers, for the two homes a token can have.
+// cheapest returns the assignment of least time and price: one pass over the layers, for the two homes a token can
+// have.
 func (s *solver) cheapest(price float64) assignment {
 	v := s.values(price)
 	after := s.after(v)
@@ -270,7 +274,8 @@ func (s *solver) values(price float64) [][len(modes)]float64 {
 	return v
 }
 
-// after[l][h] is the least value of the layers from l on, for a token that comes from home h and ends in RAM. [layers+1]
+// after[l][h] is the least value of the layers from l on, for a token that comes from home h and ends in RAM.
+// [layers+1]
 func (s *solver) after(v [][len(modes)]float64) [][2]float64 {
 	out := make([][2]float64, len(v)+1)
 	out[len(v)] = [2]float64{0, s.moves(1, 0)}
@@ -292,8 +297,8 @@ type move struct {
 	loss  float64
 }
 
-// promising returns the moves that can be part of an assignment faster than seconds, those that lose least first: by Lagrangian
-// duality a mode that is not the cheapest adds its loss to the bound.
+// promising returns the moves that can be part of an assignment faster than seconds, those that lose least first: by
+// Lagrangian duality a mode that is not the cheapest adds its loss to the bound.
 func (s *solver) promising(price, seconds float64) []move {
 	v := s.values(price)
 	after := s.after(v)

@@ -7,8 +7,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// Whole places the last n layers whole on the GPUs and the others in RAM, as llama.cpp's -ngl does: one more than there are
-// layers takes the head too, and any higher number means the same. GPUs are filled in order; it fails where they are too small.
+// Whole places the last n layers whole on the GPUs and the others in RAM, as llama.cpp's -ngl does: one more than there
+// are layers takes the head too, and any higher number means the same. GPUs are filled in order; it fails where they
+// are too small.
 func Whole(m Model, on Machine, n int) (Plan, error) {
 	places, err := wholePlaces(&m, &on, n)
 	if err != nil {
@@ -49,7 +50,8 @@ func wholePlaces(m *Model, on *Machine, n int) ([]compute.Place, error) {
 	return places, nil
 }
 
-// whole returns the layer's place on the first GPU, or in RAM, if it is not to lie whole on a GPU, but for what its pins say.
+// whole returns the layer's place on the first GPU, or in RAM, if it is not to lie whole on a GPU, but for what its
+// pins say.
 func (y *Layer) whole(gpu bool) compute.Place {
 	on := func(p Pin) bool { return p.allows(true) && (gpu || p == OnGPU) }
 	at := compute.Place{Attention: on(y.Pins.Attention)}
@@ -89,8 +91,9 @@ func MostWhole(m Model, on Machine) (int, Plan, error) {
 	}
 }
 
-// ExpertsInRAM returns llama.cpp's best way for a model with experts: -ngl layers, the last ones and then the head, on the GPUs, but for the experts of
-// the first n layers of the model, which are computed in RAM: -ncmoe n. Both are those of the fastest placement that fits.
+// ExpertsInRAM returns llama.cpp's best way for a model with experts: -ngl layers, the last ones and then the head, on
+// the GPUs, but for the experts of the first n layers of the model, which are computed in RAM: -ncmoe n. Both are those
+// of the fastest placement that fits.
 func ExpertsInRAM(m Model, on Machine) (layers, n int, best Plan, err error) {
 	held := m.Free()
 	best.Seconds = math.Inf(1)

@@ -12,8 +12,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 )
 
-// used returns what each GPU of the plan has in use once the model is loaded, in bytes: the model's header is bound to devices that count,
-// and its forward pass is recorded there, as engine does it with GPUs. infos describe the plan's GPUs.
+// used returns what each GPU of the plan has in use once the model is loaded, in bytes: the model's header is bound to
+// devices that count, and its forward pass is recorded there, as engine does it with GPUs. infos describe the plan's
+// GPUs.
 func used(b *modelcost.Cost, plan *Plan, infos []vulkan.Info) ([]int64, error) {
 	var gpus []compute.Device
 	for _, info := range infos {

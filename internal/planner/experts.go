@@ -24,11 +24,13 @@ type Way struct {
 // ThisPlan is the name of the way in which experts lie where the plan has them.
 const ThisPlan = "this plan"
 
-// AssumedDisk is the bandwidth, in bytes per second, at which a file is assumed to be read that does not fit into RAM: that of an NVMe drive on PCIe 3.
+// AssumedDisk is the bandwidth, in bytes per second, at which a file is assumed to be read that does not fit into RAM:
+// that of an NVMe drive on PCIe 3.
 const AssumedDisk = 3e9
 
-// Ways returns the ways to compute a model with experts on a machine: the processor alone, llama.cpp's, the plan that was solved, and what the plan is where
-// the GPU's experts follow the text, if they can. It returns none of a model without experts.
+// Ways returns the ways to compute a model with experts on a machine: the processor alone, llama.cpp's, the plan that
+// was solved, and what the plan is where the GPU's experts follow the text, if they can. It returns none of a model
+// without experts.
 func Ways(b *modelcost.Cost, s *Solution, memory uint64) ([]Way, error) {
 	if b.ExpertsUsed == 0 {
 		return nil, nil
@@ -94,7 +96,8 @@ func wayOf(name string, b *modelcost.Cost, m *placement.Model, p placement.Plan,
 	return w
 }
 
-// slowed returns the machine as a plan is chosen for that leaves more in RAM than there is, at the least: of what is read there a part comes from the file.
+// slowed returns the machine as a plan is chosen for that leaves more in RAM than there is, at the least: of what is
+// read there a part comes from the file.
 func slowed(b *modelcost.Cost, on placement.Machine, memory uint64) placement.Machine {
 	least := b.Model.Bytes() + b.Rest
 	for _, g := range on.GPUs {
@@ -112,8 +115,8 @@ func reprice(m *placement.Model, on *placement.Machine, p *placement.Plan) error
 	return err
 }
 
-// FromDisk returns the bytes that a token reads from the file where so many bytes shall lie in RAM, of which it reads some, and the machine has memory; 0 is unknown. Of what
-// it reads the same share is not there as of all.
+// FromDisk returns the bytes that a token reads from the file where so many bytes shall lie in RAM, of which it reads
+// some, and the machine has memory; 0 is unknown. Of what it reads the same share is not there as of all.
 func FromDisk(bytes int64, read float64, memory uint64) float64 {
 	if memory == 0 || bytes <= 0 || uint64(bytes) <= memory {
 		return 0
@@ -121,8 +124,8 @@ func FromDisk(bytes int64, read float64, memory uint64) float64 {
 	return read * float64(uint64(bytes)-memory) / float64(bytes)
 }
 
-// card and desk describe the machines of PublishedExperts: GPUs by their makers' figures, and RAM with its bandwidth, of two channels of DDR5 or of
-// eight.
+// card and desk describe the machines of PublishedExperts: GPUs by their makers' figures, and RAM with its bandwidth,
+// of two channels of DDR5 or of eight.
 type card struct {
 	name      string
 	gib       int64

@@ -28,7 +28,8 @@ func ways(t *testing.T, memory float64) ([]Way, modelcost.Cost) {
 	return list, b
 }
 
-// TestWays: a token reads the bytes of what it uses, in whichever memory; all of the model lies somewhere; plans are no slower than llama.cpp's way.
+// TestWays: a token reads the bytes of what it uses, in whichever memory; all of the model lies somewhere; plans are no
+// slower than llama.cpp's way.
 func TestWays(t *testing.T) {
 	list, b := ways(t, 64)
 	read := list[0].ReadRAM
@@ -48,7 +49,8 @@ func TestWays(t *testing.T) {
 	}
 }
 
-// TestTooLittleRAM: what RAM has no room for is read from the file: by the processor alone with half of the RAM, half of what a token reads.
+// TestTooLittleRAM: what RAM has no room for is read from the file: by the processor alone with half of the RAM, half
+// of what a token reads.
 func TestTooLittleRAM(t *testing.T) {
 	all, _ := ways(t, 64)
 	half, _ := ways(t, float64(all[0].RAM)/2/(1<<30))

@@ -11,8 +11,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 )
 
-// A plan with less set aside for its step may put more on a GPU, whose step then needs more, and one with more set aside may divide layers
-// otherwise, so many times. From the second time on, more is set aside than was needed: firstSlack bytes, and each time four times as much.
+// A plan with less set aside for its step may put more on a GPU, whose step then needs more, and one with more set
+// aside may divide layers otherwise, so many times. From the second time on, more is set aside than was needed:
+// firstSlack bytes, and each time four times as much.
 const (
 	closerTries = 5
 	firstSlack  = 1 << 20
@@ -21,8 +22,8 @@ const (
 // solve plans for a machine whose GPUs set so much memory aside.
 type solve func(placement.Model, placement.Machine) (placement.Plan, error)
 
-// fit plans, and sets aside on each GPU what this very plan takes beside what is placed there: on.GPUs' overheads say how much any plan
-// may take.
+// fit plans, and sets aside on each GPU what this very plan takes beside what is placed there: on.GPUs' overheads say
+// how much any plan may take.
 func (m *Machine) fit(b *modelcost.Cost, on placement.Machine, streams []hybrid.Streaming, readAhead *bool, s solve) (placement.Plan, error) {
 	with := func(given []int64) (placement.Plan, []int64, error) {
 		on := on
@@ -115,8 +116,8 @@ func (m *Machine) overheads(b *modelcost.Cost, p *placement.Plan, streams []hybr
 	return needs, nil
 }
 
-// most plans take beside what is placed: one that has every kind of layer, and all of the model but a few neurons, on one GPU. A plan that
-// takes more is found out when it is counted.
+// most plans take beside what is placed: one that has every kind of layer, and all of the model but a few neurons, on
+// one GPU. A plan that takes more is found out when it is counted.
 func (m *Machine) most(b *modelcost.Cost, j int, stream hybrid.Streaming) (int64, error) {
 	p := placement.Plan{VRAM: make([]int64, len(m.gpus))}
 	streams := make([]hybrid.Streaming, len(m.gpus))

@@ -36,15 +36,16 @@ type gpu struct {
 	known    *measure.GPU // what streaming needs; nil: nothing is sent because that would be faster
 }
 
-// What is assumed of GPUs that were not measured: this share of the bandwidth that is stated of their memory, and so many seconds for a
-// hand-off and for a layer's launches. docs/placement.md says where the figures are from.
+// What is assumed of GPUs that were not measured: this share of the bandwidth that is stated of their memory, and so
+// many seconds for a hand-off and for a layer's launches. docs/placement.md says where the figures are from.
 const (
 	assumedRead    = 0.85
 	assumedHandOff = 50e-6
 	assumedLaunch  = 30e-6
 )
 
-// reserve is the share of a GPU's memory that is used where nobody says how much: the driver, a desktop and fragmentation take the rest.
+// reserve is the share of a GPU's memory that is used where nobody says how much: the driver, a desktop and
+// fragmentation take the rest.
 const reserve = 0.94
 
 // Budget returns how much of so many free bytes of a GPU's memory is used where nobody says how much.
@@ -130,8 +131,8 @@ func (m *Machine) on(rowBytes int) placement.Machine {
 	return on
 }
 
-// This is this machine with the GPUs that o.Device chooses, or those that are used by default. why says why there are none, where nobody
-// named one.
+// This is this machine with the GPUs that o.Device chooses, or those that are used by default. why says why there are
+// none, where nobody named one.
 func This(ctx context.Context, o *Options) (m *Machine, why, err error) {
 	all, none := vulkan.Devices() // once: drivers take their time
 	infos, why, err := chosen(all, none, o.Device)
@@ -171,8 +172,8 @@ func gpusOf(ctx context.Context, o *Options) (*Machine, error) {
 	return On(figures, infos), nil
 }
 
-// chosen returns those of all devices that list names, or the default ones; none where there are none, for which why says a reason, and
-// nobody asked.
+// chosen returns those of all devices that list names, or the default ones; none where there are none, for which why
+// says a reason, and nobody asked.
 func chosen(all []vulkan.Info, none error, list string) (infos []vulkan.Info, why, err error) {
 	if list == vulkan.None {
 		return nil, nil, nil
@@ -251,8 +252,8 @@ func checkCount(asked []int64, gpus int) error {
 	return nil
 }
 
-// budgets makes asked, one for all GPUs or one for each, on's budgets. No more is used of a GPU than there is: more would fail at load, or
-// make the driver page.
+// budgets makes asked, one for all GPUs or one for each, on's budgets. No more is used of a GPU than there is: more
+// would fail at load, or make the driver page.
 func (m *Machine) budgets(asked []int64, on *placement.Machine, notice func(string, ...any)) error {
 	if asked == nil {
 		return nil
@@ -360,7 +361,8 @@ func (m *Machine) buffers() []string {
 	return names
 }
 
-// solver places neurons by what they save, or whole layers if it was said how many; as in llama.cpp, a negative number means all.
+// solver places neurons by what they save, or whole layers if it was said how many; as in llama.cpp, a negative number
+// means all.
 func (p *Planner) solver() func(placement.Model, placement.Machine) (placement.Plan, error) {
 	if p.o.Layers == nil {
 		return placement.Solve

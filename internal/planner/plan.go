@@ -104,8 +104,8 @@ func (p *Plan) join(gpus []compute.Device, host compute.Host, o *Options) comput
 	return hybrid.NewMultiGPU(pairs, p.homes())
 }
 
-// homes returns the GPUs that layers belong to. One that lies in RAM belongs to its neighbour's, so that a pass need not change GPUs
-// for it. [layers]
+// homes returns the GPUs that layers belong to. One that lies in RAM belongs to its neighbour's, so that a pass need
+// not change GPUs for it. [layers]
 func (p *Plan) homes() []int {
 	var homes []int
 	for _, place := range p.places() {

@@ -43,8 +43,8 @@ func lavapipes(t *testing.T, gpus int) *Machine {
 	return m
 }
 
-// TestPlanned: for every family, mode and size of step, within any budget and with every way of streaming, what a plan says a GPU will
-// hold is the memory that it holds after load, to the byte, and no step needs more.
+// TestPlanned: for every family, mode and size of step, within any budget and with every way of streaming, what a plan
+// says a GPU will hold is the memory that it holds after load, to the byte, and no step needs more.
 func TestPlanned(t *testing.T) {
 	for _, c := range []struct {
 		spec          synth.Spec // of no architecture: the demo
@@ -130,8 +130,8 @@ func TestPlanned(t *testing.T) {
 	}
 }
 
-// TestFurtherPlanned: the layer that predicts a further token lies on the head's GPU where its last byte has room there, unless the user says what lies on GPUs. What is planned is in use, and
-// the text is the same.
+// TestFurtherPlanned: the layer that predicts a further token lies on the head's GPU where its last byte has room
+// there, unless the user says what lies on GPUs. What is planned is in use, and the text is the same.
 func TestFurtherPlanned(t *testing.T) {
 	f := synthtest.Further(t, synth.Spec{Arch: "glm4moe", Layers: 4, Embd: 64, FF: 32, Heads: 4, Type: quant.F16, Experts: 4, Used: 2, Activation: "silu", Seed: 3}, true)
 	eo := engine.Options{Context: 256, UBatch: 32, Drafts: 3, Further: true, NoLookup: true, HotDrafts: engine.HotNever}
@@ -213,8 +213,9 @@ func TestFurtherPlanned(t *testing.T) {
 	}
 }
 
-// TestFurtherBesideSlots: the layer that predicts a further token lies on the head's GPU, too, where experts follow the text and their slots leave it room. Of four layers
-// the GPU has room for all experts but one; the slots of that layer may take one expert's bytes, and what is left is more than the further layer's experts in Q8_0.
+// TestFurtherBesideSlots: the layer that predicts a further token lies on the head's GPU, too, where experts follow the
+// text and their slots leave it room. Of four layers the GPU has room for all experts but one; the slots of that layer
+// may take one expert's bytes, and what is left is more than the further layer's experts in Q8_0.
 func TestFurtherBesideSlots(t *testing.T) {
 	whole := synthtest.Further(t, synth.Spec{Arch: "glm4moe", Layers: 5, Embd: 64, FF: 32, Heads: 4, Type: quant.F32, Experts: 16, Used: 2, Activation: "silu", Seed: 3}, false)
 	var tensors []gguf.Source

@@ -1,5 +1,5 @@
-// Package planner decides what of a model lies on which processor, opens the processors, and chooses again where a GPU fails or has less
-// memory than it said. Nothing else above package model knows devices.
+// Package planner decides what of a model lies on which processor, opens the processors, and chooses again where a GPU
+// fails or has less memory than it said. Nothing else above package model knows devices.
 package planner
 
 import (
@@ -57,8 +57,8 @@ func (o *Options) notice(format string, args ...any) {
 	}
 }
 
-// Planner opens what a model is computed on. It implements engine.Devices. One goroutine uses it at a time: the engine's, while a model is
-// loaded or a step runs.
+// Planner opens what a model is computed on. It implements engine.Devices. One goroutine uses it at a time: the
+// engine's, while a model is loaded or a step runs.
 type Planner struct {
 	o       Options
 	machine *Machine // nil: nothing can be planned anew
@@ -81,8 +81,8 @@ func CPU(p Processor) *Planner { return &Planner{o: Options{Processor: p}, plann
 // Fixed opens the GPUs of plan and the processor, and has nothing else to try. A nil plan is the processor alone.
 func Fixed(plan *Plan, o Options) *Planner { return &Planner{o: o, plan: plan, planned: true} }
 
-// New chooses among this machine's GPUs for the model in f. Where there is none it is the processor alone. Measuring the machine, which
-// takes seconds and is done once, ends with ctx.
+// New chooses among this machine's GPUs for the model in f. Where there is none it is the processor alone. Measuring
+// the machine, which takes seconds and is done once, ends with ctx.
 func New(ctx context.Context, f *gguf.File, o Options) (*Planner, error) {
 	m, err := gpusOf(ctx, &o)
 	if err != nil {
@@ -114,8 +114,8 @@ func (p *Planner) Plan() (*Plan, error) {
 	return p.plan, p.err
 }
 
-// Rate returns how many tokens per second are expected of generation, by what memory and GPUs can be read at; 0: nothing is known, for
-// nobody has measured the machine.
+// Rate returns how many tokens per second are expected of generation, by what memory and GPUs can be read at; 0:
+// nothing is known, for nobody has measured the machine.
 func (p *Planner) Rate() float64 {
 	plan, err := p.Plan()
 	switch {
@@ -177,8 +177,8 @@ func (p *Planner) Open(ctx context.Context) (compute.Device, placement.Layout, e
 	return d, plan.Layout(), nil
 }
 
-// A GPU that turns out to have less memory than it said is tried again with a smaller share of it, so many times; then the others and the
-// processor go on without it.
+// A GPU that turns out to have less memory than it said is tried again with a smaller share of it, so many times; then
+// the others and the processor go on without it.
 const (
 	smallerTries = 3
 	smaller      = 0.85
@@ -236,7 +236,8 @@ func (p *Planner) Usage() []Usage {
 	return all
 }
 
-// place plans for what is left of the machine's GPUs; nil where nothing is to be put there. used are the GPUs that the plan has a use for.
+// place plans for what is left of the machine's GPUs; nil where nothing is to be put there. used are the GPUs that the
+// plan has a use for.
 func (p *Planner) place() (plan *Plan, used []int, err error) {
 	s, err := p.Solve()
 	if err != nil {
@@ -281,8 +282,9 @@ func (p *Planner) with(s *Solution, follow bool) (plan *Plan, err error) {
 	return plan, p.addFurther(plan)
 }
 
-// Further returns the number of the GPU that has the layer which predicts a further token in the plan of s, where experts follow the text or stay, and the bytes that each
-// GPU then has in use; -1 and nil: it lies in RAM, or guesses nothing.
+// Further returns the number of the GPU that has the layer which predicts a further token in the plan of s, where
+// experts follow the text or stay, and the bytes that each GPU then has in use; -1 and nil: it lies in RAM, or guesses
+// nothing.
 func (p *Planner) Further(s *Solution, follow bool) (gpu int, vram []int64, err error) {
 	if p.cost.Further.Bytes() == 0 {
 		return -1, nil, nil
@@ -301,8 +303,8 @@ func (p *Planner) Further(s *Solution, follow bool) (gpu int, vram []int64, err 
 	return p.used[plan.Places[len(plan.Places)-1].Tier], vram, nil
 }
 
-// addFurther puts the layer that predicts a further token on the head's GPU, where the last layer's hidden states are, if the plan leaves room for it there and
-// the user did not say what lies on GPUs.
+// addFurther puts the layer that predicts a further token on the head's GPU, where the last layer's hidden states are,
+// if the plan leaves room for it there and the user did not say what lies on GPUs.
 func (p *Planner) addFurther(plan *Plan) error {
 	places, head := plan.places(), len(plan.Places)-1
 	few := p.o.Layers != nil && *p.o.Layers >= 0 && *p.o.Layers <= head
@@ -333,8 +335,8 @@ func (p *Planner) addFurther(plan *Plan) error {
 	return nil
 }
 
-// leastLate is the share of a token's time that GPUs must wait for the processor's neurons for it to pay that it reads ahead: the GPUs
-// guess which, and that takes them about a hundredth.
+// leastLate is the share of a token's time that GPUs must wait for the processor's neurons for it to pay that it reads
+// ahead: the GPUs guess which, and that takes them about a hundredth.
 const leastLate = 0.03
 
 // ahead reports whether the processor reads ahead.

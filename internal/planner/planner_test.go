@@ -18,7 +18,8 @@ import (
 
 var _ engine.Devices = (*Planner)(nil)
 
-// planned returns a planner for six layers of a 7B model and discrete GPUs of this machine with so many free bytes each, numbered 3, 5, …, and what it says.
+// planned returns a planner for six layers of a 7B model and discrete GPUs of this machine with so many free bytes
+// each, numbered 3, 5, …, and what it says.
 func planned(t *testing.T, free int64, gpus int, o Options) (*Planner, *[]string) {
 	t.Helper()
 	shape, err := modelcost.Describe("llama-7b,type=q4_0,layers=6")
@@ -37,8 +38,8 @@ func planned(t *testing.T, free int64, gpus int, o Options) (*Planner, *[]string
 	return With(On(figures, infos), shape.Cost(4096, 0), o), told
 }
 
-// TestAfter: a GPU that has less memory than it said is asked for less, and one that fails is left out; errors that are not the GPU's
-// stand.
+// TestAfter: a GPU that has less memory than it said is asked for less, and one that fails is left out; errors that are
+// not the GPU's stand.
 func TestAfter(t *testing.T) {
 	full := fmt.Errorf("model.gguf: %w", &hybrid.GPUError{Err: &vulkan.OutOfMemory{Device: "a GPU", Asked: 1, Used: 2, Budget: 3}})
 	pipeline := &hybrid.GPUError{Err: errors.New("a pipeline cannot be compiled")}

@@ -31,9 +31,9 @@ const (
 	modelCard = "Hugging Face card"
 )
 
-// Published returns the figures of "PowerInfer: Fast Large Language Model Serving with a Consumer-grade GPU" (SOSP 2024, arXiv 2312.12456)
-// for answers of 512 tokens, prompts and their time counted in, and those of the models' cards on Hugging Face (SparseLLM),
-// whose sparse and dense runs used the processor of PC-High alone.
+// Published returns the figures of "PowerInfer: Fast Large Language Model Serving with a Consumer-grade GPU" (SOSP
+// 2024, arXiv 2312.12456) for answers of 512 tokens, prompts and their time counted in, and those of the models' cards
+// on Hugging Face (SparseLLM), whose sparse and dense runs used the processor of PC-High alone.
 func Published() []Setting {
 	return []Setting{
 		{"pc-high", "opt-30b", quant.F16, 16, 1.6, paperF16},

@@ -7,8 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Where memory was the limit, the cost model is near what was measured: floating-point weights of models far larger than the
-// GPU, and the processor alone. The tolerance is that of figures with two digits on unstated bandwidths.
+// Where memory was the limit, the cost model is near what was measured: floating-point weights of models far larger
+// than the GPU, and the processor alone. The tolerance is that of figures with two digits on unstated bandwidths.
 func TestPublished(t *testing.T) {
 	const tolerance = 0.3
 	list, err := Simulate()

@@ -11,15 +11,16 @@ import (
 // busOfRAM is the bandwidth of a bus to a GPU that was not measured, as a share of RAM's.
 const busOfRAM = 1. / 3
 
-// Where nobody says whether experts follow the text, they do where a token should take at least followGain less of its time, and all that RAM holds then
-// takes at most followRAM of it.
+// Where nobody says whether experts follow the text, they do where a token should take at least followGain less of its
+// time, and all that RAM holds then takes at most followRAM of it.
 const (
 	followGain = 0.05
 	followRAM  = 0.8
 )
 
-// Following returns the solution in which the experts of layers that lie partly on a GPU follow the text, and reports whether they do: where the user asks for
-// it, or where it pays beside still, in which they stay. Of experts whose uses the file tells, those that any text uses are on GPUs already.
+// Following returns the solution in which the experts of layers that lie partly on a GPU follow the text, and reports
+// whether they do: where the user asks for it, or where it pays beside still, in which they stay. Of experts whose uses
+// the file tells, those that any text uses are on GPUs already.
 func (p *Planner) Following(still *Solution) (s Solution, pays bool, err error) {
 	m, b, asked := p.machine, p.cost, p.o.MoECache != nil
 	switch {
@@ -52,7 +53,8 @@ func (p *Planner) mayFollow() bool {
 	return true
 }
 
-// addSlots gives layers whose experts lie partly on a GPU slots, so that which of them lie there follows the text. RAM then holds these experts, too.
+// addSlots gives layers whose experts lie partly on a GPU slots, so that which of them lie there follows the text. RAM
+// then holds these experts, too.
 func (p *Planner) addSlots(plan *Plan, s *Solution) {
 	most := int64(math.MaxInt64)
 	if p.o.MoECache != nil {
@@ -90,8 +92,8 @@ func (p *Planner) slotted(places []compute.Place) (layers []int, bytes int64) {
 	return layers, bytes
 }
 
-// within returns those of layers whose experts take at most so many bytes together; the experts of the others stay on their GPU. If the first layer
-// alone takes more, it keeps as many as that.
+// within returns those of layers whose experts take at most so many bytes together; the experts of the others stay on
+// their GPU. If the first layer alone takes more, it keeps as many as that.
 func (p *Planner) within(plan *Plan, layers []int, most int64) (some []int) {
 	bytes := int64(0)
 	for _, l := range layers {

@@ -12,8 +12,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 )
 
-// TestSlots: layers whose experts lie partly on a GPU get slots within the cache's size, of at least one expert, where experts can move at all; what the plan
-// says it takes is what its places take.
+// TestSlots: layers whose experts lie partly on a GPU get slots within the cache's size, of at least one expert, where
+// experts can move at all; what the plan says it takes is what its places take.
 func TestSlots(t *testing.T) {
 	b, err := modelcost.Described("qwen3-30b-a3b,layers=6,vocab=4096", modelcost.Options{Context: 1024})
 	if err != nil {
@@ -71,7 +71,8 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// TestFollowWherePays: where nobody says whether experts follow the text, they do on measured GPUs, if RAM has room and the plan is chosen by what they save.
+// TestFollowWherePays: where nobody says whether experts follow the text, they do on measured GPUs, if RAM has room and
+// the plan is chosen by what they save.
 func TestFollowWherePays(t *testing.T) {
 	b, err := modelcost.Described("qwen3-30b-a3b,layers=6,vocab=4096", modelcost.Options{Context: 1024})
 	if err != nil {

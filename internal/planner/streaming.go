@@ -9,9 +9,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// What computing with a weight and sending it take on a machine that was described and not measured: per core, multiplications and
-// additions of a prompt's products a second, and bytes packed for the GPU a second. A chunk of rows is long enough for the bus's full
-// speed, and a small share of the budget.
+// What computing with a weight and sending it take on a machine that was described and not measured: per core,
+// multiplications and additions of a prompt's products a second, and bytes packed for the GPU a second. A chunk of rows
+// is long enough for the bus's full speed, and a small share of the budget.
 const (
 	coreProducts   = 60e9
 	corePacks      = 2e9
@@ -19,8 +19,8 @@ const (
 	budgetOfChunks = 256
 )
 
-// streaming returns when sending cold neurons to GPU j takes less time than computing with them on the machine's cores. Where nothing is known
-// of the GPU they are sent only if the user says so: asked is from how many tokens on.
+// streaming returns when sending cold neurons to GPU j takes less time than computing with them on the machine's cores.
+// Where nothing is known of the GPU they are sent only if the user says so: asked is from how many tokens on.
 func (m *Machine) streaming(j int, asked *int, b *modelcost.Cost, budget int64) hybrid.Streaming {
 	s := hybrid.Streaming{Bytes: min(largestChunk, budget/budgetOfChunks)}
 	if asked != nil {
@@ -58,9 +58,10 @@ type sending struct {
 	both float64 // of RAM, if one row is packed while another is copied: packing reads and writes it, the copy reads it again
 }
 
-// seconds returns the time that each row takes of a layer that is sent in so many chunks. While one chunk is copied the cores pack the next one, whether or not
-// copies have a queue of their own, so the slowest of cores, bus and RAM decides. Packing the first chunk and copying the last one overlap with nothing. The
-// time of the GPU's products is left out: they run beside the copies, or are short compared with them.
+// seconds returns the time that each row takes of a layer that is sent in so many chunks. While one chunk is copied the
+// cores pack the next one, whether or not copies have a queue of their own, so the slowest of cores, bus and RAM
+// decides. Packing the first chunk and copying the last one overlap with nothing. The time of the GPU's products is
+// left out: they run beside the copies, or are short compared with them.
 func (w sending) seconds(chunks float64) float64 {
 	if !(chunks > 1) || math.IsInf(chunks, 1) {
 		return w.pack + w.copy
@@ -69,9 +70,9 @@ func (w sending) seconds(chunks float64) float64 {
 	return alone*(w.pack+w.copy) + (1-alone)*max(w.pack, w.copy, w.both)
 }
 
-// layerBytes returns the bytes, in the file, of the neurons of the first layer that has neurons, or of the experts of the first that has experts; 0 if there is
-// none. The plan, which is made later, may leave fewer of them in RAM, and so fewer chunks. Such layers take less time, so a number that is right for whole
-// layers costs least.
+// layerBytes returns the bytes, in the file, of the neurons of the first layer that has neurons, or of the experts of
+// the first that has experts; 0 if there is none. The plan, which is made later, may leave fewer of them in RAM, and so
+// fewer chunks. Such layers take less time, so a number that is right for whole layers costs least.
 func layerBytes(b *modelcost.Cost, experts bool) float64 {
 	for l := range b.Model.Layers {
 		if y := &b.Model.Layers[l]; y.Experts == experts {
@@ -81,7 +82,8 @@ func layerBytes(b *modelcost.Cost, experts bool) float64 {
 	return 0
 }
 
-// expertsPerUse returns how many experts a layer has for each that a token uses: so many times as many tokens read a weight before sending it pays.
+// expertsPerUse returns how many experts a layer has for each that a token uses: so many times as many tokens read a
+// weight before sending it pays.
 func expertsPerUse(b *modelcost.Cost) float64 {
 	for l := range b.Model.Layers {
 		if y := &b.Model.Layers[l]; y.Experts {

@@ -9,8 +9,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 )
 
-// TestStreamingTokens: how many tokens pay for sending a layer follows from the time of its turns, one after the other: in each the cores pack a chunk and the bus
-// copies the one before, and both together take no less than RAM needs. The bus carries rows as the GPU has them; the cores pack them as the file has them.
+// TestStreamingTokens: how many tokens pay for sending a layer follows from the time of its turns, one after the other:
+// in each the cores pack a chunk and the bus copies the one before, and both together take no less than RAM needs. The
+// bus carries rows as the GPU has them; the cores pack them as the file has them.
 func TestStreamingTokens(t *testing.T) {
 	const products, upload, packs, ram = 4e11, 1e10, 8e9, 25e9 // a second
 	const budget = 8 << 30
@@ -58,7 +59,8 @@ func TestStreamingTokens(t *testing.T) {
 	}
 }
 
-// TestSending: a layer that is sent in one chunk takes packing and copying one after the other; one of very many takes what the slowest of cores, bus and RAM needs.
+// TestSending: a layer that is sent in one chunk takes packing and copying one after the other; one of very many takes
+// what the slowest of cores, bus and RAM needs.
 func TestSending(t *testing.T) {
 	for _, c := range []struct {
 		w      sending

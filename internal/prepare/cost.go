@@ -55,16 +55,16 @@ func (k cost) weights(rank, n int) float64 {
 	return float64(rank)*float64(k.predictor.RowBytes(k.embd)) + float64(n)*float64(k.predictor.RowBytes(rank))
 }
 
-// predict returns a predictor that computes always neurons anyway and finds the given share of the others; active is that of all
-// neurons. Misses are not taken off: a predictor gains nothing by them.
+// predict returns a predictor that computes always neurons anyway and finds the given share of the others; active is
+// that of all neurons. Misses are not taken off: a predictor gains nothing by them.
 func (k cost) predict(rank, always int, predicted, active float64) float64 {
 	n := k.ff - always
 	return k.weights(rank, n) + (float64(always)+predicted*float64(n))*float64(k.deciding) + active*float64(k.ff)*float64(k.following)
 }
 
 // alwaysFrom returns the frequency from which on computing a neuron for every token reads less than predicting it: its
-// row of fc2 is saved for every token, its deciding row is lost for those that it would not have been predicted for. The
-// rank is not known yet, an eighth of the width is usual.
+// row of fc2 is saved for every token, its deciding row is lost for those that it would not have been predicted for.
+// The rank is not known yet, an eighth of the width is usual.
 func (k cost) alwaysFrom() float64 {
 	rank := max(rankStep, k.embd/8/rankStep*rankStep)
 	return max(0.5, 1-float64(k.predictor.RowBytes(rank))/float64(k.deciding))

@@ -9,7 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
 
-// The bytes of a 7B-shaped layer in Q4_0, as the project's aims state them: 76 MB dense, of which a third are gate rows.
+// The bytes of a 7B-shaped layer in Q4_0, as the project's aims state them: 76 MB dense, of which a third are gate
+// rows.
 func TestCostOf7B(t *testing.T) {
 	const embd, ff = 4096, 11008
 	row := int64(quant.Q4_0.RowBytes(embd))

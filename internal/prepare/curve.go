@@ -12,7 +12,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
-// A curve says what settings cost. Its limits come from the spread between documents, since a bound that is kept on average is not kept by each.
+// A curve says what settings cost. Its limits come from the spread between documents, since a bound that is kept on
+// average is not kept by each.
 
 // laid lays the text held out in windows.
 func (m *measurer) laid(window int) eval.Windows {
@@ -53,7 +54,8 @@ func (r *run) newCurve(ctx context.Context, file *gguf.File, way prepared.Way) (
 	return m, c, err
 }
 
-// bounds returns the bytes of feed-forward weights that a token reads in mode off and in mode exact, as the file's frequencies foretell them.
+// bounds returns the bytes of feed-forward weights that a token reads in mode off and in mode exact, as the file's
+// frequencies foretell them.
 func (m *curveMaker) bounds() (dense, exact float64, err error) {
 	for l := range m.config.Layers {
 		k, err := layerCost(m.file, m.config, l, m.o.PredictorType)
@@ -104,7 +106,8 @@ func (m *curveMaker) point(ctx context.Context, value float64, s setting) (p pre
 	return p, m.w.write(name, b)
 }
 
-// reads returns the share of neurons whose up and down rows were read, and the bytes that a token read of feed-forward weights.
+// reads returns the share of neurons whose up and down rows were read, and the bytes that a token read of feed-forward
+// weights.
 func (m *curveMaker) reads(use []model.NeuronUse) (active, bytes float64, err error) {
 	var neurons, passed float64
 	for l, u := range use {
@@ -137,8 +140,8 @@ func predictorBytes(f *gguf.File, layer int) (n int) {
 	return n
 }
 
-// The thresholds of predictors' logits that a curve has, as steps from the file's own, in logits. They are measured from the file's own outwards, until
-// a further step changes nothing worth it.
+// The thresholds of predictors' logits that a curve has, as steps from the file's own, in logits. They are measured
+// from the file's own outwards, until a further step changes nothing worth it.
 const (
 	thresholdStep = 1.0
 	mostSteps     = 4   // each way

@@ -15,7 +15,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
-// A prepared file's curve is ordered as it should be, says what an engine computes within a bound, and can be measured anew.
+// A prepared file's curve is ordered as it should be, says what an engine computes within a bound, and can be measured
+// anew.
 func TestCurve(t *testing.T) {
 	f, o := openSmall(t, smallSpec()), smallOptions(t)
 	rep, err := Run(context.Background(), f, o)

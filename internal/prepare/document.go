@@ -19,8 +19,8 @@ type document struct {
 	tokens []int32           // without BOS
 }
 
-// readDocuments reads the documents of some files. Each is kept once, however often it occurs, so that none can be on both
-// sides of a division. cut says that parts took the place of large ones.
+// readDocuments reads the documents of some files. Each is kept once, however often it occurs, so that none can be on
+// both sides of a division. cut says that parts took the place of large ones.
 func readDocuments(paths []string) (docs []document, cut bool, err error) {
 	var all []document
 	for i, p := range paths {
@@ -80,8 +80,9 @@ func divide(tok *tokenizer.Tokenizer, docs []document, least, wanted, most int) 
 	return calibration, heldOut
 }
 
-// holdOut takes n tokens of the first documents, of as many of them as have most tokens in all: a window of each, or as many as n asks for. What
-// many documents say of another one is worth more than what few do. rest are the documents of which nothing was taken.
+// holdOut takes n tokens of the first documents, of as many of them as have most tokens in all: a window of each, or as
+// many as n asks for. What many documents say of another one is worth more than what few do. rest are the documents of
+// which nothing was taken.
 func holdOut(docs []document, n, most int) (taken, rest []document) {
 	if n <= 0 {
 		return nil, docs

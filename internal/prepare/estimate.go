@@ -31,9 +31,9 @@ type Estimate struct {
 	Least, Most time.Duration
 }
 
-// How far the time of a stage may lie from what a short trial of it says. Stages that stop when they are good enough vary most:
-// training tries several ranks, ends where it no longer improves, and is repeated with a stricter target where the file does not
-// predict well enough, and so are writing and measuring then.
+// How far the time of a stage may lie from what a short trial of it says. Stages that stop when they are good enough
+// vary most: training tries several ranks, ends where it no longer improves, and is repeated with a stricter target
+// where the file does not predict well enough, and so are writing and measuring then.
 const (
 	leastShare  = 0.6
 	mostShare   = 2.5
@@ -122,7 +122,8 @@ func (r *observer) estimate(e *runner, samples int) ([]Estimate, error) {
 	return out, nil
 }
 
-// trainTime returns the time of all layers' trainings, from two short ones on noise of a layer's shape: they differ by an epoch.
+// trainTime returns the time of all layers' trainings, from two short ones on noise of a layer's shape: they differ by
+// an epoch.
 func trainTime(c model.Config, threads, samples int) (float64, error) {
 	workers := pool.New(threads)
 	defer workers.Close()

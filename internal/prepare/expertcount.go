@@ -11,7 +11,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
 )
 
-// expertCounter counts which experts tokens of the calibration text use, and which neurons inside them are active. Memory holds the counts only.
+// expertCounter counts which experts tokens of the calibration text use, and which neurons inside them are active.
+// Memory holds the counts only.
 type expertCounter struct {
 	x      *neuron.Experts
 	texts  []int // [document] the text that it belongs to
@@ -23,7 +24,8 @@ type expertCounter struct {
 	err     error
 }
 
-// newExpertCounter returns the counter of a model for documents of texts with the given names; texts says which document belongs to which.
+// newExpertCounter returns the counter of a model for documents of texts with the given names; texts says which
+// document belongs to which.
 func newExpertCounter(c model.Config, names []string, texts []int) *expertCounter {
 	experts, ff := make([]int, c.Layers), 0
 	for l, b := range c.Blocks {
@@ -145,8 +147,8 @@ func (c *expertCounter) load(w *work) (steps int, err error) {
 	return int(done), nil
 }
 
-// takingTurns returns docs, which are encoded, in an order in which the file with the fewest tokens so far has its next document: so that texts
-// that are compared are of like length however many are taken.
+// takingTurns returns docs, which are encoded, in an order in which the file with the fewest tokens so far has its next
+// document: so that texts that are compared are of like length however many are taken.
 func takingTurns(docs []document) []document {
 	of := map[int][]document{}
 	for _, d := range docs {
@@ -170,8 +172,8 @@ func takingTurns(docs []document) []document {
 // partsOfOne is how many texts a single file's documents, or generated ones, are divided into.
 const partsOfOne = 8
 
-// divideTexts returns the names of the texts in which uses are counted apart, and the text of each document: files, neighbouring ones together where
-// there are many, or parts of documents where there is one file or none.
+// divideTexts returns the names of the texts in which uses are counted apart, and the text of each document: files,
+// neighbouring ones together where there are many, or parts of documents where there is one file or none.
 func divideTexts(docs []document, files []string) (names []string, texts []int) {
 	texts = make([]int, len(docs))
 	if len(files) < 2 {

@@ -11,7 +11,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// checkExperts refuses what cannot be done with a model with experts: its file stays an ordinary one, without predictors.
+// checkExperts refuses what cannot be done with a model with experts: its file stays an ordinary one, without
+// predictors.
 func (r *run) checkExperts() error {
 	switch path := r.f.Path; {
 	case r.o.Original:
@@ -27,7 +28,8 @@ func (r *run) checkExperts() error {
 	return nil
 }
 
-// fixedDown returns the name of a down projection whose columns stay where they are, in a model whose neurons would be sorted; "" if there is none.
+// fixedDown returns the name of a down projection whose columns stay where they are, in a model whose neurons would be
+// sorted; "" if there is none.
 func (r *run) fixedDown() string {
 	for l := range r.c.Layers {
 		if r.c.Act.Sparse() && r.c.Blocks[l].Experts && !r.neuronsMove(l) {
@@ -121,8 +123,8 @@ func (r *run) prepareExperts(ctx context.Context) (*Report, error) {
 	return rep, r.finish(ctx)
 }
 
-// division identifies the texts in which uses of experts are counted apart, as far as they follow from the files that were given: a run that is
-// resumed must have the same.
+// division identifies the texts in which uses of experts are counted apart, as far as they follow from the files that
+// were given: a run that is resumed must have the same.
 func (r *run) division() string {
 	if r.c.Experts.Count == 0 || len(r.o.Files) < 2 {
 		return ""

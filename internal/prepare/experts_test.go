@@ -83,16 +83,18 @@ func worst(a, b [][]float32) float64 {
 	return diff / most
 }
 
-// roundingAlone is how far logits may lie apart, as a share of the largest, where only the order of additions differs: of a token's experts, of a
-// softmax over all experts, or of a float down projection's products. Narrow latent vectors of attention and activations in 8 bits make a difference of
-// the last bit larger: 1.5e-4 was seen, and a wrong expert makes 0.65 and more.
+// roundingAlone is how far logits may lie apart, as a share of the largest, where only the order of additions differs:
+// of a token's experts, of a softmax over all experts, or of a float down projection's products. Narrow latent vectors
+// of attention and activations in 8 bits make a difference of the last bit larger: 1.5e-4 was seen, and a wrong expert
+// makes 0.65 and more.
 const roundingAlone = 5e-4
 
-// quantisedAgain bounds what it adds that down projections in Q8_0 are rounded again in other blocks, and activations with them.
+// quantisedAgain bounds what it adds that down projections in Q8_0 are rounded again in other blocks, and activations
+// with them.
 const quantisedAgain = 0.02
 
-// A model with its experts sorted computes what it did before, whatever the family's router is, but for rounding: a token's experts are summed in the
-// order of their numbers.
+// A model with its experts sorted computes what it did before, whatever the family's router is, but for rounding: a
+// token's experts are summed in the order of their numbers.
 func TestPrepareExperts(t *testing.T) {
 	spec := func(arch, activation string, change func(s *synth.Spec)) synth.Spec {
 		s := expertSpec(arch)

@@ -19,8 +19,8 @@ var seedText string
 // seeds returns the sentences with which generated documents begin.
 func seeds() []string { return strings.Split(strings.TrimSpace(seedText), "\n") }
 
-// Generated text is drawn at temperature 1, so that it is spread as the model's own distribution is, without the tails that
-// no text of the model's would have.
+// Generated text is drawn at temperature 1, so that it is spread as the model's own distribution is, without the tails
+// that no text of the model's would have.
 const (
 	generatedTopP = 0.95
 	maxBatches    = 256 // of maxSequences documents
@@ -89,7 +89,8 @@ func (g *generator) batch(ctx context.Context, n, limit int) ([][]int32, error) 
 	}
 }
 
-// generate makes documents that have at least so many tokens in all, and saves them in the work folder after every batch.
+// generate makes documents that have at least so many tokens in all, and saves them in the work folder after every
+// batch.
 func (g *generator) generate(ctx context.Context, w *work, tokens int, progress func(done, total int64)) ([]document, error) {
 	texts, err := w.readTexts()
 	if err != nil {

@@ -124,8 +124,8 @@ func (t *trainer) train(ctx context.Context, l int, r round, progress func(share
 	return y, prepared.Predictor{Rank: p.Rank, FC1: p.FC1, FC2: p.FC2}, nil
 }
 
-// strictness is the share of the misses allowed that training may make: text of other documents than those that it judges by
-// fares worse, by about a tenth of them on the demo model.
+// strictness is the share of the misses allowed that training may make: text of other documents than those that it
+// judges by fares worse, by about a tenth of them on the demo model.
 const strictness = 0.85
 
 // strict returns the target of training for a target on other text.
@@ -191,7 +191,8 @@ func (t *trainer) gateRows(l int) (func(row []float32, neuron int) float32, erro
 	}, nil
 }
 
-// A finished layer's file: the length of what follows as JSON, u32, that JSON, and the predictor's weights, F32; sealed.
+// A finished layer's file: the length of what follows as JSON, u32, that JSON, and the predictor's weights, F32;
+// sealed.
 
 func (w *work) writeLayer(name string, y Layer, p prepared.Predictor) error {
 	head, err := json.Marshal(y)

@@ -271,7 +271,8 @@ func (r *observer) plan(ctx context.Context, p *profiler) (samplingPlan, error) 
 	return plan, r.w.write(filePlan, b)
 }
 
-// sampleBytes returns what one token takes in all layers' traces, from the share of active neurons in a step of the seeds.
+// sampleBytes returns what one token takes in all layers' traces, from the share of active neurons in a step of the
+// seeds.
 func (r *observer) sampleBytes(e *runner, p *profiler) (float64, error) {
 	var ws []window
 	tokens := 0

@@ -1,8 +1,8 @@
-// Package prepare turns a ReLU-family model into a prepared file: it profiles which neurons are active, orders them hottest
-// first, trains a predictor for each layer, writes the file and measures what prediction costs.
+// Package prepare turns a ReLU-family model into a prepared file: it profiles which neurons are active, orders them
+// hottest first, trains a predictor for each layer, writes the file and measures what prediction costs.
 //
-// Everything between is kept in a work folder, so that a run that was killed at any moment can be resumed; its result has the same
-// bytes as that of a run that was not, and does not depend on the number of threads.
+// Everything between is kept in a work folder, so that a run that was killed at any moment can be resumed; its result
+// has the same bytes as that of a run that was not, and does not depend on the number of threads.
 package prepare
 
 import (

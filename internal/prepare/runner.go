@@ -26,7 +26,8 @@ type runner struct {
 	params compute.Params
 }
 
-// leastFree is the memory that must stay available beside a repacked model. With less the model is computed on in the mapped file.
+// leastFree is the memory that must stay available beside a repacked model. With less the model is computed on in the
+// mapped file.
 const leastFree = 1 << 30
 
 // mapped reports whether the model does not fit memory and is read from its file in every step.

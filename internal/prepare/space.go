@@ -7,7 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 )
 
-// predictorShare is how much predictors and statistics add to a model at most: ranks are an eighth of the width, usually less.
+// predictorShare is how much predictors and statistics add to a model at most: ranks are an eighth of the width,
+// usually less.
 const predictorShare = 0.1
 
 // space is the number of bytes that a run writes.
@@ -17,7 +18,8 @@ type space struct {
 	predictions float64 // of the model on the text held out
 }
 
-// checkSpace refuses to begin where the disks have less room than the run will need: samples are the bytes of all traces.
+// checkSpace refuses to begin where the disks have less room than the run will need: samples are the bytes of all
+// traces.
 func (r *run) checkSpace(samples float64) error {
 	s := space{}
 	if r.sampled() {

@@ -27,7 +27,8 @@ func TestSpace(t *testing.T) {
 	}
 }
 
-// TestDiskFull: the error of a disk that filled up on the way says how the run goes on. Linux has a device that is always full.
+// TestDiskFull: the error of a disk that filled up on the way says how the run goes on. Linux has a device that is
+// always full.
 func TestDiskFull(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
@@ -43,7 +44,8 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// TestOneAtATime: a second run in the same folder is told which process holds it, and a folder of other things is left as it is.
+// TestOneAtATime: a second run in the same folder is told which process holds it, and a folder of other things is left
+// as it is.
 func TestOneAtATime(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "work")
 	first, id, err := openWork(dir, identity{Version: workVersion}, false)

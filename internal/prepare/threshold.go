@@ -12,12 +12,14 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
-// Thresholds of magnitude, for models whose activation never is zero (Lee et al. 2024, CATS: Contextually-Aware Thresholding for Sparsity in Large
-// Language Models). Every layer's threshold leaves out the same share of the activations of the calibration text. Which share keeps the divergence
-// from dense within the bound is found by measuring on the text held out, and every share that was measured is a point of the file's curve.
+// Thresholds of magnitude, for models whose activation never is zero (Lee et al. 2024, CATS: Contextually-Aware
+// Thresholding for Sparsity in Large Language Models). Every layer's threshold leaves out the same share of the
+// activations of the calibration text. Which share keeps the divergence from dense within the bound is found by
+// measuring on the text held out, and every share that was measured is a point of the file's curve.
 
 const (
-	// DefaultThresholdTokens is how much calibration text is read for thresholds: each token counts all of a layer's activations.
+	// DefaultThresholdTokens is how much calibration text is read for thresholds: each token counts all of a layer's
+	// activations.
 	DefaultThresholdTokens = 8 << 10
 
 	shareStep   = 1.0 / 64 // shares are told apart so finely
@@ -175,7 +177,8 @@ func (r *run) prepareThresholds(ctx context.Context) (*Report, error) {
 	return &Report{Curve: curve, Calibration: curve.Calibration, HeldOut: curve.HeldOut}, r.finish(ctx)
 }
 
-// search measures shares until the largest that keeps the bound is known to a step, and around it until the curve has enough points.
+// search measures shares until the largest that keeps the bound is known to a step, and around it until the curve has
+// enough points.
 func (r *run) search(ctx context.Context, counts *neuron.Magnitudes) (*prepared.Curve, error) {
 	m, curve, err := r.newCurve(ctx, r.f, prepared.ByMagnitude)
 	if err != nil {

@@ -23,12 +23,12 @@ func smoothSpec() synth.Spec {
 	return s
 }
 
-// shareTolerance is how far the share of activations that are left out on other text may lie from the one that was asked for: thresholds come
-// in steps of a 32nd of an octave, and texts differ.
+// shareTolerance is how far the share of activations that are left out on other text may lie from the one that was
+// asked for: thresholds come in steps of a 32nd of an octave, and texts differ.
 const shareTolerance = 0.03
 
-// Thresholds leave out the shares that were asked for, cost more the more they leave out, and the one that is run keeps the bound. Everything else of
-// the file is as it was.
+// Thresholds leave out the shares that were asked for, cost more the more they leave out, and the one that is run keeps
+// the bound. Everything else of the file is as it was.
 func TestThresholds(t *testing.T) {
 	f, o := openSmall(t, smoothSpec()), smallOptions(t)
 	o.Thresholds, o.Bound.KLD, o.Tokens = true, 0.002, LeastCounted

@@ -18,7 +18,8 @@ import (
 //
 //	document u32, active neurons u32 (k), input F16 [n_embd], neurons u16 [k], their mass |a_i|·‖d_i‖ BF16 [k]
 //
-// little endian. There are two for each layer: of the calibration text, to learn from, and of the text held out, to judge by.
+// little endian. There are two for each layer: of the calibration text, to learn from, and of the text held out, to
+// judge by.
 
 // role is which of the two texts a step belongs to.
 type role int

@@ -18,8 +18,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
-// work is the folder that a run keeps its state in. Every file appears complete, by renaming, but for traces, which grow and
-// whose valid length is written down elsewhere.
+// work is the folder that a run keeps its state in. Every file appears complete, by renaming, but for traces, which
+// grow and whose valid length is written down elsewhere.
 type work struct {
 	dir  string
 	lock *folderlock.Lock // held while a process works in the folder
@@ -49,7 +49,8 @@ type identity struct {
 
 const workVersion = 2
 
-// openWork makes the folder, or with resume goes on with one that is there, and locks it. The second result is the identity that counts.
+// openWork makes the folder, or with resume goes on with one that is there, and locks it. The second result is the
+// identity that counts.
 func openWork(dir string, id identity, resume bool) (*work, identity, error) {
 	w := &work{dir: dir}
 	if err := w.take(); err != nil {
@@ -88,8 +89,8 @@ func (w *work) release() {
 	}
 }
 
-// discard removes a folder that holds nothing but the run's beginning, so that a run that failed at once, as on a damaged model, is not in the
-// way of the next.
+// discard removes a folder that holds nothing but the run's beginning, so that a run that failed at once, as on a
+// damaged model, is not in the way of the next.
 func (w *work) discard() {
 	entries, err := os.ReadDir(w.dir)
 	begun := []string{fileIdentity, folderlock.Name, folderlock.Holder}

@@ -11,7 +11,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
-// The keys of a curve, as docs/prepared-file.md lists them. Prepared files with predictors may have them, and any model of SiLU or GELU.
+// The keys of a curve, as docs/prepared-file.md lists them. Prepared files with predictors may have them, and any model
+// of SiLU or GELU.
 const (
 	keyCurve             = "powerinfer.curve." // all of them begin so
 	keyCurveMode         = keyCurve + "mode"
@@ -56,8 +57,8 @@ type Curve struct {
 
 // Point is one setting of a curve.
 type Point struct {
-	// Setting is, by predictor, the logit below which neurons are left out; by magnitude the share of the activations of calibration text that are
-	// taken as zero, 0…1.
+	// Setting is, by predictor, the logit below which neurons are left out; by magnitude the share of the activations
+	// of calibration text that are taken as zero, 0…1.
 	Setting      float32
 	Magnitudes   []float32 // [layers] by magnitude: an activation of a smaller magnitude is taken as zero
 	KLDivergence float32   // mean, nats a token, from dense
@@ -106,7 +107,8 @@ func (p *Point) Keeps(b Bound) bool {
 	return (b.KLD == 0 || p.MostKLD <= float32(b.KLD)) && (b.SameTop == 0 || p.LeastSameTop >= float32(b.SameTop))
 }
 
-// Within returns the point that leaves out most neurons of those up to which all keep b; nil if the first already does not.
+// Within returns the point that leaves out most neurons of those up to which all keep b; nil if the first already does
+// not.
 func (c *Curve) Within(b Bound) *Point {
 	for i := range c.Points {
 		if !c.Points[i].Keeps(b) {
@@ -247,7 +249,8 @@ func (p *Point) figures() []*float32 {
 	}
 }
 
-// ReadCurve reads and validates the curve of a model with so many layers; it is nil where f has none. Errors are one line and name file and key.
+// ReadCurve reads and validates the curve of a model with so many layers; it is nil where f has none. Errors are one
+// line and name file and key.
 func ReadCurve(f *gguf.File, layers int) (*Curve, error) {
 	r := &reader{f: f}
 	if !r.has(keyCurveMode) {

@@ -20,10 +20,11 @@ type ExpertPlan struct {
 	Orders []neuron.ExpertOrder // [layer] of the layers that have experts
 }
 
-// WriteExperts writes src to path with its experts, and the neurons inside them, in p's order, and with p's counts as keys. Rows move as they are
-// stored, whatever their type. Where neurons move, so do the columns of down projections: exactly in float types, and quantised again, to the same
-// type, in others. All other tensors and keys are copied. Memory holds one expert beside src's mapping. Errors are one line and name layer,
-// tensor or key. progress may be nil; it is told bytes of weights.
+// WriteExperts writes src to path with its experts, and the neurons inside them, in p's order, and with p's counts as
+// keys. Rows move as they are stored, whatever their type. Where neurons move, so do the columns of down projections:
+// exactly in float types, and quantised again, to the same type, in others. All other tensors and keys are copied.
+// Memory holds one expert beside src's mapping. Errors are one line and name layer, tensor or key. progress may be nil;
+// it is told bytes of weights.
 func WriteExperts(ctx context.Context, path string, src *gguf.File, p ExpertPlan, progress func(done, total int64)) error {
 	if len(p.Orders) != len(p.Use.Layers) {
 		return fmt.Errorf("preparing %s: orders of %d layers beside counts of %d", src.Path, len(p.Orders), len(p.Use.Layers))
@@ -67,8 +68,8 @@ func WriteExperts(ctx context.Context, path string, src *gguf.File, p ExpertPlan
 	return gguf.Create(ctx, path, "GGUF", append(keys, counted...), tensors, progress)
 }
 
-// movedWith reports whether a tensor that no role is known of may stay as it is: it is of no experts that move, which those behind the first
-// layers do not.
+// movedWith reports whether a tensor that no role is known of may stay as it is: it is of no experts that move, which
+// those behind the first layers do not.
 func movedWith(name string, layers int) (layer int, known bool) {
 	var rest string
 	if n, _ := fmt.Sscanf(name, "blk.%d.%s", &layer, &rest); n < 2 || layer >= layers {
@@ -119,7 +120,8 @@ func (s stacks) roles(l int, move map[string]func(t *gguf.Tensor) (gguf.Source, 
 	}
 }
 
-// inside returns the order of the pieces of an expert that has times so many as neurons, each time in their order; nil: all stay.
+// inside returns the order of the pieces of an expert that has times so many as neurons, each time in their order; nil:
+// all stay.
 func (s stacks) inside(times int) func(e int32) []int32 {
 	if s.Neurons == nil {
 		return nil
@@ -136,7 +138,8 @@ func (s stacks) inside(times int) func(e int32) []int32 {
 	}
 }
 
-// pieces is t with the bytes of its experts in their order and, unless inside is nil, the pieces of each expert in its own.
+// pieces is t with the bytes of its experts in their order and, unless inside is nil, the pieces of each expert in its
+// own.
 func (s stacks) pieces(t *gguf.Tensor, inside func(e int32) []int32) (gguf.Source, error) {
 	parts := s.n
 	if inside != nil {

@@ -28,7 +28,8 @@ const ExpertVersion = 1
 // maxExperts bounds the experts of a layer.
 const maxExperts = 1 << 12
 
-// ExpertKeys returns the keys of x, which was counted on texts of the given SHA-256. ReadExperts gives x back from them.
+// ExpertKeys returns the keys of x, which was counted on texts of the given SHA-256. ReadExperts gives x back from
+// them.
 func ExpertKeys(x *neuron.Experts, sha256 string) ([]gguf.KV, error) {
 	if err := (Text{SHA256: sha256, Tokens: x.Tokens()}).check(keyExperts[:len(keyExperts)-1]); err != nil {
 		return nil, err
@@ -63,8 +64,8 @@ func ExpertKeys(x *neuron.Experts, sha256 string) ([]gguf.KV, error) {
 	return keys, nil
 }
 
-// ReadExperts reads which experts tokens used, in the order in which f has them, and the SHA-256 of the texts; x is nil where f does not say it.
-// Errors are one line and name file and key.
+// ReadExperts reads which experts tokens used, in the order in which f has them, and the SHA-256 of the texts; x is nil
+// where f does not say it. Errors are one line and name file and key.
 func ReadExperts(f *gguf.File) (x *neuron.Experts, sha256 string, err error) {
 	r := &reader{f: f}
 	if !r.has(keyExpertVersion) {

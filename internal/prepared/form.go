@@ -16,15 +16,16 @@ import (
 // originalPositions is the only number of learned positions that the original loads.
 const originalPositions = 2050
 
-// originalTensors are the names that the original loads, %d being the layer. Everything is required but what stands in optional.
+// originalTensors are the names that the original loads, %d being the layer. Everything is required but what stands in
+// optional.
 type originalTensors struct {
 	outer, block, optional []string
 	eps                    string // key of the norms' epsilon, required; opt's is not read
 	rotated                bool   // heads are rotated whole
 }
 
-// originalOf returns the names that the original loads of a family; ok is false where it does not run it. Optional are norms only:
-// it knows no biases that some files of a family lack.
+// originalOf returns the names that the original loads of a family; ok is false where it does not run it. Optional are
+// norms only: it knows no biases that some files of a family lack.
 func originalOf(name string) (o originalTensors, ok bool) {
 	f, _ := arch.Named(name)
 	for _, t := range f.Outer {
@@ -51,9 +52,9 @@ func originalOf(name string) (o originalTensors, ok bool) {
 	return o, f.Original != ""
 }
 
-// CreateOriginal writes a model with predictors as a file of the original PowerInfer, to a temporary name and renamed. Keys get the
-// types that it insists on, and a tied head a copy of its own, which it needs. What it would refuse, misread or crash on is an
-// error that names the key or tensor. progress may be nil.
+// CreateOriginal writes a model with predictors as a file of the original PowerInfer, to a temporary name and renamed.
+// Keys get the types that it insists on, and a tied head a copy of its own, which it needs. What it would refuse,
+// misread or crash on is an error that names the key or tensor. progress may be nil.
 func CreateOriginal(ctx context.Context, path string, keys []gguf.KV, tensors []gguf.Source, progress func(done, total int64)) error {
 	o, err := newOriginal(keys, tensors)
 	if err != nil {

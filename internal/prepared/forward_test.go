@@ -28,8 +28,8 @@ const forwardEmbd, forwardFF, forwardLayers, forwardRank = 64, 128, 3, 32
 // the exact zeros, with predictors that choose every neuron, and in the original's form.
 func TestForwardPass(t *testing.T) {
 	for _, arch := range []string{"llama", "bamboo", "falcon", "opt"} {
-		// Differences as a share of the largest logit: sums in another order; halves, which the original's form makes of
-		// floats (and some kernels of activations, with 8 bits of mantissa).
+		// Differences as a share of the largest logit: sums in another order; halves, which the original's form makes
+		// of floats (and some kernels of activations, with 8 bits of mantissa).
 		const order, halves = 1e-4, 2e-2
 		dir := t.TempDir()
 		dense, mine, theirs := filepath.Join(dir, "dense.gguf"), filepath.Join(dir, "prepared.gguf"), filepath.Join(dir, "original.gguf")
@@ -60,8 +60,8 @@ func TestForwardPass(t *testing.T) {
 	}
 }
 
-// TestAdaptedForwardPass: an adapter of the model's own feed-forward layers gives the logits of the model into which it is merged, by neuron in every mode,
-// and its neurons follow those of a prepared file.
+// TestAdaptedForwardPass: an adapter of the model's own feed-forward layers gives the logits of the model into which it
+// is merged, by neuron in every mode, and its neurons follow those of a prepared file.
 func TestAdaptedForwardPass(t *testing.T) {
 	const tolerance = 1e-4 // as a share of the largest logit: sums in another order
 	for _, arch := range []string{"llama", "opt"} {
@@ -113,7 +113,8 @@ func TestAdaptedForwardPass(t *testing.T) {
 	}
 }
 
-// merge makes a random adapter of the given rank for f's feed-forward layers, and adds what it changes, 0.7 times, to f's weights.
+// merge makes a random adapter of the given rank for f's feed-forward layers, and adds what it changes, 0.7 times, to
+// f's weights.
 func merge(t *testing.T, f *gguf.File, seed uint64, rank int) model.Adapter {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 3))
@@ -167,8 +168,8 @@ func archOf(t *testing.T, f *gguf.File) string {
 	return name
 }
 
-// allNeurons returns a plan with random orders. Layer 0's predictor is of zeros, layer 1's too behind neurons that are always on, and
-// layer 2 has none.
+// allNeurons returns a plan with random orders. Layer 0's predictor is of zeros, layer 1's too behind neurons that are
+// always on, and layer 2 has none.
 func allNeurons(t *testing.T, arch string) prepared.Plan {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

@@ -9,8 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
-// FuzzReadExperts: whatever a file says of the uses of its experts, it is refused in one line that names the file, or gives the same back when it is
-// written again.
+// FuzzReadExperts: whatever a file says of the uses of its experts, it is refused in one line that names the file, or
+// gives the same back when it is written again.
 func FuzzReadExperts(f *testing.F) {
 	keys, err := ExpertKeys(counted(), strings.Repeat("0", 64))
 	if err != nil {

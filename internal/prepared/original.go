@@ -10,11 +10,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// WriteOriginal writes the prepared file src to path so that the original PowerInfer loads it. Neurons keep their order and every
-// token its set: always-on neurons get rows of zeros in fc2 (logit 0 is at least the threshold 0), layers in exact a predictor of
-// zeros, and predictors that read the normed residual are folded: fc1's columns times the weight of the RMSNorm differ from
-// fc1 of the normed residual by a positive factor, which moves no logit over zero. What the original cannot run or express is
-// an error that says so. progress may be nil.
+// WriteOriginal writes the prepared file src to path so that the original PowerInfer loads it. Neurons keep their order
+// and every token its set: always-on neurons get rows of zeros in fc2 (logit 0 is at least the threshold 0), layers in
+// exact a predictor of zeros, and predictors that read the normed residual are folded: fc1's columns times the weight
+// of the RMSNorm differ from fc1 of the normed residual by a positive factor, which moves no logit over zero. What the
+// original cannot run or express is an error that says so. progress may be nil.
 func WriteOriginal(ctx context.Context, path string, src *gguf.File, progress func(done, total int64)) error {
 	info, ok, err := Read(src)
 	if err != nil {
@@ -52,8 +52,9 @@ func WriteOriginal(ctx context.Context, path string, src *gguf.File, progress fu
 	return CreateOriginal(ctx, path, append(m.keys(), keys...), tensors, progress)
 }
 
-// CheckOriginal says whether the dense model src, once it is prepared, can be written in the original's form, so that a user
-// hears before the work what WriteOriginal would refuse after it. Of info only Activation, Input and Threshold are read.
+// CheckOriginal says whether the dense model src, once it is prepared, can be written in the original's form, so that a
+// user hears before the work what WriteOriginal would refuse after it. Of info only Activation, Input and Threshold are
+// read.
 func CheckOriginal(src *gguf.File, info *Info) error {
 	m, err := readModel(src)
 	if err != nil {
@@ -82,8 +83,8 @@ func CheckOriginal(src *gguf.File, info *Info) error {
 	return nil
 }
 
-// OriginalActivation returns the activation that the original PowerInfer applies in models of an architecture, or why it does not run
-// them.
+// OriginalActivation returns the activation that the original PowerInfer applies in models of an architecture, or why
+// it does not run them.
 func OriginalActivation(name string) (string, error) {
 	f, _ := arch.Named(name)
 	if f.Original == "" {
@@ -109,8 +110,8 @@ func (i *Info) original(name string) error {
 	return nil
 }
 
-// originalType returns the type of a tensor of type t in the original's form: it runs feed-forward weights in F16 and Q4_0 only, and
-// knows no BF16.
+// originalType returns the type of a tensor of type t in the original's form: it runs feed-forward weights in F16 and
+// Q4_0 only, and knows no BF16.
 func originalType(name string, t quant.Type, dims int) quant.Type {
 	switch {
 	case dims == 1:
@@ -121,8 +122,8 @@ func originalType(name string, t quant.Type, dims int) quant.Type {
 	return t
 }
 
-// In layers of up to fewNeurons the original skips rows in hundreds where some logits are below -7, whatever the threshold. Such
-// layers' logits are made so small that none is; F32 keeps all their digits, and their signs stay.
+// In layers of up to fewNeurons the original skips rows in hundreds where some logits are below -7, whatever the
+// threshold. Such layers' logits are made so small that none is; F32 keeps all their digits, and their signs stay.
 const (
 	fewNeurons  = 1000
 	smallLogits = 0x1p-32

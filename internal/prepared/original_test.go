@@ -54,8 +54,8 @@ func (x *fixture) original(gate, up, down quant.Type) []gguf.KV {
 		gguf.KV{Key: "tokenizer.ggml.tokens", Value: tokens})
 }
 
-// Sets are what they were: logits of the original's form have the sign of the prepared file's, always-on neurons and layers in
-// exact have zeros.
+// Sets are what they were: logits of the original's form have the sign of the prepared file's, always-on neurons and
+// layers in exact have zeros.
 func TestOriginalKeepsSets(t *testing.T) {
 	for _, c := range []struct {
 		arch  string

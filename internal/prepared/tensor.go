@@ -157,7 +157,8 @@ func ordered(t *gguf.Tensor, order []int32) gguf.Source {
 	}}
 }
 
-// band is the number of rows of a matrix that are transposed together: a block of the quantised types, and whole cache lines of the others.
+// band is the number of rows of a matrix that are transposed together: a block of the quantised types, and whole cache
+// lines of the others.
 const band = quant.QK
 
 // transposed is t [n_ff, n_embd] times factor with columns as rows, row i being column order[i]. [n_embd, n_ff]
@@ -173,8 +174,9 @@ func transposed(name string, t *gguf.Tensor, order []int32, factor float32) gguf
 	})
 }
 
-// Transposed returns a matrix [embd, ff] whose row i is column order[i] of a matrix [ff, embd]; nil order: column i. read fills
-// whole rows of that matrix, from row first on; it is called from several goroutines. Memory holds the result while it is written.
+// Transposed returns a matrix [embd, ff] whose row i is column order[i] of a matrix [ff, embd]; nil order: column i.
+// read fills whole rows of that matrix, from row first on; it is called from several goroutines. Memory holds the
+// result while it is written.
 func Transposed(name string, typ quant.Type, ff, embd int, order []int32, read func(first int, rows []float32) error) gguf.Source {
 	if order == nil {
 		order = identity(ff)
@@ -211,7 +213,8 @@ func Transposed(name string, typ quant.Type, ff, embd int, order []int32, read f
 	}}
 }
 
-// share lets all processors take numbers in [0, n), each with a worker of its own, and reports the error of the lowest number.
+// share lets all processors take numbers in [0, n), each with a worker of its own, and reports the error of the lowest
+// number.
 func share(n int, worker func() func(i int) error) error {
 	errs := make([]error, n)
 	var next atomic.Int64
@@ -233,8 +236,8 @@ func share(n int, worker func() func(i int) error) error {
 	return nil
 }
 
-// transposedType returns the type of rows of n elements that were columns of type t: blocks of 32 divide any usual width, larger
-// ones need not.
+// transposedType returns the type of rows of n elements that were columns of type t: blocks of 32 divide any usual
+// width, larger ones need not.
 func transposedType(t quant.Type, n int) quant.Type {
 	switch {
 	case t.BlockElems() == 1:

@@ -31,10 +31,10 @@ type Plan struct {
 }
 
 // Write writes src as a prepared file to path, which appears only when it is complete. Neurons are put in p's order:
-// gate and up rows as they are stored, whatever their type, and the down projection transposed, exactly in float types; in Q4_0 and
-// Q8_0 it is quantised again, and other types become Q8_0. All other tensors and keys are copied. The same src and p give
-// the same bytes. Memory holds one tensor beside src's mapping. Errors are one line and name layer, tensor or key.
-// progress may be nil; it is told bytes of weights.
+// gate and up rows as they are stored, whatever their type, and the down projection transposed, exactly in float types;
+// in Q4_0 and Q8_0 it is quantised again, and other types become Q8_0. All other tensors and keys are copied. The same
+// src and p give the same bytes. Memory holds one tensor beside src's mapping. Errors are one line and name layer,
+// tensor or key. progress may be nil; it is told bytes of weights.
 func Write(ctx context.Context, path string, src *gguf.File, p Plan, progress func(done, total int64)) error {
 	m, err := readModel(src)
 	if err != nil {
@@ -58,13 +58,15 @@ func Write(ctx context.Context, path string, src *gguf.File, p Plan, progress fu
 }
 
 // SetInfo replaces the keys of the prepared file at path: what was measured, after it was written. The layers' modes,
-// ranks and always-on neurons are those of its tensors and must stay. The file is rewritten, and replaced when that is complete.
+// ranks and always-on neurons are those of its tensors and must stay. The file is rewritten, and replaced when that is
+// complete.
 func SetInfo(ctx context.Context, path string, info Info, progress func(done, total int64)) error {
 	return replace(path, func(path, next string) error { return withInfo(ctx, next, path, info, progress) })
 }
 
-// replace has write make the file at path anew, under the name next of a file in the same folder, and gives it path's name and mode then. Links stay. What write has open of path is
-// closed when it returns, as some systems do not replace a mapped file.
+// replace has write make the file at path anew, under the name next of a file in the same folder, and gives it path's
+// name and mode then. Links stay. What write has open of path is closed when it returns, as some systems do not replace
+// a mapped file.
 func replace(path string, write func(path, next string) error) error {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -137,8 +139,8 @@ type model struct {
 	layers, embd, ff int
 }
 
-// ordered returns the layers that p describes with the order of their neurons, as numbers of the model that was never prepared, where the file says
-// what these are.
+// ordered returns the layers that p describes with the order of their neurons, as numbers of the model that was never
+// prepared, where the file says what these are.
 func (m *model) ordered(p Plan) ([]Layer, error) {
 	old, again, err := Read(m.f)
 	if err != nil {
@@ -172,8 +174,8 @@ func readModel(f *gguf.File) (*model, error) {
 	return m, r.err
 }
 
-// keys returns the file's own, without those that a prepared file has anew and those of a split file. What an original file
-// leaves unsaid is said.
+// keys returns the file's own, without those that a prepared file has anew and those of a split file. What an original
+// file leaves unsaid is said.
 func (m *model) keys() []gguf.KV {
 	const pre = "tokenizer.ggml.pre"
 	var out []gguf.KV

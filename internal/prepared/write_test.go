@@ -174,7 +174,8 @@ func decoded(t *testing.T, f *gguf.File, name string, typ quant.Type, shape ...i
 
 // Neuron i of the new file is neuron Order[i] of the old one in every tensor, bit for bit in float types.
 func TestWriteMovesNeurons(t *testing.T) {
-	// Largest difference that storing a weight again may make: half a step of the type, of Q4_0, which has no +8, a whole one.
+	// Largest difference that storing a weight again may make: half a step of the type, of Q4_0, which has no +8, a
+	// whole one.
 	steps := map[quant.Type]float32{quant.Q8_0: largest / 127.0 / 2 * 1.01, quant.Q4_0: largest / 8.0 * 1.01, quant.F16: largest / 2048.0}
 	cases := []struct {
 		arch           string

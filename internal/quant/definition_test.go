@@ -96,8 +96,8 @@ func e2m1(code int) float64 {
 // iq4 are the values of IQ4's codes.
 var iq4 = [16]float32{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
 
-// gridElement is element of the types with grids, and of the ternary ones. sevens returns sign i of eight, of which seven are in bits from so many on of a
-// word, and the eighth makes their product one.
+// gridElement is element of the types with grids, and of the ternary ones. sevens returns sign i of eight, of which
+// seven are in bits from so many on of a word, and the eighth makes their product one.
 func gridElement(t Type, b []byte, e int) float32 {
 	f16 := func(at int) float32 { return F32FromF16(binary.LittleEndian.Uint16(b[at:])) }
 	bits := func(at, from, n int) int { return int(b[at]) >> from & (1<<n - 1) }
@@ -186,7 +186,8 @@ func TestBlockDefinition(t *testing.T) {
 	}
 }
 
-// nearest returns the half-precision number nearest to x by search over the exhaustively tested widening, ties to the even one.
+// nearest returns the half-precision number nearest to x by search over the exhaustively tested widening, ties to the
+// even one.
 func nearest(x float32) uint16 {
 	lo, hi := uint16(0), uint16(0x7c00) // finite numbers and infinity, in order
 	a := math.Abs(float64(x))
@@ -246,7 +247,8 @@ func TestHalfNearest(t *testing.T) {
 	}
 }
 
-// TestBF16Rounding holds every bfloat16 and the midpoint above it to the definition: the upper half of a float32, ties to even.
+// TestBF16Rounding holds every bfloat16 and the midpoint above it to the definition: the upper half of a float32, ties
+// to even.
 func TestBF16Rounding(t *testing.T) {
 	for h := range uint32(1 << 16) {
 		x := math.Float32frombits(h << 16)
@@ -323,8 +325,8 @@ func TestEncodeShapes(t *testing.T) {
 		"uneven":         func(i int) float32 { return (rng.Float32() - 0.5) * float32(1+i/32) },
 		"opposite signs": func(i int) float32 { return float32(1-2*(i%2)) * (1 + rng.Float32()) },
 	}
-	// Of the largest magnitude: half a step where the grid spans it, a whole one where Q4_0 and Q6_K cut its opposite (+8 or
-	// +32 of a scale to +7 or +31), and on top what six-bit (Q4_K) or eight-bit (Q6_K) scales and minima round.
+	// Of the largest magnitude: half a step where the grid spans it, a whole one where Q4_0 and Q6_K cut its opposite
+	// (+8 or +32 of a scale to +7 or +31), and on top what six-bit (Q4_K) or eight-bit (Q6_K) scales and minima round.
 	tol := map[Type]float64{Q4_1: 1./15 + 1e-2, Q8_0: 0.5/127 + 1e-3, Q4_0: 1./8 + 1e-3, Q4_K: 1./15 + 3./126 + 1e-2, Q5_K: 1./31 + 3./126 + 1e-2, Q6_K: 1./32 + 1./256 + 1e-3}
 	x, y := make([]float32, QKK), make([]float32, QKK)
 	for name, f := range shapes {

@@ -49,7 +49,8 @@ func weighedQ5_0(b []byte, x, importance []float32, power float32) {
 	})
 }
 
-// encodeQ4_1: the smallest value becomes 0 and the largest 15, as ggml's reference quantiser has it; halves are rounded up.
+// encodeQ4_1: the smallest value becomes 0 and the largest 15, as ggml's reference quantiser has it; halves are rounded
+// up.
 func encodeQ4_1(b []byte, x []float32) {
 	var q [QK]uint8
 	d, least := spread(&q, x, 15)

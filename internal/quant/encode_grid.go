@@ -140,8 +140,8 @@ var (
 	latticeIQ1    = newLattice(gridIQ1, 8, 3, 3)
 )
 
-// gridForm is the form of a type whose magnitudes are chosen from a grid, and how its scales are searched for. Code l of a magnitude stands for
-// about 2·l+1 steps.
+// gridForm is the form of a type whose magnitudes are chosen from a grid, and how its scales are searched for. Code l
+// of a magnitude stands for about 2·l+1 steps.
 type gridForm struct {
 	lattice func() *lattice
 	join    func(b []byte, p *Parts)
@@ -233,7 +233,8 @@ func (p *gridPart) fit(f *gridForm, l *lattice, x, w []float32) {
 	}
 }
 
-// sign sets magnitudes, signs and weights. Where the number of minus signs must be even, the element that matters least has the wrong one.
+// sign sets magnitudes, signs and weights. Where the number of minus signs must be even, the element that matters least
+// has the wrong one.
 func (p *gridPart) sign(f *gridForm, x, w []float32) {
 	*p = gridPart{}
 	for i, v := range x {
@@ -260,8 +261,8 @@ func (p *gridPart) sign(f *gridForm, x, w []float32) {
 	}
 }
 
-// choose sets the words of the grid for all groups, or for those only that some of which has, in steps of 1/inverse. It returns which of them
-// are others than rounding gives.
+// choose sets the words of the grid for all groups, or for those only that some of which has, in steps of 1/inverse. It
+// returns which of them are others than rounding gives.
 func (p *gridPart) choose(l *lattice, words *[8]uint16, n int, inverse float32, some *[8]bool) (moved [8]bool) {
 	var codes [QK]uint8
 	p.round(codes[:n], inverse, float32(l.levels-1))

@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// Elements of the IQ1 types are −1, 0 or 1, and an eighth more or less. Which elements become which would be known exactly, from the two places
-// where the sorted elements are cut in three, if there were no grid: groups of eight whose codes the grid has not then take near ones.
+// Elements of the IQ1 types are −1, 0 or 1, and an eighth more or less. Which elements become which would be known
+// exactly, from the two places where the sorted elements are cut in three, if there were no grid: groups of eight whose
+// codes the grid has not then take near ones.
 
 const eighthIQ1 = 0.125
 
@@ -28,8 +29,8 @@ type iq1Part struct {
 	words [4]uint16
 }
 
-// cuts are the weights of sorted elements, and their products with them, summed from the first: for each of the shifts that groups may have
-// together, of the elements whose groups have the shift.
+// cuts are the weights of sorted elements, and their products with them, summed from the first: for each of the shifts
+// that groups may have together, of the elements whose groups have the shift.
 type cuts struct{ x, w [33]float32 }
 
 // fitIQ1 finds scale, shifts and words of 16 or 32 elements. apart says that each group has a shift of its own.
@@ -158,7 +159,8 @@ func (p *iq1Part) put(q []uint8) {
 	}
 }
 
-// Scales of the IQ1 types are odd, from 1 to 15. The units are a little larger than those that fit, as measured by llama.cpp's authors.
+// Scales of the IQ1 types are odd, from 1 to 15. The units are a little larger than those that fit, as measured by
+// llama.cpp's authors.
 const (
 	mostIQ1     = 15
 	factorIQ1_S = 1.125

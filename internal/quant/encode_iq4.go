@@ -1,6 +1,7 @@
 package quant
 
-// Scales that are tried for the values of IQ4_NL and IQ4_XS: the largest element meets a value up to seven beyond the last one.
+// Scales that are tried for the values of IQ4_NL and IQ4_XS: the largest element meets a value up to seven beyond the
+// last one.
 const iq4Tries = 7
 
 // nearestCodes finds the code of the value nearest to a number, of values that ascend and lie within a signed byte.

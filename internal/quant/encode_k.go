@@ -39,8 +39,8 @@ type minimumForm struct {
 	unweighed grids
 }
 
-// fit finds the quants of x, and scales and minima in whole numbers of units that binary16 holds. w are the elements' weights; importance
-// says that they are from a matrix, so that the units, too, are fitted.
+// fit finds the quants of x, and scales and minima in whole numbers of units that binary16 holds. w are the elements'
+// weights; importance says that they are from a matrix, so that the units, too, are fitted.
 func (f minimumForm) fit(q *[QKK]uint8, x []float32, w *[QKK]float32, importance bool) (scale, least parts) {
 	g, size := f.unweighed, QKK/f.n
 	if importance {

@@ -28,7 +28,8 @@ func encodeTQ2_0(b []byte, x []float32) {
 
 var nearestMXFP4 = newNearestCodes(mxfp4Values()[:8])
 
-// encodeMXFP4: the power of two is the largest magnitude's, two less, because the largest float of four bits has the exponent 2.
+// encodeMXFP4: the power of two is the largest magnitude's, two less, because the largest float of four bits has the
+// exponent 2.
 func encodeMXFP4(b []byte, x []float32) {
 	const bias, exponent, last = 127, 2, 254
 	var p Parts
@@ -43,8 +44,8 @@ func encodeMXFP4(b []byte, x []float32) {
 	joinMXFP4(b, &p)
 }
 
-// encodeFloats4 writes the codes of four-bit floats nearest to x times id, in halves: of two values as near, the smaller magnitude, as ggml's search
-// has it.
+// encodeFloats4 writes the codes of four-bit floats nearest to x times id, in halves: of two values as near, the
+// smaller magnitude, as ggml's search has it.
 func encodeFloats4(q []uint8, x []float32, id float32) {
 	for i, v := range x {
 		a := abs(v) * id

@@ -35,7 +35,8 @@ func comparedImportance() []float32 {
 	return w
 }
 
-// loss encodes rows, with importances unless they are nil, and returns the root of the errors' mean square, and of their mean square weighted with w.
+// loss encodes rows, with importances unless they are nil, and returns the root of the errors' mean square, and of
+// their mean square weighted with w.
 func loss(typ Type, x, importance, w []float32) (plain, weighed float64) {
 	b, y := make([]byte, typ.RowBytes(comparedCols)), make([]float32, comparedCols)
 	var sum, sumW, total float64
@@ -52,8 +53,9 @@ func loss(typ Type, x, importance, w []float32) (plain, weighed float64) {
 	return math.Sqrt(sum / float64(len(x))), math.Sqrt(sumW / total)
 }
 
-// TestLoss: no type loses a hundredth more than with llama.cpp's ggml_quantize_chunk (at 3f545bec, AVX-512), whose figures on these very numbers
-// these are: without importances the plain loss, with them the plain and the weighted one.
+// TestLoss: no type loses a hundredth more than with llama.cpp's ggml_quantize_chunk (at 3f545bec, AVX-512), whose
+// figures on these very numbers these are: without importances the plain loss, with them the plain and the weighted
+// one.
 func TestLoss(t *testing.T) {
 	const slack = 1.01
 	x, w := comparedWeights(), comparedImportance()
@@ -177,7 +179,8 @@ func TestFitMinimum(t *testing.T) {
 	}
 }
 
-// TestImportanceCounts: what is important loses less than it would without, and what is of no importance at all still becomes numbers near it.
+// TestImportanceCounts: what is important loses less than it would without, and what is of no importance at all still
+// becomes numbers near it.
 func TestImportanceCounts(t *testing.T) {
 	x, none := comparedWeights(), make([]float32, comparedCols)
 	some := comparedImportance()

@@ -8,7 +8,8 @@ import "encoding/binary"
 //
 // Q2_0: d, then 16 bytes of bit pairs for 64 elements, element e's in pair e%4 of byte e/4: d·(q−1).
 //
-// A bit of Q1_0 becomes a code of Q2_0, so that both are the same to whoever computes with them. Source: ggml's block_q1_0 and block_q2_0.
+// A bit of Q1_0 becomes a code of Q2_0, so that both are the same to whoever computes with them. Source: ggml's
+// block_q1_0 and block_q2_0.
 
 // The elements of a block.
 const (
@@ -64,7 +65,8 @@ func encodeQ2_0(b []byte, x []float32) {
 	joinQ2_0(b, &p)
 }
 
-// Devices have codes of two bits as two words for 32 elements: byte i of word h has in its bit pair f the code of element 4(2f+h)+i.
+// Devices have codes of two bits as two words for 32 elements: byte i of word h has in its bit pair f the code of
+// element 4(2f+h)+i.
 
 // LanesOfBits returns both words of 32 elements, the second above the first, from four bytes of Q1_0's bits.
 func LanesOfBits(b []byte) uint64 {

@@ -2,9 +2,10 @@ package quant
 
 import "math"
 
-// The searches of this file find the scale, or the scale and the minimum, with which whole numbers come nearest to given elements. What
-// they minimise is a sum of squares in which each element has a weight. Sums are float32 and in order, and products are converted before
-// they are added, so that no platform fuses them and vector kernels, one block in each lane, give the same bits.
+// The searches of this file find the scale, or the scale and the minimum, with which whole numbers come nearest to
+// given elements. What they minimise is a sum of squares in which each element has a weight. Sums are float32 and in
+// order, and products are converted before they are added, so that no platform fuses them and vector kernels, one block
+// in each lane, give the same bits.
 //
 // Source: the searches of llama.cpp's quantisers: which grids are tried, and how elements are weighted (at 3f545bec).
 
@@ -44,7 +45,8 @@ func meanSquare(x []float32) float32 {
 	return sum / float32(len(x))
 }
 
-// weigh sets each element's weight to its importance, more for larger elements: those that are not small against the root of power.
+// weigh sets each element's weight to its importance, more for larger elements: those that are not small against the
+// root of power.
 func weigh(w, x, importance []float32, power float32) {
 	x, importance = x[:len(w)], importance[:len(w)]
 	for i := range w {
@@ -69,8 +71,8 @@ func (s *sums) add(w, q, x float32) {
 	s.qq += float32(wq * q)
 }
 
-// better reports whether the best scale for s leaves a smaller error than scale does where that is the best for its own sums: the error is
-// Σ w·x², which all have in common, less qx²/qq, for which gain stands.
+// better reports whether the best scale for s leaves a smaller error than scale does where that is the best for its own
+// sums: the error is Σ w·x², which all have in common, less qx²/qq, for which gain stands.
 func (s sums) better(gain float32) bool { return s.qq > 0 && float32(s.qx*s.qx) > float32(gain*s.qq) }
 
 // scale returns the best scale for s.
@@ -81,7 +83,8 @@ func (s sums) scale() float32 {
 	return s.qx / s.qq
 }
 
-// Grids of a symmetric scale that are tried: the lowest whole number lies up to nine tenths of a step beyond the largest element.
+// Grids of a symmetric scale that are tried: the lowest whole number lies up to nine tenths of a step beyond the
+// largest element.
 const (
 	scaleTries = 9
 	scaleStep  = 0.1
@@ -124,7 +127,8 @@ func scaleSums(x, w []float32, inverse, most float32) (s sums) {
 // descentRounds bounds how often descend goes through the elements.
 const descentRounds = 5
 
-// descend moves single quants, from low to high, as long as that makes the error smaller, and returns the best scale for where they end.
+// descend moves single quants, from low to high, as long as that makes the error smaller, and returns the best scale
+// for where they end.
 func descend(q, x, w []float32, low, high float32) float32 {
 	var s sums
 	q, w = q[:len(x)], w[:len(x)]
@@ -163,7 +167,8 @@ const (
 	unitStep  = 0.1
 )
 
-// fitUnit returns the unit u and sets the whole numbers q from 0 to most for which u·q comes nearest to x, whose elements are not negative.
+// fitUnit returns the unit u and sets the whole numbers q from 0 to most for which u·q comes nearest to x, whose
+// elements are not negative.
 func fitUnit(q []uint8, x, w []float32, most float32) float32 {
 	var top float32
 	for _, v := range x {
@@ -211,8 +216,8 @@ type grids struct {
 // weighedGrids are those tried where elements have their importance.
 func weighedGrids() grids { return grids{first: -0.9, step: 0.05, tries: 37} }
 
-// fitMinimum returns a scale d and a minimum m, not negative, for which d·q − m, with whole q from 0 to most, comes nearest to x, which has at
-// most 32 elements.
+// fitMinimum returns a scale d and a minimum m, not negative, for which d·q − m, with whole q from 0 to most, comes
+// nearest to x, which has at most 32 elements.
 func fitMinimum(x, w []float32, most float32, g grids) (d, m float32) {
 	w = w[:len(x)]
 	var low, sumW, sumX float32

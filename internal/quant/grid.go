@@ -6,9 +6,10 @@ import (
 	"sync"
 )
 
-// The grids of the IQ types are data of the format: an index in the file chooses the magnitudes of a few elements at once. They are taken from
-// ggml's published tables (ggml-common.h, MIT licence, Copyright (c) 2023-2026 The ggml authors) in another form: an entry is a hexadecimal number
-// that has the code of element i in its bits from bits·i on, where the tables have a byte of magnitude for each.
+// The grids of the IQ types are data of the format: an index in the file chooses the magnitudes of a few elements at
+// once. They are taken from ggml's published tables (ggml-common.h, MIT licence, Copyright (c) 2023-2026 The ggml
+// authors) in another form: an entry is a hexadecimal number that has the code of element i in its bits from bits·i on,
+// where the tables have a byte of magnitude for each.
 
 // codeGrid is a list of entries, each of some elements' codes.
 type codeGrid struct {
@@ -54,8 +55,8 @@ func (g *codeGrid) place(q []uint8) int {
 	return i
 }
 
-// Codes of the IQ2 grids are magnitudes 8, 25 and 43, of the IQ3 grids 4, 12, 20, 28, 36, 44, 52, 62 (IQ3_XXS) or 1, 3, … 15 (IQ3_S), and of
-// the IQ1 grid −1, 0 and 1.
+// Codes of the IQ2 grids are magnitudes 8, 25 and 43, of the IQ3 grids 4, 12, 20, 28, 36, 44, 52, 62 (IQ3_XXS) or 1, 3,
+// … 15 (IQ3_S), and of the IQ1 grid −1, 0 and 1.
 var (
 	gridIQ2XXS = newGrid(2, 4, dataIQ2XXS)
 	gridIQ2XS  = newGrid(2, 4, dataIQ2XS)
@@ -65,7 +66,8 @@ var (
 	gridIQ1    = newGrid(2, 4, dataIQ1)
 )
 
-// Grid returns the grid of a type that has one: for each index the codes of its elements without their signs, a byte each, the first the lowest.
+// Grid returns the grid of a type that has one: for each index the codes of its elements without their signs, a byte
+// each, the first the lowest.
 func Grid(t Type) []uint64 {
 	switch t {
 	case IQ2_XXS:

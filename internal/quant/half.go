@@ -2,7 +2,8 @@ package quant
 
 import "math"
 
-// F32FromF16 widens an IEEE 754 binary16 number; exact. What is not a number becomes a quiet one, as in processors' conversions.
+// F32FromF16 widens an IEEE 754 binary16 number; exact. What is not a number becomes a quiet one, as in processors'
+// conversions.
 func F32FromF16(h uint16) float32 {
 	sign := uint32(h&0x8000) << 16
 	exp, frac := uint32(h>>10&0x1f), uint32(h&0x3ff)

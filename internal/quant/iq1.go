@@ -2,13 +2,16 @@ package quant
 
 import "encoding/binary"
 
-// The IQ1 types choose −1, 0 or 1 for eight elements at once from a grid, and add an eighth, or subtract it where a bit is set, which bit 2 of a
-// code is: d·(2·scale+1)·(g±⅛), which is d/8·(2·scale+1)·(8g±1). Source: ggml's block_iq1_s and block_iq1_m.
+// The IQ1 types choose −1, 0 or 1 for eight elements at once from a grid, and add an eighth, or subtract it where a bit
+// is set, which bit 2 of a code is: d·(2·scale+1)·(g±⅛), which is d/8·(2·scale+1)·(8g±1). Source: ggml's block_iq1_s
+// and block_iq1_m.
 //
-// IQ1_S: d, 32 bytes of indices, then for each 32 elements a word: four times three upper bits of index, three bits of scale, the bit of ⅛.
+// IQ1_S: d, 32 bytes of indices, then for each 32 elements a word: four times three upper bits of index, three bits of
+// scale, the bit of ⅛.
 //
-// IQ1_M: 32 bytes of indices; 16 bytes of a nibble for each 8 elements, three upper bits of index and the bit of ⅛; four words of four times three
-// bits of scale, for 16 elements each, whose top nibbles are those of d, the lowest first.
+// IQ1_M: 32 bytes of indices; 16 bytes of a nibble for each 8 elements, three upper bits of index and the bit of ⅛;
+// four words of four times three bits of scale, for 16 elements each, whose top nibbles are those of d, the lowest
+// first.
 
 func iq1Values() []int8 { return []int8{-7, 1, 9, 0, -9, -1, 7, 0} }
 

@@ -1,11 +1,12 @@
 package quant
 
-// The IQ2 types choose the magnitudes of eight elements at once from a grid; bit 2 of a code is the sign. Values are d·(scale+½)/4·value, which is
-// d/8·(2·scale+1)·value. Source: ggml's block_iq2_xxs, block_iq2_xs and block_iq2_s.
+// The IQ2 types choose the magnitudes of eight elements at once from a grid; bit 2 of a code is the sign. Values are
+// d·(scale+½)/4·value, which is d/8·(2·scale+1)·value. Source: ggml's block_iq2_xxs, block_iq2_xs and block_iq2_s.
 //
 // IQ2_XXS: d, then for each 32 elements four bytes of indices and a word of signs and scale as in IQ3_XXS.
 //
-// IQ2_XS: d, 32 words of nine bits of index and seven of signs, as there; 8 bytes of scales, a nibble for each 16 elements.
+// IQ2_XS: d, 32 words of nine bits of index and seven of signs, as there; 8 bytes of scales, a nibble for each 16
+// elements.
 //
 // IQ2_S: d, 32 bytes of indices, 32 of signs, 8 of the indices' ninth and tenth bits, 8 of scales as in IQ2_XS.
 

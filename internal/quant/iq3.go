@@ -2,12 +2,15 @@ package quant
 
 import "encoding/binary"
 
-// The IQ3 types choose the magnitudes of four elements at once from a grid; bit 3 of a code is the sign. Source: ggml's block_iq3_xxs and block_iq3_s.
+// The IQ3 types choose the magnitudes of four elements at once from a grid; bit 3 of a code is the sign. Source: ggml's
+// block_iq3_xxs and block_iq3_s.
 //
-// IQ3_XXS: d, 64 bytes of indices, then for each 32 elements a word: four times seven signs, of eight elements each, whose eighth makes the number of
-// minus signs even, and above them four bits of scale: d·(scale+½)/2·value, which is d/4·(2·scale+1)·value.
+// IQ3_XXS: d, 64 bytes of indices, then for each 32 elements a word: four times seven signs, of eight elements each,
+// whose eighth makes the number of minus signs even, and above them four bits of scale: d·(scale+½)/2·value, which is
+// d/4·(2·scale+1)·value.
 //
-// IQ3_S: d, 64 bytes of indices, 8 bytes of their ninth bits, 32 of signs, 4 of scales, a nibble for each 32 elements: d·(2·scale+1)·value.
+// IQ3_S: d, 64 bytes of indices, 8 bytes of their ninth bits, 32 of signs, 4 of scales, a nibble for each 32 elements:
+// d·(2·scale+1)·value.
 
 func iq3xxsValues() []int8 { return signed(4, 12, 20, 28, 36, 44, 52, 62) }
 func iq3sValues() []int8   { return signed(1, 3, 5, 7, 9, 11, 13, 15) }
@@ -44,7 +47,8 @@ func signsOf(q []uint8, bit int) (signs uint8) {
 	return signs
 }
 
-// scalesOfWords splits a unit that begins block b, and scales that lie in words of scale and signs, every so many bytes from byte at on.
+// scalesOfWords splits a unit that begins block b, and scales that lie in words of scale and signs, every so many bytes
+// from byte at on.
 func scalesOfWords(p *Parts, b []byte, at, every int) {
 	p.Unit = get16(b)
 	for j := range 8 {

@@ -1,8 +1,9 @@
 package quant
 
-// IQ4_NL: d, then 16 bytes of codes as in Q4_0: d·value of the code. IQ4_XS: d, a word and four bytes of eight scales of six bits, 32 of which is
-// zero: the low four of scale j are nibble j of the bytes, the upper two bit pair j of the word; then 16 bytes of codes for each 32 elements:
-// d·scale·value. Source: ggml's block_iq4_nl and block_iq4_xs, whose values are those below.
+// IQ4_NL: d, then 16 bytes of codes as in Q4_0: d·value of the code. IQ4_XS: d, a word and four bytes of eight scales
+// of six bits, 32 of which is zero: the low four of scale j are nibble j of the bytes, the upper two bit pair j of the
+// word; then 16 bytes of codes for each 32 elements: d·scale·value. Source: ggml's block_iq4_nl and block_iq4_xs, whose
+// values are those below.
 
 func iq4Values() []int8 {
 	return []int8{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}

@@ -6,10 +6,12 @@ import (
 	"math"
 )
 
-// NVFP4: for each 16 of a block's 64 elements a scale, an eight-bit float without a sign (UE4M3), then 32 bytes of codes: four-bit floats (E2M1)
-// as in MXFP4. Of each 16 elements, eight bytes have element i in the low nibble of byte i and element i+8 in its high one.
+// NVFP4: for each 16 of a block's 64 elements a scale, an eight-bit float without a sign (UE4M3), then 32 bytes of
+// codes: four-bit floats (E2M1) as in MXFP4. Of each 16 elements, eight bytes have element i in the low nibble of byte
+// i and element i+8 in its high one.
 //
-// A matrix may have a float32 factor beside it, in a tensor of its own. Devices compute with NVFP4Scaled, whose blocks end with that factor.
+// A matrix may have a float32 factor beside it, in a tensor of its own. Devices compute with NVFP4Scaled, whose blocks
+// end with that factor.
 //
 // Source: ggml's block_nvfp4.
 
@@ -20,7 +22,8 @@ const (
 	nvfp4Block  = nvfp4Scales * nvfp4Shared
 )
 
-// f32FromUE4M3 returns half of the number that E4M3 makes of the lower seven bits. All ones are a NaN there; such a scale is zero here, as Split has it.
+// f32FromUE4M3 returns half of the number that E4M3 makes of the lower seven bits. All ones are a NaN there; such a
+// scale is zero here, as Split has it.
 func f32FromUE4M3(b uint8) float32 {
 	const bias, mantissa = 7 + 1, 3
 	exponent, m := int(b>>mantissa), int(b&7)

@@ -5,17 +5,19 @@ import (
 	"math"
 )
 
-// Parts are a block taken apart: elements' codes, and the integers and numbers of its scales, in the order of elements. Types that have them
-// share the few forms of Traits, so that what packs, computes and encodes needs no knowledge of where a file has its bits.
+// Parts are a block taken apart: elements' codes, and the integers and numbers of its scales, in the order of elements.
+// Types that have them share the few forms of Traits, so that what packs, computes and encodes needs no knowledge of
+// where a file has its bits.
 type Parts struct {
 	// Q holds a code for each element: the stored quant, or the place of its value in Traits.Codebook.
 	Q [QKK]uint8
-	// Scale holds the integer factors of the unit: of HalfBlocks and NibbleMinima for each 16 elements, of ByteBlocks for each 32. Of SmallFloats
-	// it holds the bits of a float for each 16.
+	// Scale holds the integer factors of the unit: of HalfBlocks and NibbleMinima for each 16 elements, of ByteBlocks
+	// for each 32. Of SmallFloats it holds the bits of a float for each 16.
 	Scale [QKK / 16]int8
 	// Min holds NibbleMinima's integer minima.
 	Min [QKK / 16]uint8
-	// Unit is the binary16 scale or unit, of Exponents the exponent; MinUnit the binary16 minimum of BlockMin, or the unit of NibbleMinima's.
+	// Unit is the binary16 scale or unit, of Exponents the exponent; MinUnit the binary16 minimum of BlockMin, or the
+	// unit of NibbleMinima's.
 	Unit, MinUnit uint16
 	// Factor multiplies scales of SmallFloats.
 	Factor float32
@@ -120,8 +122,9 @@ func (t Type) SplitCodes(p *Parts, b []byte) {
 	}
 }
 
-// Join is the inverse of Split. It writes all of block b. Codes and scales must be ones that the type can hold: elements of the IQ types' groups
-// must be entries of their grids, with an even number of minus signs among eight where the eighth is not stored.
+// Join is the inverse of Split. It writes all of block b. Codes and scales must be ones that the type can hold:
+// elements of the IQ types' groups must be entries of their grids, with an even number of minus signs among eight where
+// the eighth is not stored.
 func (t Type) Join(b []byte, p *Parts) {
 	b = b[:t.BlockBytes()]
 	clear(b)
@@ -171,8 +174,8 @@ func (t Type) Join(b []byte, p *Parts) {
 	}
 }
 
-// SetUnits makes block b, of any bytes, a valid one: its binary16 numbers, or what exponent the type has, become unit's, and bits that an encoder
-// would not write are made as it would. It serves tests and synthetic models.
+// SetUnits makes block b, of any bytes, a valid one: its binary16 numbers, or what exponent the type has, become
+// unit's, and bits that an encoder would not write are made as it would. It serves tests and synthetic models.
 func (t Type) SetUnits(b []byte, unit func() float32) {
 	e := t.entry()
 	if !e.parted {

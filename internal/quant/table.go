@@ -1,7 +1,7 @@
 package quant
 
-// entry is all that the engine knows about an element type. Lists of types, in tests, help and errors, too, are made from the table;
-// docs/add-type.md says what else a new entry needs.
+// entry is all that the engine knows about an element type. Lists of types, in tests, help and errors, too, are made
+// from the table; docs/add-type.md says what else a new entry needs.
 type entry struct {
 	name       string
 	blockElems int // elements per block; 0: the type is only known by name
@@ -11,21 +11,22 @@ type entry struct {
 	output     bool    // convert and quantize write it
 	reach      float64 // see Type.Reach
 	halves     []int   // of types without parts: where binary16 numbers lie in a block
-	// decode and encode read and write one block; float types and I32 have theirs element by element. A type that is parted is
-	// decoded from its parts. encode is nil where there is no encoder yet.
+	// decode and encode read and write one block; float types and I32 have theirs element by element. A type that is
+	// parted is decoded from its parts. encode is nil where there is no encoder yet.
 	decode func(dst []float32, b []byte)
 	encode func(b []byte, x []float32)
-	// vectors encodes the first elements of x, as many blocks as the processor's vectors take, to the bytes that encode would write, and returns
-	// how many elements these are; nil: there are no such kernels for the type.
+	// vectors encodes the first elements of x, as many blocks as the processor's vectors take, to the bytes that encode
+	// would write, and returns how many elements these are; nil: there are no such kernels for the type.
 	vectors func(b []byte, x []float32) int
-	// weighed writes 256 elements, or what a row ends with, where errors count by importance; power is the mean square of the row.
-	// nil: the type has nothing to choose.
+	// weighed writes 256 elements, or what a row ends with, where errors count by importance; power is the mean square
+	// of the row. nil: the type has nothing to choose.
 	weighed func(b []byte, x, importance []float32, power float32)
 	parted  bool // see Parts
 }
 
-// Traits says how elements follow from the stored bits: element i of a block of 32 is scale·(q − Offset), or scale·Codebook[q], less a minimum
-// in types that have one. Kernels, their generator and the shaders are made from this.
+// Traits says how elements follow from the stored bits: element i of a block of 32 is scale·(q − Offset), or
+// scale·Codebook[q], less a minimum in types that have one. Kernels, their generator and the shaders are made from
+// this.
 type Traits struct {
 	Bits     int    // of a quant: 2, 3, 4, 5, 6, or 8 with a sign; 0 in float types
 	Offset   int    // what the stored quant of element zero is

@@ -47,8 +47,8 @@ const (
 	Q2_0    Type = 42
 )
 
-// NVFP4Scaled is NVFP4 with a factor in each block, the same in all blocks of a superblock: what is made of a matrix that has one when it is loaded.
-// No file holds it; its number is far above those that files have.
+// NVFP4Scaled is NVFP4 with a factor in each block, the same in all blocks of a superblock: what is made of a matrix
+// that has one when it is loaded. No file holds it; its number is far above those that files have.
 const NVFP4Scaled Type = 63
 
 // Limit is above every known type's number: the length of arrays by type.
@@ -92,7 +92,8 @@ func (t Type) Quantised() bool { return t.entry().traits.Bits > 0 }
 // Float reports whether t's elements are floating-point numbers.
 func (t Type) Float() bool { return t.Known() && !t.Quantised() && t != I32 }
 
-// Reach returns how many times the largest binary16 number a magnitude may be that t is sure to hold; 0 where binary16 is no bound.
+// Reach returns how many times the largest binary16 number a magnitude may be that t is sure to hold; 0 where binary16
+// is no bound.
 func (t Type) Reach() float64 { return t.entry().reach }
 
 // OnGrid reports whether groups of t's elements are entries of a grid. Encoding, which searches it, is slow.
@@ -104,7 +105,8 @@ func (t Type) OnGrid() bool {
 	return false
 }
 
-// FileType is general.file_type of files whose matrices are mostly of type t, numbered as llama.cpp does. ok reports whether there is one.
+// FileType is general.file_type of files whose matrices are mostly of type t, numbered as llama.cpp does. ok reports
+// whether there is one.
 func (t Type) FileType() (n uint32, ok bool) {
 	e := t.entry()
 	return e.fileType, e.fileType != 0 || t == F32
@@ -131,7 +133,8 @@ func Types() []Type {
 	return append(floats, quantised...)
 }
 
-// Like returns the first type of t's form: of the same bits and scales, and with a codebook where t has one. Tests try fewer cases of the others.
+// Like returns the first type of t's form: of the same bits and scales, and with a codebook where t has one. Tests try
+// fewer cases of the others.
 func (t Type) Like() Type {
 	form := func(t Type) Traits {
 		traits := t.Traits()

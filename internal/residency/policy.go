@@ -1,5 +1,6 @@
-// Package residency decides which experts lie in a GPU's memory while text is generated: it counts which experts tokens use, and says when
-// copying one to the GPU pays. It moves no bytes and reads no clock, so that a simulation decides by the same code as a running model.
+// Package residency decides which experts lie in a GPU's memory while text is generated: it counts which experts tokens
+// use, and says when copying one to the GPU pays. It moves no bytes and reads no clock, so that a simulation decides by
+// the same code as a running model.
 //
 // docs/placement.md tells the rule and what it is worth.
 package residency
@@ -12,15 +13,17 @@ import (
 // Absent says that an expert is in no slot, or that a slot holds no expert.
 const Absent = -1
 
-// Copies is the number of experts that are on their way to a GPU at a time, at most: while one is sent the next ones are staged.
+// Copies is the number of experts that are on their way to a GPU at a time, at most: while one is sent the next ones
+// are staged.
 const Copies = 4
 
-// Staged is how often the bytes of a copied expert pass over RAM's bus besides the copy itself: they are read where they lie and written to where the GPU
-// reads them.
+// Staged is how often the bytes of a copied expert pass over RAM's bus besides the copy itself: they are read where
+// they lie and written to where the GPU reads them.
 const Staged = 2
 
-// Where copies have no queue of their own, a piece of them goes to the GPU between two steps, in the queue that computes the next one. It takes delay of the time
-// of a step over the bus, or leastPiece bytes (25 µs at 20 GB/s) if that is more.
+// Where copies have no queue of their own, a piece of them goes to the GPU between two steps, in the queue that
+// computes the next one. It takes delay of the time of a step over the bus, or leastPiece bytes (25 µs at 20 GB/s) if
+// that is more.
 const (
 	delay      = 1.0 / 16
 	leastPiece = 512 << 10
@@ -34,7 +37,8 @@ type Layer struct {
 	Prior   []float64 // [Experts] share of tokens that are expected to use each, as a profile measured it; nil: nothing is known
 }
 
-// Speeds are in bytes per second: of RAM and of the GPU's memory as experts are read from them, and of the bus between the two.
+// Speeds are in bytes per second: of RAM and of the GPU's memory as experts are read from them, and of the bus between
+// the two.
 type Speeds struct {
 	RAM, GPU, Bus float64
 	Beside        bool // copies have a queue of their own: the GPU computes meanwhile
@@ -51,10 +55,12 @@ func (s Speeds) Piece(step float64) int64 {
 
 // copying returns the seconds that a byte of a copy adds to generation.
 //
-// With a queue of its own a copy costs only RAM's time: staging passes over RAM's bus Staged times, and the copy reads from it once. The GPU goes on computing.
+// With a queue of its own a copy costs only RAM's time: staging passes over RAM's bus Staged times, and the copy reads
+// from it once. The GPU goes on computing.
 //
-// In the one queue the costs are added, although bus and RAM work at the same time elsewhere, because a token pays them one after the other: the piece goes between
-// two steps, when the next step's first layers wait for it and the processor has nothing to do, and staging slows the processor's part of the steps themselves.
+// In the one queue the costs are added, although bus and RAM work at the same time elsewhere, because a token pays them
+// one after the other: the piece goes between two steps, when the next step's first layers wait for it and the
+// processor has nothing to do, and staging slows the processor's part of the steps themselves.
 func (s Speeds) copying() float64 {
 	if s.Beside {
 		return (1 + Staged) / s.RAM
@@ -156,7 +162,8 @@ func (p *Policy) Fill(layer int, hottest []int32) {
 	}
 }
 
-// Slots returns where each of a layer's experts lies: its slot, or Absent. It stays the policy's and changes with Next and Done.
+// Slots returns where each of a layer's experts lies: its slot, or Absent. It stays the policy's and changes with Next
+// and Done.
 func (p *Policy) Slots(layer int) []int32 { return p.layers[layer].slot }
 
 // Used counts what a step's tokens used in a layer: uses[e] of them used expert e. [Experts]
@@ -180,16 +187,16 @@ func (p *Policy) expected(y *layer, e int32) float64 {
 	return p.tuning.Weight*y.recent[e] + (1-p.tuning.Weight)*y.long[e]
 }
 
-// doubt returns how far two averages of uses that add up to so many may lie apart by chance. An average over a window of n tokens has the variance of
-// 2n−1 of them (Poisson's law, uses being rare).
+// doubt returns how far two averages of uses that add up to so many may lie apart by chance. An average over a window
+// of n tokens has the variance of 2n−1 of them (Poisson's law, uses being rare).
 func (p *Policy) doubt(uses float64) float64 {
 	t := &p.tuning
 	recent, long := t.Weight*t.Weight/(2*t.Recent-1), (1-t.Weight)*(1-t.Weight)/(2*t.Long-1)
 	return t.Doubt * math.Sqrt(uses*(recent+long))
 }
 
-// Next chooses the copy that saves most, and reports whether there is one that pays. What the slot holds stays there until Sending, and the expert to come
-// is Absent until Done.
+// Next chooses the copy that saves most, and reports whether there is one that pays. What the slot holds stays there
+// until Sending, and the expert to come is Absent until Done.
 func (p *Policy) Next() (Move, bool) {
 	var best Move
 	most := 0.0
@@ -216,8 +223,8 @@ func (p *Policy) Next() (Move, bool) {
 	return best, true
 }
 
-// candidates returns the absent expert that is expected to be used most, and the slot that is free or whose expert is expected to be used
-// least; Absent where there is none.
+// candidates returns the absent expert that is expected to be used most, and the slot that is free or whose expert is
+// expected to be used least; Absent where there is none.
 func (p *Policy) candidates(y *layer) (in, out int32) {
 	in, out = Absent, Absent
 	least, most := math.Inf(1), 0.0
@@ -252,7 +259,8 @@ func (p *Policy) begin(m Move) {
 	y.holds[m.Slot], y.busy[m.Slot], y.coming[m.Expert] = m.Expert, true, true
 }
 
-// Sending says that a copy begins to overwrite its slot, and returns the expert that lay there and is Absent from now on; Absent if none did.
+// Sending says that a copy begins to overwrite its slot, and returns the expert that lay there and is Absent from now
+// on; Absent if none did.
 func (p *Policy) Sending(m Move) (lost int32) {
 	y := &p.layers[m.Layer]
 	for e, s := range y.slot {

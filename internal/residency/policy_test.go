@@ -78,7 +78,8 @@ func TestFasterRAMNeedsNoGPU(t *testing.T) {
 	}
 }
 
-// TestInvariants plays random uses and copies: a slot holds one expert, an expert lies in one slot, and nothing is copied to where it is.
+// TestInvariants plays random uses and copies: a slot holds one expert, an expert lies in one slot, and nothing is
+// copied to where it is.
 func TestInvariants(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -128,8 +129,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestWhatACopyCosts: an expert comes where what it is expected to save in 128 tokens is 1.25 times what its way takes of the bus and of RAM, by hand:
-// 1.25 · (1/20 + 2/60) / (1/60 − 1/600) / 128 = 0.0543 uses a token.
+// TestWhatACopyCosts: an expert comes where what it is expected to save in 128 tokens is 1.25 times what its way takes
+// of the bus and of RAM, by hand: 1.25 · (1/20 + 2/60) / (1/60 − 1/600) / 128 = 0.0543 uses a token.
 func TestWhatACopyCosts(t *testing.T) {
 	tuning := residency.Tuned()
 	tuning.Doubt = 0
@@ -140,8 +141,8 @@ func TestWhatACopyCosts(t *testing.T) {
 	}
 }
 
-// TestWhatACopyCostsBeside: where copies have a queue of their own, RAM alone pays, three times: 1.25 · (3/60) / (1/60 − 1/600) / 128 = 0.0326 uses a token. Copies then
-// take as much of the bus as they will.
+// TestWhatACopyCostsBeside: where copies have a queue of their own, RAM alone pays, three times: 1.25 · (3/60) / (1/60
+// − 1/600) / 128 = 0.0326 uses a token. Copies then take as much of the bus as they will.
 func TestWhatACopyCostsBeside(t *testing.T) {
 	tuning, speeds := residency.Tuned(), speeds
 	tuning.Doubt, speeds.Beside = 0, true

@@ -2,8 +2,8 @@ package sample
 
 import "bytes"
 
-// Breakers are texts across which DRY sees no repetition, such as the end of a line. It knows the text of every token, so that one
-// is found wherever it lies in tokens. It does not change, and samplers may share it.
+// Breakers are texts across which DRY sees no repetition, such as the end of a line. It knows the text of every token,
+// so that one is found wherever it lies in tokens. It does not change, and samplers may share it.
 type Breakers struct {
 	texts   [][]byte
 	longest int     // of texts

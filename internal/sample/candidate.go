@@ -43,8 +43,8 @@ func siftDown(c []candidate, i int, before order) {
 	}
 }
 
-// topK appends to c the k highest logits [n_vocab], in no particular order; k <= 0 takes all. The worst of the best so far
-// is a heap's root, so that nearly every logit costs one comparison.
+// topK appends to c the k highest logits [n_vocab], in no particular order; k <= 0 takes all. The worst of the best so
+// far is a heap's root, so that nearly every logit costs one comparison.
 func topK(c []candidate, logits []float32, k int) []candidate {
 	if k <= 0 || k > len(logits) {
 		k = len(logits)
@@ -70,8 +70,8 @@ func topK(c []candidate, logits []float32, k int) []candidate {
 	return c
 }
 
-// weigh sets the weights to exp((logit - highest) / temperature) and returns their sum, at least 1: the best candidate has
-// weight 1. Infinite highest logits share everything.
+// weigh sets the weights to exp((logit - highest) / temperature) and returns their sum, at least 1: the best candidate
+// has weight 1. Infinite highest logits share everything.
 func weigh(c []candidate, highest float32, temperature float64) float64 {
 	var sum float64
 	for i := range c {

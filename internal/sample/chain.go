@@ -9,7 +9,8 @@ import (
 // A Stage is a part of the chain that turns logits into the tokens that may be drawn and their probabilities.
 type Stage uint8
 
-// The stages, in the order of the usual chain; AdaptiveP is not part of that. Options say how each is set and where it was published.
+// The stages, in the order of the usual chain; AdaptiveP is not part of that. Options say how each is set and where it
+// was published.
 const (
 	Penalties   Stage = iota // repetition, presence and frequency
 	DRY                      // penalises what would repeat a sequence

@@ -432,7 +432,8 @@ func softmax(logits []float32, t float64) []float64 {
 	return p
 }
 
-// TestMirostatKeepsAsPublished runs the feedback by its definition beside the sampler, and holds what is drawn to the cut.
+// TestMirostatKeepsAsPublished runs the feedback by its definition beside the sampler, and holds what is drawn to the
+// cut.
 func TestMirostatKeepsAsPublished(t *testing.T) {
 	rng := source(t)
 	for version := 1; version <= 2; version++ {
@@ -470,7 +471,8 @@ func TestMirostatKeepsAsPublished(t *testing.T) {
 				average += -math.Log2(p[id]) / (rounds - settling)
 			}
 		}
-		// mu moves by eta times the sum of the errors, so that their average is at most its range (here 8 bits) over eta and rounds.
+		// mu moves by eta times the sum of the errors, so that their average is at most its range (here 8 bits) over
+		// eta and rounds.
 		if limit := 8 / (eta * (rounds - settling)); math.Abs(average-tau) > limit {
 			t.Errorf("mirostat %d: the average surprise is %v bits, want %v", version, average, tau)
 		}

@@ -8,8 +8,8 @@ type Chance struct {
 	Probability float64
 }
 
-// Chances returns the probability that id, which Sample returned last, had behind the chain, and the n likeliest tokens, likeliest first;
-// fewer where the chain left fewer. Where the highest logit is taken that is the only one.
+// Chances returns the probability that id, which Sample returned last, had behind the chain, and the n likeliest
+// tokens, likeliest first; fewer where the chain left fewer. Where the highest logit is taken that is the only one.
 func (s *Sampler) Chances(id int32, n int) (float64, []Chance) {
 	if s.choice == takesBest {
 		return 1, []Chance{{id, 1}}[:min(n, 1)]

@@ -77,9 +77,10 @@ func (s *Sampler) learn(id int32) {
 	}
 }
 
-// mirostat draws from the best tokens, so many that the surprise comes to be what is wanted (Basu et al., arXiv:2007.14966): version 2
-// keeps those whose surprise is at most the limit, version 1 a number that the limit and an estimate of Zipf's exponent give. The error
-// that moves the limit is that of the surprise by the model's own probability, as there; llama.cpp takes that after the cut.
+// mirostat draws from the best tokens, so many that the surprise comes to be what is wanted (Basu et al.,
+// arXiv:2007.14966): version 2 keeps those whose surprise is at most the limit, version 1 a number that the limit and
+// an estimate of Zipf's exponent give. The error that moves the limit is that of the surprise by the model's own
+// probability, as there; llama.cpp takes that after the cut.
 func (s *Sampler) mirostat(r float64) int32 {
 	p := &s.pool
 	all := p.weigh()
@@ -137,13 +138,15 @@ func zipf(c []candidate, limit float64, nVocab int) []candidate {
 	return c[len(c)-want:]
 }
 
-// The transformation of adaptive-p: logits fall from the target as distance^2 / (1 + distance), in units of adaptiveWidth of probability.
+// The transformation of adaptive-p: logits fall from the target as distance^2 / (1 + distance), in units of
+// adaptiveWidth of probability.
 const (
 	adaptiveWidth     = 0.3
 	adaptiveSharpness = 10
 )
 
-// adapt draws near the probability that brings the average of the chosen ones to the target (llama.cpp pull request 17927).
+// adapt draws near the probability that brings the average of the chosen ones to the target (llama.cpp pull request
+// 17927).
 func (s *Sampler) adapt(r float64) int32 {
 	p, f := &s.pool, &s.feedback
 	target := 2*float64(s.options.AdaptiveTarget) - f.sum/f.weight

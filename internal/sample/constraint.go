@@ -10,7 +10,8 @@ type Constraint interface {
 	Done() bool
 }
 
-// Constrain makes s draw only what c allows from now on; nil lifts it. What was accepted before, as a prompt, c has not seen.
+// Constrain makes s draw only what c allows from now on; nil lifts it. What was accepted before, as a prompt, c has not
+// seen.
 func (s *Sampler) Constrain(c Constraint) {
 	s.constraint, s.err = c, nil
 	if c != nil && s.logits == nil {

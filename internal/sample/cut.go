@@ -22,14 +22,15 @@ func (p *pool) cutTopK(k int) {
 	p.c = kept
 }
 
-// cutTopP keeps the fewest of the best tokens whose probabilities add up to at least share (nucleus sampling, Holtzman et
-// al., arXiv:1904.09751); never fewer than least, or one.
+// cutTopP keeps the fewest of the best tokens whose probabilities add up to at least share (nucleus sampling, Holtzman
+// et al., arXiv:1904.09751); never fewer than least, or one.
 func (p *pool) cutTopP(share float32, least int) {
 	p.fill(0)
 	p.c = fewest(p.c, float64(share)*p.weigh(), least, better)
 }
 
-// fewest returns the first candidates in the order whose weights add up to at least want; never fewer than least, or one. It reorders c.
+// fewest returns the first candidates in the order whose weights add up to at least want; never fewer than least, or
+// one. It reorders c.
 func fewest(c []candidate, want float64, least int, before order) []candidate {
 	heapify(c, before)
 	var sum float64
@@ -45,7 +46,8 @@ func fewest(c []candidate, want float64, least int, before order) []candidate {
 	return c
 }
 
-// cutMinP keeps, in place, the tokens of at least share times the highest probability (arXiv:2407.01082), or so many of the best.
+// cutMinP keeps, in place, the tokens of at least share times the highest probability (arXiv:2407.01082), or so many of
+// the best.
 func (p *pool) cutMinP(share float32, least int) {
 	p.fill(0)
 	floor := float64(p.highest) + p.temperature*math.Log(float64(share))
@@ -73,8 +75,8 @@ func (p *pool) keepFrom(floor float64) {
 	p.c = kept
 }
 
-// cutSigma keeps the tokens whose logits are at most n standard deviations below the highest (arXiv:2411.07641). Banned tokens do not
-// count. A temperature changes nothing.
+// cutSigma keeps the tokens whose logits are at most n standard deviations below the highest (arXiv:2411.07641). Banned
+// tokens do not count. A temperature changes nothing.
 func (p *pool) cutSigma(n float32) {
 	p.fill(0)
 	if math.IsInf(float64(p.highest), 0) {
@@ -92,8 +94,8 @@ func (p *pool) cutSigma(n float32) {
 	p.keepFrom(float64(p.highest) - float64(n)*deviation)
 }
 
-// cutTypical keeps the fewest tokens whose probabilities add up to at least share, in the order of how near their surprise is to the
-// expected one, the entropy (locally typical sampling, Meister et al., arXiv:2202.00666).
+// cutTypical keeps the fewest tokens whose probabilities add up to at least share, in the order of how near their
+// surprise is to the expected one, the entropy (locally typical sampling, Meister et al., arXiv:2202.00666).
 func (p *pool) cutTypical(share float32, least int) {
 	p.fill(0)
 	if math.IsInf(float64(p.highest), 0) {
@@ -108,7 +110,8 @@ func (p *pool) cutTypical(share float32, least int) {
 	p.findHighest()
 }
 
-// excludeTop drops, in place, the tokens of at least a threshold's probability but the last of them ("exclude top choices").
+// excludeTop drops, in place, the tokens of at least a threshold's probability but the last of them ("exclude top
+// choices").
 func (p *pool) excludeTop(threshold float32, least int) {
 	p.fill(0)
 	floor := float64(threshold) * p.weigh()

@@ -36,8 +36,9 @@ func ReadChain(raw json.RawMessage) ([]Stage, error) {
 	return chain, nil
 }
 
-// AddBiases adds to biases what llama-server's field logit_bias says: an object of tokens and biases, or a list of pairs of both. A token is a
-// number, or a text that stands for all its tokens, which tokensOf returns. A bias of false bans.
+// AddBiases adds to biases what llama-server's field logit_bias says: an object of tokens and biases, or a list of
+// pairs of both. A token is a number, or a text that stands for all its tokens, which tokensOf returns. A bias of false
+// bans.
 func AddBiases(biases map[int32]float32, raw json.RawMessage, tokensOf func(text string) []int32) error {
 	named := func(text string) []int32 {
 		if id, err := strconv.ParseInt(text, 10, 32); err == nil {

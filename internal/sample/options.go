@@ -8,13 +8,15 @@ import (
 // RandomSeed asks for a seed nobody knows beforehand; llama.cpp's LLAMA_DEFAULT_SEED.
 const RandomSeed uint64 = 0xFFFFFFFF
 
-// Options set the stages of the chain. The zero value is not useful (its RepeatPenalty is invalid): start from DefaultOptions.
+// Options set the stages of the chain. The zero value is not useful (its RepeatPenalty is invalid): start from
+// DefaultOptions.
 type Options struct {
 	Seed  uint64  // of the random numbers; RandomSeed draws one
 	Chain []Stage // in this order, after the logit bias; those that are off change nothing
 
-	// Temperature divides the logits; <= 0 takes the highest. With a DynamicRange above 0 it is between Temperature - DynamicRange, but
-	// at least 0, and Temperature + DynamicRange: the low end plus the width times (entropy / highest possible entropy)^DynamicExponent.
+	// Temperature divides the logits; <= 0 takes the highest. With a DynamicRange above 0 it is between Temperature -
+	// DynamicRange, but at least 0, and Temperature + DynamicRange: the low end plus the width times (entropy / highest
+	// possible entropy)^DynamicExponent.
 	Temperature     float32
 	DynamicRange    float32 // 0 is off
 	DynamicExponent float32
@@ -28,7 +30,8 @@ type Options struct {
 	MinKeep int // tokens that TopP, MinP, TypicalP and XTC leave at least; 0 and 1 are the same
 
 	// With this probability, in [0, 1], all tokens of at least the threshold but the least likely of them are left out
-	// ("exclude top choices", text-generation-webui pull request 6335). A threshold above 0.5, which no two tokens reach, is off.
+	// ("exclude top choices", text-generation-webui pull request 6335). A threshold above 0.5, which no two tokens
+	// reach, is off.
 	XTCProbability float32
 	XTCThreshold   float32
 
@@ -37,22 +40,23 @@ type Options struct {
 	PresencePenalty  float32 // taken off the logit of every seen token; 0 is off
 	FrequencyPenalty float32 // taken off the logit once per time seen; 0 is off
 
-	// A token that would repeat a sequence of n + 1 accepted tokens, n at least DRYAllowedLength, loses
-	// DRYMultiplier * DRYBase^(n - DRYAllowedLength) ("don't repeat yourself", text-generation-webui pull request 5677).
+	// A token that would repeat a sequence of n + 1 accepted tokens, n at least DRYAllowedLength, loses DRYMultiplier *
+	// DRYBase^(n - DRYAllowedLength) ("don't repeat yourself", text-generation-webui pull request 5677).
 	DRYMultiplier    float32 // 0 is off
 	DRYBase          float32 // at least 1
 	DRYAllowedLength int
 	DRYLastN         int       // how many accepted tokens it looks back on; 0 is off
 	DRYBreakers      *Breakers // texts across which no sequence goes on; nil: none
 
-	// Mirostat 1 and 2 (arXiv:2007.14966) take the place of the stages that drop tokens: they leave so many that the surprise of the
-	// chosen ones, in bits, comes to be MirostatTau, by feedback at the rate MirostatEta. 0 is off.
+	// Mirostat 1 and 2 (arXiv:2007.14966) take the place of the stages that drop tokens: they leave so many that the
+	// surprise of the chosen ones, in bits, comes to be MirostatTau, by feedback at the rate MirostatEta. 0 is off.
 	Mirostat    int
 	MirostatTau float32
 	MirostatEta float32
 
-	// The stage AdaptiveP favours tokens whose probability is near AdaptiveTarget, in [0, 1], less what the last tokens were above it, by
-	// an average that forgets at the rate AdaptiveDecay, in [0, 0.99] (llama.cpp pull request 17927). A negative target is off.
+	// The stage AdaptiveP favours tokens whose probability is near AdaptiveTarget, in [0, 1], less what the last tokens
+	// were above it, by an average that forgets at the rate AdaptiveDecay, in [0, 0.99] (llama.cpp pull request 17927).
+	// A negative target is off.
 	AdaptiveTarget float32
 	AdaptiveDecay  float32
 
@@ -61,7 +65,8 @@ type Options struct {
 	LogitBias map[int32]float32
 }
 
-// DefaultOptions returns llama.cpp's (common_params_sampling), but for DRY's sequence breakers, which depend on a vocabulary.
+// DefaultOptions returns llama.cpp's (common_params_sampling), but for DRY's sequence breakers, which depend on a
+// vocabulary.
 func DefaultOptions() Options {
 	return Options{
 		Seed:             RandomSeed,

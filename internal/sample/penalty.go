@@ -2,8 +2,8 @@ package sample
 
 import "math"
 
-// penalise applies the repetition penalty (Keskar et al., arXiv:1909.05858), then presence and frequency, to each distinct
-// token of the last RepeatLastN.
+// penalise applies the repetition penalty (Keskar et al., arXiv:1909.05858), then presence and frequency, to each
+// distinct token of the last RepeatLastN.
 func (s *Sampler) penalise() {
 	o, n := &s.options, min(len(s.history.ids), s.options.RepeatLastN)
 	for i := range n {
@@ -20,8 +20,8 @@ func (s *Sampler) penalise() {
 	})
 }
 
-// changeCounted replaces the logits of the tokens whose counts are not zero, all among the last n of the history, and makes the counts
-// zero again.
+// changeCounted replaces the logits of the tokens whose counts are not zero, all among the last n of the history, and
+// makes the counts zero again.
 func (s *Sampler) changeCounted(n int, change func(logit float32, count int32) float32) {
 	p := &s.pool
 	p.settle()
@@ -43,8 +43,8 @@ func (s *Sampler) changeCounted(n int, change func(logit float32, count int32) f
 	}
 }
 
-// dry penalises the tokens that would make the last tokens repeat an earlier sequence: see Options.DRYMultiplier. It takes time
-// linear in DRYLastN.
+// dry penalises the tokens that would make the last tokens repeat an earlier sequence: see Options.DRYMultiplier. It
+// takes time linear in DRYLastN.
 func (s *Sampler) dry() {
 	o := &s.options
 	n := min(len(s.history.ids), o.DRYLastN)
@@ -67,8 +67,9 @@ func (s *Sampler) dry() {
 	})
 }
 
-// findRepeats sets repeats[back], for back in [1, n), to the number of tokens before the last back ones that equal as many at the end, all
-// among the last n: the Z-function of the history read backwards (Gusfield, Algorithms on Strings, Trees, and Sequences, 1.4).
+// findRepeats sets repeats[back], for back in [1, n), to the number of tokens before the last back ones that equal as
+// many at the end, all among the last n: the Z-function of the history read backwards (Gusfield, Algorithms on Strings,
+// Trees, and Sequences, 1.4).
 func (s *Sampler) findRepeats(n int) {
 	for len(s.repeats) < n { // as the history grows, so that no length is allocated before it is needed
 		s.repeats = append(s.repeats, 0)

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// pool is the tokens still in the running. While none was dropped they are logits; later, or where a stage needs them one by one,
-// candidates. What stages see is a logit divided by temperature.
+// pool is the tokens still in the running. While none was dropped they are logits; later, or where a stage needs them
+// one by one, candidates. What stages see is a logit divided by temperature.
 type pool struct {
 	logits      []float32   // [n_vocab]; nil once c has the tokens
 	c           []candidate // in no particular order
@@ -99,8 +99,8 @@ func (p *pool) best() int32 {
 	return best.id
 }
 
-// argmax returns the lowest id of the highest logit; NaN is never higher. The search goes by value first: carrying the index along would take
-// twice as long.
+// argmax returns the lowest id of the highest logit; NaN is never higher. The search goes by value first: carrying the
+// index along would take twice as long.
 func argmax(logits []float32) int32 {
 	highest := negInf
 	for _, l := range logits {

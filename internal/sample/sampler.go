@@ -1,4 +1,5 @@
-// Package sample turns logits into a token: llama.cpp's chain of stages, in any order, after the logit bias, and a draw.
+// Package sample turns logits into a token: llama.cpp's chain of stages, in any order, after the logit bias, and a
+// draw.
 package sample
 
 import (
@@ -114,8 +115,9 @@ func (s *Sampler) Reset() {
 	s.resetFeedback()
 }
 
-// Clone returns a sampler that will go on exactly as s would, and shares nothing with it that either changes. What constrains s is not
-// s's own to copy: constraint takes its place in the clone, mostly a copy of it, as grammar.State.Clone makes it; nil where s has none.
+// Clone returns a sampler that will go on exactly as s would, and shares nothing with it that either changes. What
+// constrains s is not s's own to copy: constraint takes its place in the clone, mostly a copy of it, as
+// grammar.State.Clone makes it; nil where s has none.
 func (s *Sampler) Clone(constraint Constraint) *Sampler {
 	c := *s
 	c.history = s.history.clone()
@@ -125,8 +127,8 @@ func (s *Sampler) Clone(constraint Constraint) *Sampler {
 	return &c
 }
 
-// Accept tells the chain and the constraint that the sequence goes on with token id, be it sampled or of the prompt. Ids outside the
-// vocabulary count for nothing.
+// Accept tells the chain and the constraint that the sequence goes on with token id, be it sampled or of the prompt.
+// Ids outside the vocabulary count for nothing.
 func (s *Sampler) Accept(id int32) {
 	if id >= 0 && int(id) < s.nVocab {
 		s.history.add(id)
@@ -144,10 +146,10 @@ func (s *Sampler) Accept(id int32) {
 	}
 }
 
-// Sample returns the next token for logits [n_vocab], which it leaves as they are. It does not accept the token. NaN counts
-// as -Inf; among equal logits the lowest id is the better one, so that it returns 0 where every token is banned. Unless it takes the
-// highest logit, each call takes one number from PCG-DXSM (math/rand/v2), and one more for XTC, so that seed, options and logits determine
-// the text.
+// Sample returns the next token for logits [n_vocab], which it leaves as they are. It does not accept the token. NaN
+// counts as -Inf; among equal logits the lowest id is the better one, so that it returns 0 where every token is banned.
+// Unless it takes the highest logit, each call takes one number from PCG-DXSM (math/rand/v2), and one more for XTC, so
+// that seed, options and logits determine the text.
 func (s *Sampler) Sample(logits []float32) int32 {
 	if len(logits) != s.nVocab {
 		panic(fmt.Sprintf("sample: %d logits for a vocabulary of %d", len(logits), s.nVocab))

@@ -104,8 +104,9 @@ func TestTopPStopsAtExactSum(t *testing.T) {
 	}
 }
 
-// chiSquareLimit returns the 1 - 1e-12 quantile of chi-square (Wilson and Hilferty's approximation): the error of the approximations, which cells of 20 draws
-// at least keep small, leaves a right sampler less than one failing seed in 1e9.
+// chiSquareLimit returns the 1 - 1e-12 quantile of chi-square (Wilson and Hilferty's approximation): the error of the
+// approximations, which cells of 20 draws at least keep small, leaves a right sampler less than one failing seed in
+// 1e9.
 func chiSquareLimit(degrees int) float64 {
 	k := float64(degrees)
 	z := 7.0345 // normal quantile

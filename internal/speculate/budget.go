@@ -2,9 +2,9 @@ package speculate
 
 import "sync"
 
-// Budget bounds what guesses that do not come true cost a text in time. Tokens that are computed earn a small share of their time; guesses gain or
-// lose what their step took less than its tokens would have taken one by one, or more. Only as many are to be checked as the credit pays for if none of them comes true. It serves
-// many goroutines.
+// Budget bounds what guesses that do not come true cost a text in time. Tokens that are computed earn a small share of
+// their time; guesses gain or lose what their step took less than its tokens would have taken one by one, or more. Only
+// as many are to be checked as the credit pays for if none of them comes true. It serves many goroutines.
 type Budget struct {
 	mu     sync.Mutex
 	opened bool
@@ -15,7 +15,8 @@ type Budget struct {
 const (
 	// share is what guesses may lose of the time of tokens that are computed without them.
 	share = 0.02
-	// firstCredit is the credit at a text's beginning, in tokens' times, and the most that tokens earn: short texts, too, are to lose little.
+	// firstCredit is the credit at a text's beginning, in tokens' times, and the most that tokens earn: short texts,
+	// too, are to lose little.
 	firstCredit = 0.5
 	// mostCredit bounds the credit, in tokens' times: texts change, so that old gains say little.
 	mostCredit = 4
@@ -46,7 +47,8 @@ func (b *Budget) Within(cost Cost) Cost {
 	return cost
 }
 
-// Note takes in a step of which a token takes so many nanoseconds alone, and what guesses gained in it; nothing was guessed where gained is 0.
+// Note takes in a step of which a token takes so many nanoseconds alone, and what guesses gained in it; nothing was
+// guessed where gained is 0.
 func (b *Budget) Note(token, gained float64) {
 	if token <= 0 {
 		return

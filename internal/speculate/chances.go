@@ -24,7 +24,8 @@ func (c *Cost) with(n int) float64 {
 	return c.Times[n] + c.Once + float64(n)*c.Each
 }
 
-// again returns what n tokens that are computed again add to the next step, which makes no guesses and copies no states.
+// again returns what n tokens that are computed again add to the next step, which makes no guesses and copies no
+// states.
 func (c *Cost) again(n int) float64 {
 	if !c.Again {
 		return 0
@@ -49,11 +50,13 @@ const (
 	priorWeight = 4
 	// gain is what checking guesses must be expected to gain: less is within what cannot be measured.
 	gain = 1.03
-	// retry is how often guesses that seem not worth it are passed over before one is checked, which tells whether this is still so.
+	// retry is how often guesses that seem not worth it are passed over before one is checked, which tells whether this
+	// is still so.
 	retry = 48
 )
 
-// prior returns the chance of guesses of a class before any was checked: a single token that stood before says little, many tokens much.
+// prior returns the chance of guesses of a class before any was checked: a single token that stood before says little,
+// many tokens much.
 func prior(class int) float64 { return [classes]float64{0.2, 0.4, 0.6, 0.7, 0.8, 0.8, 0.8, 0.8}[class] }
 
 type chance struct {
@@ -68,7 +71,8 @@ func (c *chance) of(class int) float64 {
 // classOf returns the class of guesses from so many tokens.
 func classOf(length int) int { return min(bits.Len(uint(length)), classes) - 1 }
 
-// Worth returns how many of at most so many guesses that were taken from so many tokens are to be checked: the number with which most tokens are expected by time.
+// Worth returns how many of at most so many guesses that were taken from so many tokens are to be checked: the number
+// with which most tokens are expected by time.
 func (c *Chances) Worth(length, most int, cost Cost) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +101,8 @@ func (c *Chances) Worth(length, most int, cost Cost) int {
 	return number
 }
 
-// Note takes in that so many guesses were checked and so many of them came true. Behind the first that does not, none tells anything.
+// Note takes in that so many guesses were checked and so many of them came true. Behind the first that does not, none
+// tells anything.
 func (c *Chances) Note(length, drafted, accepted int) {
 	if drafted == 0 || length == 0 {
 		return

@@ -1,11 +1,11 @@
-// Package speculate guesses how a text goes on, so that one step of a model checks several tokens instead of computing one. It chooses how many by what
-// guesses were worth so far and what checking them costs. The text does not depend on it: a guess counts only where it is the token that is
-// chosen without it.
+// Package speculate guesses how a text goes on, so that one step of a model checks several tokens instead of computing
+// one. It chooses how many by what guesses were worth so far and what checking them costs. The text does not depend on
+// it: a guess counts only where it is the token that is chosen without it.
 package speculate
 
-// Lookup guesses that a text goes on as it did where its last tokens stood before. It finds the longest such end of the text in a suffix automaton,
-// which grows by a token at a time (Blumer et al., The smallest automaton recognizing the subwords of a text, 1985): time and memory are
-// linear in the text. One goroutine uses it.
+// Lookup guesses that a text goes on as it did where its last tokens stood before. It finds the longest such end of the
+// text in a suffix automaton, which grows by a token at a time (Blumer et al., The smallest automaton recognizing the
+// subwords of a text, 1985): time and memory are linear in the text. One goroutine uses it.
 type Lookup struct {
 	text    []int32
 	states  []state
@@ -65,7 +65,8 @@ func (l *Lookup) Accept(token int32) {
 	l.states[now].link = q
 }
 
-// split makes those substrings of q a state of their own that are no longer than p's with the token, which lead there from p and from its links.
+// split makes those substrings of q a state of their own that are no longer than p's with the token, which lead there
+// from p and from its links.
 func (l *Lookup) split(p, q, token int32) int32 {
 	short := int32(len(l.states))
 	l.states = append(l.states, state{length: l.states[p].length + 1, link: l.states[q].link, first: -1, end: l.states[q].end})
@@ -82,7 +83,8 @@ func (l *Lookup) split(p, q, token int32) int32 {
 // seen bounds how many ends of the text learn that they stood at its end, too.
 const seen = 8
 
-// see notes that the ends of the text that stood before stand at its end, too, so that the next time they are found there.
+// see notes that the ends of the text that stood before stand at its end, too, so that the next time they are found
+// there.
 func (l *Lookup) see() {
 	s := l.states[l.last].link
 	for range seen {
@@ -94,7 +96,8 @@ func (l *Lookup) see() {
 	}
 }
 
-// Repeated returns the length of the longest end of the text that stood before, and where what followed it there begins.
+// Repeated returns the length of the longest end of the text that stood before, and where what followed it there
+// begins.
 func (l *Lookup) Repeated() (length, next int) {
 	s := l.states[l.last].link
 	if s <= 0 {
@@ -103,7 +106,8 @@ func (l *Lookup) Repeated() (length, next int) {
 	return int(l.states[s].length), int(l.states[s].end) + 1
 }
 
-// Draft returns guesses of the next tokens: as many as are worth the cost of checking so many, at most most, or none. They are valid until Accept.
+// Draft returns guesses of the next tokens: as many as are worth the cost of checking so many, at most most, or none.
+// They are valid until Accept.
 func (l *Lookup) Draft(most int, cost func(most int) Cost) []int32 {
 	length, next := l.Repeated()
 	l.match = length

@@ -13,8 +13,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
-// usualShares are the parts of a ReLU model's active neurons, the weakest, that fatrelu is tried to leave out. A model that has predictors is not
-// made sparser in this way unless it is asked for.
+// usualShares are the parts of a ReLU model's active neurons, the weakest, that fatrelu is tried to leave out. A model
+// that has predictors is not made sparser in this way unless it is asked for.
 var usualShares = []float64{0.1, 0.25, 0.5, 0.75}
 
 // countedWindows of the text say how strong activations are.
@@ -23,7 +23,8 @@ const countedWindows = 2
 // keyActivations is the key of the activations that were chosen.
 const keyActivations = "activations"
 
-// findActivations adds settings of mode exact whose threshold of fatrelu leaves usual shares of the active neurons out, where none are asked for.
+// findActivations adds settings of mode exact whose threshold of fatrelu leaves usual shares of the active neurons out,
+// where none are asked for.
 func (r *run) findActivations(ctx context.Context) error {
 	exact := slices.IndexFunc(r.settings, func(s Setting) bool { return s.Mode == model.Exact.String() })
 	c := &r.config

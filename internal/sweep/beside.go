@@ -17,8 +17,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
 
-// Beside is another file of the same vocabulary, such as the same model in a smaller type. It is computed whole, and compared with the swept file's
-// dense predictions as that one's settings are.
+// Beside is another file of the same vocabulary, such as the same model in a smaller type. It is computed whole, and
+// compared with the swept file's dense predictions as that one's settings are.
 type Beside struct {
 	Path string
 	Open func() (*gguf.File, error) // whoever gets the file closes it
@@ -127,7 +127,8 @@ func (r *run) accept(path string, f *subject, tok *tokenizer.Tokenizer) error {
 	return r.possible(Setting{File: path, Mode: model.Off.String()}, f)
 }
 
-// labels returns the names of points that files beside the swept one have: their paths' last parts, where these tell them from all other points.
+// labels returns the names of points that files beside the swept one have: their paths' last parts, where these tell
+// them from all other points.
 func (r *run) labels() map[string]string {
 	count := map[string]int{}
 	for _, s := range r.settings {
@@ -147,8 +148,8 @@ func (r *run) labels() map[string]string {
 	return all
 }
 
-// Comparison says how a file beside the swept one does against the swept one's settings on a machine. Dense, from which all divergences are, is none of
-// them, nor are those with another budget.
+// Comparison says how a file beside the swept one does against the swept one's settings on a machine. Dense, from which
+// all divergences are, is none of them, nor are those with another budget.
 type Comparison struct {
 	Machine  string   `json:"machine"` // empty: this one
 	Name     string   `json:"name"`    // of the file's point
@@ -160,8 +161,8 @@ type Comparison struct {
 	Better   bool     `json:"better"`   // it keeps the bounds, and is faster than the recommended setting
 }
 
-// compare compares every file beside the swept one. best may be nil; rate is that of recommend: one point is faster than another where its rate is more
-// than the other's greatest.
+// compare compares every file beside the swept one. best may be nil; rate is that of recommend: one point is faster
+// than another where its rate is more than the other's greatest.
 func (rep *Report) compare(machine string, best *Point, rate func(p *Point) (value, most float64)) {
 	faster := func(a, b *Point) bool {
 		v, _ := rate(a)

@@ -56,7 +56,8 @@ func at(path string) Beside {
 	return Beside{path, func() (*gguf.File, error) { return gguf.Open(path) }}
 }
 
-// weights returns the bytes of a file that a token needs: the layers and norms, and the embedding, which is the head, too.
+// weights returns the bytes of a file that a token needs: the layers and norms, and the embedding, which is the head,
+// too.
 func weights(t *testing.T, b Beside) (sum float64) {
 	t.Helper()
 	f, err := b.Open()
@@ -73,7 +74,8 @@ func weights(t *testing.T, b Beside) (sum float64) {
 	return sum
 }
 
-// TestBeside: other files are points of the report, as far from the swept one as package eval finds, and what is recommended is a setting.
+// TestBeside: other files are points of the report, as far from the swept one as package eval finds, and what is
+// recommended is a setting.
 func TestBeside(t *testing.T) {
 	o := options(t.TempDir())
 	same, small := renamed("same.gguf"), quantized(t, t.TempDir(), "q4_0")
@@ -283,7 +285,8 @@ func TestBesidePace(t *testing.T) {
 	}
 }
 
-// TestCompare: what is said of files follows from speeds that are told apart, and from settings of the same budget alone.
+// TestCompare: what is said of files follows from speeds that are told apart, and from settings of the same budget
+// alone.
 func TestCompare(t *testing.T) {
 	add := func(rep *Report, name string, s Setting, kld, least, median, most float64) {
 		p := made(kld, median)

@@ -7,8 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
-// onFront marks the points that no other one beats: none has a smaller or equal cost and a larger or equal worth, and differs in one. of returns a
-// point's cost and worth, and reports whether both are known.
+// onFront marks the points that no other one beats: none has a smaller or equal cost and a larger or equal worth, and
+// differs in one. of returns a point's cost and worth, and reports whether both are known.
 func onFront(points []Point, of func(p *Point) (cost, worth float64, ok bool), mark func(p *Point) *bool) {
 	for i := range points {
 		cost, worth, ok := of(&points[i])
@@ -61,8 +61,8 @@ type Recommendation struct {
 	Why     string  `json:"why"`
 }
 
-// fastest returns the swept file's point of the highest rate within the bounds, or nil. Of points that are not told apart, because less is above rate, it is the one
-// that is least far from dense. rate returns 0 where it is not known.
+// fastest returns the swept file's point of the highest rate within the bounds, or nil. Of points that are not told
+// apart, because less is above rate, it is the one that is least far from dense. rate returns 0 where it is not known.
 func fastest(points []Point, rate func(p *Point) (value, most float64)) *Point {
 	var best *Point
 	top := 0.0

@@ -15,7 +15,8 @@ func made(kld, rate float64) Point {
 	return Point{Quality: &Quality{KLDivergence: Figure{Value: kld}}, Speed: &Speed{Median: rate, Least: rate, Most: rate}, Reads: &Reads{RAM: 1 / rate}}
 }
 
-// TestFronts compares with the definition: a point is on the front if no step to another one loses nothing and gains something.
+// TestFronts compares with the definition: a point is on the front if no step to another one loses nothing and gains
+// something.
 func TestFronts(t *testing.T) {
 	seed := rand.Uint64()
 	t.Log("seed", seed)
@@ -51,7 +52,8 @@ func TestFronts(t *testing.T) {
 	}
 }
 
-// TestFastest: of settings that runs do not tell apart the one nearest to dense is taken, and none outside of the bounds.
+// TestFastest: of settings that runs do not tell apart the one nearest to dense is taken, and none outside of the
+// bounds.
 func TestFastest(t *testing.T) {
 	points := []Point{made(0, 10), made(0.1, 19), made(0.2, 20), made(0.3, 40)}
 	points[1].Speed.Most = 21
@@ -102,7 +104,8 @@ func TestKeeps(t *testing.T) {
 	zero := float32(0)
 	p := Point{Setting: Setting{Threshold: &zero}, Quality: q, Reads: &Reads{}}
 	stored := p.stored(&y)
-	// Of ten documents the limit lies 2.9 standard deviations above the mean of the logarithms (2.3 of 32, 3.1 of 8: docs/prepare.md).
+	// Of ten documents the limit lies 2.9 standard deviations above the mean of the logarithms (2.3 of 32, 3.1 of 8:
+	// docs/prepare.md).
 	if k := (math.Log(q.MostKLD) - sum/logs) / spread; k < 2.75 || k > 3.05 {
 		t.Errorf("the limit lies %g standard deviations of documents above their mean", k)
 	}

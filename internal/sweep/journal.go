@@ -12,8 +12,9 @@ import (
 	"slices"
 )
 
-// journal is a file to which every measurement is added as soon as it is there, a JSON object on each line. The first line says what is measured.
-// A process that was killed leaves whole lines and at most the beginning of one, which is cut off.
+// journal is a file to which every measurement is added as soon as it is there, a JSON object on each line. The first
+// line says what is measured. A process that was killed leaves whole lines and at most the beginning of one, which is
+// cut off.
 type journal struct {
 	file *os.File
 	done map[string]json.RawMessage // by key

@@ -169,7 +169,8 @@ func (l *lab) compare(ctx context.Context, m *session.Session, windows int, told
 	return q, nil
 }
 
-// layersOf returns what layers needed since before, which may be nil. A layer that counts nothing computes every neuron.
+// layersOf returns what layers needed since before, which may be nil. A layer that counts nothing computes every
+// neuron.
 func layersOf(use, before []model.NeuronUse) []Layer {
 	var all []Layer
 	for i, u := range use {
@@ -191,7 +192,8 @@ func layersOf(use, before []model.NeuronUse) []Layer {
 // recallWindows is how many windows a predictor is judged on: every token has thousands of neurons.
 const recallWindows = 8
 
-// recall judges the predictors in a setting: every layer computes the chosen neurons and then all, which the next layer sees.
+// recall judges the predictors in a setting: every layer computes the chosen neurons and then all, which the next layer
+// sees.
 func (l *lab) recall(ctx context.Context, s Setting, told func(float64)) (_ any, err error) {
 	if err := l.room(l.of(s)); err != nil {
 		return nil, err
@@ -263,8 +265,8 @@ type timed struct {
 	Reads Reads   `json:"reads"` // of a token
 }
 
-// speed times one run of generation in a setting. Each run opens the model anew: where its weights come to lie in memory makes a difference that all runs
-// of an open model share.
+// speed times one run of generation in a setting. Each run opens the model anew: where its weights come to lie in
+// memory makes a difference that all runs of an open model share.
 func (l *lab) speed(ctx context.Context, s Setting) (any, error) {
 	if err := l.close(); err != nil {
 		return nil, err
@@ -360,7 +362,8 @@ type pace struct {
 	load          float64
 }
 
-// of returns the pace of another file: loading and single tokens take the time of its bytes, windows that of their products, which is much the same.
+// of returns the pace of another file: loading and single tokens take the time of its bytes, windows that of their
+// products, which is much the same.
 func (p pace) of(f, swept *subject) pace {
 	if f != swept {
 		share := float64(f.size) / float64(swept.size)

@@ -19,7 +19,8 @@ const ProgramTokens = 512
 // ParallelQuestions are asked, and ParallelQuestions programs written, at a time.
 const ParallelQuestions = 4
 
-// programs scores a setting on a task in which programs are written: one of each, greedily, which is run with its tests.
+// programs scores a setting on a task in which programs are written: one of each, greedily, which is run with its
+// tests.
 func (l *lab) programs(ctx context.Context, s Setting, t *Task, told func(float64)) (any, error) {
 	m, err := l.in(ctx, s)
 	if err != nil {

@@ -25,7 +25,8 @@ type Sensitivity struct {
 	Layers  []Alone `json:"layers"`        // those that leave something out
 }
 
-// Sum returns the divergences of all layers added up. It is near that of all at once where layers do not add to one another's errors.
+// Sum returns the divergences of all layers added up. It is near that of all at once where layers do not add to one
+// another's errors.
 func (s *Sensitivity) Sum() (sum float64) {
 	for _, y := range s.Layers {
 		sum += y.KLDivergence.Value
@@ -33,7 +34,8 @@ func (s *Sensitivity) Sum() (sum float64) {
 	return sum
 }
 
-// sparsest returns the settings whose layers are measured one by one: of modes predict and threshold the one that leaves out most.
+// sparsest returns the settings whose layers are measured one by one: of modes predict and threshold the one that
+// leaves out most.
 func (r *run) sparsest() (all []Setting) {
 	of := map[string]int{} // numbers in all
 	for _, s := range r.settings {
@@ -52,7 +54,8 @@ func (r *run) sparsest() (all []Setting) {
 	return all
 }
 
-// alone returns what changes how a model is opened in a setting, so that only layer l leaves anything out; ok is false where the layer does not.
+// alone returns what changes how a model is opened in a setting, so that only layer l leaves anything out; ok is false
+// where the layer does not.
 func (r *run) alone(s Setting, l int) (adjust func(o *session.Options), ok bool, err error) {
 	c := r.config
 	if s.Mode == model.Predict.String() {

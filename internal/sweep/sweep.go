@@ -1,5 +1,6 @@
-// Package sweep measures, setting by setting, what leaving neurons out of a model costs in quality and gives in speed, finds the settings that are
-// worth having, and reports them. Everything measured is kept in a folder, so that a run that was killed at any moment is continued.
+// Package sweep measures, setting by setting, what leaving neurons out of a model costs in quality and gives in speed,
+// finds the settings that are worth having, and reports them. Everything measured is kept in a folder, so that a run
+// that was killed at any moment is continued.
 package sweep
 
 import (
@@ -401,7 +402,8 @@ func (r *run) left(p pace) (all []work, err error) {
 	return append(all, layers...), nil
 }
 
-// textOf returns the bytes that the model reads of a task: for each question, the context once and every choice's continuation.
+// textOf returns the bytes that the model reads of a task: for each question, the context once and every choice's
+// continuation.
 func textOf(d *task.Data) (n int) {
 	for i := range d.Items {
 		for c, choice := range d.Items[i].Choices {

@@ -31,7 +31,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
 
-// Environment variables by which the test runs itself as a sweep: its folder, and how many lines its journal has when it kills itself.
+// Environment variables by which the test runs itself as a sweep: its folder, and how many lines its journal has when
+// it kills itself.
 const (
 	childFolder = "POWERINFER_SWEEP_CHILD"
 	childLines  = "POWERINFER_SWEEP_LINES"
@@ -171,7 +172,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// matchDivergence compares a point of the model that file opens with what package eval finds of models that were opened by themselves.
+// matchDivergence compares a point of the model that file opens with what package eval finds of models that were opened
+// by themselves.
 func matchDivergence(t *testing.T, o Options, p *Point, file func() (*gguf.File, error), mode model.SparseMode) {
 	t.Helper()
 	open := func(file func() (*gguf.File, error), e engine.Options) *engine.Engine {
@@ -215,8 +217,8 @@ func matchDivergence(t *testing.T, o Options, p *Point, file func() (*gguf.File,
 	}
 }
 
-// matchPredictor checks the first layer, whose inputs do not depend on what is left out: what prediction computes and finds active there is what the
-// comparison of both says of the same windows.
+// matchPredictor checks the first layer, whose inputs do not depend on what is left out: what prediction computes and
+// finds active there is what the comparison of both says of the same windows.
 func matchPredictor(t *testing.T, o Options, p *Point) {
 	f, err := o.Open()
 	if err != nil {
@@ -272,7 +274,8 @@ func readBack(t *testing.T, folder string, rep *Report) {
 	}
 }
 
-// TestKilled: sweeps are killed at some moments. The next one goes on, and in the end there is what one finds that was left alone.
+// TestKilled: sweeps are killed at some moments. The next one goes on, and in the end there is what one finds that was
+// left alone.
 func TestKilled(t *testing.T) {
 	whole := t.TempDir()
 	if out, err := child(whole, 0).CombinedOutput(); err != nil {
@@ -391,7 +394,8 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestActivations: a ReLU model without predictors is made sparser by fatrelu, whose thresholds leave the shares out that they should.
+// TestActivations: a ReLU model without predictors is made sparser by fatrelu, whose thresholds leave the shares out
+// that they should.
 func TestActivations(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "relu.gguf")
 	if err := synth.Write(t.Context(), path, synth.Spec{Arch: "llama", Type: quant.F16, Activation: "relu", Layers: 2, Embd: 128, FF: 512, Heads: 4, Seed: 1}, nil); err != nil {
@@ -416,7 +420,8 @@ func TestActivations(t *testing.T) {
 	}
 }
 
-// TestBudgetsLeft: work that needs a GPU is left to a sweep that goes on, even if all else is done, and is not left where there is no GPU.
+// TestBudgetsLeft: work that needs a GPU is left to a sweep that goes on, even if all else is done, and is not left
+// where there is no GPU.
 func TestBudgetsLeft(t *testing.T) {
 	o := Options{Rounds: 1}
 	budget := Setting{Mode: "off", Budget: 1 << 30}
@@ -442,7 +447,8 @@ func TestBudgetsLeft(t *testing.T) {
 	}
 }
 
-// TestBudgetsWithoutGPU: a complete sweep with a budget of a GPU that is not there can be asked for again, and measures nothing anew.
+// TestBudgetsWithoutGPU: a complete sweep with a budget of a GPU that is not there can be asked for again, and measures
+// nothing anew.
 func TestBudgetsWithoutGPU(t *testing.T) {
 	o := options(t.TempDir())
 	o.Grid, o.Windows, o.Rounds = Grid{Modes: []string{"off"}, Budgets: []int64{1 << 30}}, 2, 1

@@ -82,8 +82,9 @@ func (m *model) experts(layer int, in amplitudes, n *neurons) {
 	}
 }
 
-// expertOffset returns the mean of each expert's logit in a layer, whose deviation is routerDeviation: with it, the share of tokens whose logit
-// is above 0 follows the law, and as many logits are on average as a token uses experts. nil: all are 0.
+// expertOffset returns the mean of each expert's logit in a layer, whose deviation is routerDeviation: with it, the
+// share of tokens whose logit is above 0 follows the law, and as many logits are on average as a token uses experts.
+// nil: all are 0.
 func (m *model) expertOffset(layer int) func(expert int) float32 {
 	if m.ExpertLaw == 0 {
 		return nil
@@ -104,8 +105,8 @@ func (m *model) expertRanks(layer int) []int32 {
 	return m.stream(fmt.Sprintf("blk.%d.experts", layer)).permutation(m.Experts)
 }
 
-// ExpertRanks returns the rank of each of a layer's experts, 0 being the one that is used most, of a model whose ExpertLaw is not 0, and the share
-// of tokens that the law has use the expert of each rank.
+// ExpertRanks returns the rank of each of a layer's experts, 0 being the one that is used most, of a model whose
+// ExpertLaw is not 0, and the share of tokens that the law has use the expert of each rank.
 func ExpertRanks(s Spec, layer int) (ranks []int32, share []float64, err error) {
 	if s, err = s.complete(); err != nil {
 		return nil, nil, fmt.Errorf("synthetic model: %w", err)

@@ -108,8 +108,8 @@ func quantile(p float64) float64 {
 	return low
 }
 
-// variance of an activation f(g)·u with g ~ N(offset, 1): u ~ N(0,1) in gated layers, 1 in ungated ones, and distributed and
-// rectified like the gate in dReLU.
+// variance of an activation f(g)·u with g ~ N(offset, 1): u ~ N(0,1) in gated layers, 1 in ungated ones, and
+// distributed and rectified like the gate in dReLU.
 func variance(act activation, offset float64, both, gated bool) float64 {
 	const reach, steps = 8.0, 512
 	var mean, square, total float64

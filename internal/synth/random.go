@@ -28,8 +28,8 @@ func (k key) named(name string) key {
 
 func (k key) bits(i int) uint64 { return mix(uint64(k) + uint64(i+1)*golden) }
 
-// normal returns the i-th number of mean 0 and variance 1: a sum of four uniform ones, near enough to Gaussian where many are
-// added, and never beyond ±3.47.
+// normal returns the i-th number of mean 0 and variance 1: a sum of four uniform ones, near enough to Gaussian where
+// many are added, and never beyond ±3.47.
 func (k key) normal(i int) float32 {
 	const deviation = 37837.2 // √(4·(2^32-1)/12)
 	x := k.bits(i)

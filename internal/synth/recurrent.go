@@ -29,8 +29,8 @@ func (m *model) block(layer int) {
 // attentionEvery is how far apart layers with attention are, in families with recurrent ones.
 const attentionEvery = 3
 
-// parts returns those of a layer: in families whose layers are one part they take turns, and in others with recurrent layers the last of three has
-// attention.
+// parts returns those of a layer: in families whose layers are one part they take turns, and in others with recurrent
+// layers the last of three has attention.
 func (m *model) parts(layer int) arch.Part {
 	switch {
 	case m.fam.AllLayers != 0:
@@ -65,7 +65,8 @@ func (m *model) perLayer(part arch.Part, n int) any {
 	return list
 }
 
-// stateSpace returns the sizes of recurrent layers: heads of 16 elements that together are twice as wide as the residual, in two groups.
+// stateSpace returns the sizes of recurrent layers: heads of 16 elements that together are twice as wide as the
+// residual, in two groups.
 func (m *model) stateSpace() arch.StateSpace {
 	if !m.fam.StateSpace {
 		return arch.StateSpace{}
@@ -110,7 +111,8 @@ func (m *model) stateSizes(a func(string) string) []gguf.KV {
 	}
 }
 
-// recurrent lists one block's recurrent layer. Heads forget within a few to a few hundred positions, as trained ones do.
+// recurrent lists one block's recurrent layer. Heads forget within a few to a few hundred positions, as trained ones
+// do.
 func (m *model) recurrent(layer int) {
 	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
 	s := m.stateSpace()

@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/arch"
 )
 
-// space is where the residual stream lives: m̂ and k directions orthogonal to it and to the vector of ones, so that LayerNorm
-// takes nothing away. Direction j is ±1/√g on the g coordinates e with e mod k = j, so that a row costs one
+// space is where the residual stream lives: m̂ and k directions orthogonal to it and to the vector of ones, so that
+// LayerNorm takes nothing away. Direction j is ±1/√g on the g coordinates e with e mod k = j, so that a row costs one
 // addition an element instead of k.
 type space struct {
 	n int // n_embd
@@ -23,7 +23,8 @@ func newSpace(n int) space {
 	return space{n: n, k: n / g, g: g}
 }
 
-// signs of coordinate e in its direction and in m̂. Over four coordinates of one direction they, and their product, sum to zero.
+// signs of coordinate e in its direction and in m̂. Over four coordinates of one direction they, and their product, sum
+// to zero.
 func (s space) signs(e int) (direction, mean float32) {
 	q := e / s.k
 	return 1 - float32(q&2), 1 - float32(q&1)*2

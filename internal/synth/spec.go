@@ -1,10 +1,11 @@
 // Package synth writes GGUF models of any shape with random weights whose feed-forward layers are as sparse as asked.
 //
-// The residual stream is made to lie in a fixed direction m̂ (the "mean" that trained models have too) and a subspace of
-// a few dimensions. A gate row reads the subspace along a random direction and m̂ with an offset, so that on any
-// input the gate is N(offset, 1) over neurons: the offset sets how often a neuron is active, and which are active depends on
-// the input and is predictable at the subspace's rank. Attention and down projections write into the subspace only, with
-// a known energy, so that the share of m̂ is known at every depth. Nothing is trained: generated text is noise.
+// The residual stream is made to lie in a fixed direction m̂ (the "mean" that trained models have too) and a subspace
+// of a few dimensions. A gate row reads the subspace along a random direction and m̂ with an offset, so that on any
+// input the gate is N(offset, 1) over neurons: the offset sets how often a neuron is active, and which are active
+// depends on the input and is predictable at the subspace's rank. Attention and down projections write into the
+// subspace only, with a known energy, so that the share of m̂ is known at every depth. Nothing is trained: generated
+// text is noise.
 package synth
 
 import (
@@ -17,7 +18,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Spec describes a model. Zero values take the defaults that their comments name; Arch, Layers, Embd, FF and Heads have none.
+// Spec describes a model. Zero values take the defaults that their comments name; Arch, Layers, Embd, FF and Heads have
+// none.
 type Spec struct {
 	Arch       string     `json:"arch"`            // the name of a family of package arch
 	Magic      string     `json:"magic,omitempty"` // "GGUF"; "PWRI": the original PowerInfer's form, with predictors
@@ -38,15 +40,16 @@ type Spec struct {
 	AttnNorm2  bool       `json:"attn_norm_2,omitempty"`
 	Transposed bool       `json:"transposed,omitempty"` // ffn_down_t, one row a neuron, instead of ffn_down; always so in PWRI files
 
-	// Activation is relu, fatrelu, drelu, relu2, silu, gelu or clamped_swiglu, as in the key powerinfer.activation; default the family's own if that leaves zeros, else relu.
+	// Activation is relu, fatrelu, drelu, relu2, silu, gelu or clamped_swiglu, as in the key powerinfer.activation;
+	// default the family's own if that leaves zeros, else relu.
 	Activation string `json:"activation,omitempty"`
-	// Sparsity is the share of (token, neuron) pairs whose activation is exactly zero, in [0, 0.999]. 0 leaves gates without
-	// an offset: half of them are positive. Meaningful for the ReLU family only.
+	// Sparsity is the share of (token, neuron) pairs whose activation is exactly zero, in [0, 0.999]. 0 leaves gates
+	// without an offset: half of them are positive. Meaningful for the ReLU family only.
 	Sparsity float64 `json:"sparsity,omitempty"`
 	// PowerLaw is s in P(active) ∝ rank^-s, cut off at alwaysOn. 0: all neurons alike.
 	PowerLaw float64 `json:"power_law,omitempty"`
-	// ExpertLaw is s in P(used by a token) ∝ rank^-s of a layer's experts, cut off at alwaysOn; ExpertRanks tells which expert has which rank.
-	// Biases that count for choices and groups of experts bend the law. 0: all experts alike.
+	// ExpertLaw is s in P(used by a token) ∝ rank^-s of a layer's experts, cut off at alwaysOn; ExpertRanks tells which
+	// expert has which rank. Biases that count for choices and groups of experts bend the law. 0: all experts alike.
 	ExpertLaw float64 `json:"expert_law,omitempty"`
 	Seed      uint64  `json:"seed"`
 	// Labels makes a reranker with a classification head of so many numbers; 0: there is none.
@@ -55,9 +58,11 @@ type Spec struct {
 	// rounded up to 32. A smaller one sees part of the subspace.
 	Rank int `json:"rank,omitempty"`
 
-	// DirectQueries has queries follow from the input in families where they may follow from a latent vector, as in DeepSeek V2 Lite.
+	// DirectQueries has queries follow from the input in families where they may follow from a latent vector, as in
+	// DeepSeek V2 Lite.
 	DirectQueries bool `json:"direct_queries,omitempty"`
-	// Latent is the width of what keys and values follow from, and QueryLatent of what queries do, in latent attention; default about a quarter of Embd.
+	// Latent is the width of what keys and values follow from, and QueryLatent of what queries do, in latent attention;
+	// default about a quarter of Embd.
 	Latent      int `json:"latent,omitempty"`
 	QueryLatent int `json:"query_latent,omitempty"`
 

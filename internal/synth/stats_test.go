@@ -8,7 +8,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
 
-// statsTolerance is how far the observed frequency of an eighth of a layer's neurons may be from the law's: a few hundred tokens, which repeat.
+// statsTolerance is how far the observed frequency of an eighth of a layer's neurons may be from the law's: a few
+// hundred tokens, which repeat.
 const statsTolerance = 0.06
 
 // TestStats: the neurons that Stats calls hot are the ones that are active on a text, as often as it says.

@@ -9,7 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Widths of synthetic models with layers' own embeddings and low-rank paths: those of Gemma 3n, which hold whole blocks of every type.
+// Widths of synthetic models with layers' own embeddings and low-rank paths: those of Gemma 3n, which hold whole blocks
+// of every type.
 const (
 	inputWidth = 256
 	lowRank    = 64
@@ -26,7 +27,8 @@ func (m *model) inputs() int {
 	return 0
 }
 
-// shared returns how many layers read keys and values of others. They begin behind a layer with a window and one without.
+// shared returns how many layers read keys and values of others. They begin behind a layer with a window and one
+// without.
 func (m *model) shared() int {
 	if !m.fam.WindowHeads {
 		return 0
@@ -67,7 +69,8 @@ func (m *model) streamKeys(a func(string) string) (keys []gguf.KV) {
 	return keys
 }
 
-// floats lists a matrix [rows, cols] that is not quantised, of random numbers around the identity of the given deviation.
+// floats lists a matrix [rows, cols] that is not quantised, of random numbers around the identity of the given
+// deviation.
 func (m *model) floats(name string, t quant.Type, rows, cols int, one, deviation float32) *gguf.Source {
 	k := m.stream(name)
 	m.out = append(m.out, source(name, t, rows, cols, m.space.k, func(i int, row, _ []float32) {

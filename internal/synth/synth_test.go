@@ -24,8 +24,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
 
-// sparsityTolerance is how far a layer may be from the asked share of zeros: the residual's energy is an expectation, which
-// the first positions, with little to attend to, miss most.
+// sparsityTolerance is how far a layer may be from the asked share of zeros: the residual's energy is an expectation,
+// which the first positions, with little to attend to, miss most.
 const sparsityTolerance = 0.01
 
 // watched is a device that sees the dense feed-forward layers' activations.
@@ -180,7 +180,8 @@ func small(arch string) synth.Spec {
 	return synth.Spec{Arch: arch, Layers: 4, Embd: 256, FF: 1024, Heads: 8, Type: quant.F16, Sparsity: 0.9, PowerLaw: 1, Seed: 1, Context: 512}
 }
 
-// TestSparsity: on real text, every layer has the asked share of zeros, spread over neurons by the power law, and sets that change.
+// TestSparsity: on real text, every layer has the asked share of zeros, spread over neurons by the power law, and sets
+// that change.
 func TestSparsity(t *testing.T) {
 	for _, c := range []struct {
 		arch, act     string
@@ -245,11 +246,12 @@ func TestSparsity(t *testing.T) {
 	}
 }
 
-// shareTolerance: over a few hundred tokens with repetitions, neurons of equal probability come out unequal, which makes
-// the observed curve steeper than the law.
+// shareTolerance: over a few hundred tokens with repetitions, neurons of equal probability come out unequal, which
+// makes the observed curve steeper than the law.
 const shareTolerance = 0.12
 
-// lawShares returns the cumulative curve of p_r = min(0.995, c·r^-s) with the asked mean, from the definition: c is found by scanning.
+// lawShares returns the cumulative curve of p_r = min(0.995, c·r^-s) with the asked mean, from the definition: c is
+// found by scanning.
 func lawShares(s synth.Spec) []float64 {
 	curve := func(c float64) []float64 {
 		cumulative := []float64{0}
@@ -336,11 +338,12 @@ func TestSameBytes(t *testing.T) {
 	}
 }
 
-// TestEveryType: each type in llama and falcon, and each architecture in F16 and Q4_0, loads and gives logits of the size that F32's have, near them.
+// TestEveryType: each type in llama and falcon, and each architecture in F16 and Q4_0, loads and gives logits of the
+// size that F32's have, near them.
 func TestEveryType(t *testing.T) {
-	// distance is the largest root mean square difference to F32's logits, which are about 2 in size: rounding of 4 bits is 10 %
-	// of a weight, and layers pass it on. Half of the tokens must be as near: where two experts are nearly as probable, rounding decides
-	// between them, and the token's logits are others.
+	// distance is the largest root mean square difference to F32's logits, which are about 2 in size: rounding of 4
+	// bits is 10 % of a weight, and layers pass it on. Half of the tokens must be as near: where two experts are nearly
+	// as probable, rounding decides between them, and the token's logits are others.
 	distance := map[quant.Type]float64{
 		quant.F32: 0, quant.F16: 0.02, quant.BF16: 0.1, quant.Q8_0: 0.1, quant.Q6_K: 0.4, quant.Q4_0: 1.2, quant.Q4_1: 1.2, quant.Q4_K: 1.2, quant.Q5_K: 0.8,
 		quant.Q5_0: 0.8, quant.Q5_1: 0.8, quant.Q3_K: 2, quant.Q2_K: 3.5, quant.IQ4_NL: 1.2, quant.IQ4_XS: 1.2, quant.MXFP4: 2, quant.NVFP4: 2.5,
@@ -445,8 +448,8 @@ func hidden(t *testing.T, f *gguf.File) (all []float32) {
 
 // TestOriginal: an original PowerInfer file holds the dense file's weights and predictors that find the active neurons.
 func TestOriginal(t *testing.T) {
-	// Logits are about 2. Only neurons whose gate is near zero are missed: by rounding, and in opt, whose offsets are biases,
-	// where the share of m̂ is not quite the expected one.
+	// Logits are about 2. Only neurons whose gate is near zero are missed: by rounding, and in opt, whose offsets are
+	// biases, where the share of m̂ is not quite the expected one.
 	const tolerance = 0.3
 	ids := []int32{1, 300, 17, 444, 259, 511, 300, 80}
 	for _, arch := range []string{"llama", "bamboo", "falcon", "opt"} {

@@ -72,8 +72,8 @@ func (m *model) matrix(name string, rows, cols int, f fill) {
 	m.out = append(m.out, source(name, m.Type, rows, cols, m.space.k, f))
 }
 
-// divided is fill of a matrix of NVFP4, or of stacked ones, that has a factor beside it, or each of them one: as published models do, and because the scales
-// of blocks are too coarse for weights as small as these.
+// divided is fill of a matrix of NVFP4, or of stacked ones, that has a factor beside it, or each of them one: as
+// published models do, and because the scales of blocks are too coarse for weights as small as these.
 func (m *model) divided(name string, rows int, f fill) fill {
 	n := 1
 	if strings.Contains(name, "_exps.") {
@@ -118,7 +118,8 @@ func (m *model) norm(name string) {
 	}
 }
 
-// reader lists a matrix [rows, n_embd] whose products with in have the deviation given and the mean offset(row); offset may be nil.
+// reader lists a matrix [rows, n_embd] whose products with in have the deviation given and the mean offset(row); offset
+// may be nil.
 func (m *model) reader(name string, rows int, in amplitudes, deviation float64, offset func(row int) float32) {
 	k := m.stream(name)
 	noise, coefs := k.sub(0), k.sub(1)
@@ -144,7 +145,8 @@ func addNoise(row []float32, k key, at int, deviation float32) {
 	}
 }
 
-// points lists a table [rows, n_embd] of random points of the given energy in the subspace, and mean along m̂, times a factor: embeddings.
+// points lists a table [rows, n_embd] of random points of the given energy in the subspace, and mean along m̂, times a
+// factor: embeddings.
 func (m *model) points(name string, rows int, e, mean, factor float64) {
 	k := m.stream(name)
 	noise, coefs := k.sub(0), k.sub(1)
@@ -166,8 +168,8 @@ func (m *model) points(name string, rows int, e, mean, factor float64) {
 	})
 }
 
-// writer lists a matrix [n_embd, cols] that maps into the subspace: column i is weight(i) times the sum of
-// random coefficients times directions, the same for columns of the same source(i). Transposed, it is a matrix [cols, n_embd]
+// writer lists a matrix [n_embd, cols] that maps into the subspace: column i is weight(i) times the sum of random
+// coefficients times directions, the same for columns of the same source(i). Transposed, it is a matrix [cols, n_embd]
 // of the same elements.
 func (m *model) writer(name string, cols int, transposed bool, origin func(col int) int, weight func(col int) float32) {
 	k := m.stream(name)
@@ -284,7 +286,8 @@ func (m *model) head() {
 	}
 }
 
-// has reports whether synthetic blocks hold a tensor: they lack what files may lack, but for a second norm that is asked for.
+// has reports whether synthetic blocks hold a tensor: they lack what files may lack, but for a second norm that is
+// asked for.
 func (m *model) has(name string) bool {
 	t, ok := m.fam.InBlock(name)
 	return ok && (!t.Optional || m.AttnNorm2 && strings.HasPrefix(name, "attn_norm_2."))
@@ -386,8 +389,8 @@ func (m *model) attention(layer int) {
 		m.maybe(layer, "attn_k_norm.weight", 1, 0.1)
 	}
 	m.maybe(layer, "attn_sinks.weight", 0, 1)
-	// The energy that an average over positions leaves, measured on a few hundred tokens of text. A text's first positions
-	// keep more.
+	// The energy that an average over positions leaves, measured on a few hundred tokens of text. A text's first
+	// positions keep more.
 	const kept = 0.2
 	added := growth * attentionShare / float64(m.Layers) * float64(m.Embd)
 	if fused {
@@ -422,8 +425,8 @@ func (m *model) input(depth float64) amplitudes {
 	return m.space.plain(e)
 }
 
-// summed returns the energy in the subspace where each part's sum with the residual is normed: what a part adds is then more of the residual than
-// where that grows.
+// summed returns the energy in the subspace where each part's sum with the residual is normed: what a part adds is then
+// more of the residual than where that grows.
 func (m *model) summed(depth float64) float64 {
 	e := m.energy(0)
 	for l := range m.Layers {
@@ -472,9 +475,10 @@ func (m *model) feedForward(layer int) {
 		m.norm(name(norm))
 	}
 	if m.Experts > 0 && layer >= m.Dense {
-		// This should be m.input(depth), as below: input takes a depth and e is an energy, so that deep layers' experts are made for the residual of layer 0 or 1 and
-		// their gates deviate by up to 1.15 instead of 1. It stays because the perplexities and speeds of docs/benchmarks/2026-11-experts.md and
-		// 2026-11-families.md are of models with these weights; mend it when those are measured anew.
+		// This should be m.input(depth), as below: input takes a depth and e is an energy, so that deep layers' experts
+		// are made for the residual of layer 0 or 1 and their gates deviate by up to 1.15 instead of 1. It stays
+		// because the perplexities and speeds of docs/benchmarks/2026-11-experts.md and 2026-11-families.md are of
+		// models with these weights; mend it when those are measured anew.
 		m.experts(layer, m.input(e), n)
 		if m.fam.NormSum {
 			m.norm(name("layer_output_norm"))
@@ -508,8 +512,8 @@ func (m *model) feedForward(layer int) {
 	}
 }
 
-// ups lists the up projection. Its rows have the offset where they decide, too, unless that is in the bias; after the gates' rows
-// where one tensor holds both.
+// ups lists the up projection. Its rows have the offset where they decide, too, unless that is in the bias; after the
+// gates' rows where one tensor holds both.
 func (m *model) ups(name string, in amplitudes, n *neurons) {
 	both := m.Activation == compute.DReLU.String()
 	switch {

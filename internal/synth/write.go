@@ -159,7 +159,8 @@ func (m *model) latentKeys(a func(string) string) (keys []gguf.KV) {
 	return keys
 }
 
-// ff returns what files call the width of a layer: of some families with experts that of all experts of a token together.
+// ff returns what files call the width of a layer: of some families with experts that of all experts of a token
+// together.
 func (m *model) ff() int {
 	if m.Experts > 0 && m.fam.Experts.Divided {
 		return m.FF * m.Used

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ProcessorTime returns the processor time of the process so far, garbage collection included. Unlike the clock it does not count what other
-// programs do meanwhile.
+// ProcessorTime returns the processor time of the process so far, garbage collection included. Unlike the clock it does
+// not count what other programs do meanwhile.
 func ProcessorTime(t testing.TB) time.Duration {
 	t.Helper()
 	var u unix.Rusage

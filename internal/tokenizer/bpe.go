@@ -188,7 +188,8 @@ func (b *bpe) mergeQueued(m *bpeMerger) {
 	}
 }
 
-// join merges the pair at a place of a long word. It returns the places of the pairs on both sides, which are others now; -1: there is none.
+// join merges the pair at a place of a long word. It returns the places of the pairs on both sides, which are others
+// now; -1: there is none.
 func (b *bpe) join(m *bpeMerger, at int32) (changed [2]int32) {
 	gone := m.next[at]
 	m.ids[at], m.ids[gone] = m.made[at], -1

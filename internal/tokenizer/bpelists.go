@@ -2,12 +2,13 @@ package tokenizer
 
 import "slices"
 
-// longestQueued is the number of symbols up to which a queue of pairs is quicker than lists of them. The lists' time grows with a word's length and
-// no faster.
+// longestQueued is the number of symbols up to which a queue of pairs is quicker than lists of them. The lists' time
+// grows with a word's length and no faster.
 const longestQueued = 1 << 12
 
-// rankLists hold the places of pairs that can be merged, a list for each rank. Merging takes one list after the other, the lowest rank first, each
-// from left to right: what a merge makes can as a rule only be merged at a higher rank, so that no list grows any more once it is its turn.
+// rankLists hold the places of pairs that can be merged, a list for each rank. Merging takes one list after the other,
+// the lowest rank first, each from left to right: what a merge makes can as a rule only be merged at a higher rank, so
+// that no list grows any more once it is its turn.
 type rankLists struct {
 	last   []int32     // rank -> 1 more than its last entry; 0: none
 	places []rankPlace // all entries
@@ -30,7 +31,8 @@ func (l *rankLists) add(rank, at int32) {
 	l.last[rank] = int32(len(l.places))
 }
 
-// next empties the list of the lowest rank and returns its places in order, which are valid until the next call; ok is false if there is none.
+// next empties the list of the lowest rank and returns its places in order, which are valid until the next call; ok is
+// false if there is none.
 func (l *rankLists) next() (rank int32, places []int32, ok bool) {
 	if len(l.ranks) == 0 {
 		l.places = l.places[:0]
@@ -75,8 +77,8 @@ func (l *rankLists) sort() {
 	}
 }
 
-// mergeListed merges the symbols of a very long word. Where a merge makes what an earlier line of the list merges, which no trained list has, all that
-// is left goes into the queue.
+// mergeListed merges the symbols of a very long word. Where a merge makes what an earlier line of the list merges,
+// which no trained list has, all that is left goes into the queue.
 func (b *bpe) mergeListed(m *bpeMerger) {
 	l := &m.lists
 	n := len(m.ids)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// randomMerges returns merges of symbols: of a trained list each makes a new symbol of earlier ones; of another one they are in no order, and symbols
-// are made in several ways.
+// randomMerges returns merges of symbols: of a trained list each makes a new symbol of earlier ones; of another one
+// they are in no order, and symbols are made in several ways.
 func randomMerges(random *rand.Rand, symbols, count int, trained bool) *bpe {
 	b := &bpe{merges: newPairTable(count)}
 	type line struct{ left, right, made int32 }

@@ -183,8 +183,8 @@ type pairTokens struct {
 	second                 int32
 }
 
-// pair returns what the post-processor puts around two texts, the first of which is A; ok is false where it says nothing of two texts, or has them in
-// another order.
+// pair returns what the post-processor puts around two texts, the first of which is A; ok is false where it says
+// nothing of two texts, or has them in another order.
 func (d *Definition) pair() (p pairTokens, ok bool) {
 	for _, c := range d.PostProcessor.Parts() {
 		switch {

@@ -101,8 +101,9 @@ func (t *Tokenizer) Encode(text string, addSpecial, parseSpecial bool) []int32 {
 	return t.encode(text, addSpecial, parseSpecial, false)
 }
 
-// EncodeTemplate returns the tokens of what a chat template wrote, with BOS and EOS as the vocabulary says, BOS not doubled where the
-// template wrote it. It recognises control tokens as Encode does, and also those that only a folder's tokenizer_config.json names.
+// EncodeTemplate returns the tokens of what a chat template wrote, with BOS and EOS as the vocabulary says, BOS not
+// doubled where the template wrote it. It recognises control tokens as Encode does, and also those that only a folder's
+// tokenizer_config.json names.
 func (t *Tokenizer) EncodeTemplate(text string) []int32 {
 	tokens := t.encode(text, true, true, true)
 	if t.AddsBOS() && len(tokens) > 1 && tokens[0] == t.BOS() && tokens[1] == t.BOS() {

@@ -26,8 +26,8 @@ func TestShortKey(t *testing.T) {
 	}
 }
 
-// TestFusedUnknown: without tokens of bytes, characters side by side that the vocabulary lacks are one unknown token, as in SentencePiece 0.1.97 and
-// Hugging Face's library; and words that came before are still found.
+// TestFusedUnknown: without tokens of bytes, characters side by side that the vocabulary lacks are one unknown token,
+// as in SentencePiece 0.1.97 and Hugging Face's library; and words that came before are still found.
 func TestFusedUnknown(t *testing.T) {
 	tok, err := New(Vocab{
 		Model: "llama", Tokens: []string{"<unk>", "<s>", "</s>", "▁", "a", "▁a", "b"}, Scores: []float32{0, 0, 0, -3, -2, -1, -4},

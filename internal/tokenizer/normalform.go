@@ -9,8 +9,9 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// normalForm returns Unicode's normal form f of s as Hugging Face's library has it: unlike golang.org/x/text's own it puts nothing between the marks
-// of a run of more than thirty, and it leaves characters alone that the library does not know.
+// normalForm returns Unicode's normal form f of s as Hugging Face's library has it: unlike golang.org/x/text's own it
+// puts nothing between the marks of a run of more than thirty, and it leaves characters alone that the library does not
+// know.
 func normalForm(f norm.Form) func(string) string {
 	return func(s string) string {
 		if f.IsNormalString(s) {
@@ -34,7 +35,8 @@ const (
 
 func combiningClass(r rune) uint8 { return properties().of(r).class }
 
-// property is what decides whether a character is touched: its canonical combining class, and whether it comes apart in NFD and in NFKD.
+// property is what decides whether a character is touched: its canonical combining class, and whether it comes apart in
+// NFD and in NFKD.
 type property struct {
 	class     uint8
 	nfd, nfkd bool

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// TestNormalForm compares with golang.org/x/text where runs of marks are short, which there are not cut in two: every character between two that
-// compose, and random texts of characters with a property.
+// TestNormalForm compares with golang.org/x/text where runs of marks are short, which there are not cut in two: every
+// character between two that compose, and random texts of characters with a property.
 func TestNormalForm(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -43,7 +43,8 @@ func TestNormalForm(t *testing.T) {
 	}
 }
 
-// TestLaterMarks: marks that Hugging Face's library does not know stay where they stand, and nothing moves past them. Of npm's tokenizers 0.23.2.
+// TestLaterMarks: marks that Hugging Face's library does not know stay where they stand, and nothing moves past them.
+// Of npm's tokenizers 0.23.2.
 func TestLaterMarks(t *testing.T) {
 	for text, want := range map[string]string{
 		"e\u08e6\u08e0\u08d3":     "e\u08e6\u08e0\u08d3",

@@ -2,14 +2,16 @@ package tokenizer
 
 import "slices"
 
-// EncodePair returns the tokens of two texts as a model of pairs reads them, such as a query and a document: with the special tokens that a
-// definition has for two texts, else as llama.cpp writes them by the flags of a file. The texts of control tokens are not looked for.
+// EncodePair returns the tokens of two texts as a model of pairs reads them, such as a query and a document: with the
+// special tokens that a definition has for two texts, else as llama.cpp writes them by the flags of a file. The texts
+// of control tokens are not looked for.
 func (t *Tokenizer) EncodePair(a, b string) []int32 {
 	p := t.pair()
 	return slices.Concat(p.before, t.Encode(a, false, false), p.between, t.Encode(b, false, false), p.after)
 }
 
-// PairTypes returns BERT's types of the tokens of a pair: those behind the separator have the second text's. Nil: all have the first.
+// PairTypes returns BERT's types of the tokens of a pair: those behind the separator have the second text's. Nil: all
+// have the first.
 func (t *Tokenizer) PairTypes(tokens []int32) []int32 {
 	p := t.pair()
 	if p.second == 0 || len(p.between) == 0 {

@@ -8,16 +8,18 @@ import (
 	"unicode/utf8"
 )
 
-// plamo finds the tokens that make up a text with the greatest sum of scores: PLaMo 2's tokenizer, as llama.cpp computes it. Scores are whole
-// ten-thousandths, and of equal sums the one whose first token is longer is taken. Unlike llama.cpp it finds control and unused tokens only where
-// special tokens are asked for, so that a user's text cannot pretend to be a template's.
+// plamo finds the tokens that make up a text with the greatest sum of scores: PLaMo 2's tokenizer, as llama.cpp
+// computes it. Scores are whole ten-thousandths, and of equal sums the one whose first token is longer is taken. Unlike
+// llama.cpp it finds control and unused tokens only where special tokens are asked for, so that a user's text cannot
+// pretend to be a template's.
 type plamo struct {
 	tree   *prefixTree
 	scores []int64 // token -> score
 	bytes  [256]int32
 }
 
-// In ten-thousandths: the score of a character that no token has, which is written in bytes, and that up to which a token is never used.
+// In ten-thousandths: the score of a character that no token has, which is written in bytes, and that up to which a
+// token is never used.
 const (
 	plamoUnknown = -1000 * 10_000
 	plamoNever   = -2000 * 10_000

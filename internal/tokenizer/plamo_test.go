@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// plamoVocab is a small vocabulary of PLaMo 2's kind: special tokens, bytes, then pieces with scores, among them equal ones, one that is never
-// used, and one that nothing but bytes leads to.
+// plamoVocab is a small vocabulary of PLaMo 2's kind: special tokens, bytes, then pieces with scores, among them equal
+// ones, one that is never used, and one that nothing but bytes leads to.
 func plamoVocab() Vocab {
 	v := Vocab{Model: "plamo2", BOS: 1, EOS: 2, UNK: 0, EOT: -1, PAD: 3, SEP: -1}
 	add := func(text string, score float32, kind int32) {
@@ -74,7 +74,8 @@ func plamoPieces() func(yield func(string, float32) bool) {
 	}
 }
 
-// bestByRecursion is the definition: of all ways to cut text, the one with the greatest sum, and of those the one whose first token is longer.
+// bestByRecursion is the definition: of all ways to cut text, the one with the greatest sum, and of those the one whose
+// first token is longer.
 func bestByRecursion(v *Vocab, text string, known map[string]int64) ([]int32, int64) {
 	if text == "" {
 		return nil, 0

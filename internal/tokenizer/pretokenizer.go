@@ -48,7 +48,8 @@ const (
 )
 
 // preTokenizer finds what tokenizer.ggml.pre names, and whether it is known. The names are llama.cpp's; the expressions
-// are those of the tokenizer.json of the model that a name was made for, also where llama.cpp computes something near it.
+// are those of the tokenizer.json of the model that a name was made for, also where llama.cpp computes something near
+// it.
 func preTokenizer(name string) (*preTokenization, bool) {
 	one := func(patterns ...string) (*preTokenization, bool) { return &preTokenization{patterns: patterns}, true }
 	whole := func(addBOS bool, patterns ...string) (*preTokenization, bool) {
@@ -141,7 +142,8 @@ func KnownPreTokenizer(name string) bool {
 	return ok
 }
 
-// PreTokenizerAddsBOS reports whether files with that pre-tokenizer mean a text to begin with BOS unless they say otherwise.
+// PreTokenizerAddsBOS reports whether files with that pre-tokenizer mean a text to begin with BOS unless they say
+// otherwise.
 func PreTokenizerAddsBOS(name string) bool {
 	p, _ := preTokenizer(name)
 	return p.addBOS

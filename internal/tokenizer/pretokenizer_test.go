@@ -141,7 +141,8 @@ func TestNamedPreTokenizers(t *testing.T) {
 	}
 }
 
-// llamaPreTokenizers are the names that llama.cpp compares tokenizer.ggml.pre with: tokenizer_pre in src/llama-vocab.cpp at 3f545becc.
+// llamaPreTokenizers are the names that llama.cpp compares tokenizer.ggml.pre with: tokenizer_pre in
+// src/llama-vocab.cpp at 3f545becc.
 const llamaPreTokenizers = `
 a.x-4.0 afmoe bailingmoe bailingmoe2 bloom chameleon chatglm-bpe codeshell cohere2moe command-r dbrx deepseek-coder deepseek-llm
 deepseek-r1-qwen deepseek-v3 default exaone exaone-moe exaone4 f2llmv2 falcon falcon-h1 falcon3 gemma4 gigachat glm4 gpt-2 gpt-4o

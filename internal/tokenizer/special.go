@@ -128,8 +128,9 @@ func (t *Tokenizer) stripped(before string, id int32) string {
 	return before
 }
 
-// StripAsNamed sets StripBefore and StripAfter, of which GGUF files have no keys, by the names in a file, as llama.cpp does: the mask of the
-// jina, nomic and modern BERT models takes the white space before it, special tokens of Phi-3 that behind them.
+// StripAsNamed sets StripBefore and StripAfter, of which GGUF files have no keys, by the names in a file, as llama.cpp
+// does: the mask of the jina, nomic and modern BERT models takes the white space before it, special tokens of Phi-3
+// that behind them.
 //
 // Source: llama.cpp's src/llama-vocab.cpp (at 3f545bec).
 func (v *Vocab) StripAsNamed(model, architecture string) {

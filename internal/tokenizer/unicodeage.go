@@ -6,7 +6,8 @@ import (
 )
 
 // Where Hugging Face's library does not match by expressions, it knows older versions of Unicode than Go. These are the
-// characters that it takes for nothing in particular, found by asking it (npm's tokenizers 0.23.2) for every code point.
+// characters that it takes for nothing in particular, found by asking it (npm's tokenizers 0.23.2) for every code
+// point.
 
 type runeRange struct{ lo, hi rune }
 

@@ -19,8 +19,8 @@ type unigram struct {
 // unknownPenalty is how far the score of an unknown character lies below the lowest score: SentencePiece's kUnkPenalty.
 const unknownPenalty = 10
 
-// newUnigram builds the model of tokens ids, of which text never spells those that are control tokens. Among bytes are the tokens of single bytes,
-// in which characters that no token has are written if there are all; nil: there are none.
+// newUnigram builds the model of tokens ids, of which text never spells those that are control tokens. Among bytes are
+// the tokens of single bytes, in which characters that no token has are written if there are all; nil: there are none.
 func newUnigram(ids map[string]int32, scores []float64, unknown int32, bytes map[string]int32, control func(int32) bool) (*unigram, error) {
 	u := &unigram{tree: newPrefixTree(4 * len(ids)), scores: scores, unknown: unknown, penalty: math.Inf(1)}
 	for text, id := range ids {

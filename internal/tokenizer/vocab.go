@@ -31,11 +31,12 @@ type Vocab struct {
 	Types  []int32   // one a token: 1 normal 2 unknown 3 control 4 user-defined 5 unused 6 byte; empty: all normal
 	Merges []string  // gpt2, gemma4: "left right", the first merges first
 
-	// Definition is the rest of the tokenizer.json that the vocabulary is from. Where it is there, text is encoded as it
-	// says; nil: as llama.cpp encodes a file with these keys.
+	// Definition is the rest of the tokenizer.json that the vocabulary is from. Where it is there, text is encoded as
+	// it says; nil: as llama.cpp encodes a file with these keys.
 	Definition *Definition
 
-	// StripBefore and StripAfter are special tokens that take the white space before or after them with them; a Definition says so itself.
+	// StripBefore and StripAfter are special tokens that take the white space before or after them with them; a
+	// Definition says so itself.
 	StripBefore, StripAfter []int32
 
 	BOS, EOS, UNK, EOT, PAD int32 // -1: none
@@ -50,8 +51,8 @@ type Vocab struct {
 	AddBOS, AddEOS bool // what Encode adds around a text when asked for special tokens
 	AddSEP         bool // EncodePair puts SEP before the second text
 	AddSpacePrefix bool // llama: a space is put before the text and before what follows a special token
-	// RemoveExtraWhitespaces makes one space of several. Only t5 applies it: for llama, where runs of spaces carry meaning
-	// in code, llama.cpp keeps them too.
+	// RemoveExtraWhitespaces makes one space of several. Only t5 applies it: for llama, where runs of spaces carry
+	// meaning in code, llama.cpp keeps them too.
 	RemoveExtraWhitespaces bool
 }
 

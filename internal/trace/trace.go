@@ -1,4 +1,5 @@
-// Package trace keeps what was done when, and writes it in Chrome's trace format, which chrome://tracing and ui.perfetto.dev show.
+// Package trace keeps what was done when, and writes it in Chrome's trace format, which chrome://tracing and
+// ui.perfetto.dev show.
 package trace
 
 import (

@@ -44,7 +44,8 @@ func (l *layer) update(a *adam, w, g []float32, first, step int, schedule float3
 	})
 }
 
-// schedule returns the rate at a point of the epochs: it warms up over half an epoch, then follows a cosine down to a hundredth.
+// schedule returns the rate at a point of the epochs: it warms up over half an epoch, then follows a cosine down to a
+// hundredth.
 func schedule(epoch float64, epochs int) float32 {
 	const warm, floor = 0.5, 0.01
 	if epoch < warm {

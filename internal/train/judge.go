@@ -9,8 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Judge applies a predictor of neurons to samples that it was not trained on. The quality is that of the whole layer: what
-// is not among neurons counts as always predicted.
+// Judge applies a predictor of neurons to samples that it was not trained on. The quality is that of the whole layer:
+// what is not among neurons counts as always predicted.
 func Judge(s *Samples, p *Predictor, neurons []int32, workers *pool.Pool) (Quality, error) {
 	if err := s.check(); err != nil {
 		return Quality{}, err

@@ -104,7 +104,8 @@ func (l *layer) lossGradients(logits []float32, samples []int32, positive float3
 	})
 }
 
-// Bounds of a mass's weight: the lower keeps the count accurate, the upper keeps a few outliers from being all that counts.
+// Bounds of a mass's weight: the lower keeps the count accurate, the upper keeps a few outliers from being all that
+// counts.
 const (
 	minMassWeight = 0.1
 	maxMassWeight = 8

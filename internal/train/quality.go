@@ -88,8 +88,8 @@ func (l *layer) margins(w *weights, e *evaluation) {
 	}
 }
 
-// shift returns the largest s such that neurons whose margin is at least s hold the target share of the mass: raising column 0
-// of fc2 by -s makes that so for logits of at least 0.
+// shift returns the largest s such that neurons whose margin is at least s hold the target share of the mass: raising
+// column 0 of fc2 by -s makes that so for logits of at least 0.
 func (l *layer) shift(e *evaluation, target float64) float32 {
 	low, high := float32(math.MaxFloat32), float32(-math.MaxFloat32)
 	for _, m := range e.margins {

@@ -71,7 +71,8 @@ func (r *run) bound(rank int) int {
 	return min(max((rank+RankStep/2)/RankStep, 1)*RankStep, r.o.MaxRank)
 }
 
-// preferred compares what full trainings promise: meeting the accuracy first, then bytes; where neither meets it, accuracy.
+// preferred compares what full trainings promise: meeting the accuracy first, then bytes; where neither meets it,
+// accuracy.
 func (r *run) preferred(a, b trial) bool {
 	wrongA, wrongB := trialWrong*(1-a.Quality.Accuracy), trialWrong*(1-b.Quality.Accuracy)
 	metA, metB := 1-wrongA >= r.o.Accuracy, 1-wrongB >= r.o.Accuracy

@@ -39,8 +39,8 @@ type trial struct {
 }
 
 const (
-	// patience is the share of the planned epochs without progress after which training stops. Early epochs may well fall
-	// back behind the start: their rate is high.
+	// patience is the share of the planned epochs without progress after which training stops. Early epochs may well
+	// fall back behind the start: their rate is high.
 	patience = 0.5
 	// steadied bounds by how much the weight of active neurons follows the shift of logits in one epoch.
 	steadied = 0.7
@@ -113,8 +113,8 @@ func (r *run) epoch(ctx context.Context, train []int32) error {
 	return nil
 }
 
-// judge shifts the logits so that the target is met exactly, lets the weight of active neurons follow, and remembers the
-// predictor that needs the fewest neurons.
+// judge shifts the logits so that the target is met exactly, lets the weight of active neurons follow, and remembers
+// the predictor that needs the fewest neurons.
 func (r *run) judge() error {
 	r.margins(&r.w, r.eval)
 	s := r.shift(r.eval, r.o.MassRecall)

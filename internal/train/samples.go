@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Samples holds what was recorded of a layer: its predictor's inputs and the neurons that were active for each. The slices
-// may lie in a mapped file; they are only read.
+// Samples holds what was recorded of a layer: its predictor's inputs and the neurons that were active for each. The
+// slices may lie in a mapped file; they are only read.
 type Samples struct {
 	Embd, FF int
 	X        []uint16 // [n, Embd] inputs, F16
@@ -55,8 +55,8 @@ func (s *Samples) x(i int) []uint16      { return s.X[i*s.Embd:][:s.Embd] }
 func (s *Samples) active(i int) []uint16 { return s.Active[s.Start[i]:s.Start[i+1]] }
 func (s *Samples) mass(i int) []uint16   { return s.Mass[s.Start[i]:s.Start[i+1]] }
 
-// split divides the samples by document, so that no text is both learned from and judged by. Whole documents are held out
-// until they make up the given share of samples; at least one is, and one is not.
+// split divides the samples by document, so that no text is both learned from and judged by. Whole documents are held
+// out until they make up the given share of samples; at least one is, and one is not.
 func (s *Samples) split(share float64, seed uint64) (train, held []int32, err error) {
 	count := map[int32]int{}
 	var documents []int32

@@ -9,8 +9,9 @@ import (
 )
 
 // A neuron is active where its gate row's product with the input is positive, so that a low-rank approximation of the
-// gate matrix, best for inputs as they are, predicts well before any training. Its hidden units are shifted by a multiple
-// of the constant unit, so that most of them pass through the ReLU unchanged; column 0 of fc2 takes the shifts back.
+// gate matrix, best for inputs as they are, predicts well before any training. Its hidden units are shifted by a
+// multiple of the constant unit, so that most of them pass through the ReLU unchanged; column 0 of fc2 takes the shifts
+// back.
 
 const (
 	startRows       = 8192    // samples that the start looks at
@@ -63,7 +64,8 @@ func (l *layer) scaleInputs(b *basis) {
 	l.pool.Run(b.n, func(i, _ int) { l.vec.Mul(b.x[i*l.embd:][:l.embd], l.scale) })
 }
 
-// constantUnit minimises Σ(1 − u·x)² by a few steps of conjugate gradients, which ending early keeps from fitting noise.
+// constantUnit minimises Σ(1 − u·x)² by a few steps of conjugate gradients, which ending early keeps from fitting
+// noise.
 func (l *layer) constantUnit(b *basis) []float32 {
 	x := gemm.New(b.x, b.n, l.embd)
 	u, r, p, q := make([]float32, l.embd), make([]float32, l.embd), make([]float32, l.embd), make([]float32, l.embd)
@@ -95,7 +97,8 @@ func (l *layer) constantUnit(b *basis) []float32 {
 	return u
 }
 
-// standardRows fetches the gate's rows, takes what lies along the constant unit out, and divides by the deviation of the rest.
+// standardRows fetches the gate's rows, takes what lies along the constant unit out, and divides by the deviation of
+// the rest.
 func (l *layer) standardRows(b *basis, gate func([]float32, int) float32) {
 	b.rows, b.mean = make([]float32, l.n*l.embd), make([]float32, l.n)
 	n := min(b.n, startScores)
@@ -185,8 +188,8 @@ func randomRow(rng *rand.Rand, row []float32) {
 	}
 }
 
-// subspace returns an orthonormal basis [n, units] of nearly the first principal directions of rows·x, by subspace iteration
-// (Halko, Martinsson and Tropp, "Finding Structure with Randomness", 2011).
+// subspace returns an orthonormal basis [n, units] of nearly the first principal directions of rows·x, by subspace
+// iteration (Halko, Martinsson and Tropp, "Finding Structure with Randomness", 2011).
 func (l *layer) subspace(rng *rand.Rand, b *basis, units int) []float32 {
 	q, t, s := make([]float32, l.n*units), make([]float32, l.embd*units), make([]float32, b.n*units)
 	for i := range q {
@@ -223,11 +226,12 @@ func (l *layer) orthonormalise(rng *rand.Rand, m gemm.Matrix) {
 	}
 }
 
-// dependence is the squared sine between a column and those before it below which float32 cannot tell it from their span.
+// dependence is the squared sine between a column and those before it below which float32 cannot tell it from their
+// span.
 const dependence = 1e-5
 
-// inverseFactor writes R⁻¹ of the Cholesky factorisation g = RᵀR, R upper triangular, g [k, k]. Columns of dst that depend
-// on earlier ones are 0.
+// inverseFactor writes R⁻¹ of the Cholesky factorisation g = RᵀR, R upper triangular, g [k, k]. Columns of dst that
+// depend on earlier ones are 0.
 func inverseFactor(dst, g []float32, k int) (dependent []int) {
 	scale := make([]float64, k) // to a unit diagonal
 	for i := range k {

@@ -10,8 +10,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// newRand returns the same numbers each time: what training reaches depends on the layer that is drawn, and no bound worth holding holds for all layers.
-// With this seed, recall, precision and accuracy keep a distance from their bounds that rounding on other processors does not use up.
+// newRand returns the same numbers each time: what training reaches depends on the layer that is drawn, and no bound
+// worth holding holds for all layers. With this seed, recall, precision and accuracy keep a distance from their bounds
+// that rounding on other processors does not use up.
 func newRand(testing.TB) *rand.Rand { return rand.New(rand.NewPCG(7, 0)) }
 
 func newPool(t testing.TB, threads int) *pool.Pool {
@@ -20,8 +21,9 @@ func newPool(t testing.TB, threads int) *pool.Pool {
 	return p
 }
 
-// synthetic is a layer whose sets can be predicted at low rank: inputs lie in a direction that all share plus a subspace,
-// with a little noise outside, and gate rows point against the shared direction, so that few products are positive.
+// synthetic is a layer whose sets can be predicted at low rank: inputs lie in a direction that all share plus a
+// subspace, with a little noise outside, and gate rows point against the shared direction, so that few products are
+// positive.
 type synthetic struct {
 	embd, ff, dims int
 	shared         []float32 // [embd]

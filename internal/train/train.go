@@ -1,10 +1,10 @@
 // Package train learns a layer's predictor: which neurons an input will activate.
 //
-// A predictor is logits = fc2·relu(fc1·x), and a neuron is predicted active where its logit is at least 0. It starts from a
-// low-rank approximation of the layer's gate matrix (start.go) and is trained on recorded samples by AdamW with a binary
-// cross-entropy that weights active neurons by their mass (network.go, adam.go). After each epoch its logits are shifted
-// so that exactly the target share of held-out mass is predicted (quality.go), and the weight of active neurons follows
-// that shift. The rank is searched by short trials (rank.go).
+// A predictor is logits = fc2·relu(fc1·x), and a neuron is predicted active where its logit is at least 0. It starts
+// from a low-rank approximation of the layer's gate matrix (start.go) and is trained on recorded samples by AdamW with
+// a binary cross-entropy that weights active neurons by their mass (network.go, adam.go). After each epoch its logits
+// are shifted so that exactly the target share of held-out mass is predicted (quality.go), and the weight of active
+// neurons follows that shift. The rank is searched by short trials (rank.go).
 //
 // Everything is deterministic: results depend on samples, options and the processor's instruction set, not on threads,
 // nor on where a run was interrupted and resumed.
@@ -22,8 +22,8 @@ import (
 // ErrInactive is wrapped by the error of a training that finds no active neuron to learn from, or to judge by.
 var ErrInactive = errors.New("none of the neurons to be predicted is active")
 
-// ErrDiverged is the error of a training whose weights stopped being numbers: the samples hold numbers too large to learn
-// from, or their inputs have no common part that could stand for a bias.
+// ErrDiverged is the error of a training whose weights stopped being numbers: the samples hold numbers too large to
+// learn from, or their inputs have no common part that could stand for a bias.
 var ErrDiverged = errors.New("training diverged: the inputs are too large, or have nothing in common")
 
 // RankStep divides all ranks.
@@ -42,12 +42,12 @@ type Options struct {
 	Seed       uint64
 	Pool       *pool.Pool
 
-	// Bytes is what a token reads with a predictor of the given rank that predicts the given share of Neurons: the search
-	// minimises it. Nil: one byte for each weight of fc1, fc2 and the predicted gate rows.
+	// Bytes is what a token reads with a predictor of the given rank that predicts the given share of Neurons: the
+	// search minimises it. Nil: one byte for each weight of fc1, fc2 and the predicted gate rows.
 	Bytes func(rank int, predicted float64) float64
-	// Gate writes the row [n_embd] whose product with the predictor's input, plus the offset it returns, is positive where
-	// a neuron is active. It is called from several goroutines, for each of Neurons once. Nil: the start is random, and the
-	// result worse.
+	// Gate writes the row [n_embd] whose product with the predictor's input, plus the offset it returns, is positive
+	// where a neuron is active. It is called from several goroutines, for each of Neurons once. Nil: the start is
+	// random, and the result worse.
 	Gate func(row []float32, neuron int) (offset float32)
 	// Progress is told after each trial and each epoch.
 	Progress func(Progress)
@@ -72,7 +72,8 @@ type Predictor struct {
 	FC2  []float32 // [len(Neurons), rank]
 }
 
-// batchRows returns the number of samples in a step: large matrices are updated less often, since that costs as much as multiplying them.
+// batchRows returns the number of samples in a step: large matrices are updated less often, since that costs as much as
+// multiplying them.
 func batchRows(params int) int {
 	if params < 1<<20 {
 		return 256

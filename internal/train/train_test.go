@@ -11,8 +11,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// unseen is the largest loss of recall of mass on samples that neither trained nor calibrated: the calibration is one number, set on
-// a few hundred samples.
+// unseen is the largest loss of recall of mass on samples that neither trained nor calibrated: the calibration is one
+// number, set on a few hundred samples.
 const unseen = 0.01
 
 func TestSyntheticLayerIsLearned(t *testing.T) {
@@ -38,7 +38,8 @@ func TestSyntheticLayerIsLearned(t *testing.T) {
 		if q.Accuracy < 0.95 || f.Accuracy < 0.94 {
 			t.Errorf("%s: accuracy %.4f, of fresh samples %.4f", typ, q.Accuracy, f.Accuracy)
 		}
-		// Chance has a precision of the active share, which the drawn layer decides: three fifths of the way from there to all right.
+		// Chance has a precision of the active share, which the drawn layer decides: three fifths of the way from there
+		// to all right.
 		if f.Precision < f.ActiveShare+0.6*(1-f.ActiveShare) {
 			t.Errorf("%s: precision %.4f, chance %.4f", typ, f.Precision, f.ActiveShare)
 		}

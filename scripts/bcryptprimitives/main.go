@@ -1,6 +1,6 @@
-// Command bcryptprimitives writes the DLL of that name, which Go's runtime needs and wine before 8.12 lacks: bcryptprimitives FILE.
-// Its one function, ProcessPrng(buffer, length), is a forwarder to advapi32's SystemFunction036, which takes the same and fills
-// buffer with random bytes, too.
+// Command bcryptprimitives writes the DLL of that name, which Go's runtime needs and wine before 8.12 lacks:
+// bcryptprimitives FILE. Its one function, ProcessPrng(buffer, length), is a forwarder to advapi32's SystemFunction036,
+// which takes the same and fills buffer with random bytes, too.
 //
 // Source: Microsoft's PE Format, "The .edata Section".
 package main

@@ -6,10 +6,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// A processor that waits for another one has its memory idle: what the next SparseFFN will read can come into the cache meanwhile.
+// A processor that waits for another one has its memory idle: what the next SparseFFN will read can come into the cache
+// meanwhile.
 
 const (
-	// aheadBytes bounds what is read: half of the last-level cache of a usual desktop processor. More would push out what came first.
+	// aheadBytes bounds what is read: half of the last-level cache of a usual desktop processor. More would push out
+	// what came first.
 	aheadBytes = 8 << 20
 	// aheadPiece is read between two looks at whether the wait is over: some 3 µs. [bytes]
 	aheadPiece = 16 << 10
@@ -37,8 +39,9 @@ func (a *readAhead) init(d *Device) {
 	a.sums = make([]byte, d.decode.Threads()*cacheLine)
 }
 
-// ReadAhead reads rows that a SparseFFN of w for one token will need, until done, which only the caller's thread calls: of the neurons
-// in s those that decide (gates), then the others; where s is all neurons, whose others nobody knows, those that decide.
+// ReadAhead reads rows that a SparseFFN of w for one token will need, until done, which only the caller's thread calls:
+// of the neurons in s those that decide (gates), then the others; where s is all neurons, whose others nobody knows,
+// those that decide.
 func (d *Device) ReadAhead(s compute.Set, w compute.SparseWeights, done func() bool) {
 	a := &d.ahead
 	a.first, a.rest = w.Gate, [2]*compute.Matrix{w.Up, w.Down}

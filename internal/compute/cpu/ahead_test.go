@@ -30,7 +30,8 @@ func readingWeights(t *testing.T, d *Device, kind quant.Type, gated bool, down c
 	return w
 }
 
-// TestReadAhead: the rows that are read are those that a SparseFFN would read, the ones that decide first, and no others.
+// TestReadAhead: the rows that are read are those that a SparseFFN would read, the ones that decide first, and no
+// others.
 func TestReadAhead(t *testing.T) {
 	d, err := New(Options{Threads: 2})
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// cache is a KV cache in the arena. k [layers][pages, kv_heads, PagePositions] of a key's row in the layer's type, v the same of values; none where
-// they lie within keys. Of a recurrent layer k is [slots] of a state.
+// cache is a KV cache in the arena. k [layers][pages, kv_heads, PagePositions] of a key's row in the layer's type, v
+// the same of values; none where they lie within keys. Of a recurrent layer k is [slots] of a state.
 type cache struct{ k, v [][]byte }
 
 // cacheAlign is the alignment of a layer's part: a cache line.
@@ -64,7 +64,8 @@ func (d *Device) WritePage(c *compute.Cache, page compute.Page, layers [][]byte)
 	return nil
 }
 
-// pageRows calls visit for each position and head of a page, with its key and then with its value: the row in the cache, and its place in layers.
+// pageRows calls visit for each position and head of a page, with its key and then with its value: the row in the
+// cache, and its place in layers.
 func pageRows(c *compute.Cache, page compute.Page, layers [][]byte, visit func(row, outside []byte)) {
 	m := c.Mem.(*cache)
 	for i, l := range c.Layers {
@@ -155,8 +156,8 @@ func (d *Device) storeRow(memory []byte, at int, t compute.KVType, x []float32) 
 	quant.Encode(t.Type(), to, x)
 }
 
-// Query rows of a KV head that a worker takes through a chunk together: many enough that what is read of the cache is a small part of the arithmetic. Of
-// few tokens a head may have more than that, and then workers share it.
+// Query rows of a KV head that a worker takes through a chunk together: many enough that what is read of the cache is a
+// small part of the arithmetic. Of few tokens a head may have more than that, and then workers share it.
 const (
 	tileQueries  = 48
 	groupQueries = 24

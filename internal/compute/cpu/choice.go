@@ -33,7 +33,8 @@ type Choice struct {
 	Took   time.Duration // for the choice
 }
 
-// KernelSpeed is a kernel's speed in bytes of weights a second, with all threads; of several tokens in bytes times tokens, with one.
+// KernelSpeed is a kernel's speed in bytes of weights a second, with all threads; of several tokens in bytes times
+// tokens, with one.
 type KernelSpeed struct {
 	Kernel string
 	Speed  float64
@@ -72,7 +73,8 @@ type duels struct{ won, lost int } // by the rival
 // ahead returns how many more duels the rival won than it lost.
 func (d duels) ahead() int { return d.won - d.lost }
 
-// decide chooses between the usual kernel and a rival, which is the usual one where no other was faster, and says why. Speeds must be there.
+// decide chooses between the usual kernel and a rival, which is the usual one where no other was faster, and says why.
+// Speeds must be there.
 func (c *Choice) decide(rival string, fought duels) {
 	gain := c.Speed(rival) / c.Speed(c.Usual)
 	c.Kernel = c.Usual

@@ -20,9 +20,9 @@ func opens(kernels string, threads, batch int) func(t *testing.T) compute.Device
 	}
 }
 
-// TestConformance holds every set of kernels that this machine runs to the scalar device, and every number of threads to the same
-// bytes. Steps of one token have other threads than longer ones, as users have it. Generic kernels compute row by row, which
-// threads cannot change.
+// TestConformance holds every set of kernels that this machine runs to the scalar device, and every number of threads
+// to the same bytes. Steps of one token have other threads than longer ones, as users have it. Generic kernels compute
+// row by row, which threads cannot change.
 func TestConformance(t *testing.T) {
 	var all []devicetest.Family
 	for _, k := range kernel.Variants() {

@@ -1,8 +1,9 @@
 // Package cpu is the CPU device: weights repacked into huge pages, a claiming
 // worker pool, and the kernels of compute/cpu/kernel behind every operation.
 //
-// An output element's order of accumulation depends on shapes and types, in layers by neuron also on the token's own neurons and on
-// whether it is part of a prompt: results are the same bytes for any number of threads, any company in a batch and any cut of a prompt.
+// An output element's order of accumulation depends on shapes and types, in layers by neuron also on the token's own
+// neurons and on whether it is part of a prompt: results are the same bytes for any number of threads, any company in a
+// batch and any cut of a prompt.
 package cpu
 
 import (

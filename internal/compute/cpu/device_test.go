@@ -100,7 +100,8 @@ func TestNothingToCompute(t *testing.T) {
 	}
 }
 
-// TestBytesRead: what a layer by neuron counts as read are the gate rows, the up rows of open gates, and the down rows of active neurons.
+// TestBytesRead: what a layer by neuron counts as read are the gate rows, the up rows of open gates, and the down rows
+// of active neurons.
 func TestBytesRead(t *testing.T) {
 	const embd, ff = 1024, 64 // rows of all types are whole cache lines
 	for _, typ := range []quant.Type{quant.F32, quant.F16, quant.Q4_0, quant.Q8_0} {

@@ -5,8 +5,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
 )
 
-// exactExperts is the state of an Experts that leaves out neurons that are zero: gates first, in ungated layers ups, then only what those that
-// are open need. It is a sparseFFN whose rows are the pairs of a token and an expert, sorted by expert: each row has its expert's part of the weights.
+// exactExperts is the state of an Experts that leaves out neurons that are zero: gates first, in ungated layers ups,
+// then only what those that are open need. It is a sparseFFN whose rows are the pairs of a token and an expert, sorted
+// by expert: each row has its expert's part of the weights.
 type exactExperts struct {
 	gatesFn, upsFn, sumFn func(chunk, worker int)
 
@@ -85,7 +86,8 @@ func (f *experts) gates(chunk, worker int) {
 	f.rows(next, f.hidden[p*f.ff+r:], f.ff, m, f.biases(bias, m, e, first+r), first+r, rows, p, end, worker)
 }
 
-// opening returns the matrix that decides which neurons are zero, its biases, and the first row of the expert at place e in it.
+// opening returns the matrix that decides which neurons are zero, its biases, and the first row of the expert at place
+// e in it.
 func (f *experts) opening(e int) (m *compute.Matrix, bias *compute.Vector, first int) {
 	first, up := f.w.First(e, f.ff)
 	if m, bias = f.w.Gates(); m == nil {
@@ -100,8 +102,8 @@ func (f *experts) piece(at int32, chunk int) (e, r, rows int) {
 	return int(at), r, min(f.openRows, f.ff-r)
 }
 
-// chooseUps lists the experts all of whose ups are computed: those of many tokens, whose lists together have most neurons, and those of which a token
-// needs most.
+// chooseUps lists the experts all of whose ups are computed: those of many tokens, whose lists together have most
+// neurons, and those of which a token needs most.
 func (f *experts) chooseUps() {
 	x := &f.exact
 	x.dense = x.dense[:0]
@@ -143,7 +145,8 @@ func (f *experts) spreadHidden() {
 	f.hidden, s.a = s.a, f.hidden
 }
 
-// fewPairs returns the scattered pairs that are summed a few tokens at a time, and how many pairs those are; the others it has summed.
+// fewPairs returns the scattered pairs that are summed a few tokens at a time, and how many pairs those are; the others
+// it has summed.
 func (f *experts) fewPairs() (few []int32, most int) {
 	s := &f.exact.f
 	few, most = s.scattered, compute.FewTokens*f.used

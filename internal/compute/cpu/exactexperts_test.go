@@ -108,8 +108,9 @@ func quantile(share float64) float64 { return math.Sqrt2 * math.Erfinv(2*share-1
 // openShares are the shares of gates, in ungated layers of ups, that benchmarks leave open.
 var openShares = []float64{0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6}
 
-// BenchmarkExactExperts computes single tokens' experts, of whose neurons a share is open, in turns: all of them, and what is not zero. read is
-// the share of the bytes that is read then, faster how many times as fast it is, and of-bytes what that is of as many times as there are fewer bytes.
+// BenchmarkExactExperts computes single tokens' experts, of whose neurons a share is open, in turns: all of them, and
+// what is not zero. read is the share of the bytes that is read then, faster how many times as fast it is, and of-bytes
+// what that is of as many times as there are fewer bytes.
 func BenchmarkExactExperts(b *testing.B) {
 	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.F16} {
 		for _, kind := range []compute.Nonlinearity{compute.ReLU, compute.ReLU2, compute.DReLU} {

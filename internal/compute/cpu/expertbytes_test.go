@@ -8,8 +8,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// TestExpertBytesRead: steps of single tokens count the bytes of the experts that they chose, each once, and where zeros are left out all gate rows of these,
-// the up rows of open gates and the down columns of active neurons. Quantised blocks, which columns cut, and their padding are not counted by hand here.
+// TestExpertBytesRead: steps of single tokens count the bytes of the experts that they chose, each once, and where
+// zeros are left out all gate rows of these, the up rows of open gates and the down columns of active neurons.
+// Quantised blocks, which columns cut, and their padding are not counted by hand here.
 func TestExpertBytesRead(t *testing.T) {
 	const embd, ff, n, most = 1024, 256, 16, 8
 	for _, typ := range []quant.Type{quant.F32, quant.F16} {

@@ -8,13 +8,14 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
 )
 
-// sumRoom bounds the floats of a chunk's outputs, which stay in the second-level cache while every expert's products are added to them. Each chunk reads all
-// activations again: with half of it, prompts by two threads took 3 % longer.
+// sumRoom bounds the floats of a chunk's outputs, which stay in the second-level cache while every expert's products
+// are added to them. Each chunk reads all activations again: with half of it, prompts by two threads took 3 % longer.
 const sumRoom = 128 << 10
 
-// experts is the state of one Experts. Pairs of a token and one of its experts are sorted by expert, so that an expert's rows are read once
-// for all its tokens; an output's sum is over a token's experts in the order of their numbers, whatever else is in the step. Methods that run on
-// the pool are values made once, so that a call allocates nothing.
+// experts is the state of one Experts. Pairs of a token and one of its experts are sorted by expert, so that an
+// expert's rows are read once for all its tokens; an output's sum is over a token's experts in the order of their
+// numbers, whatever else is in the step. Methods that run on the pool are values made once, so that a call allocates
+// nothing.
 type experts struct {
 	d                        *Device
 	gatherFn, openFn, downFn func(chunk, worker int)
@@ -55,8 +56,8 @@ func (f *experts) init(d *Device) {
 	f.initExact()
 }
 
-// chosenExperts computes the chosen experts' layers: in one parallel phase the neurons of all of them, in another their down projections with
-// the weighted sum.
+// chosenExperts computes the chosen experts' layers: in one parallel phase the neurons of all of them, in another their
+// down projections with the weighted sum.
 func (d *Device) chosenExperts(out, x compute.Tensor, c compute.Choice, w compute.ExpertWeights) {
 	if !w.Fits(out, x, c) {
 		panic("cpu: Experts of shapes that do not fit: " + w.Down.Name)
@@ -133,7 +134,8 @@ func (f *experts) sort() {
 	}
 }
 
-// take brings the step's activations x into the forms of m and of more, which may be nil, and sorts them by expert where there are several tokens.
+// take brings the step's activations x into the forms of m and of more, which may be nil, and sorts them by expert
+// where there are several tokens.
 func (f *experts) take(x compute.Tensor, m, more *compute.Matrix) {
 	d := f.d
 	f.x = operand{}
@@ -220,8 +222,8 @@ func (f *experts) open(chunk, worker int) {
 	}
 }
 
-// biases returns the elements of v, which is as long as m has rows for all experts, for rows of m from row r on, which are of the expert at place e; nil
-// for a nil v.
+// biases returns the elements of v, which is as long as m has rows for all experts, for rows of m from row r on, which
+// are of the expert at place e; nil for a nil v.
 func (f *experts) biases(v *compute.Vector, m *compute.Matrix, e, r int) []float32 {
 	if v == nil {
 		return nil
@@ -263,8 +265,8 @@ func rowsOf(m *compute.Matrix, r, n int) []byte {
 	return w.data[r*w.rowBytes : (r+n)*w.rowBytes]
 }
 
-// rows computes rows of m from row r on for the pairs at places [p, end), their bias included, and the pairs' weights where they come before. next is what is
-// read then.
+// rows computes rows of m from row r on for the pairs at places [p, end), their bias included, and the pairs' weights
+// where they come before. next is what is read then.
 func (f *experts) rows(next kernel.Next, out []float32, outStride int, m *compute.Matrix, bias []float32, r, rows, p, end, worker int) {
 	at := p
 	if f.tokens == 1 {

@@ -5,14 +5,16 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// What an AttendLatent makes at a time: keys and values of so many positions, and of as many heads as their memory allows, but of one at least.
+// What an AttendLatent makes at a time: keys and values of so many positions, and of as many heads as their memory
+// allows, but of one at least.
 const (
 	latentPositions = 512
 	latentBytes     = 32 << 20
 )
 
-// expansion is the state of one AttendLatent. Keys and values of some heads are made for all positions of the step's sequences, in memory that is laid out
-// as a cache's, which then is attended to; functions are method values made once, so that a call allocates nothing.
+// expansion is the state of one AttendLatent. Keys and values of some heads are made for all positions of the step's
+// sequences, in memory that is laid out as a cache's, which then is attended to; functions are method values made once,
+// so that a call allocates nothing.
 type expansion struct {
 	d         *Device
 	readFn    func(i, worker int)
@@ -40,7 +42,8 @@ func (e *expansion) init(d *Device) {
 	e.readFn, e.productFn, e.storeFn = e.read, e.product, e.store
 }
 
-// expandedType returns the type of keys and values that are made from cached ones of type t: halves, unless those may be too large for them.
+// expandedType returns the type of keys and values that are made from cached ones of type t: halves, unless those may
+// be too large for them.
 func expandedType(t compute.KVType) compute.KVType {
 	if t == compute.KVF32 || t == compute.KVBF16 {
 		return compute.KVF32

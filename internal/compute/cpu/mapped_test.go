@@ -8,8 +8,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// TestMappedTakesNothing: a pinned weight stays where it is mapped, takes no memory of the device's, and steps with it allocate
-// nothing. That products have the bytes of packed weights is the conformance suite's.
+// TestMappedTakesNothing: a pinned weight stays where it is mapped, takes no memory of the device's, and steps with it
+// allocate nothing. That products have the bytes of packed weights is the conformance suite's.
 func TestMappedTakesNothing(t *testing.T) {
 	const rows, cols, most = 96, 1024, 40
 	d, err := New(Options{Threads: 2})

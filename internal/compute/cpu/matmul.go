@@ -15,7 +15,8 @@ func aligned(b []byte) int {
 }
 
 // Chunk sizes in bytes of weights. One token: a chunk is one long stream of memory, for the hardware's prefetchers; a
-// few a thread, so that workers finish together. A prompt: a chunk's rows stay in the second-level cache while all tokens pass over them.
+// few a thread, so that workers finish together. A prompt: a chunk's rows stay in the second-level cache while all
+// tokens pass over them.
 const (
 	decodeChunk = 1 << 20
 	promptChunk = 256 << 10
@@ -77,8 +78,8 @@ func (d *Device) matMul(x compute.Tensor, p compute.Products) {
 // fewPackBytes stay in a cache between packing and product.
 const fewPackBytes = 64 << 10
 
-// packBytes returns how much a worker packs at a time of a matrix that is computed on in the file: little for few tokens; for a prompt a
-// chunk, whose activations are then read once.
+// packBytes returns how much a worker packs at a time of a matrix that is computed on in the file: little for few
+// tokens; for a prompt a chunk, whose activations are then read once.
 func packBytes(rowBytes, tokens int) int {
 	limit := promptChunk
 	if tokens <= compute.FewTokens {
@@ -90,8 +91,9 @@ func packBytes(rowBytes, tokens int) int {
 // tileRows is the multiple that chunks are cut at: the kernels' tiles of three and four rows stay whole.
 const tileRows = 12
 
-// chunkRows returns how many rows make a chunk: a few chunks for every thread, within the sizes above. One token's are as many for each thread and equally
-// long, and a thread alone has no one to share with: each begins a stream, which costs about a microsecond.
+// chunkRows returns how many rows make a chunk: a few chunks for every thread, within the sizes above. One token's are
+// as many for each thread and equally long, and a thread alone has no one to share with: each begins a stream, which
+// costs about a microsecond.
 func chunkRows(rows, rowBytes, tokens, threads int) int {
 	limit := decodeChunk
 	if tokens > 1 {
@@ -126,7 +128,8 @@ func (m *matmul) splits(w *compute.Matrix) bool {
 	return m.single < m.tokens && mem(w).ofTokens && mem(w).k.SplitsPrompts(w.Type)
 }
 
-// next is what a worker is likely to read after rows [r, end) of w: the first rows of the chunk that it takes when every other worker has taken one.
+// next is what a worker is likely to read after rows [r, end) of w: the first rows of the chunk that it takes when
+// every other worker has taken one.
 func (m *matmul) next(w *compute.Matrix, r, end int) kernel.Next {
 	data, from := mem(w).data, (r+(end-r)*m.d.pool.Active())*mem(w).rowBytes
 	if from >= len(data) {

@@ -7,8 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
 )
 
-// predictedExperts is the state of an Experts that computes the neurons which predictors choose: first the predictors of all present experts, each for its
-// tokens, then the gates of what they chose.
+// predictedExperts is the state of an Experts that computes the neurons which predictors choose: first the predictors
+// of all present experts, each for its tokens, then the gates of what they chose.
 type predictedExperts struct {
 	hiddenFn, logitsFn, listFn, gatesFn func(chunk, worker int)
 
@@ -84,8 +84,8 @@ func (f *experts) listChosen(pair, _ int) {
 	y.set.count[pair] = len(f.d.k.Choose(y.set.room(pair), y.logits[pair*f.ff:][:f.ff], 0, f.d.p.Threshold, true))
 }
 
-// chooseGates tells the experts whose gates are all computed, in ungated layers whose ups are, from those of which only the chosen ones are: those of few
-// tokens whose predictors choose few.
+// chooseGates tells the experts whose gates are all computed, in ungated layers whose ups are, from those of which only
+// the chosen ones are: those of few tokens whose predictors choose few.
 func (f *experts) chooseGates() {
 	x := &f.exact
 	y := &x.predicted
@@ -106,8 +106,8 @@ func (y *predictedExperts) picks(i int) bool {
 	return ok
 }
 
-// gatesChosen computes a part of the chosen gates of one expert, in ungated layers ups, for all its tokens: rows that several need are still in the cache
-// for the next.
+// gatesChosen computes a part of the chosen gates of one expert, in ungated layers ups, for all its tokens: rows that
+// several need are still in the cache for the next.
 func (f *experts) gatesChosen(chunk, worker int) {
 	y, s := &f.exact.predicted, &f.exact.f
 	w := f.d.worker(worker)

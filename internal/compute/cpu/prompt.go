@@ -9,14 +9,16 @@ import (
 // superblock is the number of outputs that are summed, and unpacked, at a time.
 const superblock = quant.QKK
 
-// Panels are the way through a down projection for tokens of prompts that need much of it: all neurons are multiplied as a matrix.
-// Down lies one neuron to a row, so each chunk of outputs first transposes its part of them, which stays in the cache for all tokens. An expert has too few
-// tokens of a prompt for that: sums of its open neurons were 1.3 times as fast in prompts of 512 tokens, and 9 times in short ones.
+// Panels are the way through a down projection for tokens of prompts that need much of it: all neurons are multiplied
+// as a matrix. Down lies one neuron to a row, so each chunk of outputs first transposes its part of them, which stays
+// in the cache for all tokens. An expert has too few tokens of a prompt for that: sums of its open neurons were 1.3
+// times as fast in prompts of 512 tokens, and 9 times in short ones.
 //
-// A token takes this way if so many 16ths of its neurons are open: a product does not skip zeros, but its arithmetic is several times
-// faster than that of sums, of which integers are the faster ones. In a short prompt the transposition costs more than it saves, but
-// a token's bytes may not depend on how many others share its step. With 40 % open in Q4_0 sums are four times as fast in prompts of two tokens, as fast in those
-// of 128, and 0.87 times as fast in those of 512.
+// A token takes this way if so many 16ths of its neurons are open: a product does not skip zeros, but its arithmetic is
+// several times faster than that of sums, of which integers are the faster ones. In a short prompt the transposition
+// costs more than it saves, but a token's bytes may not depend on how many others share its step. With 40 % open in
+// Q4_0 sums are four times as fast in prompts of two tokens, as fast in those of 128, and 0.87 times as fast in those
+// of 512.
 const (
 	panelIntegers = 7
 	panelFloats   = 2
@@ -31,7 +33,8 @@ type panels struct {
 	room []float32
 }
 
-// fillsPanels reports whether a prompt's token with so many open neurons goes through panels. Its bytes are those of sums only to rounding.
+// fillsPanels reports whether a prompt's token with so many open neurons goes through panels. Its bytes are those of
+// sums only to rounding.
 func (f *sparseFFN) fillsPanels(open int) bool {
 	if f.pairs != nil {
 		return false

@@ -16,7 +16,8 @@ func states(c *compute.Cache, layer int, slot int32) []float32 {
 // channelBlock is the number of channels that a worker convolves together: a row of them stays in the nearest cache.
 const channelBlock = 512
 
-// convolution is the state of one Convolve. Workers share the runs' channels, and each goes through a run's positions in order.
+// convolution is the state of one Convolve. Workers share the runs' channels, and each goes through a run's positions
+// in order.
 type convolution struct {
 	d       *Device
 	chunkFn func(chunk, worker int)
@@ -84,8 +85,8 @@ func (v *convolution) chunk(chunk, worker int) {
 	}
 }
 
-// scans is the state of one Scan. Workers share the runs' heads, and each goes through a run's positions in order, so that a head's state stays in
-// its cache.
+// scans is the state of one Scan. Workers share the runs' heads, and each goes through a run's positions in order, so
+// that a head's state stays in its cache.
 type scans struct {
 	d       *Device
 	chunkFn func(chunk, worker int)
@@ -129,15 +130,15 @@ func softplus(x float64) float64 {
 	return math.Log1p(math.Exp(x))
 }
 
-// Rows of a head's state that go through deltaPositions positions together: what both read stays in the nearest cache, which a head's whole state and a
-// prompt do not fit.
+// Rows of a head's state that go through deltaPositions positions together: what both read stays in the nearest cache,
+// which a head's whole state and a prompt do not fit.
 const (
 	deltaRows      = 16
 	deltaPositions = 16
 )
 
-// deltas is the state of one Delta. Workers share the runs' heads, and each goes through a run's positions in order. A row of a state depends on no other
-// row, so that rows take the positions in parts.
+// deltas is the state of one Delta. Workers share the runs' heads, and each goes through a run's positions in order. A
+// row of a state depends on no other row, so that rows take the positions in parts.
 type deltas struct {
 	d       *Device
 	chunkFn func(chunk, worker int)

@@ -13,8 +13,8 @@ func (d *Device) Restorable(m *compute.Matrix) compute.Use {
 	return compute.Columns
 }
 
-// Restore gives neurons [from, to) of m back as a file has them, in scratch, which has room for them, or where they lie. Neurons given back as columns
-// come in whole blocks of their type.
+// Restore gives neurons [from, to) of m back as a file has them, in scratch, which has room for them, or where they
+// lie. Neurons given back as columns come in whole blocks of their type.
 func (d *Device) Restore(m *compute.Matrix, from, to int, scratch []byte) compute.Source {
 	w := mem(m)
 	src := compute.Source{Name: m.Name, Type: m.Type, Rows: to - from, Cols: m.Cols}

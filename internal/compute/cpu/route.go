@@ -7,7 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
 )
 
-// choice holds the experts of every token, which are always among those that there are, and their weights. [rows, used] each
+// choice holds the experts of every token, which are always among those that there are, and their weights. [rows, used]
+// each
 type choice struct {
 	experts []int32
 	weights []float32
@@ -19,8 +20,8 @@ func (d *Device) Choice(rows, used, n int) (compute.Choice, error) {
 	return compute.Choice{Rows: rows, Used: used, N: n, Mem: c}, nil
 }
 
-// FillChoice makes every token's experts and weights those of chosen, which has each token's experts' numbers and then their weights. A
-// number that is no expert's becomes expert 0 with the weight NaN.
+// FillChoice makes every token's experts and weights those of chosen, which has each token's experts' numbers and then
+// their weights. A number that is no expert's becomes expert 0 with the weight NaN.
 func (d *Device) FillChoice(c compute.Choice, chosen []float32) {
 	m := c.Mem.(*choice)
 	for t := range c.Rows {
@@ -175,8 +176,8 @@ func numbers(x []float32) {
 	}
 }
 
-// highest writes the indices of the len(places) largest elements of x, which has at least as many, the largest first, and of equal ones the first. NaN
-// comes behind all others, in no order.
+// highest writes the indices of the len(places) largest elements of x, which has at least as many, the largest first,
+// and of equal ones the first. NaN comes behind all others, in no order.
 func highest(places []int32, x []float32) {
 	n := 0
 	for i, v := range x {

@@ -19,8 +19,8 @@ func (s Shape) Scattered() bool { return s.Order == kernel.Scattered }
 // Mapped reports whether rows lie as the file has them.
 func (s Shape) Mapped() bool { return s.Order == kernel.Mapped }
 
-// shapeCols returns lengths of rows, in elements, as models of one to seventy billion weights have them. Scattered rows of all lengths go by one kernel: theirs is that of
-// a model of seven billion.
+// shapeCols returns lengths of rows, in elements, as models of one to seventy billion weights have them. Scattered rows
+// of all lengths go by one kernel: theirs is that of a model of seven billion.
 func shapeCols(o kernel.Order) []int {
 	if o == kernel.Scattered {
 		return []int{4096}
@@ -28,7 +28,8 @@ func shapeCols(o kernel.Order) []int {
 	return []int{2048, 4096, 8192, 14336, 28672}
 }
 
-// Shapes lists what this machine has several kernels for: of each type and order a shape for every class of row lengths.
+// Shapes lists what this machine has several kernels for: of each type and order a shape for every class of row
+// lengths.
 func Shapes() []Shape {
 	k := kernel.Variants()[0]
 	var list []Shape
@@ -52,8 +53,9 @@ func Shapes() []Shape {
 // tuneCaches is how many times what caches hold the memory of TuneOn has at least.
 const tuneCaches = 4
 
-// TuneOn chooses the kernel of a shape as Tune does, on weights that lie in memory, whose bytes are zero: at least tuneCaches times what caches hold. It begins to
-// read at byte from, and returns where it ended, so that the next shape does not begin with what caches still hold.
+// TuneOn chooses the kernel of a shape as Tune does, on weights that lie in memory, whose bytes are zero: at least
+// tuneCaches times what caches hold. It begins to read at byte from, and returns where it ended, so that the next shape
+// does not begin with what caches still hold.
 func (d *Device) TuneOn(s Shape, memory []byte, from int) (end int) {
 	m := &matrix{rowBytes: kernel.RowBytes(s.Type, s.Cols), packed: true, k: d.k}
 	switch s.Order {
@@ -78,9 +80,10 @@ func (d *Device) TuneOn(s Shape, memory []byte, from int) (end int) {
 	return shape.row * m.rowBytes
 }
 
-// displace reads at least so many bytes of a shape's scattered rows, so that caches hold no rows of the shape before. Each turn reads one of tuneStride rows of all the memory. Large
-// caches hold what several turns have read, which is spread over the memory, and rows of another length meet some of it. With many threads a turn ends after one measurement, or a few. The
-// shape's own rows differ from turn to turn until all were read.
+// displace reads at least so many bytes of a shape's scattered rows, so that caches hold no rows of the shape before.
+// Each turn reads one of tuneStride rows of all the memory. Large caches hold what several turns have read, which is
+// spread over the memory, and rows of another length meet some of it. With many threads a turn ends after one
+// measurement, or a few. The shape's own rows differ from turn to turn until all were read.
 func (d *Device) displace(s *tuneShape, bytes int) {
 	each := min(2*d.decode.Threads()*tunePiece, s.bytes/tuneStride)
 	for ; bytes > 0; bytes -= each {

@@ -7,15 +7,16 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
 )
 
-// sparseChunks bounds the chunks that a token's open neurons are cut into, chunkNeurons from below their size. Each is summed
-// alone and chunks are added in order, so an output's bytes depend on the token's neurons only.
+// sparseChunks bounds the chunks that a token's open neurons are cut into, chunkNeurons from below their size. Each is
+// summed alone and chunks are added in order, so an output's bytes depend on the token's neurons only.
 const (
 	sparseChunks = 16
 	chunkNeurons = 16
 	pairNeurons  = 64 // of a pair of a token and an expert: there are several pairs to share among threads
 )
 
-// sparseFFN is the state of one Predict or SparseFFN. Methods that run on the pool are values made once, so that a call allocates nothing.
+// sparseFFN is the state of one Predict or SparseFFN. Methods that run on the pool are values made once, so that a call
+// allocates nothing.
 //
 // A neuron of a token's set is open if act(gate), in ungated layers act(up), is not zero.
 type sparseFFN struct {
@@ -85,8 +86,8 @@ func (f *sparseFFN) predict(token, _ int) {
 	f.s.count[token] = len(f.d.k.Choose(list, row(f.logits, token), int32(f.always), f.threshold, true))
 }
 
-// sparseFFN computes only the neurons of s: gate rows, up rows of those that are open, the down columns of those whose a_i
-// is not zero.
+// sparseFFN computes only the neurons of s: gate rows, up rows of those that are open, the down columns of those whose
+// a_i is not zero.
 func (d *Device) sparseFFN(out, x compute.Tensor, s compute.Set, w compute.SparseWeights) {
 	if x.Rows == 0 {
 		return
@@ -147,8 +148,8 @@ func (f *sparseFFN) beginRows(out compute.Tensor, rows, n int, w compute.SparseW
 	}
 }
 
-// most reports whether so many of n neurons are asked for that reading all rows in their order is faster than picking them:
-// rows one behind the other stream at full bandwidth.
+// most reports whether so many of n neurons are asked for that reading all rows in their order is faster than picking
+// them: rows one behind the other stream at full bandwidth.
 func most(count, n int) bool { return 20*count >= 9*n }
 
 // view returns a tensor over scratch: in a buffer of f's own, so that a call allocates nothing.

@@ -20,8 +20,8 @@ func (f *sparseFFN) project() (whole bool) {
 	return whole
 }
 
-// sort tells the rows whose down projection goes through panels from those whose neurons are summed one by one. Only a row's own
-// numbers decide, so that its bytes depend on nothing else in the step.
+// sort tells the rows whose down projection goes through panels from those whose neurons are summed one by one. Only a
+// row's own numbers decide, so that its bytes depend on nothing else in the step.
 func (f *sparseFFN) sort() {
 	f.dense, f.scattered = f.dense[:0], f.scattered[:0]
 	single := f.single()
@@ -34,8 +34,9 @@ func (f *sparseFFN) sort() {
 	}
 }
 
-// sumScattered sums the down columns of the scattered rows. A few rows go through the neurons together, so that a column
-// that several need is read from memory once; rows of a long prompt, which keep all workers busy, go one by one. The bytes are the same.
+// sumScattered sums the down columns of the scattered rows. A few rows go through the neurons together, so that a
+// column that several need is read from memory once; rows of a long prompt, which keep all workers busy, go one by one.
+// The bytes are the same.
 func (f *sparseFFN) sumScattered() {
 	few, most := f.scattered, compute.FewTokens
 	switch {
@@ -88,7 +89,8 @@ func (f *sparseFFN) part(t, i int) []int32 {
 	return list[from:to]
 }
 
-// restOfGroup returns the first place from i on at which another group of neurons begins than that of the place before, or the end. i is a place of list or its end.
+// restOfGroup returns the first place from i on at which another group of neurons begins than that of the place before,
+// or the end. i is a place of list or its end.
 func restOfGroup(list []int32, i int) int {
 	for i > 0 && i < len(list) && list[i]/kernel.GroupNeurons == list[i-1]/kernel.GroupNeurons {
 		i++

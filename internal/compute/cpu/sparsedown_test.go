@@ -9,8 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
 )
 
-// TestParts: the parts of a row's open neurons follow one another and hold each once. Those of groups hold all of a group's or none, so that a group has
-// one scale.
+// TestParts: the parts of a row's open neurons follow one another and hold each once. Those of groups hold all of a
+// group's or none, so that a group has one scale.
 func TestParts(t *testing.T) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))

@@ -156,8 +156,8 @@ func (f *sparseFFN) ups(x compute.Tensor) {
 	f.upped = true
 }
 
-// product fills out with w's product of x and what is added to it: bias, or, where there is more, what adapt left in added. As in dots it is
-// added to the whole product.
+// product fills out with w's product of x and what is added to it: bias, or, where there is more, what adapt left in
+// added. As in dots it is added to the whole product.
 func (f *sparseFFN) product(x compute.Tensor, out []float32, w *compute.Matrix, bias *compute.Vector, more bool, added []float32) {
 	y := f.view(&f.views[0], out)
 	if !more {
@@ -204,7 +204,8 @@ func (f *sparseFFN) neurons(t int, list []int32, w *workerScratch) []float32 {
 	return a
 }
 
-// dots computes rows of m, chosen by index, times row t's activations, plus biases, which may be nil. Of experts m is their up projections.
+// dots computes rows of m, chosen by index, times row t's activations, plus biases, which may be nil. Of experts m is
+// their up projections.
 func (f *sparseFFN) dots(out []float32, m *compute.Matrix, biases []float32, t int, list []int32, w *workerScratch) {
 	first, at := 0, t // row of m that the indices count from, row of the activations
 	if f.pairs != nil {
@@ -213,7 +214,8 @@ func (f *sparseFFN) dots(out []float32, m *compute.Matrix, biases []float32, t i
 	f.dotsOf(out, m, first, biases, t, at, list, w)
 }
 
-// dotsOf computes rows of m, chosen by their index from row first on, times row at of the activations, which is of row t, plus biases, which may be nil.
+// dotsOf computes rows of m, chosen by their index from row first on, times row at of the activations, which is of row
+// t, plus biases, which may be nil.
 func (f *sparseFFN) dotsOf(out []float32, m *compute.Matrix, first int, biases []float32, t, at int, list []int32, w *workerScratch) {
 	x, _ := f.x.of(m, at)
 	data := mem(m).data[first*mem(m).rowBytes:]

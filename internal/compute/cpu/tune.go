@@ -31,7 +31,8 @@ const (
 	tuneStride = 8                     // every so many-th row is read where scattered rows are timed
 )
 
-// tuner chooses kernels by measuring: those of one token's products, and between tiles and vectors for prompts. All that it chooses from give the same bytes.
+// tuner chooses kernels by measuring: those of one token's products, and between tiles and vectors for prompts. All
+// that it chooses from give the same bytes.
 type tuner struct {
 	kernels string
 	note    func(line string)
@@ -78,7 +79,8 @@ func (u *tuner) add(m *compute.Matrix) {
 	s.bytes += len(mem(m).data)
 }
 
-// Tune chooses the kernels of the weights that were taken in so far. It takes some milliseconds, and none where weights are few.
+// Tune chooses the kernels of the weights that were taken in so far. It takes some milliseconds, and none where weights
+// are few.
 func (d *Device) Tune() {
 	for _, s := range d.tuner.shapes {
 		names := s.k.Ways(s.t, s.order)
@@ -95,11 +97,14 @@ func (d *Device) Tune() {
 	d.tuner.shapes = nil
 }
 
-// tune chooses a shape's kernels: the faster of each two ways of several tokens, once for a type, and the fastest of names.
+// tune chooses a shape's kernels: the faster of each two ways of several tokens, once for a type, and the fastest of
+// names.
 //
-// Once for a type is enough, for several tokens' products wait for instructions more than for weights. On Zen 5 tiles of 512 bits took 0.6 to 1.05 times as long as those of 256 bits for 4 and 8
-// tokens, of all 25 types and rows of 1024 to 28672 elements, weights read from memory or the last-level cache. The exceptions were in Q8_0: rows of 14336 elements took 1.1 times as long with 4 tokens, and
-// those of 28672 up to 1.2 times. They are few, and a choice for each length would have to be looked up for each product.
+// Once for a type is enough, for several tokens' products wait for instructions more than for weights. On Zen 5 tiles
+// of 512 bits took 0.6 to 1.05 times as long as those of 256 bits for 4 and 8 tokens, of all 25 types and rows of 1024
+// to 28672 elements, weights read from memory or the last-level cache. The exceptions were in Q8_0: rows of 14336
+// elements took 1.1 times as long with 4 tokens, and those of 28672 up to 1.2 times. They are few, and a choice for
+// each length would have to be looked up for each product.
 func (d *Device) tune(s *tuneShape, names []string) {
 	for _, w := range s.tilings() {
 		if !slices.ContainsFunc(d.tuner.choices, func(c Choice) bool { return c.Batch == w.batch && c.Type == s.t }) {
@@ -118,8 +123,9 @@ func (s *tuneShape) goes(name string) {
 	}
 }
 
-// tuneWays times kernels in turn, each on weights that none read just before. A busy machine disturbs best rounds the least, so the kernel with the fastest
-// one is the usual kernel's rival, and is chosen if it is tuneGain times as fast and ahead in duels.
+// tuneWays times kernels in turn, each on weights that none read just before. A busy machine disturbs best rounds the
+// least, so the kernel with the fastest one is the usual kernel's rival, and is chosen if it is tuneGain times as fast
+// and ahead in duels.
 func (d *Device) tuneWays(s *tuneShape, names []string) {
 	begin, usual := monotime.Now(), s.k.Way(s.t, s.order, s.class)
 	best := make([]time.Duration, len(names))
@@ -198,7 +204,8 @@ const (
 	tuneTilingRounds = 5
 )
 
-// tuneTiling has weights of s's type go by the usual one of two ways, unless the other is faster in the best of a few rounds. Both give the same bytes.
+// tuneTiling has weights of s's type go by the usual one of two ways, unless the other is faster in the best of a few
+// rounds. Both give the same bytes.
 func (d *Device) tuneTiling(s *tuneShape, t tiling) {
 	m, start := s.matrices[0], monotime.Now()
 	w, row := mem(m), s.k.Form(m.Type).ActRow(m.Cols)
@@ -236,15 +243,17 @@ func (d *Device) chose(c Choice) {
 	}
 }
 
-// zeros returns n bytes of activations. It writes them, since the pages of memory that was only read are all one page of the system's. The first-level cache of AMD's
-// processors keeps a line under one of its addresses at a time, so activations of several such pages would be read at half their speed.
+// zeros returns n bytes of activations. It writes them, since the pages of memory that was only read are all one page
+// of the system's. The first-level cache of AMD's processors keeps a line under one of its addresses at a time, so
+// activations of several such pages would be read at half their speed.
 func zeros(n int) []byte {
 	x := make([]byte, n+cacheLine)
 	clear(x)
 	return x[aligned(x):][:n]
 }
 
-// timed computes one token's products with the next pieces of a shape's weights, on all threads, and returns how long a piece took.
+// timed computes one token's products with the next pieces of a shape's weights, on all threads, and returns how long a
+// piece took.
 func (d *Device) timed(s *tuneShape) time.Duration {
 	if s.order == kernel.Scattered {
 		return d.timedScattered(s)
@@ -258,7 +267,8 @@ func (d *Device) timed(s *tuneShape) time.Duration {
 	})
 }
 
-// timedScattered is timed of one of each tuneStride rows: at unlike distances, and another one in each turn, which no cache has yet.
+// timedScattered is timed of one of each tuneStride rows: at unlike distances, and another one in each turn, which no
+// cache has yet.
 func (d *Device) timedScattered(s *tuneShape) time.Duration {
 	m, row, rows := s.next(2 * d.decode.Threads() * tuneStride)
 	w := mem(m)
@@ -281,8 +291,8 @@ func (d *Device) timedRows(rows, rowBytes int, compute func(from, to, worker int
 	return max(time.Duration(float64(monotime.Since(begin))*tunePiece/float64(max(1, rows)*rowBytes)), 1)
 }
 
-// next returns the next rows of the shape's weights: so many pieces, or a whole matrix that has fewer. What is left at a matrix's end is
-// passed over, for a part of a piece has another speed.
+// next returns the next rows of the shape's weights: so many pieces, or a whole matrix that has fewer. What is left at
+// a matrix's end is passed over, for a part of a piece has another speed.
 func (s *tuneShape) next(pieces int) (m *compute.Matrix, row, rows int) {
 	m = s.matrices[s.at]
 	row = s.row

@@ -11,7 +11,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// tuned returns one token's products with weights of typ [rows, cols] by the kernels asked for, and what was said about the choice.
+// tuned returns one token's products with weights of typ [rows, cols] by the kernels asked for, and what was said about
+// the choice.
 func tuned(t *testing.T, kernels string, typ quant.Type, rows, cols int) (out []float32, notes []string) {
 	t.Helper()
 	const seed = 3
@@ -113,8 +114,8 @@ func TestTuneScattered(t *testing.T) {
 	}
 }
 
-// TestTuneMapped: rows as the file has them have their own choice, where there are such kernels, which leaves those of packed rows alone; rows whose
-// length none takes have none.
+// TestTuneMapped: rows as the file has them have their own choice, where there are such kernels, which leaves those of
+// packed rows alone; rows whose length none takes have none.
 func TestTuneMapped(t *testing.T) {
 	var notes []string
 	d, err := New(Options{Threads: 2, Kernels: KernelsAuto, Note: func(line string) { notes = append(notes, line) }})
@@ -148,7 +149,8 @@ func TestTuneMapped(t *testing.T) {
 	}
 }
 
-// TestTuneTiling: of two ways of several tokens' products the unusual one is chosen where it is clearly faster, the speeds of both are told, and the kernels go that way.
+// TestTuneTiling: of two ways of several tokens' products the unusual one is chosen where it is clearly faster, the
+// speeds of both are told, and the kernels go that way.
 func TestTuneTiling(t *testing.T) {
 	for batch, says := range map[Batch]string{Few: "a few tokens", Prompts: "prompts"} {
 		var notes []string
@@ -174,7 +176,8 @@ func TestTuneTiling(t *testing.T) {
 	}
 }
 
-// TestTunePieces: what is timed is never a rest of a matrix, whose time says nothing of a piece's, and all weights have their turn.
+// TestTunePieces: what is timed is never a rest of a matrix, whose time says nothing of a piece's, and all weights have
+// their turn.
 func TestTunePieces(t *testing.T) {
 	d, err := New(Options{Threads: 1, Kernels: KernelsAuto})
 	if err != nil {
@@ -205,7 +208,8 @@ func TestTunePieces(t *testing.T) {
 	}
 }
 
-// TestDisplace: as many bytes are read as are asked for, of as many rows, with few threads and where one measurement takes a turn through all memory.
+// TestDisplace: as many bytes are read as are asked for, of as many rows, with few threads and where one measurement
+// takes a turn through all memory.
 func TestDisplace(t *testing.T) {
 	const cols, bytes = 4096, 64 << 20
 	for _, threads := range []int{1, 20} {

@@ -59,7 +59,8 @@ func (h heads) String() string {
 	return fmt.Sprintf("heads of %d, %d×%d%s", h.dim, h.kv, h.group, types)
 }
 
-// conversations are two sequences that share their first page, on pages out of order. Long enough for both: 1153 and 200 positions.
+// conversations are two sequences that share their first page, on pages out of order. Long enough for both: 1153 and
+// 200 positions.
 func conversations() [][]int32 {
 	return [][]int32{{4, 2, 7, 0, 9, 12, 1, 19, 3, 5, 6, 8, 10, 11, 13, 14, 15, 16, 17}, {4, 18, 20, 21}}
 }
@@ -125,7 +126,8 @@ func attentionScripts() (all []script) {
 		movePageScript(cacheTypes{compute.KVQ8_0, compute.KVQ4_0}, cacheTypes{compute.KVF32, compute.KVBF16}))
 }
 
-// conversation is a cache with what both sequences hold in its layer. It is made once for a device, and scripts leave it as it was.
+// conversation is a cache with what both sequences hold in its layer. It is made once for a device, and scripts leave
+// it as it was.
 type conversation struct {
 	cache *compute.Cache
 	k, v  [2][]float32 // of a sequence [positions, kv_heads·key], [positions, kv_heads·value]
@@ -143,7 +145,8 @@ func (s *stage) conversation(h heads) *conversation {
 	nk, nv := h.kv*h.dim, h.kv*h.shape().Value
 	own := material{rng: numbers(h.String())}
 
-	// Everything is NaN at first, because a device may read only what a token attends to. Blocks hold none: they are large.
+	// Everything is NaN at first, because a device may read only what a token attends to. Blocks hold none: they are
+	// large.
 	nothing := float32(math.NaN())
 	if h.types.key.Type().Quantised() || h.types.value.Type().Quantised() {
 		nothing = 3e4
@@ -168,8 +171,8 @@ func (s *stage) conversation(h heads) *conversation {
 	return c
 }
 
-// store writes k [positions, kv_heads·key] and v [positions, kv_heads·value], where values lie within keys nothing, from a place on, outside the script's own
-// steps.
+// store writes k [positions, kv_heads·key] and v [positions, kv_heads·value], where values lie within keys nothing,
+// from a place on, outside the script's own steps.
 func (s *stage) store(c *compute.Cache, layer int, pages [][]int32, from token, k, v []float32) {
 	s.t.Helper()
 	l := c.Layers[layer]
@@ -205,7 +208,8 @@ type kind struct {
 	later     bool
 }
 
-// playAttention stores and attends in one step, as a model does. What other tokens of the sequences stored lies there already.
+// playAttention stores and attends in one step, as a model does. What other tokens of the sequences stored lies there
+// already.
 func playAttention(s *stage, h heads, places []token, kind kind) {
 	c := s.conversation(h)
 	nk, nv := h.kv*h.dim, h.kv*h.shape().Value
@@ -381,8 +385,8 @@ func copyPageScript() script {
 	}}
 }
 
-// nearPagesScript: a layer with windows has fewer pages than the others, which lie elsewhere, and none of a page that no window reaches: it is neither
-// read nor copied nor moved.
+// nearPagesScript: a layer with windows has fewer pages than the others, which lie elsewhere, and none of a page that
+// no window reaches: it is neither read nor copied nor moved.
 func nearPagesScript() script {
 	shape := compute.KVShape{Heads: 2, Key: 64, Value: 64}
 	const stored, window = 3*compute.PagePositions - 9, 70
@@ -417,8 +421,8 @@ func nearPagesScript() script {
 	}}
 }
 
-// movePageScript: a page that is read has what was stored, in the order that all devices share, and one that is written is attended to as if it
-// had been stored.
+// movePageScript: a page that is read has what was stored, in the order that all devices share, and one that is written
+// is attended to as if it had been stored.
 func movePageScript(n, w cacheTypes) script {
 	narrow := compute.KVShape{Heads: 2, Key: 64, Value: 64, KeyType: n.key, ValueType: n.value}
 	wide := compute.KVShape{Heads: 1, Key: 32, Value: 16, KeyType: w.key, ValueType: w.value}

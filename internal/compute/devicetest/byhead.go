@@ -34,7 +34,8 @@ func byHeadScripts() (all []script) {
 	return all
 }
 
-// byHeadBound bounds the products of heads by w, whose results begin gap columns behind each other's ends. x [n, heads·w.Cols]
+// byHeadBound bounds the products of heads by w, whose results begin gap columns behind each other's ends. x [n,
+// heads·w.Cols]
 func byHeadBound(w weight, x []float32, heads, rows, gap int) bound {
 	round := newRounding(w)
 	return func(bounds []float64, _ []float32, t int) {

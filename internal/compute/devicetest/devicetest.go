@@ -1,8 +1,9 @@
 // Package devicetest holds every device to the scalar one: one suite of small scripts over all verbs, shapes and types.
 //
 // A script is played on the device under test and on package ref with the same numbers, and compared within tolerances
-// that have a reason. It is then played with only some of its tokens, or with weights that stay where they are mapped: both
-// must give the same bytes as before, but for feed-forward layers by neuron, whose long steps may be rounded in another way.
+// that have a reason. It is then played with only some of its tokens, or with weights that stay where they are mapped:
+// both must give the same bytes as before, but for feed-forward layers by neuron, whose long steps may be rounded in
+// another way.
 package devicetest
 
 import (
@@ -49,8 +50,8 @@ func scripts() []script {
 	return slices.Concat(sparseScripts(), expertScripts(), matMulScripts(), byHeadScripts(), attentionScripts(), latentScripts(), recurrentScripts(), predictScripts(), ropeScripts(), rowScripts(), routeScripts())
 }
 
-// groups returns the scripts by their verb and first variant. A group is played on one device, so that what a verb leaves
-// behind meets the next one. Of a group's scripts one in so many is taken.
+// groups returns the scripts by their verb and first variant. A group is played on one device, so that what a verb
+// leaves behind meets the next one. Of a group's scripts one in so many is taken.
 func groups(oneIn int) (names []string, by map[string][]script) {
 	by = map[string][]script{}
 	count := map[string]int{}
@@ -67,20 +68,24 @@ func groups(oneIn int) (names []string, by map[string][]script) {
 	return names, by
 }
 
-// Family are devices, each opened by a function, that must agree to the byte: they differ in their number of threads, say.
+// Family are devices, each opened by a function, that must agree to the byte: they differ in their number of threads,
+// say.
 type Family []func(t *testing.T) compute.Device
 
 // Promise lists properties of a device beyond the definitions of the verbs.
 type Promise struct {
 	// Few is the most tokens of a step in which a feed-forward layer by neuron gives every token the bytes of the token
-	// alone. Longer steps may go through matrix products over the union of their sets. With 0 steps of any length give every token
-	// the bytes of the token alone, if it is of a prompt in both, or of a running sequence in both: see compute.Params.
+	// alone. Longer steps may go through matrix products over the union of their sets. With 0 steps of any length give
+	// every token the bytes of the token alone, if it is of a prompt in both, or of a running sequence in both: see
+	// compute.Params.
 	Few int
-	// Halves says that in longer steps matrix products are computed in halves, too: their quantised weights and all activations are rounded
-	// to these, which have the range of a token, and sums are in another order than those of fewer tokens.
+	// Halves says that in longer steps matrix products are computed in halves, too: their quantised weights and all
+	// activations are rounded to these, which have the range of a token, and sums are in another order than those of
+	// fewer tokens.
 	Halves bool
-	// Lacks lists groups of scripts whose operations the device does not have yet: names that their names begin with. It is there for the time
-	// between an operation's definition and its last device, and refuses no script by more than that.
+	// Lacks lists groups of scripts whose operations the device does not have yet: names that their names begin with.
+	// It is there for the time between an operation's definition and its last device, and refuses no script by more
+	// than that.
 	Lacks []string
 }
 
@@ -90,8 +95,8 @@ func Run(t *testing.T, families ...Family) {
 	Promise{Few: 8}.Run(t, families...)
 }
 
-// Run holds the first of every family to the scalar device, and the others to the first. It closes what it opens. Short tests
-// play every eighth script.
+// Run holds the first of every family to the scalar device, and the others to the first. It closes what it opens. Short
+// tests play every eighth script.
 func (p Promise) Run(t *testing.T, families ...Family) {
 	t.Helper()
 	oneIn := 1
@@ -182,7 +187,8 @@ type playing struct {
 	kept   []output
 }
 
-// ways plays sc on a family in all ways: each must give what the scalar device gave, within bounds, and the same bytes as the others.
+// ways plays sc on a family in all ways: each must give what the scalar device gave, within bounds, and the same bytes
+// as the others.
 func (sc *script) ways(t testing.TB, family []subject, m *material, want []output, bounds [][][]float64) error {
 	t.Helper()
 	var before []playing
@@ -250,10 +256,11 @@ func (sc *script) inTurn(all ...playing) (own []playing) {
 	return own
 }
 
-// others are the ways to play sc but that of all tokens of a prompt: pinned, and where it makes a difference, all of them or some as tokens of running
-// sequences; and steps with only some of the tokens: one alone, two apart, the first nine, and the longest that agrees with them, and, where that makes a
-// difference, the last and the first twelve as tokens of running sequences. The scripts of a group take turns with them, because on some devices long steps
-// of all of them take minutes.
+// others are the ways to play sc but that of all tokens of a prompt: pinned, and where it makes a difference, all of
+// them or some as tokens of running sequences; and steps with only some of the tokens: one alone, two apart, the first
+// nine, and the longest that agrees with them, and, where that makes a difference, the last and the first twelve as
+// tokens of running sequences. The scripts of a group take turns with them, because on some devices long steps of all
+// of them take minutes.
 func (sc *script) others() []playing {
 	n := sc.tokens
 	some := func(decode int, step ...int32) playing { return playing{step: step, decode: decode} }

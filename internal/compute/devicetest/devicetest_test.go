@@ -9,8 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/ref"
 )
 
-// TestScalarDevice plays every third script on the device that defines it: scripts are sound, and the definition itself gives the
-// same bytes for any company.
+// TestScalarDevice plays every third script on the device that defines it: scripts are sound, and the definition itself
+// gives the same bytes for any company.
 func TestScalarDevice(t *testing.T) {
 	Promise{Few: 8}.run(t, 3, Family{func(*testing.T) compute.Device { return ref.New() }})
 }

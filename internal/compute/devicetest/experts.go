@@ -260,7 +260,8 @@ type expertLayers struct {
 	by     float64
 }
 
-// table has every third expert nowhere, the last where there is no place, and the others in no order, with a place that holds none.
+// table has every third expert nowhere, the last where there is no place, and the others in no order, with a place that
+// holds none.
 func (c *expertCase) table() *compute.ExpertTable {
 	if !c.tabled {
 		return nil

@@ -25,8 +25,8 @@ func latentScripts() (all []script) {
 	return all
 }
 
-// latentTolerance bounds the error of an output, as a share of the largest in its row: made keys and values may be halves, of 11 bits, and latent vectors
-// may be rounded to eight bits for products.
+// latentTolerance bounds the error of an output, as a share of the largest in its row: made keys and values may be
+// halves, of 11 bits, and latent vectors may be rounded to eight bits for products.
 const latentTolerance = 0.02
 
 // playLatent attends to positions that lie in the cache.

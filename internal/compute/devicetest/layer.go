@@ -7,8 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// layer is a feed-forward layer by neuron in plain numbers, and by how much a device may miss its outputs. Weights are in the
-// source's order.
+// layer is a feed-forward layer by neuron in plain numbers, and by how much a device may miss its outputs. Weights are
+// in the source's order.
 type layer struct {
 	sparseCase
 	gateW, upW, downW weight
@@ -102,7 +102,8 @@ func (l *layer) projection() *downs {
 	return l.downs
 }
 
-// steps computes the distances of the numbers that c.a may be rounded to among coefficients of which mostA is the largest.
+// steps computes the distances of the numbers that c.a may be rounded to among coefficients of which mostA is the
+// largest.
 func (c *coefficient) steps(mostA float64) {
 	var steps [2]float64
 	a := []float32{float32(c.a)}
@@ -119,8 +120,8 @@ func (l *layer) at(row, j int) int {
 	return row*l.embd + j
 }
 
-// rounding returns the variance of a_i·d where the down projection rounds a_i, or d, which is at that place. mostA is the largest
-// coefficient, mostD the largest weight of the output, most the largest product in its block of outputs.
+// rounding returns the variance of a_i·d where the down projection rounds a_i, or d, which is at that place. mostA is
+// the largest coefficient, mostD the largest weight of the output, most the largest product in its block of outputs.
 func (l *layer) rounding(c coefficient, d float64, by *downs, at int, mostA, mostD, most float64) float64 {
 	squares := 0.0
 	if by.bfloat != nil {
@@ -200,8 +201,8 @@ func deviation(y, mass, variance float64) (float64, float64) {
 	return y, math.Sqrt(variance + square(sumTolerance*mass))
 }
 
-// spread returns the standard deviation of f(x), whose own rounding is a few ulps of x: what roundingSigmas deviations s of x, on the worse
-// side, make of f.
+// spread returns the standard deviation of f(x), whose own rounding is a few ulps of x: what roundingSigmas deviations
+// s of x, on the worse side, make of f.
 func spread(f func(float64) float64, x, s float64) float64 {
 	far := roundingSigmas * s
 	return max(math.Abs(f(x+far)-f(x)), math.Abs(f(x-far)-f(x)))/roundingSigmas + smoothTolerance*math.Abs(x)

@@ -10,8 +10,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// choose gives every token of the step the neurons that want(token, neuron) names, by a predictor that says just that: token t's
-// input is a one in column t, and fc2's column t its neurons.
+// choose gives every token of the step the neurons that want(token, neuron) names, by a predictor that says just that:
+// token t's input is a one in column t, and fc2's column t its neurons.
 func choose(s *stage, neurons int, want func(token, neuron int) bool) compute.Set {
 	set, err := s.dev.Set(len(s.step)+guardRows, neurons)
 	s.must(err)
@@ -41,8 +41,8 @@ func predict(s *stage, set compute.Set, always int, want func(token, neuron int)
 	s.params.Threshold = threshold
 }
 
-// members keeps which neurons are in the set: each is 1 whatever its input, and owns an output. Sets are the device's own, and
-// can be seen in no other way.
+// members keeps which neurons are in the set: each is 1 whatever its input, and owns an output. Sets are the device's
+// own, and can be seen in no other way.
 func members(s *stage, label string, set compute.Set) {
 	ones, identity := make([]float32, set.N), make([]float32, set.N*set.N)
 	for i := range ones {
@@ -100,8 +100,8 @@ func playPredict(s *stage, typ quant.Type, cols, neurons int) {
 	members(s, "set", set)
 }
 
-// predictor returns the predictors of n sets of neurons, one behind the other, and what they read. Every logit is far from zero: above it if chosen has it
-// of its row of fc2 and the token's quarter, which is t%4 of token t.
+// predictor returns the predictors of n sets of neurons, one behind the other, and what they read. Every logit is far
+// from zero: above it if chosen has it of its row of fc2 and the token's quarter, which is t%4 of token t.
 func (s *stage) predictor(typ quant.Type, n, cols, neurons int, chosen func(i, quarter int) bool) (x []float32, w1, w2 weight) {
 	rank := cols
 	quarter := func(i, n int) int { return i * 4 / n }
@@ -354,7 +354,8 @@ func (a adaptedCase) play(s *stage) {
 	}
 }
 
-// cutTolerance bounds the error of an output, as a share of the largest in its row: a gate that rounding puts on the other side of the cut adds next to nothing.
+// cutTolerance bounds the error of an output, as a share of the largest in its row: a gate that rounding puts on the
+// other side of the cut adds next to nothing.
 const cutTolerance = 1e-4
 
 // playCut keeps a twentieth of the gates.

@@ -9,8 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// numberlessScripts hold devices to NaN staying NaN behind every activation, those that leave zeros included: what is no number is refused where it shows
-// in logits, and would otherwise be taken for a neuron that is not active.
+// numberlessScripts hold devices to NaN staying NaN behind every activation, those that leave zeros included: what is
+// no number is refused where it shows in logits, and would otherwise be taken for a neuron that is not active.
 func numberlessScripts() (all []script) {
 	for _, act := range append(activations(), compute.Activation{Kind: compute.Logistic}) {
 		for _, gated := range []bool{false, true} {

@@ -9,7 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// recurrentCase is a step with recurrent layers: what its sequences have read before, and how many rows each has in the step.
+// recurrentCase is a step with recurrent layers: what its sequences have read before, and how many rows each has in the
+// step.
 type recurrentCase struct {
 	name     string
 	past     []int // of each sequence; 0: it begins in the step
@@ -81,7 +82,8 @@ func (c *recurrentCase) spec(slots int) compute.CacheSpec {
 	return compute.CacheSpec{Layers: []compute.KVShape{{Heads: 1, Key: 16, Value: 16}, {State: size}}, Pages: 1, States: slots}
 }
 
-// playRecurrent computes a layer in one step, and in as many as there are rows, a row of a sequence each: both give the same bytes, and the same state.
+// playRecurrent computes a layer in one step, and in as many as there are rows, a row of a sequence each: both give the
+// same bytes, and the same state.
 func playRecurrent(s *stage, c recurrentCase) {
 	w := s.recurrentWeights(&c)
 	sequences := len(c.rows)
@@ -166,7 +168,8 @@ func (s *stage) state(c *compute.Cache, slot int32) []float32 {
 	return out
 }
 
-// moveStateScript: a slot is copied and moved without its neighbours or the other layer's pages, and a page without slots.
+// moveStateScript: a slot is copied and moved without its neighbours or the other layer's pages, and a page without
+// slots.
 func moveStateScript() script {
 	return script{name: "MovePage/states", tokens: 1, whole: true, play: func(s *stage) {
 		c := recurrentCase{shape: compute.StateSpace{Heads: 1, Dim: 8, State: 8, Groups: 1}, width: 4}

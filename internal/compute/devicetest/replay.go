@@ -7,8 +7,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// Replay returns dev, held to the contract of segments: a Run fails where its body calls other operations, or the same with other
-// operands, than the first Run of the same segment did, or reads a tensor while operations may still be queued.
+// Replay returns dev, held to the contract of segments: a Run fails where its body calls other operations, or the same
+// with other operands, than the first Run of the same segment did, or reads a tensor while operations may still be
+// queued.
 func Replay(dev compute.Device) compute.Device {
 	return &replay{Device: dev, first: map[compute.Segment][]call{}}
 }

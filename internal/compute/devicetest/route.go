@@ -9,7 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// weightTolerance is the share of an expert's weight that its exponential, the sum of all and the division by it may cost in float32.
+// weightTolerance is the share of an expert's weight that its exponential, the sum of all and the division by it may
+// cost in float32.
 const weightTolerance = 4e-6
 
 // routes are ways to choose experts, by name.
@@ -147,8 +148,8 @@ func playTies(s *stage) {
 	keepWeights(s, "one of each", s.route(make([]float32, s.all*n), 1, n, nil, compute.Routing{Score: compute.Sigmoid, Scale: 1}), element(weightTolerance))
 }
 
-// playNoNumbers has tokens with NaN and infinities among their logits. Those with NaN have NaN for all weights, whatever was chosen; the others
-// are what they would be without them.
+// playNoNumbers has tokens with NaN and infinities among their logits. Those with NaN have NaN for all weights,
+// whatever was chosen; the others are what they would be without them.
 func playNoNumbers(s *stage) {
 	const n, used = 8, 4
 	logits := s.logits(n)

@@ -246,7 +246,8 @@ func clampScripts() (all []script) {
 	return all
 }
 
-// copyScripts: parts of heads are put together, one of them the same for all heads; columns between them stay as they are.
+// copyScripts: parts of heads are put together, one of them the same for all heads; columns between them stay as they
+// are.
 func copyScripts() (all []script) {
 	const heads, own, shared, cols = 5, 12, 8, 5*24 + 3
 	for _, n := range []int{1, 33} {
@@ -301,8 +302,8 @@ func ropeScripts() (all []script) {
 	return all
 }
 
-// playRoPE turns by two ropes in one step, of which the second turns the last elements of heads, and by the first again in later steps at other positions, at last those of
-// Turns: a device may keep a step's sines, and only a step's.
+// playRoPE turns by two ropes in one step, of which the second turns the last elements of heads, and by the first again
+// in later steps at other positions, at last those of Turns: a device may keep a step's sines, and only a step's.
 func playRoPE(s *stage, style compute.RopeStyle, headDim, dims, heads int) {
 	first, second := compute.Rope{Style: style, Dims: dims, Scale: 1}, compute.Rope{Style: style, First: headDim - dims, Dims: dims, Scale: 1.25}
 	for i := range dims / 2 {

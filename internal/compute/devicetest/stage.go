@@ -91,7 +91,8 @@ type placed struct {
 	input bool // the script's own rows must stay as they are, too
 }
 
-// Every tensor has guardRows more than its script works on, filled with canary: a view's end is where verbs stop writing.
+// Every tensor has guardRows more than its script works on, filled with canary: a view's end is where verbs stop
+// writing.
 const (
 	guardRows = 4
 	canary    = -12345
@@ -160,7 +161,8 @@ func (s *stage) vector(values []float32) *compute.Vector {
 	return v
 }
 
-// place makes a tensor of n rows and writes them, by the one verb that takes numbers from outside: Embed from an F32 table.
+// place makes a tensor of n rows and writes them, by the one verb that takes numbers from outside: Embed from an F32
+// table.
 func (s *stage) place(n, cols int, row func(i int) []float32, input bool) compute.Tensor {
 	s.t.Helper()
 	data := make([]float32, (n+guardRows)*cols)

@@ -17,7 +17,8 @@ const (
 	streamTolerance = 1e-6
 )
 
-// streamScripts returns the operations that Gemma 3n's residual streams, per-layer embeddings and gates need, and Temper.
+// streamScripts returns the operations that Gemma 3n's residual streams, per-layer embeddings and gates need, and
+// Temper.
 func streamScripts() (all []script) {
 	for _, cols := range []int{1, 33, 4096} {
 		for _, n := range []int{1, 7, 33} {

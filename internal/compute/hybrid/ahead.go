@@ -5,9 +5,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
-// While the host waits for the GPU's attention, its memory is idle. It reads ahead what it is going to compute with: in layers without
-// a set the rows that decide, which are read whatever the token; in predict the neurons that the layer's predictor would choose from the
-// residual of the layer before, which the GPU guesses beside that layer's cold neurons. The guess decides nothing.
+// While the host waits for the GPU's attention, its memory is idle. It reads ahead what it is going to compute with: in
+// layers without a set the rows that decide, which are read whatever the token; in predict the neurons that the layer's
+// predictor would choose from the residual of the layer before, which the GPU guesses beside that layer's cold neurons.
+// The guess decides nothing.
 
 // Ahead says whether the host reads ahead.
 type Ahead int
@@ -70,7 +71,8 @@ func (r *router) makeGuess(g *compute.Guess) {
 	r.guessed = &guessed{g.Weights.Up, r.gpu.DownloadSet(on.Set)}
 }
 
-// readAhead has the host read cold, the neurons of f from hot on, while it waits for the turn in which it computes with them.
+// readAhead has the host read cold, the neurons of f from hot on, while it waits for the turn in which it computes with
+// them.
 func (r *router) readAhead(x compute.Tensor, s compute.Set, f compute.SparseWeights, cold compute.SparseWeights, hot int) {
 	known := r.guessed
 	r.guessed = nil

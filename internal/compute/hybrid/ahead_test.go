@@ -37,8 +37,8 @@ func (t *idleTape) Idles() bool { return true }
 
 func (t *idleTape) Meanwhile(f func(ready, done func() bool)) { t.idle = f }
 
-// Overlap has the host's idle time begin where the turn before ended, and end when this one begins: it comes as early as it may in every
-// other leg, and as late in those between.
+// Overlap has the host's idle time begin where the turn before ended, and end when this one begins: it comes as early
+// as it may in every other leg, and as late in those between.
 func (t *idleTape) Overlap(host func(p *compute.Params) error, during func()) {
 	idle := t.idle
 	t.idle = nil
@@ -93,8 +93,8 @@ func (r *reader) ReadAhead(s compute.Set, w compute.SparseWeights, done func() b
 	r.guess = r.last
 }
 
-// TestReadAhead: what the host reads while it waits changes no byte; without sets it is told to in every layer that is split and computes one row, with
-// sets it reads most of what they turn out to be, in every such layer but the first.
+// TestReadAhead: what the host reads while it waits changes no byte; without sets it is told to in every layer that is
+// split and computes one row, with sets it reads most of what they turn out to be, in every such layer but the first.
 func TestReadAhead(t *testing.T) {
 	place := func(hot int) compute.Place {
 		return compute.Place{Split: compute.Split{Bound: hot}, Attention: true, Predictor: true}

@@ -15,11 +15,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// attentionAgrees is the largest difference of an element to the scalar device's, which computes in float64; keys and values are halves in both.
+// attentionAgrees is the largest difference of an element to the scalar device's, which computes in float64; keys and
+// values are halves in both.
 const attentionAgrees = 1e-4
 
-// attended returns what attention with a window, a cap of the scores and sinks gives in each layer, each with sinks of its own, for a prompt and
-// the token after it. [steps][layers][tokens·heads·dim]
+// attended returns what attention with a window, a cap of the scores and sinks gives in each layer, each with sinks of
+// its own, for a prompt and the token after it. [steps][layers][tokens·heads·dim]
 func attended(t *testing.T, dev compute.Device, places []compute.Place, seed uint64) (all [][][]float32) {
 	t.Helper()
 	defer dev.Close()
@@ -95,8 +96,8 @@ func attended(t *testing.T, dev compute.Device, places []compute.Place, seed uin
 	return all
 }
 
-// TestAttentionOfSeveral: the parameters of attention hold in layers on a GPU, on another one and in RAM, as the scalar device defines them; each layer
-// has its own.
+// TestAttentionOfSeveral: the parameters of attention hold in layers on a GPU, on another one and in RAM, as the scalar
+// device defines them; each layer has its own.
 func TestAttentionOfSeveral(t *testing.T) {
 	on := func(gpu compute.Tier, attention bool) compute.Place {
 		return compute.Place{Split: compute.Split{Tier: gpu}, Attention: attention}
@@ -153,7 +154,8 @@ func attentionOfSeveral(t *testing.T, plans map[string][layers + 1]compute.Place
 	}
 }
 
-// TestPages: a page of a cache whose layers lie on several devices is read as it was written, whichever layers differ in shape.
+// TestPages: a page of a cache whose layers lie on several devices is read as it was written, whichever layers differ
+// in shape.
 func TestPages(t *testing.T) {
 	const seed = 6
 	rng := rand.New(rand.NewPCG(seed, 0))

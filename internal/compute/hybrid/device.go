@@ -1,9 +1,9 @@
-// Package hybrid makes one device of several: a GPU, or a MultiGPU of them, that holds what the plan put there, and the host that computes
-// the rest where it lies. Only activations pass between them.
+// Package hybrid makes one device of several: a GPU, or a MultiGPU of them, that holds what the plan put there, and the
+// host that computes the rest where it lies. Only activations pass between them.
 //
-// Every operation is done where its weights are; without weights, where its operands are. A feed-forward layer that is split by
-// neuron is computed on both at the same time. Placement is fixed when weights are taken in, so the same operations always take the
-// same ways, and the GPU may record them once and replay them.
+// Every operation is done where its weights are; without weights, where its operands are. A feed-forward layer that is
+// split by neuron is computed on both at the same time. Placement is fixed when weights are taken in, so the same
+// operations always take the same ways, and the GPU may record them once and replay them.
 package hybrid
 
 import (
@@ -58,7 +58,8 @@ func (d *Device) ofGPU(err error) error {
 	return &GPUError{err, d.index}
 }
 
-// New returns a device of GPU and host, which it closes. attention says of each layer whether keys and values lie on the GPU.
+// New returns a device of GPU and host, which it closes. attention says of each layer whether keys and values lie on
+// the GPU.
 func New(gpu compute.Device, host compute.Host, attention []bool) *Device {
 	return &Device{gpu: gpu, host: host, attention: attention, partials: map[partialOf]tensorPair{}, joins: map[compute.Segment][]join{}, ends: map[compute.Segment][]whereabouts{}}
 }
@@ -106,7 +107,8 @@ func mem(m *compute.Matrix) *matrix { return m.Mem.(*matrix) }
 // onGPU reports whether the GPU has all of m.
 func onGPU(m *compute.Matrix) bool { return mem(m).host == nil }
 
-// Matrix takes rows or neurons [0, src.Split.Bound) to the GPU and the others, or all where they have slots on the GPU, to the host.
+// Matrix takes rows or neurons [0, src.Split.Bound) to the GPU and the others, or all where they have slots on the GPU,
+// to the host.
 func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, error) {
 	n := src.Rows
 	if use == compute.Columns && src.Stack == 0 {
@@ -241,8 +243,8 @@ func (d *Device) pair(host compute.Tensor) (tensorPair, error) {
 // partialOf says which of an operation's outputs a partial is for: several have memory of their own.
 type partialOf struct{ cols, output int }
 
-// partial is memory for the host's part of an output of cols columns, as many rows as any step has: layers take turns, for each part is
-// added before the next one's is made.
+// partial is memory for the host's part of an output of cols columns, as many rows as any step has: layers take turns,
+// for each part is added before the next one's is made.
 func (d *Device) partial(cols, output int) (tensorPair, error) {
 	of := partialOf{cols, output}
 	p, ok := d.partials[of]
@@ -321,7 +323,8 @@ func (d *Device) ExpandsLatent() bool {
 	return ok && h.ExpandsLatent()
 }
 
-// planned reports whether a plan for so many layers is one for a cache, which may have a part behind the last layer's, of one that predicts a further token.
+// planned reports whether a plan for so many layers is one for a cache, which may have a part behind the last layer's,
+// of one that predicts a further token.
 func planned(spec *compute.CacheSpec, layers int) error {
 	if n := len(spec.Layers) - len(spec.Further); n != layers && n != layers+1 {
 		return fmt.Errorf("a plan for %d layers is not for a cache of %d", layers, n)
@@ -476,8 +479,8 @@ func (d *Device) arrived(seg compute.Segment) {
 	d.ends[seg] = ends
 }
 
-// Rehearse has the GPU record, and not run, the segments that f runs, if it can: what they need of the GPU is there afterwards, or
-// is this error. Nothing can be read of what they would have computed.
+// Rehearse has the GPU record, and not run, the segments that f runs, if it can: what they need of the GPU is there
+// afterwards, or is this error. Nothing can be read of what they would have computed.
 func (d *Device) Rehearse(f func() error) error {
 	if _, ok := d.gpu.(compute.Recorder); !ok {
 		return nil
@@ -487,7 +490,8 @@ func (d *Device) Rehearse(f func() error) error {
 	return f()
 }
 
-// Steps returns the numbers of tokens, at most most, of the steps that together need of the GPU what any step does; the largest is the first.
+// Steps returns the numbers of tokens, at most most, of the steps that together need of the GPU what any step does; the
+// largest is the first.
 func (d *Device) Steps(most int) []int {
 	if gpu, ok := d.gpu.(interface{ Steps(most int) []int }); ok {
 		return gpu.Steps(most)

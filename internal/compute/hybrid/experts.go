@@ -70,8 +70,8 @@ func (r *router) experts(o *compute.Experts) {
 	}
 }
 
-// bothExperts has the GPU compute the experts that it holds, while the host computes the others where they lie. The GPU then
-// adds the host's sum to its own.
+// bothExperts has the GPU compute the experts that it holds, while the host computes the others where they lie. The GPU
+// then adds the host's sum to its own.
 func (r *router) bothExperts(o *compute.Experts) {
 	hot, cold := r.split(&o.Weights, o.Choice)
 	partial, err := r.d.partial(o.Out.Cols, 0)
@@ -100,8 +100,8 @@ func (r *router) bothExperts(o *compute.Experts) {
 	written(o.Out, true)
 }
 
-// split returns the weights of those experts that the GPU holds, and of those that the host holds. Only the host counts choices (Bins); its
-// count of neurons is apart from the GPU's and is joined to it.
+// split returns the weights of those experts that the GPU holds, and of those that the host holds. Only the host counts
+// choices (Bins); its count of neurons is apart from the GPU's and is joined to it.
 func (r *router) split(w *compute.ExpertWeights, c compute.Choice) (hot, cold compute.ExpertWeights) {
 	n := c.N
 	held := mem(w.Down).hot / (w.Down.Rows / n)

@@ -67,8 +67,8 @@ func logits(t *testing.T, f *gguf.File, dev compute.Device, o model.Options) (ou
 	return out, m.Neurons()
 }
 
-// device returns as many GPUs as plan names, and a host. If streamed, prompts' cold neurons are sent, in several chunks, the last of them
-// smaller.
+// device returns as many GPUs as plan names, and a host. If streamed, prompts' cold neurons are sent, in several
+// chunks, the last of them smaller.
 func device(t *testing.T, plan [layers + 1]compute.Place, streamed bool) compute.Device {
 	return padded(t, plan, streamed, false)
 }
@@ -111,7 +111,8 @@ func deviceOf(t *testing.T, plan [layers + 1]compute.Place, streamed bool, gpu f
 	return hybrid.NewMultiGPU(pairs, home)
 }
 
-// agree is the largest difference of a logit between two splits, as a share of the largest logit: sums in another order, in floats.
+// agree is the largest difference of a logit between two splits, as a share of the largest logit: sums in another
+// order, in floats.
 const agree = 1e-4
 
 // TestSplits: wherever the plan puts a model's parts, it is the same model; and every split gives the same bytes again.
@@ -204,7 +205,8 @@ func TestSplits(t *testing.T) {
 	}
 }
 
-// TestFactors: matrices that have factors in their blocks keep them where they are divided, by neuron and by expert, and where prompts send them to a GPU.
+// TestFactors: matrices that have factors in their blocks keep them where they are divided, by neuron and by expert,
+// and where prompts send them to a GPU.
 func TestFactors(t *testing.T) {
 	const close = 2e-2 // of products of activations in eight bits, which sums in another order round otherwise
 	for _, c := range []struct {

@@ -9,17 +9,17 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// MultiGPU is several GPUs and one host. Each layer has one GPU, and a pass is cut into stages where the GPU changes: a stage is what
-// a Device, of that GPU and the host, runs. What one stage leaves for another passes through the host's memory. It implements
-// compute.Device.
+// MultiGPU is several GPUs and one host. Each layer has one GPU, and a pass is cut into stages where the GPU changes: a
+// stage is what a Device, of that GPU and the host, runs. What one stage leaves for another passes through the host's
+// memory. It implements compute.Device.
 type MultiGPU struct {
 	pairs  []*Device // a GPU each, and the same host
 	home   []int     // [layers] each one's GPU
 	stages map[compute.Segment][]stage
 }
 
-// NewMultiGPU returns a device of several, which have the same host, and which it closes. home says which of them each layer belongs to; the
-// devices were told of their layers alone where keys and values lie.
+// NewMultiGPU returns a device of several, which have the same host, and which it closes. home says which of them each
+// layer belongs to; the devices were told of their layers alone where keys and values lie.
 func NewMultiGPU(pairs []*Device, home []int) *MultiGPU {
 	f := &MultiGPU{pairs: pairs, home: home, stages: map[compute.Segment][]stage{}}
 	for j, d := range pairs {
@@ -206,7 +206,8 @@ type spreadCache struct {
 	index []int // of each of the cache's parts within its pair's
 }
 
-// caches returns the pair that has a layer's keys and values. Those of a layer behind the last go with the last layer's.
+// caches returns the pair that has a layer's keys and values. Those of a layer behind the last go with the last
+// layer's.
 func (f *MultiGPU) caches(layer int) int { return f.home[min(layer, len(f.home)-1)] }
 
 // Cache allocates every layer where its attention is computed.

@@ -12,8 +12,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// TestMultiGPUReadsAhead: beside several GPUs the host reads ahead the same way, guesses at layers of the same GPU included, and changes
-// no byte.
+// TestMultiGPUReadsAhead: beside several GPUs the host reads ahead the same way, guesses at layers of the same GPU
+// included, and changes no byte.
 func TestMultiGPUReadsAhead(t *testing.T) {
 	plan := [layers + 1]compute.Place{
 		{Split: compute.Split{Bound: 160}, Attention: true, Predictor: true},

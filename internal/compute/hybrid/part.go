@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// neurons is src with its neurons [from, to) alone, in src's order: rows, or columns for Columns, but rows of stacked matrices. Where they do not
-// lie together in src they are copied.
+// neurons is src with its neurons [from, to) alone, in src's order: rows, or columns for Columns, but rows of stacked
+// matrices. Where they do not lie together in src they are copied.
 func neurons(src compute.Source, use compute.Use, from, to int) (compute.Source, error) {
 	part := src
 	part.Order = nil

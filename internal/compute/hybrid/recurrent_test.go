@@ -10,7 +10,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// TestRecurrent: models whose layers have states, alone, beside keys and values or in other layers than these, have the same logits wherever layers lie.
+// TestRecurrent: models whose layers have states, alone, beside keys and values or in other layers than these, have the
+// same logits wherever layers lie.
 func TestRecurrent(t *testing.T) {
 	on := func(gpu compute.Tier, attention bool) compute.Place {
 		return compute.Place{Split: compute.Split{Tier: gpu}, Attention: attention}

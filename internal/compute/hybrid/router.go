@@ -10,8 +10,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
-// router sends each operation to the processor that has what it needs. The host's operations are gathered until the GPU's turn comes;
-// then they become one function, which the GPU calls in every replay. It implements compute.Executor.
+// router sends each operation to the processor that has what it needs. The host's operations are gathered until the
+// GPU's turn comes; then they become one function, which the GPU calls in every replay. It implements compute.Executor.
 type router struct {
 	d   *Device
 	gpu compute.Overlapper
@@ -48,7 +48,8 @@ func (r *router) fail(err error) {
 	}
 }
 
-// stretch is a turn of the host: it loads what the GPU has downloaded, computes, and stores what the GPU is going to upload.
+// stretch is a turn of the host: it loads what the GPU has downloaded, computes, and stores what the GPU is going to
+// upload.
 type stretch struct {
 	d      *Device
 	name   string          // of a weight that it is for, for the trace
@@ -101,7 +102,8 @@ func (s *stretch) compute(p *compute.Params) error {
 	return nil
 }
 
-// fit gives the operations the step's rows: they were recorded with the segment's, and have had an earlier step's since.
+// fit gives the operations the step's rows: they were recorded with the segment's, and have had an earlier step's
+// since.
 func (s *stretch) fit() {
 	if to := &s.resize.to; to.tokens.n == s.now.tokens.n && to.outputs.n == s.now.outputs.n {
 		return
@@ -162,8 +164,8 @@ func (r *router) toHost(tensors ...compute.Tensor) {
 	}
 }
 
-// leave downloads tensors that another GPU's part of the pass goes on with. What it returns brings them to the host's memory when this
-// part has run, in every replay: no turn of the host is needed for it.
+// leave downloads tensors that another GPU's part of the pass goes on with. What it returns brings them to the host's
+// memory when this part has run, in every replay: no turn of the host is needed for it.
 func (r *router) leave(tensors ...compute.Tensor) (bring []func(w *window)) {
 	r.meet(nil)
 	for _, t := range tensors {

@@ -13,13 +13,16 @@ import (
 type Slots struct {
 	Speeds residency.Speeds
 	Tuning residency.Tuning
-	// AtOnce has every copy that pays made between two steps, by the goroutine that computes: for tests, which want the same copies in each run.
+	// AtOnce has every copy that pays made between two steps, by the goroutine that computes: for tests, which want the
+	// same copies in each run.
 	AtOnce bool
-	// Watch is told of each step what it used in a layer with slots, numbered in the order of the model: uses[e] of tokens used expert e. It may be nil.
+	// Watch is told of each step what it used in a layer with slots, numbered in the order of the model: uses[e] of
+	// tokens used expert e. It may be nil.
 	Watch func(layer, tokens int, uses []int32)
 }
 
-// slots are all layers' slots, and the copies that are under way. But for fill, it belongs to the goroutine that runs steps.
+// slots are all layers' slots, and the copies that are under way. But for fill, it belongs to the goroutine that runs
+// steps.
 type slots struct {
 	Slots
 	policy *residency.Policy
@@ -66,13 +69,15 @@ type slotted struct {
 	chunks []*compute.ExpertTable // which of absent each chunk brings, and where
 }
 
-// FollowUse has the experts of layers whose weights say so (compute.Split.Slots) follow the text. It is called before weights are taken in.
+// FollowUse has the experts of layers whose weights say so (compute.Split.Slots) follow the text. It is called before
+// weights are taken in.
 func (d *Device) FollowUse(s Slots) { d.slots.Slots = s }
 
 // SlotUse returns what slots did until now.
 func (d *Device) SlotUse() compute.SlotUse { return d.slots.use }
 
-// slotsOf returns the layer's slots, which are made when it is first recorded; nil where its experts stay where they are.
+// slotsOf returns the layer's slots, which are made when it is first recorded; nil where its experts stay where they
+// are.
 func (r *router) slotsOf(w *compute.ExpertWeights, c compute.Choice) *slotted {
 	m := mem(w.Down)
 	if !m.slots || m.known {
@@ -143,8 +148,8 @@ func (s *slots) add(d *Device, w *compute.ExpertWeights, c compute.Choice) (*slo
 	return y, nil
 }
 
-// chunked divides the experts that are in no slot into chunks of at most most. Slots that are being filled hold no expert, so there may be residency.Copies more of
-// these than slots leave out.
+// chunked divides the experts that are in no slot into chunks of at most most. Slots that are being filled hold no
+// expert, so there may be residency.Copies more of these than slots leave out.
 func (y *slotted) chunked(most int) {
 	if y.chunks != nil {
 		return
@@ -184,7 +189,8 @@ func (y *slotted) chunk(c, most int) []int32 {
 	return y.absent[from:min(from+most, len(y.absent))]
 }
 
-// step counts what a step of p has used, and brings copies forward by a share of the time that it took. It is called between steps.
+// step counts what a step of p has used, and brings copies forward by a share of the time that it took. It is called
+// between steps.
 func (s *slots) step(d *Device, p *compute.Params, took time.Duration) error {
 	used := false
 	for i, y := range s.layers {
@@ -229,7 +235,8 @@ func (s *slots) count(i int, y *slotted, p *compute.Params) bool {
 	return true
 }
 
-// advance sends at most piece bytes of what is staged, has the GPU compute the experts that have arrived, and begins copies that pay. It waits for nothing.
+// advance sends at most piece bytes of what is staged, has the GPU compute the experts that have arrived, and begins
+// copies that pay. It waits for nothing.
 func (s *slots) advance(d *Device, piece int64) error {
 	for i := 0; i < len(s.copies) && s.copies[i].staged() && piece > 0; {
 		c := s.copies[i]
@@ -305,8 +312,8 @@ func (s *slots) arrive(c *copying) {
 	s.use.Bytes += c.Bytes
 }
 
-// Rows are staged in parts of about fillBytes, behind each of which the goroutine rests fillRest times as long as that took: the cores and the bandwidth
-// are the steps'.
+// Rows are staged in parts of about fillBytes, behind each of which the goroutine rests fillRest times as long as that
+// took: the cores and the bandwidth are the steps'.
 const (
 	fillBytes = 64 << 10
 	fillRest  = 1

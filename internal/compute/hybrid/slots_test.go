@@ -8,7 +8,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// BenchmarkStage takes an expert's rows from the processor's layout into memory that a GPU copies from, as the goroutine does that stages experts.
+// BenchmarkStage takes an expert's rows from the processor's layout into memory that a GPU copies from, as the
+// goroutine does that stages experts.
 func BenchmarkStage(b *testing.B) {
 	const experts, rows, cols = 8, 768, 2048
 	for _, typ := range []quant.Type{quant.Q4_0, quant.Q4_K, quant.Q6_K, quant.MXFP4, quant.Q8_0} {

@@ -2,8 +2,8 @@ package hybrid
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// stageExecutor passes one stage's operations on to its device, or, while a pass is surveyed, all of them to the survey. It implements
-// compute.Executor.
+// stageExecutor passes one stage's operations on to its device, or, while a pass is surveyed, all of them to the
+// survey. It implements compute.Executor.
 type stageExecutor struct {
 	f      *MultiGPU
 	survey *survey // or nil
@@ -30,8 +30,8 @@ func (w *stageExecutor) next() bool {
 	return w.n > w.s.from && w.n <= w.s.to
 }
 
-// homeOf returns the GPU that has the layer's cache, or some of an operation's matrices, or the layer's vectors. Negative: an operation
-// with operands o can be done by any.
+// homeOf returns the GPU that has the layer's cache, or some of an operation's matrices, or the layer's vectors.
+// Negative: an operation with operands o can be done by any.
 func (f *MultiGPU) homeOf(o *operands) int {
 	home := -1
 	switch {
@@ -49,7 +49,8 @@ func (f *MultiGPU) homeOf(o *operands) int {
 	return home
 }
 
-// toStage replaces operands by those of a stage's device: of GPU number gpu and the host. Weights belong to one GPU already.
+// toStage replaces operands by those of a stage's device: of GPU number gpu and the host. Weights belong to one GPU
+// already.
 type toStage struct {
 	f   *MultiGPU
 	gpu int

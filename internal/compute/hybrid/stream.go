@@ -5,7 +5,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// chunkStep divides the number of neurons of a chunk, because sets come in words. Columns come in their type's blocks besides.
+// chunkStep divides the number of neurons of a chunk, because sets come in words. Columns come in their type's blocks
+// besides.
 const chunkStep = 32
 
 // stream is one layer whose cold neurons come to the GPU in chunks.

@@ -5,7 +5,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/residency"
 )
 
-// expertStream is one layer whose experts that are not on the GPU come to it in chunks, in their order; which these are may differ from step to step.
+// expertStream is one layer whose experts that are not on the GPU come to it in chunks, in their order; which these are
+// may differ from step to step.
 type expertStream struct {
 	transfer
 	o       *compute.Experts
@@ -90,7 +91,8 @@ func (y *expertStream) table(c int) *compute.ExpertTable {
 	return compute.NewExpertTable(y.n, y.first+c*y.most, y.room(c))
 }
 
-// data returns chunk c's rows of the weights w of weights, as files have them, in to, or where they lie. What is behind the last expert that is absent may be anything.
+// data returns chunk c's rows of the weights w of weights, as files have them, in to, or where they lie. What is behind
+// the last expert that is absent may be anything.
 func (y *expertStream) data(c, w int, to []byte) []byte {
 	m, rows := y.weights[w], y.rows[w]
 	if y.slots == nil {

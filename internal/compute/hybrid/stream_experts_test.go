@@ -17,8 +17,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// TestStreamedExperts: a prompt sends each expert that is not on the GPU there, once, and says the same; single tokens send nothing, and neither does the last
-// layer, which computes a prompt's last row alone.
+// TestStreamedExperts: a prompt sends each expert that is not on the GPU there, once, and says the same; single tokens
+// send nothing, and neither does the last layer, which computes a prompt's last row alone.
 func TestStreamedExperts(t *testing.T) {
 	const experts, used, width, embd = 24, 3, 32, 256
 	held := []int{5, 0, 20} // of each layer, on the GPU

@@ -34,8 +34,8 @@ type rooms struct {
 	host []byte // a chunk's rows of one matrix, as a file has them
 }
 
-// transfer is one layer of which the host's part comes to the GPU in chunks. While the GPU computes with a chunk, the next one's rows are copied to it, and the host
-// packs those of the one after that.
+// transfer is one layer of which the host's part comes to the GPU in chunks. While the GPU computes with a chunk, the
+// next one's rows are copied to it, and the host packs those of the one after that.
 type transfer struct {
 	r       *router
 	gpu     compute.WeightUploader
@@ -50,10 +50,11 @@ type transfer struct {
 	begun   bool                 // out has a content
 }
 
-// transfer begins the transfer of a layer that computes out. It reports whether the devices can do it and it pays, which it does from least rows on; 0: never. The
-// caller says what the chunks are.
+// transfer begins the transfer of a layer that computes out. It reports whether the devices can do it and it pays,
+// which it does from least rows on; 0: never. The caller says what the chunks are.
 func (r *router) transfer(out compute.Tensor, least int, count *compute.NeuronCount) (transfer, bool) {
-	// A running sequence's token has the same arithmetic in every step: the host computes what it needs of the host's weights.
+	// A running sequence's token has the same arithmetic in every step: the host computes what it needs of the host's
+	// weights.
 	if least == 0 || out.Rows < least || r.seg.Decode > 0 {
 		return transfer{}, false
 	}
@@ -87,8 +88,9 @@ func (t *transfer) reserve(scratch int) error {
 	return nil
 }
 
-// record records the layer. In turn c the host packs chunk c; at the same time bring sends chunk c-1 to the GPU, and compute has the GPU compute with chunk c-2. In turn
-// 0 held has it compute with what it holds. The host's turns are named after up.
+// record records the layer. In turn c the host packs chunk c; at the same time bring sends chunk c-1 to the GPU, and
+// compute has the GPU compute with chunk c-2. In turn 0 held has it compute with what it holds. The host's turns are
+// named after up.
 func (t *transfer) record(up *compute.Matrix, held func(), bring func(c int, turn *stretch), compute func(c int)) {
 	var turns []*stretch
 	for c := range t.chunks + 2 {
@@ -111,8 +113,8 @@ func (t *transfer) record(up *compute.Matrix, held func(), bring func(c int, tur
 	written(t.out, true)
 }
 
-// send records the way of chunk c to the GPU, and returns its matrices. Sources are in the order of weights. data returns the rows of source i as a file has them: in
-// to, or where they lie.
+// send records the way of chunk c to the GPU, and returns its matrices. Sources are in the order of weights. data
+// returns the rows of source i as a file has them: in to, or where they lie.
 func (t *transfer) send(c int, turn *stretch, sources []compute.Source, uses []compute.Use, data func(i int, to []byte) []byte) (gate, up, down *compute.Matrix) {
 	d := t.r.d
 	matrices, fill := t.gpu.UploadWeights(d.rooms.room[c%2], sources, uses)
@@ -129,8 +131,8 @@ func (t *transfer) send(c int, turn *stretch, sources []compute.Source, uses []c
 	return gate, matrices[len(matrices)-2], matrices[len(matrices)-1]
 }
 
-// sum has the GPU do op, which writes a part of the layer to out and counts neurons in count, and adds the part to those before. For the first part first is true: it
-// also does what is done once in a layer.
+// sum has the GPU do op, which writes a part of the layer to out and counts neurons in count, and adds the part to
+// those before. For the first part first is true: it also does what is done once in a layer.
 func (t *transfer) sum(op func(out compute.Tensor, count *compute.NeuronCount, first bool) compute.Op) {
 	r, out := t.r, gpuTensor(t.out)
 	if !t.begun {

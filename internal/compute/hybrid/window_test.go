@@ -13,8 +13,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// TestPadding: where the GPU's steps have padding the bytes are those without it, whichever operations the processor does, for prompts,
-// single tokens, and both in a step, whose numbers change while the recordings stay. The processor has no padding: what it counts is the same.
+// TestPadding: where the GPU's steps have padding the bytes are those without it, whichever operations the processor
+// does, for prompts, single tokens, and both in a step, whose numbers change while the recordings stay. The processor
+// has no padding: what it counts is the same.
 func TestPadding(t *testing.T) {
 	place := func(gpu compute.Tier, attention, predictor bool, hot int) compute.Place {
 		return compute.Place{Split: compute.Split{Tier: gpu, Bound: hot}, Attention: attention, Predictor: predictor}
@@ -61,8 +62,8 @@ func TestPadding(t *testing.T) {
 	}
 }
 
-// mixed evaluates steps with single tokens of two sequences, and parts of prompts of a third, and returns all logits. What has the same
-// shape with padding has other numbers of rows each time.
+// mixed evaluates steps with single tokens of two sequences, and parts of prompts of a third, and returns all logits.
+// What has the same shape with padding has other numbers of rows each time.
 func mixed(t *testing.T, m *model.Model) (logits [][]float32) {
 	t.Helper()
 	at := [3]int32{}
@@ -95,7 +96,8 @@ func mixed(t *testing.T, m *model.Model) (logits [][]float32) {
 	return logits
 }
 
-// TestPaddingSendsNothing: padding takes neither a step's rows nor its rows of logits to the number from which on weights are sent for them.
+// TestPaddingSendsNothing: padding takes neither a step's rows nor its rows of logits to the number from which on
+// weights are sent for them.
 func TestPaddingSendsNothing(t *testing.T) {
 	d := hybrid.New(newTapes(host(t), true), host(t), nil)
 	defer d.Close()

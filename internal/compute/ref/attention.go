@@ -7,7 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// cache holds keys and values in their types. [layers][pages, PagePositions, kv_heads, key or value]; v is empty where values lie within keys
+// cache holds keys and values in their types. [layers][pages, PagePositions, kv_heads, key or value]; v is empty where
+// values lie within keys
 type cache struct {
 	k, v   [][]byte
 	states [][]float32 // [layers][slots, numbers] of recurrent layers
@@ -27,7 +28,8 @@ func (d *Device) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
 	return &compute.Cache{CacheSpec: spec, Mem: m}, nil
 }
 
-// position returns what is stored of one position's keys and values of all heads in one layer. [kv_heads·key], [kv_heads·value]
+// position returns what is stored of one position's keys and values of all heads in one layer. [kv_heads·key],
+// [kv_heads·value]
 func position(c *compute.Cache, layer int, page int32, slot int) (k, v []byte) {
 	m, l := c.Mem.(*cache), c.Layers[layer]
 	at, nk, nv := int(page)*compute.PagePositions+slot, l.KeyBytes(), l.ValueBytes()

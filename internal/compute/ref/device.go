@@ -1,7 +1,9 @@
-// Package ref is the scalar device: it defines every operation of package compute, for other devices to be compared with.
+// Package ref is the scalar device: it defines every operation of package compute, for other devices to be compared
+// with.
 //
-// Weights are decoded row by row, sums run in float64 from the first term to the last, and an operation's results are rounded
-// to float32 once, at its end. Nothing is fast, and nothing is shared with another device but the formats of package quant.
+// Weights are decoded row by row, sums run in float64 from the first term to the last, and an operation's results are
+// rounded to float32 once, at its end. Nothing is fast, and nothing is shared with another device but the formats of
+// package quant.
 package ref
 
 import (

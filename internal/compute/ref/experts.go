@@ -225,7 +225,8 @@ func (d *Device) leftOut(x []float32, e, n int, w *compute.ExpertWeights) []bool
 	return left
 }
 
-// expert adds what expert e of n makes of x, by its weight, to sum. Neurons that are left out add nothing; left may be nil.
+// expert adds what expert e of n makes of x, by its weight, to sum. Neurons that are left out add nothing; left may be
+// nil.
 func (d *Device) expert(sum []float64, x []float32, left []bool, e, n int, weight float64, w compute.ExpertWeights) {
 	ff := w.Neurons(n)
 	gates, gateBias := w.Gates()
@@ -276,7 +277,8 @@ func (d *Device) expert(sum []float64, x []float32, left []bool, e, n int, weigh
 	}
 }
 
-// countNeurons adds the neurons that an expert computed for a token, of which those in open are not zero, and those in left are not predicted.
+// countNeurons adds the neurons that an expert computed for a token, of which those in open are not zero, and those in
+// left are not predicted.
 func countNeurons(a []float64, open, left []bool, w *compute.ExpertWeights) {
 	c := w.Count
 	if c == nil {

@@ -118,7 +118,8 @@ func (d *Device) cutGates(x compute.Tensor, f compute.SparseWeights) (cut [][]fl
 	return cut
 }
 
-// neuron is neuron i's act(gate) and its a_i, for its weights, input x and what adapters add. gate is nil in ungated layers.
+// neuron is neuron i's act(gate) and its a_i, for its weights, input x and what adapters add. gate is nil in ungated
+// layers.
 func neuron(f compute.SparseWeights, i int, gate, up, x []float32, moreGate, moreUp float64) (g, a float64) {
 	u := dot(up, x) + moreUp
 	if f.UpBias != nil {
@@ -132,7 +133,8 @@ func neuron(f compute.SparseWeights, i int, gate, up, x []float32, moreGate, mor
 	return g, g * Factor(f.Act, u)
 }
 
-// count adds one neuron of one token: its gate row is read, its up row if act(gate) is not zero, its down row if a_i is not.
+// count adds one neuron of one token: its gate row is read, its up row if act(gate) is not zero, its down row if a_i is
+// not.
 func count(f compute.SparseWeights, gate, a float64) {
 	c := f.Count
 	if c == nil {

@@ -245,7 +245,8 @@ func large(x, s float64) float64 {
 	return x
 }
 
-// Factor returns what a gated layer multiplies by: u, its positive part in dReLU, or in a clamped SwiGLU 1 more than u within the limit.
+// Factor returns what a gated layer multiplies by: u, its positive part in dReLU, or in a clamped SwiGLU 1 more than u
+// within the limit.
 func Factor(act compute.Activation, u float64) float64 {
 	switch act.Kind {
 	case compute.DReLU:

@@ -13,7 +13,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// TestMeanwhile: in every replay the host's idle time comes before its turn and sees, once it is ready, what ran beside the turn before.
+// TestMeanwhile: in every replay the host's idle time comes before its turn and sees, once it is ready, what ran beside
+// the turn before.
 func TestMeanwhile(t *testing.T) {
 	d, messages := software(t, Options{})
 	defer messages.check(t)

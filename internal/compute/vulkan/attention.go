@@ -16,8 +16,8 @@ const (
 	combineLocal   = 64
 )
 
-// attentionBytes returns the shared memory of a workgroup with so many rows of q: theirs, the scores of a split, these while they are reduced, and slices
-// of values.
+// attentionBytes returns the shared memory of a workgroup with so many rows of q: theirs, the scores of a split, these
+// while they are reduced, and slices of values.
 func attentionBytes(l compute.KVShape, queries int) int {
 	const each = 16 // a vector of four rows
 	slices := max(splitPositions/max(l.Value/2, 1), 1)
@@ -27,10 +27,12 @@ func attentionBytes(l compute.KVShape, queries int) int {
 // attentionRest bounds what else a workgroup has in shared memory, in bytes.
 const attentionRest = 1 << 10
 
-// attentionRoom is the shared memory that a workgroup of eight rows may take, in bytes, so that several fit on a part of a GPU.
+// attentionRoom is the shared memory that a workgroup of eight rows may take, in bytes, so that several fit on a part
+// of a GPU.
 const attentionRoom = 32 << 10
 
-// attentionQueries returns how many rows of q a workgroup has at most. More rows read the cache less often, and take more shared memory.
+// attentionQueries returns how many rows of q a workgroup has at most. More rows read the cache less often, and take
+// more shared memory.
 func attentionQueries(l compute.KVShape) int {
 	if attentionBytes(l, 8) > attentionRoom {
 		return 4
@@ -38,9 +40,9 @@ func attentionQueries(l compute.KVShape) int {
 	return 8
 }
 
-// attend attends with every query head to the positions of its sequence that the token sees. A few tokens have a workgroup for
-// every split of the positions, and their parts are put together by combine.comp; many tokens go through all splits in
-// one workgroup. Both give the same bytes.
+// attend attends with every query head to the positions of its sequence that the token sees. A few tokens have a
+// workgroup for every split of the positions, and their parts are put together by combine.comp; many tokens go through
+// all splits in one workgroup. Both give the same bytes.
 func (r *recorder) attend(out, q compute.Tensor, c *compute.Cache, layer int, a compute.Attention) {
 	l := c.Layers[layer]
 	n, heads := q.Rows, q.Cols/l.Key

@@ -68,7 +68,8 @@ func (c conversation) play(t *testing.T, dev compute.Device) (outputs [][]float3
 	return outputs
 }
 
-// TestHeads: heads of all sizes and groups, in a recording that is replayed while the cache grows over several splits, and in prompts.
+// TestHeads: heads of all sizes and groups, in a recording that is replayed while the cache grows over several splits,
+// and in prompts.
 func TestHeads(t *testing.T) {
 	const tolerance = 2e-5 // of a row's largest: float32 scores and sums over halves
 	steps := []int{1, 1, 9, 240, 1, 1, 1, 1, 1, 1, 1, 2, 30, 1, 250, 1, 1}

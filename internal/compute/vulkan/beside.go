@@ -7,19 +7,22 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/vk"
 )
 
-// A device may have a second queue, for copies. It fills a room while the first queue computes with the content of another. Semaphores keep the order of the two:
-// a command buffer that touches a room waits for the copy that fills it, and a copy waits for the last command buffer that touched what the room held before. The
-// recorder finds what must wait by what commands say that they read and write, as it finds barriers.
+// A device may have a second queue, for copies. It fills a room while the first queue computes with the content of
+// another. Semaphores keep the order of the two: a command buffer that touches a room waits for the copy that fills it,
+// and a copy waits for the last command buffer that touched what the room held before. The recorder finds what must
+// wait by what commands say that they read and write, as it finds barriers.
 
-// roomUse says what a recording has done with a room so far. Command buffers and copies have numbers in their segment, from 1 on.
+// roomUse says what a recording has done with a room so far. Command buffers and copies have numbers in their segment,
+// from 1 on.
 type roomUse struct {
 	driver.View
 	copied  uint64 // the copy that filled it last; 0: none did
 	touched uint64 // the command buffer that touched it last; 0: none did
 }
 
-// copyBeside records, on the queue for copies, a copy of the first size bytes of a room's host memory to its device memory. It reports false, and records nothing,
-// where there is no such queue or this leg already uses the room: a leg's copies are submitted before its commands, so they can wait for earlier legs only.
+// copyBeside records, on the queue for copies, a copy of the first size bytes of a room's host memory to its device
+// memory. It reports false, and records nothing, where there is no such queue or this leg already uses the room: a
+// leg's copies are submitted before its commands, so they can wait for earlier legs only.
 func (r *recorder) copyBeside(to *room, size int64) bool {
 	if !r.d.beside {
 		return false
@@ -57,8 +60,8 @@ func (r *recorder) roomUse(v driver.View) *roomUse {
 	return &r.rooms[len(r.rooms)-1]
 }
 
-// split begins another leg, without a turn of the host, if what is recorded next, which touches bind, must wait for a copy that what was recorded so far need not
-// wait for.
+// split begins another leg, without a turn of the host, if what is recorded next, which touches bind, must wait for a
+// copy that what was recorded so far need not wait for.
 func (r *recorder) split(bind []binding) {
 	if !r.filled || r.overlap {
 		return
@@ -83,7 +86,8 @@ func (r *recorder) uses(v driver.View) {
 	}
 }
 
-// endCopies ends the leg's command buffer of copies. It returns that and the number of the command buffer that it waits for, or zeros where there is none.
+// endCopies ends the leg's command buffer of copies. It returns that and the number of the command buffer that it waits
+// for, or zeros where there is none.
 func (r *recorder) endCopies() (copies vk.CommandBuffer, after uint64) {
 	copies, after = r.copies, r.after
 	r.copies, r.after = 0, 0

@@ -17,8 +17,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// TestPromptsBeside: prompts whose experts and cold neurons come by the queue for copies give the bytes that they give where all goes through one queue, also where the
-// two queues run in the worst orders that their waits allow.
+// TestPromptsBeside: prompts whose experts and cold neurons come by the queue for copies give the bytes that they give
+// where all goes through one queue, also where the two queues run in the worst orders that their waits allow.
 func TestPromptsBeside(t *testing.T) {
 	d, messages := software(t, Options{})
 	t.Cleanup(func() {
@@ -71,7 +71,8 @@ func TestPromptsBeside(t *testing.T) {
 	}
 }
 
-// streamed returns the logits of two prompts, with tokens behind them, of a model on a GPU and the processor that sends what prompts need.
+// streamed returns the logits of two prompts, with tokens behind them, of a model on a GPU and the processor that sends
+// what prompts need.
 func streamed(t *testing.T, f *gguf.File, gpu compute.Device, places []compute.Place, mode model.SparseMode, chunk int64) (rows [][]float32, d *hybrid.Device) {
 	t.Helper()
 	host, err := cpu.New(cpu.Options{Threads: 1})
@@ -112,7 +113,8 @@ type alike struct{ kept }
 
 func (alike) CopiesBeside() bool { return false }
 
-// disordered is a device whose commands, or copies, run no earlier than something else waits for them. Nothing is left to semaphores.
+// disordered is a device whose commands, or copies, run no earlier than something else waits for them. Nothing is left
+// to semaphores.
 type disordered struct {
 	alike
 	commands, copies bool // run as soon as they may

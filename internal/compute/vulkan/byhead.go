@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// matMulByHead computes the product of every head, always in the order of single tokens' sums: prompts have no other arithmetic here, and a row's bytes
-// depend on nothing but its own numbers.
+// matMulByHead computes the product of every head, always in the order of single tokens' sums: prompts have no other
+// arithmetic here, and a row's bytes depend on nothing but its own numbers.
 func (r *recorder) matMulByHead(h *compute.MatMulByHead) {
 	if !h.Fits() {
 		panic("vulkan: MatMulByHead of shapes that do not fit: " + h.W.Name)

@@ -8,7 +8,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 )
 
-// Chosen returns the device that Open would open for a name, without opening it. The error is ErrNone where there is nothing to choose.
+// Chosen returns the device that Open would open for a name, without opening it. The error is ErrNone where there is
+// nothing to choose.
 func Chosen(name string) (Info, error) {
 	all, err := Devices()
 	if err != nil {
@@ -21,8 +22,8 @@ func Chosen(name string) (Info, error) {
 	return all[k], nil
 }
 
-// ChooseAll returns those of all Devices that list means: names as Open takes them, between commas, or, if empty, Usual. The error is ErrNone
-// where there is nothing to choose.
+// ChooseAll returns those of all Devices that list means: names as Open takes them, between commas, or, if empty,
+// Usual. The error is ErrNone where there is nothing to choose.
 func ChooseAll(all []Info, list string) ([]Info, error) {
 	if list != "" && strings.Trim(list, ", ") == "" { // a part of many a name
 		return nil, fmt.Errorf("a name is missing in the list of devices %q", list)
@@ -53,8 +54,8 @@ func ChooseAll(all []Info, list string) ([]Info, error) {
 	return chosen, nil
 }
 
-// Usual returns the devices that are used where none is named: every GPU, or, where there is none, the best of those that are no
-// software. A GPU that two drivers show is used through the first.
+// Usual returns the devices that are used where none is named: every GPU, or, where there is none, the best of those
+// that are no software. A GPU that two drivers show is used through the first.
 func Usual(all []Info) []Info {
 	var gpus []Info
 	for _, d := range all {

@@ -36,8 +36,8 @@ func (m *messages) check(t testing.TB) {
 	m.all = nil
 }
 
-// deviceVariable is the environment variable that has the tests run on another device than lavapipe: a GPU, as gpu-check has them do. There
-// the validation layer may be missing.
+// deviceVariable is the environment variable that has the tests run on another device than lavapipe: a GPU, as
+// gpu-check has them do. There the validation layer may be missing.
 const deviceVariable = "POWERINFER_TEST_DEVICE"
 
 var opening sync.Mutex
@@ -67,8 +67,9 @@ func software(t testing.TB, o Options) (*Device, *messages) {
 	return d, m
 }
 
-// lasting is a device of the conformance suite: closed, it only frees its memory and goes back to where it came from, so that its pipelines
-// are compiled once. Every run has a segment of its own, because the suite's segments have other verbs each time.
+// lasting is a device of the conformance suite: closed, it only frees its memory and goes back to where it came from,
+// so that its pipelines are compiled once. Every run has a segment of its own, because the suite's segments have other
+// verbs each time.
 type lasting struct {
 	*Device
 	t        testing.TB
@@ -125,8 +126,9 @@ func TestConformance(t *testing.T) {
 	devicetest.Promise{Halves: true, Lacks: []string{"AttendLatent"}}.Run(t, devicetest.Family{lastingDevices(t, 2, Options{maxBinding: part, assisted: os.Getenv(assistedVariable) != ""})})
 }
 
-// TestVariants plays a part of the suite in processes where the validation layer checks the address of every access, where lavapipe's
-// subgroups have other sizes than its eight, and where matrices are cut into many bindings, as the largest are on a GPU.
+// TestVariants plays a part of the suite in processes where the validation layer checks the address of every access,
+// where lavapipe's subgroups have other sizes than its eight, and where matrices are cut into many bindings, as the
+// largest are on a GPU.
 func TestVariants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the suite again")

@@ -5,8 +5,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 )
 
-// counters are the counts that a recording's dispatches add to: in the device's own memory, where adding is fast, zeroed before the
-// first of them and copied to the host at the recording's end.
+// counters are the counts that a recording's dispatches add to: in the device's own memory, where adding is fast,
+// zeroed before the first of them and copied to the host at the recording's end.
 type counters struct {
 	memory driver.View
 	done   []func(p *compute.Params, counts []uint32)

@@ -7,7 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/vk"
 )
 
-// bindings are structures that recordings are made with, pinned; one set serves every dispatch, because the driver reads them at once.
+// bindings are structures that recordings are made with, pinned; one set serves every dispatch, because the driver
+// reads them at once.
 type bindings struct {
 	pin    runtime.Pinner
 	infos  [driver.MaxBindings]vk.DescriptorBufferInfo
@@ -41,8 +42,8 @@ func (d *Device) copy(c vk.CommandBuffer, to, from driver.View) {
 	d.gpu.VK.CmdCopyBuffer(c, from.Slab.Buffer, to.Slab.Buffer, b.copied[:])
 }
 
-// describe tells the next dispatch where its first n bindings are: pushed into the command buffer, or, where the driver cannot do that,
-// by a set that belongs to the recording.
+// describe tells the next dispatch where its first n bindings are: pushed into the command buffer, or, where the driver
+// cannot do that, by a set that belongs to the recording.
 func (r *recorder) describe(n int) {
 	g, writes := r.d.gpu, r.d.bindings.writes[:n]
 	if g.Push {

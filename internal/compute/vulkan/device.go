@@ -1,8 +1,8 @@
 // Package vulkan is the GPU device: compute shaders on Vulkan, and the very same path on Mesa's lavapipe in tests.
 //
-// A segment's verbs are recorded once, with barriers that follow from what each dispatch says it reads and writes, and are replayed with
-// other params. Sums are in a fixed order on a given device, so results are the same bytes from run to run; and in any company, but for
-// products of many tokens (see Arithmetic).
+// A segment's verbs are recorded once, with barriers that follow from what each dispatch says it reads and writes, and
+// are replayed with other params. Sums are in a fixed order on a given device, so results are the same bytes from run
+// to run; and in any company, but for products of many tokens (see Arithmetic).
 package vulkan
 
 import (
@@ -213,8 +213,8 @@ func elementsOr(v *compute.Vector, standIn driver.View) driver.View {
 	return elements(v)
 }
 
-// scratch is memory for what lies between the dispatches of a verb: the same for the same name, and as large as anyone asked for.
-// Recordings that use a smaller one keep it.
+// scratch is memory for what lies between the dispatches of a verb: the same for the same name, and as large as anyone
+// asked for. Recordings that use a smaller one keep it.
 func (r *recorder) scratch(name string, size int64) driver.View {
 	d := r.d
 	if r.sizing {

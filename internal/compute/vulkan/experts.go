@@ -85,9 +85,9 @@ type experts struct {
 	counts driver.View // predicted, gated, active neurons, where those that are zero are left out
 }
 
-// chosenExperts computes the chosen experts' layers. Of few tokens each pair of a token and an expert is a product of its own; the pairs of more
-// tokens are sorted by expert, whose rows are read once for a tile of them. Both sum in the order of single tokens, so that a token's bytes depend on
-// nothing but its own numbers.
+// chosenExperts computes the chosen experts' layers. Of few tokens each pair of a token and an expert is a product of
+// its own; the pairs of more tokens are sorted by expert, whose rows are read once for a tile of them. Both sum in the
+// order of single tokens, so that a token's bytes depend on nothing but its own numbers.
 func (r *recorder) chosenExperts(o *compute.Experts) {
 	w, c := o.Weights, o.Choice
 	if !w.Fits(o.Out, o.X, c) {
@@ -182,7 +182,8 @@ func (f *experts) predict(in *operand) (logits compute.Tensor) {
 	return logits
 }
 
-// activate makes a, the pairs' gates, in ungated layers their ups, their neurons; of which those count, where there are logits, that these choose.
+// activate makes a, the pairs' gates, in ungated layers their ups, their neurons; of which those count, where there are
+// logits, that these choose.
 func (f *experts) activate(a, up, logits compute.Tensor) {
 	if !f.w.Exact {
 		f.r.activate(a, a, up, f.w.Act)
@@ -208,8 +209,8 @@ func (f *experts) activate(a, up, logits compute.Tensor) {
 	})
 }
 
-// multiply computes out [pairs, out.Cols]: for every pair its expert's rows of m, out.Cols of them from row from on, times the operand, which has a
-// row for each pair if ofPairs, and else one for each token.
+// multiply computes out [pairs, out.Cols]: for every pair its expert's rows of m, out.Cols of them from row from on,
+// times the operand, which has a row for each pair if ofPairs, and else one for each token.
 func (f *experts) multiply(o *operand, m *compute.Matrix, bias *compute.Vector, from int, out compute.Tensor, ofPairs bool) {
 	x, scales := o.of(m.Type)
 	w, rows := mem(m), out.Cols
@@ -234,8 +235,8 @@ func (f *experts) multiply(o *operand, m *compute.Matrix, bias *compute.Vector, 
 	}
 }
 
-// countExperts has the layer's counts follow from the choices whenever the segment has run, and those of active neurons from the memory that it
-// returns where neurons are left out.
+// countExperts has the layer's counts follow from the choices whenever the segment has run, and those of active neurons
+// from the memory that it returns where neurons are left out.
 func (r *recorder) countExperts(w *compute.ExpertWeights, c compute.Choice) (counts driver.View) {
 	if w.Exact && w.Count == nil {
 		counts = r.scratch("counts", counterBytes)

@@ -87,7 +87,8 @@ func greedy(t *testing.T, m *model.Model, n int) (text []int32, logits [][]float
 	return text, logits
 }
 
-// expertFamilies holds models of every family with experts to the processor: on every budget of the GPU they say the same text, with the same logits.
+// expertFamilies holds models of every family with experts to the processor: on every budget of the GPU they say the
+// same text, with the same logits.
 func expertFamilies(t *testing.T, gpu *Device, messages *messages) {
 	const said = 6
 	budgets := []budget{{name: "no experts"}, {name: "three", experts: 3, head: true}, {name: "all", experts: expertsOfFamilies, head: true}, {name: "slots", experts: 3, slots: true}}
@@ -130,7 +131,8 @@ func (b budget) check(t *testing.T, f *gguf.File, gpu *Device, text []int32, log
 	}
 }
 
-// expertFaults has a model with experts meet slots of every number, numbers that are none, and a GPU that is lost while an expert is on its way to it.
+// expertFaults has a model with experts meet slots of every number, numbers that are none, and a GPU that is lost while
+// an expert is on its way to it.
 func expertFaults(t *testing.T, gpu *Device, messages *messages) {
 	spec := synth.Spec{Arch: "qwen3moe", Type: quant.F32, Layers: layersOfFamilies, Embd: 128, FF: 64, Heads: 4, Experts: expertsOfFamilies, Used: 2, Vocab: 320, Sparsity: 0.5}
 	f, text, logits := decided(t, spec, 6)
@@ -166,7 +168,8 @@ func expertFaults(t *testing.T, gpu *Device, messages *messages) {
 	messages.check(t)
 }
 
-// numberless evaluates tokens one by one, each in a text of its own, and tells of each whether its logits are NaN: the engine refuses to go on with these.
+// numberless evaluates tokens one by one, each in a text of its own, and tells of each whether its logits are NaN: the
+// engine refuses to go on with these.
 func numberless(t *testing.T, m *model.Model) (steps []bool) {
 	t.Helper()
 	for id := range int32(12) {
@@ -177,8 +180,8 @@ func numberless(t *testing.T, m *model.Model) (steps []bool) {
 	return steps
 }
 
-// setBeside has copies to a GPU made beside what it computes until the function returned is called. On lavapipe they go to the queue that computes, with a timeline of
-// their own.
+// setBeside has copies to a GPU made beside what it computes until the function returned is called. On lavapipe they go
+// to the queue that computes, with a timeline of their own.
 func setBeside(gpu *Device) func() {
 	before := gpu.beside
 	gpu.beside = true
@@ -242,7 +245,8 @@ func (s losingStage) Send(most int64) (int64, bool, error) {
 	return s.RowStage.Send(most)
 }
 
-// lostCopies loses the GPU at the first and at the second piece of an expert: the step says that it was the GPU, and closing ends what is under way.
+// lostCopies loses the GPU at the first and at the second piece of an expert: the step says that it was the GPU, and
+// closing ends what is under way.
 func lostCopies(t *testing.T, f *gguf.File, gpu *Device) {
 	for left := range 2 {
 		b := budget{experts: 3, slots: true}
@@ -261,8 +265,8 @@ func lostCopies(t *testing.T, f *gguf.File, gpu *Device) {
 	}
 }
 
-// decided returns a model as described, of the first seed that has no two tokens so alike that rounding decides between them, and its greedy text on
-// the processor.
+// decided returns a model as described, of the first seed that has no two tokens so alike that rounding decides between
+// them, and its greedy text on the processor.
 func decided(t *testing.T, s synth.Spec, n int) (f *gguf.File, text []int32, logits [][]float32) {
 	t.Helper()
 	d := onCPU(t)

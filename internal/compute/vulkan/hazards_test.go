@@ -40,7 +40,8 @@ func TestHazards(t *testing.T) {
 	}
 }
 
-// TestMissingBarrierIsSeen: what the other tests rely on. Without a barrier, the validation layer finds the hazard; with it, nothing.
+// TestMissingBarrierIsSeen: what the other tests rely on. Without a barrier, the validation layer finds the hazard;
+// with it, nothing.
 func TestMissingBarrierIsSeen(t *testing.T) {
 	d, messages := software(t, Options{})
 	defer d.Close()

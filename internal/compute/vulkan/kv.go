@@ -7,10 +7,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 )
 
-// cache is the memory of a compute.Cache: two views for each layer, of pages. What a page has of a head, its keys or its values, are words of elements and,
-// in quantised types, behind them the scales of blocks, halves. Keys lie across positions, [words of a key][64 positions] and [blocks][64], so that
-// neighbouring positions are read together; values [64 positions][words] and [64][blocks]. Of layers whose values lie within the keys, values is those.
-// Of recurrent layers keys are [slots] of a state's numbers, and values the same.
+// cache is the memory of a compute.Cache: two views for each layer, of pages. What a page has of a head, its keys or
+// its values, are words of elements and, in quantised types, behind them the scales of blocks, halves. Keys lie across
+// positions, [words of a key][64 positions] and [blocks][64], so that neighbouring positions are read together; values
+// [64 positions][words] and [64][blocks]. Of layers whose values lie within the keys, values is those. Of recurrent
+// layers keys are [slots] of a state's numbers, and values the same.
 type cache struct {
 	keys, values []driver.View // by layer
 }
@@ -54,7 +55,8 @@ func (s side) words() int {
 // scaleBytes are those of a block's scale, a half.
 const scaleBytes = 2
 
-// eachPiece calls f for the pieces of a position of a page in memory with their places in row, which is as a file has it.
+// eachPiece calls f for the pieces of a position of a page in memory with their places in row, which is as a file has
+// it.
 func (s side) eachPiece(memory []byte, pos int, row []byte, f func(cached, outside []byte)) {
 	words := s.words()
 	place := func(i, n int) int {
@@ -175,7 +177,8 @@ func (r *recorder) loadKeys(c *compute.Cache, layer int, k compute.Tensor) {
 	})
 }
 
-// storeUnits returns how many invocations of storekv.comp write a head of so many elements: one for a pair, or for a block.
+// storeUnits returns how many invocations of storekv.comp write a head of so many elements: one for a pair, or for a
+// block.
 func storeUnits(t compute.KVType, elements int) int {
 	if q := t.Type(); q.Quantised() {
 		return elements / q.BlockElems()

@@ -13,8 +13,9 @@ import (
 // Arithmetic is a way of computing products of prompts.
 type Arithmetic int
 
-// The arithmetics. But for Ordered they turn weights and activations into halves and add up floats in an order of their own: a row of
-// a prompt has the same bytes from run to run, and whatever the other rows are, but not those of a single token of a running sequence.
+// The arithmetics. But for Ordered they turn weights and activations into halves and add up floats in an order of their
+// own: a row of a prompt has the same bytes from run to run, and whatever the other rows are, but not those of a single
+// token of a running sequence.
 const (
 	Best     Arithmetic = iota // Matrices, else for F16 Mixed, of those that pass their check; else Ordered
 	Matrices                   // cooperative.comp: cooperative matrices
@@ -36,8 +37,8 @@ const (
 	stepColumns = shaders.StepColumns
 )
 
-// exponent: activations are less than 2^exponent in halves. Where sums are floats, halves use their range. Packed halves sum stepColumns/2
-// products, which stay halves while weights are less than 2^8.
+// exponent: activations are less than 2^exponent in halves. Where sums are floats, halves use their range. Packed
+// halves sum stepColumns/2 products, which stay halves while weights are less than 2^8.
 func exponent(a Arithmetic) uint32 {
 	if a == Packed {
 		return 4
@@ -52,8 +53,8 @@ type long struct {
 	failed  [Ordered]error // why it is not used
 }
 
-// arithmetic returns how a product of a prompt's rows with weights of type t is computed, however few they are: a prompt has the same bytes
-// wherever it is cut. Halves hold no weights of 32 bits, and too few of the range of BF16.
+// arithmetic returns how a product of a prompt's rows with weights of type t is computed, however few they are: a
+// prompt has the same bytes wherever it is cut. Halves hold no weights of 32 bits, and too few of the range of BF16.
 func (d *Device) arithmetic(t quant.Type) Arithmetic {
 	if t == quant.F32 || t == quant.BF16 {
 		return Ordered
@@ -72,7 +73,8 @@ func (d *Device) arithmetic(t quant.Type) Arithmetic {
 	return Ordered
 }
 
-// LongProducts returns how products of prompts with weights of type t are computed, and why not by an arithmetic that comes before it.
+// LongProducts returns how products of prompts with weights of type t are computed, and why not by an arithmetic that
+// comes before it.
 func (d *Device) LongProducts(t quant.Type) (Arithmetic, error) {
 	a := d.arithmetic(t)
 	var failed error
@@ -93,7 +95,8 @@ func (d *Device) can(a Arithmetic) error {
 	return d.long.failed[a]
 }
 
-// Note returns what a user may want to know of the device: that it has arithmetics which did not pass their check. Empty: there is nothing.
+// Note returns what a user may want to know of the device: that it has arithmetics which did not pass their check.
+// Empty: there is nothing.
 func (d *Device) Note() string {
 	if err := d.long.failed[Matrices]; err != nil && d.gpu.Matrices.M > 0 {
 		return err.Error()
@@ -145,7 +148,8 @@ func (o *operand) halves(a Arithmetic) (driver.View, uint32) {
 	return o.made[halves], uint32(words)
 }
 
-// multiplyHalves is multiply by a in tiles of that size. A matrix that lies by neuron, [x.Cols, p.Out.Cols] in memory, is multiplied so.
+// multiplyHalves is multiply by a in tiles of that size. A matrix that lies by neuron, [x.Cols, p.Out.Cols] in memory,
+// is multiplied so.
 func (r *recorder) multiplyHalves(a Arithmetic, tile int, o *operand, first, n, to int, p compute.Product, byNeuron bool) {
 	x, scales := o.halves(a)
 	m := mem(p.W)
@@ -173,8 +177,8 @@ func (r *recorder) multiplyHalves(a Arithmetic, tile int, o *operand, first, n, 
 	}
 }
 
-// The product that an arithmetic must compute to be used: no dimension is a multiple of a tile's or a step's, and all sums are whole numbers
-// that halves hold exactly, whatever their order.
+// The product that an arithmetic must compute to be used: no dimension is a multiple of a tile's or a step's, and all
+// sums are whole numbers that halves hold exactly, whatever their order.
 const checkRows, checkColumns, checkTokens = 70, 48, 75
 
 func checkWeight(row, column int) float32    { return float32((7*row+3*column)%17 - 8) }

@@ -69,7 +69,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestTiles: the same bytes in narrow and in wide tiles, and again; a sum that leaves the range of halves is right, too.
+// TestTiles: the same bytes in narrow and in wide tiles, and again; a sum that leaves the range of halves is right,
+// too.
 func TestTiles(t *testing.T) {
 	d, messages := software(t, Options{})
 	defer messages.check(t)
@@ -124,7 +125,8 @@ func TestTiles(t *testing.T) {
 					}
 				}
 			}
-			// roughest is the share of Σ|w||x| that sums of halves may be off: both factors and 16 sums are rounded to 11 bits.
+			// roughest is the share of Σ|w||x| that sums of halves may be off: both factors and 16 sums are rounded to
+			// 11 bits.
 			const roughest = 18.0 / (1 << 11)
 			for i, v := range first {
 				sum, mass := 0.0, 0.0

@@ -13,11 +13,12 @@ import (
 // Steps returns the sizes of the largest steps, as the function Steps does.
 func (d *Device) Steps(most int) []int { return Steps(most) }
 
-// Steps returns the largest step of each way in which products are computed, of at most most tokens; the largest is the first. Memory
-// that is enough for these steps, as prompts and as single tokens of running sequences, is enough for any.
+// Steps returns the largest step of each way in which products are computed, of at most most tokens; the largest is the
+// first. Memory that is enough for these steps, as prompts and as single tokens of running sequences, is enough for
+// any.
 //
-// Up to compute.FewTokens single tokens go through matvec.comp, which reads the weights once for all of them; more go through matmat.comp,
-// whose tiles have as many tokens as rows. For prompts see Arithmetic.
+// Up to compute.FewTokens single tokens go through matvec.comp, which reads the weights once for all of them; more go
+// through matmat.comp, whose tiles have as many tokens as rows. For prompts see Arithmetic.
 func Steps(most int) []int {
 	var sizes []int
 	for _, n := range []int{most, compute.FewTokens, 1} {
@@ -40,8 +41,8 @@ const (
 	packPart = 4  // elements of an invocation of pack.comp
 )
 
-// vecRows returns how many rows of a matrix the lanes of matvec.comp sum at a time: more share the loads of x, fewer keep more
-// invocations at work.
+// vecRows returns how many rows of a matrix the lanes of matvec.comp sum at a time: more share the loads of x, fewer
+// keep more invocations at work.
 func vecRows(rows, tokens int) int {
 	switch {
 	case rows >= 16<<10 && tokens <= 2:

@@ -123,8 +123,8 @@ const (
 	low1 = 0x01010101
 )
 
-// packPairs writes every unit's nibbles as Q4_0 has them. In the file, whose superblocks take so many bytes, units 2k and 2k+1 are the low
-// and the high nibbles of 32 bytes, of which the first begin at byte from.
+// packPairs writes every unit's nibbles as Q4_0 has them. In the file, whose superblocks take so many bytes, units 2k
+// and 2k+1 are the low and the high nibbles of 32 bytes, of which the first begin at byte from.
 func packPairs(dst, file []byte, bytes, from int) {
 	le := binary.LittleEndian
 	for ; len(file) > 0; dst, file = dst[128:], file[bytes:] {
@@ -139,8 +139,8 @@ func packPairs(dst, file []byte, bytes, from int) {
 	}
 }
 
-// packHighBits writes a word for every unit, which has in bit v of its bytes the highest bits of elements 4v…. In the file, whose superblocks take
-// so many bytes, unit j has bit j of each of the 32 bytes that begin at byte from.
+// packHighBits writes a word for every unit, which has in bit v of its bytes the highest bits of elements 4v…. In the
+// file, whose superblocks take so many bytes, unit j has bit j of each of the 32 bytes that begin at byte from.
 func packHighBits(dst, file []byte, bytes, from int) {
 	le := binary.LittleEndian
 	for ; len(file) > 0; dst, file = dst[32:], file[bytes:] {
@@ -154,7 +154,8 @@ func packHighBits(dst, file []byte, bytes, from int) {
 	}
 }
 
-// packQ6_K writes every unit's low nibbles as Q4_0 has them. In the file, unit j is the low or the high nibbles of 32 bytes.
+// packQ6_K writes every unit's low nibbles as Q4_0 has them. In the file, unit j is the low or the high nibbles of 32
+// bytes.
 func packQ6_K(dst, file []byte) {
 	le := binary.LittleEndian
 	for ; len(file) > 0; dst, file = dst[128:], file[210:] {
@@ -168,8 +169,9 @@ func packQ6_K(dst, file []byte) {
 	}
 }
 
-// packBitPairs writes two words for every unit: byte b of word h has two bits of element 4(2f+h)+b in its bit pair f. In the file, whose superblocks
-// take so many bytes, units 4k… are the bit pairs of 32 bytes, of which the first begin at byte from.
+// packBitPairs writes two words for every unit: byte b of word h has two bits of element 4(2f+h)+b in its bit pair f.
+// In the file, whose superblocks take so many bytes, units 4k… are the bit pairs of 32 bytes, of which the first begin
+// at byte from.
 func packBitPairs(dst, file []byte, bytes, from int) {
 	le := binary.LittleEndian
 	for ; len(file) > 0; dst, file = dst[64:], file[bytes:] {

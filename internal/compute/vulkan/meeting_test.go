@@ -9,7 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// TestOverlap: in every replay the host sees what was computed before, the device goes on beside it, and what comes behind sees both.
+// TestOverlap: in every replay the host sees what was computed before, the device goes on beside it, and what comes
+// behind sees both.
 func TestOverlap(t *testing.T) {
 	d, messages := software(t, Options{})
 	defer messages.check(t)

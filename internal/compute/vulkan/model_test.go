@@ -87,7 +87,8 @@ func closeTo(got, want []float32, share float64) error {
 	return nil
 }
 
-// TestModels: every family and mode has the CPU's logits, in prompts and token by token, from recordings that are replayed.
+// TestModels: every family and mode has the CPU's logits, in prompts and token by token, from recordings that are
+// replayed.
 func TestModels(t *testing.T) {
 	d, messages := software(t, Options{})
 	t.Cleanup(func() {
@@ -215,8 +216,8 @@ func states(t *testing.T, m *model.Model, texts []int) (all [][]float32) {
 	return all
 }
 
-// TestDemoText: the demo says the same on the CPU and here, token by token, as long as its two best tokens lie further apart than
-// rounding reaches.
+// TestDemoText: the demo says the same on the CPU and here, token by token, as long as its two best tokens lie further
+// apart than rounding reaches.
 func TestDemoText(t *testing.T) {
 	d, messages := software(t, Options{})
 	path := filepath.Join(t.TempDir(), "demo.gguf")

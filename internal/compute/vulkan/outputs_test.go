@@ -45,8 +45,8 @@ func outputSteps() (all []*compute.Params) {
 // wholeFamilies are those whose last layer computes all rows in every step: see model.Model.canNarrow.
 var wholeFamilies = []string{"gemma3n", "gemma4", "smallthinker"}
 
-// outputRows holds the logits of steps of Forward to the bytes that ForwardHidden gives, which computes every row of every layer; and the last layer's counts
-// to the rows that have logits.
+// outputRows holds the logits of steps of Forward to the bytes that ForwardHidden gives, which computes every row of
+// every layer; and the last layer's counts to the rows that have logits.
 func outputRows(t *testing.T, f *gguf.File, d compute.Device, o model.Options) {
 	t.Helper()
 	o.Batch, o.Outputs, o.Cache = 37, 12, compute.CacheSpec{Pages: 10, States: 9}
@@ -77,7 +77,8 @@ func outputRows(t *testing.T, f *gguf.File, d compute.Device, o model.Options) {
 	}
 }
 
-// TestOutputRows: steps whose last layer computes only the rows whose logits are wanted give the bytes of steps that compute all rows, in every family.
+// TestOutputRows: steps whose last layer computes only the rows whose logits are wanted give the bytes of steps that
+// compute all rows, in every family.
 func TestOutputRows(t *testing.T) {
 	families := arch.All()
 	if testing.Short() {
@@ -161,8 +162,8 @@ func TestDividedOutputRows(t *testing.T) {
 	})
 }
 
-// TestUsesOfOutputRows: what a request has used of experts with slots is its own where the last layer computes rows whose logits are wanted, which have other
-// numbers there.
+// TestUsesOfOutputRows: what a request has used of experts with slots is its own where the last layer computes rows
+// whose logits are wanted, which have other numbers there.
 func TestUsesOfOutputRows(t *testing.T) {
 	const used, prompt = 2, 5
 	on(t, Options{}, nil, func(d *Device) {
@@ -184,7 +185,8 @@ func TestUsesOfOutputRows(t *testing.T) {
 	})
 }
 
-// TestHeadInOrder: products with a head are the same bytes for prompts' rows as for single tokens, whatever arithmetic prompts have with other matrices.
+// TestHeadInOrder: products with a head are the same bytes for prompts' rows as for single tokens, whatever arithmetic
+// prompts have with other matrices.
 func TestHeadInOrder(t *testing.T) {
 	const tokens, rows, cols = 5, 96, 256
 	on(t, Options{}, nil, func(d *Device) {

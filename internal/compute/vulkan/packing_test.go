@@ -9,8 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// TestPackedForms: a product of what another verb of the same segment left in eight bits has the bytes of one that packs for
-// itself, and what was written since is packed anew.
+// TestPackedForms: a product of what another verb of the same segment left in eight bits has the bytes of one that
+// packs for itself, and what was written since is packed anew.
 func TestPackedForms(t *testing.T) {
 	const cols, rows, headDim = 160, 24, 32
 	on(t, Options{}, nil, func(d *Device) {

@@ -30,8 +30,8 @@ func (d *Device) WritePage(c *compute.Cache, page compute.Page, layers [][]byte)
 	return nil
 }
 
-// movePage copies between a page's place in every layer that has it and host memory, which holds it in the layout of cache, layer by layer, keys before values.
-// fill, if set, is given that memory first.
+// movePage copies between a page's place in every layer that has it and host memory, which holds it in the layout of
+// cache, layer by layer, keys before values. fill, if set, is given that memory first.
 func (d *Device) movePage(c *compute.Cache, page compute.Page, through *exchange, fill func(driver.View), move func(r *recorder, cached, staged driver.View)) (driver.View, error) {
 	size := int64(0)
 	for i, l := range c.Layers {
@@ -66,8 +66,8 @@ func (d *Device) movePage(c *compute.Cache, page compute.Page, through *exchange
 	})
 }
 
-// eachPiece calls f for every piece of the first positions of a page that lies in host memory in the layout of cache, with the place in layers that
-// holds the same bytes: words of elements, and the scales of blocks, or a whole state.
+// eachPiece calls f for every piece of the first positions of a page that lies in host memory in the layout of cache,
+// with the place in layers that holds the same bytes: words of elements, and the scales of blocks, or a whole state.
 func eachPiece(c *compute.Cache, page compute.Page, layers [][]byte, memory []byte, f func(cached, outside []byte)) {
 	for i, l := range c.Layers {
 		if c.In(i, page) < 0 {

@@ -8,9 +8,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// paramsLayout holds the offsets of a step's compute.Params in device memory, for shaders/params.glsl; a recording fixes it. In words of four
-// bytes: tokens of the step, rows of logits, threshold, the segment's first row that is the step's; then Tokens[rows], Pos[rows],
-// Seq[rows], the last position in the step of each row's sequence [rows], Out[out], where each sequence's pages begin [sequences], the pages, each in layers without windows and in those with, and behind the room for them Types[rows]. Padding has zeros, and as a row of logits the step's first row.
+// paramsLayout holds the offsets of a step's compute.Params in device memory, for shaders/params.glsl; a recording
+// fixes it. In words of four bytes: tokens of the step, rows of logits, threshold, the segment's first row that is the
+// step's; then Tokens[rows], Pos[rows], Seq[rows], the last position in the step of each row's sequence [rows],
+// Out[out], where each sequence's pages begin [sequences], the pages, each in layers without windows and in those with,
+// and behind the room for them Types[rows]. Padding has zeros, and as a row of logits the step's first row.
 type paramsLayout struct {
 	rows, out int
 	decode    int // rows that are single tokens
@@ -20,7 +22,8 @@ type paramsLayout struct {
 
 const paramsHeader = 4
 
-// layoutFor returns the layout of a recording of seg made with p, with room for tables that grow, and at least for so many words of them.
+// layoutFor returns the layout of a recording of seg made with p, with room for tables that grow, and at least for so
+// many words of them.
 func layoutFor(seg compute.Segment, p *compute.Params, tables int) paramsLayout {
 	l := paramsLayout{rows: seg.Rows, out: seg.Out, decode: seg.Decode, decodeOut: seg.DecodeOut, tables: max(64, tables)}
 	for n := tableWords(p); l.tables < n+n/4; {
@@ -68,7 +71,8 @@ func (l paramsLayout) types() int { return paramsHeader + 4*l.rows + l.out + l.t
 
 func (l paramsLayout) words() int { return l.types() + l.rows }
 
-// writeOutputs fills dst with p as write does, as far as it concerns rows of logits instead of tokens: with a header alone.
+// writeOutputs fills dst with p as write does, as far as it concerns rows of logits instead of tokens: with a header
+// alone.
 func (l paramsLayout) writeOutputs(p *compute.Params, dst []byte) {
 	lead, n := l.rowsOf(p, true)
 	w := words(dst)
@@ -144,7 +148,8 @@ func numbers(b []byte) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
 }
 
-// needTokens, needPositions, needTypes, needTurns, needPlaces and needRows check what verbs take from the params; a wrong one would be read from elsewhere.
+// needTokens, needPositions, needTypes, needTurns, needPlaces and needRows check what verbs take from the params; a
+// wrong one would be read from elsewhere.
 func needTokens(rows int) func(*compute.Params) error {
 	return func(p *compute.Params) error { return within("token", p.Tokens, 0, rows) }
 }
@@ -162,7 +167,8 @@ func needTypes(rows int) func(*compute.Params) error {
 	}
 }
 
-// needTurns checks that every token has a position to be turned to. Those of a step's own may be negative: what was turned is turned back.
+// needTurns checks that every token has a position to be turned to. Those of a step's own may be negative: what was
+// turned is turned back.
 func needTurns(p *compute.Params) error {
 	if p.Turns == nil {
 		return within("position", p.Pos, len(p.Tokens), math.MaxInt32)

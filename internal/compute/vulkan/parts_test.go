@@ -10,7 +10,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// TestBytes: a superblock of each quantised type takes what docs/vulkan.md says, in the file and in GPU memory, and what a GPU that counts says.
+// TestBytes: a superblock of each quantised type takes what docs/vulkan.md says, in the file and in GPU memory, and
+// what a GPU that counts says.
 func TestBytes(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/vulkan.md")
 	if err != nil {

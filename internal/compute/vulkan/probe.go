@@ -12,7 +12,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/monotime"
 )
 
-// What a device reaches, as placement wants to know it. A device that was measured holds the memory of it until it is closed.
+// What a device reaches, as placement wants to know it. A device that was measured holds the memory of it until it is
+// closed.
 
 const (
 	probeBytes   = 4 << 30    // read by a pass: many times the largest caches
@@ -81,8 +82,8 @@ func (d *Device) TransferBandwidth() (up, down float64, err error) {
 	return up, down, err
 }
 
-// rate returns how many bytes per second the best of several submissions moved, each of as many passes of f, which move bytes, as take long
-// enough to be timed.
+// rate returns how many bytes per second the best of several submissions moved, each of as many passes of f, which move
+// bytes, as take long enough to be timed.
 func (d *Device) rate(bytes int64, f func(r *recorder)) (float64, error) {
 	passes, best := 1, 0.0
 	for range probeRepeats {
@@ -121,8 +122,8 @@ func (d *Device) timed(passes int, f func(r *recorder)) (time.Duration, error) {
 	return monotime.Since(start), nil
 }
 
-// HandOff returns the time that a row of activations takes from host memory through a kernel to the host again, as in a layer that both
-// compute, in seconds.
+// HandOff returns the time that a row of activations takes from host memory through a kernel to the host again, as in a
+// layer that both compute, in seconds.
 func (d *Device) HandOff() (float64, error) {
 	x, err := d.Tensor(1, handOffCols)
 	if err != nil {

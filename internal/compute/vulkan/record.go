@@ -7,8 +7,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// Record records seg for params as large as p without running it, unless it is recorded already: what later runs need is compiled and
-// allocated now, and an error of theirs is this one's. Of p only the lengths matter. A body that calls Host runs up to there.
+// Record records seg for params as large as p without running it, unless it is recorded already: what later runs need
+// is compiled and allocated now, and an error of theirs is this one's. Of p only the lengths matter. A body that calls
+// Host runs up to there.
 func (d *Device) Record(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
 	if s := d.segments[seg]; s != nil {
 		if s.params.holds(p) {
@@ -42,7 +43,8 @@ func (d *Device) Record(seg compute.Segment, p *compute.Params, body func(comput
 // errSizing keeps a recorder from recording.
 var errSizing = errors.New("only sizes are asked for")
 
-// size runs body for what its scratch takes at most, so that none is allocated twice where a later layer asks for more than an earlier one.
+// size runs body for what its scratch takes at most, so that none is allocated twice where a later layer asks for more
+// than an earlier one.
 func (d *Device) size(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) {
 	d.inputs.restart()
 	d.results.restart()

@@ -192,7 +192,8 @@ const (
 	workWrites = vk.AccessShaderWrite | vk.AccessTransferWrite
 )
 
-// barrier orders all work before it, and stages and accesses given besides, before all work behind it, and those given besides.
+// barrier orders all work before it, and stages and accesses given besides, before all work behind it, and those given
+// besides.
 func (r *recorder) barrier(fromStages, fromAccess, toStages, toAccess uint32) {
 	m := &r.d.bindings.memory
 	m.SrcAccessMask = workWrites | fromAccess

@@ -15,8 +15,8 @@ const (
 	scanRows  = elementwise / scanLanes
 )
 
-// runWords are those that shaders/runs.glsl reads of each row: how many rows the run has that begins there, 0 where none does, and its slot, with
-// freshRun where the sequence begins.
+// runWords are those that shaders/runs.glsl reads of each row: how many rows the run has that begins there, 0 where
+// none does, and its slot, with freshRun where the sequence begins.
 const (
 	runWords = 2
 	freshRun = 1 << 31

@@ -11,7 +11,8 @@ import (
 // elementwise is the workgroup of shaders that treat every element alone.
 const elementwise = 256
 
-// groupsFor returns the workgroups for n elements. Shaders go on in strides where there are more than the device can count.
+// groupsFor returns the workgroups for n elements. Shaders go on in strides where there are more than the device can
+// count.
 func (r *recorder) groupsFor(n int) [3]int {
 	return [3]int{min(ceil(n, elementwise), int(r.d.gpu.Limits.MaxComputeWorkGroupCount[0])), 1, 1}
 }
@@ -246,8 +247,8 @@ func (r *recorder) copyColumns(o *compute.CopyColumns) {
 	})
 }
 
-// rope turns the pairs of every head. Angles grow with the position far beyond what a shader's sine is good for, so the host computes them
-// once a step.
+// rope turns the pairs of every head. Angles grow with the position far beyond what a shader's sine is good for, so the
+// host computes them once a step.
 func (r *recorder) rope(x compute.Tensor, headDim int, rp *compute.Rope) {
 	if headDim < 1 || x.Cols%headDim != 0 || rp.First < 0 || rp.First+rp.Dims > headDim || len(rp.Freqs) != rp.Dims/2 {
 		panic(fmt.Sprintf("vulkan: RoPE of %d columns in heads of %d, %d turned by %d", x.Cols, headDim, rp.Dims, len(rp.Freqs)))

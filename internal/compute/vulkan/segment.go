@@ -73,8 +73,8 @@ func (d *Device) newSegment(seg compute.Segment, p *compute.Params) *segment {
 // maxSegments stay recorded; the one that was not used for longest makes room for another.
 const maxSegments = 64
 
-// Run executes body's verbs with p: it records them the first time, and later only writes p and submits. A body that calls Host is
-// not kept: it runs every time.
+// Run executes body's verbs with p: it records them the first time, and later only writes p and submits. A body that
+// calls Host is not kept: it runs every time.
 func (d *Device) Run(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
 	d.runs++
 	d.seen.restart()
@@ -127,7 +127,8 @@ func (r *recorder) record(body func(compute.Verbs)) error {
 	return r.err
 }
 
-// leg ends a leg, at whose end the host has its turn, if it is to have one, while the device computes what meanwhile records.
+// leg ends a leg, at whose end the host has its turn, if it is to have one, while the device computes what meanwhile
+// records.
 func (r *recorder) leg(host func(*compute.Params) error, meanwhile func()) {
 	l := leg{command: r.command(), host: host, brought: r.seg.copied}
 	if r.copies != 0 {
@@ -238,7 +239,8 @@ func (s *segment) play(g *driver.GPU, p *compute.Params) error {
 	return g.Wait(g.Last)
 }
 
-// play submits l and lets the host do its part. What runs beside may still run when it returns. The segment's commands and copies are numbered from those given on.
+// play submits l and lets the host do its part. What runs beside may still run when it returns. The segment's commands
+// and copies are numbered from those given on.
 func (l *leg) play(g *driver.GPU, p *compute.Params, commands, copies uint64) error {
 	before := g.Last
 	if l.copies != 0 {
@@ -320,8 +322,8 @@ func (r *recorder) params() driver.View {
 	return r.param
 }
 
-// paramsOf returns the memory of the step's compute.Params for shaders that ask which rows of tensors are padding: of tensors of all tokens or of outputs.
-// The latter has no more than a header.
+// paramsOf returns the memory of the step's compute.Params for shaders that ask which rows of tensors are padding: of
+// tensors of all tokens or of outputs. The latter has no more than a header.
 func (r *recorder) paramsOf(outputs bool) driver.View {
 	if !outputs {
 		return r.params()
@@ -357,8 +359,8 @@ func (r *recorder) result(size int64, done func(p *compute.Params, data []byte))
 // check has f look at the params before every run.
 func (r *recorder) check(f func(*compute.Params) error) { r.seg.checks = append(r.seg.checks, f) }
 
-// exchange is memory that host and device both see. Segments share it, because only one runs at a time and everything in it is written
-// anew for every run; each recording cuts its parts off from the start.
+// exchange is memory that host and device both see. Segments share it, because only one runs at a time and everything
+// in it is written anew for every run; each recording cuts its parts off from the start.
 type exchange struct {
 	memory  *driver.Memory
 	purpose driver.Purpose

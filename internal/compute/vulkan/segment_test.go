@@ -88,8 +88,8 @@ func pagesFrom(first, n int) (pages []int32) {
 // replayTolerance is the share of the largest number that float32 attention over halves may cost.
 const replayTolerance = 1e-4
 
-// TestReplay: a body runs once for each shape, and once more when it is known what the host reads behind it, which other shapes know then. Its
-// recording follows the params: tokens, positions, sequences, pages, rows of logits.
+// TestReplay: a body runs once for each shape, and once more when it is known what the host reads behind it, which
+// other shapes know then. Its recording follows the params: tokens, positions, sequences, pages, rows of logits.
 func TestReplay(t *testing.T) {
 	d, messages := software(t, Options{})
 	defer messages.check(t)
@@ -135,7 +135,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestWrongParams: what would be read from elsewhere is an error that says what is wrong, and the next step is none the worse.
+// TestWrongParams: what would be read from elsewhere is an error that says what is wrong, and the next step is none the
+// worse.
 func TestWrongParams(t *testing.T) {
 	d, messages := software(t, Options{})
 	defer messages.check(t)
@@ -199,7 +200,8 @@ func TestManyShapes(t *testing.T) {
 	}
 }
 
-// TestHost: a body with an observer runs at every step, with the step's own function, and its inputs reach what follows the observer.
+// TestHost: a body with an observer runs at every step, with the step's own function, and its inputs reach what follows
+// the observer.
 func TestHost(t *testing.T) {
 	d, messages := software(t, Options{})
 	defer messages.check(t)

@@ -2,15 +2,17 @@ package vulkan
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// Recordings are made for rounded numbers of rows, so that a server, in whose steps any number occurs, soon has all that it needs; the
-// rows of a step that are missing are padding. It costs few products: matvec.comp is compiled for powers of two, and all others compute tiles
-// of matTile rows. The numbers between bound what padding costs in other verbs: at most a third of the rows.
+// Recordings are made for rounded numbers of rows, so that a server, in whose steps any number occurs, soon has all
+// that it needs; the rows of a step that are missing are padding. It costs few products: matvec.comp is compiled for
+// powers of two, and all others compute tiles of matTile rows. The numbers between bound what padding costs in other
+// verbs: at most a third of the rows.
 
 // someRows divides the numbers of single tokens beyond matTile that recordings are made for: a larger one
 // would leave more rows unused in every step, a smaller one needs more recordings.
 const someRows = 16
 
-// rounded returns the rows of a recording for n: a power of two, or three halves of one, and a multiple of step from matTile on.
+// rounded returns the rows of a recording for n: a power of two, or three halves of one, and a multiple of step from
+// matTile on.
 func rounded(n, step int) int {
 	if n > matTile {
 		return ceil(n, step) * step
@@ -25,7 +27,8 @@ func rounded(n, step int) int {
 	return rows
 }
 
-// Shape implements compute.Shaper. Prompts are cut to fill steps, so the rows of a full one are what its single tokens, rounded, leave.
+// Shape implements compute.Shaper. Prompts are cut to fill steps, so the rows of a full one are what its single tokens,
+// rounded, leave.
 func (d *Device) Shape(seg, most compute.Segment) compute.Segment {
 	decode := min(rounded(seg.Decode, someRows), most.Rows)
 	prompts := min(rounded(seg.Rows-seg.Decode, matTile), most.Rows+d.Spare(most.Rows)-decode)
@@ -35,7 +38,8 @@ func (d *Device) Shape(seg, most compute.Segment) compute.Segment {
 	return seg
 }
 
-// Spare implements compute.Shaper: single tokens that are rounded may take so many rows more than they are, and prompts the rest of a full step.
+// Spare implements compute.Shaper: single tokens that are rounded may take so many rows more than they are, and prompts
+// the rest of a full step.
 func (d *Device) Spare(most int) (rows int) {
 	for n := range most {
 		rows = max(rows, min(rounded(n, someRows), most)-n)

@@ -16,10 +16,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
 
-// mostShapes bounds the numbers of rows of one kind, of 1 to 64, that recordings are made for: 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64.
+// mostShapes bounds the numbers of rows of one kind, of 1 to 64, that recordings are made for: 1, 2, 3, 4, 6, 8, 12,
+// 16, 24, 32, 48, 64.
 const mostShapes = 12
 
-// TestShape: a shape has room for its step, keeps apart what a step has none of, and fits buffers with the spare rows; there are few shapes of many steps.
+// TestShape: a shape has room for its step, keeps apart what a step has none of, and fits buffers with the spare rows;
+// there are few shapes of many steps.
 func TestShape(t *testing.T) {
 	d := &Device{}
 	for _, most := range []int{1, 2, 7, 8, 16, 37, 64, 512} {
@@ -120,8 +122,8 @@ type crowd struct {
 	at  []int
 }
 
-// step returns a step of decode single tokens and a prompt of so many tokens, of sequences that have room for them. Single tokens have
-// logits, and so has a prompt's last.
+// step returns a step of decode single tokens and a prompt of so many tokens, of sequences that have room for them.
+// Single tokens have logits, and so has a prompt's last.
 func (c *crowd) step(decode, prompt int) *compute.Params {
 	p := &compute.Params{Decode: decode}
 	add := func(seq, n int) {
@@ -149,8 +151,8 @@ func (c *crowd) step(decode, prompt int) *compute.Params {
 	return p
 }
 
-// TestPadding: rows have the same bytes with padding around them as without, in every mode, and so have all pages of the cache; neurons of
-// padding are not counted.
+// TestPadding: rows have the same bytes with padding around them as without, in every mode, and so have all pages of
+// the cache; neurons of padding are not counted.
 func TestPadding(t *testing.T) {
 	const seed = 6
 	for _, c := range []struct {

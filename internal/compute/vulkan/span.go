@@ -16,8 +16,9 @@ func (r *recorder) single(t compute.Tensor) int {
 	return min(r.seg.params.decode, t.Rows)
 }
 
-// spans returns p's rows. The first of them are single tokens of running sequences, which are summed in order. So are all rows where p.W is a head, and prompts
-// that no other arithmetic is used for. Nothing depends on how many rows there are.
+// spans returns p's rows. The first of them are single tokens of running sequences, which are summed in order. So are
+// all rows where p.W is a head, and prompts that no other arithmetic is used for. Nothing depends on how many rows
+// there are.
 func (r *recorder) spans(p *compute.Product) (s []span) {
 	rows, by := p.Out.Rows, r.d.arithmetic(p.W.Type)
 	single := r.single(p.Out)

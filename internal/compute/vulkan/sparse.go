@@ -12,7 +12,8 @@ const (
 	neuronLanes = 64  // that a list is ordered by, and that sum its down columns
 	listLocal   = 256 // list.comp: a workgroup for each token
 	downSlots   = 4   // down.comp: slots of a workgroup
-	// listedGroups bounds the workgroups for a token's list, whose length the host does not know: they go on in strides.
+	// listedGroups bounds the workgroups for a token's list, whose length the host does not know: they go on in
+	// strides.
 	listedGroups = 2048
 	// everyTokens are computed at a time where every neuron is, to bound the memory for gates and ups.
 	everyTokens = 128
@@ -38,10 +39,11 @@ type sparse struct {
 	gates, a      compute.Tensor // [tokens, n]: the lists' gates and a_i
 }
 
-// sparseFFN computes the neurons of s that w has, which may be the first only of s.N. It computes a few tokens by lists of neurons: gate
-// rows of the set, up rows where the activation is not zero, the down columns of neurons whose product is not. Many tokens, whose sets' union is most of a layer, go through matrix products in which
-// neurons outside a token's set are zero. Both give the same bytes. Prompts for which there is another Arithmetic go through its products,
-// however few tokens they have.
+// sparseFFN computes the neurons of s that w has, which may be the first only of s.N. It computes a few tokens by lists
+// of neurons: gate rows of the set, up rows where the activation is not zero, the down columns of neurons whose product
+// is not. Many tokens, whose sets' union is most of a layer, go through matrix products in which neurons outside a
+// token's set are zero. Both give the same bytes. Prompts for which there is another Arithmetic go through its
+// products, however few tokens they have.
 func (r *recorder) sparseFFN(out, x compute.Tensor, s compute.Set, w compute.SparseWeights) {
 	r.about(w.Up.Name)
 	f := &sparse{r: r, w: w, n: w.Up.Rows, out: out, x: x, set: s, all: s.Mem == nil, operand: operand{r: r, x: x, name: "activations"}}
@@ -98,8 +100,8 @@ func (f *sparse) parted() bool {
 	return len(mem(f.w.Down).parts) > 1 || a != nil && len(mem(a).parts) > 1
 }
 
-// count has the counts of rows tokens, from first on, added to the layer's whenever the segment has run, where they are computed in so many
-// steps.
+// count has the counts of rows tokens, from first on, added to the layer's whenever the segment has run, where they are
+// computed in so many steps.
 func (f *sparse) count(first, rows, steps int) {
 	c := f.w.Count
 	if c == nil {
@@ -156,7 +158,8 @@ func (f *sparse) tensor(name string, n, cols int) compute.Tensor {
 	return compute.Tensor{Rows: n, Cols: cols, Mem: &tensor{f.r.scratch(name, 4*int64(n)*int64(cols))}}
 }
 
-// added is what is added to products of neurons' rows: the same for every token, or, where an adapter has its part in it, each token's own.
+// added is what is added to products of neurons' rows: the same for every token, or, where an adapter has its part in
+// it, each token's own.
 type added struct {
 	bias *compute.Vector
 	more compute.Tensor // [n, n_ff] or without memory
@@ -235,8 +238,8 @@ func (f *sparse) cut(gates compute.Tensor) {
 	}
 }
 
-// choose lists the set's neurons, or, where all are in the set, those whose values' activation is not zero; picked are the
-// list's gates, or a_i in ungated layers.
+// choose lists the set's neurons, or, where all are in the set, those whose values' activation is not zero; picked are
+// the list's gates, or a_i in ungated layers.
 func (f *sparse) choose(first, n int, values, picked compute.Tensor) {
 	step := uint32(first)
 	c := call{
@@ -331,7 +334,8 @@ func (f *sparse) down(first, n int, counts driver.View, y compute.Product) {
 	}
 }
 
-// product dispatches c, which sums down columns for n tokens, and whose last constant and binding are for an Add that follows.
+// product dispatches c, which sums down columns for n tokens, and whose last constant and binding are for an Add that
+// follows.
 func (f *sparse) product(n int, out compute.Tensor, m *matrix, c call) {
 	f.r.dispatchProduct(c, len(c.spec)-1, out, len(m.parts) == 1 && n == out.Rows)
 }
@@ -365,7 +369,8 @@ func (f *sparse) everyNeuron(first, n int) {
 	}
 }
 
-// columns adds the columns of y.W, which is in one part, for n tokens from first on, of every neuron, whose a_i are the rows of values.
+// columns adds the columns of y.W, which is in one part, for n tokens from first on, of every neuron, whose a_i are the
+// rows of values.
 func (f *sparse) columns(a Arithmetic, first, n int, values compute.Tensor, y compute.Product) {
 	m := mem(y.W)
 	if m.layout == plain || a != Ordered {

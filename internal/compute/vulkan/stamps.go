@@ -11,9 +11,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
-// stamps are the times at which the device passes places of a recording. They are there only once somebody traces or watches, and where the
-// device has them; a nil one does nothing. Recordings share them, because only one runs at a time: the host resets them before each run
-// and reads them behind it.
+// stamps are the times at which the device passes places of a recording. They are there only once somebody traces or
+// watches, and where the device has them; a nil one does nothing. Recordings share them, because only one runs at a
+// time: the host resets them before each run and reads them behind it.
 type stamps struct {
 	g          *driver.GPU
 	pool       vk.QueryPool
@@ -166,8 +166,8 @@ func (s *stamps) end(all []stamp, from time.Duration, done bool, w *compute.Watc
 	}
 }
 
-// align finds a common moment of both clocks: the driver's, or one by which the stamps of a run, the first and the last, lie
-// between its submission at from and now.
+// align finds a common moment of both clocks: the driver's, or one by which the stamps of a run, the first and the
+// last, lie between its submission at from and now.
 func (s *stamps) align(from time.Duration, first, last uint64) {
 	before := monotime.Now()
 	if s.calibrated {

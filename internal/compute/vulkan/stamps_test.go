@@ -38,7 +38,8 @@ func events(t *testing.T, l *trace.Log) (spans []event) {
 	return spans
 }
 
-// stampedRuns returns the results of some runs of parts of two layers, with a turn of the host between them; before is called before each.
+// stampedRuns returns the results of some runs of parts of two layers, with a turn of the host between them; before is
+// called before each.
 func stampedRuns(t *testing.T, d *Device, before func()) (results []float32) {
 	t.Helper()
 	const n = 3
@@ -76,11 +77,12 @@ func stampedRuns(t *testing.T, d *Device, before func()) (results []float32) {
 
 const stampedTimes = 4
 
-// clockError bounds the error of comparing the two clocks: as long as the driver takes to answer, while other tests use all cores.
+// clockError bounds the error of comparing the two clocks: as long as the driver takes to answer, while other tests use
+// all cores.
 const clockError = 20_000 // µs
 
-// TestStamps: what the device's clock says of each part of a run lies within that run by the host's clock, part behind part, whichever
-// way the clocks are compared; and a trace changes no result.
+// TestStamps: what the device's clock says of each part of a run lies within that run by the host's clock, part behind
+// part, whichever way the clocks are compared; and a trace changes no result.
 func TestStamps(t *testing.T) {
 	plain, messages := software(t, Options{})
 	want := stampedRuns(t, plain, func() {})
@@ -121,7 +123,8 @@ func TestStamps(t *testing.T) {
 	}
 }
 
-// TestClocks: ticks become times where the device's counter starts anew, where it has few bits, and where its clock runs apart from the host's.
+// TestClocks: ticks become times where the device's counter starts anew, where it has few bits, and where its clock
+// runs apart from the host's.
 func TestClocks(t *testing.T) {
 	g := &driver.GPU{Physical: &driver.Physical{StampBits: 36}, Trace: trace.New()}
 	g.Limits.TimestampPeriod = 50

@@ -5,16 +5,16 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 )
 
-// product is the last dispatch of a product, which is held back: if an Add of its output follows, the shader adds to the sum
-// itself, which saves a dispatch and the wait for it.
+// product is the last dispatch of a product, which is held back: if an Add of its output follows, the shader adds to
+// the sum itself, which saves a dispatch and the wait for it.
 type product struct {
 	call
 	out  driver.View
 	spec int // the constant that says whether the shader adds; it adds to the last binding
 }
 
-// dispatchProduct records a product's dispatch: what is the whole of out now or, if nothing comes between, together with an Add, a part
-// at once. The constant spec is still zero, and the last binding stands in.
+// dispatchProduct records a product's dispatch: what is the whole of out now or, if nothing comes between, together
+// with an Add, a part at once. The constant spec is still zero, and the last binding stands in.
 func (r *recorder) dispatchProduct(c call, spec int, out compute.Tensor, whole bool) {
 	if !whole {
 		r.dispatch(c)

@@ -9,7 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/vk"
 )
 
-// stage is host memory that uploads pass through, in two halves: while one is copied to the device, the other is filled.
+// stage is host memory that uploads pass through, in two halves: while one is copied to the device, the other is
+// filled.
 type stage struct {
 	d       *Device
 	halves  [2]driver.View
@@ -105,8 +106,9 @@ type place struct {
 	at, size int64
 }
 
-// Tensors of at most readWhole bytes are read as a whole, because the next row is likely to be asked for too. What is read after a
-// segment has run is copied by the segment itself from then on, up to copyMost bytes: the copy needs no submission of its own.
+// Tensors of at most readWhole bytes are read as a whole, because the next row is likely to be asked for too. What is
+// read after a segment has run is copied by the segment itself from then on, up to copyMost bytes: the copy needs no
+// submission of its own.
 const (
 	readWhole = 1 << 20
 	copyMost  = 4 << 20
@@ -124,7 +126,8 @@ func (b *readback) restart() {
 	b.bytes.restart()
 }
 
-// Read returns row i of t, of those that the last step has, valid until the next Run. An error leaves the device unable to compute.
+// Read returns row i of t, of those that the last step has, valid until the next Run. An error leaves the device unable
+// to compute.
 func (d *Device) Read(t compute.Tensor, i int) ([]float32, error) {
 	m := t.Mem.(*tensor)
 	if t.Outputs {
@@ -168,7 +171,8 @@ func (b *readback) fetch(p place, outputs bool) (driver.View, error) {
 	return v, nil
 }
 
-// wanted returns what a recording of s copies for the host: whichever rows a step has are read, as behind other segments of the same name.
+// wanted returns what a recording of s copies for the host: whichever rows a step has are read, as behind other
+// segments of the same name.
 func (b *readback) wanted(s *segment) (list []place) {
 	total := int64(0)
 	for _, r := range b.known[s.name] {

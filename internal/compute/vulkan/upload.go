@@ -8,7 +8,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// room is device memory for matrices that the host sends anew whenever they are needed, and host memory that they pass through.
+// room is device memory for matrices that the host sends anew whenever they are needed, and host memory that they pass
+// through.
 type room struct{ local, staged driver.View }
 
 // StreamBuffer allocates room for matrices of size bytes together, for UploadWeights.
@@ -27,7 +28,8 @@ func (d *Device) StreamBuffer(size int64) (any, error) {
 // StreamedBytes returns what a row of so many elements takes, padded to whole blocks.
 func (d *Device) StreamedBytes(t quant.Type, elements int) int64 { return RowBytes(t, elements) }
 
-// RowBytes returns the bytes of GPU memory for a row of so many elements of type t, padded to whole blocks. Types on grids take more there than in a file.
+// RowBytes returns the bytes of GPU memory for a row of so many elements of type t, padded to whole blocks. Types on
+// grids take more there than in a file.
 func RowBytes(t quant.Type, elements int) (bytes int64) {
 	whole := max(quant.QK, t.BlockElems())
 	for _, r := range rowRegions(t, ceil(elements, whole)*whole/unitElems(t)) {
@@ -36,9 +38,9 @@ func RowBytes(t quant.Type, elements int) (bytes int64) {
 	return bytes
 }
 
-// UploadWeights makes into, which StreamBuffer returned, hold the matrices that sources, without their data, and uses describe. The host of an
-// earlier Overlap calls fill with the data of one of them. What runs beside may bring one buffer's matrices while it computes with another's; a later
-// turn of the host comes when they are there.
+// UploadWeights makes into, which StreamBuffer returned, hold the matrices that sources, without their data, and uses
+// describe. The host of an earlier Overlap calls fill with the data of one of them. What runs beside may bring one
+// buffer's matrices while it computes with another's; a later turn of the host comes when they are there.
 func (r *recorder) UploadWeights(into any, sources []compute.Source, uses []compute.Use) (matrices []*compute.Matrix, fill func(i int, data []byte)) {
 	to := into.(*room)
 	fills := make([]func(data []byte), len(sources))

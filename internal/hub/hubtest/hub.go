@@ -1,5 +1,5 @@
-// Package hubtest stands in for the Hugging Face hub in tests: the routes that lead to a model's files, the redirect to a distributor
-// at another address, access by token, and the faults of networks.
+// Package hubtest stands in for the Hugging Face hub in tests: the routes that lead to a model's files, the redirect to
+// a distributor at another address, access by token, and the faults of networks.
 package hubtest
 
 import (

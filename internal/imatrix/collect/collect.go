@@ -1,5 +1,5 @@
-// Package collect makes importance matrices: it reads a text through a model's dense forward pass and adds up the squares of what each matrix is
-// multiplied with, as llama.cpp's llama-imatrix does.
+// Package collect makes importance matrices: it reads a text through a model's dense forward pass and adds up the
+// squares of what each matrix is multiplied with, as llama.cpp's llama-imatrix does.
 package collect
 
 import (
@@ -22,7 +22,8 @@ import (
 // Matrix is what is collected.
 type Matrix = imatrix.Matrix
 
-// Sum reads files and adds them up, those of the older form as so many chunks of so many tokens. It refuses those of another model than f's, unless f is nil.
+// Sum reads files and adds them up, those of the older form as so many chunks of so many tokens. It refuses those of
+// another model than f's, unless f is nil.
 func Sum(f *gguf.File, paths []string, chunkTokens int) (*Matrix, error) {
 	sum := imatrix.New(chunkTokens)
 	for _, path := range paths {
@@ -187,13 +188,15 @@ func Run(ctx context.Context, f *gguf.File, o Options) (*Matrix, error) {
 	return result()
 }
 
-// trialTokens are read before the first chunk, to learn how long all chunks will take, where there are worthTrial times as many to read.
+// trialTokens are read before the first chunk, to learn how long all chunks will take, where there are worthTrial times
+// as many to read.
 const (
 	trialTokens = 128
 	worthTrial  = 16
 )
 
-// foretell tells expect how long chunks will take, by how fast the beginning of the first is read, of which nothing is collected.
+// foretell tells expect how long chunks will take, by how fast the beginning of the first is read, of which nothing is
+// collected.
 func (r *runner) foretell(chunks [][]int32, bos int32, expect func(chunks int, whole time.Duration)) error {
 	all := len(chunks) * len(chunks[0])
 	if expect == nil || all < worthTrial*trialTokens {

@@ -28,7 +28,8 @@ func open(t *testing.T) *gguf.File {
 	return f
 }
 
-// TestFirstInput: what the first block's queries are multiplied with is the norm of the embedding, which is computed here by its definition.
+// TestFirstInput: what the first block's queries are multiplied with is the norm of the embedding, which is computed
+// here by its definition.
 func TestFirstInput(t *testing.T) {
 	f := open(t)
 	o := Options{Text: strings.Repeat(text, 4), Context: 32, Chunks: 2, Skip: 1, Threads: 2}
@@ -160,7 +161,8 @@ func TestGoingOn(t *testing.T) {
 	}
 }
 
-// TestOtherModel: importances of another model are refused before anything is computed, with the file's and the tensor's names.
+// TestOtherModel: importances of another model are refused before anything is computed, with the file's and the
+// tensor's names.
 func TestOtherModel(t *testing.T) {
 	f := open(t)
 	for _, c := range []struct{ tensor, want string }{

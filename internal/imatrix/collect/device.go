@@ -32,8 +32,8 @@ func (s *sums) add(i int, x []float32, weight float64) {
 	s.inputs[i]++
 }
 
-// of returns the sums of the tensor that matrix w, which may be nil, was made of, where it is one of n matrices that lie in the file as w does; nil for
-// others and for tensors that nothing is collected of.
+// of returns the sums of the tensor that matrix w, which may be nil, was made of, where it is one of n matrices that
+// lie in the file as w does; nil for others and for tensors that nothing is collected of.
 func (d *device) of(w *compute.Matrix, n int) *sums {
 	if w == nil {
 		return nil
@@ -153,8 +153,8 @@ func (e *executor) rows(x compute.Tensor, each func(row []float32)) {
 	})
 }
 
-// seeExperts adds the rows of X to the sums of the experts that they are routed to, and returns the operation that is to be done in place of o: it adds
-// what the down projections read.
+// seeExperts adds the rows of X to the sums of the experts that they are routed to, and returns the operation that is
+// to be done in place of o: it adds what the down projections read.
 func (e *executor) seeExperts(o *compute.Experts) compute.Op {
 	n, w := o.Choice.N, &o.Weights
 	up, gate, down := e.d.of(w.Up, n), e.d.of(w.Gate, n), e.d.of(w.Down, n)

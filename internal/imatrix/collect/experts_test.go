@@ -42,7 +42,8 @@ const (
 
 	// cacheTolerance is for keys and values, which are F16 here and were F32 there.
 	cacheTolerance = 1e-3
-	// mostFlips is how many tokens may choose an expert otherwise, where two experts' scores are nearly equal and a processor rounds in its own way.
+	// mostFlips is how many tokens may choose an expert otherwise, where two experts' scores are nearly equal and a
+	// processor rounds in its own way.
 	mostFlips = 1
 )
 

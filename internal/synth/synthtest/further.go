@@ -15,7 +15,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
 
-// Further returns the model that s describes, whose last layer predicts a further token; with an embedding and a head of its own if own.
+// Further returns the model that s describes, whose last layer predicts a further token; with an embedding and a head
+// of its own if own.
 func Further(t testing.TB, s synth.Spec, own bool) *gguf.File {
 	t.Helper()
 	f := File(t, s)

@@ -29,7 +29,8 @@ func File(t testing.TB, s synth.Spec) *gguf.File {
 	return f
 }
 
-// Sparse returns the model that s describes, small and nine tenths sparse: n_embd 256, n_ff 1024 unless s says otherwise.
+// Sparse returns the model that s describes, small and nine tenths sparse: n_embd 256, n_ff 1024 unless s says
+// otherwise.
 func Sparse(t testing.TB, s synth.Spec, layers int) *gguf.File {
 	t.Helper()
 	s.Layers, s.Embd, s.FF, s.Heads, s.Sparsity, s.PowerLaw, s.Seed = layers, 256, cmp.Or(s.FF, 1024), 4, 0.9, 1, 5

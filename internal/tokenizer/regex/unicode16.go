@@ -1,7 +1,8 @@
 package regex
 
 // newer lists what Unicode 16 added to the general categories and scripts of Unicode 15, which Go 1.26 has. Expressions
-// in Hugging Face's library know it. It was found by asking that library (npm's tokenizers 0.23.2) for every code point.
+// in Hugging Face's library know it. It was found by asking that library (npm's tokenizers 0.23.2) for every code
+// point.
 var newer = map[string]set{
 	"Lu": {
 		{0x1C89, 0x1C89}, {0xA7CB, 0xA7CC}, {0xA7DA, 0xA7DA}, {0xA7DC, 0xA7DC}, {0x10D50, 0x10D65},

@@ -95,7 +95,8 @@ func (c *cpu) step() error {
 	return err
 }
 
-// dot computes VPDPBUSD, sums of four products of bytes, those of v without a sign, or VPDPWSSD, sums of two products of words.
+// dot computes VPDPBUSD, sums of four products of bytes, those of v without a sign, or VPDPWSSD, sums of two products
+// of words.
 func (c *cpu) dot(in *instruction) error {
 	if in.prefix != prefix66 || !in.long {
 		return errUnknown
@@ -269,7 +270,8 @@ func number(b byte, signed bool) int32 {
 	return int32(b)
 }
 
-// pairs adds a row's products of BF16: even and odd ones are summed apart, each step rounded once, and then added, all with denormals as zero.
+// pairs adds a row's products of BF16: even and odd ones are summed apart, each step rounded once, and then added, all
+// with denormals as zero.
 func (t *tiles) pairs(a, b, m, n int, sum float32) float32 {
 	var acc [2]float32
 	for k := range t.rows(b) {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Run runs the program argv with the environment env, writes what it prints to out and returns its exit status. No other thread may
-// have business with it.
+// Run runs the program argv with the environment env, writes what it prints to out and returns its exit status. No
+// other thread may have business with it.
 func Run(argv, env []string, out *os.File) (int, error) {
 	runtime.LockOSThread() // a tracer is a thread
 	defer runtime.UnlockOSThread()

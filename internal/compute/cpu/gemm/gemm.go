@@ -85,7 +85,8 @@ func NewMultiplier(p *pool.Pool, name string) (*Multiplier, error) {
 // Name returns the kernels' name.
 func (g *Multiplier) Name() string { return g.set.name }
 
-// Mul computes c = alpha·a·b, plus c where add is set. c [m, n] is not transposed and overlaps neither a [m, k] nor b [k, n].
+// Mul computes c = alpha·a·b, plus c where add is set. c [m, n] is not transposed and overlaps neither a [m, k] nor b
+// [k, n].
 func (g *Multiplier) Mul(c Matrix, alpha float32, a, b Matrix, add bool) {
 	c.check()
 	a.check()

@@ -8,13 +8,15 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// hasAMX reports whether the process may use AMX, which it asks the system for. Every kernel configures the tiles and releases them before it returns: what runs
-// next on the thread is another's, and a system saves tiles that are in use at each switch.
+// hasAMX reports whether the process may use AMX, which it asks the system for. Every kernel configures the tiles and
+// releases them before it returns: what runs next on the thread is another's, and a system saves tiles that are in use
+// at each switch.
 func hasAMX() bool {
 	return cpu.X86.HasAVX512BF16 && cpu.X86.HasAMXTile && cpu.X86.HasAMXInt8 && allowTiles()
 }
 
-// amx is for processors with AMX too, Sapphire Rapids the first of them: prompts and batches in quantised types go by tiles.
+// amx is for processors with AMX too, Sapphire Rapids the first of them: prompts and batches in quantised types go by
+// tiles.
 func amx() *Kernels {
 	k := bf16()
 	k.Name = "AMX"
@@ -77,7 +79,8 @@ func (k *Kernels) multiplyMatrices() {
 	}
 }
 
-// fillMatrixGeneric defines fill: tiles of n superblocks of rows of a panel, whose pairs lie pair bytes and whose superblocks step bytes apart.
+// fillMatrixGeneric defines fill: tiles of n superblocks of rows of a panel, whose pairs lie pair bytes and whose
+// superblocks step bytes apart.
 func fillMatrixGeneric(dst []byte, panel []byte, pair, step, n, offset, form int) {
 	const line = 4 * layout.MatrixRows
 	for s := range n {

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// TestTermsAreTheirDefinition holds what makes terms of floats, and tiles of them, to its twins; terms add up to what they were made of.
+// TestTermsAreTheirDefinition holds what makes terms of floats, and tiles of them, to its twins; terms add up to what
+// they were made of.
 func TestTermsAreTheirDefinition(t *testing.T) {
 	if !cpu.X86.HasAVX512BF16 {
 		t.Skip("this processor lacks AVX-512 BF16")

@@ -24,7 +24,8 @@ type KV struct {
 	Scratch []float32       // [ScratchLen(Shape)]
 }
 
-// ScratchLen returns the elements of the scratch that holds a tile's scores, and, of quantised types, a decoded page of one head.
+// ScratchLen returns the elements of the scratch that holds a tile's scores, and, of quantised types, a decoded page of
+// one head.
 func ScratchLen(s compute.KVShape) int {
 	n := scoresLen
 	if s.KeyType.Type().Quantised() {
@@ -36,7 +37,8 @@ func ScratchLen(s compute.KVShape) int {
 	return n
 }
 
-// page returns keys [PagePositions] and values [PagePositions] of the i-th page of the sequence, as they lie; values within keys are those.
+// page returns keys [PagePositions] and values [PagePositions] of the i-th page of the sequence, as they lie; values
+// within keys are those.
 func (kv *KV) page(i int) (k, v []byte) {
 	at := (int(kv.Pages[i])*kv.Shape.Heads + kv.Head) * compute.PagePositions
 	nk, nv := kv.Shape.KeyType.RowBytes(kv.Shape.Key), kv.Shape.ValueType.RowBytes(kv.Shape.Value)
@@ -115,9 +117,9 @@ const maxTile = 6
 // scoresLen is the number of a tile's scores.
 const scoresLen = maxTile * compute.PagePositions
 
-// AttendChunk computes the attention of queries q [tokens·group, key], already times the softmax
-// scale, over chunk number chunk of the sequence. spans [tokens] are the positions that each token attends to. The group query heads
-// of a token that share this KV head lie in consecutive rows.
+// AttendChunk computes the attention of queries q [tokens·group, key], already times the softmax scale, over chunk
+// number chunk of the sequence. spans [tokens] are the positions that each token attends to. The group query heads of a
+// token that share this KV head lie in consecutive rows.
 //
 // A query's result is the same bytes in any company: every score, every sum and
 // every output element is accumulated in an order that only its own position decides.
@@ -196,8 +198,8 @@ func (w *walk) load(kv *KV, i, positions int) {
 	w.raw, w.values = rows{t: kv.Shape.ValueType, data: v, width: w.value, ahead: next}, rows{}
 }
 
-// readable returns r as kernels read it, decoded into scratch if need be while what lies ahead is fetched. Rows behind those that are read, up to a
-// multiple of 8, may be anything.
+// readable returns r as kernels read it, decoded into scratch if need be while what lies ahead is fetched. Rows behind
+// those that are read, up to a multiple of 8, may be anything.
 func (w *walk) readable(r rows) rows {
 	if w.kernels.direct(r.t, w.value, len(w.out.Max)) {
 		return r
@@ -234,7 +236,8 @@ func (w *walk) tile(i, n int) {
 			w.weigh(i+t, s[t*page:][:page], from[t], to[t])
 		}
 	}
-	// What only some see is added one query at a time: a later token's values never meet an earlier one's sum, not even times 0.
+	// What only some see is added one query at a time: a later token's values never meet an earlier one's sum, not even
+	// times 0.
 	together := begin < least
 	if !together {
 		begin = page
@@ -340,8 +343,8 @@ func scores(s, q []float32, k rows, tile, keys, headDim int) {
 	}
 }
 
-// softmax replaces the first n of s by e^(s−m) and the others by 0, with m the larger of
-// their maximum and old; it returns m and their sum. s [PagePositions], n >= 1; the scalar one takes any s from n elements on.
+// softmax replaces the first n of s by e^(s−m) and the others by 0, with m the larger of their maximum and old; it
+// returns m and their sum. s [PagePositions], n >= 1; the scalar one takes any s from n elements on.
 func softmax(s []float32, n int, old float32) (m, sum float32) {
 	m = max(old, maximum(s[:n]))
 	for i, e := range s[:n] {

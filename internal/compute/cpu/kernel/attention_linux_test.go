@@ -8,7 +8,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// BenchmarkRead measures how fast one thread reads memory (Max does next to nothing else), which bounds a decoded token's attention.
+// BenchmarkRead measures how fast one thread reads memory (Max does next to nothing else), which bounds a decoded
+// token's attention.
 func BenchmarkRead(b *testing.B) {
 	const n = 64 << 20
 	x := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(bigWeights(b, 4*n)))), n)

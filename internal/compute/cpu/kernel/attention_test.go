@@ -327,7 +327,8 @@ func TestAttentionAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestQuantisedRowsAsDecoded: attention over quantised rows has the bytes of attention over what they decode to, however many queries there are.
+// TestQuantisedRowsAsDecoded: attention over quantised rows has the bytes of attention over what they decode to,
+// however many queries there are.
 func TestQuantisedRowsAsDecoded(t *testing.T) {
 	rng := newRand(t)
 	for _, k := range platform() {

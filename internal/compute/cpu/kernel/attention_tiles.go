@@ -72,8 +72,8 @@ func (a attention) decode(t compute.KVType, dst []float32, src, ahead []byte) {
 	}
 }
 
-// direct reports whether kernels read rows of t as they lie, or it pays to decode a page first, as it does for many queries. Values of so many elements may
-// lie within keys and end inside of a block.
+// direct reports whether kernels read rows of t as they lie, or it pays to decode a page first, as it does for many
+// queries. Values of so many elements may lie within keys and end inside of a block.
 func (a attention) direct(t compute.KVType, value, queries int) bool {
 	switch {
 	case !t.Type().Quantised():

@@ -9,9 +9,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Sums of weighted rows are the down projection of active neurons: row i is neuron i's column, its weight a_i. Rows of Q4_0
-// and Q8_0 are added sixteen at a time: coefficient times block scale is rounded to eight bits of the largest of the
-// sixteen, so that products are integers, which costs a quarter of a percent and is four times as fast as floats.
+// Sums of weighted rows are the down projection of active neurons: row i is neuron i's column, its weight a_i. Rows of
+// Q4_0 and Q8_0 are added sixteen at a time: coefficient times block scale is rounded to eight bits of the largest of
+// the sixteen, so that products are integers, which costs a quarter of a percent and is four times as fast as floats.
 
 // sumBatch is the number of quantised rows that are added at a time, floatBatch that of float rows.
 const (
@@ -98,7 +98,8 @@ func (s *RowSum) batch() {
 	s.n = next
 }
 
-// add adds rows[:n]. Elements of next behind the last row that waits are whatever rows came before: asking for those harms nothing.
+// add adds rows[:n]. Elements of next behind the last row that waits are whatever rows came before: asking for those
+// harms nothing.
 func (s *RowSum) add(n int, next []*byte) {
 	a := &s.k.adders[s.t]
 	if s.n <= s.size {
@@ -246,9 +247,9 @@ func addFloatsGeneric(t quant.Type, sum []float32, rows []*byte, coef []float32)
 	}
 }
 
-// A matrix whose columns are neurons is packed in groups of 32 of them, a block of the file's rows each, without changing
-// a quant: a group is its scales, one f16 for every row in the order of sums, then one plane of quants for every neuron,
-// in superblocks as rows have them.
+// A matrix whose columns are neurons is packed in groups of 32 of them, a block of the file's rows each, without
+// changing a quant: a group is its scales, one f16 for every row in the order of sums, then one plane of quants for
+// every neuron, in superblocks as rows have them.
 
 // GroupNeurons is the number of neurons in a group.
 const GroupNeurons = 32
@@ -264,8 +265,8 @@ func GroupBytes(t quant.Type, rows int) int {
 	return Super(rows)*quant.QKK*2 + GroupNeurons*planeBytes(t, rows)
 }
 
-// PackGroup packs block column group of a matrix in file layout, src with rowBytes per row, to dst [GroupBytes], which is
-// clear. Only superblock s of the outputs is written.
+// PackGroup packs block column group of a matrix in file layout, src with rowBytes per row, to dst [GroupBytes], which
+// is clear. Only superblock s of the outputs is written.
 func PackGroup(t quant.Type, dst, src []byte, rows, rowBytes, group, s int) {
 	block, plane, quants := t.BlockBytes(), planeBytes(t, rows), quantBytes(t)
 	planes := dst[Super(rows)*quant.QKK*2:]
@@ -302,7 +303,8 @@ type GroupSum struct {
 	coef  [sumBatch]int8
 }
 
-// Begin starts a sum over the neurons of data, groups of a matrix with rows outputs, in sum [Sums(rows)], which it does not clear.
+// Begin starts a sum over the neurons of data, groups of a matrix with rows outputs, in sum [Sums(rows)], which it does
+// not clear.
 func (s *GroupSum) Begin(k *Kernels, t quant.Type, data []byte, rows int, sum []float32) {
 	s.k, s.t, s.data, s.rows, s.sum = k, t, data, rows, sum[:Sums(rows)]
 	s.group, s.quant, s.size = GroupBytes(t, rows), Super(rows)*quant.QKK*2, planeBytes(t, rows)
@@ -326,8 +328,8 @@ func (s *GroupSum) quants(n int32) *byte {
 	return &s.data[int(n)/GroupNeurons*s.group+s.quant+int(n)%GroupNeurons*s.size]
 }
 
-// Add adds the first n neurons of list, all those of one group, with the weights a, of which weight i is neuron i's. List is in ascending order, and
-// what follows in it will be added later.
+// Add adds the first n neurons of list, all those of one group, with the weights a, of which weight i is neuron i's.
+// List is in ascending order, and what follows in it will be added later.
 func (s *GroupSum) Add(list []int32, n int, a []float32) {
 	var most float32
 	for _, i := range list[:n] {

@@ -16,8 +16,8 @@ func fencedOf[T any](t *testing.T, x []T) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(x))
 }
 
-// Rows of neurons may end with the mapped file: a sum reads no further, writes its own memory only, and gives the definition's
-// bytes at whatever place its operands lie.
+// Rows of neurons may end with the mapped file: a sum reads no further, writes its own memory only, and gives the
+// definition's bytes at whatever place its operands lie.
 func TestSumsStayInside(t *testing.T) {
 	rng := newRand(t)
 	const rows = 37 // two batches of either size and an odd rest
@@ -60,7 +60,8 @@ func TestSumsStayInside(t *testing.T) {
 	}
 }
 
-// unpackBehindFence holds Unpack to the decoded row, whose memory ends with row. Integers are scaled once more on their way.
+// unpackBehindFence holds Unpack to the decoded row, whose memory ends with row. Integers are scaled once more on their
+// way.
 func unpackBehindFence(t *testing.T, k *Kernels, typ quant.Type, row []byte, cols int, want []float32) {
 	t.Helper()
 	for s := range Super(cols) {

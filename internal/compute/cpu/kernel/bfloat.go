@@ -9,16 +9,16 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Processors with AVX512_BF16, or with BFDOT and BFMMLA, multiply F16 and BF16 weights in BF16: activations and F16 weights are rounded to it (to
-// nearest, ties to even), products of pairs are added in float32. An F16 weight loses three bits of eleven, which is far less
-// than what int8 activations cost quantised types, and prompts are twice as fast as in float32. Weights of attention and the head, on which
-// quality depends most, keep them: see Exact.
+// Processors with AVX512_BF16, or with BFDOT and BFMMLA, multiply F16 and BF16 weights in BF16: activations and F16
+// weights are rounded to it (to nearest, ties to even), products of pairs are added in float32. An F16 weight loses
+// three bits of eleven, which is far less than what int8 activations cost quantised types, and prompts are twice as
+// fast as in float32. Weights of attention and the head, on which quality depends most, keep them: see Exact.
 
 // bf16Group is the number of elements that a step of the products in BF16 takes.
 const bf16Group = 32
 
-// bf16Acts returns the size in bytes of a row of cols activations in BF16: whole groups, and one more, lest rows share the sets
-// of the first-level cache.
+// bf16Acts returns the size in bytes of a row of cols activations in BF16: whole groups, and one more, lest rows share
+// the sets of the first-level cache.
 func bf16Acts(cols int) int { return ((cols+bf16Group-1)/bf16Group + 1) * bf16Group * 2 }
 
 // roundBF16Generic writes x as BF16 to dst [bf16Acts(len(x))], zeros behind them.
@@ -76,8 +76,8 @@ func flushed(v float32) float32 {
 	return v
 }
 
-// dotBF16Generic returns the product of a row of F16 or BF16 and activations in BF16 over n groups: lane j of 16 takes elements
-// 2j and 2j+1 of every group, the odd one first. It defines the products in BF16.
+// dotBF16Generic returns the product of a row of F16 or BF16 and activations in BF16 over n groups: lane j of 16 takes
+// elements 2j and 2j+1 of every group, the odd one first. It defines the products in BF16.
 func dotBF16Generic(t quant.Type, row []byte, x []uint16, n int) float32 {
 	var acc [16]float32
 	for g := range n {
@@ -95,9 +95,10 @@ func dotBF16Generic(t quant.Type, row []byte, x []uint16, n int) float32 {
 	return sumLanes(&half)
 }
 
-// dotPairsGeneric is dotBF16Generic as BFDOT and BFMMLA define it: of the four vectors of eight elements in a group the first and the third go into the lower four
-// of eight lanes, the others into the upper ones, a pair into each. The two products of a pair, their sum and its sum with the lane are rounded to odd (Arm's
-// Architecture Reference Manual, BFDotAdd).
+// dotPairsGeneric is dotBF16Generic as BFDOT and BFMMLA define it: of the four vectors of eight elements in a group the
+// first and the third go into the lower four of eight lanes, the others into the upper ones, a pair into each. The two
+// products of a pair, their sum and its sum with the lane are rounded to odd (Arm's Architecture Reference Manual,
+// BFDotAdd).
 func dotPairsGeneric(t quant.Type, row []byte, x []uint16, n int) float32 {
 	var acc [8]float32
 	for e := range n * bf16Group / 2 {
@@ -117,8 +118,8 @@ func addOdd(a, b float64) float32 {
 	return toOdd(sum, (a-(sum-part))+(b-part))
 }
 
-// toOdd rounds v+rest, where rest is less than v's last bit, to odd: towards zero, and to the odd one of its neighbours where it lies between them. Denormals
-// become zero.
+// toOdd rounds v+rest, where rest is less than v's last bit, to odd: towards zero, and to the odd one of its neighbours
+// where it lies between them. Denormals become zero.
 func toOdd(v, rest float64) float32 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return float32(v)

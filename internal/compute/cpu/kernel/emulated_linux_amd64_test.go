@@ -22,7 +22,8 @@ import (
 // emulated says, in a program's environment, that instructions which the processor lacks are emulated.
 const emulated = "POWERINFER_TEST_EMULATED"
 
-// TestEmulatedInstructions runs TestMissingInstructions and TestTilesUnderSignals where the instructions that this processor lacks are emulated.
+// TestEmulatedInstructions runs TestMissingInstructions and TestTilesUnderSignals where the instructions that this
+// processor lacks are emulated.
 func TestEmulatedInstructions(t *testing.T) {
 	if len(platform()) == 0 {
 		t.Skip("the instructions that are not emulated need AVX2")
@@ -53,8 +54,8 @@ func TestEmulatedInstructions(t *testing.T) {
 	t.Logf("%s", said)
 }
 
-// TestMissingInstructions holds the kernels that use instructions which few processors have to the bytes of those without. It runs where the
-// processor has them or they are emulated.
+// TestMissingInstructions holds the kernels that use instructions which few processors have to the bytes of those
+// without. It runs where the processor has them or they are emulated.
 func TestMissingInstructions(t *testing.T) {
 	type set struct {
 		k, like *Kernels
@@ -101,11 +102,12 @@ func TestMissingInstructions(t *testing.T) {
 	}
 }
 
-// exactTerms bounds the error of products that keep all bits, as a share of the sum of their magnitudes: float32's, of sums of a few thousand products. Rounded
-// to BF16, products of a hundred differ by 2⁻¹⁰ or so.
+// exactTerms bounds the error of products that keep all bits, as a share of the sum of their magnitudes: float32's, of
+// sums of a few thousand products. Rounded to BF16, products of a hundred differ by 2⁻¹⁰ or so.
 const exactTerms = 1.0 / (1 << 20)
 
-// prompts holds MatMulPrompt to its definition, in tiles that are full and not, of columns that there is no room for at once and that are no whole groups.
+// prompts holds MatMulPrompt to its definition, in tiles that are full and not, of columns that there is no room for at
+// once and that are no whole groups.
 func prompts(t *testing.T, k *Kernels, typ quant.Type) {
 	t.Helper()
 	rng := newRand(t)
@@ -118,7 +120,8 @@ func prompts(t *testing.T, k *Kernels, typ quant.Type) {
 	}
 }
 
-// holdTerms holds p's products by terms to their definition, bit for bit, and where they keep all bits to sums in float64, too. Any goroutine may call it.
+// holdTerms holds p's products by terms to their definition, bit for bit, and where they keep all bits to sums in
+// float64, too. Any goroutine may call it.
 func holdTerms(t *testing.T, k *Kernels, typ quant.Type, p problem) {
 	t.Helper()
 	form, shape := k.PromptForm(typ), []int{p.rows, p.cols, p.tokens}
@@ -172,8 +175,9 @@ func holdTerms(t *testing.T, k *Kernels, typ quant.Type, p problem) {
 	}
 }
 
-// TestTilesUnderSignals: products by tiles, of bytes and of BF16, keep their bytes while there are more goroutines than threads, signals interrupt the threads,
-// and the collector stops them. Goroutines then change threads between calls: a thread whose tiles were left in use would give them to the next.
+// TestTilesUnderSignals: products by tiles, of bytes and of BF16, keep their bytes while there are more goroutines than
+// threads, signals interrupt the threads, and the collector stops them. Goroutines then change threads between calls: a
+// thread whose tiles were left in use would give them to the next.
 func TestTilesUnderSignals(t *testing.T) {
 	if !cpu.X86.HasAVX512BF16 || !hasAMX() && os.Getenv(emulated) == "" {
 		t.Skip("this processor lacks the instructions")

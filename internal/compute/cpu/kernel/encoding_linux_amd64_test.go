@@ -13,7 +13,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// encoded returns the instructions that a file of assembly has as bytes, by the names in their comments, and those bytes.
+// encoded returns the instructions that a file of assembly has as bytes, by the names in their comments, and those
+// bytes.
 func encoded(t *testing.T, file string) (names []string, code []byte) {
 	t.Helper()
 	f, err := os.Open(file)

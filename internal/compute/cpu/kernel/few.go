@@ -8,7 +8,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// few is a type's tiles of two, three and four tokens over packed rows. Each has as many rows as the type's block. They are nil where there is no assembly.
+// few is a type's tiles of two, three and four tokens over packed rows. Each has as many rows as the type's block. They
+// are nil where there is no assembly.
 type few [3]blockTile
 
 // tokensOf returns how many of the tokens that are left the next tile takes. Of two or more it never leaves one.
@@ -29,11 +30,12 @@ func (m *tiles) leastTokens() int {
 	return math.MaxInt
 }
 
-// HasFew reports whether products of a few tokens with weights of type t may go by tiles of 512-bit vectors or by those of 256-bit ones.
+// HasFew reports whether products of a few tokens with weights of type t may go by tiles of 512-bit vectors or by those
+// of 256-bit ones.
 func (k *Kernels) HasFew(t quant.Type) bool { return t.Quantised() && k.types[t].few[0] != nil }
 
-// UseFew says whether products of four tokens and more with weights of type t, which HasFew, go by tiles of 512-bit vectors. They do unless told otherwise. Those of two and
-// three tokens always do.
+// UseFew says whether products of four tokens and more with weights of type t, which HasFew, go by tiles of 512-bit
+// vectors. They do unless told otherwise. Those of two and three tokens always do.
 func (k *Kernels) UseFew(t quant.Type, use bool) { k.types[t].narrow = !use }
 
 // goesByFew reports whether so many tokens, too few for strips, go by tiles of a few.
@@ -44,7 +46,8 @@ func (c *call) goesByFew(tokens int) bool {
 	return !c.m.narrow || tokens < c.m.block.tokens
 }
 
-// fews computes rows [0, rows) of all tokens, which are two or more. Rows that would reach past the last begin before it instead.
+// fews computes rows [0, rows) of all tokens, which are two or more. Rows that would reach past the last begin before
+// it instead.
 func (c *call) fews(s *blockScratch, rows, tokens int) {
 	step := c.m.block.rows
 	for r, n := 0, 0; r < rows; r += n {

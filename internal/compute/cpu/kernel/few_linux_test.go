@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkFew streams weights far beyond the caches past the tokens of a few sequences, in the device's chunks; tokens/s, of the processor's
-// time, are for a matrix of a million weights.
+// BenchmarkFew streams weights far beyond the caches past the tokens of a few sequences, in the device's chunks;
+// tokens/s, of the processor's time, are for a matrix of a million weights.
 func BenchmarkFew(b *testing.B) {
 	const bytes, chunk = 64 << 20, 128 << 10
 	k := Variants()[0]

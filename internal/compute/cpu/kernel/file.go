@@ -7,7 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// fileTiles are one type's kernels of rows as files have them, beside its ways; nil where there are none. Products have the bits of packed rows.
+// fileTiles are one type's kernels of rows as files have them, beside its ways; nil where there are none. Products have
+// the bits of packed rows.
 type fileTiles struct {
 	scatter scatterer
 	pack    func(dst, src *byte, n, ahead uintptr) // n whole superblocks; memory is asked for ahead bytes before it is read
@@ -19,7 +20,8 @@ type fileKernels struct {
 	scatter   scatterer
 }
 
-// takeFiles gives k kernels of rows as files have them, which come before those that it has. Far ones are usual where activations leave the first-level cache.
+// takeFiles gives k kernels of rows as files have them, which come before those that it has. Far ones are usual where
+// activations leave the first-level cache.
 func (k *Kernels) takeFiles(isa string, kernels map[quant.Type]fileKernels) {
 	near, far := "file-near-"+isa, "file-far-"+isa
 	for t, f := range kernels {
@@ -48,8 +50,8 @@ func (k *Kernels) packRow(t quant.Type, dst, src []byte, cols int, ahead uintptr
 	}
 }
 
-// MatMulFile is MatMul of weights in file layout. Rows that no kernel takes as they are, those of several tokens among them, are packed
-// to scratch, which has room for at least one, and as many as fit at a time.
+// MatMulFile is MatMul of weights in file layout. Rows that no kernel takes as they are, those of several tokens among
+// them, are packed to scratch, which has room for at least one, and as many as fit at a time.
 func (k *Kernels) MatMulFile(t quant.Type, out []float32, outStride int, w []byte, rows, cols int, x unsafe.Pointer, xStride, tokens int, scratch []byte) {
 	if rows == 0 || tokens == 0 {
 		return

@@ -11,7 +11,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// randomFile is rows of any bytes that a file may hold, but for scales: those are of ordinary size, so that no product is NaN.
+// randomFile is rows of any bytes that a file may hold, but for scales: those are of ordinary size, so that no product
+// is NaN.
 func randomFile(rng *rand.Rand, t quant.Type, rows, cols int) []byte {
 	b := make([]byte, rows*t.RowBytes(cols))
 	for i := range b {
@@ -30,8 +31,8 @@ const (
 	wideCols = 60 * 256
 )
 
-// fileCases are widths of one superblock and of many, and of a part of one behind them. One type of each form is tried with all, where there is
-// assembly.
+// fileCases are widths of one superblock and of many, and of a part of one behind them. One type of each form is tried
+// with all, where there is assembly.
 func fileCases(t quant.Type) []int {
 	sets := platform()
 	if t.Like() != t || len(sets) == 0 || len(sets[0].ways[t][Mapped].all) == 0 && sets[0].file[t].pack == nil {

@@ -57,8 +57,8 @@ func (k *Kernels) Exact() *Kernels {
 	return k
 }
 
-// Floats returns k, whose products with floats are from now on of floats in prompts, too. It leaves matrix units and integers
-// of 16 bits aside, which are faster and round.
+// Floats returns k, whose products with floats are from now on of floats in prompts, too. It leaves matrix units and
+// integers of 16 bits aside, which are faster and round.
 func (k *Kernels) Floats() *Kernels {
 	k = k.Exact()
 	k.types[quant.F16].pairs, k.types[quant.BF16].pairs = pairTiles{}, pairTiles{}

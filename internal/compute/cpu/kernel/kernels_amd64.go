@@ -98,8 +98,9 @@ func avx2() *Kernels {
 	return k
 }
 
-// avxVNNI is for processors with AVX-VNNI and without AVX-512, as client processors of Intel are from Alder Lake on: VPDPBUSD in the panels of prompts.
-// What one token needs is bound by memory and stays AVX2's, and so do types whose half-blocks have scales.
+// avxVNNI is for processors with AVX-VNNI and without AVX-512, as client processors of Intel are from Alder Lake on:
+// VPDPBUSD in the panels of prompts. What one token needs is bound by memory and stays AVX2's, and so do types whose
+// half-blocks have scales.
 func avxVNNI() *Kernels {
 	k, wide := avx2(), vnni()
 	k.Name = "AVX-VNNI"
@@ -162,8 +163,9 @@ func (k *Kernels) sameTypes() {
 	}
 }
 
-// vnni is for processors with AVX-512 VL and VNNI: 32 registers, VPDPBUSD. Its blocks have 256-bit vectors, its tiles of a few tokens, strips and streams 512-bit ones. Where AVX2 is faster it stays, in Q4_0's stream and Q8_0's wide rows: integer
-// sums are exact, so the bits are the same.
+// vnni is for processors with AVX-512 VL and VNNI: 32 registers, VPDPBUSD. Its blocks have 256-bit vectors, its tiles
+// of a few tokens, strips and streams 512-bit ones. Where AVX2 is faster it stays, in Q4_0's stream and Q8_0's wide
+// rows: integer sums are exact, so the bits are the same.
 func vnni() *Kernels {
 	k := avx2()
 	k.Name = "AVX-512 VNNI"
@@ -274,7 +276,8 @@ func vnni() *Kernels {
 	return k
 }
 
-// pairPiece is how much of a row lies beside the same of another: so one 512-bit vector holds what two rows have in the same place.
+// pairPiece is how much of a row lies beside the same of another: so one 512-bit vector holds what two rows have in the
+// same place.
 const pairPiece = 32
 
 // panels notes how large a panel's superblocks are.

@@ -6,7 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// platform returns the sets for ARMv8, whose vector instructions all of its processors have, and which differ in their products of bytes.
+// platform returns the sets for ARMv8, whose vector instructions all of its processors have, and which differ in their
+// products of bytes.
 func platform() []*Kernels {
 	sets := []*Kernels{neon()}
 	have := hw.DetectFeatures()
@@ -121,8 +122,8 @@ func (k *Kernels) takeFloats(t quant.Type, isa string, eight tile, four scattere
 	k.take(t, Scattered, scatters(isa, four, nil), all("scatter4-"+isa))
 }
 
-// sets gives types their kernels. There was no machine to measure which of them is the fastest, so the usual ones are those that are so on most types elsewhere;
-// Tune measures.
+// sets gives types their kernels. There was no machine to measure which of them is the fastest, so the usual ones are
+// those that are so on most types elsewhere; Tune measures.
 func (k *Kernels) sets(sets map[quant.Type]set, isa string) {
 	for t, s := range sets {
 		k.types[t] = tiles{block: s.block, panel: s.panel, expand: s.expand, panelSuper: layout.NeonPanel(t)}

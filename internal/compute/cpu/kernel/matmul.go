@@ -12,7 +12,8 @@ import (
 // n groups of eight elements (float types), n > 0. Strides are bytes. It keeps no pointer.
 type tile func(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride, n uintptr)
 
-// tiles are one type's kernels of one instruction set, but for its ways. All give the same bits for the same output element.
+// tiles are one type's kernels of one instruction set, but for its ways. All give the same bits for the same output
+// element.
 type tiles struct {
 	one    tile  // 1 row, 1 token; nil where a way of consecutive rows takes any number
 	block  block // some rows and tokens of packed weights
@@ -31,7 +32,8 @@ type tiles struct {
 	panelPart uintptr
 	// Bytes of a row that lie beside the same of another where a panel's rows lie in pairs, otherwise 0.
 	panelPiece int
-	// arrange writes n superblocks, or groups, of two tokens' activations as a panel's tile reads them, pairActs bytes each; nil where it reads them as they are.
+	// arrange writes n superblocks, or groups, of two tokens' activations as a panel's tile reads them, pairActs bytes
+	// each; nil where it reads them as they are.
 	arrange  func(dst, x *byte, xStride, n uintptr)
 	pairActs int
 }
@@ -42,12 +44,14 @@ func (k *Kernels) MatMul(t quant.Type, out []float32, outStride int, w []byte, r
 	k.MatMulBefore(Next{}, t, out, outStride, w, rows, cols, x, xStride, tokens)
 }
 
-// Next is what is read after a product, of which nothing needs to be there: the weights' rows and the tokens' activations, where they are others.
+// Next is what is read after a product, of which nothing needs to be there: the weights' rows and the tokens'
+// activations, where they are others.
 type Next struct {
 	Weights, Acts []byte
 }
 
-// MatMulBefore is MatMul before another product, for which next is asked for in time if the products of w leave some. It reads nothing of that.
+// MatMulBefore is MatMul before another product, for which next is asked for in time if the products of w leave some.
+// It reads nothing of that.
 func (k *Kernels) MatMulBefore(next Next, t quant.Type, out []float32, outStride int, w []byte, rows, cols int, x unsafe.Pointer, xStride, tokens int) {
 	if rows == 0 || tokens == 0 {
 		return
@@ -179,8 +183,9 @@ const streamBytes = 256 << 10
 
 func (c *call) rowsPerCall() int { return max(1, streamBytes/c.rowBytes) }
 
-// Bytes of a row's activations that bound classes: a first-level cache of 32 KiB keeps them from one row to the next beside the weights that pass through it
-// (nearActs), or most of them (streamActs, and farActs where the hardware does not bring weights there early).
+// Bytes of a row's activations that bound classes: a first-level cache of 32 KiB keeps them from one row to the next
+// beside the weights that pass through it (nearActs), or most of them (streamActs, and farActs where the hardware does
+// not bring weights there early).
 const (
 	nearActs   = 10 << 10
 	streamActs = 22 << 10

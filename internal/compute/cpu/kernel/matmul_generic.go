@@ -62,7 +62,8 @@ func sumLanes(a *[8]float32) float32 {
 	return ((a[0] + a[1]) + (a[2] + a[3])) + ((a[4] + a[5]) + (a[6] + a[7]))
 }
 
-// dotFloatGeneric returns the product of a float row and x over n groups of eight elements, one lane per element of a group.
+// dotFloatGeneric returns the product of a float row and x over n groups of eight elements, one lane per element of a
+// group.
 func dotFloatGeneric(t quant.Type, row []byte, x []float32, n int) float32 {
 	var acc [8]float32
 	var w [8]float32

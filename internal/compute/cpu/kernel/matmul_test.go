@@ -240,7 +240,8 @@ func TestFewTokens(t *testing.T) {
 	}
 }
 
-// TestManyTokens: an output element has the same bits alone and among more tokens and columns than pass over a strip at once.
+// TestManyTokens: an output element has the same bits alone and among more tokens and columns than pass over a strip at
+// once.
 func TestManyTokens(t *testing.T) {
 	rng := newRand(t)
 	for _, typ := range []quant.Type{quant.Q4_0, quant.Q4_K, quant.Q6_K} { // of six rows, of four, with halves
@@ -261,7 +262,8 @@ func TestManyTokens(t *testing.T) {
 	}
 }
 
-// TestMatMulAllocatesNothing: products are in every token's loop. A pool may be emptied by the collector, hence the average.
+// TestMatMulAllocatesNothing: products are in every token's loop. A pool may be emptied by the collector, hence the
+// average.
 func TestMatMulAllocatesNothing(t *testing.T) {
 	runs := 100
 	if testing.Short() {

@@ -7,8 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// matrix is a type's kernel for a processor's matrix unit, which multiplies tiles of layout.MatrixRows rows and layout.MatrixTokens tokens. Products
-// have the same bits as those of tiles of vectors.
+// matrix is a type's kernel for a processor's matrix unit, which multiplies tiles of layout.MatrixRows rows and
+// layout.MatrixTokens tokens. Products have the same bits as those of tiles of vectors.
 type matrix struct {
 	// product computes tiles of tokens, of which blocks holds the quants block by block.
 	product func(out *float32, outStride uintptr, w *byte, n uintptr, x, blocks *byte, xStride, tiles uintptr, scratch *byte)
@@ -20,7 +20,8 @@ type matrix struct {
 }
 
 const (
-	// From so many tokens on: a count of instructions says that tiles pay from 16 on, for twice as many they are made in any case.
+	// From so many tokens on: a count of instructions says that tiles pay from 16 on, for twice as many they are made
+	// in any case.
 	matrixTokens = 2 * layout.MatrixTokens
 	// matrixSize is the room for the tiles of some rows, which stay in the second-level cache, in bytes.
 	matrixSize = 768 << 10
@@ -31,7 +32,8 @@ const (
 // HasMatrix reports whether there is a kernel of the processor's matrix unit for weights of type t.
 func (k *Kernels) HasMatrix(t quant.Type) bool { return k.types[t].matrix.product != nil }
 
-// UseMatrix says whether products with weights of type t, which HasMatrix, go by the matrix unit where there are enough tokens. They do unless told otherwise.
+// UseMatrix says whether products with weights of type t, which HasMatrix, go by the matrix unit where there are enough
+// tokens. They do unless told otherwise.
 func (k *Kernels) UseMatrix(t quant.Type, use bool) {
 	k.types[t].matrix.unused = !use
 	if k.exact != nil {
@@ -55,8 +57,8 @@ func (c *call) matrixPlaces() (p matrixPlaces, ok bool) {
 	return p, p.sums+layout.MatrixScratch <= matrixSize
 }
 
-// matrices computes rows [0, rows) of all tokens by the matrix unit, and reports whether it does. Tiles that would reach past the last row or token begin before
-// it instead. next is what is read after this.
+// matrices computes rows [0, rows) of all tokens by the matrix unit, and reports whether it does. Tiles that would
+// reach past the last row or token begin before it instead. next is what is read after this.
 func (c *call) matrices(s *blockScratch, rows, tokens int, next Next) bool {
 	if c.m.matrix.product == nil || c.m.matrix.unused || tokens < matrixTokens || rows < layout.MatrixRows {
 		return false

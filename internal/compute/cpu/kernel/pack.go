@@ -8,19 +8,20 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// A packed row of a quantised type is a sequence of superblocks of 256 elements, which package layout describes. A superblock lies in one
-// piece, so that a row is one stream: the hardware's prefetchers follow it. The last one is filled up with zero scales. Float types stay
-// rows as in the file.
+// A packed row of a quantised type is a sequence of superblocks of 256 elements, which package layout describes. A
+// superblock lies in one piece, so that a row is one stream: the hardware's prefetchers follow it. The last one is
+// filled up with zero scales. Float types stay rows as in the file.
 
 // packing converts a type's superblocks from the file's layout into the kernels' and back, in plain Go.
 type packing struct {
-	// pack takes a superblock, or the blocks that there are of a row's last one; of types with parts any number of whole superblocks.
+	// pack takes a superblock, or the blocks that there are of a row's last one; of types with parts any number of
+	// whole superblocks.
 	pack    func(out, file []byte)
 	restore func(file, packed []byte)
 }
 
-// packings holds those of types that have no parts. Of types with parts it may have quicker ways than packParts and restoreParts, which define
-// them.
+// packings holds those of types that have no parts. Of types with parts it may have quicker ways than packParts and
+// restoreParts, which define them.
 var packings = [...]packing{
 	quant.Q4_0: {packQ4_0, restoreQ4_0},
 	quant.Q4_1: {packQ4_1, restoreQ4_1},
@@ -98,9 +99,11 @@ const header = 16
 func get(b []byte) uint32    { return binary.LittleEndian.Uint32(b) }
 func put(b []byte, v uint32) { binary.LittleEndian.PutUint32(b, v) }
 
-// Blocks are packed one by one, by moves at constant places of arrays. Of a superblock's eight blocks a row's last one may have fewer.
+// Blocks are packed one by one, by moves at constant places of arrays. Of a superblock's eight blocks a row's last one
+// may have fewer.
 
-// packQ4_0 packs blocks of a scale and 16 bytes. Byte i of a block holds elements i and i+16: groups i/4 and i/4+4, as ours does.
+// packQ4_0 packs blocks of a scale and 16 bytes. Byte i of a block holds elements i and i+16: groups i/4 and i/4+4, as
+// ours does.
 func packQ4_0(out, file []byte) {
 	const size, lane = 18, 3*32 + 4 // bytes of a block; of a lane, from its first dword to its last
 	for j := range len(file) / size {

@@ -7,8 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Types on grids, and TQ1_0, are packed eight elements at a time in a 64-bit word, a byte each: an entry of the grid has its codes so. packParts
-// says the same one code after the other.
+// Types on grids, and TQ1_0, are packed eight elements at a time in a 64-bit word, a byte each: an entry of the grid
+// has its codes so. packParts says the same one code after the other.
 
 // eights are the codes of eight elements in the bytes of a word, the first the lowest.
 type eights = uint64

@@ -8,15 +8,18 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Without a matrix unit vectors multiply the tiles of pairs that terms.go makes: each lane is a row, which meets a pair of a token's elements. A prompt's BF16 goes so in
-// BF16, where the processor has that. Otherwise floats go in integers of 16 bits, faster than float32 could: layout.ShortPart columns of a row of
-// weights, or of activations, share a scale, which is as small as lets no sum of products overflow 32 bits. By Cauchy's and Schwarz's inequality
-// that is so if neither operand is longer than the square root of 2³¹; so the scale follows from the sum of squares, and integers use all 16 bits. Rounding them to whole numbers
-// leaves an error of 0.00014 of an operand's length (√(512/12)/46320), at most 0.00035 (√512/2/32767), however its elements are distributed. Rounding numbers to BF16
-// leaves 0.0017 of them, rounding to F16 0.0002.
+// Without a matrix unit vectors multiply the tiles of pairs that terms.go makes: each lane is a row, which meets a pair
+// of a token's elements. A prompt's BF16 goes so in BF16, where the processor has that. Otherwise floats go in integers
+// of 16 bits, faster than float32 could: layout.ShortPart columns of a row of weights, or of activations, share a
+// scale, which is as small as lets no sum of products overflow 32 bits. By Cauchy's and Schwarz's inequality that is so
+// if neither operand is longer than the square root of 2³¹; so the scale follows from the sum of squares, and integers
+// use all 16 bits. Rounding them to whole numbers leaves an error of 0.00014 of an operand's length (√(512/12)/46320),
+// at most 0.00035 (√512/2/32767), however its elements are distributed. Rounding numbers to BF16 leaves 0.0017 of them,
+// rounding to F16 0.0002.
 
-// pairVector is a product of tiles of pairs by vectors: n groups of pairRows rows for so many tokens. scales are those of the rows, xScale is that of the first token, whose
-// next lies xStride further on; there are none in BF16. Meanwhile pairAsks lines for each group, aheadStep apart, are asked for from ahead on.
+// pairVector is a product of tiles of pairs by vectors: n groups of pairRows rows for so many tokens. scales are those
+// of the rows, xScale is that of the first token, whose next lies xStride further on; there are none in BF16. Meanwhile
+// pairAsks lines for each group, aheadStep apart, are asked for from ahead on.
 type pairVector struct {
 	tokens  int
 	product func(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, xStride uintptr, scales, xScale *float32, part uintptr, ahead *byte, aheadStep uintptr)
@@ -69,8 +72,8 @@ func (p *pairTiles) vector(tokens int) *pairVector {
 	return v
 }
 
-// multiplyNarrow is multiplyVectors by vectors of eight rows, of up to pairGroups groups: the tiles of layout.MatrixRows rows, which fill half of a first-level cache of 32 KiB,
-// meet all tokens before the others.
+// multiplyNarrow is multiplyVectors by vectors of eight rows, of up to pairGroups groups: the tiles of
+// layout.MatrixRows rows, which fill half of a first-level cache of 32 KiB, meet all tokens before the others.
 func (c *call) multiplyNarrow(s *blockScratch, out *float32, outStride, t, tokens, from, n int, part uintptr, f *fetching) {
 	for tile := range 2 {
 		row := tile * layout.MatrixRows
@@ -85,8 +88,8 @@ func (c *call) multiplyNarrow(s *blockScratch, out *float32, outStride, t, token
 	}
 }
 
-// shortFactor returns what numbers are multiplied with before they are rounded to integers, and what integers are multiplied with afterwards, by the largest
-// magnitude of the numbers and the sum of their squares.
+// shortFactor returns what numbers are multiplied with before they are rounded to integers, and what integers are
+// multiplied with afterwards, by the largest magnitude of the numbers and the sum of their squares.
 func shortFactor(most float32, squares float64) (factor, scale float32) {
 	switch {
 	case !(squares <= math.MaxFloat64):
@@ -98,7 +101,8 @@ func shortFactor(most float32, squares float64) (factor, scale float32) {
 	return float32(f), float32(1 / f)
 }
 
-// sizeGeneric returns the largest magnitude of x and the sum of its squares. Those of F16 are summed in lanes of float32 first.
+// sizeGeneric returns the largest magnitude of x and the sum of its squares. Those of F16 are summed in lanes of
+// float32 first.
 func sizeGeneric(t quant.Type, x []float32) (most float32, squares float64) {
 	var floats [32]float32
 	var sums [32]float64
@@ -132,8 +136,8 @@ func shortsGeneric(dst []int16, x []float32, factor float32) {
 	}
 }
 
-// dotLaneGeneric returns the product of n groups of a row of F16 or BF16 and activations in BF16, one pair after the other, the odd element first. It defines the products of
-// pairs in BF16 by vectors.
+// dotLaneGeneric returns the product of n groups of a row of F16 or BF16 and activations in BF16, one pair after the
+// other, the odd element first. It defines the products of pairs in BF16 by vectors.
 func dotLaneGeneric(t quant.Type, row []byte, x []uint16, n int) (sum float32) {
 	for i := 0; i < n*bf16Group; i += 2 {
 		for _, e := range [2]int{i + 1, i} {
@@ -143,7 +147,8 @@ func dotLaneGeneric(t quant.Type, row []byte, x []uint16, n int) (sum float32) {
 	return sum
 }
 
-// dotShortsGeneric returns the product of a row of t and activations, both as integers of 16 bits with scales. It defines these products.
+// dotShortsGeneric returns the product of a row of t and activations, both as integers of 16 bits with scales. It
+// defines these products.
 func dotShortsGeneric(t quant.Type, row, x []float32) (sum float32) {
 	var w, v [layout.ShortPart]int16
 	for from := 0; from < len(row); from += layout.ShortPart {

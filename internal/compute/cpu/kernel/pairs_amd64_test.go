@@ -10,11 +10,13 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// shortError bounds the error of products of integers of 16 bits as a share of their operands' lengths in each part: both are rounded by half a step in every element.
+// shortError bounds the error of products of integers of 16 bits as a share of their operands' lengths in each part:
+// both are rounded by half a step in every element.
 const shortError = 2*0.00035 + 1e-6
 
-// TestPairsByVectors holds prompts' products by vectors to their definitions, in tiles that are full and not, of columns that there is no room for at once and that are no
-// whole groups, and those of integers to what they may lose, also where sums are as large as they can be.
+// TestPairsByVectors holds prompts' products by vectors to their definitions, in tiles that are full and not, of
+// columns that there is no room for at once and that are no whole groups, and those of integers to what they may lose,
+// also where sums are as large as they can be.
 func TestPairsByVectors(t *testing.T) {
 	type set struct {
 		k   *Kernels

@@ -26,8 +26,8 @@ const (
 // blockRows bounds the rows that a token tile's activations meet before the next part of the columns.
 const blockRows = 64
 
-// Parts of the columns: what a tile of tokens reads of activations, and of weights at once, stays in the first-level cache.
-// BF16 tiles compute less for what they read, and came out ahead with fewer sums to keep.
+// Parts of the columns: what a tile of tokens reads of activations, and of weights at once, stays in the first-level
+// cache. BF16 tiles compute less for what they read, and came out ahead with fewer sums to keep.
 const (
 	partSupers  = 8    // superblocks
 	partFloats  = 512  // elements
@@ -71,8 +71,9 @@ func newBlockScratch(size int) *blockScratch {
 	return &blockScratch{panel: b[at:][:size]}
 }
 
-// blocks computes rows [0, rows) of all tokens, of which there are no fewer than a tile has. A tile that would reach past the last row or token begins
-// before it instead and computes some outputs again, which are the same. next is what is read after this.
+// blocks computes rows [0, rows) of all tokens, of which there are no fewer than a tile has. A tile that would reach
+// past the last row or token begins before it instead and computes some outputs again, which are the same. next is what
+// is read after this.
 func (c *call) blocks(s *blockScratch, rows, tokens int, next Next) {
 	b, limit := &c.m.block, blockRows
 	at, expand := panelPlace{together: 1, step: c.step, rowBytes: c.rowBytes}, false
@@ -104,8 +105,8 @@ func (c *call) blocks(s *blockScratch, rows, tokens int, next Next) {
 	}
 }
 
-// fetching is memory that is brought into the second-level cache while tiles are computed from the first-level one: some lines before each tile, which are
-// no more than a core waits for at a time.
+// fetching is memory that is brought into the second-level cache while tiles are computed from the first-level one:
+// some lines before each tile, which are no more than a core waits for at a time.
 type fetching struct {
 	from func(p *byte, lines uintptr)
 	left []byte
@@ -139,7 +140,8 @@ func (f *fetching) some() {
 	f.left = f.left[n*fetchLine:]
 }
 
-// take returns the place of the next n lines, which a kernel asks for itself, and how far apart they lie; 0: there are none.
+// take returns the place of the next n lines, which a kernel asks for itself, and how far apart they lie; 0: there are
+// none.
 func (f *fetching) take(n int) (at *byte, step uintptr) {
 	if len(f.left) == 0 {
 		return nil, 0
@@ -179,8 +181,9 @@ func (c *call) tokenTile(b *block, s *blockScratch, w unsafe.Pointer, at panelPl
 	}
 }
 
-// apart copies a part of some tokens' activations to where their rows do not share the sets of the first-level cache, as those of a tensor do whose row is a power of
-// two, and returns the place and the distance of rows. That took two fifths of the products' time.
+// apart copies a part of some tokens' activations to where their rows do not share the sets of the first-level cache,
+// as those of a tensor do whose row is a power of two, and returns the place and the distance of rows. That took two
+// fifths of the products' time.
 func (c *call) apart(s *blockScratch, t, from, to, tokens int) (*byte, int) {
 	size := (to - from) * c.xStep
 	stride := size + panelPad

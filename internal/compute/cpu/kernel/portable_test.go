@@ -11,9 +11,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// TestPortable runs this package's tests as an arm64 program under an emulator: the definitions must hold with a processor's own rounding of fused
-// operations, and the kernels for ARMv8 must have their bits. One processor has all instructions; of the others, which lack some, the products are
-// computed.
+// TestPortable runs this package's tests as an arm64 program under an emulator: the definitions must hold with a
+// processor's own rounding of fused operations, and the kernels for ARMv8 must have their bits. One processor has all
+// instructions; of the others, which lack some, the products are computed.
 func TestPortable(t *testing.T) {
 	if testing.Short() {
 		t.Skip("emulation is slow")

@@ -8,8 +8,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// RestoreRow is the inverse of PackRow: of a packed row it writes cols elements from element from on, which begins a block, to dst in
-// file layout.
+// RestoreRow is the inverse of PackRow: of a packed row it writes cols elements from element from on, which begins a
+// block, to dst in file layout.
 func RestoreRow(t quant.Type, dst, src []byte, from, cols int) {
 	if len(dst) != t.RowBytes(cols) || len(src) < RowBytes(t, from+cols) || from%t.BlockElems() != 0 {
 		panic(fmt.Sprintf("kernel: restoring %d bytes of %s from %d", len(dst), t, len(src)))
@@ -49,7 +49,8 @@ func restoreQ4_0(file, packed []byte)  { restoreBlocks(file, packed, 2, 16, head
 func restoreQ8_0(file, packed []byte)  { restoreBlocks(file, packed, 2, 32, header) }
 func restoreMXFP4(file, packed []byte) { restoreBlocks(file, packed, 1, 16, header/2) }
 
-// restoreBlocks restores blocks of a scale and quants, of so many bytes, whose words lie as in the file; the quants of all blocks begin at byte from.
+// restoreBlocks restores blocks of a scale and quants, of so many bytes, whose words lie as in the file; the quants of
+// all blocks begin at byte from.
 func restoreBlocks(file, packed []byte, scale, quants, from int) {
 	for j := range len(file) / (scale + quants) {
 		out := file[j*(scale+quants):][:scale+quants]
@@ -118,8 +119,8 @@ func restoreQ6_K(file, packed []byte) {
 	}
 }
 
-// RestoreGroup is the inverse of PackGroup: it writes a group [GroupBytes] as block column to of a matrix in file layout, dst with
-// rowBytes per row. Only superblock s of the outputs is read.
+// RestoreGroup is the inverse of PackGroup: it writes a group [GroupBytes] as block column to of a matrix in file
+// layout, dst with rowBytes per row. Only superblock s of the outputs is read.
 func RestoreGroup(t quant.Type, dst, group []byte, rows, rowBytes, to, s int) {
 	block, plane, quants := t.BlockBytes(), planeBytes(t, rows), quantBytes(t)
 	planes := group[Super(rows)*quant.QKK*2:]

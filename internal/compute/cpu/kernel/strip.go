@@ -6,39 +6,46 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 )
 
-// strip is a type's kernels for a panel of few rows and one part of the columns, which stays in the first-level cache while all tokens pass over it. A panel of
-// many rows, in the second-level cache, took twice as long to write. Products have the same bits as of packed rows.
+// strip is a type's kernels for a panel of few rows and one part of the columns, which stays in the first-level cache
+// while all tokens pass over it. A panel of many rows, in the second-level cache, took twice as long to write. Products
+// have the same bits as of packed rows.
 type strip struct {
 	rows int
 	from int // the number of tokens from which on strips are faster than tiles of packed rows
 	// expand writes n superblocks of packed rows, whose pairs lie pairBytes apart in a strip.
 	expand func(dst *byte, pairBytes uintptr, w *byte, rowBytes, n, rows uintptr)
-	// first computes a tile of stripTokens tokens, and expands all superblocks but the first meanwhile, and then the first of another strip.
+	// first computes a tile of stripTokens tokens, and expands all superblocks but the first meanwhile, and then the
+	// first of another strip.
 	first firstTile
-	// four and one compute tiles of so many tokens. They may be called for one part of the columns after the other, as a block's tile.
+	// four and one compute tiles of so many tokens. They may be called for one part of the columns after the other, as
+	// a block's tile.
 	four, one stripTile
 }
 
-// stripTile computes out[t][r] for a strip's rows and some tiles of tokens, one after the other, whose accumulators lie one after the other at acc. Before
-// each it brings lines of memory from next on into the second-level cache.
+// stripTile computes out[t][r] for a strip's rows and some tiles of tokens, one after the other, whose accumulators lie
+// one after the other at acc. Before each it brings lines of memory from next on into the second-level cache.
 type stripTile func(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride, n uintptr, acc *float32, part, tiles uintptr, next *byte, lines uintptr)
 
-// firstTile is stripTile for one tile of a strip of which nothing but the first superblock, which is that of the packed rows from from on, was expanded. It
-// expands the others, and then the superblock of packed rows at thenFrom to then, where a strip begins that also has rowBytes between its pairs.
+// firstTile is stripTile for one tile of a strip of which nothing but the first superblock, which is that of the packed
+// rows from from on, was expanded. It expands the others, and then the superblock of packed rows at thenFrom to then,
+// where a strip begins that also has rowBytes between its pairs.
 type firstTile func(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride, n uintptr, acc *float32, part uintptr, next *byte, lines uintptr,
 	from *byte, fromBytes uintptr, then, thenFrom *byte)
 
 const (
 	stripTokens = 4 // of a tile
-	// stripActs bounds the bytes of activations that pass over a strip before the next rows, so that they stay in the second-level cache.
+	// stripActs bounds the bytes of activations that pass over a strip before the next rows, so that they stay in the
+	// second-level cache.
 	stripActs = 448 << 10
 	// stripAll bounds their tokens: a goroutine is not preempted inside a call, which takes about 10 µs for so many.
 	stripAll = 128
-	// stripAhead is how far beyond the next strip's rows memory is asked for: some strips of few tokens take no longer than memory on a busy machine. [bytes]
+	// stripAhead is how far beyond the next strip's rows memory is asked for: some strips of few tokens take no longer
+	// than memory on a busy machine. [bytes]
 	stripAhead = 24 << 10
 )
 
-// strips computes rows [0, rows) of all tokens. Rows that would reach past the last begin before it instead. next is what is read after this.
+// strips computes rows [0, rows) of all tokens. Rows that would reach past the last begin before it instead. next is
+// what is read after this.
 func (c *call) strips(s *blockScratch, rows, tokens int, next Next) {
 	k := &c.m.strip
 	w := unsafe.Slice((*byte)(c.w), rows*c.rowBytes)
@@ -67,7 +74,8 @@ func (c *call) strips(s *blockScratch, rows, tokens int, next Next) {
 	}
 }
 
-// pieces are the strips of a call one after the other: of some rows, of which the last begin before those that are left where these are too few, all parts.
+// pieces are the strips of a call one after the other: of some rows, of which the last begin before those that are left
+// where these are too few, all parts.
 type pieces struct {
 	rows      int
 	r, from   int // of the piece in progress
@@ -166,7 +174,8 @@ func (f *fetchingAhead) upTo(end, tiles int) {
 	f.step = linesOf(f.end-f.at, tiles)
 }
 
-// linesOf returns how many lines each of some tiles asks for to have asked for so many bytes: perhaps some more, which does no harm.
+// linesOf returns how many lines each of some tiles asks for to have asked for so many bytes: perhaps some more, which
+// does no harm.
 func linesOf(bytes, tiles int) int {
 	return (max(0, bytes) + tiles*fetchLine - 1) / (tiles * fetchLine)
 }

@@ -9,10 +9,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// A matrix unit that multiplies tiles of BF16 computes prompts' products with floats by terms: numbers of BF16 that add up to what is multiplied. Where F16 and
-// BF16 are rounded to BF16, one term of each; where products keep all bits, an F16 weight is two terms, exactly, an activation is three, exactly, and the products of five
-// pairs of terms are added, which leaves out what is below 2⁻²⁴ of a product. Products of terms are exact; sums are float32 in the order of dotTermsGeneric. That
-// is another order than that of single tokens, so only a prompt's rows are computed so, all of them: a row's bytes do not depend on what else is in the step.
+// A matrix unit that multiplies tiles of BF16 computes prompts' products with floats by terms: numbers of BF16 that add
+// up to what is multiplied. Where F16 and BF16 are rounded to BF16, one term of each; where products keep all bits, an
+// F16 weight is two terms, exactly, an activation is three, exactly, and the products of five pairs of terms are added,
+// which leaves out what is below 2⁻²⁴ of a product. Products of terms are exact; sums are float32 in the order of
+// dotTermsGeneric. That is another order than that of single tokens, so only a prompt's rows are computed so, all of
+// them: a row's bytes do not depend on what else is in the step.
 
 // pairTiles is a type's kernel for tiles of pairs of BF16.
 type pairTiles struct {
@@ -26,7 +28,8 @@ type pairTiles struct {
 	fill func(dst *byte, dstStep uintptr, w *byte, rowBytes, n uintptr)
 	// split writes n groups of a row as terms; nil where the row is its only term.
 	split func(dst *byte, term uintptr, w *byte, n uintptr)
-	// shorten, instead of split, writes up to pairGroups groups of a row as integers of 16 bits and returns their scale.
+	// shorten, instead of split, writes up to pairGroups groups of a row as integers of 16 bits and returns their
+	// scale.
 	shorten func(dst, w *byte, n uintptr) (scale float32)
 	terms   int // of weights
 }
@@ -44,7 +47,8 @@ const (
 	pairRoom   = layout.WeightTerms * pairTerm
 )
 
-// tileConfigs are what configures tiles, by the number of tokens: palette 1, then each tile's bytes of a row and its rows.
+// tileConfigs are what configures tiles, by the number of tokens: palette 1, then each tile's bytes of a row and its
+// rows.
 var tileConfigs = func() (all [pairTokens + 1][64]byte) {
 	for tokens := 1; tokens <= pairTokens; tokens++ {
 		c, first := &all[tokens], min(tokens, layout.MatrixTokens)
@@ -76,7 +80,8 @@ func (k *Kernels) PromptForm(t quant.Type) Form {
 // PromptRows is a multiple of the rows that MatMulPrompt takes at a time.
 const PromptRows = pairRows
 
-// MatMulPrompt is MatMulBefore for a prompt's rows, with activations in the form of PromptForm. Its products may add up in another order, and be rounded otherwise.
+// MatMulPrompt is MatMulBefore for a prompt's rows, with activations in the form of PromptForm. Its products may add up
+// in another order, and be rounded otherwise.
 func (k *Kernels) MatMulPrompt(next Next, t quant.Type, out []float32, outStride int, w []byte, rows, cols int, x unsafe.Pointer, xStride, tokens int) {
 	if !k.SplitsPrompts(t) {
 		k.MatMulBefore(next, t, out, outStride, w, rows, cols, x, xStride, tokens)
@@ -105,8 +110,8 @@ func (k *Kernels) MatMulPrompt(next Next, t quant.Type, out []float32, outStride
 	}
 }
 
-// byPairs computes rows [0, rows) of all tokens, a part of the columns after the other, whose tiles stay in the second-level cache. Rows that would reach past the
-// last begin before it instead. next is what is read after this.
+// byPairs computes rows [0, rows) of all tokens, a part of the columns after the other, whose tiles stay in the
+// second-level cache. Rows that would reach past the last begin before it instead. next is what is read after this.
 func (c *call) byPairs(s *blockScratch, rows, tokens int, next Next) {
 	part := c.pairPart(s)
 	if rows < pairRows {
@@ -147,7 +152,8 @@ func (c *call) pairPart(s *blockScratch) int {
 	return (len(s.panel) - pairRoom) / c.pairStep() / pairGroups * pairGroups
 }
 
-// multiplyPairs computes n groups, from group from on, of the rows whose tiles s holds, for tokens from token t on, whose outputs lie from out on.
+// multiplyPairs computes n groups, from group from on, of the rows whose tiles s holds, for tokens from token t on,
+// whose outputs lie from out on.
 func (c *call) multiplyPairs(s *blockScratch, out *float32, outStride, t, tokens, from, n int, f *fetching) {
 	part := uintptr(0)
 	if from == 0 {
@@ -170,7 +176,8 @@ func (c *call) multiplyPairs(s *blockScratch, out *float32, outStride, t, tokens
 	}
 }
 
-// fillPairs makes tiles of n groups, from group from on, of rows [first, first+rows), of which there are at most pairRows; the others are zero.
+// fillPairs makes tiles of n groups, from group from on, of rows [first, first+rows), of which there are at most
+// pairRows; the others are zero.
 func (c *call) fillPairs(s *blockScratch, first, rows, from, n int, f *fetching) {
 	m, step := &c.m.pairs, c.pairStep()
 	split := s.panel[len(s.panel)-pairRoom:]
@@ -217,7 +224,8 @@ func fillPairsGeneric(dst []byte, dstStep int, w []byte, rowBytes, n int) {
 	}
 }
 
-// splitGeneric writes x as so many terms, which lie term bytes apart: each is what the ones before leave of a number, rounded to BF16.
+// splitGeneric writes x as so many terms, which lie term bytes apart: each is what the ones before leave of a number,
+// rounded to BF16.
 func splitGeneric(dst []byte, term int, x []float32, terms int) {
 	for i, v := range x {
 		for t := range terms {
@@ -228,8 +236,9 @@ func splitGeneric(dst []byte, term int, x []float32, terms int) {
 	}
 }
 
-// dotTermsGeneric returns the product of n groups of a row's terms and an activation's: of each group, product after product of terms, the sum of the even elements and that of
-// the odd ones, each from zero, are added to the result. It defines the products of tiles of pairs.
+// dotTermsGeneric returns the product of n groups of a row's terms and an activation's: of each group, product after
+// product of terms, the sum of the even elements and that of the odd ones, each from zero, are added to the result. It
+// defines the products of tiles of pairs.
 func dotTermsGeneric(w, x [][]uint16, n int) (sum float32) {
 	value := func(v uint16) float32 { return flushed(math.Float32frombits(uint32(v) << 16)) }
 	for g := range n {

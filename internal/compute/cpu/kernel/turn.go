@@ -9,8 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// PanelType returns the type in which weights of type t, unpacked to floats, are multiplied: the fastest that keeps the most of
-// their precision.
+// PanelType returns the type in which weights of type t, unpacked to floats, are multiplied: the fastest that keeps the
+// most of their precision.
 func (k *Kernels) PanelType(t quant.Type) quant.Type {
 	switch {
 	case t.Quantised():
@@ -21,12 +21,12 @@ func (k *Kernels) PanelType(t quant.Type) quant.Type {
 	return quant.F32
 }
 
-// turner writes eight outputs of 32 neurons, block [32][256], as a piece of eight rows: four from lo, four from hi on, stride
-// apart. A scale lies scale bytes before a row's piece.
+// turner writes eight outputs of 32 neurons, block [32][256], as a piece of eight rows: four from lo, four from hi on,
+// stride apart. A scale lies scale bytes before a row's piece.
 type turner func(lo, hi *byte, stride uintptr, block *float32, scale uintptr)
 
-// Turn writes one superblock of 32 neurons, block [32][256] in the order of sums of type sums, as elements at… of the 256 rows of
-// n elements of a packed panel of type t.
+// Turn writes one superblock of 32 neurons, block [32][256] in the order of sums of type sums, as elements at… of the
+// 256 rows of n elements of a packed panel of type t.
 func (k *Kernels) Turn(t quant.Type, panel []byte, n, at int, block *[GroupNeurons][quant.QKK]float32, sums quant.Type) {
 	stride, piece, scale := RowBytes(t, n), 0, 0
 	if t == quant.Q8_0 {
@@ -92,8 +92,9 @@ func clearScales(panel []byte, stride, first, blocks int) {
 	}
 }
 
-// TurnGroups writes superblock s of the outputs of n neurons, of a matrix of type t with so many outputs that is packed in groups, as the 256 rows of a packed
-// panel of Q8_0. A group shares its scales, so that quants and scales are those of the file.
+// TurnGroups writes superblock s of the outputs of n neurons, of a matrix of type t with so many outputs that is packed
+// in groups, as the 256 rows of a packed panel of Q8_0. A group shares its scales, so that quants and scales are those
+// of the file.
 func (k *Kernels) TurnGroups(t quant.Type, panel []byte, n int, data []byte, outputs, s int) {
 	groups, size, quants := n/GroupNeurons, GroupBytes(t, outputs), quantBytes(t)
 	stride, plane, planes := RowBytes(quant.Q8_0, n), planeBytes(t, outputs), Super(outputs)*quant.QKK*2
@@ -156,7 +157,8 @@ func interleave(a, b, c, d uint64) (first, second, third, fourth uint64) {
 	return first, ab&low | cd<<16&^low, third, ab>>16&low | cd&^low
 }
 
-// putQuad writes the lower halves of four words to rows that follow one another, the upper ones to those 32 rows further on.
+// putQuad writes the lower halves of four words to rows that follow one another, the upper ones to those 32 rows
+// further on.
 func putQuad(row unsafe.Pointer, stride uintptr, a, b, c, d uint64) {
 	next := unsafe.Add(row, GroupNeurons*stride)
 	*(*uint32)(row), *(*uint32)(next) = uint32(a), uint32(a>>32)

@@ -9,7 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// TestTurn: a panel's rows, unpacked, are the neurons' columns, to half a step of the panel's type, whatever way they were written.
+// TestTurn: a panel's rows, unpacked, are the neurons' columns, to half a step of the panel's type, whatever way they
+// were written.
 func TestTurn(t *testing.T) {
 	rng := newRand(t)
 	steps := map[quant.Type]float64{ // half a step, as a share of the largest of 32, and what its scale loses in 11 bits

@@ -88,7 +88,8 @@ func (w *superblock) read(t quant.Type, row []byte, s int) {
 	}
 }
 
-// bits adds to q, or where it is the lowest bits begins it with, those of from at shift that mask tells, moved up to bit to.
+// bits adds to q, or where it is the lowest bits begins it with, those of from at shift that mask tells, moved up to
+// bit to.
 func bits(q *[32]int8, from []byte, shift int, mask byte, to int) {
 	if to == 0 {
 		for i, x := range from[:32] {

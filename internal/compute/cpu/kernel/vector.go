@@ -24,11 +24,11 @@ type Vector struct {
 	AddScaled func(dst, x []float32, s float32)
 	// MulAdd: dst += x·y, rounded once or twice.
 	MulAdd func(dst, x, y []float32)
-	// Scan is one position of a selective state space's head: each row of state [len(x), len(b)] becomes decay·row + x[i]·b, and y[i] is its product
-	// with c.
+	// Scan is one position of a selective state space's head: each row of state [len(x), len(b)] becomes decay·row +
+	// x[i]·b, and y[i] is its product with c.
 	Scan func(y, state, x, b, c []float32, decay float32)
-	// Delta is one position of a delta rule's head: each row s of state [len(v), len(k)] becomes decay·s + e·k with e = beta·(v[i] − decay·s·k), and y[i] is
-	// its product with q. kq is k·q.
+	// Delta is one position of a delta rule's head: each row s of state [len(v), len(k)] becomes decay·s + e·k with e =
+	// beta·(v[i] − decay·s·k), and y[i] is its product with q. kq is k·q.
 	Delta func(y, state, v, k, q []float32, decay, beta, kq float32)
 	// Max is the largest element, -Inf of none; NaNs are passed over.
 	Max func(x []float32) float32

@@ -21,12 +21,13 @@ const (
 
 func (o Order) String() string { return [Orders]string{"rows", "scattered rows", "mapped rows"}[o] }
 
-// way is one of a type's kernels for one token, in one order. All those of a type give the same bytes, so only their speed differs, and which is the
-// fastest depends on the processor.
+// way is one of a type's kernels for one token, in one order. All those of a type give the same bytes, so only their
+// speed differs, and which is the fastest depends on the processor.
 type way struct {
-	// name says how rows are read, and by which instructions. near leaves memory to the hardware's prefetchers, far asks for it 8 KiB ahead. rows takes several
-	// rows at a time and asks for the next, rows-close into the first-level cache and not into the second; rows-near leaves them to the hardware. scatter4 and
-	// scatter1 take so many rows at a time and ask for the next. Those of mapped rows are file-near and file-far.
+	// name says how rows are read, and by which instructions. near leaves memory to the hardware's prefetchers, far
+	// asks for it 8 KiB ahead. rows takes several rows at a time and asks for the next, rows-close into the first-level
+	// cache and not into the second; rows-near leaves them to the hardware. scatter4 and scatter1 take so many rows at
+	// a time and ask for the next. Those of mapped rows are file-near and file-far.
 	name string
 	// One of these is there: stream takes any number of rows, tile and scatter a multiple of rows.
 	stream  streamer
@@ -38,7 +39,8 @@ type way struct {
 // streamer computes one token's products with consecutive rows. It keeps no pointer.
 type streamer func(out *float32, w *byte, rowBytes uintptr, x *byte, n, rows uintptr)
 
-// scatterer computes the products of one token's activations at x, n superblocks or groups of eight elements, with the rows of w that index lists.
+// scatterer computes the products of one token's activations at x, n superblocks or groups of eight elements, with the
+// rows of w that index lists.
 type scatterer func(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n, rows uintptr)
 
 // ways are a type's kernels of one order. The first of Consecutive is a stream where the type has no kernel of one row.
@@ -60,7 +62,8 @@ func threeWays(isa string, near, far streamer, tile tile, rows int) []way {
 	return []way{{name: "near-" + isa, stream: near}, {name: "far-" + isa, stream: far}, {name: "rows-" + isa, tile: tile, rows: rows}}
 }
 
-// usualWays are the usual ones of threeWays: the longer rows are, the less room activations leave in the first-level cache.
+// usualWays are the usual ones of threeWays: the longer rows are, the less room activations leave in the first-level
+// cache.
 func usualWays(isa string) [Classes]string {
 	return [Classes]string{"near-" + isa, "far-" + isa, "far-" + isa, "rows-" + isa}
 }
@@ -142,7 +145,8 @@ func (k *Kernels) AllWays() []string {
 	return slices.Compact(names)
 }
 
-// Way returns the name of the kernel that rows of type t and class c go by in an order, "" where there is only plain Go.
+// Way returns the name of the kernel that rows of type t and class c go by in an order, "" where there is only plain
+// Go.
 func (k *Kernels) Way(t quant.Type, o Order, c Class) string {
 	if w := k.ways[t][o].of(c); w != nil {
 		return w.name

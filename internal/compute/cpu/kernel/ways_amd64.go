@@ -18,7 +18,8 @@ func usualNear(isa string) [Classes]string {
 	return [Classes]string{"near-" + isa, "near-" + isa, "rows-" + isa, "rows-" + isa}
 }
 
-// takeOneToken gives k kernels, which come before those that it has. Usual are those of usual, of other types those of usualWays.
+// takeOneToken gives k kernels, which come before those that it has. Usual are those of usual, of other types those of
+// usualWays.
 func (k *Kernels) takeOneToken(isa string, kernels map[quant.Type]oneToken, usual map[quant.Type][Classes]string) {
 	for t, s := range kernels {
 		u, ok := usual[t]
@@ -91,8 +92,9 @@ func oneTokenVNNI() map[quant.Type]oneToken {
 	}
 }
 
-// usualVNNI has AVX2's kernels where these were faster on Zen 4: in Q4_0, and in wide rows of Q8_0. Q4_K, IQ4_XS and MXFP4 take longest to unpack, so that the
-// hardware's prefetchers fall behind: far kernels were up to a quarter faster on a busy machine.
+// usualVNNI has AVX2's kernels where these were faster on Zen 4: in Q4_0, and in wide rows of Q8_0. Q4_K, IQ4_XS and
+// MXFP4 take longest to unpack, so that the hardware's prefetchers fall behind: far kernels were up to a quarter faster
+// on a busy machine.
 func usualVNNI() map[quant.Type][Classes]string {
 	far := [Classes]string{"far-vnni", "far-vnni", "far-vnni", "rows-vnni"}
 	return map[quant.Type][Classes]string{

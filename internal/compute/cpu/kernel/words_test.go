@@ -16,8 +16,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// TestWords holds the words of the assembly for ARMv8, which Go's assembler takes as they are, to the instructions that the generator meant, by another
-// disassembler.
+// TestWords holds the words of the assembly for ARMv8, which Go's assembler takes as they are, to the instructions that
+// the generator meant, by another disassembler.
 func TestWords(t *testing.T) {
 	objdump, err := exec.LookPath("aarch64-linux-gnu-objdump")
 	if err != nil {
@@ -76,8 +76,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestRegistersOfAVX2 holds functions that do not ask for AVX-512 to the sixteen registers of AVX2: Go's assembler encodes an instruction with a higher one for
-// AVX-512 without a word, and processors without it stop there.
+// TestRegistersOfAVX2 holds functions that do not ask for AVX-512 to the sixteen registers of AVX2: Go's assembler
+// encodes an instruction with a higher one for AVX-512 without a word, and processors without it stop there.
 func TestRegistersOfAVX2(t *testing.T) {
 	files, err := filepath.Glob("*_amd64.s")
 	if err != nil || len(files) == 0 {

@@ -1,5 +1,5 @@
-// Package layout says where things lie in the memory of the processor's kernels: packed weights, quantised activations, panels. The
-// kernels in Go and the programs that write those in assembly (module gen) take their offsets from here.
+// Package layout says where things lie in the memory of the processor's kernels: packed weights, quantised activations,
+// panels. The kernels in Go and the programs that write those in assembly (module gen) take their offsets from here.
 package layout
 
 import (
@@ -28,8 +28,8 @@ import (
 //	               then the bits above the fourth, at High
 //	2 bits, 3      2×32 bytes of the lower two bits, then the third, at High
 //
-// One bit above the others takes 32 bytes: dword j holds in its bytes' bits v those of elements 4v… of block j. Two bits take
-// 2×32 bytes: vector h's dword j holds in its bit pair f those of elements 4(2f+h)… of block j.
+// One bit above the others takes 32 bytes: dword j holds in its bytes' bits v those of elements 4v… of block j. Two
+// bits take 2×32 bytes: vector h's dword j holds in its bit pair f those of elements 4(2f+h)… of block j.
 type Super struct {
 	Quants int
 	High   int // where the bits above begin
@@ -80,8 +80,8 @@ func Packed(t quant.Type, bytes int64) int64 {
 	return (bytes + file - 1) / file * int64(Of(t).Bytes)
 }
 
-// ScaleShift is what brings a scale of SmallFloats to its place in binary16, and the power of two that it then lacks: binary16's exponent has
-// eight more below zero than E4M3's, and one is lost as the scales are halves.
+// ScaleShift is what brings a scale of SmallFloats to its place in binary16, and the power of two that it then lacks:
+// binary16's exponent has eight more below zero than E4M3's, and one is lost as the scales are halves.
 const ScaleShift = 7
 
 // Minima is the offset of the minima of BlockMin.
@@ -103,8 +103,8 @@ const (
 	ActPairs = 416 // 8 × (i16 Σ of the first half, i16 Σ of the second)
 )
 
-// A panel's superblock has been unpacked to bytes and float scales. Two rows lie together: each 32 bytes of one are followed by the same of
-// the other, so that the offsets below count twice.
+// A panel's superblock has been unpacked to bytes and float scales. Two rows lie together: each 32 bytes of one are
+// followed by the same of the other, so that the offsets below count twice.
 const (
 	PanelScale  = 0   // 8 × f32
 	PanelMin    = 32  // types with minima: 8 × f32; of SmallFloats the scales of second halves, PanelScale having those of first ones; of half-blocks the 16 scales as i16, of AVX2 those of first halves twice, unless quants are scaled
@@ -141,8 +141,8 @@ func Scaled(t quant.Type) bool {
 	return Odd(t) || traits.Scales == quant.HalfBlocks && traits.Bits == 3 && traits.Codebook == nil
 }
 
-// Offset returns the number that the unsigned quants of products lie above their values: where they are signed, or come from a codebook, the least power of
-// two that leaves none negative.
+// Offset returns the number that the unsigned quants of products lie above their values: where they are signed, or come
+// from a codebook, the least power of two that leaves none negative.
 func Offset(t quant.Type) int {
 	traits := t.Traits()
 	switch {
@@ -158,9 +158,10 @@ func Offset(t quant.Type) int {
 	return traits.Offset
 }
 
-// Tiles for a processor's matrix unit, of superblocks of MatrixRows rows: 8×8×64 bytes, of which line 8j+v holds elements 4v… of block j of each row, with
-// their sign. Then, at MatrixQuants, 8 lines of float32 of each row: the blocks' scales; 8 more of their minima, or 8 and 8 of the scales of first and second
-// halves. A call's scratch memory holds two tiles of sums, then at MatrixKept what blocks j of all superblocks come to.
+// Tiles for a processor's matrix unit, of superblocks of MatrixRows rows: 8×8×64 bytes, of which line 8j+v holds
+// elements 4v… of block j of each row, with their sign. Then, at MatrixQuants, 8 lines of float32 of each row: the
+// blocks' scales; 8 more of their minima, or 8 and 8 of the scales of first and second halves. A call's scratch memory
+// holds two tiles of sums, then at MatrixKept what blocks j of all superblocks come to.
 const (
 	MatrixRows    = 16
 	MatrixTokens  = 16
@@ -182,8 +183,9 @@ const (
 // MatrixBytes returns the size of a superblock of such tiles.
 func MatrixBytes(form uintptr) int { return [3]int{MatrixScales, MatrixMinima, MatrixHalves}[form] }
 
-// Floats are multiplied by a matrix unit as sums of BF16 numbers, their terms: of activations as many as hold a float32, of weights as many as hold an F16. Tiles
-// are of a group of 32 elements of MatrixRows rows: line i holds elements 2i and 2i+1 of each row. Of each group there are two tiles of rows for each term.
+// Floats are multiplied by a matrix unit as sums of BF16 numbers, their terms: of activations as many as hold a
+// float32, of weights as many as hold an F16. Tiles are of a group of 32 elements of MatrixRows rows: line i holds
+// elements 2i and 2i+1 of each row. Of each group there are two tiles of rows for each term.
 const (
 	ActTerms    = 3
 	WeightTerms = 2
@@ -191,7 +193,8 @@ const (
 	ShortPart   = 512     // columns that share a scale, where pairs are of integers of 16 bits
 )
 
-// Bits of the parameter part of tiles of several tokens, which may be called for one part of the columns after the other.
+// Bits of the parameter part of tiles of several tokens, which may be called for one part of the columns after the
+// other.
 const (
 	FirstPart = 1
 	LastPart  = 2
@@ -201,7 +204,8 @@ const (
 	NoOffset  = 63
 )
 
-// Panels of ARMv8 have rows one after the other, bytes with their sign, and for each half of a superblock what its four lanes need side by side.
+// Panels of ARMv8 have rows one after the other, bytes with their sign, and for each half of a superblock what its four
+// lanes need side by side.
 const (
 	NeonScale  = 0   // 8 × f32
 	NeonMin    = 32  // types with minima: 8 × f32; of NibbleMinima their unit with the sign turned
@@ -222,8 +226,9 @@ func NeonPanel(t quant.Type) int {
 	return NeonFirst
 }
 
-// Panels for SMMLA have rows in pairs, 8 bytes of one beside the same of the other; so do activations of two tokens that were arranged for it. Block j's
-// part begins 16·j bytes, of quants 64·j bytes, from these on. Of scales and factors each row has its number twice, where tokens take turns.
+// Panels for SMMLA have rows in pairs, 8 bytes of one beside the same of the other; so do activations of two tokens
+// that were arranged for it. Block j's part begins 16·j bytes, of quants 64·j bytes, from these on. Of scales and
+// factors each row has its number twice, where tokens take turns.
 const (
 	PairScale  = 0    // f32; of tokens theirs
 	PairMin    = 128  // types with minima: f32, of NibbleMinima their unit with the sign turned; of tokens scale·Σ

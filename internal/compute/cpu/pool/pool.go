@@ -73,15 +73,17 @@ func New(threads int) *Pool {
 // Threads returns the number of chunks that can be in progress at once: worker numbers are below it.
 func (p *Pool) Threads() int { return p.threads }
 
-// Begin says of which kind the next regions are. Regions of one kind, a number above 0, are short, and some in a row take about as long
-// as the next ones: beside busy processes threads may be left out of them. In those of kind 0, as at first, all threads take part.
+// Begin says of which kind the next regions are. Regions of one kind, a number above 0, are short, and some in a row
+// take about as long as the next ones: beside busy processes threads may be left out of them. In those of kind 0, as at
+// first, all threads take part.
 func (p *Pool) Begin(kind int) {
 	if !p.shared && p.width.follow(kind) {
 		p.spare.add(p.threads)
 	}
 }
 
-// Active returns the number of threads that take part in regions now: beside other processes it may be less than Threads.
+// Active returns the number of threads that take part in regions now: beside other processes it may be less than
+// Threads.
 func (p *Pool) Active() int { return int(p.width.threads.Load()) }
 
 // Run calls fn(0…chunks-1, worker) and returns when all calls have returned. The

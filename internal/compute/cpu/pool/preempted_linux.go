@@ -2,8 +2,8 @@ package pool
 
 import "golang.org/x/sys/unix"
 
-// preempted reports whether the calling thread was taken off its core although it had work, since the call that left last.
-// A thread that waited for a page of a file was not.
+// preempted reports whether the calling thread was taken off its core although it had work, since the call that left
+// last. A thread that waited for a page of a file was not.
 func preempted(last *int64) bool {
 	var u unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_THREAD, &u) != nil {

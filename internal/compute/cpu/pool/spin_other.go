@@ -7,7 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// looksPerYield is the number of times that spinWhile looks before it lets other goroutines run: giving way costs a hundred looks.
+// looksPerYield is the number of times that spinWhile looks before it lets other goroutines run: giving way costs a
+// hundred looks.
 const looksPerYield = 64
 
 // spinWhile looks at *word until it is not old, at most pauses times; it returns the word.

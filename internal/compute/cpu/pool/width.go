@@ -5,29 +5,31 @@ import (
 	"time"
 )
 
-// A thread whose core the operating system gives to another process for some milliseconds lets the others wait for its chunk, and two
-// threads on one core wait for each other: beside one busy process, short regions can be slower on all cores than on all but one. What
-// is faster depends on the work and the processor, so the pool measures it: when threads are often taken off their cores in the middle
-// of a region, it runs some regions with one thread fewer, and keeps to the number that took less time. Later it tries one thread more
-// in the same way. Which threads compute changes no result, since the chunks are the same.
+// A thread whose core the operating system gives to another process for some milliseconds lets the others wait for its
+// chunk, and two threads on one core wait for each other: beside one busy process, short regions can be slower on all
+// cores than on all but one. What is faster depends on the work and the processor, so the pool measures it: when
+// threads are often taken off their cores in the middle of a region, it runs some regions with one thread fewer, and
+// keeps to the number that took less time. Later it tries one thread more in the same way. Which threads compute
+// changes no result, since the chunks are the same.
 const (
 	// A trial begins when alarmLimit more regions were held up by a thread without a core than one in every alarmEvery.
 	alarmLimit = 8
 	alarmEvery = 50 * time.Millisecond
-	// A trial has trialTurns turns, by turns with the present number of threads and the other; each lasts at least that long and has
-	// at least that many regions: several layers.
+	// A trial has trialTurns turns, by turns with the present number of threads and the other; each lasts at least that
+	// long and has at least that many regions: several layers.
 	trialTurns   = 4
 	trialTime    = 40 * time.Millisecond
 	trialRegions = 64
 	// The other number is taken when its time is less than that share of the present one's.
 	trialGain = 0.97
-	// From one trial to the next passes pauseFirst after a change, twice as long after each trial that changed nothing, up to pauseLast.
+	// From one trial to the next passes pauseFirst after a change, twice as long after each trial that changed nothing,
+	// up to pauseLast.
 	pauseFirst = 200 * time.Millisecond
 	pauseLast  = 3200 * time.Millisecond
 )
 
-// width is the number of threads that take part in regions, and what decides it. Its fields belong to the caller of Run but for those
-// that are atomic.
+// width is the number of threads that take part in regions, and what decides it. Its fields belong to the caller of Run
+// but for those that are atomic.
 type width struct {
 	threads atomic.Int32         // that take part: the workers whose numbers are below it
 	most    int32                // threads of the pool

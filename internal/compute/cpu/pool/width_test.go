@@ -22,7 +22,8 @@ func newMachine(threads int) *machine {
 	return m
 }
 
-// run has regions follow each other for the given time. Of ten regions one is held up unless the machine is alone or one thread is left.
+// run has regions follow each other for the given time. Of ten regions one is held up unless the machine is alone or
+// one thread is left.
 func (m *machine) run(d time.Duration) {
 	for end, n := m.clock+d, 0; m.clock < end; n++ {
 		before := m.trial
@@ -98,8 +99,8 @@ func TestWidthNeedsManyAlarms(t *testing.T) {
 	}
 }
 
-// TestThreadsComeAndGo has trials follow each other until one thread is left, and then until all take part again. Meanwhile regions must
-// run every chunk once.
+// TestThreadsComeAndGo has trials follow each other until one thread is left, and then until all take part again.
+// Meanwhile regions must run every chunk once.
 func TestThreadsComeAndGo(t *testing.T) {
 	p := New(4)
 	defer p.Close()

@@ -20,8 +20,8 @@ func (p *Pipelines) File() string {
 	return filepath.Join(p.folder, fmt.Sprintf("pipelines-%08x-%08x-%08x-%x.bin", i.vendor, i.device, i.driver, i.uuid))
 }
 
-// load starts with what an earlier process compiled. A file that is not whole is ignored, and written anew in the end: drivers are known
-// to crash on damaged data.
+// load starts with what an earlier process compiled. A file that is not whole is ignored, and written anew in the end:
+// drivers are known to crash on damaged data.
 func (p *Pipelines) load() error {
 	info := &vk.PipelineCacheCreateInfo{SType: vk.StructureTypePipelineCacheCreateInfo}
 	data := p.Read()
@@ -57,7 +57,8 @@ func (p *Pipelines) Read() []byte {
 	return all[sha256.Size:]
 }
 
-// Save writes the cache if something was compiled since. Without it everything works, only later: an error ends nothing.
+// Save writes the cache if something was compiled since. Without it everything works, only later: an error ends
+// nothing.
 func (p *Pipelines) Save() {
 	if p.folder == "" || len(p.made) == p.saved || p.g.Lost != nil {
 		return

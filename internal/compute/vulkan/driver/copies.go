@@ -13,8 +13,8 @@ const (
 	copyQueue
 )
 
-// Copies are submissions to the device's queue for copies, if it has one, and else to the one that computes. They have a timeline of their own; what is to wait
-// for one of them, or they for a step's, says so.
+// Copies are submissions to the device's queue for copies, if it has one, and else to the one that computes. They have
+// a timeline of their own; what is to wait for one of them, or they for a step's, says so.
 type Copies struct {
 	g      *GPU
 	queue  int
@@ -58,8 +58,8 @@ func (c *Copies) Beside() bool { return c.queue == copyQueue }
 // Last returns the number of the last copy.
 func (c *Copies) Last() uint64 { return c.last }
 
-// Submit queues a command of copies, to run when the steps' submission number after has, and returns its number. After 0 it waits for none: then no step runs that
-// touches what it does.
+// Submit queues a command of copies, to run when the steps' submission number after has, and returns its number. After
+// 0 it waits for none: then no step runs that touches what it does.
 func (c *Copies) Submit(command vk.CommandBuffer, after uint64) (uint64, error) {
 	if c.g.Lost != nil {
 		return 0, c.g.Lost
@@ -98,8 +98,9 @@ func (c *Copies) Wait(n uint64) error {
 	return nil
 }
 
-// before returns the number of semaphores, 0 or 1, that a step's submission is to wait for, and writes the value to wait for: that of the last copy that was seen done,
-// for which the wait takes no time but makes what was copied visible to the queue that computes, or of copy number n, if that is a later one.
+// before returns the number of semaphores, 0 or 1, that a step's submission is to wait for, and writes the value to
+// wait for: that of the last copy that was seen done, for which the wait takes no time but makes what was copied
+// visible to the queue that computes, or of copy number n, if that is a later one.
 func (c *Copies) before(n uint64, value *uint64) uint32 {
 	n = max(n, c.ran)
 	if n <= c.waited {

@@ -16,8 +16,8 @@ func (d *Physical) allocation() allocation {
 	return allocation{true, d.Limits.MinStorageBufferOffsetAlignment, d.Limits.MaxStorageBufferRange, d.MaxMemory, d.Matrices.M > 0}
 }
 
-// Described returns a GPU that is not there: memory for it is counted, and nothing can be submitted. Where info is not of Devices, but
-// described, it is taken for a GPU that needs the most.
+// Described returns a GPU that is not there: memory for it is counted, and nothing can be submitted. Where info is not
+// of Devices, but described, it is taken for a GPU that needs the most.
 func Described(info Info) *GPU {
 	a := info.allocation
 	if !a.known {

@@ -11,8 +11,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/vk"
 )
 
-// ErrNone is the error of a machine without a GPU, a driver or a loader, or of a binary built without GPU support: computing goes on
-// elsewhere. What it wraps says which.
+// ErrNone is the error of a machine without a GPU, a driver or a loader, or of a binary built without GPU support:
+// computing goes on elsewhere. What it wraps says which.
 var ErrNone = errors.New("no GPU")
 
 // Names that are no device's own.
@@ -88,8 +88,8 @@ type instance struct{ vk *vk.Instance }
 
 const validationLayer = "VK_LAYER_KHRONOS_validation"
 
-// openInstance makes an instance, with the validation layer if messages is not nil: it looks for missing barriers or, if assisted, at the
-// addresses of every access.
+// openInstance makes an instance, with the validation layer if messages is not nil: it looks for missing barriers or,
+// if assisted, at the addresses of every access.
 func openInstance(messages func(string), assisted bool) (*instance, error) {
 	lib, err := vk.Load()
 	if err != nil {
@@ -145,7 +145,8 @@ func (i *instance) physicals() ([]Physical, error) {
 	return all, nil
 }
 
-// Choose returns the number of the device that name means: an index, a part of a name, Software, or, if empty, the best of those that are no software.
+// Choose returns the number of the device that name means: an index, a part of a name, Software, or, if empty, the best
+// of those that are no software.
 func Choose(all []Info, name string) (int, error) {
 	if name == "" {
 		best := -1

@@ -1,5 +1,5 @@
-// Package driver is the half of the Vulkan device that knows Vulkan's objects and no tensors: devices of the machine, memory, pipelines
-// and their cache, submissions.
+// Package driver is the half of the Vulkan device that knows Vulkan's objects and no tensors: devices of the machine,
+// memory, pipelines and their cache, submissions.
 package driver
 
 import (
@@ -37,7 +37,8 @@ type GPU struct {
 	Glance glance
 }
 
-// glance looks whether submissions have run, without waiting. The functions are made once, so that a look allocates nothing.
+// glance looks whether submissions have run, without waiting. The functions are made once, so that a look allocates
+// nothing.
 type glance struct {
 	Ready, Done     uint64 // their numbers
 	ReadyFn, DoneFn func() bool
@@ -49,7 +50,8 @@ type running struct {
 	from   time.Duration
 }
 
-// submission are the structures of vkQueueSubmit, for up to two batches of one command buffer each, and of vkWaitSemaphores.
+// submission are the structures of vkQueueSubmit, for up to two batches of one command buffer each, and of
+// vkWaitSemaphores.
 type submission struct {
 	batches [2]vk.SubmitInfo
 	signals [2]vk.TimelineSemaphoreSubmitInfo // with what a batch waits for
@@ -242,8 +244,9 @@ func (g *GPU) Submit(commands ...Command) (uint64, error) {
 	return g.Last - uint64(len(commands)) + 1, nil
 }
 
-// Before a thread goes to sleep for the device, it looks polls times whether it is done, for some 300 µs: a look costs some 200 ns, a
-// wake-up tens of microseconds in every layer that two processors share. Not on a software device, which needs the core itself.
+// Before a thread goes to sleep for the device, it looks polls times whether it is done, for some 300 µs: a look costs
+// some 200 ns, a wake-up tens of microseconds in every layer that two processors share. Not on a software device, which
+// needs the core itself.
 const polls = 1500
 
 // traceSubmission keeps what submitting so many commands took, and that they run.

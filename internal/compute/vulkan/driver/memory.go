@@ -24,7 +24,8 @@ func (v View) Slice(at, size int64) View {
 // Host returns v's bytes; its memory must be mapped.
 func (v View) Host() []byte { return v.Slab.mapped[v.At:][:v.Size:v.Size] }
 
-// Slab is one allocation of memory and the buffer that spans it. Views are cut off it from the start and live until the device is closed.
+// Slab is one allocation of memory and the buffer that spans it. Views are cut off it from the start and live until the
+// device is closed.
 type Slab struct {
 	of     Purpose
 	Buffer vk.Buffer
@@ -86,7 +87,8 @@ type Memory struct {
 	Budget int64 // for used
 }
 
-// Slabs are for views of up to an eighth of them, and a small share of what is in use: no more than that is allocated and not filled.
+// Slabs are for views of up to an eighth of them, and a small share of what is in use: no more than that is allocated
+// and not filled.
 const (
 	smallestSlab = 256 << 10
 	largestSlab  = 32 << 20

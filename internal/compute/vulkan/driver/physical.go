@@ -42,7 +42,8 @@ type subgroup struct {
 	Full     bool // workgroups of whole subgroups can be asked for
 }
 
-// Matrices are the cooperative matrices of a device: M×K times K×N halves, added to M×N floats; zero: it has none that serve.
+// Matrices are the cooperative matrices of a device: M×K times K×N halves, added to M×N floats; zero: it has none that
+// serve.
 type Matrices struct {
 	M, N, K  int
 	Subgroup int // that they are multiplied by
@@ -123,7 +124,8 @@ func (i *instance) queues(d *Physical) bool {
 	return true
 }
 
-// families returns the first of all that computes, and behind it the first that is for copies alone, if there is one: those that decode video may copy, too.
+// families returns the first of all that computes, and behind it the first that is for copies alone, if there is one:
+// those that decode video may copy, too.
 func families(all []vk.QueueFamilyProperties) (list []uint32) {
 	for _, serves := range []func(flags uint32) bool{
 		func(flags uint32) bool { return flags&vk.QueueCompute != 0 },
@@ -266,7 +268,8 @@ func (f *features) enabled(d *Physical) {
 	f.size.SubgroupSizeControl, f.size.ComputeFullSubgroups = truth[d.Subgroup.Required], truth[d.Subgroup.Full]
 }
 
-// Tiles reports whether a workgroup's tile of so many rows and tokens is made of whole matrices, as cooperative.comp cuts it.
+// Tiles reports whether a workgroup's tile of so many rows and tokens is made of whole matrices, as cooperative.comp
+// cuts it.
 func (m Matrices) Tiles(tile int) bool {
 	if m.M < 1 || m.N < 1 || m.K < 1 || m.Subgroup < 1 || shaders.TileLocal%m.Subgroup != 0 {
 		return false

@@ -22,9 +22,10 @@ const (
 	nvExtension, khrExtension                                 = "SPV_NV_cooperative_matrix", "SPV_KHR_cooperative_matrix"
 )
 
-// Khronos makes cooperative matrices of VK_KHR_cooperative_matrix of those of VK_NV_cooperative_matrix, which Debian's glslang knows. The
-// instructions are the same but for two things: a type says what its matrices are used as, which follows from the products that take
-// them, and the order in memory is a number instead of a truth. Other code comes back as it is.
+// Khronos makes cooperative matrices of VK_KHR_cooperative_matrix of those of VK_NV_cooperative_matrix, which Debian's
+// glslang knows. The instructions are the same but for two things: a type says what its matrices are used as, which
+// follows from the products that take them, and the order in memory is a number instead of a truth. Other code comes
+// back as it is.
 func Khronos(code []byte) ([]byte, error) {
 	if len(code) < 20 || len(code)%4 != 0 {
 		return nil, errors.New("that is no SPIR-V")

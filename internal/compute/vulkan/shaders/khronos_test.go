@@ -91,7 +91,8 @@ func TestKhronosRefuses(t *testing.T) {
 	}
 }
 
-// TestValid: the validator has nothing to say about any shader, but for those whose extension is younger than it (Debian 12's).
+// TestValid: the validator has nothing to say about any shader, but for those whose extension is younger than it
+// (Debian 12's).
 func TestValid(t *testing.T) {
 	if _, err := exec.LookPath("spirv-val"); err != nil {
 		testenv.Missing(t, "vulkan", "spirv-val is absent (Debian: spirv-tools)")

@@ -11,8 +11,8 @@ import (
 // TypesFile is the name of the source that Types writes.
 const TypesFile = "types.glsl"
 
-// Types returns the source of what shaders know about element types: their numbers and traits, from quant's table. TYPE is the number of
-// the type that a pipeline is made for, so that all that depends on it is constant there.
+// Types returns the source of what shaders know about element types: their numbers and traits, from quant's table. TYPE
+// is the number of the type that a pipeline is made for, so that all that depends on it is constant there.
 func Types() []byte {
 	var b strings.Builder
 	fmt.Fprintln(&b, "// Code generated from package quant by compile. DO NOT EDIT.")

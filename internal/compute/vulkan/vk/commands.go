@@ -57,8 +57,8 @@ func (d *Device) CmdWriteTimestamp(c CommandBuffer, stage uint32, p QueryPool, n
 	d.fn.CmdWriteTimestamp.call(uintptr(c), uintptr(stage), uintptr(p), uintptr(n))
 }
 
-// The functions below are on a token's path. They pass arguments in memory that the device keeps, so that a call allocates nothing; what
-// they point to is pinned by the caller.
+// The functions below are on a token's path. They pass arguments in memory that the device keeps, so that a call
+// allocates nothing; what they point to is pinned by the caller.
 
 // SemaphoreValue returns what a timeline semaphore has reached.
 func (d *Device) SemaphoreValue(s Semaphore, value *uint64) error {

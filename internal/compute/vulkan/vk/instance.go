@@ -165,7 +165,8 @@ func (i *Instance) CooperativeMatrices(d PhysicalDevice) ([]CooperativeMatrixPro
 	}, func(p *CooperativeMatrixProperties) { p.SType = StructureTypeCooperativeMatrixProperties })
 }
 
-// CreateDevice makes a device with one queue of each of the families, which differ, and with the features chained at features, which are pinned.
+// CreateDevice makes a device with one queue of each of the families, which differ, and with the features chained at
+// features, which are pinned.
 func (i *Instance) CreateDevice(d PhysicalDevice, families []uint32, extensions []string, features *PhysicalDeviceFeatures2) (*Device, error) {
 	var pin runtime.Pinner
 	defer pin.Unpin()

@@ -1,7 +1,8 @@
 // Package vk is a binding to the part of Vulkan that computes: the loader is opened at run time, without cgo.
 //
-// Structures and constants are those of the registry, and a test holds them to it. A call's arguments are read by the driver while
-// it runs; a structure that points to Go memory must have what it points to pinned by the caller (runtime.Pinner).
+// Structures and constants are those of the registry, and a test holds them to it. A call's arguments are read by the
+// driver while it runs; a structure that points to Go memory must have what it points to pinned by the caller
+// (runtime.Pinner).
 //
 // Source: the Vulkan 1.3 specification, and its registry vk.xml.
 package vk
@@ -66,9 +67,9 @@ type Library struct {
 	}
 }
 
-// loaders returns the names that the system knows the loader by. macOS gets whole paths: there a bare name would be looked for in the
-// current folder, and not in any of these; what DYLD_LIBRARY_PATH has, as the SDK sets it, comes before them. Drivers are found by the
-// loader; MoltenVK may stand alone.
+// loaders returns the names that the system knows the loader by. macOS gets whole paths: there a bare name would be
+// looked for in the current folder, and not in any of these; what DYLD_LIBRARY_PATH has, as the SDK sets it, comes
+// before them. Drivers are found by the loader; MoltenVK may stand alone.
 func loaders() []string {
 	switch runtime.GOOS {
 	case "windows":
@@ -111,8 +112,8 @@ func (l *Library) find(instance uintptr, name *byte) proc {
 	return proc(l.getInstanceProcAddr.call(instance, uintptr(ptr(name))))
 }
 
-// load fills the fields of table, each by the function of its name. Functions of extensions may be missing: they are called only where
-// the extension was enabled.
+// load fills the fields of table, each by the function of its name. Functions of extensions may be missing: they are
+// called only where the extension was enabled.
 func load(table any, find func(name *byte) proc) error {
 	v := reflect.ValueOf(table).Elem()
 	for i := range v.NumField() {

@@ -208,7 +208,8 @@ func TestConstants(t *testing.T) {
 	}
 }
 
-// TestFunctions: every function of the tables is a command of the registry, and is called with as many arguments as it has.
+// TestFunctions: every function of the tables is a command of the registry, and is called with as many arguments as it
+// has.
 func TestFunctions(t *testing.T) {
 	r := readRegistry(t)
 	called := map[string]bool{}

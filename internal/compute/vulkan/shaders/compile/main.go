@@ -1,5 +1,5 @@
-// Command compile writes the shaders' table of types, compiles every .comp of the working directory to SPIR-V and writes the manifest.
-// It needs glslangValidator, of Debian's glslang-tools.
+// Command compile writes the shaders' table of types, compiles every .comp of the working directory to SPIR-V and
+// writes the manifest. It needs glslangValidator, of Debian's glslang-tools.
 package main
 
 import (
