@@ -5,31 +5,31 @@ import (
 	"time"
 )
 
-// A thread whose core the operating system gives to another process for some milliseconds lets the others wait for its
-// chunk, and two threads on one core wait for each other: beside one busy process, short regions can be slower on all
-// cores than on all but one. What is faster depends on the work and the processor, so the pool measures it: when
-// threads are often taken off their cores in the middle of a region, it runs some regions with one thread fewer, and
-// keeps to the number that took less time. Later it tries one thread more in the same way. Which threads compute
-// changes no result, since the chunks are the same.
+// A thread whose core the operating system gives to another process for some milliseconds makes the others wait for its
+// chunk, and two threads that share a core wait for each other. Beside one busy process, short regions can therefore be
+// slower on all cores than on all but one. Which is faster depends on the work and the processor, so the pool measures
+// it. When threads are often taken off their cores in the middle of a region, it runs some regions with one thread
+// fewer, and keeps to the number that took less time. Later it tries one thread more in the same way. Which threads
+// compute changes no result, since the chunks are the same.
 const (
-	// A trial begins when alarmLimit more regions were held up by a thread without a core than one in every alarmEvery.
+	// A trial begins when threads without a core have held up alarmLimit regions more than one every alarmEvery.
 	alarmLimit = 8
 	alarmEvery = 50 * time.Millisecond
-	// A trial has trialTurns turns, by turns with the present number of threads and the other; each lasts at least that
-	// long and has at least that many regions: several layers.
+	// A trial consists of trialTurns turns, which alternate between the chosen number of threads and the other one. A
+	// turn lasts for at least trialTime and at least trialRegions regions, which are those of several layers.
 	trialTurns   = 4
 	trialTime    = 40 * time.Millisecond
 	trialRegions = 64
-	// The other number is taken when its time is less than that share of the present one's.
+	// The other number is chosen if its regions took less than trialGain of the time.
 	trialGain = 0.97
-	// From one trial to the next passes pauseFirst after a change, twice as long after each trial that changed nothing,
-	// up to pauseLast.
+	// The next trial comes no sooner than pauseFirst after one that changed the number, and twice as late after each
+	// further one that did not, up to pauseLast.
 	pauseFirst = 200 * time.Millisecond
 	pauseLast  = 3200 * time.Millisecond
 )
 
-// width is the number of threads that take part in regions, and what decides it. Its fields belong to the caller of Run
-// but for those that are atomic.
+// width is the number of threads that take part in regions, and what decides it. Only the caller of Run uses the fields
+// that are not atomic, except that each worker uses its element of counts.
 type width struct {
 	threads atomic.Int32         // that take part: the workers whose numbers are below it
 	most    int32                // threads of the pool
@@ -37,9 +37,9 @@ type width struct {
 	kind    int                  // of the regions, see Begin; 0: all threads take part
 	now     func() time.Duration // the clock
 
-	alarms float64       // regions that were held up, less one for every alarmEvery
-	alarm  time.Duration // alarms was brought up to date
-	retry  time.Duration // no trial before
+	alarms float64       // regions that were held up, less one every alarmEvery
+	alarm  time.Duration // when alarms was last brought up to date
+	retry  time.Duration // no trial begins before
 	pause  time.Duration // from the last trial to retry
 
 	trial   bool
