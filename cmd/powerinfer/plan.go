@@ -138,7 +138,7 @@ func planned(c *cli.Command) (b modelcost.Cost, close func(), err error) {
 		if ctxSize == 0 {
 			ctxSize = doctorContext
 		}
-		b, err = modelcost.Described(text, modelcost.Options{Context: ctxSize, UBatch: step, CacheTypes: types})
+		b, err = modelcost.Described(text, modelcost.Options{Context: ctxSize, UBatch: step, Drafts: o.DraftRows(), CacheTypes: types})
 		return b, close, err
 	}
 	mode, err := sparseMode(c)

@@ -47,7 +47,10 @@ func (k *quads) nibbles() int { return 8 / k.typ.Traits().Bits }
 func (k *quads) emit() {
 	short := strings.ReplaceAll(k.typ.String(), "_", "")
 	TEXT("addGroup"+short+"VNNI", NOSPLIT, "func(sum *float32, rows *[16]*byte, coef *[16]int8, pairs uintptr, n uintptr, next *[16]*byte, scales *byte, scale float32, soon *byte)")
-	Doc(fmt.Sprintf("addGroup%sVNNI adds weighted %s rows of one group to sum: pairs of them, and up to four times a whole number. Scalar twin: addGroupGeneric in axpy.go.", short, k.typ))
+	Doc(
+		fmt.Sprintf("addGroup%sVNNI adds so many pairs of weighted %s rows of one group to sum. It takes four rows at a time, so that", short, k.typ),
+		"rows, next and coef must be filled up to four, with coefficients of 0. Scalar twin: addGroupGeneric in axpy.go.",
+	)
 	k.row = [4]reg.VecPhysical(zmm[:4])
 	k.low, k.high, k.coefs, k.spare = zmm[4], zmm[5], zmm[6], zmm[7]
 	k.scale, k.start, k.mask, k.lowLanes, k.highLanes = zmm[8], zmm[9], zmm[10], zmm[11], zmm[12]

@@ -11,13 +11,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/monotime"
 )
 
 const (
 	readBytes = 512 << 20              // at least, where there is memory for it
-	readCache = 4                      // buffer over the caches: less of it than this share is found there
+	readCache = cpu.TuneCaches         // buffer over the caches: less of it than this share is found there
 	readShare = 4                      // available memory over the buffer, at least
 	readChunk = 1 << 20                // claimed at a time, so that a thread that lost its core delays nothing
 	readBlock = 256                    // what sumAVX2 takes bytes in multiples of

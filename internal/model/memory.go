@@ -23,6 +23,8 @@ func (c *Config) InRAM(f *gguf.File, name string, n int64, places []compute.Plac
 	switch {
 	case !inBlock:
 		return unless(OfHead(f, name) && places[c.Layers].Attention)
+	case l < 0 || l > c.Layers:
+		return n // of no layer: loading refuses such a file
 	case l == c.Layers:
 		return unless(places[l].Further && !StaysInRAM(name))
 	}

@@ -88,7 +88,7 @@ func (c *Config) safe() SparseMode {
 }
 
 // breakEven is the share of neurons that are not zero from which single tokens are faster with all of them computed:
-// 0.46 to 0.57 by type, as measured in docs/benchmarks/2026-11-zen5.md.
+// 0.46 to 0.48 by type with one thread, 0.49 to about 0.6 with two, as measured in docs/benchmarks/2026-11-zen5.md.
 const breakEven = 0.5
 
 // mostlyOpen reports whether the file counted its experts' neurons and found more of them active than Exact pays for.

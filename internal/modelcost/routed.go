@@ -82,7 +82,9 @@ func Described(text string, o Options) (Cost, error) {
 		return Cost{}, err
 	}
 	s.CacheTypes = o.CacheTypes
-	return s.Cost(o.Context, o.UBatch), nil
+	b := s.Cost(o.Context, o.UBatch)
+	b.Outputs += o.Drafts
+	return b, nil
 }
 
 func (r *routed) cost(keys string, o Options) (Cost, error) {

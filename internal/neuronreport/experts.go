@@ -26,7 +26,7 @@ type ExpertFigures struct {
 	Run       float64          `json:"run"`            // tokens in a row that use an expert, mean
 	Agreement neuron.Agreement `json:"agreement"`      // between texts
 	Law       neuron.PowerLaw  `json:"power_law"`
-	Inactive  *float64         `json:"inactive,omitempty"` // (token, neuron) pairs of used experts; nil where neurons were not counted
+	Inactive  *float64         `json:"inactive,omitempty"` // (token, neuron) pairs of used experts; nil where neurons were not counted or no expert was used
 	Share80   *float64         `json:"share_80,omitempty"` // of the neurons of all experts, that make 80 % of activations
 }
 

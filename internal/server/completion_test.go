@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -63,6 +64,22 @@ func TestTooManyTexts(t *testing.T) {
 			if message, _ := at(t, doc, "error", "message").(string); status != http.StatusBadRequest || !strings.Contains(message, "4 texts") {
 				t.Errorf("%s %s: status %d: %v", path, body, status, doc)
 			}
+		}
+	}
+}
+
+// TestManyPrompts: too many prompts are refused before each of them takes memory.
+func TestManyPrompts(t *testing.T) {
+	const most = 64 << 20 // bytes; 100,000 texts that were made ready took ten times as much
+	l := start(t, nil)
+	body := `{"prompt":["A"` + strings.Repeat(`,""`, 100_000) + `],"n_predict":1}`
+	for _, path := range []string{"/completion", "/v1/completions"} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, status := l.ask(path, body)
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; status != http.StatusBadRequest || took > most {
+			t.Errorf("%s: status %d, %d MiB of memory", path, status, took>>20)
 		}
 	}
 }

@@ -59,11 +59,19 @@ func (m *Model) enter(n int) error {
 	return nil
 }
 
+// canTake returns an error for a request of more texts than slots and queue have room for, which no waiting changes.
+func (m *Model) canTake(texts int) error {
+	if most := m.Slots + m.Queue; texts > most {
+		return Invalid("the request asks for %d texts, and the server takes %d at a time; send fewer prompts, or a smaller n", texts, most)
+	}
+	return nil
+}
+
 // Generate queues texts and returns what happens to them until all have ended. Leaving the loop, or the end of ctx,
 // ends them.
 func (m *Model) Generate(ctx context.Context, texts []Generation) (iter.Seq[Event], error) {
-	if most := m.Slots + m.Queue; len(texts) > most {
-		return nil, Invalid("the request asks for %d texts, and the server takes %d at a time; send fewer prompts, or a smaller n", len(texts), most)
+	if err := m.canTake(len(texts)); err != nil {
+		return nil, err
 	}
 	for i := range texts {
 		if n := len(texts[i].Prompt); n == 0 {

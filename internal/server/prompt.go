@@ -36,6 +36,9 @@ func (m *Model) promptsOf(raw json.RawMessage) ([][]int32, error) {
 	if len(parts) == 0 {
 		return nil, Invalid("the field prompt is an empty list")
 	}
+	if err := m.canTake(len(parts)); err != nil { // before each takes memory
+		return nil, err
+	}
 	var all [][]int32
 	for _, p := range parts {
 		ids, err := m.promptOf(p)

@@ -234,7 +234,7 @@ func (f *experts) biases(v *compute.Vector, m *compute.Matrix, e, r int) []float
 // nextOpen returns what a worker most likely reads first after a chunk: workers take chunks in turn.
 func (f *experts) nextOpen(chunk int) (next kernel.Next) {
 	last := chunk / f.openIn
-	chunk += f.d.pool.Threads()
+	chunk += f.d.pool.Active()
 	at := chunk / f.openIn
 	if at >= len(f.present) {
 		return next

@@ -50,11 +50,11 @@ func Shapes() []Shape {
 	return list
 }
 
-// tuneCaches is how many times what caches hold the memory of TuneOn has at least.
-const tuneCaches = 4
+// TuneCaches is how many times what caches hold the memory of TuneOn should have.
+const TuneCaches = 4
 
-// TuneOn chooses the kernel of a shape as Tune does, on weights that lie in memory, whose bytes are zero: at least
-// tuneCaches times what caches hold. It begins to read at byte from, and returns where it ended, so that the next shape
+// TuneOn chooses the kernel of a shape as Tune does, on weights that lie in memory, whose bytes are zero:
+// TuneCaches times what caches hold, where the machine has that much. It begins to read at byte from, and returns where it ended, so that the next shape
 // does not begin with what caches still hold.
 func (d *Device) TuneOn(s Shape, memory []byte, from int) (end int) {
 	m := &matrix{rowBytes: kernel.RowBytes(s.Type, s.Cols), packed: true, k: d.k}
@@ -74,13 +74,13 @@ func (d *Device) TuneOn(s Shape, memory []byte, from int) (end int) {
 		shape.row = 0
 	}
 	if s.Scattered() {
-		d.displace(shape, len(memory)/tuneCaches)
+		d.displace(shape, len(memory)/TuneCaches)
 	}
 	d.tune(shape, d.k.Ways(s.Type, s.Order))
 	return shape.row * m.rowBytes
 }
 
-// displace reads at least so many bytes of a shape's scattered rows, so that caches hold no rows of the shape before.
+// displace reads about so many bytes of a shape's scattered rows, so that caches hold no rows of the shape before.
 // Each turn reads one of tuneStride rows of all the memory. Large caches hold what several turns have read, which is
 // spread over the memory, and rows of another length meet some of it. With many threads a turn ends after one
 // measurement, or a few. The shape's own rows differ from turn to turn until all were read.

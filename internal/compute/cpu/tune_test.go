@@ -222,10 +222,10 @@ func TestDisplace(t *testing.T) {
 		var u tuner
 		u.add(&compute.Matrix{Type: quant.Q4_0, Rows: rows, Cols: cols, Mem: &matrix{rowBytes: rowBytes, packed: true, layout: neurons, k: d.k, data: make([]byte, rows*rowBytes)}})
 		s := u.shapes[0]
-		d.displace(s, bytes/tuneCaches)
+		d.displace(s, bytes/TuneCaches)
 		d.Close()
-		if read := (s.turn*rows + s.row) / tuneStride * rowBytes; read < bytes/tuneCaches-tuneStride*rowBytes || read > bytes/tuneCaches+bytes/tuneStride {
-			t.Errorf("%d threads: %d bytes read, want %d", threads, read, bytes/tuneCaches)
+		if read := (s.turn*rows + s.row) / tuneStride * rowBytes; read < bytes/TuneCaches-tuneStride*rowBytes || read > bytes/TuneCaches+bytes/tuneStride {
+			t.Errorf("%d threads: %d bytes read, want %d", threads, read, bytes/TuneCaches)
 		}
 	}
 }

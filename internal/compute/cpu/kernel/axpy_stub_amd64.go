@@ -8,7 +8,8 @@ func addRowsQ40(sum *float32, rows *[16]*byte, coef *[16]float32, pairs uintptr,
 // addGroupQ40 adds pairs of weighted Q4_0 rows of one group to sum. Scalar twin: addGroupGeneric in axpy.go.
 func addGroupQ40(sum *float32, rows *[16]*byte, coef *[16]int8, pairs uintptr, n uintptr, next *[16]*byte, scales *byte, scale float32, soon *byte)
 
-// addGroupQ40VNNI adds weighted Q4_0 rows of one group to sum: pairs of them, and up to four times a whole number. Scalar twin: addGroupGeneric in axpy.go.
+// addGroupQ40VNNI adds so many pairs of weighted Q4_0 rows of one group to sum. It takes four rows at a time, so that
+// rows, next and coef must be filled up to four, with coefficients of 0. Scalar twin: addGroupGeneric in axpy.go.
 func addGroupQ40VNNI(sum *float32, rows *[16]*byte, coef *[16]int8, pairs uintptr, n uintptr, next *[16]*byte, scales *byte, scale float32, soon *byte)
 
 // addRowsQ80 adds pairs of weighted rows of Q8_0 to sum. Scalar twin: addRowsGeneric in axpy.go.
@@ -17,7 +18,8 @@ func addRowsQ80(sum *float32, rows *[16]*byte, coef *[16]float32, pairs uintptr,
 // addGroupQ80 adds pairs of weighted Q8_0 rows of one group to sum. Scalar twin: addGroupGeneric in axpy.go.
 func addGroupQ80(sum *float32, rows *[16]*byte, coef *[16]int8, pairs uintptr, n uintptr, next *[16]*byte, scales *byte, scale float32, soon *byte)
 
-// addGroupQ80VNNI adds weighted Q8_0 rows of one group to sum: pairs of them, and up to four times a whole number. Scalar twin: addGroupGeneric in axpy.go.
+// addGroupQ80VNNI adds so many pairs of weighted Q8_0 rows of one group to sum. It takes four rows at a time, so that
+// rows, next and coef must be filled up to four, with coefficients of 0. Scalar twin: addGroupGeneric in axpy.go.
 func addGroupQ80VNNI(sum *float32, rows *[16]*byte, coef *[16]int8, pairs uintptr, n uintptr, next *[16]*byte, scales *byte, scale float32, soon *byte)
 
 // addRowsF32 adds four weighted rows of F32 to sum. Scalar twin: addFloatsGeneric in axpy.go.

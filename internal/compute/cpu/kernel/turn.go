@@ -133,7 +133,9 @@ func turnLine(t quant.Type, to unsafe.Pointer, stride uintptr, from unsafe.Point
 	for d := range uintptr(8) {
 		p, q := unsafe.Add(from, 8*d), unsafe.Add(from, 8*d+2*plane)
 		a, b, c, e := interleave(*(*uint64)(p), *(*uint64)(unsafe.Add(p, plane)), *(*uint64)(q), *(*uint64)(unsafe.Add(q, plane)))
-		row := unsafe.Add(to, (64*(d%4)+d/4*4)*stride) // of the first byte of block 2(d%4), in the line's second half of the next elements
+		// Dwords 2(d%4) and 2(d%4)+1 of a half line belong to the blocks of these numbers, whose 32 rows follow one
+		// another. The line's second half holds the next four elements of each.
+		row := unsafe.Add(to, (64*(d%4)+d/4*4)*stride)
 		if t == quant.Q8_0 {
 			putQuad(row, stride, a, b, c, e)
 			continue

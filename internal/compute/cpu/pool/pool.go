@@ -110,7 +110,7 @@ func (p *Pool) Run(chunks int, fn func(chunk, worker int)) {
 	p.work(0)
 	for n := p.done.word.Load(); n < uint32(chunks); n = p.done.word.Load() {
 		if !p.done.spin(n, p.spin) {
-			p.width.wait()
+			p.heldUp()
 			p.done.sleep(n)
 		}
 	}
@@ -147,9 +147,16 @@ func (p *Pool) serve(worker int) {
 			continue
 		}
 		if p.unfinished() {
-			p.width.wait()
+			p.heldUp()
 		}
 		p.region.sleep(seen)
+	}
+}
+
+// heldUp notes that a thread waits for the region's end.
+func (p *Pool) heldUp() {
+	if !p.shared {
+		p.width.wait()
 	}
 }
 

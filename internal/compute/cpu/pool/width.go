@@ -12,7 +12,8 @@ import (
 // fewer, and keeps to the number that took less time. Later it tries one thread more in the same way. Which threads
 // compute changes no result, since the chunks are the same.
 const (
-	// A trial begins when threads without a core have held up alarmLimit regions more than one every alarmEvery.
+	// Regions that a thread without a core held up are counted, and one is taken off the count every alarmEvery. At
+	// alarmLimit a trial begins.
 	alarmLimit = 8
 	alarmEvery = 50 * time.Millisecond
 	// A trial consists of trialTurns turns, which alternate between the chosen number of threads and the other one. A
@@ -98,11 +99,19 @@ func (w *width) open() (wider bool) {
 		}
 	case w.begin < w.retry:
 	case alarmed:
-		w.compare(w.chosen - 1)
+		if w.forget(w.begin); w.alarms >= alarmLimit {
+			w.compare(w.chosen - 1)
+		}
 	default:
 		w.compare(w.chosen + 1)
 	}
 	return false
+}
+
+// forget takes one off alarms for every alarmEvery that has passed.
+func (w *width) forget(now time.Duration) {
+	w.alarms = max(0, w.alarms-float64(now-w.alarm)/float64(alarmEvery))
+	w.alarm = now
 }
 
 // compare begins a trial of the chosen number of threads and the other.
@@ -159,8 +168,7 @@ func (w *width) close() {
 	}
 	w.heldUp.Store(false)
 	if w.preempted.Swap(false) && w.kind != 0 {
-		now := w.now()
-		w.alarms = max(0, w.alarms-float64(now-w.alarm)/float64(alarmEvery)) + 1
-		w.alarm = now
+		w.forget(w.now())
+		w.alarms++
 	}
 }

@@ -99,6 +99,19 @@ func TestWidthNeedsManyAlarms(t *testing.T) {
 	}
 }
 
+// TestWidthForgetsAlarms covers alarms that came while no trial could begin: after a quiet time they are no reason for one.
+func TestWidthForgetsAlarms(t *testing.T) {
+	m := newMachine(2)
+	m.alone = true
+	m.took = map[int]time.Duration{1: 200 * time.Microsecond, 2: 100 * time.Microsecond}
+	m.alarms, m.retry = 2*alarmLimit, pauseFirst
+	m.clock = time.Hour
+	m.run(time.Second)
+	if m.trials != 0 {
+		t.Errorf("%d trials", m.trials)
+	}
+}
+
 // TestThreadsComeAndGo has trials follow each other until one thread is left, and then until all take part again.
 // Meanwhile regions must run every chunk once.
 func TestThreadsComeAndGo(t *testing.T) {
@@ -112,7 +125,7 @@ func TestThreadsComeAndGo(t *testing.T) {
 			if time.Since(start) > time.Minute {
 				t.Fatalf("%d threads take part, not %d", p.Active(), threads)
 			}
-			p.width.alarms, p.width.retry = alarms, 0
+			p.width.alarms, p.width.alarm, p.width.retry = alarms, p.width.now(), 0
 			if p.width.trial {
 				p.width.time, p.width.regions = turn(), trialRegions
 			}
@@ -120,6 +133,6 @@ func TestThreadsComeAndGo(t *testing.T) {
 			region(t, p, len(marks), marks, round)
 		}
 	}
-	until(1, alarmLimit, func() time.Duration { return trialTime * time.Duration(p.Active()) })
+	until(1, 2*alarmLimit, func() time.Duration { return trialTime * time.Duration(p.Active()) })
 	until(4, 0, func() time.Duration { return trialTime * time.Duration(5-p.Active()) })
 }
