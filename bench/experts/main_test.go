@@ -11,8 +11,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/residency"
 )
 
-// settled is how much slower than a plan that knows a text's frequencies the policy may be on text without drift, where
-// every copy is a mistake.
+// settled bounds the policy's time on text without drift, where every copy is a mistake, as a multiple of the time of a
+// plan that knows the text's frequencies.
 const settled = 1.01
 
 // TestPolicies holds the policy to what docs/placement.md says of it, on a few layers: better than what stays and than

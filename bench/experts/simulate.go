@@ -216,8 +216,9 @@ func stage(under []copying, bytes float64) {
 	}
 }
 
-// step is what the engine does between two tokens: it sends at most piece bytes of what is staged, finds that what it
-// sent before has arrived, and begins copies. It returns those under way, and the bytes that were sent and that began.
+// step does what the engine does between two tokens: it sends at most piece bytes of what is staged, finds that what it
+// sent before has arrived, and begins copies. It returns the copies under way, the bytes sent, and the bytes of the
+// copies begun.
 func step(policy *residency.Policy, under []copying, piece float64) (left []copying, sent, begun float64) {
 	for i := range under {
 		m := &under[i]

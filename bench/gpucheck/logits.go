@@ -35,8 +35,7 @@ func (c *check) repetitions() int {
 	return 3
 }
 
-// text is what models are fed: it leaves the share of neurons at zero that they were made for, which random tokens do
-// not.
+// text is the models' prompt. It leaves the share of neurons at zero that they were made for; random tokens would not.
 const text = "The old king had three daughters, and the youngest of them was so fair that the sun itself, which had seen so much, wondered " +
 	"whenever it shone on her face. Near the castle lay a great dark forest, and in the forest under an old lime tree was a well."
 

@@ -20,8 +20,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/sweep"
 )
 
-// usualSweepWindows is how much text a sweep reads in each setting unless --chunks says otherwise: from 40 documents
-// limits of 19 of 20 are narrow.
+// usualSweepWindows is the number of windows of text that a sweep reads in each setting, unless --chunks says otherwise.
+// From 40 documents on, the limits that 19 of 20 keep are narrow.
 const usualSweepWindows = 40
 
 func sweepCommand() *cli.Command {

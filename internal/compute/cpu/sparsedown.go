@@ -67,7 +67,7 @@ func (f *sparseFFN) findRuns() {
 	f.runs = append(f.runs, int32(len(f.rows)))
 }
 
-// parts returns how many parts row t's open neurons are cut into. Some may be empty.
+// parts returns how many parts row t's open neurons are cut into. Some may be empty, whose sums are zero.
 func (f *sparseFFN) parts(t int) int {
 	size := chunkNeurons
 	if f.pairs != nil {
@@ -76,12 +76,9 @@ func (f *sparseFFN) parts(t int) int {
 	return min(sparseChunks, max(1, f.open.count[t]/size))
 }
 
-// part is part i of row t's open neurons, nil behind the last one. Groups of neurons are not cut.
+// part returns part i of row t's open neurons. Groups of neurons are not cut.
 func (f *sparseFFN) part(t, i int) []int32 {
 	list, parts := f.open.token(t), f.parts(t)
-	if i >= parts {
-		return nil
-	}
 	from, to := len(list)*i/parts, len(list)*(i+1)/parts
 	if mem(f.w.Down).layout == groups {
 		from, to = restOfGroup(list, from), restOfGroup(list, to)
@@ -104,8 +101,8 @@ func (f *sparseFFN) chunk(i, worker int) {
 	run, i := i/sparseChunks, i%sparseChunks
 	for r := int(f.runs[run]); r < int(f.runs[run+1]); r++ {
 		t := int(f.rows[r])
-		if list := f.part(t, i); len(list) > 0 || i == 0 {
-			f.sumPart(t, list, f.sums[(r*sparseChunks+i)*f.sumLen:][:f.sumLen], w)
+		if i < f.parts(t) {
+			f.sumPart(t, f.part(t, i), f.sums[(r*sparseChunks+i)*f.sumLen:][:f.sumLen], w)
 		}
 	}
 }
@@ -117,9 +114,7 @@ func (f *sparseFFN) sum(i, _ int) {
 	t, first := int(f.rows[r]), s*superblock
 	total := f.sums[r*sparseChunks*f.sumLen+first:][:superblock]
 	for c := 1; c < f.parts(t); c++ {
-		if len(f.part(t, c)) > 0 {
-			f.d.k.Add(total, f.sums[(r*sparseChunks+c)*f.sumLen+first:][:superblock])
-		}
+		f.d.k.Add(total, f.sums[(r*sparseChunks+c)*f.sumLen+first:][:superblock])
 	}
 	f.finish(t, total, first)
 }
@@ -132,10 +127,8 @@ func (f *sparseFFN) row(i, worker int) {
 	total, next := sums[:f.sumLen], sums[f.sumLen:]
 	f.sumPart(t, f.part(t, 0), total, w)
 	for c := 1; c < f.parts(t); c++ {
-		if list := f.part(t, c); len(list) > 0 {
-			f.sumPart(t, list, next, w)
-			f.d.k.Add(total, next)
-		}
+		f.sumPart(t, f.part(t, c), next, w)
+		f.d.k.Add(total, next)
 	}
 	f.finish(t, total, 0)
 }

@@ -310,10 +310,10 @@ func (s *GroupSum) Begin(k *Kernels, t quant.Type, data []byte, rows int, sum []
 	s.group, s.quant, s.size = GroupBytes(t, rows), Super(rows)*quant.QKK*2, planeBytes(t, rows)
 }
 
-// askAhead is how many neurons before its turn a neuron's quants are asked for.
+// askAhead is the distance at which quants are prefetched, in neurons before their turn.
 const askAhead = sumBatch
 
-// Ask asks for the first neurons of list, which are added next.
+// Ask prefetches the first neurons of list, which are added next.
 func (s *GroupSum) Ask(list []int32) {
 	if s.k.fetch == nil {
 		return

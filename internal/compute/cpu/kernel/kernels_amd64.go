@@ -276,8 +276,8 @@ func vnni() *Kernels {
 	return k
 }
 
-// pairPiece is how much of a row lies beside the same of another: so one 512-bit vector holds what two rows have in the
-// same place.
+// pairPiece is the number of bytes of a row that lie beside those of another, so that one 512-bit vector holds the same
+// place of two rows.
 const pairPiece = 32
 
 // panels notes how large a panel's superblocks are.

@@ -44,8 +44,8 @@ func (k *Kernels) MatMul(t quant.Type, out []float32, outStride int, w []byte, r
 	k.MatMulBefore(Next{}, t, out, outStride, w, rows, cols, x, xStride, tokens)
 }
 
-// Next is what is read after a product, of which nothing needs to be there: the weights' rows and the tokens'
-// activations, where they are others.
+// Next holds the memory that is read after a product, which may be prefetched meanwhile: rows of weights, and the
+// tokens' activations where those are not the same. Either may be empty.
 type Next struct {
 	Weights, Acts []byte
 }

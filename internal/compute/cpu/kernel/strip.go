@@ -39,8 +39,8 @@ const (
 	stripActs = 448 << 10
 	// stripAll bounds their tokens: a goroutine is not preempted inside a call, which takes about 10 µs for so many.
 	stripAll = 128
-	// stripAhead is how far beyond the next strip's rows memory is asked for: some strips of few tokens take no longer
-	// than memory on a busy machine. [bytes]
+	// stripAhead is the distance beyond the next strip's rows at which memory is prefetched, because on a busy machine
+	// memory may take longer than a strip of few tokens. [bytes]
 	stripAhead = 24 << 10
 )
 
