@@ -67,6 +67,7 @@ type Result struct {
 	Wait       time.Duration // until the model turned to the prompt
 	PromptTime time.Duration // from then until the first token could be chosen
 	Time       time.Duration // from then until the end
+	Yielded    float64       // share of the threads' time that other programs had meanwhile, because fewer threads were faster: 0 to 1
 	Drafted    int           // tokens that were guessed and checked: see Options.Drafts
 	Accepted   int           // of them, those that came
 
@@ -238,7 +239,7 @@ func (s *Stream) Result() Result {
 	r := s.s.Result()
 	return Result{
 		Stopped: Stopped(r.Stop), Cached: r.Reused, Prompt: r.PromptTokens, Tokens: r.Tokens,
-		Wait: r.Wait, PromptTime: r.PromptTime, Time: r.Time, Drafted: r.Drafted, Accepted: r.Accepted, HotDrafted: r.HotDrafted, HotAccepted: r.HotAccepted, FurtherDrafted: r.FurtherDrafted, FurtherAccepted: r.FurtherAccepted, Neurons: layerNeurons(r.Neurons),
+		Wait: r.Wait, PromptTime: r.PromptTime, Time: r.Time, Yielded: r.Yielded, Drafted: r.Drafted, Accepted: r.Accepted, HotDrafted: r.HotDrafted, HotAccepted: r.HotAccepted, FurtherDrafted: r.FurtherDrafted, FurtherAccepted: r.FurtherAccepted, Neurons: layerNeurons(r.Neurons),
 		Experts: ExpertUse{OnGPU: r.Experts.Hits, Elsewhere: r.Experts.Misses, Copied: r.Slots.Promotions, Bytes: r.Slots.Bytes},
 	}
 }

@@ -60,7 +60,7 @@ type Options struct {
 
 	Batch        int // tokens of prompts handed in at a time; 0: 2048
 	UBatch       int // tokens of the largest step; 0: 512
-	Threads      int // for generation; 0: the idle physical cores
+	Threads      int // for generation; 0: the physical cores
 	ThreadsBatch int // for prompts; 0: Threads
 
 	Devices      string   // GPUs by name or number, separated by commas, or NoGPU; empty: all GPUs, or the best of other devices

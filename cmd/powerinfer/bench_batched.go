@@ -105,7 +105,7 @@ func (b *benchModel) timeSequences(ctx context.Context, tests []bench.Batched, t
 	return nil
 }
 
-// defaultThreads returns those that the flag names, or the machine's idle cores.
+// defaultThreads returns those that the flag names, or the machine's physical cores.
 func defaultThreads(c *cli.Command) ([]int, error) {
 	if c.IsSet("threads") {
 		return intList(c, "threads", 1)

@@ -18,7 +18,6 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
-	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/session"
@@ -37,7 +36,7 @@ func engineFlags() []cli.Flag {
 	return slices.Concat(modelFlags(), []cli.Flag{
 		&cli.IntFlag{Name: "ctx-size", Aliases: []string{"c"}, Usage: "context in tokens; 0 is the model's own", Sources: env("CTX_SIZE")},
 		batchFlag(), ubatchFlag(), cacheKeysFlag(), cacheValuesFlag(), wholeCacheFlag(),
-		&cli.IntFlag{Name: "threads", Aliases: []string{"t"}, Usage: "threads for generation; fewer take part while other programs keep cores busy, where that is faster; default: idle physical cores", Sources: env("THREADS")},
+		&cli.IntFlag{Name: "threads", Aliases: []string{"t"}, Usage: "threads for generation; fewer take part while other programs keep cores busy, where that is faster; default: physical cores", Sources: env("THREADS")},
 		&cli.IntFlag{Name: "threads-batch", Aliases: []string{"tb"}, Usage: "threads for prompts; default: as --threads", Sources: env("THREADS_BATCH")},
 		&cli.BoolFlag{Name: "no-repack", Aliases: []string{"nr"}, Usage: "compute on the mapped file instead of repacking it into memory; the text is the same, except with --sparse exact on a file that is not prepared, where sums round differently", Sources: env("NO_REPACK")},
 		kernelsFlag(),
@@ -173,14 +172,6 @@ func openWith(path string, overrides []string) (f *gguf.File, err error) {
 	return f, nil
 }
 
-// noteBusy tells where other programs make the default number of threads smaller.
-func noteBusy() {
-	threads, usable := hw.IdleCores()
-	if threads < usable {
-		fmt.Fprintf(os.Stderr, "note: other programs are busy: computing on %s of %d; -t %d takes all\n", count(threads, "core"), usable, usable)
-	}
-}
-
 func kernelsFlag() cli.Flag {
 	return &cli.StringFlag{Name: "kernels", Value: planner.KernelsAuto, Usage: "the processor's kernels for generation; all give the same text. auto measures which is the fastest while loading, usual takes the ordinary one, another `NAME` is one that -v shows; the name of an instruction set, as doctor shows it, keeps everything to that set"}
 }
@@ -268,9 +259,6 @@ func open(ctx context.Context, c *cli.Command, adjust func(*powerinfer.Options))
 	path, err := modelPath(c)
 	if err != nil {
 		return nil, err
-	}
-	if o.Threads == 0 {
-		noteBusy()
 	}
 	defer showLoading(&o)()
 	if path == "" {

@@ -37,7 +37,7 @@ func imatrixCommand() *cli.Command {
 			&cli.BoolFlag{Name: "parse-special", Usage: "take special tokens in the text as such"},
 			&cli.BoolFlag{Name: "no-ppl", Usage: "does nothing: no perplexity is computed here"},
 			&cli.BoolFlag{Name: "no-repack", Aliases: []string{"nr"}, Usage: "compute on the mapped file instead of repacking it into memory", Sources: env("NO_REPACK")},
-			&cli.IntFlag{Name: "threads", Aliases: []string{"t"}, Usage: "default: idle physical cores", Sources: env("THREADS")},
+			&cli.IntFlag{Name: "threads", Aliases: []string{"t"}, Usage: "default: physical cores", Sources: env("THREADS")},
 		),
 		Action: makeMatrix,
 	}

@@ -32,7 +32,7 @@ func calibrationFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "resume", Usage: "continue the run of the work folder"},
 		&cli.BoolFlag{Name: "keep-work", Usage: "keep the work folder when all went well"},
 		&cli.Uint64Flag{Name: "seed", Aliases: []string{"s"}, Usage: "seed of generated text and of training"},
-		&cli.IntFlag{Name: "threads", Aliases: []string{"t"}, Usage: "default: idle physical cores; the result does not depend on it", Sources: env("THREADS")},
+		&cli.IntFlag{Name: "threads", Aliases: []string{"t"}, Usage: "default: physical cores; the result does not depend on it", Sources: env("THREADS")},
 	)
 }
 

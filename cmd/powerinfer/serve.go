@@ -154,9 +154,6 @@ func loadServed(ctx context.Context, c *cli.Command, o server.ModelOptions, mode
 	if err != nil {
 		return nil, err
 	}
-	if po.Threads == 0 {
-		noteBusy()
-	}
 	ended := showLoading(po)
 	so.Engine.Progress, so.Planner.Measuring = po.Progress, po.Measuring
 	e, err := session.Open(ctx, f, so)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/internal/engine"
 )
 
 // describe says what was loaded, where it is computed and how tokens are chosen, for --verbose.
@@ -131,6 +132,9 @@ func closing(r powerinfer.Result, load time.Duration) {
 	fmt.Fprintf(os.Stderr, "load %.0f ms | prompt %s, %.0f ms%s | generated %s, %.0f ms%s%s | stopped: %s\n",
 		ms(load), count(r.Prompt, "token"), ms(r.PromptTime), rate(r.Prompt, r.PromptTime),
 		count(r.Tokens, "token"), ms(r.Time), rate(steps, r.Time), guesses(&r), r.Stopped)
+	if r.Yielded > engine.NoteYielded {
+		fmt.Fprintf(os.Stderr, "note: other programs kept cores busy: this one had %.0f %% of them while it generated\n", 100*(1-r.Yielded))
+	}
 }
 
 // guesses returns how many of the guessed tokens were accepted, as the end of a line; "" where none was guessed.

@@ -1,6 +1,10 @@
 package compute
 
-import "github.com/powerinfer-go/powerinfer/internal/quant"
+import (
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
 
 // What a device or its executor may be able to do besides Device and Executor. Whoever needs a capability asks for it
 // by a type assertion and does without it where it is missing.
@@ -214,6 +218,13 @@ func (u SlotUse) Since(then SlotUse) SlotUse {
 type SlotUser interface {
 	// SlotUse returns what its slots did until now. It is called between runs.
 	SlotUse() SlotUse
+}
+
+// CoreSharer is a device that computes on the CPU's cores and uses fewer of them where other programs keep them busy.
+type CoreSharer interface {
+	// Yielded returns the time that its threads have left cores to other programs, summed over threads, and the number
+	// of threads.
+	Yielded() (sum time.Duration, threads int)
 }
 
 // LatentExpander is a device of which some layers may have AttendLatent.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -94,6 +95,8 @@ type Engine struct {
 	places  []compute.Place
 	rows    [][]float32 // [n_out][n_vocab] logits of the last step
 	states  [][]float32 // [n_hidden][n_embd] hidden states of the last step
+
+	yielded atomic.Int64 // thread time that the device has left to other programs, as a share of all its threads [ns]
 
 	watchers int      // how many look at what steps do
 	loads    int      // how often the model was loaded: what it counts began anew
@@ -401,6 +404,11 @@ func (e *Engine) run(p *compute.Params, hidden []int32) error {
 	}
 	err := e.forward(p, forward)
 	e.traceStep(len(p.Tokens), begin)
+	if d, ok := e.dev.(compute.CoreSharer); ok {
+		if sum, threads := d.Yielded(); threads > 0 {
+			e.yielded.Store(int64(sum) / int64(threads))
+		}
+	}
 	if err == nil {
 		err = e.readLogits(len(p.Out))
 	}

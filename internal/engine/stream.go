@@ -107,6 +107,10 @@ type Likely struct {
 	Logprob float32
 }
 
+// NoteYielded is the share of the cores' time that other programs must have taken for a user to be told: less is hardly
+// felt. See Result.Yielded.
+const NoteYielded = 0.2
+
 // Result describes a generation that has ended.
 type Result struct {
 	Stop         StopReason
@@ -125,6 +129,7 @@ type Result struct {
 
 	FurtherDrafted, FurtherAccepted int // the same of the file's further layer
 
+	Yielded float64           // share of the threads' time that other programs had while tokens were generated: 0 to 1
 	Shifts  int               // how often the context was full and went on: see Request.Shift
 	Time    time.Duration     // that they took
 	Neurons []model.NeuronUse // [layers] what the steps meanwhile computed, also for others, where Request.Neurons asks for it
@@ -148,6 +153,7 @@ type Stream struct {
 	first  bool          // the first token was chosen
 	before []model.NeuronUse
 	slots  compute.SlotUse // before
+	yield  int64           // Engine.yielded before
 	text   *stopText
 
 	guess guesser     // nil: nothing is guessed
@@ -464,6 +470,7 @@ func (st *Stream) begins() {
 	st.res.Wait = max(0, st.t.began-st.begin)
 	st.res.PromptTime = now - st.begin - st.res.Wait
 	st.begin = now
+	st.yield = st.e.yielded.Load()
 	if st.r.Neurons {
 		st.before, st.slots = st.e.Neurons(), st.e.SlotUse()
 	}
@@ -484,6 +491,9 @@ func (st *Stream) end(why StopReason, err error) bool {
 	st.res.Experts.Add(st.uses(st.t))
 	if st.first {
 		st.res.Time = monotime.Since(st.begin)
+		if lost := st.e.yielded.Load() - st.yield; lost > 0 && st.res.Time > 0 { // negative after the model was loaded anew
+			st.res.Yielded = min(float64(lost)/float64(st.res.Time), 1)
+		}
 		if st.r.Neurons {
 			st.res.Neurons, st.res.Slots = st.e.Neurons(), st.e.SlotUse().Since(st.slots)
 			for l := range st.before {

@@ -20,7 +20,7 @@ import (
 
 // Processor says how the processor computes. Zero values mean defaults.
 type Processor struct {
-	Threads      int               // for generation; 0: idle physical cores, but for one where a GPU works, too
+	Threads      int               // for generation; 0: physical cores, but for one where a GPU works, too
 	ThreadsBatch int               // for prompts; 0: as Threads
 	Lock         bool              // keep weights out of swap (mlock)
 	Kernels      string            // for one token: auto, usual or a kernel's name; empty: auto

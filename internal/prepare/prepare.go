@@ -47,7 +47,7 @@ type Options struct {
 	AllowRequantize bool        // of a quantised model's down projections
 	Activation      string      // overrides the file's
 	Seed            uint64
-	Threads         int // all idle physical cores
+	Threads         int // all physical cores
 
 	Estimate func([]Estimate)                     // told before the work starts; may be nil
 	Progress func(s Stage, done, total int64)     // may be nil; bytes, tokens or parts

@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
@@ -128,6 +129,11 @@ func (d *Device) Name() string {
 		name += fmt.Sprintf(" (%d for prompts)", d.batch.Threads())
 	}
 	return name
+}
+
+// Yielded implements compute.CoreSharer. Only short steps leave cores to other programs.
+func (d *Device) Yielded() (sum time.Duration, threads int) {
+	return d.decode.Yielded(), d.decode.Threads()
 }
 
 // Close stops the workers and frees all memory, weights included.

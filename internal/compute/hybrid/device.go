@@ -317,6 +317,14 @@ type cache struct {
 	index     []int // of each of the cache's parts within its device's
 }
 
+// Yielded implements compute.CoreSharer.
+func (d *Device) Yielded() (sum time.Duration, threads int) {
+	if h, ok := d.host.(compute.CoreSharer); ok {
+		return h.Yielded()
+	}
+	return 0, 0
+}
+
 // ExpandsLatent implements compute.LatentExpander.
 func (d *Device) ExpandsLatent() bool {
 	h, ok := d.host.(compute.LatentExpander)

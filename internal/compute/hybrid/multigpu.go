@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
@@ -196,6 +197,9 @@ func (f *MultiGPU) Choice(rows, used, n int) (compute.Choice, error) {
 	}
 	return compute.Choice{Rows: rows, Used: used, N: n, Mem: on}, nil
 }
+
+// Yielded implements compute.CoreSharer.
+func (f *MultiGPU) Yielded() (sum time.Duration, threads int) { return f.pairs[0].Yielded() }
 
 // ExpandsLatent implements compute.LatentExpander.
 func (f *MultiGPU) ExpandsLatent() bool { return f.pairs[0].ExpandsLatent() }

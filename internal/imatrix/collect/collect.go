@@ -223,7 +223,7 @@ type runner struct {
 func newRunner(ctx context.Context, f *gguf.File, o *Options) (*runner, error) {
 	threads := o.Threads
 	if threads == 0 {
-		threads, _ = hw.IdleCores()
+		threads = hw.DefaultThreads()
 	}
 	processor, err := cpu.New(cpu.Options{Threads: threads})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // MaxThreads bounds a pool.
@@ -85,6 +86,10 @@ func (p *Pool) Begin(kind int) {
 // Active returns the number of threads that take part in regions now: beside other processes it may be less than
 // Threads.
 func (p *Pool) Active() int { return int(p.width.threads.Load()) }
+
+// Yielded returns the time that threads did not take part in regions because fewer threads are faster while other
+// programs keep cores busy, summed over those threads. It may be called from any goroutine.
+func (p *Pool) Yielded() time.Duration { return time.Duration(p.width.yielded.Load()) }
 
 // Run calls fn(0…chunks-1, worker) and returns when all calls have returned. The
 // caller takes part as worker 0; no two calls with the same worker number overlap.

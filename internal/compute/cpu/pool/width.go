@@ -51,6 +51,8 @@ type width struct {
 	regions int           // of the turn
 	mean    [2]float64    // time of a region with the chosen and the other number, summed over turns [ns]
 
+	yielded atomic.Int64 // see Pool.Yielded [ns]
+
 	_         line
 	heldUp    atomic.Bool // a thread has waited for the region's end in vain
 	preempted atomic.Bool // a thread that finished a chunk after that had been taken off its core
@@ -159,9 +161,13 @@ func (w *width) finish(worker int) {
 
 // close ends a region.
 func (w *width) close() {
-	if w.trial {
-		w.time += w.now() - w.begin
-		w.regions++
+	if threads := w.threads.Load(); w.trial || threads < w.most {
+		took := w.now() - w.begin
+		if w.trial {
+			w.time += took
+			w.regions++
+		}
+		w.yielded.Add(int64(took) * int64(w.most-threads))
 	}
 	if !w.heldUp.Load() {
 		return

@@ -83,6 +83,24 @@ func TestWidthFollowsSpeed(t *testing.T) {
 	check("alone again", 4)
 }
 
+// TestYieldedTime has one of two threads left out of nearly all regions, as beside a busy process.
+func TestYieldedTime(t *testing.T) {
+	const us = time.Microsecond
+	m := newMachine(2)
+	m.took = map[int]time.Duration{1: 100 * us, 2: 200 * us}
+	m.alone = true
+	m.run(time.Second)
+	if y := m.yielded.Load(); y != 0 {
+		t.Errorf("%v were left to others although nobody was busy", time.Duration(y))
+	}
+	m.alone = false
+	m.run(20 * time.Second)
+	y := time.Duration(m.yielded.Load())
+	if y < 15*time.Second || y > 20*time.Second {
+		t.Errorf("%v of one thread were left to others in 20 s", y)
+	}
+}
+
 // TestWidthNeedsManyAlarms covers a process that takes a core from time to time: that is no reason for a trial.
 func TestWidthNeedsManyAlarms(t *testing.T) {
 	m := newMachine(2)
