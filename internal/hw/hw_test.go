@@ -22,6 +22,22 @@ func TestDetectIsConsistent(t *testing.T) {
 	t.Logf("%+v, default threads %d", c, DefaultThreads())
 }
 
+func TestIdleCores(t *testing.T) {
+	for _, c := range []struct{ physical, usable, busy, want int }{
+		{8, 8, 0, 8},
+		{8, 8, 3, 5},
+		{8, 8, 7, 4}, // half at least
+		{8, 4, 3, 4}, // others run on the cores that are not ours
+		{8, 4, 5, 3}, //
+		{1, 1, 9, 1}, // one at least
+		{16, 3, 16, 1},
+	} {
+		if got := idleCores(c.physical, c.usable, c.busy); got != c.want {
+			t.Errorf("%d cores, %d usable, %d busy: %d threads, want %d", c.physical, c.usable, c.busy, got, c.want)
+		}
+	}
+}
+
 func TestMemoryOfThisMachine(t *testing.T) {
 	m, err := ReadMemory()
 	if err != nil {

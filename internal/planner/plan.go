@@ -53,8 +53,9 @@ func (p *Plan) Layout() placement.Layout {
 
 // open opens the processor, which has company where GPUs work, too.
 func (p Processor) open(company bool) (*cpu.Device, error) {
+	idle := 0
 	if p.Threads <= 0 {
-		p.Threads = hw.DefaultThreads()
+		p.Threads, idle = hw.DefaultThreads(), hw.IdleCores()
 		if company { // with every core at work, waiting for a GPU takes far longer
 			p.Threads = max(1, p.Threads-1)
 		}
@@ -65,7 +66,7 @@ func (p Processor) open(company bool) (*cpu.Device, error) {
 	if p.Kernels == "" {
 		p.Kernels = KernelsAuto
 	}
-	return cpu.New(cpu.Options{Threads: p.Threads, ThreadsBatch: p.ThreadsBatch, Lock: p.Lock, Kernels: p.Kernels, Note: p.Note})
+	return cpu.New(cpu.Options{Threads: p.Threads, Idle: idle, ThreadsBatch: p.ThreadsBatch, Lock: p.Lock, Kernels: p.Kernels, Note: p.Note})
 }
 
 // open makes one device of the plan's GPUs, which it opens, and host.

@@ -22,6 +22,7 @@ import (
 // Options are the choices made when the device is opened.
 type Options struct {
 	Threads      int               // for steps of one token; at least 1
+	Idle         int               // cores that other programs probably leave idle: see pool.Pool.Expect; 0: unknown
 	ThreadsBatch int               // for longer steps; 0: as Threads
 	Lock         bool              // keep memory out of swap
 	Set          string            // a kernel set by name, for tests; empty: the fastest this machine runs
@@ -85,6 +86,9 @@ func New(o Options) (*Device, error) {
 	d.verbs = compute.NewVerbs(d)
 	d.scratch.workers = make([]workerScratch, max(o.Threads, o.ThreadsBatch))
 	d.decode = pool.New(o.Threads)
+	if o.Idle > 0 {
+		d.decode.Expect(o.Idle)
+	}
 	d.batch = d.decode
 	if o.ThreadsBatch > 0 && o.ThreadsBatch != o.Threads {
 		d.batch = pool.New(o.ThreadsBatch)

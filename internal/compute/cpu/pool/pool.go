@@ -83,6 +83,10 @@ func (p *Pool) Begin(kind int) {
 	}
 }
 
+// Expect says that n of the threads will probably find an idle core. Short regions begin with n threads, and soon the
+// pool measures whether more are faster. It is called before the first region.
+func (p *Pool) Expect(n int) { p.width.chosen = int32(max(1, min(n, p.threads))) }
+
 // Active returns the number of threads that take part in regions now: beside other processes it may be less than
 // Threads.
 func (p *Pool) Active() int { return int(p.width.threads.Load()) }

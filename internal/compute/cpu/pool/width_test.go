@@ -101,6 +101,29 @@ func TestYieldedTime(t *testing.T) {
 	}
 }
 
+// TestExpectedWidth has others probably keep two of four cores busy. Regions begin with two threads, and with more as
+// soon as these prove faster.
+func TestExpectedWidth(t *testing.T) {
+	const us = time.Microsecond
+	p := New(4)
+	defer p.Close()
+	p.Expect(2)
+	m := newMachine(4)
+	m.chosen = p.width.chosen
+	m.follow(0)
+	m.follow(1)
+	m.took = map[int]time.Duration{1: 400 * us, 2: 200 * us, 3: 134 * us, 4: 100 * us}
+	m.alone = true
+	m.run(10 * time.Millisecond)
+	if n := m.threads.Load(); n != 2 {
+		t.Errorf("%d threads begin, want 2", n)
+	}
+	m.run(2 * time.Second)
+	if n := m.threads.Load(); n != 4 {
+		t.Errorf("%d threads take part after two calm seconds, want 4", n)
+	}
+}
+
 // TestWidthNeedsManyAlarms covers a process that takes a core from time to time: that is no reason for a trial.
 func TestWidthNeedsManyAlarms(t *testing.T) {
 	m := newMachine(2)
