@@ -19,17 +19,18 @@ const usualParallel = 8
 
 func batchCommand() *cli.Command {
 	return &cli.Command{
-		Name: "batch", Usage: "continue many prompts at a time, JSON Lines in and out",
+		Name: "batch", UsageText: `powerinfer batch -m model.gguf -f prompts.jsonl -o answers.jsonl -np 8`, Usage: "continue many prompts at a time, JSON Lines in and out",
 		Description: `Each line of the input is an object with a prompt, and options that differ from the flags:
 
-  {"id": "a", "prompt": "Once upon a time", "n_predict": 64, "temperature": 0.7, "seed": 1, "stop": ["\n"]}
+  {"id": "a", "prompt": "Once upon a time", "n_predict": 64, "seed": 1}
 
 Options have the names of llama-server's API, all samplers', logit_bias, ignore_eos, grammar and json_schema
 among them: docs/batch.md.
 
 Each line of the output is an answer, in the order of completion:
 
-  {"id": "a", "text": " there was…", "stop": "token limit", "prompt_tokens": 5, "cached_tokens": 0, "tokens": 64}
+  {"id": "a", "text": " there was…", "stop": "token limit",
+   "prompt_tokens": 5, "cached_tokens": 0, "tokens": 64}
 
 Where an id is missing the line's number stands for it. What the output already answers is not done again,
 so that an interrupted run is continued by the same command. A prompt that cannot be continued is

@@ -20,7 +20,9 @@ import (
 func benchCommand() *cli.Command {
 	list := "; or a list: 16,32"
 	return &cli.Command{
-		Name: "bench", Usage: "time prompts and generation, with llama-bench's columns",
+		Name: "bench", UsageText: `powerinfer bench model.gguf
+powerinfer bench -m model.gguf -p 512 -n 128 -t 1,2,4
+powerinfer bench -m model.gguf -npp 128 -ntg 128 -npl 1,2,4,8`, Usage: "time prompts and generation, with llama-bench's columns",
 		Flags: slices.Concat(modelFlags(), []cli.Flag{
 			&cli.StringSliceFlag{Name: "n-prompt", Aliases: []string{"p"}, Value: []string{"512"}, Usage: "`N` prompt tokens" + list},
 			&cli.StringSliceFlag{Name: "n-gen", Aliases: []string{"n"}, Value: []string{"128"}, Usage: "`N` tokens to generate" + list},

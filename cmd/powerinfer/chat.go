@@ -21,7 +21,9 @@ import (
 
 func chatCommand() *cli.Command {
 	return &cli.Command{
-		Name: "chat", Usage: "talk with a model", Flags: slices.Concat(generationFlags(), chatFlags()),
+		Name: "chat", UsageText: `powerinfer chat qwen3:0.6b
+powerinfer chat model.gguf -sys "Answer briefly."
+echo "What is a neuron?" | powerinfer chat model.gguf --single-turn`, Usage: "talk with a model", Flags: slices.Concat(generationFlags(), chatFlags()),
 		Description: "A message is a line; it goes on after a line that ends with \\, and between two lines of \"\"\".\n" +
 			"Lines that begin with / are commands: /help lists them. Ctrl-C stops an answer, Ctrl-D leaves.\n" +
 			"Without a terminal each line of standard input is a message, and plain text comes out.",

@@ -20,31 +20,31 @@ const usualSavedCache = 2048
 
 // chatFlags are of conversations.
 func chatFlags() []cli.Flag {
-	return slices.Concat([]cli.Flag{
+	return about(chatSubject, slices.Concat([]cli.Flag{
 		&cli.StringFlag{Name: "system-prompt", Aliases: []string{"sys"}, Usage: "begin the conversation with this system `TEXT`"},
 		&cli.StringFlag{Name: "system-prompt-file", Aliases: []string{"sysf"}, Usage: "read the system's text from `FILE`"},
 		&cli.BoolFlag{Name: "single-turn", Aliases: []string{"st"}, Usage: "end after one answer"},
 		&cli.BoolFlag{Name: "multiline-input", Aliases: []string{"mli"}, Usage: `a message goes on over lines until one ends with \ or /`},
 		&cli.BoolFlag{Name: "simple-io", Usage: "read plain lines and write plain text, without colours and line editing"},
 		&cli.Int64Flag{Name: "save-cache", Value: usualSavedCache, Usage: "`MIB` that /save may write of keys and values beside a conversation; 0: none"},
-	}, templateFlags())
+	}, templateFlags()))
 }
 
 // templateFlags choose a chat template.
 func templateFlags() []cli.Flag {
-	return []cli.Flag{
+	return about(chatSubject, []cli.Flag{
 		&cli.StringFlag{Name: "chat-template", Usage: "`NAME` of a built-in chat template, or a template itself (Jinja); default: the model's", Sources: env("CHAT_TEMPLATE")},
 		&cli.StringFlag{Name: "chat-template-file", Usage: "read the chat template from `FILE`", Sources: env("CHAT_TEMPLATE_FILE")},
 		&cli.StringFlag{Name: "chat-template-kwargs", Usage: `more variables for the template, a JSON object such as '{"enable_thinking":false}'`, Sources: env("CHAT_TEMPLATE_KWARGS")},
-	}
+	})
 }
 
 // modeFlags choose between a conversation and a continuation.
 func modeFlags() []cli.Flag {
-	return []cli.Flag{
+	return about(chatSubject, []cli.Flag{
 		&cli.BoolFlag{Name: "conversation", Aliases: []string{"cnv"}, Usage: "talk, as powerinfer chat does; the default on a terminal without -p and -f"},
 		&cli.BoolFlag{Name: "no-conversation", Aliases: []string{"no-cnv"}, Usage: "continue a text; the default with -p or -f"},
-	}
+	})
 }
 
 // talks reports whether run is to hold a conversation.

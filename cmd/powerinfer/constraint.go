@@ -11,12 +11,12 @@ import (
 
 // grammarFlags constrain what is generated.
 func grammarFlags() []cli.Flag {
-	return []cli.Flag{
+	return about(formSubject, []cli.Flag{
 		&cli.StringFlag{Name: "grammar", Usage: "generate only what this `GBNF` grammar allows"},
 		&cli.StringFlag{Name: "grammar-file", Usage: "read the grammar from `FILE`"},
 		&cli.StringFlag{Name: "json-schema", Aliases: []string{"j"}, Usage: "generate only JSON that is valid by this `SCHEMA`; {} is any JSON value"},
 		&cli.StringFlag{Name: "json-schema-file", Aliases: []string{"jf"}, Usage: "read the JSON Schema from `FILE`"},
-	}
+	})
 }
 
 // readGrammar sets the grammar or the schema that grammarFlags name, and refuses one that cannot be read.

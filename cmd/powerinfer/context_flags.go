@@ -48,7 +48,7 @@ func ropeFlags() []cli.Flag {
 	for _, f := range ropeFlagTable() {
 		flags = append(flags, &cli.FloatFlag{Name: f.name, Usage: f.usage, Sources: env(f.variable), HideDefault: true})
 	}
-	return flags
+	return about(contextSubject, flags)
 }
 
 // overrides returns what the flags change of the file's metadata: --override-kv first, so that flags win.
@@ -92,15 +92,15 @@ func overrides(c *cli.Command) ([]string, error) {
 
 // expertsFlag overrides how many experts a token uses.
 func expertsFlag() cli.Flag {
-	return &cli.IntFlag{Name: "experts-used", HideDefault: true, Usage: "use `N` experts for each token; default: as many as the file says. perplexity --kl-divergence measures what fewer cost"}
+	return &cli.IntFlag{Name: "experts-used", Category: neuronSubject, HideDefault: true, Usage: "use `N` experts for each token; default: as many as the file says. perplexity --kl-divergence measures what fewer cost"}
 }
 
 // extensionFlags are of commands whose texts may be extended: see powerinfer.Extension.
 func extensionFlags() []cli.Flag {
-	return []cli.Flag{
+	return about(contextSubject, []cli.Flag{
 		&cli.IntFlag{Name: "grp-attn-n", Aliases: []string{"gan"}, Value: 1, Usage: "self-extension: have each `N` tokens of a long text share a position, so that it may be N times as long as those that the model was trained on; with -c", Sources: env("GRP_ATTN_N")},
 		&cli.IntFlag{Name: "grp-attn-w", Aliases: []string{"gaw"}, Value: 512, Usage: "at most `N` tokens at a text's end have positions of their own; a multiple of --grp-attn-n", Sources: env("GRP_ATTN_W")},
-	}
+	})
 }
 
 // readExtension reads extensionFlags, if c has them.
@@ -121,10 +121,10 @@ func readExtension(c *cli.Command) (powerinfer.Extension, error) {
 
 // shiftFlags are of commands whose texts may go on where the context is full.
 func shiftFlags() []cli.Flag {
-	return []cli.Flag{
+	return about(contextSubject, []cli.Flag{
 		&cli.BoolFlag{Name: "context-shift", Usage: "when the context is full, drop the oldest tokens and go on", Sources: env("CONTEXT_SHIFT")},
 		&cli.IntFlag{Name: "keep", Usage: "with --context-shift, keep `N` tokens at the beginning of the prompt; -1: all of the prompt"},
-	}
+	})
 }
 
 // readKeep returns --keep as a number of tokens.

@@ -18,7 +18,8 @@ import (
 
 func convertCommand() *cli.Command {
 	return &cli.Command{
-		Name: "convert", Usage: "turn a Hugging Face folder into a GGUF file", ArgsUsage: "FOLDER [PREDICTORS]",
+		Name: "convert", UsageText: `powerinfer convert hugging-face-folder --outfile model.gguf --outtype f16
+powerinfer convert peft-folder --base hugging-face-folder --outfile lora.gguf`, Usage: "turn a Hugging Face folder into a GGUF file", ArgsUsage: "FOLDER [PREDICTORS]",
 		Description: `A folder of a LoRA adapter, as PEFT saves it, becomes a GGUF adapter for --lora; --base
 names the folder of the model that it is for. With PREDICTORS, a folder of published predictors
 (model_0.pt, model_1.pt, ..., config.json), the model becomes a file of the original

@@ -21,7 +21,7 @@ import (
 
 func embeddingCommand() *cli.Command {
 	return &cli.Command{
-		Name: "embedding", Usage: "print the embeddings of texts, or a reranker's scores, as llama-embedding does",
+		Name: "embedding", UsageText: `powerinfer embedding -m embeddings.gguf -p "a king\na river"`, Usage: "print the embeddings of texts, or a reranker's scores, as llama-embedding does",
 		Description: `Texts come from -p, -f or standard input, one a line. Several are compared, too: the cosine of the angle between each two.
 A reranker, or --pooling rank, takes a query and a document in a line, with a tab between them, and prints a score for each.`,
 		Flags: slices.Concat(engineFlags(), []cli.Flag{

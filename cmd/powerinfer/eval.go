@@ -23,7 +23,7 @@ const evalContext = 4096
 
 func evalCommand() *cli.Command {
 	return &cli.Command{
-		Name: "eval", Usage: "score a model on a published task", ArgsUsage: "TASK",
+		Name: "eval", UsageText: `powerinfer eval hellaswag -m model.gguf -f hellaswag_val.jsonl`, Usage: "score a model on a published task", ArgsUsage: "TASK",
 		Description: "TASK is " + strings.Join(powerinfer.TaskNames(), ", ") + ".\n" +
 			"Its data comes from -f FILE, in its publishers' form or llama.cpp's: docs/evaluation.md.\n" +
 			"With -o FILE an interrupted run is continued by the same command.\n" +

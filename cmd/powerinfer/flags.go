@@ -25,15 +25,15 @@ import (
 
 // modelFlags choose a model and what is done to its metadata.
 func modelFlags() []cli.Flag {
-	return slices.Concat([]cli.Flag{
+	return about(modelSubject, slices.Concat([]cli.Flag{
 		&cli.StringFlag{Name: "model", Aliases: []string{"m"}, Usage: "GGUF `FILE`; without it the embedded demo model", Sources: env("MODEL")},
 		&cli.StringSliceFlag{Name: "override-kv", Usage: "replace a metadata key: `KEY=TYPE:VALUE`, TYPE int, float, bool or str; ARCH stands for the file's architecture; may be repeated"},
-	}, hubFlags())
+	}, hubFlags()))
 }
 
 // engineFlags choose how a model is loaded and computed.
 func engineFlags() []cli.Flag {
-	return slices.Concat(modelFlags(), []cli.Flag{
+	return about(memorySubject, slices.Concat(modelFlags(), []cli.Flag{
 		&cli.IntFlag{Name: "ctx-size", Aliases: []string{"c"}, Usage: "context in tokens; 0 is the model's own", Sources: env("CTX_SIZE")},
 		batchFlag(), ubatchFlag(), cacheKeysFlag(), cacheValuesFlag(), wholeCacheFlag(),
 		&cli.IntFlag{Name: "threads", Aliases: []string{"t"}, Usage: "threads for generation; fewer take part while other programs keep cores busy, where that is faster; default: physical cores", Sources: env("THREADS")},
@@ -41,29 +41,29 @@ func engineFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "no-repack", Aliases: []string{"nr"}, Usage: "compute on the mapped file instead of repacking it into memory; the text is the same, except with --sparse exact on a file that is not prepared, where sums round differently", Sources: env("NO_REPACK")},
 		kernelsFlag(),
 		&cli.BoolFlag{Name: "mlock", Usage: "keep weights out of swap", Sources: env("MLOCK")},
-		&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
+		&cli.StringFlag{Name: "activation", Category: neuronSubject, Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
 		sparseFlag(), expertsFlag(),
-	}, boundFlags(), predictionFlags(), loraFlags(), ropeFlags(), gpuFlags(), grantedFlagsOf())
+	}, boundFlags(), predictionFlags(), loraFlags(), ropeFlags(), gpuFlags(), grantedFlagsOf()))
 }
 
 func batchFlag() cli.Flag {
-	return &cli.IntFlag{Name: "batch-size", Aliases: []string{"b"}, Value: engine.UsualBatch, Usage: "tokens of a prompt handed in at a time", Sources: env("BATCH")}
+	return &cli.IntFlag{Name: "batch-size", Category: memorySubject, Aliases: []string{"b"}, Value: engine.UsualBatch, Usage: "tokens of a prompt handed in at a time", Sources: env("BATCH")}
 }
 
 func ubatchFlag() cli.Flag {
-	return &cli.IntFlag{Name: "ubatch-size", Aliases: []string{"ub"}, Value: model.UsualStep, Usage: "tokens computed at a time", Sources: env("UBATCH")}
+	return &cli.IntFlag{Name: "ubatch-size", Category: memorySubject, Aliases: []string{"ub"}, Value: model.UsualStep, Usage: "tokens computed at a time", Sources: env("UBATCH")}
 }
 
 func cacheKeysFlag() cli.Flag {
-	return &cli.StringFlag{Name: "cache-type-k", Aliases: []string{"ctk"}, Value: "f16", Usage: "keep keys in `TYPE`: f32, f16, bf16, q8_0 or q4_0", Sources: env("CACHE_TYPE_K")}
+	return &cli.StringFlag{Name: "cache-type-k", Category: memorySubject, Aliases: []string{"ctk"}, Value: "f16", Usage: "keep keys in `TYPE`: f32, f16, bf16, q8_0 or q4_0", Sources: env("CACHE_TYPE_K")}
 }
 
 func cacheValuesFlag() cli.Flag {
-	return &cli.StringFlag{Name: "cache-type-v", Aliases: []string{"ctv"}, Value: "f16", Usage: "keep values in `TYPE`, one of the same", Sources: env("CACHE_TYPE_V")}
+	return &cli.StringFlag{Name: "cache-type-v", Category: memorySubject, Aliases: []string{"ctv"}, Value: "f16", Usage: "keep values in `TYPE`, one of the same", Sources: env("CACHE_TYPE_V")}
 }
 
 func wholeCacheFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "swa-full", Usage: "layers with sliding windows keep all keys and values, so that a text may go on anywhere behind its beginning", Sources: env("SWA_FULL")}
+	return &cli.BoolFlag{Name: "swa-full", Category: memorySubject, Usage: "layers with sliding windows keep all keys and values, so that a text may go on anywhere behind its beginning", Sources: env("SWA_FULL")}
 }
 
 // cacheTypes reads those flags.
@@ -78,23 +78,23 @@ func cacheTypes(c *cli.Command) (types compute.CacheTypes, err error) {
 }
 
 func sparseFlag() cli.Flag {
-	return &cli.StringFlag{Name: "sparse", Value: "auto", Usage: "neurons of feed-forward layers to compute: `MODE` auto, off (all), exact (those not zero), predict (those predicted) or threshold (those not nearly zero)", Sources: env("SPARSE")}
+	return &cli.StringFlag{Name: "sparse", Category: neuronSubject, Value: "auto", Usage: "neurons of feed-forward layers to compute: `MODE` auto, off (all), exact (those not zero), predict (those predicted) or threshold (those not nearly zero)", Sources: env("SPARSE")}
 }
 
 // predictionFlags say how predictors are used.
 func predictionFlags() []cli.Flag {
-	return []cli.Flag{
+	return about(neuronSubject, []cli.Flag{
 		&cli.Float32Flag{Name: "sparse-threshold", Usage: "logit from which a predicted neuron is computed; default: the file's", Sources: cli.NewValueSourceChain(variable("LLAMA_SPARSE_PRED_THRESHOLD"))},
 		&cli.Float64Flag{Name: "sparse-always-on", HideDefault: true, Usage: "`SHARE` of each layer's neurons, the hottest, that --sparse predict computes for every token; default and minimum: the file's"},
-	}
+	})
 }
 
 // boundFlags have the file's curve choose how neurons are left out.
 func boundFlags() []cli.Flag {
-	return []cli.Flag{
+	return about(neuronSubject, []cli.Flag{
 		&cli.Float64Flag{Name: "max-kld", Usage: fmt.Sprintf("leave out as many neurons as the file's measured settings allow: the fastest setting with which 19 of 20 documents stay within this KL divergence from computing all neurons, in nats a token; with --sparse threshold the default is %g", model.UsualMaxKLD), Sources: env("MAX_KLD")},
 		&cli.Float64Flag{Name: "min-same-top", Usage: "the same by another measure: the least share of a document's tokens whose likeliest successor stays the same, such as 0.97", Sources: env("MIN_SAME_TOP")},
-	}
+	})
 }
 
 // readBound reads those flags.
@@ -173,7 +173,7 @@ func openWith(path string, overrides []string) (f *gguf.File, err error) {
 }
 
 func kernelsFlag() cli.Flag {
-	return &cli.StringFlag{Name: "kernels", Value: planner.KernelsAuto, Usage: "the processor's kernels for generation; all give the same text. auto measures which is the fastest while loading, usual takes the ordinary one, another `NAME` is one that -v shows; the name of an instruction set, as doctor shows it, keeps everything to that set"}
+	return &cli.StringFlag{Name: "kernels", Category: memorySubject, Value: planner.KernelsAuto, Usage: "the processor's kernels for generation; all give the same text. auto measures which is the fastest while loading, usual takes the ordinary one, another `NAME` is one that -v shows; the name of an instruction set, as doctor shows it, keeps everything to that set"}
 }
 
 // openOptions reads engineFlags, of commands that have some of them those.

@@ -18,7 +18,7 @@ import (
 
 // gpuFlags choose GPUs and what goes there.
 func gpuFlags() []cli.Flag {
-	return append(tensorFlags(),
+	return about(gpuSubject, append(tensorFlags(),
 		deviceFlag(),
 		&cli.BoolFlag{Name: "list-devices", Usage: "list GPUs and exit"},
 		budgetFlag(),
@@ -28,7 +28,7 @@ func gpuFlags() []cli.Flag {
 		kvInRAMFlag(),
 		&cli.IntFlag{Name: "moe-cache-mib", Usage: "let experts follow the text: those used most lie in at most `N` MiB of GPU memory, and RAM holds all of them; 0: they stay where the plan put them; default: they follow where RAM has room and that should be faster"},
 		&cli.BoolFlag{Name: "read-ahead", HideDefault: true, Usage: "while the processor waits for a GPU, read ahead the neurons that it will probably compute next; default: where the plan expects the GPU to wait for the processor"},
-	)
+	))
 }
 
 func deviceFlag() cli.Flag {

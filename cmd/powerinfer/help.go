@@ -2,7 +2,9 @@ package main
 
 import (
 	"bufio"
+	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -11,23 +13,71 @@ import (
 
 // helpWidth is the longest line of help, in characters; helpIndent is where descriptions begin.
 const (
-	helpWidth  = 96
-	helpIndent = 30
+	helpWidth  = 80
+	helpIndent = 26
 )
 
-// printHelp is cli's HelpPrinter: a command's usage and every flag, in lines that fit a terminal.
-func printHelp(w io.Writer, _ string, data any) {
-	c, ok := data.(*cli.Command)
-	if !ok {
-		return
+// Subjects of flags, in the order of --help-all. A flag without one belongs to what its command does.
+const (
+	modelSubject    = "Model"
+	formSubject     = "Form of the text"
+	samplingSubject = "Choice of tokens"
+	chatSubject     = "Conversation"
+	contextSubject  = "Context"
+	memorySubject   = "Memory and threads"
+	gpuSubject      = "GPUs"
+	neuronSubject   = "Neurons and experts"
+	draftSubject    = "Draft tokens"
+	networkSubject  = "Network"
+	logSubject      = "Log and trace"
+)
+
+var subjects = []string{modelSubject, "", chatSubject, formSubject, samplingSubject, contextSubject, memorySubject, gpuSubject, neuronSubject, draftSubject, networkSubject, logSubject}
+
+// about gives a subject to the flags that have none.
+func about(subject string, flags []cli.Flag) []cli.Flag {
+	for _, f := range flags {
+		if f, ok := f.(cli.CategorizableFlag); ok && f.GetCategory() == "" {
+			f.SetCategory(subject)
+		}
 	}
+	return flags
+}
+
+// A command with more than manyFlags flags shows firstFlags in --help, and all of them in --help-all.
+const manyFlags = 24
+
+// firstFlags are the flags that most users need, of any command.
+var firstFlags = []string{
+	"model", "prompt", "file", "system-prompt", "models-dir", "host", "port", "api-key", "output", "n-prompt", "n-gen", "repetitions", "chunks", "parallel",
+	"n-predict", "ctx-size", "temp", "seed", "json-schema", "threads", "device", "vram-budget", "sparse", "verbose",
+}
+
+// helpAll is the flag that shows all flags of a command.
+const helpAll = "help-all"
+
+func helpAllFlag() cli.Flag {
+	return &cli.BoolFlag{Name: helpAll, Hidden: true, Usage: "show all flags, by subject"}
+}
+
+// printHelp is cli's HelpPrinter: a command's usage and the flags that most users need, in lines that fit a terminal.
+func printHelp(w io.Writer, _ string, data any) {
+	if c, ok := data.(*cli.Command); ok {
+		writeHelp(w, c, false)
+	}
+}
+
+// writeHelp writes a command's help, with all flags or with those that most users need.
+func writeHelp(w io.Writer, c *cli.Command, all bool) {
 	out := bufio.NewWriter(w)
 	defer out.Flush()
-	out.WriteString(c.FullName() + ": " + c.Usage + "\n\nUsage: " + c.FullName())
+	wrapped(out, strings.Fields(c.FullName()+": "+c.Usage), 0, 2)
+	out.WriteString("\nUsage: " + c.FullName())
 	if len(c.VisibleCommands()) > 0 {
 		out.WriteString(" COMMAND")
 	}
-	if len(c.VisibleFlags()) > 0 {
+	flags := c.VisibleFlags()
+	if len(flags) > 0 {
 		out.WriteString(" [flags]")
 	}
 	if c.ArgsUsage != "" {
@@ -35,20 +85,89 @@ func printHelp(w io.Writer, _ string, data any) {
 	}
 	out.WriteString("\n")
 	if c.Description != "" {
-		out.WriteString("\n" + strings.TrimSpace(c.Description) + "\n")
+		out.WriteString("\n")
+		paragraphs(out, c.Description)
 	}
-	if commands := c.VisibleCommands(); len(commands) > 0 {
-		out.WriteString("\nCommands:\n")
-		for _, sub := range commands {
-			entry(out, sub.Name, sub.Usage)
+	if c.UsageText != "" {
+		out.WriteString("\nExamples:\n")
+		for line := range strings.Lines(strings.TrimSpace(c.UsageText)) {
+			out.WriteString("  " + strings.TrimSpace(line) + "\n")
 		}
 	}
-	if flags := c.VisibleFlags(); len(flags) > 0 {
-		out.WriteString("\nFlags:\n")
-		for _, f := range flags {
-			entry(out, flagNames(f), flagText(f))
+	purpose := ""
+	for _, sub := range c.VisibleCommands() {
+		if sub.Category != purpose {
+			purpose = sub.Category
+			out.WriteString("\n" + purpose + ":\n")
+		}
+		entry(out, sub.Name, sub.Usage)
+	}
+	switch {
+	case len(flags) == 0:
+	case len(flags) <= manyFlags:
+		flagList(out, "Flags", flags, true)
+	case all:
+		for _, subject := range subjects {
+			title := subject
+			if title == "" {
+				title = "This command"
+			}
+			flagList(out, title, ofSubject(flags, subject), true)
+		}
+	default:
+		first := slices.DeleteFunc(slices.Clone(flags), func(f cli.Flag) bool { return !slices.Contains(firstFlags, f.Names()[0]) })
+		slices.SortStableFunc(first, func(a, b cli.Flag) int {
+			return slices.Index(firstFlags, a.Names()[0]) - slices.Index(firstFlags, b.Names()[0])
+		})
+		flagList(out, "Flags", first, false)
+		fmt.Fprintf(out, "\n%d more flags, by subject: %s --%s\n", len(flags)-len(first), c.FullName(), helpAll)
+	}
+}
+
+// ofSubject returns the flags that have a subject.
+func ofSubject(flags []cli.Flag, subject string) (list []cli.Flag) {
+	for _, f := range flags {
+		if f, ok := f.(cli.CategorizableFlag); ok && f.GetCategory() == subject {
+			list = append(list, f.(cli.Flag))
 		}
 	}
+	return list
+}
+
+// flagList prints flags under a title. In full it adds further spellings and environment variables.
+func flagList(out *bufio.Writer, title string, flags []cli.Flag, full bool) {
+	if len(flags) == 0 {
+		return
+	}
+	out.WriteString("\n" + title + ":\n")
+	for _, f := range flags {
+		text := flagText(f)
+		if full {
+			text += spellings(f) + variables(f)
+		}
+		entry(out, flagNames(f), text)
+	}
+}
+
+// paragraphs prints a text with its lines joined and wrapped. Lines that begin with a space stay as they are.
+func paragraphs(out *bufio.Writer, text string) {
+	var words []string
+	flush := func() {
+		if len(words) > 0 {
+			wrapped(out, words, 0, 0)
+			words = nil
+		}
+	}
+	for line := range strings.Lines(strings.TrimSpace(text)) {
+		line = strings.TrimRight(line, "\n")
+		if line == "" || line[0] == ' ' {
+			flush()
+			out.WriteString(line + "\n")
+			continue
+		}
+		words = append(words, strings.Fields(line)...)
+	}
+	flush()
 }
 
 // entry prints a name and its description, wrapped and indented.
@@ -59,37 +178,41 @@ func entry(out *bufio.Writer, name, text string) {
 		line = ""
 	}
 	line += strings.Repeat(" ", helpIndent-utf8.RuneCountInString(line))
-	width, fresh := utf8.RuneCountInString(line), true
 	out.WriteString(line)
-	for _, word := range strings.Fields(text) {
+	wrapped(out, strings.Fields(text), helpIndent, helpIndent)
+}
+
+// wrapped prints words in lines of at most helpWidth characters, the first from column at on, the others from column
+// indent on.
+func wrapped(out *bufio.Writer, words []string, at, indent int) {
+	for i := 0; i < len(words); i++ {
+		word := words[i]
+		if cut := strings.LastIndexByte(word[:min(len(word), helpWidth-indent)], ';'); len(word) > helpWidth-indent && cut > 0 { // a list of names
+			words = slices.Insert(slices.Clone(words), i+1, word[cut+1:])
+			word = word[:cut+1]
+		}
 		n := utf8.RuneCountInString(word)
 		switch {
-		case fresh:
-		case width+1+n > helpWidth:
-			out.WriteString("\n" + strings.Repeat(" ", helpIndent))
-			width = helpIndent
+		case i == 0:
+		case at+1+n > helpWidth:
+			out.WriteString("\n" + strings.Repeat(" ", indent))
+			at = indent
 		default:
 			out.WriteString(" ")
-			width++
+			at++
 		}
 		out.WriteString(word)
-		width += n
-		fresh = false
+		at += n
 	}
 	out.WriteString("\n")
 }
 
-// flagNames is "-m, --model FILE": short names first.
+// flagNames is "-m, --model FILE": the first short name and the flag's own.
 func flagNames(f cli.Flag) string {
-	var short, long []string
-	for _, name := range f.Names() {
-		if isShort(name) {
-			short = append(short, dashed(name))
-		} else {
-			long = append(long, dashed(name))
-		}
+	names := dashed(f.Names()[0])
+	if short := slices.IndexFunc(f.Names()[1:], isShort); short >= 0 && !isShort(f.Names()[0]) {
+		names = dashed(f.Names()[1+short]) + ", " + names
 	}
-	names := strings.Join(append(short, long...), ", ")
 	var parsed any = f
 	if g, is := f.(*cli.GenericFlag); is { // which knows its value only when it was parsed
 		parsed = g.Value
@@ -101,8 +224,33 @@ func flagNames(f cli.Flag) string {
 	return names
 }
 
+// spellings returns the names of a flag that flagNames leaves out, in parentheses; "" if there are none.
+func spellings(f cli.Flag) string {
+	var also []string
+	shown := strings.FieldsFunc(flagNames(f), func(r rune) bool { return r == ' ' || r == ',' })
+	for _, name := range f.Names() {
+		if !slices.Contains(shown, dashed(name)) {
+			also = append(also, dashed(name))
+		}
+	}
+	if len(also) == 0 {
+		return ""
+	}
+	return " (also " + strings.Join(also, ", ") + ")"
+}
+
+// variables returns the environment variables that a flag is read from, in brackets; "" if there are none.
+func variables(f cli.Flag) string {
+	if d, ok := f.(cli.DocGenerationFlag); ok && len(d.GetEnvVars()) > 0 {
+		return " [$" + strings.Join(d.GetEnvVars(), ", $") + "]"
+	}
+	return ""
+}
+
 // isShort reports whether llama.cpp writes a flag's name with one dash.
-func isShort(name string) bool { return len(name) <= 2 }
+func isShort(name string) bool { return len(name) <= 2 || slices.Contains(shortNames, name) }
+
+var shortNames = []string{"hff", "hft", "hfd", "ctk", "ctv", "ngl", "nkvo", "ncmoe", "cmoe", "sys", "sysf", "mli", "cnv", "no-cnv", "dev", "devd", "ngld", "rea", "npp", "ntg", "npl", "pps", "tgs", "gan", "gaw"}
 
 func dashed(name string) string {
 	if isShort(name) {
@@ -126,8 +274,7 @@ func placeholder(d cli.DocGenerationFlag) string {
 	return "TEXT"
 }
 
-// flagText returns the usage with default and environment variable. A default of 0 is what the usage explains, or
-// nothing.
+// flagText returns the usage with the default. A default of 0 is what the usage explains, or nothing.
 func flagText(f cli.Flag) string {
 	d, ok := f.(cli.DocGenerationFlag)
 	if !ok {
@@ -136,9 +283,6 @@ func flagText(f cli.Flag) string {
 	text := strings.ReplaceAll(d.GetUsage(), "`", "")
 	if v := strings.Trim(d.GetValue(), `"[]`); d.TakesValue() && v != "" && v != "0" {
 		text += " (default: " + v + ")"
-	}
-	if vars := d.GetEnvVars(); len(vars) > 0 {
-		text += " [$" + strings.Join(vars, ", $") + "]"
 	}
 	return text
 }

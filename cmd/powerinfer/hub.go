@@ -22,11 +22,11 @@ func hubFlags() []cli.Flag {
 
 // accessFlags say which file is meant and how the hub is asked.
 func accessFlags() []cli.Flag {
-	return []cli.Flag{
+	return about(modelSubject, []cli.Flag{
 		&cli.StringFlag{Name: "hf-file", Aliases: []string{"hff"}, Usage: "`NAME` of the file in that repository, instead of QUANT", Sources: env("HF_FILE")},
 		&cli.StringFlag{Name: "hf-token", Aliases: []string{"hft"}, Usage: "`TOKEN` for gated and private repositories; default: $HF_TOKEN, or that of the last login"},
 		&cli.BoolFlag{Name: "offline", Usage: "take models from the cache only", Sources: env("OFFLINE")},
-	}
+	})
 }
 
 // modelsDirFlag names a folder of models in addition to the cache.

@@ -17,7 +17,7 @@ import (
 
 func imatrixCommand() *cli.Command {
 	return &cli.Command{
-		Name: "imatrix", Usage: "measure what matters in a model's weights, for quantize --imatrix", ArgsUsage: "[MODEL]",
+		Name: "imatrix", UsageText: `powerinfer imatrix model.gguf -f text.txt -o imatrix.gguf`, Usage: "measure what matters in a model's weights, for quantize --imatrix", ArgsUsage: "[MODEL]",
 		Description: "Reads a text through the model, on the processor, and writes how large the inputs of each matrix\n" +
 			"are. Some hundred chunks of text like what the model will be used for are enough. What was collected\n" +
 			"is saved every --output-frequency chunks and when the command is interrupted.\n" +

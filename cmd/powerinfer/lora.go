@@ -13,10 +13,10 @@ import (
 
 // loraFlags name LoRA adapters.
 func loraFlags() []cli.Flag {
-	return []cli.Flag{
+	return about(modelSubject, []cli.Flag{
 		&cli.StringSliceFlag{Name: "lora", Usage: "LoRA adapter in the GGUF `FILE`, or several with commas; may be repeated", Sources: env("LORA")},
 		&cli.StringSliceFlag{Name: "lora-scaled", Usage: "LoRA adapter in a GGUF file, times a number: `FILE:SCALE`, or several with commas; may be repeated"},
-	}
+	})
 }
 
 // readAdapters returns the adapters of --lora, and then those of --lora-scaled.

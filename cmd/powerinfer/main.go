@@ -172,28 +172,52 @@ func command() *cli.Command {
 	root := &cli.Command{
 		Name:  "powerinfer",
 		Usage: "local inference for language models larger than the GPU",
-		Description: "Flags are llama.cpp's, with one dash or two; LLAMA_ARG_* variables are read too.\n" +
-			"powerinfer -m model.gguf -p \"…\" means powerinfer run; its flags: powerinfer run --help.\n" +
-			"Without -m the embedded demo model runs: powerinfer run -p \"Once upon a time\"\n" +
-			"powerinfer alone, on a terminal, means powerinfer chat.",
+		Description: `Flags are llama.cpp's, with one dash or two; LLAMA_ARG_* variables are read, too. powerinfer alone, on a
+terminal, means powerinfer chat; flags without a command mean powerinfer run.
+
+Flags and examples of a command: powerinfer run --help`,
+		UsageText: `powerinfer chat qwen3:0.6b              talk with a model, downloaded once
+powerinfer serve qwen3:0.6b             a page and the APIs at 127.0.0.1:8080
+powerinfer run -m model.gguf -p "Why?"  continue a prompt with a file of yours
+powerinfer run "Once upon a time"       a tale by the small embedded model`,
 		Action:         help,
 		HideVersion:    true,
 		ExitErrHandler: func(context.Context, *cli.Command, error) {},
 		OnUsageError:   usageError,
-		Commands: []*cli.Command{
-			chatCommand(), runCommand(), batchCommand(), serveCommand(), tokenizeCommand(), embeddingCommand(), inspectCommand(), perplexityCommand(), evalCommand(), sweepCommand(),
-			benchCommand(), convertCommand(), quantizeCommand(), imatrixCommand(),
-			pullCommand(), listCommand(), showCommand(), rmCommand(),
-			profileCommand(), prepareCommand(), planCommand(), doctorCommand(), healthCommand(), completionCommand(), versionCommand(), completeCommand(),
-		},
+		Commands: slices.Concat(
+			commandsFor("Use a model", chatCommand(), runCommand(), serveCommand(), batchCommand(), embeddingCommand(), tokenizeCommand()),
+			commandsFor("Get models", pullCommand(), listCommand(), showCommand(), rmCommand()),
+			commandsFor("See what this machine does", doctorCommand(), planCommand(), benchCommand(), inspectCommand(), healthCommand()),
+			commandsFor("Measure quality", perplexityCommand(), evalCommand(), sweepCommand()),
+			commandsFor("Make model files", convertCommand(), quantizeCommand(), imatrixCommand(), profileCommand(), prepareCommand()),
+			commandsFor("Program", completionCommand(), versionCommand(), completeCommand()),
+		),
 	}
 	for _, c := range root.Commands {
+		if action := c.Action; len(c.Flags) > manyFlags {
+			c.Flags = append(c.Flags, helpAllFlag())
+			c.Action = func(ctx context.Context, c *cli.Command) error {
+				if c.Bool(helpAll) {
+					writeHelp(c.Root().Writer, c, true)
+					return nil
+				}
+				return action(ctx, c)
+			}
+		}
 		c.OnUsageError = usageError
 		c.Action = fetched(guarded(c.Action))
 		c.DisableSliceFlagSeparator = true
 		c.HideHelpCommand = true // an argument named h or help is a file; --help is the flag
 	}
 	return root
+}
+
+// commandsFor gives commands the purpose under which help lists them.
+func commandsFor(purpose string, list ...*cli.Command) []*cli.Command {
+	for _, c := range list {
+		c.Category = purpose
+	}
+	return list
 }
 
 // usageError keeps a mistyped flag to one line instead of a page of help, and names the nearest flag.

@@ -25,7 +25,9 @@ const perplexityOutputs = 128
 
 func perplexityCommand() *cli.Command {
 	return &cli.Command{
-		Name: "perplexity", Usage: "measure how well a model predicts a text, by llama.cpp's method",
+		Name: "perplexity", UsageText: `powerinfer perplexity -m model.gguf -f text.txt -c 512
+powerinfer perplexity -m model.gguf -f text.txt --kl-divergence-base base.kld
+powerinfer perplexity -m b.gguf --kl-divergence --kl-divergence-base base.kld`, Usage: "measure how well a model predicts a text, by llama.cpp's method",
 		Description: "To compare a model with another: save the other's predictions with --kl-divergence-base FILE,\n" +
 			"then give --kl-divergence --kl-divergence-base FILE with this one. FILE has llama.cpp's form.",
 		Flags: append(engineFlags(),

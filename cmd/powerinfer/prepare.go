@@ -38,7 +38,7 @@ func calibrationFlags() []cli.Flag {
 
 func prepareCommand() *cli.Command {
 	return &cli.Command{
-		Name: "prepare", Usage: "order a ReLU model's neurons and train their predictors, order experts, or find thresholds", ArgsUsage: "[MODEL]",
+		Name: "prepare", UsageText: `powerinfer prepare model.gguf -f text.txt -o prepared.gguf`, Usage: "order a ReLU model's neurons and train their predictors, order experts, or find thresholds", ArgsUsage: "[MODEL]",
 		Description: `--sparse threshold is for models of SiLU or GELU, whose activations never are zero: it finds
 for every layer a magnitude below which they may be taken as zero, measures on text that is held
 out what that costs, and stores the curve. The file stays an ordinary GGUF file; run it with

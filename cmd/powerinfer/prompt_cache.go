@@ -16,11 +16,11 @@ import (
 
 // promptCacheFlags are of run: llama.cpp's of its completion tool.
 func promptCacheFlags() []cli.Flag {
-	return []cli.Flag{
+	return about(contextSubject, []cli.Flag{
 		&cli.StringFlag{Name: "prompt-cache", Usage: "keep the prompt's keys and values in `FILE`, and evaluate only what it does not hold yet; without a prompt the file's text is continued"},
 		&cli.BoolFlag{Name: "prompt-cache-all", Usage: "keep those of the generated text in it, too"},
 		&cli.BoolFlag{Name: "prompt-cache-ro", Usage: "only read it"},
-	}
+	})
 }
 
 // promptCache is a file of a prompt's keys and values.

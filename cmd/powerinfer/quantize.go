@@ -19,7 +19,8 @@ import (
 
 func quantizeCommand() *cli.Command {
 	return &cli.Command{
-		Name: "quantize", Usage: "write a GGUF file's matrices in another type", ArgsUsage: "IN OUT TYPE [THREADS]",
+		Name: "quantize", UsageText: `powerinfer quantize model.gguf small.gguf q4_k_m
+powerinfer quantize --imatrix imatrix.gguf model.gguf small.gguf iq4_xs`, Usage: "write a GGUF file's matrices in another type", ArgsUsage: "IN OUT TYPE [THREADS]",
 		Description: "TYPE is one of\n" + typeLines() +
 			"or copy. q4_k_m suits most models; q8_0 loses next to nothing; iq4_xs and smaller want\n--imatrix, whose file powerinfer imatrix makes. docs/quantize.md says more.\n" +
 			"Each matrix has the type that llama-quantize gives it. Vectors, metadata and what prepared files\nhold stay as they are. With --dry-run OUT may be left out.",

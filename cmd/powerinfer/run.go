@@ -55,7 +55,9 @@ func runFlags() []cli.Flag {
 
 func runCommand() *cli.Command {
 	return &cli.Command{
-		Name: "run", Usage: "continue a prompt", Flags: runFlags(),
+		Name: "run", UsageText: `powerinfer run qwen3:0.6b "Why is the sky blue?"
+powerinfer run -m model.gguf -p "Once upon a time" -n 128 --temp 0.8
+powerinfer run -m model.gguf -f question.txt --json-schema '{"type":"object"}'`, Usage: "continue a prompt", Flags: runFlags(),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if err := noArguments(c); err != nil {
 				return err

@@ -21,7 +21,7 @@ import (
 // samplerFlags choose how the next token is drawn.
 func samplerFlags() []cli.Flag {
 	d := sample.DefaultOptions()
-	return []cli.Flag{
+	return about(samplingSubject, []cli.Flag{
 		&cli.Int64Flag{Name: "seed", Aliases: []string{"s"}, Value: -1, Usage: "seed of the random choices; -1: a new one each time", Sources: env("SEED")},
 		&cli.StringFlag{Name: "samplers", Value: sample.ChainNames(d.Chain), Usage: "samplers to apply, in this `ORDER`, separated by ;"},
 		&cli.StringFlag{Name: "sampler-seq", Aliases: []string{"sampling-seq"}, Value: sample.ChainLetters(d.Chain), Usage: "the same as `LETTERS`, one for each sampler; a stands for adaptive_p"},
@@ -51,7 +51,7 @@ func samplerFlags() []cli.Flag {
 		&cli.Float32Flag{Name: "adaptive-decay", Value: d.AdaptiveDecay, Usage: "how much adaptive_p remembers of earlier tokens, from 0 to 0.99"},
 		&cli.StringSliceFlag{Name: "logit-bias", Aliases: []string{"l"}, Usage: "add to a token's logit: `ID+BIAS` or ID-BIAS, where ID-inf bans it; may be repeated"},
 		&cli.BoolFlag{Name: "ignore-eos", Usage: "go on where the model would end the text"},
-	}
+	})
 }
 
 // checkGeneration refuses values that make no sense, as far as no model is needed for that.

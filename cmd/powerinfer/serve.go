@@ -41,7 +41,9 @@ const (
 
 func serveCommand() *cli.Command {
 	return &cli.Command{
-		Name: "serve", Usage: "answer requests over HTTP, as llama-server and OpenAI's API do",
+		Name: "serve", UsageText: `powerinfer serve qwen3:0.6b
+powerinfer serve model.gguf --port 8081 --parallel 8
+powerinfer serve --models-dir models --host 0.0.0.0 --api-key SECRET`, Usage: "answer requests over HTTP, as llama-server and OpenAI's API do",
 		Description: `Clients of OpenAI's API are given http://127.0.0.1:8080/v1 as their base URL. What is answered, and what is refused:
 docs/server.md. Ctrl-C stops the server: requests that run may end, a second Ctrl-C ends them, too.`,
 		Flags: slices.Concat(engineFlags(), speculationFlags(), libraryFlags(), listenFlags(), shiftFlags(), []cli.Flag{

@@ -19,11 +19,11 @@ import (
 
 // libraryFlags are those of a server with several models.
 func libraryFlags() []cli.Flag {
-	return []cli.Flag{
+	return about(modelSubject, []cli.Flag{
 		&cli.StringFlag{Name: "models-dir", Usage: "serve the models in this `FOLDER` and those that pull fetched, each loaded when a request names it", Sources: env("MODELS_DIR")},
 		&cli.IntFlag{Name: "models-max", Usage: "models of --models-dir that are loaded at a time; 0: as many as fit into memory", Sources: env("MODELS_MAX")},
 		&cli.DurationFlag{Name: "keep-alive", Value: 5 * time.Minute, Usage: "how long a model of --models-dir stays loaded after its last request, such as 30s or 1h; negative: until its memory is needed"},
-	}
+	})
 }
 
 // serveLibrary answers with the models of --models-dir and of the cache.

@@ -17,12 +17,12 @@ import (
 
 // listenFlags say where a server listens, and how it is spoken to.
 func listenFlags() []cli.Flag {
-	return []cli.Flag{
+	return about(networkSubject, []cli.Flag{
 		&cli.StringFlag{Name: "host", Value: "127.0.0.1", Usage: "`ADDRESS` to listen on; 0.0.0.0: every network; one that ends with .sock is a socket in the file system", Sources: env("HOST")},
 		&cli.IntFlag{Name: "port", Value: 8080, Usage: "port to listen on; 0: any free one", Sources: env("PORT")},
 		&cli.StringFlag{Name: "ssl-cert-file", Usage: "PEM `FILE` of a certificate, for HTTPS; it is read again when it changes", Sources: env("SSL_CERT_FILE")},
 		&cli.StringFlag{Name: "ssl-key-file", Usage: "PEM `FILE` of the certificate's key", Sources: env("SSL_KEY_FILE")},
-	}
+	})
 }
 
 // socketPath returns the path that --host names if it names one, or nothing.

@@ -11,12 +11,12 @@ import (
 
 // logFlags say what a server's log has and where it goes.
 func logFlags() []cli.Flag {
-	return []cli.Flag{
+	return about(logSubject, []cli.Flag{
 		&cli.StringFlag{Name: "log-format", Value: "text", Usage: "`FORM` of the log's lines: text or json"},
 		&cli.StringFlag{Name: "log-file", Usage: "append the log to `FILE` instead of writing it to standard error", Sources: env("LOG_FILE")},
 		&cli.IntFlag{Name: "log-verbosity", Aliases: []string{"lv", "verbosity"}, Value: 3, Usage: "1: errors, 2: warnings, 3: requests, too, 4 and more: everything", Sources: env("LOG_VERBOSITY")},
 		&cli.BoolFlag{Name: "log-prompts", Usage: "write prompts and answers into the log"},
-	}
+	})
 }
 
 // openLog returns the log that the flags ask for. close is to be called when nothing is logged any more.

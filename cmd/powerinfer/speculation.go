@@ -24,14 +24,14 @@ const (
 
 // speculationFlags say how many tokens are guessed and checked at a time.
 func speculationFlags() []cli.Flag {
-	return []cli.Flag{
+	return about(draftSubject, []cli.Flag{
 		specTypeFlag(), draftsFlag(),
 		&cli.StringFlag{Name: "model-draft", Aliases: []string{"md", "spec-draft-model"}, Usage: "GGUF `FILE` of a small model of the same vocabulary, which guesses tokens where the text so far offers no guess", Sources: env("SPEC_DRAFT_MODEL", "MODEL_DRAFT")},
 		&cli.StringFlag{Name: "spec-draft-hf", Aliases: []string{"hfd", "hfrd", "hf-repo-draft"}, Usage: "the draft model, of the Hugging Face hub: `USER/REPO[:QUANT]`, as --hf-repo", Sources: env("SPEC_DRAFT_HF_REPO")},
 		&cli.StringFlag{Name: "device-draft", Aliases: []string{"devd", "spec-draft-device"}, Usage: "the draft model's GPUs, as --device", Sources: env("SPEC_DRAFT_DEVICE")},
 		&cli.StringFlag{Name: "n-gpu-layers-draft", Aliases: []string{"ngld", "gpu-layers-draft", "spec-draft-ngl"}, Usage: "the draft model's layers on GPUs, as --n-gpu-layers", Sources: env("N_GPU_LAYERS_DRAFT")},
 		&cli.Float32Flag{Name: "spec-draft-p-min", Aliases: []string{"draft-p-min"}, Value: 0.3, Usage: "end guesses of the draft model, of hot neurons or of the layer for multi-token prediction before a token less likely than `P`", Sources: env("SPEC_DRAFT_P_MIN")},
-	}
+	})
 }
 
 func specTypeFlag() cli.Flag {

@@ -26,7 +26,7 @@ const usualSweepWindows = 40
 
 func sweepCommand() *cli.Command {
 	return &cli.Command{
-		Name: "sweep", Usage: "measure what leaving neurons out costs and gives, setting by setting",
+		Name: "sweep", UsageText: `powerinfer sweep -m prepared.gguf -f text.txt -o folder`, Usage: "measure what leaving neurons out costs and gives, setting by setting",
 		Description: "Settings are measured on a text that the model's predictors have not seen: divergence from\n" +
 			"dense, perplexity, neurons and bytes of a token, and speed, in runs that take turns. The\n" +
 			"results are a table, and in the folder of -o report.html, sweep.csv and sweep.json, with the\n" +

@@ -11,7 +11,7 @@ import (
 )
 
 func traceFlag() cli.Flag {
-	return &cli.StringFlag{Name: "trace", Usage: "write when processor and GPU did what to `FILE`, in Chrome's format: open it with ui.perfetto.dev"}
+	return &cli.StringFlag{Name: "trace", Category: logSubject, Usage: "write when processor and GPU did what to `FILE`, in Chrome's format: open it with ui.perfetto.dev"}
 }
 
 // traced calls f with a trace, nil without the flag, and then writes it to the file of --trace. If f failed before the
