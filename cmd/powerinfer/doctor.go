@@ -24,11 +24,12 @@ import (
 func doctorCommand() *cli.Command {
 	return &cli.Command{
 		Name: "doctor", Usage: "measure this machine, once, and say which speed to expect of it",
-		Description: "Memory, the processor's kernels and GPUs are measured, and kept with the date. For each type of\n" +
-			"weights and length of rows it says which kernel was the fastest, and by how much.",
+		Description: "Memory, the CPU's kernels and GPUs are measured once, and kept with the date. -v shows all figures: for each type of\n" +
+			"weights and length of rows which kernel was the fastest, and by how much.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "again", Usage: "measure anew what was kept from an earlier time"},
 			&cli.StringFlag{Name: "machine", Usage: "explain a machine's `FILE`, as --json prints it, instead of measuring"},
+			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "show bandwidths and kernels, too"},
 			&cli.BoolFlag{Name: "json", Usage: "print the figures as JSON, for plan --machine"},
 		},
 		Action: doctor,
@@ -64,12 +65,24 @@ func doctor(ctx context.Context, c *cli.Command) error {
 	} else {
 		fmt.Fprintf(out, "%s, %d cores, %.1f GiB of memory, as described\n", m.CPU, m.Cores, gib(m.Memory))
 	}
-	ramTable(out, &m)
-	kernelTable(out, &m)
-	gpuTable(out, &m, why)
+	best := m.Best()
+	fmt.Fprintf(out, "memory is read at %.1f GB/s with %s", best.Stream/1e9, count(best.Threads, "thread"))
+	if m.Taken != nil && len(m.Taken.Doubts) > 0 {
+		fmt.Fprint(out, "\nOther programs were busy meanwhile: doctor --again measures anew.")
+	}
+	fmt.Fprintln(out)
+	verbose := c.Bool("verbose")
+	gpuTable(out, &m, why, verbose)
 	if err := meaning(out, &m); err != nil {
 		return err
 	}
+	if !verbose {
+		fmt.Fprintln(out, "For your model: powerinfer plan -m MODEL. All figures: powerinfer doctor -v")
+		return out.Flush()
+	}
+	fmt.Fprintln(out, "For your model: powerinfer plan -m MODEL")
+	ramTable(out, &m)
+	kernelTable(out, &m)
 	return out.Flush()
 }
 
@@ -88,8 +101,11 @@ func gib[T int64 | uint64](n T) float64 { return float64(n) / (1 << 30) }
 // diagnose prints what the machine is, before any figure.
 func diagnose(out io.Writer) {
 	cpu := hw.Detect()
-	fmt.Fprintf(out, "%s, %d physical cores, %d of them usable by this process\n", cpu.Name, cpu.PhysicalCores, cpu.Usable)
-	fmt.Fprintln(out, "kernels:", measure.Kernels())
+	cores := count(cpu.PhysicalCores, "physical core")
+	if cpu.Usable != cpu.PhysicalCores {
+		cores += fmt.Sprintf(", %d of them usable by this process", cpu.Usable)
+	}
+	fmt.Fprintf(out, "%s, %s, kernels: %s\n", cpu.Name, cores, measure.Kernels())
 	if mem, err := hw.ReadMemory(); err == nil {
 		fmt.Fprintf(out, "memory: %.1f GiB, %.1f of them available\n", gib(mem.Total), gib(mem.Available))
 	} else {
@@ -115,7 +131,7 @@ func ramTable(out io.Writer, m *measure.Machine) {
 	w.Flush()
 	taken(out, m)
 	if m.Products > 0 {
-		fmt.Fprintf(out, "\nprompts: %.0f billion multiplications and additions a second with %s, in Q4_0; %.1f GB/s packed for a GPU\n", m.Products/1e9, count(m.Cores, "thread"), m.Packs/1e9)
+		fmt.Fprintf(out, "prompts: %.0f billion multiplications and additions a second with %s, in Q4_0; %.1f GB/s packed for a GPU\n", m.Products/1e9, count(m.Cores, "thread"), m.Packs/1e9)
 	}
 }
 
@@ -179,39 +195,44 @@ func taken(out io.Writer, m *measure.Machine) {
 	}
 }
 
-func gpuTable(out io.Writer, m *measure.Machine, why error) {
+// gpuTable prints what the GPUs are, and with verbose the figures of each.
+func gpuTable(out io.Writer, m *measure.Machine, why error, verbose bool) {
 	if len(m.GPUs) == 0 {
 		if why == nil {
-			fmt.Fprintln(out, "\ngraphics: no GPU; models are computed on the processor")
+			fmt.Fprintln(out, "graphics: no GPU; models are computed on the CPU")
 			return
 		}
-		fmt.Fprintf(out, "\ngraphics: %v; models are computed on the processor\n", why)
+		fmt.Fprintf(out, "graphics: %v; models are computed on the CPU\n", why)
 		return
 	}
-	fmt.Fprintln(out)
 	usable := 0
 	for i := range m.GPUs {
 		k := &m.GPUs[i]
+		if !verbose && (k.Lacks != "" || k.Software) {
+			continue
+		}
 		fmt.Fprintf(out, "graphics %d: %s, %.1f GiB, %s\n", i, k.Name, gib(k.Memory), k.Driver)
 		switch {
 		case k.Lacks != "":
 			fmt.Fprintln(out, "  cannot be used:", k.Lacks)
 			continue
 		case k.Software:
-			fmt.Fprintln(out, "  is software on the processor: nothing is placed on it unless it is named")
+			fmt.Fprintln(out, "  is software on the CPU: nothing is placed on it unless it is named")
 		case k.Spare:
 			fmt.Fprintln(out, "  is used only where it is named: GPUs come first, and each of them through one driver")
 		default:
 			usable++
 		}
-		fmt.Fprintf(out, "  reads %.0f GB/s, takes %.1f GB/s and gives %.1f GB/s over the bus, hand-off %.0f µs, launches %.0f µs a layer\n",
-			k.Read/1e9, k.Upload/1e9, k.Download/1e9, 1e6*k.HandOff, 1e6*k.Launch)
+		if verbose {
+			fmt.Fprintf(out, "  reads %.0f GB/s, takes %.1f GB/s and gives %.1f GB/s over the bus, hand-off %.0f µs, launches %.0f µs a layer\n",
+				k.Read/1e9, k.Upload/1e9, k.Download/1e9, 1e6*k.HandOff, 1e6*k.Launch)
+		}
 	}
 	switch {
 	case usable == 0:
-		fmt.Fprintln(out, "no GPU can be used; models are computed on the processor")
+		fmt.Fprintln(out, "graphics: no GPU can be used; models are computed on the CPU")
 	case usable > 1:
-		fmt.Fprintf(out, "models are divided among %d GPUs, each layer between one of them and the processor\n", usable)
+		fmt.Fprintf(out, "models are divided among %d GPUs, each layer between one of them and the CPU\n", usable)
 	}
 }
 
@@ -223,9 +244,9 @@ const (
 
 // meaning prints what the figures come to for models that are not there.
 func meaning(out io.Writer, m *measure.Machine) error {
-	fmt.Fprintf(out, "\nWhat that should reach, in tokens/s, at a context of %d (an estimate that counts memory alone):\n", doctorContext)
+	fmt.Fprintf(out, "\nTokens per second to expect at a context of %d, by memory alone:\n", doctorContext)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "Q4_0 model\tGiB\tdense\tat 90 % sparsity: exact\tpredict\t")
+	fmt.Fprintln(w, "Q4_0 model\tGiB\tdense\t90 % sparse: exact\tpredict\t")
 	for _, size := range []string{"7b", "13b", "70b"} {
 		var speed [3]string
 		var bytes int64
@@ -250,9 +271,5 @@ func meaning(out io.Writer, m *measure.Machine) error {
 		}
 		fmt.Fprintf(w, "%s\t%.1f\t%s\t%s\t%s\t\n", size, gib(bytes), speed[0], speed[1], speed[2])
 	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintln(out, "For your model: powerinfer plan -m MODEL")
-	return nil
+	return w.Flush()
 }
