@@ -188,6 +188,7 @@ func (a *shownAnswer) show(events ...answer.Event) {
 			continue
 		}
 		if a.styler != nil && e.Kind != answer.Reasoning {
+			a.styler.Width = columnsOf(os.Stdout)
 			e.Text = a.styler.Feed(e.Text)
 		}
 		a.write(e.Text)

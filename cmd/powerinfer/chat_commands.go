@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/internal/markdown"
 )
 
 // errExit says that the user wants to leave.
@@ -42,6 +43,7 @@ func chatActions() []chatAction {
 		{"set", "NAME VALUE", "set a sampling option such as temp; without NAME show all", func(_ context.Context, t *talk, argument string) error { return t.set(argument) }},
 		{"save", "FILE", "write the conversation to a file, as JSON, and its keys and values to FILE.kv", func(ctx context.Context, t *talk, file string) error { return t.save(ctx, file) }},
 		{"load", "FILE", "go on with a conversation that /save wrote", func(ctx context.Context, t *talk, file string) error { return t.restore(ctx, file) }},
+		{"model", "", "say which model answers", func(_ context.Context, t *talk, _ string) error { t.describeModel(); return nil }},
 		{"stats", "", "show what the last answer took", func(_ context.Context, t *talk, _ string) error { return t.stats() }},
 		{"neurons", "", "show which share of each layer's neurons the last answer needed", func(_ context.Context, t *talk, _ string) error {
 			if t.answers == 0 {
@@ -151,7 +153,7 @@ func (t *talk) restore(ctx context.Context, file string) error {
 	if err := t.said.load(file); err != nil {
 		return err
 	}
-	t.note("the conversation has %s", count(len(t.said.messages), "message"))
+	t.recall()
 	s, err := t.model.RestoreCache(ctx, cacheOf(file))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -162,6 +164,40 @@ func (t *talk) restore(ctx context.Context, file string) error {
 		t.note("%s of it need not be read again", count(len(s.Tokens), "token"))
 	}
 	return nil
+}
+
+// recalled is how many of a loaded conversation's last messages are shown.
+const recalled = 2
+
+// recall says what the conversation is, and shows its last question and answer.
+func (t *talk) recall() {
+	n := len(t.said.messages)
+	earlier := ""
+	if n > recalled {
+		earlier = fmt.Sprintf("; the last %d are", recalled)
+	}
+	t.note("the conversation has %s%s", count(n, "message"), earlier)
+	if !t.interactive {
+		return
+	}
+	for _, m := range t.said.messages[max(0, n-recalled):] {
+		text := controlled(strings.TrimSpace(m.Content))
+		if m.Role == "user" {
+			fmt.Println(promptFirst + strings.ReplaceAll(text, "\n", "\n"+promptMore))
+			continue
+		}
+		if t.styled && t.format != nil {
+			s := markdown.Styler{Width: columnsOf(os.Stdout)}
+			text = s.Feed(text) + s.Finish()
+		}
+		fmt.Println(text)
+	}
+}
+
+// describeModel says what the user talks with.
+func (t *talk) describeModel() {
+	i := t.model.Info()
+	t.note("%s: %s, %.1f MiB of weights, a context of %s; %s", controlled(i.Name), i.Type, mib(i.Bytes), count(i.Context, "token"), t.model.Device())
 }
 
 // set changes a sampling option, or shows them all.

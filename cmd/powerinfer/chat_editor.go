@@ -49,6 +49,7 @@ func newLineEditor(ctx context.Context) (*lineEditor, error) {
 		_ = e.shell.Config.Set(name, value) // they exist
 	}
 	e.shell.Keymap.Register(map[string]func(){"self-insert": e.insert, "suspend": e.suspend, "abort": e.abort(e.shell.Keymap.Commands()["abort"])})
+	e.shell.Keymap.Register(e.pasteActions())
 	_ = e.shell.Config.Bind("emacs", "\x1a", "suspend", false) // there is such a keymap
 	e.shell.Completer = completeAction
 	e.pasted = map[string]string{}
@@ -132,9 +133,20 @@ func window() (columns, rows int) {
 	return columns, rows
 }
 
+// columnsOf returns the width of the terminal that a file is, less the column at the right edge, where terminals differ;
+// 0 where it is not known.
+func columnsOf(f *os.File) int {
+	columns, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return max(0, columns-spareColumns)
+}
+
 // paste returns what is put into the line for a pasted text: the text itself, or a few words where it would take more
 // than half of the window. A checksum is among them, for the history keeps them beyond this process.
 func (e *lineEditor) paste(text string) string {
+	text = controlled(text)
 	columns, height := window()
 	if rows, _ := rowsOf(e.prompt, text, columns); rows <= height/2 {
 		return text

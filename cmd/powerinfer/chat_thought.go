@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/rivo/uniseg"
 	"golang.org/x/term"
@@ -146,11 +147,14 @@ func (t *talk) thoughts() error {
 	return errors.New("the last answer has no thoughts")
 }
 
-// controlled returns text without control characters but for line ends and tabs: what a model writes does not command a
-// terminal.
+// controlled returns text without control characters but for line ends and tabs, and without those that reverse the
+// direction of what follows: what a model writes or a user pastes does not command a terminal.
 func controlled(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 {
+		switch {
+		case r == '\n' || r == '\t':
+			return r
+		case unicode.IsControl(r), r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069:
 			return -1
 		}
 		return r

@@ -138,12 +138,8 @@ const longestError = 1000
 
 // oneLine keeps an error to one line, whatever a library or a file's name put into it.
 func oneLine(err error) string {
-	line := []rune(strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, strconvNoise.ReplaceAllString(err.Error(), "")))
+	spaces := strings.NewReplacer("\n", " ", "\t", " ", "\r", " ")
+	line := []rune(controlled(spaces.Replace(strconvNoise.ReplaceAllString(err.Error(), ""))))
 	if len(line) > longestError {
 		return string(line[:longestError]) + "…"
 	}

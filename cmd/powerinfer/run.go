@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
+	"golang.org/x/term"
 
 	"github.com/powerinfer-go/powerinfer"
 )
@@ -217,18 +217,27 @@ type text struct {
 	bar    *progress
 	prompt string // printed before the first token
 	begun  bool
+	screen bool  // a terminal obeys what it is shown
 	err    error // of writing
 }
 
-func newText(w io.Writer, what string) *text {
-	return &text{out: bufio.NewWriter(w), bar: newProgress(what, unitTokens)}
+func newText(w *os.File, what string) *text {
+	return &text{out: bufio.NewWriter(w), bar: newProgress(what, unitTokens), screen: term.IsTerminal(int(w.Fd()))}
+}
+
+// print writes text. A terminal gets no control characters that a model or a prompt has.
+func (t *text) print(text string) {
+	if t.screen {
+		text = controlled(text)
+	}
+	t.out.WriteString(text)
 }
 
 func (t *text) begin() {
 	if !t.begun {
 		t.begun = true
 		t.bar.finish()
-		t.out.WriteString(t.prompt)
+		t.print(t.prompt)
 	}
 }
 
@@ -236,7 +245,7 @@ func (t *text) begin() {
 // went well.
 func (t *text) push(more string) bool {
 	t.begin()
-	t.out.WriteString(more)
+	t.print(more)
 	t.err = t.out.Flush()
 	return t.err == nil
 }

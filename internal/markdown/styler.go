@@ -23,10 +23,14 @@ var codes = []string{"1", "3", "4", "2", "36"}
 // longestSpan bounds the bytes of a span that are held back until its closing mark comes.
 const longestSpan = 400
 
-// A Styler turns Markdown into text with ANSI escape sequences: headings, bold, italic, inline code, code blocks, lists
-// and quotations. Marks that turn out to be none, because nothing closes them in their line, are shown as they are. How
-// the text is cut into pieces changes nothing in the result. The zero value is at the beginning of a text.
+// A Styler turns Markdown into text with ANSI escape sequences: headings, bold, italic, inline code, code blocks, lists,
+// quotations and tables. Marks that turn out to be none, because nothing closes them in their line, are shown as they
+// are. How the text is cut into pieces changes nothing in the result. The zero value is at the beginning of a text.
 type Styler struct {
+	// Width is the terminal's, in columns. Lines are broken between words, except in code, and tables are drawn, once
+	// they are whole. With 0 lines and tables stay as they are. It may change between two calls of Feed.
+	Width int
+
 	out   strings.Builder
 	shown style // what the terminal is set to
 
@@ -38,6 +42,10 @@ type Styler struct {
 	held []byte // an inline span from its opening mark on
 	mark int    // length of the mark at the beginning of held, 0 while it may grow
 	last byte   // before held, 0 at the beginning of a line
+
+	cell  bool  // the text is that of a table's cell
+	at    line  // of the terminal
+	table table // that has not ended
 }
 
 // Feed takes the next piece of the text and returns what to print of it by now.
@@ -45,16 +53,22 @@ func (s *Styler) Feed(text string) string {
 	for i := range len(text) {
 		s.push(text[i])
 	}
+	s.settle(false)
 	return s.take()
 }
 
 // Finish returns the rest, and leaves the terminal without attributes. The Styler is then at the beginning of a text
 // again.
 func (s *Styler) Finish() string {
+	if s.isRow() {
+		s.addRow()
+	}
+	s.endTable()
 	s.endLine()
+	s.settle(true)
 	s.set(0)
 	rest := s.take()
-	*s = Styler{}
+	*s = Styler{Width: s.Width}
 	return rest
 }
 
@@ -66,17 +80,28 @@ func (s *Styler) take() string {
 
 func (s *Styler) push(b byte) {
 	switch {
+	case b == '\n' && s.isRow():
+		s.addRow()
 	case b == '\n':
+		if !s.inLine {
+			s.endTable()
+		}
 		s.endLine()
-		s.set(0)
-		s.out.WriteByte('\n')
-		s.inLine, s.block, s.last = false, 0, 0
+		s.newline()
 	case !s.inLine:
 		s.line = append(s.line, b)
 		s.begin()
 	default:
 		s.text(b)
 	}
+}
+
+// newline ends a line of the text.
+func (s *Styler) newline() {
+	s.settle(true)
+	s.set(0)
+	s.out.WriteByte('\n')
+	s.inLine, s.block, s.last, s.at = false, 0, 0, line{}
 }
 
 // text takes a byte of a line whose kind is known.
@@ -96,6 +121,10 @@ func (s *Styler) begin() {
 	}
 	run := len(rest) - len(bytes.TrimLeft(rest, string(rest[:1])))
 	whole := run == len(rest)
+	if s.isRow() {
+		return
+	}
+	s.endTable()
 	if s.fence != nil {
 		if rest[0] != s.fence[0] || run < len(s.fence) && !whole || len(bytes.TrimRight(rest[run:], " ")) > 0 {
 			s.as(code, s.line)
@@ -178,11 +207,16 @@ func (s *Styler) show(text []byte, st style) {
 	}
 }
 
-// put writes a byte.
+// put shows a byte.
 func (s *Styler) put(b byte, st style) {
+	s.place(b, st)
+	s.last = b
+}
+
+// write writes a byte.
+func (s *Styler) write(b byte, st style) {
 	s.set(st)
 	s.out.WriteByte(b)
-	s.last = b
 }
 
 // set sets the terminal's attributes.
