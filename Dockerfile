@@ -26,6 +26,7 @@ RUN apt-get update \
 	&& apt-get install -y --no-install-recommends ca-certificates libvulkan1 mesa-vulkan-drivers \
 	&& rm -rf /var/lib/apt/lists/*
 COPY --from=build-vulkan /out/vulkan/powerinfer /usr/local/bin/powerinfer
+COPY LICENSE LICENSES.txt /usr/share/doc/powerinfer/
 COPY --from=build --chown=65532:65532 /out/folders/ /
 # NVIDIA's container toolkit brings its Vulkan driver where graphics is asked for.
 ENV LLAMA_ARG_HOST=0.0.0.0 HOME=/state XDG_CACHE_HOME=/state NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,graphics,utility
@@ -38,6 +39,7 @@ CMD ["serve"]
 
 FROM gcr.io/distroless/static-debian12:nonroot AS static
 COPY --from=build /out/static/powerinfer /usr/local/bin/powerinfer
+COPY LICENSE LICENSES.txt /usr/share/doc/powerinfer/
 COPY --from=build --chown=65532:65532 /out/folders/ /
 # What is measured of the machine, and models that are pulled, are kept in /state.
 ENV LLAMA_ARG_HOST=0.0.0.0 HOME=/state XDG_CACHE_HOME=/state

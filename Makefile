@@ -1,6 +1,6 @@
 # make test runs every test and installs what they need when root or in CI; see scripts/tools.sh.
 
-.PHONY: build test race fuzz lint shaders page generate generated demo-model cross windows-check gpu-check deploy-check agents-check release
+.PHONY: build test race fuzz lint shaders page generate generated licences demo-model cross windows-check gpu-check deploy-check agents-check release
 
 build:
 	CGO_ENABLED=0 go build -o powerinfer ./cmd/powerinfer
@@ -40,8 +40,12 @@ generate:
 	go generate ./...
 
 # Generated files are committed; this fails where they differ from what the generators write.
-generated: generate page
-	git diff --exit-code --stat -- '*.s' '*_stub_*.go' internal/server/page/dist
+generated: generate page licences
+	git diff --exit-code --stat -- '*.s' '*_stub_*.go' internal/server/page/dist LICENSES.txt
+
+# The licences of everything that the program contains, in LICENSES.txt.
+licences:
+	@scripts/licences.sh
 
 demo-model:
 	@test -d ../shared/demo-model || { echo "make demo-model needs the training data in ../shared/demo-model, which is not part of the repository"; exit 1; }
