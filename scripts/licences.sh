@@ -16,7 +16,7 @@ export GOFLAGS= CGO_ENABLED=0 LC_ALL=C
 		echo
 		echo "======== $path $version"
 		found=
-		for file in "$folder"/LICEN[CS]E* "$folder"/COPYING* "$folder"/NOTICE*; do
+		for file in "$folder"/LICEN[CS]E* "$folder"/COPYING* "$folder"/NOTICE* "$folder"/License*; do
 			[ -f "$file" ] || continue
 			found=yes
 			echo
