@@ -40,17 +40,19 @@ func (f *matrixForm) bytes() int {
 
 // Registers of a product. Tiles 0 and 1 hold activations, 2 and 3 weights, 4 and 5 sums.
 var (
-	xStride, xStride3 = reg.RAX, reg.RBX
-	quads             = []reg.GPPhysical{reg.RCX, reg.RDX, reg.RSI, reg.RDI} // scales of tokens 0, 4, 8 and 12
-	tileX, tileW      = reg.R8, reg.R9
-	scales, left      = reg.R10, reg.R11
-	sums, line        = reg.R12, reg.R13 // line holds layout.MatrixRows floats' bytes
-	lane, kept        = reg.R14, reg.R15
+	tileX, xScales = reg.R8, reg.RAX
+	tileW, scales  = reg.R9, reg.R10
+	left, lane     = reg.R11, reg.R14
+	sums, kept     = reg.R12, reg.R15
+	line, xLine    = reg.R13, reg.RBX // hold lineBytes and actLine
+	row, stride    = reg.RCX, reg.RDX // of the output
 )
 
 const (
 	lineBytes = 4 * layout.MatrixRows
 	sumBytes  = layout.MatrixTokens * lineBytes // of one tile
+	actLine   = 32                              // bytes of a token's block
+	actTile   = layout.MatrixTokens * actLine
 )
 
 func amx() {
@@ -59,7 +61,7 @@ func amx() {
 	}
 	defineTurns()
 	fillMatrix()
-	blockwise()
+	gatherMatrix()
 }
 
 // tileConfig is what LDTILECFG reads: palette 1, then each tile's bytes of a row and its rows.
@@ -82,31 +84,27 @@ func (f *matrixForm) product() {
 	config := "tiles" + f.name
 	define(config, f.tileConfig())
 	name := "matrix" + f.name + "AMX"
-	TEXT(name, NOSPLIT, "func(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, blocks *byte, xStride uintptr, tiles uintptr, scratch *byte)")
-	Doc(fmt.Sprintf("%s computes out[t][r] of %d rows and, for each of tiles, %d tokens. Scalar twin: tileGeneric in matmul_generic.go.", name, layout.MatrixRows, layout.MatrixTokens))
-	local := AllocLocal(4 * 8)
-	x, blocks, out, tiles := local, local.Offset(8), local.Offset(16), local.Offset(24)
+	TEXT(name, NOSPLIT, "func(out *float32, outStride uintptr, w *byte, n uintptr, acts *byte, groups uintptr, scratch *byte)")
+	Doc(fmt.Sprintf("%s computes out[t][r] of %d tokens, whose superblocks are at acts, and of groups times %d rows. Scalar twin: tileGeneric in matmul_generic.go.", name, layout.MatrixTokens, layout.MatrixRows))
+	local := AllocLocal(3 * 8)
+	w, out, groups := local, local.Offset(8), local.Offset(16)
 	LEAQ(constant(config), reg.RCX)
 	tileBytes("LDTILECFG (CX)", 0xc4, 0xe2, 0x78, 0x49, 0x01)
 	for _, p := range []struct {
 		name string
 		at   Mem
-	}{{"x", x}, {"blocks", blocks}, {"out", out}, {"tiles", tiles}} {
+	}{{"w", w}, {"out", out}, {"groups", groups}} {
 		Load(Param(p.name), reg.RCX)
 		MOVQ(reg.RCX, p.at)
 	}
-	Load(Param("xStride"), xStride)
-	LEAQ(Mem{Base: xStride, Index: xStride, Scale: 2}, xStride3)
 	Load(Param("scratch"), sums)
 	MOVQ(U32(lineBytes), line)
+	MOVQ(U32(actLine), xLine)
 
-	Label("tile")
-	MOVQ(x, quads[0])
-	for i := range 3 {
-		LEAQ(Mem{Base: quads[i], Index: xStride, Scale: 4}, quads[i+1])
-	}
-	MOVQ(blocks, tileX)
-	Load(Param("w"), tileW)
+	Label("group")
+	Load(Param("acts"), tileX)
+	LEAQ(Mem{Base: tileX, Disp: layout.MatrixActScale}, xScales)
+	MOVQ(w, tileW)
 	LEAQ(Mem{Base: tileW, Disp: layout.MatrixQuants}, scales)
 	LEAQ(Mem{Base: sums, Disp: layout.MatrixKept}, kept)
 	MOVQ(U32(8), lane)
@@ -141,12 +139,12 @@ func (f *matrixForm) product() {
 	JNZ(LabelRef("lane"))
 
 	f.sumLanes(out)
-	MOVQ(xStride, left)
-	SHLQ(U8(4), left)
-	ADDQ(left, x)
-	ADDQ(left, blocks)
-	DECQ(tiles)
-	JNZ(LabelRef("tile"))
+	ADDQ(U32(lineBytes), out)
+	Load(Param("n"), left)
+	IMUL3Q(U32(uint32(f.bytes())), left, left)
+	ADDQ(left, w)
+	DECQ(groups)
+	JNZ(LabelRef("group"))
 	tileBytes("TILERELEASE", 0xc4, 0xe2, 0x78, 0x49, 0xc0)
 	VZEROUPPER()
 	RET()
@@ -159,20 +157,17 @@ func matrixSum(t int) reg.VecPhysical { return ymm[t].AsZ().(reg.VecPhysical) }
 func (f *matrixForm) nextLane() {
 	for _, back := range []struct {
 		step, on int
-		p        []reg.GPPhysical
-	}{{layout.ActBytes, 4, quads}, {256, 32, []reg.GPPhysical{tileX}}, {f.bytes(), 8 * lineBytes, []reg.GPPhysical{tileW}}, {f.bytes(), lineBytes, []reg.GPPhysical{scales}}} {
+		p        reg.GPPhysical
+	}{{layout.MatrixActs, actTile, tileX}, {layout.MatrixActs, lineBytes, xScales}, {f.bytes(), 8 * lineBytes, tileW}, {f.bytes(), lineBytes, scales}} {
 		Load(Param("n"), left)
 		IMUL3Q(U32(uint32(back.step)), left, left)
 		SUBQ(U32(uint32(back.on)), left)
-		for _, p := range back.p {
-			SUBQ(left, p)
-		}
+		SUBQ(left, back.p)
 	}
 }
 
-// sumLanes adds the eight accumulators of each token as all kernels do, and leaves out at the next tile's.
+// sumLanes adds the eight accumulators of each token as all kernels do.
 func (f *matrixForm) sumLanes(out Mem) {
-	row, stride := quads[0], quads[1]
 	MOVQ(out, row)
 	Load(Param("outStride"), stride)
 	LEAQ(Mem{Base: sums, Disp: layout.MatrixKept}, kept)
@@ -191,21 +186,20 @@ func (f *matrixForm) sumLanes(out Mem) {
 	ADDQ(U32(lineBytes), kept)
 	DECQ(left)
 	JNZ(LabelRef("sum"))
-	MOVQ(row, out)
 }
 
 // block leaves the sums of a block in half i of the scratch memory.
 func (f *matrixForm) block(i int) {
-	tileMemory("TILELOADD", i, 0, tileX, xStride)
+	tileMemory("TILELOADD", i, 0, tileX, xLine)
 	tileMemory("TILELOADD", 2+i, 0, tileW, line)
 	f.multiply(i)
-	ADDQ(U32(256), tileX)
+	ADDQ(U32(layout.MatrixActs), tileX)
 	ADDQ(U32(uint32(f.bytes())), tileW)
 }
 
 // half does so for half a block.
 func (f *matrixForm) half(i int) {
-	tileMemory("TILELOADD", i, 16*i, tileX, xStride)
+	tileMemory("TILELOADD", i, 16*i, tileX, xLine)
 	tileMemory("TILELOADD", 2+i, 4*lineBytes*i, tileW, line)
 	f.multiply(i)
 }
@@ -216,8 +210,8 @@ func (f *matrixForm) multiply(i int) {
 	tileMemory("TILESTORED", 4+i, sumBytes*i, sums, line)
 }
 
-// scaleOf addresses a number of token t at disp of its superblock.
-func scaleOf(t, disp int) Mem { return strided(quads[t/4], xStride, xStride3, t%4, disp) }
+// scaleOf addresses a block's number of token t, of those that begin at disp of a superblock.
+func scaleOf(t, disp int) Mem { return Mem{Base: xScales, Disp: disp - layout.MatrixActScale + 4*t} }
 
 // add adds the sums in half i of the scratch memory, scaled, to the accumulators.
 func (f *matrixForm) add(i int) {
@@ -229,13 +223,13 @@ func (f *matrixForm) add(i int) {
 	for t := range layout.MatrixTokens {
 		sum, s := matrixSum(18+2*(t%7)), matrixSum(19+2*(t%7))
 		VCVTDQ2PS(Mem{Base: sums, Disp: sumBytes*i + lineBytes*t}, sum)
-		VMULPS_BCST(scaleOf(t, layout.ActScale), dw, s)
+		VMULPS_BCST(scaleOf(t, layout.MatrixActScale), dw, s)
 		VFMADD231PS(sum, s, matrixSum(t))
 		switch f.min {
 		case 1:
-			VFMADD231PS_BCST(scaleOf(t, layout.ActDSum), m, matrixSum(t))
+			VFMADD231PS_BCST(scaleOf(t, layout.MatrixActDSum), m, matrixSum(t))
 		case -1:
-			VFNMADD231PS_BCST(scaleOf(t, layout.ActDSum), m, matrixSum(t))
+			VFNMADD231PS_BCST(scaleOf(t, layout.MatrixActDSum), m, matrixSum(t))
 		}
 	}
 	f.nextSuper()
@@ -244,7 +238,7 @@ func (f *matrixForm) add(i int) {
 // addHalves does so with the sums of both halves, each times its scale: products of integers that float32 holds
 // exactly, so that what rounds is the addition alone, as where a sum of integers is turned into a float.
 func (f *matrixForm) addHalves() {
-	ADDQ(U32(256), tileX)
+	ADDQ(U32(layout.MatrixActs), tileX)
 	ADDQ(U32(uint32(f.bytes())), tileW)
 	dw, s0, s1 := matrixSum(16), matrixSum(17), matrixSum(18)
 	VMOVUPS(Mem{Base: scales}, dw)
@@ -257,16 +251,14 @@ func (f *matrixForm) addHalves() {
 		VCVTDQ2PS(Mem{Base: sums, Disp: sumBytes + lineBytes*t}, b)
 		VMULPS(s0, a, a)
 		VFMADD231PS(s1, b, a)
-		VMULPS_BCST(scaleOf(t, layout.ActScale), dw, s)
+		VMULPS_BCST(scaleOf(t, layout.MatrixActScale), dw, s)
 		VFMADD231PS(a, s, matrixSum(t))
 	}
 	f.nextSuper()
 }
 
 func (f *matrixForm) nextSuper() {
-	for _, p := range quads {
-		ADDQ(U32(layout.ActBytes), p)
-	}
+	ADDQ(U32(layout.MatrixActs), xScales)
 	ADDQ(U32(uint32(f.bytes())), scales)
 }
 
@@ -445,26 +437,51 @@ func fillMatrix() {
 	RET()
 }
 
-// blockwise emits what writes activations block by block.
-func blockwise() {
-	name := "blockwiseAMX"
-	TEXT(name, NOSPLIT, "func(dst *byte, x *byte, n uintptr)")
-	Doc(fmt.Sprintf("%s writes the quants of n superblocks of activations block by block. Scalar twin: blockwiseGeneric in amx_amd64.go.", name))
+// gatherMatrix emits what arranges the activations of a tile's tokens.
+func gatherMatrix() {
+	name := "gatherMatrixAMX"
+	TEXT(name, NOSPLIT, "func(dst *byte, x *byte, xStride uintptr, n uintptr)")
+	Doc(fmt.Sprintf("%s arranges n superblocks of activations of %d tokens in tiles. Scalar twin: gatherMatrixGeneric in amx_amd64.go.", name, layout.MatrixTokens))
 	k := &tile{isa: "VNNI", wide: true}
-	t := newTurner(k, 2)
-	v := k.vecs(4)
+	t := newTurner(k, 3)
+	v := k.vecs(8)
 	dst, x, n := Load(Param("dst"), GP64()), Load(Param("x"), GP64()), Load(Param("n"), GP64())
+	stride := Load(Param("xStride"), GP64())
+	stride3 := GP64()
+	LEAQ(Mem{Base: stride, Index: stride, Scale: 2}, stride3)
+	quads := []reg.Register{x, GP64(), GP64(), GP64()}
+	for i := range 3 {
+		LEAQ(Mem{Base: quads[i], Index: stride, Scale: 4}, quads[i+1])
+	}
+	at := func(token, disp int) Mem { return strided(quads[token/4], stride, stride3, token%4, disp) }
 	Label("super")
-	for i := range v {
-		VMOVDQU32(Mem{Base: x, Disp: 64 * i}, v[i])
+	for _, numbers := range [][2]int{{layout.ActScale, layout.MatrixActScale}, {layout.ActDSum, layout.MatrixActDSum}} {
+		for p := range 8 {
+			VMOVDQU32(at(2*p, numbers[0]), v[p].AsY())
+			VINSERTI64X4(U8(1), at(2*p+1, numbers[0]), v[p], v[p])
+		}
+		v = t.turned(v)
+		for i, r := range v {
+			VMOVDQU32(r, Mem{Base: dst, Disp: numbers[1] + lineBytes*i})
+		}
 	}
-	turned := t.step(0, v)
-	turned = append(t.step(1, turned[:2]), t.step(1, turned[2:])...)
-	for i, r := range turned {
-		VMOVDQU32(r, Mem{Base: dst, Disp: 64 * i})
+	for token := range layout.MatrixTokens {
+		blocks := v[:4]
+		for i, r := range blocks {
+			VMOVDQU32(at(token, 64*i), r)
+		}
+		blocks = t.step(0, blocks)
+		blocks = append(t.step(1, blocks[:2]), t.step(1, blocks[2:])...)
+		for i, r := range blocks { // two blocks each
+			VMOVDQU32(r.AsY(), Mem{Base: dst, Disp: 2*i*actTile + actLine*token})
+			VEXTRACTI64X4(U8(1), r, Mem{Base: dst, Disp: (2*i+1)*actTile + actLine*token})
+		}
+		v = append(blocks, v[4:]...)
 	}
-	ADDQ(U32(layout.ActBytes), x)
-	ADDQ(U32(256), dst)
+	for _, p := range quads {
+		ADDQ(U32(layout.ActBytes), p)
+	}
+	ADDQ(U32(layout.MatrixActs), dst)
 	DECQ(n)
 	JNZ(LabelRef("super"))
 	VZEROUPPER()

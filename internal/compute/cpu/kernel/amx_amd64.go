@@ -53,13 +53,12 @@ func splitRowBF16(dst []byte, x []float32) {
 }
 
 func (k *Kernels) multiplyMatrices() {
-	k.blockwise = blockwiseAMX
 	k.scratch.New = func() any { return newBlockScratch(matrixSize) }
 	for _, t := range quant.Types() {
 		if !t.Quantised() {
 			continue
 		}
-		m := matrix{fill: fillMatrixAMX, offset: uintptr(layout.Offset(t))}
+		m := matrix{fill: fillMatrixAMX, gather: gatherMatrixAMX, offset: uintptr(layout.Offset(t))}
 		switch t.Traits().Scales {
 		case quant.BlockScale, quant.ByteBlocks, quant.SuperScale, quant.Exponents:
 			m.product, m.form = matrixScalesAMX, layout.FormScales
@@ -108,12 +107,19 @@ func fillMatrixGeneric(dst []byte, panel []byte, pair, step, n, offset, form int
 	}
 }
 
-// blockwiseGeneric defines what a matrix unit reads of activations: their quants block by block.
-func blockwiseGeneric(dst, x []byte, n int) {
+// gatherMatrixGeneric defines gather: tiles of n superblocks of activations of rows that are stride bytes apart.
+func gatherMatrixGeneric(dst, x []byte, stride, n int) {
+	const line, token = 4 * layout.MatrixTokens, 32
 	for s := range n {
-		for j := range 8 {
-			for v := range 8 {
-				copy(dst[256*s+32*j+4*v:][:4], x[s*layout.ActBytes+32*v+4*j:])
+		to := dst[s*layout.MatrixActs:]
+		for t := range layout.MatrixTokens {
+			from := x[t*stride+s*layout.ActBytes:]
+			for j := range 8 { // blocks
+				copy(to[layout.MatrixActScale+line*j+4*t:][:4], from[layout.ActScale+4*j:])
+				copy(to[layout.MatrixActDSum+line*j+4*t:][:4], from[layout.ActDSum+4*j:])
+				for v := range 8 {
+					copy(to[token*(layout.MatrixTokens*j+t)+4*v:][:4], from[32*v+4*j:])
+				}
 			}
 		}
 	}

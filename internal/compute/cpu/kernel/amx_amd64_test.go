@@ -78,12 +78,13 @@ func TestTilesAreTheirDefinition(t *testing.T) {
 		return b
 	}
 	const n = 3
-	x, got, want := random(n*layout.ActBytes), random(n*256+canary), make([]byte, n*256+canary)
+	const stride = n*layout.ActBytes + 64
+	x, got, want := random(layout.MatrixTokens*stride), random(n*layout.MatrixActs+canary), make([]byte, n*layout.MatrixActs+canary)
 	copy(want, got)
-	blockwiseAMX(&got[0], &x[0], n)
-	blockwiseGeneric(want, x, n)
+	gatherMatrixAMX(&got[0], &x[0], stride, n)
+	gatherMatrixGeneric(want, x, stride, n)
 	if !bytes.Equal(got, want) {
-		t.Error("activations block by block differ from their definition")
+		t.Error("tiles of activations differ from their definition")
 	}
 	const step, offset = 2*layout.PanelQuants + 512, 8
 	const pair = n*step + 64

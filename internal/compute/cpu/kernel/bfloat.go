@@ -144,20 +144,17 @@ type Form int
 
 // The forms.
 const (
-	Floats     Form   = iota // float32 as they are
-	Int8                     // superblocks of int8 with scales
-	BFloats                  // BF16
-	Int8Blocks               // Int8, then the same int8 block by block
-	Terms                    // three rows of BF16, which add up to the activations
-	Shorts                   // int16 with scales: see pairs.go
-	Forms      = iota        // their number
+	Floats  Form   = iota // float32 as they are
+	Int8                  // superblocks of int8 with scales
+	BFloats               // BF16
+	Terms                 // three rows of BF16, which add up to the activations
+	Shorts                // int16 with scales: see pairs.go
+	Forms   = iota        // their number
 )
 
 // Form says how activations must lie for weights of type t.
 func (k *Kernels) Form(t quant.Type) Form {
 	switch {
-	case t.Quantised() && k.blockwise != nil:
-		return Int8Blocks
 	case t.Quantised():
 		return Int8
 	case k.bfloat && (t == quant.F16 || t == quant.BF16):
@@ -171,8 +168,6 @@ func (f Form) ActRow(cols int) int {
 	switch f {
 	case Int8:
 		return ActRow(cols)
-	case Int8Blocks:
-		return ActRow(cols) + quant.QKK*Super(cols)
 	case BFloats:
 		return bf16Acts(cols)
 	case Terms:
@@ -197,7 +192,4 @@ func (k *Kernels) Convert(f Form, dst []byte, x []float32) {
 		return
 	}
 	k.Quantize(dst, x)
-	if f == Int8Blocks && len(x) > 0 {
-		k.blockwise(&dst[ActRow(len(x))], &dst[0], uintptr(Super(len(x))))
-	}
 }

@@ -37,8 +37,6 @@ type Kernels struct {
 	scratch sync.Pool
 	// Quantize writes x as superblocks of quantised activations to dst [ActRow(len(x))].
 	Quantize func(dst []byte, x []float32)
-	// blockwise writes the quants of n superblocks of activations block by block; nil where there is no matrix unit.
-	blockwise func(dst, x *byte, n uintptr)
 	// bfloat says that F16 and BF16 are multiplied in BF16; round writes x as BF16 to dst [bf16Acts(len(x))].
 	bfloat bool
 	round  func(dst []byte, x []float32)

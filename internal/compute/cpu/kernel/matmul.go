@@ -160,7 +160,7 @@ func (k *Kernels) call(t quant.Type, out []float32, outStride int, w []byte, col
 		x: x, xStride: xStride, form: k.Form(t), fetch: k.fetch,
 	}
 	switch c.form {
-	case Int8, Int8Blocks:
+	case Int8:
 		c.n, c.step, c.xStep, c.part = Super(cols), layout.Of(t).Bytes, layout.ActBytes, partSupers
 	case BFloats:
 		c.n, c.tail = cols/bf16Group, cols%bf16Group

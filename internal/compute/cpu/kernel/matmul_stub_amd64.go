@@ -1502,23 +1502,23 @@ func expandF16VNNI(dst *byte, w *byte, n uintptr)
 // expandBF16VNNI writes n groups of 8 BF16 weights as float32, of two rows in turn. Scalar twin: quant.Decode.
 func expandBF16VNNI(dst *byte, w *byte, n uintptr)
 
-// matrixScalesAMX computes out[t][r] of 16 rows and, for each of tiles, 16 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func matrixScalesAMX(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, blocks *byte, xStride uintptr, tiles uintptr, scratch *byte)
+// matrixScalesAMX computes out[t][r] of 16 tokens, whose superblocks are at acts, and of groups times 16 rows. Scalar twin: tileGeneric in matmul_generic.go.
+func matrixScalesAMX(out *float32, outStride uintptr, w *byte, n uintptr, acts *byte, groups uintptr, scratch *byte)
 
-// matrixMinimaAMX computes out[t][r] of 16 rows and, for each of tiles, 16 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func matrixMinimaAMX(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, blocks *byte, xStride uintptr, tiles uintptr, scratch *byte)
+// matrixMinimaAMX computes out[t][r] of 16 tokens, whose superblocks are at acts, and of groups times 16 rows. Scalar twin: tileGeneric in matmul_generic.go.
+func matrixMinimaAMX(out *float32, outStride uintptr, w *byte, n uintptr, acts *byte, groups uintptr, scratch *byte)
 
-// matrixAddedAMX computes out[t][r] of 16 rows and, for each of tiles, 16 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func matrixAddedAMX(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, blocks *byte, xStride uintptr, tiles uintptr, scratch *byte)
+// matrixAddedAMX computes out[t][r] of 16 tokens, whose superblocks are at acts, and of groups times 16 rows. Scalar twin: tileGeneric in matmul_generic.go.
+func matrixAddedAMX(out *float32, outStride uintptr, w *byte, n uintptr, acts *byte, groups uintptr, scratch *byte)
 
-// matrixHalvesAMX computes out[t][r] of 16 rows and, for each of tiles, 16 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func matrixHalvesAMX(out *float32, outStride uintptr, w *byte, n uintptr, x *byte, blocks *byte, xStride uintptr, tiles uintptr, scratch *byte)
+// matrixHalvesAMX computes out[t][r] of 16 tokens, whose superblocks are at acts, and of groups times 16 rows. Scalar twin: tileGeneric in matmul_generic.go.
+func matrixHalvesAMX(out *float32, outStride uintptr, w *byte, n uintptr, acts *byte, groups uintptr, scratch *byte)
 
 // fillMatrixAMX makes tiles of n superblocks of 16 rows of a panel. Scalar twin: fillMatrixGeneric in amx_amd64.go.
 func fillMatrixAMX(dst *byte, dstStep uintptr, w *byte, pairBytes uintptr, step uintptr, n uintptr, offset uintptr, form uintptr)
 
-// blockwiseAMX writes the quants of n superblocks of activations block by block. Scalar twin: blockwiseGeneric in amx_amd64.go.
-func blockwiseAMX(dst *byte, x *byte, n uintptr)
+// gatherMatrixAMX arranges n superblocks of activations of 16 tokens in tiles. Scalar twin: gatherMatrixGeneric in amx_amd64.go.
+func gatherMatrixAMX(dst *byte, x *byte, xStride uintptr, n uintptr)
 
 // unpackQ41AVX2 writes n superblocks of a packed Q4_1 row as floats. Scalar twin: unpackSuper in unpack.go.
 func unpackQ41AVX2(dst *float32, w *byte, n uintptr)

@@ -158,7 +158,7 @@ func checkDefinition(t *testing.T, p problem, k *Kernels, typ quant.Type, token,
 	}
 	tol := fmaTolerance * mass * top
 	switch k.Form(typ) {
-	case Int8, Int8Blocks:
+	case Int8:
 		tol += actTolerance * mass * top
 	case BFloats:
 		tol += bf16Tolerance * mass * top

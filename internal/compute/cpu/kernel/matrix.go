@@ -10,8 +10,11 @@ import (
 // matrix is a type's kernel for a processor's matrix unit, which multiplies tiles of layout.MatrixRows rows and
 // layout.MatrixTokens tokens. Products have the same bits as those of tiles of vectors.
 type matrix struct {
-	// product computes tiles of tokens, of which blocks holds the quants block by block.
-	product func(out *float32, outStride uintptr, w *byte, n uintptr, x, blocks *byte, xStride, tiles uintptr, scratch *byte)
+	// product computes layout.MatrixTokens tokens, which gather arranged at acts, and groups of rows, whose tiles follow
+	// each other.
+	product func(out *float32, outStride uintptr, w *byte, n uintptr, acts *byte, groups uintptr, scratch *byte)
+	// gather arranges n superblocks of tokens' activations.
+	gather func(dst, x *byte, xStride, n uintptr)
 	// fill makes tiles of n superblocks of rows that expand wrote.
 	fill   func(dst *byte, dstStep uintptr, w *byte, pairBytes, step, n, offset, form uintptr)
 	form   uintptr // layout.FormScales or another
@@ -23,10 +26,11 @@ const (
 	// From so many tokens on: a count of instructions says that tiles pay from 16 on, for twice as many they are made
 	// in any case.
 	matrixTokens = 2 * layout.MatrixTokens
-	// matrixSize is the room for the tiles of some rows, which stay in the second-level cache, in bytes.
-	matrixSize = 768 << 10
+	// matrixSize is the room for the tiles of some rows and for a tile's tokens, in bytes. They stay in the second-level
+	// cache, which has 2 MiB in the processors that have a matrix unit.
+	matrixSize = 1280 << 10
 	// matrixCall bounds the superblocks of one call, during which a goroutine is not preempted: about 30 µs.
-	matrixCall = 256
+	matrixCall = 512
 )
 
 // HasMatrix reports whether there is a kernel of the processor's matrix unit for weights of type t.
@@ -41,9 +45,11 @@ func (k *Kernels) UseMatrix(t quant.Type, use bool) {
 	}
 }
 
-// matrixPlaces says where things lie in the scratch memory of a product by a matrix unit.
+// matrixPlaces says what is where in the scratch memory of a product by a matrix unit: a tile's tokens at its beginning,
+// then tiles of rows.
 type matrixPlaces struct {
-	tiles, panel, sums int // tiles come first; then a few superblocks of a panel, then the kernel's own memory
+	tiles, panel, sums int // panel is for a few superblocks of rows, sums the kernel's own memory
+	most               int // groups of rows that there is room for
 	pair               int // bytes from one pair of rows of the panel to the next
 	step               int // bytes of a superblock of tiles
 }
@@ -52,9 +58,12 @@ type matrixPlaces struct {
 func (c *call) matrixPlaces() (p matrixPlaces, ok bool) {
 	p.step = layout.MatrixBytes(c.m.matrix.form)
 	p.pair = min(c.n, partSupers) * 2 * c.m.panelSuper
-	p.panel = p.tiles + c.n*p.step
-	p.sums = (p.panel + layout.MatrixRows/2*p.pair + fetchLine - 1) &^ (fetchLine - 1)
-	return p, p.sums+layout.MatrixScratch <= matrixSize
+	panel := (layout.MatrixRows/2*p.pair + fetchLine - 1) &^ (fetchLine - 1)
+	p.tiles = c.n * layout.MatrixActs
+	p.most = (matrixSize - p.tiles - panel - layout.MatrixScratch) / (c.n * p.step)
+	p.panel = p.tiles + p.most*c.n*p.step
+	p.sums = p.panel + panel
+	return p, p.most > 0
 }
 
 // matrices computes rows [0, rows) of all tokens by the matrix unit, and reports whether it does. Tiles that would
@@ -67,38 +76,51 @@ func (c *call) matrices(s *blockScratch, rows, tokens int, next Next) bool {
 	if !ok {
 		return false
 	}
-	limit := max(1, matrixCall/c.n)
-	calls := (tokens/layout.MatrixTokens + limit) / limit
-	for r := 0; r < rows; r += layout.MatrixRows {
-		first := min(r, rows-layout.MatrixRows)
-		c.fillTiles(s, &p, first)
-		f := c.fetching(first+layout.MatrixRows, min(layout.MatrixRows, rows-first-layout.MatrixRows), next.Weights)
-		f.spread(calls)
-		for t := 0; t < tokens; {
+	for r := 0; r < rows; r += p.most * layout.MatrixRows {
+		end := min(r+p.most*layout.MatrixRows, rows)
+		whole := (end - r) / layout.MatrixRows
+		for g := range whole {
+			c.fillTiles(s, &p, g, r+g*layout.MatrixRows)
+		}
+		last := end - layout.MatrixRows // begins a group that overlaps the one before
+		over := last >= r+(whole-1)*layout.MatrixRows+1
+		if over {
+			c.fillTiles(s, &p, whole, last)
+		}
+		f := c.fetching(end, min(p.most*layout.MatrixRows, rows-end), next.Weights)
+		f.spread((tokens + layout.MatrixTokens - 1) / layout.MatrixTokens)
+		for t := 0; t < tokens; t += layout.MatrixTokens {
 			f.some()
-			n := min(limit, (tokens-t)/layout.MatrixTokens)
-			from := t
-			if n == 0 {
-				n, from = 1, tokens-layout.MatrixTokens
+			from := min(t, tokens-layout.MatrixTokens)
+			c.m.matrix.gather(&s.panel[0], (*byte)(unsafe.Add(c.x, from*c.xStride)), uintptr(c.xStride), uintptr(c.n))
+			limit := max(1, matrixCall/c.n)
+			for g := 0; g < whole; g += limit {
+				c.multiplyTiles(s, &p, g, min(limit, whole-g), r+g*layout.MatrixRows, from)
 			}
-			t = from + n*layout.MatrixTokens
-			x := unsafe.Add(c.x, from*c.xStride)
-			c.m.matrix.product(&c.out[from*c.outStride+first], uintptr(4*c.outStride), &s.panel[p.tiles], uintptr(c.n),
-				(*byte)(x), (*byte)(unsafe.Add(x, c.n*layout.ActBytes)), uintptr(c.xStride), uintptr(n), &s.panel[p.sums])
+			if over {
+				c.multiplyTiles(s, &p, whole, 1, last, from)
+			}
 		}
 	}
 	return true
 }
 
-// fillTiles makes tiles of layout.MatrixRows rows from row first on, a few superblocks at a time.
-func (c *call) fillTiles(s *blockScratch, p *matrixPlaces, first int) {
+// multiplyTiles computes groups of rows, the first of which is tile g and begins with row r, of the tokens from token t
+// on that were gathered.
+func (c *call) multiplyTiles(s *blockScratch, p *matrixPlaces, g, groups, r, t int) {
+	c.m.matrix.product(&c.out[t*c.outStride+r], uintptr(4*c.outStride), &s.panel[p.tiles+g*c.n*p.step], uintptr(c.n), &s.panel[0], uintptr(groups), &s.panel[p.sums])
+}
+
+// fillTiles makes tile g of layout.MatrixRows rows from row first on, a few superblocks at a time.
+func (c *call) fillTiles(s *blockScratch, p *matrixPlaces, g, first int) {
+	to := p.tiles + g*c.n*p.step
 	for from := 0; from < c.n; from += partSupers {
 		n := min(partSupers, c.n-from)
 		for i := range layout.MatrixRows {
 			w := unsafe.Add(c.w, (first+i)*c.rowBytes+from*c.step)
 			c.m.expand(&s.panel[p.panel+i/2*p.pair+i%2*c.m.panelPiece], (*byte)(w), uintptr(n))
 		}
-		c.m.matrix.fill(&s.panel[p.tiles+from*p.step], uintptr(p.step), &s.panel[p.panel], uintptr(p.pair), uintptr(2*c.m.panelSuper), uintptr(n),
+		c.m.matrix.fill(&s.panel[to+from*p.step], uintptr(p.step), &s.panel[p.panel], uintptr(p.pair), uintptr(2*c.m.panelSuper), uintptr(n),
 			c.m.matrix.offset, c.m.matrix.form)
 	}
 }

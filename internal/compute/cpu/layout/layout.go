@@ -162,6 +162,9 @@ func Offset(t quant.Type) int {
 // elements 4v… of block j of each row, with their sign. Then, at MatrixQuants, 8 lines of float32 of each row: the
 // blocks' scales; 8 more of their minima, or 8 and 8 of the scales of first and second halves. A call's scratch memory
 // holds two tiles of sums, then at MatrixKept what blocks j of all superblocks come to.
+//
+// A superblock of MatrixTokens tokens' activations is 8 tiles of 16×32 bytes: tile j holds block j of each token. Then, at
+// MatrixActScale, 8 lines of float32 of each token: the blocks' scales; and at MatrixActDSum 8 lines of scale·Σq.
 const (
 	MatrixRows    = 16
 	MatrixTokens  = 16
@@ -171,6 +174,10 @@ const (
 	MatrixHalves  = MatrixQuants + 3*8*64
 	MatrixKept    = 2 * MatrixTokens * 64
 	MatrixScratch = MatrixKept + 8*MatrixTokens*64
+
+	MatrixActScale = 8 * MatrixTokens * 32
+	MatrixActDSum  = MatrixActScale + 8*64
+	MatrixActs     = MatrixActDSum + 8*64
 )
 
 // Forms of such tiles.
