@@ -2,6 +2,7 @@ package chat
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 )
 
@@ -19,6 +20,11 @@ type Capabilities struct {
 
 	developer       bool     // messages of the role developer
 	stringArguments bool     // arguments of calls must be JSON in a string
+	objectArguments bool     // arguments of calls must be objects
+	shortIDs        bool     // ids of calls must be as short as Mistral's
+	singleCalls     bool     // a message shows only one call
+	callsAlone      bool     // a call after a text is not shown
+	userFirst       bool     // where there are tools, calls or tools are not shown unless a user spoke first
 	reasoningFields []string // what the template calls an assistant's thoughts
 }
 
@@ -58,6 +64,8 @@ func (t *Template) probe() {
 	t.probeCalls([]Message{user, call}, []Message{user, call, result, answer, user})
 	c.ToolResults = t.shows("res"+needle, Request{Messages: []Message{user, call, result}, AddGenerationPrompt: true})
 
+	t.probeForm(user, tool)
+
 	thoughtful := answer
 	thoughtful.Reasoning = needle
 	thoughtfulCall := call
@@ -91,6 +99,40 @@ func (t *Template) probeCalls(conversations ...[]Message) {
 		}
 	}
 	t.can.stringArguments = false
+}
+
+// probeForm finds out what form calls must have, by a conversation that the template shows and others that differ from
+// it in one point.
+func (t *Template) probeForm(user Message, tool Tool) {
+	c := &t.can
+	call := func(id, arguments string) ToolCall { return ToolCall{id, needleTool, json.RawMessage(arguments)} }
+	asking := func(calls ...ToolCall) Message { return Message{Role: "assistant", ToolCalls: calls} }
+	result := func(id string) Message { return Message{Role: "tool", Name: needleTool, ToolCallID: id, Content: "42"} }
+	shows := func(want string, tools []Tool, messages ...Message) bool {
+		return t.shows(want, Request{Messages: messages, Tools: tools, AddGenerationPrompt: true})
+	}
+	first, answered := call("call00001", `{"word": "`+needle+`"}`), result("call00001")
+	if !c.ToolCalls || !shows(needle, nil, user, asking(first), answered) {
+		return
+	}
+	const long = "call_of_another_form"
+	c.shortIDs = !shows(needle, nil, user, asking(call(long, string(first.Arguments))), result(long))
+	c.objectArguments = !shows(needle, nil, user, asking(call("call00001", `"`+needle+` text"`)), answered)
+	c.singleCalls = !shows(needle+"2", nil, user, asking(first, call("call00002", `{"word": "`+needle+`2"}`)), answered, result("call00002"))
+
+	told := asking(first)
+	told.Content = "Let me see."
+	c.callsAlone = !shows(needle, nil, user, told, answered)
+
+	late := Request{Messages: []Message{asking(first), answered}, Tools: []Tool{tool}, AddGenerationPrompt: true}
+	whole := func(text string) bool { return strings.Contains(text, needle) && strings.Contains(text, "Looks up.") }
+	text, err := t.render(late.Messages, late)
+	if err != nil || whole(text) {
+		return
+	}
+	late.Messages = slices.Insert(late.Messages, 0, user)
+	text, err = t.render(late.Messages, late)
+	c.userFirst = err == nil && whole(text)
 }
 
 func (t *Template) probeThinking(user Message) bool {

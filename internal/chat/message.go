@@ -2,7 +2,6 @@ package chat
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/chat/jinja"
@@ -17,16 +16,12 @@ type Message struct {
 	ToolCalls  []ToolCall // of an assistant
 	ToolCallID string     // of a tool: the call that it answers
 	Name       string     // of a tool: the function's name
+
+	silent bool // it is there for the template only, and is left out of the text
 }
 
 // A Part is a piece of a message's content.
 type Part struct{ Type, Text string }
-
-// A ToolCall is an assistant's call of a function.
-type ToolCall struct {
-	ID, Name  string
-	Arguments json.RawMessage // an object
-}
 
 // A Tool is a function that the model may call, in OpenAI's form:
 // {"type":"function","function":{"name":…,"parameters":…}}.
@@ -34,6 +29,9 @@ type Tool = json.RawMessage
 
 // text returns the content as one string.
 func (m *Message) text() string {
+	if m.silent {
+		return silence
+	}
 	if m.Parts == nil {
 		return m.Content
 	}
@@ -53,7 +51,7 @@ func dict(pairs ...any) *jinja.Dict {
 }
 
 // value returns the message as templates take it.
-func (m *Message) value(c *Capabilities) (*jinja.Dict, error) {
+func (m *Message) value(c *Capabilities) *jinja.Dict {
 	d := dict("role", m.Role)
 	switch {
 	case c.ContentParts && !c.ContentString:
@@ -74,44 +72,24 @@ func (m *Message) value(c *Capabilities) (*jinja.Dict, error) {
 	if m.ToolCallID != "" {
 		d.Set("tool_call_id", m.ToolCallID)
 	}
-	if len(m.ToolCalls) == 0 {
-		return d, nil
-	}
-	calls := &jinja.List{}
-	for _, call := range m.ToolCalls {
-		v, err := call.value(c.stringArguments)
-		if err != nil {
-			return nil, err
+	if len(m.ToolCalls) > 0 {
+		calls := &jinja.List{}
+		for i := range m.ToolCalls {
+			calls.Items = append(calls.Items, m.ToolCalls[i].value(c.stringArguments))
 		}
-		calls.Items = append(calls.Items, v)
+		d.Set("tool_calls", calls)
 	}
-	d.Set("tool_calls", calls)
-	return d, nil
+	return d
 }
 
 func (m *Message) partList() *jinja.List {
 	parts := m.Parts
 	if parts == nil {
-		parts = []Part{{"text", m.Content}}
+		parts = []Part{{"text", m.text()}}
 	}
 	l := &jinja.List{}
 	for _, p := range parts {
 		l.Items = append(l.Items, dict("type", p.Type, "text", p.Text))
 	}
 	return l
-}
-
-func (c *ToolCall) value(asString bool) (*jinja.Dict, error) {
-	var arguments jinja.Value = string(c.Arguments)
-	if !asString {
-		var err error
-		if arguments, err = jinja.FromJSON(c.Arguments); err != nil {
-			return nil, fmt.Errorf("the arguments of the call of %s are not JSON: %w", c.Name, err)
-		}
-	}
-	d := dict("type", "function", "function", dict("name", c.Name, "arguments", arguments))
-	if c.ID != "" {
-		d.Set("id", c.ID)
-	}
-	return d, nil
 }

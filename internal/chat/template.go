@@ -121,7 +121,8 @@ type Request struct {
 	AddGenerationPrompt  bool // end with what begins an answer
 	ContinueFinalMessage bool // end inside the last message, so that the model continues it
 
-	Now time.Time // for templates that print the date; zero for now
+	Now     time.Time         // for templates that print the date; zero for now
+	Adapted func(note string) // is told how a conversation was changed that the template refuses; nil: nobody is
 }
 
 // Can says what the template can do with what it is given, for conversations with tools or without.
@@ -150,7 +151,7 @@ func (t *Template) forTools(tools bool) *Template {
 }
 
 // Render returns the text of a conversation, with the special tokens that the template writes. What the template cannot
-// express is put into words that it can: see workaround.go.
+// express is put into words that it can: see workaround.go and adaptation.go.
 func (t *Template) Render(q Request) (string, error) {
 	t = t.forTools(len(q.Tools) > 0)
 	if q.ContinueFinalMessage && q.AddGenerationPrompt {
@@ -159,29 +160,17 @@ func (t *Template) Render(q Request) (string, error) {
 	if len(q.Messages) == 0 {
 		return "", errors.New("a conversation needs at least one message")
 	}
-	messages, err := t.adapted(q.Messages, q.Tools)
-	if err != nil {
-		return "", err
-	}
-	text, err := t.render(messages, q)
-	if errors.Is(err, jinja.ErrRaised) {
-		if merged := mergeRuns(messages); len(merged) < len(messages) {
-			if again, retryErr := t.render(merged, q); retryErr == nil {
-				text, err, messages = again, nil, merged
-			}
-		}
-	}
+	text, shown, notes, err := t.settle(t.adapted(q.Messages, q.Tools), &q)
 	if err != nil {
 		return "", fmt.Errorf("the chat template refuses the conversation: %w", err)
 	}
-	if !showsSystem(text, messages) { // as Mistral's, which show it only where a user speaks last
-		moved := systemIntoUser(messages)
-		if again, retryErr := t.render(moved, q); retryErr == nil && showsSystem(again, messages) {
-			text = again
+	if q.Adapted != nil {
+		for _, note := range notes {
+			q.Adapted(note)
 		}
 	}
 	if q.ContinueFinalMessage {
-		return continued(text, messages[len(messages)-1].text())
+		return continued(text, shown[len(shown)-1].text())
 	}
 	return text, nil
 }
@@ -190,11 +179,7 @@ func (t *Template) Render(q Request) (string, error) {
 func (t *Template) render(messages []Message, q Request) (string, error) {
 	list := &jinja.List{}
 	for i := range messages {
-		m, err := messages[i].value(&t.can)
-		if err != nil {
-			return "", err
-		}
-		list.Items = append(list.Items, m)
+		list.Items = append(list.Items, messages[i].value(&t.can))
 	}
 	vars := dict("messages", list, "add_generation_prompt", q.AddGenerationPrompt, "bos_token", t.bos, "eos_token", t.eos)
 	if len(q.Tools) > 0 && t.can.Tools {
@@ -208,6 +193,7 @@ func (t *Template) render(messages []Message, q Request) (string, error) {
 		}
 		vars.Set("tools", tools)
 	}
+	t.setOld(vars, &q)
 	for name, value := range q.Kwargs {
 		v, err := jinja.FromJSON(value)
 		if err != nil {
@@ -220,6 +206,41 @@ func (t *Template) render(messages []Message, q Request) (string, error) {
 		o.Now = func() time.Time { return q.Now }
 	}
 	return t.text.Render(vars, o)
+}
+
+// dates are variables in which templates of Llama 3 and Firefunction expect today's date, in their forms. Firefunction's
+// has the time, which would make each request's prompt another one, so that it is that of the day's beginning.
+var dates = map[string]string{"date_string": "02 Jan 2006", "datetime": "Jan 02 2006 00:00:00 GMT"}
+
+// setOld sets variables that older templates expect: dates, and the tools' functions as a text.
+func (t *Template) setOld(vars *jinja.Dict, q *Request) {
+	now := q.Now
+	if now.IsZero() {
+		now = time.Now()
+	}
+	for name, layout := range dates {
+		if t.text.Names(name) {
+			vars.Set(name, now.UTC().Format(layout))
+		}
+	}
+	if !t.text.Names("functions") || t.text.Names("tools") {
+		return
+	}
+	var list []json.RawMessage
+	for _, tool := range q.Tools {
+		var wrapped struct {
+			Function json.RawMessage `json:"function"`
+		}
+		if json.Unmarshal(tool, &wrapped) == nil && wrapped.Function != nil {
+			tool = wrapped.Function
+		}
+		list = append(list, tool)
+	}
+	text, err := json.MarshalIndent(list, "", "    ")
+	if err != nil || len(list) == 0 {
+		text = nil
+	}
+	vars.Set("functions", string(text))
 }
 
 // continued cuts text after its last message.

@@ -3,46 +3,54 @@ package chat
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 )
 
-// adapted returns the messages in a form that the template can show:
+// adapted returns the messages in a form that the template can show, as far as its capabilities say:
 //   - developer messages become system messages;
 //   - system messages are put before the first user message's text, where there is no system role;
 //   - tools are described in a system message, where the template does not show them;
-//   - calls and results of tools become JSON in assistants' and users' messages, where it does not show those.
-func (t *Template) adapted(messages []Message, tools []Tool) ([]Message, error) {
+//   - calls and results of tools become JSON in assistants' and users' messages, where it does not show those;
+//   - ids and arguments of calls get the form that it insists on, and each call gets a message where it shows only one;
+//   - a user's empty message comes first, where it would not show calls or tools without one.
+func (t *Template) adapted(messages []Message, tools []Tool) []Message {
 	c := &t.can
-	out := make([]Message, 0, len(messages)+1)
-	if len(tools) > 0 && !c.Tools {
-		out = append(out, Message{Role: "system", Content: describe(tools)})
-	}
-	for _, m := range messages {
-		switch {
-		case m.Role == "developer" && !c.developer:
+	messages = slices.Clone(messages)
+	for i := range messages {
+		m := &messages[i]
+		if m.Role == "developer" && !c.developer {
 			m.Role = "system"
-		case len(m.ToolCalls) > 0 && !c.ToolCalls:
-			text, err := callsAsJSON(m.ToolCalls)
-			if err != nil {
-				return nil, err
-			}
-			m = Message{Role: m.Role, Content: strings.TrimPrefix(m.text()+"\n"+text, "\n"), Reasoning: m.Reasoning}
-		case m.Role == "tool" && !c.ToolResults:
-			text, err := resultAsJSON(&m)
-			if err != nil {
-				return nil, err
-			}
-			m = Message{Role: "user", Content: text}
 		}
-		out = append(out, m)
+		m.ToolCalls = slices.Clone(m.ToolCalls)
+		for k := range m.ToolCalls {
+			m.ToolCalls[k].Arguments = readArguments(m.ToolCalls[k].Arguments)
+		}
 	}
+	use := func(needed bool, change func([]Message) []Message) {
+		if needed {
+			if next := change(messages); next != nil {
+				messages = next
+			}
+		}
+	}
+	use(c.shortIDs, withShortIDs)
+	use(c.ToolCalls && c.objectArguments, argumentsAsObjects)
+	use(c.ToolCalls && c.singleCalls, oneCallEach)
+	use(c.ToolCalls && c.callsAlone, textsApart)
+	use(!c.ToolCalls, callsAsText)
+	use(!c.ToolResults, resultsAsText)
+	use(len(tools) > 0 && c.userFirst && leading(messages) < len(messages), userFirst)
 	if len(tools) > 0 && !c.Tools {
-		out = mergeSystem(out)
+		rest := messages
+		text := describe(tools)
+		for ; len(rest) > 0 && rest[0].Role == "system"; rest = rest[1:] {
+			text += "\n\n" + rest[0].text()
+		}
+		messages = append([]Message{{Role: "system", Content: text}}, rest...)
 	}
-	if !c.System {
-		out = systemIntoUser(out)
-	}
-	return out, nil
+	use(!c.System, systemIntoUser)
+	return messages
 }
 
 // describe tells a model whose template knows no tools what it can call, and in which form.
@@ -61,28 +69,6 @@ func describe(tools []Tool) string {
 	return b.String()
 }
 
-func callsAsJSON(calls []ToolCall) (string, error) {
-	type call struct {
-		Name      string          `json:"name"`
-		Arguments json.RawMessage `json:"arguments"`
-		ID        string          `json:"id,omitempty"`
-	}
-	var list []call
-	for _, c := range calls {
-		list = append(list, call{c.Name, c.Arguments, c.ID})
-	}
-	return plainJSON(map[string]any{"tool_calls": list})
-}
-
-func resultAsJSON(m *Message) (string, error) {
-	type response struct {
-		Tool    string `json:"tool,omitempty"`
-		ID      string `json:"tool_call_id,omitempty"`
-		Content string `json:"content"`
-	}
-	return plainJSON(map[string]any{"tool_response": response{m.Name, m.ToolCallID, m.text()}})
-}
-
 // plainJSON encodes v without escapes for HTML.
 func plainJSON(v any) (string, error) {
 	var b bytes.Buffer
@@ -92,27 +78,49 @@ func plainJSON(v any) (string, error) {
 	return strings.TrimSuffix(b.String(), "\n"), err
 }
 
-// mergeSystem joins the system messages at the start into one.
-func mergeSystem(messages []Message) []Message {
-	n := 0
-	var texts []string
-	for n < len(messages) && messages[n].Role == "system" {
-		texts = append(texts, messages[n].text())
-		n++
+// isSystem reports whether a message is one of those that say how a model is to behave.
+func isSystem(m *Message) bool { return m.Role == "system" || m.Role == "developer" }
+
+// leading returns the number of system messages at the beginning.
+func leading(messages []Message) int {
+	n := slices.IndexFunc(messages, func(m Message) bool { return !isSystem(&m) })
+	if n < 0 {
+		n = len(messages)
 	}
-	if n < 2 {
-		return messages
+	return n
+}
+
+// laterSystemIntoUser joins the system messages at the beginning, and puts each later one before the text of the
+// user's message that follows it.
+func laterSystemIntoUser(messages []Message) []Message {
+	n := leading(messages)
+	if n < 2 && !slices.ContainsFunc(messages[n:], func(m Message) bool { return isSystem(&m) }) {
+		return nil
 	}
-	first := Message{Role: "system", Content: strings.Join(texts, "\n\n")}
-	return append([]Message{first}, messages[n:]...)
+	head := messages[:n]
+	if n > 1 {
+		var texts []string
+		for i := range head {
+			texts = append(texts, head[i].text())
+		}
+		head = []Message{{Role: head[0].Role, Content: strings.Join(texts, "\n\n")}}
+	}
+	rest := messages[n:]
+	if moved := systemIntoUser(rest); moved != nil {
+		rest = moved
+	}
+	return slices.Concat(head, rest)
 }
 
 // systemIntoUser puts each system message before the text of the user's message that follows it.
 func systemIntoUser(messages []Message) []Message {
+	if !slices.ContainsFunc(messages, func(m Message) bool { return isSystem(&m) }) {
+		return nil
+	}
 	var out []Message
 	var pending []string
 	for _, m := range messages {
-		if m.Role == "system" {
+		if isSystem(&m) {
 			pending = append(pending, m.text())
 			continue
 		}
@@ -120,7 +128,7 @@ func systemIntoUser(messages []Message) []Message {
 			text := strings.Join(pending, "\n\n")
 			pending = nil
 			if m.Role == "user" {
-				m = Message{Role: "user", Content: text + "\n\n" + m.text()}
+				m = Message{Role: "user", Content: joined(text, m.text())}
 			} else {
 				out = append(out, Message{Role: "user", Content: text})
 			}
@@ -133,31 +141,82 @@ func systemIntoUser(messages []Message) []Message {
 	return out
 }
 
-// mergeRuns joins neighbouring messages of one role, for templates that insist on turns. Calls and results of tools
-// stay.
-func mergeRuns(messages []Message) []Message {
+// joined returns two texts as one, with an empty line between them.
+func joined(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "\n\n" + b
+}
+
+// userFirst puts a user's empty message where the conversation begins without a user.
+func userFirst(messages []Message) []Message {
+	n := leading(messages)
+	if n < len(messages) && messages[n].Role == "user" {
+		return nil
+	}
+	return slices.Insert(slices.Clone(messages), n, Message{Role: "user"})
+}
+
+// plain reports whether a message is one of the two roles that take turns. Calls and results of tools are not.
+func plain(m *Message) bool {
+	return m.Role == "user" || m.Role == "assistant" && len(m.ToolCalls) == 0
+}
+
+// alternating has users and assistants take turns: messages of one role that follow each other are joined, and where
+// calls or results of tools stand between them, a silent turn comes before the second.
+func alternating(messages []Message) []Message {
 	var out []Message
+	changed := false
+	last := "assistant" // of plain messages
 	for _, m := range messages {
-		if n := len(out); n > 0 && out[n-1].Role == m.Role && m.Role != "tool" && len(m.ToolCalls) == 0 && len(out[n-1].ToolCalls) == 0 {
-			last := &out[n-1]
-			*last = Message{Role: m.Role, Content: last.text() + "\n\n" + m.text(), Reasoning: last.Reasoning + m.Reasoning}
-			continue
+		if plain(&m) && m.Role == last {
+			changed = true
+			if n := len(out); n > 0 && out[n-1].Role == m.Role && plain(&out[n-1]) {
+				before := &out[n-1]
+				if before.silent {
+					*before = m
+				} else if !m.silent {
+					*before = Message{Role: m.Role, Content: joined(before.text(), m.text()), Reasoning: before.Reasoning + m.Reasoning}
+				}
+				continue
+			}
+			other := "user"
+			if m.Role == other {
+				other = "assistant"
+			}
+			out = append(out, Message{Role: other, silent: true})
+		}
+		if plain(&m) {
+			last = m.Role
 		}
 		out = append(out, m)
+	}
+	if !changed {
+		return nil
 	}
 	return out
 }
 
-// showsSystem reports whether text has the first line of each system message.
-func showsSystem(text string, messages []Message) bool {
-	for _, m := range messages {
-		if m.Role != "system" {
-			continue
-		}
-		line, _, _ := strings.Cut(strings.TrimSpace(m.text()), "\n")
-		if !strings.Contains(text, line) {
+// emptyLeftOut makes answers without text and calls silent.
+func emptyLeftOut(messages []Message) []Message {
+	return edited(messages, func(m *Message) bool {
+		if m.Role != "assistant" || m.silent || len(m.ToolCalls) > 0 || strings.TrimSpace(m.text()) != "" {
 			return false
 		}
+		*m = Message{Role: m.Role, silent: true}
+		return true
+	})
+}
+
+// edited returns messages after edit, which reports whether it changed one; nil where it changed none.
+func edited(messages []Message, edit func(*Message) bool) []Message {
+	out, changed := slices.Clone(messages), false
+	for i := range out {
+		changed = edit(&out[i]) || changed
 	}
-	return true
+	if !changed {
+		return nil
+	}
+	return out
 }

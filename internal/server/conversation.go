@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/chat"
 	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
@@ -95,11 +94,6 @@ func (r *Reading) Read(text string) answer.Message {
 // with.
 func (m *Model) NewConversation() *Conversation {
 	c := &Conversation{Request: chat.Request{Kwargs: Kwargs{}, AddGenerationPrompt: true}}
-	for name, layout := range dates {
-		if strings.Contains(m.Template.Source(), name) {
-			c.Kwargs[name], _ = json.Marshal(time.Now().UTC().Format(layout))
-		}
-	}
 	switch m.Reasoning {
 	case "on":
 		c.Kwargs["enable_thinking"] = json.RawMessage("true")
@@ -111,9 +105,6 @@ func (m *Model) NewConversation() *Conversation {
 	}
 	return c
 }
-
-// dates are variables in which templates of Llama 3 and Firefunction expect today's date, in their forms.
-var dates = map[string]string{"date_string": "02 Jan 2006", "datetime": "Jan 02 2006 15:04:05 GMT"}
 
 // Prepare makes c the prompt of g, whose calls are held to the tools' schemas, and returns how its answers are read.
 func (m *Model) Prepare(c *Conversation, g *Generation) (*Reading, error) {
@@ -143,6 +134,7 @@ func (m *Model) Prepare(c *Conversation, g *Generation) (*Reading, error) {
 func (m *Model) Render(c *Conversation) (string, []int32, error) {
 	q := c.Request
 	q.Kwargs = chat.WithThinking(q.Kwargs)
+	q.Adapted = m.noteAdapted
 	text, err := m.Template.Render(q)
 	if err != nil {
 		return "", nil, Invalid("%s", err)
@@ -152,6 +144,13 @@ func (m *Model) Render(c *Conversation) (string, []int32, error) {
 		text += plain.Closing(text)
 	}
 	return text, m.Engine.Tokenizer().EncodeTemplate(text), nil
+}
+
+// noteAdapted logs how conversations are changed that the chat template refuses, each change once.
+func (m *Model) noteAdapted(note string) {
+	if _, told := m.adapted.LoadOrStore(note, true); !told {
+		m.Log.Warn("the chat template does not take a conversation as it is", "adapted", note)
+	}
 }
 
 // tail is the length in bytes of a prompt's end that is searched for an open thought or call.

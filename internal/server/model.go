@@ -52,6 +52,7 @@ type Model struct {
 	waiting atomic.Int64 // texts within, those that are being generated included
 	ends    []int32      // tokens that end a text
 
+	adapted    sync.Map // the notes that were logged, see noteAdapted
 	grammars   grammars // compiled for past requests
 	vocabulary func() (*grammar.Vocabulary, error)
 	formats    func() (plain, tools *answer.Format) // of answers in conversations without tools and with them

@@ -144,6 +144,12 @@ func TestOllamaChat(t *testing.T) {
 	if doc, status := l.ask("/api/chat", long+`,"truncate":false}`); status != http.StatusBadRequest || !strings.Contains(doc["error"].(string), "2048") {
 		t.Errorf("without truncation: %d %v", status, doc)
 	}
+	// an agent's turn is shortened from its beginning; what the user asked stays
+	loop := strings.Repeat(`{"role":"assistant","content":"","tool_calls":[{"function":{"name":"get_time","arguments":{}}}]},{"role":"tool","content":"`+strings.Repeat("king ", 200)+`"},`, 20)
+	l.good("/api/chat", `{"model":"tales","stream":false,"messages":[{"role":"user","content":"First"},{"role":"assistant","content":"Yes."},{"role":"user","content":"Asked"},`+loop+`{"role":"assistant","content":"Last"}]}`)
+	if !strings.Contains(prompt, "user\nAsked") || strings.Contains(prompt, "First") || !strings.Contains(prompt, "Last") {
+		t.Errorf("a turn that was shortened: %.200q", prompt)
+	}
 	if doc := l.good("/api/chat", `{"messages":[]}`); doc["done_reason"] != "load" {
 		t.Errorf("an empty chat: %v", doc)
 	}

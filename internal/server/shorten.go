@@ -3,12 +3,14 @@ package server
 import (
 	"slices"
 	"sort"
+	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/chat"
 )
 
 // Shorten leaves out the oldest messages of a conversation that would leave no room for a token. What the model was
-// told at the beginning and the last message stay. A tool's result goes with its call.
+// told at the beginning, the last thing that the user asked, and the last message stay. A tool's result goes with its
+// call.
 func (m *Model) Shorten(c *Conversation) error {
 	all := c.Messages
 	first := slices.IndexFunc(all, func(m chat.Message) bool { return m.Role != "system" && m.Role != "developer" })
@@ -21,8 +23,18 @@ func (m *Model) Shorten(c *Conversation) error {
 			cuts = append(cuts, i)
 		}
 	}
+	asked := len(all) - 1
+	for asked >= first && (all[asked].Role != "user" || strings.TrimSpace(all[asked].Content) == "") {
+		asked--
+	}
 	var err error
-	keep := func(i int) []chat.Message { return slices.Concat(all[:first], all[cuts[i]:]) }
+	keep := func(i int) []chat.Message {
+		kept := slices.Clone(all[:first])
+		if first <= asked && asked < cuts[i] {
+			kept = append(kept, all[asked])
+		}
+		return append(kept, all[cuts[i]:]...)
+	}
 	fits := func(i int) bool {
 		c.Messages = keep(i)
 		_, ids, renderErr := m.Render(c)

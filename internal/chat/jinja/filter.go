@@ -23,6 +23,7 @@ var filters = map[string]*function{
 	"float":          fn("value / default", floatFilter),
 	"forceescape":    fn("value", forceEscapeFilter),
 	"format":         rawFn(formatFilter),
+	"from_json":      fn("value", fromJSONFilter),
 	"groupby":        fn("value attribute / default case_sensitive", groupbyFilter),
 	"indent":         fn("s / width first blank", indentFilter),
 	"int":            fn("value / default base", intFilter),

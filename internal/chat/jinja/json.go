@@ -102,6 +102,22 @@ func decodeNumber(s string) (Value, error) {
 	return f, nil
 }
 
+// fromJSONFilter decodes a text. It is not Jinja2's: templates of DeepSeek's expect it.
+func fromJSONFilter(c *call, a []Value) (Value, error) {
+	s, err := wantText(a[0], "JSON")
+	if err != nil {
+		return nil, err
+	}
+	if err := c.r.growTimes(len(s), valueSize); err != nil { // no value is written in less than a byte
+		return nil, err
+	}
+	v, err := FromJSON([]byte(s))
+	if err != nil {
+		return nil, typeErrorf("from_json got a text that is not JSON: %s", err)
+	}
+	return v, nil
+}
+
 // toJSONFilter returns transformers' tojson: json.dumps, by default without escapes for what is not ASCII.
 func toJSONFilter(c *call, a []Value) (Value, error) {
 	w := &jsonWriter{writer: writer{r: c.r, ascii: given(a[1])}, item: ", ", key: ": ", sortKeys: given(a[4])}

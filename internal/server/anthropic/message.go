@@ -143,12 +143,6 @@ func (c *converter) addAssistant(blocks []block) error {
 			if b.ID == "" || b.Name == "" {
 				return server.Invalid("content.%d: a block of type tool_use needs an id and a name", i)
 			}
-			if len(b.Input) == 0 || string(b.Input) == "null" {
-				b.Input = json.RawMessage("{}")
-			}
-			if b.Input[0] != '{' {
-				return server.Invalid("content.%d.input: it is not an object", i)
-			}
 			c.names[b.ID] = b.Name
 			m.ToolCalls = append(m.ToolCalls, chat.ToolCall{ID: b.ID, Name: b.Name, Arguments: b.Input})
 		default:

@@ -101,14 +101,7 @@ func (m *message) convert() (chat.Message, error) {
 		return out, server.Invalid("there is no role %.40q; there are system, user, assistant and tool", m.Role)
 	}
 	for _, k := range m.ToolCalls {
-		arguments := k.Function.Arguments
-		if len(arguments) == 0 || string(arguments) == "null" {
-			arguments = json.RawMessage("{}")
-		}
-		if arguments[0] != '{' {
-			return out, server.Invalid("the arguments of a call of %.40q are not an object", k.Function.Name)
-		}
-		out.ToolCalls = append(out.ToolCalls, chat.ToolCall{ID: k.ID, Name: k.Function.Name, Arguments: arguments})
+		out.ToolCalls = append(out.ToolCalls, chat.ToolCall{ID: k.ID, Name: k.Function.Name, Arguments: k.Function.Arguments})
 	}
 	return out, nil
 }

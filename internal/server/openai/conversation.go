@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
 
@@ -96,18 +95,7 @@ func (m *message) convert() (chat.Message, error) {
 		if c.Type != "" && c.Type != "function" || c.Function.Name == "" {
 			return out, server.Invalid("tool_calls.%d is no call of a function with a name", i)
 		}
-		if first := string(c.Function.Arguments[:min(1, len(c.Function.Arguments))]); !strings.Contains(`"{n`, first) {
-			return out, server.Invalid("tool_calls.%d: the arguments are neither a text nor an object", i)
-		}
-		call := chat.ToolCall{ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments}
-		var text string
-		if json.Unmarshal(call.Arguments, &text) == nil && json.Valid([]byte(text)) {
-			call.Arguments = json.RawMessage(text)
-		}
-		if len(bytes.TrimSpace(call.Arguments)) == 0 || text == "" && string(call.Arguments) == `""` {
-			call.Arguments = json.RawMessage("{}")
-		}
-		out.ToolCalls = append(out.ToolCalls, call) // what a model once wrote is shown to it as it is, even if it is not JSON
+		out.ToolCalls = append(out.ToolCalls, chat.ToolCall{ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments})
 	}
 	return out, nil
 }

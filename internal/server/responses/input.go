@@ -1,7 +1,6 @@
 package responses
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"strings"
@@ -17,7 +16,7 @@ type inputItem struct {
 	Content   json.RawMessage `json:"content"`
 	CallID    string          `json:"call_id"`
 	Name      string          `json:"name"`
-	Arguments string          `json:"arguments"`
+	Arguments json.RawMessage `json:"arguments"`
 	Input     string          `json:"input"`
 	Output    json.RawMessage `json:"output"`
 	Summary   []part          `json:"summary"`
@@ -71,7 +70,7 @@ func (c *conversation) add(i *inputItem) error {
 		return c.addCall(i, i.Arguments)
 	case "custom_tool_call":
 		input, _ := json.Marshal(map[string]string{customInput: i.Input})
-		return c.addCall(i, string(input))
+		return c.addCall(i, input)
 	case "function_call_output", "custom_tool_call_output":
 		text, err := textOf(i.Output)
 		if err != nil {
@@ -105,25 +104,12 @@ func (c *conversation) addMessage(i *inputItem) error {
 	return nil
 }
 
-func (c *conversation) addCall(i *inputItem, arguments string) error {
+func (c *conversation) addCall(i *inputItem, arguments json.RawMessage) error {
 	if i.Name == "" || i.CallID == "" {
 		return server.Invalid("a call needs a name and a call_id")
 	}
-	k := chat.ToolCall{ID: i.CallID, Name: i.Name, Arguments: json.RawMessage(arguments)}
-	switch {
-	case strings.TrimSpace(arguments) == "":
-		k.Arguments = json.RawMessage("{}")
-	case !json.Valid(k.Arguments): // what a model once wrote is shown to it as it is
-		var b bytes.Buffer
-		e := json.NewEncoder(&b)
-		e.SetEscapeHTML(false)
-		if err := e.Encode(arguments); err != nil {
-			return err
-		}
-		k.Arguments = bytes.TrimSpace(b.Bytes())
-	}
 	m := c.assistant()
-	m.ToolCalls = append(m.ToolCalls, k)
+	m.ToolCalls = append(m.ToolCalls, chat.ToolCall{ID: i.CallID, Name: i.Name, Arguments: arguments})
 	c.calls[i.CallID] = i.Name
 	return nil
 }
