@@ -206,6 +206,14 @@ func TestMessagesPrompt(t *testing.T) {
 		`"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":[{"type":"redacted_thinking","data":"x"},{"type":"text","text":"Well."},
 			{"type":"tool_use","id":"a","name":"look","input":{"at":1}}]},{"role":"user","content":[{"type":"text","text":"Look."},
 			{"type":"tool_result","tool_use_id":"a","is_error":true,"content":[{"type":"text","text":"nothing"},{"type":"text","text":" there"}]}]}]`: "look|Error: nothing there|Look.",
+		`"messages":[{"role":"user","content":[{"type":"document","title":"Tales","source":{"type":"text","media_type":"text/plain","data":"Once."}},{"type":"text","text":"Sum up."},
+			{"type":"document","source":{"type":"content","content":[{"type":"text","text":"Twice."}]}},{"type":"search_result","source":"http://a.b","title":"A","content":[{"type":"text","text":"Found."}]}]}]`: "user\nTales\n\nOnce.|Sum up.\n\nTwice.|[search_result: source: http://a.b; title: A; Found.]",
+		`"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":[{"type":"text","text":"I look."},{"type":"server_tool_use","id":"s","name":"web_search","input":{"query":"kings"}},
+			{"type":"web_search_tool_result","tool_use_id":"s","content":[{"type":"web_search_result","url":"http://a.b","title":"Kings","encrypted_content":"xx","page_age":"1 day"}]},{"type":"text","text":"Here."}]},
+			{"role":"user","content":[{"type":"container_upload","file_id":"f"},{"type":"text","text":"Go"}]}]`: "I look.\n\n[server_tool_use: name: web_search; query: kings]\n\n[web_search_tool_result: url: http://a.b; title: Kings; page_age: 1 day]Here.|user\nGo",
+		`"tools":[{"type":"tool_search_tool_regex_20251119","name":"tool_search_tool_regex"}],"messages":[{"role":"user","content":"Hi"}]`: "user\nHi",
+		`"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"find","input":"{\"at\": "}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"a",
+			"content":[{"type":"tool_reference","tool_name":"fly"},{"type":"image","source":{"type":"base64","data":"QUJD"}}]}]}]`: `"arguments":"{\"at\": "|[tool_reference: tool_name: fly]|[image that cannot be shown]`,
 	} {
 		doc := l.good("/v1/messages", `{"max_tokens":5,`+body+"}")
 		for _, part := range strings.Split(want, "|") {
@@ -255,7 +263,7 @@ func TestMessagesRefused(t *testing.T) {
 		{`{` + hi + `,"tools":[{"type":"web_search_20250305","name":"web_search"}]}`, 400, "invalid_request_error", "web_search_20250305"},
 		{`{` + hi + `,"thinking":{"type":"deep"}}`, 400, "invalid_request_error", "deep"},
 		{`{"messages":[{"role":"user","content":[{"type":"image","source":{}}]}]}`, 400, "invalid_request_error", "image input is not supported"},
-		{`{"messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":[{"type":"document"}]}]}]}`, 400, "invalid_request_error", "document"},
+		{`{"messages":[{"role":"user","content":[{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"QUJD"}}]}]}`, 400, "invalid_request_error", "document"},
 		{`{"messages":[{"role":"wizard","content":"Hi"}]}`, 400, "invalid_request_error", "wizard"},
 		{`{"messages":[{"role":"user","content":"` + strings.Repeat("king ", 2000) + `"}]}`, 400, "invalid_request_error", "tokens > 512 maximum"},
 		{`{"messages":[{"role":"user","content":"` + strings.Repeat("king ", 7<<20) + `"}]}`, 413, "request_too_large", "32 MiB"},

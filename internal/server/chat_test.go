@@ -98,6 +98,19 @@ func TestForcedCalls(t *testing.T) {
 	}
 	// a conversation with what a model once wrote, which is not JSON
 	l.good("/v1/chat/completions", `{"max_tokens":2,"messages":[{"role":"user","content":"Hi"},{"role":"assistant","tool_calls":[{"id":"a","type":"function","function":{"name":"get_time","arguments":"{broken"}}]},{"role":"tool","tool_call_id":"a","content":"late"}],`+tools+"}")
+	// arguments of any kind, calls and results as older clients send them, and parts that are no text
+	var prompt string
+	l.says.answer(func(p string) string { prompt = p; return "Yes." })
+	l.good("/v1/chat/completions", `{"max_tokens":5,"messages":[{"role":"user","content":[{"type":"text","text":"Hi"},{"type":"file","file":{"filename":"a","file_data":"data:text/plain;base64,aGVsbG8="}}]},
+		{"role":"assistant","content":[{"type":"thinking","thinking":[{"type":"text","text":"Hm."}]},{"type":"web_search","query":"kings"}],"tool_calls":[{"id":"a","function":{"name":"get_time","arguments":[1]}},{"id":"b","type":"custom","custom":{"name":"note","input":"so"}}]},
+		{"role":"tool","tool_call_id":"a","content":[{"type":"image_url","image_url":{"url":"data:x"}}]},{"role":"tool","tool_call_id":"b","content":null},
+		{"role":"assistant","function_call":{"name":"old","arguments":"{}"}},{"role":"function","name":"old","content":"gone"}]}`)
+	for _, part := range []string{"Hi\n\nhello", "[web_search: query: kings]", `"arguments":[1]`, `{"name":"note","arguments":{"input":"so"}`, "[image_url that cannot be shown]", `"name":"old"`, "gone"} {
+		if !strings.Contains(prompt, part) {
+			t.Errorf("the prompt %q lacks %q", prompt, part)
+		}
+	}
+	l.says.answer(nil)
 	// none: the answer is text
 	doc := l.good("/v1/chat/completions", `{"max_tokens":4,"messages":[{"role":"user","content":"Hi"}],"tool_choice":"none",`+tools+"}")
 	if at(t, doc, "choices", 0, "message", "tool_calls") != nil {

@@ -162,6 +162,74 @@ func TestResponsesConversation(t *testing.T) {
 	}
 }
 
+// TestResponsesHistory: of what other servers and the client's own tools did, the model is told in words.
+func TestResponsesHistory(t *testing.T) {
+	l := start(t, nil)
+	var prompt string
+	l.says.answer(func(p string) string { prompt = p; return "Yes." })
+	const asked = `{"role":"user","content":"Find it."}`
+	for items, want := range map[string]string{
+		`{"type":"web_search_call","id":"ws_1","status":"completed","action":{"type":"search","query":"old kings"}}`:                                                                          "assistant\n[web_search_call: query: old kings]",
+		`{"type":"file_search_call","id":"fs_1","queries":["crown"],"results":[{"file_id":"f","filename":"a.txt","score":0.5,"text":"gold"}]}`:                                                "[file_search_call: queries: crown; filename: a.txt; gold]",
+		`{"type":"code_interpreter_call","id":"ci_1","code":"print(1)","container_id":"c","outputs":[{"type":"logs","logs":"1"}]}`:                                                            "[code_interpreter_call: code: print(1); logs: 1]",
+		`{"type":"mcp_call","id":"m","server_label":"s","name":"look","arguments":"{}","output":"seen"}`:                                                                                      "[mcp_call: server_label: s; name: look; arguments: {}; output: seen]",
+		`{"type":"image_generation_call","id":"ig_1","status":"completed","revised_prompt":"a crown","result":"` + strings.Repeat("QUJD", 900) + `"}`:                                         "[image_generation_call: revised_prompt: a crown]",
+		`{"type":"compaction","id":"c","encrypted_content":"gAAAA"},{"type":"mcp_list_tools","id":"l","server_label":"s","tools":[{"name":"x"}]}`:                                             "user\nFind it.",
+		`{"type":"reasoning","id":"r","summary":[{"type":"summary_text","text":"Hm."}],"encrypted_content":"gAAAA"},{"role":"assistant","content":"Well."}`:                                   "assistant\nWell.",
+		`{"type":"something_new","name":{"odd":"thing"},"tools":5}`:                                                                                                                           "[something_new: odd: thing]",
+		`{"type":"local_shell_call","call_id":"s1","action":{"type":"exec","command":["ls","-l"]}},{"type":"local_shell_call_output","id":"s1","output":"a.txt"}`:                             `{"tool_calls":[{"name":"local_shell","arguments":{"type":"exec","command":["ls","-l"]},"id":"s1"}]}|"content":"a.txt"`,
+		`{"type":"shell_call","call_id":"s2","action":{"commands":["ls"]}},{"type":"shell_call_output","call_id":"s2","output":[{"stdout":"b.txt","outcome":{"type":"exit","exit_code":1}}]}`: `"name":"shell"|[stdout: b.txt; exit_code: 1]`,
+		`{"type":"custom_tool_call","call_id":"p","name":"patch","input":"*** a"},{"type":"custom_tool_call_output","call_id":"p","output":[{"type":"input_image","image_url":"data:x"}]}`:    `{"name":"patch","arguments":{"input":"*** a"}|[input_image that cannot be shown]`,
+		`{"role":"user","content":[{"type":"input_file","filename":"a.txt","file_data":"data:text/plain;base64,aGVsbG8="}]}`:                                                                  "user\nhello",
+		`{"type":"function_call","call_id":"n","namespace":"mcp__w__","name":"now","arguments":"{\"a\": "},{"type":"function_call_output","call_id":"n","output":""}`:                         `{"name":"mcp__w__now","arguments":"{\"a\": "`,
+	} {
+		l.good("/v1/responses", `{"max_output_tokens":5,"input":[`+asked+","+items+`]}`)
+		for _, part := range strings.Split(want, "|") {
+			if !strings.Contains(prompt, part) {
+				t.Errorf("%s: the prompt %q lacks %q", items, prompt, part)
+			}
+		}
+	}
+	l.good("/v1/responses", `{"max_output_tokens":5,"input":[{"type":"compaction","id":"c","encrypted_content":"gAAAA"}]}`)
+}
+
+// TestNamespaces: tools of namespaces and those that an item defines are told, and called by both names.
+func TestNamespaces(t *testing.T) {
+	l := start(t, nil)
+	const space = `{"type":"namespace","name":"mcp__weather","tools":[{"type":"function","name":"get_forecast","parameters":{"type":"object","properties":{"town":{"enum":["Graz"]}},"required":["town"]}}]}`
+	notes := strings.Replace(space, `"tools":[`, `"tools":[{"type":"custom","name":"note"},`, 1)
+	l.says.answer(func(prompt string) string {
+		if strings.Contains(prompt, "mcp__weather__note") {
+			return `{"tool_calls": [{"name": "mcp__weather__note", "arguments": {"input": "so"}}]}`
+		}
+		return `{"tool_calls": [{"name": "mcp__weather__get_forecast", "arguments": {"town": "Graz"}}]}`
+	})
+	for name, body := range map[string]string{
+		"tools":                 `{"input":"Tell","tool_choice":{"type":"function","name":"get_forecast"},"tools":[` + space + `]}`,
+		"with the namespace":    `{"input":"Tell","tool_choice":{"type":"function","namespace":"mcp__weather","name":"get_forecast"},"tools":[` + space + `]}`,
+		"additional_tools":      `{"input":[{"role":"user","content":"Tell"},{"type":"additional_tools","role":"developer","id":"at_1","tools":[` + space + `]}],"tool_choice":{"type":"function","name":"get_forecast"}}`,
+		"in both":               `{"input":[{"role":"user","content":"Tell"},{"type":"additional_tools","tools":[` + space + `]}],"tools":[` + space + `],"tool_choice":{"type":"function","name":"get_forecast"}}`,
+		"found by a search":     `{"input":[{"role":"user","content":"Tell"},{"type":"tool_search_call","call_id":"t","execution":"client","arguments":{"query":"weather"}},{"type":"tool_search_output","call_id":"t","tools":[` + space + `]}],"tool_choice":{"type":"function","name":"get_forecast"}}`,
+		"a custom tool's":       `{"input":"Tell","tool_choice":{"type":"custom","name":"note"},"tools":[` + notes + `]}`,
+		"the whole namespace's": `{"input":"Tell","tool_choice":{"type":"allowed_tools","mode":"required","tools":[{"type":"namespace","name":"mcp__weather"}]},"tools":[` + notes + `]}`,
+	} {
+		item := at(t, l.good("/v1/responses", body), "output", 0).(map[string]any)
+		switch item["name"] {
+		case "get_forecast":
+			if item["type"] != "function_call" || item["arguments"] != `{"town": "Graz"}` {
+				t.Errorf("%s: got %v", name, item)
+			}
+		case "note":
+			if item["type"] != "custom_tool_call" || item["input"] != "so" {
+				t.Errorf("%s: got %v", name, item)
+			}
+		}
+		if item["namespace"] != "mcp__weather" {
+			t.Errorf("%s: got %v", name, item)
+		}
+	}
+}
+
 // TestResponsesTruncation: the oldest turns are left out where asked, and the instructions and the last turn stay.
 func TestResponsesTruncation(t *testing.T) {
 	l := start(t, nil)
@@ -189,7 +257,8 @@ func TestResponsesRefusals(t *testing.T) {
 		`{"input":"x","frobnicate":1}`:                                                        "frobnicate",
 		`{"input":5}`:                                                                         "input",
 		`{"input":[{"type":"item_reference","id":"a"}]}`:                                      "referred",
-		`{"input":[{"type":"computer_call"}]}`:                                                "computer_call",
+		`{"input":[5]}`:                                                                       "item 0",
+		`{"input":[{"type":"function_call","name":5}]}`:                                       "item 0",
 		`{"input":[{"role":"user","content":[{"type":"input_image"}]}]}`:                      "input_image",
 		`{"input":"x","include":["everything"]}`:                                              "everything",
 		`{"input":"x","truncation":"some"}`:                                                   "truncation",

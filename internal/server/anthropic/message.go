@@ -2,6 +2,7 @@ package anthropic
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/chat"
@@ -26,8 +27,21 @@ type block struct {
 	ToolUseID string          `json:"tool_use_id"` // the call that a result answers
 	Content   json.RawMessage `json:"content"`     // of a result: a text or blocks
 	IsError   bool            `json:"is_error"`
+	Source    source          `json:"source"`  // of a document
+	Title     string          `json:"title"`   // of a document
+	Context   string          `json:"context"` // of a document
 
 	CacheControl map[string]any `json:"cache_control"` // changes nothing
+
+	raw json.RawMessage
+}
+
+// A source is what a document consists of.
+type source struct {
+	Type      string          `json:"type"`
+	MediaType string          `json:"media_type"`
+	Data      string          `json:"data"`
+	Content   json.RawMessage `json:"content"` // a text or blocks
 }
 
 // blocksOf returns a content's blocks.
@@ -36,38 +50,79 @@ func blocksOf(content json.RawMessage) ([]block, error) {
 	if len(content) == 0 || json.Unmarshal(content, &text) == nil {
 		return []block{{Type: "text", Text: &text}}, nil
 	}
-	var all []block
-	if err := json.Unmarshal(content, &all); err != nil {
+	var parts []json.RawMessage
+	if json.Unmarshal(content, &parts) != nil {
 		return nil, server.Invalid("content is neither a text nor a list of blocks")
 	}
-	for i := range all {
-		if all[i].Type == "text" && all[i].Text == nil {
+	all := make([]block, len(parts))
+	for i, p := range parts {
+		b := &all[i]
+		var kind struct {
+			Type string `json:"type"`
+		}
+		if json.Unmarshal(p, &kind) == nil && !slices.Contains(read, kind.Type) {
+			b.Type, b.raw = kind.Type, p // its fields may be of any type
+			continue
+		}
+		if json.Unmarshal(p, b) != nil {
+			return nil, server.Invalid("content is neither a text nor a list of blocks")
+		}
+		if b.raw = p; b.Type == "text" && b.Text == nil {
 			return nil, server.Invalid("content.%d.text: it is missing", i)
 		}
 	}
 	return all, nil
 }
 
-// textOf returns the text of a content that may have nothing else.
-func textOf(content json.RawMessage) (string, error) {
-	all, err := blocksOf(content)
-	var b strings.Builder
-	for i := range all {
-		if all[i].Type != "text" {
-			return "", all[i].refuse(i)
+// read are the types of blocks of which all is known.
+var read = []string{"text", "thinking", "redacted_thinking", "tool_use", "tool_result", "document"}
+
+// text returns the text of a block that is none: a document's, or a line about what another server did.
+func (b *block) text() string {
+	if b.Type == "document" {
+		text := ""
+		switch b.Source.Type {
+		case "text":
+			text = b.Source.Data
+		case "content":
+			text = textOf(b.Source.Content)
+		case "base64":
+			text, _ = server.TextFile("data:" + b.Source.MediaType + ";base64," + b.Source.Data)
 		}
-		b.WriteString(*all[i].Text)
+		if text != "" {
+			return server.Paragraphs(b.Title, b.Context, text)
+		}
 	}
-	return b.String(), err
+	return server.Described(b.raw)
 }
 
-// refuse returns the error of a block that cannot stand where it does.
-func (b *block) refuse(i int) error {
-	switch b.Type {
-	case "image", "document":
+// textOf returns the text of a content.
+func textOf(content json.RawMessage) string {
+	all, err := blocksOf(content)
+	if err != nil {
+		return server.Described(content)
+	}
+	text := ""
+	for i := range all {
+		text = all[i].after(text)
+	}
+	return text
+}
+
+// after returns text with the block's after it. Blocks of text go on where the last one ended.
+func (b *block) after(text string) string {
+	if b.Type == "text" {
+		return text + *b.Text
+	}
+	return server.Paragraphs(text, b.text())
+}
+
+// refused returns an error for what the model cannot be shown, as a user's picture.
+func (b *block) refused(i int) error {
+	if server.IsMedia(b.Type) || b.Type == "document" && b.text() == server.Described(b.raw) {
 		return server.Invalid("content.%d: %s input is not supported; the model reads text", i, b.Type)
 	}
-	return server.Invalid("content.%d: a block of type %.40q is not supported here", i, b.Type)
+	return nil
 }
 
 // A converter turns messages into those that templates take.
@@ -81,9 +136,8 @@ func (c *converter) add(m *message) error {
 		return server.Invalid("content: a text or a list of blocks is required")
 	}
 	if m.Role == "system" { // within the conversation
-		text, err := textOf(m.Content)
-		c.out = append(c.out, chat.Message{Role: m.Role, Content: text})
-		return err
+		c.out = append(c.out, chat.Message{Role: m.Role, Content: textOf(m.Content)})
+		return nil
 	}
 	blocks, err := blocksOf(m.Content)
 	switch {
@@ -99,32 +153,29 @@ func (c *converter) add(m *message) error {
 
 // addUser adds a user's message. Results come first: templates show them behind the calls that they answer.
 func (c *converter) addUser(blocks []block) error {
-	var text strings.Builder
-	results := 0
+	text, results := "", 0
 	for i := range blocks {
 		b := &blocks[i]
 		switch b.Type {
-		case "text":
-			text.WriteString(*b.Text)
 		case "tool_result":
-			result, err := textOf(b.Content)
-			if err == nil && b.ToolUseID == "" {
-				err = server.Invalid("the tool_use_id is missing")
+			if b.ToolUseID == "" {
+				return server.Invalid("content.%d: the tool_use_id is missing", i)
 			}
-			if err != nil {
-				return server.Invalid("content.%d: %s", i, err)
-			}
+			result := textOf(b.Content)
 			if b.IsError && !strings.Contains(strings.ToLower(result), "error") { // templates have no other way to say it
 				result = "Error: " + result
 			}
 			results++
 			c.out = append(c.out, chat.Message{Role: "tool", Content: result, ToolCallID: b.ToolUseID, Name: c.names[b.ToolUseID]})
 		default:
-			return b.refuse(i)
+			if err := b.refused(i); err != nil {
+				return err
+			}
+			text = b.after(text)
 		}
 	}
-	if results == 0 || text.Len() > 0 {
-		c.out = append(c.out, chat.Message{Role: "user", Content: text.String()})
+	if results == 0 || text != "" {
+		c.out = append(c.out, chat.Message{Role: "user", Content: text})
 	}
 	return nil
 }
@@ -134,8 +185,6 @@ func (c *converter) addAssistant(blocks []block) error {
 	for i := range blocks {
 		b := &blocks[i]
 		switch b.Type {
-		case "text":
-			m.Content += *b.Text
 		case "thinking":
 			m.Reasoning += b.Thinking
 		case "redacted_thinking": // another server's, which only that one can read
@@ -145,8 +194,8 @@ func (c *converter) addAssistant(blocks []block) error {
 			}
 			c.names[b.ID] = b.Name
 			m.ToolCalls = append(m.ToolCalls, chat.ToolCall{ID: b.ID, Name: b.Name, Arguments: b.Input})
-		default:
-			return b.refuse(i)
+		default: // what a server's tools did is told in a line
+			m.Content = b.after(m.Content)
 		}
 	}
 	c.out = append(c.out, m)

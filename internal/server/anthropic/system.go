@@ -3,7 +3,6 @@ package anthropic
 import (
 	"encoding/json"
 	"regexp"
-	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
@@ -13,18 +12,22 @@ import (
 // find its beginning in the cache.
 var billing = regexp.MustCompile(`^x-anthropic-billing-header:(?:[ \t]*[\w-]+=[^;\n]*(?:;|\n|$))*[ \t]*\n?`)
 
-// systemOf returns the system prompt, a text or blocks of text, without Claude Code's line.
+// systemOf returns the system prompt, a text or blocks, without Claude Code's line.
 func systemOf(raw json.RawMessage) (string, error) {
 	blocks, err := blocksOf(raw)
 	if err != nil {
 		return "", server.Invalid("system: %s", err)
 	}
-	var text strings.Builder
+	text := ""
 	for i := range blocks {
-		if blocks[i].Type != "text" {
-			return "", server.Invalid("system: %s", blocks[i].refuse(i))
+		b := &blocks[i]
+		if err := b.refused(i); err != nil {
+			return "", server.Invalid("system: %s", err)
 		}
-		text.WriteString(billing.ReplaceAllString(*blocks[i].Text, ""))
+		if b.Type == "text" {
+			*b.Text = billing.ReplaceAllString(*b.Text, "")
+		}
+		text = b.after(text)
 	}
-	return text.String(), nil
+	return text, nil
 }

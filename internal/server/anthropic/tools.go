@@ -2,6 +2,7 @@ package anthropic
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/chat"
 	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
@@ -42,7 +43,10 @@ func readTools(f *server.Fields, c *server.Conversation) {
 	var definitions []chat.Tool
 	for i := range tools {
 		t := &tools[i]
-		if t.Type != "" && t.Type != "custom" {
+		if strings.HasPrefix(t.Type, "tool_search_tool_") {
+			continue // it finds tools of which a model is not told at first; here it is told of all
+		}
+		if t.Type != "" && t.Type != "custom" && len(t.InputSchema) == 0 {
 			f.Fail(server.Invalid("tools.%d: tools of type %.60q are not supported; there are only those with an input_schema", i, t.Type))
 			return
 		}

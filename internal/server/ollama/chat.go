@@ -96,7 +96,7 @@ func (a *api) chat(w http.ResponseWriter, r *http.Request, f *server.Fields) err
 func (m *message) convert() (chat.Message, error) {
 	out := chat.Message{Role: strings.ToLower(m.Role), Content: m.Content, Reasoning: m.Thinking, Name: m.ToolName, ToolCallID: m.ToolCallID}
 	switch out.Role {
-	case "system", "user", "assistant", "tool":
+	case "system", "developer", "user", "assistant", "tool":
 	default:
 		return out, server.Invalid("there is no role %.40q; there are system, user, assistant and tool", m.Role)
 	}

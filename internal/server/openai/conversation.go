@@ -2,7 +2,6 @@ package openai
 
 import (
 	"encoding/json"
-	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/chat"
 	"github.com/powerinfer-go/powerinfer/internal/server"
@@ -10,19 +9,26 @@ import (
 
 // A message is one of a conversation in OpenAI's form.
 type message struct {
-	Role       string          `json:"role"`
-	Content    json.RawMessage `json:"content"`
-	Reasoning  string          `json:"reasoning_content"`
-	Name       string          `json:"name"`
-	ToolCallID string          `json:"tool_call_id"`
-	ToolCalls  []struct {
-		ID       string `json:"id"`
-		Type     string `json:"type"`
-		Function struct {
-			Name      string          `json:"name"`
-			Arguments json.RawMessage `json:"arguments"`
-		} `json:"function"`
-	} `json:"tool_calls"`
+	Role         string          `json:"role"`
+	Content      json.RawMessage `json:"content"`
+	Reasoning    string          `json:"reasoning_content"`
+	Name         string          `json:"name"`
+	ToolCallID   string          `json:"tool_call_id"`
+	ToolCalls    []toolCall      `json:"tool_calls"`
+	FunctionCall *called         `json:"function_call"` // the only call, as older clients send it
+}
+
+type toolCall struct {
+	ID       string `json:"id"`
+	Type     string `json:"type"`
+	Function called `json:"function"`
+	Custom   called `json:"custom"`
+}
+
+type called struct {
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"`
+	Input     json.RawMessage `json:"input"` // of a custom tool: a text
 }
 
 // readConversation reads the fields that make a prompt.
@@ -81,52 +87,79 @@ func (m *message) convert() (chat.Message, error) {
 	out := chat.Message{Role: m.Role, Reasoning: m.Reasoning, Name: m.Name, ToolCallID: m.ToolCallID}
 	switch m.Role {
 	case "system", "developer", "user", "assistant", "tool":
+	case "function": // as older clients send results
+		out.Role = "tool"
 	default:
 		return out, server.Invalid("there is no role %.40q; there are system, developer, user, assistant and tool", m.Role)
 	}
-	var err error
-	if out.Content, err = textOf(m.Content); err != nil {
+	if m.FunctionCall != nil {
+		m.ToolCalls = append(m.ToolCalls, toolCall{Function: *m.FunctionCall})
+	}
+	if err := m.read(&out); err != nil {
 		return out, err
 	}
 	if len(m.Content) == 0 && len(m.ToolCalls) == 0 && m.Role != "assistant" {
 		return out, server.Invalid("the field content is missing")
 	}
 	for i, c := range m.ToolCalls {
-		if c.Type != "" && c.Type != "function" || c.Function.Name == "" {
+		f := c.Function
+		if c.Type == "custom" {
+			f = c.Custom
+			f.Arguments, _ = json.Marshal(map[string]json.RawMessage{"input": f.Input}) // null where there is none
+		}
+		if f.Name == "" {
 			return out, server.Invalid("tool_calls.%d is no call of a function with a name", i)
 		}
-		out.ToolCalls = append(out.ToolCalls, chat.ToolCall{ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments})
+		out.ToolCalls = append(out.ToolCalls, chat.ToolCall{ID: c.ID, Name: f.Name, Arguments: f.Arguments})
 	}
 	return out, nil
 }
 
-// textOf returns a content's text: a text, nothing, or a list of parts that are texts.
-func textOf(content json.RawMessage) (string, error) {
-	var text string
-	if len(content) == 0 || json.Unmarshal(content, &text) == nil {
-		return text, nil
+// read reads the content: a text, nothing, or a list of parts. What a tool gave back may have parts that cannot be
+// shown, which only a user's message may not.
+func (m *message) read(out *chat.Message) error {
+	if len(m.Content) == 0 || json.Unmarshal(m.Content, &out.Content) == nil {
+		return nil
 	}
-	var parts []struct {
-		Type    string  `json:"type"`
-		Text    *string `json:"text"`
-		Refusal string  `json:"refusal"`
+	var parts []json.RawMessage
+	if json.Unmarshal(m.Content, &parts) != nil {
+		return server.Invalid("the field content is neither a text nor a list of parts")
 	}
-	if json.Unmarshal(content, &parts) != nil {
-		return "", server.Invalid("the field content is neither a text nor a list of parts")
-	}
-	var b strings.Builder
-	for _, p := range parts {
-		switch p.Type {
-		case "text":
+	for _, raw := range parts {
+		var p struct {
+			Type    string  `json:"type"`
+			Text    *string `json:"text"`
+			Refusal string  `json:"refusal"`
+			File    struct {
+				Data string `json:"file_data"`
+			} `json:"file"`
+			Thinking json.RawMessage `json:"thinking"` // a text or parts, as Mistral has it
+		}
+		if err := json.Unmarshal(raw, &p); err != nil {
+			return server.Invalid("a part of the content cannot be read: %s", err)
+		}
+		file, isText := server.TextFile(p.File.Data)
+		switch {
+		case p.Type == "text" || p.Type == "input_text" || p.Type == "output_text":
 			if p.Text == nil {
-				return "", server.Invalid("a part of the content is of type text and has none")
+				return server.Invalid("a part of the content is of type %s and has no text", p.Type)
 			}
-			b.WriteString(*p.Text)
-		case "refusal":
-			b.WriteString(p.Refusal)
+			out.Content += *p.Text
+		case p.Type == "refusal":
+			out.Content += p.Refusal
+		case p.Type == "thinking":
+			thought := message{Content: p.Thinking}
+			var read chat.Message
+			if thought.read(&read) == nil {
+				out.Reasoning = server.Paragraphs(out.Reasoning, read.Content)
+			}
+		case p.Type == "file" && isText:
+			out.Content = server.Paragraphs(out.Content, file)
+		case out.Role != "tool" && (server.IsMedia(p.Type) || p.Type == "file"):
+			return server.Invalid("parts of type %.40q are not supported; the model reads text", p.Type)
 		default:
-			return "", server.Invalid("parts of type %.40q are not supported; the model reads text", p.Type)
+			out.Content = server.Paragraphs(out.Content, server.Described(raw))
 		}
 	}
-	return b.String(), nil
+	return nil
 }

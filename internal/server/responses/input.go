@@ -3,6 +3,7 @@ package responses
 import (
 	"encoding/base64"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/chat"
@@ -11,84 +12,164 @@ import (
 
 // An inputItem is what a conversation consists of.
 type inputItem struct {
-	Type      string          `json:"type"`
-	Role      string          `json:"role"`
-	Content   json.RawMessage `json:"content"`
-	CallID    string          `json:"call_id"`
-	Name      string          `json:"name"`
-	Arguments json.RawMessage `json:"arguments"`
-	Input     string          `json:"input"`
-	Output    json.RawMessage `json:"output"`
-	Summary   []part          `json:"summary"`
-	Encrypted string          `json:"encrypted_content"`
+	Type      string            `json:"type"`
+	ID        string            `json:"id"`
+	Role      string            `json:"role"`
+	Content   json.RawMessage   `json:"content"`
+	CallID    string            `json:"call_id"`
+	Namespace string            `json:"namespace"`
+	Name      string            `json:"name"`
+	Arguments json.RawMessage   `json:"arguments"`
+	Action    json.RawMessage   `json:"action"`    // of a shell's call
+	Operation json.RawMessage   `json:"operation"` // of a patch's call
+	Input     json.RawMessage   `json:"input"`
+	Output    json.RawMessage   `json:"output"`
+	Summary   json.RawMessage   `json:"summary"`
+	Encrypted string            `json:"encrypted_content"`
+	Tools     []json.RawMessage `json:"tools"`
 }
 
 // readInput reads the field input: a text, which is a user's, or items. Without any the model answers an empty message,
-// as clients ask that only want to know whether the server is there.
-func readInput(f *server.Fields) []chat.Message {
+// as clients ask that only want to know whether the server is there. It returns the tools that items define, too.
+func readInput(f *server.Fields) ([]chat.Message, []json.RawMessage) {
 	raw := f.Raw("input")
 	var text string
 	if raw == nil || json.Unmarshal(raw, &text) == nil {
-		return []chat.Message{{Role: "user", Content: text}}
+		return []chat.Message{{Role: "user", Content: text}}, nil
 	}
-	var items []inputItem
+	var items []json.RawMessage
 	if err := json.Unmarshal(raw, &items); err != nil {
 		f.Fail(server.Invalid("the field input is neither a text nor a list of items"))
-		return nil
+		return nil, nil
 	}
 	if len(items) == 0 {
-		return []chat.Message{{Role: "user"}}
+		return []chat.Message{{Role: "user"}}, nil
 	}
 	c := conversation{calls: map[string]string{}}
-	for i := range items {
-		if err := c.add(&items[i]); err != nil {
+	for i, raw := range items {
+		if err := c.read(raw); err != nil {
 			f.Fail(server.Invalid("item %d of the field input: %s", i, err))
-			return nil
+			return nil, nil
 		}
 	}
-	return c.messages
+	if len(c.messages) == 0 { // nothing is for the model
+		c.messages = []chat.Message{{Role: "user"}}
+	}
+	return c.messages, c.tools
 }
 
 // A conversation is put together from items. Those of an assistant that follow each other are one message.
 type conversation struct {
 	messages []chat.Message
+	tools    []json.RawMessage
 	calls    map[string]string // names of tools by the ids of their calls
 }
 
-func (c *conversation) add(i *inputItem) error {
+// checked are the types of items that must have the right fields. Those of others may be anything.
+var checked = []string{"", "message", "reasoning", "function_call", "custom_tool_call", "function_call_output", "custom_tool_call_output", "additional_tools"}
+
+// read adds an item. What is not for the model is left out, and of what other servers ran there is a line of text.
+func (c *conversation) read(raw json.RawMessage) error {
+	var i inputItem
+	if err := json.Unmarshal(raw, &i); err != nil {
+		var kind struct {
+			Type string `json:"type"`
+		}
+		if json.Unmarshal(raw, &kind) != nil || slices.Contains(checked, kind.Type) {
+			return server.Invalid("it is no item, or has a field that is not of its type")
+		}
+		i = inputItem{Type: kind.Type}
+	}
 	switch i.Type {
 	case "", "message":
-		return c.addMessage(i)
+		return c.addMessage(&i)
 	case "reasoning":
 		thought, err := i.thought()
 		if err == nil && thought != "" {
 			m := c.assistant()
-			m.Reasoning = join(m.Reasoning, thought)
+			m.Reasoning = server.Paragraphs(m.Reasoning, thought)
 		}
 		return err
 	case "function_call":
-		return c.addCall(i, i.Arguments)
+		return c.addCall(&i, i.Arguments)
 	case "custom_tool_call":
-		input, _ := json.Marshal(map[string]string{customInput: i.Input})
-		return c.addCall(i, input)
+		return c.addCall(&i, inputOf(i.Input))
 	case "function_call_output", "custom_tool_call_output":
-		text, err := textOf(i.Output)
-		if err != nil {
-			return err
-		}
 		if i.CallID == "" {
 			return server.Invalid("the field call_id is missing")
 		}
-		c.messages = append(c.messages, chat.Message{Role: "tool", Content: text, ToolCallID: i.CallID, Name: c.calls[i.CallID]})
-		return nil
+		return c.addResult(&i, raw)
 	case "item_reference":
 		return server.Invalid("items cannot be referred to: the server stores nothing, so send the item itself")
+	case "additional_tools", "tool_search_output", "mcp_list_tools":
+		if i.Type != "mcp_list_tools" { // another server's
+			c.tools = append(c.tools, i.Tools...)
+		}
+		if name := c.calls[i.CallID]; name != "" { // the client's search of tools
+			c.messages = append(c.messages, chat.Message{Role: "tool", Content: namesOf(i.Tools), ToolCallID: i.CallID, Name: name})
+		}
+		return nil
 	}
-	return server.Invalid("items of type %.40q are not supported", i.Type)
+	own, isCall := strings.CutSuffix(i.Type, "_call")
+	switch {
+	case isCall && i.CallID != "": // the client runs it
+		if i.Name == "" {
+			i.Name = own
+		}
+		for _, arguments := range []json.RawMessage{i.Arguments, i.Action, i.Operation} {
+			if len(arguments) > 0 {
+				return c.addCall(&i, arguments)
+			}
+		}
+		return c.addCall(&i, inputOf(i.Input))
+	case strings.HasSuffix(i.Type, "_output"):
+		if i.CallID == "" {
+			i.CallID = i.ID // of a local shell
+		}
+		if c.calls[i.CallID] != "" {
+			return c.addResult(&i, raw)
+		}
+	}
+	if line := server.Described(raw); line != "" {
+		m := c.assistant()
+		m.Content = server.Paragraphs(m.Content, line)
+	}
+	return nil
+}
+
+// namesOf returns the names of tools, as the result of a search for them.
+func namesOf(tools []json.RawMessage) string {
+	var names []string
+	for _, raw := range tools {
+		var t definition
+		if json.Unmarshal(raw, &t) == nil {
+			names = append(names, t.Name)
+		}
+	}
+	return "tools: " + strings.Join(names, ", ")
+}
+
+// inputOf returns the arguments of a call whose tool takes a text.
+func inputOf(text json.RawMessage) json.RawMessage {
+	if len(text) == 0 {
+		text = json.RawMessage(`""`)
+	}
+	arguments, _ := json.Marshal(map[string]json.RawMessage{customInput: text}) // the text was read as JSON
+	return arguments
+}
+
+// addResult adds what a call's tool gave back: a text, parts, or fields of its own.
+func (c *conversation) addResult(i *inputItem, raw json.RawMessage) error {
+	text, err := textOf(i.Output, true)
+	if err != nil || len(i.Output) == 0 {
+		text = server.Described(raw)
+	}
+	c.messages = append(c.messages, chat.Message{Role: "tool", Content: text, ToolCallID: i.CallID, Name: c.calls[i.CallID]})
+	return nil
 }
 
 func (c *conversation) addMessage(i *inputItem) error {
-	text, err := textOf(i.Content)
+	text, err := textOf(i.Content, false)
 	if err != nil {
 		return err
 	}
@@ -97,7 +178,7 @@ func (c *conversation) addMessage(i *inputItem) error {
 		c.messages = append(c.messages, chat.Message{Role: i.Role, Content: text})
 	case "assistant":
 		m := c.assistant()
-		m.Content = join(m.Content, text)
+		m.Content = server.Paragraphs(m.Content, text)
 	default:
 		return server.Invalid("there is no role %.40q; there are system, developer, user and assistant", i.Role)
 	}
@@ -109,8 +190,9 @@ func (c *conversation) addCall(i *inputItem, arguments json.RawMessage) error {
 		return server.Invalid("a call needs a name and a call_id")
 	}
 	m := c.assistant()
-	m.ToolCalls = append(m.ToolCalls, chat.ToolCall{ID: i.CallID, Name: i.Name, Arguments: arguments})
-	c.calls[i.CallID] = i.Name
+	name := spacedName{i.Namespace, i.Name}.joined()
+	m.ToolCalls = append(m.ToolCalls, chat.ToolCall{ID: i.CallID, Name: name, Arguments: arguments})
+	c.calls[i.CallID] = name
 	return nil
 }
 
@@ -122,46 +204,52 @@ func (c *conversation) assistant() *chat.Message {
 	return &c.messages[len(c.messages)-1]
 }
 
-func join(a, b string) string {
-	if a == "" || b == "" {
-		return a + b
-	}
-	return a + "\n\n" + b
-}
-
 // A part is a piece of an item's content, of which there are several kinds.
 type part struct {
 	Type    string  `json:"type"`
 	Text    *string `json:"text"`
 	Refusal string  `json:"refusal"`
+	File    string  `json:"file_data"`
 }
 
-// textOf returns a content's text: a text, nothing, or a list of parts that are texts.
-func textOf(content json.RawMessage) (string, error) {
+// textOf returns a content's text: a text, nothing, or a list of parts that are texts. What a tool gave back may have
+// parts that cannot be shown, which only a user's message may not.
+func textOf(content json.RawMessage, result bool) (string, error) {
 	var text string
 	if len(content) == 0 || json.Unmarshal(content, &text) == nil {
 		return text, nil
 	}
-	var parts []part
+	var parts []json.RawMessage
 	if json.Unmarshal(content, &parts) != nil {
 		return "", server.Invalid("the content or output is neither a text nor a list of parts")
 	}
-	var b strings.Builder
-	for _, p := range parts {
-		switch p.Type {
-		case "input_text", "output_text", "text", "reasoning_text", "summary_text":
+	for _, raw := range parts {
+		var p part
+		if err := json.Unmarshal(raw, &p); err != nil {
+			return "", server.Invalid("a part cannot be read: %s", err)
+		}
+		file, isText := server.TextFile(p.File)
+		switch {
+		case slices.Contains(textParts, p.Type):
 			if p.Text == nil {
 				return "", server.Invalid("a part is of type %s and has no text", p.Type)
 			}
-			b.WriteString(*p.Text)
-		case "refusal":
-			b.WriteString(p.Refusal)
-		default:
+			text += *p.Text
+		case p.Type == "refusal":
+			text += p.Refusal
+		case p.Type == "input_file" && isText:
+			text = server.Paragraphs(text, file)
+		case !result && (server.IsMedia(p.Type) || p.Type == "input_file"):
 			return "", server.Invalid("parts of type %.40q are not supported; the model reads text", p.Type)
+		default:
+			text = server.Paragraphs(text, server.Described(raw))
 		}
 	}
-	return b.String(), nil
+	return text, nil
 }
+
+// textParts are the types of parts that are texts.
+var textParts = []string{"input_text", "output_text", "text", "reasoning_text", "summary_text"}
 
 // sealed begins the encrypted_content of our own. It is no secret: clients that send back nothing else of a thought
 // thus send it whole.
@@ -174,7 +262,7 @@ func seal(thought string) string {
 // thought returns a reasoning item's text, or its summary where it has none. Other servers' encrypted thoughts cannot
 // be read.
 func (i *inputItem) thought() (string, error) {
-	text, err := textOf(i.Content)
+	text, err := textOf(i.Content, true)
 	if err != nil || text != "" {
 		return text, err
 	}
@@ -185,11 +273,16 @@ func (i *inputItem) thought() (string, error) {
 		}
 		return strings.ToValidUTF8(string(plain), "\uFFFD"), nil
 	}
-	for _, s := range i.Summary {
-		if s.Type != "summary_text" || s.Text == nil {
-			return "", server.Invalid("a part of the summary is not of type summary_text with a text")
+	var parts []json.RawMessage
+	if json.Unmarshal(i.Summary, &parts) != nil {
+		return textOf(i.Summary, true)
+	}
+	for _, p := range parts {
+		one, err := textOf(slices.Concat([]byte("["), p, []byte("]")), true)
+		if err != nil {
+			return "", err
 		}
-		text = join(text, *s.Text)
+		text = server.Paragraphs(text, one)
 	}
 	return text, nil
 }

@@ -91,10 +91,11 @@ type calling struct {
 
 // newCall returns the item of a call that begins.
 func (w *writer) newCall(e *answer.Event) item {
+	n := w.request.nameOf(e.Name)
 	if w.request.custom[e.Name] {
-		return &customCalling{told: customCall{Type: "custom_tool_call", ID: newID("ctc_"), Status: inProgress, CallID: callID(e.ID), Name: e.Name}}
+		return &customCalling{told: customCall{Type: "custom_tool_call", ID: newID("ctc_"), Status: inProgress, CallID: callID(e.ID), Namespace: n.space, Name: n.name}}
 	}
-	return &calling{told: functionCall{Type: "function_call", ID: newID("fc_"), Status: inProgress, CallID: callID(e.ID), Name: e.Name}}
+	return &calling{told: functionCall{Type: "function_call", ID: newID("fc_"), Status: inProgress, CallID: callID(e.ID), Namespace: n.space, Name: n.name}}
 }
 
 func (c *calling) value() any { return c.told }

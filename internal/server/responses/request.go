@@ -17,8 +17,9 @@ const maxLogprobs = 20
 type request struct {
 	text         server.Generation
 	conversation *server.Conversation
-	reading      *server.Reading // set by prepare
-	custom       map[string]bool // tools whose input is a text
+	reading      *server.Reading       // set by prepare
+	custom       map[string]bool       // tools whose input is a text
+	spaced       map[string]spacedName // tools of namespaces, by the names that the model knows
 	stream       bool
 	logprobs     bool // are told; to count them costs nothing more
 	thoughts     bool // are given in encrypted_content, too
@@ -57,20 +58,21 @@ type textConfig struct {
 
 // read reads the fields of a request.
 func read(m *server.Model, f *server.Fields) (*request, error) {
-	q := &request{text: m.ReadGeneration(f), conversation: m.NewConversation(), custom: map[string]bool{}}
+	q := &request{text: m.ReadGeneration(f), conversation: m.NewConversation(), custom: map[string]bool{}, spaced: map[string]spacedName{}}
 	e := &q.echo
 	f.Read("instructions", &e.Instructions)
 	if e.Instructions != nil && *e.Instructions != "" {
 		q.conversation.Messages = append(q.conversation.Messages, chat.Message{Role: "system", Content: *e.Instructions})
 	}
-	q.conversation.Messages = append(q.conversation.Messages, readInput(f)...)
+	messages, tools := readInput(f)
+	q.conversation.Messages = append(q.conversation.Messages, messages...)
 	if f.Read("max_output_tokens", &e.MaxOutputTokens) {
 		if *e.MaxOutputTokens < 1 || *e.MaxOutputTokens > math.MaxInt32 {
 			f.Fail(server.Invalid("the field max_output_tokens is not a number of tokens"))
 		}
 		q.text.Max = *e.MaxOutputTokens
 	}
-	q.readTools(f)
+	q.readTools(f, tools)
 	m.ReadConstraint(f, &q.text)
 	q.readText(m, f)
 	q.readReasoning(f)

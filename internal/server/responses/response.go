@@ -97,16 +97,18 @@ type (
 		ID        string `json:"id"`
 		Status    string `json:"status"`
 		CallID    string `json:"call_id"`
+		Namespace string `json:"namespace,omitempty"`
 		Name      string `json:"name"`
 		Arguments string `json:"arguments"`
 	}
 	customCall struct {
-		Type   string `json:"type"`
-		ID     string `json:"id"`
-		Status string `json:"status"`
-		CallID string `json:"call_id"`
-		Name   string `json:"name"`
-		Input  string `json:"input"`
+		Type      string `json:"type"`
+		ID        string `json:"id"`
+		Status    string `json:"status"`
+		CallID    string `json:"call_id"`
+		Namespace string `json:"namespace,omitempty"`
+		Name      string `json:"name"`
+		Input     string `json:"input"`
 	}
 )
 

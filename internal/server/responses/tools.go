@@ -2,6 +2,9 @@ package responses
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
 	"github.com/powerinfer-go/powerinfer/internal/server"
@@ -12,11 +15,12 @@ const customInput = "input"
 
 // A definition describes a tool.
 type definition struct {
-	Type        string          `json:"type"`
-	Name        string          `json:"name"`
-	Description string          `json:"description"`
-	Parameters  json.RawMessage `json:"parameters"`
-	Strict      bool            `json:"strict"` // always
+	Type        string            `json:"type"`
+	Name        string            `json:"name"`
+	Description string            `json:"description"`
+	Parameters  json.RawMessage   `json:"parameters"`
+	Strict      bool              `json:"strict"` // always
+	Tools       []json.RawMessage `json:"tools"`  // of a namespace
 	Format      struct {
 		Type       string `json:"type"`
 		Syntax     string `json:"syntax"`
@@ -34,9 +38,20 @@ type function struct {
 	} `json:"function"`
 }
 
-// readTools reads the fields about tools. Of tools that only OpenAI's servers have the model is not told, so that
-// coding agents may name them.
-func (q *request) readTools(f *server.Fields) {
+// A spacedName is the name of a tool within a namespace, which may be empty. Models know it by both in one.
+type spacedName struct{ space, name string }
+
+func (n spacedName) joined() string {
+	const between = "__"
+	if n.space == "" || strings.HasPrefix(n.name, n.space+between) {
+		return n.name
+	}
+	return strings.TrimSuffix(n.space, between) + between + n.name
+}
+
+// readTools reads the fields about tools, and more definitions, which items of the input have. Of tools that only
+// OpenAI's servers have the model is not told, so that coding agents may name them.
+func (q *request) readTools(f *server.Fields, more []json.RawMessage) {
 	e := &q.echo
 	e.Tools, e.ToolChoice = []json.RawMessage{}, "auto"
 	f.Read("tools", &e.Tools)
@@ -45,37 +60,90 @@ func (q *request) readTools(f *server.Fields) {
 	if raw != nil {
 		e.ToolChoice = raw
 	}
+	c := &server.ToolChoice{Parallel: e.Parallel}
+	told, err := q.tell(e.Tools, "", nil)
+	if err == nil {
+		if c.Tools, err = toolsOf(told); err == nil && len(more) > 0 {
+			known := map[string]bool{}
+			for _, t := range c.Tools {
+				known[t.Name] = true
+			}
+			var added []json.RawMessage
+			if added, err = q.tell(more, "", known); err == nil {
+				told = append(told, added...)
+				c.Tools, err = toolsOf(told)
+			}
+		}
+	}
+	if err != nil {
+		f.Fail(server.Invalid("%s", err))
+		return
+	}
+	c.Allowed = c.Tools
+	if q.choose(c, f, raw) && len(told) > 0 {
+		q.conversation.Choice, q.conversation.Tools = c, told
+	}
+}
+
+func toolsOf(told []json.RawMessage) ([]answer.Tool, error) {
+	if len(told) == 0 {
+		return nil, nil
+	}
+	return answer.Tools(told)
+}
+
+// tell returns the definitions of tools, those of namespaces included, as templates take them. Where known is not nil,
+// tools of those names are left out, and the others' names are added.
+func (q *request) tell(definitions []json.RawMessage, space string, known map[string]bool) ([]json.RawMessage, error) {
 	var told []json.RawMessage
-	for i, d := range e.Tools {
+	for i, d := range definitions {
 		var t definition
 		if err := json.Unmarshal(d, &t); err != nil {
-			f.Fail(server.Invalid("tool %d cannot be read", i))
-			return
+			return nil, server.Invalid("tool %d cannot be read", i)
 		}
 		switch t.Type {
 		case "":
-			f.Fail(server.Invalid("tool %d has no type", i))
-		case "function":
-		case "custom":
-			t.asFunction()
-			q.custom[t.Name] = true
+			return nil, server.Invalid("tool %d has no type", i)
+		case "namespace":
+			if space != "" {
+				return nil, server.Invalid("tool %d of the namespace %.100q is a namespace, too", i, space)
+			}
+			inner, err := q.tell(t.Tools, t.Name, known)
+			if err != nil {
+				return nil, err
+			}
+			told = append(told, inner...)
+			continue
+		case "function", "custom":
 		default:
 			continue
 		}
+		name := spacedName{space, t.Name}
+		t.Name = name.joined()
+		if known[t.Name] {
+			continue
+		}
+		if known != nil {
+			known[t.Name] = true
+		}
+		if t.Type == "custom" {
+			t.asFunction()
+			q.custom[t.Name] = true
+		}
+		if space != "" {
+			q.spaced[t.Name] = name
+		}
 		told = append(told, t.told())
 	}
-	c := &server.ToolChoice{Parallel: e.Parallel}
-	if len(told) > 0 {
-		var err error
-		if c.Tools, err = answer.Tools(told); err != nil {
-			f.Fail(server.Invalid("%s", err))
-			return
-		}
+	return told, nil
+}
+
+// nameOf returns the names of a tool's namespace and of the tool in it.
+func (q *request) nameOf(joined string) spacedName {
+	if n, ok := q.spaced[joined]; ok {
+		return n
 	}
-	c.Allowed = c.Tools
-	if choose(c, f, raw) && len(told) > 0 {
-		q.conversation.Choice, q.conversation.Tools = c, told
-	}
+	return spacedName{"", joined}
 }
 
 // asFunction makes a tool whose input is a text a function with one parameter. A grammar of the input is told, but not
@@ -102,18 +170,35 @@ func (t *definition) told() json.RawMessage {
 
 // A choice is tool_choice where it is an object.
 type choice struct {
-	Type  string  `json:"type"`
-	Name  string  `json:"name"`
+	named
 	Mode  string  `json:"mode"`
 	Tools []named `json:"tools"`
 }
 
+// A named is a tool that is named, or a namespace.
 type named struct {
-	Name string `json:"name"`
+	Type      string `json:"type"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
+
+// names returns the names by which models know what n names: a tool's, perhaps without its namespace, or those of all
+// tools of a namespace.
+func (q *request) names(n *named) []string {
+	if n.Namespace != "" {
+		return []string{spacedName{n.Namespace, n.Name}.joined()}
+	}
+	names := []string{n.Name}
+	for _, joined := range slices.Sorted(maps.Keys(q.spaced)) {
+		if s := q.spaced[joined]; n.Type == "namespace" && s.space == n.Name || n.Type != "namespace" && s.name == n.Name {
+			names = append(names, joined)
+		}
+	}
+	return names
 }
 
 // choose reads tool_choice and reports whether tools may be called.
-func choose(c *server.ToolChoice, f *server.Fields, raw json.RawMessage) bool {
+func (q *request) choose(c *server.ToolChoice, f *server.Fields, raw json.RawMessage) bool {
 	if raw == nil {
 		return true
 	}
@@ -129,15 +214,15 @@ func choose(c *server.ToolChoice, f *server.Fields, raw json.RawMessage) bool {
 			f.Fail(server.Invalid("the field tool_choice has no type; there are function, custom and allowed_tools"))
 		}
 	case "function", "custom":
-		if !c.Only(one.Name) {
+		if !slices.ContainsFunc(q.names(&one.named), c.Only) {
 			f.Fail(server.Invalid("the field tool_choice names %.100q, which is none of the tools", one.Name))
 		}
 		return true
 	case "allowed_tools":
 		mode = one.Mode
-		names := make([]string, len(one.Tools))
-		for i, t := range one.Tools {
-			names[i] = t.Name
+		var names []string
+		for i := range one.Tools {
+			names = append(names, q.names(&one.Tools[i])...)
 		}
 		c.Among(names)
 	default:
