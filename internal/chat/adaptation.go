@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -31,6 +30,7 @@ var adaptations = []adaptation{
 	{"arguments of earlier calls that are no objects are shown as objects", argumentsAsObjects, nothing},
 	{"calls and results without an id have got one", withIDs, nothing},
 	{"several calls in one message are shown as messages of one call each", oneCallEach, nothing},
+	{"channels in the texts of earlier answers are read as thoughts and answers", channelsApart, nothing},
 	{"thoughts and texts before a call are shown as thoughts", thoughtsWithTexts, nothing},
 	{"later system messages are shown as the user's", laterSystemIntoUser, system},
 	{"empty answers are left out", emptyLeftOut, nothing},
@@ -49,10 +49,17 @@ func (t *Template) settle(messages []Message, q *Request) (text string, shown []
 	if err == nil && lost == nothing || err != nil && !refused(err) {
 		return text, messages, nil, err
 	}
+	if completed := *q; len(q.Tools) > 0 && !q.wholeTools && !t.takesTools(q) {
+		completed.wholeTools = true
+		if t.takesTools(&completed) {
+			text, shown, notes, err = t.settle(messages, &completed)
+			return text, shown, append(notes, "definitions of tools are completed, as with empty descriptions"), err
+		}
+	}
 	adapted, used := messages, []int{}
 	for i := range adaptations {
-		if err == nil && adaptations[i].mends != lost {
-			continue
+		if err == nil && len(used) == 0 && adaptations[i].mends != lost {
+			continue // once something was changed, the template may refuse the rest
 		}
 		next := adaptations[i].change(adapted)
 		if next == nil {
@@ -76,6 +83,15 @@ func (t *Template) settle(messages []Message, q *Request) (text string, shown []
 		return text, shown, notes, nil
 	}
 	return text, messages, nil, err
+}
+
+// takesTools reports whether the template takes the tools and shows them, in a conversation that it cannot refuse.
+func (t *Template) takesTools(q *Request) bool {
+	simple := *q
+	simple.AddGenerationPrompt, simple.ContinueFinalMessage = true, false
+	messages := []Message{{Role: "user", Content: "Hi"}}
+	_, ok := t.takes(messages, messages, &simple)
+	return ok
 }
 
 // apply applies the adaptations of the given numbers, where they change anything.
@@ -108,8 +124,7 @@ func (t *Template) lost(text string, messages []Message, q *Request) loss {
 	if len(q.Tools) == 0 || !t.can.Tools {
 		return nothing
 	}
-	var last struct{ Function struct{ Name string } }
-	if json.Unmarshal(q.Tools[len(q.Tools)-1], &last) == nil && !strings.Contains(text, last.Function.Name) {
+	if !strings.Contains(text, nameOf(q.Tools[len(q.Tools)-1])) {
 		return tools
 	}
 	return nothing
@@ -117,7 +132,7 @@ func (t *Template) lost(text string, messages []Message, q *Request) loss {
 
 // refused reports whether an error of a rendering may be one of the conversation's form.
 func refused(err error) bool {
-	return errors.Is(err, jinja.ErrRaised) || errors.Is(err, jinja.ErrType) || errors.Is(err, jinja.ErrUndefined)
+	return errors.Is(err, jinja.ErrRaised) || errors.Is(err, jinja.ErrType) || errors.Is(err, jinja.ErrUndefined) || errors.Is(err, jinja.ErrDepth)
 }
 
 // silence is the content of a turn that is left out of the text.

@@ -53,6 +53,7 @@ var orders = []struct {
 	{"two calls at once", []Message{said("user", "alpha"), calling(called("c1", `{"city": "beta"}`), called("c2", `{"city": "gamma"}`)), answered("c1", "delta"), answered("c2", "epsilon")}, "alpha beta gamma delta epsilon"},
 	{"a call without a result", []Message{said("user", "alpha"), calling(called("c1", `{"city": "beta"}`)), said("user", "gamma")}, "alpha beta gamma"},
 	{"a thought and a text before a call", []Message{said("user", "alpha"), {Role: "assistant", Content: "Let me see.", Reasoning: "Hm.", ToolCalls: []ToolCall{called("c1", `{"city": "beta"}`)}}, answered("c1", "gamma")}, "alpha beta gamma"},
+	{"channels in an answer", []Message{said("user", "alpha"), said("assistant", "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>beta"), said("user", "gamma")}, "alpha beta gamma"},
 	{"a long one", []Message{said("system", "alpha"), said("user", "beta"), calling(called("c1", `{"city": "gamma"}`)), answered("c1", "delta"), said("user", "epsilon"), calling(called("c2", `"{\"city\": \"zeta"`), called("c3", `{"city": "eta"}`)), answered("c2", "theta"), answered("c3", "iota"), said("user", "kappa"), said("system", "lambda"), said("user", "mu")}, "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu"},
 }
 
@@ -86,6 +87,48 @@ func TestEveryOrder(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestEveryTool: no published template refuses or loses a tool for what its definition does not say.
+func TestEveryTool(t *testing.T) {
+	names, err := filepath.Glob(filepath.Join(testenv.Shared(t, "chat-templates"), "*.jinja"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begin = `{"type":"function","function":{"name":"get_weather"`
+	for _, name := range names {
+		name = strings.TrimSuffix(filepath.Base(name), ".jinja")
+		tmpl := published(t, name)
+		for _, tool := range []string{
+			begin + `}}`,
+			begin + `,"description":null,"parameters":null}}`,
+			begin + `,"parameters":{}}}`,
+			begin + `,"parameters":{"type":"object","properties":{"a":{}}}}}`,
+			begin + `,"parameters":{"type":"object","properties":{"a":{"type":["string","null"]},"b":{"anyOf":[{"type":"null"},{"type":"number"}]},"c":{"enum":["x"]},"d":{"type":"array"},"e":true}}}}`,
+			`{"name":"get_weather","description":"d","parameters":{"type":"object","properties":{"a":{"type":"string"}}}}`,
+		} {
+			out, err := tmpl.Render(Request{Messages: []Message{said("user", "Hi")}, Tools: []Tool{Tool(tool)}, AddGenerationPrompt: true})
+			if err != nil || !strings.Contains(out, "get_weather") {
+				t.Errorf("%s, %s: got %q, %v", name, tool, out, err)
+			}
+		}
+	}
+}
+
+func TestToolsAreCompleted(t *testing.T) {
+	tmpl, err := Parse(`{% for t in tools or [] %}{{ t.function.description + t.function.name }}{% for n, s in t.function.parameters.properties|items %}`+
+		`{{ ',' + n + ':' + s.type }}{% endfor %}{% endfor %}`, "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var notes []string
+	got, err := tmpl.Render(Request{Messages: []Message{said("user", "Hi")}, Adapted: func(n string) { notes = append(notes, n) }, Tools: []Tool{
+		Tool(`{"name":"f","parameters":{"properties":{"a":{"enum":[1]},"b":{"type":["null","boolean"]},"c":{"anyOf":[{"type":"null"},{"type":"number"}]},"d":{"items":{}},"e":true,"g":{"properties":{}}}}}`),
+		Tool(`{"type":"function","function":{"name":"h"}}`),
+	}})
+	if want := "f,a:integer,b:boolean,c:number,d:array,e:string,g:objecth"; err != nil || got != want || len(notes) != 1 {
+		t.Errorf("got %q, %v, %q, want %q", got, err, notes, want)
 	}
 }
 
@@ -132,6 +175,39 @@ func TestAdaptations(t *testing.T) {
 	_, err = tmpl.Render(Request{Messages: []Message{said("user", "a"), said("user", "b")}, Adapted: func(n string) { notes = append(notes, n) }})
 	if err != nil || len(notes) != 1 || !strings.Contains(notes[0], "joined") {
 		t.Errorf("got %v, %q, want one note", err, notes)
+	}
+}
+
+// TestLaterSystemIsShown: a template that takes a later system message and does not show it does not lose it.
+func TestLaterSystemIsShown(t *testing.T) {
+	tmpl, err := Parse(`{% set ms = messages %}{% if messages[0].role == 'system' %}{{ '[S]' + messages[0].content }}{% set ms = messages[1:] %}{% endif %}`+
+		`{% for m in ms %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('turns') }}{% endif %}`+
+		`{% if m.role == 'user' %}{{ '[U]' + m.content }}{% elif m.role == 'assistant' %}{{ '[A]' + m.content }}{% endif %}{% endfor %}`, "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := tmpl.Render(Request{Messages: []Message{said("system", "first"), said("user", "a"), said("system", "later")}})
+	if want := "[S]first[U]a\n\nlater"; err != nil || got != want {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+}
+
+// TestResultsWithCalls: Gemma 4's first templates show results only in the message of their calls.
+func TestResultsWithCalls(t *testing.T) {
+	tmpl, err := Parse(`{% for m in messages %}{{ '<|turn>' + m.role + '\n' }}`+
+		`{% for c in m.tool_calls or [] %}{{ '<|tool_call>' + c.function.name + c.function.arguments|tojson }}{% endfor %}`+
+		`{% for r in m.tool_responses or [] %}{{ '<|tool_response>' + r.name + ':' + r.response|tojson }}{% endfor %}`+
+		`{{ m.content }}{% if not m.tool_responses %}{{ '<turn|>' }}{% endif %}{% endfor %}`, "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := tmpl.Render(Request{Messages: []Message{
+		said("user", "a"), calling(ToolCall{"1", "f", json.RawMessage(`{"x": 1}`)}, ToolCall{"2", "g", json.RawMessage(`{}`)}),
+		{Role: "tool", ToolCallID: "2", Content: `{"y": 2}`}, {Role: "tool", ToolCallID: "1", Content: "done"},
+	}})
+	want := `<|turn>user` + "\n" + `a<turn|><|turn>assistant` + "\n" + `<|tool_call>f{"x": 1}<|tool_call>g{}<|tool_response>g:{"y": 2}<|tool_response>f:"done"`
+	if err != nil || got != want {
+		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
 }
 

@@ -246,6 +246,28 @@ func oneCallEach(messages []Message) []Message {
 	return out
 }
 
+// withResults puts results into the messages of the calls before them, under the names of those that they answer.
+func withResults(messages []Message) []Message {
+	var out []Message
+	for _, m := range messages {
+		n := len(out) - 1
+		if m.Role != "tool" || n < 0 || len(out[n].ToolCalls) == 0 {
+			out = append(out, m)
+			continue
+		}
+		call := &out[n]
+		i := slices.IndexFunc(call.ToolCalls, func(c ToolCall) bool { return c.ID == m.ToolCallID && c.ID != "" })
+		if i < 0 {
+			i = min(len(call.results), len(call.ToolCalls)-1)
+		}
+		if m.Name == "" {
+			m.Name = call.ToolCalls[i].Name
+		}
+		call.results = append(call.results, m)
+	}
+	return out
+}
+
 // thoughtsWithTexts makes the text before a call the end of the thought before it, for templates that show only one of
 // them.
 func thoughtsWithTexts(messages []Message) []Message {

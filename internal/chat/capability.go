@@ -18,14 +18,15 @@ type Capabilities struct {
 	ContentString bool // content as a string
 	ContentParts  bool // content as a list of parts
 
-	developer       bool     // messages of the role developer
-	stringArguments bool     // arguments of calls must be JSON in a string
-	objectArguments bool     // arguments of calls must be objects
-	shortIDs        bool     // ids of calls must be as short as Mistral's
-	singleCalls     bool     // a message shows only one call
-	callsAlone      bool     // a call after a text is not shown
-	userFirst       bool     // where there are tools, calls or tools are not shown unless a user spoke first
-	reasoningFields []string // what the template calls an assistant's thoughts
+	developer        bool     // messages of the role developer
+	stringArguments  bool     // arguments of calls must be JSON in a string
+	objectArguments  bool     // arguments of calls must be objects
+	shortIDs         bool     // ids of calls must be as short as Mistral's
+	singleCalls      bool     // a message shows only one call
+	resultsWithCalls bool     // results are shown in the message of their calls, as tool_responses
+	callsAlone       bool     // a call after a text is not shown
+	userFirst        bool     // where there are tools, calls or tools are not shown unless a user spoke first
+	reasoningFields  []string // what the template calls an assistant's thoughts
 }
 
 const (
@@ -120,6 +121,8 @@ func (t *Template) probeForm(user Message, tool Tool) {
 	c.objectArguments = !shows(needle, nil, user, asking(call("call00001", `"`+needle+` text"`)), answered)
 	c.singleCalls = !shows(needle+"2", nil, user, asking(first, call("call00002", `{"word": "`+needle+`2"}`)), answered, result("call00002"))
 
+	c.resultsWithCalls = t.probeResults([]Message{user, asking(first), answered})
+
 	told := asking(first)
 	told.Content = "Let me see."
 	c.callsAlone = !shows(needle, nil, user, told, answered)
@@ -133,6 +136,21 @@ func (t *Template) probeForm(user Message, tool Tool) {
 	late.Messages = slices.Insert(late.Messages, 0, user)
 	text, err = t.render(late.Messages, late)
 	c.userFirst = err == nil && whole(text)
+}
+
+// probeResults reports whether the template shows a call's result in Gemma 4's form only in the message of the call.
+// The first templates of that family show a message of the role tool as a turn of that name, which its models do not
+// know.
+func (t *Template) probeResults(messages []Message) bool {
+	const mark = "<|tool_response>"
+	apart, err := t.render(messages, Request{})
+	if err != nil || strings.Contains(apart, mark) {
+		return false
+	}
+	t.can.resultsWithCalls = true
+	together, err := t.render(messages, Request{})
+	t.can.resultsWithCalls = false
+	return err == nil && strings.Contains(together, mark) && strings.Contains(together, "42")
 }
 
 func (t *Template) probeThinking(user Message) bool {

@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"encoding/json"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/chat/jinja"
@@ -17,15 +16,12 @@ type Message struct {
 	ToolCallID string     // of a tool: the call that it answers
 	Name       string     // of a tool: the function's name
 
-	silent bool // it is there for the template only, and is left out of the text
+	silent  bool      // it is there for the template only, and is left out of the text
+	results []Message // of its calls, for templates that show them in the same message
 }
 
 // A Part is a piece of a message's content.
 type Part struct{ Type, Text string }
-
-// A Tool is a function that the model may call, in OpenAI's form:
-// {"type":"function","function":{"name":…,"parameters":…}}.
-type Tool = json.RawMessage
 
 // text returns the content as one string.
 func (m *Message) text() string {
@@ -78,6 +74,20 @@ func (m *Message) value(c *Capabilities) *jinja.Dict {
 			calls.Items = append(calls.Items, m.ToolCalls[i].value(c.stringArguments))
 		}
 		d.Set("tool_calls", calls)
+	}
+	if len(m.results) > 0 {
+		results := &jinja.List{}
+		for i := range m.results {
+			r := &m.results[i]
+			var response jinja.Value = r.text()
+			if object, err := jinja.FromJSON([]byte(r.text())); err == nil {
+				if _, ok := object.(*jinja.Dict); ok {
+					response = object
+				}
+			}
+			results.Items = append(results.Items, dict("name", r.Name, "response", response))
+		}
+		d.Set("tool_responses", results)
 	}
 	return d
 }

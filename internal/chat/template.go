@@ -123,6 +123,8 @@ type Request struct {
 
 	Now     time.Time         // for templates that print the date; zero for now
 	Adapted func(note string) // is told how a conversation was changed that the template refuses; nil: nobody is
+
+	wholeTools bool // the tools' definitions are completed
 }
 
 // Can says what the template can do with what it is given, for conversations with tools or without.
@@ -177,6 +179,9 @@ func (t *Template) Render(q Request) (string, error) {
 
 // render renders messages as they are.
 func (t *Template) render(messages []Message, q Request) (string, error) {
+	if t.can.resultsWithCalls {
+		messages = withResults(messages)
+	}
 	list := &jinja.List{}
 	for i := range messages {
 		list.Items = append(list.Items, messages[i].value(&t.can))
@@ -188,6 +193,9 @@ func (t *Template) render(messages []Message, q Request) (string, error) {
 			v, err := jinja.FromJSON(tool)
 			if err != nil {
 				return "", fmt.Errorf("tool %d is not JSON: %w", i, err)
+			}
+			if q.wholeTools {
+				v = whole(v)
 			}
 			tools.Items = append(tools.Items, v)
 		}

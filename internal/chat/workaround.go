@@ -209,6 +209,35 @@ func emptyLeftOut(messages []Message) []Message {
 	})
 }
 
+// channelsApart takes gpt-oss' channels out of answers that a client kept as the model wrote them: what the model thought
+// becomes the thought, and the rest the text.
+func channelsApart(messages []Message) []Message {
+	const begin, content = "<|channel|>", "<|message|>"
+	return edited(messages, func(m *Message) bool {
+		parts := strings.Split(m.Reasoning+m.text(), begin)
+		if m.Role != "assistant" || len(parts) < 2 {
+			return false
+		}
+		thought, text := "", parts[0]
+		for _, part := range parts[1:] {
+			channel, said, ok := strings.Cut(part, content)
+			if !ok {
+				channel, said = "", part
+			}
+			for _, end := range []string{"<|end|>", "<|return|>", "<|call|>", "<|start|>"} {
+				said, _, _ = strings.Cut(said, end)
+			}
+			if strings.HasPrefix(channel, "analysis") {
+				thought = joined(thought, said)
+			} else {
+				text = joined(text, said)
+			}
+		}
+		m.Reasoning, m.Content, m.Parts = thought, text, nil
+		return true
+	})
+}
+
 // edited returns messages after edit, which reports whether it changed one; nil where it changed none.
 func edited(messages []Message, edit func(*Message) bool) []Message {
 	out, changed := slices.Clone(messages), false
