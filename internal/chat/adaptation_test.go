@@ -203,7 +203,8 @@ func TestResultsWithCalls(t *testing.T) {
 	}
 	got, err := tmpl.Render(Request{Messages: []Message{
 		said("user", "a"), calling(ToolCall{"1", "f", json.RawMessage(`{"x": 1}`)}, ToolCall{"2", "g", json.RawMessage(`{}`)}),
-		{Role: "tool", ToolCallID: "2", Content: `{"y": 2}`}, {Role: "tool", ToolCallID: "1", Content: "done"},
+		{Role: "tool", ToolCallID: "2", Content: `{"y": 2}`},
+		{Role: "tool", ToolCallID: "1", Content: "done"},
 	}})
 	want := `<|turn>user` + "\n" + `a<turn|><|turn>assistant` + "\n" + `<|tool_call>f{"x": 1}<|tool_call>g{}<|tool_response>g:{"y": 2}<|tool_response>f:"done"`
 	if err != nil || got != want {

@@ -16,8 +16,8 @@ import (
 type ToolCall struct {
 	ID, Name string
 
-	// JSON as a client sent it: an object as a rule, or a text that holds one. A text that holds none, such as an object
-	// that was cut off, is shown to the model as it is, where the template can show it.
+	// JSON as a client sent it: an object as a rule, or a text that holds one. A text that holds none, such as an
+	// object that was cut off, is shown to the model as it is, where the template can show it.
 	Arguments json.RawMessage
 }
 

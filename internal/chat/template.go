@@ -216,8 +216,8 @@ func (t *Template) render(messages []Message, q Request) (string, error) {
 	return t.text.Render(vars, o)
 }
 
-// dates are variables in which templates of Llama 3 and Firefunction expect today's date, in their forms. Firefunction's
-// has the time, which would make each request's prompt another one, so that it is that of the day's beginning.
+// dates are variables in which templates of Llama 3 and Firefunction expect today's date, in their forms.
+// Firefunction's has the time of day, by which each request would have another prompt, so it is always midnight.
 var dates = map[string]string{"date_string": "02 Jan 2006", "datetime": "Jan 02 2006 00:00:00 GMT"}
 
 // setOld sets variables that older templates expect: dates, and the tools' functions as a text.

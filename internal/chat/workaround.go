@@ -209,8 +209,8 @@ func emptyLeftOut(messages []Message) []Message {
 	})
 }
 
-// channelsApart takes gpt-oss' channels out of answers that a client kept as the model wrote them: what the model thought
-// becomes the thought, and the rest the text.
+// channelsApart takes gpt-oss' channels out of answers that a client kept as the model wrote them: what the model
+// thought becomes the thought, and the rest the text.
 func channelsApart(messages []Message) []Message {
 	const begin, content = "<|channel|>", "<|message|>"
 	return edited(messages, func(m *Message) bool {

@@ -21,9 +21,9 @@ func IsMedia(kind string) bool {
 	return false
 }
 
-// Described returns a line of text for a part of a conversation that is neither a text nor anything else that the model
-// can be shown, such as another server's search of the web: its kind, and the texts that it has. It is empty where there
-// are none, as in what only another server can read.
+// Described returns a line of text for a part of a conversation that is neither a text nor anything else that the
+// model can be shown, such as another server's search of the web: its kind, and the texts that it has. It is empty
+// where there are none, as in what only another server can read.
 func Described(part json.RawMessage) string {
 	var kind struct {
 		Type string `json:"type"`
