@@ -79,7 +79,7 @@ func (f *File) header(r *reader) ([]info, error) {
 
 func (f *File) key(r *reader) error {
 	at := r.at
-	key, err := r.text("a key")
+	key, err := r.name("a key")
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (f *File) tensorInfo(r *reader) (info, error) {
 	fail := func(name, format string, args ...any) (info, error) {
 		return info{}, r.fail(at, "tensor %q: %s", name, fmt.Sprintf(format, args...))
 	}
-	name, err := r.text("a tensor's name")
+	name, err := r.name("a tensor's name")
 	if err != nil {
 		return info{}, err
 	}

@@ -20,7 +20,7 @@ func (f *File) wrongType(key string, v any, want string) error {
 	return fmt.Errorf("%s: key %q is a %T, not %s", f.Path, key, v, want)
 }
 
-// Uint reads a non-negative integer of any width; ok is false where the key is absent.
+// Uint reads a non-negative whole number in any of the numeric types; ok is false where the key is absent.
 func (f *File) Uint(key string) (v uint64, ok bool, err error) {
 	x, ok := f.Lookup(key)
 	if !ok {
@@ -34,6 +34,10 @@ func (f *File) Uint(key string) (v uint64, ok bool, err error) {
 		return uint64(r.Int()), true, nil
 	case r.CanInt():
 		return 0, true, fmt.Errorf("%s: key %q is negative: %d", f.Path, key, r.Int())
+	case r.CanFloat() && r.Float() >= 0 && r.Float() < 1<<63 && r.Float() == math.Trunc(r.Float()):
+		return uint64(r.Float()), true, nil
+	case r.CanFloat():
+		return 0, true, fmt.Errorf("%s: key %q is %v, not a whole number from 0 on", f.Path, key, r.Float())
 	}
 	return 0, true, f.wrongType(key, x, "an integer")
 }
@@ -44,76 +48,107 @@ func (f *File) Float(key string) (v float64, ok bool, err error) {
 	if !ok {
 		return 0, false, nil
 	}
-	r := reflect.ValueOf(x)
-	switch {
-	case r.CanFloat():
-		return r.Float(), true, nil
-	case r.CanInt():
-		return float64(r.Int()), true, nil
-	case r.CanUint():
-		return float64(r.Uint()), true, nil
+	if v, is := asFloat(reflect.ValueOf(x)); is {
+		return v, true, nil
 	}
 	return 0, true, f.wrongType(key, x, "a number")
 }
 
-func typed[T any](f *File, key, want string) (v T, ok bool, err error) {
-	x, ok := f.Lookup(key)
-	if !ok {
-		return v, false, nil
+// asFloat returns a number of any type as a float64.
+func asFloat(r reflect.Value) (v float64, ok bool) {
+	switch {
+	case r.CanFloat():
+		return r.Float(), true
+	case r.CanInt():
+		return float64(r.Int()), true
+	case r.CanUint():
+		return float64(r.Uint()), true
 	}
-	if v, is := x.(T); is {
-		return v, true, nil
-	}
-	return v, true, f.wrongType(key, x, want)
+	return 0, false
 }
 
-// Bool reads a truth value.
-func (f *File) Bool(key string) (bool, bool, error) { return typed[bool](f, key, "a bool") }
+// Bool reads a truth value, which may be a number: 0 is false, any other is true.
+func (f *File) Bool(key string) (v, ok bool, err error) {
+	x, ok := f.Lookup(key)
+	if !ok {
+		return false, false, nil
+	}
+	if v, is := asBool(reflect.ValueOf(x)); is {
+		return v, true, nil
+	}
+	return false, true, f.wrongType(key, x, "a bool")
+}
+
+// asBool returns a truth value, or whether a number is not 0.
+func asBool(r reflect.Value) (v, ok bool) {
+	if r.Kind() == reflect.Bool {
+		return r.Bool(), true
+	}
+	n, ok := asFloat(r)
+	return n != 0, ok
+}
 
 // String reads a text.
-func (f *File) String(key string) (string, bool, error) { return typed[string](f, key, "a string") }
+func (f *File) String(key string) (v string, ok bool, err error) {
+	x, ok := f.Lookup(key)
+	if !ok {
+		return "", false, nil
+	}
+	if v, is := x.(string); is {
+		return v, true, nil
+	}
+	return "", true, f.wrongType(key, x, "a string")
+}
 
 // Strings reads an array of texts.
 func (f *File) Strings(key string) ([]string, bool, error) {
-	return typed[[]string](f, key, "an array of strings")
+	return array(f, key, "an array of strings", func(r reflect.Value) (string, bool) {
+		return r.String(), r.Kind() == reflect.String
+	})
 }
 
-// Float32s reads an array of float32.
+// Bools reads an array of truth values, which may be numbers, as Bool does.
+func (f *File) Bools(key string) ([]bool, bool, error) {
+	return array(f, key, "an array of bools", asBool)
+}
+
+// Float32s reads an array of numbers of any type.
 func (f *File) Float32s(key string) ([]float32, bool, error) {
-	return typed[[]float32](f, key, "an array of float32")
+	return array(f, key, "an array of numbers", func(r reflect.Value) (float32, bool) {
+		v, ok := asFloat(r)
+		return float32(v), ok
+	})
 }
 
-// Int32s reads an array of integers of any width that fit int32.
+// Int32s reads an array of whole numbers of any type that fit int32.
 func (f *File) Int32s(key string) ([]int32, bool, error) {
+	return array(f, key, "an array of whole numbers of 32 bits", func(r reflect.Value) (int32, bool) {
+		v, ok := asFloat(r)
+		return int32(v), ok && v >= math.MinInt32 && v <= math.MaxInt32 && v == math.Trunc(v)
+	})
+}
+
+// array reads an array whose elements as returns. An empty one may be of any type, as some writers give it a type by
+// its elements.
+func array[T any](f *File, key, want string, as func(element reflect.Value) (T, bool)) ([]T, bool, error) {
 	x, ok := f.Lookup(key)
 	if !ok {
 		return nil, false, nil
 	}
-	if v, is := x.([]int32); is {
+	if v, is := x.([]T); is {
 		return v, true, nil
 	}
 	r := reflect.ValueOf(x)
-	if r.Kind() != reflect.Slice || !isInteger(r.Type().Elem()) {
-		return nil, true, f.wrongType(key, x, "an array of integers")
+	if r.Kind() != reflect.Slice {
+		return nil, true, f.wrongType(key, x, want)
 	}
-	out := make([]int32, r.Len())
+	out := make([]T, r.Len())
 	for i := range out {
-		e := r.Index(i)
-		switch {
-		case e.CanInt() && e.Int() >= math.MinInt32 && e.Int() <= math.MaxInt32:
-			out[i] = int32(e.Int())
-		case e.CanUint() && e.Uint() <= math.MaxInt32:
-			out[i] = int32(e.Uint())
-		default:
-			return nil, true, fmt.Errorf("%s: key %q: element %d does not fit a 32-bit integer", f.Path, key, i)
+		if out[i], ok = as(r.Index(i)); !ok {
+			return nil, true, fmt.Errorf("%s: key %q: with element %d it is not %s", f.Path, key, i, want)
 		}
 	}
 	return out, true, nil
-}
-
-func isInteger(t reflect.Type) bool {
-	v := reflect.Zero(t)
-	return v.CanInt() || v.CanUint()
 }
 
 // Override replaces or adds a key: typ is int, float, bool or str, as in llama.cpp's --override-kv.

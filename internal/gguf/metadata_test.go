@@ -61,12 +61,14 @@ func TestGettersRefuse(t *testing.T) {
 		"Bool":     func(k string) (bool, error) { _, ok, err := f.Bool(k); return ok, err },
 		"String":   func(k string) (bool, error) { _, ok, err := f.String(k); return ok, err },
 		"Strings":  func(k string) (bool, error) { _, ok, err := f.Strings(k); return ok, err },
+		"Bools":    func(k string) (bool, error) { _, ok, err := f.Bools(k); return ok, err },
 		"Float32s": func(k string) (bool, error) { _, ok, err := f.Float32s(k); return ok, err },
 		"Int32s":   func(k string) (bool, error) { _, ok, err := f.Int32s(k); return ok, err },
 	}
 	wrong := map[string][]string{
-		"Uint": {"i8", "f32", "bool", "u8s"}, "Float": {"string", "bool", "f32s"}, "Bool": {"u8", "bools"}, "String": {"u8", "strings"},
-		"Strings": {"string", "u8s", "nested"}, "Float32s": {"f64s", "f32", "i32s"}, "Int32s": {"u64s", "i64s", "f32s", "strings", "none", "i32", "nested"},
+		"Uint": {"i8", "f32", "f64", "bool", "u8s"}, "Float": {"string", "bool", "f32s"}, "Bool": {"string", "bools"}, "String": {"u8", "strings"},
+		"Strings": {"string", "u8s", "nested"}, "Bools": {"bool", "strings", "nested"}, "Float32s": {"f32", "strings", "bools"},
+		"Int32s": {"u64s", "i64s", "f32s", "strings", "i32", "nested"},
 	}
 	for name, get := range getters {
 		if ok, err := get("absent"); ok || err != nil {
@@ -101,5 +103,56 @@ func TestOverride(t *testing.T) {
 		if err := f.Override(o[0], o[1], o[2]); err == nil || !strings.Contains(err.Error(), `"k"`) {
 			t.Errorf("Override %v: %v", o, err)
 		}
+	}
+}
+
+// TestNumbersOfAnyType: what a number means does not depend on the type that its writer chose.
+func TestNumbersOfAnyType(t *testing.T) {
+	for _, v := range []any{uint8(3), int8(3), uint16(3), int16(3), uint32(3), int32(3), uint64(3), int64(3), float32(3), float64(3)} {
+		f := &File{index: map[string]int{}}
+		f.Set("k", v)
+		u, _, err := f.Uint("k")
+		x, _, err2 := f.Float("k")
+		b, _, err3 := f.Bool("k")
+		if u != 3 || x != 3 || !b || err != nil || err2 != nil || err3 != nil {
+			t.Errorf("%T: %d %g %v, %v %v %v", v, u, x, b, err, err2, err3)
+		}
+	}
+	for _, v := range []any{
+		[]uint8{0, 3}, []int8{0, 3}, []uint16{0, 3}, []int16{0, 3}, []uint32{0, 3}, []int32{0, 3}, []uint64{0, 3}, []int64{0, 3}, []float32{0, 3}, []float64{0, 3},
+	} {
+		f := &File{index: map[string]int{}}
+		f.Set("k", v)
+		i, _, err := f.Int32s("k")
+		x, _, err2 := f.Float32s("k")
+		b, _, err3 := f.Bools("k")
+		if !slices.Equal(i, []int32{0, 3}) || !slices.Equal(x, []float32{0, 3}) || !slices.Equal(b, []bool{false, true}) || err != nil || err2 != nil || err3 != nil {
+			t.Errorf("%T: %v %v %v, %v %v %v", v, i, x, b, err, err2, err3)
+		}
+	}
+	f := &File{index: map[string]int{}}
+	f.Set("k", []int32{}) // as a list without elements is written
+	if s, ok, err := f.Strings("k"); len(s) != 0 || !ok || err != nil {
+		t.Errorf("no strings: %v %v %v", s, ok, err)
+	}
+	for _, v := range []any{float32(0.5), math.Inf(1), math.NaN(), float64(1 << 63), -1.0} {
+		f.Set("k", v)
+		if n, _, err := f.Uint("k"); err == nil {
+			t.Errorf("%v is %d", v, n)
+		}
+	}
+}
+
+// TestTextsOfAnyEncoding: a description in another encoding is read with U+FFFD for what is not UTF-8, a token as it is.
+func TestTextsOfAnyEncoding(t *testing.T) {
+	f, err := Parse("m.gguf", start(3, 0, 2).key("d", kindString).text("caf\xe9 \xff\xfe!").key("t", kindArray).u32(kindString).u64(2).text("\xe9").text("é"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, _, err := f.String("d"); d != "caf\uFFFD \uFFFD!" || err != nil {
+		t.Errorf("%q, %v", d, err)
+	}
+	if s, _, err := f.Strings("t"); !slices.Equal(s, []string{"\xe9", "é"}) || err != nil {
+		t.Errorf("%q, %v", s, err)
 	}
 }

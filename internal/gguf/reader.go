@@ -1,9 +1,11 @@
 package gguf
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
+	"strings"
 	"unicode/utf8"
 	"unsafe"
 )
@@ -74,8 +76,18 @@ func (r *reader) count(size int, what string) (int, error) {
 	return int(n), nil
 }
 
-func (r *reader) text(what string) (string, error) {
+// name reads a text that must be UTF-8.
+func (r *reader) name(what string) (string, error) {
 	at := r.at
+	s, err := r.text(what)
+	if err == nil && !utf8.ValidString(s) {
+		err = r.fail(at, "%s is not UTF-8", what)
+	}
+	return s, err
+}
+
+// text reads a text as it is stored: tokens may be parts of characters.
+func (r *reader) text(what string) (string, error) {
 	n, err := r.count(1, what)
 	if err != nil {
 		return "", err
@@ -84,13 +96,7 @@ func (r *reader) text(what string) (string, error) {
 		return "", err
 	}
 	b, err := r.take(n, what)
-	if err != nil {
-		return "", err
-	}
-	if !utf8.Valid(b) {
-		return "", r.fail(at, "%s is not UTF-8", what)
-	}
-	return string(b), nil
+	return string(b), err
 }
 
 // Metadata value types as numbered in the GGUF specification.
@@ -135,7 +141,12 @@ func (r *reader) value(kind uint32, what string, depth int) (any, error) {
 	at := r.at
 	switch kind {
 	case kindString:
-		return r.text(what)
+		s, err := r.text(what)
+		if depth == 0 && !utf8.ValidString(s) { // descriptions are in any encoding
+			s = strings.ToValidUTF8(s, "\uFFFD")
+			err = cmp.Or(err, r.hold(len(s), 1, what))
+		}
+		return s, err
 	case kindArray:
 		return r.array(what, depth)
 	}

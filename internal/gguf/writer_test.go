@@ -129,7 +129,7 @@ func TestCreateRefuses(t *testing.T) {
 		"nil":                {"GGUF", []KV{{"a", nil}}, nil, `key "a": a <nil> cannot be stored`},
 		"ints":               {"GGUF", []KV{{"a", []int{1}}}, nil, `key "a": an array of int cannot be stored`},
 		"mixed":              {"GGUF", []KV{{"a", []any{"x"}}}, nil, `key "a": an array of mixed values`},
-		"not UTF-8":          {"GGUF", []KV{{"a", "\xff"}}, nil, `key "a" is not UTF-8`},
+		"not UTF-8":          {"GGUF", []KV{{"\xff", true}}, nil, "a key is not UTF-8"},
 		"alignment":          {"GGUF", []KV{{"general.alignment", uint32(0)}}, nil, "0 is not a power of two"},
 		"alignment 3":        {"GGUF", []KV{{"general.alignment", uint32(3)}}, nil, "3 is not a power of two"},
 		"no shape":           {"GGUF", nil, f32(), `tensor "w": 0 dimensions`},
