@@ -253,9 +253,7 @@ func (c *Config) readPositions(m *metadata) {
 func (c *Config) readLatent(m *metadata) {
 	key := c.Arch + ".attention.kv_lora_rank"
 	width := m.count(key, 0, maxWidth)
-	if _, ok := m.f.Lookup(c.Arch + ".attention.q_lora_rank"); ok {
-		c.QueryLatent = m.count(c.Arch+".attention.q_lora_rank", 0, maxWidth)
-	}
+	c.QueryLatent = m.optional(c.Arch+".attention.q_lora_rank", maxWidth)
 	if c.Rope.First = c.HeadDim - c.Rope.Dims; c.Rope.First < 1 {
 		m.fail("key %q: %d rotated elements leave none of a head's %d", c.Arch+".rope.dimension_count", c.Rope.Dims, c.HeadDim)
 	}

@@ -51,19 +51,18 @@ func (c *Config) readExperts(m *metadata) {
 		def = max(1, c.FF/e.Used)
 	}
 	e.FF = m.count(key("expert_feed_forward_length"), def, maxWidth)
-	if n, ok, err := m.f.Uint(key("expert_shared_feed_forward_length")); f.Shared && !ok {
+	e.Shared = m.optional(key("expert_shared_feed_forward_length"), maxWidth)
+	if _, said := m.f.Lookup(key("expert_shared_feed_forward_length")); e.Shared == 0 && f.Shared && (!said || c.hasShared(m.f)) {
 		e.Shared = c.FF
-	} else if err != nil || n > 0 {
-		e.Shared = m.count(key("expert_shared_feed_forward_length"), 0, maxWidth)
 	}
-	if n, _, err := m.f.Uint(key("expert_shared_count")); e.Shared == 0 && (err != nil || n > 0) { // each as wide as a routed one
-		e.Shared = min(m.count(key("expert_shared_count"), 0, maxExperts)*e.FF, maxWidth)
+	if e.Shared == 0 { // each as wide as a routed one
+		e.Shared = min(m.optional(key("expert_shared_count"), maxExperts)*e.FF, maxWidth)
 	}
 	if e.Shared == 0 && f.SharedAsWide {
 		e.Shared = e.FF
 	}
-	if n, _, err := m.f.Uint(key("moe_latent_size")); f.Latent && (err != nil || n > 0) {
-		e.Latent = m.count(key("moe_latent_size"), 0, maxWidth)
+	if f.Latent {
+		e.Latent = m.optional(key("moe_latent_size"), maxWidth)
 	}
 	e.Routing = c.readRouting(m)
 	lead, _, err := m.f.Uint(key("leading_dense_block_count"))
@@ -76,6 +75,9 @@ func (c *Config) readExperts(m *metadata) {
 		if m.f.Tensor(router(l)) == nil {
 			if down := fmt.Sprintf("blk.%d.ffn_down_exps.weight", l); m.f.Tensor(down) != nil {
 				m.fail("tensor %q is missing, the router of the experts in %q: the file is incomplete; download or convert it again", router(l), down)
+			}
+			if b.FF == 0 && !c.Family.OnePart {
+				m.fail("key %q: layer %d has neither neurons nor experts", key("feed_forward_length"), l)
 			}
 			continue
 		}
@@ -92,6 +94,16 @@ func (c *Config) readExperts(m *metadata) {
 	for _, b := range c.Blocks {
 		c.FF = max(c.FF, b.FF)
 	}
+}
+
+// hasShared reports whether some layer of f has an expert that all tokens use.
+func (c *Config) hasShared(f *gguf.File) bool {
+	for l := range c.Layers {
+		if f.Tensor(fmt.Sprintf("blk.%d.ffn_down_shexp.weight", l)) != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // readExpertUse reads what the file says of the uses of its experts, and checks that it is of this model.

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -40,7 +41,11 @@ func (c *Config) readBlocks(m *metadata) {
 	if c.Family.StateSpace {
 		leastKV = 0
 	}
-	ff := m.countsFrom(least, key("feed_forward_length"), c.Layers, nil)
+	var usualFF func(layer int) int
+	if c.Family.Experts != nil && m.optional(key("expert_count"), maxExperts) > 0 && m.optional(key("expert_feed_forward_length"), maxWidth) > 0 {
+		usualFF = func(int) int { return 0 } // all layers may have experts
+	}
+	ff := m.countsFrom(least, key("feed_forward_length"), c.Layers, usualFF)
 	heads := m.countsFrom(leastHeads, key("attention.head_count"), c.Layers, nil)
 	kvHeads := m.countsFrom(leastKV, key("attention.head_count_kv"), c.Layers, func(l int) int { return heads[l] })
 	keys := m.counts(key("attention.key_length"), c.Layers, func(l int) int { return max(1, c.Embd/max(1, heads[l])) })
@@ -114,9 +119,7 @@ func (c *Config) readInputs(m *metadata) {
 	key := func(s string) string { return c.Arch + "." + s }
 	f := &c.Family
 	if f.LayerInputs {
-		if n, ok, err := m.f.Uint(key("embedding_length_per_layer_input")); err != nil || !ok || n > 0 {
-			c.Input = m.count(key("embedding_length_per_layer_input"), 0, maxWidth/max(1, c.Layers))
-		}
+		c.Input = m.optional(key("embedding_length_per_layer_input"), maxWidth/max(1, c.Layers))
 	}
 	if f.AltUp {
 		n, _, err := m.f.Uint(key("altup.active_idx"))
@@ -193,18 +196,16 @@ func (c *Config) readWindows(m *metadata) (window int, windowed []bool) {
 	}
 	key := c.Arch + ".attention.sliding_window_pattern"
 	every := uint64(c.Family.FullEvery)
-	switch pattern, _ := m.f.Lookup(key); p := pattern.(type) {
-	case nil:
-	case []bool:
-		if len(p) != c.Layers {
-			m.fail("key %q: %d values for %d layers", key, len(p), c.Layers)
-			return 0, windowed
-		}
-		return window, p
-	default:
-		if every, _, err = m.f.Uint(key); err != nil && m.err == nil {
-			m.err = err
-		}
+	switch each, said := m.perLayer(key, c.Layers); {
+	case said:
+		return window, each
+	case m.err != nil:
+		return 0, windowed
+	}
+	if v, ok, err := m.f.Uint(key); err != nil {
+		m.err = cmp.Or(m.err, err)
+	} else if ok {
+		every = v
 	}
 	for l := range windowed {
 		windowed[l] = every == 0 || !c.Family.FullFirst && uint64(l)%every < every-1 || c.Family.FullFirst && uint64(l)%every > 0

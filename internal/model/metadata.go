@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -21,9 +22,11 @@ func (m *metadata) fail(format string, args ...any) {
 	}
 }
 
-// count reads an integer in [1, max]; absent is def, and an error where def is 0.
+// count reads an integer in [1, max]. Absent and 0, as which writers say that a file has none, are def, and an error
+// where def is 0.
 func (m *metadata) count(key string, def, max int) int {
 	v, ok, err := m.f.Uint(key)
+	ok = ok && (v > 0 || def == 0)
 	switch {
 	case err != nil:
 		if m.err == nil {
@@ -41,13 +44,21 @@ func (m *metadata) count(key string, def, max int) int {
 	return 1
 }
 
-// counts reads an integer in [1, maxWidth] for each of n layers: one for all of them, or an array. Absent is def, and
-// an error where def is nil.
+// optional reads an integer in [1, max]; absent and 0 are 0.
+func (m *metadata) optional(key string, max int) int {
+	if v, ok, err := m.f.Uint(key); err == nil && (!ok || v == 0) {
+		return 0
+	}
+	return m.count(key, 0, max)
+}
+
+// counts reads an integer in [1, maxWidth] for each of n layers: one for all of them, or an array. Absent and 0 are
+// def, and an error where def is nil.
 func (m *metadata) counts(key string, n int, def func(layer int) int) []int {
 	return m.countsFrom(1, key, n, def)
 }
 
-// countsFrom is counts of integers from least on.
+// countsFrom is counts of integers from least on; 0 is def only below least.
 func (m *metadata) countsFrom(least int32, key string, n int, def func(layer int) int) []int {
 	out := make([]int, n)
 	if v, ok := m.f.Lookup(key); ok && reflect.ValueOf(v).Kind() == reflect.Slice {
@@ -62,6 +73,8 @@ func (m *metadata) countsFrom(least int32, key string, n int, def func(layer int
 			out[l] = 1
 			switch {
 			case m.err != nil:
+			case list[l] == 0 && least > 0 && def != nil:
+				out[l] = def(l)
 			case list[l] < least || list[l] > maxWidth:
 				m.fail("key %q: %d of layer %d is outside %d…%d", key, list[l], l, least, maxWidth)
 			default:
@@ -70,16 +83,33 @@ func (m *metadata) countsFrom(least int32, key string, n int, def func(layer int
 		}
 		return out
 	}
-	if v, ok, err := m.f.Uint(key); least == 0 && ok && err == nil && v == 0 {
+	v, ok, err := m.f.Uint(key)
+	if none := ok && err == nil && v == 0; none && least == 0 {
 		return out
-	}
-	if _, ok := m.f.Lookup(key); ok || def == nil {
+	} else if ok && !(none && def != nil) || def == nil {
 		return slices.Repeat([]int{m.count(key, 0, maxWidth)}, n)
 	}
 	for l := range out {
 		out[l] = def(l)
 	}
 	return out
+}
+
+// perLayer reads an array that says yes or no of each of n layers. It returns false where the key has no array.
+func (m *metadata) perLayer(key string, n int) (yes []bool, said bool) {
+	if v, ok := m.f.Lookup(key); !ok || reflect.ValueOf(v).Kind() != reflect.Slice {
+		return nil, false
+	}
+	yes, _, err := m.f.Bools(key)
+	switch {
+	case err != nil:
+		m.err = cmp.Or(m.err, err)
+	case len(yes) != n && len(yes) != n+m.further:
+		m.fail("key %q: %d values for %d layers", key, len(yes), n)
+	default:
+		return yes[:n:n], true
+	}
+	return nil, false
 }
 
 func (m *metadata) float(key string, def float64) float64 {
@@ -93,9 +123,13 @@ func (m *metadata) float(key string, def float64) float64 {
 	return v
 }
 
-// within returns a number from low to high, which NaN is not.
+// within returns a number from low to high, which NaN is not. Absent is def, and so is 0 where low is above it, as
+// which writers say that a file has none.
 func (m *metadata) within(key string, def, low, high float64) float64 {
 	v := m.float(key, def)
+	if v == 0 && low > 0 {
+		v = def
+	}
 	if !(v >= low && v <= high) {
 		m.fail("key %q: %g is not a number from %g to %g", key, v, low, high)
 	}
@@ -122,13 +156,11 @@ func (m *metadata) divided(key string) bool {
 	return slices.ContainsFunc(v, func(n int32) bool { return n != 0 })
 }
 
+// text reads a text; absent and empty are def.
 func (m *metadata) text(key, def string) string {
-	v, ok, err := m.f.String(key)
+	v, _, err := m.f.String(key)
 	if err != nil && m.err == nil {
 		m.err = err
 	}
-	if !ok || err != nil {
-		return def
-	}
-	return v
+	return cmp.Or(v, def)
 }

@@ -78,17 +78,10 @@ const usualInterval = 4
 
 // readRecurrent tells which layers of a family with delta nets are one.
 func (c *Config) readRecurrent(m *metadata) []bool {
-	is := make([]bool, c.Layers)
-	key := c.Arch + ".attention.recurrent_layers"
-	if v, ok := m.f.Lookup(key); ok {
-		list, known := v.([]bool)
-		if !known || len(list) != c.Layers && len(list) != c.Layers+m.further {
-			m.fail("key %q: it does not say of each of %d layers whether it is recurrent", key, c.Layers)
-			return is
-		}
-		copy(is, list)
+	if is, said := m.perLayer(c.Arch+".attention.recurrent_layers", c.Layers); said {
 		return is
 	}
+	is := make([]bool, c.Layers)
 	every := m.count(c.Arch+".full_attention_interval", usualInterval, maxLayers)
 	for l := range is {
 		is[l] = (l+1)%every != 0

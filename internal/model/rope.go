@@ -48,10 +48,10 @@ func readRope(m *metadata, c *Config) ropeConfig {
 		// A factor without a type is linear's, as files from before YaRN have it; with type none it is not applied.
 		Scaling: m.text(key("scaling.type"), "linear"),
 		// rope.scale_linear is the older name of linear's factor.
-		Factor:     m.within(key("scaling.factor"), m.within(key("scale_linear"), 1, 0, maxRope), 0, maxRope),
+		Factor:     cmp.Or(m.within(key("scaling.factor"), m.within(key("scale_linear"), 1, 0, maxRope), 0, maxRope), 1),
 		Context:    m.count(key("scaling.original_context_length"), c.Context, 1<<30),
 		ExtFactor:  m.within(key("scaling.yarn_ext_factor"), 1, 0, 1),
-		AttnFactor: m.within(key("scaling.attn_factor"), 1, 0, maxRope),
+		AttnFactor: cmp.Or(m.within(key("scaling.attn_factor"), 1, 0, maxRope), 1),
 		// llama.cpp's converter writes Hugging Face's attention_factor here, which is the whole magnitude.
 		Magnitude: m.within(key("scaling.yarn_attn_factor"), 0, 0, maxRope),
 		BetaFast:  m.within(key("scaling.yarn_beta_fast"), 32, leastBeta, maxRope),
@@ -69,9 +69,6 @@ func readRope(m *metadata, c *Config) ropeConfig {
 		if r.Dims > b.Key || r.Dims%2 != 0 {
 			m.fail("key %q: %d rotated elements do not fit a head of %d", key("dimension_count"), r.Dims, b.Key)
 		}
-	}
-	if r.Factor == 0 { // as some files say that they have none
-		r.Factor = 1
 	}
 	return r
 }
