@@ -39,6 +39,7 @@ type Family struct {
 	LayerNorm      bool                 // norms are LayerNorms; else RMSNorms
 	Parallel       bool                 // attention and the feed-forward layer both read the block's input; else one after the other
 	ParallelKey    string               // the key by which files say whether Parallel holds; empty: it always does, or never
+	PerhapsBeside  bool                 // files may lack ffn_norm: Beside is their family
 	Gated          bool                 // feed-forward layers have a gate
 	FusedGate      bool                 // ffn_up holds the gates' rows, then the ups'
 	HeadNorms      bool                 // the norms of q and k have weights of their own for each head
@@ -255,6 +256,13 @@ func (f *Family) InBlock(name string) (Tensor, bool) {
 		return Tensor{}, false
 	}
 	return f.Block[i], true
+}
+
+// Beside returns the family with blocks whose feed-forward layer is parallel to attention and reads the same norm.
+func (f Family) Beside() Family {
+	f.Parallel = true
+	f.Block = slices.DeleteFunc(slices.Clone(f.Block), func(t Tensor) bool { return strings.HasPrefix(t.Name, "ffn_norm.") })
+	return f
 }
 
 // KeysByHead reports whether files hold a matrix for each head that makes its keys from the latent vector, and one that

@@ -106,6 +106,9 @@ func (c *config) family() (arch.Family, error) {
 	if err := f.Read(&c.Config); err != nil {
 		return f, err
 	}
+	if f.PerhapsBeside && or(c.ParallelParts, false) {
+		f = f.Beside()
+	}
 	if err := c.checkSizes(f); err != nil {
 		return f, err
 	}

@@ -338,8 +338,11 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 	}
 	if t.Change == arch.Stacked {
 		single, whole, _ := strings.Cut(t.Source, " ")
+		if whole == "" && t.Optional && p.source.Tensors[from+fmt.Sprintf(single, 0)] == nil {
+			return
+		}
 		if whole == "" || p.source.Tensors[from+whole] == nil {
-			p.stacked(prefix+t.Name, from+single, p.family.Shape(t.Name, sizes))
+			p.stacked(prefix+t.Name, from+single, p.family.Shape(t.Name, sizes)).plain = staysFloat(t.Name)
 			return
 		}
 		t.Source = whole
@@ -470,15 +473,16 @@ func (p *plan) rearrange(c *config, sizes arch.Sizes, change arch.Change, shape 
 	}
 }
 
-// stacked plans output tensor name of shape dims [n, rows, cols] from n checkpoint tensors, whose numbers stand for %d
+// stacked plans output tensor name of shape dims [n, …] from n checkpoint tensors, whose numbers stand for %d
 // in from.
-func (p *plan) stacked(name, from string, dims []int) {
+func (p *plan) stacked(name, from string, dims []int) *tensor {
 	first := p.from(name, fmt.Sprintf(from, 0), dims, dims[1:])
 	for i := 1; i < dims[0] && p.err == nil; i++ {
 		next := p.from(name, fmt.Sprintf(from, i), dims, dims[1:])
 		p.tensors = p.tensors[:len(p.tensors)-1]
 		first.more, first.small = append(first.more, next.from), append(first.small, next.small...)
 	}
+	return first
 }
 
 // otherParts are the prefixes of tensors of pictures and sound in folders that hold such a model beside the text model,

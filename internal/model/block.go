@@ -352,7 +352,7 @@ func (l *block) bindAttention(b *blockBinder, i int) {
 	l.how.Sinks = b.vector("attn_sinks.weight")
 }
 
-// bindQKV binds q, k and v, which any family's files may hold as one tensor.
+// bindQKV binds q, k and v. Any family's files may hold their weights as one tensor, and likewise their biases.
 func (a *attention) bindQKV(b *blockBinder) {
 	m := b.m
 	if m.Family.Latent {
@@ -366,24 +366,37 @@ func (a *attention) bindQKV(b *blockBinder) {
 		}
 		return
 	}
-	if _, fused := m.Family.InBlock("attn_qkv.weight"); (!fused || m.Family.Delta) && !b.has(b.name("attn_qkv.weight")) {
-		a.wq, a.wk, a.wv = b.matrix("attn_q.weight"), b.matrix("attn_k.weight"), b.matrix("attn_v.weight")
-		a.bq, a.bk, a.bv = b.vector("attn_q.bias"), b.vector("attn_k.bias"), b.vector("attn_v.bias")
-		return
-	}
 	q, k, v := m.Blocks[b.layer].widths()
 	if m.Family.GatedAttention {
 		q *= 2
 	}
-	if qkv := b.slices(b.name("attn_qkv.weight"), m.Embd, compute.Precise, q, k, v); qkv != nil {
-		a.wq, a.wk, a.wv = qkv[0], qkv[1], qkv[2]
+	_, usual := m.Family.InBlock("attn_qkv.weight")
+	if usual = usual && !m.Family.Delta; b.has(b.name("attn_qkv.weight")) || usual && !b.has(b.name("attn_q.weight")) {
+		if qkv := b.slices(b.name("attn_qkv.weight"), m.Embd, compute.Precise, q, k, v); qkv != nil {
+			a.wq, a.wk, a.wv = qkv[0], qkv[1], qkv[2]
+		}
+	} else {
+		weight := func(name string, rows int) *compute.Matrix {
+			if !usual {
+				return b.matrix(name)
+			}
+			return b.binder.matrix(b.name(name), rows, m.Embd, compute.Precise)
+		}
+		a.wq, a.wk, a.wv = weight("attn_q.weight", q), weight("attn_k.weight", k), weight("attn_v.weight", v)
 	}
-	if !b.has(b.name("attn_qkv.bias")) && !b.requires("attn_q.bias") && !b.requires("attn_qkv.bias") {
+	if b.has(b.name("attn_qkv.bias")) || b.requires("attn_qkv.bias") && !b.has(b.name("attn_q.bias")) {
+		if bias := b.vectorSlices(b.name("attn_qkv.bias"), q, k, v); bias != nil {
+			a.bq, a.bk, a.bv = bias[0], bias[1], bias[2]
+		}
 		return
 	}
-	if bias := b.vectorSlices(b.name("attn_qkv.bias"), q, k, v); bias != nil {
-		a.bq, a.bk, a.bv = bias[0], bias[1], bias[2]
+	bias := func(name string, n int) *compute.Vector {
+		if !b.requires(name) && !b.has(b.name(name)) {
+			return nil
+		}
+		return b.binder.vector(b.name(name), n)
 	}
+	a.bq, a.bk, a.bv = bias("attn_q.bias", q), bias("attn_k.bias", k), bias("attn_v.bias", v)
 }
 
 // sizes returns what the shapes of a layer's tensors follow from.

@@ -134,6 +134,9 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	if k := c.Family.ParallelKey; k != "" {
 		c.Family.Parallel = m.flag(key(k), c.Family.Parallel)
 	}
+	if c.Family.PerhapsBeside && !slices.ContainsFunc(f.Tensors, func(t *gguf.Tensor) bool { return strings.HasSuffix(t.Name, ".ffn_norm.weight") }) {
+		c.Family = c.Family.Beside()
+	}
 	c.Context = m.count(key("context_length"), 0, 1<<30)
 	c.Embd = m.count(key("embedding_length"), 0, maxWidth)
 	c.Layers = m.count(key("block_count"), 0, maxLayers)

@@ -288,6 +288,15 @@ def stablelm():
     for name, config, dims, biased in [("stablelm", {}, 8, False), ("stablelm-2", {"use_qkv_bias": True, "partial_rotary_factor": 0.5}, 16, True)]:
         m = Model({**base, **config})
         yield name, m, 128, run(m, plain_layer_norm, frequencies(m, dims), swiglu, biased=biased, queries=0.1)
+    m = Model({**base, "use_parallel_residual": True, "qk_layernorm": True, "partial_rotary_factor": 0.5})
+    yield "stablelm-2-12b", m, 128, run(m, plain_layer_norm, frequencies(m, 16), swiglu, before=("input_layernorm",), parallel=True,
+                                        heads=layer_norm_per_head, queries=0.1)
+
+
+def layer_norm_per_head(m, q, k, p):
+    """Each head is normed with weights of its own."""
+    return tuple(np.stack([layer_norm(t[:, h], m.get(f"{p}self_attn.{n}_layernorm.norms.{h}.weight", m.head_dim, offset=1.0), 0, m.c["layer_norm_eps"])
+                           for h in range(t.shape[1])], 1) for n, t in (("q", q), ("k", k)))
 
 
 def gelu(x):
