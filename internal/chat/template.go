@@ -101,12 +101,12 @@ func ends(f *gguf.File) (bos, eos string, err error) {
 		return "", "", err
 	}
 	for key, text := range map[string]*string{"bos_token_id": &bos, "eos_token_id": &eos} {
-		id, ok, err := f.Uint("tokenizer.ggml." + key)
+		ids, err := f.IDs("tokenizer.ggml."+key, len(tokens))
 		if err != nil {
 			return "", "", err
 		}
-		if ok && id < uint64(len(tokens)) {
-			*text = tokens[id]
+		if len(ids) > 0 {
+			*text = tokens[ids[0]]
 		}
 	}
 	return bos, eos, nil

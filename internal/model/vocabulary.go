@@ -1,8 +1,8 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -12,22 +12,15 @@ import (
 // Tokenizer builds the tokenizer that f's metadata describes.
 func Tokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
 	m := &metadata{f: f}
+	tokens, _, err := f.Strings("tokenizer.ggml.tokens")
+	if err != nil {
+		m.err = err
+	}
 	id := func(key string, def int32) int32 {
-		v, ok, err := f.Uint("tokenizer.ggml." + key)
-		if err != nil && m.err == nil {
-			m.err = err
+		if ids := m.tokenIDs("tokenizer.ggml."+key, len(tokens)); len(ids) > 0 {
+			return ids[0]
 		}
-		switch v {
-		case math.MaxUint32, math.MaxInt32, math.MaxUint64, math.MaxInt64: // so files in circulation say that there is none
-			return def
-		}
-		if !ok || err != nil {
-			return def
-		}
-		if v > math.MaxInt32 {
-			m.fail("key %q: %d is no token id", "tokenizer.ggml."+key, v)
-		}
-		return int32(v)
+		return def
 	}
 	flag := func(key string, def bool) bool {
 		v, ok, err := f.Bool("tokenizer.ggml." + key)
@@ -54,7 +47,12 @@ func Tokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
 	if !ok {
 		def = none
 	}
-	v.UNK, v.BOS, v.EOS = id("unknown_token_id", def[0]), id("bos_token_id", def[1]), id("eos_token_id", def[2])
+	v.UNK, v.BOS, v.EOS = id("unknown_token_id", def[0]), id("bos_token_id", def[1]), id("eos_token_id", id("eos_token_ids", def[2]))
+	for _, kind := range []string{"eos", "eot", "eom"} {
+		for _, key := range []string{kind + "_token_id", kind + "_token_ids"} {
+			v.Ends = append(v.Ends, m.tokenIDs("tokenizer.ggml."+key, len(tokens))...)
+		}
+	}
 	v.EOT, v.PAD, v.SEP = id("eot_token_id", -1), id("padding_token_id", -1), id("seperator_token_id", -1)
 	if v.Model == "bert" && v.SEP >= 0 {
 		v.EOS = v.SEP // it ends every text
@@ -62,6 +60,7 @@ func Tokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
 	v.Infill = tokenizer.Infill{
 		Prefix: id("fim_pre_token_id", id("prefix_token_id", -1)), Suffix: id("fim_suf_token_id", id("suffix_token_id", -1)),
 		Middle: id("fim_mid_token_id", id("middle_token_id", -1)), Repository: id("fim_rep_token_id", -1), File: id("fim_sep_token_id", -1),
+		Pad: id("fim_pad_token_id", -1),
 	}
 	bert := v.Model == "bert"
 	v.AddBOS = flag("add_bos_token", spm || bert || v.Model == "gemma4" || v.Model == "gpt2" && tokenizer.PreTokenizerAddsBOS(v.Pre))
@@ -71,19 +70,21 @@ func Tokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
 	v.Lowercase = flag("normalizer.lowercase", true)
 	v.StripAccents = flag("normalizer.strip_accents", v.Lowercase)
 	v.RemoveExtraWhitespaces = flag("remove_extra_whitespaces", false)
-	var err error
+	v.Tokens = tokens
 	list := func(read func() error) {
 		if e := read(); e != nil && m.err == nil {
 			m.err = e
 		}
 	}
-	list(func() error { v.Tokens, _, err = f.Strings("tokenizer.ggml.tokens"); return err })
 	list(func() error { v.Scores, _, err = f.Float32s("tokenizer.ggml.scores"); return err })
 	list(func() error { v.Types, _, err = f.Int32s("tokenizer.ggml.token_type"); return err })
 	list(func() error { v.Merges, _, err = f.Strings("tokenizer.ggml.merges"); return err })
 	list(func() error { v.Charsmap, err = byteList(f, "tokenizer.ggml.precompiled_charsmap"); return err })
 	if text := m.text(tokenizer.DefinitionKey, ""); text != "" {
 		list(func() error { v.Definition, err = tokenizer.ParseDefinition(text); return err })
+	}
+	if n := len(v.Tokens); n > 0 { // as llama.cpp, further numbers count for nothing
+		v.Scores, v.Types = v.Scores[:min(n, len(v.Scores))], v.Types[:min(n, len(v.Types))]
 	}
 	if m.err == nil && v.Model == "gpt2" && len(v.Merges) == 0 && v.Definition == nil {
 		m.fail("key %q is missing: without it every byte would be a token of its own; convert the model again", "tokenizer.ggml.merges")
@@ -97,6 +98,13 @@ func Tokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
 	return t, nil
+}
+
+// tokenIDs reads ids of tokens, of which there are so many.
+func (m *metadata) tokenIDs(key string, tokens int) []int32 {
+	ids, err := m.f.IDs(key, tokens)
+	m.err = cmp.Or(m.err, err)
+	return ids
 }
 
 // byteList reads an array of bytes, signed or not.

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
@@ -55,4 +58,56 @@ func read(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(b)
+}
+
+// TestEndsOfFile: the keys of ends of texts may be numbers or lists, and what is no token of the vocabulary says that
+// there is none.
+func TestEndsOfFile(t *testing.T) {
+	f := openSynth(t, synth.Spec{Arch: "llama", Layers: 1, Embd: 32, FF: 32, Heads: 1, Type: quant.F16, Seed: 1})
+	for key, v := range map[string]any{
+		"eos_token_id": []uint32{7, 8}, "eos_token_ids": []int32{9, -1, 1 << 30}, "eot_token_id": int64(10), "eom_token_id": float32(11), "eom_token_ids": uint8(12),
+		"padding_token_id": int32(-1), "fim_pad_token_id": uint32(math.MaxUint32), "unknown_token_id": uint64(1 << 40),
+	} {
+		f.Set("tokenizer.ggml."+key, v)
+	}
+	tok, err := Tokenizer(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id := range int32(20) {
+		if want := id >= 7 && id <= 12 || id == 2; tok.IsEOG(id) != want {
+			t.Errorf("%d %q ends a text: %v", id, tok.Text(id), !want)
+		}
+	}
+	if tok.EOS() != 7 || tok.EOT() != 10 || tok.PAD() != -1 {
+		t.Errorf("EOS %d, EOT %d, PAD %d", tok.EOS(), tok.EOT(), tok.PAD())
+	}
+}
+
+// TestScoresOfAnyType: scores may be whole numbers or missing, of which then all are equal.
+func TestScoresOfAnyType(t *testing.T) {
+	ids := func(scores any) []int32 {
+		f := openSynth(t, synth.Spec{Arch: "llama", Layers: 1, Embd: 32, FF: 32, Heads: 1, Type: quant.F16, Seed: 1})
+		f.Set("tokenizer.ggml.scores", scores)
+		tok, err := Tokenizer(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tok.Encode("the cat and the dog", true, false)
+	}
+	n := len(ids([]float32{}))
+	floats, whole, doubles := make([]float32, 512), make([]int32, 600), make([]float64, 512)
+	for i := range floats {
+		floats[i], whole[i], doubles[i] = float32(-i%7), int32(-i%7), float64(-i%7)
+	}
+	want := ids(floats)
+	if got := ids(whole); !slices.Equal(got, want) {
+		t.Errorf("%v of whole scores, not %v", got, want)
+	}
+	if got := ids(doubles); !slices.Equal(got, want) {
+		t.Errorf("%v of doubles, not %v", got, want)
+	}
+	if got := ids(make([]float32, 512)); n != len(got) {
+		t.Errorf("%d tokens without scores, %d of equal ones", n, len(got))
+	}
 }

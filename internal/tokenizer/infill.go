@@ -4,6 +4,7 @@ package tokenizer
 type Infill struct {
 	Prefix, Suffix, Middle int32
 	Repository, File       int32 // before a repository's name and each file of it; -1: the model has none
+	Pad                    int32 // fills up what is shorter than another; -1: likewise
 }
 
 // infillTexts are the texts that such tokens have in models whose files do not name them, as llama.cpp knows them.
@@ -30,8 +31,8 @@ func (t *Tokenizer) Infill() (Infill, bool) {
 	}
 	v, s := &t.v.Infill, &infillTexts
 	if t.v.Infill == (Infill{}) { // not said
-		v = &Infill{-1, -1, -1, -1, -1}
+		v = &Infill{-1, -1, -1, -1, -1, -1}
 	}
-	f := Infill{of(v.Prefix, s.prefix), of(v.Suffix, s.suffix), of(v.Middle, s.middle), of(v.Repository, s.repository), of(v.File, s.file)}
+	f := Infill{of(v.Prefix, s.prefix), of(v.Suffix, s.suffix), of(v.Middle, s.middle), of(v.Repository, s.repository), of(v.File, s.file), of(v.Pad, infillPads)}
 	return f, f.Prefix >= 0 && f.Suffix >= 0 && f.Middle >= 0
 }

@@ -19,11 +19,11 @@ func TestInfill(t *testing.T) {
 			t.Errorf("%+v %v, want %+v %v", got, has, want, ok)
 		}
 	}
-	check(Infill{4, 5, 6, 7, -1}, true)
-	v.Infill = Infill{Prefix: 6, Suffix: -1, Middle: 4, Repository: -1, File: 8}
-	check(Infill{6, 5, 4, 7, 8}, true)
+	check(Infill{4, 5, 6, 7, -1, -1}, true)
+	v.Infill = Infill{Prefix: 6, Suffix: -1, Middle: 4, Repository: -1, File: 8, Pad: -1}
+	check(Infill{6, 5, 4, 7, 8, -1}, true)
 	v.Tokens[5] = "c"
-	check(Infill{6, -1, 4, 7, 8}, false)
+	check(Infill{6, -1, 4, 7, 8, -1}, false)
 	v.Infill.File = 9
 	if _, err := New(v); err == nil {
 		t.Error("a token outside the vocabulary is taken")

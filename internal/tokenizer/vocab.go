@@ -27,7 +27,7 @@ type Vocab struct {
 	Model  string    // as in tokenizer.ggml.model
 	Pre    string    // gpt2: name of the pre-tokenizer (tokenizer.ggml.pre); empty is "default"
 	Tokens []string  // gpt2: bytes written as GPT-2's printable characters; llama, t5, gemma4: U+2581 for a space; bert: before what begins a word
-	Scores []float32 // llama, t5, plamo2: one a token, the highest merges first or is the likeliest; others: ignored
+	Scores []float32 // llama, t5, plamo2: one a token, the highest merges first or is the likeliest; empty: all are equal; others: ignored
 	Types  []int32   // one a token: 1 normal 2 unknown 3 control 4 user-defined 5 unused 6 byte; empty: all normal
 	Merges []string  // gpt2, gemma4: "left right", the first merges first
 
@@ -39,8 +39,9 @@ type Vocab struct {
 	// Definition says so itself.
 	StripBefore, StripAfter []int32
 
-	BOS, EOS, UNK, EOT, PAD int32 // -1: none
-	SEP                     int32 // bert: after a text; others: between two of them, where AddSEP says so
+	BOS, EOS, UNK, EOT, PAD int32   // -1: none
+	SEP                     int32   // bert: after a text; others: between two of them, where AddSEP says so
+	Ends                    []int32 // further tokens that the file says end a generation
 
 	// Charsmap is SentencePiece's precompiled normalization (t5), Lowercase and StripAccents are those of bert.
 	Charsmap                []byte
@@ -77,10 +78,19 @@ type Tokenizer struct {
 // models lists the values of tokenizer.ggml.model that New takes.
 var models = []string{"llama", "gpt2", "bert", "t5", "gemma4", "whitespace", "rwkv", "wordlevel", "plamo2"}
 
+// scored are those of them whose tokens have scores.
+var scored = []string{"llama", "t5", "plamo2"}
+
 // New checks v, which may come from a hostile file, and builds its tokenizer. It keeps v's slices: don't change them.
 func New(v Vocab) (*Tokenizer, error) {
 	if err := v.check(); err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
+	}
+	if len(v.Scores) == 0 && slices.Contains(scored, v.Model) {
+		v.Scores = make([]float32, len(v.Tokens))
+	}
+	if v.Definition == nil {
+		v.markEnds()
 	}
 	t := &Tokenizer{v: v, ids: make(map[string]int32, len(v.Tokens))}
 	t.encoders.New = func() any { return new(encoder) }
@@ -99,7 +109,7 @@ func New(v Vocab) (*Tokenizer, error) {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
 	t.specials = newTrie(&t.v)
-	t.eog = t.endTokens()
+	t.eog = t.findEnds()
 	t.pieces = make([]string, len(v.Tokens))
 	for id := range t.pieces {
 		t.pieces[id] = t.piece(int32(id))
@@ -119,7 +129,7 @@ func (v *Vocab) check() error {
 		return fmt.Errorf("%d tokens are too many", n)
 	case len(v.Types) != 0 && len(v.Types) != n:
 		return fmt.Errorf("%d token types for %d tokens", len(v.Types), n)
-	case (v.Model == "llama" || v.Model == "t5" || v.Model == "plamo2") && len(v.Scores) != n:
+	case slices.Contains(scored, v.Model) && len(v.Scores) != 0 && len(v.Scores) != n:
 		return fmt.Errorf("%d scores for %d tokens", len(v.Scores), n)
 	}
 	for id, kind := range v.Types {
@@ -142,9 +152,15 @@ func (v *Vocab) check() error {
 		{"infill middle", v.Infill.Middle},
 		{"repository", v.Infill.Repository},
 		{"file separator", v.Infill.File},
+		{"infill padding", v.Infill.Pad},
 	} {
 		if s.id < -1 || int(s.id) >= n {
 			return fmt.Errorf("%s id %d is outside the %d tokens", s.name, s.id, n)
+		}
+	}
+	for _, id := range v.Ends {
+		if id < 0 || int(id) >= n {
+			return fmt.Errorf("id %d, which ends a generation, is outside the %d tokens", id, n)
 		}
 	}
 	if v.AddBOS && v.BOS < 0 {
@@ -167,24 +183,6 @@ func (v *Vocab) kind(id int32) int32 {
 func (t *Tokenizer) control(id int32) bool {
 	kind := t.v.kind(id)
 	return kind == Control || kind == Unknown
-}
-
-// endTokens returns the tokens that end a generation: EOS, EOT and those customarily named so.
-func (t *Tokenizer) endTokens() map[int32]bool {
-	eog := map[int32]bool{}
-	for _, id := range []int32{t.v.EOS, t.v.EOT} {
-		if id >= 0 {
-			eog[id] = true
-		}
-	}
-	for _, name := range []string{
-		"<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<|end|>", "<end_of_turn>", "<EOT>",
-	} {
-		if id, ok := t.ids[name]; ok && (t.v.kind(id) == Control || t.v.kind(id) == UserDefined) {
-			eog[id] = true
-		}
-	}
-	return eog
 }
 
 // Size returns the number of tokens.
