@@ -14,7 +14,7 @@ import (
 // Generation describes what to generate. The zero value continues the prompt until the model or the context ends.
 type Generation struct {
 	Max          int       // tokens at most; 0: until the model or the context ends; negative: none, the prompt is only read
-	Sampling     *Sampling // nil: DefaultSampling
+	Sampling     *Sampling // nil: Model.Sampling
 	Stop         []string  // texts that end the generation and are not part of it
 	IgnoreEnd    bool      // go on where the model would end the text
 	Special      bool      // Token.Text has the texts of control tokens, too
@@ -110,7 +110,7 @@ func (m *Model) Generate(ctx context.Context, prompt string, g Generation) iter.
 // Start begins to continue the tokens of a prompt, and returns at once. When ctx ends, so does the generation, and its
 // memory is given back.
 func (m *Model) Start(ctx context.Context, prompt []int32, g Generation) (*Stream, error) {
-	o := DefaultSampling()
+	o := m.Sampling()
 	if g.Sampling != nil {
 		o = *g.Sampling
 	}

@@ -12,7 +12,7 @@ import (
 const RandomSeed = sample.RandomSeed
 
 // Sampling says how tokens are chosen, in llama.cpp's terms and with its meaning. The zero value is not valid: start
-// from DefaultSampling.
+// from Model.Sampling or DefaultSampling.
 type Sampling struct {
 	Seed     uint64   // of the random numbers; RandomSeed draws one
 	Samplers []string // by llama.cpp's names, in the order in which they are applied; those that are off change nothing
@@ -60,6 +60,10 @@ type Sampling struct {
 
 // DefaultSampling returns llama.cpp's defaults, with a seed that is drawn anew for each generation.
 func DefaultSampling() Sampling { return Sampling(session.DefaultSampling()) }
+
+// Sampling returns how the model's tokens are chosen where Generation.Sampling is nil: as its file advises
+// (general.sampling.*), else as DefaultSampling.
+func (m *Model) Sampling() Sampling { return Sampling(m.session.Sampling()) }
 
 // Validate returns an error that names a field out of its range, for a vocabulary of so many tokens.
 func (s Sampling) Validate(vocabulary int) error {

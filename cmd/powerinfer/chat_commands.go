@@ -200,6 +200,20 @@ func (t *talk) describeModel() {
 	t.note("%s: %s, %.1f MiB of weights, a context of %s; %s", controlled(i.Name), i.Type, mib(i.Bytes), count(i.Context, "token"), t.model.Device())
 }
 
+// value returns a sampling option's value, which may be the one that the model's file advises.
+func (t *talk) value(name string) any {
+	switch field := samplingFields(&t.sampling)[name].(type) {
+	case *float32:
+		return *field
+	case *int:
+		return *field
+	}
+	if name == "samplers" {
+		return strings.Join(t.sampling.Samplers, ";")
+	}
+	return t.command.Value(name)
+}
+
 // set changes a sampling option, or shows them all.
 func (t *talk) set(argument string) error {
 	c := t.command
@@ -207,7 +221,7 @@ func (t *talk) set(argument string) error {
 	if argument == "" {
 		for _, f := range flags {
 			name := f.Names()[0]
-			fmt.Fprintf(os.Stderr, "  %-22s %v\n", name, c.Value(name))
+			fmt.Fprintf(os.Stderr, "  %-22s %v\n", name, t.value(name))
 		}
 		return nil
 	}
@@ -219,7 +233,8 @@ func (t *talk) set(argument string) error {
 	if !slices.Contains(names, name) {
 		return fmt.Errorf("there is no sampling option %q%s; /set lists them", name, didYouMean(nearest(name, names)))
 	}
-	before := fmt.Sprint(c.Value(name))
+	of := slices.IndexFunc(flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
+	before := fmt.Sprint(t.value(flags[of].Names()[0]))
 	err := c.Set(name, strings.TrimSpace(value))
 	if err == nil {
 		err = checkGeneration(c)

@@ -13,12 +13,12 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
-	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
-// samplerFlags choose how the next token is drawn.
+// samplerFlags choose how the next token is drawn. Of what none of them says the model's file decides, then the
+// defaults.
 func samplerFlags() []cli.Flag {
 	d := sample.DefaultOptions()
 	return about(samplingSubject, []cli.Flag{
@@ -117,48 +117,49 @@ func logitBias(c *cli.Command) (map[int32]float32, error) {
 // sampling reads samplerFlags for m. A drawn seed is in it, so that it can be told.
 func sampling(c *cli.Command, m *powerinfer.Model) (powerinfer.Sampling, error) {
 	i := m.Info()
-	return samplingFor(c, i.Context, i.Vocabulary, m.EndOfText)
+	return samplingFor(c, m.Sampling(), i.Context, i.Vocabulary, m.EndOfText)
 }
 
-// samplerOptions reads samplerFlags for the server's engine.
-func samplerOptions(c *cli.Command, e *engine.Engine) (sample.Options, error) {
+// samplerOptions reads samplerFlags for a model that is served.
+func samplerOptions(c *cli.Command, e *session.Session) (sample.Options, error) {
 	tok, vocabulary := e.Tokenizer(), e.Config().Vocab
-	s, err := samplingFor(c, e.Context(), vocabulary, tok.IsEOG)
+	s, err := samplingFor(c, powerinfer.Sampling(e.Sampling()), e.Context(), vocabulary, tok.IsEOG)
 	if err != nil {
 		return sample.Options{}, err
 	}
 	return session.Sampling(s).Options(session.Breakers(tok, vocabulary))
 }
 
-// samplingFor reads samplerFlags for a model with a context and a vocabulary of so many tokens, of which some end a
-// text.
-func samplingFor(c *cli.Command, context, vocabulary int, endOfText func(id int32) bool) (powerinfer.Sampling, error) {
-	s := powerinfer.DefaultSampling()
+// samplingFor returns s, which the model's file advises, with what samplerFlags say instead, for a model with a context
+// and a vocabulary of so many tokens, of which some end a text.
+func samplingFor(c *cli.Command, s powerinfer.Sampling, context, vocabulary int, endOfText func(id int32) bool) (powerinfer.Sampling, error) {
 	if seed := c.Int64("seed"); seed >= 0 {
 		s.Seed = uint64(seed)
 	} else {
 		s.Seed = uint64(time.Now().UnixNano()) % powerinfer.RandomSeed
 	}
-	var err error
-	if s.Samplers, err = samplerNames(c); err != nil {
+	names, err := samplerNames(c)
+	if err != nil {
 		return s, err
+	}
+	if c.IsSet("samplers") || c.IsSet("sampler-seq") {
+		s.Samplers = names
 	}
 	if s.LogitBias, err = logitBias(c); err != nil {
 		return s, err
 	}
-	for name, field := range map[string]*float32{
-		"temp": &s.Temperature, "dynatemp-range": &s.DynamicRange, "dynatemp-exp": &s.DynamicExponent,
-		"top-p": &s.TopP, "min-p": &s.MinP, "top-n-sigma": &s.TopNSigma, "typical": &s.TypicalP,
-		"xtc-probability": &s.XTCProbability, "xtc-threshold": &s.XTCThreshold,
-		"repeat-penalty": &s.RepeatPenalty, "presence-penalty": &s.PresencePenalty, "frequency-penalty": &s.FrequencyPenalty,
-		"dry-multiplier": &s.DRYMultiplier, "dry-base": &s.DRYBase,
-		"mirostat-ent": &s.MirostatTau, "mirostat-lr": &s.MirostatEta,
-		"adaptive-target": &s.AdaptiveTarget, "adaptive-decay": &s.AdaptiveDecay,
-	} {
-		*field = c.Float32(name)
+	for name, field := range samplingFields(&s) {
+		if !c.IsSet(name) {
+			continue
+		}
+		switch field := field.(type) {
+		case *float32:
+			*field = c.Float32(name)
+		case *int:
+			*field = c.Int(name)
+		}
 	}
-	s.TopK, s.Mirostat, s.DRYAllowedLength = c.Int("top-k"), c.Int("mirostat"), c.Int("dry-allowed-length")
-	s.RepeatLastN, s.DRYLastN = lookBack(c.Int("repeat-last-n"), context), lookBack(c.Int("dry-penalty-last-n"), context)
+	s.RepeatLastN, s.DRYLastN = lookBack(s.RepeatLastN, context), lookBack(s.DRYLastN, context)
 	s.DRYBreakers = breakers(c)
 	if c.Bool("ignore-eos") {
 		banEnds(s.LogitBias, vocabulary, endOfText)
@@ -170,6 +171,19 @@ func samplingFor(c *cli.Command, context, vocabulary int, endOfText func(id int3
 		fmt.Fprintln(os.Stderr, "note: --adaptive-target changes nothing unless --samplers names adaptive_p")
 	}
 	return s, nil
+}
+
+// samplingFields returns the numbers of s by the flags that set them.
+func samplingFields(s *powerinfer.Sampling) map[string]any {
+	return map[string]any{
+		"temp": &s.Temperature, "dynatemp-range": &s.DynamicRange, "dynatemp-exp": &s.DynamicExponent,
+		"top-k": &s.TopK, "top-p": &s.TopP, "min-p": &s.MinP, "top-n-sigma": &s.TopNSigma, "typical": &s.TypicalP,
+		"xtc-probability": &s.XTCProbability, "xtc-threshold": &s.XTCThreshold,
+		"repeat-last-n": &s.RepeatLastN, "repeat-penalty": &s.RepeatPenalty, "presence-penalty": &s.PresencePenalty, "frequency-penalty": &s.FrequencyPenalty,
+		"dry-multiplier": &s.DRYMultiplier, "dry-base": &s.DRYBase, "dry-allowed-length": &s.DRYAllowedLength, "dry-penalty-last-n": &s.DRYLastN,
+		"mirostat": &s.Mirostat, "mirostat-ent": &s.MirostatTau, "mirostat-lr": &s.MirostatEta,
+		"adaptive-target": &s.AdaptiveTarget, "adaptive-decay": &s.AdaptiveDecay,
+	}
 }
 
 // banEnds adds biases that ban the tokens of a vocabulary that end a text.

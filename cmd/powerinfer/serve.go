@@ -192,7 +192,7 @@ func listing(f *gguf.File, so session.Options, o server.ModelOptions, m *server.
 // completeOptions sets what the model decides where the flags do not.
 func completeOptions(c *cli.Command, e *session.Session, o *server.ModelOptions) error {
 	var err error
-	if o.Sampling, err = samplerOptions(c, e.Engine); err != nil {
+	if o.Sampling, err = samplerOptions(c, e); err != nil {
 		return err
 	}
 	if c.Int64("seed") < 0 {

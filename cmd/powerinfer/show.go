@@ -17,6 +17,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
+	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
 func showCommand() *cli.Command {
@@ -43,6 +44,7 @@ type shown struct {
 	NameQuant string `json:"name_quant,omitempty"` // what the file's name tells of mixtures of types
 	Prepared  bool   `json:"prepared"`             // for --sparse predict
 	Neurons   string `json:"neurons"`
+	Sampling  string `json:"sampling,omitempty"` // what the file advises
 	Plan      string `json:"plan"`
 }
 
@@ -63,6 +65,8 @@ func show(ctx context.Context, c *cli.Command) error {
 	if s.Prepared, s.Neurons, err = neuronState(f); err != nil {
 		return err
 	}
+	_, said, notes := session.FileSampling(f, 0)
+	s.Sampling = strings.Join(append(said, notes...), ", ")
 	if s.Plan, err = planLine(ctx, c, f); err != nil {
 		return err
 	}
@@ -179,6 +183,7 @@ func (s *shown) print() error {
 	row("embedding", number(s.Embedding))
 	row("chat template", template)
 	row("licence", plain(s.Licence))
+	row("sampling", plain(s.Sampling))
 	row("neurons", s.Neurons)
 	row("plan", s.Plan)
 	if err := w.Flush(); err != nil {

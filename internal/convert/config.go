@@ -39,6 +39,8 @@ type beside struct {
 
 	BOS json.RawMessage `json:"bos_token_id"`
 	EOS json.RawMessage `json:"eos_token_id"`
+
+	outerEOS json.RawMessage // the same of the whole, where the text model is a part
 }
 
 func readConfig(dir string) (*config, error) {
@@ -59,6 +61,7 @@ func readConfig(dir string) (*config, error) {
 	c.parts = len(whole.Text) > 0 || c.Vision != nil
 	if len(whole.Text) > 0 { // the text model's own keys go before those beside it
 		architectures := c.Architectures
+		c.outerEOS = c.EOS
 		if err := c.decode(c.Path+`: key "text_config"`, whole.Text); err != nil {
 			return nil, err
 		}
@@ -197,18 +200,4 @@ func (c *config) activation(key, name string) (kind string, threshold float64, e
 		return "fatrelu", threshold, nil
 	}
 	return "", 0, c.Errorf(key, "activation %q is not supported; supported are silu, gelu, relu, fatrelu, drelu, relu2", name)
-}
-
-// tokenID reads a token id that may be a number, a list (its first counts) or null.
-func tokenID(raw json.RawMessage) (int, bool) {
-	var id int
-	var ids []int
-	switch {
-	case len(raw) == 0 || string(raw) == "null":
-	case json.Unmarshal(raw, &id) == nil && id >= 0:
-		return id, true
-	case json.Unmarshal(raw, &ids) == nil && len(ids) > 0 && ids[0] >= 0:
-		return ids[0], true
-	}
-	return 0, false
 }

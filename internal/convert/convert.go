@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
@@ -159,7 +160,8 @@ func (m *model) plan(dir string, fam arch.Family, c *config, factors map[string]
 	if err := m.embedding(dir, p, c, notes); err != nil {
 		return err
 	}
-	v, err := readVocabulary(dir, c, notes)
+	gen := readGeneration(dir, notes)
+	v, err := readVocabulary(dir, c, gen, notes)
 	if err != nil {
 		return err
 	}
@@ -176,7 +178,7 @@ func (m *model) plan(dir string, fam arch.Family, c *config, factors map[string]
 	}
 	p.leaveOutFurther(c, notes)
 	p.leaveOutPredictors(notes)
-	m.keys = append(m.keys, v.keys()...)
+	m.keys = slices.Concat(m.keys, gen.keys(notes), v.keys())
 	m.tensors = append(p.tensors, m.tensors...)
 	return p.finish()
 }

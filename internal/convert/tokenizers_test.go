@@ -42,7 +42,7 @@ func folderTokenizer(t testing.TB, dir string) *tokenizer.Tokenizer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v.findSpecials(tok, &config{}, func(string) {})
+	v.findSpecials(tok, &config{}, nil, func(string) {})
 	path := filepath.Join(t.TempDir(), "vocabulary.gguf")
 	keys := append([]gguf.KV{{Key: "general.architecture", Value: "llama"}}, v.keys()...)
 	if err := gguf.Create(t.Context(), path, "GGUF", keys, nil, nil); err != nil {

@@ -28,7 +28,7 @@ func TestTokenList(t *testing.T) {
 	write("tokenizer_config.json", `{"bos_token":"<|plamo:bos|>","eos_token":"<|plamo:eos|>","unk_token":"<|plamo:unk|>","add_bos_token":true}`)
 	c := &config{}
 	c.Vocab = 264
-	v, err := readVocabulary(dir, c, func(string) {})
+	v, err := readVocabulary(dir, c, nil, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestTokenList(t *testing.T) {
 		strings.Repeat("[\"a\", 0]\n", 265): "line 265: more tokens than the 264 rows",
 	} {
 		write("tokenizer.jsonl", text)
-		_, err := readVocabulary(dir, c, func(string) {})
+		_, err := readVocabulary(dir, c, nil, func(string) {})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.40q: %v, want %q", text, err, want)
 		}

@@ -49,6 +49,7 @@ type vocabulary struct {
 
 	lowercase, stripAccents bool // bert
 
+	ends           []int32        // tokens that end a generation, the text's end first
 	ids            map[string]int // special token ids by GGUF's name: "bos" and so on
 	addBOS, addEOS *bool
 	addSEP         *bool // between two texts there are two ends of a text; nil: nobody says
@@ -58,8 +59,8 @@ type vocabulary struct {
 }
 
 // readVocabulary reads the folder's tokenizer: tokenizer.model where there is a usable one, else tokenizer.json,
-// else vocab.json with merges.txt, else tokenizer.jsonl.
-func readVocabulary(dir string, c *config, notes func(string)) (*vocabulary, error) {
+// else vocab.json with merges.txt, else tokenizer.jsonl. gen may name ends of texts.
+func readVocabulary(dir string, c *config, gen generation, notes func(string)) (*vocabulary, error) {
 	tok, err := readTokenizerConfig(dir)
 	if err != nil {
 		return nil, err
@@ -69,7 +70,7 @@ func readVocabulary(dir string, c *config, notes func(string)) (*vocabulary, err
 		return nil, err
 	}
 	v.fill(c.Vocab)
-	v.findSpecials(tok, c, notes)
+	v.findSpecials(tok, c, gen, notes)
 	if tok.AddBOS != nil {
 		v.addBOS = tok.AddBOS
 	}
@@ -266,8 +267,8 @@ func (v *vocabulary) fill(n int) {
 	}
 }
 
-// findSpecials resolves special tokens: tokenizer_config.json names them by text, config.json by id.
-func (v *vocabulary) findSpecials(tok *tokenizerConfig, c *config, notes func(string)) {
+// findSpecials resolves special tokens: tokenizer_config.json names them by text, config.json and generation_config.json by id.
+func (v *vocabulary) findSpecials(tok *tokenizerConfig, c *config, gen generation, notes func(string)) {
 	v.ids = map[string]int{}
 	byText := func(kind, text string) {
 		if id := slices.Index(v.tokens, text); text != "" && id >= 0 {
@@ -277,13 +278,12 @@ func (v *vocabulary) findSpecials(tok *tokenizerConfig, c *config, notes func(st
 			}
 		}
 	}
-	byID := func(kind string, raw json.RawMessage) {
-		id, ok := tokenID(raw)
-		if ok && id >= len(v.tokens) {
-			notes(fmt.Sprintf("config.json: %s_token_id %d is beyond the vocabulary of %d and is left out", kind, id, len(v.tokens)))
-			return
-		}
-		if ok {
+	byID := func(file, kind string, raw json.RawMessage) {
+		for _, id := range tokenIDs(raw) {
+			if id >= len(v.tokens) {
+				notes(fmt.Sprintf("%s: %s_token_id %d is beyond the vocabulary of %d and is left out", file, kind, id, len(v.tokens)))
+				continue
+			}
 			if _, known := v.ids[kind]; !known {
 				v.ids[kind] = id
 			}
@@ -306,24 +306,54 @@ func (v *vocabulary) findSpecials(tok *tokenizerConfig, c *config, notes func(st
 			}
 		}
 	}
-	byID("bos", c.BOS)
-	byID("eos", c.EOS)
-	byID("padding", c.Padding)
+	byID("config.json", "bos", c.BOS)
+	byID("config.json", "eos", c.EOS)
+	byID("config.json", "padding", c.Padding)
+	byID("generation_config.json", "eos", gen["eos_token_id"])
 	if _, ok := v.ids["unknown"]; !ok && v.model == "llama" {
 		if id := slices.Index(v.types, tokenUnknown); id >= 0 {
 			v.ids["unknown"] = id
 		}
 	}
-	// A turn's end that is not the text's end stops generation as well.
+	v.findEnds(c, gen)
+}
+
+// findEnds finds all tokens that end a generation by what the folder says, and those that end a turn by their names.
+// llama.cpp reads three ids: of the end of a text, of a turn and of a message.
+func (v *vocabulary) findEnds(c *config, gen generation) {
+	add := func(id int) {
+		if !slices.Contains(v.ends, int32(id)) {
+			v.ends = append(v.ends, int32(id))
+		}
+	}
+	if id, ok := v.ids["eos"]; ok {
+		add(id)
+	}
+	control := func(id int) bool { return v.types[id] == tokenControl || v.types[id] == tokenUser }
 	for _, text := range []string{"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|plamo:op|>"} {
 		id := slices.Index(v.tokens, text)
-		if id < 0 || v.types[id] != tokenControl {
+		if id < 0 || !control(id) || text == "<|end|>" && slices.Contains(v.tokens, "<|call|>") { // there it ends a thought
 			continue
 		}
-		if eos, ok := v.ids["eos"]; !ok || eos != id {
-			v.ids["eot"] = id
-		}
+		add(id)
 		break
+	}
+	for _, id := range tokenIDs(gen["eos_token_id"]) {
+		if id < len(v.tokens) {
+			add(id)
+		}
+	}
+	for _, id := range append(tokenIDs(c.EOS), tokenIDs(c.outerEOS)...) {
+		if id < len(v.tokens) && control(id) { // some say the id that another family has
+			add(id)
+		}
+	}
+	kinds := []string{"eos", "eot", "eom"}
+	if _, ok := v.ids["eos"]; !ok {
+		kinds = kinds[1:]
+	}
+	for i, kind := range kinds[:min(len(kinds), len(v.ends))] {
+		v.ids[kind] = int(v.ends[i])
 	}
 }
 
@@ -341,10 +371,13 @@ func (v *vocabulary) keys() []gguf.KV {
 	if v.merges != nil {
 		add("tokenizer.ggml.merges", v.merges)
 	}
-	for _, kind := range []string{"bos", "eos", "unknown", "padding", "eot", "seperator", "cls", "mask"} {
+	for _, kind := range []string{"bos", "eos", "unknown", "padding", "eot", "eom", "seperator", "cls", "mask"} {
 		if id, ok := v.ids[kind]; ok {
 			add("tokenizer.ggml."+kind+"_token_id", uint32(id))
 		}
+	}
+	if len(v.ends) > 1 {
+		add("tokenizer.ggml.eos_token_ids", v.ends)
 	}
 	for _, flag := range []struct {
 		key   string

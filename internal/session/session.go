@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
@@ -50,8 +51,17 @@ type Session struct {
 	*engine.Engine
 	adapters []*gguf.File
 	draft    *Session // nil: none
+	sampling Sampling
 	File     *gguf.File
 	Planner  *planner.Planner
+}
+
+// Sampling returns how tokens are chosen where nobody says otherwise: as the model's file advises, else by the
+// defaults.
+func (s *Session) Sampling() Sampling {
+	o := s.sampling
+	o.Samplers, o.DRYBreakers = slices.Clone(o.Samplers), slices.Clone(o.DRYBreakers)
+	return o
 }
 
 // Open opens the engine for the model in f, which stays the caller's until Open succeeds: then Close closes both.
@@ -86,6 +96,13 @@ func (s *Session) open(ctx context.Context, o Options) error {
 	}
 	if s.Engine, err = engine.Open(ctx, s.File, o.Engine); err != nil {
 		return err
+	}
+	var notes []string
+	s.sampling, _, notes = FileSampling(s.File, s.Context())
+	if o.Planner.Notice != nil {
+		for _, note := range notes {
+			o.Planner.Notice(note)
+		}
 	}
 	if line := s.Config().Chosen; line != "" && o.Planner.Notice != nil {
 		o.Planner.Notice(line)
