@@ -2,15 +2,18 @@ package engine
 
 import (
 	"strings"
+	"unicode/utf8"
 
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
 
-// stopText turns tokens into text up to the first of some strings. It holds back what may be the beginning of one.
+// stopText turns tokens into text up to the first of some strings. It holds back what may be the beginning of one. A
+// character that was begun and that the string or the text's end cuts off is no part of the text.
 type stopText struct {
 	stream *tokenizer.Stream
 	stops  []string
 	held   string
+	half   int    // where in held the U+FFFD ends that stands for a character which was not finished; 0: there is none
 	word   string // the one that ended the text
 }
 
@@ -20,7 +23,11 @@ func newStopText(s *tokenizer.Stream, stops []string) *stopText {
 
 // push returns the text that is certain with token id, and whether it ends there, before a string that stops it.
 func (t *stopText) push(id int32) (text string, stop bool) {
-	t.held += t.stream.Push(id)
+	more := t.stream.Push(id)
+	if n := t.stream.Broken(); n > 0 {
+		t.half = len(t.held) + n
+	}
+	t.held += more
 	first := -1
 	for _, s := range t.stops {
 		if i := strings.Index(t.held, s); s != "" && i >= 0 && (first < 0 || i < first) {
@@ -28,7 +35,7 @@ func (t *stopText) push(id int32) (text string, stop bool) {
 		}
 	}
 	if first >= 0 {
-		return t.held[:first], true
+		return t.held[:t.whole(first)], true
 	}
 	keep := 0
 	for _, s := range t.stops {
@@ -38,13 +45,29 @@ func (t *stopText) push(id int32) (text string, stop bool) {
 			}
 		}
 	}
-	text, t.held = t.held[:len(t.held)-keep], t.held[len(t.held)-keep:]
+	at := len(t.held)
+	if keep > 0 {
+		at = t.whole(at - keep)
+	}
+	text, t.held = t.held[:at], t.held[at:]
+	t.half = max(0, t.half-at)
 	return text, false
+}
+
+// whole returns where the whole characters end of what is held up to at.
+func (t *stopText) whole(at int) int {
+	for at > 0 && at < len(t.held) && !utf8.RuneStart(t.held[at]) { // a string may begin with a part of a character
+		at--
+	}
+	if at > 0 && at == t.half {
+		at -= utf8.RuneLen(utf8.RuneError)
+	}
+	return at
 }
 
 // rest returns what was held back, at the end of the text.
 func (t *stopText) rest() string {
-	text := t.held + t.stream.Flush()
+	text := t.held
 	t.held = ""
 	return text
 }

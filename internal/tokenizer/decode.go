@@ -68,6 +68,7 @@ type Stream struct {
 	t       *Tokenizer
 	special bool
 	pending []byte // the begin of a character; at most 3 bytes between calls
+	broken  int    // see Broken
 }
 
 // NewStream begins a text. special is that of Piece.
@@ -76,12 +77,16 @@ func (t *Tokenizer) NewStream(special bool) *Stream { return &Stream{t: t, speci
 // Push returns the text that is complete with token id. Bytes that can become no character are U+FFFD, one for
 // each longest begin of a character (Unicode, section 3.9, "maximal subparts").
 func (s *Stream) Push(id int32) string {
+	begun := len(s.pending)
 	p := append(s.pending, s.t.textOf(id, s.special)...)
+	s.broken = 0
 	var b strings.Builder
 	for len(p) > 0 && utf8.FullRune(p) {
 		r, n := utf8.DecodeRune(p)
 		if r == utf8.RuneError && n == 1 {
-			n = subpart(p)
+			if n = subpart(p); b.Len() == 0 && n == begun {
+				s.broken = utf8.RuneLen(r)
+			}
 		}
 		b.WriteRune(r)
 		p = p[n:]
@@ -89,6 +94,10 @@ func (s *Stream) Push(id int32) string {
 	s.pending = append(s.pending[:0], p...)
 	return b.String()
 }
+
+// Broken returns how long the U+FFFD is with which the last Push began because its token did not go on with a character
+// that earlier ones had begun; 0: it did not begin so.
+func (s *Stream) Broken() int { return s.broken }
 
 // subpart returns the length of the longest begin of p that could begin a character, at least 1.
 func subpart(p []byte) int {
