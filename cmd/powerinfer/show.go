@@ -65,8 +65,8 @@ func show(ctx context.Context, c *cli.Command) error {
 	if s.Prepared, s.Neurons, err = neuronState(f); err != nil {
 		return err
 	}
-	_, said, notes := session.FileSampling(f, 0)
-	s.Sampling = strings.Join(append(said, notes...), ", ")
+	_, said, _ := session.FileSampling(f, 0)
+	s.Sampling = strings.Join(said, ", ")
 	if s.Plan, err = planLine(ctx, c, f); err != nil {
 		return err
 	}

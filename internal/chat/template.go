@@ -101,7 +101,7 @@ func ends(f *gguf.File) (bos, eos string, err error) {
 		return "", "", err
 	}
 	for key, text := range map[string]*string{"bos_token_id": &bos, "eos_token_id": &eos} {
-		ids, err := f.IDs("tokenizer.ggml."+key, len(tokens))
+		ids, _, err := f.IDs("tokenizer.ggml."+key, len(tokens))
 		if err != nil {
 			return "", "", err
 		}

@@ -128,28 +128,31 @@ func (f *File) Int32s(key string) ([]int32, bool, error) {
 	})
 }
 
-// IDs reads one id from 0 to n-1 or an array of them. Other numbers are left out: so files in circulation say that
-// there is none.
-func (f *File) IDs(key string, n int) (ids []int32, err error) {
+// IDs reads one id from 0 to n-1 or an array of them. Other numbers are left out; strange says that some are none of
+// those by which files in circulation say that there is none: negative ones and the largest of their types.
+func (f *File) IDs(key string, n int) (ids []int32, strange bool, err error) {
 	x, ok := f.Lookup(key)
 	if !ok {
-		return nil, nil
+		return nil, false, nil
 	}
 	take := func(v float64) {
-		if v >= 0 && v < float64(n) && v == math.Trunc(v) {
+		switch {
+		case v >= 0 && v < float64(n) && v == math.Trunc(v):
 			ids = append(ids, int32(v))
+		case !(v < 0 || v == math.MaxInt32 || v == math.MaxUint32 || v == math.MaxInt64 || v == math.MaxUint64):
+			strange = true
 		}
 	}
 	r := reflect.ValueOf(x)
 	if v, is := asFloat(r); is {
 		take(v)
-		return ids, nil
+		return ids, strange, nil
 	}
 	list, _, err := array(f, key, "a token's id or an array of them", asFloat)
 	for _, v := range list {
 		take(v)
 	}
-	return ids, err
+	return ids, strange, err
 }
 
 // array reads an array whose elements as returns. An empty one may be of any type, as some writers give it a type by

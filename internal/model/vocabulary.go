@@ -16,8 +16,17 @@ func Tokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
 	if err != nil {
 		m.err = err
 	}
+	var strange []string
+	idsOf := func(key string) []int32 {
+		key = "tokenizer.ggml." + key
+		ids, other, err := f.IDs(key, len(tokens))
+		if m.err = cmp.Or(m.err, err); other && !slices.Contains(strange, key) {
+			strange = append(strange, key)
+		}
+		return ids
+	}
 	id := func(key string, def int32) int32 {
-		if ids := m.tokenIDs("tokenizer.ggml."+key, len(tokens)); len(ids) > 0 {
+		if ids := idsOf(key); len(ids) > 0 {
 			return ids[0]
 		}
 		return def
@@ -50,7 +59,7 @@ func Tokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
 	v.UNK, v.BOS, v.EOS = id("unknown_token_id", def[0]), id("bos_token_id", def[1]), id("eos_token_id", id("eos_token_ids", def[2]))
 	for _, kind := range []string{"eos", "eot", "eom"} {
 		for _, key := range []string{kind + "_token_id", kind + "_token_ids"} {
-			v.Ends = append(v.Ends, m.tokenIDs("tokenizer.ggml."+key, len(tokens))...)
+			v.Ends = append(v.Ends, idsOf(key)...)
 		}
 	}
 	v.EOT, v.PAD, v.SEP = id("eot_token_id", -1), id("padding_token_id", -1), id("seperator_token_id", -1)
@@ -92,19 +101,13 @@ func Tokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
 	if m.err != nil {
 		return nil, m.err
 	}
+	v.Strange = strange
 	v.StripAsNamed(m.text("general.name", ""), m.text("general.architecture", ""))
 	t, err := tokenizer.New(v)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
 	return t, nil
-}
-
-// tokenIDs reads ids of tokens, of which there are so many.
-func (m *metadata) tokenIDs(key string, tokens int) []int32 {
-	ids, err := m.f.IDs(key, tokens)
-	m.err = cmp.Or(m.err, err)
-	return ids
 }
 
 // byteList reads an array of bytes, signed or not.

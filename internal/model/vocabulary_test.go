@@ -79,6 +79,9 @@ func TestEndsOfFile(t *testing.T) {
 			t.Errorf("%d %q ends a text: %v", id, tok.Text(id), !want)
 		}
 	}
+	if note := tok.Note(); !strings.Contains(note, "eos_token_ids, tokenizer.ggml.unknown_token_id: ") && !strings.Contains(note, "unknown_token_id, tokenizer.ggml.eos_token_ids: ") || strings.Contains(note, "padding") {
+		t.Errorf("note %q", note)
+	}
 	if tok.EOS() != 7 || tok.EOT() != 10 || tok.PAD() != -1 {
 		t.Errorf("EOS %d, EOT %d, PAD %d", tok.EOS(), tok.EOT(), tok.PAD())
 	}

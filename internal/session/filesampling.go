@@ -3,6 +3,7 @@ package session
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
@@ -23,7 +24,7 @@ func FileSampling(f *gguf.File, context int) (s Sampling, said, notes []string) 
 		}
 		changed := s
 		if err := changed.set(f, key, name, context); err != nil {
-			notes = append(notes, fmt.Sprintf("key %q of the file is not used: %v", key, err))
+			notes = append(notes, fmt.Sprintf("key %q of the file is not used: %s", key, strings.TrimPrefix(err.Error(), "sample: ")))
 			continue
 		}
 		s, said = changed, append(said, fmt.Sprintf("%s %v", name, v))

@@ -43,6 +43,8 @@ type Vocab struct {
 	SEP                     int32   // bert: after a text; others: between two of them, where AddSEP says so
 	Ends                    []int32 // further tokens that the file says end a generation
 
+	Strange []string // keys of the file that name tokens which it does not have; Note tells of them
+
 	// Charsmap is SentencePiece's precompiled normalization (t5), Lowercase and StripAccents are those of bert.
 	Charsmap                []byte
 	Lowercase, StripAccents bool
@@ -220,11 +222,15 @@ func (t *Tokenizer) AddsBOS() bool { return t.v.AddBOS }
 // AddsEOS reports whether Encode ends with EOS when special tokens are asked for.
 func (t *Tokenizer) AddsEOS() bool { return t.v.AddEOS }
 
-// Note returns one line for the user about how text is split, or an empty text.
+// Note returns one line for the user about the file's vocabulary, or an empty text.
 func (t *Tokenizer) Note() string {
-	if t.pipe != nil || t.v.Model != "gpt2" || KnownPreTokenizer(t.v.Pre) {
-		return ""
+	var notes []string
+	if len(t.v.Strange) > 0 {
+		notes = append(notes, fmt.Sprintf("%s: the file has no token of that number, so that it counts for nothing", strings.Join(t.v.Strange, ", ")))
 	}
-	return fmt.Sprintf("tokenizer.ggml.pre %q is not known: text is split by the default expressions, and some becomes other tokens than those "+
-		"that the model was trained on", t.v.Pre)
+	if t.pipe == nil && t.v.Model == "gpt2" && !KnownPreTokenizer(t.v.Pre) {
+		notes = append(notes, fmt.Sprintf("tokenizer.ggml.pre %q is not known: text is split by the default expressions, and some becomes other tokens than those "+
+			"that the model was trained on", t.v.Pre))
+	}
+	return strings.Join(notes, "; ")
 }
