@@ -45,6 +45,19 @@ func text(t *testing.T, m *powerinfer.Model, prompt string, g powerinfer.Generat
 	return b.String()
 }
 
+// TestFileSampling: what a model's file says of sampling holds where nobody says otherwise.
+func TestFileSampling(t *testing.T) {
+	plain := open(t, powerinfer.Options{})
+	want := text(t, plain, "Once upon a time", powerinfer.Generation{Max: 8, Sampling: greedy()})
+	m := open(t, powerinfer.Options{Overrides: []string{"general.sampling.temp=float:0", "general.sampling.top_k=int:7"}})
+	if s := m.Sampling(); s.Temperature != 0 || s.TopK != 7 || s.TopP != powerinfer.DefaultSampling().TopP {
+		t.Errorf("%+v", s)
+	}
+	if got := text(t, m, "Once upon a time", powerinfer.Generation{Max: 8}); got != want {
+		t.Errorf("%q, not %q", got, want)
+	}
+}
+
 // TestSources: a file, a file of a file system, one of memory and mapped weights give the same text.
 func TestSources(t *testing.T) {
 	data, err := os.ReadFile(model)
