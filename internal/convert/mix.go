@@ -2,6 +2,7 @@ package convert
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -217,29 +218,20 @@ func firstInt(keys []gguf.KV, key string) int {
 		if kv.Key != key {
 			continue
 		}
-		switch v := kv.Value.(type) {
-		case uint32:
-			return int(v)
-		case int32:
-			return int(v)
-		case uint64:
-			return int(v)
-		case int64:
-			return int(v)
-		case []uint32:
-			return first(v)
-		case []int32:
-			return first(v)
+		v := reflect.ValueOf(kv.Value)
+		if v.Kind() == reflect.Slice && v.Len() > 0 {
+			v = v.Index(0)
+		}
+		switch {
+		case v.CanInt():
+			return int(v.Int())
+		case v.CanUint():
+			return int(v.Uint())
+		case v.CanFloat():
+			return int(v.Float())
 		}
 	}
 	return 0
-}
-
-func first[T uint32 | int32](v []T) int {
-	if len(v) == 0 {
-		return 0
-	}
-	return int(v[0])
 }
 
 // choose returns the mix's type for a matrix.
