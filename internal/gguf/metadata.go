@@ -172,7 +172,7 @@ func array[T any](f *File, key, want string, as func(element reflect.Value) (T, 
 	out := make([]T, r.Len())
 	for i := range out {
 		if out[i], ok = as(r.Index(i)); !ok {
-			return nil, true, fmt.Errorf("%s: key %q: with element %d it is not %s", f.Path, key, i, want)
+			return nil, true, fmt.Errorf("%s: key %q is not %s: element %d does not fit", f.Path, key, want, i)
 		}
 	}
 	return out, true, nil

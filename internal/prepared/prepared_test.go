@@ -165,7 +165,7 @@ func TestHostileKeys(t *testing.T) {
 		"negative always on":      {keyAlwaysOn, []int32{-1, 0}, "element 0: -1 of 4 neurons"},
 		"always on in exact":      {keyAlwaysOn, []uint32{1, 1}, "element 1: 1 neurons in a layer that runs exact"},
 		"no frequencies":          {keyFrequency(1), drop{}, "missing"},
-		"frequencies of f64":      {keyFrequency(1), []float64{1, 0, 0, 0}, "not an array of float32"},
+		"frequencies of texts":    {keyFrequency(1), []string{"1", "0", "0", "0"}, "not an array of numbers"},
 		"too few frequencies":     {keyFrequency(1), []float32{1, 0, 0}, "3 frequencies for 4 neurons"},
 		"frequency above 1":       {keyFrequency(1), []float32{1.5, 1, 0, 0}, "element 0: 1.5 is outside 0…1"},
 		"negative frequency":      {keyFrequency(1), []float32{1, 0.5, 0.25, -0.5}, "element 3: -0.5 is outside 0…1"},
