@@ -95,6 +95,14 @@ func Tokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
 	if n := len(v.Tokens); n > 0 { // as llama.cpp, further numbers count for nothing
 		v.Scores, v.Types = v.Scores[:min(n, len(v.Scores))], v.Types[:min(n, len(v.Types))]
 	}
+	if slices.Contains(v.Types, 0) { // GGUF's undefined type
+		v.Types = slices.Clone(v.Types)
+		for i, kind := range v.Types {
+			if kind == 0 {
+				v.Types[i] = tokenizer.Normal
+			}
+		}
+	}
 	if m.err == nil && v.Model == "gpt2" && len(v.Merges) == 0 && v.Definition == nil {
 		m.fail("key %q is missing: without it every byte would be a token of its own; convert the model again", "tokenizer.ggml.merges")
 	}

@@ -104,6 +104,11 @@ func TestScoresOfAnyType(t *testing.T) {
 		floats[i], whole[i], doubles[i] = float32(-i%7), int32(-i%7), float64(-i%7)
 	}
 	want := ids(floats)
+	f := openSynth(t, synth.Spec{Arch: "llama", Layers: 1, Embd: 32, FF: 32, Heads: 1, Type: quant.F16, Seed: 1})
+	f.Set("tokenizer.ggml.token_type", make([]uint8, 512)) // all undefined
+	if _, err := Tokenizer(f); err != nil {
+		t.Error(err)
+	}
 	if got := ids(whole); !slices.Equal(got, want) {
 		t.Errorf("%v of whole scores, not %v", got, want)
 	}
