@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
@@ -87,11 +88,11 @@ func (s *Session) open(ctx context.Context, o Options) error {
 	if s.Engine, err = engine.Open(ctx, s.File, o.Engine); err != nil {
 		return err
 	}
-	if line := s.Config().Chosen; line != "" && o.Planner.Notice != nil {
-		o.Planner.Notice(line)
-	}
-	if note := s.Tokenizer().Note(); note != "" && o.Planner.Notice != nil {
-		o.Planner.Notice(note)
+	notes := append(slices.Clone(s.File.Notes), s.Config().Chosen, s.Tokenizer().Note())
+	for _, line := range notes {
+		if line != "" && o.Planner.Notice != nil {
+			o.Planner.Notice(line)
+		}
 	}
 	return nil
 }
