@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/powerinfer-go/powerinfer/internal/filekind"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -76,7 +77,7 @@ func mappable(st os.FileInfo) error {
 	case !st.Mode().IsRegular():
 		return errors.New("not a regular file")
 	case st.Size() == 0:
-		return errors.New("the file is empty")
+		return errors.New(filekind.Wrong(nil))
 	case st.Size() != int64(int(st.Size())):
 		return errors.New("the file is larger than this machine's addresses")
 	}
