@@ -43,7 +43,7 @@ func expectation(m powerinfer.Memory, rate float64, tokens int) string {
 	gib := func(n int64) float64 { return float64(n) / (1 << 30) }
 	line := "about " + m.Parts() + " of memory"
 	if m.Available > 0 {
-		line += fmt.Sprintf(" of %.1f GiB that are free", gib(m.Available))
+		line += fmt.Sprintf(", of %.1f GiB that are free", gib(m.Available))
 	}
 	if m.OnGPUs > 0 {
 		line += fmt.Sprintf(", and %.2f GiB on GPUs", gib(m.OnGPUs))

@@ -21,7 +21,7 @@ func TestExpectation(t *testing.T) {
 		more              string
 	}{
 		{0, 0, 0, 100, ""},
-		{16 * gib, 0, 0, 100, " of 16.0 GiB that are free"},
+		{16 * gib, 0, 0, 100, ", of 16.0 GiB that are free"},
 		{0, 2 * gib, 0, 100, ", and 2.00 GiB on GPUs"},
 		{0, 0, 20, 0, "; generates at most about 20.0 tokens/s"},
 		{0, 0, 20, 20, "; generates at most about 20.0 tokens/s"}, // a second is not worth a word

@@ -355,7 +355,7 @@ func (f *File) latentExperts() {
 // widthOfGates has feed_forward_length be what the first layer's gates are, which some files contradict.
 func (f *File) widthOfGates() {
 	key, t := f.of("feed_forward_length"), f.tensors["blk.0.ffn_gate.weight"]
-	if _, ok, err := f.Uint(key); err == nil && ok && t != nil && t.Rows() <= math.MaxInt32 {
+	if v, ok, err := f.Uint(key); err == nil && ok && t != nil && v != uint64(t.Rows()) && t.Rows() <= math.MaxInt32 {
 		f.Set(key, uint32(t.Rows()))
 	}
 }
