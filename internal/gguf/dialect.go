@@ -96,7 +96,11 @@ func bareNames() map[string]string {
 func aside() []struct{ prefix, of string } {
 	const seen = "pictures or sound"
 	return []struct{ prefix, of string }{
-		{"v.", seen}, {"a.", seen}, {"mm.", seen}, {"s.", seen}, {"model.vision_tower.", seen},
+		{"v.", seen},
+		{"a.", seen},
+		{"mm.", seen},
+		{"s.", seen},
+		{"model.vision_tower.", seen},
 		{"mtp.", "guesses of further tokens"},
 	}
 }

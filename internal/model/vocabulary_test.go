@@ -64,9 +64,13 @@ func TestGemma4Begins(t *testing.T) {
 		want       bool
 	}{{"gemma4", "", true}, {"gpt2", "gemma4", true}, {"gpt2", "gpt-2", false}} {
 		f := gguf.Describe("m.gguf", "GGUF", []gguf.KV{
-			{Key: "tokenizer.ggml.model", Value: c.model}, {Key: "tokenizer.ggml.pre", Value: c.pre}, {Key: "tokenizer.ggml.tokens", Value: []string{"a", "b", "ab", "<bos>"}},
-			{Key: "tokenizer.ggml.token_type", Value: []int32{1, 1, 1, 3}}, {Key: "tokenizer.ggml.merges", Value: []string{"a b"}},
-			{Key: "tokenizer.ggml.bos_token_id", Value: uint32(3)}, {Key: "tokenizer.ggml.add_bos_token", Value: false},
+			{Key: "tokenizer.ggml.model", Value: c.model},
+			{Key: "tokenizer.ggml.pre", Value: c.pre},
+			{Key: "tokenizer.ggml.tokens", Value: []string{"a", "b", "ab", "<bos>"}},
+			{Key: "tokenizer.ggml.token_type", Value: []int32{1, 1, 1, 3}},
+			{Key: "tokenizer.ggml.merges", Value: []string{"a b"}},
+			{Key: "tokenizer.ggml.bos_token_id", Value: uint32(3)},
+			{Key: "tokenizer.ggml.add_bos_token", Value: false},
 		}, nil)
 		tok, err := Tokenizer(f)
 		if err != nil {
