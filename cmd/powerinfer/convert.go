@@ -26,8 +26,8 @@ names the folder of the model that it is for. With PREDICTORS, a folder of publi
 PowerInfer, with the predictors in it. With --format original and a prepared file instead of
 FOLDER, that file is rewritten so that the original PowerInfer loads it.`,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "outfile", Aliases: []string{"o"}, Usage: "GGUF `FILE` to write; default: FOLDER-TYPE.gguf here"},
-			&cli.StringFlag{Name: "outtype", Value: "f16", Usage: "`TYPE` of the matrices: " + convert.OutTypes() + "; with predictors f16 or q4_0"},
+			&cli.StringFlag{Name: "outfile", Aliases: []string{"o"}, Usage: "GGUF `FILE` to write, in whose name {ftype} stands for the type; default: FOLDER-TYPE.gguf here"},
+			&cli.StringFlag{Name: "outtype", Value: "f16", Usage: "`TYPE` of the matrices: " + convert.OutTypes() + "; auto: bf16 if most of the folder's matrices are, else f16; with predictors f16 or q4_0"},
 			&cli.StringFlag{Name: "base", Usage: "`FOLDER` with the config.json of the model that an adapter is for; default: as the adapter says"},
 			&cli.StringFlag{Name: "model-name", Usage: "`NAME` to write as general.name; default: config.json's, else FOLDER's"},
 			&cli.BoolFlag{Name: "no-mtp", Aliases: []string{"no-nextn"}, Usage: "leave out layers that predict further tokens (multi-token prediction), which only run --spec-type draft-mtp and llama.cpp use"},
@@ -65,6 +65,16 @@ func convertModel(ctx context.Context, c *cli.Command) error {
 	}
 	if adapter && !c.IsSet("outtype") {
 		if err := c.Set("outtype", "f32"); err != nil { // small, and read as floats
+			return err
+		}
+	}
+	if !file && strings.EqualFold(c.String("outtype"), "auto") {
+		auto, err := convert.OutputFor(dir)
+		if err != nil {
+			return err
+		}
+		note("--outtype auto: " + strings.ToLower(auto.String()))
+		if err := c.Set("outtype", strings.ToLower(auto.String())); err != nil {
 			return err
 		}
 	}
@@ -113,6 +123,9 @@ func convertModel(ctx context.Context, c *cli.Command) error {
 // convertOutfile returns the file to write: --outfile, or a name made of what is converted, here.
 func convertOutfile(c *cli.Command, source string, file, predictors bool) (string, error) {
 	out := c.String("outfile")
+	for _, name := range []string{"{ftype}", "{outtype}"} { // as in llama.cpp
+		out = strings.ReplaceAll(out, name, strings.ToLower(c.String("outtype")))
+	}
 	if out == "" {
 		abs, err := filepath.Abs(source)
 		if err != nil {

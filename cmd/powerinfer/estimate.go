@@ -41,9 +41,9 @@ const mostLimited = 1000
 // expectation says in a line what a model takes.
 func expectation(m powerinfer.Memory, rate float64, tokens int) string {
 	gib := func(n int64) float64 { return float64(n) / (1 << 30) }
-	line := fmt.Sprintf("about %.2f GiB of memory (weights %.2f, KV cache %.2f, activations %.2f)", gib(m.Need), gib(m.Weights), gib(m.Cache), gib(m.Activations))
+	line := "about " + m.Parts() + " of memory"
 	if m.Available > 0 {
-		line += fmt.Sprintf(" of %.1f that are free", gib(m.Available))
+		line += fmt.Sprintf(", of %.1f GiB that are free", gib(m.Available))
 	}
 	if m.OnGPUs > 0 {
 		line += fmt.Sprintf(", and %.2f GiB on GPUs", gib(m.OnGPUs))

@@ -12,8 +12,8 @@ import (
 // is known of them.
 func TestExpectation(t *testing.T) {
 	const gib = 1 << 30
-	m := powerinfer.Memory{Weights: 3 * gib, Cache: gib / 2, Activations: gib / 4, Need: 4 * gib}
-	whole := "about 4.00 GiB of memory (weights 3.00, KV cache 0.50, activations 0.25)"
+	m := powerinfer.Memory{Weights: 3 * gib, Cache: gib / 2, Activations: gib / 4, Process: gib / 4, Need: 4 * gib}
+	whole := "about 4096 MiB (weights 3072, KV cache 512, activations 256, the program 256) of memory"
 	for _, c := range []struct {
 		available, onGPUs int64
 		rate              float64
@@ -21,7 +21,7 @@ func TestExpectation(t *testing.T) {
 		more              string
 	}{
 		{0, 0, 0, 100, ""},
-		{16 * gib, 0, 0, 100, " of 16.0 that are free"},
+		{16 * gib, 0, 0, 100, ", of 16.0 GiB that are free"},
 		{0, 2 * gib, 0, 100, ", and 2.00 GiB on GPUs"},
 		{0, 0, 20, 0, "; generates at most about 20.0 tokens/s"},
 		{0, 0, 20, 20, "; generates at most about 20.0 tokens/s"}, // a second is not worth a word

@@ -107,6 +107,9 @@ func quantize(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	defer f.Close()
+	for _, line := range f.Notes {
+		note(line)
+	}
 	info, _, err := prepared.Read(f)
 	if err != nil {
 		return err

@@ -18,3 +18,12 @@ func deepseek() Family {
 	}
 	return f
 }
+
+// deepseekOCR describes the text part of DeepSeek-OCR: DeepSeek's first models with halves of pairs apart. There are
+// GGUF files of it; its folders are not converted.
+func deepseekOCR() Family {
+	f := deepseek()
+	f.Name, f.HuggingFace, f.Rotation = "deepseek2-ocr", nil, HalvesApart
+	f.Block = sharedExpert(mlpExperts(llamaBlock(Same)), "mlp.shared_experts")
+	return f
+}

@@ -50,6 +50,8 @@ type Family struct {
 	FullFirst      bool                 // the first of FullEvery layers sees all positions, not the last
 	Parts          bool                 // of layers with windows, a token sees its own part of as many positions, not the last ones
 	UsualWindow    int                  // of a file that does not say it; 0: none
+	UsualEps       float64              // epsilon of the norms, of a file that does not say it; 0: 1e-5
+	UsualBase      float64              // θ, of a file that does not say it; 0: 10000
 	WindowBase     float64              // θ of layers with windows, of a file that does not say it; 0: that of the others
 	PlainWindow    bool                 // the rotation of layers with windows is not scaled for longer contexts
 	UnrotatedEvery int                  // every so manyth layer is not rotated; 0: all are
@@ -197,7 +199,7 @@ const (
 // All returns every family, by name.
 func All() []Family {
 	return []Family{
-		arcee(), baichuan(), bamboo(), bert(), bloom(), chatglm(), cohere2(), commandR(), dbrx(), deepseek(), deepseek2(), ernie(), ernieMoE(), euroBERT(), exaone(), exaone4(), falcon(), falconH1(), gemma(), gemma2(), gemma3(), gemma3n(),
+		arcee(), baichuan(), bamboo(), bert(), bloom(), chatglm(), cohere2(), commandR(), dbrx(), deepseek(), deepseek2(), deepseekOCR(), ernie(), ernieMoE(), euroBERT(), exaone(), exaone4(), falcon(), falconH1(), gemma(), gemma2(), gemma3(), gemma3n(),
 		gemma4(), gemmaEmbedding(), glm4(), glm4MoE(), gpt2(), gptOSS(),
 		gptneox(), granite(), graniteHybrid(), graniteMoE(), hunyuanDense(), internlm2(), jais2(), jinaBERTV2(), jinaBERTV3(), lfm2(), lfm2MoE(), llama4(), llamaEmbed(), mamba2(), mixtral(), minicpm(), minicpm3(), minimaxM2(), mistral3(), modernBERT(), mpt(),
 		nemotron(), nemotronH(), nemotronHMoE(), nomicBERT(), nomicBERTMoE(), olmo2(), olmoe(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2MoE(),

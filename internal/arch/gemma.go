@@ -19,6 +19,7 @@ const (
 	gemma3Large     = 62
 	gemma3Base      = 10000   // of layers with windows
 	gemma3FullBase  = 1000000 // of the others
+	gemmaEps        = 1e-6
 )
 
 // gemma describes Gemma 1: embeddings scaled by the width, checkpoints that store norms' weights less 1, and GELU of
@@ -27,7 +28,7 @@ func gemma() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "gemma", []string{"GemmaForCausalLM"}
 	f.Rotation, f.ScaledInput, f.AlwaysTied, f.Activation, f.Original = HalvesApart, true, true, compute.GELU, ""
-	f.MaxContext = 8192
+	f.MaxContext, f.UsualEps = 8192, gemmaEps
 	f.Outer, f.Block = plusOne(f.Outer), plusOne(llamaBlock(Same))
 	f.Read = readGemma
 	return f
@@ -57,14 +58,14 @@ func gemma3() Family {
 	f := gemma()
 	f.Name, f.HuggingFace = "gemma3", []string{"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"}
 	f.AlwaysTied, f.Window, f.FullEvery, f.PlainWindow, f.WindowBase, f.ScaledByWidth = false, true, gemma3FullEvery, true, gemma3Base, gemma3Large
-	f.Root = textRoots()
+	f.Root, f.UsualBase = textRoots(), gemma3FullBase
 	f.Block = plusOne(headNorms(bothNorms(llamaBlock(Same))))
 	f.Read = readGemma3
 	return f
 }
 
 func readGemma(c *Config) error {
-	c.epsilon("rms_norm_eps", c.RMSEps, 1e-6)
+	c.epsilon("rms_norm_eps", c.RMSEps, gemmaEps)
 	c.nonlinearity("hidden_activation", cmp.Or(c.GemmaAct, c.Act), "gelu_pytorch_tanh")
 	c.TiedHead = or(c.Tied, true)
 	c.HeadDim = cmp.Or(c.HeadDim, 256)

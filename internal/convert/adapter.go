@@ -1,15 +1,19 @@
 package convert
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
@@ -22,17 +26,16 @@ func IsAdapter(dir string) bool { return checkpoint.Exists(filepath.Join(dir, ad
 
 // peft is the content of adapter_config.json.
 type peft struct {
-	Type          string             `json:"peft_type"`
-	Base          string             `json:"base_model_name_or_path"`
-	Alpha         float64            `json:"lora_alpha"`
-	Rank          int                `json:"r"`
-	ByRootOfRank  bool               `json:"use_rslora"`
-	Dora          bool               `json:"use_dora"`
-	Ranks         map[string]int     `json:"rank_pattern"`
-	Alphas        map[string]float64 `json:"alpha_pattern"`
-	Bias          string             `json:"bias"`
-	Invocation    []int              `json:"alora_invocation_tokens"`
-	WholeModules  []string           `json:"modules_to_save"`
+	Type          string   `json:"peft_type"`
+	Base          string   `json:"base_model_name_or_path"`
+	Alpha         float64  `json:"lora_alpha"`
+	Rank          int      `json:"r"`
+	ByRootOfRank  bool     `json:"use_rslora"`
+	Dora          bool     `json:"use_dora"`
+	Alphas        patterns `json:"alpha_pattern"`
+	Bias          string   `json:"bias"`
+	Invocation    []int    `json:"alora_invocation_tokens"`
+	WholeModules  []string `json:"modules_to_save"`
 	adapterFolder string
 }
 
@@ -67,9 +70,9 @@ func Adapter(ctx context.Context, dir, base, outfile string, o Options) error {
 	if err != nil {
 		return err
 	}
-	p.family = fam
+	p.family, p.factor = fam, adapter.factor
 	p.model(c, nil)
-	if err := p.finish(); err != nil {
+	if err := p.finish(o.tell); err != nil {
 		return err
 	}
 	keys := []gguf.KV{
@@ -96,10 +99,6 @@ func readPEFT(dir string) (*peft, error) {
 		return nil, fail("peft_type", fmt.Sprintf("%.40q is no LoRA adapter, and only those can be converted", c.Type))
 	case c.Dora:
 		return nil, fail("use_dora", "DoRA scales the model's weights, which an adapter in GGUF cannot: merge it into the model and convert that")
-	case len(c.Alphas) > 0:
-		return nil, fail("alpha_pattern", "modules with an alpha of their own cannot be expressed in GGUF: merge the adapter into the model and convert that")
-	case len(c.Ranks) > 0 && c.ByRootOfRank:
-		return nil, fail("rank_pattern", "with use_rslora, modules with a rank of their own cannot be expressed in GGUF: merge the adapter into the model and convert that")
 	case len(c.Invocation) > 0:
 		return nil, fail("alora_invocation_tokens", "adapters that begin at invocation tokens (aLoRA) are not supported")
 	case len(c.WholeModules) > 0:
@@ -110,12 +109,73 @@ func readPEFT(dir string) (*peft, error) {
 	return c, nil
 }
 
-// alpha returns what divided by the rank gives the scale.
-func (c *peft) alpha() float64 {
+// alpha returns what a GGUF file says: divided by a module's rank, it is the scale of the module's change.
+func (c *peft) alpha() float64 { return c.alphaOf(c.Alpha, c.Rank) }
+
+// alphaOf returns what divided by a rank gives the scale of a module with that alpha.
+func (c *peft) alphaOf(alpha float64, rank int) float64 {
 	if c.ByRootOfRank { // which scales by alpha/√rank
-		return c.Alpha * math.Sqrt(float64(c.Rank))
+		return alpha * math.Sqrt(float64(rank))
 	}
-	return c.Alpha
+	return alpha
+}
+
+// factor returns by what a module's matrix B is multiplied, so that the file's one alpha scales its change as the
+// module's own alpha and rank do. The module's name is the model's.
+func (c *peft) factor(module string, rank int) float64 {
+	alpha := c.Alpha
+	if v, ok := c.Alphas.of(module); ok {
+		alpha = v
+	}
+	return c.alphaOf(alpha, rank) / c.alpha()
+}
+
+// patterns are numbers of modules, by expressions for their names, in the file's order.
+type patterns []pattern
+
+type pattern struct {
+	name   *regexp.Regexp
+	number float64
+}
+
+// UnmarshalJSON implements json.Unmarshaler. The first expression that matches counts, so that the order is kept.
+func (p *patterns) UnmarshalJSON(data []byte) error {
+	*p = nil
+	if string(data) == "null" {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	if tok, err := d.Token(); err != nil || tok != json.Delim('{') {
+		return errors.New("it is not an object of modules' names and numbers")
+	}
+	for d.More() {
+		tok, err := d.Token()
+		name, ok := tok.(string)
+		if err != nil || !ok {
+			return errors.New("it is not an object of modules' names and numbers")
+		}
+		var number float64
+		if err := d.Decode(&number); err != nil {
+			return fmt.Errorf("%.80q has no number", name)
+		}
+		// PEFT's rule: the expression matches a whole name, or all of it from a dot on.
+		expression, err := regexp.Compile(`^(?:.*\.)?(?:` + name + `)$`)
+		if err != nil {
+			return fmt.Errorf("%.80q is an expression that is not supported: merge the adapter into the model and convert that", name)
+		}
+		*p = append(*p, pattern{expression, number})
+	}
+	return nil
+}
+
+// of returns the number of a module, if one is named.
+func (p patterns) of(module string) (float64, bool) {
+	for _, x := range p {
+		if x.name.MatchString(module) {
+			return x.number, true
+		}
+	}
+	return 0, false
 }
 
 // model reads the configuration of the model that the adapter is for.
@@ -194,6 +254,9 @@ func (p *plan) pair(name, from string, dims, stored []int) *tensor {
 	rank := both.a.Shape[0]
 	a := &tensor{name: name + ".lora_a", shape: []int{dims[1], rank}, from: both.a}
 	b := &tensor{name: name + ".lora_b", shape: []int{rank, dims[0]}, from: both.b}
+	if by := p.factor(strings.TrimSuffix(from, ".weight"), rank); by != 1 {
+		b.multiplied = []arch.Multiplied{{By: by}}
+	}
 	p.tensors = append(p.tensors, a, b)
 	return b
 }

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"encoding/json"
 	"maps"
 	"math"
 	"os"
@@ -143,7 +144,7 @@ func TestAdapterRefuses(t *testing.T) {
 	}{
 		{"DoRA", map[string]any{"use_dora": true}, module, "use_dora"},
 		{"another form", map[string]any{"peft_type": "IA3"}, module, "peft_type"},
-		{"alphas of modules", map[string]any{"alpha_pattern": map[string]any{"q_proj": 2}}, module, "alpha_pattern"},
+		{"an expression that Go has not", map[string]any{"alpha_pattern": map[string]any{"(?=q)q_proj": 2}}, module, "merge the adapter"},
 		{"whole modules", map[string]any{"modules_to_save": []string{"lm_head"}}, module, "modules_to_save"},
 		{"no model", map[string]any{"base_model_name_or_path": "maker/none"}, module, "--base"},
 		{"no such module", nil, "model.layers.7.mlp.up_proj", "no place for tensors model.layers.7.mlp.up_proj"},
@@ -162,6 +163,86 @@ func TestAdapterRefuses(t *testing.T) {
 		}
 		if _, err := os.Stat(out); err == nil {
 			t.Errorf("%s: the file was written", c.what)
+		}
+	}
+}
+
+// TestPatterns: PEFT's rule is re.match(rf"(.*\.)?({key})$", name), and the first key that matches counts.
+func TestPatterns(t *testing.T) {
+	for _, c := range []struct {
+		patterns string
+		module   string
+		want     float64 // 0: none
+	}{
+		{`{"q_proj": 2}`, "model.layers.0.self_attn.q_proj", 2},
+		{`{"_proj": 2}`, "model.layers.0.self_attn.q_proj", 0},
+		{`{"layers.1.self_attn.q_proj": 2}`, "model.layers.1.self_attn.q_proj", 2},
+		{`{"layers.1.self_attn.q_proj": 2}`, "model.layers.11.self_attn.q_proj", 0},
+		{`{"^model.layers.1.self_attn.q_proj": 2}`, "model.layers.1.self_attn.q_proj", 2},
+		{`{"^layers.1.self_attn.q_proj": 2}`, "model.layers.1.self_attn.q_proj", 0},
+		{`{".*\\.layers\\.(1|3)\\..*(q|v)_proj": 2.5}`, "model.layers.3.self_attn.v_proj", 2.5},
+		{`{"v_proj|q_proj": 2}`, "model.layers.3.self_attn.q_proj", 2},
+		{`{"z_proj": 1, "q_proj": 2, "layers.0.self_attn.q_proj": 3}`, "model.layers.0.self_attn.q_proj", 2},
+		{`{"layers.0.self_attn.q_proj": 3, "q_proj": 2}`, "model.layers.0.self_attn.q_proj", 3},
+		{`null`, "q_proj", 0},
+		{`{}`, "q_proj", 0},
+	} {
+		var p patterns
+		if err := json.Unmarshal([]byte(c.patterns), &p); err != nil {
+			t.Fatal(c.patterns, err)
+		}
+		if got, ok := p.of(c.module); got != c.want || ok != (c.want != 0) {
+			t.Errorf("%s: %s has %g, %v", c.patterns, c.module, got, ok)
+		}
+	}
+	for _, wrong := range []string{`[]`, `{"a": "b"}`, `{"a(": 1}`, `3`} {
+		if err := json.Unmarshal([]byte(wrong), new(patterns)); err == nil {
+			t.Errorf("%s is taken", wrong)
+		}
+	}
+}
+
+// TestAdapterScales: a module's change has the scale of its own alpha and rank, which PEFT's documentation gives as
+// alpha/rank, or alpha/√rank with use_rslora.
+func TestAdapterScales(t *testing.T) {
+	f := tinyLlama(t, "Qwen2ForCausalLM", nil)
+	f.save(t, 1, tinyVocab)
+	const q, v = "model.layers.0.self_attn.q_proj", "model.layers.1.self_attn.v_proj"
+	for _, byRoot := range []bool{false, true} {
+		a := &folder{dir: t.TempDir(), tensors: map[string]fixture{}, rng: f.rng}
+		for module, rank := range map[string]int{q: 3, v: 5} {
+			a.random("F32", "base_model.model."+module+".lora_A.weight", rank, tinyEmbd)
+			a.random("F32", "base_model.model."+module+".lora_B.weight", f.tensors[module+".weight"].shape[0], rank)
+		}
+		a.writeJSON(t, "adapter_config.json", map[string]any{
+			"peft_type": "LORA", "r": 3, "lora_alpha": 6, "use_rslora": byRoot, "base_model_name_or_path": f.dir,
+			"rank_pattern": map[string]int{"v_proj": 5}, "alpha_pattern": map[string]float64{"layers.1.self_attn.v_proj": 40},
+		})
+		a.write(t, "adapter_model.safetensors", safetensors(a.tensors, slices.Sorted(maps.Keys(a.tensors))))
+		out := filepath.Join(t.TempDir(), "adapter.gguf")
+		if err := Adapter(t.Context(), a.dir, "", out, Options{Output: OutputOf(quant.F32)}); err != nil {
+			t.Fatal(err)
+		}
+		g, err := gguf.Open(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer g.Close()
+		alpha, _, _ := g.Float("adapter.lora.alpha")
+		for _, c := range []struct {
+			module, name string
+			alpha, rank  float64
+		}{{q, "blk.0.attn_q.weight", 6, 3}, {v, "blk.1.attn_v.weight", 40, 5}} {
+			want := c.alpha / c.rank
+			if byRoot {
+				want = c.alpha / math.Sqrt(c.rank)
+			}
+			stored, written := a.tensors["base_model.model."+c.module+".lora_B.weight"].values, numbersIn(t, g, c.name+".lora_b")
+			for i := range stored {
+				if got := alpha / c.rank * float64(written[i]); math.Abs(got-want*float64(stored[i])) > changeTolerance {
+					t.Fatalf("by root %v: %s: element %d has the weight %g instead of %g", byRoot, c.module, i, got, want*float64(stored[i]))
+				}
+			}
 		}
 	}
 }

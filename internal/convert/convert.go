@@ -25,6 +25,13 @@ type Options struct {
 	Plan      func(size, memory int64) // called with the bytes of the file's tensors and of memory before anything is written; may be nil
 }
 
+// tell tells a note to whoever wants to know.
+func (o *Options) tell(line string) {
+	if o.Notes != nil {
+		o.Notes(line)
+	}
+}
+
 // quantizationVersion is that of the block layouts, as llama.cpp counts them.
 const quantizationVersion = 2
 
@@ -180,7 +187,7 @@ func (m *model) plan(dir string, fam arch.Family, c *config, factors map[string]
 	p.leaveOutPredictors(notes)
 	m.keys = slices.Concat(m.keys, gen.keys(notes), v.keys())
 	m.tensors = append(p.tensors, m.tensors...)
-	return p.finish()
+	return p.finish(notes)
 }
 
 // withFurther returns keys of a model of so many layers that has n layers more, which predict further tokens.

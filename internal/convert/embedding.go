@@ -133,7 +133,7 @@ func (m *model) denseModule(dir string, number int, p *plan, c *config, notes fu
 	own := &plan{family: p.family, source: source, used: map[string]bool{}}
 	name := fmt.Sprintf("dense_%d", number)
 	own.add(name+".weight", "linear.weight", d.Out, d.In)
-	if err := own.finish(); err != nil {
+	if err := own.finish(notes); err != nil {
 		return err
 	}
 	m.tensors = append(m.tensors, own.tensors...)

@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -46,15 +45,19 @@ type tensor struct {
 
 // plan collects the output's tensors and keeps the first error.
 type plan struct {
-	family  arch.Family
-	source  *checkpoint.Checkpoint
-	used    map[string]bool
-	small   map[string]*smallFloats // the matrices in NVFP4, by the name of their codes
-	tensors []*tensor
-	further int             // planned layers that predict further tokens
-	several bool            // the folder has more of them than the family's files may hold
-	pairs   map[string]pair // of an adapter, by the model's tensors, instead of these; nil: a model is planned
-	err     error
+	family    arch.Family
+	source    *checkpoint.Checkpoint
+	used      map[string]bool
+	small     map[string]*smallFloats // the matrices in NVFP4, by the name of their codes
+	tensors   []*tensor
+	further   int                                   // planned layers that predict further tokens
+	embedding string                                // the token embedding's name in the folder
+	unneeded  []string                              // tensors that are used, as computing does without them
+	notes     []string                              // what the user may want to know of the plan
+	several   bool                                  // the folder has more of them than the family's files may hold
+	pairs     map[string]pair                       // of an adapter, by the model's tensors, instead of these; nil: a model is planned
+	factor    func(module string, rank int) float64 // of an adapter's matrices B
+	err       error
 }
 
 // add plans output tensor name from checkpoint tensor from, whose shape must be dims (outermost first).
@@ -130,6 +133,7 @@ func (p *plan) model(c *config, computed map[string][]float32) {
 		}
 		p.one(c, c.sizes(0), t, "", from)
 		if i == 0 {
+			p.embedding = from + p.found(from, embedding, "")
 			p.head(c)
 		}
 	}
@@ -287,28 +291,6 @@ func (p *plan) layer(root string) string {
 		}
 	}
 	return prefixes[0]
-}
-
-// head plans the head; one that is tied to the embedding, which was planned last, is that tensor.
-func (p *plan) head(c *config) {
-	head := p.found("", strings.Fields(cmp.Or(p.family.Head, "language_model.lm_head lm_head")), ".weight") + ".weight"
-	if p.family.Headless {
-		return
-	}
-	embeds := c.embeds || strings.HasSuffix(c.Architectures[0], "Model") || c.Architectures[0] == qwenClassifier
-	if embeds && p.source.Tensors[head] == nil { // such a folder may leave out what it does not need
-		return
-	}
-	if !c.TiedHead {
-		t := p.add("output.weight", head, c.Vocab, c.Hidden)
-		t.unit = c.UnitHead
-		p.multiply(c, t, "output.weight")
-		return
-	}
-	if c.SplitHead {
-		p.multiply(c, p.add("output.weight", p.tensors[len(p.tensors)-1].from.Name, c.Vocab, c.Hidden), "output.weight")
-	}
-	p.used[head] = p.pairs == nil // loaders overwrite a stored head by the embedding
 }
 
 // multiply has t, which the family calls name, be multiplied by the factors that the configuration has of it.
@@ -491,16 +473,16 @@ var otherParts = []string{"vision_tower.", "vision_model.", "vision_embedder.", 
 
 // leaveOut marks the tensors of other parts than the text model as used, and says how many they are.
 func (p *plan) leaveOut(notes func(string)) {
-	n := 0
+	var left []string
 	for name := range p.source.Tensors {
 		rest := strings.TrimPrefix(name, "model.")
 		if !p.used[name] && slices.ContainsFunc(otherParts, func(part string) bool { return strings.HasPrefix(rest, part) }) {
 			p.used[name] = true
-			n++
+			left = append(left, name)
 		}
 	}
-	if n > 0 {
-		notes(fmt.Sprintf("%s: the text model is converted; %d tensors of pictures and sound are left out", p.source.Path, n))
+	if slices.Sort(left); len(left) > 0 {
+		notes(fmt.Sprintf("%s: the text model is converted; %d tensors of pictures and sound are left out: %s", p.source.Path, len(left), checkpoint.Listed(left)))
 	}
 }
 
@@ -561,10 +543,21 @@ func (p *plan) leaveOutPredictors(notes func(string)) {
 	}
 }
 
-// finish reports the first error, or tensors that were left over.
-func (p *plan) finish() error {
+// finish reports the first error, or tensors that were left over, and names those that are left out.
+func (p *plan) finish(notes func(string)) error {
 	if p.err != nil {
 		return p.err
 	}
-	return p.source.Surplus(p.used, p.family.Buffers)
+	left, err := p.source.Surplus(p.used, p.family.Buffers)
+	if err != nil {
+		return err
+	}
+	left = append(left, p.unneeded...)
+	if slices.Sort(left); len(left) > 0 {
+		p.notes = append(p.notes, fmt.Sprintf("%s: %d tensors that computing does not need are left out: %s", p.source.Path, len(left), checkpoint.Listed(left)))
+	}
+	for _, line := range p.notes {
+		notes(line)
+	}
+	return nil
 }

@@ -135,8 +135,16 @@ func (p *plan) findSmallFloats() {
 			p.small[base+".weight"] = &smallFloats{scales, tensors[base+".weight_scale_2"], tensors[base+".input_scale"], reciprocal[base]}
 		}
 		if strings.HasSuffix(name, ".k_scale") || strings.HasSuffix(name, ".v_scale") { // of a cache in eight bits
-			p.used[name] = true
+			p.leave(name)
 		}
+	}
+}
+
+// leave leaves a tensor out that computing does not need.
+func (p *plan) leave(name string) {
+	if p.source.Tensors[name] != nil && !p.used[name] {
+		p.used[name] = true
+		p.unneeded = append(p.unneeded, name)
 	}
 }
 

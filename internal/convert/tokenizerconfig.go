@@ -3,10 +3,14 @@ package convert
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
@@ -103,7 +107,8 @@ func (t *tokenizerConfig) added(path string) ([]tokenizer.AddedToken, error) {
 	return out, nil
 }
 
-// chatTemplates reads the folder's chat templates by name. chat_template.jinja wins, as in transformers.
+// chatTemplates reads the folder's chat templates by name. chat_template.jinja and
+// additional_chat_templates/NAME.jinja win, as in transformers.
 func (t *tokenizerConfig) chatTemplates(dir string) (map[string]string, error) {
 	out := map[string]string{}
 	var one string
@@ -134,14 +139,38 @@ func (t *tokenizerConfig) chatTemplates(dir string) (map[string]string, error) {
 		}
 	}
 	if path := filepath.Join(dir, "chat_template.jinja"); checkpoint.Exists(path) {
-		text, err := checkpoint.ReadFile(path)
+		text, err := readTemplate(path)
 		if err != nil {
 			return nil, err
 		}
-		if !utf8.Valid(text) {
-			return nil, fmt.Errorf("%s: it is not UTF-8: download it again", path)
+		out["default"] = text
+	}
+	more := filepath.Join(dir, "additional_chat_templates")
+	entries, err := os.ReadDir(more)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), ".jinja")
+		if !ok || e.IsDir() {
+			continue
 		}
-		out["default"] = string(text)
+		text, err := readTemplate(filepath.Join(more, e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		out[name] = text
 	}
 	return out, nil
+}
+
+func readTemplate(path string) (string, error) {
+	text, err := checkpoint.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	if !utf8.Valid(text) {
+		return "", fmt.Errorf("%s: it is not UTF-8: download it again", path)
+	}
+	return string(text), nil
 }

@@ -410,13 +410,26 @@ func (v *vocabulary) keys() []gguf.KV {
 			add("tokenizer.chat_template", v.templates[name])
 			continue
 		}
-		named = append(named, name)
-		add("tokenizer.chat_template."+name, v.templates[name])
+		if slices.Contains(named, keyPart(name)) { // two names that differ in other characters
+			continue
+		}
+		named = append(named, keyPart(name))
+		add("tokenizer.chat_template."+keyPart(name), v.templates[name])
 	}
 	if named != nil {
 		add("tokenizer.chat_templates", named)
 	}
 	return keys
+}
+
+// keyPart returns a template's name as it stands in a key: as llama.cpp's converter has it, with letters and digits.
+func keyPart(name string) string {
+	return strings.Map(func(c rune) rune {
+		if c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' {
+			return c
+		}
+		return '_'
+	}, name)
 }
 
 // parseID reads a token id from a JSON object's key.

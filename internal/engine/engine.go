@@ -12,9 +12,7 @@ import (
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
-	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
-	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/kvcache"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/monotime"
@@ -180,14 +178,14 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, layout placemen
 	if whole := need; c.FurtherCached && !layout.Further() && !need.fits() {
 		c.FurtherCached = false
 		if need = o.memory(f, c, layout); need.fits() && o.Notice != nil {
-			o.Notice(fmt.Sprintf("the layer that predicts a further token guesses nothing: with it the model would take %.1f GiB of RAM, and %.1f GiB are available", gib(whole.Need), gib(whole.Available)))
+			o.Notice(fmt.Sprintf("the layer that predicts a further token guesses nothing: with it the model would take %s of RAM, and %s are available", bytesText(whole.Need), bytesText(whole.Available)))
 		}
 	}
 	if o.Expect != nil {
 		o.Expect(need)
 	}
 	if !need.fits() {
-		return &MemoryError{f.Path, need}
+		return &MemoryError{File: f.Path, Memory: need, Advice: o.advice(f, c, layout, need)}
 	}
 	progress := o.Progress
 	if o.NoRepack { // reading ahead is several times faster than faulting page by page
@@ -263,50 +261,6 @@ func (o *Options) DraftRows() int { return model.DraftSequences * o.Drafts }
 func (o *Options) cacheSize(c model.Config) compute.CacheSpec {
 	context := pick(o.Context, c.Context)
 	return c.CacheSize(context, min(o.LargestStep(), context), pick(o.Outputs, 1), o.WholeCache, o.Drafts > 0)
-}
-
-// overhead is the memory that a process needs besides weights and cache: activations, the Go heap, the file's metadata.
-const overhead = 300 << 20
-
-// Memory returns the bytes of RAM that opening the model in f takes where what on says lies on GPUs.
-func (o *Options) Memory(f *gguf.File, on placement.Layout) (int64, error) {
-	c, err := model.ReadConfig(f, o.Activation)
-	if err != nil {
-		return 0, err
-	}
-	c.FurtherCached = o.GuessesFurther()
-	return o.memory(f, c, on).Need, nil
-}
-
-// readMemory is hw.ReadMemory; tests have other machines.
-var readMemory = hw.ReadMemory
-
-// memory returns what the model in f takes where what on says lies on GPUs.
-func (o *Options) memory(f *gguf.File, c model.Config, on placement.Layout) Memory {
-	m := Memory{OnGPUs: on.Bytes}
-	for _, t := range f.Tensors {
-		if !c.Loads(t.Name) {
-			continue
-		}
-		typ, bytes, copied := c.Loaded(f, t)
-		if copied || !o.NoRepack { // pages of a mapped file may be dropped and read again
-			m.Weights += c.InRAM(f, t.Name, layout.Packed(typ, bytes), on.Places)
-		}
-		m.Weights += c.ExpandedBytes(t, on.Places)
-	}
-	for _, a := range o.Adapters {
-		for _, t := range a.File.Tensors {
-			m.Weights += c.InRAM(f, model.Adapted(t.Name), model.AdapterBytes(t), on.Places)
-		}
-	}
-	context := pick(o.Context, c.Context)
-	m.Cache = c.CacheInRAM(c.CacheSpec(o.cacheSize(c), o.CacheTypes), on.Places)
-	m.Activations = c.ActivationBytes(min(o.LargestStep(), context))
-	m.Need = m.Weights + m.Cache + m.Activations + overhead
-	if free, err := readMemory(); err == nil {
-		m.Available = int64(free.Available)
-	}
-	return m
 }
 
 // Close ends what runs and frees the model.

@@ -1,7 +1,13 @@
 package engine_test
 
 import (
+	"errors"
+	"math"
+	"math/rand/v2"
 	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -10,6 +16,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
+	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
@@ -133,5 +140,66 @@ func TestMemory(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestPartsAddUp: the parts of what a model needs add up to the sum, as they are written.
+func TestPartsAddUp(t *testing.T) {
+	numbers := regexp.MustCompile(`[0-9]+(\.[0-9])?`)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		part := func() int64 { return rng.Int64N(1 << (10 + rng.IntN(28))) }
+		m := engine.Memory{Weights: part(), Cache: part(), Activations: part(), Process: part()}
+		m.Need = m.Weights + m.Cache + m.Activations + m.Process
+		var tenths []int
+		for _, n := range numbers.FindAllString(m.Parts(), -1) {
+			v, err := strconv.ParseFloat(n, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tenths = append(tenths, int(math.Round(10*v)))
+		}
+		if len(tenths) != 5 || tenths[0] != tenths[1]+tenths[2]+tenths[3]+tenths[4] {
+			t.Errorf("%+v: %s", m, m.Parts())
+		}
+	}
+}
+
+// TestSmallMachines: a small model is loaded where little memory is, and advice names what makes a model fit: a context
+// is only named where it does, and with the context named the model is loaded.
+func TestSmallMachines(t *testing.T) {
+	f := synthtest.File(t, synth.Spec{Arch: "llama", Layers: 2, Embd: 64, FF: 64, Heads: 2, Context: 1 << 20, Type: quant.F16, Seed: 1})
+	o := engine.Options{Context: 512, Devices: planner.CPU(planner.Processor{Threads: 1})}
+	open := func() string {
+		t.Helper()
+		e, err := engine.Open(t.Context(), f, o)
+		if err == nil {
+			e.Close()
+			return ""
+		}
+		var full *engine.MemoryError
+		if !errors.As(err, &full) {
+			t.Fatal(err)
+		}
+		return full.Advice
+	}
+	engine.SetAvailable(t, 64<<20)
+	if advice := open(); advice != "" {
+		t.Errorf("64 MiB do not hold a model of less than one: %s", advice)
+	}
+	o.Context = 1 << 20
+	advice := open()
+	context := regexp.MustCompile(`-c ([0-9]+)`).FindStringSubmatch(advice)
+	if context == nil || strings.Contains(advice, "-ub") || strings.Contains(advice, "--no-repack") {
+		t.Fatalf("a context of a million tokens: %q", advice)
+	}
+	o.Context, _ = strconv.Atoi(context[1])
+	if advice := open(); advice != "" || o.Context < 1<<15 {
+		t.Errorf("a context of %d, as advised: %q", o.Context, advice)
+	}
+	o.Context = 512
+	engine.SetAvailable(t, 1<<20)
+	if advice := open(); strings.Contains(advice, "-") {
+		t.Errorf("a machine without memory: %q", advice)
 	}
 }

@@ -1,5 +1,6 @@
 // Package gguf reads, validates and writes GGUF files: versions 2 and 3, the magics GGUF and PWRI (the original
 // PowerInfer's), single or split. Files are taken for hostile: every count, offset and name is checked before use.
+// Names in files that Ollama's converters wrote are read as llama.cpp's (dialect.go).
 //
 // Source: the GGUF specification (ggml/docs/gguf.md).
 package gguf
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/powerinfer-go/powerinfer/internal/filekind"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -60,6 +62,7 @@ type File struct {
 	Alignment uint64
 	Keys      []KV // in the file's order
 	Tensors   []*Tensor
+	Notes     []string // lines about what the file holds that is not used
 
 	index    map[string]int // of Keys
 	tensors  map[string]*Tensor
@@ -74,7 +77,7 @@ func mappable(st os.FileInfo) error {
 	case !st.Mode().IsRegular():
 		return errors.New("not a regular file")
 	case st.Size() == 0:
-		return errors.New("the file is empty")
+		return errors.New(filekind.Wrong(nil))
 	case st.Size() != int64(int(st.Size())):
 		return errors.New("the file is larger than this machine's addresses")
 	}
@@ -95,6 +98,7 @@ func Open(path string) (*File, error) {
 		f.Close()
 		return nil, err
 	}
+	f.normalise()
 	return f, nil
 }
 
@@ -107,7 +111,7 @@ func openPart(path string) (*File, error) {
 		}
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	f, err := Parse(path, data)
+	f, err := parse(path, data)
 	if err != nil {
 		_ = unmapFile(data)
 		return nil, err
@@ -116,9 +120,19 @@ func openPart(path string) (*File, error) {
 	return f, nil
 }
 
-// Parse validates a file that lies in memory. data must stay unchanged as long as the File is used; name is for
+// Parse validates a file in memory. data must stay unchanged as long as the File is used; name is for
 // messages.
 func Parse(name string, data []byte) (*File, error) {
+	f, err := parse(name, data)
+	if err != nil {
+		return nil, err
+	}
+	f.normalise()
+	return f, nil
+}
+
+// parse is Parse with names as the file has them.
+func parse(name string, data []byte) (*File, error) {
 	f := &File{Path: name, index: map[string]int{}, tensors: map[string]*Tensor{}}
 	r := &reader{path: name, data: data}
 	infos, err := f.header(r)

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"sort"
 
+	"github.com/powerinfer-go/powerinfer/internal/filekind"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -25,14 +26,15 @@ const (
 
 // header reads everything before the tensors' data.
 func (f *File) header(r *reader) ([]info, error) {
-	magic, err := r.take(4, "the magic")
-	if err != nil {
-		return nil, err
-	}
-	f.Magic = string(magic)
+	f.Magic = string(r.data[:min(len(r.data), 4)])
 	if f.Magic != "GGUF" && f.Magic != "PWRI" {
+		if what := filekind.Wrong(r.data); what != "" {
+			return nil, fmt.Errorf("%s: %s", r.path, what)
+		}
 		return nil, r.fail(0, "magic %q is neither GGUF nor PWRI: this is no GGUF file", f.Magic)
 	}
+	r.at = len(f.Magic)
+	var err error
 	if f.Version, err = r.u32("the version"); err != nil {
 		return nil, err
 	}
@@ -218,7 +220,7 @@ func (f *File) place(r *reader, infos []info) error {
 	size := uint64(len(r.data))
 	for _, n := range infos {
 		if start > size || n.offset > size-start || uint64(n.bytes) > size-start-n.offset {
-			return r.fail(n.at, "tensor %q: %d bytes at data offset %d reach beyond the file's end; %s", n.t.Name, n.bytes, n.offset, misplaced(n.t.Type, "the file is truncated or damaged"))
+			return r.fail(n.at, "tensor %q: %d bytes at data offset %d reach beyond the file's end; %s", n.t.Name, n.bytes, n.offset, misplaced(n.t.Type, "the file is truncated or damaged: download it again"))
 		}
 		at := start + n.offset
 		n.t.Offset = int64(at)

@@ -27,7 +27,8 @@ func hostile() map[string]struct {
 	aligned := func(a uint32) raw { return start(3, 0, 1).key("general.alignment", kindUint32).u32(a) }
 	swapped := append(raw("GGUF"), 0, 0, 0, 3)
 	return map[string]entry{
-		"empty":                   {raw{}, "offset 0: the file ends inside the magic"},
+		"empty":                   {raw{}, "the file is empty"},
+		"a pointer of Git LFS":    {raw("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 4\n"), "run git lfs pull"},
 		"foreign magic":           {raw("ggml").u32(3), `magic "ggml" is neither GGUF nor PWRI`},
 		"only magic":              {raw("GGUF"), "offset 4: the file ends inside the version"},
 		"version 1":               {raw("GGUF").u32(1), "GGUF version 1 is not supported"},

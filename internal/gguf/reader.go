@@ -40,7 +40,7 @@ func (r *reader) left() int { return len(r.data) - r.at }
 
 func (r *reader) take(n int, what string) ([]byte, error) {
 	if n > r.left() {
-		return nil, r.fail(r.at, "the file ends inside %s: %d bytes wanted, %d left", what, n, r.left())
+		return nil, r.fail(r.at, "the file ends inside %s: %d bytes wanted, %d left; it is truncated or damaged: download it again", what, n, r.left())
 	}
 	b := r.data[r.at : r.at+n]
 	r.at += n
@@ -71,7 +71,7 @@ func (r *reader) count(size int, what string) (int, error) {
 		return 0, err
 	}
 	if n > uint64(r.left()/size) {
-		return 0, r.fail(at, "%s: a count of %d is more than the %d bytes left can hold; the file is truncated or damaged", what, n, r.left())
+		return 0, r.fail(at, "%s: a count of %d is more than the %d bytes left can hold; the file is truncated or damaged: download it again", what, n, r.left())
 	}
 	return int(n), nil
 }

@@ -145,7 +145,7 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	c.readStates(m)
 	c.readExperts(m)
 	c.readInputs(m)
-	c.Eps = float32(m.within(key(c.Family.EpsilonKey()), 1e-5, 0, 1))
+	c.Eps = float32(m.within(key(c.Family.EpsilonKey()), cmp.Or(c.Family.UsualEps, 1e-5), 0, 1))
 	if v := m.text(key("rope.scaling.type"), "none"); v != "none" && v != "linear" && v != "yarn" && v != "longrope" && v != "dynamic" {
 		m.fail("key %q: rope scaling %q is not supported; supported are none, linear, yarn, longrope, dynamic", key("rope.scaling.type"), v)
 	}

@@ -44,7 +44,7 @@ func readRope(m *metadata, c *Config) ropeConfig {
 	r := ropeConfig{
 		Style: c.Family.Rotation.Style(),
 		Dims:  m.count(key("dimension_count"), c.HeadDim, maxWidth),
-		Base:  m.within(key("freq_base"), 10000, leastBase, maxRope),
+		Base:  m.within(key("freq_base"), cmp.Or(c.Family.UsualBase, 10000), leastBase, maxRope),
 		// A factor without a type is linear's, as files from before YaRN have it; with type none it is not applied.
 		Scaling: m.text(key("scaling.type"), "linear"),
 		// rope.scale_linear is the older name of linear's factor.

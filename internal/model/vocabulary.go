@@ -73,6 +73,9 @@ func Tokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
 	}
 	bert := v.Model == "bert"
 	v.AddBOS = flag("add_bos_token", spm || bert || v.Model == "gemma4" || v.Model == "gpt2" && tokenizer.PreTokenizerAddsBOS(v.Pre))
+	if v.Model == "gemma4" || v.Model == "gpt2" && v.Pre == "gemma4" { // published files say that it is not; as llama.cpp
+		v.AddBOS = true
+	}
 	v.AddEOS = flag("add_eos_token", bert || v.Model == "t5")
 	v.AddSEP = flag("add_sep_token", bert || v.Model == "gpt2" && slices.Contains([]string{"jina-v1-en", "jina-v2-code", "roberta-bpe"}, v.Pre)) // as llama.cpp
 	v.AddSpacePrefix = flag("add_space_prefix", spm)

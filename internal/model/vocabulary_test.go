@@ -119,3 +119,32 @@ func TestScoresOfAnyType(t *testing.T) {
 		t.Errorf("%d tokens without scores, %d of equal ones", n, len(got))
 	}
 }
+
+// TestGemma4Begins: a text for Gemma 4 begins with BOS whatever the file says, as in llama.cpp; other files are believed.
+func TestGemma4Begins(t *testing.T) {
+	for _, c := range []struct {
+		model, pre string
+		want       bool
+	}{{"gemma4", "", true}, {"gpt2", "gemma4", true}, {"gpt2", "gpt-2", false}} {
+		f := gguf.Describe("m.gguf", "GGUF", []gguf.KV{
+			{Key: "tokenizer.ggml.model", Value: c.model},
+			{Key: "tokenizer.ggml.pre", Value: c.pre},
+			{Key: "tokenizer.ggml.tokens", Value: []string{"a", "b", "ab", "<bos>"}},
+			{Key: "tokenizer.ggml.token_type", Value: []int32{1, 1, 1, 3}},
+			{Key: "tokenizer.ggml.merges", Value: []string{"a b"}},
+			{Key: "tokenizer.ggml.bos_token_id", Value: uint32(3)},
+			{Key: "tokenizer.ggml.add_bos_token", Value: false},
+		}, nil)
+		tok, err := Tokenizer(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []int32{2}
+		if c.want {
+			want = []int32{3, 2}
+		}
+		if got := tok.Encode("ab", true, false); !slices.Equal(got, want) {
+			t.Errorf("%s, %s: %v instead of %v", c.model, c.pre, got, want)
+		}
+	}
+}

@@ -97,18 +97,13 @@ func (s *Session) open(ctx context.Context, o Options) error {
 	if s.Engine, err = engine.Open(ctx, s.File, o.Engine); err != nil {
 		return err
 	}
-	var notes []string
-	s.sampling, _, notes = FileSampling(s.File, s.Context())
-	if o.Planner.Notice != nil {
-		for _, note := range notes {
-			o.Planner.Notice(note)
+	sampling, _, notes := FileSampling(s.File, s.Context())
+	s.sampling = sampling
+	notes = slices.Concat(notes, s.File.Notes, []string{s.Config().Chosen, s.Tokenizer().Note()})
+	for _, line := range notes {
+		if line != "" && o.Planner.Notice != nil {
+			o.Planner.Notice(line)
 		}
-	}
-	if line := s.Config().Chosen; line != "" && o.Planner.Notice != nil {
-		o.Planner.Notice(line)
-	}
-	if note := s.Tokenizer().Note(); note != "" && o.Planner.Notice != nil {
-		o.Planner.Notice(note)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	packed "github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/memlock"
 )
 
@@ -16,7 +17,7 @@ type arena struct {
 }
 
 // pageAlign is the alignment that huge pages want. [bytes]
-const pageAlign = 2 << 20
+const pageAlign = packed.HugePage
 
 // bytes returns n zeroed bytes, 64-byte aligned.
 func (a *arena) bytes(n int) ([]byte, error) {

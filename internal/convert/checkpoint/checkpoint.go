@@ -1,13 +1,16 @@
 package checkpoint
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // Checkpoint holds a folder's weights: one safetensors file or several with an index, or the same in PyTorch's form.
@@ -151,23 +154,57 @@ func (c *Checkpoint) Close() {
 	}
 }
 
-// Surplus returns an error that names the tensors that are not in used, or nil if there are none. Those whose names end
-// in one of buffers may be left over, and rotary frequencies: every implementation of these models computes them again.
-func (c *Checkpoint) Surplus(used map[string]bool, buffers []string) error {
+// Surplus returns the tensors that are not in used, sorted, where their names end in one of buffers, or they are rotary
+// frequencies: every implementation of these models computes them again. Others are an error that names them.
+func (c *Checkpoint) Surplus(used map[string]bool, buffers []string) (allowed []string, err error) {
 	buffers = append([]string{".rotary_emb.inv_freq"}, buffers...)
 	var left []string
-	for name := range c.Tensors {
-		if !used[name] && !slices.ContainsFunc(buffers, func(end string) bool { return strings.HasSuffix(name, end) }) {
+	for _, name := range slices.Sorted(maps.Keys(c.Tensors)) {
+		switch {
+		case used[name]:
+		case slices.ContainsFunc(buffers, func(end string) bool { return strings.HasSuffix(name, end) }):
+			allowed = append(allowed, name)
+		default:
 			left = append(left, name)
 		}
 	}
 	if len(left) == 0 {
-		return nil
+		return allowed, nil
 	}
-	sort.Strings(left)
-	more := ""
-	if n := len(left) - 3; n > 0 {
-		left, more = left[:3], fmt.Sprintf(" and %d more", n)
+	return nil, fmt.Errorf("%s: this architecture has no place for tensors %s", c.Path, Listed(left))
+}
+
+// Listed names the first three of names, which is not empty, and says how many more there are.
+func Listed(names []string) string {
+	const shown = 3
+	if n := len(names) - shown; n > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), n)
 	}
-	return fmt.Errorf("%s: this architecture has no place for tensors %s%s", c.Path, strings.Join(left, ", "), more)
+	return strings.Join(names, ", ")
+}
+
+// Same reports whether two tensors of one shape have the same elements. Both hold weights.
+func Same(a, b *Tensor) (bool, error) {
+	typA, _ := a.Type()
+	typB, _ := b.Type()
+	const piece = 1 << 16 // elements
+	rawA, rawB := make([]byte, piece*typA.RowBytes(1)), make([]byte, piece*typB.RowBytes(1))
+	var floatsA, floatsB [piece]float32
+	elems := int(a.Bytes) / typA.RowBytes(1)
+	for at := 0; at < elems; at += piece {
+		n := min(piece, elems-at)
+		partA, partB := rawA[:n*typA.RowBytes(1)], rawB[:n*typB.RowBytes(1)]
+		if err := errors.Join(a.ReadAt(partA, int64(at*typA.RowBytes(1))), b.ReadAt(partB, int64(at*typB.RowBytes(1)))); err != nil {
+			return false, err
+		}
+		if typA == typB && bytes.Equal(partA, partB) {
+			continue
+		}
+		quant.Decode(typA, floatsA[:n], partA)
+		quant.Decode(typB, floatsB[:n], partB)
+		if !slices.Equal(floatsA[:n], floatsB[:n]) {
+			return false, nil
+		}
+	}
+	return true, nil
 }

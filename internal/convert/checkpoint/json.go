@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"reflect"
 	"regexp"
 	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/filekind"
 )
 
 // maxJSON bounds the JSON files of a model folder; the largest known tokenizer.json has 34 MB.
@@ -40,7 +43,25 @@ func regular(path string) (int64, error) {
 	if !info.Mode().IsRegular() {
 		return 0, fmt.Errorf("%s: not a regular file", path)
 	}
-	return info.Size(), nil
+	return info.Size(), delivered(path)
+}
+
+// delivered refuses what a repository or a server left in place of a file.
+func delivered(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	head := make([]byte, filekind.Sample)
+	n, err := io.ReadFull(f, head)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if said := filekind.Undelivered(head[:n]); said != "" {
+		return fmt.Errorf("%s: %s", path, said)
+	}
+	return nil
 }
 
 // ReadJSON decodes the file at path into v; errors name the file, the offset and, for a wrong type, the key.

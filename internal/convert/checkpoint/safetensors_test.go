@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -102,4 +104,15 @@ func FuzzSafetensors(f *testing.F) {
 			end = x.Offset + x.Bytes
 		}
 	})
+}
+
+// TestUndelivered: a clone without Git LFS leaves pointers in place of the folder's files, and the message says so.
+func TestUndelivered(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "model.safetensors"), []byte("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 4\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), "git lfs pull") {
+		t.Errorf("%v", err)
+	}
 }

@@ -80,6 +80,17 @@ func Packed(t quant.Type, bytes int64) int64 {
 	return (bytes + file - 1) / file * int64(Of(t).Bytes)
 }
 
+// HugePage is the size of pages that large memory is asked for in. [bytes]
+const HugePage = 2 << 20
+
+// InHugePages returns about what n bytes take that are allocated together: whole huge pages where they fill one.
+func InHugePages(n int64) int64 {
+	if n < HugePage {
+		return n
+	}
+	return (n + HugePage - 1) / HugePage * HugePage
+}
+
 // ScaleShift is what brings a scale of SmallFloats to its place in binary16, and the power of two that it then lacks:
 // binary16's exponent has eight more below zero than E4M3's, and one is lost as the scales are halves.
 const ScaleShift = 7

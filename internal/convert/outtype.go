@@ -1,0 +1,43 @@
+package convert
+
+import (
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// OutputFor returns the type that keeps the most of the checkpoint in folder dir in 16 bits, as llama.cpp's "auto" does:
+// BF16 where most of its matrices' elements that are not F32 are BF16, or in eight bits, whose range F16 has not; else
+// F16. dir may be an adapter's.
+func OutputFor(dir string) (Output, error) {
+	open := checkpoint.Open
+	if IsAdapter(dir) {
+		open = checkpoint.OpenAdapter
+	}
+	c, err := open(dir)
+	if err != nil {
+		return Output{}, err
+	}
+	defer c.Close()
+	elements := map[quant.Type]int64{}
+	for _, t := range c.Tensors {
+		if len(t.Shape) < 2 {
+			continue
+		}
+		n := int64(1)
+		for _, d := range t.Shape {
+			n *= int64(d)
+		}
+		switch {
+		case t.DType == "BF16" || strings.HasPrefix(t.DType, "F8"):
+			elements[quant.BF16] += n
+		case t.DType == "F16":
+			elements[quant.F16] += n
+		}
+	}
+	if elements[quant.BF16] > elements[quant.F16] {
+		return OutputOf(quant.BF16), nil
+	}
+	return OutputOf(quant.F16), nil
+}
