@@ -29,7 +29,8 @@ func chatActions() []chatAction {
 	return []chatAction{
 		{"help", "", "list the commands", func(_ context.Context, t *talk, _ string) error { t.help(); return nil }},
 		{"clear", "", "begin a new conversation", func(_ context.Context, t *talk, _ string) error {
-			t.said.messages, t.attached, t.evaluated = nil, "", nil
+			t.said.clear()
+			t.attached, t.evaluated = "", nil
 			t.note("a new conversation")
 			return nil
 		}},

@@ -182,14 +182,17 @@ powerinfer run "Once upon a time"       a tale by the small embedded model`,
 		OnUsageError:   usageError,
 		Commands: slices.Concat(
 			commandsFor("Use a model", chatCommand(), runCommand(), serveCommand(), batchCommand(), embeddingCommand(), tokenizeCommand()),
-			commandsFor("Get models", pullCommand(), listCommand(), showCommand(), rmCommand()),
-			commandsFor("See what this machine does", doctorCommand(), planCommand(), benchCommand(), inspectCommand(), healthCommand()),
+			commandsFor("Get models", modelsCommand(), pullCommand(), listCommand(), showCommand(), rmCommand()),
+			commandsFor("See what this machine does", doctorCommand(), planCommand(), benchCommand(), inspectCommand(), psCommand(), stopCommand(), healthCommand()),
 			commandsFor("Measure quality", perplexityCommand(), evalCommand(), sweepCommand()),
 			commandsFor("Make model files", convertCommand(), quantizeCommand(), imatrixCommand(), profileCommand(), prepareCommand()),
 			commandsFor("Program", completionCommand(), versionCommand(), completeCommand()),
 		),
 	}
 	for _, c := range root.Commands {
+		c.OnUsageError = usageError
+		c.Action = worded(fetched(guarded(c.Action)))
+		describeWords(c)
 		if action := c.Action; len(c.Flags) > manyFlags {
 			c.Flags = append(c.Flags, helpAllFlag())
 			c.Action = func(ctx context.Context, c *cli.Command) error {
@@ -200,8 +203,6 @@ powerinfer run "Once upon a time"       a tale by the small embedded model`,
 				return action(ctx, c)
 			}
 		}
-		c.OnUsageError = usageError
-		c.Action = fetched(guarded(c.Action))
 		c.DisableSliceFlagSeparator = true
 		c.HideHelpCommand = true // an argument named h or help is a file; --help is the flag
 	}
@@ -272,6 +273,17 @@ func help(_ context.Context, c *cli.Command) error {
 }
 
 func unknownCommand(root *cli.Command, name string) error {
+	for _, p := range peerCommands() {
+		if slices.Contains(p.names, name) {
+			return fmt.Errorf("there is no command %q: %s", name, p.instead)
+		}
+	}
+	switch {
+	case isModel(root, name):
+		return fmt.Errorf("there is no command %q; to talk with that model: powerinfer chat %s", name, name)
+	case strings.Contains(name, " "):
+		return fmt.Errorf("there is no command %.40q; a text is answered by powerinfer run \"…\"", name)
+	}
 	var names []string
 	for _, c := range root.VisibleCommands() {
 		names = append(names, c.Names()...)
@@ -279,16 +291,10 @@ func unknownCommand(root *cli.Command, name string) error {
 	return fmt.Errorf("unknown command %q%s; see powerinfer --help", name, didYouMean(nearest(name, names)))
 }
 
-// noArguments refuses stray words, which are mostly prompts without -p.
+// noArguments refuses stray words.
 func noArguments(c *cli.Command) error {
 	if !c.Args().Present() {
 		return nil
 	}
-	hint := ""
-	for _, f := range c.Flags {
-		if f.Names()[0] == "prompt" {
-			hint = "; a prompt goes behind -p"
-		}
-	}
-	return fmt.Errorf("unexpected argument %q%s", c.Args().First(), hint)
+	return fmt.Errorf("unexpected argument %q", c.Args().First())
 }

@@ -68,9 +68,6 @@ docs/server.md. Ctrl-C stops the server: requests that run may end, a second Ctr
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "say how the model is computed, and add prompt and settings to answers in OpenAI's form, as __verbose"},
 		}),
 		Action: func(ctx context.Context, c *cli.Command) error {
-			if err := noArguments(c); err != nil {
-				return err
-			}
 			return serve(ctx, c)
 		},
 	}
@@ -166,6 +163,9 @@ func loadServed(ctx context.Context, c *cli.Command, o server.ModelOptions, mode
 	if err := completeOptions(c, e, &o); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
+	if o.Demo {
+		o.Log.Warn("this is the embedded demo, a tiny model that tells tales; to chat: powerinfer serve qwen3:0.6b")
+	}
 	models.Set(listing(f, so, o, server.NewModel(e.Engine, o)))
 	o.Log.Info("listening", "url", url, "model", o.Name, "slots", o.Slots, "context", e.Context(), "device", e.Device())
 	return e, nil
@@ -198,6 +198,7 @@ func completeOptions(c *cli.Command, e *session.Session, o *server.ModelOptions)
 	if c.Int64("seed") < 0 {
 		o.Sampling.Seed = sample.RandomSeed // each request draws its own
 	}
+	o.Demo = isDemo(c) && c.String("models-dir") == ""
 	if o.Path = e.File.Path; o.Name == "" {
 		o.Name = strings.TrimSuffix(filepath.Base(o.Path), ".gguf")
 	}
@@ -313,7 +314,9 @@ func chooseTemplate(c *cli.Command, e *session.Session, o *server.ModelOptions) 
 		o.Template, err = chat.Named("chatml", e.File)
 		return err
 	}
-	o.Log.Warn("the model has no chat template: it may be a base model; chats are written in chatml, --chat-template names another")
+	if !o.Demo {
+		o.Log.Warn("the model has no chat template: it may be a base model; chats are written in chatml, --chat-template names another")
+	}
 	o.Stop = []string{"<|im_end|>"} // mostly no token of such a model
 	o.Template, err = chat.Named("chatml", e.File)
 	return err

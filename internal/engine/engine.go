@@ -278,6 +278,17 @@ func (o *Options) Memory(f *gguf.File, on placement.Layout) (int64, error) {
 	return o.memory(f, c, on).Need, nil
 }
 
+// Fits reports whether memory has room for the model in f where what on says lies on GPUs, as far as is known.
+func (o *Options) Fits(f *gguf.File, on placement.Layout) (bool, error) {
+	c, err := model.ReadConfig(f, o.Activation)
+	if err != nil {
+		return false, err
+	}
+	c.FurtherCached = o.GuessesFurther()
+	need := o.memory(f, c, on)
+	return need.fits(), nil
+}
+
 // readMemory is hw.ReadMemory; tests have other machines.
 var readMemory = hw.ReadMemory
 

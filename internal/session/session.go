@@ -77,7 +77,7 @@ func (s *Session) open(ctx context.Context, o Options) error {
 		return err
 	}
 	var err error
-	if s.Planner, err = o.plan(ctx, s.File); err != nil {
+	if s.Planner, err = o.planFitting(ctx, s.File); err != nil {
 		return err
 	}
 	o.Engine.Devices, o.Engine.Notice = s.Planner, o.Planner.Notice
@@ -163,6 +163,43 @@ func NeedOf(ctx context.Context, f *gguf.File, o Options) (Need, error) {
 	plan = nil // all in RAM
 	n.Wanted, err = o.Engine.Memory(f, plan.Layout())
 	return n, err
+}
+
+// leastContext is the length to which a context is cut at most, in tokens.
+const leastContext = 4096
+
+// planFitting plans for the context that is asked for. Where none is, it is the model's own, or what memory has room
+// for: halves of it down to leastContext.
+func (o *Options) planFitting(ctx context.Context, f *gguf.File) (*planner.Planner, error) {
+	p, err := o.plan(ctx, f)
+	if err != nil || o.Engine.Context != 0 {
+		return p, err
+	}
+	c, err := model.ReadConfig(f, o.Engine.Activation)
+	if err != nil {
+		return nil, err
+	}
+	length := c.Context
+	for length > leastContext {
+		plan, err := p.Plan()
+		if err != nil {
+			return nil, err
+		}
+		if fits, err := o.Engine.Fits(f, plan.Layout()); err != nil {
+			return nil, err
+		} else if fits {
+			break
+		}
+		length = max(length/2, leastContext)
+		o.Engine.Context = length
+		if p, err = o.plan(ctx, f); err != nil {
+			return nil, err
+		}
+	}
+	if length < c.Context && o.Planner.Notice != nil {
+		o.Planner.Notice(fmt.Sprintf("the context has %d tokens of the model's %d, because memory has no room for more; -c sets another", length, c.Context))
+	}
+	return p, nil
 }
 
 // plan chooses what the model in f is computed on, and in which order its neurons lie.
