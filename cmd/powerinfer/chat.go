@@ -144,7 +144,7 @@ func openTalk(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) (*ta
 
 // greet says what the user talks with.
 func (t *talk) greet() {
-	if t.interactive {
+	if t.interactive && !t.command.Bool("single-turn") {
 		i := t.model.Info()
 		t.note("%s, a context of %s; /help lists commands, Ctrl-D leaves", i.Name, count(i.Context, "token"))
 	}

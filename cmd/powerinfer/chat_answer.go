@@ -127,7 +127,7 @@ func activeShare(use []powerinfer.LayerNeurons) (float64, bool) {
 type shownAnswer struct {
 	out      *bufio.Writer
 	parser   *answer.Parser   // nil: all is content
-	styler   *markdown.Styler // nil: as it is
+	styler   *markdown.Styler // nil: the text is shown as it is
 	styled   bool
 	message  answer.Message
 	thinking bool          // the last that was shown is a thought
@@ -140,9 +140,9 @@ func (t *talk) newAnswer(prompt string) *shownAnswer {
 	a := &shownAnswer{out: bufio.NewWriter(os.Stdout), styled: t.styled, onScreen: t.interactive}
 	if t.format != nil {
 		a.parser = t.format.NewParser(answer.Options{Prompt: prompt})
-		if t.styled {
-			a.styler = &markdown.Styler{}
-		}
+	}
+	if t.styled {
+		a.styler = &markdown.Styler{Plain: t.format == nil}
 	}
 	return a
 }

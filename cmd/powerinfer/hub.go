@@ -190,6 +190,9 @@ func fetch(ctx context.Context, c *cli.Command, text string, n hub.Name, flag st
 	if err != nil {
 		return err
 	}
+	if _, _, short := hub.FindShort(text); short && flag == "model" {
+		remember(c, shortName, strings.ToLower(text))
+	}
 	return c.Set(flag, m.Path())
 }
 
@@ -233,7 +236,7 @@ func downloading(ctx context.Context, called string, get func(func(hub.Progress)
 			}
 			fmt.Fprintf(os.Stderr, "downloading %s: %s\n", name, amount(first))
 			if tty {
-				bar = newProgress(p.Model, unitBytes)
+				bar = newProgress("downloading", unitBytes)
 			}
 		}
 		if bar != nil {

@@ -80,6 +80,10 @@ func execute(args []string) int {
 		root := command()
 		out := &written{to: os.Stdout}
 		root.Writer = out
+		if name, unknown := withoutCommand(root, args); unknown { // whatever flags it has
+			err = unknownCommand(root, name)
+			return
+		}
 		err = root.Run(ctx, withFlashAttention(withCommand(args)))
 		if err != nil {
 			if topic, ok := strings.CutPrefix(err.Error(), "No help topic for '"); ok { // cli's own words
@@ -161,6 +165,14 @@ func withCommand(args []string) []string {
 		return []string{args[0], "version"}
 	}
 	return slices.Insert(slices.Clone(args), 1, "run")
+}
+
+// withoutCommand returns the first word of a command line if it names no command.
+func withoutCommand(root *cli.Command, args []string) (name string, unknown bool) {
+	if len(args) < 2 || args[1] == "" || strings.HasPrefix(args[1], "-") || args[1] == "help" || args[1] == "h" {
+		return "", false
+	}
+	return args[1], root.Command(args[1]) == nil
 }
 
 // command returns the whole command line.

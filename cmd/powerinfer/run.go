@@ -58,6 +58,8 @@ func runCommand() *cli.Command {
 		Name: "run", UsageText: `powerinfer run qwen3:0.6b "Why is the sky blue?"
 powerinfer run -m model.gguf -p "Once upon a time" -n 128 --temp 0.8
 powerinfer run -m model.gguf -f question.txt --json-schema '{"type":"object"}'`, Usage: "answer or continue a text", Flags: runFlags(),
+		Description: "TEXT, or standard input where there is none, is answered if the model has a chat template, and continued otherwise. " +
+			"What -p and -f give is continued. A file or a pipe at standard input comes before TEXT.",
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if !talks(c) {
 				if err := takeInput(c); err != nil {

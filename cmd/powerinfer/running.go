@@ -46,14 +46,14 @@ func psCommand() *cli.Command {
 				return err
 			}
 			if c.Bool("json") {
-				_, err := fmt.Fprintf(os.Stdout, "%s\n", bytes.TrimSpace(body))
+				_, err := fmt.Fprintf(c.Root().Writer, "%s\n", bytes.TrimSpace(body))
 				return err
 			}
 			list, err := readRunning(body)
 			if err != nil {
 				return err
 			}
-			return printRunning(os.Stdout, list, time.Now())
+			return printRunning(c.Root().Writer, list, time.Now())
 		},
 	}
 }

@@ -43,10 +43,12 @@ const (
 		"spaces. Otherwise, and with -m or -hf, all words are TEXT, as they stand."
 )
 
-// Keys of a command's metadata: the model that a word names, and whether its text came as words or by standard input.
+// Keys of a command's metadata: the model that a word names, whether the text came as words or by standard input, and
+// the short name that the model was given by.
 const (
 	wordOfModel = "model"
 	wordOfText  = "text"
+	shortName   = "short"
 )
 
 func remember(c *cli.Command, key string, value any) {
@@ -59,6 +61,12 @@ func remember(c *cli.Command, key string, value any) {
 // namedModel returns the model that one of a command's words names, or nothing.
 func namedModel(c *cli.Command) string {
 	name, _ := c.Metadata[wordOfModel].(string)
+	return name
+}
+
+// calledShort returns the short name that the model was given by, or nothing.
+func calledShort(c *cli.Command) string {
+	name, _ := c.Metadata[shortName].(string)
 	return name
 }
 
