@@ -234,7 +234,7 @@ func downloading(ctx context.Context, called string, get func(func(hub.Progress)
 			if called != "" {
 				name = called + ", which is " + p.Model
 			}
-			fmt.Fprintf(os.Stderr, "downloading %s: %s\n", name, amount(first))
+			fmt.Fprintln(os.Stderr, onTerminalLines(fmt.Sprintf("downloading %s: %s", name, amount(first))))
 			if tty {
 				bar = newProgress("downloading", unitBytes)
 			}

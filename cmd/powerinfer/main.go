@@ -116,8 +116,16 @@ func execute(args []string) int {
 	case readerLeft(err): // what reads the output has seen enough
 		return statusError
 	}
-	fmt.Fprintln(os.Stderr, "powerinfer:", oneLine(err))
+	fmt.Fprintln(os.Stderr, onTerminalLines("powerinfer: "+oneLine(err)))
 	return statusError
+}
+
+// onTerminalLines returns a line for standard error as it is, or broken between words where that is a terminal.
+func onTerminalLines(line string) string {
+	if width := columnsOf(os.Stderr); width > 0 {
+		return broken(line, "", width)
+	}
+	return line
 }
 
 // written remembers the first error of writing to it, which cli drops when it prints help.

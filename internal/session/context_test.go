@@ -1,10 +1,11 @@
 package session
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
@@ -22,11 +23,10 @@ func TestContextFitsMemory(t *testing.T) {
 		if err := Override(f, []string{"llama.context_length=int:" + c.trained}); err != nil {
 			t.Fatal(err)
 		}
-		var told []string
 		o := Options{}
 		o.Engine.Context = c.asked
-		o.Planner.Device, o.Planner.Notice = vulkan.None, func(line string) { told = append(told, line) }
-		p, err := o.planFitting(t.Context(), f)
+		o.Planner.Device = vulkan.None
+		p, cut, err := o.planFitting(t.Context(), f, func(on placement.Layout) (bool, error) { return o.Engine.Fits(f, on) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,10 +39,13 @@ func TestContextFitsMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		switch {
-		case c.whole && (o.Engine.Context != c.asked || len(told) > 0):
-			t.Errorf("%+v: a context of %d, and it is told %q", c, o.Engine.Context, told)
-		case !c.whole && (!fits || o.Engine.Context < leastContext || o.Engine.Context >= huge || len(told) != 1 || !strings.Contains(told[0], "-c sets another")):
-			t.Errorf("%+v: a context of %d, fits %v, and it is told %q", c, o.Engine.Context, fits, told)
+		case c.whole && (o.Engine.Context != c.asked || cut != 0):
+			t.Errorf("%+v: a context of %d, cut to %d", c, o.Engine.Context, cut)
+		case !c.whole && (!fits || cut < leastContext || cut >= huge || o.Engine.Context != cut):
+			t.Errorf("%+v: a context of %d, fits %v, cut to %d", c, o.Engine.Context, fits, cut)
+		}
+		if n, err := NeedOf(t.Context(), f, Options{Engine: engine.Options{Context: c.asked}, Planner: o.Planner}); err != nil || (n.RAM > 1<<40) != (c.asked == huge) {
+			t.Errorf("%+v needs %d bytes, %v", c, n.RAM, err)
 		}
 	}
 }
