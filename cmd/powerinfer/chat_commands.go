@@ -61,6 +61,7 @@ func chatActions() []chatAction {
 // obey runs the command in a line that begins with a slash.
 func (t *talk) obey(ctx context.Context, line string) error {
 	name, argument, _ := strings.Cut(strings.TrimPrefix(line, "/"), " ")
+	name, argument = peerAction(name, strings.TrimSpace(argument))
 	var names []string
 	for _, a := range chatActions() {
 		if a.name == name {

@@ -241,6 +241,9 @@ func commandsFor(purpose string, list ...*cli.Command) []*cli.Command {
 func usageError(_ context.Context, c *cli.Command, err error, _ bool) error {
 	if name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); ok {
 		name = strings.TrimLeft(name, "-")
+		if instead, ok := peerFlag(name); ok {
+			return fmt.Errorf("%s has no flag --%s; %s", c.FullName(), name, instead)
+		}
 		if instead, ok := missing(name); ok {
 			return fmt.Errorf("llama.cpp has --%s, %s does not; %s", name, c.FullName(), instead)
 		}

@@ -189,6 +189,10 @@ func listing(f *gguf.File, so session.Options, o server.ModelOptions, m *server.
 	return l
 }
 
+// demoAnswers is how many answers of the embedded model its small context is to have room for, where requests do not
+// say how long they may be.
+const demoAnswers = 3
+
 // completeOptions sets what the model decides where the flags do not.
 func completeOptions(c *cli.Command, e *session.Session, o *server.ModelOptions) error {
 	var err error
@@ -198,7 +202,9 @@ func completeOptions(c *cli.Command, e *session.Session, o *server.ModelOptions)
 	if c.Int64("seed") < 0 {
 		o.Sampling.Seed = sample.RandomSeed // each request draws its own
 	}
-	o.Demo = isDemo(c) && c.String("models-dir") == ""
+	if o.Demo = isDemo(c) && c.String("models-dir") == ""; o.Demo && !c.IsSet("n-predict") {
+		o.Predict = e.Context() / demoAnswers
+	}
 	if o.Name == "" {
 		o.Name = calledShort(c)
 	}

@@ -56,7 +56,7 @@ func Shorts() []Short {
 		{"prosparse:13b", false, "PowerInfer/ProSparse-LLaMA-2-13B-GGUF", 27.2e9, 13.0, 5.2, 800, "ReLU, base"},
 		{"relullama:7b", true, "PowerInfer/ReluLLaMA-7B-PowerInfer-GGUF", 14.1e9, 6.7, 3.5, 512, "ReLU, base"},
 		{"relullama:13b", false, "PowerInfer/ReluLLaMA-13B-PowerInfer-GGUF", 27.2e9, 13.0, 6.8, 800, "ReLU, base"},
-		{"relullama:70b", false, "PowerInfer/ReluLLaMA-70B-PowerInfer-GGUF", 140e9, 69.0, 30.0, 320, "ReLU, base"},
+		{"relullama:70b", false, "PowerInfer/ReluLLaMA-70B-PowerInfer-GGUF", 42.2e9, 69.0, 30.0, 320, "ReLU, base"},
 		{"embeddinggemma:300m", true, "ggml-org/embeddinggemma-300M-GGUF:Q8_0", 0.33e9, 0.3, 0.3, 0, "embeddings"},
 		{"qwen3-embedding:0.6b", true, "Qwen/Qwen3-Embedding-0.6B-GGUF:Q8_0", 0.64e9, 0.6, 0.6, 0, "embeddings"},
 		{"nomic-embed-text:v1.5", true, "nomic-ai/nomic-embed-text-v1.5-GGUF:Q8_0", 0.15e9, 0.14, 0.14, 0, "embeddings"},
