@@ -90,7 +90,7 @@ var floors = []struct{ pkg, imports string }{
 	{"bench/load", ""},
 	{"bench/drafts", "internal/engine internal/gguf internal/model internal/planner internal/sample"},
 	{"internal/prepare", "internal/folderlock internal/monotime internal/compute internal/compute/cpu internal/compute/cpu/gemm internal/compute/cpu/pool internal/engine internal/eval internal/gguf internal/hw internal/model internal/neuron internal/atomicfile internal/prepared internal/quant internal/sample internal/tokenizer internal/train internal/planner"},
-	{"internal/session", "internal/convert internal/engine internal/gguf internal/grammar internal/model internal/modelcost internal/neuron internal/planner internal/prepare internal/prepared internal/sample internal/tokenizer"},
+	{"internal/session", "internal/convert internal/engine internal/gguf internal/grammar internal/hw internal/model internal/modelcost internal/neuron internal/placement internal/planner internal/prepare internal/prepared internal/sample internal/tokenizer"},
 	{"internal/sweep", "internal/atomicfile internal/bench internal/compute internal/engine internal/eval internal/eval/sandbox internal/folderlock internal/sample internal/eval/task internal/gguf internal/hw internal/model internal/modelcost internal/monotime internal/neuron internal/placement internal/planner internal/prepared internal/session internal/tokenizer"},
 	{"internal/server", "internal/chat internal/chat/answer internal/engine internal/grammar internal/planner internal/sample internal/session"},
 	{"internal/server/anthropic", "internal/chat internal/chat/answer internal/engine internal/server"},

@@ -43,9 +43,6 @@ answered by a line with an "error".`,
 			lengthFlag(),
 		}, extensionFlags(), grammarFlags(), samplerFlags(), []cli.Flag{traceFlag()}),
 		Action: func(ctx context.Context, c *cli.Command) error {
-			if err := noArguments(c); err != nil {
-				return err
-			}
 			return traced(c, func(t *powerinfer.Trace) error { return runBatch(ctx, c, t) })
 		},
 	}

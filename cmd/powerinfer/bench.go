@@ -45,9 +45,6 @@ powerinfer bench -m model.gguf -npp 128 -ntg 128 -npl 1,2,4,8`, Usage: "time pro
 }
 
 func runBench(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
-	if err := noArguments(c); err != nil {
-		return err
-	}
 	if c.Bool("list-devices") {
 		return listDevices()
 	}

@@ -28,9 +28,6 @@ echo "What is a neuron?" | powerinfer chat model.gguf --single-turn`, Usage: "ta
 			"Lines that begin with / are commands: /help lists them. Ctrl-C stops an answer, Ctrl-D leaves.\n" +
 			"Without a terminal each line of standard input is a message, and plain text comes out.",
 		Action: func(ctx context.Context, c *cli.Command) error {
-			if err := noArguments(c); err != nil {
-				return err
-			}
 			return traced(c, func(t *powerinfer.Trace) error { return runChat(ctx, c, t) })
 		},
 	}
@@ -147,11 +144,14 @@ func openTalk(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) (*ta
 
 // greet says what the user talks with.
 func (t *talk) greet() {
-	if t.interactive {
+	if t.interactive && !t.command.Bool("single-turn") {
 		i := t.model.Info()
 		t.note("%s, a context of %s; /help lists commands, Ctrl-D leaves", i.Name, count(i.Context, "token"))
 	}
-	if t.said.template == nil {
+	switch {
+	case isDemo(t.command):
+		t.note("%s", demoNote)
+	case t.said.template == nil:
 		t.note("this model has no chat template: it continues your text; --chat-template NAME gives it one if it was trained on it")
 	}
 }

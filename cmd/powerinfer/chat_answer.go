@@ -16,12 +16,11 @@ import (
 
 // answer generates an answer to the conversation, shows it while it comes, and adds it to the conversation.
 func (t *talk) answer(ctx context.Context) error {
-	prompt, err := t.said.prompt()
+	prompt, tokens, err := t.room()
 	if err != nil {
 		return err
 	}
-	tokens, most := t.said.tokens(prompt, t.model), t.model.Info().Context
-	if len(tokens) > most {
+	if most := t.model.Info().Context; len(tokens) > most {
 		return fmt.Errorf("the conversation has %d tokens, more than the context of %d; /clear begins a new one, -c gives a larger context", len(tokens), most)
 	}
 	prompted := len(tokens)
@@ -30,6 +29,8 @@ func (t *talk) answer(ctx context.Context) error {
 	bar := newProgress("reading the prompt", unitTokens)
 	defer bar.finish()
 	g := t.generation()
+	var limited bool
+	g.Max, limited = t.answerLimit(prompted)
 	g.Progress = func(done, total int) { bar.set(int64(done), int64(total)) }
 	stream, err := t.model.Start(ctx, tokens, g)
 	if err != nil {
@@ -59,7 +60,8 @@ func (t *talk) answer(ctx context.Context) error {
 	if t.last.Stopped == powerinfer.StoppedByCtx && t.interrupts == nil {
 		return errInterrupted
 	}
-	t.status(prompted)
+	t.full(prompted, limited)
+	t.status(limited)
 	return nil
 }
 
@@ -68,7 +70,7 @@ func (t *talk) generation() powerinfer.Generation {
 	s := t.sampling
 	s.Seed = (s.Seed + uint64(t.answers)) % powerinfer.RandomSeed // another one for each answer, so that /regen gives another
 	g := t.constraint
-	g.Max, g.IgnoreEnd, g.Sampling = mostTokens(t.command.Int("n-predict")), t.command.Bool("ignore-eos"), &s
+	g.IgnoreEnd, g.Sampling = t.command.Bool("ignore-eos"), &s
 	g.Special, g.Neurons = t.format != nil, true
 	g.Shift, g.Keep = t.command.Bool("context-shift"), t.keep
 	return g
@@ -91,12 +93,9 @@ func (t *talk) untilInterrupted(ctx context.Context) (_ context.Context, stop fu
 	return ctx, cancel
 }
 
-// status tells what the last answer took, of a prompt of so many tokens.
-func (t *talk) status(prompt int) {
+// status tells what the last answer took. limited says that full told why it stopped at a limit.
+func (t *talk) status(limited bool) {
 	r := t.last
-	if r.Stopped == powerinfer.StoppedContext {
-		t.note("the context of %d tokens is full, %d of them the prompt's; /clear begins a new conversation, -c gives a larger context", t.model.Info().Context, prompt)
-	}
 	if !t.interactive {
 		return
 	}
@@ -108,7 +107,7 @@ func (t *talk) status(prompt int) {
 	if active, ok := activeShare(r.Neurons); ok {
 		parts = append(parts, fmt.Sprintf("%.0f %% of neurons active", 100*active))
 	}
-	if r.Stopped == powerinfer.StoppedMax || r.Stopped == powerinfer.StoppedByCtx {
+	if r.Stopped == powerinfer.StoppedMax && !limited || r.Stopped == powerinfer.StoppedByCtx {
 		parts = append(parts, string(r.Stopped))
 	}
 	t.note("[%s]", strings.Join(parts, " | "))
@@ -128,7 +127,7 @@ func activeShare(use []powerinfer.LayerNeurons) (float64, bool) {
 type shownAnswer struct {
 	out      *bufio.Writer
 	parser   *answer.Parser   // nil: all is content
-	styler   *markdown.Styler // nil: as it is
+	styler   *markdown.Styler // nil: the text is shown as it is
 	styled   bool
 	message  answer.Message
 	thinking bool          // the last that was shown is a thought
@@ -141,9 +140,9 @@ func (t *talk) newAnswer(prompt string) *shownAnswer {
 	a := &shownAnswer{out: bufio.NewWriter(os.Stdout), styled: t.styled, onScreen: t.interactive}
 	if t.format != nil {
 		a.parser = t.format.NewParser(answer.Options{Prompt: prompt})
-		if t.styled {
-			a.styler = &markdown.Styler{}
-		}
+	}
+	if t.styled {
+		a.styler = &markdown.Styler{Plain: t.format == nil}
 	}
 	return a
 }

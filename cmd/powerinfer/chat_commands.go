@@ -29,7 +29,8 @@ func chatActions() []chatAction {
 	return []chatAction{
 		{"help", "", "list the commands", func(_ context.Context, t *talk, _ string) error { t.help(); return nil }},
 		{"clear", "", "begin a new conversation", func(_ context.Context, t *talk, _ string) error {
-			t.said.messages, t.attached, t.evaluated = nil, "", nil
+			t.said.clear()
+			t.attached, t.evaluated = "", nil
 			t.note("a new conversation")
 			return nil
 		}},
@@ -60,6 +61,7 @@ func chatActions() []chatAction {
 // obey runs the command in a line that begins with a slash.
 func (t *talk) obey(ctx context.Context, line string) error {
 	name, argument, _ := strings.Cut(strings.TrimPrefix(line, "/"), " ")
+	name, argument = peerAction(name, strings.TrimSpace(argument))
 	var names []string
 	for _, a := range chatActions() {
 		if a.name == name {

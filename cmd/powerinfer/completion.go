@@ -13,6 +13,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/internal/convert"
+	"github.com/powerinfer-go/powerinfer/internal/hub"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/prepare"
@@ -42,6 +43,9 @@ const (
 	fileNames   = ":files"
 	folderNames = ":folders"
 )
+
+// takesModels matches the usage of arguments that may be short names of models.
+var takesModels = regexp.MustCompile(`\b(MODEL|NAME)\b`)
 
 // takesFiles matches the usage of arguments that are files.
 var takesFiles = regexp.MustCompile(`\b(FILE|FOLDER|MODEL|IN)\b`)
@@ -110,7 +114,12 @@ func completions(root *cli.Command, words []string) []string {
 		return matching(strings.Split(convert.OutTypes(), ", "), current, "")
 	case c.Name == "eval":
 		return matching(powerinfer.TaskNames(), current, "")
-	case takesFiles.MatchString(c.ArgsUsage):
+	case takesModels.MatchString(c.ArgsUsage) && current != "":
+		if names := matching(hub.ShortNames(), current, ""); names != nil {
+			return names
+		}
+	}
+	if takesFiles.MatchString(c.ArgsUsage) {
 		return []string{fileNames}
 	}
 	return nil

@@ -23,8 +23,11 @@ func TestCompletions(t *testing.T) {
 		{"run|--sparse|=|e", "exact"},
 		{"run|--sparse|", "auto off exact predict threshold"},
 		{"run|-n|", ""},
-		{"run|-p|--te", ""},         // the prompt
-		{"run|--ignore-eos|", ""},   // takes no value, and run no arguments
+		{"run|-p|--te", ""},             // the prompt
+		{"run|--ignore-eos|", ":files"}, // takes no value
+		{"chat|qwen3:0", "qwen3:0.6b"},
+		{"show|gpt-oss:", "gpt-oss:120b gpt-oss:20b"},
+		{"serve|model", ":files"},
 		{"run|-m|x|--te", "--temp"}, // behind a value
 		{"-m|x|--te", "--temp"},     // means run
 		{"--mod", "--model --model-draft"},

@@ -18,6 +18,7 @@ type conversation struct {
 	kwargs   map[string]json.RawMessage
 	system   string
 	messages []chat.Message // users' and assistants' by turns
+	left     int            // of messages, the oldest, that prompts leave out because the context has no room for them
 }
 
 // prompt returns the text that the next answer continues.
@@ -25,7 +26,7 @@ func (c *conversation) prompt() (string, error) {
 	if c.template == nil {
 		var b strings.Builder
 		b.WriteString(c.system)
-		for _, m := range c.messages {
+		for _, m := range c.messages[c.left:] {
 			if m.Role == "user" && b.Len() > 0 {
 				b.WriteString("\n")
 			}
@@ -33,7 +34,7 @@ func (c *conversation) prompt() (string, error) {
 		}
 		return b.String(), nil
 	}
-	return c.template.Render(chat.Request{Messages: c.all(), Kwargs: chat.WithThinking(c.kwargs), AddGenerationPrompt: true})
+	return c.template.Render(chat.Request{Messages: c.with(c.messages[c.left:]), Kwargs: chat.WithThinking(c.kwargs), AddGenerationPrompt: true})
 }
 
 // tokens returns a prompt's tokens.
@@ -44,13 +45,28 @@ func (c *conversation) tokens(prompt string, m *powerinfer.Model) []int32 {
 	return m.TokenizeTemplate(prompt)
 }
 
-// all returns the messages with the system message.
-func (c *conversation) all() []chat.Message {
+// with returns messages behind the system message.
+func (c *conversation) with(messages []chat.Message) []chat.Message {
 	if c.system == "" {
-		return c.messages
+		return messages
 	}
-	return slices.Concat([]chat.Message{{Role: "system", Content: c.system}}, c.messages)
+	return slices.Concat([]chat.Message{{Role: "system", Content: c.system}}, messages)
 }
+
+// leaveOut has prompts leave out the oldest question that they still hold, and what answers it, and reports whether
+// there is a later one.
+func (c *conversation) leaveOut() bool {
+	for i := c.left + 1; i < len(c.messages); i++ {
+		if c.messages[i].Role == "user" {
+			c.left = i
+			return true
+		}
+	}
+	return false
+}
+
+// clear begins a new conversation.
+func (c *conversation) clear() { c.messages, c.left = nil, 0 }
 
 // ask adds a user's message.
 func (c *conversation) ask(text string) {
@@ -62,6 +78,7 @@ func (c *conversation) withdraw() (string, bool) {
 	for n := len(c.messages); n > 0; n-- {
 		if m := c.messages[n-1]; m.Role == "user" {
 			c.messages = c.messages[:n-1]
+			c.left = min(c.left, len(c.messages))
 			return m.Content, true
 		}
 	}
@@ -82,7 +99,7 @@ type savedConversation struct {
 // save writes the conversation to a file.
 func (c *conversation) save(path string) error {
 	var s savedConversation
-	for _, m := range c.all() {
+	for _, m := range c.with(c.messages) {
 		s.Messages = append(s.Messages, savedMessage{m.Role, m.Content, m.Reasoning})
 	}
 	data, err := json.MarshalIndent(s, "", "  ")
@@ -116,6 +133,6 @@ func (c *conversation) load(path string) error {
 			return fmt.Errorf("%s: message %d has the role %q; there may be a system message first, then user and assistant", path, i+1, m.Role)
 		}
 	}
-	c.system, c.messages = system, messages
+	c.system, c.messages, c.left = system, messages, 0
 	return nil
 }

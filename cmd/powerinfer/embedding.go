@@ -60,9 +60,6 @@ type embeddings struct {
 }
 
 func embedding(ctx context.Context, c *cli.Command) error {
-	if err := noArguments(c); err != nil {
-		return err
-	}
 	norm, format := c.Int("embd-normalize"), c.String("embd-output-format")
 	if norm < -1 || norm > server.MaxNorm {
 		return fmt.Errorf("--embd-normalize %d is not a number from -1 to %d", norm, server.MaxNorm)

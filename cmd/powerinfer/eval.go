@@ -23,7 +23,7 @@ const evalContext = 4096
 
 func evalCommand() *cli.Command {
 	return &cli.Command{
-		Name: "eval", UsageText: `powerinfer eval hellaswag -m model.gguf -f hellaswag_val.jsonl`, Usage: "score a model on a published task", ArgsUsage: "TASK",
+		Name: "eval", UsageText: `powerinfer eval hellaswag -m model.gguf -f hellaswag_val.jsonl`, Usage: "score a model on a published task", ArgsUsage: "TASK [MODEL]",
 		Description: "TASK is " + strings.Join(powerinfer.TaskNames(), ", ") + ".\n" +
 			"Its data comes from -f FILE, in its publishers' form or llama.cpp's: docs/evaluation.md.\n" +
 			"With -o FILE an interrupted run is continued by the same command.\n" +
@@ -45,7 +45,7 @@ func evalCommand() *cli.Command {
 }
 
 func runEval(ctx context.Context, c *cli.Command) error {
-	if c.Args().Len() != 1 {
+	if c.Args().Len() == 0 {
 		return fmt.Errorf("name a task: powerinfer eval TASK -f FILE; tasks are %s", strings.Join(powerinfer.TaskNames(), ", "))
 	}
 	if n := c.Int("parallel"); n < 1 || n > mostSequences {
@@ -58,7 +58,10 @@ func runEval(ctx context.Context, c *cli.Command) error {
 		return fmt.Errorf("--scoring %q is neither %s", scoring, strings.Join(powerinfer.TaskScorings(), " nor "))
 	}
 	name := c.Args().First()
-	if !slices.Contains(powerinfer.TaskNames(), name) {
+	if i := slices.IndexFunc(c.Args().Slice(), isTask); i >= 0 {
+		name = c.Args().Get(i)
+	}
+	if !isTask(name) {
 		return fmt.Errorf("there is no task %q; tasks are %s", name, strings.Join(powerinfer.TaskNames(), ", "))
 	}
 	if !c.IsSet("file") {
@@ -78,6 +81,8 @@ func runEval(ctx context.Context, c *cli.Command) error {
 	}
 	return evalChoices(ctx, c, t)
 }
+
+func isTask(word string) bool { return slices.Contains(powerinfer.TaskNames(), word) }
 
 // readTask reads a task's data, puts examples before the questions, and leaves those that are asked.
 func readTask(c *cli.Command, name string) (*powerinfer.Task, error) {

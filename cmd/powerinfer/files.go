@@ -37,14 +37,15 @@ func fileFlags() map[string]access {
 	}
 }
 
-// argumentAccess returns what a command does with the files that its arguments name, in their order.
+// argumentAccess returns what a command does with the files that its arguments name, in their order. A model that is
+// named by a word is that of -m by then.
 func argumentAccess(command string) []access {
 	switch command {
 	case "quantize":
 		return []access{reads, writes}
 	case "convert":
 		return []access{reads, reads}
-	case "imatrix", "inspect", "prepare", "profile", "show":
+	case "show":
 		return []access{reads}
 	}
 	return nil

@@ -26,7 +26,7 @@ import (
 // modelFlags choose a model and what is done to its metadata.
 func modelFlags() []cli.Flag {
 	return about(modelSubject, slices.Concat([]cli.Flag{
-		&cli.StringFlag{Name: "model", Aliases: []string{"m"}, Usage: "GGUF `FILE`; without it the embedded demo model", Sources: env("MODEL")},
+		&cli.StringFlag{Name: "model", Aliases: []string{"m"}, Usage: "GGUF `FILE`, or a model by name; without it the embedded demo model", Sources: env("MODEL")},
 		&cli.StringSliceFlag{Name: "override-kv", Usage: "replace a metadata key: `KEY=TYPE:VALUE`, TYPE int, float, bool or str; ARCH stands for the file's architecture; may be repeated"},
 	}, hubFlags()))
 }
@@ -142,6 +142,12 @@ func modelPath(c *cli.Command) (string, error) {
 	}
 	return path, nil
 }
+
+// isDemo reports whether the embedded model is used, once fetchModel has run.
+func isDemo(c *cli.Command) bool { return c.String("model") == "" }
+
+// demoNote says what the embedded model is.
+const demoNote = "this is the embedded demo, a tiny model that tells tales: it goes on with what you write, such as Once upon a time; to chat: powerinfer chat qwen3:0.6b"
 
 // openModel opens the file that -m names, or the embedded model, and applies --override-kv.
 func openModel(c *cli.Command) (*gguf.File, error) {

@@ -130,7 +130,7 @@ func wholeLayers(c *cli.Command, name, short string) (*int, error) {
 }
 
 // note prints what the user should know.
-func note(s string) { fmt.Fprintln(os.Stderr, "note:", s) }
+func note(s string) { fmt.Fprintln(os.Stderr, onTerminalLines("note: "+s)) }
 
 // mostBudget bounds --vram-budget, in GiB.
 const mostBudget = 1 << 20

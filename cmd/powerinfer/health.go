@@ -29,12 +29,7 @@ func healthCommand() *cli.Command {
 		Description: `Asks a server's /health and ends with status 0 where it can answer requests, 1 where it cannot yet, or is not there.
 Containers are checked by it: an image needs no shell and no curl. Without a URL it asks the port or socket on this machine
 that serve listens on by the same flags or variables, over TLS where serve has a certificate. A URL may be unix:PATH.`,
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "host", Value: "127.0.0.1", Usage: "`ADDRESS` of the server; one that ends with .sock is a socket in the file system", Sources: env("HOST")},
-			&cli.IntFlag{Name: "port", Value: 8080, Usage: "its port", Sources: env("PORT")},
-			&cli.StringFlag{Name: "ssl-cert-file", Usage: "PEM `FILE` of the server's certificate, which is trusted whatever its name and whoever signed it", Sources: env("SSL_CERT_FILE")},
-			&cli.DurationFlag{Name: "timeout", Value: 5 * time.Second, Usage: "`TIME` that the answer may take"},
-		},
+		Flags: append(serverFlags(), &cli.DurationFlag{Name: "timeout", Value: 5 * time.Second, Usage: "`TIME` that the answer may take"}),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.Args().Len() > 1 {
 				return fmt.Errorf("unexpected argument %q: one server at a time", c.Args().Get(1))
@@ -128,6 +123,14 @@ func trustOnly(c *x509.Certificate) *tls.Config {
 			return nil
 		},
 	}
+}
+
+// cause returns the error of a request without its address, which the message names already.
+func cause(err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		return u.Err
+	}
+	return err
 }
 
 // checkHealth returns nil where the server at address, which has the certificate of a file or an ordinary one, says

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v3"
 	"golang.org/x/term"
@@ -16,7 +17,7 @@ import (
 // hubFlags choose a model of the Hugging Face hub.
 func hubFlags() []cli.Flag {
 	return slices.Concat([]cli.Flag{
-		&cli.StringFlag{Name: "hf-repo", Aliases: []string{"hf", "hfr"}, Usage: "model of the Hugging Face hub, downloaded unless it is cached: `USER/REPO[:QUANT]`; QUANT is Q4_K_M, else Q8_0, else the first file", Sources: env("HF_REPO")},
+		&cli.StringFlag{Name: "hf-repo", Aliases: []string{"hf", "hfr"}, Usage: "model of the Hugging Face hub, downloaded unless it is cached: `USER/REPO[:QUANT]`, or a short name; QUANT is Q4_K_M, else Q8_0, else the first file", Sources: env("HF_REPO")},
 	}, accessFlags())
 }
 
@@ -56,9 +57,9 @@ func openHub(c *cli.Command) (*hub.Hub, error) {
 	return hub.New(o)
 }
 
-// hubName reads a model's name; --hf-file replaces what it says of the file.
+// hubName reads a model's name at the hub, or a short one; --hf-file replaces what it says of the file.
 func hubName(c *cli.Command, text string) (hub.Name, error) {
-	n, err := hub.ParseName(text)
+	n, err := hubModel(text)
 	if err != nil {
 		return n, err
 	}
@@ -66,6 +67,18 @@ func hubName(c *cli.Command, text string) (hub.Name, error) {
 		return hub.ParseName(n.Repo + "/" + file)
 	}
 	return n, nil
+}
+
+// hubModel returns the name at the hub of a model that is named as there, or by a short name.
+func hubModel(text string) (hub.Name, error) {
+	if _, n, ok := hub.FindShort(text); ok {
+		return n, nil
+	}
+	n, err := hub.ParseName(text)
+	if near := nearest(strings.ToLower(text), hub.ShortNames()); err != nil && near != "" {
+		err = fmt.Errorf("there is no model %q%s", text, didYouMean(near))
+	}
+	return n, err
 }
 
 // fetched is action, before which the models that -hf and -hfd name are brought into the cache and become those of -m
@@ -85,36 +98,43 @@ func fetched(action cli.ActionFunc) cli.ActionFunc {
 	}
 }
 
-// fetchDraft fetches the draft model that -hfd names.
+// fetchDraft fetches the draft model that -hfd or -md names.
 func fetchDraft(ctx context.Context, c *cli.Command) error {
-	text := c.String("spec-draft-hf")
+	text, file := c.String("spec-draft-hf"), c.String("model-draft")
 	switch {
 	case text == "" && c.IsSet("spec-draft-hf"):
 		return errors.New("-hfd names no repository; write user/repo")
-	case text == "":
+	case text == "" && file == "":
 		return nil
+	case text == "":
+		return useModel(ctx, c, file, "model-draft")
 	case c.IsSet("model-draft"):
 		return errors.New("-md and -hfd both name a draft model; give one")
 	}
-	n, err := hub.ParseName(text)
+	n, err := hubModel(text)
 	if err != nil {
 		return err
 	}
-	return fetch(ctx, c, n, "model-draft")
+	return fetch(ctx, c, text, n, "model-draft")
 }
 
 func fetchModel(ctx context.Context, c *cli.Command) error {
 	if !slices.ContainsFunc(c.Flags, func(f cli.Flag) bool { return f.Names()[0] == "hf-repo" }) {
 		return nil
 	}
-	text := c.String("hf-repo")
+	if word := namedModel(c); word != "" {
+		return useModel(ctx, c, word, "model")
+	}
+	text, name := c.String("hf-repo"), c.String("model")
 	switch {
 	case text == "" && c.IsSet("hf-repo"):
 		return errors.New("-hf names no repository; write user/repo")
 	case text == "" && c.IsSet("hf-file"):
 		return errors.New("--hf-file names a file of a repository; name that with -hf user/repo")
-	case text == "":
+	case text == "" && name == "":
 		return nil
+	case text == "":
+		return useModel(ctx, c, name, "model")
 	case c.IsSet("model"):
 		return errors.New("-m and -hf both name a model; give one")
 	}
@@ -122,25 +142,83 @@ func fetchModel(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	return fetch(ctx, c, n, "model")
+	return fetch(ctx, c, text, n, "model")
 }
 
-// fetch brings a model into the cache and sets the flag of its file.
-func fetch(ctx context.Context, c *cli.Command, n hub.Name, flag string) error {
+// useModel sets the flag of a model's file to the file of the model that text names, which is fetched if it is not
+// here: see wordsOf.
+func useModel(ctx context.Context, c *cli.Command, text, flag string) error {
+	if _, err := os.Stat(text); err == nil {
+		return c.Set(flag, text)
+	}
+	if m, ok := inFolders(c, text); ok {
+		return c.Set(flag, m.Path())
+	}
+	_, n, short := hub.FindShort(text)
+	if !short {
+		var err error
+		if n, err = hub.ParseName(text); err != nil && hub.IsAddress(text) {
+			return err
+		}
+		folder, _, _ := strings.Cut(text, "/")
+		_, here := os.Stat(folder)
+		file := strings.HasSuffix(strings.ToLower(text), ".gguf")
+		switch {
+		case hub.IsAddress(text):
+		case err != nil && !file:
+			return unknownModel(c, text)
+		case file && (err != nil || n.File == "" || here == nil): // user/repo/file.gguf, unless user is a folder here
+			return c.Set(flag, text)
+		}
+	}
+	if file := c.String("hf-file"); file != "" && flag == "model" {
+		var err error
+		if n, err = hub.ParseName(n.Repo + "/" + file); err != nil {
+			return err
+		}
+	}
+	return fetch(ctx, c, text, n, flag)
+}
+
+// fetch brings a model that was called text into the cache and sets the flag of its file.
+func fetch(ctx context.Context, c *cli.Command, text string, n hub.Name, flag string) error {
 	h, err := openHub(c)
 	if err != nil {
 		return err
 	}
-	m, err := downloading(ctx, func(progress func(hub.Progress)) (hub.Model, error) { return h.Use(ctx, n, progress) })
+	m, err := bring(ctx, h, text, n, h.Use)
 	if err != nil {
 		return err
+	}
+	if _, _, short := hub.FindShort(text); short && flag == "model" {
+		remember(c, shortName, strings.ToLower(text))
 	}
 	return c.Set(flag, m.Path())
 }
 
-// downloading shows the progress of a download, and says what an interruption leaves. In a pipe it is a line at the
-// beginning.
-func downloading(ctx context.Context, get func(func(hub.Progress)) (hub.Model, error)) (hub.Model, error) {
+// bring gets a model, that was called text, by the hub's Use or Pull, and shows how far it is. A short name means what
+// its repository has in place of a quantisation that is no longer there.
+func bring(ctx context.Context, h *hub.Hub, text string, n hub.Name, get func(context.Context, hub.Name, func(hub.Progress)) (hub.Model, error)) (hub.Model, error) {
+	called, usual, short := hub.FindShort(text)
+	if !short || n != usual {
+		text = ""
+	}
+	m, err := downloading(ctx, text, func(progress func(hub.Progress)) (hub.Model, error) { return get(ctx, n, progress) })
+	if short && errors.Is(err, hub.ErrNotFound) && n.Tag != "" && n == called.Hub() {
+		n.Tag = ""
+		if other, e := downloading(ctx, text, func(progress func(hub.Progress)) (hub.Model, error) { return get(ctx, n, progress) }); e == nil {
+			return other, nil
+		}
+	}
+	if errors.Is(err, hub.ErrOffline) && !h.Offline() {
+		err = fmt.Errorf("%w; check the network or the proxy in HTTPS_PROXY, name another hub in HF_ENDPOINT, or give a GGUF file", err)
+	}
+	return m, err
+}
+
+// downloading shows the progress of a download of what the user called so, and says what an interruption leaves. In a
+// pipe it is a line at the beginning.
+func downloading(ctx context.Context, called string, get func(func(hub.Progress)) (hub.Model, error)) (hub.Model, error) {
 	tty := term.IsTerminal(int(os.Stderr.Fd())) && os.Getenv("TERM") != "dumb"
 	var bar *progress
 	var first, last hub.Progress // first: what was there before
@@ -152,9 +230,13 @@ func downloading(ctx context.Context, get func(func(hub.Progress)) (hub.Model, e
 		last = p
 		if !told && p.Done > first.Done { // the hub may still have refused it
 			told = true
-			fmt.Fprintf(os.Stderr, "downloading %s: %s\n", p.Model, amount(first))
+			name := p.Model
+			if called != "" {
+				name = called + ", which is " + p.Model
+			}
+			fmt.Fprintln(os.Stderr, onTerminalLines(fmt.Sprintf("downloading %s: %s", name, amount(first))))
 			if tty {
-				bar = newProgress(p.Model, unitBytes)
+				bar = newProgress("downloading", unitBytes)
 			}
 		}
 		if bar != nil {

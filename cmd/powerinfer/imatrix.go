@@ -17,7 +17,7 @@ import (
 
 func imatrixCommand() *cli.Command {
 	return &cli.Command{
-		Name: "imatrix", UsageText: `powerinfer imatrix model.gguf -f text.txt -o imatrix.gguf`, Usage: "measure what matters in a model's weights, for quantize --imatrix", ArgsUsage: "[MODEL]",
+		Name: "imatrix", UsageText: `powerinfer imatrix model.gguf -f text.txt -o imatrix.gguf`, Usage: "measure what matters in a model's weights, for quantize --imatrix",
 		Description: "Reads a text through the model, on the processor, and writes how large the inputs of each matrix\n" +
 			"are. Some hundred chunks of text like what the model will be used for are enough. What was collected\n" +
 			"is saved every --output-frequency chunks and when the command is interrupted.\n" +
@@ -44,14 +44,6 @@ func imatrixCommand() *cli.Command {
 }
 
 func makeMatrix(ctx context.Context, c *cli.Command) error {
-	if c.NArg() > 1 || c.NArg() == 1 && c.IsSet("model") {
-		return fmt.Errorf("unexpected argument %q; imatrix reads one model", c.Args().Get(c.NArg()-1))
-	}
-	if c.NArg() == 1 {
-		if err := c.Set("model", c.Args().First()); err != nil {
-			return err
-		}
-	}
 	for name, least := range map[string]int{"chunks": -1, "chunk": 0, "output-frequency": 1, "save-frequency": 0, "ctx-size": 1, "threads": 0} {
 		if n := c.Int(name); n < least || n > 1<<30 {
 			return fmt.Errorf("--%s %d: give %d or more", name, n, least)

@@ -23,21 +23,12 @@ import (
 func inspectCommand() *cli.Command {
 	return &cli.Command{
 		Name: "inspect", Usage: "print a file's metadata, tensors, types and sizes, or its neurons",
-		ArgsUsage: "[FILE]",
 		Flags: append(modelFlags(),
 			&cli.BoolFlag{Name: "json", Usage: "print everything as one JSON object"},
 			&cli.BoolFlag{Name: "neurons", Usage: "print how often a prepared model's neurons are active, and its predictors, or how its experts are used"},
 			&cli.StringFlag{Name: "report", Usage: "the same as a page and pictures: report.html, curves.png, ranks.png, map.png, of experts reuse.png in `FOLDER`"},
 		),
 		Action: func(_ context.Context, c *cli.Command) error {
-			if c.NArg() > 1 || c.NArg() == 1 && c.IsSet("model") {
-				return fmt.Errorf("unexpected argument %q; inspect reads one file", c.Args().Get(c.NArg()-1))
-			}
-			if c.NArg() == 1 {
-				if err := c.Set("model", c.Args().First()); err != nil {
-					return err
-				}
-			}
 			if c.IsSet("report") && c.String("report") == "" {
 				return errors.New("--report names no folder")
 			}

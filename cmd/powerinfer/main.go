@@ -80,6 +80,10 @@ func execute(args []string) int {
 		root := command()
 		out := &written{to: os.Stdout}
 		root.Writer = out
+		if name, unknown := withoutCommand(root, args); unknown { // whatever flags it has
+			err = unknownCommand(root, name)
+			return
+		}
 		err = root.Run(ctx, withFlashAttention(withCommand(args)))
 		if err != nil {
 			if topic, ok := strings.CutPrefix(err.Error(), "No help topic for '"); ok { // cli's own words
@@ -112,8 +116,16 @@ func execute(args []string) int {
 	case readerLeft(err): // what reads the output has seen enough
 		return statusError
 	}
-	fmt.Fprintln(os.Stderr, "powerinfer:", oneLine(err))
+	fmt.Fprintln(os.Stderr, onTerminalLines("powerinfer: "+oneLine(err)))
 	return statusError
+}
+
+// onTerminalLines returns a line for standard error as it is, or broken between words where that is a terminal.
+func onTerminalLines(line string) string {
+	if width := columnsOf(os.Stderr); width > 0 {
+		return broken(line, "", width)
+	}
+	return line
 }
 
 // written remembers the first error of writing to it, which cli drops when it prints help.
@@ -163,6 +175,14 @@ func withCommand(args []string) []string {
 	return slices.Insert(slices.Clone(args), 1, "run")
 }
 
+// withoutCommand returns the first word of a command line if it names no command.
+func withoutCommand(root *cli.Command, args []string) (name string, unknown bool) {
+	if len(args) < 2 || args[1] == "" || strings.HasPrefix(args[1], "-") || args[1] == "help" || args[1] == "h" {
+		return "", false
+	}
+	return args[1], root.Command(args[1]) == nil
+}
+
 // command returns the whole command line.
 func command() *cli.Command {
 	root := &cli.Command{
@@ -182,14 +202,17 @@ powerinfer run "Once upon a time"       a tale by the small embedded model`,
 		OnUsageError:   usageError,
 		Commands: slices.Concat(
 			commandsFor("Use a model", chatCommand(), runCommand(), serveCommand(), batchCommand(), embeddingCommand(), tokenizeCommand()),
-			commandsFor("Get models", pullCommand(), listCommand(), showCommand(), rmCommand()),
-			commandsFor("See what this machine does", doctorCommand(), planCommand(), benchCommand(), inspectCommand(), healthCommand()),
+			commandsFor("Get models", modelsCommand(), pullCommand(), listCommand(), showCommand(), rmCommand()),
+			commandsFor("See what this machine does", doctorCommand(), planCommand(), benchCommand(), inspectCommand(), psCommand(), stopCommand(), healthCommand()),
 			commandsFor("Measure quality", perplexityCommand(), evalCommand(), sweepCommand()),
 			commandsFor("Make model files", convertCommand(), quantizeCommand(), imatrixCommand(), profileCommand(), prepareCommand()),
 			commandsFor("Program", completionCommand(), versionCommand(), completeCommand()),
 		),
 	}
 	for _, c := range root.Commands {
+		c.OnUsageError = usageError
+		c.Action = worded(fetched(guarded(c.Action)))
+		describeWords(c)
 		if action := c.Action; len(c.Flags) > manyFlags {
 			c.Flags = append(c.Flags, helpAllFlag())
 			c.Action = func(ctx context.Context, c *cli.Command) error {
@@ -200,8 +223,6 @@ powerinfer run "Once upon a time"       a tale by the small embedded model`,
 				return action(ctx, c)
 			}
 		}
-		c.OnUsageError = usageError
-		c.Action = fetched(guarded(c.Action))
 		c.DisableSliceFlagSeparator = true
 		c.HideHelpCommand = true // an argument named h or help is a file; --help is the flag
 	}
@@ -220,6 +241,9 @@ func commandsFor(purpose string, list ...*cli.Command) []*cli.Command {
 func usageError(_ context.Context, c *cli.Command, err error, _ bool) error {
 	if name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); ok {
 		name = strings.TrimLeft(name, "-")
+		if instead, ok := peerFlag(name); ok {
+			return fmt.Errorf("%s has no flag --%s; %s", c.FullName(), name, instead)
+		}
 		if instead, ok := missing(name); ok {
 			return fmt.Errorf("llama.cpp has --%s, %s does not; %s", name, c.FullName(), instead)
 		}
@@ -272,6 +296,17 @@ func help(_ context.Context, c *cli.Command) error {
 }
 
 func unknownCommand(root *cli.Command, name string) error {
+	for _, p := range peerCommands() {
+		if slices.Contains(p.names, name) {
+			return fmt.Errorf("there is no command %q: %s", name, p.instead)
+		}
+	}
+	switch {
+	case isModel(root, name):
+		return fmt.Errorf("there is no command %q; to talk with that model: powerinfer chat %s", name, name)
+	case strings.Contains(name, " "):
+		return fmt.Errorf("there is no command %.40q; a text is answered by powerinfer run \"…\"", name)
+	}
 	var names []string
 	for _, c := range root.VisibleCommands() {
 		names = append(names, c.Names()...)
@@ -279,16 +314,10 @@ func unknownCommand(root *cli.Command, name string) error {
 	return fmt.Errorf("unknown command %q%s; see powerinfer --help", name, didYouMean(nearest(name, names)))
 }
 
-// noArguments refuses stray words, which are mostly prompts without -p.
+// noArguments refuses stray words.
 func noArguments(c *cli.Command) error {
 	if !c.Args().Present() {
 		return nil
 	}
-	hint := ""
-	for _, f := range c.Flags {
-		if f.Names()[0] == "prompt" {
-			hint = "; a prompt goes behind -p"
-		}
-	}
-	return fmt.Errorf("unexpected argument %q%s", c.Args().First(), hint)
+	return fmt.Errorf("unexpected argument %q", c.Args().First())
 }

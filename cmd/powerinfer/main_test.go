@@ -26,7 +26,7 @@ func TestWithCommand(t *testing.T) {
 func TestOneLine(t *testing.T) {
 	long, cut := strings.Repeat("ä", 2000), strings.Repeat("ä", longestError)+"…"
 	for in, want := range map[string]string{
-		"a\nb\x1b[31mc": "a b [31mc",
+		"a\nb\x1b[31mc": "a b[31mc",
 		`invalid value "1e3" for flag -n: strconv.ParseInt: parsing "1e3": invalid syntax`: `invalid value "1e3" for flag -n: invalid syntax`,
 		`strconv.ParseFloat: parsing "a\"b": invalid syntax`:                               "invalid syntax",
 		long: cut,

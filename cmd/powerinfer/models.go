@@ -21,13 +21,15 @@ import (
 func pullCommand() *cli.Command {
 	return &cli.Command{
 		Name: "pull", Usage: "download models from the Hugging Face hub, or update them",
-		ArgsUsage: "USER/REPO[:QUANT]...",
-		Description: `Files go to the cache that Python's huggingface_hub and llama.cpp use, and are found there by all of them: $HF_HOME/hub, usually
+		ArgsUsage: "[NAME]...",
+		Description: `NAME is USER/REPO[:QUANT] of the hub, USER/REPO/FILE.gguf, an address there, or a short name such as qwen3:0.6b. Without a
+NAME the short names are listed, as powerinfer models does.
+Files go to the cache that Python's huggingface_hub and llama.cpp use, and are found there by all of them: $HF_HOME/hub, usually
 ~/.cache/huggingface/hub. A download that was interrupted goes on where it ended. The path of each model is printed.`,
 		Flags: accessFlags(),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.NArg() == 0 {
-				return errors.New("name the models to download: user/repo, user/repo:Q4_K_M or user/repo/file.gguf")
+				return printShorts(ctx, c)
 			}
 			if c.NArg() > 1 && c.IsSet("hf-file") {
 				return errors.New("--hf-file is of one repository; name one, or write user/repo/file.gguf")
@@ -41,7 +43,7 @@ func pullCommand() *cli.Command {
 				if err != nil {
 					return err
 				}
-				m, err := downloading(ctx, func(progress func(hub.Progress)) (hub.Model, error) { return h.Pull(ctx, n, progress) })
+				m, err := bring(ctx, h, text, n, h.Pull)
 				if err != nil {
 					return err
 				}
@@ -56,7 +58,7 @@ func pullCommand() *cli.Command {
 
 func listCommand() *cli.Command {
 	return &cli.Command{
-		Name: "list", Usage: "list the models in the Hugging Face cache and in a folder",
+		Name: "list", Aliases: []string{"ls"}, Usage: "list the models in the Hugging Face cache and in a folder",
 		Flags: []cli.Flag{
 			modelsDirFlag(),
 			&cli.BoolFlag{Name: "json", Usage: "print them as one JSON array"},
@@ -81,7 +83,7 @@ func listCommand() *cli.Command {
 				return indented(list)
 			}
 			if len(list) == 0 {
-				note(fmt.Sprintf("no model is cached in %s; powerinfer pull user/repo downloads one", h.Folder()))
+				note(fmt.Sprintf("no model is cached in %s; powerinfer pull qwen3:0.6b downloads one, powerinfer models lists more", h.Folder()))
 			}
 			return printList(os.Stdout, list)
 		},
@@ -195,8 +197,8 @@ func indented(v any) error {
 func rmCommand() *cli.Command {
 	return &cli.Command{
 		Name: "rm", Usage: "remove models from the Hugging Face cache",
-		ArgsUsage: "USER/REPO[:QUANT]...",
-		Description: `Without QUANT or the name of a file the whole repository is removed, with what other programs downloaded of it.
+		ArgsUsage: "NAME...",
+		Description: `NAME is USER/REPO[:QUANT] or a short name. Without QUANT or the name of a file the whole repository is removed, with what other programs downloaded of it.
 Content that another file of the repository uses stays.`,
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask"}},
 		Action: func(ctx context.Context, c *cli.Command) error {
@@ -209,7 +211,7 @@ Content that another file of the repository uses stays.`,
 			}
 			var names []hub.Name
 			for _, text := range c.Args().Slice() {
-				n, err := hub.ParseName(text)
+				n, err := hubModel(text)
 				if err != nil {
 					return err
 				}

@@ -42,9 +42,6 @@ powerinfer perplexity -m b.gguf --kl-divergence --kl-divergence-base base.kld`, 
 			verboseFlag(),
 		),
 		Action: func(ctx context.Context, c *cli.Command) error {
-			if err := noArguments(c); err != nil {
-				return err
-			}
 			if c.Int("chunks") == 0 {
 				return errors.New("no chunk to evaluate: raise --chunks, or leave it out for all")
 			}

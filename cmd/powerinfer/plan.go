@@ -56,9 +56,6 @@ func machineFlag() cli.Flag {
 }
 
 func plan(ctx context.Context, c *cli.Command) error {
-	if err := noArguments(c); err != nil {
-		return err
-	}
 	if c.Bool("published-experts") {
 		return expertsTable(os.Stdout, c.String("describe"))
 	}

@@ -38,7 +38,7 @@ func calibrationFlags() []cli.Flag {
 
 func prepareCommand() *cli.Command {
 	return &cli.Command{
-		Name: "prepare", UsageText: `powerinfer prepare model.gguf -f text.txt -o prepared.gguf`, Usage: "order a ReLU model's neurons and train their predictors, order experts, or find thresholds", ArgsUsage: "[MODEL]",
+		Name: "prepare", UsageText: `powerinfer prepare model.gguf -f text.txt -o prepared.gguf`, Usage: "order a ReLU model's neurons and train their predictors, order experts, or find thresholds",
 		Description: `--sparse threshold is for models of SiLU or GELU, whose activations never are zero: it finds
 for every layer a magnitude below which they may be taken as zero, measures on text that is held
 out what that costs, and stores the curve. The file stays an ordinary GGUF file; run it with
@@ -115,14 +115,6 @@ func prepareModel(ctx context.Context, c *cli.Command) error {
 
 // calibrationOptions reads calibrationFlags and opens the model.
 func calibrationOptions(c *cli.Command) (o prepare.Options, f *gguf.File, err error) {
-	if c.NArg() > 1 || c.NArg() == 1 && c.IsSet("model") {
-		return o, nil, fmt.Errorf("unexpected argument %q; %s reads one model", c.Args().Get(c.NArg()-1), c.Name)
-	}
-	if c.NArg() == 1 {
-		if err := c.Set("model", c.Args().First()); err != nil {
-			return o, nil, err
-		}
-	}
 	o = prepare.Options{
 		Out: c.String("output"), Files: c.StringSlice("file"), Tokens: c.Int("tokens"), Work: c.String("work"), KeepWork: c.Bool("keep-work"),
 		Resume: c.Bool("resume"), Activation: c.String("activation"), Seed: c.Uint64("seed"), Threads: c.Int("threads"),

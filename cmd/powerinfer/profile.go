@@ -14,7 +14,7 @@ import (
 
 func profileCommand() *cli.Command {
 	return &cli.Command{
-		Name: "profile", UsageText: `powerinfer profile model.gguf -f text.txt -o statistics.gguf`, Usage: "count how often each neuron of a ReLU model is active, or each expert used", ArgsUsage: "[MODEL]",
+		Name: "profile", UsageText: `powerinfer profile model.gguf -f text.txt -o statistics.gguf`, Usage: "count how often each neuron of a ReLU model is active, or each expert used",
 		Description: `Counts on a text for how many tokens each neuron is active, in a model with experts how
 many use each expert, how many use it again some tokens later, and, where the experts'
 activation leaves zeros, for how many each neuron inside them is active. Uses are counted in

@@ -6,6 +6,7 @@ import (
 	"os"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
@@ -178,12 +179,33 @@ func (u unit) rate(perSecond float64) string {
 	return fmt.Sprintf("%.2f/s", perSecond)
 }
 
+// Columns of a bar: usualBar where the terminal is wide enough, and at least leastBar. besideBar is what the share, the
+// amounts, the rate and the times take beside it and the task's name.
+const (
+	usualBar  = 30
+	leastBar  = 5
+	besideBar = 50
+)
+
+// barWidth returns how many columns the bar itself has, so that its line fits the terminal.
+func (p *progress) barWidth() int {
+	f, ok := p.out.(*os.File)
+	if !ok {
+		return usualBar
+	}
+	columns, _, err := term.GetSize(int(f.Fd()))
+	if err != nil || columns <= 0 {
+		return usualBar
+	}
+	return min(usualBar, max(leastBar, columns-utf8.RuneCountInString(p.what)-besideBar))
+}
+
 // newBar has no colours, so that NO_COLOR holds whatever it is.
 func (p *progress) newBar() *progressbar.ProgressBar {
 	o := []progressbar.Option{
 		progressbar.OptionSetWriter(late{p}), progressbar.OptionSetDescription(p.what),
 		progressbar.OptionSetPredictTime(true),
-		progressbar.OptionSetWidth(30), progressbar.OptionThrottle(barThrottle), progressbar.OptionClearOnFinish(),
+		progressbar.OptionSetWidth(p.barWidth()), progressbar.OptionThrottle(barThrottle), progressbar.OptionClearOnFinish(),
 	}
 	if p.unit != unitTime {
 		o = append(o, progressbar.OptionShowCount())

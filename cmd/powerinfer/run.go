@@ -57,9 +57,16 @@ func runCommand() *cli.Command {
 	return &cli.Command{
 		Name: "run", UsageText: `powerinfer run qwen3:0.6b "Why is the sky blue?"
 powerinfer run -m model.gguf -p "Once upon a time" -n 128 --temp 0.8
-powerinfer run -m model.gguf -f question.txt --json-schema '{"type":"object"}'`, Usage: "continue a prompt", Flags: runFlags(),
+powerinfer run -m model.gguf -f question.txt --json-schema '{"type":"object"}'`, Usage: "answer or continue a text", Flags: runFlags(),
+		Description: "TEXT, or standard input where there is none, is answered if the model has a chat template, and continued otherwise. " +
+			"What -p and -f give is continued. A file or a pipe at standard input comes before TEXT.",
 		Action: func(ctx context.Context, c *cli.Command) error {
-			if err := noArguments(c); err != nil {
+			if !talks(c) {
+				if err := takeInput(c); err != nil {
+					return err
+				}
+			}
+			if err := asAnswer(c); err != nil {
 				return err
 			}
 			if talks(c) {
@@ -70,8 +77,21 @@ powerinfer run -m model.gguf -f question.txt --json-schema '{"type":"object"}'`,
 	}
 }
 
+// asAnswer has run hold a conversation of one answer where the text came as words or by standard input, and the model
+// has a chat template: such a text is a question. What -p and -f give is continued.
+func asAnswer(c *cli.Command) error {
+	if !asked(c) || c.Bool("no-conversation") || c.IsSet("prompt-cache") {
+		return nil
+	}
+	t, err := modelTemplate(c)
+	if err != nil || t == nil {
+		return err
+	}
+	return errors.Join(c.Set("conversation", "true"), c.Set("single-turn", "true"))
+}
+
 // errNoPrompt is the error of a command line that says nothing to continue.
-var errNoPrompt = errors.New("no prompt: give -p TEXT or -f FILE; -f - reads standard input")
+var errNoPrompt = errors.New("no prompt: give a text, as in powerinfer run \"Once upon a time\", -p TEXT or -f FILE")
 
 func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 	if c.Bool("list-devices") {
@@ -87,6 +107,9 @@ func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 	}
 	if err := checkGeneration(c); err != nil {
 		return err
+	}
+	if isDemo(c) && term.IsTerminal(int(os.Stderr.Fd())) {
+		note(demoNote)
 	}
 	prompt, err := readText(c)
 	if err != nil {

@@ -50,7 +50,7 @@ docs/server.md. Ctrl-C stops the server: requests that run may end, a second Ctr
 			&cli.IntFlag{Name: "parallel", Aliases: []string{"np"}, Value: 4, Usage: "`N` requests that generate at a time, over one KV cache", Sources: env("N_PARALLEL")},
 			&cli.BoolFlag{Name: "lora-init-without-apply", Usage: "load LoRA adapters with the scale 0; requests or POST /lora-adapters set another"},
 			&cli.IntFlag{Name: "max-queue", Value: 64, Usage: "requests that may wait; further ones are told to try again later"},
-			&cli.StringFlag{Name: "alias", Aliases: []string{"a"}, Usage: "the model's `NAME` for clients; default: the file's", Sources: env("ALIAS")},
+			&cli.StringFlag{Name: "alias", Aliases: []string{"a"}, Usage: "the model's `NAME` for clients; default: the short name that it was given by, or the file's", Sources: env("ALIAS")},
 			&cli.StringSliceFlag{Name: "api-key", Usage: "`KEY` that requests must have, or several with commas; may be repeated", Sources: cli.NewValueSourceChain(variable("LLAMA_API_KEY"))},
 			&cli.StringFlag{Name: "api-key-file", Usage: "read keys from `FILE`, one on each line; lines that begin with # are comments; it is read again when it changes"},
 			&cli.BoolFlag{Name: "no-webui", Aliases: []string{"no-ui"}, Usage: "serve no page to browsers", Sources: env("NO_WEBUI")},
@@ -68,9 +68,6 @@ docs/server.md. Ctrl-C stops the server: requests that run may end, a second Ctr
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "say how the model is computed, and add prompt and settings to answers in OpenAI's form, as __verbose"},
 		}),
 		Action: func(ctx context.Context, c *cli.Command) error {
-			if err := noArguments(c); err != nil {
-				return err
-			}
 			return serve(ctx, c)
 		},
 	}
@@ -166,6 +163,9 @@ func loadServed(ctx context.Context, c *cli.Command, o server.ModelOptions, mode
 	if err := completeOptions(c, e, &o); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
+	if o.Demo {
+		o.Log.Warn("this is the embedded demo, a tiny model that tells tales; to chat: powerinfer serve qwen3:0.6b")
+	}
 	models.Set(listing(f, so, o, server.NewModel(e.Engine, o)))
 	o.Log.Info("listening", "url", url, "model", o.Name, "slots", o.Slots, "context", e.Context(), "device", e.Device())
 	return e, nil
@@ -189,6 +189,10 @@ func listing(f *gguf.File, so session.Options, o server.ModelOptions, m *server.
 	return l
 }
 
+// demoAnswers is how many answers of the embedded model its small context is to have room for, where requests do not
+// say how long they may be.
+const demoAnswers = 3
+
 // completeOptions sets what the model decides where the flags do not.
 func completeOptions(c *cli.Command, e *session.Session, o *server.ModelOptions) error {
 	var err error
@@ -197,6 +201,12 @@ func completeOptions(c *cli.Command, e *session.Session, o *server.ModelOptions)
 	}
 	if c.Int64("seed") < 0 {
 		o.Sampling.Seed = sample.RandomSeed // each request draws its own
+	}
+	if o.Demo = isDemo(c) && c.String("models-dir") == ""; o.Demo && !c.IsSet("n-predict") {
+		o.Predict = e.Context() / demoAnswers
+	}
+	if o.Name == "" {
+		o.Name = calledShort(c)
 	}
 	if o.Path = e.File.Path; o.Name == "" {
 		o.Name = strings.TrimSuffix(filepath.Base(o.Path), ".gguf")
@@ -313,7 +323,9 @@ func chooseTemplate(c *cli.Command, e *session.Session, o *server.ModelOptions) 
 		o.Template, err = chat.Named("chatml", e.File)
 		return err
 	}
-	o.Log.Warn("the model has no chat template: it may be a base model; chats are written in chatml, --chat-template names another")
+	if !o.Demo {
+		o.Log.Warn("the model has no chat template: it may be a base model; chats are written in chatml, --chat-template names another")
+	}
 	o.Stop = []string{"<|im_end|>"} // mostly no token of such a model
 	o.Template, err = chat.Named("chatml", e.File)
 	return err

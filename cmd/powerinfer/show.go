@@ -23,8 +23,9 @@ import (
 func showCommand() *cli.Command {
 	return &cli.Command{
 		Name: "show", Usage: "say what a model is, and how it would run here",
-		ArgsUsage:   "NAME|FILE",
-		Description: "NAME is one that powerinfer list prints. Nothing is downloaded, and no weights are loaded.",
+		ArgsUsage: "NAME|FILE",
+		Description: "NAME is one that powerinfer list prints, or a short one: powerinfer models. Nothing is downloaded,\n" +
+			"and no weights are loaded.",
 		Flags: []cli.Flag{
 			modelsDirFlag(),
 			&cli.IntFlag{Name: "ctx-size", Aliases: []string{"c"}, Usage: "context in tokens to plan for; 0 is the model's own", Sources: env("CTX_SIZE")},
@@ -96,6 +97,13 @@ func shownModel(ctx context.Context, c *cli.Command) (hub.Model, error) {
 	h, err := openHub(c)
 	if err != nil {
 		return hub.Model{}, err
+	}
+	if _, at, ok := hub.FindShort(name); ok {
+		m, err := h.Resolve(ctx, at)
+		if errors.Is(err, hub.ErrNotFound) {
+			err = fmt.Errorf("%s is %s, which is not here; powerinfer pull %s downloads it, and powerinfer models says what it takes", name, at, name)
+		}
+		return m, err
 	}
 	m, err := h.Lookup(ctx, name, modelsDirs(c)...)
 	if errors.Is(err, hub.ErrNotFound) && strings.HasSuffix(name, ".gguf") {

@@ -68,9 +68,6 @@ func sweptFlags() []cli.Flag {
 }
 
 func runSweep(ctx context.Context, c *cli.Command) error {
-	if err := noArguments(c); err != nil {
-		return err
-	}
 	if c.Bool("list-devices") {
 		return listDevices()
 	}

@@ -33,9 +33,6 @@ func tokenizeCommand() *cli.Command {
 }
 
 func tokenize(_ context.Context, c *cli.Command) error {
-	if err := noArguments(c); err != nil {
-		return err
-	}
 	text, err := tokenizeText(c)
 	if err != nil {
 		return err
@@ -79,8 +76,13 @@ func tokenizeText(c *cli.Command) (string, error) {
 			given++
 		}
 	}
+	if given == 0 {
+		if text, err := piped(); err != nil || text != "" {
+			return text, err
+		}
+	}
 	if given != 1 {
-		return "", errors.New("give the text by exactly one of -p, -f and --stdin")
+		return "", errors.New("give the text as words, or by exactly one of -p, -f and --stdin")
 	}
 	var data []byte
 	var err error

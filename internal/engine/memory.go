@@ -78,12 +78,23 @@ const (
 
 // Memory returns the bytes of RAM that opening the model in f takes where what on says lies on GPUs.
 func (o *Options) Memory(f *gguf.File, on placement.Layout) (int64, error) {
+	m, err := o.memoryOf(f, on)
+	return m.Need, err
+}
+
+// Fits reports whether memory has room for the model in f where what on says lies on GPUs, as far as is known.
+func (o *Options) Fits(f *gguf.File, on placement.Layout) (bool, error) {
+	m, err := o.memoryOf(f, on)
+	return m.fits(), err
+}
+
+func (o *Options) memoryOf(f *gguf.File, on placement.Layout) (Memory, error) {
 	c, err := model.ReadConfig(f, o.Activation)
 	if err != nil {
-		return 0, err
+		return Memory{}, err
 	}
 	c.FurtherCached = o.GuessesFurther()
-	return o.memory(f, c, on).Need, nil
+	return o.memory(f, c, on), nil
 }
 
 // readMemory is hw.ReadMemory; tests have other machines.

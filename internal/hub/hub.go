@@ -53,6 +53,9 @@ func New(o Options) (*Hub, error) {
 	return h, nil
 }
 
+// Offline reports whether the network must not be asked.
+func (h *Hub) Offline() bool { return h.o.Offline }
+
 // Folder returns the cache.
 func (h *Hub) Folder() string { return h.o.Folder }
 

@@ -3,7 +3,9 @@ package hub
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -28,6 +30,11 @@ func (n Name) String() string {
 // sites lists the prefixes of a repository's name in addresses of its page and in Ollama's names.
 var sites = []string{"https://huggingface.co/", "https://hf.co/", "huggingface.co/", "hf.co/"}
 
+// IsAddress reports whether a text is an address of the hub's pages or files, or begins as Ollama's names of them do.
+func IsAddress(s string) bool {
+	return slices.ContainsFunc(sites, func(site string) bool { return strings.HasPrefix(s, site) })
+}
+
 // ParseName reads user/repo, user/repo:TAG or user/repo/FILE.gguf; the address of a repository or of one of its files
 // will do as well.
 func ParseName(s string) (Name, error) {
@@ -37,7 +44,7 @@ func ParseName(s string) (Name, error) {
 	text := s
 	for _, site := range sites {
 		if rest, ok := strings.CutPrefix(text, site); ok {
-			text, _, _ = strings.Cut(rest, "?") // ?download=true
+			text = pathOf(rest)
 			break
 		}
 	}
@@ -60,10 +67,9 @@ func ParseName(s string) (Name, error) {
 		}
 		n.Tag = tag
 	case named:
-		for _, view := range []string{"blob/main/", "resolve/main/"} {
-			if f, ok := strings.CutPrefix(file, view); ok {
-				file = f
-				break
+		if view, f, ok := strings.Cut(file, "/"); ok && IsAddress(s) && (view == "blob" || view == "resolve") {
+			if file, ok = strings.CutPrefix(f, "main/"); !ok {
+				return bad("only files of the branch main are fetched")
 			}
 		}
 		if !validPath(file) || !strings.HasSuffix(file, ggufSuffix) {
@@ -72,6 +78,21 @@ func ParseName(s string) (Name, error) {
 		n.File = file
 	}
 	return n, nil
+}
+
+// pathOf returns what an address names, below the site: without what stands behind ? and #, unless that names a file
+// that the page shows, and without /tree/main of a repository's list of files.
+func pathOf(address string) string {
+	address, _, _ = strings.Cut(address, "#")
+	path, query, _ := strings.Cut(address, "?") // ?download=true
+	path = strings.TrimSuffix(strings.TrimSuffix(path, "/"), "/tree/main")
+	if values, err := url.ParseQuery(query); err == nil && values.Get("show_file_info") != "" {
+		return path + "/" + values.Get("show_file_info")
+	}
+	if plain, err := url.PathUnescape(path); err == nil {
+		return plain
+	}
+	return path
 }
 
 const ggufSuffix = ".gguf"

@@ -15,7 +15,13 @@ func TestParseName(t *testing.T) {
 		"hf.co/user/repo:latest":                        {Repo: "user/repo"},
 		"user/repo/sub/file.gguf":                       {Repo: "user/repo", File: "sub/file.gguf"},
 		"https://hf.co/user/repo/resolve/main/a/b.gguf": {Repo: "user/repo", File: "a/b.gguf"},
-		"_u_/a.b": {Repo: "_u_/a.b"},
+		"_u_/a.b":                                                             {Repo: "_u_/a.b"},
+		"https://huggingface.co/user/repo/":                                   {Repo: "user/repo"},
+		"https://huggingface.co/user/repo/tree/main":                          {Repo: "user/repo"},
+		"https://huggingface.co/user/repo:Q8_0":                               {Repo: "user/repo", Tag: "Q8_0"},
+		"https://huggingface.co/user/repo?show_file_info=a%2Fb-Q8_0.gguf":     {Repo: "user/repo", File: "a/b-Q8_0.gguf"},
+		"https://huggingface.co/user/repo/blob/main/b.gguf?download=true#top": {Repo: "user/repo", File: "b.gguf"},
+		"https://huggingface.co/user/repo/resolve/main/a%20b.gguf":            {Repo: "user/repo", File: "a b.gguf"},
 	} {
 		if n, err := ParseName(text); err != nil || n != want {
 			t.Errorf("%q is %+v (%v)", text, n, err)
@@ -24,7 +30,7 @@ func TestParseName(t *testing.T) {
 	for _, text := range []string{
 		"", "user", "user/", "/repo", "user/repo:", "user/repo:a:b", "user/repo:../x", "../../etc", "user/..", "user/a..b", "user/a--b", "user/-a", "user/a.", "user/a.git",
 		"user/re po", "user\\repo", "user/repo/file.bin", "user/repo/../x.gguf", "user/repo//x.gguf", "user/repo/x.gguf:Q4_0", "http://evil.example/user/repo",
-		"user/repo/con.gguf", "user/" + strings.Repeat("a", 97), "user/repo:" + strings.Repeat("a", 65), "usér/repo", "user/repo\n", "user/repo/a\x00.gguf", "C:/x/y",
+		"user/repo/con.gguf", "user/" + strings.Repeat("a", 97), "user/repo:" + strings.Repeat("a", 65), "usér/repo", "user/repo\n", "https://hf.co/user/repo/blob/v2/a.gguf", "user/repo/a\x00.gguf", "C:/x/y",
 	} {
 		if n, err := ParseName(text); err == nil {
 			t.Errorf("%q is %+v", text, n)

@@ -30,6 +30,7 @@ type Styler struct {
 	// Width is the terminal's, in columns. Lines are broken between words, except in code, and tables are drawn, once
 	// they are whole. With 0 lines and tables stay as they are. It may change between two calls of Feed.
 	Width int
+	Plain bool // the text is no Markdown: lines are broken, and nothing else
 
 	out   strings.Builder
 	shown style // what the terminal is set to
@@ -68,7 +69,7 @@ func (s *Styler) Finish() string {
 	s.settle(true)
 	s.set(0)
 	rest := s.take()
-	*s = Styler{Width: s.Width}
+	*s = Styler{Width: s.Width, Plain: s.Plain}
 	return rest
 }
 
@@ -80,6 +81,9 @@ func (s *Styler) take() string {
 
 func (s *Styler) push(b byte) {
 	switch {
+	case s.Plain && b != '\n':
+		s.inLine = true
+		s.put(b, 0)
 	case b == '\n' && s.isRow():
 		s.addRow()
 	case b == '\n':

@@ -98,3 +98,16 @@ func FuzzWrap(f *testing.F) {
 		}
 	})
 }
+
+// Plain text loses none of what Markdown takes for marks.
+func TestPlain(t *testing.T) {
+	s := Styler{Width: 20, Plain: true}
+	got := ""
+	for _, piece := range []string{"# a *tale* ", "of a king, | a | horse\n", "```\n- and `a` house"} {
+		got += s.Feed(piece)
+	}
+	got = regexp.MustCompile(` +\n`).ReplaceAllString(got+s.Finish(), "\n")
+	if want := "# a *tale* of a\nking, | a | horse\n```\n- and `a` house"; got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}

@@ -18,6 +18,7 @@ import (
 type ModelOptions struct {
 	Name     string         // for clients
 	Path     string         // of the model's file
+	Demo     bool           // it is the embedded model, which tells tales and is not for conversations
 	Slots    int            // requests that generate at a time
 	Queue    int            // requests that may wait besides
 	Predict  int            // tokens that an answer has at most where a request does not say; -1: no limit

@@ -12,8 +12,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/grammar"
+	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
@@ -87,8 +89,13 @@ func (s *Session) open(ctx context.Context, o Options) error {
 		return err
 	}
 	var err error
-	if s.Planner, err = o.plan(ctx, s.File); err != nil {
+	var cut int
+	s.Planner, cut, err = o.planFitting(ctx, s.File, func(on placement.Layout) (bool, error) { return o.Engine.Fits(s.File, on) })
+	if err != nil {
 		return err
+	}
+	if cut > 0 && o.Planner.Notice != nil {
+		o.Planner.Notice(fmt.Sprintf("the context has %d tokens, fewer than the model's own, because memory has no room for more; -c sets another", cut))
 	}
 	o.Engine.Devices, o.Engine.Notice = s.Planner, o.Planner.Notice
 	if o.Expect != nil {
@@ -156,10 +163,18 @@ type Need struct {
 	Wanted int64 // that GPUs would hold if they had room for all; 0 where none is used
 }
 
-// NeedOf returns what opening the model in f takes now, of which nothing is opened.
+// NeedOf returns what opening the model in f takes now, of which nothing is opened. A context that nobody asked for is
+// cut to what the machine has room for when nothing else runs on it.
 func NeedOf(ctx context.Context, f *gguf.File, o Options) (Need, error) {
 	var n Need
-	devices, err := o.plan(ctx, f)
+	devices, _, err := o.planFitting(ctx, f, func(on placement.Layout) (bool, error) {
+		need, err := o.Engine.Memory(f, on)
+		if err != nil {
+			return false, err
+		}
+		memory, err := hw.ReadMemory()
+		return err != nil || uint64(need) <= memory.Total-memory.Total/8, nil
+	})
 	if err != nil {
 		return n, err
 	}
@@ -175,6 +190,37 @@ func NeedOf(ctx context.Context, f *gguf.File, o Options) (Need, error) {
 	plan = nil // all in RAM
 	n.Wanted, err = o.Engine.Memory(f, plan.Layout())
 	return n, err
+}
+
+// leastContext is the length to which a context is cut at most, in tokens.
+const leastContext = 4096
+
+// planFitting plans for the context that is asked for. Where none is, it is the model's own, or halves of that down to
+// leastContext where what the plan leaves in RAM does not fit. cut is the length then, else 0.
+func (o *Options) planFitting(ctx context.Context, f *gguf.File, fits func(placement.Layout) (bool, error)) (p *planner.Planner, cut int, err error) {
+	p, err = o.plan(ctx, f)
+	if err != nil || o.Engine.Context != 0 {
+		return p, 0, err
+	}
+	c, err := model.ReadConfig(f, o.Engine.Activation)
+	if err != nil {
+		return nil, 0, err
+	}
+	for length := c.Context; length > leastContext; {
+		plan, err := p.Plan()
+		if err != nil {
+			return nil, 0, err
+		}
+		if ok, err := fits(plan.Layout()); ok || err != nil {
+			return p, cut, err
+		}
+		length = max(length/2, leastContext)
+		cut, o.Engine.Context = length, length
+		if p, err = o.plan(ctx, f); err != nil {
+			return nil, 0, err
+		}
+	}
+	return p, cut, nil
 }
 
 // plan chooses what the model in f is computed on, and in which order its neurons lie.

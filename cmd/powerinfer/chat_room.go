@@ -1,0 +1,54 @@
+package main
+
+import "github.com/powerinfer-go/powerinfer"
+
+// Room in the context of a conversation, in tokens. An answer leaves room for the next message and its answer, up to
+// answerReserve, and takes at least half of what is free. Where less than leastRoom is free before an answer, the oldest
+// messages are left out until half of the context is. In small contexts these are a half and a quarter of it.
+const (
+	answerReserve = 1024
+	leastRoom     = 512
+)
+
+// room returns a prompt of the conversation that leaves room for an answer, and its tokens.
+func (t *talk) room() (prompt string, tokens []int32, err error) {
+	context, before := t.model.Info().Context, t.said.left
+	most := context - min(leastRoom, context/4)
+	for {
+		if prompt, err = t.said.prompt(); err != nil {
+			return "", nil, err
+		}
+		tokens = t.said.tokens(prompt, t.model)
+		if len(tokens) <= most || !t.said.leaveOut() {
+			break
+		}
+		most = context / 2
+	}
+	if t.said.left > before {
+		t.note("the context of %d tokens is full: the model no longer sees the first %s; -c gives a larger context, /clear begins anew", context, count(t.said.left, "message"))
+	}
+	return prompt, tokens, nil
+}
+
+// answerLimit returns how many tokens an answer to a prompt of so many may have, as powerinfer.Generation has it. own
+// says that the limit is for the sake of the next message.
+func (t *talk) answerLimit(prompted int) (limit int, own bool) {
+	c := t.command
+	if c.IsSet("n-predict") || c.Bool("context-shift") || c.Bool("single-turn") {
+		return mostTokens(c.Int("n-predict")), false
+	}
+	context := t.model.Info().Context
+	free := context - prompted
+	return max(1, free-min(answerReserve, context/2), free/2), true
+}
+
+// full tells where the context ended an answer to a prompt of so many tokens, or would have ended the next one.
+func (t *talk) full(prompted int, limited bool) {
+	context := t.model.Info().Context
+	switch {
+	case t.last.Stopped == powerinfer.StoppedContext:
+		t.note("the context of %d tokens is full, %d of them the prompt's; /clear begins a new conversation, -c gives a larger context", context, prompted)
+	case limited && t.last.Stopped == powerinfer.StoppedMax:
+		t.note("the answer is cut after %s, so that the context of %d has room for your next message: ask to go on, or give a larger context with -c", count(t.last.Tokens, "token"), context)
+	}
+}

@@ -1,0 +1,262 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+	"golang.org/x/term"
+
+	"github.com/powerinfer-go/powerinfer/internal/hub"
+)
+
+// What the words of a command that are no flags may be.
+type wordKind int
+
+const (
+	ownWords     wordKind = iota // the command reads them itself
+	modelWord                    // a model
+	modelAndText                 // a model, a text, or a model and a text
+)
+
+func wordsOf(command string) wordKind {
+	switch command {
+	case "serve", "batch", "bench", "perplexity", "sweep", "plan", "inspect", "imatrix", "profile", "prepare", "eval":
+		return modelWord
+	case "run", "chat", "tokenize", "embedding":
+		return modelAndText
+	}
+	return ownWords
+}
+
+// modelUsage and textUsage say in the help of commands what their words are.
+const (
+	modelUsage = "MODEL is a GGUF file, a short name such as qwen3:0.6b (powerinfer models), one that powerinfer list shows, " +
+		"USER/REPO[:QUANT] of the Hugging Face hub, or an address there. -m takes the same. What is not here is downloaded."
+	textUsage = " A first word is a model if a file has that name, if it ends in .gguf, or if it is one of these names and has no " +
+		"spaces. Otherwise, and with -m or -hf, all words are TEXT, as they stand."
+)
+
+// Keys of a command's metadata: the model that a word names, whether the text came as words or by standard input, and
+// the short name that the model was given by.
+const (
+	wordOfModel = "model"
+	wordOfText  = "text"
+	shortName   = "short"
+)
+
+func remember(c *cli.Command, key string, value any) {
+	if c.Metadata == nil {
+		c.Metadata = map[string]any{}
+	}
+	c.Metadata[key] = value
+}
+
+// namedModel returns the model that one of a command's words names, or nothing.
+func namedModel(c *cli.Command) string {
+	name, _ := c.Metadata[wordOfModel].(string)
+	return name
+}
+
+// calledShort returns the short name that the model was given by, or nothing.
+func calledShort(c *cli.Command) string {
+	name, _ := c.Metadata[shortName].(string)
+	return name
+}
+
+// asked reports whether the text came as words, or by standard input alone: as a question to the model.
+func asked(c *cli.Command) bool { return c.Metadata[wordOfText] == true }
+
+// worded is action, before which the words of a command that are no flags become a model and a text.
+func worded(action cli.ActionFunc) cli.ActionFunc {
+	return func(ctx context.Context, c *cli.Command) error {
+		if err := takeWords(c); err != nil {
+			return err
+		}
+		return action(ctx, c)
+	}
+}
+
+func takeWords(c *cli.Command) error {
+	kind, words := wordsOf(c.Name), c.Args().Slice()
+	if c.Name == "eval" {
+		words = withoutTask(words)
+	}
+	if kind == ownWords || len(words) == 0 {
+		return nil
+	}
+	if !modelFlagGiven(c) {
+		switch {
+		case isModel(c, words[0]):
+			remember(c, wordOfModel, words[0])
+			words = words[1:]
+		case kind == modelWord || meansModel(words):
+			return unknownModel(c, words[0])
+		}
+	}
+	switch {
+	case len(words) == 0:
+		return nil
+	case kind == modelWord:
+		return fmt.Errorf("unexpected argument %q; %s takes one model", words[0], c.FullName())
+	case c.IsSet("prompt") || c.IsSet("file"):
+		return fmt.Errorf("%q and -p or -f both give a text; give one", words[0])
+	}
+	between := " "
+	if c.Name == "embedding" {
+		between = c.String("embd-separator") // each is a text
+	}
+	text := strings.Join(words, between)
+	if c.Name == "run" {
+		before, err := piped()
+		if err != nil {
+			return err
+		}
+		if before != "" {
+			text = before + "\n\n" + text
+		}
+	}
+	return takeText(c, text)
+}
+
+// takeText makes text the prompt, as it stands.
+func takeText(c *cli.Command, text string) error {
+	remember(c, wordOfText, true)
+	return errors.Join(c.Set("prompt", text), c.Set("no-escape", "true"))
+}
+
+// withoutTask returns the words of eval without the first one that is a task.
+func withoutTask(words []string) []string {
+	if i := slices.IndexFunc(words, isTask); i >= 0 {
+		return slices.Delete(slices.Clone(words), i, i+1)
+	}
+	return nil // runEval says that one is missing
+}
+
+// piped returns the text of standard input where that is a file or a pipe. A socket is not read: programs that start
+// others leave it open.
+func piped() (string, error) {
+	info, err := os.Stdin.Stat()
+	if err != nil || !info.Mode().IsRegular() && info.Mode().Type() != os.ModeNamedPipe {
+		return "", nil
+	}
+	text, err := io.ReadAll(os.Stdin)
+	return strings.TrimSuffix(string(text), "\n"), err
+}
+
+// takeInput makes standard input the text of a run that is given none.
+func takeInput(c *cli.Command) error {
+	if c.IsSet("prompt") || c.IsSet("file") || c.IsSet("prompt-cache") || term.IsTerminal(int(os.Stdin.Fd())) {
+		return nil
+	}
+	text, err := io.ReadAll(os.Stdin)
+	if err != nil || len(text) == 0 {
+		return err
+	}
+	return takeText(c, strings.TrimSuffix(string(text), "\n"))
+}
+
+// modelFlagGiven reports whether the command line names a model by a flag, and not only a variable of the environment.
+func modelFlagGiven(c *cli.Command) bool {
+	for flag, variables := range map[string]cli.ValueSourceChain{"model": env("MODEL"), "hf-repo": env("HF_REPO")} {
+		value, found := variables.Lookup()
+		if c.IsSet(flag) && !(found && value == c.String(flag)) {
+			return true
+		}
+	}
+	return false
+}
+
+// isModel reports whether a word means a model.
+func isModel(c *cli.Command, word string) bool {
+	if info, err := os.Stat(word); err == nil && !info.IsDir() {
+		return true
+	}
+	if strings.HasSuffix(strings.ToLower(word), ".gguf") {
+		return true
+	}
+	if _, _, ok := hub.FindShort(word); ok {
+		return true
+	}
+	if _, ok := inFolders(c, word); ok {
+		return true
+	}
+	_, err := hub.ParseName(word)
+	return hub.IsAddress(word) || err == nil && !strings.ContainsAny(word, " \t\n")
+}
+
+// modelLike matches a word that is hardly a text: a name with a tag, or letters and digits in one.
+var modelLike = regexp.MustCompile(`^[A-Za-z][\w.-]*(:[\w.-]+|\d[\w.-]*)$`)
+
+// meansModel reports whether the first of words, which is no model, was meant to be one.
+func meansModel(words []string) bool {
+	first := words[0]
+	if strings.ContainsAny(first, " \t\n") {
+		return false
+	}
+	family, _, _ := strings.Cut(first, ":")
+	return modelLike.MatchString(first) || len(hub.ShortSizes(family)) > 0 || nearest(strings.ToLower(first), hub.ShortNames()) != "" ||
+		len(words) == 2 && strings.Contains(words[1], " ")
+}
+
+// unknownModel is the error of a word that is no model where one is expected.
+func unknownModel(c *cli.Command, word string) error {
+	if info, err := os.Stat(word); err == nil && info.IsDir() {
+		return fmt.Errorf("%s is a folder; name a GGUF file in it, or serve all of them with powerinfer serve --models-dir %s; powerinfer convert makes a file of a Hugging Face folder", word, word)
+	}
+	text := ""
+	if wordsOf(c.Name) == modelAndText {
+		text = "; a text of one word goes behind -p"
+	}
+	family, _, _ := strings.Cut(word, ":")
+	hint := "; powerinfer models shows short names, powerinfer list what is there"
+	if sizes := hub.ShortSizes(family); len(sizes) > 0 {
+		hint = "; of that family there is " + strings.Join(sizes, ", ")
+	} else if near := nearest(strings.ToLower(word), hub.ShortNames()); near != "" {
+		hint = didYouMean(near)
+	}
+	return fmt.Errorf("there is no model %q%s%s", word, hint, text)
+}
+
+// inFolders returns the model of that name in the folder that --models-dir or its variable names.
+func inFolders(c *cli.Command, name string) (m hub.Model, ok bool) {
+	dirs := modelsDirs(c)
+	if dir, found := variable("LLAMA_ARG_MODELS_DIR").Lookup(); found && len(dirs) == 0 {
+		dirs = []string{dir}
+	}
+	for _, dir := range dirs {
+		list, err := hub.Folder(dir)
+		if err != nil {
+			continue
+		}
+		if i := slices.IndexFunc(list, func(m hub.Model) bool { return m.Name == name && m.Complete }); i >= 0 {
+			return list[i], true
+		}
+	}
+	return m, false
+}
+
+// describeWords adds to a command's help what its words may be.
+func describeWords(c *cli.Command) {
+	kind := wordsOf(c.Name)
+	if kind == ownWords {
+		return
+	}
+	usage, text := "[MODEL]", modelUsage
+	if kind == modelAndText {
+		usage, text = "[MODEL] [TEXT]", modelUsage+textUsage
+	}
+	if c.ArgsUsage == "" {
+		c.ArgsUsage = usage
+	}
+	if c.Description != "" {
+		c.Description = strings.TrimSpace(c.Description) + "\n\n"
+	}
+	c.Description += text
+}

@@ -1,0 +1,56 @@
+package planner
+
+import "github.com/powerinfer-go/powerinfer/internal/placement"
+
+// An Outline is what is known of a model without its file.
+type Outline struct {
+	Bytes int64   // of its weights
+	Read  float64 // the share of them that a token reads; less than 1: experts or neurons are chosen
+	KV    int64   // bytes of keys and values
+}
+
+// outlineLayers and outlineUnits are the numbers of layers and of experts in each that an outline is planned with. They
+// only say how finely it may be divided between processors.
+const (
+	outlineLayers = 32
+	outlineUnits  = 32
+)
+
+// model returns the outline as layers that are alike. Of a model that reads a part of its weights, half of that part is
+// read for every token: attention and what is shared.
+func (o *Outline) model() placement.Model {
+	layer := o.Bytes / outlineLayers
+	dense := layer / 2
+	units := placement.Units{Sometimes: make([]float64, outlineUnits)}
+	if o.Read < 1 {
+		dense = int64(o.Read / 2 * float64(layer))
+		units.InOrder = true
+	}
+	units.Size = (layer - dense) / outlineUnits
+	if o.Read < 1 {
+		for i := range units.Sometimes {
+			units.Sometimes[i] = float64(dense) / outlineUnits
+		}
+	} else {
+		units.Always = units.Size
+	}
+	y := placement.Layer{Attention: dense, KV: o.KV / outlineLayers, Units: units, Experts: o.Read < 1}
+	m := placement.Model{}
+	for range outlineLayers {
+		m.Layers = append(m.Layers, y)
+	}
+	return m
+}
+
+// About returns about how many tokens a second the machine generates with a model of which only an outline is known,
+// and how much RAM it takes beside what lies on GPUs.
+func (m *Machine) About(o Outline) (rate float64, ram int64, err error) {
+	of := o.model()
+	const row = 4096 // bytes of a neuron's row in a model of usual width
+	on := m.on(row)
+	plan, err := placement.Solve(of, on)
+	if err != nil {
+		return 0, 0, err
+	}
+	return 1 / plan.Seconds, plan.RAM, nil
+}

@@ -1,0 +1,51 @@
+package session
+
+import (
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
+)
+
+// A model's own context is used where memory has room for it, and is cut where it has not; what a user asks for stays.
+func TestContextFitsMemory(t *testing.T) {
+	const huge = 1 << 30 // tokens: some terabytes of keys and values
+	for _, c := range []struct {
+		trained string
+		asked   int
+		whole   bool
+	}{{"8192", 0, true}, {"1073741824", 0, false}, {"1073741824", huge, true}} {
+		f := synthtest.File(t, synth.Spec{Arch: "llama", Layers: 4, Embd: 256, FF: 64, Heads: 4, Type: quant.F16, Activation: "silu", Seed: 1})
+		if err := Override(f, []string{"llama.context_length=int:" + c.trained}); err != nil {
+			t.Fatal(err)
+		}
+		o := Options{}
+		o.Engine.Context = c.asked
+		o.Planner.Device = vulkan.None
+		p, cut, err := o.planFitting(t.Context(), f, func(on placement.Layout) (bool, error) { return o.Engine.Fits(f, on) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := p.Plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		fits, err := o.Engine.Fits(f, plan.Layout())
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case c.whole && (o.Engine.Context != c.asked || cut != 0):
+			t.Errorf("%+v: a context of %d, cut to %d", c, o.Engine.Context, cut)
+		case !c.whole && (!fits || cut < leastContext || cut >= huge || o.Engine.Context != cut):
+			t.Errorf("%+v: a context of %d, fits %v, cut to %d", c, o.Engine.Context, fits, cut)
+		}
+		if n, err := NeedOf(t.Context(), f, Options{Engine: engine.Options{Context: c.asked}, Planner: o.Planner}); err != nil || (n.RAM > 1<<40) != (c.asked == huge) {
+			t.Errorf("%+v needs %d bytes, %v", c, n.RAM, err)
+		}
+	}
+}
