@@ -45,6 +45,10 @@ type Model struct {
 	breakers   breakerCache
 }
 
+func init() {
+	session.Of = func(model any) *session.Session { return model.(*Model).session }
+}
+
 // Open opens the GGUF file at path, or all parts of a split one whose first part it is, and loads the model. Loading
 // ends with ctx, and so does measuring the machine, which takes seconds and is done once where there is a GPU. A file
 // that cannot be opened gives an *fs.PathError's cause, such as fs.ErrNotExist; a model that does not fit into memory a

@@ -74,8 +74,8 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/planner", "internal/compute internal/compute/cpu internal/compute/hybrid internal/compute/vulkan internal/gguf internal/hw internal/measure internal/model internal/modelcost internal/placement internal/quant internal/residency internal/trace"},
 	{"internal/engine", "internal/arch internal/atomicfile internal/monotime internal/compute internal/compute/cpu/layout internal/gguf internal/hw internal/kvcache internal/kvfile internal/model internal/placement internal/sample internal/speculate internal/tokenizer internal/trace"},
 	{"internal/eval/task", ""},
-	{"internal/eval/sandbox", ""},
-	{"internal/eval", "internal/engine internal/atomicfile internal/eval/sandbox internal/eval/task internal/tokenizer"},
+	{"internal/eval/sandbox", "internal/eval/task"},
+	{"internal/eval", "internal/engine internal/atomicfile internal/eval/task internal/tokenizer"},
 	{"internal/bench", "internal/monotime internal/engine internal/gguf internal/model internal/sample"},
 	{"internal/synth", "internal/arch internal/compute internal/gguf internal/neuron internal/quant internal/tokenizer"},
 	{"internal/synth/synthtest", "internal/gguf internal/quant internal/synth"},
@@ -89,7 +89,7 @@ var floors = []struct{ pkg, imports string }{
 	{"bench/load", ""},
 	{"bench/drafts", "internal/engine internal/gguf internal/model internal/planner internal/sample"},
 	{"internal/prepare", "internal/folderlock internal/monotime internal/compute internal/compute/cpu internal/compute/cpu/gemm internal/compute/cpu/pool internal/engine internal/eval internal/gguf internal/hw internal/model internal/neuron internal/atomicfile internal/prepared internal/quant internal/sample internal/tokenizer internal/train internal/planner"},
-	{"internal/session", "internal/convert internal/engine internal/gguf internal/grammar internal/model internal/modelcost internal/neuron internal/planner internal/prepare internal/prepared internal/sample internal/tokenizer"},
+	{"internal/session", "internal/convert internal/engine internal/gguf internal/grammar internal/model internal/modelcost internal/neuron internal/planner internal/prepared internal/sample internal/tokenizer"},
 	{"internal/sweep", "internal/atomicfile internal/bench internal/compute internal/engine internal/eval internal/eval/sandbox internal/folderlock internal/sample internal/eval/task internal/gguf internal/hw internal/model internal/modelcost internal/monotime internal/neuron internal/placement internal/planner internal/prepared internal/session internal/tokenizer"},
 	{"internal/server", "internal/chat internal/chat/answer internal/engine internal/grammar internal/planner internal/sample internal/session"},
 	{"internal/server/anthropic", "internal/chat internal/chat/answer internal/engine internal/server"},
@@ -102,8 +102,9 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/server/openapi", "internal/server"},
 	{"internal/server/neurons", "internal/compute internal/engine internal/model internal/server"},
 	{"internal/server/metrics", "internal/compute internal/engine internal/model internal/server"},
-	{".", "internal/bench internal/compute internal/engine internal/eval internal/eval/sandbox internal/eval/task internal/gguf internal/grammar internal/model internal/planner internal/sample internal/session internal/trace"},
-	{"cmd/powerinfer", ". demo internal/hub internal/chat internal/chat/answer internal/markdown internal/server internal/server/anthropic internal/server/llamacpp internal/server/library internal/server/ollama internal/server/openai internal/server/openapi internal/server/metrics internal/server/neurons internal/server/page internal/server/responses internal/session internal/bench internal/modelcost internal/compute internal/compute/vulkan internal/convert internal/engine internal/gguf internal/hw internal/imatrix/collect internal/measure internal/model internal/atomicfile internal/placement internal/neuronreport internal/prepare internal/prepared internal/sample internal/planner internal/sweep"},
+	{".", "internal/bench internal/chat internal/chat/answer internal/compute internal/engine internal/gguf internal/grammar internal/hub internal/model internal/planner internal/sample internal/session internal/trace"},
+	{"evaluate", ". internal/bench internal/engine internal/eval internal/eval/sandbox internal/eval/task internal/session"},
+	{"cmd/powerinfer", ". evaluate demo internal/hub internal/chat internal/chat/answer internal/markdown internal/server internal/server/anthropic internal/server/llamacpp internal/server/library internal/server/ollama internal/server/openai internal/server/openapi internal/server/metrics internal/server/neurons internal/server/page internal/server/responses internal/session internal/bench internal/modelcost internal/compute internal/compute/vulkan internal/convert internal/engine internal/gguf internal/hw internal/imatrix/collect internal/measure internal/model internal/atomicfile internal/placement internal/neuronreport internal/prepare internal/prepared internal/sample internal/planner internal/sweep"},
 }
 
 func TestImportsPointDownward(t *testing.T) {

@@ -17,12 +17,12 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/evaluate"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
 func main() {
-	powerinfer.SandboxChild()
+	evaluate.SandboxChild()
 	os.Exit(execute(os.Args))
 }
 

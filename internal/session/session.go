@@ -237,3 +237,7 @@ func Vocabulary(tok *tokenizer.Tokenizer) (*grammar.Vocabulary, error) {
 	}
 	return grammar.NewVocabulary(pieces, ends, special)
 }
+
+// Of returns the session of a *powerinfer.Model. Package powerinfer, whose users do not see sessions, sets it when the
+// program starts, so that other packages of this module can take its models.
+var Of func(model any) *Session

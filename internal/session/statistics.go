@@ -10,7 +10,6 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
-	"github.com/powerinfer-go/powerinfer/internal/prepare"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
@@ -95,7 +94,7 @@ func TakeStatistics(f *gguf.File, file, activation string) (*neuron.Stats, error
 		return nil, err
 	}
 	defer of.Close()
-	s, ok, err := prepare.StatsOf(of)
+	s, ok, err := prepared.ReadStats(of)
 	if err == nil && !ok {
 		err = fmt.Errorf("%s holds no statistics of neurons; powerinfer profile counts them", file)
 	}
