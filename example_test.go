@@ -2,9 +2,14 @@ package powerinfer_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 
 	"github.com/powerinfer-go/powerinfer"
 )
@@ -29,6 +34,77 @@ func Example() {
 		fmt.Print(token.Text)
 	}
 	// Output: Once upon a time there was a man who had a daughter, and she was
+}
+
+// A handler answers conversations, and the client sees the text while the model writes it.
+func Example_handler() {
+	m, err := powerinfer.Open(context.Background(), model, powerinfer.Options{Devices: powerinfer.NoGPU})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	greedy := powerinfer.DefaultSampling()
+	greedy.Temperature = 0
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		c := powerinfer.Conversation{Template: "chatml"} // this model has no template of its own
+		if err := json.NewDecoder(r.Body).Decode(&c.Messages); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		for part, err := range m.Chat(r.Context(), c, powerinfer.Generation{Max: 12, Sampling: &greedy}) {
+			if err != nil {
+				fmt.Fprintln(w, "error:", err)
+				return
+			}
+			if text, ok := part.(powerinfer.Text); ok {
+				io.WriteString(w, string(text))
+				w.(http.Flusher).Flush()
+			}
+		}
+	}
+	server := httptest.NewServer(http.HandlerFunc(handler))
+	defer server.Close()
+	res, err := http.Post(server.URL, "application/json", strings.NewReader(`[{"role": "user", "content": "Tell me of a king."}]`))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	fmt.Println(len(text) > 0, err)
+	// Output: true <nil>
+}
+
+// A tool is called, and its result becomes part of the conversation.
+func ExampleModel_Answer_tools() {
+	ctx := context.Background()
+	m, err := powerinfer.Open(ctx, model, powerinfer.Options{Devices: powerinfer.NoGPU})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	c := powerinfer.Conversation{
+		Template: "chatml", ToolChoice: powerinfer.ToolRequired, OneCall: true, // this model would call none by itself
+		Messages: []powerinfer.Message{{Role: powerinfer.RoleUser, Content: "How warm is it in Rome?"}},
+		Tools: []powerinfer.Tool{{
+			Name: "temperature", Description: "Tells the temperature of a city.",
+			Parameters: json.RawMessage(`{"type": "object", "properties": {"city": {"enum": ["Rome", "Oslo"]}}, "required": ["city"]}`),
+		}},
+	}
+	answer, err := m.Answer(ctx, c, powerinfer.Generation{Max: 100})
+	if err != nil {
+		log.Fatal(err)
+	}
+	c.Messages = append(c.Messages, answer.Message)
+	for _, call := range answer.Calls {
+		c.Messages = append(c.Messages, powerinfer.Message{Role: powerinfer.RoleTool, CallID: call.ID, Content: "21 °C"})
+		fmt.Println(call.Name)
+	}
+	c.ToolChoice = powerinfer.ToolNone
+	answer, err = m.Answer(ctx, c, powerinfer.Generation{Max: 10})
+	fmt.Println(answer.Role, err)
+	// Output:
+	// temperature
+	// assistant <nil>
 }
 
 func ExampleModel_Tokenize() {

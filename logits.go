@@ -23,7 +23,7 @@ func (m *Model) Logits(ctx context.Context, tokens []int32, wanted func(i int) b
 			err = failed
 		}
 		if err != nil {
-			return err
+			return tell(err)
 		}
 	}
 	return nil

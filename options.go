@@ -72,6 +72,8 @@ type Options struct {
 	MoECache     *int64   // bytes of GPU memory, at most, for experts that follow the text, all of which RAM then holds, too; 0: experts stay where they are; nil: they follow where that should pay
 	ReadAhead    *bool    // whether the processor reads neurons ahead while it waits for GPUs; nil: where the plan expects GPUs to wait for it
 
+	Pooling string // how Embed makes one vector of a text's: mean, cls or last; empty: as the file says, or mean
+
 	Sparse          Sparse   // empty: SparseAuto
 	SparseThreshold *float32 // logit from which a predicted neuron is computed; nil: the file's
 
@@ -175,8 +177,13 @@ func (o *Options) session() (session.Options, error) {
 		value int
 	}{{"Context", o.Context}, {"Sequences", o.Sequences}, {"Batch", o.Batch}, {"UBatch", o.UBatch}, {"Threads", o.Threads}, {"ThreadsBatch", o.ThreadsBatch}} {
 		if f.value < 0 {
-			return session.Options{}, fmt.Errorf("option %s is %d; give a positive number, or 0 for the default", f.name, f.value)
+			return session.Options{}, fmt.Errorf("Options.%s is %d; give a positive number, or 0 for the default", f.name, f.value)
 		}
+	}
+	switch engine.Pooling(o.Pooling) {
+	case "", engine.PoolMean, engine.PoolCLS, engine.PoolLast:
+	default:
+		return session.Options{}, fmt.Errorf("Options.Pooling is %q; there are mean, cls and last", o.Pooling)
 	}
 	mode, err := o.sparseMode()
 	if err != nil {
@@ -198,7 +205,10 @@ func (o *Options) session() (session.Options, error) {
 	if o.Trace != nil {
 		e.Trace = o.Trace.log
 	}
-	so := session.Options{Engine: e, Planner: o.planner(), Statistics: o.Statistics, Expect: o.Expect}
+	so := session.Options{Engine: e, Planner: o.planner(), Statistics: o.Statistics}
+	if o.Expect != nil {
+		so.Expect = func(m engine.Memory, rate float64) { o.Expect(Memory(m), rate) }
+	}
 	if d := o.Draft; d.Path != "" {
 		so.Draft = &session.Draft{Path: d.Path, Least: d.Least, Device: d.Devices, Layers: d.GPULayers}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/internal/bench"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
 // Benchmark says what is timed: reading a prompt and generating tokens after it.
@@ -41,14 +42,14 @@ func (b *Benchmark) Run(ctx context.Context, m *powerinfer.Model) (Timing, error
 	for _, ns := range r.Samples {
 		t.Runs = append(t.Runs, time.Duration(ns))
 	}
-	return t, err
+	return t, setting.For(setting.Fields, err)
 }
 
 // RunTogether times b once for b.Sequences prompts at a time, as llama-batched-bench does: reading all prompts,
 // and then continuing all of them. Neurons are counted while they are continued.
 func (b *Benchmark) RunTogether(ctx context.Context, m *powerinfer.Model) (prompts, generation time.Duration, n NeuronTotals, err error) {
 	r, err := bench.RunBatched(ctx, engineOf(m), bench.Batched{Prompt: b.Prompt, Gen: b.Generate, Sequences: max(1, b.Sequences)}, b.Tokens)
-	return time.Duration(r.PromptNS), time.Duration(r.GenNS), totalsOf(r.Neurons), err
+	return time.Duration(r.PromptNS), time.Duration(r.GenNS), totalsOf(r.Neurons), setting.For(setting.Fields, err)
 }
 
 func totalsOf(n bench.Neurons) NeuronTotals {

@@ -8,6 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/eval"
 	"github.com/powerinfer-go/powerinfer/internal/eval/sandbox"
 	"github.com/powerinfer-go/powerinfer/internal/eval/task"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
 // What tasks are made of. Task is the data of a published task, TaskItem a question with choices, TaskProgram a program
@@ -37,7 +38,8 @@ func TaskScorings() []string { return task.Scorings() }
 // ReadTask reads a task's data in a form of its publishers or of llama.cpp. scoring says by whose definition choices
 // are scored; empty: by that of the form's maker.
 func ReadTask(name, path, scoring string) (*Task, error) {
-	return task.Read(task.Kind(name), path, task.Scoring(scoring))
+	t, err := task.Read(task.Kind(name), path, task.Scoring(scoring))
+	return t, setting.For(setting.Fields, err)
 }
 
 // TaskSeed is the seed by which llama.cpp draws a task's questions, as Task.Draw does.
@@ -110,5 +112,5 @@ func CheckTaskSamples(path string) error { return task.CheckSamples(path) }
 // of every question's choices.
 func Score(ctx context.Context, m *powerinfer.Model, t *Task, items []int, parallel int, each func(item int, l []Likelihood) error) error {
 	q := eval.Questions{Data: t, Items: items, Parallel: parallel, Each: each}
-	return q.Run(ctx, engineOf(m))
+	return setting.For(setting.Fields, q.Run(ctx, engineOf(m)))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/eval"
 	"github.com/powerinfer-go/powerinfer/internal/session"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
 // engineOf returns what computes m.
@@ -61,7 +62,7 @@ func Perplexity(ctx context.Context, m *powerinfer.Model, text string, o Perplex
 		p.Tokens = m.Tokenize(text, true, false)
 	}
 	e, err := p.Run(ctx, engineOf(m))
-	return Estimate{Value: e.PPL, Error: e.Error, Tokens: e.Count}, err
+	return Estimate{Value: e.PPL, Error: e.Error, Tokens: e.Count}, setting.For(setting.Fields, err)
 }
 
 // windowStart returns the token that begins every window of an evaluated text; -1: none.
@@ -140,5 +141,5 @@ func Compare(ctx context.Context, m *powerinfer.Model, base *Predictions, o Dive
 		k.Chunk = func(done, total int, d eval.Divergence) { o.Progress(done, total, divergenceOf(d)) }
 	}
 	d, err := k.Run(ctx, engineOf(m))
-	return divergenceOf(d), err
+	return divergenceOf(d), setting.For(setting.Fields, err)
 }

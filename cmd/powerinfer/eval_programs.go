@@ -80,7 +80,9 @@ func evalPrograms(ctx context.Context, c *cli.Command, t *evaluate.Task) error {
 	}
 	var box *evaluate.Sandbox
 	if c.Bool("execute") {
-		if box, err = evaluate.OpenSandbox(ctx, c.Duration("timeout")); err != nil {
+		if box, err = evaluate.OpenSandbox(ctx, c.Duration("timeout")); errors.Is(err, evaluate.ErrNoSandbox) {
+			return fmt.Errorf("%w: -o FILE has them written here, and --samples FILE --execute runs them there", err)
+		} else if err != nil {
 			return err
 		}
 	}

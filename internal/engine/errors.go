@@ -2,7 +2,8 @@ package engine
 
 import (
 	"errors"
-	"fmt"
+
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
 // ErrClosed is the error of what was asked of an engine that is closed.
@@ -14,11 +15,14 @@ type ContextError struct {
 	Context int // tokens
 }
 
-func (e *ContextError) Error() string {
+func (e *ContextError) Error() string { return e.Text(setting.Flags) }
+
+// Text implements setting.Namer.
+func (e *ContextError) Text(n setting.Names) string {
 	if e.Tokens == 0 {
-		return fmt.Sprintf("the context of %d tokens is full; raise it with -c", e.Context)
+		return setting.Sprintf(n, "the context of %d tokens is full; raise it with %s", e.Context, setting.Context)
 	}
-	return fmt.Sprintf("the prompt has %d tokens, more than the context of %d; raise it with -c or shorten the prompt", e.Tokens, e.Context)
+	return setting.Sprintf(n, "the prompt has %d tokens, more than the context of %d; raise it with %s or shorten the prompt", e.Tokens, e.Context, setting.Context)
 }
 
 // Memory holds the bytes of a machine's memory that a model is expected to take, before anything is loaded.
@@ -40,7 +44,10 @@ type MemoryError struct {
 	Memory
 }
 
-func (e *MemoryError) Error() string {
-	return fmt.Sprintf("%s: needs %.1f GiB (weights %.1f, KV cache %.1f, activations %.1f) but %.1f GiB are available; lower -c or -ub, or use --no-repack to read weights from disk",
-		e.File, gib(e.Need), gib(e.Weights), gib(e.Cache), gib(e.Activations), gib(e.Available))
+func (e *MemoryError) Error() string { return e.Text(setting.Flags) }
+
+// Text implements setting.Namer.
+func (e *MemoryError) Text(n setting.Names) string {
+	return setting.Sprintf(n, "%s: needs %.1f GiB (weights %.1f, KV cache %.1f, activations %.1f) but %.1f GiB are available; lower %s or %s, or use %s to read weights from disk",
+		e.File, gib(e.Need), gib(e.Weights), gib(e.Cache), gib(e.Activations), gib(e.Available), setting.Context, setting.Step, setting.Mapped)
 }

@@ -5,7 +5,6 @@ package session
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
@@ -14,6 +13,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
 
@@ -205,7 +205,7 @@ func Override(f *gguf.File, overrides []string) error {
 		key, rest, ok1 := strings.Cut(o, "=")
 		typ, value, ok2 := strings.Cut(rest, ":")
 		if !ok1 || !ok2 || key == "" {
-			return fmt.Errorf("--override-kv %q is not KEY=TYPE:VALUE with a type of int, float, bool or str", o)
+			return setting.Errorf("%s %q is not KEY=TYPE:VALUE with a type of int, float, bool or str", setting.Setting("--override-kv|Options.Overrides"), o)
 		}
 		if rest, ok := strings.CutPrefix(key, "ARCH."); ok {
 			arch, _, err := f.String("general.architecture")
