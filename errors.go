@@ -54,13 +54,13 @@ type CacheSizeError struct {
 }
 
 // told is an error that calls settings by their fields.
-type told struct{ error }
+type told struct{ err error }
 
 // Text implements setting.Namer, for programs of this module that call settings by their flags.
-func (e told) Text(n setting.Names) string { return setting.Text(e.error, n) }
+func (e told) Text(n setting.Names) string { return setting.Text(e.err, n) }
 
 func (e told) Error() string { return e.Text(setting.Fields) }
-func (e told) Unwrap() error { return e.error }
+func (e told) Unwrap() error { return e.err }
 
 // tell returns err as the API's users read it.
 func tell(err error) error {

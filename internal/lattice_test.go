@@ -39,6 +39,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/markdown", ""},
 	{"demo", ""},
 	{"internal/gguf", "internal/atomicfile internal/memlock internal/quant"},
+	{"demo/demotest", "demo internal/gguf internal/quant internal/testenv"},
 	{"internal/imatrix", "internal/atomicfile internal/gguf internal/quant"},
 	{"internal/hub/hubtest", ""},
 	{"internal/hub", "internal/gguf internal/hw internal/setting"},

@@ -23,6 +23,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/powerinfer-go/powerinfer/demo"
+	"github.com/powerinfer-go/powerinfer/demo/demotest"
 	"github.com/powerinfer-go/powerinfer/evaluate"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -47,11 +48,12 @@ func TestScripts(t *testing.T) {
 	runScripts(t, "testdata/script", func(*testscript.Env) {})
 }
 
-// TestSharedScripts needs the shared data: a Hugging Face folder, vocabularies.
+// TestSharedScripts uses the data that tests share: a Hugging Face folder, tales, vocabularies.
 func TestSharedScripts(t *testing.T) {
-	hf, vocab := testenv.Shared(t, "demo-model/hf"), testenv.Shared(t, "vocab")
+	hf, tales, vocab := demotest.HuggingFace(t), testenv.Shared(t, "tales"), testenv.Shared(t, "vocab")
 	runScripts(t, "testdata/script/shared", func(e *testscript.Env) {
 		e.Setenv("HF", hf)
+		e.Setenv("TALES", tales)
 		e.Setenv("VOCAB", vocab)
 	})
 }
