@@ -333,6 +333,12 @@ func (m *Model) ask(ctx context.Context, q *question, g Generation) (*Stream, er
 	return m.start(ctx, m.TokenizeTemplate(q.prompt), g, constraint)
 }
 
+// heldCalls is a compiled grammar of calls.
+type heldCalls struct {
+	constraint *answer.Constraint
+	grammar    *grammar.Compiled
+}
+
 // held returns what the answer to q is held to; nil: nothing.
 func (m *Model) held(q *question, g *Generation) (sample.Constraint, error) {
 	if len(q.told) == 0 {
@@ -347,16 +353,29 @@ func (m *Model) held(q *question, g *Generation) (sample.Constraint, error) {
 	if g.Schema != "" {
 		o.Text = json.RawMessage(g.Schema)
 	}
-	c, err := q.format.Constraint(o)
-	if err != nil {
-		return nil, fmt.Errorf("the schemas cannot be used: %w", err)
-	}
-	compiled, err := m.compile(c.Grammar)
+	key, err := json.Marshal([]any{q.format.Name(), o.Tools, o.Required, o.Parallel, o.Plain, o.Text, q.prompt[max(0, len(q.prompt)-tail):]})
 	if err != nil {
 		return nil, err
 	}
-	return c.NewState(compiled), nil
+	h, err := m.calls.of(string(key), func() (*heldCalls, error) {
+		c, err := q.format.Constraint(o)
+		if err != nil {
+			return nil, fmt.Errorf("the schemas cannot be used: %w", err)
+		}
+		for _, reason := range c.Loose {
+			m.notice("arguments are not held to a schema: " + reason.Error())
+		}
+		compiled, err := m.compile(c.Grammar)
+		return &heldCalls{c, compiled}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return h.constraint.NewState(h.grammar), nil
 }
+
+// tail is the length in bytes of a prompt's end in which a thought or a call may have been opened.
+const tail = 64
 
 // compile joins a grammar with the model's vocabulary.
 func (m *Model) compile(g *grammar.Grammar) (*grammar.Compiled, error) {

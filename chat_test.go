@@ -44,6 +44,9 @@ func TestChat(t *testing.T) {
 	if got.String() != last.Content || strings.TrimSpace(got.String()) != strings.TrimSpace(want) || last.Role != powerinfer.RoleAssistant || last.Result.Tokens != 20 || last.Result.Stopped != powerinfer.StoppedMax {
 		t.Errorf("%q, %+v; generated alone: %q", got.String(), last, want)
 	}
+	for range m.Chat(t.Context(), c, powerinfer.Generation{}) {
+		break // which ends the generation
+	}
 	c.Messages = append(c.Messages, powerinfer.Message{Role: powerinfer.RoleAssistant, Content: "Once upon a"})
 	if prompt, err := m.Prompt(c); err != nil || !strings.HasSuffix(prompt, "<|im_start|>assistant\nOnce upon a") {
 		t.Errorf("an answer that goes on: %q %v", prompt, err)

@@ -181,11 +181,16 @@ func (g *Generation) rules() (*grammar.Grammar, error) {
 
 // constraint returns what g's grammar or schema allows; nil: anything.
 func (m *Model) constraint(g *Generation) (sample.Constraint, error) {
-	rules, err := g.rules()
-	if rules == nil || err != nil {
-		return nil, err
+	if g.Grammar == "" && g.Schema == "" {
+		return nil, nil
 	}
-	compiled, err := m.compile(rules)
+	compiled, err := m.rules.of(g.Grammar+"\x00"+g.Schema, func() (*grammar.Compiled, error) {
+		rules, err := g.rules()
+		if err != nil {
+			return nil, err
+		}
+		return m.compile(rules)
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -54,6 +54,9 @@ type Model struct {
 	vocabulary func() (*grammar.Vocabulary, error) // of the tokenizer, made when the first grammar is used
 	breakers   last[*sample.Breakers]
 	template   last[*chat.Template]
+	calls      last[*heldCalls]
+	rules      last[*grammar.Compiled] // of generations
+	notice     func(string)
 }
 
 func init() {
@@ -115,7 +118,10 @@ func open(ctx context.Context, f *gguf.File, o Options) (*Model, error) {
 	if err != nil {
 		return nil, tell(errors.Join(err, f.Close()))
 	}
-	m := &Model{session: s, info: infoOf(s), pool: engine.Pooling(o.Pooling), close: sync.OnceValue(s.Close)}
+	m := &Model{session: s, info: infoOf(s), pool: engine.Pooling(o.Pooling), notice: o.Notice, close: sync.OnceValue(s.Close)}
+	if m.notice == nil {
+		m.notice = func(string) {}
+	}
 	m.vocabulary = sync.OnceValues(func() (*grammar.Vocabulary, error) { return session.Vocabulary(s.Tokenizer()) })
 	return m, nil
 }
