@@ -107,6 +107,35 @@ func ExampleModel_Answer_tools() {
 	// assistant <nil>
 }
 
+// A model of the hub is downloaded once; afterwards it is found in the cache.
+func ExamplePull() {
+	ctx := context.Background()
+	path, err := powerinfer.Pull(ctx, "Qwen/Qwen3-0.6B-GGUF:Q8_0", func(done, total int64) {
+		fmt.Printf("\r%d of %d MB", done/1e6, total/1e6)
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	m, err := powerinfer.Open(ctx, path, powerinfer.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	c := powerinfer.Conversation{Messages: []powerinfer.Message{{Role: powerinfer.RoleUser, Content: "Why is the sky blue?"}}}
+	for part, err := range m.Chat(ctx, c, powerinfer.Generation{}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		switch p := part.(type) {
+		case powerinfer.Thought: // what the model thinks before it answers
+		case powerinfer.Text:
+			fmt.Print(p)
+		case powerinfer.Answer: // all of it; to go on, append p.Message and the next question to c.Messages
+			fmt.Println("\n", p.Result.Tokens, "tokens in", p.Result.Time)
+		}
+	}
+}
+
 func ExampleModel_Tokenize() {
 	m, err := powerinfer.Open(context.Background(), model, powerinfer.Options{Devices: powerinfer.NoGPU})
 	if err != nil {
