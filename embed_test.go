@@ -53,7 +53,7 @@ func TestEmbed(t *testing.T) {
 	if _, err := m.Rerank(t.Context(), "who?", "a"); err == nil || !strings.Contains(err.Error(), "no reranker") {
 		t.Error(err)
 	}
-	if _, err := powerinfer.Open(t.Context(), model, powerinfer.Options{Pooling: "max"}); err == nil || !strings.Contains(err.Error(), `Options.Pooling is "max"`) {
+	if _, err := powerinfer.Open(t.Context(), model, powerinfer.Options{Pooling: "max"}); err == nil || !strings.Contains(err.Error(), `no pooling "max"; Options.Pooling may be`) {
 		t.Error(err)
 	}
 }

@@ -177,7 +177,7 @@ func (o *Options) session() (session.Options, error) {
 	switch engine.Pooling(o.Pooling) {
 	case "", engine.PoolMean, engine.PoolCLS, engine.PoolLast:
 	default:
-		return session.Options{}, fmt.Errorf("Options.Pooling is %q; there are mean, cls and last", o.Pooling)
+		return session.Options{}, fmt.Errorf("there is no pooling %q; Options.Pooling may be mean, cls or last", o.Pooling)
 	}
 	mode, err := o.sparseMode()
 	if err != nil {

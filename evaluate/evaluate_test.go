@@ -3,6 +3,7 @@ package evaluate_test
 import (
 	"math"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -46,6 +47,25 @@ func TestPerplexity(t *testing.T) {
 	}
 	if want := math.Exp(sum / float64(n)); got.Tokens != n || math.Abs(got.Value/want-1) > 1e-5 {
 		t.Errorf("%+v, want %g of %d tokens", got, want, n)
+	}
+}
+
+// TestErrorsNameFields: what an error advises to set is called by its field.
+func TestErrorsNameFields(t *testing.T) {
+	m := open(t)
+	for want, o := range map[string]evaluate.PerplexityOptions{
+		"a smaller PerplexityOptions.Window":         {Window: 60},
+		"give at least PerplexityOptions.Window = 3": {Window: 2},
+		"raise it with Options.Context":              {Window: 65},
+		"leave PerplexityOptions.Stride out":         {Window: 16, Stride: 8, Save: filepath.Join(t.TempDir(), "base")},
+	} {
+		text := "Once upon a time there was a king who had three sons."
+		if o.Window > 64 || o.Stride > 0 {
+			text = strings.Repeat(text, 20)
+		}
+		if _, err := evaluate.Perplexity(t.Context(), m, text, o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
 	}
 }
 
