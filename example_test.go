@@ -87,10 +87,12 @@ func ExampleModel_Answer_tools() {
 		Messages: []powerinfer.Message{{Role: powerinfer.RoleUser, Content: "How warm is it in Rome?"}},
 		Tools: []powerinfer.Tool{{
 			Name: "temperature", Description: "Tells the temperature of a city.",
-			Parameters: json.RawMessage(`{"type": "object", "properties": {"city": {"enum": ["Rome", "Oslo"]}}, "required": ["city"]}`),
+			Parameters: json.RawMessage(`{"type": "object", "properties": {"city": {"enum": ["Rome", "Oslo"]}}, "required": ["city"], "additionalProperties": false}`),
 		}},
 	}
-	answer, err := m.Answer(ctx, c, powerinfer.Generation{Max: 100})
+	greedy := powerinfer.DefaultSampling()
+	greedy.Temperature = 0
+	answer, err := m.Answer(ctx, c, powerinfer.Generation{Max: 100, Sampling: &greedy})
 	if err != nil {
 		log.Fatal(err)
 	}
