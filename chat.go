@@ -216,7 +216,7 @@ func (m *Model) question(c *Conversation) (*question, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := chat.Request{AddGenerationPrompt: true}
+	r := chat.Request{AddGenerationPrompt: true, Adapted: m.note}
 	if r.Messages, err = messagesOf(c.Messages); err != nil {
 		return nil, err
 	}
@@ -246,6 +246,14 @@ func (m *Model) question(c *Conversation) (*question, error) {
 		q.prompt += q.format.Closing(q.prompt)
 	}
 	return q, nil
+}
+
+// note tells the user a line about conversations, unless it is the last one again.
+func (m *Model) note(line string) {
+	m.noted.of(line, func() (struct{}, error) {
+		m.notice(line)
+		return struct{}{}, nil
+	})
 }
 
 // messagesOf returns messages as templates take them.
@@ -363,7 +371,7 @@ func (m *Model) held(q *question, g *Generation) (sample.Constraint, error) {
 			return nil, fmt.Errorf("the schemas cannot be used: %w", err)
 		}
 		for _, reason := range c.Loose {
-			m.notice("arguments are not held to a schema: " + reason.Error())
+			m.note("arguments are not held to a schema: " + reason.Error())
 		}
 		compiled, err := m.compile(c.Grammar)
 		return &heldCalls{c, compiled}, err

@@ -98,6 +98,25 @@ func TestChatSchema(t *testing.T) {
 	}
 }
 
+// TestChatAdapted: what a template refuses is put into words that it takes, and Options.Notice is told so once.
+func TestChatAdapted(t *testing.T) {
+	var notes []string
+	m := open(t, powerinfer.Options{Notice: func(line string) { notes = append(notes, line) }})
+	notes = nil
+	c := powerinfer.Conversation{
+		Template: "{% for m in messages %}{% if m.role == 'system' and not loop.first %}{{ raise_exception('system first') }}{% endif %}[{{ m.role }}]{{ m.content }}{% endfor %}",
+		Messages: []powerinfer.Message{{Role: "user", Content: "Hello"}, {Role: "assistant", Content: "Yes?"}, {Role: "system", Content: "Be brief."}, {Role: "user", Content: "Go on."}},
+	}
+	for range 2 {
+		if prompt, err := m.Prompt(c); err != nil || !strings.Contains(prompt, "Be brief.") {
+			t.Errorf("%q %v", prompt, err)
+		}
+	}
+	if len(notes) != 1 {
+		t.Errorf("%q", notes)
+	}
+}
+
 // TestChatRefused: what cannot be asked is an error that says what to do.
 func TestChatRefused(t *testing.T) {
 	m := open(t, powerinfer.Options{})

@@ -57,6 +57,7 @@ type Model struct {
 	calls      last[*heldCalls]
 	rules      last[*grammar.Compiled] // of generations
 	notice     func(string)
+	noted      last[struct{}] // of conversations
 }
 
 func init() {
