@@ -1,10 +1,6 @@
 package powerinfer
 
-import (
-	"context"
-
-	"github.com/powerinfer-go/powerinfer/internal/engine"
-)
+import "context"
 
 // SavedCache says what of a text SaveCache wrote or RestoreCache read.
 type SavedCache struct {
@@ -12,21 +8,12 @@ type SavedCache struct {
 	Bytes  int64   // of the file
 }
 
-// The errors of SaveCache and RestoreCache that are no fault of a file or a disk.
-var (
-	ErrNotCached = engine.ErrNotCached // the model has keys and values of no beginning of the text any more
-	ErrNoRoom    = engine.ErrNoRoom    // generations hold all of the KV cache
-)
-
-// CacheSizeError is the error of a text whose keys and values take more bytes than SaveCache was allowed.
-type CacheSizeError = engine.SizeError
-
 // SaveCache writes the keys and values of the longest beginning of a text that the model has to a file, so that
 // RestoreCache spares another process evaluating it. most limits the file's bytes; 0: it may have any size. The file
 // appears when it is complete. It holds the text as tokens.
 func (m *Model) SaveCache(ctx context.Context, path string, text []int32, most int64) (SavedCache, error) {
 	s, err := m.session.SaveFile(ctx, path, text, most)
-	return SavedCache(s), err
+	return SavedCache(s), tell(err)
 }
 
 // RestoreCache reads what SaveCache wrote with the same model. A generation whose prompt begins with the text then goes
@@ -34,5 +21,5 @@ func (m *Model) SaveCache(ctx context.Context, path string, text []int32, most i
 // than the text, its beginning is restored. A file of another model, or a damaged one, is refused.
 func (m *Model) RestoreCache(ctx context.Context, path string) (SavedCache, error) {
 	s, err := m.session.RestoreFile(ctx, path)
-	return SavedCache(s), err
+	return SavedCache(s), tell(err)
 }

@@ -1,21 +1,88 @@
 package powerinfer
 
 import (
+	"errors"
+
+	"github.com/powerinfer-go/powerinfer/internal/chat"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/hub"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
-// ErrClosed is the error of a generation or an evaluation whose model was closed.
-var ErrClosed = engine.ErrClosed
+// Errors that a program may want to tell apart by errors.Is.
+var (
+	ErrClosed     = engine.ErrClosed    // the model was closed
+	ErrFault      = compute.ErrFault    // a mapped file became shorter, or could no longer be read, while it was in use
+	ErrNoTemplate = chat.ErrNoTemplate  // the model's file has no chat template, and none was named
+	ErrNotCached  = engine.ErrNotCached // SaveCache: the model has keys and values of no beginning of the text any more
+	ErrNoRoom     = engine.ErrNoRoom    // RestoreCache: generations hold all of the KV cache
+	ErrNotFound   = hub.ErrNotFound     // Pull: there is no such model, neither at the hub nor in the cache
+	ErrDenied     = hub.ErrDenied       // Pull: a token is missing, or its owner has not accepted the model's terms
+	ErrOffline    = hub.ErrOffline      // Pull: the hub cannot be reached, or must not be
+)
 
-// ErrFault is the error of a model whose mapped file became shorter, or could no longer be read, while it was in use.
-var ErrFault = compute.ErrFault
+// ContextError is the error of a text that is longer than the context.
+type ContextError struct {
+	Tokens  int // of the text; 0: it is not known how long it would become
+	Context int // tokens
 
-// ContextError is the error of a text that is longer than the context: errors.As finds how long either is.
-type ContextError = engine.ContextError
+	told
+}
 
 // Memory holds the bytes of a machine's memory that a model is expected to take, before anything is loaded.
-type Memory = engine.Memory
+type Memory struct {
+	Weights     int64 // in RAM; those that are computed on in the mapped file are not counted
+	Cache       int64 // in RAM, of keys, values and states
+	Activations int64 // of the largest step, and its rows of logits
+	Process     int64 // of the program itself, the vocabulary and sampling
+	Need        int64 // of RAM: the sum
+	Available   int64 // of RAM; 0: unknown
+	OnGPUs      int64 // weights and cache in the memory of GPUs
+}
 
-// MemoryError is the error of a model that does not fit into memory, with what it needs.
-type MemoryError = engine.MemoryError
+// Parts says the sum and its parts, which add up to it as they are written.
+func (m *Memory) Parts() string { return (*engine.Memory)(m).Parts() }
+
+// MemoryError is the error of a model that does not fit into memory.
+type MemoryError struct {
+	File string
+	Memory
+
+	told
+}
+
+// CacheSizeError is the error of a text whose keys and values take more bytes than SaveCache was allowed.
+type CacheSizeError struct {
+	Bytes, Most int64
+
+	told
+}
+
+// told is an error that calls settings by their fields.
+type told struct{ err error }
+
+// Text implements setting.Namer, for programs of this module that call settings by their flags.
+func (e told) Text(n setting.Names) string { return setting.Text(e.err, n) }
+
+func (e told) Error() string { return e.Text(setting.Fields) }
+func (e told) Unwrap() error { return e.err }
+
+// tell returns err as the API's users read it.
+func tell(err error) error {
+	if err == nil {
+		return nil
+	}
+	var long *engine.ContextError
+	var memory *engine.MemoryError
+	var size *engine.SizeError
+	switch {
+	case errors.As(err, &long):
+		return &ContextError{long.Tokens, long.Context, told{err}}
+	case errors.As(err, &memory):
+		return &MemoryError{memory.File, Memory(memory.Memory), told{err}}
+	case errors.As(err, &size):
+		return &CacheSizeError{size.Bytes, size.Most, told{err}}
+	}
+	return setting.For(setting.Fields, err)
+}

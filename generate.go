@@ -110,15 +110,20 @@ func (m *Model) Generate(ctx context.Context, prompt string, g Generation) iter.
 // Start begins to continue the tokens of a prompt, and returns at once. When ctx ends, so does the generation, and its
 // memory is given back.
 func (m *Model) Start(ctx context.Context, prompt []int32, g Generation) (*Stream, error) {
+	constraint, err := m.constraint(&g)
+	if err != nil {
+		return nil, err
+	}
+	return m.start(ctx, prompt, g, constraint)
+}
+
+// start begins to continue prompt, held to constraint; nil: to nothing.
+func (m *Model) start(ctx context.Context, prompt []int32, g Generation, constraint sample.Constraint) (*Stream, error) {
 	o := m.Sampling()
 	if g.Sampling != nil {
 		o = *g.Sampling
 	}
 	sampler, err := m.sampler(o)
-	if err != nil {
-		return nil, err
-	}
-	constraint, err := m.constraint(&g)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +145,7 @@ func (m *Model) Start(ctx context.Context, prompt []int32, g Generation) (*Strea
 	}
 	s, err := m.session.Submit(ctx, r)
 	if err != nil {
-		return nil, err
+		return nil, tell(err)
 	}
 	return &Stream{s: s}, nil
 }
@@ -176,15 +181,16 @@ func (g *Generation) rules() (*grammar.Grammar, error) {
 
 // constraint returns what g's grammar or schema allows; nil: anything.
 func (m *Model) constraint(g *Generation) (sample.Constraint, error) {
-	rules, err := g.rules()
-	if rules == nil || err != nil {
-		return nil, err
+	if g.Grammar == "" && g.Schema == "" {
+		return nil, nil
 	}
-	v, err := m.vocabulary()
-	if err != nil {
-		return nil, err
-	}
-	compiled, err := rules.Compile(v)
+	compiled, err := m.rules.of(g.Grammar+"\x00"+g.Schema, func() (*grammar.Compiled, error) {
+		rules, err := g.rules()
+		if err != nil {
+			return nil, err
+		}
+		return m.compile(rules)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +238,7 @@ func (s *Stream) Close() {
 }
 
 // Err returns why the generation failed, or nil.
-func (s *Stream) Err() error { return s.s.Err() }
+func (s *Stream) Err() error { return tell(s.s.Err()) }
 
 // Result returns what the generation took, when it has ended.
 func (s *Stream) Result() Result {

@@ -101,7 +101,7 @@ func (p Plan) OnGPUs() int {
 func (m *Model) Plan() (Plan, error) {
 	p, err := m.session.Planner.Plan()
 	if err != nil {
-		return Plan{}, err
+		return Plan{}, tell(err)
 	}
 	plan := planOf(p)
 	for j, u := range m.session.Planner.Usage() {
@@ -118,7 +118,7 @@ func PlanFile(ctx context.Context, path string, o Options) (Plan, error) {
 	}
 	defer f.Close()
 	if err := session.Override(f, o.Overrides); err != nil {
-		return Plan{}, err
+		return Plan{}, tell(err)
 	}
 	s, err := o.session()
 	if err != nil {
@@ -126,10 +126,10 @@ func PlanFile(ctx context.Context, path string, o Options) (Plan, error) {
 	}
 	p, err := session.Plan(ctx, f, s)
 	if err != nil {
-		return Plan{}, err
+		return Plan{}, tell(err)
 	}
 	plan, err := p.Plan()
-	return planOf(plan), err
+	return planOf(plan), tell(err)
 }
 
 // planOf returns p in this package's terms; nil is the processor alone.

@@ -32,21 +32,52 @@ const NoGPU = "none"
 
 // Options are the choices made when a model is opened. The zero value is a good one.
 type Options struct {
-	Context  int       // tokens of KV cache that all generations share; 0: as many as the model was trained for
-	Adapters []Adapter // LoRA adapters, applied beside the model's weights
+	Adapters   []Adapter // LoRA adapters, applied beside the model's weights
+	Overrides  []string  // of metadata, each KEY=TYPE:VALUE as in llama.cpp's --override-kv
+	Activation string    // overrides the file's: silu, gelu, relu, fatrelu[:threshold], drelu, relu2
+	Pooling    string    // how Embed makes one vector of a text's: mean, cls or last; empty: as the file says, or mean
 
-	Draft DraftModel // guesses tokens where the text so far offers no guess
+	Context     int       // tokens of KV cache that all generations share; 0: as many as the model was trained for
+	Sequences   int       // generations computed at a time, others wait; 0: 8
+	CacheKeys   string    // type in which keys are kept: f32, f16, bf16, q8_0 or q4_0; empty: f16
+	CacheValues string    // the same of values
+	WholeCache  bool      // layers with sliding windows keep all keys and values, so that a text may be continued from any of its positions
+	Extension   Extension // lets texts be longer than those that the model was trained on; the zero value does not
 
-	CacheKeys, CacheValues string // types in which keys and values are kept: f32, f16, bf16, q8_0 or q4_0; empty: f16
+	Batch        int    // tokens of prompts handed in at a time; 0: 2048
+	UBatch       int    // tokens of the largest step; 0: 512
+	Threads      int    // for generation; 0: the physical cores
+	ThreadsBatch int    // for prompts; 0: Threads
+	Mapped       bool   // compute on the mapped file instead of copying weights into memory
+	Lock         bool   // keep weights out of swap
+	Kernels      string // the processor's kernels for generation, which all give the same text: auto (measured while loading), usual, or a name that Chosen was told; empty: auto
 
-	Extension Extension // lets texts be longer than those that the model was trained on; the zero value does not
+	Devices      string   // GPUs by name or number, separated by commas, or NoGPU; empty: all GPUs, or the best of other devices
+	VRAM         []int64  // bytes of memory to use, of each GPU or of all alike; nil: what is free, less a reserve
+	GPULayers    *int     // number of whole layers on GPUs, the last ones; negative: all; nil: attention and hot neurons come first
+	Tensors      []string // where tensors lie, each PATTERN=BUFFER as an item of llama.cpp's --override-tensor; the first that matches a name holds
+	KVInRAM      bool     // keys and values stay in RAM, and attention is computed there, as with llama.cpp's --no-kv-offload
+	StreamTokens *int     // length of a prompt's step from which on cold neurons are sent to the GPU; 0: never; nil: where that is faster
+	MoECache     *int64   // bytes of GPU memory, at most, for experts that follow the text, all of which RAM then holds, too; 0: experts stay where they are; nil: they follow where that should pay
+	ReadAhead    *bool    // whether the processor reads neurons ahead while it waits for GPUs; nil: where the plan expects GPUs to wait for it
 
-	WholeCache bool // layers with sliding windows keep all keys and values, so that a text may be continued from any of its positions
+	Sparse          Sparse   // which neurons are computed; empty: SparseAuto
+	SparseThreshold *float32 // logit from which a predicted neuron is computed; nil: the file's
+	AlwaysOn        float64  // share of a prepared file's neurons, the hottest of each layer, that SparsePredict computes for every token, where it is more than the file's
+	Statistics      string   // a file of `powerinfer profile`, for a model that holds no statistics of its neurons
 
-	Sequences int // generations computed at a time, others wait; 0: 8
-	Drafts    int // tokens that are guessed from the text so far and checked in one step, at most MostDrafts, which changes speed only; 0: DefaultDrafts; negative: none
+	// MaxKLD and MinSameTop bound what leaving neurons out may change. Of the settings that `powerinfer prepare`
+	// measured and stored in the file, the fastest is taken with which 19 of 20 documents keep within a KL divergence
+	// of MaxKLD from computing all neurons, in nats a token, and keep the likeliest token for at least a share
+	// MinSameTop of their tokens. If there is none, or nothing was measured, only neurons at zero are left out. Notice
+	// is told what was chosen. Where both are 0 nothing is bounded, except that SparseMagnitude then takes a MaxKLD of
+	// 0.01.
+	MaxKLD, MinSameTop float64
 
-	NoLookup bool // takes no guesses from the text so far, only from the other ways that are asked for
+	// Guesses of the next tokens, which are checked in one step. They change speed only.
+	Drafts   int        // tokens that are guessed at a time, at most MostDrafts; 0: DefaultDrafts; negative: none
+	NoLookup bool       // takes no guesses from the text so far, only from the other ways that are asked for
+	Draft    DraftModel // guesses tokens where the text so far offers no guess
 
 	// HotDrafts says whether the model's own hot neurons guess tokens, too. With GPUs that hold some of a layer's
 	// neurons, these guess; on the processor alone, with SparseExact or SparseOff, those that the file's predictors
@@ -58,42 +89,6 @@ type Options struct {
 	// there is room, else in RAM; if RAM has no room for it, either, the model runs without it.
 	FurtherDrafts bool
 
-	Batch        int // tokens of prompts handed in at a time; 0: 2048
-	UBatch       int // tokens of the largest step; 0: 512
-	Threads      int // for generation; 0: the physical cores
-	ThreadsBatch int // for prompts; 0: Threads
-
-	Devices      string   // GPUs by name or number, separated by commas, or NoGPU; empty: all GPUs, or the best of other devices
-	VRAM         []int64  // bytes of memory to use, of each GPU or of all alike; nil: what is free, less a reserve
-	GPULayers    *int     // number of whole layers on GPUs, the last ones; negative: all; nil: attention and hot neurons come first
-	Tensors      []string // where tensors lie, each PATTERN=BUFFER as an item of llama.cpp's --override-tensor; the first that matches a name holds
-	KVInRAM      bool     // keys and values stay in RAM, and attention is computed there, as with llama.cpp's --no-kv-offload
-	StreamTokens *int     // length of a prompt's step from which on cold neurons are sent to the GPU; 0: never; nil: where that is faster
-	MoECache     *int64   // bytes of GPU memory, at most, for experts that follow the text, all of which RAM then holds, too; 0: experts stay where they are; nil: they follow where that should pay
-	ReadAhead    *bool    // whether the processor reads neurons ahead while it waits for GPUs; nil: where the plan expects GPUs to wait for it
-
-	Sparse          Sparse   // empty: SparseAuto
-	SparseThreshold *float32 // logit from which a predicted neuron is computed; nil: the file's
-
-	// MaxKLD and MinSameTop bound what leaving neurons out may change. Of the settings that `powerinfer prepare`
-	// measured and stored in the file, the fastest is taken with which 19 of 20 documents keep within a KL divergence
-	// of MaxKLD from computing all neurons, in nats a token, and keep the likeliest token for at least a share
-	// MinSameTop of their tokens. If there is none, or nothing was measured, only neurons at zero are left out. Notice
-	// is told what was chosen. Where both are 0 nothing is bounded, except that SparseMagnitude then takes a MaxKLD of
-	// 0.01.
-	MaxKLD, MinSameTop float64
-
-	AlwaysOn   float64  // share of a prepared file's neurons, the hottest of each layer, that SparsePredict computes for every token, where it is more than the file's
-	Activation string   // overrides the file's: silu, gelu, relu, fatrelu[:threshold], drelu, relu2
-	Statistics string   // a file of `powerinfer profile`, for a model that holds no statistics of its neurons
-	Overrides  []string // of metadata, each KEY=TYPE:VALUE as in llama.cpp's --override-kv
-
-	Mapped bool // compute on the mapped file instead of copying weights into memory
-	Lock   bool // keep weights out of swap
-
-	Kernels string       // the processor's kernels for generation, which all give the same text: auto (measured while loading), usual, or a name that Chosen was told; empty: auto
-	Chosen  func(string) // is told in a line for each type of weights which kernel was chosen; may be nil
-
 	// Expect is told, before weights are loaded, how much memory that will take, and how many tokens per second can be
 	// expected if memory limits them; rate is 0 if this machine was not measured. It may be nil.
 	Expect func(m Memory, rate float64)
@@ -101,6 +96,7 @@ type Options struct {
 	Measuring func(done, total int64) // is told how far measuring the machine is, which is done once; may be nil
 	Progress  func(done, total int64) // is told how many bytes of weights are loaded; may be nil
 	Notice    func(string)            // is told in a line what a user should know, such as why a GPU is given up; may be nil
+	Chosen    func(string)            // is told in a line for each type of weights which kernel was chosen; may be nil
 	Trace     *Trace                  // keeps what was computed when; may be nil
 }
 
@@ -175,8 +171,13 @@ func (o *Options) session() (session.Options, error) {
 		value int
 	}{{"Context", o.Context}, {"Sequences", o.Sequences}, {"Batch", o.Batch}, {"UBatch", o.UBatch}, {"Threads", o.Threads}, {"ThreadsBatch", o.ThreadsBatch}} {
 		if f.value < 0 {
-			return session.Options{}, fmt.Errorf("option %s is %d; give a positive number, or 0 for the default", f.name, f.value)
+			return session.Options{}, fmt.Errorf("Options.%s is %d; give a positive number, or 0 for the default", f.name, f.value)
 		}
+	}
+	switch engine.Pooling(o.Pooling) {
+	case "", engine.PoolMean, engine.PoolCLS, engine.PoolLast:
+	default:
+		return session.Options{}, fmt.Errorf("there is no pooling %q; Options.Pooling may be mean, cls or last", o.Pooling)
 	}
 	mode, err := o.sparseMode()
 	if err != nil {
@@ -198,7 +199,10 @@ func (o *Options) session() (session.Options, error) {
 	if o.Trace != nil {
 		e.Trace = o.Trace.log
 	}
-	so := session.Options{Engine: e, Planner: o.planner(), Statistics: o.Statistics, Expect: o.Expect}
+	so := session.Options{Engine: e, Planner: o.planner(), Statistics: o.Statistics}
+	if o.Expect != nil {
+		so.Expect = func(m engine.Memory, rate float64) { o.Expect(Memory(m), rate) }
+	}
 	if d := o.Draft; d.Path != "" {
 		so.Draft = &session.Draft{Path: d.Path, Least: d.Least, Device: d.Devices, Layers: d.GPULayers}
 	}

@@ -1,25 +1,31 @@
-// Package powerinfer runs language models that may be larger than the GPU, in GGUF files, on the processor and on GPUs
-// through Vulkan.
-//
-// A feed-forward layer is a set of neurons, of which a few, the hot ones, do most of the work whatever the input. They
-// lie in the GPU's memory; the cold ones lie in RAM and are computed there, if a predictor or the model's own zeros say
-// that they are needed. Files that `powerinfer prepare` has written name their hot neurons and hold predictors; all
-// other files work as well.
+// Package powerinfer runs language models in GGUF files on the processor and on GPUs, also models that are larger than
+// the GPU's memory.
 //
 //	m, err := powerinfer.Open(ctx, "model.gguf", powerinfer.Options{})
 //	if err != nil {
 //		return err
 //	}
 //	defer m.Close()
-//	for token, err := range m.Generate(ctx, "Once upon a time", powerinfer.Generation{Max: 100}) {
+//	c := powerinfer.Conversation{Messages: []powerinfer.Message{{Role: "user", Content: "Why is the sky blue?"}}}
+//	for part, err := range m.Chat(ctx, c, powerinfer.Generation{}) {
 //		if err != nil {
 //			return err
 //		}
-//		fmt.Print(token.Text)
+//		if text, ok := part.(powerinfer.Text); ok {
+//			fmt.Print(text)
+//		}
 //	}
 //
+// Chat answers conversations, with tools and JSON Schemas; Generate continues a text. Embed and Rerank are for models
+// that embed and rank. Pull downloads models of the Hugging Face hub, and List tells which are there.
+//
+// A feed-forward layer is a set of neurons, of which a few, the hot ones, do most of the work whatever the input. GPUs
+// hold the hot ones. The others stay in RAM, and the processor computes them where a predictor, or the model's own zeros,
+// say that they are needed. Files that `powerinfer prepare` has written name their hot neurons and hold predictors; all
+// other files work as well.
+//
 // A Model may be used by many goroutines: their generations are computed together, and each gives the same text as
-// alone.
+// alone. Package evaluate measures models.
 package powerinfer
 
 import (
@@ -30,8 +36,11 @@ import (
 	"os"
 	"sync"
 
+	"github.com/powerinfer-go/powerinfer/internal/chat"
+	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/grammar"
+	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
@@ -41,8 +50,18 @@ type Model struct {
 	info    Info
 	close   func() error // closes the model once
 
+	pool       engine.Pooling                      // of Embed; empty: the file says it
 	vocabulary func() (*grammar.Vocabulary, error) // of the tokenizer, made when the first grammar is used
-	breakers   breakerCache
+	breakers   last[*sample.Breakers]
+	template   last[*chat.Template]
+	calls      last[*heldCalls]
+	rules      last[*grammar.Compiled] // of generations
+	notice     func(string)
+	noted      last[struct{}] // of conversations
+}
+
+func init() {
+	session.Of = func(model any) *session.Session { return model.(*Model).session }
 }
 
 // Open opens the GGUF file at path, or all parts of a split one whose first part it is, and loads the model. Loading
@@ -98,10 +117,12 @@ func open(ctx context.Context, f *gguf.File, o Options) (*Model, error) {
 		return session.Open(ctx, f, so)
 	}()
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, tell(errors.Join(err, f.Close()))
 	}
-	m := &Model{session: s, info: infoOf(s), close: sync.OnceValue(s.Close)}
-	m.breakers.make = session.Breakers(s.Tokenizer(), m.info.Vocabulary)
+	m := &Model{session: s, info: infoOf(s), pool: engine.Pooling(o.Pooling), notice: o.Notice, close: sync.OnceValue(s.Close)}
+	if m.notice == nil {
+		m.notice = func(string) {}
+	}
 	m.vocabulary = sync.OnceValues(func() (*grammar.Vocabulary, error) { return session.Vocabulary(s.Tokenizer()) })
 	return m, nil
 }

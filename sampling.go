@@ -1,8 +1,7 @@
 package powerinfer
 
 import (
-	"slices"
-	"sync"
+	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/session"
@@ -71,32 +70,23 @@ func (s Sampling) Validate(vocabulary int) error {
 	if err != nil {
 		return err
 	}
-	return o.Validate(vocabulary)
+	return tell(o.Validate(vocabulary))
 }
 
 // sampler returns the sampler of one generation.
 func (m *Model) sampler(s Sampling) (*sample.Sampler, error) {
-	o, err := session.Sampling(s).Options(m.breakers.of)
+	o, err := session.Sampling(s).Options(m.sequenceBreakers)
 	if err != nil {
 		return nil, err
 	}
-	return sample.New(o, m.info.Vocabulary)
+	sampler, err := sample.New(o, m.info.Vocabulary)
+	return sampler, tell(err)
 }
 
-// breakerCache holds DRY's sequence breakers of the last generation that used them, because they take a pass over the
-// vocabulary and the next generation mostly has the same.
-type breakerCache struct {
-	mu    sync.Mutex
-	make  func(texts []string) *sample.Breakers
-	texts []string
-	last  *sample.Breakers // nil at first
-}
-
-func (c *breakerCache) of(texts []string) *sample.Breakers {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.last == nil || !slices.Equal(c.texts, texts) {
-		c.texts, c.last = slices.Clone(texts), c.make(texts)
-	}
-	return c.last
+// sequenceBreakers returns DRY's sequence breakers of texts, which take a pass over the vocabulary.
+func (m *Model) sequenceBreakers(texts []string) *sample.Breakers {
+	b, _ := m.breakers.of(strings.Join(texts, "\x00"), func() (*sample.Breakers, error) {
+		return session.Breakers(m.session.Tokenizer(), m.info.Vocabulary)(texts), nil
+	})
+	return b
 }

@@ -18,10 +18,11 @@ const module = "github.com/powerinfer-go/powerinfer/"
 // floors are the allowed imports within the project, ground floor first. A package may import what its row names, and
 // rows name only packages above them: imports point downward. A new package gets a row here.
 var floors = []struct{ pkg, imports string }{
+	{"internal/setting", ""},
 	{"internal/quant", ""},
 	{"internal/tokenizer/regex", ""},
 	{"internal/tokenizer", "internal/tokenizer/regex"},
-	{"internal/sample", ""},
+	{"internal/sample", "internal/setting"},
 	{"internal/grammar", ""},
 	{"internal/monotime", ""},
 	{"internal/hw", ""},
@@ -33,16 +34,17 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/folderlock", ""},
 	{"internal/filekind", ""},
 	{"internal/testenv", ""},
-	{"internal/memlock", ""},
+	{"internal/memlock", "internal/setting"},
 	{"internal/trace", "internal/monotime"},
 	{"internal/chat/jinja", ""},
 	{"internal/markdown", ""},
 	{"demo", ""},
 	{"internal/gguf", "internal/atomicfile internal/filekind internal/memlock internal/quant"},
+	{"demo/demotest", "demo internal/gguf internal/quant internal/testenv"},
 	{"internal/imatrix", "internal/atomicfile internal/gguf internal/quant"},
 	{"internal/hub/hubtest", ""},
-	{"internal/hub", "internal/gguf internal/hw"},
-	{"internal/chat", "internal/chat/jinja internal/gguf"},
+	{"internal/hub", "internal/gguf internal/hw internal/setting"},
+	{"internal/chat", "internal/chat/jinja internal/gguf internal/setting"},
 	{"internal/chat/answer", "internal/grammar"},
 	{"internal/compute", "internal/monotime internal/quant"},
 	{"internal/kvfile", "internal/compute internal/kvcache"},
@@ -57,26 +59,26 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/compute/cpu/emulate", ""},
 	{"internal/compute/cpu/kernel", "internal/compute internal/compute/cpu/layout internal/hw internal/quant"},
 	{"internal/compute/cpu/gemm", "internal/compute/cpu/pool"},
-	{"internal/compute/cpu", "internal/compute internal/compute/cpu/kernel internal/compute/cpu/layout internal/compute/cpu/pool internal/memlock internal/monotime internal/quant"},
+	{"internal/compute/cpu", "internal/compute internal/compute/cpu/kernel internal/compute/cpu/layout internal/compute/cpu/pool internal/memlock internal/monotime internal/quant internal/setting"},
 	{"internal/measure", "internal/monotime internal/compute internal/compute/cpu internal/hw internal/atomicfile internal/placement internal/quant"},
 	{"internal/compute/hybrid", "internal/compute internal/monotime internal/quant internal/residency internal/trace"},
 	{"internal/compute/vulkan/vk", ""},
 	{"internal/compute/vulkan/shaders", "internal/quant"},
 	{"internal/compute/vulkan/shaders/compile", "internal/compute/vulkan/shaders"},
-	{"internal/compute/vulkan/driver", "internal/compute/vulkan/shaders internal/compute/vulkan/vk internal/trace"},
-	{"internal/compute/vulkan", "internal/compute/vulkan/driver internal/monotime internal/compute internal/compute/vulkan/shaders internal/compute/vulkan/vk internal/quant internal/trace"},
+	{"internal/compute/vulkan/driver", "internal/compute/vulkan/shaders internal/compute/vulkan/vk internal/trace internal/setting"},
+	{"internal/compute/vulkan", "internal/compute/vulkan/driver internal/monotime internal/compute internal/compute/vulkan/shaders internal/compute/vulkan/vk internal/quant internal/trace internal/setting"},
 	{"internal/train", "internal/compute/cpu/gemm internal/compute/cpu/kernel internal/compute/cpu/pool internal/quant"},
-	{"internal/model", "internal/arch internal/compute internal/gguf internal/neuron internal/prepared internal/quant internal/tokenizer"},
+	{"internal/model", "internal/arch internal/compute internal/gguf internal/neuron internal/prepared internal/quant internal/tokenizer internal/setting"},
 	{"internal/imatrix/collect", "internal/compute internal/compute/cpu internal/compute/cpu/layout internal/gguf internal/hw internal/imatrix internal/model"},
 	{"internal/convert/checkpoint", "internal/filekind internal/quant"},
 	{"internal/convert/checkpoint/checkpointtest", "internal/quant"},
 	{"internal/convert", "internal/arch internal/convert/checkpoint internal/gguf internal/imatrix internal/neuron internal/prepared internal/quant internal/tokenizer"},
-	{"internal/modelcost", "internal/arch internal/compute internal/convert internal/gguf internal/model internal/neuron internal/placement internal/prepared internal/quant"},
-	{"internal/planner", "internal/compute internal/compute/cpu internal/compute/hybrid internal/compute/vulkan internal/gguf internal/hw internal/measure internal/model internal/modelcost internal/placement internal/quant internal/residency internal/trace"},
-	{"internal/engine", "internal/arch internal/atomicfile internal/monotime internal/compute internal/compute/cpu/layout internal/gguf internal/hw internal/kvcache internal/kvfile internal/model internal/placement internal/sample internal/speculate internal/tokenizer internal/trace"},
-	{"internal/eval/task", ""},
-	{"internal/eval/sandbox", ""},
-	{"internal/eval", "internal/engine internal/atomicfile internal/eval/sandbox internal/eval/task internal/tokenizer"},
+	{"internal/modelcost", "internal/arch internal/compute internal/convert internal/gguf internal/model internal/neuron internal/placement internal/prepared internal/quant internal/setting"},
+	{"internal/planner", "internal/compute internal/compute/cpu internal/compute/hybrid internal/compute/vulkan internal/gguf internal/hw internal/measure internal/model internal/modelcost internal/placement internal/quant internal/residency internal/trace internal/setting"},
+	{"internal/engine", "internal/arch internal/atomicfile internal/monotime internal/compute internal/compute/cpu/layout internal/gguf internal/hw internal/kvcache internal/kvfile internal/model internal/placement internal/sample internal/speculate internal/tokenizer internal/trace internal/setting"},
+	{"internal/eval/task", "internal/setting"},
+	{"internal/eval/sandbox", "internal/eval/task"},
+	{"internal/eval", "internal/engine internal/atomicfile internal/eval/task internal/tokenizer internal/setting"},
 	{"internal/bench", "internal/monotime internal/engine internal/gguf internal/model internal/sample"},
 	{"internal/synth", "internal/arch internal/compute internal/gguf internal/neuron internal/quant internal/tokenizer"},
 	{"internal/synth/synthtest", "internal/gguf internal/quant internal/synth"},
@@ -90,7 +92,7 @@ var floors = []struct{ pkg, imports string }{
 	{"bench/load", ""},
 	{"bench/drafts", "internal/engine internal/gguf internal/model internal/planner internal/sample"},
 	{"internal/prepare", "internal/folderlock internal/monotime internal/compute internal/compute/cpu internal/compute/cpu/gemm internal/compute/cpu/pool internal/engine internal/eval internal/gguf internal/hw internal/model internal/neuron internal/atomicfile internal/prepared internal/quant internal/sample internal/tokenizer internal/train internal/planner"},
-	{"internal/session", "internal/convert internal/engine internal/gguf internal/grammar internal/hw internal/model internal/modelcost internal/neuron internal/placement internal/planner internal/prepare internal/prepared internal/sample internal/tokenizer"},
+	{"internal/session", "internal/convert internal/engine internal/gguf internal/grammar internal/hw internal/model internal/modelcost internal/neuron internal/placement internal/planner internal/prepared internal/sample internal/setting internal/tokenizer"},
 	{"internal/sweep", "internal/atomicfile internal/bench internal/compute internal/engine internal/eval internal/eval/sandbox internal/folderlock internal/sample internal/eval/task internal/gguf internal/hw internal/model internal/modelcost internal/monotime internal/neuron internal/placement internal/planner internal/prepared internal/session internal/tokenizer"},
 	{"internal/server", "internal/chat internal/chat/answer internal/engine internal/grammar internal/planner internal/sample internal/session"},
 	{"internal/server/anthropic", "internal/chat internal/chat/answer internal/engine internal/server"},
@@ -103,8 +105,9 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/server/openapi", "internal/server"},
 	{"internal/server/neurons", "internal/compute internal/engine internal/model internal/server"},
 	{"internal/server/metrics", "internal/compute internal/engine internal/model internal/server"},
-	{".", "internal/bench internal/compute internal/engine internal/eval internal/eval/sandbox internal/eval/task internal/gguf internal/grammar internal/model internal/planner internal/sample internal/session internal/trace"},
-	{"cmd/powerinfer", ". demo internal/hub internal/chat internal/chat/answer internal/markdown internal/server internal/server/anthropic internal/server/llamacpp internal/server/library internal/server/ollama internal/server/openai internal/server/openapi internal/server/metrics internal/server/neurons internal/server/page internal/server/responses internal/session internal/bench internal/modelcost internal/compute internal/compute/vulkan internal/convert internal/engine internal/gguf internal/hw internal/imatrix/collect internal/measure internal/model internal/atomicfile internal/placement internal/neuronreport internal/prepare internal/prepared internal/sample internal/planner internal/sweep"},
+	{".", "internal/bench internal/chat internal/chat/answer internal/compute internal/engine internal/gguf internal/grammar internal/hub internal/model internal/planner internal/sample internal/session internal/trace internal/setting"},
+	{"evaluate", ". internal/bench internal/engine internal/eval internal/eval/sandbox internal/eval/task internal/session internal/setting"},
+	{"cmd/powerinfer", ". evaluate demo internal/hub internal/chat internal/chat/answer internal/markdown internal/server internal/server/anthropic internal/server/llamacpp internal/server/library internal/server/ollama internal/server/openai internal/server/openapi internal/server/metrics internal/server/neurons internal/server/page internal/server/responses internal/session internal/bench internal/modelcost internal/compute internal/compute/vulkan internal/convert internal/engine internal/gguf internal/hw internal/imatrix/collect internal/measure internal/model internal/atomicfile internal/placement internal/neuronreport internal/prepare internal/prepared internal/sample internal/planner internal/sweep internal/setting"},
 }
 
 func TestImportsPointDownward(t *testing.T) {
@@ -161,7 +164,7 @@ func TestImportsPointDownward(t *testing.T) {
 
 // mostForCommand bounds the row of cmd/powerinfer, network APIs aside: what commands need of an open model belongs to
 // the root package.
-const mostForCommand = 24
+const mostForCommand = 25
 
 func TestCommandIsThin(t *testing.T) {
 	for _, f := range floors {

@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
 // usualParallel is the default number of prompts that are continued at a time.
@@ -169,7 +170,7 @@ func (b *batch) answer(ctx context.Context, p *batchPrompt) error {
 		return ctx.Err()
 	}
 	if err != nil {
-		a.Error = err.Error()
+		a.Error = setting.Text(err, setting.Flags)
 	} else {
 		a.Text, a.Stop, a.Tokens = &text, string(res.Stopped), res.Tokens
 		a.PromptTokens, a.CachedTokens = res.Prompt+res.Cached, res.Cached

@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/evaluate"
 	"github.com/powerinfer-go/powerinfer/internal/bench"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 )
@@ -124,10 +125,11 @@ func (b *benchModel) time(ctx context.Context, tests []bench.Test, tokens []int3
 	i := b.Info()
 	for _, t := range tests {
 		bar := newProgress(t.Name(), unitRuns)
-		timing, err := b.Benchmark(ctx, powerinfer.Benchmark{
+		test := evaluate.Benchmark{
 			Prompt: t.Prompt, Generate: t.Gen, Depth: t.Depth, Runs: reps, Tokens: tokens,
 			Progress: func(done, total int) { bar.set(int64(done), int64(total)) },
-		})
+		}
+		timing, err := test.Run(ctx, b.Model)
 		bar.finish()
 		if err != nil {
 			return err
@@ -156,7 +158,7 @@ func (b *benchModel) time(ctx context.Context, tests []bench.Test, tokens []int3
 }
 
 // countedBy returns n of a model computed in this mode, as a row has it.
-func countedBy(mode powerinfer.Sparse, n powerinfer.NeuronTotals) bench.Neurons {
+func countedBy(mode powerinfer.Sparse, n evaluate.NeuronTotals) bench.Neurons {
 	return bench.Neurons{
 		Mode: string(mode), Pairs: n.Pairs, Predicted: n.Predicted, Active: n.Active, Bytes: n.Bytes, Dense: n.Dense, Steps: n.Steps,
 	}

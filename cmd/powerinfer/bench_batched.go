@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/evaluate"
 	"github.com/powerinfer-go/powerinfer/internal/bench"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 )
@@ -84,14 +85,14 @@ func (b *benchModel) timeSequences(ctx context.Context, tests []bench.Batched, t
 	}
 	o := &b.options
 	row := bench.BatchedRow{Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, Threads: o.Threads, Layers: plan.OnGPUs()}
-	if _, _, _, err := b.BenchmarkSequences(ctx, powerinfer.Benchmark{Prompt: 8, Generate: 4, Tokens: tokens}); err != nil {
+	warm := evaluate.Benchmark{Prompt: 8, Generate: 4, Tokens: tokens}
+	if _, _, _, err := warm.RunTogether(ctx, b.Model); err != nil {
 		return err
 	}
 	for _, row.Batched = range tests {
 		bar := newProgress(fmt.Sprintf("%d sequences of %d+%d tokens", row.Sequences, row.Prompt, row.Gen), unitRuns)
-		prompts, generation, counted, err := b.BenchmarkSequences(ctx, powerinfer.Benchmark{
-			Prompt: row.Prompt, Generate: row.Gen, Sequences: row.Sequences, Tokens: tokens,
-		})
+		test := evaluate.Benchmark{Prompt: row.Prompt, Generate: row.Gen, Sequences: row.Sequences, Tokens: tokens}
+		prompts, generation, counted, err := test.RunTogether(ctx, b.Model)
 		bar.finish()
 		if err != nil {
 			return err

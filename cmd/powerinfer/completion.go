@@ -11,7 +11,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/evaluate"
 	"github.com/powerinfer-go/powerinfer/internal/convert"
 	"github.com/powerinfer-go/powerinfer/internal/hub"
 	"github.com/powerinfer-go/powerinfer/internal/model"
@@ -113,7 +113,7 @@ func completions(root *cli.Command, words []string) []string {
 	case c.Name == "quantize" && len(before) == 3: // IN OUT TYPE
 		return matching(strings.Split(convert.OutTypes(), ", "), current, "")
 	case c.Name == "eval":
-		return matching(powerinfer.TaskNames(), current, "")
+		return matching(evaluate.TaskNames(), current, "")
 	case takesModels.MatchString(c.ArgsUsage) && current != "":
 		if names := matching(hub.ShortNames(), current, ""); names != nil {
 			return names
@@ -239,7 +239,7 @@ func flagChoices(name string) []string {
 	case "sparse":
 		return []string{model.Auto.String(), model.Off.String(), model.Exact.String(), model.Predict.String(), model.Threshold.String()}
 	case "scoring":
-		return powerinfer.TaskScorings()
+		return evaluate.TaskScorings()
 	case "kernels":
 		return []string{planner.KernelsAuto, "usual"}
 	case "predictor-type":

@@ -15,6 +15,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/evaluate"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 )
 
@@ -24,18 +25,18 @@ const evalContext = 4096
 func evalCommand() *cli.Command {
 	return &cli.Command{
 		Name: "eval", UsageText: `powerinfer eval hellaswag -m model.gguf -f hellaswag_val.jsonl`, Usage: "score a model on a published task", ArgsUsage: "TASK [MODEL]",
-		Description: "TASK is " + strings.Join(powerinfer.TaskNames(), ", ") + ".\n" +
+		Description: "TASK is " + strings.Join(evaluate.TaskNames(), ", ") + ".\n" +
 			"Its data comes from -f FILE, in its publishers' form or llama.cpp's: docs/evaluation.md.\n" +
 			"With -o FILE an interrupted run is continued by the same command.\n" +
 			"Programs that a model wrote run only with --execute, in a sandbox, on Linux.",
 		Flags: slices.Concat(engineFlags(), []cli.Flag{
 			&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "the task's data `FILE`; of mmlu also a folder of CSV"},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "add what the model answered to `FILE`, a JSON object on each line"},
-			&cli.StringFlag{Name: "scoring", Usage: "whose definition scores choices: " + strings.Join(powerinfer.TaskScorings(), " or ") + "; default: that of the data's form"},
+			&cli.StringFlag{Name: "scoring", Usage: "whose definition scores choices: " + strings.Join(evaluate.TaskScorings(), " or ") + "; default: that of the data's form"},
 			&cli.IntFlag{Name: "shots", Usage: "put `N` examples with their answers before each question; usual are 5 in mmlu, 3 in mbpp"},
 			&cli.StringFlag{Name: "shots-file", Usage: "the examples' `FILE`, the task's training or development questions; mbpp's are in its own"},
 			&cli.IntFlag{Name: "limit", Usage: "take `N` questions only, drawn at random; 0: all"},
-			&cli.Uint32Flag{Name: "limit-seed", Value: powerinfer.TaskSeed, Usage: "draw them by this `SEED`; 1: llama.cpp's questions"},
+			&cli.Uint32Flag{Name: "limit-seed", Value: evaluate.TaskSeed, Usage: "draw them by this `SEED`; 1: llama.cpp's questions"},
 			&cli.IntFlag{Name: "parallel", Aliases: []string{"np"}, Value: usualParallel, Usage: "`N` questions to read at a time"},
 			&cli.BoolFlag{Name: "json", Usage: "print the result as JSON"},
 			verboseFlag(),
@@ -46,7 +47,7 @@ func evalCommand() *cli.Command {
 
 func runEval(ctx context.Context, c *cli.Command) error {
 	if c.Args().Len() == 0 {
-		return fmt.Errorf("name a task: powerinfer eval TASK -f FILE; tasks are %s", strings.Join(powerinfer.TaskNames(), ", "))
+		return fmt.Errorf("name a task: powerinfer eval TASK -f FILE; tasks are %s", strings.Join(evaluate.TaskNames(), ", "))
 	}
 	if n := c.Int("parallel"); n < 1 || n > mostSequences {
 		return fmt.Errorf("--parallel %d is not a number from 1 to %d", n, mostSequences)
@@ -54,15 +55,15 @@ func runEval(ctx context.Context, c *cli.Command) error {
 	if n := c.Int("limit"); n < 0 {
 		return fmt.Errorf("--limit %d is negative", n)
 	}
-	if scoring := c.String("scoring"); scoring != "" && !slices.Contains(powerinfer.TaskScorings(), scoring) {
-		return fmt.Errorf("--scoring %q is neither %s", scoring, strings.Join(powerinfer.TaskScorings(), " nor "))
+	if scoring := c.String("scoring"); scoring != "" && !slices.Contains(evaluate.TaskScorings(), scoring) {
+		return fmt.Errorf("--scoring %q is neither %s", scoring, strings.Join(evaluate.TaskScorings(), " nor "))
 	}
 	name := c.Args().First()
 	if i := slices.IndexFunc(c.Args().Slice(), isTask); i >= 0 {
 		name = c.Args().Get(i)
 	}
 	if !isTask(name) {
-		return fmt.Errorf("there is no task %q; tasks are %s", name, strings.Join(powerinfer.TaskNames(), ", "))
+		return fmt.Errorf("there is no task %q; tasks are %s", name, strings.Join(evaluate.TaskNames(), ", "))
 	}
 	if !c.IsSet("file") {
 		return fmt.Errorf("give the data of %s with -f FILE", name)
@@ -82,11 +83,11 @@ func runEval(ctx context.Context, c *cli.Command) error {
 	return evalChoices(ctx, c, t)
 }
 
-func isTask(word string) bool { return slices.Contains(powerinfer.TaskNames(), word) }
+func isTask(word string) bool { return slices.Contains(evaluate.TaskNames(), word) }
 
 // readTask reads a task's data, puts examples before the questions, and leaves those that are asked.
-func readTask(c *cli.Command, name string) (*powerinfer.Task, error) {
-	t, err := powerinfer.ReadTask(name, c.String("file"), c.String("scoring"))
+func readTask(c *cli.Command, name string) (*evaluate.Task, error) {
+	t, err := evaluate.ReadTask(name, c.String("file"), c.String("scoring"))
 	if err != nil {
 		return nil, err
 	}
@@ -97,9 +98,9 @@ func readTask(c *cli.Command, name string) (*powerinfer.Task, error) {
 	case shots == 0 && c.IsSet("shots-file"):
 		return nil, errors.New("--shots-file has nothing to do without --shots N")
 	case shots > 0:
-		var examples *powerinfer.Task
+		var examples *evaluate.Task
 		if file := c.String("shots-file"); file != "" {
-			if examples, err = powerinfer.ReadTask(name, file, c.String("scoring")); err != nil {
+			if examples, err = evaluate.ReadTask(name, file, c.String("scoring")); err != nil {
 				return nil, err
 			}
 		}
@@ -128,10 +129,10 @@ func scoreFlags() []string {
 }
 
 // evalRun returns what names the samples of a run.
-func evalRun(c *cli.Command, t *powerinfer.Task, m *powerinfer.Model, options map[string]string) powerinfer.TaskRun {
+func evalRun(c *cli.Command, t *evaluate.Task, m *powerinfer.Model, options map[string]string) evaluate.TaskRun {
 	info := m.Info()
 	const short = 16 // digits that tell models apart
-	options["sparse"], options["activation"], options[powerinfer.TaskFingerprint] = string(info.Sparse), info.Activation, m.Fingerprint()[:short]
+	options["sparse"], options["activation"], options[evaluate.TaskFingerprint] = string(info.Sparse), info.Activation, m.Fingerprint()[:short]
 	for _, name := range scoreFlags() {
 		if c.IsSet(name) {
 			options[name] = fmt.Sprint(c.Value(name))
@@ -146,7 +147,7 @@ func evalRun(c *cli.Command, t *powerinfer.Task, m *powerinfer.Model, options ma
 	if t.Shots.Hash != "" {
 		options["shots_sha256"] = t.Shots.Hash
 	}
-	return powerinfer.TaskRun{
+	return evaluate.TaskRun{
 		Task: t.Kind, Scoring: t.Scoring, Data: t.Hash, Options: options,
 		Model: fmt.Sprintf("%s, %s, %d bytes of weights", info.Path, info.Type, info.Bytes),
 	}
@@ -154,7 +155,7 @@ func evalRun(c *cli.Command, t *powerinfer.Task, m *powerinfer.Model, options ma
 
 // openEval opens the model for so many questions or programs at a time.
 func openEval(ctx context.Context, c *cli.Command, parallel, window int) (*powerinfer.Model, error) {
-	if err := powerinfer.CheckTaskSamples(c.String("output")); err != nil {
+	if err := evaluate.CheckTaskSamples(c.String("output")); err != nil {
 		return nil, err
 	}
 	return open(ctx, c, func(o *powerinfer.Options) {
@@ -166,14 +167,14 @@ func openEval(ctx context.Context, c *cli.Command, parallel, window int) (*power
 	})
 }
 
-func evalChoices(ctx context.Context, c *cli.Command, t *powerinfer.Task) error {
+func evalChoices(ctx context.Context, c *cli.Command, t *evaluate.Task) error {
 	m, err := openEval(ctx, c, perplexityOutputs, evalContext)
 	if err != nil {
 		return err
 	}
 	defer m.Close()
 	run := evalRun(c, t, m, map[string]string{})
-	samples, err := powerinfer.OpenTaskSamples(c.String("output"), run)
+	samples, err := evaluate.OpenTaskSamples(c.String("output"), run)
 	if err != nil {
 		return err
 	}
@@ -192,7 +193,7 @@ func evalChoices(ctx context.Context, c *cli.Command, t *powerinfer.Task) error 
 		return err
 	}
 	rest.begin = rest.now()
-	err = m.Score(ctx, t, left, c.Int("parallel"), func(i int, l []powerinfer.Likelihood) error {
+	err = evaluate.Score(ctx, m, t, left, c.Int("parallel"), func(i int, l []evaluate.Likelihood) error {
 		it := &t.Items[i]
 		e.answers[i] = t.Score(it, l)
 		done++
@@ -201,7 +202,7 @@ func evalChoices(ctx context.Context, c *cli.Command, t *powerinfer.Task) error 
 		if done >= c.Int("parallel") { // the first ones are done at the same time
 			rest.share(float64(read)/float64(all), int64(len(left)))
 		}
-		return samples.Add(powerinfer.TaskSample{ID: it.ID, Choices: l, Answer: e.answers[i]})
+		return samples.Add(evaluate.TaskSample{ID: it.ID, Choices: l, Answer: e.answers[i]})
 	})
 	bar.finish()
 	if err != nil {
@@ -217,13 +218,13 @@ func evalChoices(ctx context.Context, c *cli.Command, t *powerinfer.Task) error 
 
 // choices gathers what became of a task's questions.
 type choices struct {
-	task    *powerinfer.Task
+	task    *evaluate.Task
 	answers []map[string]float64 // [questions]
 }
 
 // resume takes in the samples of the run's beginning, and returns the questions that are left.
-func (e *choices) resume(done []powerinfer.TaskSample) (left []int) {
-	before := map[string]*powerinfer.TaskSample{}
+func (e *choices) resume(done []evaluate.TaskSample) (left []int) {
+	before := map[string]*evaluate.TaskSample{}
 	for i := range done {
 		before[done[i].ID] = &done[i]
 	}
@@ -274,22 +275,22 @@ func (e *choices) foretell(ctx context.Context, m *powerinfer.Model, left []int,
 }
 
 // figures returns all metrics.
-func (e *choices) figures() map[string]powerinfer.TaskFigure {
+func (e *choices) figures() map[string]evaluate.TaskFigure {
 	values := map[string][]float64{}
 	for _, a := range e.answers {
 		for metric, v := range a {
 			values[metric] = append(values[metric], v)
 		}
 	}
-	figures := map[string]powerinfer.TaskFigure{}
+	figures := map[string]evaluate.TaskFigure{}
 	for metric, v := range values {
-		figures[metric] = powerinfer.MeanFigure(v)
+		figures[metric] = evaluate.MeanFigure(v)
 	}
 	return figures
 }
 
 // subjects returns the usual metric by subject; nil: there are no two.
-func (e *choices) subjects() map[string]powerinfer.TaskFigure {
+func (e *choices) subjects() map[string]evaluate.TaskFigure {
 	values := map[string][]float64{}
 	for i, a := range e.answers {
 		if v, ok := a[e.task.Main()]; ok {
@@ -300,25 +301,25 @@ func (e *choices) subjects() map[string]powerinfer.TaskFigure {
 	if len(values) < 2 {
 		return nil
 	}
-	figures := map[string]powerinfer.TaskFigure{}
+	figures := map[string]evaluate.TaskFigure{}
 	for topic, v := range values {
-		figures[topic] = powerinfer.MeanFigure(v)
+		figures[topic] = evaluate.MeanFigure(v)
 	}
 	return figures
 }
 
 // evalReport is the result of a run.
 type evalReport struct {
-	Task    string                           `json:"task"`
-	Scoring string                           `json:"scoring,omitempty"`
-	Main    string                           `json:"main"` // the metric by which the task's results are usually told
-	Shots   int                              `json:"shots,omitempty"`
-	Drawn   *drawnQuestions                  `json:"drawn,omitempty"` // nil: all were asked
-	Run     powerinfer.TaskRun               `json:"run"`
-	Metrics map[string]powerinfer.TaskFigure `json:"metrics"`
+	Task    string                         `json:"task"`
+	Scoring string                         `json:"scoring,omitempty"`
+	Main    string                         `json:"main"` // the metric by which the task's results are usually told
+	Shots   int                            `json:"shots,omitempty"`
+	Drawn   *drawnQuestions                `json:"drawn,omitempty"` // nil: all were asked
+	Run     evaluate.TaskRun               `json:"run"`
+	Metrics map[string]evaluate.TaskFigure `json:"metrics"`
 
-	Subjects map[string]powerinfer.TaskFigure `json:"subjects,omitempty"` // of mmlu, by Main
-	Verdicts []programVerdict                 `json:"verdicts,omitempty"`
+	Subjects map[string]evaluate.TaskFigure `json:"subjects,omitempty"` // of mmlu, by Main
+	Verdicts []programVerdict               `json:"verdicts,omitempty"`
 }
 
 // drawnQuestions says which questions were asked.
@@ -328,7 +329,7 @@ type drawnQuestions struct {
 	Seed uint32 `json:"seed"`
 }
 
-func newEvalReport(t *powerinfer.Task, run powerinfer.TaskRun) evalReport {
+func newEvalReport(t *evaluate.Task, run evaluate.TaskRun) evalReport {
 	r := evalReport{Task: string(t.Kind), Scoring: string(t.Scoring), Main: t.Main(), Shots: t.Shots.N, Run: run}
 	if t.Len() < t.All {
 		r.Drawn = &drawnQuestions{t.Len(), t.All, t.Seed}

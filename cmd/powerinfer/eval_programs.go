@@ -16,6 +16,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/evaluate"
 )
 
 // programTokens is the usual length of a completion, the publishers'.
@@ -25,7 +26,7 @@ const programTokens = 512
 const bytesOfToken = 2
 
 // programContext returns the KV cache of programs that are written so many at a time, their prompts included.
-func programContext(t *powerinfer.Task, parallel, tokens int) int {
+func programContext(t *evaluate.Task, parallel, tokens int) int {
 	longest := 0
 	for i := range t.Programs {
 		longest = max(longest, len(t.Programs[i].Prompt))
@@ -58,7 +59,7 @@ func numbers(flag, list string) (all []int, err error) {
 }
 
 // evalPrograms has a model write programs, or takes given ones, and runs them where --execute asks for it.
-func evalPrograms(ctx context.Context, c *cli.Command, t *powerinfer.Task) error {
+func evalPrograms(ctx context.Context, c *cli.Command, t *evaluate.Task) error {
 	ks, err := numbers("pass-at", c.String("pass-at"))
 	if err != nil {
 		return err
@@ -77,23 +78,25 @@ func evalPrograms(ctx context.Context, c *cli.Command, t *powerinfer.Task) error
 	case !c.IsSet("samples") && !c.IsSet("output") && !c.Bool("execute"):
 		return errors.New("give -o FILE for the programs that the model writes, or --execute to run them, or both")
 	}
-	var box *powerinfer.Sandbox
+	var box *evaluate.Sandbox
 	if c.Bool("execute") {
-		if box, err = powerinfer.OpenSandbox(ctx, c.Duration("timeout")); err != nil {
+		if box, err = evaluate.OpenSandbox(ctx, c.Duration("timeout")); errors.Is(err, evaluate.ErrNoSandbox) {
+			return fmt.Errorf("%w: -o FILE has them written here, and --samples FILE --execute runs them there", err)
+		} else if err != nil {
 			return err
 		}
 	}
-	var samples []powerinfer.TaskSample
-	var run powerinfer.TaskRun
+	var samples []evaluate.TaskSample
+	var run evaluate.TaskRun
 	if name := c.String("samples"); name != "" {
 		data, err := os.ReadFile(name)
 		if err != nil {
 			return err
 		}
-		if samples, err = powerinfer.ReadTaskSamples(name, data); err != nil {
+		if samples, err = evaluate.ReadTaskSamples(name, data); err != nil {
 			return err
 		}
-		run = powerinfer.TaskRun{Task: t.Kind, Model: "the samples in " + name, Data: t.Hash}
+		run = evaluate.TaskRun{Task: t.Kind, Model: "the samples in " + name, Data: t.Hash}
 	} else if samples, run, err = writePrograms(ctx, c, t); err != nil {
 		return err
 	}
@@ -109,7 +112,7 @@ func evalPrograms(ctx context.Context, c *cli.Command, t *powerinfer.Task) error
 }
 
 // writePrograms has the model write what is not written yet, and returns all.
-func writePrograms(ctx context.Context, c *cli.Command, t *powerinfer.Task) (all []powerinfer.TaskSample, run powerinfer.TaskRun, err error) {
+func writePrograms(ctx context.Context, c *cli.Command, t *evaluate.Task) (all []evaluate.TaskSample, run evaluate.TaskRun, err error) {
 	parallel, tries := c.Int("parallel"), c.Int("tries")
 	m, err := openEval(ctx, c, parallel, programContext(t, parallel, c.Int("n-predict")))
 	if err != nil {
@@ -127,7 +130,7 @@ func writePrograms(ctx context.Context, c *cli.Command, t *powerinfer.Task) (all
 		chosen.Seed = 1
 	}
 	run = evalRun(c, t, m, map[string]string{"n-predict": strconv.Itoa(c.Int("n-predict")), "sampling": fmt.Sprintf("%+v", chosen)}) // not as JSON, which has no infinite bias
-	samples, err := powerinfer.OpenTaskSamples(c.String("output"), run)
+	samples, err := evaluate.OpenTaskSamples(c.String("output"), run)
 	if err != nil {
 		return nil, run, err
 	}
@@ -141,19 +144,19 @@ func writePrograms(ctx context.Context, c *cli.Command, t *powerinfer.Task) (all
 		return nil, run, err
 	}
 	err = w.write(ctx, left, parallel)
-	return slices.DeleteFunc(w.all, func(s powerinfer.TaskSample) bool { return s.Try >= tries }), run, err
+	return slices.DeleteFunc(w.all, func(s evaluate.TaskSample) bool { return s.Try >= tries }), run, err
 }
 
 // programs is what a model writes for a task.
 type programs struct {
 	model    *powerinfer.Model
-	task     *powerinfer.Task
+	task     *evaluate.Task
 	sampling powerinfer.Sampling
 	most     int // tokens of a program
-	samples  *powerinfer.TaskSamples
+	samples  *evaluate.TaskSamples
 
 	mu  sync.Mutex
-	all []powerinfer.TaskSample
+	all []evaluate.TaskSample
 }
 
 // attempt is a program that is to be written: try number try of a question.
@@ -193,7 +196,7 @@ func (w *programs) foretell(ctx context.Context, left []attempt, parallel int, c
 	greedy := w.sampling
 	greedy.Temperature = 0
 	err := inParallel(ctx, parallel, parallel, func(ctx context.Context, i int) error {
-		prompt := w.model.TaskPrompt(&w.task.Programs[left[i].program])
+		prompt := evaluate.TaskPrompt(w.model, &w.task.Programs[left[i].program])
 		s, err := w.model.Start(ctx, prompt, powerinfer.Generation{Max: trialTokens, Sampling: &greedy, IgnoreEnd: true})
 		if err != nil {
 			return err
@@ -236,14 +239,14 @@ func (w *programs) write(ctx context.Context, left []attempt, parallel int) erro
 }
 
 // one writes a program.
-func (w *programs) one(ctx context.Context, a attempt) (powerinfer.TaskSample, error) {
+func (w *programs) one(ctx context.Context, a attempt) (evaluate.TaskSample, error) {
 	p, chosen := &w.task.Programs[a.program], w.sampling
 	if chosen.Seed != powerinfer.RandomSeed {
 		chosen.Seed += uint64(a.try)
 	}
-	s, err := w.model.Start(ctx, w.model.TaskPrompt(p), powerinfer.Generation{Max: w.most, Sampling: &chosen, Stop: p.Stop, Reproducible: true})
+	s, err := w.model.Start(ctx, evaluate.TaskPrompt(w.model, p), powerinfer.Generation{Max: w.most, Sampling: &chosen, Stop: p.Stop, Reproducible: true})
 	if err != nil {
-		return powerinfer.TaskSample{}, fmt.Errorf("%s: %w", p.ID, err)
+		return evaluate.TaskSample{}, fmt.Errorf("%s: %w", p.ID, err)
 	}
 	var text strings.Builder
 	for token, ok := s.Next(); ok; token, ok = s.Next() {
@@ -251,12 +254,12 @@ func (w *programs) one(ctx context.Context, a attempt) (powerinfer.TaskSample, e
 	}
 	switch s.Result().Stopped {
 	case powerinfer.StoppedByCtx: // which is no error of the text
-		return powerinfer.TaskSample{}, context.Cause(ctx)
+		return evaluate.TaskSample{}, context.Cause(ctx)
 	case powerinfer.StoppedContext: // with more room it might have gone on
-		return powerinfer.TaskSample{}, fmt.Errorf("%s: the context is full before the program ends; raise it with -c, or lower -n or -np", p.ID)
+		return evaluate.TaskSample{}, fmt.Errorf("%s: the context is full before the program ends; raise it with -c, or lower -n or -np", p.ID)
 	}
 	written := text.String()
-	return powerinfer.TaskSample{ID: p.ID, Try: a.try, Completion: &written}, s.Err()
+	return evaluate.TaskSample{ID: p.ID, Try: a.try, Completion: &written}, s.Err()
 }
 
 // inParallel calls do with the numbers below n, so many at a time, until one fails or ctx ends.
@@ -296,13 +299,13 @@ type programVerdict struct {
 }
 
 // runPrograms runs the programs of samples, and returns pass@k.
-func runPrograms(ctx context.Context, t *powerinfer.Task, box *powerinfer.Sandbox, samples []powerinfer.TaskSample, ks []int) (map[string]powerinfer.TaskFigure, []programVerdict, error) {
+func runPrograms(ctx context.Context, t *evaluate.Task, box *evaluate.Sandbox, samples []evaluate.TaskSample, ks []int) (map[string]evaluate.TaskFigure, []programVerdict, error) {
 	at := map[string]int{}
 	for i := range t.Programs {
 		at[t.Programs[i].ID] = i
 	}
 	given := len(samples)
-	samples = slices.DeleteFunc(slices.Clone(samples), func(s powerinfer.TaskSample) bool {
+	samples = slices.DeleteFunc(slices.Clone(samples), func(s evaluate.TaskSample) bool {
 		_, asked := at[s.ID]
 		return !asked || s.Completion == nil
 	})
@@ -312,7 +315,7 @@ func runPrograms(ctx context.Context, t *powerinfer.Task, box *powerinfer.Sandbo
 	if n := given - len(samples); n > 0 {
 		note(fmt.Sprintf("left out: %s of questions that are not asked for", count(n, "sample")))
 	}
-	slices.SortStableFunc(samples, func(a, b powerinfer.TaskSample) int { // as they come from several at a time, and from runs that were continued
+	slices.SortStableFunc(samples, func(a, b evaluate.TaskSample) int { // as they come from several at a time, and from runs that were continued
 		return cmp.Or(cmp.Compare(at[a.ID], at[b.ID]), cmp.Compare(a.Try, b.Try))
 	})
 	verdicts := make([]programVerdict, len(samples))
@@ -323,7 +326,7 @@ func runPrograms(ctx context.Context, t *powerinfer.Task, box *powerinfer.Sandbo
 	done := 0
 	err := inParallel(ctx, len(samples), parallel, func(ctx context.Context, i int) error {
 		s := &samples[i]
-		v, err := powerinfer.CheckProgram(ctx, box, &t.Programs[at[s.ID]], *s.Completion)
+		v, err := evaluate.CheckProgram(ctx, box, &t.Programs[at[s.ID]], *s.Completion)
 		verdicts[i] = programVerdict{s.ID, v.Passed, v.Why}
 		mu.Lock()
 		defer mu.Unlock()
@@ -347,5 +350,5 @@ func runPrograms(ctx context.Context, t *powerinfer.Task, box *powerinfer.Sandbo
 	if n := len(t.Programs) - len(tries); n > 0 {
 		note(fmt.Sprintf("%d of %d questions have no sample and are left out", n, len(t.Programs)))
 	}
-	return powerinfer.PassEstimates(tries, passes, ks), verdicts, nil
+	return evaluate.PassEstimates(tries, passes, ks), verdicts, nil
 }

@@ -6,13 +6,13 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/evaluate"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // TestSandboxScripts needs a machine on which programs that a model wrote can be kept in.
 func TestSandboxScripts(t *testing.T) {
-	if _, err := powerinfer.OpenSandbox(t.Context(), 0); errors.Is(err, powerinfer.ErrNoSandbox) {
+	if _, err := evaluate.OpenSandbox(t.Context(), 0); errors.Is(err, evaluate.ErrNoSandbox) {
 		testenv.Missing(t, "sandbox", err.Error())
 	} else if err != nil {
 		t.Fatal(err)

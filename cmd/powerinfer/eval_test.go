@@ -9,6 +9,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/demo"
+	"github.com/powerinfer-go/powerinfer/evaluate"
 	"github.com/powerinfer-go/powerinfer/internal/eval/task"
 )
 
@@ -31,11 +32,11 @@ func TestForetell(t *testing.T) {
 	}
 	defer m.Close()
 	const questions = 100
-	e := choices{task: &powerinfer.Task{}}
+	e := choices{task: &evaluate.Task{}}
 	var left []int
 	all := int64(0)
 	for i := range questions {
-		e.task.Items = append(e.task.Items, powerinfer.TaskItem{Choices: []task.Text{{Context: strings.Repeat("once upon a time ", 30), Continuation: "there was"}}})
+		e.task.Items = append(e.task.Items, evaluate.TaskItem{Choices: []task.Text{{Context: strings.Repeat("once upon a time ", 30), Continuation: "there was"}}})
 		left = append(left, i)
 		all += e.task.Items[i].Bytes()
 	}
@@ -60,7 +61,7 @@ func TestForetell(t *testing.T) {
 			t.Errorf("a trial of %s: told %q, not %q", c.trial, *told, c.want)
 		}
 	}
-	w := programs{model: m, task: &powerinfer.Task{Kind: "humaneval", Programs: []powerinfer.TaskProgram{{ID: "T/1", Prompt: "Once upon a time"}}}, sampling: powerinfer.DefaultSampling(), most: 128}
+	w := programs{model: m, task: &evaluate.Task{Kind: "humaneval", Programs: []evaluate.TaskProgram{{ID: "T/1", Prompt: "Once upon a time"}}}, sampling: powerinfer.DefaultSampling(), most: 128}
 	for _, c := range []struct {
 		trial    time.Duration
 		programs int

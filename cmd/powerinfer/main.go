@@ -17,12 +17,13 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/evaluate"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
 func main() {
-	powerinfer.SandboxChild()
+	evaluate.SandboxChild()
 	os.Exit(execute(os.Args))
 }
 
@@ -148,10 +149,11 @@ var strconvNoise = regexp.MustCompile(`strconv\.\w+: parsing "(?:[^"\\]|\\.)*": 
 // longestError is the length at which errors are cut, in characters: files name things at any length.
 const longestError = 1000
 
-// oneLine keeps an error to one line, whatever a library or a file's name put into it.
+// oneLine keeps an error to one line, whatever a library or a file's name put into it. Settings in it are called by
+// their flags.
 func oneLine(err error) string {
 	spaces := strings.NewReplacer("\n", " ", "\t", " ", "\r", " ")
-	line := []rune(controlled(spaces.Replace(strconvNoise.ReplaceAllString(err.Error(), ""))))
+	line := []rune(controlled(spaces.Replace(strconvNoise.ReplaceAllString(setting.Text(err, setting.Flags), ""))))
 	if len(line) > longestError {
 		return string(line[:longestError]) + "…"
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/neuronreport"
-	"github.com/powerinfer-go/powerinfer/internal/prepare"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
@@ -65,7 +64,7 @@ func reportOf(f *gguf.File) (*neuronreport.Report, error) {
 		p.Facts = []neuronreport.Fact{{Name: "calibration SHA-256", Value: hash}}
 		return p, nil
 	}
-	stats, ok, err := prepare.StatsOf(f)
+	stats, ok, err := prepared.ReadStats(f)
 	if err == nil && !ok {
 		err = fmt.Errorf("%s holds no statistics of neurons or experts: powerinfer profile counts them, powerinfer prepare stores them in a model", f.Path)
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/evaluate"
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 )
 
@@ -95,7 +96,7 @@ func perplexity(ctx context.Context, c *cli.Command) error {
 	if name == "-" {
 		name = "standard input"
 	}
-	estimate, err := m.Perplexity(ctx, text, powerinfer.PerplexityOptions{
+	estimate, err := evaluate.Perplexity(ctx, m, text, evaluate.PerplexityOptions{
 		Name: name, Window: window, Windows: max(0, c.Int("chunks")), Stride: stride, Save: base, ByDocument: c.Bool("by-document"),
 		Expect: func(windows int, whole time.Duration) { left.foretold(windows, whole, bar) },
 		Progress: func(done, total int, soFar float64) {
@@ -122,7 +123,7 @@ func divergence(ctx context.Context, c *cli.Command) error {
 	case c.IsSet("ppl-stride"):
 		return errors.New("predictions are saved of disjoint windows; leave --ppl-stride out")
 	}
-	base, err := powerinfer.OpenPredictions(path)
+	base, err := evaluate.OpenPredictions(path)
 	if err != nil {
 		return err
 	}
@@ -140,15 +141,15 @@ func divergence(ctx context.Context, c *cli.Command) error {
 	defer m.Close()
 	bar, running, left := newProgress("KL divergence", unitWindows), newRunning(), newRemaining(fmt.Sprintf("windows of %d tokens", base.Window()))
 	bar.begins()
-	d, err := m.Divergence(ctx, base, powerinfer.DivergenceOptions{
+	d, err := evaluate.Compare(ctx, m, base, evaluate.DivergenceOptions{
 		Windows: max(0, c.Int("chunks")),
 		Expect:  func(windows int, whole time.Duration) { left.foretold(windows, whole, bar) },
-		Progress: func(done, total int, soFar powerinfer.Divergence) {
+		Progress: func(done, total int, soFar evaluate.Divergence) {
 			bar.begun()
 			left.set(int64(done), int64(total))
 			bar.set(int64(done), int64(total))
 			if done == 1 {
-				fmt.Fprintln(running, powerinfer.DivergenceHeader)
+				fmt.Fprintln(running, evaluate.DivergenceHeader)
 			}
 			fmt.Fprintln(running, soFar.Line(done))
 		},

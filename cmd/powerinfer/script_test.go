@@ -22,13 +22,13 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/demo"
+	"github.com/powerinfer-go/powerinfer/demo/demotest"
+	"github.com/powerinfer-go/powerinfer/evaluate"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/hub/hubtest"
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
-	"github.com/powerinfer-go/powerinfer/internal/prepare"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
@@ -39,7 +39,7 @@ import (
 var scriptPrograms = map[string]func(){"powerinfer": main}
 
 func TestMain(m *testing.M) {
-	powerinfer.SandboxChild()
+	evaluate.SandboxChild()
 	testscript.Main(m, scriptPrograms)
 }
 
@@ -48,11 +48,12 @@ func TestScripts(t *testing.T) {
 	runScripts(t, "testdata/script", func(*testscript.Env) {})
 }
 
-// TestSharedScripts needs the shared data: a Hugging Face folder, vocabularies.
+// TestSharedScripts uses the data that tests share: a Hugging Face folder, tales, vocabularies.
 func TestSharedScripts(t *testing.T) {
-	hf, vocab := testenv.Shared(t, "demo-model/hf"), testenv.Shared(t, "vocab")
+	hf, tales, vocab := demotest.HuggingFace(t), testenv.Shared(t, "tales"), testenv.Shared(t, "vocab")
 	runScripts(t, "testdata/script/shared", func(e *testscript.Env) {
 		e.Setenv("HF", hf)
+		e.Setenv("TALES", tales)
 		e.Setenv("VOCAB", vocab)
 	})
 }
@@ -264,7 +265,7 @@ func writeProfile(ts *testscript.TestScript, _ bool, args []string) {
 	f, err := gguf.Parse(demo.Name, demo.Model())
 	ts.Check(err)
 	s := &neuron.Stats{Tokens: 10, Layers: [][]uint32{{1, 10, 4}, {0, 0, 0}}}
-	ts.Check(prepare.WriteStats(ts.MkAbs(args[0]), f, strings.Repeat("0", 64), s))
+	ts.Check(prepared.WriteStats(ts.MkAbs(args[0]), f, strings.Repeat("0", 64), s))
 }
 
 // truncate cuts or lengthens a file: truncate FILE SIZE
@@ -335,7 +336,7 @@ func sameSamples(ts *testscript.TestScript, _ bool, args []string) {
 	for i, name := range args {
 		var lines []string
 		for line := range strings.Lines(ts.ReadFile(name)) {
-			var s powerinfer.TaskSample
+			var s evaluate.TaskSample
 			ts.Check(json.Unmarshal([]byte(line), &s))
 			s.Run = nil // of the first line
 			text, err := json.Marshal(s)

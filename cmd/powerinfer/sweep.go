@@ -14,7 +14,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/evaluate"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/sweep"
@@ -183,7 +183,7 @@ func sweepOptions(ctx context.Context, c *cli.Command) (o sweep.Options, err err
 		}
 		o.Session.Engine.Context = max(o.Session.Engine.Context, programContext(t.Data, sweep.ParallelQuestions, sweep.ProgramTokens))
 		if o.Sandbox == nil {
-			if o.Sandbox, err = powerinfer.OpenSandbox(ctx, 0); err != nil {
+			if o.Sandbox, err = evaluate.OpenSandbox(ctx, 0); err != nil {
 				return o, err
 			}
 		}
@@ -271,10 +271,10 @@ func notNil[T any](list []T, given bool) []T {
 func sweepTasks(c *cli.Command) (all []sweep.Task, err error) {
 	for _, text := range c.StringSlice("task") {
 		name, file, ok := strings.Cut(text, "=")
-		if !ok || !slices.Contains(powerinfer.TaskNames(), name) {
-			return nil, fmt.Errorf("--task %.60q is not NAME=FILE; tasks are %s", text, strings.Join(powerinfer.TaskNames(), ", "))
+		if !ok || !slices.Contains(evaluate.TaskNames(), name) {
+			return nil, fmt.Errorf("--task %.60q is not NAME=FILE; tasks are %s", text, strings.Join(evaluate.TaskNames(), ", "))
 		}
-		data, err := powerinfer.ReadTask(name, file, "")
+		data, err := evaluate.ReadTask(name, file, "")
 		if err != nil {
 			return nil, err
 		}
@@ -282,7 +282,7 @@ func sweepTasks(c *cli.Command) (all []sweep.Task, err error) {
 			return nil, fmt.Errorf("--task %s: the programs that the model writes are scored by running them, kept in, which needs --execute", name)
 		}
 		if n := c.Int("limit"); n > 0 {
-			data.Draw(n, powerinfer.TaskSeed)
+			data.Draw(n, evaluate.TaskSeed)
 		}
 		all = append(all, sweep.Task{Name: name, File: file, Data: data})
 	}

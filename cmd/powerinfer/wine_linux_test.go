@@ -15,6 +15,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/powerinfer-go/powerinfer/demo/demotest"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
@@ -54,7 +55,7 @@ func TestWindows(t *testing.T) {
 			t.Errorf("ending wine: %v: %s", err, out)
 		}
 	})
-	hf := testenv.Shared(t, "demo-model/hf")
+	hf, tales := demotest.HuggingFace(t), testenv.Shared(t, "tales")
 	display := virtualDisplay(t)
 	runScripts(t, "testdata/script/windows", func(e *testscript.Env) {
 		e.Setenv("WINEPREFIX", os.Getenv("WINEPREFIX"))
@@ -62,6 +63,7 @@ func TestWindows(t *testing.T) {
 		e.Setenv("WINE", wine)
 		e.Setenv("EXE", exe)
 		e.Setenv("HF", hf)
+		e.Setenv("TALES", tales)
 		e.Setenv("VIRTUAL_DISPLAY", display)
 	})
 }

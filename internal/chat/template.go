@@ -13,11 +13,12 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/chat/jinja"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
 // ErrNoTemplate says that a model's file has no chat template.
-var ErrNoTemplate = errors.New("the model has no chat template: it may be a base model, which only continues text; " +
-	"name a format with --chat-template if it was trained on one")
+var ErrNoTemplate = setting.Errorf("the model has no chat template: it may be a base model, which only continues text; "+
+	"name a format with %s if it was trained on one", setting.Template)
 
 // A Template renders conversations. It may be used by several goroutines at once.
 type Template struct {

@@ -15,10 +15,10 @@ import (
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/demo"
+	"github.com/powerinfer-go/powerinfer/demo/demotest"
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
-	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // convertTo converts dir and opens the result.
@@ -444,7 +444,7 @@ func TestChunks(t *testing.T) {
 
 // The demo model: every tensor against an independent reading of its safetensors file.
 func TestDemoModel(t *testing.T) {
-	dir := filepath.Join(testenv.Shared(t, "demo-model"), "hf")
+	dir := demotest.HuggingFace(t)
 	g := convertTo(t, dir, Options{Output: OutputOf(quant.F16), Name: "tales-relu"})
 	for key, want := range map[string]any{
 		"general.name": "tales-relu", "powerinfer.activation": "relu", "llama.context_length": uint32(512), "llama.feed_forward_length": uint32(768),
@@ -503,7 +503,7 @@ func TestDemoModel(t *testing.T) {
 // TestCancelled: a conversion and a quantisation end with their context, in the middle of the file, and leave nothing
 // behind.
 func TestCancelled(t *testing.T) {
-	hf := testenv.Shared(t, "demo-model/hf")
+	hf := demotest.HuggingFace(t)
 	f, err := gguf.Parse(demo.Name, demo.Model())
 	if err != nil {
 		t.Fatal(err)

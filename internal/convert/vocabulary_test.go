@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/powerinfer-go/powerinfer/demo/demotest"
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -69,8 +70,7 @@ func byRank(ids map[string]int, ranks map[string]int, word string) []int32 {
 // The demo model's tokenizer read from tokenizer.model and from tokenizer.json gives the published ids both ways, and
 // on real text the ids that the merges of tokenizer.json give.
 func TestDemoTokenizer(t *testing.T) {
-	shared := testenv.Shared(t, "demo-model")
-	hf := filepath.Join(shared, "hf")
+	hf := demotest.HuggingFace(t)
 	var reference struct {
 		Cases []struct {
 			Text string  `json:"text"`
@@ -88,7 +88,7 @@ func TestDemoTokenizer(t *testing.T) {
 		}
 	}
 	o := Options{Output: OutputOf(quant.F16), Notes: func(s string) { t.Errorf("note: %s", s) }}
-	text, err := os.ReadFile(filepath.Join(shared, "corpus", "valid.txt"))
+	text, err := os.ReadFile(testenv.Shared(t, "tales/japanese.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}

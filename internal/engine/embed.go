@@ -3,13 +3,13 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/kvcache"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
 // Pooling says how the hidden states of a text's tokens become one embedding.
@@ -43,7 +43,7 @@ func PoolingOf(f *gguf.File) (Pooling, error) {
 	case v < uint64(len(ways)):
 		return ways[v], nil
 	}
-	return "", fmt.Errorf("%s: key %q: pooling %d is not supported; --pooling names another", f.Path, key, v)
+	return "", setting.Errorf("%s: key %q: pooling %d is not supported; %s names another", f.Path, key, v, setting.Pooling)
 }
 
 // EmbeddingSize returns the numbers of an embedding.
@@ -52,7 +52,7 @@ func (e *Engine) EmbeddingSize() int { return e.head.Width(e.config.Embd) }
 // CheckPooling returns an error if p needs a classification head and the model has none.
 func (e *Engine) CheckPooling(p Pooling) error {
 	if p == PoolRank && !e.head.Ranks() {
-		return fmt.Errorf("%s: the model has no classification head, so it is no reranker: choose another --pooling, or a reranker's file", e.path)
+		return setting.Errorf("%s: the model has no classification head, so it is no reranker: choose another %s, or a reranker's file", e.path, setting.Pooling)
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func (e *Engine) pooling(tokens []int32, p Pooling) (*task, error) {
 	t.reuse, t.pooled = ReuseNone, &pooled{way: p}
 	if e.config.Later { // what a token sees must lie in one step
 		if len(tokens) > e.ubatch {
-			return nil, fmt.Errorf("a text of %d tokens is longer than a step of %d, in which this model must see all of it: give --ubatch-size %d", len(tokens), e.ubatch, len(tokens))
+			return nil, setting.Errorf("a text of %d tokens is longer than a step of %d, in which this model must see all of it: give %s", len(tokens), e.ubatch, setting.Step.To(len(tokens)))
 		}
 		t.whole = true
 	}

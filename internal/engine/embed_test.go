@@ -223,7 +223,7 @@ func TestEmbedLater(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if _, err := e.Embed(t.Context(), slices.Repeat(ids, 2), engine.PoolCLS); err == nil || !strings.Contains(err.Error(), "--ubatch-size 22") {
+	if _, err := e.Embed(t.Context(), slices.Repeat(ids, 2), engine.PoolCLS); err == nil || !strings.Contains(err.Error(), "-ub 22") {
 		t.Errorf("a text of 22 tokens in steps of 16: %v", err)
 	}
 }

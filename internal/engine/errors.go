@@ -2,7 +2,8 @@ package engine
 
 import (
 	"errors"
-	"fmt"
+
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
 // ErrClosed is the error of what was asked of an engine that is closed.
@@ -14,9 +15,12 @@ type ContextError struct {
 	Context int // tokens
 }
 
-func (e *ContextError) Error() string {
+func (e *ContextError) Error() string { return e.Text(setting.Flags) }
+
+// Text implements setting.Namer.
+func (e *ContextError) Text(n setting.Names) string {
 	if e.Tokens == 0 {
-		return fmt.Sprintf("the context of %d tokens is full; raise it with -c", e.Context)
+		return setting.Sprintf(n, "the context of %d tokens is full; raise it with %s", e.Context, setting.Context)
 	}
-	return fmt.Sprintf("the prompt has %d tokens, more than the context of %d; raise it with -c or shorten the prompt", e.Tokens, e.Context)
+	return setting.Sprintf(n, "the prompt has %d tokens, more than the context of %d; raise it with %s or shorten the prompt", e.Tokens, e.Context, setting.Context)
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
 // Memory holds the bytes of a machine's memory that a model is expected to take, before anything is loaded.
@@ -60,11 +62,14 @@ func bytesText(n int64) string {
 type MemoryError struct {
 	File string
 	Memory
-	Advice string // what would make it fit
+	Advice error // what would make it fit
 }
 
-func (e *MemoryError) Error() string {
-	return fmt.Sprintf("%s: the model needs %s of memory, and %s are available; %s", e.File, e.Parts(), bytesText(e.Available), e.Advice)
+func (e *MemoryError) Error() string { return e.Text(setting.Flags) }
+
+// Text implements setting.Namer.
+func (e *MemoryError) Text(n setting.Names) string {
+	return setting.Sprintf(n, "%s: the model needs %s of memory, and %s are available; %s", e.File, e.Parts(), bytesText(e.Available), e.Advice)
 }
 
 // What the program takes besides, as measured on Linux with models of 9, 272 and 651 MB: the binary's own heap, stacks and
@@ -159,23 +164,35 @@ const (
 	leastStep    = 32
 )
 
-// change is a flag that lowers what a model needs, and the options that it makes.
+// change is settings that lower what a model needs, and the options that they make.
 type change struct {
-	flag string
-	to   func(o Options) Options
+	text   string // with a verb for each setting
+	values []any
+	to     func(o Options) Options
 }
 
-// advice says what would make a model fit that needs more than is available: flags of which each alone does, else all
-// that are needed together.
-func (o *Options) advice(f *gguf.File, c model.Config, on placement.Layout, need Memory) string {
+// advise says several changes, which word joins.
+func advise(text string, changes []change, word string) error {
+	var texts []string
+	var values []any
+	for _, x := range changes {
+		texts = append(texts, x.text)
+		values = append(values, x.values...)
+	}
+	return setting.Errorf(text+strings.Join(texts, word), values...)
+}
+
+// advice says what would make a model fit that needs more than is available: settings each of which does so alone, else
+// all that are needed together.
+func (o *Options) advice(f *gguf.File, c model.Config, on placement.Layout, need Memory) error {
 	context, step := pick(o.Context, c.Context), o.LargestStep()
-	var alone []string
+	var alone []change
 	var each []change // at its strongest
 	weaken := func(changes ...change) {
 		for _, x := range changes {
 			with := x.to(*o)
 			if with.needs(f, c, on).Need <= need.Available {
-				alone = append(alone, x.flag)
+				alone = append(alone, x)
 				break
 			}
 		}
@@ -183,38 +200,38 @@ func (o *Options) advice(f *gguf.File, c model.Config, on placement.Layout, need
 			each = append(each, changes[len(changes)-1])
 		}
 	}
-	weaken(halved("-c", context, leastContext, func(o Options, n int) Options { o.Context = n; return o })...)
+	weaken(halved(setting.Context, context, leastContext, func(o Options, n int) Options { o.Context = n; return o })...)
 	if f16 := (compute.CacheTypes{}); o.CacheTypes == f16 {
 		eight := compute.CacheTypes{Key: compute.KVQ8_0, Value: compute.KVQ8_0}
 		if c.CacheSpec(compute.CacheSpec{}, eight).Check() == nil {
-			weaken(change{"-ctk q8_0 -ctv q8_0", func(o Options) Options { o.CacheTypes = eight; return o }})
+			weaken(change{"%s with %s", []any{setting.CacheKeys.To("q8_0"), setting.CacheValues.To("q8_0")}, func(o Options) Options { o.CacheTypes = eight; return o }})
 		}
 	}
-	weaken(halved("-ub", min(step, context), leastStep, func(o Options, n int) Options { o.UBatch = n; return o })...)
+	weaken(halved(setting.Step, min(step, context), leastStep, func(o Options, n int) Options { o.UBatch = n; return o })...)
 	if !o.NoRepack {
-		weaken(change{"--no-repack, which computes on the file and is slower,", func(o Options) Options { o.NoRepack = true; return o }})
+		weaken(change{"%s, which computes on the file and is slower,", []any{setting.Mapped}, func(o Options) Options { o.NoRepack = true; return o }})
 	}
 	if len(alone) > 0 {
-		return "what makes it fit: " + strings.Join(alone, ", or ")
+		return advise("what makes it fit: ", alone, ", or ")
 	}
 	all, lowest := *o, need.Need
-	var flags []string
+	var together []change
 	for _, x := range each {
 		with := x.to(all)
 		if n := with.needs(f, c, on).Need; n < lowest-(need.Need-need.Available)/20 { // a twentieth of what is missing
-			all, lowest, flags = with, n, append(flags, x.flag)
+			all, lowest, together = with, n, append(together, x)
 		}
 	}
-	if lowest <= need.Available && len(flags) > 0 {
-		return "what makes it fit, together: " + strings.Join(flags, " and ")
+	if lowest <= need.Available && len(together) > 0 {
+		return advise("what makes it fit, together: ", together, " and ")
 	}
-	return "no flag makes it fit: take a smaller model, or the same in a type of fewer bits"
+	return errors.New("no setting makes it fit: take a smaller model, or the same in a type of fewer bits")
 }
 
 // halved returns changes that lower a number by halves, down to the least.
-func halved(flag string, n, least int, to func(o Options, n int) Options) (list []change) {
+func halved(s setting.Setting, n, least int, to func(o Options, n int) Options) (list []change) {
 	for next := n / 2; next >= least; next /= 2 {
-		list = append(list, change{fmt.Sprintf("%s %d", flag, next), func(o Options) Options { return to(o, next) }})
+		list = append(list, change{"%s", []any{s.To(next)}, func(o Options) Options { return to(o, next) }})
 	}
 	return list
 }

@@ -181,7 +181,7 @@ func TestSmallMachines(t *testing.T) {
 		if !errors.As(err, &full) {
 			t.Fatal(err)
 		}
-		return full.Advice
+		return full.Advice.Error()
 	}
 	engine.SetAvailable(t, 64<<20)
 	if advice := open(); advice != "" {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
 // KLDivergence asks how far a model's predictions are from those saved in Base, by llama.cpp's method, so that figures
@@ -52,7 +53,7 @@ func (k *KLDivergence) Run(ctx context.Context, e *engine.Engine) (Divergence, e
 		return Divergence{}, fmt.Errorf("%s: saved by a model with a vocabulary of %d, not this one's %d", b.Path, b.Vocab, v)
 	}
 	if b.Context > e.Context() {
-		return Divergence{}, fmt.Errorf("%s: saved at a context of %d tokens, more than the %d given; use -c %d", b.Path, b.Context, e.Context(), b.Context)
+		return Divergence{}, setting.Errorf("%s: saved at a context of %d tokens, more than the %d given; use %s", b.Path, b.Context, e.Context(), setting.Context.To(b.Context))
 	}
 	count := b.Chunks
 	if k.Chunks >= 0 {

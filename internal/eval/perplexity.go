@@ -3,13 +3,13 @@ package eval
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
 // Perplexity asks for the perplexity of Tokens by llama.cpp's method, so that figures compare.
@@ -35,10 +35,13 @@ type Estimate struct {
 	Count      int // predicted tokens
 }
 
+// window is the setting of Perplexity.Context.
+const window setting.Setting = "-c|PerplexityOptions.Window"
+
 // leastContext is the least window in whose second half a token has both a context and a successor.
 const leastContext = 3
 
-var errNoChunk = errors.New("no chunk to evaluate: raise --chunks")
+var errNoChunk = setting.Errorf("no chunk to evaluate: raise %s", setting.Setting("--chunks|PerplexityOptions.Windows"))
 
 func (p *Perplexity) name() string {
 	if p.Name == "" {
@@ -50,11 +53,11 @@ func (p *Perplexity) name() string {
 // windows returns how many windows there are, their step, and the first token of each whose prediction counts.
 func (p *Perplexity) windows() (count, step, first int, err error) {
 	if p.Context < leastContext {
-		return 0, 0, 0, fmt.Errorf("a context of %d tokens predicts nothing; give at least -c %d", p.Context, leastContext)
+		return 0, 0, 0, setting.Errorf("a context of %d tokens predicts nothing; give at least %s", p.Context, window.To(leastContext))
 	}
 	if p.Stride > 0 {
 		if len(p.Tokens) < p.Context {
-			return 0, 0, 0, fmt.Errorf("%s has %d tokens, fewer than one window of %d: give a longer text or a smaller -c", p.name(), len(p.Tokens), p.Context)
+			return 0, 0, 0, setting.Errorf("%s has %d tokens, fewer than one window of %d: give a longer text or a smaller %s", p.name(), len(p.Tokens), p.Context, window)
 		}
 		if p.Stride >= p.Context {
 			return 0, 0, 0, fmt.Errorf("a stride of %d is not smaller than the window of %d", p.Stride, p.Context)
@@ -62,7 +65,7 @@ func (p *Perplexity) windows() (count, step, first int, err error) {
 		return (len(p.Tokens)-p.Context)/p.Stride + 1, p.Stride, p.Context - p.Stride - 1, nil
 	}
 	if len(p.Tokens) < 2*p.Context {
-		return 0, 0, 0, fmt.Errorf("%s has %d tokens; at a context of %d perplexity needs at least %d: give a longer text or a smaller -c", p.name(), len(p.Tokens), p.Context, 2*p.Context)
+		return 0, 0, 0, setting.Errorf("%s has %d tokens; at a context of %d perplexity needs at least %d: give a longer text or a smaller %s", p.name(), len(p.Tokens), p.Context, 2*p.Context, window)
 	}
 	return len(p.Tokens) / p.Context, p.Context, p.Context / 2, nil
 }
@@ -138,7 +141,7 @@ func (p *Perplexity) createBase(e *engine.Engine, count int) (*baseWriter, error
 		return nil, nil
 	}
 	if p.Stride > 0 {
-		return nil, fmt.Errorf("%s: log-probabilities are saved of disjoint windows only; leave --ppl-stride out", p.Base)
+		return nil, setting.Errorf("%s: log-probabilities are saved of disjoint windows only; leave %s out", p.Base, setting.Setting("--ppl-stride|PerplexityOptions.Stride"))
 	}
 	return createBase(p.Base, p.Context, e.Config().Vocab, p.Tokens[:count*p.Context])
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -143,7 +142,7 @@ func TestExpect(t *testing.T) {
 
 // The reference's surprises, computed by other code in float32, make the same perplexity.
 func TestPerplexityOfTheReference(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join(testenv.Shared(t, "demo-model/hf"), "reference.json"))
+	data, err := os.ReadFile(testenv.Shared(t, "demo-model/reference.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 func TestVocabularies(t *testing.T) {
 	files, _ := filepath.Glob(filepath.Join(testenv.Shared(t, "vocab"), "*.gguf"))
 	if len(files) == 0 {
-		t.Fatal("no vocabulary in ../shared/vocab")
+		t.Fatal("no vocabulary")
 	}
 	for _, path := range files {
 		f, err := Open(path)

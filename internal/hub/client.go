@@ -203,7 +203,7 @@ func (h *Hub) status(repo string, resp *http.Response) error {
 		}
 		return failed(ErrNotFound, "there is no %s at %s, or it is private and the token's owner may not see it", repo, h.o.Endpoint)
 	case resp.StatusCode == http.StatusUnauthorized:
-		return failed(ErrDenied, "%s does not accept the token; HF_TOKEN or --hf-token gives another", h.o.Endpoint)
+		return failed(ErrDenied, "%s does not accept the token; %s gives another", h.o.Endpoint, tokenSetting)
 	case resp.StatusCode == http.StatusForbidden:
 		return failed(ErrDenied, "%s does not allow reading %s (403): see %s", h.o.Endpoint, repo, page)
 	}

@@ -24,6 +24,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
 // Hub is a hub and the folder where its files are kept. It may be used by many goroutines.
@@ -77,15 +79,21 @@ var (
 
 // failure is an error with one of the meanings above and a sentence of its own.
 type failure struct {
-	means error
-	says  string
+	means, says error
 }
 
-func (f *failure) Error() string { return f.says }
-func (f *failure) Unwrap() error { return f.means }
+func (f *failure) Error() string               { return f.says.Error() }
+func (f *failure) Text(n setting.Names) string { return setting.Text(f.says, n) }
+func (f *failure) Unwrap() error               { return f.means }
+
+// The settings that failures name.
+const (
+	tokenSetting   setting.Setting = "HF_TOKEN or --hf-token|HF_TOKEN"
+	offlineSetting setting.Setting = "--offline or HF_HUB_OFFLINE|HF_HUB_OFFLINE"
+)
 
 func failed(means error, format string, args ...any) error {
-	return &failure{means, fmt.Sprintf(format, args...)}
+	return &failure{means, setting.Errorf(format, args...)}
 }
 
 // Resolve returns the files of a model that is in the cache, without asking the network. One of an older commit will do

@@ -27,7 +27,7 @@ func (h *Hub) Pull(ctx context.Context, n Name, progress func(Progress)) (Model,
 		return Model{}, err
 	}
 	if h.o.Offline {
-		return Model{}, failed(ErrOffline, "%s cannot be pulled, because --offline or HF_HUB_OFFLINE is set; %s", n, h.holds())
+		return Model{}, failed(ErrOffline, "%s cannot be pulled, because %s is set; %s", n, offlineSetting, h.holds())
 	}
 	if progress == nil {
 		progress = func(Progress) {}

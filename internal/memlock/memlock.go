@@ -1,15 +1,17 @@
 // Package memlock keeps memory out of swap.
 package memlock
 
-import "fmt"
+import (
+	"github.com/powerinfer-go/powerinfer/internal/setting"
+)
 
-// Lock keeps b resident until it is unmapped. The error says what the user of --mlock can do.
+// Lock keeps b resident until it is unmapped. The error says what the user can do.
 func Lock(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
 	if err := lock(b); err != nil {
-		return fmt.Errorf("--mlock: %d MiB: %w; %s or leave --mlock out", len(b)>>20, err, remedy)
+		return setting.Errorf("%s: %d MiB: %w; %s or leave %s out", setting.Lock, len(b)>>20, err, remedy, setting.Lock)
 	}
 	return nil
 }

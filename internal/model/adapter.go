@@ -11,6 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
 // Adapter is a LoRA adapter (Hu et al. 2021): beside some of the model's matrices W it has two narrow ones, and W·x
@@ -65,7 +66,7 @@ func newAdapters(files []Adapter, c *Config) (*adapters, error) {
 		case m.err != nil:
 			return nil, m.err
 		case kind != "adapter" || form != "lora":
-			return nil, fmt.Errorf("%s: this is no LoRA adapter: general.type is %q and adapter.type %q; -m is for models, --lora for adapters", a.File.Path, kind, form)
+			return nil, setting.Errorf("%s: this is no LoRA adapter: general.type is %q and adapter.type %q; %s is for adapters", a.File.Path, kind, form, setting.Adapters)
 		case family != c.Arch:
 			return nil, fmt.Errorf("%s: the adapter is for the architecture %q, and the model has %q", a.File.Path, family, c.Arch)
 		}

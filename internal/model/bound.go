@@ -67,9 +67,9 @@ func (c *Config) chooseBy(asked SparseMode, b Bound) Choice {
 	case curve.ExactBytes > 0 && p.Bytes >= curve.ExactBytes:
 		return Choice{Mode: safe, Said: fmt.Sprintf("computing %s, since within %s no setting reads less than %s of feed-forward weights a token", safe.all(), b, megabytes(curve.ExactBytes))}
 	}
-	mode, setting := Predict, fmt.Sprintf("--sparse predict --sparse-threshold=%g", p.Setting)
+	mode, setting := Predict, fmt.Sprintf("mode predict with a threshold of %g", p.Setting)
 	if curve.Way == prepared.ByMagnitude {
-		mode, setting = Threshold, fmt.Sprintf("--sparse threshold, which leaves out %.1f %% of activations", 100*p.Setting)
+		mode, setting = Threshold, fmt.Sprintf("mode threshold, which leaves out %.1f %% of activations", 100*p.Setting)
 	}
 	return Choice{Mode: mode, Point: p, Said: fmt.Sprintf(
 		"within %s: %s; expected of a document are a KL divergence of %.4f (19 of 20: at most %.4f), the same top token for %.1f %% of tokens (at least %.1f %%), and %s of feed-forward weights a token instead of %s",
@@ -79,9 +79,9 @@ func (c *Config) chooseBy(asked SparseMode, b Bound) Choice {
 // all names the neurons that a mode which changes nothing computes.
 func (s SparseMode) all() string {
 	if s == Exact {
-		return "all neurons that are not zero (--sparse exact)"
+		return "all neurons that are not zero (mode exact)"
 	}
-	return "all neurons (--sparse off)"
+	return "all neurons (mode off)"
 }
 
 // curveOf returns the file's curve, if it is one of the mode asked for and was measured with the activation in use.

@@ -29,7 +29,7 @@ func TestChoose(t *testing.T) {
 		said   string // a part of it; empty: nothing
 		fails  string
 	}{
-		"fastest":             {relu, predictors(), Auto, Bound{KLD: 0.01}, Predict, "--sparse-threshold=0", ""},
+		"fastest":             {relu, predictors(), Auto, Bound{KLD: 0.01}, Predict, "with a threshold of 0", ""},
 		"reads more":          {relu, predictors(), Auto, Bound{KLD: 0.002}, Exact, "no setting reads less", ""},
 		"same top":            {relu, predictors(), Auto, Bound{SameTop: 0.97}, Exact, "the same top token for 97 % of tokens", ""},
 		"both":                {relu, predictors(), Auto, Bound{KLD: 0.01, SameTop: 0.95}, Predict, "and the same top token for 95 % of tokens", ""},

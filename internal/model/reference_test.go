@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/powerinfer-go/powerinfer/demo/demotest"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 	"github.com/powerinfer-go/powerinfer/internal/compute/ref"
@@ -15,7 +16,6 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
-	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // logitTolerance is the share of the largest logit by which an F32 model may differ from the float32 reference: the KV
@@ -40,7 +40,7 @@ type reference struct {
 
 func loadReference(t *testing.T) (reference, *gguf.File) {
 	t.Helper()
-	dir := filepath.Join(testenv.Shared(t, "demo-model"), "hf")
+	dir := demotest.HuggingFace(t)
 	var r reference
 	data, err := os.ReadFile(filepath.Join(dir, "reference.json"))
 	if err == nil {

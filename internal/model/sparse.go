@@ -10,6 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
 // SparseMode says how a model's feed-forward layers are computed.
@@ -52,16 +53,16 @@ func (c *Config) Resolve(asked SparseMode) (SparseMode, error) {
 	switch asked {
 	case Exact:
 		if !c.zeros() {
-			return Off, fmt.Errorf("mode exact skips neurons that are exactly zero, and activation %s leaves none; use --sparse off", c.Act.Kind)
+			return Off, setting.Errorf("mode exact skips neurons that are exactly zero, and activation %s leaves none; use %s", c.Act.Kind, setting.Sparse.To("off"))
 		}
 	case Predict:
 		if !c.Predictors && !c.ExpertPredictors {
-			return Off, fmt.Errorf("mode predict needs predictors, and the file has none; make them with: powerinfer prepare, or use --sparse exact")
+			return Off, setting.Errorf("mode predict needs predictors, and the file has none; make them with: powerinfer prepare, or use %s", setting.Sparse.To("exact"))
 		}
 	case Threshold:
 		switch {
 		case c.Act.Kind != compute.SiLU && c.Act.Kind != compute.GELU:
-			return Off, fmt.Errorf("mode threshold is for SiLU and GELU, and this model's activation is %s; use --sparse exact", c.Act.Kind)
+			return Off, setting.Errorf("mode threshold is for SiLU and GELU, and this model's activation is %s; use %s", c.Act.Kind, setting.Sparse.To("exact"))
 		case c.Magnitudes == nil:
 			return Off, fmt.Errorf("mode threshold needs thresholds, and the file has none; find them with: powerinfer prepare --sparse threshold")
 		}
@@ -349,7 +350,7 @@ func (m *Model) observe(o Observer) error {
 	for i := range m.layers {
 		f := &m.layers[i].ffn
 		if f.byNeuron {
-			return fmt.Errorf("only a dense model can be observed: not a prepared or original PowerInfer file, and with --sparse off")
+			return setting.Errorf("only a dense model can be observed: not a prepared or original PowerInfer file, and with %s", setting.Sparse.To("off"))
 		}
 		f.observe = func(v compute.Verbs, s *buffers, in compute.Tensor) {
 			var failed error

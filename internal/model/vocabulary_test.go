@@ -19,7 +19,7 @@ import (
 func TestVectors(t *testing.T) {
 	files, _ := filepath.Glob(filepath.Join(testenv.Shared(t, "vocab"), "*.gguf"))
 	if len(files) == 0 {
-		t.Fatal("no vocabulary in ../shared/vocab")
+		t.Fatal("no vocabulary")
 	}
 	for _, path := range files {
 		t.Run(filepath.Base(path), func(t *testing.T) {

@@ -1,7 +1,6 @@
 package modelcost
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
 // Override says where tensors lie, by their names, as an item of llama.cpp's --override-tensor does.
@@ -48,10 +48,10 @@ func ParseOverrides(texts, gpus []string) ([]Override, error) {
 func parseOverride(item string, gpus []string) (o Override, err error) {
 	var ok bool
 	if o.pattern, o.buffer, ok = strings.Cut(item, "="); !ok || o.pattern == "" {
-		return o, fmt.Errorf("--override-tensor %.80q is not PATTERN=BUFFER, as in %s=%s", item, `\.ffn_.*_exps\.`, BufferCPU)
+		return o, setting.Errorf("%s %.80q is not PATTERN=BUFFER, as in %s=%s", setting.Tensors, item, `\.ffn_.*_exps\.`, BufferCPU)
 	}
 	if o.match, err = regexp2.Compile(o.pattern, regexp2.ECMAScript); err != nil {
-		return o, fmt.Errorf("--override-tensor %.80q: the pattern is no regular expression: %w", item, err)
+		return o, setting.Errorf("%s %.80q: the pattern is no regular expression: %w", setting.Tensors, item, err)
 	}
 	o.match.MatchTimeout = matchTime
 	o.tier = compute.RAM
@@ -64,7 +64,7 @@ func parseOverride(item string, gpus []string) (o Override, err error) {
 			return o, nil
 		}
 	}
-	return o, fmt.Errorf("--override-tensor %.80q: no buffer type is called %.40q; there are: %s", item, o.buffer, strings.Join(append([]string{BufferCPU}, gpus...), ", "))
+	return o, setting.Errorf("%s %.80q: no buffer type is called %.40q; there are: %s", setting.Tensors, item, o.buffer, strings.Join(append([]string{BufferCPU}, gpus...), ", "))
 }
 
 // part is what lies together of a layer, or of the rest of a model.
@@ -118,7 +118,7 @@ func (b *Cost) Pin(list []Override) (unmatched []string, err error) {
 		for i := range list {
 			hit, err := list[i].match.MatchString(t.Name)
 			if err != nil {
-				return nil, fmt.Errorf("--override-tensor: matching %q with %q takes too long; write a simpler pattern", t.Name, list[i].pattern)
+				return nil, setting.Errorf("%s: matching %q with %q takes too long; write a simpler pattern", setting.Tensors, t.Name, list[i].pattern)
 			}
 			if hit && now.by == nil {
 				now.by = &list[i]
@@ -127,7 +127,7 @@ func (b *Cost) Pin(list []Override) (unmatched []string, err error) {
 		}
 		if p == partCommon || p == partTables {
 			if p == partTables && now.by != nil && now.by.tier != compute.RAM {
-				return nil, fmt.Errorf("--override-tensor: %q matches %s, which stays in RAM, where a token reads one row of it; match fewer tensors, as blk\\. does", now.by.pattern, t.Name)
+				return nil, setting.Errorf("%s: %q matches %s, which stays in RAM, where a token reads one row of it; match fewer tensors, as blk\\. does", setting.Tensors, now.by.pattern, t.Name)
 			}
 			continue
 		}
@@ -142,12 +142,12 @@ func (b *Cost) Pin(list []Override) (unmatched []string, err error) {
 		}
 		if !before.alike(&now) {
 			experts := layer < len(b.Model.Layers) && b.Model.Layers[layer].Experts
-			return nil, fmt.Errorf("--override-tensor: %s would lie %s and %s %s, but %s", before.tensor, before.where(), now.tensor, now.where(), p.says(experts))
+			return nil, setting.Errorf("%s: %s would lie %s and %s %s, but %s", setting.Tensors, before.tensor, before.where(), now.tensor, now.where(), p.says(experts))
 		}
 	}
 	for l := range b.Model.Layers {
 		if !b.Model.Layers[l].Possible() {
-			return nil, fmt.Errorf("--override-tensor: the predictor of layer %d (fc1, fc2) lies on a GPU beside another part of its layer; match all of the layer, as blk\\.%d\\. does", l, l)
+			return nil, setting.Errorf("%s: the predictor of layer %d (fc1, fc2) lies on a GPU beside another part of its layer; match all of the layer, as blk\\.%d\\. does", setting.Tensors, l, l)
 		}
 	}
 	for i, ok := range matched {
@@ -164,12 +164,12 @@ func (b *Cost) PinKV() error {
 	for l := range b.Model.Layers {
 		y := &b.Model.Layers[l]
 		if y.Pins.Attention == placement.OnGPU {
-			return fmt.Errorf("--no-kv-offload: attention of layer %d would lie on a GPU by --override-tensor, and keys and values lie beside it; "+
-				`match neurons or experts alone, as \.ffn_ does`, l)
+			return setting.Errorf("%s: attention of layer %d would lie on a GPU by %s, and keys and values lie beside it; "+
+				`match neurons or experts alone, as \.ffn_ does`, setting.KVInRAM, l, setting.Tensors)
 		}
 		y.Pins.Attention = placement.InRAM
 		if !y.Possible() {
-			return fmt.Errorf("--no-kv-offload: the predictor of layer %d (fc1, fc2) would lie on a GPU alone by --override-tensor; match its neurons, too, as \\.(fc|ffn_) does", l)
+			return setting.Errorf("%s: the predictor of layer %d (fc1, fc2) would lie on a GPU alone by %s; match its neurons, too, as \\.(fc|ffn_) does", setting.KVInRAM, l, setting.Tensors)
 		}
 	}
 	return nil
@@ -201,7 +201,7 @@ func (b *Cost) pin(layer int, p part, at pinned) error {
 	where := placement.InRAM
 	if at.by.tier != compute.RAM {
 		if pins.OnGPU() && pins.GPU != at.by.tier {
-			return fmt.Errorf("--override-tensor: %s would lie on %s, and other tensors of its layer on another GPU; a layer lies on one GPU, and in RAM", at.tensor, at.by.buffer)
+			return setting.Errorf("%s: %s would lie on %s, and other tensors of its layer on another GPU; a layer lies on one GPU, and in RAM", setting.Tensors, at.tensor, at.by.buffer)
 		}
 		where, pins.GPU = placement.OnGPU, at.by.tier
 	}

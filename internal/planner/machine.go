@@ -12,6 +12,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/measure"
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
 // Machine is a machine to plan for: this one with the GPUs that were chosen, or one that is described.
@@ -340,7 +341,7 @@ func (p *Planner) pin() error {
 	}
 	unmatched, err := p.cost.Pin(list)
 	for _, pattern := range unmatched {
-		p.o.notice("--override-tensor: no tensor of the model matches %q", pattern)
+		p.o.notice("no tensor of the model matches the pattern %q", pattern)
 	}
 	if err != nil || !p.o.KVInRAM {
 		return err
@@ -374,7 +375,7 @@ func (p *Planner) solver() func(placement.Model, placement.Machine) (placement.P
 		}
 		plan, err := placement.Whole(m, on, n)
 		if err != nil {
-			err = fmt.Errorf("-ngl %d: %w; give less or more --vram-budget", *p.o.Layers, err)
+			err = setting.Errorf("%s: %w; give less or more %s", setting.GPULayers.To(*p.o.Layers), err, setting.Budgets)
 		}
 		return plan, err
 	}

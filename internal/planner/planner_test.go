@@ -134,7 +134,7 @@ func TestTensors(t *testing.T) {
 	if y := plan.Places[2]; y.Bound != 0 {
 		t.Errorf("layer 2 lies at %+v, and its neurons were to stay in RAM", y)
 	}
-	if len(*told) != 1 || (*told)[0] != `--override-tensor: no tensor of the model matches "blk\\.9\\."` {
+	if len(*told) != 1 || (*told)[0] != `no tensor of the model matches the pattern "blk\\.9\\."` {
 		t.Errorf("told %q", *told)
 	}
 	p, _ = planned(t, 2<<30, 2, Options{Tensors: []string{`blk\.1\.=Vulkan0`}})

@@ -27,7 +27,7 @@ func (p *Planner) Following(still *Solution) (s Solution, pays bool, err error) 
 	case b.ExpertsUsed == 0 && !asked, asked && *p.o.MoECache == 0, !asked && !p.mayFollow():
 		return s, false, nil
 	case b.ExpertMode != model.Off:
-		p.o.notice("experts stay where they are: --sparse exact lays them out by neuron, so that none can be copied to a GPU; --sparse off has them follow the text")
+		p.o.notice("experts stay where they are: mode exact lays them out by neuron, so that none can be copied to a GPU; mode off has them follow the text")
 		return s, false, nil
 	}
 	b.Model = b.Following()

@@ -35,7 +35,7 @@ func TestSlots(t *testing.T) {
 		{"as many as layers", b, 6 * expert, 6, ""},
 		{"two layers' and some", b, 100 * expert, 100, ""},
 		{"less than an expert", b, expert - 1, 0, "no experts follow the text"},
-		{"exact", exact, 1 << 40, 0, "--sparse off has them follow the text"},
+		{"exact", exact, 1 << 40, 0, "mode off has them follow the text"},
 	} {
 		var said []string
 		m := Described(64<<30, 60e9)

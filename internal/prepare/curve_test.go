@@ -47,8 +47,8 @@ func TestCurve(t *testing.T) {
 		setting float32
 		said    string
 	}{
-		{model.Auto, model.Bound{KLD: float64(points[1].MostKLD)}, model.Predict, 0, "--sparse predict --sparse-threshold=0;"},
-		{model.Predict, model.Bound{KLD: float64(points[0].MostKLD)}, model.Predict, -1, "--sparse-threshold=-1;"},
+		{model.Auto, model.Bound{KLD: float64(points[1].MostKLD)}, model.Predict, 0, "mode predict with a threshold of 0;"},
+		{model.Predict, model.Bound{KLD: float64(points[0].MostKLD)}, model.Predict, -1, "with a threshold of -1;"},
 		{model.Predict, model.Bound{KLD: 1e-9}, model.Exact, 0, "no setting that was measured keeps a KL divergence of 1e-09"},
 		{model.Exact, model.Bound{KLD: 1}, model.Exact, 0, ""},
 	} {

@@ -228,9 +228,9 @@ func Profile(ctx context.Context, f *gguf.File, o Options) (*Report, error) {
 	}
 	text := r.counted()
 	if r.experts != nil {
-		err = WriteExperts(o.Out, f, text.SHA256, r.experts)
+		err = prepared.WriteUses(o.Out, f, text.SHA256, r.experts)
 	} else {
-		err = WriteStats(o.Out, f, text.SHA256, r.stats)
+		err = prepared.WriteStats(o.Out, f, text.SHA256, r.stats)
 	}
 	if err != nil {
 		return nil, err

@@ -448,7 +448,12 @@ func TestProfile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := readStats(o.Out)
+	counted, err := gguf.Open(o.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer counted.Close()
+	s, _, err := prepared.ReadStats(counted)
 	if err != nil || s.Tokens < LeastTokens {
 		t.Fatalf("%+v, %v", s, err)
 	}

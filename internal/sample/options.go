@@ -3,6 +3,8 @@ package sample
 import (
 	"fmt"
 	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
 // RandomSeed asks for a seed nobody knows beforehand; llama.cpp's LLAMA_DEFAULT_SEED.
@@ -103,19 +105,19 @@ func (o *Options) Validate(nVocab int) error {
 		return fmt.Errorf("sample: min-keep %d is negative", o.MinKeep)
 	}
 	if o.RepeatLastN < 0 {
-		return fmt.Errorf("sample: repeat-last-n %d is negative; 0 turns it off", o.RepeatLastN)
+		return setting.Errorf("sample: %s %d is negative; 0 turns it off", setting.Setting("repeat-last-n|Sampling.RepeatLastN"), o.RepeatLastN)
 	}
 	if o.RepeatPenalty <= 0 {
-		return fmt.Errorf("sample: repeat-penalty %v is not positive; 1 turns it off", o.RepeatPenalty)
+		return setting.Errorf("sample: %s %v is not positive; 1 turns it off", setting.Setting("repeat-penalty|Sampling.RepeatPenalty"), o.RepeatPenalty)
 	}
 	if o.DRYAllowedLength < 0 {
-		return fmt.Errorf("sample: dry-allowed-length %d is negative", o.DRYAllowedLength)
+		return setting.Errorf("sample: %s %d is negative", setting.Setting("dry-allowed-length|Sampling.DRYAllowedLength"), o.DRYAllowedLength)
 	}
 	if o.DRYLastN < 0 {
-		return fmt.Errorf("sample: dry-penalty-last-n %d is negative; 0 turns it off", o.DRYLastN)
+		return setting.Errorf("sample: %s %d is negative; 0 turns it off", setting.Setting("dry-penalty-last-n|Sampling.DRYLastN"), o.DRYLastN)
 	}
 	if o.Mirostat < 0 || o.Mirostat > 2 {
-		return fmt.Errorf("sample: mirostat %d is not 1 or 2, its versions, or 0, which turns it off", o.Mirostat)
+		return setting.Errorf("sample: %s %d is not 1 or 2, its versions, or 0, which turns it off", setting.Setting("mirostat|Sampling.Mirostat"), o.Mirostat)
 	}
 	for _, g := range o.Chain {
 		if int(g) >= len(stageNames) {
@@ -139,29 +141,29 @@ func (o *Options) Validate(nVocab int) error {
 func (o *Options) validateNumbers() error {
 	inf := float32(math.Inf(1))
 	for _, f := range []struct {
-		name    string
+		name    setting.Setting
 		value   float32
 		lo, hi  float32
 		because string
 	}{
-		{"temp", o.Temperature, -inf, inf, ""},
-		{"dynatemp-range", o.DynamicRange, 0, inf, "0 turns it off"},
-		{"dynatemp-exp", o.DynamicExponent, 0, inf, ""},
-		{"top-p", o.TopP, 0, 1, "1 turns it off"},
-		{"min-p", o.MinP, 0, 1, "0 turns it off"},
-		{"top-n-sigma", o.TopNSigma, -inf, inf, ""},
-		{"typical", o.TypicalP, 0, 1, "1 turns it off"},
-		{"xtc-probability", o.XTCProbability, 0, 1, "0 turns it off"},
-		{"xtc-threshold", o.XTCThreshold, 0, 1, "more than 0.5 turns it off"},
-		{"repeat-penalty", o.RepeatPenalty, -inf, inf, ""},
-		{"presence-penalty", o.PresencePenalty, -inf, inf, ""},
-		{"frequency-penalty", o.FrequencyPenalty, -inf, inf, ""},
-		{"dry-multiplier", o.DRYMultiplier, 0, inf, "0 turns it off"},
-		{"dry-base", o.DRYBase, 1, inf, ""},
-		{"mirostat-ent", o.MirostatTau, 0, inf, ""},
-		{"mirostat-lr", o.MirostatEta, 0, inf, ""},
-		{"adaptive-target", o.AdaptiveTarget, -inf, 1, "a negative one turns it off"},
-		{"adaptive-decay", o.AdaptiveDecay, 0, 0.99, ""},
+		{"temp|Sampling.Temperature", o.Temperature, -inf, inf, ""},
+		{"dynatemp-range|Sampling.DynamicRange", o.DynamicRange, 0, inf, "0 turns it off"},
+		{"dynatemp-exp|Sampling.DynamicExponent", o.DynamicExponent, 0, inf, ""},
+		{"top-p|Sampling.TopP", o.TopP, 0, 1, "1 turns it off"},
+		{"min-p|Sampling.MinP", o.MinP, 0, 1, "0 turns it off"},
+		{"top-n-sigma|Sampling.TopNSigma", o.TopNSigma, -inf, inf, ""},
+		{"typical|Sampling.TypicalP", o.TypicalP, 0, 1, "1 turns it off"},
+		{"xtc-probability|Sampling.XTCProbability", o.XTCProbability, 0, 1, "0 turns it off"},
+		{"xtc-threshold|Sampling.XTCThreshold", o.XTCThreshold, 0, 1, "more than 0.5 turns it off"},
+		{"repeat-penalty|Sampling.RepeatPenalty", o.RepeatPenalty, -inf, inf, ""},
+		{"presence-penalty|Sampling.PresencePenalty", o.PresencePenalty, -inf, inf, ""},
+		{"frequency-penalty|Sampling.FrequencyPenalty", o.FrequencyPenalty, -inf, inf, ""},
+		{"dry-multiplier|Sampling.DRYMultiplier", o.DRYMultiplier, 0, inf, "0 turns it off"},
+		{"dry-base|Sampling.DRYBase", o.DRYBase, 1, inf, ""},
+		{"mirostat-ent|Sampling.MirostatTau", o.MirostatTau, 0, inf, ""},
+		{"mirostat-lr|Sampling.MirostatEta", o.MirostatEta, 0, inf, ""},
+		{"adaptive-target|Sampling.AdaptiveTarget", o.AdaptiveTarget, -inf, 1, "a negative one turns it off"},
+		{"adaptive-decay|Sampling.AdaptiveDecay", o.AdaptiveDecay, 0, 0.99, ""},
 	} {
 		if f.value >= f.lo && f.value <= f.hi && !math.IsInf(float64(f.value), 0) {
 			continue
@@ -171,13 +173,13 @@ func (o *Options) validateNumbers() error {
 		}
 		switch {
 		case f.hi < inf && f.lo > -inf:
-			return fmt.Errorf("sample: %s %v is not in [%v, %v]%s", f.name, f.value, f.lo, f.hi, f.because)
+			return setting.Errorf("sample: %s %v is not in [%v, %v]%s", f.name, f.value, f.lo, f.hi, f.because)
 		case f.hi < inf:
-			return fmt.Errorf("sample: %s %v is not a number up to %v%s", f.name, f.value, f.hi, f.because)
+			return setting.Errorf("sample: %s %v is not a number up to %v%s", f.name, f.value, f.hi, f.because)
 		case f.lo > -inf:
-			return fmt.Errorf("sample: %s %v is not a finite number from %v%s", f.name, f.value, f.lo, f.because)
+			return setting.Errorf("sample: %s %v is not a finite number from %v%s", f.name, f.value, f.lo, f.because)
 		}
-		return fmt.Errorf("sample: %s %v is not a finite number", f.name, f.value)
+		return setting.Errorf("sample: %s %v is not a finite number", f.name, f.value)
 	}
 	return nil
 }

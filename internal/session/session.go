@@ -17,6 +17,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
 
@@ -95,7 +96,7 @@ func (s *Session) open(ctx context.Context, o Options) error {
 		return err
 	}
 	if cut > 0 && o.Planner.Notice != nil {
-		o.Planner.Notice(fmt.Sprintf("the context has %d tokens, fewer than the model's own, because memory has no room for more; -c sets another", cut))
+		o.Planner.Notice(fmt.Sprintf("the context has %d tokens, fewer than the model's own, because memory has no room for more", cut))
 	}
 	o.Engine.Devices, o.Engine.Notice = s.Planner, o.Planner.Notice
 	if o.Expect != nil {
@@ -263,7 +264,7 @@ func Override(f *gguf.File, overrides []string) error {
 		key, rest, ok1 := strings.Cut(o, "=")
 		typ, value, ok2 := strings.Cut(rest, ":")
 		if !ok1 || !ok2 || key == "" {
-			return fmt.Errorf("--override-kv %q is not KEY=TYPE:VALUE with a type of int, float, bool or str", o)
+			return setting.Errorf("%s %q is not KEY=TYPE:VALUE with a type of int, float, bool or str", setting.Setting("--override-kv|Options.Overrides"), o)
 		}
 		if rest, ok := strings.CutPrefix(key, "ARCH."); ok {
 			arch, _, err := f.String("general.architecture")
@@ -295,3 +296,7 @@ func Vocabulary(tok *tokenizer.Tokenizer) (*grammar.Vocabulary, error) {
 	}
 	return grammar.NewVocabulary(pieces, ends, special)
 }
+
+// Of returns the session of a *powerinfer.Model. Package powerinfer, whose users do not see sessions, sets it when the
+// program starts, so that other packages of this module can take its models.
+var Of func(model any) *Session

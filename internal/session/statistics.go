@@ -10,9 +10,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
-	"github.com/powerinfer-go/powerinfer/internal/prepare"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
+
+// statistics is the setting that names a file of profile.
+const statistics setting.Setting = "--stats|Options.Statistics"
 
 // Statistics returns how often each neuron of the model in f is active, from the file that profile wrote or, for an
 // original PowerInfer file, from the folder activation beside it. It returns nil where there are none, or where the
@@ -25,7 +28,7 @@ func Statistics(f *gguf.File, file, activation string) (*neuron.Stats, error) {
 	}
 	if config.Prepared != nil {
 		if file != "" {
-			return nil, fmt.Errorf("--stats %s: %s is prepared and holds its own statistics; leave the flag out", file, f.Path)
+			return nil, setting.Errorf("%s: %s is prepared and holds its own statistics; leave %s out", statistics.To(file), f.Path, statistics)
 		}
 		return nil, nil
 	}
@@ -65,7 +68,7 @@ func takeUses(f *gguf.File, c *model.Config, file, activation string) error {
 	case c.ExpertUse != nil && reflect.DeepEqual(c.ExpertUse, x):
 		return nil
 	case c.ExpertUse != nil:
-		return fmt.Errorf("--stats %s: %s is prepared and holds its own statistics; leave the flag out", file, f.Path)
+		return setting.Errorf("%s: %s is prepared and holds its own statistics; leave %s out", statistics.To(file), f.Path, statistics)
 	}
 	keys, err := prepared.ExpertKeys(x, hash)
 	if err != nil {
@@ -75,7 +78,7 @@ func takeUses(f *gguf.File, c *model.Config, file, activation string) error {
 		f.Set(kv.Key, kv.Value)
 	}
 	if _, err := model.ReadConfig(f, activation); err != nil {
-		return fmt.Errorf("--stats %s is of another model: %w", file, err)
+		return setting.Errorf("%s is of another model: %w", statistics.To(file), err)
 	}
 	return nil
 }
@@ -95,7 +98,7 @@ func TakeStatistics(f *gguf.File, file, activation string) (*neuron.Stats, error
 		return nil, err
 	}
 	defer of.Close()
-	s, ok, err := prepare.StatsOf(of)
+	s, ok, err := prepared.ReadStats(of)
 	if err == nil && !ok {
 		err = fmt.Errorf("%s holds no statistics of neurons; powerinfer profile counts them", file)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
-	"github.com/powerinfer-go/powerinfer/internal/prepare"
+	"github.com/powerinfer-go/powerinfer/internal/prepared"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
@@ -25,7 +25,7 @@ func TestStatisticsOfExperts(t *testing.T) {
 			x.Texts[0].Tokens += uint64(n)
 		}
 		path := filepath.Join(t.TempDir(), name)
-		if err := prepare.WriteExperts(path, f, strings.Repeat("0", 64), x); err != nil {
+		if err := prepared.WriteUses(path, f, strings.Repeat("0", 64), x); err != nil {
 			t.Fatal(err)
 		}
 		return path

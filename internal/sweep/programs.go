@@ -80,7 +80,7 @@ func write(ctx context.Context, m *session.Session, p *task.Program) (string, er
 func (l *lab) judge(ctx context.Context, t *Task, written []string) (Score, error) {
 	var values []float64
 	for i, completion := range written {
-		v, err := eval.CheckProgram(ctx, l.o.Sandbox, &t.Data.Programs[i], completion)
+		v, err := l.o.Sandbox.CheckCompletion(ctx, &t.Data.Programs[i], completion)
 		if err != nil {
 			return Score{}, err
 		}

@@ -3,6 +3,8 @@
 package testenv
 
 import (
+	"compress/gzip"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,14 +31,58 @@ func Root(t testing.TB) string {
 	}
 }
 
-// Shared returns the path of name in the shared data beside the project's root, or skips the test.
+// Shared returns the path of a file, or of a folder, of the data that tests of several packages share: see
+// testdata/README.md. What is kept compressed is unpacked.
 func Shared(t testing.TB, name string) string {
 	t.Helper()
-	p := filepath.Join(Root(t), "..", "shared", name)
-	if _, err := os.Stat(p); err != nil {
-		Missing(t, "shared", "shared data is absent: ../shared/"+name)
+	kept := filepath.Join(Root(t), "internal", "testenv", "testdata", filepath.FromSlash(name))
+	info, err := os.Stat(kept)
+	if err != nil {
+		unpacked := filepath.Join(t.TempDir(), filepath.Base(kept))
+		unpack(t, kept+packed, unpacked)
+		return unpacked
 	}
-	return p
+	if !info.IsDir() {
+		return kept
+	}
+	compressed, err := filepath.Glob(filepath.Join(kept, "*"+packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(compressed) == 0 {
+		return kept
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(kept)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range compressed {
+		unpack(t, path, filepath.Join(dir, strings.TrimSuffix(filepath.Base(path), packed)))
+	}
+	return dir
+}
+
+// packed ends the names of compressed files.
+const packed = ".gz"
+
+func unpack(t testing.TB, from, to string) {
+	t.Helper()
+	f, err := os.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Missing skips the test with reason, or fails it where POWERINFER_REQUIRE names what.

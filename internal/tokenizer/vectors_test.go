@@ -195,7 +195,7 @@ func TestSpecialTokens(t *testing.T) {
 
 // TestDemoModel compares with the ids of the library that the demo model was trained with.
 func TestDemoModel(t *testing.T) {
-	dir := testenv.Shared(t, "demo-model/hf")
+	dir := testenv.Shared(t, "demo-model")
 	v := sentencePieceJSON(t, filepath.Join(dir, "tokenizer.json"))
 	tok, err := New(v)
 	if err != nil {
@@ -267,9 +267,9 @@ func sentencePieceJSON(t testing.TB, path string) Vocab {
 	return v
 }
 
-// TestCorpus encodes half a megabyte of prose: decoding gives it back, and a token is as long as is usual for English.
+// TestCorpus encodes a third of a megabyte of prose: decoding gives it back, and a token is as long as is usual for English.
 func TestCorpus(t *testing.T) {
-	text := read(t, testenv.Shared(t, "demo-model/corpus/valid.txt"))
+	text := read(t, testenv.Shared(t, "tales/japanese.txt"))
 	dir := testenv.Shared(t, "vocab")
 	for _, name := range []string{"llama-spm", "gpt-2", "falcon"} {
 		tok := fileTokenizer(t, filepath.Join(dir, "ggml-vocab-"+name+".gguf"))
@@ -282,7 +282,7 @@ func TestCorpus(t *testing.T) {
 }
 
 func BenchmarkEncode(b *testing.B) {
-	text := read(b, testenv.Shared(b, "demo-model/corpus/train-sample.txt"))
+	text := read(b, testenv.Shared(b, "tales/japanese.txt"))
 	dir := testenv.Shared(b, "vocab")
 	long := strings.Repeat("a", 1<<20) // one word: no cut, no cache
 	for _, name := range []string{"llama-spm", "gpt-2", "falcon"} {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/powerinfer-go/powerinfer/demo/demotest"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 	"github.com/powerinfer-go/powerinfer/internal/convert"
@@ -51,7 +52,7 @@ func demoLayer(t *testing.T, layer, tokens, freshTokens int) (train, fresh *Samp
 	t.Helper()
 	const window = 256
 	path := filepath.Join(t.TempDir(), "tales.gguf")
-	if err := convert.HuggingFace(t.Context(), testenv.Shared(t, "demo-model/hf"), path, convert.Options{Output: convert.OutputOf(quant.F16)}); err != nil {
+	if err := convert.HuggingFace(t.Context(), demotest.HuggingFace(t), path, convert.Options{Output: convert.OutputOf(quant.F16)}); err != nil {
 		t.Fatal(err)
 	}
 	f, err := gguf.Open(path)
@@ -84,7 +85,7 @@ func demoLayer(t *testing.T, layer, tokens, freshTokens int) (train, fresh *Samp
 		}
 		d.norms[j] = float32(math.Sqrt(sum))
 	}
-	text, err := os.ReadFile(filepath.Join(testenv.Shared(t, "demo-model"), "corpus", "train-sample.txt"))
+	text, err := os.ReadFile(testenv.Shared(t, "tales/glinda.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}

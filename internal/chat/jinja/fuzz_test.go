@@ -9,7 +9,7 @@ import (
 
 // FuzzRender holds that no template panics, hangs or fails with an error that has no place, whatever its text.
 func FuzzRender(f *testing.F) {
-	published, _ := filepath.Glob("../../../../shared/chat-templates/*.jinja")
+	published, _ := filepath.Glob("../../testenv/testdata/chat-templates/*.jinja")
 	for _, name := range published {
 		source, err := os.ReadFile(name)
 		if err != nil {

@@ -1,12 +1,12 @@
 package cpu
 
 import (
-	"fmt"
 	"unsafe"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
 // cache is a KV cache in the arena. k [layers][pages, kv_heads, PagePositions] of a key's row in the layer's type, v
@@ -23,7 +23,7 @@ func (d *Device) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
 	}
 	all, err := d.mem.bytes(int(spec.Bytes()) + 2*cacheAlign*len(spec.Layers))
 	if err != nil {
-		return nil, fmt.Errorf("KV cache of %d MiB: %w; a smaller -c takes less", spec.Bytes()>>20, err)
+		return nil, setting.Errorf("KV cache of %d MiB: %w; a smaller %s takes less", spec.Bytes()>>20, err, setting.Context)
 	}
 	cut := func(page func(compute.KVShape) int64) (layers [][]byte) {
 		for i, l := range spec.Layers {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
 // Shapes of the shaders for experts, whose constants say the same.
@@ -20,7 +21,7 @@ const (
 // Choice allocates choices: of each row its experts and then their weights, all of them floats. [rows, 2·used]
 func (d *Device) Choice(rows, used, n int) (compute.Choice, error) {
 	if n > mostExperts {
-		return compute.Choice{}, fmt.Errorf("a layer of %d experts: GPUs compute at most %d; run the model on the processor, with --device none", n, mostExperts)
+		return compute.Choice{}, setting.Errorf("a layer of %d experts: GPUs compute at most %d; run the model on the processor, with %s", n, mostExperts, setting.Devices.To("none"))
 	}
 	t, err := d.Tensor(rows, 2*used)
 	if err != nil {

@@ -79,7 +79,7 @@ func newRunner(ctx context.Context, python string, limits Limits) (*Runner, erro
 }
 
 // elsewhere is what else can be done where programs are not run.
-const elsewhere = "write the programs here with -o FILE, and run them on another machine by --samples FILE --execute"
+const elsewhere = "run the programs on another machine"
 
 // missingLandlock says why Landlock, whose version the kernel was asked for, does not do; empty: it does.
 func missingLandlock(version int, err error) string {

@@ -13,7 +13,10 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"regexp"
 	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/eval/task"
 )
 
 //go:embed candidate.py
@@ -75,3 +78,15 @@ func New(ctx context.Context, python string, limits Limits) (*Runner, error) {
 
 // Check runs p. An error is the machine's or ctx's, not the program's.
 func (r *Runner) Check(ctx context.Context, p Program) (Verdict, error) { return r.check(ctx, p) }
+
+// definition matches a function's name in Python.
+var definition = regexp.MustCompile(`(?m)^def (\w+)\(`)
+
+// CheckCompletion runs a completion of a task's program with the program's tests.
+func (r *Runner) CheckCompletion(ctx context.Context, p *task.Program, completion string) (Verdict, error) {
+	q := Program{Text: p.Code + completion, Setup: p.Setup, Tests: p.Tests, Entry: p.Entry}
+	for _, name := range definition.FindAllStringSubmatch(p.Right, -1) {
+		q.Keep = append(q.Keep, name[1])
+	}
+	return r.check(ctx, q)
+}

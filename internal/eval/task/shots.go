@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
 // shotSeed is the seed by which the harness draws examples.
@@ -19,6 +21,9 @@ type Shots struct {
 	Hash string // SHA-256 of their file; empty: they are from the task's own
 }
 
+// scored is the setting that says whose definition scores choices.
+const scored setting.Setting = "--scoring|scoring"
+
 // AddShots puts n examples before every question as the harness defines it: in MMLU the first of the question's
 // subject, in MBPP the first programs, in other tasks those that its generator draws for each question in the order of
 // the file, so that it comes before Draw. examples is the training or development file; nil in MBPP: the publishers'
@@ -30,7 +35,7 @@ func (d *Data) AddShots(n int, examples *Data) error {
 	case d.Kind == HumanEval || d.Kind == TruthfulQA || d.Kind == Choice:
 		return fmt.Errorf("examples are defined for mmlu, mbpp, hellaswag, winogrande and arc, not for %s", d.Kind)
 	case d.Kind != MBPP && d.Scoring == Llama:
-		return errors.New("llama.cpp's definition has no examples; take --scoring harness")
+		return setting.Errorf("llama.cpp's definition has no examples; take %s", scored.To(string(Harness)))
 	case examples == nil && d.Kind != MBPP:
 		return fmt.Errorf("give the examples of %s, its training or development questions, in a file of the same form", d.Kind)
 	case examples != nil && examples.Hash == d.Hash:

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
 // Scoring says by whose definition choices are scored.
@@ -194,7 +196,7 @@ func Parse(kind Kind, name string, data []byte, scoring Scoring) (*Data, error) 
 	var err error
 	if kind.Generates() {
 		if scoring != ByForm {
-			return nil, fmt.Errorf("--scoring is for tasks with choices; %s runs programs", kind)
+			return nil, setting.Errorf("%s is for tasks with choices; %s runs programs", scored, kind)
 		}
 		d.Programs, d.aside, err = readPrograms(kind, &source{name: name, data: data})
 		return d, err

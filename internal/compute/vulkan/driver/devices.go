@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/vk"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
 // ErrNone is the error of a machine without a GPU, a driver or a loader, or of a binary built without GPU support:
@@ -163,7 +164,7 @@ func Choose(all []Info, name string) (int, error) {
 				return 0, fmt.Errorf("%w that can be used: %s %s", ErrNone, d.Name, d.Lacks)
 			}
 		}
-		return 0, fmt.Errorf("%w: Vulkan has only a software device here (it can be asked for by --device %s)", ErrNone, Software)
+		return 0, setting.Errorf("%w: Vulkan has only a software device here (it can be asked for by %s)", ErrNone, setting.Devices.To(Software))
 	}
 	for k, d := range all {
 		if strconv.Itoa(d.Index) == name || strings.EqualFold(d.Name, name) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/vk"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
 // View is a range of device memory.
@@ -67,12 +68,15 @@ type OutOfMemory struct {
 	ByDriver     bool  // the driver refused, not the budget
 }
 
-func (e *OutOfMemory) Error() string {
+func (e *OutOfMemory) Error() string { return e.Text(setting.Flags) }
+
+// Text implements setting.Namer.
+func (e *OutOfMemory) Text(n setting.Names) string {
 	why := fmt.Sprintf("%s of a budget of %s are in use", Mebibytes(e.Used), Mebibytes(e.Budget))
 	if e.ByDriver {
 		why = fmt.Sprintf("the driver has no more after %s", Mebibytes(e.Used))
 	}
-	return fmt.Sprintf("%s of video memory on %s: %s; put less on the GPU (--vram-budget)", Mebibytes(e.Asked), e.Device, why)
+	return setting.Sprintf(n, "%s of video memory on %s: %s; put less on the GPU (%s)", Mebibytes(e.Asked), e.Device, why, setting.Budgets)
 }
 
 // Mebibytes returns n bytes as text.

@@ -1,12 +1,14 @@
-package powerinfer
+package evaluate
 
 import (
 	"context"
 	"time"
 
+	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/internal/eval"
 	"github.com/powerinfer-go/powerinfer/internal/eval/sandbox"
 	"github.com/powerinfer-go/powerinfer/internal/eval/task"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
 // What tasks are made of. Task is the data of a published task, TaskItem a question with choices, TaskProgram a program
@@ -36,13 +38,14 @@ func TaskScorings() []string { return task.Scorings() }
 // ReadTask reads a task's data in a form of its publishers or of llama.cpp. scoring says by whose definition choices
 // are scored; empty: by that of the form's maker.
 func ReadTask(name, path, scoring string) (*Task, error) {
-	return task.Read(task.Kind(name), path, task.Scoring(scoring))
+	t, err := task.Read(task.Kind(name), path, task.Scoring(scoring))
+	return t, setting.For(setting.Fields, err)
 }
 
 // TaskSeed is the seed by which llama.cpp draws a task's questions, as Task.Draw does.
 const TaskSeed = task.LlamaSeed
 
-// TaskFingerprint is the option of a TaskRun that names its model: see Model.Fingerprint.
+// TaskFingerprint is the option of a TaskRun that names its model: see powerinfer.Model.Fingerprint.
 const TaskFingerprint = task.Fingerprint
 
 // OpenTaskSamples opens a file of samples to add to, or continues it if it is of the same run.
@@ -93,21 +96,21 @@ func SandboxChild() { sandbox.Child() }
 
 // CheckProgram runs a completion of a program with the program's tests.
 func CheckProgram(ctx context.Context, s *Sandbox, p *TaskProgram, completion string) (ProgramVerdict, error) {
-	return eval.CheckProgram(ctx, s, p, completion)
+	return s.CheckCompletion(ctx, p, completion)
 }
 
 // TaskPrompt returns the tokens of a program's prompt, which goes on.
-func (m *Model) TaskPrompt(p *TaskProgram) []int32 {
-	return eval.Prompt(m.session.Engine.Tokenizer(), p)
+func TaskPrompt(m *powerinfer.Model, p *TaskProgram) []int32 {
+	return eval.Prompt(engineOf(m).Tokenizer(), p)
 }
 
 // CheckTaskSamples refuses a file of samples that OpenTaskSamples would refuse for any run, so that it can be said
 // before a model is loaded.
 func CheckTaskSamples(path string) error { return task.CheckSamples(path) }
 
-// Score asks the questions of a task whose numbers items are, so many at a time, and calls each with the likelihoods of
-// every question's choices.
-func (m *Model) Score(ctx context.Context, t *Task, items []int, parallel int, each func(item int, l []Likelihood) error) error {
+// Score asks m the questions of a task whose numbers items are, so many at a time, and calls each with the likelihoods
+// of every question's choices.
+func Score(ctx context.Context, m *powerinfer.Model, t *Task, items []int, parallel int, each func(item int, l []Likelihood) error) error {
 	q := eval.Questions{Data: t, Items: items, Parallel: parallel, Each: each}
-	return q.Run(ctx, m.session.Engine)
+	return setting.For(setting.Fields, q.Run(ctx, engineOf(m)))
 }

@@ -1,4 +1,4 @@
-package prepare
+package prepared
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
-	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
 // A statistics file is a GGUF file without tensors: general.architecture and general.name of the model, and these keys.
@@ -41,9 +40,9 @@ func WriteStats(path string, f *gguf.File, sha256 string, s *neuron.Stats) error
 	return gguf.Create(context.Background(), path, "GGUF", keys, nil, nil) // without tensors it takes no time that a context could end
 }
 
-// WriteExperts writes which experts tokens of texts with the given SHA-256 used, as counted with the model in f.
-func WriteExperts(path string, f *gguf.File, sha256 string, x *neuron.Experts) error {
-	counted, err := prepared.ExpertKeys(x, sha256)
+// WriteUses writes which experts tokens of texts with the given SHA-256 used, as counted with the model in f.
+func WriteUses(path string, f *gguf.File, sha256 string, x *neuron.Experts) error {
+	counted, err := ExpertKeys(x, sha256)
 	if err != nil {
 		return err
 	}
@@ -60,8 +59,8 @@ func named(f *gguf.File) (keys []gguf.KV) {
 	return keys
 }
 
-// StatsOf reads the statistics in f; ok is false where it is another kind of file.
-func StatsOf(f *gguf.File) (s *neuron.Stats, ok bool, err error) {
+// ReadStats reads the statistics in f; ok is false where it is another kind of file.
+func ReadStats(f *gguf.File) (s *neuron.Stats, ok bool, err error) {
 	version, ok, err := f.Uint(keyProfileVersion)
 	if !ok || err != nil {
 		return nil, ok, err

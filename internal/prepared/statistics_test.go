@@ -1,4 +1,4 @@
-package prepare
+package prepared
 
 import (
 	"fmt"
@@ -76,7 +76,7 @@ func readStats(path string) (*neuron.Stats, error) {
 		return nil, err
 	}
 	defer f.Close()
-	s, ok, err := StatsOf(f)
+	s, ok, err := ReadStats(f)
 	if err == nil && !ok {
 		err = fmt.Errorf("%s holds no statistics of neurons; powerinfer profile makes them", path)
 	}

@@ -1,4 +1,6 @@
-package powerinfer
+// Package evaluate measures models: how well they predict a text, how far they are from each other, what they score in
+// published tasks, and how fast they are. The programs that a task has a model write run in a sandbox.
+package evaluate
 
 import (
 	"context"
@@ -6,35 +8,15 @@ import (
 	"io"
 	"time"
 
+	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/eval"
+	"github.com/powerinfer-go/powerinfer/internal/session"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
-// Logits evaluates tokens as a prompt and calls each with the logits behind tokens[i], for every i that wanted reports,
-// in order. logits [vocabulary] are valid until each returns. An error of each, or ctx's, ends the evaluation.
-func (m *Model) Logits(ctx context.Context, tokens []int32, wanted func(i int) bool, each func(i int, logits []float32) error) error {
-	s := m.session.NewSequence()
-	defer m.session.Release(s)
-	step := m.session.Step()
-	for at := 0; at < len(tokens); at += step {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		var failed error
-		part := tokens[at:min(at+step, len(tokens))]
-		err := m.session.Evaluate(s, part, func(i int) bool { return wanted(at + i) }, func(i int, logits []float32) {
-			if failed == nil {
-				failed = each(at+i, logits)
-			}
-		})
-		if err == nil {
-			err = failed
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// engineOf returns what computes m.
+func engineOf(m *powerinfer.Model) *engine.Engine { return session.Of(m).Engine }
 
 // PerplexityOptions say how perplexity is measured. The zero value is llama.cpp's way.
 type PerplexityOptions struct {
@@ -53,18 +35,17 @@ type PerplexityOptions struct {
 	Progress func(done, total int, soFar float64) // is told of the windows done and of the estimate so far; may be nil
 }
 
-// Perplexity measures how well a model predicts a text: it is e to the mean negative logarithm of the probability of
-// each next token.
-type Perplexity struct {
+// Estimate is a perplexity: e to the mean negative logarithm of the probability of each next token.
+type Estimate struct {
 	Value, Error float64 // with the standard error
 	Tokens       int     // that were predicted
 }
 
-// Perplexity measures the model on text by llama.cpp's method. A window may not be longer than the context.
-func (m *Model) Perplexity(ctx context.Context, text string, o PerplexityOptions) (Perplexity, error) {
+// Perplexity measures how well m predicts text, by llama.cpp's method. A window may not be longer than the context.
+func Perplexity(ctx context.Context, m *powerinfer.Model, text string, o PerplexityOptions) (Estimate, error) {
 	const usual = 512
 	p := eval.Perplexity{
-		Name: o.Name, Context: o.Window, Chunks: o.Windows, Stride: o.Stride, BOS: m.windowStart(), Base: o.Save, Expect: o.Expect, Chunk: o.Progress,
+		Name: o.Name, Context: o.Window, Chunks: o.Windows, Stride: o.Stride, BOS: windowStart(m), Base: o.Save, Expect: o.Expect, Chunk: o.Progress,
 	}
 	if p.Context == 0 {
 		p.Context = usual
@@ -74,19 +55,19 @@ func (m *Model) Perplexity(ctx context.Context, text string, o PerplexityOptions
 	}
 	switch {
 	case o.ByDocument && o.Stride > 0:
-		return Perplexity{}, errors.New("PerplexityOptions: windows by document are disjoint; give ByDocument or Stride")
+		return Estimate{}, errors.New("PerplexityOptions: windows by document are disjoint; give ByDocument or Stride")
 	case o.ByDocument:
-		p.Tokens = eval.LayText(m.session.Tokenizer(), text, p.Context, o.Windows).Tokens
+		p.Tokens = eval.LayText(engineOf(m).Tokenizer(), text, p.Context, o.Windows).Tokens
 	default:
 		p.Tokens = m.Tokenize(text, true, false)
 	}
-	e, err := p.Run(ctx, m.session.Engine)
-	return Perplexity{Value: e.PPL, Error: e.Error, Tokens: e.Count}, err
+	e, err := p.Run(ctx, engineOf(m))
+	return Estimate{Value: e.PPL, Error: e.Error, Tokens: e.Count}, setting.For(setting.Fields, err)
 }
 
 // windowStart returns the token that begins every window of an evaluated text; -1: none.
-func (m *Model) windowStart() int32 {
-	if tok := m.session.Tokenizer(); tok.AddsBOS() {
+func windowStart(m *powerinfer.Model) int32 {
+	if tok := engineOf(m).Tokenizer(); tok.AddsBOS() {
 		return tok.BOS()
 	}
 	return -1
@@ -150,15 +131,15 @@ type DivergenceOptions struct {
 	Progress func(done, total int, soFar Divergence)
 }
 
-// Divergence compares the model's predictions with base's, which can be read once, for its text.
-func (m *Model) Divergence(ctx context.Context, base *Predictions, o DivergenceOptions) (Divergence, error) {
-	k := eval.KLDivergence{Base: base.base, Chunks: o.Windows, BOS: m.windowStart(), Expect: o.Expect}
+// Compare compares m's predictions with base's, which can be read once, for its text.
+func Compare(ctx context.Context, m *powerinfer.Model, base *Predictions, o DivergenceOptions) (Divergence, error) {
+	k := eval.KLDivergence{Base: base.base, Chunks: o.Windows, BOS: windowStart(m), Expect: o.Expect}
 	if o.Windows == 0 {
 		k.Chunks = -1
 	}
 	if o.Progress != nil {
 		k.Chunk = func(done, total int, d eval.Divergence) { o.Progress(done, total, divergenceOf(d)) }
 	}
-	d, err := k.Run(ctx, m.session.Engine)
-	return divergenceOf(d), err
+	d, err := k.Run(ctx, engineOf(m))
+	return divergenceOf(d), setting.For(setting.Fields, err)
 }

@@ -1,10 +1,12 @@
-package powerinfer
+package evaluate
 
 import (
 	"context"
 	"time"
 
+	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/internal/bench"
+	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
 
 // Benchmark says what is timed: reading a prompt and generating tokens after it.
@@ -14,7 +16,7 @@ type Benchmark struct {
 	Depth    int // tokens that are in the context before, whose time does not count
 
 	Runs      int     // that are timed, after one that is not; 0: 1
-	Sequences int     // that are read at a time, then continued at a time, by BenchmarkSequences; 0: 1
+	Sequences int     // that are read at a time, then continued at a time, by RunTogether; 0: 1
 	Tokens    []int32 // the text, from its beginning again where it ends; nil: random tokens, which leave fewer neurons at zero than a text does
 
 	Progress func(done, total int) // is told of the runs done; may be nil
@@ -26,28 +28,28 @@ type Timing struct {
 	Neurons NeuronTotals // in all of them
 }
 
-// NeuronTotals are sums of LayerNeurons over layers.
+// NeuronTotals are sums of powerinfer.LayerNeurons over layers.
 type NeuronTotals struct {
 	Pairs, Predicted, Active int64 // pairs of a token and a neuron
 	Bytes, Dense             int64 // of weights read, and those that the same steps would have read if nothing had been skipped
 	Steps                    int64 // of the whole model
 }
 
-// Benchmark times b as llama-bench does. Generated tokens are b's, so that sampling takes no part.
-func (m *Model) Benchmark(ctx context.Context, b Benchmark) (Timing, error) {
-	r, err := bench.Run(ctx, m.session.Engine, bench.Test{Prompt: b.Prompt, Gen: b.Generate, Depth: b.Depth}, b.Tokens, max(1, b.Runs), b.Progress)
+// Run times b as llama-bench does. Generated tokens are b's, so that sampling takes no part.
+func (b *Benchmark) Run(ctx context.Context, m *powerinfer.Model) (Timing, error) {
+	r, err := bench.Run(ctx, engineOf(m), bench.Test{Prompt: b.Prompt, Gen: b.Generate, Depth: b.Depth}, b.Tokens, max(1, b.Runs), b.Progress)
 	t := Timing{Neurons: totalsOf(r.Neurons)}
 	for _, ns := range r.Samples {
 		t.Runs = append(t.Runs, time.Duration(ns))
 	}
-	return t, err
+	return t, setting.For(setting.Fields, err)
 }
 
-// BenchmarkSequences times b once for b.Sequences prompts at a time, as llama-batched-bench does: reading all prompts,
+// RunTogether times b once for b.Sequences prompts at a time, as llama-batched-bench does: reading all prompts,
 // and then continuing all of them. Neurons are counted while they are continued.
-func (m *Model) BenchmarkSequences(ctx context.Context, b Benchmark) (prompts, generation time.Duration, n NeuronTotals, err error) {
-	r, err := bench.RunBatched(ctx, m.session.Engine, bench.Batched{Prompt: b.Prompt, Gen: b.Generate, Sequences: max(1, b.Sequences)}, b.Tokens)
-	return time.Duration(r.PromptNS), time.Duration(r.GenNS), totalsOf(r.Neurons), err
+func (b *Benchmark) RunTogether(ctx context.Context, m *powerinfer.Model) (prompts, generation time.Duration, n NeuronTotals, err error) {
+	r, err := bench.RunBatched(ctx, engineOf(m), bench.Batched{Prompt: b.Prompt, Gen: b.Generate, Sequences: max(1, b.Sequences)}, b.Tokens)
+	return time.Duration(r.PromptNS), time.Duration(r.GenNS), totalsOf(r.Neurons), setting.For(setting.Fields, err)
 }
 
 func totalsOf(n bench.Neurons) NeuronTotals {
