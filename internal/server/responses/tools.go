@@ -38,7 +38,7 @@ type function struct {
 // coding agents may name them.
 func (q *request) readTools(f *server.Fields) {
 	e := &q.echo
-	e.Tools, e.ToolChoice = []json.RawMessage{}, "auto"
+	e.Tools, e.ToolChoice, e.Parallel = []json.RawMessage{}, "auto", true
 	f.Read("tools", &e.Tools)
 	f.Read("parallel_tool_calls", &e.Parallel)
 	raw := f.Raw("tool_choice")
