@@ -115,8 +115,8 @@ func (m *Model) NewConversation() *Conversation {
 // dates are variables in which templates of Llama 3 and Firefunction expect today's date, in their forms.
 var dates = map[string]string{"date_string": "02 Jan 2006", "datetime": "Jan 02 2006 15:04:05 GMT"}
 
-// Prepare makes c the prompt of g, whose calls are held to the tools' schemas, and returns how its answers are read. What
-// the text is held to begins where the model's thoughts end.
+// Prepare makes c the prompt of g, whose calls are held to the tools' schemas, and returns how its answers are read.
+// What the text is held to begins where the model's thoughts end.
 func (m *Model) Prepare(c *Conversation, g *Generation) (*Reading, error) {
 	g.Special = true // calls are made of special tokens, too
 	g.StopStrings = append(g.StopStrings, m.Stop...)
