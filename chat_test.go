@@ -58,7 +58,7 @@ func TestChat(t *testing.T) {
 func TestChatTools(t *testing.T) {
 	m := open(t, powerinfer.Options{Context: 2048})
 	c := powerinfer.Conversation{
-		Template: "chatml", ToolChoice: powerinfer.ToolRequired, OneCall: true,
+		Template: hermes, ToolChoice: powerinfer.ToolRequired, OneCall: true,
 		Messages: []powerinfer.Message{{Role: powerinfer.RoleUser, Content: "What is the weather?"}},
 		Tools: []powerinfer.Tool{
 			{Name: "weather", Description: "Tells the weather.", Parameters: json.RawMessage(`{"type":"object","properties":{"city":{"enum":["Rome","Oslo"]}},"required":["city"],"additionalProperties":false}`)},

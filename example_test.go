@@ -17,6 +17,12 @@ import (
 // model is the path of a GGUF file; here it is the small one that the program embeds.
 const model = "demo/tales-relu.gguf"
 
+// hermes is a chat template with tools, which this model has none of.
+const hermes = `{% for t in tools %}<tool>{{ t | tojson }}</tool>{% endfor %}{% for m in messages %}<|im_start|>{{ m.role }}
+{{ m.content }}{% for c in m.tool_calls %}<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}`
+
 func Example() {
 	ctx := context.Background()
 	m, err := powerinfer.Open(ctx, model, powerinfer.Options{Devices: powerinfer.NoGPU})
@@ -83,7 +89,7 @@ func ExampleModel_Answer_tools() {
 	}
 	defer m.Close()
 	c := powerinfer.Conversation{
-		Template: "chatml", ToolChoice: powerinfer.ToolRequired, OneCall: true, // this model would call none by itself
+		Template: hermes, ToolChoice: powerinfer.ToolRequired, OneCall: true, // this model would call none by itself
 		Messages: []powerinfer.Message{{Role: powerinfer.RoleUser, Content: "How warm is it in Rome?"}},
 		Tools: []powerinfer.Tool{{
 			Name: "temperature", Description: "Tells the temperature of a city.",
