@@ -91,8 +91,8 @@ func (ToolCall) part() {}
 func (Answer) part()   {}
 
 // Chat returns the answer to a conversation in parts, as the model writes it. Leaving the loop ends the generation; an
-// error is the last element. g.Special and g.Logprobs have no effect. Stop texts, and a schema or a grammar, are for the
-// whole text that the model writes; a call of a tool is exempt from the schema.
+// error is the last element. g.Special and g.Logprobs have no effect. A schema or a grammar holds for what comes after
+// the model's thoughts; a call of a tool is exempt from the schema.
 func (m *Model) Chat(ctx context.Context, c Conversation, g Generation) iter.Seq2[Part, error] {
 	return func(yield func(Part, error) bool) {
 		q, err := m.question(&c)
@@ -203,6 +203,7 @@ type question struct {
 	told    []answer.Tool  // tools that the model is told
 	allowed []answer.Tool  // those of them that it may call
 	choice  *Conversation
+	goesOn  bool // the answer continues the last message
 }
 
 // question writes a conversation by its template.
@@ -225,7 +226,7 @@ func (m *Model) question(c *Conversation) (*question, error) {
 			r.ContinueFinalMessage, r.AddGenerationPrompt = true, false
 		}
 	}
-	q := &question{choice: c}
+	q := &question{choice: c, goesOn: r.ContinueFinalMessage}
 	if c.ToolChoice != ToolNone {
 		if r.Tools, err = definitionsOf(c.Tools); err != nil {
 			return nil, err
@@ -242,7 +243,7 @@ func (m *Model) question(c *Conversation) (*question, error) {
 	}
 	can := t.Can(len(q.told) > 0)
 	q.format = answer.FormatOf(t.Source(), can.Tools, can.ToolCalls)
-	if c.NoThoughts {
+	if c.NoThoughts && !q.goesOn {
 		q.prompt += q.format.Closing(q.prompt)
 	}
 	return q, nil
@@ -349,19 +350,23 @@ type heldCalls struct {
 
 // held returns what the answer to q is held to; nil: nothing.
 func (m *Model) held(q *question, g *Generation) (sample.Constraint, error) {
-	if len(q.told) == 0 {
-		return m.constraint(g)
-	}
-	if g.Grammar != "" {
+	if len(q.told) > 0 && g.Grammar != "" {
 		return nil, errors.New("Generation.Grammar cannot be combined with tools; give Generation.Schema, or leave the tools out")
 	}
-	o := answer.ConstraintOptions{
-		Tools: q.allowed, Required: q.choice.ToolChoice != ToolAuto, Parallel: !q.choice.OneCall, Plain: q.choice.NoThoughts, Prompt: q.prompt,
+	if g.Grammar != "" && g.Schema != "" {
+		return nil, errTwoForms
 	}
+	o := answer.ConstraintOptions{Plain: q.choice.NoThoughts || q.goesOn, Thinks: q.choice.Variables["enable_thinking"] == true, Prompt: q.prompt, Text: grammar.Text{GBNF: g.Grammar}}
 	if g.Schema != "" {
-		o.Text = json.RawMessage(g.Schema)
+		o.Text.Schema = json.RawMessage(g.Schema)
 	}
-	key, err := json.Marshal([]any{q.format.Name(), o.Tools, o.Required, o.Parallel, o.Plain, o.Text, q.prompt[max(0, len(q.prompt)-tail):]})
+	switch {
+	case len(q.told) > 0:
+		o.Tools, o.Required, o.Parallel = q.allowed, q.choice.ToolChoice != ToolAuto, !q.choice.OneCall
+	case o.Text.Any():
+		return nil, nil
+	}
+	key, err := json.Marshal([]any{q.format.Name(), o.Tools, o.Required, o.Parallel, o.Plain, o.Thinks, o.Text, q.format.Place(o.Prompt)})
 	if err != nil {
 		return nil, err
 	}
@@ -381,9 +386,6 @@ func (m *Model) held(q *question, g *Generation) (sample.Constraint, error) {
 	}
 	return h.constraint.NewState(h.grammar), nil
 }
-
-// tail is the length in bytes of a prompt's end in which a thought or a call may have been opened.
-const tail = 64
 
 // compile joins a grammar with the model's vocabulary.
 func (m *Model) compile(g *grammar.Grammar) (*grammar.Compiled, error) {

@@ -11,6 +11,8 @@ type call struct {
 	id   string
 	tool *Tool // nil until its name was read
 
+	known []parameter // of the tool, where arguments stand between tags
+	given []string    // names of the arguments that were read then
 	begun bool
 	start int    // where the call began, in the parser's text; what comes before was told
 	args  []byte // arguments that were read and not told
@@ -39,13 +41,13 @@ func (p *Parser) calls(forms []*form, opened bool, kind Kind) bool {
 	if !opened && far == start {
 		p.pos = start + 1 // the text that looked like the beginning of a call is none
 	}
-	p.lead = p.lead && kind == Reasoning
 	p.write(kind, false)
 	return false
 }
 
 // attempt reads a run of calls in one form, and reports whether it is complete.
 func (p *Parser) attempt(f *form, opened bool) bool {
+	p.form = f
 	if !opened && !f.keep && !p.literal(f.open) {
 		return false
 	}
@@ -77,7 +79,7 @@ func (p *Parser) attempt(f *form, opened bool) bool {
 			continue
 		case f.list && !p.literal("]"):
 			return false
-		case f.many && p.comes(f.call[0].text):
+		case !f.list && p.further(f):
 			continue
 		case !f.list:
 			p.pos = at
@@ -91,6 +93,20 @@ func (p *Parser) attempt(f *form, opened bool) bool {
 	}
 	p.emit(Event{Kind: Mark})
 	return true
+}
+
+// further reports whether a run goes on with a call, and reads what stands before it.
+func (p *Parser) further(f *form) bool {
+	switch first := f.beginning(); first.kind {
+	case partLiteral:
+		return p.comes(first.text)
+	case partObject:
+		if p.literal(";") || p.literal(",") {
+			p.space()
+		}
+		return p.comes("{")
+	}
+	return false
 }
 
 // comes reports whether text comes next.
@@ -132,9 +148,12 @@ func (p *Parser) part(t part) bool {
 			p.call.id = p.word("[ \t\r\n")
 		}
 		return true
+	case partOptional:
+		p.literal(t.text)
+		return true
 	case partNumber:
-		if !p.literal(":") {
-			return false
+		if !p.literal(":") { // models forget it
+			return true
 		}
 		n := p.word("< \t\r\n")
 		if _, err := strconv.Atoi(n); err != nil {
@@ -150,6 +169,12 @@ func (p *Parser) part(t part) bool {
 		return p.value(p.arg, 0)
 	case partObject:
 		return p.object(0)
+	case partBare:
+		if c, ok := p.peek(); !ok || c != '{' {
+			return false
+		}
+		p.begin()
+		return p.bareCompound('{', p.arg, 0)
 	case partTagged:
 		p.begin()
 		return p.tagged(&t.tags)
@@ -208,7 +233,7 @@ func (p *Parser) arg(b byte) { p.call.args = append(p.call.args, b) }
 // flush tells the arguments that were read.
 func (p *Parser) flush() {
 	c := &p.call
-	n := wholeRunes(c.args)
+	n := WholeRunes(c.args)
 	if !c.begun || p.holding || n == 0 {
 		return
 	}
@@ -220,6 +245,7 @@ func (p *Parser) flush() {
 func (p *Parser) fail() {
 	text := string(p.buf[p.call.start:p.pos])
 	p.emit(Event{Kind: CallFailed, Index: p.index, Text: text})
+	p.lead = false
 	p.index++
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/grammar"
 )
@@ -14,15 +15,17 @@ import (
 type ConstraintOptions struct {
 	Tools    []Tool
 	Required bool   // the answer must be a call
-	Plain    bool   // no thought is begun before a required call; one that the prompt has begun may end
+	Plain    bool   // no thought is begun; one that the prompt has begun may end
+	Thinks   bool   // a thought may be begun, also where the template shows none
 	Parallel bool   // there may be several calls
 	Prompt   string // as in Options
 
-	// Text is the JSON Schema of an answer that is no call; nil: it may be any text.
-	Text json.RawMessage
+	// Text is what an answer has to be that is no call. It holds for what comes after the thoughts, unless it is a grammar
+	// that writes their markers itself.
+	Text grammar.Text
 }
 
-// A Constraint is the grammar that calls are held to.
+// A Constraint is the grammar that an answer's calls or its text are held to.
 type Constraint struct {
 	Grammar  *grammar.Grammar
 	Lazy     bool             // it holds from a trigger on; else from the beginning
@@ -41,24 +44,24 @@ func (c *Constraint) NewState(compiled *grammar.Compiled) *grammar.State {
 	return compiled.NewState()
 }
 
-// Constraint returns the grammar of an answer's calls: where none is required, and texts have no schema, one that
-// begins to hold where a call begins.
+// Constraint returns the grammar of an answer: where no call is required, and its text may be any, one that begins to
+// hold where a call begins. There must be tools, or a text that is not any.
 func (f *Format) Constraint(o ConstraintOptions) (*Constraint, error) {
-	if len(o.Tools) == 0 {
-		return nil, errors.New("calls can be constrained only where there are tools")
+	if len(o.Tools) == 0 && (o.Text.Any() || o.Required) {
+		return nil, errors.New("an answer is held to something only where there are tools, or its text has a form")
 	}
-	c := &composer{Builder: grammar.NewBuilder(), o: o}
+	c := &composer{Builder: grammar.NewBuilder(), o: o, bodies: map[*form]grammar.Expr{}}
 	for i := range o.Tools {
 		c.addArguments(&o.Tools[i])
 	}
-	if o.Text != nil && !o.Required {
-		_, text, err := c.read(o.Text)
+	if !o.Text.Any() && !o.Required {
+		text, err := c.Text(o.Text)
 		if err != nil {
-			return nil, fmt.Errorf("the schema of the answer's text: %w", err)
+			return nil, fmt.Errorf("the form of the answer's text: %w", err)
 		}
-		c.json = &text
+		c.form = &text
 	}
-	out := &Constraint{Lazy: !o.Required && c.json == nil, Loose: c.loose}
+	out := &Constraint{Lazy: !o.Required && c.form == nil, Loose: c.loose}
 	var root grammar.Expr
 	if f.harmony {
 		root = c.harmony(&out.Triggers)
@@ -77,7 +80,9 @@ type composer struct {
 	schemas   []*grammar.Schema // [tools]; any object where the tool's is not supported
 	arguments []grammar.Expr    // [tools] as JSON objects
 	loose     []error
-	json      *grammar.Expr // what an answer is that is no call; nil: it may be any text
+	bodies    map[*form]grammar.Expr
+	bareMade  *bareValues
+	form      *grammar.Expr // what an answer is that is no call; nil: it may be any text
 }
 
 // gap is white space between calls and their parts; it is bounded, since models can go on with it forever.
@@ -115,19 +120,29 @@ func (c *composer) read(schema json.RawMessage) (*grammar.Schema, grammar.Expr, 
 func (c *composer) answer(f *Format, t *grammar.Triggers) grammar.Expr {
 	primed := f.primed(c.o.Prompt)
 	opened := f.opened(c.o.Prompt)
-	if c.o.Required || c.json != nil {
-		calls := c.calls(f.forms[0], primed != nil)
-		if c.json != nil {
-			calls = grammar.Choice(calls, *c.json)
+	if c.o.Required || c.form != nil {
+		var said []grammar.Expr
+		if len(c.o.Tools) > 0 {
+			calls := c.calls(f.forms[0], primed != nil)
+			if primed == nil {
+				calls = grammar.Sequence(gap, calls)
+			}
+			said = append(said, calls)
 		}
+		if c.form != nil {
+			said = append(said, c.content(f, primed != nil))
+		}
+		all := c.Rule("answer", grammar.Choice(said...))
 		switch {
+		case c.writes(f.thoughts[0].close) || opened != nil && c.writes(opened.close):
+			return all
 		case opened != nil:
-			return grammar.Sequence(c.Until(opened.close), gap, calls)
-		case primed != nil, !f.thinks, c.o.Plain: // a model that was not trained to think would begin a thought and not end it
-			return calls
+			return c.thought(f, opened, all)
+		case primed != nil, !f.thinks && !c.o.Thinks, c.o.Plain, f.closed(c.o.Prompt): // a model that was not trained to think would begin a thought and not end it
+			return all
 		}
 		th := f.thoughts[0]
-		return grammar.Sequence(grammar.Optional(grammar.Sequence(c.Marker(th.open), c.Until(th.close), gap)), calls)
+		return grammar.Choice(all, grammar.Sequence(gap, c.Marker(th.open), c.thought(f, &th, all)))
 	}
 	if !f.control {
 		th := f.thoughts[0]
@@ -153,6 +168,37 @@ func (c *composer) answer(f *Format, t *grammar.Triggers) grammar.Expr {
 	return grammar.Choice(roots...)
 }
 
+// thought is a thought that has begun, and what comes after it. A call may end it, as parsers take it.
+func (c *composer) thought(f *Format, t *thought, after grammar.Expr) grammar.Expr {
+	e := grammar.Sequence(c.Until(t.close), gap, after)
+	if form := f.forms[0]; len(c.o.Tools) > 0 && !form.first {
+		e = grammar.Choice(e, c.callsAfter(form, c.UpTo([]grammar.End{{t.close}, split(form.open)}, 1, nil)))
+	}
+	return e
+}
+
+// writes reports whether the text's grammar names a marker.
+func (c *composer) writes(marker string) bool { return strings.Contains(c.o.Text.GBNF, marker) }
+
+// content is the answer's text with what the format puts around it.
+func (c *composer) content(f *Format, primed bool) grammar.Expr {
+	text := *c.form
+	for i := 0; i < len(f.drop); i += 2 {
+		text = grammar.Sequence(grammar.Optional(c.Marker(f.drop[i])), text, grammar.Optional(c.Marker(f.drop[i+1])))
+	}
+	for _, form := range f.forms {
+		if form.aside == "" {
+			continue
+		}
+		open := c.text(form.open)
+		if primed {
+			open = grammar.Optional(open)
+		}
+		return grammar.Sequence(open, grammar.Literal(form.aside), text)
+	}
+	return text
+}
+
 // trigger adds where a form's calls begin.
 func (c *composer) trigger(f *form, primed bool, t *grammar.Triggers) {
 	for _, tool := range c.o.Tools {
@@ -170,6 +216,8 @@ func (c *composer) trigger(f *form, primed bool, t *grammar.Triggers) {
 	case f.aside != "" || f.call[0].kind == partPython && f.first:
 	case f.first && len(f.head) > 0:
 		t.First = append(t.First, f.open+f.head[1].text)
+	case f.first && f.list:
+		t.First = append(t.First, f.open+`{"`+f.call[0].keys.name+`"`)
 	case f.first:
 		t.First = append(t.First, f.open+`"`+f.call[0].keys.name+`"`)
 	case f.list && f.open == firefunction.open: // a word like any other
@@ -181,18 +229,54 @@ func (c *composer) trigger(f *form, primed bool, t *grammar.Triggers) {
 
 // calls is one call or several in a form; the first one's opening may be in the prompt.
 func (c *composer) calls(f *form, primed bool) grammar.Expr {
+	open := grammar.Sequence()
+	if !f.keep {
+		open = c.text(f.open)
+	}
+	if primed {
+		open = grammar.Optional(open)
+	}
+	return c.callsAfter(f, open)
+}
+
+// callsAfter is one call or several, where opening is what opens the first.
+func (c *composer) callsAfter(f *form, opening grammar.Expr) grammar.Expr {
+	body := c.body(f)
+	open, between := grammar.Sequence(), gap
+	if !f.keep {
+		open = c.text(f.open)
+	}
+	if f.between != "" {
+		between = grammar.Sequence(gap, grammar.Optional(grammar.Sequence(grammar.Literal(f.between), gap)))
+		open = grammar.Optional(open)
+	}
+	first := grammar.Sequence(opening, body)
+	if c.o.Parallel && !f.list && !f.many && (!f.first || f.between != "") {
+		first = grammar.Sequence(first, grammar.Repeat(grammar.Sequence(between, open, body), 0, -1))
+	}
+	return grammar.Sequence(first, gap)
+}
+
+// body is a run of calls without what opens it.
+func (c *composer) body(f *form) grammar.Expr {
+	if e, ok := c.bodies[f]; ok {
+		return e
+	}
 	var one []grammar.Expr
 	for i := range c.o.Tools {
 		var parts []grammar.Expr
 		for _, p := range f.call {
-			parts = append(parts, c.part(p, i))
+			parts = append(parts, c.part(f, p, i))
+			if p.kind == partTagged { // with all that follows
+				break
+			}
 		}
 		one = append(one, grammar.Sequence(parts...))
 	}
 	call := c.Rule("call", grammar.Choice(one...))
 	var run []grammar.Expr
 	for _, p := range f.head {
-		run = append(run, c.part(p, 0))
+		run = append(run, c.part(f, p, 0))
 	}
 	switch {
 	case f.list:
@@ -207,26 +291,16 @@ func (c *composer) calls(f *form, primed bool) grammar.Expr {
 	default:
 		run = append(run, call)
 	}
-	if f.close != "" {
+	if f.close != "" && (f.many || !f.tagged()) {
 		run = append(run, gap, c.text(f.close))
 	}
-	body := c.Rule("calls", grammar.Sequence(run...))
-	open := grammar.Sequence()
-	if !f.keep {
-		open = c.text(f.open)
-	}
-	first := grammar.Sequence(open, body)
-	if primed {
-		first = grammar.Sequence(grammar.Optional(open), body)
-	}
-	if c.o.Parallel && !f.list && !f.many && !f.first {
-		return grammar.Sequence(first, grammar.Repeat(grammar.Sequence(gap, open, body), 0, -1))
-	}
-	return first
+	e := c.Rule("calls", grammar.Sequence(run...))
+	c.bodies[f] = e
+	return e
 }
 
 // special are texts that may be tokens without bytes.
-var special = regexp.MustCompile(`<\|[^|]*\|>|<｜[^｜]*｜>|｜DSML｜|\[[A-Z_]+\]|</?[a-z_:]+>|\[BEGIN FINAL RESPONSE\]`)
+var special = regexp.MustCompile(`<\|[a-z_]+>|<[a-z_]+\|>|<\|[^|]*\|>|<｜[^｜]*｜>|｜DSML｜|\[[A-Z_]+\]|</?[a-z_:]+>|\[BEGIN FINAL RESPONSE\]`)
 
 // split cuts a text into those that may be special tokens and others.
 func split(s string) []string {
@@ -264,6 +338,8 @@ var (
 	colon = grammar.Sequence(grammar.Literal(":"), grammar.Optional(grammar.Literal(" ")))
 	comma = grammar.Sequence(grammar.Literal(","), grammar.Optional(grammar.Literal(" ")))
 	digit = grammar.OneOf("0123456789")
+
+	identifier = grammar.Repeat(grammar.OneOf("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"), 1, 64)
 )
 
 func member(key string, value grammar.Expr) grammar.Expr {
@@ -271,17 +347,17 @@ func member(key string, value grammar.Expr) grammar.Expr {
 }
 
 // part is a part of a call of the tool with that index.
-func (c *composer) part(p part, tool int) grammar.Expr {
+func (c *composer) part(f *form, p part, tool int) grammar.Expr {
 	t := &c.o.Tools[tool]
 	switch p.kind {
-	case partLiteral:
+	case partLiteral, partOptional:
 		return c.text(p.text)
 	case partSpace:
 		return gap
 	case partName:
 		return grammar.Literal(t.Name)
 	case partIdentifier:
-		return grammar.Sequence()
+		return grammar.Optional(grammar.Sequence(c.text(p.text), identifier))
 	case partNumber:
 		return grammar.Sequence(grammar.Literal(":"), grammar.Repeat(digit, 1, 3))
 	case partArguments:
@@ -289,7 +365,9 @@ func (c *composer) part(p part, tool int) grammar.Expr {
 	case partObject:
 		return c.object(p.keys, tool)
 	case partTagged:
-		return c.tagged(&p.tags, tool)
+		return c.tagged(f, &p.tags, tool)
+	case partBare:
+		return c.bare(tool)
 	}
 	return c.python(tool)
 }
@@ -304,8 +382,7 @@ func (c *composer) object(k keys, tool int) grammar.Expr {
 	}
 	parts = append(parts, member(k.name, quoted(grammar.Literal(c.o.Tools[tool].Name))), comma, member(k.arguments, c.arguments[tool]))
 	if k.idBehind != "" {
-		id := grammar.Repeat(grammar.OneOf("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"), 9, 9)
-		parts = append(parts, grammar.Optional(grammar.Sequence(comma, member(k.idBehind, quoted(id)))))
+		parts = append(parts, grammar.Optional(grammar.Sequence(comma, member(k.idBehind, quoted(identifier)))))
 	}
 	return grammar.Sequence(append(parts, grammar.Literal("}"))...)
 }
@@ -322,35 +399,71 @@ func (c *composer) value(tool int, p *parameter) grammar.Expr {
 	return e
 }
 
-// tagged is a tool's arguments one by one.
-func (c *composer) tagged(k *tags, tool int) grammar.Expr {
-	var all []grammar.Expr
-	params := c.o.Tools[tool].parameters()
-	for i := range params {
-		p := &params[i]
-		e := grammar.Sequence(c.text(k.open), grammar.Literal(p.name), c.middle(k), c.taggedValue(k, tool, p), gap)
-		if !p.required {
-			e = grammar.Optional(e)
+// tagged is a tool's arguments one by one, and what follows them up to the end of the call. A text goes on where the
+// tag that ends an argument is not followed by what may come then, as the parser has it.
+func (c *composer) tagged(f *form, k *tags, tool int) grammar.Expr {
+	t := taggedCall{composer: c, tags: k, tool: tool, tail: grammar.Sequence()}
+	end := grammar.End(split(k.close))
+	t.ends = []grammar.End{append(append(slices.Clone(end), grammar.Gap), split(k.open)...)}
+	for i, text := range f.tail() {
+		end = append(append(end, grammar.Gap), split(text)...)
+		if i > 0 {
+			t.tail = grammar.Sequence(t.tail, gap)
 		}
-		all = append(all, e)
+		t.tail = grammar.Sequence(t.tail, c.text(text))
 	}
-	if len(c.o.Tools[tool].Parameters) == 0 {
-		name := grammar.Repeat(grammar.OneOf("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"), 1, 64)
-		e := grammar.Sequence(c.text(k.open), name, c.middle(k), c.taggedValue(k, tool, &parameter{}), gap)
-		all = append(all, grammar.Repeat(e, 0, -1))
+	t.ends, t.nested = append(t.ends, end), split(f.begins())
+	params := c.o.Tools[tool].parameters()
+	if len(c.o.Tools[tool].Parameters) == 0 { // any arguments
+		named := grammar.Sequence(identifier, c.middle(k))
+		return t.begun(c.Recursive("arguments", func(self grammar.Expr) grammar.Expr {
+			return grammar.Sequence(named, t.value(&parameter{}, self, true))
+		}), true)
 	}
-	return grammar.Sequence(all...)
+	next, over := grammar.Choice(), true // the arguments that may come, and whether none need come
+	for i := len(params) - 1; i >= 0; i-- {
+		p := &params[i]
+		one := grammar.Sequence(grammar.Literal(p.name), c.middle(k), t.value(p, next, over))
+		if p.required {
+			next, over = one, false
+		} else {
+			next = grammar.Choice(one, next)
+		}
+		next = c.Rule("arguments", next)
+	}
+	return t.begun(next, over)
 }
 
-// taggedValue is a value of a parameter with the tag behind it.
-func (c *composer) taggedValue(k *tags, tool int, p *parameter) grammar.Expr {
-	typed := grammar.Sequence()
+// taggedCall is what the arguments of a call between tags have in common.
+type taggedCall struct {
+	*composer
+	tags   *tags
+	tool   int
+	ends   []grammar.End // of texts: before another argument, and at the call's end
+	nested grammar.End   // the beginning of a call
+	tail   grammar.Expr  // what ends the call
+}
+
+// begun is what follows the call's beginning or a value with its tag: the name of one of the next arguments and so on,
+// or the end, if none need come.
+func (t *taggedCall) begun(next grammar.Expr, over bool) grammar.Expr {
+	more := grammar.Sequence(t.text(t.tags.open), next)
+	if over {
+		more = grammar.Choice(more, t.tail)
+	}
+	return more
+}
+
+// value is a value of a parameter, the tag after it and what follows.
+func (t *taggedCall) value(p *parameter, next grammar.Expr, over bool) grammar.Expr {
+	k, typed := t.tags, grammar.Sequence()
 	is := func(text string) {
 		if k.typed {
 			typed = grammar.Literal(text + `">`)
 		}
 	}
 	is("true")
+	follows := grammar.Sequence(t.text(k.close), gap, t.begun(next, over))
 	switch {
 	case p.text() && !p.free:
 		var values []grammar.Expr
@@ -361,12 +474,16 @@ func (c *composer) taggedValue(k *tags, tool int, p *parameter) grammar.Expr {
 		if k.lines {
 			line = grammar.Optional(grammar.Literal("\n"))
 		}
-		return grammar.Sequence(typed, line, grammar.Choice(values...), line, c.text(k.close))
+		return grammar.Sequence(typed, line, grammar.Choice(values...), line, follows)
 	case p.text() || len(p.types) == 0:
-		return grammar.Sequence(typed, c.Until(split(k.close)...))
+		text := grammar.Sequence(t.UpTo(t.ends, 0, t.nested), next)
+		if over {
+			text = grammar.Choice(text, t.UpTo(t.ends, 1, t.nested))
+		}
+		return grammar.Sequence(typed, text)
 	}
 	is("false")
-	return grammar.Sequence(typed, gap, c.value(tool, p), gap, c.text(k.close))
+	return grammar.Sequence(typed, gap, t.composer.value(t.tool, p), gap, follows)
 }
 
 // middle returns the text between an argument's name and its value.
@@ -384,12 +501,17 @@ func (c *composer) middle(k *tags) grammar.Expr {
 // python is a tool's call as in Python. Values are those of JSON, which the parser takes there, too.
 func (c *composer) python(tool int) grammar.Expr {
 	t := &c.o.Tools[tool]
-	all := grammar.Literal(t.Name + "(")
+	return grammar.Sequence(grammar.Literal(t.Name+"("), c.inOrder(t.parameters(), func(p *parameter) grammar.Expr {
+		return grammar.Sequence(grammar.Literal(p.name+"="), c.value(tool, p))
+	}), grammar.Literal(")"))
+}
+
+// inOrder is arguments in the order of their parameters, with commas between them, without those that are not required.
+func (c *composer) inOrder(params []parameter, argument func(*parameter) grammar.Expr) grammar.Expr {
 	first, later := grammar.Sequence(), grammar.Sequence() // what follows without and with an argument before
-	params := t.parameters()
 	for i := len(params) - 1; i >= 0; i-- {
 		p := &params[i]
-		e := grammar.Sequence(grammar.Literal(p.name+"="), c.value(tool, p), later)
+		e := grammar.Sequence(argument(p), later)
 		withComma := grammar.Sequence(comma, e)
 		if p.required {
 			first, later = e, c.Rule("argument", withComma)
@@ -397,14 +519,14 @@ func (c *composer) python(tool int) grammar.Expr {
 		}
 		first, later = grammar.Choice(e, first), c.Rule("argument", grammar.Choice(withComma, later))
 	}
-	return grammar.Sequence(all, first, grammar.Literal(")"))
+	return first
 }
 
 // harmony is an answer of gpt-oss: thoughts, where a call is required, and a call in either order of its header.
 func (c *composer) harmony(t *grammar.Triggers) grammar.Expr {
 	*t = grammar.Triggers{
 		Words: []string{" to=" + harmonyFunctions}, First: []string{"to=" + harmonyFunctions},
-		Quiet: grammar.Quiet{Begin: harmonyChannel + "analysis", End: "<|end|>"},
+		Quiet: grammar.Quiet{Begin: harmonyChannel + harmonyThought, End: "<|end|>"},
 	}
 	var calls []grammar.Expr
 	channel := grammar.Sequence(c.Marker(harmonyChannel), grammar.Literal("commentary"))
@@ -415,18 +537,30 @@ func (c *composer) harmony(t *grammar.Triggers) grammar.Expr {
 			grammar.Optional(content), c.Marker(harmonyMessage), c.arguments[i], grammar.Optional(c.Marker("<|call|>"))))
 	}
 	call := grammar.Choice(calls...)
-	if !c.o.Required && c.json == nil {
+	if !c.o.Required && c.form == nil {
 		return grammar.Sequence(space, call)
 	}
-	said := grammar.Sequence(grammar.Optional(channel), grammar.Literal(" "), call)
-	if c.json != nil {
-		final := grammar.Sequence(c.Marker(harmonyChannel), grammar.Literal("final"), c.Marker(harmonyMessage), *c.json)
-		said = grammar.Choice(said, final)
+	if c.writes(harmonyChannel) {
+		return *c.form
 	}
-	if c.o.Plain {
+	said := grammar.Choice()
+	if len(calls) > 0 {
+		said = grammar.Sequence(grammar.Optional(channel), grammar.Literal(" "), call)
+	}
+	if c.form != nil {
+		header := grammar.Sequence(c.Marker(harmonyChannel), grammar.Literal("final"), grammar.Optional(content), c.Marker(harmonyMessage))
+		said = grammar.Choice(said, grammar.Sequence(header, *c.form))
+	}
+	next := grammar.Sequence(c.Until("<|end|>"), c.Marker(harmonyStart), grammar.Literal("assistant"))
+	header := grammar.Sequence(c.Marker(harmonyChannel), grammar.Literal(harmonyThought), c.Marker(harmonyMessage))
+	further := grammar.Repeat(grammar.Sequence(header, next), 0, -1)
+	switch channel, inside := harmonyBody(c.o.Prompt); {
+	case inside && channel == harmonyThought:
+		return grammar.Sequence(next, further, said)
+	case inside && c.form != nil: // within the text, which goes on
+		return *c.form
+	case c.o.Plain:
 		return said
 	}
-	thoughts := grammar.Sequence(c.Marker(harmonyChannel), grammar.Literal("analysis"), c.Marker(harmonyMessage), c.Until("<|end|>"),
-		c.Marker(harmonyStart), grammar.Literal("assistant"))
-	return grammar.Sequence(grammar.Optional(thoughts), said)
+	return grammar.Sequence(further, said)
 }

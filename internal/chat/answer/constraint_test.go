@@ -18,13 +18,14 @@ import (
 // pieces are tokens beside single bytes: those that end what would go on for long by chance.
 var closings = []string{
 	"</think>", "</seed:think>", "[/THINK]", "<|END_THINKING|>", "[BEGIN FINAL RESPONSE]", "</parameter>", "</arg_value>",
-	"</｜DSML｜parameter>", "<|end|>", `"}`,
+	"</｜DSML｜parameter>", "<|end|>", `"}`, "<channel|>", `<|"|>`,
 }
 
 // controls are tokens that stand for no bytes.
 var controls = []string{
 	"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>", "<|tool_call|>", "[TOOL_CALLS]", "[ARGS]", "<|START_ACTION|>",
 	"<|END_ACTION|>", "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "｜DSML｜", "<|python_tag|>",
+	"<|tool_call>", "<tool_call|>",
 }
 
 // vocabulary has a token for each byte, the closings, the controls where there are any, and the end.
@@ -90,7 +91,7 @@ func compile(t testing.TB, c *Constraint, v *grammar.Vocabulary) *grammar.State 
 // otherForms are the cases that the grammars leave out: what parsers take beyond the form that models are held to.
 var otherForms = []string{
 	`"type"`, `{"arguments"`, `"arguments": "{`, "a\nb", "<tool_call><tool_call>", "\nDone.", "many", "'a': [1, T", `"id": "x"`, "{\n  \"tool", "[CALL_ID]", "python_tag", `functools[`,
-	`"tool_call_id": 1`, "=now>\n</function>", `='Pa`,
+	`"tool_call_id": 1`, "=now>\n</function>", `='Pa`, `a <|"|> b`, "city: Rome",
 }
 
 // TestGrammarsBeginWhereCallsBegin feeds the answers with calls to the lazy grammars: all is free before a call, and
@@ -319,7 +320,7 @@ func TestTextsHaveASchema(t *testing.T) {
 	for format, source := range sources {
 		f := FormatOf(source, format != "generic", true)
 		for range 12 {
-			o := ConstraintOptions{Tools: testTools, Text: schema, Plain: true}
+			o := ConstraintOptions{Tools: testTools, Text: grammar.Text{Schema: schema}, Plain: true}
 			text, whole := generate(t, compile(t, constraint(t, f, o), v), r, texts)
 			if !whole {
 				continue
@@ -340,7 +341,7 @@ func TestTextsHaveASchema(t *testing.T) {
 		t.Errorf("%d texts and %d calls: one of them never came", said, called)
 	}
 	f := FormatOf(sources["hermes"], true, true)
-	if _, err := f.Constraint(ConstraintOptions{Tools: testTools, Text: json.RawMessage(`{"not":{}}`)}); err == nil || !strings.Contains(err.Error(), "not") {
+	if _, err := f.Constraint(ConstraintOptions{Tools: testTools, Text: grammar.Text{Schema: json.RawMessage(`{"not":{}}`)}}); err == nil || !strings.Contains(err.Error(), "not") {
 		t.Errorf("a schema that is not supported: %v", err)
 	}
 }
