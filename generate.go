@@ -2,10 +2,12 @@ package powerinfer
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"iter"
 	"time"
 
+	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/grammar"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
@@ -20,6 +22,7 @@ type Generation struct {
 	Special      bool      // Token.Text has the texts of control tokens, too
 	Grammar      string    // what may be generated, in GBNF; empty: anything
 	Schema       string    // a JSON Schema that the generated JSON text must fit; empty: anything
+	Template     string    // the chat template that made the prompt: Grammar and Schema hold for what comes after the thoughts that it has the model begin with
 	Logprobs     bool      // Token.Logprob is wanted
 	TopLogprobs  int       // so many of the likeliest tokens are wanted in Token.Top; needs Logprobs
 	Neurons      bool      // Result.Neurons is wanted
@@ -118,7 +121,7 @@ func (m *Model) Start(ctx context.Context, prompt []int32, g Generation) (*Strea
 	if err != nil {
 		return nil, err
 	}
-	constraint, err := m.constraint(&g)
+	constraint, err := m.constraint(&g, prompt)
 	if err != nil {
 		return nil, err
 	}
@@ -157,26 +160,38 @@ func (m *Model) shift(keep, prompt int) *engine.Shift {
 // Validate returns an error if the grammar or the schema cannot be read. It needs no model, so that this is known
 // before one is loaded.
 func (g *Generation) Validate() error {
-	_, err := g.rules()
+	_, err := g.rules("")
 	return err
 }
 
-// rules returns what the grammar or the schema allows; nil: anything.
-func (g *Generation) rules() (*grammar.Grammar, error) {
+// rules returns what the grammar or the schema allows behind a prompt; nil: anything.
+func (g *Generation) rules(prompt string) (*grammar.Grammar, error) {
+	form := grammar.Text{GBNF: g.Grammar}
+	if g.Schema != "" {
+		form.Schema = json.RawMessage(g.Schema)
+	}
 	switch {
 	case g.Grammar != "" && g.Schema != "":
 		return nil, errors.New("Generation.Grammar and Generation.Schema both say what may be generated; give one")
-	case g.Grammar != "":
-		return grammar.ParseGBNF(g.Grammar)
-	case g.Schema != "":
-		return grammar.FromSchema([]byte(g.Schema))
+	case form.Any():
+		return nil, nil
+	case g.Template == "":
+		return form.Grammar()
 	}
-	return nil, nil
+	c, err := answer.FormatOf(g.Template, false, false).Constraint(answer.ConstraintOptions{Text: form, Prompt: prompt})
+	if err != nil {
+		return nil, err
+	}
+	return c.Grammar, nil
 }
 
-// constraint returns what g's grammar or schema allows; nil: anything.
-func (m *Model) constraint(g *Generation) (sample.Constraint, error) {
-	rules, err := g.rules()
+// constraint returns what g's grammar or schema allows behind a prompt; nil: anything.
+func (m *Model) constraint(g *Generation, prompt []int32) (sample.Constraint, error) {
+	text := ""
+	if g.Template != "" {
+		text = m.session.Tokenizer().Decode(prompt, true)
+	}
+	rules, err := g.rules(text)
 	if rules == nil || err != nil {
 		return nil, err
 	}

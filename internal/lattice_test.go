@@ -102,7 +102,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/server/openapi", "internal/server"},
 	{"internal/server/neurons", "internal/compute internal/engine internal/model internal/server"},
 	{"internal/server/metrics", "internal/compute internal/engine internal/model internal/server"},
-	{".", "internal/bench internal/compute internal/engine internal/eval internal/eval/sandbox internal/eval/task internal/gguf internal/grammar internal/model internal/planner internal/sample internal/session internal/trace"},
+	{".", "internal/bench internal/chat/answer internal/compute internal/engine internal/eval internal/eval/sandbox internal/eval/task internal/gguf internal/grammar internal/model internal/planner internal/sample internal/session internal/trace"},
 	{"cmd/powerinfer", ". demo internal/hub internal/chat internal/chat/answer internal/markdown internal/server internal/server/anthropic internal/server/llamacpp internal/server/library internal/server/ollama internal/server/openai internal/server/openapi internal/server/metrics internal/server/neurons internal/server/page internal/server/responses internal/session internal/bench internal/modelcost internal/compute internal/compute/vulkan internal/convert internal/engine internal/gguf internal/hw internal/imatrix/collect internal/measure internal/model internal/atomicfile internal/placement internal/neuronreport internal/prepare internal/prepared internal/sample internal/planner internal/sweep"},
 }
 

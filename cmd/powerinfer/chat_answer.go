@@ -70,6 +70,9 @@ func (t *talk) generation() powerinfer.Generation {
 	g := t.constraint
 	g.Max, g.IgnoreEnd, g.Sampling = mostTokens(t.command.Int("n-predict")), t.command.Bool("ignore-eos"), &s
 	g.Special, g.Neurons = t.format != nil, true
+	if t.said.template != nil {
+		g.Template = t.said.template.Source()
+	}
 	g.Shift, g.Keep = t.command.Bool("context-shift"), t.keep
 	return g
 }

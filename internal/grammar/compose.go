@@ -121,6 +121,23 @@ func overlap(text, want []rune) int {
 	return n
 }
 
+// Text is the texts that t allows, which are not any.
+func (b *Builder) Text(t Text) (Expr, error) {
+	if t.Schema != nil {
+		s, err := b.Schema(t.Schema)
+		if err != nil {
+			return Expr{}, err
+		}
+		return s.Part("#")
+	}
+	rules, root, err := readGBNF(t.GBNF, b.rules)
+	if err != nil {
+		return Expr{}, err
+	}
+	b.rules = rules
+	return Expr{reference(root)}, nil
+}
+
 // Schema is a JSON Schema of which a grammar has parts.
 type Schema struct {
 	b *Builder

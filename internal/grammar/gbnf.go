@@ -2,6 +2,7 @@ package grammar
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -19,28 +20,38 @@ func (e *SyntaxError) Error() string {
 // ParseGBNF returns the grammar of a text in llama.cpp's GBNF (llama.cpp, grammars/README.md): its rule root. Errors in
 // the syntax are of type *SyntaxError.
 func ParseGBNF(text string) (*Grammar, error) {
-	if len(text) > maxText {
-		return nil, fmt.Errorf("the grammar has %d bytes, more than %d", len(text), maxText)
-	}
-	p := &gbnf{text: text, index: map[string]int32{}}
-	p.name("root", 0)
-	if err := p.parse(); err != nil {
+	rules, _, err := readGBNF(text, nil)
+	if err != nil {
 		return nil, err
 	}
-	for i, at := range p.used {
-		if p.rules[i].body != nil {
-			continue
-		}
-		if i == 0 {
-			return nil, p.errorAt(len(text), "there is no rule named root; it is where a text begins")
-		}
-		return nil, p.errorAt(at, "rule %s is used but not defined", p.rules[i].name)
-	}
-	g, err := newGrammar(p.rules)
+	g, err := newGrammar(rules)
 	if err != nil {
 		return nil, fmt.Errorf("grammar: %w", err)
 	}
 	return g, nil
+}
+
+// readGBNF returns rules with those of a text added, and which of them is the text's root.
+func readGBNF(text string, rules []rule) (all []rule, root int32, err error) {
+	if len(text) > maxText {
+		return nil, 0, fmt.Errorf("the grammar has %d bytes, more than %d", len(text), maxText)
+	}
+	p := &gbnf{text: text, index: map[string]int32{}, rules: slices.Clone(rules)}
+	root = p.name("root", 0)
+	if err := p.parse(); err != nil {
+		return nil, 0, err
+	}
+	for i, at := range p.used {
+		r := &p.rules[len(rules)+i]
+		if r.body != nil {
+			continue
+		}
+		if i == 0 {
+			return nil, 0, p.errorAt(len(text), "there is no rule named root; it is where a text begins")
+		}
+		return nil, 0, p.errorAt(at, "rule %s is used but not defined", r.name)
+	}
+	return p.rules, root, nil
 }
 
 // gbnf is a parser.
@@ -49,7 +60,7 @@ type gbnf struct {
 	at    int // byte offset
 	depth int // of groups
 	rules []rule
-	used  []int // [rules] where it is named first
+	used  []int // where a rule is named first, in the order of the rules that the text names
 	index map[string]int32
 }
 

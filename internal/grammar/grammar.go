@@ -6,7 +6,10 @@
 // Compile joins the automaton with a Vocabulary, and a State follows one sequence's text.
 package grammar
 
-import "fmt"
+import (
+	"encoding/json"
+	"fmt"
+)
 
 // Limits of what is accepted from outside. They bound time and memory, and are far above what people write.
 const (
@@ -23,6 +26,24 @@ const (
 // Grammar is a set of texts. It is immutable and safe for concurrent use.
 type Grammar struct {
 	a *automaton
+}
+
+// Text says what a text has to be: one of a grammar, or JSON that is valid by a schema. At most one of the fields is set;
+// without any, it may be any text.
+type Text struct {
+	GBNF   string          `json:",omitempty"`
+	Schema json.RawMessage `json:",omitempty"`
+}
+
+// Any reports whether the text may be any.
+func (t Text) Any() bool { return t.GBNF == "" && t.Schema == nil }
+
+// Grammar returns the grammar of such texts. Text must not be any.
+func (t Text) Grammar() (*Grammar, error) {
+	if t.Schema != nil {
+		return FromSchema(t.Schema)
+	}
+	return ParseGBNF(t.GBNF)
 }
 
 // rule is a named expression.

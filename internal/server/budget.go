@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 )
 
@@ -91,10 +92,10 @@ func (b *budget) follow(piece []byte) {
 	b.spend(1)
 }
 
-// spend takes tokens off the budget, and ends the thought when nothing is left.
+// spend takes tokens off the budget, and ends the thought when nothing is left and its last character is whole.
 func (b *budget) spend(tokens int) {
 	b.left -= tokens
-	if b.within && !b.over && b.left <= 0 && len(b.forced) == 0 {
+	if b.within && !b.over && b.left <= 0 && len(b.forced) == 0 && answer.WholeRunes(b.text) == len(b.text) {
 		b.forced = b.closing
 	}
 }

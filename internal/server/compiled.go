@@ -13,11 +13,11 @@ import (
 // grammarBytes bounds what compiled grammars of past requests take; those used last stay.
 const grammarBytes = 256 << 20
 
-// A held is what a text can be held to: a compiled grammar, and where it is one of calls, where it begins to hold.
+// A held is what a text can be held to: a compiled grammar, and where it is one of answers, where it begins to hold.
 type held struct {
 	key      [sha256.Size]byte
 	compiled *grammar.Compiled
-	calls    *answer.Constraint // nil: it holds from the beginning
+	answer   *answer.Constraint // nil: it holds from the beginning
 }
 
 // grammars are compiled grammars of past requests, by their content, the one used last at the end. Clients send the

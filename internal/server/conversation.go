@@ -54,7 +54,7 @@ type ToolChoice struct {
 // Excludes reports whether g is held to a grammar, which calls of tools cannot be combined with. With a JSON Schema an
 // answer is either.
 func (c *ToolChoice) Excludes(g *Generation) bool {
-	return c != nil && g.Constrain != nil && g.Schema == nil
+	return c != nil && g.Constrain != nil && g.Form.Schema == nil
 }
 
 // Only requires a call of the tool of that name, and of no other. It reports whether there is such a tool.
@@ -106,13 +106,11 @@ func (m *Model) NewConversation() *Conversation {
 	return c
 }
 
-// Prepare makes c the prompt of g, whose calls are held to the tools' schemas, and returns how its answers are read.
+// Prepare makes c the prompt of g, whose calls are held to the tools' schemas, and returns how its answers are read. What
+// the text is held to begins where the model's thoughts end.
 func (m *Model) Prepare(c *Conversation, g *Generation) (*Reading, error) {
 	g.Special = true // calls are made of special tokens, too
 	g.StopStrings = append(g.StopStrings, m.Stop...)
-	if _, said := c.Kwargs["enable_thinking"]; !said && g.Constrain != nil && m.Template.Can(false).Thinking {
-		c.Kwargs["enable_thinking"] = json.RawMessage("false") // a grammar leaves no room for thoughts
-	}
 	prompt, ids, err := m.Render(c)
 	if err != nil {
 		return nil, err
@@ -122,7 +120,9 @@ func (m *Model) Prepare(c *Conversation, g *Generation) (*Reading, error) {
 	r := &Reading{plain, answer.Options{Prompt: prompt, Reasoning: c.Reasoning}}
 	if c.Choice != nil {
 		r.format, r.options.Tools = withTools, c.Choice.Tools
-		err = m.holdCalls(g, c, withTools, prompt)
+	}
+	if c.Choice != nil || !g.Form.Any() {
+		err = m.holdAnswer(g, c, r)
 	}
 	if err == nil && c.ThinkingBudget != nil {
 		m.limitThought(g, r, *c.ThinkingBudget)
@@ -130,7 +130,8 @@ func (m *Model) Prepare(c *Conversation, g *Generation) (*Reading, error) {
 	return r, err
 }
 
-// Render returns a conversation's text and tokens.
+// Render returns a conversation's text and tokens. A thought that a template opens in spite of all is closed where the
+// model is not to think.
 func (m *Model) Render(c *Conversation) (string, []int32, error) {
 	q := c.Request
 	q.Kwargs = chat.WithThinking(q.Kwargs)
@@ -139,9 +140,9 @@ func (m *Model) Render(c *Conversation) (string, []int32, error) {
 	if err != nil {
 		return "", nil, Invalid("%s", err)
 	}
-	if m.Reasoning == "off" { // also for templates that always open a thought
-		plain, _ := m.formats()
-		text += plain.Closing(text)
+	if c.plain() && !c.ContinueFinalMessage {
+		format, _ := m.formats()
+		text += format.Closing(text)
 	}
 	return text, m.Engine.Tokenizer().EncodeTemplate(text), nil
 }
@@ -153,17 +154,20 @@ func (m *Model) noteAdapted(note string) {
 	}
 }
 
-// tail is the length in bytes of a prompt's end that is searched for an open thought or call.
-const tail = 64
+// plain reports whether the answer begins without a thought.
+func (c *Conversation) plain() bool {
+	return string(c.Kwargs["enable_thinking"]) == "false" || c.ContinueFinalMessage
+}
 
-// holdCalls restricts g's calls behind prompt to those that q allows, without thoughts where q asks for none. A text
-// that is no call stays held to g's schema.
-func (m *Model) holdCalls(g *Generation, q *Conversation, format *answer.Format, prompt string) error {
-	c, plain := q.Choice, string(q.Kwargs["enable_thinking"]) == "false"
-	h, err := m.grammars.find(key("calls", format.Name(), c.Allowed, c.Required, c.Parallel, plain, prompt[max(0, len(prompt)-tail):], g.Schema), func() (*held, error) {
-		constraint, err := format.Constraint(answer.ConstraintOptions{
-			Tools: c.Allowed, Required: c.Required, Parallel: c.Parallel, Plain: plain, Prompt: prompt, Text: g.Schema,
-		})
+// holdAnswer restricts g, an answer to c that is read as r says: its calls to those that c allows, and a text that is
+// none to g's form.
+func (m *Model) holdAnswer(g *Generation, c *Conversation, r *Reading) error {
+	o := answer.ConstraintOptions{Plain: c.plain(), Prompt: r.options.Prompt, Text: g.Form}
+	if c.Choice != nil {
+		o.Tools, o.Required, o.Parallel = c.Choice.Allowed, c.Choice.Required, c.Choice.Parallel
+	}
+	h, err := m.grammars.find(key("answer", r.format.Name(), o.Tools, o.Required, o.Parallel, o.Plain, r.format.Place(o.Prompt), o.Text), func() (*held, error) {
+		constraint, err := r.format.Constraint(o)
 		if err != nil {
 			return nil, err
 		}
@@ -171,11 +175,11 @@ func (m *Model) holdCalls(g *Generation, q *Conversation, format *answer.Format,
 			m.Log.Warn("arguments are not held to a schema", "reason", reason)
 		}
 		compiled, err := m.compile(constraint.Grammar)
-		return &held{compiled: compiled, calls: constraint}, err
+		return &held{compiled: compiled, answer: constraint}, err
 	})
 	if err != nil {
 		return Invalid("the schemas cannot be used: %s", err)
 	}
-	g.Constrain = func() sample.Constraint { return h.calls.NewState(h.compiled) }
+	g.Constrain = func() sample.Constraint { return h.answer.NewState(h.compiled) }
 	return nil
 }

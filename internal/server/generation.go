@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"iter"
 	"math"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/grammar"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 )
 
@@ -18,7 +18,7 @@ type Generation struct {
 	engine.Request // but Sampler, Constraint and Progress
 	Sampling       sample.Options
 	Constrain      func() sample.Constraint // makes the text's constraint; nil: none
-	Schema         json.RawMessage          // that Constrain holds the text to; nil: it is held to something else, or to nothing
+	Form           grammar.Text             // that Constrain holds the text to
 	ReportProgress bool
 	ReportTimings  bool // with each token
 	Limits         Limits

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"crypto/sha256"
 	"encoding/json"
 	"maps"
 	"math"
@@ -60,9 +59,6 @@ func (m *Model) ReadGeneration(f *Fields) Generation {
 	if g.Scales = m.ReadScales(f, "lora", nil); len(g.Scales) == 0 {
 		g.Scales = nil // there is none to scale
 	}
-	f.Only("grammar_lazy", "false")
-	f.Only("grammar_triggers", "[]")
-	f.Only("preserved_tokens", "[]")
 	return g
 }
 
@@ -230,10 +226,11 @@ func (m *Model) readBias(f *Fields, o *sample.Options) {
 	o.LogitBias = biases
 }
 
-// ReadConstraint reads the fields grammar and json_schema.
+// ReadConstraint reads the fields grammar and json_schema, and where the grammar begins.
 func (m *Model) ReadConstraint(f *Fields, g *Generation) {
 	var text string
 	schema := f.Raw("json_schema")
+	triggers := readTriggers(f)
 	if f.Read("grammar", &text); text == "" && schema == nil {
 		return
 	}
@@ -241,27 +238,64 @@ func (m *Model) ReadConstraint(f *Fields, g *Generation) {
 		f.Fail(Invalid("the fields grammar and json_schema each name a grammar; give one"))
 		return
 	}
-	var err error
-	if text != "" {
-		err = m.hold(g, key("gbnf", text), func() (*grammar.Grammar, error) { return grammar.ParseGBNF(text) })
-	} else {
-		err = m.HoldSchema(g, schema)
-	}
+	h, err := m.hold(g, grammar.Text{GBNF: text, Schema: schema})
 	if err != nil {
 		f.Fail(Invalid("the grammar or the JSON Schema cannot be used: %s", err))
+		return
 	}
+	if triggers != nil { // which may be in thoughts, too
+		g.Form, g.Constrain = grammar.Text{}, func() sample.Constraint { return h.compiled.NewLazyState(*triggers) }
+	}
+}
+
+// Types of what a lazy grammar begins at, by llama.cpp's numbers. The others are regular expressions.
+const (
+	triggerToken = 0
+	triggerWord  = 1
+)
+
+// readTriggers returns where a grammar begins that does not hold from the text's beginning, nil where it does.
+func readTriggers(f *Fields) *grammar.Triggers {
+	var lazy bool
+	var all []struct {
+		Type  int
+		Value string
+		Token int32
+	}
+	f.Read("grammar_lazy", &lazy)
+	f.Read("grammar_triggers", &all)
+	Unused[[]any](f, "preserved_tokens") // special tokens are always told apart
+	if !lazy {
+		return nil
+	}
+	t := &grammar.Triggers{}
+	for i, one := range all {
+		switch {
+		case one.Type == triggerToken:
+			t.Tokens = append(t.Tokens, one.Token)
+		case one.Type == triggerWord && one.Value != "":
+			t.Words = append(t.Words, one.Value)
+		default:
+			f.Fail(Invalid("grammar_triggers.%d is neither a token (type 0) nor a word (type 1); patterns are not supported", i))
+		}
+	}
+	if len(all) == 0 {
+		f.Fail(Invalid("the field grammar_lazy is true, and grammar_triggers does not say where the grammar begins"))
+	}
+	return t
 }
 
 // HoldSchema restricts g to JSON that is valid by a schema.
 func (m *Model) HoldSchema(g *Generation, schema json.RawMessage) error {
-	g.Schema = schema
-	return m.hold(g, key("schema", schema), func() (*grammar.Grammar, error) { return grammar.FromSchema(schema) })
+	_, err := m.hold(g, grammar.Text{Schema: schema})
+	return err
 }
 
-// hold restricts g to texts of the grammar of a key, which parse reads unless it was compiled before.
-func (m *Model) hold(g *Generation, key [sha256.Size]byte, parse func() (*grammar.Grammar, error)) error {
-	h, err := m.grammars.find(key, func() (*held, error) {
-		parsed, err := parse()
+// hold restricts g to texts of a form, from their beginning.
+func (m *Model) hold(g *Generation, form grammar.Text) (*held, error) {
+	g.Form = form
+	h, err := m.grammars.find(key("text", form), func() (*held, error) {
+		parsed, err := form.Grammar()
 		if err != nil {
 			return nil, err
 		}
@@ -271,7 +305,7 @@ func (m *Model) hold(g *Generation, key [sha256.Size]byte, parse func() (*gramma
 	if err == nil {
 		g.Constrain = func() sample.Constraint { return h.compiled.NewState() }
 	}
-	return err
+	return h, err
 }
 
 // compile joins a grammar with the model's vocabulary.

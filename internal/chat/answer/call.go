@@ -39,7 +39,6 @@ func (p *Parser) calls(forms []*form, opened bool, kind Kind) bool {
 	if !opened && far == start {
 		p.pos = start + 1 // the text that looked like the beginning of a call is none
 	}
-	p.lead = p.lead && kind == Reasoning
 	p.write(kind, false)
 	return false
 }
@@ -208,7 +207,7 @@ func (p *Parser) arg(b byte) { p.call.args = append(p.call.args, b) }
 // flush tells the arguments that were read.
 func (p *Parser) flush() {
 	c := &p.call
-	n := wholeRunes(c.args)
+	n := WholeRunes(c.args)
 	if !c.begun || p.holding || n == 0 {
 		return
 	}
@@ -220,6 +219,7 @@ func (p *Parser) flush() {
 func (p *Parser) fail() {
 	text := string(p.buf[p.call.start:p.pos])
 	p.emit(Event{Kind: CallFailed, Index: p.index, Text: text})
+	p.lead = false
 	p.index++
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/grammar"
 )
@@ -14,15 +15,16 @@ import (
 type ConstraintOptions struct {
 	Tools    []Tool
 	Required bool   // the answer must be a call
-	Plain    bool   // no thought is begun before a required call; one that the prompt has begun may end
+	Plain    bool   // no thought is begun; one that the prompt has begun may end
 	Parallel bool   // there may be several calls
 	Prompt   string // as in Options
 
-	// Text is the JSON Schema of an answer that is no call; nil: it may be any text.
-	Text json.RawMessage
+	// Text is what an answer has to be that is no call. It holds for what comes after the thoughts, unless it is a grammar
+	// that writes their markers itself.
+	Text grammar.Text
 }
 
-// A Constraint is the grammar that calls are held to.
+// A Constraint is the grammar that an answer's calls or its text are held to.
 type Constraint struct {
 	Grammar  *grammar.Grammar
 	Lazy     bool             // it holds from a trigger on; else from the beginning
@@ -41,24 +43,24 @@ func (c *Constraint) NewState(compiled *grammar.Compiled) *grammar.State {
 	return compiled.NewState()
 }
 
-// Constraint returns the grammar of an answer's calls: where none is required, and texts have no schema, one that
-// begins to hold where a call begins.
+// Constraint returns the grammar of an answer: where no call is required, and its text may be any, one that begins to
+// hold where a call begins. There must be tools, or a text that is not any.
 func (f *Format) Constraint(o ConstraintOptions) (*Constraint, error) {
-	if len(o.Tools) == 0 {
-		return nil, errors.New("calls can be constrained only where there are tools")
+	if len(o.Tools) == 0 && (o.Text.Any() || o.Required) {
+		return nil, errors.New("an answer is held to something only where there are tools, or its text has a form")
 	}
 	c := &composer{Builder: grammar.NewBuilder(), o: o}
 	for i := range o.Tools {
 		c.addArguments(&o.Tools[i])
 	}
-	if o.Text != nil && !o.Required {
-		_, text, err := c.read(o.Text)
+	if !o.Text.Any() && !o.Required {
+		text, err := c.Text(o.Text)
 		if err != nil {
-			return nil, fmt.Errorf("the schema of the answer's text: %w", err)
+			return nil, fmt.Errorf("the form of the answer's text: %w", err)
 		}
-		c.json = &text
+		c.form = &text
 	}
-	out := &Constraint{Lazy: !o.Required && c.json == nil, Loose: c.loose}
+	out := &Constraint{Lazy: !o.Required && c.form == nil, Loose: c.loose}
 	var root grammar.Expr
 	if f.harmony {
 		root = c.harmony(&out.Triggers)
@@ -77,7 +79,7 @@ type composer struct {
 	schemas   []*grammar.Schema // [tools]; any object where the tool's is not supported
 	arguments []grammar.Expr    // [tools] as JSON objects
 	loose     []error
-	json      *grammar.Expr // what an answer is that is no call; nil: it may be any text
+	form      *grammar.Expr // what an answer is that is no call; nil: it may be any text
 }
 
 // gap is white space between calls and their parts; it is bounded, since models can go on with it forever.
@@ -115,19 +117,25 @@ func (c *composer) read(schema json.RawMessage) (*grammar.Schema, grammar.Expr, 
 func (c *composer) answer(f *Format, t *grammar.Triggers) grammar.Expr {
 	primed := f.primed(c.o.Prompt)
 	opened := f.opened(c.o.Prompt)
-	if c.o.Required || c.json != nil {
-		calls := c.calls(f.forms[0], primed != nil)
-		if c.json != nil {
-			calls = grammar.Choice(calls, *c.json)
+	if c.o.Required || c.form != nil {
+		var said []grammar.Expr
+		if len(c.o.Tools) > 0 {
+			said = append(said, c.calls(f.forms[0], primed != nil))
 		}
+		if c.form != nil {
+			said = append(said, c.content(f, primed != nil))
+		}
+		all := grammar.Choice(said...)
 		switch {
+		case c.writes(f.thoughts[0].close) || opened != nil && c.writes(opened.close):
+			return all
 		case opened != nil:
-			return grammar.Sequence(c.Until(opened.close), gap, calls)
-		case primed != nil, !f.thinks, c.o.Plain: // a model that was not trained to think would begin a thought and not end it
-			return calls
+			return grammar.Sequence(c.Until(opened.close), gap, all)
+		case primed != nil, !f.thinks, c.o.Plain, f.closed(c.o.Prompt): // a model that was not trained to think would begin a thought and not end it
+			return all
 		}
 		th := f.thoughts[0]
-		return grammar.Sequence(grammar.Optional(grammar.Sequence(c.Marker(th.open), c.Until(th.close), gap)), calls)
+		return grammar.Sequence(grammar.Optional(grammar.Sequence(gap, c.Marker(th.open), c.Until(th.close), gap)), all)
 	}
 	if !f.control {
 		th := f.thoughts[0]
@@ -151,6 +159,28 @@ func (c *composer) answer(f *Format, t *grammar.Triggers) grammar.Expr {
 		c.trigger(form, primed == form, t)
 	}
 	return grammar.Choice(roots...)
+}
+
+// writes reports whether the text's grammar names a marker.
+func (c *composer) writes(marker string) bool { return strings.Contains(c.o.Text.GBNF, marker) }
+
+// content is the answer's text with what the format puts around it.
+func (c *composer) content(f *Format, primed bool) grammar.Expr {
+	text := *c.form
+	for i := 0; i < len(f.drop); i += 2 {
+		text = grammar.Sequence(grammar.Optional(c.Marker(f.drop[i])), text, grammar.Optional(c.Marker(f.drop[i+1])))
+	}
+	for _, form := range f.forms {
+		if form.aside == "" {
+			continue
+		}
+		open := c.text(form.open)
+		if primed {
+			open = grammar.Optional(open)
+		}
+		return grammar.Sequence(open, grammar.Literal(form.aside), text)
+	}
+	return text
 }
 
 // trigger adds where a form's calls begin.
@@ -404,7 +434,7 @@ func (c *composer) python(tool int) grammar.Expr {
 func (c *composer) harmony(t *grammar.Triggers) grammar.Expr {
 	*t = grammar.Triggers{
 		Words: []string{" to=" + harmonyFunctions}, First: []string{"to=" + harmonyFunctions},
-		Quiet: grammar.Quiet{Begin: harmonyChannel + "analysis", End: "<|end|>"},
+		Quiet: grammar.Quiet{Begin: harmonyChannel + harmonyThought, End: "<|end|>"},
 	}
 	var calls []grammar.Expr
 	channel := grammar.Sequence(c.Marker(harmonyChannel), grammar.Literal("commentary"))
@@ -415,18 +445,30 @@ func (c *composer) harmony(t *grammar.Triggers) grammar.Expr {
 			grammar.Optional(content), c.Marker(harmonyMessage), c.arguments[i], grammar.Optional(c.Marker("<|call|>"))))
 	}
 	call := grammar.Choice(calls...)
-	if !c.o.Required && c.json == nil {
+	if !c.o.Required && c.form == nil {
 		return grammar.Sequence(space, call)
 	}
-	said := grammar.Sequence(grammar.Optional(channel), grammar.Literal(" "), call)
-	if c.json != nil {
-		final := grammar.Sequence(c.Marker(harmonyChannel), grammar.Literal("final"), c.Marker(harmonyMessage), *c.json)
-		said = grammar.Choice(said, final)
+	if c.writes(harmonyChannel) {
+		return *c.form
 	}
-	if c.o.Plain {
+	said := grammar.Choice()
+	if len(calls) > 0 {
+		said = grammar.Sequence(grammar.Optional(channel), grammar.Literal(" "), call)
+	}
+	if c.form != nil {
+		header := grammar.Sequence(c.Marker(harmonyChannel), grammar.Literal("final"), grammar.Optional(content), c.Marker(harmonyMessage))
+		said = grammar.Choice(said, grammar.Sequence(header, *c.form))
+	}
+	next := grammar.Sequence(c.Until("<|end|>"), c.Marker(harmonyStart), grammar.Literal("assistant"))
+	header := grammar.Sequence(c.Marker(harmonyChannel), grammar.Literal(harmonyThought), c.Marker(harmonyMessage))
+	further := grammar.Repeat(grammar.Sequence(header, next), 0, -1)
+	switch channel, inside := harmonyBody(c.o.Prompt); {
+	case inside && channel == harmonyThought:
+		return grammar.Sequence(next, further, said)
+	case inside && c.form != nil: // within the text, which goes on
+		return *c.form
+	case c.o.Plain:
 		return said
 	}
-	thoughts := grammar.Sequence(c.Marker(harmonyChannel), grammar.Literal("analysis"), c.Marker(harmonyMessage), c.Until("<|end|>"),
-		c.Marker(harmonyStart), grammar.Literal("assistant"))
-	return grammar.Sequence(grammar.Optional(thoughts), said)
+	return grammar.Sequence(further, said)
 }

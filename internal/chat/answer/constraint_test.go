@@ -319,7 +319,7 @@ func TestTextsHaveASchema(t *testing.T) {
 	for format, source := range sources {
 		f := FormatOf(source, format != "generic", true)
 		for range 12 {
-			o := ConstraintOptions{Tools: testTools, Text: schema, Plain: true}
+			o := ConstraintOptions{Tools: testTools, Text: grammar.Text{Schema: schema}, Plain: true}
 			text, whole := generate(t, compile(t, constraint(t, f, o), v), r, texts)
 			if !whole {
 				continue
@@ -340,7 +340,7 @@ func TestTextsHaveASchema(t *testing.T) {
 		t.Errorf("%d texts and %d calls: one of them never came", said, called)
 	}
 	f := FormatOf(sources["hermes"], true, true)
-	if _, err := f.Constraint(ConstraintOptions{Tools: testTools, Text: json.RawMessage(`{"not":{}}`)}); err == nil || !strings.Contains(err.Error(), "not") {
+	if _, err := f.Constraint(ConstraintOptions{Tools: testTools, Text: grammar.Text{Schema: json.RawMessage(`{"not":{}}`)}}); err == nil || !strings.Contains(err.Error(), "not") {
 		t.Errorf("a schema that is not supported: %v", err)
 	}
 }

@@ -7,6 +7,7 @@
 package answer
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -16,7 +17,7 @@ type Format struct {
 	name     string
 	forms    []*form
 	thoughts []thought
-	drop     []string // markers that mean nothing to a reader, such as those around a whole answer
+	drop     []string // markers that mean nothing to a reader: those around an answer's text, in pairs
 	control  bool     // calls begin with a control token, which nobody quotes: it ends an open thought
 	harmony  bool     // gpt-oss: messages in channels
 	thinks   bool     // the template shows markers of thoughts
@@ -37,6 +38,14 @@ var otherThoughts = []thought{
 	{"<|START_THINKING|>", "<|END_THINKING|>"},
 	{"<thinking>", "</thinking>"},
 	{"Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"},
+}
+
+// wrappings are markers around an answer's text, with the texts in templates by which they are known: Granite's prompt
+// for thoughts, Command-R7B, Cohere's later models.
+var wrappings = []struct{ sign, open, close string }{
+	{"<response></response>", "<response>", "</response>"},
+	{"<|START_RESPONSE|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>"},
+	{"<|START_TEXT|>", "<|START_TEXT|>", "<|END_TEXT|>"},
 }
 
 // signs are the texts in templates by which forms are known, the more special ones before others.
@@ -96,8 +105,10 @@ func FormatOf(source string, tools, calls bool) *Format {
 			f.thinks = true
 		}
 	}
-	if strings.Contains(source, "<response></response>") { // Granite's thinking prompt
-		f.drop = []string{"<response>", "</response>"}
+	for _, w := range wrappings {
+		if strings.Contains(source, w.sign) {
+			f.drop = append(f.drop, w.open, w.close)
+		}
 	}
 	return f
 }
@@ -106,7 +117,8 @@ func FormatOf(source string, tools, calls bool) *Format {
 // ends within one. Both are empty where the model was not trained to think.
 func (f *Format) Thought(prompt string) (begin, end string, inside bool) {
 	if f.harmony {
-		return "<|channel|>analysis<|message|>", "<|end|>", false
+		channel, inside := harmonyBody(prompt)
+		return harmonyChannel + harmonyThought + harmonyMessage, "<|end|>", inside && channel == harmonyThought
 	}
 	if t := f.opened(prompt); t != nil {
 		return t.open, t.close, true
@@ -128,12 +140,28 @@ func (f *Format) opened(prompt string) *thought {
 	return nil
 }
 
+// closed reports whether a prompt ends with a thought's end, as where the model is told not to think.
+func (f *Format) closed(prompt string) bool {
+	prompt = strings.TrimRight(prompt, " \t\r\n")
+	return slices.ContainsFunc(f.thoughts, func(t thought) bool { return strings.HasSuffix(prompt, t.close) })
+}
+
 // Closing returns the marker that ends the thought that a prompt ends in, or nothing where it ends in none.
 func (f *Format) Closing(prompt string) string {
 	if t := f.opened(prompt); t != nil {
 		return t.close
 	}
 	return ""
+}
+
+// Place says where in an answer a prompt ends: it is the same for prompts behind which the same may be said.
+func (f *Format) Place(prompt string) string {
+	_, _, inside := f.Thought(prompt)
+	channel, body := "", false
+	if f.harmony {
+		channel, body = harmonyBody(prompt)
+	}
+	return fmt.Sprint(inside, f.Closing(prompt), f.closed(prompt), f.primed(prompt) != nil, body, channel)
 }
 
 // primed returns the form whose opening a prompt ends with, nil if there is none.

@@ -1,6 +1,9 @@
 package answer
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Markers of the harmony format (OpenAI's harmony response format for gpt-oss): a message is a header, <|message|> and
 // a body, and a message for a tool is a call of it.
@@ -9,19 +12,53 @@ const (
 	harmonyChannel   = "<|channel|>"
 	harmonyMessage   = "<|message|>"
 	harmonyFunctions = "functions."
+	harmonyThought   = "analysis" // the channel of thoughts
 )
 
 // What ends a body; the next message's beginning does so where the end was forgotten.
 var harmonyEnds = []string{"<|end|>", "<|return|>", "<|call|>", harmonyStart, harmonyChannel}
 
+// harmonyBody returns the channel of the answer's message in whose body a prompt ends, and whether it ends in one.
+func harmonyBody(prompt string) (channel string, inside bool) {
+	header, body, ok := cutLast(prompt, harmonyMessage)
+	if !ok || slices.ContainsFunc(harmonyEnds, func(end string) bool { return strings.Contains(body, end) }) {
+		return "", false
+	}
+	_, header, _ = cutLast(header, harmonyStart)
+	return channelOf(header), strings.HasPrefix(header, "assistant")
+}
+
+// cutLast cuts s around the last sep; without one all of s comes after it.
+func cutLast(s, sep string) (before, after string, ok bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return "", s, false
+}
+
+// channelOf returns the channel that a message's header names.
+func channelOf(header string) string {
+	_, channel, _ := strings.Cut(header, harmonyChannel)
+	channel, _, _ = strings.Cut(strings.TrimLeft(channel, " "), "<")
+	channel, _, _ = strings.Cut(channel, " ")
+	return channel
+}
+
 // messages reads an answer in the harmony format.
 func (p *Parser) messages() {
-	for {
+	channel, inside := harmonyBody(p.o.Prompt)
+	for ; ; inside = false {
 		if _, ok := p.peek(); !ok {
 			p.rest(Content)
 			return
 		}
-		kind, recipient := p.header()
+		var kind Kind
+		var recipient string
+		if inside {
+			kind = p.channelKind(channel)
+		} else {
+			kind, recipient = p.header()
+		}
 		if recipient != "" && p.harmonyCall(recipient) {
 			kind = Content
 		}
@@ -64,9 +101,6 @@ func (p *Parser) header() (kind Kind, recipient string) {
 		p.pos++
 	}
 	text := string(p.buf[start : p.pos-len(harmonyMessage)])
-	_, channel, _ := strings.Cut(text, harmonyChannel)
-	channel, _, _ = strings.Cut(strings.TrimLeft(channel, " "), "<")
-	channel, _, _ = strings.Cut(channel, " ")
 	if _, to, ok := strings.Cut(text, "to="); ok {
 		to, _, _ = strings.Cut(to, "<")
 		to, _, _ = strings.Cut(to, " ")
@@ -76,16 +110,21 @@ func (p *Parser) header() (kind Kind, recipient string) {
 		p.inline = true
 		return Content, ""
 	}
-	kind = Content
-	switch {
-	case channel == "analysis" && p.o.Reasoning == ReasoningNone:
-		p.inline = true
-		return Content, ""
-	case channel == "analysis":
-		kind = Reasoning
+	if kind = p.channelKind(channelOf(text)); !p.inline {
+		p.emit(Event{Kind: Mark})
 	}
-	p.emit(Event{Kind: Mark})
 	return kind, ""
+}
+
+// channelKind returns of which kind the text of a channel's message is.
+func (p *Parser) channelKind(channel string) Kind {
+	if channel != harmonyThought {
+		return Content
+	}
+	if p.inline = p.o.Reasoning == ReasoningNone; p.inline {
+		return Content
+	}
+	return Reasoning
 }
 
 // harmonyCall reads the arguments of a call, whose header was read, and reports whether they are any.

@@ -142,7 +142,7 @@ func (p *Parser) write(kind Kind, goesOn bool) {
 		end--
 	}
 	if goesOn && end == p.pos {
-		end = wholeRunes(p.buf[p.taken:end]) + p.taken
+		end = WholeRunes(p.buf[p.taken:end]) + p.taken
 	}
 	if p.lead {
 		at := p.taken
@@ -163,8 +163,8 @@ func (p *Parser) write(kind Kind, goesOn bool) {
 	}
 }
 
-// wholeRunes returns the length of b without a UTF-8 sequence at its end that may go on.
-func wholeRunes(b []byte) int {
+// WholeRunes returns the length of b without a UTF-8 sequence at its end that may go on.
+func WholeRunes(b []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
 		if utf8.RuneStart(b[len(b)-n]) {
 			if !utf8.FullRune(b[len(b)-n:]) {
@@ -262,7 +262,7 @@ func (p *Parser) run() {
 	thoughts := p.format.thoughts
 	if t := p.format.opened(p.o.Prompt); t != nil {
 		p.thought(t)
-	} else if f := p.format.primed(p.o.Prompt); f != nil && len(p.tools) > 0 {
+	} else if f := p.format.primed(p.o.Prompt); f != nil {
 		p.calls([]*form{f}, true, Content)
 	}
 	markers, calls := p.markers()

@@ -128,9 +128,7 @@ func readThinking(f *server.Fields, r *request) {
 	if t.Budget != nil && *t.Budget < 0 {
 		f.Fail(server.Invalid("thinking.budget_tokens %d is not a number of tokens", *t.Budget))
 	}
-	if r.text.Constrain == nil { // a schema leaves no room for thoughts
-		r.conversation.Think(t.Type != "disabled")
-	}
+	r.conversation.Think(t.Type != "disabled")
 	r.conversation.ThinkingBudget = t.Budget
 }
 

@@ -50,6 +50,9 @@ func readConversation(m *server.Model, f *server.Fields) *server.Conversation {
 	var effort string
 	if f.Read("reasoning_effort", &effort) {
 		q.Kwargs["reasoning_effort"], _ = json.Marshal(effort)
+		if effort == "none" {
+			q.Think(false)
+		}
 	}
 	var think bool
 	if v, ok := kwargs["enable_thinking"]; ok && json.Unmarshal(v, &think) != nil {

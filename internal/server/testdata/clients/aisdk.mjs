@@ -26,7 +26,7 @@ assert.equal(await steps.text, "It is sunny in Rome.");
 assert.equal((await steps.steps).length, 2);
 
 const schema = jsonSchema({ type: "object", properties: { ok: { type: "boolean" } }, required: ["ok"], additionalProperties: false });
-assert.equal(typeof (await generateText({ model, maxRetries, prompt: "Is it?", output: Output.object({ schema }) })).output.ok, "boolean");
+assert.equal(typeof (await generateText({ model, maxRetries, prompt: 'Is it? [[{"ok": true}]]', output: Output.object({ schema }) })).output.ok, "boolean");
 
 const control = new AbortController();
 const endless = streamText({ model, maxRetries, prompt: "[[" + "On and on. ".repeat(300) + "]]", abortSignal: control.signal });

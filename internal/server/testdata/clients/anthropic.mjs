@@ -42,7 +42,7 @@ const again = await client.messages.create({ model, max_tokens: 50, messages: [{
 assert.equal(again.content[0].text, "So.");
 
 const schema = { type: "object", properties: { ok: { type: "boolean" } }, required: ["ok"], additionalProperties: false };
-const held = await client.messages.create(ask("Is it?", { output_config: { format: { type: "json_schema", schema } } }));
+const held = await client.messages.create(ask('Is it? [[{"ok": true}]]', { output_config: { format: { type: "json_schema", schema } } }));
 assert.equal(typeof JSON.parse(held.content[0].text).ok, "boolean");
 assert.equal((await client.messages.create(ask("[[One. Two.]]", { stop_sequences: ["Two"] }))).stop_sequence, "Two");
 

@@ -40,7 +40,7 @@ const after = await client.chat({ model, tools, messages: [{ role: "user", conte
 assert.equal(after.message.content, "It is sunny.");
 
 const format = { type: "object", properties: { ok: { type: "boolean" } }, required: ["ok"], additionalProperties: false };
-assert.equal(typeof JSON.parse((await client.chat(ask("Is it?", { format }))).message.content).ok, "boolean");
+assert.equal(typeof JSON.parse((await client.chat(ask('Is it? [[{"ok": true}]]', { format }))).message.content).ok, "boolean");
 const { embeddings } = await client.embed({ model, input: ["The king", "The queen"] });
 assert.equal(embeddings.length, 2);
 assert.ok(Math.abs(embeddings[0].reduce((sum, x) => sum + x * x, 0) - 1) < 1e-4);

@@ -41,7 +41,8 @@ const after = await client.chat.completions.create({
 assert.equal(after.object, "chat.completion");
 
 const schema = { type: "object", properties: { ok: { type: "boolean" } }, required: ["ok"], additionalProperties: false };
-const held = await client.chat.completions.parse({ model, messages, max_tokens: 100, response_format: { type: "json_schema", json_schema: { name: "x", strict: true, schema } } });
+const yes = [{ role: "user", content: 'Is it? [[{"ok": true}]]' }];
+const held = await client.chat.completions.parse({ model, messages: yes, max_tokens: 100, response_format: { type: "json_schema", json_schema: { name: "x", strict: true, schema } } });
 assert.equal(typeof JSON.parse(held.choices[0].message.content).ok, "boolean");
 
 const endless = await client.chat.completions.create({ model, messages, stream: true, ignore_eos: true });
@@ -80,7 +81,7 @@ assert.equal(answered.object, "response");
 const thought = await client.responses.stream({ model, input: "Hi", grammar: 'root ::= "<think>hm</think>so"' }).finalResponse();
 assert.deepEqual(thought.output.map((i) => i.content[0].text), ["hm", "so"]);
 const form = { type: "json_schema", name: "x", strict: true, schema };
-assert.equal(typeof (await client.responses.parse({ model, input: "Hi", text: { format: form } })).output_parsed.ok, "boolean");
+assert.equal(typeof (await client.responses.parse({ model, input: yes, text: { format: form } })).output_parsed.ok, "boolean");
 assert.equal((await client.responses.inputTokens.count({ model, input: "Tell a tale." })).input_tokens, told.usage.input_tokens);
 await assert.rejects(client.responses.create({ model, input: "Hi", previous_response_id: "resp_1" }), OpenAI.BadRequestError);
 console.log("all as expected");

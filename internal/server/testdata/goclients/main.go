@@ -76,7 +76,7 @@ func askOpenAI(ctx context.Context, client openai.Client) {
 	after, err := client.Chat.Completions.New(ctx, q)
 	check(err == nil && after.Choices[0].Message.Content == "It is sunny.", err, after)
 
-	q = ask("Weather?")
+	q = ask("Is it? [[{\"ok\": true}]]")
 	q.ResponseFormat.OfJSONSchema = &openai.ResponseFormatJSONSchemaParam{JSONSchema: openai.ResponseFormatJSONSchemaJSONSchemaParam{
 		Name: "ok", Schema: map[string]any{"type": "object", "properties": map[string]any{"ok": map[string]any{"type": "boolean"}}, "required": []string{"ok"}, "additionalProperties": false},
 	}}
@@ -132,7 +132,7 @@ func askOllama(ctx context.Context, client *ollama.Client) {
 	check(err == nil && message.Content == "It is sunny.", err, message)
 
 	off := false
-	held := &ollama.GenerateRequest{Model: model, Prompt: "Is it?", Stream: &off, Format: json.RawMessage(`{"type":"object","properties":{"ok":{"type":"boolean"}},"required":["ok"],"additionalProperties":false}`)}
+	held := &ollama.GenerateRequest{Model: model, Prompt: "Is it? [[{\"ok\": true}]]", Stream: &off, Format: json.RawMessage(`{"type":"object","properties":{"ok":{"type":"boolean"}},"required":["ok"],"additionalProperties":false}`)}
 	var v map[string]bool
 	err = client.Generate(ctx, held, func(r ollama.GenerateResponse) error { return json.Unmarshal([]byte(r.Response), &v) })
 	check(err == nil && len(v) == 1, err, v)
