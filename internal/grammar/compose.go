@@ -54,15 +54,16 @@ func (b *Builder) Rule(name string, e Expr) Expr {
 	return Expr{reference(int32(len(b.rules) - 1))}
 }
 
+// Recursive is what make returns, which may be part of itself.
+func (b *Builder) Recursive(name string, make func(self Expr) Expr) Expr {
+	self := b.Rule(name, Expr{})
+	b.rules[self.e.index].body = make(self).e
+	return self
+}
+
 // Marker is the text s, or the token of that text which stands for no bytes, where the vocabulary has it.
 func (b *Builder) Marker(s string) Expr {
 	return b.once("marker "+s, func() Expr { return Expr{marker(s)} })
-}
-
-// Until is any text, up to the first that the parts make together and with it; each part may be a token as in Marker.
-// They are not empty.
-func (b *Builder) Until(parts ...string) Expr {
-	return b.once(fmt.Sprintf("until %q", parts), func() Expr { return Expr{until(parts)} })
 }
 
 func (b *Builder) once(name string, make func() Expr) Expr {
@@ -79,47 +80,6 @@ func markerToken(s string) *expr {
 }
 
 func marker(s string) *expr { return choice(literal(s), markerToken(s)) }
-
-// until is the automaton of Knuth, Morris and Pratt: at vertex i, the last i characters are the first of the parts'.
-func until(parts []string) *expr {
-	want := []rune(strings.Join(parts, ""))
-	alphabet := slices.Clone(want)
-	slices.Sort(alphabet)
-	alphabet = slices.Compact(alphabet)
-	var all []runeRange
-	for _, r := range alphabet {
-		all = append(all, runeRange{r, r})
-	}
-	others := class(complement(normalise(all))...)
-	g := make([]vertex, len(want)+1)
-	g[len(want)].final = true
-	for i := range want {
-		g[i].edges = []edge{{others, 0}}
-		for _, r := range alphabet {
-			g[i].edges = append(g[i].edges, edge{class(runeRange{r, r}), overlap(append(slices.Clone(want[:i]), r), want)})
-		}
-	}
-	at := 0
-	for _, p := range parts {
-		next := at + len([]rune(p))
-		for i := range want {
-			if i == at || at == 0 { // before the first part stands anything
-				g[i].edges = append(g[i].edges, edge{markerToken(p), next})
-			}
-		}
-		at = next
-	}
-	return &expr{op: opGraph, graph: g}
-}
-
-// overlap is the length of the longest end of text that want begins with.
-func overlap(text, want []rune) int {
-	n := min(len(text), len(want))
-	for !slices.Equal(text[len(text)-n:], want[:n]) {
-		n--
-	}
-	return n
-}
 
 // Text is the texts that t allows, which are not any.
 func (b *Builder) Text(t Text) (Expr, error) {

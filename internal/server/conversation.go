@@ -119,7 +119,7 @@ func (m *Model) Prepare(c *Conversation, g *Generation) (*Reading, error) {
 	plain, withTools := m.formats()
 	r := &Reading{plain, answer.Options{Prompt: prompt, Reasoning: c.Reasoning}}
 	if c.Choice != nil {
-		r.format, r.options.Tools = withTools, c.Choice.Tools
+		r.format, r.options.Tools, r.options.Single = withTools, c.Choice.Tools, !c.Choice.Parallel
 	}
 	if c.Choice != nil || !g.Form.Any() {
 		err = m.holdAnswer(g, c, r)

@@ -42,6 +42,7 @@ func (p *Parser) tagged(t *tags) bool {
 		if !first {
 			p.arg(',')
 		}
+		p.call.given = append(p.call.given, key)
 		putText(key, p.arg)
 		p.arg(':')
 		if !p.argument(t, &par) {
@@ -61,7 +62,7 @@ func (p *Parser) argument(t *tags, par *parameter) bool {
 		return true
 	}
 	var raw []byte
-	if !p.until(t.close, func(b []byte) { raw = append(raw, b...) }) {
+	if !p.untilTag(t, func(b []byte) { raw = append(raw, b...) }, func() bool { return json.Valid(bytes.TrimSpace(raw)) }) {
 		return false
 	}
 	value := bytes.TrimSpace(raw)
@@ -105,7 +106,7 @@ func (p *Parser) compoundArgument(t *tags) bool {
 func (p *Parser) streamed(t *tags) bool {
 	begun, broken := false, false // there was a byte; the last one was a line break, which may belong to the tag
 	p.arg('"')
-	ok := p.until(t.close, func(b []byte) {
+	ok := p.untilTag(t, func(b []byte) {
 		for _, c := range b {
 			skip := t.lines && !begun && c == '\n'
 			begun = true
@@ -119,9 +120,91 @@ func (p *Parser) streamed(t *tags) bool {
 				putChar(c, p.arg)
 			}
 		}
-	})
+	}, nil)
 	p.arg('"')
 	return ok
+}
+
+// untilTag reads up to the tag that ends an argument and over it, hands over what is before it, and reports whether it
+// came. The same text may be part of the argument: the tag is where the call's next part follows. Where that cannot be
+// told, the first that may be the tag is it, if none comes that is for sure. whole reports whether what was handed over
+// is a value that needs no more: then the next argument may have any name. It may be nil.
+func (p *Parser) untilTag(t *tags, put func([]byte), whole func() bool) bool {
+	open := p.form.begins()
+	markers := []string{t.close, open}
+	from, may, nested := p.pos, -1, false // what comes before from was handed over
+	defer func(was bool) { p.holding = was }(p.holding)
+	for {
+		n, m := search(p.buf[p.pos:], markers)
+		p.pos += n
+		if may < 0 {
+			put(p.buf[from:p.pos])
+			from = p.pos
+		}
+		switch m {
+		case "":
+			if p.more() {
+				continue
+			}
+			if may >= 0 {
+				p.pos = may + len(t.close)
+			}
+			return may >= 0
+		case open:
+			nested = true
+		default:
+			ends, sure := p.tagEnds(t, nested, whole != nil && whole())
+			if ends && sure {
+				put(p.buf[from:p.pos])
+				p.pos += len(m)
+				return true
+			}
+			if ends && may < 0 {
+				may, p.holding = p.pos, true
+			}
+		}
+		p.pos += len(m)
+	}
+}
+
+// tagEnds looks at what follows the tag that comes next, and reports whether it ends an argument, and whether that is
+// sure. Where the argument has had the beginning of a call in it, nested, a call's end may be the end of that one. The
+// next argument is one that the tool has, unless anyName is set.
+func (p *Parser) tagEnds(t *tags, nested, anyName bool) (ends, sure bool) {
+	p.flush()
+	defer func(pos int, was bool) { p.pos, p.holding = pos, was }(p.pos, p.holding)
+	p.holding = true
+	p.pos += len(t.close)
+	p.space()
+	if p.literal(t.open) {
+		key := p.word(t.middle[0][:1])
+		known := p.call.tool.parameters()
+		ends = (anyName || len(known) == 0 || slices.ContainsFunc(known, func(k parameter) bool { return k.name == key })) &&
+			!slices.Contains(p.call.given, key) && p.literal(t.middle[0])
+		return ends, ends
+	}
+	for i, text := range p.form.tail() {
+		p.space()
+		if p.literal(text) {
+			continue
+		}
+		if i == 0 {
+			return false, false
+		}
+		return true, p.over() // models forget what closes a run
+	}
+	if nested {
+		p.space()
+		return true, p.over()
+	}
+	return true, true
+}
+
+// over reports whether nothing comes that cannot be next to a call.
+func (p *Parser) over() bool {
+	_, more := p.peek()
+	f := p.form
+	return !more || p.comes(f.open) || p.comes(f.begins()) || f.close != "" && p.comes(f.close)
 }
 
 // putText hands over s as a JSON string.

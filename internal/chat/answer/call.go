@@ -11,6 +11,7 @@ type call struct {
 	id   string
 	tool *Tool // nil until its name was read
 
+	given []string // names of the arguments that were read, where they stand between tags
 	begun bool
 	start int    // where the call began, in the parser's text; what comes before was told
 	args  []byte // arguments that were read and not told
@@ -45,6 +46,7 @@ func (p *Parser) calls(forms []*form, opened bool, kind Kind) bool {
 
 // attempt reads a run of calls in one form, and reports whether it is complete.
 func (p *Parser) attempt(f *form, opened bool) bool {
+	p.form = f
 	if !opened && !f.keep && !p.literal(f.open) {
 		return false
 	}
@@ -76,7 +78,7 @@ func (p *Parser) attempt(f *form, opened bool) bool {
 			continue
 		case f.list && !p.literal("]"):
 			return false
-		case f.many && p.comes(f.call[0].text):
+		case !f.list && p.further(f):
 			continue
 		case !f.list:
 			p.pos = at
@@ -90,6 +92,20 @@ func (p *Parser) attempt(f *form, opened bool) bool {
 	}
 	p.emit(Event{Kind: Mark})
 	return true
+}
+
+// further reports whether a run goes on with a call, and reads what stands before it.
+func (p *Parser) further(f *form) bool {
+	switch first := f.beginning(); first.kind {
+	case partLiteral:
+		return p.comes(first.text)
+	case partObject:
+		if p.literal(";") || p.literal(",") {
+			p.space()
+		}
+		return p.comes("{")
+	}
+	return false
 }
 
 // comes reports whether text comes next.
@@ -131,9 +147,12 @@ func (p *Parser) part(t part) bool {
 			p.call.id = p.word("[ \t\r\n")
 		}
 		return true
+	case partOptional:
+		p.literal(t.text)
+		return true
 	case partNumber:
-		if !p.literal(":") {
-			return false
+		if !p.literal(":") { // models forget it
+			return true
 		}
 		n := p.word("< \t\r\n")
 		if _, err := strconv.Atoi(n); err != nil {

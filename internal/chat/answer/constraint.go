@@ -200,6 +200,8 @@ func (c *composer) trigger(f *form, primed bool, t *grammar.Triggers) {
 	case f.aside != "" || f.call[0].kind == partPython && f.first:
 	case f.first && len(f.head) > 0:
 		t.First = append(t.First, f.open+f.head[1].text)
+	case f.first && f.list:
+		t.First = append(t.First, f.open+`{"`+f.call[0].keys.name+`"`)
 	case f.first:
 		t.First = append(t.First, f.open+`"`+f.call[0].keys.name+`"`)
 	case f.list && f.open == firefunction.open: // a word like any other
@@ -215,14 +217,17 @@ func (c *composer) calls(f *form, primed bool) grammar.Expr {
 	for i := range c.o.Tools {
 		var parts []grammar.Expr
 		for _, p := range f.call {
-			parts = append(parts, c.part(p, i))
+			parts = append(parts, c.part(f, p, i))
+			if p.kind == partTagged { // with all that follows
+				break
+			}
 		}
 		one = append(one, grammar.Sequence(parts...))
 	}
 	call := c.Rule("call", grammar.Choice(one...))
 	var run []grammar.Expr
 	for _, p := range f.head {
-		run = append(run, c.part(p, 0))
+		run = append(run, c.part(f, p, 0))
 	}
 	switch {
 	case f.list:
@@ -237,7 +242,7 @@ func (c *composer) calls(f *form, primed bool) grammar.Expr {
 	default:
 		run = append(run, call)
 	}
-	if f.close != "" {
+	if f.close != "" && (f.many || !f.tagged()) {
 		run = append(run, gap, c.text(f.close))
 	}
 	body := c.Rule("calls", grammar.Sequence(run...))
@@ -249,8 +254,13 @@ func (c *composer) calls(f *form, primed bool) grammar.Expr {
 	if primed {
 		first = grammar.Sequence(grammar.Optional(open), body)
 	}
-	if c.o.Parallel && !f.list && !f.many && !f.first {
-		return grammar.Sequence(first, grammar.Repeat(grammar.Sequence(gap, open, body), 0, -1))
+	between := gap
+	if f.between != "" {
+		between = grammar.Sequence(gap, grammar.Optional(grammar.Sequence(grammar.Literal(f.between), gap)))
+		open = grammar.Optional(open)
+	}
+	if c.o.Parallel && !f.list && !f.many && (!f.first || f.between != "") {
+		return grammar.Sequence(first, grammar.Repeat(grammar.Sequence(between, open, body), 0, -1))
 	}
 	return first
 }
@@ -301,10 +311,10 @@ func member(key string, value grammar.Expr) grammar.Expr {
 }
 
 // part is a part of a call of the tool with that index.
-func (c *composer) part(p part, tool int) grammar.Expr {
+func (c *composer) part(f *form, p part, tool int) grammar.Expr {
 	t := &c.o.Tools[tool]
 	switch p.kind {
-	case partLiteral:
+	case partLiteral, partOptional:
 		return c.text(p.text)
 	case partSpace:
 		return gap
@@ -319,7 +329,7 @@ func (c *composer) part(p part, tool int) grammar.Expr {
 	case partObject:
 		return c.object(p.keys, tool)
 	case partTagged:
-		return c.tagged(&p.tags, tool)
+		return c.tagged(f, &p.tags, tool)
 	}
 	return c.python(tool)
 }
@@ -352,35 +362,72 @@ func (c *composer) value(tool int, p *parameter) grammar.Expr {
 	return e
 }
 
-// tagged is a tool's arguments one by one.
-func (c *composer) tagged(k *tags, tool int) grammar.Expr {
-	var all []grammar.Expr
-	params := c.o.Tools[tool].parameters()
-	for i := range params {
-		p := &params[i]
-		e := grammar.Sequence(c.text(k.open), grammar.Literal(p.name), c.middle(k), c.taggedValue(k, tool, p), gap)
-		if !p.required {
-			e = grammar.Optional(e)
+// tagged is a tool's arguments one by one, and what follows them up to the end of the call. A text goes on where the tag
+// that ends an argument is not followed by what may come then, as the parser has it.
+func (c *composer) tagged(f *form, k *tags, tool int) grammar.Expr {
+	t := taggedCall{composer: c, tags: k, tool: tool, tail: grammar.Sequence()}
+	end := grammar.End(split(k.close))
+	t.ends = []grammar.End{append(append(slices.Clone(end), grammar.Gap), split(k.open)...)}
+	for i, text := range f.tail() {
+		end = append(append(end, grammar.Gap), split(text)...)
+		if i > 0 {
+			t.tail = grammar.Sequence(t.tail, gap)
 		}
-		all = append(all, e)
+		t.tail = grammar.Sequence(t.tail, c.text(text))
 	}
-	if len(c.o.Tools[tool].Parameters) == 0 {
+	t.ends, t.nested = append(t.ends, end), split(f.begins())
+	params := c.o.Tools[tool].parameters()
+	if len(c.o.Tools[tool].Parameters) == 0 { // any arguments
 		name := grammar.Repeat(grammar.OneOf("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"), 1, 64)
-		e := grammar.Sequence(c.text(k.open), name, c.middle(k), c.taggedValue(k, tool, &parameter{}), gap)
-		all = append(all, grammar.Repeat(e, 0, -1))
+		named := grammar.Sequence(name, c.middle(k))
+		return t.begun(c.Recursive("arguments", func(self grammar.Expr) grammar.Expr {
+			return grammar.Sequence(named, t.value(&parameter{}, self, true))
+		}), true)
 	}
-	return grammar.Sequence(all...)
+	next, over := grammar.Choice(), true // the arguments that may come, and whether none need come
+	for i := len(params) - 1; i >= 0; i-- {
+		p := &params[i]
+		one := grammar.Sequence(grammar.Literal(p.name), c.middle(k), t.value(p, next, over))
+		if p.required {
+			next, over = one, false
+		} else {
+			next = grammar.Choice(one, next)
+		}
+		next = c.Rule("arguments", next)
+	}
+	return t.begun(next, over)
 }
 
-// taggedValue is a value of a parameter with the tag behind it.
-func (c *composer) taggedValue(k *tags, tool int, p *parameter) grammar.Expr {
-	typed := grammar.Sequence()
+// taggedCall is what the arguments of a call between tags have in common.
+type taggedCall struct {
+	*composer
+	tags   *tags
+	tool   int
+	ends   []grammar.End // of texts: before another argument, and at the call's end
+	nested grammar.End   // the beginning of a call
+	tail   grammar.Expr  // what ends the call
+}
+
+// begun is what follows the call's beginning or a value with its tag: the name of one of the next arguments and so on,
+// or the end, if none need come.
+func (t *taggedCall) begun(next grammar.Expr, over bool) grammar.Expr {
+	more := grammar.Sequence(t.text(t.tags.open), next)
+	if over {
+		more = grammar.Choice(more, t.tail)
+	}
+	return more
+}
+
+// value is a value of a parameter, the tag behind it and what follows.
+func (t *taggedCall) value(p *parameter, next grammar.Expr, over bool) grammar.Expr {
+	k, typed := t.tags, grammar.Sequence()
 	is := func(text string) {
 		if k.typed {
 			typed = grammar.Literal(text + `">`)
 		}
 	}
 	is("true")
+	behind := grammar.Sequence(t.text(k.close), gap, t.begun(next, over))
 	switch {
 	case p.text() && !p.free:
 		var values []grammar.Expr
@@ -391,12 +438,16 @@ func (c *composer) taggedValue(k *tags, tool int, p *parameter) grammar.Expr {
 		if k.lines {
 			line = grammar.Optional(grammar.Literal("\n"))
 		}
-		return grammar.Sequence(typed, line, grammar.Choice(values...), line, c.text(k.close))
+		return grammar.Sequence(typed, line, grammar.Choice(values...), line, behind)
 	case p.text() || len(p.types) == 0:
-		return grammar.Sequence(typed, c.Until(split(k.close)...))
+		text := grammar.Sequence(t.UpTo(t.ends, 0, t.nested), next)
+		if over {
+			text = grammar.Choice(text, t.UpTo(t.ends, 1, t.nested))
+		}
+		return grammar.Sequence(typed, text)
 	}
 	is("false")
-	return grammar.Sequence(typed, gap, c.value(tool, p), gap, c.text(k.close))
+	return grammar.Sequence(typed, gap, t.composer.value(t.tool, p), gap, behind)
 }
 
 // middle returns the text between an argument's name and its value.

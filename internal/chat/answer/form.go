@@ -1,5 +1,7 @@
 package answer
 
+import "slices"
+
 // A form is a way to write calls of tools. The parser and the grammar both follow from it.
 type form struct {
 	open  string // what begins a run of calls
@@ -9,7 +11,9 @@ type form struct {
 	list  bool   // the calls of a run lie in [ and ], with commas between
 	many  bool   // a run may have several calls, each beginning with the first of its parts
 	call  []part
-	close string // what ends a run, though models forget it
+
+	between string // may stand between calls that follow each other without their openings
+	close   string // what ends a run, though models forget it
 
 	aside string // what follows open where content comes and no call
 }
@@ -17,7 +21,7 @@ type form struct {
 // A part is a piece of a call.
 type part struct {
 	kind partKind
-	text string // of partLiteral, partIdentifier and partNumber
+	text string // of partLiteral, partOptional, partIdentifier and partNumber
 	keys keys   // of partObject
 	tags tags   // of partTagged
 }
@@ -26,6 +30,7 @@ type partKind uint8
 
 const (
 	partLiteral    partKind = iota // text as it is
+	partOptional                   // text that models leave out at times
 	partSpace                      // white space
 	partName                       // the tool's name
 	partIdentifier                 // text and the call's id, or nothing
@@ -51,6 +56,46 @@ type tags struct {
 	lines  bool // the value stands on lines of its own
 }
 
+// beginning returns the first part of a call that is no white space.
+func (f *form) beginning() part {
+	for _, p := range f.call {
+		if p.kind != partSpace {
+			return p
+		}
+	}
+	return part{}
+}
+
+// tagged reports whether arguments stand between tags.
+func (f *form) tagged() bool {
+	return slices.ContainsFunc(f.call, func(p part) bool { return p.kind == partTagged })
+}
+
+// begins returns the text that begins a call.
+func (f *form) begins() string {
+	if f.many {
+		return f.call[0].text
+	}
+	return f.open
+}
+
+// tail returns the texts behind arguments that stand between tags, up to the end of the call or of a run that has one
+// call, with white space between them.
+func (f *form) tail() []string {
+	var texts []string
+	behind := false
+	for _, p := range f.call {
+		behind = behind || p.kind == partTagged
+		if behind && p.kind == partLiteral {
+			texts = append(texts, p.text)
+		}
+	}
+	if f.close != "" && !f.many {
+		texts = append(texts, f.close)
+	}
+	return texts
+}
+
 func lit(s string) part { return part{kind: partLiteral, text: s} }
 
 func named(name, arguments string) part {
@@ -67,6 +112,9 @@ var (
 // Hermes, Qwen 2.5 and 3, and Apriel: JSON between tags.
 var (
 	hermes = form{open: "<tool_call>", call: []part{space, plain}, close: "</tool_call>"}
+
+	hermesList = form{open: "<tool_call>", list: true, call: []part{plain}, close: "</tool_call>"} // which some write instead
+
 	apriel = form{open: "<tool_calls>", list: true, call: []part{plain}, close: "</tool_calls>"}
 )
 
@@ -84,8 +132,9 @@ var (
 // Llama 3.1 and later: an object that is the whole answer, perhaps after a marker; calls as in Python, alone or in a
 // list.
 var (
-	llamaBare     = form{open: "{", first: true, keep: true, call: []part{named("name", "parameters")}}
-	llamaTagged   = form{open: "<|python_tag|>", call: []part{space, named("name", "parameters")}}
+	llamaBare     = form{open: "{", first: true, keep: true, between: ";", call: []part{named("name", "parameters")}}
+	llamaTagged   = form{open: "<|python_tag|>", between: ";", call: []part{space, named("name", "parameters")}}
+	llamaList     = form{open: "[", first: true, keep: true, list: true, call: []part{named("name", "parameters")}}
 	llamaFunction = form{open: "<|python_tag|>", call: []part{space, {kind: partPython}}}
 	pythonic      = form{open: "[", first: true, keep: true, list: true, call: []part{{kind: partPython}}}
 )
@@ -94,7 +143,7 @@ var (
 var (
 	mistral = form{
 		open: "[TOOL_CALLS]",
-		call: []part{space, toolName, {kind: partIdentifier, text: "[CALL_ID]"}, lit("[ARGS]"), space, args},
+		call: []part{space, toolName, {kind: partIdentifier, text: "[CALL_ID]"}, {kind: partOptional, text: "[ARGS]"}, space, args},
 	}
 	deepseekR1 = form{
 		open: "<｜tool▁calls▁begin｜>", many: true, close: "<｜tool▁calls▁end｜>",
@@ -110,7 +159,7 @@ var (
 	kimi = form{
 		open: "<|tool_calls_section_begin|>", many: true, close: "<|tool_calls_section_end|>",
 		call: []part{
-			lit("<|tool_call_begin|>"), space, lit("functions."), toolName,
+			lit("<|tool_call_begin|>"), space, {kind: partOptional, text: "functions."}, toolName,
 			{kind: partNumber, text: "functions."},
 			space,
 			lit("<|tool_call_argument_begin|>"), space, args, space, lit("<|tool_call_end|>"),
@@ -166,5 +215,6 @@ var (
 		open: "{", first: true, head: []part{space, lit(`"tool_calls"`), space, lit(":"), space}, list: true,
 		call: []part{plain}, close: "}",
 	}
-	genericBare = form{open: "{", first: true, keep: true, call: []part{plain}}
+	genericBare = form{open: "{", first: true, keep: true, between: ";", call: []part{plain}}
+	genericList = form{open: "[", first: true, keep: true, list: true, call: []part{plain}}
 )

@@ -64,17 +64,17 @@ var signs = []struct {
 	{"seed-oss", []string{"<seed:tool_call>"}, []*form{&seed}, false},
 	{"apriel", []string{"<tool_calls>"}, []*form{&apriel}, false},
 	{"glm", []string{"<arg_key>"}, []*form{&glm}, false},
-	{"qwen3-coder", []string{"<tool_call>", "<parameter="}, []*form{&coder, &hermes, &coderBare}, false},
-	{"hermes", []string{"<tool_call>"}, []*form{&hermes}, false},
+	{"qwen3-coder", []string{"<tool_call>", "<parameter="}, []*form{&coder, &hermes, &hermesList, &coderBare}, false},
+	{"hermes", []string{"<tool_call>"}, []*form{&hermes, &hermesList}, false},
 	{"mistral", []string{"[TOOL_CALLS]", "[ARGS]"}, []*form{&mistral, &mistralList}, true},
 	{"mistral-list", []string{"[TOOL_CALLS]"}, []*form{&mistralList, &mistral}, true},
 	{"command-r7b", []string{"<|START_ACTION|>"}, []*form{&commandR}, true},
 	{"granite", []string{"<|tool_call|>"}, []*form{&granite}, true},
 	{"functionary-v3.1", []string{"<function="}, []*form{&functionary31}, false},
 	{"firefunction", []string{"functools["}, []*form{&firefunction}, false},
-	{"llama-pythonic", []string{"func_name1("}, []*form{&pythonic, &llamaBare, &llamaTagged, &llamaFunction}, false},
-	{"llama-3", []string{"<|python_tag|>"}, []*form{&llamaBare, &llamaTagged, &llamaFunction}, false},
-	{"llama-3", []string{"ipython", `"parameters"`}, []*form{&llamaBare, &llamaTagged, &llamaFunction}, false},
+	{"llama-pythonic", []string{"func_name1("}, []*form{&pythonic, &llamaBare, &llamaList, &llamaTagged, &llamaFunction}, false},
+	{"llama-3", []string{"<|python_tag|>"}, []*form{&llamaBare, &llamaList, &llamaTagged, &llamaFunction}, false},
+	{"llama-3", []string{"ipython", `"parameters"`}, []*form{&llamaBare, &llamaList, &llamaTagged, &llamaFunction}, false},
 }
 
 // FormatOf returns the format that a chat template's source shows. tools and calls say whether the template shows
@@ -93,9 +93,9 @@ func FormatOf(source string, tools, calls bool) *Format {
 	}
 	switch {
 	case !tools || len(f.forms) == 0:
-		f.forms = append([]*form{&generic}, append(slices.Clone(f.forms), &genericBare)...)
+		f.forms = append([]*form{&generic}, append(slices.Clone(f.forms), &genericBare, &genericList)...)
 	case !calls:
-		f.forms = append(slices.Clone(f.forms), &generic, &genericBare)
+		f.forms = append(slices.Clone(f.forms), &generic, &genericBare, &genericList)
 	}
 	f.thoughts = slices.Clone(commonThoughts)
 	f.thinks = strings.Contains(source, commonThoughts[0].open) || strings.Contains(source, commonThoughts[0].close)

@@ -28,6 +28,7 @@ const (
 // Options of a Parser.
 type Options struct {
 	Tools     []Tool // without any, nothing is read as a call
+	Single    bool   // there is one call at most: others are left out
 	Reasoning ReasoningFormat
 	Prompt    string // the text that the answer continues: its end may have opened a thought
 }
@@ -45,14 +46,18 @@ type Parser struct {
 	taken int    // where what was told ends; what lies between may still belong to a marker
 	end   bool   // there is no more text
 
-	call    call
-	holding bool // the call's arguments are not told: what is read may have to be read again
-	index   int  // of the next call
-	fresh   bool // nothing but white space came since the beginning, or since a thought
-	lead    bool // white space that comes next means nothing, as after a marker
-	inline  bool // the message that is read is a thought that stays in the content, with its markers
-	called  bool // as lead, but only where nothing else comes: after a call
-	events  []Event
+	call     call
+	holding  bool // the call's arguments are not told: what is read may have to be read again
+	trying   bool // nothing is told: what is read is read again
+	done     bool // a call was told
+	index    int  // of the next call
+	form     *form
+	fresh    bool // nothing but white space came since the beginning, or since a thought
+	lead     bool // white space that comes next means nothing, as after a marker
+	unclosed bool // the thought that is read has no end
+	inline   bool // the message that is read is a thought that stays in the content, with its markers
+	called   bool // as lead, but only where nothing else comes: after a call
+	events   []Event
 
 	yield func(struct{}) bool
 	next  func() (struct{}, bool)
@@ -116,8 +121,20 @@ func (p *Parser) peek() (byte, bool) {
 func (p *Parser) emit(e Event) { p.emitTo(e, p.pos) }
 
 func (p *Parser) emitTo(e Event, end int) {
+	if p.trying {
+		return
+	}
 	e.Source = string(p.buf[p.taken:end])
 	p.taken = end
+	if p.o.Single && p.done {
+		switch e.Kind {
+		case CallBegin, CallArguments, CallEnd:
+			e = Event{Kind: Mark, Source: e.Source}
+		case CallFailed:
+			e.Kind = Content
+		}
+	}
+	p.done = p.done || e.Kind == CallEnd
 	if e.Kind == Mark && e.Source == "" {
 		return
 	}
@@ -265,7 +282,7 @@ func (p *Parser) run() {
 	} else if f := p.format.primed(p.o.Prompt); f != nil {
 		p.calls([]*form{f}, true, Content)
 	}
-	markers, calls := p.markers()
+	markers, calls := p.markers(false)
 	for {
 		if p.fresh && p.beginning(thoughts) {
 			continue
@@ -294,21 +311,28 @@ func (p *Parser) finish(kind Kind) {
 }
 
 // markers returns the texts within an answer at which calls may begin and what is to be dropped, and the forms of calls
-// by their beginnings.
-func (p *Parser) markers() ([]string, map[string][]*form) {
+// by their beginnings. Within thoughts, what begins an answer may be such a text, too.
+func (p *Parser) markers(thought bool) ([]string, map[string][]*form) {
 	markers := slices.Clone(p.format.drop)
 	calls := map[string][]*form{}
 	if len(p.tools) == 0 {
 		return markers, calls
 	}
-	for _, f := range p.format.forms {
-		if f.first {
-			continue
-		}
+	add := func(f *form) {
 		if calls[f.open] == nil {
 			markers = append(markers, f.open)
 		}
 		calls[f.open] = append(calls[f.open], f)
+	}
+	for _, f := range p.format.forms {
+		if !f.first || thought {
+			add(f)
+		}
+		if f.many { // models forget what opens a run
+			bare := *f
+			bare.open, bare.keep, bare.head = f.call[0].text, true, nil
+			add(&bare)
+		}
 	}
 	return markers, calls
 }
@@ -352,36 +376,76 @@ func (p *Parser) beginning(thoughts []thought) bool {
 
 // thought reads thoughts, whose opening marker was read.
 func (p *Parser) thought(t *thought) {
-	p.fresh = true
+	kind := Reasoning
 	if p.o.Reasoning == ReasoningNone {
-		p.inlineThought(t)
-		return
+		kind = Content
+	} else {
+		p.markThought()
 	}
-	p.markThought()
-	markers := []string{t.close}
-	var calls map[string][]*form
-	if p.format.control {
-		var open []string
-		open, calls = p.markers()
-		markers = append(markers, open...)
-	}
+	p.fresh = true
+	open, calls := p.markers(true)
+	markers := append(open, t.close)
 	for {
-		switch m := p.span(Reasoning, markers); {
+		switch m := p.span(kind, markers); {
+		case m == "" && kind == Content:
+			p.rest(kind)
+			return
 		case m == "":
-			p.finish(Reasoning)
+			p.finish(kind)
 			return
 		case m == t.close:
 			p.pos += len(m)
-			p.markThought()
+			if kind == Content {
+				p.rest(kind)
+			} else {
+				p.markThought()
+			}
 			p.fresh = true
 			return
 		case calls[m] == nil:
 			p.pos += len(m)
-		case p.calls(calls[m], false, Reasoning):
-			p.fresh = false
-			return
+		case p.format.control:
+			if p.calls(calls[m], false, kind) {
+				p.fresh = false
+				return
+			}
+		case p.unclosed || !p.quoted(t, calls[m], kind):
+			p.calls(calls[m], false, kind)
 		}
 	}
+}
+
+// quoted reads what looks like the beginning of a call within a thought. If it is one, and the thought never ends, it
+// reads nothing: then the call counts. Else it reads what may only be text of that kind.
+func (p *Parser) quoted(t *thought, forms []*form, kind Kind) bool {
+	p.flush()
+	start, index, far, whole := p.pos, p.index, p.pos+1, false
+	p.trying = true
+	for _, f := range forms {
+		p.pos = start
+		whole = p.attempt(f, false) || p.index > index
+		p.call, p.index, p.holding = call{}, index, false
+		if far = max(far, p.pos); whole {
+			break
+		}
+	}
+	if whole {
+		p.pos = far
+		whole = !p.until(t.close, func([]byte) {})
+		p.unclosed = whole
+		if far = p.pos; !whole {
+			far -= len(t.close)
+		}
+	} else if i := bytes.Index(p.buf[start:far], []byte(t.close)); i >= 0 {
+		far = start + i
+	}
+	p.trying = false
+	if p.pos = start; whole {
+		return false
+	}
+	p.pos = far
+	p.write(kind, false)
+	return true
 }
 
 // markThought tells of a thought's marker.
@@ -392,13 +456,4 @@ func (p *Parser) markThought() {
 		p.events = append(p.events, Event{Kind: Content, Text: text + "\n"})
 	}
 	p.lead = true
-}
-
-// inlineThought reads thoughts as content, so that no call is looked for in them.
-func (p *Parser) inlineThought(t *thought) {
-	if p.span(Content, []string{t.close}) != "" {
-		p.pos += len(t.close)
-	}
-	p.rest(Content)
-	p.fresh = true
 }

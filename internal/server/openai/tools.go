@@ -12,7 +12,7 @@ import (
 func readTools(f *server.Fields, q *chat.Request) *server.ToolChoice {
 	var definitions []json.RawMessage
 	f.Read("tools", &definitions)
-	c := &server.ToolChoice{}
+	c := &server.ToolChoice{Parallel: true}
 	f.Read("parallel_tool_calls", &c.Parallel)
 	f.Only("parse_tool_calls", "true")
 	raw := f.Raw("tool_choice")

@@ -53,7 +53,7 @@ func (n spacedName) joined() string {
 // OpenAI's servers have the model is not told, so that coding agents may name them.
 func (q *request) readTools(f *server.Fields, more []json.RawMessage) {
 	e := &q.echo
-	e.Tools, e.ToolChoice = []json.RawMessage{}, "auto"
+	e.Tools, e.ToolChoice, e.Parallel = []json.RawMessage{}, "auto", true
 	f.Read("tools", &e.Tools)
 	f.Read("parallel_tool_calls", &e.Parallel)
 	raw := f.Raw("tool_choice")
