@@ -25,6 +25,7 @@ var sources = map[string]string{
 	"apriel": "<tool_calls>[ [BEGIN FINAL RESPONSE]", "mistral": "[TOOL_CALLS][ARGS][THINK]", "mistral-list": "[TOOL_CALLS]", "command-r": "<|START_ACTION|><|START_THINKING|>",
 	"granite": "<|tool_call|> <response></response>", "functionary1": "<function=", "functionary2": ">>>all", "functools": "functools[", "llama": "<|python_tag|>",
 	"pythonic": "[func_name1(params_name1=", "harmony": "<|channel|><|message|>", "generic": "",
+	"gemma": "<|tool_call>call:<|channel>thought\n<channel|>",
 }
 
 type testCall struct{ id, name, arguments string }
@@ -119,6 +120,13 @@ var answerCases = []struct {
 	{"harmony", "", "Plain text", "Plain text", "", nil},
 	{"harmony", "", "<|channel|>commentary to=functions.unknown <|constrain|>json<|message|>{}<|call|>", "<|channel|>commentary to=functions.unknown <|constrain|>json<|message|>{}<|call|>", "", nil},
 	{"harmony", "", "<|channel|>commentary to=functions.now<|message|>{]<|call|>", "<|channel|>commentary to=functions.now<|message|>{]", "", nil},
+	// Gemma 4.
+	{"gemma", "", "<|channel>thought\nHm.\n<channel|>Text.<|tool_call>call:get_weather{city:<|\"|>Paris, \"x\"\n<|\"|>,days:3,options:{a:[1,true,<|\"|>b<|\"|>],<|\"|>c d<|\"|>:null},wind:false}<tool_call|>", "Text.", "Hm.", []testCall{tc("get_weather", `{"city":"Paris, \"x\"\n","days":3,"options":{"a":[1,true,"b"],"c d":null},"wind":false}`)}},
+	{"gemma", "<|channel>thought\n<channel|>", "<|tool_call>call:now{}<tool_call|><|tool_call>call:get_weather{city:<|\"|>Rome<|\"|>}<tool_call|>", "", "", []testCall{tc("now", `{}`), tc("get_weather", `{"city":"Rome"}`)}},
+	{"gemma", "", "<|tool_call>call:get_weather{city:<|\"|>a <|\"|> b<|\"|>}<tool_call|>", "", "", []testCall{tc("get_weather", `{"city":"a <|\"|> b"}`)}},
+	{"gemma", "", "<|tool_call>call:get_weather{city: Rome, \"days\": 2}<tool_call|>", "", "", []testCall{tc("get_weather", `{"city":"Rome","days":2}`)}},
+	{"gemma", "<|channel>thought\n", "So<|tool_call>call:now{}<tool_call|>", "", "So", []testCall{tc("now", `{}`)}},
+	{"gemma", "", "<|tool_call>call:unknown{}<tool_call|>", "<|tool_call>call:unknown{}<tool_call|>", "", nil},
 	// Generic.
 	{"generic", "", `{"tool_calls": [{"name": "get_weather", "arguments": {"city": "Paris"}}, {"name":"now","arguments":{}}]}`, "", "", []testCall{tc("get_weather", `{"city": "Paris"}`), tc("now", `{}`)}},
 	{"generic", "", "{\n  \"tool_calls\": [\n {\"name\": \"now\", \"arguments\": {}, \"id\": \"x\"}\n]\n}\n", "", "", []testCall{tc("now", `{}`)}},

@@ -168,6 +168,12 @@ func (p *Parser) part(t part) bool {
 		return p.value(p.arg, 0)
 	case partObject:
 		return p.object(0)
+	case partBare:
+		if c, ok := p.peek(); !ok || c != '{' {
+			return false
+		}
+		p.begin()
+		return p.bareCompound('{', p.arg, 0)
 	case partTagged:
 		p.begin()
 		return p.tagged(&t.tags)

@@ -79,7 +79,8 @@ type composer struct {
 	schemas   []*grammar.Schema // [tools]; any object where the tool's is not supported
 	arguments []grammar.Expr    // [tools] as JSON objects
 	loose     []error
-	form      *grammar.Expr // what an answer is that is no call; nil: it may be any text
+	anyBare   []grammar.Expr // see bareValues
+	form      *grammar.Expr  // what an answer is that is no call; nil: it may be any text
 }
 
 // gap is white space between calls and their parts; it is bounded, since models can go on with it forever.
@@ -266,7 +267,7 @@ func (c *composer) calls(f *form, primed bool) grammar.Expr {
 }
 
 // special are texts that may be tokens without bytes.
-var special = regexp.MustCompile(`<\|[^|]*\|>|<｜[^｜]*｜>|｜DSML｜|\[[A-Z_]+\]|</?[a-z_:]+>|\[BEGIN FINAL RESPONSE\]`)
+var special = regexp.MustCompile(`<\|[a-z_]+>|<[a-z_]+\|>|<\|[^|]*\|>|<｜[^｜]*｜>|｜DSML｜|\[[A-Z_]+\]|</?[a-z_:]+>|\[BEGIN FINAL RESPONSE\]`)
 
 // split cuts a text into those that may be special tokens and others.
 func split(s string) []string {
@@ -330,6 +331,8 @@ func (c *composer) part(f *form, p part, tool int) grammar.Expr {
 		return c.object(p.keys, tool)
 	case partTagged:
 		return c.tagged(f, &p.tags, tool)
+	case partBare:
+		return c.bare(tool)
 	}
 	return c.python(tool)
 }
@@ -465,12 +468,17 @@ func (c *composer) middle(k *tags) grammar.Expr {
 // python is a tool's call as in Python. Values are those of JSON, which the parser takes there, too.
 func (c *composer) python(tool int) grammar.Expr {
 	t := &c.o.Tools[tool]
-	all := grammar.Literal(t.Name + "(")
+	return grammar.Sequence(grammar.Literal(t.Name+"("), c.inOrder(t.parameters(), func(p *parameter) grammar.Expr {
+		return grammar.Sequence(grammar.Literal(p.name+"="), c.value(tool, p))
+	}), grammar.Literal(")"))
+}
+
+// inOrder is arguments in the order of their parameters, with commas between them, without those that are not required.
+func (c *composer) inOrder(params []parameter, argument func(*parameter) grammar.Expr) grammar.Expr {
 	first, later := grammar.Sequence(), grammar.Sequence() // what follows without and with an argument before
-	params := t.parameters()
 	for i := len(params) - 1; i >= 0; i-- {
 		p := &params[i]
-		e := grammar.Sequence(grammar.Literal(p.name+"="), c.value(tool, p), later)
+		e := grammar.Sequence(argument(p), later)
 		withComma := grammar.Sequence(comma, e)
 		if p.required {
 			first, later = e, c.Rule("argument", withComma)
@@ -478,7 +486,7 @@ func (c *composer) python(tool int) grammar.Expr {
 		}
 		first, later = grammar.Choice(e, first), c.Rule("argument", grammar.Choice(withComma, later))
 	}
-	return grammar.Sequence(all, first, grammar.Literal(")"))
+	return first
 }
 
 // harmony is an answer of gpt-oss: thoughts, where a call is required, and a call in either order of its header.

@@ -18,13 +18,14 @@ import (
 // pieces are tokens beside single bytes: those that end what would go on for long by chance.
 var closings = []string{
 	"</think>", "</seed:think>", "[/THINK]", "<|END_THINKING|>", "[BEGIN FINAL RESPONSE]", "</parameter>", "</arg_value>",
-	"</｜DSML｜parameter>", "<|end|>", `"}`,
+	"</｜DSML｜parameter>", "<|end|>", `"}`, "<channel|>", `<|"|>`,
 }
 
 // controls are tokens that stand for no bytes.
 var controls = []string{
 	"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>", "<|tool_call|>", "[TOOL_CALLS]", "[ARGS]", "<|START_ACTION|>",
 	"<|END_ACTION|>", "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "｜DSML｜", "<|python_tag|>",
+	"<|tool_call>", "<tool_call|>",
 }
 
 // vocabulary has a token for each byte, the closings, the controls where there are any, and the end.
@@ -90,7 +91,7 @@ func compile(t testing.TB, c *Constraint, v *grammar.Vocabulary) *grammar.State 
 // otherForms are the cases that the grammars leave out: what parsers take beyond the form that models are held to.
 var otherForms = []string{
 	`"type"`, `{"arguments"`, `"arguments": "{`, "a\nb", "<tool_call><tool_call>", "\nDone.", "many", "'a': [1, T", `"id": "x"`, "{\n  \"tool", "[CALL_ID]", "python_tag", `functools[`,
-	`"tool_call_id": 1`, "=now>\n</function>", `='Pa`,
+	`"tool_call_id": 1`, "=now>\n</function>", `='Pa`, `a <|"|> b`, "city: Rome",
 }
 
 // TestGrammarsBeginWhereCallsBegin feeds the answers with calls to the lazy grammars: all is free before a call, and

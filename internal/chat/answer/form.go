@@ -39,6 +39,7 @@ const (
 	partObject                     // a JSON object with the tool's name and the arguments
 	partTagged                     // the arguments one by one, between tags
 	partPython                     // a call as in Python
+	partBare                       // arguments in Gemma 4's form
 )
 
 // keys are the members of a call as a JSON object, as grammars write it; the parser takes those of all forms.
@@ -168,6 +169,9 @@ var (
 	functionary31 = form{open: "<function=", call: []part{toolName, lit(">"), space, args, space, lit("</function>")}}
 	functionary32 = form{open: ">>>", aside: "all\n", call: []part{toolName, lit("\n"), space, args}}
 )
+
+// Gemma 4.
+var gemma = form{open: "<|tool_call>", call: []part{space, lit("call:"), space, toolName, space, {kind: partBare}, space}, close: "<tool_call|>"}
 
 // Arguments one by one: Qwen3-Coder, Seed-OSS, GLM 4.5 and later, DeepSeek V3.2 and V4.
 var (

@@ -31,6 +31,8 @@ func TestTextsBeginAfterThoughts(t *testing.T) {
 		{"command-r<|START_RESPONSE|>", "", "<|START_THINKING|>Hm.<|END_THINKING|><|START_RESPONSE|>{\"n\": 4}<|END_RESPONSE|>", "Hm."},
 		{"granite<think><response></response>", "", "<think>Hm.</think><response>{\"n\": 4}</response>", "Hm."},
 		{"functionary2", ">>>", "all\n{\"n\": 4}", ""},
+		{"gemma", "", "<|channel>thought\nHm.\n<channel|>{\"n\": 4}", "Hm."},
+		{"gemma", "<|channel>thought\n<channel|>", "{\"n\": 4}", ""},
 		{"llama", "", `{"n": 4}`, ""},
 		{"generic", "", `{"n": 4}`, ""},
 		{"harmony", "", "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>{\"n\": 4}", "Hm."},

@@ -37,6 +37,7 @@ var otherThoughts = []thought{
 	{"[THINK]", "[/THINK]"},
 	{"<|START_THINKING|>", "<|END_THINKING|>"},
 	{"<thinking>", "</thinking>"},
+	{"<|channel>thought", "<channel|>"}, // Gemma 4
 	{"Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"},
 }
 
@@ -68,6 +69,7 @@ var signs = []struct {
 	{"hermes", []string{"<tool_call>"}, []*form{&hermes, &hermesList}, false},
 	{"mistral", []string{"[TOOL_CALLS]", "[ARGS]"}, []*form{&mistral, &mistralList}, true},
 	{"mistral-list", []string{"[TOOL_CALLS]"}, []*form{&mistralList, &mistral}, true},
+	{"gemma-4", []string{"<|tool_call>call:"}, []*form{&gemma}, true},
 	{"command-r7b", []string{"<|START_ACTION|>"}, []*form{&commandR}, true},
 	{"granite", []string{"<|tool_call|>"}, []*form{&granite}, true},
 	{"functionary-v3.1", []string{"<function="}, []*form{&functionary31}, false},
