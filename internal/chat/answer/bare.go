@@ -110,8 +110,7 @@ func (p *Parser) bareEnd() bool {
 // bare is a tool's arguments in Gemma 4's form, in the order of their names, as templates write them.
 func (c *composer) bare(tool int) grammar.Expr {
 	if len(c.o.Tools[tool].Parameters) == 0 {
-		_, object := c.bareValues()
-		return object
+		return c.bareValues().object
 	}
 	params := c.o.Tools[tool].parameters()
 	slices.SortStableFunc(params, func(a, b parameter) int { return strings.Compare(strings.ToLower(a.name), strings.ToLower(b.name)) })
@@ -120,50 +119,67 @@ func (c *composer) bare(tool int) grammar.Expr {
 	}), grammar.Literal("}"))
 }
 
-// bareArgument is a value of a parameter.
+// bareArgument is a value of a parameter. What is in objects and lists may be anything.
 func (c *composer) bareArgument(tool int, p *parameter) grammar.Expr {
-	simple := func(t string) bool { return slices.Contains([]string{"integer", "number", "boolean", "null"}, t) }
-	any, _ := c.bareValues()
-	switch {
-	case p.text() && !p.free && len(p.values) > 0:
-		var values []grammar.Expr
-		for _, v := range p.values {
-			values = append(values, grammar.Sequence(c.Marker(bareQuote), grammar.Literal(v), c.Marker(bareQuote)))
-		}
-		if p.null() {
-			values = append(values, grammar.Literal("null"))
-		}
-		return grammar.Choice(values...)
-	case p.text() && len(p.types) == 1:
-		return c.bareString()
-	case len(p.types) > 0 && !slices.ContainsFunc(p.types, func(t string) bool { return !simple(t) }):
-		return c.value(tool, p)
+	all := c.bareValues()
+	if len(p.types) == 0 {
+		return all.any
 	}
-	return any
+	var kinds []grammar.Expr
+	simple := false
+	for _, t := range slices.Compact(slices.Sorted(slices.Values(p.types))) {
+		switch t {
+		case "object":
+			kinds = append(kinds, all.object)
+		case "array":
+			kinds = append(kinds, all.list)
+		case "null":
+			kinds = append(kinds, grammar.Literal("null"))
+		case "string":
+			if p.free {
+				kinds = append(kinds, c.bareString())
+			}
+			for _, v := range p.values {
+				kinds = append(kinds, grammar.Sequence(c.Marker(bareQuote), grammar.Literal(v), c.Marker(bareQuote)))
+			}
+		default:
+			simple = true
+		}
+	}
+	switch {
+	case simple && len(kinds) == 0:
+		return c.value(tool, p)
+	case simple:
+		kinds = append(kinds, all.simple)
+	}
+	return grammar.Choice(kinds...)
 }
 
 func (c *composer) bareString() grammar.Expr {
 	return grammar.Sequence(c.Marker(bareQuote), c.Until(bareQuote))
 }
 
-// bareValues is any value, and any object.
-func (c *composer) bareValues() (value, object grammar.Expr) {
-	if c.anyBare != nil {
-		return c.anyBare[0], c.anyBare[1]
+// bareValues are values without a schema.
+type bareValues struct{ any, object, list, simple grammar.Expr }
+
+func (c *composer) bareValues() *bareValues {
+	if c.bareMade != nil {
+		return c.bareMade
 	}
+	v := &bareValues{}
 	digits := grammar.Repeat(digit, 1, 20)
-	number := grammar.Sequence(grammar.Optional(grammar.Literal("-")), digits, grammar.Optional(grammar.Sequence(grammar.Literal("."), digits)),
-		grammar.Optional(grammar.Sequence(grammar.OneOf("eE"), grammar.Optional(grammar.OneOf("+-")), grammar.Repeat(digit, 1, 3))))
+	number := grammar.Sequence(grammar.Optional(grammar.Literal("-")), digits, grammar.Optional(grammar.Sequence(grammar.Literal("."), digits)))
+	v.simple = grammar.Choice(number, grammar.Literal("true"), grammar.Literal("false"))
 	key := grammar.Choice(grammar.Repeat(grammar.OneOf("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.$"), 1, 128), c.bareString())
-	comma := grammar.Literal(",")
 	several := func(open string, one grammar.Expr, end string) grammar.Expr {
-		all := grammar.Optional(grammar.Sequence(one, grammar.Repeat(grammar.Sequence(comma, one), 0, -1)))
+		all := grammar.Optional(grammar.Sequence(one, grammar.Repeat(grammar.Sequence(grammar.Literal(","), one), 0, -1)))
 		return grammar.Sequence(grammar.Literal(open), all, grammar.Literal(end))
 	}
-	value = c.Recursive("value", func(self grammar.Expr) grammar.Expr {
-		object = c.Rule("object", several("{", grammar.Sequence(key, grammar.Literal(":"), self), "}"))
-		return grammar.Choice(c.bareString(), number, grammar.Literal("true"), grammar.Literal("false"), grammar.Literal("null"), several("[", self, "]"), object)
+	v.any = c.Recursive("value", func(self grammar.Expr) grammar.Expr {
+		v.object = c.Rule("object", several("{", grammar.Sequence(key, grammar.Literal(":"), self), "}"))
+		v.list = c.Rule("list", several("[", self, "]"))
+		return grammar.Choice(c.bareString(), v.simple, grammar.Literal("null"), v.list, v.object)
 	})
-	c.anyBare = []grammar.Expr{value, object}
-	return value, object
+	c.bareMade = v
+	return v
 }

@@ -49,7 +49,7 @@ func (f *Format) Constraint(o ConstraintOptions) (*Constraint, error) {
 	if len(o.Tools) == 0 && (o.Text.Any() || o.Required) {
 		return nil, errors.New("an answer is held to something only where there are tools, or its text has a form")
 	}
-	c := &composer{Builder: grammar.NewBuilder(), o: o}
+	c := &composer{Builder: grammar.NewBuilder(), o: o, bodies: map[*form]grammar.Expr{}}
 	for i := range o.Tools {
 		c.addArguments(&o.Tools[i])
 	}
@@ -79,8 +79,9 @@ type composer struct {
 	schemas   []*grammar.Schema // [tools]; any object where the tool's is not supported
 	arguments []grammar.Expr    // [tools] as JSON objects
 	loose     []error
-	anyBare   []grammar.Expr // see bareValues
-	form      *grammar.Expr  // what an answer is that is no call; nil: it may be any text
+	bodies    map[*form]grammar.Expr
+	bareMade  *bareValues
+	form      *grammar.Expr // what an answer is that is no call; nil: it may be any text
 }
 
 // gap is white space between calls and their parts; it is bounded, since models can go on with it forever.
@@ -126,17 +127,17 @@ func (c *composer) answer(f *Format, t *grammar.Triggers) grammar.Expr {
 		if c.form != nil {
 			said = append(said, c.content(f, primed != nil))
 		}
-		all := grammar.Choice(said...)
+		all := c.Rule("answer", grammar.Choice(said...))
 		switch {
 		case c.writes(f.thoughts[0].close) || opened != nil && c.writes(opened.close):
 			return all
 		case opened != nil:
-			return grammar.Sequence(c.Until(opened.close), gap, all)
+			return c.thought(f, opened, all)
 		case primed != nil, !f.thinks, c.o.Plain, f.closed(c.o.Prompt): // a model that was not trained to think would begin a thought and not end it
 			return all
 		}
 		th := f.thoughts[0]
-		return grammar.Sequence(grammar.Optional(grammar.Sequence(gap, c.Marker(th.open), c.Until(th.close), gap)), all)
+		return grammar.Choice(all, grammar.Sequence(gap, c.Marker(th.open), c.thought(f, &th, all)))
 	}
 	if !f.control {
 		th := f.thoughts[0]
@@ -160,6 +161,15 @@ func (c *composer) answer(f *Format, t *grammar.Triggers) grammar.Expr {
 		c.trigger(form, primed == form, t)
 	}
 	return grammar.Choice(roots...)
+}
+
+// thought is a thought that has begun, and what comes after it. A call may end it, as parsers take it.
+func (c *composer) thought(f *Format, t *thought, after grammar.Expr) grammar.Expr {
+	e := grammar.Sequence(c.Until(t.close), gap, after)
+	if form := f.forms[0]; len(c.o.Tools) > 0 && !form.first {
+		e = grammar.Choice(e, c.callsAfter(form, c.UpTo([]grammar.End{{t.close}, split(form.open)}, 1, nil)))
+	}
+	return e
 }
 
 // writes reports whether the text's grammar names a marker.
@@ -214,6 +224,39 @@ func (c *composer) trigger(f *form, primed bool, t *grammar.Triggers) {
 
 // calls is one call or several in a form; the first one's opening may be in the prompt.
 func (c *composer) calls(f *form, primed bool) grammar.Expr {
+	open := grammar.Sequence()
+	if !f.keep {
+		open = c.text(f.open)
+	}
+	if primed {
+		open = grammar.Optional(open)
+	}
+	return c.callsAfter(f, open)
+}
+
+// callsAfter is one call or several, where opening is what opens the first.
+func (c *composer) callsAfter(f *form, opening grammar.Expr) grammar.Expr {
+	body := c.body(f)
+	open, between := grammar.Sequence(), gap
+	if !f.keep {
+		open = c.text(f.open)
+	}
+	if f.between != "" {
+		between = grammar.Sequence(gap, grammar.Optional(grammar.Sequence(grammar.Literal(f.between), gap)))
+		open = grammar.Optional(open)
+	}
+	first := grammar.Sequence(opening, body)
+	if c.o.Parallel && !f.list && !f.many && (!f.first || f.between != "") {
+		return grammar.Sequence(first, grammar.Repeat(grammar.Sequence(between, open, body), 0, -1))
+	}
+	return first
+}
+
+// body is a run of calls without what opens it.
+func (c *composer) body(f *form) grammar.Expr {
+	if e, ok := c.bodies[f]; ok {
+		return e
+	}
 	var one []grammar.Expr
 	for i := range c.o.Tools {
 		var parts []grammar.Expr
@@ -246,24 +289,9 @@ func (c *composer) calls(f *form, primed bool) grammar.Expr {
 	if f.close != "" && (f.many || !f.tagged()) {
 		run = append(run, gap, c.text(f.close))
 	}
-	body := c.Rule("calls", grammar.Sequence(run...))
-	open := grammar.Sequence()
-	if !f.keep {
-		open = c.text(f.open)
-	}
-	first := grammar.Sequence(open, body)
-	if primed {
-		first = grammar.Sequence(grammar.Optional(open), body)
-	}
-	between := gap
-	if f.between != "" {
-		between = grammar.Sequence(gap, grammar.Optional(grammar.Sequence(grammar.Literal(f.between), gap)))
-		open = grammar.Optional(open)
-	}
-	if c.o.Parallel && !f.list && !f.many && (!f.first || f.between != "") {
-		return grammar.Sequence(first, grammar.Repeat(grammar.Sequence(between, open, body), 0, -1))
-	}
-	return first
+	e := c.Rule("calls", grammar.Sequence(run...))
+	c.bodies[f] = e
+	return e
 }
 
 // special are texts that may be tokens without bytes.

@@ -181,3 +181,31 @@ func TestCallsAsModelsWriteThem(t *testing.T) {
 		}
 	}
 }
+
+// TestRequiredCallsEndThoughts: a call that must come may end a thought, and a mention of its beginning does not.
+func TestRequiredCallsEndThoughts(t *testing.T) {
+	v, texts := vocabulary(t, nil)
+	const call = "<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call>"
+	for _, k := range []struct {
+		prompt, text string
+		ok           bool
+	}{
+		{"<think>", "So " + call, true},
+		{"<think>", "So</think>" + call, true},
+		{"", "<think>So\n" + call, true},
+		{"<think>", "<tool_call> is a tag</think>" + call, true},
+		{"<think>", "So", false},
+		{"<think>", "So</think>", false},
+	} {
+		s := compile(t, constraint(t, FormatOf(sources["hermes"]+"<think>", true, true), ConstraintOptions{Tools: testTools, Required: true, Prompt: k.prompt}), v)
+		var err error
+		for _, id := range tokens(texts, k.text) {
+			if err = s.Accept(id); err != nil {
+				break
+			}
+		}
+		if err != nil || s.CanEnd() != k.ok {
+			t.Errorf("%q behind %q: %v, may end: %v", k.text, k.prompt, err, s.CanEnd())
+		}
+	}
+}
