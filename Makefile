@@ -73,7 +73,7 @@ deploy-check:
 agents-check:
 	@mkdir -p .cache/agents
 	cp internal/server/testdata/agents/package.json internal/server/testdata/agents/package-lock.json internal/server/testdata/agents/.npmrc .cache/agents
-	cd .cache/agents && npm ci --prefer-offline
+	cd .cache/agents && npm install --prefer-offline && node node_modules/@anthropic-ai/claude-code/install.cjs && node node_modules/opencode-ai/postinstall.mjs
 	POWERINFER_AGENTS=$(CURDIR)/.cache/agents go test -tags agents -count 1 -timeout 45m -run TestAgents -v ./internal/server
 
 # Archives, packages and checksums of what is checked out, in dist/.

@@ -75,7 +75,7 @@ func TestForcedCalls(t *testing.T) {
 		`{"type":"function","function":{"name":"get_weather"}}`:                                                                     "get_weather",
 		`{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[{"type":"function","function":{"name":"get_time"}}]}}`: "get_time",
 	} {
-		body := `{"messages":[{"role":"user","content":"Weather?"}],"max_tokens":200,"tool_choice":` + choice + "," + tools
+		body := `{"messages":[{"role":"user","content":"Weather?"}],"max_tokens":200,"parallel_tool_calls":false,"tool_choice":` + choice + "," + tools
 		doc := l.good("/v1/chat/completions", body+"}")
 		if at(t, doc, "choices", 0, "finish_reason") != "tool_calls" {
 			t.Fatalf("no call: %v", doc)

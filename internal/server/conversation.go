@@ -57,11 +57,11 @@ func (c *ToolChoice) Excludes(g *Generation) bool {
 	return c != nil && g.Constrain != nil && g.Form.Schema == nil
 }
 
-// Only requires a call of the tool of that name, and of no other. It reports whether there is such a tool.
+// Only requires one call of the tool of that name, and no other. It reports whether there is such a tool.
 func (c *ToolChoice) Only(name string) bool {
 	i := slices.IndexFunc(c.Tools, func(t answer.Tool) bool { return t.Name == name })
 	if i >= 0 {
-		c.Allowed, c.Required = c.Tools[i:i+1], true
+		c.Allowed, c.Required, c.Parallel = c.Tools[i:i+1], true, false
 	}
 	return i >= 0
 }
