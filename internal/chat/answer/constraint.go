@@ -122,7 +122,11 @@ func (c *composer) answer(f *Format, t *grammar.Triggers) grammar.Expr {
 	if c.o.Required || c.form != nil {
 		var said []grammar.Expr
 		if len(c.o.Tools) > 0 {
-			said = append(said, c.calls(f.forms[0], primed != nil))
+			calls := c.calls(f.forms[0], primed != nil)
+			if primed == nil {
+				calls = grammar.Sequence(gap, calls)
+			}
+			said = append(said, calls)
 		}
 		if c.form != nil {
 			said = append(said, c.content(f, primed != nil))
@@ -247,9 +251,9 @@ func (c *composer) callsAfter(f *form, opening grammar.Expr) grammar.Expr {
 	}
 	first := grammar.Sequence(opening, body)
 	if c.o.Parallel && !f.list && !f.many && (!f.first || f.between != "") {
-		return grammar.Sequence(first, grammar.Repeat(grammar.Sequence(between, open, body), 0, -1))
+		first = grammar.Sequence(first, grammar.Repeat(grammar.Sequence(between, open, body), 0, -1))
 	}
-	return first
+	return grammar.Sequence(first, gap)
 }
 
 // body is a run of calls without what opens it.
@@ -333,6 +337,8 @@ var (
 	colon = grammar.Sequence(grammar.Literal(":"), grammar.Optional(grammar.Literal(" ")))
 	comma = grammar.Sequence(grammar.Literal(","), grammar.Optional(grammar.Literal(" ")))
 	digit = grammar.OneOf("0123456789")
+
+	identifier = grammar.Repeat(grammar.OneOf("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"), 1, 64)
 )
 
 func member(key string, value grammar.Expr) grammar.Expr {
@@ -350,7 +356,7 @@ func (c *composer) part(f *form, p part, tool int) grammar.Expr {
 	case partName:
 		return grammar.Literal(t.Name)
 	case partIdentifier:
-		return grammar.Sequence()
+		return grammar.Optional(grammar.Sequence(c.text(p.text), identifier))
 	case partNumber:
 		return grammar.Sequence(grammar.Literal(":"), grammar.Repeat(digit, 1, 3))
 	case partArguments:
@@ -375,8 +381,7 @@ func (c *composer) object(k keys, tool int) grammar.Expr {
 	}
 	parts = append(parts, member(k.name, quoted(grammar.Literal(c.o.Tools[tool].Name))), comma, member(k.arguments, c.arguments[tool]))
 	if k.idBehind != "" {
-		id := grammar.Repeat(grammar.OneOf("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"), 9, 9)
-		parts = append(parts, grammar.Optional(grammar.Sequence(comma, member(k.idBehind, quoted(id)))))
+		parts = append(parts, grammar.Optional(grammar.Sequence(comma, member(k.idBehind, quoted(identifier)))))
 	}
 	return grammar.Sequence(append(parts, grammar.Literal("}"))...)
 }
@@ -409,8 +414,7 @@ func (c *composer) tagged(f *form, k *tags, tool int) grammar.Expr {
 	t.ends, t.nested = append(t.ends, end), split(f.begins())
 	params := c.o.Tools[tool].parameters()
 	if len(c.o.Tools[tool].Parameters) == 0 { // any arguments
-		name := grammar.Repeat(grammar.OneOf("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"), 1, 64)
-		named := grammar.Sequence(name, c.middle(k))
+		named := grammar.Sequence(identifier, c.middle(k))
 		return t.begun(c.Recursive("arguments", func(self grammar.Expr) grammar.Expr {
 			return grammar.Sequence(named, t.value(&parameter{}, self, true))
 		}), true)

@@ -108,6 +108,8 @@ var (
 	toolName = part{kind: partName}
 	args     = part{kind: partArguments}
 	plain    = named("name", "arguments")
+
+	identified = part{kind: partObject, keys: keys{"name", "arguments", "", "id"}}
 )
 
 // Hermes, Qwen 2.5 and 3, and Apriel: JSON between tags.
@@ -126,7 +128,7 @@ var (
 		open: "<|START_ACTION|>", list: true, close: "<|END_ACTION|>",
 		call: []part{{kind: partObject, keys: keys{"tool_name", "parameters", "tool_call_id", ""}}},
 	}
-	mistralList  = form{open: "[TOOL_CALLS]", list: true, call: []part{{kind: partObject, keys: keys{"name", "arguments", "", "id"}}}}
+	mistralList  = form{open: "[TOOL_CALLS]", list: true, call: []part{identified}}
 	firefunction = form{open: "functools", list: true, call: []part{plain}}
 )
 
@@ -217,8 +219,8 @@ func dsml(section string) form {
 var (
 	generic = form{
 		open: "{", first: true, head: []part{space, lit(`"tool_calls"`), space, lit(":"), space}, list: true,
-		call: []part{plain}, close: "}",
+		call: []part{identified}, close: "}",
 	}
-	genericBare = form{open: "{", first: true, keep: true, between: ";", call: []part{plain}}
+	genericBare = form{open: "{", first: true, keep: true, between: ";", call: []part{identified}}
 	genericList = form{open: "[", first: true, keep: true, list: true, call: []part{plain}}
 )
