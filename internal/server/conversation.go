@@ -162,11 +162,11 @@ func (c *Conversation) plain() bool {
 // holdAnswer restricts g, an answer to c that is read as r says: its calls to those that c allows, and a text that is
 // none to g's form.
 func (m *Model) holdAnswer(g *Generation, c *Conversation, r *Reading) error {
-	o := answer.ConstraintOptions{Plain: c.plain(), Prompt: r.options.Prompt, Text: g.Form}
+	o := answer.ConstraintOptions{Plain: c.plain(), Thinks: string(c.Kwargs["enable_thinking"]) == "true", Prompt: r.options.Prompt, Text: g.Form}
 	if c.Choice != nil {
 		o.Tools, o.Required, o.Parallel = c.Choice.Allowed, c.Choice.Required, c.Choice.Parallel
 	}
-	h, err := m.grammars.find(key("answer", r.format.Name(), o.Tools, o.Required, o.Parallel, o.Plain, r.format.Place(o.Prompt), o.Text), func() (*held, error) {
+	h, err := m.grammars.find(key("answer", r.format.Name(), o.Tools, o.Required, o.Parallel, o.Plain, o.Thinks, r.format.Place(o.Prompt), o.Text), func() (*held, error) {
 		constraint, err := r.format.Constraint(o)
 		if err != nil {
 			return nil, err

@@ -43,6 +43,7 @@ var answerCases = []struct {
 	{"hermes", "", "<think>\nHm.\n</think>\n\nYes.", "Yes.", "Hm.", nil},
 	{"hermes", "assistant\n<think>\n", "Hm.\n</think>\n\nYes.", "Yes.", "Hm.", nil},
 	{"hermes", "", "<think>\n\n</think>\n\nYes.", "Yes.", "", nil},
+	{"hermes", "assistant\n<think>\n", "<think>\nHm.\n</think>\n\nYes.", "Yes.", "Hm.", nil},
 	{"hermes", "", "<think>never closed ", "", "never closed ", nil},
 	{"hermes", "", "I write <think> here.", "I write <think> here.", "", nil},
 	{"hermes", "", "Let me see.\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_call>", "Let me see.", "", []testCall{tc("get_weather", `{"city": "Paris"}`)}},

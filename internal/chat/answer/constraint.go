@@ -16,6 +16,7 @@ type ConstraintOptions struct {
 	Tools    []Tool
 	Required bool   // the answer must be a call
 	Plain    bool   // no thought is begun; one that the prompt has begun may end
+	Thinks   bool   // a thought may be begun, also where the template shows none
 	Parallel bool   // there may be several calls
 	Prompt   string // as in Options
 
@@ -137,7 +138,7 @@ func (c *composer) answer(f *Format, t *grammar.Triggers) grammar.Expr {
 			return all
 		case opened != nil:
 			return c.thought(f, opened, all)
-		case primed != nil, !f.thinks, c.o.Plain, f.closed(c.o.Prompt): // a model that was not trained to think would begin a thought and not end it
+		case primed != nil, !f.thinks && !c.o.Thinks, c.o.Plain, f.closed(c.o.Prompt): // a model that was not trained to think would begin a thought and not end it
 			return all
 		}
 		th := f.thoughts[0]

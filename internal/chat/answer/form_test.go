@@ -88,6 +88,7 @@ func TestTextsAreHeld(t *testing.T) {
 		{"<tool_call><think>", "", "<think>no</think>yes", true, yes, false},
 		{"<tool_call><think>", "</think>\n\n", "<think>", false, yes, false},
 		{"<tool_call>", "", "<think>", false, yes, false},
+		{"", "", "yes", false, yes, true},
 		{sources["harmony"], "", "<|channel|>analysis<|message|>no<|end|><|start|>assistant<|channel|>final<|message|>no", false, yes, false},
 		{sources["harmony"], "", "<|channel|>commentary<|message|>", false, yes, false},
 		{sources["harmony"], "", "<|channel|>analysis<|message|>", true, yes, false},

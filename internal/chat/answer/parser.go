@@ -278,6 +278,10 @@ func (p *Parser) run() {
 	}
 	thoughts := p.format.thoughts
 	if t := p.format.opened(p.o.Prompt); t != nil {
+		if p.o.Reasoning != ReasoningNone {
+			p.space()
+			p.literal(t.open) // which some write again
+		}
 		p.thought(t)
 	} else if f := p.format.primed(p.o.Prompt); f != nil {
 		p.calls([]*form{f}, true, Content)
