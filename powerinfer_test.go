@@ -249,3 +249,21 @@ func TestInspect(t *testing.T) {
 		t.Errorf("%+v %v", p, err)
 	}
 }
+
+// TestTemplates: a grammar holds behind a thought that the prompt has open, by its template.
+func TestTemplates(t *testing.T) {
+	m := open(t, powerinfer.Options{})
+	const template = "{{ messages[0].content }}<think>"
+	for prompt, held := range map[string]bool{"Is it?<think>": false, "Is it?<think></think>": true} {
+		text := ""
+		for token, err := range m.Generate(t.Context(), prompt, powerinfer.Generation{Max: 4, Grammar: `root ::= "ok"`, Template: template, Sampling: greedy()}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			text += token.Text
+		}
+		if (text == "ok") != held {
+			t.Errorf("%q is continued by %q", prompt, text)
+		}
+	}
+}
