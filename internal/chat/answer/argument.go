@@ -10,6 +10,7 @@ import (
 // tagged reads arguments that stand between tags, one by one.
 func (p *Parser) tagged(t *tags) bool {
 	known := p.call.tool.parameters()
+	p.call.known = known
 	p.arg('{')
 	for first := true; ; first = false {
 		p.space()
@@ -178,7 +179,7 @@ func (p *Parser) tagEnds(t *tags, nested, anyName bool) (ends, sure bool) {
 	p.space()
 	if p.literal(t.open) {
 		key := p.word(t.middle[0][:1])
-		known := p.call.tool.parameters()
+		known := p.call.known
 		ends = (anyName || len(known) == 0 || slices.ContainsFunc(known, func(k parameter) bool { return k.name == key })) &&
 			!slices.Contains(p.call.given, key) && p.literal(t.middle[0])
 		return ends, ends

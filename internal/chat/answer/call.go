@@ -11,7 +11,8 @@ type call struct {
 	id   string
 	tool *Tool // nil until its name was read
 
-	given []string // names of the arguments that were read, where they stand between tags
+	known []parameter // of the tool, where arguments stand between tags
+	given []string    // names of the arguments that were read then
 	begun bool
 	start int    // where the call began, in the parser's text; what comes before was told
 	args  []byte // arguments that were read and not told

@@ -39,8 +39,18 @@ func TestHostileAnswersTakeLinearTime(t *testing.T) {
 		"lists of calls":       repeat(`[now(),`),
 		"generic calls":        `{"tool_calls":[` + repeat(`{"name":"now"},`),
 		"objects in a thought": "<think>" + repeat(`{"name":"now"}`),
+		"calls in a thought":   "<think>" + repeat(`<tool_call>{"name":"now"}</tool_call>`),
+		"quotations":           "<think>" + repeat(`<tool_call>{"name":"now"}</tool_call>`) + "</think>",
+		"begun in a thought":   "<think>" + repeat(`<tool_call>{"name":"now","arguments":{"a":"`),
+		"nested in a thought":  "<think>" + repeat(`<tool_call>{"name":"now","arguments":`),
+		"ends of calls":        "<tool_call><function=get_weather><parameter=city>" + repeat("</parameter>\n</function>\nx"),
+		"calls in an argument": "<tool_call><function=get_weather><parameter=city>" + repeat("<tool_call></parameter></function></tool_call>x"),
+		"further arguments":    "<tool_call><function=get_weather><parameter=city>" + repeat("</parameter><parameter=city>"),
+		"white space in tags":  "<tool_call><function=get_weather><parameter=city>" + repeat("</parameter>"+strings.Repeat(" ", 1000)),
+		"Gemma's quotes":       `<|tool_call>call:get_weather{city:` + repeat(bareQuote),
+		"Gemma's objects":      `<|tool_call>call:get_weather{options:` + repeat("{a:"),
 	} {
-		for _, format := range []string{"coder", "harmony", "pythonic", "generic"} {
+		for _, format := range []string{"coder", "harmony", "pythonic", "generic", "gemma"} {
 			f := FormatOf(sources[format], format != "generic", true)
 			begin := testenv.ProcessorTime(t)
 			p := f.NewParser(Options{Tools: testTools})
