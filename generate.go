@@ -164,7 +164,7 @@ func (g *Generation) Validate() error {
 	return err
 }
 
-// rules returns what the grammar or the schema allows behind a prompt; nil: anything.
+// rules returns what the grammar or the schema allows after a prompt; nil: anything.
 func (g *Generation) rules(prompt string) (*grammar.Grammar, error) {
 	form := grammar.Text{GBNF: g.Grammar}
 	if g.Schema != "" {
@@ -185,7 +185,7 @@ func (g *Generation) rules(prompt string) (*grammar.Grammar, error) {
 	return c.Grammar, nil
 }
 
-// constraint returns what g's grammar or schema allows behind a prompt; nil: anything.
+// constraint returns what g's grammar or schema allows after a prompt; nil: anything.
 func (m *Model) constraint(g *Generation, prompt []int32) (sample.Constraint, error) {
 	text := ""
 	if g.Template != "" {

@@ -250,7 +250,7 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// TestTemplates: a grammar holds behind a thought that the prompt has open, by its template.
+// TestTemplates: a grammar holds after a thought that the prompt has open, by its template.
 func TestTemplates(t *testing.T) {
 	m := open(t, powerinfer.Options{})
 	const template = "{{ messages[0].content }}<think>"

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// An End is a text that ends another one: its parts, one after the other, of which each may be a token as in Marker. They
-// are not empty.
+// An End is a text that ends another one: its parts, one after the other, of which each may be a token as in Marker.
+// They are not empty.
 type End []string
 
 // Gap is the part of an End that is any white space, or none.
@@ -16,7 +16,7 @@ const Gap = " "
 func (b *Builder) Until(parts ...string) Expr { return b.UpTo([]End{parts}, 0, nil) }
 
 // UpTo is any text up to the first of the ends, and with it, where that is the end number which. Where the text has had
-// the beginning of what the last end ends, nested, it may go on behind an end, which may belong to that one.
+// the beginning of what the last end ends, nested, it may go on after an end, which may belong to that one.
 func (b *Builder) UpTo(ends []End, which int, nested End) Expr {
 	return b.once(fmt.Sprintf("up to %d of %q, %q", which, ends, nested), func() Expr {
 		s := &search{which: which, closing: len(ends) - 1}
@@ -46,7 +46,7 @@ type element struct {
 	char  rune
 	gap   bool
 	token string
-	after int // the element behind the token
+	after int // the element after the token
 }
 
 // place is an element of a text that may come next.
@@ -106,7 +106,7 @@ func (s *search) number(r reached) int {
 	return i
 }
 
-// closure returns the state of the given places, those behind white space that need not be there, and the beginnings of
+// closure returns the state of the given places, those after white space that need not be there, and the beginnings of
 // all texts.
 func (s *search) closure(places []place, nested bool) reached {
 	for i := range s.texts {
@@ -182,7 +182,7 @@ func (s *search) vertex(r reached) vertex {
 	return v
 }
 
-// step returns the places behind a character.
+// step returns the places after a character.
 func (s *search) step(r reached, c rune) []place {
 	var out []place
 	for _, p := range r.places {

@@ -28,8 +28,8 @@ type Grammar struct {
 	a *automaton
 }
 
-// Text says what a text has to be: one of a grammar, or JSON that is valid by a schema. At most one of the fields is set;
-// without any, it may be any text.
+// Text says what a text has to be: one of a grammar, or JSON that is valid by a schema. At most one of the fields is
+// set; without any, it may be any text.
 type Text struct {
 	GBNF   string          `json:",omitempty"`
 	Schema json.RawMessage `json:",omitempty"`

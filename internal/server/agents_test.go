@@ -167,8 +167,8 @@ func (f *family) parse(t *testing.T) *chat.Template {
 	return template
 }
 
-// quick returns a model of one small layer that has the embedded model's tokens: it reads the agents' prompts of tens of
-// thousands of tokens in seconds.
+// quick returns a model of one small layer that has the embedded model's tokens: it reads the agents' prompts of tens
+// of thousands of tokens in seconds.
 func quick(t *testing.T) *gguf.File {
 	embedded, err := gguf.Parse(demo.Name, demo.Model())
 	if err != nil {

@@ -106,8 +106,8 @@ func (m *Model) NewConversation() *Conversation {
 	return c
 }
 
-// Prepare makes c the prompt of g, whose calls are held to the tools' schemas, and returns how its answers are read. What
-// the text is held to begins where the model's thoughts end.
+// Prepare makes c the prompt of g, whose calls are held to the tools' schemas, and returns how its answers are read.
+// What the text is held to begins where the model's thoughts end.
 func (m *Model) Prepare(c *Conversation, g *Generation) (*Reading, error) {
 	g.Special = true // calls are made of special tokens, too
 	g.StopStrings = append(g.StopStrings, m.Stop...)

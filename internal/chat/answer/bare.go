@@ -7,7 +7,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/grammar"
 )
 
-// bareQuote stands before and behind a text in Gemma 4's arguments: {city:<|"|>Rome<|"|>,days:3}. Keys are bare, and
+// bareQuote stands before and after a text in Gemma 4's arguments: {city:<|"|>Rome<|"|>,days:3}. Keys are bare, and
 // nothing is escaped.
 const bareQuote = `<|"|>`
 

@@ -399,8 +399,8 @@ func (c *composer) value(tool int, p *parameter) grammar.Expr {
 	return e
 }
 
-// tagged is a tool's arguments one by one, and what follows them up to the end of the call. A text goes on where the tag
-// that ends an argument is not followed by what may come then, as the parser has it.
+// tagged is a tool's arguments one by one, and what follows them up to the end of the call. A text goes on where the
+// tag that ends an argument is not followed by what may come then, as the parser has it.
 func (c *composer) tagged(f *form, k *tags, tool int) grammar.Expr {
 	t := taggedCall{composer: c, tags: k, tool: tool, tail: grammar.Sequence()}
 	end := grammar.End(split(k.close))
@@ -454,7 +454,7 @@ func (t *taggedCall) begun(next grammar.Expr, over bool) grammar.Expr {
 	return more
 }
 
-// value is a value of a parameter, the tag behind it and what follows.
+// value is a value of a parameter, the tag after it and what follows.
 func (t *taggedCall) value(p *parameter, next grammar.Expr, over bool) grammar.Expr {
 	k, typed := t.tags, grammar.Sequence()
 	is := func(text string) {
@@ -463,7 +463,7 @@ func (t *taggedCall) value(p *parameter, next grammar.Expr, over bool) grammar.E
 		}
 	}
 	is("true")
-	behind := grammar.Sequence(t.text(k.close), gap, t.begun(next, over))
+	follows := grammar.Sequence(t.text(k.close), gap, t.begun(next, over))
 	switch {
 	case p.text() && !p.free:
 		var values []grammar.Expr
@@ -474,7 +474,7 @@ func (t *taggedCall) value(p *parameter, next grammar.Expr, over bool) grammar.E
 		if k.lines {
 			line = grammar.Optional(grammar.Literal("\n"))
 		}
-		return grammar.Sequence(typed, line, grammar.Choice(values...), line, behind)
+		return grammar.Sequence(typed, line, grammar.Choice(values...), line, follows)
 	case p.text() || len(p.types) == 0:
 		text := grammar.Sequence(t.UpTo(t.ends, 0, t.nested), next)
 		if over {
@@ -483,7 +483,7 @@ func (t *taggedCall) value(p *parameter, next grammar.Expr, over bool) grammar.E
 		return grammar.Sequence(typed, text)
 	}
 	is("false")
-	return grammar.Sequence(typed, gap, t.composer.value(t.tool, p), gap, behind)
+	return grammar.Sequence(typed, gap, t.composer.value(t.tool, p), gap, follows)
 }
 
 // middle returns the text between an argument's name and its value.

@@ -80,14 +80,14 @@ func (f *form) begins() string {
 	return f.open
 }
 
-// tail returns the texts behind arguments that stand between tags, up to the end of the call or of a run that has one
+// tail returns the texts after arguments that stand between tags, up to the end of the call or of a run that has one
 // call, with white space between them.
 func (f *form) tail() []string {
 	var texts []string
-	behind := false
+	after := false
 	for _, p := range f.call {
-		behind = behind || p.kind == partTagged
-		if behind && p.kind == partLiteral {
+		after = after || p.kind == partTagged
+		if after && p.kind == partLiteral {
 			texts = append(texts, p.text)
 		}
 	}
@@ -162,7 +162,9 @@ var (
 	kimi = form{
 		open: "<|tool_calls_section_begin|>", many: true, close: "<|tool_calls_section_end|>",
 		call: []part{
-			lit("<|tool_call_begin|>"), space, {kind: partOptional, text: "functions."}, toolName,
+			lit("<|tool_call_begin|>"), space,
+			{kind: partOptional, text: "functions."},
+			toolName,
 			{kind: partNumber, text: "functions."},
 			space,
 			lit("<|tool_call_argument_begin|>"), space, args, space, lit("<|tool_call_end|>"),

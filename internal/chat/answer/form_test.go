@@ -105,7 +105,7 @@ func TestTextsAreHeld(t *testing.T) {
 			}
 		}
 		if (err == nil) != k.ok {
-			t.Errorf("%q behind %q, without thoughts %v: %v", k.text, k.prompt, k.plain, err)
+			t.Errorf("%q after %q, without thoughts %v: %v", k.text, k.prompt, k.plain, err)
 		}
 	}
 }

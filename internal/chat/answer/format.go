@@ -156,7 +156,7 @@ func (f *Format) Closing(prompt string) string {
 	return ""
 }
 
-// Place says where in an answer a prompt ends: it is the same for prompts behind which the same may be said.
+// Place says where in an answer a prompt ends: it is the same for prompts after which the same may be said.
 func (f *Format) Place(prompt string) string {
 	_, _, inside := f.Thought(prompt)
 	channel, body := "", false

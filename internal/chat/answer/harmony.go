@@ -18,7 +18,8 @@ const (
 // What ends a body; the next message's beginning does so where the end was forgotten.
 var harmonyEnds = []string{"<|end|>", "<|return|>", "<|call|>", harmonyStart, harmonyChannel}
 
-// harmonyBody returns the channel of the answer's message in whose body a prompt ends, and whether it ends in one.
+// harmonyBody returns the channel of the answer's message with the body that a prompt ends in, and whether it ends in
+// one.
 func harmonyBody(prompt string) (channel string, inside bool) {
 	header, body, ok := cutLast(prompt, harmonyMessage)
 	if !ok || slices.ContainsFunc(harmonyEnds, func(end string) bool { return strings.Contains(body, end) }) {
@@ -116,7 +117,7 @@ func (p *Parser) header() (kind Kind, recipient string) {
 	return kind, ""
 }
 
-// channelKind returns of which kind the text of a channel's message is.
+// channelKind returns the kind of the text in a channel's messages.
 func (p *Parser) channelKind(channel string) Kind {
 	if channel != harmonyThought {
 		return Content

@@ -14,8 +14,8 @@ var writeTools = []Tool{
 	{"now", json.RawMessage(`{"type":"object","properties":{}}`)},
 }
 
-// around is how a format writes a call of write with the path a.py and a content, and what an answer's end may look like
-// to a careless reader.
+// around is how a format writes a call of write with the path a.py and a content, and what an answer's end may look
+// like to a careless reader.
 var around = map[string]struct {
 	begin, end string
 	hard       []string
@@ -118,7 +118,7 @@ func TestHeldToRequired(t *testing.T) {
 	}
 }
 
-// TestCallsAsModelsWriteThem: what models write beside the forms that their templates show.
+// TestCallsAsModelsWriteThem: what models write instead of the forms that their templates show.
 func TestCallsAsModelsWriteThem(t *testing.T) {
 	rome, now := tc("get_weather", `{"city":"Rome"}`), tc("now", `{}`)
 	const object = `{"name":"get_weather","arguments":{"city":"Rome"}}`
@@ -205,7 +205,7 @@ func TestRequiredCallsEndThoughts(t *testing.T) {
 			}
 		}
 		if err != nil || s.CanEnd() != k.ok {
-			t.Errorf("%q behind %q: %v, may end: %v", k.text, k.prompt, err, s.CanEnd())
+			t.Errorf("%q after %q: %v, may end: %v", k.text, k.prompt, err, s.CanEnd())
 		}
 	}
 }
