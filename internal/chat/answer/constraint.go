@@ -124,7 +124,7 @@ func (c *composer) answer(f *Format, t *grammar.Triggers) grammar.Expr {
 		var said []grammar.Expr
 		if len(c.o.Tools) > 0 {
 			calls := c.calls(f.forms[0], primed != nil)
-			if primed == nil {
+			if primed == nil && !f.forms[0].first {
 				calls = grammar.Sequence(gap, calls)
 			}
 			said = append(said, calls)
@@ -254,7 +254,10 @@ func (c *composer) callsAfter(f *form, opening grammar.Expr) grammar.Expr {
 	if c.o.Parallel && !f.list && !f.many && (!f.first || f.between != "") {
 		first = grammar.Sequence(first, grammar.Repeat(grammar.Sequence(between, open, body), 0, -1))
 	}
-	return grammar.Sequence(first, gap)
+	if c.o.Parallel { // else the answer is over, and the model need not say so
+		first = grammar.Sequence(first, gap)
+	}
+	return first
 }
 
 // body is a run of calls without what opens it.

@@ -18,7 +18,8 @@ import (
 // pieces are tokens beside single bytes: those that end what would go on for long by chance.
 var closings = []string{
 	"</think>", "</seed:think>", "[/THINK]", "<|END_THINKING|>", "[BEGIN FINAL RESPONSE]", "</parameter>", "</arg_value>",
-	"</｜DSML｜parameter>", "<|end|>", `"}`, "<channel|>", `<|"|>`,
+	"</｜DSML｜parameter>", "<|end|>", `"}`, "<channel|>", `<|"|>`, "</parameter></function></tool_call>",
+	"</parameter></function></seed:tool_call>", "</arg_value></tool_call>", "</｜DSML｜parameter></｜DSML｜invoke>",
 }
 
 // controls are tokens that stand for no bytes.

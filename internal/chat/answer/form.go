@@ -108,8 +108,6 @@ var (
 	toolName = part{kind: partName}
 	args     = part{kind: partArguments}
 	plain    = named("name", "arguments")
-
-	identified = part{kind: partObject, keys: keys{"name", "arguments", "", "id"}}
 )
 
 // Hermes, Qwen 2.5 and 3, and Apriel: JSON between tags.
@@ -128,7 +126,7 @@ var (
 		open: "<|START_ACTION|>", list: true, close: "<|END_ACTION|>",
 		call: []part{{kind: partObject, keys: keys{"tool_name", "parameters", "tool_call_id", ""}}},
 	}
-	mistralList  = form{open: "[TOOL_CALLS]", list: true, call: []part{identified}}
+	mistralList  = form{open: "[TOOL_CALLS]", list: true, call: []part{{kind: partObject, keys: keys{"name", "arguments", "", "id"}}}}
 	firefunction = form{open: "functools", list: true, call: []part{plain}}
 )
 
@@ -221,8 +219,8 @@ func dsml(section string) form {
 var (
 	generic = form{
 		open: "{", first: true, head: []part{space, lit(`"tool_calls"`), space, lit(":"), space}, list: true,
-		call: []part{identified}, close: "}",
+		call: []part{plain}, close: "}",
 	}
-	genericBare = form{open: "{", first: true, keep: true, between: ";", call: []part{identified}}
+	genericBare = form{open: "{", first: true, keep: true, between: ";", call: []part{plain}}
 	genericList = form{open: "[", first: true, keep: true, list: true, call: []part{plain}}
 )

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/grammar"
 )
 
 // writeTools have arguments that are source code.
@@ -61,6 +63,15 @@ func TestTextsThatHoldTags(t *testing.T) {
 	v, texts := vocabulary(t, nil)
 	for format, a := range around {
 		f := FormatOf(sources[format], true, true)
+		var states []func() *grammar.State // where a call may come, and where it must
+		for _, required := range []bool{false, true} {
+			c := constraint(t, f, ConstraintOptions{Tools: writeTools, Required: required, Plain: true})
+			compiled, err := c.Grammar.Compile(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			states = append(states, func() *grammar.State { return c.NewState(compiled) })
+		}
 		for _, content := range append(a.hard, "plain", "") {
 			text := a.begin + content + a.end
 			if a.begin[0] == '<' && strings.HasSuffix(a.begin, `"content": "`) { // JSON has no line breaks in texts
@@ -73,16 +84,16 @@ func TestTextsThatHoldTags(t *testing.T) {
 				t.Errorf("%s: %q is read as %+v", format, text, m)
 			}
 			check(t, f, Options{Tools: writeTools}, text, cuts(r, text))
-			for _, required := range []bool{false, true} {
-				s := compile(t, constraint(t, f, ConstraintOptions{Tools: writeTools, Required: required, Plain: true}), v)
-				for i, id := range tokens(texts, text) {
+			for required, state := range states {
+				s := state()
+				for _, id := range tokens(texts, text) {
 					if err := s.Accept(id); err != nil {
-						t.Errorf("%s, required %v: %q: after %q: %v", format, required, text, text[:min(len(text), i)], err)
+						t.Errorf("%s, required %d: %q: %v", format, required, text, err)
 						break
 					}
 				}
 				if !s.CanEnd() {
-					t.Errorf("%s, required %v: %q may not end", format, required, text)
+					t.Errorf("%s, required %d: %q may not end", format, required, text)
 				}
 			}
 			if f.Name() == "mistral" {
