@@ -88,6 +88,7 @@ func (b *Builder) Text(t Text) (Expr, error) {
 		if err != nil {
 			return Expr{}, err
 		}
+		s.c.tolerant = t.Loose
 		return s.Part("#")
 	}
 	rules, root, err := readGBNF(t.GBNF, b.rules)
@@ -112,6 +113,12 @@ func (b *Builder) Schema(schema []byte) (*Schema, error) {
 	}
 	return &Schema{b: b, c: schemas{root: root, known: maps.Clone(b.shared)}}, nil
 }
+
+// Loosen has what is not supported constrain nothing, as FromSchemaLoosely does.
+func (s *Schema) Loosen() { s.c.tolerant = true }
+
+// Loose returns what of the parts so far constrains nothing.
+func (s *Schema) Loose() []string { return s.c.loose }
 
 // Part is the JSON texts that are valid by the part of the schema that pointer names: # for all of it, #/properties/x.
 // See FromSchema.

@@ -28,11 +28,12 @@ type Grammar struct {
 	a *automaton
 }
 
-// Text says what a text has to be: one of a grammar, or JSON that is valid by a schema. At most one of the fields is
-// set; without any, it may be any text.
+// Text says what a text has to be: one of a grammar, or JSON that is valid by a schema. At most one of the two is set;
+// without, it may be any text.
 type Text struct {
 	GBNF   string          `json:",omitempty"`
 	Schema json.RawMessage `json:",omitempty"`
+	Loose  bool            `json:",omitempty"` // what Schema says and is not supported constrains nothing
 }
 
 // Any reports whether the text may be any.
@@ -40,10 +41,17 @@ func (t Text) Any() bool { return t.GBNF == "" && t.Schema == nil }
 
 // Grammar returns the grammar of such texts. Text must not be any.
 func (t Text) Grammar() (*Grammar, error) {
+	g, _, err := t.Read()
+	return g, err
+}
+
+// Read is Grammar, and names what of a loose schema constrains nothing.
+func (t Text) Read() (g *Grammar, loose []string, err error) {
 	if t.Schema != nil {
-		return FromSchema(t.Schema)
+		return readGrammar(t.Schema, t.Loose)
 	}
-	return ParseGBNF(t.GBNF)
+	g, err = ParseGBNF(t.GBNF)
+	return g, nil, err
 }
 
 // rule is a named expression.

@@ -12,22 +12,33 @@ import (
 // what of it). Members come in the schema's order, a colon or comma may be followed by one space, and there is no other
 // white space. What is not supported is an error that names the keyword and its place.
 func FromSchema(schema []byte) (*Grammar, error) {
+	g, _, err := readGrammar(schema, false)
+	return g, err
+}
+
+// FromSchemaLoosely is FromSchema, but what is not supported constrains nothing: loose names each such keyword and its
+// place. Only a schema that says nothing sensible is an error.
+func FromSchemaLoosely(schema []byte) (g *Grammar, loose []string, err error) {
+	return readGrammar(schema, true)
+}
+
+func readGrammar(schema []byte, tolerant bool) (*Grammar, []string, error) {
 	root, err := readSchema(schema)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	c := &schemas{root: root, known: map[string]int32{}}
+	c := &schemas{root: root, known: map[string]int32{}, tolerant: tolerant}
 	c.rules = []rule{{name: "#"}}
 	body, err := c.schema(root, "#")
 	if err != nil {
-		return nil, fmt.Errorf("JSON Schema, %w", err)
+		return nil, nil, fmt.Errorf("JSON Schema, %w", err)
 	}
 	c.rules[0].body = body
 	g, err := newGrammar(c.rules)
 	if err != nil {
-		return nil, fmt.Errorf("JSON Schema: %w", err)
+		return nil, nil, fmt.Errorf("JSON Schema: %w", err)
 	}
-	return g, nil
+	return g, c.loose, nil
 }
 
 // readSchema reads the JSON of a schema.
@@ -48,10 +59,29 @@ type schemas struct {
 	rules []rule
 	known map[string]int32 // compact text of a schema, or name of a building block -> rule
 	depth int
+
+	tolerant bool     // what is not supported constrains nothing, and is named in loose
+	loose    []string // at most maxLoose
+}
+
+// maxLoose bounds how many keywords that constrain nothing are named.
+const maxLoose = 32
+
+// loosen says that something of a schema is not supported: as an error, or in c.loose, and the caller goes on without.
+func (c *schemas) loosen(format string, values ...any) error {
+	err := fmt.Errorf(format, values...)
+	if !c.tolerant {
+		return err
+	}
+	if reason := err.Error(); len(c.loose) < maxLoose && !slices.Contains(c.loose, reason) {
+		c.loose = append(c.loose, reason)
+	}
+	return nil
 }
 
 // Keywords that say nothing about what is valid.
-var annotations = strings.Fields("$schema $id $comment $defs definitions $vocabulary title description default examples example deprecated readOnly writeOnly contentMediaType contentEncoding contentSchema")
+var annotations = strings.Fields(`$schema $id id $anchor $dynamicAnchor $comment $defs definitions $vocabulary title description default
+	examples example deprecated readOnly writeOnly contentMediaType contentEncoding contentSchema discriminator xml externalDocs`)
 
 // Keywords that constrain values of one type, by type.
 var typed = map[string][]string{
@@ -82,18 +112,36 @@ func supported(key string) bool {
 	return slices.Contains(applicators, key) || key == "type" || key == "enum" || key == "const"
 }
 
-// check refuses keywords that are not supported, unless they say what holds anyway.
-func check(v *value, path string) error {
+// supportedOf returns v without the keywords that are not supported, of which loosen tells unless they say what holds
+// anyway. nullable, which OpenAPI has, becomes an alternative.
+func (c *schemas) supportedOf(v *value, path string) (*value, error) {
+	out := v
 	for i, key := range v.keys {
-		if isAnnotation(key) || supported(key) {
+		if isAnnotation(key) || supported(key) && !(key == "required" && isTruth(v.values[i])) {
 			continue
 		}
-		if harmless := v.values[i]; key == "uniqueItems" && harmless.kind == 'f' || key == "nullable" && harmless.kind == 'f' {
-			continue
+		out = out.without(key)
+		if is := v.values[i]; is.kind == 'f' && slices.Contains([]string{"uniqueItems", "nullable", "required", "unevaluatedItems"}, key) ||
+			key == "nullable" && is.kind == 't' || key == "not" && is.kind == 'f' || key == "then" && v.get("if") == nil || key == "else" && v.get("if") == nil {
+			continue // required is a truth up to draft 3, of the member that has it
 		}
-		return fmt.Errorf("%s: the keyword %s is not supported", path, key)
+		if err := c.loosen("%s: the keyword %s is not supported", path, key); err != nil {
+			return nil, err
+		}
 	}
-	return nil
+	if n := v.get("nullable"); n != nil && n.kind == 't' {
+		null := &value{kind: '{', keys: []string{"type"}, values: []*value{{kind: '"', text: "null"}}}
+		out = &value{kind: '{', keys: []string{"anyOf"}, values: []*value{{kind: '[', values: []*value{out, null}}}}
+	}
+	return out, nil
+}
+
+func isTruth(v *value) bool { return v.kind == 't' || v.kind == 'f' }
+
+// never reports whether a schema says that no value is valid, by not with a schema of all values.
+func (v *value) never() bool {
+	n := v.get("not")
+	return n != nil && (n.kind == 't' || n.kind == '{' && !slices.ContainsFunc(n.keys, func(k string) bool { return !isAnnotation(k) }))
 }
 
 // rule returns a reference to the rule of that key, which build makes where it is not known yet.
@@ -137,7 +185,11 @@ func (c *schemas) schema(v *value, path string) (*expr, error) {
 
 // object returns the texts that are valid by a schema that is an object.
 func (c *schemas) object(v *value, path string) (*expr, error) {
-	if err := check(v, path); err != nil {
+	if v.never() {
+		return choice(), nil
+	}
+	v, err := c.supportedOf(v, path)
+	if err != nil {
 		return nil, err
 	}
 	var keys []string
@@ -203,7 +255,7 @@ func (c *schemas) each(list *value, path string) (*expr, error) {
 // resolve returns the schema that a $ref names, and its place.
 func (c *schemas) resolve(ref *value, path string) (*value, string, error) {
 	if ref.kind != '"' || ref.text != "#" && !strings.HasPrefix(ref.text, "#/") {
-		return nil, "", fmt.Errorf("%s: $ref %s is not supported; references are # or begin with #/", path, ref)
+		return truth(true), path, c.loosen("%s: $ref %s is not supported; references are # or begin with #/", path, ref)
 	}
 	at := c.root
 	for _, part := range strings.Split(ref.text, "/")[1:] {
@@ -229,7 +281,7 @@ func (c *schemas) plain(v *value, path string) (*expr, error) {
 		return nil, err
 	}
 	if v.get("enum") != nil || v.get("const") != nil {
-		return enumeration(v, allowed, path)
+		return c.enumeration(v, allowed, path)
 	}
 	var subs []*expr
 	for _, t := range allowed {
@@ -294,10 +346,12 @@ func typesOf(v *value, path string) ([]string, error) {
 }
 
 // enumeration returns the values of enum and const.
-func enumeration(v *value, allowed []string, path string) (*expr, error) {
+func (c *schemas) enumeration(v *value, allowed []string, path string) (*expr, error) {
 	for _, k := range v.keys {
 		if !isAnnotation(k) && k != "type" && k != "enum" && k != "const" {
-			return nil, fmt.Errorf("%s: %s beside enum or const is not supported", path, k)
+			if err := c.loosen("%s: %s beside enum or const is not supported", path, k); err != nil {
+				return nil, err
+			}
 		}
 	}
 	var list []*value
@@ -360,7 +414,7 @@ func rational(v *value) (*big.Rat, bool) {
 }
 
 // size returns a keyword that is a number of things, or the default.
-func size(v *value, key, path string, without int) (int, error) {
+func (c *schemas) size(v *value, key, path string, without int) (int, error) {
 	e := v.get(key)
 	if e == nil {
 		return without, nil
@@ -370,18 +424,18 @@ func size(v *value, key, path string, without int) (int, error) {
 		return 0, fmt.Errorf("%s/%s: a whole number from 0 belongs here, not %s", path, key, e)
 	}
 	if r.Cmp(big.NewRat(maxRepetition, 1)) > 0 {
-		return 0, fmt.Errorf("%s/%s: %s is more than %d", path, key, e, maxRepetition)
+		return without, c.loosen("%s/%s: %s is more than %d", path, key, e, maxRepetition)
 	}
 	return int(r.Num().Int64()), nil
 }
 
 // sizes returns a least and a most.
-func sizes(v *value, least, most, path string) (int, int, error) {
-	a, err := size(v, least, path, 0)
+func (c *schemas) sizes(v *value, least, most, path string) (int, int, error) {
+	a, err := c.size(v, least, path, 0)
 	if err != nil {
 		return 0, 0, err
 	}
-	b, err := size(v, most, path, unbounded)
+	b, err := c.size(v, most, path, unbounded)
 	if err == nil && b != unbounded && b < a {
 		err = fmt.Errorf("%s: %s %d is more than %s %d", path, least, a, most, b)
 	}

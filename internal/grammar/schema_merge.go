@@ -15,7 +15,7 @@ const (
 // by.
 func (c *schemas) expand(v *value, path string, depth int) ([]*value, error) {
 	if depth > maxMerge {
-		return nil, fmt.Errorf("%s: $ref, allOf, anyOf and oneOf lead to each other more than %d deep", path, maxMerge)
+		return []*value{{kind: '{'}}, c.loosen("%s: $ref, allOf, anyOf and oneOf lead to each other more than %d deep", path, maxMerge)
 	}
 	switch v.kind {
 	case 't':
@@ -26,7 +26,11 @@ func (c *schemas) expand(v *value, path string, depth int) ([]*value, error) {
 	default:
 		return nil, fmt.Errorf("%s: a schema is an object, true or false", path)
 	}
-	if err := check(v, path); err != nil {
+	if v.never() {
+		return nil, nil
+	}
+	v, err := c.supportedOf(v, path)
+	if err != nil {
 		return nil, err
 	}
 	out := []*value{v.without(append(slices.Clone(applicators), annotations...)...)}
@@ -40,7 +44,7 @@ func (c *schemas) expand(v *value, path string, depth int) ([]*value, error) {
 			return nil, err
 		}
 		for _, part := range parts {
-			if out, err = cross(out, part, path); err != nil {
+			if out, err = c.cross(out, part, path); err != nil {
 				return nil, err
 			}
 		}
@@ -83,14 +87,14 @@ func (c *schemas) parts(key string, e *value, path string, depth int) ([][]*valu
 }
 
 // cross returns the merged pairs of a and b that some value may be valid by.
-func cross(a, b []*value, path string) ([]*value, error) {
+func (c *schemas) cross(a, b []*value, path string) ([]*value, error) {
 	if len(a)*len(b) > maxAlternatives {
-		return nil, fmt.Errorf("%s: allOf, anyOf and oneOf combine to more than %d alternatives", path, maxAlternatives)
+		return a, c.loosen("%s: allOf, anyOf and oneOf combine to more than %d alternatives", path, maxAlternatives)
 	}
 	var out []*value
 	for _, x := range a {
 		for _, y := range b {
-			m, err := merge(x, y, path)
+			m, err := c.merge(x, y, path)
 			if err != nil {
 				return nil, err
 			}
@@ -103,9 +107,12 @@ func cross(a, b []*value, path string) ([]*value, error) {
 }
 
 // merge returns the schema of values that are valid by both a and b, which have no applicators.
-func merge(a, b *value, path string) (*value, error) {
-	if err := sameTuples(a, b, path); err != nil {
-		return nil, err
+func (c *schemas) merge(a, b *value, path string) (*value, error) {
+	if !sameTuples(a, b) {
+		if err := c.loosen("%s: allOf, $ref, anyOf or oneOf combines lists of items that differ, which is not supported", path); err != nil {
+			return nil, err
+		}
+		b = b.without(itemKeys...)
 	}
 	out := a
 	for i, key := range b.keys {
@@ -117,7 +124,7 @@ func merge(a, b *value, path string) (*value, error) {
 			out = out.with(key, y)
 			continue
 		}
-		m, err := mergeKeyword(key, x, y, path)
+		m, err := c.mergeKeyword(key, x, y, path)
 		if err != nil {
 			return nil, err
 		}
@@ -126,23 +133,25 @@ func merge(a, b *value, path string) (*value, error) {
 	return mergeProperties(out, a, b), nil
 }
 
-// sameTuples refuses schemas of which one is about an array's first items, each by itself, and the other says something
-// else about items: which of its items a keyword is about depends on the others beside it.
-func sameTuples(a, b *value, path string) error {
-	keys := []string{"prefixItems", "items", "additionalItems"}
-	about := func(v *value) bool { return slices.ContainsFunc(keys, func(k string) bool { return v.get(k) != nil }) }
+// itemKeys are keywords about an array's items: which of them one is about depends on the others beside it.
+var itemKeys = []string{"prefixItems", "items", "additionalItems"}
+
+// sameTuples reports whether two schemas say the same about items, unless neither is about an array's first items, each
+// by itself, or one says nothing about items.
+func sameTuples(a, b *value) bool {
+	about := func(v *value) bool {
+		return slices.ContainsFunc(itemKeys, func(k string) bool { return v.get(k) != nil })
+	}
 	tuple := func(v *value) bool {
 		return v.get("prefixItems") != nil || v.get("items") != nil && v.get("items").kind == '['
 	}
 	if !about(a) || !about(b) || !tuple(a) && !tuple(b) {
-		return nil
+		return true
 	}
-	for _, k := range keys {
-		if x, y := a.get(k), b.get(k); (x == nil) != (y == nil) || x != nil && x.String() != y.String() {
-			return fmt.Errorf("%s: allOf, $ref, anyOf or oneOf combines lists of items that differ, which is not supported", path)
-		}
-	}
-	return nil
+	return !slices.ContainsFunc(itemKeys, func(k string) bool {
+		x, y := a.get(k), b.get(k)
+		return (x == nil) != (y == nil) || x != nil && x.String() != y.String()
+	})
 }
 
 // both returns a schema of what is valid by x and y.
@@ -151,7 +160,7 @@ func both(x, y *value) *value {
 }
 
 // mergeKeyword returns the value of a keyword that says as much as x and y together.
-func mergeKeyword(key string, x, y *value, path string) (*value, error) {
+func (c *schemas) mergeKeyword(key string, x, y *value, path string) (*value, error) {
 	switch key {
 	case "type":
 		return commonTypes(x, y), nil
@@ -162,7 +171,7 @@ func mergeKeyword(key string, x, y *value, path string) (*value, error) {
 		return &value{kind: '[', values: slices.DeleteFunc(slices.Clone(x.values), func(e *value) bool { return !same(e) })}, nil
 	case "required":
 		return &value{kind: '[', values: slices.Concat(x.values, y.values)}, nil
-	case "pattern":
+	case "pattern", "format":
 		return &value{kind: '[', values: slices.Concat(list(x), list(y))}, nil
 	case "items", "propertyNames":
 		return both(x, y), nil
@@ -176,7 +185,7 @@ func mergeKeyword(key string, x, y *value, path string) (*value, error) {
 			return y, nil
 		}
 	}
-	return nil, fmt.Errorf("%s: allOf, $ref, anyOf or oneOf leads to %s twice with different values, which is not supported", path, key)
+	return x, c.loosen("%s: allOf, $ref, anyOf or oneOf leads to %s twice with different values, which is not supported", path, key)
 }
 
 // list returns a list's values, or what is no list as the only one.
@@ -233,7 +242,7 @@ func mergeProperties(out, a, b *value) *value {
 	return out
 }
 
-// disjoint refuses a oneOf whose schemas are not plainly disjoint: a value could be valid by two of them, which oneOf
+// disjoint says of a oneOf that its schemas are not plainly disjoint: a value could be valid by two of them, which oneOf
 // forbids.
 func (c *schemas) disjoint(list *value, path string) error {
 	if list.kind != '[' {
@@ -242,10 +251,12 @@ func (c *schemas) disjoint(list *value, path string) error {
 	if len(list.values) > maxAlternatives {
 		return fmt.Errorf("%s: more than %d schemas", path, maxAlternatives)
 	}
+	quiet := *c // what it loosens is named where the schemas themselves are read
+	quiet.loose = nil
 	for i, a := range list.values {
 		for j, b := range list.values[:i] {
-			if !c.apart(a, b, path, 0) {
-				return fmt.Errorf("%s: a value may be valid by number %d and number %d of its schemas; oneOf is supported where they differ in type or in the values of a required member; use anyOf otherwise", path, j, i)
+			if !quiet.apart(a, b, path, 0) {
+				return c.loosen("%s: a value may be valid by number %d and number %d of its schemas; oneOf is supported where they differ in type or in the values of a required member; use anyOf otherwise", path, j, i)
 			}
 		}
 	}
@@ -273,7 +284,7 @@ func (c *schemas) apart(a, b *value, path string, depth int) bool {
 }
 
 func (c *schemas) plainlyApart(x, y *value, path string, depth int) bool {
-	m, err := merge(x.without("enum", "const"), y.without("enum", "const"), path)
+	m, err := c.merge(x.without("enum", "const"), y.without("enum", "const"), path)
 	if err == nil {
 		if t := m.get("type"); t != nil && t.kind == '[' && len(t.values) == 0 {
 			return true

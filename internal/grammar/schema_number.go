@@ -21,15 +21,23 @@ type limits struct {
 	loOpen, hiOpen bool // the bound itself is not allowed
 }
 
-func readLimits(v *value, path string) (l limits, err error) {
+func (c *schemas) readLimits(v *value, path string) (l limits, err error) {
 	for _, key := range []string{"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"} {
 		e := v.get(key)
-		if e == nil {
+		if e == nil || e.kind == 'f' && key[0] == 'e' {
 			continue
+		}
+		if e.kind == 't' && key[0] == 'e' { // up to draft 4: the bound beside it is not allowed
+			if e = v.get(strings.ToLower(key[len("exclusive"):])); e == nil {
+				continue
+			}
 		}
 		r, ok := rational(e)
 		if !ok {
-			return l, fmt.Errorf("%s/%s: a number of a usual size belongs here, not %s", path, key, e)
+			if err := c.loosen("%s/%s: a number of a usual size belongs here, not %s", path, key, e); err != nil {
+				return l, err
+			}
+			continue
 		}
 		open := key[0] == 'e'
 		if strings.HasSuffix(strings.ToLower(key), "minimum") {
@@ -48,7 +56,7 @@ func readLimits(v *value, path string) (l limits, err error) {
 
 // integer returns the whole numbers that are valid by v.
 func (c *schemas) integer(v *value, path string) (*expr, error) {
-	l, err := readLimits(v, path)
+	l, err := c.readLimits(v, path)
 	if err != nil {
 		return nil, err
 	}
@@ -60,10 +68,12 @@ func (c *schemas) integer(v *value, path string) (*expr, error) {
 		}
 		n := r.Num() // a whole number is a multiple of n/d in lowest terms where it is one of n
 		if n.Cmp(big.NewInt(maxModulus)) > 0 {
-			return nil, fmt.Errorf("%s: multipleOf %s is not supported; at most %d", path, m, maxModulus)
+			err = c.loosen("%s: multipleOf %s is not supported; at most %d", path, m, maxModulus)
+		} else if step = n.Int64(); step > 1 && (l.lo != nil || l.hi != nil) {
+			step, err = 1, c.loosen("%s: multipleOf beside a minimum or maximum is not supported", path)
 		}
-		if step = n.Int64(); step > 1 && (l.lo != nil || l.hi != nil) {
-			return nil, fmt.Errorf("%s: multipleOf beside a minimum or maximum is not supported", path)
+		if err != nil {
+			return nil, err
 		}
 	}
 	switch {
@@ -201,7 +211,7 @@ func digitsBetween(a, b string) *expr {
 
 // number returns the numbers that are valid by v. With bounds they have no exponent.
 func (c *schemas) number(v *value, path string) (*expr, error) {
-	l, err := readLimits(v, path)
+	l, err := c.readLimits(v, path)
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +222,10 @@ func (c *schemas) number(v *value, path string) (*expr, error) {
 			return c.integer(v, path)
 		}
 		if places, ok = decimalPlaces(r); !ok {
-			return nil, fmt.Errorf("%s: multipleOf %s is not supported; whole numbers and 0.1, 0.01 and so on are", path, m)
+			places = fractionDigits
+			if err := c.loosen("%s: multipleOf %s is not supported; whole numbers and 0.1, 0.01 and so on are", path, m); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if l.lo != nil || l.hi != nil {

@@ -30,7 +30,7 @@ func (c *schemas) anything() (*expr, error) {
 
 // members returns the objects that are valid by v.
 func (c *schemas) members(v *value, path string) (*expr, error) {
-	least, most, err := sizes(v, "minProperties", "maxProperties", path)
+	least, most, err := c.sizes(v, "minProperties", "maxProperties", path)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,9 @@ func (c *schemas) members(v *value, path string) (*expr, error) {
 	}
 	if len(props) == 0 {
 		if least > 1 {
-			return nil, fmt.Errorf("%s: minProperties %d is not supported, since members might have the same name", path, least)
+			if err := c.loosen("%s: minProperties %d is not supported, since members might have the same name", path, least); err != nil {
+				return nil, err
+			}
 		}
 		if extra == nil {
 			if least > 0 {
@@ -61,7 +63,9 @@ func (c *schemas) members(v *value, path string) (*expr, error) {
 		}
 	}
 	if least > needed || most != unbounded && (most < len(props) || extra != nil) {
-		return nil, fmt.Errorf("%s: minProperties and maxProperties are supported only where properties and required say as much", path)
+		if err := c.loosen("%s: minProperties and maxProperties are supported only where properties and required say as much", path); err != nil {
+			return nil, err
+		}
 	}
 	return sequence(literal("{"), memberGraph(props, extra), literal("}")), nil
 }
@@ -148,13 +152,17 @@ func (c *schemas) properties(v *value, path string) ([]property, error) {
 			continue
 		}
 		s := v.get("additionalProperties")
+		var err error
 		switch {
 		case v.get("patternProperties") != nil:
-			return nil, fmt.Errorf("%s: %q is required and not among properties, which is not supported beside patternProperties", path, name)
+			s, err = truth(true), c.loosen("%s: %q is required and not among properties, which is not supported beside patternProperties", path, name)
 		case s == nil:
 			s = truth(true)
 		case s.kind == 'f':
-			return nil, fmt.Errorf("%s: %q is required, but neither among properties nor allowed by additionalProperties", path, name)
+			s, err = truth(true), c.loosen("%s: %q is required, but neither among properties nor allowed by additionalProperties", path, name)
+		}
+		if err != nil {
+			return nil, err
 		}
 		if err := add(name, s, path+"/additionalProperties"); err != nil {
 			return nil, err
@@ -197,9 +205,16 @@ func (c *schemas) patternMember(v *value, props []property, path string) (*expr,
 		return nil, fmt.Errorf("%s/patternProperties: an object belongs here", path)
 	}
 	if len(p.keys) != 1 || len(props) > 0 || s != nil && s.kind != 'f' || v.get("propertyNames") != nil {
-		return nil, fmt.Errorf("%s: patternProperties is supported only with one pattern, and without properties, propertyNames and other additionalProperties than false", path)
+		if err := c.loosen("%s: patternProperties is supported only with one pattern, and without properties, propertyNames and other additionalProperties than false", path); err != nil {
+			return nil, err
+		}
+		free := v.without("patternProperties")
+		if s != nil && s.kind == 'f' && len(props) == 0 {
+			free = free.without("additionalProperties") // the patterns' members are allowed
+		}
+		return c.extraMember(free, props, path)
 	}
-	name, err := patternText([]string{p.keys[0]}, 0, unbounded, path+"/patternProperties")
+	name, err := c.patternText([]string{p.keys[0]}, 0, unbounded, path+"/patternProperties")
 	if err != nil {
 		return nil, err
 	}
@@ -215,10 +230,12 @@ func (c *schemas) otherName(v *value, props []property, path string) (*expr, err
 	names := v.get("propertyNames")
 	switch {
 	case len(props) > 0 && names != nil:
-		return nil, fmt.Errorf("%s: propertyNames beside properties is not supported", path)
-	case names != nil:
+		if err := c.loosen("%s: propertyNames beside properties is not supported", path); err != nil {
+			return nil, err
+		}
+	case isNamed(names):
 		at := path + "/propertyNames"
-		s, err := merge(names.without(annotations...), &value{kind: '{', keys: []string{"type"}, values: []*value{{kind: '"', text: "string"}}}, at)
+		s, err := c.merge(names.without(annotations...), &value{kind: '{', keys: []string{"type"}, values: []*value{{kind: '"', text: "string"}}}, at)
 		if err != nil {
 			return nil, err
 		}
@@ -233,10 +250,15 @@ func (c *schemas) otherName(v *value, props []property, path string) (*expr, err
 	return quoted(d.others()), nil
 }
 
+// isNamed reports whether propertyNames says anything.
+func isNamed(names *value) bool {
+	return names != nil && names.kind == '{' && len(names.without(annotations...).keys) > 0
+}
+
 // items returns the arrays that are valid by v. Without a schema for them, no items follow those that a list has
 // schemas for, unless minItems asks for some.
 func (c *schemas) items(v *value, path string) (*expr, error) {
-	least, most, err := sizes(v, "minItems", "maxItems", path)
+	least, most, err := c.sizes(v, "minItems", "maxItems", path)
 	if err != nil {
 		return nil, err
 	}
@@ -295,7 +317,10 @@ func (c *schemas) arrayGraph(t tuple, item *expr, least, most int, path string) 
 		most = n
 	}
 	if least > n && item == nil {
-		return nil, fmt.Errorf("%s: minItems %d is more than the items there may be", path, least)
+		if err := c.loosen("%s: minItems %d is more than the items there may be", path, least); err != nil {
+			return nil, err
+		}
+		least = n
 	}
 	if n == 0 {
 		if item == nil {

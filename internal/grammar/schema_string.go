@@ -80,7 +80,7 @@ var numericFormats = strings.Fields("int32 int64 uint uint32 uint64 float double
 
 // text returns the strings that are valid by v.
 func (c *schemas) text(v *value, path string) (*expr, error) {
-	least, most, err := sizes(v, "minLength", "maxLength", path)
+	least, most, err := c.sizes(v, "minLength", "maxLength", path)
 	if err != nil {
 		return nil, err
 	}
@@ -94,43 +94,54 @@ func (c *schemas) text(v *value, path string) (*expr, error) {
 		}
 	}
 	if f := v.get("format"); f != nil {
-		p, ok := formats[f.text]
-		switch {
-		case ok:
-			patterns = append(patterns, "^("+p+")$")
-		case !slices.Contains(numericFormats, f.text):
-			return nil, fmt.Errorf("%s: the format %s is not supported", path, f)
+		for _, e := range list(f) {
+			p, ok := formats[e.text]
+			if ok {
+				patterns = append([]string{"^(" + p + ")$"}, patterns...) // what the others are dropped for where all are too large
+			} else if !slices.Contains(numericFormats, e.text) {
+				if err := c.loosen("%s: the format %s is not supported", path, e); err != nil {
+					return nil, err
+				}
+			}
 		}
 	}
 	switch {
 	case len(patterns) > 0:
 		key := fmt.Sprintf("%q %d %d", patterns, least, most)
-		return c.rule(key, path, func() (*expr, error) { return patternText(patterns, least, most, path) })
+		return c.rule(key, path, func() (*expr, error) { return c.patternText(patterns, least, most, path) })
 	case least == 0 && most == unbounded:
 		return c.anyString()
 	}
-	return c.rule(fmt.Sprintf("string %d %d", least, most), path, func() (*expr, error) {
-		return quoted(repeat(stringChar(), least, most)), nil
-	})
+	return c.rule(fmt.Sprintf("string %d %d", least, most), path, func() (*expr, error) { return sized(least, most), nil })
 }
 
+// sized returns the JSON strings of so many characters.
+func sized(least, most int) *expr { return quoted(repeat(stringChar(), least, most)) }
+
 // patternText returns the JSON strings of so many characters that match all patterns.
-func patternText(patterns []string, least, most int, path string) (*expr, error) {
-	d, err := patternDFA(patterns[0])
-	for _, p := range patterns[1:] {
-		if err != nil {
-			break
+func (c *schemas) patternText(patterns []string, least, most int, path string) (*expr, error) {
+	var d *dfa
+	for _, p := range patterns {
+		next, err := patternDFA(p)
+		if err == nil && d != nil {
+			next, err = d.intersect(next)
 		}
-		var other *dfa
-		if other, err = patternDFA(p); err == nil {
-			d, err = d.intersect(other)
+		if err == nil {
+			d = next
+		} else if err = c.loosen("%s: %w", path, err); err != nil {
+			return nil, err
 		}
 	}
-	if err == nil && (least > 0 || most != unbounded) {
-		d, err = d.counted(least, most)
+	if d == nil {
+		return sized(least, most), nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	if least > 0 || most != unbounded {
+		next, err := d.counted(least, most)
+		if err == nil {
+			d = next
+		} else if err = c.loosen("%s: %w", path, err); err != nil {
+			return nil, err
+		}
 	}
 	return quoted(d.expr()), nil
 }

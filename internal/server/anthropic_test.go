@@ -256,7 +256,7 @@ func TestMessagesRefused(t *testing.T) {
 		{`{"max_tokens":1,"messages":[]}`, 400, "invalid_request_error", "messages"},
 		{`{"max_tokens":1}`, 400, "invalid_request_error", "messages"},
 		{`[]`, 400, "invalid_request_error", "object"},
-		{`{` + hi + `,"frobnicate":1}`, 400, "invalid_request_error", "frobnicate"},
+		{`{` + hi + `,"top_k":"many"}`, 400, "invalid_request_error", "top_k"},
 		{`{` + hi + `,"mcp_servers":[{}]}`, 400, "invalid_request_error", "mcp_servers"},
 		{`{` + hi + `,"tool_choice":{"type":"any"}}`, 400, "invalid_request_error", "tool_choice"},
 		{`{` + hi + `,"tool_choice":{"type":"tool","name":"fly"},` + anthropicTools + `}`, 400, "invalid_request_error", "fly"},

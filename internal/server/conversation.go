@@ -172,7 +172,7 @@ func (m *Model) holdAnswer(g *Generation, c *Conversation, r *Reading) error {
 			return nil, err
 		}
 		for _, reason := range constraint.Loose {
-			m.Log.Warn("arguments are not held to a schema", "reason", reason)
+			m.Log.Warn("arguments of calls are not held to a part of their JSON Schema", "reason", reason)
 		}
 		compiled, err := m.compile(constraint.Grammar)
 		return &held{compiled: compiled, answer: constraint}, err

@@ -60,7 +60,7 @@ func (m *Model) oneText(raw json.RawMessage) ([]int32, bool) {
 		return m.Engine.Tokenizer().Encode(text, true, true), true
 	}
 	var ids []int32
-	if json.Unmarshal(raw, &ids) != nil || len(ids) == 0 || hasNull(raw) {
+	if decode(raw, &ids) != nil || len(ids) == 0 || hasNull(raw) {
 		return nil, false
 	}
 	for _, id := range ids {

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -17,12 +20,48 @@ const maxNesting = 256
 
 // Fields are those of a request's body that were not read yet. The first error of reading one is kept until Close.
 type Fields struct {
-	raw map[string]json.RawMessage
-	err error
+	raw     map[string]json.RawMessage
+	err     error
+	unknown func(name string) // told what nobody read; nil: nobody is
 }
 
-// FieldsOf returns the fields of an object within a body.
-func FieldsOf(object json.RawMessage) (*Fields, error) { return parseFields(object) }
+// Within returns the fields of an object within the body.
+func (f *Fields) Within(object json.RawMessage) (*Fields, error) {
+	inner, err := parseFields(object)
+	if err == nil {
+		inner.unknown = f.unknown
+	}
+	return inner, err
+}
+
+// Bounds of the fields that the log names.
+const (
+	maxUnknown     = 256 // names in all
+	maxUnknownName = 100 // bytes of one
+)
+
+// unknownFields names in the log, once, the fields of requests that nobody reads.
+type unknownFields struct {
+	mu   sync.Mutex
+	told map[string]bool
+}
+
+// tell logs a field that was ignored on a route, unless it was told or too many were.
+func (u *unknownFields) tell(log *slog.Logger, route, name string) {
+	if len(name) > maxUnknownName {
+		name = strings.ToValidUTF8(name[:maxUnknownName], "") + "…"
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.told[name] || len(u.told) >= maxUnknown {
+		return
+	}
+	if u.told == nil {
+		u.told = map[string]bool{}
+	}
+	u.told[name] = true
+	log.Warn("a field of a request is not known, and is ignored", "field", name, "path", route)
+}
 
 // parseFields reads an object. Fields that are null count as absent.
 func parseFields(body []byte) (*Fields, error) {
@@ -117,7 +156,7 @@ func (f *Fields) Read(name string, v any) bool {
 		return false
 	}
 	delete(f.raw, name)
-	if err := json.Unmarshal(raw, v); err != nil {
+	if err := decode(raw, v); err != nil {
 		f.Fail(Invalid("the field %s cannot be read: %s", name, reasonOf(err)))
 		return false
 	}
@@ -126,6 +165,58 @@ func (f *Fields) Read(name string, v any) bool {
 		return false
 	}
 	return true
+}
+
+// decode reads JSON into v. Whole numbers may be written with a point or an exponent, as 3.0 and 3e0.
+func decode(raw json.RawMessage, v any) error {
+	target := reflect.ValueOf(v).Elem()
+	again := reflect.New(target.Type())
+	again.Elem().Set(target) // with what it is where the JSON says nothing
+	err := json.Unmarshal(raw, v)
+	if err == nil {
+		return nil
+	}
+	whole := wholeNumbers(raw)
+	if whole == nil || json.Unmarshal(whole, again.Interface()) != nil {
+		return err
+	}
+	target.Set(again.Elem())
+	return nil
+}
+
+// wholeNumbers returns a JSON text with its whole numbers written in digits; nil where they are.
+func wholeNumbers(raw json.RawMessage) json.RawMessage {
+	var out []byte
+	from := 0
+	for i := 0; i < len(raw); {
+		switch c := raw[i]; {
+		case c == '"':
+			for i++; i < len(raw) && raw[i] != '"'; i++ {
+				if raw[i] == '\\' {
+					i++
+				}
+			}
+			i++
+		case c == '-' || '0' <= c && c <= '9':
+			end := i + 1
+			for end < len(raw) && strings.IndexByte("0123456789+-.eE", raw[end]) >= 0 {
+				end++
+			}
+			text := string(raw[i:end])
+			x, err := strconv.ParseFloat(text, 64)
+			if strings.ContainsAny(text, ".eE") && err == nil && x == math.Trunc(x) && math.Abs(x) < 1<<63 {
+				out = strconv.AppendFloat(append(out, raw[from:i]...), x, 'f', 0, 64)
+				from = end
+			}
+			i = end
+		default:
+			i++
+		}
+	}
+	if from == 0 {
+		return nil
+	}
+	return append(out, raw[from:]...)
 }
 
 // hasNull reports whether an element of a list is null, which encoding/json takes for 0 or an empty text.
@@ -181,13 +272,6 @@ func (f *Fields) Only(name string, values ...string) {
 	}
 }
 
-// Drop leaves out the fields that nobody read, and returns their names.
-func (f *Fields) Drop() []string {
-	names := slices.Sorted(maps.Keys(f.raw))
-	f.raw = nil
-	return names
-}
-
 // Fail keeps an error for Close, unless there is one.
 func (f *Fields) Fail(err error) {
 	if f.err == nil {
@@ -198,10 +282,13 @@ func (f *Fields) Fail(err error) {
 // Err returns the first error of reading so far.
 func (f *Fields) Err() error { return f.err }
 
-// Close returns the first error of reading, or one that names a field that nobody read.
+// Close returns the first error of reading. Fields that nobody read are ignored, and named in the log.
 func (f *Fields) Close() error {
-	if f.err == nil && len(f.raw) > 0 {
-		f.err = Invalid("the field %.100s is not supported", slices.Min(slices.Collect(maps.Keys(f.raw))))
+	if f.unknown != nil {
+		for _, name := range slices.Sorted(maps.Keys(f.raw)) {
+			f.unknown(name)
+		}
 	}
+	f.raw = nil
 	return f.err
 }

@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"net/http"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -41,8 +43,10 @@ const (
 // Listed is a model of a list.
 type Listed struct {
 	Name     string
-	Path     string // of its file
-	Size     int64  // of its files, bytes
+	Aliases  []string // other names, for requests
+	Tags     []string // for lists; they mean nothing here
+	Path     string   // of its file
+	Size     int64    // of its files, bytes
 	Modified time.Time
 	State    State
 	Model    *Model    // nil unless loaded; only what cannot change may be asked of it: it may be freed meanwhile
@@ -54,13 +58,61 @@ type Listed struct {
 
 // Listed returns the model of a name.
 func (s *Server) Listed(name string) (*Listed, error) {
+	known := s.Known(name)
 	for _, m := range s.Models.List() {
-		if m.Name == name {
+		if m.Name == known {
 			return &m, nil
 		}
 	}
 	return nil, NotFound("there is no model %.100q", name)
 }
+
+// Known returns a model's name as the server has it, given one as Ollama's users write it: with its tag "latest", with
+// the hub's address, in other cases of letters. A name that is none of the server's stays, without them.
+func (s *Server) Known(name string) string { return knownOf(s.Models.List(), name) }
+
+func knownOf(all []Listed, name string) string {
+	bare := strings.TrimSuffix(name, ":latest")
+	for _, host := range []string{"hf.co/", "huggingface.co/"} {
+		bare = strings.TrimPrefix(bare, host)
+	}
+	for _, n := range []string{name, bare} {
+		i := slices.IndexFunc(all, func(l Listed) bool { return l.Name == n || slices.Contains(l.Aliases, n) })
+		if i < 0 {
+			i = slices.IndexFunc(all, func(l Listed) bool { return strings.EqualFold(l.Name, n) })
+		}
+		if i >= 0 {
+			return all[i].Name
+		}
+	}
+	return bare
+}
+
+// renamed are models that requests may call as Known knows them.
+type renamed struct{ Models }
+
+func (r renamed) known(name string) string {
+	if name == "" {
+		return ""
+	}
+	return knownOf(r.List(), name)
+}
+
+func (r renamed) Use(ctx context.Context, name string) (*Model, func(), error) {
+	return r.Models.Use(ctx, r.known(name))
+}
+
+func (r renamed) Peek(name string) (*Model, func(), bool) { return r.Models.Peek(r.known(name)) }
+
+func (r renamed) Load(ctx context.Context, name string) error {
+	return r.Models.Load(ctx, r.known(name))
+}
+
+func (r renamed) Unload(ctx context.Context, name string) error {
+	return r.Models.Unload(ctx, r.known(name))
+}
+
+func (r renamed) Keep(name string, d time.Duration) error { return r.Models.Keep(r.known(name), d) }
 
 // Single is a server's only model, which answers under every name, as llama-server's does. The zero value is still
 // being loaded.
@@ -110,12 +162,13 @@ func (s *Single) Ready() error {
 }
 
 // Load reports that there is nothing to load.
-func (s *Single) Load(context.Context, string) error { return errSingle }
+func (s *Single) Load(context.Context, string) error { return ErrStays }
 
 // Unload reports that the model stays.
-func (s *Single) Unload(context.Context, string) error { return errSingle }
+func (s *Single) Unload(context.Context, string) error { return ErrStays }
 
 // Keep does nothing: the model stays loaded.
 func (s *Single) Keep(string, time.Duration) error { return nil }
 
-var errSingle = NotSupported("the server was started with one model, which stays loaded; --models-dir serves several")
+// ErrStays refuses to load or unload the only model.
+var ErrStays = NotSupported("the server was started with one model, which stays loaded; --models-dir serves several")

@@ -201,7 +201,6 @@ func TestOllamaRefused(t *testing.T) {
 		{"/api/generate", `{"prompt":"A","context":[-1]}`, 400, "context"},
 		{"/api/generate", `{"prompt":"A","options":{"top_p":7}}`, 400, "top-p"},
 		{"/api/generate", `{"prompt":"A","keep_alive":"soon"}`, 400, "keep_alive"},
-		{"/api/generate", `{"prompt":"","keep_alive":0}`, 501, "--models-dir"},
 		{"/api/generate", `{"prompt":"` + strings.Repeat("king ", 2000) + `"}`, 400, "512"},
 		{"/api/pull", `{"model":"a/b"}`, 501, "powerinfer pull"},
 		{"/api/create", `{"model":"a"}`, 501, "create"},

@@ -254,7 +254,7 @@ func TestResponsesRefusals(t *testing.T) {
 		`{"input":"x","previous_response_id":"resp_1"}`:                                       "previous_response_id",
 		`{"input":"x","conversation":"conv_1"}`:                                               "conversation",
 		`{"input":"x","background":true}`:                                                     "background",
-		`{"input":"x","frobnicate":1}`:                                                        "frobnicate",
+		`{"input":"x","max_output_tokens":2.5}`:                                               "max_output_tokens",
 		`{"input":5}`:                                                                         "input",
 		`{"input":[{"type":"item_reference","id":"a"}]}`:                                      "referred",
 		`{"input":[5]}`:                                                                       "item 0",

@@ -238,7 +238,7 @@ func (m *Model) ReadConstraint(f *Fields, g *Generation) {
 		f.Fail(Invalid("the fields grammar and json_schema each name a grammar; give one"))
 		return
 	}
-	h, err := m.hold(g, grammar.Text{GBNF: text, Schema: schema})
+	h, err := m.hold(g, grammar.Text{GBNF: text, Schema: schema, Loose: true})
 	if err != nil {
 		f.Fail(Invalid("the grammar or the JSON Schema cannot be used: %s", err))
 		return
@@ -285,9 +285,10 @@ func readTriggers(f *Fields) *grammar.Triggers {
 	return t
 }
 
-// HoldSchema restricts g to JSON that is valid by a schema.
-func (m *Model) HoldSchema(g *Generation, schema json.RawMessage) error {
-	_, err := m.hold(g, grammar.Text{Schema: schema})
+// HoldSchema restricts g to JSON that is valid by a schema. What the schema says and is not supported constrains
+// nothing, and is named in the log, or an error where the schema is strict.
+func (m *Model) HoldSchema(g *Generation, schema json.RawMessage, strict bool) error {
+	_, err := m.hold(g, grammar.Text{Schema: schema, Loose: !strict})
 	return err
 }
 
@@ -295,9 +296,12 @@ func (m *Model) HoldSchema(g *Generation, schema json.RawMessage) error {
 func (m *Model) hold(g *Generation, form grammar.Text) (*held, error) {
 	g.Form = form
 	h, err := m.grammars.find(key("text", form), func() (*held, error) {
-		parsed, err := form.Grammar()
+		parsed, loose, err := form.Read()
 		if err != nil {
 			return nil, err
+		}
+		for _, reason := range loose {
+			m.Log.Warn("an answer is not held to a part of its JSON Schema", "reason", reason)
 		}
 		compiled, err := m.compile(parsed)
 		return &held{compiled: compiled}, err

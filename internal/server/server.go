@@ -45,6 +45,8 @@ type Server struct {
 	keys   *keys
 	began  time.Time
 
+	unknown unknownFields
+
 	held     atomic.Int64 // bytes of bodies
 	mostHeld int64        // maxBodies, but in tests
 
@@ -57,7 +59,7 @@ type Server struct {
 
 // New returns a server of models, which stay the caller's. Routes are added by API.
 func New(models Models, o Options) *Server {
-	s := &Server{Models: models, o: o, mux: http.NewServeMux(), forms: map[string]ErrorForm{}, variants: map[string]variant{}, began: time.Now(), mostHeld: maxBodies}
+	s := &Server{Models: renamed{models}, o: o, mux: http.NewServeMux(), forms: map[string]ErrorForm{}, variants: map[string]variant{}, began: time.Now(), mostHeld: maxBodies}
 	s.keys = newKeys(&o)
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.API(CommonForm).handle("/", func(_ http.ResponseWriter, r *http.Request) error {
@@ -81,7 +83,11 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (*Fields, erro
 	if err != nil {
 		return nil, err
 	}
-	return parseFields(body)
+	f, err := parseFields(body)
+	if err == nil {
+		f.unknown = func(name string) { s.unknown.tell(s.o.Log, r.URL.Path, name) }
+	}
+	return f, err
 }
 
 // errHeld refuses a body where the server holds too many.

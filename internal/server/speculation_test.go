@@ -102,7 +102,4 @@ func TestDraftFieldsRefused(t *testing.T) {
 			t.Errorf("speculative.%s %s: %d %v", c.field, c.value, status, doc)
 		}
 	}
-	if doc, status := l.ask("/completion", `{"prompt":"A","n_predict":1,"speculative":{"n_max":3}}`); status != http.StatusBadRequest { // llama.cpp has no such object
-		t.Errorf("an object: %d %v", status, doc)
-	}
 }

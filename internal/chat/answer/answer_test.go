@@ -12,10 +12,10 @@ import (
 )
 
 var testTools = []Tool{
-	{"get_weather", json.RawMessage(`{"type":"object","properties":{"city":{"type":"string"},"days":{"type":"integer"},"wind":{"type":"boolean"},` +
+	{Name: "get_weather", Parameters: json.RawMessage(`{"type":"object","properties":{"city":{"type":"string"},"days":{"type":"integer"},"wind":{"type":"boolean"},` +
 		`"options":{"type":"object"},"unit":{"anyOf":[{"$ref":"#/$defs/unit"},{"type":"null"}]}},"required":["city"],"$defs":{"unit":{"enum":["C","F"]}}}`)},
-	{"get_weather_map", nil},
-	{"now", json.RawMessage(`{"type":"object","properties":{}}`)},
+	{Name: "get_weather_map"},
+	{Name: "now", Parameters: json.RawMessage(`{"type":"object","properties":{}}`)},
 }
 
 // sources are texts of templates by which each format is known.

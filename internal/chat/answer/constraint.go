@@ -31,8 +31,7 @@ type Constraint struct {
 	Lazy     bool             // it holds from a trigger on; else from the beginning
 	Triggers grammar.Triggers // where Lazy
 
-	// Loose are the reasons why tools' schemas are not held to, each with the tool's name: their arguments may be any
-	// object.
+	// Loose are the reasons why tools' schemas are not held to, or not in a part, each with the tool's name.
 	Loose []error
 }
 
@@ -52,7 +51,9 @@ func (f *Format) Constraint(o ConstraintOptions) (*Constraint, error) {
 	}
 	c := &composer{Builder: grammar.NewBuilder(), o: o, bodies: map[*form]grammar.Expr{}}
 	for i := range o.Tools {
-		c.addArguments(&o.Tools[i])
+		if err := c.addArguments(&o.Tools[i]); err != nil {
+			return nil, err
+		}
 	}
 	if !o.Text.Any() && !o.Required {
 		text, err := c.Text(o.Text)
@@ -91,26 +92,38 @@ var gap = grammar.Repeat(grammar.OneOf(" \t\r\n"), 0, 8)
 // anyObject is the schema of tools that have none.
 const anyObject = `{"type":"object"}`
 
-func (c *composer) addArguments(t *Tool) {
+// addArguments adds a tool's arguments. What its schema says and is not supported constrains nothing, unless the tool is
+// strict; a schema that says nothing sensible allows any object.
+func (c *composer) addArguments(t *Tool) error {
 	text := t.Parameters
 	if len(text) == 0 {
 		text = json.RawMessage(anyObject)
 	}
-	schema, e, err := c.read(text)
-	if err != nil {
+	schema, e, err := c.read(text, t.Strict)
+	switch {
+	case err != nil && t.Strict:
+		return fmt.Errorf("the tool %s is strict, and its schema is not supported: %w", t.Name, err)
+	case err != nil:
 		c.loose = append(c.loose, fmt.Errorf("the tool %s: %w", t.Name, err))
-		if schema, e, err = c.read(json.RawMessage(anyObject)); err != nil {
+		if schema, e, err = c.read(json.RawMessage(anyObject), false); err != nil {
 			panic(err) // the schema is ours
 		}
 	}
+	for _, reason := range schema.Loose() {
+		c.loose = append(c.loose, fmt.Errorf("the tool %s: %s", t.Name, reason))
+	}
 	c.schemas = append(c.schemas, schema)
 	c.arguments = append(c.arguments, e)
+	return nil
 }
 
-func (c *composer) read(schema json.RawMessage) (*grammar.Schema, grammar.Expr, error) {
+func (c *composer) read(schema json.RawMessage, strict bool) (*grammar.Schema, grammar.Expr, error) {
 	s, err := c.Schema(schema)
 	if err != nil {
 		return nil, grammar.Expr{}, err
+	}
+	if !strict {
+		s.Loosen()
 	}
 	e, err := s.Part("#")
 	return s, e, err

@@ -247,12 +247,21 @@ func TestGeneratedCallsAreRead(t *testing.T) {
 }
 
 func TestLooseSchemasAreTold(t *testing.T) {
-	tools := []Tool{{"odd", json.RawMessage(`{"type":"object","properties":{"a":{"if":{}}}}`)}, testTools[0]}
+	tools := []Tool{{Name: "odd", Parameters: json.RawMessage(`{"type":"object","properties":{"a":{"if":{}}}}`)}, testTools[0]}
 	for _, format := range []string{"hermes", "coder", "pythonic"} {
 		c := constraint(t, FormatOf(sources[format], true, true), ConstraintOptions{Tools: tools, Required: true})
 		if len(c.Loose) != 1 || !strings.Contains(c.Loose[0].Error(), "odd") || !strings.Contains(c.Loose[0].Error(), "if") {
 			t.Errorf("%s: got %v", format, c.Loose)
 		}
+	}
+}
+
+// A strict tool's schema is held to in every part, or refused.
+func TestStrictSchemasAreRefused(t *testing.T) {
+	tools := []Tool{{Name: "odd", Parameters: json.RawMessage(`{"type":"object","properties":{"a":{"pattern":"(?=x)"}}}`), Strict: true}}
+	_, err := FormatOf(sources["hermes"], true, true).Constraint(ConstraintOptions{Tools: tools})
+	if err == nil || !strings.Contains(err.Error(), "odd") || !strings.Contains(err.Error(), "pattern") {
+		t.Errorf("got %v", err)
 	}
 }
 
@@ -271,7 +280,7 @@ func TestFortyToolsCompileInTime(t *testing.T) {
 				i, k, []string{"string", "integer", "boolean"}[k%3], k)
 		}
 		b.WriteString(`"when":{"type":"string","format":"date-time"},"tags":{"type":"array","items":{"enum":["a","b","c"]}}},"required":["when"]}`)
-		tools = append(tools, Tool{fmt.Sprint("tool_", i), json.RawMessage(b.String())})
+		tools = append(tools, Tool{Name: fmt.Sprint("tool_", i), Parameters: json.RawMessage(b.String())})
 		size += b.Len()
 	}
 	if size < 100_000 {

@@ -10,6 +10,7 @@ import (
 type Tool struct {
 	Name       string
 	Parameters json.RawMessage // JSON Schema of the arguments, an object; nil where there is none
+	Strict     bool            // a schema that cannot be held to in every part is an error
 }
 
 // Tools reads definitions in OpenAI's form: {"type":"function","function":{"name":…,"parameters":…}}, or the function
@@ -19,7 +20,7 @@ func Tools(definitions []json.RawMessage) ([]Tool, error) {
 		Name        string
 		Description string
 		Parameters  json.RawMessage
-		Strict      bool // always
+		Strict      bool
 	}
 	tools := make([]Tool, len(definitions))
 	seen := map[string]bool{}
@@ -50,7 +51,7 @@ func Tools(definitions []json.RawMessage) ([]Tool, error) {
 		if string(f.Parameters) == "null" {
 			f.Parameters = nil
 		}
-		tools[i] = Tool{Name: f.Name, Parameters: f.Parameters}
+		tools[i] = Tool{f.Name, f.Parameters, f.Strict}
 	}
 	return tools, nil
 }

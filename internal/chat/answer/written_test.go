@@ -12,8 +12,8 @@ import (
 
 // writeTools have arguments that are source code.
 var writeTools = []Tool{
-	{"write", json.RawMessage(`{"type":"object","properties":{"path":{"type":"string"},"content":{"type":"string"},"mode":{"type":"integer"},"note":{"type":["string","null"]}},"required":["path","content"]}`)},
-	{"now", json.RawMessage(`{"type":"object","properties":{}}`)},
+	{Name: "write", Parameters: json.RawMessage(`{"type":"object","properties":{"path":{"type":"string"},"content":{"type":"string"},"mode":{"type":"integer"},"note":{"type":["string","null"]}},"required":["path","content"]}`)},
+	{Name: "now", Parameters: json.RawMessage(`{"type":"object","properties":{}}`)},
 }
 
 // around is how a format writes a call of write with the path a.py and a content, and what an answer's end may look

@@ -106,7 +106,7 @@ func readOutput(m *server.Model, f *server.Fields, r *request) {
 		f.Fail(server.Invalid("output_config.format is not of type json_schema with a schema"))
 		return
 	}
-	if err := m.HoldSchema(&r.text, output.Format.Schema); err != nil {
+	if err := m.HoldSchema(&r.text, output.Format.Schema, false); err != nil {
 		f.Fail(server.Invalid("output_config.format: the schema cannot be used: %s", err))
 	}
 }

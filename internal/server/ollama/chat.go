@@ -78,7 +78,7 @@ func (a *api) chat(w http.ResponseWriter, r *http.Request, f *server.Fields) err
 	truncate := true
 	f.Read("truncate", &truncate)
 	server.Unused[bool](f, "shift")
-	if err := a.close(f); err != nil {
+	if err := f.Close(); err != nil {
 		return err
 	}
 	if truncate {

@@ -25,7 +25,7 @@ func (a *api) embed(w http.ResponseWriter, r *http.Request, f *server.Fields) er
 	if dimensions < 1 || dimensions > m.Engine.EmbeddingSize() {
 		f.Fail(server.Invalid("the field dimensions is not a number from 1 to %d, the model's", m.Engine.EmbeddingSize()))
 	}
-	if err := a.close(f); err != nil {
+	if err := f.Close(); err != nil {
 		return err
 	}
 	tokens := 0
@@ -58,7 +58,7 @@ func (a *api) embedOne(w http.ResponseWriter, r *http.Request, f *server.Fields)
 	}
 	defer release()
 	texts := m.ReadTexts(f, "prompt")
-	if err := a.close(f); err != nil {
+	if err := f.Close(); err != nil {
 		return err
 	}
 	vectors, err := m.Embed(r.Context(), texts[:1], m.Pooling)
@@ -72,12 +72,12 @@ func (a *api) embedOne(w http.ResponseWriter, r *http.Request, f *server.Fields)
 func (a *api) useForEmbedding(r *http.Request, f *server.Fields, name string) (*server.Model, func(), error) {
 	keep := readKeep(f)
 	readValues(f)
-	m, release, err := a.s.Models.Use(r.Context(), a.known(name))
+	m, release, err := a.s.Models.Use(r.Context(), a.s.Known(name))
 	if err != nil {
 		return nil, nil, err
 	}
 	if keep != nil {
-		err = a.s.Models.Keep(a.known(name), *keep)
+		err = a.s.Models.Keep(a.s.Known(name), *keep)
 	}
 	if err == nil {
 		err = m.CheckEmbeds()

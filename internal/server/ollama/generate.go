@@ -52,7 +52,7 @@ func (a *api) generate(w http.ResponseWriter, r *http.Request, f *server.Fields)
 	checkTokens(f, q.model, before)
 	c := q.model.NewConversation()
 	readThink(f, q.model, q.name, c)
-	if err := a.close(f); err != nil {
+	if err := f.Close(); err != nil {
 		return err
 	}
 	if raw {

@@ -131,10 +131,10 @@ func (a *api) show(w http.ResponseWriter, _ *http.Request, f *server.Fields) err
 	f.Read("verbose", &verbose)
 	server.Unused[string](f, "system", "template")
 	readValues(f)
-	if err := a.close(f); err != nil {
+	if err := f.Close(); err != nil {
 		return err
 	}
-	known := a.known(name)
+	known := a.s.Known(name)
 	for _, l := range a.s.Models.List() {
 		if l.Name == known || name == "" {
 			server.WriteJSON(w, shownOf(&l, verbose))

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"slices"
-	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/hub"
 	"github.com/powerinfer-go/powerinfer/internal/server"
@@ -64,23 +62,6 @@ func nameOf(f *server.Fields) string {
 		name = old
 	}
 	return name
-}
-
-// known returns a model's name as the server has it, given one as Ollama's users write it: with its tag "latest", with
-// the hub's address.
-func (a *api) known(name string) string {
-	bare := strings.TrimSuffix(name, ":latest")
-	for _, host := range []string{"hf.co/", "huggingface.co/"} {
-		bare = strings.TrimPrefix(bare, host)
-	}
-	all := a.s.Models.List()
-	for _, n := range []string{name, bare} {
-		i := slices.IndexFunc(all, func(l server.Listed) bool { return strings.EqualFold(l.Name, n) })
-		if i >= 0 {
-			return all[i].Name
-		}
-	}
-	return bare
 }
 
 // failureOf returns an error of the hub as clients are told it.

@@ -63,16 +63,13 @@ func (a *api) readOptions(f *server.Fields, m *server.Model) server.Generation {
 	if err != nil || values == nil {
 		raw = json.RawMessage("{}")
 	}
-	options, err := server.FieldsOf(raw)
+	options, err := f.Within(raw)
 	if err != nil {
 		f.Fail(err)
 		return server.Generation{}
 	}
 	g := m.ReadGeneration(options)
 	options.Ignore(fixed...)
-	for _, name := range options.Drop() { // as Ollama does
-		a.s.Options().Log.Warn("a request has an option that is not known", "option", name)
-	}
 	if err := options.Close(); err != nil {
 		f.Fail(err)
 	}
@@ -94,7 +91,7 @@ func readFormat(f *server.Fields, m *server.Model, g *server.Generation) {
 	}
 	if raw[0] != '{' {
 		f.Fail(server.Invalid(`the field format is neither "json" nor a JSON Schema`))
-	} else if err := m.HoldSchema(g, raw); err != nil {
+	} else if err := m.HoldSchema(g, raw, false); err != nil {
 		f.Fail(server.Invalid("the schema in the field format cannot be used: %s", err))
 	}
 }

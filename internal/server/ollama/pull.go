@@ -40,7 +40,7 @@ func (a *api) pull(w http.ResponseWriter, r *http.Request, f *server.Fields) err
 	stream := true
 	f.Read("stream", &stream)
 	f.Ignore("insecure", "username", "password")
-	if err := a.close(f); err != nil {
+	if err := f.Close(); err != nil {
 		return err
 	}
 	if !stream {
@@ -86,7 +86,7 @@ func (a *api) remove(w http.ResponseWriter, r *http.Request, f *server.Fields) e
 	if err != nil {
 		return err
 	}
-	if err := a.close(f); err != nil {
+	if err := f.Close(); err != nil {
 		return err
 	}
 	for _, l := range a.s.Models.List() {

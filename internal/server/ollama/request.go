@@ -3,6 +3,7 @@ package ollama
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"time"
 
@@ -33,9 +34,12 @@ func (a *api) begin(ctx context.Context, f *server.Fields, empty bool) (q *reque
 	if err := f.Err(); err != nil { // a field that cannot be read is not an empty one
 		return nil, nil, "", err
 	}
-	name := a.known(q.name)
+	name := a.s.Known(q.name)
 	if empty && q.keep != nil && *q.keep == 0 {
-		return q, nil, "unload", a.s.Models.Unload(ctx, name)
+		if err := a.s.Models.Unload(ctx, name); !errors.Is(err, server.ErrStays) { // the only model has nothing to make room for
+			return q, nil, "unload", err
+		}
+		return q, nil, "unload", nil
 	}
 	if q.model, release, err = a.s.Models.Use(ctx, name); err != nil {
 		return nil, nil, "", err
@@ -66,14 +70,6 @@ func noImages(f *server.Fields, images []json.RawMessage) {
 	if len(images) > 0 {
 		f.Fail(server.Invalid("image input is not supported; the model reads text"))
 	}
-}
-
-// close logs the fields that nobody read, which Ollama's clients may send, and returns the first error of reading.
-func (a *api) close(f *server.Fields) error {
-	for _, name := range f.Drop() {
-		a.s.Options().Log.Warn("a request has a field that is not known", "field", name)
-	}
-	return f.Close()
 }
 
 // answer generates the text and sends it in the form of d.

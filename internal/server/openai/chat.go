@@ -101,7 +101,7 @@ func readFormat(m *server.Model, f *server.Fields, g *server.Generation) {
 		JSONSchema struct {
 			Name        string          `json:"name"`
 			Description string          `json:"description"`
-			Strict      bool            `json:"strict"` // always
+			Strict      bool            `json:"strict"`
 			Schema      json.RawMessage `json:"schema"`
 		} `json:"json_schema"`
 	}
@@ -130,7 +130,7 @@ func readFormat(m *server.Model, f *server.Fields, g *server.Generation) {
 	}
 	if g.Constrain != nil {
 		f.Fail(server.Invalid("the fields response_format and grammar or json_schema exclude each other"))
-	} else if err := m.HoldSchema(g, schema); err != nil {
+	} else if err := m.HoldSchema(g, schema, format.JSONSchema.Strict); err != nil {
 		f.Fail(server.Invalid("the field response_format has a schema that cannot be used: %s", err))
 	}
 }

@@ -129,7 +129,7 @@ func (q *request) readText(m *server.Model, f *server.Fields) {
 		Type        string          `json:"type"`
 		Name        string          `json:"name"`
 		Description string          `json:"description"`
-		Strict      bool            `json:"strict"` // always
+		Strict      bool            `json:"strict"`
 		Schema      json.RawMessage `json:"schema"`
 	}
 	if json.Unmarshal(t.Format, &format) != nil {
@@ -152,7 +152,7 @@ func (q *request) readText(m *server.Model, f *server.Fields) {
 	}
 	if q.text.Constrain != nil {
 		f.Fail(server.Invalid("the fields text.format and grammar or json_schema exclude each other"))
-	} else if err := m.HoldSchema(&q.text, format.Schema); err != nil {
+	} else if err := m.HoldSchema(&q.text, format.Schema, format.Strict); err != nil {
 		f.Fail(server.Invalid("the field text.format has a schema that cannot be used: %s", err))
 	}
 }

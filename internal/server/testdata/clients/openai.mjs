@@ -50,7 +50,7 @@ for await (const _ of endless) {
   endless.controller.abort();
 }
 
-await assert.rejects(client.chat.completions.create({ model, messages, frobnicate: 1 }), OpenAI.BadRequestError);
+await assert.rejects(client.chat.completions.create({ model, messages, temperature: "warm" }), OpenAI.BadRequestError);
 const stranger = new OpenAI({ baseURL: process.argv[2] + "/v1", apiKey: "wrong", maxRetries: 0 });
 await assert.rejects(stranger.models.list(), OpenAI.AuthenticationError);
 const old = await client.completions.create({ model, prompt: "Once upon a time", max_tokens: 5 });
