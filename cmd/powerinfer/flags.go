@@ -43,7 +43,7 @@ func engineFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "mlock", Usage: "keep weights out of swap", Sources: env("MLOCK")},
 		&cli.StringFlag{Name: "activation", Category: neuronSubject, Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
 		sparseFlag(), expertsFlag(),
-	}, boundFlags(), predictionFlags(), loraFlags(), ropeFlags(), gpuFlags(), grantedFlagsOf()))
+	}, boundFlags(), predictionFlags(), loraFlags(), ropeFlags(), gpuFlags()))
 }
 
 func batchFlag() cli.Flag {
@@ -55,11 +55,26 @@ func ubatchFlag() cli.Flag {
 }
 
 func cacheKeysFlag() cli.Flag {
-	return &cli.StringFlag{Name: "cache-type-k", Category: memorySubject, Aliases: []string{"ctk"}, Value: "f16", Usage: "keep keys in `TYPE`: f32, f16, bf16, q8_0 or q4_0", Sources: env("CACHE_TYPE_K")}
+	return &cli.StringFlag{Name: "cache-type-k", Category: memorySubject, Aliases: []string{"ctk"}, Value: "f16", Usage: "keep keys in `TYPE`: f32, f16, bf16, q8_0 or q4_0", Sources: env("CACHE_TYPE_K"), Action: nearestCache("cache-type-k")}
 }
 
 func cacheValuesFlag() cli.Flag {
-	return &cli.StringFlag{Name: "cache-type-v", Category: memorySubject, Aliases: []string{"ctv"}, Value: "f16", Usage: "keep values in `TYPE`, one of the same", Sources: env("CACHE_TYPE_V")}
+	return &cli.StringFlag{Name: "cache-type-v", Category: memorySubject, Aliases: []string{"ctv"}, Value: "f16", Usage: "keep values in `TYPE`, one of the same", Sources: env("CACHE_TYPE_V"), Action: nearestCache("cache-type-v")}
+}
+
+// nearCaches are llama.cpp's types of keys and values that are not there, and the nearest that are.
+var nearCaches = map[string]string{"q5_0": "q8_0", "q5_1": "q8_0", "q4_1": "q4_0", "iq4_nl": "q4_0"}
+
+// nearestCache has the flag of that name mean the nearest type that is there.
+func nearestCache(name string) func(context.Context, *cli.Command, string) error {
+	return func(_ context.Context, c *cli.Command, value string) error {
+		near, ok := nearCaches[strings.ToLower(value)]
+		if !ok {
+			return nil
+		}
+		fmt.Fprintf(os.Stderr, "note: --%s: the KV cache is kept in %s, the nearest to %s\n", name, near, value)
+		return c.Set(name, near)
+	}
 }
 
 func wholeCacheFlag() cli.Flag {

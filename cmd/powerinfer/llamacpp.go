@@ -12,19 +12,34 @@ import (
 
 // A llamaFlag is a flag of llama.cpp's whose wish is granted anyway, so that commands written for it work unchanged.
 type llamaFlag struct {
-	names []string // the first one is told
-	value bool     // it has a value
-	why   string   // it changes nothing
+	names []string
+	value bool   // it has a value
+	why   string // it changes nothing
 }
 
-// grantedFlags returns llama.cpp's flags that are taken with a note.
+// grantedFlags returns llama.cpp's flags that are taken with a note: what they wish for is so anyway, or it is about speed
+// alone and decided in another way here.
 func grantedFlags() []llamaFlag {
+	const (
+		taskset     = "start it with taskset to bind it to cores"
+		nice        = "priorities are the system's to give: nice powerinfer …"
+		draft       = "a draft model takes the model's own settings"
+		lookup      = "how many tokens are guessed is measured; --spec-draft-n-max N bounds it"
+		pictures    = "only text is read"
+		divide      = "the plan divides a model between GPUs; --vram-budget 8,11 bounds each"
+		fit         = "the plan always fits the model to the memory"
+		checkpoints = "what the KV cache lacks is evaluated again"
+		slots       = "what was computed stays until its room is needed"
+		lines       = "messages are one line each"
+		web         = "the page keeps its settings in the browser"
+	)
 	return []llamaFlag{
 		{[]string{"flash-attn", "fa"}, true, "attention never keeps its scores in memory"},
 		{[]string{"mmap"}, false, "--no-repack computes on the mapped file"},
 		{[]string{"no-mmap"}, false, "weights are read into memory, but with --no-repack"},
 		{[]string{"direct-io", "dio"}, false, "the file's pages are given back once they are read"},
 		{[]string{"no-direct-io", "ndio"}, false, "files are mapped"},
+		{[]string{"load-mode", "lm", "lazy-mode", "lzm"}, true, "--no-repack computes on the mapped file, --mlock keeps weights out of swap"},
 		{[]string{"repack"}, false, "it is the default"},
 		{[]string{"warmup"}, false, "nothing is gained by it here"},
 		{[]string{"no-warmup"}, false, "there is none"},
@@ -32,29 +47,80 @@ func grantedFlags() []llamaFlag {
 		{[]string{"no-perf"}, false, "times take no time here"},
 		{[]string{"kv-offload", "kvo"}, false, "the plan says where keys and values lie, or --no-kv-offload"},
 		{[]string{"op-offload"}, false, "the plan says what is computed where"},
+		{[]string{"no-op-offload", "nopo"}, false, "--stream-tokens 0 computes where the weights lie"},
+		{[]string{"split-mode", "sm", "tensor-split", "ts", "main-gpu", "mg"}, true, divide},
+		{[]string{"fit", "fit-target", "fitt", "fit-ctx", "fitc"}, true, fit},
 		{[]string{"check-tensors"}, false, "files are always checked"},
 		{[]string{"no-context-shift"}, false, "it is the default"},
 		{[]string{"jinja"}, false, "chat templates are always Jinja"},
+		{[]string{"no-jinja"}, false, "chat templates are always Jinja; --chat-template NAME chooses another"},
 		{[]string{"display-prompt"}, false, "it is the default"},
+		{[]string{"verbose-prompt"}, false, "powerinfer tokenize shows a prompt's tokens"},
 		{[]string{"escape", "e"}, false, "it is the default"},
-		{[]string{"no-mmproj", "no-mmproj-auto"}, false, "projectors of images are never loaded"},
-		{[]string{"prio"}, true, "priorities are the system's to give: nice powerinfer …"},
-		{[]string{"poll"}, true, "workers wait for 100 µs before they sleep"},
+		{[]string{"no-mmproj", "no-mmproj-auto", "mmproj-auto", "mmproj-offload", "no-mmproj-offload"}, false, "projectors of images are never loaded"},
+		{[]string{"mmproj", "mm", "mmproj-url", "mmu", "mmproj-device", "mmdev", "image-min-tokens", "image-max-tokens", "mtmd-batch-max-tokens", "video-fps", "video-timestamp-interval", "video-ffmpeg-dir"}, true, pictures},
+		{[]string{"media-path"}, true, "no file is read for a request"},
+		{[]string{"prio", "prio-batch"}, true, nice},
+		{[]string{"poll", "poll-batch"}, true, "workers wait for 100 µs before they sleep"},
+		{[]string{"cpu-mask", "C", "cpu-range", "Cr", "cpu-strict", "cpu-mask-batch", "Cb", "cpu-range-batch", "Crb", "cpu-strict-batch"}, true, taskset},
+		{[]string{"numa"}, true, "start it with numactl"},
 		{[]string{"defrag-thold", "dt"}, true, "the KV cache is paged"},
+		{[]string{"ctx-checkpoints", "ctxcp", "swa-checkpoints", "checkpoint-min-step", "cms"}, true, checkpoints},
+		{[]string{"cache-ram", "cram"}, true, "-c sets how many tokens of all conversations are kept"},
+		{[]string{"cache-idle-slots"}, false, slots},
+		{[]string{"no-cache-idle-slots"}, false, slots},
+		{[]string{"cache-reuse"}, true, "equal beginnings of prompts are always shared"},
+		{[]string{"slot-prompt-similarity", "sps"}, true, "every request uses the longest beginning that is there"},
 		{[]string{"webui", "ui"}, false, "it is the default of serve"},
+		{[]string{"ui-config", "webui-config", "ui-config-file", "webui-config-file"}, true, web},
+		{[]string{"no-ui-mcp-proxy", "no-webui-mcp-proxy", "no-agent", "no-ag"}, false, "it is the default"},
+		{[]string{"kv-unified", "kvu", "no-kv-unified", "no-kvu"}, false, "sequences share one KV cache"},
+		{[]string{"cors-methods", "cors-headers"}, true, "origins that may ask may ask with all methods and headers"},
+		{[]string{"cors-credentials", "no-cors-credentials"}, false, "there are no cookies: a page that may ask needs the key where there is one"},
+		{[]string{"n-cpu-ffn", "ncffn"}, true, "the plan says what lies where"},
+		{[]string{"log-verbose"}, false, "--verbose says how the model is computed"},
+		{[]string{"log-jsonl"}, false, "--log-format json of powerinfer serve writes lines of JSON"},
 		{[]string{"cont-batching", "cb"}, false, "requests are always computed together"},
-		{[]string{"kv-unified", "kvu"}, false, "sequences always share one KV cache"},
+		{[]string{"no-cont-batching", "nocb"}, false, "requests are computed together; --parallel 1 computes one after the other"},
 		{[]string{"cache-prompt"}, false, "it is the default"},
 		{[]string{"slots"}, false, "it is the default of serve"},
+		{[]string{"props"}, false, "flags of powerinfer serve set what POST /props would"},
 		{[]string{"models-autoload"}, false, "it is the default of serve"},
 		{[]string{"threads-http"}, true, "a request takes no thread of its own"},
+		{[]string{"sse-ping-interval"}, true, "streams are kept open by a comment every 15 seconds"},
+		{[]string{"reuse-port"}, false, "one process answers all requests"},
 		{[]string{"no-host"}, false, "buffers are the plan's to choose"},
+		{[]string{"backend-sampling", "backend_sampling", "bs", "spec-draft-backend-sampling", "no-spec-draft-backend-sampling"}, false, "tokens are chosen on the processor"},
 		{[]string{"show-timings"}, false, "times are always told"},
 		{[]string{"no-show-timings"}, false, "times go to standard error"},
-		{[]string{"no-skip-chat-parsing", "prefill-assistant"}, false, "it is the default"},
-		{[]string{"log-prefix", "no-log-prefix", "log-timestamps", "no-log-timestamps"}, false, "messages are one line each"},
+		{[]string{"color", "co"}, true, "set NO_COLOR for plain text; on a terminal powerinfer chat is coloured"},
+		{[]string{"print-token-count", "ptc"}, true, "the last line says how many tokens were generated"},
+		{[]string{"no-skip-chat-parsing", "prefill-assistant", "no-reasoning-preserve"}, false, "it is the default"},
+		{[]string{"log-prefix", "no-log-prefix", "log-timestamps", "no-log-timestamps", "no-log-jsonl"}, false, lines},
 		{[]string{"log-disable"}, false, "messages go to standard error"},
 		{[]string{"log-colors"}, true, "messages have no colours"},
+		{[]string{"lookup-cache-static", "lcs", "lookup-cache-dynamic", "lcd"}, true, lookup},
+		{[]string{
+			"spec-draft-threads", "td", "threads-draft", "spec-draft-threads-batch", "tbd", "threads-batch-draft",
+			"spec-draft-cpu-mask", "Cd", "cpu-mask-draft", "spec-draft-cpu-range", "Crd", "cpu-range-draft", "spec-draft-cpu-strict", "cpu-strict-draft",
+			"spec-draft-prio", "prio-draft", "spec-draft-poll", "poll-draft", "spec-draft-cpu-mask-batch", "Cbd", "cpu-mask-batch-draft",
+			"spec-draft-cpu-range-batch", "Crbd", "cpu-range-batch-draft", "spec-draft-cpu-strict-batch", "cpu-strict-batch-draft",
+			"spec-draft-prio-batch", "prio-batch-draft", "spec-draft-poll-batch", "poll-batch-draft", "spec-draft-type-k", "ctkd", "cache-type-k-draft",
+			"spec-draft-type-v", "ctvd", "cache-type-v-draft", "spec-draft-override-tensor", "otd", "override-tensor-draft",
+			"spec-draft-n-cpu-moe", "spec-draft-ncmoe", "ncmoed", "n-cpu-moe-draft",
+		}, true, draft},
+		{[]string{"spec-draft-cpu-moe", "cmoed", "cpu-moe-draft"}, false, draft},
+		{[]string{
+			"spec-draft-p-split", "draft-p-split", "draft-min", "draft-n-min", "spec-draft-n-min",
+			"spec-ngram-mod-n-min", "spec-ngram-mod-n-max", "spec-ngram-mod-n-match", "spec-ngram-simple-size-n",
+			"spec-ngram-simple-size-m", "spec-ngram-simple-min-hits", "spec-ngram-map-k-size-n", "spec-ngram-map-k-size-m", "spec-ngram-map-k-min-hits",
+			"spec-ngram-map-k4v-size-n", "spec-ngram-map-k4v-size-m", "spec-ngram-map-k4v-min-hits",
+			"spec-ngram-size-n", "spec-ngram-size-m", "spec-ngram-min-hits",
+		}, true, lookup},
+		{[]string{"spec-default"}, false, lookup},
+		{[]string{"delay"}, true, "tests follow each other at once"},
+		{[]string{"progress"}, false, "a terminal shows it"},
+		{[]string{"mmp"}, true, "--no-repack computes on the mapped file"},
 	}
 }
 
@@ -68,38 +134,78 @@ func granted(name string) (why string, ok bool) {
 	return "", false
 }
 
-// grantedFlagsOf are grantedFlags as flags that help does not list.
-func grantedFlagsOf() []cli.Flag {
-	note := func(g llamaFlag) {
-		fmt.Fprintf(os.Stderr, "note: --%s changes nothing here: %s\n", g.names[0], g.why)
-	}
-	var list []cli.Flag
-	for _, g := range grantedFlags() {
-		if g.value {
-			list = append(list, &cli.StringFlag{
-				Name: g.names[0], Aliases: g.names[1:], Hidden: true,
-				Action: func(context.Context, *cli.Command, string) error { note(g); return nil },
-			})
-			continue
+// grant adds to a command that loads a model those of grantedFlags that it does not have, hidden, and has one note name
+// those that a user gave.
+func grant(c *cli.Command) {
+	own := map[string]bool{}
+	for _, f := range c.Flags {
+		for _, n := range f.Names() {
+			own[n] = true
 		}
-		list = append(list, &cli.BoolFlag{
-			Name: g.names[0], Aliases: g.names[1:], Hidden: true,
-			Action: func(context.Context, *cli.Command, bool) error { note(g); return nil },
-		})
 	}
-	return list
+	if !own["model"] || !own["threads"] {
+		return
+	}
+	var added []llamaFlag
+	for _, g := range grantedFlags() {
+		for _, name := range g.names {
+			if own[name] {
+				continue
+			}
+			added = append(added, llamaFlag{[]string{name}, g.value, g.why})
+			if g.value || c.Name == "bench" && slices.Contains(benchValues, name) {
+				c.Flags = append(c.Flags, &cli.StringFlag{Name: name, Hidden: true})
+			} else {
+				c.Flags = append(c.Flags, &cli.BoolFlag{Name: name, Hidden: true})
+			}
+		}
+	}
+	action := c.Action
+	c.Action = func(ctx context.Context, c *cli.Command) error {
+		noteGranted(c, added)
+		return action(ctx, c)
+	}
 }
 
-// withFlashAttention joins -fa with the value behind it, which llama.cpp lets be left out.
-func withFlashAttention(args []string) []string {
+// noteGranted tells in one line which flags change nothing, and why.
+func noteGranted(c *cli.Command, flags []llamaFlag) {
+	var whys []string
+	by := map[string][]string{}
+	for _, f := range flags {
+		if !c.IsSet(f.names[0]) {
+			continue
+		}
+		if by[f.why] == nil {
+			whys = append(whys, f.why)
+		}
+		by[f.why] = append(by[f.why], "--"+f.names[0])
+	}
+	for i, why := range whys {
+		whys[i] = strings.Join(by[why], ", ") + ": " + why
+	}
+	if len(whys) > 0 {
+		fmt.Fprintf(os.Stderr, "note: flags of llama.cpp that change nothing here: %s\n", strings.Join(whys, "; "))
+	}
+}
+
+// benchValues are flags without a value that have one in llama-bench: 0, 1, or a list of them.
+var benchValues = []string{"mmap", "mmp", "direct-io", "dio", "no-op-offload", "nopo", "no-host"}
+
+// withOptionalValues joins flags with the value after them that llama.cpp lets be left out: -fa, and in llama-bench
+// those of benchValues.
+func withOptionalValues(args []string) []string {
+	bench := len(args) > 1 && args[1] == "bench"
 	var out []string
 	for i := 0; i < len(args); i++ {
 		a := args[i]
-		if name := strings.TrimLeft(a, "-"); a != name && (name == "fa" || name == "flash-attn") {
-			if i+1 < len(args) && slices.Contains([]string{"on", "off", "auto", "0", "1"}, args[i+1]) {
+		name := strings.TrimLeft(a, "-")
+		flash := name == "fa" || name == "flash-attn"
+		if a != name && (flash || bench && (slices.Contains(benchValues, name) || name == "nkvo" || name == "no-kv-offload")) {
+			switch {
+			case i+1 < len(args) && (slices.Contains([]string{"on", "off", "auto"}, args[i+1]) || args[i+1] != "" && strings.Trim(args[i+1], "01,") == ""):
 				i++
 				a += "=" + args[i]
-			} else {
+			case flash:
 				a += "=auto"
 			}
 		}

@@ -6,8 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/urfave/cli/v3"
 )
 
 // ownFlags are the names of all flags of all commands, hidden ones included.
@@ -26,16 +24,16 @@ func ownFlags() map[string]bool {
 // TestMissingFlags: each of llama.cpp's flags that run or serve does not have is named once and has something to do
 // instead.
 func TestMissingFlags(t *testing.T) {
-	have := func(flags []cli.Flag) map[string]bool {
+	have := func(name string) map[string]bool {
 		names := map[string]bool{}
-		for _, f := range flags {
+		for _, f := range command().Command(name).Flags {
 			for _, n := range f.Names() {
 				names[n] = true
 			}
 		}
 		return names
 	}
-	own, served, seen := have(runFlags()), have(serveCommand().Flags), map[string]bool{}
+	own, served, seen := have("run"), have("serve"), map[string]bool{}
 	for _, f := range missingFlags() {
 		if strings.TrimSpace(f.instead) == "" {
 			t.Errorf("%v: nothing is said of what to do instead", f.names)

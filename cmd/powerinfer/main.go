@@ -85,7 +85,7 @@ func execute(args []string) int {
 			err = unknownCommand(root, name)
 			return
 		}
-		err = root.Run(ctx, withFlashAttention(withCommand(args)))
+		err = root.Run(ctx, withOptionalValues(withCommand(args)))
 		if err != nil {
 			if topic, ok := strings.CutPrefix(err.Error(), "No help topic for '"); ok { // cli's own words
 				err = unknownCommand(root, strings.TrimSuffix(topic, "'"))
@@ -225,6 +225,7 @@ powerinfer run "Once upon a time"       a tale by the small embedded model`,
 				return action(ctx, c)
 			}
 		}
+		grant(c)
 		c.DisableSliceFlagSeparator = true
 		c.HideHelpCommand = true // an argument named h or help is a file; --help is the flag
 	}

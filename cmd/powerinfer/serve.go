@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/internal/chat"
+	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/hub"
@@ -39,6 +41,9 @@ const (
 	serveGrace    = servePatience + 5*time.Second
 )
 
+// usualSlots is the number of requests that generate at a time.
+const usualSlots = 4
+
 func serveCommand() *cli.Command {
 	return &cli.Command{
 		Name: "serve", UsageText: `powerinfer serve qwen3:0.6b
@@ -47,14 +52,18 @@ powerinfer serve --models-dir models --host 0.0.0.0 --api-key SECRET`, Usage: "a
 		Description: `Clients of OpenAI's API are given http://127.0.0.1:8080/v1 as their base URL. What is answered, and what is refused:
 docs/server.md. Ctrl-C stops the server: requests that run may end, a second Ctrl-C ends them, too.`,
 		Flags: slices.Concat(engineFlags(), speculationFlags(), libraryFlags(), listenFlags(), shiftFlags(), []cli.Flag{
-			&cli.IntFlag{Name: "parallel", Aliases: []string{"np"}, Value: 4, Usage: "`N` requests that generate at a time, over one KV cache", Sources: env("N_PARALLEL")},
+			&cli.IntFlag{Name: "parallel", Aliases: []string{"np"}, Value: usualSlots, Usage: "`N` requests that generate at a time, over one KV cache; given, each has the Nth part of the context, unless --kv-unified is given, too", Sources: env("N_PARALLEL")},
+			&cli.BoolFlag{Name: "kv-unified", Aliases: []string{"kvu"}, Usage: "a request may use the whole context while the others leave it; default without --parallel", Sources: env("KV_UNIFIED")},
+			&cli.BoolFlag{Name: "no-kv-unified", Aliases: []string{"no-kvu"}, Hidden: true},
+			&cli.IntFlag{Name: "kv-unified-per-slot", Usage: "`TOKENS` that a request may use of the context", Sources: env("KV_UNIFIED_PER_SLOT"), HideDefault: true},
 			&cli.BoolFlag{Name: "lora-init-without-apply", Usage: "load LoRA adapters with the scale 0; requests or POST /lora-adapters set another"},
 			&cli.IntFlag{Name: "max-queue", Value: 64, Usage: "requests that may wait; further ones are told to try again later"},
-			&cli.StringFlag{Name: "alias", Aliases: []string{"a"}, Usage: "the model's `NAME` for clients; default: the short name that it was given by, or the file's", Sources: env("ALIAS")},
+			&cli.StringFlag{Name: "alias", Aliases: []string{"a"}, Usage: "the model's `NAME` for clients, or several with commas, of which the first in the alphabet is told; default: the short name that it was given by, or the file's", Sources: env("ALIAS")},
+			&cli.StringFlag{Name: "tags", Usage: "`TAGS` of the model in lists, with commas", Sources: env("TAGS")},
 			&cli.StringSliceFlag{Name: "api-key", Usage: "`KEY` that requests must have, or several with commas; may be repeated", Sources: cli.NewValueSourceChain(variable("LLAMA_API_KEY"))},
 			&cli.StringFlag{Name: "api-key-file", Usage: "read keys from `FILE`, one on each line; lines that begin with # are comments; it is read again when it changes"},
 			&cli.BoolFlag{Name: "no-webui", Aliases: []string{"no-ui"}, Usage: "serve no page to browsers", Sources: env("NO_WEBUI")},
-			&cli.StringSliceFlag{Name: "cors-origin", Usage: "let web pages of this `ORIGIN` ask, such as https://example.org; * is all; may be repeated"},
+			&cli.StringSliceFlag{Name: "cors-origin", Aliases: []string{"cors-origins"}, Usage: "let web pages of this `ORIGIN` ask, such as https://example.org, or several with commas; * is all, localhost those of this machine; may be repeated; default: all where there are keys, else those of this machine", Sources: env("CORS_ORIGINS")},
 			&cli.IntFlag{Name: "timeout", Aliases: []string{"to"}, Value: 600, Usage: "`SECONDS` that a client may take to send a request", Sources: env("TIMEOUT")},
 			&cli.IntFlag{Name: "n-predict", Aliases: []string{"n", "predict"}, Value: -1, Usage: "tokens of an answer where a request says nothing; -1: until the text or the context ends", Sources: env("N_PREDICT")},
 			poolingFlag(),
@@ -62,10 +71,17 @@ docs/server.md. Ctrl-C stops the server: requests that run may end, a second Ctr
 			&cli.IntFlag{Name: "embd-normalize", Value: euclid, Usage: "of /embedding, where a request says nothing: " + normUsage},
 			&cli.BoolFlag{Name: "embeddings", Aliases: []string{"embedding"}, Usage: "accepted; embeddings are always answered", Sources: env("EMBEDDINGS")},
 			&cli.StringFlag{Name: "reasoning", Aliases: []string{"rea"}, Value: "auto", Usage: "whether answers of chats begin with thoughts: on, off, or auto, which is what the template says", Sources: env("REASONING")},
+			&cli.StringFlag{Name: "reasoning-format", Value: "auto", Usage: "where thoughts of chats go where a request does not say: `FORM` auto or deepseek (apart from the content), none (in it), deepseek-legacy (both)", Sources: env("THINK")},
+			&cli.IntFlag{Name: "reasoning-budget", Value: -1, Usage: "`TOKENS` of a thought where a request does not say; -1: no limit", Sources: env("THINK_BUDGET")},
+			&cli.StringFlag{Name: "reasoning-effort", Usage: "`LEVEL` for templates that know reasoning_effort, such as low", Sources: env("REASONING_EFFORT")},
+			&cli.BoolFlag{Name: "no-cache-prompt", Usage: "read every prompt from its beginning, unless a request says cache_prompt"},
+			&cli.BoolFlag{Name: "no-slots", Usage: "answer /slots with 501"},
+			&cli.BoolFlag{Name: "spm-infill", Usage: "/infill puts the suffix before the prefix, as some models were trained", Sources: env("SPM_INFILL")},
+			&cli.IntFlag{Name: "sleep-idle-seconds", Value: -1, Usage: "free the model when nobody asked for `SECONDS`, and load it again for the next request; -1: never", Sources: env("SLEEP_IDLE_SECONDS")},
 			&cli.StringFlag{Name: "slot-save-path", Usage: "let requests save what the KV cache has of their texts in the folder `DIR`, and restore it", Sources: env("SLOT_SAVE_PATH")},
 			&cli.BoolFlag{Name: "metrics", Usage: "answer /metrics, for Prometheus", Sources: env("ENDPOINT_METRICS")},
 		}, templateFlags(), samplerFlags(), logFlags(), []cli.Flag{
-			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "say how the model is computed, and add prompt and settings to answers in OpenAI's form, as __verbose"},
+			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v", "log-verbose"}, Usage: "say how the model is computed, and add prompt and settings to answers in OpenAI's form, as __verbose"},
 		}),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			return serve(ctx, c)
@@ -99,11 +115,14 @@ func serve(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	defer l.Close() // removes a socket's file, where nothing is served after all
-	if ip := net.ParseIP(c.String("host")); len(o.Keys) == 0 && o.KeyFile == "" && socketPath(c) == "" && c.String("host") != "localhost" && (ip == nil || !ip.IsLoopback()) {
+	if len(o.Keys) == 0 && o.KeyFile == "" && !o.Local {
 		o.Log.Warn("everyone who reaches this address may ask: --api-key or --api-key-file asks for a key")
 	}
 	if c.String("models-dir") != "" {
 		return serveLibrary(ctx, c, o, m, l, url)
+	}
+	if c.Int("sleep-idle-seconds") >= 0 {
+		return serveSleeping(ctx, c, o, m, l, url)
 	}
 	models := &server.Single{}
 	s := newServer(c, models, nil, o)
@@ -174,7 +193,7 @@ func loadServed(ctx context.Context, c *cli.Command, o server.ModelOptions, mode
 // listing returns a model as lists show it: the bytes of its tensors, when its file was written, and the memory that
 // was planned.
 func listing(f *gguf.File, so session.Options, o server.ModelOptions, m *server.Model) server.Listed {
-	l := server.Listed{Name: o.Name, Path: o.Path, Model: m, Modified: time.Now()} // the embedded model has no file
+	l := server.Listed{Name: o.Name, Aliases: o.Aliases, Tags: o.Tags, Path: o.Path, Model: m, Modified: time.Now()} // the embedded model has no file
 	if info, err := os.Stat(o.Path); err == nil {
 		l.Modified = info.ModTime()
 	}
@@ -211,6 +230,9 @@ func completeOptions(c *cli.Command, e *session.Session, o *server.ModelOptions)
 	if o.Path = e.File.Path; o.Name == "" {
 		o.Name = strings.TrimSuffix(filepath.Base(o.Path), ".gguf")
 	}
+	if o.SlotContext == 0 && divides(c) {
+		o.SlotContext = max(leastContext, e.Context()/o.Slots)
+	}
 	if o.Plan, err = e.Planner.Plan(); err != nil {
 		return err
 	}
@@ -221,6 +243,27 @@ func completeOptions(c *cli.Command, e *session.Session, o *server.ModelOptions)
 		return err
 	}
 	return chooseTemplate(c, e, o)
+}
+
+// leastContext is the smallest context of a slot, in tokens.
+const leastContext = 16
+
+// divides reports whether the flags divide the context among the slots, as llama-server does where it is told their
+// number.
+func divides(c *cli.Command) bool {
+	return c.Bool("no-kv-unified") || c.IsSet("parallel") && c.Int("parallel") > 0 && !c.Bool("kv-unified") && !c.IsSet("kv-unified-per-slot")
+}
+
+// listOf returns the elements of a flag that is a list with commas, sorted.
+func listOf(text string) []string {
+	var all []string
+	for e := range strings.SplitSeq(text, ",") {
+		if e = strings.TrimSpace(e); e != "" {
+			all = append(all, e)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // choosePooling returns the pooling that the flags name, else the file's, else the mean.
@@ -245,9 +288,22 @@ func choosePooling(c *cli.Command, f *gguf.File) (engine.Pooling, error) {
 // modelOptions reads the flags about the model's requests that need no model.
 func modelOptions(c *cli.Command, log *slog.Logger) (server.ModelOptions, error) {
 	o := server.ModelOptions{
-		Name: c.String("alias"), Slots: c.Int("parallel"), Queue: c.Int("max-queue"), Predict: c.Int("n-predict"), Log: log,
+		Slots: c.Int("parallel"), SlotContext: c.Int("kv-unified-per-slot"), Aliases: listOf(c.String("alias")), Tags: listOf(c.String("tags")), Queue: c.Int("max-queue"), Predict: c.Int("n-predict"), Log: log,
 		Verbose: c.Bool("verbose"), LogPrompts: c.Bool("log-prompts"), Shift: c.Bool("context-shift"), Reasoning: c.String("reasoning"), SlotPath: c.String("slot-save-path"),
-		Norm: c.Int("embd-normalize"),
+		Norm: c.Int("embd-normalize"), NoReuse: c.Bool("no-cache-prompt"), HideSlots: c.Bool("no-slots"), SuffixFirst: c.Bool("spm-infill"),
+	}
+	if len(o.Aliases) > 0 {
+		o.Name = o.Aliases[0]
+	}
+	if o.Slots == -1 { // llama.cpp's way to say the default
+		o.Slots = usualSlots
+	}
+	if budget := c.Int("reasoning-budget"); budget >= 0 {
+		o.ThinkingBudget = &budget
+	}
+	var err error
+	if o.Thoughts, err = answer.ParseReasoningFormat(c.String("reasoning-format")); err != nil {
+		return o, fmt.Errorf("--reasoning-format: %w", err)
 	}
 	if o.SlotPath != "" {
 		if info, err := os.Stat(o.SlotPath); err != nil || !info.IsDir() {
@@ -261,20 +317,34 @@ func modelOptions(c *cli.Command, log *slog.Logger) (server.ModelOptions, error)
 		return o, fmt.Errorf("--reasoning %q is none of on, off and auto", o.Reasoning)
 	case o.Norm < -1 || o.Norm > server.MaxNorm:
 		return o, fmt.Errorf("--embd-normalize %d is not a number from -1 to %d", o.Norm, server.MaxNorm)
+	case o.SlotContext != 0 && o.SlotContext < leastContext:
+		return o, fmt.Errorf("--kv-unified-per-slot %d is not a number of tokens from %d on", o.SlotContext, leastContext)
+	case c.Int("sleep-idle-seconds") < -1 || c.Int("sleep-idle-seconds") > 1<<30:
+		return o, fmt.Errorf("--sleep-idle-seconds %d is neither a number of seconds nor -1 for never", c.Int("sleep-idle-seconds"))
 	case o.Queue < 0:
 		return o, fmt.Errorf("--max-queue %d is not a number of requests", o.Queue)
 	}
-	var err error
 	if o.Keep, err = readKeep(c); err != nil {
 		return o, err
 	}
-	o.Kwargs, err = readKwargs(c)
-	return o, err
+	if o.Kwargs, err = readKwargs(c); err != nil {
+		return o, err
+	}
+	if effort := c.String("reasoning-effort"); effort != "" && effort != "default" && o.Kwargs["reasoning_effort"] == nil {
+		if o.Kwargs == nil {
+			o.Kwargs = server.Kwargs{}
+		}
+		o.Kwargs["reasoning_effort"], _ = json.Marshal(effort)
+	}
+	return o, nil
 }
 
 // serverOptions reads the flags that need no model.
 func serverOptions(c *cli.Command, log *slog.Logger) (server.Options, error) {
-	o := server.Options{Timeout: time.Duration(c.Int("timeout")) * time.Second, Log: log, Origins: c.StringSlice("cors-origin")}
+	o := server.Options{Timeout: time.Duration(c.Int("timeout")) * time.Second, Log: log, Local: local(c)}
+	for _, origins := range c.StringSlice("cors-origin") {
+		o.Origins = append(o.Origins, listOf(origins)...)
+	}
 	if !c.Bool("no-webui") {
 		o.Page = page.Handler
 	}
@@ -310,6 +380,13 @@ func serverOptions(c *cli.Command, log *slog.Logger) (server.Options, error) {
 		return o, errors.New("--api-key holds no key; leave it out to ask for none")
 	}
 	return o, nil
+}
+
+// local reports whether only programs of this machine reach the address that the flags name.
+func local(c *cli.Command) bool {
+	host := c.String("host")
+	ip := net.ParseIP(host)
+	return socketPath(c) != "" || host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // chooseTemplate sets the template of conversations: the one that the flags name, the model's, or chatml where it has

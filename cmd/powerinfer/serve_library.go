@@ -1,19 +1,26 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/hub"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/server"
 	"github.com/powerinfer-go/powerinfer/internal/server/library"
+	"github.com/powerinfer-go/powerinfer/internal/server/llamacpp"
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
@@ -22,6 +29,7 @@ func libraryFlags() []cli.Flag {
 	return about(modelSubject, []cli.Flag{
 		&cli.StringFlag{Name: "models-dir", Usage: "serve the models in this `FOLDER` and those that pull fetched, each loaded when a request names it", Sources: env("MODELS_DIR")},
 		&cli.IntFlag{Name: "models-max", Usage: "models of --models-dir that are loaded at a time; 0: as many as fit into memory", Sources: env("MODELS_MAX")},
+		&cli.BoolFlag{Name: "no-models-autoload", Usage: "have only POST /models/load load models of --models-dir, not requests that name them"},
 		&cli.DurationFlag{Name: "keep-alive", Value: 5 * time.Minute, Usage: "how long a model of --models-dir stays loaded after its last request, such as 30s or 1h; negative: until its memory is needed"},
 	})
 }
@@ -49,12 +57,70 @@ func serveLibrary(ctx context.Context, c *cli.Command, o server.Options, m serve
 	so.Planner.Notice = func(line string) { o.Log.Info(line) }
 	opener := &modelOpener{c: c, session: so, model: m}
 	models := library.New(library.Options{
-		Opener: opener, Keep: c.Duration("keep-alive"), Most: c.Int("models-max"), Log: o.Log, Meter: o.Meter,
+		Opener: opener, Keep: c.Duration("keep-alive"), Most: c.Int("models-max"), Asked: c.Bool("no-models-autoload"), Log: o.Log, Meter: o.Meter,
 		Scan: func() ([]library.Source, error) { return completeModels(h, dirs) },
 	})
 	s := newServer(c, models, h, o)
 	o.Log.Info("listening", "url", url, "models", len(models.List()), "folder", dirs[0])
 	return errors.Join(s.Serve(ctx, l, servePatience), models.Close())
+}
+
+// serveSleeping answers with one model, which is freed when nobody asked for a while.
+func serveSleeping(ctx context.Context, c *cli.Command, o server.Options, m server.ModelOptions, l net.Listener, url string) error {
+	so, _, err := sessionOptions(c, m.Slots)
+	if err != nil {
+		return err
+	}
+	path, err := modelPath(c)
+	if err != nil {
+		return err
+	}
+	source := library.Source{Name: m.Name, Path: path, Aliases: m.Aliases, Tags: m.Tags, Modified: time.Now()}
+	if source.Name == "" {
+		source.Name = strings.TrimSuffix(filepath.Base(cmp.Or(path, demo.Name)), ".gguf")
+	}
+	if info, err := os.Stat(path); err == nil {
+		source.Size, source.Modified = info.Size(), info.ModTime()
+	}
+	so.Planner.Notice = func(line string) { o.Log.Info(line) }
+	var s *server.Server
+	models := &sleeping{Library: library.New(library.Options{
+		Opener: &modelOpener{c: c, session: so, model: m, opened: func(m *server.Model) {
+			properties := llamacpp.Properties(m)
+			s.Asleep.Store(&properties)
+		}},
+		Keep: time.Duration(c.Int("sleep-idle-seconds")) * time.Second, Any: true, Log: o.Log, Meter: o.Meter,
+		Scan: func() ([]library.Source, error) { return []library.Source{source}, nil },
+	})}
+	s = newServer(c, models, nil, o)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- s.Serve(ctx, l, servePatience)
+		stop()
+	}()
+	if err := models.Load(ctx, source.Name); err != nil {
+		stop()
+		return errors.Join(err, <-ended, models.Close())
+	}
+	models.began.Store(true)
+	o.Log.Info("listening", "url", url, "model", source.Name)
+	return errors.Join(<-ended, models.Close())
+}
+
+// sleeping is a library of one model, which was loaded before requests are taken and sleeps when it is not.
+type sleeping struct {
+	*library.Library
+	began atomic.Bool
+}
+
+// Ready returns server.ErrLoading until the model was loaded once.
+func (s *sleeping) Ready() error {
+	if s.began.Load() {
+		return nil
+	}
+	return server.ErrLoading
 }
 
 // completeModels returns the models of folders and of the cache of which no file is missing.
@@ -77,6 +143,7 @@ type modelOpener struct {
 	c       *cli.Command
 	session session.Options
 	model   server.ModelOptions
+	opened  func(*server.Model) // told of each model; nil: nobody is
 }
 
 // Need returns the memory that the model in a file would take.
@@ -110,17 +177,18 @@ func (o *modelOpener) Open(ctx context.Context, name, path string) (*server.Mode
 	if err := completeOptions(o.c, e, &m); err != nil {
 		return nil, nil, errors.Join(err, e.Close())
 	}
-	return server.NewModel(e.Engine, m), e, nil
+	opened := server.NewModel(e.Engine, m)
+	if o.opened != nil {
+		o.opened(opened)
+	}
+	return opened, e, nil
 }
 
-// open opens a file, with what --override-kv says.
+// open opens a file, with what the flags say of its metadata.
 func (o *modelOpener) open(path string) (*gguf.File, error) {
-	f, err := gguf.Open(path)
+	list, err := overrides(o.c)
 	if err != nil {
 		return nil, err
 	}
-	if err := session.Override(f, o.c.StringSlice("override-kv")); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
+	return openWith(path, list)
 }

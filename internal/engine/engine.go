@@ -320,6 +320,14 @@ func (e *Engine) CacheBytes() int64 { return e.config.CacheSpec(e.pages, e.optio
 // Context returns the number of tokens that the KV cache holds.
 func (e *Engine) Context() int { return e.context }
 
+// contextOf returns the tokens that a request's text may have with its prompt.
+func (e *Engine) contextOf(r *Request) int {
+	if r.Context > 0 {
+		return min(r.Context, e.context)
+	}
+	return e.context
+}
+
 // checkHead refuses models of embeddings, which give no logits.
 func (e *Engine) checkHead() error {
 	if e.config.Family.Headless {

@@ -58,6 +58,7 @@ const (
 type Request struct {
 	Prompt      []int32
 	Max         int // tokens to generate; negative: until the model or the context ends
+	Context     int // tokens that the text may have with its prompt, at most the engine's context, which 0 stands for
 	Sampler     Sampler
 	IgnoreEOG   bool
 	StopTokens  []int32  // end the text without being part of it, as do
@@ -179,8 +180,9 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	if len(r.Prompt) == 0 {
 		return nil, errors.New("the prompt is empty: give at least one token")
 	}
-	if len(r.Prompt) > e.context {
-		return nil, &ContextError{len(r.Prompt), e.context}
+	r.Context = e.contextOf(&r)
+	if len(r.Prompt) > r.Context {
+		return nil, &ContextError{len(r.Prompt), r.Context}
 	}
 	if err := e.checkTokens(r.Prompt); err != nil {
 		return nil, err
@@ -200,7 +202,7 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	t := st.t
 	t.scales, t.extension = r.Scales, e.options.Extension
 	t.generates, t.reuse, t.progress = true, r.Reuse, r.Progress != nil
-	longest := e.context
+	longest := r.Context
 	if r.Max >= 0 {
 		longest = min(longest, len(r.Prompt)+r.Max)
 	}
@@ -285,7 +287,7 @@ func (st *Stream) accepted(tok *Token) {
 		st.end(StopGrammar, nil)
 	case st.res.Tokens == st.r.Max:
 		st.end(StopLength, nil)
-	case len(st.t.labels)+st.right+1 > st.e.context:
+	case len(st.t.labels)+st.right+1 > st.r.Context:
 		st.full(tok.ID)
 	default:
 		st.next(tok.ID)
@@ -362,7 +364,7 @@ func (st *Stream) outcome(drafted, accepted int, again bool) {
 // drafts returns guesses of what follows the text's first n tokens, or how many the model's own hot neurons are to
 // make.
 func (st *Stream) drafts(n int) (guesses []int32, wish int) {
-	most := min(st.most, st.e.context-n)
+	most := min(st.most, st.r.Context-n)
 	if st.r.Max >= 0 {
 		most = min(most, st.r.Max-st.res.Tokens-1)
 	}
@@ -389,7 +391,7 @@ func (st *Stream) full(id int32) {
 	}
 	st.giveBack(nil) // guesses that came are part of the text
 	old := st.t
-	keep := min(max(sh.Keep, 0), st.e.context-leastShift)
+	keep := min(max(sh.Keep, 0), st.r.Context-leastShift)
 	left := len(old.labels) - keep
 	gone := sh.Discard
 	if gone <= 0 {

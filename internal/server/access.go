@@ -1,6 +1,7 @@
 package server
 
 import (
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -58,32 +59,68 @@ func (s *Server) hasKey(r *http.Request) bool {
 	return s.keys.has(given)
 }
 
-// checkOrigin refuses requests of web pages that are neither the server's own nor on the list, and answers preflights
-// of the others. It reports whether to go on.
+// checkOrigin refuses requests of web pages that may not ask, and answers preflights; one of such a page is answered
+// without the headers by which a browser goes on. It reports whether to go on.
 func (s *Server) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	if origin == "" {
 		return true
 	}
-	allowed := slices.Contains(s.o.Origins, "*") || slices.Contains(s.o.Origins, origin)
-	if u, err := url.Parse(origin); !allowed && (err != nil || u.Host == "" || u.Host != r.Host) {
-		s.refuse(w, r, &Error{Status: http.StatusForbidden, Type: "permission_error", Message: "web pages of this origin may not ask; --cors-origin allows one"})
-		return false
-	}
 	h := w.Header()
 	h.Add("Vary", "Origin")
+	if !s.mayAsk(origin, r.Host) {
+		if r.Method != http.MethodOptions {
+			s.refuse(w, r, &Error{Status: http.StatusForbidden, Type: "permission_error", Message: "web pages of this origin may not ask; --cors-origin allows one"})
+		}
+		return false
+	}
 	h.Set("Access-Control-Allow-Origin", origin)
+	h.Set("Access-Control-Allow-Credentials", "true")
 	if r.Method != http.MethodOptions {
 		return true
 	}
-	h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
-	headers := r.Header.Get("Access-Control-Request-Headers")
+	h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS")
+	headers := r.Header.Get("Access-Control-Request-Headers") // named, since * does not stand for Authorization
 	if headers == "" {
 		headers = "Authorization, Content-Type, X-Api-Key"
 	}
 	h.Set("Access-Control-Allow-Headers", headers)
-	w.WriteHeader(http.StatusNoContent)
 	return false
+}
+
+// mayAsk reports whether pages of an origin may ask: the server's own, those on the list, and, where no list and keys
+// keep strangers out, all; programs of this machine where keys do so, or nobody else reaches the server.
+func (s *Server) mayAsk(origin, host string) bool {
+	list := s.o.Origins
+	if slices.Contains(list, "*") || slices.Contains(list, origin) || s.keys.wanted() && len(list) == 0 {
+		return true
+	}
+	u, err := url.Parse(origin)
+	if err != nil {
+		return false
+	}
+	if u.Host != "" && u.Host == host {
+		return true
+	}
+	return (s.o.Local || s.keys.wanted() || slices.Contains(list, "localhost")) && isLocal(u)
+}
+
+// appSchemes are those of origins that no web page has: of programs with a browser in them, and of browsers' extensions.
+var appSchemes = []string{
+	"app", "file", "tauri", "vscode-webview", "vscode-file", "capacitor", "ionic", "wails", "chrome-extension", "moz-extension", "safari-web-extension",
+}
+
+// isLocal reports whether an origin is a page or a program of this machine.
+func isLocal(u *url.URL) bool {
+	if u.Scheme != "http" && u.Scheme != "https" {
+		return slices.Contains(appSchemes, u.Scheme)
+	}
+	name := u.Hostname()
+	if name == "localhost" || strings.HasSuffix(name, ".localhost") { // which browsers never ask a name server for
+		return true
+	}
+	ip := net.ParseIP(name)
+	return ip != nil && (ip.IsLoopback() || ip.IsUnspecified())
 }
 
 // statusWriter remembers what became of an answer.

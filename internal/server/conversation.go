@@ -93,7 +93,7 @@ func (r *Reading) Read(text string) answer.Message {
 // NewConversation returns a conversation without messages, with the template's variables that the server was started
 // with.
 func (m *Model) NewConversation() *Conversation {
-	c := &Conversation{Request: chat.Request{Kwargs: Kwargs{}, AddGenerationPrompt: true}}
+	c := &Conversation{Request: chat.Request{Kwargs: Kwargs{}, AddGenerationPrompt: true}, ThinkingBudget: m.ThinkingBudget, Reasoning: m.Thoughts}
 	switch m.Reasoning {
 	case "on":
 		c.Kwargs["enable_thinking"] = json.RawMessage("true")

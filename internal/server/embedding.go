@@ -79,7 +79,7 @@ func (m *Model) Embed(ctx context.Context, texts [][]int32, p engine.Pooling) ([
 		if len(ids) == 0 {
 			return nil, Invalid("a text to embed is empty")
 		}
-		if n := m.Engine.Context(); len(ids) > n {
+		if n := m.Context(); len(ids) > n {
 			return nil, &engine.ContextError{Tokens: len(ids), Context: n}
 		}
 		if c, n := m.Engine.Config(), m.Engine.Step(); c.Later && len(ids) > n {

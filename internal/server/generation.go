@@ -77,8 +77,8 @@ func (m *Model) Generate(ctx context.Context, texts []Generation) (iter.Seq[Even
 	for i := range texts {
 		if n := len(texts[i].Prompt); n == 0 {
 			return nil, Invalid("the prompt is empty")
-		} else if n > m.Engine.Context() {
-			return nil, &engine.ContextError{Tokens: n, Context: m.Engine.Context()}
+		} else if n > m.Context() {
+			return nil, &engine.ContextError{Tokens: n, Context: m.Context()}
 		}
 		if err := texts[i].Sampling.Validate(m.Engine.Config().Vocab); err != nil {
 			return nil, Invalid("%s", err)

@@ -16,28 +16,36 @@ import (
 
 // ModelOptions are the choices made when a model is given to a server.
 type ModelOptions struct {
-	Name     string         // for clients
-	Path     string         // of the model's file
-	Demo     bool           // it is the embedded model, which tells tales and is not for conversations
-	Slots    int            // requests that generate at a time
-	Queue    int            // requests that may wait besides
-	Predict  int            // tokens that an answer has at most where a request does not say; -1: no limit
-	Sampling sample.Options // where a request says nothing else
-	Template *chat.Template
-	Stop     []string      // texts that end every answer of a chat
-	Kwargs   Kwargs        // variables of the chat template
-	Plan     *planner.Plan // what was planned to lie on GPUs; nil: nothing
-	Pooling  engine.Pooling
-	Norm     int // of embeddings in llama-server's form, where a request says nothing: see Normalise
-	Log      *slog.Logger
-	Meter    Meter // nil: nobody counts
+	Name        string         // for clients
+	Aliases     []string       // all names, if there are several
+	Tags        []string       // for lists
+	Path        string         // of the model's file
+	Demo        bool           // it is the embedded model, which tells tales and is not for conversations
+	Slots       int            // requests that generate at a time
+	SlotContext int            // tokens that a text may have with its prompt; 0: as many as the engine has room for
+	Queue       int            // requests that may wait besides
+	Predict     int            // tokens that an answer has at most where a request does not say; -1: no limit
+	Sampling    sample.Options // where a request says nothing else
+	Template    *chat.Template
+	Stop        []string      // texts that end every answer of a chat
+	Kwargs      Kwargs        // variables of the chat template
+	Plan        *planner.Plan // what was planned to lie on GPUs; nil: nothing
+	Pooling     engine.Pooling
+	Norm        int // of embeddings in llama-server's form, where a request says nothing: see Normalise
+	Log         *slog.Logger
+	Meter       Meter // nil: nobody counts
 
-	Verbose    bool   // answers in OpenAI's form have their texts in llama-server's own, too, where a request says nothing else
-	LogPrompts bool   // the log has what is asked and answered
-	Reasoning  string // on or off: whether chats begin with thoughts where the template leaves the choice; else it is the template's
-	SlotPath   string // folder of saved slots; empty: none are saved
-	Keep       int    // tokens of a prompt that stay then, where a request says nothing
-	Shift      bool   // a text goes on where the context is full, without its oldest tokens
+	Verbose        bool                   // answers in OpenAI's form have their texts in llama-server's own, too, where a request says nothing else
+	LogPrompts     bool                   // the log has what is asked and answered
+	Reasoning      string                 // on or off: whether chats begin with thoughts where the template leaves the choice; else it is the template's
+	ThinkingBudget *int                   // tokens of a thought where a request does not say; nil: no limit
+	Thoughts       answer.ReasoningFormat // where thoughts go in OpenAI's form, where a request does not say
+	NoReuse        bool                   // prompts are read from their beginning where a request does not say
+	HideSlots      bool                   // /slots tells nothing
+	SuffixFirst    bool                   // an infill's suffix comes before its prefix
+	SlotPath       string                 // folder of saved slots; empty: none are saved
+	Keep           int                    // tokens of a prompt that stay then, where a request says nothing
+	Shift          bool                   // a text goes on where the context is full, without its oldest tokens
 
 	// Restrict, if set, returns what a text is held to, given what its request holds it to, nil for nothing: tests have
 	// models say what they need.
@@ -89,6 +97,14 @@ func (m *Model) Thinks() bool {
 	plain, _ := m.formats()
 	_, end, _ := plain.Thought("")
 	return end != ""
+}
+
+// Context returns the number of tokens that a text may have with its prompt.
+func (m *Model) Context() int {
+	if m.SlotContext > 0 {
+		return min(m.SlotContext, m.Engine.Context())
+	}
+	return m.Engine.Context()
 }
 
 // Busy reports of each slot whether a request generates in it.

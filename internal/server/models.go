@@ -72,10 +72,7 @@ func (s *Server) Listed(name string) (*Listed, error) {
 func (s *Server) Known(name string) string { return knownOf(s.Models.List(), name) }
 
 func knownOf(all []Listed, name string) string {
-	bare := strings.TrimSuffix(name, ":latest")
-	for _, host := range []string{"hf.co/", "huggingface.co/"} {
-		bare = strings.TrimPrefix(bare, host)
-	}
+	bare := bareName(name)
 	for _, n := range []string{name, bare} {
 		i := slices.IndexFunc(all, func(l Listed) bool { return l.Name == n || slices.Contains(l.Aliases, n) })
 		if i < 0 {
@@ -88,12 +85,21 @@ func knownOf(all []Listed, name string) string {
 	return bare
 }
 
+// bareName returns a model's name without the tag latest and the hub's address.
+func bareName(name string) string {
+	name = strings.TrimSuffix(name, ":latest")
+	for _, host := range []string{"hf.co/", "huggingface.co/"} {
+		name = strings.TrimPrefix(name, host)
+	}
+	return name
+}
+
 // renamed are models that requests may call as Known knows them.
 type renamed struct{ Models }
 
 func (r renamed) known(name string) string {
-	if name == "" {
-		return ""
+	if bareName(name) == name {
+		return name // without a look at all models, which may be in folders
 	}
 	return knownOf(r.List(), name)
 }

@@ -28,14 +28,14 @@ const maxLimit = 1 << 40
 // ReadGeneration reads the fields that all ways to ask for a text share.
 func (m *Model) ReadGeneration(f *Fields) Generation {
 	g := Generation{Sampling: m.Sampling}
-	g.Max, g.Text, g.Reuse = m.Predict, true, engine.ReuseAny
+	g.Max, g.Text, g.Reuse, g.Context = m.Predict, true, engine.ReuseAny, m.Context()
 	for _, name := range []string{"n_predict", "max_tokens", "max_completion_tokens"} {
 		if f.Read(name, &g.Max) && (g.Max < -1 || g.Max > math.MaxInt32) {
 			f.Fail(Invalid("the field %s is not a number of tokens, or -1 for no limit", name))
 		}
 	}
 	g.StopStrings = ReadStops(f, "stop")
-	cache := true
+	cache := !m.NoReuse
 	if f.Read("cache_prompt", &cache); !cache {
 		g.Reuse = engine.ReuseNone
 	}
@@ -175,9 +175,9 @@ func (m *Model) readSampling(f *Fields, o *sample.Options) {
 	for name, into := range map[string]*int{"repeat_last_n": &o.RepeatLastN, "dry_penalty_last_n": &o.DRYLastN} {
 		f.Read(name, into)
 		if *into == -1 {
-			*into = m.Engine.Context()
+			*into = m.Context()
 		}
-		*into = min(*into, m.Engine.Context())
+		*into = min(*into, m.Context())
 	}
 	var seed int64
 	if f.Read("seed", &seed) {

@@ -29,7 +29,8 @@ const (
 type Options struct {
 	Keys    []string // one of which a request must have, or one of KeyFile; where there are neither all may ask
 	KeyFile string   // is read again when it changes, see ReadKeys
-	Origins []string // of web pages that may ask; "*" for all
+	Origins []string // of web pages that may ask; "*" for all, "localhost" for those of this machine
+	Local   bool     // only programs of this machine reach the server
 	Timeout time.Duration
 	Log     *slog.Logger
 	Page    func(next http.Handler) http.Handler // answers what browsers load, without a key, and hands on the rest; nil: nothing does
@@ -40,6 +41,7 @@ type Options struct {
 // A Server answers requests with its models.
 type Server struct {
 	Models Models
+	Asleep atomic.Pointer[map[string]any] // properties of the only model, told while it sleeps; nil: it never does
 	o      Options
 	mux    *http.ServeMux
 	keys   *keys

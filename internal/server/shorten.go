@@ -41,7 +41,7 @@ func (m *Model) Shorten(c *Conversation) error {
 		if renderErr != nil && i == 0 {
 			err = renderErr
 		}
-		return renderErr == nil && len(ids) < m.Engine.Context()
+		return renderErr == nil && len(ids) < m.Context()
 	}
 	if len(cuts) == 0 || fits(0) || err != nil {
 		c.Messages = all

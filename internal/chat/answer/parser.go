@@ -2,6 +2,7 @@ package answer
 
 import (
 	"bytes"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -24,6 +25,19 @@ const (
 	ReasoningNone                        // they stay in the content, with their markers
 	ReasoningBoth                        // both: llama.cpp's deepseek-legacy
 )
+
+// ParseReasoningFormat returns the format of a name of llama.cpp's.
+func ParseReasoningFormat(name string) (ReasoningFormat, error) {
+	switch name {
+	case "auto", "deepseek":
+		return ReasoningAuto, nil
+	case "none":
+		return ReasoningNone, nil
+	case "deepseek-legacy":
+		return ReasoningBoth, nil
+	}
+	return 0, fmt.Errorf("%.40q is none of none, auto, deepseek and deepseek-legacy", name)
+}
 
 // Options of a Parser.
 type Options struct {

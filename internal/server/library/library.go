@@ -32,6 +32,8 @@ type Source struct {
 	Path     string // of its first file
 	Size     int64  // of its files, bytes
 	Modified time.Time
+	Aliases  []string // other names
+	Tags     []string // for lists
 }
 
 // Options are the choices of a library.
@@ -40,6 +42,8 @@ type Options struct {
 	Scan   func() ([]Source, error) // returns the models that there are
 	Keep   time.Duration            // how long a model stays loaded after its last request; negative: until its memory is needed
 	Most   int                      // models that are loaded at a time; 0: as many as fit
+	Any    bool                     // the only model answers under every name
+	Asked  bool                     // models are loaded only by Load, not by a request that names one
 	Log    *slog.Logger
 	Meter  server.Meter // nil: nobody counts
 }
@@ -140,6 +144,11 @@ func (l *Library) wait(ctx context.Context) error {
 // Use returns a model, which it loads if need be. The empty name is that of the only model, or of the only one that is
 // loaded.
 func (l *Library) Use(ctx context.Context, name string) (*server.Model, func(), error) {
+	return l.use(ctx, name, !l.o.Asked)
+}
+
+// use is Use, which loads the model where load is set.
+func (l *Library) use(ctx context.Context, name string, load bool) (*server.Model, func(), error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e, err := l.find(name)
@@ -154,6 +163,8 @@ func (l *Library) Use(ctx context.Context, name string) (*server.Model, func(), 
 			return e.model, sync.OnceFunc(func() { l.release(e) }), nil
 		case e.state == server.Failed && asked:
 			return nil, nil, e.err
+		case e.state != server.Loading && !load && !e.leaving:
+			return nil, nil, server.Invalid("the model %.200q is not loaded; POST /models/load loads it", e.Name)
 		case e.state == server.Unloaded, e.state == server.Failed:
 			l.begin(e)
 		}
@@ -252,7 +263,7 @@ func (l *Library) find(name string) (*entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if name == "" {
+	if name == "" || l.o.Any && len(all) == 1 {
 		return l.usual(all)
 	}
 	for _, e := range all {
@@ -334,7 +345,7 @@ func (l *Library) List() []server.Listed {
 	list := make([]server.Listed, len(all))
 	for i, e := range all {
 		list[i] = server.Listed{
-			Name: e.Name, Path: e.Path, Size: e.Size, Modified: e.Modified, State: e.state, Model: e.model, Err: e.err,
+			Name: e.Name, Aliases: e.Aliases, Tags: e.Tags, Path: e.Path, Size: e.Size, Modified: e.Modified, State: e.state, Model: e.model, Err: e.err,
 		}
 		if e.state == server.Loaded {
 			list[i].Memory, list[i].GPU = e.need.RAM+e.need.GPU, e.need.GPU
@@ -351,7 +362,7 @@ func (l *Library) Ready() error { return nil }
 
 // Load loads a model.
 func (l *Library) Load(ctx context.Context, name string) error {
-	_, release, err := l.Use(ctx, name)
+	_, release, err := l.use(ctx, name, true)
 	if err == nil {
 		release()
 	}

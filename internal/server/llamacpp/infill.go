@@ -55,11 +55,15 @@ func infill(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.
 	}
 
 	before, after, begun := encode(prefix), encode(suffix), encode(prompt)
-	room := m.Engine.Context() / infillShare
+	room := m.Context() / infillShare
 	before = before[max(0, len(before)-(room-room/suffixShare)):]
 	after = after[:min(len(after), room/suffixShare)]
-	end := slices.Concat([]int32{special.Prefix}, before, []int32{special.Suffix}, after, []int32{special.Middle}, begun)
-	if left := max(0, m.Engine.Context()-room-len(end)); len(ids) > left { // other files give way first, the earliest of them before the others
+	parts := [][]int32{append([]int32{special.Prefix}, before...), append([]int32{special.Suffix}, after...)}
+	if m.SuffixFirst {
+		slices.Reverse(parts)
+	}
+	end := slices.Concat(parts[0], parts[1], []int32{special.Middle}, begun)
+	if left := max(0, m.Context()-room-len(end)); len(ids) > left { // other files give way first, the earliest of them before the others
 		ids = ids[len(ids)-left:]
 	}
 	if tok.AddsBOS() {

@@ -3,6 +3,7 @@ package llamacpp
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"unicode/utf8"
 
@@ -24,7 +25,7 @@ func Register(s *server.Server) {
 	api.Get("/v1/health", health)
 	api.Post("/models/load", change(s.Models.Load))
 	api.Post("/models/unload", change(s.Models.Unload))
-	api.Show("/props", props)
+	api.Get("/props", properties{s}.show)
 	api.Show("/slots", slots)
 	api.Control("/slots/{id}", changeSlot)
 	api.Ask("/tokenize", tokenize)
@@ -59,22 +60,45 @@ func change(do func(ctx context.Context, name string) error) func(http.ResponseW
 	}
 }
 
-func props(w http.ResponseWriter, _ *http.Request, m *server.Model) error {
+// properties tells what a server is like. A look at them is no request: it wakes no model that sleeps.
+type properties struct{ s *server.Server }
+
+func (p properties) show(w http.ResponseWriter, r *http.Request) error {
+	name := r.URL.Query().Get("model")
+	m, release, ok := p.s.Models.Peek(name)
+	if last := p.s.Asleep.Load(); !ok && last != nil {
+		doc := maps.Clone(*last)
+		doc["is_sleeping"] = true
+		server.WriteJSON(w, doc)
+		return nil
+	}
+	if !ok {
+		var err error
+		if m, release, err = p.s.Models.Use(r.Context(), name); err != nil {
+			return err
+		}
+	}
+	defer release()
+	server.WriteJSON(w, Properties(m))
+	return nil
+}
+
+// Properties returns what /props tells of a model.
+func Properties(m *server.Model) map[string]any {
 	tok := m.Engine.Tokenizer()
 	template := ""
 	if m.Template != nil {
 		template = m.Template.Source()
 	}
 	usual := server.Generation{Request: engine.Request{Max: m.Predict}, Sampling: m.Sampling}
-	server.WriteJSON(w, map[string]any{
+	return map[string]any{
 		"default_generation_settings": map[string]any{
-			"id": 0, "n_ctx": m.Engine.Context(), "is_processing": false, "params": m.Settings(&usual),
+			"id": 0, "n_ctx": m.Context(), "is_processing": false, "params": m.Settings(&usual),
 		},
 		"total_slots": m.Slots, "model_alias": m.Name, "model_path": m.Path, "chat_template": template,
 		"bos_token": tok.Text(tok.BOS()), "eos_token": tok.Text(tok.EOS()),
-		"modalities": map[string]bool{"vision": false, "audio": false}, "build_info": "powerinfer", "demo": m.Demo,
-	})
-	return nil
+		"modalities": map[string]bool{"vision": false, "audio": false}, "build_info": "powerinfer", "is_sleeping": false, "demo": m.Demo,
+	}
 }
 
 func tokenize(w http.ResponseWriter, _ *http.Request, f *server.Fields, m *server.Model) error {

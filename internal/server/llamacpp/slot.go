@@ -10,6 +10,9 @@ import (
 
 // slots tells what each slot does, or did last.
 func slots(w http.ResponseWriter, r *http.Request, m *server.Model) error {
+	if m.HideSlots {
+		return server.NotSupported("the server was started with --no-slots, which has nobody see what its slots do")
+	}
 	all := []map[string]any{}
 	free := false
 	for i, s := range m.SlotStates() {
@@ -24,7 +27,7 @@ func slots(w http.ResponseWriter, r *http.Request, m *server.Model) error {
 }
 
 func slotState(id int, s *server.Slot, m *server.Model) map[string]any {
-	doc := map[string]any{"id": id, "n_ctx": m.Engine.Context(), "speculative": m.Engine.Drafts() > 0, "is_processing": s.Busy}
+	doc := map[string]any{"id": id, "n_ctx": m.Context(), "speculative": m.Engine.Drafts() > 0, "is_processing": s.Busy}
 	if s.Task == 0 {
 		return doc
 	}

@@ -31,7 +31,7 @@ func (a *api) embed(w http.ResponseWriter, r *http.Request, f *server.Fields) er
 	tokens := 0
 	for i, ids := range texts {
 		if truncate {
-			texts[i] = ids[:min(len(ids), m.Engine.Context())]
+			texts[i] = ids[:min(len(ids), m.Context())]
 		}
 		tokens += len(texts[i])
 	}

@@ -68,7 +68,7 @@ func (a *api) running(w http.ResponseWriter, _ *http.Request) error {
 		if l.Expires.IsZero() {
 			l.Expires = time.Now().Add(longest)
 		}
-		all = append(all, loaded{l.Name, l.Name, l.Memory, digest(&l), detailsOf(&l), l.Expires, l.GPU, l.Model.Engine.Context()})
+		all = append(all, loaded{l.Name, l.Name, l.Memory, digest(&l), detailsOf(&l), l.Expires, l.GPU, l.Model.Context()})
 	}
 	server.WriteJSON(w, map[string]any{"models": all})
 	return nil
@@ -197,7 +197,7 @@ func shownOf(l *server.Listed, verbose bool) shown {
 func parameters(m *server.Model) string {
 	var b strings.Builder
 	o := &m.Sampling
-	fmt.Fprintf(&b, "num_ctx %d\ntemperature %v\ntop_k %d\ntop_p %v\nmin_p %v\nrepeat_penalty %v\n", m.Engine.Context(), o.Temperature, o.TopK, o.TopP, o.MinP, o.RepeatPenalty)
+	fmt.Fprintf(&b, "num_ctx %d\ntemperature %v\ntop_k %d\ntop_p %v\nmin_p %v\nrepeat_penalty %v\n", m.Context(), o.Temperature, o.TopK, o.TopP, o.MinP, o.RepeatPenalty)
 	for _, s := range m.Stop {
 		fmt.Fprintf(&b, "stop %q\n", s)
 	}

@@ -55,8 +55,8 @@ func (a *api) readOptions(f *server.Fields, m *server.Model) server.Generation {
 		values["n_predict"] = n
 	}
 	delete(values, "num_predict")
-	if n, ok := values["num_ctx"].(float64); ok && int(min(n, 1<<40)) > m.Engine.Context() {
-		a.s.Options().Log.Warn("a request asks for a longer context than the server has; its prompt has to fit", "num_ctx", n, "context", m.Engine.Context())
+	if n, ok := values["num_ctx"].(float64); ok && int(min(n, 1<<40)) > m.Context() {
+		a.s.Options().Log.Warn("a request asks for a longer context than the server has; its prompt has to fit", "num_ctx", n, "context", m.Context())
 	}
 	delete(values, "num_ctx")
 	raw, err := json.Marshal(values)

@@ -137,15 +137,13 @@ func readFormat(m *server.Model, f *server.Fields, g *server.Generation) {
 
 // readReasoning reads where thoughts go.
 func readReasoning(f *server.Fields, r *answer.ReasoningFormat) {
-	format := "auto"
-	f.Read("reasoning_format", &format)
-	switch format {
-	case "auto", "deepseek":
-	case "none":
-		*r = answer.ReasoningNone
-	case "deepseek-legacy":
-		*r = answer.ReasoningBoth
-	default:
-		f.Fail(server.Invalid("the field reasoning_format is none of none, auto, deepseek and deepseek-legacy"))
+	var name string
+	if !f.Read("reasoning_format", &name) {
+		return
 	}
+	format, err := answer.ParseReasoningFormat(name)
+	if err != nil {
+		f.Fail(server.Invalid("the field reasoning_format: %s", err))
+	}
+	*r = format
 }

@@ -37,6 +37,8 @@ type entry struct {
 	Object  string         `json:"object"`
 	Created int64          `json:"created"`
 	OwnedBy string         `json:"owned_by"`
+	Aliases []string       `json:"aliases"`
+	Tags    []string       `json:"tags"`
 	Status  status         `json:"status"`
 	Meta    map[string]int `json:"meta,omitempty"` // of a loaded model
 }
@@ -46,10 +48,10 @@ type status struct {
 }
 
 func (l list) entry(m *server.Listed) entry {
-	e := entry{ID: m.Name, Object: "model", Created: l.s.Began().Unix(), OwnedBy: "powerinfer", Status: status{m.State}}
+	e := entry{ID: m.Name, Object: "model", Created: l.s.Began().Unix(), OwnedBy: "powerinfer", Aliases: append([]string{}, m.Aliases...), Tags: append([]string{}, m.Tags...), Status: status{m.State}}
 	if m.Model != nil {
 		c := m.Model.Engine.Config()
-		e.Meta = map[string]int{"n_vocab": c.Vocab, "n_ctx": m.Model.Engine.Context(), "n_ctx_train": c.Context, "n_embd": c.Embd}
+		e.Meta = map[string]int{"n_vocab": c.Vocab, "n_ctx": m.Model.Context(), "n_ctx_train": c.Context, "n_embd": c.Embd}
 	}
 	return e
 }
