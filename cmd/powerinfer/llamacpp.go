@@ -80,6 +80,7 @@ func grantedFlags() []llamaFlag {
 		{[]string{"n-cpu-ffn", "ncffn"}, true, "the plan says what lies where"},
 		{[]string{"log-verbose"}, false, "--verbose says how the model is computed"},
 		{[]string{"log-jsonl"}, false, "--log-format json of powerinfer serve writes lines of JSON"},
+		{[]string{"tools", "tools-runtime"}, true, "the server runs no tools: clients run those that they give"},
 		{[]string{"cont-batching", "cb"}, false, "requests are always computed together"},
 		{[]string{"no-cont-batching", "nocb"}, false, "requests are computed together; --parallel 1 computes one after the other"},
 		{[]string{"cache-prompt"}, false, "it is the default"},

@@ -59,7 +59,7 @@ func missingFlags() []missingFlag {
 		{[]string{"tgs"}, "powerinfer bench -npl times generation apart from prompts"},
 		{[]string{"path"}, "--no-webui leaves the page out; serve another with " + proxy},
 		{[]string{"api-prefix"}, proxy},
-		{[]string{"ui-mcp-proxy", "webui-mcp-proxy", "tools", "tools-runtime", "mcp-servers-config", "mcp-servers-json", "ag", "agent"}, agent},
+		{[]string{"ui-mcp-proxy", "webui-mcp-proxy", "mcp-servers-config", "mcp-servers-json", "ag", "agent"}, agent},
 		{[]string{"models-preset"}, "flags of powerinfer serve hold for all models of --models-dir"},
 		{[]string{"reasoning-budget-message", "reasoning-preserve"}, "--reasoning on, off or auto of powerinfer serve; --chat-template-kwargs sets what a template takes"},
 		{[]string{"skip-chat-parsing"}, "/completion gives the text as it is"},

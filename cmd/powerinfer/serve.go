@@ -118,7 +118,7 @@ func serve(ctx context.Context, c *cli.Command) error {
 	if len(o.Keys) == 0 && o.KeyFile == "" && !o.Local {
 		o.Log.Warn("everyone who reaches this address may ask: --api-key or --api-key-file asks for a key")
 	}
-	if c.String("models-dir") != "" {
+	if several(c) {
 		return serveLibrary(ctx, c, o, m, l, url)
 	}
 	if c.Int("sleep-idle-seconds") >= 0 {
@@ -147,7 +147,7 @@ func serve(ctx context.Context, c *cli.Command) error {
 func newServer(c *cli.Command, models server.Models, h *hub.Hub, o server.Options) *server.Server {
 	shown, _ := o.Meter.(*metrics.Metrics)
 	s := server.New(models, o)
-	llamacpp.Register(s)
+	llamacpp.Register(s, h)
 	neuronapi.Register(s)
 	openai.Register(s)
 	responses.Register(s)
@@ -239,8 +239,15 @@ func completeOptions(c *cli.Command, e *session.Session, o *server.ModelOptions)
 	if o.Pooling, err = choosePooling(c, e.File); err != nil {
 		return err
 	}
-	if err := e.CheckPooling(o.Pooling); err != nil {
-		return err
+	if e.CheckPooling(o.Pooling) != nil {
+		o.Log.Warn("the model has no classification head, so it is no reranker: documents are ranked by how near their embeddings are to the query's")
+		o.Similar = true
+		if o.Pooling, err = engine.PoolingOf(e.File); err != nil {
+			return err
+		}
+		if o.Pooling == engine.PoolRank || o.Pooling == engine.PoolNone {
+			o.Pooling = engine.PoolMean
+		}
 	}
 	return chooseTemplate(c, e, o)
 }
@@ -342,6 +349,9 @@ func modelOptions(c *cli.Command, log *slog.Logger) (server.ModelOptions, error)
 // serverOptions reads the flags that need no model.
 func serverOptions(c *cli.Command, log *slog.Logger) (server.Options, error) {
 	o := server.Options{Timeout: time.Duration(c.Int("timeout")) * time.Second, Log: log, Local: local(c)}
+	if several(c) {
+		o.Router = &server.Router{Most: c.Int("models-max"), Autoload: !c.Bool("no-models-autoload")}
+	}
 	for _, origins := range c.StringSlice("cors-origin") {
 		o.Origins = append(o.Origins, listOf(origins)...)
 	}
@@ -349,7 +359,7 @@ func serverOptions(c *cli.Command, log *slog.Logger) (server.Options, error) {
 		o.Page = page.Handler
 	}
 	if c.Bool("metrics") {
-		o.Meter = metrics.New(c.String("models-dir") != "")
+		o.Meter = metrics.New(several(c))
 	}
 	switch {
 	case c.Int("timeout") < 1 || c.Int("timeout") > 1<<20:

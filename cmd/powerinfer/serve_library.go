@@ -28,10 +28,16 @@ import (
 func libraryFlags() []cli.Flag {
 	return about(modelSubject, []cli.Flag{
 		&cli.StringFlag{Name: "models-dir", Usage: "serve the models in this `FOLDER` and those that pull fetched, each loaded when a request names it", Sources: env("MODELS_DIR")},
-		&cli.IntFlag{Name: "models-max", Usage: "models of --models-dir that are loaded at a time; 0: as many as fit into memory", Sources: env("MODELS_MAX")},
+		&cli.IntFlag{Name: "models-max", Usage: "models of --models-dir that are loaded at a time, also without that flag those that pull fetched; 0: as many as fit into memory", Sources: env("MODELS_MAX")},
 		&cli.BoolFlag{Name: "no-models-autoload", Usage: "have only POST /models/load load models of --models-dir, not requests that name them"},
 		&cli.DurationFlag{Name: "keep-alive", Value: 5 * time.Minute, Usage: "how long a model of --models-dir stays loaded after its last request, such as 30s or 1h; negative: until its memory is needed"},
 	})
+}
+
+// several reports whether the flags ask for a server of several models: those of a folder and of the cache, or of the
+// cache alone.
+func several(c *cli.Command) bool {
+	return c.String("models-dir") != "" || c.String("model") == "" && !c.IsSet("hf-repo") && (c.IsSet("models-max") || c.Bool("no-models-autoload"))
 }
 
 // serveLibrary answers with the models of --models-dir and of the cache.
@@ -47,8 +53,10 @@ func serveLibrary(ctx context.Context, c *cli.Command, o server.Options, m serve
 		return err
 	}
 	dirs := modelsDirs(c)
-	if _, err := hub.Folder(dirs[0]); err != nil {
-		return err
+	for _, dir := range dirs {
+		if _, err := hub.Folder(dir); err != nil {
+			return err
+		}
 	}
 	so, _, err := sessionOptions(c, m.Slots)
 	if err != nil {
@@ -61,7 +69,7 @@ func serveLibrary(ctx context.Context, c *cli.Command, o server.Options, m serve
 		Scan: func() ([]library.Source, error) { return completeModels(h, dirs) },
 	})
 	s := newServer(c, models, h, o)
-	o.Log.Info("listening", "url", url, "models", len(models.List()), "folder", dirs[0])
+	o.Log.Info("listening", "url", url, "models", len(models.List()), "folder", c.String("models-dir"))
 	return errors.Join(s.Serve(ctx, l, servePatience), models.Close())
 }
 

@@ -50,6 +50,11 @@ func (a *API) Body(method, path string, handle func(w http.ResponseWriter, r *ht
 	})
 }
 
+// Delete registers handle for DELETE requests to path.
+func (a *API) Delete(path string, handle func(w http.ResponseWriter, r *http.Request) error) {
+	a.handle("DELETE "+path, handle)
+}
+
 // Ask registers handle for POST requests to path, with the model that the field model names, or the usual one. The
 // model stays loaded until handle returns.
 func (a *API) Ask(path string, handle func(w http.ResponseWriter, r *http.Request, f *Fields, m *Model) error) {

@@ -31,7 +31,8 @@ type ModelOptions struct {
 	Kwargs      Kwargs        // variables of the chat template
 	Plan        *planner.Plan // what was planned to lie on GPUs; nil: nothing
 	Pooling     engine.Pooling
-	Norm        int // of embeddings in llama-server's form, where a request says nothing: see Normalise
+	Similar     bool // documents are ranked by their embeddings' similarity to the query's
+	Norm        int  // of embeddings in llama-server's form, where a request says nothing: see Normalise
 	Log         *slog.Logger
 	Meter       Meter // nil: nobody counts
 

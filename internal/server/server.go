@@ -30,12 +30,19 @@ type Options struct {
 	Keys    []string // one of which a request must have, or one of KeyFile; where there are neither all may ask
 	KeyFile string   // is read again when it changes, see ReadKeys
 	Origins []string // of web pages that may ask; "*" for all, "localhost" for those of this machine
+	Router  *Router  // of a server of several models; else nil
 	Local   bool     // only programs of this machine reach the server
 	Timeout time.Duration
 	Log     *slog.Logger
 	Page    func(next http.Handler) http.Handler // answers what browsers load, without a key, and hands on the rest; nil: nothing does
 	Meter   Meter                                // nil: nobody counts
 	TLS     *tls.Config                          // nil: requests come in plain text
+}
+
+// A Router is a server of several models, as llama-server calls it.
+type Router struct {
+	Most     int  // models that are loaded at a time; 0: as many as fit
+	Autoload bool // a request loads the model that it names
 }
 
 // A Server answers requests with its models.

@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -37,10 +38,28 @@ import (
 type live struct {
 	t    testing.TB
 	url  string
-	logs *bytes.Buffer // to be read when the server has ended
+	logs *logged
 	says script
 	s    *server.Server
 	m    *server.Model
+}
+
+// logged is a log that may be read while it is written.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // choices are those of a test.
@@ -56,7 +75,7 @@ type choices struct {
 // start starts a server; change may change its options.
 func start(t testing.TB, change func(*choices)) *live {
 	t.Helper()
-	l := &live{t: t, logs: &bytes.Buffer{}}
+	l := &live{t: t, logs: &logged{}}
 	log := slog.New(slog.NewTextHandler(l.logs, nil))
 	sampling := sample.DefaultOptions()
 	sampling.Seed = 1 // what the model says is the same each time
@@ -92,9 +111,9 @@ func start(t testing.TB, change func(*choices)) *live {
 	o.model.Restrict = l.says.hold
 	l.m = server.NewModel(e.Engine, o.model)
 	single := &server.Single{}
-	single.Set(server.Listed{Name: o.model.Name, Model: l.m})
+	single.Set(server.Listed{Name: o.model.Name, Aliases: o.model.Aliases, Tags: o.model.Tags, Model: l.m})
 	l.s = server.New(single, o.Options)
-	llamacpp.Register(l.s)
+	llamacpp.Register(l.s, o.hub)
 	openai.Register(l.s)
 	responses.Register(l.s)
 	anthropic.Register(l.s)
@@ -124,6 +143,18 @@ func (l *live) request(ctx context.Context, method, path, body string, header ..
 		l.t.Fatalf("%s %s: %v", method, path, err)
 	}
 	return res
+}
+
+// get returns the document and the status that a path is answered with.
+func (l *live) get(path string) (map[string]any, int) {
+	l.t.Helper()
+	res := l.request(l.t.Context(), "GET", path, "")
+	defer res.Body.Close()
+	var doc map[string]any
+	if err := json.NewDecoder(res.Body).Decode(&doc); err != nil {
+		l.t.Fatalf("GET %s: %v", path, err)
+	}
+	return doc, res.StatusCode
 }
 
 // ask posts body and returns the answer's document and status.
@@ -264,7 +295,7 @@ func TestKeysAndOrigins(t *testing.T) {
 			t.Errorf("a preflight allows %s, and there is %s", methods, route)
 		}
 	}
-	if res.StatusCode != http.StatusNoContent || res.Header.Get("Access-Control-Allow-Headers") != "authorization" {
+	if res.StatusCode != http.StatusOK || res.Header.Get("Access-Control-Allow-Headers") != "authorization" {
 		t.Errorf("a preflight: status %d, headers %v", res.StatusCode, res.Header)
 	}
 }

@@ -8,11 +8,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/hub"
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
-// Register adds the routes to s.
-func Register(s *server.Server) {
+// Register adds the routes to s. Models are removed from the cache of h; nil: they are not.
+func Register(s *server.Server, h *hub.Hub) {
 	api := s.API(server.CommonForm)
 	health := func(w http.ResponseWriter, _ *http.Request) error {
 		if err := s.Models.Ready(); err != nil {
@@ -25,7 +26,22 @@ func Register(s *server.Server) {
 	api.Get("/v1/health", health)
 	api.Post("/models/load", change(s.Models.Load))
 	api.Post("/models/unload", change(s.Models.Unload))
+	api.Delete("/models", func(w http.ResponseWriter, r *http.Request) error {
+		n, err := server.HubName(h, r.URL.Query().Get("model"))
+		if err == nil {
+			err = s.Remove(r.Context(), h, n)
+		}
+		if err != nil {
+			return err
+		}
+		server.WriteJSON(w, map[string]bool{"success": true})
+		return nil
+	})
 	api.Get("/props", properties{s}.show)
+	api.Get("/tools", func(w http.ResponseWriter, _ *http.Request) error {
+		server.WriteJSON(w, []any{}) // that the server would run for its page: none
+		return nil
+	})
 	api.Show("/slots", slots)
 	api.Control("/slots/{id}", changeSlot)
 	api.Ask("/tokenize", tokenize)
@@ -72,6 +88,16 @@ func (p properties) show(w http.ResponseWriter, r *http.Request) error {
 		server.WriteJSON(w, doc)
 		return nil
 	}
+	if router := p.s.Options().Router; router != nil && name == "" {
+		doc := map[string]any{"default_generation_settings": map[string]any{}, "build_info": build}
+		if ok {
+			defer release()
+			doc = Properties(m)
+		}
+		doc["role"], doc["max_instances"], doc["models_autoload"] = "router", router.Most, router.Autoload
+		server.WriteJSON(w, doc)
+		return nil
+	}
 	if !ok {
 		var err error
 		if m, release, err = p.s.Models.Use(r.Context(), name); err != nil {
@@ -82,6 +108,9 @@ func (p properties) show(w http.ResponseWriter, r *http.Request) error {
 	server.WriteJSON(w, Properties(m))
 	return nil
 }
+
+// build names the program; llama.cpp's names begin with b, too.
+const build = "b-powerinfer"
 
 // Properties returns what /props tells of a model.
 func Properties(m *server.Model) map[string]any {
@@ -97,7 +126,7 @@ func Properties(m *server.Model) map[string]any {
 		},
 		"total_slots": m.Slots, "model_alias": m.Name, "model_path": m.Path, "chat_template": template,
 		"bos_token": tok.Text(tok.BOS()), "eos_token": tok.Text(tok.EOS()),
-		"modalities": map[string]bool{"vision": false, "audio": false}, "build_info": "powerinfer", "is_sleeping": false, "demo": m.Demo,
+		"modalities": map[string]bool{"vision": false, "audio": false}, "build_info": build, "is_sleeping": false, "demo": m.Demo,
 	}
 }
 

@@ -2,6 +2,7 @@ package llamacpp
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -61,21 +62,20 @@ func rerank(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.
 	if err := f.Close(); err != nil {
 		return err
 	}
-	if m.Pooling != engine.PoolRank {
+	if m.Pooling != engine.PoolRank && !m.Similar {
 		return server.NotSupported("%s does not rank documents here: start the server with a reranker and --rerank", m.Name)
 	}
-	pairs, tokens := make([][]int32, len(documents)), 0
-	for i, d := range documents {
-		pairs[i] = m.Engine.EncodePair(query, d.Text)
-		tokens += len(pairs[i])
+	score := scoresOf
+	if m.Similar {
+		score = similarities
 	}
-	scores, err := m.Embed(r.Context(), pairs, engine.PoolRank)
+	scores, tokens, err := score(r.Context(), m, query, documents)
 	if err != nil {
 		return err
 	}
 	results := make([]ranked, len(documents))
 	for i := range results {
-		results[i] = ranked{index: i, score: scores[i][0][0]}
+		results[i] = ranked{index: i, score: scores[i]}
 		if texts {
 			results[i].text = &documents[i].Text
 		}
@@ -90,6 +90,50 @@ func rerank(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.
 		"model": m.Name, "object": "list", "usage": map[string]int{"prompt_tokens": tokens, "total_tokens": tokens}, "results": forms(results, ranked.jina),
 	})
 	return nil
+}
+
+// scoresOf returns what the model's classification head says of documents, and how many tokens it read.
+func scoresOf(ctx context.Context, m *server.Model, query string, documents []document) ([]float32, int, error) {
+	pairs, tokens := make([][]int32, len(documents)), 0
+	for i, d := range documents {
+		pairs[i] = m.Engine.EncodePair(query, d.Text)
+		tokens += len(pairs[i])
+	}
+	heads, err := m.Embed(ctx, pairs, engine.PoolRank)
+	if err != nil {
+		return nil, 0, err
+	}
+	scores := make([]float32, len(heads))
+	for i, h := range heads {
+		scores[i] = h[0][0]
+	}
+	return scores, tokens, nil
+}
+
+// similarities returns the cosines of the angles between the embeddings of documents and the query's.
+func similarities(ctx context.Context, m *server.Model, query string, documents []document) ([]float32, int, error) {
+	tok, texts := m.Engine.Tokenizer(), make([][]int32, len(documents)+1)
+	asks := tok.Encode(query, true, true)
+	texts[len(documents)] = asks
+	tokens := 0 // counted as a reranker reads them, each document with the query
+	for i, d := range documents {
+		texts[i] = tok.Encode(d.Text, true, true)
+		tokens += len(asks) + len(tok.Encode(d.Text, false, true))
+	}
+	vectors, err := m.Embed(ctx, texts, m.Pooling)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, v := range vectors {
+		server.Normalise(v[0], 2)
+	}
+	scores, near := make([]float32, len(documents)), vectors[len(documents)][0]
+	for i := range scores {
+		for k, x := range vectors[i][0] {
+			scores[i] += x * near[k]
+		}
+	}
+	return scores, tokens, nil
 }
 
 // ranked is a document's place in a request, its score, and its text if that is wanted.

@@ -64,14 +64,14 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	c.metrics.mu.Unlock()
 	for name, k := range counters {
 		s := &samples{out, c.metrics.labels, c.metrics.values(name)}
-		t := k.read()
-		s.totals(&t)
+		now, before := k.scrape()
+		s.totals(&now, &before)
 		s.model(loaded[name])
 	}
 }
 
-// totals sends what a model's texts took.
-func (s *samples) totals(t *totals) {
+// totals sends what a model's texts took, and the speed since before, as llama-server does.
+func (s *samples) totals(t, before *totals) {
 	s.count("llamacpp:prompt_tokens_total", "Prompt tokens evaluated, without those found in the cache.", t.prompt)
 	s.count("llamacpp:prompt_tokens_cached_total", "Prompt tokens found in the cache.", t.cached)
 	s.seconds("llamacpp:prompt_seconds_total", "Time that prompts took.", t.promptTime)
@@ -85,8 +85,8 @@ func (s *samples) totals(t *totals) {
 	s.count("powerinfer:hot_accepted_tokens_total", "Of these, the ones that came.", t.hotAccepted)
 	s.count("powerinfer:mtp_draft_tokens_total", "Of the tokens that were guessed and checked, those guessed by the file's layer that predicts a further token.", t.furtherDrafted)
 	s.count("powerinfer:mtp_accepted_tokens_total", "Of these, the ones that came.", t.furtherAccepted)
-	s.gauge("llamacpp:prompt_tokens_seconds", "Prompt tokens evaluated per second, on average.", rate(t.prompt, t.promptTime))
-	s.gauge("llamacpp:predicted_tokens_seconds", "Tokens generated per second and text, on average.", rate(t.timed, t.predictedTime))
+	s.gauge("llamacpp:prompt_tokens_seconds", "Prompt tokens evaluated per second, since the last scrape.", rate(t.prompt-before.prompt, t.promptTime-before.promptTime))
+	s.gauge("llamacpp:predicted_tokens_seconds", "Tokens generated per second and text, since the last scrape.", rate(t.timed-before.timed, t.predictedTime-before.predictedTime))
 	for i, label := range endLabels {
 		s.count("powerinfer_texts_total", "Texts that ended, by why.", t.ends[i], "end", label)
 	}

@@ -15,6 +15,7 @@ type counter struct {
 
 	mu sync.Mutex
 	totals
+	scraped totals // when they were asked for last
 }
 
 // totals holds sums over a model's texts under the names of llama-server's counters.
@@ -80,8 +81,11 @@ func (c *counter) Read(tokens int, took time.Duration) {
 	c.longest = max(c.longest, tokens)
 }
 
-func (c *counter) read() totals {
+// scrape returns the totals, and what they were when they were asked for before.
+func (c *counter) scrape() (now, before totals) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.totals
+	now, before = c.totals, c.scraped
+	c.scraped = now
+	return now, before
 }

@@ -52,7 +52,7 @@ func serve(t *testing.T, mode model.SparseMode) string {
 		Name: "tales", Slots: 2, Predict: -1, Sampling: sample.DefaultOptions(), Template: template, Log: log,
 	})})
 	s := server.New(single, server.Options{Timeout: time.Minute, Log: log})
-	llamacpp.Register(s)
+	llamacpp.Register(s, nil)
 	neurons.Register(s)
 	h := httptest.NewServer(s.Handler())
 	t.Cleanup(func() {

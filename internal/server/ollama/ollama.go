@@ -2,8 +2,6 @@
 package ollama
 
 import (
-	"context"
-	"errors"
 	"io"
 	"net/http"
 
@@ -62,18 +60,4 @@ func nameOf(f *server.Fields) string {
 		name = old
 	}
 	return name
-}
-
-// failureOf returns an error of the hub as clients are told it.
-func failureOf(err error) error {
-	for is, status := range map[error]int{
-		hub.ErrNotFound: http.StatusNotFound, hub.ErrDenied: http.StatusForbidden, hub.ErrInUse: http.StatusConflict,
-		hub.ErrOffline: http.StatusBadGateway, hub.ErrDamaged: http.StatusBadGateway, hub.ErrNoRoom: http.StatusInsufficientStorage,
-		context.Canceled: http.StatusServiceUnavailable,
-	} {
-		if errors.Is(err, is) {
-			return &server.Error{Status: status, Type: "server_error", Message: err.Error()}
-		}
-	}
-	return err
 }

@@ -2,7 +2,6 @@ package ollama
 
 import (
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/hub"
@@ -20,20 +19,8 @@ type status struct {
 	Completed int64  `json:"completed,omitempty"`
 }
 
-// hubName reads the name of a model of the hub.
-func (a *api) hubName(f *server.Fields) (hub.Name, error) {
-	if a.hub == nil {
-		return hub.Name{}, server.NotSupported("this server neither fetches nor removes models; powerinfer pull and rm do")
-	}
-	n, err := hub.ParseName(nameOf(f))
-	if err != nil {
-		return n, server.Invalid("%s", err)
-	}
-	return n, nil
-}
-
 func (a *api) pull(w http.ResponseWriter, r *http.Request, f *server.Fields) error {
-	n, err := a.hubName(f)
+	n, err := server.HubName(a.hub, nameOf(f))
 	if err != nil {
 		return err
 	}
@@ -45,7 +32,7 @@ func (a *api) pull(w http.ResponseWriter, r *http.Request, f *server.Fields) err
 	}
 	if !stream {
 		if _, err := a.hub.Pull(r.Context(), n, nil); err != nil {
-			return failureOf(err)
+			return server.HubError(err)
 		}
 		server.WriteJSON(w, status{Status: "success"})
 		return nil
@@ -55,7 +42,7 @@ func (a *api) pull(w http.ResponseWriter, r *http.Request, f *server.Fields) err
 		return nil // the client is gone
 	}
 	if _, err := a.hub.Pull(r.Context(), n, p.tell); err != nil {
-		p.lines.Send(map[string]string{"error": failureOf(err).Error()})
+		p.lines.Send(map[string]string{"error": server.HubError(err).Error()})
 		return nil
 	}
 	p.lines.Send(status{Status: "success"})
@@ -82,22 +69,15 @@ func (p *pulling) tell(g hub.Progress) {
 }
 
 func (a *api) remove(w http.ResponseWriter, r *http.Request, f *server.Fields) error {
-	n, err := a.hubName(f)
+	n, err := server.HubName(a.hub, nameOf(f))
 	if err != nil {
 		return err
 	}
 	if err := f.Close(); err != nil {
 		return err
 	}
-	for _, l := range a.s.Models.List() {
-		if l.State == server.Loaded && strings.EqualFold(l.Name, n.String()) {
-			if err := a.s.Models.Unload(r.Context(), l.Name); err != nil {
-				return err
-			}
-		}
-	}
-	if _, err := a.hub.Remove(r.Context(), n); err != nil {
-		return failureOf(err)
+	if err := a.s.Remove(r.Context(), a.hub, n); err != nil {
+		return err
 	}
 	w.WriteHeader(http.StatusOK)
 	return nil

@@ -91,7 +91,7 @@ func serve(t *testing.T) string {
 		Name: "tales", Slots: 2, Queue: 4, Predict: -1, Sampling: sampling, Template: template, Stop: []string{"<|im_end|>"}, Log: log,
 	})})
 	s := server.New(single, server.Options{Timeout: time.Minute, Log: log, Page: page.Handler})
-	llamacpp.Register(s)
+	llamacpp.Register(s, nil)
 	neurons.Register(s)
 	openai.Register(s)
 	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.Handler().ServeHTTP(slow{w}, r) }))

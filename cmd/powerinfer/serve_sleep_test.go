@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/urfave/cli/v3"
+)
+
+// served is a server that the flags of serve start, on a socket.
+type served struct {
+	t      *testing.T
+	client *http.Client
+}
+
+// serving starts a server; it ends with the test.
+func serving(t *testing.T, args ...string) *served {
+	t.Helper()
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "p.sock")
+	t.Setenv("HF_HUB_CACHE", t.TempDir())
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- serveFlags(t, func(_ context.Context, c *cli.Command) error { return serve(ctx, c) },
+			append([]string{"--host", socket, "--device", "none", "-t", "1", "--log-file", filepath.Join(dir, "log")}, args...)...)
+	}()
+	s := &served{t, &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}}}
+	t.Cleanup(func() {
+		s.client.CloseIdleConnections()
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	s.until(func() bool {
+		res, err := s.client.Get("http://x/health")
+		if err != nil {
+			return false
+		}
+		res.Body.Close()
+		return res.StatusCode == http.StatusOK
+	})
+	return s
+}
+
+// until waits for something that is about to come.
+func (s *served) until(came func() bool) {
+	s.t.Helper()
+	for end := time.Now().Add(time.Minute); !came(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			s.t.Fatal("it did not come within a minute")
+		}
+	}
+}
+
+// ask sends a request and returns the answer's document and status.
+func (s *served) ask(method, path, body string) (map[string]any, int) {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), method, "http://x"+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	res, err := s.client.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var doc map[string]any
+	if err := json.Unmarshal(text, &doc); err != nil {
+		s.t.Fatalf("%s %s: %s: %v", method, path, text, err)
+	}
+	return doc, res.StatusCode
+}
+
+// TestSleep: a model that nobody asks for is freed, still told of, and there again for the next request, by any name.
+func TestSleep(t *testing.T) {
+	s := serving(t, "--sleep-idle-seconds", "0", "--alias", "tales,stories")
+	asleep := func() bool {
+		doc, status := s.ask("GET", "/props", "")
+		if status != http.StatusOK || doc["model_alias"] != "stories" || doc["total_slots"] != 4.0 {
+			t.Errorf("/props: %d %v", status, doc)
+		}
+		return doc["is_sleeping"] == true
+	}
+	for range 2 {
+		s.until(asleep)
+		doc, status := s.ask("GET", "/v1/models", "")
+		if list, ok := doc["data"].([]any); status != http.StatusOK || !ok || len(list) != 1 {
+			t.Errorf("the list: %d %v", status, doc)
+		}
+		if doc, status := s.ask("POST", "/v1/completions", `{"model":"gpt-9","prompt":"Once","max_tokens":2}`); status != http.StatusOK || doc["model"] != "stories" {
+			t.Errorf("a request: %d %v", status, doc)
+		}
+	}
+	if doc, status := s.ask("POST", "/api/generate", `{"model":"tales","keep_alive":0}`); status != http.StatusOK || doc["done_reason"] != "unload" {
+		t.Errorf("unloading: %d %v", status, doc)
+	}
+}
+
+// TestServeFlags: what llama-server's flags wish for is so.
+func TestServeFlags(t *testing.T) {
+	for _, k := range []struct {
+		args    []string
+		context float64 // of a slot
+		slots   int     // the status of /slots
+	}{
+		{[]string{"-c", "512", "-np", "2", "--no-slots"}, 256, 501},
+		{[]string{"-c", "512", "-np", "2", "--kv-unified"}, 512, 200},
+		{[]string{"-c", "512"}, 512, 200},
+		{[]string{"-c", "512", "--no-kv-unified"}, 128, 200},
+		{[]string{"-c", "512", "--kv-unified-per-slot", "100", "-np", "-1"}, 100, 200},
+	} {
+		t.Run(strings.Join(k.args, " "), func(t *testing.T) {
+			s := serving(t, k.args...)
+			doc, _ := s.ask("GET", "/props", "")
+			if n := doc["default_generation_settings"].(map[string]any)["n_ctx"]; n != k.context {
+				t.Errorf("a slot's context is %v, not %v", n, k.context)
+			}
+			res, err := s.client.Get("http://x/slots")
+			if err != nil {
+				t.Fatal(err)
+			}
+			res.Body.Close()
+			if res.StatusCode != k.slots {
+				t.Errorf("/slots: %d", res.StatusCode)
+			}
+		})
+	}
+}
+
+// TestRouter: a server of several models that loads none by itself says so, and has them loaded by their route only.
+func TestRouter(t *testing.T) {
+	s := serving(t, "--models-max", "2", "--no-models-autoload")
+	if doc, _ := s.ask("GET", "/props", ""); doc["role"] != "router" || doc["max_instances"] != 2.0 || doc["models_autoload"] != false {
+		t.Errorf("/props: %v", doc)
+	}
+	if doc, status := s.ask("DELETE", "/models?model=nobody/nothing", ""); status != http.StatusNotFound {
+		t.Errorf("removing a model that is not there: %d %v", status, doc)
+	}
+}
