@@ -52,8 +52,8 @@ powerinfer serve --models-dir models --host 0.0.0.0 --api-key SECRET`, Usage: "a
 		Description: `Clients of OpenAI's API are given http://127.0.0.1:8080/v1 as their base URL. What is answered, and what is refused:
 docs/server.md. Ctrl-C stops the server: requests that run may end, a second Ctrl-C ends them, too.`,
 		Flags: slices.Concat(engineFlags(), speculationFlags(), libraryFlags(), listenFlags(), shiftFlags(), []cli.Flag{
-			&cli.IntFlag{Name: "parallel", Aliases: []string{"np"}, Value: usualSlots, Usage: "`N` requests that generate at a time, over one KV cache; given, each has the Nth part of the context, unless --kv-unified is given, too", Sources: env("N_PARALLEL")},
-			&cli.BoolFlag{Name: "kv-unified", Aliases: []string{"kvu"}, Usage: "a request may use the whole context while the others leave it; default without --parallel", Sources: env("KV_UNIFIED")},
+			&cli.IntFlag{Name: "parallel", Aliases: []string{"np"}, Value: usualSlots, Usage: "`N` requests that generate at a time, over one KV cache; with --ctx-size each has the Nth part of it, unless --kv-unified is given, too", Sources: env("N_PARALLEL")},
+			&cli.BoolFlag{Name: "kv-unified", Aliases: []string{"kvu"}, Usage: "with --ctx-size and --parallel, a request may use the whole context while the others leave it room", Sources: env("KV_UNIFIED")},
 			&cli.BoolFlag{Name: "no-kv-unified", Aliases: []string{"no-kvu"}, Hidden: true},
 			&cli.IntFlag{Name: "kv-unified-per-slot", Usage: "`TOKENS` that a request may use of the context", Sources: env("KV_UNIFIED_PER_SLOT"), HideDefault: true},
 			&cli.BoolFlag{Name: "lora-init-without-apply", Usage: "load LoRA adapters with the scale 0; requests or POST /lora-adapters set another"},
@@ -256,9 +256,9 @@ func completeOptions(c *cli.Command, e *session.Session, o *server.ModelOptions)
 const leastContext = 16
 
 // divides reports whether the flags divide the context among the slots, as llama-server does where it is told their
-// number.
+// number. A context that nobody chose is not divided.
 func divides(c *cli.Command) bool {
-	return c.Bool("no-kv-unified") || c.IsSet("parallel") && c.Int("parallel") > 0 && !c.Bool("kv-unified") && !c.IsSet("kv-unified-per-slot")
+	return c.Bool("no-kv-unified") || c.Int("ctx-size") > 0 && c.IsSet("parallel") && c.Int("parallel") > 0 && !c.Bool("kv-unified") && !c.IsSet("kv-unified-per-slot")
 }
 
 // listOf returns the elements of a flag that is a list with commas, sorted.

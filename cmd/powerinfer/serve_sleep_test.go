@@ -121,6 +121,7 @@ func TestServeFlags(t *testing.T) {
 		{[]string{"-c", "512", "-np", "2", "--no-slots"}, 256, 501},
 		{[]string{"-c", "512", "-np", "2", "--kv-unified"}, 512, 200},
 		{[]string{"-c", "512"}, 512, 200},
+		{[]string{"-np", "2"}, 512, 200},
 		{[]string{"-c", "512", "--no-kv-unified"}, 128, 200},
 		{[]string{"-c", "512", "--kv-unified-per-slot", "100", "-np", "-1"}, 100, 200},
 	} {
