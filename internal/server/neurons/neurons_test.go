@@ -199,7 +199,7 @@ func TestThreshold(t *testing.T) {
 			t.Errorf("%s %s: status %d", path, body, status)
 		}
 	}
-	for _, body := range []string{`{"threshold":1e9}`, `{"threshold":"high"}`, `{"threshold":1,"layer":2}`} {
+	for _, body := range []string{`{"threshold":1e9}`, `{"threshold":"high"}`} {
 		if status := ask(t, url+"/neurons/threshold", body, &set); status != http.StatusBadRequest {
 			t.Errorf("%s: status %d", body, status)
 		}
