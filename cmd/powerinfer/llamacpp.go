@@ -17,8 +17,8 @@ type llamaFlag struct {
 	why   string // it changes nothing
 }
 
-// grantedFlags returns llama.cpp's flags that are taken with a note: what they wish for is so anyway, or it is about speed
-// alone and decided in another way here.
+// grantedFlags returns llama.cpp's flags that are taken with a note: what they wish for is so anyway, or it is about
+// speed alone and decided in another way here.
 func grantedFlags() []llamaFlag {
 	const (
 		taskset     = "start it with taskset to bind it to cores"

@@ -14,44 +14,63 @@ var looseCases = []struct {
 }{
 	{ // zod: a string with checks of its own
 		`{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","properties":{"email":{"type":"string","format":"email","pattern":"^(?!\\.)(?!.*\\.\\.)[a-z.@]+$"}},"required":["email"],"additionalProperties":false}`,
-		[]string{`{"email":"a@b.de"}`}, []string{`{"email":"a"}`, `{"email":1}`, `{}`}, []string{"(?!"},
+		[]string{`{"email":"a@b.de"}`},
+		[]string{`{"email":"a"}`, `{"email":1}`, `{}`},
+		[]string{"(?!"},
 	},
 	{ // zod: bounds of whole numbers, an optional member that nothing is valid for
 		`{"type":"object","properties":{"n":{"type":"integer","minimum":-9007199254740991,"maximum":9007199254740991},"never":{"not":{}}},"required":["n"]}`,
-		[]string{`{"n":3}`}, []string{`{"n":3,"never":1}`, `{"n":1.5}`}, nil,
+		[]string{`{"n":3}`},
+		[]string{`{"n":3,"never":1}`, `{"n":1.5}`},
+		nil,
 	},
 	{ // pydantic: a union with a discriminator
 		`{"$defs":{"Cat":{"title":"Cat","type":"object","properties":{"kind":{"const":"cat","title":"Kind","type":"string"},"lives":{"default":9,"type":"integer"}},"required":["kind"]},"Dog":{"type":"object","properties":{"kind":{"const":"dog","type":"string"}},"required":["kind"]}},"properties":{"pet":{"discriminator":{"mapping":{"cat":"#/$defs/Cat","dog":"#/$defs/Dog"},"propertyName":"kind"},"oneOf":[{"$ref":"#/$defs/Cat"},{"$ref":"#/$defs/Dog"}],"title":"Pet"}},"required":["pet"],"title":"Owner","type":"object"}`,
-		[]string{`{"pet":{"kind":"cat","lives":7}}`, `{"pet":{"kind":"dog"}}`}, []string{`{"pet":{"kind":"cow"}}`}, nil,
+		[]string{`{"pet":{"kind":"cat","lives":7}}`, `{"pet":{"kind":"dog"}}`},
+		[]string{`{"pet":{"kind":"cow"}}`},
+		nil,
 	},
 	{ // pydantic: formats that are notes, and lengths beyond what is counted
 		`{"type":"object","properties":{"path":{"format":"path","type":"string"},"data":{"format":"binary","type":"string","maxLength":100000000},"tags":{"items":{"type":"string"},"type":"array","uniqueItems":true}},"required":["path","data","tags"]}`,
-		[]string{`{"path":"/a","data":"x","tags":["a"]}`}, []string{`{"path":1,"data":"x","tags":[]}`, `{"path":"","data":"","tags":[1]}`},
+		[]string{`{"path":"/a","data":"x","tags":["a"]}`},
+		[]string{`{"path":1,"data":"x","tags":[]}`, `{"path":"","data":"","tags":[1]}`},
 		[]string{`"path"`, `"binary"`, "maxLength", "uniqueItems"},
 	},
 	{ // OpenAPI 3.0
 		`{"type":"object","nullable":false,"properties":{"a":{"type":"string","enum":["x","y"],"nullable":true},"b":{"$ref":"#/definitions/N","nullable":true},"c":{"type":"number","minimum":0,"exclusiveMinimum":true}},"required":["a","b","c"],"definitions":{"N":{"type":"integer"}}}`,
-		[]string{`{"a":null,"b":null,"c":0.5}`, `{"a":"x","b":3,"c":1}`}, []string{`{"a":"z","b":3,"c":1}`, `{"a":"x","b":"3","c":1}`, `{"a":"x","b":3,"c":0}`}, nil,
+		[]string{`{"a":null,"b":null,"c":0.5}`, `{"a":"x","b":3,"c":1}`},
+		[]string{`{"a":"z","b":3,"c":1}`, `{"a":"x","b":"3","c":1}`, `{"a":"x","b":3,"c":0}`},
+		nil,
 	},
 	{ // dependencies and conditions
 		`{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"dependentRequired":{"a":["b"]},"if":{"required":["a"]},"then":{"required":["b"]},"propertyNames":{"maxLength":9},"additionalProperties":{"type":"string"},"minProperties":1}`,
-		[]string{`{"a":1,"b":2}`, `{"other":"x"}`}, []string{`{"a":"1"}`, `{"other":1}`}, []string{"dependentRequired", "if", "then", "propertyNames", "minProperties"},
+		[]string{`{"a":1,"b":2}`, `{"other":"x"}`},
+		[]string{`{"a":"1"}`, `{"other":1}`},
+		[]string{"dependentRequired", "if", "then", "propertyNames", "minProperties"},
 	},
 	{ // members by several patterns, one of them required
 		`{"type":"object","patternProperties":{"^a":{"type":"string"},"^b":{"type":"integer"}},"additionalProperties":false,"required":["a1"]}`,
-		[]string{`{"a1":"x"}`}, []string{`[]`, `{}`}, []string{"patternProperties"},
+		[]string{`{"a1":"x"}`},
+		[]string{`[]`, `{}`},
+		[]string{"patternProperties"},
 	},
 	{ // a reference to another document, a list that holds a schema's values twice
 		`{"type":"object","properties":{"a":{"$ref":"https://example.org/a.json"},"b":{"type":"array","contains":{"const":1},"items":{"type":"integer"}},"c":{"allOf":[{"type":"string","pattern":"^(?=a)"},{"maxLength":2}]}},"required":["a","b","c"]}`,
-		[]string{`{"a":{"x":[1]},"b":[1],"c":"ab"}`}, []string{`{"a":1,"b":["1"],"c":"ab"}`, `{"a":1,"b":[1],"c":"abc"}`}, []string{"$ref", "contains", "(?=a)"},
+		[]string{`{"a":{"x":[1]},"b":[1],"c":"ab"}`},
+		[]string{`{"a":1,"b":["1"],"c":"ab"}`, `{"a":1,"b":[1],"c":"abc"}`},
+		[]string{"$ref", "contains", "(?=a)"},
 	},
 	{ // numbers that no automaton counts
 		`{"type":"object","properties":{"a":{"type":"integer","multipleOf":5,"minimum":10},"b":{"type":"number","multipleOf":0.3}},"required":["a","b"]}`,
-		[]string{`{"a":15,"b":0.6}`}, []string{`{"a":5,"b":0.6}`, `{"a":15,"b":"x"}`}, []string{"multipleOf beside", "multipleOf 0.3"},
+		[]string{`{"a":15,"b":0.6}`},
+		[]string{`{"a":5,"b":0.6}`, `{"a":15,"b":"x"}`},
+		[]string{"multipleOf beside", "multipleOf 0.3"},
 	},
 	{ // alternatives that are not plainly apart
 		`{"oneOf":[{"type":"object","properties":{"a":{"type":"string"}}},{"type":"object","properties":{"b":{"type":"string"}}}]}`,
-		[]string{`{"a":"x"}`, `{"b":"x"}`}, []string{`{"c":"x"}`, `1`}, []string{"oneOf"},
+		[]string{`{"a":"x"}`, `{"b":"x"}`},
+		[]string{`{"c":"x"}`, `1`},
+		[]string{"oneOf"},
 	},
 }
 

@@ -242,8 +242,8 @@ func mergeProperties(out, a, b *value) *value {
 	return out
 }
 
-// disjoint says of a oneOf that its schemas are not plainly disjoint: a value could be valid by two of them, which oneOf
-// forbids.
+// disjoint says of a oneOf that its schemas are not plainly disjoint, with loosen: a value could be valid by two of
+// them, which oneOf forbids.
 func (c *schemas) disjoint(list *value, path string) error {
 	if list.kind != '[' {
 		return fmt.Errorf("%s: a list of schemas belongs here", path)

@@ -105,7 +105,8 @@ func (s *Server) mayAsk(origin, host string) bool {
 	return (s.o.Local || s.keys.wanted() || slices.Contains(list, "localhost")) && isLocal(u)
 }
 
-// appSchemes are those of origins that no web page has: of programs with a browser in them, and of browsers' extensions.
+// appSchemes are those of origins that no web page has: of programs with a browser in them, and of browsers'
+// extensions.
 var appSchemes = []string{
 	"app", "file", "tauri", "vscode-webview", "vscode-file", "capacitor", "ionic", "wails", "chrome-extension", "moz-extension", "safari-web-extension",
 }

@@ -92,8 +92,8 @@ var gap = grammar.Repeat(grammar.OneOf(" \t\r\n"), 0, 8)
 // anyObject is the schema of tools that have none.
 const anyObject = `{"type":"object"}`
 
-// addArguments adds a tool's arguments. What its schema says and is not supported constrains nothing, unless the tool is
-// strict; a schema that says nothing sensible allows any object.
+// addArguments adds a tool's arguments. What its schema says and is not supported constrains nothing, unless the tool
+// is strict; a schema that says nothing sensible allows any object.
 func (c *composer) addArguments(t *Tool) error {
 	text := t.Parameters
 	if len(text) == 0 {
