@@ -253,8 +253,8 @@ func TestMessagesRefused(t *testing.T) {
 		kind   string
 		name   string
 	}{
-		{`{"max_tokens":1}`, 400, "invalid_request_error", "messages"},
-		{`{"max_tokens":1}`, 400, "invalid_request_error", "messages"},
+		{`{"max_tokens":1,"messages":[]}`, 400, "invalid_request_error", "messages"},
+		{`{"max_tokens":1,"messages":[]}`, 400, "invalid_request_error", "messages"},
 		{`[]`, 400, "invalid_request_error", "object"},
 		{`{` + hi + `,"top_k":"many"}`, 400, "invalid_request_error", "top_k"},
 		{`{` + hi + `,"mcp_servers":[{}]}`, 400, "invalid_request_error", "mcp_servers"},

@@ -59,8 +59,8 @@ func readConversation(m *server.Model, f *server.Fields) *server.Conversation {
 		}
 	}
 	var messages []message
-	if !f.Read("messages", &messages) { // an empty list is taken, as by llama-server
-		f.Fail(server.Invalid("messages: a list of messages is required"))
+	if f.Read("messages", &messages); len(messages) == 0 {
+		f.Fail(server.Invalid("messages: at least one message is required"))
 	}
 	for i := range messages {
 		if err := convert.add(&messages[i]); err != nil {
