@@ -85,7 +85,7 @@ func serveSleeping(ctx context.Context, c *cli.Command, o server.Options, m serv
 	}
 	source := library.Source{Name: m.Name, Path: path, Aliases: m.Aliases, Tags: m.Tags, Modified: time.Now()}
 	if source.Name == "" {
-		source.Name = strings.TrimSuffix(filepath.Base(cmp.Or(path, demo.Name)), ".gguf")
+		source.Name = cmp.Or(calledShort(c), strings.TrimSuffix(filepath.Base(cmp.Or(path, demo.Name)), ".gguf"))
 	}
 	if info, err := os.Stat(path); err == nil {
 		source.Size, source.Modified = info.Size(), info.ModTime()
