@@ -14,6 +14,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/chat"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -130,6 +131,7 @@ func serve(ctx context.Context, c *cli.Command) error {
 // from h and remove them, unless it is nil.
 func newServer(c *cli.Command, models server.Models, h *hub.Hub, o server.Options) *server.Server {
 	shown, _ := o.Meter.(*metrics.Metrics)
+	o.Fetches = h != nil
 	s := server.New(models, o)
 	llamacpp.Register(s)
 	neuronapi.Register(s)
@@ -198,7 +200,8 @@ func completeOptions(c *cli.Command, e *session.Session, o *server.ModelOptions)
 	if c.Int64("seed") < 0 {
 		o.Sampling.Seed = sample.RandomSeed // each request draws its own
 	}
-	if o.Path = e.File.Path; o.Name == "" {
+	o.Path, o.Demo = e.File.Path, e.File.Path == demo.Name
+	if o.Name == "" {
 		o.Name = strings.TrimSuffix(filepath.Base(o.Path), ".gguf")
 	}
 	if o.Plan, err = e.Planner.Plan(); err != nil {

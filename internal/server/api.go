@@ -34,6 +34,27 @@ func (a *API) Show(path string, handle func(w http.ResponseWriter, r *http.Reque
 	})
 }
 
+// ShowOr is Show, but that none answers where a server of several models is asked about none of them. With the query's
+// autoload=false a model is only looked at: a request about one that is not loaded is refused.
+func (a *API) ShowOr(path string, handle func(w http.ResponseWriter, r *http.Request, m *Model) error, none func(w http.ResponseWriter) error) {
+	a.Get(path, func(w http.ResponseWriter, r *http.Request) error {
+		q := r.URL.Query()
+		name := q.Get("model")
+		if name == "" && a.s.Models.Several() {
+			return none(w)
+		}
+		if q.Get("autoload") != "false" {
+			return a.with(r, name, func(m *Model) error { return handle(w, r, m) })
+		}
+		m, release, ok := a.s.Models.Peek(name)
+		if !ok {
+			return Unavailable("the model is not loaded")
+		}
+		defer release()
+		return handle(w, r, m)
+	})
+}
+
 // Post registers handle for POST requests to path.
 func (a *API) Post(path string, handle func(w http.ResponseWriter, r *http.Request, f *Fields) error) {
 	a.Body("POST", path, handle)

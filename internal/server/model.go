@@ -31,6 +31,7 @@ type ModelOptions struct {
 	Log      *slog.Logger
 	Meter    Meter // nil: nobody counts
 
+	Demo       bool   // it is the one in the program, which tells tales and cannot chat
 	Verbose    bool   // answers in OpenAI's form have their texts in llama-server's own, too, where a request says nothing else
 	LogPrompts bool   // the log has what is asked and answered
 	Reasoning  string // on or off: whether chats begin with thoughts where the template leaves the choice; else it is the template's

@@ -23,6 +23,8 @@ type Models interface {
 	Load(ctx context.Context, name string) error
 	// Unload frees a model when the requests that it answers have ended.
 	Unload(ctx context.Context, name string) error
+	// Several reports whether models are loaded and freed by their names; else there is one, which stays.
+	Several() bool
 	// Keep says how long a model stays loaded after its last request; negative: until its memory is needed.
 	Keep(name string, d time.Duration) error
 }
@@ -114,6 +116,9 @@ func (s *Single) Load(context.Context, string) error { return errSingle }
 
 // Unload reports that the model stays.
 func (s *Single) Unload(context.Context, string) error { return errSingle }
+
+// Several reports that there is one.
+func (s *Single) Several() bool { return false }
 
 // Keep does nothing: the model stays loaded.
 func (s *Single) Keep(string, time.Duration) error { return nil }

@@ -349,6 +349,9 @@ func (l *Library) List() []server.Listed {
 // Ready returns nil: models are loaded when they are asked for.
 func (l *Library) Ready() error { return nil }
 
+// Several reports that models are loaded and freed by their names.
+func (l *Library) Several() bool { return true }
+
 // Load loads a model.
 func (l *Library) Load(ctx context.Context, name string) error {
 	_, release, err := l.Use(ctx, name)

@@ -24,7 +24,7 @@ func Register(s *server.Server) {
 	api.Get("/v1/health", health)
 	api.Post("/models/load", change(s.Models.Load))
 	api.Post("/models/unload", change(s.Models.Unload))
-	api.Show("/props", props)
+	api.ShowOr("/props", props, func(w http.ResponseWriter) error { return router(w, s) })
 	api.Show("/slots", slots)
 	api.Control("/slots/{id}", changeSlot)
 	api.Ask("/tokenize", tokenize)
@@ -73,6 +73,18 @@ func props(w http.ResponseWriter, _ *http.Request, m *server.Model) error {
 		"total_slots": m.Slots, "model_alias": m.Name, "model_path": m.Path, "chat_template": template,
 		"bos_token": tok.Text(tok.BOS()), "eos_token": tok.Text(tok.EOS()),
 		"modalities": map[string]bool{"vision": false, "audio": false}, "build_info": "powerinfer",
+		"demo": m.Demo,
+	})
+	return nil
+}
+
+// router answers for a server of several models where a request names none, as llama-server does. pull and published
+// are ours: whether clients may fetch models, and some that they could.
+func router(w http.ResponseWriter, s *server.Server) error {
+	server.WriteJSON(w, map[string]any{
+		"role": "router", "model_alias": "powerinfer", "model_path": "none", "build_info": "powerinfer",
+		"default_generation_settings": map[string]any{"n_ctx": 0, "params": map[string]any{}},
+		"pull":                        s.Options().Fetches, "published": s.Options().Known,
 	})
 	return nil
 }
