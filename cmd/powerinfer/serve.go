@@ -200,8 +200,8 @@ func completeOptions(c *cli.Command, e *session.Session, o *server.ModelOptions)
 	if c.Int64("seed") < 0 {
 		o.Sampling.Seed = sample.RandomSeed // each request draws its own
 	}
-	o.Path, o.Demo = e.File.Path, e.File.Path == demo.Name
-	if o.Name == "" {
+	o.Demo = e.File.Path == demo.Name
+	if o.Path = e.File.Path; o.Name == "" {
 		o.Name = strings.TrimSuffix(filepath.Base(o.Path), ".gguf")
 	}
 	if o.Plan, err = e.Planner.Plan(); err != nil {

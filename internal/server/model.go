@@ -18,6 +18,7 @@ import (
 type ModelOptions struct {
 	Name     string         // for clients
 	Path     string         // of the model's file
+	Demo     bool           // it is the embedded model, which tells tales and is not for conversations
 	Slots    int            // requests that generate at a time
 	Queue    int            // requests that may wait besides
 	Predict  int            // tokens that an answer has at most where a request does not say; -1: no limit
@@ -31,7 +32,6 @@ type ModelOptions struct {
 	Log      *slog.Logger
 	Meter    Meter // nil: nobody counts
 
-	Demo       bool   // it is the one in the program, which tells tales and cannot chat
 	Verbose    bool   // answers in OpenAI's form have their texts in llama-server's own, too, where a request says nothing else
 	LogPrompts bool   // the log has what is asked and answered
 	Reasoning  string // on or off: whether chats begin with thoughts where the template leaves the choice; else it is the template's

@@ -72,8 +72,7 @@ func props(w http.ResponseWriter, _ *http.Request, m *server.Model) error {
 		},
 		"total_slots": m.Slots, "model_alias": m.Name, "model_path": m.Path, "chat_template": template,
 		"bos_token": tok.Text(tok.BOS()), "eos_token": tok.Text(tok.EOS()),
-		"modalities": map[string]bool{"vision": false, "audio": false}, "build_info": "powerinfer",
-		"demo": m.Demo,
+		"modalities": map[string]bool{"vision": false, "audio": false}, "build_info": "powerinfer", "demo": m.Demo,
 	})
 	return nil
 }

@@ -91,7 +91,11 @@ func failureOf(err error) error {
 		context.Canceled: http.StatusServiceUnavailable,
 	} {
 		if errors.Is(err, is) {
-			return &server.Error{Status: status, Type: "server_error", Message: err.Error()}
+			message := err.Error()
+			if is == hub.ErrOffline {
+				message += "; look at the network of the machine that the server runs on"
+			}
+			return &server.Error{Status: status, Type: "server_error", Message: message}
 		}
 	}
 	return err

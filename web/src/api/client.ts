@@ -32,7 +32,7 @@ const advice: Record<number, string> = {
 
 function sentence(text: string): string {
   text = text.trim();
-  return text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?…]$/.test(text) ? "" : ".");
+  return text.replace(/^[a-z](?=[a-z']*[ ,])/, (c) => c.toUpperCase()) + (/[.!?…]$/.test(text) ? "" : ".");
 }
 
 function headers(body: boolean): Record<string, string> {

@@ -118,6 +118,7 @@ export const changing = signal<Record<string, "load" | "unload">>({});
 
 /** Loads or unloads a model, and returns when that is done. */
 export async function change(id: string, what: "load" | "unload"): Promise<void> {
+  if (id === model.value?.id) choose(id); // it stays the one that answers
   changing.value = { ...changing.value, [id]: what };
   let problem = "";
   try {

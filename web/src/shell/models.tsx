@@ -60,7 +60,7 @@ function Models() {
           class="search"
           type="search"
           aria-label="Search"
-          placeholder={pulls ? "Search, or name a model of Hugging Face" : "Search"}
+          placeholder={pulls ? "Search, or user/repo to fetch" : "Search"}
           spellcheck={false}
           autocapitalize="off"
           value={text.value}
