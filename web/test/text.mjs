@@ -32,12 +32,13 @@ export async function text(page) {
     drawn("$$\\frac{1}{2}$$", "block"),
     drawn("\\[\nx_1\n= 2\n+ 3\n\\]", "block"),
     drawn("\\begin{align*}\na^2 &= b\\\\\nc &= d\n\\end{align*}", "block"),
-    drawn("$\\bar{x}$"),
+    drawn("$\\bar{x} \\quad y$"),
     drawn("$\\pi r^2$"),
     drawn("\\(5% \\cdot 20^2\\)"),
   ]);
   assert.equal(await lastAnswer(page).locator("em [data-tex]").count(), 1, "a formula with stars in an emphasis");
   assert.match(await lastAnswer(page).locator("[data-tex*='5%']").innerText(), /%/, "what follows a percent sign");
+  assert.equal(await lastAnswer(page).locator("mspace").getAttribute("width"), "1em", "a space");
   const whole = await lastAnswer(page).locator(".markdown").innerText();
   for (const source of ["$\\frac{1}{$", "\\(\\nosuchthing{x}\\)", "[Alice]: Hello", "$code$ \\(x\\)", "\\(x_{1} + \\frac{a_1", "a\nb"])
     assert.ok(whole.includes(source), `${JSON.stringify(source)} is missing in ${JSON.stringify(whole)}`);

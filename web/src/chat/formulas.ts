@@ -180,13 +180,16 @@ function drawn(raw: string): DocumentFragment | null {
   return drawing;
 }
 
+/** Shorter formulas are not broken into lines: some lose spaces then. */
+const unbroken = 40;
+
 function mathML({ tex, display }: Formula): DocumentFragment | null {
   let markup: string;
   try {
     // A bare % would begin a comment, which TeX leaves out.
     markup = temml.renderToString(
       tex.replace(/\\[^]|%/g, (s) => (s === "%" ? "\\%" : s)),
-      { displayMode: display, throwOnError: true, maxSize: [0, 500] },
+      { displayMode: display, throwOnError: true, maxSize: [50, 500], wrap: tex.length > unbroken ? "tex" : "none" },
     );
   } catch {
     return null;

@@ -59,6 +59,11 @@ export async function pull(name: string): Promise<void> {
   }
 }
 
+/** A page that is closed ends what it has asked for. */
+addEventListener("beforeunload", (e) => {
+  if (pulls.value.some((p) => !p.problem)) e.preventDefault();
+});
+
 export function dismiss(name: string): void {
   pulls.value = pulls.value.filter((p) => p.name !== name);
 }

@@ -1,6 +1,7 @@
-import { batch, effect, signal } from "@preact/signals";
+import { batch, computed, effect, signal } from "@preact/signals";
 import { ask, askJSON } from "../api/client";
 import { events } from "../api/events";
+import { runs } from "../chat/runs";
 import { loadedModel, model, modelName, refresh } from "../chat/models";
 
 export interface Layer {
@@ -78,9 +79,12 @@ export const threshold = signal(0);
 /** [layers][bins] shares of tokens that needed a neuron, smoothed. Replaced as a whole. */
 export const shares = signal<Float32Array[]>([]);
 
-/** Whether the page is seen. Then the server is asked for events, also while the neurons are not shown: who opens them wants to see what the last answer needed. */
+/** Whether the page is seen. */
 const seen = signal(!document.hidden);
 document.addEventListener("visibilitychange", () => (seen.value = !document.hidden));
+
+/** Whether the server is asked for events. It is while the neurons are not shown, too: who opens them wants to see what the last answer needed. */
+const watching = computed(() => seen.value || Object.keys(runs.value).length > 0);
 
 /** The weight of what is new in what is shown: less flickers less. */
 const freshness = 0.5;
@@ -93,7 +97,7 @@ effect(() => {
   const chosen = modelName.value;
   const described = description.peek()?.model;
   if (described && chosen && described !== chosen) forget();
-  if (!seen.value || !name) return;
+  if (!watching.value || !name) return;
   const abort = new AbortController();
   void follow(name, abort.signal);
   return () => abort.abort();
