@@ -146,6 +146,11 @@ func serve(ctx context.Context, c *cli.Command) error {
 // from h and remove them, unless it is nil.
 func newServer(c *cli.Command, models server.Models, h *hub.Hub, o server.Options) *server.Server {
 	shown, _ := o.Meter.(*metrics.Metrics)
+	if o.Fetches = h != nil; o.Fetches {
+		for _, m := range hub.Shorts() {
+			o.Known = append(o.Known, server.Published{Name: m.Name, At: m.At, Bytes: int64(m.Bytes), About: m.About})
+		}
+	}
 	s := server.New(models, o)
 	llamacpp.Register(s, h)
 	neuronapi.Register(s)

@@ -103,6 +103,13 @@ func TestServeLibrary(t *testing.T) {
 	<-listening
 
 	check("damaged unloaded, sub/other unloaded, tales unloaded")
+	if status, text := ask("/props", ""); status != http.StatusOK || !strings.Contains(text, `"role":"router"`) || !strings.Contains(text, `"pull":true`) {
+		t.Errorf("of no model: status %d: %s", status, text)
+	}
+	if status, text := ask("/props?model=sub/other&autoload=false", ""); status != http.StatusServiceUnavailable {
+		t.Errorf("of a model that is not to be loaded: status %d: %s", status, text)
+	}
+	check("damaged unloaded, sub/other unloaded, tales unloaded")
 	if status, text := ask("/v1/completions", `{"model":"tales","prompt":"Once","max_tokens":3}`); status != http.StatusOK || !strings.Contains(text, `"model":"tales"`) {
 		t.Errorf("%d %s", status, text)
 	}

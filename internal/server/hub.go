@@ -29,7 +29,11 @@ func HubError(err error) error {
 		context.Canceled: http.StatusServiceUnavailable,
 	} {
 		if errors.Is(err, is) {
-			return &Error{Status: status, Type: "server_error", Message: err.Error()}
+			message := err.Error()
+			if is == hub.ErrOffline {
+				message += "; look at the network of the machine that the server runs on"
+			}
+			return &Error{Status: status, Type: "server_error", Message: message}
 		}
 	}
 	return err

@@ -36,7 +36,17 @@ type Options struct {
 	Log     *slog.Logger
 	Page    func(next http.Handler) http.Handler // answers what browsers load, without a key, and hands on the rest; nil: nothing does
 	Meter   Meter                                // nil: nobody counts
+	Fetches bool                                 // /api/pull fetches models
+	Known   []Published                          // that it can fetch, for users to choose from
 	TLS     *tls.Config                          // nil: requests come in plain text
+}
+
+// Published is a model of the hub.
+type Published struct {
+	Name  string `json:"name"`
+	At    string `json:"at"` // its name at the hub
+	Bytes int64  `json:"bytes"`
+	About string `json:"about,omitempty"`
 }
 
 // A Router is a server of several models, as llama-server calls it.

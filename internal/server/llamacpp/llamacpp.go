@@ -94,9 +94,13 @@ func (p properties) show(w http.ResponseWriter, r *http.Request) error {
 			defer release()
 			doc = Properties(m)
 		}
+		doc["pull"], doc["published"] = p.s.Options().Fetches, p.s.Options().Known // ours, for the page
 		doc["role"], doc["max_instances"], doc["models_autoload"] = "router", router.Most, router.Autoload
 		server.WriteJSON(w, doc)
 		return nil
+	}
+	if !ok && r.URL.Query().Get("autoload") == "false" {
+		return server.Unavailable("the model is not loaded")
 	}
 	if !ok {
 		var err error

@@ -20,7 +20,7 @@ import (
 var dist embed.FS
 
 // policy lets the page load its own script and style and ask its own server; nothing else, whatever a model writes.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // A file of the page.
@@ -34,7 +34,7 @@ type file struct {
 
 // kinds are the types of content by the names' extensions.
 var kinds = map[string]string{
-	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".txt": "text/plain; charset=utf-8",
+	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".woff2": "font/woff2", ".txt": "text/plain; charset=utf-8",
 }
 
 // files returns the page's files by their paths. They are compressed once, when a browser first asks.

@@ -60,6 +60,12 @@ func TestFiles(t *testing.T) {
 	if regexp.MustCompile(`(?:src|href)="(?:https?:)?//`).MatchString(body) {
 		t.Error("the page loads from elsewhere")
 	}
+	_, style := get(t, names[1][1])
+	if fonts := regexp.MustCompile(`url\(([^)]+\.woff2)\)`).FindStringSubmatch(style); fonts == nil {
+		t.Error("the style has no font for formulas")
+	} else if res, font := get(t, "/assets/"+strings.Trim(fonts[1], `./"`)); res.Header.Get("Content-Type") != "font/woff2" || !strings.HasPrefix(font, "wOF2") {
+		t.Errorf("the font %s: %v", fonts[1], res.Header)
+	}
 	for _, n := range names {
 		res, plain := get(t, n[1])
 		kind := "text/javascript; charset=utf-8"

@@ -1,4 +1,4 @@
-import { ask, ServerError } from "./client";
+import { ask, askJSON, ServerError } from "./client";
 import { events } from "./events";
 
 export interface Call {
@@ -52,6 +52,7 @@ export interface Piece {
   progress?: Progress;
   timings?: Timings;
   finish?: string;
+  first?: string; // the first message that the model is shown
 }
 
 interface WireToken {
@@ -60,16 +61,22 @@ interface WireToken {
   top_logprobs?: { token: string; logprob: number }[];
 }
 
+/** How many tokens the prompt of a request has. */
+export async function countPrompt(request: Record<string, unknown>, abort: AbortSignal): Promise<number> {
+  const { input_tokens } = await askJSON<{ input_tokens: number }>("v1/chat/completions/input_tokens", request, abort);
+  return input_tokens;
+}
+
 /** Asks for an answer and gives its pieces as they come. */
 export async function* answer(request: Record<string, unknown>, abort: AbortSignal): AsyncGenerator<Piece> {
   const response = await ask("v1/chat/completions", { ...request, stream: true, return_progress: true }, abort);
   for await (const data of events(response.body!)) {
     if (data === "[DONE]") return;
     const chunk = JSON.parse(data);
-    if (chunk.error) throw new ServerError(chunk.error.message ?? String(chunk.error), chunk.error.code ?? 500, chunk.error.type);
+    if (chunk.error) throw new ServerError(chunk.error.message ?? String(chunk.error), chunk.error.code ?? 500, chunk.error.type, chunk.error.n_ctx);
     yield pieceOf(chunk);
   }
-  throw new ServerError("The connection ended before the answer did.", 0);
+  throw new ServerError("The connection ended before the answer did. Continue or Retry asks again.", 0);
 }
 
 function pieceOf(chunk: any): Piece {

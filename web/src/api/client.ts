@@ -7,15 +7,32 @@ export const apiKey = stored("apiKey", "");
 /** Whether the server has refused the key; the page then asks for one. */
 export const keyRefused = signal(false);
 
-/** What the server said instead of an answer. */
+/** What the server said instead of an answer, in sentences that say what to do. */
 export class ServerError extends Error {
   constructor(
     message: string,
     readonly status: number,
     readonly type = "",
+    readonly context = 0, // tokens, where the prompt is longer
   ) {
-    super(message);
+    super(/ again/.test(message) ? sentence(message) : [sentence(message), advice[status]].filter(Boolean).join(" "));
   }
+}
+
+/** What the user can do, by the status. Other errors say it themselves, or nothing but their cause helps. */
+const advice: Record<number, string> = {
+  401: "Enter it in the settings, under Server.",
+  404: "Choose another model at the top, or try again: the list may have changed.",
+  408: "Try again.",
+  413: "Shorten the message, or attach less.",
+  500: "Try again; if it stays so, the server's log says more.",
+  502: "Try again in a moment.",
+  503: "Try again in a moment.",
+};
+
+function sentence(text: string): string {
+  text = text.trim();
+  return text.replace(/^[a-z](?=[a-z']*[ ,])/, (c) => c.toUpperCase()) + (/[.!?…]$/.test(text) ? "" : ".");
 }
 
 function headers(body: boolean): Record<string, string> {
@@ -34,7 +51,7 @@ export async function ask(path: string, body?: unknown, abort?: AbortSignal): Pr
     response = await fetch(new URL(path, document.baseURI), init);
   } catch (failure) {
     if (abort?.aborted) throw failure;
-    throw new ServerError("The server does not answer. Is it still running?", 0);
+    throw new ServerError("The server does not answer. Look whether it still runs, and start it again with powerinfer serve.", 0);
   }
   if (response.ok) return response;
   if (response.status === 401) keyRefused.value = true;
@@ -45,9 +62,9 @@ async function errorOf(response: Response): Promise<ServerError> {
   const text = await response.text();
   try {
     const { error } = JSON.parse(text);
-    return new ServerError(typeof error === "string" ? error : error.message, response.status, error.type);
+    return new ServerError(typeof error === "string" ? error : error.message, response.status, error.type, error.n_ctx);
   } catch {
-    return new ServerError(text.trim() || `The server answered with status ${response.status}.`, response.status);
+    return new ServerError(text.trim() || `The server answered with status ${response.status}`, response.status);
   }
 }
 

@@ -135,7 +135,7 @@ export function Composer() {
 }
 
 async function readText(file: File): Promise<string> {
-  if (file.size > largestFile) throw new Error(`${file.name} is larger than 2 MiB.`);
+  if (file.size > largestFile) throw new Error(`${file.name} is larger than 2 MiB. Attach a part of it.`);
   const bytes = await file.arrayBuffer();
   try {
     const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
@@ -143,5 +143,5 @@ async function readText(file: File): Promise<string> {
   } catch {
     // not UTF-8
   }
-  throw new Error(`${file.name} is not a text file in UTF-8.`);
+  throw new Error(`${file.name} is not a text file in UTF-8. Save it as one, or attach another.`);
 }

@@ -21,6 +21,7 @@ export interface Message {
   finish?: string; // stop, length, tool_calls; stopped: by the user; error
   error?: string;
   model?: string;
+  first?: string; // of an answer: the first message that the model was shown, where it was not the conversation's first
   created: number; // milliseconds
 }
 
@@ -133,10 +134,10 @@ export function parseExport(text: string): Conversation[] {
   try {
     doc = JSON.parse(text);
   } catch {
-    throw new Error("The file is not JSON.");
+    throw new Error("The file is not JSON. Choose one that this page exported.");
   }
   if (doc?.format !== exportFormat || !Array.isArray(doc.conversations)) {
-    throw new Error("The file does not hold conversations exported from this page.");
+    throw new Error("The file does not hold conversations. Choose one that this page exported.");
   }
   return doc.conversations.map(readConversation);
 }
@@ -151,7 +152,7 @@ function readConversation(c: any): Conversation {
   const messages: Record<string, Message> = {};
   for (const m of Object.values<any>(c?.messages ?? {})) {
     if (typeof m?.id !== "string" || typeof m.content !== "string" || !["user", "assistant", "tool"].includes(m.role)) {
-      throw new Error("The file holds a message that cannot be read.");
+      throw new Error("The file holds a message that cannot be read, so nothing was imported. Export the conversations again.");
     }
     messages[m.id] = {
       id: m.id,
@@ -165,6 +166,7 @@ function readConversation(c: any): Conversation {
       finish: text(m.finish),
       error: text(m.error),
       model: text(m.model),
+      first: text(m.first),
       timings: typeof m.timings?.predicted_n === "number" ? m.timings : undefined,
       created: Number(m.created) || Date.now(),
     };
@@ -172,7 +174,8 @@ function readConversation(c: any): Conversation {
   for (const m of Object.values(messages)) {
     const seen = new Set<string>();
     for (let at: Message | undefined = m; at; at = at.parent === null ? undefined : messages[at.parent]) {
-      if (seen.has(at.id) || (at.parent !== null && !messages[at.parent])) throw new Error("The file holds a message without a beginning.");
+      if (seen.has(at.id) || (at.parent !== null && !messages[at.parent]))
+        throw new Error("The file holds a message without a beginning, so nothing was imported. Export the conversations again.");
       seen.add(at.id);
     }
   }

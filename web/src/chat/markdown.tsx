@@ -19,6 +19,7 @@ import { Marked, type Token, type Tokens } from "marked";
 import { memo } from "../shell/memo";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { CopyButton } from "../shell/copy";
+import { draw, escape, formulas, reading } from "./formulas";
 
 for (const [name, language] of Object.entries({ bash, c, cpp, css, diff, go, java, javascript, json, python, rust, sql, typescript, xml, yaml })) {
   hljs.registerLanguage(name, language);
@@ -29,19 +30,17 @@ const mostColoured = 20_000;
 
 // Models and files are not trusted: whatever this makes goes through DOMPurify. Pictures become links, since loading one tells its server
 // that, and what, was read.
-const marked = new Marked({
+const marked = new Marked(formulas, {
   gfm: true,
+  breaks: true,
   renderer: {
-    html: ({ text }) => escape(text),
+    html: ({ text }) => (/^<br *\/?>$/i.test(text) ? "<br>" : escape(text)), // tables have no other way to say it
+    def: ({ raw }) => `<p>${escape(raw.trim())}</p>`,
     image: ({ href, text }) => `<a href="${escape(href)}">${escape(text || href)}</a>`,
     code: ({ text, lang }) => `<pre tabindex="0"><code>${coloured(text, lang)}</code></pre>`,
     checkbox: ({ checked }) => (checked ? "☑ " : "☐ "),
   },
 });
-
-function escape(text: string): string {
-  return text.replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
-}
 
 function coloured(text: string, lang = ""): string {
   const language = lang.trim().split(/\s/, 1)[0]!.toLowerCase();
@@ -70,24 +69,31 @@ function sanitize(html: string): DocumentFragment {
     ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
   });
   for (const heading of clean.querySelectorAll("th:empty")) heading.replaceWith(document.createElement("td")); // it heads nothing
+  draw(clean);
   return clean;
 }
 
-/** A text in Markdown. Only blocks that changed are drawn again, so that the end of a long answer may grow quickly. */
-export function Markdown({ text }: { text: string }) {
-  const tokens = marked.lexer(text).filter((t) => t.type !== "space" && t.type !== "def");
+/**
+ * A text in Markdown, which may still be written. Only blocks that changed are drawn again, so that the end of a long answer may grow quickly.
+ */
+export function Markdown({ text, live = false }: { text: string; live?: boolean }) {
+  const tokens = blocks(text, live);
   return (
     <div class="markdown">
       {tokens.map((t, i) =>
-        t.type === "code" ? <Code key={i} text={(t as Tokens.Code).text} lang={(t as Tokens.Code).lang} /> : <Block key={i} token={t} raw={t.raw} />,
+        t.type === "code" ? <Code key={i} text={(t as Tokens.Code).text} lang={(t as Tokens.Code).lang} /> : <Block key={i} token={t} live={live} />,
       )}
     </div>
   );
 }
 
+function blocks(text: string, live: boolean): Token[] {
+  return reading(live, () => marked.lexer(text)).filter((t) => t.type !== "space");
+}
+
 const Block = memo(
-  ({ token }: { token: Token; raw: string }) => <Markup html={marked.parser([token])} />,
-  (a, b) => a.raw === b.raw && a.token.type === b.token.type,
+  ({ token }: { token: Token; live: boolean }) => <Markup html={marked.parser([token])} />,
+  (a, b) => a.token.raw === b.token.raw && a.token.type === b.token.type && a.live === b.live,
 );
 
 const Code = memo(
@@ -111,8 +117,10 @@ function Markup({ html }: { html: string }) {
 
 /** The text of an answer's complete blocks as it is read aloud, one for each. */
 export function spokenBlocks(text: string): string[] {
-  return marked
-    .lexer(text)
-    .filter((t) => t.type !== "space" && t.type !== "def")
-    .map((t) => (t.type === "code" ? "Code." : (sanitize(marked.parser([t])).textContent ?? "").trim()));
+  return blocks(text, false).map((t) => {
+    if (t.type === "code") return "Code.";
+    const clean = sanitize(marked.parser([t]));
+    for (const formula of clean.querySelectorAll<HTMLElement>("[data-tex]")) formula.textContent = formula.dataset.tex!;
+    return (clean.textContent ?? "").trim();
+  });
 }

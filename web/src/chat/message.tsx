@@ -5,7 +5,8 @@ import { CopyButton } from "../shell/copy";
 import { Icon, type IconName } from "../shell/icon";
 import { siblings, withBranch, type Message } from "./conversation";
 import { Markdown } from "./markdown";
-import { probabilities } from "./settings";
+import { model } from "./models";
+import { contextSize, probabilities } from "./settings";
 import { current, discard, edit, giveResult, goOn, retry, running } from "./state";
 import { Tokens } from "./tokens";
 
@@ -56,7 +57,7 @@ function Answer({ message: m, live, tokens }: { message: Message; live: boolean;
   return (
     <>
       {m.reasoning && !tokens && <Thoughts text={m.reasoning} thinking={live && !m.content && !m.calls} />}
-      {tokens ? <Tokens tokens={m.tokens!} /> : m.content && <Markdown text={m.content} />}
+      {tokens ? <Tokens tokens={m.tokens!} /> : m.content && <Markdown text={m.content} live={live} />}
       {live && nothing && <Waiting />}
       {m.calls?.map((c, i) => (
         <CallView key={i} call={c} />
@@ -67,13 +68,38 @@ function Answer({ message: m, live, tokens }: { message: Message; live: boolean;
           {m.error}
         </p>
       )}
-      {!live && (m.finish === "length" || m.finish === "stopped" || (m.finish === "error" && m.content)) && !m.calls && isLast(m) && (
-        <button type="button" class="quiet" onClick={() => goOn(m)} disabled={!!running.value}>
-          Continue
-        </button>
-      )}
+      {!live && <Cut message={m} />}
     </>
   );
+}
+
+/** What can be done about an answer that was cut off. */
+function Cut({ message: m }: { message: Message }) {
+  const cut = m.finish === "length" || m.finish === "stopped" || (m.finish === "error" && m.content);
+  if (!cut || m.calls || !isLast(m)) return null;
+  if (isFull(m)) {
+    return (
+      <p class="lead">
+        The context of {contextSize.value.toLocaleString("en")} tokens is full. A new message goes on without the oldest ones; started with a larger{" "}
+        <code>-c</code>, the server keeps more.
+      </p>
+    );
+  }
+  return (
+    <button type="button" class="quiet" onClick={() => goOn(m)} disabled={!!running.value}>
+      Continue
+    </button>
+  );
+}
+
+/** Fewer tokens are no room for going on. */
+const leastRoom = 8;
+
+/** Whether an answer ended where the context does. */
+function isFull(m: Message): boolean {
+  if (!m.timings || m.finish !== "length" || m.model !== model.value?.id || contextSize.value === 0) return false;
+  const { cache_n, prompt_n, predicted_n } = m.timings;
+  return cache_n + prompt_n + predicted_n > contextSize.value - leastRoom;
 }
 
 function isLast(m: Message): boolean {
@@ -83,7 +109,8 @@ function isLast(m: Message): boolean {
 /** What is shown before the first token: how much of the prompt has been read. */
 function Waiting() {
   const p = running.value?.progress.value;
-  if (!p || p.total === 0) return <p class="waiting">Waiting for the model…</p>;
+  if (!p || p.total === 0)
+    return <p class="waiting">{model.value?.status === "loading" ? "The model is being loaded…" : "Waiting for the model…"}</p>;
   return (
     <p class="waiting">
       <label>
@@ -102,7 +129,7 @@ function Thoughts({ text, thinking }: { text: string; thinking: boolean }) {
         {thinking ? "Thinking…" : "Thoughts"}
       </summary>
       <div>
-        <Markdown text={text} />
+        <Markdown text={text} live={thinking} />
       </div>
     </details>
   );

@@ -1,21 +1,40 @@
 import { computed, effect, signal } from "@preact/signals";
-import { askJSON, keyRefused, ServerError } from "../api/client";
+import { askJSON, keyRefused } from "../api/client";
 import { stored } from "../shell/stored";
 
 export interface Model {
   id: string;
   status: "loaded" | "unloaded" | "loading" | "failed";
   context?: number;
-  bytes?: number;
+}
+
+/** What a model's file is. */
+export interface Details {
+  bytes: number;
+  kind: string[]; // family, parameters, type of its weights, as far as they are known
+}
+
+/** A model that could be fetched. */
+export interface Published {
+  name: string;
+  at: string; // its name for /api/pull
+  bytes: number;
+  about: string;
 }
 
 export const models = signal<Model[]>([]);
 
+/** By the models' names. */
+export const details = signal<Record<string, Details>>({});
+
 /** Why the list could not be had; empty where it could. */
 export const modelsError = signal("");
 
-/** Whether the server loads and unloads models. It is not asked before one tries. */
-export const canLoad = signal(true);
+/** What the server does with models; null: not known yet. */
+export const server = signal<{ several: boolean; pulls: boolean; published: Published[] } | null>(null);
+
+/** Whether the dialog of models is shown. */
+export const modelsOpen = signal(false);
 
 const wanted = stored("model", "");
 
@@ -25,8 +44,14 @@ export const model = computed(() => {
   return all.find((m) => m.id === wanted.value) ?? all.find((m) => m.status === "loaded") ?? all[0];
 });
 
-export function choose(m: Model): void {
-  wanted.value = m.id;
+/** Its name; empty: there is none. Like loadedModel it changes when the model does, and not with each list. */
+export const modelName = computed(() => model.value?.id ?? "");
+
+/** Its name while it is loaded. */
+export const loadedModel = computed(() => (model.value?.status === "loaded" ? model.value.id : ""));
+
+export function choose(id: string): void {
+  wanted.value = id;
 }
 
 /** How often the list was asked for. */
@@ -39,14 +64,34 @@ export async function refresh(): Promise<void> {
       id: String(m.id),
       status: m.status?.failed ? "failed" : (m.status?.value ?? "loaded"),
       context: m.meta?.n_ctx,
-      bytes: m.meta?.size,
     }));
-    if (list.data.length > 0 && !list.data.some((m) => m.status)) canLoad.value = false;
     modelsError.value = "";
+    if (!server.value) void askServer().catch(() => {}); // with the next list, then
   } catch (failure) {
     modelsError.value = (failure as Error).message;
   }
   modelsAsked.value++;
+}
+
+async function askServer(): Promise<void> {
+  const props = await askJSON<any>("props");
+  const published: any[] = Array.isArray(props.published) ? props.published : [];
+  server.value = {
+    several: props.role === "router",
+    pulls: props.pull === true,
+    published: published.map((p) => ({ name: String(p.name), at: String(p.at), bytes: Number(p.bytes) || 0, about: String(p.about ?? "") })),
+  };
+}
+
+/** Asks what the models' files are. */
+export async function refreshDetails(): Promise<void> {
+  const tags = await askJSON<{ models: any[] }>("api/tags");
+  details.value = Object.fromEntries(
+    tags.models.map((m) => {
+      const d = m.details ?? {};
+      return [m.name, { bytes: m.size ?? 0, kind: [d.family, d.parameter_size, d.quantization_level].filter(Boolean) }];
+    }),
+  );
 }
 
 /** While a model is loaded the list is asked for this often, in milliseconds. */
@@ -63,16 +108,26 @@ effect(() => {
   if (waits) asking = window.setTimeout(refresh, empty ? emptyPeriod : loadingPeriod);
 });
 
-export const load = (m: Model) => change("models/load", m);
+/** Follows how a model is loaded that a request has just named. */
+export function whileLoading(): void {
+  window.setTimeout(refresh, loadingPeriod / 2);
+}
 
-export const unload = (m: Model) => change("models/unload", m);
+/** What is being done with models, by their names. */
+export const changing = signal<Record<string, "load" | "unload">>({});
 
-async function change(path: string, m: Model): Promise<void> {
+/** Loads or unloads a model, and returns when that is done. */
+export async function change(id: string, what: "load" | "unload"): Promise<void> {
+  if (id === model.value?.id) choose(id); // it stays the one that answers
+  changing.value = { ...changing.value, [id]: what };
+  let problem = "";
   try {
-    await askJSON(path, { model: m.id });
+    await askJSON(`models/${what}`, { model: id });
   } catch (failure) {
-    if (failure instanceof ServerError && [404, 405, 501].includes(failure.status)) canLoad.value = false;
-    else modelsError.value = (failure as Error).message;
+    problem = (failure as Error).message;
   }
   await refresh();
+  if (problem) modelsError.value = problem;
+  const { [id]: _, ...others } = changing.value;
+  changing.value = others;
 }

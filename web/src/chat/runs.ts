@@ -1,6 +1,5 @@
 import { batch, signal, type Signal } from "@preact/signals";
-import { answer, type Call, type Piece, type Progress } from "../api/chat";
-import { ServerError } from "../api/client";
+import type { Call, Piece, Progress } from "../api/chat";
 import type { Message } from "./conversation";
 
 /** An answer in the making. */
@@ -16,8 +15,13 @@ export const runs = signal<Record<string, Run>>({});
 /** How often an unfinished answer is kept, in milliseconds, so that a reload loses little. */
 const keepPeriod = 1000;
 
-/** Lets the server answer into message, which may have a beginning already. keep is given its states; the last one has finish or error set. */
-export async function run(conversation: string, message: Message, request: Record<string, unknown>, keep: (m: Message) => void): Promise<void> {
+/** Collects an answer into message, which may have a beginning already. keep is given its states; the last one has finish or error set. */
+export async function run(
+  conversation: string,
+  message: Message,
+  ask: (abort: AbortSignal) => AsyncGenerator<Piece>,
+  keep: (m: Message) => void,
+): Promise<void> {
   const abort = new AbortController();
   const draft = new Draft(message);
   const own: Run = { message: signal(message), progress: signal(null), stop: () => abort.abort() };
@@ -36,7 +40,7 @@ export async function run(conversation: string, message: Message, request: Recor
     }
   };
   try {
-    for await (const piece of answer(request, abort.signal)) {
+    for await (const piece of ask(abort.signal)) {
       draft.add(piece);
       frame ||= requestFrame(show);
     }
@@ -87,6 +91,7 @@ class Draft {
     this.tokens.push(...(p.tokens ?? []));
     if (p.timings) this.ends.timings = p.timings;
     if (p.finish) this.ends.finish = p.finish;
+    if (p.first) this.ends.first = p.first;
   }
 
   fail(failure: unknown, aborted: boolean): void {
@@ -95,7 +100,7 @@ class Draft {
       return;
     }
     this.ends.finish = "error";
-    this.ends.error = failure instanceof ServerError ? failure.message : `The answer could not be read: ${(failure as Error).message}`;
+    this.ends.error = (failure as Error).message;
   }
 
   state(): Message {

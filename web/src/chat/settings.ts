@@ -1,7 +1,7 @@
 import { effect, signal } from "@preact/signals";
 import { askJSON } from "../api/client";
 import { stored } from "../shell/stored";
-import { model } from "./models";
+import { loadedModel } from "./models";
 
 /** A number that says how tokens are drawn, under its name in requests. */
 export interface Setting {
@@ -97,16 +97,26 @@ const topLogprobs = 5;
 
 /** The server's own settings. */
 export const defaults = signal<Record<string, number>>({});
+
+/** Tokens; 0: not known. */
 export const contextSize = signal(0);
 
-/** Asks for the settings of the model that answers. One that is not loaded is not asked: that would load it. */
+/** Whether the model is the one in the program, which cannot chat. */
+export const demo = signal(false);
+
+/** Asks for the settings of the model that answers, when it is loaded. */
 effect(() => {
-  const m = model.value;
-  if (m?.status === "loaded") void loadDefaults(m.id).catch(() => {}); // the fields then show no defaults
+  const name = loadedModel.value;
+  defaults.value = {};
+  contextSize.value = 0;
+  demo.value = false;
+  if (name) void loadDefaults(name).catch(() => {}); // the fields then show no defaults
 });
 
 async function loadDefaults(name: string): Promise<void> {
-  const props = await askJSON<any>(`props?model=${encodeURIComponent(name)}`);
+  const props = await askJSON<any>(`props?model=${encodeURIComponent(name)}&autoload=false`);
+  if (name !== loadedModel.value) return;
+  demo.value = props.demo === true;
   const g = props.default_generation_settings ?? {};
   contextSize.value = g.n_ctx ?? 0;
   const params = { ...g.params };
@@ -132,6 +142,6 @@ function parse(text: string, what: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    throw new Error(`${what} in the settings cannot be read: they are not JSON.`);
+    throw new Error(`${what} in the settings cannot be read as JSON. Mend the field there, or empty it.`);
   }
 }

@@ -9,14 +9,14 @@ import {
   path,
   withMessage,
   withoutMessage,
-  wire,
   type Attachment,
   type Conversation,
   type Message,
 } from "./conversation";
-import { model } from "./models";
+import { model, whileLoading } from "./models";
+import { answerWithin } from "./room";
 import { run, runs } from "./runs";
-import { fields, instructions } from "./settings";
+import { contextSize, fields, instructions } from "./settings";
 
 const archive = new Archive();
 
@@ -45,7 +45,7 @@ async function keep(c: Conversation): Promise<void> {
     await archive.put(c);
     await list();
   } catch (failure) {
-    notice.value = `The browser could not keep the conversation: ${(failure as Error).message}`;
+    notice.value = `The browser could not keep the conversation: ${(failure as Error).message} Export what matters, and delete what does not.`;
   }
 }
 
@@ -154,7 +154,16 @@ function request(c: Conversation, message: Message): void {
   }
   void keep(c);
   announce("The model answers.");
-  void run(c.id, message, { ...chosen, model: message.model, messages: wire(asked, instructions.value.system) }, (m) => {
+  if (model.value?.status !== "loaded") whileLoading();
+  const question = {
+    fields: { ...chosen, model: message.model },
+    system: instructions.value.system,
+    messages: asked,
+    from: asked.findLast((m) => m.role === "assistant" && m.id !== message.id)?.first,
+    context: message.model === model.value?.id ? contextSize.value : 0,
+  };
+  const ask = (abort: AbortSignal) => answerWithin(question, abort);
+  void run(c.id, message, ask, (m) => {
     const now = c.id === current.value.id ? current.value : (background.get(c.id) ?? c);
     if (now.messages[m.id]) void keep({ ...now, updated: Date.now(), messages: { ...now.messages, [m.id]: m } });
   });

@@ -1,4 +1,4 @@
-import { moments, window_ms, type Moment } from "./live";
+import { moments, type Moment } from "./live";
 
 interface Line {
   name: string;
@@ -10,13 +10,16 @@ interface Line {
 const height = 64;
 const width = 300;
 
-/** Lines over the last minute, from zero to the largest value or most. */
-export function Chart({ title, lines, most, format }: { title: string; lines: Line[]; most?: number; format: (v: number) => string }) {
+/** Lines over what happened last, from zero to the largest value. However fast that was, it fills the width. The last line has its area filled. */
+export function Chart({ title, lines, format }: { title: string; lines: Line[]; format: (v: number) => string }) {
   const all = moments.value;
-  const now = all.at(-1)?.time ?? 0;
-  const top = most ?? Math.max(...all.flatMap((m) => lines.map((l) => l.of(m) ?? 0)), 0);
-  const last = (l: Line) => all.findLast((m) => l.of(m) !== null);
-  const told = lines.map((l) => ({ ...l, m: last(l) })).map((l) => ({ ...l, value: l.m ? format(l.of(l.m)!) : "–" }));
+  const told = lines.map((l) => {
+    const of = all.filter((m) => l.of(m) !== null);
+    return { ...l, of, values: of.map((m) => l.of(m)!) };
+  });
+  const top = Math.max(...told.flatMap((l) => l.values), 0) || 1;
+  const value = (l: { values: number[] }) => (l.values.length > 0 ? format(l.values.at(-1)!) : "–");
+  const drawing = told.map((l) => ({ ...l, path: drawn(l.of, l.values, top) }));
   return (
     <figure class="chart">
       <figcaption>
@@ -25,7 +28,7 @@ export function Chart({ title, lines, most, format }: { title: string; lines: Li
           {told.map((l) => (
             <span key={l.name}>
               <span class={`stroke ${l.kind}`} />
-              {l.name} <b>{l.value}</b>
+              {l.name} <b>{value(l)}</b>
             </span>
           ))}
         </span>
@@ -34,30 +37,26 @@ export function Chart({ title, lines, most, format }: { title: string; lines: Li
         viewBox={`0 0 ${width} ${height}`}
         preserveAspectRatio="none"
         role="img"
-        aria-label={`${title}: ${told.map((l) => `${l.name} ${l.value}`).join(", ")}`}
+        aria-label={`${title}: ${told.map((l) => `${l.name} ${value(l)}`).join(", ")}`}
       >
-        {lines.map((l) => (
-          <path key={l.name} class={l.kind} d={drawn(l, all, now, top || 1)} />
+        {drawing.at(-1)!.path && <path class="area" d={`${drawing.at(-1)!.path}V${height}H0Z`} />}
+        {drawing.map((l) => (
+          <path key={l.name} class={l.kind} d={l.path} />
         ))}
       </svg>
     </figure>
   );
 }
 
-/** After a pause of so many milliseconds a line begins anew. */
-const pause = 1500;
-
-function drawn(l: Line, all: Moment[], now: number, top: number): string {
-  let before = -Infinity;
-  return all
-    .map((m) => {
-      const v = l.of(m);
-      if (v === null) return "";
-      const x = width * (1 - (now - m.time) / window_ms);
-      const y = height - 2 - (height - 4) * Math.min(1, v / top);
-      const command = m.time - before > pause ? `M${x.toFixed(1)} ${y.toFixed(1)}l.5 0L` : "L";
-      before = m.time;
-      return `${command}${x.toFixed(1)} ${y.toFixed(1)}`;
-    })
-    .join("");
+/** The values side by side, each as wide as the time that its steps took. */
+function drawn(of: Moment[], values: number[], top: number): string {
+  const all = of.reduce((sum, m) => sum + m.ms, 0) || 1;
+  const y = (v: number) => (height - 2 - (height - 4) * Math.min(1, v / top)).toFixed(1);
+  let x = 0;
+  const points = values.map((v, i) => {
+    const middle = x + of[i]!.ms / 2;
+    x += of[i]!.ms;
+    return `L${((width * middle) / all).toFixed(1)} ${y(v)}`;
+  });
+  return points.length > 0 ? `M0 ${y(values[0]!)}${points.join("")}L${width} ${y(values.at(-1)!)}` : "";
 }

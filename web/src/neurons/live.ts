@@ -1,7 +1,8 @@
-import { effect, signal } from "@preact/signals";
+import { batch, computed, effect, signal } from "@preact/signals";
 import { ask, askJSON } from "../api/client";
 import { events } from "../api/events";
-import { model } from "../chat/models";
+import { runs } from "../chat/runs";
+import { loadedModel, model, modelName, refresh } from "../chat/models";
 
 export interface Layer {
   neurons: number;
@@ -60,15 +61,15 @@ interface Event {
 
 /** What happened in one event, for the charts. */
 export interface Moment {
-  time: number; // milliseconds
+  ms: number; // that its steps took
   computed: number; // share of all neurons
   active: number;
   generation: Spent | null; // where tokens were generated
   prompts: number; // tokens of prompts read
 }
 
-/** How far back the charts go, in milliseconds. */
-export const window_ms = 60_000;
+/** So many moments are kept: about a minute of work, however long ago it was. */
+const mostMoments = 240;
 
 export const description = signal<Description | null>(null);
 export const moments = signal<Moment[]>([]);
@@ -78,8 +79,12 @@ export const threshold = signal(0);
 /** [layers][bins] shares of tokens that needed a neuron, smoothed. Replaced as a whole. */
 export const shares = signal<Float32Array[]>([]);
 
-/** Whether the neurons are shown: then the server is asked for events. */
-export const watching = signal(false);
+/** Whether the page is seen. */
+const seen = signal(!document.hidden);
+document.addEventListener("visibilitychange", () => (seen.value = !document.hidden));
+
+/** Whether the server is asked for events. It is while the neurons are not shown, too: who opens them wants to see what the last answer needed. */
+const watching = computed(() => seen.value || Object.keys(runs.value).length > 0);
 
 /** The weight of what is new in what is shown: less flickers less. */
 const freshness = 0.5;
@@ -88,68 +93,118 @@ const freshness = 0.5;
 const retryAfter = 2000;
 
 effect(() => {
-  const name = model.value?.status === "loaded" ? model.value.id : "";
+  const name = loadedModel.value;
+  const chosen = modelName.value;
+  const described = description.peek()?.model;
+  if (described && chosen && described !== chosen) forget();
   if (!watching.value || !name) return;
   const abort = new AbortController();
   void follow(name, abort.signal);
   return () => abort.abort();
 });
 
+function forget(): void {
+  description.value = null;
+  moments.value = [];
+  shares.value = [];
+  problem.value = "";
+}
+
 async function follow(name: string, abort: AbortSignal): Promise<void> {
   const query = `?model=${encodeURIComponent(name)}`;
   while (!abort.aborted) {
     try {
       const d = await askJSON<Description>(`neurons${query}`, undefined, abort);
-      if (description.peek()?.model !== d.model) {
-        moments.value = [];
-        shares.value = [];
-      }
-      description.value = d;
-      threshold.value = d.threshold;
-      problem.value = "";
+      batch(() => {
+        if (description.peek()?.model !== d.model) {
+          forget();
+          recall(d);
+        }
+        description.value = d;
+        threshold.value = d.threshold;
+        problem.value = "";
+      });
       const response = await ask(`neurons/events${query}`, undefined, abort);
       for await (const data of events(response.body!)) take(JSON.parse(data));
     } catch (failure) {
       if (abort.aborted) return;
       problem.value = (failure as Error).message;
     }
+    void refresh(); // it may be another model by now, or none
     await new Promise((resolve) => setTimeout(resolve, retryAfter));
   }
 }
 
 function take(e: Event): void {
   const d = description.peek()!;
-  const now = Date.now();
   const all = d.layers.reduce((n, l) => n + l.neurons, 0);
   const share = (of: number[]) => of.reduce((sum, s, l) => sum + s * d.layers[l]!.neurons, 0) / all;
   const moment: Moment = {
-    time: now,
+    ms: e.generation.ms + e.prompts.ms,
     computed: share(e.computed),
     active: share(e.active),
     generation: e.generation.tokens > 0 ? e.generation : null,
     prompts: e.prompts.tokens,
   };
-  moments.value = [...moments.peek().filter((m) => now - m.time < window_ms), moment];
-  threshold.value = e.threshold;
   const before = shares.peek();
-  shares.value = e.map.map((text, l) => {
-    const shades = atob(text);
-    const old = before[l]?.length === shades.length ? before[l] : undefined;
-    return Float32Array.from(shades, (c, i) => {
-      const now = (c.charCodeAt(0) / 255) ** 2;
-      return old ? freshness * now + (1 - freshness) * old[i]! : now;
+  batch(() => {
+    moments.value = [...moments.peek(), moment].slice(-mostMoments);
+    threshold.value = e.threshold;
+    shares.value = e.map.map((text, l) => {
+      const now = sharesOf(text);
+      const old = before[l];
+      return old?.length === now.length ? now.map((s, i) => freshness * s + (1 - freshness) * old[i]!) : now;
     });
   });
+  last = e.map;
 }
 
-/** What generating took in the last while, added up. */
+function sharesOf(picture: string): Float32Array {
+  return Float32Array.from(atob(picture), (c) => (c.charCodeAt(0) / 255) ** 2);
+}
+
+/** The pictures of the last event. */
+let last: string[] = [];
+
+/** Where what the last answer needed is kept while the page is loaded again. */
+const place = "powerinfer.neurons";
+const mostKept = 60; // moments
+
+addEventListener("pagehide", () => {
+  try {
+    if (last.length > 0) {
+      const kept = { model: description.peek()?.model, moments: moments.peek().slice(-mostKept), map: last };
+      sessionStorage.setItem(place, JSON.stringify(kept));
+    }
+  } catch {
+    // full, or forbidden
+  }
+});
+
+function recall(d: Description): void {
+  try {
+    const kept = JSON.parse(sessionStorage.getItem(place) ?? "{}");
+    if (kept.model !== d.model || kept.map.length !== d.layers.length) return;
+    last = kept.map;
+    moments.value = kept.moments;
+    shares.value = last.map(sharesOf);
+  } catch {
+    // kept by something else, or not to be read
+  }
+}
+
+/** What generating took in the last while, added up: the newest moments that make up so many milliseconds of work. */
 export function recent(ms: number): Spent | null {
-  const since = (moments.value.at(-1)?.time ?? 0) - ms;
-  const all = moments.value.filter((m) => m.time >= since && m.generation).map((m) => m.generation!);
+  const all: Spent[] = [];
+  let sum = 0;
+  for (const m of moments.value.toReversed()) {
+    if (!m.generation) continue;
+    all.push(m.generation);
+    if ((sum += m.ms) >= ms) break;
+  }
   if (all.length === 0) return null;
-  const sum = total(all);
   const gpus = all.flatMap((s) => s.gpu ?? []);
-  return { ...sum, gpu: gpus.length > 0 ? total(gpus) : null };
+  return { ...total(all), gpu: gpus.length > 0 ? total(gpus) : null };
 }
 
 /** The sum of objects, number by number. */

@@ -1,3 +1,4 @@
+import { size } from "../shell/size";
 import { description, type Layer } from "./live";
 
 /** Where the model lies: neighbours that lie alike share a row. */
@@ -63,12 +64,4 @@ function told(e: NonNullable<Layer["expected"]>): string {
 
 function alike(a: Layer, b: Layer): boolean {
   return JSON.stringify(a) === JSON.stringify(b);
-}
-
-/** A number of bytes in the unit that suits it. */
-export function size(bytes: number): string {
-  const units = ["B", "KiB", "MiB", "GiB"];
-  let i = 0;
-  for (; bytes >= 1000 && i < units.length - 1; i++) bytes /= 1024;
-  return `${bytes >= 100 || i === 0 ? bytes.toFixed(0) : bytes.toFixed(1)} ${units[i]}`;
 }

@@ -1,27 +1,27 @@
-import { useEffect } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { model } from "../chat/models";
+import { runs } from "../chat/runs";
 import { Icon } from "../shell/icon";
 import { neuronsOpen } from "../shell/neurons";
+import { size } from "../shell/size";
 import { Chart } from "./charts";
 import { HeatMap, percent } from "./heatmap";
-import { description, moments, problem, recent, watching, type Parts, type Spent } from "./live";
-import { Plan, size } from "./plan";
+import { description, moments, problem, recent, type Parts, type Spent } from "./live";
+import { Plan } from "./plan";
 import { Threshold } from "./threshold";
+
+/** How far the view was scrolled when it was last shown. */
+let place = 0;
 
 /** What the model's neurons do, as it happens. */
 export function Neurons() {
-  useEffect(() => {
-    const look = () => (watching.value = !document.hidden);
-    look();
-    document.addEventListener("visibilitychange", look);
-    return () => {
-      document.removeEventListener("visibilitychange", look);
-      watching.value = false;
-    };
+  const view = useRef<HTMLElement>(null);
+  useLayoutEffect(() => {
+    view.current!.scrollTop = place;
   }, []);
   const d = description.value;
   return (
-    <aside class="neurons" aria-label="Neurons" tabIndex={0}>
+    <aside class="neurons" aria-label="Neurons" tabIndex={0} ref={view} onScroll={(e) => (place = e.currentTarget.scrollTop)}>
       <header>
         <h2>Neurons</h2>
         <button type="button" class="icon" aria-label="Close the neurons" onClick={() => (neuronsOpen.value = false)}>
@@ -29,7 +29,11 @@ export function Neurons() {
         </button>
       </header>
       {problem.value && <p class="notice">{problem}</p>}
-      {model.value && model.value.status !== "loaded" && <p class="lead">{model.value.id} is not loaded.</p>}
+      {model.value && model.value.status !== "loaded" && (
+        <p class="lead">
+          {model.value.id} is {model.value.status === "loading" ? "being loaded" : "not loaded; the next message loads it"}.
+        </p>
+      )}
       {d && (
         <>
           <p class="lead">
@@ -81,16 +85,19 @@ function Figures() {
     ["Against dense", s && s.dense_bytes ? percent(s.bytes / s.dense_bytes) : "–", "of the bytes"],
   ];
   return (
-    <dl class="figures">
-      {figures.map(([name, value, unit]) => (
-        <div key={name}>
-          <dt>{name}</dt>
-          <dd>
-            <b>{value}</b> <small>{unit}</small>
-          </dd>
-        </div>
-      ))}
-    </dl>
+    <section>
+      {last && <h3>{Object.keys(runs.value).length > 0 ? "Now" : "The last answer"}</h3>}
+      <dl class="figures">
+        {figures.map(([name, value, unit]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>
+              <b>{value}</b> <small>{unit}</small>
+            </dd>
+          </div>
+        ))}
+      </dl>
+    </section>
   );
 }
 
