@@ -37,6 +37,7 @@ echo "What is a neuron?" | powerinfer chat model.gguf --single-turn`, Usage: "ta
 type talk struct {
 	command     *cli.Command // whose flags /set changes
 	model       *powerinfer.Model
+	trace       *powerinfer.Trace // nil: nothing is traced
 	said        conversation
 	format      *answer.Format        // nil: answers are read as they are
 	sampling    powerinfer.Sampling   // of the next answer but for its seed
@@ -65,7 +66,7 @@ func runChat(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error
 	if err != nil {
 		return err
 	}
-	defer t.model.Close()
+	defer func() { t.model.Close() }() // which /model changes
 	t.interactive = onTerminal()
 	plain := c.Bool("simple-io") || os.Getenv("TERM") == "dumb" || os.Getenv("NO_COLOR") != ""
 	t.styled = !plain && term.IsTerminal(int(os.Stdout.Fd()))
@@ -110,7 +111,7 @@ func openTalk(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) (*ta
 	if n := c.Int64("save-cache"); n < 0 || n > 1<<40 {
 		return nil, fmt.Errorf("--save-cache %d is not a number of MiB", n)
 	}
-	t := &talk{command: c}
+	t := &talk{command: c, trace: trace}
 	var err error
 	if t.said.system, err = readSystem(c); err != nil {
 		return nil, err
@@ -124,22 +125,30 @@ func openTalk(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) (*ta
 	if t.keep, err = readKeep(c); err != nil {
 		return nil, err
 	}
+	return t, t.openModel(ctx)
+}
+
+// openModel opens the model that -m names, with its template and what it says of sampling.
+func (t *talk) openModel(ctx context.Context) error {
 	begin := time.Now()
-	if t.said.template, err = modelTemplate(c); err != nil {
-		return nil, err
+	template, err := modelTemplate(t.command)
+	if err != nil {
+		return err
 	}
-	if t.model, err = open(ctx, c, func(o *powerinfer.Options) { o.Trace = trace }); err != nil {
-		return nil, err
+	m, err := open(ctx, t.command, func(o *powerinfer.Options) { o.Trace = t.trace })
+	if err != nil {
+		return err
 	}
-	t.load = time.Since(begin)
-	if t.sampling, err = sampling(c, t.model); err != nil {
-		return nil, errors.Join(err, t.model.Close())
+	chosen, err := sampling(t.command, m)
+	if err != nil {
+		return errors.Join(err, m.Close())
 	}
-	if tmpl := t.said.template; tmpl != nil {
-		can := tmpl.Can(false)
-		t.format = answer.FormatOf(tmpl.Source(), can.Tools, can.ToolCalls)
+	t.model, t.load, t.sampling, t.said.template, t.format = m, time.Since(begin), chosen, template, nil
+	if template != nil {
+		can := template.Can(false)
+		t.format = answer.FormatOf(template.Source(), can.Tools, can.ToolCalls)
 	}
-	return t, nil
+	return nil
 }
 
 // greet says what the user talks with.

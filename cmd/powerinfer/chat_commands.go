@@ -44,7 +44,9 @@ func chatActions() []chatAction {
 		{"set", "NAME VALUE", "set a sampling option such as temp; without NAME show all", func(_ context.Context, t *talk, argument string) error { return t.set(argument) }},
 		{"save", "FILE", "write the conversation to a file, as JSON, and its keys and values to FILE.kv", func(ctx context.Context, t *talk, file string) error { return t.save(ctx, file) }},
 		{"load", "FILE", "go on with a conversation that /save wrote", func(ctx context.Context, t *talk, file string) error { return t.restore(ctx, file) }},
-		{"model", "", "say which model answers", func(_ context.Context, t *talk, _ string) error { t.describeModel(); return nil }},
+		{"model", "NAME", "go on with another model; without NAME say which one answers", func(ctx context.Context, t *talk, name string) error {
+			return t.changeModel(ctx, name)
+		}},
 		{"stats", "", "show what the last answer took", func(_ context.Context, t *talk, _ string) error { return t.stats() }},
 		{"neurons", "", "show which share of each layer's neurons the last answer needed", func(_ context.Context, t *talk, _ string) error {
 			if t.answers == 0 {
@@ -194,6 +196,40 @@ func (t *talk) recall() {
 		}
 		fmt.Println(text)
 	}
+}
+
+// changeModel goes on with the model that name means, as the command line has it. If that cannot be opened, the one
+// before stays.
+func (t *talk) changeModel(ctx context.Context, name string) error {
+	if name == "" {
+		t.describeModel()
+		return nil
+	}
+	before := t.command.String("model")
+	if err := useModel(ctx, t.command, name, "model"); err != nil {
+		return err
+	}
+	next := *t
+	err := next.openModel(ctx)
+	var full *powerinfer.MemoryError
+	if errors.As(err, &full) && before != "" { // memory may have room for one of them only; the embedded one is small
+		if err := t.model.Close(); err != nil {
+			return err
+		}
+		if err = next.openModel(ctx); err != nil {
+			if again := errors.Join(t.command.Set("model", before), t.openModel(ctx)); again != nil {
+				return fmt.Errorf("%w, and the model before cannot be opened again: %w", err, again)
+			}
+		}
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("%w; the model before still answers", err), t.command.Set("model", before))
+	}
+	closed := t.model.Close()
+	next.evaluated = nil
+	*t = next
+	t.describeModel()
+	return closed
 }
 
 // describeModel says what the user talks with.
