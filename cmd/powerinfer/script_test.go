@@ -21,6 +21,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/cpu"
 
 	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/demo/demotest"
@@ -36,7 +37,12 @@ import (
 )
 
 // scriptPrograms are what scripts run by exec besides the system's.
-var scriptPrograms = map[string]func(){"powerinfer": main}
+var scriptPrograms = map[string]func(){"powerinfer": func() {
+	if os.Getenv("TILES") == "off" { // as on a processor without AMX
+		cpu.X86.HasAMXTile = false
+	}
+	main()
+}}
 
 func TestMain(m *testing.M) {
 	evaluate.SandboxChild()
