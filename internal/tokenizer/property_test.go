@@ -212,7 +212,7 @@ func TestStream(t *testing.T) {
 		for _, b := range []byte(bytes) {
 			out = append(out, s.Push(tok.model.(*bpe).bytes[b]))
 		}
-		return append(out, s.Flush())
+		return out
 	}
 	for _, c := range []struct{ bytes, want string }{
 		{"\x61\xF1\x80\x80\xE1\x80\xC2\x62\x80\x63\x80\xBF\x64", "a\uFFFD\uFFFD\uFFFDb\uFFFDc\uFFFD\uFFFDd"},
@@ -220,14 +220,14 @@ func TestStream(t *testing.T) {
 		{"\xED\xA0\x80\xED\xBF\xBF\xED\xAF\x41", strings.Repeat("\uFFFD", 8) + "A"},
 		{"\xF4\x91\x92\x93\xFF\x41\x80\xBF\x42", strings.Repeat("\uFFFD", 5) + "A\uFFFD\uFFFDB"},
 		{"\xE1\x80\xE2\xF0\x91\x92\xF1\xBF\x41", strings.Repeat("\uFFFD", 4) + "A"},
-		{"a\xF0\x9F\xA6", "a\uFFFD"},
+		{"a\xF0\x9F\xA6", "a"}, // it is never finished
 		{"\uFFFD", "\uFFFD"},
 	} {
 		if got := strings.Join(push(c.bytes), ""); got != c.want {
 			t.Errorf("% X: %q, want %q", c.bytes, got, c.want)
 		}
 	}
-	if got := push("é🦙"); !slices.Equal(got, []string{"", "é", "", "", "", "🦙", ""}) {
+	if got := push("é🦙"); !slices.Equal(got, []string{"", "é", "", "", "", "🦙"}) {
 		t.Errorf("é🦙 came as %q", got)
 	}
 }
@@ -330,7 +330,6 @@ func FuzzNew(f *testing.F) {
 					t.Errorf("streamed %q", out)
 				}
 			}
-			s.Flush()
 		}
 		tok.Decode([]int32{-1, 0, int32(tok.Size())}, true)
 	})
