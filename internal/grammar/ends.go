@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// An End is a text that ends another one: its parts, one after the other, of which each may be a token as in Marker.
-// They are not empty.
+// An End is a text that ends another one. Its parts follow each other, and each may be a token as in Marker. None is
+// empty.
 type End []string
 
 // Gap is the part of an End that is any white space, or none.
