@@ -327,8 +327,8 @@ func modelOptions(c *cli.Command, log *slog.Logger) (server.ModelOptions, error)
 		return o, fmt.Errorf("--parallel %d is not a number from 1 to %d", o.Slots, mostSequences)
 	case !slices.Contains([]string{"on", "off", "auto"}, o.Reasoning):
 		return o, fmt.Errorf("--reasoning %q is none of on, off and auto", o.Reasoning)
-	case o.Norm < -1 || o.Norm > server.MaxNorm:
-		return o, fmt.Errorf("--embd-normalize %d is not a number from -1 to %d", o.Norm, server.MaxNorm)
+	case o.Norm < -1 || o.Norm > engine.MaxNorm:
+		return o, fmt.Errorf("--embd-normalize %d is not a number from -1 to %d", o.Norm, engine.MaxNorm)
 	case o.SlotContext != 0 && o.SlotContext < leastContext:
 		return o, fmt.Errorf("--kv-unified-per-slot %d is not a number of tokens from %d on", o.SlotContext, leastContext)
 	case c.Int("sleep-idle-seconds") < -1 || c.Int("sleep-idle-seconds") > 1<<30:
