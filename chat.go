@@ -353,20 +353,18 @@ func (m *Model) held(q *question, g *Generation) (sample.Constraint, error) {
 	if len(q.told) > 0 && g.Grammar != "" {
 		return nil, errors.New("Generation.Grammar cannot be combined with tools; give Generation.Schema, or leave the tools out")
 	}
-	if g.Grammar != "" && g.Schema != "" {
-		return nil, errTwoForms
+	form, err := g.form()
+	if err != nil {
+		return nil, err
 	}
-	o := answer.ConstraintOptions{Plain: q.choice.NoThoughts || q.goesOn, Thinks: q.choice.Variables["enable_thinking"] == true, Prompt: q.prompt, Text: grammar.Text{GBNF: g.Grammar}}
-	if g.Schema != "" {
-		o.Text.Schema = json.RawMessage(g.Schema)
-	}
+	o := answer.ConstraintOptions{Plain: q.choice.NoThoughts || q.goesOn, Thinks: q.choice.Variables["enable_thinking"] == true, Prompt: q.prompt, Text: form}
 	switch {
 	case len(q.told) > 0:
 		o.Tools, o.Required, o.Parallel = q.allowed, q.choice.ToolChoice != ToolAuto, !q.choice.OneCall
 	case o.Text.Any():
 		return nil, nil
 	}
-	key, err := json.Marshal([]any{q.format.Name(), o.Tools, o.Required, o.Parallel, o.Plain, o.Thinks, o.Text, q.format.Place(o.Prompt)})
+	key, err := json.Marshal([]any{q.choice.Template, q.format.Name(), o.Tools, o.Required, o.Parallel, o.Plain, o.Thinks, g.Grammar, g.Schema, q.format.Place(o.Prompt)})
 	if err != nil {
 		return nil, err
 	}
