@@ -74,10 +74,10 @@ func blocksOf(content json.RawMessage) ([]block, error) {
 	return all, nil
 }
 
-// read are the types of blocks of which all is known.
+// read are the types of blocks that are read field by field.
 var read = []string{"text", "thinking", "redacted_thinking", "tool_use", "tool_result", "document"}
 
-// text returns the text of a block that is none: a document's, or a line about what another server did.
+// text returns what a block of another type than text says: a document's text, or a line about what another server did.
 func (b *block) text() string {
 	if b.Type == "document" {
 		text := ""

@@ -65,10 +65,10 @@ type conversation struct {
 	calls    map[string]string // names of tools by the ids of their calls
 }
 
-// checked are the types of items that must have the right fields. Those of others may be anything.
+// checked are the types of items with fields that must have the right types. Fields of other items may be anything.
 var checked = []string{"", "message", "reasoning", "function_call", "custom_tool_call", "function_call_output", "custom_tool_call_output", "additional_tools"}
 
-// read adds an item. What is not for the model is left out, and of what other servers ran there is a line of text.
+// read adds an item. It leaves out what is not for the model, and adds a line of text about what other servers ran.
 func (c *conversation) read(raw json.RawMessage) error {
 	var i inputItem
 	if err := json.Unmarshal(raw, &i); err != nil {
@@ -76,7 +76,7 @@ func (c *conversation) read(raw json.RawMessage) error {
 			Type string `json:"type"`
 		}
 		if json.Unmarshal(raw, &kind) != nil || slices.Contains(checked, kind.Type) {
-			return server.Invalid("it is no item, or has a field that is not of its type")
+			return server.Invalid("it is not an item, or one of its fields has the wrong type")
 		}
 		i = inputItem{Type: kind.Type}
 	}
