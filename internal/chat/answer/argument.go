@@ -290,6 +290,15 @@ func (p *Parser) pythonValue(put func(byte), depth int) bool {
 }
 
 func (p *Parser) pythonCompound(open byte, put func(byte), depth int) bool {
+	key := func() bool {
+		c, ok := p.peek()
+		return ok && strings.ContainsRune(`"'`, rune(c)) && p.pythonString(c, put)
+	}
+	return p.members(open, put, key, func() bool { return p.pythonValue(put, depth+1) })
+}
+
+// members reads an object or a list and hands it over without white space. key and value read what members are made of.
+func (p *Parser) members(open byte, put func(byte), key, value func() bool) bool {
 	p.take(open, put)
 	for first := true; ; first = false {
 		p.space()
@@ -303,8 +312,7 @@ func (p *Parser) pythonCompound(open byte, put func(byte), depth int) bool {
 			p.space()
 		}
 		if open == '{' {
-			c, ok := p.peek()
-			if !ok || !strings.ContainsRune(`"'`, rune(c)) || !p.pythonString(c, put) {
+			if !key() {
 				return false
 			}
 			p.space()
@@ -313,7 +321,7 @@ func (p *Parser) pythonCompound(open byte, put func(byte), depth int) bool {
 			}
 			p.space()
 		}
-		if !p.pythonValue(put, depth+1) {
+		if !value() {
 			return false
 		}
 	}

@@ -90,7 +90,7 @@ func (b *block) text() string {
 			text, _ = server.TextFile("data:" + b.Source.MediaType + ";base64," + b.Source.Data)
 		}
 		if text != "" {
-			return server.Paragraphs(b.Title, b.Context, text)
+			return chat.Paragraphs(b.Title, b.Context, text)
 		}
 	}
 	return server.Described(b.raw)
@@ -114,7 +114,7 @@ func (b *block) after(text string) string {
 	if b.Type == "text" {
 		return text + *b.Text
 	}
-	return server.Paragraphs(text, b.text())
+	return chat.Paragraphs(text, b.text())
 }
 
 // refused returns an error for what the model cannot be shown, as a user's picture.
