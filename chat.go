@@ -249,12 +249,11 @@ func (m *Model) question(c *Conversation) (*question, error) {
 	return q, nil
 }
 
-// note tells the user a line about conversations, unless it is the last one again.
+// note tells the user how conversations are changed, each change once.
 func (m *Model) note(line string) {
-	m.noted.of(line, func() (struct{}, error) {
+	if _, told := m.noted.LoadOrStore(line, true); !told {
 		m.notice(line)
-		return struct{}{}, nil
-	})
+	}
 }
 
 // messagesOf returns messages as templates take them.
@@ -374,7 +373,7 @@ func (m *Model) held(q *question, g *Generation) (sample.Constraint, error) {
 			return nil, fmt.Errorf("the schemas cannot be used: %w", err)
 		}
 		for _, reason := range c.Loose {
-			m.note("arguments are not held to a schema: " + reason.Error())
+			m.notice("arguments are not held to a schema: " + reason.Error())
 		}
 		compiled, err := m.compile(c.Grammar)
 		return &heldCalls{c, compiled}, err

@@ -57,7 +57,7 @@ type Model struct {
 	calls      last[*heldCalls]
 	rules      last[*grammar.Compiled] // of generations
 	notice     func(string)
-	noted      last[struct{}] // of conversations
+	noted      sync.Map // lines that note has told
 }
 
 func init() {
