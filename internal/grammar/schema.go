@@ -129,7 +129,7 @@ func (c *schemas) supportedOf(v *value, path string) (*value, error) {
 
 func isTruth(v *value) bool { return v.kind == 't' || v.kind == 'f' }
 
-// never reports whether a schema says that no value is valid, by not with a schema of all values.
+// never reports whether a schema allows no value: not with a schema that allows all says so.
 func (v *value) never() bool {
 	n := v.get("not")
 	return n != nil && (n.kind == 't' || n.kind == '{' && !slices.ContainsFunc(n.keys, func(k string) bool { return !isAnnotation(k) }))
