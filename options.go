@@ -171,7 +171,7 @@ func (o *Options) session() (session.Options, error) {
 		value int
 	}{{"Context", o.Context}, {"Sequences", o.Sequences}, {"Batch", o.Batch}, {"UBatch", o.UBatch}, {"Threads", o.Threads}, {"ThreadsBatch", o.ThreadsBatch}} {
 		if f.value < 0 {
-			return session.Options{}, fmt.Errorf("Options.%s is %d; give a positive number, or 0 for the default", f.name, f.value)
+			return session.Options{}, fmt.Errorf("the field Options.%s is %d; give a positive number, or 0 for the default", f.name, f.value)
 		}
 	}
 	switch engine.Pooling(o.Pooling) {
