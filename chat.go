@@ -249,12 +249,11 @@ func (m *Model) question(c *Conversation) (*question, error) {
 	return q, nil
 }
 
-// note tells the user a line about conversations, unless it is the last one again.
+// note tells the user how conversations are changed, each change once.
 func (m *Model) note(line string) {
-	m.noted.of(line, func() (struct{}, error) {
+	if _, told := m.noted.LoadOrStore(line, true); !told {
 		m.notice(line)
-		return struct{}{}, nil
-	})
+	}
 }
 
 // messagesOf returns messages as templates take them.
@@ -353,20 +352,18 @@ func (m *Model) held(q *question, g *Generation) (sample.Constraint, error) {
 	if len(q.told) > 0 && g.Grammar != "" {
 		return nil, errors.New("Generation.Grammar cannot be combined with tools; give Generation.Schema, or leave the tools out")
 	}
-	if g.Grammar != "" && g.Schema != "" {
-		return nil, errTwoForms
+	form, err := g.form()
+	if err != nil {
+		return nil, err
 	}
-	o := answer.ConstraintOptions{Plain: q.choice.NoThoughts || q.goesOn, Thinks: q.choice.Variables["enable_thinking"] == true, Prompt: q.prompt, Text: grammar.Text{GBNF: g.Grammar}}
-	if g.Schema != "" {
-		o.Text.Schema = json.RawMessage(g.Schema)
-	}
+	o := answer.ConstraintOptions{Plain: q.choice.NoThoughts || q.goesOn, Thinks: q.choice.Variables["enable_thinking"] == true, Prompt: q.prompt, Text: form}
 	switch {
 	case len(q.told) > 0:
 		o.Tools, o.Required, o.Parallel = q.allowed, q.choice.ToolChoice != ToolAuto, !q.choice.OneCall
 	case o.Text.Any():
 		return nil, nil
 	}
-	key, err := json.Marshal([]any{q.format.Name(), o.Tools, o.Required, o.Parallel, o.Plain, o.Thinks, o.Text, q.format.Place(o.Prompt)})
+	key, err := json.Marshal([]any{q.choice.Template, q.format.Name(), o.Tools, o.Required, o.Parallel, o.Plain, o.Thinks, g.Grammar, g.Schema, q.format.Place(o.Prompt)})
 	if err != nil {
 		return nil, err
 	}
@@ -376,7 +373,7 @@ func (m *Model) held(q *question, g *Generation) (sample.Constraint, error) {
 			return nil, fmt.Errorf("the schemas cannot be used: %w", err)
 		}
 		for _, reason := range c.Loose {
-			m.note("arguments are not held to a schema: " + reason.Error())
+			m.notice("arguments are not held to a schema: " + reason.Error())
 		}
 		compiled, err := m.compile(c.Grammar)
 		return &heldCalls{c, compiled}, err

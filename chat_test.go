@@ -137,6 +137,10 @@ func TestChatRefused(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
+	c := powerinfer.Conversation{Template: "chatml", Messages: hello}
+	if _, err := m.Answer(t.Context(), c, powerinfer.Generation{Schema: "{"}); err == nil || !strings.Contains(err.Error(), "the JSON Schema is no JSON") {
+		t.Errorf("a schema that ends early: %v", err)
+	}
 }
 
 // TestThoughtsOff: NoThoughts closes the thought that a template opens, and says so to templates that ask.

@@ -3,7 +3,6 @@ package powerinfer
 import (
 	"context"
 	"fmt"
-	"math"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 )
@@ -28,7 +27,7 @@ func (m *Model) Embed(ctx context.Context, texts ...string) ([][]float32, error)
 	vectors := make([][]float32, len(texts))
 	for i, v := range all {
 		vectors[i] = v[0]
-		normalise(vectors[i])
+		engine.Normalise(vectors[i], 2)
 	}
 	return vectors, nil
 }
@@ -48,20 +47,6 @@ func (m *Model) pooling() (engine.Pooling, error) {
 		return engine.PoolMean, nil
 	}
 	return p, nil
-}
-
-// normalise scales a vector to a Euclidean length of 1, unless it is zero.
-func normalise(v []float32) {
-	sum := 0.0
-	for _, x := range v {
-		sum += float64(x) * float64(x)
-	}
-	if sum == 0 {
-		return
-	}
-	for i := range v {
-		v[i] = float32(float64(v[i]) / math.Sqrt(sum))
-	}
 }
 
 // Rerank returns a score for each of documents: the better it answers the query, the higher. The model must be a

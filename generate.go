@@ -170,17 +170,23 @@ func (g *Generation) Validate() error {
 	return err
 }
 
-var errTwoForms = errors.New("Generation.Grammar and Generation.Schema both say what may be generated; give one")
+// form returns what the generated text has to be.
+func (g *Generation) form() (grammar.Text, error) {
+	switch {
+	case g.Grammar != "" && g.Schema != "":
+		return grammar.Text{}, errors.New("Generation.Grammar and Generation.Schema both say what may be generated; give one")
+	case g.Schema != "":
+		return grammar.Text{Schema: json.RawMessage(g.Schema)}, nil
+	}
+	return grammar.Text{GBNF: g.Grammar}, nil
+}
 
 // rules returns what the grammar or the schema allows after a prompt; nil: anything.
 func (g *Generation) rules(prompt string) (*grammar.Grammar, error) {
-	form := grammar.Text{GBNF: g.Grammar}
-	if g.Schema != "" {
-		form.Schema = json.RawMessage(g.Schema)
-	}
+	form, err := g.form()
 	switch {
-	case g.Grammar != "" && g.Schema != "":
-		return nil, errTwoForms
+	case err != nil:
+		return nil, err
 	case form.Any():
 		return nil, nil
 	case g.Template == "":
@@ -198,11 +204,12 @@ func (m *Model) constraint(g *Generation, prompt []int32) (sample.Constraint, er
 	if g.Grammar == "" && g.Schema == "" {
 		return nil, nil
 	}
-	text := ""
+	text, place := "", ""
 	if g.Template != "" {
 		text = m.session.Tokenizer().Decode(prompt, true)
+		place = answer.FormatOf(g.Template, false, false).Place(text)
 	}
-	compiled, err := m.rules.of(strings.Join([]string{g.Grammar, g.Schema, g.Template, text}, "\x00"), func() (*grammar.Compiled, error) {
+	compiled, err := m.rules.of(strings.Join([]string{g.Grammar, g.Schema, g.Template, place}, "\x00"), func() (*grammar.Compiled, error) {
 		rules, err := g.rules(text)
 		if err != nil {
 			return nil, err

@@ -2,7 +2,7 @@ package powerinfer
 
 import "context"
 
-// Logits evaluates tokens as a prompt and calls each with the logits behind tokens[i], for every i that wanted reports,
+// Logits evaluates tokens as a prompt and calls each with the logits after tokens[i], for every i that wanted reports,
 // in order. logits [vocabulary] are valid until each returns. An error of each, or ctx's, ends the evaluation.
 func (m *Model) Logits(ctx context.Context, tokens []int32, wanted func(i int) bool, each func(i int, logits []float32) error) error {
 	s := m.session.NewSequence()

@@ -32,7 +32,7 @@ const NoGPU = "none"
 
 // Options are the choices made when a model is opened. The zero value is a good one.
 type Options struct {
-	Adapters   []Adapter // LoRA adapters, applied beside the model's weights
+	Adapters   []Adapter // LoRA adapters, added to what the model's weights give
 	Overrides  []string  // of metadata, each KEY=TYPE:VALUE as in llama.cpp's --override-kv
 	Activation string    // overrides the file's: silu, gelu, relu, fatrelu[:threshold], drelu, relu2
 	Pooling    string    // how Embed makes one vector of a text's: mean, cls or last; empty: as the file says, or mean
@@ -85,7 +85,7 @@ type Options struct {
 	HotDrafts HotDrafts
 
 	// FurtherDrafts lets the file's layer for multi-token prediction guess tokens, in place of HotDrafts. Guesses end
-	// at Draft.Least. Files without such a layer are refused. The layer lies on the GPU of the model's last layer where
+	// at Draft.Least. Files without such a layer are refused. The layer is on the GPU of the model's last layer where
 	// there is room, else in RAM; if RAM has no room for it, either, the model runs without it.
 	FurtherDrafts bool
 
@@ -171,7 +171,7 @@ func (o *Options) session() (session.Options, error) {
 		value int
 	}{{"Context", o.Context}, {"Sequences", o.Sequences}, {"Batch", o.Batch}, {"UBatch", o.UBatch}, {"Threads", o.Threads}, {"ThreadsBatch", o.ThreadsBatch}} {
 		if f.value < 0 {
-			return session.Options{}, fmt.Errorf("Options.%s is %d; give a positive number, or 0 for the default", f.name, f.value)
+			return session.Options{}, fmt.Errorf("the field Options.%s is %d; give a positive number, or 0 for the default", f.name, f.value)
 		}
 	}
 	switch engine.Pooling(o.Pooling) {

@@ -40,8 +40,7 @@ func Pull(ctx context.Context, name string, progress func(done, total int64)) (s
 	return m.Path(), nil
 }
 
-// List returns the models that lie in the cache of Pull, and those of folders. Models that are not complete are left
-// out.
+// List returns the models in Pull's cache and those in folders, without models that are not complete.
 func List(folders ...string) ([]LocalModel, error) {
 	h, err := environment()
 	if err != nil {

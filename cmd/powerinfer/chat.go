@@ -144,6 +144,7 @@ func (t *talk) openModel(ctx context.Context) error {
 		return errors.Join(err, m.Close())
 	}
 	t.model, t.load, t.sampling, t.said.template, t.format = m, time.Since(begin), chosen, template, nil
+	t.evaluated, t.said.left = nil, 0 // its cache is empty, and its context may have room for all messages
 	if template != nil {
 		can := template.Can(false)
 		t.format = answer.FormatOf(template.Source(), can.Tools, can.ToolCalls)

@@ -226,7 +226,6 @@ func (t *talk) changeModel(ctx context.Context, name string) error {
 		return errors.Join(fmt.Errorf("%w; the model before still answers", err), t.command.Set("model", before))
 	}
 	closed := t.model.Close()
-	next.evaluated = nil
 	*t = next
 	t.describeModel()
 	return closed

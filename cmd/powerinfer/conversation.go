@@ -45,7 +45,7 @@ func (c *conversation) tokens(prompt string, m *powerinfer.Model) []int32 {
 	return m.TokenizeTemplate(prompt)
 }
 
-// with returns messages behind the system message.
+// with returns the system message and messages.
 func (c *conversation) with(messages []chat.Message) []chat.Message {
 	if c.system == "" {
 		return messages

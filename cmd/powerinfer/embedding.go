@@ -15,7 +15,6 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
-	"github.com/powerinfer-go/powerinfer/internal/server"
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
@@ -39,7 +38,7 @@ A reranker, or --pooling rank, takes a query and a document in a line, with a ta
 	}
 }
 
-// euclid is the usual norm of embeddings: see server.Normalise.
+// euclid is the usual norm of embeddings: see engine.Normalise.
 const euclid = 2
 
 const normUsage = "how vectors are scaled: -1 not, 0 to a largest number of 32760, 1 by the sum, 2 by Euclid's length, more by that norm"
@@ -61,8 +60,8 @@ type embeddings struct {
 
 func embedding(ctx context.Context, c *cli.Command) error {
 	norm, format := c.Int("embd-normalize"), c.String("embd-output-format")
-	if norm < -1 || norm > server.MaxNorm {
-		return fmt.Errorf("--embd-normalize %d is not a number from -1 to %d", norm, server.MaxNorm)
+	if norm < -1 || norm > engine.MaxNorm {
+		return fmt.Errorf("--embd-normalize %d is not a number from -1 to %d", norm, engine.MaxNorm)
 	}
 	if !slices.Contains([]string{"", "array", "json", "json+", "raw"}, format) {
 		return fmt.Errorf("--embd-output-format %q is none of array, json, json+ and raw", format)
@@ -163,7 +162,7 @@ func embed(ctx context.Context, s *session.Session, texts []string, pooling engi
 	for _, list := range lists {
 		for _, v := range list {
 			if pooling != engine.PoolRank {
-				server.Normalise(v, norm)
+				engine.Normalise(v, norm)
 			}
 			e.vectors = append(e.vectors, v)
 		}

@@ -1,14 +1,8 @@
 package main
 
-// A missingFlag is one or several flags of llama.cpp's that no command here has, or none to which the advice is given.
-type missingFlag struct {
-	names   []string // without dashes
-	instead string   // what to do; a sentence's end
-}
-
 // missingFlags returns llama.cpp's flags, those of its common/arg.cpp of November 2026, that no command here has.
 // TestLlamaFlags compares them with an arg.cpp.
-func missingFlags() []missingFlag {
+func missingFlags() []missing {
 	const (
 		draft     = "leave it out: a draft model, -md FILE, takes the model's own settings"
 		pictures  = "only text is read: use llama.cpp for pictures and sound"
@@ -17,7 +11,6 @@ func missingFlags() []missingFlag {
 		training  = "weights are not trained here: use llama.cpp or PyTorch, and convert the result"
 		preset    = "name the model: -hf user/repo[:quant]"
 		vectors   = "make it part of the model, or use llama.cpp"
-		taskset   = "start it with taskset"
 		tasks     = "powerinfer eval hellaswag, winogrande or multiple-choice scores tasks: -f FILE, --limit N"
 		agent     = "run a coding agent against powerinfer serve: docs/clients.md"
 		proxy     = "put a proxy such as nginx before powerinfer serve"
@@ -26,7 +19,7 @@ func missingFlags() []missingFlag {
 		matrix    = "powerinfer imatrix --help shows its own flags"
 		dialogue  = "powerinfer chat talks, by the model's own template"
 	)
-	return []missingFlag{
+	return []missing{
 		{[]string{"usage"}, "use --help"},
 		{[]string{"gan", "grp-attn-n", "gaw", "grp-attn-w"}, "run, chat and batch have it, whose texts share no keys; --rope-scaling yarn --rope-scale N extends the context everywhere"},
 		{[]string{"cl", "cache-list"}, "powerinfer list shows what was downloaded"},
@@ -73,16 +66,4 @@ func missingFlags() []missingFlag {
 		{[]string{"check", "save-logits", "logits-output-dir", "tensor-filter"}, "powerinfer perplexity --kl-divergence-base saves predictions and --kl-divergence compares them"},
 		{[]string{"embd-gemma-default", "fim-qwen-1.5b-default", "fim-qwen-3b-default", "fim-qwen-7b-default", "fim-qwen-7b-spec", "fim-qwen-14b-spec", "fim-qwen-30b-default", "gpt-oss-20b-default", "gpt-oss-120b-default", "vision-gemma-4b-default", "vision-gemma-12b-default"}, preset},
 	}
-}
-
-// missing returns what to do instead of giving a flag that llama.cpp has, and whether it has one of that name.
-func missing(name string) (instead string, ok bool) {
-	for _, f := range missingFlags() {
-		for _, n := range f.names {
-			if n == name {
-				return f.instead, true
-			}
-		}
-	}
-	return "", false
 }

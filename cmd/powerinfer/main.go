@@ -244,10 +244,10 @@ func commandsFor(purpose string, list ...*cli.Command) []*cli.Command {
 func usageError(_ context.Context, c *cli.Command, err error, _ bool) error {
 	if name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); ok {
 		name = strings.TrimLeft(name, "-")
-		if instead, ok := peerFlag(name); ok {
+		if instead, ok := insteadOf(peerFlags(), name); ok {
 			return fmt.Errorf("%s has no flag --%s; %s", c.FullName(), name, instead)
 		}
-		if instead, ok := missing(name); ok {
+		if instead, ok := insteadOf(missingFlags(), name); ok {
 			return fmt.Errorf("llama.cpp has --%s, %s does not; %s", name, c.FullName(), instead)
 		}
 		if why, ok := granted(name); ok {
@@ -299,10 +299,8 @@ func help(_ context.Context, c *cli.Command) error {
 }
 
 func unknownCommand(root *cli.Command, name string) error {
-	for _, p := range peerCommands() {
-		if slices.Contains(p.names, name) {
-			return fmt.Errorf("there is no command %q: %s", name, p.instead)
-		}
+	if instead, ok := insteadOf(peerCommands(), name); ok {
+		return fmt.Errorf("there is no command %q: %s", name, instead)
 	}
 	switch {
 	case isModel(root, name):

@@ -5,15 +5,26 @@ import (
 	"strings"
 )
 
-// A peerCommand is a command of Ollama's or llama.cpp's that has another name here, or none.
-type peerCommand struct {
-	names   []string
-	instead string // what to do; a sentence's end
+// A missing is one or several commands or flags of another program's that are not here, or none to which the advice is
+// given.
+type missing struct {
+	names   []string // without dashes
+	instead string   // what to do; a sentence's end
 }
 
-// peerCommands returns them.
-func peerCommands() []peerCommand {
-	return []peerCommand{
+// insteadOf returns what to do instead of the command or flag of that name.
+func insteadOf(list []missing, name string) (instead string, ok bool) {
+	for _, m := range list {
+		if slices.Contains(m.names, name) {
+			return m.instead, true
+		}
+	}
+	return "", false
+}
+
+// peerCommands returns commands of Ollama's and llama.cpp's that have another name here, or none.
+func peerCommands() []missing {
+	return []missing{
 		{[]string{"cp", "copy", "mv", "rename"}, "models are files of the Hugging Face cache and keep their names; --alias NAME of powerinfer serve gives one another name for clients"},
 		{[]string{"create"}, "a model is a GGUF file: powerinfer convert and quantize make one, and flags set what a Modelfile would"},
 		{[]string{"push", "login", "signin", "signout"}, "models are only read from the Hugging Face hub; HF_TOKEN holds a token for private ones"},
@@ -39,9 +50,9 @@ func peerCommands() []peerCommand {
 	}
 }
 
-// peerFlag returns what to do instead of a flag of Ollama's that no command here has.
-func peerFlag(name string) (instead string, ok bool) {
-	for _, f := range []peerCommand{
+// peerFlags returns flags of Ollama's that no command here has.
+func peerFlags() []missing {
+	return []missing{
 		{[]string{"think"}, `--chat-template-kwargs '{"enable_thinking":false}' has models that can do so answer without thoughts`},
 		{[]string{"hidethinking"}, "on a terminal thoughts are folded"},
 		{[]string{"format"}, `--json-schema '{"type":"object"}' has the model answer in JSON`},
@@ -52,12 +63,7 @@ func peerFlag(name string) (instead string, ok bool) {
 		{[]string{"num-gpu", "num_gpu"}, "-ngl N puts whole layers on the GPU; by default a plan says what lies there"},
 		{[]string{"num-predict", "num_predict", "max-tokens", "max_tokens"}, "-n N bounds the tokens of an answer"},
 		{[]string{"num-thread", "num_thread"}, "-t N sets the threads"},
-	} {
-		if slices.Contains(f.names, name) {
-			return f.instead, true
-		}
 	}
-	return "", false
 }
 
 // peerAction returns a command of a conversation that is typed as in Ollama, in the form it has here.

@@ -17,8 +17,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
-// samplerFlags choose how the next token is drawn. Of what none of them says the model's file decides, then the
-// defaults.
+// samplerFlags choose how the next token is drawn. Where a flag is not given, the model's file decides, else the default.
 func samplerFlags() []cli.Flag {
 	d := sample.DefaultOptions()
 	return about(samplingSubject, []cli.Flag{

@@ -58,7 +58,7 @@ docs/server.md. Ctrl-C stops the server: requests that run may end, a second Ctr
 			&cli.IntFlag{Name: "kv-unified-per-slot", Usage: "`TOKENS` that a request may use of the context", Sources: env("KV_UNIFIED_PER_SLOT"), HideDefault: true},
 			&cli.BoolFlag{Name: "lora-init-without-apply", Usage: "load LoRA adapters with the scale 0; requests or POST /lora-adapters set another"},
 			&cli.IntFlag{Name: "max-queue", Value: 64, Usage: "requests that may wait; further ones are told to try again later"},
-			&cli.StringFlag{Name: "alias", Aliases: []string{"a"}, Usage: "the model's `NAME` for clients, or several with commas, of which the first in the alphabet is told; default: the short name that it was given by, or the file's", Sources: env("ALIAS")},
+			&cli.StringFlag{Name: "alias", Aliases: []string{"a"}, Usage: "the model's `NAME` for clients, or several with commas: lists show the first in the alphabet; default: the short name that it was given by, or the file's", Sources: env("ALIAS")},
 			&cli.StringFlag{Name: "tags", Usage: "`TAGS` of the model in lists, with commas", Sources: env("TAGS")},
 			&cli.StringSliceFlag{Name: "api-key", Usage: "`KEY` that requests must have, or several with commas; may be repeated", Sources: cli.NewValueSourceChain(variable("LLAMA_API_KEY"))},
 			&cli.StringFlag{Name: "api-key-file", Usage: "read keys from `FILE`, one on each line; lines that begin with # are comments; it is read again when it changes"},
@@ -327,8 +327,8 @@ func modelOptions(c *cli.Command, log *slog.Logger) (server.ModelOptions, error)
 		return o, fmt.Errorf("--parallel %d is not a number from 1 to %d", o.Slots, mostSequences)
 	case !slices.Contains([]string{"on", "off", "auto"}, o.Reasoning):
 		return o, fmt.Errorf("--reasoning %q is none of on, off and auto", o.Reasoning)
-	case o.Norm < -1 || o.Norm > server.MaxNorm:
-		return o, fmt.Errorf("--embd-normalize %d is not a number from -1 to %d", o.Norm, server.MaxNorm)
+	case o.Norm < -1 || o.Norm > engine.MaxNorm:
+		return o, fmt.Errorf("--embd-normalize %d is not a number from -1 to %d", o.Norm, engine.MaxNorm)
 	case o.SlotContext != 0 && o.SlotContext < leastContext:
 		return o, fmt.Errorf("--kv-unified-per-slot %d is not a number of tokens from %d on", o.SlotContext, leastContext)
 	case c.Int("sleep-idle-seconds") < -1 || c.Int("sleep-idle-seconds") > 1<<30:

@@ -212,7 +212,7 @@ func unknownModel(c *cli.Command, word string) error {
 	}
 	text := ""
 	if wordsOf(c.Name) == modelAndText {
-		text = "; a text of one word goes behind -p"
+		text = "; a text of one word follows -p"
 	}
 	family, _, _ := strings.Cut(word, ":")
 	hint := "; powerinfer models shows short names, powerinfer list what is there"

@@ -151,7 +151,11 @@ func (t *Template) attempt(messages []Message, q *Request) (string, error) {
 	if err != nil || len(count) == 0 {
 		return text, err
 	}
-	for role, n := range count {
+	for _, role := range []string{"user", "assistant"} {
+		n := count[role]
+		if n == 0 {
+			continue
+		}
 		turn := t.silentTurn(role, q)
 		if turn == "" || strings.Count(text, turn) != n {
 			messages = slices.Clone(messages)

@@ -103,3 +103,15 @@ func (m *Message) partList() *jinja.List {
 	}
 	return l
 }
+
+// Paragraphs joins texts with empty lines between them, without those that are empty.
+func Paragraphs(texts ...string) string {
+	var b strings.Builder
+	for _, t := range texts {
+		if t != "" && b.Len() > 0 {
+			b.WriteString("\n\n")
+		}
+		b.WriteString(t)
+	}
+	return b.String()
+}

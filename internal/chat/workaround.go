@@ -128,7 +128,7 @@ func systemIntoUser(messages []Message) []Message {
 			text := strings.Join(pending, "\n\n")
 			pending = nil
 			if m.Role == "user" {
-				m = Message{Role: "user", Content: joined(text, m.text())}
+				m = Message{Role: "user", Content: Paragraphs(text, m.text())}
 			} else {
 				out = append(out, Message{Role: "user", Content: text})
 			}
@@ -139,14 +139,6 @@ func systemIntoUser(messages []Message) []Message {
 		out = append(out, Message{Role: "user", Content: strings.Join(pending, "\n\n")})
 	}
 	return out
-}
-
-// joined returns two texts as one, with an empty line between them.
-func joined(a, b string) string {
-	if a == "" || b == "" {
-		return a + b
-	}
-	return a + "\n\n" + b
 }
 
 // userFirst puts a user's empty message where the conversation begins without a user.
@@ -177,7 +169,7 @@ func alternating(messages []Message) []Message {
 				if before.silent {
 					*before = m
 				} else if !m.silent {
-					*before = Message{Role: m.Role, Content: joined(before.text(), m.text()), Reasoning: before.Reasoning + m.Reasoning}
+					*before = Message{Role: m.Role, Content: Paragraphs(before.text(), m.text()), Reasoning: before.Reasoning + m.Reasoning}
 				}
 				continue
 			}
@@ -228,9 +220,9 @@ func channelsApart(messages []Message) []Message {
 				said, _, _ = strings.Cut(said, end)
 			}
 			if strings.HasPrefix(channel, "analysis") {
-				thought = joined(thought, said)
+				thought = Paragraphs(thought, said)
 			} else {
-				text = joined(text, said)
+				text = Paragraphs(text, said)
 			}
 		}
 		m.Reasoning, m.Content, m.Parts = thought, text, nil

@@ -22,7 +22,7 @@ type Memory struct {
 	Process     int64 // of the program itself, the vocabulary's share of garbage collection, and sampling
 	Need        int64 // of RAM: the sum
 	Available   int64 // of RAM; 0: unknown
-	OnGPUs      int64 // weights and cache that lie in the memory of GPUs
+	OnGPUs      int64 // weights and cache in the memory of GPUs
 }
 
 // fits reports whether that is available, as far as is known.
@@ -182,8 +182,8 @@ func advise(text string, changes []change, word string) error {
 	return setting.Errorf(text+strings.Join(texts, word), values...)
 }
 
-// advice says what would make a model fit that needs more than is available: settings each of which does so alone, else
-// all that are needed together.
+// advice says what would make a model fit that needs more than is available: the settings that suffice alone, else all
+// that are needed together.
 func (o *Options) advice(f *gguf.File, c model.Config, on placement.Layout, need Memory) error {
 	context, step := pick(o.Context, c.Context), o.LargestStep()
 	var alone []change
@@ -209,7 +209,7 @@ func (o *Options) advice(f *gguf.File, c model.Config, on placement.Layout, need
 	}
 	weaken(halved(setting.Step, min(step, context), leastStep, func(o Options, n int) Options { o.UBatch = n; return o })...)
 	if !o.NoRepack {
-		weaken(change{"%s, which computes on the file and is slower,", []any{setting.Mapped}, func(o Options) Options { o.NoRepack = true; return o }})
+		weaken(change{"%s, which computes on the file and is slower", []any{setting.Mapped}, func(o Options) Options { o.NoRepack = true; return o }})
 	}
 	if len(alone) > 0 {
 		return advise("what makes it fit: ", alone, ", or ")

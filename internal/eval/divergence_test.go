@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
@@ -233,7 +232,7 @@ func logSoftmax(logits []float32) []float64 {
 // Figures of random models against their definitions in float64, through a saved file.
 func TestFiguresByDefinition(t *testing.T) {
 	const vocab, context, chunks = 37, 64, 3
-	seed := uint64(time.Now().UnixNano())
+	const seed = 1
 	r := rand.New(rand.NewPCG(seed, 1))
 	tokens := make([]int32, chunks*context)
 	for i := range tokens {

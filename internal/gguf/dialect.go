@@ -107,8 +107,8 @@ func aside() []struct{ prefix, of string } {
 
 // normalise brings a text model's file that another program wrote to llama.cpp's names.
 func (f *File) normalise() {
-	arch, _, err := f.String("general.architecture")
-	if err != nil || f.tensors["token_embd.weight"] == nil {
+	arch := f.arch()
+	if arch == "" || f.tensors["token_embd.weight"] == nil {
 		return
 	}
 	d := dialectOf(arch)
@@ -242,7 +242,7 @@ func (f *File) joinCharsmap() {
 	}
 }
 
-// gemma3 completes Gemma 3's files, and tells EmbeddingGemma's from them: these have projections behind pooling.
+// gemma3 completes Gemma 3's files, and tells EmbeddingGemma's from them: these have projections after pooling.
 func (f *File) gemma3() {
 	const dense = "dense.0.weight"
 	embeds := f.tensors[dense] != nil
@@ -289,8 +289,8 @@ func (f *File) llama3() {
 	}
 }
 
-// fitVocabulary leaves out tokens, and rows of tables, that only other models in the file use: those behind the rows
-// that all tables have.
+// fitVocabulary leaves out tokens, and rows of tables, that only other models in the file use: those after the rows that
+// all tables have.
 func (f *File) fitVocabulary() {
 	tables := []string{"token_embd.weight", "per_layer_token_embd.weight", "output.weight"}
 	rows := math.MaxInt
@@ -385,9 +385,13 @@ func (f *File) withoutCrossAttention() {
 	if !ok || !ok2 || err != nil || err2 != nil || layers > maxBlocks {
 		return
 	}
-	to := map[string]string{} // of the layers that stay
-	for l := range int(layers) {
-		if !slices.Contains(cross, int32(l)) {
+	leftOut := map[int32]bool{}
+	for _, l := range cross {
+		leftOut[l] = true
+	}
+	to := map[string]string{} // numbers of the layers that stay, by those in the file
+	for l := range int32(layers) {
+		if !leftOut[l] {
 			to[fmt.Sprint(l)] = fmt.Sprint(len(to))
 		}
 	}

@@ -128,8 +128,8 @@ func (f *File) Int32s(key string) ([]int32, bool, error) {
 	})
 }
 
-// IDs reads one id from 0 to n-1 or an array of them. Other numbers are left out; strange says that some are none of
-// those by which files in circulation say that there is none: negative ones and the largest of their types.
+// IDs reads one id from 0 to n-1 or an array of them, and leaves out other numbers. In files in circulation negative
+// numbers and the largest of a type mean that there is no id; strange reports whether there are others.
 func (f *File) IDs(key string, n int) (ids []int32, strange bool, err error) {
 	x, ok := f.Lookup(key)
 	if !ok {
@@ -155,8 +155,8 @@ func (f *File) IDs(key string, n int) (ids []int32, strange bool, err error) {
 	return ids, strange, err
 }
 
-// array reads an array whose elements as returns. An empty one may be of any type, as some writers give it a type by
-// its elements.
+// array reads an array, each element by as. An empty one may be of any type, because some writers take the type from the
+// elements.
 func array[T any](f *File, key, want string, as func(element reflect.Value) (T, bool)) ([]T, bool, error) {
 	x, ok := f.Lookup(key)
 	if !ok {

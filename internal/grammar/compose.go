@@ -114,7 +114,7 @@ func (b *Builder) Schema(schema []byte) (*Schema, error) {
 	return &Schema{b: b, c: schemas{root: root, known: maps.Clone(b.shared)}}, nil
 }
 
-// Loosen has what is not supported constrain nothing, as FromSchemaLoosely does.
+// Loosen has what is not supported constrain nothing, as FromSchema does where it is tolerant.
 func (s *Schema) Loosen() { s.c.tolerant = true }
 
 // Loose returns what of the parts so far constrains nothing.

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// An End is a text that ends another one: its parts, one after the other, of which each may be a token as in Marker.
-// They are not empty.
+// An End is a text that ends another one. Its parts follow each other, and each may be a token as in Marker. None is
+// empty.
 type End []string
 
 // Gap is the part of an End that is any white space, or none.
@@ -15,8 +15,8 @@ const Gap = " "
 // Until is any text up to the first that the parts make together, and with it.
 func (b *Builder) Until(parts ...string) Expr { return b.UpTo([]End{parts}, 0, nil) }
 
-// UpTo is any text up to the first of the ends, and with it, where that is the end number which. Where the text has had
-// the beginning of what the last end ends, nested, it may go on after an end, which may belong to that one.
+// UpTo is any text up to the first of the ends and with it, where that is the end number which. Where nested, which begins
+// what the last end ends, is part of the text, the text may go on after an end: it may be that of the nested part.
 func (b *Builder) UpTo(ends []End, which int, nested End) Expr {
 	return b.once(fmt.Sprintf("up to %d of %q, %q", which, ends, nested), func() Expr {
 		s := &search{which: which, closing: len(ends) - 1}

@@ -48,7 +48,7 @@ func (t Text) Grammar() (*Grammar, error) {
 // Read is Grammar, and names what of a loose schema constrains nothing.
 func (t Text) Read() (g *Grammar, loose []string, err error) {
 	if t.Schema != nil {
-		return readGrammar(t.Schema, t.Loose)
+		return FromSchema(t.Schema, t.Loose)
 	}
 	g, err = ParseGBNF(t.GBNF)
 	return g, nil, err

@@ -57,7 +57,7 @@ func loads(t testing.TB) []load {
 	}
 	return []load{
 		{"json", of(func() (*grammar.Grammar, error) { return grammar.ParseGBNF(jsonGrammar) }), document},
-		{fmt.Sprintf("schema of %d kB", len(schema)>>10), of(func() (*grammar.Grammar, error) { return grammar.FromSchema([]byte(schema)) }), object},
+		{fmt.Sprintf("schema of %d kB", len(schema)>>10), of(grammar.Text{Schema: []byte(schema)}.Grammar), object},
 		{"forty tools", func(t testing.TB, v *grammar.Vocabulary) func() sample.Constraint {
 			c, err := answer.FormatOf(string(source), true, true).Constraint(answer.ConstraintOptions{Tools: tools, Required: true, Parallel: true})
 			if err != nil {

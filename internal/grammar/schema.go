@@ -11,18 +11,10 @@ import (
 // FromSchema returns the grammar of JSON texts that are valid by a JSON Schema (draft 2020-12; docs/grammars.md says
 // what of it). Members come in the schema's order, a colon or comma may be followed by one space, and there is no other
 // white space. What is not supported is an error that names the keyword and its place.
-func FromSchema(schema []byte) (*Grammar, error) {
-	g, _, err := readGrammar(schema, false)
-	return g, err
-}
-
-// FromSchemaLoosely is FromSchema, but what is not supported constrains nothing: loose names each such keyword and its
-// place. Only a schema that says nothing sensible is an error.
-func FromSchemaLoosely(schema []byte) (g *Grammar, loose []string, err error) {
-	return readGrammar(schema, true)
-}
-
-func readGrammar(schema []byte, tolerant bool) (*Grammar, []string, error) {
+//
+// If tolerant is set, what is not supported constrains nothing, and loose names each such keyword and its place. Then only
+// a schema that says nothing sensible is an error.
+func FromSchema(schema []byte, tolerant bool) (g *Grammar, loose []string, err error) {
 	root, err := readSchema(schema)
 	if err != nil {
 		return nil, nil, err
@@ -34,8 +26,7 @@ func readGrammar(schema []byte, tolerant bool) (*Grammar, []string, error) {
 		return nil, nil, fmt.Errorf("JSON Schema, %w", err)
 	}
 	c.rules[0].body = body
-	g, err := newGrammar(c.rules)
-	if err != nil {
+	if g, err = newGrammar(c.rules); err != nil {
 		return nil, nil, fmt.Errorf("JSON Schema: %w", err)
 	}
 	return g, c.loose, nil
@@ -112,7 +103,7 @@ func supported(key string) bool {
 	return slices.Contains(applicators, key) || key == "type" || key == "enum" || key == "const"
 }
 
-// supportedOf returns v without the keywords that are not supported, of which loosen tells unless they say what holds
+// supportedOf returns v without the keywords that are not supported. loosen tells of each, unless it says what holds
 // anyway. nullable, which OpenAPI has, becomes an alternative.
 func (c *schemas) supportedOf(v *value, path string) (*value, error) {
 	out := v
@@ -138,7 +129,7 @@ func (c *schemas) supportedOf(v *value, path string) (*value, error) {
 
 func isTruth(v *value) bool { return v.kind == 't' || v.kind == 'f' }
 
-// never reports whether a schema says that no value is valid, by not with a schema of all values.
+// never reports whether a schema allows no value: not with a schema that allows all says so.
 func (v *value) never() bool {
 	n := v.get("not")
 	return n != nil && (n.kind == 't' || n.kind == '{' && !slices.ContainsFunc(n.keys, func(k string) bool { return !isAnnotation(k) }))

@@ -133,7 +133,7 @@ func (c *schemas) merge(a, b *value, path string) (*value, error) {
 	return mergeProperties(out, a, b), nil
 }
 
-// itemKeys are keywords about an array's items: which of them one is about depends on the others beside it.
+// itemKeys are keywords about an array's items. Which items one is about depends on the other two.
 var itemKeys = []string{"prefixItems", "items", "additionalItems"}
 
 // sameTuples reports whether two schemas say the same about items, unless neither is about an array's first items, each

@@ -139,7 +139,7 @@ func (v validator) check(text string) error {
 
 func fromSchema(t testing.TB, schema string, v *Vocabulary) *Compiled {
 	t.Helper()
-	g, err := FromSchema([]byte(schema))
+	g, _, err := FromSchema([]byte(schema), false)
 	if err != nil {
 		t.Fatalf("%s: %v", schema, err)
 	}
@@ -301,7 +301,7 @@ func TestSchemasNotSupportedAreNamed(t *testing.T) {
 		`[1]`:                                                                  `a schema is an object`,
 		strings.Repeat(`{"items":`, 300) + `{}` + strings.Repeat(`}`, 300):     `nested more than 200 deep`,
 	} {
-		_, err := FromSchema([]byte(schema))
+		_, _, err := FromSchema([]byte(schema), false)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.100s: error %v, want %q", schema, err, want)
 		}
@@ -314,7 +314,7 @@ func FuzzFromSchema(f *testing.F) {
 	}
 	v := byteVocabulary(f)
 	f.Fuzz(func(t *testing.T, schema []byte) {
-		g, err := FromSchema(schema)
+		g, _, err := FromSchema(schema, false)
 		if err != nil {
 			return
 		}

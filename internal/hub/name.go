@@ -80,8 +80,8 @@ func ParseName(s string) (Name, error) {
 	return n, nil
 }
 
-// pathOf returns what an address names, below the site: without what stands behind ? and #, unless that names a file
-// that the page shows, and without /tree/main of a repository's list of files.
+// pathOf returns the path that an address has at the site. It leaves out /tree/main of a repository's list of files, and
+// what follows ? and #, unless that names a file that the page shows.
 func pathOf(address string) string {
 	address, _, _ = strings.Cut(address, "#")
 	path, query, _ := strings.Cut(address, "?") // ?download=true

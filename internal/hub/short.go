@@ -36,7 +36,7 @@ func (m *Short) Memory(context int) int64 {
 func (m *Short) Read() float64 { return min(1, m.Active/m.Parameters) }
 
 // FindShort returns the model that a name means, in any case: FAMILY:SIZE, FAMILY or FAMILY:latest for the usual size,
-// and each with a quantisation behind it, as in qwen3:8b-q8_0. at is the model's name at the hub, with that
+// and each with a quantisation after it, as in qwen3:8b-q8_0. at is the model's name at the hub, with that
 // quantisation.
 func FindShort(name string) (m Short, at Name, ok bool) {
 	name = strings.ToLower(name)

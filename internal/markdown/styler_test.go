@@ -54,8 +54,7 @@ func TestStyler(t *testing.T) {
 // The same text cut anywhere gives the same result, and what is shown without escape sequences has every letter of the
 // text.
 func TestStylerCuts(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	const seed = 1
 	r := rand.New(rand.NewPCG(seed, 0))
 	const pieces, rounds = 12, 2000
 	escape := regexp.MustCompile("\x1b\\[[0-9;]+m")

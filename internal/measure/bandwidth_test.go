@@ -3,13 +3,11 @@ package measure
 import (
 	"math/rand/v2"
 	"testing"
-	"time"
 )
 
 // Every way reads every byte once, wherever the parts are cut and however many threads read them.
 func TestReadOnce(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	const seed = 1
 	rng := rand.New(rand.NewPCG(seed, 0))
 	buf := make([]byte, 3*readChunk+5*readBlock)
 	for i := range buf {

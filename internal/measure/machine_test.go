@@ -188,7 +188,7 @@ func TestRefusals(t *testing.T) {
 
 // Exactly the rows that were picked are read, once each, with any number of threads.
 func TestReadRows(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
+	const seed = 1
 	rng := rand.New(rand.NewPCG(seed, 0))
 	buf := make([]byte, 8<<20) // so many rows that a list has a third or the threefold of its share less than once in 1e12 times
 	for i := range buf {

@@ -22,8 +22,8 @@ func (m *metadata) fail(format string, args ...any) {
 	}
 }
 
-// count reads an integer in [1, max]. Absent and 0, as which writers say that a file has none, are def, and an error
-// where def is 0.
+// count reads an integer in [1, max]. If it is absent or 0, by which writers say that a file has none, count returns def;
+// where def is 0, too, that is an error.
 func (m *metadata) count(key string, def, max int) int {
 	v, ok, err := m.f.Uint(key)
 	ok = ok && (v > 0 || def == 0)
@@ -52,8 +52,8 @@ func (m *metadata) optional(key string, max int) int {
 	return m.count(key, 0, max)
 }
 
-// counts reads an integer in [1, maxWidth] for each of n layers: one for all of them, or an array. Absent and 0 are
-// def, and an error where def is nil.
+// counts reads an integer in [1, maxWidth] for each of n layers: one for all of them, or an array. Where it is absent or
+// 0, def says it; if def is nil, that is an error.
 func (m *metadata) counts(key string, n int, def func(layer int) int) []int {
 	return m.countsFrom(1, key, n, def)
 }
@@ -123,8 +123,8 @@ func (m *metadata) float(key string, def float64) float64 {
 	return v
 }
 
-// within returns a number from low to high, which NaN is not. Absent is def, and so is 0 where low is above it, as
-// which writers say that a file has none.
+// within returns a number from low to high, which NaN is not. If it is absent, it is def, and likewise if it is 0 and low
+// is more: so writers say that a file has none.
 func (m *metadata) within(key string, def, low, high float64) float64 {
 	v := m.float(key, def)
 	if v == 0 && low > 0 {

@@ -42,8 +42,8 @@ func (o *Outline) model() placement.Model {
 	return m
 }
 
-// About returns about how many tokens a second the machine generates with a model of which only an outline is known,
-// and how much RAM it takes beside what lies on GPUs.
+// About estimates how many tokens a second the machine generates with a model, and how much RAM the model takes besides
+// the memory of GPUs, from an outline of the model.
 func (m *Machine) About(o Outline) (rate float64, ram int64, err error) {
 	of := o.model()
 	const row = 4096 // bytes of a neuron's row in a model of usual width

@@ -88,8 +88,9 @@ func (s *Server) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// mayAsk reports whether pages of an origin may ask: the server's own, those on the list, and, where no list and keys
-// keep strangers out, all; programs of this machine where keys do so, or nobody else reaches the server.
+// mayAsk reports whether pages of an origin may ask. The server's own page may, and those on the list. Where keys keep
+// strangers out, pages of this machine may, and without a list all pages. Where only this machine reaches the server,
+// its pages may.
 func (s *Server) mayAsk(origin, host string) bool {
 	list := s.o.Origins
 	if slices.Contains(list, "*") || slices.Contains(list, origin) || s.keys.wanted() && len(list) == 0 {

@@ -29,7 +29,7 @@ type grammars struct {
 
 // key names a grammar by its content.
 func key(kind string, parts ...any) [sha256.Size]byte {
-	text, _ := json.Marshal(append([]any{kind}, parts...)) // texts and booleans only
+	text, _ := json.Marshal(append([]any{kind}, parts...)) // texts, booleans, and JSON that requests hold
 	return sha256.Sum256(text)
 }
 

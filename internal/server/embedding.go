@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"math"
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
@@ -115,33 +114,4 @@ func (m *Model) CheckEmbeds() error {
 		return Invalid("%s ranks documents: POST /rerank; --pooling mean, cls or last gives embeddings", m.Name)
 	}
 	return nil
-}
-
-// MaxNorm bounds what Normalise is asked for: larger norms are that of the largest magnitude to within rounding.
-const MaxNorm = 32
-
-// Normalise scales an embedding by llama.cpp's --embd-normalize: −1 not at all, 0 to a largest magnitude of 32,760, p >
-// 0 by its p-norm, of which 2 is Euclid's.
-func Normalise(v []float32, p int) {
-	var sum float64
-	for _, x := range v {
-		switch a := math.Abs(float64(x)); p {
-		case -1:
-		case 0:
-			sum = max(sum, a/32760)
-		case 1:
-			sum += a
-		default:
-			sum += math.Pow(a, float64(p))
-		}
-	}
-	if p > 1 {
-		sum = math.Pow(sum, 1/float64(p))
-	}
-	if p < 0 || sum == 0 {
-		return
-	}
-	for i := range v {
-		v[i] = float32(float64(v[i]) / sum)
-	}
 }

@@ -124,6 +124,16 @@ func TestLooseSchemas(t *testing.T) {
 	if message, _ := at(t, doc, "error", "message").(string); status != http.StatusBadRequest || !strings.Contains(message, "keyword if") {
 		t.Errorf("a strict schema: %d %v", status, doc)
 	}
+	for path, form := range map[string]string{
+		"/v1/chat/completions": `{"messages":[{"role":"user","content":"A"}],"max_tokens":1,"tools":[{"type":"function","function":{"name":"f","strict":%t,"parameters":%s}}]}`,
+		"/v1/responses":        `{"input":"A","max_output_tokens":1,"tools":[{"type":"function","name":"f","strict":%t,"parameters":%s}]}`,
+	} {
+		l.good(path, fmt.Sprintf(form, false, schema))
+		doc, status := l.ask(path, fmt.Sprintf(form, true, schema))
+		if message, _ := at(t, doc, "error", "message").(string); status != http.StatusBadRequest || !strings.Contains(message, "keyword if") {
+			t.Errorf("%s: a strict tool: %d %v", path, status, doc)
+		}
+	}
 }
 
 // TestUnloadOfTheOnlyModel: Ollama's way to unload is answered as by Ollama.

@@ -63,7 +63,8 @@ func (t *Tokenizer) Decode(ids []int32, special bool) string {
 	return b.String()
 }
 
-// Stream decodes tokens as they come into valid UTF-8: it holds back a character until all its bytes are there.
+// Stream decodes tokens as they come into valid UTF-8. It holds back a character until all its bytes are there: one that
+// the last token leaves unfinished is not part of the text.
 type Stream struct {
 	t       *Tokenizer
 	special bool
@@ -106,13 +107,4 @@ func subpart(p []byte) int {
 		n++
 	}
 	return n
-}
-
-// Flush ends the text: a character that was never finished becomes U+FFFD.
-func (s *Stream) Flush() string {
-	if len(s.pending) == 0 {
-		return ""
-	}
-	s.pending = s.pending[:0]
-	return string(utf8.RuneError)
 }

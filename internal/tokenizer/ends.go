@@ -57,8 +57,8 @@ func (t *Tokenizer) findEnds() map[int32]bool {
 	for _, text := range slices.Concat(endTexts, endTextsOfControl) {
 		add(control(text))
 	}
-	if control("<|tool_response>") >= 0 { // Gemma 4, in whose texts </s> is HTML
-		delete(ends, t.ids["</s>"])
+	if id, ok := t.ids["</s>"]; ok && control("<|tool_response>") >= 0 { // in Gemma 4's texts </s> is HTML
+		delete(ends, id)
 	}
 	if user, observation := control("<|user|>"), control("<|observation|>"); user >= 0 && observation >= 0 { // GLM
 		add(user, observation)

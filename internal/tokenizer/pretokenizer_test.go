@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 )
 
@@ -75,8 +74,7 @@ func TestPreTokenizers(t *testing.T) {
 		"default":   func(s string) []string { return inEach(three, inEach(numbers, inEach(gpt2, matches(plain, s)))) },
 		"smollm":    func(s string) []string { return inEach(gpt2, matches(number, s)) },
 	}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	const seed = 1
 	rng := rand.New(rand.NewPCG(seed, 0))
 	parts := []string{
 		" ", " ", "  ", "\n", "\r", "\t", "\u00a0", "\u2003", "\u0085", "\u3000", "'", "'s", "'RE", "'ll", "'L", "a", "Zeta", "é", "ß", "я", "日本",

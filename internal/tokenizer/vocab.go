@@ -80,7 +80,7 @@ type Tokenizer struct {
 // models lists the values of tokenizer.ggml.model that New takes.
 var models = []string{"llama", "gpt2", "bert", "t5", "gemma4", "whitespace", "rwkv", "wordlevel", "plamo2"}
 
-// scored are those of them whose tokens have scores.
+// scored are the models with scores of tokens.
 var scored = []string{"llama", "t5", "plamo2"}
 
 // New checks v, which may come from a hostile file, and builds its tokenizer. It keeps v's slices: don't change them.

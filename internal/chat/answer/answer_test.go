@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 )
 
 var testTools = []Tool{
@@ -230,7 +229,7 @@ func check(t *testing.T, f *Format, o Options, text string, pieces []string) {
 }
 
 func TestPiecesDoNotMatter(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
+	const seed = 1
 	r := rand.New(rand.NewPCG(seed, 1))
 	for range 6 {
 		for _, c := range answerCases {

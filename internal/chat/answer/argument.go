@@ -127,9 +127,9 @@ func (p *Parser) streamed(t *tags) bool {
 }
 
 // untilTag reads up to the tag that ends an argument and over it, hands over what is before it, and reports whether it
-// came. The same text may be part of the argument: the tag is where the call's next part follows. Where that cannot be
-// told, the first that may be the tag is it, if none comes that is for sure. whole reports whether what was handed over
-// is a value that needs no more: then the next argument may have any name. It may be nil.
+// came. The argument may contain the same text: it is the tag where the call's next part follows. If no text certainly is
+// the tag, the first that may be counts. whole reports whether what was handed over is a complete value: then the next
+// argument may have any name. It may be nil.
 func (p *Parser) untilTag(t *tags, put func([]byte), whole func() bool) bool {
 	open := p.form.begins()
 	markers := []string{t.close, open}
@@ -169,8 +169,8 @@ func (p *Parser) untilTag(t *tags, put func([]byte), whole func() bool) bool {
 }
 
 // tagEnds looks at what follows the tag that comes next, and reports whether it ends an argument, and whether that is
-// sure. Where the argument has had the beginning of a call in it, nested, a call's end may be the end of that one. The
-// next argument is one that the tool has, unless anyName is set.
+// certain. nested says that the argument contains the beginning of a call, which a call's end may belong to. The next
+// argument is one that the tool has, unless anyName is set.
 func (p *Parser) tagEnds(t *tags, nested, anyName bool) (ends, sure bool) {
 	p.flush()
 	defer func(pos int, was bool) { p.pos, p.holding = pos, was }(p.pos, p.holding)
@@ -201,7 +201,7 @@ func (p *Parser) tagEnds(t *tags, nested, anyName bool) (ends, sure bool) {
 	return true, true
 }
 
-// over reports whether nothing comes that cannot be next to a call.
+// over reports whether what comes may follow a call: the end, another call, or what closes a run.
 func (p *Parser) over() bool {
 	_, more := p.peek()
 	f := p.form
@@ -290,6 +290,15 @@ func (p *Parser) pythonValue(put func(byte), depth int) bool {
 }
 
 func (p *Parser) pythonCompound(open byte, put func(byte), depth int) bool {
+	key := func() bool {
+		c, ok := p.peek()
+		return ok && strings.ContainsRune(`"'`, rune(c)) && p.pythonString(c, put)
+	}
+	return p.members(open, put, key, func() bool { return p.pythonValue(put, depth+1) })
+}
+
+// members reads an object or a list and hands it over without white space. key and value read what members are made of.
+func (p *Parser) members(open byte, put func(byte), key, value func() bool) bool {
 	p.take(open, put)
 	for first := true; ; first = false {
 		p.space()
@@ -303,8 +312,7 @@ func (p *Parser) pythonCompound(open byte, put func(byte), depth int) bool {
 			p.space()
 		}
 		if open == '{' {
-			c, ok := p.peek()
-			if !ok || !strings.ContainsRune(`"'`, rune(c)) || !p.pythonString(c, put) {
+			if !key() {
 				return false
 			}
 			p.space()
@@ -313,7 +321,7 @@ func (p *Parser) pythonCompound(open byte, put func(byte), depth int) bool {
 			}
 			p.space()
 		}
-		if !p.pythonValue(put, depth+1) {
+		if !value() {
 			return false
 		}
 	}

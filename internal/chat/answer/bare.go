@@ -13,32 +13,7 @@ const bareQuote = `<|"|>`
 
 // bareCompound reads an object or a list in Gemma 4's form and hands it over as JSON. What is in JSON is read, too.
 func (p *Parser) bareCompound(open byte, put func(byte), depth int) bool {
-	p.take(open, put)
-	for first := true; ; first = false {
-		p.space()
-		if p.take(open+2, put) { // } and ]
-			return true
-		}
-		if !first {
-			if !p.take(',', put) {
-				return false
-			}
-			p.space()
-		}
-		if open == '{' {
-			if !p.bareKey(put) {
-				return false
-			}
-			p.space()
-			if !p.take(':', put) {
-				return false
-			}
-			p.space()
-		}
-		if !p.bareValue(put, depth+1) {
-			return false
-		}
-	}
+	return p.members(open, put, func() bool { return p.bareKey(put) }, func() bool { return p.bareValue(put, depth+1) })
 }
 
 func (p *Parser) bareKey(put func(byte)) bool {

@@ -191,9 +191,8 @@ func generate(t *testing.T, s *grammar.State, r *rand.Rand, texts []string) (str
 // TestGeneratedCallsAreRead generates answers at random by the grammars of required calls: the parser reads them as
 // calls, and their arguments are valid by the tool's schema.
 func TestGeneratedCallsAreRead(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
+	const seed = 1
 	r := rand.New(rand.NewPCG(seed, 1))
-	t.Logf("seed %d", seed)
 	schemas := map[string]*jsonschema.Resolved{}
 	for _, tool := range testTools {
 		var s jsonschema.Schema
@@ -321,9 +320,8 @@ func TestPlainCalls(t *testing.T) {
 // TestTextsHaveASchema generates answers at random that may be calls: those that are none are valid by the schema for
 // texts.
 func TestTextsHaveASchema(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
+	const seed = 1
 	r := rand.New(rand.NewPCG(seed, 2))
-	t.Logf("seed %d", seed)
 	v, texts := vocabulary(t, nil)
 	schema := json.RawMessage(`{"type":"object","properties":{"answer":{"type":"integer","minimum":0,"maximum":99}},"required":["answer"],"additionalProperties":false}`)
 	said, called := 0, 0

@@ -74,10 +74,10 @@ func blocksOf(content json.RawMessage) ([]block, error) {
 	return all, nil
 }
 
-// read are the types of blocks of which all is known.
+// read are the types of blocks that are read field by field.
 var read = []string{"text", "thinking", "redacted_thinking", "tool_use", "tool_result", "document"}
 
-// text returns the text of a block that is none: a document's, or a line about what another server did.
+// text returns what a block of another type than text says: a document's text, or a line about what another server did.
 func (b *block) text() string {
 	if b.Type == "document" {
 		text := ""
@@ -90,7 +90,7 @@ func (b *block) text() string {
 			text, _ = server.TextFile("data:" + b.Source.MediaType + ";base64," + b.Source.Data)
 		}
 		if text != "" {
-			return server.Paragraphs(b.Title, b.Context, text)
+			return chat.Paragraphs(b.Title, b.Context, text)
 		}
 	}
 	return server.Described(b.raw)
@@ -114,7 +114,7 @@ func (b *block) after(text string) string {
 	if b.Type == "text" {
 		return text + *b.Text
 	}
-	return server.Paragraphs(text, b.text())
+	return chat.Paragraphs(text, b.text())
 }
 
 // refused returns an error for what the model cannot be shown, as a user's picture.

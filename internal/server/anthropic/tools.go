@@ -44,7 +44,7 @@ func readTools(f *server.Fields, c *server.Conversation) {
 	for i := range tools {
 		t := &tools[i]
 		if strings.HasPrefix(t.Type, "tool_search_tool_") {
-			continue // it finds tools of which a model is not told at first; here it is told of all
+			continue // it finds tools that a model is not told at first; here it is told all
 		}
 		if t.Type != "" && t.Type != "custom" && len(t.InputSchema) == 0 {
 			f.Fail(server.Invalid("tools.%d: tools of type %.60q are not supported; there are only those with an input_schema", i, t.Type))

@@ -11,8 +11,8 @@ import (
 func embedding(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.Model) error {
 	texts := m.ReadTexts(f, "content", "input")
 	norm := m.Norm
-	if f.Read("embd_normalize", &norm); norm < -1 || norm > server.MaxNorm {
-		f.Fail(server.Invalid("the field embd_normalize is not a number from -1 to %d", server.MaxNorm))
+	if f.Read("embd_normalize", &norm); norm < -1 || norm > engine.MaxNorm {
+		f.Fail(server.Invalid("the field embd_normalize is not a number from -1 to %d", engine.MaxNorm))
 	}
 	f.Only("encoding_format", `"float"`)
 	if err := f.Close(); err != nil {
@@ -32,7 +32,7 @@ func embedding(w http.ResponseWriter, r *http.Request, f *server.Fields, m *serv
 	all := make([]entry, len(texts))
 	for i, v := range vectors {
 		if m.Pooling != engine.PoolNone {
-			server.Normalise(v[0], norm)
+			engine.Normalise(v[0], norm)
 		}
 		all[i] = entry{i, v}
 	}

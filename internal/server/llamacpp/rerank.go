@@ -125,7 +125,7 @@ func similarities(ctx context.Context, m *server.Model, query string, documents 
 		return nil, 0, err
 	}
 	for _, v := range vectors {
-		server.Normalise(v[0], 2)
+		engine.Normalise(v[0], 2)
 	}
 	scores, near := make([]float32, len(documents)), vectors[len(documents)][0]
 	for i := range scores {

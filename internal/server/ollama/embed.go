@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
@@ -42,7 +43,7 @@ func (a *api) embed(w http.ResponseWriter, r *http.Request, f *server.Fields) er
 	all := make([][]float32, len(vectors))
 	for i := range vectors {
 		all[i] = vectors[i][0][:dimensions]
-		server.Normalise(all[i], 2)
+		engine.Normalise(all[i], 2)
 	}
 	server.WriteJSON(w, map[string]any{
 		"model": name, "embeddings": all, "total_duration": time.Since(began), "load_duration": loading, "prompt_eval_count": tokens,

@@ -154,14 +154,14 @@ func (m *message) read(out *chat.Message) error {
 			thought := message{Content: p.Thinking}
 			var read chat.Message
 			if thought.read(&read) == nil {
-				out.Reasoning = server.Paragraphs(out.Reasoning, read.Content)
+				out.Reasoning = chat.Paragraphs(out.Reasoning, read.Content)
 			}
 		case p.Type == "file" && isText:
-			out.Content = server.Paragraphs(out.Content, file)
+			out.Content = chat.Paragraphs(out.Content, file)
 		case out.Role != "tool" && (server.IsMedia(p.Type) || p.Type == "file"):
 			return server.Invalid("parts of type %.40q are not supported; the model reads text", p.Type)
 		default:
-			out.Content = server.Paragraphs(out.Content, server.Described(raw))
+			out.Content = chat.Paragraphs(out.Content, server.Described(raw))
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 
+	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
@@ -38,7 +39,7 @@ func embeddings(w http.ResponseWriter, r *http.Request, f *server.Fields, m *ser
 	data, tokens := make([]entry, len(texts)), 0
 	for i := range texts {
 		v := vectors[i][0][:dimensions]
-		server.Normalise(v, 2)
+		engine.Normalise(v, 2)
 		data[i] = entry{"embedding", i, any(v)}
 		if format == "base64" {
 			data[i].Embedding = encode(v)

@@ -65,10 +65,10 @@ type conversation struct {
 	calls    map[string]string // names of tools by the ids of their calls
 }
 
-// checked are the types of items that must have the right fields. Those of others may be anything.
+// checked are the types of items with fields that must have the right types. Fields of other items may be anything.
 var checked = []string{"", "message", "reasoning", "function_call", "custom_tool_call", "function_call_output", "custom_tool_call_output", "additional_tools"}
 
-// read adds an item. What is not for the model is left out, and of what other servers ran there is a line of text.
+// read adds an item. It leaves out what is not for the model, and adds a line of text about what other servers ran.
 func (c *conversation) read(raw json.RawMessage) error {
 	var i inputItem
 	if err := json.Unmarshal(raw, &i); err != nil {
@@ -76,7 +76,7 @@ func (c *conversation) read(raw json.RawMessage) error {
 			Type string `json:"type"`
 		}
 		if json.Unmarshal(raw, &kind) != nil || slices.Contains(checked, kind.Type) {
-			return server.Invalid("it is no item, or has a field that is not of its type")
+			return server.Invalid("it is not an item, or one of its fields has the wrong type")
 		}
 		i = inputItem{Type: kind.Type}
 	}
@@ -87,7 +87,7 @@ func (c *conversation) read(raw json.RawMessage) error {
 		thought, err := i.thought()
 		if err == nil && thought != "" {
 			m := c.assistant()
-			m.Reasoning = server.Paragraphs(m.Reasoning, thought)
+			m.Reasoning = chat.Paragraphs(m.Reasoning, thought)
 		}
 		return err
 	case "function_call":
@@ -132,7 +132,7 @@ func (c *conversation) read(raw json.RawMessage) error {
 	}
 	if line := server.Described(raw); line != "" {
 		m := c.assistant()
-		m.Content = server.Paragraphs(m.Content, line)
+		m.Content = chat.Paragraphs(m.Content, line)
 	}
 	return nil
 }
@@ -178,7 +178,7 @@ func (c *conversation) addMessage(i *inputItem) error {
 		c.messages = append(c.messages, chat.Message{Role: i.Role, Content: text})
 	case "assistant":
 		m := c.assistant()
-		m.Content = server.Paragraphs(m.Content, text)
+		m.Content = chat.Paragraphs(m.Content, text)
 	default:
 		return server.Invalid("there is no role %.40q; there are system, developer, user and assistant", i.Role)
 	}
@@ -238,11 +238,11 @@ func textOf(content json.RawMessage, result bool) (string, error) {
 		case p.Type == "refusal":
 			text += p.Refusal
 		case p.Type == "input_file" && isText:
-			text = server.Paragraphs(text, file)
+			text = chat.Paragraphs(text, file)
 		case !result && (server.IsMedia(p.Type) || p.Type == "input_file"):
 			return "", server.Invalid("parts of type %.40q are not supported; the model reads text", p.Type)
 		default:
-			text = server.Paragraphs(text, server.Described(raw))
+			text = chat.Paragraphs(text, server.Described(raw))
 		}
 	}
 	return text, nil
@@ -282,7 +282,7 @@ func (i *inputItem) thought() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		text = server.Paragraphs(text, one)
+		text = chat.Paragraphs(text, one)
 	}
 	return text, nil
 }

@@ -18,7 +18,8 @@ type request struct {
 	text         server.Generation
 	conversation *server.Conversation
 	reading      *server.Reading       // set by prepare
-	custom       map[string]bool       // tools whose input is a text
+	custom       map[string]bool       // tools that take a text
+	strict       map[string]bool       // tools with schemas that must hold in every part
 	spaced       map[string]spacedName // tools of namespaces, by the names that the model knows
 	stream       bool
 	logprobs     bool // are told; to count them costs nothing more
@@ -58,7 +59,7 @@ type textConfig struct {
 
 // read reads the fields of a request.
 func read(m *server.Model, f *server.Fields) (*request, error) {
-	q := &request{text: m.ReadGeneration(f), conversation: m.NewConversation(), custom: map[string]bool{}, spaced: map[string]spacedName{}}
+	q := &request{text: m.ReadGeneration(f), conversation: m.NewConversation(), custom: map[string]bool{}, strict: map[string]bool{}, spaced: map[string]spacedName{}}
 	e := &q.echo
 	f.Read("instructions", &e.Instructions)
 	if e.Instructions != nil && *e.Instructions != "" {

@@ -19,8 +19,8 @@ type definition struct {
 	Name        string            `json:"name"`
 	Description string            `json:"description"`
 	Parameters  json.RawMessage   `json:"parameters"`
-	Strict      bool              `json:"strict"` // always
-	Tools       []json.RawMessage `json:"tools"`  // of a namespace
+	Strict      bool              `json:"strict"`
+	Tools       []json.RawMessage `json:"tools"` // of a namespace
 	Format      struct {
 		Type       string `json:"type"`
 		Syntax     string `json:"syntax"`
@@ -63,7 +63,7 @@ func (q *request) readTools(f *server.Fields, more []json.RawMessage) {
 	c := &server.ToolChoice{Parallel: e.Parallel}
 	told, err := q.tell(e.Tools, "", nil)
 	if err == nil {
-		if c.Tools, err = toolsOf(told); err == nil && len(more) > 0 {
+		if c.Tools, err = q.toolsOf(told); err == nil && len(more) > 0 {
 			known := map[string]bool{}
 			for _, t := range c.Tools {
 				known[t.Name] = true
@@ -71,7 +71,7 @@ func (q *request) readTools(f *server.Fields, more []json.RawMessage) {
 			var added []json.RawMessage
 			if added, err = q.tell(more, "", known); err == nil {
 				told = append(told, added...)
-				c.Tools, err = toolsOf(told)
+				c.Tools, err = q.toolsOf(told)
 			}
 		}
 	}
@@ -85,11 +85,16 @@ func (q *request) readTools(f *server.Fields, more []json.RawMessage) {
 	}
 }
 
-func toolsOf(told []json.RawMessage) ([]answer.Tool, error) {
+// toolsOf returns the tools of definitions that tell returned.
+func (q *request) toolsOf(told []json.RawMessage) ([]answer.Tool, error) {
 	if len(told) == 0 {
 		return nil, nil
 	}
-	return answer.Tools(told)
+	tools, err := answer.Tools(told)
+	for i := range tools {
+		tools[i].Strict = q.strict[tools[i].Name]
+	}
+	return tools, err
 }
 
 // tell returns the definitions of tools, those of namespaces included, as templates take them. Where known is not nil,
@@ -133,6 +138,7 @@ func (q *request) tell(definitions []json.RawMessage, space string, known map[st
 		if space != "" {
 			q.spaced[t.Name] = name
 		}
+		q.strict[t.Name] = t.Strict
 		told = append(told, t.told())
 	}
 	return told, nil

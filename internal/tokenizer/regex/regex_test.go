@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 func split(t testing.TB, pattern, text string) []string {
@@ -50,7 +49,7 @@ func TestSplit(t *testing.T) {
 
 // TestLikeGo compares with Go's regexp package, which prefers alternatives in the same way, on random expressions.
 func TestLikeGo(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
+	const seed = 1
 	rng := rand.New(rand.NewPCG(seed, 0))
 	atoms := []string{"a", "b", "c", "[ab]", "[^a]", ".", "(?:ab)", `\d`, "é"}
 	marks := []string{"", "", "", "*", "+", "?", "*?", "+?", "??", "{2}", "{1,3}", "{0,2}?"}

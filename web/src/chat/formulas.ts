@@ -87,7 +87,7 @@ export function reading<T>(written: boolean, read: () => T): T {
   }
 }
 
-/** Where a formula may begin; a dollar behind a word or a number is money. */
+/** Where a formula may begin; a dollar after a word or a number is money. */
 const openings = /(?<![A-Za-z0-9\\$])\$|\\[([]/g;
 
 function* formulasIn(text: string): Generator<{ at: number; raw: string }> {
