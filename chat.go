@@ -91,7 +91,7 @@ func (ToolCall) part() {}
 func (Answer) part()   {}
 
 // Chat returns the answer to a conversation in parts, as the model writes it. Leaving the loop ends the generation; an
-// error is the last element. g.Special and g.Logprobs have no effect. A schema or a grammar holds for what comes after
+// error is the last element. g.Special and g.Logprobs have no effect. A schema or a grammar applies to what comes after
 // the model's thoughts; a call of a tool is exempt from the schema.
 func (m *Model) Chat(ctx context.Context, c Conversation, g Generation) iter.Seq2[Part, error] {
 	return func(yield func(Part, error) bool) {

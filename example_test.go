@@ -17,7 +17,7 @@ import (
 // model is the path of a GGUF file; here it is the small one that the program embeds.
 const model = "demo/tales-relu.gguf"
 
-// hermes is a chat template with tools, which this model has none of.
+// hermes is a chat template with tools. This model has no template.
 const hermes = `{% for t in tools %}<tool>{{ t | tojson }}</tool>{% endfor %}{% for m in messages %}<|im_start|>{{ m.role }}
 {{ m.content }}{% for c in m.tool_calls %}<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}<|im_end|>
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant

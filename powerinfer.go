@@ -19,7 +19,7 @@
 // Chat answers conversations, with tools and JSON Schemas; Generate continues a text. Embed and Rerank are for models
 // that embed and rank. Pull downloads models of the Hugging Face hub, and List tells which are there.
 //
-// A feed-forward layer is a set of neurons. A few of them, the hot ones, do most of the work whatever the input. GPUs
+// A feed-forward layer is a set of neurons. A few, the hot ones, do most of the work whatever the input is. GPUs
 // hold the hot ones. The others stay in RAM, and the processor computes them where a predictor, or the model's own zeros,
 // say that they are needed. Files that `powerinfer prepare` has written name their hot neurons and hold predictors; all
 // other files work as well.

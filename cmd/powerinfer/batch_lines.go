@@ -160,10 +160,16 @@ func readPrompts(name, text string) (all []batchPrompt, err error) {
 		d := json.NewDecoder(strings.NewReader(row))
 		d.DisallowUnknownFields()
 		if err := d.Decode(&p); err != nil {
+			if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // its text names Go's types
+				err = fmt.Errorf("there is a JSON %s where an object belongs", wrong.Value)
+				if wrong.Field != "" {
+					err = fmt.Errorf("%s cannot be a JSON %s", wrong.Field, wrong.Value)
+				}
+			}
 			return nil, fmt.Errorf("%s: line %d: %w; docs/batch.md says what a line holds", name, line, err)
 		}
 		if _, err := d.Token(); !errors.Is(err, io.EOF) {
-			return nil, fmt.Errorf("%s: line %d: there is something behind the object", name, line)
+			return nil, fmt.Errorf("%s: line %d: there is more than one object", name, line)
 		}
 		for _, raw := range []*json.RawMessage{&p.ID, &p.Schema, &p.Samplers, &p.Bias} {
 			if string(*raw) == "null" { // as if it were absent

@@ -22,9 +22,11 @@ func TestBatchPrompts(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"":                                   "holds no prompts",
+		`{"prompt":3}`:                       "line 1: prompt cannot be a JSON number; docs/batch.md",
+		`[1]`:                                "line 1: there is a JSON array where an object belongs",
 		"{\"prompt\":\"a\"}\n{\"prompt\":1}": "line 2",
 		`{"prompt":"a","temprature":1}`:      "temprature",
-		`{"prompt":"a"} {"prompt":"b"}`:      "behind the object",
+		`{"prompt":"a"} {"prompt":"b"}`:      "more than one object",
 		`{"prompt":""}`:                      "no prompt",
 		`{"id":[1],"prompt":"a"}`:            "neither a text nor a number",
 		"{\"id\":2,\"prompt\":\"a\"}\n{\"prompt\":\"b\"}": "lines 1 and 2 both have id 2",

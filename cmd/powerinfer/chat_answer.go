@@ -21,7 +21,11 @@ func (t *talk) answer(ctx context.Context) error {
 		return err
 	}
 	if most := t.model.Info().Context; len(tokens) > most {
-		return fmt.Errorf("the conversation has %d tokens, more than the context of %d; /clear begins a new one, -c gives a larger context", len(tokens), most)
+		what, begin := "conversation has", "/clear begins a new one, "
+		if t.command.Bool("single-turn") {
+			what, begin = "text and its template have", ""
+		}
+		return fmt.Errorf("the %s %d tokens, more than the context of %d; %s-c gives a larger context", what, len(tokens), most, begin)
 	}
 	prompted := len(tokens)
 	ctx, stop := t.untilInterrupted(ctx)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/urfave/cli/v3"
 
@@ -36,13 +38,17 @@ func chatActions() []chatAction {
 		}},
 		{"regen", "", "answer the last message again", func(ctx context.Context, t *talk, _ string) error { return t.again(ctx) }},
 		{"read", "FILE", "put a file's text before the next message", func(_ context.Context, t *talk, file string) error { return t.attach(file) }},
-		{"system", "TEXT", "set the system's text; without TEXT there is none", func(_ context.Context, t *talk, text string) error {
+		{"system", "TEXT", "set the system text; without TEXT remove it", func(_ context.Context, t *talk, text string) error {
 			t.said.system = text
-			t.note("the system's text holds from the next answer on")
+			if text == "" {
+				t.note("from the next answer on there is no system text")
+			} else {
+				t.note("the system text applies from the next answer on")
+			}
 			return nil
 		}},
 		{"set", "NAME VALUE", "set a sampling option such as temp; without NAME show all", func(_ context.Context, t *talk, argument string) error { return t.set(argument) }},
-		{"save", "FILE", "write the conversation to a file, as JSON, and its keys and values to FILE.kv", func(ctx context.Context, t *talk, file string) error { return t.save(ctx, file) }},
+		{"save", "FILE", "write the conversation to a file, as JSON, and its KV cache to FILE.kv", func(ctx context.Context, t *talk, file string) error { return t.save(ctx, file) }},
 		{"load", "FILE", "go on with a conversation that /save wrote", func(ctx context.Context, t *talk, file string) error { return t.restore(ctx, file) }},
 		{"model", "NAME", "go on with another model; without NAME say which one answers", func(ctx context.Context, t *talk, name string) error {
 			return t.changeModel(ctx, name)
@@ -51,6 +57,9 @@ func chatActions() []chatAction {
 		{"neurons", "", "show which share of each layer's neurons the last answer needed", func(_ context.Context, t *talk, _ string) error {
 			if t.answers == 0 {
 				return errors.New("there is no answer yet")
+			}
+			if _, counted := activeShare(t.last.Neurons); !counted {
+				return errors.New("every neuron was computed: no share was counted")
 			}
 			neurons(t.last.Neurons)
 			return nil
@@ -113,6 +122,12 @@ func (t *talk) attach(file string) error {
 	if err != nil {
 		return err
 	}
+	switch {
+	case len(text) == 0:
+		return fmt.Errorf("%s is empty", file)
+	case !utf8.Valid(text) || bytes.IndexByte(text, 0) >= 0:
+		return fmt.Errorf("%s is not a text: it is not UTF-8", file)
+	}
 	t.attached = strings.TrimPrefix(t.attached+"\n\n", "\n\n") + strings.TrimRight(string(text), "\n")
 	t.note("%s of %s go before your next message", count(len(text), "byte"), file)
 	return nil
@@ -141,9 +156,9 @@ func (t *talk) save(ctx context.Context, file string) error {
 	case errors.As(err, &size):
 		t.note("%s are in %s; %s; --save-cache %d keeps them", messages, file, oneLine(err), size.Bytes>>20+1)
 	case err != nil:
-		t.note("%s are in %s, without keys and values: %s", messages, file, oneLine(err))
+		t.note("%s are in %s, without the KV cache: %s", messages, file, oneLine(err))
 	default:
-		t.note("%s are in %s, keys and values of %s in %s (%.1f MiB)", messages, file, count(len(s.Tokens), "token"), cacheOf(file), float64(s.Bytes)/(1<<20))
+		t.note("%s are in %s, the KV cache of %s in %s (%.1f MiB)", messages, file, count(len(s.Tokens), "token"), cacheOf(file), float64(s.Bytes)/(1<<20))
 	}
 	return nil
 }
@@ -162,10 +177,10 @@ func (t *talk) restore(ctx context.Context, file string) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		t.note("the next answer reads it anew: %s", oneLine(err))
+		t.note("the next answer reads the whole conversation: %s", oneLine(err))
 	default:
 		t.evaluated = s.Tokens
-		t.note("%s of it need not be read again", count(len(s.Tokens), "token"))
+		t.note("%s of it are in the KV cache and are not read again", count(len(s.Tokens), "token"))
 	}
 	return nil
 }
@@ -302,9 +317,11 @@ func (t *talk) stats() error {
 	if t.answers == 0 {
 		return errors.New("there is no answer yet")
 	}
-	closing(t.last, t.load)
+	for line := range strings.Lines(closing(t.last, t.load)) {
+		fmt.Fprintln(os.Stderr, t.fitted(strings.TrimSuffix(line, "\n"), ""))
+	}
 	used := t.last.Cached + t.last.Prompt + t.last.Tokens
-	fmt.Fprintf(os.Stderr, "%d of %d tokens of context used; %s, %s generated; %s\n",
-		used, t.model.Info().Context, count(t.answers, "answer"), count(t.tokens, "token"), t.model.Device())
+	fmt.Fprintln(os.Stderr, t.fitted(fmt.Sprintf("%d of %d tokens of context used; %s, %s generated; %s",
+		used, t.model.Info().Context, count(t.answers, "answer"), count(t.tokens, "token"), t.model.Device()), ""))
 	return nil
 }

@@ -47,7 +47,11 @@ func (t *talk) full(prompted int, limited bool) {
 	context := t.model.Info().Context
 	switch {
 	case t.last.Stopped == powerinfer.StoppedContext:
-		t.note("the context of %d tokens is full, %d of them the prompt's; /clear begins a new conversation, -c gives a larger context", context, prompted)
+		begin := "/clear begins a new conversation, "
+		if t.command.Bool("single-turn") {
+			begin = ""
+		}
+		t.note("the context of %d tokens is full, %d of them the prompt's; %s-c gives a larger context", context, prompted, begin)
 	case limited && t.last.Stopped == powerinfer.StoppedMax:
 		t.note("the answer is cut after %s, so that the context of %d has room for your next message: ask to go on, or give a larger context with -c", count(t.last.Tokens, "token"), context)
 	}

@@ -53,9 +53,17 @@ var takesFiles = regexp.MustCompile(`\b(FILE|FOLDER|MODEL|IN)\b`)
 func completionCommand() *cli.Command {
 	return &cli.Command{
 		Name: "completion", Usage: "print the script by which a shell completes commands, flags and files", ArgsUsage: "bash|zsh|fish",
-		Description: `bash:  source <(powerinfer completion bash)      in ~/.bashrc
-zsh:   source <(powerinfer completion zsh)       in ~/.zshrc, behind compinit
-fish:  powerinfer completion fish > ~/.config/fish/completions/powerinfer.fish`,
+		Description: `In ~/.bashrc:
+
+  source <(powerinfer completion bash)
+
+In ~/.zshrc, after compinit:
+
+  source <(powerinfer completion zsh)
+
+For fish, once:
+
+  powerinfer completion fish > ~/.config/fish/completions/powerinfer.fish`,
 		Action: func(_ context.Context, c *cli.Command) error {
 			script := ""
 			if c.Args().Len() == 1 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/convert"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/hub"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
@@ -45,6 +47,12 @@ func convertModel(ctx context.Context, c *cli.Command) error {
 	switch {
 	case c.NArg() < 1 || c.NArg() > 2:
 		return errors.New("give one Hugging Face folder: powerinfer convert FOLDER --outfile FILE")
+	case errors.Is(err, fs.ErrNotExist):
+		hint := ""
+		if _, failed := hub.ParseName(dir); failed == nil {
+			hint = fmt.Sprintf("; convert downloads nothing: hf download %s --local-dir FOLDER fetches a repository of the Hugging Face hub", dir)
+		}
+		return fmt.Errorf("there is no folder %s%s", dir, hint)
 	case format != "" && format != "gguf" && format != "original":
 		return fmt.Errorf("--format: %.80q is neither gguf nor original", format)
 	case file && (format != "original" || predictors != ""):

@@ -23,7 +23,7 @@ import (
 
 func doctorCommand() *cli.Command {
 	return &cli.Command{
-		Name: "doctor", Usage: "measure this machine, once, and say which speed to expect of it",
+		Name: "doctor", Usage: "measure this machine, once, and estimate how fast models would be",
 		Description: "Memory, the CPU's kernels and GPUs are measured once, and kept with the date. -v shows all figures: for each type of\n" +
 			"weights and length of rows which kernel was the fastest, and by how much.",
 		Flags: []cli.Flag{

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"regexp"
@@ -143,8 +144,32 @@ func (w *written) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// strconvNoise matches strconv's words before the cause, which repeat the value.
-var strconvNoise = regexp.MustCompile(`strconv\.\w+: parsing "(?:[^"\\]|\\.)*": `)
+// strconvError matches strconv's errors, which repeat the value and name its functions: in groups the function and the
+// cause.
+var strconvError = regexp.MustCompile(`strconv\.(\w+): parsing "(?:[^"\\]|\\.)*": (invalid syntax)?`)
+
+// plainNumbers returns text with strconv's errors in plain words.
+func plainNumbers(text string) string {
+	return strconvError.ReplaceAllStringFunc(text, func(found string) string {
+		switch m := strconvError.FindStringSubmatch(found); {
+		case m[2] == "":
+			return "" // the cause follows
+		case m[1] == "ParseFloat":
+			return "it is not a number"
+		case m[1] == "ParseBool":
+			return "it is neither true nor false"
+		}
+		return "it is not a whole number"
+	})
+}
+
+// plainFiles returns err's text without the system call that did not find or open a file.
+func plainFiles(text string, err error) string {
+	if e, ok := errors.AsType[*fs.PathError](err); ok && slices.Contains([]string{"open", "stat", "lstat", "CreateFile"}, e.Op) {
+		return strings.Replace(text, e.Error(), e.Path+": "+e.Err.Error(), 1)
+	}
+	return text
+}
 
 // longestError is the length at which errors are cut, in characters: files name things at any length.
 const longestError = 1000
@@ -153,7 +178,7 @@ const longestError = 1000
 // their flags.
 func oneLine(err error) string {
 	spaces := strings.NewReplacer("\n", " ", "\t", " ", "\r", " ")
-	line := []rune(controlled(spaces.Replace(strconvNoise.ReplaceAllString(setting.Text(err, setting.Flags), ""))))
+	line := []rune(controlled(spaces.Replace(plainNumbers(plainFiles(setting.Text(err, setting.Flags), err)))))
 	if len(line) > longestError {
 		return string(line[:longestError]) + "…"
 	}
@@ -287,7 +312,7 @@ func didYouMean(suggestion string) string {
 	if suggestion == "" {
 		return ""
 	}
-	return ", did you mean " + suggestion + "?"
+	return " (did you mean " + suggestion + "?)"
 }
 
 // help returns the root's action: what is left when no command was named.

@@ -213,6 +213,9 @@ Content that another file of the repository uses stays.`,
 			for _, text := range c.Args().Slice() {
 				n, err := hubModel(text)
 				if err != nil {
+					if _, missing := os.Stat(text); missing == nil {
+						return fmt.Errorf("%s is a file of yours; rm removes models of the cache only, by the names that powerinfer list shows", text)
+					}
 					return err
 				}
 				names = append(names, n)
@@ -238,7 +241,7 @@ func removeModel(ctx context.Context, h *hub.Hub, n hub.Name, yes bool) error {
 	}
 	if !yes {
 		if !onTerminal() {
-			return fmt.Errorf("%s would be removed, %s; give -y", what, hub.Bytes(would.Bytes))
+			return fmt.Errorf("%s would be removed, %s; -y confirms it", what, hub.Bytes(would.Bytes))
 		}
 		fmt.Printf("remove %s, %s? [y/N] ", what, hub.Bytes(would.Bytes))
 		if ok, err := confirmed(ctx); err != nil || !ok {

@@ -23,7 +23,7 @@ import (
 func planCommand() *cli.Command {
 	return &cli.Command{
 		Name: "plan", UsageText: `powerinfer plan -m model.gguf
-powerinfer plan -m model.gguf --gpu 24:1008 --vram-budget 8`, Usage: "show where a model's parts would lie, and how fast it should be",
+powerinfer plan -m model.gguf --gpu 24:1008 --vram-budget 8`, Usage: "show where a model's parts would be stored, and how fast it should be",
 		Description: "No weights are loaded. The machine is this one, as doctor measures it, or described; so is the\nmodel. Speeds are estimates that count memory alone.",
 		Flags: append(append(modelFlags(), tensorFlags()...),
 			&cli.StringFlag{Name: "describe", Usage: "plan for `SHAPE[,KEY=VALUE…]` instead of a file: llama-70b,type=q4_0,active=0.1"},

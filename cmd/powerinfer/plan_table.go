@@ -182,7 +182,7 @@ func (d *drawing) shape() string {
 	case routed > 0:
 		return fmt.Sprintf(", --sparse %s%s, %s of %d neurons, %.1f %% active", b.Mode, says, count(b.Layers-routed, "layer"), neurons, 100*b.Active)
 	}
-	return fmt.Sprintf(", --sparse %s: %d layers of %d neurons, %.1f %% active", b.Mode, b.Layers, neurons, 100*b.Active)
+	return fmt.Sprintf(", --sparse %s: %s of %d neurons, %.1f %% active", b.Mode, count(b.Layers, "layer"), neurons, 100*b.Active)
 }
 
 // units names what layers are split into.
@@ -209,10 +209,10 @@ func (d *drawing) text(out io.Writer) error {
 	fmt.Fprintf(out, "RAM reads %.1f GB/s in order, %.1f on rows\n", d.on.Stream/1e9, d.on.Rows/1e9)
 	for j, g := range d.on.GPUs {
 		if g.Read == 0 {
-			fmt.Fprintf(out, "GPU %d: %s; budget %.2f GiB, of which %.2f for compute buffers\n", j, g.Name, gib(g.Budget), gib(g.Overhead))
+			fmt.Fprintf(out, "GPU %d: %s; budget %.2f GiB, %.2f of it for compute buffers\n", j, g.Name, gib(g.Budget), gib(g.Overhead))
 			continue
 		}
-		fmt.Fprintf(out, "GPU %d: %s reads %.0f GB/s; budget %.2f GiB, of which %.2f for compute buffers; hand-off %.0f µs\n",
+		fmt.Fprintf(out, "GPU %d: %s reads %.0f GB/s; budget %.2f GiB, %.2f of it for compute buffers; hand-off %.0f µs\n",
 			j, g.Name, g.Read/1e9, gib(g.Budget), gib(g.Overhead), 1e6*d.on.HandOff)
 	}
 	for _, n := range d.notes() {
@@ -284,7 +284,7 @@ func (d *drawing) closing(out io.Writer) error {
 		_, err := fmt.Fprintf(out, "\nno speed is predicted, because a GPU is software; without a GPU, at a context of %d tokens: %.2f tokens/s\n", d.b.Context, 1/d.inRAM.Seconds)
 		return err
 	}
-	fmt.Fprintf(out, "\nexpected at a context of %d tokens: %.2f tokens/s (%.1f ms a token, of which %.1f %% hand-offs)\n", d.b.Context, 1/d.plan.Seconds, 1e3*d.plan.Seconds, 100*waits(&d.plan)/d.plan.Seconds)
+	fmt.Fprintf(out, "\nexpected at a context of %d tokens: %.2f tokens/s (%.1f ms a token, %.1f %% of it in hand-offs)\n", d.b.Context, 1/d.plan.Seconds, 1e3*d.plan.Seconds, 100*waits(&d.plan)/d.plan.Seconds)
 	if len(d.on.GPUs) > 0 {
 		fmt.Fprintf(out, "without a GPU: %.2f tokens/s\n", 1/d.inRAM.Seconds)
 		fmt.Fprintf(out, "whole dense layers, as llama.cpp -ngl %d: %.2f tokens/s; this is %.2f times that\n", d.whole, 1/d.byLayers.Seconds, d.byLayers.Seconds/d.plan.Seconds)
@@ -350,7 +350,7 @@ func (d *drawing) wayRate(y *planner.Way) string {
 	return rate
 }
 
-// line tells where the model would lie and how fast that should be, in a line.
+// line tells where the model would be stored and how fast that should be, in a line.
 func (d *drawing) line() string {
 	ram := d.ram()
 	where := fmt.Sprintf("%.2f GiB in RAM", gib(ram))

@@ -24,7 +24,7 @@ each file of -f apart, so that "inspect --neurons" can compare them.
 thresholds, the neurons that pass those of its setting within --max-kld and --min-same-top. Run
 and plan with --stats then know which are hot.`,
 		Flags: append(calibrationFlags(), append(boundFlags(),
-			&cli.StringFlag{Name: "sparse", Usage: "threshold: count the neurons that pass the file's thresholds of magnitude"})...),
+			&cli.StringFlag{Name: "sparse", Usage: "`MODE` threshold: count the neurons that pass the file's thresholds of magnitude"})...),
 		Action: profileModel,
 	}
 }

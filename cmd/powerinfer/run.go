@@ -103,6 +103,11 @@ func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 	}
 	given := c.IsSet("prompt") || c.IsSet("file")
 	if !given && cached.path == "" {
+		if path := c.String("model"); path != "" {
+			if _, err := os.Stat(path); err != nil { // most likely a misspelt name, rather than a forgotten text
+				return err
+			}
+		}
 		return errNoPrompt
 	}
 	if err := checkGeneration(c); err != nil {
@@ -175,7 +180,7 @@ func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 		neurons(res.Neurons)
 		experts(res.Experts)
 	}
-	closing(res, loadTime)
+	fmt.Fprint(os.Stderr, closing(res, loadTime))
 	if cancelled {
 		return errInterrupted
 	}

@@ -49,8 +49,8 @@ func serveCommand() *cli.Command {
 		Name: "serve", UsageText: `powerinfer serve qwen3:0.6b
 powerinfer serve model.gguf --port 8081 --parallel 8
 powerinfer serve --models-dir models --host 0.0.0.0 --api-key SECRET`, Usage: "answer requests over HTTP, as llama-server and OpenAI's API do",
-		Description: `Clients of OpenAI's API are given http://127.0.0.1:8080/v1 as their base URL. What is answered, and what is refused:
-docs/server.md. Ctrl-C stops the server: requests that run may end, a second Ctrl-C ends them, too.`,
+		Description: `The page is at http://127.0.0.1:8080; clients of OpenAI's API take http://127.0.0.1:8080/v1 as their base URL.
+docs/server.md has all routes and fields. Ctrl-C stops the server when the running requests have ended, a second Ctrl-C at once.`,
 		Flags: slices.Concat(engineFlags(), speculationFlags(), libraryFlags(), listenFlags(), shiftFlags(), []cli.Flag{
 			&cli.IntFlag{Name: "parallel", Aliases: []string{"np"}, Value: usualSlots, Usage: "`N` requests that generate at a time, over one KV cache; with --ctx-size each has the Nth part of it, unless --kv-unified is given, too", Sources: env("N_PARALLEL")},
 			&cli.BoolFlag{Name: "kv-unified", Aliases: []string{"kvu"}, Usage: "with --ctx-size and --parallel, a request may use the whole context while the others leave it room", Sources: env("KV_UNIFIED")},

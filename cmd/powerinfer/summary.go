@@ -115,9 +115,9 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// closing prints what the generation took. The first token comes of the prompt's last step, so that one token alone has
+// closing tells in lines what the generation took. The first token comes of the prompt's last step, so that one token alone has
 // no speed.
-func closing(r powerinfer.Result, load time.Duration) {
+func closing(r powerinfer.Result, load time.Duration) string {
 	rate := func(n int, d time.Duration) string {
 		if n < 1 || d <= 0 {
 			return ""
@@ -129,12 +129,13 @@ func closing(r powerinfer.Result, load time.Duration) {
 		steps++
 	}
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-	fmt.Fprintf(os.Stderr, "load %.0f ms | prompt %s, %.0f ms%s | generated %s, %.0f ms%s%s | stopped: %s\n",
+	text := fmt.Sprintf("load %.0f ms | prompt %s, %.0f ms%s | generated %s, %.0f ms%s%s | stopped: %s\n",
 		ms(load), count(r.Prompt, "token"), ms(r.PromptTime), rate(r.Prompt, r.PromptTime),
 		count(r.Tokens, "token"), ms(r.Time), rate(steps, r.Time), guesses(&r), r.Stopped)
 	if r.Yielded > engine.NoteYielded {
-		fmt.Fprintf(os.Stderr, "note: other programs kept cores busy: this one had %.0f %% of them while it generated\n", 100*(1-r.Yielded))
+		text += fmt.Sprintf("note: other programs kept cores busy: this one had %.0f %% of them while it generated\n", 100*(1-r.Yielded))
 	}
+	return text
 }
 
 // guesses returns how many of the guessed tokens were accepted, as the end of a line; "" where none was guessed.

@@ -201,8 +201,16 @@ func meansModel(words []string) bool {
 		return false
 	}
 	family, _, _ := strings.Cut(first, ":")
-	return modelLike.MatchString(first) || len(hub.ShortSizes(family)) > 0 || nearest(strings.ToLower(first), hub.ShortNames()) != "" ||
+	return modelLike.MatchString(first) || holdsModel(first) || len(hub.ShortSizes(family)) > 0 || nearest(strings.ToLower(first), hub.ShortNames()) != "" ||
 		len(words) == 2 && strings.Contains(words[1], " ")
+}
+
+// holdsModel reports whether a name is that of a folder with a GGUF file or a model of Hugging Face's form in it.
+func holdsModel(name string) bool {
+	entries, _ := os.ReadDir(name)
+	return slices.ContainsFunc(entries, func(e os.DirEntry) bool {
+		return e.Name() == "config.json" || strings.HasSuffix(strings.ToLower(e.Name()), ".gguf")
+	})
 }
 
 // unknownModel is the error of a word that is no model where one is expected.
@@ -212,10 +220,10 @@ func unknownModel(c *cli.Command, word string) error {
 	}
 	text := ""
 	if wordsOf(c.Name) == modelAndText {
-		text = "; a text of one word follows -p"
+		text = "; -p gives a text of one word"
 	}
 	family, _, _ := strings.Cut(word, ":")
-	hint := "; powerinfer models shows short names, powerinfer list what is there"
+	hint := "; powerinfer models shows short names, powerinfer list the models that are here"
 	if sizes := hub.ShortSizes(family); len(sizes) > 0 {
 		hint = "; of that family there is " + strings.Join(sizes, ", ")
 	} else if near := nearest(strings.ToLower(word), hub.ShortNames()); near != "" {

@@ -98,11 +98,11 @@ func TestBadFolders(t *testing.T) {
 			f.writeJSON(t, "model.safetensors.index.json", map[string]any{"weight_map": map[string]string{"a": "null.safetensors"}})
 		}, `null.safetensors: not a regular file`},
 		{"template in no UTF-8", edit(func(*folder) {}), func(t *testing.T, f *folder) { f.write(t, "chat_template.jinja", []byte("\xff")) }, `chat_template.jinja: it is not UTF-8: download it again`},
-		{"no folder's file", edit(func(*folder) {}), func(t *testing.T, f *folder) { remove(t, f, "config.json") }, `config.json: file does not exist: name a Hugging Face folder with all its files, or download it again`},
+		{"no folder's file", edit(func(*folder) {}), func(t *testing.T, f *folder) { remove(t, f, "config.json") }, `config.json: file does not exist: give a Hugging Face folder with all its files, or download it again`},
 		{"missing shard", edit(func(*folder) {}), func(t *testing.T, f *folder) {
 			remove(t, f, "model.safetensors")
 			f.writeJSON(t, "model.safetensors.index.json", map[string]any{"weight_map": map[string]string{"a": "b.safetensors"}})
-		}, `b.safetensors: file does not exist: name a Hugging Face folder with all its files, or download it again`},
+		}, `b.safetensors: file does not exist: give a Hugging Face folder with all its files, or download it again`},
 		{"index wrong", edit(func(*folder) {}), func(t *testing.T, f *folder) {
 			if err := os.Rename(filepath.Join(f.dir, "model.safetensors"), filepath.Join(f.dir, "x.safetensors")); err != nil {
 				t.Fatal(err)

@@ -31,7 +31,7 @@ func (f *File) header(r *reader) ([]info, error) {
 		if what := filekind.Wrong(r.data); what != "" {
 			return nil, fmt.Errorf("%s: %s", r.path, what)
 		}
-		return nil, r.fail(0, "magic %q is neither GGUF nor PWRI: this is no GGUF file", f.Magic)
+		return nil, fmt.Errorf("%s: this is no GGUF file: it begins with %q", r.path, f.Magic)
 	}
 	r.at = len(f.Magic)
 	var err error

@@ -29,7 +29,7 @@ func hostile() map[string]struct {
 	return map[string]entry{
 		"empty":                   {raw{}, "the file is empty"},
 		"a pointer of Git LFS":    {raw("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 4\n"), "run git lfs pull"},
-		"foreign magic":           {raw("ggml").u32(3), `magic "ggml" is neither GGUF nor PWRI`},
+		"foreign magic":           {raw("ggml").u32(3), `this is no GGUF file: it begins with "ggml"`},
 		"only magic":              {raw("GGUF"), "offset 4: the file ends inside the version"},
 		"version 1":               {raw("GGUF").u32(1), "GGUF version 1 is not supported"},
 		"big-endian":              {swapped, "big-endian"},

@@ -122,7 +122,7 @@ func TestCreateRefuses(t *testing.T) {
 		tensors []Source
 		want    string
 	}{
-		"magic":              {"GGML", nil, nil, `magic "GGML"`},
+		"magic":              {"GGML", nil, nil, `it begins with "GGML"`},
 		"long magic":         {"GGUF3", nil, nil, "version"},
 		"duplicate key":      {"GGUF", []KV{{"a", true}, {"a", true}}, nil, `key "a" occurs twice`},
 		"int":                {"GGUF", []KV{{"a", 1}}, nil, `key "a": a int cannot be stored`},

@@ -161,7 +161,7 @@ const mostNamed = 20
 // missing says that n is not among the models, and what is.
 func missing(list []string, n Name) error {
 	if len(list) == 0 {
-		return &errNoChoice{fmt.Sprintf("%s holds no model in GGUF form", n.Repo)}
+		return &errNoChoice{fmt.Sprintf("%s has no GGUF file; look for a repository that has one, often with GGUF in its name, or download the folder and use powerinfer convert", n.Repo)}
 	}
 	var have []string
 	for _, p := range list {

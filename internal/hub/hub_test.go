@@ -181,7 +181,7 @@ func TestChoice(t *testing.T) {
 		"user/one:Q5_K_M":      "user/one has no Q5_K_M; it has UD-Q2_K, BF16, F16, Q4_K_M, Q8_0",
 		"user/one/two.gguf":    "user/one has no two.gguf; it has folder/one-UD-Q2_K.gguf, ",
 		"user/parts:Q6_K":      "part 2 of 2 is missing: big-Q6_K-00002-of-00002.gguf",
-		"user/none":            "user/none holds no model in GGUF form",
+		"user/none":            "user/none has no GGUF file",
 		"user/nowhere":         "there is no user/nowhere at " + s.URL + ", or it is private",
 		"user/one:Q4_K_M.gguf": "user/one has no Q4_K_M.gguf",
 	} {

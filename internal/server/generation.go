@@ -156,7 +156,7 @@ func (m *Model) generate(ctx context.Context, g *Generation, begin time.Time, te
 	if err == nil {
 		m.Log.Info("generated", "slot", slot, "prompt_tokens", res.Reused+res.PromptTokens, "cached", res.Reused, "tokens", res.Tokens, "ms", res.Time.Milliseconds(), "end", string(res.Stop))
 		if res.Yielded > engine.NoteYielded {
-			m.Log.Info("other programs kept cores busy", "slot", slot, "their_share", float32(math.Round(100*res.Yielded)/100))
+			m.Log.Info("other programs kept cores busy", "slot", slot, "their_share", math.Round(100*res.Yielded)/100)
 		}
 	}
 }

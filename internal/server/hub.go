@@ -9,10 +9,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/hub"
 )
 
-// HubName returns the name of a model of h, which is nil where the server neither fetches nor removes models.
+// HubName returns the name of a model of h, which is nil where the server neither downloads nor removes models.
 func HubName(h *hub.Hub, name string) (hub.Name, error) {
 	if h == nil {
-		return hub.Name{}, NotSupported("this server neither fetches nor removes models; powerinfer pull and rm do")
+		return hub.Name{}, NotSupported("this server has one model and neither downloads nor removes others; powerinfer pull and rm do, or powerinfer serve --models-dir FOLDER")
 	}
 	n, err := hub.ParseName(name)
 	if err != nil {

@@ -24,7 +24,7 @@ export async function oneModel() {
   const dialog = await openModels(page);
   await dialog.getByText(/MiB/).waitFor();
   await dialog.getByText("This server has one model").waitFor();
-  assert.equal(await dialog.getByRole("button", { name: /Unload|Load|Fetch/ }).count(), 0, "buttons for what the server does not do");
+  assert.equal(await dialog.getByRole("button", { name: /Unload|Load|Download/ }).count(), 0, "buttons for what the server does not do");
   await page.context().close();
 }
 
@@ -78,22 +78,22 @@ export async function fetching() {
   const names = (list) => dialog.getByRole("list", { name: list }).locator(".name").allInnerTexts();
   assert.deepEqual(await names("Models of this server"), ["second"]);
   await search.fill("qwen");
-  assert.deepEqual(await dialog.getByRole("region", { name: "Fetch a model" }).locator(".name").allInnerTexts(), ["qwen", "qwen3:8b"]);
+  assert.deepEqual(await dialog.getByRole("region", { name: "Download a model" }).locator(".name").allInnerTexts(), ["qwen", "qwen3:8b"]);
 
   await search.fill("tales/nothing");
-  await dialog.getByRole("button", { name: "Fetch tales/nothing" }).click();
+  await dialog.getByRole("button", { name: "Download tales/nothing" }).click();
   await dialog.getByRole("alert").getByText("tales/nothing").waitFor();
   await dialog.getByRole("button", { name: "Dismiss" }).click();
 
   await search.fill("small");
-  await dialog.getByRole("button", { name: "Fetch tales:small" }).click();
+  await dialog.getByRole("button", { name: "Download tales:small" }).click();
   await dialog.getByText(/MiB of [\d.]+ MiB/).waitFor();
   await accessible(page, "a model that is being fetched");
-  await dialog.getByRole("button", { name: "Stop fetching" }).click();
+  await dialog.getByRole("button", { name: /^Stop the download/ }).click();
   assert.equal(await dialog.getByRole("progressbar").count(), 0);
-  await dialog.getByRole("button", { name: "Fetch tales:small" }).click();
+  await dialog.getByRole("button", { name: "Download tales:small" }).click();
   await dialog.getByRole("button", { name: "tales/small:Q8_0" }).first().waitFor();
-  await dialog.getByRole("button", { name: "Fetched tales:small" }).waitFor();
+  await dialog.getByRole("button", { name: "Downloaded tales:small" }).waitFor();
   await page.keyboard.press("Escape");
   await page.getByRole("button", { name: "Model:" }).filter({ hasText: "tales/small:Q8_0" }).waitFor();
   await page.context().close();

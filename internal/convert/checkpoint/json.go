@@ -35,7 +35,7 @@ func ReadFile(path string) ([]byte, error) {
 func regular(path string) (int64, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, fmt.Errorf("%s: %w: name a Hugging Face folder with all its files, or download it again", path, fs.ErrNotExist)
+		return 0, fmt.Errorf("%s: %w: give a Hugging Face folder with all its files, or download it again", path, fs.ErrNotExist)
 	}
 	if err != nil {
 		return 0, err

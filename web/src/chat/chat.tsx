@@ -48,7 +48,7 @@ function Welcome() {
       {!m && <p>{modelsError.value || (models.value.length === 0 ? "The server has no model yet." : "")}</p>}
       {!m && server.value?.pulls && (
         <button type="button" class="primary" onClick={() => (modelsOpen.value = true)}>
-          Fetch a model
+          Download a model
         </button>
       )}
     </div>

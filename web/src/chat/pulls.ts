@@ -46,7 +46,7 @@ export async function pull(name: string): Promise<void> {
       const rate = said.status === now.file && done >= now.done && seconds > 0 ? (done - now.done) / seconds : 0;
       tell({ file: said.status, done, total, rate: now.rate ? freshness * rate + (1 - freshness) * now.rate : rate });
     }
-    if (!success) throw new ServerError("The connection ended before the model was there. Fetch it again: what came is kept", 0);
+    if (!success) throw new ServerError("The connection ended before the model was complete. Download it again: it goes on where it ended", 0);
     await refresh();
     await refreshDetails().catch(() => {});
     const fresh = models.value.find((m) => !before.has(m.id));

@@ -53,7 +53,7 @@ export const groups: SettingGroup[] = [
     title: "Repetition",
     settings: [
       setting("repeat_penalty", "Repeat penalty", 0.1, 2, 0.01, "Above 1: tokens that were there become less likely"),
-      setting("repeat_last_n", "Looks back", -1, 1 << 20, 1, "Over so many tokens; −1: the whole context"),
+      setting("repeat_last_n", "Looks back", -1, 1 << 20, 1, "How many tokens the penalty looks back; −1: the whole context"),
       setting("presence_penalty", "Presence penalty", -2, 2, 0.05, "Against tokens that were there at all"),
       setting("frequency_penalty", "Frequency penalty", -2, 2, 0.05, "Against tokens by how often they were there"),
       setting("dry_multiplier", "DRY strength", 0, 5, 0.05, "Against repeating sequences; 0: off"),

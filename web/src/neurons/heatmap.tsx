@@ -77,11 +77,15 @@ export function HeatMap() {
         />
       ) : (
         <p class="empty" style={{ height: `${height}px` }}>
-          The neurons show as soon as the model answers.
+          The neurons appear while the model answers.
         </p>
       )}
       <figcaption>
-        {at.value ? <span>{at}</span> : <span>{d.layers.length} layers, each from its hottest neuron at the left to its coldest</span>}
+        {at.value ? (
+          <span>{at}</span>
+        ) : (
+          <span>{d.layers.length === 1 ? "1 layer" : `${d.layers.length} layers`}, each from its hottest neuron at the left to its coldest</span>
+        )}
         <span class="legend">
           {onGPU && (
             <span>

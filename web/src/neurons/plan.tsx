@@ -22,9 +22,9 @@ export function Plan() {
           </p>
         ))
       ) : (
-        <p class="lead">No GPU takes part: everything lies in RAM and is computed by the processor.</p>
+        <p class="lead">No GPU takes part: everything is stored in RAM and computed by the processor.</p>
       )}
-      <div class="scroll" tabIndex={0} role="group" aria-label="Where layers lie">
+      <div class="scroll" tabIndex={0} role="group" aria-label="Where layers are stored">
         <table>
           <thead>
             <tr>
@@ -59,7 +59,7 @@ export function Plan() {
 /** What a layer's time is made of. */
 function told(e: NonNullable<Layer["expected"]>): string {
   const ms = (v: number) => v.toFixed(3);
-  return `attention and predictor ${ms(e.dense_ms)} ms, hot neurons ${ms(e.hot_ms)} beside cold ones ${ms(e.cold_ms)}, waiting ${ms(e.wait_ms)}`;
+  return `attention and predictor ${ms(e.dense_ms)} ms, hot neurons ${ms(e.hot_ms)} at the same time as cold ones ${ms(e.cold_ms)}, waiting ${ms(e.wait_ms)}`;
 }
 
 function alike(a: Layer, b: Layer): boolean {

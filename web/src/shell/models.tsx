@@ -60,7 +60,7 @@ function Models() {
           class="search"
           type="search"
           aria-label="Search"
-          placeholder={pulls ? "Search, or user/repo to fetch" : "Search"}
+          placeholder={pulls ? "Search, or user/repo to download" : "Search"}
           spellcheck={false}
           autocapitalize="off"
           value={text.value}
@@ -83,7 +83,7 @@ function Models() {
       {pulls && <Fetch text={text.value.trim()} fits={fits} />}
       {server.value && !server.value.several && (
         <p class="lead">
-          This server has one model. <code>powerinfer serve --models-dir FOLDER</code> serves several, and fetches others from here.
+          This server has one model. <code>powerinfer serve --models-dir FOLDER</code> serves several, and downloads others from here.
         </p>
       )}
     </>
@@ -144,8 +144,8 @@ function Fetch({ text, fits }: { text: string; fits: (...of: string[]) => boolea
   const there = (name: string) => models.value.some((m) => m.id.toLowerCase() === name.toLowerCase());
   const named = text !== "" && !/\s/.test(text) && !there(text) && !known.some((p) => p.name === text || p.at === text);
   return (
-    <section class="fetch" aria-label="Fetch a model">
-      <h3>Fetch from Hugging Face</h3>
+    <section class="fetch" aria-label="Download a model">
+      <h3>Download from Hugging Face</h3>
       {pulls.value.map((p) => (
         <PullView key={p.name} pull={p} />
       ))}
@@ -157,7 +157,7 @@ function Fetch({ text, fits }: { text: string; fits: (...of: string[]) => boolea
       </ul>
       {!named && (
         <p class="lead">
-          Any model in GGUF has a name for the field above: <code>user/repo</code>, or <code>user/repo:Q4_K_M</code> for a type.
+          For any other GGUF model, type its name above: <code>user/repo</code>, or <code>user/repo:Q4_K_M</code> for one type.
         </p>
       )}
     </section>
@@ -170,7 +170,7 @@ function told(p: Published): string {
 
 function FetchRow({ name, at, facts, there = false }: { name: string; at: string; facts: string; there?: boolean }) {
   const busy = pulls.value.some((p) => p.name === at && !p.problem);
-  const label = there ? "Fetched" : busy ? "Fetching…" : "Fetch";
+  const label = there ? "Downloaded" : busy ? "Downloading…" : "Download";
   return (
     <li>
       <div class="pick">
@@ -208,8 +208,8 @@ function PullView({ pull: p }: { pull: Pull }) {
       <button
         type="button"
         class="quiet"
-        aria-label={`Stop fetching ${p.name}`}
-        title="What came is kept, and fetched no second time"
+        aria-label={`Stop the download of ${p.name}`}
+        title="The part that has come is kept, and the next download goes on from there"
         onClick={p.stop}
       >
         Stop

@@ -12,7 +12,7 @@ export function SettingsSheet() {
   return (
     <Sheet open={settingsOpen} title="Settings" kind="side">
       <form onSubmit={(e) => e.preventDefault()}>
-        <p class="lead">They hold from the next answer on, and are kept in this browser. What is left empty is as the server has it.</p>
+        <p class="lead">They apply from the next answer on and are kept in this browser. An empty field means the server's own value.</p>
         <fieldset>
           <legend>Instructions</legend>
           <TextSetting label="System message" value={i.system} rows={4} change={(system) => set({ system })} />
@@ -63,7 +63,7 @@ export function SettingsSheet() {
               instructions.value = noInstructions;
             }}
           >
-            All as the server has it
+            Use the server's values
           </button>
         </div>
       </form>

@@ -48,5 +48,5 @@ assert.ok(Math.abs(embeddings[0].reduce((sum, x) => sum + x * x, 0) - 1) < 1e-4)
 const endless = await client.generate({ model, prompt: "Tell on.", options: { num_predict: 4000, ignore_eos: true }, stream: true });
 await assert.rejects(async () => { for await (const _ of endless) endless.abort(); }, { name: "AbortError" });
 await assert.rejects(client.chat(ask("Hi", { images: [], messages: [{ role: "user", content: "Hi", images: ["aGk="] }] })), /image input is not supported/);
-await assert.rejects(client.pull({ model: "user/repo" }), /neither fetches nor removes/);
+await assert.rejects(client.pull({ model: "user/repo" }), /neither downloads nor removes/);
 console.log("all as expected");
