@@ -117,7 +117,7 @@ func (c *conversation) save(path string) error {
 
 // load replaces the conversation by that of a file.
 func (c *conversation) load(path string) error {
-	const other = "to talk with another model, leave and name it to powerinfer chat"
+	const other = "/model NAME goes on with another model"
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("there is no file %s: /load takes a conversation that /save wrote; %s", path, other)
