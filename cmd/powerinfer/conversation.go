@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -114,11 +117,18 @@ func (c *conversation) save(path string) error {
 
 // load replaces the conversation by that of a file.
 func (c *conversation) load(path string) error {
+	const other = "/model NAME goes on with another model"
 	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is no file %s: /load takes a conversation that /save wrote; %s", path, other)
+	}
 	if err != nil {
 		return err
 	}
 	var s savedConversation
+	if bytes.HasPrefix(data, []byte("GGUF")) {
+		return fmt.Errorf("%s is a model, and /load takes a conversation that /save wrote; %s", path, other)
+	}
 	if err := json.Unmarshal(data, &s); err != nil {
 		return fmt.Errorf("%s holds no conversation that /save wrote: %w", path, err)
 	}

@@ -194,16 +194,22 @@ func isModel(c *cli.Command, word string) bool {
 // modelLike matches a word that is hardly a text: a name with a tag, or letters and digits in one.
 var modelLike = regexp.MustCompile(`^[A-Za-z][\w.-]*(:[\w.-]+|\d[\w.-]*)$`)
 
-// meansModel reports whether the first of words, which is no model, was meant to be one.
+// meansModel reports whether the first of words, which is no model, was meant to be one. A family's name in it, or a
+// hyphen, counts only where hardly any text follows: "llamas live in the Andes" is a text.
 func meansModel(words []string) bool {
-	first := words[0]
+	first := strings.ToLower(words[0])
 	if strings.ContainsAny(first, " \t\n") {
 		return false
 	}
 	family, _, _ := strings.Cut(first, ":")
+	named := slices.ContainsFunc(hub.ShortStems(), func(stem string) bool { return strings.Contains(first, stem) })
 	return modelLike.MatchString(first) || holdsModel(first) || len(hub.ShortSizes(family)) > 0 || nearest(strings.ToLower(first), hub.ShortNames()) != "" ||
-		len(words) == 2 && strings.Contains(words[1], " ")
+		strings.Contains(first, "/") || named && (len(words) <= 2 || strings.Contains(first, "-")) ||
+		len(words) == 1 && hyphened.MatchString(first) || len(words) == 2 && strings.Contains(words[1], " ")
 }
+
+// hyphened matches names such as orca-mini and command-r.
+var hyphened = regexp.MustCompile(`^[a-z]+(-[a-z]+)+$`)
 
 // holdsModel reports whether a name is that of a folder with a GGUF file or a model of Hugging Face's form in it.
 func holdsModel(name string) bool {

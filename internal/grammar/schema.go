@@ -108,10 +108,14 @@ func supported(key string) bool {
 func (c *schemas) supportedOf(v *value, path string) (*value, error) {
 	out := v
 	for i, key := range v.keys {
-		if isAnnotation(key) || supported(key) && !(key == "required" && isTruth(v.values[i])) {
+		isNull := key != "const" && v.values[i].kind == 'n' // as libraries write what is not set
+		if isAnnotation(key) || !isNull && supported(key) && !(key == "required" && isTruth(v.values[i])) {
 			continue
 		}
 		out = out.without(key)
+		if isNull {
+			continue
+		}
 		if is := v.values[i]; is.kind == 'f' && slices.Contains([]string{"uniqueItems", "nullable", "required", "unevaluatedItems"}, key) ||
 			key == "nullable" && is.kind == 't' || key == "not" && is.kind == 'f' || key == "then" && v.get("if") == nil || key == "else" && v.get("if") == nil {
 			continue // required is a truth up to draft 3, of the member that has it

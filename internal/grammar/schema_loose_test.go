@@ -42,6 +42,12 @@ var looseCases = []struct {
 		[]string{`{"a":"z","b":3,"c":1}`, `{"a":"x","b":"3","c":1}`, `{"a":"x","b":3,"c":0}`},
 		nil,
 	},
+	{ // keywords that are not set
+		`{"type":"object","format":null,"properties":{"a":{"type":null,"enum":null},"b":{"type":"array","items":null,"minItems":null},"c":{"type":"object","properties":null,"required":null},"d":{"const":null}},"required":["a","b","c","d"]}`,
+		[]string{`{"a":1,"b":["x"],"c":{},"d":null}`},
+		[]string{`{"a":1,"b":{},"c":{},"d":null}`, `{"a":1,"b":[],"c":1,"d":null}`, `{"a":1,"b":[],"c":{},"d":1}`},
+		nil,
+	},
 	{ // dependencies and conditions
 		`{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"dependentRequired":{"a":["b"]},"if":{"required":["a"]},"then":{"required":["b"]},"propertyNames":{"maxLength":9},"additionalProperties":{"type":"string"},"minProperties":1}`,
 		[]string{`{"a":1,"b":2}`, `{"other":"x"}`},

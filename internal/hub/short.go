@@ -95,6 +95,22 @@ func ShortNames() []string {
 	return names
 }
 
+// ShortStems returns what the names of families begin with: their first letters, where these are four or more, and the
+// end that the names of Mistral's models share.
+func ShortStems() []string {
+	stems := []string{"stral"}
+	for _, m := range Shorts() {
+		family := m.Family()
+		if i := strings.IndexFunc(family, func(r rune) bool { return r < 'a' || r > 'z' }); i >= 0 {
+			family = family[:i]
+		}
+		if len(family) >= 4 && !slices.Contains(stems, family) {
+			stems = append(stems, family)
+		}
+	}
+	return stems
+}
+
 // ShortSizes returns the names of a family's models.
 func ShortSizes(family string) []string {
 	var names []string

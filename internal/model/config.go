@@ -300,7 +300,7 @@ func (c *Config) readScales(m *metadata) {
 		usual = f.Factors(c.Layers, c.Embd)
 	}
 	factor := func(key string, def float64) float32 { return cmp.Or(read(key, def), 1) } // 0, as llama.cpp has it, is no factor
-	c.Scale = Scales{Embedding: 1, Attention: read("attention.scale", f.ScoreScale), Residual: 1, Logits: 1}
+	c.Scale = Scales{Embedding: 1, Attention: cmp.Or(read("attention.scale", f.ScoreScale), float32(f.ScoreScale)), Residual: 1, Logits: 1}
 	if f.Multipliers {
 		c.Scale.Embedding, c.Scale.Residual, c.Scale.Logits = factor("embedding_scale", usual.Embedding), factor("residual_scale", usual.Residual), 1/factor("logit_scale", 1/usual.Logits)
 	}

@@ -120,6 +120,7 @@ func TestZeroIsNone(t *testing.T) {
 		"deepseek2": {"attention.q_lora_rank", "expert_count", "expert_shared_count", "expert_group_count", "expert_group_used_count", "expert_weights_scale", "expert_gating_func", "rope.scaling.yarn_log_multiplier"},
 		"qwen3moe":  {"expert_shared_feed_forward_length", "expert_shared_count", "expert_group_count", "expert_weights_scale", "moe_latent_size", "leading_dense_block_count", "feed_forward_length"},
 		"gemma2":    {"attention.key_length_swa", "rope.freq_base_swa"},
+		"gemma4":    {"attention.scale"}, // its own is 1
 		"mamba2":    {"attention.head_count", "attention.head_count_kv", "feed_forward_length", "rope.dimension_count", "attention.key_length"},
 	} {
 		s := synth.Spec{Arch: arch, Layers: 2, Embd: 64, FF: 64, Heads: 2, Type: quant.F16, Seed: 1}

@@ -3,6 +3,7 @@ package server_test
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"strings"
@@ -260,7 +261,7 @@ func TestMessagesRefused(t *testing.T) {
 		{`{` + hi + `,"mcp_servers":[{}]}`, 400, "invalid_request_error", "mcp_servers"},
 		{`{` + hi + `,"tool_choice":{"type":"any"}}`, 400, "invalid_request_error", "tool_choice"},
 		{`{` + hi + `,"tool_choice":{"type":"tool","name":"fly"},` + anthropicTools + `}`, 400, "invalid_request_error", "fly"},
-		{`{` + hi + `,"tools":[{"type":"web_search_20250305","name":"web_search"}]}`, 400, "invalid_request_error", "web_search_20250305"},
+		{`{` + hi + `,"tools":[{"type":"computer_20250124","name":"computer"}]}`, 400, "invalid_request_error", "computer_20250124"},
 		{`{` + hi + `,"thinking":{"type":"deep"}}`, 400, "invalid_request_error", "deep"},
 		{`{"messages":[{"role":"user","content":[{"type":"image","source":{}}]}]}`, 400, "invalid_request_error", "image input is not supported"},
 		{`{"messages":[{"role":"user","content":[{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"QUJD"}}]}]}`, 400, "invalid_request_error", "document"},
@@ -282,6 +283,20 @@ func TestMessagesRefused(t *testing.T) {
 		if err != nil || res.StatusCode != k.status || doc["type"] != "error" || at(t, doc, "error", "type") != k.kind || !strings.Contains(message, k.name) || id == "" || doc["request_id"] != id {
 			t.Errorf("%.100s: status %d, id %q: %v", k.body, res.StatusCode, id, doc)
 		}
+	}
+}
+
+// TestMessagesWithServersTools: tools that Anthropic's servers run are left out, and the log names them.
+func TestMessagesWithServersTools(t *testing.T) {
+	l := start(t, nil)
+	const body = `{"max_tokens":1,"messages":[{"role":"user","content":"Hi"}],"tools":[{"type":"web_search_20250305","name":"web_search","max_uses":5}%s]%s}`
+	l.good("/v1/messages", fmt.Sprintf(body, "", ""))
+	l.good("/v1/messages", fmt.Sprintf(body, `,{"name":"fly","input_schema":{"type":"object"}}`, ""))
+	if !strings.Contains(l.logs.String(), "web_search_20250305") {
+		t.Errorf("the log does not name the tool: %s", l.logs)
+	}
+	if doc, status := l.ask("/v1/messages", fmt.Sprintf(body, "", `,"tool_choice":{"type":"tool","name":"web_search"}`)); status != 400 {
+		t.Errorf("a tool that is left out is asked for: %d %v", status, doc)
 	}
 }
 

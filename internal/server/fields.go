@@ -60,7 +60,7 @@ func (u *unknownFields) tell(log *slog.Logger, route, name string) {
 		u.told = map[string]bool{}
 	}
 	u.told[name] = true
-	log.Warn("a field of a request is not known, and is ignored", "field", name, "path", route)
+	log.Warn("a field of a request is not known here, and is ignored", "field", name, "path", route)
 }
 
 // parseFields reads an object. Fields that are null count as absent.
@@ -69,7 +69,7 @@ func parseFields(body []byte) (*Fields, error) {
 		return nil, err
 	}
 	f := &Fields{}
-	err := json.Unmarshal(body, &f.raw)
+	err := json.Unmarshal(bytes.TrimPrefix(body, []byte("\ufeff")), &f.raw) // PowerShell's files begin with a byte order mark
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return nil, Invalid("the body is not a JSON object, but of the type %s", wrong.Value)
 	}
@@ -267,8 +267,18 @@ func (f *Fields) Only(name string, values ...string) {
 	}
 	delete(f.raw, name)
 	var compact bytes.Buffer
+	if whole := wholeNumbers(raw); whole != nil {
+		raw = whole
+	}
 	if json.Compact(&compact, raw); !slices.Contains(values, compact.String()) {
 		f.Fail(Invalid("the field %s is supported only as %s", name, strings.Join(values, " or ")))
+	}
+}
+
+// LeaveOut names in the log what is known and has no part here.
+func (f *Fields) LeaveOut(name string) {
+	if f.unknown != nil {
+		f.unknown(name)
 	}
 }
 

@@ -85,6 +85,27 @@ func TestWholeNumbers(t *testing.T) {
 	}
 }
 
+// TestOnlyValues: a field that has one meaning may write it with a point, and a body may begin with a byte order mark.
+func TestOnlyValues(t *testing.T) {
+	l := start(t, nil)
+	for body, status := range map[string]int{
+		`{"prompt":"A","max_tokens":1,"best_of":1.0}`:   200,
+		`{"prompt":"A","max_tokens":1,"best_of":2.0}`:   400,
+		`{"prompt":"A","max_tokens":1,"best_of":"1.0"}`: 400,
+	} {
+		if doc, got := l.ask("/v1/completions", body); got != status {
+			t.Errorf("%s: %d %v", body, got, doc)
+		}
+	}
+	for body, status := range map[string]int{`{"prompt":"A","max_tokens":1}`: 200, "": 400, `["A"]`: 400} {
+		res := l.request(t.Context(), "POST", "/v1/completions", "\ufeff"+body)
+		res.Body.Close()
+		if res.StatusCode != status {
+			t.Errorf("a byte order mark and %q: %d", body, res.StatusCode)
+		}
+	}
+}
+
 // TestNamesOfModels: the tag latest and the hub's address may be part of a model's name on every route.
 func TestNamesOfModels(t *testing.T) {
 	l := start(t, nil)

@@ -90,6 +90,7 @@ func checkAnswer(t testing.TB, k *keptAnswer, request []byte, in *openapi3filter
 	}
 	if k.status == http.StatusOK && len(request) > 0 {
 		again := r.Clone(r.Context())
+		request = bytes.TrimPrefix(request, []byte("\ufeff")) // taken, too
 		again.Body, again.ContentLength = io.NopCloser(bytes.NewReader(request)), int64(len(request))
 		again.Header.Set("Content-Type", "application/json") // curl's default is another, and taken, too
 		in.Request = again

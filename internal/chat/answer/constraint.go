@@ -147,15 +147,18 @@ func (c *composer) answer(f *Format, t *grammar.Triggers) grammar.Expr {
 		}
 		all := c.Rule("answer", grammar.Choice(said...))
 		switch {
-		case c.writes(f.thoughts[0].close) || opened != nil && c.writes(opened.close):
+		case slices.ContainsFunc(f.thoughts, func(t thought) bool { return c.writes(t.close) }):
 			return all
 		case opened != nil:
 			return c.thought(f, opened, all)
 		case primed != nil, !f.thinks && !c.o.Thinks, c.o.Plain, f.closed(c.o.Prompt): // a model that was not trained to think would begin a thought and not end it
 			return all
 		}
-		th := f.thoughts[0]
-		return grammar.Choice(all, grammar.Sequence(gap, c.Marker(th.open), c.thought(f, &th, all)))
+		ways := []grammar.Expr{all}
+		for i := range f.thoughts { // some models write other markers than those of the template's instructions
+			ways = append(ways, grammar.Sequence(gap, c.Marker(f.thoughts[i].open), c.thought(f, &f.thoughts[i], all)))
+		}
+		return grammar.Choice(ways...)
 	}
 	if !f.control {
 		th := f.thoughts[0]

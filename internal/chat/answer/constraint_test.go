@@ -317,6 +317,33 @@ func TestPlainCalls(t *testing.T) {
 	}
 }
 
+// TestOtherThoughtsEnd: a model whose template shows one kind of thought and instructs of another ends either before a
+// text that has a schema.
+func TestOtherThoughtsEnd(t *testing.T) {
+	v, texts := vocabulary(t, nil)
+	f := FormatOf("<thinking> Here are my reasoning steps: [BEGIN FINAL RESPONSE]", true, true)
+	for _, thought := range []string{"<thinking>Hm.</thinking>", "Here are my reasoning steps: Hm. [BEGIN FINAL RESPONSE]", "<think>Hm.</think>"} {
+		s := compile(t, constraint(t, f, ConstraintOptions{Text: grammar.Text{Schema: json.RawMessage(`{"const":4}`)}}), v)
+		for i, id := range tokens(texts, thought+"\n4") {
+			if err := s.Accept(id); err != nil {
+				t.Errorf("%q, token %d: %v", thought, i, err)
+				break
+			}
+		}
+		if err := s.Accept(int32(len(texts) - 1)); err != nil {
+			t.Errorf("%q: the answer cannot end: %v", thought, err)
+		}
+	}
+}
+
+// TestTwoToolsOfOneName: the first one counts.
+func TestTwoToolsOfOneName(t *testing.T) {
+	tools, err := Tools([]json.RawMessage{[]byte(`{"name":"a","parameters":{"type":"object"}}`), []byte(`{"name":"a"}`), []byte(`{"name":"b"}`)})
+	if err != nil || len(tools) != 2 || tools[0].Name != "a" || tools[0].Parameters == nil || tools[1].Name != "b" {
+		t.Errorf("%+v, %v", tools, err)
+	}
+}
+
 // TestTextsHaveASchema generates answers at random that may be calls: those that are none are valid by the schema for
 // texts.
 func TestTextsHaveASchema(t *testing.T) {

@@ -22,7 +22,7 @@ func Tools(definitions []json.RawMessage) ([]Tool, error) {
 		Parameters  json.RawMessage
 		Strict      bool
 	}
-	tools := make([]Tool, len(definitions))
+	tools := make([]Tool, 0, len(definitions))
 	seen := map[string]bool{}
 	for i, d := range definitions {
 		var t struct {
@@ -41,17 +41,17 @@ func Tools(definitions []json.RawMessage) ([]Tool, error) {
 		case f.Name == "" || len(f.Name) > maxName:
 			return nil, fmt.Errorf("tool %d needs a name of 1 to %d bytes", i, maxName)
 		case strings.ContainsAny(f.Name, " \t\r\n\"'\\<>()[]{}:"):
-			return nil, fmt.Errorf("the name %q of tool %d has white space, quotes or brackets, which models' forms of calls do not have", f.Name, i)
+			return nil, fmt.Errorf("the name %q of tool %d has white space, quotes, brackets or a colon, which models' forms of calls do not have", f.Name, i)
 		case len(f.Parameters) > 0 && f.Parameters[0] != '{' && string(f.Parameters) != "null":
 			return nil, fmt.Errorf("the parameters of %q are not an object, a JSON Schema", f.Name)
 		case seen[f.Name]:
-			return nil, fmt.Errorf("two tools are called %q", f.Name)
+			continue // several MCP servers may have it: the first one counts
 		}
 		seen[f.Name] = true
 		if string(f.Parameters) == "null" {
 			f.Parameters = nil
 		}
-		tools[i] = Tool{f.Name, f.Parameters, f.Strict}
+		tools = append(tools, Tool{f.Name, f.Parameters, f.Strict})
 	}
 	return tools, nil
 }

@@ -2,6 +2,7 @@ package anthropic
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/chat"
@@ -32,6 +33,10 @@ func (t *tool) definition() (chat.Tool, error) {
 	}{"function", function{t.Name, t.Description, t.InputSchema}})
 }
 
+// serverTools are what the types of tools begin with that Anthropic's servers run: the model is not told of them. A tool
+// that the client runs would be missed in silence.
+var serverTools = []string{"web_search_", "web_fetch_", "code_execution_", "mcp_toolset"}
+
 // readTools reads the fields about tools into c.
 func readTools(f *server.Fields, c *server.Conversation) {
 	var tools []tool
@@ -45,6 +50,10 @@ func readTools(f *server.Fields, c *server.Conversation) {
 		t := &tools[i]
 		if strings.HasPrefix(t.Type, "tool_search_tool_") {
 			continue // it finds tools that a model is not told at first; here it is told all
+		}
+		if slices.ContainsFunc(serverTools, func(begin string) bool { return strings.HasPrefix(t.Type, begin) }) {
+			f.LeaveOut("tools: " + t.Type)
+			continue
 		}
 		if t.Type != "" && t.Type != "custom" && len(t.InputSchema) == 0 {
 			f.Fail(server.Invalid("tools.%d: tools of type %.60q are not supported; there are only those with an input_schema", i, t.Type))
