@@ -203,7 +203,7 @@ func meansModel(words []string) bool {
 	}
 	family, _, _ := strings.Cut(first, ":")
 	named := slices.ContainsFunc(hub.ShortStems(), func(stem string) bool { return strings.Contains(first, stem) })
-	return modelLike.MatchString(first) || holdsModel(first) || len(hub.ShortSizes(family)) > 0 || nearest(strings.ToLower(first), hub.ShortNames()) != "" ||
+	return modelLike.MatchString(first) || holdsModel(words[0]) || len(hub.ShortSizes(family)) > 0 || nearest(first, hub.ShortNames()) != "" ||
 		strings.Contains(first, "/") || named && (len(words) <= 2 || strings.Contains(first, "-")) ||
 		len(words) == 1 && hyphened.MatchString(first) || len(words) == 2 && strings.Contains(words[1], " ")
 }
