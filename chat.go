@@ -60,7 +60,7 @@ const (
 // Conversation is what Chat answers.
 type Conversation struct {
 	Messages []Message // if the last is an assistant's, the answer continues it
-	Tools    []Tool    // that the answer may call
+	Tools    []Tool    // that the answer may call; of two with one name the first counts
 
 	ToolChoice string // ToolAuto, ToolNone, ToolRequired, or the name of the tool that the answer calls
 	OneCall    bool   // the answer has at most one call

@@ -128,7 +128,6 @@ func TestChatRefused(t *testing.T) {
 		"at least one message":            {Template: "chatml"},
 		`role "User"`:                     {Template: "chatml", Messages: []powerinfer.Message{{Role: "User"}}},
 		`there is no such tool`:           {Template: "chatml", Messages: hello, Tools: tools, ToolChoice: "then"},
-		"two tools are called":            {Template: "chatml", Messages: hello, Tools: []powerinfer.Tool{{Name: "now"}, {Name: "now"}}},
 		"no JSON Schema":                  {Template: "chatml", Messages: hello, Tools: []powerinfer.Tool{{Name: "now", Parameters: json.RawMessage("{")}}},
 		"has no form in JSON":             {Template: "chatml", Messages: hello, Variables: map[string]any{"f": func() {}}},
 		"Conversation.ToolChoice is \"re": {Template: "chatml", Messages: hello, ToolChoice: powerinfer.ToolRequired},
