@@ -47,7 +47,7 @@ func TestStatisticsRefused(t *testing.T) {
 		"tokens":       {keyProfileTokens, nil, `"powerinfer.profile.tokens" is missing`},
 		"few tokens":   {keyProfileTokens, uint64(1), "active for 2 of 1 tokens"},
 		"count's type": {"powerinfer.profile.count.0", []float32{1}, "no array of u32"},
-		"mass's type":  {"powerinfer.profile.mass.0", []uint32{1}, "not an array of float32"},
+		"mass's type":  {"powerinfer.profile.mass.0", []string{"a"}, "not an array of numbers"},
 		"mass's width": {"powerinfer.profile.mass.0", []float32{1}, "1 masses beside 2 counts"},
 	} {
 		var keys []gguf.KV
