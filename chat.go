@@ -57,7 +57,7 @@ const (
 	ToolRequired = "required" // it calls at least one
 )
 
-// Conversation is what Chat answers.
+// A Conversation holds messages, and the tools and template with which Chat answers them.
 type Conversation struct {
 	Messages []Message // if the last is an assistant's, the answer continues it
 	Tools    []Tool    // that the answer may call; of two with one name the first counts

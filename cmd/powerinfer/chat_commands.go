@@ -185,7 +185,7 @@ func (t *talk) restore(ctx context.Context, file string) error {
 	return nil
 }
 
-// recalled is how many of a loaded conversation's last messages are shown.
+// recalled is the number of a loaded conversation's last messages that /load shows.
 const recalled = 2
 
 // recall says what the conversation is, and shows its last question and answer.

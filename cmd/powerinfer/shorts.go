@@ -21,7 +21,7 @@ import (
 // shortContext is the context, in tokens, for which the memory of models with short names is told.
 const shortContext = 8192
 
-// timedContext is how many tokens of context are read where speeds are told.
+// timedContext is the number of tokens of context that estimated speeds assume.
 const timedContext = 1024
 
 // assumedStream is the bandwidth of RAM, in bytes per second, of a machine that was not measured: two channels of DDR4.
