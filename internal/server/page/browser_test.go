@@ -13,22 +13,41 @@ import (
 // a folder for pictures of it.
 func TestBrowser(t *testing.T) {
 	browser := programOf(t, "chromium", "chromium", "chromium-browser", "google-chrome")
-	programOf(t, "npm", "node")
-	programOf(t, "npm", "npm")
-	web := filepath.Join(testenv.Root(t), "web")
-	if _, err := os.Stat(filepath.Join(web, "node_modules", "axe-core")); err != nil {
-		install := exec.CommandContext(t.Context(), "npm", "ci", "--prefer-offline")
-		install.Dir = web
-		if out, err := install.CombinedOutput(); err != nil {
-			testenv.Missing(t, "npm", "npm ci fails in web: "+string(out))
-		}
-	}
+	web := sources(t)
 	try := exec.CommandContext(t.Context(), "node", "test/page.mjs", browser, serve(t)+"/", serveLibrary(t)+"/", os.Getenv("PAGE_PICTURES"))
 	try.Dir = web
 	out, err := try.CombinedOutput()
 	if t.Logf("%s", out); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestConversations: what the page does with conversations and files without a browser.
+func TestConversations(t *testing.T) {
+	try := exec.CommandContext(t.Context(), "node", "--test", "test/pure.mjs")
+	try.Dir = sources(t)
+	if out, err := try.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// sources returns the folder of the page's sources, with what its tests need; without npm the test is skipped.
+func sources(t *testing.T) string {
+	t.Helper()
+	programOf(t, "npm", "node")
+	programOf(t, "npm", "npm")
+	web := filepath.Join(testenv.Root(t), "web")
+	for _, last := range []string{"axe-core", "fflate"} {
+		if _, err := os.Stat(filepath.Join(web, "node_modules", last)); err == nil {
+			continue
+		}
+		install := exec.CommandContext(t.Context(), "npm", "ci", "--prefer-offline")
+		install.Dir = web
+		if out, err := install.CombinedOutput(); err != nil {
+			testenv.Missing(t, "npm", "npm ci fails in web: "+string(out))
+		}
+	}
+	return web
 }
 
 // programOf returns the path of the first of names that is a program here; without any the test is skipped, or fails

@@ -72,11 +72,21 @@ export async function* answer(request: Record<string, unknown>, abort: AbortSign
   const response = await ask("v1/chat/completions", { ...request, stream: true, return_progress: true }, abort);
   for await (const data of events(response.body!)) {
     if (data === "[DONE]") return;
-    const chunk = JSON.parse(data);
+    const chunk = chunkOf(data);
     if (chunk.error) throw new ServerError(chunk.error.message ?? String(chunk.error), chunk.error.code ?? 500, chunk.error.type, chunk.error.n_ctx);
     yield pieceOf(chunk);
   }
   throw new ServerError("The connection ended before the answer did. Continue or Retry asks again.", 0);
+}
+
+function chunkOf(data: string): any {
+  try {
+    const chunk = JSON.parse(data);
+    if (typeof chunk === "object" && chunk !== null) return chunk;
+  } catch {
+    // said below
+  }
+  throw new ServerError("The server sent what is no part of an answer. Retry asks again.", 0);
 }
 
 function pieceOf(chunk: any): Piece {

@@ -1,8 +1,8 @@
 import { signal } from "@preact/signals";
-import { stored } from "../shell/stored";
+import { isText, stored } from "../shell/stored";
 
 /** The key that the server asks for, if it asks for one. */
-export const apiKey = stored("apiKey", "");
+export const apiKey = stored("apiKey", "", isText);
 
 /** Whether the server has refused the key; the page then asks for one. */
 export const keyRefused = signal(false);
@@ -38,7 +38,11 @@ function sentence(text: string): string {
 function headers(body: boolean): Record<string, string> {
   const all: Record<string, string> = {};
   if (body) all["Content-Type"] = "application/json";
-  if (apiKey.value) all.Authorization = `Bearer ${apiKey.value}`;
+  if (apiKey.value) {
+    if (!/^[\x21-\x7e]+$/.test(apiKey.value))
+      throw new ServerError("The API key has spaces or characters that no key has. Enter it again in the settings, under Server.", 0);
+    all.Authorization = `Bearer ${apiKey.value}`;
+  }
   return all;
 }
 
@@ -69,5 +73,15 @@ async function errorOf(response: Response): Promise<ServerError> {
 }
 
 export async function askJSON<T>(path: string, body?: unknown, abort?: AbortSignal): Promise<T> {
-  return (await ask(path, body, abort)).json();
+  const text = await (await ask(path, body, abort)).text();
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new ServerError("Something else than PowerInfer has answered. Look what is at this address, and load the page again.", 0);
+  }
+}
+
+/** A number of an answer; 0 where it is none. */
+export function numberOf(v: unknown): number {
+  return typeof v === "number" && Number.isFinite(v) ? v : 0;
 }

@@ -9,7 +9,7 @@ import { spokenBlocks } from "./markdown";
 import { MessageView } from "./message";
 import { model, models, modelsError, modelsOpen, server } from "./models";
 import { contextSize, demo } from "./settings";
-import { current, notice, running, shown } from "./state";
+import { current, notice, running, shown, trouble } from "./state";
 
 export function Chat() {
   const messages = shown.value;
@@ -27,6 +27,15 @@ export function Chat() {
             </button>
           </p>
         )}
+        {trouble.value && (
+          <p class="notice" role="alert">
+            <span>{trouble}</span>
+            <button type="button" class="icon small" aria-label="Dismiss" onClick={() => (trouble.value = "")}>
+              <Icon name="close" />
+            </button>
+          </p>
+        )}
+        {running.value?.elsewhere && <p class="lead">Another tab receives this answer. Stop ends it there; then a message can follow.</p>}
         <Composer />
       </div>
     </section>

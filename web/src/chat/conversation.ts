@@ -17,7 +17,7 @@ export interface Message {
   callID?: string; // of a tool's message: the call that it answers
   attachments?: Attachment[];
   tokens?: Token[];
-  timings?: Timings;
+  timings?: Partial<Timings>;
   finish?: string; // stop, length, tool_calls; stopped: by the user; error
   error?: string;
   model?: string;
@@ -52,10 +52,22 @@ export function siblings(c: Conversation, m: Message): Message[] {
   return children(c, m.parent);
 }
 
-function children(c: Conversation, parent: string | null): Message[] {
-  return Object.values(c.messages)
-    .filter((m) => m.parent === parent)
-    .sort((a, b) => a.created - b.created || (a.id < b.id ? -1 : 1));
+/** Messages by their parents, of each state of a conversation: states are never changed. */
+const families = new WeakMap<Conversation["messages"], Map<string | null, Message[]>>();
+
+export function children(c: Conversation, parent: string | null): Message[] {
+  let family = families.get(c.messages);
+  if (!family) {
+    family = new Map();
+    for (const m of Object.values(c.messages)) {
+      const branches = family.get(m.parent);
+      if (branches) branches.push(m);
+      else family.set(m.parent, [m]);
+    }
+    for (const branches of family.values()) branches.sort((a, b) => a.created - b.created || (a.id < b.id ? -1 : 1));
+    families.set(c.messages, family);
+  }
+  return family.get(parent) ?? [];
 }
 
 /** The messages that are shown: the chosen branch from its beginning. */
@@ -71,15 +83,56 @@ export function path(c: Conversation): Message[] {
   }
 }
 
-/** c with a message put in, or replaced by its newer state, and chosen. */
-export function withMessage(c: Conversation, m: Message): Conversation {
-  return {
-    ...c,
-    updated: Date.now(),
-    title: c.title || (m.role === "user" ? titleOf(m) : ""),
-    messages: { ...c.messages, [m.id]: m },
-    chosen: { ...c.chosen, [m.parent ?? root]: m.id },
+/** m and all messages after it, in every branch. */
+export function subtree(c: Conversation, m: Message): Set<string> {
+  const ids = new Set([m.id]);
+  for (const id of ids) for (const child of children(c, id)) ids.add(child.id); // a Set iterates over what is added, too
+  return ids;
+}
+
+/**
+ * A change of a conversation. Each tab shows what its own changes make of what it last read, and the same changes are made to what is stored
+ * (Archive.change), which another tab may have changed meanwhile.
+ */
+export type Change = (c: Conversation) => Conversation;
+
+/**
+ * Adds a message after those of trail, from the first one on, and chooses the branch that leads to it. Messages of trail that another tab has deleted
+ * meanwhile are put back: this one answers them.
+ */
+export function added(trail: Message[], m: Message): Change {
+  return (c) => {
+    const messages = { ...c.messages };
+    const chosen = { ...c.chosen };
+    for (const t of [...trail, m]) {
+      messages[t.id] ??= t;
+      chosen[t.parent ?? root] = t.id;
+    }
+    return { ...c, updated: Date.now(), title: c.title || (m.role === "user" ? titleOf(m) : ""), messages, chosen };
   };
+}
+
+/** Replaces a message by its newer state; nothing where it was deleted. */
+export function replaced(m: Message): Change {
+  return (c) => (c.messages[m.id] ? { ...c, updated: Date.now(), messages: { ...c.messages, [m.id]: m } } : c);
+}
+
+/** Removes the messages that the user saw when deleting, but for those that another tab has gone on from meanwhile. */
+export function removed(ids: Set<string>): Change {
+  return (c) => {
+    const kept = new Set<string>();
+    for (const m of Object.values(c.messages)) {
+      if (ids.has(m.id)) continue;
+      for (let at = m.parent; at !== null && ids.has(at) && !kept.has(at); at = c.messages[at]?.parent ?? null) kept.add(at);
+    }
+    const messages = Object.fromEntries(Object.entries(c.messages).filter(([id]) => !ids.has(id) || kept.has(id)));
+    const chosen = Object.fromEntries(Object.entries(c.chosen).filter(([parent, id]) => messages[id] && (parent === root || messages[parent])));
+    return { ...c, updated: Date.now(), messages, chosen };
+  };
+}
+
+export function renamed(title: string): Change {
+  return (c) => ({ ...c, title });
 }
 
 /** c with another branch shown. */
@@ -87,16 +140,14 @@ export function withBranch(c: Conversation, m: Message): Conversation {
   return { ...c, chosen: { ...c.chosen, [m.parent ?? root]: m.id } };
 }
 
-/** c without a message and all that follows it. */
-export function withoutMessage(c: Conversation, m: Message): Conversation {
-  const messages = { ...c.messages };
-  const remove = (id: string) => {
-    for (const child of children(c, id)) remove(child.id);
-    delete messages[id];
-  };
-  remove(m.id);
-  const chosen = Object.fromEntries(Object.entries(c.chosen).filter(([parent, id]) => messages[id] && (parent === root || messages[parent])));
-  return { ...c, updated: Date.now(), messages, chosen };
+/**
+ * The branches that a tab shows after another one has changed the conversation: its own, but for those chosen elsewhere since the tab last read them.
+ * Branches that lead to a message of pinned stay: the user watches how it is written.
+ */
+export function followed(own: Conversation["chosen"], before: Conversation["chosen"], now: Conversation["chosen"], pinned: Set<string>) {
+  const all = { ...now, ...own };
+  for (const [parent, id] of Object.entries(now)) if (before[parent] !== id && !pinned.has(own[parent] ?? "")) all[parent] = id;
+  return all;
 }
 
 const longestTitle = 60;
@@ -127,65 +178,3 @@ function textOf(m: Message): string {
   });
   return files.join("") + m.content;
 }
-
-/** A file's conversations, or an error that says what is wrong. Nothing in the file is trusted. */
-export function parseExport(text: string): Conversation[] {
-  let doc: any;
-  try {
-    doc = JSON.parse(text);
-  } catch {
-    throw new Error("The file is not JSON. Choose one that this page exported.");
-  }
-  if (doc?.format !== exportFormat || !Array.isArray(doc.conversations)) {
-    throw new Error("The file does not hold conversations. Choose one that this page exported.");
-  }
-  return doc.conversations.map(readConversation);
-}
-
-const exportFormat = "powerinfer-conversations-1";
-
-export function exportText(conversations: Conversation[]): string {
-  return JSON.stringify({ format: exportFormat, conversations }, null, 1);
-}
-
-function readConversation(c: any): Conversation {
-  const messages: Record<string, Message> = {};
-  for (const m of Object.values<any>(c?.messages ?? {})) {
-    if (typeof m?.id !== "string" || typeof m.content !== "string" || !["user", "assistant", "tool"].includes(m.role)) {
-      throw new Error("The file holds a message that cannot be read, so nothing was imported. Export the conversations again.");
-    }
-    messages[m.id] = {
-      id: m.id,
-      parent: typeof m.parent === "string" ? m.parent : null,
-      role: m.role,
-      content: m.content,
-      reasoning: text(m.reasoning),
-      calls: list(m.calls)?.map((k) => ({ id: String(k?.id), name: String(k?.name), arguments: String(k?.arguments) })),
-      callID: text(m.callID),
-      attachments: list(m.attachments)?.map((a) => ({ name: String(a?.name), text: String(a?.text) })),
-      finish: text(m.finish),
-      error: text(m.error),
-      model: text(m.model),
-      first: text(m.first),
-      timings: typeof m.timings?.predicted_n === "number" ? m.timings : undefined,
-      created: Number(m.created) || Date.now(),
-    };
-  }
-  for (const m of Object.values(messages)) {
-    const seen = new Set<string>();
-    for (let at: Message | undefined = m; at; at = at.parent === null ? undefined : messages[at.parent]) {
-      if (seen.has(at.id) || (at.parent !== null && !messages[at.parent]))
-        throw new Error("The file holds a message without a beginning, so nothing was imported. Export the conversations again.");
-      seen.add(at.id);
-    }
-  }
-  const chosen = Object.fromEntries(Object.entries(c?.chosen ?? {}).filter(([, id]) => typeof id === "string" && messages[id])) as Record<
-    string,
-    string
-  >;
-  const created = Number(c?.created) || Date.now();
-  return { id: text(c?.id) ?? newID(), title: text(c?.title) ?? "", created, updated: Number(c?.updated) || created, messages, chosen };
-}
-
-const text = (v: unknown) => (typeof v === "string" ? v : undefined);
-const list = (v: unknown) => (Array.isArray(v) ? (v as any[]) : undefined);

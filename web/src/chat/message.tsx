@@ -3,11 +3,11 @@ import { useEffect, useRef } from "preact/hooks";
 import type { Call } from "../api/chat";
 import { CopyButton } from "../shell/copy";
 import { Icon, type IconName } from "../shell/icon";
-import { siblings, withBranch, type Message } from "./conversation";
+import { siblings, type Message } from "./conversation";
 import { Markdown } from "./markdown";
 import { model } from "./models";
 import { contextSize, probabilities } from "./settings";
-import { current, discard, edit, giveResult, goOn, retry, running } from "./state";
+import { current, discard, edit, giveResult, goOn, retry, running, showBranch } from "./state";
 import { Tokens } from "./tokens";
 
 export function MessageView({ message: m, live }: { message: Message; live: boolean }) {
@@ -75,7 +75,7 @@ function Answer({ message: m, live, tokens }: { message: Message; live: boolean;
 
 /** What can be done about an answer that was cut off. */
 function Cut({ message: m }: { message: Message }) {
-  const cut = m.finish === "length" || m.finish === "stopped" || (m.finish === "error" && m.content);
+  const cut = !m.finish || m.finish === "length" || m.finish === "stopped" || (m.finish === "error" && m.content);
   if (!cut || m.calls || !isLast(m)) return null;
   if (isFull(m)) {
     return (
@@ -98,7 +98,7 @@ const leastRoom = 8;
 /** Whether an answer ended where the context does. */
 function isFull(m: Message): boolean {
   if (!m.timings || m.finish !== "length" || m.model !== model.value?.id || contextSize.value === 0) return false;
-  const { cache_n, prompt_n, predicted_n } = m.timings;
+  const { cache_n = 0, prompt_n = 0, predicted_n = 0 } = m.timings;
   return cache_n + prompt_n + predicted_n > contextSize.value - leastRoom;
 }
 
@@ -193,7 +193,7 @@ function Branches({ message: m }: { message: Message }) {
   const all = siblings(current.value, m);
   if (all.length < 2) return null;
   const at = all.findIndex((o) => o.id === m.id);
-  const go = (by: number) => (current.value = withBranch(current.value, all[at + by]!));
+  const go = (by: number) => showBranch(all[at + by]!);
   return (
     <span class="branches" role="group" aria-label="Branches">
       <Action icon="left" label="Previous branch" act={() => go(-1)} off={at === 0 || !!running.value} />
@@ -207,16 +207,16 @@ function Branches({ message: m }: { message: Message }) {
 
 function Took({ message: m }: { message: Message }) {
   const t = m.timings;
-  if (!t && m.finish !== "stopped") return null;
   const parts = [];
-  if (t) {
-    parts.push(`${t.predicted_n.toLocaleString("en")} tokens`);
-    if (t.predicted_per_second) parts.push(`${t.predicted_per_second.toFixed(t.predicted_per_second < 10 ? 1 : 0)} tokens/s`);
-    parts.push(
-      `prompt ${t.prompt_n.toLocaleString("en")}${t.cache_n ? ` + ${t.cache_n.toLocaleString("en")} cached` : ""} in ${seconds(t.prompt_ms)}`,
-    );
+  if (t?.predicted_n !== undefined) parts.push(`${t.predicted_n.toLocaleString("en")} tokens`);
+  if (t?.predicted_per_second) parts.push(`${t.predicted_per_second.toFixed(t.predicted_per_second < 10 ? 1 : 0)} tokens/s`);
+  if (t?.prompt_n !== undefined) {
+    const cached = t.cache_n ? ` + ${t.cache_n.toLocaleString("en")} cached` : "";
+    parts.push(`prompt ${t.prompt_n.toLocaleString("en")}${cached}${t.prompt_ms === undefined ? "" : ` in ${seconds(t.prompt_ms)}`}`);
   }
   if (m.finish === "stopped") parts.push("stopped");
+  if (m.role === "assistant" && !m.finish) parts.push("cut off: its tab was closed");
+  if (parts.length === 0) return null;
   return <span class="took">{parts.join(" · ")}</span>;
 }
 

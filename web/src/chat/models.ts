@@ -1,11 +1,13 @@
 import { computed, effect, signal } from "@preact/signals";
-import { askJSON, keyRefused } from "../api/client";
-import { stored } from "../shell/stored";
+import { apiKey, askJSON, keyRefused, numberOf } from "../api/client";
+import { isText, stored } from "../shell/stored";
+
+const statuses = ["loaded", "unloaded", "loading", "failed"] as const;
 
 export interface Model {
   id: string;
-  status: "loaded" | "unloaded" | "loading" | "failed";
-  context?: number;
+  status: (typeof statuses)[number];
+  context?: number | undefined;
 }
 
 /** What a model's file is. */
@@ -36,7 +38,7 @@ export const server = signal<{ several: boolean; pulls: boolean; published: Publ
 /** Whether the dialog of models is shown. */
 export const modelsOpen = signal(false);
 
-const wanted = stored("model", "");
+const wanted = stored("model", "", isText, false);
 
 /** The model that answers: the one chosen, if the server still has it. */
 export const model = computed(() => {
@@ -62,8 +64,8 @@ export async function refresh(): Promise<void> {
     const list = await askJSON<{ data: any[] }>("v1/models");
     models.value = list.data.map((m) => ({
       id: String(m.id),
-      status: m.status?.failed ? "failed" : (m.status?.value ?? "loaded"),
-      context: m.meta?.n_ctx,
+      status: m.status?.failed ? "failed" : (statuses.find((s) => s === m.status?.value) ?? "loaded"),
+      context: numberOf(m.meta?.n_ctx) || undefined,
     }));
     modelsError.value = "";
     if (!server.value) void askServer().catch(() => {}); // with the next list, then
@@ -89,7 +91,7 @@ export async function refreshDetails(): Promise<void> {
   details.value = Object.fromEntries(
     tags.models.map((m) => {
       const d = m.details ?? {};
-      return [m.name, { bytes: m.size ?? 0, kind: [d.family, d.parameter_size, d.quantization_level].filter(Boolean) }];
+      return [String(m.name), { bytes: numberOf(m.size), kind: [d.family, d.parameter_size, d.quantization_level].filter(Boolean).map(String) }];
     }),
   );
 }
@@ -97,6 +99,13 @@ export async function refreshDetails(): Promise<void> {
 /** While a model is loaded the list is asked for this often, in milliseconds. */
 const loadingPeriod = 700;
 const emptyPeriod = 2000; // while there is none
+
+/** A key that was entered in another tab is tried where this one asks for it. */
+effect(() => {
+  if (!apiKey.value || !keyRefused.peek()) return;
+  keyRefused.value = false;
+  void refresh();
+});
 
 let asking = 0; // the timer of the next asking
 

@@ -1,6 +1,7 @@
 import { effect, signal } from "@preact/signals";
-import { askJSON } from "../api/client";
-import { stored } from "../shell/stored";
+import { askJSON, numberOf } from "../api/client";
+import { isFlag, stored } from "../shell/stored";
+import { isObject } from "./check";
 import { loadedModel } from "./models";
 
 /** A number that says how tokens are drawn, under its name in requests. */
@@ -71,8 +72,25 @@ export const groups: SettingGroup[] = [
   },
 ];
 
+const byName = new Map(groups.flatMap((g) => g.settings.map((s) => [s.name, s])));
+
+/** A number as the setting takes it. */
+export function within(s: Setting, value: number): number {
+  return Math.min(s.max, Math.max(s.min, value));
+}
+
+function readChosen(v: unknown): Record<string, number> | undefined {
+  if (!isObject(v)) return undefined;
+  const all: Record<string, number> = {};
+  for (const [name, value] of Object.entries(v)) {
+    const s = byName.get(name);
+    if (s && typeof value === "number") all[name] = within(s, value);
+  }
+  return all;
+}
+
 /** What differs from the server's own settings. */
-export const chosen = stored<Record<string, number>>("sampling", {});
+export const chosen = stored<Record<string, number>>("sampling", {}, readChosen);
 
 /** What answers are held to, beside numbers. */
 export interface Instructions {
@@ -84,10 +102,18 @@ export interface Instructions {
 }
 
 export const noInstructions: Instructions = { system: "", stop: "", tools: "", schema: "", thinking: "" };
-export const instructions = stored<Instructions>("instructions", noInstructions);
+
+function readInstructions(v: unknown): Instructions | undefined {
+  if (!isObject(v)) return undefined;
+  const text = (name: string) => (typeof v[name] === "string" ? v[name] : "");
+  const thinking = v.thinking === "on" || v.thinking === "off" ? v.thinking : "";
+  return { system: text("system"), stop: text("stop"), tools: text("tools"), schema: text("schema"), thinking };
+}
+
+export const instructions = stored<Instructions>("instructions", noInstructions, readInstructions);
 
 /** Whether answers come with the probabilities of their tokens. */
-export const probabilities = stored("probabilities", false);
+export const probabilities = stored("probabilities", false, isFlag);
 
 /** The seed by which llama-server says that each request draws its own. */
 const drawnAnew = 0xffffffff;
@@ -118,10 +144,11 @@ async function loadDefaults(name: string): Promise<void> {
   if (name !== loadedModel.value) return;
   demo.value = props.demo === true;
   const g = props.default_generation_settings ?? {};
-  contextSize.value = g.n_ctx ?? 0;
-  const params = { ...g.params };
+  contextSize.value = numberOf(g.n_ctx);
+  const params: Record<string, number> = {};
+  for (const [name, value] of Object.entries(g.params ?? {})) if (typeof value === "number") params[name] = value;
   if (typeof params.n_predict === "number") params.max_tokens = params.n_predict;
-  if (params.seed >= drawnAnew) params.seed = -1;
+  if (params.seed! >= drawnAnew) params.seed = -1;
   defaults.value = params;
 }
 

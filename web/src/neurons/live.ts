@@ -84,7 +84,7 @@ const seen = signal(!document.hidden);
 document.addEventListener("visibilitychange", () => (seen.value = !document.hidden));
 
 /** Whether the server is asked for events. It is while the neurons are not shown, too: who opens them wants to see what the last answer needed. */
-const watching = computed(() => seen.value || Object.keys(runs.value).length > 0);
+const watching = computed(() => seen.value || runs.value.size > 0);
 
 /** The weight of what is new in what is shown: less flickers less. */
 const freshness = 0.5;

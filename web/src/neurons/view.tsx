@@ -86,7 +86,7 @@ function Figures() {
   ];
   return (
     <section>
-      {last && <h3>{Object.keys(runs.value).length > 0 ? "Now" : "The last answer"}</h3>}
+      {last && <h3>{runs.value.size > 0 ? "Now" : "The last answer"}</h3>}
       <dl class="figures">
         {figures.map(([name, value, unit]) => (
           <div key={name}>

@@ -8,8 +8,8 @@ export function KeySheet({ entered }: { entered: () => void }) {
       <form
         onSubmit={(e) => {
           e.preventDefault();
-          apiKey.value = new FormData(e.currentTarget).get("key")!.toString().trim();
           keyRefused.value = false;
+          apiKey.value = new FormData(e.currentTarget).get("key")!.toString().trim();
           entered();
         }}
       >

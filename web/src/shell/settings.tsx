@@ -1,6 +1,6 @@
 import { signal } from "@preact/signals";
 import { apiKey } from "../api/client";
-import { chosen, defaults, groups, instructions, noInstructions, probabilities, type Instructions, type Setting } from "../chat/settings";
+import { chosen, defaults, groups, instructions, noInstructions, probabilities, within, type Instructions, type Setting } from "../chat/settings";
 import { Sheet } from "./sheet";
 
 export const settingsOpen = signal(false);
@@ -77,7 +77,7 @@ function NumberSetting({ setting: s }: { setting: Setting }) {
   const change = (text: string) => {
     const { [s.name]: _, ...others } = chosen.value;
     const value = Number(text);
-    chosen.value = text.trim() === "" || !Number.isFinite(value) ? others : { ...others, [s.name]: Math.min(s.max, Math.max(s.min, value)) };
+    chosen.value = text.trim() === "" || !Number.isFinite(value) ? others : { ...others, [s.name]: within(s, value) };
   };
   const hint = `hint-${s.name}`;
   return (

@@ -1,9 +1,9 @@
 import { signal, useSignal } from "@preact/signals";
 import { useRef } from "preact/hooks";
-import { begin, current, entries, exportFile, importFile, notice, remove, rename } from "../chat/state";
+import { begin, current, entries, exportFile, importFile, remove, rename } from "../chat/state";
 import type { Entry } from "../chat/archive";
+import { longestName } from "../chat/check";
 import { runs } from "../chat/runs";
-import { announce } from "./announce";
 import { Icon } from "./icon";
 import { ThemeButton } from "./theme";
 import { settingsOpen } from "./settings";
@@ -13,6 +13,18 @@ export const sidebarOpen = signal(false);
 
 export function Sidebar() {
   const picker = useRef<HTMLInputElement>(null);
+  const told = useSignal<{ text: string; bad: boolean } | null>(null); // what came of the last import
+  const reading = useSignal(false);
+  const read = async (file: File) => {
+    reading.value = true;
+    told.value = null;
+    try {
+      told.value = { text: await importFile(file), bad: false };
+    } catch (failure) {
+      told.value = { text: (failure as Error).message, bad: true };
+    }
+    reading.value = false;
+  };
   return (
     <nav
       class={sidebarOpen.value ? "sidebar open" : "sidebar"}
@@ -49,13 +61,31 @@ export function Sidebar() {
           </section>
         ))}
       </div>
+      <div class="told" role="status">
+        {reading.value && <p class="lead">Reading the file…</p>}
+        {told.value && (
+          <p class={told.value.bad ? "notice" : "notice good"}>
+            <span>{told.value.text}</span>
+            <button type="button" class="icon small" aria-label="Dismiss" onClick={() => (told.value = null)}>
+              <Icon name="close" />
+            </button>
+          </p>
+        )}
+      </div>
       <div class="sidebar-foot">
         <button type="button" class="icon" aria-label="Settings" title="Settings" onClick={() => (settingsOpen.value = true)}>
           <Icon name="sliders" />
         </button>
         <ThemeButton />
         <span class="space" />
-        <button type="button" class="icon" aria-label="Import conversations" title="Import conversations" onClick={() => picker.current!.click()}>
+        <button
+          type="button"
+          class="icon"
+          aria-label="Import conversations"
+          title="Import conversations"
+          disabled={reading}
+          onClick={() => picker.current!.click()}
+        >
           <Icon name="upload" />
         </button>
         <button
@@ -71,17 +101,11 @@ export function Sidebar() {
         <input
           ref={picker}
           type="file"
-          accept=".json,application/json"
           hidden
           aria-label="Exported conversations"
           onChange={async (e) => {
             const input = e.currentTarget;
-            try {
-              const n = await importFile(input.files![0]!);
-              announce(`${n} conversations imported`);
-            } catch (failure) {
-              notice.value = (failure as Error).message;
-            }
+            if (input.files![0]) await read(input.files![0]);
             input.value = "";
           }}
         />
@@ -104,6 +128,7 @@ function Row({ entry }: { entry: Entry }) {
           class="rename"
           aria-label="Title"
           defaultValue={entry.title}
+          maxLength={longestName}
           ref={(e) => e?.focus()}
           onBlur={(e) => renaming.value && finish(e.currentTarget.value)}
           onKeyDown={(e) => {
@@ -122,7 +147,7 @@ function Row({ entry }: { entry: Entry }) {
     <li class={here ? "here" : ""}>
       <a href={`#/${entry.id}`} aria-current={here ? "page" : undefined} onClick={() => (sidebarOpen.value = false)}>
         {title}
-        {runs.value[entry.id] && <span class="dot" title="The model answers" />}
+        {runs.value.has(entry.id) && <span class="dot" title="The model answers" />}
       </a>
       <span class="row-actions">
         <button type="button" class="icon small" aria-label={`Rename ${title}`} title="Rename" onClick={() => (renaming.value = true)}>

@@ -4,7 +4,7 @@ import { stored } from "./stored";
 
 type Theme = "auto" | "light" | "dark";
 
-export const theme = stored<Theme>("theme", "auto");
+export const theme = stored<Theme>("theme", "auto", (v) => (["auto", "light", "dark"] as const).find((t) => t === v));
 effect(() => {
   document.documentElement.dataset.theme = theme.value;
 });
