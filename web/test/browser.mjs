@@ -22,13 +22,22 @@ export const said = [];
 
 /** A page of its own browser profile, whose messages and requests are watched. */
 export async function open(options, at = url) {
+  return tab(await profile(options), at);
+}
+
+export async function profile(options) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
   context.setDefaultTimeout(patience);
+  return context;
+}
+
+/** A further tab of a profile. */
+export async function tab(context, at = url) {
   const page = await context.newPage();
   page.on("console", (m) => said.push(`console: ${m.type()}: ${m.text()}`));
   page.on("pageerror", (e) => said.push(`error: ${e.stack}`));
   page.on("dialog", (d) => d.accept());
-  page.on("request", (r) => r.url().startsWith(at) || /^(data|blob):/.test(r.url()) || said.push(`request to ${r.url()}`));
+  page.on("request", (r) => r.url().startsWith(new URL(at).origin) || /^(data|blob):/.test(r.url()) || said.push(`request to ${r.url()}`));
   await page.goto(at);
   await page.getByRole("button", { name: "Model:" }).filter({ hasNotText: "No model" }).waitFor();
   return page;
@@ -49,6 +58,30 @@ export async function say(page, text) {
 
 export const answered = (page) => page.getByRole("button", { name: "Send" }).waitFor();
 export const lastAnswer = (page) => page.locator(".message.assistant").last();
+
+/** Has the page's answers come from push, piece by piece, in place of the server; finish ends one. */
+export async function scripted(page) {
+  await page.evaluate(() => {
+    const real = window.fetch;
+    window.fetch = (address, init) => {
+      if (!String(address).endsWith("/v1/chat/completions")) return real(address, init);
+      const body = new ReadableStream({
+        start: (c) => {
+          window.push = (data) => (data ? c.enqueue(new TextEncoder().encode(`data: ${data}\n\n`)) : c.close());
+          init.signal.addEventListener("abort", () => c.error(new DOMException("aborted", "AbortError")));
+        },
+      });
+      return Promise.resolve(new Response(body));
+    };
+  });
+}
+
+export const push = (page, content) => page.evaluate((data) => window.push(data), JSON.stringify({ choices: [{ delta: { content } }] }));
+
+export async function finish(page) {
+  await page.evaluate(() => window.push(`{"choices":[{"delta":{},"finish_reason":"stop"}]}`));
+  await page.evaluate(() => window.push("[DONE]"));
+}
 
 /** Waits until is gives true. */
 export async function until(what, is) {

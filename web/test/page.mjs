@@ -4,20 +4,39 @@
 import assert from "node:assert/strict";
 import { accessible, browser, open, pictures, said } from "./browser.mjs";
 import { archive, attachments, conversation, probabilities, stopping } from "./chat.mjs";
+import { imports, untrusted } from "./imports.mjs";
 import { phone, themes } from "./looks.mjs";
 import { fetching, fullContext, oneModel, places, severalModels } from "./models.mjs";
 import { neurons } from "./neurons.mjs";
+import { closed, deletions, stale, stored, together } from "./tabs.mjs";
 import { streaming, text } from "./text.mjs";
 
-/** The only step that is tried; empty: all are. */
-const only = process.env.PAGE_STEP ?? "";
+/** The steps that are tried, with commas between them; none: all are. */
+const only = (process.env.PAGE_STEP ?? "").split(",").filter(Boolean);
 
 try {
   const page = await open({});
   await accessible(page, "the beginning");
   for (const step of [conversation, stopping, attachments, probabilities, neurons, archive, text]) await timed(step, page);
   await page.context().close();
-  for (const step of [streaming, oneModel, severalModels, fetching, fullContext, places, themes, phone]) await timed(step);
+  for (const step of [
+    streaming,
+    together,
+    stale,
+    deletions,
+    closed,
+    stored,
+    imports,
+    untrusted,
+    oneModel,
+    severalModels,
+    fetching,
+    fullContext,
+    places,
+    themes,
+    phone,
+  ])
+    await timed(step);
   assert.deepEqual(said, [], "messages on the console, errors, requests to elsewhere");
 } catch (failure) {
   if (pictures) for (const c of browser.contexts()) for (const p of c.pages()) await p.screenshot({ path: `${pictures}/failure.png` });
@@ -28,7 +47,7 @@ try {
 }
 
 async function timed(step, page) {
-  if (only && step.name !== only) return;
+  if (only.length > 0 && !only.includes(step.name)) return;
   const begin = performance.now();
   await step(page);
   console.log(`${step.name}: ${Math.round(performance.now() - begin)} ms`);

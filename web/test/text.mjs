@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { accessible, answered, lastAnswer, open, rich, say, until } from "./browser.mjs";
+import { accessible, answered, finish, lastAnswer, open, push, rich, say, scripted, until } from "./browser.mjs";
 
 /** Line breaks, formulas, and what looks like one. */
 export async function text(page) {
@@ -49,18 +49,8 @@ export async function text(page) {
 /** An answer that comes piece by piece: nothing of it is missing at any time, and what was drawn stays. */
 export async function streaming() {
   const page = await open({});
-  await page.evaluate(() => {
-    const real = window.fetch;
-    window.fetch = (address, init) => {
-      if (!String(address).endsWith("/v1/chat/completions")) return real(address, init);
-      const body = new ReadableStream({
-        start: (c) => (window.push = (data) => (data ? c.enqueue(new TextEncoder().encode(`data: ${data}\n\n`)) : c.close())),
-      });
-      return Promise.resolve(new Response(body));
-    };
-  });
+  await scripted(page);
   await say(page, "A formula, please.");
-  const push = (content) => page.evaluate((data) => window.push(data), JSON.stringify({ choices: [{ delta: { content } }] }));
   const answer = lastAnswer(page).locator(".markdown");
   const sources = () =>
     answer.evaluate((a) => {
@@ -84,7 +74,7 @@ export async function streaming() {
     "\n\\]",
     "\n\nfor $5.",
   ]) {
-    await push(piece);
+    await push(page, piece);
     sent += piece;
     await until(`${JSON.stringify(sent)} is shown`, async () => (await sources()).replace(/\s/g, "") === sent.replace(/\s/g, ""));
     const now = await answer.locator("math").count();
@@ -92,8 +82,7 @@ export async function streaming() {
     drawn = now;
   }
   assert.equal(drawn, 3, "formulas at the end");
-  await page.evaluate(() => window.push(`{"choices":[{"delta":{},"finish_reason":"stop"}]}`));
-  await page.evaluate(() => window.push("[DONE]"));
+  await finish(page);
   await answered(page);
   await page.context().close();
 }

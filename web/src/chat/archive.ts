@@ -137,7 +137,7 @@ export class Archive {
       } catch {
         // it has ended
       }
-      throw tx.error ? failureOf(tx.error) : failure;
+      throw tx.error || failure instanceof DOMException ? failureOf(tx.error ?? (failure as DOMException)) : failure;
     }
     await stored;
     return result;

@@ -82,7 +82,7 @@ export function translated({ conv, messages }: Session, left: Map<Left, number>,
     m.parent = parent;
   }
   const times = [...all.values()].map((m) => m.created).filter(isTime); // others are complained of
-  const updated = conv.lastModified ?? (times.at(-1) ?? 0);
+  const updated = conv.lastModified ?? times.at(-1) ?? 0;
   const chosen: Fields = {};
   const seen = new Set<string>();
   for (let at = keyOf(conv.currNode); at !== null && !seen.has(at); at = parents.get(at) ?? null) {

@@ -1,4 +1,4 @@
-import { signal } from "@preact/signals";
+import { signal, useSignal } from "@preact/signals";
 import { apiKey } from "../api/client";
 import { chosen, defaults, groups, instructions, noInstructions, probabilities, within, type Instructions, type Setting } from "../chat/settings";
 import { Sheet } from "./sheet";
@@ -74,7 +74,9 @@ export function SettingsSheet() {
 function NumberSetting({ setting: s }: { setting: Setting }) {
   const own = chosen.value[s.name];
   const usual = defaults.value[s.name];
+  const typed = useSignal<string | null>(null); // what is not taken yet: it stays when something else is drawn
   const change = (text: string) => {
+    typed.value = null;
     const { [s.name]: _, ...others } = chosen.value;
     const value = Number(text);
     chosen.value = text.trim() === "" || !Number.isFinite(value) ? others : { ...others, [s.name]: within(s, value) };
@@ -89,8 +91,9 @@ function NumberSetting({ setting: s }: { setting: Setting }) {
         max={s.max}
         step={s.step}
         placeholder={usual === undefined ? "" : String(Number(usual.toPrecision(6)))}
-        value={own ?? ""}
+        value={typed.value ?? own ?? ""}
         aria-describedby={hint}
+        onInput={(e) => (typed.value = e.currentTarget.value)}
         onChange={(e) => change(e.currentTarget.value)}
       />
       <small id={hint}>{s.hint}</small>
