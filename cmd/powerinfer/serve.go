@@ -20,6 +20,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/hub"
+	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/server"
 	"github.com/powerinfer-go/powerinfer/internal/server/anthropic"
@@ -146,6 +147,9 @@ func serve(ctx context.Context, c *cli.Command) error {
 // from h and remove them, unless it is nil.
 func newServer(c *cli.Command, models server.Models, h *hub.Hub, o server.Options) *server.Server {
 	shown, _ := o.Meter.(*metrics.Metrics)
+	if mem, err := hw.ReadMemory(); err == nil {
+		o.RAM = int64(mem.Total)
+	}
 	if o.Fetches = h != nil; o.Fetches {
 		for _, m := range hub.Shorts() {
 			o.Known = append(o.Known, server.Published{Name: m.Name, At: m.At, Bytes: int64(m.Bytes), About: m.About})

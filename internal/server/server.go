@@ -38,6 +38,7 @@ type Options struct {
 	Meter   Meter                                // nil: nobody counts
 	Fetches bool                                 // /api/pull fetches models
 	Known   []Published                          // that it can fetch, for users to choose from
+	RAM     int64                                // bytes of the machine's memory, with which users compare models; 0: not known
 	TLS     *tls.Config                          // nil: requests come in plain text
 }
 

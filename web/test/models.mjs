@@ -24,6 +24,7 @@ export async function oneModel() {
   const dialog = await openModels(page);
   await dialog.getByText(/MiB/).waitFor();
   await dialog.getByText("This server has one model").waitFor();
+  await dialog.getByText("powerinfer serve qwen3:4b").waitFor();
   assert.equal(await dialog.getByRole("button", { name: /Unload|Load|Download/ }).count(), 0, "buttons for what the server does not do");
   await page.context().close();
 }
@@ -80,6 +81,7 @@ export async function fetching() {
   await search.fill("qwen");
   assert.deepEqual(await dialog.getByRole("region", { name: "Download a model" }).locator(".name").allInnerTexts(), ["qwen", "qwen3:8b"]);
 
+  await dialog.getByText("too large for this machine's 4.0 GiB of RAM").waitFor();
   await search.fill("tales/nothing");
   await dialog.getByRole("button", { name: "Download tales/nothing" }).click();
   await dialog.getByRole("alert").getByText("tales/nothing").waitFor();

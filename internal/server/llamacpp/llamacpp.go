@@ -94,7 +94,7 @@ func (p properties) show(w http.ResponseWriter, r *http.Request) error {
 			defer release()
 			doc = Properties(m)
 		}
-		doc["pull"], doc["published"] = p.s.Options().Fetches, p.s.Options().Known // ours, for the page
+		doc["pull"], doc["published"], doc["ram"] = p.s.Options().Fetches, p.s.Options().Known, p.s.Options().RAM // ours, for the page
 		doc["role"], doc["max_instances"], doc["models_autoload"] = "router", router.Most, router.Autoload
 		server.WriteJSON(w, doc)
 		return nil

@@ -47,7 +47,8 @@ func TestWhoGetsThePage(t *testing.T) {
 // its tag.
 func TestFiles(t *testing.T) {
 	res, body := get(t, "/", "Accept", html)
-	if p := res.Header.Get("Content-Security-Policy"); !strings.HasPrefix(p, "default-src 'none'") || strings.Contains(p, "unsafe") {
+	if p := res.Header.Get("Content-Security-Policy"); !strings.HasPrefix(p, "default-src 'none'") || strings.Contains(p, "unsafe") ||
+		!strings.Contains(p, "frame-ancestors 'none'") || !strings.Contains(p, "require-trusted-types-for 'script'") {
 		t.Errorf("the policy is %q", p)
 	}
 	if res.Header.Get("Cache-Control") != "no-cache" {

@@ -1,5 +1,6 @@
 import { computed, effect, signal } from "@preact/signals";
 import { apiKey, askJSON, keyRefused, numberOf } from "../api/client";
+import { size } from "../shell/size";
 import { isText, stored } from "../shell/stored";
 
 const statuses = ["loaded", "unloaded", "loading", "failed"] as const;
@@ -33,7 +34,13 @@ export const details = signal<Record<string, Details>>({});
 export const modelsError = signal("");
 
 /** What the server does with models; null: not known yet. */
-export const server = signal<{ several: boolean; pulls: boolean; published: Published[] } | null>(null);
+export const server = signal<{ several: boolean; pulls: boolean; published: Published[]; ram: number } | null>(null);
+
+/** Says of a model of so many bytes that it is too large for the server's machine; empty where it is not, or not known. */
+export function tooLarge(bytes: number): string {
+  const ram = server.value?.ram ?? 0;
+  return ram > 0 && bytes > ram ? `too large for this machine's ${size(ram)} of RAM` : "";
+}
 
 /** Whether the dialog of models is shown. */
 export const modelsOpen = signal(false);
@@ -81,6 +88,7 @@ async function askServer(): Promise<void> {
   server.value = {
     several: props.role === "router",
     pulls: props.pull === true,
+    ram: numberOf(props.ram),
     published: published.map((p) => ({ name: String(p.name), at: String(p.at), bytes: Number(p.bytes) || 0, about: String(p.about ?? "") })),
   };
 }

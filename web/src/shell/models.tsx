@@ -12,6 +12,7 @@ import {
   refresh,
   refreshDetails,
   server,
+  tooLarge,
   type Model,
   type Published,
 } from "../chat/models";
@@ -83,7 +84,8 @@ function Models() {
       {pulls && <Fetch text={text.value.trim()} fits={fits} />}
       {server.value && !server.value.several && (
         <p class="lead">
-          This server has one model. <code>powerinfer serve --models-dir FOLDER</code> serves several, and downloads others from here.
+          This server has one model. For another one start it with its name, such as <code>powerinfer serve qwen3:4b</code>; started with{" "}
+          <code>powerinfer serve --models-dir FOLDER</code> it serves several and downloads others from here.
         </p>
       )}
     </>
@@ -133,9 +135,9 @@ function facts(m: Model): string {
   const d = details.value[m.id];
   const parts = [];
   if (states[m.status]) parts.push(states[m.status]);
-  if (d) parts.push(...d.kind, size(d.bytes));
+  if (d) parts.push(...d.kind, size(d.bytes), tooLarge(d.bytes));
   if (m.context) parts.push(`${m.context.toLocaleString("en")} tokens of context`);
-  return parts.join(" · ");
+  return parts.filter(Boolean).join(" · ");
 }
 
 /** Fetches models of the hub: one that is named, and those that the server knows. */
@@ -165,7 +167,7 @@ function Fetch({ text, fits }: { text: string; fits: (...of: string[]) => boolea
 }
 
 function told(p: Published): string {
-  return [p.at, p.bytes > 0 ? size(p.bytes) : "", p.about].filter(Boolean).join(" · ");
+  return [p.at, p.bytes > 0 ? size(p.bytes) : "", tooLarge(p.bytes), p.about].filter(Boolean).join(" · ");
 }
 
 function FetchRow({ name, at, facts, there = false }: { name: string; at: string; facts: string; there?: boolean }) {
