@@ -8,7 +8,7 @@ import { imports, untrusted } from "./imports.mjs";
 import { phone, themes } from "./looks.mjs";
 import { fetching, fullContext, oneModel, places, severalModels } from "./models.mjs";
 import { neurons } from "./neurons.mjs";
-import { closed, deletions, stale, stored, together } from "./tabs.mjs";
+import { closed, deletions, keys, stale, stored, together } from "./tabs.mjs";
 import { streaming, text } from "./text.mjs";
 
 /** The steps that are tried, with commas between them; none: all are. */
@@ -22,6 +22,7 @@ try {
   for (const step of [
     streaming,
     together,
+    keys,
     stale,
     deletions,
     closed,
