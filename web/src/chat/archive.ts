@@ -17,6 +17,7 @@ export const isDeleted = (s: Stored): s is { id: string; deleted: number } => "d
 export interface Records {
   get(id: string): Promise<Stored | undefined>;
   put(c: Stored): void;
+  remove(id: string): void;
 }
 
 const database = "powerinfer";
@@ -29,7 +30,7 @@ const store = "conversations";
  */
 export class Archive {
   private opening: Promise<IDBDatabase | null> | null = null;
-  private readonly memory = new Map<string, Stored>();
+  private memory = new Map<string, Stored>();
 
   /** tell is called with what the user should know about the database, and with nothing when that is over. */
   constructor(private readonly tell: (trouble: string) => void) {}
@@ -117,9 +118,9 @@ export class Archive {
   async write<T>(work: (records: Records) => Promise<T>): Promise<T> {
     const tx = await this.transaction("readwrite");
     if (!tx) {
-      const put = new Map<string, Stored>();
-      const result = await work({ get: async (id) => put.get(id) ?? this.memory.get(id), put: (s) => put.set(s.id, s) });
-      for (const [id, s] of put) this.memory.set(id, s);
+      const now = new Map(this.memory);
+      const result = await work({ get: async (id) => now.get(id), put: (s) => void now.set(s.id, s), remove: (id) => void now.delete(id) });
+      this.memory = now;
       return result;
     }
     const records = tx.objectStore(store);
@@ -130,7 +131,11 @@ export class Archive {
     stored.catch(() => {}); // work may fail before it is waited for
     let result: T;
     try {
-      result = await work({ get: async (id) => whole(await done(records.get(id))), put: (s) => void records.put(s) });
+      result = await work({
+        get: async (id) => whole(await done(records.get(id))),
+        put: (s) => void records.put(s),
+        remove: (id) => void records.delete(id),
+      });
     } catch (failure) {
       try {
         tx.abort();

@@ -1,6 +1,6 @@
 import { computed, signal } from "@preact/signals";
 import { announce } from "../shell/announce";
-import { Archive, isDeleted, type Entry, type Stored } from "./archive";
+import { Archive, isDeleted, type Entry, type Records, type Stored } from "./archive";
 import { Reader } from "./check";
 import {
   added,
@@ -250,7 +250,9 @@ async function follow(): Promise<void> {
 export async function remove(id: string): Promise<void> {
   runs.value.get(id)?.stop();
   try {
-    await archive.write(async (records) => records.put({ id, deleted: Date.now() }));
+    await archive
+      .write(async (records) => records.put({ id, deleted: Date.now() }))
+      .catch(() => archive.write(async (records) => records.remove(id))); // there may be no room for the mark
   } catch (failure) {
     notice.value = `Not deleted: ${(failure as Error).message}`;
     return;
@@ -375,7 +377,7 @@ export async function importFile(file: File): Promise<string> {
   const { conversations, notes } = await readFile(file);
   await flushAll(); // so that what is imported meets all that is here
   const ids: string[] = [];
-  const outcomes = await archive.write(async (records) => {
+  const store = async (records: Records) => {
     const all: Outcome[] = [];
     for (const c of conversations) {
       const { outcome, conversation } = await merged(c, async (id) => conversationOf(await records.get(id)), newID);
@@ -386,6 +388,9 @@ export async function importFile(file: File): Promise<string> {
       all.push(outcome);
     }
     return all;
+  };
+  const outcomes = await archive.write(store).catch((failure) => {
+    throw new Error(`${(failure as Error).message} Nothing was imported.`);
   });
   for (const id of ids) deleted.delete(id);
   tell({ kind: "changed", ids });
