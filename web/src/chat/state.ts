@@ -83,9 +83,10 @@ async function change(c: Conversation, of: string, make: Change): Promise<void> 
 /** The changes that a transaction is storing. */
 const flying = new Set<object>();
 
-function flush(id: string, box: Outbox): Promise<void> {
+async function flush(id: string, box: Outbox): Promise<void> {
   box.busy ??= storeChanges(id, box).finally(() => (box.busy = null));
-  return box.busy;
+  await box.busy;
+  await list().catch(() => {}); // what failed was said
 }
 
 async function storeChanges(id: string, box: Outbox): Promise<void> {
@@ -103,7 +104,7 @@ async function storeChanges(id: string, box: Outbox): Promise<void> {
         })
         .finally(() => now.forEach((e) => flying.delete(e)));
       if (isDeleted(result)) {
-        forget(id);
+        if (!deleted.has(id)) forget(id);
         break;
       }
       box.changes = box.changes.filter((e) => !now.includes(e));
@@ -111,10 +112,8 @@ async function storeChanges(id: string, box: Outbox): Promise<void> {
       tell({ kind: "changed", ids: [id] });
     }
     outbox.delete(id);
-    await list();
   } catch (failure) {
     notice.value = `Not stored: ${(failure as Error).message}`;
-    await list().catch(() => {});
   }
 }
 
@@ -153,6 +152,7 @@ function show(stored: Conversation): void {
 function forget(id: string): void {
   deleted.add(id);
   outbox.delete(id);
+  unlist(id);
   const r = runs.value.get(id);
   if (r && !r.elsewhere) r.stop();
   if (id !== current.value.id) return;
@@ -182,7 +182,7 @@ async function hear(news: News, from: string): Promise<void> {
       forget(news.id);
       return list();
     case "answering":
-      if (hearOf(news, from) && !both.has(news.message.id)) {
+      if (hearOf(news, from) && news.id === current.value.id && !both.has(news.message.id)) {
         both.add(news.message.id);
         notice.value =
           "Another tab has the model answer in this conversation, too. Both answers stay: the arrows below a message change between branches.";
@@ -211,14 +211,23 @@ export async function start(): Promise<void> {
   await Promise.all([list(), follow()]).catch(failed);
 }
 
+let lists = 0; // how often the list was asked for
+
 export async function list(): Promise<void> {
+  const n = ++lists;
   const all = await archive.entries();
+  if (n !== lists) return; // a newer one comes
   for (const id of outbox.keys()) {
     if (all.some((e) => e.id === id)) continue;
     const c = viewOf(undefined, id);
     if (c) all.unshift({ id, title: c.title, updated: c.updated });
   }
   entries.value = all;
+}
+
+function unlist(id: string): void {
+  lists++; // what is being read may still have it
+  entries.value = entries.value.filter((e) => e.id !== id);
 }
 
 export function begin(): void {
@@ -248,17 +257,19 @@ async function follow(): Promise<void> {
 }
 
 export async function remove(id: string): Promise<void> {
+  deleted.add(id); // what its answer still stores comes too late
   runs.value.get(id)?.stop();
   try {
     await archive
       .write(async (records) => records.put({ id, deleted: Date.now() }))
       .catch(() => archive.write(async (records) => records.remove(id))); // there may be no room for the mark
   } catch (failure) {
+    deleted.delete(id);
     notice.value = `Not deleted: ${(failure as Error).message}`;
     return;
   }
-  deleted.add(id);
   outbox.delete(id);
+  unlist(id);
   tell({ kind: "removed", id });
   if (id === current.value.id) begin();
   await flushAll();
