@@ -279,6 +279,10 @@ func (l *block) bindAttention(b *blockBinder) {
 	m := b.m
 	scale := cmp.Or(m.Scale.Attention, float32(m.Rope.scores()/math.Sqrt(float64(l.shape.Key))))
 	how := compute.Attention{Scale: scale, Window: l.shape.Window, Parts: m.Family.Parts, Later: m.Later, SoftCap: m.Cap.Scores}
+	if m.Alibi > 0 {
+		how.Slopes = b.Numbers("ALiBi's slopes", slopes(l.shape.Heads, m.Alibi))
+	}
+	how.Sinks = b.vector("attn_sinks.weight")
 	if m.Family.Latent {
 		l.latent = b.latent()
 		l.latent.Out, l.latent.How = b.linear("attn_output.weight", "attn_output.bias"), how
@@ -287,7 +291,7 @@ func (l *block) bindAttention(b *blockBinder) {
 	a := &l.attention
 	*a = nn.Attention{
 		Heads: l.shape.Heads, Key: l.shape.Key, Value: l.shape.Value, KVHeads: l.shape.KVHeads, Layer: b.layer, Reads: l.shape.KV != b.layer,
-		Gated: m.Family.GatedAttention, Clamp: m.Clamp, Rope: m.ropes[l.shape.Rotation], RotateFirst: m.Family.TurnedFirst,
+		Gated: m.Family.GatedAttention, Clamp: m.Clamp, Rope: m.ropes[l.shape.Rotation], RotateFirst: m.Family.TurnedFirst, How: how,
 	}
 	if a.Rope == nil || m.Family.Tempered {
 		a.Temperature = m.Temperature
@@ -305,11 +309,6 @@ func (l *block) bindAttention(b *blockBinder) {
 		a.KNorm.Norm = a.QNorm.Norm
 	}
 	a.Out = b.linear("attn_output.weight", "attn_output.bias")
-	if m.Alibi > 0 {
-		how.Slopes = b.Numbers("ALiBi's slopes", slopes(l.shape.Heads, m.Alibi))
-	}
-	how.Sinks = b.vector("attn_sinks.weight")
-	a.How = how
 }
 
 // bindQKV binds q, k and v. Any family's files may hold their weights as one tensor, and likewise their biases.

@@ -186,8 +186,12 @@ func (m *Model) canNarrow(o *Options) bool {
 	return o.Observer == nil && !o.Recall && !m.Family.Headless && l.mixing == nil && !l.input.Bound() && !l.early
 }
 
-// chainPredictors has each layer with a predictor know the next layer's.
+// chainPredictors has each layer with a predictor know the next layer's, in families whose feed-forward layers read the
+// residual after attention.
 func (m *Model) chainPredictors() {
+	if m.Family.Parallel {
+		return
+	}
 	for i := range m.layers[1:] {
 		if f, next := &m.layers[i].ffn, &m.layers[i+1]; f.Predictor.Bound() && next.ffn.Predictor.Bound() {
 			f.Next, f.NextNorm = &next.ffn, next.ffnNorm

@@ -106,7 +106,7 @@ func (f *FFN) byNeuron(p *Pass, out, residual, x compute.Tensor) {
 		}
 	}
 	w := f.Weights()
-	if w.Hot = p.Hot; w.Hot {
+	if w.Hot = p.Draft; w.Hot {
 		w.Bins = nil
 	}
 	f.sparse(p, out, x, set, w)
@@ -136,7 +136,7 @@ func (f *FFN) predict(p *Pass, residual, x compute.Tensor) compute.Set {
 // residual changes little from layer to layer, and the next layer's predictor finds most of its neurons in this layer's
 // residual.
 func (f *FFN) foresee(p *Pass, residual compute.Tensor) {
-	if f.Next == nil || residual.Rows != 1 || p.Whole || p.Hot || f.NextNorm.Centered { // a guess goes through an RMSNorm
+	if f.Next == nil || residual.Rows != 1 || p.Whole || p.Draft || f.NextNorm.Centered { // a guess goes through an RMSNorm
 		return
 	}
 	r := &f.Next.Predictor

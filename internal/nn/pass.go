@@ -13,7 +13,7 @@ import (
 type Step struct {
 	Kind     Kind
 	Whole    bool   // every neuron is computed although there are predictors
-	Hot      bool   // a draft: in divided layers only the neurons on GPUs are computed
+	Draft    bool   // tokens are guessed: in divided layers only the neurons on GPUs are computed, and nothing is counted in bins
 	Expanded bool   // latent attention makes keys and values of the latent vectors, where a layer can
 	Scales   string // of the adapters; see Scales
 }
@@ -35,7 +35,7 @@ func (s Step) String() string {
 	for _, part := range []struct {
 		is   bool
 		name string
-	}{{s.Whole, " whole"}, {s.Hot, " hot"}, {s.Expanded, " expanded"}} {
+	}{{s.Whole, " whole"}, {s.Draft, " draft"}, {s.Expanded, " expanded"}} {
 		if part.is {
 			name += part.name
 		}
