@@ -9,18 +9,20 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
 
 // altered is a model's file that a test changes. What it adds is zeros.
 type altered struct {
+	spec          synth.Spec // of the family's usual model
 	family, magic string
 	keys          []gguf.KV
 	tensors       []*gguf.Tensor
 	changed       bool // there was something to change
 }
 
-func alter(f *gguf.File, family string) *altered {
-	return &altered{family: family, magic: f.Magic, keys: slices.Clone(f.Keys), tensors: slices.Clone(f.Tensors)}
+func alter(f *gguf.File, usual synth.Spec) *altered {
+	return &altered{spec: usual, family: usual.Arch, magic: f.Magic, keys: slices.Clone(f.Keys), tensors: slices.Clone(f.Tensors)}
 }
 
 func (a *altered) file() *gguf.File {
@@ -62,7 +64,7 @@ func (a *altered) put(name string, typ quant.Type, data []byte, shape ...int) {
 
 // eachLayer calls f with the beginning of the names of each layer's tensors.
 func (a *altered) eachLayer(f func(prefix string)) {
-	for l := range tracedFamilies()[a.family] {
+	for l := range a.spec.Layers {
 		f(fmt.Sprintf("blk.%d.", l))
 	}
 }
@@ -89,7 +91,7 @@ func optionalBiases(family string) []string {
 
 // addOptional adds the tensors that files of the family may have and synthetic models lack.
 func (a *altered) addOptional() {
-	s := usualSpec(a.family)
+	s := a.spec
 	in := func(families string) bool { return slices.Contains(strings.Fields(families), a.family) }
 	if !in("chatglm phi3 gemma4 mpt nemotron nemotron_h nemotron_h_moe nomic-bert-moe bert bloom dbrx gpt2 gptneox jina-bert-v2 jina-bert-v3 lfm2 lfm2moe mamba2 modern-bert nomic-bert opt phi2") {
 		dims := s.RopeDims
@@ -163,7 +165,7 @@ func (a *altered) addOptional() {
 
 // refuse joins queries, keys and values of each layer in one tensor, or has them apart where they are joined.
 func (a *altered) refuse() {
-	s := usualSpec(a.family)
+	s := a.spec
 	a.eachLayer(func(prefix string) {
 		for _, kind := range []string{".weight", ".bias"} {
 			if whole := a.take(prefix + "attn_qkv" + kind); whole != nil {

@@ -2,11 +2,8 @@ package model_test
 
 import (
 	"fmt"
-	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -17,54 +14,17 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 )
 
-// TestCountedBytes holds what is counted of every family's models, and how they are placed beside a GPU of half their
-// size, to testdata/bytes.txt. What a device is given and what is said to be needed are counted apart.
-func TestCountedBytes(t *testing.T) {
-	var mu sync.Mutex
-	texts := map[string]string{}
-	t.Run("families", func(t *testing.T) {
-		for family := range tracedFamilies() {
-			t.Run(family, func(t *testing.T) {
-				t.Parallel()
-				text := "\n" + family + "\n"
-				for _, m := range countedModels(t, family) {
-					text += countedText(t, m)
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				texts[family] = text
-			})
-		}
-	})
-	if t.Failed() {
-		return
-	}
-	text := bytesLegend
-	for _, family := range slices.Sorted(maps.Keys(texts)) {
-		text += texts[family]
-	}
-	sameText(t, filepath.Join("testdata", "bytes.txt"), text)
-}
-
 const bytesLegend = `What is counted of each family's small models, in bytes. "given" is what a device gets of weights, and the cache that it
-makes, in RAM and on a GPU where half of the model's units lie there. "needs" is what the engine says that loading takes
-of RAM. "cost" is what plans are made with: of each layer attention + what is expanded beside it + keys and values +
+makes; "given with GPUs" is what it gets where a part of the model is for GPUs: that of the plan, or a fixed one. "needs" is
+what the engine says that loading takes of RAM. "cost" is what plans are made with: of each layer attention + what is expanded beside it + keys and values +
 predictor + units × their size (always read; sometimes read), then the head, the rest and the layer that predicts a
-further token. "plan" is what of each layer, and of the head, goes to a GPU that holds half of it: a attention, p
-predictor, and how many units; "step" is the seconds of a token.
+further token. "plan" is what of each layer, and of the head, goes to a GPU that holds half of the model: a attention, p
+predictor, and how many units.
 `
 
-// countedModels are the models of a family whose bytes are counted in their own ways.
-func countedModels(t *testing.T, family string) (list []tracedModel) {
-	t.Helper()
-	for _, m := range tracedModels(t, family) {
-		switch {
-		case m.name == "the usual model", m.name == "weights in Q8_0", strings.HasPrefix(m.name, "an original"), strings.HasPrefix(m.name, "a layer that predicts"),
-			strings.HasPrefix(m.name, "a prepared file"), strings.HasPrefix(m.name, "experts"), strings.HasPrefix(m.name, "a first layer"), strings.HasPrefix(m.name, "optional"):
-			list = append(list, m)
-		}
-	}
-	return list
+// isCounted reports whether the bytes of a traced model are counted: those of others are counted in the same ways.
+func isCounted(name string) bool {
+	return slices.ContainsFunc([]string{"the usual", "weights in", "an original", "a layer", "a prepared", "experts", "a first", "optional"}, func(s string) bool { return strings.HasPrefix(name, s) })
 }
 
 // countedText tells what is counted of m, as far as it can be loaded.
@@ -107,19 +67,21 @@ func countedText(t *testing.T, m tracedModel) string {
 			t.Fatal(err)
 		}
 		one += fmt.Sprintf("    needs %d\n", need)
-		plan, err := placement.Solve(c.Model, placement.Machine{
-			Stream: 40e9, Rows: 20e9, HandOff: 40e-9, GPUs: []placement.GPU{{Name: "GPU", Read: 400e9, Launch: 1e-9, Budget: c.Model.Bytes() / 2}},
-		})
-		if err != nil {
-			t.Fatal(err)
+		o.Places = dividedPlaces(len(c.Model.Layers))
+		on := placement.Machine{Stream: 40e9, Rows: 20e9, HandOff: 40e-9, GPUs: []placement.GPU{{Read: 400e9, Launch: 1e-9, Budget: c.Model.Bytes() / 2}}}
+		if m.name == "the usual model" && len(o.Adapters) == 0 {
+			plan, err := placement.Solve(c.Model, on)
+			if err != nil {
+				t.Fatal(err)
+			}
+			one += fmt.Sprintf("    plan%s, a token %.4g s\n", placesText(plan.Places()), plan.Seconds)
+			o.Places = plan.Places()
 		}
-		one += fmt.Sprintf("    plan%s, step %.4g\n", placesText(plan.Places()), plan.Seconds)
-		o.Places = plan.Places()
 		if half := given(o, true); half != nil {
 			if need, err = e.Memory(m.file, placement.Layout{Places: o.Places}); err != nil {
 				t.Fatal(err)
 			}
-			one += fmt.Sprintf("    given then %d, on the GPU %d, needs %d\n", half.bytes.ram, half.bytes.gpu, need)
+			one += fmt.Sprintf("    given with GPUs %d, on them %d, needs %d\n", half.bytes.ram, half.bytes.gpu, need)
 		}
 		if !done[one] {
 			done[one] = true

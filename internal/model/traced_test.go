@@ -78,7 +78,7 @@ type variant struct {
 // nothing, is traced so, too.
 func variants(family string) []variant {
 	list := []variant{
-		{name: "a tied head", spec: func(s *synth.Spec) { s.Tied = true }},
+		{name: "a tied head", change: func(a *altered) { a.changed = a.take("output.weight") != nil }},
 		{name: "optional tensors", change: func(a *altered) { a.addOptional() }},
 		{name: "queries, keys and values in one tensor, or apart", change: func(a *altered) { a.refuse() }},
 		{name: "scales, caps and ALiBi", keys: map[string]any{
@@ -105,7 +105,7 @@ func variants(family string) []variant {
 		{name: "gates and ups of experts in one tensor", change: func(a *altered) { a.fuseExperts() }},
 		{name: "experts in place of neurons", spec: func(s *synth.Spec) { s.Experts, s.Used = 8, 2 }},
 		{name: "a first layer without experts, two shared experts", spec: func(s *synth.Spec) { s.Experts, s.Used, s.Dense, s.Shared = 8, 2, 1, 2 }},
-		{name: "heads that are rotated in part", spec: func(s *synth.Spec) { s.RopeDims = 8 }},
+		{name: "heads that are rotated in part", keys: map[string]any{"rope.dimension_count": uint32(8)}},
 		{name: "queries of no latent vector", spec: func(s *synth.Spec) { s.DirectQueries = true }},
 		{name: "a second norm", spec: func(s *synth.Spec) { s.AttnNorm2 = true }},
 		{name: "weights in Q8_0", thorough: family != "minicpm3" && family != "plm", spec: func(s *synth.Spec) { s.Type = quant.Q8_0 }},
@@ -149,6 +149,7 @@ func fitting(s synth.Spec) synth.Spec {
 // tracedModels makes a family's models.
 func tracedModels(t *testing.T, family string) (list []tracedModel) {
 	t.Helper()
+	spec := usualSpec(family)
 	none := slices.Contains(headless(), family)
 	with := func(loads ...loading) []loading {
 		for i := range loads {
@@ -156,7 +157,7 @@ func tracedModels(t *testing.T, family string) (list []tracedModel) {
 		}
 		return loads
 	}
-	usual := alter(synthtest.File(t, usualSpec(family)), family)
+	usual := alter(synthtest.File(t, spec), spec)
 	usual.set("powerinfer.activation", nil) // the family's own
 	list = append(list, tracedModel{"the usual model", usual.file(), with(usualLoads(usual)...)})
 	loads := 1
@@ -175,14 +176,16 @@ func tracedModels(t *testing.T, family string) (list []tracedModel) {
 		if v.thorough && !thorough(family) {
 			continue
 		}
-		a := alter(usual.file(), family)
+		a := alter(usual.file(), usual.spec)
 		if v.spec != nil {
-			s := usualSpec(family)
+			s := spec
 			v.spec(&s)
-			if s = fitting(s); s.Check() != nil {
-				continue
+			if s.Check() != nil {
+				if s = fitting(s); s.Check() != nil {
+					continue
+				}
 			}
-			a = alter(synthtest.File(t, s), family)
+			a = alter(synthtest.File(t, s), spec)
 			a.set("powerinfer.activation", nil)
 		}
 		for key, value := range v.keys {
@@ -197,8 +200,8 @@ func tracedModels(t *testing.T, family string) (list []tracedModel) {
 	}
 	if !none {
 		for _, own := range []bool{false, true}[:loads] {
-			a := alter(usual.file(), family)
-			a.addFurther(usualSpec(family).Layers-1, own)
+			a := alter(usual.file(), usual.spec)
+			a.addFurther(spec.Layers-1, own)
 			name := "a layer that predicts a further token"
 			if own {
 				name += ", with an embedding and a head of its own"
@@ -227,17 +230,17 @@ func predictingModels(t *testing.T, family string, usual *altered, with func(...
 		loading{name: "guesses of predicted neurons", options: drafts, refused: true},
 		loading{name: "every neuron", options: mode(relu, model.Off), brief: true, refused: true},
 	)
-	s := usualSpec(family)
+	s := usual.spec
 	s.Magic = "PWRI"
 	if s.Rank = 32; s.Check() == nil {
-		a := alter(synthtest.File(t, s), family)
+		a := alter(synthtest.File(t, s), usual.spec)
 		a.set("powerinfer.sparse_threshold", float32(0.1))
 		divided := predict
 		divided.Places, divided.Drafts = dividedPlaces(s.Layers), true
 		list = append(list, tracedModel{"an original PowerInfer file", a.file(), append(slices.Clone(loads), with(loading{name: "divided", options: divided, gpu: true, refused: true})...)})
 	}
 	for i, input := range []prepared.Input{prepared.Residual, prepared.Normed} {
-		a := alter(usual.file(), family)
+		a := alter(usual.file(), usual.spec)
 		if err := a.prepare(input); err != nil {
 			t.Fatal(err)
 		}
@@ -255,7 +258,7 @@ func predictingModels(t *testing.T, family string, usual *altered, with func(...
 			loading{name: "an adapter", options: adapted(predict, a, 1), brief: true, refused: true},
 		)...)})
 	}
-	a := alter(usual.file(), family)
+	a := alter(usual.file(), usual.spec)
 	if a.predictExperts(); a.changed {
 		list = append(list, tracedModel{"experts with predictors", a.file(), loads})
 	}
@@ -281,7 +284,7 @@ func dividedPlaces(layers int) []compute.Place {
 func usualLoads(a *altered) []loading {
 	dense, exact := model.Options{Sparse: model.Off}, model.Options{Sparse: model.Exact, Activation: "relu"}
 	small := model.Options{Sparse: model.Threshold}
-	layers := tracedFamilies()[a.family]
+	layers := a.spec.Layers
 	for range layers {
 		small.Magnitudes = append(small.Magnitudes, 0.125)
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -18,21 +19,41 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files of testdata anew")
 
-// TestTraces holds every family's operations, with weights and the flow of data, to testdata/traces.
+// TestTraces holds every family's operations, with weights and the flow of data, to testdata/traces, and what is counted
+// of its models in bytes to testdata/bytes.txt.
 func TestTraces(t *testing.T) {
-	for _, family := range slices.Sorted(maps.Keys(tracedFamilies())) {
-		t.Run(family, func(t *testing.T) {
-			t.Parallel()
-			s := &story{programs: dictionary{prefix: "P"}, stretches: dictionary{prefix: "S"}, lists: dictionary{prefix: "W"}, loads: map[string]string{}}
-			for _, m := range tracedModels(t, family) {
-				s.model(t, m)
-			}
-			fmt.Fprintf(s, "\n")
-			for i, r := range s.ropes {
-				fmt.Fprintf(s, "R%d is %s\n", i+1, r)
-			}
-			sameText(t, filepath.Join("testdata", "traces", family+".txt"), strings.TrimPrefix(s.String(), "\n"))
-		})
+	var mu sync.Mutex
+	counts := map[string]string{}
+	families := slices.Sorted(maps.Keys(tracedFamilies()))
+	t.Run("families", func(t *testing.T) {
+		for _, family := range families {
+			t.Run(family, func(t *testing.T) {
+				t.Parallel()
+				s := &story{programs: dictionary{prefix: "P"}, stretches: dictionary{prefix: "S"}, lists: dictionary{prefix: "W"}, loads: map[string]string{}}
+				count := ""
+				for _, m := range tracedModels(t, family) {
+					s.model(t, m)
+					if isCounted(m.name) {
+						count += countedText(t, m)
+					}
+				}
+				fmt.Fprintf(s, "\n")
+				for i, r := range s.ropes {
+					fmt.Fprintf(s, "R%d is %s\n", i+1, r)
+				}
+				mu.Lock()
+				counts[family] = count
+				mu.Unlock()
+				sameText(t, filepath.Join("testdata", "traces", family+".txt"), strings.TrimPrefix(s.String(), "\n"))
+			})
+		}
+	})
+	text := bytesLegend
+	for _, family := range families {
+		text += "\n" + family + "\n" + counts[family]
+	}
+	if len(counts) == len(families) { // else only some were asked for
+		sameText(t, filepath.Join("testdata", "bytes.txt"), text)
 	}
 }
 
