@@ -225,7 +225,6 @@ func (b *blockBinder) headNorm(name string) nn.HeadNorm {
 	if w := name + ".weight"; b.m.Family.HeadNorms && b.bound(w) {
 		shape := b.m.Family.Shape(w, b.m.sizes(b.layer))
 		n.Norm = b.m.newNorm(b.RowsVector(b.name(w), shape[0], shape[1]), nil)
-		n.Ones = b.Ones(b.m.Blocks[b.layer].Key)
 		return n
 	}
 	n.Norm = b.norm(name)
@@ -298,8 +297,12 @@ func (l *block) bindAttention(b *blockBinder) {
 	}
 	b.bindQKV(a)
 	a.QNorm = b.headNorm("attn_q_norm")
+	if m.Family.HeadNorms && a.QNorm.Bound() {
+		a.QNorm.Ones = b.Ones(a.Key)
+	}
 	if !a.Reads {
 		a.KNorm = b.headNorm("attn_k_norm")
+		a.KNorm.Ones = a.QNorm.Ones
 		if m.Family.NormedValues {
 			a.VNorm = nn.Norm{Weight: b.Ones(a.Value), Epsilon: m.Eps}
 		}
