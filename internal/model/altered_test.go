@@ -94,20 +94,8 @@ func (a *altered) addOptional() {
 	s := a.spec
 	in := func(families string) bool { return slices.Contains(strings.Fields(families), a.family) }
 	if !in("chatglm phi3 gemma4 mpt nemotron nemotron_h nemotron_h_moe nomic-bert-moe bert bloom dbrx gpt2 gptneox jina-bert-v2 jina-bert-v3 lfm2 lfm2moe mamba2 modern-bert nomic-bert opt phi2") {
-		dims := s.RopeDims
-		for _, k := range a.keys {
-			if n, ok := k.Value.(uint32); ok && k.Key == a.family+".rope.dimension_count" {
-				dims = int(n)
-			}
-		}
-		factors := make([]float32, dims/2)
-		for i := range factors {
-			factors[i] = 1 + float32(i)/8
-		}
-		data := make([]byte, 4*len(factors))
-		quant.Encode(quant.F32, data, factors)
 		a.take("rope_freqs.weight")
-		a.put("rope_freqs.weight", quant.F32, data, len(factors))
+		a.factors("rope_freqs.weight", 1)
 	}
 	if in("mpt") {
 		a.put("position_embd.weight", quant.F16, nil, s.Embd, s.Context)
@@ -161,6 +149,28 @@ func (a *altered) addOptional() {
 			a.put(prefix+"ffn_down_exps.weight", quant.F16, nil, s.FF, width, n)
 		}
 	})
+}
+
+// factors adds divisors of frequencies, from the first on.
+func (a *altered) factors(name string, first float32) {
+	dims := a.spec.HeadDim
+	for _, k := range a.keys {
+		if n, ok := k.Value.(uint32); ok && k.Key == a.family+".rope.dimension_count" {
+			dims = int(n)
+		}
+	}
+	factors := make([]float32, dims/2)
+	for i := range factors {
+		factors[i] = first + float32(i)/8
+	}
+	data := make([]byte, 4*len(factors))
+	quant.Encode(quant.F32, data, factors)
+	a.put(name, quant.F32, data, len(factors))
+}
+
+func (a *altered) addFactors() {
+	a.factors("rope_factors_short.weight", 1)
+	a.factors("rope_factors_long.weight", 3)
 }
 
 // refuse joins queries, keys and values of each layer in one tensor, or has them apart where they are joined.

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
@@ -25,6 +26,11 @@ func TestTraces(t *testing.T) {
 	var mu sync.Mutex
 	counts := map[string]string{}
 	families := slices.Sorted(maps.Keys(tracedFamilies()))
+	for _, f := range arch.All() {
+		if !slices.Contains(families, f.Name) {
+			t.Errorf("%s is not among the families that are traced", f.Name)
+		}
+	}
 	t.Run("families", func(t *testing.T) {
 		for _, family := range families {
 			t.Run(family, func(t *testing.T) {
@@ -251,7 +257,10 @@ func stepsOf(m *model.Model, f *gguf.File, l loading) (list []namedStep) {
 	}
 	read := func(p *compute.Params, logits, hidden bool) error {
 		for i := range p.Out {
-			if _, err := m.Logits(i); logits && err != nil {
+			if !logits {
+				break
+			}
+			if _, err := m.Logits(i); err != nil {
 				return err
 			}
 		}
