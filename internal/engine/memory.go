@@ -10,6 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
@@ -129,7 +130,7 @@ func (o *Options) needs(f *gguf.File, c model.Config, on placement.Layout) Memor
 	}
 	for _, a := range o.Adapters {
 		for _, t := range a.File.Tensors {
-			m.Weights += c.InRAM(f, model.Adapted(t.Name), model.AdapterBytes(t), on.Places)
+			m.Weights += c.InRAM(f, nn.Adapted(t.Name), nn.AdapterBytes(t), on.Places)
 		}
 	}
 	context := pick(o.Context, c.Context)

@@ -7,40 +7,34 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
-
-// attention is a block's token mixer: it brings what other positions of the sequence hold to a token.
-type attention struct {
-	norm       norm            // of its input
-	wq         *compute.Matrix // [heads·key, n_embd]
-	wk         *compute.Matrix // [kv_heads·key, n_embd]
-	wv         *compute.Matrix // [kv_heads·value, n_embd]
-	wo         *compute.Matrix // [n_embd, heads·value]
-	bq, bk, bv *compute.Vector // biases of the above, or nil
-	bo         *compute.Vector // [n_embd] or nil
-	qNorm      norm            // [key] of each head, or [heads·key] of all; or none
-	kNorm      norm            // [key] or [kv_heads·key] likewise
-	ones       *compute.Vector // [key] where each head's norm has weights of its own, or nil
-	vNorm      *compute.Vector // [value] of ones, in families that norm values; or nil
-	after      norm            // of what attention adds to the residual, or none
-	shape      Block
-	latent     latent        // in place of wk and wv, or zero
-	rope       *compute.Rope // nil where heads are not rotated
-	how        compute.Attention
-	stored     int // the layer in whose part of the cache keys and values lie
-}
 
 // block is one transformer block: a token mixer, and a channel mixer, which works on each token alone.
 type block struct {
-	attention
-	recurrent recurrent // in place of attention or beside it, or none
-	ffnNorm   norm      // of the feed-forward layer's input; without weights it reads what attention does in parallel families, else the residual
-	ffnAfter  norm      // of what the feed-forward layer adds to the residual, or none
-	ffn       ffn
-	experts   experts
-	input     input   // reads the layer's own embedding
-	scale     float32 // of the residual behind the block
-	mixing    mixing  // of streams
+	shape     Block
+	norm      nn.Norm             // of the token mixer's input
+	attention nn.Attention        // or none
+	latent    *nn.LatentAttention // in place of attention, or nil
+	recurrent nn.Recurrent        // in place of attention or in parallel to it, or nil
+	after     nn.Norm             // of what the token mixer adds to the residual, or none
+	ffnNorm   nn.Norm             // of the feed-forward layer's input; where there is none, it reads what attention does in parallel families, else the residual
+	ffn       nn.FFN
+	mode      SparseMode // of ffn
+	experts   nn.Experts
+	early     bool    // the experts' router reads the block's input
+	ffnAfter  nn.Norm // of what the feed-forward layer adds to the residual, or none
+	input     nn.LayerInput
+	scale     float32         // of the residual after the block
+	mixing    *nn.AltUpMixing // of streams, or nil
+	laurel    nn.LowRank      // with mixing
+}
+
+// stream is what goes from block to block.
+type stream struct {
+	x      compute.Tensor  // [n, n_embd] the residual
+	inputs compute.Tensor  // [n, layers·width] layers' embeddings of the tokens, of families that have them
+	all    compute.Streams // the residual's streams, of families that have several
 }
 
 // forward runs the block. Each part reads the norm of the residual x and is added to it:
@@ -49,205 +43,141 @@ type block struct {
 //	x += attention(norm(x)) + ffn(norm(x))     in parallel families
 //	x = norm(x + attention(x)); x = norm(x + ffn(x))
 //
-// Some families have a norm behind each part, instead of the one before it or besides, and some scale what is added.
-func (l *block) forward(v compute.Verbs, m *Model, i int) {
-	if l.mixing.router != nil {
-		l.alternate(v, m, i)
+// Some families have a norm after each part, instead of the one before it or besides, and some scale what is added.
+func (l *block) forward(p *nn.Pass, m *Model, s *stream, i int) {
+	if l.mixing != nil {
+		l.alternate(p, m, s, i)
 		return
 	}
-	s := m.step.of(&l.shape)
-	if l.experts.early {
-		l.experts.rate(v, m, s, s.x)
+	var rated compute.Tensor // the router's logits
+	if l.early {
+		rated = l.experts.Rate(p, s.x)
 	}
-	if m.Family.StateSpace {
-		l.forwardParts(v, m, s, i)
-		return
-	}
-	in := m.input(v, s, l.norm)
-	l.attend(v, m, s, in, i)
-	narrow := m.narrows(i)
-	if narrow {
-		if s = m.narrowed(v, s, &l.shape, true); s.x.Rows == 0 {
-			return
-		}
-	}
+	in := p.Norm(s.x, l.norm)
 	if m.Family.Parallel {
+		heads := l.read(p, in)
+		all := s.x
+		s.x = p.Wanted(i, all)
+		heads = p.Wanted(i, heads)
 		switch {
-		case l.ffnNorm.w != nil:
-			in = m.input(v, s, l.ffnNorm)
-		case narrow: // in has the rows of the whole step
-			in = m.input(v, s, l.norm)
+		case l.ffnNorm.Bound():
+			in = p.Norm(s.x, l.ffnNorm)
+		case s.x != all: // in has the rows of the whole step
+			in = p.Norm(s.x, l.norm)
 		}
-		l.mix(v, m, s, in)
-		m.product(v, s.attn, compute.Products{{Out: s.h, W: l.wo, Bias: l.bo}})
-		m.join(v, s.x, s.h, l.after)
-		m.join(v, s.x, s.ffnOut, l.ffnAfter)
+		mixed := l.mix(p, rated, s.x, in)
+		m.join(p, s.x, p.Linear(heads, l.out()), l.after)
+		m.join(p, s.x, mixed, l.ffnAfter)
 		return
 	}
-	m.product(v, s.attn, compute.Products{{Out: s.h, W: l.wo, Bias: l.bo}})
-	m.join(v, s.x, s.h, l.after)
-
-	in = m.input(v, s, l.ffnNorm)
-	m.foresee(v, s, i)
-	l.mix(v, m, s, in)
-	m.join(v, s.x, s.ffnOut, l.ffnAfter)
-	if l.input.gate != nil {
-		l.input.compute(v, m, s, i)
-		v.Add(s.x, s.h)
-	}
-	if l.scale != 1 {
-		v.Scale(s.x, l.scale)
-	}
-}
-
-// forwardParts runs a block that may have a recurrent layer in place of attention or beside it, or be one part only.
-func (l *block) forwardParts(v compute.Verbs, m *Model, s *buffers, i int) {
 	switch {
-	case l.recurrent.out != nil && l.wo != nil:
-		in := m.input(v, s, l.norm)
-		l.attend(v, m, s, in, i)
-		l.recurrent.forward(v, m, s, in)
-		m.product(v, s.attn, compute.Products{{Out: s.ffnOut, W: l.wo, Bias: l.bo}})
-		v.Add(s.h, s.ffnOut)
-		m.join(v, s.x, s.h, l.after)
-	case l.recurrent.out != nil:
-		l.recurrent.forward(v, m, s, m.input(v, s, l.norm))
-		m.join(v, s.x, s.h, l.after)
-	case l.wo != nil:
-		l.attend(v, m, s, m.input(v, s, l.norm), i)
-		m.product(v, s.attn, compute.Products{{Out: s.h, W: l.wo, Bias: l.bo}})
-		m.join(v, s.x, s.h, l.after)
+	case l.recurrent != nil && l.out().Bound(): // both read the same
+		heads := l.read(p, in)
+		y := l.recurrent.Forward(p, in)
+		p.Add(y, p.Linear(heads, l.out()))
+		m.join(p, s.x, y, l.after)
+		s.x = p.Wanted(i, s.x)
+	case l.recurrent != nil:
+		m.join(p, s.x, l.recurrent.Forward(p, in), l.after)
+		s.x = p.Wanted(i, s.x)
+	case l.out().Bound():
+		heads := l.read(p, in)
+		s.x = p.Wanted(i, s.x)
+		m.join(p, s.x, p.Linear(p.Wanted(i, heads), l.out()), l.after)
+	default:
+		s.x = p.Wanted(i, s.x)
 	}
-	if m.narrows(i) {
-		if s = m.narrowed(v, s, &l.shape, false); s.x.Rows == 0 {
-			return
-		}
-	}
-	if l.ffn.up == nil && l.experts.router == nil {
+	if !l.ffn.Bound() && !l.experts.Bound() {
 		return
 	}
-	in := m.input(v, s, l.ffnNorm)
-	m.foresee(v, s, i)
-	l.mix(v, m, s, in)
-	m.join(v, s.x, s.ffnOut, l.ffnAfter)
+	in = p.Norm(s.x, l.ffnNorm)
+	m.join(p, s.x, l.mix(p, rated, s.x, in), l.ffnAfter)
+	if l.input.Bound() {
+		p.Add(s.x, l.input.Forward(p, s.x, s.inputs, i))
+	}
+	p.Scale(s.x, l.scale)
 }
 
-// mix computes s.ffnOut from the input in by the feed-forward layer or the experts.
-func (l *block) mix(v compute.Verbs, m *Model, s *buffers, in compute.Tensor) {
-	if l.experts.router == nil {
-		l.ffn.forward(v, m, s, in)
-		return
+// alternate runs a block within streams of the residual. It predicts all streams, computes the active one, and corrects
+// the others by how the result differs from the prediction:
+//
+//	x = (x + attention(norm(x)) + laurel(norm(x))) / √2; x += ffn(norm(x))
+func (l *block) alternate(p *nn.Pass, m *Model, s *stream, i int) {
+	active := s.all[m.altUp.Active]
+	p.Verbs().AltUpPredict(s.all, l.mixing.Route(p, active), l.mixing.Predict)
+	p.Verbs().Slice(s.x, active, 0)
+
+	in := p.Norm(s.x, l.norm)
+	laurel := l.laurel.Forward(p, in)
+	m.join(p, s.x, p.Linear(l.read(p, in), l.out()), l.after)
+	p.Add(s.x, laurel)
+	p.Scale(s.x, math.Sqrt2/2)
+
+	in = p.Norm(s.x, l.ffnNorm)
+	m.join(p, s.x, l.ffn.Forward(p, s.x, in), l.ffnAfter)
+
+	p.Verbs().AltUpCorrect(s.all, s.x, l.mixing.Route(p, s.x), l.mixing.Correct, m.altUp.Active)
+	p.Verbs().Multiply(s.x, active, l.mixing.Scale)
+	y := l.input.Forward(p, s.x, s.inputs, i)
+	for _, other := range s.all[1:] {
+		p.Add(other, y)
 	}
-	l.experts.forward(v, m, s, &l.ffn, in)
 }
 
-// input returns what a part of a block reads: the norm of the residual, or the residual itself where there is no norm.
-func (m *Model) input(v compute.Verbs, s *buffers, n norm) compute.Tensor {
-	if n.w == nil {
-		return s.x
+// read returns what attention's heads read of in, the norm of the residual. [n, heads·value]
+func (l *block) read(p *nn.Pass, in compute.Tensor) compute.Tensor {
+	if l.latent != nil {
+		return l.latent.Read(p, in)
 	}
-	m.normalise(v, s.h, s.x, n)
-	return s.h
+	return l.attention.Read(p, in)
+}
+
+// store has attention keep keys and values in that part of the cache.
+func (l *block) store(part int) {
+	l.attention.Stored = part
+	if l.latent != nil {
+		l.latent.Stored = part
+	}
+}
+
+// out returns attention's last product. It is not bound where there is no attention.
+func (l *block) out() *nn.Linear {
+	if l.latent != nil {
+		return &l.latent.Out
+	}
+	return &l.attention.Out
+}
+
+// mix returns the output of the feed-forward layer or the experts for in. rated has the router's logits where it read
+// something else.
+func (l *block) mix(p *nn.Pass, rated, residual, in compute.Tensor) compute.Tensor {
+	if !l.experts.Bound() {
+		return l.ffn.Forward(p, residual, in)
+	}
+	if !l.early {
+		rated = l.experts.Rate(p, in)
+	}
+	return l.experts.Forward(p, rated, residual, in)
 }
 
 // join adds a part's output y, which it overwrites, to the residual: x += scale·norm(y).
-func (m *Model) join(v compute.Verbs, x, y compute.Tensor, after norm) {
+func (m *Model) join(p *nn.Pass, x, y compute.Tensor, after nn.Norm) {
 	if m.Family.NormSum {
-		v.Add(x, y)
-		m.normalise(v, x, x, after)
+		p.Add(x, y)
+		p.Normalize(x, after)
 		return
 	}
-	if after.w != nil {
-		m.normalise(v, y, y, after)
-	}
-	if m.Scale.Residual != 1 {
-		v.Scale(y, m.Scale.Residual)
-	}
-	v.Add(x, y)
-}
-
-// attend computes s.attn, all heads' sums over positions, from the block's input:
-//
-//	attention(rope(Wq·in+bq), rope(Wk·in+bk), Wv·in+bv)
-//
-// Layers may read the keys and values of an earlier one instead of their own, and values may be the keys before they
-// are rotated.
-func (a *attention) attend(v compute.Verbs, m *Model, s *buffers, in compute.Tensor, i int) {
-	if a.latent.keys != nil {
-		a.attendLatent(v, m, s, in, i)
-		return
-	}
-	own := a.shape.KV == i // keys and values
-	switch {
-	case m.Family.GatedAttention:
-		m.product(v, in, compute.Products{{Out: s.queries, W: a.wq, Bias: a.bq}, {Out: s.k, W: a.wk, Bias: a.bk}, {Out: s.v, W: a.wv, Bias: a.bv}})
-		both := s.queries.Split(2 * a.shape.Key)
-		v.Slice(s.q.Split(a.shape.Key), both, 0)
-		v.Slice(s.queryGates.Split(a.shape.Key), both, a.shape.Key)
-	case !own:
-		m.product(v, in, compute.Products{{Out: s.q, W: a.wq, Bias: a.bq}})
-	case a.wv == nil:
-		m.product(v, in, compute.Products{{Out: s.q, W: a.wq, Bias: a.bq}, {Out: s.k, W: a.wk, Bias: a.bk}})
-		v.Slice(s.v, s.k, 0)
-	default:
-		m.product(v, in, compute.Products{{Out: s.q, W: a.wq, Bias: a.bq}, {Out: s.k, W: a.wk, Bias: a.bk}, {Out: s.v, W: a.wv, Bias: a.bv}})
-	}
-	if m.Clamp > 0 {
-		v.Clamp(s.q, m.Clamp)
-		if own {
-			v.Clamp(s.k, m.Clamp)
-			v.Clamp(s.v, m.Clamp)
-		}
-	}
-	a.turn(v, m, s.q, a.qNorm)
-	if own {
-		a.turn(v, m, s.k, a.kNorm)
-		if a.vNorm != nil {
-			each := s.v.Split(a.shape.Value)
-			v.RMSNorm(each, each, a.vNorm, m.Eps)
-		}
-	}
-	if m.Temperature.Scale != 0 && (a.rope == nil || m.Family.Tempered) {
-		v.Temper(s.q, m.Temperature)
-	}
-	if own {
-		v.StoreKV(m.cache, a.stored, s.k, s.v)
-	}
-	if m.narrows(i) && s.logits.Rows == 0 { // keys and values are all that is wanted
-		return
-	}
-	v.Attend(s.attn, s.q, m.cache, a.stored, a.how)
-	if m.Family.GatedAttention {
-		v.Activate(s.attn, s.queryGates, s.attn, compute.Activation{Kind: compute.Logistic})
-	}
-}
-
-// turn norms and rotates the heads of queries or keys.
-func (a *attention) turn(v compute.Verbs, m *Model, x compute.Tensor, n norm) {
-	if a.rope != nil && m.Family.TurnedFirst {
-		v.RoPE(x, a.shape.Key, a.rope)
-	}
-	heads := x
-	if !m.Family.WideNorm {
-		heads = x.Split(a.shape.Key)
-	}
-	switch {
-	case a.ones != nil:
-		m.normalise(v, heads, heads, norm{w: a.ones})
-		v.Multiply(x, x, n.w)
-	case n.w != nil:
-		m.normalise(v, heads, heads, n)
-	}
-	if a.rope != nil && !m.Family.TurnedFirst {
-		v.RoPE(x, a.shape.Key, a.rope)
-	}
+	p.Normalize(y, after)
+	p.Scale(y, m.Scale.Residual)
+	p.Add(x, y)
 }
 
 // blockBinder binds one block's tensors by their names after "blk.N.". What the family does not have is nil.
 type blockBinder struct {
-	*binder
+	*nn.Binder
 	m     *Model
 	layer int
+	state int // the part of the cache with the layer's state
 }
 
 func (b *blockBinder) name(s string) string { return fmt.Sprintf("blk.%d.%s", b.layer, s) }
@@ -255,7 +185,7 @@ func (b *blockBinder) name(s string) string { return fmt.Sprintf("blk.%d.%s", b.
 // bound reports whether the block binds a tensor: it must, or it may and the file holds it.
 func (b *blockBinder) bound(name string) bool {
 	t, ok := b.m.Family.InBlock(name)
-	return ok && (!t.Optional || b.has(b.name(name)))
+	return ok && (!t.Optional || b.Has(b.name(name)))
 }
 
 // requires reports whether files must hold a tensor of the block.
@@ -264,50 +194,68 @@ func (b *blockBinder) requires(name string) bool {
 	return ok && !t.Optional
 }
 
-func (b *blockBinder) matrix(name string) *compute.Matrix {
+// linear binds a matrix, and bias, which may be empty, the name of its bias.
+func (b *blockBinder) linear(name, bias string) nn.Linear {
 	if !b.bound(name) {
-		return nil
+		return nn.Linear{}
 	}
 	shape := b.m.Family.Shape(name, b.m.sizes(b.layer))
-	return b.binder.matrix(b.name(name), shape[0], shape[1], compute.Precise)
+	return b.linearOf(name, bias, shape[0], shape[1])
+}
+
+// linearOf is linear of a matrix of that shape, which the block binds.
+func (b *blockBinder) linearOf(name, bias string, rows, cols int) nn.Linear {
+	l := b.Linear(b.Matrix(b.name(name), rows, cols, compute.Precise))
+	if bias != "" {
+		l.B = b.vector(bias)
+	}
+	return l
 }
 
 func (b *blockBinder) vector(name string) *compute.Vector {
 	if !b.bound(name) {
 		return nil
 	}
-	return b.binder.vector(b.name(name), b.m.Family.Shape(name, b.m.sizes(b.layer))[0])
+	return b.Vector(b.name(name), b.m.Family.Shape(name, b.m.sizes(b.layer))[0])
 }
 
 // headNorm binds the norm of queries or keys.
-func (b *blockBinder) headNorm(name string) norm {
+func (b *blockBinder) headNorm(name string) nn.HeadNorm {
+	n := nn.HeadNorm{Wide: b.m.Family.WideNorm}
 	if w := name + ".weight"; b.m.Family.HeadNorms && b.bound(w) {
 		shape := b.m.Family.Shape(w, b.m.sizes(b.layer))
-		return norm{w: b.rowsVector(b.name(w), shape[0], shape[1])}
+		n.Norm = b.m.newNorm(b.RowsVector(b.name(w), shape[0], shape[1]), nil)
+		return n
 	}
-	return b.norm(name)
+	n.Norm = b.norm(name)
+	return n
 }
 
-func (b *blockBinder) norm(name string) norm {
-	return norm{w: b.vector(b.m.Family.NormWeight(name)), b: b.vector(name + ".bias")}
+func (b *blockBinder) norm(name string) nn.Norm {
+	return b.m.newNorm(b.vector(b.m.Family.NormWeight(name)), b.vector(name+".bias"))
+}
+
+// newNorm returns the family's norm with these weights.
+func (m *Model) newNorm(weight, bias *compute.Vector) nn.Norm {
+	return nn.Norm{Weight: weight, Bias: bias, Epsilon: m.Eps, Centered: m.Family.LayerNorm}
 }
 
 // bindBlock binds layer i.
-func (m *Model) bindBlock(in *binder, i int) {
-	in.lies(m.place(i))
-	b, l := &blockBinder{binder: in, m: m, layer: i}, &m.layers[i]
+func (m *Model) bindBlock(in *nn.Binder, i int) {
+	in.Place(m.place(i))
+	b, l := &blockBinder{Binder: in, m: m, layer: i, state: m.statePart(i)}, &m.layers[i]
 	l.norm = b.norm("attn_norm")
-	if second := b.norm("attn_norm_2"); second.w != nil { // attention's own; the other is the feed-forward layer's
+	if second := b.norm("attn_norm_2"); second.Bound() { // attention's own; the other is the feed-forward layer's
 		l.norm, l.ffnNorm = second, l.norm
 	}
 	l.shape = m.Blocks[i]
 	if l.shape.State > 0 {
-		l.recurrent.bind(b)
+		l.recurrent = b.recurrent()
 	}
 	if l.shape.Heads > 0 {
-		l.bindAttention(b, i)
+		l.bindAttention(b)
 	} else if m.Family.OnePart && l.shape.State == 0 {
-		l.norm, l.ffnNorm = norm{}, l.norm
+		l.norm, l.ffnNorm = nn.Norm{}, l.norm
 	}
 	ffnNorm := cmp.Or(m.Family.FFNNorm, "ffn_norm")
 	if ffnNorm != "post_attention_norm" {
@@ -317,52 +265,62 @@ func (m *Model) bindBlock(in *binder, i int) {
 	if m.Family.NormSum {
 		l.after, l.ffnAfter = b.norm("attn_output_norm"), b.norm("layer_output_norm")
 	}
-	if n := b.norm(ffnNorm); n.w != nil {
+	if n := b.norm(ffnNorm); n.Bound() {
 		l.ffnNorm = n
 	}
-	l.experts.bind(b)
-	l.ffn.bind(b)
+	l.bindExperts(b)
+	l.bindFFN(b)
 	l.bindMixing(b)
 }
 
-// bindAttention binds layer i's attention.
-func (l *block) bindAttention(b *blockBinder, i int) {
+// bindAttention binds the layer's attention.
+func (l *block) bindAttention(b *blockBinder) {
 	m := b.m
-	l.bindQKV(b)
-	if l.qNorm = b.headNorm("attn_q_norm"); m.Family.HeadNorms && l.qNorm.w != nil {
-		l.ones = b.ones(m.Blocks[i].Key)
+	scale := cmp.Or(m.Scale.Attention, float32(m.Rope.scores()/math.Sqrt(float64(l.shape.Key))))
+	how := compute.Attention{Scale: scale, Window: l.shape.Window, Parts: m.Family.Parts, Later: m.Later, SoftCap: m.Cap.Scores}
+	if m.Alibi > 0 {
+		how.Slopes = b.Numbers("ALiBi's slopes", slopes(l.shape.Heads, m.Alibi))
 	}
-	if m.Blocks[i].KV == i {
-		l.kNorm = b.headNorm("attn_k_norm")
+	how.Sinks = b.vector("attn_sinks.weight")
+	if m.Family.Latent {
+		l.latent = b.latent()
+		l.latent.Out, l.latent.How = b.linear("attn_output.weight", "attn_output.bias"), how
+		return
+	}
+	a := &l.attention
+	*a = nn.Attention{
+		Heads: l.shape.Heads, Key: l.shape.Key, Value: l.shape.Value, KVHeads: l.shape.KVHeads, Layer: b.layer, Reads: l.shape.KV != b.layer,
+		Gated: m.Family.GatedAttention, Clamp: m.Clamp, Rope: m.ropes[l.shape.Rotation], RotateFirst: m.Family.TurnedFirst, How: how,
+	}
+	if a.Rope == nil || m.Family.Tempered {
+		a.Temperature = m.Temperature
+	}
+	b.bindQKV(a)
+	a.QNorm = b.headNorm("attn_q_norm")
+	if m.Family.HeadNorms && a.QNorm.Bound() {
+		a.QNorm.Ones = b.Ones(a.Key)
+	}
+	if !a.Reads {
+		a.KNorm = b.headNorm("attn_k_norm")
+		a.KNorm.Ones = a.QNorm.Ones
 		if m.Family.NormedValues {
-			l.vNorm = b.ones(m.Blocks[i].Value)
+			a.VNorm = nn.Norm{Weight: b.Ones(a.Value), Epsilon: m.Eps}
 		}
 	}
-	if m.Family.UnitHeads && m.Experts.Count != m.Family.UnitHeadsBut && m.Blocks[i].Rotation != Unrotated {
-		l.qNorm.w = b.ones(m.Blocks[i].Key)
-		l.kNorm.w = l.qNorm.w
+	if m.Family.UnitHeads && m.Experts.Count != m.Family.UnitHeadsBut && l.shape.Rotation != Unrotated {
+		a.QNorm.Norm = m.newNorm(b.Ones(a.Key), nil)
+		a.KNorm.Norm = a.QNorm.Norm
 	}
-	l.wo, l.bo = b.matrix("attn_output.weight"), b.vector("attn_output.bias")
-	l.rope = m.ropes[l.shape.Rotation]
-	scale := cmp.Or(m.Scale.Attention, float32(m.Rope.scores()/math.Sqrt(float64(l.shape.Key))))
-	l.how = compute.Attention{Scale: scale, Window: l.shape.Window, Parts: m.Family.Parts, Later: m.Later, SoftCap: m.Cap.Scores}
-	if m.Alibi > 0 {
-		l.how.Slopes = b.numbers("ALiBi's slopes", slopes(l.shape.Heads, m.Alibi))
-	}
-	l.how.Sinks = b.vector("attn_sinks.weight")
+	a.Out = b.linear("attn_output.weight", "attn_output.bias")
 }
 
 // bindQKV binds q, k and v. Any family's files may hold their weights as one tensor, and likewise their biases.
-func (a *attention) bindQKV(b *blockBinder) {
+func (b *blockBinder) bindQKV(a *nn.Attention) {
 	m := b.m
-	if m.Family.Latent {
-		a.bindLatent(b)
-		return
-	}
-	if m.Blocks[b.layer].KV != b.layer { // files may hold what it would need for its own
-		a.wq, a.bq = b.matrix("attn_q.weight"), b.vector("attn_q.bias")
+	if a.Reads { // files may hold what it would need for its own
+		a.Q = b.linear("attn_q.weight", "attn_q.bias")
 		for _, name := range []string{"attn_k.weight", "attn_v.weight", "attn_k_norm.weight"} {
-			b.ignore(b.name(name))
+			b.Ignore(b.name(name))
 		}
 		return
 	}
@@ -371,32 +329,32 @@ func (a *attention) bindQKV(b *blockBinder) {
 		q *= 2
 	}
 	_, usual := m.Family.InBlock("attn_qkv.weight")
-	if usual = usual && !m.Family.Delta; b.has(b.name("attn_qkv.weight")) || usual && !b.has(b.name("attn_q.weight")) {
-		if qkv := b.slices(b.name("attn_qkv.weight"), m.Embd, compute.Precise, q, k, v); qkv != nil {
-			a.wq, a.wk, a.wv = qkv[0], qkv[1], qkv[2]
+	if usual = usual && !m.Family.Delta; b.Has(b.name("attn_qkv.weight")) || usual && !b.Has(b.name("attn_q.weight")) {
+		if qkv := b.Slices(b.name("attn_qkv.weight"), m.Embd, compute.Precise, q, k, v); qkv != nil {
+			a.Q, a.K, a.V = qkv[0], qkv[1], qkv[2]
 		}
 	} else {
-		weight := func(name string, rows int) *compute.Matrix {
+		weight := func(name string, rows int) nn.Linear {
 			if !usual {
-				return b.matrix(name)
+				return b.linear(name, "")
 			}
-			return b.binder.matrix(b.name(name), rows, m.Embd, compute.Precise)
+			return b.linearOf(name, "", rows, m.Embd)
 		}
-		a.wq, a.wk, a.wv = weight("attn_q.weight", q), weight("attn_k.weight", k), weight("attn_v.weight", v)
+		a.Q, a.K, a.V = weight("attn_q.weight", q), weight("attn_k.weight", k), weight("attn_v.weight", v)
 	}
-	if b.has(b.name("attn_qkv.bias")) || b.requires("attn_qkv.bias") && !b.has(b.name("attn_q.bias")) {
-		if bias := b.vectorSlices(b.name("attn_qkv.bias"), q, k, v); bias != nil {
-			a.bq, a.bk, a.bv = bias[0], bias[1], bias[2]
+	if b.Has(b.name("attn_qkv.bias")) || b.requires("attn_qkv.bias") && !b.Has(b.name("attn_q.bias")) {
+		if bias := b.Vectors(b.name("attn_qkv.bias"), q, k, v); bias != nil {
+			a.Q.B, a.K.B, a.V.B = bias[0], bias[1], bias[2]
 		}
 		return
 	}
 	bias := func(name string, n int) *compute.Vector {
-		if !b.requires(name) && !b.has(b.name(name)) {
+		if !b.requires(name) && !b.Has(b.name(name)) {
 			return nil
 		}
-		return b.binder.vector(b.name(name), n)
+		return b.Vector(b.name(name), n)
 	}
-	a.bq, a.bk, a.bv = bias("attn_q.bias", q), bias("attn_k.bias", k), bias("attn_v.bias", v)
+	a.Q.B, a.K.B, a.V.B = bias("attn_q.bias", q), bias("attn_k.bias", k), bias("attn_v.bias", v)
 }
 
 // sizes returns what the shapes of a layer's tensors follow from.

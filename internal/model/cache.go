@@ -48,6 +48,21 @@ func (c *Config) cacheSpec(size compute.CacheSpec, types compute.CacheTypes, pla
 	return spec
 }
 
+// statePart returns the part of the cache with layer l's state: the layer's own, or one after all layers' where it has keys
+// and values there.
+func (c *Config) statePart(l int) int {
+	if l >= c.Layers || c.Blocks[l].State == 0 || c.Blocks[l].Heads == 0 {
+		return l
+	}
+	part := c.Layers
+	for _, b := range c.Blocks[:l] {
+		if b.State > 0 && b.Heads > 0 {
+			part++
+		}
+	}
+	return part
+}
+
 // ReadPage reads a page's first positions of the KV cache, in every layer: see compute.Device.
 func (m *Model) ReadPage(page compute.Page, layers [][]byte) error {
 	return m.dev.ReadPage(m.cache, page, layers)

@@ -13,6 +13,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
@@ -91,11 +92,11 @@ type Scales struct {
 }
 
 // readTemperature returns how queries grow with their position; the zero value where they do not.
-func (c *Config) readTemperature(m *metadata) compute.Temperature {
+func (c *Config) readTemperature(m *nn.Keys) compute.Temperature {
 	if !c.Family.Tempered {
 		return c.Family.Temperature
 	}
-	scale := m.within(c.Arch+".attention.temperature_scale", 0, 0, maxScale)
+	scale := m.Within(c.Arch+".attention.temperature_scale", 0, 0, nn.MaxScale)
 	return compute.Temperature{Scale: float32(scale), Length: c.Rope.Context}
 }
 
@@ -110,18 +111,17 @@ func (c *Config) uniform() bool {
 	return !slices.ContainsFunc(c.Blocks, func(b Block) bool { return b.FF != c.FF })
 }
 
-// Limits on hyperparameters from outside: beyond them a file is taken for damaged.
+// maxLayers bounds the number of layers from outside: a file with more is taken for damaged.
 const (
 	maxLayers = 1 << 12
-	maxWidth  = 1 << 20
 )
 
 // ReadConfig reads and checks the hyperparameters of f. activation, when not empty, overrides the file's.
 func ReadConfig(f *gguf.File, activation string) (Config, error) {
-	m := &metadata{f: f}
-	c := Config{Arch: m.text("general.architecture", ""), Name: m.text("general.name", "")}
-	if m.err != nil {
-		return c, m.err
+	m := &nn.Keys{File: f}
+	c := Config{Arch: m.Text("general.architecture", ""), Name: m.Text("general.name", "")}
+	if m.Err != nil {
+		return c, m.Err
 	}
 	if c.Arch == "" {
 		return c, fmt.Errorf("%s: key %q is missing: this is no model's file, or its first part is another one", f.Path, "general.architecture")
@@ -132,24 +132,24 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	}
 	key := func(s string) string { return c.Arch + "." + s }
 	if k := c.Family.ParallelKey; k != "" {
-		c.Family.Parallel = m.flag(key(k), c.Family.Parallel)
+		c.Family.Parallel = m.Flag(key(k), c.Family.Parallel)
 	}
 	if c.Family.PerhapsBeside && !slices.ContainsFunc(f.Tensors, func(t *gguf.Tensor) bool { return strings.HasSuffix(t.Name, ".ffn_norm.weight") }) {
 		c.Family = c.Family.Beside()
 	}
-	c.Context = m.count(key("context_length"), 0, 1<<30)
-	c.Embd = m.count(key("embedding_length"), 0, maxWidth)
-	c.Layers = m.count(key("block_count"), 0, maxLayers)
+	c.Context = m.Count(key("context_length"), 0, 1<<30)
+	c.Embd = m.Count(key("embedding_length"), 0, nn.MaxWidth)
+	c.Layers = m.Count(key("block_count"), 0, maxLayers)
 	c.readFurther(m)
 	c.readBlocks(m)
 	c.readStates(m)
 	c.readExperts(m)
 	c.readInputs(m)
-	c.Eps = float32(m.within(key(c.Family.EpsilonKey()), cmp.Or(c.Family.UsualEps, 1e-5), 0, 1))
-	if v := m.text(key("rope.scaling.type"), "none"); v != "none" && v != "linear" && v != "yarn" && v != "longrope" && v != "dynamic" {
-		m.fail("key %q: rope scaling %q is not supported; supported are none, linear, yarn, longrope, dynamic", key("rope.scaling.type"), v)
+	c.Eps = float32(m.Within(key(c.Family.EpsilonKey()), cmp.Or(c.Family.UsualEps, 1e-5), 0, 1))
+	if v := m.Text(key("rope.scaling.type"), "none"); v != "none" && v != "linear" && v != "yarn" && v != "longrope" && v != "dynamic" {
+		m.Fail("key %q: rope scaling %q is not supported; supported are none, linear, yarn, longrope, dynamic", key("rope.scaling.type"), v)
 	}
-	if c.Family.SectionsApart && m.divided(key("rope.dimension_sections")) {
+	if c.Family.SectionsApart && m.Divided(key("rope.dimension_sections")) {
 		c.Family.Rotation = arch.HalvesApart
 	}
 	c.Rope = readRope(m, &c)
@@ -157,13 +157,13 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	c.readPositions(m)
 	c.readScales(m)
 	c.Temperature = c.readTemperature(m)
-	c.Threshold = float32(m.within("powerinfer.sparse_threshold", 0, math.Inf(-1), math.Inf(1)))
+	c.Threshold = float32(m.Within("powerinfer.sparse_threshold", 0, math.Inf(-1), math.Inf(1)))
 	original := f.Magic == "PWRI"
 	if original && c.Family.Original == "" {
-		m.fail("original PowerInfer files of architecture %q do not exist; supported are %s", c.Arch, arch.Originals())
+		m.Fail("original PowerInfer files of architecture %q do not exist; supported are %s", c.Arch, arch.Originals())
 	}
-	if m.err != nil {
-		return c, m.err
+	if m.Err != nil {
+		return c, m.Err
 	}
 	embd := f.Tensor("token_embd.weight")
 	if embd == nil {
@@ -197,29 +197,29 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 }
 
 // readFurther leaves out the file's last layers if they predict further tokens than the next.
-func (c *Config) readFurther(m *metadata) {
+func (c *Config) readFurther(m *nn.Keys) {
 	key := c.Arch + ".nextn_predict_layers"
-	n, _, err := m.f.Uint(key)
+	n, _, err := m.File.Uint(key)
 	switch {
-	case m.err != nil:
+	case m.Err != nil:
 	case err != nil:
-		m.err = err
+		m.Err = err
 	case n >= uint64(c.Layers):
-		m.fail("key %q: %d of %d layers predict further tokens, which leaves none that predict the next", key, n, c.Layers)
+		m.Fail("key %q: %d of %d layers predict further tokens, which leaves none that predict the next", key, n, c.Layers)
 	default:
 		c.Layers -= int(n)
-		m.further = int(n)
+		m.Extra = int(n)
 	}
-	c.Further = m.further
+	c.Further = m.Extra
 }
 
 // checkByNeuron refuses a file whose down projections are stored by neuron where layers cannot be computed so.
-func (c *Config) checkByNeuron(m *metadata) error {
+func (c *Config) checkByNeuron(m *nn.Keys) error {
 	if c.Experts.Count > 0 {
-		return fmt.Errorf("%s: predictors of models with experts are not supported", m.f.Path)
+		return fmt.Errorf("%s: predictors of models with experts are not supported", m.File.Path)
 	}
 	if !c.uniform() {
-		return fmt.Errorf("%s: key %q: predictors of layers that differ in their number of neurons are not supported", m.f.Path, c.Arch+".feed_forward_length")
+		return fmt.Errorf("%s: key %q: predictors of layers that differ in their number of neurons are not supported", m.File.Path, c.Arch+".feed_forward_length")
 	}
 	return nil
 }
@@ -232,43 +232,43 @@ const maxDeviations = 10
 const maxExponent = 64
 
 // readPositions reads how scores depend on positions besides the rotation, and what keys and values are computed from.
-func (c *Config) readPositions(m *metadata) {
+func (c *Config) readPositions(m *nn.Keys) {
 	f := &c.Family
 	if f.RotatedLayers > 0 && c.Layers != f.RotatedLayers {
 		f.Rotation = arch.NotRotated
 	}
-	if c.Alibi = m.within(c.Arch+".attention.max_alibi_bias", f.MaxAlibi, 0, maxExponent); f.AlibiLayers > 0 && c.Layers != f.AlibiLayers {
+	if c.Alibi = m.Within(c.Arch+".attention.max_alibi_bias", f.MaxAlibi, 0, maxExponent); f.AlibiLayers > 0 && c.Layers != f.AlibiLayers {
 		c.Alibi = 0
 	}
-	c.Later = !m.flag(c.Arch+".attention.causal", !f.Later)
-	if t := m.f.Tensor("token_types.weight"); t != nil {
+	c.Later = !m.Flag(c.Arch+".attention.causal", !f.Later)
+	if t := m.File.Tensor("token_types.weight"); t != nil {
 		c.Types = t.Rows()
 	}
 	if f.Clamped {
-		c.Clamp = float32(m.within(c.Arch+".attention.clamp_kqv", 0, 0, maxScale))
+		c.Clamp = float32(m.Within(c.Arch+".attention.clamp_kqv", 0, 0, nn.MaxScale))
 	}
-	if f.Latent && m.err == nil {
+	if f.Latent && m.Err == nil {
 		c.readLatent(m)
 	}
 }
 
 // readLatent reads what latent attention computes with: in all layers the same.
-func (c *Config) readLatent(m *metadata) {
+func (c *Config) readLatent(m *nn.Keys) {
 	key := c.Arch + ".attention.kv_lora_rank"
-	width := m.count(key, 0, maxWidth)
-	c.QueryLatent = m.optional(c.Arch+".attention.q_lora_rank", maxWidth)
+	width := m.Count(key, 0, nn.MaxWidth)
+	c.QueryLatent = m.Optional(c.Arch+".attention.q_lora_rank", nn.MaxWidth)
 	if c.Rope.First = c.HeadDim - c.Rope.Dims; c.Rope.First < 1 {
-		m.fail("key %q: %d rotated elements leave none of a head's %d", c.Arch+".rope.dimension_count", c.Rope.Dims, c.HeadDim)
+		m.Fail("key %q: %d rotated elements leave none of a head's %d", c.Arch+".rope.dimension_count", c.Rope.Dims, c.HeadDim)
 	}
 	for l := range c.Blocks {
 		b, first := &c.Blocks[l], &c.Blocks[0]
 		b.Latent, b.Rotated = width, c.Rope.Dims
 		switch {
 		case b.Heads != first.Heads || b.Key != first.Key || b.Value != first.Value:
-			m.fail("layer %d has other heads than layer 0, which attention with a latent vector does not allow", l)
-		case width%8 != 0 || c.Rope.Dims%8 != 0 || b.Heads*(width+c.Rope.Dims) > maxWidth:
-			m.fail("key %q: latent vectors of %d elements for %d heads, with %d rotated ones, are not supported: take multiples of 8 that make %d at most for all heads",
-				key, width, b.Heads, c.Rope.Dims, maxWidth)
+			m.Fail("layer %d has other heads than layer 0, which attention with a latent vector does not allow", l)
+		case width%8 != 0 || c.Rope.Dims%8 != 0 || b.Heads*(width+c.Rope.Dims) > nn.MaxWidth:
+			m.Fail("key %q: latent vectors of %d elements for %d heads, with %d rotated ones, are not supported: take multiples of 8 that make %d at most for all heads",
+				key, width, b.Heads, c.Rope.Dims, nn.MaxWidth)
 		}
 	}
 }
@@ -289,12 +289,9 @@ func slopes(heads int, most float64) []float32 {
 	return out
 }
 
-// maxScale bounds factors from outside: beyond it activations stop being numbers.
-const maxScale = 1e6
-
 // readScales reads the factors and caps of activations.
-func (c *Config) readScales(m *metadata) {
-	read := func(key string, def float64) float32 { return float32(m.within(c.Arch+"."+key, def, 0, maxScale)) }
+func (c *Config) readScales(m *nn.Keys) {
+	read := func(key string, def float64) float32 { return float32(m.Within(c.Arch+"."+key, def, 0, nn.MaxScale)) }
 	f, usual := &c.Family, arch.Factors{Embedding: 1, Residual: 1, Logits: 1}
 	if f.Factors != nil {
 		usual = f.Factors(c.Layers, c.Embd)
@@ -317,7 +314,7 @@ func (c *Config) readScales(m *metadata) {
 }
 
 // readActivation returns the activation: the override, the file's key, else what the architecture and magic imply.
-func readActivation(m *metadata, fam *arch.Family, original bool, override string) (compute.Activation, error) {
+func readActivation(m *nn.Keys, fam *arch.Family, original bool, override string) (compute.Activation, error) {
 	act, err := namedActivation(m, fam, original, override)
 	if act.Kind != compute.FATReLU { // of SiLU and GELU it would take small activations as zero
 		act.Threshold = 0
@@ -326,17 +323,17 @@ func readActivation(m *metadata, fam *arch.Family, original bool, override strin
 }
 
 // namedActivation is readActivation, with FATReLU's threshold whatever the activation is.
-func namedActivation(m *metadata, fam *arch.Family, original bool, override string) (compute.Activation, error) {
+func namedActivation(m *nn.Keys, fam *arch.Family, original bool, override string) (compute.Activation, error) {
 	name := override
 	if name == "" {
-		name = m.text("powerinfer.activation", "")
+		name = m.Text("powerinfer.activation", "")
 	}
-	act := compute.Activation{Kind: fam.Activation, Slope: fam.Slope, Limit: fam.Limit, Threshold: float32(m.within("powerinfer.activation_threshold", 0.01, -math.MaxFloat32, math.MaxFloat32))}
-	if m.err != nil {
-		return act, m.err
+	act := compute.Activation{Kind: fam.Activation, Slope: fam.Slope, Limit: fam.Limit, Threshold: float32(m.Within("powerinfer.activation_threshold", 0.01, -math.MaxFloat32, math.MaxFloat32))}
+	if m.Err != nil {
+		return act, m.Err
 	}
 	if name == "" {
-		name = m.text(fam.Name+".hidden_activation", "") // as ModernBERT's files have it
+		name = m.Text(fam.Name+".hidden_activation", "") // as ModernBERT's files have it
 	}
 	if name == "" && original {
 		name = fam.Original
@@ -350,12 +347,12 @@ func namedActivation(m *metadata, fam *arch.Family, original bool, override stri
 		act.Kind++
 	}
 	if act.Kind > compute.ClampedSwiGLU || act.Kind == compute.ClampedSwiGLU && fam.Activation != act.Kind {
-		return act, fmt.Errorf("%s: activation %q is not supported; supported are silu, gelu, relu, fatrelu[:threshold], drelu, relu2", m.f.Path, name)
+		return act, fmt.Errorf("%s: activation %q is not supported; supported are silu, gelu, relu, fatrelu[:threshold], drelu, relu2", m.File.Path, name)
 	}
 	if hasThreshold {
 		v, err := strconv.ParseFloat(threshold, 32)
 		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) || act.Kind != compute.FATReLU {
-			return act, fmt.Errorf("%s: activation %q: only fatrelu has a threshold, and it is a number", m.f.Path, name)
+			return act, fmt.Errorf("%s: activation %q: only fatrelu has a threshold, and it is a number", m.File.Path, name)
 		}
 		act.Threshold = float32(v)
 	}

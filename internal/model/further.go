@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
 // further is a layer that predicts a token further: from the last layer's output h at a position, behind the last norm,
@@ -21,18 +22,12 @@ import (
 // users, vLLM and llama.cpp.
 type further struct {
 	embd       *compute.Matrix // [n_vocab, n_embd]; the model's where the layer has none
-	embdNorm   norm
-	hiddenNorm norm
-	join       *compute.Matrix // [n_embd, 2·n_embd]
+	embdNorm   nn.Norm
+	hiddenNorm nn.Norm
+	join       nn.Linear // [n_embd, 2·n_embd]
 	block      block
-	norm       norm            // before the head; the model's where the layer has none
-	head       *compute.Matrix // [n_vocab, n_embd]; the model's where the layer has none
-
-	before compute.Tensor // [n, n_embd] of each of a step's tokens, h at the position before it
-	after  compute.Tensor // [n, n_embd] h at its own
-	pair   compute.Tensor // [n, 2·n_embd]
-	record func(compute.Verbs)
-	guess  func(compute.Verbs)
+	norm       nn.Norm   // before the head; the model's where the layer has none
+	head       nn.Linear // [n_vocab, n_embd]; the model's where the layer has none
 }
 
 // CanGuessFurther says why layers of the file that predict further tokens cannot be computed, or nil.
@@ -105,9 +100,9 @@ func (c *Config) furtherConfig() Config {
 
 // bindFurther binds the first layer behind the last, which lies on the head's GPU if a plan says so, else in RAM, and
 // its norms on the GPU, too. An embedding table of its own stays in RAM.
-func (m *Model) bindFurther(b *binder) {
+func (m *Model) bindFurther(b *nn.Binder) {
 	n := m.Layers
-	sub := &Model{Config: m.furtherConfig(), dev: m.dev, ropes: m.ropes, sharedRope: m.sharedRope, adapters: m.adapters, layers: make([]block, n+1)}
+	sub := &Model{Config: m.furtherConfig(), dev: m.dev, ropes: m.ropes, sharedRope: m.sharedRope, layers: make([]block, n+1)}
 	if m.places != nil {
 		sub.places = slices.Clone(m.places)
 		at := &sub.places[n]
@@ -116,94 +111,61 @@ func (m *Model) bindFurther(b *binder) {
 		}
 	}
 	sub.bindBlock(b, n)
-	f := &further{block: sub.layers[n], embd: m.embd, norm: m.norm, head: m.head}
-	f.block.stored = n
+	f := &further{block: sub.layers[n], embd: m.embd, norm: m.norm, head: nn.Linear{W: m.head.W}}
+	if f.block.experts.Shared != nil {
+		f.block.experts.Shared = &f.block.ffn
+	}
+	f.block.store(n)
 	name := func(s string) string { return fmt.Sprintf("blk.%d.nextn.%s.weight", n, s) }
-	f.embdNorm, f.hiddenNorm = norm{w: b.vector(name("enorm"), m.Embd)}, norm{w: b.vector(name("hnorm"), m.Embd)}
-	f.join = b.matrix(name("eh_proj"), m.Embd, 2*m.Embd, compute.Precise)
-	if b.has(name("embed_tokens")) {
-		b.gpu = false
-		f.embd = b.matrix(name("embed_tokens"), m.Vocab, m.Embd, compute.Lookup)
-		b.lies(sub.place(n))
+	f.embdNorm, f.hiddenNorm = m.newNorm(b.Vector(name("enorm"), m.Embd), nil), m.newNorm(b.Vector(name("hnorm"), m.Embd), nil)
+	f.join = b.Linear(b.Matrix(name("eh_proj"), m.Embd, 2*m.Embd, compute.Precise))
+	if b.Has(name("embed_tokens")) {
+		b.GPU = false
+		f.embd = b.Matrix(name("embed_tokens"), m.Vocab, m.Embd, compute.Lookup)
+		b.Place(sub.place(n))
 	}
-	if b.has(name("shared_head_norm")) {
-		f.norm = norm{w: b.vector(name("shared_head_norm"), m.Embd)}
+	if b.Has(name("shared_head_norm")) {
+		f.norm = m.newNorm(b.Vector(name("shared_head_norm"), m.Embd), nil)
 	}
-	if b.has(name("shared_head_head")) {
-		f.head = b.matrix(name("shared_head_head"), m.Vocab, m.Embd, compute.Head)
+	if b.Has(name("shared_head_head")) {
+		f.head = b.Linear(b.Matrix(name("shared_head_head"), m.Vocab, m.Embd, compute.Head))
 	}
 	m.further = f
 }
-
-// prepareFurther makes what steps of the layer need, of at most n rows.
-func (m *Model) prepareFurther(n int) error {
-	f := m.further
-	var err error
-	for _, t := range []struct {
-		to   *compute.Tensor
-		cols int
-	}{{&f.before, m.Embd}, {&f.after, m.Embd}, {&f.pair, 2 * m.Embd}} {
-		if *t.to, err = m.dev.Tensor(n, t.cols); err != nil {
-			return err
-		}
-	}
-	f.record, f.guess = m.forwardBoth, m.forwardFurther
-	return nil
-}
-
-// The names of segments: of the model's steps, and of guesses.
-const (
-	withFurther = "forward with a further layer"
-	onlyFurther = "further"
-)
 
 // GuessesFurther reports whether the model was loaded with a layer that predicts a further token.
 func (m *Model) GuessesFurther() bool { return m.further != nil }
 
 // ForwardBoth runs one step as Forward does, and brings its tokens to the further layer's part of the cache. p.Before
 // is what came before them. Afterwards Hidden returns every row's hidden state, too.
-func (m *Model) ForwardBoth(p *compute.Params) error {
-	return m.run(withFurther, p, m.further.record)
-}
+func (m *Model) ForwardBoth(p *compute.Params) error { return m.run(nn.WithMTP, p) }
 
 // ForwardFurther runs one step of the further layer alone: its logits are of the token behind the next, and Hidden
 // returns its outputs.
-func (m *Model) ForwardFurther(p *compute.Params) error {
-	return m.run(onlyFurther, p, m.further.guess)
+func (m *Model) ForwardFurther(p *compute.Params) error { return m.run(nn.OnlyMTP, p) }
+
+// read computes the layer's attention for its keys and values.
+func (f *further) read(p *nn.Pass, m *Model) {
+	f.block.read(p, p.Norm(f.input(p, m), f.block.norm))
 }
 
-func (m *Model) forwardBoth(v compute.Verbs) {
-	m.forward(v)
+func (m *Model) forwardFurther(p *nn.Pass) {
 	f := m.further
-	m.normalise(v, f.after.First(m.step.x.Rows), m.step.x, m.norm)
-	m.readFurther(v)
-	s := m.step.of(&f.block.shape)
-	f.block.attend(v, m, s, m.input(v, s, f.block.norm), m.Layers) // for its keys and values
-}
-
-func (m *Model) forwardFurther(v compute.Verbs) {
-	f := m.further
-	m.readFurther(v)
-	f.block.forward(v, m, m.Layers)
-	s := &m.step
-	after := f.after.First(s.x.Rows)
-	m.normalise(v, after, s.x, f.norm)
-	if s.logits.Rows == 0 {
-		return
+	s := stream{x: f.input(p, m)}
+	f.block.forward(p, m, &s, m.Layers)
+	m.keep(p, s.x, f.norm)
+	if _, outputs := p.Rows(); outputs > 0 {
+		p.LinearTo(m.logits.Like(compute.Tensor{Rows: outputs, Outputs: true}), p.Outputs(m.hidden.Like(s.x)), &f.head)
 	}
-	v.Gather(s.last, after)
-	m.product(v, s.last, compute.Products{{Out: s.logits, W: f.head}})
 }
 
-// readFurther makes the residual that the further layer's block reads.
-func (m *Model) readFurther(v compute.Verbs) {
-	f, s, n := m.further, &m.step, m.step.x.Rows
-	before, pair := f.before.First(n), f.pair.First(n)
-	v.Precede(before, f.after.First(n))
-	v.Embed(s.x, f.embd)
-	m.normalise(v, s.h, s.x, f.embdNorm)
-	v.CopyColumns(pair, s.h, compute.Ranges{}, compute.Ranges{}, m.Embd, 1)
-	m.normalise(v, s.h, before, f.hiddenNorm)
-	v.CopyColumns(pair, s.h, compute.Ranges{First: m.Embd}, compute.Ranges{}, m.Embd, 1)
-	m.product(v, pair, compute.Products{{Out: s.x, W: f.join}})
+// input returns the residual that the further layer's block reads. [n, n_embd]
+func (f *further) input(p *nn.Pass, m *Model) compute.Tensor {
+	before, pair := p.Tokens(m.Embd), p.Tokens(2*m.Embd)
+	p.Verbs().Precede(before, m.hidden.Like(before))
+	e := p.Norm(p.Embed(f.embd), f.embdNorm)
+	p.Verbs().CopyColumns(pair, e, compute.Ranges{}, compute.Ranges{}, m.Embd, 1)
+	h := p.Norm(before, f.hiddenNorm)
+	p.Verbs().CopyColumns(pair, h, compute.Ranges{First: m.Embd}, compute.Ranges{}, m.Embd, 1)
+	return p.Linear(pair, &f.join)
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
 // Head holds the weights that files of embeddings and rerankers have behind pooling: projections of the pooled state,
@@ -36,47 +37,53 @@ type table struct {
 }
 
 // bind reads the head's tensors and keys, as far as the file has them.
-func (h *Head) bind(b *binder, m *Model) {
+func (h *Head) bind(b *nn.Binder, m *Model) {
 	f := &m.Family
 	h.gelu, h.softmax, h.eps, h.Pooling = f.HeadGELU, f.RankShares, m.Eps, f.RankPooling
 	width := m.Embd
 	for _, name := range []string{"dense_2.weight", "dense_3.weight"} { // as Sentence Transformers' folders number their modules
-		if t := b.table(name, width); t.data != nil {
+		if t := hostTable(b, name, width); t.data != nil {
 			h.dense = append(h.dense, t)
 			width = t.rows
 		}
 	}
 	width = m.Embd
-	if h.class = b.layer("cls", width); h.class.data != nil {
+	if h.class = hostLayer(b, "cls", width); h.class.data != nil {
 		width = h.class.rows
 	}
-	if b.has("cls.norm.weight") {
-		h.norm = b.floats("cls.norm.weight", width)
+	if b.Has("cls.norm.weight") {
+		h.norm = b.Floats("cls.norm.weight", width)
 	}
-	h.output = b.layer("cls.output", width)
-	keys := &metadata{f: b.f}
-	if v, ok, err := b.f.Strings(f.Name + ".classifier.output_labels"); err == nil && ok {
+	h.output = hostLayer(b, "cls.output", width)
+	keys := &nn.Keys{File: b.File}
+	if v, ok, err := b.File.Strings(f.Name + ".classifier.output_labels"); err == nil && ok {
 		h.Labels = v
 	}
-	h.Pooling = arch.Pooling(keys.text(arch.RankPoolingKey, string(h.Pooling)))
+	h.Pooling = arch.Pooling(keys.Text(arch.RankPoolingKey, string(h.Pooling)))
 	if h.Pooling == "" {
 		h.Pooling = arch.PoolLast
 	}
 	if !h.Pooling.Single() {
-		keys.fail("key %q: %q is none of %s, %s and %s", arch.RankPoolingKey, h.Pooling, arch.PoolMean, arch.PoolCLS, arch.PoolLast)
+		keys.Fail("key %q: %q is none of %s, %s and %s", arch.RankPoolingKey, h.Pooling, arch.PoolMean, arch.PoolCLS, arch.PoolLast)
 	}
-	if b.err == nil {
-		b.err = keys.err
+	if b.Err == nil {
+		b.Err = keys.Err
 	}
 }
 
-// layer returns the product name with its bias, each if the file has it.
-func (b *binder) layer(name string, cols int) layer {
-	l := layer{table: b.table(name+".weight", cols)}
-	if l.data != nil && b.has(name+".bias") {
-		l.bias = b.floats(name+".bias", l.rows)
+// hostLayer returns the product name with its bias, each if the file has it.
+func hostLayer(b *nn.Binder, name string, cols int) layer {
+	l := layer{table: hostTable(b, name+".weight", cols)}
+	if l.data != nil && b.Has(name+".bias") {
+		l.bias = b.Floats(name+".bias", l.rows)
 	}
 	return l
+}
+
+// hostTable returns the matrix name, if the file has it.
+func hostTable(b *nn.Binder, name string, cols int) table {
+	data := b.Table(name, cols)
+	return table{len(data) / cols, cols, data}
 }
 
 // Ranks reports whether there is a classification head.

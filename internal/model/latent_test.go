@@ -279,7 +279,7 @@ func promptLogits(t *testing.T, f *gguf.File, wrap func(compute.Device) compute.
 		if err := m.Forward(&p); err != nil {
 			t.Fatal(err)
 		}
-		expanded = append(expanded, m.expanded)
+		expanded = append(expanded, m.pass.Expanded)
 		for i := range p.Out {
 			row, err := m.Logits(i)
 			if err != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
 // Block is one layer's hyperparameters.
@@ -25,9 +26,9 @@ type Block struct {
 }
 
 // readBlocks reads what files may say for each layer.
-func (c *Config) readBlocks(m *metadata) {
+func (c *Config) readBlocks(m *nn.Keys) {
 	key := func(s string) string { return c.Arch + "." + s }
-	if m.err != nil {
+	if m.Err != nil {
 		return
 	}
 	least, leastKV := int32(1), int32(1)
@@ -42,14 +43,14 @@ func (c *Config) readBlocks(m *metadata) {
 		leastKV = 0
 	}
 	var usualFF func(layer int) int
-	if c.Family.Experts != nil && m.optional(key("expert_count"), maxExperts) > 0 && m.optional(key("expert_feed_forward_length"), maxWidth) > 0 {
+	if c.Family.Experts != nil && m.Optional(key("expert_count"), maxExperts) > 0 && m.Optional(key("expert_feed_forward_length"), nn.MaxWidth) > 0 {
 		usualFF = func(int) int { return 0 } // all layers may have experts
 	}
-	ff := m.countsFrom(least, key("feed_forward_length"), c.Layers, usualFF)
-	heads := m.countsFrom(leastHeads, key("attention.head_count"), c.Layers, nil)
-	kvHeads := m.countsFrom(leastKV, key("attention.head_count_kv"), c.Layers, func(l int) int { return heads[l] })
-	keys := m.counts(key("attention.key_length"), c.Layers, func(l int) int { return max(1, c.Embd/max(1, heads[l])) })
-	values := m.counts(key("attention.value_length"), c.Layers, func(l int) int {
+	ff := m.CountsFrom(least, key("feed_forward_length"), c.Layers, usualFF)
+	heads := m.CountsFrom(leastHeads, key("attention.head_count"), c.Layers, nil)
+	kvHeads := m.CountsFrom(leastKV, key("attention.head_count_kv"), c.Layers, func(l int) int { return heads[l] })
+	keys := m.Counts(key("attention.key_length"), c.Layers, func(l int) int { return max(1, c.Embd/max(1, heads[l])) })
+	values := m.Counts(key("attention.value_length"), c.Layers, func(l int) int {
 		if c.Family.Latent {
 			return max(1, c.Embd/heads[l])
 		}
@@ -57,8 +58,8 @@ func (c *Config) readBlocks(m *metadata) {
 	})
 	if c.Family.KeysByHead() { // the keys above are of the cache's rows
 		cached, stored := keys, values
-		keys = m.counts(key("attention.key_length_mla"), c.Layers, func(l int) int { return cached[l] })
-		values = m.counts(key("attention.value_length_mla"), c.Layers, func(l int) int { return stored[l] })
+		keys = m.Counts(key("attention.key_length_mla"), c.Layers, func(l int) int { return cached[l] })
+		values = m.Counts(key("attention.value_length_mla"), c.Layers, func(l int) int { return stored[l] })
 	}
 	if c.Family.Delta {
 		for l, is := range c.readRecurrent(m) {
@@ -72,15 +73,15 @@ func (c *Config) readBlocks(m *metadata) {
 		clear(ff)
 	}
 	window, windowed := c.readWindows(m)
-	unrotated := c.Family.PerhapsRotated && !m.flag(key("rope.scaling.finetuned"), true)
+	unrotated := c.Family.PerhapsRotated && !m.Flag(key("rope.scaling.finetuned"), true)
 	c.Blocks = make([]Block, c.Layers)
 	for l := range c.Blocks {
 		b := Block{FF: ff[l], Heads: heads[l], KVHeads: kvHeads[l], Key: keys[l], Value: values[l], KV: l}
 		if windowed[l] {
 			b.Window, b.Rotation = window, Locally
 			if c.Family.WindowHeads {
-				b.Key = m.count(key("attention.key_length_swa"), b.Key, maxWidth)
-				b.Value = m.count(key("attention.value_length_swa"), b.Value, maxWidth)
+				b.Key = m.Count(key("attention.key_length_swa"), b.Key, nn.MaxWidth)
+				b.Value = m.Count(key("attention.value_length_swa"), b.Value, nn.MaxWidth)
 			}
 		} else if c.Family.UnrotatedFull && slices.Contains(windowed, true) {
 			b.Rotation = Unrotated
@@ -97,56 +98,56 @@ func (c *Config) readBlocks(m *metadata) {
 		c.Blocks[l] = b
 		c.FF, c.Heads, c.KVHeads, c.HeadDim = max(c.FF, b.FF), max(c.Heads, b.Heads), max(c.KVHeads, b.KVHeads), max(c.HeadDim, b.Key)
 		if b.Heads%b.KVHeads != 0 {
-			m.fail("%d attention heads do not share %d KV heads evenly", b.Heads, b.KVHeads)
+			m.Fail("%d attention heads do not share %d KV heads evenly", b.Heads, b.KVHeads)
 		}
 		for _, n := range []int{b.Key, b.Value} {
 			if n%8 != 0 || n > 512 {
-				m.fail("heads of %d elements are not supported; a multiple of 8 up to 512 is", n)
+				m.Fail("heads of %d elements are not supported; a multiple of 8 up to 512 is", n)
 			}
 		}
 		if c.Family.GatedAttention && b.Key != b.Value {
-			m.fail("heads of %d elements of keys and %d of values are not supported: each has a gate as wide as its query", b.Key, b.Value)
+			m.Fail("heads of %d elements of keys and %d of values are not supported: each has a gate as wide as its query", b.Key, b.Value)
 		}
-		if b.Heads*max(b.Key, b.Value) > maxWidth {
-			m.fail("%d heads of %d elements are wider than %d", b.Heads, max(b.Key, b.Value), maxWidth)
+		if b.Heads*max(b.Key, b.Value) > nn.MaxWidth {
+			m.Fail("%d heads of %d elements are wider than %d", b.Heads, max(b.Key, b.Value), nn.MaxWidth)
 		}
 	}
 }
 
 // readInputs reads what layers have beside their own weights: embeddings of tokens, keys and values of other layers, a
 // part of their gates.
-func (c *Config) readInputs(m *metadata) {
+func (c *Config) readInputs(m *nn.Keys) {
 	key := func(s string) string { return c.Arch + "." + s }
 	f := &c.Family
 	if f.LayerInputs {
-		c.Input = m.optional(key("embedding_length_per_layer_input"), maxWidth/max(1, c.Layers))
+		c.Input = m.Optional(key("embedding_length_per_layer_input"), nn.MaxWidth/max(1, c.Layers))
 	}
 	if f.AltUp {
-		n, _, err := m.f.Uint(key("altup.active_idx"))
+		n, _, err := m.File.Uint(key("altup.active_idx"))
 		if c.Active = int(min(n, compute.AltUpStreams)); err != nil || c.Active == compute.AltUpStreams {
-			m.fail("key %q: it names none of %d streams", key("altup.active_idx"), compute.AltUpStreams)
+			m.Fail("key %q: it names none of %d streams", key("altup.active_idx"), compute.AltUpStreams)
 		}
-		if n := m.count(key("altup.num_inputs"), compute.AltUpStreams, maxWidth); n != compute.AltUpStreams {
-			m.fail("key %q: %d streams of the residual are not supported; %d are", key("altup.num_inputs"), n, compute.AltUpStreams)
+		if n := m.Count(key("altup.num_inputs"), compute.AltUpStreams, nn.MaxWidth); n != compute.AltUpStreams {
+			m.Fail("key %q: %d streams of the residual are not supported; %d are", key("altup.num_inputs"), n, compute.AltUpStreams)
 		}
 	}
-	if f.SharedKV && m.err == nil {
+	if f.SharedKV && m.Err == nil {
 		c.shareKV(m, key("attention.shared_kv_layers"))
 	}
-	if f.TopK && m.err == nil {
+	if f.TopK && m.Err == nil {
 		c.readTopK(m, key("activation_sparsity_scale"))
 	}
 }
 
 // shareKV has the last layers read keys and values of the last layer before them that has some and a window if they
 // have one.
-func (c *Config) shareKV(m *metadata, key string) {
-	shared, ok, err := m.f.Uint(key)
+func (c *Config) shareKV(m *nn.Keys, key string) {
+	shared, ok, err := m.File.Uint(key)
 	if !ok && c.Family.UsualKV > 0 {
 		shared = uint64(max(0, c.Layers-c.Family.UsualKV))
 	}
 	if err != nil || shared > uint64(c.Layers) {
-		m.fail("key %q: it is not a number of layers up to %d", key, c.Layers)
+		m.Fail("key %q: it is not a number of layers up to %d", key, c.Layers)
 		return
 	}
 	own := c.Layers - int(shared)
@@ -156,23 +157,23 @@ func (c *Config) shareKV(m *metadata, key string) {
 			b.KV = own - 2 // as families with shared layers have it: the last two that have their own are one of each kind
 		}
 		if b.KV < 0 || c.Blocks[b.KV].Rotation != b.Rotation || c.Blocks[b.KV].kv() != b.kv() {
-			m.fail("key %q: layer %d finds no layer of its kind whose keys and values it could read", key, l)
+			m.Fail("key %q: layer %d finds no layer of its kind whose keys and values it could read", key, l)
 			return
 		}
 	}
 }
 
 // readTopK reads how many deviations above the mean gates must be; minus infinity: all stay.
-func (c *Config) readTopK(m *metadata, key string) {
-	scales, _, err := m.f.Float32s(key)
+func (c *Config) readTopK(m *nn.Keys, key string) {
+	scales, _, err := m.File.Float32s(key)
 	if err != nil || scales != nil && len(scales) != c.Layers {
-		m.fail("key %q: it is not a list of %d numbers", key, c.Layers)
+		m.Fail("key %q: it is not a list of %d numbers", key, c.Layers)
 		return
 	}
 	for l, v := range scales {
 		switch {
 		case math.IsNaN(float64(v)) || v > maxDeviations:
-			m.fail("key %q: %g of layer %d is not a number up to %d", key, v, l, maxDeviations)
+			m.Fail("key %q: %g of layer %d is not a number up to %d", key, v, l, maxDeviations)
 			return
 		case v > -maxDeviations:
 			c.Blocks[l].TopK = &scales[l]
@@ -182,9 +183,9 @@ func (c *Config) readTopK(m *metadata, key string) {
 
 // readWindows returns how many positions a token of a layer with a window attends to, 0 being all, and which layers
 // have one. Where layers differ, files give an array, or the period at which a layer without a window follows.
-func (c *Config) readWindows(m *metadata) (window int, windowed []bool) {
+func (c *Config) readWindows(m *nn.Keys) (window int, windowed []bool) {
 	windowed = make([]bool, c.Layers)
-	v, ok, err := m.f.Uint(c.Arch + ".attention.sliding_window")
+	v, ok, err := m.File.Uint(c.Arch + ".attention.sliding_window")
 	if !ok {
 		v = uint64(c.Family.UsualWindow)
 	}
@@ -196,14 +197,14 @@ func (c *Config) readWindows(m *metadata) (window int, windowed []bool) {
 	}
 	key := c.Arch + ".attention.sliding_window_pattern"
 	every := uint64(c.Family.FullEvery)
-	switch each, said := m.perLayer(key, c.Layers); {
+	switch each, said := m.PerLayer(key, c.Layers); {
 	case said:
 		return window, each
-	case m.err != nil:
+	case m.Err != nil:
 		return 0, windowed
 	}
-	if v, ok, err := m.f.Uint(key); err != nil {
-		m.err = cmp.Or(m.err, err)
+	if v, ok, err := m.File.Uint(key); err != nil {
+		m.Err = cmp.Or(m.Err, err)
 	} else if ok {
 		every = v
 	}

@@ -1,10 +1,12 @@
 package model
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
 // InRAM returns how many of n bytes lie in RAM: those of the tensor of f, c's file, that is called name, or of an
@@ -91,4 +93,28 @@ func OfHead(f *gguf.File, name string) bool {
 		return f.Tensor("output.weight") == nil
 	}
 	return strings.HasPrefix(name, "output") || strings.HasPrefix(name, "altup_") || strings.HasPrefix(name, "per_layer_") && name != "per_layer_token_embd.weight"
+}
+
+// ignoreFurther has b leave the tensors of layers that predict further tokens in the file, unless they are bound.
+func (c *Config) ignoreFurther(b *nn.Binder) {
+	for _, t := range b.File.Tensors {
+		if l, ok := blockOf(t.Name); ok && l >= c.Layers && l-c.Layers < c.Further {
+			b.Ignore(t.Name)
+		}
+	}
+}
+
+// blockOf returns the layer that a tensor's name begins with.
+func blockOf(name string) (l int, ok bool) {
+	rest, ok := strings.CutPrefix(name, "blk.")
+	number, _, _ := strings.Cut(rest, ".")
+	l, err := strconv.Atoi(number)
+	return l, ok && err == nil
+}
+
+// Loads reports whether the tensor of c's file called name is loaded: those of layers that predict further tokens are
+// where the first of these is asked for and they are its.
+func (c *Config) Loads(name string) bool {
+	l, ok := blockOf(name)
+	return !ok || l < c.Layers || c.FurtherCached && l == c.Layers
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
 // UsualStep is the number of tokens of the largest step unless options say otherwise, as llama.cpp's ubatch.
@@ -43,16 +44,9 @@ type Options struct {
 // Model is a loaded model on a device. It is used by one goroutine at a time.
 type Model struct {
 	Config
-	dev      compute.Device
-	drafts   bool // steps of Params.Draft compute the neurons that predictors choose, others as Config.Sparse says
-	hotOnly  bool // steps of Params.Draft compute the neurons on GPUs in layers that are divided
-	guessing bool // the step that is recorded is of Params.Draft
-	recall   bool // Options.Recall
-	expanded bool // the step that is recorded makes keys and values of latent vectors, where layers can
-	whole    bool // the step that is recorded computes all neurons although there are predictors
-
-	narrowing   bool // steps of Forward compute only the rows whose logits are wanted after the last layer's attention: see canNarrow
-	outputsOnly bool // the step that is recorded does so
+	dev     compute.Device
+	drafts  bool // steps of Params.Draft compute the neurons that predictors choose, others as Config.Sparse says
+	hotOnly bool // steps of Params.Draft compute the neurons on GPUs in layers that are divided
 
 	orders  [][]int32       // Options.Order
 	places  []compute.Place // Options.Places
@@ -61,29 +55,30 @@ type Model struct {
 	types   *compute.Matrix // [types, n_embd] added to the embeddings of tokens by their type; or nil
 	layers  []block
 	further *further                     // predicts a further token; or nil
-	inputs  inputs                       // every layer's own embeddings
-	altUp   altUp                        // streams of the residual
-	norm    norm                         // before the head, or none
-	Head    Head                         // behind pooling
-	head    *compute.Matrix              // [n_vocab, n_embd]; embd where tied
-	bias    *compute.Vector              // of the head [n_vocab], or nil
-	after   norm                         // of the embedding, or none
+	inputs  nn.LayerInputs               // every layer's own embeddings
+	altUp   nn.AltUp                     // streams of the residual
+	norm    nn.Norm                      // before the head, or none
+	Head    Head                         // after pooling
+	head    nn.Linear                    // [n_vocab, n_embd]; embd where tied
+	after   nn.Norm                      // of the embedding, or none
 	ropes   [Unrotated + 1]*compute.Rope // by Rotation; nil where heads are not rotated
 
 	sharedRope *compute.Rope // of the part of keys that heads share, in latent attention
 
-	adapters *adapters
+	adapters *nn.Adapters
+	files    []Adapter
 	Scales   []float32                       // of the adapters, where a step does not say its own
 	turns    map[*compute.Rope]*compute.Rope // see unscaled
-	scales   []float32                       // of the step in progress
 
 	cache   *compute.Cache
 	most    compute.Segment // rows of the largest step
 	shaper  compute.Shaper  // the device, if it has a choice of segments, or nil
-	buf     buffers
-	step    buffers         // buf, cut to the step in progress
-	outputs buffers         // buf, cut to its rows whose logits are wanted: see narrowed
-	params  *compute.Params // of the step in progress
+	pool    *nn.Pool
+	hidden  compute.Tensor // [n, n_embd] the last step's hidden states
+	logits  compute.Tensor // [n_out, n_vocab]
+	pass    nn.Pass        // of the step in progress
+	segment compute.Segment
+	names   map[nn.Step]string // of segments
 	body    func(compute.Verbs)
 	watch   compute.Watch
 }
@@ -108,17 +103,17 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	if err := c.takePrediction(&o); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
-	extra, err := newAdapters(o.Adapters, &c)
+	extra, err := nn.NewAdapters(o.Adapters, c.Arch)
 	if err != nil {
 		return nil, err
 	}
-	if path := adaptsNeurons(o.Adapters); path != "" && c.Prepared != nil && !c.Prepared.Ordered() {
+	if path := nn.AdaptsNeurons(o.Adapters); path != "" && c.Prepared != nil && !c.Prepared.Ordered() {
 		return nil, fmt.Errorf("%s: the adapter changes neurons, and %s does not say in which order its own were before it was prepared: prepare the model again, or take it as it was before", path, f.Path)
 	}
 	if err := c.settle(c.ModeWith(o.mode(), o.Adapters), &o); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
-	m := &Model{Config: c, dev: dev, adapters: extra, recall: o.Recall}
+	m := &Model{Config: c, dev: dev, adapters: extra, files: o.Adapters, names: map[nn.Step]string{}}
 	for _, a := range o.Adapters {
 		m.Scales = append(m.Scales, a.Scale)
 	}
@@ -132,8 +127,7 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 		return nil, fmt.Errorf("%s: a plan of %d layers is not for this model of %d", f.Path, len(o.Places)-1, m.Layers)
 	}
 	m.drafts = o.Drafts && m.places == nil && c.CanDraft()
-	b := newBinder(ctx, f, dev, o.Pinned, o.Progress)
-	b.adapters = extra
+	b := nn.NewBinder(ctx, f, dev, o.Pinned, extra, o.Progress)
 	if err := m.bindRope(b, o.Context); err != nil {
 		return nil, err
 	}
@@ -143,27 +137,25 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	storage := m.storage(m.places)
 	for i := range m.layers {
 		m.bindBlock(b, i)
-		m.layers[i].stored, m.layers[i].recurrent.stored = storage[i], i
+		m.layers[i].store(storage[i])
 	}
-	m.hotOnly = o.Drafts && slices.ContainsFunc(m.layers, func(b block) bool { return b.ffn.divided })
+	m.chainPredictors()
+	m.hotOnly = o.Drafts && slices.ContainsFunc(m.layers, func(b block) bool { return b.ffn.Divided })
 	if m.FurtherCached = o.Further; o.Further {
 		if err := m.CanGuessFurther(); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.Path, err)
 		}
 		m.bindFurther(b)
 	}
-	b.ignoreFurther(&m.Config)
-	if err := b.finish(); err != nil {
+	m.ignoreFurther(b)
+	if err := b.Finish(); err != nil {
 		return nil, err
 	}
-	if err := extra.finish(); err != nil {
+	if err := extra.Finish(); err != nil {
 		return nil, err
 	}
 	if m.cache, err = dev.Cache(m.cacheSpec(o.Cache, o.CacheTypes, m.places)); err != nil {
 		return nil, err
-	}
-	for part := m.Layers; part < len(m.cache.Layers) && m.further == nil; part++ {
-		m.layers[m.cache.LayerOf(part)].recurrent.stored = part
 	}
 	m.most = compute.Segment{Rows: o.Batch, Out: o.Outputs}
 	rows := o.Batch
@@ -171,15 +163,12 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 		m.shaper = s
 		rows += s.Spare(o.Batch)
 	}
-	m.narrowing = m.canNarrow(&o)
-	if m.buf, err = m.newBuffers(rows, o.Outputs); err != nil {
-		return nil, err
+	m.pass.Cache, m.pass.Recall, m.pass.LastLayer = m.cache, o.Recall, -1
+	if m.canNarrow(&o) {
+		m.pass.LastLayer = m.Layers - 1
 	}
-	m.body = m.forwardOutputs
-	if m.further != nil {
-		if err := m.prepareFurther(rows); err != nil {
-			return nil, err
-		}
+	if err := m.allocate(rows, o.Outputs); err != nil {
+		return nil, err
 	}
 	if d, ok := dev.(compute.Watched); ok {
 		d.Watch(&m.watch)
@@ -189,6 +178,61 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	}
 	return m, nil
 }
+
+// canNarrow reports whether steps of Forward may leave out what the last layer adds to rows whose logits are not
+// wanted. An observer sees all rows, and Recall counts them.
+func (m *Model) canNarrow(o *Options) bool {
+	l := &m.layers[m.Layers-1]
+	return o.Observer == nil && !o.Recall && !m.Family.Headless && l.mixing == nil && !l.input.Bound() && !l.early
+}
+
+// chainPredictors has each layer with a predictor know the next layer's, in families whose feed-forward layers read the
+// residual after attention.
+func (m *Model) chainPredictors() {
+	if m.Family.Parallel {
+		return
+	}
+	for i := range m.layers[1:] {
+		if f, next := &m.layers[i].ffn, &m.layers[i+1]; f.Predictor.Bound() && next.ffn.Predictor.Bound() {
+			f.Next, f.NextNorm = &next.ffn, next.ffnNorm
+		}
+	}
+}
+
+// allocate makes the activations of every kind of step, of at most that many tokens and rows of logits, by computing each
+// with operations that do nothing. Afterwards no step allocates.
+func (m *Model) allocate(rows, outputs int) (err error) {
+	m.pool, m.body = nn.NewPool(m.dev, rows, outputs), m.record
+	if m.head.Bound() {
+		if m.logits, err = m.dev.Tensor(outputs, m.Vocab); err != nil {
+			return err
+		}
+		m.logits.Outputs = true
+	}
+	if m.hidden, err = m.dev.Tensor(rows, m.Embd); err != nil {
+		return err
+	}
+	kinds := []nn.Kind{nn.Logits, nn.States, nn.RotateKeys}
+	if m.further != nil {
+		kinds = append(kinds, nn.WithMTP, nn.OnlyMTP)
+	}
+	scales := nn.ScalesKey(slices.Repeat([]float32{1}, len(m.Scales)))
+	m.pass.Params, m.pass.Scales = &compute.Params{}, slices.Repeat([]float32{1}, len(m.Scales))
+	for _, kind := range kinds {
+		for _, expanded := range []bool{false, m.Family.Latent} {
+			m.pass.Step = nn.Step{Kind: kind, Expanded: expanded, Scales: scales}
+			m.segment = compute.Segment{Rows: rows, Out: outputs}
+			m.record(compute.NewVerbs(nothing{}))
+		}
+	}
+	return m.pool.Err()
+}
+
+// nothing does no operation.
+type nothing struct{}
+
+func (nothing) Do(compute.Op)     {}
+func (nothing) Host(func() error) {}
 
 // settle decides how feed-forward layers are computed.
 func (c *Config) settle(mode SparseMode, o *Options) (err error) {
@@ -224,7 +268,7 @@ func (m *Model) Meaning() string {
 			s += fmt.Sprintf(", rope %+v", *r)
 		}
 	}
-	for i, a := range m.adapters.files {
+	for i, a := range m.files {
 		s += fmt.Sprintf(", adapter %x times %v", a.File.Digest(), m.Scales[i])
 	}
 	if m.Experts.Count > 0 {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
 // ExpertObserver is an Observer that sees every layer with experts instead, in the order of layers. Layers of the same
@@ -33,19 +34,18 @@ func (m *Model) observeExperts(o Observer) error {
 	}
 	for i := range m.layers {
 		x := &m.layers[i].experts
-		if x.router == nil {
+		if !x.Bound() {
 			continue
 		}
 		var active []uint32
 		if m.Act.Sparse() {
 			active = make([]uint32, m.Experts.Count*m.Experts.FF)
-			x.weights.Active = &compute.Activity{Counts: active}
+			x.Weights.Active = &compute.Activity{Counts: active}
 		}
 		var data []float32
-		x.observe = func(v compute.Verbs, s *buffers) {
-			c := s.choice
-			v.Host(func() error {
-				step := ExpertStep{Params: m.params, Used: c.Used, Active: active}
+		x.Observe = func(p *nn.Pass, c compute.Choice) {
+			p.Verbs().Host(func() error {
+				step := ExpertStep{Params: p.Params, Used: c.Used, Active: active}
 				if n := c.Rows * 2 * c.Used; cap(data) < n {
 					data = make([]float32, n)
 				}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
 // CachePages returns the number of pages of a KV cache for so many positions: one is spare, for copying a shared page.
@@ -41,31 +42,31 @@ func (m *Model) Rehearse() error {
 		return nil
 	}
 	pages := [][]int32{make([]int32, m.cache.Pages)}
-	name, body := "forward", m.body
-	if m.further != nil {
-		name, body = withFurther, m.further.record
-	}
-	step := func(name string, body func(compute.Verbs), n, decode int, draft bool) error {
+	step := func(kind nn.Kind, n, decode int, draft bool) error {
 		out := min(n, m.most.Out)
 		p := compute.Params{
 			Tokens: make([]int32, n), Pos: make([]int32, n), Seq: make([]int32, n), Out: make([]int32, out), Pages: pages, Near: pages, States: []int32{0},
 			Decode: decode, Draft: draft, Scales: slices.Repeat([]float32{1}, len(m.Scales)), // which any request may have
 		}
-		return m.runAs(p.Segment(name), &p, body)
+		return m.runAs(p.Segment(m.begin(kind, &p)), &p)
+	}
+	kind := nn.Logits
+	if m.further != nil {
+		kind = nn.WithMTP
 	}
 	return d.Rehearse(func() error {
-		most := m.buf.x.Rows // of the largest segment, in which some may be padding
-		if err := step(name, body, most, 0, false); err != nil {
+		most := m.pool.Tokens() // of the largest segment, in which some may be padding
+		if err := step(kind, most, 0, false); err != nil {
 			return err
 		}
 		for _, n := range d.Steps(most) {
-			if err := step(name, body, n, n, false); err != nil {
+			if err := step(kind, n, n, false); err != nil {
 				return err
 			}
 			if m.further == nil || n > m.most.Out { // guesses are made of rows whose logits are wanted
 				continue
 			}
-			if err := step(onlyFurther, m.further.guess, n, n, true); err != nil {
+			if err := step(nn.OnlyMTP, n, n, true); err != nil {
 				return err
 			}
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
 // ropeConfig is the file's description of rotary position embedding.
@@ -36,28 +37,28 @@ const (
 	maxRope   = 1e30
 )
 
-func readRope(m *metadata, c *Config) ropeConfig {
+func readRope(m *nn.Keys, c *Config) ropeConfig {
 	key := func(s string) string { return c.Arch + ".rope." + s }
 	if c.HeadDim == 0 || c.Family.StateSpace && c.Family.Rotation == arch.NotRotated { // keys of files are of no use
 		return ropeConfig{Base: 10000, Context: c.Context, Scaling: "none", Factor: 1, AttnFactor: 1}
 	}
 	r := ropeConfig{
 		Style: c.Family.Rotation.Style(),
-		Dims:  m.count(key("dimension_count"), c.HeadDim, maxWidth),
-		Base:  m.within(key("freq_base"), cmp.Or(c.Family.UsualBase, 10000), leastBase, maxRope),
+		Dims:  m.Count(key("dimension_count"), c.HeadDim, nn.MaxWidth),
+		Base:  m.Within(key("freq_base"), cmp.Or(c.Family.UsualBase, 10000), leastBase, maxRope),
 		// A factor without a type is linear's, as files from before YaRN have it; with type none it is not applied.
-		Scaling: m.text(key("scaling.type"), "linear"),
+		Scaling: m.Text(key("scaling.type"), "linear"),
 		// rope.scale_linear is the older name of linear's factor.
-		Factor:     cmp.Or(m.within(key("scaling.factor"), m.within(key("scale_linear"), 1, 0, maxRope), 0, maxRope), 1),
-		Context:    m.count(key("scaling.original_context_length"), c.Context, 1<<30),
-		ExtFactor:  m.within(key("scaling.yarn_ext_factor"), 1, 0, 1),
-		AttnFactor: cmp.Or(m.within(key("scaling.attn_factor"), 1, 0, maxRope), 1),
+		Factor:     cmp.Or(m.Within(key("scaling.factor"), m.Within(key("scale_linear"), 1, 0, maxRope), 0, maxRope), 1),
+		Context:    m.Count(key("scaling.original_context_length"), c.Context, 1<<30),
+		ExtFactor:  m.Within(key("scaling.yarn_ext_factor"), 1, 0, 1),
+		AttnFactor: cmp.Or(m.Within(key("scaling.attn_factor"), 1, 0, maxRope), 1),
 		// llama.cpp's converter writes Hugging Face's attention_factor here, which is the whole magnitude.
-		Magnitude: m.within(key("scaling.yarn_attn_factor"), 0, 0, maxRope),
-		BetaFast:  m.within(key("scaling.yarn_beta_fast"), 32, leastBeta, maxRope),
-		BetaSlow:  m.within(key("scaling.yarn_beta_slow"), 1, leastBeta, maxRope),
-		Exact:     !m.flag(key("scaling.yarn_truncate"), true),
-		LogMul:    m.within(key("scaling.yarn_log_multiplier"), 0, 0, maxRope),
+		Magnitude: m.Within(key("scaling.yarn_attn_factor"), 0, 0, maxRope),
+		BetaFast:  m.Within(key("scaling.yarn_beta_fast"), 32, leastBeta, maxRope),
+		BetaSlow:  m.Within(key("scaling.yarn_beta_slow"), 1, leastBeta, maxRope),
+		Exact:     !m.Flag(key("scaling.yarn_truncate"), true),
+		LogMul:    m.Within(key("scaling.yarn_log_multiplier"), 0, 0, maxRope),
 	}
 	if c.Family.YarnScores { // whose files hold a tenth of it
 		r.InScores, r.LogMul = true, 10*r.LogMul
@@ -67,23 +68,23 @@ func readRope(m *metadata, c *Config) ropeConfig {
 			continue
 		}
 		if r.Dims > b.Key || r.Dims%2 != 0 {
-			m.fail("key %q: %d rotated elements do not fit a head of %d", key("dimension_count"), r.Dims, b.Key)
+			m.Fail("key %q: %d rotated elements do not fit a head of %d", key("dimension_count"), r.Dims, b.Key)
 		}
 	}
 	return r
 }
 
 // readLocalRope returns the rotation of layers with windows.
-func (c *Config) readLocalRope(m *metadata) ropeConfig {
+func (c *Config) readLocalRope(m *nn.Keys) ropeConfig {
 	r := c.Rope
-	r.Base = m.within(c.Arch+".rope.freq_base_swa", cmp.Or(c.Family.WindowBase, r.Base), leastBase, maxRope)
+	r.Base = m.Within(c.Arch+".rope.freq_base_swa", cmp.Or(c.Family.WindowBase, r.Base), leastBase, maxRope)
 	if c.Family.WindowHeads {
 		for _, b := range c.Blocks {
 			if b.Rotation != Locally {
 				continue
 			}
-			if r.Dims = m.count(c.Arch+".rope.dimension_count_swa", b.Key, maxWidth); r.Dims > b.Key || r.Dims%2 != 0 {
-				m.fail("key %q: %d rotated elements do not fit a head of %d", c.Arch+".rope.dimension_count_swa", r.Dims, b.Key)
+			if r.Dims = m.Count(c.Arch+".rope.dimension_count_swa", b.Key, nn.MaxWidth); r.Dims > b.Key || r.Dims%2 != 0 {
+				m.Fail("key %q: %d rotated elements do not fit a head of %d", c.Arch+".rope.dimension_count_swa", r.Dims, b.Key)
 			}
 			break
 		}

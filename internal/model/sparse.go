@@ -9,6 +9,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
@@ -255,20 +256,17 @@ func (m *Model) Neurons() []NeuronUse {
 	use := make([]NeuronUse, len(m.layers))
 	for i := range m.layers {
 		f := &m.layers[i].ffn
-		use[i] = NeuronUse{NeuronCount: f.count, Mode: f.mode, Neurons: m.Blocks[i].FF, Chosen: f.found.Predicted, Right: f.found.Active}
-		for _, w := range []*compute.Matrix{f.gate, f.up, f.down} {
-			use[i].Dense += bytes(w)
-		}
-		if x := &m.layers[i].experts; x.router != nil {
-			if f.up == nil {
+		use[i] = NeuronUse{NeuronCount: f.Count, Mode: m.layers[i].mode, Neurons: m.Blocks[i].FF, Chosen: f.Found.Predicted, Right: f.Found.Active, Dense: f.Bytes()}
+		if x := &m.layers[i].experts; x.Bound() {
+			if !f.Bound() {
 				use[i].Mode = m.ExpertMode()
 			}
-			use[i].add(&x.count)
+			use[i].add(&x.Uses)
 			use[i].Experts = m.Experts.Count
 			use[i].Neurons += m.Experts.Used * m.Experts.FF
-			use[i].Dense += x.used(m.Experts)
+			use[i].Dense += x.UsedBytes()
 		}
-		predictor := f.count.Steps * m.predictorBytes(f)
+		predictor := f.Count.Steps * m.predictorBytes(f)
 		use[i].Bytes += predictor
 		if !m.place(i).Predictor {
 			use[i].RAM += predictor
@@ -279,38 +277,17 @@ func (m *Model) Neurons() []NeuronUse {
 
 // predictorBytes returns what a counted step reads of f's predictor. Steps that guess are not among those that are
 // counted.
-func (m *Model) predictorBytes(f *ffn) int64 {
+func (m *Model) predictorBytes(f *nn.FFN) int64 {
 	if m.drafts {
 		return 0
 	}
-	return bytes(f.fc1) + bytes(f.fc2)
+	return f.Predictor.Bytes()
 }
 
 // Drafts reports whether steps of Params.Draft compute less than others: on the processor, where all neurons that are
 // not zero are computed, those that predictors choose; with GPUs, those that lie on them in layers that are divided by
 // neuron.
 func (m *Model) Drafts() bool { return m.drafts || m.hotOnly }
-
-// used returns the bytes of the experts that a step's tokens use, on average, where none uses another's; all have as
-// many as the layer.
-func (x *experts) used(e Experts) int64 {
-	all := x.bytes()
-	tokens := max(1, x.count.Tokens/max(1, x.count.Steps))
-	return min(all, all/int64(e.Count)*int64(e.Used)*tokens)
-}
-
-// bytes returns what reading all experts takes.
-func (x *experts) bytes() int64 {
-	return bytes(x.weights.Gate) + bytes(x.weights.Up) + bytes(x.weights.Down)
-}
-
-// bytes returns what reading all of w takes.
-func bytes(w *compute.Matrix) int64 {
-	if w == nil {
-		return 0
-	}
-	return int64(w.Rows) * int64(w.Type.RowBytes(w.Cols))
-}
 
 // Observer sees every feed-forward layer of dense steps, in the order of layers.
 type Observer interface {
@@ -349,22 +326,22 @@ func (m *Model) observe(o Observer) error {
 	}
 	for i := range m.layers {
 		f := &m.layers[i].ffn
-		if f.byNeuron {
+		if f.ByNeuron {
 			return setting.Errorf("only a dense model can be observed: not a prepared or original PowerInfer file, and with %s", setting.Sparse.To("off"))
 		}
-		f.observe = func(v compute.Verbs, s *buffers, in compute.Tensor) {
+		f.Observe = func(p *nn.Pass, residual, in, activations compute.Tensor) {
 			var failed error
-			step := FFNStep{Params: m.params, Residual: m.rows(s.x, &failed), Normed: m.rows(in, &failed), Activations: m.rows(s.gate, &failed)}
-			v.Host(func() error {
+			step := FFNStep{Params: p.Params, Residual: m.rows(residual, &failed), Normed: m.rows(in, &failed), Activations: m.rows(activations, &failed)}
+			p.Verbs().Host(func() error {
 				o.FeedForward(i, step)
 				return failed
 			})
 		}
 		if g, ok := o.(GateObserver); ok {
-			f.observeGates = func(v compute.Verbs, s *buffers) {
+			f.ObserveGates = func(p *nn.Pass, gates compute.Tensor) {
 				var failed error
-				step := GateStep{Params: m.params, Gates: m.rows(s.gate, &failed)}
-				v.Host(func() error {
+				step := GateStep{Params: p.Params, Gates: m.rows(gates, &failed)}
+				p.Verbs().Host(func() error {
 					g.Gates(i, step)
 					return failed
 				})
@@ -414,11 +391,11 @@ func (m *Model) takeOrder(f *gguf.File, orders [][]int32) error {
 
 // order returns how layer l's neurons are sorted, or nil. Columns that share scales in blocks stay where they are, and
 // so do the rows that belong to them.
-func (m *Model) order(b *binder, l int) []int32 {
+func (m *Model) order(b *nn.Binder, l int) []int32 {
 	if m.orders == nil {
 		return nil
 	}
-	if t := b.f.Tensor(fmt.Sprintf("blk.%d.ffn_down.weight", l)); t != nil && t.Type.BlockElems() > 1 {
+	if t := b.File.Tensor(fmt.Sprintf("blk.%d.ffn_down.weight", l)); t != nil && t.Type.BlockElems() > 1 {
 		return nil
 	}
 	return m.orders[l]
@@ -433,13 +410,13 @@ func (m *Model) place(l int) compute.Place {
 }
 
 // hot returns how many of layer l's neurons go to a GPU: columns that share scales go together.
-func (m *Model) hot(b *binder, l int) int {
+func (m *Model) hot(b *nn.Binder, l int) int {
 	ff := m.Blocks[l].FF
 	if m.Blocks[l].Experts { // the layer's units are experts; what all tokens use lies with the attention
-		return b.whole(ff)
+		return b.Whole(ff)
 	}
 	hot := min(m.place(l).Bound, ff)
-	if t := b.f.Tensor(fmt.Sprintf("blk.%d.ffn_down.weight", l)); t != nil && hot < ff {
+	if t := b.File.Tensor(fmt.Sprintf("blk.%d.ffn_down.weight", l)); t != nil && hot < ff {
 		hot -= hot % t.Type.BlockElems()
 	}
 	return hot

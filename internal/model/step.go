@@ -6,108 +6,133 @@ import (
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
 // Forward runs one step. Afterwards Logits returns the rows that p.Out asked for. The last layer may compute these rows
 // alone after its attention; whoever wants all of them runs ForwardHidden.
 func (m *Model) Forward(p *compute.Params) error {
-	return m.run("forward", p, m.body)
+	return m.run(nn.Logits, p)
 }
 
 // ForwardHidden runs one step as Forward does. Afterwards Hidden returns every row's hidden state, too.
 func (m *Model) ForwardHidden(p *compute.Params) error {
-	return m.run("forward with hidden states", p, func(v compute.Verbs) {
-		m.forward(v)
-		if m.norm.w == nil {
-			v.CopyColumns(m.step.h, m.step.x, compute.Ranges{}, compute.Ranges{}, m.Embd, 1)
-			return
-		}
-		m.normalise(v, m.step.h, m.step.x, m.norm)
-	})
+	return m.run(nn.States, p)
 }
 
-// run runs one step of body, which has a name of its own.
-func (m *Model) run(name string, p *compute.Params, body func(compute.Verbs)) error {
+// run runs one step.
+func (m *Model) run(kind nn.Kind, p *compute.Params) error {
 	if !slices.IsSorted(p.Out) {
 		return fmt.Errorf("rows of logits %v of a step are not in ascending order", p.Out)
 	}
-	seg := p.Segment(name)
+	seg := p.Segment("")
 	if seg.Rows == 0 || seg.Rows > m.most.Rows || seg.Out > m.most.Out {
 		return fmt.Errorf("a step of %d tokens and %d outputs does not fit buffers of %d and %d", seg.Rows, seg.Out, m.most.Rows, m.most.Out)
 	}
+	seg.Name = m.begin(kind, p)
 	if m.shaper != nil {
 		seg = m.shaper.Shape(seg, m.most)
 	}
-	return m.runAs(seg, p, body)
+	return m.runAs(seg, p)
 }
 
-// runAs runs a step as seg.
-func (m *Model) runAs(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
-	seg.Name = adapted(seg.Name, m.scalesOf(p))
-	m.scales = m.scalesOf(p)
-	if m.whole = m.drafts && !p.Draft; m.whole {
-		seg.Name += " whole"
-	}
-	if m.guessing = p.Draft; m.guessing && m.hotOnly {
-		seg.Name += " hot"
-	}
-	if m.expanded = m.expands(p); m.expanded {
-		seg.Name += " expanded"
-	}
-	if p.Threshold, m.params = m.Threshold, p; p.Everything {
+// begin makes m.pass one of the kind, for a step of p, and returns the name of its segment.
+func (m *Model) begin(kind nn.Kind, p *compute.Params) string {
+	if p.Threshold = m.Threshold; p.Everything {
 		p.Threshold = -math.MaxFloat32
 	}
-	m.step = m.buf.first(seg.Rows, seg.Out)
-	return m.dev.Run(seg, p, body)
+	m.pass.Params, m.pass.Scales = p, m.scalesOf(p)
+	m.pass.Step = nn.Step{Kind: kind, Whole: m.drafts && !p.Draft, Draft: p.Draft, Expanded: m.expands(p), Scales: nn.ScalesKey(m.pass.Scales)}
+	name, ok := m.names[m.pass.Step]
+	if !ok {
+		name = m.pass.Step.String()
+		m.names[m.pass.Step] = name
+	}
+	return name
+}
+
+// runAs runs a step that has begun as seg.
+func (m *Model) runAs(seg compute.Segment, p *compute.Params) error {
+	m.segment = seg
+	return m.dev.Run(seg, p, m.body)
+}
+
+// record computes the step that has begun, in the operations of v.
+func (m *Model) record(v compute.Verbs) {
+	p := &m.pass
+	p.Begin(v, m.pool, m.segment.Rows, m.segment.Out)
+	switch p.Kind {
+	case nn.RotateKeys:
+		m.rotateKeys(p)
+	case nn.OnlyMTP:
+		m.forwardFurther(p)
+	default:
+		m.forward(p)
+	}
 }
 
 // forward is the whole pass: embedding, blocks, final norm, head.
-func (m *Model) forward(v compute.Verbs) {
-	s := &m.step
-	v.Embed(s.x, m.embd)
-	if m.Scale.Embedding != 1 {
-		v.Scale(s.x, m.Scale.Embedding)
-	}
+func (m *Model) forward(p *nn.Pass) {
+	x := p.Embed(m.embd)
+	p.Scale(x, m.Scale.Embedding)
 	if m.pos != nil {
-		v.AddPosition(s.x, m.pos, m.Family.LearnedOffset)
+		p.Verbs().AddPosition(x, m.pos, m.Family.LearnedOffset)
 	}
 	if m.types != nil {
-		v.AddType(s.x, m.types)
+		p.Verbs().AddType(x, m.types)
 	}
-	if m.after.w != nil {
-		m.normalise(v, s.x, s.x, m.after)
+	p.Normalize(x, m.after)
+	s := stream{x: x}
+	if m.Input > 0 {
+		s.inputs = m.inputs.Forward(p, x)
 	}
-	m.embedLayers(v, s)
-	m.split(v, s)
+	if m.Family.AltUp {
+		s.all = m.altUp.Begin(p, x)
+	}
+	scope := p.Scope()
 	for i := range m.layers {
-		m.layers[i].forward(v, m, i)
+		p.Leave(scope) // what the layer before computed, but for the residual
+		m.layers[i].forward(p, m, &s, i)
 	}
-	m.merge(v, s)
-	if s.logits.Rows == 0 || m.head == nil {
-		return
+	if m.Family.AltUp {
+		m.altUp.End(p, x, s.all)
 	}
-	if !m.narrows(len(m.layers) - 1) {
-		v.Gather(s.last, s.x)
+	if _, outputs := p.Rows(); outputs > 0 && m.head.Bound() {
+		last := p.Outputs(s.x)
+		p.Normalize(last, m.norm)
+		m.finish(p, last, &m.head)
 	}
-	m.normalise(v, s.last, s.last, m.norm)
-	m.product(v, s.last, compute.Products{{Out: s.logits, W: m.head, Bias: m.bias}})
-	if m.Scale.Logits != 1 {
-		v.Scale(s.logits, m.Scale.Logits)
+	if p.Kind != nn.Logits {
+		m.keep(p, x, m.norm)
 	}
-	if m.Cap.Logits > 0 {
-		v.SoftCap(s.logits, m.Cap.Logits)
+	if p.Kind == nn.WithMTP {
+		m.further.read(p, m)
 	}
 }
 
+// keep makes the step's hidden states norm of x.
+func (m *Model) keep(p *nn.Pass, x compute.Tensor, norm nn.Norm) {
+	if hidden := m.hidden.Like(x); norm.Bound() {
+		p.NormTo(hidden, x, norm)
+	} else {
+		p.Verbs().CopyColumns(hidden, x, compute.Ranges{}, compute.Ranges{}, m.Embd, 1)
+	}
+}
+
+// finish makes the step's logits those of head, for the rows of last.
+func (m *Model) finish(p *nn.Pass, last compute.Tensor, head *nn.Linear) {
+	logits := m.logits.Like(last)
+	p.LinearTo(logits, last, head)
+	p.Scale(logits, m.Scale.Logits)
+	p.SoftCap(logits, m.Cap.Logits)
+}
+
 // Logits returns row i of the last step's logits [n_vocab], valid until the next step. It fails where a GPU does.
-func (m *Model) Logits(i int) ([]float32, error) { return m.dev.Read(m.buf.logits, i) }
+func (m *Model) Logits(i int) ([]float32, error) { return m.dev.Read(m.logits, i) }
 
 // Hidden returns row i of the hidden states [n_embd] of the last step, which ForwardHidden, ForwardBoth or
-// ForwardFurther ran: the last layer's outputs behind the norm, from which logits are computed. It is valid until the
+// ForwardFurther ran: the last layer's outputs after the last norm, from which logits are computed. It is valid until the
 // next step. It fails where a GPU does.
 func (m *Model) Hidden(i int) ([]float32, error) {
-	if m.further != nil {
-		return m.dev.Read(m.further.after, i)
-	}
-	return m.dev.Read(m.buf.h, i)
+	return m.dev.Read(m.hidden, i)
 }

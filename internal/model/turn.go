@@ -4,15 +4,13 @@ import (
 	"errors"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
 // TurnKeys turns the keys at positions p.Pos of the sequences p.Seq by p.Turns positions, in every layer that rotates
 // them. [n] of each, n at most a step's rows. A key that was kept in a rounded type is rounded once more.
 func (m *Model) TurnKeys(p *compute.Params) error {
-	for i := range m.layers {
-		m.unscaled(m.layers[i].rope)
-	}
-	return m.run("turn keys", p, m.turnKeys)
+	return m.run(nn.RotateKeys, p)
 }
 
 // unscaled returns r without its factor of magnitude, which keys have already; nil for nil.
@@ -31,16 +29,11 @@ func (m *Model) unscaled(r *compute.Rope) *compute.Rope {
 	return m.turns[r]
 }
 
-func (m *Model) turnKeys(v compute.Verbs) {
+func (m *Model) rotateKeys(p *nn.Pass) {
 	for i := range m.layers {
-		l := &m.layers[i]
-		if l.wk == nil || l.rope == nil || l.shape.KV != i {
-			continue
+		if a := &m.layers[i].attention; a.Bound() && a.Rope != nil && !a.Reads {
+			a.RotateKeys(p, m.unscaled(a.Rope))
 		}
-		k := m.step.of(&l.shape).k
-		v.LoadKeys(m.cache, l.stored, k)
-		v.RoPE(k, l.shape.Key, m.unscaled(l.rope))
-		v.StoreKV(m.cache, l.stored, k, compute.Tensor{})
 	}
 }
 
@@ -51,18 +44,18 @@ func (m *Model) CheckTurns() error {
 	for i := range m.layers {
 		l := &m.layers[i]
 		switch {
-		case l.recurrent.out != nil:
+		case l.recurrent != nil:
 			return errors.New("the model has recurrent layers, which go through positions one by one")
-		case l.latent.keys != nil:
+		case l.latent != nil:
 			return errors.New("the model has latent attention, whose keys are not kept as they are rotated")
-		case l.how.Window > 0:
+		case l.attention.How.Window > 0:
 			return errors.New("the model has layers with windows of positions, which see no further in a longer context")
-		case l.how.Slopes != nil:
+		case l.attention.How.Slopes != nil:
 			return errors.New("the model's scores fall with the distance of positions (ALiBi)")
-		case l.how.Later:
+		case l.attention.How.Later:
 			return errors.New("the model's tokens see those behind them")
 		}
-		rotated = rotated || l.rope != nil
+		rotated = rotated || l.attention.Rope != nil
 	}
 	switch {
 	case m.pos != nil || !rotated:

@@ -6,21 +6,22 @@ import (
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
 
 // Tokenizer builds the tokenizer that f's metadata describes.
 func Tokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
-	m := &metadata{f: f}
+	m := &nn.Keys{File: f}
 	tokens, _, err := f.Strings("tokenizer.ggml.tokens")
 	if err != nil {
-		m.err = err
+		m.Err = err
 	}
 	var strange []string
 	idsOf := func(key string) []int32 {
 		key = "tokenizer.ggml." + key
 		ids, other, err := f.IDs(key, len(tokens))
-		if m.err = cmp.Or(m.err, err); other && !slices.Contains(strange, key) {
+		if m.Err = cmp.Or(m.Err, err); other && !slices.Contains(strange, key) {
 			strange = append(strange, key)
 		}
 		return ids
@@ -33,8 +34,8 @@ func Tokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
 	}
 	flag := func(key string, def bool) bool {
 		v, ok, err := f.Bool("tokenizer.ggml." + key)
-		if err != nil && m.err == nil {
-			m.err = err
+		if err != nil && m.Err == nil {
+			m.Err = err
 		}
 		if !ok {
 			return def
@@ -45,9 +46,9 @@ func Tokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
 	if f.Magic == "PWRI" {
 		pre = "gpt-2" // all that the original PowerInfer knows
 	}
-	v := tokenizer.Vocab{Model: m.text("tokenizer.ggml.model", ""), Pre: m.text("tokenizer.ggml.pre", pre)}
-	if m.err == nil && v.Model == "" {
-		m.fail("key %q is missing: the file has no tokenizer", "tokenizer.ggml.model")
+	v := tokenizer.Vocab{Model: m.Text("tokenizer.ggml.model", ""), Pre: m.Text("tokenizer.ggml.pre", pre)}
+	if m.Err == nil && v.Model == "" {
+		m.Fail("key %q is missing: the file has no tokenizer", "tokenizer.ggml.model")
 	}
 	spm := v.Model == "llama"
 	customary := map[string][3]int32{"llama": {0, 1, 2}, "t5": {2, -1, 1}, "bert": {100, 101, 102}, "plamo2": {0, 1, 2}}
@@ -84,15 +85,15 @@ func Tokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
 	v.RemoveExtraWhitespaces = flag("remove_extra_whitespaces", false)
 	v.Tokens = tokens
 	list := func(read func() error) {
-		if e := read(); e != nil && m.err == nil {
-			m.err = e
+		if e := read(); e != nil && m.Err == nil {
+			m.Err = e
 		}
 	}
 	list(func() error { v.Scores, _, err = f.Float32s("tokenizer.ggml.scores"); return err })
 	list(func() error { v.Types, _, err = f.Int32s("tokenizer.ggml.token_type"); return err })
 	list(func() error { v.Merges, _, err = f.Strings("tokenizer.ggml.merges"); return err })
 	list(func() error { v.Charsmap, err = byteList(f, "tokenizer.ggml.precompiled_charsmap"); return err })
-	if text := m.text(tokenizer.DefinitionKey, ""); text != "" {
+	if text := m.Text(tokenizer.DefinitionKey, ""); text != "" {
 		list(func() error { v.Definition, err = tokenizer.ParseDefinition(text); return err })
 	}
 	if n := len(v.Tokens); n > 0 { // as llama.cpp, further numbers count for nothing
@@ -106,14 +107,14 @@ func Tokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
 			}
 		}
 	}
-	if m.err == nil && v.Model == "gpt2" && len(v.Merges) == 0 && v.Definition == nil {
-		m.fail("key %q is missing: without it every byte would be a token of its own; convert the model again", "tokenizer.ggml.merges")
+	if m.Err == nil && v.Model == "gpt2" && len(v.Merges) == 0 && v.Definition == nil {
+		m.Fail("key %q is missing: without it every byte would be a token of its own; convert the model again", "tokenizer.ggml.merges")
 	}
-	if m.err != nil {
-		return nil, m.err
+	if m.Err != nil {
+		return nil, m.Err
 	}
 	v.Strange = strange
-	v.StripAsNamed(m.text("general.name", ""), m.text("general.architecture", ""))
+	v.StripAsNamed(m.Text("general.name", ""), m.Text("general.architecture", ""))
 	t, err := tokenizer.New(v)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)

@@ -33,10 +33,10 @@ func (m *Model) Bins(l int) []uint32 { return m.layers[l].bins().Counts }
 
 // bins are of the layer's neurons, or of its experts where it has some.
 func (l *block) bins() *compute.NeuronBins {
-	if l.experts.router != nil {
-		return &l.experts.bins
+	if l.experts.Bound() {
+		return &l.experts.Bins
 	}
-	return &l.ffn.bins
+	return &l.ffn.Bins
 }
 
 // Read counts the bytes that steps have read of the feed-forward layers' weights.
@@ -50,17 +50,17 @@ type Read struct {
 func (m *Model) Read() (r Read) {
 	for i := range m.layers {
 		f := &m.layers[i].ffn
-		predictor := f.count.Steps * m.predictorBytes(f)
-		r.All += f.count.Bytes + predictor
-		if r.RAM += f.count.RAM; !m.place(i).Predictor {
+		predictor := f.Count.Steps * m.predictorBytes(f)
+		r.All += f.Count.Bytes + predictor
+		if r.RAM += f.Count.RAM; !m.place(i).Predictor {
 			r.RAM += predictor
 		}
-		r.Dense += f.count.Steps * (bytes(f.gate) + bytes(f.up) + bytes(f.down))
+		r.Dense += f.Count.Steps * f.Bytes()
 		x := &m.layers[i].experts
-		r.All += x.count.Bytes
-		r.RAM += x.count.RAM
-		if x.router != nil {
-			r.Dense += x.count.Steps * x.used(m.Experts)
+		r.All += x.Uses.Bytes
+		r.RAM += x.Uses.RAM
+		if x.Bound() {
+			r.Dense += x.Uses.Steps * x.UsedBytes()
 		}
 	}
 	return r
@@ -69,7 +69,7 @@ func (m *Model) Read() (r Read) {
 // Placed returns what of layer l lies on a GPU, and how many of its neurons do, or of its experts.
 func (m *Model) Placed(l int) compute.Place {
 	p, units := m.place(l), m.Blocks[l].FF
-	if m.layers[l].experts.router != nil {
+	if m.layers[l].experts.Bound() {
 		units = m.Experts.Count
 	}
 	p.Bound = min(p.Bound, units)

@@ -10,6 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
@@ -382,7 +383,7 @@ func (r *reader) adapted(prefix string) (n int64) {
 	for _, a := range r.b.Adapters {
 		for _, t := range a.File.Tensors {
 			if name, ok := strings.CutPrefix(t.Name, prefix); ok && !adaptsNeuron(name) {
-				n += model.AdapterBytes(t)
+				n += nn.AdapterBytes(t)
 			}
 		}
 	}
@@ -399,7 +400,7 @@ func adaptsNeuron(name string) bool {
 func (r *reader) adaptedNeuron(l int, name, half string, neurons int) (n int64) {
 	for _, a := range r.b.Adapters {
 		if t := a.File.Tensor(fmt.Sprintf("blk.%d.%s%s", l, name, half)); t != nil {
-			n += model.AdapterBytes(t) / int64(neurons)
+			n += nn.AdapterBytes(t) / int64(neurons)
 		}
 	}
 	return n

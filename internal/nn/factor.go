@@ -1,4 +1,4 @@
-package model
+package nn
 
 import (
 	"strings"
@@ -12,39 +12,25 @@ import (
 // says how far its publisher's kernels scale activations before they turn these into four bits, which no device here
 // does, nor does llama.cpp.
 const (
-	factorSuffix      = ".scale"
+	FactorSuffix      = ".scale"
 	inputFactorSuffix = ".input_scale"
 )
 
-// Loaded returns the type, which is that of most of it, and the bytes that a tensor of f, c's file, has when it is
-// loaded. copied: they are not the file's own, even where that is computed on as it is mapped, for a factor is put into
-// them, or heads gives them another form.
-func (c *Config) Loaded(f *gguf.File, t *gguf.Tensor) (typ quant.Type, bytes int64, copied bool) {
-	if b := c.shapeOf(t.Name); b != nil && b.Latent > 0 && strings.HasSuffix(t.Name, ".attn_kv_b.weight") {
-		return turned(t.Type), b.latentBytes(t.Type), true
-	}
-	base, weight := strings.CutSuffix(t.Name, ".weight")
-	if t.Type != quant.NVFP4 || !weight || f.Tensor(base+factorSuffix) == nil {
-		return t.Type, t.Bytes(), false
-	}
-	return quant.NVFP4Scaled, int64(quant.NVFP4Scaled.RowBytes(t.Elems())), true
-}
-
 // scaled returns t in the type that has the factor of each matrix in its blocks, or t itself where it has none. Its
 // data are valid until the next call.
-func (b *binder) scaled(t *gguf.Tensor) *gguf.Tensor {
+func (b *Binder) scaled(t *gguf.Tensor) *gguf.Tensor {
 	base, weight := strings.CutSuffix(t.Name, ".weight")
 	if t.Type != quant.NVFP4 || !weight {
 		return t
 	}
-	if b.has(base + inputFactorSuffix) {
+	if b.Has(base + inputFactorSuffix) {
 		b.factors(base+inputFactorSuffix, t)
 	}
-	if !b.has(base + factorSuffix) {
+	if !b.Has(base + FactorSuffix) {
 		return t
 	}
-	factors := b.factors(base+factorSuffix, t)
-	if b.err != nil {
+	factors := b.factors(base+FactorSuffix, t)
+	if b.Err != nil {
 		return nil
 	}
 	out := &gguf.Tensor{Name: t.Name, Type: quant.NVFP4Scaled, Shape: t.Shape}
@@ -64,19 +50,19 @@ func (b *binder) scaled(t *gguf.Tensor) *gguf.Tensor {
 }
 
 // factors reads the numbers of t's matrices.
-func (b *binder) factors(name string, t *gguf.Tensor) []float32 {
+func (b *Binder) factors(name string, t *gguf.Tensor) []float32 {
 	n := 1
 	if len(t.Shape) == 3 {
 		n = t.Shape[2]
 	}
-	f := b.f.Tensor(name)
+	f := b.File.Tensor(name)
 	if f.Elems() != n {
-		b.fail("tensor %q has shape %v, and %q has %d matrices: the file is damaged; convert it again", name, f.Shape, t.Name, n)
+		b.Fail("tensor %q has shape %v, and %q has %d matrices: the file is damaged; convert it again", name, f.Shape, t.Name, n)
 		return nil
 	}
 	if f.Data == nil { // the shapes alone are known
-		b.take(name, n, 1)
+		b.Take(name, n, 1)
 		return make([]float32, n)
 	}
-	return b.floats(name, n)
+	return b.Floats(name, n)
 }

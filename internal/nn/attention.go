@@ -1,0 +1,115 @@
+package nn
+
+import "github.com/powerinfer-go/powerinfer/internal/compute"
+
+// Attention is attention of query heads that share key and value heads (Ainslie et al. 2023, GQA).
+type Attention struct {
+	Q, K, V Linear // [heads·key, n_embd], [kv_heads·key, n_embd], [kv_heads·value, n_embd]
+	Out     Linear // [n_embd, heads·value]
+
+	QNorm, KNorm HeadNorm
+	VNorm        Norm // [value] of each head, or none
+
+	Heads, Key, Value int // query heads, and elements of a head's key and of its value
+	KVHeads           int
+
+	Layer  int  // its number
+	Stored int  // the part of the cache with its keys and values
+	Reads  bool // it reads keys and values of another layer, and has none of its own
+
+	Gated       bool                // Q holds after each head's query a gate of as many rows; its sigmoid multiplies what the head reads
+	Clamp       float32             // queries, keys and values are brought into [-Clamp, Clamp]; 0: they stay
+	Rope        *compute.Rope       // nil: heads are not rotated
+	RotateFirst bool                // heads are rotated before their norms, not after them
+	Temperature compute.Temperature // of queries; its Scale is 0 where they do not grow with their position
+	How         compute.Attention
+}
+
+// Bound reports whether there is attention.
+func (a *Attention) Bound() bool { return a.Out.Bound() }
+
+// Forward returns attention of x, as it is added to the residual. [n, n_embd]
+func (a *Attention) Forward(p *Pass, x compute.Tensor) compute.Tensor {
+	return p.Linear(a.Read(p, x), &a.Out)
+}
+
+// Read returns what all heads read: [n, heads·value]
+//
+//	attention(rope(norm(Q·x)), rope(norm(K·x)), V·x)
+//
+// Where V is not bound, values are the keys before their norm and rotation.
+func (a *Attention) Read(p *Pass, x compute.Tensor) compute.Tensor {
+	heads := p.New(x, a.Heads*a.Value)
+	scope := p.Scope()
+	q, k, v, gate := a.project(p, x)
+	if a.Clamp > 0 {
+		p.verbs.Clamp(q, a.Clamp)
+		if !a.Reads {
+			p.verbs.Clamp(k, a.Clamp)
+			p.verbs.Clamp(v, a.Clamp)
+		}
+	}
+	a.rotate(p, q, &a.QNorm)
+	if !a.Reads {
+		a.rotate(p, k, &a.KNorm)
+		if a.VNorm.Bound() {
+			p.Normalize(v.Split(a.Value), a.VNorm)
+		}
+	}
+	if a.Temperature.Scale != 0 {
+		p.verbs.Temper(q, a.Temperature)
+	}
+	if !a.Reads {
+		p.verbs.StoreKV(p.Cache, a.Stored, k, v)
+	}
+	if !p.narrows(a.Layer) || p.outs > 0 { // else keys and values are all that is wanted
+		p.verbs.Attend(heads, q, p.Cache, a.Stored, a.How)
+		if a.Gated {
+			p.verbs.Activate(heads, gate, heads, compute.Activation{Kind: compute.Logistic})
+		}
+	}
+	p.Leave(scope)
+	return heads
+}
+
+// project returns queries, keys and values, and the gates of queries where there are some.
+func (a *Attention) project(p *Pass, x compute.Tensor) (q, k, v, gate compute.Tensor) {
+	switch {
+	case a.Gated:
+		var both compute.Tensor
+		both, k, v = p.Linear3(x, &a.Q, &a.K, &a.V)
+		q, gate = p.New(x, a.Heads*a.Key), p.New(x, a.Heads*a.Key)
+		p.verbs.Slice(q.Split(a.Key), both.Split(2*a.Key), 0)
+		p.verbs.Slice(gate.Split(a.Key), both.Split(2*a.Key), a.Key)
+	case a.Reads:
+		q = p.Linear(x, &a.Q)
+	case !a.V.Bound():
+		q, k = p.Linear2(x, &a.Q, &a.K)
+		v = p.Slice(k, 0, a.KVHeads*a.Value)
+	default:
+		q, k, v = p.Linear3(x, &a.Q, &a.K, &a.V)
+	}
+	return q, k, v, gate
+}
+
+// rotate applies n to the heads of queries or keys and rotates them to their positions.
+func (a *Attention) rotate(p *Pass, x compute.Tensor, n *HeadNorm) {
+	if a.Rope != nil && a.RotateFirst {
+		p.verbs.RoPE(x, a.Key, a.Rope)
+	}
+	p.normalizeHeads(x, a.Key, n)
+	if a.Rope != nil && !a.RotateFirst {
+		p.verbs.RoPE(x, a.Key, a.Rope)
+	}
+}
+
+// RotateKeys rotates the keys at the step's positions, in the cache, by Params.Turns. unscaled is Rope without its
+// magnitude, which stored keys have already.
+func (a *Attention) RotateKeys(p *Pass, unscaled *compute.Rope) {
+	scope := p.Scope()
+	k := p.Tokens(a.KVHeads * a.Key)
+	p.verbs.LoadKeys(p.Cache, a.Stored, k)
+	p.verbs.RoPE(k, a.Key, unscaled)
+	p.verbs.StoreKV(p.Cache, a.Stored, k, compute.Tensor{})
+	p.Leave(scope)
+}

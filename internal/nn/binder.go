@@ -1,0 +1,446 @@
+package nn
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// Binder hands a file's tensors to a device, each exactly once: a missing, surplus or misshapen tensor is an error that
+// names it. It keeps the first error.
+type Binder struct {
+	File *gguf.File
+	Dev  compute.Device
+	Err  error
+
+	// Tier is the GPU that vectors are bound to next, and matrices where GPU is set; else matrices are bound to RAM.
+	Tier compute.Tier
+	GPU  bool
+
+	// Prepared says of a prepared file's layer, the one that is bound next, which neuron of the model that adapters are for
+	// each of its neurons is. nil: the same. [n_ff]
+	Prepared []int32
+
+	ctx      context.Context // ends the binding between two tensors
+	pinned   bool            // the mapping outlives the device: compute in place where possible
+	taken    map[string]bool
+	original map[*gguf.Tensor]*gguf.Tensor // the file's, of tensors that have their factor
+	room     []byte                        // of such a tensor
+	adapters *Adapters
+	done     int64
+	total    int64
+	progress func(done, total int64)
+}
+
+// NewBinder returns a binder of f's tensors to dev. pinned says that f stays open as long as dev lives. progress, which may
+// be nil, learns of the bytes that were bound.
+func NewBinder(ctx context.Context, f *gguf.File, dev compute.Device, pinned bool, adapters *Adapters, progress func(done, total int64)) *Binder {
+	b := &Binder{File: f, Dev: dev, ctx: ctx, pinned: pinned, adapters: adapters, taken: map[string]bool{}, original: map[*gguf.Tensor]*gguf.Tensor{}, progress: progress}
+	for _, t := range f.Tensors {
+		b.total += int64(len(t.Data))
+	}
+	return b
+}
+
+func (b *Binder) Fail(format string, args ...any) {
+	if b.Err == nil {
+		b.Err = fmt.Errorf("%s: %w", b.File.Path, fmt.Errorf(format, args...))
+	}
+}
+
+// Has reports whether the file holds name.
+func (b *Binder) Has(name string) bool { return b.File.Tensor(name) != nil }
+
+// Take claims a tensor and checks that its shape is cols (row length) by rows. What it returns has the factor that may
+// lie beside it.
+func (b *Binder) Take(name string, cols, rows int) *gguf.Tensor {
+	if b.Err == nil {
+		b.Err = b.ctx.Err()
+	}
+	if b.Err != nil {
+		return nil
+	}
+	t := b.File.Tensor(name)
+	if t == nil {
+		b.Fail("tensor %q is missing: the file is incomplete, or not of the architecture that it names; download or convert it again", name)
+		return nil
+	}
+	if b.taken[name] {
+		b.Fail("tensor %q is bound twice", name)
+		return nil
+	}
+	b.taken[name] = true
+	if t.Shape[0] != cols || t.Rows() != rows {
+		b.Fail("tensor %q has shape %v, not [%d %d]: the file is damaged, or its keys are those of another model; convert it again", name, t.Shape, cols, rows)
+		return nil
+	}
+	return b.scaled(t)
+}
+
+// loaded counts a tensor's bytes as taken in and lets its pages go.
+func (b *Binder) loaded(t *gguf.Tensor, copied bool) {
+	if of := b.original[t]; of != nil {
+		delete(b.original, t)
+		t, copied = of, true
+	}
+	if copied {
+		b.File.DontNeed(t)
+	}
+	b.done += int64(len(t.Data))
+	if b.progress != nil {
+		b.progress(b.done, b.total)
+	}
+}
+
+// Matrix binds name as [rows, cols].
+func (b *Binder) Matrix(name string, rows, cols int, use compute.Use) *compute.Matrix {
+	return b.Neurons(name, rows, cols, use, b.Whole(rows), nil)
+}
+
+// Place says where what is bound next goes: with p's attention, or the head where p is the head's.
+func (b *Binder) Place(p compute.Place) { b.Tier, b.GPU = p.Tier, p.Attention }
+
+// Whole returns how many of n rows go to the GPU.
+func (b *Binder) Whole(n int) int {
+	if b.GPU {
+		return n
+	}
+	return 0
+}
+
+// Neurons binds name as [rows, cols], its neurons in the order given, nil keeping the file's, the first hot of them for
+// the GPU.
+func (b *Binder) Neurons(name string, rows, cols int, use compute.Use, hot int, order []int32) *compute.Matrix {
+	return b.Bind(compute.Source{Name: name, Rows: rows, Cols: cols, Order: order, Split: compute.Split{Tier: b.Tier, Bound: hot}}, use)
+}
+
+// Bind binds the tensor that src names as src says, which lacks its type and data.
+func (b *Binder) Bind(src compute.Source, use compute.Use) *compute.Matrix {
+	name, hot := src.Name, src.Split.Bound
+	t := b.Take(name, src.Cols, src.Rows)
+	if t == nil {
+		return nil
+	}
+	src.Type, src.Data, src.Pinned = t.Type, t.Data, b.pinned && b.original[t] == nil
+	m, err := b.Dev.Matrix(src, use)
+	if err != nil {
+		b.Fail("%w", err)
+		return nil
+	}
+	if src.Stack == 0 && (use == compute.Rows || use == compute.Columns) {
+		b.adaptNeurons(name, use, hot, src.Order, m)
+	} else {
+		b.adapt(name, hot > 0, m)
+	}
+	b.loaded(t, !b.pinned)
+	return m
+}
+
+// adapt binds what adapters have beside a tensor, whose consecutive rows w are: on the GPU if gpu, where those are.
+func (b *Binder) adapt(name string, gpu bool, w ...*compute.Matrix) {
+	if b.adapters == nil || b.Err != nil {
+		return
+	}
+	b.Err = b.adapters.bind(destination{b.Dev, b.Tier, gpu}, name, w)
+}
+
+// adaptNeurons is adapt where rows or columns are neurons, of which the first hot are on the GPU, in the order given.
+func (b *Binder) adaptNeurons(name string, use compute.Use, hot int, order []int32, w ...*compute.Matrix) {
+	if b.adapters == nil || b.Err != nil {
+		return
+	}
+	to, m := destination{b.Dev, b.Tier, hot > 0}, w[0]
+	if b.Prepared != nil {
+		order = composed(b.Prepared, order)
+	}
+	of, transposed := strings.CutSuffix(name, "ffn_down_t.weight")
+	switch {
+	case transposed:
+		b.Err = b.adapters.bindColumns(to, of+"ffn_down.weight", m.Cols, m.Rows, m, hot, order)
+	case use == compute.Columns:
+		b.Err = b.adapters.bindColumns(to, name, m.Rows, m.Cols, m, hot, order)
+	default:
+		b.Err = b.adapters.bindRows(to, name, w, hot, order)
+	}
+}
+
+// MatrixFrom binds name, of rows by cols, without its first rows.
+func (b *Binder) MatrixFrom(name string, first, rows, cols int, use compute.Use) *compute.Matrix {
+	t := b.Take(name, cols, rows)
+	if t == nil {
+		return nil
+	}
+	src := compute.Source{
+		Name: name, Type: t.Type, Rows: rows - first, Cols: cols, Pinned: b.pinned && b.original[t] == nil,
+		Split: compute.Split{Tier: b.Tier, Bound: b.Whole(rows - first)},
+	}
+	if t.Data != nil { // else the shape alone is known, and wanted
+		src.Data = t.Data[first*t.Type.RowBytes(cols):]
+	}
+	m, err := b.Dev.Matrix(src, use)
+	if err != nil {
+		b.Fail("%w", err)
+		return nil
+	}
+	b.adapt(name, src.Split.Bound > 0, m)
+	b.loaded(t, !b.pinned)
+	return m
+}
+
+// Slices binds consecutive row ranges of one tensor as matrices of their own (a fused q, k, v). It is nil after an error.
+func (b *Binder) Slices(name string, cols int, use compute.Use, rows ...int) []Linear {
+	total := 0
+	for _, r := range rows {
+		total += r
+	}
+	return b.Parts(name, cols, use, b.Whole(total), nil, rows...)
+}
+
+// Parts is slices of parts whose rows may be neurons: those of each part are in the order given, and the first hot of
+// them, of parts that go whole all, are for the GPU.
+func (b *Binder) Parts(name string, cols int, use compute.Use, hot int, order []int32, rows ...int) []Linear {
+	total := 0
+	for _, r := range rows {
+		total += r
+	}
+	t := b.Take(name, cols, total)
+	if t == nil {
+		return nil
+	}
+	var out []*compute.Matrix
+	at, rowBytes := 0, t.Type.RowBytes(cols)
+	for _, r := range rows {
+		var data []byte
+		if t.Data != nil { // else the shape alone is known, and wanted
+			data = t.Data[at : at+r*rowBytes]
+		}
+		m, err := b.Dev.Matrix(compute.Source{
+			Name: name, Type: t.Type, Rows: r, Cols: cols,
+			Data: data, Pinned: b.pinned && b.original[t] == nil, Order: order, Split: compute.Split{Tier: b.Tier, Bound: min(hot, r)},
+		}, use)
+		if err != nil {
+			b.Fail("%w", err)
+			return nil
+		}
+		out = append(out, m)
+		at += r * rowBytes
+	}
+	if use == compute.Rows {
+		b.adaptNeurons(name, use, hot, order, out...)
+	} else {
+		b.adapt(name, hot > 0, out...)
+	}
+	b.loaded(t, !b.pinned)
+	var linears []Linear
+	for _, m := range out {
+		linears = append(linears, b.Linear(m))
+	}
+	return linears
+}
+
+// Linear returns m with what adapters add to it. It is not bound where m is nil.
+func (b *Binder) Linear(m *compute.Matrix) Linear {
+	if m == nil || b.adapters == nil {
+		return Linear{W: m}
+	}
+	return Linear{W: m, adapters: b.adapters.dense[m], neurons: b.adapters.neurons[m]}
+}
+
+// Table reads a matrix to the host's memory, whatever number of rows it has. [rows·cols] It is nil where the file has none.
+func (b *Binder) Table(name string, cols int) []float32 {
+	t := b.File.Tensor(name)
+	if t == nil || b.Err != nil {
+		return nil
+	}
+	if t = b.Take(name, cols, t.Rows()); t == nil {
+		return nil
+	}
+	if t.Type == quant.I32 {
+		b.Fail("tensor %q: a matrix of type %s is not supported", name, t.Type)
+		return nil
+	}
+	out := make([]float32, t.Rows()*cols)
+	quant.Decode(t.Type, out, t.Data)
+	b.loaded(t, true)
+	return out
+}
+
+// Numbers takes in a vector that is not in the file; what names it in errors.
+func (b *Binder) Numbers(what string, x []float32) *compute.Vector {
+	if b.Err != nil {
+		return nil
+	}
+	data := make([]byte, quant.F32.RowBytes(len(x)))
+	quant.Encode(quant.F32, data, x)
+	v, err := b.Dev.Vector(compute.Source{Name: what, Type: quant.F32, Rows: 1, Cols: len(x), Data: data, Split: compute.Split{Tier: b.Tier}})
+	if err != nil {
+		b.Fail("%w", err)
+		return nil
+	}
+	return v
+}
+
+// Vector binds name as [n].
+func (b *Binder) Vector(name string, n int) *compute.Vector {
+	parts := b.Vectors(name, n)
+	if parts == nil {
+		return nil
+	}
+	return parts[0]
+}
+
+// NeuronVector binds name as [n], its neurons in the order given; nil keeps the file's.
+func (b *Binder) NeuronVector(name string, n int, order []int32) *compute.Vector {
+	if order == nil {
+		return b.Vector(name, n)
+	}
+	t := b.Take(name, n, 1)
+	if t == nil {
+		return nil
+	}
+	if t.Type.BlockElems() != 1 {
+		b.Fail("tensor %q: a vector of type %s is not supported", name, t.Type)
+		return nil
+	}
+	size := t.Type.RowBytes(1)
+	sorted := make([]byte, 0, len(t.Data))
+	for _, from := range order {
+		sorted = append(sorted, t.Data[int(from)*size:][:size]...)
+	}
+	v, err := b.Dev.Vector(compute.Source{Name: name, Type: t.Type, Rows: 1, Cols: n, Data: sorted, Split: compute.Split{Tier: b.Tier}})
+	if err != nil {
+		b.Fail("%w", err)
+		return nil
+	}
+	b.loaded(t, false)
+	return v
+}
+
+// Vectors binds consecutive ranges of one vector as vectors of their own.
+func (b *Binder) Vectors(name string, lens ...int) []*compute.Vector {
+	total := 0
+	for _, n := range lens {
+		total += n
+	}
+	return b.slicesOf(name, b.Take(name, total, 1), lens...)
+}
+
+// RowsVector binds name [rows, cols] as one vector, row after row.
+func (b *Binder) RowsVector(name string, rows, cols int) *compute.Vector {
+	if parts := b.slicesOf(name, b.Take(name, cols, rows), rows*cols); parts != nil {
+		return parts[0]
+	}
+	return nil
+}
+
+// slicesOf is vectorSlices of a tensor that was taken, or nil.
+func (b *Binder) slicesOf(name string, t *gguf.Tensor, lens ...int) []*compute.Vector {
+	if t == nil {
+		return nil
+	}
+	if t.Type.BlockElems() != 1 {
+		b.Fail("tensor %q: a vector of type %s is not supported", name, t.Type)
+		return nil
+	}
+	var out []*compute.Vector
+	at := 0
+	for _, n := range lens {
+		v, err := b.Dev.Vector(compute.Source{
+			Name: name, Type: t.Type, Rows: 1, Cols: n,
+			Data: t.Data[t.Type.RowBytes(at):t.Type.RowBytes(at+n)], Split: compute.Split{Tier: b.Tier},
+		})
+		if err != nil {
+			b.Fail("%w", err)
+			return nil
+		}
+		out = append(out, v)
+		at += n
+	}
+	b.loaded(t, false)
+	return out
+}
+
+// Ones binds a norm without weights, of n elements.
+func (b *Binder) Ones(n int) *compute.Vector {
+	data := make([]float32, n)
+	for i := range data {
+		data[i] = 1
+	}
+	src := compute.Source{Name: "ones", Type: quant.F32, Rows: 1, Cols: n, Data: make([]byte, quant.F32.RowBytes(n)), Split: compute.Split{Tier: b.Tier}}
+	quant.Encode(quant.F32, src.Data, data)
+	v, err := b.Dev.Vector(src)
+	if err != nil {
+		b.Fail("%w", err)
+	}
+	return v
+}
+
+// Flat binds a small matrix as one vector.
+func (b *Binder) Flat(name string, rows, cols int) *compute.Vector {
+	t := b.Take(name, cols, rows)
+	if t == nil {
+		return nil
+	}
+	if t.Type.BlockElems() != 1 {
+		b.Fail("tensor %q: so small a matrix of type %s is not supported", name, t.Type)
+		return nil
+	}
+	v, err := b.Dev.Vector(compute.Source{Name: name, Type: t.Type, Rows: 1, Cols: rows * cols, Data: t.Data, Split: compute.Split{Tier: b.Tier}})
+	if err != nil {
+		b.Fail("%w", err)
+		return nil
+	}
+	b.loaded(t, false)
+	return v
+}
+
+// Floats reads a vector to the host.
+func (b *Binder) Floats(name string, n int) []float32 {
+	t := b.Take(name, n, 1)
+	if t == nil {
+		return nil
+	}
+	if t.Type.BlockElems() != 1 || t.Type == quant.I32 {
+		b.Fail("tensor %q: a vector of type %s is not supported", name, t.Type)
+		return nil
+	}
+	out := make([]float32, n)
+	quant.Decode(t.Type, out, t.Data)
+	b.loaded(t, false)
+	return out
+}
+
+// Ignore claims tensors that carry nothing the forward pass needs (rope.freqs caches, attention masks).
+func (b *Binder) Ignore(name string) {
+	if b.Has(name) {
+		b.taken[name] = true
+	}
+}
+
+// Finish names what is left over.
+func (b *Binder) Finish() error {
+	if b.Err != nil {
+		return b.Err
+	}
+	var left []string
+	for _, t := range b.File.Tensors {
+		if !b.taken[t.Name] {
+			left = append(left, t.Name)
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	sort.Strings(left)
+	shown, more := left, ""
+	if len(left) > 3 {
+		shown, more = left[:3], fmt.Sprintf(" and %d more", len(left)-3)
+	}
+	b.Fail("surplus tensors that architecture and settings do not use: %s%s", strings.Join(shown, ", "), more)
+	return b.Err
+}

@@ -1,0 +1,89 @@
+package nn
+
+import "github.com/powerinfer-go/powerinfer/internal/compute"
+
+// Experts is a layer of experts, from which a router chooses some for each token (Shazeer et al. 2017). Besides them there
+// may be a feed-forward layer for all tokens, the shared experts.
+type Experts struct {
+	Router     Linear          // [experts, n_embd]; not bound: the layer has no experts
+	ChoiceBias *compute.Vector // [experts] added for the choice only, or nil
+	Routing    compute.Routing
+	Used       int // experts of a token
+	Count      int // of the layer
+
+	Narrow Linear // [latent, n_embd] of what experts read; not bound where they read the residual's width
+	Widen  Linear // [n_embd, latent] of what they write
+
+	Weights    compute.ExpertWeights
+	Shared     *FFN   // the shared experts, or nil
+	SharedGate Linear // [1, n_embd]: its sigmoid weighs the shared experts' output; not bound: 1
+
+	Uses compute.NeuronCount
+	Bins compute.NeuronBins
+
+	// Observe, if it is set, sees each step's choice after the experts were computed.
+	Observe func(p *Pass, choice compute.Choice)
+}
+
+// Bound reports whether there are experts.
+func (e *Experts) Bound() bool { return e.Router.Bound() }
+
+// Rate returns the router's logits for x. [n, experts]
+func (e *Experts) Rate(p *Pass, x compute.Tensor) compute.Tensor { return p.Linear(x, &e.Router) }
+
+// Forward returns the output of the chosen experts and of the shared ones for x, the norm of the residual: [n, n_embd]
+//
+//	Σ_k w_k·expert_k(x) + sigmoid(SharedGate·x)·shared(x)
+//
+// with the experts k and weights w_k that Routing makes of logits, the router's.
+func (e *Experts) Forward(p *Pass, logits, residual, x compute.Tensor) compute.Tensor {
+	out := p.New(x, residual.Cols)
+	if x.Rows == 0 {
+		return out
+	}
+	choice := p.pool.takeChoice(x, e.Used, e.Count)
+	p.verbs.Route(choice, logits, e.ChoiceBias, e.Routing)
+	e.compute(p, out, x, choice)
+	if e.Shared == nil {
+		return out
+	}
+	var gate compute.Tensor
+	if e.SharedGate.Bound() {
+		gate = p.Linear(x, &e.SharedGate)
+	}
+	shared := e.Shared.Forward(p, residual, x)
+	if e.SharedGate.Bound() {
+		p.verbs.GateRows(shared, gate)
+	}
+	p.Add(shared, out)
+	return shared
+}
+
+// compute makes out the chosen experts' output.
+func (e *Experts) compute(p *Pass, out, x compute.Tensor, choice compute.Choice) {
+	if e.Narrow.Bound() {
+		scope := p.Scope()
+		low := p.Linear(x, &e.Narrow)
+		sum := p.New(x, e.Widen.W.Cols)
+		p.verbs.Experts(sum, low, choice, e.Weights)
+		p.LinearTo(out, sum, &e.Widen)
+		p.Leave(scope)
+	} else {
+		p.verbs.Experts(out, x, choice, e.Weights)
+	}
+	if e.Observe != nil {
+		e.Observe(p, choice)
+	}
+}
+
+// Bytes returns what reading all experts takes.
+func (e *Experts) Bytes() int64 {
+	return bytesOf(e.Weights.Gate) + bytesOf(e.Weights.Up) + bytesOf(e.Weights.Down)
+}
+
+// UsedBytes returns the bytes of the experts that a step's tokens use on average where none uses another's: all at most.
+func (e *Experts) UsedBytes() int64 {
+	all := e.Bytes()
+	tokens := max(1, e.Uses.Tokens/max(1, e.Uses.Steps))
+	return min(all, all/int64(e.Count)*int64(e.Used)*tokens)
+}

@@ -1,0 +1,169 @@
+package nn
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+)
+
+// Keys reads the metadata of one file. It keeps the first error, so that a list of reads needs one check.
+type Keys struct {
+	File  *gguf.File
+	Extra int // MTP layers: arrays may have their numbers after those of the model's layers
+	Err   error
+}
+
+// MaxWidth bounds widths from outside: a file with a larger one is taken for damaged.
+const MaxWidth = 1 << 20
+
+func (k *Keys) Fail(format string, args ...any) {
+	if k.Err == nil {
+		k.Err = fmt.Errorf("%s: %s", k.File.Path, fmt.Sprintf(format, args...))
+	}
+}
+
+// Count reads an integer in [1, max]. If it is absent or 0, by which writers say that a file has none, count returns def;
+// where def is 0, too, that is an error.
+func (k *Keys) Count(key string, def, max int) int {
+	v, ok, err := k.File.Uint(key)
+	ok = ok && (v > 0 || def == 0)
+	switch {
+	case err != nil:
+		if k.Err == nil {
+			k.Err = err
+		}
+	case !ok && def == 0:
+		k.Fail("key %q is missing", key)
+	case !ok:
+		return def
+	case v < 1 || v > uint64(max):
+		k.Fail("key %q: %d is outside 1…%d", key, v, max)
+	default:
+		return int(v)
+	}
+	return 1
+}
+
+// Optional reads an integer in [1, max]; absent and 0 are 0.
+func (k *Keys) Optional(key string, max int) int {
+	if v, ok, err := k.File.Uint(key); err == nil && (!ok || v == 0) {
+		return 0
+	}
+	return k.Count(key, 0, max)
+}
+
+// Counts reads an integer in [1, MaxWidth] for each of n layers: one for all of them, or an array. Where it is absent or
+// 0, def says it; if def is nil, that is an error.
+func (k *Keys) Counts(key string, n int, def func(layer int) int) []int {
+	return k.CountsFrom(1, key, n, def)
+}
+
+// CountsFrom is counts of integers from least on; 0 is def only below least.
+func (k *Keys) CountsFrom(least int32, key string, n int, def func(layer int) int) []int {
+	out := make([]int, n)
+	if v, ok := k.File.Lookup(key); ok && reflect.ValueOf(v).Kind() == reflect.Slice {
+		list, _, err := k.File.Int32s(key)
+		switch {
+		case err != nil && k.Err == nil:
+			k.Err = err
+		case err == nil && len(list) != n && len(list) != n+k.Extra:
+			k.Fail("key %q: %d numbers for %d layers", key, len(list), n)
+		}
+		for l := range out {
+			out[l] = 1
+			switch {
+			case k.Err != nil:
+			case list[l] == 0 && least > 0 && def != nil:
+				out[l] = def(l)
+			case list[l] < least || list[l] > MaxWidth:
+				k.Fail("key %q: %d of layer %d is outside %d…%d", key, list[l], l, least, MaxWidth)
+			default:
+				out[l] = int(list[l])
+			}
+		}
+		return out
+	}
+	v, ok, err := k.File.Uint(key)
+	if none := ok && err == nil && v == 0; none && least == 0 {
+		return out
+	} else if ok && !(none && def != nil) || def == nil {
+		return slices.Repeat([]int{k.Count(key, 0, MaxWidth)}, n)
+	}
+	for l := range out {
+		out[l] = def(l)
+	}
+	return out
+}
+
+// PerLayer reads an array that says yes or no of each of n layers. It returns false where the key has no array.
+func (k *Keys) PerLayer(key string, n int) (yes []bool, said bool) {
+	if v, ok := k.File.Lookup(key); !ok || reflect.ValueOf(v).Kind() != reflect.Slice {
+		return nil, false
+	}
+	yes, _, err := k.File.Bools(key)
+	switch {
+	case err != nil:
+		k.Err = cmp.Or(k.Err, err)
+	case len(yes) != n && len(yes) != n+k.Extra:
+		k.Fail("key %q: %d values for %d layers", key, len(yes), n)
+	default:
+		return yes[:n:n], true
+	}
+	return nil, false
+}
+
+func (k *Keys) Float(key string, def float64) float64 {
+	v, ok, err := k.File.Float(key)
+	if err != nil && k.Err == nil {
+		k.Err = err
+	}
+	if !ok || err != nil {
+		return def
+	}
+	return v
+}
+
+// Within returns a number from low to high, which NaN is not. If it is absent, it is def, and likewise if it is 0 and low
+// is more: so writers say that a file has none.
+func (k *Keys) Within(key string, def, low, high float64) float64 {
+	v := k.Float(key, def)
+	if v == 0 && low > 0 {
+		v = def
+	}
+	if !(v >= low && v <= high) {
+		k.Fail("key %q: %g is not a number from %g to %g", key, v, low, high)
+	}
+	return v
+}
+
+func (k *Keys) Flag(key string, def bool) bool {
+	v, ok, err := k.File.Bool(key)
+	if err != nil && k.Err == nil {
+		k.Err = err
+	}
+	if !ok || err != nil {
+		return def
+	}
+	return v
+}
+
+// Divided reports whether a file divides the pairs of heads among the coordinates of pictures.
+func (k *Keys) Divided(key string) bool {
+	v, _, err := k.File.Int32s(key)
+	if err != nil && k.Err == nil {
+		k.Err = err
+	}
+	return slices.ContainsFunc(v, func(n int32) bool { return n != 0 })
+}
+
+// Text reads a text; absent and empty are def.
+func (k *Keys) Text(key, def string) string {
+	v, _, err := k.File.String(key)
+	if err != nil && k.Err == nil {
+		k.Err = err
+	}
+	return cmp.Or(v, def)
+}

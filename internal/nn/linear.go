@@ -1,0 +1,82 @@
+package nn
+
+import "github.com/powerinfer-go/powerinfer/internal/compute"
+
+// Linear is a matrix with a bias, and what adapters add to its products. The zero value is no matrix.
+type Linear struct {
+	W *compute.Matrix // [out, in]
+	B *compute.Vector // [out] or nil
+
+	adapters []lowRank
+	neurons  *neuronAdapter // of a matrix of neurons, or nil
+}
+
+// Bound reports whether there is a matrix.
+func (l *Linear) Bound() bool { return l.W != nil }
+
+// Bytes returns what reading the matrix takes. It is 0 where there is none.
+func (l *Linear) Bytes() int64 { return bytesOf(l.W) }
+
+func bytesOf(w *compute.Matrix) int64 {
+	if w == nil {
+		return 0
+	}
+	return int64(w.Rows) * int64(w.Type.RowBytes(w.Cols))
+}
+
+// Linear returns W·x + B. [n, out]
+func (p *Pass) Linear(x compute.Tensor, l *Linear) compute.Tensor {
+	y := p.New(x, l.W.Rows)
+	p.LinearTo(y, x, l)
+	return y
+}
+
+// LinearTo makes y W·x + B.
+func (p *Pass) LinearTo(y, x compute.Tensor, l *Linear) {
+	if x.Rows == 0 {
+		return
+	}
+	p.verbs.MatMul(x, compute.Products{{Out: y, W: l.W, Bias: l.B}})
+	p.adapt(y, x, l)
+}
+
+// Linear2 returns two products of x. The device prepares x for products once.
+func (p *Pass) Linear2(x compute.Tensor, a, b *Linear) (compute.Tensor, compute.Tensor) {
+	y, z := p.New(x, a.W.Rows), p.New(x, b.W.Rows)
+	if x.Rows > 0 {
+		p.verbs.MatMul(x, compute.Products{{Out: y, W: a.W, Bias: a.B}, {Out: z, W: b.W, Bias: b.B}})
+		p.adapt(y, x, a)
+		p.adapt(z, x, b)
+	}
+	return y, z
+}
+
+// Linear3 returns three products of x. The device prepares x for products once.
+func (p *Pass) Linear3(x compute.Tensor, a, b, c *Linear) (_, _, _ compute.Tensor) {
+	u, v, w := p.New(x, a.W.Rows), p.New(x, b.W.Rows), p.New(x, c.W.Rows)
+	if x.Rows > 0 {
+		p.verbs.MatMul(x, compute.Products{{Out: u, W: a.W, Bias: a.B}, {Out: v, W: b.W, Bias: b.B}, {Out: w, W: c.W, Bias: c.B}})
+		p.adapt(u, x, a)
+		p.adapt(v, x, b)
+		p.adapt(w, x, c)
+	}
+	return u, v, w
+}
+
+// adapt adds to y, which is l's product of x, what adapters add.
+func (p *Pass) adapt(y, x compute.Tensor, l *Linear) {
+	scope := p.Scope()
+	for _, a := range l.adapters {
+		s := a.scale * p.Scales[a.adapter]
+		if s == 0 {
+			continue
+		}
+		low := p.New(x, a.a.Rows)
+		p.verbs.MatMul(x, compute.Products{{Out: low, W: a.a}})
+		p.verbs.Scale(low, s)
+		wide := p.New(x, a.b.Rows)
+		p.verbs.MatMul(low, compute.Products{{Out: wide, W: a.b}})
+		p.verbs.Add(y, wide)
+	}
+	p.Leave(scope)
+}

@@ -1,0 +1,145 @@
+package nn
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// Recurrent is a token mixer that keeps a state of fixed size for each sequence, where attention keeps keys and values.
+type Recurrent interface {
+	// Forward returns what is added to the residual for x, the block's input. [n, n_embd]
+	Forward(p *Pass, x compute.Tensor) compute.Tensor
+}
+
+// Conv is a causal convolution over positions, of each channel alone.
+type Conv struct {
+	Taps   *compute.Vector // [taps·channels]
+	Bias   *compute.Vector // [channels] or nil
+	Stored int             // the part of the cache with the layer's state, which begins with the convolution's
+}
+
+func (c *Conv) forward(p *Pass, x compute.Tensor, channels int, gated bool) compute.Tensor {
+	y := p.New(x, channels)
+	p.verbs.Convolve(compute.Convolve{Out: y, X: x, W: c.Taps, Bias: c.Bias, Cache: p.Cache, Layer: c.Stored, Gated: gated})
+	return y
+}
+
+// ShortConv is a short convolution with gates before and after it.
+//
+// Source: Liquid AI 2025, LFM2 Technical Report.
+type ShortConv struct {
+	In   Linear // [3·channels, n_embd]
+	Out  Linear // [n_embd, channels]
+	Conv Conv
+}
+
+// Forward returns Out·convolve(In·x), with the gates in In's output. [n, n_embd]
+func (s *ShortConv) Forward(p *Pass, x compute.Tensor) compute.Tensor {
+	out := p.New(x, s.Out.W.Rows)
+	scope := p.Scope()
+	y := s.Conv.forward(p, p.Linear(x, &s.In), s.Out.W.Cols, true)
+	p.LinearTo(out, y, &s.Out)
+	p.Leave(scope)
+	return out
+}
+
+// Mamba2 is a selective state space.
+//
+// Source: Dao and Gu 2024, Transformers are SSMs.
+type Mamba2 struct {
+	Gate Linear // [inner, n_embd] of what the state gives
+	In   Linear // [channels, n_embd] of what is convolved, and then written to the state and read from it
+	Step Linear // [heads, n_embd]
+	Out  Linear // [n_embd, inner]
+	Conv Conv
+	Scan compute.Scan // weights and sizes
+
+	Norm *compute.Vector // [inner] of groups of heads, or nil
+	Ones *compute.Vector // [inner/groups] with Norm
+	Eps  float32
+}
+
+// Forward returns [n, n_embd]
+//
+//	Out·norm(scan(convolve(In·x), Step·x)·silu(Gate·x))
+//
+// with a norm over each group of heads, where the model has one.
+func (m *Mamba2) Forward(p *Pass, x compute.Tensor) compute.Tensor {
+	out := p.New(x, m.Out.W.Rows)
+	scope := p.Scope()
+	gate, in, step := p.Linear3(x, &m.Gate, &m.In, &m.Step)
+	conv := m.Conv.forward(p, in, in.Cols, false)
+	scan := m.Scan
+	scan.Out, scan.X, scan.Step, scan.Cache, scan.Layer = p.New(x, m.Out.W.Cols), conv, step, p.Cache, m.Conv.Stored
+	p.verbs.Scan(scan)
+	p.Activate(gate, scan.Out, compute.Activation{Kind: compute.SiLU})
+	if m.Norm != nil {
+		groups := gate.Split(m.Ones.Len)
+		p.verbs.RMSNorm(groups, groups, m.Ones, m.Eps)
+		p.Multiply(gate, m.Norm)
+	}
+	p.LinearTo(out, gate, &m.Out)
+	p.Leave(scope)
+	return out
+}
+
+// DeltaNet is a gated delta net.
+//
+// Source: Yang et al. 2024, Gated Delta Networks.
+type DeltaNet struct {
+	Gate  Linear // [inner, n_embd] of what the state gives
+	In    Linear // [channels, n_embd] of what is convolved, and then written to the state and read from it
+	Step  Linear // [heads, n_embd], or with Write's rows [2·heads, n_embd]
+	Write Linear // [heads, n_embd]; not bound where Step has its rows
+	Out   Linear // [n_embd, inner]
+	Conv  Conv
+	Delta compute.Delta   // weights and sizes
+	Norm  *compute.Vector // [dim] of each head
+}
+
+// Forward returns [n, n_embd]
+//
+//	Out·(norm(delta(convolve(In·x), Write·x, Step·x))·silu(Gate·x))
+//
+// with a norm over each head.
+func (d *DeltaNet) Forward(p *Pass, x compute.Tensor) compute.Tensor {
+	out := p.New(x, d.Out.W.Rows)
+	scope := p.Scope()
+	gate, in, step := p.Linear3(x, &d.Gate, &d.In, &d.Step)
+	write := step
+	if d.Write.Bound() {
+		write = p.Linear(x, &d.Write)
+	}
+	conv := d.Conv.forward(p, in, in.Cols, false)
+	delta := d.Delta
+	delta.Out, delta.X, delta.Write, delta.Step, delta.Cache, delta.Layer = p.New(x, d.Out.W.Cols), conv, write, step, p.Cache, d.Conv.Stored
+	p.verbs.Delta(delta)
+	heads := delta.Out.Split(d.Norm.Len)
+	p.verbs.RMSNorm(heads, heads, d.Norm, delta.Epsilon)
+	p.Activate(gate, delta.Out, compute.Activation{Kind: compute.SiLU})
+	p.LinearTo(out, gate, &d.Out)
+	p.Leave(scope)
+	return out
+}
+
+// Taps binds the weights of a convolution of each channel, [channels, taps] in files, the oldest position's first.
+func (b *Binder) Taps(name string, channels, taps int) *compute.Vector {
+	t := b.Take(name, taps, channels)
+	if t == nil {
+		return nil
+	}
+	if t.Type.BlockElems() != 1 || t.Type == quant.I32 {
+		b.Fail("tensor %q: a convolution of type %s is not supported", name, t.Type)
+		return nil
+	}
+	data := make([]float32, taps*channels)
+	quant.Decode(t.Type, data, t.Data)
+	turned := make([]float32, len(data))
+	for c := range channels {
+		for k := range taps {
+			turned[k*channels+c] = data[c*taps+k]
+		}
+	}
+	b.loaded(t, true)
+	return b.Numbers(name, turned)
+}

@@ -1,0 +1,120 @@
+package nn
+
+import (
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// AltUp has the weights by which the residual becomes several streams before the blocks, and one again after them.
+//
+// Source: Baykal et al. 2023, Alternating Updates for Efficient Transformers.
+type AltUp struct {
+	Split  []Linear // [streams-1] of [n_embd, n_embd]
+	Merge  []Linear // likewise
+	Active int      // the stream that blocks compute
+}
+
+// leastSquare bounds the mean square of a stream from below where streams are brought to the same size.
+const leastSquare = 1e-5
+
+// Begin returns the streams: x itself, and projections of it that are brought to its size.
+func (a *AltUp) Begin(p *Pass, x compute.Tensor) (s compute.Streams) {
+	s[0] = p.Slice(x, 0, x.Cols)
+	for i := range a.Split {
+		s[i+1] = p.Linear(x, &a.Split[i])
+		p.verbs.Match(s[i+1], x, leastSquare)
+	}
+	return s
+}
+
+// End makes x the mean of the streams, of which all but the first are projected and brought to the first one's size.
+func (a *AltUp) End(p *Pass, x compute.Tensor, s compute.Streams) {
+	p.verbs.Slice(x, s[0], 0)
+	for i := range a.Merge {
+		scope := p.Scope()
+		y := p.Linear(s[i+1], &a.Merge[i])
+		p.verbs.Match(y, s[0], leastSquare)
+		p.Add(x, y)
+		p.Leave(scope)
+	}
+	p.Scale(x, 1.0/compute.AltUpStreams)
+}
+
+// AltUpMixing has the weights by which a block predicts the streams, and corrects them by what it computed of one.
+type AltUpMixing struct {
+	Norm             Norm            // of the router's input
+	Router           Linear          // [streams, n_embd]
+	Predict, Correct *compute.Vector // see compute.AltUpPredict and compute.AltUpCorrect
+	Scale            *compute.Vector // [n_embd] of the corrected stream, for its layer's embedding
+}
+
+// Route returns how a block mixes the streams, from one of them: tanh(W·norm(x)/n_embd). [n, streams]
+func (m *AltUpMixing) Route(p *Pass, x compute.Tensor) compute.Tensor {
+	r := p.Linear(p.Norm(x, m.Norm), &m.Router)
+	p.Scale(r, 1/float32(x.Cols))
+	p.SoftCap(r, 1)
+	return r
+}
+
+// LowRank is a path of low rank beside attention.
+//
+// Source: Menghani et al. 2024, LAuReL: Learned Augmented Residual Layer.
+type LowRank struct {
+	Left, Right Linear // [rank, n_embd], [n_embd, rank]
+	Norm        Norm   // of Right's output
+}
+
+// Forward returns x + norm(Right·Left·x). [n, n_embd]
+func (l *LowRank) Forward(p *Pass, x compute.Tensor) compute.Tensor {
+	y := p.Linear(p.Linear(x, &l.Left), &l.Right)
+	p.Normalize(y, l.Norm)
+	p.Add(y, x)
+	return y
+}
+
+// LayerInputs have the weights of embeddings that a token has for each layer.
+type LayerInputs struct {
+	Table *compute.Matrix // [n_vocab, layers·width]
+	Proj  Linear          // [layers·width, n_embd]
+	Norm  Norm            // [width] of what Proj gives for each layer
+	Width int             // of one layer's embedding
+}
+
+// Forward returns every layer's embedding of the step's tokens, side by side, from their embeddings x: [n, layers·width]
+//
+//	(norm(Proj·x/√n_embd) + √width·Table[token]) / √2
+func (l *LayerInputs) Forward(p *Pass, x compute.Tensor) compute.Tensor {
+	y := p.Linear(x, &l.Proj)
+	p.Scale(y, float32(1/math.Sqrt(float64(x.Cols))))
+	p.Normalize(y.Split(l.Width), l.Norm)
+	scope := p.Scope()
+	t := p.Embed(l.Table)
+	p.Scale(t, float32(math.Sqrt(float64(l.Width))))
+	p.Add(y, t)
+	p.Leave(scope)
+	p.Scale(y, math.Sqrt2/2)
+	return y
+}
+
+// LayerInput is a block's use of its own embedding. The zero value is none.
+type LayerInput struct {
+	Gate Linear // [width, n_embd]
+	Proj Linear // [n_embd, width]
+	Norm Norm   // of what is added to the residual
+}
+
+// Bound reports whether there is one.
+func (l *LayerInput) Bound() bool { return l.Gate.Bound() }
+
+// Forward returns what layer's embedding e adds to the residual x: norm(Proj·(gelu(Gate·x)·e)). inputs has the embeddings
+// of all layers side by side. [n, n_embd]
+func (l *LayerInput) Forward(p *Pass, x, inputs compute.Tensor, layer int) compute.Tensor {
+	width := l.Gate.W.Rows
+	e := p.Slice(inputs, layer*width, width)
+	g := p.Linear(x, &l.Gate)
+	p.Activate(g, e, compute.Activation{Kind: compute.GELU})
+	y := p.Linear(g, &l.Proj)
+	p.Normalize(y, l.Norm)
+	return y
+}
