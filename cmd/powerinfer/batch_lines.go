@@ -271,8 +271,13 @@ func (a *answers) resume(name string) error {
 	if !strings.HasPrefix(string(torn), beginning) && !strings.HasPrefix(beginning, string(torn)) {
 		return fmt.Errorf("%s: line %d is no answer of a batch; name another file", name, line+1)
 	}
-	note(fmt.Sprintf("an interrupted run left the first %s of line %d in %s; they are removed, and that prompt is answered again", count(len(torn), "byte"), line+1, name))
+	note(tornNote(len(torn), name))
 	return a.file.Cut()
+}
+
+// tornNote says that the beginning of a line is cut off.
+func tornNote(bytes int, name string) string {
+	return fmt.Sprintf("the last line of %s is incomplete, as an interrupted run leaves it: its %s are removed, and what it was to say is computed again", name, count(bytes, "byte"))
 }
 
 // write adds a line, in one piece.

@@ -177,11 +177,22 @@ func writeReport(dir string, p *neuronreport.Report) error {
 	if p.Experts != nil {
 		files = append(files, file{reportReuse, p.Reuse})
 	}
+	var written []*atomicfile.File
 	for _, file := range files {
-		err := atomicfile.Write(filepath.Join(dir, file.name), atomicfile.Kind{}, func(f *atomicfile.File) error { return file.write(f) })
+		f, err := atomicfile.Create(filepath.Join(dir, file.name), atomicfile.Kind{})
 		if err != nil {
 			return err
 		}
+		defer f.Abort()
+		out := bufio.NewWriter(f)
+		err = file.write(out)
+		if err == nil {
+			err = out.Flush()
+		}
+		if err != nil {
+			return atomicfile.Writing(filepath.Join(dir, file.name), err)
+		}
+		written = append(written, f)
 	}
-	return nil
+	return atomicfile.Commit(written...)
 }

@@ -85,7 +85,13 @@ func plan(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	if html := c.String("html"); html != "" {
-		if err := atomicfile.Write(html, planKind(), func(f *atomicfile.File) error { return d.html(f) }); err != nil {
+		if err := atomicfile.Write(html, planKind(), func(f *atomicfile.File) error {
+			out := bufio.NewWriter(f)
+			if err := d.html(out); err != nil {
+				return err
+			}
+			return out.Flush()
+		}); err != nil {
 			return err
 		}
 		fmt.Fprintln(os.Stderr, "wrote", html)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"sync"
 
@@ -24,11 +25,28 @@ type Lines struct {
 	failed error // of a line that could not be written; none follows it
 }
 
-// OpenLines opens the file at path, which it makes where there is none, locks it and reads it. Nothing is changed until Cut
-// is called: the caller first makes sure that the file is its own. Errors name the file.
+// CheckLines returns an error if the file at path is not a regular file or cannot be written. It changes nothing, nor
+// makes the file, since others may wait for it.
+func CheckLines(path string) error {
+	switch info, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return Check(path, Kind{})
+	case err == nil && !info.Mode().IsRegular(): // opening a pipe would wait for its reader
+		return fmt.Errorf("%s is no regular file, to which lines are added; name another file", path)
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("%s cannot be written: %w", path, cause(err))
+	}
+	file.Close()
+	return nil
+}
+
+// OpenLines opens the file at path, which it makes where there is none, locks it and reads it. Nothing is changed until
+// Cut is called: the caller first makes sure that the file is its own. Errors name the file.
 func OpenLines(path string) (*Lines, error) {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // opening a pipe would wait for its reader
-		return nil, fmt.Errorf("%s is no regular file, to which lines are added; name another file", path)
+	if err := CheckLines(path); err != nil {
+		return nil, err
 	}
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|appending, 0o666)
 	if err != nil {

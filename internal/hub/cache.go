@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -99,10 +100,23 @@ func (r *repository) write(name string, data []byte) error {
 		return err
 	}
 	temporary := name + "." + rand.Text() + ".tmp"
-	if err := r.root.WriteFile(temporary, data, 0o644); err != nil {
-		return err
+	err := closed(r.root.WriteFile(temporary, data, 0o644))
+	if err == nil {
+		err = r.root.Rename(temporary, name)
 	}
-	return r.root.Rename(temporary, name)
+	if err != nil {
+		_ = r.root.Remove(temporary)
+	}
+	return err
+}
+
+// closed returns err but if a signal interrupted the closing of a file, which is closed then; other calls are made
+// again.
+func closed(err error) error {
+	if errors.Is(err, syscall.EINTR) {
+		return nil
+	}
+	return err
 }
 
 // ref returns the commit that a branch was at when it was last asked for.
@@ -243,7 +257,7 @@ func (r *repository) copy(from, to string) error {
 		return err
 	}
 	_, err = dst.ReadFrom(src)
-	err = errors.Join(err, dst.Close())
+	err = errors.Join(err, closed(dst.Close()))
 	if err == nil {
 		err = r.root.Rename(temporary, to)
 	}

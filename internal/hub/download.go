@@ -174,7 +174,7 @@ func (d *download) finish() error {
 	if err := d.file.Sync(); err != nil {
 		return err
 	}
-	if err := d.file.Close(); err != nil { // Windows renames no open file
+	if err := closed(d.file.Close()); err != nil { // Windows renames no open file
 		return err
 	}
 	_ = os.Remove(d.tagFile())

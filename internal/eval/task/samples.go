@@ -5,10 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -72,6 +69,7 @@ func ReadSamples(name string, data []byte) (all []Sample, whole int, err error) 
 // Samples is a file to which samples are added.
 type Samples struct {
 	Done []Sample // that were there
+	Torn int      // bytes of a line that an interrupted run left, and that were cut off
 	mu   sync.Mutex
 	file *atomicfile.Lines // nil: nothing is kept
 	run  *Run              // for the first line; nil when it is written
@@ -82,21 +80,7 @@ func CheckSamples(name string) error {
 	if name == "" {
 		return nil
 	}
-	info, err := os.Stat(name)
-	var f *os.File
-	switch {
-	case errors.Is(err, fs.ErrNotExist): // not made here, since others may wait for it
-		if f, err = os.CreateTemp(filepath.Dir(name), ".powerinfer-*"); err != nil {
-			return fmt.Errorf("%s cannot be written: %w", name, err)
-		}
-		return errors.Join(f.Close(), os.Remove(f.Name()))
-	case err == nil && !info.Mode().IsRegular():
-		return fmt.Errorf("%s is no regular file, to which samples are added; name another file", name)
-	}
-	if f, err = os.OpenFile(name, os.O_WRONLY, 0); err != nil {
-		return err
-	}
-	return f.Close()
+	return atomicfile.CheckLines(name)
 }
 
 // OpenSamples opens the file called name, and continues it if it is of the same run. What an interrupted run left of a
@@ -135,7 +119,7 @@ func (s *Samples) resume(name string, run Run) error {
 		}
 		s.run = nil
 	}
-	s.Done = all
+	s.Done, s.Torn = all, len(s.file.Torn)
 	return s.file.Cut()
 }
 
