@@ -34,6 +34,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/atomicfile", "internal/hw"},
 	{"internal/folderlock", ""},
 	{"internal/testenv", ""},
+	{"internal/testenv/faults", ""},
 	{"internal/memlock", "internal/setting"},
 	{"internal/trace", "internal/monotime"},
 	{"internal/chat/jinja", ""},
