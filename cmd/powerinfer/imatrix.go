@@ -107,14 +107,15 @@ func collectMatrix(ctx context.Context, c *cli.Command, f *gguf.File, base *coll
 		return err
 	}
 	told := false
-	var left *remaining // counts, as bar does, from where loading ends
+	chunks := fmt.Sprintf("chunks of %d tokens", o.Context)
+	left := newRemaining(chunks) // counts, as bar does, from where loading ends, which may be told late or not at all
 	o.Loading = func(done, total int64) {
 		if !told {
 			told = true
 			note(fmt.Sprintf("about %.1f GiB of memory", float64(memory)/(1<<30)))
 		}
 		if done == total {
-			left = newRemaining(fmt.Sprintf("chunks of %d tokens", o.Context))
+			left = newRemaining(chunks)
 			bar = newProgress("importances", unitWindows)
 			bar.begins()
 		}
@@ -122,15 +123,13 @@ func collectMatrix(ctx context.Context, c *cli.Command, f *gguf.File, base *coll
 	o.Expect = func(chunks int, whole time.Duration) { left.foretold(chunks, whole, bar) }
 	o.Progress = func(done, total int) {
 		bar.begun()
-		if left != nil {
-			left.set(int64(done), int64(total))
-		}
+		left.set(int64(done), int64(total))
 		bar.set(int64(done), int64(total))
 	}
 	part, saved := out.partial(c.StringSlice("in-file")), false
 	o.Save = func(m *collect.Matrix, done int) error {
 		if every := c.Int("save-frequency"); every > 0 && done%every == 0 {
-			if err := out.write(ctx, m, fmt.Sprintf("%s.at_%d", out.path, done)); err != nil {
+			if err := out.write(context.WithoutCancel(ctx), m, fmt.Sprintf("%s.at_%d", out.path, done)); err != nil {
 				return err
 			}
 		}
@@ -138,15 +137,19 @@ func collectMatrix(ctx context.Context, c *cli.Command, f *gguf.File, base *coll
 			return nil
 		}
 		saved = true
-		return out.write(ctx, m, part)
+		return out.write(context.WithoutCancel(ctx), m, part)
 	}
 	m, err := collect.Run(ctx, f, o)
 	bar.finish()
 	if err != nil && (m == nil || m.Chunks == base.Chunks) {
+		if saved {
+			note(part + " has what was collected; --in-file adds it")
+		}
 		return err
 	}
 	onward := func(verb string) {
-		fmt.Fprintf(os.Stderr, "%s after %d chunks, which are in %s; --in-file %s --chunk %d goes on\n", verb, m.Chunks-base.Chunks, part, part, o.Skip+m.Chunks-base.Chunks)
+		done := m.Chunks - base.Chunks
+		fmt.Fprintf(os.Stderr, "%s after %s; what was collected is in %s, and --in-file %s --chunk %d goes on\n", verb, count(done, "chunk"), part, part, o.Skip+done)
 	}
 	if err != nil {
 		failed := out.write(context.WithoutCancel(ctx), m, part)
@@ -207,7 +210,7 @@ func (w *matrixFile) partial(inputs []string) string {
 		}
 		chunks := ""
 		if m, err := collect.Sum(nil, []string{name}, collect.UsualContext); err == nil {
-			chunks = fmt.Sprintf(" of %d chunks", m.Chunks)
+			chunks = " of " + count(m.Chunks, "chunk")
 		}
 		note(fmt.Sprintf("%s has what an interrupted run collected%s; --in-file adds it", name, chunks))
 	}
