@@ -234,8 +234,8 @@ type answers struct {
 	done   map[string]bool // ids that were answered before
 }
 
-// openAnswers opens the file called name, to whose whole lines answers are added, or a stream: standard output without
-// a name. What an interrupted run left of a line is cut off.
+// openAnswers opens the file called name, to which answers are added after its last whole line, or a stream: standard
+// output without a name. What an interrupted run left of a line is cut off.
 func openAnswers(ctx context.Context, name string) (*answers, error) {
 	stream, err := openStream(ctx, name)
 	if stream != nil || err != nil {

@@ -33,7 +33,7 @@ import (
 
 func init() { scriptPrograms["faulty"] = faulty }
 
-// faulty is powerinfer whose changes of files the test lets fail.
+// faulty is powerinfer, but the test lets its changes of files fail.
 func faulty() {
 	path, err := exec.LookPath("powerinfer")
 	if err == nil {
@@ -347,7 +347,7 @@ var cachedTokens = regexp.MustCompile(`"cached_tokens":[0-9]+,`)
 
 func wholeLines(s string) string { return s[:strings.LastIndexByte(s, '\n')+1] }
 
-// folder makes a folder beside that of the inputs.
+// folder makes a folder next to that of the inputs.
 func (f *faultRun) folder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(f.root, strings.ReplaceAll(f.w.name, " ", "-")+"-")

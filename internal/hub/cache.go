@@ -102,12 +102,21 @@ func (r *repository) write(name string, data []byte) error {
 	temporary := name + "." + rand.Text() + ".tmp"
 	err := closed(r.root.WriteFile(temporary, data, 0o644))
 	if err == nil {
-		err = r.root.Rename(temporary, name)
+		err = r.rename(temporary, name)
 	}
 	if err != nil {
 		_ = r.root.Remove(temporary)
 	}
 	return err
+}
+
+// rename renames a file of the repository, again where a signal interrupted it.
+func (r *repository) rename(from, to string) error {
+	for {
+		if err := r.root.Rename(from, to); !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
 }
 
 // closed returns err but if a signal interrupted the closing of a file, which is closed then; other calls are made
@@ -239,7 +248,7 @@ func (r *repository) link(commit string, f File, fresh bool) error {
 		}
 	}
 	if fresh {
-		return r.root.Rename(blob(f.OID), name)
+		return r.rename(blob(f.OID), name)
 	}
 	return r.copy(blob(f.OID), name)
 }
@@ -259,7 +268,7 @@ func (r *repository) copy(from, to string) error {
 	_, err = dst.ReadFrom(src)
 	err = errors.Join(err, closed(dst.Close()))
 	if err == nil {
-		err = r.root.Rename(temporary, to)
+		err = r.rename(temporary, to)
 	}
 	if err != nil {
 		_ = r.root.Remove(temporary)

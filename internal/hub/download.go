@@ -178,7 +178,7 @@ func (d *download) finish() error {
 		return err
 	}
 	_ = os.Remove(d.tagFile())
-	return d.r.root.Rename(blob(d.f.OID)+partial, blob(d.f.OID))
+	return d.r.rename(blob(d.f.OID)+partial, blob(d.f.OID))
 }
 
 // tagFile returns the path of the file beside the lock that keeps the ETag of a download's beginning.

@@ -100,7 +100,7 @@ func OpenSamples(name string, run Run) (*Samples, error) {
 	return s, nil
 }
 
-// resume reads the file called name, and cuts it behind its last complete line.
+// resume reads the file called name, and cuts it after its last complete line.
 func (s *Samples) resume(name string, run Run) error {
 	all, _, err := ReadSamples(name, s.file.Whole)
 	if err != nil {

@@ -44,7 +44,7 @@ func (c Call) Writes() bool {
 	return strings.Contains(c.Name, "write") || c.Name == "copy_file_range" || c.Name == "sendfile"
 }
 
-// Run runs a program whose main calls Become with its arguments, and lets a call fail that concerns a file in folder. It
+// Run runs a program that calls Become with its arguments, and lets a call fail that concerns a file in folder. It
 // returns the calls, in their order.
 func Run(cmd *exec.Cmd, folder string, f Fault) (calls []Call, err error) {
 	folder, err = filepath.EvalSymlinks(folder)
@@ -202,7 +202,7 @@ func (s *supervisor) call(n *notification) (c Call, ok bool) {
 func (s *supervisor) path(n *notification, k kind) (string, bool) {
 	text := make([]byte, 4096)
 	at := uintptr(n.args[k.path])
-	size := min(len(text), 4096-int(at%4096)) // pages behind it may not be there
+	size := min(len(text), 4096-int(at%4096)) // the next page may not be there
 	read, err := unix.ProcessVMReadv(s.process.Pid, []unix.Iovec{{Base: &text[0], Len: uint64(size)}}, []unix.RemoteIovec{{Base: at, Len: size}}, 0)
 	if err != nil {
 		return "", false
