@@ -10,7 +10,7 @@ type SavedCache struct {
 
 // SaveCache writes the keys and values of the longest beginning of a text that the model has to a file, so that
 // RestoreCache spares another process evaluating it. most limits the file's bytes; 0: it may have any size. The file
-// appears when it is complete. It holds the text as tokens.
+// appears when it is complete, and replaces only another such file or an empty one. It holds the text as tokens.
 func (m *Model) SaveCache(ctx context.Context, path string, text []int32, most int64) (SavedCache, error) {
 	s, err := m.session.SaveFile(ctx, path, text, most)
 	return SavedCache(s), tell(err)

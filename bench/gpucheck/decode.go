@@ -272,7 +272,7 @@ func (t *trial) try(ctx context.Context, c *check, f *gguf.File, mode model.Spar
 	}
 	if err == nil && o.Trace != nil && t.gpu != nil {
 		path := filepath.Join(c.out, fmt.Sprintf("trace-%s-%s-%s.json", strings.TrimSuffix(filepath.Base(f.Path), ".gguf"), mode, want.trace))
-		err = atomicfile.Write(path, func(f *atomicfile.File) error { return o.Trace.Write(f) })
+		err = atomicfile.Write(path, atomicfile.Kind{}, func(f *atomicfile.File) error { return o.Trace.Write(f) })
 	}
 	return err
 }

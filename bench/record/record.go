@@ -37,7 +37,7 @@ func (r *record) field(key string) string {
 }
 
 func (r *record) write(path string) error {
-	return atomicfile.Write(path, func(f *atomicfile.File) error {
+	return atomicfile.Write(path, atomicfile.Begins("a record", "# "), func(f *atomicfile.File) error {
 		w := bufio.NewWriter(f)
 		for _, h := range r.header {
 			fmt.Fprintf(w, "# %s: %s\n", h.key, h.value)

@@ -34,11 +34,11 @@ Each line of the output is an answer, in the order of completion:
    "prompt_tokens": 5, "cached_tokens": 0, "tokens": 64}
 
 Where an id is missing the line's number stands for it. What the output already answers is not done again,
-so that an interrupted run is continued by the same command. A prompt that cannot be continued is
-answered by a line with an "error".`,
+so that an interrupted run is continued by the same command. A file is written by one run at a time:
+shards have an output each. A prompt that cannot be continued is answered by a line with an "error".`,
 		Flags: slices.Concat(engineFlags(), speculationFlags(), []cli.Flag{
 			&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "read prompts from `FILE`; - is standard input"},
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "add answers to `FILE`; without it they go to standard output"},
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "add answers to `FILE`, also a pipe or device; without it, or with -, they go to standard output"},
 			&cli.StringFlag{Name: "shard", Usage: "answer only one share of the lines: `I/N` is every Nth line from line I on, counted from 0"},
 			&cli.IntFlag{Name: "parallel", Aliases: []string{"np"}, Value: usualParallel, Usage: "`N` prompts to continue at a time"},
 			lengthFlag(),
@@ -49,7 +49,7 @@ answered by a line with an "error".`,
 	}
 }
 
-func runBatch(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
+func runBatch(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) (err error) {
 	if c.Bool("list-devices") {
 		return listDevices()
 	}
@@ -80,11 +80,15 @@ func runBatch(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) erro
 			return err
 		}
 	}
-	answers, err := openAnswers(c.String("output"))
+	answers, err := openAnswers(ctx, c.String("output"))
 	if err != nil {
 		return err
 	}
-	defer answers.close()
+	defer func() {
+		if e := answers.close(); err == nil {
+			err = e
+		}
+	}()
 	total := len(prompts)
 	prompts = slices.DeleteFunc(prompts, func(p batchPrompt) bool { return answers.done[string(p.ID)] })
 	if len(prompts) < total {

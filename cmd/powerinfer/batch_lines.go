@@ -1,13 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 )
 
@@ -226,72 +226,119 @@ type batchAnswer struct {
 	Error        string          `json:"error,omitempty"`
 }
 
-// answers is the output of a batch.
+// answers is the output of a batch: a file of lines, or a stream.
 type answers struct {
-	mu   sync.Mutex
-	out  io.Writer
-	file *os.File        // nil: out is standard output
-	done map[string]bool // ids that were answered before
+	file   *atomicfile.Lines // nil: the output is a stream
+	mu     sync.Mutex
+	stream io.WriteCloser
+	done   map[string]bool // ids that were answered before
 }
 
-// openAnswers opens the file called name, behind whose last whole line answers are written; without a name they go to
-// standard output. What an interrupted run left of a line is cut off.
-func openAnswers(name string) (*answers, error) {
-	if name == "" || name == "-" {
-		return &answers{out: os.Stdout}, nil
+// openAnswers opens the file called name, to which answers are added after its last whole line, or a stream: standard
+// output without a name. What an interrupted run left of a line is cut off.
+func openAnswers(ctx context.Context, name string) (*answers, error) {
+	stream, err := openStream(ctx, name)
+	if stream != nil || err != nil {
+		return &answers{stream: stream}, err
 	}
-	old, err := os.ReadFile(name)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	f, err := atomicfile.OpenLines(name)
+	if err != nil {
 		return nil, err
 	}
-	a := &answers{done: map[string]bool{}}
-	whole := bytes.LastIndexByte(old, '\n') + 1
-	lines := bufio.NewScanner(bytes.NewReader(old[:whole]))
-	lines.Buffer(nil, len(old)+1)
-	for line := 1; lines.Scan(); line++ {
-		var was batchAnswer
-		if err := json.Unmarshal(lines.Bytes(), &was); err != nil || was.ID == nil {
-			return nil, fmt.Errorf("%s: line %d is no answer of a batch; name another file", name, line)
-		}
-		a.done[string(was.ID)] = true
-	}
-	if a.file, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666); err != nil {
-		return nil, err
-	}
-	a.out = a.file
-	if whole < len(old) && whole == 0 && old[0] != '{' {
-		a.file.Close()
-		return nil, fmt.Errorf("%s is no output of a batch; name another file", name)
-	}
-	if err := errors.Join(a.file.Truncate(int64(whole)), seekEnd(a.file)); err != nil {
-		a.file.Close()
-		return nil, err
+	a := &answers{file: f, done: map[string]bool{}}
+	if err := a.resume(name); err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
 	return a, nil
 }
 
-func seekEnd(f *os.File) error {
-	_, err := f.Seek(0, io.SeekEnd)
-	return err
+// resume reads which prompts are answered.
+func (a *answers) resume(name string) error {
+	line := 0
+	for row := range bytes.Lines(a.file.Whole) {
+		line++
+		var was batchAnswer
+		if err := json.Unmarshal(row, &was); err != nil || was.ID == nil {
+			return fmt.Errorf("%s: line %d is no answer of a batch; name another file", name, line)
+		}
+		a.done[string(was.ID)] = true
+	}
+	torn := a.file.Torn
+	if len(torn) == 0 {
+		return nil
+	}
+	const beginning = `{"id":` // an interrupted run may have written a part of it
+	if !strings.HasPrefix(string(torn), beginning) && !strings.HasPrefix(beginning, string(torn)) {
+		return fmt.Errorf("%s: line %d is no answer of a batch; name another file", name, line+1)
+	}
+	note(tornNote(len(torn), name))
+	return a.file.Cut()
+}
+
+// tornNote says that the beginning of a line is cut off.
+func tornNote(bytes int, name string) string {
+	return fmt.Sprintf("the last line of %s is incomplete, as an interrupted run leaves it: its %s are removed, and what it was to say is computed again", name, count(bytes, "byte"))
 }
 
 // write adds a line, in one piece.
 func (a *answers) write(b *batchAnswer) error {
-	var line bytes.Buffer
-	e := json.NewEncoder(&line)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(b); err != nil {
+	if a.file != nil {
+		return a.file.Add(b)
+	}
+	line, err := atomicfile.Line(b)
+	if err != nil {
 		return err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	_, err := a.out.Write(line.Bytes())
+	_, err = a.stream.Write(line)
 	return err
 }
 
 func (a *answers) close() error {
-	if a.file == nil {
-		return nil
+	if a.file != nil {
+		return a.file.Close()
 	}
-	return a.file.Close()
+	return a.stream.Close()
+}
+
+// kept is a stream of the process, which stays open.
+type kept struct{ io.Writer }
+
+func (kept) Close() error { return nil }
+
+// openStream opens an output that is no regular file: standard output, without a name or by one of its names, a pipe or
+// a device. It returns nil where name is, or will be, a regular file. A pipe waits for its reader until ctx ends.
+func openStream(ctx context.Context, name string) (io.WriteCloser, error) {
+	switch name {
+	case "", "-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1": // by name: a socket cannot be opened
+		return kept{os.Stdout}, nil
+	case "/dev/stderr", "/dev/fd/2", "/proc/self/fd/2":
+		return kept{os.Stderr}, nil
+	}
+	info, err := os.Stat(name)
+	if err != nil || info.Mode().IsRegular() {
+		return nil, nil
+	}
+	if info.IsDir() {
+		return nil, fmt.Errorf("%s is a folder; name a file in it", name)
+	}
+	type opened struct {
+		file *os.File
+		err  error
+	}
+	done := make(chan opened, 1)
+	go func() {
+		f, err := os.OpenFile(name, os.O_WRONLY, 0)
+		done <- opened{f, err}
+	}()
+	select {
+	case o := <-done:
+		if o.err != nil {
+			return nil, o.err
+		}
+		return o.file, nil
+	case <-ctx.Done():
+		return nil, errInterrupted
+	}
 }

@@ -138,7 +138,7 @@ func TestBatchResumes(t *testing.T) {
 	if err := os.WriteFile(name, []byte(whole+`{"id":3,"te`), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	a, err := openAnswers(name)
+	a, err := openAnswers(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestBatchResumes(t *testing.T) {
 		if err := os.WriteFile(name, []byte(other), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := openAnswers(name); err == nil || !strings.Contains(err.Error(), "name another file") {
+		if _, err := openAnswers(t.Context(), name); err == nil || !strings.Contains(err.Error(), "name another file") {
 			t.Errorf("%q: %v", other, err)
 		}
 		if now, _ := os.ReadFile(name); !slices.Equal(now, []byte(other)) {

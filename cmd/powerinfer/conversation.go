@@ -99,6 +99,11 @@ type savedConversation struct {
 	Messages []savedMessage `json:"messages"`
 }
 
+// conversationKind is that of the files that save writes.
+func conversationKind() atomicfile.Kind {
+	return atomicfile.Matches("a conversation that /save wrote", `^\s*\{\s*"messages"\s*:`)
+}
+
 // save writes the conversation to a file.
 func (c *conversation) save(path string) error {
 	var s savedConversation
@@ -109,7 +114,7 @@ func (c *conversation) save(path string) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(path, func(f *atomicfile.File) error {
+	return atomicfile.Write(path, conversationKind(), func(f *atomicfile.File) error {
 		_, err := f.Write(append(data, '\n'))
 		return err
 	})

@@ -152,7 +152,7 @@ func convertOutfile(c *cli.Command, source string, file, predictors bool) (strin
 	if err := checkFiles([]string{source}, []string{out}); err != nil {
 		return "", err
 	}
-	return out, atomicfile.Check(out)
+	return out, atomicfile.Check(out, gguf.ModelKind())
 }
 
 // convertPrepared rewrites a prepared file in the original's form.

@@ -167,18 +167,27 @@ func openEval(ctx context.Context, c *cli.Command, parallel, window int) (*power
 	})
 }
 
-func evalChoices(ctx context.Context, c *cli.Command, t *evaluate.Task) error {
+// openSamples opens the file of samples, and says what it removes from it.
+func openSamples(name string, run evaluate.TaskRun) (*evaluate.TaskSamples, error) {
+	s, err := evaluate.OpenTaskSamples(name, run)
+	if err == nil && s.Torn > 0 {
+		note(tornNote(s.Torn, name))
+	}
+	return s, err
+}
+
+func evalChoices(ctx context.Context, c *cli.Command, t *evaluate.Task) (err error) {
 	m, err := openEval(ctx, c, perplexityOutputs, evalContext)
 	if err != nil {
 		return err
 	}
 	defer m.Close()
 	run := evalRun(c, t, m, map[string]string{})
-	samples, err := evaluate.OpenTaskSamples(c.String("output"), run)
+	samples, err := openSamples(c.String("output"), run)
 	if err != nil {
 		return err
 	}
-	defer samples.Close()
+	defer func() { err = cmp.Or(err, samples.Close()) }()
 	e := choices{task: t, answers: make([]map[string]float64, len(t.Items))}
 	left := e.resume(samples.Done)
 	if n := len(t.Items) - len(left); n > 0 {

@@ -130,11 +130,11 @@ func writePrograms(ctx context.Context, c *cli.Command, t *evaluate.Task) (all [
 		chosen.Seed = 1
 	}
 	run = evalRun(c, t, m, map[string]string{"n-predict": strconv.Itoa(c.Int("n-predict")), "sampling": fmt.Sprintf("%+v", chosen)}) // not as JSON, which has no infinite bias
-	samples, err := evaluate.OpenTaskSamples(c.String("output"), run)
+	samples, err := openSamples(c.String("output"), run)
 	if err != nil {
 		return nil, run, err
 	}
-	defer samples.Close()
+	defer func() { err = cmp.Or(err, samples.Close()) }()
 	w := programs{model: m, task: t, sampling: chosen, most: c.Int("n-predict"), samples: samples, all: samples.Done}
 	left := w.left(tries)
 	if n := len(t.Programs)*tries - len(left); n > 0 {

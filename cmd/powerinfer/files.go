@@ -125,7 +125,7 @@ func checkFiles(in, out []string) error {
 			}
 		}
 		for _, other := range out[:i] {
-			if sameFile(other, o) || sameName(other, o) {
+			if sameFile(other, o) || sameName(other, o) && !device(o) {
 				return fmt.Errorf("%s would be written twice; name two files", o)
 			}
 		}
@@ -133,11 +133,17 @@ func checkFiles(in, out []string) error {
 	return nil
 }
 
-// sameFile reports whether two names lead to one file.
+// sameFile reports whether two names lead to one file. A terminal or another device may be read and written.
 func sameFile(a, b string) bool {
 	x, err1 := os.Stat(a)
 	y, err2 := os.Stat(b)
-	return err1 == nil && err2 == nil && os.SameFile(x, y)
+	return err1 == nil && err2 == nil && os.SameFile(x, y) && (x.Mode().IsRegular() || x.IsDir())
+}
+
+// device reports whether a name leads to something that is neither a file nor a folder.
+func device(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && !info.Mode().IsRegular() && !info.IsDir()
 }
 
 // sameName reports whether two names mean one file that need not exist.

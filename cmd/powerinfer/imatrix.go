@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,7 +21,8 @@ func imatrixCommand() *cli.Command {
 		Name: "imatrix", UsageText: `powerinfer imatrix model.gguf -f text.txt -o imatrix.gguf`, Usage: "measure what matters in a model's weights, for quantize --imatrix",
 		Description: "Reads a text through the model, on the processor, and writes how large the inputs of each matrix\n" +
 			"are. Some hundred chunks of text like what the model will be used for are enough. What was collected\n" +
-			"is saved every --output-frequency chunks and when the command is interrupted.\n" +
+			"is saved every --output-frequency chunks and when the command is interrupted, in a file with the\n" +
+			"output's name and .partial, which --in-file takes. The output appears when all is read.\n" +
 			"With --in-file and no text, files are added up.",
 		Flags: append(modelFlags(),
 			&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "text `FILE`; - is standard input"},
@@ -31,7 +33,7 @@ func imatrixCommand() *cli.Command {
 			&cli.IntFlag{Name: "ctx-size", Aliases: []string{"c"}, Value: collect.UsualContext, Usage: "tokens of a chunk", Sources: env("CTX_SIZE")},
 			&cli.IntFlag{Name: "chunks", Value: -1, Usage: "chunks to read; -1: all"},
 			&cli.IntFlag{Name: "chunk", Aliases: []string{"from-chunk"}, Usage: "chunks at the beginning to leave out"},
-			&cli.IntFlag{Name: "output-frequency", Aliases: []string{"ofreq"}, Value: 10, Usage: "save every `N` chunks"},
+			&cli.IntFlag{Name: "output-frequency", Aliases: []string{"ofreq"}, Value: 10, Usage: "save what was collected so far every `N` chunks"},
 			&cli.IntFlag{Name: "save-frequency", Usage: "keep a copy every `N` chunks, under the name of the output and .at_N; 0: none"},
 			&cli.BoolFlag{Name: "process-output", Usage: "collect for output.weight, too"},
 			&cli.BoolFlag{Name: "parse-special", Usage: "take special tokens in the text as such"},
@@ -76,7 +78,7 @@ func makeMatrix(ctx context.Context, c *cli.Command) error {
 		if err != nil {
 			return err
 		}
-		return out.write(context.WithoutCancel(ctx), sum, "")
+		return out.write(context.WithoutCancel(ctx), sum, out.path)
 	}
 	f, err := openModel(c)
 	if err != nil {
@@ -105,14 +107,15 @@ func collectMatrix(ctx context.Context, c *cli.Command, f *gguf.File, base *coll
 		return err
 	}
 	told := false
-	var left *remaining // counts, as bar does, from where loading ends
+	chunks := fmt.Sprintf("chunks of %d tokens", o.Context)
+	left := newRemaining(chunks) // counts, as bar does, from where loading ends, which may be told late or not at all
 	o.Loading = func(done, total int64) {
 		if !told {
 			told = true
 			note(fmt.Sprintf("about %.1f GiB of memory", float64(memory)/(1<<30)))
 		}
 		if done == total {
-			left = newRemaining(fmt.Sprintf("chunks of %d tokens", o.Context))
+			left = newRemaining(chunks)
 			bar = newProgress("importances", unitWindows)
 			bar.begins()
 		}
@@ -120,32 +123,49 @@ func collectMatrix(ctx context.Context, c *cli.Command, f *gguf.File, base *coll
 	o.Expect = func(chunks int, whole time.Duration) { left.foretold(chunks, whole, bar) }
 	o.Progress = func(done, total int) {
 		bar.begun()
-		if left != nil {
-			left.set(int64(done), int64(total))
-		}
+		left.set(int64(done), int64(total))
 		bar.set(int64(done), int64(total))
 	}
+	part, saved := out.partial(c.StringSlice("in-file")), false
 	o.Save = func(m *collect.Matrix, done int) error {
 		if every := c.Int("save-frequency"); every > 0 && done%every == 0 {
-			if err := out.write(ctx, m, fmt.Sprintf(".at_%d", done)); err != nil {
+			if err := out.write(context.WithoutCancel(ctx), m, fmt.Sprintf("%s.at_%d", out.path, done)); err != nil {
 				return err
 			}
 		}
 		if done%c.Int("output-frequency") != 0 {
 			return nil
 		}
-		return out.write(ctx, m, "")
+		saved = true
+		return out.write(context.WithoutCancel(ctx), m, part)
 	}
 	m, err := collect.Run(ctx, f, o)
 	bar.finish()
 	if err != nil && (m == nil || m.Chunks == base.Chunks) {
+		if saved {
+			note(part + " has what was collected; --in-file adds it")
+		}
 		return err
 	}
-	if failed := out.write(context.WithoutCancel(ctx), m, ""); failed != nil || err != nil {
+	onward := func(verb string) {
+		done := m.Chunks - base.Chunks
+		fmt.Fprintf(os.Stderr, "%s after %s; what was collected is in %s, and --in-file %s --chunk %d goes on\n", verb, count(done, "chunk"), part, part, o.Skip+done)
+	}
+	if err != nil {
+		failed := out.write(context.WithoutCancel(ctx), m, part)
 		if failed == nil {
-			fmt.Fprintf(os.Stderr, "interrupted after %d chunks; --in-file %s --chunk %d goes on\n", m.Chunks-base.Chunks, out.path, o.Skip+m.Chunks-base.Chunks)
+			onward("interrupted")
 		}
 		return errors.Join(failed, err)
+	}
+	if err := out.write(context.WithoutCancel(ctx), m, out.path); err != nil {
+		if out.write(context.WithoutCancel(ctx), m, part) == nil {
+			onward("ended")
+		}
+		return err
+	}
+	if saved {
+		_ = os.Remove(part)
 	}
 	fmt.Fprintf(os.Stderr, "wrote %s: %d tensors, %d chunks of %d tokens\n", out.path, len(m.Entries), m.Chunks, m.ChunkTokens)
 	return nil
@@ -167,12 +187,38 @@ func matrixWriter(c *cli.Command) (*matrixFile, error) {
 	default:
 		return nil, fmt.Errorf("--output-format: %.80q is neither gguf nor dat", form)
 	}
-	return w, atomicfile.Check(w.path)
+	kind := gguf.MatrixKind()
+	if w.older {
+		kind = collect.OlderKind()
+	}
+	return w, atomicfile.Check(w.path, kind)
 }
 
-func (w *matrixFile) write(ctx context.Context, m *collect.Matrix, suffix string) error {
-	if w.older {
-		return m.WriteOlder(w.path + suffix)
+// partial returns a free name for what is collected until all is read. What interrupted runs left stays, and is named
+// unless it is among the inputs.
+func (w *matrixFile) partial(inputs []string) string {
+	for n := 1; ; n++ {
+		name := w.path + ".partial"
+		if n > 1 {
+			name += fmt.Sprintf(".%d", n)
+		}
+		if _, err := os.Lstat(name); err != nil {
+			return name
+		}
+		if slices.ContainsFunc(inputs, func(in string) bool { return sameFile(in, name) }) {
+			continue
+		}
+		chunks := ""
+		if m, err := collect.Sum(nil, []string{name}, collect.UsualContext); err == nil {
+			chunks = " of " + count(m.Chunks, "chunk")
+		}
+		note(fmt.Sprintf("%s has what an interrupted run collected%s; --in-file adds it", name, chunks))
 	}
-	return m.Write(ctx, w.path+suffix)
+}
+
+func (w *matrixFile) write(ctx context.Context, m *collect.Matrix, path string) error {
+	if w.older {
+		return m.WriteOlder(path)
+	}
+	return m.Write(ctx, path)
 }

@@ -136,6 +136,27 @@ func reportFiles() []string {
 	return []string{reportPage, reportCurves, reportRanks, reportMap, reportReuse}
 }
 
+// checkReport refuses a folder with a page or pictures that are not of an earlier report. Pictures do not tell, but the
+// page that is with them does.
+func checkReport(dir string) error {
+	page := filepath.Join(dir, reportPage)
+	if err := atomicfile.Check(page, atomicfile.Matches("a report's page", `(?s)^<!doctype html>.*<title>(Neurons|Experts) of `)); err != nil {
+		return err
+	}
+	_, err := os.Stat(page)
+	again := err == nil
+	for _, name := range reportFiles() {
+		path := filepath.Join(dir, name)
+		if _, err := os.Lstat(path); err == nil && !again {
+			return fmt.Errorf("%s is there, and %s is not: name another folder, or remove the picture if it is of an earlier report", path, reportPage)
+		}
+		if err := atomicfile.Check(path, atomicfile.Kind{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // writeReport writes one page with everything, and its pictures as files of their own.
 func writeReport(dir string, p *neuronreport.Report) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -145,6 +166,9 @@ func writeReport(dir string, p *neuronreport.Report) error {
 		}
 		return fmt.Errorf("the report's folder %s cannot be made: %w", dir, err)
 	}
+	if err := checkReport(dir); err != nil {
+		return err
+	}
 	type file struct {
 		name  string
 		write func(io.Writer) error
@@ -153,11 +177,22 @@ func writeReport(dir string, p *neuronreport.Report) error {
 	if p.Experts != nil {
 		files = append(files, file{reportReuse, p.Reuse})
 	}
+	var written []*atomicfile.File
 	for _, file := range files {
-		err := atomicfile.Write(filepath.Join(dir, file.name), func(f *atomicfile.File) error { return file.write(f) })
+		f, err := atomicfile.Create(filepath.Join(dir, file.name), atomicfile.Kind{})
 		if err != nil {
 			return err
 		}
+		defer f.Abort()
+		out := bufio.NewWriter(f)
+		err = file.write(out)
+		if err == nil {
+			err = out.Flush()
+		}
+		if err != nil {
+			return atomicfile.Writing(filepath.Join(dir, file.name), err)
+		}
+		written = append(written, f)
 	}
-	return nil
+	return atomicfile.Commit(written...)
 }

@@ -67,7 +67,7 @@ func perplexity(ctx context.Context, c *cli.Command) error {
 	case stride > 0 && c.Bool("by-document"):
 		return errors.New("windows by document are disjoint; leave --ppl-stride or --by-document out")
 	case c.IsSet("kl-divergence-base"):
-		if err := atomicfile.Check(base); err != nil {
+		if err := atomicfile.Check(base, atomicfile.Kind{}); err != nil {
 			return err
 		}
 	}

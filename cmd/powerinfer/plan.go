@@ -63,7 +63,7 @@ func plan(ctx context.Context, c *cli.Command) error {
 		return publishedTable(os.Stdout)
 	}
 	if html := c.String("html"); html != "" {
-		if err := atomicfile.Check(html); err != nil {
+		if err := atomicfile.Check(html, planKind()); err != nil {
 			return err
 		}
 	}
@@ -85,7 +85,13 @@ func plan(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	if html := c.String("html"); html != "" {
-		if err := atomicfile.Write(html, func(f *atomicfile.File) error { return d.html(f) }); err != nil {
+		if err := atomicfile.Write(html, planKind(), func(f *atomicfile.File) error {
+			out := bufio.NewWriter(f)
+			if err := d.html(out); err != nil {
+				return err
+			}
+			return out.Flush()
+		}); err != nil {
 			return err
 		}
 		fmt.Fprintln(os.Stderr, "wrote", html)
@@ -250,4 +256,9 @@ func describedGPU(m *planner.Machine, text string) error {
 	}
 	m.Add(fmt.Sprintf("GPU of %g GiB", s), int64(s*(1<<30)), r*1e9)
 	return nil
+}
+
+// planKind is that of the pages that plan writes.
+func planKind() atomicfile.Kind {
+	return atomicfile.Matches("a page that powerinfer plan wrote", `(?s)^<!doctype html>.*<title>Plan for `)
 }

@@ -67,7 +67,7 @@ measured, so that --recall, --accuracy and --trace-budget mean nothing there.`,
 }
 
 func prepareModel(ctx context.Context, c *cli.Command) error {
-	o, f, err := calibrationOptions(c)
+	o, f, err := calibrationOptions(c, gguf.ModelKind())
 	if err != nil {
 		return err
 	}
@@ -113,8 +113,8 @@ func prepareModel(ctx context.Context, c *cli.Command) error {
 	return nil
 }
 
-// calibrationOptions reads calibrationFlags and opens the model.
-func calibrationOptions(c *cli.Command) (o prepare.Options, f *gguf.File, err error) {
+// calibrationOptions reads calibrationFlags, for an output of a kind, and opens the model.
+func calibrationOptions(c *cli.Command, kind atomicfile.Kind) (o prepare.Options, f *gguf.File, err error) {
 	o = prepare.Options{
 		Out: c.String("output"), Files: c.StringSlice("file"), Tokens: c.Int("tokens"), Work: c.String("work"), KeepWork: c.Bool("keep-work"),
 		Resume: c.Bool("resume"), Activation: c.String("activation"), Seed: c.Uint64("seed"), Threads: c.Int("threads"),
@@ -127,7 +127,7 @@ func calibrationOptions(c *cli.Command) (o prepare.Options, f *gguf.File, err er
 	case o.Tokens < 0 || o.Tokens > 1<<30:
 		return o, nil, fmt.Errorf("--tokens %d is not a number from 0 to %d", o.Tokens, 1<<30)
 	}
-	if err := atomicfile.Check(o.Out); err != nil {
+	if err := atomicfile.Check(o.Out, kind); err != nil {
 		return o, nil, err
 	}
 	f, err = openModel(c)

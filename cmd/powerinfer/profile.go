@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/neuronreport"
 	"github.com/powerinfer-go/powerinfer/internal/prepare"
@@ -30,7 +31,7 @@ and plan with --stats then know which are hot.`,
 }
 
 func profileModel(ctx context.Context, c *cli.Command) error {
-	o, f, err := calibrationOptions(c)
+	o, f, err := calibrationOptions(c, gguf.StatisticsKind())
 	if err != nil {
 		return err
 	}

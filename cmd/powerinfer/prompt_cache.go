@@ -39,7 +39,7 @@ func readPromptCache(c *cli.Command) (promptCache, error) {
 		return p, errors.New("--prompt-cache-all writes the file and --prompt-cache-ro does not; give one")
 	}
 	if p.path != "" && !p.readOnly {
-		if err := atomicfile.Check(p.path); err != nil {
+		if err := atomicfile.Check(p.path, atomicfile.Kind{}); err != nil {
 			return p, fmt.Errorf("--prompt-cache: %w", err)
 		}
 	}

@@ -98,7 +98,7 @@ func quantize(ctx context.Context, c *cli.Command) error {
 	}
 	dry := c.Bool("dry-run")
 	if !dry && !q.KeepSplit {
-		if err := atomicfile.Check(a.out); err != nil {
+		if err := atomicfile.Check(a.out, gguf.ModelKind()); err != nil {
 			return err
 		}
 	}
@@ -126,7 +126,7 @@ func quantize(ctx context.Context, c *cli.Command) error {
 	}
 	files := q.Files(choices, a.out)
 	for _, name := range files {
-		if err := errors.Join(atomicfile.Check(name), checkFiles([]string{a.in}, []string{name})); err != nil {
+		if err := errors.Join(atomicfile.Check(name, gguf.ModelKind()), checkFiles([]string{a.in}, []string{name})); err != nil {
 			return err
 		}
 	}

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 
 	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 )
 
 // logFlags say what a server's log has and where it goes.
@@ -28,6 +31,9 @@ func openLog(c *cli.Command) (log *slog.Logger, closeLog func() error, err error
 		return nil, nil, fmt.Errorf("--log-format %q is neither text nor json", format)
 	}
 	if c.IsSet("log-file") {
+		if noText(c.String("log-file")) {
+			return nil, nil, fmt.Errorf("--log-file: %s is no text, to which a log is added; name another file", c.String("log-file"))
+		}
 		f, err := os.OpenFile(c.String("log-file"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		if err != nil {
 			return nil, nil, fmt.Errorf("--log-file: %w", err)
@@ -39,6 +45,21 @@ func openLog(c *cli.Command) (log *slog.Logger, closeLog func() error, err error
 		return slog.New(slog.NewJSONHandler(to, o)), closeLog, nil
 	}
 	return slog.New(slog.NewTextHandler(to, o)), closeLog, nil
+}
+
+// noText reports whether a regular file begins as no text does, as a model.
+func noText(path string) bool {
+	info, err := os.Stat(path) // first: opening a pipe would wait for its writer
+	if err != nil || !info.Mode().IsRegular() {
+		return false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head, _ := io.ReadAll(io.LimitReader(f, atomicfile.Head))
+	return bytes.IndexByte(head, 0) >= 0
 }
 
 // logLevel returns the level of llama.cpp's verbosity.

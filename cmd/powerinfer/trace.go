@@ -14,6 +14,11 @@ func traceFlag() cli.Flag {
 	return &cli.StringFlag{Name: "trace", Category: logSubject, Usage: "write when processor and GPU did what to `FILE`, in Chrome's format: open it with ui.perfetto.dev"}
 }
 
+// traceKind is that of traces in Chrome's format, also of other programs.
+func traceKind() atomicfile.Kind {
+	return atomicfile.Matches("a trace in Chrome's format", `^\{"(displayTimeUnit|traceEvents)"`)
+}
+
 // traced calls f with a trace, nil without the flag, and then writes it to the file of --trace. If f failed before the
 // model computed anything, an earlier file stays as it was.
 func traced(c *cli.Command, f func(t *powerinfer.Trace) error) error {
@@ -21,7 +26,7 @@ func traced(c *cli.Command, f func(t *powerinfer.Trace) error) error {
 	if path == "" {
 		return f(nil)
 	}
-	if err := atomicfile.Check(path); err != nil {
+	if err := atomicfile.Check(path, traceKind()); err != nil {
 		return err
 	}
 	t := powerinfer.NewTrace()
@@ -29,7 +34,7 @@ func traced(c *cli.Command, f func(t *powerinfer.Trace) error) error {
 	if err != nil && t.Empty() {
 		return err
 	}
-	if failed := atomicfile.Write(path, func(o *atomicfile.File) error { return t.Write(o) }); err == nil {
+	if failed := atomicfile.Write(path, traceKind(), func(o *atomicfile.File) error { return t.Write(o) }); err == nil {
 		err = failed
 	}
 	if n := t.Dropped(); n > 0 {

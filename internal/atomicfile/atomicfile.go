@@ -1,5 +1,6 @@
-// Package atomicfile writes files that appear under their name only when they are complete: a crash leaves an older
-// file as it was. Nothing but a regular file is ever replaced; root could rename over a device.
+// Package atomicfile writes files that are never torn. Most appear under their name only when they are complete: a crash
+// leaves an older file as it was. Only regular files of the same kind are replaced, never what a link leads to, nor a
+// device, which root could rename over. Others grow by whole lines (Lines).
 package atomicfile
 
 import (
@@ -17,10 +18,11 @@ import (
 // name. Commit or Abort ends it.
 type File struct {
 	*os.File
-	path      string // as it was asked for, for messages
-	target    string // links resolved
+	path      string
+	kind      Kind
 	temporary string // its name until Commit; empty: none
 	mode      fs.FileMode
+	replaces  bool // there is a file under its name
 	ended     bool
 }
 
@@ -28,26 +30,25 @@ type File struct {
 const newMode = 0o644
 
 // Check refuses a path that Create would refuse, so that it can be said before the work is done.
-func Check(path string) error {
-	f, err := Create(path)
+func Check(path string, kind Kind) error {
+	f, err := Create(path, kind)
 	if err == nil {
 		f.Abort()
 	}
 	return err
 }
 
-// Create begins a file. A symbolic link stays, and the regular file that it leads to is replaced. Errors are one line
-// that begins with path.
-func Create(path string) (*File, error) {
-	f := &File{path: path, target: path, mode: newMode}
-	if err := f.resolve(); err != nil {
+// Create begins a file. Errors are one line that begins with path.
+func Create(path string, kind Kind) (*File, error) {
+	f := &File{path: path, kind: kind, mode: newMode}
+	if err := f.look(); err != nil {
 		return nil, err
 	}
-	dir := filepath.Dir(f.target)
+	dir := filepath.Dir(path)
 	if f.File = createUnnamed(dir); f.File != nil {
 		return f, nil
 	}
-	tmp, err := os.CreateTemp(dir, temporaryPattern(f.target))
+	tmp, err := os.CreateTemp(dir, temporaryPattern(path))
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be written: %w", path, cause(err))
 	}
@@ -58,66 +59,66 @@ func Create(path string) (*File, error) {
 // temporaryPattern returns os.CreateTemp's pattern of a target's temporary name.
 func temporaryPattern(target string) string { return "." + filepath.Base(target) + ".*" }
 
-// resolve follows links and looks at what will be replaced.
-func (f *File) resolve() error {
+// look refuses what may not be replaced, and notes the mode of what will be.
+func (f *File) look() error {
 	if f.path == "" {
 		return errors.New("a file to write has no name")
 	}
 	if clean := filepath.ToSlash(filepath.Clean(f.path)); strings.HasPrefix(clean, "/proc/") || strings.HasPrefix(clean, "/dev/") && !strings.HasPrefix(clean, "/dev/shm/") {
-		return fmt.Errorf("%s is not a regular file and is not replaced; name another file", f.path) // even if it leads to one now
+		return foreign("%s is not a regular file and is not replaced; name another file", f.path) // even if it leads to one now
 	}
-	info, err := os.Stat(f.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		if _, err := os.Lstat(f.path); err == nil {
-			return fmt.Errorf("%s is a symbolic link to nothing; remove it or name another file", f.path)
-		}
-		return nil
-	}
+	info, err := os.Lstat(f.path)
 	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s cannot be written: %w", f.path, cause(err))
+	case info.Mode().Type() == fs.ModeSymlink:
+		return f.linked()
+	case info.IsDir():
+		return foreign("%s is a folder; name a file in it", f.path)
+	case !info.Mode().IsRegular():
+		return foreign("%s is not a regular file and is not replaced; name another file", f.path)
+	}
+	f.mode, f.replaces = info.Mode().Perm(), true
+	return f.kind.check(f.path, info.Size())
+}
+
+// linked returns the error of a path that is a symbolic link.
+func (f *File) linked() error {
+	switch info, err := os.Stat(f.path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return foreign("%s is a symbolic link to nothing; remove it or name another file", f.path)
 	case err != nil:
 		return fmt.Errorf("%s cannot be written: %w", f.path, cause(err))
 	case info.IsDir():
-		return fmt.Errorf("%s is a folder; name a file in it", f.path)
+		return foreign("%s is a folder; name a file in it", f.path)
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s is not a regular file and is not replaced; name another file", f.path)
+		return foreign("%s is not a regular file and is not replaced; name another file", f.path)
 	}
-	f.mode = info.Mode().Perm()
-	if f.target, err = filepath.EvalSymlinks(f.path); err != nil {
-		return fmt.Errorf("%s cannot be written: %w", f.path, cause(err))
-	}
-	return nil
+	return foreign("%s is a symbolic link, and the file that it leads to is not replaced; name another file, or remove the link", f.path)
 }
+
+// ErrForeign is the error of a path that has something that is not replaced.
+var ErrForeign = errors.New("what is there is not replaced")
+
+type foreignError struct{ text string }
+
+func (e foreignError) Error() string        { return e.text }
+func (e foreignError) Is(target error) bool { return target == ErrForeign }
+
+// foreign returns an ErrForeign that says more.
+func foreign(format string, args ...any) error { return foreignError{fmt.Sprintf(format, args...)} }
 
 // cause is err without the operation and the path that the system puts before it.
 func cause(err error) error {
-	var p *fs.PathError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err
 	}
+	if l, ok := errors.AsType[*os.LinkError](err); ok {
+		return l.Err
+	}
 	return err
-}
-
-// Commit makes the file appear under its name, with all that was written.
-func (f *File) Commit() error {
-	f.ended = true
-	err := f.Chmod(f.mode)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err == nil && f.temporary == "" {
-		err = f.name()
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = os.Rename(f.temporary, f.target)
-	}
-	if err != nil {
-		f.remove()
-		return Writing(f.path, err)
-	}
-	return nil
 }
 
 // Write is the file's, with errors that leave out its name, which it does not have yet.
@@ -132,7 +133,7 @@ func (f *File) Write(b []byte) (int, error) {
 // Room refuses to begin where the disk has less room than n bytes. The room of a file that is replaced is free only
 // when the new one is complete.
 func (f *File) Room(n int64) error {
-	free, err := hw.FreeDisk(filepath.Dir(f.target))
+	free, err := hw.FreeDisk(filepath.Dir(f.path))
 	if unknown := err != nil; unknown || free >= n {
 		return nil
 	}
@@ -149,21 +150,6 @@ func Writing(path string, err error) error {
 		return fmt.Errorf("writing %s: %w: make room, or name a file on another disk", path, err)
 	}
 	return fmt.Errorf("writing %s: %w", path, err)
-}
-
-// name gives a file that has none a temporary name: a name can be given, but not taken from an older file.
-func (f *File) name() error {
-	tmp, err := os.CreateTemp(filepath.Dir(f.target), temporaryPattern(f.target)) // for a name that is free
-	if err != nil {
-		return err
-	}
-	tmp.Close()
-	os.Remove(tmp.Name())
-	if err := nameIt(f.File, tmp.Name()); err != nil {
-		return err
-	}
-	f.temporary = tmp.Name()
-	return nil
 }
 
 func (f *File) remove() {
@@ -183,8 +169,8 @@ func (f *File) Abort() {
 }
 
 // Write creates path with what write puts into it.
-func Write(path string, write func(f *File) error) error {
-	f, err := Create(path)
+func Write(path string, kind Kind, write func(f *File) error) error {
+	f, err := Create(path, kind)
 	if err != nil {
 		return err
 	}

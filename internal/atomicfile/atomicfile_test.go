@@ -2,6 +2,7 @@ package atomicfile
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -56,11 +57,11 @@ func text(s string) func(*File) error {
 func TestComplete(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
-	if err := Write(path, text("old")); err != nil {
+	if err := Write(path, Kind{}, text("old")); err != nil {
 		t.Fatal(err)
 	}
 	cause := errors.New("no more words")
-	err := Write(path, func(f *File) error {
+	err := Write(path, Kind{}, func(f *File) error {
 		if err := text("half")(f); err != nil {
 			return err
 		}
@@ -72,7 +73,7 @@ func TestComplete(t *testing.T) {
 	}
 	holds(t, path, "old")
 	only(t, dir, "f")
-	if err := Write(path, text("new")); err != nil {
+	if err := Write(path, Kind{}, text("new")); err != nil {
 		t.Fatal(err)
 	}
 	holds(t, path, "new")
@@ -81,7 +82,7 @@ func TestComplete(t *testing.T) {
 
 func TestCheckLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
-	if err := Check(filepath.Join(dir, "f")); err != nil {
+	if err := Check(filepath.Join(dir, "f"), Kind{}); err != nil {
 		t.Error(err)
 	}
 	only(t, dir)
@@ -97,7 +98,7 @@ func TestMode(t *testing.T) {
 		if name == "private" {
 			put(t, path, "old")
 		}
-		if err := Write(path, text("a")); err != nil {
+		if err := Write(path, Kind{}, text("a")); err != nil {
 			t.Fatal(err)
 		}
 		if info, err := os.Stat(path); err != nil || info.Mode() != want {
@@ -106,7 +107,7 @@ func TestMode(t *testing.T) {
 	}
 }
 
-// A link stays a link; the file that it leads to is replaced, wherever that is.
+// TestLink: what a link leads to is not replaced, nor the link.
 func TestLink(t *testing.T) {
 	dir, far := t.TempDir(), t.TempDir()
 	target, link, chain := filepath.Join(far, "target"), filepath.Join(dir, "link"), filepath.Join(dir, "chain")
@@ -114,15 +115,110 @@ func TestLink(t *testing.T) {
 	if err := errors.Join(symlink(target, link), symlink("link", chain)); err != nil {
 		t.Skip("no symbolic links here:", err)
 	}
-	if err := Write(chain, text("new")); err != nil {
-		t.Fatal(err)
+	if err := Write(chain, Kind{}, text("new")); err == nil || !strings.Contains(err.Error(), chain+" is a symbolic link") {
+		t.Errorf("%v", err)
 	}
-	holds(t, target, "new")
+	holds(t, target, "old")
 	only(t, dir, "chain", "link")
 	only(t, far, "target")
 	if to, err := os.Readlink(chain); err != nil || to != "link" {
 		t.Errorf("the link leads to %q, %v", to, err)
 	}
+}
+
+// TestKind: a file of the same kind is replaced, and an empty one; any other stays, also one that appears while the file
+// is written.
+func TestKind(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	kind := Begins("a poem", "Roses", "Violets")
+	for _, old := range []string{"", "Violets are blue"} {
+		put(t, path, old)
+		if err := Write(path, kind, text("Roses")); err != nil {
+			t.Errorf("%q: %v", old, err)
+		}
+		holds(t, path, "Roses")
+	}
+	put(t, path, "a letter")
+	for name, err := range map[string]error{"Check": Check(path, kind), "Write": Write(path, kind, text("Roses"))} {
+		if err == nil || err.Error() != path+" is not a poem and is not replaced; name another file, or remove it first" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	holds(t, path, "a letter")
+	only(t, dir, "f")
+	for _, before := range []string{"", "Violets"} {
+		os.Remove(path)
+		if before != "" {
+			put(t, path, before)
+		}
+		err := Write(path, kind, func(f *File) error {
+			put(t, path, "a letter")
+			return text("Roses")(f)
+		})
+		_, name, ok := strings.Cut(fmt.Sprint(err), "what was to be written is in ")
+		if !ok {
+			t.Fatalf("%v", err)
+		}
+		holds(t, path, "a letter")
+		holds(t, name, "Roses")
+		os.Remove(name)
+		only(t, dir, "f")
+	}
+}
+
+// TestCommitAll: of several files all appear or none.
+func TestCommitAll(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	begin := func(names ...string) (files []*File) {
+		for _, name := range names {
+			f, err := Create(at(name), Kind{})
+			if err == nil {
+				err = text("new")(f)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			files = append(files, f)
+		}
+		return files
+	}
+	put(t, at("b"), "old")
+	if err := Commit(begin("a", "b", "c")...); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		holds(t, at(name), "new")
+	}
+	only(t, dir, "a", "b", "c")
+
+	put(t, at("b"), "old")
+	os.Remove(at("a"))
+	os.Remove(at("c"))
+	files := begin("a", "b", "c")
+	files[2].path = at("no/c") // where it cannot be put
+	if err := Commit(files...); err == nil || !strings.Contains(err.Error(), "no/c") {
+		t.Errorf("%v", err)
+	}
+	holds(t, at("b"), "old")
+	only(t, dir, "b")
+	files = begin("a", "b", "c")
+	if err := os.Mkdir(at("c"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := Commit(files...); err == nil {
+		t.Error("a folder was replaced")
+	}
+	holds(t, at("b"), "old")
+	only(t, dir, "b", "c")
+	files = begin("a", "b")
+	files[1].temporary = at("gone")
+	if err := Commit(files...); err == nil || !strings.HasPrefix(err.Error(), "writing "+at("b")+": ") {
+		t.Errorf("%v", err)
+	}
+	holds(t, at("b"), "old")
+	only(t, dir, "b", "c")
 }
 
 func TestRefusals(t *testing.T) {
@@ -149,8 +245,8 @@ func TestRefusals(t *testing.T) {
 	}
 	for path, want := range cases {
 		for name, f := range map[string]func() error{
-			"Check": func() error { return Check(path) },
-			"Write": func() error { return Write(path, text("a")) },
+			"Check": func() error { return Check(path, Kind{}) },
+			"Write": func() error { return Write(path, Kind{}, text("a")) },
 		} {
 			err := f()
 			if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), path) || strings.Contains(err.Error(), "\n") {
@@ -165,7 +261,7 @@ func TestRefusals(t *testing.T) {
 // file.
 func TestNoRoom(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
-	err := Write(path, func(f *File) error { return f.Room(1 << 62) })
+	err := Write(path, Kind{}, func(f *File) error { return f.Room(1 << 62) })
 	if err == nil || !strings.Contains(err.Error(), "make room") || !strings.Contains(err.Error(), path) {
 		t.Errorf("a file of 4 EiB: %v", err)
 	}
@@ -173,7 +269,7 @@ func TestNoRoom(t *testing.T) {
 	if openErr != nil {
 		t.Skip("there is no /dev/full here")
 	}
-	err = Write(path, func(f *File) error {
+	err = Write(path, Kind{}, func(f *File) error {
 		f.File.Close()
 		f.File = full
 		_, err := f.Write([]byte("x"))

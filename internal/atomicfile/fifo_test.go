@@ -22,7 +22,7 @@ func TestFIFO(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{pipe, link} {
-		if err := Write(path, text("a")); err == nil || !strings.Contains(err.Error(), path+" is not a regular file") {
+		if err := Write(path, Kind{}, text("a")); err == nil || !strings.Contains(err.Error(), path+" is not a regular file") {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

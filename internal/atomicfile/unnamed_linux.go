@@ -23,5 +23,10 @@ func createUnnamed(dir string) *os.File {
 
 // nameIt gives an unnamed file a name, which must be free.
 func nameIt(f *os.File, name string) error {
-	return unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW)
+	for {
+		err := unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW)
+		if err != unix.EINTR {
+			return err
+		}
+	}
 }

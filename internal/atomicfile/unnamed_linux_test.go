@@ -13,7 +13,7 @@ func TestNothingToLeave(t *testing.T) {
 	} else {
 		f.Close()
 	}
-	f, err := Create(filepath.Join(dir, "f"))
+	f, err := Create(filepath.Join(dir, "f"), Kind{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -132,7 +132,7 @@ func Quantize(ctx context.Context, f *gguf.File, outfile string, q Quantization)
 		return err
 	}
 	if parts := q.parts(choices); len(parts) > 1 {
-		return q.writeParts(ctx, f.Magic, keys, outfile, parts, choices, sources)
+		return gguf.CreateParts(ctx, f.Magic, q.split(keys, outfile, parts, choices, sources), q.Progress)
 	}
 	return gguf.Create(ctx, outfile, f.Magic, keys, sources, q.Progress)
 }
@@ -176,38 +176,23 @@ func (q *Quantization) parts(choices []Choice) (parts []int) {
 	return parts
 }
 
-// writeParts writes what lies in each of the file's parts into a part of its own; the first has the keys.
-func (q *Quantization) writeParts(ctx context.Context, magic string, all []gguf.KV, outfile string, parts []int, choices []Choice, sources []gguf.Source) error {
-	var total, before int64
-	for _, c := range choices {
-		total += c.Bytes()
-	}
+// split returns the files that hold what is in each of the file's parts; the first has the keys.
+func (q *Quantization) split(all []gguf.KV, outfile string, parts []int, choices []Choice, sources []gguf.Source) (out []gguf.Part) {
 	for no, name := range gguf.PartNames(strings.TrimSuffix(outfile, ".gguf"), len(parts)) {
-		var in []gguf.Source
-		var size int64
+		p := gguf.Part{Path: name}
 		for i, c := range choices {
 			if c.Tensor.PartNo == parts[no] {
-				in = append(in, sources[i])
-				size += c.Bytes()
+				p.Tensors = append(p.Tensors, sources[i])
 			}
 		}
-		var keys []gguf.KV
 		if no == 0 {
-			keys = slices.Clone(all)
+			p.Keys = slices.Clone(all)
 		}
-		keys = append(keys, gguf.KV{Key: "split.no", Value: uint16(no)}, gguf.KV{Key: "split.count", Value: uint16(len(parts))},
+		p.Keys = append(p.Keys, gguf.KV{Key: "split.no", Value: uint16(no)}, gguf.KV{Key: "split.count", Value: uint16(len(parts))},
 			gguf.KV{Key: "split.tensors.count", Value: int32(len(choices))})
-		progress := func(done, _ int64) {
-			if q.Progress != nil {
-				q.Progress(before+done, total)
-			}
-		}
-		if err := gguf.Create(ctx, name, magic, keys, in, progress); err != nil {
-			return err
-		}
-		before += size
+		out = append(out, p)
 	}
-	return nil
+	return out
 }
 
 // Files returns the names of the files that Quantize will write.

@@ -46,7 +46,7 @@ func (e *SizeError) Error() string {
 // SaveFile is Save to a file of at most so many bytes, 0 being any number, which appears under its name only when it is
 // complete.
 func (e *Engine) SaveFile(ctx context.Context, path string, tokens []int32, most int64) (s Saved, err error) {
-	err = atomicfile.Write(path, func(f *atomicfile.File) error {
+	err = atomicfile.Write(path, atomicfile.Begins("a file of keys and values that PowerInfer saved", kvfile.Magic), func(f *atomicfile.File) error {
 		s, err = e.save(ctx, f, tokens, most)
 		return err
 	})

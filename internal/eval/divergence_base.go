@@ -143,9 +143,14 @@ type baseWriter struct {
 	raw  []byte // one row
 }
 
+// BaseKind is that of files of log-probabilities.
+func BaseKind() atomicfile.Kind {
+	return atomicfile.Begins("a file of log-probabilities", baseMagic)
+}
+
 // createBase begins a file; tokens [chunks·context].
 func createBase(path string, context, vocab int, tokens []int32) (*baseWriter, error) {
-	f, err := atomicfile.Create(path)
+	f, err := atomicfile.Create(path, BaseKind())
 	if err != nil {
 		return nil, err
 	}

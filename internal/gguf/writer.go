@@ -21,25 +21,68 @@ type Source struct {
 	Write func(w io.Writer) error
 }
 
+// Part is a file to be written: all of a model, or one of the files that it is split into.
+type Part struct {
+	Path    string
+	Keys    []KV
+	Tensors []Source
+}
+
 // Create writes a version 3 file, aligned as the key general.alignment says; it appears under its name when it is
 // complete, and what atomicfile.Create refuses is refused before anything is written. Keys or tensors that Parse would
 // refuse are an error. When ctx ends, so does Create, with its error, and leaves nothing behind. progress may be nil;
 // it is told bytes of tensor data.
 func Create(ctx context.Context, path, magic string, keys []KV, tensors []Source, progress func(done, total int64)) error {
-	return atomicfile.Write(path, func(f *atomicfile.File) error {
-		var size int64
-		for i := range tensors {
-			n, err := tensorBytes(tensors[i].Type, tensors[i].Shape)
-			if err != nil {
-				return fmt.Errorf("tensor %q: %w", tensors[i].Name, err)
-			}
-			size += int64(n)
-		}
-		if err := f.Room(size); err != nil {
+	return CreateParts(ctx, magic, []Part{{path, keys, tensors}}, progress)
+}
+
+// CreateParts is Create of several files, which appear when all are complete: all or none.
+func CreateParts(ctx context.Context, magic string, parts []Part, progress func(done, total int64)) error {
+	var files []*atomicfile.File
+	var sizes []int64
+	var total int64
+	for _, p := range parts {
+		f, err := atomicfile.Create(p.Path, contentKind(p.Keys, p.Tensors))
+		if err != nil {
 			return err
 		}
-		return write(ctx, f, magic, keys, tensors, progress)
-	})
+		defer f.Abort()
+		size, err := tensorsBytes(p.Tensors)
+		if err != nil {
+			return atomicfile.Writing(p.Path, err)
+		}
+		files, sizes, total = append(files, f), append(sizes, size), total+size
+	}
+	for i, f := range files {
+		if err := f.Room(total); err != nil {
+			return atomicfile.Writing(parts[i].Path, err)
+		}
+	}
+	var before int64
+	for i, p := range parts {
+		told := func(done, _ int64) {
+			if progress != nil {
+				progress(before+done, total)
+			}
+		}
+		if err := write(ctx, files[i], magic, p.Keys, p.Tensors, told); err != nil {
+			return atomicfile.Writing(p.Path, err)
+		}
+		before += sizes[i]
+	}
+	return atomicfile.Commit(files...)
+}
+
+// tensorsBytes returns the bytes of all tensors' data.
+func tensorsBytes(tensors []Source) (size int64, err error) {
+	for i := range tensors {
+		n, err := tensorBytes(tensors[i].Type, tensors[i].Shape)
+		if err != nil {
+			return 0, fmt.Errorf("tensor %q: %w", tensors[i].Name, err)
+		}
+		size += int64(n)
+	}
+	return size, nil
 }
 
 // counter counts what passes through it, and what of that are tensors.

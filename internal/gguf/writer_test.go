@@ -146,7 +146,7 @@ func TestCreateRefuses(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "m.gguf")
-		if err := os.WriteFile(path, []byte("older"), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte("GGUF older"), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		err := Create(t.Context(), path, c.magic, c.keys, c.tensors, nil)
@@ -154,7 +154,7 @@ func TestCreateRefuses(t *testing.T) {
 			t.Errorf("%s: error %v does not name the file and say %q", name, err, c.want)
 		}
 		left, _ := os.ReadDir(dir)
-		if old, _ := os.ReadFile(path); string(old) != "older" || len(left) != 1 {
+		if old, _ := os.ReadFile(path); string(old) != "GGUF older" || len(left) != 1 {
 			t.Errorf("%s: the older file is now %q, among %d", name, old, len(left))
 		}
 	}

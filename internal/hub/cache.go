@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -99,10 +100,32 @@ func (r *repository) write(name string, data []byte) error {
 		return err
 	}
 	temporary := name + "." + rand.Text() + ".tmp"
-	if err := r.root.WriteFile(temporary, data, 0o644); err != nil {
-		return err
+	err := closed(r.root.WriteFile(temporary, data, 0o644))
+	if err == nil {
+		err = r.rename(temporary, name)
 	}
-	return r.root.Rename(temporary, name)
+	if err != nil {
+		_ = r.root.Remove(temporary)
+	}
+	return err
+}
+
+// rename renames a file of the repository, again where a signal interrupted it.
+func (r *repository) rename(from, to string) error {
+	for {
+		if err := r.root.Rename(from, to); !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
+}
+
+// closed returns err but if a signal interrupted the closing of a file, which is closed then; other calls are made
+// again.
+func closed(err error) error {
+	if errors.Is(err, syscall.EINTR) {
+		return nil
+	}
+	return err
 }
 
 // ref returns the commit that a branch was at when it was last asked for.
@@ -225,7 +248,7 @@ func (r *repository) link(commit string, f File, fresh bool) error {
 		}
 	}
 	if fresh {
-		return r.root.Rename(blob(f.OID), name)
+		return r.rename(blob(f.OID), name)
 	}
 	return r.copy(blob(f.OID), name)
 }
@@ -243,9 +266,9 @@ func (r *repository) copy(from, to string) error {
 		return err
 	}
 	_, err = dst.ReadFrom(src)
-	err = errors.Join(err, dst.Close())
+	err = errors.Join(err, closed(dst.Close()))
 	if err == nil {
-		err = r.root.Rename(temporary, to)
+		err = r.rename(temporary, to)
 	}
 	if err != nil {
 		_ = r.root.Remove(temporary)

@@ -174,11 +174,11 @@ func (d *download) finish() error {
 	if err := d.file.Sync(); err != nil {
 		return err
 	}
-	if err := d.file.Close(); err != nil { // Windows renames no open file
+	if err := closed(d.file.Close()); err != nil { // Windows renames no open file
 		return err
 	}
 	_ = os.Remove(d.tagFile())
-	return d.r.root.Rename(blob(d.f.OID)+partial, blob(d.f.OID))
+	return d.r.rename(blob(d.f.OID)+partial, blob(d.f.OID))
 }
 
 // tagFile returns the path of the file beside the lock that keeps the ETag of a download's beginning.

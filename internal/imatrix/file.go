@@ -188,6 +188,11 @@ func (m *Matrix) Write(ctx context.Context, path string) error {
 	return gguf.Create(ctx, path, "GGUF", keys, tensors, nil)
 }
 
+// OlderKind is that of the older form, which has no magic: the number of tensors, then a name's length and the name.
+func OlderKind() atomicfile.Kind {
+	return atomicfile.Matches("an importance matrix in the older form", `(?s)^..[\x00-\x0f]\x00.[\x00-\x03]\x00\x00[a-zA-Z_]+\.[ -~]*\.weight`)
+}
+
 // WriteOlder writes the older form, in which a tensor has one number of calls, however many matrices it holds; it
 // appears when it is complete.
 func (m *Matrix) WriteOlder(path string) error {
@@ -223,7 +228,7 @@ func (m *Matrix) WriteOlder(path string) error {
 		dataset = m.Datasets[n-1]
 	}
 	text(dataset)
-	return atomicfile.Write(path, func(f *atomicfile.File) error {
+	return atomicfile.Write(path, OlderKind(), func(f *atomicfile.File) error {
 		_, err := f.Write(b)
 		return err
 	})

@@ -15,8 +15,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/kvcache"
 )
 
-// magic begins every file. A transfer that changes line ends damages it.
-const magic = "PIKV\r\n\x1a\n"
+// Magic begins every file. A transfer that changes line ends damages it.
+const Magic = "PIKV\r\n\x1a\n"
 
 const version = 3
 
@@ -56,7 +56,7 @@ const windowedLayer = 1 << 31
 const stateLayer = 1 << 30
 
 // fixed are the header's bytes before its lists.
-const fixed = len(magic) + 4 + 32 + 32 + 4 + 4 + 4 + 4
+const fixed = len(Magic) + 4 + 32 + 32 + 4 + 4 + 4 + 4
 
 // Bytes returns the size of the whole file.
 func (h *Header) Bytes() int64 {
@@ -133,7 +133,7 @@ func (h *Header) encode() ([]byte, error) {
 		return nil, fmt.Errorf("%d tokens of %d layers are more than a file of keys and values can hold", len(h.Labels), len(h.Layers))
 	}
 	le := binary.LittleEndian
-	b := append(make([]byte, 0, fixed), magic...)
+	b := append(make([]byte, 0, fixed), Magic...)
 	b = le.AppendUint32(b, version)
 	b = append(b, h.Model[:]...)
 	b = append(b, h.Arithmetic[:]...)
@@ -215,11 +215,11 @@ var errDamaged = errors.New("the file is damaged: a checksum is wrong; evaluate 
 func NewReader(r io.Reader, size int64) (*Reader, error) {
 	in := bufio.NewReaderSize(r, 1<<16)
 	head := make([]byte, fixed, 1<<12)
-	if _, err := io.ReadFull(in, head); err != nil || string(head[:len(magic)]) != magic {
+	if _, err := io.ReadFull(in, head); err != nil || string(head[:len(Magic)]) != Magic {
 		return nil, notOurs(err)
 	}
 	le := binary.LittleEndian
-	b := head[len(magic):]
+	b := head[len(Magic):]
 	if v := le.Uint32(b); v != version {
 		return nil, fmt.Errorf("the file has version %d of its format, and this program reads version %d", v, version)
 	}
@@ -319,7 +319,7 @@ func (f *Reader) Next(page [][]byte) error {
 	return nil
 }
 
-// notOurs is the error of a file without the magic; err is that of reading it, or nil.
+// notOurs is the error of a file without the Magic; err is that of reading it, or nil.
 func notOurs(err error) error {
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return err

@@ -508,13 +508,14 @@ func (r *run) place(ctx context.Context, from string) error {
 		defer f.Close()
 		return prepared.WriteOriginal(ctx, r.o.Out, f, r.o.bytes(StageWrite))
 	}
-	if info, err := os.Lstat(r.o.Out); err != nil || info.Mode().IsRegular() {
-		if os.Rename(from, r.o.Out) == nil {
-			return nil
-		}
+	if err := atomicfile.Check(r.o.Out, gguf.ModelKind()); err != nil {
+		return fmt.Errorf("%w; the file is in %s", err, from)
 	}
-	// Another file system, or a link whose target is to be replaced.
-	return atomicfile.Write(r.o.Out, func(to *atomicfile.File) error {
+	if os.Rename(from, r.o.Out) == nil {
+		return nil
+	}
+	// Another file system.
+	return atomicfile.Write(r.o.Out, gguf.ModelKind(), func(to *atomicfile.File) error {
 		in, err := os.Open(from)
 		if err != nil {
 			return err

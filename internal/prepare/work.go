@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/folderlock"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
@@ -152,12 +153,10 @@ func (w *work) damaged(name string) error {
 
 // write writes a file that is either whole or not there.
 func (w *work) write(name string, b []byte) error {
-	tmp := w.path(name) + ".tmp"
-	err := os.WriteFile(tmp, b, 0o644)
-	if err == nil {
-		err = os.Rename(tmp, w.path(name))
-	}
-	return err
+	return atomicfile.Write(w.path(name), atomicfile.Kind{}, func(f *atomicfile.File) error {
+		_, err := f.Write(b)
+		return err
+	})
 }
 
 func (w *work) read(name string) (b []byte, ok bool, err error) {

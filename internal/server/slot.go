@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 )
 
@@ -124,8 +125,11 @@ func (m *Model) SaveSlot(ctx context.Context, slot int, name string) (s engine.S
 			return Invalid("slot %d has no text to save: generate one with id_slot %d", slot, slot)
 		}
 		s, err = m.Engine.SaveFile(ctx, path, tokens, 0)
-		if errors.Is(err, engine.ErrNotCached) {
+		switch {
+		case errors.Is(err, engine.ErrNotCached):
 			return Invalid("slot %d cannot be saved: other texts needed the room of its text in the KV cache", slot)
+		case errors.Is(err, atomicfile.ErrForeign):
+			return Invalid("slot %d cannot be saved: %s", slot, strings.ReplaceAll(err.Error(), path, name)) // the folder is not the client's concern
 		}
 		return err
 	})

@@ -53,6 +53,42 @@ func TestSlots(t *testing.T) {
 	}
 }
 
+// TestSlotsKeep: a slot is saved over another saved slot or an empty file, and over nothing else.
+func TestSlotsKeep(t *testing.T) {
+	folder, far := t.TempDir(), filepath.Join(t.TempDir(), "far.bin")
+	l := start(t, func(c *choices) { c.model.SlotPath = folder })
+	l.tale(0)
+	put := func(path, text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(filepath.Join(folder, "empty"), "")
+	put(filepath.Join(folder, "model.gguf"), "GGUF and more")
+	l.good("/slots/0?action=save", `{"filename": "empty"}`)
+	l.good("/slots/0?action=save", `{"filename": "empty"}`)
+	kept := map[string]string{"model.gguf": "is not a file of keys and values"}
+	saved, err := os.ReadFile(filepath.Join(folder, "empty"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(far, string(saved))
+	if os.Symlink(far, filepath.Join(folder, "link")) == nil {
+		kept["link"] = "is a symbolic link"
+	}
+	for name, want := range kept {
+		doc, status := l.ask("/slots/0?action=save", fmt.Sprintf(`{"filename": %q}`, name))
+		said := at(t, doc, "error", "message").(string)
+		if status != http.StatusBadRequest || !strings.Contains(said, name+" "+want) || strings.Contains(said, folder) {
+			t.Errorf("%s: %d, %s", name, status, said)
+		}
+	}
+	if now, _ := os.ReadFile(filepath.Join(folder, "model.gguf")); string(now) != "GGUF and more" {
+		t.Errorf("the model is now %q", now)
+	}
+}
+
 // TestSlotsRefuse: names are no paths, and files of others no slots.
 func TestSlotsRefuse(t *testing.T) {
 	folder := t.TempDir()

@@ -5,18 +5,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"maps"
-	"os"
 	"slices"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 )
 
 // journal is a file to which every measurement is added as soon as it is there, a JSON object on each line. The first
 // line says what is measured. A process that was killed leaves whole lines and at most the beginning of one, which is
 // cut off.
 type journal struct {
-	file *os.File
+	name string
+	file *atomicfile.Lines
 	done map[string]json.RawMessage // by key
 }
 
@@ -28,39 +29,41 @@ type entry struct {
 
 // openJournal opens the file called name, and continues it if it is of the same run.
 func openJournal(name string, run map[string]string) (*journal, error) {
-	old, err := os.ReadFile(name)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	f, err := atomicfile.OpenLines(name)
+	if err != nil {
 		return nil, err
 	}
-	j := &journal{done: map[string]json.RawMessage{}}
-	whole := bytes.LastIndexByte(old, '\n') + 1
+	j := &journal{name: name, file: f, done: map[string]json.RawMessage{}}
+	if err := j.resume(run); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return j, nil
+}
+
+// resume reads what was measured, or writes the first line.
+func (j *journal) resume(run map[string]string) error {
 	line := 0
-	for row := range bytes.Lines(old[:whole]) {
+	for row := range bytes.Lines(j.file.Whole) {
 		if line++; line == 1 {
-			if err := sameRun(name, row, run); err != nil {
-				return nil, err
+			if err := sameRun(j.name, row, run); err != nil {
+				return err
 			}
 			continue
 		}
 		var e entry
 		if err := json.Unmarshal(row, &e); err != nil || e.Key == "" {
-			return nil, fmt.Errorf("%s: line %d is no measurement; remove the file to begin anew", name, line)
+			return fmt.Errorf("%s: line %d is no measurement; remove the file to begin anew", j.name, line)
 		}
 		j.done[e.Key] = e.Value
 	}
-	if j.file, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666); err != nil {
-		return nil, err
+	const beginning = `{"` // an interrupted run may have written a part of it
+	if torn := string(j.file.Torn); line == 0 && !strings.HasPrefix(torn, beginning) && !strings.HasPrefix(beginning, torn) {
+		return fmt.Errorf("%s holds no measurements; name another folder with -o", j.name)
 	}
-	_, seek := j.file.Seek(int64(whole), io.SeekStart)
-	err = errors.Join(j.file.Truncate(int64(whole)), seek)
-	if err == nil && whole == 0 {
-		err = j.write(run)
+	if err := j.file.Cut(); err != nil || line > 0 {
+		return err
 	}
-	if err != nil {
-		j.file.Close()
-		return nil, err
-	}
-	return j, nil
+	return j.write(run)
 }
 
 // sameRun checks that a journal's first line says run.
@@ -79,14 +82,10 @@ func sameRun(name string, row []byte, run map[string]string) error {
 
 // write writes a line, which is on the disk when it returns.
 func (j *journal) write(v any) error {
-	b, err := json.Marshal(v)
-	if err == nil {
-		_, err = j.file.Write(append(b, '\n'))
+	if err := j.file.Add(v); err != nil {
+		return err
 	}
-	if err == nil {
-		err = j.file.Sync()
-	}
-	return err
+	return j.file.Sync()
 }
 
 // has reports whether a measurement is there.
@@ -98,8 +97,11 @@ func (j *journal) add(key string, value any) error {
 	if err != nil {
 		return err
 	}
+	if err := j.write(entry{key, b}); err != nil {
+		return err
+	}
 	j.done[key] = b
-	return j.write(entry{key, b})
+	return nil
 }
 
 // get reads a measurement into value, and reports whether it is there.
@@ -109,7 +111,7 @@ func (j *journal) get(key string, value any) (bool, error) {
 		return false, nil
 	}
 	if err := json.Unmarshal(b, value); err != nil {
-		return false, fmt.Errorf("%s: %s: %w; remove the file to begin anew", j.file.Name(), key, err)
+		return false, fmt.Errorf("%s: %s: %w; remove the file to begin anew", j.name, key, err)
 	}
 	return true, nil
 }

@@ -280,10 +280,19 @@ func Files(o *Options) (all []string) {
 	return all
 }
 
+// kinds returns those of the report's files.
+func kinds() map[string]atomicfile.Kind {
+	return map[string]atomicfile.Kind{
+		csvName:  atomicfile.Begins("a sweep's table", "name,file,"),
+		jsonName: atomicfile.Matches("a sweep's report", `^\{\s*"model": \{`),
+		htmlName: atomicfile.Matches("a sweep's page", `(?s)^<!doctype html>.*<title>Sweep of `),
+	}
+}
+
 // write writes all forms of the report into a folder.
 func (rep *Report) write(folder string) error {
 	for name, write := range map[string]func(io.Writer) error{csvName: rep.CSV, jsonName: rep.JSON, htmlName: rep.HTML} {
-		if err := atomicfile.Write(filepath.Join(folder, name), func(f *atomicfile.File) error { return write(f) }); err != nil {
+		if err := atomicfile.Write(filepath.Join(folder, name), kinds()[name], func(f *atomicfile.File) error { return write(f) }); err != nil {
 			return err
 		}
 	}

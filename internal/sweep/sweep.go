@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/eval"
 	"github.com/powerinfer-go/powerinfer/internal/eval/sandbox"
 	"github.com/powerinfer-go/powerinfer/internal/eval/task"
@@ -205,6 +206,16 @@ func (r *run) begin() (err error) {
 	}
 	if err := os.MkdirAll(o.Folder, 0o755); err != nil {
 		return err
+	}
+	for name, kind := range kinds() {
+		if err := atomicfile.Check(filepath.Join(o.Folder, name), kind); err != nil {
+			return err
+		}
+	}
+	if o.Store != "" {
+		if err := atomicfile.Check(o.Store, gguf.ModelKind()); err != nil {
+			return err
+		}
 	}
 	if r.lock, err = folderlock.Take(o.Folder, "-o"); err != nil {
 		return err

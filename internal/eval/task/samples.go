@@ -5,18 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"reflect"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 
-	"github.com/gofrs/flock"
+	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 )
 
 // Run names what samples were made of. Samples of another run are not continued.
@@ -74,10 +69,10 @@ func ReadSamples(name string, data []byte) (all []Sample, whole int, err error) 
 // Samples is a file to which samples are added.
 type Samples struct {
 	Done []Sample // that were there
+	Torn int      // bytes of a line that an interrupted run left, and that were cut off
 	mu   sync.Mutex
-	file *os.File     // nil: nothing is kept
-	lock *flock.Flock // of the file; nil on Windows, where it would keep us from reading
-	run  *Run         // for the first line; nil when it is written
+	file *atomicfile.Lines // nil: nothing is kept
+	run  *Run              // for the first line; nil when it is written
 }
 
 // CheckSamples returns an error if the file called name is not a regular file or cannot be written. It changes nothing.
@@ -85,37 +80,7 @@ func CheckSamples(name string) error {
 	if name == "" {
 		return nil
 	}
-	info, err := os.Stat(name)
-	var f *os.File
-	switch {
-	case errors.Is(err, fs.ErrNotExist): // not made here, since others may wait for it
-		if f, err = os.CreateTemp(filepath.Dir(name), ".powerinfer-*"); err != nil {
-			return fmt.Errorf("%s cannot be written: %w", name, err)
-		}
-		return errors.Join(f.Close(), os.Remove(f.Name()))
-	case err == nil && !info.Mode().IsRegular():
-		return fmt.Errorf("%s is no regular file, to which samples are added; name another file", name)
-	}
-	if f, err = os.OpenFile(name, os.O_WRONLY, 0); err != nil {
-		return err
-	}
-	return f.Close()
-}
-
-// lockSamples keeps other runs from writing to the file called name, which it makes.
-func lockSamples(name string) (*flock.Flock, error) {
-	if runtime.GOOS == "windows" {
-		return nil, nil
-	}
-	lock := flock.New(name, flock.SetPermissions(0o666))
-	locked, err := lock.TryLock()
-	if err != nil {
-		return nil, err
-	}
-	if !locked {
-		return nil, fmt.Errorf("another run is writing to %s; wait for it, or name another file", name)
-	}
-	return lock, nil
+	return atomicfile.CheckLines(name)
 }
 
 // OpenSamples opens the file called name, and continues it if it is of the same run. What an interrupted run left of a
@@ -125,31 +90,24 @@ func OpenSamples(name string, run Run) (*Samples, error) {
 	if name == "" {
 		return s, nil
 	}
-	if err := CheckSamples(name); err != nil {
-		return nil, err
-	}
 	var err error
-	if s.lock, err = lockSamples(name); err != nil {
+	if s.file, err = atomicfile.OpenLines(name); err != nil {
 		return nil, err
 	}
-	if err := s.open(name, run); err != nil {
-		return nil, errors.Join(err, s.unlock())
+	if err := s.resume(name, run); err != nil {
+		return nil, errors.Join(err, s.file.Close())
 	}
 	return s, nil
 }
 
-// open reads the locked file called name and positions it behind its last complete line.
-func (s *Samples) open(name string, run Run) error {
-	old, err := os.ReadFile(name)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	all, whole, err := ReadSamples(name, old)
+// resume reads the file called name, and cuts it after its last complete line.
+func (s *Samples) resume(name string, run Run) error {
+	all, _, err := ReadSamples(name, s.file.Whole)
 	if err != nil {
 		return fmt.Errorf("%w; mend it, or name another file", err)
 	}
-	const beginning = `{"run":{` // of which an interrupted run may have written a part
-	if whole == 0 && !strings.HasPrefix(string(old), beginning) && !strings.HasPrefix(beginning, string(old)) {
+	const beginning = `{"run":{` // an interrupted run may have written a part of it
+	if torn := string(s.file.Torn); len(s.file.Whole) == 0 && !strings.HasPrefix(torn, beginning) && !strings.HasPrefix(beginning, torn) {
 		return fmt.Errorf("%s is no file of samples; name another file", name)
 	}
 	if len(all) > 0 {
@@ -161,23 +119,8 @@ func (s *Samples) open(name string, run Run) error {
 		}
 		s.run = nil
 	}
-	s.Done = all
-	if s.file, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666); err != nil {
-		return err
-	}
-	_, seek := s.file.Seek(int64(whole), io.SeekStart)
-	if err := errors.Join(s.file.Truncate(int64(whole)), seek); err != nil {
-		s.file.Close()
-		return err
-	}
-	return nil
-}
-
-func (s *Samples) unlock() error {
-	if s.lock == nil {
-		return nil
-	}
-	return s.lock.Unlock()
+	s.Done, s.Torn = all, len(s.file.Torn)
+	return s.file.Cut()
 }
 
 // difference describes the first respect in which r differs from now.
@@ -206,23 +149,17 @@ func (r *Run) difference(now Run) string {
 
 // Add writes a sample, in one piece.
 func (s *Samples) Add(v Sample) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.file == nil {
 		return nil
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	v.Run = s.run
-	var line bytes.Buffer
-	e := json.NewEncoder(&line)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return err
+	err := s.file.Add(v)
+	if err == nil {
+		s.run = nil
 	}
-	if _, err := s.file.Write(line.Bytes()); err != nil {
-		return err
-	}
-	s.run = nil
-	return nil
+	return err
 }
 
 // Close closes the file.
@@ -230,5 +167,5 @@ func (s *Samples) Close() error {
 	if s.file == nil {
 		return nil
 	}
-	return errors.Join(s.file.Close(), s.unlock())
+	return s.file.Close()
 }

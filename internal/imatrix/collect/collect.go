@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
@@ -21,6 +22,9 @@ import (
 
 // Matrix is what is collected.
 type Matrix = imatrix.Matrix
+
+// OlderKind is that of files in the older form.
+func OlderKind() atomicfile.Kind { return imatrix.OlderKind() }
 
 // Sum reads files and adds them up, those of the older form as so many chunks of so many tokens. It refuses those of
 // another model than f's, unless f is nil.

@@ -1,0 +1,172 @@
+package atomicfile
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// Commit makes the file appear under its name, with all that was written.
+func (f *File) Commit() error { return Commit(f) }
+
+// Commit makes files appear under their names, all or none. If one fails, those that were there before are there again.
+func Commit(files ...*File) error {
+	for _, f := range files {
+		if err := f.complete(len(files) == 1); err != nil {
+			abort(files)
+			return Writing(f.path, cause(err))
+		}
+	}
+	for _, f := range files {
+		if err := f.kept(); err != nil {
+			if len(files) == 1 {
+				return fmt.Errorf("%w; what was to be written is in %s", err, f.temporary)
+			}
+			abort(files)
+			return err
+		}
+	}
+	var done []placed
+	for _, f := range files {
+		p, err := f.place(len(files) > 1)
+		if err != nil {
+			for _, p := range done {
+				p.undo()
+			}
+			abort(files)
+			return Writing(f.path, cause(err))
+		}
+		done = append(done, p)
+	}
+	for _, p := range done {
+		if p.older != "" {
+			_ = os.Remove(p.older)
+		}
+	}
+	return nil
+}
+
+// abort removes what files have under temporary names.
+func abort(files []*File) {
+	for _, f := range files {
+		f.Abort()
+		f.remove()
+	}
+}
+
+// complete brings the file to the disk and closes it. A file that replaces none, and is alone, has its name then; any
+// other has a temporary one.
+func (f *File) complete(alone bool) error {
+	f.ended = true
+	err := f.Chmod(f.mode)
+	if err == nil {
+		err = toDisk(f.File)
+	}
+	if err == nil && f.temporary == "" {
+		err = f.name(alone)
+	}
+	if e := closed(f.File); err == nil {
+		err = e
+	}
+	return err
+}
+
+// name gives a file that has none its own name if it can, and else a temporary one, because a name can be given, but
+// not taken from another file.
+func (f *File) name(alone bool) error {
+	if alone && !f.replaces {
+		err := nameIt(f.File, f.path)
+		if err == nil {
+			f.temporary = f.path
+		}
+		if !errors.Is(err, os.ErrExist) {
+			return err
+		}
+	}
+	for tries := 0; ; tries++ {
+		name := freeName(f.path)
+		err := nameIt(f.File, name)
+		if err == nil {
+			f.temporary = name
+		}
+		const most = 100
+		if !errors.Is(err, os.ErrExist) || tries == most {
+			return err
+		}
+	}
+}
+
+// freeName returns a name in path's folder that is free, or nearly certainly so.
+func freeName(path string) string {
+	return filepath.Join(filepath.Dir(path), strings.ReplaceAll(temporaryPattern(path), "*", fmt.Sprint(rand.Uint32())))
+}
+
+// kept looks again at what is to be replaced: while the file was written, which may take hours, another program may
+// have put something there.
+func (f *File) kept() error {
+	if f.temporary == f.path {
+		return nil
+	}
+	return f.look()
+}
+
+// placed is a file that has its name.
+type placed struct {
+	path  string
+	older string // where what it replaced is kept; empty: there was nothing, or it is not kept
+}
+
+// place gives a complete file its name. keep: what it replaces is kept under another name.
+func (f *File) place(keep bool) (placed, error) {
+	p := placed{path: f.path}
+	if f.temporary == f.path {
+		return p, nil
+	}
+	if keep && f.replaces {
+		p.older = freeName(f.path)
+		if os.Link(f.path, p.older) != nil { // a file system without hard links
+			if err := os.Rename(f.path, p.older); err != nil {
+				return p, err
+			}
+		}
+	}
+	if err := os.Rename(f.temporary, f.path); err != nil {
+		if p.older != "" {
+			p.undo()
+		}
+		return p, err
+	}
+	f.temporary = ""
+	return p, nil
+}
+
+// undo puts back what the file replaced.
+func (p placed) undo() {
+	if p.older != "" {
+		_ = os.Rename(p.older, p.path)
+		_ = os.Remove(p.older) // where both names were of one file
+		return
+	}
+	_ = os.Remove(p.path)
+}
+
+// toDisk returns when all of a file is on the disk, where the file system can tell.
+func toDisk(f *os.File) error {
+	err := f.Sync()
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	return err
+}
+
+// closed closes a file. A call that a signal interrupted has closed it as well.
+func closed(f *os.File) error {
+	if err := f.Close(); !errors.Is(err, syscall.EINTR) {
+		return err
+	}
+	return nil
+}

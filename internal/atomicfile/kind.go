@@ -1,0 +1,57 @@
+package atomicfile
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+)
+
+// Kind is a kind of file that the program writes. Of the files that users name, only those of the same kind are
+// replaced, and empty ones, as mktemp makes them. The zero Kind is that of files in folders of the program's own, where
+// every file may be replaced.
+type Kind struct {
+	Name string                 // with its article, for messages
+	Is   func(head []byte) bool // reports whether a file that begins so is of this kind
+}
+
+// Head is the number of first bytes by which a file's kind is recognised.
+const Head = 4 << 10
+
+// Begins returns a kind of files that begin with one of some texts.
+func Begins(name string, texts ...string) Kind {
+	return Kind{name, func(head []byte) bool {
+		for _, text := range texts {
+			if strings.HasPrefix(string(head), text) {
+				return true
+			}
+		}
+		return false
+	}}
+}
+
+// Matches returns a kind of files with a beginning that matches an expression.
+func Matches(name, expression string) Kind {
+	return Kind{name, regexp.MustCompile(expression).Match}
+}
+
+// check refuses a regular file of another kind, of so many bytes.
+func (k *Kind) check(path string, size int64) error {
+	if k.Is == nil || size == 0 {
+		return nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("%s cannot be read, so that it is not replaced: %w; name another file", path, cause(err))
+	}
+	defer f.Close()
+	head, err := io.ReadAll(io.LimitReader(f, Head))
+	if err != nil {
+		return fmt.Errorf("%s cannot be read, so that it is not replaced: %w; name another file", path, cause(err))
+	}
+	if !k.Is(head) {
+		return foreign("%s is not %s and is not replaced; name another file, or remove it first", path, k.Name)
+	}
+	return nil
+}

@@ -1,0 +1,4 @@
+package faults
+
+// older are calls that this architecture does not have.
+func older() map[int]kind { return nil }
