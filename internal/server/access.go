@@ -31,6 +31,9 @@ func (s *Server) Handler() http.Handler {
 				_, route := s.mux.Handler(r)
 				s.o.Meter.Request(route, status.status, took)
 			}
+			if text := hiddenText(status.failed); text != "" {
+				s.o.Log.Warn("a request failed", "path", r.URL.Path, "error", text)
+			}
 			s.o.Log.Info("request", "method", r.Method, "path", r.URL.Path, "status", status.status, "ms", took.Milliseconds(), "from", r.RemoteAddr)
 		}()
 		if s.checkHost(status, r) {
@@ -174,6 +177,7 @@ type statusWriter struct {
 	status int
 	begun  bool  // an answer has begun, which an error can no longer replace
 	held   int64 // bytes of the request's body that the server holds
+	failed error // what the request is answered with, see noteError
 }
 
 func (w *statusWriter) WriteHeader(status int) {

@@ -124,7 +124,7 @@ func Properties(m *server.Model) map[string]any {
 		"default_generation_settings": map[string]any{
 			"id": 0, "n_ctx": m.Context(), "is_processing": false, "params": m.Settings(&usual),
 		},
-		"total_slots": m.Slots, "model_alias": m.Name, "model_path": m.Path, "chat_template": template,
+		"total_slots": m.Slots, "model_alias": m.Name, "model_path": m.FileName(), "chat_template": template,
 		"bos_token": tok.Text(tok.BOS()), "eos_token": tok.Text(tok.EOS()),
 		"modalities": map[string]bool{"vision": false, "audio": false}, "build_info": build, "is_sleeping": false, "demo": m.Demo,
 	}
