@@ -359,7 +359,9 @@ func serverOptions(c *cli.Command, log *slog.Logger) (server.Options, error) {
 		o.Router = &server.Router{Most: c.Int("models-max"), Autoload: !c.Bool("no-models-autoload")}
 	}
 	for _, origins := range c.StringSlice("cors-origin") {
-		o.Origins = append(o.Origins, listOf(origins)...)
+		for _, origin := range listOf(origins) {
+			o.Origins = append(o.Origins, strings.TrimSuffix(origin, "/")) // browsers send none
+		}
 	}
 	if host := c.String("host"); host != "" && socketPath(c) == "" {
 		o.Hosts = append(o.Hosts, host)

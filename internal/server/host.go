@@ -90,12 +90,15 @@ func (h *hosts) goBy(host string) bool {
 		return true
 	case below(name, "internal"): // nobody can register them; as host.docker.internal, this machine's name in its containers
 		return true
-	case !h.local && (!strings.Contains(name, ".") || below(name, "local") || below(name, "home.arpa")):
+	case !h.local && (!strings.Contains(name, ".") || slices.ContainsFunc(ofNetworks, func(d string) bool { return below(name, d) })):
 		return true // names of containers and of machines of this network
 	}
 	leaf := h.leaf()
 	return leaf != nil && leaf.VerifyHostname(name) == nil
 }
+
+// ofNetworks are domains of private networks, which nobody can register: RFC 6762, with its appendix G, and RFC 8375.
+var ofNetworks = []string{"local", "home.arpa", "lan", "home", "intranet", "private", "corp"}
 
 func (h *hosts) isGiven(name string) bool {
 	return slices.ContainsFunc(h.given, func(g string) bool {
@@ -136,6 +139,7 @@ func (s *Server) checkHost(w http.ResponseWriter, r *http.Request) bool {
 	if !ok || name == "" {
 		name = r.Host
 	}
+	s.o.Log.Warn("a request by a name that the server does not go by; --allowed-hosts allows one", "host", name)
 	s.refuse(w, r, &Error{Status: http.StatusMisdirectedRequest, Type: "permission_error", Message: fmt.Sprintf(
 		"this server does not go by the name %.200q: ask by its IP address, or start it with --allowed-hosts and that name, or with --api-key", name)})
 	return false
