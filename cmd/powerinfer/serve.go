@@ -64,7 +64,6 @@ docs/server.md has all routes and fields. Ctrl-C stops the server when the runni
 			&cli.StringFlag{Name: "api-key-file", Usage: "read keys from `FILE`, one on each line; lines that begin with # are comments; it is read again when it changes"},
 			&cli.BoolFlag{Name: "no-webui", Aliases: []string{"no-ui"}, Usage: "serve no page to browsers", Sources: env("NO_WEBUI")},
 			&cli.StringSliceFlag{Name: "cors-origin", Aliases: []string{"cors-origins"}, Usage: "let web pages of this `ORIGIN` ask, such as https://example.org, or several with commas; * is all, localhost those of this machine; may be repeated; default: all where there are keys, else those of this machine", Sources: env("CORS_ORIGINS")},
-			&cli.StringSliceFlag{Name: "allowed-hosts", Aliases: []string{"allowed-host"}, Usage: "answer without a key, too, as this `HOST`, such as chat.example.org or *.example.org, or several with commas; * is all; may be repeated; IP addresses, localhost and this machine's name are always answered", Sources: env("ALLOWED_HOSTS")},
 			&cli.IntFlag{Name: "timeout", Aliases: []string{"to"}, Value: 600, Usage: "`SECONDS` that a client may take to send a request", Sources: env("TIMEOUT")},
 			&cli.IntFlag{Name: "n-predict", Aliases: []string{"n", "predict"}, Value: -1, Usage: "tokens of an answer where a request says nothing; -1: until the text or the context ends", Sources: env("N_PREDICT")},
 			poolingFlag(),

@@ -5,6 +5,3 @@ func (s *Server) BoundBodies(n int64) { s.mostHeld = n }
 
 // HeldBodies returns the bytes of the bodies that s holds.
 func (s *Server) HeldBodies() int64 { return s.held.Load() }
-
-// WithoutFolders is withoutFolders.
-var WithoutFolders = withoutFolders
