@@ -50,7 +50,7 @@ func (r *report) row(cells []string) {
 }
 
 func (r *report) write(path string) error {
-	return atomicfile.Write(path, atomicfile.Kind{}, func(f *atomicfile.File) error {
+	return atomicfile.Write(path, atomicfile.Kind{Shared: true}, func(f *atomicfile.File) error {
 		_, err := f.Write(r.text.Bytes())
 		return err
 	})

@@ -37,7 +37,7 @@ func (r *record) field(key string) string {
 }
 
 func (r *record) write(path string) error {
-	return atomicfile.Write(path, atomicfile.Begins("a record", "# "), func(f *atomicfile.File) error {
+	return atomicfile.Write(path, atomicfile.Begins("a record", "# ").Public(), func(f *atomicfile.File) error {
 		w := bufio.NewWriter(f)
 		for _, h := range r.header {
 			fmt.Fprintf(w, "# %s: %s\n", h.key, h.value)
@@ -56,7 +56,7 @@ func read(path string) (*record, error) {
 	}
 	r := &record{}
 	for i, line := range strings.Split(strings.TrimSuffix(string(data), "\n"), "\n") {
-		if text, ok := strings.CutPrefix(line, "# "); ok {
+		if text, ok := strings.CutPrefix(line, "# ").Public(); ok {
 			key, value, _ := strings.Cut(text, ": ")
 			r.header = append(r.header, field{key, value})
 			continue

@@ -179,7 +179,7 @@ func writeReport(dir string, p *neuronreport.Report) error {
 	}
 	var written []*atomicfile.File
 	for _, file := range files {
-		f, err := atomicfile.Create(filepath.Join(dir, file.name), atomicfile.Kind{})
+		f, err := atomicfile.Create(filepath.Join(dir, file.name), atomicfile.Kind{Shared: true})
 		if err != nil {
 			return err
 		}

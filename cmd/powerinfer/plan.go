@@ -260,5 +260,5 @@ func describedGPU(m *planner.Machine, text string) error {
 
 // planKind is that of the pages that plan writes.
 func planKind() atomicfile.Kind {
-	return atomicfile.Matches("a page that powerinfer plan wrote", `(?s)^<!doctype html>.*<title>Plan for `)
+	return atomicfile.Matches("a page that powerinfer plan wrote", `(?s)^<!doctype html>.*<title>Plan for `).Public()
 }

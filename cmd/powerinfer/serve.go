@@ -362,7 +362,21 @@ func serverOptions(c *cli.Command, log *slog.Logger) (server.Options, error) {
 		o.Router = &server.Router{Most: c.Int("models-max"), Autoload: !c.Bool("no-models-autoload")}
 	}
 	for _, origins := range c.StringSlice("cors-origin") {
-		o.Origins = append(o.Origins, listOf(origins)...)
+		for _, origin := range listOf(origins) {
+			o.Origins = append(o.Origins, strings.TrimSuffix(origin, "/")) // browsers send none
+		}
+	}
+	if host := c.String("host"); host != "" && socketPath(c) == "" {
+		o.Hosts = append(o.Hosts, host)
+	}
+	for _, hosts := range c.StringSlice("allowed-hosts") {
+		for _, text := range listOf(hosts) {
+			host, err := server.ParseHost(text)
+			if err != nil {
+				return o, fmt.Errorf("--allowed-hosts: %w", err)
+			}
+			o.Hosts = append(o.Hosts, host)
+		}
 	}
 	if !c.Bool("no-webui") {
 		o.Page = page.Handler

@@ -131,6 +131,14 @@ func (s *sleeping) Ready() error {
 	return server.ErrLoading
 }
 
+// Peek returns the model if it is awake, or server.ErrLoading until it was loaded once.
+func (s *sleeping) Peek(name string) (*server.Model, func(), error) {
+	if err := s.Ready(); err != nil {
+		return nil, nil, err
+	}
+	return s.Library.Peek(name)
+}
+
 // completeModels returns the models of folders and of the cache of which no file is missing.
 func completeModels(h *hub.Hub, dirs []string) ([]library.Source, error) {
 	all, err := h.List(dirs...)

@@ -106,8 +106,10 @@ func TestServeLibrary(t *testing.T) {
 	if status, text := ask("/props", ""); status != http.StatusOK || !strings.Contains(text, `"role":"router"`) || !strings.Contains(text, `"pull":true`) {
 		t.Errorf("of no model: status %d: %s", status, text)
 	}
-	if status, text := ask("/props?model=sub/other&autoload=false", ""); status != http.StatusServiceUnavailable {
-		t.Errorf("of a model that is not to be loaded: status %d: %s", status, text)
+	for _, path := range []string{"/props?model=sub/other&autoload=false", "/props?model=sub/other", "/slots?model=sub/other", "/lora-adapters?model=sub/other"} {
+		if status, text := ask(path, ""); status != http.StatusServiceUnavailable {
+			t.Errorf("%s of a model that is not loaded: status %d: %s", path, status, text)
+		}
 	}
 	check("damaged unloaded, sub/other unloaded, tales unloaded")
 	if status, text := ask("/v1/completions", `{"model":"tales","prompt":"Once","max_tokens":3}`); status != http.StatusOK || !strings.Contains(text, `"model":"tales"`) {
@@ -132,7 +134,7 @@ func TestServeLibrary(t *testing.T) {
 			t.Errorf("%s: %d %s", name, status, text)
 		}
 	}
-	if status, text := ask("/v1/completions", `{"model":"damaged","prompt":"Once"}`); status != http.StatusInternalServerError || !strings.Contains(text, "damaged.gguf") {
+	if status, text := ask("/v1/completions", `{"model":"damaged","prompt":"Once"}`); status != http.StatusInternalServerError || !strings.Contains(text, "damaged.gguf") || strings.Contains(text, dir) {
 		t.Errorf("%d %s", status, text)
 	}
 	if status, text := ask("/models/unload", `{"model":"tales"}`); status != http.StatusOK {

@@ -20,14 +20,11 @@ type File struct {
 	*os.File
 	path      string
 	kind      Kind
-	temporary string // its name until Commit; empty: none
-	mode      fs.FileMode
-	replaces  bool // there is a file under its name
+	temporary string      // its name until Commit; empty: none
+	mode      fs.FileMode // of the file that is replaced
+	replaces  bool        // there is a file under its name
 	ended     bool
 }
-
-// mode of a file that is new; one that is replaced keeps its own.
-const newMode = 0o644
 
 // Check refuses a path that Create would refuse, so that it can be said before the work is done.
 func Check(path string, kind Kind) error {
@@ -40,12 +37,12 @@ func Check(path string, kind Kind) error {
 
 // Create begins a file. Errors are one line that begins with path.
 func Create(path string, kind Kind) (*File, error) {
-	f := &File{path: path, kind: kind, mode: newMode}
+	f := &File{path: path, kind: kind}
 	if err := f.look(); err != nil {
 		return nil, err
 	}
 	dir := filepath.Dir(path)
-	if f.File = createUnnamed(dir); f.File != nil {
+	if f.File = createUnnamed(dir, privateMode); f.File != nil {
 		return f, nil
 	}
 	tmp, err := os.CreateTemp(dir, temporaryPattern(path))

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 )
@@ -86,25 +85,6 @@ func TestCheckLeavesNothing(t *testing.T) {
 		t.Error(err)
 	}
 	only(t, dir)
-}
-
-func TestMode(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("Windows has no such permissions")
-	}
-	dir := t.TempDir()
-	for name, want := range map[string]os.FileMode{"private": 0o600, "new": newMode} {
-		path := filepath.Join(dir, name)
-		if name == "private" {
-			put(t, path, "old")
-		}
-		if err := Write(path, Kind{}, text("a")); err != nil {
-			t.Fatal(err)
-		}
-		if info, err := os.Stat(path); err != nil || info.Mode() != want {
-			t.Errorf("%s: mode %v, %v; want %v", name, info.Mode(), err, want)
-		}
-	}
 }
 
 // TestLink: what a link leads to is not replaced, nor the link.

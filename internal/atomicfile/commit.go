@@ -62,7 +62,7 @@ func abort(files []*File) {
 // other has a temporary one.
 func (f *File) complete(alone bool) error {
 	f.ended = true
-	err := f.Chmod(f.mode)
+	err := f.setMode()
 	if err == nil {
 		err = toDisk(f.File)
 	}

@@ -10,10 +10,17 @@ import (
 
 // Kind is a kind of file that the program writes. Of the files that users name, only those of the same kind are
 // replaced, and empty ones, as mktemp makes them. The zero Kind is that of files in folders of the program's own, where
-// every file may be replaced.
+// every file may be replaced. New files are readable by their user only, unless their kind is shared.
 type Kind struct {
-	Name string                 // with its article, for messages
-	Is   func(head []byte) bool // reports whether a file that begins so is of this kind
+	Name   string                 // with its article, for messages
+	Is     func(head []byte) bool // reports whether a file that begins so is of this kind
+	Shared bool                   // they hold nobody's text, as models do: the umask says who may read a new one
+}
+
+// Public returns the kind as a shared one.
+func (k Kind) Public() Kind {
+	k.Shared = true
+	return k
 }
 
 // Head is the number of first bytes by which a file's kind is recognised.
@@ -21,7 +28,7 @@ const Head = 4 << 10
 
 // Begins returns a kind of files that begin with one of some texts.
 func Begins(name string, texts ...string) Kind {
-	return Kind{name, func(head []byte) bool {
+	return Kind{Name: name, Is: func(head []byte) bool {
 		for _, text := range texts {
 			if strings.HasPrefix(string(head), text) {
 				return true
@@ -33,7 +40,7 @@ func Begins(name string, texts ...string) Kind {
 
 // Matches returns a kind of files with a beginning that matches an expression.
 func Matches(name, expression string) Kind {
-	return Kind{name, regexp.MustCompile(expression).Match}
+	return Kind{Name: name, Is: regexp.MustCompile(expression).Match}
 }
 
 // check refuses a regular file of another kind, of so many bytes.

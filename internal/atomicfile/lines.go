@@ -48,7 +48,7 @@ func OpenLines(path string) (*Lines, error) {
 	if err := CheckLines(path); err != nil {
 		return nil, err
 	}
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|appending, 0o666)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|appending, privateMode)
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be written: %w", path, cause(err))
 	}

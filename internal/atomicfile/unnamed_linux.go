@@ -10,11 +10,11 @@ import (
 
 // createUnnamed creates a file in dir that has no name until nameIt gives it one, so that nothing is left of it however
 // the process ends. nil: the file system or the kernel has no such files.
-func createUnnamed(dir string) *os.File {
+func createUnnamed(dir string, mode uint32) *os.File {
 	if _, err := os.Stat("/proc/self/fd"); err != nil {
 		return nil // a name is given through it
 	}
-	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, mode)
 	if err != nil {
 		return nil
 	}

@@ -8,7 +8,7 @@ import (
 // TestNothingToLeave: a process that is killed while it writes leaves nothing, for what it writes has no name yet.
 func TestNothingToLeave(t *testing.T) {
 	dir := t.TempDir()
-	if f := createUnnamed(dir); f == nil {
+	if f := createUnnamed(dir, privateMode); f == nil {
 		t.Skip("this file system has no files without a name")
 	} else {
 		f.Close()

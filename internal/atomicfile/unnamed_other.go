@@ -8,6 +8,6 @@ import (
 )
 
 // createUnnamed returns nil: this system has no files without a name.
-func createUnnamed(string) *os.File { return nil }
+func createUnnamed(string, uint32) *os.File { return nil }
 
 func nameIt(*os.File, string) error { return errors.ErrUnsupported }

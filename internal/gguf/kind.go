@@ -11,19 +11,19 @@ import (
 
 // ModelKind is that of models and adapters, which replace each other.
 func ModelKind() atomicfile.Kind {
-	return atomicfile.Kind{Name: "a model in the form of GGUF", Is: func(head []byte) bool {
+	return atomicfile.Kind{Name: "a model in the form of GGUF", Shared: true, Is: func(head []byte) bool {
 		return begins(head) && !ofMatrix(head) && !ofStatistics(head)
 	}}
 }
 
 // MatrixKind is that of importance matrices.
 func MatrixKind() atomicfile.Kind {
-	return atomicfile.Kind{Name: "an importance matrix in the form of GGUF", Is: func(head []byte) bool { return begins(head) && ofMatrix(head) }}
+	return atomicfile.Kind{Name: "an importance matrix in the form of GGUF", Shared: true, Is: func(head []byte) bool { return begins(head) && ofMatrix(head) }}
 }
 
 // StatisticsKind is that of statistics of neurons and experts.
 func StatisticsKind() atomicfile.Kind {
-	return atomicfile.Kind{Name: "a file of statistics that powerinfer profile wrote", Is: func(head []byte) bool { return begins(head) && ofStatistics(head) }}
+	return atomicfile.Kind{Name: "a file of statistics that powerinfer profile wrote", Shared: true, Is: func(head []byte) bool { return begins(head) && ofStatistics(head) }}
 }
 
 func begins(head []byte) bool {

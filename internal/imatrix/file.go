@@ -190,7 +190,7 @@ func (m *Matrix) Write(ctx context.Context, path string) error {
 
 // OlderKind is that of the older form, which has no magic: the number of tensors, then a name's length and the name.
 func OlderKind() atomicfile.Kind {
-	return atomicfile.Matches("an importance matrix in the older form", `(?s)^..[\x00-\x0f]\x00.[\x00-\x03]\x00\x00[a-zA-Z_]+\.[ -~]*\.weight`)
+	return atomicfile.Matches("an importance matrix in the older form", `(?s)^..[\x00-\x0f]\x00.[\x00-\x03]\x00\x00[a-zA-Z_]+\.[ -~]*\.weight`).Public()
 }
 
 // WriteOlder writes the older form, in which a tensor has one number of calls, however many matrices it holds; it

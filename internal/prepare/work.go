@@ -64,7 +64,7 @@ func openWork(dir string, id identity, resume bool) (*work, identity, error) {
 	return w, id, err
 }
 
-// take makes the folder where there is none, and locks it. A folder with other things in it is left as it is.
+// take makes the folder where there is none, for the user alone: traces tell of the text. It locks the folder. A folder with other things in it is left as it is.
 func (w *work) take() error {
 	entries, err := os.ReadDir(w.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -76,7 +76,7 @@ func (w *work) take() error {
 	if len(entries) > 0 && !holds(fileIdentity, folderlock.Name) {
 		return fmt.Errorf("%s is not empty and holds no earlier run; name another folder", w.dir)
 	}
-	if err := os.MkdirAll(w.dir, 0o755); err != nil {
+	if err := os.MkdirAll(w.dir, 0o700); err != nil {
 		return err
 	}
 	w.lock, err = folderlock.Take(w.dir, "--work")

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"net"
 	"net/http"
 	"net/url"
@@ -12,7 +13,8 @@ import (
 // public are the paths that need no key.
 var public = []string{"/health", "/v1/health"}
 
-// Handler returns the handler of all requests. It checks keys and origins, and logs each request without its content.
+// Handler returns the handler of all requests. It checks names, origins and keys, and logs each request without its
+// content.
 func (s *Server) Handler() http.Handler {
 	inner := http.Handler(http.HandlerFunc(s.admit))
 	if s.o.Page != nil {
@@ -29,9 +31,14 @@ func (s *Server) Handler() http.Handler {
 				_, route := s.mux.Handler(r)
 				s.o.Meter.Request(route, status.status, took)
 			}
+			if text := hiddenText(status.failed); text != "" {
+				s.o.Log.Warn("a request failed", "path", r.URL.Path, "error", text)
+			}
 			s.o.Log.Info("request", "method", r.Method, "path", r.URL.Path, "status", status.status, "ms", took.Milliseconds(), "from", r.RemoteAddr)
 		}()
-		inner.ServeHTTP(status, r)
+		if s.checkHost(status, r) {
+			inner.ServeHTTP(status, r)
+		}
 	})
 }
 
@@ -64,13 +71,17 @@ func (s *Server) hasKey(r *http.Request) bool {
 func (s *Server) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	if origin == "" {
-		return true
+		if s.allMayAsk() || !ofAnotherPage(r) {
+			return true
+		}
+		s.refuse(w, r, errOrigin)
+		return false
 	}
 	h := w.Header()
 	h.Add("Vary", "Origin")
-	if !s.mayAsk(origin, r.Host) {
+	if !s.mayAsk(origin, r) {
 		if r.Method != http.MethodOptions {
-			s.refuse(w, r, &Error{Status: http.StatusForbidden, Type: "permission_error", Message: "web pages of this origin may not ask; --cors-origin allows one"})
+			s.refuse(w, r, errOrigin)
 		}
 		return false
 	}
@@ -88,22 +99,60 @@ func (s *Server) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
+var errOrigin = &Error{Status: http.StatusForbidden, Type: "permission_error", Message: "web pages of this origin may not ask; --cors-origin allows one"}
+
+// ofAnotherPage reports whether a browser sent a request for a page of another origin and does not say which, as forms
+// and pictures have it do. A link that is followed is none of them: it only shows what the server answers anyone.
+func ofAnotherPage(r *http.Request) bool {
+	h := r.Header
+	if site := h.Get("Sec-Fetch-Site"); site != "cross-site" && site != "same-site" {
+		return false // a program, the server's own page, or what a user typed
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return true
+	}
+	return !slices.Contains(public, r.URL.Path) && (h.Get("Sec-Fetch-Mode") != "navigate" || h.Get("Sec-Fetch-Dest") != "document")
+}
+
+// allMayAsk reports whether pages of all origins may ask: they are allowed, or have to know a key.
+func (s *Server) allMayAsk() bool {
+	return slices.Contains(s.o.Origins, "*") || s.keys.wanted() && len(s.o.Origins) == 0
+}
+
 // mayAsk reports whether pages of an origin may ask. The server's own page may, and those on the list. Where keys keep
 // strangers out, pages of this machine may, and without a list all pages. Where only this machine reaches the server,
 // its pages may.
-func (s *Server) mayAsk(origin, host string) bool {
-	list := s.o.Origins
-	if slices.Contains(list, "*") || slices.Contains(list, origin) || s.keys.wanted() && len(list) == 0 {
+func (s *Server) mayAsk(origin string, r *http.Request) bool {
+	if s.allMayAsk() || slices.Contains(s.o.Origins, origin) {
 		return true
 	}
 	u, err := url.Parse(origin)
 	if err != nil {
 		return false
 	}
-	if u.Host != "" && u.Host == host {
-		return true
+	return isOwn(u, r) || (s.o.Local || s.keys.wanted() || slices.Contains(s.o.Origins, "localhost")) && isLocal(u)
+}
+
+// isOwn reports whether an origin is that of the page that the server itself shows: of the scheme, host and port that
+// the request came to. The host is one that checkHost let in. The port need not be the one that is listened on, which a
+// container or a proxy may show by another. Where a proxy speaks TLS for the server only the browser knows the scheme,
+// and says whether all three are the same.
+func isOwn(u *url.URL, r *http.Request) bool {
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
 	}
-	return (s.o.Local || s.keys.wanted() || slices.Contains(list, "localhost")) && isLocal(u)
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "":
+	case "same-origin":
+		scheme = u.Scheme
+	default:
+		return false
+	}
+	usual := map[string]string{"http": "80", "https": "443"}[scheme]
+	name, port, ok := splitHost(u.Host)
+	asked, at, valid := splitHost(r.Host)
+	return usual != "" && u.Scheme == scheme && ok && valid && name != "" && name == asked && cmp.Or(port, usual) == cmp.Or(at, usual)
 }
 
 // appSchemes are those of origins that no web page has: of programs with a browser in them, and of browsers'
@@ -118,11 +167,8 @@ func isLocal(u *url.URL) bool {
 		return slices.Contains(appSchemes, u.Scheme)
 	}
 	name := u.Hostname()
-	if name == "localhost" || strings.HasSuffix(name, ".localhost") { // which browsers never ask a name server for
-		return true
-	}
 	ip := net.ParseIP(name)
-	return ip != nil && (ip.IsLoopback() || ip.IsUnspecified())
+	return isLocalhost(name) || ip != nil && (ip.IsLoopback() || ip.IsUnspecified())
 }
 
 // statusWriter remembers what became of an answer.
@@ -131,6 +177,7 @@ type statusWriter struct {
 	status int
 	begun  bool  // an answer has begun, which an error can no longer replace
 	held   int64 // bytes of the request's body that the server holds
+	failed error // what the request is answered with, see noteError
 }
 
 func (w *statusWriter) WriteHeader(status int) {

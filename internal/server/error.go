@@ -5,13 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 )
 
-// An Error is what a request is refused with, by the names of llama-server and OpenAI.
+// An Error is what a request is refused with, by the names of llama-server and OpenAI. Its message is for clients: it
+// names no folder of the server's machine. Invalid and its like see to that where they are given errors.
 type Error struct {
 	Status  int    // of HTTP
 	Type    string // such as invalid_request_error
@@ -19,6 +21,28 @@ type Error struct {
 
 	PromptTokens, Context int // where the prompt is longer than the context
 	RetryAfter            int // seconds; 0: not said
+
+	whole string // of the message, for the log, where clients are told less
+}
+
+// serverError is the type of errors that are no fault of the request.
+const serverError = "server_error"
+
+// newError returns an error whose message has errors among its values told for clients.
+func newError(status int, kind, format string, values ...any) *Error {
+	e := &Error{Status: status, Type: kind, whole: fmt.Sprintf(format, values...)}
+	shown := slices.Clone(values)
+	for i, v := range shown {
+		if err, ok := v.(error); ok {
+			if _, ok := err.(*Error); !ok {
+				shown[i] = told(err)
+			}
+		}
+	}
+	if e.Message = fmt.Sprintf(format, shown...); e.Message == e.whole {
+		e.whole = ""
+	}
+	return e
 }
 
 func (e *Error) Error() string { return e.Message }
@@ -42,26 +66,28 @@ func commonBody(e *Error) any {
 
 // Invalid returns the error of a request that cannot be understood or granted.
 func Invalid(format string, values ...any) *Error {
-	return &Error{Status: http.StatusBadRequest, Type: "invalid_request_error", Message: fmt.Sprintf(format, values...)}
+	return newError(http.StatusBadRequest, "invalid_request_error", format, values...)
 }
 
 // NotFound returns the error of a request for something that does not exist.
 func NotFound(format string, values ...any) *Error {
-	return &Error{Status: http.StatusNotFound, Type: "not_found_error", Message: fmt.Sprintf(format, values...)}
+	return newError(http.StatusNotFound, "not_found_error", format, values...)
 }
 
 // NotSupported returns the error of a request for something that this program does not do.
 func NotSupported(format string, values ...any) *Error {
-	return &Error{Status: http.StatusNotImplemented, Type: "not_supported_error", Message: fmt.Sprintf(format, values...)}
+	return newError(http.StatusNotImplemented, "not_supported_error", format, values...)
 }
 
 // Unavailable returns the error of a request that may succeed when it is sent again.
 func Unavailable(format string, values ...any) *Error {
-	return &Error{Status: http.StatusServiceUnavailable, Type: "unavailable_error", Message: fmt.Sprintf(format, values...), RetryAfter: retryAfter}
+	e := newError(http.StatusServiceUnavailable, "unavailable_error", format, values...)
+	e.RetryAfter = retryAfter
+	return e
 }
 
-// ErrorOf returns err as it is told to a client.
-func ErrorOf(err error) *Error {
+// errorOf returns err as it is told to a client.
+func errorOf(err error) *Error {
 	var known *Error
 	var long *engine.ContextError
 	switch {
@@ -75,12 +101,13 @@ func ErrorOf(err error) *Error {
 	case errors.Is(err, engine.ErrClosed), errors.Is(err, context.Canceled):
 		return &Error{Status: http.StatusServiceUnavailable, Type: "unavailable_error", Message: "the server or the model is being stopped"}
 	}
-	return &Error{Status: http.StatusInternalServerError, Type: "server_error", Message: err.Error()}
+	return &Error{Status: http.StatusInternalServerError, Type: serverError, Message: toldOfMachine(err), whole: err.Error()}
 }
 
 // writeError answers with an error.
 func writeError(w http.ResponseWriter, form ErrorForm, err error) {
-	e := ErrorOf(err)
+	noteError(w, err)
+	e := errorOf(err)
 	if e.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(e.RetryAfter))
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"math"
@@ -234,12 +235,12 @@ func Unused[T any](f *Fields, names ...string) {
 }
 
 // reasonOf returns an error of encoding/json without its prefix and Go's names.
-func reasonOf(err error) string {
+func reasonOf(err error) error {
 	var t *json.UnmarshalTypeError
 	if errors.As(err, &t) {
-		return "a " + t.Value + " is not what it takes"
+		return errors.New("a " + t.Value + " is not what it takes")
 	}
-	return strings.TrimPrefix(err.Error(), "json: ")
+	return errors.New(strings.TrimPrefix(fmt.Sprint(err), "json: "))
 }
 
 // Peek returns a field as it is, nil where it is absent, and leaves it to be read.

@@ -29,11 +29,11 @@ func HubError(err error) error {
 		context.Canceled: http.StatusServiceUnavailable,
 	} {
 		if errors.Is(err, is) {
-			message := err.Error()
+			advice := ""
 			if is == hub.ErrOffline {
-				message += "; look at the network of the machine that the server runs on"
+				advice = "; look at the network of the machine that the server runs on"
 			}
-			return &Error{Status: status, Type: "server_error", Message: message}
+			return newError(status, serverError, "%s%s", err, advice)
 		}
 	}
 	return err

@@ -2,6 +2,7 @@ package server
 
 import (
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 
@@ -91,6 +92,14 @@ func NewModel(e *engine.Engine, o ModelOptions) *Model {
 func formatOf(t *chat.Template, tools bool) *answer.Format {
 	can := t.Can(tools)
 	return answer.FormatOf(t.Source(), can.Tools, can.ToolCalls)
+}
+
+// FileName returns the name of the model's file without its folder, which clients are not told.
+func (m *Model) FileName() string {
+	if m.Path == "" {
+		return ""
+	}
+	return filepath.Base(m.Path)
 }
 
 // Thinks reports whether the model was trained to think before it answers, as its template shows.

@@ -16,7 +16,7 @@ type Models interface {
 	Use(ctx context.Context, name string) (m *Model, release func(), err error)
 	// Peek returns a model, if it is loaded, to a caller that only looks at it, and keeps it loaded until release is
 	// called. That is no request: it loads nothing, and the time after which the model is freed goes on.
-	Peek(name string) (m *Model, release func(), ok bool)
+	Peek(name string) (m *Model, release func(), err error)
 	// List returns all models, by name.
 	List() []Listed
 	// Ready returns why no request can be answered yet, or nil.
@@ -108,7 +108,7 @@ func (r renamed) Use(ctx context.Context, name string) (*Model, func(), error) {
 	return r.Models.Use(ctx, r.known(name))
 }
 
-func (r renamed) Peek(name string) (*Model, func(), bool) { return r.Models.Peek(r.known(name)) }
+func (r renamed) Peek(name string) (*Model, func(), error) { return r.Models.Peek(r.known(name)) }
 
 func (r renamed) Load(ctx context.Context, name string) error {
 	return r.Models.Load(ctx, r.known(name))
@@ -140,16 +140,19 @@ func (s *Single) Use(context.Context, string) (*Model, func(), error) {
 }
 
 // Peek returns the model, if it is loaded.
-func (s *Single) Peek(string) (*Model, func(), bool) {
-	l := s.listed.Load()
-	if l == nil {
-		return nil, nil, false
-	}
-	return l.Model, func() {}, true
+func (s *Single) Peek(name string) (*Model, func(), error) {
+	return s.Use(context.Background(), name)
 }
 
 // ErrLoading refuses a request while the model is being loaded.
 var ErrLoading = &Error{Status: http.StatusServiceUnavailable, Type: "unavailable_error", Message: "Loading model", RetryAfter: retryAfter}
+
+// NotLoaded refuses a look at a model that is not loaded.
+func NotLoaded(name string) *Error {
+	e := Unavailable("the model %.200q is not loaded, and looking at it does not load it; POST /models/load does", name)
+	e.RetryAfter = 0 // which would not help
+	return e
+}
 
 // List returns the model, or nothing while it is being loaded.
 func (s *Single) List() []Listed {

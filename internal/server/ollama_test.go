@@ -243,7 +243,7 @@ func TestOllamaKeepAlive(t *testing.T) {
 				status = http.StatusBadRequest
 			}
 			w := httptest.NewRecorder()
-			s.Handler().ServeHTTP(w, httptest.NewRequest("POST", path, strings.NewReader(`{"keep_alive":`+said+","+rest+"}")))
+			s.Handler().ServeHTTP(w, httptest.NewRequest("POST", "http://localhost"+path, strings.NewReader(`{"keep_alive":`+said+","+rest+"}")))
 			if w.Code != status || !slices.Equal(k.kept, want) {
 				t.Errorf("%s with keep_alive %s: status %d, kept for %v, want %d and %v", path, said, w.Code, k.kept, status, want)
 			}

@@ -30,6 +30,7 @@ type Options struct {
 	Keys    []string // one of which a request must have, or one of KeyFile; where there are neither all may ask
 	KeyFile string   // is read again when it changes, see ReadKeys
 	Origins []string // of web pages that may ask; "*" for all, "localhost" for those of this machine
+	Hosts   []string // names that the server goes by where there are no keys, besides those that no site can own, see ParseHost
 	Router  *Router  // of a server of several models; else nil
 	Local   bool     // only programs of this machine reach the server
 	Timeout time.Duration
@@ -63,6 +64,7 @@ type Server struct {
 	o      Options
 	mux    *http.ServeMux
 	keys   *keys
+	hosts  *hosts
 	began  time.Time
 
 	unknown unknownFields
@@ -80,7 +82,7 @@ type Server struct {
 // New returns a server of models, which stay the caller's. Routes are added by API.
 func New(models Models, o Options) *Server {
 	s := &Server{Models: renamed{models}, o: o, mux: http.NewServeMux(), forms: map[string]ErrorForm{}, variants: map[string]variant{}, began: time.Now(), mostHeld: maxBodies}
-	s.keys = newKeys(&o)
+	s.keys, s.hosts = newKeys(&o), newHosts(&o)
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.API(CommonForm).handle("/", func(_ http.ResponseWriter, r *http.Request) error {
 		return NotFound("there is no %s %s", r.Method, r.URL.Path)

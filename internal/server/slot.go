@@ -151,7 +151,7 @@ func (m *Model) RestoreSlot(ctx context.Context, slot int, name string) (s engin
 		case ctx.Err() != nil || errors.Is(err, engine.ErrClosed):
 			return err
 		}
-		return Invalid("slot %d cannot be restored: %s", slot, strings.ReplaceAll(err.Error(), path, name)) // the folder is not the client's concern
+		return Invalid("slot %d cannot be restored: %s", slot, About(path, err))
 	})
 	return s, err
 }
@@ -190,5 +190,6 @@ func (m *Model) withSlot(ctx context.Context, slot int, name string, do func(pat
 		return err
 	}
 	defer m.slots.give(slot)
-	return do(filepath.Join(m.SlotPath, name))
+	path := filepath.Join(m.SlotPath, name)
+	return About(path, do(path))
 }

@@ -69,13 +69,19 @@ func (e *EventStream) Done() error { return e.write([]byte("data: [DONE]\n\n")) 
 // Begun reports whether something was sent, so that an error can no longer be told by the status.
 func (p *pieces) Begun() bool { return p.begun }
 
+// Told returns err as the client is told it in the stream.
+func (p *pieces) Told(err error) *Error {
+	noteError(p.w, err)
+	return errorOf(err)
+}
+
 // Fail sends an error as an event in the common form, or returns it where nothing was sent: then it can be told by the
 // status.
 func (e *EventStream) Fail(err error) error {
 	if !e.begun {
 		return err
 	}
-	e.Send(commonBody(ErrorOf(err))) // where that fails the client is gone
+	e.Send(commonBody(e.Told(err))) // where that fails the client is gone
 	return nil
 }
 

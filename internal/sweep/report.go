@@ -283,9 +283,9 @@ func Files(o *Options) (all []string) {
 // kinds returns those of the report's files.
 func kinds() map[string]atomicfile.Kind {
 	return map[string]atomicfile.Kind{
-		csvName:  atomicfile.Begins("a sweep's table", "name,file,"),
-		jsonName: atomicfile.Matches("a sweep's report", `^\{\s*"model": \{`),
-		htmlName: atomicfile.Matches("a sweep's page", `(?s)^<!doctype html>.*<title>Sweep of `),
+		csvName:  atomicfile.Begins("a sweep's table", "name,file,").Public(),
+		jsonName: atomicfile.Matches("a sweep's report", `^\{\s*"model": \{`).Public(),
+		htmlName: atomicfile.Matches("a sweep's page", `(?s)^<!doctype html>.*<title>Sweep of `).Public(),
 	}
 }
 

@@ -46,6 +46,7 @@ var errorTypes = map[int]string{
 	http.StatusBadRequest:            "invalid_request_error",
 	http.StatusUnauthorized:          "authentication_error",
 	http.StatusForbidden:             "permission_error",
+	http.StatusMisdirectedRequest:    "permission_error",
 	http.StatusNotFound:              "not_found_error",
 	http.StatusRequestTimeout:        "timeout_error",
 	http.StatusRequestEntityTooLarge: "request_too_large",

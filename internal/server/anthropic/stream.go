@@ -121,7 +121,7 @@ func (a *answering) fail(w http.ResponseWriter, err error) error {
 	if !a.out.Begun() {
 		return err
 	}
-	_, f := failureOf(w.Header(), server.ErrorOf(err))
+	_, f := failureOf(w.Header(), a.out.Told(err))
 	a.out.send(f)
 	return nil
 }

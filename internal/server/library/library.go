@@ -175,15 +175,20 @@ func (l *Library) use(ctx context.Context, name string, load bool) (*server.Mode
 }
 
 // Peek returns a loaded model to a caller that only looks at it.
-func (l *Library) Peek(name string) (*server.Model, func(), bool) {
+func (l *Library) Peek(name string) (*server.Model, func(), error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e, err := l.find(name)
-	if err != nil || e.state != server.Loaded || e.leaving {
-		return nil, nil, false
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case e.state == server.Loading:
+		return nil, nil, server.ErrLoading
+	case e.state != server.Loaded || e.leaving:
+		return nil, nil, server.NotLoaded(e.Name)
 	}
 	e.uses++
-	return e.model, sync.OnceFunc(func() { l.looked(e) }), true
+	return e.model, sync.OnceFunc(func() { l.looked(e) }), nil
 }
 
 // looked ends a look at e, whose time to be freed may have come meanwhile.

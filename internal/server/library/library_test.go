@@ -289,14 +289,14 @@ func TestPeek(t *testing.T) {
 		m := &machine{t: t, ram: 100}
 		l := newLibrary(m, library.Options{Keep: 5 * time.Minute}, "a-1-0")
 		defer l.Close()
-		if _, _, ok := l.Peek("a-1-0"); ok || m.opened != 0 {
+		if _, _, err := l.Peek("a-1-0"); err == nil || m.opened != 0 {
 			t.Error("looking loaded a model")
 		}
 		use(t, l, "a-1-0")()
 		for range 4 {
 			time.Sleep(time.Minute)
-			_, release, ok := l.Peek("a-1-0")
-			if !ok {
+			_, release, err := l.Peek("a-1-0")
+			if err != nil {
 				t.Fatal("a loaded model cannot be looked at")
 			}
 			release()

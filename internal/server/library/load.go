@@ -16,7 +16,7 @@ func (l *Library) begin(e *entry) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if err != nil {
-			e.state, e.err = server.Failed, err
+			e.state, e.err = server.Failed, server.About(e.Path, err)
 			l.o.Log.Error("not loaded", "model", e.Name, "error", err)
 		}
 		l.announce()

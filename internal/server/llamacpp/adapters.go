@@ -2,6 +2,7 @@ package llamacpp
 
 import (
 	"net/http"
+	"path/filepath"
 
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
@@ -10,14 +11,14 @@ import (
 func listAdapters(w http.ResponseWriter, _ *http.Request, m *server.Model) error {
 	type entry struct {
 		ID     int     `json:"id"`
-		Path   string  `json:"path"`
+		Path   string  `json:"path"` // without folders, which are not the clients' concern
 		Scale  float32 `json:"scale"`
 		Task   string  `json:"task_name"`
 		Prefix string  `json:"prompt_prefix"`
 	}
 	list := []entry{}
 	for i, a := range m.Engine.Adapters() {
-		list = append(list, entry{ID: i, Path: a.Path, Scale: a.Scale})
+		list = append(list, entry{ID: i, Path: filepath.Base(a.Path), Scale: a.Scale})
 	}
 	server.WriteJSON(w, list)
 	return nil

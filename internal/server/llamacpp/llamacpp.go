@@ -76,13 +76,15 @@ func change(do func(ctx context.Context, name string) error) func(http.ResponseW
 	}
 }
 
-// properties tells what a server is like. A look at them is no request: it wakes no model that sleeps.
+// properties tells what a server is like. A look at them is no request: it loads no model, and wakes none that sleeps.
+// llama-server's router loads the model that it asks for here unless autoload=false; a web page could have a browser
+// send such a request from anywhere.
 type properties struct{ s *server.Server }
 
 func (p properties) show(w http.ResponseWriter, r *http.Request) error {
 	name := r.URL.Query().Get("model")
-	m, release, ok := p.s.Models.Peek(name)
-	if last := p.s.Asleep.Load(); !ok && last != nil {
+	m, release, err := p.s.Models.Peek(name)
+	if last := p.s.Asleep.Load(); err != nil && last != nil {
 		doc := maps.Clone(*last)
 		doc["is_sleeping"] = true
 		server.WriteJSON(w, doc)
@@ -90,7 +92,7 @@ func (p properties) show(w http.ResponseWriter, r *http.Request) error {
 	}
 	if router := p.s.Options().Router; router != nil && name == "" {
 		doc := map[string]any{"default_generation_settings": map[string]any{}, "build_info": build}
-		if ok {
+		if err == nil {
 			defer release()
 			doc = Properties(m)
 		}
@@ -99,14 +101,8 @@ func (p properties) show(w http.ResponseWriter, r *http.Request) error {
 		server.WriteJSON(w, doc)
 		return nil
 	}
-	if !ok && r.URL.Query().Get("autoload") == "false" {
-		return server.Unavailable("the model is not loaded")
-	}
-	if !ok {
-		var err error
-		if m, release, err = p.s.Models.Use(r.Context(), name); err != nil {
-			return err
-		}
+	if err != nil {
+		return err
 	}
 	defer release()
 	server.WriteJSON(w, Properties(m))
@@ -128,7 +124,7 @@ func Properties(m *server.Model) map[string]any {
 		"default_generation_settings": map[string]any{
 			"id": 0, "n_ctx": m.Context(), "is_processing": false, "params": m.Settings(&usual),
 		},
-		"total_slots": m.Slots, "model_alias": m.Name, "model_path": m.Path, "chat_template": template,
+		"total_slots": m.Slots, "model_alias": m.Name, "model_path": m.FileName(), "chat_template": template,
 		"bos_token": tok.Text(tok.BOS()), "eos_token": tok.Text(tok.EOS()),
 		"modalities": map[string]bool{"vision": false, "audio": false}, "build_info": build, "is_sleeping": false, "demo": m.Demo,
 	}

@@ -103,7 +103,7 @@ func watch(s *server.Server, w http.ResponseWriter, r *http.Request) error {
 	defer ticks.Stop()
 	var v watched
 	defer v.close()
-	if m, release, err := peek(s, r); err == nil {
+	if m, release, err := s.Models.Peek(r.URL.Query().Get("model")); err == nil {
 		v.look(m)
 		release()
 	}
@@ -121,7 +121,7 @@ func watch(s *server.Server, w http.ResponseWriter, r *http.Request) error {
 		}
 		var e event
 		happened := false
-		if m, release, err := peek(s, r); err == nil {
+		if m, release, err := s.Models.Peek(r.URL.Query().Get("model")); err == nil {
 			v.look(m)
 			e, happened = read(m, v.watch)
 			release()

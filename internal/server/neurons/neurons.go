@@ -14,7 +14,7 @@ import (
 func Register(s *server.Server) {
 	api := s.API(server.CommonForm)
 	api.Get("/neurons", func(w http.ResponseWriter, r *http.Request) error {
-		m, release, err := peek(s, r)
+		m, release, err := s.Models.Peek(r.URL.Query().Get("model"))
 		if err != nil {
 			return err
 		}
@@ -25,15 +25,6 @@ func Register(s *server.Server) {
 	api.Get("/neurons/events", func(w http.ResponseWriter, r *http.Request) error { return watch(s, w, r) })
 	api.Ask("/neurons/threshold", setThreshold)
 	api.Ask("/neurons/compare", compare)
-}
-
-// peek returns the model that the query's value model names, if it is loaded. Looking at a model does not load it.
-func peek(s *server.Server, r *http.Request) (*server.Model, func(), error) {
-	m, release, ok := s.Models.Peek(r.URL.Query().Get("model"))
-	if !ok {
-		return nil, nil, server.Unavailable("the model is not loaded")
-	}
-	return m, release, nil
 }
 
 // A layer says where a layer's parts lie.

@@ -42,7 +42,7 @@ func (a *api) pull(w http.ResponseWriter, r *http.Request, f *server.Fields) err
 		return nil // the client is gone
 	}
 	if _, err := a.hub.Pull(r.Context(), n, p.tell); err != nil {
-		p.lines.Send(map[string]string{"error": server.HubError(err).Error()})
+		p.lines.Send(map[string]string{"error": p.lines.Told(server.HubError(err)).Message})
 		return nil
 	}
 	p.lines.Send(status{Status: "success"})

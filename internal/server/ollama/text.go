@@ -95,7 +95,7 @@ func (t *text) take(e *server.Event) error {
 	p := &piece{}
 	switch {
 	case e.Err != nil && t.lines != nil && t.lines.Begun():
-		t.lines.Send(map[string]string{"error": server.ErrorOf(e.Err).Message})
+		t.lines.Send(map[string]string{"error": t.lines.Told(e.Err).Message})
 		t.gone = true
 		return nil
 	case e.Err != nil:

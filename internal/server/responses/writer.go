@@ -215,7 +215,7 @@ func (w *writer) finish(r *engine.Result) {
 
 // fail ends a stream that has begun with an error.
 func (w *writer) fail(err error) {
-	e := server.ErrorOf(err)
+	e := w.out.Told(err)
 	code := "server_error"
 	switch e.Status {
 	case http.StatusBadRequest:

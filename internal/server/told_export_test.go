@@ -1,0 +1,4 @@
+package server
+
+// WithoutFolders is withoutFolders.
+var WithoutFolders = withoutFolders
