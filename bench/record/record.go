@@ -56,7 +56,7 @@ func read(path string) (*record, error) {
 	}
 	r := &record{}
 	for i, line := range strings.Split(strings.TrimSuffix(string(data), "\n"), "\n") {
-		if text, ok := strings.CutPrefix(line, "# ").Public(); ok {
+		if text, ok := strings.CutPrefix(line, "# "); ok {
 			key, value, _ := strings.Cut(text, ": ")
 			r.header = append(r.header, field{key, value})
 			continue
