@@ -18,12 +18,10 @@ func (s *Server) Handler() http.Handler {
 	if s.o.Page != nil {
 		inner = s.o.Page(inner)
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return s.timely(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begin := time.Now()
-		http.NewResponseController(w).SetWriteDeadline(time.Time{}) // the last request's over the connection
 		status := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 		defer func() {
-			s.held.Add(-status.held)
 			took := time.Since(begin)
 			if s.o.Meter != nil {
 				_, route := s.mux.Handler(r)
@@ -32,7 +30,7 @@ func (s *Server) Handler() http.Handler {
 			s.o.Log.Info("request", "method", r.Method, "path", r.URL.Path, "status", status.status, "ms", took.Milliseconds(), "from", r.RemoteAddr)
 		}()
 		inner.ServeHTTP(status, r)
-	})
+	}))
 }
 
 // admit checks a request's origin and key, and has its route answer it.
@@ -129,8 +127,7 @@ func isLocal(u *url.URL) bool {
 type statusWriter struct {
 	http.ResponseWriter
 	status int
-	begun  bool  // an answer has begun, which an error can no longer replace
-	held   int64 // bytes of the request's body that the server holds
+	begun  bool // an answer has begun, which an error can no longer replace
 }
 
 func (w *statusWriter) WriteHeader(status int) {
