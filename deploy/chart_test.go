@@ -253,7 +253,7 @@ func TestProbes(t *testing.T) {
 	if c.Ports[0].ContainerPort != 9000 || env(c, "LLAMA_ARG_PORT") != "9000" {
 		t.Error("the port is not the one asked for")
 	}
-	const grace = 30 // servePatience of cmd/powerinfer, in seconds
+	const grace = 30 // --grace of powerinfer serve, in seconds
 	if sleep := c.Lifecycle.PreStop.Sleep.Seconds; sleep != 7 || *pod.TerminationGracePeriodSeconds < sleep+grace {
 		t.Errorf("%d s to end, of which %d are waited", *pod.TerminationGracePeriodSeconds, sleep)
 	}

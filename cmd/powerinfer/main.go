@@ -13,6 +13,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -38,12 +39,13 @@ const (
 // grace is the time that an interrupted command has to end by itself: a step on a large model can take longer.
 const grace = time.Second
 
-// graceOf returns the grace of a command line: a server lets its clients' requests end.
-func graceOf(args []string) time.Duration {
-	if len(args) > 1 && args[1] == "serve" {
-		return serveGrace
+type endingKey struct{}
+
+// allowEnding gives the command that runs with ctx another time than grace to end.
+func allowEnding(ctx context.Context, d time.Duration) {
+	if ending, ok := ctx.Value(endingKey{}).(*atomic.Int64); ok {
+		ending.Store(int64(d))
 	}
-	return grace
 }
 
 // errInterrupted ends a command that was interrupted; its user knows.
@@ -63,7 +65,9 @@ func endingSignals() []os.Signal {
 // context, which ends a generation between two tokens; a second one ends the process at once.
 func execute(args []string) int {
 	cli.HelpPrinter = printHelp
-	ctx, cancel := context.WithCancel(context.Background())
+	var ending atomic.Int64
+	ending.Store(int64(grace))
+	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), endingKey{}, &ending))
 	defer cancel()
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, endingSignals()...)
@@ -106,7 +110,7 @@ func execute(args []string) int {
 		cancel()
 		select {
 		case err = <-done:
-		case <-time.After(graceOf(args)):
+		case <-time.After(time.Duration(ending.Load())):
 			err = errInterrupted
 		}
 	}

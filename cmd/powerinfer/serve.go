@@ -35,13 +35,6 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
-// Requests that run when the server is stopped have servePatience to end. The process has serveGrace, in which models
-// are freed, too.
-const (
-	servePatience = 30 * time.Second
-	serveGrace    = servePatience + 5*time.Second
-)
-
 // usualSlots is the number of requests that generate at a time.
 const usualSlots = 4
 
@@ -51,8 +44,9 @@ func serveCommand() *cli.Command {
 powerinfer serve model.gguf --port 8081 --parallel 8
 powerinfer serve --models-dir models --host 0.0.0.0 --api-key SECRET`, Usage: "answer requests over HTTP, as llama-server and OpenAI's API do",
 		Description: `The page is at http://127.0.0.1:8080; clients of OpenAI's API take http://127.0.0.1:8080/v1 as their base URL.
-docs/server.md has all routes and fields. Ctrl-C stops the server when the running requests have ended, a second Ctrl-C at once.`,
-		Flags: slices.Concat(engineFlags(), speculationFlags(), libraryFlags(), listenFlags(), shiftFlags(), []cli.Flag{
+docs/server.md has all routes and fields. Ctrl-C stops the server when the running requests have ended, a second Ctrl-C at once.
+Requests together take at most --request-memory besides the model.`,
+		Flags: slices.Concat(engineFlags(), speculationFlags(), libraryFlags(), listenFlags(), clientFlags(), shiftFlags(), []cli.Flag{
 			&cli.IntFlag{Name: "parallel", Aliases: []string{"np"}, Value: usualSlots, Usage: "`N` requests that generate at a time, over one KV cache; with --ctx-size each has the Nth part of it, unless --kv-unified is given, too", Sources: env("N_PARALLEL")},
 			&cli.BoolFlag{Name: "kv-unified", Aliases: []string{"kvu"}, Usage: "with --ctx-size and --parallel, a request may use the whole context while the others leave it room", Sources: env("KV_UNIFIED")},
 			&cli.BoolFlag{Name: "no-kv-unified", Aliases: []string{"no-kvu"}, Hidden: true},
@@ -65,7 +59,6 @@ docs/server.md has all routes and fields. Ctrl-C stops the server when the runni
 			&cli.StringFlag{Name: "api-key-file", Usage: "read keys from `FILE`, one on each line; lines that begin with # are comments; it is read again when it changes"},
 			&cli.BoolFlag{Name: "no-webui", Aliases: []string{"no-ui"}, Usage: "serve no page to browsers", Sources: env("NO_WEBUI")},
 			&cli.StringSliceFlag{Name: "cors-origin", Aliases: []string{"cors-origins"}, Usage: "let web pages of this `ORIGIN` ask, such as https://example.org, or several with commas; * is all, localhost those of this machine; may be repeated; default: all where there are keys, else those of this machine", Sources: env("CORS_ORIGINS")},
-			&cli.IntFlag{Name: "timeout", Aliases: []string{"to"}, Value: 600, Usage: "`SECONDS` that a client may take to send a request", Sources: env("TIMEOUT")},
 			&cli.IntFlag{Name: "n-predict", Aliases: []string{"n", "predict"}, Value: -1, Usage: "tokens of an answer where a request says nothing; -1: until the text or the context ends", Sources: env("N_PREDICT")},
 			poolingFlag(),
 			&cli.BoolFlag{Name: "rerank", Aliases: []string{"reranking"}, Usage: "rank documents, as --pooling rank does", Sources: env("RERANKING")},
@@ -103,6 +96,7 @@ func serve(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
+	allowEnding(ctx, o.Grace)
 	m, err := modelOptions(c, o.Log)
 	if err != nil {
 		return err
@@ -131,7 +125,7 @@ func serve(ctx context.Context, c *cli.Command) error {
 	defer stop()
 	ended := make(chan error, 1)
 	go func() { // health checks are answered while the model is loaded
-		ended <- s.Serve(ctx, l, servePatience)
+		ended <- s.Serve(ctx, l)
 		stop()
 	}()
 	e, err := loadServed(ctx, c, m, models, url)
@@ -357,7 +351,10 @@ func modelOptions(c *cli.Command, log *slog.Logger) (server.ModelOptions, error)
 
 // serverOptions reads the flags that need no model.
 func serverOptions(c *cli.Command, log *slog.Logger) (server.Options, error) {
-	o := server.Options{Timeout: time.Duration(c.Int("timeout")) * time.Second, Log: log, Local: local(c)}
+	o := server.Options{Log: log, Local: local(c)}
+	if err := clientBounds(c, &o); err != nil {
+		return o, err
+	}
 	if several(c) {
 		o.Router = &server.Router{Most: c.Int("models-max"), Autoload: !c.Bool("no-models-autoload")}
 	}
@@ -385,8 +382,6 @@ func serverOptions(c *cli.Command, log *slog.Logger) (server.Options, error) {
 		o.Meter = metrics.New(several(c))
 	}
 	switch {
-	case c.Int("timeout") < 1 || c.Int("timeout") > 1<<20:
-		return o, fmt.Errorf("--timeout %d is not a number of seconds", c.Int("timeout"))
 	case c.Int("port") < 0 || c.Int("port") > 1<<16-1:
 		return o, fmt.Errorf("--port %d is not a number from 0 to %d", c.Int("port"), 1<<16-1)
 	}

@@ -70,7 +70,7 @@ func serveLibrary(ctx context.Context, c *cli.Command, o server.Options, m serve
 	})
 	s := newServer(c, models, h, o)
 	o.Log.Info("listening", "url", url, "models", len(models.List()), "folder", c.String("models-dir"))
-	return errors.Join(s.Serve(ctx, l, servePatience), models.Close())
+	return errors.Join(s.Serve(ctx, l), models.Close())
 }
 
 // serveSleeping answers with one model, which is freed when nobody asked for a while.
@@ -105,7 +105,7 @@ func serveSleeping(ctx context.Context, c *cli.Command, o server.Options, m serv
 	defer stop()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- s.Serve(ctx, l, servePatience)
+		ended <- s.Serve(ctx, l)
 		stop()
 	}()
 	if err := models.Load(ctx, source.Name); err != nil {

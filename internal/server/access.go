@@ -20,12 +20,10 @@ func (s *Server) Handler() http.Handler {
 	if s.o.Page != nil {
 		inner = s.o.Page(inner)
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return s.timely(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begin := time.Now()
-		http.NewResponseController(w).SetWriteDeadline(time.Time{}) // the last request's over the connection
 		status := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 		defer func() {
-			s.held.Add(-status.held)
 			took := time.Since(begin)
 			if s.o.Meter != nil {
 				_, route := s.mux.Handler(r)
@@ -39,7 +37,7 @@ func (s *Server) Handler() http.Handler {
 		if s.checkHost(status, r) {
 			inner.ServeHTTP(status, r)
 		}
-	})
+	}))
 }
 
 // admit checks a request's origin and key, and has its route answer it.
@@ -176,7 +174,6 @@ type statusWriter struct {
 	http.ResponseWriter
 	status int
 	begun  bool  // an answer has begun, which an error can no longer replace
-	held   int64 // bytes of the request's body that the server holds
 	failed error // what the request is answered with, see noteError
 }
 

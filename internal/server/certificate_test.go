@@ -64,7 +64,7 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(t.Context(), l, time.Second) }()
+	go func() { ended <- s.Serve(t.Context(), l) }()
 	roots := x509.NewCertPool()
 	roots.AddCert(first)
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}}

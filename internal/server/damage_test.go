@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
@@ -272,34 +271,6 @@ func TestSlowBodies(t *testing.T) {
 	if !strings.Contains(line, "408") {
 		t.Errorf("a slow body is answered by %q: %v", line, err)
 	}
-}
-
-// TestManyBodies: bodies that would take too much memory together are refused until others are done with.
-func TestManyBodies(t *testing.T) {
-	const most, half = 1 << 20, 600 << 10
-	l := start(t, nil)
-	l.s.BoundBodies(most)
-	c, err := net.Dial("tcp", strings.TrimPrefix(l.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	fmt.Fprintf(c, "POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n{\"content\":\"%s", most, strings.Repeat("a", half))
-	body := `{"content":"` + strings.Repeat("b ", half/2) + `"}`
-	tokenize := func() int {
-		res := l.request(t.Context(), "POST", "/tokenize", body)
-		defer res.Body.Close()
-		if res.StatusCode == http.StatusServiceUnavailable && res.Header.Get("Retry-After") == "" {
-			t.Error("a client is not told when to try again")
-		}
-		return res.StatusCode
-	}
-	eventually(t, "the body that waits counts", func() bool { return l.s.HeldBodies() >= half })
-	if status := tokenize(); status != http.StatusServiceUnavailable {
-		t.Errorf("beside the body that waits: status %d", status)
-	}
-	c.Close()
-	eventually(t, "the body that waited is forgotten", func() bool { return tokenize() == http.StatusOK })
 }
 
 // TestBrokenBodies: a body whose chunks are none is the client's fault, which sending it again does not mend.

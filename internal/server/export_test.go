@@ -1,7 +1,11 @@
 package server
 
-// BoundBodies bounds the bytes of all bodies that s holds at a time.
-func (s *Server) BoundBodies(n int64) { s.mostHeld = n }
+// BoundMemory bounds the bytes that all requests of s take at a time.
+func (s *Server) BoundMemory(n int64) { s.memory.most = n }
 
-// HeldBodies returns the bytes of the bodies that s holds.
-func (s *Server) HeldBodies() int64 { return s.held.Load() }
+// TakenMemory returns the bytes that the requests of s take.
+func (s *Server) TakenMemory() int64 {
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	return s.memory.taken
+}

@@ -103,7 +103,7 @@ func checkText(body []byte) error {
 		return Invalid("the body is not valid UTF-8")
 	case !paired(body):
 		return Invalid(`the body has half of a character of UTF-16, such as \ud83d without the \ude00 that belongs to it`)
-	case nesting(body) > maxNesting:
+	case deepest(body) > maxNesting:
 		return Invalid("the body's values are nested more than %d deep", maxNesting)
 	}
 	return nil
@@ -130,9 +130,16 @@ func paired(text []byte) bool {
 	}
 }
 
-// nesting returns how deeply the brackets of a JSON text are nested.
-func nesting(text []byte) int {
-	depth, deepest, quoted := 0, 0, false
+// deepest returns how deeply the brackets of a JSON text are nested.
+func deepest(text []byte) int {
+	n, _, _ := shape(text)
+	return n
+}
+
+// shape returns how deeply the brackets of a JSON text are nested, and about how many values and how many objects and
+// lists it has.
+func shape(text []byte) (deepest, values, objects int) {
+	depth, quoted := 0, false
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
 		case quoted && c == '\\':
@@ -140,14 +147,17 @@ func nesting(text []byte) int {
 		case c == '"':
 			quoted = !quoted
 		case quoted:
+		case c == ',' || c == ':':
+			values++
 		case c == '{' || c == '[':
 			depth++
+			objects++
 			deepest = max(deepest, depth)
 		case c == '}' || c == ']':
 			depth--
 		}
 	}
-	return deepest
+	return deepest, values, objects
 }
 
 // Read reads a field into v, which is a pointer, and reports whether the field was there and could be read.

@@ -120,7 +120,7 @@ func TestSocketHasNoNames(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- l.s.Serve(ctx, listener, time.Minute) }()
+	go func() { ended <- l.s.Serve(ctx, listener) }()
 	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", path)
 	}}}

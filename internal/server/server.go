@@ -3,37 +3,38 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"sync/atomic"
 	"time"
 )
 
-// Bounds of what clients send.
+// Bounds of what clients send, and how.
 const (
 	maxBody       = 32 << 20 // bytes
-	maxBodies     = 1 << 30  // bytes of the bodies of all requests that are being answered
 	maxHeader     = 64 << 10 // bytes
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
+	usualTimeout  = 30 * time.Second
+	usualGrace    = 30 * time.Second
+	lastTime      = 2 * time.Second // of Options.Grace, in which clients are told that their requests were cut
+	maxStreams    = 100             // requests at a time over a connection of HTTP/2
 )
 
 // Options are the choices made when a server is started.
 type Options struct {
-	Keys    []string // one of which a request must have, or one of KeyFile; where there are neither all may ask
-	KeyFile string   // is read again when it changes, see ReadKeys
-	Origins []string // of web pages that may ask; "*" for all, "localhost" for those of this machine
-	Hosts   []string // names that the server goes by where there are no keys, besides those that no site can own, see ParseHost
-	Router  *Router  // of a server of several models; else nil
-	Local   bool     // only programs of this machine reach the server
-	Timeout time.Duration
+	Keys    []string      // one of which a request must have, or one of KeyFile; where there are neither all may ask
+	KeyFile string        // is read again when it changes, see ReadKeys
+	Origins []string      // of web pages that may ask; "*" for all, "localhost" for those of this machine
+	Hosts   []string      // names that the server goes by where there are no keys, besides those that no site can own, see ParseHost
+	Router  *Router       // of a server of several models; else nil
+	Local   bool          // only programs of this machine reach the server
+	Timeout time.Duration // in which a client must send something of a request, or take something of its answer; 0: 30 s
 	Log     *slog.Logger
 	Page    func(next http.Handler) http.Handler // answers what browsers load, without a key, and hands on the rest; nil: nothing does
 	Meter   Meter                                // nil: nobody counts
@@ -41,6 +42,10 @@ type Options struct {
 	Known   []Published                          // that it can fetch, for users to choose from
 	RAM     int64                                // bytes of the machine's memory, with which users compare models; 0: not known
 	TLS     *tls.Config                          // nil: requests come in plain text
+
+	Grace       time.Duration // in which Serve ends; 0: 30 s
+	Memory      int64         // bytes that all requests may take together; 0: 1 GiB
+	Connections int           // that may be open; 0: 1024
 }
 
 // Published is a model of the hub.
@@ -69,8 +74,7 @@ type Server struct {
 
 	unknown unknownFields
 
-	held     atomic.Int64 // bytes of bodies
-	mostHeld int64        // maxBodies, but in tests
+	memory *pool // that requests take
 
 	stopping context.Context // ends when Serve takes no new requests any more
 	stop     context.CancelFunc
@@ -81,7 +85,8 @@ type Server struct {
 
 // New returns a server of models, which stay the caller's. Routes are added by API.
 func New(models Models, o Options) *Server {
-	s := &Server{Models: renamed{models}, o: o, mux: http.NewServeMux(), forms: map[string]ErrorForm{}, variants: map[string]variant{}, began: time.Now(), mostHeld: maxBodies}
+	s := &Server{Models: renamed{models}, o: o, mux: http.NewServeMux(), forms: map[string]ErrorForm{}, variants: map[string]variant{}, began: time.Now(), memory: newPool(o.Memory)}
+	s.o.Timeout, s.o.Grace = cmp.Or(o.Timeout, usualTimeout), cmp.Or(o.Grace, usualGrace)
 	s.keys, s.hosts = newKeys(&o), newHosts(&o)
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.API(CommonForm).handle("/", func(_ http.ResponseWriter, r *http.Request) error {
@@ -99,77 +104,39 @@ func (s *Server) Began() time.Time { return s.began }
 // Stopping is closed when the server is being stopped. Answers that have no end of their own end then.
 func (s *Server) Stopping() <-chan struct{} { return s.stopping.Done() }
 
-// readBody reads a request's body, which must come within the timeout.
-func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (*Fields, error) {
-	body, err := s.readAll(w, r)
-	if err != nil {
-		return nil, err
+// UntilStop returns a context that ends with ctx and when the server is being stopped, for work that another request goes
+// on with later.
+func (s *Server) UntilStop(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	unhook := context.AfterFunc(s.stopping, cancel)
+	return ctx, func() {
+		unhook()
+		cancel()
 	}
-	f, err := parseFields(body)
-	if err == nil {
-		f.unknown = func(name string) { s.unknown.tell(s.o.Log, r.URL.Path, name) }
-	}
-	return f, err
 }
 
-// errHeld refuses a body where the server holds too many.
-var errHeld = Unavailable("the requests that are being answered are too large together; try again later")
-
-// holding counts the bytes of a body as they are read. The request's statusWriter gives them back.
-type holding struct {
-	io.Reader
-	s *Server
-	w http.ResponseWriter
-}
-
-func (h holding) Read(b []byte) (int, error) {
-	n, err := h.Reader.Read(b)
-	if w, ok := h.w.(*statusWriter); ok {
-		w.held += int64(n)
-		if h.s.held.Add(int64(n)) > h.s.mostHeld {
-			return n, errHeld
-		}
-	}
-	return n, err
-}
-
-// readAll reads a request's body.
-func (s *Server) readAll(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	control := http.NewResponseController(w)
-	control.SetReadDeadline(time.Now().Add(s.o.Timeout)) // a recorder of tests has none
-	body, err := io.ReadAll(holding{http.MaxBytesReader(w, r.Body, maxBody), s, w})
-	var large *http.MaxBytesError
-	switch {
-	case errors.As(err, &large):
-		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Type: "invalid_request_error", Message: "the body is larger than 32 MiB"}
-	case errors.Is(err, errHeld):
-		return nil, errHeld
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, &Error{Status: http.StatusRequestTimeout, Type: "invalid_request_error", Message: fmt.Sprintf("the body did not come within %v", s.o.Timeout)}
-	case err != nil:
-		return nil, Invalid("the body could not be read: %s", err)
-	}
-	control.SetReadDeadline(time.Time{}) // else the request would end with it
-	return body, nil
-}
-
-// Serve answers what comes in at l until ctx ends. Requests that run then have the time of patience to end.
-func (s *Server) Serve(ctx context.Context, l net.Listener, patience time.Duration) error {
+// Serve answers what comes in at l until ctx ends. It returns within Options.Grace then, whatever clients do: requests
+// that run may end until a moment before, in which clients of the others are told that they were cut.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	running, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
+	g := newGate(l, &s.o)
+	defer g.endAll(time.Time{})
 	h := &http.Server{
-		Handler: s.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		Handler: s.Handler(), ReadHeaderTimeout: min(headerTimeout, s.o.Timeout), IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: maxStreams, SendPingTimeout: s.o.Timeout},
 		BaseContext: func(net.Listener) context.Context { return running },
+		ConnContext: withConn,
 		ErrorLog:    slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug),
 	}
 	ended := make(chan error, 1)
 	go func() {
 		if s.o.TLS != nil {
 			h.TLSConfig = s.o.TLS
-			ended <- h.ServeTLS(l, "", "")
+			ended <- h.ServeTLS(g, "", "")
 			return
 		}
-		ended <- h.Serve(l)
+		ended <- h.Serve(g)
 	}()
 	select {
 	case err := <-ended:
@@ -178,12 +145,14 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, patience time.Durati
 	}
 	s.o.Log.Info("stopping: no new requests are taken")
 	s.stop()
-	limit, cancel := context.WithTimeout(running, patience)
+	last := min(lastTime, s.o.Grace/4)
+	limit, cancel := context.WithTimeout(running, s.o.Grace-last)
 	defer cancel()
+	go g.drain(limit)
 	err := h.Shutdown(limit)
 	if errors.Is(err, context.DeadlineExceeded) {
 		cut()
-		limit, cancel := context.WithTimeout(context.Background(), time.Second)
+		limit, cancel := context.WithTimeout(context.Background(), last/2)
 		defer cancel()
 		if h.Shutdown(limit) != nil {
 			h.Close()

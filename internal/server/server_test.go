@@ -364,7 +364,7 @@ func TestGracefulStop(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	ended := make(chan error, 1)
-	go func() { ended <- l.s.Serve(ctx, listener, 20*time.Second) }()
+	go func() { ended <- l.s.Serve(ctx, listener) }()
 	l.url = "http://" + listener.Addr().String()
 	res := l.request(t.Context(), "POST", "/completion", `{"prompt":"secret words","n_predict":200,"ignore_eos":true,"stream":true}`)
 	defer res.Body.Close()

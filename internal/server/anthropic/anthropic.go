@@ -50,6 +50,7 @@ var errorTypes = map[int]string{
 	http.StatusNotFound:              "not_found_error",
 	http.StatusRequestTimeout:        "timeout_error",
 	http.StatusRequestEntityTooLarge: "request_too_large",
+	http.StatusTooManyRequests:       "rate_limit_error",
 	overloaded:                       "overloaded_error",
 }
 

@@ -130,7 +130,10 @@ func Properties(m *server.Model) map[string]any {
 	}
 }
 
-func tokenize(w http.ResponseWriter, _ *http.Request, f *server.Fields, m *server.Model) error {
+// perPiece is what a token takes of memory until its text is sent, in bytes.
+const perPiece = 150
+
+func tokenize(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.Model) error {
 	text, addSpecial, parseSpecial, pieces := "", false, true, false
 	f.Read("content", &text)
 	f.Read("add_special", &addSpecial)
@@ -144,11 +147,14 @@ func tokenize(w http.ResponseWriter, _ *http.Request, f *server.Fields, m *serve
 		server.WriteJSON(w, map[string]any{"tokens": append([]int32{}, ids...)})
 		return nil
 	}
+	if err := server.Reserve(w, r, int64(len(ids))*perPiece); err != nil {
+		return err
+	}
 	type token struct {
 		ID    int32 `json:"id"`
 		Piece any   `json:"piece"` // a text, or bytes that are none
 	}
-	all := []token{}
+	all := make([]token, 0, len(ids))
 	for _, id := range ids {
 		t := token{ID: id}
 		if piece := m.Piece(id); utf8.Valid(piece) {

@@ -5,10 +5,14 @@ package neurons
 
 import (
 	"net/http"
+	"sync/atomic"
 
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
+
+// mostWatchers bounds the streams of events: each has a connection as long as its client likes.
+const mostWatchers = 64
 
 // Register adds the routes to s.
 func Register(s *server.Server) {
@@ -22,7 +26,14 @@ func Register(s *server.Server) {
 		server.WriteJSON(w, describe(m))
 		return nil
 	})
-	api.Get("/neurons/events", func(w http.ResponseWriter, r *http.Request) error { return watch(s, w, r) })
+	var watchers atomic.Int32
+	api.Get("/neurons/events", func(w http.ResponseWriter, r *http.Request) error {
+		defer watchers.Add(-1)
+		if watchers.Add(1) > mostWatchers {
+			return server.Unavailable("%d clients watch already; try again later", mostWatchers)
+		}
+		return watch(s, w, r)
+	})
 	api.Ask("/neurons/threshold", setThreshold)
 	api.Ask("/neurons/compare", compare)
 }

@@ -211,7 +211,7 @@ func TestThreshold(t *testing.T) {
 
 // TestStop: clients that watch do not keep a server that is stopped from ending.
 func TestStop(t *testing.T) {
-	s := server.New(&server.Single{}, server.Options{Timeout: time.Minute, Log: slog.New(slog.DiscardHandler)})
+	s := server.New(&server.Single{}, server.Options{Timeout: time.Minute, Grace: time.Hour, Log: slog.New(slog.DiscardHandler)})
 	neurons.Register(s)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -220,7 +220,7 @@ func TestStop(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(ctx, l, time.Hour) }()
+	go func() { ended <- s.Serve(ctx, l) }()
 	res, err := http.Get("http://" + l.Addr().String() + "/neurons/events")
 	if err != nil {
 		t.Fatal(err)

@@ -30,8 +30,10 @@ func (a *api) pull(w http.ResponseWriter, r *http.Request, f *server.Fields) err
 	if err := f.Close(); err != nil {
 		return err
 	}
+	ctx, done := a.s.UntilStop(r.Context()) // what was fetched of a file is kept
+	defer done()
 	if !stream {
-		if _, err := a.hub.Pull(r.Context(), n, nil); err != nil {
+		if _, err := a.hub.Pull(ctx, n, nil); err != nil {
 			return server.HubError(err)
 		}
 		server.WriteJSON(w, status{Status: "success"})
@@ -41,7 +43,7 @@ func (a *api) pull(w http.ResponseWriter, r *http.Request, f *server.Fields) err
 	if p.lines.Send(status{Status: "pulling manifest"}) != nil {
 		return nil // the client is gone
 	}
-	if _, err := a.hub.Pull(r.Context(), n, p.tell); err != nil {
+	if _, err := a.hub.Pull(ctx, n, p.tell); err != nil {
 		p.lines.Send(map[string]string{"error": p.lines.Told(server.HubError(err)).Message})
 		return nil
 	}

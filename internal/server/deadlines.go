@@ -1,0 +1,188 @@
+package server
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"time"
+)
+
+// Bounds of how slowly clients may send and read.
+const (
+	leastRate = 1 << 10  // bytes of a body per second, beyond the time that Options.Timeout gives it
+	piece     = 16 << 10 // bytes of an answer that a client of HTTP/2 must accept within Options.Timeout
+)
+
+// past is a deadline that is over.
+var past = time.Unix(1, 0)
+
+type connKey struct{}
+
+// withConn has requests over a connection know it.
+func withConn(ctx context.Context, c net.Conn) context.Context {
+	if own := connOf(c); own != nil {
+		return context.WithValue(ctx, connKey{}, own)
+	}
+	return ctx
+}
+
+// timely returns next with deadlines for everything that it does not do itself. A request's body has to come, whether
+// next reads it or not, and an answer has to be read; while next computes there is no deadline. An answer that begins
+// before the body was read is the last over its connection in HTTP/1: what follows of the body is not waited for.
+func (s *Server) timely(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		x := &exchange{ResponseWriter: w, s: s, control: http.NewResponseController(w), streams: r.ProtoMajor > 1}
+		x.conn, _ = r.Context().Value(connKey{}).(*conn)
+		x.share = share{pool: s.memory, client: clientOf(r.RemoteAddr), giveUp: func() { x.control.SetReadDeadline(past) }}
+		if r.Body != nil && r.Body != http.NoBody {
+			x.body = &timedBody{ReadCloser: r.Body, x: x}
+			with := *r // net/http looks at the body in its own request
+			with.Body = x.body
+			r = &with
+		}
+		x.conn.work(1)
+		defer x.end()
+		if x.conn != nil && x.conn.gate.many(x.conn) {
+			s.refuse(x, r, errManyRequests)
+			return
+		}
+		next.ServeHTTP(x, r)
+	})
+}
+
+// errManyRequests refuses a request where the others of its client are too many.
+var errManyRequests = &Error{
+	Status: http.StatusTooManyRequests, Type: "rate_limit_error", RetryAfter: retryAfter,
+	Message: "too many requests of this address are being answered; try again later",
+}
+
+// An exchange is a request with its answer.
+type exchange struct {
+	http.ResponseWriter
+	s       *Server
+	control *http.ResponseController
+	conn    *conn      // nil where a test has its own listener
+	body    *timedBody // nil: there is none
+	streams bool       // of HTTP/2, which share a connection and so have their own deadlines for answers
+	begun   bool
+	share   share // of the memory for requests
+}
+
+// exchangeOf returns the exchange that w belongs to, or nil.
+func exchangeOf(w http.ResponseWriter) *exchange {
+	for {
+		if x, ok := w.(*exchange); ok {
+			return x
+		}
+		inner, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return nil
+		}
+		w = inner.Unwrap()
+	}
+}
+
+// Unwrap is for http.ResponseController.
+func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
+
+func (x *exchange) WriteHeader(status int) {
+	x.begin()
+	x.ResponseWriter.WriteHeader(status)
+}
+
+// begin has the connection close behind an answer that does not wait for the body.
+func (x *exchange) begin() {
+	if !x.begun && !x.streams && x.unread() {
+		x.Header().Set("Connection", "close")
+	}
+	x.begun = true
+}
+
+// unread reports whether something of the body may still come.
+func (x *exchange) unread() bool { return x.body != nil && !x.body.ended }
+
+// Write writes in pieces, so that a client of HTTP/2 has time for each. The connection watches those of HTTP/1.
+func (x *exchange) Write(p []byte) (n int, err error) {
+	x.begin()
+	for first := true; first || len(p) > 0; first = false {
+		now := p[:min(len(p), piece)]
+		x.sending(func() error {
+			var m int
+			m, err = x.ResponseWriter.Write(now)
+			n += m
+			return err
+		})
+		if err != nil {
+			return n, err
+		}
+		p = p[len(now):]
+	}
+	return n, nil
+}
+
+// FlushError is for http.ResponseController.
+func (x *exchange) FlushError() error {
+	x.begin()
+	return x.sending(x.control.Flush)
+}
+
+// sending calls do, which the client has to accept something for.
+func (x *exchange) sending(do func() error) error {
+	x.conn.work(-1)
+	defer x.conn.work(1)
+	if !x.streams {
+		return do()
+	}
+	x.control.SetWriteDeadline(time.Now().Add(x.s.o.Timeout))
+	defer x.control.SetWriteDeadline(time.Time{}) // it would end the stream also where nothing is written
+	return do()
+}
+
+// end leaves what is still to be sent, and a body that nobody has read, to net/http.
+func (x *exchange) end() {
+	x.share.release()
+	x.conn.work(-1)
+	if x.streams {
+		x.control.SetWriteDeadline(time.Now().Add(x.s.o.Timeout))
+		return
+	}
+	if x.unread() {
+		x.begin()
+		x.control.SetReadDeadline(past) // the connection lingers, see conn.Close
+	}
+}
+
+// A timedBody is a request's body, which must come.
+type timedBody struct {
+	io.ReadCloser
+	x        *exchange
+	received int64
+	spent    time.Duration // in which the client was waited for
+	ended    bool
+}
+
+// left returns how long a read may take.
+func (b *timedBody) left() time.Duration {
+	patience := b.x.s.o.Timeout
+	return min(patience, patience+time.Duration(b.received)*(time.Second/leastRate)-b.spent)
+}
+
+func (b *timedBody) Read(p []byte) (int, error) {
+	left, begin := b.left(), time.Now()
+	b.x.control.SetReadDeadline(begin.Add(left)) // a recorder of tests has none
+	if left <= 0 || b.x.share.lost() {           // asked last: whoever gives the body up sets a deadline, too
+		return 0, os.ErrDeadlineExceeded
+	}
+	b.x.conn.work(-1)
+	n, err := b.ReadCloser.Read(p)
+	b.x.conn.work(1)
+	b.spent += time.Since(begin)
+	b.received += int64(n)
+	b.ended = b.ended || err == io.EOF
+	if b.x.streams || err == io.EOF {
+		b.x.control.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
