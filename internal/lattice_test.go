@@ -38,6 +38,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/trace", "internal/monotime"},
 	{"internal/chat/jinja", ""},
 	{"internal/markdown", ""},
+	{"internal/terminal", ""},
 	{"demo", ""},
 	{"internal/gguf", "internal/atomicfile internal/filekind internal/memlock internal/quant"},
 	{"demo/demotest", "demo internal/gguf internal/quant internal/testenv"},
@@ -107,7 +108,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/server/metrics", "internal/compute internal/engine internal/model internal/server"},
 	{".", "internal/bench internal/chat internal/chat/answer internal/compute internal/engine internal/gguf internal/grammar internal/hub internal/model internal/planner internal/sample internal/session internal/trace internal/setting"},
 	{"evaluate", ". internal/bench internal/engine internal/eval internal/eval/sandbox internal/eval/task internal/session internal/setting"},
-	{"cmd/powerinfer", ". evaluate demo internal/hub internal/chat internal/chat/answer internal/markdown internal/server internal/server/anthropic internal/server/llamacpp internal/server/library internal/server/ollama internal/server/openai internal/server/openapi internal/server/metrics internal/server/neurons internal/server/page internal/server/responses internal/session internal/bench internal/modelcost internal/compute internal/compute/vulkan internal/convert internal/engine internal/gguf internal/hw internal/imatrix/collect internal/measure internal/model internal/atomicfile internal/placement internal/neuronreport internal/prepare internal/prepared internal/sample internal/planner internal/sweep internal/setting"},
+	{"cmd/powerinfer", ". evaluate demo internal/hub internal/chat internal/chat/answer internal/markdown internal/server internal/server/anthropic internal/server/llamacpp internal/server/library internal/server/ollama internal/server/openai internal/server/openapi internal/server/metrics internal/server/neurons internal/server/page internal/server/responses internal/session internal/bench internal/modelcost internal/compute internal/compute/vulkan internal/convert internal/engine internal/gguf internal/hw internal/imatrix/collect internal/measure internal/model internal/atomicfile internal/placement internal/neuronreport internal/prepare internal/prepared internal/sample internal/planner internal/sweep internal/setting internal/terminal"},
 }
 
 func TestImportsPointDownward(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -88,7 +87,7 @@ func runBatch(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) erro
 	total := len(prompts)
 	prompts = slices.DeleteFunc(prompts, func(p batchPrompt) bool { return answers.done[string(p.ID)] })
 	if len(prompts) < total {
-		fmt.Fprintf(os.Stderr, "note: %d of %d prompts are answered already\n", total-len(prompts), total)
+		fmt.Fprintf(stderr, "note: %d of %d prompts are answered already\n", total-len(prompts), total)
 	}
 	if len(prompts) == 0 {
 		return nil
@@ -105,7 +104,7 @@ func runBatch(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) erro
 	usual.Sampling = &chosen
 	b := &batch{model: m, usual: usual, answers: answers}
 	err = b.run(ctx, prompts, min(parallel, len(prompts)))
-	fmt.Fprintf(os.Stderr, "generated %s in %s%s\n", count(b.all.Tokens, "token"), count(b.texts, "answer"), guesses(&b.all))
+	fmt.Fprintf(stderr, "generated %s in %s%s\n", count(b.all.Tokens, "token"), count(b.texts, "answer"), guesses(&b.all))
 	return err
 }
 

@@ -238,7 +238,7 @@ type answers struct {
 // standard output. What an interrupted run left of a line is cut off.
 func openAnswers(name string) (*answers, error) {
 	if name == "" || name == "-" {
-		return &answers{out: os.Stdout}, nil
+		return &answers{out: stdout}, nil
 	}
 	old, err := os.ReadFile(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,7 +68,7 @@ func runBench(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) erro
 		return err
 	}
 	reps := c.Int("repetitions")
-	w, err := bench.NewWriter(os.Stdout, c.String("output"))
+	w, err := bench.NewWriter(stdout, c.String("output"))
 	if err != nil {
 		return err
 	}

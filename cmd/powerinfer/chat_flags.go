@@ -63,7 +63,7 @@ func talks(c *cli.Command) bool {
 
 // onTerminal reports whether a person sits at standard input and output.
 func onTerminal() bool {
-	return term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd()))
+	return term.IsTerminal(int(os.Stdin.Fd())) && stdout.IsTerminal()
 }
 
 // readSystem returns the system's text.

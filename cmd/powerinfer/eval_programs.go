@@ -101,7 +101,7 @@ func evalPrograms(ctx context.Context, c *cli.Command, t *evaluate.Task) error {
 		return err
 	}
 	if box == nil {
-		fmt.Fprintf(os.Stderr, "note: %s hold %s; --samples %s --execute runs them\n", c.String("output"), count(len(samples), "program"), c.String("output"))
+		fmt.Fprintf(stderr, "note: %s hold %s; --samples %s --execute runs them\n", c.String("output"), count(len(samples), "program"), c.String("output"))
 		return nil
 	}
 	report := newEvalReport(t, run)

@@ -72,7 +72,7 @@ func nearestCache(name string) func(context.Context, *cli.Command, string) error
 		if !ok {
 			return nil
 		}
-		fmt.Fprintf(os.Stderr, "note: --%s: the KV cache is kept in %s, the nearest to %s\n", name, near, value)
+		fmt.Fprintf(stderr, "note: --%s: the KV cache is kept in %s, the nearest to %s\n", name, near, value)
 		return c.Set(name, near)
 	}
 }
@@ -262,7 +262,7 @@ func openOptions(c *cli.Command) (powerinfer.Options, error) {
 		return o, fmt.Errorf("--sparse-always-on %g is not a share from 0 to 1", o.AlwaysOn)
 	}
 	if c.Bool("verbose") {
-		o.Chosen = func(line string) { fmt.Fprintln(os.Stderr, line) }
+		o.Chosen = func(line string) { fmt.Fprintln(stderr, line) }
 	}
 	return o, gpuOptions(c, &o)
 }

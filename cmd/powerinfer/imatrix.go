@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -61,7 +61,7 @@ func makeMatrix(ctx context.Context, c *cli.Command) error {
 		if err != nil {
 			return err
 		}
-		return showStatistics(os.Stdout, m)
+		return showStatistics(stdout, m)
 	}
 	out, err := matrixWriter(c)
 	if err != nil {
@@ -106,23 +106,28 @@ func collectMatrix(ctx context.Context, c *cli.Command, f *gguf.File, base *coll
 	}
 	told := false
 	var left *remaining // counts, as bar does, from where loading ends
+	loaded := sync.OnceFunc(func() {
+		left = newRemaining(fmt.Sprintf("chunks of %d tokens", o.Context))
+		bar = newProgress("importances", unitWindows)
+		bar.begins()
+	})
 	o.Loading = func(done, total int64) {
 		if !told {
 			told = true
 			note(fmt.Sprintf("about %.1f GiB of memory", float64(memory)/(1<<30)))
 		}
-		if done == total {
-			left = newRemaining(fmt.Sprintf("chunks of %d tokens", o.Context))
-			bar = newProgress("importances", unitWindows)
-			bar.begins()
+		if done == total { // which it never is where the file has tensors that are not needed
+			loaded()
 		}
 	}
-	o.Expect = func(chunks int, whole time.Duration) { left.foretold(chunks, whole, bar) }
+	o.Expect = func(chunks int, whole time.Duration) {
+		loaded()
+		left.foretold(chunks, whole, bar)
+	}
 	o.Progress = func(done, total int) {
+		loaded()
 		bar.begun()
-		if left != nil {
-			left.set(int64(done), int64(total))
-		}
+		left.set(int64(done), int64(total))
 		bar.set(int64(done), int64(total))
 	}
 	o.Save = func(m *collect.Matrix, done int) error {
@@ -143,11 +148,11 @@ func collectMatrix(ctx context.Context, c *cli.Command, f *gguf.File, base *coll
 	}
 	if failed := out.write(context.WithoutCancel(ctx), m, ""); failed != nil || err != nil {
 		if failed == nil {
-			fmt.Fprintf(os.Stderr, "interrupted after %d chunks; --in-file %s --chunk %d goes on\n", m.Chunks-base.Chunks, out.path, o.Skip+m.Chunks-base.Chunks)
+			fmt.Fprintf(stderr, "interrupted after %d chunks; --in-file %s --chunk %d goes on\n", m.Chunks-base.Chunks, out.path, o.Skip+m.Chunks-base.Chunks)
 		}
 		return errors.Join(failed, err)
 	}
-	fmt.Fprintf(os.Stderr, "wrote %s: %d tensors, %d chunks of %d tokens\n", out.path, len(m.Entries), m.Chunks, m.ChunkTokens)
+	fmt.Fprintf(stderr, "wrote %s: %d tensors, %d chunks of %d tokens\n", out.path, len(m.Entries), m.Chunks, m.ChunkTokens)
 	return nil
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/evaluate"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/setting"
+	"github.com/powerinfer-go/powerinfer/internal/terminal"
 )
 
 func main() {
@@ -80,8 +81,8 @@ func execute(args []string) int {
 			}
 		}()
 		root := command()
-		out := &written{to: os.Stdout}
-		root.Writer = out
+		out := &written{to: stdout}
+		root.Writer, root.ErrWriter, cli.ErrWriter = out, stderr, stderr
 		if name, unknown := withoutCommand(root, args); unknown { // whatever flags it has
 			err = unknownCommand(root, name)
 			return
@@ -118,13 +119,13 @@ func execute(args []string) int {
 	case readerLeft(err): // what reads the output has seen enough
 		return statusError
 	}
-	fmt.Fprintln(os.Stderr, onTerminalLines("powerinfer: "+oneLine(err)))
+	fmt.Fprintln(stderr, onTerminalLines("powerinfer: "+oneLine(err)))
 	return statusError
 }
 
 // onTerminalLines returns a line for standard error as it is, or broken between words where that is a terminal.
 func onTerminalLines(line string) string {
-	if width := columnsOf(os.Stderr); width > 0 {
+	if width := columnsOf(stderr); width > 0 {
 		return broken(line, "", width)
 	}
 	return line
@@ -177,8 +178,8 @@ const longestError = 1000
 // oneLine keeps an error to one line, whatever a library or a file's name put into it. Settings in it are called by
 // their flags.
 func oneLine(err error) string {
-	spaces := strings.NewReplacer("\n", " ", "\t", " ", "\r", " ")
-	line := []rune(controlled(spaces.Replace(plainNumbers(plainFiles(setting.Text(err, setting.Flags), err)))))
+	spaces := strings.NewReplacer("\n", " ", "\t", " ", "\r", " ", "\u2028", " ", "\u2029", " ")
+	line := []rune(terminal.Clean(spaces.Replace(plainNumbers(plainFiles(setting.Text(err, setting.Flags), err)))))
 	if len(line) > longestError {
 		return string(line[:longestError]) + "…"
 	}

@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer/internal/terminal"
 )
 
 // logFlags say what a server's log has and where it goes.
@@ -21,7 +23,7 @@ func logFlags() []cli.Flag {
 
 // openLog returns the log that the flags ask for. close is to be called when nothing is logged any more.
 func openLog(c *cli.Command) (log *slog.Logger, closeLog func() error, err error) {
-	var to io.Writer = os.Stderr
+	var to io.Writer = stderr
 	closeLog = func() error { return nil }
 	format := c.String("log-format")
 	if format != "text" && format != "json" {
@@ -32,7 +34,7 @@ func openLog(c *cli.Command) (log *slog.Logger, closeLog func() error, err error
 		if err != nil {
 			return nil, nil, fmt.Errorf("--log-file: %w", err)
 		}
-		to, closeLog = f, f.Close
+		to, closeLog = terminal.Of(f), f.Close
 	}
 	o := &slog.HandlerOptions{Level: logLevel(c.Int("log-verbosity"))}
 	if format == "json" {

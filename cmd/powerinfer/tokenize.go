@@ -47,10 +47,10 @@ func tokenize(_ context.Context, c *cli.Command) error {
 		return err
 	}
 	if note := tok.Note(); note != "" {
-		fmt.Fprintln(os.Stderr, note)
+		fmt.Fprintln(stderr, note)
 	}
 	ids := tok.Encode(text, !c.Bool("no-bos"), !c.Bool("no-parse-special"))
-	out := bufio.NewWriter(os.Stdout)
+	out := bufio.NewWriter(stdout)
 	if c.Bool("ids") {
 		words := make([]string, len(ids))
 		for i, id := range ids {
