@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -19,7 +18,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/evaluate"
-	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 	"github.com/powerinfer-go/powerinfer/internal/terminal"
 )
@@ -72,29 +71,7 @@ func execute(args []string) int {
 	status := statusInterrupted
 	done := make(chan error, 1)
 	go func() {
-		var err error
-		defer func() { done <- err }()
-		debug.SetPanicOnFault(true)
-		defer func() {
-			if fault := compute.Fault(recover()); fault != nil {
-				err = fault
-			}
-		}()
-		root := command()
-		out := &written{to: stdout}
-		root.Writer, root.ErrWriter, cli.ErrWriter = out, stderr, stderr
-		if name, unknown := withoutCommand(root, args); unknown { // whatever flags it has
-			err = unknownCommand(root, name)
-			return
-		}
-		err = root.Run(ctx, withOptionalValues(withCommand(args)))
-		if err != nil {
-			if topic, ok := strings.CutPrefix(err.Error(), "No help topic for '"); ok { // cli's own words
-				err = unknownCommand(root, strings.TrimSuffix(topic, "'"))
-			}
-		} else {
-			err = out.err
-		}
+		done <- fault.Guard(func() error { return runCommandLine(ctx, args) })
 	}()
 	var err error
 	select {
@@ -121,6 +98,24 @@ func execute(args []string) int {
 	}
 	fmt.Fprintln(stderr, onTerminalLines("powerinfer: "+oneLine(err)))
 	return statusError
+}
+
+// runCommandLine runs a command line.
+func runCommandLine(ctx context.Context, args []string) error {
+	root := command()
+	out := &written{to: stdout}
+	root.Writer, root.ErrWriter, cli.ErrWriter = out, stderr, stderr
+	if name, unknown := withoutCommand(root, args); unknown { // whatever flags it has
+		return unknownCommand(root, name)
+	}
+	err := root.Run(ctx, withOptionalValues(withCommand(args)))
+	if err == nil {
+		return out.err
+	}
+	if topic, ok := strings.CutPrefix(err.Error(), "No help topic for '"); ok { // cli's own words
+		return unknownCommand(root, strings.TrimSuffix(topic, "'"))
+	}
+	return err
 }
 
 // onTerminalLines returns a line for standard error as it is, or broken between words where that is a terminal.

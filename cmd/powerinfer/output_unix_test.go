@@ -154,7 +154,9 @@ func TestForeignText(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	badNames := writeEvil(t, names, func(_ []gguf.KV, tensors []gguf.Source) { tensors[3].Name = "blk.0" + strings.ToValidUTF8(evil[:40], "?") })
+	badNames := writeEvil(t, names, func(_ []gguf.KV, tensors []gguf.Source) {
+		tensors[3].Name = "blk.0" + strings.ToValidUTF8(evil[:40], "?")
+	})
 	badArchitecture := writeEvil(t, architecture, valued("general.architecture", "llama"+evil))
 	badTokenizer := writeEvil(t, tokenizer, valued("tokenizer.ggml.model", "gpt2"+evil))
 	file := func(name, text string) string {

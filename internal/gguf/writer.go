@@ -10,6 +10,7 @@ import (
 	"reflect"
 
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
+	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -27,18 +28,20 @@ type Source struct {
 // it is told bytes of tensor data.
 func Create(ctx context.Context, path, magic string, keys []KV, tensors []Source, progress func(done, total int64)) error {
 	return atomicfile.Write(path, func(f *atomicfile.File) error {
-		var size int64
-		for i := range tensors {
-			n, err := tensorBytes(tensors[i].Type, tensors[i].Shape)
-			if err != nil {
-				return fmt.Errorf("tensor %q: %w", tensors[i].Name, err)
+		return fault.Guard(func() error {
+			var size int64
+			for i := range tensors {
+				n, err := tensorBytes(tensors[i].Type, tensors[i].Shape)
+				if err != nil {
+					return fmt.Errorf("tensor %q: %w", tensors[i].Name, err)
+				}
+				size += int64(n)
 			}
-			size += int64(n)
-		}
-		if err := f.Room(size); err != nil {
-			return err
-		}
-		return write(ctx, f, magic, keys, tensors, progress)
+			if err := f.Room(size); err != nil {
+				return err
+			}
+			return write(ctx, f, magic, keys, tensors, progress)
+		})
 	})
 }
 

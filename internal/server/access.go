@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/fault"
 )
 
 // public are the paths that need no key.
@@ -31,7 +33,14 @@ func (s *Server) Handler() http.Handler {
 			}
 			s.o.Log.Info("request", "method", r.Method, "path", r.URL.Path, "status", status.status, "ms", took.Milliseconds(), "from", r.RemoteAddr)
 		}()
-		inner.ServeHTTP(status, r)
+		err := fault.Guard(func() error { inner.ServeHTTP(status, r); return nil })
+		switch {
+		case err == nil:
+		case status.begun:
+			panic(http.ErrAbortHandler) // else the answer would seem whole
+		default:
+			s.refuse(status, r, err)
+		}
 	})
 }
 
