@@ -11,7 +11,9 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/setting"
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 // usualParallel is the default number of prompts that are continued at a time.
@@ -66,7 +68,7 @@ func runBatch(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) erro
 	if !c.IsSet("file") {
 		return errors.New("no prompts: give -f FILE, a JSON object on each line; -f - reads standard input")
 	}
-	text, err := readFile(c.String("file"))
+	text, err := readFile(c.String("file"), wholefile.Text)
 	if err != nil {
 		return err
 	}
@@ -160,13 +162,16 @@ func (b *batch) run(ctx context.Context, prompts []batchPrompt, parallel int) er
 	return errInterrupted
 }
 
-// answer continues p and writes what came out. An error is the output's, or ctx's: what is wrong with a prompt is its
+// answer continues p and writes what came out. An error is the output's, the model's file's, or ctx's: what is wrong with a prompt is its
 // answer.
 func (b *batch) answer(ctx context.Context, p *batchPrompt) error {
 	a := batchAnswer{ID: p.ID}
 	res, text, err := b.generate(ctx, p)
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if errors.Is(err, fault.Err) { // which is wrong with the model, and would be every answer from now on
+		return err
 	}
 	if err != nil {
 		a.Error = setting.Text(err, setting.Flags)

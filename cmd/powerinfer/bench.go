@@ -15,6 +15,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/evaluate"
 	"github.com/powerinfer-go/powerinfer/internal/bench"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 func benchCommand() *cli.Command {
@@ -168,7 +169,7 @@ func benchText(c *cli.Command) (string, error) {
 	if !c.IsSet("file") {
 		return "", nil
 	}
-	text, err := readFile(c.String("file"))
+	text, err := readFile(c.String("file"), wholefile.Text)
 	if err == nil && text == "" {
 		err = fmt.Errorf("%s is empty", c.String("file"))
 	}

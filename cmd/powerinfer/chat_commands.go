@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -16,6 +15,7 @@ import (
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/internal/markdown"
 	"github.com/powerinfer-go/powerinfer/internal/terminal"
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 // errExit says that the user wants to leave.
@@ -119,7 +119,7 @@ func (t *talk) attach(file string) error {
 	if file == "" {
 		return errors.New("/read needs the name of a file")
 	}
-	text, err := os.ReadFile(file)
+	text, err := wholefile.Read(file, wholefile.Setting)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/imatrix/collect"
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 func imatrixCommand() *cli.Command {
@@ -91,7 +92,7 @@ func makeMatrix(ctx context.Context, c *cli.Command) error {
 }
 
 func collectMatrix(ctx context.Context, c *cli.Command, f *gguf.File, base *collect.Matrix, out *matrixFile) error {
-	text, err := readFile(c.String("file"))
+	text, err := readFile(c.String("file"), wholefile.Text)
 	if err != nil {
 		return err
 	}

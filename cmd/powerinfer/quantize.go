@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/convert"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 func quantizeCommand() *cli.Command {
@@ -219,7 +219,7 @@ func typeRules(c *cli.Command) ([]convert.TypeRule, error) {
 		return nil, err
 	}
 	if path := c.String("tensor-type-file"); path != "" {
-		b, err := os.ReadFile(path)
+		b, err := wholefile.Read(path, wholefile.Setting)
 		if err != nil {
 			return nil, err
 		}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 func tokenizeCommand() *cli.Command {
@@ -88,9 +88,9 @@ func tokenizeText(c *cli.Command) (string, error) {
 	var err error
 	switch {
 	case c.Bool("stdin") || c.String("file") == "-":
-		data, err = io.ReadAll(os.Stdin)
+		data, err = wholefile.ReadFrom(os.Stdin, wholefile.Text)
 	case c.IsSet("file"):
-		data, err = os.ReadFile(c.String("file"))
+		data, err = wholefile.Read(c.String("file"), wholefile.Text)
 	default:
 		return unescape(c), nil
 	}

@@ -10,6 +10,8 @@ import (
 	"maps"
 	"os"
 	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 // journal is a file to which every measurement is added as soon as it is there, a JSON object on each line. The first
@@ -28,7 +30,7 @@ type entry struct {
 
 // openJournal opens the file called name, and continues it if it is of the same run.
 func openJournal(name string, run map[string]string) (*journal, error) {
-	old, err := os.ReadFile(name)
+	old, err := wholefile.Read(name, wholefile.Text)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}

@@ -17,6 +17,8 @@ import (
 	"sync"
 
 	"github.com/gofrs/flock"
+
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 // Run names what samples were made of. Samples of another run are not continued.
@@ -140,7 +142,7 @@ func OpenSamples(name string, run Run) (*Samples, error) {
 
 // open reads the locked file called name and positions it behind its last complete line.
 func (s *Samples) open(name string, run Run) error {
-	old, err := os.ReadFile(name)
+	old, err := wholefile.Read(name, wholefile.Text)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
