@@ -55,6 +55,9 @@ func ReadFrom(f *os.File, most int64) ([]byte, error) {
 var ErrTooLarge = errors.New("larger than such a file may be")
 
 func tooLarge(name string, most int64) error {
+	if name == os.Stdin.Name() {
+		name = "standard input"
+	}
 	size := fmt.Sprintf("%d MiB", most>>20)
 	if most < 1<<20 {
 		size = fmt.Sprintf("%d bytes", most)
