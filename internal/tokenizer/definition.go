@@ -12,12 +12,12 @@ import (
 // Definition is a tokenizer.json (Hugging Face tokenizers) without what GGUF's own keys hold: the vocabulary, and
 // merges where these can be written there.
 type Definition struct {
-	Added         []AddedToken `json:"added_tokens,omitempty"`
-	Normalizer    *Component   `json:"normalizer,omitempty"`
-	PreTokenizer  *Component   `json:"pre_tokenizer,omitempty"`
-	PostProcessor *Component   `json:"post_processor,omitempty"`
-	Decoder       *Component   `json:"decoder,omitempty"`
-	Model         ModelFacts   `json:"model"`
+	Added         list[AddedToken] `json:"added_tokens,omitempty"`
+	Normalizer    *Component       `json:"normalizer,omitempty"`
+	PreTokenizer  *Component       `json:"pre_tokenizer,omitempty"`
+	PostProcessor *Component       `json:"post_processor,omitempty"`
+	Decoder       *Component       `json:"decoder,omitempty"`
+	Model         ModelFacts       `json:"model"`
 }
 
 // AddedToken is a token that the text is searched for before it is split.
@@ -51,10 +51,10 @@ type ModelFacts struct {
 // Component is a normalizer, pre-tokenizer, post-processor or decoder: the fields of all kinds, of which each has some.
 type Component struct {
 	Type           string                 `json:"type"`
-	Normalizers    []Component            `json:"normalizers,omitempty"`
-	PreTokenizers  []Component            `json:"pretokenizers,omitempty"`
-	Processors     []Component            `json:"processors,omitempty"`
-	Decoders       []Component            `json:"decoders,omitempty"`
+	Normalizers    list[Component]        `json:"normalizers,omitempty"`
+	PreTokenizers  list[Component]        `json:"pretokenizers,omitempty"`
+	Processors     list[Component]        `json:"processors,omitempty"`
+	Decoders       list[Component]        `json:"decoders,omitempty"`
 	Pattern        *Pattern               `json:"pattern,omitempty"`
 	Behavior       string                 `json:"behavior,omitempty"`
 	Invert         bool                   `json:"invert,omitempty"`
@@ -487,6 +487,9 @@ const DefinitionKey = "tokenizer.powerinfer.definition"
 // ParseDefinition reads what lies under DefinitionKey.
 func ParseDefinition(text string) (*Definition, error) {
 	d := new(Definition)
+	if err := CheckShape(text); err != nil {
+		return nil, fmt.Errorf("%s: %w", DefinitionKey, err)
+	}
 	if err := json.Unmarshal([]byte(text), d); err != nil {
 		return nil, fmt.Errorf("%s is not a tokenizer's definition: %w", DefinitionKey, err)
 	}

@@ -39,7 +39,7 @@ func TestGrowth(t *testing.T) {
 		{"bytes as characters", chain("normalizer", "normalizers", `{"type":"ByteLevel"}`, 60), "normalizer ByteLevel, number 11 of 60"},
 		{"Chinese", chain("normalizer", "normalizers", `{"type":"BertNormalizer"}`, 60), "normalizer BertNormalizer, number 14 of 60"},
 		{"a long content", `"normalizer":{"type":"Replace","pattern":{"String":"a"},"content":"` + strings.Repeat("b", 2000) + `"}`, "normalizer Replace, number 1 of 1"},
-		{"many rules", chain("normalizer", "normalizers", `{"type":"NFC"}`, 2000), "normalizer has 2000 parts"},
+		{"many rules", chain("normalizer", "normalizers", `{"type":"Sequence","normalizers":[`+strings.Repeat(`{"type":"NFC"},`, 699)+`{"type":"NFC"}]}`, 2), "normalizer has 1400 parts"},
 		{"a decoder", chain("decoder", "decoders", doubling, 60), "decoder Replace, number 11 of 60"},
 		{"a decoder that adds spaces", chain("decoder", "decoders", `{"type":"BPEDecoder","suffix":""}`, 60), "decoder BPEDecoder, number 11 of 60"},
 		{"a pre-tokenizer", chain("pre_tokenizer", "pretokenizers", `{"type":"ByteLevel"}`, 60), "pre_tokenizer ByteLevel, number 11 of 60"},
@@ -91,5 +91,26 @@ func TestStripCounts(t *testing.T) {
 	}
 	if got := tok.Detokenize([]int32{3, 2, 1}, false); got != "b" {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestDefinitionLists: parts that a definition only counts, and parts in parts without end, are refused while they are
+// read.
+func TestDefinitionLists(t *testing.T) {
+	nulls := strings.TrimSuffix(strings.Repeat("null,", 1<<21), ",")
+	for what, text := range map[string]string{
+		"parts":                `{"normalizer":{"type":"Sequence","normalizers":[` + nulls + `]}}`,
+		"added tokens":         `{"added_tokens":[` + nulls + `]}`,
+		"parts without type":   `{"normalizer":{"type":"Sequence","normalizers":[null]}}`,
+		"objects":              `{"added_tokens":[` + strings.Repeat("{},", 1<<19) + `{}]}`,
+		"a list in a list":     `{"decoder":` + strings.Repeat(`{"type":"Sequence","decoders":[`, 5000) + strings.Repeat("]}", 5000) + `}`,
+		"an object for a list": `{"added_tokens":{}}`,
+	} {
+		if _, err := ParseDefinition(text); err == nil || len(err.Error()) > 300 {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if d, err := ParseDefinition(`{"added_tokens":null,"normalizer":{"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Replace","pattern":{"String":"[[{"},"content":"\"{["}]}}`); err != nil || len(d.Normalizer.Parts()) != 2 {
+		t.Error(d, err)
 	}
 }
