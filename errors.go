@@ -4,8 +4,8 @@ import (
 	"errors"
 
 	"github.com/powerinfer-go/powerinfer/internal/chat"
-	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/hub"
 	"github.com/powerinfer-go/powerinfer/internal/setting"
 )
@@ -13,7 +13,7 @@ import (
 // Errors that a program may want to tell apart by errors.Is.
 var (
 	ErrClosed     = engine.ErrClosed    // the model was closed
-	ErrFault      = compute.ErrFault    // a mapped file became shorter, or could no longer be read, while it was in use
+	ErrFault      = fault.Err           // a mapped file became shorter, or could no longer be read, while it was in use
 	ErrNoTemplate = chat.ErrNoTemplate  // the model's file has no chat template, and none was named
 	ErrNotCached  = engine.ErrNotCached // SaveCache: the model has keys and values of no beginning of the text any more
 	ErrNoRoom     = engine.ErrNoRoom    // RestoreCache: generations hold all of the KV cache

@@ -24,6 +24,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/tokenizer", "internal/tokenizer/regex"},
 	{"internal/sample", "internal/setting"},
 	{"internal/grammar", ""},
+	{"internal/fault", ""},
 	{"internal/monotime", ""},
 	{"internal/hw", ""},
 	{"internal/kvcache", ""},
@@ -31,7 +32,8 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/residency", ""},
 	{"internal/speculate", ""},
 	{"internal/filekind", ""},
-	{"internal/atomicfile", "internal/hw"},
+	{"internal/wholefile", ""},
+	{"internal/atomicfile", "internal/hw internal/wholefile"},
 	{"internal/folderlock", ""},
 	{"internal/testenv", ""},
 	{"internal/testenv/faults", ""},
@@ -39,12 +41,13 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/trace", "internal/monotime"},
 	{"internal/chat/jinja", ""},
 	{"internal/markdown", ""},
+	{"internal/terminal", ""},
 	{"demo", ""},
-	{"internal/gguf", "internal/atomicfile internal/filekind internal/memlock internal/quant"},
+	{"internal/gguf", "internal/atomicfile internal/filekind internal/memlock internal/quant internal/fault"},
 	{"demo/demotest", "demo internal/gguf internal/quant internal/testenv"},
-	{"internal/imatrix", "internal/atomicfile internal/gguf internal/quant"},
+	{"internal/imatrix", "internal/atomicfile internal/gguf internal/quant internal/wholefile"},
 	{"internal/hub/hubtest", ""},
-	{"internal/hub", "internal/gguf internal/hw internal/setting"},
+	{"internal/hub", "internal/gguf internal/hw internal/setting internal/wholefile"},
 	{"internal/chat", "internal/chat/jinja internal/gguf internal/setting"},
 	{"internal/chat/answer", "internal/grammar"},
 	{"internal/compute", "internal/monotime internal/quant"},
@@ -52,7 +55,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/arch", "internal/compute internal/gguf"},
 	{"internal/placement", "internal/compute internal/neuron"},
 	{"internal/neuronreport", "internal/neuron"},
-	{"internal/prepared", "internal/arch internal/gguf internal/neuron internal/quant"},
+	{"internal/prepared", "internal/arch internal/gguf internal/neuron internal/quant internal/fault"},
 	{"internal/compute/ref", "internal/compute internal/quant"},
 	{"internal/compute/devicetest", "internal/compute internal/compute/ref internal/quant"},
 	{"internal/compute/cpu/pool", ""},
@@ -60,25 +63,25 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/compute/cpu/emulate", ""},
 	{"internal/compute/cpu/kernel", "internal/compute internal/compute/cpu/layout internal/hw internal/quant"},
 	{"internal/compute/cpu/gemm", "internal/compute/cpu/pool"},
-	{"internal/compute/cpu", "internal/compute internal/compute/cpu/kernel internal/compute/cpu/layout internal/compute/cpu/pool internal/memlock internal/monotime internal/quant internal/setting"},
+	{"internal/compute/cpu", "internal/compute internal/compute/cpu/kernel internal/compute/cpu/layout internal/compute/cpu/pool internal/memlock internal/monotime internal/quant internal/setting internal/fault"},
 	{"internal/measure", "internal/monotime internal/compute internal/compute/cpu internal/hw internal/atomicfile internal/placement internal/quant"},
 	{"internal/compute/hybrid", "internal/compute internal/monotime internal/quant internal/residency internal/trace"},
 	{"internal/compute/vulkan/vk", ""},
 	{"internal/compute/vulkan/shaders", "internal/quant"},
 	{"internal/compute/vulkan/shaders/compile", "internal/compute/vulkan/shaders"},
 	{"internal/compute/vulkan/driver", "internal/compute/vulkan/shaders internal/compute/vulkan/vk internal/trace internal/setting"},
-	{"internal/compute/vulkan", "internal/compute/vulkan/driver internal/monotime internal/compute internal/compute/vulkan/shaders internal/compute/vulkan/vk internal/quant internal/trace internal/setting"},
+	{"internal/compute/vulkan", "internal/compute/vulkan/driver internal/monotime internal/compute internal/compute/vulkan/shaders internal/compute/vulkan/vk internal/quant internal/trace internal/setting internal/fault"},
 	{"internal/train", "internal/compute/cpu/gemm internal/compute/cpu/kernel internal/compute/cpu/pool internal/quant"},
 	{"internal/nn", "internal/compute internal/gguf internal/quant internal/setting"},
-	{"internal/model", "internal/arch internal/nn internal/compute internal/gguf internal/neuron internal/prepared internal/quant internal/tokenizer internal/setting"},
+	{"internal/model", "internal/arch internal/nn internal/compute internal/gguf internal/neuron internal/prepared internal/quant internal/tokenizer internal/setting internal/fault"},
 	{"internal/imatrix/collect", "internal/compute internal/compute/cpu internal/compute/cpu/layout internal/gguf internal/hw internal/imatrix internal/model internal/atomicfile"},
-	{"internal/convert/checkpoint", "internal/filekind internal/quant"},
+	{"internal/convert/checkpoint", "internal/filekind internal/quant internal/wholefile"},
 	{"internal/convert/checkpoint/checkpointtest", "internal/quant"},
-	{"internal/convert", "internal/arch internal/convert/checkpoint internal/gguf internal/imatrix internal/neuron internal/prepared internal/quant internal/tokenizer"},
+	{"internal/convert", "internal/arch internal/convert/checkpoint internal/gguf internal/imatrix internal/neuron internal/prepared internal/quant internal/tokenizer internal/fault"},
 	{"internal/modelcost", "internal/arch internal/compute internal/convert internal/gguf internal/model internal/nn internal/neuron internal/placement internal/prepared internal/quant internal/setting"},
 	{"internal/planner", "internal/compute internal/compute/cpu internal/compute/hybrid internal/compute/vulkan internal/gguf internal/hw internal/measure internal/model internal/modelcost internal/placement internal/quant internal/residency internal/trace internal/setting"},
-	{"internal/engine", "internal/arch internal/atomicfile internal/monotime internal/compute internal/compute/cpu/layout internal/gguf internal/hw internal/kvcache internal/kvfile internal/model internal/nn internal/placement internal/sample internal/speculate internal/tokenizer internal/trace internal/setting"},
-	{"internal/eval/task", "internal/setting internal/atomicfile"},
+	{"internal/engine", "internal/arch internal/atomicfile internal/monotime internal/compute internal/compute/cpu/layout internal/gguf internal/hw internal/kvcache internal/kvfile internal/model internal/nn internal/placement internal/sample internal/speculate internal/tokenizer internal/trace internal/setting internal/fault"},
+	{"internal/eval/task", "internal/setting internal/atomicfile internal/wholefile"},
 	{"internal/eval/sandbox", "internal/eval/task"},
 	{"internal/eval", "internal/engine internal/atomicfile internal/eval/task internal/tokenizer internal/setting"},
 	{"internal/bench", "internal/monotime internal/engine internal/gguf internal/model internal/sample"},
@@ -93,10 +96,10 @@ var floors = []struct{ pkg, imports string }{
 	{"bench/compare", "internal/bench internal/gguf internal/measure"},
 	{"bench/load", ""},
 	{"bench/drafts", "internal/engine internal/gguf internal/model internal/planner internal/sample"},
-	{"internal/prepare", "internal/folderlock internal/monotime internal/compute internal/compute/cpu internal/compute/cpu/pool internal/engine internal/eval internal/gguf internal/hw internal/model internal/neuron internal/atomicfile internal/prepared internal/quant internal/sample internal/tokenizer internal/train internal/planner"},
-	{"internal/session", "internal/convert internal/engine internal/gguf internal/grammar internal/hw internal/model internal/modelcost internal/neuron internal/placement internal/planner internal/prepared internal/sample internal/setting internal/tokenizer"},
-	{"internal/sweep", "internal/atomicfile internal/bench internal/compute internal/engine internal/eval internal/eval/sandbox internal/folderlock internal/sample internal/eval/task internal/gguf internal/hw internal/model internal/modelcost internal/monotime internal/neuron internal/placement internal/planner internal/prepared internal/session internal/tokenizer"},
-	{"internal/server", "internal/atomicfile internal/chat internal/chat/answer internal/engine internal/grammar internal/hub internal/planner internal/sample internal/session"},
+	{"internal/prepare", "internal/folderlock internal/monotime internal/compute internal/compute/cpu internal/compute/cpu/pool internal/engine internal/eval internal/gguf internal/hw internal/model internal/neuron internal/atomicfile internal/prepared internal/quant internal/sample internal/tokenizer internal/train internal/planner internal/fault internal/wholefile"},
+	{"internal/session", "internal/convert internal/engine internal/gguf internal/grammar internal/hw internal/model internal/modelcost internal/neuron internal/placement internal/planner internal/prepared internal/sample internal/setting internal/tokenizer internal/fault"},
+	{"internal/sweep", "internal/atomicfile internal/bench internal/compute internal/engine internal/eval internal/eval/sandbox internal/folderlock internal/sample internal/eval/task internal/gguf internal/hw internal/model internal/modelcost internal/monotime internal/neuron internal/placement internal/planner internal/prepared internal/session internal/tokenizer internal/wholefile"},
+	{"internal/server", "internal/atomicfile internal/chat internal/chat/answer internal/engine internal/grammar internal/hub internal/planner internal/sample internal/session internal/fault internal/wholefile"},
 	{"internal/server/anthropic", "internal/chat internal/chat/answer internal/engine internal/server"},
 	{"internal/server/llamacpp", "internal/engine internal/hub internal/server"},
 	{"internal/server/ollama", "internal/chat internal/chat/answer internal/engine internal/gguf internal/hub internal/server"},
@@ -107,9 +110,9 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/server/openapi", "internal/server"},
 	{"internal/server/neurons", "internal/compute internal/engine internal/model internal/server"},
 	{"internal/server/metrics", "internal/compute internal/engine internal/model internal/server"},
-	{".", "internal/bench internal/chat internal/chat/answer internal/compute internal/engine internal/gguf internal/grammar internal/hub internal/model internal/planner internal/sample internal/session internal/trace internal/setting"},
+	{".", "internal/bench internal/chat internal/chat/answer internal/compute internal/engine internal/gguf internal/grammar internal/hub internal/model internal/planner internal/sample internal/session internal/trace internal/setting internal/fault"},
 	{"evaluate", ". internal/bench internal/engine internal/eval internal/eval/sandbox internal/eval/task internal/session internal/setting"},
-	{"cmd/powerinfer", ". evaluate demo internal/hub internal/chat internal/chat/answer internal/markdown internal/server internal/server/anthropic internal/server/llamacpp internal/server/library internal/server/ollama internal/server/openai internal/server/openapi internal/server/metrics internal/server/neurons internal/server/page internal/server/responses internal/session internal/bench internal/modelcost internal/compute internal/compute/vulkan internal/convert internal/engine internal/gguf internal/hw internal/imatrix/collect internal/measure internal/model internal/atomicfile internal/placement internal/neuronreport internal/prepare internal/prepared internal/sample internal/planner internal/sweep internal/setting"},
+	{"cmd/powerinfer", ". evaluate demo internal/hub internal/chat internal/chat/answer internal/markdown internal/server internal/server/anthropic internal/server/llamacpp internal/server/library internal/server/ollama internal/server/openai internal/server/openapi internal/server/metrics internal/server/neurons internal/server/page internal/server/responses internal/session internal/bench internal/modelcost internal/compute internal/compute/vulkan internal/convert internal/engine internal/gguf internal/hw internal/imatrix/collect internal/measure internal/model internal/atomicfile internal/placement internal/neuronreport internal/prepare internal/prepared internal/sample internal/planner internal/sweep internal/setting internal/terminal internal/fault internal/wholefile"},
 }
 
 func TestImportsPointDownward(t *testing.T) {
@@ -164,8 +167,8 @@ func TestImportsPointDownward(t *testing.T) {
 	}
 }
 
-// mostForCommand bounds the row of cmd/powerinfer, network APIs aside: what commands need of an open model belongs to
-// the root package.
+// mostForCommand bounds the row of cmd/powerinfer, network APIs, files and terminals aside: what commands need of an open
+// model belongs to the root package.
 const mostForCommand = 25
 
 func TestCommandIsThin(t *testing.T) {
@@ -175,7 +178,8 @@ func TestCommandIsThin(t *testing.T) {
 		}
 		n := 0
 		for _, i := range strings.Fields(f.imports) {
-			if strings.HasPrefix(i, "internal/") && !strings.HasPrefix(i, "internal/server") {
+			aside := strings.HasPrefix(i, "internal/server") || slices.Contains([]string{"internal/fault", "internal/terminal", "internal/wholefile"}, i)
+			if strings.HasPrefix(i, "internal/") && !aside {
 				n++
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -12,7 +11,9 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/setting"
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 // usualParallel is the default number of prompts that are continued at a time.
@@ -67,7 +68,7 @@ func runBatch(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) (err
 	if !c.IsSet("file") {
 		return errors.New("no prompts: give -f FILE, a JSON object on each line; -f - reads standard input")
 	}
-	text, err := readFile(c.String("file"))
+	text, err := readFile(c.String("file"), wholefile.Text)
 	if err != nil {
 		return err
 	}
@@ -92,7 +93,7 @@ func runBatch(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) (err
 	total := len(prompts)
 	prompts = slices.DeleteFunc(prompts, func(p batchPrompt) bool { return answers.done[string(p.ID)] })
 	if len(prompts) < total {
-		fmt.Fprintf(os.Stderr, "note: %d of %d prompts are answered already\n", total-len(prompts), total)
+		fmt.Fprintf(stderr, "note: %d of %d prompts are answered already\n", total-len(prompts), total)
 	}
 	if len(prompts) == 0 {
 		return nil
@@ -109,7 +110,7 @@ func runBatch(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) (err
 	usual.Sampling = &chosen
 	b := &batch{model: m, usual: usual, answers: answers}
 	err = b.run(ctx, prompts, min(parallel, len(prompts)))
-	fmt.Fprintf(os.Stderr, "generated %s in %s%s\n", count(b.all.Tokens, "token"), count(b.texts, "answer"), guesses(&b.all))
+	fmt.Fprintf(stderr, "generated %s in %s%s\n", count(b.all.Tokens, "token"), count(b.texts, "answer"), guesses(&b.all))
 	return err
 }
 
@@ -165,13 +166,16 @@ func (b *batch) run(ctx context.Context, prompts []batchPrompt, parallel int) er
 	return errInterrupted
 }
 
-// answer continues p and writes what came out. An error is the output's, or ctx's: what is wrong with a prompt is its
+// answer continues p and writes what came out. An error is the output's, the model's file's, or ctx's: what is wrong with a prompt is its
 // answer.
 func (b *batch) answer(ctx context.Context, p *batchPrompt) error {
 	a := batchAnswer{ID: p.ID}
 	res, text, err := b.generate(ctx, p)
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if errors.Is(err, fault.Err) { // which is wrong with the model, and would be every answer from now on
+		return err
 	}
 	if err != nil {
 		a.Error = setting.Text(err, setting.Flags)

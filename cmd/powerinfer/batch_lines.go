@@ -312,9 +312,9 @@ func (kept) Close() error { return nil }
 func openStream(ctx context.Context, name string) (io.WriteCloser, error) {
 	switch name {
 	case "", "-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1": // by name: a socket cannot be opened
-		return kept{os.Stdout}, nil
+		return kept{stdout}, nil
 	case "/dev/stderr", "/dev/fd/2", "/proc/self/fd/2":
-		return kept{os.Stderr}, nil
+		return kept{stderr}, nil
 	}
 	info, err := os.Stat(name)
 	if err != nil || info.Mode().IsRegular() {

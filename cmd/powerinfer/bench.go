@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/evaluate"
 	"github.com/powerinfer-go/powerinfer/internal/bench"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 func benchCommand() *cli.Command {
@@ -69,7 +69,7 @@ func runBench(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) erro
 		return err
 	}
 	reps := c.Int("repetitions")
-	w, err := bench.NewWriter(os.Stdout, c.String("output"))
+	w, err := bench.NewWriter(stdout, c.String("output"))
 	if err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func benchText(c *cli.Command) (string, error) {
 	if !c.IsSet("file") {
 		return "", nil
 	}
-	text, err := readFile(c.String("file"))
+	text, err := readFile(c.String("file"), wholefile.Text)
 	if err == nil && text == "" {
 		err = fmt.Errorf("%s is empty", c.String("file"))
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/urfave/cli/v3"
 
@@ -53,7 +52,7 @@ func benchBatched(ctx context.Context, c *cli.Command, trace *powerinfer.Trace, 
 	if err != nil {
 		return err
 	}
-	w, err := bench.NewBatchedWriter(os.Stdout, c.String("output"))
+	w, err := bench.NewBatchedWriter(stdout, c.String("output"))
 	if err != nil {
 		return err
 	}

@@ -13,10 +13,10 @@ import (
 
 	"github.com/rivo/uniseg"
 	"github.com/urfave/cli/v3"
-	"golang.org/x/term"
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
+	"github.com/powerinfer-go/powerinfer/internal/terminal"
 )
 
 func chatCommand() *cli.Command {
@@ -69,7 +69,7 @@ func runChat(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error
 	defer func() { t.model.Close() }() // which /model changes
 	t.interactive = onTerminal()
 	plain := c.Bool("simple-io") || os.Getenv("TERM") == "dumb" || os.Getenv("NO_COLOR") != ""
-	t.styled = !plain && term.IsTerminal(int(os.Stdout.Fd()))
+	t.styled = !plain && stdout.IsTerminal()
 	if t.interactive {
 		signal.Reset(os.Interrupt) // which ends any other command
 		interrupts := make(chan os.Signal, 1)
@@ -91,11 +91,11 @@ func runChat(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error
 		return err
 	}
 	if !t.interactive {
-		fmt.Fprintf(os.Stderr, "%s, %s generated", count(t.answers, "answer"), count(t.tokens, "token"))
+		fmt.Fprintf(stderr, "%s, %s generated", count(t.answers, "answer"), count(t.tokens, "token"))
 		if t.further > 0 && t.time > 0 {
-			fmt.Fprintf(os.Stderr, ", %.1f tokens/s", float64(t.further)/t.time.Seconds())
+			fmt.Fprintf(stderr, ", %.1f tokens/s", float64(t.further)/t.time.Seconds())
 		}
-		fmt.Fprintln(os.Stderr)
+		fmt.Fprintln(stderr)
 	}
 	return nil
 }
@@ -156,7 +156,7 @@ func (t *talk) openModel(ctx context.Context) error {
 func (t *talk) greet() {
 	if t.interactive && !t.command.Bool("single-turn") {
 		i := t.model.Info()
-		t.note("%s, a context of %s; /help lists commands, Ctrl-D leaves", i.Name, count(i.Context, "token"))
+		t.note("%s, a context of %s; /help lists commands, Ctrl-D leaves", plain(i.Name), count(i.Context, "token"))
 	}
 	switch {
 	case isDemo(t.command):
@@ -168,11 +168,12 @@ func (t *talk) greet() {
 
 // note tells the user something, on standard error.
 func (t *talk) note(format string, a ...any) {
-	line := t.fitted(fmt.Sprintf(format, a...), "")
-	if t.styled && t.interactive {
-		line = "\x1b[2m" + line + "\x1b[0m"
+	line := t.fitted(terminal.Clean(fmt.Sprintf(format, a...)), "")
+	if t.styled && t.interactive && stderr.IsTerminal() {
+		fmt.Fprintln(stderr.Styled(), faint+line+normal)
+		return
 	}
-	fmt.Fprintln(os.Stderr, line)
+	fmt.Fprintln(stderr, line)
 }
 
 // fitted returns text broken between words where the terminal's window ends, lines but the first behind indent. For a
@@ -181,10 +182,7 @@ func (t *talk) fitted(text, indent string) string {
 	if !t.interactive {
 		return text
 	}
-	width, _, err := term.GetSize(int(os.Stderr.Fd()))
-	if err != nil {
-		return text
-	}
+	width, _ := stderr.Size()
 	return broken(text, indent, width)
 }
 
@@ -237,7 +235,7 @@ func (t *talk) converse(ctx context.Context) error {
 			continue
 		case errors.Is(err, io.EOF):
 			if t.interactive {
-				fmt.Println()
+				fmt.Fprintln(stdout)
 			}
 			return nil
 		case err != nil:

@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/internal/chat"
 	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
 	"github.com/powerinfer-go/powerinfer/internal/markdown"
+	"github.com/powerinfer-go/powerinfer/internal/terminal"
 )
 
 // answer generates an answer to the conversation, shows it while it comes, and adds it to the conversation.
@@ -140,11 +140,12 @@ type shownAnswer struct {
 	thinking bool          // the last that was shown is a thought
 	folding  *shownThought // the thought that is shown, where it is folded
 	onScreen bool          // a terminal obeys what it is shown
-	lineOpen bool          // what was shown last is no newline
+	cleaner  terminal.Cleaner
+	lineOpen bool // what was shown last is no newline
 }
 
 func (t *talk) newAnswer(prompt string) *shownAnswer {
-	a := &shownAnswer{out: bufio.NewWriter(os.Stdout), styled: t.styled, onScreen: t.interactive}
+	a := &shownAnswer{out: bufio.NewWriter(stdout.Styled()), styled: t.styled, onScreen: stdout.IsTerminal()}
 	if t.format != nil {
 		a.parser = t.format.NewParser(answer.Options{Prompt: prompt})
 	}
@@ -186,7 +187,7 @@ func (a *shownAnswer) show(events ...answer.Event) {
 			continue
 		}
 		if a.onScreen {
-			e.Text = controlled(e.Text)
+			e.Text = a.cleaner.Text(e.Text)
 		}
 		a.thought(e.Kind == answer.Reasoning)
 		if a.folding != nil {
@@ -194,7 +195,7 @@ func (a *shownAnswer) show(events ...answer.Event) {
 			continue
 		}
 		if a.styler != nil && e.Kind != answer.Reasoning {
-			a.styler.Width = columnsOf(os.Stdout)
+			a.styler.Width = columnsOf(stdout)
 			e.Text = a.styler.Feed(e.Text)
 		}
 		a.write(e.Text)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -15,6 +14,8 @@ import (
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/internal/markdown"
+	"github.com/powerinfer-go/powerinfer/internal/terminal"
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 // errExit says that the user wants to leave.
@@ -92,7 +93,7 @@ const actionIndent = "                    "
 
 func (t *talk) help() {
 	for _, a := range chatActions() {
-		fmt.Fprintln(os.Stderr, t.fitted(fmt.Sprintf("  %-17s %s", strings.TrimSpace("/"+a.name+" "+a.argument), a.help), actionIndent))
+		fmt.Fprintln(stderr, t.fitted(fmt.Sprintf("  %-17s %s", strings.TrimSpace("/"+a.name+" "+a.argument), a.help), actionIndent))
 	}
 	t.note(`A line that ends with \ goes on in the next one, as does text after """ until """.`)
 }
@@ -118,7 +119,7 @@ func (t *talk) attach(file string) error {
 	if file == "" {
 		return errors.New("/read needs the name of a file")
 	}
-	text, err := os.ReadFile(file)
+	text, err := wholefile.Read(file, wholefile.Setting)
 	if err != nil {
 		return err
 	}
@@ -200,16 +201,17 @@ func (t *talk) recall() {
 		return
 	}
 	for _, m := range t.said.messages[max(0, n-recalled):] {
-		text := controlled(strings.TrimSpace(m.Content))
+		text := terminal.Clean(strings.TrimSpace(m.Content))
 		if m.Role == "user" {
-			fmt.Println(promptFirst + strings.ReplaceAll(text, "\n", "\n"+promptMore))
+			fmt.Fprintln(stdout, promptFirst+strings.ReplaceAll(text, "\n", "\n"+promptMore))
 			continue
 		}
 		if t.styled && t.format != nil {
-			s := markdown.Styler{Width: columnsOf(os.Stdout)}
-			text = s.Feed(text) + s.Finish()
+			s := markdown.Styler{Width: columnsOf(stdout)}
+			fmt.Fprintln(stdout.Styled(), s.Feed(text)+s.Finish())
+			continue
 		}
-		fmt.Println(text)
+		fmt.Fprintln(stdout, text)
 	}
 }
 
@@ -249,7 +251,7 @@ func (t *talk) changeModel(ctx context.Context, name string) error {
 // describeModel says what the user talks with.
 func (t *talk) describeModel() {
 	i := t.model.Info()
-	t.note("%s: %s, %.1f MiB of weights, a context of %s; %s", controlled(i.Name), i.Type, mib(i.Bytes), count(i.Context, "token"), t.model.Device())
+	t.note("%s: %s, %.1f MiB of weights, a context of %s; %s", plain(i.Name), i.Type, mib(i.Bytes), count(i.Context, "token"), t.model.Device())
 }
 
 // value returns a sampling option's value, which may be the one that the model's file advises.
@@ -273,7 +275,7 @@ func (t *talk) set(argument string) error {
 	if argument == "" {
 		for _, f := range flags {
 			name := f.Names()[0]
-			fmt.Fprintf(os.Stderr, "  %-22s %v\n", name, t.value(name))
+			fmt.Fprintf(stderr, "  %-22s %v\n", name, t.value(name))
 		}
 		return nil
 	}
@@ -318,10 +320,10 @@ func (t *talk) stats() error {
 		return errors.New("there is no answer yet")
 	}
 	for line := range strings.Lines(closing(t.last, t.load)) {
-		fmt.Fprintln(os.Stderr, t.fitted(strings.TrimSuffix(line, "\n"), ""))
+		fmt.Fprintln(stderr, t.fitted(strings.TrimSuffix(line, "\n"), ""))
 	}
 	used := t.last.Cached + t.last.Prompt + t.last.Tokens
-	fmt.Fprintln(os.Stderr, t.fitted(fmt.Sprintf("%d of %d tokens of context used; %s, %s generated; %s",
+	fmt.Fprintln(stderr, t.fitted(fmt.Sprintf("%d of %d tokens of context used; %s, %s generated; %s",
 		used, t.model.Info().Context, count(t.answers, "answer"), count(t.tokens, "token"), t.model.Device()), ""))
 	return nil
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/reeflective/readline"
 	"github.com/rivo/uniseg"
 	"golang.org/x/term"
+
+	"github.com/powerinfer-go/powerinfer/internal/terminal"
 )
 
 // lineEditor reads lines that are edited on a terminal, with a history.
@@ -75,7 +77,7 @@ func (e *lineEditor) abort(library func()) func() {
 		}
 		e.shell.Cursor().Set(e.shell.Line().Len())
 		e.shell.Display.Refresh()
-		fmt.Print("^C" + erase + "\r\n")
+		fmt.Fprint(stdout.Styled(), "^C"+erase+"\r\n")
 		e.shell.History.Accept(false, false, readline.ErrInterrupt)
 	}
 }
@@ -126,27 +128,24 @@ func reflowed(prompt, before string, from, to int) int {
 
 // window returns the terminal's size, as the library asks for it.
 func window() (columns, rows int) {
-	columns, rows, err := term.GetSize(int(os.Stderr.Fd()))
-	if err != nil || columns < 2 || rows < 1 {
+	columns, rows = stderr.Size()
+	if columns < 2 || rows < 1 {
 		return 80, 24
 	}
 	return columns, rows
 }
 
-// columnsOf returns the width of the terminal that a file is, less the column at the right edge, where terminals differ;
+// columnsOf returns the width of the terminal that an output is, less the column at the right edge, where terminals differ;
 // 0 where it is not known.
-func columnsOf(f *os.File) int {
-	columns, _, err := term.GetSize(int(f.Fd()))
-	if err != nil {
-		return 0
-	}
+func columnsOf(o *terminal.Output) int {
+	columns, _ := o.Size()
 	return max(0, columns-spareColumns)
 }
 
 // paste returns what is put into the line for a pasted text: the text itself, or a few words where it would take more
 // than half of the window. A checksum is among them, for the history keeps them beyond this process.
 func (e *lineEditor) paste(text string) string {
-	text = controlled(text)
+	text = terminal.Clean(text)
 	columns, height := window()
 	if rows, _ := rowsOf(e.prompt, text, columns); rows <= height/2 {
 		return text

@@ -13,6 +13,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/chat"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 // usualSavedCache is the default of --save-cache in MiB: some 16,000 tokens of an 8B model of Llama 3's shape.
@@ -63,7 +64,7 @@ func talks(c *cli.Command) bool {
 
 // onTerminal reports whether a person sits at standard input and output.
 func onTerminal() bool {
-	return term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd()))
+	return term.IsTerminal(int(os.Stdin.Fd())) && stdout.IsTerminal()
 }
 
 // readSystem returns the system's text.
@@ -74,7 +75,7 @@ func readSystem(c *cli.Command) (string, error) {
 	if c.IsSet("system-prompt") {
 		return "", errors.New("--system-prompt and --system-prompt-file both name the system's text; give one")
 	}
-	text, err := readFile(c.String("system-prompt-file"))
+	text, err := readFile(c.String("system-prompt-file"), wholefile.Setting)
 	return strings.TrimSuffix(text, "\n"), err
 }
 
@@ -97,7 +98,7 @@ func readTemplate(c *cli.Command, f *gguf.File) (*chat.Template, error) {
 			return nil, errors.New("--chat-template and --chat-template-file both name a template; give one")
 		}
 		var err error
-		if source, err = readFile(c.String("chat-template-file")); err != nil {
+		if source, err = readFile(c.String("chat-template-file"), wholefile.Setting); err != nil {
 			return nil, fmt.Errorf("--chat-template-file: %w", err)
 		}
 	}

@@ -109,13 +109,13 @@ func newPlainLines(ctx context.Context, in io.Reader, interrupts <-chan os.Signa
 
 func (p *plainLines) readLine(prompt string) (string, error) {
 	if p.show {
-		fmt.Print(prompt)
+		fmt.Fprint(stdout, prompt)
 	}
 	select {
 	case <-p.ctx.Done():
 		return "", p.ctx.Err()
 	case <-p.interrupts:
-		fmt.Println()
+		fmt.Fprintln(stdout)
 		return "", errInterruptedInput
 	case line, ok := <-p.lines:
 		if !ok {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -94,6 +95,6 @@ func paste(marked bool) error {
 	if marked {
 		sequence = "\x1b[?2004h"
 	}
-	_, err := os.Stdout.WriteString(sequence)
+	_, err := io.WriteString(stdout.Styled(), sequence)
 	return err
 }

@@ -4,13 +4,12 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/rivo/uniseg"
-	"golang.org/x/term"
+
+	"github.com/powerinfer-go/powerinfer/internal/terminal"
 )
 
 // spareColumns stay free at the right of a thought's lines: terminals differ in where the cursor is behind a full one.
@@ -29,13 +28,7 @@ type shownThought struct {
 }
 
 func newThought(out *bufio.Writer) *shownThought {
-	return beginThought(out, func() (int, int) {
-		width, height, err := term.GetSize(int(os.Stdout.Fd()))
-		if err != nil {
-			return 0, 0
-		}
-		return width, height
-	})
+	return beginThought(out, stdout.Size)
 }
 
 func beginThought(out *bufio.Writer, size func() (int, int)) *shownThought {
@@ -134,29 +127,16 @@ func (t *talk) thoughts() error {
 		if m.Role != "assistant" {
 			continue
 		}
-		text := controlled(strings.Trim(m.Reasoning, "\n"))
+		text := strings.Trim(m.Reasoning, "\n")
 		if text == "" {
 			break
 		}
 		if t.styled {
-			text = faint + text + normal
+			fmt.Fprintln(stdout.Styled(), faint+terminal.Clean(text)+normal)
+			return nil
 		}
-		fmt.Println(text)
+		fmt.Fprintln(stdout, text)
 		return nil
 	}
 	return errors.New("the last answer has no thoughts")
-}
-
-// controlled returns text without control characters but for line ends and tabs, and without those that reverse the
-// direction of what follows: what a model writes or a user pastes does not command a terminal.
-func controlled(text string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-			return r
-		case unicode.IsControl(r), r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069:
-			return -1
-		}
-		return r
-	}, text)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 // grammarFlags constrain what is generated.
@@ -36,7 +37,7 @@ func readGrammar(c *cli.Command, g *powerinfer.Generation) error {
 	text := c.String(given[0][2:])
 	if name, ok := strings.CutSuffix(given[0], "-file"); ok {
 		var err error
-		if text, err = readFile(text); err != nil {
+		if text, err = readFile(text, wholefile.Setting); err != nil {
 			return fmt.Errorf("%s: %w", name+"-file", err)
 		}
 	}

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/chat"
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 // conversation holds the messages so far and the template that makes a prompt of them.
@@ -123,7 +123,7 @@ func (c *conversation) save(path string) error {
 // load replaces the conversation by that of a file.
 func (c *conversation) load(path string) error {
 	const other = "/model NAME goes on with another model"
-	data, err := os.ReadFile(path)
+	data, err := wholefile.Read(path, wholefile.Text)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("there is no file %s: /load takes a conversation that /save wrote; %s", path, other)
 	}

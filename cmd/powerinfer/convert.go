@@ -96,7 +96,7 @@ func convertModel(ctx context.Context, c *cli.Command) error {
 	}
 	o := convert.Options{
 		Output: outtype, Name: c.String("model-name"), NoFurther: c.Bool("no-mtp"),
-		Notes: func(s string) { fmt.Fprintln(os.Stderr, "note:", s) },
+		Notes: func(s string) { fmt.Fprintln(stderr, "note:", s) },
 	}
 	bar, left := newProgress("converting", unitBytes), newRemaining("")
 	bar.begins()
@@ -124,7 +124,7 @@ func convertModel(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(os.Stderr, "wrote", out)
+	fmt.Fprintln(stderr, "wrote", out)
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/session"
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 func embeddingCommand() *cli.Command {
@@ -117,13 +118,13 @@ func embeddingTexts(c *cli.Command) ([]string, error) {
 	case c.IsSet("prompt"):
 		text = unescape(c)
 	case c.IsSet("file") && c.String("file") != "-":
-		data, err := os.ReadFile(c.String("file"))
+		data, err := wholefile.Read(c.String("file"), wholefile.Text)
 		if err != nil {
 			return nil, err
 		}
 		text = string(data)
 	default:
-		data, err := io.ReadAll(os.Stdin)
+		data, err := wholefile.ReadFrom(os.Stdin, wholefile.Text)
 		if err != nil {
 			return nil, err
 		}

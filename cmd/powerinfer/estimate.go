@@ -2,18 +2,16 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/urfave/cli/v3"
-	"golang.org/x/term"
 
 	"github.com/powerinfer-go/powerinfer"
 )
 
 // expects reports whether a command says what it will take: where somebody looks on, or asked for it.
 func expects(c *cli.Command) bool {
-	return c.Bool("verbose") || term.IsTerminal(int(os.Stderr.Fd()))
+	return c.Bool("verbose") || stderr.IsTerminal()
 }
 
 // readsOnly is expect's number of tokens for commands that generate nothing.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -349,7 +348,7 @@ func newEvalReport(t *evaluate.Task, run evaluate.TaskRun) evalReport {
 // print writes the report to standard output.
 func (r evalReport) print(machine bool) error {
 	if machine {
-		e := json.NewEncoder(os.Stdout)
+		e := json.NewEncoder(stdout)
 		e.SetEscapeHTML(false)
 		return e.Encode(r)
 	}
@@ -376,6 +375,6 @@ func (r evalReport) print(machine bool) error {
 		f := r.Subjects[topic]
 		lines = append(lines, fmt.Sprintf("%-9s %6.2f %%  [%.2f, %.2f]  (n = %d)  %s", r.Main, 100*f.Value, 100*f.Low, 100*f.High, f.N, cmp.Or(topic, "no subject")))
 	}
-	_, err := fmt.Println(strings.Join(lines, "\n"))
+	_, err := fmt.Fprintln(stdout, strings.Join(lines, "\n"))
 	return err
 }

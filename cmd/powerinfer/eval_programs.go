@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
 	"strconv"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/evaluate"
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 // programTokens is the usual length of a completion, the publishers'.
@@ -89,7 +89,7 @@ func evalPrograms(ctx context.Context, c *cli.Command, t *evaluate.Task) error {
 	var samples []evaluate.TaskSample
 	var run evaluate.TaskRun
 	if name := c.String("samples"); name != "" {
-		data, err := os.ReadFile(name)
+		data, err := wholefile.Read(name, wholefile.Text)
 		if err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func evalPrograms(ctx context.Context, c *cli.Command, t *evaluate.Task) error {
 		return err
 	}
 	if box == nil {
-		fmt.Fprintf(os.Stderr, "note: %s hold %s; --samples %s --execute runs them\n", c.String("output"), count(len(samples), "program"), c.String("output"))
+		fmt.Fprintf(stderr, "note: %s hold %s; --samples %s --execute runs them\n", c.String("output"), count(len(samples), "program"), c.String("output"))
 		return nil
 	}
 	report := newEvalReport(t, run)

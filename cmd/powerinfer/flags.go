@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"slices"
@@ -21,6 +20,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/session"
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 // modelFlags choose a model and what is done to its metadata.
@@ -72,7 +72,7 @@ func nearestCache(name string) func(context.Context, *cli.Command, string) error
 		if !ok {
 			return nil
 		}
-		fmt.Fprintf(os.Stderr, "note: --%s: the KV cache is kept in %s, the nearest to %s\n", name, near, value)
+		fmt.Fprintf(stderr, "note: --%s: the KV cache is kept in %s, the nearest to %s\n", name, near, value)
 		return c.Set(name, near)
 	}
 }
@@ -262,7 +262,7 @@ func openOptions(c *cli.Command) (powerinfer.Options, error) {
 		return o, fmt.Errorf("--sparse-always-on %g is not a share from 0 to 1", o.AlwaysOn)
 	}
 	if c.Bool("verbose") {
-		o.Chosen = func(line string) { fmt.Fprintln(os.Stderr, line) }
+		o.Chosen = func(line string) { fmt.Fprintln(stderr, line) }
 	}
 	return o, gpuOptions(c, &o)
 }
@@ -352,18 +352,18 @@ func readText(c *cli.Command) (string, error) {
 	if c.IsSet("prompt") {
 		return "", errors.New("-p and -f both name a prompt; give one")
 	}
-	text, err := readFile(file)
+	text, err := readFile(file, wholefile.Text)
 	// llama.cpp drops one newline, with which editors end a file
 	return strings.TrimSuffix(text, "\n"), err
 }
 
-// readFile returns the content of a file; "-" is standard input.
-func readFile(name string) (string, error) {
+// readFile returns the content of a file of at most so many bytes; "-" is standard input.
+func readFile(name string, most int64) (string, error) {
 	if name == "-" {
-		data, err := io.ReadAll(os.Stdin)
+		data, err := wholefile.ReadFrom(os.Stdin, most)
 		return string(data), err
 	}
-	data, err := os.ReadFile(name)
+	data, err := wholefile.Read(name, most)
 	return string(data), err
 }
 

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,13 +50,13 @@ func streamFlag() cli.Flag {
 func listDevices() error {
 	all, err := vulkan.Devices()
 	if errors.Is(err, vulkan.ErrNone) {
-		_, err = fmt.Println(err)
+		_, err = fmt.Fprintln(stdout, err)
 		return err
 	}
 	if err != nil {
 		return err
 	}
-	out := bufio.NewWriter(os.Stdout)
+	out := bufio.NewWriter(stdout)
 	usual := vulkan.Usual(all)
 	for _, d := range all {
 		note := ""
@@ -130,7 +129,7 @@ func wholeLayers(c *cli.Command, name, short string) (*int, error) {
 }
 
 // note prints what the user should know.
-func note(s string) { fmt.Fprintln(os.Stderr, onTerminalLines("note: "+s)) }
+func note(s string) { fmt.Fprintln(stderr, onTerminalLines("note: "+s)) }
 
 // mostBudget bounds --vram-budget, in GiB.
 const mostBudget = 1 << 20

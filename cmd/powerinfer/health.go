@@ -12,12 +12,13 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 // mostHealth bounds the bytes that are read of an answer: what is at that address may be no server of ours.
@@ -99,7 +100,7 @@ func healthClient(address, certificate string) (*http.Client, *url.URL, error) {
 
 // readCertificate returns the first certificate of a PEM file, the server's own.
 func readCertificate(file string) (*x509.Certificate, error) {
-	text, err := os.ReadFile(file)
+	text, err := wholefile.Read(file, wholefile.Setting)
 	if err != nil {
 		return nil, err
 	}

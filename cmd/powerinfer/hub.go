@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v3"
-	"golang.org/x/term"
 
 	"github.com/powerinfer-go/powerinfer/internal/hub"
 )
@@ -219,7 +218,7 @@ func bring(ctx context.Context, h *hub.Hub, text string, n hub.Name, get func(co
 // downloading shows the progress of a download of what the user called so, and says what an interruption leaves. In a
 // pipe it is a line at the beginning.
 func downloading(ctx context.Context, called string, get func(func(hub.Progress)) (hub.Model, error)) (hub.Model, error) {
-	tty := term.IsTerminal(int(os.Stderr.Fd())) && os.Getenv("TERM") != "dumb"
+	tty := stderr.IsTerminal() && os.Getenv("TERM") != "dumb"
 	var bar *progress
 	var first, last hub.Progress // first: what was there before
 	told := false
@@ -234,7 +233,7 @@ func downloading(ctx context.Context, called string, get func(func(hub.Progress)
 			if called != "" {
 				name = called + ", which is " + p.Model
 			}
-			fmt.Fprintln(os.Stderr, onTerminalLines(fmt.Sprintf("downloading %s: %s", name, amount(first))))
+			fmt.Fprintln(stderr, onTerminalLines(fmt.Sprintf("downloading %s: %s", name, amount(first))))
 			if tty {
 				bar = newProgress("downloading", unitBytes)
 			}
@@ -247,7 +246,7 @@ func downloading(ctx context.Context, called string, get func(func(hub.Progress)
 		bar.finish()
 	}
 	if err != nil && ctx.Err() != nil && last.Total > 0 {
-		fmt.Fprintf(os.Stderr, "interrupted: %s of %s are kept; the same command goes on\n", hub.Bytes(last.Done), hub.Bytes(last.Total))
+		fmt.Fprintf(stderr, "interrupted: %s of %s are kept; the same command goes on\n", hub.Bytes(last.Done), hub.Bytes(last.Total))
 	}
 	return m, err
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -14,6 +15,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/imatrix/collect"
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 func imatrixCommand() *cli.Command {
@@ -63,7 +65,7 @@ func makeMatrix(ctx context.Context, c *cli.Command) error {
 		if err != nil {
 			return err
 		}
-		return showStatistics(os.Stdout, m)
+		return showStatistics(stdout, m)
 	}
 	out, err := matrixWriter(c)
 	if err != nil {
@@ -93,7 +95,7 @@ func makeMatrix(ctx context.Context, c *cli.Command) error {
 }
 
 func collectMatrix(ctx context.Context, c *cli.Command, f *gguf.File, base *collect.Matrix, out *matrixFile) error {
-	text, err := readFile(c.String("file"))
+	text, err := readFile(c.String("file"), wholefile.Text)
 	if err != nil {
 		return err
 	}
@@ -108,20 +110,27 @@ func collectMatrix(ctx context.Context, c *cli.Command, f *gguf.File, base *coll
 	}
 	told := false
 	chunks := fmt.Sprintf("chunks of %d tokens", o.Context)
-	left := newRemaining(chunks) // counts, as bar does, from where loading ends, which may be told late or not at all
+	var left *remaining // counts, as bar does, from where loading ends
+	loaded := sync.OnceFunc(func() {
+		left = newRemaining(chunks)
+		bar = newProgress("importances", unitWindows)
+		bar.begins()
+	})
 	o.Loading = func(done, total int64) {
 		if !told {
 			told = true
 			note(fmt.Sprintf("about %.1f GiB of memory", float64(memory)/(1<<30)))
 		}
-		if done == total {
-			left = newRemaining(chunks)
-			bar = newProgress("importances", unitWindows)
-			bar.begins()
+		if done == total { // which it never is where the file has tensors that are not needed
+			loaded()
 		}
 	}
-	o.Expect = func(chunks int, whole time.Duration) { left.foretold(chunks, whole, bar) }
+	o.Expect = func(chunks int, whole time.Duration) {
+		loaded()
+		left.foretold(chunks, whole, bar)
+	}
 	o.Progress = func(done, total int) {
+		loaded()
 		bar.begun()
 		left.set(int64(done), int64(total))
 		bar.set(int64(done), int64(total))
@@ -149,7 +158,7 @@ func collectMatrix(ctx context.Context, c *cli.Command, f *gguf.File, base *coll
 	}
 	onward := func(verb string) {
 		done := m.Chunks - base.Chunks
-		fmt.Fprintf(os.Stderr, "%s after %s; what was collected is in %s, and --in-file %s --chunk %d goes on\n", verb, count(done, "chunk"), part, part, o.Skip+done)
+		fmt.Fprintf(stderr, "%s after %s; what was collected is in %s, and --in-file %s --chunk %d goes on\n", verb, count(done, "chunk"), part, part, o.Skip+done)
 	}
 	if err != nil {
 		failed := out.write(context.WithoutCancel(ctx), m, part)
@@ -167,7 +176,7 @@ func collectMatrix(ctx context.Context, c *cli.Command, f *gguf.File, base *coll
 	if saved {
 		_ = os.Remove(part)
 	}
-	fmt.Fprintf(os.Stderr, "wrote %s: %d tensors, %d chunks of %d tokens\n", out.path, len(m.Entries), m.Chunks, m.ChunkTokens)
+	fmt.Fprintf(stderr, "wrote %s: %d tensors, %d chunks of %d tokens\n", out.path, len(m.Entries), m.Chunks, m.ChunkTokens)
 	return nil
 }
 

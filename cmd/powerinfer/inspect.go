@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"os"
 	"reflect"
 	"slices"
 	"strconv"
@@ -104,14 +103,14 @@ func finite(v any) any {
 }
 
 func inspectJSON(f *gguf.File) error {
-	enc := json.NewEncoder(os.Stdout)
+	enc := json.NewEncoder(stdout)
 	enc.SetIndent("", "  ")
 	return enc.Encode(summarise(f))
 }
 
 func inspectText(f *gguf.File) error {
 	s := summarise(f)
-	out := bufio.NewWriter(os.Stdout)
+	out := bufio.NewWriter(stdout)
 	fmt.Fprintf(out, "%s: %s v%d, %d keys, %d tensors, %.2f GiB, %.1f M elements\n\n",
 		strconv.Quote(s.File), s.Magic, s.Version, len(f.Keys), len(s.Tensors), float64(s.Bytes)/(1<<30), float64(s.Elements)/1e6)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -185,7 +184,7 @@ func noteGranted(c *cli.Command, flags []llamaFlag) {
 		whys[i] = strings.Join(by[why], ", ") + ": " + why
 	}
 	if len(whys) > 0 {
-		fmt.Fprintf(os.Stderr, "note: flags of llama.cpp that change nothing here: %s\n", strings.Join(whys, "; "))
+		fmt.Fprintf(stderr, "note: flags of llama.cpp that change nothing here: %s\n", strings.Join(whys, "; "))
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -20,8 +19,9 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/evaluate"
-	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/setting"
+	"github.com/powerinfer-go/powerinfer/internal/terminal"
 )
 
 func main() {
@@ -75,29 +75,7 @@ func execute(args []string) int {
 	status := statusInterrupted
 	done := make(chan error, 1)
 	go func() {
-		var err error
-		defer func() { done <- err }()
-		debug.SetPanicOnFault(true)
-		defer func() {
-			if fault := compute.Fault(recover()); fault != nil {
-				err = fault
-			}
-		}()
-		root := command()
-		out := &written{to: os.Stdout}
-		root.Writer = out
-		if name, unknown := withoutCommand(root, args); unknown { // whatever flags it has
-			err = unknownCommand(root, name)
-			return
-		}
-		err = root.Run(ctx, withOptionalValues(withCommand(args)))
-		if err != nil {
-			if topic, ok := strings.CutPrefix(err.Error(), "No help topic for '"); ok { // cli's own words
-				err = unknownCommand(root, strings.TrimSuffix(topic, "'"))
-			}
-		} else {
-			err = out.err
-		}
+		done <- fault.Guard(func() error { return runCommandLine(ctx, args) })
 	}()
 	var err error
 	select {
@@ -122,13 +100,31 @@ func execute(args []string) int {
 	case readerLeft(err): // what reads the output has seen enough
 		return statusError
 	}
-	fmt.Fprintln(os.Stderr, onTerminalLines("powerinfer: "+oneLine(err)))
+	fmt.Fprintln(stderr, onTerminalLines("powerinfer: "+oneLine(err)))
 	return statusError
+}
+
+// runCommandLine runs a command line.
+func runCommandLine(ctx context.Context, args []string) error {
+	root := command()
+	out := &written{to: stdout}
+	root.Writer, root.ErrWriter, cli.ErrWriter = out, stderr, stderr
+	if name, unknown := withoutCommand(root, args); unknown { // whatever flags it has
+		return unknownCommand(root, name)
+	}
+	err := root.Run(ctx, withOptionalValues(withCommand(args)))
+	if err == nil {
+		return out.err
+	}
+	if topic, ok := strings.CutPrefix(err.Error(), "No help topic for '"); ok { // cli's own words
+		return unknownCommand(root, strings.TrimSuffix(topic, "'"))
+	}
+	return err
 }
 
 // onTerminalLines returns a line for standard error as it is, or broken between words where that is a terminal.
 func onTerminalLines(line string) string {
-	if width := columnsOf(os.Stderr); width > 0 {
+	if width := columnsOf(stderr); width > 0 {
 		return broken(line, "", width)
 	}
 	return line
@@ -181,8 +177,8 @@ const longestError = 1000
 // oneLine keeps an error to one line, whatever a library or a file's name put into it. Settings in it are called by
 // their flags.
 func oneLine(err error) string {
-	spaces := strings.NewReplacer("\n", " ", "\t", " ", "\r", " ")
-	line := []rune(controlled(spaces.Replace(plainNumbers(plainFiles(setting.Text(err, setting.Flags), err)))))
+	spaces := strings.NewReplacer("\n", " ", "\t", " ", "\r", " ", "\u2028", " ", "\u2029", " ")
+	line := []rune(terminal.Clean(spaces.Replace(plainNumbers(plainFiles(setting.Text(err, setting.Flags), err)))))
 	if len(line) > longestError {
 		return string(line[:longestError]) + "…"
 	}

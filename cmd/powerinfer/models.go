@@ -47,7 +47,7 @@ Files go to the cache that Python's huggingface_hub and llama.cpp use, and are f
 				if err != nil {
 					return err
 				}
-				if _, err := fmt.Println(m.Path()); err != nil {
+				if _, err := fmt.Fprintln(stdout, m.Path()); err != nil {
 					return err
 				}
 			}
@@ -85,7 +85,7 @@ func listCommand() *cli.Command {
 			if len(list) == 0 {
 				note(fmt.Sprintf("no model is cached in %s; powerinfer pull qwen3:0.6b downloads one, powerinfer models lists more", h.Folder()))
 			}
-			return printList(os.Stdout, list)
+			return printList(stdout, list)
 		},
 	}
 }
@@ -189,7 +189,7 @@ func count3(n int64) string {
 
 // indented prints v as JSON that people can read.
 func indented(v any) error {
-	enc := json.NewEncoder(os.Stdout)
+	enc := json.NewEncoder(stdout)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
 }
@@ -243,7 +243,7 @@ func removeModel(ctx context.Context, h *hub.Hub, n hub.Name, yes bool) error {
 		if !onTerminal() {
 			return fmt.Errorf("%s would be removed, %s; -y confirms it", what, hub.Bytes(would.Bytes))
 		}
-		fmt.Printf("remove %s, %s? [y/N] ", what, hub.Bytes(would.Bytes))
+		fmt.Fprintf(stdout, "remove %s, %s? [y/N] ", what, hub.Bytes(would.Bytes))
 		if ok, err := confirmed(ctx); err != nil || !ok {
 			return err
 		}
@@ -252,7 +252,7 @@ func removeModel(ctx context.Context, h *hub.Hub, n hub.Name, yes bool) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "removed %s, %s\n", what, hub.Bytes(gone.Bytes))
+	fmt.Fprintf(stderr, "removed %s, %s\n", what, hub.Bytes(gone.Bytes))
 	return nil
 }
 
@@ -265,7 +265,7 @@ func confirmed(ctx context.Context) (bool, error) {
 	}()
 	select {
 	case <-ctx.Done():
-		fmt.Println()
+		fmt.Fprintln(stdout)
 		return false, errInterrupted
 	case a := <-answer:
 		return a == "y" || a == "yes", nil

@@ -27,14 +27,14 @@ func inspectNeurons(f *gguf.File, report string, asJSON bool) error {
 		if err := writeReport(report, p); err != nil {
 			return err
 		}
-		fmt.Fprintln(os.Stderr, "wrote", filepath.Join(report, reportPage), "and its pictures")
+		fmt.Fprintln(stderr, "wrote", filepath.Join(report, reportPage), "and its pictures")
 	}
 	if asJSON {
-		enc := json.NewEncoder(os.Stdout)
+		enc := json.NewEncoder(stdout)
 		enc.SetIndent("", "  ")
 		return enc.Encode(p)
 	}
-	out := bufio.NewWriter(os.Stdout)
+	out := bufio.NewWriter(stdout)
 	if err := p.Text(out); err != nil {
 		return err
 	}

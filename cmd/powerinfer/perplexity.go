@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
-	"golang.org/x/term"
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/evaluate"
@@ -110,7 +108,7 @@ func perplexity(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Printf("%s\nFinal estimate: PPL = %.4f +/- %.5f\n", running.kept.String(), estimate.Value, estimate.Error)
+	_, err = fmt.Fprintf(stdout, "%s\nFinal estimate: PPL = %.4f +/- %.5f\n", running.kept.String(), estimate.Value, estimate.Error)
 	return err
 }
 
@@ -132,7 +130,7 @@ func divergence(ctx context.Context, c *cli.Command) error {
 		return fmt.Errorf("%s was saved at a context of %d tokens, not %d; leave -c out", path, base.Window(), n)
 	}
 	if c.IsSet("file") || c.IsSet("prompt") {
-		fmt.Fprintf(os.Stderr, "note: the text is that of %s\n", path)
+		fmt.Fprintf(stderr, "note: the text is that of %s\n", path)
 	}
 	m, err := openWindow(ctx, c, base.Window())
 	if err != nil {
@@ -158,10 +156,10 @@ func divergence(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Println(running.kept.String()); err != nil {
+	if _, err := fmt.Fprintln(stdout, running.kept.String()); err != nil {
 		return err
 	}
-	return d.Report(os.Stdout)
+	return d.Report(stdout)
 }
 
 // openWindow opens the model for windows of so many tokens.
@@ -174,7 +172,7 @@ func openWindow(ctx context.Context, c *cli.Command, window int) (*powerinfer.Mo
 		return nil, err
 	}
 	if trained := m.Info().Trained; window > trained {
-		fmt.Fprintf(os.Stderr, "note: the model was trained for %d tokens, fewer than the window of %d\n", trained, window)
+		fmt.Fprintf(stderr, "note: the model was trained for %d tokens, fewer than the window of %d\n", trained, window)
 	}
 	return m, nil
 }
@@ -187,8 +185,8 @@ type running struct {
 }
 
 func newRunning() running {
-	r := running{os.Stdout, &strings.Builder{}}
-	if term.IsTerminal(int(os.Stdout.Fd())) {
+	r := running{stdout, &strings.Builder{}}
+	if stdout.IsTerminal() {
 		r.Writer = r.kept
 	}
 	return r

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 
@@ -57,10 +56,10 @@ func machineFlag() cli.Flag {
 
 func plan(ctx context.Context, c *cli.Command) error {
 	if c.Bool("published-experts") {
-		return expertsTable(os.Stdout, c.String("describe"))
+		return expertsTable(stdout, c.String("describe"))
 	}
 	if c.Bool("published") {
-		return publishedTable(os.Stdout)
+		return publishedTable(stdout)
 	}
 	if html := c.String("html"); html != "" {
 		if err := atomicfile.Check(html, planKind()); err != nil {
@@ -94,12 +93,12 @@ func plan(ctx context.Context, c *cli.Command) error {
 		}); err != nil {
 			return err
 		}
-		fmt.Fprintln(os.Stderr, "wrote", html)
+		fmt.Fprintln(stderr, "wrote", html)
 	}
 	if c.Bool("json") {
-		return d.json(os.Stdout)
+		return d.json(stdout)
 	}
-	out := bufio.NewWriter(os.Stdout)
+	out := bufio.NewWriter(stdout)
 	if err := d.text(out); err != nil {
 		return err
 	}

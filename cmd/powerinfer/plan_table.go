@@ -205,7 +205,7 @@ func (d *drawing) hot(l int) string {
 
 func (d *drawing) text(out io.Writer) error {
 	b := &d.b
-	fmt.Fprintf(out, "%s, %s%s, %.2f GiB with the KV cache of %d tokens\n", b.Name, b.Type, d.shape(), gib(b.Model.Bytes()+b.Rest), b.Context)
+	fmt.Fprintf(out, "%s, %s%s, %.2f GiB with the KV cache of %d tokens\n", plain(b.Name), b.Type, d.shape(), gib(b.Model.Bytes()+b.Rest), b.Context)
 	fmt.Fprintf(out, "RAM reads %.1f GB/s in order, %.1f on rows\n", d.on.Stream/1e9, d.on.Rows/1e9)
 	for j, g := range d.on.GPUs {
 		if g.Read == 0 {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -106,10 +105,10 @@ func prepareModel(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := printReport(os.Stdout, f.Path, rep, o); err != nil {
+	if err := printReport(stdout, f.Path, rep, o); err != nil {
 		return err
 	}
-	fmt.Fprintln(os.Stderr, "wrote", o.Out)
+	fmt.Fprintln(stderr, "wrote", o.Out)
 	return nil
 }
 
@@ -154,7 +153,7 @@ func parseSize(s string) (int64, error) {
 // sayResume says how an interrupted run goes on, as soon as ctx ends, since the run's last step may take long. The
 // function that it returns must be called at the end; it says so where there was no time yet.
 func sayResume(ctx context.Context) func() {
-	say := sync.OnceFunc(func() { fmt.Fprintln(os.Stderr, "interrupted; the same command with --resume goes on") })
+	say := sync.OnceFunc(func() { fmt.Fprintln(stderr, "interrupted; the same command with --resume goes on") })
 	stop := context.AfterFunc(ctx, say)
 	return func() {
 		if !stop() {
@@ -174,7 +173,7 @@ func newBars(o *prepare.Options) *bars {
 	b := &bars{}
 	note := func(format string, args ...any) {
 		b.finish()
-		fmt.Fprintf(os.Stderr, format+"\n", args...)
+		fmt.Fprintf(stderr, format+"\n", args...)
 	}
 	o.Note = func(format string, args ...any) { note("note: "+format, args...) }
 	o.Estimate = func(stages []prepare.Estimate) {
@@ -338,7 +337,7 @@ func kilobytes(b float64) string { return fmt.Sprintf("%.1f kB", b/1000) }
 
 // advise says what a user should know about the result.
 func advise(r *prepare.Report, o prepare.Options) {
-	note := func(format string, args ...any) { fmt.Fprintf(os.Stderr, "note: "+format+"\n", args...) }
+	note := func(format string, args ...any) { fmt.Fprintf(stderr, "note: "+format+"\n", args...) }
 	switch q := r.Measured; {
 	case o.NoPredictors:
 	case q == nil:

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 
 	"github.com/urfave/cli/v3"
 
@@ -57,10 +56,10 @@ func profileModel(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := p.Table(os.Stdout); err != nil {
+	if err := p.Table(stdout); err != nil {
 		return err
 	}
-	fmt.Fprintln(os.Stderr, "wrote", o.Out)
+	fmt.Fprintln(stderr, "wrote", o.Out)
 	return nil
 }
 

@@ -9,7 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
+
+	"github.com/powerinfer-go/powerinfer/internal/terminal"
 )
 
 // unit is the unit in which a progress bar counts.
@@ -70,12 +71,12 @@ func (l late) Write(b []byte) (int, error) {
 
 // newProgress shows what on standard error.
 func newProgress(what string, u unit) *progress {
-	tty := term.IsTerminal(int(os.Stderr.Fd())) && os.Getenv("TERM") != "dumb"
-	return startProgress(what, u, os.Stderr, tty, time.Now, patience())
+	tty := stderr.IsTerminal() && os.Getenv("TERM") != "dumb"
+	return startProgress(what, u, stderr.Styled(), tty, time.Now, patience())
 }
 
 func startProgress(what string, u unit, out io.Writer, tty bool, now func() time.Time, patience time.Duration) *progress {
-	p := &progress{patience: patience, what: what, unit: u, out: out, now: now, begin: now()}
+	p := &progress{patience: patience, what: terminal.Clean(what), unit: u, out: out, now: now, begin: now()}
 	if tty {
 		p.bar = p.newBar()
 	}
@@ -164,8 +165,8 @@ func (p *progress) set(done, total int64) {
 func (p *progress) say(what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.what = what; p.bar != nil {
-		p.bar.Describe(what)
+	if p.what = terminal.Clean(what); p.bar != nil {
+		p.bar.Describe(p.what)
 	}
 }
 
@@ -189,12 +190,12 @@ const (
 
 // barWidth returns how many columns the bar itself has, so that its line fits the terminal.
 func (p *progress) barWidth() int {
-	f, ok := p.out.(*os.File)
+	s, ok := p.out.(interface{ Size() (columns, rows int) })
 	if !ok {
 		return usualBar
 	}
-	columns, _, err := term.GetSize(int(f.Fd()))
-	if err != nil || columns <= 0 {
+	columns, _ := s.Size()
+	if columns <= 0 {
 		return usualBar
 	}
 	return min(usualBar, max(leastBar, columns-utf8.RuneCountInString(p.what)-besideBar))

@@ -53,7 +53,7 @@ func (p *promptCache) load(ctx context.Context, m *powerinfer.Model) error {
 	}
 	if info, err := os.Stat(p.path); errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().IsRegular() && info.Size() == 0 {
 		if p.readOnly {
-			fmt.Fprintf(os.Stderr, "note: %s holds no keys and values yet, and --prompt-cache-ro writes none\n", p.path)
+			fmt.Fprintf(stderr, "note: %s holds no keys and values yet, and --prompt-cache-ro writes none\n", p.path)
 		}
 		return nil
 	}

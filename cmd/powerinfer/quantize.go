@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/convert"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 func quantizeCommand() *cli.Command {
@@ -152,7 +152,7 @@ func quantize(ctx context.Context, c *cli.Command) error {
 		note("the quality that the file names was measured on " + a.in)
 	}
 	before, now := bench.Describe(f), bench.Describe(after)
-	fmt.Fprintf(os.Stderr, "wrote %s: %.1f MiB before, %.1f MiB after, %.2f bits a weight\n",
+	fmt.Fprintf(stderr, "wrote %s: %.1f MiB before, %.1f MiB after, %.2f bits a weight\n",
 		out, float64(before.Bytes)/(1<<20), float64(now.Bytes)/(1<<20), 8*float64(now.Bytes)/float64(now.Params))
 	return nil
 }
@@ -219,7 +219,7 @@ func typeRules(c *cli.Command) ([]convert.TypeRule, error) {
 		return nil, err
 	}
 	if path := c.String("tensor-type-file"); path != "" {
-		b, err := os.ReadFile(path)
+		b, err := wholefile.Read(path, wholefile.Setting)
 		if err != nil {
 			return nil, err
 		}
@@ -240,7 +240,7 @@ func showChoices(choices []convert.Choice) error {
 		if c.NeedsMatrix && needed == "" {
 			needed = t.Name
 		}
-		if _, err := fmt.Printf("[%4d/%4d] %-36s %-20s %7s -> %7s %9.2f MiB -> %9.2f MiB\n", i+1, len(choices), t.Name, fmt.Sprint(t.Shape), t.Type, c.Type,
+		if _, err := fmt.Fprintf(stdout, "[%4d/%4d] %-36s %-20s %7s -> %7s %9.2f MiB -> %9.2f MiB\n", i+1, len(choices), plain(t.Name), fmt.Sprint(t.Shape), t.Type, c.Type,
 			float64(len(t.Data))/(1<<20), float64(c.Bytes())/(1<<20)); err != nil {
 			return err
 		}
@@ -248,6 +248,6 @@ func showChoices(choices []convert.Choice) error {
 	if needed != "" {
 		note(fmt.Sprintf("this needs an importance matrix: tensor %q would be worth nothing without", needed))
 	}
-	_, err := fmt.Printf("%.1f MiB before, %.1f MiB after, %.2f bits a weight\n", float64(before)/(1<<20), float64(after)/(1<<20), 8*float64(after)/float64(elems))
+	_, err := fmt.Fprintf(stdout, "%.1f MiB before, %.1f MiB after, %.2f bits a weight\n", float64(before)/(1<<20), float64(after)/(1<<20), 8*float64(after)/float64(elems))
 	return err
 }

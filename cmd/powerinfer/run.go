@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
-	"golang.org/x/term"
 
 	"github.com/powerinfer-go/powerinfer"
 )
@@ -113,7 +113,7 @@ func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 	if err := checkGeneration(c); err != nil {
 		return err
 	}
-	if isDemo(c) && term.IsTerminal(int(os.Stderr.Fd())) {
+	if isDemo(c) && stderr.IsTerminal() {
 		note(demoNote)
 	}
 	prompt, err := readText(c)
@@ -155,7 +155,7 @@ func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 	if len(ids) == 0 {
 		return errors.New("the prompt is empty and the model has no token to begin with; give -p or -f")
 	}
-	text := newText(os.Stdout, "reading the prompt")
+	text := newText(stdout, "reading the prompt")
 	if !c.Bool("no-display-prompt") {
 		text.prompt = prompt
 	}
@@ -180,7 +180,7 @@ func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 		neurons(res.Neurons)
 		experts(res.Experts)
 	}
-	fmt.Fprint(os.Stderr, closing(res, loadTime))
+	fmt.Fprint(stderr, closing(res, loadTime))
 	if cancelled {
 		return errInterrupted
 	}
@@ -204,7 +204,7 @@ func readGeneration(c *cli.Command) (powerinfer.Generation, error) {
 // computed and sampled.
 func sayModel(c *cli.Command, m *powerinfer.Model, chosen *powerinfer.Sampling) error {
 	if i := m.Info(); i.Context > i.Trained {
-		fmt.Fprintf(os.Stderr, "note: the model was trained for %d tokens, fewer than the context of %d\n", i.Trained, i.Context)
+		fmt.Fprintf(stderr, "note: the model was trained for %d tokens, fewer than the context of %d\n", i.Trained, i.Context)
 	}
 	if !c.Bool("verbose") {
 		return nil
@@ -245,27 +245,18 @@ type text struct {
 	bar    *progress
 	prompt string // printed before the first token
 	begun  bool
-	screen bool  // a terminal obeys what it is shown
 	err    error // of writing
 }
 
-func newText(w *os.File, what string) *text {
-	return &text{out: bufio.NewWriter(w), bar: newProgress(what, unitTokens), screen: term.IsTerminal(int(w.Fd()))}
-}
-
-// print writes text. A terminal gets no control characters that a model or a prompt has.
-func (t *text) print(text string) {
-	if t.screen {
-		text = controlled(text)
-	}
-	t.out.WriteString(text)
+func newText(w io.Writer, what string) *text {
+	return &text{out: bufio.NewWriter(w), bar: newProgress(what, unitTokens)}
 }
 
 func (t *text) begin() {
 	if !t.begun {
 		t.begun = true
 		t.bar.finish()
-		t.print(t.prompt)
+		t.out.WriteString(t.prompt)
 	}
 }
 
@@ -273,7 +264,7 @@ func (t *text) begin() {
 // went well.
 func (t *text) push(more string) bool {
 	t.begin()
-	t.print(more)
+	t.out.WriteString(more)
 	t.err = t.out.Flush()
 	return t.err == nil
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -92,7 +91,7 @@ func stopCommand() *cli.Command {
 					return fmt.Errorf("%s stays loaded: it answers a request, or the server was started with this model alone; Ctrl-C there ends the server", name)
 				}
 			}
-			fmt.Fprintln(os.Stderr, "stopped", name)
+			fmt.Fprintln(stderr, "stopped", name)
 			return nil
 		},
 	}

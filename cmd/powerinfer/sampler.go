@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -167,7 +166,7 @@ func samplingFor(c *cli.Command, s powerinfer.Sampling, context, vocabulary int,
 		return s, err
 	}
 	if s.AdaptiveTarget >= 0 && !slices.Contains(s.Samplers, sample.AdaptiveP.String()) {
-		fmt.Fprintln(os.Stderr, "note: --adaptive-target changes nothing unless --samplers names adaptive_p")
+		fmt.Fprintln(stderr, "note: --adaptive-target changes nothing unless --samplers names adaptive_p")
 	}
 	return s, nil
 }

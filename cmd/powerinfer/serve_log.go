@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
+	"github.com/powerinfer-go/powerinfer/internal/terminal"
 )
 
 // logFlags say what a server's log has and where it goes.
@@ -24,7 +25,7 @@ func logFlags() []cli.Flag {
 
 // openLog returns the log that the flags ask for. close is to be called when nothing is logged any more.
 func openLog(c *cli.Command) (log *slog.Logger, closeLog func() error, err error) {
-	var to io.Writer = os.Stderr
+	var to io.Writer = stderr
 	closeLog = func() error { return nil }
 	format := c.String("log-format")
 	if format != "text" && format != "json" {
@@ -38,7 +39,7 @@ func openLog(c *cli.Command) (log *slog.Logger, closeLog func() error, err error
 		if err != nil {
 			return nil, nil, fmt.Errorf("--log-file: %w", err)
 		}
-		to, closeLog = f, f.Close
+		to, closeLog = terminal.Of(f), f.Close
 	}
 	o := &slog.HandlerOptions{Level: logLevel(c.Int("log-verbosity"))}
 	if format == "json" {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -138,7 +137,7 @@ func printShorts(ctx context.Context, c *cli.Command) error {
 	if c.Bool("json") {
 		return indented(rows)
 	}
-	if err := printShortRows(os.Stdout, rows); err != nil {
+	if err := printShortRows(stdout, rows); err != nil {
 		return err
 	}
 	note("* is what the family's name alone means, such as qwen3")

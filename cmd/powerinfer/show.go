@@ -158,7 +158,7 @@ func planLine(ctx context.Context, c *cli.Command, f *gguf.File) (string, error)
 }
 
 func (s *shown) print() error {
-	out := bufio.NewWriter(os.Stdout)
+	out := bufio.NewWriter(stdout)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(name, value string) {
 		if value != "" {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -26,19 +25,19 @@ func describe(m *powerinfer.Model, o *powerinfer.Sampling) error {
 		parts = append(parts, fmt.Sprintf("%d heads over %d KV heads of %d", i.Heads, i.KVHeads, i.HeadSize))
 	}
 	parts = append(parts, fmt.Sprintf("vocabulary %d", i.Vocabulary))
-	fmt.Fprintf(os.Stderr, "model %q: %s, %.1f MiB of weights; %d layers, n_embd %d, %s\n", i.Name, i.Type, mib(i.Bytes), i.Layers, i.Embedding, strings.Join(parts, ", "))
-	fmt.Fprintf(os.Stderr, "context %d of %d tokens, KV cache %.1f MiB; %s\n", i.Context, i.Trained, mib(i.Cache), m.Device())
+	fmt.Fprintf(stderr, "model %q: %s, %.1f MiB of weights; %d layers, n_embd %d, %s\n", i.Name, i.Type, mib(i.Bytes), i.Layers, i.Embedding, strings.Join(parts, ", "))
+	fmt.Fprintf(stderr, "context %d of %d tokens, KV cache %.1f MiB; %s\n", i.Context, i.Trained, mib(i.Cache), m.Device())
 	plan, err := m.Plan()
 	if err != nil {
 		return err
 	}
 	for _, g := range plan.GPUs {
-		fmt.Fprintf(os.Stderr, "%s: video memory %.1f MiB in use, %.1f planned, of a budget of %.1f\n", g.Name, mib(g.Used), mib(g.Planned), mib(g.Budget))
+		fmt.Fprintf(stderr, "%s: video memory %.1f MiB in use, %.1f planned, of a budget of %.1f\n", g.Name, mib(g.Used), mib(g.Planned), mib(g.Budget))
 	}
 	if i.Sparse == powerinfer.SparsePredict {
-		fmt.Fprintf(os.Stderr, "sparse: predict, from a logit of %g\n", i.Threshold)
+		fmt.Fprintf(stderr, "sparse: predict, from a logit of %g\n", i.Threshold)
 	} else {
-		fmt.Fprintf(os.Stderr, "sparse: %s, activation %s\n", i.Sparse, i.Activation)
+		fmt.Fprintf(stderr, "sparse: %s, activation %s\n", i.Sparse, i.Activation)
 	}
 	describeSampling(o)
 	return nil
@@ -49,7 +48,7 @@ func gpuNotes(m *powerinfer.Model) error {
 	plan, err := m.Plan()
 	for _, g := range plan.GPUs {
 		if g.Note != "" {
-			fmt.Fprintf(os.Stderr, "%s: %s\n", g.Name, g.Note)
+			fmt.Fprintf(stderr, "%s: %s\n", g.Name, g.Note)
 		}
 	}
 	return err
@@ -57,17 +56,17 @@ func gpuNotes(m *powerinfer.Model) error {
 
 func describeSampling(o *powerinfer.Sampling) {
 	if o.Temperature <= 0 {
-		fmt.Fprintln(os.Stderr, "sampler: the likeliest token")
+		fmt.Fprintln(stderr, "sampler: the likeliest token")
 		return
 	}
 	if o.Mirostat > 0 {
-		fmt.Fprintf(os.Stderr, "sampler: seed %d, temperature %g, Mirostat %d for %g bits at rate %g\n", o.Seed, o.Temperature, o.Mirostat, o.MirostatTau, o.MirostatEta)
+		fmt.Fprintf(stderr, "sampler: seed %d, temperature %g, Mirostat %d for %g bits at rate %g\n", o.Seed, o.Temperature, o.Mirostat, o.MirostatTau, o.MirostatEta)
 		return
 	}
 	if !slices.Equal(o.Samplers, powerinfer.DefaultSampling().Samplers) {
-		fmt.Fprintf(os.Stderr, "samplers: %s\n", strings.Join(o.Samplers, ";"))
+		fmt.Fprintf(stderr, "samplers: %s\n", strings.Join(o.Samplers, ";"))
 	}
-	fmt.Fprintf(os.Stderr, "sampler: seed %d, temperature %g, top-k %d, top-p %g, min-p %g, repeat penalty %g over %d tokens\n",
+	fmt.Fprintf(stderr, "sampler: seed %d, temperature %g, top-k %d, top-p %g, min-p %g, repeat penalty %g over %d tokens\n",
 		o.Seed, o.Temperature, o.TopK, o.TopP, o.MinP, o.RepeatPenalty, o.RepeatLastN)
 }
 
@@ -75,7 +74,7 @@ func describeSampling(o *powerinfer.Sampling) {
 func neurons(use []powerinfer.LayerNeurons) {
 	share := func(n, of int64) float64 { return 100 * float64(n) / float64(max(1, of)) }
 	var sum powerinfer.LayerNeurons
-	w := tabwriter.NewWriter(os.Stderr, 0, 0, 2, ' ', tabwriter.AlignRight)
+	w := tabwriter.NewWriter(stderr, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "layer\tmode\tpredicted\tactive\tMiB/token\tof dense\t")
 	for l, u := range use {
 		if u.Steps == 0 {
@@ -102,7 +101,7 @@ func neurons(use []powerinfer.LayerNeurons) {
 // experts says how experts followed the text, where they did.
 func experts(u powerinfer.ExpertUse) {
 	if uses := u.OnGPU + u.Elsewhere; uses > 0 {
-		fmt.Fprintf(os.Stderr, "experts: %.1f %% of %d uses were of experts on a GPU; %s copied there, %.1f MiB\n",
+		fmt.Fprintf(stderr, "experts: %.1f %% of %d uses were of experts on a GPU; %s copied there, %.1f MiB\n",
 			100*float64(u.OnGPU)/float64(uses), uses, count(int(u.Copied), "expert"), mib(u.Bytes))
 	}
 }

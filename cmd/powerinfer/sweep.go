@@ -91,18 +91,18 @@ func runSweep(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	if c.Bool("json") {
-		return rep.JSON(os.Stdout)
+		return rep.JSON(stdout)
 	}
-	if err := printSweep(os.Stdout, rep); err != nil {
+	if err := printSweep(stdout, rep); err != nil {
 		return err
 	}
-	fmt.Fprintln(os.Stderr, "wrote", strings.Join(sweep.Files(&o), ", "))
+	fmt.Fprintln(stderr, "wrote", strings.Join(sweep.Files(&o), ", "))
 	return nil
 }
 
 // saySame tells how an interrupted sweep goes on. The function that it returns ends that.
 func saySame(ctx context.Context) (stop func() bool) {
-	return context.AfterFunc(ctx, func() { fmt.Fprintln(os.Stderr, "interrupted; the same command goes on") })
+	return context.AfterFunc(ctx, func() { fmt.Fprintln(stderr, "interrupted; the same command goes on") })
 }
 
 // expectedTime says in a line how long a sweep will take.

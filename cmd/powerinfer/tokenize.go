@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 func tokenizeCommand() *cli.Command {
@@ -47,10 +47,10 @@ func tokenize(_ context.Context, c *cli.Command) error {
 		return err
 	}
 	if note := tok.Note(); note != "" {
-		fmt.Fprintln(os.Stderr, note)
+		fmt.Fprintln(stderr, note)
 	}
 	ids := tok.Encode(text, !c.Bool("no-bos"), !c.Bool("no-parse-special"))
-	out := bufio.NewWriter(os.Stdout)
+	out := bufio.NewWriter(stdout)
 	if c.Bool("ids") {
 		words := make([]string, len(ids))
 		for i, id := range ids {
@@ -88,9 +88,9 @@ func tokenizeText(c *cli.Command) (string, error) {
 	var err error
 	switch {
 	case c.Bool("stdin") || c.String("file") == "-":
-		data, err = io.ReadAll(os.Stdin)
+		data, err = wholefile.ReadFrom(os.Stdin, wholefile.Text)
 	case c.IsSet("file"):
-		data, err = os.ReadFile(c.String("file"))
+		data, err = wholefile.Read(c.String("file"), wholefile.Text)
 	default:
 		return unescape(c), nil
 	}

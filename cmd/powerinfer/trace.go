@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 
 	"github.com/urfave/cli/v3"
 
@@ -38,7 +37,7 @@ func traced(c *cli.Command, f func(t *powerinfer.Trace) error) error {
 		err = failed
 	}
 	if n := t.Dropped(); n > 0 {
-		fmt.Fprintf(os.Stderr, "note: the trace ends early, %d spans found no room in it\n", n)
+		fmt.Fprintf(stderr, "note: the trace ends early, %d spans found no room in it\n", n)
 	}
 	return err
 }

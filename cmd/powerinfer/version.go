@@ -53,7 +53,7 @@ func versionCommand() *cli.Command {
 				return err
 			}
 			cpu := hw.Detect()
-			_, err := fmt.Printf("powerinfer %s\n%s %s/%s\n%s, %d cores\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH, cpu.Name, cpu.PhysicalCores)
+			_, err := fmt.Fprintf(stdout, "powerinfer %s\n%s %s/%s\n%s, %d cores\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH, cpu.Name, cpu.PhysicalCores)
 			return err
 		},
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"regexp"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/powerinfer-go/powerinfer/internal/hub"
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 // What the words of a command that are no flags may be.
@@ -146,7 +146,7 @@ func piped() (string, error) {
 	if err != nil || !info.Mode().IsRegular() && info.Mode().Type() != os.ModeNamedPipe {
 		return "", nil
 	}
-	text, err := io.ReadAll(os.Stdin)
+	text, err := wholefile.ReadFrom(os.Stdin, wholefile.Text)
 	return strings.TrimSuffix(string(text), "\n"), err
 }
 
@@ -155,7 +155,7 @@ func takeInput(c *cli.Command) error {
 	if c.IsSet("prompt") || c.IsSet("file") || c.IsSet("prompt-cache") || term.IsTerminal(int(os.Stdin.Fd())) {
 		return nil
 	}
-	text, err := io.ReadAll(os.Stdin)
+	text, err := wholefile.ReadFrom(os.Stdin, wholefile.Text)
 	if err != nil || len(text) == 0 {
 		return err
 	}

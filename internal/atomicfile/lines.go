@@ -11,6 +11,8 @@ import (
 	"sync"
 
 	"github.com/powerinfer-go/powerinfer/internal/hw"
+
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 // Lines is a file to which whole lines are added, by one process at a time. A process that is killed leaves whole lines
@@ -68,7 +70,7 @@ func (f *Lines) take() error {
 	if held {
 		return fmt.Errorf("another run is writing to %s; wait for it, or name another file", f.path)
 	}
-	old, err := io.ReadAll(f.file)
+	old, err := wholefile.ReadFrom(f.file, wholefile.Text)
 	if err != nil {
 		return fmt.Errorf("%s cannot be read: %w", f.path, cause(err))
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
+	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -98,7 +99,7 @@ func (e *encoder) write(w io.Writer, t *tensor, typ quant.Type) error {
 		if i < chunks {
 			from, to := i*step, min((i+1)*step, rows)
 			l.done = make(chan error, 1)
-			working.Go(func() { l.done <- l.encode(t, typ, rowLen, from, to) })
+			working.Go(func() { l.done <- fault.Guard(func() error { return l.encode(t, typ, rowLen, from, to) }) })
 		}
 	}
 	return nil

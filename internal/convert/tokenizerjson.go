@@ -29,14 +29,20 @@ type tokenizerJSON struct {
 // say it, and whole into a definition, by which our engine encodes.
 func readTokenizerJSON(path string, size int, tok *tokenizerConfig, notes func(string)) (*vocabulary, error) {
 	var j tokenizerJSON
-	if err := checkpoint.ReadJSON(path, &j); err != nil {
+	data, err := checkpoint.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := tokenizer.CheckShape(data); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if err := checkpoint.DecodeJSON(path, data, &j); err != nil {
 		return nil, err
 	}
 	if len(j.Model.Vocab) == 0 {
 		return nil, fmt.Errorf("%s: key %q is missing; the file is damaged or no tokenizer's, download it again", path, "model.vocab")
 	}
 	v := &vocabulary{path: path}
-	var err error
 	switch j.Model.Type {
 	case "BPE", "":
 		err = v.readBPE(&j, size, notes)

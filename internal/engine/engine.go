@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/kvcache"
 	"github.com/powerinfer-go/powerinfer/internal/model"
@@ -364,7 +365,7 @@ func (e *Engine) run(p *compute.Params, hidden []int32) error {
 	case len(hidden) > 0:
 		forward = e.model.ForwardHidden
 	}
-	err := e.forward(p, forward)
+	err := fault.Guard(func() error { return e.forward(p, forward) })
 	e.traceStep(len(p.Tokens), begin)
 	if d, ok := e.dev.(compute.CoreSharer); ok {
 		if sum, threads := d.Yielded(); threads > 0 {

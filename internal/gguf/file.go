@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/filekind"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -111,9 +112,16 @@ func openPart(path string) (*File, error) {
 		}
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	f, err := parse(path, data)
+	var f *File
+	err = fault.Guard(func() error {
+		f, err = parse(path, data)
+		return err
+	})
 	if err != nil {
 		_ = unmapFile(data)
+		if errors.Is(err, fault.Err) {
+			err = fmt.Errorf("%s: %w", path, err)
+		}
 		return nil, err
 	}
 	f.mappings = [][]byte{data}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/memlock"
 )
 
@@ -25,7 +26,7 @@ func (f *File) Populate(ctx context.Context, progress func(done, total int64)) e
 				return err
 			}
 			step := m[:min(len(m), populateStep)]
-			if err := populate(step); err != nil {
+			if err := fault.Guard(func() error { return populate(step) }); err != nil {
 				return fmt.Errorf("%s: reading the file into memory: %w", f.Path, err)
 			}
 			m = m[len(step):]

@@ -10,6 +10,7 @@ import (
 	"reflect"
 
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
+	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -65,7 +66,8 @@ func CreateParts(ctx context.Context, magic string, parts []Part, progress func(
 				progress(before+done, total)
 			}
 		}
-		if err := write(ctx, files[i], magic, p.Keys, p.Tensors, told); err != nil {
+		err := fault.Guard(func() error { return write(ctx, files[i], magic, p.Keys, p.Tensors, told) })
+		if err != nil {
 			return atomicfile.Writing(p.Path, err)
 		}
 		before += sizes[i]

@@ -19,6 +19,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/powerinfer-go/powerinfer/internal/hw"
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 // largestPiece is asked for at a time: the hub's distributors send no more than 50 GB in one answer.
@@ -188,8 +189,8 @@ func (d *download) tagFile() string { return filepath.Join(d.r.locks, d.f.OID+".
 const longestETag = 512
 
 func (d *download) readTag() string {
-	b, err := os.ReadFile(d.tagFile())
-	if err != nil || len(b) > longestETag || !strongTag(string(b)) {
+	b, err := wholefile.Read(d.tagFile(), longestETag)
+	if err != nil || !strongTag(string(b)) {
 		return ""
 	}
 	return string(b)

@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 // Keys and suffixes of the form that is a GGUF file.
@@ -27,9 +27,12 @@ const (
 	suffixCounts   = ".counts"
 )
 
+// mostBytes bounds a file: that of a model of 671 billion parameters has less than 1 GiB.
+const mostBytes = 4 * wholefile.Text
+
 // Open reads a file of either form.
 func Open(path string) (*Matrix, error) {
-	b, err := os.ReadFile(path)
+	b, err := wholefile.Read(path, mostBytes)
 	if err != nil {
 		return nil, err
 	}

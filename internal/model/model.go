@@ -5,10 +5,12 @@ package model
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
@@ -84,7 +86,18 @@ type Model struct {
 }
 
 // Load binds f's weights to dev. The file may be closed afterwards unless Options.Pinned.
-func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Model, error) {
+func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (m *Model, err error) {
+	err = fault.Guard(func() error {
+		m, err = load(ctx, f, dev, o)
+		return err
+	})
+	if errors.Is(err, fault.Err) {
+		return nil, fmt.Errorf("%s: %w", f.Path, err)
+	}
+	return m, err
+}
+
+func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Model, error) {
 	c, err := ReadConfig(f, o.Activation)
 	if err != nil {
 		return nil, err

@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/eval"
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 // document is one text: a tale, an article, a chapter. Text is held out by whole documents.
@@ -19,12 +19,15 @@ type document struct {
 	tokens []int32           // without BOS
 }
 
+// mostText bounds a file of documents, in bytes.
+const mostText = 4 * wholefile.Text
+
 // readDocuments reads the documents of some files. Each is kept once, however often it occurs, so that none can be on
 // both sides of a division. cut says that parts took the place of large ones.
 func readDocuments(paths []string) (docs []document, cut bool, err error) {
 	var all []document
 	for i, p := range paths {
-		data, err := os.ReadFile(p)
+		data, err := wholefile.Read(p, mostText)
 		if err != nil {
 			return nil, false, err
 		}

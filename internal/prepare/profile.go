@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync"
 	"sync/atomic"
 
+	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
@@ -87,7 +87,7 @@ func downNorms(f *gguf.File, layer, embd, ff int) ([]float32, error) {
 // parallel calls f(0…n-1) from several goroutines.
 func parallel(threads, n int, f func(i int)) {
 	var next atomic.Int64
-	var wg sync.WaitGroup
+	var wg fault.Group
 	for range min(threads, n) {
 		wg.Go(func() {
 			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -223,7 +224,7 @@ func share(n int, worker func() func(i int) error) error {
 		group.Go(func() {
 			work := worker()
 			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				errs[i] = work(i)
+				errs[i] = fault.Guard(func() error { return work(i) })
 			}
 		})
 	}

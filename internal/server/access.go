@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/fault"
 )
 
 // public are the paths that need no key.
@@ -34,8 +36,16 @@ func (s *Server) Handler() http.Handler {
 			}
 			s.o.Log.Info("request", "method", r.Method, "path", r.URL.Path, "status", status.status, "ms", took.Milliseconds(), "from", r.RemoteAddr)
 		}()
-		if s.checkHost(status, r) {
-			inner.ServeHTTP(status, r)
+		if !s.checkHost(status, r) {
+			return
+		}
+		err := fault.Guard(func() error { inner.ServeHTTP(status, r); return nil })
+		switch {
+		case err == nil:
+		case status.begun:
+			panic(http.ErrAbortHandler) // else the answer would seem whole
+		default:
+			s.refuse(status, r, err)
 		}
 	}))
 }

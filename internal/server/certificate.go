@@ -7,6 +7,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 // recheck is the shortest time between two looks at a certificate's files.
@@ -39,7 +41,13 @@ func (c *certificate) read() error {
 	if err != nil {
 		return err
 	}
-	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
+	var texts [2][]byte
+	for i, name := range []string{c.cert, c.key} {
+		if texts[i], err = wholefile.Read(name, wholefile.Setting); err != nil {
+			return err
+		}
+	}
+	pair, err := tls.X509KeyPair(texts[0], texts[1])
 	if err != nil {
 		return fmt.Errorf("the certificate %s and the key %s cannot be used: %w", c.cert, c.key, err)
 	}

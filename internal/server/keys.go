@@ -4,13 +4,13 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 const keySize = sha256.Size
@@ -41,17 +41,9 @@ func hashes(list []string) [][keySize]byte {
 
 // ReadKeys reads a file of keys, one on each line; lines that begin with # are comments.
 func ReadKeys(file string) ([]string, error) {
-	f, err := os.Open(file)
+	text, err := wholefile.Read(file, maxKeyFile)
 	if err != nil {
 		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(text) > maxKeyFile {
-		return nil, fmt.Errorf("%s is larger than a file of keys may be, %d bytes", file, maxKeyFile)
 	}
 	var list []string
 	for line := range strings.Lines(string(text)) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/grammar"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
@@ -70,7 +71,7 @@ func (s *Session) Sampling() Sampling {
 // Open opens the engine for the model in f, which stays the caller's until Open succeeds: then Close closes both.
 func Open(ctx context.Context, f *gguf.File, o Options) (*Session, error) {
 	s := &Session{File: f}
-	if err := s.open(ctx, o); err != nil {
+	if err := fault.Guard(func() error { return s.open(ctx, o) }); err != nil {
 		return nil, errors.Join(err, s.closeAdapters(), s.closeDraft())
 	}
 	return s, nil

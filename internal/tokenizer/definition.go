@@ -12,12 +12,12 @@ import (
 // Definition is a tokenizer.json (Hugging Face tokenizers) without what GGUF's own keys hold: the vocabulary, and
 // merges where these can be written there.
 type Definition struct {
-	Added         []AddedToken `json:"added_tokens,omitempty"`
-	Normalizer    *Component   `json:"normalizer,omitempty"`
-	PreTokenizer  *Component   `json:"pre_tokenizer,omitempty"`
-	PostProcessor *Component   `json:"post_processor,omitempty"`
-	Decoder       *Component   `json:"decoder,omitempty"`
-	Model         ModelFacts   `json:"model"`
+	Added         list[AddedToken] `json:"added_tokens,omitempty"`
+	Normalizer    *Component       `json:"normalizer,omitempty"`
+	PreTokenizer  *Component       `json:"pre_tokenizer,omitempty"`
+	PostProcessor *Component       `json:"post_processor,omitempty"`
+	Decoder       *Component       `json:"decoder,omitempty"`
+	Model         ModelFacts       `json:"model"`
 }
 
 // AddedToken is a token that the text is searched for before it is split.
@@ -51,10 +51,10 @@ type ModelFacts struct {
 // Component is a normalizer, pre-tokenizer, post-processor or decoder: the fields of all kinds, of which each has some.
 type Component struct {
 	Type           string                 `json:"type"`
-	Normalizers    []Component            `json:"normalizers,omitempty"`
-	PreTokenizers  []Component            `json:"pretokenizers,omitempty"`
-	Processors     []Component            `json:"processors,omitempty"`
-	Decoders       []Component            `json:"decoders,omitempty"`
+	Normalizers    list[Component]        `json:"normalizers,omitempty"`
+	PreTokenizers  list[Component]        `json:"pretokenizers,omitempty"`
+	Processors     list[Component]        `json:"processors,omitempty"`
+	Decoders       list[Component]        `json:"decoders,omitempty"`
 	Pattern        *Pattern               `json:"pattern,omitempty"`
 	Behavior       string                 `json:"behavior,omitempty"`
 	Invert         bool                   `json:"invert,omitempty"`
@@ -147,6 +147,9 @@ func or[T any](p *T, otherwise T) T {
 	return otherwise
 }
 
+// maxEnds bounds the tokens around a text, which every text has.
+const maxEnds = 1000
+
 // Ends returns the tokens that the post-processor puts before and after a text.
 func (d *Definition) Ends() (before, after []int32, err error) {
 	for _, c := range d.PostProcessor.Parts() {
@@ -168,6 +171,9 @@ func (d *Definition) Ends() (before, after []int32, err error) {
 					after = append(after, d.named(&c, p.SpecialToken.ID)...)
 				default:
 					before = append(before, d.named(&c, p.SpecialToken.ID)...)
+				}
+				if len(before)+len(after) > maxEnds {
+					return nil, nil, fmt.Errorf("post_processor %s puts more than %d tokens around a text", c.Type, maxEnds)
 				}
 			}
 		default:
@@ -200,7 +206,7 @@ func (d *Definition) pair() (p pairTokens, ok bool) {
 				case part.Sequence != nil:
 					texts += part.Sequence.ID
 					last = part.Sequence.Type
-				case part.SpecialToken != nil && len(texts) < len(around):
+				case part.SpecialToken != nil && len(texts) < len(around) && len(around[0])+len(around[1])+len(around[2]) < maxEnds:
 					around[len(texts)] = append(around[len(texts)], d.named(&c, part.SpecialToken.ID)...)
 				}
 			}
@@ -233,7 +239,7 @@ func (d *Definition) named(c *Component, name string) []int32 {
 type pipeline struct {
 	raw, normalized *finder // added tokens searched for before and after the normalizer; nil: none
 	template        *finder // raw for EncodeTemplate
-	normalize       []func(string) string
+	normalize       []rule
 	before, after   []int32 // around a text
 	byteTokens      bool    // <0x41> stands for a byte, whatever its type says
 
@@ -301,9 +307,7 @@ func (t *Tokenizer) define(d *Definition) error {
 	for _, a := range d.Added {
 		text := a.Content
 		if a.Normalized {
-			for _, f := range p.normalize {
-				text = f(text)
-			}
+			text = apply(p.normalize, text)
 		}
 		p.added[a.ID] = text
 	}
@@ -483,6 +487,9 @@ const DefinitionKey = "tokenizer.powerinfer.definition"
 // ParseDefinition reads what lies under DefinitionKey.
 func ParseDefinition(text string) (*Definition, error) {
 	d := new(Definition)
+	if err := CheckShape(text); err != nil {
+		return nil, fmt.Errorf("%s: %w", DefinitionKey, err)
+	}
 	if err := json.Unmarshal([]byte(text), d); err != nil {
 		return nil, fmt.Errorf("%s is not a tokenizer's definition: %w", DefinitionKey, err)
 	}

@@ -50,18 +50,24 @@ func (p *pipeline) text(id int32, v *Vocab) string {
 
 // decoders builds the steps that make text of tokens.
 func decoders(c *Component) ([]func([]string) []string, error) {
+	parts := c.Parts()
+	if err := checkParts("decoder", parts); err != nil {
+		return nil, err
+	}
 	var out []func([]string) []string
-	for _, part := range c.Parts() {
-		f, err := decoder(&part)
+	grow := make([]growth, len(parts))
+	for i := range parts {
+		f, err := decoder(&parts[i], &grow[i])
 		if err != nil {
-			return nil, fmt.Errorf("decoder %s: %w", part.Type, err)
+			return nil, fmt.Errorf("decoder %s: %w", parts[i].Type, err)
 		}
 		out = append(out, f)
 	}
-	return out, nil
+	return out, checkGrowth("decoder", parts, grow)
 }
 
-func decoder(c *Component) (func([]string) []string, error) {
+// decoder returns a step, and sets how it lengthens texts.
+func decoder(c *Component, grow *growth) (func([]string) []string, error) {
 	switch c.Type {
 	case "ByteLevel":
 		return joinBytes, nil
@@ -70,25 +76,26 @@ func decoder(c *Component) (func([]string) []string, error) {
 	case "Fuse":
 		return func(tokens []string) []string { return []string{strings.Join(tokens, "")} }, nil
 	case "Replace":
-		f, err := replacer(c)
-		if f == nil {
+		r, err := replacer(c)
+		if r.apply == nil {
 			return func(tokens []string) []string { return tokens }, err
 		}
-		return eachToken(func(_, _ int, s string) string { return f(s) }), err
+		*grow = r.growth
+		return eachToken(func(_, _ int, s string) string { return r.apply(s, mostBytes(len(s))) }), err
 	case "Strip":
 		return eachToken(func(_, _ int, s string) string {
-			for range c.Start {
-				s = strings.TrimPrefix(s, c.Content)
+			for i := 0; i < c.Start && c.Content != "" && strings.HasPrefix(s, c.Content); i++ {
+				s = s[len(c.Content):]
 			}
-			for range c.Stop {
-				s = strings.TrimSuffix(s, c.Content)
+			for i := 0; i < c.Stop && c.Content != "" && strings.HasSuffix(s, c.Content); i++ {
+				s = s[:len(s)-len(c.Content)]
 			}
 			return s
 		}), nil
 	case "Metaspace":
-		mark := c.Replacement
-		if mark == "" {
-			mark = space
+		mark, err := onlyCharacter(c)
+		if err != nil {
+			return nil, err
 		}
 		prefixed := c.PrependScheme != "never" && or(c.AddPrefixSpace, true)
 		return eachToken(func(i, _ int, s string) string {
@@ -112,6 +119,9 @@ func decoder(c *Component) (func([]string) []string, error) {
 		}), nil
 	case "BPEDecoder":
 		suffix := c.Suffix
+		if suffix == "" {
+			grow.times = 2 // a space before each character
+		}
 		return eachToken(func(i, n int, s string) string {
 			if i == n-1 {
 				return strings.ReplaceAll(s, suffix, "")

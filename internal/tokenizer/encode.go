@@ -171,10 +171,7 @@ func (e *encoder) pipeline(p *pipeline, text string, addSpecial, parseSpecial, t
 			e.out = append(e.out, id)
 			return
 		}
-		for _, normalize := range p.normalize {
-			part = normalize(part)
-		}
-		p.normalized.cut(part, parseSpecial, func(part string, id int32, start bool) {
+		p.normalized.cut(apply(p.normalize, part), parseSpecial, func(part string, id int32, start bool) {
 			if id >= 0 {
 				e.out = append(e.out, id)
 			} else {

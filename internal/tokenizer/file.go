@@ -133,10 +133,14 @@ func (v *Vocab) sentence(s string, m *charsmap) string {
 }
 
 // replace replaces the longest sequence at each place that has a replacement.
-func (m *charsmap) replace(s string) string {
+func (m *charsmap) replace(text string) string {
 	var b strings.Builder
-	b.Grow(len(s))
-	for s != "" {
+	b.Grow(len(text))
+	most := mostBytes(len(text))
+	for s := text; s != ""; {
+		if b.Len() > most {
+			return text
+		}
 		_, longest, n := m.find(s)
 		if n == 0 {
 			_, n = character(s)

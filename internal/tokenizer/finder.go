@@ -63,7 +63,7 @@ type foundToken struct {
 }
 
 // newFinder enters the tokens that are looked for before the normalizer (normalize nil) or after it.
-func newFinder(added []AddedToken, normalize []func(string) string, v *Vocab, after bool) *finder {
+func newFinder(added []AddedToken, normalize []rule, v *Vocab, after bool) *finder {
 	f := &finder{tree: newPrefixTree(64)}
 	for _, a := range added {
 		if a.Normalized != after || a.Template {
@@ -71,9 +71,7 @@ func newFinder(added []AddedToken, normalize []func(string) string, v *Vocab, af
 		}
 		text := a.Content
 		if after {
-			for _, n := range normalize {
-				text = n(text)
-			}
+			text = apply(normalize, text)
 		}
 		if text == "" {
 			continue

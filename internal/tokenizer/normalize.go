@@ -13,44 +13,50 @@ import (
 )
 
 // normalizers builds what a normalizer does to a stretch of text, step by step.
-func normalizers(c *Component) ([]func(string) string, error) {
-	var out []func(string) string
-	for _, part := range c.Parts() {
-		f, err := normalizer(&part)
+func normalizers(c *Component) ([]rule, error) {
+	parts := c.Parts()
+	if err := checkParts("normalizer", parts); err != nil {
+		return nil, err
+	}
+	var out []rule
+	var grow []growth
+	for i := range parts {
+		r, err := normalizer(&parts[i])
 		if err != nil {
-			return nil, fmt.Errorf("normalizer %s: %w", part.Type, err)
+			return nil, fmt.Errorf("normalizer %s: %w", parts[i].Type, err)
 		}
-		if f != nil {
-			out = append(out, f)
+		if grow = append(grow, r.growth); r.apply != nil {
+			out = append(out, r)
 		}
 	}
-	return out, nil
+	return out, checkGrowth("normalizer", parts, grow)
 }
 
-func normalizer(c *Component) (func(string) string, error) {
+// normalizer returns a rule, without a function where it changes nothing.
+func normalizer(c *Component) (rule, error) {
 	switch c.Type {
 	case "NFC":
-		return normalForm(norm.NFC), nil
+		return fixed(normalForm(norm.NFC)), nil
 	case "NFD":
-		return normalForm(norm.NFD), nil
+		return fixed(normalForm(norm.NFD)), nil
 	case "NFKC":
-		return normalForm(norm.NFKC), nil
+		return fixed(normalForm(norm.NFKC)), nil
 	case "NFKD":
-		return normalForm(norm.NFKD), nil
+		return fixed(normalForm(norm.NFKD)), nil
 	case "Lowercase":
-		return lowercase, nil
+		return fixed(lowercase), nil
 	case "Prepend":
-		return func(s string) string {
-			if s == "" {
+		return rule{func(s string, most int) string {
+			if s == "" || len(c.Prepend)+len(s) > most {
 				return s
 			}
 			return c.Prepend + s
-		}, nil
+		}, growth{times: 1 + float64(len(c.Prepend)), writes: c.Prepend}}, nil
 	case "Replace":
 		return replacer(c)
 	case "Strip":
 		left, right := or(c.StripLeft, true), or(c.StripRight, true)
-		return func(s string) string {
+		return fixed(func(s string) string {
 			if left {
 				s = strings.TrimLeftFunc(s, unicode.IsSpace)
 			}
@@ -58,57 +64,73 @@ func normalizer(c *Component) (func(string) string, error) {
 				s = strings.TrimRightFunc(s, unicode.IsSpace)
 			}
 			return s
-		}, nil
+		}), nil
 	case "StripAccents":
-		return without(accent), nil
+		return fixed(without(accent)), nil
 	case "Nmt":
-		return nmt, nil
+		return fixed(nmt), nil
 	case "ByteLevel":
-		return spreadBytes, nil
+		r := fixed(spreadBytes)
+		r.growth = spreadGrowth
+		return r, nil
 	case "BertNormalizer":
-		return bertNormalizer(c), nil
+		r := fixed(bertNormalizer(c))
+		r.growth = growth{times: 5.0 / 3} // a space on each side of a character of three bytes
+		return r, nil
 	case "Precompiled":
 		if len(c.Charsmap) == 0 {
-			return nil, nil
+			return rule{}, nil
 		}
 		m, err := newCharsmap(c.Charsmap)
 		if err != nil {
-			return nil, err
+			return rule{}, err
 		}
-		return m.normalize, nil
+		return rule{m.normalize, growth{times: float64(m.longest())}}, nil
 	}
-	return nil, fmt.Errorf("this normalizer is not supported; supported are NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace, Strip, StripAccents, Nmt, ByteLevel, BertNormalizer, Precompiled")
+	return rule{}, fmt.Errorf("this normalizer is not supported; supported are NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace, Strip, StripAccents, Nmt, ByteLevel, BertNormalizer, Precompiled")
 }
 
-func replacer(c *Component) (func(string) string, error) {
+func replacer(c *Component) (rule, error) {
 	switch {
 	case c.Pattern == nil || c.Pattern.String == nil && c.Pattern.Regex == nil:
-		return nil, fmt.Errorf("it names no pattern")
+		return rule{}, fmt.Errorf("it names no pattern")
 	case c.Pattern.String != nil:
 		old := *c.Pattern.String
 		if old == "" {
-			return nil, nil
+			return rule{}, nil
 		}
-		return func(s string) string { return strings.ReplaceAll(s, old, c.Content) }, nil
+		return rule{func(s string, most int) string {
+			if more := len(c.Content) - len(old); more > 0 && strings.Count(s, old) > (most-len(s))/more {
+				return s
+			}
+			return strings.ReplaceAll(s, old, c.Content)
+		}, growth{float64(len(c.Content)) / float64(len(old)), old, c.Content}}, nil
 	}
 	re, err := regex.Compile(*c.Pattern.Regex)
 	if err != nil {
-		return nil, err
+		return rule{}, err
 	}
-	return func(s string) string {
+	grow := growth{times: 1 + float64(len(c.Content)), writes: c.Content} // an empty match has the content added
+	if n := re.Shortest(); n > 0 {
+		grow.times = float64(len(c.Content)) / float64(n)
+	}
+	return rule{func(s string, most int) string {
 		var b strings.Builder
 		end := 0
 		re.Scan(s, func(from, to int) {
+			if b.Len() > most {
+				return
+			}
 			b.WriteString(s[end:from])
 			b.WriteString(c.Content)
 			end = to
 		})
-		if end == 0 && b.Len() == 0 {
+		if end == 0 && b.Len() == 0 || b.Len()+len(s)-end > most {
 			return s
 		}
 		b.WriteString(s[end:])
 		return b.String()
-	}, nil
+	}, grow}, nil
 }
 
 // lowercase maps each character by itself; only one has two in lower case (SpecialCasing.txt).
@@ -237,7 +259,21 @@ func newCharsmap(b []byte) (*charsmap, error) {
 		u := b[4+4*i:]
 		m.units[i] = uint32(u[0]) | uint32(u[1])<<8 | uint32(u[2])<<16 | uint32(u[3])<<24
 	}
+	if n := m.longest(); n > maxReplacement {
+		return nil, fmt.Errorf("the precompiled character map replaces characters by %d bytes, more than %d", n, maxReplacement)
+	}
 	return m, nil
+}
+
+// maxReplacement bounds what a charsmap writes for a character, in bytes: SentencePiece's own maps write 33.
+const maxReplacement = 256
+
+// longest returns the bytes of the longest replacement.
+func (m *charsmap) longest() (n int) {
+	for text := range strings.SplitSeq(m.replacements, "\x00") {
+		n = max(n, len(text))
+	}
+	return n
 }
 
 func (m *charsmap) offset(u uint32) uint32 { return (u >> 10) << ((u & (1 << 9)) >> 6) }
@@ -274,10 +310,14 @@ func (m *charsmap) find(text string) (shortest, longest string, size int) {
 
 // normalize replaces as Hugging Face's library does: a short grapheme as a whole by what its shortest begin becomes,
 // else each character.
-func (m *charsmap) normalize(s string) string {
+func (m *charsmap) normalize(text string, most int) string {
 	var b strings.Builder
-	b.Grow(len(s))
+	b.Grow(len(text))
+	s := text
 	for state := -1; s != ""; {
+		if b.Len() > most {
+			return text
+		}
 		var g string
 		g, s, _, state = uniseg.FirstGraphemeClusterInString(s, state)
 		if len(g) < 6 {

@@ -18,7 +18,11 @@ const gpt2Expression = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{
 
 // splitters builds the steps of a pre-tokenizer. raw says that the last one, ByteLevel, leaves bytes as they are.
 func splitters(parts []Component, raw bool) ([]splitter, error) {
+	if err := checkParts("pre_tokenizer", parts); err != nil {
+		return nil, err
+	}
 	var out []splitter
+	grow := make([]growth, len(parts))
 	for i := range parts {
 		c := &parts[i]
 		steps, err := partSplitters(c, raw && i == len(parts)-1)
@@ -26,8 +30,14 @@ func splitters(parts []Component, raw bool) ([]splitter, error) {
 			return nil, fmt.Errorf("pre_tokenizer %s: %w", c.Type, err)
 		}
 		out = append(out, steps...)
+		switch c.Type {
+		case "ByteLevel":
+			grow[i] = spreadGrowth
+		case "Metaspace":
+			grow[i] = growth{float64(max(len(c.Replacement), len(space))), " ", c.Replacement}
+		}
 	}
-	return out, nil
+	return out, checkGrowth("pre_tokenizer", parts, grow)
 }
 
 func partSplitters(c *Component, raw bool) ([]splitter, error) {
@@ -64,7 +74,7 @@ func partSplitters(c *Component, raw bool) ([]splitter, error) {
 	case "CharDelimiterSplit":
 		return one(byRune(func(r rune) bool { return string(r) == c.Delimiter }, "Removed"))
 	case "Metaspace":
-		return []splitter{metaspace(c)}, nil
+		return one(metaspace(c))
 	case "FixedLength":
 		return []splitter{fixedLength(c.Length)}, nil
 	case "UnicodeScripts":
@@ -217,10 +227,10 @@ func behave(scan scanner, behavior string) (splitter, error) {
 }
 
 // metaspace writes spaces as SentencePiece does and cuts before each.
-func metaspace(c *Component) splitter {
-	mark := c.Replacement
-	if mark == "" {
-		mark = space
+func metaspace(c *Component) (splitter, error) {
+	mark, err := onlyCharacter(c)
+	if err != nil {
+		return nil, err
 	}
 	scheme := c.PrependScheme
 	if scheme == "" {
@@ -248,7 +258,7 @@ func metaspace(c *Component) splitter {
 			emit(text[:end], first)
 			text = text[end:]
 		}
-	}
+	}, nil
 }
 
 func fixedLength(n int) splitter {

@@ -9,7 +9,6 @@ package cpu
 import (
 	"cmp"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/pool"
+	"github.com/powerinfer-go/powerinfer/internal/fault"
 )
 
 // Options are the choices made when the device is opened.
@@ -150,13 +150,11 @@ func (d *Device) Close() error {
 }
 
 // Run computes body at once.
-func (d *Device) Run(_ compute.Segment, p *compute.Params, body func(compute.Verbs)) (err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if err == nil {
-			err = compute.Fault(recover())
-		}
-	}()
+func (d *Device) Run(_ compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
+	return fault.Guard(func() error { return d.run(p, body) })
+}
+
+func (d *Device) run(p *compute.Params, body func(compute.Verbs)) error {
 	d.p = p
 	d.pool = d.batch
 	if len(p.Tokens) == 1 {

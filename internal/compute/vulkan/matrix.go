@@ -4,10 +4,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"runtime"
-	"sync"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
+	"github.com/powerinfer-go/powerinfer/internal/fault"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -281,7 +281,7 @@ func placed(regions []region, n int) (p part, end int64) {
 // inParallel calls f for ranges of n items on all processors.
 func inParallel(n int, f func(from, to int)) {
 	workers := min(n, runtime.GOMAXPROCS(0))
-	var wg sync.WaitGroup
+	var wg fault.Group
 	for w := range workers {
 		wg.Go(func() { f(n*w/workers, n*(w+1)/workers) })
 	}

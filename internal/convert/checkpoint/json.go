@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/filekind"
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 // maxJSON bounds the JSON files of a model folder; the largest known tokenizer.json has 34 MB.
@@ -27,7 +28,7 @@ func ReadFile(path string) ([]byte, error) {
 	if size > maxJSON {
 		return nil, fmt.Errorf("%s: %d bytes are more than the %d that such a file may have", path, size, maxJSON)
 	}
-	return os.ReadFile(path)
+	return wholefile.Read(path, maxJSON)
 }
 
 // regular returns the size of the file at path. Other than regular files are refused: a pipe waits for its writer, a

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/powerinfer-go/powerinfer/internal/setting"
+	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
 // Scoring says by whose definition choices are scored.
@@ -142,7 +143,7 @@ func Read(kind Kind, path string, scoring Scoring) (*Data, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return readFolder(kind, path, scoring)
 	}
-	data, err := os.ReadFile(path)
+	data, err := wholefile.Read(path, wholefile.Text)
 	if err != nil {
 		return nil, err
 	}

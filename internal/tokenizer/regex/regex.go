@@ -15,6 +15,7 @@ type Regexp struct {
 	alphabet *alphabet
 	main     *machine
 	looks    []lookMachine
+	shortest int
 	begins   [utf8.RuneSelf]bool // whether a match may begin with a character
 	scratch  sync.Pool           // of *scratch
 }
@@ -38,7 +39,32 @@ func Compile(pattern string) (*Regexp, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pattern %.60q: %w", pattern, err)
 	}
+	re.shortest = tree.shortest()
 	return re, nil
+}
+
+// Shortest returns a number of bytes that every match has at least.
+func (re *Regexp) Shortest() int { return re.shortest }
+
+// shortest returns how many characters a match of n has at least.
+func (n *node) shortest() (least int) {
+	switch n.kind {
+	case chars:
+		return 1
+	case sequence:
+		for _, s := range n.sub {
+			least += s.shortest()
+		}
+	case choice:
+		for i, s := range n.sub {
+			if l := s.shortest(); i == 0 || l < least {
+				least = l
+			}
+		}
+	case repeat:
+		return n.least * n.sub[0].shortest()
+	}
+	return least
 }
 
 func compile(tree *node) (*Regexp, error) {
