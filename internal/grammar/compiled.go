@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/bits"
@@ -9,8 +10,8 @@ import (
 
 // Bounds of the caches of one Compiled, in bytes. What is over them is dropped and computed again when needed.
 const (
-	arenaBytes = 64 << 20
-	localsSize = 64 << 20
+	arenaBytes = 16 << 20
+	localsSize = 16 << 20
 )
 
 // Compiled is a grammar joined with a vocabulary. It is safe for concurrent use; sequences share what it has computed.
@@ -52,34 +53,37 @@ func (c *Compiled) Bytes() int {
 	return nodeBytes*len(c.arena.a.nodes) + c.arena.bytes + c.localBytes
 }
 
-// nodeBytes is roughly what a node of an automaton takes.
-const nodeBytes = 128
+// What a node and a procedure of an automaton take, roughly.
+const (
+	nodeBytes      = 128
+	procedureBytes = 384
+)
 
-// NewState returns the state of a sequence at its beginning.
-func (c *Compiled) NewState() *State {
+// NewState returns the state of a sequence at its beginning. Its methods are errors when ctx has ended.
+func (c *Compiled) NewState(ctx context.Context) *State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.enter()
+	c.enter(context.WithoutCancel(ctx))
 	p := c.arena.a.procedures[c.arena.a.root]
 	c.arena.begin()
 	if p.nullable {
 		c.arena.top(bottom)
 	}
 	c.arena.top(c.arena.push(frame{p.start, 0, bottom}))
-	s := &State{c: c, arena: c.arena}
+	s := &State{c: c, ctx: ctx, arena: c.arena}
 	s.moveTo(c.arena.intern())
 	return s
 }
 
 // enter makes room and begins a piece of work; mu is held.
-func (c *Compiled) enter() {
-	if c.arena.bytes > arenaBytes || c.arena.err != nil {
+func (c *Compiled) enter(ctx context.Context) {
+	if c.arena.bytes > arenaBytes {
 		c.arena = newArena(c.arena.a, c.arena.classes)
 	}
 	if c.localBytes > localsSize {
 		c.forget()
 	}
-	c.arena.work = 0
+	c.arena.begins(ctx)
 }
 
 // forget drops what is known of positions.
@@ -91,6 +95,7 @@ func (c *Compiled) forget() {
 // rollback, its own.
 type State struct {
 	c     *Compiled
+	ctx   context.Context // of the request that the text is for
 	arena *arena
 	id    int32 // of a state in arena
 	end   bool  // the text may end here
@@ -111,7 +116,7 @@ func (s *State) Clone() *State {
 
 // enter brings the state into the compiled grammar's present arena; its mu is held.
 func (s *State) enter() {
-	s.c.enter()
+	s.c.enter(s.ctx)
 	if s.arena != s.c.arena {
 		s.id = s.c.arena.adopt(s.arena, s.id)
 		s.arena = s.c.arena
@@ -328,7 +333,7 @@ func (s *State) Forced() []byte {
 			}
 			only, to = c, t
 		}
-		if only < 0 {
+		if only < 0 || r.err != nil {
 			return out
 		}
 		out = append(out, r.classes.sample[only])

@@ -47,7 +47,11 @@ func (c *Compiled) walk(t *trie, s, first, last int32, base uint16, ids []int32,
 	path := c.path
 	path[base] = s
 	n, of := int32(r.classes.n), &r.classes.of
+	done := 0
 	for i := first; i < last; {
+		if done++; done&0xFFF == 0 && !r.works(breath/16) {
+			break
+		}
 		x := &t.nodes[i]
 		from := path[x.depth-1]
 		class := int32(of[x.char])
@@ -119,7 +123,7 @@ func (c *Compiled) mask(s int32) (*mask, error) {
 	}
 	var u union
 	for _, i := range r.states[s] {
-		if i != bottom {
+		if i != bottom && r.works(1) {
 			c.stackMask(i, &u)
 		}
 	}
@@ -176,6 +180,7 @@ func (c *Compiled) stackMask(i int32, u *union) {
 		}
 		l := c.local(k, position{f.node, f.count})
 		u.add(&l.mask)
+		r.works(l.bytes() / 64)
 		if f.parent == bottom {
 			continue
 		}

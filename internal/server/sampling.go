@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"math"
@@ -27,7 +28,7 @@ const maxLimit = 1 << 40
 
 // ReadGeneration reads the fields that all ways to ask for a text share.
 func (m *Model) ReadGeneration(f *Fields) Generation {
-	g := Generation{Sampling: m.Sampling}
+	g := Generation{Sampling: m.Sampling, ctx: f.ctx, client: f.client}
 	g.Max, g.Text, g.Reuse, g.Context = m.Predict, true, engine.ReuseAny, m.Context()
 	for _, name := range []string{"n_predict", "max_tokens", "max_completion_tokens"} {
 		if f.Read(name, &g.Max) && (g.Max < -1 || g.Max > math.MaxInt32) {
@@ -240,11 +241,11 @@ func (m *Model) ReadConstraint(f *Fields, g *Generation) {
 	}
 	h, err := m.hold(g, grammar.Text{GBNF: text, Schema: schema, Loose: true})
 	if err != nil {
-		f.Fail(Invalid("the grammar or the JSON Schema cannot be used: %s", err))
+		f.Fail(Unusable(err, "the grammar or the JSON Schema cannot be used"))
 		return
 	}
 	if triggers != nil { // which may be in thoughts, too
-		g.Form, g.Constrain = grammar.Text{}, func() sample.Constraint { return h.compiled.NewLazyState(*triggers) }
+		g.Form, g.Constrain = grammar.Text{}, func() sample.Constraint { return h.compiled.NewLazyState(g.context(), *triggers) }
 	}
 }
 
@@ -295,8 +296,8 @@ func (m *Model) HoldSchema(g *Generation, schema json.RawMessage, strict bool) e
 // hold restricts g to texts of a form, from their beginning.
 func (m *Model) hold(g *Generation, form grammar.Text) (*held, error) {
 	g.Form = form
-	h, err := m.grammars.find(key("text", form), func() (*held, error) {
-		parsed, loose, err := form.Read()
+	h, err := m.grammar(g, key("text", form), func(ctx context.Context) (*held, error) {
+		parsed, loose, err := form.Read(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -307,7 +308,7 @@ func (m *Model) hold(g *Generation, form grammar.Text) (*held, error) {
 		return &held{compiled: compiled}, err
 	})
 	if err == nil {
-		g.Constrain = func() sample.Constraint { return h.compiled.NewState() }
+		g.Constrain = func() sample.Constraint { return h.compiled.NewState(g.context()) }
 	}
 	return h, err
 }
