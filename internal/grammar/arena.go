@@ -96,15 +96,21 @@ func (r *arena) flat(n int32) *node {
 	f, ok := r.flats[n]
 	if !ok {
 		f = &node{accept: at.accept}
-		r.a.reachable(n, func(m int32) {
+		r.a.reachable(n, func(m int32) bool {
+			if !r.works(1) {
+				return false
+			}
 			x := &r.a.nodes[m]
 			f.bytes = append(f.bytes, x.bytes...)
 			f.calls = append(f.calls, x.calls...)
 			f.tokens = append(f.tokens, x.tokens...)
+			return true
 		})
+		if r.err != nil {
+			return &node{}
+		}
 		r.flats[n] = f
-		r.works(1 + len(f.bytes) + len(f.calls) + len(f.tokens))
-		r.bytes += 200 + 12*len(f.bytes) + 8*len(f.calls) + 8*len(f.tokens)
+		r.bytes += 240 + 16*len(f.bytes) + 8*len(f.calls) + 8*len(f.tokens)
 	}
 	return f
 }
@@ -138,8 +144,11 @@ func (r *arena) finished(f frame) bool {
 }
 
 // push returns the index of the stack f, or where f can only return that of what it returns to; dead where the stack is
-// too deep.
+// too deep, and after an error.
 func (r *arena) push(f frame) int32 {
+	if r.err != nil {
+		return dead
+	}
 	if r.finished(f) {
 		return f.parent
 	}
@@ -153,7 +162,7 @@ func (r *arena) push(f frame) int32 {
 	i := int32(len(r.frames))
 	r.frames, r.depth, r.stamp = append(r.frames, f), append(r.depth, d), append(r.stamp, 0)
 	r.frame[f] = i
-	r.bytes += 64
+	r.bytes += 90 // slices grow by more than they need, here and below
 	return i
 }
 
@@ -166,7 +175,7 @@ func (r *arena) begin() {
 
 // top adds stack i to the set, and what it may return to.
 func (r *arena) top(i int32) {
-	for i >= 0 && r.stamp[i] != r.epoch {
+	for i >= 0 && r.err == nil && r.stamp[i] != r.epoch {
 		r.stamp[i] = r.epoch
 		r.set = append(r.set, i)
 		if len(r.set) > maxStacks {
@@ -198,7 +207,7 @@ func (r *arena) intern() int32 {
 	r.masks, r.loops, r.returned = append(r.masks, nil), append(r.loops, nil), append(r.returned, r.set[0] == bottom)
 	r.state[string(r.key)] = s
 	r.next = append(r.next, make([]int32, r.classes.n)...)
-	r.bytes += 100 + 8*len(r.set) + 4*r.classes.n
+	r.bytes += 180 + 10*len(r.set) + 5*r.classes.n
 	return s
 }
 

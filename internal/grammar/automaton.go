@@ -128,6 +128,7 @@ func newAutomaton(m *meter, rules []rule) (*automaton, error) {
 	if err := m.spend(8 * len(a.nodes)); err != nil {
 		return nil, err
 	}
+	a.nodes, a.counter, a.procedures = slices.Clone(a.nodes), slices.Clone(a.counter), slices.Clone(a.procedures) // without room to grow
 	if !a.prune() {
 		return nil, fmt.Errorf("no text is complete by the grammar: %s needs itself again and again", rules[0].name)
 	}
@@ -146,6 +147,9 @@ func (b *builder) node() int32 {
 	b.counter = append(b.counter, -1)
 	return int32(len(b.nodes) - 1)
 }
+
+// failed reports whether no automaton will be made.
+func (b *builder) failed() bool { return b.err != nil || b.m.err != nil }
 
 // fill makes the nodes of a procedure. The start is a node of its own, to which nothing leads back.
 func (b *builder) fill(p pendingBody) {
@@ -169,7 +173,7 @@ func (b *builder) fill(p pendingBody) {
 
 // add makes the nodes and edges of e between two nodes.
 func (b *builder) add(e *expr, from, to int32) {
-	if b.m.spend(2) != nil || b.err != nil {
+	if b.m.spend(2); b.failed() {
 		return
 	}
 	switch e.op {
@@ -180,6 +184,9 @@ func (b *builder) add(e *expr, from, to int32) {
 			next := to
 			if i < len(e.text)-1 {
 				next = b.node()
+			}
+			if b.failed() {
+				return
 			}
 			b.nodes[from].bytes = append(b.nodes[from].bytes, byteEdge{e.text[i], e.text[i], next})
 			from = next
@@ -259,13 +266,14 @@ func (b *builder) addChoice(subs []*expr, from, to int32) {
 				next = b.node()
 				path = append(path, next)
 			}
+			if b.failed() {
+				return
+			}
 			at := &b.nodes[path[k]]
 			at.bytes = append(at.bytes, byteEdge{text[k], text[k], next})
 		}
 		last = text
-		if b.m.spend(len(text)) != nil || b.err != nil {
-			return
-		}
+		b.m.spend(len(text))
 	}
 }
 
@@ -284,7 +292,9 @@ func (b *builder) addClass(ranges []runeRange, from, to int32) {
 	}
 	ends := map[tail]int32{}
 	utf8Sequences(ranges, func(seq []byteRange) {
-		b.m.take(32)
+		if b.m.take(32); b.failed() {
+			return
+		}
 		next := to
 		for i := len(seq) - 1; i > 0; i-- {
 			key := tail{n: len(seq) - i}
@@ -343,7 +353,7 @@ func (b *builder) addGraph(g []vertex, from, to int32) {
 	for i := range g {
 		at[i] = b.node()
 	}
-	if b.err != nil {
+	if b.failed() {
 		return
 	}
 	b.join(from, at[0])
@@ -457,8 +467,8 @@ func (a *automaton) markAccepting() {
 	}
 }
 
-// reachable calls visit with every node that empty edges lead to from a node, itself included.
-func (a *automaton) reachable(from int32, visit func(n int32)) {
+// reachable calls visit with every node that empty edges lead to from a node, itself included, until it returns false.
+func (a *automaton) reachable(from int32, visit func(n int32) bool) {
 	if len(a.nodes[from].empty) == 0 {
 		visit(from)
 		return
@@ -468,7 +478,9 @@ func (a *automaton) reachable(from int32, visit func(n int32)) {
 	for len(todo) > 0 {
 		at := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		visit(at)
+		if !visit(at) {
+			return
+		}
 		for _, to := range a.nodes[at].empty {
 			if !seen[to] {
 				seen[to] = true
@@ -484,10 +496,11 @@ func (a *automaton) begins(p int32, visit func(q int32)) {
 		visit(a.procedures[p].body)
 		return
 	}
-	a.reachable(a.procedures[p].start, func(n int32) {
+	a.reachable(a.procedures[p].start, func(n int32) bool {
 		for _, c := range a.nodes[n].calls {
 			visit(c.procedure)
 		}
+		return true
 	})
 }
 
@@ -563,10 +576,11 @@ func (a *automaton) setFirst(p int32) {
 	if proc.repeated {
 		return
 	}
-	a.reachable(proc.start, func(n int32) {
+	a.reachable(proc.start, func(n int32) bool {
 		for _, e := range a.nodes[n].bytes {
 			proc.first.add(e.lo, e.hi)
 		}
 		proc.token = proc.token || len(a.nodes[n].tokens) > 0
+		return true
 	})
 }

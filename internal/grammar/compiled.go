@@ -1,11 +1,13 @@
 package grammar
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
 	"math/bits"
 	"sync"
+	"sync/atomic"
 )
 
 // Bounds of the caches of one Compiled, in bytes. What is over them is dropped and computed again when needed.
@@ -19,7 +21,9 @@ type Compiled struct {
 	vocabulary *Vocabulary
 	literals   []int32 // the tokens of the automaton's literals, none for those that the vocabulary lacks; nil if it lacks all
 
-	mu         sync.Mutex             // guards what follows
+	size atomic.Int64 // see Bytes
+
+	mu         sync.Mutex             // guards what follows; leave unlocks it
 	arena      *arena                 // replaced by an empty one when it is full; states of old ones are adopted
 	locals     [2]map[position]*local // of each trie
 	localBytes int
@@ -43,26 +47,34 @@ func (g *Grammar) Compile(v *Vocabulary) (*Compiled, error) {
 	if !any {
 		c.literals = nil
 	}
+	c.mu.Lock()
+	c.leave()
 	return c, nil
 }
 
-// Bytes returns roughly what c takes of memory now; it grows with use, up to bounds.
-func (c *Compiled) Bytes() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return nodeBytes*len(c.arena.a.nodes) + c.arena.bytes + c.localBytes
+// Bytes returns roughly what c took of memory when it was last used; it grows with use, up to bounds.
+func (c *Compiled) Bytes() int { return int(c.size.Load()) }
+
+// leave ends a piece of work; mu is held.
+func (c *Compiled) leave() {
+	if c.arena.bytes > 2*arenaBytes { // of a piece that was too much
+		c.arena = newArena(c.arena.a, c.arena.classes)
+	}
+	a := c.arena.a
+	c.size.Store(int64(nodeBytes*len(a.nodes) + procedureBytes*len(a.procedures) + c.arena.bytes + c.localBytes + 4*(cap(c.ids)+len(c.path))))
+	c.mu.Unlock()
 }
 
 // What a node and a procedure of an automaton take, roughly.
 const (
-	nodeBytes      = 128
+	nodeBytes      = 144
 	procedureBytes = 384
 )
 
 // NewState returns the state of a sequence at its beginning. Its methods are errors when ctx has ended.
 func (c *Compiled) NewState(ctx context.Context) *State {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.leave()
 	c.enter(context.WithoutCancel(ctx))
 	p := c.arena.a.procedures[c.arena.a.root]
 	c.arena.begin()
@@ -115,20 +127,26 @@ func (s *State) Clone() *State {
 }
 
 // enter brings the state into the compiled grammar's present arena; its mu is held.
-func (s *State) enter() {
+func (s *State) enter() error {
 	s.c.enter(s.ctx)
-	if s.arena != s.c.arena {
+	if s.arena != s.c.arena && s.id != dead {
 		s.id = s.c.arena.adopt(s.arena, s.id)
-		s.arena = s.c.arena
 	}
+	s.arena = s.c.arena
+	if s.id == dead { // the state was too much even to be made
+		return cmp.Or(s.arena.err, errAmbiguous)
+	}
+	return nil
 }
 
 // mask returns the state's mask.
 func (s *State) mask() (*mask, error) {
 	if s.now == nil {
 		s.c.mu.Lock()
-		defer s.c.mu.Unlock()
-		s.enter()
+		defer s.c.leave()
+		if err := s.enter(); err != nil {
+			return nil, err
+		}
 		m, err := s.c.mask(s.id)
 		if err != nil {
 			return nil, err
@@ -236,8 +254,10 @@ func (s *State) advance(id int32) (bool, error) {
 		return false, nil
 	}
 	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	s.enter()
+	defer s.c.leave()
+	if err := s.enter(); err != nil {
+		return false, err
+	}
 	r, v := s.arena, s.c.vocabulary
 	if v.isEnd[id] && s.end {
 		s.ended = true
@@ -259,7 +279,10 @@ func (s *State) advance(id int32) (bool, error) {
 
 // moveTo sets the state; the compiled grammar's mu is held.
 func (s *State) moveTo(id int32) {
-	s.id, s.now = id, nil
+	s.id, s.now, s.end, s.done = id, nil, false, false
+	if id == dead {
+		return
+	}
 	s.end = s.arena.returned[id]
 	s.done = s.end && len(s.arena.states[id]) == 1
 }
@@ -317,8 +340,10 @@ func (s *State) Forced() []byte {
 		return nil
 	}
 	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	s.enter()
+	defer s.c.leave()
+	if s.enter() != nil {
+		return nil
+	}
 	r := s.arena
 	var out []byte
 	for at := s.id; len(out) < maxForced && !r.returned[at]; {

@@ -12,7 +12,11 @@ import (
 type SyntaxError struct {
 	Line, Column int // from 1; columns count code points
 	Problem      string
+	cause        error // of compiling; nil: the text is wrong
 }
+
+// Unwrap returns what ended compiling a text that is not wrong.
+func (e *SyntaxError) Unwrap() error { return e.cause }
 
 func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("grammar, line %d, column %d: %s", e.Line, e.Column, e.Problem)
@@ -73,7 +77,7 @@ func (p *gbnf) errorAt(at int, format string, args ...any) error {
 	if i := strings.LastIndexByte(before, '\n'); i >= 0 {
 		before = before[i+1:]
 	}
-	return &SyntaxError{line + 1, utf8.RuneCountInString(before) + 1, fmt.Sprintf(format, args...)}
+	return &SyntaxError{line + 1, utf8.RuneCountInString(before) + 1, fmt.Sprintf(format, args...), p.m.err}
 }
 
 func (p *gbnf) fail(format string, args ...any) error { return p.errorAt(p.at, format, args...) }

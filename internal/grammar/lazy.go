@@ -162,8 +162,10 @@ func (l *lazy) occurrences(old int) []int {
 // advanceText goes on with text and reports whether the grammar allows it.
 func (s *State) advanceText(text []byte) (bool, error) {
 	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	s.enter()
+	defer s.c.leave()
+	if err := s.enter(); err != nil {
+		return false, err
+	}
 	to := s.read(text)
 	if to == dead || s.arena.err != nil {
 		return false, s.arena.err

@@ -44,13 +44,19 @@ type local struct {
 // that can be read to ids. Nodes in whose state the bottom is are appended to returns, if that is not nil.
 func (c *Compiled) walk(t *trie, s, first, last int32, base uint16, ids []int32, returns *[]int32) []int32 {
 	r := c.arena
+	if s == dead || r.err != nil {
+		return ids
+	}
 	path := c.path
 	path[base] = s
 	n, of := int32(r.classes.n), &r.classes.of
 	done := 0
+	defer func() { r.works(1 + done/16) }()
 	for i := first; i < last; {
-		if done++; done&0xFFF == 0 && !r.works(breath/16) {
-			break
+		if done++; done == breath {
+			if done = 0; !r.works(breath / 16) {
+				break
+			}
 		}
 		x := &t.nodes[i]
 		from := path[x.depth-1]
@@ -190,6 +196,7 @@ func (c *Compiled) stackMask(i int32, u *union) {
 		}
 	}
 	if len(u.ids) > c.vocabulary.size {
+		r.works(len(u.ids) / 4)
 		slices.Sort(u.ids)
 		u.ids = slices.Compact(u.ids)
 	}

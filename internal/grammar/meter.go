@@ -9,7 +9,7 @@ import (
 // Bounds of what making one grammar may take. A step is some 10 to 25 ns, so that all are about a second. Schemas of a
 // hundred kilobytes and those of sixty tools take less than a twentieth of either.
 const (
-	maxSteps        = 40_000_000
+	maxSteps        = 20_000_000
 	maxBytes        = 128 << 20 // of all that is made on the way
 	maxPatternSteps = 4_000_000 // of one regular expression, or of joining it with others
 	breath          = 4096      // steps between looks at the context

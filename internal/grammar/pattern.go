@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"slices"
+	"strings"
 	"unicode"
 	"unsafe"
 )
@@ -15,6 +16,7 @@ import (
 const (
 	maxPattern = 16 << 10
 	maxProgram = 20_000
+	classBytes = 6 << 10 // of one class of Unicode, about
 )
 
 // unicodeEscape matches ECMAScript's way to write a character by its number, which Go writes \x{…}.
@@ -40,6 +42,9 @@ func patternDFA(m *meter, pattern string) (*dfa, error) {
 		}
 		return s
 	})
+	if err := m.take(classBytes * (strings.Count(text, `\p`) + strings.Count(text, `\P`))); err != nil {
+		return nil, err
+	}
 	re, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
 		return nil, fmt.Errorf("the pattern %q is not supported: %w", shown(pattern), err)

@@ -60,6 +60,8 @@ type schemas struct {
 	added  []string         // keys of known and shared, in order
 	depth  int
 
+	patterns map[string]*dfa // by their texts
+
 	tolerant bool     // what is not supported constrains nothing, and is named in loose
 	loose    []string // at most maxLoose
 }

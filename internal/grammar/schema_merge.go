@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -112,7 +113,7 @@ func (c *schemas) cross(a, b []*value, path string) ([]*value, error) {
 
 // merge returns the schema of values that are valid by both a and b, which have no applicators.
 func (c *schemas) merge(a, b *value, path string) (*value, error) {
-	if err := c.spend(path, 16+4*len(a.keys)+len(a.keys)*len(b.keys), 0); err != nil {
+	if err := c.spend(path, 64+16*len(a.keys)+4*len(a.keys)*len(b.keys), 0); err != nil {
 		return nil, err
 	}
 	if !sameTuples(a, b) {
@@ -263,9 +264,14 @@ func (c *schemas) disjoint(list *value, path string) error {
 	}
 	quiet := *c // what it loosens is named where the schemas themselves are read
 	quiet.loose = nil
-	for i, a := range list.values {
-		for j, b := range list.values[:i] {
-			if !quiet.apart(a, b, path, 0) {
+	ways, errs := make([][]*value, len(list.values)), make([]error, len(list.values))
+	for i, v := range list.values {
+		ways[i], errs[i] = quiet.expand(v, path, maxMerge/2)
+		for j := range i {
+			if err := c.spend(path, 1, 0); err != nil {
+				return err
+			}
+			if cmp.Or(errs[i], errs[j]) != nil || !quiet.allApart(ways[i], ways[j], path, 0) {
 				return c.loosen("%s: a value may be valid by number %d and number %d of its schemas; oneOf is supported where they differ in type or in the values of a required member; use anyOf otherwise", path, j, i)
 			}
 		}
@@ -280,9 +286,11 @@ func (c *schemas) apart(a, b *value, path string, depth int) bool {
 	}
 	xs, err1 := c.expand(a, path, maxMerge/2)
 	ys, err2 := c.expand(b, path, maxMerge/2)
-	if err1 != nil || err2 != nil {
-		return false
-	}
+	return err1 == nil && err2 == nil && c.allApart(xs, ys, path, depth)
+}
+
+// allApart is apart for schemas as expand returns them.
+func (c *schemas) allApart(xs, ys []*value, path string, depth int) bool {
 	for _, x := range xs {
 		for _, y := range ys {
 			if !c.plainlyApart(x, y, path, depth) {

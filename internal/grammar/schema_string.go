@@ -122,7 +122,7 @@ func sized(least, most int) *expr { return quoted(repeat(stringChar(), least, mo
 func (c *schemas) patternText(patterns []string, least, most int, path string) (*expr, error) {
 	var d *dfa
 	for _, p := range patterns {
-		next, err := patternDFA(c.m, p)
+		next, err := c.pattern(p)
 		if err == nil && d != nil {
 			if next, err = d.intersect(c.m, next); err != nil {
 				err = fmt.Errorf("the pattern %q together with the format or another pattern %w", shown(p), err)
@@ -146,6 +146,21 @@ func (c *schemas) patternText(patterns []string, least, most int, path string) (
 		}
 	}
 	return quoted(d.expr(c.m)), c.spend(path, 0, 0)
+}
+
+// pattern returns the automaton of a regular expression, which is made once.
+func (c *schemas) pattern(text string) (*dfa, error) {
+	if d, ok := c.patterns[text]; ok {
+		return d, nil
+	}
+	d, err := patternDFA(c.m, text)
+	if err == nil {
+		if c.patterns == nil {
+			c.patterns = map[string]*dfa{}
+		}
+		c.patterns[text] = d
+	}
+	return d, err
 }
 
 // loosenPattern is loosen for a pattern, but for a grammar that is too large or not wanted any more.

@@ -13,8 +13,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/grammar"
 )
 
-// grammarBytes bounds what compiled grammars of past requests take; those used last stay.
-const grammarBytes = 64 << 20
+// Bounds of the compiled grammars of past requests; those used last stay.
+const (
+	grammarBytes = 32 << 20
+	mostGrammars = 256
+)
 
 // A held is what a text can be held to: a compiled grammar, and where it is one of answers, where it begins to hold.
 type held struct {
@@ -78,7 +81,7 @@ func (g *grammars) add(h *held) {
 	g.all = append(g.all, h)
 	sum := 0
 	for i, h := range slices.Backward(g.all) {
-		if sum += h.compiled.Bytes(); sum > grammarBytes && i < len(g.all)-1 {
+		if sum += h.compiled.Bytes(); i < len(g.all)-1 && (sum > grammarBytes || i < len(g.all)-mostGrammars) {
 			g.all = slices.Delete(g.all, 0, i+1)
 			return
 		}
