@@ -21,6 +21,7 @@ const (
 	maxStops    = 64   // texts that end a generation
 	maxStop     = 4096 // bytes of one
 	maxBreakers = 1024 // texts that end a repetition, each as long as one of those at most
+	maxTriggers = 1024 // tokens and words at which a grammar begins, each word as long as one of those at most
 )
 
 // maxLimit bounds the time of a generation, in ms.
@@ -269,9 +270,15 @@ func readTriggers(f *Fields) *grammar.Triggers {
 	if !lazy {
 		return nil
 	}
+	if len(all) > maxTriggers {
+		f.Fail(Invalid("the field grammar_triggers has %d elements, more than %d", len(all), maxTriggers))
+		return nil
+	}
 	t := &grammar.Triggers{}
 	for i, one := range all {
 		switch {
+		case len(one.Value) > maxStop:
+			f.Fail(Invalid("grammar_triggers.%d has %d bytes, more than %d", i, len(one.Value), maxStop))
 		case one.Type == triggerToken:
 			t.Tokens = append(t.Tokens, one.Token)
 		case one.Type == triggerWord && one.Value != "":
