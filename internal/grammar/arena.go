@@ -70,7 +70,7 @@ func (r *arena) works(n int) bool {
 	if r.work += n; r.work >= r.look && r.err == nil {
 		r.look = r.work + breath
 		runtime.Gosched()
-		if r.err = context.Cause(r.ctx); r.err == nil && (r.work > maxWork || r.bytes > 3*arenaBytes) {
+		if r.err = context.Cause(r.ctx); r.err == nil && (r.work > maxWork || r.bytes > 2*arenaBytes) {
 			r.err = errAmbiguous
 		}
 	}

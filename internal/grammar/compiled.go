@@ -13,7 +13,7 @@ import (
 // Bounds of the caches of one Compiled, in bytes. What is over them is dropped and computed again when needed.
 const (
 	arenaBytes = 16 << 20
-	localsSize = 16 << 20
+	localsSize = 8 << 20
 )
 
 // Compiled is a grammar joined with a vocabulary. It is safe for concurrent use; sequences share what it has computed.
@@ -57,7 +57,7 @@ func (c *Compiled) Bytes() int { return int(c.size.Load()) }
 
 // leave ends a piece of work; mu is held.
 func (c *Compiled) leave() {
-	if c.arena.bytes > 2*arenaBytes { // of a piece that was too much
+	if c.arena.bytes > arenaBytes { // a text that goes on still has the old one
 		c.arena = newArena(c.arena.a, c.arena.classes)
 	}
 	a := c.arena.a

@@ -134,7 +134,7 @@ func (c *schemas) supportedOf(v *value, path string) (*value, error) {
 			key == "nullable" && is.kind == 't' || key == "not" && is.kind == 'f' || key == "then" && v.get("if") == nil || key == "else" && v.get("if") == nil {
 			continue // required is a truth up to draft 3, of the member that has it
 		}
-		if err := c.loosen("%s: the keyword %s is not supported", path, key); err != nil {
+		if err := c.loosen("%s: the keyword %s is not supported", path, shown(key)); err != nil {
 			return nil, err
 		}
 	}
@@ -175,7 +175,7 @@ const (
 // spend counts steps and bytes of the schema at path.
 func (c *schemas) spend(path string, steps, bytes int) error {
 	if err := cmp.Or(c.m.take(bytes), c.m.spend(steps)); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return fmt.Errorf("%s: %w", short(path), err)
 	}
 	return nil
 }
@@ -327,7 +327,7 @@ func (c *schemas) resolve(ref *value, path string) (*value, string, error) {
 			next = at.get(part)
 		}
 		if next == nil {
-			return nil, "", fmt.Errorf("%s: $ref %s names nothing: there is no %q", path, ref, part)
+			return nil, "", fmt.Errorf("%s: $ref %s names nothing: there is no %q", path, ref, shown(part))
 		}
 		at = next
 	}
@@ -396,7 +396,7 @@ func typesOf(v *value, path string) ([]string, error) {
 	}
 	for _, name := range named {
 		if !slices.Contains(types, name) {
-			return nil, fmt.Errorf("%s/type: %q is no type; types are %s", path, name, strings.Join(types, ", "))
+			return nil, fmt.Errorf("%s/type: %q is no type; types are %s", path, shown(name), strings.Join(types, ", "))
 		}
 	}
 	if slices.Contains(named, "number") { // which includes integers

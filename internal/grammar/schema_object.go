@@ -158,11 +158,11 @@ func (c *schemas) properties(v *value, path string) ([]property, error) {
 		var err error
 		switch {
 		case v.get("patternProperties") != nil:
-			s, err = truth(true), c.loosen("%s: %q is required and not among properties, which is not supported beside patternProperties", path, name)
+			s, err = truth(true), c.loosen("%s: %q is required and not among properties, which is not supported beside patternProperties", path, shown(name))
 		case s == nil:
 			s = truth(true)
 		case s.kind == 'f':
-			s, err = truth(true), c.loosen("%s: %q is required, but neither among properties nor allowed by additionalProperties", path, name)
+			s, err = truth(true), c.loosen("%s: %q is required, but neither among properties nor allowed by additionalProperties", path, shown(name))
 		}
 		if err != nil {
 			return nil, err
