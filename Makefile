@@ -1,6 +1,6 @@
 # make test runs every test and installs what they need when root or in CI; see scripts/tools.sh.
 
-.PHONY: build test race fuzz lint shaders page generate generated licences demo-model cross windows-check gpu-check deploy-check agents-check release
+.PHONY: build test race fuzz soak lint shaders page generate generated licences demo-model cross windows-check gpu-check deploy-check agents-check release
 
 build:
 	CGO_ENABLED=0 go build -o powerinfer ./cmd/powerinfer
@@ -20,6 +20,11 @@ race:
 
 fuzz:
 	@scripts/fuzz.sh $${FUZZTIME:-15s}
+
+# Eight clients whose schemas all differ, who leave at random: the server's memory must not grow. Every night, and by hand for 30 minutes:
+# make soak SOAKTIME=30m. It needs Linux; see docs/server.md.
+soak:
+	SOAKTIME=$${SOAKTIME:-10m} go test -tags soak -count 1 -timeout 3h -run TestSoak -v ./internal/server
 
 lint:
 	@scripts/lint.sh

@@ -334,7 +334,7 @@ func variablesOf(c *Conversation) (map[string]json.RawMessage, error) {
 func (m *Model) ask(ctx context.Context, q *question, g Generation) (*Stream, error) {
 	g.Special = true // forms of calls are made of special tokens, too
 	g.Logprobs, g.TopLogprobs = false, 0
-	constraint, err := m.held(q, &g)
+	constraint, err := m.held(ctx, q, &g)
 	if err != nil {
 		return nil, err
 	}
@@ -348,7 +348,7 @@ type heldCalls struct {
 }
 
 // held returns what the answer to q is held to; nil: nothing.
-func (m *Model) held(q *question, g *Generation) (sample.Constraint, error) {
+func (m *Model) held(ctx context.Context, q *question, g *Generation) (sample.Constraint, error) {
 	if len(q.told) > 0 && g.Grammar != "" {
 		return nil, errors.New("Generation.Grammar cannot be combined with tools; give Generation.Schema, or leave the tools out")
 	}
@@ -368,7 +368,7 @@ func (m *Model) held(q *question, g *Generation) (sample.Constraint, error) {
 		return nil, err
 	}
 	h, err := m.calls.of(string(key), func() (*heldCalls, error) {
-		c, err := q.format.Constraint(o)
+		c, err := q.format.Constraint(ctx, o)
 		if err != nil {
 			return nil, fmt.Errorf("the schemas cannot be used: %w", err)
 		}
@@ -381,7 +381,7 @@ func (m *Model) held(q *question, g *Generation) (sample.Constraint, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.constraint.NewState(h.grammar), nil
+	return h.constraint.NewState(ctx, h.grammar), nil
 }
 
 // compile joins a grammar with the model's vocabulary.

@@ -114,7 +114,7 @@ func (m *Model) Generate(ctx context.Context, prompt string, g Generation) iter.
 // Start begins to continue the tokens of a prompt, and returns at once. When ctx ends, so does the generation, and its
 // memory is given back.
 func (m *Model) Start(ctx context.Context, prompt []int32, g Generation) (*Stream, error) {
-	constraint, err := m.constraint(&g, prompt)
+	constraint, err := m.constraint(ctx, &g, prompt)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func (m *Model) shift(keep, prompt int) *engine.Shift {
 // Validate returns an error if the grammar or the schema cannot be read. It needs no model, so that this is known
 // before one is loaded.
 func (g *Generation) Validate() error {
-	_, err := g.rules("")
+	_, err := g.rules(context.Background(), "")
 	return err
 }
 
@@ -182,7 +182,7 @@ func (g *Generation) form() (grammar.Text, error) {
 }
 
 // rules returns what the grammar or the schema allows after a prompt; nil: anything.
-func (g *Generation) rules(prompt string) (*grammar.Grammar, error) {
+func (g *Generation) rules(ctx context.Context, prompt string) (*grammar.Grammar, error) {
 	form, err := g.form()
 	switch {
 	case err != nil:
@@ -190,9 +190,9 @@ func (g *Generation) rules(prompt string) (*grammar.Grammar, error) {
 	case form.Any():
 		return nil, nil
 	case g.Template == "":
-		return form.Grammar()
+		return form.Grammar(ctx)
 	}
-	c, err := answer.FormatOf(g.Template, false, false).Constraint(answer.ConstraintOptions{Text: form, Prompt: prompt})
+	c, err := answer.FormatOf(g.Template, false, false).Constraint(ctx, answer.ConstraintOptions{Text: form, Prompt: prompt})
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +200,7 @@ func (g *Generation) rules(prompt string) (*grammar.Grammar, error) {
 }
 
 // constraint returns what g's grammar or schema allows after a prompt; nil: anything.
-func (m *Model) constraint(g *Generation, prompt []int32) (sample.Constraint, error) {
+func (m *Model) constraint(ctx context.Context, g *Generation, prompt []int32) (sample.Constraint, error) {
 	if g.Grammar == "" && g.Schema == "" {
 		return nil, nil
 	}
@@ -210,7 +210,7 @@ func (m *Model) constraint(g *Generation, prompt []int32) (sample.Constraint, er
 		place = answer.FormatOf(g.Template, false, false).Place(text)
 	}
 	compiled, err := m.rules.of(strings.Join([]string{g.Grammar, g.Schema, g.Template, place}, "\x00"), func() (*grammar.Compiled, error) {
-		rules, err := g.rules(text)
+		rules, err := g.rules(ctx, text)
 		if err != nil {
 			return nil, err
 		}
@@ -219,7 +219,7 @@ func (m *Model) constraint(g *Generation, prompt []int32) (sample.Constraint, er
 	if err != nil {
 		return nil, err
 	}
-	return compiled.NewState(), nil
+	return compiled.NewState(ctx), nil
 }
 
 // Next returns the next token. It returns false when the generation has ended: Err says whether it failed.

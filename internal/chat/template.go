@@ -3,6 +3,7 @@
 package chat
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -122,6 +123,7 @@ type Request struct {
 	AddGenerationPrompt  bool // end with what begins an answer
 	ContinueFinalMessage bool // end inside the last message, so that the model continues it
 
+	Context context.Context   // ends the rendering; nil: nothing does
 	Now     time.Time         // for templates that print the date; zero for now
 	Adapted func(note string) // is told how a conversation was changed that the template refuses; nil: nobody is
 
@@ -210,7 +212,7 @@ func (t *Template) render(messages []Message, q Request) (string, error) {
 		}
 		vars.Set(name, v)
 	}
-	o := jinja.Options{}
+	o := jinja.Options{Context: q.Context}
 	if !q.Now.IsZero() {
 		o.Now = func() time.Time { return q.Now }
 	}

@@ -1,8 +1,10 @@
 package grammar
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
+	"runtime"
 	"slices"
 )
 
@@ -54,12 +56,29 @@ type arena struct {
 	key   []byte
 
 	bytes int // roughly, of all this
-	work  int // stacks looked at since the last call from outside
+	ctx   context.Context
+	work  int // done since the last call from outside
+	look  int // work at which the context is looked at again
 	err   error
 }
 
+// begins starts a call from outside, which ctx ends.
+func (r *arena) begins(ctx context.Context) { r.ctx, r.work, r.look, r.err = ctx, 0, breath, nil }
+
+// works counts n pieces of work, and reports whether to go on.
+func (r *arena) works(n int) bool {
+	if r.work += n; r.work >= r.look && r.err == nil {
+		r.look = r.work + breath
+		runtime.Gosched()
+		if r.err = context.Cause(r.ctx); r.err == nil && (r.work > maxWork || r.bytes > 2*arenaBytes) {
+			r.err = errAmbiguous
+		}
+	}
+	return r.err == nil
+}
+
 func newArena(a *automaton, c *classes) *arena {
-	r := &arena{a: a, classes: c, frame: map[frame]int32{}, state: map[string]int32{}, flats: map[int32]*node{}, seen: map[uint64]struct{}{}}
+	r := &arena{ctx: context.Background(), a: a, classes: c, frame: map[frame]int32{}, state: map[string]int32{}, flats: map[int32]*node{}, seen: map[uint64]struct{}{}}
 	r.frames = append(r.frames, frame{node: -1, parent: -1})
 	r.depth, r.stamp = append(r.depth, 0), append(r.stamp, 0)
 	r.states = append(r.states, nil)
@@ -77,14 +96,21 @@ func (r *arena) flat(n int32) *node {
 	f, ok := r.flats[n]
 	if !ok {
 		f = &node{accept: at.accept}
-		r.a.reachable(n, func(m int32) {
+		r.a.reachable(n, func(m int32) bool {
+			if !r.works(1) {
+				return false
+			}
 			x := &r.a.nodes[m]
 			f.bytes = append(f.bytes, x.bytes...)
 			f.calls = append(f.calls, x.calls...)
 			f.tokens = append(f.tokens, x.tokens...)
+			return true
 		})
+		if r.err != nil {
+			return &node{}
+		}
 		r.flats[n] = f
-		r.bytes += 200 + 12*len(f.bytes) + 8*len(f.calls) + 8*len(f.tokens)
+		r.bytes += 240 + 16*len(f.bytes) + 8*len(f.calls) + 8*len(f.tokens)
 	}
 	return f
 }
@@ -118,8 +144,11 @@ func (r *arena) finished(f frame) bool {
 }
 
 // push returns the index of the stack f, or where f can only return that of what it returns to; dead where the stack is
-// too deep.
+// too deep, and after an error.
 func (r *arena) push(f frame) int32 {
+	if r.err != nil {
+		return dead
+	}
 	if r.finished(f) {
 		return f.parent
 	}
@@ -133,7 +162,7 @@ func (r *arena) push(f frame) int32 {
 	i := int32(len(r.frames))
 	r.frames, r.depth, r.stamp = append(r.frames, f), append(r.depth, d), append(r.stamp, 0)
 	r.frame[f] = i
-	r.bytes += 64
+	r.bytes += 90 // slices grow by more than they need, here and below
 	return i
 }
 
@@ -146,7 +175,7 @@ func (r *arena) begin() {
 
 // top adds stack i to the set, and what it may return to.
 func (r *arena) top(i int32) {
-	for i >= 0 && r.stamp[i] != r.epoch {
+	for i >= 0 && r.err == nil && r.stamp[i] != r.epoch {
 		r.stamp[i] = r.epoch
 		r.set = append(r.set, i)
 		if len(r.set) > maxStacks {
@@ -178,7 +207,7 @@ func (r *arena) intern() int32 {
 	r.masks, r.loops, r.returned = append(r.masks, nil), append(r.loops, nil), append(r.returned, r.set[0] == bottom)
 	r.state[string(r.key)] = s
 	r.next = append(r.next, make([]int32, r.classes.n)...)
-	r.bytes += 100 + 8*len(r.set) + 4*r.classes.n
+	r.bytes += 180 + 10*len(r.set) + 5*r.classes.n
 	return s
 }
 
@@ -227,6 +256,9 @@ func (r *arena) repeats(s int32) *byteSet {
 				set.add(byte(b), byte(b))
 			}
 		}
+		if r.err != nil {
+			return &byteSet{} // which contains nothing, so nothing is concluded of it
+		}
 		r.loops[s] = &set
 		r.bytes += 32
 	}
@@ -235,11 +267,7 @@ func (r *arena) repeats(s int32) *byteSet {
 
 // leaves adds the stacks after byte b from f, which may call before it reads.
 func (r *arena) leaves(f frame, b byte) {
-	r.work++
-	if r.work > maxWork {
-		r.err = errAmbiguous
-	}
-	if r.err != nil {
+	if !r.works(1) {
 		return
 	}
 	if p := r.counted(f); p != nil {
@@ -249,6 +277,7 @@ func (r *arena) leaves(f frame, b byte) {
 		return
 	}
 	n := r.flat(f.node)
+	r.works((len(n.bytes) + len(n.calls)) / 8)
 	for _, e := range n.bytes {
 		if e.lo <= b && b <= e.hi {
 			r.top(r.push(frame{e.to, 0, f.parent}))
@@ -290,9 +319,7 @@ func (r *arena) call(p int32, next frame, b byte) {
 
 // tokens calls visit with every token literal that may come next from f and the stack after it.
 func (r *arena) tokens(f frame, visit func(literal, after int32)) {
-	r.work++
-	if r.work > maxWork {
-		r.err = errAmbiguous
+	if !r.works(1) {
 		return
 	}
 	enter := func(p int32, next frame) {

@@ -1,7 +1,9 @@
 package grammar
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -77,8 +79,11 @@ type automaton struct {
 // builder makes an automaton of rules.
 type builder struct {
 	automaton
+	m       *meter
 	repeats map[*expr]int32
+	classes map[string]int32 // by their characters
 	pending []pendingBody
+	rule    string // whose body is made
 	err     error
 }
 
@@ -86,28 +91,44 @@ type builder struct {
 type pendingBody struct {
 	procedure int32
 	body      *expr
+	rule      string // that it is part of
 }
 
-func newAutomaton(rules []rule) (*automaton, error) {
-	b := &builder{repeats: map[*expr]int32{}}
+func newAutomaton(m *meter, rules []rule) (*automaton, error) {
+	b := &builder{m: m, repeats: map[*expr]int32{}, classes: map[string]int32{}}
 	for i, r := range rules {
 		b.procedures = append(b.procedures, procedure{name: r.name})
-		b.pending = append(b.pending, pendingBody{int32(i), r.body})
+		b.pending = append(b.pending, pendingBody{int32(i), r.body, r.name})
 	}
 	for len(b.pending) > 0 && b.err == nil {
 		p := b.pending[0]
 		b.pending = b.pending[1:]
-		b.fill(p)
+		if b.rule = p.rule; m.take(procedureBytes) == nil {
+			b.fill(p)
+		}
+		if m.err != nil && b.err == nil {
+			b.err = fmt.Errorf("%s: %w", p.rule, m.err)
+		}
 	}
 	if b.err != nil {
 		return nil, b.err
 	}
+	// What follows looks at each node and edge a few times.
 	a := &b.automaton
-	a.skipEmptyCalls()
-	a.markAccepting()
-	if err := a.orderFirst(); err != nil {
+	steps := []func() error{
+		func() error { a.skipEmptyCalls(); return nil },
+		func() error { a.markAccepting(); return nil },
+		a.orderFirst,
+	}
+	for _, step := range steps {
+		if err := cmp.Or(m.spend(4*len(a.nodes)), step()); err != nil {
+			return nil, err
+		}
+	}
+	if err := m.spend(8 * len(a.nodes)); err != nil {
 		return nil, err
 	}
+	a.nodes, a.counter, a.procedures = slices.Clone(a.nodes), slices.Clone(a.counter), slices.Clone(a.procedures) // without room to grow
 	if !a.prune() {
 		return nil, fmt.Errorf("no text is complete by the grammar: %s needs itself again and again", rules[0].name)
 	}
@@ -115,14 +136,20 @@ func newAutomaton(rules []rule) (*automaton, error) {
 }
 
 func (b *builder) node() int32 {
+	if b.m.take(nodeBytes) != nil {
+		return 0
+	}
 	if len(b.nodes) >= maxNodes {
-		b.err = fmt.Errorf("the grammar takes more than %d states", maxNodes)
+		b.err = cmp.Or(b.err, fmt.Errorf("%s: the grammar takes more than %d states; make it smaller: fewer alternatives and properties, shorter texts, smaller counts", b.rule, maxNodes))
 		return 0
 	}
 	b.nodes = append(b.nodes, node{})
 	b.counter = append(b.counter, -1)
 	return int32(len(b.nodes) - 1)
 }
+
+// failed reports whether no automaton will be made.
+func (b *builder) failed() bool { return b.err != nil || b.m.err != nil }
 
 // fill makes the nodes of a procedure. The start is a node of its own, to which nothing leads back.
 func (b *builder) fill(p pendingBody) {
@@ -137,12 +164,16 @@ func (b *builder) fill(p pendingBody) {
 	b.procedures[p.procedure].end = end
 	b.nodes[start].empty = []int32{inner}
 	b.nodes[end].accept = true
+	if p.body.op == opClass { // of a large one this is its procedure
+		b.addClass(p.body.ranges, inner, end)
+		return
+	}
 	b.add(p.body, inner, end)
 }
 
 // add makes the nodes and edges of e between two nodes.
 func (b *builder) add(e *expr, from, to int32) {
-	if b.err != nil {
+	if b.m.spend(2); b.failed() {
 		return
 	}
 	switch e.op {
@@ -154,10 +185,17 @@ func (b *builder) add(e *expr, from, to int32) {
 			if i < len(e.text)-1 {
 				next = b.node()
 			}
+			if b.failed() {
+				return
+			}
 			b.nodes[from].bytes = append(b.nodes[from].bytes, byteEdge{e.text[i], e.text[i], next})
 			from = next
 		}
 	case opClass:
+		if len(e.ranges) > fewRanges {
+			b.addCall(b.classProcedure(e), from, to)
+			return
+		}
 		b.addClass(e.ranges, from, to)
 	case opSequence:
 		for i, s := range e.subs {
@@ -172,9 +210,7 @@ func (b *builder) add(e *expr, from, to int32) {
 			b.join(from, to)
 		}
 	case opChoice:
-		for _, s := range e.subs {
-			b.add(s, from, to)
-		}
+		b.addChoice(e.subs, from, to)
 	case opRepeat:
 		b.addRepeat(e, from, to)
 	case opRule:
@@ -184,6 +220,60 @@ func (b *builder) add(e *expr, from, to int32) {
 		b.literals = append(b.literals, e.token)
 	case opGraph:
 		b.addGraph(e.graph, from, to)
+	}
+}
+
+// fewRanges is how many ranges a class may have whose bytes are written where it stands. A larger one is written once.
+const fewRanges = 8
+
+// classProcedure returns the procedure of a class.
+func (b *builder) classProcedure(e *expr) int32 {
+	key := rangesKey(e.ranges)
+	b.m.spend(len(e.ranges))
+	p, ok := b.classes[key]
+	if !ok {
+		b.m.take(len(key))
+		p = int32(len(b.procedures))
+		b.procedures = append(b.procedures, procedure{name: repetition})
+		b.pending = append(b.pending, pendingBody{p, e, b.rule})
+		b.classes[key] = p
+	}
+	return p
+}
+
+// addChoice lets texts of a choice share their beginnings, so that a long list of values has one place at a time.
+func (b *builder) addChoice(subs []*expr, from, to int32) {
+	var texts []string
+	for _, s := range subs {
+		if s.op == opBytes {
+			texts = append(texts, s.text)
+		} else {
+			b.add(s, from, to)
+		}
+	}
+	slices.Sort(texts)
+	path := []int32{from} // nodes along the last text, to its last byte
+	last := ""
+	for i, text := range slices.Compact(texts) {
+		shared := 0
+		for i > 0 && shared < len(path)-1 && shared < len(text)-1 && text[shared] == last[shared] {
+			shared++
+		}
+		path = path[:shared+1]
+		for k := shared; k < len(text); k++ {
+			next := to
+			if k < len(text)-1 {
+				next = b.node()
+				path = append(path, next)
+			}
+			if b.failed() {
+				return
+			}
+			at := &b.nodes[path[k]]
+			at.bytes = append(at.bytes, byteEdge{text[k], text[k], next})
+		}
+		last = text
+		b.m.spend(len(text))
 	}
 }
 
@@ -202,6 +292,9 @@ func (b *builder) addClass(ranges []runeRange, from, to int32) {
 	}
 	ends := map[tail]int32{}
 	utf8Sequences(ranges, func(seq []byteRange) {
+		if b.m.take(32); b.failed() {
+			return
+		}
 		next := to
 		for i := len(seq) - 1; i > 0; i-- {
 			key := tail{n: len(seq) - i}
@@ -251,7 +344,7 @@ func (b *builder) addCounter(e *expr) int32 {
 	b.procedures = append(b.procedures,
 		procedure{name: repetition},
 		procedure{name: repetition, repeated: true, body: body, min: e.min, max: e.max})
-	b.pending = append(b.pending, pendingBody{body, e.subs[0]}, pendingBody{procedure: body + 1})
+	b.pending = append(b.pending, pendingBody{body, e.subs[0], b.rule}, pendingBody{procedure: body + 1, rule: b.rule})
 	return body + 1
 }
 
@@ -260,7 +353,7 @@ func (b *builder) addGraph(g []vertex, from, to int32) {
 	for i := range g {
 		at[i] = b.node()
 	}
-	if b.err != nil {
+	if b.failed() {
 		return
 	}
 	b.join(from, at[0])
@@ -374,8 +467,8 @@ func (a *automaton) markAccepting() {
 	}
 }
 
-// reachable calls visit with every node that empty edges lead to from a node, itself included.
-func (a *automaton) reachable(from int32, visit func(n int32)) {
+// reachable calls visit with every node that empty edges lead to from a node, itself included, until it returns false.
+func (a *automaton) reachable(from int32, visit func(n int32) bool) {
 	if len(a.nodes[from].empty) == 0 {
 		visit(from)
 		return
@@ -385,7 +478,9 @@ func (a *automaton) reachable(from int32, visit func(n int32)) {
 	for len(todo) > 0 {
 		at := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		visit(at)
+		if !visit(at) {
+			return
+		}
 		for _, to := range a.nodes[at].empty {
 			if !seen[to] {
 				seen[to] = true
@@ -401,10 +496,11 @@ func (a *automaton) begins(p int32, visit func(q int32)) {
 		visit(a.procedures[p].body)
 		return
 	}
-	a.reachable(a.procedures[p].start, func(n int32) {
+	a.reachable(a.procedures[p].start, func(n int32) bool {
 		for _, c := range a.nodes[n].calls {
 			visit(c.procedure)
 		}
+		return true
 	})
 }
 
@@ -480,10 +576,11 @@ func (a *automaton) setFirst(p int32) {
 	if proc.repeated {
 		return
 	}
-	a.reachable(proc.start, func(n int32) {
+	a.reachable(proc.start, func(n int32) bool {
 		for _, e := range a.nodes[n].bytes {
 			proc.first.add(e.lo, e.hi)
 		}
 		proc.token = proc.token || len(a.nodes[n].tokens) > 0
+		return true
 	})
 }

@@ -21,7 +21,7 @@ ws     ::= [ \t\n]{0,20}
 // is.
 func BenchmarkFirstMask(b *testing.B) {
 	v := largeVocabulary(b)
-	g, err := grammar.ParseGBNF(jsonGrammar)
+	g, err := grammar.ParseGBNF(b.Context(), jsonGrammar)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func BenchmarkFirstMask(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		s := c.NewState()
+		s := c.NewState(b.Context())
 		for _, id := range []int32{v.Find(`{"`)} {
 			if err := s.Accept(id); err != nil {
 				b.Fatal(err)
@@ -48,7 +48,7 @@ func BenchmarkFirstMask(b *testing.B) {
 // BenchmarkSecondMask is a mask in a state seen before, and its application to the logits.
 func BenchmarkSecondMask(b *testing.B) {
 	v := largeVocabulary(b)
-	g, err := grammar.ParseGBNF(jsonGrammar)
+	g, err := grammar.ParseGBNF(b.Context(), jsonGrammar)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func BenchmarkSecondMask(b *testing.B) {
 		b.Fatal(err)
 	}
 	logits := make([]float32, v.Size())
-	begin := c.NewState()
+	begin := c.NewState(b.Context())
 	if err := begin.Accept(v.Find(`{"`)); err != nil {
 		b.Fatal(err)
 	}

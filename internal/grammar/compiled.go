@@ -1,16 +1,19 @@
 package grammar
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"math/bits"
 	"sync"
+	"sync/atomic"
 )
 
 // Bounds of the caches of one Compiled, in bytes. What is over them is dropped and computed again when needed.
 const (
-	arenaBytes = 64 << 20
-	localsSize = 64 << 20
+	arenaBytes = 16 << 20
+	localsSize = 8 << 20
 )
 
 // Compiled is a grammar joined with a vocabulary. It is safe for concurrent use; sequences share what it has computed.
@@ -18,7 +21,9 @@ type Compiled struct {
 	vocabulary *Vocabulary
 	literals   []int32 // the tokens of the automaton's literals, none for those that the vocabulary lacks; nil if it lacks all
 
-	mu         sync.Mutex             // guards what follows
+	size atomic.Int64 // see Bytes
+
+	mu         sync.Mutex             // guards what follows; leave unlocks it
 	arena      *arena                 // replaced by an empty one when it is full; states of old ones are adopted
 	locals     [2]map[position]*local // of each trie
 	localBytes int
@@ -42,44 +47,55 @@ func (g *Grammar) Compile(v *Vocabulary) (*Compiled, error) {
 	if !any {
 		c.literals = nil
 	}
+	c.mu.Lock()
+	c.leave()
 	return c, nil
 }
 
-// Bytes returns roughly what c takes of memory now; it grows with use, up to bounds.
-func (c *Compiled) Bytes() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return nodeBytes*len(c.arena.a.nodes) + c.arena.bytes + c.localBytes
+// Bytes returns roughly what c took of memory when it was last used; it grows with use, up to bounds.
+func (c *Compiled) Bytes() int { return int(c.size.Load()) }
+
+// leave ends a piece of work; mu is held.
+func (c *Compiled) leave() {
+	if c.arena.bytes > arenaBytes { // a text that goes on still has the old one
+		c.arena = newArena(c.arena.a, c.arena.classes)
+	}
+	a := c.arena.a
+	c.size.Store(int64(nodeBytes*len(a.nodes) + procedureBytes*len(a.procedures) + c.arena.bytes + c.localBytes + 4*(cap(c.ids)+len(c.path))))
+	c.mu.Unlock()
 }
 
-// nodeBytes is roughly what a node of an automaton takes.
-const nodeBytes = 128
+// What a node and a procedure of an automaton take, roughly.
+const (
+	nodeBytes      = 144
+	procedureBytes = 384
+)
 
-// NewState returns the state of a sequence at its beginning.
-func (c *Compiled) NewState() *State {
+// NewState returns the state of a sequence at its beginning. Its methods are errors when ctx has ended.
+func (c *Compiled) NewState(ctx context.Context) *State {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.enter()
+	defer c.leave()
+	c.enter(context.WithoutCancel(ctx))
 	p := c.arena.a.procedures[c.arena.a.root]
 	c.arena.begin()
 	if p.nullable {
 		c.arena.top(bottom)
 	}
 	c.arena.top(c.arena.push(frame{p.start, 0, bottom}))
-	s := &State{c: c, arena: c.arena}
+	s := &State{c: c, ctx: ctx, arena: c.arena}
 	s.moveTo(c.arena.intern())
 	return s
 }
 
 // enter makes room and begins a piece of work; mu is held.
-func (c *Compiled) enter() {
-	if c.arena.bytes > arenaBytes || c.arena.err != nil {
+func (c *Compiled) enter(ctx context.Context) {
+	if c.arena.bytes > arenaBytes {
 		c.arena = newArena(c.arena.a, c.arena.classes)
 	}
 	if c.localBytes > localsSize {
 		c.forget()
 	}
-	c.arena.work = 0
+	c.arena.begins(ctx)
 }
 
 // forget drops what is known of positions.
@@ -91,6 +107,7 @@ func (c *Compiled) forget() {
 // rollback, its own.
 type State struct {
 	c     *Compiled
+	ctx   context.Context // of the request that the text is for
 	arena *arena
 	id    int32 // of a state in arena
 	end   bool  // the text may end here
@@ -110,20 +127,26 @@ func (s *State) Clone() *State {
 }
 
 // enter brings the state into the compiled grammar's present arena; its mu is held.
-func (s *State) enter() {
-	s.c.enter()
-	if s.arena != s.c.arena {
+func (s *State) enter() error {
+	s.c.enter(s.ctx)
+	if s.arena != s.c.arena && s.id != dead {
 		s.id = s.c.arena.adopt(s.arena, s.id)
-		s.arena = s.c.arena
 	}
+	s.arena = s.c.arena
+	if s.id == dead { // the state was too much even to be made
+		return cmp.Or(s.arena.err, errAmbiguous)
+	}
+	return nil
 }
 
 // mask returns the state's mask.
 func (s *State) mask() (*mask, error) {
 	if s.now == nil {
 		s.c.mu.Lock()
-		defer s.c.mu.Unlock()
-		s.enter()
+		defer s.c.leave()
+		if err := s.enter(); err != nil {
+			return nil, err
+		}
 		m, err := s.c.mask(s.id)
 		if err != nil {
 			return nil, err
@@ -231,8 +254,10 @@ func (s *State) advance(id int32) (bool, error) {
 		return false, nil
 	}
 	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	s.enter()
+	defer s.c.leave()
+	if err := s.enter(); err != nil {
+		return false, err
+	}
 	r, v := s.arena, s.c.vocabulary
 	if v.isEnd[id] && s.end {
 		s.ended = true
@@ -254,7 +279,10 @@ func (s *State) advance(id int32) (bool, error) {
 
 // moveTo sets the state; the compiled grammar's mu is held.
 func (s *State) moveTo(id int32) {
-	s.id, s.now = id, nil
+	s.id, s.now, s.end, s.done = id, nil, false, false
+	if id == dead {
+		return
+	}
 	s.end = s.arena.returned[id]
 	s.done = s.end && len(s.arena.states[id]) == 1
 }
@@ -312,8 +340,10 @@ func (s *State) Forced() []byte {
 		return nil
 	}
 	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	s.enter()
+	defer s.c.leave()
+	if s.enter() != nil {
+		return nil
+	}
 	r := s.arena
 	var out []byte
 	for at := s.id; len(out) < maxForced && !r.returned[at]; {
@@ -328,7 +358,7 @@ func (s *State) Forced() []byte {
 			}
 			only, to = c, t
 		}
-		if only < 0 {
+		if only < 0 || r.err != nil {
 			return out
 		}
 		out = append(out, r.classes.sample[only])

@@ -1,10 +1,9 @@
 package grammar
 
 import (
+	"context"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 )
 
 // Expr is a set of texts, a part of a grammar that a Builder makes. Its zero value is not one.
@@ -12,15 +11,20 @@ type Expr struct{ e *expr }
 
 // A Builder composes a grammar of texts, tokens and JSON Schemas.
 type Builder struct {
+	m      *meter
 	rules  []rule           // the first is the root, made last
 	made   map[string]Expr  // markers and what ends with one, by name
 	shared map[string]int32 // rules of schemas that mean the same in every document (see schemas.known)
 }
 
-// NewBuilder returns a builder without any rule.
-func NewBuilder() *Builder {
-	return &Builder{rules: []rule{{name: "root"}}, made: map[string]Expr{}, shared: map[string]int32{}}
+// NewBuilder returns a builder without any rule, which works until ctx ends or its grammar is too large. Both are errors
+// of each method from then on.
+func NewBuilder(ctx context.Context) *Builder {
+	return &Builder{m: newMeter(ctx), rules: []rule{{name: "root"}}, made: map[string]Expr{}, shared: map[string]int32{}}
 }
+
+// Err returns the error that keeps b from making its grammar: the end of its context, or a grammar that is too large.
+func (b *Builder) Err() error { return b.m.err }
 
 // Literal is the text s.
 func Literal(s string) Expr { return Expr{literal(s)} }
@@ -50,6 +54,7 @@ func bare(parts []Expr) []*expr {
 
 // Rule gives e a name, so that it may be part of others several times and is compiled once.
 func (b *Builder) Rule(name string, e Expr) Expr {
+	b.m.take(ruleBytes)
 	b.rules = append(b.rules, rule{name, e.e})
 	return Expr{reference(int32(len(b.rules) - 1))}
 }
@@ -91,7 +96,7 @@ func (b *Builder) Text(t Text) (Expr, error) {
 		s.c.tolerant = t.Loose
 		return s.Part("#")
 	}
-	rules, root, err := readGBNF(t.GBNF, b.rules)
+	rules, root, err := readGBNF(b.m, t.GBNF, b.rules)
 	if err != nil {
 		return Expr{}, err
 	}
@@ -107,11 +112,11 @@ type Schema struct {
 
 // Schema reads a JSON Schema.
 func (b *Builder) Schema(schema []byte) (*Schema, error) {
-	root, err := readSchema(schema)
+	root, err := readSchema(b.m, schema)
 	if err != nil {
 		return nil, err
 	}
-	return &Schema{b: b, c: schemas{root: root, known: maps.Clone(b.shared)}}, nil
+	return &Schema{b: b, c: schemas{m: b.m, root: root, known: map[string]int32{}, shared: b.shared}}, nil
 }
 
 // Loosen has what is not supported constrain nothing, as FromSchema does where it is tolerant.
@@ -123,7 +128,7 @@ func (s *Schema) Loose() []string { return s.c.loose }
 // Part is the JSON texts that are valid by the part of the schema that pointer names: # for all of it, #/properties/x.
 // See FromSchema.
 func (s *Schema) Part(pointer string) (Expr, error) {
-	known := maps.Clone(s.c.known)
+	known := len(s.c.added)
 	s.c.rules = s.b.rules
 	part, at, err := s.c.resolve(&value{kind: '"', text: pointer}, "#")
 	if err != nil {
@@ -131,13 +136,8 @@ func (s *Schema) Part(pointer string) (Expr, error) {
 	}
 	e, err := s.c.schema(part, at)
 	if err != nil {
-		s.c.known = known // the rules are dropped
+		s.c.forget(known) // the rules are dropped
 		return Expr{}, fmt.Errorf("JSON Schema, %w", err)
-	}
-	for key, i := range s.c.known {
-		if !strings.Contains(key, "$ref") {
-			s.b.shared[key] = i
-		}
 	}
 	s.b.rules = s.c.rules
 	return Expr{e}, nil
@@ -147,5 +147,5 @@ func (s *Schema) Part(pointer string) (Expr, error) {
 func (b *Builder) Grammar(root Expr) (*Grammar, error) {
 	rules := slices.Clone(b.rules)
 	rules[0].body = root.e
-	return newGrammar(rules)
+	return newGrammar(b.m, rules)
 }

@@ -3,7 +3,7 @@ package grammar
 import "testing"
 
 func TestComposedGrammars(t *testing.T) {
-	b := NewBuilder()
+	b := NewBuilder(t.Context())
 	s, err := b.Schema([]byte(`{"type":"object","properties":{"a/b":{"$ref":"#/$defs/n"},"c":{"if":1}},"$defs":{"n":{"type":"integer"}}}`))
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +40,7 @@ func TestComposedGrammars(t *testing.T) {
 // TestMarkersAreTextsOrTokens holds that a marker is a token without bytes where the vocabulary has it, also within
 // what ends a text.
 func TestMarkersAreTextsOrTokens(t *testing.T) {
-	b := NewBuilder()
+	b := NewBuilder(t.Context())
 	g, err := b.Grammar(Sequence(b.Marker("<a>"), b.Until("</", "mid", ">")))
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestMarkersAreTextsOrTokens(t *testing.T) {
 		{[]int32{5, 6}, false},
 		{[]int32{6}, false},
 	} {
-		s := c.NewState()
+		s := c.NewState(t.Context())
 		var err error
 		for _, id := range k.ids {
 			if err = s.Accept(id); err != nil {
@@ -94,7 +94,7 @@ func TestTriggersAtTheBeginningAndInQuiet(t *testing.T) {
 		{"<c>1", true, false},
 		{"<c></t><c>1", true, true},
 	} {
-		s := c.NewLazyState(Triggers{Words: []string{"<c>"}, First: []string{"{"}, Quiet: Quiet{Begin: "<t>", End: "</t>", Open: k.open}})
+		s := c.NewLazyState(t.Context(), Triggers{Words: []string{"<c>"}, First: []string{"{"}, Quiet: Quiet{Begin: "<t>", End: "</t>", Open: k.open}})
 		var err error
 		for _, b := range []byte(k.text) {
 			if err = s.Accept(int32(b)); err != nil {

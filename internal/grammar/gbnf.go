@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,7 +12,11 @@ import (
 type SyntaxError struct {
 	Line, Column int // from 1; columns count code points
 	Problem      string
+	cause        error // of compiling; nil: the text is wrong
 }
+
+// Unwrap returns what ended compiling a text that is not wrong.
+func (e *SyntaxError) Unwrap() error { return e.cause }
 
 func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("grammar, line %d, column %d: %s", e.Line, e.Column, e.Problem)
@@ -19,12 +24,13 @@ func (e *SyntaxError) Error() string {
 
 // ParseGBNF returns the grammar of a text in llama.cpp's GBNF (llama.cpp, grammars/README.md): its rule root. Errors in
 // the syntax are of type *SyntaxError.
-func ParseGBNF(text string) (*Grammar, error) {
-	rules, _, err := readGBNF(text, nil)
+func ParseGBNF(ctx context.Context, text string) (*Grammar, error) {
+	m := newMeter(ctx)
+	rules, _, err := readGBNF(m, text, nil)
 	if err != nil {
 		return nil, err
 	}
-	g, err := newGrammar(rules)
+	g, err := newGrammar(m, rules)
 	if err != nil {
 		return nil, fmt.Errorf("grammar: %w", err)
 	}
@@ -32,11 +38,11 @@ func ParseGBNF(text string) (*Grammar, error) {
 }
 
 // readGBNF returns rules with those of a text added, and which of them is the text's root.
-func readGBNF(text string, rules []rule) (all []rule, root int32, err error) {
+func readGBNF(m *meter, text string, rules []rule) (all []rule, root int32, err error) {
 	if len(text) > maxText {
 		return nil, 0, fmt.Errorf("the grammar has %d bytes, more than %d", len(text), maxText)
 	}
-	p := &gbnf{text: text, index: map[string]int32{}, rules: slices.Clone(rules)}
+	p := &gbnf{m: m, text: text, index: map[string]int32{}, rules: slices.Clone(rules)}
 	root = p.name("root", 0)
 	if err := p.parse(); err != nil {
 		return nil, 0, err
@@ -56,6 +62,7 @@ func readGBNF(text string, rules []rule) (all []rule, root int32, err error) {
 
 // gbnf is a parser.
 type gbnf struct {
+	m     *meter
 	text  string
 	at    int // byte offset
 	depth int // of groups
@@ -70,7 +77,7 @@ func (p *gbnf) errorAt(at int, format string, args ...any) error {
 	if i := strings.LastIndexByte(before, '\n'); i >= 0 {
 		before = before[i+1:]
 	}
-	return &SyntaxError{line + 1, utf8.RuneCountInString(before) + 1, fmt.Sprintf(format, args...)}
+	return &SyntaxError{line + 1, utf8.RuneCountInString(before) + 1, fmt.Sprintf(format, args...), p.m.err}
 }
 
 func (p *gbnf) fail(format string, args ...any) error { return p.errorAt(p.at, format, args...) }
@@ -240,6 +247,9 @@ func (p *gbnf) sequence(group bool) (*expr, error) {
 
 // symbol takes what stands in sequences, nil where a sequence ends.
 func (p *gbnf) symbol(c byte) (*expr, error) {
+	if p.m.take(exprBytes) != nil {
+		return nil, p.fail("%s", p.m.err)
+	}
 	switch {
 	case c == '"':
 		return p.quoted()
@@ -325,6 +335,9 @@ func (p *gbnf) class() (*expr, error) {
 			return nil, p.errorAt(at, "the range from %q to %q is reversed", lo, hi)
 		}
 		ranges = append(ranges, runeRange{lo, hi})
+		if p.m.take(32) != nil {
+			return nil, p.fail("%s", p.m.err)
+		}
 	}
 	p.at++
 	if len(ranges) == 0 && !negated {

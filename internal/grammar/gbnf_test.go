@@ -119,7 +119,7 @@ func TestGBNFErrorsSayWhere(t *testing.T) {
 		{"root ::= (root)* \"a\"", `left recursion: root → root`},
 		{"root ::= \"a\" root", `no text is complete by the grammar`},
 	} {
-		_, err := ParseGBNF(c.text)
+		_, err := ParseGBNF(t.Context(), c.text)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: error %v, want %q", c.text, err, c.want)
 		}
@@ -137,7 +137,7 @@ func TestTokenLiterals(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := mustCompile(t, mustParse(t, `root ::= <think> !</think>* <[3]> "a"+`), v)
-	s := c.NewState()
+	s := c.NewState(t.Context())
 	for i, want := range []string{"2", "0 1 2 3", "0 1 2 3", "0 1 2 3", "0", "0 4"} {
 		var got []string
 		bits := make([]uint32, 1)
@@ -177,7 +177,7 @@ func TestLazyGrammarBeginsAtItsTrigger(t *testing.T) {
 			}
 		}
 	}
-	s := c.NewLazyState(Triggers{Words: []string{"<call>"}})
+	s := c.NewLazyState(t.Context(), Triggers{Words: []string{"<call>"}})
 	push(s, "z", "x<c")
 	if err := s.Clone().Accept(v.Find("q")); err != nil {
 		t.Error("before the trigger everything may come:", err)
@@ -190,12 +190,12 @@ func TestLazyGrammarBeginsAtItsTrigger(t *testing.T) {
 	if !s.Done() {
 		t.Error("the text is complete")
 	}
-	s = c.NewLazyState(Triggers{Words: []string{"<call>"}})
+	s = c.NewLazyState(t.Context(), Triggers{Words: []string{"<call>"}})
 	push(s, "x<c", "all>z", "q", "<call>", "7", "!") // the first was only text
 	if !s.Done() {
 		t.Error("the second trigger began no grammar")
 	}
-	s = c.NewLazyState(Triggers{Tokens: []int32{v.Find("<call>")}})
+	s = c.NewLazyState(t.Context(), Triggers{Tokens: []int32{v.Find("<call>")}})
 	push(s, "x<c", "all>1", "<call>", "7", "!")
 	if !s.Done() {
 		t.Error("the token began no grammar")
@@ -204,7 +204,7 @@ func TestLazyGrammarBeginsAtItsTrigger(t *testing.T) {
 
 func TestForcedBytes(t *testing.T) {
 	c := mustCompile(t, mustParse(t, `root ::= "abc" ("de" "f" [g] | "dez") "!"`), byteVocabulary(t))
-	s := c.NewState()
+	s := c.NewState(t.Context())
 	if got := string(s.Forced()); got != "abcde" {
 		t.Errorf("forced %q, want abcde", got)
 	}
@@ -217,7 +217,7 @@ func TestForcedBytes(t *testing.T) {
 func TestStatesOutliveTheirArena(t *testing.T) {
 	v := byteVocabulary(t, "((", "))")
 	c := mustCompile(t, mustParse(t, `root ::= "(" root ")" | "x"`), v)
-	s := c.NewState()
+	s := c.NewState(t.Context())
 	for i := range 200 {
 		if i%7 == 0 {
 			c.arena.bytes = arenaBytes + 1
@@ -249,7 +249,7 @@ func TestStatesOutliveTheirArena(t *testing.T) {
 // Texts nest so deeply and no deeper.
 func TestDepthIsBounded(t *testing.T) {
 	c := mustCompile(t, mustParse(t, `root ::= "(" root ")" | "x"`), byteVocabulary(t, "(("))
-	s := c.NewState()
+	s := c.NewState(t.Context())
 	n := 0
 	for ; s.Accept('(') == nil; n++ {
 		if n > 2*maxDepth {
@@ -267,7 +267,7 @@ func FuzzParseGBNF(f *testing.F) {
 	}
 	v := byteVocabulary(f)
 	f.Fuzz(func(t *testing.T, text string) {
-		g, err := ParseGBNF(text)
+		g, err := ParseGBNF(t.Context(), text)
 		if err != nil {
 			return
 		}
@@ -275,7 +275,7 @@ func FuzzParseGBNF(f *testing.F) {
 		if err != nil {
 			return
 		}
-		s := c.NewState()
+		s := c.NewState(t.Context())
 		bits := make([]uint32, words(v.size))
 		for range 4 {
 			if s.Mask(bits) != nil {

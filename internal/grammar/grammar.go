@@ -7,6 +7,7 @@
 package grammar
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 )
@@ -16,11 +17,11 @@ const (
 	maxText       = 4 << 20 // bytes of a GBNF text or a JSON Schema
 	maxNesting    = 200     // of groups in GBNF, of values in a schema, of groups in a regular expression
 	maxRules      = 100_000
-	maxNodes      = 4_000_000  // of the automaton
-	maxRepetition = 1_000_000  // n of {m,n}, minLength, maxItems and the like; counted, not expanded
-	maxDepth      = 10_000     // frames of one stack: how deeply texts may nest
-	maxStacks     = 5000       // stacks that an ambiguous grammar may have at one place of a text
-	maxWork       = 20_000_000 // stacks looked at for one token
+	maxNodes      = 500_000   // of the automaton
+	maxRepetition = 1_000_000 // n of {m,n}, minLength, maxItems and the like; counted, not expanded
+	maxDepth      = 10_000    // frames of one stack: how deeply texts may nest
+	maxStacks     = 5000      // stacks that an ambiguous grammar may have at one place of a text
+	maxWork       = 5_000_000 // stacks looked at for one token
 )
 
 // Grammar is a set of texts. It is immutable and safe for concurrent use.
@@ -40,17 +41,17 @@ type Text struct {
 func (t Text) Any() bool { return t.GBNF == "" && t.Schema == nil }
 
 // Grammar returns the grammar of such texts. Text must not be any.
-func (t Text) Grammar() (*Grammar, error) {
-	g, _, err := t.Read()
+func (t Text) Grammar(ctx context.Context) (*Grammar, error) {
+	g, _, err := t.Read(ctx)
 	return g, err
 }
 
 // Read is Grammar, and names what of a loose schema constrains nothing.
-func (t Text) Read() (g *Grammar, loose []string, err error) {
+func (t Text) Read(ctx context.Context) (g *Grammar, loose []string, err error) {
 	if t.Schema != nil {
-		return FromSchema(t.Schema, t.Loose)
+		return FromSchema(ctx, t.Schema, t.Loose)
 	}
-	g, err = ParseGBNF(t.GBNF)
+	g, err = ParseGBNF(ctx, t.GBNF)
 	return g, nil, err
 }
 
@@ -61,11 +62,11 @@ type rule struct {
 }
 
 // newGrammar builds the automaton of rules, whose first is the root.
-func newGrammar(rules []rule) (*Grammar, error) {
+func newGrammar(m *meter, rules []rule) (*Grammar, error) {
 	if len(rules) > maxRules {
 		return nil, fmt.Errorf("the grammar has %d rules, more than %d", len(rules), maxRules)
 	}
-	a, err := newAutomaton(rules)
+	a, err := newAutomaton(m, rules)
 	if err != nil {
 		return nil, err
 	}

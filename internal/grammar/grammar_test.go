@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -18,7 +19,7 @@ func source(t testing.TB) *rand.Rand {
 
 func mustParse(t testing.TB, text string) *Grammar {
 	t.Helper()
-	g, err := ParseGBNF(text)
+	g, err := ParseGBNF(t.Context(), text)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
@@ -54,7 +55,7 @@ func mustCompile(t testing.TB, g *Grammar, v *Vocabulary) *Compiled {
 
 // accepts reports whether text is a text of the grammar, by its bytes.
 func accepts(c *Compiled, text string) bool {
-	s := c.NewState()
+	s := c.NewState(context.Background())
 	ok, err := s.advanceText([]byte(text))
 	return ok && err == nil && s.CanEnd()
 }
@@ -177,7 +178,7 @@ func TestTextsAreThoseOfTheDefinition(t *testing.T) {
 	tried, inside := 0, 0
 	for range 800 {
 		rules := randomRules(rng)
-		g, err := newGrammar(rules)
+		g, err := newGrammar(newMeter(t.Context()), rules)
 		if err != nil {
 			continue // recursive without an end
 		}
@@ -240,13 +241,13 @@ func TestMaskIsBruteForce(t *testing.T) {
 	v := byteVocabulary(t, "ab", "abc", "aa", "bb", "ca", "cab", "abcabc", "aé", "é", "\xc3", "\xa9a", "éa", "bbbb", "cc", "aaaaaaaa", "ab", "acb")
 	checked, ambiguous := 0, 0
 	for range 120 {
-		g, err := newGrammar(randomRules(rng))
+		g, err := newGrammar(newMeter(t.Context()), randomRules(rng))
 		if err != nil {
 			continue
 		}
 		c := mustCompile(t, g, v)
 		for range 3 {
-			s := c.NewState()
+			s := c.NewState(t.Context())
 			for range 12 {
 				allowed := bruteForce(t, s)
 				if len(allowed) == 0 {

@@ -2,6 +2,8 @@ package grammar
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,19 +13,28 @@ import (
 	"strings"
 )
 
-// value is a JSON value whose object members keep their order. It is not changed once built.
+// value is a JSON value whose object members keep their order. It is not changed once built. One goroutine uses it.
 type value struct {
 	kind   byte     // '{' '[' '"' '0' (number) 't' 'f' 'n'
 	text   string   // of a string: its characters; of a number: as written
 	keys   []string // of an object
 	values []*value // of an object or an array
+
+	members map[string]int // index of each key, where there are many
+	name    string         // see id
 }
 
+// valueBytes is roughly what a value takes beside its text.
+const valueBytes = 160
+
+// fewKeys is how many members of an object are looked through.
+const fewKeys = 8
+
 // readJSON reads one JSON value and nothing after it. Members that are named twice are an error.
-func readJSON(data []byte) (*value, error) {
+func readJSON(m *meter, data []byte) (*value, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
-	v, err := readValue(d, 0)
+	v, err := readValue(m, d, 0)
 	if err == nil {
 		if _, end := d.Token(); !errors.Is(end, io.EOF) {
 			err = errors.New("more than one JSON value")
@@ -32,7 +43,10 @@ func readJSON(data []byte) (*value, error) {
 	return v, err
 }
 
-func readValue(d *json.Decoder, depth int) (*value, error) {
+func readValue(m *meter, d *json.Decoder, depth int) (*value, error) {
+	if err := m.take(valueBytes); err != nil {
+		return nil, err
+	}
 	if depth > maxNesting {
 		return nil, fmt.Errorf("values are nested more than %d deep", maxNesting)
 	}
@@ -45,7 +59,7 @@ func readValue(d *json.Decoder, depth int) (*value, error) {
 	}
 	switch t := t.(type) {
 	case json.Delim:
-		return readCompound(d, byte(t), depth)
+		return readCompound(m, d, byte(t), depth)
 	case string:
 		return &value{kind: '"', text: t}, nil
 	case json.Number:
@@ -56,7 +70,7 @@ func readValue(d *json.Decoder, depth int) (*value, error) {
 	return &value{kind: 'n'}, nil
 }
 
-func readCompound(d *json.Decoder, kind byte, depth int) (*value, error) {
+func readCompound(m *meter, d *json.Decoder, kind byte, depth int) (*value, error) {
 	v := &value{kind: kind}
 	seen := map[string]bool{}
 	for d.More() {
@@ -72,7 +86,7 @@ func readCompound(d *json.Decoder, kind byte, depth int) (*value, error) {
 			seen[key] = true
 			v.keys = append(v.keys, key)
 		}
-		e, err := readValue(d, depth+1)
+		e, err := readValue(m, d, depth+1)
 		if err != nil {
 			return nil, err
 		}
@@ -92,17 +106,34 @@ func truth(b bool) *value {
 // get returns the member of an object, nil if there is none.
 func (v *value) get(key string) *value {
 	if v != nil && v.kind == '{' {
-		if i := slices.Index(v.keys, key); i >= 0 {
+		if i := v.member(key); i >= 0 {
 			return v.values[i]
 		}
 	}
 	return nil
 }
 
+// member returns the index of a member, -1 if there is none.
+func (v *value) member(key string) int {
+	if len(v.keys) <= fewKeys {
+		return slices.Index(v.keys, key)
+	}
+	if v.members == nil {
+		v.members = make(map[string]int, len(v.keys))
+		for i, k := range v.keys {
+			v.members[k] = i
+		}
+	}
+	if i, ok := v.members[key]; ok {
+		return i
+	}
+	return -1
+}
+
 // with returns an object with the member set, at its old place or at the end.
 func (v *value) with(key string, e *value) *value {
 	w := &value{kind: '{', keys: slices.Clone(v.keys), values: slices.Clone(v.values)}
-	if i := slices.Index(w.keys, key); i >= 0 {
+	if i := v.member(key); i >= 0 {
 		w.values[i] = e
 		return w
 	}
@@ -112,20 +143,74 @@ func (v *value) with(key string, e *value) *value {
 
 // without returns an object without the members.
 func (v *value) without(keys ...string) *value {
+	return v.only(func(key string) bool { return !slices.Contains(keys, key) })
+}
+
+// only returns an object of the members that keep says.
+func (v *value) only(keep func(key string) bool) *value {
 	w := &value{kind: '{'}
 	for i, k := range v.keys {
-		if !slices.Contains(keys, k) {
+		if keep(k) {
 			w.keys, w.values = append(w.keys, k), append(w.values, v.values[i])
 		}
 	}
 	return w
 }
 
-// String returns the value as compact JSON.
-func (v *value) String() string {
+// json returns the value as compact JSON.
+func (v *value) json() string {
 	var b strings.Builder
 	v.write(&b)
 	return b.String()
+}
+
+// String is json for an error: not all of a long one.
+func (v *value) String() string { return shown(v.json()) }
+
+// refers begins the ids of values that hold a $ref, which mean something within their document only.
+const refers = "$ref "
+
+// id names a value by its content: only equal ones have the same. A value's is made of those within it, so that all
+// take time by the document's size, however deep it is.
+func (v *value) id() string {
+	if v.name != "" {
+		return v.name
+	}
+	h := sha256.New()
+	text := func(s string) {
+		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(s))))
+		io.WriteString(h, s)
+	}
+	h.Write([]byte{v.kind})
+	text(v.text)
+	begin := ""
+	for i, e := range v.values {
+		if v.kind == '{' {
+			text(v.keys[i])
+			if v.keys[i] == "$ref" {
+				begin = refers
+			}
+		}
+		id := e.id()
+		if strings.HasPrefix(id, refers) {
+			begin = refers
+		}
+		text(id)
+	}
+	v.name = begin + string(h.Sum(nil))
+	return v.name
+}
+
+// equal reports whether two values are written in the same way.
+func (v *value) equal(w *value) bool { return v == w || v.id() == w.id() }
+
+// among returns a function that reports whether a value is in list.
+func among(list []*value) func(*value) bool {
+	known := make(map[string]bool, len(list))
+	for _, e := range list {
+		known[e.id()] = true
+	}
+	return func(e *value) bool { return known[e.id()] }
 }
 
 func (v *value) write(b *strings.Builder) {

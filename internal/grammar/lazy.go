@@ -2,6 +2,7 @@ package grammar
 
 import (
 	"bytes"
+	"context"
 	"slices"
 	"strings"
 )
@@ -46,8 +47,8 @@ func (l *lazy) clone() *lazy {
 // NewLazyState returns a state that allows every token until one of the triggers. Where a trigger word is followed,
 // within the token that completes it, by what the grammar does not allow, it was only text, and the state goes on
 // waiting.
-func (c *Compiled) NewLazyState(t Triggers) *State {
-	s := c.NewState()
+func (c *Compiled) NewLazyState(ctx context.Context, t Triggers) *State {
+	s := c.NewState(ctx)
 	t.Words, t.First, t.Tokens = slices.Clone(t.Words), slices.Clone(t.First), slices.Clone(t.Tokens)
 	s.lazy = &lazy{triggers: t, fresh: true, quiet: t.Quiet.Open}
 	for _, w := range t.Words {
@@ -161,8 +162,10 @@ func (l *lazy) occurrences(old int) []int {
 // advanceText goes on with text and reports whether the grammar allows it.
 func (s *State) advanceText(text []byte) (bool, error) {
 	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	s.enter()
+	defer s.c.leave()
+	if err := s.enter(); err != nil {
+		return false, err
+	}
 	to := s.read(text)
 	if to == dead || s.arena.err != nil {
 		return false, s.arena.err

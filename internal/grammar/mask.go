@@ -44,10 +44,20 @@ type local struct {
 // that can be read to ids. Nodes in whose state the bottom is are appended to returns, if that is not nil.
 func (c *Compiled) walk(t *trie, s, first, last int32, base uint16, ids []int32, returns *[]int32) []int32 {
 	r := c.arena
+	if s == dead || r.err != nil {
+		return ids
+	}
 	path := c.path
 	path[base] = s
 	n, of := int32(r.classes.n), &r.classes.of
+	done := 0
+	defer func() { r.works(1 + done/16) }()
 	for i := first; i < last; {
+		if done++; done == breath {
+			if done = 0; !r.works(breath / 16) {
+				break
+			}
+		}
 		x := &t.nodes[i]
 		from := path[x.depth-1]
 		class := int32(of[x.char])
@@ -119,7 +129,7 @@ func (c *Compiled) mask(s int32) (*mask, error) {
 	}
 	var u union
 	for _, i := range r.states[s] {
-		if i != bottom {
+		if i != bottom && r.works(1) {
 			c.stackMask(i, &u)
 		}
 	}
@@ -176,6 +186,7 @@ func (c *Compiled) stackMask(i int32, u *union) {
 		}
 		l := c.local(k, position{f.node, f.count})
 		u.add(&l.mask)
+		r.works(l.bytes() / 64)
 		if f.parent == bottom {
 			continue
 		}
@@ -185,6 +196,7 @@ func (c *Compiled) stackMask(i int32, u *union) {
 		}
 	}
 	if len(u.ids) > c.vocabulary.size {
+		r.works(len(u.ids) / 4)
 		slices.Sort(u.ids)
 		u.ids = slices.Compact(u.ids)
 	}

@@ -52,14 +52,14 @@ func loads(t testing.TB) []load {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return func() sample.Constraint { return c.NewState() }
+			return func() sample.Constraint { return c.NewState(t.Context()) }
 		}
 	}
 	return []load{
-		{"json", of(func() (*grammar.Grammar, error) { return grammar.ParseGBNF(jsonGrammar) }), document},
-		{fmt.Sprintf("schema of %d kB", len(schema)>>10), of(grammar.Text{Schema: []byte(schema)}.Grammar), object},
+		{"json", of(func() (*grammar.Grammar, error) { return grammar.ParseGBNF(t.Context(), jsonGrammar) }), document},
+		{fmt.Sprintf("schema of %d kB", len(schema)>>10), of(func() (*grammar.Grammar, error) { return grammar.Text{Schema: []byte(schema)}.Grammar(t.Context()) }), object},
 		{"forty tools", func(t testing.TB, v *grammar.Vocabulary) func() sample.Constraint {
-			c, err := answer.FormatOf(string(source), true, true).Constraint(answer.ConstraintOptions{Tools: tools, Required: true, Parallel: true})
+			c, err := answer.FormatOf(string(source), true, true).Constraint(t.Context(), answer.ConstraintOptions{Tools: tools, Required: true, Parallel: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -67,7 +67,7 @@ func loads(t testing.TB) []load {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return func() sample.Constraint { return c.NewState(compiled) }
+			return func() sample.Constraint { return c.NewState(t.Context(), compiled) }
 		}, call},
 	}
 }

@@ -6,7 +6,17 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"slices"
+	"strings"
 	"unicode"
+	"unsafe"
+)
+
+// Bounds of one regular expression: of its text, since classes of Unicode take a thousand times as much as they are
+// written with, and of its program, with repetitions written out.
+const (
+	maxPattern = 16 << 10
+	maxProgram = 20_000
+	classBytes = 6 << 10 // of one class of Unicode, about
 )
 
 // unicodeEscape matches ECMAScript's way to write a character by its number, which Go writes \x{…}.
@@ -14,7 +24,14 @@ var unicodeEscape = regexp.MustCompile(`\\u([0-9a-fA-F]{4})|\\u\{([0-9a-fA-F]{1,
 
 // patternDFA returns the automaton of texts in which the regular expression of JSON Schema's pattern matches somewhere.
 // Its syntax is that of Go's regexp, which has no look-around and back references, with ECMAScript's \u.
-func patternDFA(pattern string) (*dfa, error) {
+func patternDFA(m *meter, pattern string) (*dfa, error) {
+	if len(pattern) > maxPattern {
+		return nil, fmt.Errorf("the pattern %q has %d bytes, more than %d", shown(pattern), len(pattern), maxPattern)
+	}
+	m.beginPattern()
+	if err := m.within(20 * len(pattern)); err != nil {
+		return nil, err
+	}
 	text := unicodeEscape.ReplaceAllStringFunc(pattern, func(s string) string {
 		m := unicodeEscape.FindStringSubmatch(s)
 		switch {
@@ -25,152 +42,366 @@ func patternDFA(pattern string) (*dfa, error) {
 		}
 		return s
 	})
+	if err := m.take(classBytes * (strings.Count(text, `\p`) + strings.Count(text, `\P`))); err != nil {
+		return nil, err
+	}
 	re, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
-		return nil, fmt.Errorf("the pattern %q is not supported: %w", pattern, err)
+		return nil, fmt.Errorf("the pattern %q is not supported: %w", shown(pattern), err)
+	}
+	if n, largest := written(re); n > maxProgram {
+		return nil, fmt.Errorf("the pattern %q %w, above all %s", shown(pattern), errPattern, repeated(largest))
 	}
 	prog, err := syntax.Compile(re.Simplify())
 	if err != nil {
-		return nil, fmt.Errorf("the pattern %q is not supported: %w", pattern, err)
-	}
-	if len(prog.Inst) > 4*maxDFA {
-		return nil, errPattern
+		return nil, fmt.Errorf("the pattern %q is not supported: %w", shown(pattern), err)
 	}
 	for _, in := range prog.Inst {
 		if in.Op == syntax.InstEmptyWidth && syntax.EmptyOp(in.Arg)&(syntax.EmptyWordBoundary|syntax.EmptyNoWordBoundary|syntax.EmptyBeginLine|syntax.EmptyEndLine) != 0 {
-			return nil, fmt.Errorf("the pattern %q is not supported: it has a word boundary or line anchors", pattern)
+			return nil, fmt.Errorf("the pattern %q is not supported: it has a word boundary or line anchors", shown(pattern))
 		}
 	}
-	s := subsets{prog: prog}
-	return explore(s.key([]uint32{uint32(prog.Start)}, true), s.next)
+	d, err := newSubsets(m, prog).dfa()
+	if err == nil || m.err != nil {
+		return d, err
+	}
+	if r := largestRepeat(re); r != nil {
+		return nil, fmt.Errorf("the pattern %q %w, above all %s", shown(pattern), err, repeated(r))
+	}
+	return nil, fmt.Errorf("the pattern %q %w", shown(pattern), err)
 }
 
-// subsets makes a regular expression's program deterministic: a state is a set of instructions.
+// shown is the beginning of a pattern for an error.
+func shown(pattern string) string {
+	const most = 100
+	if len(pattern) <= most {
+		return pattern
+	}
+	end := most
+	for end > 0 && pattern[end]&0xC0 == 0x80 {
+		end--
+	}
+	return pattern[:end] + "…"
+}
+
+// written returns how many parts an expression has when its repetitions are written out, up to a number above
+// maxProgram, and the smallest expression within it that has too many.
+func written(re *syntax.Regexp) (n int, largest *syntax.Regexp) {
+	n = 1 + len(re.Rune)*btoi(re.Op == syntax.OpLiteral)
+	for _, s := range re.Sub {
+		m, large := written(s)
+		if large != nil {
+			return m, large
+		}
+		n += m
+	}
+	if re.Op == syntax.OpRepeat {
+		n *= max(re.Max, re.Min+1, 1)
+	}
+	if n > maxProgram {
+		return n, re
+	}
+	return n, nil
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// repeated names a repetition by its count: as it is written, its body may be a class of many ranges.
+func repeated(re *syntax.Regexp) string {
+	switch {
+	case re.Op != syntax.OpRepeat:
+		return "its alternatives"
+	case re.Max == re.Min:
+		return fmt.Sprintf("the repetition {%d}", re.Min)
+	case re.Max < 0:
+		return fmt.Sprintf("the repetition {%d,}", re.Min)
+	}
+	return fmt.Sprintf("the repetition {%d,%d}", re.Min, re.Max)
+}
+
+// largestRepeat returns the counted repetition that takes the most parts, nil if there is none.
+func largestRepeat(re *syntax.Regexp) *syntax.Regexp {
+	var found *syntax.Regexp
+	most := 0
+	var visit func(re *syntax.Regexp)
+	visit = func(re *syntax.Regexp) {
+		if n, _ := written(re); re.Op == syntax.OpRepeat && n > most {
+			most, found = n, re
+		}
+		for _, s := range re.Sub {
+			visit(s)
+		}
+	}
+	visit(re)
+	return found
+}
+
+// subsets makes a regular expression's program deterministic: a state is a set of instructions that read a character.
+// The characters are divided into letters, which no instruction tells apart, once for all states: however many ranges
+// a class of Unicode has, a state has few edges.
 type subsets struct {
-	prog *syntax.Prog
+	m       *meter
+	prog    *syntax.Prog
+	anchors bool          // the program asks for the text's end
+	letters [][]runeRange // characters of each letter, normalised
+	class   []int         // [instructions] index of reads
+	reads   [][]bool      // [classes, letters] the instruction reads the letter
+
+	seen  []uint32 // [instructions] epoch in which the instruction was visited
+	epoch uint32
+	todo  []uint32
+	sets  map[string][]runeRange // of letters, by their numbers
 }
 
-// matchedKey is the state of texts in which the expression has matched: everything may follow.
-const matchedKey = "matched"
+func newSubsets(m *meter, prog *syntax.Prog) *subsets {
+	s := &subsets{m: m, prog: prog, class: make([]int, len(prog.Inst)), seen: make([]uint32, len(prog.Inst)), sets: map[string][]runeRange{}}
+	type source struct { // what copies of one class in a program have in common
+		op    syntax.InstOp
+		runes *rune
+		first rune
+		n     int
+		fold  uint32
+	}
+	known := map[source]int{}
+	var classes [][]runeRange
+	for pc := range prog.Inst {
+		in := &prog.Inst[pc]
+		s.anchors = s.anchors || in.Op == syntax.InstEmptyWidth && syntax.EmptyOp(in.Arg)&syntax.EmptyEndText != 0
+		switch in.Op {
+		case syntax.InstRune, syntax.InstRune1, syntax.InstRuneAny, syntax.InstRuneAnyNotNL:
+		default:
+			continue
+		}
+		key := source{op: in.Op, n: len(in.Rune), fold: in.Arg}
+		switch {
+		case len(in.Rune) == 1:
+			key.first = in.Rune[0]
+		case len(in.Rune) > 1:
+			key.runes = unsafe.SliceData(in.Rune)
+		}
+		c, ok := known[key]
+		if !ok {
+			c = len(classes)
+			known[key] = c
+			classes = append(classes, readBy(in))
+		}
+		s.class[pc] = c
+	}
+	s.divide(classes)
+	return s
+}
+
+// readBy returns the characters that an instruction reads.
+func readBy(in *syntax.Inst) []runeRange {
+	switch {
+	case in.Op == syntax.InstRuneAny:
+		return normalise([]runeRange{{0, lastRune}})
+	case in.Op == syntax.InstRuneAnyNotNL:
+		return complement([]runeRange{{'\n', '\n'}})
+	case len(in.Rune) == 1:
+		out := []runeRange{{in.Rune[0], in.Rune[0]}}
+		if syntax.Flags(in.Arg)&syntax.FoldCase != 0 {
+			for r := unicode.SimpleFold(in.Rune[0]); r != in.Rune[0]; r = unicode.SimpleFold(r) {
+				out = append(out, runeRange{r, r})
+			}
+		}
+		return normalise(out)
+	}
+	var out []runeRange
+	for i := 0; i+1 < len(in.Rune); i += 2 {
+		out = append(out, runeRange{in.Rune[i], in.Rune[i+1]})
+	}
+	return normalise(out)
+}
+
+// divide finds the letters: pieces of the characters between the classes' bounds, those together that are in the same
+// classes. It gives up, with the meter's error or leaving no letters, where that takes too much.
+func (s *subsets) divide(classes [][]runeRange) {
+	cuts := []rune{0}
+	for _, c := range classes {
+		for _, r := range c {
+			cuts = append(cuts, r.lo, r.hi+1)
+		}
+	}
+	slices.Sort(cuts)
+	cuts = slices.Compact(cuts)
+	if cuts[len(cuts)-1] > lastRune {
+		cuts = cuts[:len(cuts)-1]
+	}
+	letter := make([]int, len(cuts)) // of each piece
+	n := 1
+	for _, c := range classes {
+		if s.m.within(len(cuts)/4+len(c)) != nil {
+			return
+		}
+		moved := map[int]int{} // the letter of those pieces of a letter that are in the class
+		for _, r := range c {
+			i, _ := slices.BinarySearch(cuts, r.lo)
+			for ; i < len(cuts) && cuts[i] <= r.hi; i++ {
+				to, ok := moved[letter[i]]
+				if !ok {
+					to = n
+					n++
+					moved[letter[i]] = to
+				}
+				letter[i] = to
+			}
+		}
+	}
+	number := map[int]int{}
+	s.letters = nil
+	for i, lo := range cuts {
+		hi := rune(lastRune)
+		if i+1 < len(cuts) {
+			hi = cuts[i+1] - 1
+		}
+		k, ok := number[letter[i]]
+		if !ok {
+			k = len(s.letters)
+			number[letter[i]] = k
+			s.letters = append(s.letters, nil)
+		}
+		s.letters[k] = append(s.letters[k], runeRange{lo, hi})
+	}
+	for i, l := range s.letters {
+		s.letters[i] = normalise(l)
+	}
+	s.letters = slices.DeleteFunc(s.letters, func(l []runeRange) bool { return len(l) == 0 }) // surrogates alone
+	for _, c := range classes {
+		if s.m.within(len(s.letters)*4) != nil {
+			return
+		}
+		reads := make([]bool, len(s.letters))
+		for i, l := range s.letters {
+			k, found := slices.BinarySearchFunc(c, l[0].lo, func(r runeRange, lo rune) int { return int(r.lo) - int(lo) })
+			reads[i] = found || k > 0 && c[k-1].hi >= l[0].lo
+		}
+		s.reads = append(s.reads, reads)
+	}
+}
+
+// Kinds of states, as the first byte of their keys.
+const (
+	open    = 'o' // the expression has not matched
+	atEnd   = 'e' // it matches if the text ends here
+	matched = 'm' // it has matched: everything may follow
+)
+
+// dfa returns the automaton.
+func (s *subsets) dfa() (*dfa, error) {
+	if err := s.m.within(0); err != nil {
+		return nil, err
+	}
+	return explore(s.m, s.key([]uint32{uint32(s.prog.Start)}, true), s.next)
+}
 
 // key returns the state of threads at instructions, at the text's beginning or later.
 func (s *subsets) key(threads []uint32, begin bool) string {
-	slices.Sort(threads)
-	threads = slices.Compact(threads)
-	b := []byte{0}
-	if begin {
-		b[0] = 1
+	readers, done := s.closure(threads, begin, false)
+	if done {
+		return string(rune(matched))
 	}
-	for _, t := range threads {
-		b = binary.LittleEndian.AppendUint32(b, t)
+	kind := byte(open)
+	if s.anchors {
+		if _, done := s.closure(threads, begin, true); done {
+			kind = atEnd
+		}
+	}
+	slices.Sort(readers)
+	b := make([]byte, 1, 1+4*len(readers))
+	b[0] = kind
+	for _, pc := range readers {
+		b = binary.LittleEndian.AppendUint32(b, pc)
 	}
 	return string(b)
 }
 
 // closure follows threads to instructions that read a character, and says whether the expression has matched.
 func (s *subsets) closure(threads []uint32, begin, end bool) (readers []uint32, matched bool) {
-	seen := map[uint32]bool{}
-	for len(threads) > 0 {
-		pc := threads[len(threads)-1]
-		threads = threads[:len(threads)-1]
-		if seen[pc] {
+	s.epoch++
+	s.todo = append(s.todo[:0], threads...)
+	for len(s.todo) > 0 {
+		pc := s.todo[len(s.todo)-1]
+		s.todo = s.todo[:len(s.todo)-1]
+		if s.seen[pc] == s.epoch {
 			continue
 		}
-		seen[pc] = true
+		s.seen[pc] = s.epoch
+		s.m.steps++ // within counts them
 		switch in := &s.prog.Inst[pc]; in.Op {
 		case syntax.InstAlt, syntax.InstAltMatch:
-			threads = append(threads, in.Out, in.Arg)
+			s.todo = append(s.todo, in.Out, in.Arg)
 		case syntax.InstCapture, syntax.InstNop:
-			threads = append(threads, in.Out)
+			s.todo = append(s.todo, in.Out)
 		case syntax.InstEmptyWidth:
 			need := syntax.EmptyOp(in.Arg)
 			if (need&syntax.EmptyBeginText == 0 || begin) && (need&syntax.EmptyEndText == 0 || end) {
-				threads = append(threads, in.Out)
+				s.todo = append(s.todo, in.Out)
 			}
 		case syntax.InstMatch:
-			matched = true
+			return nil, true
 		case syntax.InstFail:
 		default:
 			readers = append(readers, pc)
 		}
 	}
-	return readers, matched
+	return readers, false
 }
 
 // next returns where a state's characters lead.
-func (s *subsets) next(key string) (bool, map[string][]runeRange, error) {
-	if key == matchedKey {
-		return true, map[string][]runeRange{matchedKey: {{0, lastRune}}}, nil
+func (s *subsets) next(key string) (bool, []wayTo[string], error) {
+	if key[0] == matched {
+		return true, []wayTo[string]{{key, normalise([]runeRange{{0, lastRune}})}}, nil
 	}
-	begin := key[0] == 1
-	var threads []uint32
+	var readers []uint32
 	for b := []byte(key[1:]); len(b) > 0; b = b[4:] {
-		threads = append(threads, binary.LittleEndian.Uint32(b))
+		readers = append(readers, binary.LittleEndian.Uint32(b))
 	}
-	readers, matched := s.closure(slices.Clone(threads), begin, false)
-	if matched {
-		return true, map[string][]runeRange{matchedKey: {{0, lastRune}}}, nil
-	}
-	_, final := s.closure(slices.Clone(threads), begin, true)
-	edges := map[string][]runeRange{}
-	cuts := s.cuts(readers)
-	if len(cuts)*len(readers) > maxDFAEdges*10 {
-		return false, nil, errPattern
-	}
-	for i, lo := range cuts {
-		hi := rune(lastRune)
-		if i+1 < len(cuts) {
-			hi = cuts[i+1] - 1
+	by := map[string][]uint16{} // letters that lead to a state
+	var order []string
+	after := make([]uint32, 0, len(readers)+1)
+	for l := range s.letters {
+		if err := s.m.within(4 + len(readers)); err != nil {
+			return false, nil, err
 		}
-		after := []uint32{uint32(s.prog.Start)} // the match may also begin later
+		after = append(after[:0], uint32(s.prog.Start)) // the match may also begin later
 		for _, pc := range readers {
-			if in := &s.prog.Inst[pc]; in.MatchRune(lo) {
-				after = append(after, in.Out)
+			if s.reads[s.class[pc]][l] {
+				after = append(after, s.prog.Inst[pc].Out)
 			}
 		}
-		if r := normalise([]runeRange{{lo, hi}}); len(r) > 0 {
-			to := s.settled(after)
-			edges[to] = append(edges[to], r...)
+		to := s.key(after, false)
+		if _, ok := by[to]; !ok {
+			order = append(order, to)
 		}
+		by[to] = append(by[to], uint16(l))
 	}
-	return final, edges, nil
+	ways := make([]wayTo[string], len(order))
+	for i, to := range order {
+		ways[i] = wayTo[string]{to, s.set(by[to])}
+	}
+	return key[0] == atEnd, ways, nil
 }
 
-// settled returns the key of threads after a character, of which only those count that can still come to a match.
-func (s *subsets) settled(threads []uint32) string {
-	readers, matched := s.closure(slices.Clone(threads), false, false)
-	if matched {
-		return matchedKey
+// set returns the characters of letters. Equal sets are one slice.
+func (s *subsets) set(letters []uint16) []runeRange {
+	var key []byte
+	for _, l := range letters {
+		key = binary.LittleEndian.AppendUint16(key, l)
 	}
-	_, atEnd := s.closure(slices.Clone(threads), false, true)
-	if len(readers) == 0 && !atEnd {
-		return s.key(nil, false)
-	}
-	return s.key(threads, false)
-}
-
-// cuts returns the characters from which on the readers may decide otherwise, 0 first.
-func (s *subsets) cuts(readers []uint32) []rune {
-	cuts := []rune{0}
-	add := func(lo, hi rune) { cuts = append(cuts, lo, hi+1) }
-	for _, pc := range readers {
-		switch in := &s.prog.Inst[pc]; in.Op {
-		case syntax.InstRuneAnyNotNL:
-			add('\n', '\n')
-		case syntax.InstRuneAny:
-		default:
-			if len(in.Rune) == 1 {
-				for r, first := in.Rune[0], true; first || r != in.Rune[0]; r, first = unicode.SimpleFold(r), false {
-					add(r, r)
-				}
-				continue
-			}
-			for i := 0; i+1 < len(in.Rune); i += 2 {
-				add(in.Rune[i], in.Rune[i+1])
-			}
+	set, ok := s.sets[string(key)]
+	if !ok {
+		for _, l := range letters {
+			set = append(set, s.letters[l]...)
 		}
+		s.m.take(16 * len(set))
+		set = normalise(set)
+		s.sets[string(key)] = set
 	}
-	slices.Sort(cuts)
-	cuts = slices.Compact(cuts)
-	return slices.DeleteFunc(cuts, func(r rune) bool { return r > lastRune })
+	return set
 }

@@ -7,7 +7,7 @@ import "slices"
 func (a *automaton) prune() bool {
 	p := pruner{
 		a: a, live: make([]bool, len(a.nodes)), productive: make([]bool, len(a.procedures)),
-		before: make([][]int32, len(a.nodes)), callers: make([][]int32, len(a.procedures)), owner: make(map[int32]int32, len(a.procedures)),
+		before: make([][]way, len(a.nodes)), callers: make([][]site, len(a.procedures)), owner: make(map[int32]int32, len(a.procedures)),
 	}
 	p.run()
 	for i := range a.nodes {
@@ -50,16 +50,25 @@ func (a *automaton) shorten() {
 	}
 }
 
-// pruner finds live nodes backwards from those that accept.
+// pruner finds live nodes backwards from those that accept. It looks at each edge twice.
 type pruner struct {
 	a          *automaton
 	live       []bool          // [nodes] the end of the procedure can be reached
 	productive []bool          // [procedures] there is a text that is not empty
-	before     [][]int32       // [nodes] nodes with an edge or a call that continues at the index
-	callers    [][]int32       // [procedures] nodes that call it
+	before     [][]way         // [nodes] the ways to the index
+	callers    [][]site        // [procedures] where it is called; of a repetition's body its start
 	owner      map[int32]int32 // start node -> procedure
 	todo       []int32
 }
+
+// way is an edge from a node, or a call of a procedure there.
+type way struct{ from, procedure int32 }
+
+// Values of way.procedure and site.to where there is none.
+const (
+	noCall  = -1
+	nowhere = -1
+)
 
 func (p *pruner) run() {
 	a := p.a
@@ -67,17 +76,17 @@ func (p *pruner) run() {
 		from := int32(i)
 		n := &a.nodes[i]
 		for _, e := range n.bytes {
-			p.before[e.to] = append(p.before[e.to], from)
+			p.before[e.to] = append(p.before[e.to], way{from, noCall})
 		}
 		for _, to := range n.empty {
-			p.before[to] = append(p.before[to], from)
+			p.before[to] = append(p.before[to], way{from, noCall})
 		}
 		for _, e := range n.tokens {
-			p.before[e.to] = append(p.before[e.to], from)
+			p.before[e.to] = append(p.before[e.to], way{from, noCall})
 		}
 		for _, c := range n.calls {
-			p.before[c.to] = append(p.before[c.to], from)
-			p.callers[c.procedure] = append(p.callers[c.procedure], from)
+			p.before[c.to] = append(p.before[c.to], way{from, c.procedure})
+			p.callers[c.procedure] = append(p.callers[c.procedure], site{from, c.to})
 		}
 		if n.accept {
 			p.mark(from)
@@ -86,7 +95,7 @@ func (p *pruner) run() {
 	for i, proc := range a.procedures {
 		p.owner[proc.start] = int32(i)
 		if proc.repeated {
-			p.callers[proc.body] = append(p.callers[proc.body], proc.start)
+			p.callers[proc.body] = append(p.callers[proc.body], site{proc.start, nowhere})
 		}
 	}
 	for len(p.todo) > 0 {
@@ -94,12 +103,16 @@ func (p *pruner) run() {
 		p.todo = p.todo[:len(p.todo)-1]
 		if q, ok := p.owner[n]; ok {
 			p.productive[q] = true
-			for _, m := range p.callers[q] {
-				p.check(m)
+			for _, c := range p.callers[q] {
+				if c.to == nowhere || p.live[c.to] {
+					p.mark(c.at)
+				}
 			}
 		}
-		for _, m := range p.before[n] {
-			p.check(m)
+		for _, w := range p.before[n] {
+			if w.procedure == noCall || p.productive[w.procedure] {
+				p.mark(w.from)
+			}
 		}
 	}
 }
@@ -108,26 +121,5 @@ func (p *pruner) mark(n int32) {
 	if !p.live[n] {
 		p.live[n] = true
 		p.todo = append(p.todo, n)
-	}
-}
-
-// check marks a node one of whose edges may have become live.
-func (p *pruner) check(i int32) {
-	if p.live[i] {
-		return
-	}
-	if q := p.a.counter[i]; q >= 0 {
-		if p.productive[p.a.procedures[q].body] {
-			p.mark(i)
-		}
-		return
-	}
-	n := &p.a.nodes[i]
-	alive := slices.ContainsFunc(n.bytes, func(e byteEdge) bool { return p.live[e.to] }) ||
-		slices.ContainsFunc(n.empty, func(to int32) bool { return p.live[to] }) ||
-		slices.ContainsFunc(n.tokens, func(e tokenEdge) bool { return p.live[e.to] }) ||
-		slices.ContainsFunc(n.calls, func(c call) bool { return p.live[c.to] && p.productive[c.procedure] })
-	if alive {
-		p.mark(i)
 	}
 }

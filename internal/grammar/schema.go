@@ -1,6 +1,8 @@
 package grammar
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"math/big"
 	"slices"
@@ -14,30 +16,34 @@ import (
 //
 // If tolerant is set, what is not supported constrains nothing, and loose names each such keyword and its place. Then only
 // a schema that says nothing sensible is an error.
-func FromSchema(schema []byte, tolerant bool) (g *Grammar, loose []string, err error) {
-	root, err := readSchema(schema)
+func FromSchema(ctx context.Context, schema []byte, tolerant bool) (g *Grammar, loose []string, err error) {
+	m := newMeter(ctx)
+	root, err := readSchema(m, schema)
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &schemas{root: root, known: map[string]int32{}, tolerant: tolerant}
+	c := &schemas{m: m, root: root, known: map[string]int32{}, shared: map[string]int32{}, tolerant: tolerant}
 	c.rules = []rule{{name: "#"}}
 	body, err := c.schema(root, "#")
 	if err != nil {
 		return nil, nil, fmt.Errorf("JSON Schema, %w", err)
 	}
 	c.rules[0].body = body
-	if g, err = newGrammar(c.rules); err != nil {
+	if g, err = newGrammar(m, c.rules); err != nil {
 		return nil, nil, fmt.Errorf("JSON Schema: %w", err)
 	}
 	return g, c.loose, nil
 }
 
 // readSchema reads the JSON of a schema.
-func readSchema(schema []byte) (*value, error) {
+func readSchema(m *meter, schema []byte) (*value, error) {
 	if len(schema) > maxText {
 		return nil, fmt.Errorf("the JSON Schema has %d bytes, more than %d", len(schema), maxText)
 	}
-	root, err := readJSON(schema)
+	root, err := readJSON(m, schema)
+	if m.err != nil {
+		return nil, fmt.Errorf("JSON Schema: %w", m.err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the JSON Schema is no JSON: %w", err)
 	}
@@ -46,10 +52,15 @@ func readSchema(schema []byte) (*value, error) {
 
 // schemas turns a schema and those in it into rules.
 type schemas struct {
-	root  *value
-	rules []rule
-	known map[string]int32 // compact text of a schema, or name of a building block -> rule
-	depth int
+	m      *meter
+	root   *value
+	rules  []rule
+	known  map[string]int32 // id of a schema with references -> rule
+	shared map[string]int32 // id of another schema, or name of a building block -> rule; the same in all documents
+	added  []string         // keys of known and shared, in order
+	depth  int
+
+	patterns map[string]*dfa // by their texts
 
 	tolerant bool     // what is not supported constrains nothing, and is named in loose
 	loose    []string // at most maxLoose
@@ -106,13 +117,16 @@ func supported(key string) bool {
 // supportedOf returns v without the keywords that are not supported. loosen tells of each, unless it says what holds
 // anyway. nullable, which OpenAPI has, becomes an alternative.
 func (c *schemas) supportedOf(v *value, path string) (*value, error) {
-	out := v
+	drop := map[string]bool{}
+	if err := c.spend(path, 4*len(v.keys), 0); err != nil {
+		return nil, err
+	}
 	for i, key := range v.keys {
 		isNull := key != "const" && v.values[i].kind == 'n' // as libraries write what is not set
 		if isAnnotation(key) || !isNull && supported(key) && !(key == "required" && isTruth(v.values[i])) {
 			continue
 		}
-		out = out.without(key)
+		drop[key] = true
 		if isNull {
 			continue
 		}
@@ -120,9 +134,13 @@ func (c *schemas) supportedOf(v *value, path string) (*value, error) {
 			key == "nullable" && is.kind == 't' || key == "not" && is.kind == 'f' || key == "then" && v.get("if") == nil || key == "else" && v.get("if") == nil {
 			continue // required is a truth up to draft 3, of the member that has it
 		}
-		if err := c.loosen("%s: the keyword %s is not supported", path, key); err != nil {
+		if err := c.loosen("%s: the keyword %s is not supported", path, shown(key)); err != nil {
 			return nil, err
 		}
+	}
+	out := v
+	if len(drop) > 0 {
+		out = v.only(func(key string) bool { return !drop[key] })
 	}
 	if n := v.get("nullable"); n != nil && n.kind == 't' {
 		null := &value{kind: '{', keys: []string{"type"}, values: []*value{{kind: '"', text: "null"}}}
@@ -139,16 +157,46 @@ func (v *value) never() bool {
 	return n != nil && (n.kind == 't' || n.kind == '{' && !slices.ContainsFunc(n.keys, func(k string) bool { return !isAnnotation(k) }))
 }
 
+// forget takes out what was added to the known rules after the first n.
+func (c *schemas) forget(n int) {
+	for _, key := range c.added[n:] {
+		delete(c.known, key)
+		delete(c.shared, key)
+	}
+	c.added = c.added[:n]
+}
+
+// What an expression and a rule take, roughly, with what leads to them.
+const (
+	exprBytes = 256
+	ruleBytes = 1024
+)
+
+// spend counts steps and bytes of the schema at path.
+func (c *schemas) spend(path string, steps, bytes int) error {
+	if err := cmp.Or(c.m.take(bytes), c.m.spend(steps)); err != nil {
+		return fmt.Errorf("%s: %w", short(path), err)
+	}
+	return nil
+}
+
 // rule returns a reference to the rule of that key, which build makes where it is not known yet.
 func (c *schemas) rule(key, name string, build func() (*expr, error)) (*expr, error) {
-	if i, ok := c.known[key]; ok {
+	known := c.shared
+	if strings.HasPrefix(key, refers) {
+		known = c.known
+	}
+	if i, ok := known[key]; ok {
 		return reference(i), nil
+	}
+	if err := c.spend(name, 1, ruleBytes+len(key)); err != nil {
+		return nil, err
 	}
 	if len(c.rules) >= maxRules {
 		return nil, fmt.Errorf("%s: the schema takes more than %d rules", name, maxRules)
 	}
 	i := int32(len(c.rules))
-	c.known[key] = i
+	known[key], c.added = i, append(c.added, key)
 	c.rules = append(c.rules, rule{name: name, body: choice()})
 	body, err := build()
 	if err != nil {
@@ -160,6 +208,7 @@ func (c *schemas) rule(key, name string, build func() (*expr, error)) (*expr, er
 
 // schema returns the texts that are valid by v. Equal schemas share a rule.
 func (c *schemas) schema(v *value, path string) (*expr, error) {
+	path = short(path)
 	switch v.kind {
 	case 't':
 		return c.anything()
@@ -169,13 +218,22 @@ func (c *schemas) schema(v *value, path string) (*expr, error) {
 	default:
 		return nil, fmt.Errorf("%s: a schema is an object, true or false", path)
 	}
-	return c.rule(v.String(), path, func() (*expr, error) {
+	return c.rule(v.id(), path, func() (*expr, error) {
 		if c.depth++; c.depth > 10*maxNesting {
 			return nil, fmt.Errorf("%s: schemas refer to each other more than %d deep", path, 10*maxNesting)
 		}
 		defer func() { c.depth-- }()
 		return c.object(v, path)
 	})
+}
+
+// short is a path for errors, of which a long one lacks the middle.
+func short(path string) string {
+	const most = 256
+	if len(path) <= most {
+		return path
+	}
+	return strings.ToValidUTF8(path[:most/2], "") + "…" + strings.ToValidUTF8(path[len(path)-most/2:], "")
 }
 
 // object returns the texts that are valid by a schema that is an object.
@@ -236,6 +294,9 @@ func (c *schemas) each(list *value, path string) (*expr, error) {
 	if list.kind != '[' || len(list.values) == 0 {
 		return nil, fmt.Errorf("%s: a list of schemas belongs here", path)
 	}
+	if err := c.spend(path, 0, len(list.values)*exprBytes); err != nil {
+		return nil, err
+	}
 	var subs []*expr
 	for i, s := range list.values {
 		e, err := c.schema(s, fmt.Sprint(path, "/", i))
@@ -253,7 +314,11 @@ func (c *schemas) resolve(ref *value, path string) (*value, string, error) {
 		return truth(true), path, c.loosen("%s: $ref %s is not supported; references are # or begin with #/", path, ref)
 	}
 	at := c.root
-	for _, part := range strings.Split(ref.text, "/")[1:] {
+	parts := strings.Split(ref.text, "/")[1:]
+	if err := c.spend(path, 4*len(parts), 0); err != nil {
+		return nil, "", err
+	}
+	for _, part := range parts {
 		part = strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
 		var next *value
 		if n, err := strconv.Atoi(part); err == nil && at.kind == '[' && n >= 0 && n < len(at.values) {
@@ -262,7 +327,7 @@ func (c *schemas) resolve(ref *value, path string) (*value, string, error) {
 			next = at.get(part)
 		}
 		if next == nil {
-			return nil, "", fmt.Errorf("%s: $ref %s names nothing: there is no %q", path, ref, part)
+			return nil, "", fmt.Errorf("%s: $ref %s names nothing: there is no %q", path, ref, shown(part))
 		}
 		at = next
 	}
@@ -331,7 +396,7 @@ func typesOf(v *value, path string) ([]string, error) {
 	}
 	for _, name := range named {
 		if !slices.Contains(types, name) {
-			return nil, fmt.Errorf("%s/type: %q is no type; types are %s", path, name, strings.Join(types, ", "))
+			return nil, fmt.Errorf("%s/type: %q is no type; types are %s", path, shown(name), strings.Join(types, ", "))
 		}
 	}
 	if slices.Contains(named, "number") { // which includes integers
@@ -360,12 +425,16 @@ func (c *schemas) enumeration(v *value, allowed []string, path string) (*expr, e
 		if v.get("enum") == nil {
 			list = []*value{one}
 		}
-		list = slices.DeleteFunc(slices.Clone(list), func(e *value) bool { return e.String() != one.String() })
+		list = slices.DeleteFunc(slices.Clone(list), func(e *value) bool { return !e.equal(one) })
 	}
 	var subs []*expr
 	for _, e := range list {
 		if slices.ContainsFunc(allowed, e.is) {
-			subs = append(subs, literal(e.String()))
+			text := e.json()
+			if err := c.spend(path, 0, exprBytes+len(text)); err != nil {
+				return nil, err
+			}
+			subs = append(subs, literal(text))
 		}
 	}
 	if len(subs) == 0 {

@@ -84,7 +84,7 @@ var looseCases = []struct {
 func TestLooseSchemas(t *testing.T) {
 	v := byteVocabulary(t)
 	for _, k := range looseCases {
-		g, loose, err := FromSchema([]byte(k.schema), true)
+		g, loose, err := FromSchema(t.Context(), []byte(k.schema), true)
 		if err != nil {
 			t.Errorf("%s: %v", k.schema, err)
 			continue
@@ -112,7 +112,7 @@ func TestLooseSchemas(t *testing.T) {
 		if len(k.loose) == 0 && len(loose) > 0 {
 			t.Errorf("%s: %s", k.schema, named)
 		}
-		if _, _, err := FromSchema([]byte(k.schema), false); (err != nil) != (len(k.loose) > 0) {
+		if _, _, err := FromSchema(t.Context(), []byte(k.schema), false); (err != nil) != (len(k.loose) > 0) {
 			t.Errorf("%s: strictly: %v", k.schema, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -14,6 +15,7 @@ const (
 // expand returns schemas without $ref, allOf, anyOf and oneOf at their top, one of which a value valid by v is valid
 // by.
 func (c *schemas) expand(v *value, path string, depth int) ([]*value, error) {
+	path = short(path)
 	if depth > maxMerge {
 		return []*value{{kind: '{'}}, c.loosen("%s: $ref, allOf, anyOf and oneOf lead to each other more than %d deep", path, maxMerge)
 	}
@@ -25,6 +27,9 @@ func (c *schemas) expand(v *value, path string, depth int) ([]*value, error) {
 	case '{':
 	default:
 		return nil, fmt.Errorf("%s: a schema is an object, true or false", path)
+	}
+	if err := c.spend(path, 32, valueBytes); err != nil {
+		return nil, err
 	}
 	if v.never() {
 		return nil, nil
@@ -108,6 +113,9 @@ func (c *schemas) cross(a, b []*value, path string) ([]*value, error) {
 
 // merge returns the schema of values that are valid by both a and b, which have no applicators.
 func (c *schemas) merge(a, b *value, path string) (*value, error) {
+	if err := c.spend(path, 64+16*len(a.keys)+4*len(a.keys)*len(b.keys), 0); err != nil {
+		return nil, err
+	}
 	if !sameTuples(a, b) {
 		if err := c.loosen("%s: allOf, $ref, anyOf or oneOf combines lists of items that differ, which is not supported", path); err != nil {
 			return nil, err
@@ -120,7 +128,7 @@ func (c *schemas) merge(a, b *value, path string) (*value, error) {
 		if key == "properties" || key == "additionalProperties" || isAnnotation(key) {
 			continue
 		}
-		if x == nil || x.String() == y.String() {
+		if x == nil || x.equal(y) {
 			out = out.with(key, y)
 			continue
 		}
@@ -130,7 +138,7 @@ func (c *schemas) merge(a, b *value, path string) (*value, error) {
 		}
 		out = out.with(key, m)
 	}
-	return mergeProperties(out, a, b), nil
+	return c.mergeProperties(out, a, b, path)
 }
 
 // itemKeys are keywords about an array's items. Which items one is about depends on the other two.
@@ -150,7 +158,7 @@ func sameTuples(a, b *value) bool {
 	}
 	return !slices.ContainsFunc(itemKeys, func(k string) bool {
 		x, y := a.get(k), b.get(k)
-		return (x == nil) != (y == nil) || x != nil && x.String() != y.String()
+		return (x == nil) != (y == nil) || x != nil && !x.equal(y)
 	})
 }
 
@@ -165,9 +173,7 @@ func (c *schemas) mergeKeyword(key string, x, y *value, path string) (*value, er
 	case "type":
 		return commonTypes(x, y), nil
 	case "enum":
-		same := func(e *value) bool {
-			return slices.ContainsFunc(y.values, func(f *value) bool { return e.String() == f.String() })
-		}
+		same := among(y.values)
 		return &value{kind: '[', values: slices.DeleteFunc(slices.Clone(x.values), func(e *value) bool { return !same(e) })}, nil
 	case "required":
 		return &value{kind: '[', values: slices.Concat(x.values, y.values)}, nil
@@ -213,21 +219,26 @@ func commonTypes(x, y *value) *value {
 
 // mergeProperties sets the properties of out to those of a and b, in this order. A member that only one of them names
 // is subject to the other's additionalProperties.
-func mergeProperties(out, a, b *value) *value {
+func (c *schemas) mergeProperties(out, a, b *value, path string) (*value, error) {
 	others := [2]*value{a.get("additionalProperties"), b.get("additionalProperties")}
-	props := &value{kind: '{'}
+	props := &value{kind: '{', members: map[string]int{}}
 	for i, from := range []*value{a.get("properties"), b.get("properties")} {
 		if from == nil || from.kind != '{' {
 			continue
 		}
+		if err := c.spend(path, 8*len(from.keys), 48*len(from.keys)); err != nil {
+			return nil, err
+		}
 		for k, key := range from.keys {
 			s := from.values[k]
-			if old := props.get(key); old != nil {
-				s = both(old, s)
+			if at, ok := props.members[key]; ok {
+				props.values[at] = both(props.values[at], s)
+				continue
 			} else if other := others[1-i]; other != nil && [2]*value{a, b}[1-i].get("properties").get(key) == nil {
 				s = both(s, other)
 			}
-			props = props.with(key, s)
+			props.members[key] = len(props.keys)
+			props.keys, props.values = append(props.keys, key), append(props.values, s)
 		}
 	}
 	if len(props.keys) > 0 || a.get("properties") != nil || b.get("properties") != nil {
@@ -239,7 +250,7 @@ func mergeProperties(out, a, b *value) *value {
 	case others[1] != nil:
 		out = out.with("additionalProperties", others[1])
 	}
-	return out
+	return out, nil
 }
 
 // disjoint says of a oneOf that its schemas are not plainly disjoint, with loosen: a value could be valid by two of
@@ -253,9 +264,14 @@ func (c *schemas) disjoint(list *value, path string) error {
 	}
 	quiet := *c // what it loosens is named where the schemas themselves are read
 	quiet.loose = nil
-	for i, a := range list.values {
-		for j, b := range list.values[:i] {
-			if !quiet.apart(a, b, path, 0) {
+	ways, errs := make([][]*value, len(list.values)), make([]error, len(list.values))
+	for i, v := range list.values {
+		ways[i], errs[i] = quiet.expand(v, path, maxMerge/2)
+		for j := range i {
+			if err := c.spend(path, 1, 0); err != nil {
+				return err
+			}
+			if cmp.Or(errs[i], errs[j]) != nil || !quiet.allApart(ways[i], ways[j], path, 0) {
 				return c.loosen("%s: a value may be valid by number %d and number %d of its schemas; oneOf is supported where they differ in type or in the values of a required member; use anyOf otherwise", path, j, i)
 			}
 		}
@@ -270,9 +286,11 @@ func (c *schemas) apart(a, b *value, path string, depth int) bool {
 	}
 	xs, err1 := c.expand(a, path, maxMerge/2)
 	ys, err2 := c.expand(b, path, maxMerge/2)
-	if err1 != nil || err2 != nil {
-		return false
-	}
+	return err1 == nil && err2 == nil && c.allApart(xs, ys, path, depth)
+}
+
+// allApart is apart for schemas as expand returns them.
+func (c *schemas) allApart(xs, ys []*value, path string, depth int) bool {
 	for _, x := range xs {
 		for _, y := range ys {
 			if !c.plainlyApart(x, y, path, depth) {
@@ -291,16 +309,19 @@ func (c *schemas) plainlyApart(x, y *value, path string, depth int) bool {
 		}
 	}
 	if p, q := constants(x), constants(y); p != nil && q != nil {
-		return !slices.ContainsFunc(p, func(e *value) bool {
-			return slices.ContainsFunc(q, func(f *value) bool { return e.String() == f.String() })
-		})
+		c.m.spend(4 * (len(p) + len(q)))
+		return !slices.ContainsFunc(p, among(q))
 	}
 	if !onlyObjects(x) || !onlyObjects(y) {
 		return false
 	}
+	others := y.required()
 	for _, key := range x.required() {
+		if c.m.spend(8+len(others)) != nil {
+			return false
+		}
 		if p, q := x.get("properties").get(key), y.get("properties").get(key); p != nil && q != nil &&
-			slices.Contains(y.required(), key) && c.apart(p, q, path, depth+1) {
+			slices.Contains(others, key) && c.apart(p, q, path, depth+1) {
 			return true
 		}
 	}
@@ -327,8 +348,10 @@ func onlyObjects(v *value) bool {
 func (v *value) required() []string {
 	var names []string
 	if r := v.get("required"); r != nil && r.kind == '[' {
+		known := make(map[string]bool, len(r.values))
 		for _, e := range r.values {
-			if !slices.Contains(names, e.text) {
+			if !known[e.text] {
+				known[e.text] = true
 				names = append(names, e.text)
 			}
 		}

@@ -13,6 +13,9 @@ const (
 	maxModulus     = 1000
 )
 
+// rangeBytes is roughly what the numbers between two bounds take: expressions by the digits of the bounds.
+const rangeBytes = 32 << 10
+
 var digit = class(runeRange{'0', '9'})
 
 // limits are the bounds of a number, each nil if there is none.
@@ -78,13 +81,15 @@ func (c *schemas) integer(v *value, path string) (*expr, error) {
 	}
 	switch {
 	case step > 1:
-		return c.rule(fmt.Sprint("multiple of ", step), path, func() (*expr, error) { return multiples(int(step)), nil })
+		return c.rule(fmt.Sprint("multiple of ", step), path, func() (*expr, error) {
+			return multiples(int(step)), c.spend(path, 0, int(step)*10*exprBytes)
+		})
 	case l.lo == nil && l.hi == nil:
 		return c.rule("integer", path, func() (*expr, error) {
 			return choice(literal("0"), sequence(optional(literal("-")), wholePart())), nil
 		})
 	}
-	return integersBetween(l), nil
+	return integersBetween(l), c.spend(path, 0, rangeBytes)
 }
 
 // wholePart returns the digits of a whole number above 0.
@@ -229,6 +234,9 @@ func (c *schemas) number(v *value, path string) (*expr, error) {
 		}
 	}
 	if l.lo != nil || l.hi != nil {
+		if err := c.spend(path, 0, rangeBytes); err != nil {
+			return nil, err
+		}
 		return decimalsBetween(l, places)
 	}
 	return c.rule(fmt.Sprint("number ", places), path, func() (*expr, error) {

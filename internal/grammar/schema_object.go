@@ -136,6 +136,9 @@ func (c *schemas) properties(v *value, path string) ([]property, error) {
 	add := func(name string, s *value, at string) error {
 		e, err := c.schema(s, at)
 		if err == nil {
+			err = c.spend(at, 0, 8*exprBytes+len(name))
+		}
+		if err == nil {
 			out = append(out, property{name, isNeeded[name], sequence(literal(quote(name)), colon, e)})
 		}
 		return err
@@ -155,11 +158,11 @@ func (c *schemas) properties(v *value, path string) ([]property, error) {
 		var err error
 		switch {
 		case v.get("patternProperties") != nil:
-			s, err = truth(true), c.loosen("%s: %q is required and not among properties, which is not supported beside patternProperties", path, name)
+			s, err = truth(true), c.loosen("%s: %q is required and not among properties, which is not supported beside patternProperties", path, shown(name))
 		case s == nil:
 			s = truth(true)
 		case s.kind == 'f':
-			s, err = truth(true), c.loosen("%s: %q is required, but neither among properties nor allowed by additionalProperties", path, name)
+			s, err = truth(true), c.loosen("%s: %q is required, but neither among properties nor allowed by additionalProperties", path, shown(name))
 		}
 		if err != nil {
 			return nil, err
@@ -245,9 +248,12 @@ func (c *schemas) otherName(v *value, props []property, path string) (*expr, err
 	}
 	d := newNameTrie()
 	for _, p := range props {
+		if err := c.spend(path, 0, exprBytes*len(p.name)); err != nil {
+			return nil, err
+		}
 		d.insert(p.name)
 	}
-	return quoted(d.others()), nil
+	return quoted(d.others(c.m)), nil
 }
 
 // isNamed reports whether propertyNames says anything.
@@ -327,6 +333,9 @@ func (c *schemas) arrayGraph(t tuple, item *expr, least, most int, path string) 
 			return empty, nil
 		}
 		return separated(item, least, most), nil
+	}
+	if err := c.spend(path, 0, exprBytes*n); err != nil {
+		return nil, err
 	}
 	g := make([]vertex, n+2)
 	for i, s := range t.prefix {

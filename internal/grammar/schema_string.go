@@ -122,13 +122,15 @@ func sized(least, most int) *expr { return quoted(repeat(stringChar(), least, mo
 func (c *schemas) patternText(patterns []string, least, most int, path string) (*expr, error) {
 	var d *dfa
 	for _, p := range patterns {
-		next, err := patternDFA(p)
+		next, err := c.pattern(p)
 		if err == nil && d != nil {
-			next, err = d.intersect(next)
+			if next, err = d.intersect(c.m, next); err != nil {
+				err = fmt.Errorf("the pattern %q together with the format or another pattern %w", shown(p), err)
+			}
 		}
 		if err == nil {
 			d = next
-		} else if err = c.loosen("%s: %w", path, err); err != nil {
+		} else if err = c.loosenPattern(path, err); err != nil {
 			return nil, err
 		}
 	}
@@ -136,12 +138,35 @@ func (c *schemas) patternText(patterns []string, least, most int, path string) (
 		return sized(least, most), nil
 	}
 	if least > 0 || most != unbounded {
-		next, err := d.counted(least, most)
+		next, err := d.counted(c.m, least, most)
 		if err == nil {
 			d = next
-		} else if err = c.loosen("%s: %w", path, err); err != nil {
+		} else if err = c.loosenPattern(path, fmt.Errorf("the pattern together with minLength or maxLength %w", err)); err != nil {
 			return nil, err
 		}
 	}
-	return quoted(d.expr()), nil
+	return quoted(d.expr(c.m)), c.spend(path, 0, 0)
+}
+
+// pattern returns the automaton of a regular expression, which is made once.
+func (c *schemas) pattern(text string) (*dfa, error) {
+	if d, ok := c.patterns[text]; ok {
+		return d, nil
+	}
+	d, err := patternDFA(c.m, text)
+	if err == nil {
+		if c.patterns == nil {
+			c.patterns = map[string]*dfa{}
+		}
+		c.patterns[text] = d
+	}
+	return d, err
+}
+
+// loosenPattern is loosen for a pattern, but for a grammar that is too large or not wanted any more.
+func (c *schemas) loosenPattern(path string, err error) error {
+	if c.m.err != nil {
+		return fmt.Errorf("%s: %w", path, c.m.err)
+	}
+	return c.loosen("%s: %w", path, err)
 }

@@ -139,7 +139,7 @@ func (v validator) check(text string) error {
 
 func fromSchema(t testing.TB, schema string, v *Vocabulary) *Compiled {
 	t.Helper()
-	g, _, err := FromSchema([]byte(schema), false)
+	g, _, err := FromSchema(t.Context(), []byte(schema), false)
 	if err != nil {
 		t.Fatalf("%s: %v", schema, err)
 	}
@@ -175,7 +175,7 @@ func TestSchemas(t *testing.T) {
 
 // randomText draws tokens from the masks until the text ends or is long, then prefers what ends it soonest.
 func randomText(t testing.TB, c *Compiled, rng *rand.Rand) (string, bool) {
-	s := c.NewState()
+	s := c.NewState(t.Context())
 	var b strings.Builder
 	v := c.vocabulary
 	bits := make([]uint32, words(v.size))
@@ -301,7 +301,7 @@ func TestSchemasNotSupportedAreNamed(t *testing.T) {
 		`[1]`:                                                                  `a schema is an object`,
 		strings.Repeat(`{"items":`, 300) + `{}` + strings.Repeat(`}`, 300):     `nested more than 200 deep`,
 	} {
-		_, _, err := FromSchema([]byte(schema), false)
+		_, _, err := FromSchema(t.Context(), []byte(schema), false)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.100s: error %v, want %q", schema, err, want)
 		}
@@ -314,7 +314,7 @@ func FuzzFromSchema(f *testing.F) {
 	}
 	v := byteVocabulary(f)
 	f.Fuzz(func(t *testing.T, schema []byte) {
-		g, _, err := FromSchema(schema, false)
+		g, _, err := FromSchema(t.Context(), schema, false)
 		if err != nil {
 			return
 		}

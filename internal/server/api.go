@@ -104,6 +104,7 @@ func (a *API) List(path, name string, handle func(w http.ResponseWriter, r *http
 		if err != nil {
 			return err
 		}
+		f.of(r)
 		return a.with(r, r.URL.Query().Get("model"), func(m *Model) error { return handle(w, r, f, m) })
 	})
 }

@@ -18,6 +18,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (*Fields, erro
 	f, err := parseFields(body)
 	if err == nil {
 		f.unknown = func(name string) { s.unknown.tell(s.o.Log, r.URL.Path, name) }
+		f.of(r)
 	}
 	return f, err
 }

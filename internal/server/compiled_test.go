@@ -15,9 +15,9 @@ func TestGrammarsAreKept(t *testing.T) {
 	var g grammars
 	made := 0
 	find := func(text string) *held {
-		h, err := g.find(key("gbnf", text), func() (*held, error) {
+		h, err := g.find(t.Context(), "a", key("gbnf", text), func() (*held, error) {
 			made++
-			parsed, err := grammar.ParseGBNF(text)
+			parsed, err := grammar.ParseGBNF(t.Context(), text)
 			if err != nil {
 				return nil, err
 			}

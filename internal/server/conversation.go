@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -111,7 +112,7 @@ func (m *Model) NewConversation() *Conversation {
 func (m *Model) Prepare(c *Conversation, g *Generation) (*Reading, error) {
 	g.Special = true // calls are made of special tokens, too
 	g.StopStrings = append(g.StopStrings, m.Stop...)
-	prompt, ids, err := m.Render(c)
+	prompt, ids, err := m.Render(g.context(), c)
 	if err != nil {
 		return nil, err
 	}
@@ -132,11 +133,14 @@ func (m *Model) Prepare(c *Conversation, g *Generation) (*Reading, error) {
 
 // Render returns a conversation's text and tokens. A thought that a template opens in spite of all is closed where the
 // model is not to think.
-func (m *Model) Render(c *Conversation) (string, []int32, error) {
+func (m *Model) Render(ctx context.Context, c *Conversation) (string, []int32, error) {
 	q := c.Request
 	q.Kwargs = chat.WithThinking(q.Kwargs)
-	q.Adapted = m.noteAdapted
+	q.Adapted, q.Context = m.noteAdapted, ctx
 	text, err := m.Template.Render(q)
+	if ctx.Err() != nil {
+		return "", nil, context.Cause(ctx)
+	}
 	if err != nil {
 		return "", nil, Invalid("%s", err)
 	}
@@ -166,8 +170,8 @@ func (m *Model) holdAnswer(g *Generation, c *Conversation, r *Reading) error {
 	if c.Choice != nil {
 		o.Tools, o.Required, o.Parallel = c.Choice.Allowed, c.Choice.Required, c.Choice.Parallel
 	}
-	h, err := m.grammars.find(key("answer", r.format.Name(), o.Tools, o.Required, o.Parallel, o.Plain, o.Thinks, r.format.Place(o.Prompt), o.Text), func() (*held, error) {
-		constraint, err := r.format.Constraint(o)
+	h, err := m.grammar(g, key("answer", r.format.Name(), o.Tools, o.Required, o.Parallel, o.Plain, o.Thinks, r.format.Place(o.Prompt), o.Text), func(ctx context.Context) (*held, error) {
+		constraint, err := r.format.Constraint(ctx, o)
 		if err != nil {
 			return nil, err
 		}
@@ -178,8 +182,8 @@ func (m *Model) holdAnswer(g *Generation, c *Conversation, r *Reading) error {
 		return &held{compiled: compiled, answer: constraint}, err
 	})
 	if err != nil {
-		return Invalid("the schemas cannot be used: %s", err)
+		return Unusable(err, "the schemas cannot be used")
 	}
-	g.Constrain = func() sample.Constraint { return h.answer.NewState(h.compiled) }
+	g.Constrain = func() sample.Constraint { return h.answer.NewState(g.context(), h.compiled) }
 	return nil
 }

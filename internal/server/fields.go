@@ -2,12 +2,14 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"math"
+	"net/http"
 	"reflect"
 	"slices"
 	"strconv"
@@ -24,15 +26,23 @@ type Fields struct {
 	raw     map[string]json.RawMessage
 	err     error
 	unknown func(name string) // told what nobody read; nil: nobody is
+
+	ctx    context.Context // of the request; nil: it has none
+	client string          // who sent it
 }
 
 // Within returns the fields of an object within the body.
 func (f *Fields) Within(object json.RawMessage) (*Fields, error) {
 	inner, err := parseFields(object)
 	if err == nil {
-		inner.unknown = f.unknown
+		inner.unknown, inner.ctx, inner.client = f.unknown, f.ctx, f.client
 	}
 	return inner, err
+}
+
+// of says that r has the fields.
+func (f *Fields) of(r *http.Request) {
+	f.ctx, f.client = r.Context(), clientOf(r.RemoteAddr)
 }
 
 // Bounds of the fields that the log names.

@@ -23,6 +23,17 @@ type Generation struct {
 	ReportTimings  bool // with each token
 	Limits         Limits
 	Slot           int // which has to generate it, or AnySlot
+
+	ctx    context.Context // of the request; nil: it has none
+	client string          // who sent it
+}
+
+// context returns the context of g's request.
+func (g *Generation) context() context.Context {
+	if g.ctx == nil {
+		return context.Background()
+	}
+	return g.ctx
 }
 
 // An Event is something that happened to one of a request's texts. One of Token, Progress and End is set, or none: then

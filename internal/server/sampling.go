@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"math"
@@ -20,6 +21,7 @@ const (
 	maxStops    = 64   // texts that end a generation
 	maxStop     = 4096 // bytes of one
 	maxBreakers = 1024 // texts that end a repetition, each as long as one of those at most
+	maxTriggers = 1024 // tokens and words at which a grammar begins, each word as long as one of those at most
 )
 
 // maxLimit bounds the time of a generation, in ms.
@@ -27,7 +29,7 @@ const maxLimit = 1 << 40
 
 // ReadGeneration reads the fields that all ways to ask for a text share.
 func (m *Model) ReadGeneration(f *Fields) Generation {
-	g := Generation{Sampling: m.Sampling}
+	g := Generation{Sampling: m.Sampling, ctx: f.ctx, client: f.client}
 	g.Max, g.Text, g.Reuse, g.Context = m.Predict, true, engine.ReuseAny, m.Context()
 	for _, name := range []string{"n_predict", "max_tokens", "max_completion_tokens"} {
 		if f.Read(name, &g.Max) && (g.Max < -1 || g.Max > math.MaxInt32) {
@@ -240,11 +242,11 @@ func (m *Model) ReadConstraint(f *Fields, g *Generation) {
 	}
 	h, err := m.hold(g, grammar.Text{GBNF: text, Schema: schema, Loose: true})
 	if err != nil {
-		f.Fail(Invalid("the grammar or the JSON Schema cannot be used: %s", err))
+		f.Fail(Unusable(err, "the grammar or the JSON Schema cannot be used"))
 		return
 	}
 	if triggers != nil { // which may be in thoughts, too
-		g.Form, g.Constrain = grammar.Text{}, func() sample.Constraint { return h.compiled.NewLazyState(*triggers) }
+		g.Form, g.Constrain = grammar.Text{}, func() sample.Constraint { return h.compiled.NewLazyState(g.context(), *triggers) }
 	}
 }
 
@@ -268,9 +270,15 @@ func readTriggers(f *Fields) *grammar.Triggers {
 	if !lazy {
 		return nil
 	}
+	if len(all) > maxTriggers {
+		f.Fail(Invalid("the field grammar_triggers has %d elements, more than %d", len(all), maxTriggers))
+		return nil
+	}
 	t := &grammar.Triggers{}
 	for i, one := range all {
 		switch {
+		case len(one.Value) > maxStop:
+			f.Fail(Invalid("grammar_triggers.%d has %d bytes, more than %d", i, len(one.Value), maxStop))
 		case one.Type == triggerToken:
 			t.Tokens = append(t.Tokens, one.Token)
 		case one.Type == triggerWord && one.Value != "":
@@ -295,8 +303,8 @@ func (m *Model) HoldSchema(g *Generation, schema json.RawMessage, strict bool) e
 // hold restricts g to texts of a form, from their beginning.
 func (m *Model) hold(g *Generation, form grammar.Text) (*held, error) {
 	g.Form = form
-	h, err := m.grammars.find(key("text", form), func() (*held, error) {
-		parsed, loose, err := form.Read()
+	h, err := m.grammar(g, key("text", form), func(ctx context.Context) (*held, error) {
+		parsed, loose, err := form.Read(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -307,7 +315,7 @@ func (m *Model) hold(g *Generation, form grammar.Text) (*held, error) {
 		return &held{compiled: compiled}, err
 	})
 	if err == nil {
-		g.Constrain = func() sample.Constraint { return h.compiled.NewState() }
+		g.Constrain = func() sample.Constraint { return h.compiled.NewState(g.context()) }
 	}
 	return h, err
 }

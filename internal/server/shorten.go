@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"slices"
 	"sort"
 	"strings"
@@ -11,7 +12,7 @@ import (
 // Shorten leaves out the oldest messages of a conversation that would leave no room for a token. What the model was
 // told at the beginning, the last thing that the user asked, and the last message stay. A tool's result goes with its
 // call.
-func (m *Model) Shorten(c *Conversation) error {
+func (m *Model) Shorten(ctx context.Context, c *Conversation) error {
 	all := c.Messages
 	first := slices.IndexFunc(all, func(m chat.Message) bool { return m.Role != "system" && m.Role != "developer" })
 	if first < 0 {
@@ -37,7 +38,7 @@ func (m *Model) Shorten(c *Conversation) error {
 	}
 	fits := func(i int) bool {
 		c.Messages = keep(i)
-		_, ids, renderErr := m.Render(c)
+		_, ids, renderErr := m.Render(ctx, c)
 		if renderErr != nil && i == 0 {
 			err = renderErr
 		}

@@ -103,6 +103,11 @@ func (s *slots) change(slot int, f func(*Slot)) {
 
 // begin notes that a text is generated in a slot; g may be nil.
 func (s *slots) begin(slot int, g *Generation) {
+	if g != nil { // the slot remembers what was asked, and holds nothing that the request needed
+		asked := *g
+		asked.Constrain, asked.ctx = nil, nil
+		g = &asked
+	}
 	s.change(slot, func(p *Slot) {
 		s.tasks++
 		p.Task, p.Request, p.Decoded, p.Result = s.tasks, g, 0, engine.Result{}

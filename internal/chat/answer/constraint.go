@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,20 +37,20 @@ type Constraint struct {
 }
 
 // NewState returns the state of one answer; compiled is c.Grammar's.
-func (c *Constraint) NewState(compiled *grammar.Compiled) *grammar.State {
+func (c *Constraint) NewState(ctx context.Context, compiled *grammar.Compiled) *grammar.State {
 	if c.Lazy {
-		return compiled.NewLazyState(c.Triggers)
+		return compiled.NewLazyState(ctx, c.Triggers)
 	}
-	return compiled.NewState()
+	return compiled.NewState(ctx)
 }
 
 // Constraint returns the grammar of an answer: where no call is required, and its text may be any, one that begins to
-// hold where a call begins. There must be tools, or a text that is not any.
-func (f *Format) Constraint(o ConstraintOptions) (*Constraint, error) {
+// hold where a call begins. There must be tools, or a text that is not any. The end of ctx is an error.
+func (f *Format) Constraint(ctx context.Context, o ConstraintOptions) (*Constraint, error) {
 	if len(o.Tools) == 0 && (o.Text.Any() || o.Required) {
 		return nil, errors.New("an answer is held to something only where there are tools, or its text has a form")
 	}
-	c := &composer{Builder: grammar.NewBuilder(), o: o, bodies: map[*form]grammar.Expr{}}
+	c := &composer{Builder: grammar.NewBuilder(ctx), o: o, bodies: map[*form]grammar.Expr{}}
 	for i := range o.Tools {
 		if err := c.addArguments(&o.Tools[i]); err != nil {
 			return nil, err
@@ -101,12 +102,14 @@ func (c *composer) addArguments(t *Tool) error {
 	}
 	schema, e, err := c.read(text, t.Strict)
 	switch {
+	case c.Err() != nil:
+		return fmt.Errorf("the tool %s: %w", t.Name, err)
 	case err != nil && t.Strict:
 		return fmt.Errorf("the tool %s is strict, and its schema is not supported: %w", t.Name, err)
 	case err != nil:
 		c.loose = append(c.loose, fmt.Errorf("the tool %s: %w", t.Name, err))
 		if schema, e, err = c.read(json.RawMessage(anyObject), false); err != nil {
-			panic(err) // the schema is ours
+			return err // of the context or the size: the schema is ours
 		}
 	}
 	for _, reason := range schema.Loose() {

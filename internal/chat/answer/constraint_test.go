@@ -73,7 +73,7 @@ func tokens(texts []string, text string) []int32 {
 
 func constraint(t testing.TB, f *Format, o ConstraintOptions) *Constraint {
 	t.Helper()
-	c, err := f.Constraint(o)
+	c, err := f.Constraint(t.Context(), o)
 	if err != nil {
 		t.Fatalf("%s: %v", f.name, err)
 	}
@@ -86,7 +86,7 @@ func compile(t testing.TB, c *Constraint, v *grammar.Vocabulary) *grammar.State 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.NewState(compiled)
+	return c.NewState(t.Context(), compiled)
 }
 
 // otherForms are the cases that the grammars leave out: what parsers take beyond the form that models are held to.
@@ -258,7 +258,7 @@ func TestLooseSchemasAreTold(t *testing.T) {
 // A strict tool's schema is held to in every part, or refused.
 func TestStrictSchemasAreRefused(t *testing.T) {
 	tools := []Tool{{Name: "odd", Parameters: json.RawMessage(`{"type":"object","properties":{"a":{"pattern":"(?=x)"}}}`), Strict: true}}
-	_, err := FormatOf(sources["hermes"], true, true).Constraint(ConstraintOptions{Tools: tools})
+	_, err := FormatOf(sources["hermes"], true, true).Constraint(t.Context(), ConstraintOptions{Tools: tools})
 	if err == nil || !strings.Contains(err.Error(), "odd") || !strings.Contains(err.Error(), "pattern") {
 		t.Errorf("got %v", err)
 	}
@@ -376,7 +376,7 @@ func TestTextsHaveASchema(t *testing.T) {
 		t.Errorf("%d texts and %d calls: one of them never came", said, called)
 	}
 	f := FormatOf(sources["hermes"], true, true)
-	if _, err := f.Constraint(ConstraintOptions{Tools: testTools, Text: grammar.Text{Schema: json.RawMessage(`{"type":"strin"}`)}}); err == nil || !strings.Contains(err.Error(), "strin") {
+	if _, err := f.Constraint(t.Context(), ConstraintOptions{Tools: testTools, Text: grammar.Text{Schema: json.RawMessage(`{"type":"strin"}`)}}); err == nil || !strings.Contains(err.Error(), "strin") {
 		t.Errorf("a schema that says nothing sensible: %v", err)
 	}
 }

@@ -166,7 +166,7 @@ func same(t *testing.T, a json.RawMessage, b string) bool {
 // allowed returns an error unless a constraint allows a text, byte for byte, and that it ends.
 func allowed(t *testing.T, f *answer.Format, o answer.ConstraintOptions, text string) error {
 	t.Helper()
-	c, err := f.Constraint(o)
+	c, err := f.Constraint(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func allowed(t *testing.T, f *answer.Format, o answer.ConstraintOptions, text st
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := c.NewState(compiled)
+	s := c.NewState(t.Context(), compiled)
 	for i := range len(text) {
 		if err := s.Accept(int32(text[i])); err != nil {
 			return fmt.Errorf("after %q: %w", text[:i], err)

@@ -70,7 +70,7 @@ func TestTextsThatHoldTags(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			states = append(states, func() *grammar.State { return c.NewState(compiled) })
+			states = append(states, func() *grammar.State { return c.NewState(t.Context(), compiled) })
 		}
 		for _, content := range append(a.hard, "plain", "") {
 			text := a.begin + content + a.end

@@ -16,6 +16,7 @@ var (
 	ErrOutput    = errors.New("too much output")
 	ErrMemory    = errors.New("too much memory")
 	ErrDepth     = errors.New("nested too deeply")
+	ErrEnded     = errors.New("the context has ended")
 )
 
 // An Error says where in a template something went wrong, and what.

@@ -8,6 +8,7 @@
 package jinja
 
 import (
+	"context"
 	"strings"
 	"time"
 )
@@ -19,6 +20,9 @@ type Limits struct {
 	Memory int // bytes of all strings and lists made on the way; default 512 MiB
 	Depth  int // nesting of calls of macros and recursive loops; default 200
 }
+
+// breath is after how many steps a rendering looks whether its context has ended.
+const breath = 4096
 
 // maxValueDepth is the largest depth at which lists, tuples and dicts may be nested in each other.
 const maxValueDepth = 256
@@ -44,8 +48,9 @@ type Template struct {
 
 // Options say how to render.
 type Options struct {
-	Limits Limits
-	Now    func() time.Time // the clock of strftime_now; nil for time.Now
+	Limits  Limits
+	Context context.Context  // ends the rendering, with ErrEnded; nil: nothing does
+	Now     func() time.Time // the clock of strftime_now; nil for time.Now
 }
 
 // Names reports whether the template reads a variable of that name anywhere, which it may also set itself.
@@ -61,7 +66,7 @@ func (t *Template) Render(vars *Dict, o Options) (string, error) {
 	if r.now == nil {
 		r.now = time.Now
 	}
-	r.steps, r.memory = r.limits.Steps, r.limits.Memory
+	r.steps, r.memory, r.ctx, r.look = r.limits.Steps, r.limits.Memory, o.Context, r.limits.Steps
 	r.out = &strings.Builder{}
 	f := &frame{vars: make([]Value, len(t.root.slots))}
 	for name, slot := range t.root.slots {
@@ -99,6 +104,8 @@ type render struct {
 	src           string
 	limits        Limits
 	steps, memory int // what is left
+	ctx           context.Context
+	look          int // steps that are left when the context is looked at again
 	depth         int // of calls
 	out           *strings.Builder
 	captured      int // bytes in the builders that out stands in for
@@ -113,7 +120,12 @@ func (r *render) at(pos int, err error) error { return placed(r.src, pos, err) }
 
 // work counts n steps.
 func (r *render) work(n int) error {
-	r.steps -= n
+	if r.steps -= n; r.steps < r.look {
+		r.look = r.steps - breath
+		if r.ctx != nil && r.ctx.Err() != nil {
+			return faultf(ErrEnded, "%s", context.Cause(r.ctx))
+		}
+	}
 	if r.steps < 0 {
 		return faultf(ErrSteps, "the template takes more than %d steps", r.limits.Steps)
 	}

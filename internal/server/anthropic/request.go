@@ -107,7 +107,7 @@ func readOutput(m *server.Model, f *server.Fields, r *request) {
 		return
 	}
 	if err := m.HoldSchema(&r.text, output.Format.Schema, false); err != nil {
-		f.Fail(server.Invalid("output_config.format: the schema cannot be used: %s", err))
+		f.Fail(server.Unusable(err, "output_config.format: the schema cannot be used"))
 	}
 }
 
@@ -132,13 +132,13 @@ func readThinking(f *server.Fields, r *request) {
 	r.conversation.ThinkingBudget = t.Budget
 }
 
-func countTokens(w http.ResponseWriter, _ *http.Request, f *server.Fields, m *server.Model) error {
+func countTokens(w http.ResponseWriter, hr *http.Request, f *server.Fields, m *server.Model) error {
 	requestID(w.Header())
 	r, err := readRequest(m, f)
 	if err != nil {
 		return err
 	}
-	_, ids, err := m.Render(r.conversation)
+	_, ids, err := m.Render(hr.Context(), r.conversation)
 	if err == nil {
 		server.WriteJSON(w, map[string]int{"input_tokens": len(ids)})
 	}

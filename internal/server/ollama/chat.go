@@ -82,7 +82,7 @@ func (a *api) chat(w http.ResponseWriter, r *http.Request, f *server.Fields) err
 		return err
 	}
 	if truncate {
-		if err := q.model.Shorten(c); err != nil {
+		if err := q.model.Shorten(r.Context(), c); err != nil {
 			return err
 		}
 	}

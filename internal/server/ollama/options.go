@@ -92,7 +92,7 @@ func readFormat(f *server.Fields, m *server.Model, g *server.Generation) {
 	if raw[0] != '{' {
 		f.Fail(server.Invalid(`the field format is neither "json" nor a JSON Schema`))
 	} else if err := m.HoldSchema(g, raw, false); err != nil {
-		f.Fail(server.Invalid("the schema in the field format cannot be used: %s", err))
+		f.Fail(server.Unusable(err, "the schema in the field format cannot be used"))
 	}
 }
 

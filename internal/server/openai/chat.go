@@ -15,12 +15,12 @@ type chatRequest struct {
 	reading *server.Reading
 }
 
-func applyTemplate(w http.ResponseWriter, _ *http.Request, f *server.Fields, m *server.Model) error {
+func applyTemplate(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.Model) error {
 	c := readConversation(m, f)
 	if err := f.Close(); err != nil {
 		return err
 	}
-	text, _, err := m.Render(c)
+	text, _, err := m.Render(r.Context(), c)
 	if err == nil {
 		server.WriteJSON(w, map[string]string{"prompt": text})
 	}
@@ -131,7 +131,7 @@ func readFormat(m *server.Model, f *server.Fields, g *server.Generation) {
 	if g.Constrain != nil {
 		f.Fail(server.Invalid("the fields response_format and grammar or json_schema exclude each other"))
 	} else if err := m.HoldSchema(g, schema, format.JSONSchema.Strict); err != nil {
-		f.Fail(server.Invalid("the field response_format has a schema that cannot be used: %s", err))
+		f.Fail(server.Unusable(err, "the field response_format has a schema that cannot be used"))
 	}
 }
 

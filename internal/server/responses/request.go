@@ -1,6 +1,7 @@
 package responses
 
 import (
+	"context"
 	"encoding/json"
 	"math"
 	"slices"
@@ -154,7 +155,7 @@ func (q *request) readText(m *server.Model, f *server.Fields) {
 	if q.text.Constrain != nil {
 		f.Fail(server.Invalid("the fields text.format and grammar or json_schema exclude each other"))
 	} else if err := m.HoldSchema(&q.text, format.Schema, format.Strict); err != nil {
-		f.Fail(server.Invalid("the field text.format has a schema that cannot be used: %s", err))
+		f.Fail(server.Unusable(err, "the field text.format has a schema that cannot be used"))
 	}
 }
 
@@ -199,9 +200,9 @@ func (q *request) readIncluded(f *server.Fields) {
 }
 
 // prepare makes the prompt.
-func (q *request) prepare(m *server.Model) error {
+func (q *request) prepare(ctx context.Context, m *server.Model) error {
 	if q.cut {
-		if err := m.Shorten(q.conversation); err != nil {
+		if err := m.Shorten(ctx, q.conversation); err != nil {
 			return err
 		}
 	}

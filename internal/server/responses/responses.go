@@ -22,7 +22,7 @@ func create(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.
 	if err != nil {
 		return err
 	}
-	if err := q.prepare(m); err != nil {
+	if err := q.prepare(r.Context(), m); err != nil {
 		return err
 	}
 	events, err := m.Generate(r.Context(), []server.Generation{q.text})
@@ -37,12 +37,12 @@ func create(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.
 }
 
 // inputTokens counts the tokens of a request's prompt.
-func inputTokens(w http.ResponseWriter, _ *http.Request, f *server.Fields, m *server.Model) error {
+func inputTokens(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.Model) error {
 	q, err := read(m, f)
 	if err != nil {
 		return err
 	}
-	_, ids, err := m.Render(q.conversation)
+	_, ids, err := m.Render(r.Context(), q.conversation)
 	if err == nil {
 		server.WriteJSON(w, server.InputTokens(len(ids)))
 	}
