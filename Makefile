@@ -1,6 +1,6 @@
 # make test runs every test and installs what they need when root or in CI; see scripts/tools.sh.
 
-.PHONY: build test race fuzz lint shaders page generate generated licences demo-model cross windows-check gpu-check deploy-check agents-check release
+.PHONY: build test race fuzz lint shaders page generate generated dependencies vulncheck demo-model cross windows-check gpu-check deploy-check agents-check release
 
 build:
 	CGO_ENABLED=0 go build -o powerinfer ./cmd/powerinfer
@@ -40,12 +40,17 @@ generate:
 	go generate ./...
 
 # Generated files are committed; this fails where they differ from what the generators write.
-generated: generate page licences
-	git diff --exit-code --stat -- '*.s' '*_stub_*.go' internal/server/page/dist LICENSES.txt
+generated: generate page dependencies
+	go -C gen test ./...
+	git diff --exit-code --stat -- '*.s' '*_stub_*.go' internal/server/page/dist LICENSES.txt docs/dependencies.md
 
-# The licences of everything that the program contains, in LICENSES.txt.
-licences:
-	@scripts/licences.sh
+# What is not our own, in docs/dependencies.md, and the licences of what the program contains, in LICENSES.txt.
+dependencies:
+	go -C gen run ./dependencies
+
+# Known vulnerabilities, from the databases of Go and npm; says so where they cannot be reached. Part of make lint.
+vulncheck:
+	@scripts/vulncheck.sh
 
 demo-model:
 	@test -d ../shared/demo-model || { echo "make demo-model needs the training data in ../shared/demo-model, which is not part of the repository"; exit 1; }
