@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -214,8 +213,7 @@ func TestPublishedTokenizers(t *testing.T) {
 		t.Fatalf("%d published tokenizers, error %v", len(files), err)
 	}
 	const large = 12 << 20
-	seed := rand.Uint32() >> 1
-	t.Logf("seed %d", seed)
+	seed := uint32(testenv.Seed(t)) >> 1
 	for _, file := range files {
 		if info, err := os.Stat(file); err != nil || info.Size() > large && os.Getenv("POWERINFER_TOKENIZERS") != "all" {
 			continue
