@@ -5,10 +5,10 @@
 build:
 	CGO_ENABLED=0 go build -o powerinfer ./cmd/powerinfer
 
+# One case of each kind; POWERINFER_EXHAUSTIVE=1 runs whole matrices, as .ci/run does. It ends with a line of what was left out.
 test:
 	@scripts/tools.sh test
-	go vet ./...
-	go test -timeout 30m ./...
+	@scripts/test.sh
 
 # A race run of the packages that share memory between goroutines, and of what passes between Go and the Vulkan driver. Kernels are single-threaded:
 # of element types those that are divided among threads in a way of their own are enough. Tests that only compare one split's numbers with another's
