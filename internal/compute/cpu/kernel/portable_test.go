@@ -30,7 +30,7 @@ func TestPortable(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	most := "^(TestMatMul|TestFileRows|TestPackRowByKernels|TestGroupSums|.*Extremes)$" // products of every type, without attention
+	most := "^(TestMatMul|TestPackRowByKernels|TestGroupSums|.*Extremes)$" // products of every type, without attention
 	if testenv.Exhaustive(t) {
 		most = "."
 	}
