@@ -1,14 +1,14 @@
 # make test runs every test and installs what they need when root or in CI; see scripts/tools.sh.
 
-.PHONY: build test race fuzz soak lint shaders page generate generated licences demo-model cross windows-check gpu-check deploy-check agents-check release
+.PHONY: build test race fuzz soak lint shaders page generate generated dependencies vulncheck demo-model cross windows-check gpu-check deploy-check agents-check release
 
 build:
 	CGO_ENABLED=0 go build -o powerinfer ./cmd/powerinfer
 
+# One case of each kind; POWERINFER_EXHAUSTIVE=1 runs whole matrices, as .ci/run does. It ends with a line of what was left out.
 test:
 	@scripts/tools.sh test
-	go vet ./...
-	go test -timeout 30m ./...
+	@scripts/test.sh
 
 # A race run of the packages that share memory between goroutines, and of what passes between Go and the Vulkan driver. Kernels are single-threaded:
 # of element types those that are divided among threads in a way of their own are enough. Tests that only compare one split's numbers with another's
@@ -45,12 +45,17 @@ generate:
 	go generate ./...
 
 # Generated files are committed; this fails where they differ from what the generators write.
-generated: generate page licences
-	git diff --exit-code --stat -- '*.s' '*_stub_*.go' internal/server/page/dist LICENSES.txt
+generated: generate page dependencies
+	go -C gen test ./...
+	git diff --exit-code --stat -- '*.s' '*_stub_*.go' internal/server/page/dist LICENSES.txt docs/dependencies.md
 
-# The licences of everything that the program contains, in LICENSES.txt.
-licences:
-	@scripts/licences.sh
+# What is not our own, in docs/dependencies.md, and the licences of what the program contains, in LICENSES.txt.
+dependencies:
+	go -C gen run ./dependencies
+
+# Known vulnerabilities, from the databases of Go and npm; says so where they cannot be reached. Part of make lint.
+vulncheck:
+	@scripts/vulncheck.sh
 
 demo-model:
 	@test -d ../shared/demo-model || { echo "make demo-model needs the training data in ../shared/demo-model, which is not part of the repository"; exit 1; }

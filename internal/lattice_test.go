@@ -57,7 +57,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/neuronreport", "internal/neuron"},
 	{"internal/prepared", "internal/arch internal/gguf internal/neuron internal/quant internal/fault"},
 	{"internal/compute/ref", "internal/compute internal/quant"},
-	{"internal/compute/devicetest", "internal/compute internal/compute/ref internal/quant"},
+	{"internal/compute/devicetest", "internal/compute internal/compute/ref internal/quant internal/testenv"},
 	{"internal/compute/cpu/pool", ""},
 	{"internal/compute/cpu/layout", "internal/quant"},
 	{"internal/compute/cpu/emulate", ""},

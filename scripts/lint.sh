@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Formatting, vet and staticcheck, with versions fixed here.
+# Formatting, vet, staticcheck and known vulnerabilities, with versions fixed here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 unformatted=$(go run mvdan.cc/gofumpt@v0.12.0 -l .)
@@ -8,4 +8,6 @@ if [ -n "$unformatted" ]; then
 	exit 1
 fi
 go vet ./...
+go -C gen vet ./...
 go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
+scripts/vulncheck.sh

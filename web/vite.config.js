@@ -5,8 +5,9 @@ import { defineConfig } from "vite";
 const licenses = () => ({
   name: "licenses",
   generateBundle() {
-    const { dependencies } = JSON.parse(readFileSync("package.json", "utf8"));
-    const names = [...Object.keys(dependencies), "@preact/signals-core"].sort();
+    const { packages } = JSON.parse(readFileSync("package-lock.json", "utf8"));
+    const shipped = Object.entries(packages).filter(([folder, it]) => folder && !it.dev && !it.optional); // optional: types
+    const names = shipped.map(([folder]) => folder.replace("node_modules/", "")).sort();
     const source = names.map((name) => {
       const { version, license } = JSON.parse(readFileSync(`node_modules/${name}/package.json`, "utf8"));
       return `${name} ${version} (${license})\n\n${readFileSync(`node_modules/${name}/LICENSE`, "utf8").trim()}\n`;

@@ -35,6 +35,9 @@ func verbs(ctx context.Context, c *check, w *report) error {
 	cmd := exec.CommandContext(ctx, path, "-test.v", "-test.run", pattern)
 	cmd.Dir = c.out
 	cmd.Env = append(os.Environ(), fmt.Sprintf("POWERINFER_TEST_DEVICE=%d", c.info.Index), "POWERINFER_REQUIRE=vulkan")
+	if !c.tiny {
+		cmd.Env = append(cmd.Env, "POWERINFER_EXHAUSTIVE=1")
+	}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err = cmd.Run()

@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strings"
@@ -251,15 +250,11 @@ var sayings = []string{
 // TestChatScreen talks as a person does, and looks at the screen: what was typed, pasted and recalled stands behind the
 // prompt, thoughts are folded, Ctrl-C ends an answer, what is typed meanwhile waits for the prompt, and the prompt is
 // where it belongs, whatever the size. Widths are even: where a wide letter has one column left, terminals begin a line
-// and this one cuts the letter. -talk 20m goes on at random.
+// and this one cuts the letter. -talk 20m goes on at random, from
+// another seed with POWERINFER_SEED=random.
 func TestChatScreen(t *testing.T) {
 	t.Parallel()
-	seed := uint64(1)
-	if *talkFor > 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	r := rand.New(rand.NewPCG(seed, 1))
-	t.Logf("seed %d", seed)
+	r := testenv.Rand(t)
 	s := newTube(t, "chat", "--chat-template", thinking, "--grammar", thoughtful, "-c", "4096")
 	s.prompt()
 	said := ""

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 	"github.com/urfave/cli/v3"
 )
 
@@ -42,7 +42,13 @@ func serving(t *testing.T, args ...string) *served {
 			t.Error(err)
 		}
 	})
-	s.until(func() bool {
+	testenv.Eventually(t, "the server's health", func() bool {
+		select {
+		case err := <-ended:
+			ended <- nil
+			t.Fatalf("the server ended: %v", err)
+		default:
+		}
 		res, err := s.client.Get("http://x/health")
 		if err != nil {
 			return false
@@ -51,16 +57,6 @@ func serving(t *testing.T, args ...string) *served {
 		return res.StatusCode == http.StatusOK
 	})
 	return s
-}
-
-// until waits for something that is about to come.
-func (s *served) until(came func() bool) {
-	s.t.Helper()
-	for end := time.Now().Add(time.Minute); !came(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			s.t.Fatal("it did not come within a minute")
-		}
-	}
 }
 
 // ask sends a request and returns the answer's document and status.
@@ -97,7 +93,7 @@ func TestSleep(t *testing.T) {
 		return doc["is_sleeping"] == true
 	}
 	for range 2 {
-		s.until(asleep)
+		testenv.Eventually(t, "the model's sleep", asleep)
 		doc, status := s.ask("GET", "/v1/models", "")
 		if list, ok := doc["data"].([]any); status != http.StatusOK || !ok || len(list) != 1 {
 			t.Errorf("the list: %d %v", status, doc)

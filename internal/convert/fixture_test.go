@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // folder is a tiny model folder in the making.
@@ -32,9 +33,7 @@ type fixture struct {
 
 func newFolder(t *testing.T, config map[string]any) *folder {
 	t.Helper()
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	return &folder{dir: t.TempDir(), config: config, tensors: map[string]fixture{}, rng: rand.New(rand.NewPCG(seed, 0))}
+	return &folder{dir: t.TempDir(), config: config, tensors: map[string]fixture{}, rng: testenv.Rand(t)}
 }
 
 // random adds a tensor of values that F16 and BF16 hold exactly, so that float conversions can be compared exactly.

@@ -16,6 +16,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/imatrix"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // written makes a GGUF file of tensors and keys and opens it.
@@ -93,9 +94,7 @@ func TestQuantizeIsConversion(t *testing.T) {
 
 // Everything in a prepared file but its matrices comes out unchanged.
 func TestQuantizeKeepsTheRest(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testenv.Rand(t)
 	keys := []gguf.KV{
 		{Key: "general.architecture", Value: "llama"},
 		{Key: "general.file_type", Value: uint32(1)},
@@ -262,10 +261,8 @@ func TestLimits(t *testing.T) {
 // Tensors of many chunks come out in order whatever the number of lanes, and a chunk that cannot be encoded ends the
 // work.
 func TestQuantizeChunks(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
 	const cols, rows = 1024, 5*chunkElems/1024 + 3
-	x := random(rand.New(rand.NewPCG(seed, 0)), cols*rows)
+	x := random(testenv.Rand(t), cols*rows)
 	f := written(t, "GGUF", nil, encoded("a.weight", quant.F32, []int{cols, rows}, x), encoded("b.weight", quant.F32, []int{cols, 2}, x[:2*cols]))
 	want := make([]byte, quant.Q8_0.RowBytes(len(x)))
 	quant.Encode(quant.Q8_0, want, x)

@@ -19,6 +19,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 var furtherSpec = synth.Spec{Arch: "glm4moe", Layers: 3, Embd: 64, FF: 32, Heads: 4, Type: quant.F16, Experts: 4, Used: 2, Activation: "silu", Seed: 3}
@@ -114,7 +115,11 @@ func TestFurtherHiddenOnGPU(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	whole := testenv.Exhaustive(t)
 	for name, plan := range furtherPlans(c) {
+		if name != "mixed and further" && name != "head" && !whole {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			e := openGPU(t, f, engine.Options{Context: 128, Drafts: 1, Further: true, HotDrafts: engine.HotNever}, plan)
 			engine.SetTimes(e.Engine, cheapGuesses)
@@ -165,6 +170,7 @@ func furtherPlans(c model.Config) map[string]planner.Plan {
 
 // TestFurtherDraftsOnGPU: wherever the model's layers and the further layer lie, guesses by it change no token.
 func TestFurtherDraftsOnGPU(t *testing.T) {
+	whole := testenv.Exhaustive(t)
 	for family, spec := range map[string]synth.Spec{
 		"glm4moe":   furtherSpec,
 		"deepseek2": {Arch: "deepseek2", Layers: 3, Embd: 64, FF: 32, Heads: 4, Type: quant.F16, Experts: 4, Used: 2, Activation: "silu", Seed: 3},
@@ -177,7 +183,8 @@ func TestFurtherDraftsOnGPU(t *testing.T) {
 		}
 		prompt := randomTokens(rand.New(rand.NewPCG(1, 2)), 40)
 		for name, plan := range furtherPlans(c) {
-			if family != "glm4moe" && !strings.HasPrefix(name, "mixed") {
+			mixed := strings.HasPrefix(name, "mixed")
+			if family != "glm4moe" && !mixed || name != "mixed and further" && !whole {
 				continue
 			}
 			t.Run(family+" "+name, func(t *testing.T) {

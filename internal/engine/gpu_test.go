@@ -188,20 +188,23 @@ func TestDemoOnGPU(t *testing.T) {
 	}
 }
 
+// A split is a model of which GPUs have a part, and how far its mean surprise may be from the processor's.
+type split struct {
+	spec synth.Spec
+	mode model.SparseMode
+	diff float64
+}
+
 // TestSplitsOnGPU: sparse models of every kind are the same model on every split, and each split gives the same bytes
 // again.
 func TestSplitsOnGPU(t *testing.T) {
-	for _, c := range []struct {
-		spec synth.Spec
-		mode model.SparseMode
-		diff float64
-	}{
+	for _, c := range testenv.Some(t, 2, []split{
 		{synth.Spec{Arch: "llama", Type: quant.F16}, model.Off, floatSplits},
-		{synth.Spec{Arch: "llama", Type: quant.Q4_0}, model.Exact, quantSplits},
 		{synth.Spec{Arch: "llama", Type: quant.Q4_0, Magic: "PWRI"}, model.Predict, quantSplits},
+		{synth.Spec{Arch: "llama", Type: quant.Q4_0}, model.Exact, quantSplits},
 		{synth.Spec{Arch: "falcon", Type: quant.F16, Magic: "PWRI"}, model.Predict, floatSplits},
 		{synth.Spec{Arch: "opt", Type: quant.F16, Magic: "PWRI"}, model.Predict, floatSplits},
-	} {
+	}) {
 		t.Run(c.spec.Arch+" "+c.mode.String()+" "+c.spec.Type.String(), func(t *testing.T) {
 			f := synthtest.Sparse(t, c.spec, 2)
 			o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, Outputs: 32, Sparse: c.mode}
@@ -315,21 +318,22 @@ const sameNeurons = 0.01
 // TestStreamedPrompts: a prompt whose cold neurons are sent to the GPU says what it says otherwise, the same bytes
 // every time, and counts the same neurons.
 func TestStreamedPrompts(t *testing.T) {
-	for _, c := range []struct {
+	type streamed struct {
 		spec   synth.Spec
 		mode   model.SparseMode
 		mapped bool // --no-repack
 		diff   float64
-	}{
+	}
+	for _, c := range testenv.Some(t, 3, []streamed{
 		{synth.Spec{Arch: "llama", Type: quant.F16}, model.Off, false, floatSplits},
 		{synth.Spec{Arch: "llama", Type: quant.Q8_0}, model.Exact, false, quantSplits},
+		{synth.Spec{Arch: "qwen2moe", Type: quant.Q4_0, Experts: 32, Used: 4, FF: 64}, model.Off, false, quantSplits},
 		{synth.Spec{Arch: "llama", Type: quant.Q4_0, Magic: "PWRI"}, model.Predict, false, quantSplits},
 		{synth.Spec{Arch: "opt", Type: quant.F16, Magic: "PWRI"}, model.Predict, false, floatSplits},
 		{synth.Spec{Arch: "llama", Type: quant.Q4_K}, model.Off, false, quantSplits},
 		{synth.Spec{Arch: "llama", Type: quant.IQ3_S}, model.Exact, false, quantSplits},
 		{synth.Spec{Arch: "llama", Type: quant.Q4_0}, model.Exact, true, quantSplits},
-		{synth.Spec{Arch: "qwen2moe", Type: quant.Q4_0, Experts: 32, Used: 4, FF: 64}, model.Off, false, quantSplits},
-	} {
+	}) {
 		t.Run(fmt.Sprintf("%s %s %s %v", c.spec.Arch, c.mode, c.spec.Type, c.mapped), func(t *testing.T) {
 			f := synthtest.Sparse(t, c.spec, 2)
 			o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, Outputs: 64, Sparse: c.mode, NoRepack: c.mapped}

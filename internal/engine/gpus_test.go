@@ -17,6 +17,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
@@ -37,15 +38,11 @@ func cut(places []compute.Place, border int) []compute.Place {
 // division gives the same bytes again, for one token and for many.
 func TestTwoGPUs(t *testing.T) {
 	const layers = 3
-	for _, c := range []struct {
-		spec synth.Spec
-		mode model.SparseMode
-		diff float64
-	}{
+	for _, c := range testenv.Some(t, 1, []split{
 		{synth.Spec{Arch: "llama", Type: quant.F16}, model.Off, floatSplits},
 		{synth.Spec{Arch: "llama", Type: quant.Q4_0, Magic: "PWRI"}, model.Predict, quantSplits},
 		{synth.Spec{Arch: "opt", Type: quant.F16, Magic: "PWRI"}, model.Exact, floatSplits},
-	} {
+	}) {
 		t.Run(c.spec.Arch+" "+c.mode.String()+" "+c.spec.Type.String(), func(t *testing.T) {
 			f := synthtest.Sparse(t, c.spec, layers)
 			o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, Outputs: 32, Sparse: c.mode}

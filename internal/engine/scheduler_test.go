@@ -20,6 +20,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/monotime"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/speculate"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 const fakeVocab = 16
@@ -378,12 +379,7 @@ func testTwoHundredRequests(t *testing.T, drafts, slots int) {
 		t.Error("not all pages are free again")
 	}
 	e.sched.close(errors.New("closed"))
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if runtime.NumGoroutine() <= before {
-			return
-		}
-	}
-	t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+	testenv.Eventually(t, "the end of its goroutines", func() bool { return runtime.NumGoroutine() <= before })
 }
 
 // gapBound bounds a stream's longest gap between two tokens while a prompt is read, as a multiple of its usual gap.

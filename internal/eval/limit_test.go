@@ -2,8 +2,9 @@ package eval
 
 import (
 	"math"
-	"math/rand/v2"
 	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // chanceTolerance is 6.8 standard errors of a share near 0.95 over the trials: one seed in 3e10 exceeds it for one of
@@ -15,8 +16,7 @@ const (
 
 // Of 20 further values at least 19 lie within the limit in 95 of 100 trials, however few the limit was found from.
 func TestLimits(t *testing.T) {
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testenv.Rand(t)
 	for _, n := range []int{3, 8, 32} {
 		kept, k := 0, limitFactor(n)
 		for range limitTrials {
@@ -35,7 +35,7 @@ func TestLimits(t *testing.T) {
 			}
 		}
 		if share := float64(kept) / limitTrials; math.Abs(share-limitConfidence) > chanceTolerance {
-			t.Errorf("seed %d: limits from %d documents are kept with a probability of %.4f", seed, n, share)
+			t.Errorf("limits from %d documents are kept with a probability of %.4f", n, share)
 		}
 	}
 }

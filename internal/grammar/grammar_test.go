@@ -8,14 +8,9 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
-)
 
-// source returns random numbers of a new seed and prints it, so that a failure can be repeated.
-func source(t testing.TB) *rand.Rand {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 1))
-}
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
+)
 
 func mustParse(t testing.TB, text string) *Grammar {
 	t.Helper()
@@ -173,7 +168,7 @@ func randomRules(rng *rand.Rand) []rule {
 }
 
 func TestTextsAreThoseOfTheDefinition(t *testing.T) {
-	rng := source(t)
+	rng := testenv.Rand(t)
 	v := byteVocabulary(t)
 	tried, inside := 0, 0
 	for range 800 {
@@ -237,7 +232,7 @@ func bruteForce(t *testing.T, s *State) []int32 {
 }
 
 func TestMaskIsBruteForce(t *testing.T) {
-	rng := source(t)
+	rng := testenv.Rand(t)
 	v := byteVocabulary(t, "ab", "abc", "aa", "bb", "ca", "cab", "abcabc", "aé", "é", "\xc3", "\xa9a", "éa", "bbbb", "cc", "aaaaaaaa", "ab", "acb")
 	checked, ambiguous := 0, 0
 	for range 120 {

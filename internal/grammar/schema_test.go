@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // schemaCases are schemas with instances in the form that is generated, and others that are not valid. The library
@@ -209,7 +210,7 @@ func randomText(t testing.TB, c *Compiled, rng *rand.Rand) (string, bool) {
 }
 
 func TestWhatIsGeneratedIsValid(t *testing.T) {
-	rng := source(t)
+	rng := testenv.Rand(t)
 	v := byteVocabulary(t, `{"`, `":`, `", "`, `","`, `"}`, `[]`, `null`, `true`, `é`, `\"`, `, `, `1.`, `00`, `ab`, `},{`)
 	ended, all := 0, 0
 	for _, k := range schemaCases {

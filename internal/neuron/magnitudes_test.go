@@ -2,15 +2,15 @@ package neuron
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // A threshold is the quantile of the sorted magnitudes, but for a step of a 32nd of an octave.
 func TestMagnitudes(t *testing.T) {
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testenv.Rand(t)
 	values := make([]float32, 5000)
 	m := NewMagnitudes(2)
 	for i := range values {
@@ -24,11 +24,11 @@ func TestMagnitudes(t *testing.T) {
 	for _, share := range []float64{0.01, 0.1, 0.5, 0.9, 0.99} {
 		got, want := m.Threshold(1, share), values[int(share*float64(len(values)))]
 		if got > want || float64(got) < float64(want)/(1+1.0/perOctave) {
-			t.Errorf("seed %d: %g of magnitudes are below %g, not %g", seed, share, want, got)
+			t.Errorf("%g of magnitudes are below %g, not %g", share, want, got)
 		}
 		below, _ := slices.BinarySearch(values, got)
 		if b := m.Below(1, got); math.Abs(b-float64(below)/float64(len(values))) > 1e-9 {
-			t.Errorf("seed %d: %g of magnitudes are below %g, not %g", seed, float64(below)/float64(len(values)), got, b)
+			t.Errorf("%g of magnitudes are below %g, not %g", float64(below)/float64(len(values)), got, b)
 		}
 	}
 	if v := m.Threshold(0, 0.5); v != 0 {

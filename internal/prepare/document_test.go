@@ -2,7 +2,6 @@ package prepare
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,6 +12,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
 
@@ -76,8 +76,7 @@ func demoTokenizer(t testing.TB) *tokenizer.Tokenizer {
 // No document is on both sides; sizes are as asked; the order of the documents in the text does not matter.
 func TestDivide(t *testing.T) {
 	tok := demoTokenizer(t)
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testenv.Rand(t)
 	var texts []string
 	for i := range 60 {
 		texts = append(texts, strings.Repeat(fmt.Sprintf("%d and the fox said to the crow ", i), 1+rng.IntN(30)))
@@ -91,25 +90,24 @@ func TestDivide(t *testing.T) {
 	}
 	calibration, held := read()
 	if n := countTokens(held); n != 300 {
-		t.Errorf("seed %d: %d tokens held out, not 300", seed, n)
+		t.Errorf("%d tokens held out, not 300", n)
 	}
 	if n := countTokens(calibration); n != 2000 {
-		t.Errorf("seed %d: %d tokens of calibration, not 2000", seed, n)
+		t.Errorf("%d tokens of calibration, not 2000", n)
 	}
 	if len(withoutShared(held, calibration)) != len(held) {
-		t.Errorf("seed %d: a document is on both sides", seed)
+		t.Errorf("a document is on both sides")
 	}
 	rng.Shuffle(len(texts), func(i, j int) { texts[i], texts[j] = texts[j], texts[i] })
 	calibration2, held2 := read()
 	if hashOf(calibration) != hashOf(calibration2) || hashOf(held) != hashOf(held2) {
-		t.Errorf("seed %d: the division depends on the order of documents", seed)
+		t.Errorf("the division depends on the order of documents")
 	}
 }
 
 // Windows hold every token once behind their BOS, and steps hold every window once within a step's bounds.
 func TestWindowsAndPacks(t *testing.T) {
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testenv.Rand(t)
 	for _, bos := range []int32{-1, 1} {
 		var docs []document
 		next := int32(2)
@@ -124,26 +122,26 @@ func TestWindowsAndPacks(t *testing.T) {
 		want := int32(2)
 		for _, ws := range packs(windows(docs, windowTokens, bos)) {
 			if len(ws) > maxSequences || tokensOf(ws) > stepTokens || len(ws) == 0 {
-				t.Fatalf("seed %d: a step of %d windows and %d tokens", seed, len(ws), tokensOf(ws))
+				t.Fatalf("a step of %d windows and %d tokens", len(ws), tokensOf(ws))
 			}
 			for _, w := range ws {
 				body := w.tokens
 				if bos >= 0 {
 					if body[0] != bos {
-						t.Fatalf("seed %d: a window begins with %d", seed, body[0])
+						t.Fatalf("a window begins with %d", body[0])
 					}
 					body = body[1:]
 				}
 				for _, id := range body {
 					if id != want || !slices.Contains(docs[w.document].tokens, id) {
-						t.Fatalf("seed %d: token %d of document %d, want %d", seed, id, w.document, want)
+						t.Fatalf("token %d of document %d, want %d", id, w.document, want)
 					}
 					want++
 				}
 			}
 		}
 		if want != next {
-			t.Fatalf("seed %d: %d of %d tokens are in windows", seed, want, next)
+			t.Fatalf("%d of %d tokens are in windows", want, next)
 		}
 	}
 }

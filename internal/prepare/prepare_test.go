@@ -17,6 +17,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // smallSpec returns a model whose predictors pay: a rank of 32 is a quarter of its width.
@@ -172,7 +173,7 @@ func TestResume(t *testing.T) {
 			return o
 		}
 		o := adjust(smallOptions(t))
-		steps := 0
+		steps, counted := 0, coarse()
 		o.Progress = func(s Stage, _, _ int64) {
 			if counted(s) {
 				steps++
@@ -183,8 +184,7 @@ func TestResume(t *testing.T) {
 		}
 		want := readAll(t, o.Out)
 		o = adjust(smallOptions(t))
-		seed := rand.Uint64()
-		rng := rand.New(rand.NewPCG(seed, 0))
+		rng := testenv.Rand(t)
 		stops := 0
 		for done := false; !done; stops++ {
 			left := 1 + rng.IntN(steps/2)
@@ -195,14 +195,14 @@ func TestResume(t *testing.T) {
 				litter(t, o.Out+".work", rng)
 			}
 			if stops > 200 {
-				t.Fatalf("seed %d: no progress", seed)
+				t.Fatalf("no progress")
 			}
 		}
 		if stops < 3 {
-			t.Errorf("seed %d: stopped only %d times", seed, stops)
+			t.Errorf("stopped only %d times", stops)
 		}
 		if !bytes.Equal(readAll(t, o.Out), want) {
-			t.Errorf("generated %v, seed %d: stopped %d times, the file is another", generated, seed, stops)
+			t.Errorf("generated %v: stopped %d times, the file is another", generated, stops)
 		}
 	}
 }
@@ -212,6 +212,7 @@ func stopAfter(t *testing.T, f *gguf.File, o Options, n int) bool {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	counted := coarse()
 	o.Progress = func(s Stage, _, _ int64) {
 		if !counted(s) {
 			return
@@ -230,8 +231,17 @@ func stopAfter(t *testing.T, f *gguf.File, o Options, n int) bool {
 	return false
 }
 
-// counted passes on only some of the progress of writing, which is reported much more often than that of other stages.
-func counted(s Stage) bool { return s != StageWrite || rand.IntN(200) == 0 }
+// coarse passes on every 200th report of progress in writing, which are many more than those of other stages.
+func coarse() func(Stage) bool {
+	writes := 0
+	return func(s Stage) bool {
+		if s != StageWrite {
+			return true
+		}
+		writes++
+		return writes%200 == 0
+	}
+}
 
 // litter leaves what a kill leaves: traces longer than the state says, files half written under other names.
 func litter(t *testing.T, dir string, rng *rand.Rand) {

@@ -10,6 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // Sampling takes exactly as many as wanted, and gaps differ by one at most.
@@ -42,7 +43,7 @@ func fakeStep(inputs, activations [][]float32) model.FFNStep {
 // Counts, masses and traces of two layers against what is worked out directly, for one thread and for several.
 func TestProfilerCounts(t *testing.T) {
 	const embd, ff, tokens = 32, 3000, 37
-	seed := rand.Uint64()
+	seed := testenv.Seed(t)
 	for _, threads := range []int{1, 4} {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		p := &profiler{threads: threads}
@@ -81,22 +82,22 @@ func TestProfilerCounts(t *testing.T) {
 		p.FeedForward(1, fakeStep(inputs, acts))
 		s, err := p.stats()
 		if err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
+			t.Fatal(err)
 		}
 		if !slices.Equal(s.Layers[1], counts) || s.Layers[0][0] != 0 {
-			t.Fatalf("seed %d: the counts are wrong", seed)
+			t.Fatalf("the counts are wrong")
 		}
 		for j := range mass {
 			if math.Abs(float64(s.Mass[1][j])-mass[j]) > 1e-6*mass[j] {
-				t.Fatalf("seed %d: neuron %d has mass %g, want %g", seed, j, s.Mass[1][j], mass[j])
+				t.Fatalf("neuron %d has mass %g, want %g", j, s.Mass[1][j], mass[j])
 			}
 		}
-		checkTrace(t, seed, w, p, inputs, acts)
+		checkTrace(t, w, p, inputs, acts)
 	}
 }
 
 // checkTrace reads the trace of layer 1 back.
-func checkTrace(t *testing.T, seed uint64, w *work, p *profiler, inputs, acts [][]float32) {
+func checkTrace(t *testing.T, w *work, p *profiler, inputs, acts [][]float32) {
 	t.Helper()
 	if err := p.traces.close(); err != nil {
 		t.Fatal(err)
@@ -106,15 +107,15 @@ func checkTrace(t *testing.T, seed uint64, w *work, p *profiler, inputs, acts []
 		t.Fatal(err)
 	}
 	if s.Len() != len(p.sampled) || len(s.Start) != s.Len()+1 {
-		t.Fatalf("seed %d: %d samples of %d", seed, s.Len(), len(p.sampled))
+		t.Fatalf("%d samples of %d", s.Len(), len(p.sampled))
 	}
 	for i, token := range p.sampled {
 		if s.Document[i] != p.documents[token] {
-			t.Fatalf("seed %d: sample %d is of document %d", seed, i, s.Document[i])
+			t.Fatalf("sample %d is of document %d", i, s.Document[i])
 		}
 		for j, x := range inputs[token] {
 			if s.X[i*s.Embd+j] != quant.F16FromF32(x) {
-				t.Fatalf("seed %d: sample %d, input %d", seed, i, j)
+				t.Fatalf("sample %d, input %d", i, j)
 			}
 		}
 		at := s.Start[i]
@@ -124,12 +125,12 @@ func checkTrace(t *testing.T, seed uint64, w *work, p *profiler, inputs, acts []
 			}
 			mass := quant.BF16FromF32(float32(math.Abs(float64(a))) * p.norms[1][j])
 			if int(s.Active[at]) != j || s.Mass[at] != mass {
-				t.Fatalf("seed %d: sample %d: neuron %d of mass %x, want %d, %x", seed, i, s.Active[at], s.Mass[at], j, mass)
+				t.Fatalf("sample %d: neuron %d of mass %x, want %d, %x", i, s.Active[at], s.Mass[at], j, mass)
 			}
 			at++
 		}
 		if at != s.Start[i+1] {
-			t.Fatalf("seed %d: sample %d has neurons that are not active", seed, i)
+			t.Fatalf("sample %d has neurons that are not active", i)
 		}
 	}
 	if other, err := readTrace(w, holdingOut, 1, s.Embd, s.FF); err != nil || other.Len() != 0 {

@@ -116,7 +116,7 @@ func TestThresholdsResume(t *testing.T) {
 	f := openSmall(t, smoothSpec())
 	o := smallOptions(t)
 	o.Thresholds, o.Bound.KLD, o.Tokens = true, 0.02, LeastCounted
-	steps := 0
+	steps, counted := 0, coarse()
 	o.Progress = func(s Stage, _, _ int64) {
 		if counted(s) {
 			steps++

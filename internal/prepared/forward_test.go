@@ -20,6 +20,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 const forwardEmbd, forwardFF, forwardLayers, forwardRank = 64, 128, 3, 32
@@ -171,9 +172,7 @@ func archOf(t *testing.T, f *gguf.File) string {
 // allNeurons returns a plan with random orders. Layer 0's predictor is of zeros, layer 1's too behind neurons that are
 // always on, and layer 2 has none.
 func allNeurons(t *testing.T, arch string) prepared.Plan {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testenv.Rand(t)
 	p := prepared.Plan{PredictorType: quant.F16, Info: prepared.Info{
 		Activation: "relu", Input: prepared.Residual, Calibration: prepared.Text{SHA256: strings.Repeat("0", 64), Tokens: 1},
 	}}

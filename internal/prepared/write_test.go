@@ -15,6 +15,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // Sizes of the test models: n_embd is no multiple of the band, so that the last one is short.
@@ -35,10 +36,8 @@ type fixture struct {
 
 func newFixture(t *testing.T, arch string, embd int) *fixture {
 	t.Helper()
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
 	return &fixture{
-		rng: rand.New(rand.NewPCG(seed, 0)), arch: arch, embd: embd,
+		rng: testenv.Rand(t), arch: arch, embd: embd,
 		types: map[string]quant.Type{}, shapes: map[string][]int{}, values: map[string][]float32{},
 	}
 }

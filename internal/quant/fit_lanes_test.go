@@ -2,8 +2,9 @@ package quant
 
 import (
 	"math"
-	"math/rand/v2"
 	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // TestLanesAreTheirTwins: eight blocks side by side end with the bits that each has alone.
@@ -11,9 +12,7 @@ func TestLanesAreTheirTwins(t *testing.T) {
 	if fitLanes() == 0 {
 		t.Skip("no vectors here")
 	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testenv.Rand(t)
 	for round := range 200 {
 		size := 16 << (round % 2)
 		x, w := make([]float32, laneBlocks*size), make([]float32, laneBlocks*size)

@@ -3,16 +3,15 @@ package quant
 import (
 	"encoding/binary"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // TestVectorsAreTheirTwins: kernels of rows write what is written element by element, and block by block.
 func TestVectorsAreTheirTwins(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testenv.Rand(t)
 
 	halves := make([]byte, 2<<16)
 	for i := range 1 << 16 {

@@ -2,10 +2,10 @@ package residency_test
 
 import (
 	"math"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/residency"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // speeds are those of a computer whose bus gives a third of RAM's bandwidth.
@@ -81,8 +81,7 @@ func TestFasterRAMNeedsNoGPU(t *testing.T) {
 // TestInvariants plays random uses and copies: a slot holds one expert, an expert lies in one slot, and nothing is
 // copied to where it is.
 func TestInvariants(t *testing.T) {
-	seed := rand.Uint64()
-	r := rand.New(rand.NewPCG(seed, 1))
+	r := testenv.Rand(t)
 	const experts, slots = 16, 5
 	p := open(t, residency.Layer{Experts: experts, Slots: slots, Bytes: 1 << 20})
 	var under, sent []residency.Move // what is staged, and what overwrites its slot
@@ -106,13 +105,13 @@ func TestInvariants(t *testing.T) {
 				continue
 			}
 			if s < 0 || s >= slots || held[s] {
-				t.Fatalf("seed %d, token %d: expert %d in slot %d: %v", seed, i, e, s, p.Slots(0))
+				t.Fatalf("token %d: expert %d in slot %d: %v", i, e, s, p.Slots(0))
 			}
 			held[s] = true
 		}
 		for _, m := range sent {
 			if held[m.Slot] {
-				t.Fatalf("seed %d, token %d: slot %d is filled and holds an expert", seed, i, m.Slot)
+				t.Fatalf("token %d: slot %d is filled and holds an expert", i, m.Slot)
 			}
 		}
 	}

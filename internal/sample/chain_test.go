@@ -8,6 +8,8 @@ import (
 	"sort"
 	"strings"
 	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // reference is the chain from the stages' definitions, in float64, by full sorts.
@@ -313,7 +315,7 @@ func repeating(rng *rand.Rand, n int) []int32 {
 }
 
 func TestStagesMatchDefinitions(t *testing.T) {
-	rng := source(t)
+	rng := testenv.Rand(t)
 	for round := range 3000 {
 		n := 1 + rng.IntN(200)
 		logits, o, tolerance := randomLogits(rng, n), randomOptions(rng, n), probabilityTolerance
@@ -403,7 +405,7 @@ func TestDRYIsBounded(t *testing.T) {
 
 func TestXTCComesByChance(t *testing.T) {
 	o := neutral()
-	o.XTCProbability, o.Seed = 0.3, source(t).Uint64()
+	o.XTCProbability, o.Seed = 0.3, testenv.Rand(t).Uint64()
 	s := mustNew(t, o, 3)
 	const rounds = 20_000
 	excluded := 0
@@ -435,7 +437,7 @@ func softmax(logits []float32, t float64) []float64 {
 // TestMirostatKeepsAsPublished runs the feedback by its definition beside the sampler, and holds what is drawn to the
 // cut.
 func TestMirostatKeepsAsPublished(t *testing.T) {
-	rng := source(t)
+	rng := testenv.Rand(t)
 	for version := 1; version <= 2; version++ {
 		const n, tau, eta = 400, 3., 0.1
 		o := DefaultOptions()
@@ -513,7 +515,7 @@ func TestMirostatTakesAnyLogits(t *testing.T) {
 }
 
 func TestAdaptiveDrawsNearTheTarget(t *testing.T) {
-	rng := source(t)
+	rng := testenv.Rand(t)
 	o := neutral()
 	o.Chain, o.AdaptiveTarget, o.AdaptiveDecay, o.Seed = []Stage{AdaptiveP, Temperature}, 0.3, 0.9, rng.Uint64()
 	logits := []float32{2, 1.5, 1, 0, -1, -2, negInf, -3}

@@ -7,14 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-)
 
-// source returns random numbers of a new seed and prints it, so that a failure can be repeated.
-func source(t testing.TB) *rand.Rand {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 1))
-}
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
+)
 
 func mustNew(t testing.TB, o Options, nVocab int) *Sampler {
 	t.Helper()
@@ -115,7 +110,7 @@ func chiSquareLimit(degrees int) float64 {
 }
 
 func TestDrawsFollowDistribution(t *testing.T) {
-	rng := source(t)
+	rng := testenv.Rand(t)
 	const vocab, draws = 500, 20_000
 	logits := make([]float32, vocab)
 	for i := range logits {
@@ -224,7 +219,7 @@ func sequence(s *Sampler, logits []float32, n int) []int32 {
 }
 
 func TestSeedDeterminesTokens(t *testing.T) {
-	rng := source(t)
+	rng := testenv.Rand(t)
 	logits := make([]float32, 300)
 	for i := range logits {
 		logits[i] = float32(rng.NormFloat64())

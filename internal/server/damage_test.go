@@ -18,6 +18,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // damageable are requests that are granted, with nearly all fields of each route that reads a body.
@@ -153,18 +155,17 @@ func altered(t testing.TB, r *rand.Rand, body string) string {
 	return b.String()
 }
 
-// damages returns how many requests are damaged, and by which seed: few, always the same ones, or as many as the
-// variable POWERINFER_DAMAGED says, always others.
-func damages(t *testing.T) (n int, seed uint64) {
+// damages returns how many requests are damaged: few, or as many as the variable POWERINFER_DAMAGED says.
+func damages(t *testing.T) int {
 	v := os.Getenv("POWERINFER_DAMAGED")
 	if v == "" {
-		return 16 * len(damageable), 1
+		return 16 * len(damageable)
 	}
 	n, err := strconv.Atoi(v)
 	if err != nil {
 		t.Fatalf("POWERINFER_DAMAGED: %v", err)
 	}
-	return n, uint64(time.Now().UnixNano())
+	return n
 }
 
 // stall begins a request, waits and goes.
@@ -208,9 +209,9 @@ func TestDamagedRequests(t *testing.T) {
 			}
 		}
 	})
-	n, seed := damages(t)
-	t.Logf("%d requests of seed %d", n, seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	n := damages(t)
+	t.Logf("%d requests", n)
+	r := testenv.Rand(t)
 	statuses := map[int]int{}
 	for i := range n {
 		k := damageable[i%len(damageable)]
@@ -223,7 +224,7 @@ func TestDamagedRequests(t *testing.T) {
 		res.Body.Close()
 		statuses[res.StatusCode]++
 		if refused := res.StatusCode/100 == 4 && strings.Contains(string(text), `"error"`); !refused && (!granted || res.StatusCode != http.StatusOK) {
-			t.Errorf("seed %d: %s %.1000q: status %d: %.200s", seed, k.path, body, res.StatusCode, text)
+			t.Errorf("%s %.1000q: status %d: %.200s", k.path, body, res.StatusCode, text)
 		}
 	}
 	t.Logf("answers by status: %v", statuses)

@@ -1,11 +1,11 @@
 package speculate_test
 
 import (
-	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/speculate"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // repeated returns, by trying all, the length of the longest end of text that stood before.
@@ -23,8 +23,7 @@ func repeated(text []int32) int {
 
 // TestRepeated compares the automaton with its definition on random texts of few tokens, which repeat themselves much.
 func TestRepeated(t *testing.T) {
-	seed := rand.Uint64()
-	r := rand.New(rand.NewPCG(seed, 1))
+	r := testenv.Rand(t)
 	for tokens := range int32(5) {
 		l := speculate.NewLookup(&speculate.Chances{})
 		var text []int32
@@ -33,10 +32,10 @@ func TestRepeated(t *testing.T) {
 			l.Accept(text[len(text)-1])
 			n, next := l.Repeated()
 			if want := repeated(text); n != want {
-				t.Fatalf("seed %d: %d tokens at the end of %v stood before, want %d", seed, n, text, want)
+				t.Fatalf("%d tokens at the end of %v stood before, want %d", n, text, want)
 			}
 			if n > 0 && (next < n || next >= len(text) || !slices.Equal(text[next-n:next], text[len(text)-n:])) {
-				t.Fatalf("seed %d: the last %d of %v do not stand before %d", seed, n, text, next)
+				t.Fatalf("the last %d of %v do not stand before %d", n, text, next)
 			}
 		}
 	}

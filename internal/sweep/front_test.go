@@ -2,13 +2,13 @@ package sweep
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/eval"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 func made(kld, rate float64) Point {
@@ -18,9 +18,7 @@ func made(kld, rate float64) Point {
 // TestFronts compares with the definition: a point is on the front if no step to another one loses nothing and gains
 // something.
 func TestFronts(t *testing.T) {
-	seed := rand.Uint64()
-	t.Log("seed", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testenv.Rand(t)
 	for range 50 {
 		var points []Point
 		for range 12 {

@@ -4,6 +4,7 @@ package testenv
 
 import (
 	"compress/gzip"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -91,5 +92,43 @@ func Missing(t testing.TB, what, reason string) {
 	if slices.Contains(strings.Fields(os.Getenv("POWERINFER_REQUIRE")), what) {
 		t.Fatalf("%s (required by POWERINFER_REQUIRE=%q)", reason, os.Getenv("POWERINFER_REQUIRE"))
 	}
+	leftOut(t, "without "+what)
 	t.Skip(reason)
+}
+
+// Exhaustive reports whether the test runs its whole matrix, as .ci/run has tests do: POWERINFER_EXHAUSTIVE is set.
+// Otherwise it runs what differs in kind, so that make test takes minutes.
+func Exhaustive(t testing.TB) bool {
+	t.Helper()
+	if os.Getenv("POWERINFER_EXHAUSTIVE") != "" && !testing.Short() {
+		return true
+	}
+	leftOut(t, "not whole, which .ci/run is")
+	return false
+}
+
+// Some returns the first n of a test's cases, which differ in kind, or all of them where it is Exhaustive.
+func Some[T any](t testing.TB, n int, cases []T) []T {
+	t.Helper()
+	if len(cases) <= n || Exhaustive(t) {
+		return cases
+	}
+	return cases[:n]
+}
+
+// leftOut adds a line to the file that POWERINFER_LEFT_OUT names, from which scripts/test.sh says what was left out.
+func leftOut(t testing.TB, how string) {
+	t.Helper()
+	path := os.Getenv("POWERINFER_LEFT_OUT")
+	if path == "" {
+		return
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err == nil {
+		_, err = f.WriteString(how + "\t" + t.Name() + "\n")
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -2,10 +2,11 @@ package tokenizer
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // Words are cut where no merge reaches across, also where the token of a byte is missing that no character needs, as
@@ -36,15 +37,14 @@ func TestMissingByteTokens(t *testing.T) {
 			t.Errorf("without a token of byte %d words are cut: %v", missing, got)
 		}
 		whole.model.(*bpe).pairs = nil
-		seed := rand.Uint64()
-		rng := rand.New(rand.NewPCG(seed, 0))
+		rng := testenv.Rand(t)
 		for range 200 {
 			var b strings.Builder
 			for range 1 + rng.IntN(60) {
 				b.WriteString([]string{"a", "b", " ", "\t", "\n", "é", "c", "日"}[rng.IntN(8)])
 			}
 			if got, want := tok.Encode(b.String(), false, false), whole.Encode(b.String(), false, false); !slices.Equal(got, want) {
-				t.Fatalf("seed %d, without a token of byte %d: %q is %v, as a whole %v", seed, missing, b.String(), got, want)
+				t.Fatalf("without a token of byte %d: %q is %v, as a whole %v", missing, b.String(), got, want)
 			}
 		}
 	}

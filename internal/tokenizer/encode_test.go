@@ -1,16 +1,15 @@
 package tokenizer
 
 import (
-	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // TestShortKey: words of like bytes and other lengths, NUL bytes at their ends among them, have keys of their own.
 func TestShortKey(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testenv.Rand(t)
 	type key struct{ a, b uint64 }
 	words := map[key]string{}
 	for range 20000 {

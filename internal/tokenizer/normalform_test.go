@@ -1,19 +1,17 @@
 package tokenizer
 
 import (
-	"math/rand/v2"
 	"testing"
 	"unicode"
 
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 	"golang.org/x/text/unicode/norm"
 )
 
 // TestNormalForm compares with golang.org/x/text where runs of marks are short, which there are not cut in two: every
 // character between two that compose, and random texts of characters with a property.
 func TestNormalForm(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testenv.Rand(t)
 	var special []rune
 	for r := rune(0x80); r < 0x30000; r++ {
 		if unicode.IsMark(r) || norm.NFKD.PropertiesString(string(r)).Decomposition() != nil {

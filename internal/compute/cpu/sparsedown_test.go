@@ -1,19 +1,18 @@
 package cpu
 
 import (
-	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // TestParts: the parts of a row's open neurons follow one another and hold each once. Those of groups hold all of a
 // group's or none, so that a group has one scale.
 func TestParts(t *testing.T) {
-	seed := rand.Uint64()
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := testenv.Rand(t)
 	for range 200 {
 		n := kernel.GroupNeurons * (1 + random.IntN(40))
 		share := random.Float64()
@@ -31,12 +30,12 @@ func TestParts(t *testing.T) {
 			for i := range f.parts(0) {
 				part := f.part(0, i)
 				if before := len(joined) - 1; of == groups && before >= 0 && len(part) > 0 && joined[before]/kernel.GroupNeurons == part[0]/kernel.GroupNeurons {
-					t.Fatalf("seed %d: neurons %d and %d of a group are in two parts", seed, joined[before], part[0])
+					t.Fatalf("neurons %d and %d of a group are in two parts", joined[before], part[0])
 				}
 				joined = append(joined, part...)
 			}
 			if !slices.Equal(joined, f.open.token(0)) {
-				t.Fatalf("seed %d: %d parts hold %v of %v", seed, f.parts(0), joined, f.open.token(0))
+				t.Fatalf("%d parts hold %v of %v", f.parts(0), joined, f.open.token(0))
 			}
 		}
 	}

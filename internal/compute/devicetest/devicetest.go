@@ -18,6 +18,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/ref"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // seed makes every script's numbers, together with its name.
@@ -95,13 +96,15 @@ func Run(t *testing.T, families ...Family) {
 	Promise{Few: 8}.Run(t, families...)
 }
 
-// Run holds the first of every family to the scalar device, and the others to the first. It closes what it opens. Short
-// tests play every eighth script.
+// Run holds the first of every family to the scalar device, and the others to the first. It closes what it opens. It
+// plays every fourth script of each group, short tests every eighth, exhaustive ones all.
 func (p Promise) Run(t *testing.T, families ...Family) {
 	t.Helper()
-	oneIn := 1
+	oneIn := 4
 	if testing.Short() {
 		oneIn = 8
+	} else if testenv.Exhaustive(t) {
+		oneIn = 1
 	}
 	p.run(t, oneIn, families...)
 }

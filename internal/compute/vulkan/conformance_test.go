@@ -91,20 +91,19 @@ func (l *lasting) Close() error {
 	return l.gpu.Lost
 }
 
-// lastingDevices opens n devices and returns what waits for an idle one.
-func lastingDevices(t *testing.T, n int, o Options) func(t *testing.T) compute.Device {
+// lastingDevice opens a device and returns what waits for it. One serves all tests: a second would compile every
+// pipeline again.
+func lastingDevice(t *testing.T, o Options) func(t *testing.T) compute.Device {
 	t.Helper()
-	idle := make(chan *lasting, n)
-	for range n {
-		d, m := software(t, o)
-		idle <- &lasting{Device: d, messages: m, idle: idle}
-		t.Cleanup(func() {
-			if err := d.Close(); err != nil {
-				t.Error(err)
-			}
-			m.check(t)
-		})
-	}
+	d, m := software(t, o)
+	idle := make(chan *lasting, 1)
+	idle <- &lasting{Device: d, messages: m, idle: idle}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+		m.check(t)
+	})
 	return func(t *testing.T) compute.Device {
 		t.Helper()
 		l := <-idle
@@ -123,15 +122,15 @@ const assistedVariable = "POWERINFER_TEST_ASSISTED"
 func TestConformance(t *testing.T) {
 	part, _ := strconv.ParseInt(os.Getenv(partVariable), 10, 64)
 	// Layers whose cache a GPU has attend to latent vectors themselves: see compute.LatentExpander.
-	devicetest.Promise{Halves: true, Lacks: []string{"AttendLatent"}}.Run(t, devicetest.Family{lastingDevices(t, 2, Options{maxBinding: part, assisted: os.Getenv(assistedVariable) != ""})})
+	devicetest.Promise{Halves: true, Lacks: []string{"AttendLatent"}}.Run(t, devicetest.Family{lastingDevice(t, Options{maxBinding: part, assisted: os.Getenv(assistedVariable) != ""})})
 }
 
 // TestVariants plays a part of the suite in processes where the validation layer checks the address of every access,
 // where lavapipe's subgroups have other sizes than its eight, and where matrices are cut into many bindings, as the
 // largest are on a GPU.
 func TestVariants(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs the suite again")
+	if !testenv.Exhaustive(t) {
+		t.Skip("runs parts of the suite again")
 	}
 	d, _ := software(t, Options{})
 	d.Close()

@@ -16,6 +16,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // Tolerances of logits, as shares of the largest one in size.
@@ -88,7 +89,7 @@ func closeTo(got, want []float32, share float64) error {
 }
 
 // TestModels: every family and mode has the CPU's logits, in prompts and token by token, from recordings that are
-// replayed.
+// replayed. Types and modes of a few families are played in exhaustive runs.
 func TestModels(t *testing.T) {
 	d, messages := software(t, Options{})
 	t.Cleanup(func() {
@@ -138,6 +139,11 @@ func TestModels(t *testing.T) {
 		play(f.Name, synth.Spec{Arch: f.Name, Type: quant.F32}, model.Off, floatLogits)
 	}
 	play("llama", synth.Spec{Arch: "llama", Type: quant.Q4_0}, model.Off, quantLogits)
+	play("llama with predictors", synth.Spec{Arch: "llama", Type: quant.F16, Magic: "PWRI"}, model.Predict, floatLogits)
+	t.Run("experts", func(t *testing.T) { expertFamilies(t, d, messages) })
+	if !testenv.Exhaustive(t) {
+		return
+	}
 	play("qwen2", synth.Spec{Arch: "qwen2", Type: quant.Q6_K}, model.Off, quantLogits)
 	play("qwen3", synth.Spec{Arch: "qwen3", Type: quant.IQ2_XS}, model.Off, quantLogits)
 	play("llama", synth.Spec{Arch: "llama", Type: quant.NVFP4}, model.Exact, quantLogits)
@@ -149,10 +155,9 @@ func TestModels(t *testing.T) {
 	window = []gguf.KV{{Key: "gemma2.attention.sliding_window", Value: uint32(7)}}
 	play("gemma2 with a window", synth.Spec{Arch: "gemma2", Type: quant.Q4_0, Keys: window}, model.Exact, quantLogits)
 	play("nemotron", synth.Spec{Arch: "nemotron", Type: quant.F16, RopeDims: 32}, model.Exact, floatLogits)
-	for _, arch := range []string{"llama", "falcon", "opt"} {
+	for _, arch := range []string{"falcon", "opt"} {
 		play(arch+" with predictors", synth.Spec{Arch: arch, Type: quant.F16, Magic: "PWRI"}, model.Predict, floatLogits)
 	}
-	t.Run("experts", func(t *testing.T) { expertFamilies(t, d, messages) })
 }
 
 // TestEncoders: of every family of embeddings the states are the CPU's, of a text alone and of several in a step.

@@ -15,6 +15,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // outputsSeed is the seed of these tests' steps.
@@ -81,7 +82,7 @@ func outputRows(t *testing.T, f *gguf.File, d compute.Device, o model.Options) {
 // compute all rows, in every family.
 func TestOutputRows(t *testing.T) {
 	families := arch.All()
-	if testing.Short() {
+	if !testenv.Exhaustive(t) {
 		families = slices.DeleteFunc(slices.Clone(families), func(f arch.Family) bool {
 			return !slices.Contains([]string{"llama", "falcon", "qwen3moe", "nemotron_h", "gemma3n"}, f.Name)
 		})
@@ -96,17 +97,18 @@ func TestOutputRows(t *testing.T) {
 				outputRows(t, small(t, synth.Spec{Arch: family.Name, Type: quant.F16}), d, model.Options{}) // prompts by halves
 			})
 		}
-		for _, c := range []struct {
+		type sparse struct {
 			spec synth.Spec
 			mode model.SparseMode
-		}{
-			{synth.Spec{Arch: "llama", Type: quant.F16}, model.Exact},
+		}
+		for _, c := range testenv.Some(t, 2, []sparse{
 			{synth.Spec{Arch: "llama", Type: quant.Q4_0}, model.Exact},
-			{synth.Spec{Arch: "arcee", Type: quant.Q8_0}, model.Exact},
 			{synth.Spec{Arch: "llama", Type: quant.F16, Magic: "PWRI"}, model.Predict},
+			{synth.Spec{Arch: "llama", Type: quant.F16}, model.Exact},
+			{synth.Spec{Arch: "arcee", Type: quant.Q8_0}, model.Exact},
 			{synth.Spec{Arch: "falcon", Type: quant.Q4_0, Magic: "PWRI"}, model.Predict},
 			{synth.Spec{Arch: "qwen3moe", Type: quant.Q8_0, Experts: 8, Used: 2}, model.Exact},
-		} {
+		}) {
 			t.Run(fmt.Sprintf("%s %s/%s", c.spec.Arch, c.spec.Type, c.mode), func(t *testing.T) {
 				defer d.reset()
 				outputRows(t, small(t, c.spec), d, model.Options{Sparse: c.mode})

@@ -488,17 +488,8 @@ func TestKilled(t *testing.T) {
 		found, _ := filepath.Glob(filepath.Join(folder, scratchPrefix+"*", "begun"))
 		return found
 	}
-	wait := func(what string, done func() bool) {
-		t.Helper()
-		const most = time.Minute
-		for until := time.Now().Add(most); !done(); time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(until) {
-				_ = killed.Process.Kill()
-				t.Fatalf("%s: not within %s", what, most)
-			}
-		}
-	}
-	wait("the program begins", func() bool { return len(begun()) > 0 })
+	t.Cleanup(func() { _ = killed.Process.Kill() })
+	testenv.Eventually(t, "the program's begin", func() bool { return len(begun()) > 0 })
 	if n := len(processesIn(folder)); n < 2 {
 		t.Errorf("%d processes run, not the program and its tests", n)
 	}
@@ -510,7 +501,7 @@ func TestKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = killed.Wait()
-	wait("its processes end", func() bool { return len(processesIn(folder)) == 0 })
+	testenv.Eventually(t, "its processes' end", func() bool { return len(processesIn(folder)) == 0 })
 	if len(begun()) == 0 {
 		t.Error("there is nothing to remove")
 	}

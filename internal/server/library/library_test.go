@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +17,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server"
 	"github.com/powerinfer-go/powerinfer/internal/server/library"
 	"github.com/powerinfer-go/powerinfer/internal/session"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // machine is a machine with memory for models whose files' names are their sizes: "a-ram-gpu".
@@ -250,10 +250,8 @@ func TestNames(t *testing.T) {
 
 // TestManyClients: at random, with too little memory, each gets its model, and at the end nothing is loaded.
 func TestManyClients(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
 	synctest.Test(t, func(t *testing.T) {
-		r := rand.New(rand.NewPCG(seed, 1))
+		r := testenv.Rand(t)
 		m := &machine{t: t, ram: 100, gpu: 20}
 		names := []string{"a-40-5", "b-50-0", "c-20-20", "d-70-10", "e-10-3"}
 		l := newLibrary(m, library.Options{Keep: time.Minute, Most: 3}, names...)

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,7 +28,7 @@ func fenced(t *testing.T, x []float32) []float32 {
 
 // A kernel that read or wrote behind a tile, a panel or an operand would end the process here.
 func TestNothingBehindTheOperandsIsTouched(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	for _, s := range variants() {
 		for _, k := range []int{1, 3, 4, 7, 130} {
 			a, b, c := fenced(t, make([]float32, (k-1)*panelRows+s.rows)), fenced(t, make([]float32, k*s.cols)), fenced(t, make([]float32, s.rows*s.cols))

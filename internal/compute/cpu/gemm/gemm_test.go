@@ -8,17 +8,12 @@ import (
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/pool"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // rounding bounds the error of a sum of k products in float32, relative to the sum of their magnitudes: k roundings of
 // half a unit at worst, far fewer in practice since blocks are summed apart.
 func rounding(k int) float64 { return 0x1p-24 * (math.Sqrt(float64(k)) + 4) * 2 }
-
-func newRand(t testing.TB) *rand.Rand {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
 
 func newMultiplier(t testing.TB, threads int, name string) *Multiplier {
 	t.Helper()
@@ -63,7 +58,7 @@ func (m Matrix) index(i, j int) int {
 func (m Matrix) at(i, j int) float64 { return float64(m.Data[m.index(i, j)]) }
 
 func TestProductByItsDefinition(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	sizes := [][3]int{{1, 1, 1}, {8, 48, 4}, {4, 24, 5}, {7, 49, 3}, {9, 47, 17}, {65, 145, 33}, {128, 100, 513}, {3, 200, 1025}, {70, 1, 64}, {1, 150, 600}}
 	for range 8 {
 		sizes = append(sizes, [3]int{1 + rng.IntN(100), 1 + rng.IntN(160), 1 + rng.IntN(90)})
@@ -112,7 +107,7 @@ func check(t *testing.T, what string, c Matrix, before []float32, alpha float64,
 }
 
 func TestThreadsDoNotMatter(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	for _, name := range Names() {
 		a, b := random(rng, 150, 1100, 0, false), random(rng, 1100, 301, 0, true)
 		var want []float32
@@ -171,7 +166,7 @@ func TestShapesAreChecked(t *testing.T) {
 
 func TestProductsAllocateNothing(t *testing.T) {
 	g := newMultiplier(t, 2, "")
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	a, b, c := random(rng, 70, 90, 0, false), random(rng, 90, 80, 0, false), random(rng, 70, 80, 0, false)
 	g.Mul(c, 1, a, b, false)
 	if n := testing.AllocsPerRun(10, func() { g.Mul(c, 1, a, b, true) }); n != 0 {
@@ -194,7 +189,7 @@ func BenchmarkPeak(b *testing.B) {
 }
 
 func BenchmarkMul(b *testing.B) {
-	rng := newRand(b)
+	rng := testenv.Rand(b)
 	for _, s := range []struct {
 		name    string
 		m, n, k int

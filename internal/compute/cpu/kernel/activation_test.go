@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 func TestExp(t *testing.T) {
@@ -71,7 +72,7 @@ var activationsUnderTest = []struct {
 }
 
 func TestActivate(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	for _, k := range Variants() {
 		for _, a := range activationsUnderTest {
 			for _, n := range lengths {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 	"golang.org/x/sys/cpu"
 )
 
@@ -17,7 +18,7 @@ func TestTermsAreTheirDefinition(t *testing.T) {
 	if !cpu.X86.HasAVX512BF16 {
 		t.Skip("this processor lacks AVX-512 BF16")
 	}
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	const groups, term = 3, 3*2*bf16Group + 64
 	x, halves := make([]float32, groups*bf16Group), make([]byte, groups*bf16Group*2)
 	for i := range x {
@@ -69,7 +70,7 @@ func TestTilesAreTheirDefinition(t *testing.T) {
 	if !cpu.X86.HasAVX512BW {
 		t.Skip("this processor has no AVX-512")
 	}
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	random := func(n int) []byte {
 		b := make([]byte, n)
 		for i := range b {

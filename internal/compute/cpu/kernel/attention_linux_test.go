@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // BenchmarkRead measures how fast one thread reads memory (Max does next to nothing else), which bounds a decoded
@@ -22,7 +23,7 @@ func BenchmarkRead(b *testing.B) {
 
 // BenchmarkAttention: a decoded token's reads against memory (MB/s), a prompt's arithmetic (GFLOPS). One thread.
 func BenchmarkAttention(b *testing.B) {
-	rng := newRand(b)
+	rng := testenv.Rand(b)
 	for _, k := range Variants()[:1] {
 		for _, c := range []struct {
 			headDim, group, positions, tokens int
@@ -80,7 +81,7 @@ func inHugePages(b *testing.B, x []byte) []byte {
 // BenchmarkRow: rows of 4096 in the cache; B/s counts each operand once. Copy is the bound.
 func BenchmarkRow(b *testing.B) {
 	const n = 4096
-	rng := newRand(b)
+	rng := testenv.Rand(b)
 	x, y, w := normals(rng, n), normals(rng, n), normals(rng, n)
 	h := make([]uint16, n)
 	cos, sin := make([]float32, 64), make([]float32, 64)

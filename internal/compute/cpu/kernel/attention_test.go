@@ -9,6 +9,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // attentionTolerance: float32 dot products and sums, relative to the largest value attended to.
@@ -158,7 +159,7 @@ func checkedQueries() int {
 }
 
 func TestAttention(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	for _, k := range vectors() {
 		for _, c := range []struct{ headDim, group, positions, tokens int }{
 			{32, 1, 1, 1},
@@ -190,7 +191,7 @@ func TestAttention(t *testing.T) {
 
 // TestAttentionAloneOrInCompany holds a token's result to the same bytes in any batch.
 func TestAttentionAloneOrInCompany(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	for _, k := range vectors() {
 		for _, c := range []struct{ headDim, group, positions, tokens int }{{64, 1, 300, 90}, {128, 4, 520, 33}, {80, 3, 270, 80}, {64, 8, 70, 20}} {
 			s := newSequence(rng, c.headDim, c.group, c.positions, c.tokens)
@@ -216,7 +217,7 @@ func TestWideAttention(t *testing.T) {
 	if wide.attention != wideAttention || narrow < 0 {
 		t.Skip("this processor has no 512-bit vectors")
 	}
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	for _, kv := range []compute.KVType{compute.KVF16, compute.KVBF16, compute.KVF32, compute.KVQ8_0} {
 		for _, c := range []struct{ key, value, group, positions, tokens int }{{128, 128, 1, 300, 30}, {64, 64, 6, 70, 9}, {96, 32, 3, 200, 4}, {32, 96, 2, 65, 65}, {40, 24, 6, 100, 2}, {224, 160, 12, 90, 1}} {
 			if kv.Type().Quantised() && (c.key%quant.QK != 0 || c.value%quant.QK != 0) {
@@ -235,7 +236,7 @@ func TestWideAttention(t *testing.T) {
 
 // TestAttentionKinds: windows, soft caps, sinks, and keys and values of different widths, alone and in company.
 func TestAttentionKinds(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	sink := float32(1.5)
 	for _, k := range vectors() {
 		for _, c := range []struct {
@@ -274,7 +275,7 @@ func TestAttentionKinds(t *testing.T) {
 
 // TestAttentionTypes: every pair of types, with windows, alone and in company.
 func TestAttentionTypes(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	for _, k := range vectors() {
 		for _, keys := range compute.KVTypes() {
 			for _, values := range compute.KVTypes() {
@@ -300,7 +301,7 @@ func TestAttentionTypes(t *testing.T) {
 }
 
 func TestAttentionOfLargeScores(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	for _, k := range vectors() {
 		s := newSequence(rng, 64, 2, 500, 1)
 		for i := range s.q {
@@ -315,7 +316,7 @@ func TestAttentionOfLargeScores(t *testing.T) {
 }
 
 func TestAttentionAllocatesNothing(t *testing.T) {
-	s := newSequence(newRand(t), 64, 4, 300, 3)
+	s := newSequence(testenv.Rand(t), 64, 4, 300, 3)
 	p, sum := NewPartial(make([]float32, PartialLen(12, 64)), 12, 64), NewPartial(make([]float32, PartialLen(12, 64)), 12, 64)
 	for _, k := range vectors() {
 		if n := testing.AllocsPerRun(10, func() {
@@ -330,7 +331,7 @@ func TestAttentionAllocatesNothing(t *testing.T) {
 // TestQuantisedRowsAsDecoded: attention over quantised rows has the bytes of attention over what they decode to,
 // however many queries there are.
 func TestQuantisedRowsAsDecoded(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	for _, k := range platform() {
 		for _, typ := range []compute.KVType{compute.KVQ8_0, compute.KVQ4_0} {
 			for _, width := range []int{32, 96, 128} {

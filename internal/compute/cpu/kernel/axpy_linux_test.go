@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // fencedOf is fenced for slices of any numbers.
@@ -19,7 +20,7 @@ func fencedOf[T any](t *testing.T, x []T) []T {
 // Rows of neurons may end with the mapped file: a sum reads no further, writes its own memory only, and gives the
 // definition's bytes at whatever place its operands lie.
 func TestSumsStayInside(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	const rows = 37 // two batches of either size and an odd rest
 	for _, typ := range quant.Types() {
 		for _, cols := range []int{256, 288, 33, 512} {
@@ -80,7 +81,7 @@ func unpackBehindFence(t *testing.T, k *Kernels, typ quant.Type, row []byte, col
 
 // The same of neurons in groups.
 func TestGroupsStayInside(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	const neurons, outputs = 64, 288
 	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0} {
 		file, _ := fileOfColumns(rng, typ, outputs, neurons)
@@ -119,7 +120,7 @@ func TestGroupsStayInside(t *testing.T) {
 
 // Choose and the conversions of activations read and write nothing behind their operands.
 func TestRowsStayInside(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	for _, k := range Variants() {
 		for _, n := range []int{1, 7, 8, 31, 32, 33, 255, 256, 257, 300} {
 			x := fencedOf(t, normals(rng, n))

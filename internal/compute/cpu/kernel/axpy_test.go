@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // sumTolerance is the share of Σ|c|·max|w| by which a sum of quantised rows may be off: half a step of 1/127 of the
@@ -29,7 +30,7 @@ func weightedSum(rows [][]float32, coef []float32) (want []float64, mass float64
 }
 
 func TestRowSum(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	for _, typ := range quant.Types() {
 		for _, cols := range []int{256, 768, 4608, 288} {
 			if cols%typ.BlockElems() != 0 || (typ.Like() != typ || testing.Short()) && cols > 768 {
@@ -114,7 +115,7 @@ func packGroups(typ quant.Type, file []byte, outputs, neurons int) []byte {
 
 // TestGroupSum: columns packed as neurons add up to the product with their weights, in the bytes of the definition.
 func TestGroupSum(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0} {
 		for _, outputs := range []int{256, 300, 768} {
 			const neurons = 96
@@ -239,7 +240,7 @@ func TestRowSumOfNothing(t *testing.T) {
 }
 
 func TestChoose(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	for _, n := range []int{0, 1, 7, 8, 9, 64, 333} {
 		x := make([]float32, n)
 		for i := range x {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -62,7 +63,7 @@ func BenchmarkScattered(b *testing.B) {
 		w := bigWeights(b, rows*RowBytes(typ, cols))
 		p := problem{rows: rows, cols: cols, tokens: 1, x: make([]float32, cols), packed: w}
 		x, _ := p.activations(k, typ)
-		rng := newRand(b)
+		rng := testenv.Rand(b)
 		var index []int32
 		for r := 0; r+stride <= rows; r += stride {
 			index = append(index, int32(r+rng.IntN(stride)))
@@ -124,7 +125,7 @@ func BenchmarkRowSum(b *testing.B) {
 			rowBytes := RowBytes(typ, cols)
 			rows := bytes / rowBytes
 			w := bigWeights(b, rows*rowBytes)
-			rng := newRand(b)
+			rng := testenv.Rand(b)
 			var index []int
 			for r := 0; r+stride <= rows; r += stride {
 				index = append(index, r+rng.IntN(stride))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/emulate"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 	"golang.org/x/sys/cpu"
 	"golang.org/x/sys/unix"
 )
@@ -71,7 +72,7 @@ func TestMissingInstructions(t *testing.T) {
 			if !s.here && os.Getenv(emulated) == "" {
 				t.Skip("this processor lacks the instructions")
 			}
-			rng := newRand(t)
+			rng := testenv.Rand(t)
 			for _, typ := range quant.Types() {
 				for _, shape := range s.shapes {
 					if long := typ == quant.Q8_0 || typ == quant.Q4_1 || typ == quant.Q4_K || typ == quant.Q6_K; shape[1] > 256 && !long {
@@ -110,7 +111,7 @@ const exactTerms = 1.0 / (1 << 20)
 // once and that are no whole groups.
 func prompts(t *testing.T, k *Kernels, typ quant.Type) {
 	t.Helper()
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	for _, shape := range [][3]int{{5, 64, 3}, {33, 103, 17}, {40, 2 * bf16Group, 49}, {17, 6500, 2}, {32, 31, 2}} {
 		cols := shape[1]
 		if k.types[typ].pairs.terms == 1 && cols > 6000 {
@@ -184,7 +185,7 @@ func TestTilesUnderSignals(t *testing.T) {
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	k, like := amx(), bf16()
-	seed := rand.Uint64()
+	seed := testenv.Seed(t)
 	caught := make(chan os.Signal, 1<<14)
 	signal.Notify(caught, unix.SIGALRM)
 	defer signal.Stop(caught)
@@ -211,7 +212,7 @@ func TestTilesUnderSignals(t *testing.T) {
 				p := newProblem(rng, typ, 16+worker, 512, 32+i)
 				got, want := p.multiply(t, k, typ), p.multiply(t, like, typ)
 				if !slices.Equal(got, want) {
-					t.Errorf("seed %d: worker %d's product %d in %s has other bytes than %s has", seed, worker, i, typ, like.Name)
+					t.Errorf("worker %d's product %d in %s has other bytes than %s has", worker, i, typ, like.Name)
 				}
 			}
 		})
@@ -228,7 +229,7 @@ func TestUnusedMatrix(t *testing.T) {
 		t.Skip("this processor lacks AVX-512 BF16")
 	}
 	k, like := amx(), bf16()
-	p := newProblem(newRand(t), quant.Q4_0, 16, 256, 32)
+	p := newProblem(testenv.Rand(t), quant.Q4_0, 16, 256, 32)
 	k.UseMatrix(quant.Q4_0, false)
 	got, want := p.multiply(t, k, quant.Q4_0), p.multiply(t, like, quant.Q4_0)
 	for i := range want {

@@ -8,12 +8,13 @@ import (
 	"unsafe"
 
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
 // Rows may end with the mapped file: a kernel that read on would end the process here.
 func TestNothingIsReadBehindFileRows(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	const rows, tokens = 7, 5
 	for _, k := range Variants() {
 		for _, typ := range quant.Types() {

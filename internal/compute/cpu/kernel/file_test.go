@@ -9,6 +9,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // randomFile is rows of any bytes that a file may hold, but for scales: those are of ordinary size, so that no product
@@ -50,7 +51,7 @@ func fileCases(t quant.Type) []int {
 
 // TestPackRowByKernels: every set packs to the bytes of the definition.
 func TestPackRowByKernels(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	for _, typ := range quant.Computed() {
 		if !typ.Quantised() {
 			continue
@@ -91,7 +92,7 @@ func firstDifference(a, b []byte) int {
 
 // TestFileRows: products of rows in file layout have the bits of packed ones, in a batch, alone, and by index.
 func TestFileRows(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	const rows, tokens = 11, 19
 	index := []int32{10, 0, 3, 3, 9, 7, 1}
 	for _, typ := range quant.Computed() {
@@ -158,7 +159,7 @@ func checkFileRows(t *testing.T, k *Kernels, typ quant.Type, p problem, file []b
 
 // TestFileRowsAllocateNothing: they are in every token's loop.
 func TestFileRowsAllocateNothing(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	const rows, cols, tokens = 8, 512, 20
 	for _, k := range platform() {
 		for _, typ := range quant.Computed() {

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -28,7 +29,7 @@ func fenced(t *testing.T, b []byte) []byte {
 
 // Weights may end with the mapped file, activations with an arena: a kernel that read on would end the process here.
 func TestNothingIsReadBehindTheOperands(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	const rows, tokens = 7, 19
 	for _, k := range Variants() {
 		for _, typ := range quant.Types() {

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // fmaTolerance is the share of Σ|w||x| by which two orders of rounding may differ: a few float32 ulps per step.
@@ -216,7 +217,7 @@ func TestBatchInvariance(t *testing.T) {
 
 // TestFewTokens: an output element has the same bits alone and among a few tokens, whichever tiles these go by.
 func TestFewTokens(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	for _, k := range platform() {
 		for _, typ := range quant.Types() {
 			if typ.Like() != typ {
@@ -243,7 +244,7 @@ func TestFewTokens(t *testing.T) {
 // TestManyTokens: an output element has the same bits alone and among more tokens and columns than pass over a strip at
 // once.
 func TestManyTokens(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	for _, typ := range []quant.Type{quant.Q4_0, quant.Q4_K, quant.Q6_K} { // of six rows, of four, with halves
 		for _, s := range [][3]int{{13, 512, stripAll + 7}, {6, 4096 + 256, 75}} {
 			p := newProblem(rng, typ, s[0], s[1], s[2])
@@ -286,7 +287,7 @@ func TestMatMulAllocatesNothing(t *testing.T) {
 
 // TestRoundBF16: the instruction gives the bits of the definition, ties, denormals, infinities and padding included.
 func TestRoundBF16(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	x := []float32{0, 1, -1, 0x1.01p0, 0x1.03p0, 0x1.018p0, -0x1.01p0, 1e-40, -1e-40, 0x1p-126, 3.4e38, float32(math.Inf(1)), float32(math.Inf(-1))}
 	for len(x) < 77 {
 		x = append(x, math.Float32frombits(rng.Uint32()&0xbfffffff))
@@ -377,7 +378,7 @@ func TestExtremes(t *testing.T) {
 
 // TestRoundRow: products with weights that were rounded before have the bits of those that round them.
 func TestRoundRow(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	const rows, tokens = 5, 3
 	for _, k := range Variants() {
 		to := k.RoundsTo(quant.F16)

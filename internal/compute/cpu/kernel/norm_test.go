@@ -3,10 +3,12 @@ package kernel
 import (
 	"math"
 	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 func TestNorms(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	for _, k := range Variants() {
 		for _, n := range lengths[1:] {
 			x, w, b := normals(rng, n), normals(rng, n), normals(rng, n)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // Rows of a length that is no multiple of a superblock are filled up with nothing, and keep their elements.
@@ -63,7 +64,7 @@ func BenchmarkPackRow(b *testing.B) {
 
 // TestPackedEights: what packs whole words writes the bytes that packParts does.
 func TestPackedEights(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	for _, typ := range quant.Types() {
 		if !typ.Parted() || !quicker(typ) {
 			continue

@@ -8,6 +8,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // shortError bounds the error of products of integers of 16 bits as a share of their operands' lengths in each part:
@@ -31,7 +32,7 @@ func TestPairsByVectors(t *testing.T) {
 	if len(sets) == 0 {
 		t.Skip("this processor lacks AVX2")
 	}
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	for _, s := range sets {
 		for _, shape := range [][3]int{{5, 64, 3}, {33, 1111, 17}, {40, 2 * bf16Group, 49}, {2, 12000, 2}, {32, 31, 2}, {64, 512, 12}} {
 			t.Run(fmt.Sprintf("%s/%s/%v", s.k.Name, s.typ, shape), func(t *testing.T) {
@@ -125,7 +126,7 @@ func TestShortsOfNoNumbers(t *testing.T) {
 			continue
 		}
 		for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
-			p := newProblem(newRand(t), quant.F16, 2, 64, 1)
+			p := newProblem(testenv.Rand(t), quant.F16, 2, 64, 1)
 			p.x[5] = float32(bad)
 			acts := make([]byte, Shorts.ActRow(64))
 			k.Convert(Shorts, acts, p.x)

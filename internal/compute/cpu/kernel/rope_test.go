@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 func rope(style compute.RopeStyle, dims int, magnitude float64) *compute.Rope {
@@ -18,7 +19,7 @@ func rope(style compute.RopeStyle, dims int, magnitude float64) *compute.Rope {
 
 // TestRotate holds rotation to multiplication of complex numbers.
 func TestRotate(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	for _, k := range Variants() {
 		for _, style := range []compute.RopeStyle{compute.Interleaved, compute.Halves} {
 			for _, c := range []struct{ headDim, dims, heads int }{
@@ -55,7 +56,7 @@ func TestRotate(t *testing.T) {
 
 // TestRotationIsRelative: the product of a rotated query and a rotated key depends on their distance only.
 func TestRotationIsRelative(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	const dims = 64
 	q, key := normals(rng, dims), normals(rng, dims)
 	for _, k := range Variants() {

@@ -7,12 +7,13 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // TestTurn: a panel's rows, unpacked, are the neurons' columns, to half a step of the panel's type, whatever way they
 // were written.
 func TestTurn(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	steps := map[quant.Type]float64{ // half a step, as a share of the largest of 32, and what its scale loses in 11 bits
 		quant.Q8_0: 0.5/127 + 0x1p-11,
 		quant.BF16: 0x1p-8,
@@ -65,7 +66,7 @@ func TestTurn(t *testing.T) {
 
 // TestTurnGroups: a panel's rows, unpacked, are the numbers of the file, behind which there are zeros.
 func TestTurnGroups(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0} {
 		for _, n := range []int{32, 96, 256, 288, 512} {
 			const outputs = 300

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // Tolerances of one float32 result against float64, relative to the magnitude of what was summed.
@@ -17,12 +18,6 @@ const (
 
 // lengths cover every path through a row: empty, masked rest, single vectors, unrolled.
 var lengths = []int{0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 63, 64, 65, 100, 127, 1000, 4096}
-
-func newRand(t testing.TB) *rand.Rand {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
 
 func normals(rng *rand.Rand, n int) []float32 {
 	x := make([]float32, n)
@@ -65,7 +60,7 @@ func near(t *testing.T, what string, got []float32, want func(i int) (value, sca
 }
 
 func TestRows(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	for _, k := range Variants() {
 		for _, n := range lengths {
 			x, y, s := normals(rng, n), normals(rng, n), float32(rng.NormFloat64())
@@ -101,7 +96,7 @@ func TestRows(t *testing.T) {
 
 // TestScan holds a position of a state space to the same in float64, for states of whole vectors and others.
 func TestScan(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	for _, k := range Variants() {
 		for _, shape := range [][2]int{{1, 1}, {4, 8}, {5, 16}, {64, 128}, {7, 21}, {12, 24}} {
 			rows, n := shape[0], shape[1]
@@ -130,7 +125,7 @@ func TestScan(t *testing.T) {
 }
 
 func TestAddBias(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	for _, k := range Variants() {
 		x, bias := normals(rng, 3*11), normals(rng, 11)
 		dst, check := guarded(t, x)
@@ -188,7 +183,7 @@ func TestLogSumExp(t *testing.T) {
 
 // TestCutsDoNotMatter holds kernels over single elements to the same bytes wherever a row is cut.
 func TestCutsDoNotMatter(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	const n = 77
 	x, y := normals(rng, n), normals(rng, n)
 	for _, k := range Variants() {
@@ -220,7 +215,7 @@ func TestCutsDoNotMatter(t *testing.T) {
 }
 
 func TestHalves(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	all := make([]uint16, 1<<16)
 	for i := range all {
 		all[i] = uint16(i)
@@ -265,7 +260,7 @@ func TestHalves(t *testing.T) {
 
 // TestDelta holds a position of a delta rule to the same in float64, for states of whole vectors and others.
 func TestDelta(t *testing.T) {
-	rng := newRand(t)
+	rng := testenv.Rand(t)
 	for _, k := range Variants() {
 		for _, shape := range [][2]int{{1, 1}, {4, 8}, {5, 16}, {64, 128}, {7, 21}, {12, 24}} {
 			rows, n := shape[0], shape[1]

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // A region must run every chunk exactly once and be over when Run returns. Plain
@@ -81,12 +83,7 @@ func TestOversubscribed(t *testing.T) {
 // asleep waits until all workers of p sleep.
 func asleep(t *testing.T, p *Pool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); int(p.region.sleepers.Load()) < p.threads-1; {
-		if time.Now().After(deadline) {
-			t.Fatal("the workers did not go to sleep")
-		}
-		time.Sleep(100 * time.Microsecond)
-	}
+	testenv.Eventually(t, "the workers' sleep", func() bool { return int(p.region.sleepers.Load()) >= p.threads-1 })
 }
 
 func TestWakesAndClosesSleepers(t *testing.T) {

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Vets and tests every package, and says in one line which tests were left out: test.sh [FLAGS OF GO TEST]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+mkdir -p .cache
+export POWERINFER_LEFT_OUT=$PWD/.cache/left-out
+rm -f "$POWERINFER_LEFT_OUT"
+go vet ./...
+status=0
+go test -vet=off -timeout 30m "$@" ./... || status=$? # vetted above, with more checks
+if [ -e "$POWERINFER_LEFT_OUT" ]; then
+	echo "left out: $(cut -f1 "$POWERINFER_LEFT_OUT" | sort | uniq -c | sed 's/^ *\([0-9]*\) /\1 tests /' | paste -sd ';' | sed 's/;/; /g')"
+fi
+exit "$status"
