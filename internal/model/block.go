@@ -2,7 +2,6 @@ package model
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 
 	"github.com/powerinfer-go/powerinfer/internal/arch"
@@ -14,16 +13,15 @@ import (
 type block struct {
 	shape     Block
 	norm      nn.Norm             // of the token mixer's input
-	attention nn.Attention        // or none
+	attention *nn.Attention       // or nil
 	latent    *nn.LatentAttention // in place of attention, or nil
 	recurrent nn.Recurrent        // in place of attention or in parallel to it, or nil
 	after     nn.Norm             // of what the token mixer adds to the residual, or none
 	ffnNorm   nn.Norm             // of the feed-forward layer's input; where there is none, it reads what attention does in parallel families, else the residual
-	ffn       nn.FFN
-	mode      SparseMode // of ffn
-	experts   nn.Experts
-	early     bool    // the experts' router reads the block's input
-	ffnAfter  nn.Norm // of what the feed-forward layer adds to the residual, or none
+	ffn       *nn.FFN             // or the shared experts; nil: there are none
+	experts   *nn.Experts         // or nil
+	early     bool                // the experts' router reads the block's input
+	ffnAfter  nn.Norm             // of what the feed-forward layer adds to the residual, or none
 	input     nn.LayerInput
 	scale     float32         // of the residual after the block
 	mixing    *nn.AltUpMixing // of streams, or nil
@@ -71,7 +69,7 @@ func (l *block) forward(p *nn.Pass, m *Model, s *stream, i int) {
 		return
 	}
 	switch {
-	case l.recurrent != nil && l.out().Bound(): // both read the same
+	case l.recurrent != nil && l.attends(): // both read the same
 		heads := l.read(p, in)
 		y := l.recurrent.Forward(p, in)
 		p.Add(y, p.Linear(heads, l.out()))
@@ -80,14 +78,14 @@ func (l *block) forward(p *nn.Pass, m *Model, s *stream, i int) {
 	case l.recurrent != nil:
 		m.join(p, s.x, l.recurrent.Forward(p, in), l.after)
 		s.x = p.Wanted(i, s.x)
-	case l.out().Bound():
+	case l.attends():
 		heads := l.read(p, in)
 		s.x = p.Wanted(i, s.x)
 		m.join(p, s.x, p.Linear(p.Wanted(i, heads), l.out()), l.after)
 	default:
 		s.x = p.Wanted(i, s.x)
 	}
-	if !l.ffn.Bound() && !l.experts.Bound() {
+	if l.ffn == nil && l.experts == nil {
 		return
 	}
 	in = p.Norm(s.x, l.ffnNorm)
@@ -132,15 +130,10 @@ func (l *block) read(p *nn.Pass, in compute.Tensor) compute.Tensor {
 	return l.attention.Read(p, in)
 }
 
-// store has attention keep keys and values in that part of the cache.
-func (l *block) store(part int) {
-	l.attention.Stored = part
-	if l.latent != nil {
-		l.latent.Stored = part
-	}
-}
+// attends reports whether there is attention.
+func (l *block) attends() bool { return l.attention != nil || l.latent != nil }
 
-// out returns attention's last product. It is not bound where there is no attention.
+// out returns attention's last product.
 func (l *block) out() *nn.Linear {
 	if l.latent != nil {
 		return &l.latent.Out
@@ -151,7 +144,7 @@ func (l *block) out() *nn.Linear {
 // mix returns the output of the feed-forward layer or the experts for in. rated has the router's logits where it read
 // something else.
 func (l *block) mix(p *nn.Pass, rated, residual, in compute.Tensor) compute.Tensor {
-	if !l.experts.Bound() {
+	if l.experts == nil {
 		return l.ffn.Forward(p, residual, in)
 	}
 	if !l.early {
@@ -180,12 +173,21 @@ type blockBinder struct {
 	state int // the part of the cache with the layer's state
 }
 
-func (b *blockBinder) name(s string) string { return fmt.Sprintf("blk.%d.%s", b.layer, s) }
-
 // bound reports whether the block binds a tensor: it must, or it may and the file holds it.
 func (b *blockBinder) bound(name string) bool {
 	t, ok := b.m.Family.InBlock(name)
-	return ok && (!t.Optional || b.Has(b.name(name)))
+	return ok && (!t.Optional || b.Has(name))
+}
+
+// presence says whether files hold a tensor of the block.
+func (b *blockBinder) presence(name string) nn.Presence {
+	switch t, ok := b.m.Family.InBlock(name); {
+	case !ok:
+		return nn.Absent
+	case t.Optional:
+		return nn.Optional
+	}
+	return nn.Required
 }
 
 // requires reports whether files must hold a tensor of the block.
@@ -205,7 +207,7 @@ func (b *blockBinder) linear(name, bias string) nn.Linear {
 
 // linearOf is linear of a matrix of that shape, which the block binds.
 func (b *blockBinder) linearOf(name, bias string, rows, cols int) nn.Linear {
-	l := b.Linear(b.Matrix(b.name(name), rows, cols, compute.Precise))
+	l := b.Adapted(b.Matrix(name, rows, cols, compute.Precise))
 	if bias != "" {
 		l.B = b.vector(bias)
 	}
@@ -216,7 +218,7 @@ func (b *blockBinder) vector(name string) *compute.Vector {
 	if !b.bound(name) {
 		return nil
 	}
-	return b.Vector(b.name(name), b.m.Family.Shape(name, b.m.sizes(b.layer))[0])
+	return b.Vector(name, b.m.Family.Shape(name, b.m.sizes(b.layer))[0])
 }
 
 // headNorm binds the norm of queries or keys.
@@ -224,7 +226,7 @@ func (b *blockBinder) headNorm(name string) nn.HeadNorm {
 	n := nn.HeadNorm{Wide: b.m.Family.WideNorm}
 	if w := name + ".weight"; b.m.Family.HeadNorms && b.bound(w) {
 		shape := b.m.Family.Shape(w, b.m.sizes(b.layer))
-		n.Norm = b.m.newNorm(b.RowsVector(b.name(w), shape[0], shape[1]), nil)
+		n.Norm = b.m.newNorm(b.RowsVector(w, shape[0], shape[1]), nil)
 		return n
 	}
 	n.Norm = b.norm(name)
@@ -242,8 +244,7 @@ func (m *Model) newNorm(weight, bias *compute.Vector) nn.Norm {
 
 // bindBlock binds layer i.
 func (m *Model) bindBlock(in *nn.Binder, i int) {
-	in.Place(m.place(i))
-	b, l := &blockBinder{Binder: in, m: m, layer: i, state: m.statePart(i)}, &m.layers[i]
+	b, l := &blockBinder{Binder: in.Layer(i), m: m, layer: i, state: m.statePart(i)}, &m.layers[i]
 	l.norm = b.norm("attn_norm")
 	if second := b.norm("attn_norm_2"); second.Bound() { // attention's own; the other is the feed-forward layer's
 		l.norm, l.ffnNorm = second, l.norm
@@ -251,6 +252,7 @@ func (m *Model) bindBlock(in *nn.Binder, i int) {
 	l.shape = m.Blocks[i]
 	if l.shape.State > 0 {
 		l.recurrent = b.recurrent()
+		b.Recurs(l.recurrent)
 	}
 	if l.shape.Heads > 0 {
 		l.bindAttention(b)
@@ -268,8 +270,11 @@ func (m *Model) bindBlock(in *nn.Binder, i int) {
 	if n := b.norm(ffnNorm); n.Bound() {
 		l.ffnNorm = n
 	}
-	l.bindExperts(b)
-	l.bindFFN(b)
+	if l.shape.Experts {
+		l.bindExperts(b)
+	} else {
+		l.bindFFN(b)
+	}
 	l.bindMixing(b)
 }
 
@@ -284,14 +289,14 @@ func (l *block) bindAttention(b *blockBinder) {
 	how.Sinks = b.vector("attn_sinks.weight")
 	if m.Family.Latent {
 		l.latent = b.latent()
+		b.AttendsLatent(l.latent)
 		l.latent.Out, l.latent.How = b.linear("attn_output.weight", "attn_output.bias"), how
 		return
 	}
-	a := &l.attention
-	*a = nn.Attention{
-		Heads: l.shape.Heads, Key: l.shape.Key, Value: l.shape.Value, KVHeads: l.shape.KVHeads, Layer: b.layer, Reads: l.shape.KV != b.layer,
-		Gated: m.Family.GatedAttention, Clamp: m.Clamp, Rope: m.ropes[l.shape.Rotation], RotateFirst: m.Family.TurnedFirst, How: how,
-	}
+	a := b.Attention(nn.HeadShape{Heads: l.shape.Heads, KVHeads: l.shape.KVHeads, Key: l.shape.Key, Value: l.shape.Value})
+	a.Reads, a.Gated, a.Clamp, a.Rope = l.shape.KV != b.layer, m.Family.GatedAttention, m.Clamp, m.ropes[l.shape.Rotation]
+	a.RotateFirst, a.How = m.Family.TurnedFirst, how
+	l.attention = a
 	if a.Rope == nil || m.Family.Tempered {
 		a.Temperature = m.Temperature
 	}
@@ -320,7 +325,7 @@ func (b *blockBinder) bindQKV(a *nn.Attention) {
 	if a.Reads { // files may hold what it would need for its own
 		a.Q = b.linear("attn_q.weight", "attn_q.bias")
 		for _, name := range []string{"attn_k.weight", "attn_v.weight", "attn_k_norm.weight"} {
-			b.Ignore(b.name(name))
+			b.Ignore(name)
 		}
 		return
 	}
@@ -329,8 +334,8 @@ func (b *blockBinder) bindQKV(a *nn.Attention) {
 		q *= 2
 	}
 	_, usual := m.Family.InBlock("attn_qkv.weight")
-	if usual = usual && !m.Family.Delta; b.Has(b.name("attn_qkv.weight")) || usual && !b.Has(b.name("attn_q.weight")) {
-		if qkv := b.Slices(b.name("attn_qkv.weight"), m.Embd, compute.Precise, q, k, v); qkv != nil {
+	if usual = usual && !m.Family.Delta; b.Has("attn_qkv.weight") || usual && !b.Has("attn_q.weight") {
+		if qkv := b.Slices("attn_qkv.weight", m.Embd, compute.Precise, q, k, v); qkv != nil {
 			a.Q, a.K, a.V = qkv[0], qkv[1], qkv[2]
 		}
 	} else {
@@ -342,17 +347,17 @@ func (b *blockBinder) bindQKV(a *nn.Attention) {
 		}
 		a.Q, a.K, a.V = weight("attn_q.weight", q), weight("attn_k.weight", k), weight("attn_v.weight", v)
 	}
-	if b.Has(b.name("attn_qkv.bias")) || b.requires("attn_qkv.bias") && !b.Has(b.name("attn_q.bias")) {
-		if bias := b.Vectors(b.name("attn_qkv.bias"), q, k, v); bias != nil {
+	if b.Has("attn_qkv.bias") || b.requires("attn_qkv.bias") && !b.Has("attn_q.bias") {
+		if bias := b.Vectors("attn_qkv.bias", q, k, v); bias != nil {
 			a.Q.B, a.K.B, a.V.B = bias[0], bias[1], bias[2]
 		}
 		return
 	}
 	bias := func(name string, n int) *compute.Vector {
-		if !b.requires(name) && !b.Has(b.name(name)) {
+		if !b.requires(name) && !b.Has(name) {
 			return nil
 		}
-		return b.Vector(b.name(name), n)
+		return b.Vector(name, n)
 	}
 	a.Q.B, a.K.B, a.V.B = bias("attn_q.bias", q), bias("attn_k.bias", k), bias("attn_v.bias", v)
 }

@@ -77,7 +77,7 @@ func (m *Model) bindEnds(b *nn.Binder) {
 	case tied:
 		m.head = nn.Linear{W: m.embd}
 	default:
-		m.head = b.Linear(b.Matrix("output.weight", m.Vocab, m.Embd, compute.Head))
+		m.head = b.Adapted(b.Matrix("output.weight", m.Vocab, m.Embd, compute.Head))
 	}
 	if t, ok := m.Family.Outside("output.bias"); ok && (!t.Optional || b.Has("output.bias")) {
 		m.head.B = b.Vector("output.bias", m.Vocab)

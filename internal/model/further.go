@@ -98,9 +98,9 @@ func (c *Config) furtherConfig() Config {
 	return d
 }
 
-// bindFurther binds the first layer behind the last, which lies on the head's GPU if a plan says so, else in RAM, and
-// its norms on the GPU, too. An embedding table of its own stays in RAM.
-func (m *Model) bindFurther(b *nn.Binder) {
+// furtherModel returns m with a layer more, the first behind the last, which lies on the head's GPU if a plan says so,
+// else in RAM, and its norms on the GPU, too.
+func (m *Model) furtherModel() *Model {
 	n := m.Layers
 	sub := &Model{Config: m.furtherConfig(), dev: m.dev, ropes: m.ropes, sharedRope: m.sharedRope, layers: make([]block, n+1)}
 	if m.places != nil {
@@ -110,15 +110,18 @@ func (m *Model) bindFurther(b *nn.Binder) {
 			at.Bound = math.MaxInt32 // all there are
 		}
 	}
+	return sub
+}
+
+// bindFurther binds the first layer behind the last. An embedding table of its own stays in RAM.
+func (m *Model) bindFurther(b *nn.Binder) {
+	n, sub := m.Layers, m.furtherModel()
 	sub.bindBlock(b, n)
 	f := &further{block: sub.layers[n], embd: m.embd, norm: m.norm, head: nn.Linear{W: m.head.W}}
-	if f.block.experts.Shared != nil {
-		f.block.experts.Shared = &f.block.ffn
-	}
-	f.block.store(n)
 	name := func(s string) string { return fmt.Sprintf("blk.%d.nextn.%s.weight", n, s) }
+	b.Place(sub.place(n))
 	f.embdNorm, f.hiddenNorm = m.newNorm(b.Vector(name("enorm"), m.Embd), nil), m.newNorm(b.Vector(name("hnorm"), m.Embd), nil)
-	f.join = b.Linear(b.Matrix(name("eh_proj"), m.Embd, 2*m.Embd, compute.Precise))
+	f.join = b.Adapted(b.Matrix(name("eh_proj"), m.Embd, 2*m.Embd, compute.Precise))
 	if b.Has(name("embed_tokens")) {
 		b.GPU = false
 		f.embd = b.Matrix(name("embed_tokens"), m.Vocab, m.Embd, compute.Lookup)
@@ -128,7 +131,7 @@ func (m *Model) bindFurther(b *nn.Binder) {
 		f.norm = m.newNorm(b.Vector(name("shared_head_norm"), m.Embd), nil)
 	}
 	if b.Has(name("shared_head_head")) {
-		f.head = b.Linear(b.Matrix(name("shared_head_head"), m.Vocab, m.Embd, compute.Head))
+		f.head = b.Adapted(b.Matrix(name("shared_head_head"), m.Vocab, m.Embd, compute.Head))
 	}
 	m.further = f
 }

@@ -13,30 +13,30 @@ import (
 func (b *blockBinder) latent() *nn.LatentAttention {
 	m, shape := b.m, &b.m.Blocks[b.layer]
 	a := &nn.LatentAttention{
-		Heads: shape.Heads, Key: shape.Key, Value: shape.Value, Latent: shape.Latent, Rotated: shape.Rotated, Layer: b.layer,
+		Heads: shape.Heads, Key: shape.Key, Value: shape.Value, Latent: shape.Latent, Rotated: shape.Rotated,
 		Rope: m.ropes[shape.Rotation], SharedRope: m.sharedRope,
 	}
 	queries := shape.Heads * shape.Key
-	if m.QueryLatent > 0 && b.Has(b.name("attn_q_a.weight")) {
+	if m.QueryLatent > 0 && b.Has("attn_q_a.weight") {
 		a.QueryDown, a.QueryNorm = b.linear("attn_q_a.weight", ""), b.norm("attn_q_a_norm")
 		a.Q = b.linearOf("attn_q_b.weight", "", queries, m.QueryLatent)
 	} else {
 		a.Q = b.linearOf("attn_q.weight", "", queries, m.Embd)
 	}
-	if parts := b.Slices(b.name("attn_kv_a_mqa.weight"), m.Embd, compute.Precise, shape.Latent, shape.Rotated); parts != nil {
+	if parts := b.Slices("attn_kv_a_mqa.weight", m.Embd, compute.Precise, shape.Latent, shape.Rotated); parts != nil {
 		a.Down, a.Shared = parts[0], parts[1]
 	}
 	a.Norm = b.norm("attn_kv_a_norm")
 	own := shape.Key - shape.Rotated
-	if m.Family.KeysByHead() && !b.Has(b.name("attn_kv_b.weight")) {
-		a.Keys = b.Matrix(b.name("attn_k_b.weight"), shape.Heads*shape.Latent, own, compute.Precise)
-		a.Values = b.Matrix(b.name("attn_v_b.weight"), shape.Heads*shape.Value, shape.Latent, compute.Precise)
-		if t := b.File.Tensor(b.name("attn_k_b.weight")); m.expanding(b.layer) && b.Err == nil {
+	if m.Family.KeysByHead() && !b.Has("attn_kv_b.weight") {
+		a.Keys = b.Matrix("attn_k_b.weight", shape.Heads*shape.Latent, own, compute.Precise)
+		a.Values = b.Matrix("attn_v_b.weight", shape.Heads*shape.Value, shape.Latent, compute.Precise)
+		if t := b.Tensor("attn_k_b.weight"); m.expanding(b.layer) && b.Err == nil {
 			a.ExpandedKeys = b.Across(t, shape.Heads, shape.Latent, own)
 		}
 		return a
 	}
-	a.Keys, a.Values, a.ExpandedKeys = b.Heads(b.name("attn_kv_b.weight"), shape.Heads, own, shape.Value, shape.Latent, m.expanding(b.layer))
+	a.Keys, a.Values, a.ExpandedKeys = b.Heads("attn_kv_b.weight", shape.Heads, own, shape.Value, shape.Latent, m.expanding(b.layer))
 	return a
 }
 

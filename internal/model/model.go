@@ -54,6 +54,7 @@ type Model struct {
 	pos     *compute.Matrix // [n_ctx+offset, n_embd] learned positions, or nil
 	types   *compute.Matrix // [types, n_embd] added to the embeddings of tokens by their type; or nil
 	layers  []block
+	parts   []nn.Parts                   // of layers
 	further *further                     // predicts a further token; or nil
 	inputs  nn.LayerInputs               // every layer's own embeddings
 	altUp   nn.AltUp                     // streams of the residual
@@ -127,20 +128,19 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 		return nil, fmt.Errorf("%s: a plan of %d layers is not for this model of %d", f.Path, len(o.Places)-1, m.Layers)
 	}
 	m.drafts = o.Drafts && m.places == nil && c.CanDraft()
-	b := nn.NewBinder(ctx, f, dev, o.Pinned, extra, o.Progress)
+	b := nn.NewBinder(ctx, f, dev, m.plan(o.Context), o.Pinned, extra, o.Progress)
 	if err := m.bindRope(b, o.Context); err != nil {
 		return nil, err
 	}
 	m.bindEnds(b)
 	m.bindStreams(b)
 	m.layers = make([]block, m.Layers)
-	storage := m.storage(m.places)
 	for i := range m.layers {
 		m.bindBlock(b, i)
-		m.layers[i].store(storage[i])
 	}
-	m.chainPredictors()
-	m.hotOnly = o.Drafts && slices.ContainsFunc(m.layers, func(b block) bool { return b.ffn.Divided })
+	b.ChainPredictors()
+	m.parts = b.Parts()[:m.Layers:m.Layers]
+	m.hotOnly = o.Drafts && slices.ContainsFunc(m.parts, func(p nn.Parts) bool { return p.FFN != nil && p.FFN.Divided })
 	if m.FurtherCached = o.Further; o.Further {
 		if err := m.CanGuessFurther(); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.Path, err)
@@ -184,19 +184,6 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 func (m *Model) canNarrow(o *Options) bool {
 	l := &m.layers[m.Layers-1]
 	return o.Observer == nil && !o.Recall && !m.Family.Headless && l.mixing == nil && !l.input.Bound() && !l.early
-}
-
-// chainPredictors has each layer with a predictor know the next layer's, in families whose feed-forward layers read the
-// residual after attention.
-func (m *Model) chainPredictors() {
-	if m.Family.Parallel {
-		return
-	}
-	for i := range m.layers[1:] {
-		if f, next := &m.layers[i].ffn, &m.layers[i+1]; f.Predictor.Bound() && next.ffn.Predictor.Bound() {
-			f.Next, f.NextNorm = &next.ffn, next.ffnNorm
-		}
-	}
 }
 
 // allocate makes the activations of every kind of step, of at most that many tokens and rows of logits, by computing each

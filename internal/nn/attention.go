@@ -10,9 +10,7 @@ type Attention struct {
 	QNorm, KNorm HeadNorm
 	VNorm        Norm // [value] of each head, or none
 
-	Heads, Key, Value int // query heads, and elements of a head's key and of its value
-	KVHeads           int
-
+	HeadShape
 	Layer  int  // its number
 	Stored int  // the part of the cache with its keys and values
 	Reads  bool // it reads keys and values of another layer, and has none of its own
@@ -25,8 +23,18 @@ type Attention struct {
 	How         compute.Attention
 }
 
-// Bound reports whether there is attention.
-func (a *Attention) Bound() bool { return a.Out.Bound() }
+// HeadShape says how many heads attention has, and how wide they are.
+type HeadShape struct {
+	Heads, KVHeads int // of queries, and of keys and values
+	Key, Value     int // elements of a head's key, as of its query, and of its value
+}
+
+// Attention returns the layer's attention, which has no weights yet.
+func (b *Binder) Attention(s HeadShape) *Attention {
+	a := &Attention{HeadShape: s, Layer: b.layer, Stored: b.plan.Stored}
+	b.parts[b.layer].Attention = a
+	return a
+}
 
 // Forward returns attention of x, as it is added to the residual. [n, n_embd]
 func (a *Attention) Forward(p *Pass, x compute.Tensor) compute.Tensor {

@@ -83,6 +83,12 @@ func (a *LatentAttention) Forward(p *Pass, x compute.Tensor) compute.Tensor {
 	return p.Linear(a.Read(p, x), &a.Out)
 }
 
+// AttendsLatent says that a is the layer's attention.
+func (b *Binder) AttendsLatent(a *LatentAttention) {
+	a.Layer, a.Stored = b.layer, b.plan.Stored
+	b.parts[b.layer].Latent = a
+}
+
 // Across binds t, matrices [rows, cols] of which each head has one, with their columns as rows. Types are as Heads has
 // them.
 func (b *Binder) Across(t *gguf.Tensor, heads, rows, cols int) *compute.Matrix {
@@ -113,7 +119,7 @@ func (b *Binder) Heads(name string, heads, own, value, latent int, wanted bool) 
 	}
 	typ, rowBytes := Transposed(t.Type), t.Type.RowBytes(latent)
 	if !t.Type.Known() || t.Type == quant.I32 {
-		b.Fail("tensor %q: %s cannot be computed with; these can: %s", name, t.Type, quant.Supported())
+		b.Fail("tensor %q: %s cannot be computed with; these can: %s", t.Name, t.Type, quant.Supported())
 		return nil, nil, nil
 	}
 	var whole []byte
@@ -134,11 +140,11 @@ func (b *Binder) Heads(name string, heads, own, value, latent int, wanted bool) 
 			whole = append(whole, rows[:own*rowBytes]...)
 		}
 	}
-	if keys = b.made(compute.Source{Name: name, Type: typ, Rows: heads * latent, Cols: own, Data: across}); keys != nil {
-		values = b.made(compute.Source{Name: name, Type: t.Type, Rows: heads * value, Cols: latent, Data: rest})
+	if keys = b.made(compute.Source{Name: t.Name, Type: typ, Rows: heads * latent, Cols: own, Data: across}); keys != nil {
+		values = b.made(compute.Source{Name: t.Name, Type: t.Type, Rows: heads * value, Cols: latent, Data: rest})
 	}
 	if wanted && b.Err == nil {
-		keyRows = b.made(compute.Source{Name: name, Type: t.Type, Rows: heads * own, Cols: latent, Data: whole})
+		keyRows = b.made(compute.Source{Name: t.Name, Type: t.Type, Rows: heads * own, Cols: latent, Data: whole})
 	}
 	b.loaded(t, true)
 	return keys, values, keyRows

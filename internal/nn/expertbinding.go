@@ -1,0 +1,112 @@
+package nn
+
+import "github.com/powerinfer-go/powerinfer/internal/compute"
+
+// ExpertSpec describes a layer's experts. Their tensors are ffn_gate_exps, ffn_up_exps and ffn_down_exps, or
+// ffn_gate_up_exps, and the router's is ffn_gate_inp.
+type ExpertSpec struct {
+	Width   int // n_embd
+	Count   int // of the layer
+	Used    int // by a token
+	Neurons int // of an expert
+	Latent  int // width of what experts read and write; 0: n_embd
+	Gated   bool
+	Act     compute.Activation
+	Routing compute.Routing
+	Before  bool     // see compute.ExpertWeights
+	Biases  Presence // of the router and of experts, where Absent means that files may have some, too
+	Choice  Presence // of the bias for the choice, likewise
+	Gate    bool     // the shared experts have one
+}
+
+// Experts binds the layer's experts. shared are those that all tokens use, or nil.
+func (b *Binder) Experts(s ExpertSpec, shared *FFN) *Experts {
+	x := &Experts{Count: s.Count, Used: s.Used, Routing: s.Routing, Shared: shared}
+	b.parts[b.layer].Experts = x
+	x.Router = b.Adapted(b.Matrix("ffn_gate_inp.weight", s.Count, s.Width, compute.Precise))
+	x.Router.B = b.numbers("ffn_gate_inp.bias", s.Count, s.Biases)
+	for _, name := range []string{"exp_probs_b.weight", "exp_probs_b.bias"} { // files have either
+		if x.ChoiceBias == nil && (b.Has(name) || name == "exp_probs_b.bias") {
+			x.ChoiceBias = b.numbers(name, s.Count, s.Choice)
+		}
+	}
+	w, plan := &x.Weights, &b.plan.Experts
+	w.Act, w.Before, w.Exact = s.Act, s.Before, plan.Exact
+	width := s.Width
+	if s.Latent > 0 {
+		width = s.Latent
+		x.Narrow = b.Adapted(b.Matrix("ffn_latent_down.weight", width, s.Width, compute.Precise))
+		x.Widen = b.Adapted(b.Matrix("ffn_latent_up.weight", s.Width, width, compute.Precise))
+	}
+	if b.Has("ffn_gate_up_exps.weight") {
+		w.Fused = true
+		w.Up, w.UpBias = b.stack("ffn_gate_up_exps.weight", s.Count, 2*s.Neurons, width, false), b.numbers("ffn_gate_up_exps.bias", s.Count*2*s.Neurons, Optional)
+	} else {
+		if s.Gated {
+			w.Gate, w.GateBias = b.stack("ffn_gate_exps.weight", s.Count, s.Neurons, width, false), b.numbers("ffn_gate_exps.bias", s.Count*s.Neurons, s.Biases)
+		}
+		w.Up, w.UpBias = b.stack("ffn_up_exps.weight", s.Count, s.Neurons, width, false), b.numbers("ffn_up_exps.bias", s.Count*s.Neurons, s.Biases)
+	}
+	w.Down, w.DownBias = b.stack("ffn_down_exps.weight", s.Count, width, s.Neurons, true), b.numbers("ffn_down_exps.bias", s.Count*width, s.Biases)
+	b.bindExpertPredictors(w, s, width)
+	w.Count, w.Bins, w.Prior = &x.Uses, &x.Bins, &compute.Prior{Shares: plan.Prior}
+	if s.Gate {
+		x.SharedGate = b.Adapted(b.Matrix("ffn_gate_inp_shexp.weight", 1, s.Width, compute.Precise))
+	}
+	return x
+}
+
+// bindExpertPredictors binds the predictors of experts' neurons, or leaves them in the file where they are not used.
+func (b *Binder) bindExpertPredictors(w *compute.ExpertWeights, s ExpertSpec, width int) {
+	const fc1, fc2 = "fc1_exps.weight", "fc2_exps.weight"
+	switch {
+	case !b.Has(fc1) && !b.Has(fc2):
+	case !b.plan.Experts.Used:
+		b.Ignore(fc1)
+		b.Ignore(fc2)
+	default:
+		rank := max(1, b.Rows(fc1)/s.Count)
+		w.FC1, w.FC2 = b.stack(fc1, s.Count, rank, width, false), b.stack(fc2, s.Count, s.Neurons, rank, false)
+	}
+}
+
+// stack binds the matrices [rows, cols] of n experts, which are in one tensor, one after the other. Their rows are
+// neurons, but in down, where columns are.
+func (b *Binder) stack(name string, n, rows, cols int, down bool) *compute.Matrix {
+	if t := b.Tensor(name); t != nil && (len(t.Shape) != 3 && n > 1 || t.Shape[0] != cols || t.Rows() != n*rows || len(t.Shape) == 3 && t.Shape[2] != n) {
+		b.Fail("tensor %q has shape %v, and keys %q and %q make it [%d %d %d]", t.Name, t.Shape,
+			b.key("expert_count"), b.key("expert_feed_forward_length"), cols, rows, n)
+		return nil
+	}
+	use, hot, exact := compute.Dense, min(b.plan.Place.Bound, n), b.plan.Experts.Exact
+	if hot > 0 && hot < n || exact {
+		use = compute.Rows
+	}
+	if exact && down {
+		use = compute.Columns
+	}
+	return b.Bind(compute.Source{
+		Name: name, Rows: n * rows, Cols: cols, Split: compute.Split{Tier: b.Tier, Bound: hot * rows, Slots: b.plan.Place.Slots && !exact}, Stack: n,
+	}, use)
+}
+
+// numbers returns a vector of n numbers, which may be one for each row of stacked matrices; nil where the file lacks it
+// and may.
+func (b *Binder) numbers(name string, n int, p Presence) *compute.Vector {
+	t := b.Tensor(name)
+	if t == nil {
+		if p == Required {
+			b.Take(name, n, 1)
+		}
+		return nil
+	}
+	elems := 1
+	for _, d := range t.Shape {
+		elems *= d
+	}
+	if elems != n {
+		b.Fail("tensor %q has shape %v, and key %q makes it %d numbers", t.Name, t.Shape, b.key("expert_count"), n)
+		return nil
+	}
+	return b.Flat(name, t.Rows(), t.Shape[0])
+}
