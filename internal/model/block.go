@@ -3,6 +3,7 @@ package model
 import (
 	"cmp"
 	"math"
+	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -150,7 +151,7 @@ func (l *block) mix(p *nn.Pass, rated, residual, in compute.Tensor) compute.Tens
 	if !l.early {
 		rated = l.experts.Rate(p, in)
 	}
-	return l.experts.Forward(p, rated, residual, in)
+	return l.experts.Mix(p, rated, residual, in)
 }
 
 // join adds a part's output y, which it overwrites, to the residual: x += scale·norm(y).
@@ -190,24 +191,13 @@ func (b *blockBinder) presence(name string) nn.Presence {
 	return nn.Required
 }
 
-// requires reports whether files must hold a tensor of the block.
-func (b *blockBinder) requires(name string) bool {
-	t, ok := b.m.Family.InBlock(name)
-	return ok && !t.Optional
-}
-
 // linear binds a matrix, and bias, which may be empty, the name of its bias.
 func (b *blockBinder) linear(name, bias string) nn.Linear {
 	if !b.bound(name) {
 		return nn.Linear{}
 	}
 	shape := b.m.Family.Shape(name, b.m.sizes(b.layer))
-	return b.linearOf(name, bias, shape[0], shape[1])
-}
-
-// linearOf is linear of a matrix of that shape, which the block binds.
-func (b *blockBinder) linearOf(name, bias string, rows, cols int) nn.Linear {
-	l := b.Adapted(b.Matrix(name, rows, cols, compute.Precise))
+	l := b.Linear(strings.TrimSuffix(name, ".weight"), shape[0], shape[1], nn.Absent)
 	if bias != "" {
 		l.B = b.vector(bias)
 	}
@@ -281,11 +271,8 @@ func (m *Model) bindBlock(in *nn.Binder, i int) {
 // bindAttention binds the layer's attention.
 func (l *block) bindAttention(b *blockBinder) {
 	m := b.m
-	scale := cmp.Or(m.Scale.Attention, float32(m.Rope.scores()/math.Sqrt(float64(l.shape.Key))))
-	how := compute.Attention{Scale: scale, Window: l.shape.Window, Parts: m.Family.Parts, Later: m.Later, SoftCap: m.Cap.Scores}
-	if m.Alibi > 0 {
-		how.Slopes = b.Numbers("ALiBi's slopes", slopes(l.shape.Heads, m.Alibi))
-	}
+	how := b.Scores(m.Scores, nn.HeadShape{Heads: l.shape.Heads, Key: l.shape.Key})
+	how.Window, how.Parts = l.shape.Window, m.Family.Parts
 	how.Sinks = b.vector("attn_sinks.weight")
 	if m.Family.Latent {
 		l.latent = b.latent()
@@ -329,37 +316,11 @@ func (b *blockBinder) bindQKV(a *nn.Attention) {
 		}
 		return
 	}
-	q, k, v := m.Blocks[b.layer].widths()
-	if m.Family.GatedAttention {
-		q *= 2
-	}
-	_, usual := m.Family.InBlock("attn_qkv.weight")
-	if usual = usual && !m.Family.Delta; b.Has("attn_qkv.weight") || usual && !b.Has("attn_q.weight") {
-		if qkv := b.Slices("attn_qkv.weight", m.Embd, compute.Precise, q, k, v); qkv != nil {
-			a.Q, a.K, a.V = qkv[0], qkv[1], qkv[2]
-		}
-	} else {
-		weight := func(name string, rows int) nn.Linear {
-			if !usual {
-				return b.linear(name, "")
-			}
-			return b.linearOf(name, "", rows, m.Embd)
-		}
-		a.Q, a.K, a.V = weight("attn_q.weight", q), weight("attn_k.weight", k), weight("attn_v.weight", v)
-	}
-	if b.Has("attn_qkv.bias") || b.requires("attn_qkv.bias") && !b.Has("attn_q.bias") {
-		if bias := b.Vectors("attn_qkv.bias", q, k, v); bias != nil {
-			a.Q.B, a.K.B, a.V.B = bias[0], bias[1], bias[2]
-		}
+	if t, ok := m.Family.InBlock("attn_v.weight"); ok && t.Optional && !b.Has("attn_v.weight") && !b.Has("attn_qkv.weight") { // values are keys
+		a.Q, a.K = b.linear("attn_q.weight", "attn_q.bias"), b.linear("attn_k.weight", "attn_k.bias")
 		return
 	}
-	bias := func(name string, n int) *compute.Vector {
-		if !b.requires(name) && !b.Has(name) {
-			return nil
-		}
-		return b.Vector(name, n)
-	}
-	a.Q.B, a.K.B, a.V.B = bias("attn_q.bias", q), bias("attn_k.bias", k), bias("attn_v.bias", v)
+	b.QKV(a, m.Embd, max(b.presence("attn_qkv.bias"), b.presence("attn_q.bias"), nn.Optional))
 }
 
 // sizes returns what the shapes of a layer's tensors follow from.
@@ -387,12 +348,3 @@ func (b Block) kv() compute.KVShape {
 
 // state returns the shape of the layer's state in the cache.
 func (b Block) state() compute.KVShape { return compute.KVShape{State: b.State} }
-
-// widths returns the elements of all heads' queries, and of what is stored of keys and of values.
-func (b Block) widths() (q, k, v int) {
-	kv := b.kv()
-	if kv.Within {
-		return b.Heads * b.Key, kv.Heads * kv.Key, 0
-	}
-	return b.Heads * b.Key, kv.Heads * kv.Key, kv.Heads * kv.Value
-}

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"math/bits"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/arch"
@@ -39,17 +37,16 @@ type Config struct {
 	HeadDim   int     // of keys
 	Vocab     int     // rows of the token embedding
 	Eps       float32 // of the norms
-	Rope      ropeConfig
-	Local     ropeConfig // of layers with windows
-	Alibi     float64    // the largest exponent of ALiBi's slopes; 0: scores do not fall with distance
-	Later     bool       // tokens see later positions, too
-	Types     int        // of tokens, as BERT's texts have; 0: none
-	Clamp     float32    // queries, keys and values are brought into [-Clamp, Clamp]; 0: they stay as they are
+	Rope      nn.RopeSpec
+	Local     nn.RopeSpec // of layers with windows
+	Scores    nn.Scores
+	Types     int     // of tokens, as BERT's texts have; 0: none
+	Clamp     float32 // queries, keys and values are brought into [-Clamp, Clamp]; 0: they stay as they are
 	// QueryLatent is the width of the latent vector of queries, in latent attention; 0: queries are products of the
 	// input.
 	QueryLatent int
 	Scale       Scales
-	Cap         Caps
+	LogitCap    float32 // logits are brought below it smoothly; 0: they stay as they are
 	// Temperature says how queries grow with their position; Scale is 0 where they do not.
 	Temperature compute.Temperature
 	Act         compute.Activation
@@ -86,7 +83,6 @@ const (
 // Scales are factors of activations; 1 changes nothing.
 type Scales struct {
 	Embedding float32
-	Attention float32 // of the products q·k, before the softmax; 0: 1/√key
 	Residual  float32 // of what each part of a block adds to the residual
 	Logits    float32
 }
@@ -100,12 +96,6 @@ func (c *Config) readTemperature(m *nn.Keys) compute.Temperature {
 	return compute.Temperature{Scale: float32(scale), Length: c.Rope.Context}
 }
 
-// Caps are the limits that activations are brought below smoothly; 0: none.
-type Caps struct {
-	Scores float32
-	Logits float32
-}
-
 // uniform reports whether all layers have as many neurons.
 func (c *Config) uniform() bool {
 	return !slices.ContainsFunc(c.Blocks, func(b Block) bool { return b.FF != c.FF })
@@ -113,12 +103,12 @@ func (c *Config) uniform() bool {
 
 // maxLayers bounds the number of layers from outside: a file with more is taken for damaged.
 const (
-	maxLayers = 1 << 12
+	maxLayers = nn.MaxLayers
 )
 
 // ReadConfig reads and checks the hyperparameters of f. activation, when not empty, overrides the file's.
 func ReadConfig(f *gguf.File, activation string) (Config, error) {
-	m := &nn.Keys{File: f}
+	m := &nn.Keys{File: f, Act: activation}
 	c := Config{Arch: m.Text("general.architecture", ""), Name: m.Text("general.name", "")}
 	if m.Err != nil {
 		return c, m.Err
@@ -130,6 +120,7 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	if c.Family, ok = arch.Named(c.Arch); !ok {
 		return c, fmt.Errorf("%s: architecture %q is not supported; supported are %s", f.Path, c.Arch, arch.Names(nil))
 	}
+	m.Arch = c.Arch
 	key := func(s string) string { return c.Arch + "." + s }
 	if k := c.Family.ParallelKey; k != "" {
 		c.Family.Parallel = m.Flag(key(k), c.Family.Parallel)
@@ -170,10 +161,11 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 		return c, fmt.Errorf("%s: tensor \"token_embd.weight\" is missing; this file holds no model", f.Path)
 	}
 	c.Vocab = embd.Rows()
-	var err error
-	if c.Act, err = readActivation(m, &c.Family, original, activation); err != nil {
-		return c, err
+	c.Act = m.ActivationOr(compute.Activation{Kind: c.Family.Activation, Slope: c.Family.Slope, Limit: c.Family.Limit}, c.Family.Original)
+	if m.Err != nil {
+		return c, m.Err
 	}
+	var err error
 	if err := c.readExpertUse(f); err != nil {
 		return c, err
 	}
@@ -228,19 +220,20 @@ func (c *Config) checkByNeuron(m *nn.Keys) error {
 // are.
 const maxDeviations = 10
 
-// maxExponent bounds ALiBi's exponents, whose slopes are powers of 1/2.
-const maxExponent = 64
-
 // readPositions reads how scores depend on positions besides the rotation, and what keys and values are computed from.
 func (c *Config) readPositions(m *nn.Keys) {
 	f := &c.Family
 	if f.RotatedLayers > 0 && c.Layers != f.RotatedLayers {
 		f.Rotation = arch.NotRotated
 	}
-	if c.Alibi = m.Within(c.Arch+".attention.max_alibi_bias", f.MaxAlibi, 0, maxExponent); f.AlibiLayers > 0 && c.Layers != f.AlibiLayers {
-		c.Alibi = 0
+	c.Scores = m.Scores(nn.Scores{Scale: f.ScoreScale, SoftCap: f.ScoreCap, Alibi: f.MaxAlibi, Later: f.Later})
+	if f.AlibiLayers > 0 && c.Layers != f.AlibiLayers {
+		c.Scores.Alibi = 0
 	}
-	c.Later = !m.Flag(c.Arch+".attention.causal", !f.Later)
+	if c.Scores.Scale == 0 && f.ScaledByWidth == c.Layers && c.Heads > 0 {
+		c.Scores.Scale = 1 / math.Sqrt(float64(c.Embd/c.Heads))
+	}
+	c.Scores.Grown = c.Rope.ScoreScale()
 	if t := m.File.Tensor("token_types.weight"); t != nil {
 		c.Types = t.Rows()
 	}
@@ -273,22 +266,6 @@ func (c *Config) readLatent(m *nn.Keys) {
 	}
 }
 
-// slopes returns ALiBi's slopes for so many heads: powers of 2, those of the next power of two heads between them.
-//
-// Source: Press et al. 2022, Train Short, Test Long.
-func slopes(heads int, most float64) []float32 {
-	out := make([]float32, heads)
-	whole := 1 << (bits.Len(uint(heads)) - 1)
-	for h := range out {
-		step, n := most/float64(whole), float64(h+1)
-		if h >= whole {
-			step, n = step/2, float64(2*(h-whole)+1)
-		}
-		out[h] = float32(math.Exp2(-step * n))
-	}
-	return out
-}
-
 // readScales reads the factors and caps of activations.
 func (c *Config) readScales(m *nn.Keys) {
 	read := func(key string, def float64) float32 { return float32(m.Within(c.Arch+"."+key, def, 0, nn.MaxScale)) }
@@ -297,7 +274,7 @@ func (c *Config) readScales(m *nn.Keys) {
 		usual = f.Factors(c.Layers, c.Embd)
 	}
 	factor := func(key string, def float64) float32 { return cmp.Or(read(key, def), 1) } // 0, as llama.cpp has it, is no factor
-	c.Scale = Scales{Embedding: 1, Attention: cmp.Or(read("attention.scale", f.ScoreScale), float32(f.ScoreScale)), Residual: 1, Logits: 1}
+	c.Scale = Scales{Embedding: 1, Residual: 1, Logits: 1}
 	if f.Multipliers {
 		c.Scale.Embedding, c.Scale.Residual, c.Scale.Logits = factor("embedding_scale", usual.Embedding), factor("residual_scale", usual.Residual), 1/factor("logit_scale", 1/usual.Logits)
 	}
@@ -307,54 +284,5 @@ func (c *Config) readScales(m *nn.Keys) {
 	if f.ScaledInput {
 		c.Scale.Embedding = float32(math.Sqrt(float64(c.Embd)))
 	}
-	if c.Scale.Attention == 0 && f.ScaledByWidth == c.Layers && c.Heads > 0 {
-		c.Scale.Attention = float32(1 / math.Sqrt(float64(c.Embd/c.Heads)))
-	}
-	c.Cap = Caps{Scores: read("attn_logit_softcapping", f.ScoreCap), Logits: read("final_logit_softcapping", f.LogitCap)}
-}
-
-// readActivation returns the activation: the override, the file's key, else what the architecture and magic imply.
-func readActivation(m *nn.Keys, fam *arch.Family, original bool, override string) (compute.Activation, error) {
-	act, err := namedActivation(m, fam, original, override)
-	if act.Kind != compute.FATReLU { // of SiLU and GELU it would take small activations as zero
-		act.Threshold = 0
-	}
-	return act, err
-}
-
-// namedActivation is readActivation, with FATReLU's threshold whatever the activation is.
-func namedActivation(m *nn.Keys, fam *arch.Family, original bool, override string) (compute.Activation, error) {
-	name := override
-	if name == "" {
-		name = m.Text("powerinfer.activation", "")
-	}
-	act := compute.Activation{Kind: fam.Activation, Slope: fam.Slope, Limit: fam.Limit, Threshold: float32(m.Within("powerinfer.activation_threshold", 0.01, -math.MaxFloat32, math.MaxFloat32))}
-	if m.Err != nil {
-		return act, m.Err
-	}
-	if name == "" {
-		name = m.Text(fam.Name+".hidden_activation", "") // as ModernBERT's files have it
-	}
-	if name == "" && original {
-		name = fam.Original
-	}
-	if name == "" {
-		return act, nil
-	}
-	kind, threshold, hasThreshold := strings.Cut(strings.ToLower(name), ":")
-	act.Kind = compute.SiLU
-	for act.Kind <= compute.ClampedSwiGLU && act.Kind.String() != kind {
-		act.Kind++
-	}
-	if act.Kind > compute.ClampedSwiGLU || act.Kind == compute.ClampedSwiGLU && fam.Activation != act.Kind {
-		return act, fmt.Errorf("%s: activation %q is not supported; supported are silu, gelu, relu, fatrelu[:threshold], drelu, relu2", m.File.Path, name)
-	}
-	if hasThreshold {
-		v, err := strconv.ParseFloat(threshold, 32)
-		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) || act.Kind != compute.FATReLU {
-			return act, fmt.Errorf("%s: activation %q: only fatrelu has a threshold, and it is a number", m.File.Path, name)
-		}
-		act.Threshold = float32(v)
-	}
-	return act, nil
+	c.LogitCap = m.LogitCap(f.LogitCap)
 }

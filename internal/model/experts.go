@@ -3,7 +3,6 @@ package model
 import (
 	"fmt"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
@@ -11,7 +10,7 @@ import (
 )
 
 // maxExperts bounds the experts of a layer.
-const maxExperts = 1 << 12
+const maxExperts = nn.MaxExperts
 
 // Experts are the hyperparameters of layers with experts.
 type Experts struct {
@@ -45,19 +44,15 @@ func (c *Config) readExperts(m *nn.Keys) {
 		return
 	}
 	e := &c.Experts
-	e.Count = m.Count(key("expert_count"), 0, maxExperts)
-	e.Used = m.Count(key("expert_used_count"), 0, e.Count)
 	def := c.FF
 	if f.Divided {
-		def = max(1, c.FF/e.Used)
+		def = max(1, c.FF/m.Count(key("expert_used_count"), 0, maxExperts))
 	}
-	e.FF = m.Count(key("expert_feed_forward_length"), def, nn.MaxWidth)
-	e.Shared = m.Optional(key("expert_shared_feed_forward_length"), nn.MaxWidth)
-	if _, said := m.File.Lookup(key("expert_shared_feed_forward_length")); e.Shared == 0 && f.Shared && (!said || c.hasShared(m.File)) {
+	x := m.Experts(nn.ExpertSpec{Neurons: def, Routing: compute.Routing{Score: f.Score, Normalised: f.Normalised, MinSum: f.MinSum}})
+	e.Count, e.Used, e.FF, e.Shared, e.Routing = x.Count, x.Used, x.Neurons, x.Shared, x.Routing
+	width, said, _ := m.File.Uint(key("expert_shared_feed_forward_length"))
+	if width == 0 && f.Shared && (!said || c.hasShared(m.File)) {
 		e.Shared = c.FF
-	}
-	if e.Shared == 0 { // each as wide as a routed one
-		e.Shared = min(m.Optional(key("expert_shared_count"), maxExperts)*e.FF, nn.MaxWidth)
 	}
 	if e.Shared == 0 && f.SharedAsWide {
 		e.Shared = e.FF
@@ -65,7 +60,6 @@ func (c *Config) readExperts(m *nn.Keys) {
 	if f.Latent {
 		e.Latent = m.Optional(key("moe_latent_size"), nn.MaxWidth)
 	}
-	e.Routing = c.readRouting(m)
 	lead, _, err := m.File.Uint(key("leading_dense_block_count"))
 	if err != nil && m.Err == nil {
 		m.Err = err
@@ -139,35 +133,6 @@ func (c *Config) Prior(l int) []float64 {
 		return nil
 	}
 	return c.ExpertUse.Prior(l)
-}
-
-// readRouting reads how experts are chosen.
-func (c *Config) readRouting(m *nn.Keys) compute.Routing {
-	key := func(s string) string { return c.Arch + "." + s }
-	f := c.Family.Experts
-	r := compute.Routing{
-		Score: f.Score, MinSum: f.MinSum, Normalised: m.Flag(key("expert_weights_norm"), f.Normalised),
-		Scale: float32(m.Within(key("expert_weights_scale"), 1, 0, nn.MaxScale)),
-	}
-	if r.Scale == 0 { // as llama.cpp has it
-		r.Scale = 1
-	}
-	functions := arch.GatingFunctions()
-	if v, ok, err := m.File.Uint(key("expert_gating_func")); err != nil || v > uint64(len(functions)) {
-		m.Fail("key %q: it is none of 1 (softmax), 2 (sigmoid), 3 (softmax of those chosen)", key("expert_gating_func"))
-	} else if ok && v > 0 {
-		r.Score = functions[v-1]
-	}
-	if n, ok, err := m.File.Uint(key("expert_group_count")); err != nil || ok && n > 1 {
-		r.Groups = m.Count(key("expert_group_count"), 0, maxExperts)
-		r.GroupsUsed = m.Count(key("expert_group_used_count"), 0, maxExperts)
-	}
-	if m.Err == nil {
-		if err := r.Check(c.Experts.Used, c.Experts.Count); err != nil {
-			m.Fail("keys %q and %q: %v", key("expert_used_count"), key("expert_group_used_count"), err)
-		}
-	}
-	return r
 }
 
 // expertPredictor returns the name of the first or second matrix of the predictors of layer l's experts.

@@ -117,7 +117,7 @@ func (m *Model) furtherModel() *Model {
 func (m *Model) bindFurther(b *nn.Binder) {
 	n, sub := m.Layers, m.furtherModel()
 	sub.bindBlock(b, n)
-	f := &further{block: sub.layers[n], embd: m.embd, norm: m.norm, head: nn.Linear{W: m.head.W}}
+	f := &further{block: sub.layers[n], embd: m.embed.Table, norm: m.output.Norm, head: nn.Linear{W: m.output.Head.W}}
 	name := func(s string) string { return fmt.Sprintf("blk.%d.nextn.%s.weight", n, s) }
 	b.Place(sub.place(n))
 	f.embdNorm, f.hiddenNorm = m.newNorm(b.Vector(name("enorm"), m.Embd), nil), m.newNorm(b.Vector(name("hnorm"), m.Embd), nil)
@@ -166,7 +166,7 @@ func (m *Model) forwardFurther(p *nn.Pass) {
 func (f *further) input(p *nn.Pass, m *Model) compute.Tensor {
 	before, pair := p.Tokens(m.Embd), p.Tokens(2*m.Embd)
 	p.Verbs().Precede(before, m.hidden.Like(before))
-	e := p.Norm(p.Embed(f.embd), f.embdNorm)
+	e := p.Norm(p.Lookup(f.embd), f.embdNorm)
 	p.Verbs().CopyColumns(pair, e, compute.Ranges{}, compute.Ranges{}, m.Embd, 1)
 	h := p.Norm(before, f.hiddenNorm)
 	p.Verbs().CopyColumns(pair, h, compute.Ranges{First: m.Embd}, compute.Ranges{}, m.Embd, 1)

@@ -19,9 +19,9 @@ func (b *blockBinder) latent() *nn.LatentAttention {
 	queries := shape.Heads * shape.Key
 	if m.QueryLatent > 0 && b.Has("attn_q_a.weight") {
 		a.QueryDown, a.QueryNorm = b.linear("attn_q_a.weight", ""), b.norm("attn_q_a_norm")
-		a.Q = b.linearOf("attn_q_b.weight", "", queries, m.QueryLatent)
+		a.Q = b.Linear("attn_q_b", queries, m.QueryLatent, nn.Absent)
 	} else {
-		a.Q = b.linearOf("attn_q.weight", "", queries, m.Embd)
+		a.Q = b.Linear("attn_q", queries, m.Embd, nn.Absent)
 	}
 	if parts := b.Slices("attn_kv_a_mqa.weight", m.Embd, compute.Precise, shape.Latent, shape.Rotated); parts != nil {
 		a.Down, a.Shared = parts[0], parts[1]

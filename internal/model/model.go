@@ -50,18 +50,14 @@ type Model struct {
 
 	orders  [][]int32       // Options.Order
 	places  []compute.Place // Options.Places
-	embd    *compute.Matrix // [n_vocab, n_embd]
-	pos     *compute.Matrix // [n_ctx+offset, n_embd] learned positions, or nil
-	types   *compute.Matrix // [types, n_embd] added to the embeddings of tokens by their type; or nil
+	embed   nn.Embedding
 	layers  []block
-	parts   []nn.Parts                   // of layers
-	further *further                     // predicts a further token; or nil
-	inputs  nn.LayerInputs               // every layer's own embeddings
-	altUp   nn.AltUp                     // streams of the residual
-	norm    nn.Norm                      // before the head, or none
-	Head    Head                         // after pooling
-	head    nn.Linear                    // [n_vocab, n_embd]; embd where tied
-	after   nn.Norm                      // of the embedding, or none
+	parts   []nn.Parts     // of layers
+	further *further       // predicts a further token; or nil
+	inputs  nn.LayerInputs // every layer's own embeddings
+	altUp   nn.AltUp       // streams of the residual
+	Head    Head           // after pooling
+	output  nn.Output
 	ropes   [Unrotated + 1]*compute.Rope // by Rotation; nil where heads are not rotated
 
 	sharedRope *compute.Rope // of the part of keys that heads share, in latent attention
@@ -129,10 +125,12 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	}
 	m.drafts = o.Drafts && m.places == nil && c.CanDraft()
 	b := nn.NewBinder(ctx, f, dev, m.plan(o.Context), o.Pinned, extra, o.Progress)
-	if err := m.bindRope(b, o.Context); err != nil {
-		return nil, err
-	}
+	m.bindRope(b)
 	m.bindEnds(b)
+	if p := m.embed.Positions; p != nil {
+		m.Context = min(m.Context, p.Rows-m.embed.Before)
+	}
+	m.Head.bind(b, m)
 	m.bindStreams(b)
 	m.layers = make([]block, m.Layers)
 	for i := range m.layers {
@@ -190,7 +188,7 @@ func (m *Model) canNarrow(o *Options) bool {
 // with operations that do nothing. Afterwards no step allocates.
 func (m *Model) allocate(rows, outputs int) (err error) {
 	m.pool, m.body = nn.NewPool(m.dev, rows, outputs), m.record
-	if m.head.Bound() {
+	if m.output.Head.Bound() {
 		if m.logits, err = m.dev.Tensor(outputs, m.Vocab); err != nil {
 			return err
 		}

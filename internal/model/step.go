@@ -73,15 +73,7 @@ func (m *Model) record(v compute.Verbs) {
 
 // forward is the whole pass: embedding, blocks, final norm, head.
 func (m *Model) forward(p *nn.Pass) {
-	x := p.Embed(m.embd)
-	p.Scale(x, m.Scale.Embedding)
-	if m.pos != nil {
-		p.Verbs().AddPosition(x, m.pos, m.Family.LearnedOffset)
-	}
-	if m.types != nil {
-		p.Verbs().AddType(x, m.types)
-	}
-	p.Normalize(x, m.after)
+	x := m.embed.Forward(p)
 	s := stream{x: x}
 	if m.Input > 0 {
 		s.inputs = m.inputs.Forward(p, x)
@@ -89,21 +81,16 @@ func (m *Model) forward(p *nn.Pass) {
 	if m.Family.AltUp {
 		s.all = m.altUp.Begin(p, x)
 	}
-	scope := p.Scope()
 	for i := range m.layers {
-		p.Leave(scope) // what the layer before computed, but for the residual
+		p.Layer(i)
 		m.layers[i].forward(p, m, &s, i)
 	}
 	if m.Family.AltUp {
 		m.altUp.End(p, x, s.all)
 	}
-	if _, outputs := p.Rows(); outputs > 0 && m.head.Bound() {
-		last := p.Outputs(s.x)
-		p.Normalize(last, m.norm)
-		m.finish(p, last, &m.head)
-	}
+	m.finish(p, s.x)
 	if p.Kind != nn.Logits {
-		m.keep(p, x, m.norm)
+		m.keep(p, x, m.output.Norm)
 	}
 	if p.Kind == nn.WithMTP {
 		m.further.read(p, m)
@@ -119,12 +106,12 @@ func (m *Model) keep(p *nn.Pass, x compute.Tensor, norm nn.Norm) {
 	}
 }
 
-// finish makes the step's logits those of head, for the rows of last.
-func (m *Model) finish(p *nn.Pass, last compute.Tensor, head *nn.Linear) {
-	logits := m.logits.Like(last)
-	p.LinearTo(logits, last, head)
-	p.Scale(logits, m.Scale.Logits)
-	p.SoftCap(logits, m.Cap.Logits)
+// finish makes the step's logits those of the wanted rows of x, where there are some.
+func (m *Model) finish(p *nn.Pass, x compute.Tensor) {
+	if _, outputs := p.Rows(); outputs > 0 && m.output.Head.Bound() {
+		last := p.Outputs(x)
+		m.output.Logits(p, m.logits.Like(last), last)
+	}
 }
 
 // Logits returns row i of the last step's logits [n_vocab], valid until the next step. It fails where a GPU does.

@@ -50,6 +50,6 @@ func (l *block) bindMixing(b *blockBinder) {
 	if t := b.Tensor("laurel_l.weight"); t != nil {
 		rank = t.Rows()
 	}
-	l.laurel.Left = b.linearOf("laurel_l.weight", "", rank, b.m.Embd)
-	l.laurel.Right = b.linearOf("laurel_r.weight", "", b.m.Embd, rank)
+	l.laurel.Left = b.Linear("laurel_l", rank, b.m.Embd, nn.Absent)
+	l.laurel.Right = b.Linear("laurel_r", b.m.Embd, rank, nn.Absent)
 }

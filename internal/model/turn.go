@@ -60,7 +60,7 @@ func (m *Model) CheckTurns() error {
 		rotated = rotated || a != nil && a.Rope != nil
 	}
 	switch {
-	case m.pos != nil || !rotated:
+	case m.embed.Positions != nil || !rotated:
 		return errors.New("the model does not rotate keys to their positions")
 	case m.Temperature.Scale != 0:
 		return errors.New("the model's queries grow with their positions")

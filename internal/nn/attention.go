@@ -36,9 +36,13 @@ func (b *Binder) Attention(s HeadShape) *Attention {
 	return a
 }
 
-// Forward returns attention of x, as it is added to the residual. [n, n_embd]
-func (a *Attention) Forward(p *Pass, x compute.Tensor) compute.Tensor {
-	return p.Linear(a.Read(p, x), &a.Out)
+// Forward returns the residual and attention of in, its norm, which is to be added to it. In a step that wants few logits
+// the last layer stores keys and values of all rows, and goes on with the rows whose logits are wanted: both have these
+// alone. [n, n_embd] of each
+func (a *Attention) Forward(p *Pass, residual, in compute.Tensor) (_, out compute.Tensor) {
+	heads := a.Read(p, in)
+	residual = p.Wanted(a.Layer, residual)
+	return residual, p.Linear(p.Wanted(a.Layer, heads), &a.Out)
 }
 
 // Read returns what all heads read: [n, heads·value]

@@ -33,6 +33,7 @@ type binding struct {
 
 	ctx      context.Context // ends the binding between two tensors
 	model    Plan
+	tiedHead bool    // the head was bound, and is the table of tokens
 	parts    []Parts // of the layers that were bound
 	pinned   bool    // the mapping outlives the device: compute in place where possible
 	taken    map[string]bool

@@ -1,6 +1,15 @@
 package nn
 
-import "github.com/powerinfer-go/powerinfer/internal/compute"
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// MaxExperts bounds the experts of a layer from outside.
+const MaxExperts = 1 << 12
+
+// LeastSum is the least sum that weights are divided by in models that normalise them: the smallest normal half. No
+// softmax comes near it.
+const LeastSum = 1.0 / (1 << 14)
 
 // ExpertSpec describes a layer's experts. Their tensors are ffn_gate_exps, ffn_up_exps and ffn_down_exps, or
 // ffn_gate_up_exps, and the router's is ffn_gate_inp.
@@ -9,6 +18,7 @@ type ExpertSpec struct {
 	Count   int // of the layer
 	Used    int // by a token
 	Neurons int // of an expert
+	Shared  int // of the experts that all tokens use, together
 	Latent  int // width of what experts read and write; 0: n_embd
 	Gated   bool
 	Act     compute.Activation
@@ -17,6 +27,47 @@ type ExpertSpec struct {
 	Biases  Presence // of the router and of experts, where Absent means that files may have some, too
 	Choice  Presence // of the bias for the choice, likewise
 	Gate    bool     // the shared experts have one
+}
+
+// Experts adds to usual, which has the neurons of files that do not say them, what the file says of experts. Count is 0
+// where it has none.
+func (k *Keys) Experts(usual ExpertSpec) ExpertSpec {
+	s := usual
+	if s.Count = k.Optional(".expert_count", MaxExperts); s.Count == 0 {
+		return s
+	}
+	s.Used = k.Count(".expert_used_count", 0, s.Count)
+	s.Neurons = k.Count(".expert_feed_forward_length", usual.Neurons, MaxWidth)
+	if s.Shared = k.Optional(".expert_shared_feed_forward_length", MaxWidth); s.Shared == 0 { // each is as wide as the others
+		s.Shared = min(k.Optional(".expert_shared_count", MaxExperts)*s.Neurons, MaxWidth)
+	}
+	s.Routing = k.routing(usual.Routing, s.Used, s.Count)
+	return s
+}
+
+// routing reads how some of n experts are chosen.
+func (k *Keys) routing(usual compute.Routing, used, n int) compute.Routing {
+	r := usual
+	r.Normalised = k.Flag(".expert_weights_norm", usual.Normalised)
+	if r.Scale = float32(k.Within(".expert_weights_scale", 1, 0, MaxScale)); r.Scale == 0 { // as llama.cpp has it
+		r.Scale = 1
+	}
+	functions := compute.GatingFunctions()
+	if v, ok, err := k.File.Uint(k.name(".expert_gating_func")); err != nil || v > uint64(len(functions)) {
+		k.Fail("key %q: it is none of 1 (softmax), 2 (sigmoid), 3 (softmax of those chosen)", k.name(".expert_gating_func"))
+	} else if ok && v > 0 {
+		r.Score = functions[v-1]
+	}
+	if groups, ok, err := k.File.Uint(k.name(".expert_group_count")); err != nil || ok && groups > 1 {
+		r.Groups = k.Count(".expert_group_count", 0, MaxExperts)
+		r.GroupsUsed = k.Count(".expert_group_used_count", 0, MaxExperts)
+	}
+	if k.Err == nil {
+		if err := r.Check(used, n); err != nil {
+			k.Fail("keys %q and %q: %v", k.name(".expert_used_count"), k.name(".expert_group_used_count"), err)
+		}
+	}
+	return r
 }
 
 // Experts binds the layer's experts. shared are those that all tokens use, or nil.

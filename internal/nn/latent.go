@@ -78,11 +78,6 @@ func (a *LatentAttention) Read(p *Pass, x compute.Tensor) compute.Tensor {
 	return heads
 }
 
-// Forward returns attention of x, as it is added to the residual. [n, n_embd]
-func (a *LatentAttention) Forward(p *Pass, x compute.Tensor) compute.Tensor {
-	return p.Linear(a.Read(p, x), &a.Out)
-}
-
 // AttendsLatent says that a is the layer's attention.
 func (b *Binder) AttendsLatent(a *LatentAttention) {
 	a.Layer, a.Stored = b.layer, b.plan.Stored
