@@ -128,15 +128,19 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	if c.Family.PerhapsBeside && !slices.ContainsFunc(f.Tensors, func(t *gguf.Tensor) bool { return strings.HasSuffix(t.Name, ".ffn_norm.weight") }) {
 		c.Family = c.Family.Beside()
 	}
-	c.Context = m.Count(key("context_length"), 0, 1<<30)
+	c.Context = m.Context()
 	c.Embd = m.Count(key("embedding_length"), 0, nn.MaxWidth)
-	c.Layers = m.Count(key("block_count"), 0, maxLayers)
-	c.readFurther(m)
+	c.Layers = m.Layers()
+	c.Further = m.Extra
 	c.readBlocks(m)
 	c.readStates(m)
 	c.readExperts(m)
 	c.readInputs(m)
-	c.Eps = float32(m.Within(key(c.Family.EpsilonKey()), cmp.Or(c.Family.UsualEps, 1e-5), 0, 1))
+	if eps := cmp.Or(c.Family.UsualEps, 1e-5); c.Family.LayerNorm {
+		c.Eps = m.LayerNormEpsilon(eps)
+	} else {
+		c.Eps = m.RMSEpsilon(eps)
+	}
 	if v := m.Text(key("rope.scaling.type"), "none"); v != "none" && v != "linear" && v != "yarn" && v != "longrope" && v != "dynamic" {
 		m.Fail("key %q: rope scaling %q is not supported; supported are none, linear, yarn, longrope, dynamic", key("rope.scaling.type"), v)
 	}
@@ -186,23 +190,6 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 		err = c.checkByNeuron(m)
 	}
 	return c, err
-}
-
-// readFurther leaves out the file's last layers if they predict further tokens than the next.
-func (c *Config) readFurther(m *nn.Keys) {
-	key := c.Arch + ".nextn_predict_layers"
-	n, _, err := m.File.Uint(key)
-	switch {
-	case m.Err != nil:
-	case err != nil:
-		m.Err = err
-	case n >= uint64(c.Layers):
-		m.Fail("key %q: %d of %d layers predict further tokens, which leaves none that predict the next", key, n, c.Layers)
-	default:
-		c.Layers -= int(n)
-		m.Extra = int(n)
-	}
-	c.Further = m.Extra
 }
 
 // checkByNeuron refuses a file whose down projections are stored by neuron where layers cannot be computed so.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/family"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
@@ -25,7 +26,7 @@ type further struct {
 	embdNorm   nn.Norm
 	hiddenNorm nn.Norm
 	join       nn.Linear // [n_embd, 2·n_embd]
-	block      block
+	block      family.Block
 	norm       nn.Norm   // before the head; the model's where the layer has none
 	head       nn.Linear // [n_vocab, n_embd]; the model's where the layer has none
 }
@@ -116,9 +117,14 @@ func (m *Model) furtherModel() *Model {
 // bindFurther binds the first layer behind the last. An embedding table of its own stays in RAM.
 func (m *Model) bindFurther(b *nn.Binder) {
 	n, sub := m.Layers, m.furtherModel()
-	sub.bindBlock(b, n)
-	f := &further{block: sub.layers[n], embd: m.embed.Table, norm: m.output.Norm, head: nn.Linear{W: m.output.Head.W}}
+	f := &further{embd: m.embed.Table, norm: m.output.Norm, head: nn.Linear{W: m.output.Head.W}}
 	name := func(s string) string { return fmt.Sprintf("blk.%d.nextn.%s.weight", n, s) }
+	if p, ok := m.program.(family.MTP); ok {
+		f.block = p.BindMTP(b.Layer(n))
+	} else {
+		sub.bindBlock(b, n)
+		f.block = interpreted{&sub.layers[n], m, n}
+	}
 	b.Place(sub.place(n))
 	f.embdNorm, f.hiddenNorm = m.newNorm(b.Vector(name("enorm"), m.Embd), nil), m.newNorm(b.Vector(name("hnorm"), m.Embd), nil)
 	f.join = b.Adapted(b.Matrix(name("eh_proj"), m.Embd, 2*m.Embd, compute.Precise))
@@ -136,6 +142,23 @@ func (m *Model) bindFurther(b *nn.Binder) {
 	m.further = f
 }
 
+// interpreted is the further layer's block in a family that is no program.
+type interpreted struct {
+	*block
+	m     *Model
+	layer int
+}
+
+// Forward is of family.Block.
+func (l interpreted) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	s := stream{x: x}
+	l.block.forward(p, l.m, &s, l.layer)
+	return s.x
+}
+
+// Store is of family.Block.
+func (l interpreted) Store(p *nn.Pass, x compute.Tensor) { l.block.read(p, p.Norm(x, l.block.norm)) }
+
 // GuessesFurther reports whether the model was loaded with a layer that predicts a further token.
 func (m *Model) GuessesFurther() bool { return m.further != nil }
 
@@ -149,16 +172,15 @@ func (m *Model) ForwardFurther(p *compute.Params) error { return m.run(nn.OnlyMT
 
 // read computes the layer's attention for its keys and values.
 func (f *further) read(p *nn.Pass, m *Model) {
-	f.block.read(p, p.Norm(f.input(p, m), f.block.norm))
+	f.block.Store(p, f.input(p, m))
 }
 
 func (m *Model) forwardFurther(p *nn.Pass) {
 	f := m.further
-	s := stream{x: f.input(p, m)}
-	f.block.forward(p, m, &s, m.Layers)
-	m.keep(p, s.x, f.norm)
+	x := f.block.Forward(p, f.input(p, m))
+	m.keep(p, x, f.norm)
 	if _, outputs := p.Rows(); outputs > 0 {
-		p.LinearTo(m.logits.Like(compute.Tensor{Rows: outputs, Outputs: true}), p.Outputs(m.hidden.Like(s.x)), &f.head)
+		p.LinearTo(m.logits.Like(compute.Tensor{Rows: outputs, Outputs: true}), p.Outputs(m.hidden.Like(x)), &f.head)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/family"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
@@ -51,6 +52,7 @@ type Model struct {
 	orders  [][]int32       // Options.Order
 	places  []compute.Place // Options.Places
 	embed   nn.Embedding
+	program family.Program // or nil: layers are interpreted
 	layers  []block
 	parts   []nn.Parts     // of layers
 	further *further       // predicts a further token; or nil
@@ -125,19 +127,30 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	}
 	m.drafts = o.Drafts && m.places == nil && c.CanDraft()
 	b := nn.NewBinder(ctx, f, dev, m.plan(o.Context), o.Pinned, extra, o.Progress)
-	m.bindRope(b)
-	m.bindEnds(b)
+	if family.Has(c.Arch) {
+		keys := &nn.Keys{File: f, Arch: c.Arch, Act: o.Activation}
+		m.program = family.Open(keys, b)
+		if keys.Err != nil {
+			return nil, keys.Err
+		}
+		embed, output := m.program.Ends()
+		m.embed, m.output = *embed, *output
+	} else {
+		m.bindRope(b)
+		m.bindEnds(b)
+		m.bindStreams(b)
+		m.layers = make([]block, m.Layers)
+		for i := range m.layers {
+			m.bindBlock(b, i)
+		}
+	}
 	if p := m.embed.Positions; p != nil {
 		m.Context = min(m.Context, p.Rows-m.embed.Before)
 	}
 	m.Head.bind(b, m)
-	m.bindStreams(b)
-	m.layers = make([]block, m.Layers)
-	for i := range m.layers {
-		m.bindBlock(b, i)
-	}
 	b.ChainPredictors()
 	m.parts = b.Parts()[:m.Layers:m.Layers]
+	m.takeRopes()
 	m.hotOnly = o.Drafts && slices.ContainsFunc(m.parts, func(p nn.Parts) bool { return p.FFN != nil && p.FFN.Divided })
 	if m.FurtherCached = o.Further; o.Further {
 		if err := m.CanGuessFurther(); err != nil {
@@ -180,8 +193,35 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 // canNarrow reports whether steps of Forward may leave out what the last layer adds to rows whose logits are not
 // wanted. An observer sees all rows, and Recall counts them.
 func (m *Model) canNarrow(o *Options) bool {
+	if o.Observer != nil || o.Recall || m.Family.Headless {
+		return false
+	}
+	if m.program != nil {
+		return true
+	}
 	l := &m.layers[m.Layers-1]
-	return o.Observer == nil && !o.Recall && !m.Family.Headless && l.mixing == nil && !l.input.Bound() && !l.early
+	return l.mixing == nil && !l.input.Bound() && !l.early
+}
+
+// takeRopes finds a program's rotations.
+func (m *Model) takeRopes() {
+	if m.program == nil {
+		return
+	}
+	for i := range m.parts {
+		switch a := m.parts[i].Attention; {
+		case a == nil || a.Rope == nil:
+		case m.ropes[Rotated] == nil && m.Blocks[i].Rotation == Rotated:
+			m.ropes[Rotated] = a.Rope
+		case m.ropes[Locally] == nil && m.Blocks[i].Rotation == Locally:
+			m.ropes[Locally] = a.Rope
+		}
+	}
+	for i, other := range []Rotation{Locally, Rotated} { // where no layer has one, it is that of the others
+		if m.ropes[i] == nil {
+			m.ropes[i] = m.ropes[other]
+		}
+	}
 }
 
 // allocate makes the activations of every kind of step, of at most that many tokens and rows of logits, by computing each

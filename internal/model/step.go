@@ -73,11 +73,31 @@ func (m *Model) record(v compute.Verbs) {
 
 // forward is the whole pass: embedding, blocks, final norm, head.
 func (m *Model) forward(p *nn.Pass) {
-	x := m.embed.Forward(p)
-	s := stream{x: x}
-	if m.Input > 0 {
-		s.inputs = m.inputs.Forward(p, x)
+	var x compute.Tensor
+	if m.program != nil {
+		x = m.program.Forward(p)
+	} else {
+		x = m.interpret(p)
 	}
+	if _, outputs := p.Rows(); outputs > 0 && m.output.Head.Bound() {
+		last := p.Outputs(x)
+		m.output.Logits(p, m.logits.Like(last), last)
+	}
+	if p.Kind != nn.Logits {
+		m.keep(p, x, m.output.Norm)
+	}
+	if p.Kind == nn.WithMTP {
+		m.further.read(p, m)
+	}
+}
+
+// interpret computes the residual after all layers of a family that is no program.
+func (m *Model) interpret(p *nn.Pass) compute.Tensor {
+	s := stream{x: m.embed.Forward(p)}
+	if m.Input > 0 {
+		s.inputs = m.inputs.Forward(p, s.x)
+	}
+	x := s.x
 	if m.Family.AltUp {
 		s.all = m.altUp.Begin(p, x)
 	}
@@ -88,13 +108,7 @@ func (m *Model) forward(p *nn.Pass) {
 	if m.Family.AltUp {
 		m.altUp.End(p, x, s.all)
 	}
-	m.finish(p, s.x)
-	if p.Kind != nn.Logits {
-		m.keep(p, x, m.output.Norm)
-	}
-	if p.Kind == nn.WithMTP {
-		m.further.read(p, m)
-	}
+	return s.x
 }
 
 // keep makes the step's hidden states norm of x.
@@ -103,14 +117,6 @@ func (m *Model) keep(p *nn.Pass, x compute.Tensor, norm nn.Norm) {
 		p.NormTo(hidden, x, norm)
 	} else {
 		p.Verbs().CopyColumns(hidden, x, compute.Ranges{}, compute.Ranges{}, m.Embd, 1)
-	}
-}
-
-// finish makes the step's logits those of the wanted rows of x, where there are some.
-func (m *Model) finish(p *nn.Pass, x compute.Tensor) {
-	if _, outputs := p.Rows(); outputs > 0 && m.output.Head.Bound() {
-		last := p.Outputs(x)
-		m.output.Logits(p, m.logits.Like(last), last)
 	}
 }
 

@@ -70,6 +70,9 @@ func (k *Keys) routing(usual compute.Routing, used, n int) compute.Routing {
 	return r
 }
 
+// HasExperts reports whether the layer has a router, and so experts.
+func (b *Binder) HasExperts() bool { return b.Has("ffn_gate_inp.weight") }
+
 // Experts binds the layer's experts. shared are those that all tokens use, or nil.
 func (b *Binder) Experts(s ExpertSpec, shared *FFN) *Experts {
 	x := &Experts{Count: s.Count, Used: s.Used, Routing: s.Routing, Shared: shared}

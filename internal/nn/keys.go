@@ -10,7 +10,7 @@ import (
 )
 
 // Keys reads the metadata of one file. It keeps the first error, so that a list of reads needs one check. A key that
-// begins with a dot belongs to the architecture: ".block_count" is "llama.block_count" in a file of llama's.
+// begins with a dot belongs to the architecture, whose name files have before the dot.
 type Keys struct {
 	File  *gguf.File
 	Arch  string // general.architecture
@@ -59,6 +59,36 @@ func (k *Keys) Count(key string, def, max int) int {
 		return int(v)
 	}
 	return 1
+}
+
+// Layers reads the number of the model's layers. MTP layers, which files count among them, are Extra.
+func (k *Keys) Layers() int {
+	const key = ".nextn_predict_layers"
+	layers := k.Count(".block_count", 0, MaxLayers)
+	n, _, err := k.File.Uint(k.name(key))
+	switch {
+	case k.Err != nil:
+	case err != nil:
+		k.Err = err
+	case n >= uint64(layers):
+		k.Fail("key %q: %d of %d layers predict further tokens, which leaves none that predict the next", k.name(key), n, layers)
+	default:
+		k.Extra = int(n)
+	}
+	return layers - k.Extra
+}
+
+// Context reads the number of positions that the model was trained for.
+func (k *Keys) Context() int { return k.Count(".context_length", 0, 1<<30) }
+
+// RMSEpsilon reads the epsilon of RMSNorms. def is that of files that do not say it.
+func (k *Keys) RMSEpsilon(def float64) float32 {
+	return float32(k.Within(".attention.layer_norm_rms_epsilon", def, 0, 1))
+}
+
+// LayerNormEpsilon reads the epsilon of LayerNorms, likewise.
+func (k *Keys) LayerNormEpsilon(def float64) float32 {
+	return float32(k.Within(".attention.layer_norm_epsilon", def, 0, 1))
 }
 
 // Optional reads an integer in [1, max]; absent and 0 are 0.

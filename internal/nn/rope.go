@@ -96,7 +96,7 @@ func (b *Binder) Rope(r RopeSpec, factors []float32) *compute.Rope {
 	return rope
 }
 
-// Rope builds the frequencies. factors [Dims/2] divide them (llama3 scaling, longrope); nil: none do.
+// Rope builds the frequencies. factors [Dims/2] divide them (scaling by frequency, longrope); nil: none do.
 //
 // Sources: Su et al. 2021 (RoPE), Chen et al. 2023 (linear), Peng et al. 2023 (YaRN, and dynamic NTK as its section 3
 // tells it), Ding et al. 2024 (longrope).

@@ -1,0 +1,70 @@
+// Package family has a program for each family of models: which tensors of a file it binds, and its forward pass, written
+// in the layers of package nn.
+package family
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// Program is a model of a family.
+type Program interface {
+	// Forward returns the residual after all blocks. [n, n_embd], or the rows alone whose logits are wanted
+	Forward(p *nn.Pass) compute.Tensor
+	// Ends returns what comes before the blocks and after them.
+	Ends() (*nn.Embedding, *nn.Output)
+}
+
+// MTP is a Program whose files may have a layer more, which predicts the token after the next: its block is like the
+// others.
+type MTP interface {
+	Program
+	// BindMTP binds that block.
+	BindMTP(b *nn.Binder) Block
+}
+
+// Block is one block of a model.
+type Block interface {
+	// Forward returns the residual after the block. [n, n_embd]
+	Forward(p *nn.Pass, x compute.Tensor) compute.Tensor
+	// Store computes the block's attention alone, which stores keys and values of x.
+	Store(p *nn.Pass, x compute.Tensor)
+}
+
+// programs are the families by general.architecture. Families of one constructor are the same program.
+var programs = map[string]func(*nn.Keys, *nn.Binder) Program{
+	"bamboo":    newBamboo,
+	"chatglm":   newChatGLM,
+	"ernie4_5":  newErnie,
+	"exaone":    newExaone,
+	"internlm2": newInternLM2,
+	"llama":     newLlama,
+	"mistral3":  newMistral3,
+	"phi3":      newPhi3,
+	"qwen2":     newQwen2,
+	"qwen2vl":   newQwen2,
+	"qwen3":     newQwen3,
+	"qwen3vl":   newQwen3,
+	"seed_oss":  newSeedOSS,
+}
+
+// Has reports whether a family is a program.
+func Has(arch string) bool { return programs[arch] != nil }
+
+// Names returns the families that are programs, in the order of their names.
+func Names() []string { return slices.Sorted(maps.Keys(programs)) }
+
+// Open binds a model of the family k.Arch. Errors are k's and b's.
+func Open(k *nn.Keys, b *nn.Binder) Program { return programs[k.Arch](k, b) }
+
+// ends are what comes before the blocks and after them.
+type ends struct {
+	embed  nn.Embedding
+	output nn.Output
+}
+
+// Ends returns them.
+func (e *ends) Ends() (*nn.Embedding, *nn.Output) { return &e.embed, &e.output }

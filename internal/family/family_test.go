@@ -1,0 +1,23 @@
+package family_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/family"
+)
+
+// TestNames names the families that are programs. The traces of internal/model hold each to what it computes.
+func TestNames(t *testing.T) {
+	want := strings.Fields(`bamboo chatglm ernie4_5 exaone internlm2 llama mistral3 phi3 qwen2 qwen2vl qwen3 qwen3vl seed_oss`)
+	if got := family.Names(); !slices.Equal(got, want) {
+		t.Errorf("programs are %s, not %s", got, want)
+	}
+	for _, name := range family.Names() {
+		if _, ok := arch.Named(name); !ok {
+			t.Errorf("%s is no family", name)
+		}
+	}
+}
