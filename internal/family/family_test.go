@@ -11,7 +11,7 @@ import (
 
 // TestNames names the families that are programs. The traces of internal/model hold each to what it computes.
 func TestNames(t *testing.T) {
-	want := strings.Fields(`bamboo chatglm ernie4_5 exaone internlm2 llama mistral3 phi3 qwen2 qwen2vl qwen3 qwen3vl seed_oss`)
+	want := strings.Fields(`bamboo bloom chatglm cohere2 command-r ernie4_5 exaone falcon gpt2 gptneox internlm2 jais2 llama mistral3 mpt nemotron opt phi2 phi3 qwen2 qwen2vl qwen3 qwen3vl seed_oss stablelm starcoder2`)
 	if got := family.Names(); !slices.Equal(got, want) {
 		t.Errorf("programs are %s, not %s", got, want)
 	}

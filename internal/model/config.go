@@ -255,12 +255,11 @@ func (c *Config) readLatent(m *nn.Keys) {
 
 // readScales reads the factors and caps of activations.
 func (c *Config) readScales(m *nn.Keys) {
-	read := func(key string, def float64) float32 { return float32(m.Within(c.Arch+"."+key, def, 0, nn.MaxScale)) }
 	f, usual := &c.Family, arch.Factors{Embedding: 1, Residual: 1, Logits: 1}
 	if f.Factors != nil {
 		usual = f.Factors(c.Layers, c.Embd)
 	}
-	factor := func(key string, def float64) float32 { return cmp.Or(read(key, def), 1) } // 0, as llama.cpp has it, is no factor
+	factor := func(key string, def float64) float32 { return m.Factor("."+key, def) }
 	c.Scale = Scales{Embedding: 1, Residual: 1, Logits: 1}
 	if f.Multipliers {
 		c.Scale.Embedding, c.Scale.Residual, c.Scale.Logits = factor("embedding_scale", usual.Embedding), factor("residual_scale", usual.Residual), 1/factor("logit_scale", 1/usual.Logits)

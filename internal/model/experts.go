@@ -48,6 +48,7 @@ func (c *Config) readExperts(m *nn.Keys) {
 	if f.Divided {
 		def = max(1, c.FF/m.Count(key("expert_used_count"), 0, maxExperts))
 	}
+	m.Count(key("expert_count"), 0, maxExperts) // it must have some
 	x := m.Experts(nn.ExpertSpec{Neurons: def, Routing: compute.Routing{Score: f.Score, Normalised: f.Normalised, MinSum: f.MinSum}})
 	e.Count, e.Used, e.FF, e.Shared, e.Routing = x.Count, x.Used, x.Neurons, x.Shared, x.Routing
 	width, said, _ := m.File.Uint(key("expert_shared_feed_forward_length"))

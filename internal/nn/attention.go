@@ -40,9 +40,15 @@ func (b *Binder) Attention(s HeadShape) *Attention {
 // the last layer stores keys and values of all rows, and goes on with the rows whose logits are wanted: both have these
 // alone. [n, n_embd] of each
 func (a *Attention) Forward(p *Pass, residual, in compute.Tensor) (_, out compute.Tensor) {
-	heads := a.Read(p, in)
+	residual, heads := a.ReadWanted(p, residual, in)
+	return residual, p.Linear(heads, &a.Out)
+}
+
+// ReadWanted is Forward without Out: it returns what all heads read. [n, heads·value]
+func (a *Attention) ReadWanted(p *Pass, residual, in compute.Tensor) (_, heads compute.Tensor) {
+	heads = a.Read(p, in)
 	residual = p.Wanted(a.Layer, residual)
-	return residual, p.Linear(p.Wanted(a.Layer, heads), &a.Out)
+	return residual, p.Wanted(a.Layer, heads)
 }
 
 // Read returns what all heads read: [n, heads·value]

@@ -78,7 +78,7 @@ func (b *Binder) ffn(s FFNSpec, suffix string, hot int) *FFN {
 		}
 		f.Up = b.Adapted(b.Neurons(up, s.Neurons, s.Width, rows, hot, order))
 	}
-	if bias := "ffn_up" + suffix + ".bias"; b.present(bias, s.UpBias) {
+	if bias := "ffn_up" + suffix + ".bias"; b.Present(bias, s.UpBias) {
 		f.Up.B = b.NeuronVector(bias, s.Neurons, order)
 	}
 	if plan.Transposed {
@@ -90,7 +90,7 @@ func (b *Binder) ffn(s FFNSpec, suffix string, hot int) *FFN {
 		}
 		f.Down = b.Adapted(b.Neurons(down+".weight", s.Width, s.Neurons, columns, hot, order))
 	}
-	if bias := down + ".bias"; b.present(bias, s.DownBias) {
+	if bias := down + ".bias"; b.Present(bias, s.DownBias) {
 		f.Down.B = b.Vector(bias, s.Width)
 	}
 	if plan.Predictor.Held {
@@ -99,8 +99,8 @@ func (b *Binder) ffn(s FFNSpec, suffix string, hot int) *FFN {
 	return f
 }
 
-// present reports whether a tensor is bound: it must, or it may and the file holds it.
-func (b *Binder) present(name string, p Presence) bool {
+// Present reports whether a tensor is bound: it must, or it may and the file holds it.
+func (b *Binder) Present(name string, p Presence) bool {
 	return p == Required || p == Optional && b.Has(name)
 }
 

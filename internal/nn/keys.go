@@ -183,6 +183,11 @@ func (k *Keys) Within(key string, def, low, high float64) float64 {
 	return v
 }
 
+// Factor reads a factor of activations; absent is def, and 0, as llama.cpp has it, is no factor.
+func (k *Keys) Factor(key string, def float64) float32 {
+	return cmp.Or(float32(k.Within(key, def, 0, MaxScale)), 1)
+}
+
 func (k *Keys) Flag(key string, def bool) bool {
 	v, ok, err := k.File.Bool(k.name(key))
 	if err != nil && k.Err == nil {

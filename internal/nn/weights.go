@@ -12,7 +12,7 @@ func (b *Binder) Linear(name string, out, in int, bias Presence) Linear {
 
 // Bias binds the vector name.bias [n]; nil where files may lack it and this one does.
 func (b *Binder) Bias(name string, n int, p Presence) *compute.Vector {
-	if name += ".bias"; !b.present(name, p) {
+	if name += ".bias"; !b.Present(name, p) {
 		return nil
 	}
 	return b.Vector(name, n)
@@ -26,6 +26,12 @@ func (b *Binder) RMSNorm(name string, n int, eps float32) Norm {
 // HeadNorm binds the RMSNorm of each head of queries or keys, whose elements share name.weight [key].
 func (b *Binder) HeadNorm(name string, key int, eps float32) HeadNorm {
 	return HeadNorm{Norm: b.RMSNorm(name, key, eps)}
+}
+
+// EachHeadNorm binds the LayerNorm of each head of queries or keys, where each has weights of its own in name.weight
+// [heads, key].
+func (b *Binder) EachHeadNorm(name string, heads, key int, eps float32) HeadNorm {
+	return HeadNorm{Norm: Norm{Weight: b.RowsVector(name+".weight", heads, key), Epsilon: eps, Centered: true}, Ones: b.Ones(key)}
 }
 
 // LayerNorm binds name.weight and name.bias [n].
