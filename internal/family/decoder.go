@@ -7,12 +7,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// decoder is the plain decoder: pre-norm blocks, grouped-query attention, and a gated feed-forward layer. Several families
-// are this program and differ in what decoderSpec says.
+// decoder is the plain decoder of the line of Llama: pre-norm blocks, grouped-query attention, and a feed-forward layer
+// with a gate. Several families are this program and differ in what decoderSpec says.
 type decoder struct {
-	decoderSpec
 	sizes
-	eps    float32 // of norms
+	spec   decoderSpec
+	eps    float32
 	act    compute.Activation
 	rope   *compute.Rope
 	scores nn.Scores
@@ -24,13 +24,16 @@ type decoder struct {
 // decoderSpec is what differs.
 type decoderSpec struct {
 	style    compute.RopeStyle
+	eps      float64              // of norms, of files that do not say it; 0: 1e-5
 	act      compute.Nonlinearity // SiLU, unless it says another
 	original string               // see nn.Keys.ActivationOr
 	qkvBias  nn.Presence          // files may have one in any family
 	outBias  nn.Presence
+	ungated  bool   // feed-forward layers have no gate, and may have biases
 	ffnNorm  string // the name of the feed-forward layer's norm; empty: ffn_norm
 
-	attention func(a *nn.Attention, i int) // if it is set, adds what the family's attention has besides, in layer i
+	// attention, if it is set, adds what the family's attention has besides, in layer i.
+	attention func(m *decoder, b *nn.Binder, a *nn.Attention, i int)
 }
 
 type decoderBlock struct {
@@ -42,37 +45,52 @@ type decoderBlock struct {
 
 // newDecoder binds a plain decoder.
 func newDecoder(k *nn.Keys, b *nn.Binder, spec decoderSpec) *decoder {
-	m := &decoder{decoderSpec: spec, sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), scores: k.Scores(nn.Scores{})}
-	m.act = k.ActivationOr(compute.Activation{Kind: spec.act}, spec.original)
+	m := readDecoder(k, spec)
 	rope := k.Rope(nn.RopeSpec{Style: spec.style, Dims: m.key(), Trained: m.context})
 	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.bind(k, b)
+	return m
+}
 
+// readDecoder reads the hyperparameters of a plain decoder, but for its rotation.
+func readDecoder(k *nn.Keys, spec decoderSpec) *decoder {
+	return &decoder{
+		spec: spec, sizes: readSizes(k), eps: k.RMSEpsilon(cmp.Or(spec.eps, 1e-5)), scores: k.Scores(nn.Scores{}),
+		act: k.ActivationOr(compute.Activation{Kind: spec.act}, spec.original),
+	}
+}
+
+// bind binds a plain decoder of which the hyperparameters were read.
+func (m *decoder) bind(k *nn.Keys, b *nn.Binder) {
 	m.embed = b.Embedding(m.embd)
 	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
 	m.output.SoftCap = k.LogitCap(0)
 	for i := range m.layers {
 		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
 	}
-	return m
 }
 
 // block binds a block like that of layer i.
 func (m *decoder) block(b *nn.Binder, i int) decoderBlock {
 	l := m.layers[i]
 	a := b.Attention(l.HeadShape)
-	b.QKV(a, m.embd, max(nn.Optional, m.qkvBias))
+	b.QKV(a, m.embd, max(nn.Optional, m.spec.qkvBias))
 	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
-	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, m.outBias)
-	if m.attention != nil {
-		m.attention(a, i)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, m.spec.outBias)
+	if m.spec.attention != nil {
+		m.spec.attention(m, b, a, i)
 	}
 
-	ffnNorm := b.RMSNorm(cmp.Or(m.ffnNorm, "ffn_norm"), m.embd, m.eps)
+	ffnNorm := b.RMSNorm(cmp.Or(m.spec.ffnNorm, "ffn_norm"), m.embd, m.eps)
+	ffn := nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: !m.spec.ungated, Act: m.act, Norm: ffnNorm}
+	if m.spec.ungated {
+		ffn.UpBias, ffn.DownBias = nn.Optional, nn.Optional
+	}
 	return decoderBlock{
 		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 		attn:     a,
 		ffnNorm:  ffnNorm,
-		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}),
+		ffn:      b.FFN(ffn),
 	}
 }
 

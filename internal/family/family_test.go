@@ -11,7 +11,9 @@ import (
 
 // TestNames names the families that are programs. The traces of internal/model hold each to what it computes.
 func TestNames(t *testing.T) {
-	want := strings.Fields(`bamboo bloom chatglm cohere2 command-r ernie4_5 exaone falcon gpt2 gptneox internlm2 jais2 llama mistral3 mpt nemotron opt phi2 phi3 qwen2 qwen2vl qwen3 qwen3vl seed_oss stablelm starcoder2`)
+	want := strings.Fields(`arcee baichuan bamboo bloom chatglm cohere2 command-r ernie4_5 exaone exaone4 falcon gemma gemma2
+		gemma3 glm4 gpt2 gptneox granite hunyuan-dense internlm2 jais2 llama minicpm mistral3 mpt nemotron
+		olmo2 opt phi2 phi3 qwen2 qwen2vl qwen3 qwen3vl seed_oss smollm3 stablelm starcoder2`)
 	if got := family.Names(); !slices.Equal(got, want) {
 		t.Errorf("programs are %s, not %s", got, want)
 	}

@@ -12,5 +12,8 @@ func newMistral3(k *nn.Keys, b *nn.Binder) Program {
 		Scale:  float32(k.Within(".attention.temperature_scale", 0, 0, nn.MaxScale)),
 		Length: k.Count(".rope.scaling.original_context_length", k.Context(), 1<<30),
 	}
-	return newDecoder(k, b, decoderSpec{style: compute.Interleaved, outBias: nn.Optional, attention: func(a *nn.Attention, _ int) { a.Temperature = grown }})
+	return newDecoder(k, b, decoderSpec{
+		style: compute.Interleaved, outBias: nn.Optional,
+		attention: func(_ *decoder, _ *nn.Binder, a *nn.Attention, _ int) { a.Temperature = grown },
+	})
 }

@@ -42,6 +42,14 @@ func (s *sizes) key() (n int) {
 	return n
 }
 
+// heads returns the heads of the layer that has most.
+func (s *sizes) heads() (n int) {
+	for _, l := range s.layers {
+		n = max(n, l.Heads)
+	}
+	return n
+}
+
 // ff returns the neurons of the layer that has most.
 func (s *sizes) ff() (n int) {
 	for _, l := range s.layers {

@@ -40,7 +40,7 @@ func (c *Config) readLocalRope(m *nn.Keys) nn.RopeSpec {
 		}
 	}
 	if c.Family.PlainWindow {
-		r.Scaling, r.AttnFactor = "none", 1
+		r = r.Unscaled()
 	}
 	return r
 }

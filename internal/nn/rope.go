@@ -68,6 +68,12 @@ func (k *Keys) WindowRope(r RopeSpec, usual float64) RopeSpec {
 	return r
 }
 
+// Unscaled returns r without the scaling for long contexts.
+func (r RopeSpec) Unscaled() RopeSpec {
+	r.Scaling, r.AttnFactor = "none", 1
+	return r
+}
+
 // RopeFactors takes the factors of frequencies in, where the file has some. It may have one list for short and one for
 // long contexts, between which the positions that a sequence may have decide.
 func (b *Binder) RopeFactors(r RopeSpec) []float32 {

@@ -28,6 +28,11 @@ func (b *Binder) HeadNorm(name string, key int, eps float32) HeadNorm {
 	return HeadNorm{Norm: b.RMSNorm(name, key, eps)}
 }
 
+// WideNorm binds the RMSNorm of queries or keys over all heads together.
+func (b *Binder) WideNorm(name string, n int, eps float32) HeadNorm {
+	return HeadNorm{Norm: b.RMSNorm(name, n, eps), Wide: true}
+}
+
 // EachHeadNorm binds the LayerNorm of each head of queries or keys, where each has weights of its own in name.weight
 // [heads, key].
 func (b *Binder) EachHeadNorm(name string, heads, key int, eps float32) HeadNorm {
