@@ -52,15 +52,13 @@ func (m *llama) block(b *nn.Binder, l layer) llamaBlock {
 	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
 
-	block := llamaBlock{attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps), attn: a, ffnNorm: b.RMSNorm("ffn_norm", m.embd, m.eps)}
-	ffn := nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: block.ffnNorm}
-	if b.HasExperts() {
-		ffn.Neurons = m.experts.Shared
-		block.ffn = b.Experts(m.experts, b.SharedExperts(ffn))
-	} else {
-		block.ffn = b.FFN(ffn)
+	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
+	return llamaBlock{
+		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
+		attn:     a,
+		ffnNorm:  ffnNorm,
+		ffn:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}, m.experts),
 	}
-	return block
 }
 
 func (m *llama) Forward(p *nn.Pass) compute.Tensor {

@@ -49,12 +49,12 @@ func (c *Config) readExperts(m *nn.Keys) {
 		def = max(1, c.FF/m.Count(key("expert_used_count"), 0, maxExperts))
 	}
 	m.Count(key("expert_count"), 0, maxExperts) // it must have some
-	x := m.Experts(nn.ExpertSpec{Neurons: def, Routing: compute.Routing{Score: f.Score, Normalised: f.Normalised, MinSum: f.MinSum}})
-	e.Count, e.Used, e.FF, e.Shared, e.Routing = x.Count, x.Used, x.Neurons, x.Shared, x.Routing
-	width, said, _ := m.File.Uint(key("expert_shared_feed_forward_length"))
-	if width == 0 && f.Shared && (!said || c.hasShared(m.File)) {
-		e.Shared = c.FF
+	usual := nn.ExpertSpec{Neurons: def, Routing: compute.Routing{Score: f.Score, Normalised: f.Normalised, MinSum: f.MinSum}}
+	if f.Shared {
+		usual.Shared = c.FF
 	}
+	x := m.Experts(usual)
+	e.Count, e.Used, e.FF, e.Shared, e.Routing = x.Count, x.Used, x.Neurons, x.Shared, x.Routing
 	if e.Shared == 0 && f.SharedAsWide {
 		e.Shared = e.FF
 	}
@@ -90,16 +90,6 @@ func (c *Config) readExperts(m *nn.Keys) {
 	for _, b := range c.Blocks {
 		c.FF = max(c.FF, b.FF)
 	}
-}
-
-// hasShared reports whether some layer of f has an expert that all tokens use.
-func (c *Config) hasShared(f *gguf.File) bool {
-	for l := range c.Layers {
-		if f.Tensor(fmt.Sprintf("blk.%d.ffn_down_shexp.weight", l)) != nil {
-			return true
-		}
-	}
-	return false
 }
 
 // readExpertUse reads what the file says of the uses of its experts, and checks that it is of this model.

@@ -1,7 +1,11 @@
 package nn
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
 // MaxExperts bounds the experts of a layer from outside.
@@ -29,8 +33,8 @@ type ExpertSpec struct {
 	Gate    bool     // the shared experts have one
 }
 
-// Experts adds to usual, which has the neurons of files that do not say them, what the file says of experts. Count is 0
-// where it has none.
+// Experts adds to usual, which has the neurons of files that do not say them, and those of shared experts, what the file
+// says of experts. Count is 0 where it has none.
 func (k *Keys) Experts(usual ExpertSpec) ExpertSpec {
 	s := usual
 	if s.Count = k.Optional(".expert_count", MaxExperts); s.Count == 0 {
@@ -38,11 +42,22 @@ func (k *Keys) Experts(usual ExpertSpec) ExpertSpec {
 	}
 	s.Used = k.Count(".expert_used_count", 0, s.Count)
 	s.Neurons = k.Count(".expert_feed_forward_length", usual.Neurons, MaxWidth)
-	if s.Shared = k.Optional(".expert_shared_feed_forward_length", MaxWidth); s.Shared == 0 { // each is as wide as the others
-		s.Shared = min(k.Optional(".expert_shared_count", MaxExperts)*s.Neurons, MaxWidth)
-	}
+	s.Shared = k.sharedExperts(usual.Shared, s.Neurons)
 	s.Routing = k.routing(usual.Routing, s.Used, s.Count)
 	return s
+}
+
+// sharedExperts returns the neurons of the experts that all tokens use, of which there may be several as wide as the others.
+func (k *Keys) sharedExperts(usual, width int) int {
+	const key = ".expert_shared_feed_forward_length"
+	if n := k.Optional(key, MaxWidth); n > 0 {
+		return n
+	}
+	_, said := k.File.Lookup(k.name(key))
+	if usual > 0 && (!said || slices.ContainsFunc(k.File.Tensors, func(t *gguf.Tensor) bool { return strings.HasSuffix(t.Name, ".ffn_down_shexp.weight") })) {
+		return usual
+	}
+	return min(k.Optional(".expert_shared_count", MaxExperts)*width, MaxWidth)
 }
 
 // routing reads how some of n experts are chosen.
@@ -70,8 +85,15 @@ func (k *Keys) routing(usual compute.Routing, used, n int) compute.Routing {
 	return r
 }
 
-// HasExperts reports whether the layer has a router, and so experts.
-func (b *Binder) HasExperts() bool { return b.Has("ffn_gate_inp.weight") }
+// FFNOrExperts binds the layer's experts with the shared ones, or its feed-forward layer where the file has no router of
+// it. ffn describes the latter, and but for the number of neurons the shared experts.
+func (b *Binder) FFNOrExperts(ffn FFNSpec, experts ExpertSpec) FeedForward {
+	if !b.Has("ffn_gate_inp.weight") {
+		return b.FFN(ffn)
+	}
+	ffn.Neurons, ffn.UpBias, ffn.DownBias = experts.Shared, Absent, Absent
+	return b.Experts(experts, b.SharedExperts(ffn))
+}
 
 // Experts binds the layer's experts. shared are those that all tokens use, or nil.
 func (b *Binder) Experts(s ExpertSpec, shared *FFN) *Experts {
