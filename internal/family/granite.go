@@ -8,16 +8,17 @@ import (
 )
 
 // granite is Granite 3 and the dense Granite 4, and MiniCPM 1, 2 and 4: pre-norm blocks, grouped-query attention, and
-// SwiGLU, with factors of embeddings, of what each part adds to the residual, and of logits.
+// SwiGLU, or experts that are SwiGLUs, with factors of embeddings, of what each part adds to the residual, and of logits.
 //
 // Sources: IBM 2024, Granite 3.0 Language Models; Hu et al. 2024, MiniCPM.
 type granite struct {
 	sizes
-	eps    float32 // of norms
-	act    compute.Activation
-	rope   *compute.Rope
-	scores nn.Scores
-	part   float32 // factor of what each part of a block adds to the residual
+	eps     float32 // of norms
+	act     compute.Activation
+	rope    *compute.Rope
+	scores  nn.Scores
+	part    float32 // factor of what each part of a block adds to the residual
+	experts nn.ExpertSpec
 
 	ends
 	blocks []graniteBlock
@@ -28,7 +29,7 @@ type graniteBlock struct {
 	attnNorm nn.Norm
 	attn     *nn.Attention
 	ffnNorm  nn.Norm
-	ffn      *nn.FFN
+	ffn      nn.FeedForward // dense, or experts
 }
 
 // newGranite binds a model of which files say what the factors are; those they leave out are 1.
@@ -42,6 +43,9 @@ func newMiniCPM(k *nn.Keys, b *nn.Binder) Program {
 // bindGranite binds a model with the factors that files mean which do not say them. Logits are divided by theirs.
 func bindGranite(k *nn.Keys, b *nn.Binder, embedding, part, logits float64) Program {
 	m := &granite{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
+	m.experts = k.Experts(nn.ExpertSpec{
+		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Normalised: true, MinSum: nn.LeastSum},
+	})
 	m.part = k.Factor(".residual_scale", part)
 	rope := k.Rope(nn.RopeSpec{Style: compute.Interleaved, Dims: m.key(), Trained: m.context})
 	m.rope = b.Rope(rope, b.RopeFactors(rope))
@@ -69,7 +73,7 @@ func (m *granite) block(b *nn.Binder, l layer) graniteBlock {
 		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
 		attn:     a,
 		ffnNorm:  ffnNorm,
-		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}),
+		ffn:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}, m.experts),
 	}
 }
 
