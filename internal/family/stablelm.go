@@ -55,7 +55,7 @@ func (m *stableLM) block(b *nn.Binder, l layer) stableLMBlock {
 	a := b.Attention(l.HeadShape)
 	b.QKV(a, m.embd, nn.Optional)
 	if b.Has("attn_q_norm.weight") {
-		a.QNorm, a.KNorm = b.EachHeadNorm("attn_q_norm", l.Heads, l.Key, m.eps), b.EachHeadNorm("attn_k_norm", l.KVHeads, l.Key, m.eps)
+		b.EachHeadNorms(a, m.eps)
 	}
 	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
 	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Absent)

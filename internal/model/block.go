@@ -18,7 +18,7 @@ type block struct {
 	latent    *nn.LatentAttention // in place of attention, or nil
 	recurrent nn.Recurrent        // in place of attention or in parallel to it, or nil
 	after     nn.Norm             // of what the token mixer adds to the residual, or none
-	ffnNorm   nn.Norm             // of the feed-forward layer's input; where there is none, it reads what attention does in parallel families, else the residual
+	ffnNorm   nn.Norm             // of the feed-forward layer's input; where there is none, it reads the residual
 	ffn       *nn.FFN             // or the shared experts; nil: there are none
 	experts   *nn.Experts         // or nil
 	early     bool                // the experts' router reads the block's input
@@ -39,7 +39,6 @@ type stream struct {
 // forward runs the block. Each part reads the norm of the residual x and is added to it:
 //
 //	x += attention(norm(x)); x += ffn(norm(x))
-//	x += attention(norm(x)) + ffn(norm(x))     in parallel families
 //	x = norm(x + attention(x)); x = norm(x + ffn(x))
 //
 // Some families have a norm after each part, instead of the one before it or besides, and some scale what is added.
@@ -53,22 +52,6 @@ func (l *block) forward(p *nn.Pass, m *Model, s *stream, i int) {
 		rated = l.experts.Rate(p, s.x)
 	}
 	in := p.Norm(s.x, l.norm)
-	if m.Family.Parallel {
-		heads := l.read(p, in)
-		all := s.x
-		s.x = p.Wanted(i, all)
-		heads = p.Wanted(i, heads)
-		switch {
-		case l.ffnNorm.Bound():
-			in = p.Norm(s.x, l.ffnNorm)
-		case s.x != all: // in has the rows of the whole step
-			in = p.Norm(s.x, l.norm)
-		}
-		mixed := l.mix(p, rated, s.x, in)
-		m.join(p, s.x, p.Linear(heads, l.out()), l.after)
-		m.join(p, s.x, mixed, l.ffnAfter)
-		return
-	}
 	switch {
 	case l.recurrent != nil && l.attends(): // both read the same
 		heads := l.read(p, in)
@@ -211,18 +194,6 @@ func (b *blockBinder) vector(name string) *compute.Vector {
 	return b.Vector(name, b.m.Family.Shape(name, b.m.sizes(b.layer))[0])
 }
 
-// headNorm binds the norm of queries or keys.
-func (b *blockBinder) headNorm(name string) nn.HeadNorm {
-	n := nn.HeadNorm{Wide: b.m.Family.WideNorm}
-	if w := name + ".weight"; b.m.Family.HeadNorms && b.bound(w) {
-		shape := b.m.Family.Shape(w, b.m.sizes(b.layer))
-		n.Norm = b.m.newNorm(b.RowsVector(w, shape[0], shape[1]), nil)
-		return n
-	}
-	n.Norm = b.norm(name)
-	return n
-}
-
 func (b *blockBinder) norm(name string) nn.Norm {
 	return b.m.newNorm(b.vector(b.m.Family.NormWeight(name)), b.vector(name+".bias"))
 }
@@ -236,9 +207,6 @@ func (m *Model) newNorm(weight, bias *compute.Vector) nn.Norm {
 func (m *Model) bindBlock(in *nn.Binder, i int) {
 	b, l := &blockBinder{Binder: in.Layer(i), m: m, layer: i, state: m.statePart(i)}, &m.layers[i]
 	l.norm = b.norm("attn_norm")
-	if second := b.norm("attn_norm_2"); second.Bound() { // attention's own; the other is the feed-forward layer's
-		l.norm, l.ffnNorm = second, l.norm
-	}
 	l.shape = m.Blocks[i]
 	if l.shape.State > 0 {
 		l.recurrent = b.recurrent()
@@ -273,7 +241,6 @@ func (l *block) bindAttention(b *blockBinder) {
 	m := b.m
 	how := b.Scores(m.Scores, nn.HeadShape{Heads: l.shape.Heads, Key: l.shape.Key})
 	how.Window, how.Parts = l.shape.Window, m.Family.Parts
-	how.Sinks = b.vector("attn_sinks.weight")
 	if m.Family.Latent {
 		l.latent = b.latent()
 		b.AttendsLatent(l.latent)
@@ -281,20 +248,15 @@ func (l *block) bindAttention(b *blockBinder) {
 		return
 	}
 	a := b.Attention(nn.HeadShape{Heads: l.shape.Heads, KVHeads: l.shape.KVHeads, Key: l.shape.Key, Value: l.shape.Value})
-	a.Reads, a.Gated, a.Clamp, a.Rope = l.shape.KV != b.layer, m.Family.GatedAttention, m.Clamp, m.ropes[l.shape.Rotation]
-	a.RotateFirst, a.How = m.Family.TurnedFirst, how
+	a.Reads, a.Gated, a.Rope, a.How = l.shape.KV != b.layer, m.Family.GatedAttention, m.ropes[l.shape.Rotation], how
 	l.attention = a
-	if a.Rope == nil || m.Family.Tempered {
+	if a.Rope == nil {
 		a.Temperature = m.Temperature
 	}
 	b.bindQKV(a)
-	a.QNorm = b.headNorm("attn_q_norm")
-	if m.Family.HeadNorms && a.QNorm.Bound() {
-		a.QNorm.Ones = b.Ones(a.Key)
-	}
+	a.QNorm = nn.HeadNorm{Norm: b.norm("attn_q_norm")}
 	if !a.Reads {
-		a.KNorm = b.headNorm("attn_k_norm")
-		a.KNorm.Ones = a.QNorm.Ones
+		a.KNorm = nn.HeadNorm{Norm: b.norm("attn_k_norm")}
 		if m.Family.NormedValues {
 			a.VNorm = nn.Norm{Weight: b.Ones(a.Value), Epsilon: m.Eps}
 		}

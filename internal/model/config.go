@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -40,8 +39,7 @@ type Config struct {
 	Rope      nn.RopeSpec
 	Local     nn.RopeSpec // of layers with windows
 	Scores    nn.Scores
-	Types     int     // of tokens, as BERT's texts have; 0: none
-	Clamp     float32 // queries, keys and values are brought into [-Clamp, Clamp]; 0: they stay as they are
+	Types     int // of tokens, as BERT's texts have; 0: none
 	// QueryLatent is the width of the latent vector of queries, in latent attention; 0: queries are products of the
 	// input.
 	QueryLatent int
@@ -122,12 +120,6 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	}
 	m.Arch = c.Arch
 	key := func(s string) string { return c.Arch + "." + s }
-	if k := c.Family.ParallelKey; k != "" {
-		c.Family.Parallel = m.Flag(key(k), c.Family.Parallel)
-	}
-	if c.Family.PerhapsBeside && !slices.ContainsFunc(f.Tensors, func(t *gguf.Tensor) bool { return strings.HasSuffix(t.Name, ".ffn_norm.weight") }) {
-		c.Family = c.Family.Beside()
-	}
 	c.Context = m.Context()
 	c.Embd = m.Count(key("embedding_length"), 0, nn.MaxWidth)
 	c.Layers = m.Layers()
@@ -143,9 +135,6 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	}
 	if v := m.Text(key("rope.scaling.type"), "none"); v != "none" && v != "linear" && v != "yarn" && v != "longrope" && v != "dynamic" {
 		m.Fail("key %q: rope scaling %q is not supported; supported are none, linear, yarn, longrope, dynamic", key("rope.scaling.type"), v)
-	}
-	if c.Family.SectionsApart && m.Divided(key("rope.dimension_sections")) {
-		c.Family.Rotation = arch.HalvesApart
 	}
 	c.Rope = readRope(m, &c)
 	c.Local = c.readLocalRope(m)
@@ -210,22 +199,10 @@ const maxDeviations = 10
 // readPositions reads how scores depend on positions besides the rotation, and what keys and values are computed from.
 func (c *Config) readPositions(m *nn.Keys) {
 	f := &c.Family
-	if f.RotatedLayers > 0 && c.Layers != f.RotatedLayers {
-		f.Rotation = arch.NotRotated
-	}
 	c.Scores = m.Scores(nn.Scores{Scale: f.ScoreScale, SoftCap: f.ScoreCap, Alibi: f.MaxAlibi, Later: f.Later})
-	if f.AlibiLayers > 0 && c.Layers != f.AlibiLayers {
-		c.Scores.Alibi = 0
-	}
-	if c.Scores.Scale == 0 && f.ScaledByWidth == c.Layers && c.Heads > 0 {
-		c.Scores.Scale = 1 / math.Sqrt(float64(c.Embd/c.Heads))
-	}
 	c.Scores.Grown = c.Rope.ScoreScale()
 	if t := m.File.Tensor("token_types.weight"); t != nil {
 		c.Types = t.Rows()
-	}
-	if f.Clamped {
-		c.Clamp = float32(m.Within(c.Arch+".attention.clamp_kqv", 0, 0, nn.MaxScale))
 	}
 	if f.Latent && m.Err == nil {
 		c.readLatent(m)
@@ -263,9 +240,6 @@ func (c *Config) readScales(m *nn.Keys) {
 	c.Scale = Scales{Embedding: 1, Residual: 1, Logits: 1}
 	if f.Multipliers {
 		c.Scale.Embedding, c.Scale.Residual, c.Scale.Logits = factor("embedding_scale", usual.Embedding), factor("residual_scale", usual.Residual), 1/factor("logit_scale", 1/usual.Logits)
-	}
-	if f.ScaledLogits {
-		c.Scale.Logits = factor("logit_scale", 1)
 	}
 	if f.ScaledInput {
 		c.Scale.Embedding = float32(math.Sqrt(float64(c.Embd)))

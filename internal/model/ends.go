@@ -61,11 +61,9 @@ func (m *Model) bindEnds(b *nn.Binder) {
 	}
 	if m.output = (nn.Output{Norm: last}); !f.Headless {
 		m.output = b.Output(&m.embed, last)
-		m.output.Head.B = b.Bias("output", m.Vocab, presence("output.bias"))
 	}
 	m.output.Scale, m.output.SoftCap = m.Scale.Logits, m.LogitCap
 	if p := presence("position_embd.weight"); p == nn.Required || b.Has("position_embd.weight") && p == nn.Optional {
-		m.embed.Before = f.LearnedOffset
 		m.embed.Positions = b.Lookups("position_embd", m.Embd)
 	}
 	if p := presence("token_types.weight"); p == nn.Required || b.Has("token_types.weight") && p == nn.Optional {

@@ -49,7 +49,7 @@ func (m *Model) neuronPlan(i int) nn.NeuronPlan {
 // bindFFN binds the layer's feed-forward layer, or its shared experts.
 func (l *block) bindFFN(b *blockBinder) {
 	m := b.m
-	s := nn.FFNSpec{Width: m.Embd, Neurons: l.shape.FF, Gated: m.Family.Gated, Act: m.Act, TopK: l.shape.TopK, Norm: l.ffnNorm, Parallel: m.Family.Parallel}
+	s := nn.FFNSpec{Width: m.Embd, Neurons: l.shape.FF, Gated: m.Family.Gated, Act: m.Act, TopK: l.shape.TopK, Norm: l.ffnNorm}
 	switch {
 	case l.shape.Experts:
 		l.ffn = b.SharedExperts(s)

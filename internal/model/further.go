@@ -42,7 +42,7 @@ func (c *Config) CanGuessFurther() error {
 	switch f := &c.Family; {
 	case f.LayerNorm:
 		return refuse("its norms subtract the mean, and the layer's are RMS norms")
-	case f.Parallel || f.NormSum || f.OnePart:
+	case f.NormSum || f.OnePart:
 		return refuse("its blocks are not attention and then a feed-forward layer")
 	case c.Transposed:
 		return refuse("the file stores down projections by neuron")

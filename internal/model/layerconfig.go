@@ -88,7 +88,7 @@ func (c *Config) readBlocks(m *nn.Keys) {
 		} else if c.Family.UnrotatedFull && slices.Contains(windowed, true) {
 			b.Rotation = Unrotated
 		}
-		if every := c.Family.UnrotatedEvery; every > 0 && (l+1)%every == 0 || unrotated {
+		if unrotated {
 			b.Rotation = Unrotated
 		}
 		if b.KVHeads == 0 { // there is no attention

@@ -33,10 +33,14 @@ func (b *Binder) WideNorm(name string, n int, eps float32) HeadNorm {
 	return HeadNorm{Norm: b.RMSNorm(name, n, eps), Wide: true}
 }
 
-// EachHeadNorm binds the LayerNorm of each head of queries or keys, where each has weights of its own in name.weight
-// [heads, key].
-func (b *Binder) EachHeadNorm(name string, heads, key int, eps float32) HeadNorm {
-	return HeadNorm{Norm: Norm{Weight: b.RowsVector(name+".weight", heads, key), Epsilon: eps, Centered: true}, Ones: b.Ones(key)}
+// EachHeadNorms binds the LayerNorms of a's heads of queries and keys, where each has weights of its own in
+// attn_q_norm.weight and attn_k_norm.weight [heads, key].
+func (b *Binder) EachHeadNorms(a *Attention, eps float32) {
+	ones := b.Ones(a.Key)
+	norm := func(name string, heads int) HeadNorm {
+		return HeadNorm{Norm: Norm{Weight: b.RowsVector(name, heads, a.Key), Epsilon: eps, Centered: true}, Ones: ones}
+	}
+	a.QNorm, a.KNorm = norm("attn_q_norm.weight", a.Heads), norm("attn_k_norm.weight", a.KVHeads)
 }
 
 // LayerNorm binds name.weight and name.bias [n].
