@@ -13,16 +13,15 @@ import (
 // block is one transformer block: a token mixer, and a channel mixer, which works on each token alone.
 type block struct {
 	shape     Block
-	norm      nn.Norm             // of the token mixer's input
-	attention *nn.Attention       // or nil
-	latent    *nn.LatentAttention // in place of attention, or nil
-	recurrent nn.Recurrent        // in place of attention or in parallel to it, or nil
-	after     nn.Norm             // of what the token mixer adds to the residual, or none
-	ffnNorm   nn.Norm             // of the feed-forward layer's input; where there is none, it reads the residual
-	ffn       *nn.FFN             // or the shared experts; nil: there are none
-	experts   *nn.Experts         // or nil
-	early     bool                // the experts' router reads the block's input
-	ffnAfter  nn.Norm             // of what the feed-forward layer adds to the residual, or none
+	norm      nn.Norm       // of the token mixer's input
+	attention *nn.Attention // or nil
+	recurrent nn.Recurrent  // in place of attention or in parallel to it, or nil
+	after     nn.Norm       // of what the token mixer adds to the residual, or none
+	ffnNorm   nn.Norm       // of the feed-forward layer's input; where there is none, it reads the residual
+	ffn       *nn.FFN       // or the shared experts; nil: there are none
+	experts   *nn.Experts   // or nil
+	early     bool          // the experts' router reads the block's input
+	ffnAfter  nn.Norm       // of what the feed-forward layer adds to the residual, or none
 	input     nn.LayerInput
 	scale     float32         // of the residual after the block
 	mixing    *nn.AltUpMixing // of streams, or nil
@@ -53,19 +52,19 @@ func (l *block) forward(p *nn.Pass, m *Model, s *stream, i int) {
 	}
 	in := p.Norm(s.x, l.norm)
 	switch {
-	case l.recurrent != nil && l.attends(): // both read the same
-		heads := l.read(p, in)
+	case l.recurrent != nil && l.attention != nil: // both read the same
+		heads := l.attention.Read(p, in)
 		y := l.recurrent.Forward(p, in)
-		p.Add(y, p.Linear(heads, l.out()))
+		p.Add(y, p.Linear(heads, &l.attention.Out))
 		m.join(p, s.x, y, l.after)
 		s.x = p.Wanted(i, s.x)
 	case l.recurrent != nil:
 		m.join(p, s.x, l.recurrent.Forward(p, in), l.after)
 		s.x = p.Wanted(i, s.x)
-	case l.attends():
-		heads := l.read(p, in)
+	case l.attention != nil:
+		heads := l.attention.Read(p, in)
 		s.x = p.Wanted(i, s.x)
-		m.join(p, s.x, p.Linear(p.Wanted(i, heads), l.out()), l.after)
+		m.join(p, s.x, p.Linear(p.Wanted(i, heads), &l.attention.Out), l.after)
 	default:
 		s.x = p.Wanted(i, s.x)
 	}
@@ -91,7 +90,7 @@ func (l *block) alternate(p *nn.Pass, m *Model, s *stream, i int) {
 
 	in := p.Norm(s.x, l.norm)
 	laurel := l.laurel.Forward(p, in)
-	m.join(p, s.x, p.Linear(l.read(p, in), l.out()), l.after)
+	m.join(p, s.x, p.Linear(l.attention.Read(p, in), &l.attention.Out), l.after)
 	p.Add(s.x, laurel)
 	p.Scale(s.x, math.Sqrt2/2)
 
@@ -104,25 +103,6 @@ func (l *block) alternate(p *nn.Pass, m *Model, s *stream, i int) {
 	for _, other := range s.all[1:] {
 		p.Add(other, y)
 	}
-}
-
-// read returns what attention's heads read of in, the norm of the residual. [n, heads·value]
-func (l *block) read(p *nn.Pass, in compute.Tensor) compute.Tensor {
-	if l.latent != nil {
-		return l.latent.Read(p, in)
-	}
-	return l.attention.Read(p, in)
-}
-
-// attends reports whether there is attention.
-func (l *block) attends() bool { return l.attention != nil || l.latent != nil }
-
-// out returns attention's last product.
-func (l *block) out() *nn.Linear {
-	if l.latent != nil {
-		return &l.latent.Out
-	}
-	return &l.attention.Out
 }
 
 // mix returns the output of the feed-forward layer or the experts for in. rated has the router's logits where it read
@@ -241,12 +221,6 @@ func (l *block) bindAttention(b *blockBinder) {
 	m := b.m
 	how := b.Scores(m.Scores, nn.HeadShape{Heads: l.shape.Heads, Key: l.shape.Key})
 	how.Window, how.Parts = l.shape.Window, m.Family.Parts
-	if m.Family.Latent {
-		l.latent = b.latent()
-		b.AttendsLatent(l.latent)
-		l.latent.Out, l.latent.How = b.linear("attn_output.weight", "attn_output.bias"), how
-		return
-	}
 	a := b.Attention(nn.HeadShape{Heads: l.shape.Heads, KVHeads: l.shape.KVHeads, Key: l.shape.Key, Value: l.shape.Value})
 	a.Reads, a.Gated, a.Rope, a.How = l.shape.KV != b.layer, m.Family.GatedAttention, m.ropes[l.shape.Rotation], how
 	l.attention = a

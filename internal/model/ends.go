@@ -20,11 +20,6 @@ func (m *Model) bindRope(b *nn.Binder) {
 		return
 	}
 	m.ropes[Rotated] = b.Rope(m.Rope, factors)
-	if m.Family.Latent && b.Err == nil {
-		shared := *m.ropes[Rotated]
-		shared.First = 0
-		m.sharedRope = &shared
-	}
 	switch {
 	case m.Family.PlainWindow:
 		m.ropes[Locally] = b.Rope(m.Local, nil)

@@ -103,7 +103,7 @@ func (c *Config) furtherConfig() Config {
 // else in RAM, and its norms on the GPU, too.
 func (m *Model) furtherModel() *Model {
 	n := m.Layers
-	sub := &Model{Config: m.furtherConfig(), dev: m.dev, ropes: m.ropes, sharedRope: m.sharedRope, layers: make([]block, n+1)}
+	sub := &Model{Config: m.furtherConfig(), dev: m.dev, ropes: m.ropes, layers: make([]block, n+1)}
 	if m.places != nil {
 		sub.places = slices.Clone(m.places)
 		at := &sub.places[n]
@@ -157,7 +157,9 @@ func (l interpreted) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
 }
 
 // Store is of family.Block.
-func (l interpreted) Store(p *nn.Pass, x compute.Tensor) { l.block.read(p, p.Norm(x, l.block.norm)) }
+func (l interpreted) Store(p *nn.Pass, x compute.Tensor) {
+	l.block.attention.Read(p, p.Norm(x, l.block.norm))
+}
 
 // GuessesFurther reports whether the model was loaded with a layer that predicts a further token.
 func (m *Model) GuessesFurther() bool { return m.further != nil }

@@ -62,8 +62,6 @@ type Model struct {
 	output  nn.Output
 	ropes   [Unrotated + 1]*compute.Rope // by Rotation; nil where heads are not rotated
 
-	sharedRope *compute.Rope // of the part of keys that heads share, in latent attention
-
 	adapters *nn.Adapters
 	files    []Adapter
 	Scales   []float32                       // of the adapters, where a step does not say its own
@@ -209,7 +207,11 @@ func (m *Model) takeRopes() {
 		return
 	}
 	for i := range m.parts {
-		switch a := m.parts[i].Attention; {
+		a := m.parts[i].Attention
+		if l := m.parts[i].Latent; l != nil {
+			m.ropes[Rotated] = l.Rope
+		}
+		switch {
 		case a == nil || a.Rope == nil:
 		case m.ropes[Rotated] == nil && m.Blocks[i].Rotation == Rotated:
 			m.ropes[Rotated] = a.Rope

@@ -1,10 +1,6 @@
 package nn
 
-import (
-	"slices"
-
-	"github.com/powerinfer-go/powerinfer/internal/compute"
-)
+import "github.com/powerinfer-go/powerinfer/internal/compute"
 
 // FFNSpec describes a feed-forward layer. Its tensors are ffn_gate, ffn_up and ffn_down.
 type FFNSpec struct {
@@ -132,10 +128,7 @@ func (b *Binder) bindPredictor(f *FFN, s FFNSpec, order []int32) {
 // ChainPredictors has each layer with a predictor know the next layer's, in blocks whose feed-forward layers read the
 // residual after attention.
 func (b *Binder) ChainPredictors() {
-	for i := range slices.Backward(b.parts) {
-		if i+1 == len(b.parts) {
-			continue
-		}
+	for i := range len(b.parts) - 1 {
 		f, next := b.parts[i].FFN, &b.parts[i+1]
 		if f != nil && f.Predictor.Bound() && !next.parallel && next.FFN != nil && next.FFN.Predictor.Bound() {
 			f.Next, f.NextNorm = next.FFN, next.FFNNorm

@@ -74,6 +74,12 @@ func (r RopeSpec) Unscaled() RopeSpec {
 	return r
 }
 
+// Whole returns r for a vector that has the rotated elements alone.
+func (r RopeSpec) Whole() RopeSpec {
+	r.First = 0
+	return r
+}
+
 // RopeFactors takes the factors of frequencies in, where the file has some. It may have one list for short and one for
 // long contexts, between which the positions that a sequence may have decide.
 func (b *Binder) RopeFactors(r RopeSpec) []float32 {
