@@ -29,6 +29,7 @@ type decoderSpec struct {
 	original string               // see nn.Keys.ActivationOr
 	qkvBias  nn.Presence          // files may have one in any family
 	outBias  nn.Presence
+	encodes  bool   // tokens see later positions, too, and there are no logits: hidden states are the result
 	ungated  bool   // feed-forward layers have no gate, and may have biases
 	ffnNorm  string // the name of the feed-forward layer's norm; empty: ffn_norm
 
@@ -55,7 +56,7 @@ func newDecoder(k *nn.Keys, b *nn.Binder, spec decoderSpec) *decoder {
 // readDecoder reads the hyperparameters of a plain decoder, but for its rotation.
 func readDecoder(k *nn.Keys, spec decoderSpec) *decoder {
 	return &decoder{
-		spec: spec, sizes: readSizes(k), eps: k.RMSEpsilon(cmp.Or(spec.eps, 1e-5)), scores: k.Scores(nn.Scores{}),
+		spec: spec, sizes: readSizes(k), eps: k.RMSEpsilon(cmp.Or(spec.eps, 1e-5)), scores: k.Scores(nn.Scores{Later: spec.encodes}),
 		act: k.ActivationOr(compute.Activation{Kind: spec.act}, spec.original),
 	}
 }
@@ -63,8 +64,11 @@ func readDecoder(k *nn.Keys, spec decoderSpec) *decoder {
 // bind binds a plain decoder of which the hyperparameters were read.
 func (m *decoder) bind(k *nn.Keys, b *nn.Binder) {
 	m.embed = b.Embedding(m.embd)
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
-	m.output.SoftCap = k.LogitCap(0)
+	m.output.Norm = b.RMSNorm("output_norm", m.embd, m.eps)
+	if !m.spec.encodes {
+		m.output = b.Output(&m.embed, m.output.Norm)
+		m.output.SoftCap = k.LogitCap(0)
+	}
 	for i := range m.layers {
 		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
 	}

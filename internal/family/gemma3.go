@@ -36,7 +36,23 @@ type gemma3Block struct {
 }
 
 func newGemma3(k *nn.Keys, b *nn.Binder) Program {
-	m := &gemma3{sizes: readSizes(k), eps: k.RMSEpsilon(1e-6), act: k.Activation(compute.GELU), scores: k.Scores(nn.Scores{})}
+	m := bindGemma3(k, b, nn.Scores{})
+	m.output = b.Output(&m.embed, m.output.Norm)
+	m.output.SoftCap = k.LogitCap(0)
+	return m
+}
+
+// newGemmaEmbedding binds EmbeddingGemma: Gemma 3 in which tokens see later positions, too, and windows are around them.
+// There are no logits: hidden states are the result.
+//
+// Source: Gemma Team 2025, EmbeddingGemma: Powerful and Lightweight Text Representations.
+func newGemmaEmbedding(k *nn.Keys, b *nn.Binder) Program {
+	return bindGemma3(k, b, nn.Scores{Later: true})
+}
+
+// bindGemma3 binds all but the head.
+func bindGemma3(k *nn.Keys, b *nn.Binder, scores nn.Scores) *gemma3 {
+	m := &gemma3{sizes: readSizes(k), eps: k.RMSEpsilon(1e-6), act: k.Activation(compute.GELU), scores: k.Scores(scores)}
 	if len(m.layers) == 62 && m.scores.Scale == 0 { // the 27B
 		m.scores.Scale = 1 / math.Sqrt(float64(m.embd/m.heads()))
 	}
@@ -46,8 +62,7 @@ func newGemma3(k *nn.Keys, b *nn.Binder) Program {
 
 	m.embed = b.Embedding(m.embd)
 	m.embed.Scale = float32(math.Sqrt(float64(m.embd)))
-	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
-	m.output.SoftCap = k.LogitCap(0)
+	m.output.Norm = b.RMSNorm("output_norm", m.embd, m.eps)
 	for i := range m.layers {
 		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
 	}
