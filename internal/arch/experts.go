@@ -29,13 +29,10 @@ type Experts struct {
 	Early        bool   // routers read the layer's input, before the norm of attention
 }
 
-// GatingFunctions returns what the values of the key expert_gating_func mean, from 1.
-func GatingFunctions() []compute.Score {
-	return []compute.Score{compute.Softmax, compute.Sigmoid, compute.SoftmaxChosen}
-}
-
 // Gating returns the value of the key expert_gating_func.
-func (e *Experts) Gating() uint32 { return uint32(slices.Index(GatingFunctions(), e.Score) + 1) }
+func (e *Experts) Gating() uint32 {
+	return uint32(slices.Index(compute.GatingFunctions(), e.Score) + 1)
+}
 
 // leastSum is the least sum that weights are divided by: the smallest normal half. No softmax comes near it.
 const leastSum = 1.0 / (1 << 14)

@@ -44,7 +44,6 @@ type Family struct {
 	FusedGate      bool                 // ffn_up holds the gates' rows, then the ups'
 	HeadNorms      bool                 // the norms of q and k have weights of their own for each head
 	WideNorm       bool                 // the norms of q and k are over all heads together; else over each
-	TurnedFirst    bool                 // the norms of q and k are behind their rotation; else before it
 	Window         bool                 // attention.sliding_window is applied
 	FullEvery      int                  // of layers with windows, every so manyth sees all positions instead; 0: none does. Files may say otherwise
 	FullFirst      bool                 // the first of FullEvery layers sees all positions, not the last
@@ -54,11 +53,9 @@ type Family struct {
 	UsualBase      float64              // θ, of a file that does not say it; 0: 10000
 	WindowBase     float64              // θ of layers with windows, of a file that does not say it; 0: that of the others
 	PlainWindow    bool                 // the rotation of layers with windows is not scaled for longer contexts
-	UnrotatedEvery int                  // every so manyth layer is not rotated; 0: all are
 	UnrotatedFull  bool                 // of models with windows, layers without one are not rotated
 	FFNNorm        string               // the norm before the feed-forward layer; empty: ffn_norm
 	ScaledInput    bool                 // embeddings are multiplied by √n_embd
-	ScaledByWidth  int                  // models of so many layers divide scores by √(n_embd/heads), not √key, unless the file says otherwise
 	ScoreCap       float64              // the soft cap of scores, of a file that does not say it; 0: none
 	LogitCap       float64              // likewise of logits
 	PerhapsRotated bool                 // files may say that no head is rotated (rope.scaling.finetuned)
@@ -74,7 +71,6 @@ type Family struct {
 	Multipliers    bool                 // files scale embeddings, attention, what a part adds to the residual, and divide logits
 	ScaledLogits   bool                 // files give a factor of logits
 	Sections       bool                 // pictures have positions of their own in sections of a head (M-RoPE); a text's are the same in all
-	SectionsApart  bool                 // files with such sections have the halves of pairs apart, whatever Rotation says; conversion writes none
 	ScoreScale     float64              // of the products q·k, of a file that does not say it; 0: 1/√key
 	UnitHeads      bool                 // queries and keys that are rotated are normed, without weights,
 	UnitHeadsBut   int                  // but in models of so many experts
@@ -88,8 +84,6 @@ type Family struct {
 	Tempered       bool                 // files may say that queries grow with their position
 	Temperature    compute.Temperature  // of queries that are not rotated, whatever files say; zero: they do not grow with their position
 	MaxAlibi       float64              // the largest exponent of ALiBi's slopes, of a file that does not say it; 0: scores do not fall with distance
-	AlibiLayers    int                  // only models of so many layers have ALiBi; 0: all do that have an exponent
-	RotatedLayers  int                  // only models of so many layers are rotated; 0: all are
 	Activation     compute.Nonlinearity // of a GGUF file without powerinfer.activation
 	Slope, Limit   float32              // of a clamped SwiGLU
 	Original       string               // the activation of the original PowerInfer's files; empty: it does not run the family

@@ -14,9 +14,7 @@ const (
 	gemma2FullEvery = 2 // layers
 	gemma2ScoreCap  = 50
 	gemma2LogitCap  = 30
-	gemma2Large     = 46 // layers of the 27B, whose scores are scaled by the width
 	gemma3FullEvery = 6
-	gemma3Large     = 62
 	gemma3Base      = 10000   // of layers with windows
 	gemma3FullBase  = 1000000 // of the others
 	gemmaEps        = 1e-6
@@ -40,7 +38,7 @@ func gemma2() Family {
 	f := gemma()
 	f.Name, f.HuggingFace = "gemma2", []string{"Gemma2ForCausalLM"}
 	f.Window, f.UsualWindow, f.FullEvery = true, gemma2Window, gemma2FullEvery
-	f.ScoreCap, f.LogitCap, f.ScaledByWidth = gemma2ScoreCap, gemma2LogitCap, gemma2Large
+	f.ScoreCap, f.LogitCap = gemma2ScoreCap, gemma2LogitCap
 	f.Block = plusOne(bothNorms(llamaBlock(Same)))
 	f.Read = func(c *Config) error {
 		if err := readGemma(c); err != nil {
@@ -57,7 +55,7 @@ func gemma2() Family {
 func gemma3() Family {
 	f := gemma()
 	f.Name, f.HuggingFace = "gemma3", []string{"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"}
-	f.AlwaysTied, f.Window, f.FullEvery, f.PlainWindow, f.WindowBase, f.ScaledByWidth = false, true, gemma3FullEvery, true, gemma3Base, gemma3Large
+	f.AlwaysTied, f.Window, f.FullEvery, f.PlainWindow, f.WindowBase = false, true, gemma3FullEvery, true, gemma3Base
 	f.Root, f.UsualBase = textRoots(), gemma3FullBase
 	f.Block = plusOne(headNorms(bothNorms(llamaBlock(Same))))
 	f.Read = readGemma3

@@ -21,7 +21,7 @@ const (
 func gemma3n() Family {
 	f := gemma3()
 	f.Name, f.HuggingFace = "gemma3n", []string{"Gemma3nForConditionalGeneration", "Gemma3nForCausalLM"}
-	f.FullEvery, f.ScaledByWidth, f.ScoreScale, f.LogitCap, f.UsualKV = gemma3nFullEvery, 0, 1, gemma2LogitCap, gemma3nKV
+	f.FullEvery, f.ScoreScale, f.LogitCap, f.UsualKV = gemma3nFullEvery, 1, gemma2LogitCap, gemma3nKV
 	f.UsualWindow = gemma3nWindow
 	f.NormedValues, f.SharedKV, f.LayerInputs, f.AltUp, f.TopK = true, true, true, true, true
 	f.Outer = append(llamaOuter(), layerInputs(false)...)

@@ -11,7 +11,7 @@ const gemma4Window = 512
 func gemma4() Family {
 	f := gemma3()
 	f.Name, f.HuggingFace = "gemma4", []string{"Gemma4ForConditionalGeneration", "Gemma4ForCausalLM", "Gemma4UnifiedForConditionalGeneration"}
-	f.ScaledByWidth, f.ScoreScale, f.LogitCap, f.UsualWindow = 0, 1, gemma2LogitCap, gemma4Window
+	f.ScoreScale, f.LogitCap, f.UsualWindow = 1, gemma2LogitCap, gemma4Window
 	f.NormedValues, f.SharedKV, f.LayerInputs, f.WindowHeads = true, true, true, true
 	f.Outer = append(llamaOuter(), layerInputs(true)...)
 	f.Block = append(headNorms(bothNorms(llamaBlock(Same))), layerInput(true)...)

@@ -13,7 +13,7 @@ const hunyuanContext = 1 << 18
 func hunyuanDense() Family {
 	f := llama()
 	f.Name, f.HuggingFace, f.Original = "hunyuan-dense", []string{"HunYuanDenseV1ForCausalLM"}, ""
-	f.Rotation, f.TurnedFirst = HalvesApart, true
+	f.Rotation = HalvesApart
 	f.Block = headNorms(llamaBlock(Same))
 	for i := range f.Block {
 		switch t := &f.Block[i]; t.Name {

@@ -89,7 +89,7 @@ func llamaEmbed() Family {
 func gemmaEmbedding() Family {
 	f := gemma3()
 	f.Name, f.HuggingFace = "gemma-embedding", []string{"Gemma3TextModel"}
-	f.Later, f.Headless, f.AlwaysTied, f.ScaledByWidth, f.MaxContext, f.RankPooling = true, true, true, 0, 2048, PoolMean
+	f.Later, f.Headless, f.AlwaysTied, f.MaxContext, f.RankPooling = true, true, true, 2048, PoolMean
 	f.Root = []string{"model.", ""}
 	f.Read = func(c *Config) error {
 		if !c.Bidirectional {

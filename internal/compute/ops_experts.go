@@ -23,6 +23,9 @@ const (
 	SoftmaxChosen              // experts are ranked by their logits, and the softmax is over those that are chosen
 )
 
+// GatingFunctions returns what the values of a file's key expert_gating_func mean, from 1.
+func GatingFunctions() []Score { return []Score{Softmax, Sigmoid, SoftmaxChosen} }
+
 // Routing says how the experts of a token follow from its logits.
 type Routing struct {
 	Score Score

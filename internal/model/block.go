@@ -2,8 +2,8 @@ package model
 
 import (
 	"cmp"
-	"fmt"
 	"math"
+	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -13,17 +13,15 @@ import (
 // block is one transformer block: a token mixer, and a channel mixer, which works on each token alone.
 type block struct {
 	shape     Block
-	norm      nn.Norm             // of the token mixer's input
-	attention nn.Attention        // or none
-	latent    *nn.LatentAttention // in place of attention, or nil
-	recurrent nn.Recurrent        // in place of attention or in parallel to it, or nil
-	after     nn.Norm             // of what the token mixer adds to the residual, or none
-	ffnNorm   nn.Norm             // of the feed-forward layer's input; where there is none, it reads what attention does in parallel families, else the residual
-	ffn       nn.FFN
-	mode      SparseMode // of ffn
-	experts   nn.Experts
-	early     bool    // the experts' router reads the block's input
-	ffnAfter  nn.Norm // of what the feed-forward layer adds to the residual, or none
+	norm      nn.Norm       // of the token mixer's input
+	attention *nn.Attention // or nil
+	recurrent nn.Recurrent  // in place of attention or in parallel to it, or nil
+	after     nn.Norm       // of what the token mixer adds to the residual, or none
+	ffnNorm   nn.Norm       // of the feed-forward layer's input; where there is none, it reads the residual
+	ffn       *nn.FFN       // or the shared experts; nil: there are none
+	experts   *nn.Experts   // or nil
+	early     bool          // the experts' router reads the block's input
+	ffnAfter  nn.Norm       // of what the feed-forward layer adds to the residual, or none
 	input     nn.LayerInput
 	scale     float32         // of the residual after the block
 	mixing    *nn.AltUpMixing // of streams, or nil
@@ -40,7 +38,6 @@ type stream struct {
 // forward runs the block. Each part reads the norm of the residual x and is added to it:
 //
 //	x += attention(norm(x)); x += ffn(norm(x))
-//	x += attention(norm(x)) + ffn(norm(x))     in parallel families
 //	x = norm(x + attention(x)); x = norm(x + ffn(x))
 //
 // Some families have a norm after each part, instead of the one before it or besides, and some scale what is added.
@@ -54,40 +51,24 @@ func (l *block) forward(p *nn.Pass, m *Model, s *stream, i int) {
 		rated = l.experts.Rate(p, s.x)
 	}
 	in := p.Norm(s.x, l.norm)
-	if m.Family.Parallel {
-		heads := l.read(p, in)
-		all := s.x
-		s.x = p.Wanted(i, all)
-		heads = p.Wanted(i, heads)
-		switch {
-		case l.ffnNorm.Bound():
-			in = p.Norm(s.x, l.ffnNorm)
-		case s.x != all: // in has the rows of the whole step
-			in = p.Norm(s.x, l.norm)
-		}
-		mixed := l.mix(p, rated, s.x, in)
-		m.join(p, s.x, p.Linear(heads, l.out()), l.after)
-		m.join(p, s.x, mixed, l.ffnAfter)
-		return
-	}
 	switch {
-	case l.recurrent != nil && l.out().Bound(): // both read the same
-		heads := l.read(p, in)
+	case l.recurrent != nil && l.attention != nil: // both read the same
+		heads := l.attention.Read(p, in)
 		y := l.recurrent.Forward(p, in)
-		p.Add(y, p.Linear(heads, l.out()))
+		p.Add(y, p.Linear(heads, &l.attention.Out))
 		m.join(p, s.x, y, l.after)
 		s.x = p.Wanted(i, s.x)
 	case l.recurrent != nil:
 		m.join(p, s.x, l.recurrent.Forward(p, in), l.after)
 		s.x = p.Wanted(i, s.x)
-	case l.out().Bound():
-		heads := l.read(p, in)
+	case l.attention != nil:
+		heads := l.attention.Read(p, in)
 		s.x = p.Wanted(i, s.x)
-		m.join(p, s.x, p.Linear(p.Wanted(i, heads), l.out()), l.after)
+		m.join(p, s.x, p.Linear(p.Wanted(i, heads), &l.attention.Out), l.after)
 	default:
 		s.x = p.Wanted(i, s.x)
 	}
-	if !l.ffn.Bound() && !l.experts.Bound() {
+	if l.ffn == nil && l.experts == nil {
 		return
 	}
 	in = p.Norm(s.x, l.ffnNorm)
@@ -109,7 +90,7 @@ func (l *block) alternate(p *nn.Pass, m *Model, s *stream, i int) {
 
 	in := p.Norm(s.x, l.norm)
 	laurel := l.laurel.Forward(p, in)
-	m.join(p, s.x, p.Linear(l.read(p, in), l.out()), l.after)
+	m.join(p, s.x, p.Linear(l.attention.Read(p, in), &l.attention.Out), l.after)
 	p.Add(s.x, laurel)
 	p.Scale(s.x, math.Sqrt2/2)
 
@@ -124,40 +105,16 @@ func (l *block) alternate(p *nn.Pass, m *Model, s *stream, i int) {
 	}
 }
 
-// read returns what attention's heads read of in, the norm of the residual. [n, heads·value]
-func (l *block) read(p *nn.Pass, in compute.Tensor) compute.Tensor {
-	if l.latent != nil {
-		return l.latent.Read(p, in)
-	}
-	return l.attention.Read(p, in)
-}
-
-// store has attention keep keys and values in that part of the cache.
-func (l *block) store(part int) {
-	l.attention.Stored = part
-	if l.latent != nil {
-		l.latent.Stored = part
-	}
-}
-
-// out returns attention's last product. It is not bound where there is no attention.
-func (l *block) out() *nn.Linear {
-	if l.latent != nil {
-		return &l.latent.Out
-	}
-	return &l.attention.Out
-}
-
 // mix returns the output of the feed-forward layer or the experts for in. rated has the router's logits where it read
 // something else.
 func (l *block) mix(p *nn.Pass, rated, residual, in compute.Tensor) compute.Tensor {
-	if !l.experts.Bound() {
+	if l.experts == nil {
 		return l.ffn.Forward(p, residual, in)
 	}
 	if !l.early {
 		rated = l.experts.Rate(p, in)
 	}
-	return l.experts.Forward(p, rated, residual, in)
+	return l.experts.Mix(p, rated, residual, in)
 }
 
 // join adds a part's output y, which it overwrites, to the residual: x += scale·norm(y).
@@ -180,18 +137,21 @@ type blockBinder struct {
 	state int // the part of the cache with the layer's state
 }
 
-func (b *blockBinder) name(s string) string { return fmt.Sprintf("blk.%d.%s", b.layer, s) }
-
 // bound reports whether the block binds a tensor: it must, or it may and the file holds it.
 func (b *blockBinder) bound(name string) bool {
 	t, ok := b.m.Family.InBlock(name)
-	return ok && (!t.Optional || b.Has(b.name(name)))
+	return ok && (!t.Optional || b.Has(name))
 }
 
-// requires reports whether files must hold a tensor of the block.
-func (b *blockBinder) requires(name string) bool {
-	t, ok := b.m.Family.InBlock(name)
-	return ok && !t.Optional
+// presence says whether files hold a tensor of the block.
+func (b *blockBinder) presence(name string) nn.Presence {
+	switch t, ok := b.m.Family.InBlock(name); {
+	case !ok:
+		return nn.Absent
+	case t.Optional:
+		return nn.Optional
+	}
+	return nn.Required
 }
 
 // linear binds a matrix, and bias, which may be empty, the name of its bias.
@@ -200,12 +160,7 @@ func (b *blockBinder) linear(name, bias string) nn.Linear {
 		return nn.Linear{}
 	}
 	shape := b.m.Family.Shape(name, b.m.sizes(b.layer))
-	return b.linearOf(name, bias, shape[0], shape[1])
-}
-
-// linearOf is linear of a matrix of that shape, which the block binds.
-func (b *blockBinder) linearOf(name, bias string, rows, cols int) nn.Linear {
-	l := b.Linear(b.Matrix(b.name(name), rows, cols, compute.Precise))
+	l := b.Linear(strings.TrimSuffix(name, ".weight"), shape[0], shape[1], nn.Absent)
 	if bias != "" {
 		l.B = b.vector(bias)
 	}
@@ -216,19 +171,7 @@ func (b *blockBinder) vector(name string) *compute.Vector {
 	if !b.bound(name) {
 		return nil
 	}
-	return b.Vector(b.name(name), b.m.Family.Shape(name, b.m.sizes(b.layer))[0])
-}
-
-// headNorm binds the norm of queries or keys.
-func (b *blockBinder) headNorm(name string) nn.HeadNorm {
-	n := nn.HeadNorm{Wide: b.m.Family.WideNorm}
-	if w := name + ".weight"; b.m.Family.HeadNorms && b.bound(w) {
-		shape := b.m.Family.Shape(w, b.m.sizes(b.layer))
-		n.Norm = b.m.newNorm(b.RowsVector(b.name(w), shape[0], shape[1]), nil)
-		return n
-	}
-	n.Norm = b.norm(name)
-	return n
+	return b.Vector(name, b.m.Family.Shape(name, b.m.sizes(b.layer))[0])
 }
 
 func (b *blockBinder) norm(name string) nn.Norm {
@@ -242,15 +185,12 @@ func (m *Model) newNorm(weight, bias *compute.Vector) nn.Norm {
 
 // bindBlock binds layer i.
 func (m *Model) bindBlock(in *nn.Binder, i int) {
-	in.Place(m.place(i))
-	b, l := &blockBinder{Binder: in, m: m, layer: i, state: m.statePart(i)}, &m.layers[i]
+	b, l := &blockBinder{Binder: in.Layer(i), m: m, layer: i, state: m.statePart(i)}, &m.layers[i]
 	l.norm = b.norm("attn_norm")
-	if second := b.norm("attn_norm_2"); second.Bound() { // attention's own; the other is the feed-forward layer's
-		l.norm, l.ffnNorm = second, l.norm
-	}
 	l.shape = m.Blocks[i]
 	if l.shape.State > 0 {
 		l.recurrent = b.recurrent()
+		b.Recurs(l.recurrent)
 	}
 	if l.shape.Heads > 0 {
 		l.bindAttention(b)
@@ -268,41 +208,29 @@ func (m *Model) bindBlock(in *nn.Binder, i int) {
 	if n := b.norm(ffnNorm); n.Bound() {
 		l.ffnNorm = n
 	}
-	l.bindExperts(b)
-	l.bindFFN(b)
+	if l.shape.Experts {
+		l.bindExperts(b)
+	} else {
+		l.bindFFN(b)
+	}
 	l.bindMixing(b)
 }
 
 // bindAttention binds the layer's attention.
 func (l *block) bindAttention(b *blockBinder) {
 	m := b.m
-	scale := cmp.Or(m.Scale.Attention, float32(m.Rope.scores()/math.Sqrt(float64(l.shape.Key))))
-	how := compute.Attention{Scale: scale, Window: l.shape.Window, Parts: m.Family.Parts, Later: m.Later, SoftCap: m.Cap.Scores}
-	if m.Alibi > 0 {
-		how.Slopes = b.Numbers("ALiBi's slopes", slopes(l.shape.Heads, m.Alibi))
-	}
-	how.Sinks = b.vector("attn_sinks.weight")
-	if m.Family.Latent {
-		l.latent = b.latent()
-		l.latent.Out, l.latent.How = b.linear("attn_output.weight", "attn_output.bias"), how
-		return
-	}
-	a := &l.attention
-	*a = nn.Attention{
-		Heads: l.shape.Heads, Key: l.shape.Key, Value: l.shape.Value, KVHeads: l.shape.KVHeads, Layer: b.layer, Reads: l.shape.KV != b.layer,
-		Gated: m.Family.GatedAttention, Clamp: m.Clamp, Rope: m.ropes[l.shape.Rotation], RotateFirst: m.Family.TurnedFirst, How: how,
-	}
-	if a.Rope == nil || m.Family.Tempered {
+	how := b.Scores(m.Scores, nn.HeadShape{Heads: l.shape.Heads, Key: l.shape.Key})
+	how.Window, how.Parts = l.shape.Window, m.Family.Parts
+	a := b.Attention(nn.HeadShape{Heads: l.shape.Heads, KVHeads: l.shape.KVHeads, Key: l.shape.Key, Value: l.shape.Value})
+	a.Reads, a.Gated, a.Rope, a.How = l.shape.KV != b.layer, m.Family.GatedAttention, m.ropes[l.shape.Rotation], how
+	l.attention = a
+	if a.Rope == nil {
 		a.Temperature = m.Temperature
 	}
 	b.bindQKV(a)
-	a.QNorm = b.headNorm("attn_q_norm")
-	if m.Family.HeadNorms && a.QNorm.Bound() {
-		a.QNorm.Ones = b.Ones(a.Key)
-	}
+	a.QNorm = nn.HeadNorm{Norm: b.norm("attn_q_norm")}
 	if !a.Reads {
-		a.KNorm = b.headNorm("attn_k_norm")
-		a.KNorm.Ones = a.QNorm.Ones
+		a.KNorm = nn.HeadNorm{Norm: b.norm("attn_k_norm")}
 		if m.Family.NormedValues {
 			a.VNorm = nn.Norm{Weight: b.Ones(a.Value), Epsilon: m.Eps}
 		}
@@ -320,41 +248,15 @@ func (b *blockBinder) bindQKV(a *nn.Attention) {
 	if a.Reads { // files may hold what it would need for its own
 		a.Q = b.linear("attn_q.weight", "attn_q.bias")
 		for _, name := range []string{"attn_k.weight", "attn_v.weight", "attn_k_norm.weight"} {
-			b.Ignore(b.name(name))
+			b.Ignore(name)
 		}
 		return
 	}
-	q, k, v := m.Blocks[b.layer].widths()
-	if m.Family.GatedAttention {
-		q *= 2
-	}
-	_, usual := m.Family.InBlock("attn_qkv.weight")
-	if usual = usual && !m.Family.Delta; b.Has(b.name("attn_qkv.weight")) || usual && !b.Has(b.name("attn_q.weight")) {
-		if qkv := b.Slices(b.name("attn_qkv.weight"), m.Embd, compute.Precise, q, k, v); qkv != nil {
-			a.Q, a.K, a.V = qkv[0], qkv[1], qkv[2]
-		}
-	} else {
-		weight := func(name string, rows int) nn.Linear {
-			if !usual {
-				return b.linear(name, "")
-			}
-			return b.linearOf(name, "", rows, m.Embd)
-		}
-		a.Q, a.K, a.V = weight("attn_q.weight", q), weight("attn_k.weight", k), weight("attn_v.weight", v)
-	}
-	if b.Has(b.name("attn_qkv.bias")) || b.requires("attn_qkv.bias") && !b.Has(b.name("attn_q.bias")) {
-		if bias := b.Vectors(b.name("attn_qkv.bias"), q, k, v); bias != nil {
-			a.Q.B, a.K.B, a.V.B = bias[0], bias[1], bias[2]
-		}
+	if t, ok := m.Family.InBlock("attn_v.weight"); ok && t.Optional && !b.Has("attn_v.weight") && !b.Has("attn_qkv.weight") { // values are keys
+		a.Q, a.K = b.linear("attn_q.weight", "attn_q.bias"), b.linear("attn_k.weight", "attn_k.bias")
 		return
 	}
-	bias := func(name string, n int) *compute.Vector {
-		if !b.requires(name) && !b.Has(b.name(name)) {
-			return nil
-		}
-		return b.Vector(b.name(name), n)
-	}
-	a.Q.B, a.K.B, a.V.B = bias("attn_q.bias", q), bias("attn_k.bias", k), bias("attn_v.bias", v)
+	b.QKV(a, m.Embd, max(b.presence("attn_qkv.bias"), b.presence("attn_q.bias"), nn.Optional))
 }
 
 // sizes returns what the shapes of a layer's tensors follow from.
@@ -382,12 +284,3 @@ func (b Block) kv() compute.KVShape {
 
 // state returns the shape of the layer's state in the cache.
 func (b Block) state() compute.KVShape { return compute.KVShape{State: b.State} }
-
-// widths returns the elements of all heads' queries, and of what is stored of keys and of values.
-func (b Block) widths() (q, k, v int) {
-	kv := b.kv()
-	if kv.Within {
-		return b.Heads * b.Key, kv.Heads * kv.Key, 0
-	}
-	return b.Heads * b.Key, kv.Heads * kv.Key, kv.Heads * kv.Value
-}

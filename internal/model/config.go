@@ -4,10 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"math/bits"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -39,17 +36,15 @@ type Config struct {
 	HeadDim   int     // of keys
 	Vocab     int     // rows of the token embedding
 	Eps       float32 // of the norms
-	Rope      ropeConfig
-	Local     ropeConfig // of layers with windows
-	Alibi     float64    // the largest exponent of ALiBi's slopes; 0: scores do not fall with distance
-	Later     bool       // tokens see later positions, too
-	Types     int        // of tokens, as BERT's texts have; 0: none
-	Clamp     float32    // queries, keys and values are brought into [-Clamp, Clamp]; 0: they stay as they are
+	Rope      nn.RopeSpec
+	Local     nn.RopeSpec // of layers with windows
+	Scores    nn.Scores
+	Types     int // of tokens, as BERT's texts have; 0: none
 	// QueryLatent is the width of the latent vector of queries, in latent attention; 0: queries are products of the
 	// input.
 	QueryLatent int
 	Scale       Scales
-	Cap         Caps
+	LogitCap    float32 // logits are brought below it smoothly; 0: they stay as they are
 	// Temperature says how queries grow with their position; Scale is 0 where they do not.
 	Temperature compute.Temperature
 	Act         compute.Activation
@@ -86,7 +81,6 @@ const (
 // Scales are factors of activations; 1 changes nothing.
 type Scales struct {
 	Embedding float32
-	Attention float32 // of the products q·k, before the softmax; 0: 1/√key
 	Residual  float32 // of what each part of a block adds to the residual
 	Logits    float32
 }
@@ -100,12 +94,6 @@ func (c *Config) readTemperature(m *nn.Keys) compute.Temperature {
 	return compute.Temperature{Scale: float32(scale), Length: c.Rope.Context}
 }
 
-// Caps are the limits that activations are brought below smoothly; 0: none.
-type Caps struct {
-	Scores float32
-	Logits float32
-}
-
 // uniform reports whether all layers have as many neurons.
 func (c *Config) uniform() bool {
 	return !slices.ContainsFunc(c.Blocks, func(b Block) bool { return b.FF != c.FF })
@@ -113,12 +101,12 @@ func (c *Config) uniform() bool {
 
 // maxLayers bounds the number of layers from outside: a file with more is taken for damaged.
 const (
-	maxLayers = 1 << 12
+	maxLayers = nn.MaxLayers
 )
 
 // ReadConfig reads and checks the hyperparameters of f. activation, when not empty, overrides the file's.
 func ReadConfig(f *gguf.File, activation string) (Config, error) {
-	m := &nn.Keys{File: f}
+	m := &nn.Keys{File: f, Act: activation}
 	c := Config{Arch: m.Text("general.architecture", ""), Name: m.Text("general.name", "")}
 	if m.Err != nil {
 		return c, m.Err
@@ -130,27 +118,23 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	if c.Family, ok = arch.Named(c.Arch); !ok {
 		return c, fmt.Errorf("%s: architecture %q is not supported; supported are %s", f.Path, c.Arch, arch.Names(nil))
 	}
+	m.Arch = c.Arch
 	key := func(s string) string { return c.Arch + "." + s }
-	if k := c.Family.ParallelKey; k != "" {
-		c.Family.Parallel = m.Flag(key(k), c.Family.Parallel)
-	}
-	if c.Family.PerhapsBeside && !slices.ContainsFunc(f.Tensors, func(t *gguf.Tensor) bool { return strings.HasSuffix(t.Name, ".ffn_norm.weight") }) {
-		c.Family = c.Family.Beside()
-	}
-	c.Context = m.Count(key("context_length"), 0, 1<<30)
+	c.Context = m.Context()
 	c.Embd = m.Count(key("embedding_length"), 0, nn.MaxWidth)
-	c.Layers = m.Count(key("block_count"), 0, maxLayers)
-	c.readFurther(m)
+	c.Layers = m.Layers()
+	c.Further = m.Extra
 	c.readBlocks(m)
 	c.readStates(m)
 	c.readExperts(m)
 	c.readInputs(m)
-	c.Eps = float32(m.Within(key(c.Family.EpsilonKey()), cmp.Or(c.Family.UsualEps, 1e-5), 0, 1))
+	if eps := cmp.Or(c.Family.UsualEps, 1e-5); c.Family.LayerNorm {
+		c.Eps = m.LayerNormEpsilon(eps)
+	} else {
+		c.Eps = m.RMSEpsilon(eps)
+	}
 	if v := m.Text(key("rope.scaling.type"), "none"); v != "none" && v != "linear" && v != "yarn" && v != "longrope" && v != "dynamic" {
 		m.Fail("key %q: rope scaling %q is not supported; supported are none, linear, yarn, longrope, dynamic", key("rope.scaling.type"), v)
-	}
-	if c.Family.SectionsApart && m.Divided(key("rope.dimension_sections")) {
-		c.Family.Rotation = arch.HalvesApart
 	}
 	c.Rope = readRope(m, &c)
 	c.Local = c.readLocalRope(m)
@@ -170,10 +154,11 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 		return c, fmt.Errorf("%s: tensor \"token_embd.weight\" is missing; this file holds no model", f.Path)
 	}
 	c.Vocab = embd.Rows()
-	var err error
-	if c.Act, err = readActivation(m, &c.Family, original, activation); err != nil {
-		return c, err
+	c.Act = m.ActivationOr(compute.Activation{Kind: c.Family.Activation, Slope: c.Family.Slope, Limit: c.Family.Limit}, c.Family.Original)
+	if m.Err != nil {
+		return c, m.Err
 	}
+	var err error
 	if err := c.readExpertUse(f); err != nil {
 		return c, err
 	}
@@ -196,23 +181,6 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	return c, err
 }
 
-// readFurther leaves out the file's last layers if they predict further tokens than the next.
-func (c *Config) readFurther(m *nn.Keys) {
-	key := c.Arch + ".nextn_predict_layers"
-	n, _, err := m.File.Uint(key)
-	switch {
-	case m.Err != nil:
-	case err != nil:
-		m.Err = err
-	case n >= uint64(c.Layers):
-		m.Fail("key %q: %d of %d layers predict further tokens, which leaves none that predict the next", key, n, c.Layers)
-	default:
-		c.Layers -= int(n)
-		m.Extra = int(n)
-	}
-	c.Further = m.Extra
-}
-
 // checkByNeuron refuses a file whose down projections are stored by neuron where layers cannot be computed so.
 func (c *Config) checkByNeuron(m *nn.Keys) error {
 	if c.Experts.Count > 0 {
@@ -228,24 +196,13 @@ func (c *Config) checkByNeuron(m *nn.Keys) error {
 // are.
 const maxDeviations = 10
 
-// maxExponent bounds ALiBi's exponents, whose slopes are powers of 1/2.
-const maxExponent = 64
-
 // readPositions reads how scores depend on positions besides the rotation, and what keys and values are computed from.
 func (c *Config) readPositions(m *nn.Keys) {
 	f := &c.Family
-	if f.RotatedLayers > 0 && c.Layers != f.RotatedLayers {
-		f.Rotation = arch.NotRotated
-	}
-	if c.Alibi = m.Within(c.Arch+".attention.max_alibi_bias", f.MaxAlibi, 0, maxExponent); f.AlibiLayers > 0 && c.Layers != f.AlibiLayers {
-		c.Alibi = 0
-	}
-	c.Later = !m.Flag(c.Arch+".attention.causal", !f.Later)
+	c.Scores = m.Scores(nn.Scores{Scale: f.ScoreScale, SoftCap: f.ScoreCap, Alibi: f.MaxAlibi, Later: f.Later})
+	c.Scores.Grown = c.Rope.ScoreScale()
 	if t := m.File.Tensor("token_types.weight"); t != nil {
 		c.Types = t.Rows()
-	}
-	if f.Clamped {
-		c.Clamp = float32(m.Within(c.Arch+".attention.clamp_kqv", 0, 0, nn.MaxScale))
 	}
 	if f.Latent && m.Err == nil {
 		c.readLatent(m)
@@ -273,88 +230,19 @@ func (c *Config) readLatent(m *nn.Keys) {
 	}
 }
 
-// slopes returns ALiBi's slopes for so many heads: powers of 2, those of the next power of two heads between them.
-//
-// Source: Press et al. 2022, Train Short, Test Long.
-func slopes(heads int, most float64) []float32 {
-	out := make([]float32, heads)
-	whole := 1 << (bits.Len(uint(heads)) - 1)
-	for h := range out {
-		step, n := most/float64(whole), float64(h+1)
-		if h >= whole {
-			step, n = step/2, float64(2*(h-whole)+1)
-		}
-		out[h] = float32(math.Exp2(-step * n))
-	}
-	return out
-}
-
 // readScales reads the factors and caps of activations.
 func (c *Config) readScales(m *nn.Keys) {
-	read := func(key string, def float64) float32 { return float32(m.Within(c.Arch+"."+key, def, 0, nn.MaxScale)) }
 	f, usual := &c.Family, arch.Factors{Embedding: 1, Residual: 1, Logits: 1}
 	if f.Factors != nil {
 		usual = f.Factors(c.Layers, c.Embd)
 	}
-	factor := func(key string, def float64) float32 { return cmp.Or(read(key, def), 1) } // 0, as llama.cpp has it, is no factor
-	c.Scale = Scales{Embedding: 1, Attention: cmp.Or(read("attention.scale", f.ScoreScale), float32(f.ScoreScale)), Residual: 1, Logits: 1}
+	factor := func(key string, def float64) float32 { return m.Factor("."+key, def) }
+	c.Scale = Scales{Embedding: 1, Residual: 1, Logits: 1}
 	if f.Multipliers {
 		c.Scale.Embedding, c.Scale.Residual, c.Scale.Logits = factor("embedding_scale", usual.Embedding), factor("residual_scale", usual.Residual), 1/factor("logit_scale", 1/usual.Logits)
-	}
-	if f.ScaledLogits {
-		c.Scale.Logits = factor("logit_scale", 1)
 	}
 	if f.ScaledInput {
 		c.Scale.Embedding = float32(math.Sqrt(float64(c.Embd)))
 	}
-	if c.Scale.Attention == 0 && f.ScaledByWidth == c.Layers && c.Heads > 0 {
-		c.Scale.Attention = float32(1 / math.Sqrt(float64(c.Embd/c.Heads)))
-	}
-	c.Cap = Caps{Scores: read("attn_logit_softcapping", f.ScoreCap), Logits: read("final_logit_softcapping", f.LogitCap)}
-}
-
-// readActivation returns the activation: the override, the file's key, else what the architecture and magic imply.
-func readActivation(m *nn.Keys, fam *arch.Family, original bool, override string) (compute.Activation, error) {
-	act, err := namedActivation(m, fam, original, override)
-	if act.Kind != compute.FATReLU { // of SiLU and GELU it would take small activations as zero
-		act.Threshold = 0
-	}
-	return act, err
-}
-
-// namedActivation is readActivation, with FATReLU's threshold whatever the activation is.
-func namedActivation(m *nn.Keys, fam *arch.Family, original bool, override string) (compute.Activation, error) {
-	name := override
-	if name == "" {
-		name = m.Text("powerinfer.activation", "")
-	}
-	act := compute.Activation{Kind: fam.Activation, Slope: fam.Slope, Limit: fam.Limit, Threshold: float32(m.Within("powerinfer.activation_threshold", 0.01, -math.MaxFloat32, math.MaxFloat32))}
-	if m.Err != nil {
-		return act, m.Err
-	}
-	if name == "" {
-		name = m.Text(fam.Name+".hidden_activation", "") // as ModernBERT's files have it
-	}
-	if name == "" && original {
-		name = fam.Original
-	}
-	if name == "" {
-		return act, nil
-	}
-	kind, threshold, hasThreshold := strings.Cut(strings.ToLower(name), ":")
-	act.Kind = compute.SiLU
-	for act.Kind <= compute.ClampedSwiGLU && act.Kind.String() != kind {
-		act.Kind++
-	}
-	if act.Kind > compute.ClampedSwiGLU || act.Kind == compute.ClampedSwiGLU && fam.Activation != act.Kind {
-		return act, fmt.Errorf("%s: activation %q is not supported; supported are silu, gelu, relu, fatrelu[:threshold], drelu, relu2", m.File.Path, name)
-	}
-	if hasThreshold {
-		v, err := strconv.ParseFloat(threshold, 32)
-		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) || act.Kind != compute.FATReLU {
-			return act, fmt.Errorf("%s: activation %q: only fatrelu has a threshold, and it is a number", m.File.Path, name)
-		}
-		act.Threshold = float32(v)
-	}
-	return act, nil
+	c.LogitCap = m.LogitCap(f.LogitCap)
 }

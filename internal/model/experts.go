@@ -3,7 +3,6 @@ package model
 import (
 	"fmt"
 
-	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
@@ -11,7 +10,7 @@ import (
 )
 
 // maxExperts bounds the experts of a layer.
-const maxExperts = 1 << 12
+const maxExperts = nn.MaxExperts
 
 // Experts are the hyperparameters of layers with experts.
 type Experts struct {
@@ -45,27 +44,23 @@ func (c *Config) readExperts(m *nn.Keys) {
 		return
 	}
 	e := &c.Experts
-	e.Count = m.Count(key("expert_count"), 0, maxExperts)
-	e.Used = m.Count(key("expert_used_count"), 0, e.Count)
 	def := c.FF
 	if f.Divided {
-		def = max(1, c.FF/e.Used)
+		def = max(1, c.FF/m.Count(key("expert_used_count"), 0, maxExperts))
 	}
-	e.FF = m.Count(key("expert_feed_forward_length"), def, nn.MaxWidth)
-	e.Shared = m.Optional(key("expert_shared_feed_forward_length"), nn.MaxWidth)
-	if _, said := m.File.Lookup(key("expert_shared_feed_forward_length")); e.Shared == 0 && f.Shared && (!said || c.hasShared(m.File)) {
-		e.Shared = c.FF
+	m.Count(key("expert_count"), 0, maxExperts) // it must have some
+	usual := nn.ExpertSpec{Neurons: def, Routing: compute.Routing{Score: f.Score, Normalised: f.Normalised, MinSum: f.MinSum}}
+	if f.Shared {
+		usual.Shared = c.FF
 	}
-	if e.Shared == 0 { // each as wide as a routed one
-		e.Shared = min(m.Optional(key("expert_shared_count"), maxExperts)*e.FF, nn.MaxWidth)
-	}
+	x := m.Experts(usual)
+	e.Count, e.Used, e.FF, e.Shared, e.Routing = x.Count, x.Used, x.Neurons, x.Shared, x.Routing
 	if e.Shared == 0 && f.SharedAsWide {
 		e.Shared = e.FF
 	}
 	if f.Latent {
 		e.Latent = m.Optional(key("moe_latent_size"), nn.MaxWidth)
 	}
-	e.Routing = c.readRouting(m)
 	lead, _, err := m.File.Uint(key("leading_dense_block_count"))
 	if err != nil && m.Err == nil {
 		m.Err = err
@@ -95,16 +90,6 @@ func (c *Config) readExperts(m *nn.Keys) {
 	for _, b := range c.Blocks {
 		c.FF = max(c.FF, b.FF)
 	}
-}
-
-// hasShared reports whether some layer of f has an expert that all tokens use.
-func (c *Config) hasShared(f *gguf.File) bool {
-	for l := range c.Layers {
-		if f.Tensor(fmt.Sprintf("blk.%d.ffn_down_shexp.weight", l)) != nil {
-			return true
-		}
-	}
-	return false
 }
 
 // readExpertUse reads what the file says of the uses of its experts, and checks that it is of this model.
@@ -141,142 +126,5 @@ func (c *Config) Prior(l int) []float64 {
 	return c.ExpertUse.Prior(l)
 }
 
-// readRouting reads how experts are chosen.
-func (c *Config) readRouting(m *nn.Keys) compute.Routing {
-	key := func(s string) string { return c.Arch + "." + s }
-	f := c.Family.Experts
-	r := compute.Routing{
-		Score: f.Score, MinSum: f.MinSum, Normalised: m.Flag(key("expert_weights_norm"), f.Normalised),
-		Scale: float32(m.Within(key("expert_weights_scale"), 1, 0, nn.MaxScale)),
-	}
-	if r.Scale == 0 { // as llama.cpp has it
-		r.Scale = 1
-	}
-	functions := arch.GatingFunctions()
-	if v, ok, err := m.File.Uint(key("expert_gating_func")); err != nil || v > uint64(len(functions)) {
-		m.Fail("key %q: it is none of 1 (softmax), 2 (sigmoid), 3 (softmax of those chosen)", key("expert_gating_func"))
-	} else if ok && v > 0 {
-		r.Score = functions[v-1]
-	}
-	if n, ok, err := m.File.Uint(key("expert_group_count")); err != nil || ok && n > 1 {
-		r.Groups = m.Count(key("expert_group_count"), 0, maxExperts)
-		r.GroupsUsed = m.Count(key("expert_group_used_count"), 0, maxExperts)
-	}
-	if m.Err == nil {
-		if err := r.Check(c.Experts.Used, c.Experts.Count); err != nil {
-			m.Fail("keys %q and %q: %v", key("expert_used_count"), key("expert_group_used_count"), err)
-		}
-	}
-	return r
-}
-
-// bindExperts binds the layer's experts. Shared ones are the block's ffn.
-func (l *block) bindExperts(b *blockBinder) {
-	m, x := b.m, &l.experts
-	if !l.shape.Experts {
-		return
-	}
-	e := &m.Experts
-	x.Count, x.Used, x.Routing, l.early = e.Count, e.Used, e.Routing, m.Family.Experts.Early
-	x.Router = b.linear("ffn_gate_inp.weight", "")
-	x.Router.B = b.own("ffn_gate_inp.bias", e.Count)
-	for _, name := range []string{"exp_probs_b.weight", "exp_probs_b.bias"} { // files have either
-		if x.ChoiceBias == nil {
-			x.ChoiceBias = b.own(name, e.Count)
-		}
-	}
-	w := &x.Weights
-	w.Act, w.Before, w.Exact = m.Act, m.Family.Experts.Before, m.ExpertMode() != Off
-	width := m.Embd // of what experts read and write
-	if e.Latent > 0 {
-		width = e.Latent
-		x.Narrow, x.Widen = b.linear("ffn_latent_down.weight", ""), b.linear("ffn_latent_up.weight", "")
-	}
-	if b.Has(b.name("ffn_gate_up_exps.weight")) {
-		w.Fused = true
-		w.Up, w.UpBias = b.stack("ffn_gate_up_exps.weight", 2*e.FF, width, false), b.own("ffn_gate_up_exps.bias", e.Count*2*e.FF)
-	} else {
-		if m.Family.Gated {
-			w.Gate, w.GateBias = b.stack("ffn_gate_exps.weight", e.FF, width, false), b.own("ffn_gate_exps.bias", e.Count*e.FF)
-		}
-		w.Up, w.UpBias = b.stack("ffn_up_exps.weight", e.FF, width, false), b.own("ffn_up_exps.bias", e.Count*e.FF)
-	}
-	w.Down, w.DownBias = b.stack("ffn_down_exps.weight", width, e.FF, true), b.own("ffn_down_exps.bias", e.Count*width)
-	b.bindPredictors(w, width)
-	w.Count, w.Bins, w.Prior = &x.Uses, &x.Bins, &compute.Prior{Shares: m.Prior(b.layer)}
-	if _, ok := m.Family.InBlock("ffn_gate_inp_shexp.weight"); ok {
-		x.SharedGate = b.linearOf("ffn_gate_inp_shexp.weight", "", 1, m.Embd)
-	}
-	if l.shape.FF > 0 {
-		x.Shared = &l.ffn
-	}
-}
-
 // expertPredictor returns the name of the first or second matrix of the predictors of layer l's experts.
 func expertPredictor(l, matrix int) string { return fmt.Sprintf("blk.%d.fc%d_exps.weight", l, matrix) }
-
-// bindPredictors takes in the predictors of the layer's experts, or leaves them in the file where the mode does not use
-// them.
-func (b *blockBinder) bindPredictors(w *compute.ExpertWeights, width int) {
-	m := b.m
-	one, two := expertPredictor(b.layer, 1), expertPredictor(b.layer, 2)
-	t := b.File.Tensor(one)
-	if t == nil && b.File.Tensor(two) == nil {
-		return
-	}
-	if m.ExpertMode() != Predict {
-		b.Ignore(one)
-		b.Ignore(two)
-		return
-	}
-	rank := 1 // it only names the tensor if that is missing
-	if t != nil {
-		rank = max(1, t.Rows()/m.Experts.Count)
-	}
-	w.FC1, w.FC2 = b.stack("fc1_exps.weight", rank, width, false), b.stack("fc2_exps.weight", m.Experts.FF, rank, false)
-}
-
-// stack binds the matrices [rows, cols] of all experts, which lie in one tensor, one behind the other. Their rows are
-// neurons, but of down, whose columns are.
-func (b *blockBinder) stack(name string, rows, cols int, down bool) *compute.Matrix {
-	n := b.m.Experts.Count
-	name = b.name(name)
-	if t := b.File.Tensor(name); t != nil && (len(t.Shape) != 3 && n > 1 || t.Shape[0] != cols || t.Rows() != n*rows || len(t.Shape) == 3 && t.Shape[2] != n) {
-		b.Fail("tensor %q has shape %v, and keys %q and %q make it [%d %d %d]", name, t.Shape,
-			b.m.Arch+".expert_count", b.m.Arch+".expert_feed_forward_length", cols, rows, n)
-		return nil
-	}
-	use, hot := compute.Dense, min(b.m.place(b.layer).Bound, n)
-	exact := b.m.ExpertMode() != Off
-	if hot > 0 && hot < n || exact {
-		use = compute.Rows
-	}
-	src := compute.Source{Name: name, Rows: n * rows, Cols: cols, Split: compute.Split{Tier: b.Tier, Bound: hot * rows, Slots: b.m.place(b.layer).Slots && !exact}, Stack: n}
-	if exact && down {
-		use = compute.Columns
-	}
-	return b.Bind(src, use)
-}
-
-// own returns a vector of n numbers, which may be one for each row of stacked matrices; nil where the file lacks it and
-// may.
-func (b *blockBinder) own(name string, n int) *compute.Vector {
-	required := b.requires(name)
-	name = b.name(name)
-	t := b.File.Tensor(name)
-	if t == nil {
-		if required {
-			b.Take(name, n, 1)
-		}
-		return nil
-	}
-	elems := 1
-	for _, d := range t.Shape {
-		elems *= d
-	}
-	if elems != n {
-		b.Fail("tensor %q has shape %v, and key %q makes it %d numbers", name, t.Shape, b.m.Arch+".expert_count", n)
-		return nil
-	}
-	return b.Flat(name, t.Rows(), t.Shape[0])
-}

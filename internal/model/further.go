@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/family"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
@@ -25,7 +26,7 @@ type further struct {
 	embdNorm   nn.Norm
 	hiddenNorm nn.Norm
 	join       nn.Linear // [n_embd, 2·n_embd]
-	block      block
+	block      family.Block
 	norm       nn.Norm   // before the head; the model's where the layer has none
 	head       nn.Linear // [n_vocab, n_embd]; the model's where the layer has none
 }
@@ -41,7 +42,7 @@ func (c *Config) CanGuessFurther() error {
 	switch f := &c.Family; {
 	case f.LayerNorm:
 		return refuse("its norms subtract the mean, and the layer's are RMS norms")
-	case f.Parallel || f.NormSum || f.OnePart:
+	case f.NormSum || f.OnePart:
 		return refuse("its blocks are not attention and then a feed-forward layer")
 	case c.Transposed:
 		return refuse("the file stores down projections by neuron")
@@ -98,11 +99,11 @@ func (c *Config) furtherConfig() Config {
 	return d
 }
 
-// bindFurther binds the first layer behind the last, which lies on the head's GPU if a plan says so, else in RAM, and
-// its norms on the GPU, too. An embedding table of its own stays in RAM.
-func (m *Model) bindFurther(b *nn.Binder) {
+// furtherModel returns m with a layer more, the first behind the last, which lies on the head's GPU if a plan says so,
+// else in RAM, and its norms on the GPU, too.
+func (m *Model) furtherModel() *Model {
 	n := m.Layers
-	sub := &Model{Config: m.furtherConfig(), dev: m.dev, ropes: m.ropes, sharedRope: m.sharedRope, layers: make([]block, n+1)}
+	sub := &Model{Config: m.furtherConfig(), dev: m.dev, ropes: m.ropes, layers: make([]block, n+1)}
 	if m.places != nil {
 		sub.places = slices.Clone(m.places)
 		at := &sub.places[n]
@@ -110,15 +111,23 @@ func (m *Model) bindFurther(b *nn.Binder) {
 			at.Bound = math.MaxInt32 // all there are
 		}
 	}
-	sub.bindBlock(b, n)
-	f := &further{block: sub.layers[n], embd: m.embd, norm: m.norm, head: nn.Linear{W: m.head.W}}
-	if f.block.experts.Shared != nil {
-		f.block.experts.Shared = &f.block.ffn
-	}
-	f.block.store(n)
+	return sub
+}
+
+// bindFurther binds the first layer behind the last. An embedding table of its own stays in RAM.
+func (m *Model) bindFurther(b *nn.Binder) {
+	n, sub := m.Layers, m.furtherModel()
+	f := &further{embd: m.embed.Table, norm: m.output.Norm, head: nn.Linear{W: m.output.Head.W}}
 	name := func(s string) string { return fmt.Sprintf("blk.%d.nextn.%s.weight", n, s) }
+	if p, ok := m.program.(family.MTP); ok {
+		f.block = p.BindMTP(b.Layer(n))
+	} else {
+		sub.bindBlock(b, n)
+		f.block = interpreted{&sub.layers[n], m, n}
+	}
+	b.Place(sub.place(n))
 	f.embdNorm, f.hiddenNorm = m.newNorm(b.Vector(name("enorm"), m.Embd), nil), m.newNorm(b.Vector(name("hnorm"), m.Embd), nil)
-	f.join = b.Linear(b.Matrix(name("eh_proj"), m.Embd, 2*m.Embd, compute.Precise))
+	f.join = b.Adapted(b.Matrix(name("eh_proj"), m.Embd, 2*m.Embd, compute.Precise))
 	if b.Has(name("embed_tokens")) {
 		b.GPU = false
 		f.embd = b.Matrix(name("embed_tokens"), m.Vocab, m.Embd, compute.Lookup)
@@ -128,9 +137,28 @@ func (m *Model) bindFurther(b *nn.Binder) {
 		f.norm = m.newNorm(b.Vector(name("shared_head_norm"), m.Embd), nil)
 	}
 	if b.Has(name("shared_head_head")) {
-		f.head = b.Linear(b.Matrix(name("shared_head_head"), m.Vocab, m.Embd, compute.Head))
+		f.head = b.Adapted(b.Matrix(name("shared_head_head"), m.Vocab, m.Embd, compute.Head))
 	}
 	m.further = f
+}
+
+// interpreted is the further layer's block in a family that is no program.
+type interpreted struct {
+	*block
+	m     *Model
+	layer int
+}
+
+// Forward is of family.Block.
+func (l interpreted) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	s := stream{x: x}
+	l.block.forward(p, l.m, &s, l.layer)
+	return s.x
+}
+
+// Store is of family.Block.
+func (l interpreted) Store(p *nn.Pass, x compute.Tensor) {
+	l.block.attention.Read(p, p.Norm(x, l.block.norm))
 }
 
 // GuessesFurther reports whether the model was loaded with a layer that predicts a further token.
@@ -146,16 +174,15 @@ func (m *Model) ForwardFurther(p *compute.Params) error { return m.run(nn.OnlyMT
 
 // read computes the layer's attention for its keys and values.
 func (f *further) read(p *nn.Pass, m *Model) {
-	f.block.read(p, p.Norm(f.input(p, m), f.block.norm))
+	f.block.Store(p, f.input(p, m))
 }
 
 func (m *Model) forwardFurther(p *nn.Pass) {
 	f := m.further
-	s := stream{x: f.input(p, m)}
-	f.block.forward(p, m, &s, m.Layers)
-	m.keep(p, s.x, f.norm)
+	x := f.block.Forward(p, f.input(p, m))
+	m.keep(p, x, f.norm)
 	if _, outputs := p.Rows(); outputs > 0 {
-		p.LinearTo(m.logits.Like(compute.Tensor{Rows: outputs, Outputs: true}), p.Outputs(m.hidden.Like(s.x)), &f.head)
+		p.LinearTo(m.logits.Like(compute.Tensor{Rows: outputs, Outputs: true}), p.Outputs(m.hidden.Like(x)), &f.head)
 	}
 }
 
@@ -163,7 +190,7 @@ func (m *Model) forwardFurther(p *nn.Pass) {
 func (f *further) input(p *nn.Pass, m *Model) compute.Tensor {
 	before, pair := p.Tokens(m.Embd), p.Tokens(2*m.Embd)
 	p.Verbs().Precede(before, m.hidden.Like(before))
-	e := p.Norm(p.Embed(f.embd), f.embdNorm)
+	e := p.Norm(p.Lookup(f.embd), f.embdNorm)
 	p.Verbs().CopyColumns(pair, e, compute.Ranges{}, compute.Ranges{}, m.Embd, 1)
 	h := p.Norm(before, f.hiddenNorm)
 	p.Verbs().CopyColumns(pair, h, compute.Ranges{First: m.Embd}, compute.Ranges{}, m.Embd, 1)

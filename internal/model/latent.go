@@ -9,43 +9,6 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// latent binds what queries, keys and values follow from in latent attention.
-func (b *blockBinder) latent() *nn.LatentAttention {
-	m, shape := b.m, &b.m.Blocks[b.layer]
-	a := &nn.LatentAttention{
-		Heads: shape.Heads, Key: shape.Key, Value: shape.Value, Latent: shape.Latent, Rotated: shape.Rotated, Layer: b.layer,
-		Rope: m.ropes[shape.Rotation], SharedRope: m.sharedRope,
-	}
-	queries := shape.Heads * shape.Key
-	if m.QueryLatent > 0 && b.Has(b.name("attn_q_a.weight")) {
-		a.QueryDown, a.QueryNorm = b.linear("attn_q_a.weight", ""), b.norm("attn_q_a_norm")
-		a.Q = b.linearOf("attn_q_b.weight", "", queries, m.QueryLatent)
-	} else {
-		a.Q = b.linearOf("attn_q.weight", "", queries, m.Embd)
-	}
-	if parts := b.Slices(b.name("attn_kv_a_mqa.weight"), m.Embd, compute.Precise, shape.Latent, shape.Rotated); parts != nil {
-		a.Down, a.Shared = parts[0], parts[1]
-	}
-	a.Norm = b.norm("attn_kv_a_norm")
-	own := shape.Key - shape.Rotated
-	if m.Family.KeysByHead() && !b.Has(b.name("attn_kv_b.weight")) {
-		a.Keys = b.Matrix(b.name("attn_k_b.weight"), shape.Heads*shape.Latent, own, compute.Precise)
-		a.Values = b.Matrix(b.name("attn_v_b.weight"), shape.Heads*shape.Value, shape.Latent, compute.Precise)
-		if t := b.File.Tensor(b.name("attn_k_b.weight")); m.expanding(b.layer) && b.Err == nil {
-			a.ExpandedKeys = b.Across(t, shape.Heads, shape.Latent, own)
-		}
-		return a
-	}
-	a.Keys, a.Values, a.ExpandedKeys = b.Heads(b.name("attn_kv_b.weight"), shape.Heads, own, shape.Value, shape.Latent, m.expanding(b.layer))
-	return a
-}
-
-// expanding reports whether prompts may have a layer's keys and values made of what is cached.
-func (m *Model) expanding(layer int) bool {
-	d, ok := m.dev.(compute.LatentExpander)
-	return ok && d.ExpandsLatent() && !m.place(layer).Attention
-}
-
 // leastGain is the share of multiplications that must be saved at least for a step to have keys and values made:
 // rounding is other than without them.
 const leastGain = 0.2

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -72,7 +71,10 @@ func (c *Config) readBlocks(m *nn.Keys) {
 		clear(kvHeads)
 		clear(ff)
 	}
-	window, windowed := c.readWindows(m)
+	window, windowed := 0, make([]bool, c.Layers)
+	if f := &c.Family; f.Window {
+		window, windowed = m.Windows(nn.WindowSpec{Window: f.UsualWindow, FullEvery: f.FullEvery, FullFirst: f.FullFirst}, c.Layers, c.Context)
+	}
 	unrotated := c.Family.PerhapsRotated && !m.Flag(key("rope.scaling.finetuned"), true)
 	c.Blocks = make([]Block, c.Layers)
 	for l := range c.Blocks {
@@ -86,7 +88,7 @@ func (c *Config) readBlocks(m *nn.Keys) {
 		} else if c.Family.UnrotatedFull && slices.Contains(windowed, true) {
 			b.Rotation = Unrotated
 		}
-		if every := c.Family.UnrotatedEvery; every > 0 && (l+1)%every == 0 || unrotated {
+		if unrotated {
 			b.Rotation = Unrotated
 		}
 		if b.KVHeads == 0 { // there is no attention
@@ -179,37 +181,4 @@ func (c *Config) readTopK(m *nn.Keys, key string) {
 			c.Blocks[l].TopK = &scales[l]
 		}
 	}
-}
-
-// readWindows returns how many positions a token of a layer with a window attends to, 0 being all, and which layers
-// have one. Where layers differ, files give an array, or the period at which a layer without a window follows.
-func (c *Config) readWindows(m *nn.Keys) (window int, windowed []bool) {
-	windowed = make([]bool, c.Layers)
-	v, ok, err := m.File.Uint(c.Arch + ".attention.sliding_window")
-	if !ok {
-		v = uint64(c.Family.UsualWindow)
-	}
-	if !c.Family.Window || err != nil || v == 0 {
-		return 0, windowed
-	}
-	if v < uint64(c.Context) {
-		window = int(v)
-	}
-	key := c.Arch + ".attention.sliding_window_pattern"
-	every := uint64(c.Family.FullEvery)
-	switch each, said := m.PerLayer(key, c.Layers); {
-	case said:
-		return window, each
-	case m.Err != nil:
-		return 0, windowed
-	}
-	if v, ok, err := m.File.Uint(key); err != nil {
-		m.Err = cmp.Or(m.Err, err)
-	} else if ok {
-		every = v
-	}
-	for l := range windowed {
-		windowed[l] = every == 0 || !c.Family.FullFirst && uint64(l)%every < every-1 || c.Family.FullFirst && uint64(l)%every > 0
-	}
-	return window, windowed
 }

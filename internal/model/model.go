@@ -11,6 +11,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/fault"
+	"github.com/powerinfer-go/powerinfer/internal/family"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
@@ -52,20 +53,16 @@ type Model struct {
 
 	orders  [][]int32       // Options.Order
 	places  []compute.Place // Options.Places
-	embd    *compute.Matrix // [n_vocab, n_embd]
-	pos     *compute.Matrix // [n_ctx+offset, n_embd] learned positions, or nil
-	types   *compute.Matrix // [types, n_embd] added to the embeddings of tokens by their type; or nil
+	embed   nn.Embedding
+	program family.Program // or nil: layers are interpreted
 	layers  []block
-	further *further                     // predicts a further token; or nil
-	inputs  nn.LayerInputs               // every layer's own embeddings
-	altUp   nn.AltUp                     // streams of the residual
-	norm    nn.Norm                      // before the head, or none
-	Head    Head                         // after pooling
-	head    nn.Linear                    // [n_vocab, n_embd]; embd where tied
-	after   nn.Norm                      // of the embedding, or none
+	parts   []nn.Parts     // of layers
+	further *further       // predicts a further token; or nil
+	inputs  nn.LayerInputs // every layer's own embeddings
+	altUp   nn.AltUp       // streams of the residual
+	Head    Head           // after pooling
+	output  nn.Output
 	ropes   [Unrotated + 1]*compute.Rope // by Rotation; nil where heads are not rotated
-
-	sharedRope *compute.Rope // of the part of keys that heads share, in latent attention
 
 	adapters *nn.Adapters
 	files    []Adapter
@@ -140,20 +137,32 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 		return nil, fmt.Errorf("%s: a plan of %d layers is not for this model of %d", f.Path, len(o.Places)-1, m.Layers)
 	}
 	m.drafts = o.Drafts && m.places == nil && c.CanDraft()
-	b := nn.NewBinder(ctx, f, dev, o.Pinned, extra, o.Progress)
-	if err := m.bindRope(b, o.Context); err != nil {
-		return nil, err
+	b := nn.NewBinder(ctx, f, dev, m.plan(o.Context), o.Pinned, extra, o.Progress)
+	if family.Has(c.Arch) {
+		keys := &nn.Keys{File: f, Arch: c.Arch, Act: o.Activation}
+		m.program = family.Open(keys, b)
+		if keys.Err != nil {
+			return nil, keys.Err
+		}
+		embed, output := m.program.Ends()
+		m.embed, m.output = *embed, *output
+	} else {
+		m.bindRope(b)
+		m.bindEnds(b)
+		m.bindStreams(b)
+		m.layers = make([]block, m.Layers)
+		for i := range m.layers {
+			m.bindBlock(b, i)
+		}
 	}
-	m.bindEnds(b)
-	m.bindStreams(b)
-	m.layers = make([]block, m.Layers)
-	storage := m.storage(m.places)
-	for i := range m.layers {
-		m.bindBlock(b, i)
-		m.layers[i].store(storage[i])
+	if p := m.embed.Positions; p != nil {
+		m.Context = min(m.Context, p.Rows-m.embed.Before)
 	}
-	m.chainPredictors()
-	m.hotOnly = o.Drafts && slices.ContainsFunc(m.layers, func(b block) bool { return b.ffn.Divided })
+	m.Head.bind(b, m)
+	b.ChainPredictors()
+	m.parts = b.Parts()[:m.Layers:m.Layers]
+	m.takeRopes()
+	m.hotOnly = o.Drafts && slices.ContainsFunc(m.parts, func(p nn.Parts) bool { return p.FFN != nil && p.FFN.Divided })
 	if m.FurtherCached = o.Further; o.Further {
 		if err := m.CanGuessFurther(); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.Path, err)
@@ -195,19 +204,37 @@ func load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 // canNarrow reports whether steps of Forward may leave out what the last layer adds to rows whose logits are not
 // wanted. An observer sees all rows, and Recall counts them.
 func (m *Model) canNarrow(o *Options) bool {
+	if o.Observer != nil || o.Recall || m.Family.Headless {
+		return false
+	}
+	if m.program != nil {
+		return true
+	}
 	l := &m.layers[m.Layers-1]
-	return o.Observer == nil && !o.Recall && !m.Family.Headless && l.mixing == nil && !l.input.Bound() && !l.early
+	return l.mixing == nil && !l.input.Bound() && !l.early
 }
 
-// chainPredictors has each layer with a predictor know the next layer's, in families whose feed-forward layers read the
-// residual after attention.
-func (m *Model) chainPredictors() {
-	if m.Family.Parallel {
+// takeRopes finds a program's rotations.
+func (m *Model) takeRopes() {
+	if m.program == nil {
 		return
 	}
-	for i := range m.layers[1:] {
-		if f, next := &m.layers[i].ffn, &m.layers[i+1]; f.Predictor.Bound() && next.ffn.Predictor.Bound() {
-			f.Next, f.NextNorm = &next.ffn, next.ffnNorm
+	for i := range m.parts {
+		a := m.parts[i].Attention
+		if l := m.parts[i].Latent; l != nil {
+			m.ropes[Rotated] = l.Rope
+		}
+		switch {
+		case a == nil || a.Rope == nil:
+		case m.ropes[Rotated] == nil && m.Blocks[i].Rotation == Rotated:
+			m.ropes[Rotated] = a.Rope
+		case m.ropes[Locally] == nil && m.Blocks[i].Rotation == Locally:
+			m.ropes[Locally] = a.Rope
+		}
+	}
+	for i, other := range []Rotation{Locally, Rotated} { // where no layer has one, it is that of the others
+		if m.ropes[i] == nil {
+			m.ropes[i] = m.ropes[other]
 		}
 	}
 }
@@ -216,7 +243,7 @@ func (m *Model) chainPredictors() {
 // with operations that do nothing. Afterwards no step allocates.
 func (m *Model) allocate(rows, outputs int) (err error) {
 	m.pool, m.body = nn.NewPool(m.dev, rows, outputs), m.record
-	if m.head.Bound() {
+	if m.output.Head.Bound() {
 		if m.logits, err = m.dev.Tensor(outputs, m.Vocab); err != nil {
 			return err
 		}

@@ -32,9 +32,9 @@ func (m *Model) observeExperts(o Observer) error {
 	if !ok {
 		return fmt.Errorf("choices of experts cannot be observed on %s", m.dev.Name())
 	}
-	for i := range m.layers {
-		x := &m.layers[i].experts
-		if !x.Bound() {
+	for i := range m.parts {
+		x := m.parts[i].Experts
+		if x == nil {
 			continue
 		}
 		var active []uint32

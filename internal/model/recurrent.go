@@ -114,24 +114,24 @@ func (b *blockBinder) shortConv() *nn.ShortConv {
 	s := b.m.States
 	return &nn.ShortConv{
 		In: b.linear("shortconv.in_proj.weight", ""), Out: b.linear("shortconv.out_proj.weight", ""),
-		Conv: nn.Conv{Taps: b.Taps(b.name("shortconv.conv.weight"), s.Channels(), s.Taps), Stored: b.state},
+		Conv: nn.Conv{Taps: b.Taps("shortconv.conv.weight", s.Channels(), s.Taps), Stored: b.state},
 	}
 }
 
 func (b *blockBinder) mamba2() *nn.Mamba2 {
 	m, s := b.m, b.m.States
 	r := &nn.Mamba2{Eps: m.Eps}
-	if in := b.Slices(b.name("ssm_in.weight"), m.Embd, compute.Precise, s.Inner, s.Channels(), s.StateHeads); in != nil {
+	if in := b.Slices("ssm_in.weight", m.Embd, compute.Precise, s.Inner, s.Channels(), s.StateHeads); in != nil {
 		r.Gate, r.In, r.Step = in[0], in[1], in[2]
 	}
 	r.Out = b.linear("ssm_out.weight", "")
-	r.Conv = nn.Conv{Taps: b.Taps(b.name("ssm_conv1d.weight"), s.Channels(), s.Taps), Bias: b.vector("ssm_conv1d.bias"), Stored: b.state}
+	r.Conv = nn.Conv{Taps: b.Taps("ssm_conv1d.weight", s.Channels(), s.Taps), Bias: b.vector("ssm_conv1d.bias"), Stored: b.state}
 	r.Scan = compute.Scan{
-		A: b.RowsVector(b.name("ssm_a"), s.StateHeads, 1), D: b.RowsVector(b.name("ssm_d"), s.StateHeads, 1), Bias: b.vector("ssm_dt.bias"),
+		A: b.RowsVector("ssm_a", s.StateHeads, 1), D: b.RowsVector("ssm_d", s.StateHeads, 1), Bias: b.vector("ssm_dt.bias"),
 		Shape: s.shape(), At: s.convolved(),
 	}
 	if b.bound("ssm_norm.weight") {
-		r.Norm, r.Ones = b.RowsVector(b.name("ssm_norm.weight"), s.Groups, s.Inner/s.Groups), b.Ones(s.Inner/s.Groups)
+		r.Norm, r.Ones = b.RowsVector("ssm_norm.weight", s.Groups, s.Inner/s.Groups), b.Ones(s.Inner/s.Groups)
 	}
 	return r
 }
@@ -143,7 +143,7 @@ func (b *blockBinder) deltaNet() *nn.DeltaNet {
 	if r.Step = b.linear("ssm_ba.weight", ""); !r.Step.Bound() {
 		r.Step, r.Write = b.linear("ssm_alpha.weight", ""), b.linear("ssm_beta.weight", "")
 	}
-	r.Conv = nn.Conv{Taps: b.Taps(b.name("ssm_conv1d.weight"), s.Channels(), s.Taps), Stored: b.state}
+	r.Conv = nn.Conv{Taps: b.Taps("ssm_conv1d.weight", s.Channels(), s.Taps), Stored: b.state}
 	r.Norm = b.vector("ssm_norm.weight")
 	r.Delta = compute.Delta{
 		A: b.vector("ssm_a"), Bias: b.vector("ssm_dt.bias"), Shape: s.shape(), Tiled: m.Family.Tiled, Epsilon: m.Eps, At: s.convolved(),

@@ -1,65 +1,16 @@
 package model
 
 import (
-	"cmp"
-	"fmt"
-	"math"
-
 	"github.com/powerinfer-go/powerinfer/internal/arch"
-	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
-// ropeConfig is the file's description of rotary position embedding.
-type ropeConfig struct {
-	Style      compute.RopeStyle
-	First      int     // the first rotated element of a head
-	Dims       int     // rotated elements of a head
-	Base       float64 // θ
-	Scaling    string  // none, linear, yarn, longrope, dynamic
-	Factor     float64 // context extension of linear, yarn and dynamic
-	Context    int     // positions before extension (yarn, longrope, dynamic)
-	Positions  int     // that a sequence may have, which decide dynamic's base; 0: no more than Context
-	ExtFactor  float64 // yarn: share of extrapolation; 1
-	AttnFactor float64 // extra magnitude; 1
-	Magnitude  float64 // yarn: in place of 1 + 0.1·ln(Factor); 0: not said
-	BetaFast   float64 // yarn: rotations above which a dimension is left alone
-	BetaSlow   float64 // yarn: rotations below which it is interpolated
-	Exact      bool    // yarn: the ends of the range between which it passes are not rounded to whole pairs
-	LogMul     float64 // yarn: what the magnitude is divided by grows with it as the magnitude does with 1; 0: it is not divided
-	InScores   bool    // yarn: with a LogMul scores grow with it instead, and what is rotated keeps its size
-}
-
-// Limits on numbers from outside: beyond them frequencies stop being numbers.
-const (
-	leastBase = 1
-	leastBeta = 1e-3
-	maxRope   = 1e30
-)
-
-func readRope(m *nn.Keys, c *Config) ropeConfig {
-	key := func(s string) string { return c.Arch + ".rope." + s }
+// readRope reads the rotation of layers that see all positions.
+func readRope(m *nn.Keys, c *Config) nn.RopeSpec {
 	if c.HeadDim == 0 || c.Family.StateSpace && c.Family.Rotation == arch.NotRotated { // keys of files are of no use
-		return ropeConfig{Base: 10000, Context: c.Context, Scaling: "none", Factor: 1, AttnFactor: 1}
+		return nn.RopeSpec{Base: 10000, Context: c.Context, Trained: c.Context, Scaling: "none", Factor: 1, AttnFactor: 1}
 	}
-	r := ropeConfig{
-		Style: c.Family.Rotation.Style(),
-		Dims:  m.Count(key("dimension_count"), c.HeadDim, nn.MaxWidth),
-		Base:  m.Within(key("freq_base"), cmp.Or(c.Family.UsualBase, 10000), leastBase, maxRope),
-		// A factor without a type is linear's, as files from before YaRN have it; with type none it is not applied.
-		Scaling: m.Text(key("scaling.type"), "linear"),
-		// rope.scale_linear is the older name of linear's factor.
-		Factor:     cmp.Or(m.Within(key("scaling.factor"), m.Within(key("scale_linear"), 1, 0, maxRope), 0, maxRope), 1),
-		Context:    m.Count(key("scaling.original_context_length"), c.Context, 1<<30),
-		ExtFactor:  m.Within(key("scaling.yarn_ext_factor"), 1, 0, 1),
-		AttnFactor: cmp.Or(m.Within(key("scaling.attn_factor"), 1, 0, maxRope), 1),
-		// llama.cpp's converter writes Hugging Face's attention_factor here, which is the whole magnitude.
-		Magnitude: m.Within(key("scaling.yarn_attn_factor"), 0, 0, maxRope),
-		BetaFast:  m.Within(key("scaling.yarn_beta_fast"), 32, leastBeta, maxRope),
-		BetaSlow:  m.Within(key("scaling.yarn_beta_slow"), 1, leastBeta, maxRope),
-		Exact:     !m.Flag(key("scaling.yarn_truncate"), true),
-		LogMul:    m.Within(key("scaling.yarn_log_multiplier"), 0, 0, maxRope),
-	}
+	r := m.Rope(nn.RopeSpec{Style: c.Family.Rotation.Style(), Dims: c.HeadDim, Base: c.Family.UsualBase, Trained: c.Context})
 	if c.Family.YarnScores { // whose files hold a tenth of it
 		r.InScores, r.LogMul = true, 10*r.LogMul
 	}
@@ -68,16 +19,15 @@ func readRope(m *nn.Keys, c *Config) ropeConfig {
 			continue
 		}
 		if r.Dims > b.Key || r.Dims%2 != 0 {
-			m.Fail("key %q: %d rotated elements do not fit a head of %d", key("dimension_count"), r.Dims, b.Key)
+			m.Fail("key %q: %d rotated elements do not fit a head of %d", c.Arch+".rope.dimension_count", r.Dims, b.Key)
 		}
 	}
 	return r
 }
 
 // readLocalRope returns the rotation of layers with windows.
-func (c *Config) readLocalRope(m *nn.Keys) ropeConfig {
-	r := c.Rope
-	r.Base = m.Within(c.Arch+".rope.freq_base_swa", cmp.Or(c.Family.WindowBase, r.Base), leastBase, maxRope)
+func (c *Config) readLocalRope(m *nn.Keys) nn.RopeSpec {
+	r := m.WindowRope(c.Rope, c.Family.WindowBase)
 	if c.Family.WindowHeads {
 		for _, b := range c.Blocks {
 			if b.Rotation != Locally {
@@ -90,85 +40,7 @@ func (c *Config) readLocalRope(m *nn.Keys) ropeConfig {
 		}
 	}
 	if c.Family.PlainWindow {
-		r.Scaling, r.AttnFactor = "none", 1
+		r = r.Unscaled()
 	}
 	return r
-}
-
-// rope builds the frequencies. factors [Dims/2] divide them (llama3 scaling, longrope); nil: none do.
-//
-// Sources: Su et al. 2021 (RoPE), Chen et al. 2023 (linear), Peng et al. 2023 (YaRN, and dynamic NTK as its section 3
-// tells it), Ding et al. 2024 (longrope).
-func (r ropeConfig) rope(factors []float32) (*compute.Rope, error) {
-	out := &compute.Rope{Style: r.Style, First: r.First, Dims: r.Dims, Freqs: make([]float64, r.Dims/2), Scale: cmp.Or(r.AttnFactor, 1)}
-	if factors != nil && len(factors) != r.Dims/2 {
-		return nil, fmt.Errorf("there are %d factors of frequencies, not %d", len(factors), r.Dims/2)
-	}
-	scale := 1.0
-	if r.Scaling == "linear" || r.Scaling == "yarn" {
-		scale = 1 / r.Factor
-	}
-	if r.Scaling == "dynamic" {
-		r.Base = r.dynamicBase()
-	}
-	low, high := r.yarnRange()
-	for i := range out.Freqs {
-		f := math.Pow(r.Base, -2*float64(i)/float64(r.Dims))
-		if factors != nil {
-			if !(factors[i] > 0) {
-				return nil, fmt.Errorf("factor %d of the frequencies is %g, not positive", i, factors[i])
-			}
-			f /= float64(factors[i])
-		}
-		interpolated := f * scale
-		if r.Scaling == "yarn" {
-			ramp := (float64(i) - low) / math.Max(0.001, high-low)
-			keep := (1 - math.Min(1, math.Max(0, ramp))) * r.ExtFactor
-			interpolated = interpolated*(1-keep) + f*keep
-		}
-		out.Freqs[i] = interpolated
-	}
-	if r.Scaling == "yarn" {
-		switch {
-		case r.InScores && r.LogMul > 0:
-		case r.Magnitude > 0:
-			out.Scale *= r.Magnitude
-		case r.ExtFactor != 0:
-			out.Scale *= (1 + 0.1*math.Log(r.Factor)) / (1 + 0.1*r.LogMul*math.Log(r.Factor))
-		}
-	}
-	return out, nil
-}
-
-// scores returns by what scores are multiplied besides: with positions further apart they would be more alike.
-func (r ropeConfig) scores() float64 {
-	if r.Scaling != "yarn" || !r.InScores {
-		return 1
-	}
-	one := 1 + 0.1*r.LogMul*math.Log(r.Factor)
-	return one * one
-}
-
-// dynamicBase returns the base of dynamic NTK scaling for sequences of so many positions: up to the original context
-// nothing changes, beyond it the slowest pairs turn more slowly. Published implementations raise it as a text grows;
-// here it is fixed when the model is loaded, by the longest text that may come, because keys are rotated once.
-func (r ropeConfig) dynamicBase() float64 {
-	if r.Positions <= r.Context || r.Dims <= 2 {
-		return r.Base
-	}
-	grown := r.Factor*float64(r.Positions)/float64(r.Context) - (r.Factor - 1)
-	return r.Base * math.Pow(grown, float64(r.Dims)/float64(r.Dims-2))
-}
-
-// yarnRange returns the range of pair indices over which YaRN passes from extrapolation to interpolation:
-// pairs that turn more than BetaFast times within the original context are left alone.
-func (r ropeConfig) yarnRange() (low, high float64) {
-	pair := func(rotations float64) float64 {
-		return float64(r.Dims) * math.Log(float64(r.Context)/(rotations*2*math.Pi)) / (2 * math.Log(r.Base))
-	}
-	low, high = pair(r.BetaFast), pair(r.BetaSlow)
-	if !r.Exact {
-		low, high = math.Floor(low), math.Ceil(high)
-	}
-	return math.Max(0, low), math.Min(float64(r.Dims-1), high)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
@@ -34,20 +35,20 @@ func TestRopeFrequencies(t *testing.T) {
 		}
 		return low
 	}
-	yarn := ropeConfig{Scaling: "yarn", Factor: 4, Context: context, ExtFactor: 1, AttnFactor: 1, BetaFast: 32, BetaSlow: 1}
+	yarn := nn.RopeSpec{Scaling: "yarn", Factor: 4, Context: context, ExtFactor: 1, AttnFactor: 1, BetaFast: 32, BetaSlow: 1}
 	interpolating := yarn
 	interpolating.Factor, interpolating.ExtFactor, interpolating.AttnFactor = 2, 0, 1.5
 	for _, c := range []struct {
 		name    string
-		rope    ropeConfig
+		rope    nn.RopeSpec
 		factors []float32
 		want    func(i int) float64 // radians a position
 		scale   float64             // of the rotated pair
 	}{
-		{"plain", ropeConfig{Scaling: "linear", Factor: 1}, nil, plain, 1},
-		{"linear", ropeConfig{Scaling: "linear", Factor: 4}, nil, func(i int) float64 { return plain(i) / 4 }, 1},
-		{"none", ropeConfig{Scaling: "none", Factor: 4}, nil, plain, 1},
-		{"llama3", ropeConfig{Scaling: "linear", Factor: 1}, factors, func(i int) float64 { return plain(i) / float64(factors[i]) }, 1},
+		{"plain", nn.RopeSpec{Scaling: "linear", Factor: 1}, nil, plain, 1},
+		{"linear", nn.RopeSpec{Scaling: "linear", Factor: 4}, nil, func(i int) float64 { return plain(i) / 4 }, 1},
+		{"none", nn.RopeSpec{Scaling: "none", Factor: 4}, nil, plain, 1},
+		{"llama3", nn.RopeSpec{Scaling: "linear", Factor: 1}, factors, func(i int) float64 { return plain(i) / float64(factors[i]) }, 1},
 		{"yarn", yarn, nil, func(i int) float64 {
 			low, high := math.Floor(edge(32)), math.Ceil(edge(1))
 			switch x := float64(i); {
@@ -61,13 +62,13 @@ func TestRopeFrequencies(t *testing.T) {
 			}
 		}, 1 + 0.1*math.Log(4)},
 		{"yarn, no extrapolation", interpolating, nil, func(i int) float64 { return plain(i) / 2 }, 1.5},
-		{"dynamic, within the context", ropeConfig{Scaling: "dynamic", Factor: 2, Context: context, Positions: context}, nil, plain, 1},
-		{"dynamic, three contexts", ropeConfig{Scaling: "dynamic", Factor: 2, Context: context, Positions: 3 * context}, nil, func(i int) float64 {
+		{"dynamic, within the context", nn.RopeSpec{Scaling: "dynamic", Factor: 2, Context: context, Positions: context}, nil, plain, 1},
+		{"dynamic, three contexts", nn.RopeSpec{Scaling: "dynamic", Factor: 2, Context: context, Positions: 3 * context}, nil, func(i int) float64 {
 			return math.Pow(base*math.Pow(2*3-1, dims/(dims-2.0)), -2*float64(i)/dims) // the slowest pair turns 2·3-1 times more slowly
 		}, 1},
 	} {
 		c.rope.Dims, c.rope.Base = dims, base
-		got, err := c.rope.rope(c.factors)
+		got, err := c.rope.Rope(c.factors)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +114,7 @@ func TestRopeKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.Close()
-		rope, err := config.Rope.rope(nil)
+		rope, err := config.Rope.Rope(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +152,7 @@ func TestRopeMagnitude(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rope, err := config.Rope.rope(nil)
+		rope, err := config.Rope.Rope(nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -253,20 +253,20 @@ func (u *NeuronUse) add(c *compute.NeuronCount) {
 
 // Neurons returns what each layer has computed since the model was loaded. [layers]
 func (m *Model) Neurons() []NeuronUse {
-	use := make([]NeuronUse, len(m.layers))
-	for i := range m.layers {
-		f := &m.layers[i].ffn
-		use[i] = NeuronUse{NeuronCount: f.Count, Mode: m.layers[i].mode, Neurons: m.Blocks[i].FF, Chosen: f.Found.Predicted, Right: f.Found.Active, Dense: f.Bytes()}
-		if x := &m.layers[i].experts; x.Bound() {
-			if !f.Bound() {
-				use[i].Mode = m.ExpertMode()
-			}
+	use := make([]NeuronUse, len(m.parts))
+	for i := range m.parts {
+		f := m.parts[i].FFN
+		use[i] = NeuronUse{Mode: m.LayerMode(i), Neurons: m.Blocks[i].FF}
+		if f != nil {
+			use[i].NeuronCount, use[i].Chosen, use[i].Right, use[i].Dense = f.Count, f.Found.Predicted, f.Found.Active, f.Bytes()
+		}
+		if x := m.parts[i].Experts; x != nil {
 			use[i].add(&x.Uses)
 			use[i].Experts = m.Experts.Count
 			use[i].Neurons += m.Experts.Used * m.Experts.FF
 			use[i].Dense += x.UsedBytes()
 		}
-		predictor := f.Count.Steps * m.predictorBytes(f)
+		predictor := m.predictorRead(f)
 		use[i].Bytes += predictor
 		if !m.place(i).Predictor {
 			use[i].RAM += predictor
@@ -275,13 +275,13 @@ func (m *Model) Neurons() []NeuronUse {
 	return use
 }
 
-// predictorBytes returns what a counted step reads of f's predictor. Steps that guess are not among those that are
-// counted.
-func (m *Model) predictorBytes(f *nn.FFN) int64 {
-	if m.drafts {
+// predictorRead returns what counted steps have read of the predictor of f, which may be nil. Steps that guess are not
+// among those that are counted.
+func (m *Model) predictorRead(f *nn.FFN) int64 {
+	if f == nil || m.drafts {
 		return 0
 	}
-	return f.Predictor.Bytes()
+	return f.Count.Steps * f.Predictor.Bytes()
 }
 
 // Drafts reports whether steps of Params.Draft compute less than others: on the processor, where all neurons that are
@@ -324,8 +324,11 @@ func (m *Model) observe(o Observer) error {
 	if !m.uniform() {
 		return fmt.Errorf("only a model whose layers have as many neurons each can be observed")
 	}
-	for i := range m.layers {
-		f := &m.layers[i].ffn
+	for i := range m.parts {
+		f := m.parts[i].FFN
+		if f == nil {
+			continue
+		}
 		if f.ByNeuron {
 			return setting.Errorf("only a dense model can be observed: not a prepared or original PowerInfer file, and with %s", setting.Sparse.To("off"))
 		}
@@ -389,35 +392,10 @@ func (m *Model) takeOrder(f *gguf.File, orders [][]int32) error {
 	return nil
 }
 
-// order returns how layer l's neurons are sorted, or nil. Columns that share scales in blocks stay where they are, and
-// so do the rows that belong to them.
-func (m *Model) order(b *nn.Binder, l int) []int32 {
-	if m.orders == nil {
-		return nil
-	}
-	if t := b.File.Tensor(fmt.Sprintf("blk.%d.ffn_down.weight", l)); t != nil && t.Type.BlockElems() > 1 {
-		return nil
-	}
-	return m.orders[l]
-}
-
 // place returns what of layer l goes to a GPU; of the head, where l is the number of layers.
 func (m *Model) place(l int) compute.Place {
 	if m.places == nil {
 		return compute.Place{Split: compute.Split{Tier: compute.RAM}}
 	}
 	return m.places[l]
-}
-
-// hot returns how many of layer l's neurons go to a GPU: columns that share scales go together.
-func (m *Model) hot(b *nn.Binder, l int) int {
-	ff := m.Blocks[l].FF
-	if m.Blocks[l].Experts { // the layer's units are experts; what all tokens use lies with the attention
-		return b.Whole(ff)
-	}
-	hot := min(m.place(l).Bound, ff)
-	if t := b.File.Tensor(fmt.Sprintf("blk.%d.ffn_down.weight", l)); t != nil && hot < ff {
-		hot -= hot % t.Type.BlockElems()
-	}
-	return hot
 }

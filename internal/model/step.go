@@ -73,41 +73,42 @@ func (m *Model) record(v compute.Verbs) {
 
 // forward is the whole pass: embedding, blocks, final norm, head.
 func (m *Model) forward(p *nn.Pass) {
-	x := p.Embed(m.embd)
-	p.Scale(x, m.Scale.Embedding)
-	if m.pos != nil {
-		p.Verbs().AddPosition(x, m.pos, m.Family.LearnedOffset)
+	var x compute.Tensor
+	if m.program != nil {
+		x = m.program.Forward(p)
+	} else {
+		x = m.interpret(p)
 	}
-	if m.types != nil {
-		p.Verbs().AddType(x, m.types)
+	if _, outputs := p.Rows(); outputs > 0 && m.output.Head.Bound() {
+		last := p.Outputs(x)
+		m.output.Logits(p, m.logits.Like(last), last)
 	}
-	p.Normalize(x, m.after)
-	s := stream{x: x}
+	if p.Kind != nn.Logits {
+		m.keep(p, x, m.output.Norm)
+	}
+	if p.Kind == nn.WithMTP {
+		m.further.read(p, m)
+	}
+}
+
+// interpret computes the residual after all layers of a family that is no program.
+func (m *Model) interpret(p *nn.Pass) compute.Tensor {
+	s := stream{x: m.embed.Forward(p)}
 	if m.Input > 0 {
-		s.inputs = m.inputs.Forward(p, x)
+		s.inputs = m.inputs.Forward(p, s.x)
 	}
+	x := s.x
 	if m.Family.AltUp {
 		s.all = m.altUp.Begin(p, x)
 	}
-	scope := p.Scope()
 	for i := range m.layers {
-		p.Leave(scope) // what the layer before computed, but for the residual
+		p.Layer(i)
 		m.layers[i].forward(p, m, &s, i)
 	}
 	if m.Family.AltUp {
 		m.altUp.End(p, x, s.all)
 	}
-	if _, outputs := p.Rows(); outputs > 0 && m.head.Bound() {
-		last := p.Outputs(s.x)
-		p.Normalize(last, m.norm)
-		m.finish(p, last, &m.head)
-	}
-	if p.Kind != nn.Logits {
-		m.keep(p, x, m.norm)
-	}
-	if p.Kind == nn.WithMTP {
-		m.further.read(p, m)
-	}
+	return s.x
 }
 
 // keep makes the step's hidden states norm of x.
@@ -117,14 +118,6 @@ func (m *Model) keep(p *nn.Pass, x compute.Tensor, norm nn.Norm) {
 	} else {
 		p.Verbs().CopyColumns(hidden, x, compute.Ranges{}, compute.Ranges{}, m.Embd, 1)
 	}
-}
-
-// finish makes the step's logits those of head, for the rows of last.
-func (m *Model) finish(p *nn.Pass, last compute.Tensor, head *nn.Linear) {
-	logits := m.logits.Like(last)
-	p.LinearTo(logits, last, head)
-	p.Scale(logits, m.Scale.Logits)
-	p.SoftCap(logits, m.Cap.Logits)
 }
 
 // Logits returns row i of the last step's logits [n_vocab], valid until the next step. It fails where a GPU does.

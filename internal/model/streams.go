@@ -15,7 +15,7 @@ func (m *Model) bindStreams(b *nn.Binder) {
 		b.GPU = false
 		m.inputs.Table = b.Matrix("per_layer_token_embd.weight", m.Vocab, wide, compute.Lookup)
 		b.GPU = gpu
-		m.inputs.Proj = b.Linear(b.Matrix("per_layer_model_proj.weight", wide, m.Embd, compute.Precise))
+		m.inputs.Proj = b.Adapted(b.Matrix("per_layer_model_proj.weight", wide, m.Embd, compute.Precise))
 		m.inputs.Norm = m.newNorm(b.Vector("per_layer_proj_norm.weight", m.Input), nil)
 		m.inputs.Width = m.Input
 	}
@@ -33,7 +33,7 @@ func (l *block) bindMixing(b *blockBinder) {
 	}
 	l.scale = 1
 	if name := "layer_output_scale.weight"; b.bound(name) {
-		if s := b.Floats(b.name(name), 1); s != nil {
+		if s := b.Floats(name, 1); s != nil {
 			l.scale = s[0]
 		}
 	}
@@ -43,13 +43,13 @@ func (l *block) bindMixing(b *blockBinder) {
 	const n = compute.AltUpStreams
 	l.mixing = &nn.AltUpMixing{
 		Norm: b.norm("altup_router_norm"), Router: b.linear("altup_router.weight", ""), Scale: b.vector("altup_correct_scale.weight"),
-		Predict: b.Flat(b.name("altup_predict_coef.weight"), n*n, n), Correct: b.Flat(b.name("altup_correct_coef.weight"), n, n),
+		Predict: b.Flat("altup_predict_coef.weight", n*n, n), Correct: b.Flat("altup_correct_coef.weight", n, n),
 	}
 	l.laurel.Norm = b.norm("laurel_post_norm")
 	rank := 1
-	if t := b.File.Tensor(b.name("laurel_l.weight")); t != nil {
+	if t := b.Tensor("laurel_l.weight"); t != nil {
 		rank = t.Rows()
 	}
-	l.laurel.Left = b.linearOf("laurel_l.weight", "", rank, b.m.Embd)
-	l.laurel.Right = b.linearOf("laurel_r.weight", "", b.m.Embd, rank)
+	l.laurel.Left = b.Linear("laurel_l", rank, b.m.Embd, nn.Absent)
+	l.laurel.Right = b.Linear("laurel_r", b.m.Embd, rank, nn.Absent)
 }

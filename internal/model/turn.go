@@ -30,8 +30,8 @@ func (m *Model) unscaled(r *compute.Rope) *compute.Rope {
 }
 
 func (m *Model) rotateKeys(p *nn.Pass) {
-	for i := range m.layers {
-		if a := &m.layers[i].attention; a.Bound() && a.Rope != nil && !a.Reads {
+	for i := range m.parts {
+		if a := m.parts[i].Attention; a != nil && a.Rope != nil && !a.Reads {
 			a.RotateKeys(p, m.unscaled(a.Rope))
 		}
 	}
@@ -41,24 +41,26 @@ func (m *Model) rotateKeys(p *nn.Pass) {
 // else of the model depends on them.
 func (m *Model) CheckTurns() error {
 	rotated := false
-	for i := range m.layers {
-		l := &m.layers[i]
+	for i := range m.parts {
+		l := &m.parts[i]
+		a := l.Attention
 		switch {
-		case l.recurrent != nil:
+		case l.Recurrent != nil:
 			return errors.New("the model has recurrent layers, which go through positions one by one")
-		case l.latent != nil:
+		case l.Latent != nil:
 			return errors.New("the model has latent attention, whose keys are not kept as they are rotated")
-		case l.attention.How.Window > 0:
+		case a == nil:
+		case a.How.Window > 0:
 			return errors.New("the model has layers with windows of positions, which see no further in a longer context")
-		case l.attention.How.Slopes != nil:
+		case a.How.Slopes != nil:
 			return errors.New("the model's scores fall with the distance of positions (ALiBi)")
-		case l.attention.How.Later:
+		case a.How.Later:
 			return errors.New("the model's tokens see those behind them")
 		}
-		rotated = rotated || l.attention.Rope != nil
+		rotated = rotated || a != nil && a.Rope != nil
 	}
 	switch {
-	case m.pos != nil || !rotated:
+	case m.embed.Positions != nil || !rotated:
 		return errors.New("the model does not rotate keys to their positions")
 	case m.Temperature.Scale != 0:
 		return errors.New("the model's queries grow with their positions")

@@ -9,8 +9,11 @@ const mostBins = 256
 // Watch says whether Work goes on with the model's steps, and whether Bins does, which costs a little more.
 func (m *Model) Watch(work, bins bool) {
 	m.watch.On = work
-	for i := range m.layers {
-		b := m.layers[i].bins()
+	for i := range m.parts {
+		b := m.parts[i].Bins()
+		if b == nil {
+			continue
+		}
 		if b.On = bins; b.Counts == nil {
 			b.Neurons = m.Blocks[i].FF
 			if m.Blocks[i].Experts {
@@ -29,14 +32,11 @@ func (m *Model) SetWork(w compute.Work) { m.watch.Work = w }
 
 // Bins returns how often layer l's neurons were needed while the model was watched, the hottest first where they are
 // sorted: see compute.NeuronBins. The memory is the model's. [bins]
-func (m *Model) Bins(l int) []uint32 { return m.layers[l].bins().Counts }
-
-// bins are of the layer's neurons, or of its experts where it has some.
-func (l *block) bins() *compute.NeuronBins {
-	if l.experts.Bound() {
-		return &l.experts.Bins
+func (m *Model) Bins(l int) []uint32 {
+	if b := m.parts[l].Bins(); b != nil {
+		return b.Counts
 	}
-	return &l.ffn.Bins
+	return nil
 }
 
 // Read counts the bytes that steps have read of the feed-forward layers' weights.
@@ -48,18 +48,18 @@ type Read struct {
 
 // Read returns what was read since the model was loaded. Dense layers, which are always read whole, count nothing.
 func (m *Model) Read() (r Read) {
-	for i := range m.layers {
-		f := &m.layers[i].ffn
-		predictor := f.Count.Steps * m.predictorBytes(f)
-		r.All += f.Count.Bytes + predictor
-		if r.RAM += f.Count.RAM; !m.place(i).Predictor {
-			r.RAM += predictor
+	for i := range m.parts {
+		if f := m.parts[i].FFN; f != nil {
+			predictor := m.predictorRead(f)
+			r.All += f.Count.Bytes + predictor
+			if r.RAM += f.Count.RAM; !m.place(i).Predictor {
+				r.RAM += predictor
+			}
+			r.Dense += f.Count.Steps * f.Bytes()
 		}
-		r.Dense += f.Count.Steps * f.Bytes()
-		x := &m.layers[i].experts
-		r.All += x.Uses.Bytes
-		r.RAM += x.Uses.RAM
-		if x.Bound() {
+		if x := m.parts[i].Experts; x != nil {
+			r.All += x.Uses.Bytes
+			r.RAM += x.Uses.RAM
 			r.Dense += x.Uses.Steps * x.UsedBytes()
 		}
 	}
@@ -69,7 +69,7 @@ func (m *Model) Read() (r Read) {
 // Placed returns what of layer l lies on a GPU, and how many of its neurons do, or of its experts.
 func (m *Model) Placed(l int) compute.Place {
 	p, units := m.place(l), m.Blocks[l].FF
-	if m.layers[l].experts.Bound() {
+	if m.parts[l].Experts != nil {
 		units = m.Experts.Count
 	}
 	p.Bound = min(p.Bound, units)

@@ -10,9 +10,7 @@ type Attention struct {
 	QNorm, KNorm HeadNorm
 	VNorm        Norm // [value] of each head, or none
 
-	Heads, Key, Value int // query heads, and elements of a head's key and of its value
-	KVHeads           int
-
+	HeadShape
 	Layer  int  // its number
 	Stored int  // the part of the cache with its keys and values
 	Reads  bool // it reads keys and values of another layer, and has none of its own
@@ -25,12 +23,32 @@ type Attention struct {
 	How         compute.Attention
 }
 
-// Bound reports whether there is attention.
-func (a *Attention) Bound() bool { return a.Out.Bound() }
+// HeadShape says how many heads attention has, and how wide they are.
+type HeadShape struct {
+	Heads, KVHeads int // of queries, and of keys and values
+	Key, Value     int // elements of a head's key, as of its query, and of its value
+}
 
-// Forward returns attention of x, as it is added to the residual. [n, n_embd]
-func (a *Attention) Forward(p *Pass, x compute.Tensor) compute.Tensor {
-	return p.Linear(a.Read(p, x), &a.Out)
+// Attention returns the layer's attention, which has no weights yet.
+func (b *Binder) Attention(s HeadShape) *Attention {
+	a := &Attention{HeadShape: s, Layer: b.layer, Stored: b.plan.Stored}
+	b.parts[b.layer].Attention = a
+	return a
+}
+
+// Forward returns the residual and attention of in, its norm, which is to be added to it. In a step that wants few logits
+// the last layer stores keys and values of all rows, and goes on with the rows whose logits are wanted: both have these
+// alone. [n, n_embd] of each
+func (a *Attention) Forward(p *Pass, residual, in compute.Tensor) (_, out compute.Tensor) {
+	residual, heads := a.ReadWanted(p, residual, in)
+	return residual, p.Linear(heads, &a.Out)
+}
+
+// ReadWanted is Forward without Out: it returns what all heads read. [n, heads·value]
+func (a *Attention) ReadWanted(p *Pass, residual, in compute.Tensor) (_, heads compute.Tensor) {
+	heads = a.Read(p, in)
+	residual = p.Wanted(a.Layer, residual)
+	return residual, p.Wanted(a.Layer, heads)
 }
 
 // Read returns what all heads read: [n, heads·value]

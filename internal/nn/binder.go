@@ -12,22 +12,30 @@ import (
 )
 
 // Binder hands a file's tensors to a device, each exactly once: a missing, surplus or misshapen tensor is an error that
-// names it. It keeps the first error.
+// names it. It keeps the first error. A layer's binder takes names of tensors without the layer's prefix.
 type Binder struct {
-	File *gguf.File
-	Dev  compute.Device
-	Err  error
+	*binding
 
 	// Tier is the GPU that vectors are bound to next, and matrices where GPU is set; else matrices are bound to RAM.
 	Tier compute.Tier
 	GPU  bool
 
-	// Prepared says of a prepared file's layer, the one that is bound next, which neuron of the model that adapters are for
-	// each of its neurons is. nil: the same. [n_ff]
-	Prepared []int32
+	prefix string    // of the layer's tensors; empty outside of layers
+	layer  int       // its number
+	plan   LayerPlan // of the layer
+}
+
+// binding is what the binders of a model's layers share.
+type binding struct {
+	File *gguf.File
+	Dev  compute.Device
+	Err  error
 
 	ctx      context.Context // ends the binding between two tensors
-	pinned   bool            // the mapping outlives the device: compute in place where possible
+	model    Plan
+	tiedHead bool    // the head was bound, and is the table of tokens
+	parts    []Parts // of the layers that were bound
+	pinned   bool    // the mapping outlives the device: compute in place where possible
 	taken    map[string]bool
 	original map[*gguf.Tensor]*gguf.Tensor // the file's, of tensors that have their factor
 	room     []byte                        // of such a tensor
@@ -37,24 +45,55 @@ type Binder struct {
 	progress func(done, total int64)
 }
 
-// NewBinder returns a binder of f's tensors to dev. pinned says that f stays open as long as dev lives. progress, which may
-// be nil, learns of the bytes that were bound.
-func NewBinder(ctx context.Context, f *gguf.File, dev compute.Device, pinned bool, adapters *Adapters, progress func(done, total int64)) *Binder {
-	b := &Binder{File: f, Dev: dev, ctx: ctx, pinned: pinned, adapters: adapters, taken: map[string]bool{}, original: map[*gguf.Tensor]*gguf.Tensor{}, progress: progress}
+// NewBinder returns a binder of f's tensors to dev, for what is outside of layers. pinned says that f stays open as long
+// as dev lives. progress, which may be nil, learns of the bytes that were bound.
+func NewBinder(ctx context.Context, f *gguf.File, dev compute.Device, plan Plan, pinned bool, adapters *Adapters, progress func(done, total int64)) *Binder {
+	b := &binding{File: f, Dev: dev, ctx: ctx, model: plan, pinned: pinned, adapters: adapters, taken: map[string]bool{}, original: map[*gguf.Tensor]*gguf.Tensor{}, progress: progress}
 	for _, t := range f.Tensors {
 		b.total += int64(len(t.Data))
 	}
-	return b
+	return &Binder{binding: b}
 }
 
-func (b *Binder) Fail(format string, args ...any) {
+// Layer returns the binder of layer i, which goes where the plan says.
+func (b *Binder) Layer(i int) *Binder {
+	l := &Binder{binding: b.binding, prefix: fmt.Sprintf("blk.%d.", i), layer: i, plan: b.model.Layer(i)}
+	l.Place(l.plan.Place)
+	for len(b.parts) <= i {
+		b.parts = append(b.parts, Parts{})
+	}
+	return l
+}
+
+// Parts returns what the layers that were bound consist of, by their numbers.
+func (b *Binder) Parts() []Parts { return b.parts }
+
+func (b *binding) Fail(format string, args ...any) {
 	if b.Err == nil {
 		b.Err = fmt.Errorf("%s: %w", b.File.Path, fmt.Errorf(format, args...))
 	}
 }
 
+// key returns a key's whole name, for errors.
+func (b *binding) key(name string) string {
+	arch, _, _ := b.File.String("general.architecture")
+	return arch + "." + name
+}
+
 // Has reports whether the file holds name.
-func (b *Binder) Has(name string) bool { return b.File.Tensor(name) != nil }
+func (b *Binder) Has(name string) bool { return b.Tensor(name) != nil }
+
+// Tensor returns the file's tensor of that name, or nil.
+func (b *Binder) Tensor(name string) *gguf.Tensor { return b.File.Tensor(b.prefix + name) }
+
+// Rows returns the number of rows of a tensor, which follows from no key. It is 1 where the file lacks the tensor, whose
+// name the error then tells when it is bound.
+func (b *Binder) Rows(name string) int {
+	if t := b.Tensor(name); t != nil {
+		return t.Rows()
+	}
+	return 1
+}
 
 // Take claims a tensor and checks that its shape is cols (row length) by rows. What it returns has the factor that may
 // lie beside it.
@@ -65,6 +104,7 @@ func (b *Binder) Take(name string, cols, rows int) *gguf.Tensor {
 	if b.Err != nil {
 		return nil
 	}
+	name = b.prefix + name
 	t := b.File.Tensor(name)
 	if t == nil {
 		b.Fail("tensor %q is missing: the file is incomplete, or not of the architecture that it names; download or convert it again", name)
@@ -83,7 +123,7 @@ func (b *Binder) Take(name string, cols, rows int) *gguf.Tensor {
 }
 
 // loaded counts a tensor's bytes as taken in and lets its pages go.
-func (b *Binder) loaded(t *gguf.Tensor, copied bool) {
+func (b *binding) loaded(t *gguf.Tensor, copied bool) {
 	if of := b.original[t]; of != nil {
 		delete(b.original, t)
 		t, copied = of, true
@@ -121,11 +161,13 @@ func (b *Binder) Neurons(name string, rows, cols int, use compute.Use, hot int, 
 
 // Bind binds the tensor that src names as src says, which lacks its type and data.
 func (b *Binder) Bind(src compute.Source, use compute.Use) *compute.Matrix {
-	name, hot := src.Name, src.Split.Bound
-	t := b.Take(name, src.Cols, src.Rows)
+	hot := src.Split.Bound
+	t := b.Take(src.Name, src.Cols, src.Rows)
 	if t == nil {
 		return nil
 	}
+	name := t.Name
+	src.Name = name
 	src.Type, src.Data, src.Pinned = t.Type, t.Data, b.pinned && b.original[t] == nil
 	m, err := b.Dev.Matrix(src, use)
 	if err != nil {
@@ -155,8 +197,8 @@ func (b *Binder) adaptNeurons(name string, use compute.Use, hot int, order []int
 		return
 	}
 	to, m := destination{b.Dev, b.Tier, hot > 0}, w[0]
-	if b.Prepared != nil {
-		order = composed(b.Prepared, order)
+	if prepared := b.plan.Neurons.Prepared; prepared != nil {
+		order = composed(prepared, order)
 	}
 	of, transposed := strings.CutSuffix(name, "ffn_down_t.weight")
 	switch {
@@ -176,7 +218,7 @@ func (b *Binder) MatrixFrom(name string, first, rows, cols int, use compute.Use)
 		return nil
 	}
 	src := compute.Source{
-		Name: name, Type: t.Type, Rows: rows - first, Cols: cols, Pinned: b.pinned && b.original[t] == nil,
+		Name: t.Name, Type: t.Type, Rows: rows - first, Cols: cols, Pinned: b.pinned && b.original[t] == nil,
 		Split: compute.Split{Tier: b.Tier, Bound: b.Whole(rows - first)},
 	}
 	if t.Data != nil { // else the shape alone is known, and wanted
@@ -187,7 +229,7 @@ func (b *Binder) MatrixFrom(name string, first, rows, cols int, use compute.Use)
 		b.Fail("%w", err)
 		return nil
 	}
-	b.adapt(name, src.Split.Bound > 0, m)
+	b.adapt(t.Name, src.Split.Bound > 0, m)
 	b.loaded(t, !b.pinned)
 	return m
 }
@@ -198,12 +240,12 @@ func (b *Binder) Slices(name string, cols int, use compute.Use, rows ...int) []L
 	for _, r := range rows {
 		total += r
 	}
-	return b.Parts(name, cols, use, b.Whole(total), nil, rows...)
+	return b.NeuronSlices(name, cols, use, b.Whole(total), nil, rows...)
 }
 
-// Parts is slices of parts whose rows may be neurons: those of each part are in the order given, and the first hot of
-// them, of parts that go whole all, are for the GPU.
-func (b *Binder) Parts(name string, cols int, use compute.Use, hot int, order []int32, rows ...int) []Linear {
+// NeuronSlices is Slices of parts whose rows may be neurons: those of each part are in the order given, and the first hot
+// of them, of parts that go whole all, are for the GPU.
+func (b *Binder) NeuronSlices(name string, cols int, use compute.Use, hot int, order []int32, rows ...int) []Linear {
 	total := 0
 	for _, r := range rows {
 		total += r
@@ -220,7 +262,7 @@ func (b *Binder) Parts(name string, cols int, use compute.Use, hot int, order []
 			data = t.Data[at : at+r*rowBytes]
 		}
 		m, err := b.Dev.Matrix(compute.Source{
-			Name: name, Type: t.Type, Rows: r, Cols: cols,
+			Name: t.Name, Type: t.Type, Rows: r, Cols: cols,
 			Data: data, Pinned: b.pinned && b.original[t] == nil, Order: order, Split: compute.Split{Tier: b.Tier, Bound: min(hot, r)},
 		}, use)
 		if err != nil {
@@ -231,20 +273,20 @@ func (b *Binder) Parts(name string, cols int, use compute.Use, hot int, order []
 		at += r * rowBytes
 	}
 	if use == compute.Rows {
-		b.adaptNeurons(name, use, hot, order, out...)
+		b.adaptNeurons(t.Name, use, hot, order, out...)
 	} else {
-		b.adapt(name, hot > 0, out...)
+		b.adapt(t.Name, hot > 0, out...)
 	}
 	b.loaded(t, !b.pinned)
 	var linears []Linear
 	for _, m := range out {
-		linears = append(linears, b.Linear(m))
+		linears = append(linears, b.Adapted(m))
 	}
 	return linears
 }
 
-// Linear returns m with what adapters add to it. It is not bound where m is nil.
-func (b *Binder) Linear(m *compute.Matrix) Linear {
+// Adapted returns m with what adapters add to it. It is not bound where m is nil.
+func (b *Binder) Adapted(m *compute.Matrix) Linear {
 	if m == nil || b.adapters == nil {
 		return Linear{W: m}
 	}
@@ -253,7 +295,7 @@ func (b *Binder) Linear(m *compute.Matrix) Linear {
 
 // Table reads a matrix to the host's memory, whatever number of rows it has. [rows·cols] It is nil where the file has none.
 func (b *Binder) Table(name string, cols int) []float32 {
-	t := b.File.Tensor(name)
+	t := b.Tensor(name)
 	if t == nil || b.Err != nil {
 		return nil
 	}
@@ -261,7 +303,7 @@ func (b *Binder) Table(name string, cols int) []float32 {
 		return nil
 	}
 	if t.Type == quant.I32 {
-		b.Fail("tensor %q: a matrix of type %s is not supported", name, t.Type)
+		b.Fail("tensor %q: a matrix of type %s is not supported", t.Name, t.Type)
 		return nil
 	}
 	out := make([]float32, t.Rows()*cols)
@@ -304,7 +346,7 @@ func (b *Binder) NeuronVector(name string, n int, order []int32) *compute.Vector
 		return nil
 	}
 	if t.Type.BlockElems() != 1 {
-		b.Fail("tensor %q: a vector of type %s is not supported", name, t.Type)
+		b.Fail("tensor %q: a vector of type %s is not supported", t.Name, t.Type)
 		return nil
 	}
 	size := t.Type.RowBytes(1)
@@ -312,7 +354,7 @@ func (b *Binder) NeuronVector(name string, n int, order []int32) *compute.Vector
 	for _, from := range order {
 		sorted = append(sorted, t.Data[int(from)*size:][:size]...)
 	}
-	v, err := b.Dev.Vector(compute.Source{Name: name, Type: t.Type, Rows: 1, Cols: n, Data: sorted, Split: compute.Split{Tier: b.Tier}})
+	v, err := b.Dev.Vector(compute.Source{Name: t.Name, Type: t.Type, Rows: 1, Cols: n, Data: sorted, Split: compute.Split{Tier: b.Tier}})
 	if err != nil {
 		b.Fail("%w", err)
 		return nil
@@ -327,31 +369,31 @@ func (b *Binder) Vectors(name string, lens ...int) []*compute.Vector {
 	for _, n := range lens {
 		total += n
 	}
-	return b.slicesOf(name, b.Take(name, total, 1), lens...)
+	return b.slicesOf(b.Take(name, total, 1), lens...)
 }
 
 // RowsVector binds name [rows, cols] as one vector, row after row.
 func (b *Binder) RowsVector(name string, rows, cols int) *compute.Vector {
-	if parts := b.slicesOf(name, b.Take(name, cols, rows), rows*cols); parts != nil {
+	if parts := b.slicesOf(b.Take(name, cols, rows), rows*cols); parts != nil {
 		return parts[0]
 	}
 	return nil
 }
 
-// slicesOf is vectorSlices of a tensor that was taken, or nil.
-func (b *Binder) slicesOf(name string, t *gguf.Tensor, lens ...int) []*compute.Vector {
+// slicesOf is Vectors of a tensor that was taken, or nil.
+func (b *Binder) slicesOf(t *gguf.Tensor, lens ...int) []*compute.Vector {
 	if t == nil {
 		return nil
 	}
 	if t.Type.BlockElems() != 1 {
-		b.Fail("tensor %q: a vector of type %s is not supported", name, t.Type)
+		b.Fail("tensor %q: a vector of type %s is not supported", t.Name, t.Type)
 		return nil
 	}
 	var out []*compute.Vector
 	at := 0
 	for _, n := range lens {
 		v, err := b.Dev.Vector(compute.Source{
-			Name: name, Type: t.Type, Rows: 1, Cols: n,
+			Name: t.Name, Type: t.Type, Rows: 1, Cols: n,
 			Data: t.Data[t.Type.RowBytes(at):t.Type.RowBytes(at+n)], Split: compute.Split{Tier: b.Tier},
 		})
 		if err != nil {
@@ -387,10 +429,10 @@ func (b *Binder) Flat(name string, rows, cols int) *compute.Vector {
 		return nil
 	}
 	if t.Type.BlockElems() != 1 {
-		b.Fail("tensor %q: so small a matrix of type %s is not supported", name, t.Type)
+		b.Fail("tensor %q: so small a matrix of type %s is not supported", t.Name, t.Type)
 		return nil
 	}
-	v, err := b.Dev.Vector(compute.Source{Name: name, Type: t.Type, Rows: 1, Cols: rows * cols, Data: t.Data, Split: compute.Split{Tier: b.Tier}})
+	v, err := b.Dev.Vector(compute.Source{Name: t.Name, Type: t.Type, Rows: 1, Cols: rows * cols, Data: t.Data, Split: compute.Split{Tier: b.Tier}})
 	if err != nil {
 		b.Fail("%w", err)
 		return nil
@@ -406,7 +448,7 @@ func (b *Binder) Floats(name string, n int) []float32 {
 		return nil
 	}
 	if t.Type.BlockElems() != 1 || t.Type == quant.I32 {
-		b.Fail("tensor %q: a vector of type %s is not supported", name, t.Type)
+		b.Fail("tensor %q: a vector of type %s is not supported", t.Name, t.Type)
 		return nil
 	}
 	out := make([]float32, n)
@@ -417,8 +459,8 @@ func (b *Binder) Floats(name string, n int) []float32 {
 
 // Ignore claims tensors that carry nothing the forward pass needs (rope.freqs caches, attention masks).
 func (b *Binder) Ignore(name string) {
-	if b.Has(name) {
-		b.taken[name] = true
+	if t := b.Tensor(name); t != nil {
+		b.taken[t.Name] = true
 	}
 }
 

@@ -31,12 +31,17 @@ func (e *Experts) Bound() bool { return e.Router.Bound() }
 // Rate returns the router's logits for x. [n, experts]
 func (e *Experts) Rate(p *Pass, x compute.Tensor) compute.Tensor { return p.Linear(x, &e.Router) }
 
-// Forward returns the output of the chosen experts and of the shared ones for x, the norm of the residual: [n, n_embd]
+// Forward returns the output of the chosen experts and of the shared ones for x, the norm of the residual. [n, n_embd]
+func (e *Experts) Forward(p *Pass, residual, x compute.Tensor) compute.Tensor {
+	return e.Mix(p, e.Rate(p, x), residual, x)
+}
+
+// Mix is Forward with the router's logits, which may have read something else: [n, n_embd]
 //
 //	Σ_k w_k·expert_k(x) + sigmoid(SharedGate·x)·shared(x)
 //
 // with the experts k and weights w_k that Routing makes of logits, the router's.
-func (e *Experts) Forward(p *Pass, logits, residual, x compute.Tensor) compute.Tensor {
+func (e *Experts) Mix(p *Pass, logits, residual, x compute.Tensor) compute.Tensor {
 	out := p.New(x, residual.Cols)
 	if x.Rows == 0 {
 		return out

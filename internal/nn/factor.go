@@ -18,15 +18,15 @@ const (
 
 // scaled returns t in the type that has the factor of each matrix in its blocks, or t itself where it has none. Its
 // data are valid until the next call.
-func (b *Binder) scaled(t *gguf.Tensor) *gguf.Tensor {
+func (b *binding) scaled(t *gguf.Tensor) *gguf.Tensor {
 	base, weight := strings.CutSuffix(t.Name, ".weight")
 	if t.Type != quant.NVFP4 || !weight {
 		return t
 	}
-	if b.Has(base + inputFactorSuffix) {
+	if b.File.Tensor(base+inputFactorSuffix) != nil {
 		b.factors(base+inputFactorSuffix, t)
 	}
-	if !b.Has(base + FactorSuffix) {
+	if b.File.Tensor(base+FactorSuffix) == nil {
 		return t
 	}
 	factors := b.factors(base+FactorSuffix, t)
@@ -50,7 +50,7 @@ func (b *Binder) scaled(t *gguf.Tensor) *gguf.Tensor {
 }
 
 // factors reads the numbers of t's matrices.
-func (b *Binder) factors(name string, t *gguf.Tensor) []float32 {
+func (b *binding) factors(name string, t *gguf.Tensor) []float32 {
 	n := 1
 	if len(t.Shape) == 3 {
 		n = t.Shape[2]
@@ -60,9 +60,10 @@ func (b *Binder) factors(name string, t *gguf.Tensor) []float32 {
 		b.Fail("tensor %q has shape %v, and %q has %d matrices: the file is damaged; convert it again", name, f.Shape, t.Name, n)
 		return nil
 	}
+	whole := &Binder{binding: b}
 	if f.Data == nil { // the shapes alone are known
-		b.Take(name, n, 1)
+		whole.Take(name, n, 1)
 		return make([]float32, n)
 	}
-	return b.Floats(name, n)
+	return whole.Floats(name, n)
 }

@@ -2,6 +2,12 @@ package nn
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
+// FeedForward is a layer that works on each token alone.
+type FeedForward interface {
+	// Forward returns what is added to the residual for x, its norm. [n, n_embd]
+	Forward(p *Pass, residual, x compute.Tensor) compute.Tensor
+}
+
 // FFN is a feed-forward layer: dense, or by neuron. A neuron is a row of Gate, a row of Up and a column of Down.
 type FFN struct {
 	Gate Linear // [n_ff, n_embd]; not bound in layers without gates

@@ -9,15 +9,29 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
-// Keys reads the metadata of one file. It keeps the first error, so that a list of reads needs one check.
+// Keys reads the metadata of one file. It keeps the first error, so that a list of reads needs one check. A key that
+// begins with a dot belongs to the architecture, whose name files have before the dot.
 type Keys struct {
 	File  *gguf.File
-	Extra int // MTP layers: arrays may have their numbers after those of the model's layers
+	Arch  string // general.architecture
+	Act   string // the user's choice of an activation; empty: none
+	Extra int    // MTP layers: arrays may have their numbers after those of the model's layers
 	Err   error
 }
 
-// MaxWidth bounds widths from outside: a file with a larger one is taken for damaged.
-const MaxWidth = 1 << 20
+// MaxWidth and MaxLayers bound numbers from outside: a file with larger ones is taken for damaged.
+const (
+	MaxWidth  = 1 << 20
+	MaxLayers = 1 << 12
+)
+
+// name returns a key as files have it.
+func (k *Keys) name(key string) string {
+	if key[0] == '.' {
+		return k.Arch + key
+	}
+	return key
+}
 
 func (k *Keys) Fail(format string, args ...any) {
 	if k.Err == nil {
@@ -28,7 +42,7 @@ func (k *Keys) Fail(format string, args ...any) {
 // Count reads an integer in [1, max]. If it is absent or 0, by which writers say that a file has none, count returns def;
 // where def is 0, too, that is an error.
 func (k *Keys) Count(key string, def, max int) int {
-	v, ok, err := k.File.Uint(key)
+	v, ok, err := k.File.Uint(k.name(key))
 	ok = ok && (v > 0 || def == 0)
 	switch {
 	case err != nil:
@@ -36,20 +50,50 @@ func (k *Keys) Count(key string, def, max int) int {
 			k.Err = err
 		}
 	case !ok && def == 0:
-		k.Fail("key %q is missing", key)
+		k.Fail("key %q is missing", k.name(key))
 	case !ok:
 		return def
 	case v < 1 || v > uint64(max):
-		k.Fail("key %q: %d is outside 1…%d", key, v, max)
+		k.Fail("key %q: %d is outside 1…%d", k.name(key), v, max)
 	default:
 		return int(v)
 	}
 	return 1
 }
 
+// Layers reads the number of the model's layers. MTP layers, which files count among them, are Extra.
+func (k *Keys) Layers() int {
+	const key = ".nextn_predict_layers"
+	layers := k.Count(".block_count", 0, MaxLayers)
+	n, _, err := k.File.Uint(k.name(key))
+	switch {
+	case k.Err != nil:
+	case err != nil:
+		k.Err = err
+	case n >= uint64(layers):
+		k.Fail("key %q: %d of %d layers predict further tokens, which leaves none that predict the next", k.name(key), n, layers)
+	default:
+		k.Extra = int(n)
+	}
+	return layers - k.Extra
+}
+
+// Context reads the number of positions that the model was trained for.
+func (k *Keys) Context() int { return k.Count(".context_length", 0, 1<<30) }
+
+// RMSEpsilon reads the epsilon of RMSNorms. def is that of files that do not say it.
+func (k *Keys) RMSEpsilon(def float64) float32 {
+	return float32(k.Within(".attention.layer_norm_rms_epsilon", def, 0, 1))
+}
+
+// LayerNormEpsilon reads the epsilon of LayerNorms, likewise.
+func (k *Keys) LayerNormEpsilon(def float64) float32 {
+	return float32(k.Within(".attention.layer_norm_epsilon", def, 0, 1))
+}
+
 // Optional reads an integer in [1, max]; absent and 0 are 0.
 func (k *Keys) Optional(key string, max int) int {
-	if v, ok, err := k.File.Uint(key); err == nil && (!ok || v == 0) {
+	if v, ok, err := k.File.Uint(k.name(key)); err == nil && (!ok || v == 0) {
 		return 0
 	}
 	return k.Count(key, 0, max)
@@ -64,13 +108,13 @@ func (k *Keys) Counts(key string, n int, def func(layer int) int) []int {
 // CountsFrom is counts of integers from least on; 0 is def only below least.
 func (k *Keys) CountsFrom(least int32, key string, n int, def func(layer int) int) []int {
 	out := make([]int, n)
-	if v, ok := k.File.Lookup(key); ok && reflect.ValueOf(v).Kind() == reflect.Slice {
-		list, _, err := k.File.Int32s(key)
+	if v, ok := k.File.Lookup(k.name(key)); ok && reflect.ValueOf(v).Kind() == reflect.Slice {
+		list, _, err := k.File.Int32s(k.name(key))
 		switch {
 		case err != nil && k.Err == nil:
 			k.Err = err
 		case err == nil && len(list) != n && len(list) != n+k.Extra:
-			k.Fail("key %q: %d numbers for %d layers", key, len(list), n)
+			k.Fail("key %q: %d numbers for %d layers", k.name(key), len(list), n)
 		}
 		for l := range out {
 			out[l] = 1
@@ -79,14 +123,14 @@ func (k *Keys) CountsFrom(least int32, key string, n int, def func(layer int) in
 			case list[l] == 0 && least > 0 && def != nil:
 				out[l] = def(l)
 			case list[l] < least || list[l] > MaxWidth:
-				k.Fail("key %q: %d of layer %d is outside %d…%d", key, list[l], l, least, MaxWidth)
+				k.Fail("key %q: %d of layer %d is outside %d…%d", k.name(key), list[l], l, least, MaxWidth)
 			default:
 				out[l] = int(list[l])
 			}
 		}
 		return out
 	}
-	v, ok, err := k.File.Uint(key)
+	v, ok, err := k.File.Uint(k.name(key))
 	if none := ok && err == nil && v == 0; none && least == 0 {
 		return out
 	} else if ok && !(none && def != nil) || def == nil {
@@ -100,15 +144,15 @@ func (k *Keys) CountsFrom(least int32, key string, n int, def func(layer int) in
 
 // PerLayer reads an array that says yes or no of each of n layers. It returns false where the key has no array.
 func (k *Keys) PerLayer(key string, n int) (yes []bool, said bool) {
-	if v, ok := k.File.Lookup(key); !ok || reflect.ValueOf(v).Kind() != reflect.Slice {
+	if v, ok := k.File.Lookup(k.name(key)); !ok || reflect.ValueOf(v).Kind() != reflect.Slice {
 		return nil, false
 	}
-	yes, _, err := k.File.Bools(key)
+	yes, _, err := k.File.Bools(k.name(key))
 	switch {
 	case err != nil:
 		k.Err = cmp.Or(k.Err, err)
 	case len(yes) != n && len(yes) != n+k.Extra:
-		k.Fail("key %q: %d values for %d layers", key, len(yes), n)
+		k.Fail("key %q: %d values for %d layers", k.name(key), len(yes), n)
 	default:
 		return yes[:n:n], true
 	}
@@ -116,7 +160,7 @@ func (k *Keys) PerLayer(key string, n int) (yes []bool, said bool) {
 }
 
 func (k *Keys) Float(key string, def float64) float64 {
-	v, ok, err := k.File.Float(key)
+	v, ok, err := k.File.Float(k.name(key))
 	if err != nil && k.Err == nil {
 		k.Err = err
 	}
@@ -134,13 +178,18 @@ func (k *Keys) Within(key string, def, low, high float64) float64 {
 		v = def
 	}
 	if !(v >= low && v <= high) {
-		k.Fail("key %q: %g is not a number from %g to %g", key, v, low, high)
+		k.Fail("key %q: %g is not a number from %g to %g", k.name(key), v, low, high)
 	}
 	return v
 }
 
+// Factor reads a factor of activations; absent is def, and 0, as llama.cpp has it, is no factor.
+func (k *Keys) Factor(key string, def float64) float32 {
+	return cmp.Or(float32(k.Within(key, def, 0, MaxScale)), 1)
+}
+
 func (k *Keys) Flag(key string, def bool) bool {
-	v, ok, err := k.File.Bool(key)
+	v, ok, err := k.File.Bool(k.name(key))
 	if err != nil && k.Err == nil {
 		k.Err = err
 	}
@@ -152,7 +201,7 @@ func (k *Keys) Flag(key string, def bool) bool {
 
 // Divided reports whether a file divides the pairs of heads among the coordinates of pictures.
 func (k *Keys) Divided(key string) bool {
-	v, _, err := k.File.Int32s(key)
+	v, _, err := k.File.Int32s(k.name(key))
 	if err != nil && k.Err == nil {
 		k.Err = err
 	}
@@ -161,7 +210,7 @@ func (k *Keys) Divided(key string) bool {
 
 // Text reads a text; absent and empty are def.
 func (k *Keys) Text(key, def string) string {
-	v, _, err := k.File.String(key)
+	v, _, err := k.File.String(k.name(key))
 	if err != nil && k.Err == nil {
 		k.Err = err
 	}

@@ -31,8 +31,7 @@ type LatentAttention struct {
 
 	ExpandedKeys *compute.Matrix // [heads·(key-rotated), latent] their K_h, or nil where no step expands keys
 
-	Heads, Key, Value int // elements of a head's key, with the rotated ones, and of its value
-	Latent, Rotated   int // elements of c and of r
+	LatentShape
 
 	Layer, Stored int           // as in Attention
 	Rope          *compute.Rope // of queries, whose last elements it rotates
@@ -78,9 +77,52 @@ func (a *LatentAttention) Read(p *Pass, x compute.Tensor) compute.Tensor {
 	return heads
 }
 
-// Forward returns attention of x, as it is added to the residual. [n, n_embd]
-func (a *LatentAttention) Forward(p *Pass, x compute.Tensor) compute.Tensor {
-	return p.Linear(a.Read(p, x), &a.Out)
+// LatentShape says how many heads latent attention has, and how wide its vectors are.
+type LatentShape struct {
+	Heads, Key, Value int // elements of a head's key, with the rotated ones, and of its value
+	Latent, Rotated   int // elements of c and of r
+	Query             int // elements of the vector that queries follow from; 0: they follow from the input
+}
+
+// LatentAttention binds the layer's attention, but for its last product. Files hold the heads' matrices of keys and values
+// as one tensor, attn_kv_b, or as two.
+func (b *Binder) LatentAttention(s LatentShape, width int, eps float32) *LatentAttention {
+	a := &LatentAttention{LatentShape: s, Layer: b.layer, Stored: b.plan.Stored}
+	b.parts[b.layer].Latent = a
+	if s.Query > 0 && b.Has("attn_q_a.weight") {
+		a.QueryDown, a.QueryNorm = b.Linear("attn_q_a", s.Query, width, Absent), b.RMSNorm("attn_q_a_norm", s.Query, eps)
+		a.Q = b.Linear("attn_q_b", s.Heads*s.Key, s.Query, Absent)
+	} else {
+		a.Q = b.Linear("attn_q", s.Heads*s.Key, width, Absent)
+	}
+	if parts := b.Slices("attn_kv_a_mqa.weight", width, compute.Precise, s.Latent, s.Rotated); parts != nil {
+		a.Down, a.Shared = parts[0], parts[1]
+	}
+	a.Norm = b.RMSNorm("attn_kv_a_norm", s.Latent, eps)
+	own := s.Key - s.Rotated
+	if !b.Has("attn_k_b.weight") {
+		a.Keys, a.Values, a.ExpandedKeys = b.Heads("attn_kv_b.weight", s.Heads, own, s.Value, s.Latent, b.expands())
+		return a
+	}
+	a.Keys = b.Matrix("attn_k_b.weight", s.Heads*s.Latent, own, compute.Precise)
+	a.Values = b.Matrix("attn_v_b.weight", s.Heads*s.Value, s.Latent, compute.Precise)
+	if t := b.Tensor("attn_k_b.weight"); b.expands() && b.Err == nil {
+		a.ExpandedKeys = b.Across(t, s.Heads, s.Latent, own)
+	}
+	return a
+}
+
+// expands reports whether prompts may have the layer's keys and values made of what is cached.
+func (b *Binder) expands() bool {
+	d, ok := b.Dev.(compute.LatentExpander)
+	return ok && d.ExpandsLatent() && !b.plan.Place.Attention
+}
+
+// Forward returns the residual and attention of in, as Attention.Forward does. [n, n_embd] of each
+func (a *LatentAttention) Forward(p *Pass, residual, in compute.Tensor) (_, out compute.Tensor) {
+	heads := a.Read(p, in)
+	residual = p.Wanted(a.Layer, residual)
+	return residual, p.Linear(p.Wanted(a.Layer, heads), &a.Out)
 }
 
 // Across binds t, matrices [rows, cols] of which each head has one, with their columns as rows. Types are as Heads has
@@ -113,7 +155,7 @@ func (b *Binder) Heads(name string, heads, own, value, latent int, wanted bool) 
 	}
 	typ, rowBytes := Transposed(t.Type), t.Type.RowBytes(latent)
 	if !t.Type.Known() || t.Type == quant.I32 {
-		b.Fail("tensor %q: %s cannot be computed with; these can: %s", name, t.Type, quant.Supported())
+		b.Fail("tensor %q: %s cannot be computed with; these can: %s", t.Name, t.Type, quant.Supported())
 		return nil, nil, nil
 	}
 	var whole []byte
@@ -134,11 +176,11 @@ func (b *Binder) Heads(name string, heads, own, value, latent int, wanted bool) 
 			whole = append(whole, rows[:own*rowBytes]...)
 		}
 	}
-	if keys = b.made(compute.Source{Name: name, Type: typ, Rows: heads * latent, Cols: own, Data: across}); keys != nil {
-		values = b.made(compute.Source{Name: name, Type: t.Type, Rows: heads * value, Cols: latent, Data: rest})
+	if keys = b.made(compute.Source{Name: t.Name, Type: typ, Rows: heads * latent, Cols: own, Data: across}); keys != nil {
+		values = b.made(compute.Source{Name: t.Name, Type: t.Type, Rows: heads * value, Cols: latent, Data: rest})
 	}
 	if wanted && b.Err == nil {
-		keyRows = b.made(compute.Source{Name: name, Type: t.Type, Rows: heads * own, Cols: latent, Data: whole})
+		keyRows = b.made(compute.Source{Name: t.Name, Type: t.Type, Rows: heads * own, Cols: latent, Data: whole})
 	}
 	b.loaded(t, true)
 	return keys, values, keyRows

@@ -70,6 +70,7 @@ type Pass struct {
 	pool  *Pool
 	rows  int // tokens
 	outs  int // rows of logits
+	outer int // the scope that layers are in
 }
 
 // Begin makes p a pass over a segment's rows. All activations of the pass before are given back.
@@ -90,14 +91,22 @@ func (p *Pass) Scope() int { return len(p.pool.taken) }
 // Leave gives back the activations that were taken since Scope returned scope.
 func (p *Pass) Leave(scope int) { p.pool.release(scope) }
 
+// Layer begins layer i. All activations are given back that the layer before took.
+func (p *Pass) Layer(i int) {
+	if i == 0 {
+		p.outer = p.Scope()
+	}
+	p.Leave(p.outer)
+}
+
 // New returns an activation of cols columns for the rows of like. Its content is undefined.
 func (p *Pass) New(like compute.Tensor, cols int) compute.Tensor { return p.pool.take(like, cols) }
 
 // Tokens returns an activation of cols columns for the step's tokens. Its content is undefined.
 func (p *Pass) Tokens(cols int) compute.Tensor { return p.New(compute.Tensor{Rows: p.rows}, cols) }
 
-// Embed returns the table's rows for the step's tokens. [n, n_embd]
-func (p *Pass) Embed(table *compute.Matrix) compute.Tensor {
+// Lookup returns the table's rows for the step's tokens. [n, n_embd]
+func (p *Pass) Lookup(table *compute.Matrix) compute.Tensor {
 	x := p.Tokens(table.Cols)
 	p.verbs.Embed(x, table)
 	return x

@@ -11,6 +11,9 @@ type Recurrent interface {
 	Forward(p *Pass, x compute.Tensor) compute.Tensor
 }
 
+// Recurs says that r is the layer's, in place of attention or beside it.
+func (b *Binder) Recurs(r Recurrent) { b.parts[b.layer].Recurrent = r }
+
 // Conv is a causal convolution over positions, of each channel alone.
 type Conv struct {
 	Taps   *compute.Vector // [taps·channels]
@@ -129,7 +132,7 @@ func (b *Binder) Taps(name string, channels, taps int) *compute.Vector {
 		return nil
 	}
 	if t.Type.BlockElems() != 1 || t.Type == quant.I32 {
-		b.Fail("tensor %q: a convolution of type %s is not supported", name, t.Type)
+		b.Fail("tensor %q: a convolution of type %s is not supported", t.Name, t.Type)
 		return nil
 	}
 	data := make([]float32, taps*channels)
@@ -141,5 +144,5 @@ func (b *Binder) Taps(name string, channels, taps int) *compute.Vector {
 		}
 	}
 	b.loaded(t, true)
-	return b.Numbers(name, turned)
+	return b.Numbers(t.Name, turned)
 }

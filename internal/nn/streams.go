@@ -89,7 +89,7 @@ func (l *LayerInputs) Forward(p *Pass, x compute.Tensor) compute.Tensor {
 	p.Scale(y, float32(1/math.Sqrt(float64(x.Cols))))
 	p.Normalize(y.Split(l.Width), l.Norm)
 	scope := p.Scope()
-	t := p.Embed(l.Table)
+	t := p.Lookup(l.Table)
 	p.Scale(t, float32(math.Sqrt(float64(l.Width))))
 	p.Add(y, t)
 	p.Leave(scope)

@@ -1,0 +1,11 @@
+package family
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// newArcee binds Arcee's AFM: the plain decoder without a gate, whose squared ReLU leaves neurons at zero.
+func newArcee(k *nn.Keys, b *nn.Binder) Program {
+	return newDecoder(k, b, decoderSpec{style: compute.Interleaved, act: compute.ReLU2, outBias: nn.Optional, ungated: true})
+}

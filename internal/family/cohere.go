@@ -1,0 +1,112 @@
+package family
+
+import (
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// cohere is Command R and R+, Aya 23 and Expanse, and, with windows in three of four layers, Command R7B and A: attention
+// and SwiGLU read one LayerNorm of the residual, side by side, and are added to it together. The head is the table of
+// tokens, and logits have a factor. Command R+ has a norm of each head of queries and keys.
+//
+// Sources: Cohere 2024, Command R; Cohere 2025, Command A: An Enterprise-Ready Large Language Model.
+type cohere struct {
+	sizes
+	eps    float32 // of norms
+	act    compute.Activation
+	scores nn.Scores
+
+	rope, windowRope *compute.Rope // of layers that see all positions, and of layers with windows; nil: heads are not rotated
+	window           int           // positions that a token sees in layers with windows; 0: all
+	windowed         []bool        // [layers]
+
+	ends
+	blocks []cohereBlock
+}
+
+type cohereBlock struct {
+	norm nn.Norm
+	attn *nn.Attention
+	ffn  *nn.FFN
+}
+
+// newCommandR binds a model without windows.
+func newCommandR(k *nn.Keys, b *nn.Binder) Program {
+	m := readCohere(k)
+	rope := k.Rope(nn.RopeSpec{Style: compute.Interleaved, Dims: m.key(), Trained: m.context})
+	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.bind(k, b)
+	return m
+}
+
+// newCohere2 binds a model with windows. Layers without one do not rotate heads.
+func newCohere2(k *nn.Keys, b *nn.Binder) Program {
+	m := readCohere(k)
+	m.window, m.windowed = k.Windows(nn.WindowSpec{Window: 4096, FullEvery: 4}, len(m.layers), m.context)
+	rope := k.Rope(nn.RopeSpec{Style: compute.Interleaved, Dims: m.key(), Trained: m.context})
+	factors := b.RopeFactors(rope)
+	m.windowRope = b.Rope(k.WindowRope(rope, 0), factors)
+	if !slices.Contains(m.windowed, true) {
+		m.rope = b.Rope(rope, factors)
+	}
+	m.bind(k, b)
+	return m
+}
+
+func readCohere(k *nn.Keys) *cohere {
+	m := &cohere{sizes: readSizes(k), eps: k.LayerNormEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
+	m.windowed = make([]bool, len(m.layers))
+	return m
+}
+
+func (m *cohere) bind(k *nn.Keys, b *nn.Binder) {
+	m.embed = b.Embedding(m.embd)
+	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, m.eps, nn.Absent))
+	m.output.Scale, m.output.SoftCap = k.Factor(".logit_scale", 1), k.LogitCap(0)
+	for i := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
+	}
+}
+
+// block binds block i.
+func (m *cohere) block(b *nn.Binder, i int) cohereBlock {
+	l := m.layers[i]
+	a := b.Attention(l.HeadShape)
+	b.QKV(a, m.embd, nn.Optional)
+	if b.Has("attn_q_norm.weight") {
+		b.EachHeadNorms(a, m.eps)
+	}
+	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	if m.windowed[i] {
+		a.Rope, a.How.Window = m.windowRope, m.window
+	}
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+	return cohereBlock{
+		norm: b.LayerNorm("attn_norm", m.embd, m.eps, nn.Absent),
+		attn: a,
+		ffn:  b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Parallel: true}),
+	}
+}
+
+func (m *cohere) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].forward(p, x)
+	}
+	return x
+}
+
+func (l *cohereBlock) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	in := p.Norm(x, l.norm)
+	x, heads := l.attn.ReadWanted(p, x, in)
+	if x.Rows < in.Rows { // the last layer goes on with the rows whose logits are wanted
+		in = p.Norm(x, l.norm)
+	}
+	y := l.ffn.Forward(p, x, in)
+	p.Add(x, p.Linear(heads, &l.attn.Out))
+	p.Add(x, y)
+	return x
+}

@@ -1,0 +1,79 @@
+package family
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// dbrx is DBRX: LayerNorms without biases before attention, of which files may limit queries, keys and values, and before
+// experts, which are SwiGLUs.
+//
+// Source: Mosaic Research 2024, Introducing DBRX.
+type dbrx struct {
+	sizes
+	eps     float32 // of norms
+	act     compute.Activation
+	rope    *compute.Rope
+	scores  nn.Scores
+	clamp   float32 // see nn.Attention
+	experts nn.ExpertSpec
+
+	ends
+	blocks []dbrxBlock
+}
+
+type dbrxBlock struct {
+	attnNorm nn.Norm
+	attn     *nn.Attention
+	ffnNorm  nn.Norm
+	experts  *nn.Experts
+}
+
+func newDBRX(k *nn.Keys, b *nn.Binder) Program {
+	m := &dbrx{sizes: readSizes(k), eps: k.LayerNormEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
+	m.clamp = float32(k.Within(".attention.clamp_kqv", 0, 0, nn.MaxScale))
+	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
+	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.experts = k.Experts(nn.ExpertSpec{
+		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Normalised: true, MinSum: nn.LeastSum},
+	})
+
+	m.embed = b.Embedding(m.embd)
+	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, m.eps, nn.Absent))
+	m.output.SoftCap = k.LogitCap(0)
+	for i, l := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
+	}
+	return m
+}
+
+// block binds a block of l's sizes.
+func (m *dbrx) block(b *nn.Binder, l layer) dbrxBlock {
+	a := b.Attention(l.HeadShape)
+	b.QKV(a, m.embd, nn.Optional)
+	a.Rope, a.How, a.Clamp = m.rope, b.Scores(m.scores, l.HeadShape), m.clamp
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Absent)
+
+	return dbrxBlock{
+		attnNorm: b.LayerNorm("attn_norm", m.embd, m.eps, nn.Absent),
+		attn:     a,
+		ffnNorm:  b.LayerNorm("attn_output_norm", m.embd, m.eps, nn.Absent),
+		experts:  b.Experts(m.experts, nil),
+	}
+}
+
+func (m *dbrx) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].forward(p, x)
+	}
+	return x
+}
+
+func (l *dbrxBlock) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
+	p.Add(x, y)
+	p.Add(x, l.experts.Forward(p, x, p.Norm(x, l.ffnNorm)))
+	return x
+}

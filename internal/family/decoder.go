@@ -1,0 +1,122 @@
+package family
+
+import (
+	"cmp"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// decoder is the plain decoder of the line of Llama: pre-norm blocks, grouped-query attention, and a feed-forward layer
+// with a gate. Several families are this program and differ in what decoderSpec says.
+type decoder struct {
+	sizes
+	spec   decoderSpec
+	eps    float32
+	act    compute.Activation
+	rope   *compute.Rope
+	scores nn.Scores
+
+	ends
+	blocks []decoderBlock
+}
+
+// decoderSpec is what differs.
+type decoderSpec struct {
+	style    compute.RopeStyle
+	eps      float64              // of norms, of files that do not say it; 0: 1e-5
+	act      compute.Nonlinearity // SiLU, unless it says another
+	original string               // see nn.Keys.ActivationOr
+	qkvBias  nn.Presence          // files may have one in any family
+	outBias  nn.Presence
+	encodes  bool   // tokens see later positions, too, and there are no logits: hidden states are the result
+	ungated  bool   // feed-forward layers have no gate, and may have biases
+	ffnNorm  string // the name of the feed-forward layer's norm; empty: ffn_norm
+
+	// attention, if it is set, adds what the family's attention has besides, in layer i.
+	attention func(m *decoder, b *nn.Binder, a *nn.Attention, i int)
+}
+
+type decoderBlock struct {
+	attnNorm nn.Norm
+	attn     *nn.Attention
+	ffnNorm  nn.Norm
+	ffn      *nn.FFN
+}
+
+// newDecoder binds a plain decoder.
+func newDecoder(k *nn.Keys, b *nn.Binder, spec decoderSpec) *decoder {
+	m := readDecoder(k, spec)
+	rope := k.Rope(nn.RopeSpec{Style: spec.style, Dims: m.key(), Trained: m.context})
+	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.bind(k, b)
+	return m
+}
+
+// readDecoder reads the hyperparameters of a plain decoder, but for its rotation.
+func readDecoder(k *nn.Keys, spec decoderSpec) *decoder {
+	return &decoder{
+		spec: spec, sizes: readSizes(k), eps: k.RMSEpsilon(cmp.Or(spec.eps, 1e-5)), scores: k.Scores(nn.Scores{Later: spec.encodes}),
+		act: k.ActivationOr(compute.Activation{Kind: spec.act}, spec.original),
+	}
+}
+
+// bind binds a plain decoder of which the hyperparameters were read.
+func (m *decoder) bind(k *nn.Keys, b *nn.Binder) {
+	m.embed = b.Embedding(m.embd)
+	m.output.Norm = b.RMSNorm("output_norm", m.embd, m.eps)
+	if !m.spec.encodes {
+		m.output = b.Output(&m.embed, m.output.Norm)
+		m.output.SoftCap = k.LogitCap(0)
+	}
+	for i := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
+	}
+}
+
+// block binds a block like that of layer i.
+func (m *decoder) block(b *nn.Binder, i int) decoderBlock {
+	l := m.layers[i]
+	a := b.Attention(l.HeadShape)
+	b.QKV(a, m.embd, max(nn.Optional, m.spec.qkvBias))
+	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, m.spec.outBias)
+	if m.spec.attention != nil {
+		m.spec.attention(m, b, a, i)
+	}
+
+	ffnNorm := b.RMSNorm(cmp.Or(m.spec.ffnNorm, "ffn_norm"), m.embd, m.eps)
+	ffn := nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: !m.spec.ungated, Act: m.act, Norm: ffnNorm}
+	if m.spec.ungated {
+		ffn.UpBias, ffn.DownBias = nn.Optional, nn.Optional
+	}
+	return decoderBlock{
+		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
+		attn:     a,
+		ffnNorm:  ffnNorm,
+		ffn:      b.FFN(ffn),
+	}
+}
+
+func (m *decoder) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].Forward(p, x)
+	}
+	return x
+}
+
+func (l *decoderBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
+	p.Add(x, y)
+	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))
+	return x
+}
+
+func (l *decoderBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.attnNorm)) }
+
+func (m *decoder) BindMTP(b *nn.Binder) Block {
+	l := m.block(b, len(m.layers)-1)
+	return &l
+}

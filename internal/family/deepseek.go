@@ -1,0 +1,18 @@
+package family
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// newDeepseek binds DeepSeek's first models with experts: the plain decoder with experts, of which some are shared.
+//
+// Source: Dai et al. 2024, DeepSeekMoE: Towards Ultimate Expert Specialization.
+func newDeepseek(k *nn.Keys, b *nn.Binder) Program {
+	return newMoE(k, b, moeSpec{style: compute.Interleaved, outBias: nn.Optional})
+}
+
+// newDeepseekOCR binds the text part of DeepSeek-OCR, which is the same but for which elements of a head are a pair.
+func newDeepseekOCR(k *nn.Keys, b *nn.Binder) Program {
+	return newMoE(k, b, moeSpec{style: compute.Halves, outBias: nn.Optional})
+}

@@ -1,0 +1,100 @@
+package family
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// encoder is the encoder of the line of BERT: every token sees all others, and norms are LayerNorms of the residual with what
+// a part has added to it. There are no logits: hidden states are the result. Several families are this program and differ
+// in what encoderSpec says.
+//
+// Source: Devlin et al. 2019, BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding.
+type encoder struct {
+	sizes
+	spec    encoderSpec
+	eps     float32 // of norms
+	act     compute.Activation
+	rope    *compute.Rope // nil: heads are not rotated
+	scores  nn.Scores
+	experts nn.ExpertSpec
+
+	ends
+	blocks []encoderBlock
+}
+
+// encoderSpec is what differs.
+type encoderSpec struct {
+	act       compute.Nonlinearity
+	gated     bool
+	rotated   bool        // heads are, by halves
+	positions nn.Presence // of learned ones
+	alibi     float64     // see nn.Scores
+
+	qkvBias, outBias, upBias, downBias nn.Presence
+}
+
+type encoderBlock struct {
+	attn      *nn.Attention
+	attnAfter nn.Norm // of the residual with attention
+	ffn       nn.FeedForward
+	ffnAfter  nn.Norm // of the residual with the feed-forward layer
+}
+
+// newEncoder binds an encoder.
+func newEncoder(k *nn.Keys, b *nn.Binder, spec encoderSpec) Program {
+	m := &encoder{sizes: readSizes(k), spec: spec, eps: k.LayerNormEpsilon(1e-5), act: k.Activation(spec.act)}
+	m.scores = k.Scores(nn.Scores{Alibi: spec.alibi, Later: true})
+	m.experts = k.Experts(nn.ExpertSpec{Width: m.embd, Neurons: m.ff(), Gated: spec.gated, Act: m.act, Routing: compute.Routing{MinSum: nn.LeastSum}})
+	if spec.rotated {
+		rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
+		m.rope = b.Rope(rope, b.RopeFactors(rope))
+	}
+
+	m.embed = b.Embedding(m.embd)
+	m.embed.Norm = b.LayerNorm("token_embd_norm", m.embd, m.eps, nn.Required)
+	if b.Present("position_embd.weight", spec.positions) {
+		m.embed.Positions = b.Lookups("position_embd", m.embd)
+	}
+	if b.Has("token_types.weight") {
+		m.embed.Types = b.Lookups("token_types", m.embd)
+	}
+	for i, l := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
+	}
+	return m
+}
+
+// block binds a block of l's sizes.
+func (m *encoder) block(b *nn.Binder, l layer) encoderBlock {
+	a := b.Attention(l.HeadShape)
+	b.QKV(a, m.embd, max(nn.Optional, m.spec.qkvBias))
+	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, m.spec.outBias)
+
+	ffn := nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: m.spec.gated, Act: m.act, UpBias: m.spec.upBias, DownBias: m.spec.downBias}
+	return encoderBlock{
+		attn:      a,
+		attnAfter: b.LayerNorm("attn_output_norm", m.embd, m.eps, nn.Required),
+		ffn:       b.FFNOrExperts(ffn, m.experts),
+		ffnAfter:  b.LayerNorm("layer_output_norm", m.embd, m.eps, nn.Required),
+	}
+}
+
+func (m *encoder) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].forward(p, x)
+	}
+	return x
+}
+
+func (l *encoderBlock) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	x, y := l.attn.Forward(p, x, x)
+	p.Add(x, y)
+	p.Normalize(x, l.attnAfter)
+	p.Add(x, l.ffn.Forward(p, x, x))
+	p.Normalize(x, l.ffnAfter)
+	return x
+}

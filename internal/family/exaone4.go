@@ -1,0 +1,98 @@
+package family
+
+import (
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// exaone4 is EXAONE 4: norms after attention and SwiGLU instead of before them, and of every head of queries and keys. The
+// 32B has a window in three of four layers; the others do not rotate heads.
+//
+// Source: LG AI Research 2025, EXAONE 4.0.
+type exaone4 struct {
+	sizes
+	eps    float32 // of norms
+	act    compute.Activation
+	scores nn.Scores
+
+	rope, windowRope *compute.Rope // of layers that see all positions, and of layers with windows; nil: heads are not rotated
+	window           int           // positions that a token sees in layers with windows; 0: all
+	windowed         []bool        // [layers]
+
+	ends
+	blocks []exaone4Block
+}
+
+type exaone4Block struct {
+	attn      *nn.Attention
+	attnAfter nn.Norm // of what attention adds to the residual
+	ffn       *nn.FFN
+	ffnAfter  nn.Norm // of what the feed-forward layer adds
+}
+
+func newExaone4(k *nn.Keys, b *nn.Binder) Program {
+	m := &exaone4{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
+	m.window, m.windowed = k.Windows(nn.WindowSpec{FullEvery: 4}, len(m.layers), m.context)
+	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
+	factors := b.RopeFactors(rope)
+	m.windowRope = b.Rope(k.WindowRope(rope, 0), factors)
+	if !slices.Contains(m.windowed, true) {
+		m.rope = b.Rope(rope, factors)
+	}
+
+	m.embed = b.Embedding(m.embd)
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
+	m.output.SoftCap = k.LogitCap(0)
+	for i := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
+	}
+	return m
+}
+
+// block binds a block like that of layer i.
+func (m *exaone4) block(b *nn.Binder, i int) exaone4Block {
+	l := m.layers[i]
+	a := b.Attention(l.HeadShape)
+	b.QKV(a, m.embd, nn.Optional)
+	a.QNorm, a.KNorm = b.HeadNorm("attn_q_norm", l.Key, m.eps), b.HeadNorm("attn_k_norm", l.Key, m.eps)
+	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	if m.windowed[i] {
+		a.Rope, a.How.Window = m.windowRope, m.window
+	}
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+
+	return exaone4Block{
+		attn:      a,
+		attnAfter: b.RMSNorm("post_attention_norm", m.embd, m.eps),
+		ffn:       b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act}),
+		ffnAfter:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
+	}
+}
+
+func (m *exaone4) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].Forward(p, x)
+	}
+	return x
+}
+
+func (l *exaone4Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	x, y := l.attn.Forward(p, x, x)
+	p.Normalize(y, l.attnAfter)
+	p.Add(x, y)
+	y = l.ffn.Forward(p, x, x)
+	p.Normalize(y, l.ffnAfter)
+	p.Add(x, y)
+	return x
+}
+
+func (l *exaone4Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, x) }
+
+func (m *exaone4) BindMTP(b *nn.Binder) Block {
+	l := m.block(b, len(m.layers)-1)
+	return &l
+}

@@ -1,0 +1,86 @@
+package family
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// falcon is Falcon: attention and the feed-forward layer are computed side by side and added to the residual together.
+// Both read one norm of it (7B, which has one KV head), or each its own (40B). Norms are LayerNorms; matrices have no
+// biases.
+//
+// Source: Almazrouei et al. 2023, The Falcon Series of Open Language Models.
+type falcon struct {
+	sizes
+	eps    float32 // of norms
+	act    compute.Activation
+	rope   *compute.Rope
+	scores nn.Scores
+
+	ends
+	blocks []falconBlock
+}
+
+type falconBlock struct {
+	attnNorm nn.Norm
+	ffnNorm  nn.Norm // not bound: the feed-forward layer reads attnNorm's output
+	attn     *nn.Attention
+	ffn      *nn.FFN
+}
+
+func newFalcon(k *nn.Keys, b *nn.Binder) Program {
+	m := &falcon{sizes: readSizes(k), eps: k.LayerNormEpsilon(1e-5), act: k.ActivationOr(compute.Activation{Kind: compute.GELU}, "relu"), scores: k.Scores(nn.Scores{})}
+	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
+	m.rope = b.Rope(rope, b.RopeFactors(rope))
+
+	m.embed = b.Embedding(m.embd)
+	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, m.eps, nn.Required))
+	m.output.SoftCap = k.LogitCap(0)
+	for i, l := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
+	}
+	return m
+}
+
+// block binds a block of l's sizes.
+func (m *falcon) block(b *nn.Binder, l layer) falconBlock {
+	a := b.Attention(l.HeadShape)
+	b.QKV(a, m.embd, nn.Optional)
+	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Absent)
+
+	block := falconBlock{
+		attnNorm: b.LayerNorm("attn_norm", m.embd, m.eps, nn.Required),
+		attn:     a,
+		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Act: m.act, Parallel: true}),
+	}
+	if b.Has("attn_norm_2.weight") { // it is attention's, and the other is the feed-forward layer's
+		block.ffnNorm = block.attnNorm
+		block.attnNorm = b.LayerNorm("attn_norm_2", m.embd, m.eps, nn.Optional)
+	}
+	return block
+}
+
+func (m *falcon) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].forward(p, x)
+	}
+	return x
+}
+
+func (l *falconBlock) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	in := p.Norm(x, l.attnNorm)
+	x, heads := l.attn.ReadWanted(p, x, in)
+	switch {
+	case l.ffnNorm.Bound():
+		in = p.Norm(x, l.ffnNorm)
+	case x.Rows < in.Rows: // the last layer goes on with the rows whose logits are wanted
+		in = p.Norm(x, l.attnNorm)
+	}
+	y := l.ffn.Forward(p, x, in)
+	p.Add(x, p.Linear(heads, &l.attn.Out))
+	p.Add(x, y)
+	return x
+}

@@ -1,0 +1,119 @@
+// Package family has a program for each family of models: which tensors of a file it binds, and its forward pass, written
+// in the layers of package nn.
+package family
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// Program is a model of a family.
+type Program interface {
+	// Forward returns the residual after all blocks. [n, n_embd], or the rows alone whose logits are wanted
+	Forward(p *nn.Pass) compute.Tensor
+	// Ends returns what comes before the blocks and after them.
+	Ends() (*nn.Embedding, *nn.Output)
+}
+
+// MTP is a Program whose files may have a layer more, which predicts the token after the next: its block is like the
+// others.
+type MTP interface {
+	Program
+	// BindMTP binds that block.
+	BindMTP(b *nn.Binder) Block
+}
+
+// Block is one block of a model.
+type Block interface {
+	// Forward returns the residual after the block. [n, n_embd]
+	Forward(p *nn.Pass, x compute.Tensor) compute.Tensor
+	// Store computes the block's attention alone, which stores keys and values of x.
+	Store(p *nn.Pass, x compute.Tensor)
+}
+
+// programs are the families by general.architecture. Families of one constructor are the same program.
+var programs = map[string]func(*nn.Keys, *nn.Binder) Program{
+	"arcee":           newArcee,
+	"baichuan":        newBaichuan,
+	"bamboo":          newBamboo,
+	"bert":            newBERT,
+	"bloom":           newBloom,
+	"chatglm":         newChatGLM,
+	"cohere2":         newCohere2,
+	"command-r":       newCommandR,
+	"dbrx":            newDBRX,
+	"deepseek":        newDeepseek,
+	"deepseek2":       newDeepSeek2,
+	"deepseek2-ocr":   newDeepseekOCR,
+	"ernie4_5":        newErnie,
+	"ernie4_5-moe":    newErnieMoE,
+	"eurobert":        newEuroBERT,
+	"exaone":          newExaone,
+	"exaone4":         newExaone4,
+	"falcon":          newFalcon,
+	"gemma":           newGemma,
+	"gemma-embedding": newGemmaEmbedding,
+	"gemma2":          newGemma2,
+	"gemma3":          newGemma3,
+	"glm4":            newGLM4,
+	"glm4moe":         newGLM4MoE,
+	"gpt-oss":         newGPTOSS,
+	"gpt2":            newGPT2,
+	"gptneox":         newGPTNeoX,
+	"granite":         newGranite,
+	"granitemoe":      newGranite,
+	"hunyuan-dense":   newHunyuanDense,
+	"internlm2":       newInternLM2,
+	"jais2":           newJais2,
+	"jina-bert-v2":    newJinaBERTV2,
+	"jina-bert-v3":    newJinaBERTV3,
+	"llama":           newLlama,
+	"llama-embed":     newLlamaEmbed,
+	"minicpm":         newMiniCPM,
+	"minicpm3":        newMiniCPM3,
+	"minimax-m2":      newMiniMaxM2,
+	"mistral3":        newMistral3,
+	"modern-bert":     newModernBERT,
+	"mpt":             newMPT,
+	"nemotron":        newNemotron,
+	"nomic-bert":      newNomicBERT,
+	"nomic-bert-moe":  newNomicBERTMoE,
+	"olmo2":           newOLMo2,
+	"olmoe":           newOLMoE,
+	"opt":             newOPT,
+	"phi2":            newPhi2,
+	"phi3":            newPhi3,
+	"plm":             newPLM,
+	"qwen2":           newQwen2,
+	"qwen2moe":        newQwen2MoE,
+	"qwen2vl":         newQwen2,
+	"qwen3":           newQwen3,
+	"qwen3moe":        newQwen3MoE,
+	"qwen3vl":         newQwen3,
+	"qwen3vlmoe":      newQwen3MoE,
+	"seed_oss":        newSeedOSS,
+	"smollm3":         newSmolLM3,
+	"stablelm":        newStableLM,
+	"starcoder2":      newStarCoder2,
+}
+
+// Has reports whether a family is a program.
+func Has(arch string) bool { return programs[arch] != nil }
+
+// Names returns the families that are programs, in the order of their names.
+func Names() []string { return slices.Sorted(maps.Keys(programs)) }
+
+// Open binds a model of the family k.Arch. Errors are k's and b's.
+func Open(k *nn.Keys, b *nn.Binder) Program { return programs[k.Arch](k, b) }
+
+// ends are what comes before the blocks and after them.
+type ends struct {
+	embed  nn.Embedding
+	output nn.Output
+}
+
+// Ends returns them.
+func (e *ends) Ends() (*nn.Embedding, *nn.Output) { return &e.embed, &e.output }

@@ -1,0 +1,103 @@
+package family
+
+import (
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// gemma2 is Gemma 2: norms before and after attention and the feed-forward layer, a window in every second layer, and soft
+// caps of scores and logits. Embeddings are scaled by the square root of their width.
+//
+// Source: Gemma Team 2024, Gemma 2: Improving Open Language Models at a Practical Size.
+type gemma2 struct {
+	sizes
+	eps    float32 // of norms
+	act    compute.Activation
+	scores nn.Scores
+
+	rope, windowRope *compute.Rope // of layers that see all positions, and of layers with windows
+	window           int           // positions that a token sees in layers with windows; 0: all
+	windowed         []bool        // [layers]
+
+	ends
+	blocks []gemma2Block
+}
+
+type gemma2Block struct {
+	attnNorm  nn.Norm
+	attn      *nn.Attention
+	attnAfter nn.Norm // of what attention adds to the residual
+	ffnNorm   nn.Norm
+	ffn       *nn.FFN
+	ffnAfter  nn.Norm // of what the feed-forward layer adds
+}
+
+func newGemma2(k *nn.Keys, b *nn.Binder) Program {
+	m := &gemma2{sizes: readSizes(k), eps: k.RMSEpsilon(1e-6), act: k.Activation(compute.GELU), scores: k.Scores(nn.Scores{SoftCap: 50})}
+	if len(m.layers) == 46 && m.scores.Scale == 0 { // the 27B
+		m.scores.Scale = 1 / math.Sqrt(float64(m.embd/m.heads()))
+	}
+	m.window, m.windowed = k.Windows(nn.WindowSpec{Window: 4096, FullEvery: 2}, len(m.layers), m.context)
+	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
+	factors := b.RopeFactors(rope)
+	m.rope, m.windowRope = b.Rope(rope, factors), b.Rope(k.WindowRope(rope, 0), factors)
+
+	m.embed = b.Embedding(m.embd)
+	m.embed.Scale = float32(math.Sqrt(float64(m.embd)))
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
+	m.output.SoftCap = k.LogitCap(30)
+	for i := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
+	}
+	return m
+}
+
+// block binds a block like that of layer i.
+func (m *gemma2) block(b *nn.Binder, i int) gemma2Block {
+	l := m.layers[i]
+	a := b.Attention(l.HeadShape)
+	b.QKV(a, m.embd, nn.Optional)
+	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	if m.windowed[i] {
+		a.Rope, a.How.Window = m.windowRope, m.window
+	}
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+
+	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
+	return gemma2Block{
+		attnNorm:  b.RMSNorm("attn_norm", m.embd, m.eps),
+		attn:      a,
+		attnAfter: b.RMSNorm("post_attention_norm", m.embd, m.eps),
+		ffnNorm:   ffnNorm,
+		ffn:       b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}),
+		ffnAfter:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
+	}
+}
+
+func (m *gemma2) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].Forward(p, x)
+	}
+	return x
+}
+
+func (l *gemma2Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
+	p.Normalize(y, l.attnAfter)
+	p.Add(x, y)
+	y = l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm))
+	p.Normalize(y, l.ffnAfter)
+	p.Add(x, y)
+	return x
+}
+
+func (l *gemma2Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.attnNorm)) }
+
+func (m *gemma2) BindMTP(b *nn.Binder) Block {
+	l := m.block(b, len(m.layers)-1)
+	return &l
+}

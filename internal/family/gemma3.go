@@ -1,0 +1,119 @@
+package family
+
+import (
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// gemma3 is Gemma 3: norms before and after attention and the feed-forward layer, a norm of every head of queries and keys,
+// and a window in five of six layers, whose rotation has a base of its own and is not scaled for long contexts. Embeddings
+// are scaled by the square root of their width.
+//
+// Source: Gemma Team 2025, Gemma 3 Technical Report.
+type gemma3 struct {
+	sizes
+	eps    float32 // of norms
+	act    compute.Activation
+	scores nn.Scores
+
+	rope, windowRope *compute.Rope // of layers that see all positions, and of layers with windows
+	window           int           // positions that a token sees in layers with windows; 0: all
+	windowed         []bool        // [layers]
+
+	ends
+	blocks []gemma3Block
+}
+
+type gemma3Block struct {
+	attnNorm  nn.Norm
+	attn      *nn.Attention
+	attnAfter nn.Norm // of what attention adds to the residual
+	ffnNorm   nn.Norm
+	ffn       *nn.FFN
+	ffnAfter  nn.Norm // of what the feed-forward layer adds
+}
+
+func newGemma3(k *nn.Keys, b *nn.Binder) Program {
+	m := bindGemma3(k, b, nn.Scores{})
+	m.output = b.Output(&m.embed, m.output.Norm)
+	m.output.SoftCap = k.LogitCap(0)
+	return m
+}
+
+// newGemmaEmbedding binds EmbeddingGemma: Gemma 3 in which tokens see later positions, too, and windows are around them.
+// There are no logits: hidden states are the result.
+//
+// Source: Gemma Team 2025, EmbeddingGemma: Powerful and Lightweight Text Representations.
+func newGemmaEmbedding(k *nn.Keys, b *nn.Binder) Program {
+	return bindGemma3(k, b, nn.Scores{Later: true})
+}
+
+// bindGemma3 binds all but the head.
+func bindGemma3(k *nn.Keys, b *nn.Binder, scores nn.Scores) *gemma3 {
+	m := &gemma3{sizes: readSizes(k), eps: k.RMSEpsilon(1e-6), act: k.Activation(compute.GELU), scores: k.Scores(scores)}
+	if len(m.layers) == 62 && m.scores.Scale == 0 { // the 27B
+		m.scores.Scale = 1 / math.Sqrt(float64(m.embd/m.heads()))
+	}
+	m.window, m.windowed = k.Windows(nn.WindowSpec{FullEvery: 6}, len(m.layers), m.context)
+	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Base: 1e6, Trained: m.context})
+	m.rope, m.windowRope = b.Rope(rope, b.RopeFactors(rope)), b.Rope(k.WindowRope(rope, 1e4).Unscaled(), nil)
+
+	m.embed = b.Embedding(m.embd)
+	m.embed.Scale = float32(math.Sqrt(float64(m.embd)))
+	m.output.Norm = b.RMSNorm("output_norm", m.embd, m.eps)
+	for i := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
+	}
+	return m
+}
+
+// block binds a block like that of layer i.
+func (m *gemma3) block(b *nn.Binder, i int) gemma3Block {
+	l := m.layers[i]
+	a := b.Attention(l.HeadShape)
+	b.QKV(a, m.embd, nn.Optional)
+	a.QNorm, a.KNorm = b.HeadNorm("attn_q_norm", l.Key, m.eps), b.HeadNorm("attn_k_norm", l.Key, m.eps)
+	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	if m.windowed[i] {
+		a.Rope, a.How.Window = m.windowRope, m.window
+	}
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+
+	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
+	return gemma3Block{
+		attnNorm:  b.RMSNorm("attn_norm", m.embd, m.eps),
+		attn:      a,
+		attnAfter: b.RMSNorm("post_attention_norm", m.embd, m.eps),
+		ffnNorm:   ffnNorm,
+		ffn:       b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}),
+		ffnAfter:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
+	}
+}
+
+func (m *gemma3) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].Forward(p, x)
+	}
+	return x
+}
+
+func (l *gemma3Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
+	p.Normalize(y, l.attnAfter)
+	p.Add(x, y)
+	y = l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm))
+	p.Normalize(y, l.ffnAfter)
+	p.Add(x, y)
+	return x
+}
+
+func (l *gemma3Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.attnNorm)) }
+
+func (m *gemma3) BindMTP(b *nn.Binder) Block {
+	l := m.block(b, len(m.layers)-1)
+	return &l
+}

@@ -1,0 +1,89 @@
+package family
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// glm4 is GLM 4 of 2025: norms before and after attention and SwiGLU. A part of each head is rotated, as files say.
+type glm4 struct {
+	sizes
+	eps    float32 // of norms
+	act    compute.Activation
+	scores nn.Scores
+	rope   *compute.Rope
+
+	ends
+	blocks []glm4Block
+}
+
+type glm4Block struct {
+	attnNorm  nn.Norm
+	attn      *nn.Attention
+	attnAfter nn.Norm // of what attention adds to the residual
+	ffnNorm   nn.Norm
+	ffn       *nn.FFN
+	ffnAfter  nn.Norm // of what the feed-forward layer adds
+}
+
+func newGLM4(k *nn.Keys, b *nn.Binder) Program {
+	m := &glm4{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
+	style := compute.Interleaved
+	if k.Divided(".rope.dimension_sections") { // as in files of the models that see pictures
+		style = compute.Halves
+	}
+	rope := k.Rope(nn.RopeSpec{Style: style, Dims: m.key(), Trained: m.context})
+	m.rope = b.Rope(rope, b.RopeFactors(rope))
+
+	m.embed = b.Embedding(m.embd)
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
+	m.output.SoftCap = k.LogitCap(0)
+	for i, l := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
+	}
+	return m
+}
+
+// block binds a block of l's sizes.
+func (m *glm4) block(b *nn.Binder, l layer) glm4Block {
+	a := b.Attention(l.HeadShape)
+	b.QKV(a, m.embd, nn.Optional)
+	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+
+	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
+	return glm4Block{
+		attnNorm:  b.RMSNorm("attn_norm", m.embd, m.eps),
+		attn:      a,
+		attnAfter: b.RMSNorm("post_attention_norm", m.embd, m.eps),
+		ffnNorm:   ffnNorm,
+		ffn:       b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}),
+		ffnAfter:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
+	}
+}
+
+func (m *glm4) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].Forward(p, x)
+	}
+	return x
+}
+
+func (l *glm4Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
+	p.Normalize(y, l.attnAfter)
+	p.Add(x, y)
+	y = l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm))
+	p.Normalize(y, l.ffnAfter)
+	p.Add(x, y)
+	return x
+}
+
+func (l *glm4Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.attnNorm)) }
+
+func (m *glm4) BindMTP(b *nn.Binder) Block {
+	l := m.block(b, m.layers[len(m.layers)-1])
+	return &l
+}

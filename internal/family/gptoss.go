@@ -1,0 +1,97 @@
+package family
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// gptOSS is gpt-oss: pre-norm blocks, grouped-query attention with a window in every second layer, and experts. Each head has
+// a sink, a score that takes a share of attention and has no value. The router's softmax is over the chosen experts, whose
+// activation is a clamped SwiGLU. There are biases everywhere.
+//
+// Source: OpenAI 2025, gpt-oss-120b & gpt-oss-20b Model Card.
+type gptOSS struct {
+	sizes
+	eps     float32 // of norms
+	act     compute.Activation
+	scores  nn.Scores
+	experts nn.ExpertSpec
+
+	rope, windowRope *compute.Rope // of layers that see all positions, and of layers with windows
+	window           int           // positions that a token sees in layers with windows; 0: all
+	windowed         []bool        // [layers]
+
+	ends
+	blocks []gptOSSBlock
+}
+
+type gptOSSBlock struct {
+	attnNorm nn.Norm
+	attn     *nn.Attention
+	ffnNorm  nn.Norm
+	ffn      nn.FeedForward // experts, or dense
+}
+
+func newGPTOSS(k *nn.Keys, b *nn.Binder) Program {
+	m := &gptOSS{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), scores: k.Scores(nn.Scores{})}
+	m.act = k.ActivationOr(compute.Activation{Kind: compute.ClampedSwiGLU, Slope: 1.702, Limit: 7}, "")
+	m.window, m.windowed = k.Windows(nn.WindowSpec{Window: 128, FullEvery: 2}, len(m.layers), m.context)
+	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
+	factors := b.RopeFactors(rope)
+	m.rope, m.windowRope = b.Rope(rope, factors), b.Rope(k.WindowRope(rope, 0), factors)
+	m.experts = k.Experts(nn.ExpertSpec{
+		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Score: compute.SoftmaxChosen}, Biases: nn.Required,
+	})
+
+	m.embed = b.Embedding(m.embd)
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
+	m.output.SoftCap = k.LogitCap(0)
+	for i := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
+	}
+	return m
+}
+
+// block binds a block like that of layer i.
+func (m *gptOSS) block(b *nn.Binder, i int) gptOSSBlock {
+	l := m.layers[i]
+	a := b.Attention(l.HeadShape)
+	b.QKV(a, m.embd, nn.Required)
+	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	if m.windowed[i] {
+		a.Rope, a.How.Window = m.windowRope, m.window
+	}
+	a.How.Sinks = b.Vector("attn_sinks.weight", l.Heads)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Required)
+
+	ffnNorm := b.RMSNorm("post_attention_norm", m.embd, m.eps)
+	return gptOSSBlock{
+		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
+		attn:     a,
+		ffnNorm:  ffnNorm,
+		ffn:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}, m.experts),
+	}
+}
+
+func (m *gptOSS) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].Forward(p, x)
+	}
+	return x
+}
+
+func (l *gptOSSBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
+	p.Add(x, y)
+	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))
+	return x
+}
+
+func (l *gptOSSBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.attnNorm)) }
+
+func (m *gptOSS) BindMTP(b *nn.Binder) Block {
+	l := m.block(b, len(m.layers)-1)
+	return &l
+}

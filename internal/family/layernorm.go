@@ -1,0 +1,115 @@
+package family
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// layerNorm is the plain decoder of the line of GPT-2: blocks with LayerNorms before their parts, attention, and a
+// feed-forward layer without a gate. Several families are this program and differ in what layerNormSpec says.
+type layerNorm struct {
+	layerNormSpec
+	sizes
+	eps    float32 // of norms
+	act    compute.Activation
+	scores nn.Scores
+	clamp  float32 // see nn.Attention
+
+	rope, windowRope *compute.Rope // of layers that see all positions, and of layers with windows; nil: heads are not rotated
+	window           int           // positions that a token sees in layers with windows; 0: all
+	windowed         []bool        // [layers]
+
+	ends
+	blocks []layerNormBlock
+}
+
+// layerNormSpec is what differs.
+type layerNormSpec struct {
+	act      compute.Nonlinearity
+	original string // see nn.Keys.ActivationOr
+
+	rotated   bool // heads are, by halves
+	window    bool // layers have one
+	positions nn.Presence
+	before    int  // see nn.Embedding
+	embedNorm bool // embeddings are normed
+	alibi     float64
+	clamped   bool // files may limit the elements of queries, keys and values
+
+	normBias, qkvBias, outBias, ffnBias nn.Presence
+}
+
+type layerNormBlock struct {
+	attnNorm nn.Norm
+	attn     *nn.Attention
+	ffnNorm  nn.Norm
+	ffn      *nn.FFN
+}
+
+// newLayerNorm binds a plain decoder with LayerNorms.
+func newLayerNorm(k *nn.Keys, b *nn.Binder, spec layerNormSpec) *layerNorm {
+	m := &layerNorm{layerNormSpec: spec, sizes: readSizes(k), eps: k.LayerNormEpsilon(1e-5), scores: k.Scores(nn.Scores{Alibi: spec.alibi})}
+	m.act = k.ActivationOr(compute.Activation{Kind: spec.act}, spec.original)
+	m.windowed = make([]bool, len(m.layers))
+	if spec.clamped {
+		m.clamp = float32(k.Within(".attention.clamp_kqv", 0, 0, nn.MaxScale))
+	}
+	if spec.window {
+		m.window, m.windowed = k.Windows(nn.WindowSpec{}, len(m.layers), m.context)
+	}
+	if spec.rotated {
+		rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
+		factors := b.RopeFactors(rope)
+		m.rope, m.windowRope = b.Rope(rope, factors), b.Rope(k.WindowRope(rope, 0), factors)
+	}
+
+	m.embed = b.Embedding(m.embd)
+	if spec.embedNorm {
+		m.embed.Norm = b.LayerNorm("token_embd_norm", m.embd, m.eps, nn.Required)
+	}
+	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, m.eps, spec.normBias))
+	m.output.SoftCap = k.LogitCap(0)
+	if b.Present("position_embd.weight", spec.positions) {
+		m.embed.Positions, m.embed.Before = b.Lookups("position_embd", m.embd), spec.before
+	}
+	for i := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
+	}
+	return m
+}
+
+// block binds block i.
+func (m *layerNorm) block(b *nn.Binder, i int) layerNormBlock {
+	l := m.layers[i]
+	a := b.Attention(l.HeadShape)
+	b.QKV(a, m.embd, max(nn.Optional, m.qkvBias))
+	a.Rope, a.How, a.Clamp = m.rope, b.Scores(m.scores, l.HeadShape), m.clamp
+	if m.windowed[i] {
+		a.Rope, a.How.Window = m.windowRope, m.window
+	}
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, m.outBias)
+
+	ffnNorm := b.LayerNorm("ffn_norm", m.embd, m.eps, m.normBias)
+	return layerNormBlock{
+		attnNorm: b.LayerNorm("attn_norm", m.embd, m.eps, m.normBias),
+		attn:     a,
+		ffnNorm:  ffnNorm,
+		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Act: m.act, UpBias: m.ffnBias, DownBias: m.ffnBias, Norm: ffnNorm}),
+	}
+}
+
+func (m *layerNorm) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].forward(p, x)
+	}
+	return x
+}
+
+func (l *layerNormBlock) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
+	p.Add(x, y)
+	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))
+	return x
+}

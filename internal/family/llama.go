@@ -1,0 +1,85 @@
+package family
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// llama is Llama, Mistral and their kin, ProSparse and TurboSparse among them: pre-norm blocks, grouped-query attention,
+// and SwiGLU, in whose place layers may have experts, as Mixtral's have.
+//
+// Sources: Touvron et al. 2023, LLaMA; Jiang et al. 2024, Mixtral of Experts.
+type llama struct {
+	sizes
+	eps     float32 // of norms
+	act     compute.Activation
+	rope    *compute.Rope
+	scores  nn.Scores
+	experts nn.ExpertSpec
+
+	ends
+	blocks []llamaBlock
+}
+
+type llamaBlock struct {
+	attnNorm nn.Norm
+	attn     *nn.Attention
+	ffnNorm  nn.Norm
+	ffn      nn.FeedForward // dense, or experts
+}
+
+func newLlama(k *nn.Keys, b *nn.Binder) Program {
+	m := &llama{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.ActivationOr(compute.Activation{Kind: compute.SiLU}, "relu"), scores: k.Scores(nn.Scores{})}
+	rope := k.Rope(nn.RopeSpec{Style: compute.Interleaved, Dims: m.key(), Trained: m.context})
+	m.rope = b.Rope(rope, b.RopeFactors(rope))
+	m.experts = k.Experts(nn.ExpertSpec{
+		Width: m.embd, Neurons: m.ff(), Gated: true, Act: m.act, Routing: compute.Routing{Normalised: true, MinSum: nn.LeastSum},
+	})
+
+	m.embed = b.Embedding(m.embd)
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
+	m.output.SoftCap = k.LogitCap(0)
+	for i, l := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
+	}
+	return m
+}
+
+// block binds a block of l's sizes.
+func (m *llama) block(b *nn.Binder, l layer) llamaBlock {
+	a := b.Attention(l.HeadShape)
+	b.QKV(a, m.embd, nn.Optional)
+	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+
+	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
+	return llamaBlock{
+		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
+		attn:     a,
+		ffnNorm:  ffnNorm,
+		ffn:      b.FFNOrExperts(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}, m.experts),
+	}
+}
+
+func (m *llama) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].Forward(p, x)
+	}
+	return x
+}
+
+func (l *llamaBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
+	p.Add(x, y)
+	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))
+	return x
+}
+
+func (l *llamaBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.attnNorm)) }
+
+func (m *llama) BindMTP(b *nn.Binder) Block {
+	l := m.block(b, m.layers[len(m.layers)-1])
+	return &l
+}

@@ -1,0 +1,18 @@
+package family
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// newEuroBERT binds EuroBERT: the plain decoder, in which every token sees all others, and hidden states are the result.
+//
+// Source: Boizard et al. 2025, EuroBERT: Scaling Multilingual Encoders for European Languages.
+func newEuroBERT(k *nn.Keys, b *nn.Binder) Program {
+	return newDecoder(k, b, decoderSpec{style: compute.Halves, outBias: nn.Optional, encodes: true})
+}
+
+// newLlamaEmbed binds embeddings made of Llama, as Llama-Embed-Nemotron: likewise.
+func newLlamaEmbed(k *nn.Keys, b *nn.Binder) Program {
+	return newDecoder(k, b, decoderSpec{style: compute.Interleaved, outBias: nn.Optional, encodes: true})
+}

@@ -1,0 +1,93 @@
+package family
+
+import (
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// miniCPM3 is MiniCPM 3: pre-norm blocks, latent attention, and SwiGLU, with factors of embeddings, of what each part adds to
+// the residual, and of logits, which files need not say.
+//
+// Source: Hu et al. 2024, MiniCPM.
+type miniCPM3 struct {
+	sizes
+	eps    float32 // of norms
+	act    compute.Activation
+	latent nn.LatentShape
+	rope   *compute.Rope // of queries, whose last elements it rotates
+	shared *compute.Rope // of the part of keys that heads share, which it rotates whole
+	scores nn.Scores
+	part   float32 // factor of what each part of a block adds to the residual
+
+	ends
+	blocks []miniCPM3Block
+}
+
+type miniCPM3Block struct {
+	part     float32
+	attnNorm nn.Norm
+	attn     *nn.LatentAttention
+	ffnNorm  nn.Norm
+	ffn      *nn.FFN
+}
+
+func newMiniCPM3(k *nn.Keys, b *nn.Binder) Program {
+	m := &miniCPM3{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
+	shape, rope := readLatent(k, &m.sizes, compute.Halves, false)
+	factors := b.RopeFactors(rope)
+	m.latent, m.rope, m.shared = shape, b.Rope(rope, factors), b.Rope(rope.Whole(), factors)
+	m.part = k.Factor(".residual_scale", 1.4/math.Sqrt(float64(len(m.layers))))
+
+	m.embed = b.Embedding(m.embd)
+	m.embed.Scale = k.Factor(".embedding_scale", 12)
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
+	m.output.Scale, m.output.SoftCap = 1/k.Factor(".logit_scale", float64(m.embd)/256), k.LogitCap(0)
+	for i, l := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
+	}
+	return m
+}
+
+// block binds a block of l's sizes.
+func (m *miniCPM3) block(b *nn.Binder, l layer) miniCPM3Block {
+	a := b.LatentAttention(m.latent, m.embd, m.eps)
+	a.Rope, a.SharedRope, a.How = m.rope, m.shared, b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
+	a.Out = b.Linear("attn_output", m.embd, m.latent.Heads*m.latent.Value, nn.Absent)
+
+	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
+	return miniCPM3Block{
+		part:     m.part,
+		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
+		attn:     a,
+		ffnNorm:  ffnNorm,
+		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}),
+	}
+}
+
+func (m *miniCPM3) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].Forward(p, x)
+	}
+	return x
+}
+
+func (l *miniCPM3Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
+	p.Scale(y, l.part)
+	p.Add(x, y)
+	y = l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm))
+	p.Scale(y, l.part)
+	p.Add(x, y)
+	return x
+}
+
+func (l *miniCPM3Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.attnNorm)) }
+
+func (m *miniCPM3) BindMTP(b *nn.Binder) Block {
+	l := m.block(b, m.layers[len(m.layers)-1])
+	return &l
+}

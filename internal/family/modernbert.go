@@ -1,0 +1,83 @@
+package family
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// modernBERT is ModernBERT: an encoder with LayerNorms before its parts, but not before the first layer's attention, rotated
+// heads, and gates. Every token sees all others, and in two of three layers those in a window around it, whose rotation has
+// a base of its own. There are no logits: hidden states are the result.
+//
+// Source: Warner et al. 2024, Smarter, Better, Faster, Longer: A Modern Bidirectional Encoder.
+type modernBERT struct {
+	sizes
+	eps    float32 // of norms
+	act    compute.Activation
+	scores nn.Scores
+
+	rope, windowRope *compute.Rope // of layers that see all positions, and of layers with windows
+	window           int           // positions that a token sees in layers with windows; 0: all
+	windowed         []bool        // [layers]
+
+	ends
+	blocks []modernBERTBlock
+}
+
+type modernBERTBlock struct {
+	attnNorm nn.Norm // or none
+	attn     *nn.Attention
+	ffnNorm  nn.Norm
+	ffn      *nn.FFN
+}
+
+func newModernBERT(k *nn.Keys, b *nn.Binder) Program {
+	m := &modernBERT{sizes: readSizes(k), eps: k.LayerNormEpsilon(1e-5), act: k.Activation(compute.GELU), scores: k.Scores(nn.Scores{Later: true})}
+	m.window, m.windowed = k.Windows(nn.WindowSpec{FullEvery: 3, FullFirst: true}, len(m.layers), m.context)
+	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
+	factors := b.RopeFactors(rope)
+	m.rope, m.windowRope = b.Rope(rope, factors), b.Rope(k.WindowRope(rope, 1e4), factors)
+
+	m.embed = b.Embedding(m.embd)
+	m.embed.Norm = b.LayerNorm("token_embd_norm", m.embd, m.eps, nn.Absent)
+	m.output.Norm = b.LayerNorm("output_norm", m.embd, m.eps, nn.Absent)
+	for i := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
+	}
+	return m
+}
+
+// block binds block i.
+func (m *modernBERT) block(b *nn.Binder, i int) modernBERTBlock {
+	l := m.layers[i]
+	a := b.Attention(l.HeadShape)
+	b.QKV(a, m.embd, nn.Optional)
+	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	if m.windowed[i] {
+		a.Rope, a.How.Window = m.windowRope, m.window
+	}
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Absent)
+
+	block := modernBERTBlock{attn: a, ffnNorm: b.LayerNorm("ffn_norm", m.embd, m.eps, nn.Absent)}
+	if b.Has("attn_norm.weight") {
+		block.attnNorm = b.LayerNorm("attn_norm", m.embd, m.eps, nn.Absent)
+	}
+	block.ffn = b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: block.ffnNorm})
+	return block
+}
+
+func (m *modernBERT) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].forward(p, x)
+	}
+	return x
+}
+
+func (l *modernBERTBlock) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
+	p.Add(x, y)
+	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))
+	return x
+}

@@ -1,0 +1,92 @@
+package family
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// olmo2 is OLMo 2 and 3: norms after attention and SwiGLU instead of before them, and of queries and keys, over all heads
+// together. OLMo 3 has a window in three of four layers, whose rotation is not scaled for long contexts.
+//
+// Source: OLMo Team 2024, 2 OLMo 2 Furious.
+type olmo2 struct {
+	sizes
+	eps    float32 // of norms
+	act    compute.Activation
+	scores nn.Scores
+
+	rope, windowRope *compute.Rope // of layers that see all positions, and of layers with windows
+	window           int           // positions that a token sees in layers with windows; 0: all
+	windowed         []bool        // [layers]
+
+	ends
+	blocks []olmo2Block
+}
+
+type olmo2Block struct {
+	attn      *nn.Attention
+	attnAfter nn.Norm // of what attention adds to the residual
+	ffn       *nn.FFN
+	ffnAfter  nn.Norm // of what the feed-forward layer adds
+}
+
+func newOLMo2(k *nn.Keys, b *nn.Binder) Program {
+	m := &olmo2{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
+	m.window, m.windowed = k.Windows(nn.WindowSpec{FullEvery: 4}, len(m.layers), m.context)
+	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
+	m.rope, m.windowRope = b.Rope(rope, b.RopeFactors(rope)), b.Rope(k.WindowRope(rope, 0).Unscaled(), nil)
+
+	m.embed = b.Embedding(m.embd)
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
+	m.output.SoftCap = k.LogitCap(0)
+	for i := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
+	}
+	return m
+}
+
+// block binds a block like that of layer i.
+func (m *olmo2) block(b *nn.Binder, i int) olmo2Block {
+	l := m.layers[i]
+	a := b.Attention(l.HeadShape)
+	b.QKV(a, m.embd, nn.Optional)
+	a.QNorm, a.KNorm = b.WideNorm("attn_q_norm", l.Heads*l.Key, m.eps), b.WideNorm("attn_k_norm", l.KVHeads*l.Key, m.eps)
+	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	if m.windowed[i] {
+		a.Rope, a.How.Window = m.windowRope, m.window
+	}
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+
+	return olmo2Block{
+		attn:      a,
+		attnAfter: b.RMSNorm("post_attention_norm", m.embd, m.eps),
+		ffn:       b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act}),
+		ffnAfter:  b.RMSNorm("post_ffw_norm", m.embd, m.eps),
+	}
+}
+
+func (m *olmo2) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].Forward(p, x)
+	}
+	return x
+}
+
+func (l *olmo2Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	x, y := l.attn.Forward(p, x, x)
+	p.Normalize(y, l.attnAfter)
+	p.Add(x, y)
+	y = l.ffn.Forward(p, x, x)
+	p.Normalize(y, l.ffnAfter)
+	p.Add(x, y)
+	return x
+}
+
+func (l *olmo2Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, x) }
+
+func (m *olmo2) BindMTP(b *nn.Binder) Block {
+	l := m.block(b, len(m.layers)-1)
+	return &l
+}

@@ -1,0 +1,76 @@
+package family
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// phi2 is Phi 1, 1.5 and 2: attention and the feed-forward layer read one LayerNorm of the residual, side by side, and are
+// added to it together. A part of each head is rotated, as files say. There are biases everywhere, also of the head.
+//
+// Source: Li et al. 2023, Textbooks Are All You Need II: phi-1.5 technical report.
+type phi2 struct {
+	sizes
+	eps    float32 // of norms
+	act    compute.Activation
+	rope   *compute.Rope
+	scores nn.Scores
+
+	ends
+	blocks []phi2Block
+}
+
+type phi2Block struct {
+	norm nn.Norm
+	attn *nn.Attention
+	ffn  *nn.FFN
+}
+
+func newPhi2(k *nn.Keys, b *nn.Binder) Program {
+	m := &phi2{sizes: readSizes(k), eps: k.LayerNormEpsilon(1e-5), act: k.Activation(compute.GELU), scores: k.Scores(nn.Scores{})}
+	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
+	m.rope = b.Rope(rope, b.RopeFactors(rope))
+
+	m.embed = b.Embedding(m.embd)
+	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, m.eps, nn.Required))
+	m.output.Head.B = b.Bias("output", b.Rows("token_embd.weight"), nn.Required)
+	m.output.SoftCap = k.LogitCap(0)
+	for i, l := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
+	}
+	return m
+}
+
+// block binds a block of l's sizes.
+func (m *phi2) block(b *nn.Binder, l layer) phi2Block {
+	a := b.Attention(l.HeadShape)
+	b.QKV(a, m.embd, nn.Required)
+	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Required)
+	return phi2Block{
+		norm: b.LayerNorm("attn_norm", m.embd, m.eps, nn.Required),
+		attn: a,
+		ffn:  b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Act: m.act, UpBias: nn.Required, DownBias: nn.Required, Parallel: true}),
+	}
+}
+
+func (m *phi2) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].forward(p, x)
+	}
+	return x
+}
+
+func (l *phi2Block) forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	in := p.Norm(x, l.norm)
+	x, heads := l.attn.ReadWanted(p, x, in)
+	if x.Rows < in.Rows { // the last layer goes on with the rows whose logits are wanted
+		in = p.Norm(x, l.norm)
+	}
+	y := l.ffn.Forward(p, x, in)
+	p.Add(x, p.Linear(heads, &l.attn.Out))
+	p.Add(x, y)
+	return x
+}

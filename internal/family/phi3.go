@@ -1,0 +1,91 @@
+package family
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// phi3 is Phi-3, 3.5 and 4: pre-norm blocks, grouped-query attention with a sliding window, and SwiGLU. Files hold queries,
+// keys and values as one tensor, and gates and ups as another. Long contexts divide frequencies by factors of their own.
+//
+// Source: Microsoft 2024, Phi-3 Technical Report.
+type phi3 struct {
+	sizes
+	eps    float32 // of norms
+	act    compute.Activation
+	rope   *compute.Rope
+	scores nn.Scores
+
+	window     int    // positions that a token sees in layers with windows; 0: all
+	windowed   []bool // [layers] in most files all
+	windowRope *compute.Rope
+
+	ends
+	blocks []phi3Block
+}
+
+type phi3Block struct {
+	attnNorm nn.Norm
+	attn     *nn.Attention
+	ffnNorm  nn.Norm
+	ffn      *nn.FFN
+}
+
+func newPhi3(k *nn.Keys, b *nn.Binder) Program {
+	m := &phi3{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
+	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
+	factors := b.RopeFactors(rope)
+	m.rope, m.windowRope = b.Rope(rope, factors), b.Rope(k.WindowRope(rope, 0), factors)
+	m.window, m.windowed = k.Windows(nn.WindowSpec{}, len(m.layers), m.context)
+
+	m.embed = b.Embedding(m.embd)
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
+	m.output.SoftCap = k.LogitCap(0)
+	for i := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), i))
+	}
+	return m
+}
+
+// block binds a block like that of layer i.
+func (m *phi3) block(b *nn.Binder, i int) phi3Block {
+	l := m.layers[i]
+	a := b.Attention(l.HeadShape)
+	b.QKV(a, m.embd, nn.Optional)
+	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	if m.windowed[i] {
+		a.Rope, a.How.Window = m.windowRope, m.window
+	}
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Absent)
+
+	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
+	return phi3Block{
+		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
+		attn:     a,
+		ffnNorm:  ffnNorm,
+		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}),
+	}
+}
+
+func (m *phi3) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].Forward(p, x)
+	}
+	return x
+}
+
+func (l *phi3Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
+	p.Add(x, y)
+	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))
+	return x
+}
+
+func (l *phi3Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.attnNorm)) }
+
+func (m *phi3) BindMTP(b *nn.Binder) Block {
+	l := m.block(b, len(m.layers)-1)
+	return &l
+}

@@ -1,0 +1,83 @@
+package family
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// plm is PLM: pre-norm blocks, latent attention, and a feed-forward layer without a gate, whose squared ReLU leaves neurons
+// at zero.
+//
+// Source: Deng et al. 2025, PLM: Efficient Peripheral Language Models.
+type plm struct {
+	sizes
+	eps    float32 // of norms
+	act    compute.Activation
+	latent nn.LatentShape
+	rope   *compute.Rope // of queries, whose last elements it rotates
+	shared *compute.Rope // of the part of keys that heads share, which it rotates whole
+	scores nn.Scores
+
+	ends
+	blocks []plmBlock
+}
+
+type plmBlock struct {
+	attnNorm nn.Norm
+	attn     *nn.LatentAttention
+	ffnNorm  nn.Norm
+	ffn      *nn.FFN
+}
+
+func newPLM(k *nn.Keys, b *nn.Binder) Program {
+	m := &plm{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.ReLU2), scores: k.Scores(nn.Scores{})}
+	shape, rope := readLatent(k, &m.sizes, compute.Interleaved, false)
+	factors := b.RopeFactors(rope)
+	m.latent, m.rope, m.shared = shape, b.Rope(rope, factors), b.Rope(rope.Whole(), factors)
+
+	m.embed = b.Embedding(m.embd)
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
+	m.output.SoftCap = k.LogitCap(0)
+	for i, l := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
+	}
+	return m
+}
+
+// block binds a block of l's sizes.
+func (m *plm) block(b *nn.Binder, l layer) plmBlock {
+	a := b.LatentAttention(m.latent, m.embd, m.eps)
+	a.Rope, a.SharedRope, a.How = m.rope, m.shared, b.Scores(m.scores, nn.HeadShape{Heads: m.latent.Heads, Key: m.latent.Key})
+	a.Out = b.Linear("attn_output", m.embd, m.latent.Heads*m.latent.Value, nn.Absent)
+
+	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
+	return plmBlock{
+		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
+		attn:     a,
+		ffnNorm:  ffnNorm,
+		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Act: m.act, Norm: ffnNorm}),
+	}
+}
+
+func (m *plm) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].Forward(p, x)
+	}
+	return x
+}
+
+func (l *plmBlock) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
+	p.Add(x, y)
+	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))
+	return x
+}
+
+func (l *plmBlock) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.attnNorm)) }
+
+func (m *plm) BindMTP(b *nn.Binder) Block {
+	l := m.block(b, m.layers[len(m.layers)-1])
+	return &l
+}

@@ -1,0 +1,82 @@
+package family
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// qwen3 is Qwen 3, and the text part of Qwen3-VL: pre-norm blocks, grouped-query attention with a norm of every head of
+// queries and keys, and SwiGLU.
+//
+// Source: Qwen Team 2025, Qwen3 Technical Report.
+type qwen3 struct {
+	sizes
+	eps    float32 // of norms
+	act    compute.Activation
+	rope   *compute.Rope
+	scores nn.Scores
+
+	ends
+	blocks []qwen3Block
+}
+
+type qwen3Block struct {
+	attnNorm nn.Norm
+	attn     *nn.Attention
+	ffnNorm  nn.Norm
+	ffn      *nn.FFN
+}
+
+func newQwen3(k *nn.Keys, b *nn.Binder) Program {
+	m := &qwen3{sizes: readSizes(k), eps: k.RMSEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
+	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
+	m.rope = b.Rope(rope, b.RopeFactors(rope))
+
+	m.embed = b.Embedding(m.embd)
+	m.output = b.Output(&m.embed, b.RMSNorm("output_norm", m.embd, m.eps))
+	m.output.SoftCap = k.LogitCap(0)
+	for i, l := range m.layers {
+		m.blocks = append(m.blocks, m.block(b.Layer(i), l))
+	}
+	return m
+}
+
+// block binds a block of l's sizes.
+func (m *qwen3) block(b *nn.Binder, l layer) qwen3Block {
+	a := b.Attention(l.HeadShape)
+	b.QKV(a, m.embd, nn.Optional)
+	a.QNorm, a.KNorm = b.HeadNorm("attn_q_norm", l.Key, m.eps), b.HeadNorm("attn_k_norm", l.Key, m.eps)
+	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Optional)
+
+	ffnNorm := b.RMSNorm("ffn_norm", m.embd, m.eps)
+	return qwen3Block{
+		attnNorm: b.RMSNorm("attn_norm", m.embd, m.eps),
+		attn:     a,
+		ffnNorm:  ffnNorm,
+		ffn:      b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: ffnNorm}),
+	}
+}
+
+func (m *qwen3) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	for i := range m.blocks {
+		p.Layer(i)
+		x = m.blocks[i].Forward(p, x)
+	}
+	return x
+}
+
+func (l *qwen3Block) Forward(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
+	p.Add(x, y)
+	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))
+	return x
+}
+
+func (l *qwen3Block) Store(p *nn.Pass, x compute.Tensor) { l.attn.Read(p, p.Norm(x, l.attnNorm)) }
+
+func (m *qwen3) BindMTP(b *nn.Binder) Block {
+	l := m.block(b, m.layers[len(m.layers)-1])
+	return &l
+}

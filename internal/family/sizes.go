@@ -1,0 +1,59 @@
+package family
+
+import "github.com/powerinfer-go/powerinfer/internal/nn"
+
+// sizes are hyperparameters that the files of all decoders have.
+type sizes struct {
+	embd    int // width of the residual
+	layers  []layer
+	context int // positions that the model was trained for
+}
+
+// layer has the sizes of one layer. In most models they are the same in all.
+type layer struct {
+	nn.HeadShape
+	ff int // neurons of the feed-forward layer
+}
+
+// readSizes reads them.
+func readSizes(k *nn.Keys) sizes {
+	s := sizes{embd: k.Count(".embedding_length", 0, nn.MaxWidth), context: k.Context()}
+	n := k.Layers()
+	var none func(int) int // the neurons of layers in files that do not say them: they must
+	if k.Optional(".expert_count", nn.MaxExperts) > 0 && k.Optional(".expert_feed_forward_length", nn.MaxWidth) > 0 {
+		none = func(int) int { return 0 } // all layers may have experts
+	}
+	ff := k.Counts(".feed_forward_length", n, none)
+	heads := k.Counts(".attention.head_count", n, nil)
+	kv := k.Counts(".attention.head_count_kv", n, func(l int) int { return heads[l] })
+	keys := k.Counts(".attention.key_length", n, func(l int) int { return max(1, s.embd/heads[l]) })
+	values := k.Counts(".attention.value_length", n, func(l int) int { return keys[l] })
+	for l := range n {
+		s.layers = append(s.layers, layer{nn.HeadShape{Heads: heads[l], KVHeads: kv[l], Key: keys[l], Value: values[l]}, ff[l]})
+	}
+	return s
+}
+
+// key returns the elements of a head's key, in the layer that has most.
+func (s *sizes) key() (n int) {
+	for _, l := range s.layers {
+		n = max(n, l.Key)
+	}
+	return n
+}
+
+// heads returns the heads of the layer that has most.
+func (s *sizes) heads() (n int) {
+	for _, l := range s.layers {
+		n = max(n, l.Heads)
+	}
+	return n
+}
+
+// ff returns the neurons of the layer that has most.
+func (s *sizes) ff() (n int) {
+	for _, l := range s.layers {
+		n = max(n, l.ff)
+	}
+	return n
+}

@@ -1,0 +1,101 @@
+package family
+
+import (
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/nn"
+)
+
+// stableLM is StableLM 3B, 2 1.6B and Zephyr: LayerNorms before attention, of whose heads a part is rotated, as files say,
+// and before SwiGLU. In StableLM 2 12B both read one norm of the residual, side by side, and each head of queries and keys
+// has a norm.
+//
+// Source: Bellagente et al. 2024, Stable LM 2 1.6B Technical Report.
+type stableLM struct {
+	sizes
+	eps    float32 // of norms
+	act    compute.Activation
+	rope   *compute.Rope
+	scores nn.Scores
+
+	ends
+	parallel bool // the parts of blocks are computed side by side
+	blocks   []stableLMBlock
+}
+
+type stableLMBlock struct {
+	attnNorm nn.Norm
+	attn     *nn.Attention
+	ffnNorm  nn.Norm // not bound where blocks are parallel
+	ffn      *nn.FFN
+}
+
+func newStableLM(k *nn.Keys, b *nn.Binder) Program {
+	m := &stableLM{sizes: readSizes(k), eps: k.LayerNormEpsilon(1e-5), act: k.Activation(compute.SiLU), scores: k.Scores(nn.Scores{})}
+	rope := k.Rope(nn.RopeSpec{Style: compute.Halves, Dims: m.key(), Trained: m.context})
+	m.rope = b.Rope(rope, b.RopeFactors(rope))
+
+	m.embed = b.Embedding(m.embd)
+	m.output = b.Output(&m.embed, b.LayerNorm("output_norm", m.embd, m.eps, nn.Required))
+	m.output.SoftCap = k.LogitCap(0)
+	var layers []*nn.Binder
+	for i := range m.layers {
+		layers = append(layers, b.Layer(i))
+	}
+	m.parallel = !slices.ContainsFunc(layers, func(b *nn.Binder) bool { return b.Has("ffn_norm.weight") })
+	for i, b := range layers {
+		m.blocks = append(m.blocks, m.block(b, m.layers[i]))
+	}
+	return m
+}
+
+// block binds a block of l's sizes.
+func (m *stableLM) block(b *nn.Binder, l layer) stableLMBlock {
+	a := b.Attention(l.HeadShape)
+	b.QKV(a, m.embd, nn.Optional)
+	if b.Has("attn_q_norm.weight") {
+		b.EachHeadNorms(a, m.eps)
+	}
+	a.Rope, a.How = m.rope, b.Scores(m.scores, l.HeadShape)
+	a.Out = b.Linear("attn_output", m.embd, l.Heads*l.Value, nn.Absent)
+
+	block := stableLMBlock{attnNorm: b.LayerNorm("attn_norm", m.embd, m.eps, nn.Required), attn: a}
+	if !m.parallel {
+		block.ffnNorm = b.LayerNorm("ffn_norm", m.embd, m.eps, nn.Required)
+	}
+	block.ffn = b.FFN(nn.FFNSpec{Width: m.embd, Neurons: l.ff, Gated: true, Act: m.act, Norm: block.ffnNorm, Parallel: m.parallel})
+	return block
+}
+
+func (m *stableLM) Forward(p *nn.Pass) compute.Tensor {
+	x := m.embed.Forward(p)
+	for i := range m.blocks {
+		p.Layer(i)
+		if m.parallel {
+			x = m.blocks[i].parallel(p, x)
+		} else {
+			x = m.blocks[i].sequential(p, x)
+		}
+	}
+	return x
+}
+
+func (l *stableLMBlock) sequential(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	x, y := l.attn.Forward(p, x, p.Norm(x, l.attnNorm))
+	p.Add(x, y)
+	p.Add(x, l.ffn.Forward(p, x, p.Norm(x, l.ffnNorm)))
+	return x
+}
+
+func (l *stableLMBlock) parallel(p *nn.Pass, x compute.Tensor) compute.Tensor {
+	in := p.Norm(x, l.attnNorm)
+	x, heads := l.attn.ReadWanted(p, x, in)
+	if x.Rows < in.Rows { // the last layer goes on with the rows whose logits are wanted
+		in = p.Norm(x, l.attnNorm)
+	}
+	y := l.ffn.Forward(p, x, in)
+	p.Add(x, p.Linear(heads, &l.attn.Out))
+	p.Add(x, y)
+	return x
+}

@@ -1,0 +1,83 @@
+package nn
+
+import "github.com/powerinfer-go/powerinfer/internal/compute"
+
+// Embedding turns a step's tokens into the residual.
+type Embedding struct {
+	Table     *compute.Matrix // [n_vocab, n_embd]
+	Scale     float32         // of the table's rows; 0: 1
+	Positions *compute.Matrix // [n_ctx+Before, n_embd] learned positions that are added, or nil
+	Before    int             // rows of Positions before position 0
+	Types     *compute.Matrix // [types, n_embd] added by the type of a token, or nil
+	Norm      Norm            // of the sum, or none
+}
+
+// Forward returns the embeddings of the step's tokens. [n, n_embd]
+func (e *Embedding) Forward(p *Pass) compute.Tensor {
+	x := p.Lookup(e.Table)
+	if e.Scale != 0 {
+		p.Scale(x, e.Scale)
+	}
+	if e.Positions != nil {
+		p.verbs.AddPosition(x, e.Positions, e.Before)
+	}
+	if e.Types != nil {
+		p.verbs.AddType(x, e.Types)
+	}
+	p.Normalize(x, e.Norm)
+	return x
+}
+
+// Embedding binds the table of tokens, token_embd. A table that is the head, too, goes where the head goes, others stay
+// in RAM.
+func (b *Binder) Embedding(width int) Embedding {
+	b.Place(b.model.Head)
+	b.GPU = b.GPU && b.tied()
+	e := Embedding{Table: b.Matrix("token_embd.weight", b.Rows("token_embd.weight"), width, compute.Lookup)}
+	b.Place(b.model.Head)
+	return e
+}
+
+// tied reports whether the head is the table of tokens.
+func (b *Binder) tied() bool { return !b.Has("output.weight") }
+
+// Lookups binds another table, whose rows are added to embeddings. It goes where the head goes, if that is the table of
+// tokens and was bound before.
+func (b *Binder) Lookups(name string, width int) *compute.Matrix {
+	b.Place(b.model.Head)
+	b.GPU = b.GPU && b.tiedHead
+	m := b.Matrix(name+".weight", b.Rows(name+".weight"), width, compute.Lookup)
+	b.Place(b.model.Head)
+	return m
+}
+
+// Output turns the residual into logits:
+//
+//	softcap(Scale·(Head·norm(x)))
+type Output struct {
+	Norm    Norm
+	Head    Linear  // [n_vocab, n_embd]; not bound where there are no logits
+	Scale   float32 // 0: 1
+	SoftCap float32 // 0: none
+}
+
+// Output binds the head: output, or the table of tokens where the file has none.
+func (b *Binder) Output(e *Embedding, norm Norm) Output {
+	o := Output{Norm: norm}
+	if b.tiedHead = b.tied(); b.tiedHead {
+		o.Head = Linear{W: e.Table}
+	} else if e.Table != nil {
+		o.Head = b.Adapted(b.Matrix("output.weight", e.Table.Rows, e.Table.Cols, compute.Head))
+	}
+	return o
+}
+
+// Logits makes logits those of x's rows.
+func (o *Output) Logits(p *Pass, logits, x compute.Tensor) {
+	p.Normalize(x, o.Norm)
+	p.LinearTo(logits, x, &o.Head)
+	if o.Scale != 0 {
+		p.Scale(logits, o.Scale)
+	}
+	p.SoftCap(logits, o.SoftCap)
+}

@@ -1,0 +1,188 @@
+package nn
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+)
+
+// MaxExperts bounds the experts of a layer from outside.
+const MaxExperts = 1 << 12
+
+// LeastSum is the least sum that weights are divided by in models that normalise them: the smallest normal half. No
+// softmax comes near it.
+const LeastSum = 1.0 / (1 << 14)
+
+// ExpertSpec describes a layer's experts. Their tensors are ffn_gate_exps, ffn_up_exps and ffn_down_exps, or
+// ffn_gate_up_exps, and the router's is ffn_gate_inp.
+type ExpertSpec struct {
+	Width   int // n_embd
+	Count   int // of the layer
+	Used    int // by a token
+	Neurons int // of an expert
+	Shared  int // of the experts that all tokens use, together
+	Latent  int // width of what experts read and write; 0: n_embd
+	Gated   bool
+	Act     compute.Activation
+	Routing compute.Routing
+	Before  bool     // see compute.ExpertWeights
+	Biases  Presence // of the router and of experts, where Absent means that files may have some, too
+	Choice  Presence // of the bias for the choice, likewise
+	Gate    bool     // the shared experts have one
+}
+
+// Experts adds to usual, which has the neurons of files that do not say them, and those of shared experts, what the file
+// says of experts. Count is 0 where it has none.
+func (k *Keys) Experts(usual ExpertSpec) ExpertSpec {
+	s := usual
+	if s.Count = k.Optional(".expert_count", MaxExperts); s.Count == 0 {
+		return s
+	}
+	s.Used = k.Count(".expert_used_count", 0, s.Count)
+	s.Neurons = k.Count(".expert_feed_forward_length", usual.Neurons, MaxWidth)
+	s.Shared = k.sharedExperts(usual.Shared, s.Neurons)
+	s.Routing = k.routing(usual.Routing, s.Used, s.Count)
+	return s
+}
+
+// sharedExperts returns the neurons of the experts that all tokens use, of which there may be several as wide as the others.
+func (k *Keys) sharedExperts(usual, width int) int {
+	const key = ".expert_shared_feed_forward_length"
+	if n := k.Optional(key, MaxWidth); n > 0 {
+		return n
+	}
+	_, said := k.File.Lookup(k.name(key))
+	if usual > 0 && (!said || slices.ContainsFunc(k.File.Tensors, func(t *gguf.Tensor) bool { return strings.HasSuffix(t.Name, ".ffn_down_shexp.weight") })) {
+		return usual
+	}
+	return min(k.Optional(".expert_shared_count", MaxExperts)*width, MaxWidth)
+}
+
+// routing reads how some of n experts are chosen.
+func (k *Keys) routing(usual compute.Routing, used, n int) compute.Routing {
+	r := usual
+	r.Normalised = k.Flag(".expert_weights_norm", usual.Normalised)
+	if r.Scale = float32(k.Within(".expert_weights_scale", 1, 0, MaxScale)); r.Scale == 0 { // as llama.cpp has it
+		r.Scale = 1
+	}
+	functions := compute.GatingFunctions()
+	if v, ok, err := k.File.Uint(k.name(".expert_gating_func")); err != nil || v > uint64(len(functions)) {
+		k.Fail("key %q: it is none of 1 (softmax), 2 (sigmoid), 3 (softmax of those chosen)", k.name(".expert_gating_func"))
+	} else if ok && v > 0 {
+		r.Score = functions[v-1]
+	}
+	if groups, ok, err := k.File.Uint(k.name(".expert_group_count")); err != nil || ok && groups > 1 {
+		r.Groups = k.Count(".expert_group_count", 0, MaxExperts)
+		r.GroupsUsed = k.Count(".expert_group_used_count", 0, MaxExperts)
+	}
+	if k.Err == nil {
+		if err := r.Check(used, n); err != nil {
+			k.Fail("keys %q and %q: %v", k.name(".expert_used_count"), k.name(".expert_group_used_count"), err)
+		}
+	}
+	return r
+}
+
+// FFNOrExperts binds the layer's experts with the shared ones, or its feed-forward layer where the file has no router of
+// it. ffn describes the latter, and but for the number of neurons the shared experts.
+func (b *Binder) FFNOrExperts(ffn FFNSpec, experts ExpertSpec) FeedForward {
+	if !b.Has("ffn_gate_inp.weight") {
+		return b.FFN(ffn)
+	}
+	ffn.Neurons, ffn.UpBias, ffn.DownBias = experts.Shared, Absent, Absent
+	return b.Experts(experts, b.SharedExperts(ffn))
+}
+
+// Experts binds the layer's experts. shared are those that all tokens use, or nil.
+func (b *Binder) Experts(s ExpertSpec, shared *FFN) *Experts {
+	x := &Experts{Count: s.Count, Used: s.Used, Routing: s.Routing, Shared: shared}
+	b.parts[b.layer].Experts = x
+	x.Router = b.Adapted(b.Matrix("ffn_gate_inp.weight", s.Count, s.Width, compute.Precise))
+	x.Router.B = b.numbers("ffn_gate_inp.bias", s.Count, s.Biases)
+	for _, name := range []string{"exp_probs_b.weight", "exp_probs_b.bias"} { // files have either
+		if x.ChoiceBias == nil && (b.Has(name) || name == "exp_probs_b.bias") {
+			x.ChoiceBias = b.numbers(name, s.Count, s.Choice)
+		}
+	}
+	w, plan := &x.Weights, &b.plan.Experts
+	w.Act, w.Before, w.Exact = s.Act, s.Before, plan.Exact
+	width := s.Width
+	if s.Latent > 0 {
+		width = s.Latent
+		x.Narrow = b.Adapted(b.Matrix("ffn_latent_down.weight", width, s.Width, compute.Precise))
+		x.Widen = b.Adapted(b.Matrix("ffn_latent_up.weight", s.Width, width, compute.Precise))
+	}
+	if b.Has("ffn_gate_up_exps.weight") {
+		w.Fused = true
+		w.Up, w.UpBias = b.stack("ffn_gate_up_exps.weight", s.Count, 2*s.Neurons, width, false), b.numbers("ffn_gate_up_exps.bias", s.Count*2*s.Neurons, Optional)
+	} else {
+		if s.Gated {
+			w.Gate, w.GateBias = b.stack("ffn_gate_exps.weight", s.Count, s.Neurons, width, false), b.numbers("ffn_gate_exps.bias", s.Count*s.Neurons, s.Biases)
+		}
+		w.Up, w.UpBias = b.stack("ffn_up_exps.weight", s.Count, s.Neurons, width, false), b.numbers("ffn_up_exps.bias", s.Count*s.Neurons, s.Biases)
+	}
+	w.Down, w.DownBias = b.stack("ffn_down_exps.weight", s.Count, width, s.Neurons, true), b.numbers("ffn_down_exps.bias", s.Count*width, s.Biases)
+	b.bindExpertPredictors(w, s, width)
+	w.Count, w.Bins, w.Prior = &x.Uses, &x.Bins, &compute.Prior{Shares: plan.Prior}
+	if s.Gate {
+		x.SharedGate = b.Adapted(b.Matrix("ffn_gate_inp_shexp.weight", 1, s.Width, compute.Precise))
+	}
+	return x
+}
+
+// bindExpertPredictors binds the predictors of experts' neurons, or leaves them in the file where they are not used.
+func (b *Binder) bindExpertPredictors(w *compute.ExpertWeights, s ExpertSpec, width int) {
+	const fc1, fc2 = "fc1_exps.weight", "fc2_exps.weight"
+	switch {
+	case !b.Has(fc1) && !b.Has(fc2):
+	case !b.plan.Experts.Used:
+		b.Ignore(fc1)
+		b.Ignore(fc2)
+	default:
+		rank := max(1, b.Rows(fc1)/s.Count)
+		w.FC1, w.FC2 = b.stack(fc1, s.Count, rank, width, false), b.stack(fc2, s.Count, s.Neurons, rank, false)
+	}
+}
+
+// stack binds the matrices [rows, cols] of n experts, which are in one tensor, one after the other. Their rows are
+// neurons, but in down, where columns are.
+func (b *Binder) stack(name string, n, rows, cols int, down bool) *compute.Matrix {
+	if t := b.Tensor(name); t != nil && (len(t.Shape) != 3 && n > 1 || t.Shape[0] != cols || t.Rows() != n*rows || len(t.Shape) == 3 && t.Shape[2] != n) {
+		b.Fail("tensor %q has shape %v, and keys %q and %q make it [%d %d %d]", t.Name, t.Shape,
+			b.key("expert_count"), b.key("expert_feed_forward_length"), cols, rows, n)
+		return nil
+	}
+	use, hot, exact := compute.Dense, min(b.plan.Place.Bound, n), b.plan.Experts.Exact
+	if hot > 0 && hot < n || exact {
+		use = compute.Rows
+	}
+	if exact && down {
+		use = compute.Columns
+	}
+	return b.Bind(compute.Source{
+		Name: name, Rows: n * rows, Cols: cols, Split: compute.Split{Tier: b.Tier, Bound: hot * rows, Slots: b.plan.Place.Slots && !exact}, Stack: n,
+	}, use)
+}
+
+// numbers returns a vector of n numbers, which may be one for each row of stacked matrices; nil where the file lacks it
+// and may.
+func (b *Binder) numbers(name string, n int, p Presence) *compute.Vector {
+	t := b.Tensor(name)
+	if t == nil {
+		if p == Required {
+			b.Take(name, n, 1)
+		}
+		return nil
+	}
+	elems := 1
+	for _, d := range t.Shape {
+		elems *= d
+	}
+	if elems != n {
+		b.Fail("tensor %q has shape %v, and key %q makes it %d numbers", t.Name, t.Shape, b.key("expert_count"), n)
+		return nil
+	}
+	return b.Flat(name, t.Rows(), t.Shape[0])
+}

@@ -1,0 +1,137 @@
+package nn
+
+import "github.com/powerinfer-go/powerinfer/internal/compute"
+
+// FFNSpec describes a feed-forward layer. Its tensors are ffn_gate, ffn_up and ffn_down.
+type FFNSpec struct {
+	Width            int // n_embd
+	Neurons          int // n_ff
+	Gated            bool
+	Act              compute.Activation
+	TopK             *float32 // see FFN
+	UpBias, DownBias Presence
+	Norm             Norm // that the layer reads of the residual after attention: the layer before guesses with it which neurons it will need
+	Parallel         bool // the layer is computed beside attention instead, so that no layer before can guess
+}
+
+// Presence says whether files hold a tensor.
+type Presence int
+
+// The presences.
+const (
+	Absent Presence = iota
+	Optional
+	Required
+)
+
+// FFN binds the layer's feed-forward layer.
+func (b *Binder) FFN(s FFNSpec) *FFN {
+	return b.ffn(s, "", min(b.plan.Place.Bound, s.Neurons))
+}
+
+// SharedExperts binds the layer's experts that all tokens use, which are one feed-forward layer. They go where attention
+// goes. It is nil where there are no neurons.
+func (b *Binder) SharedExperts(s FFNSpec) *FFN {
+	if s.Neurons == 0 {
+		return nil
+	}
+	return b.ffn(s, "_shexp", b.Whole(s.Neurons))
+}
+
+// ffn binds a layer, the first hot of its neurons on the GPU. suffix ends the names of its tensors.
+func (b *Binder) ffn(s FFNSpec, suffix string, hot int) *FFN {
+	f, plan := &FFN{Act: s.Act, TopK: s.TopK}, &b.plan.Neurons
+	parts := &b.parts[b.layer]
+	parts.FFN, parts.FFNNorm, parts.parallel = f, s.Norm, s.Parallel
+	if plan.Cut > 0 {
+		f.Act.Threshold = plan.Cut
+	}
+	gate, up, down := "ffn_gate"+suffix+".weight", "ffn_up"+suffix+".weight", "ffn_down"+suffix
+	order := plan.Order
+	if t := b.Tensor("ffn_down.weight"); t != nil && t.Type.BlockElems() > 1 { // columns that share scales stay together
+		order = nil
+		if hot < s.Neurons {
+			hot -= hot % t.Type.BlockElems()
+		}
+	}
+	if f.TopK != nil && hot < s.Neurons { // all gates decide which stay, so they are computed in one place
+		hot = 0
+	}
+	f.Divided = hot > 0 && hot < s.Neurons
+	f.ByNeuron = plan.ByNeuron || plan.Transposed || f.Divided
+	rows, columns := compute.Rows, compute.Columns
+	if !f.ByNeuron {
+		rows, columns, order = compute.Dense, compute.Dense, nil // an order makes no difference to a dense layer
+	}
+	switch t := b.Tensor(up); {
+	case s.Gated && !b.Has(gate) && (t == nil || t.Rows() != s.Neurons): // it holds the gates' rows, then the ups'
+		if both := b.NeuronSlices(up, s.Width, rows, hot, order, s.Neurons, s.Neurons); both != nil {
+			f.Gate, f.Up = both[0], both[1]
+		}
+	default:
+		if s.Gated {
+			f.Gate = b.Adapted(b.Neurons(gate, s.Neurons, s.Width, rows, hot, order))
+		}
+		f.Up = b.Adapted(b.Neurons(up, s.Neurons, s.Width, rows, hot, order))
+	}
+	if bias := "ffn_up" + suffix + ".bias"; b.Present(bias, s.UpBias) {
+		f.Up.B = b.NeuronVector(bias, s.Neurons, order)
+	}
+	if plan.Transposed {
+		down = "ffn_down_t"
+		f.Down = b.Adapted(b.Neurons("ffn_down_t.weight", s.Neurons, s.Width, compute.Rows, hot, order))
+	} else {
+		if !f.ByNeuron && hot > 0 {
+			hot = s.Width // all of its rows
+		}
+		f.Down = b.Adapted(b.Neurons(down+".weight", s.Width, s.Neurons, columns, hot, order))
+	}
+	if bias := down + ".bias"; b.Present(bias, s.DownBias) {
+		f.Down.B = b.Vector(bias, s.Width)
+	}
+	if plan.Predictor.Held {
+		b.bindPredictor(f, s, order)
+	}
+	return f
+}
+
+// Present reports whether a tensor is bound: it must, or it may and the file holds it.
+func (b *Binder) Present(name string, p Presence) bool {
+	return p == Required || p == Optional && b.Has(name)
+}
+
+// bindPredictor binds f's predictor, or leaves it in the file where it is not used.
+func (b *Binder) bindPredictor(f *FFN, s FFNSpec, order []int32) {
+	const fc1, fc2 = "fc1.weight", "fc2.weight"
+	plan := &b.plan.Neurons.Predictor
+	if !plan.Used {
+		b.Ignore(fc1)
+		b.Ignore(fc2)
+		return
+	}
+	b.GPU = b.plan.Place.Predictor
+	rank := plan.Rank
+	if rank == 0 {
+		rank = b.Rows(fc1)
+	}
+	f.Predictor.Normed = plan.Normed
+	f.Predictor.FC1 = b.Matrix(fc1, rank, s.Width, compute.Dense)
+	n := s.Neurons - plan.AlwaysOn
+	if plan.More > 0 { // their rows stay in the file
+		f.Predictor.FC2 = b.MatrixFrom(fc2, plan.More, n, rank, compute.Dense)
+	} else {
+		f.Predictor.FC2 = b.Neurons(fc2, n, rank, compute.Dense, b.Whole(n), order)
+	}
+	b.GPU = b.plan.Place.Attention
+}
+
+// ChainPredictors has each layer with a predictor know the next layer's, in blocks whose feed-forward layers read the
+// residual after attention.
+func (b *Binder) ChainPredictors() {
+	for i := range len(b.parts) - 1 {
+		f, next := b.parts[i].FFN, &b.parts[i+1]
+		if f != nil && f.Predictor.Bound() && !next.parallel && next.FFN != nil && next.FFN.Predictor.Bound() {
+			f.Next, f.NextNorm = next.FFN, next.FFNNorm
+		}
+	}
+}

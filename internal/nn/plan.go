@@ -1,0 +1,68 @@
+package nn
+
+import "github.com/powerinfer-go/powerinfer/internal/compute"
+
+// Plan says where a model goes and how it is computed: what the file, options and the GPUs' memory decide, and no family.
+type Plan struct {
+	Head    compute.Place // where what is outside of layers goes
+	Context int           // positions that a sequence may have; 0: as many as the model was trained for
+	Layer   func(i int) LayerPlan
+}
+
+// LayerPlan says where a layer goes and how it is computed.
+type LayerPlan struct {
+	Place   compute.Place
+	Stored  int // the part of the cache with its keys and values
+	Neurons NeuronPlan
+	Experts ExpertPlan
+}
+
+// NeuronPlan says how a layer's feed-forward layer is computed.
+type NeuronPlan struct {
+	ByNeuron   bool    // neurons that are zero are left out
+	Cut        float32 // activations below it in magnitude are taken as zero; 0: none are
+	Order      []int32 // the layer's neuron i is the file's Order[i]; nil: the file's i. [n_ff]
+	Transposed bool    // the file holds down projections by neuron, as ffn_down_t
+	Prepared   []int32 // which neuron of the model that adapters are for each of the file's is; nil: the same. [n_ff]
+	Predictor  PredictorPlan
+}
+
+// PredictorPlan says how neurons are predicted.
+type PredictorPlan struct {
+	Held     bool // the file has predictors
+	Used     bool // they are bound
+	Rank     int  // of FC1; 0: the tensor's own
+	AlwaysOn int  // neurons that the file predicts none of
+	More     int  // neurons after these that are always computed, too, whatever the file predicts of them
+	Normed   bool // see Predictor
+}
+
+// ExpertPlan says how a layer's experts are computed.
+type ExpertPlan struct {
+	Exact bool      // neurons that are zero are left out
+	Used  bool      // the experts' predictors are bound
+	Prior []float64 // see compute.Prior
+}
+
+// Parts are what a layer consists of; what it lacks is nil.
+type Parts struct {
+	Attention *Attention
+	Latent    *LatentAttention
+	Recurrent Recurrent
+	FFN       *FFN // dense, or the shared experts
+	FFNNorm   Norm // see FFNSpec
+	Experts   *Experts
+
+	parallel bool // see FFNSpec
+}
+
+// Bins returns the counts of the layer's neurons, or of its experts where it has some; nil: it has neither.
+func (l *Parts) Bins() *compute.NeuronBins {
+	switch {
+	case l.Experts != nil:
+		return &l.Experts.Bins
+	case l.FFN != nil:
+		return &l.FFN.Bins
+	}
+	return nil
+}

@@ -1,0 +1,187 @@
+package nn
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// RopeSpec is a file's description of rotary position embedding.
+type RopeSpec struct {
+	Style      compute.RopeStyle
+	First      int     // the first rotated element of a head
+	Dims       int     // rotated elements of a head
+	Base       float64 // θ
+	Scaling    string  // none, linear, yarn, longrope, dynamic
+	Factor     float64 // context extension of linear, yarn and dynamic
+	Context    int     // positions before extension (yarn, longrope, dynamic)
+	Trained    int     // positions that the model was trained for, with its extension
+	Positions  int     // that a sequence may have, which decide dynamic's base; 0: no more than Context
+	ExtFactor  float64 // yarn: share of extrapolation; 1
+	AttnFactor float64 // extra magnitude; 1
+	Magnitude  float64 // yarn: in place of 1 + 0.1·ln(Factor); 0: not said
+	BetaFast   float64 // yarn: rotations above which a dimension is left alone
+	BetaSlow   float64 // yarn: rotations below which it is interpolated
+	Exact      bool    // yarn: the ends of the range between which it passes are not rounded to whole pairs
+	LogMul     float64 // yarn: what the magnitude is divided by grows with it as the magnitude does with 1; 0: it is not divided
+	InScores   bool    // yarn: with a LogMul scores grow with it instead, and what is rotated keeps its size
+}
+
+// Limits on numbers from outside: beyond them frequencies stop being numbers.
+const (
+	leastBase = 1
+	leastBeta = 1e-3
+	maxRope   = 1e30
+)
+
+// Rope reads how heads are rotated. usual has the style, and what files that do not say it mean: the rotated elements, the
+// base (0: 10000) and the positions of the model.
+func (k *Keys) Rope(usual RopeSpec) RopeSpec {
+	const in = ".rope."
+	return RopeSpec{
+		Style: usual.Style,
+		Dims:  k.Count(in+"dimension_count", usual.Dims, MaxWidth),
+		Base:  k.Within(in+"freq_base", cmp.Or(usual.Base, 10000), leastBase, maxRope),
+		// A factor without a type is linear's, as files from before YaRN have it; with type none it is not applied.
+		Scaling: k.Text(in+"scaling.type", "linear"),
+		// rope.scale_linear is the older name of linear's factor.
+		Factor:     cmp.Or(k.Within(in+"scaling.factor", k.Within(in+"scale_linear", 1, 0, maxRope), 0, maxRope), 1),
+		Context:    k.Count(in+"scaling.original_context_length", usual.Trained, 1<<30),
+		Trained:    usual.Trained,
+		ExtFactor:  k.Within(in+"scaling.yarn_ext_factor", 1, 0, 1),
+		AttnFactor: cmp.Or(k.Within(in+"scaling.attn_factor", 1, 0, maxRope), 1),
+		// llama.cpp's converter writes Hugging Face's attention_factor here, which is the whole magnitude.
+		Magnitude: k.Within(in+"scaling.yarn_attn_factor", 0, 0, maxRope),
+		BetaFast:  k.Within(in+"scaling.yarn_beta_fast", 32, leastBeta, maxRope),
+		BetaSlow:  k.Within(in+"scaling.yarn_beta_slow", 1, leastBeta, maxRope),
+		Exact:     !k.Flag(in+"scaling.yarn_truncate", true),
+		LogMul:    k.Within(in+"scaling.yarn_log_multiplier", 0, 0, maxRope),
+	}
+}
+
+// WindowRope returns r with the base of layers with windows, where files have one of their own. usual is that of files
+// that do not say it; 0: r's.
+func (k *Keys) WindowRope(r RopeSpec, usual float64) RopeSpec {
+	r.Base = k.Within(".rope.freq_base_swa", cmp.Or(usual, r.Base), leastBase, maxRope)
+	return r
+}
+
+// Unscaled returns r without the scaling for long contexts.
+func (r RopeSpec) Unscaled() RopeSpec {
+	r.Scaling, r.AttnFactor = "none", 1
+	return r
+}
+
+// Whole returns r for a vector that has the rotated elements alone.
+func (r RopeSpec) Whole() RopeSpec {
+	r.First = 0
+	return r
+}
+
+// RopeFactors takes the factors of frequencies in, where the file has some. It may have one list for short and one for
+// long contexts, between which the positions that a sequence may have decide.
+func (b *Binder) RopeFactors(r RopeSpec) []float32 {
+	chosen, other := "rope_factors_short.weight", "rope_factors_long.weight"
+	if cmp.Or(b.model.Context, r.Trained) > r.Context {
+		chosen, other = other, chosen
+	}
+	if b.Has("rope_freqs.weight") {
+		chosen = "rope_freqs.weight"
+	} else {
+		b.Ignore(other)
+	}
+	if !b.Has(chosen) {
+		return nil
+	}
+	return b.Floats(chosen, r.Dims/2)
+}
+
+// Rope builds the frequencies, which factors divide; see RopeFactors.
+func (b *Binder) Rope(r RopeSpec, factors []float32) *compute.Rope {
+	r.Positions = b.model.Context
+	rope, err := r.Rope(factors)
+	if err != nil {
+		b.Fail("%w", err)
+	}
+	return rope
+}
+
+// Rope builds the frequencies. factors [Dims/2] divide them (scaling by frequency, longrope); nil: none do.
+//
+// Sources: Su et al. 2021 (RoPE), Chen et al. 2023 (linear), Peng et al. 2023 (YaRN, and dynamic NTK as its section 3
+// tells it), Ding et al. 2024 (longrope).
+func (r RopeSpec) Rope(factors []float32) (*compute.Rope, error) {
+	out := &compute.Rope{Style: r.Style, First: r.First, Dims: r.Dims, Freqs: make([]float64, r.Dims/2), Scale: cmp.Or(r.AttnFactor, 1)}
+	if factors != nil && len(factors) != r.Dims/2 {
+		return nil, fmt.Errorf("there are %d factors of frequencies, not %d", len(factors), r.Dims/2)
+	}
+	scale := 1.0
+	if r.Scaling == "linear" || r.Scaling == "yarn" {
+		scale = 1 / r.Factor
+	}
+	if r.Scaling == "dynamic" {
+		r.Base = r.dynamicBase()
+	}
+	low, high := r.yarnRange()
+	for i := range out.Freqs {
+		f := math.Pow(r.Base, -2*float64(i)/float64(r.Dims))
+		if factors != nil {
+			if !(factors[i] > 0) {
+				return nil, fmt.Errorf("factor %d of the frequencies is %g, not positive", i, factors[i])
+			}
+			f /= float64(factors[i])
+		}
+		interpolated := f * scale
+		if r.Scaling == "yarn" {
+			ramp := (float64(i) - low) / math.Max(0.001, high-low)
+			keep := (1 - math.Min(1, math.Max(0, ramp))) * r.ExtFactor
+			interpolated = interpolated*(1-keep) + f*keep
+		}
+		out.Freqs[i] = interpolated
+	}
+	if r.Scaling == "yarn" {
+		switch {
+		case r.InScores && r.LogMul > 0:
+		case r.Magnitude > 0:
+			out.Scale *= r.Magnitude
+		case r.ExtFactor != 0:
+			out.Scale *= (1 + 0.1*math.Log(r.Factor)) / (1 + 0.1*r.LogMul*math.Log(r.Factor))
+		}
+	}
+	return out, nil
+}
+
+// ScoreScale returns by what scores are multiplied besides: with positions further apart they would be more alike.
+func (r RopeSpec) ScoreScale() float64 {
+	if r.Scaling != "yarn" || !r.InScores {
+		return 1
+	}
+	one := 1 + 0.1*r.LogMul*math.Log(r.Factor)
+	return one * one
+}
+
+// dynamicBase returns the base of dynamic NTK scaling for sequences of so many positions: up to the original context
+// nothing changes, beyond it the slowest pairs turn more slowly. Published implementations raise it as a text grows;
+// here it is fixed when the model is loaded, by the longest text that may come, because keys are rotated once.
+func (r RopeSpec) dynamicBase() float64 {
+	if r.Positions <= r.Context || r.Dims <= 2 {
+		return r.Base
+	}
+	grown := r.Factor*float64(r.Positions)/float64(r.Context) - (r.Factor - 1)
+	return r.Base * math.Pow(grown, float64(r.Dims)/float64(r.Dims-2))
+}
+
+// yarnRange returns the range of pair indices over which YaRN passes from extrapolation to interpolation:
+// pairs that turn more than BetaFast times within the original context are left alone.
+func (r RopeSpec) yarnRange() (low, high float64) {
+	pair := func(rotations float64) float64 {
+		return float64(r.Dims) * math.Log(float64(r.Context)/(rotations*2*math.Pi)) / (2 * math.Log(r.Base))
+	}
+	low, high = pair(r.BetaFast), pair(r.BetaSlow)
+	if !r.Exact {
+		low, high = math.Floor(low), math.Ceil(high)
+	}
+	return math.Max(0, low), math.Min(float64(r.Dims-1), high)
+}

@@ -1,0 +1,71 @@
+package nn
+
+import "github.com/powerinfer-go/powerinfer/internal/compute"
+
+// Linear binds the matrix name.weight [out, in], and name.bias [out], of a token mixer or a router: it goes where the
+// layer's attention goes. Neurons, experts, tables and the head are bound by FFN, Experts, Embedding and Output.
+func (b *Binder) Linear(name string, out, in int, bias Presence) Linear {
+	l := b.Adapted(b.Matrix(name+".weight", out, in, compute.Precise))
+	l.B = b.Bias(name, out, bias)
+	return l
+}
+
+// Bias binds the vector name.bias [n]; nil where files may lack it and this one does.
+func (b *Binder) Bias(name string, n int, p Presence) *compute.Vector {
+	if name += ".bias"; !b.Present(name, p) {
+		return nil
+	}
+	return b.Vector(name, n)
+}
+
+// RMSNorm binds name.weight [n].
+func (b *Binder) RMSNorm(name string, n int, eps float32) Norm {
+	return Norm{Weight: b.Vector(name+".weight", n), Epsilon: eps}
+}
+
+// HeadNorm binds the RMSNorm of each head of queries or keys, whose elements share name.weight [key].
+func (b *Binder) HeadNorm(name string, key int, eps float32) HeadNorm {
+	return HeadNorm{Norm: b.RMSNorm(name, key, eps)}
+}
+
+// WideNorm binds the RMSNorm of queries or keys over all heads together.
+func (b *Binder) WideNorm(name string, n int, eps float32) HeadNorm {
+	return HeadNorm{Norm: b.RMSNorm(name, n, eps), Wide: true}
+}
+
+// EachHeadNorms binds the LayerNorms of a's heads of queries and keys, where each has weights of its own in
+// attn_q_norm.weight and attn_k_norm.weight [heads, key].
+func (b *Binder) EachHeadNorms(a *Attention, eps float32) {
+	ones := b.Ones(a.Key)
+	norm := func(name string, heads int) HeadNorm {
+		return HeadNorm{Norm: Norm{Weight: b.RowsVector(name, heads, a.Key), Epsilon: eps, Centered: true}, Ones: ones}
+	}
+	a.QNorm, a.KNorm = norm("attn_q_norm.weight", a.Heads), norm("attn_k_norm.weight", a.KVHeads)
+}
+
+// LayerNorm binds name.weight and name.bias [n].
+func (b *Binder) LayerNorm(name string, n int, eps float32, bias Presence) Norm {
+	return Norm{Weight: b.Vector(name+".weight", n), Bias: b.Bias(name, n, bias), Epsilon: eps, Centered: true}
+}
+
+// QKV binds the matrices of a's queries, keys and values, which files may hold as one tensor, and their biases, likewise.
+func (b *Binder) QKV(a *Attention, width int, bias Presence) {
+	q, k, v := a.Heads*a.Key, a.KVHeads*a.Key, a.KVHeads*a.Value
+	if a.Gated {
+		q *= 2
+	}
+	if b.Has("attn_qkv.weight") {
+		if qkv := b.Slices("attn_qkv.weight", width, compute.Precise, q, k, v); qkv != nil {
+			a.Q, a.K, a.V = qkv[0], qkv[1], qkv[2]
+		}
+	} else {
+		a.Q, a.K, a.V = b.Linear("attn_q", q, width, Absent), b.Linear("attn_k", k, width, Absent), b.Linear("attn_v", v, width, Absent)
+	}
+	if b.Has("attn_qkv.bias") {
+		if qkv := b.Vectors("attn_qkv.bias", q, k, v); qkv != nil {
+			a.Q.B, a.K.B, a.V.B = qkv[0], qkv[1], qkv[2]
+		}
+		return
+	}
+	a.Q.B, a.K.B, a.V.B = b.Bias("attn_q", q, bias), b.Bias("attn_k", k, bias), b.Bias("attn_v", v, bias)
+}
