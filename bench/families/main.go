@@ -60,6 +60,9 @@ func main() {
 	}
 }
 
+// depths are the numbers of layers that mean something to a family: Baichuan's 7B is rotated, the 13B has ALiBi.
+var depths = map[string][]int{"baichuan": {32, 40}}
+
 // ownKeys names the families whose query heads have keys and values of their own.
 var ownKeys = []string{"baichuan", "bloom", "deepseek2", "gpt2", "gptneox", "jais2", "minicpm3", "olmoe", "opt", "phi2", "plm"}
 
@@ -91,11 +94,9 @@ func specs(f arch.Family) (all []synth.Spec) {
 	if !slices.Contains(ownKeys, f.Name) && !f.Latent {
 		s.KVHeads = 2
 	}
-	for _, n := range []int{f.RotatedLayers, f.AlibiLayers} {
-		if n > 0 {
-			s.Layers = n
-			all = append(all, s)
-		}
+	for _, n := range depths[f.Name] {
+		s.Layers = n
+		all = append(all, s)
 	}
 	if all == nil {
 		all = append(all, s)

@@ -101,7 +101,7 @@ func (l *block) alternate(p *nn.Pass, m *Model, s *stream, i int) {
 	p.Verbs().Multiply(s.x, active, l.mixing.Scale)
 	y := l.input.Forward(p, s.x, s.inputs, i)
 	for _, other := range s.all[1:] {
-		p.Add(other, y)
+		p.Verbs().Add(other, y)
 	}
 }
 

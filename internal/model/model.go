@@ -73,7 +73,7 @@ type Model struct {
 	most    compute.Segment // rows of the largest step
 	shaper  compute.Shaper  // the device, if it has a choice of segments, or nil
 	pool    *nn.Pool
-	hidden  compute.Tensor // [n, n_embd] the last step's hidden states
+	hidden  compute.Tensor // [n, n_embd] the last step's hidden states; in the residual's memory unless there is an MTP layer
 	logits  compute.Tensor // [n_out, n_vocab]
 	pass    nn.Pass        // of the step in progress
 	segment compute.Segment
@@ -239,8 +239,8 @@ func (m *Model) takeRopes() {
 	}
 }
 
-// allocate makes the activations of every kind of step, of at most that many tokens and rows of logits, by computing each
-// with operations that do nothing. Afterwards no step allocates.
+// allocate makes the activations of every kind of step, of at most that many tokens and rows of logits. Steps whose
+// operations do nothing show which. Afterwards no step allocates.
 func (m *Model) allocate(rows, outputs int) (err error) {
 	m.pool, m.body = nn.NewPool(m.dev, rows, outputs), m.record
 	if m.output.Head.Bound() {
@@ -249,23 +249,35 @@ func (m *Model) allocate(rows, outputs int) (err error) {
 		}
 		m.logits.Outputs = true
 	}
-	if m.hidden, err = m.dev.Tensor(rows, m.Embd); err != nil {
-		return err
+	if m.further != nil { // it reads those of the step before
+		if m.hidden, err = m.dev.Tensor(rows, m.Embd); err != nil {
+			return err
+		}
 	}
 	kinds := []nn.Kind{nn.Logits, nn.States, nn.RotateKeys}
 	if m.further != nil {
 		kinds = append(kinds, nn.WithMTP, nn.OnlyMTP)
 	}
-	scales := nn.ScalesKey(slices.Repeat([]float32{1}, len(m.Scales)))
+	m.segment = compute.Segment{Rows: rows, Out: outputs}
 	m.pass.Params, m.pass.Scales = &compute.Params{}, slices.Repeat([]float32{1}, len(m.Scales))
-	for _, kind := range kinds {
-		for _, expanded := range []bool{false, m.Family.Latent} {
-			m.pass.Step = nn.Step{Kind: kind, Expanded: expanded, Scales: scales}
-			m.segment = compute.Segment{Rows: rows, Out: outputs}
-			m.record(compute.NewVerbs(nothing{}))
+	pretend := func() {
+		for _, kind := range kinds {
+			for _, expanded := range []bool{false, m.Family.Latent} {
+				m.pass.Step = nn.Step{Kind: kind, Expanded: expanded}
+				m.record(compute.NewVerbs(nothing{}))
+			}
 		}
 	}
-	return m.pool.Err()
+	for pretend(); m.pool.Grown(); pretend() {
+	}
+	if err := m.pool.Allocate(); err != nil {
+		return err
+	}
+	if m.further == nil {
+		m.hidden = compute.Tensor{} // which was none of a device
+		pretend()
+	}
+	return nil
 }
 
 // nothing does no operation.

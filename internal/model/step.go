@@ -113,10 +113,13 @@ func (m *Model) interpret(p *nn.Pass) compute.Tensor {
 
 // keep makes the step's hidden states norm of x.
 func (m *Model) keep(p *nn.Pass, x compute.Tensor, norm nn.Norm) {
-	if hidden := m.hidden.Like(x); norm.Bound() {
-		p.NormTo(hidden, x, norm)
-	} else {
-		p.Verbs().CopyColumns(hidden, x, compute.Ranges{}, compute.Ranges{}, m.Embd, 1)
+	if m.further != nil {
+		p.NormTo(m.hidden.Like(x), x, norm)
+		return
+	}
+	p.Normalize(x, norm)
+	if m.hidden.Mem == nil { // the largest step comes first
+		m.hidden = x
 	}
 }
 

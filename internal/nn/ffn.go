@@ -63,22 +63,20 @@ func (f *FFN) Neurons() int { return f.Up.W.Rows }
 //	Down·(act(Gate·x)·Up·x)      with gates
 //	Down·act(Up·x)               without
 //
-// Predictors and observers read the residual.
+// Predictors and observers read the residual. Forward may overwrite x.
 func (f *FFN) Forward(p *Pass, residual, x compute.Tensor) compute.Tensor {
-	out := p.New(x, residual.Cols)
-	scope := p.Scope()
-	switch {
-	case x.Rows == 0:
-	case f.ByNeuron:
-		f.byNeuron(p, out, residual, x)
-	default:
-		f.dense(p, out, residual, x)
+	if f.ByNeuron {
+		return f.byNeuron(p, residual, x)
 	}
-	p.Leave(scope)
-	return out
+	return f.dense(p, residual, x)
 }
 
-func (f *FFN) dense(p *Pass, out, residual, x compute.Tensor) {
+func (f *FFN) dense(p *Pass, residual, x compute.Tensor) compute.Tensor {
+	out := p.reuse(x, residual, x, residual.Cols)
+	if x.Rows == 0 {
+		return out
+	}
+	scope := p.Scope()
 	var gate, up compute.Tensor
 	if f.Gate.Bound() {
 		gate, up = p.Linear2(x, &f.Gate, &f.Up)
@@ -96,9 +94,16 @@ func (f *FFN) dense(p *Pass, out, residual, x compute.Tensor) {
 		f.Observe(p, residual, x, gate)
 	}
 	p.LinearTo(out, gate, &f.Down)
+	p.Leave(scope)
+	return out
 }
 
-func (f *FFN) byNeuron(p *Pass, out, residual, x compute.Tensor) {
+func (f *FFN) byNeuron(p *Pass, residual, x compute.Tensor) compute.Tensor {
+	out := p.New(x, residual.Cols)
+	if x.Rows == 0 {
+		return out
+	}
+	scope := p.Scope()
 	all := compute.Set{Rows: x.Rows, N: f.Neurons()}
 	set := all
 	if f.Predictor.Bound() && !p.Whole {
@@ -116,6 +121,8 @@ func (f *FFN) byNeuron(p *Pass, out, residual, x compute.Tensor) {
 		w.Bins = nil
 	}
 	f.sparse(p, out, x, set, w)
+	p.Leave(scope)
+	return out
 }
 
 // Weights returns the layer's weights by neuron.

@@ -121,8 +121,11 @@ func (b *Binder) expands() bool {
 // Forward returns the residual and attention of in, as Attention.Forward does. [n, n_embd] of each
 func (a *LatentAttention) Forward(p *Pass, residual, in compute.Tensor) (_, out compute.Tensor) {
 	heads := a.Read(p, in)
-	residual = p.Wanted(a.Layer, residual)
-	return residual, p.Linear(p.Wanted(a.Layer, heads), &a.Out)
+	x := p.Wanted(a.Layer, residual)
+	heads = p.Wanted(a.Layer, heads)
+	out = p.reuse(in, residual, heads, a.Out.W.Rows)
+	p.LinearTo(out, heads, &a.Out)
+	return x, out
 }
 
 // Across binds t, matrices [rows, cols] of which each head has one, with their columns as rows. Types are as Heads has

@@ -112,11 +112,21 @@ func (p *Pass) Lookup(table *compute.Matrix) compute.Tensor {
 	return x
 }
 
-// Add does x += y.
+// Add does x += y. It gives y back: y is not valid afterwards.
 func (p *Pass) Add(x, y compute.Tensor) {
 	if x.Rows > 0 {
 		p.verbs.Add(x, y)
 	}
+	p.pool.giveBack(y)
+}
+
+// reuse returns an activation of cols columns for the rows of like: in, if that has this shape and is not the residual,
+// else a new one. Nobody reads in any more.
+func (p *Pass) reuse(in, residual, like compute.Tensor, cols int) compute.Tensor {
+	if in.Cols == cols && in.Outputs == like.Outputs && in.Mem != residual.Mem {
+		return in
+	}
+	return p.New(like, cols)
 }
 
 // Scale multiplies x by factor.

@@ -2,75 +2,120 @@ package nn
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// Pool holds a model's activations on a device. A pass takes them in the same order whenever it computes the same kind of
-// step. So a device can replay a recording of the step, and a token allocates nothing.
+// Pool holds a model's activations on a device. Passes over the largest step, whose operations nobody does, first show
+// how many are in use at a time, and how wide these are; Allocate then makes them. A pass takes them in the same order
+// whenever it computes the same kind of step. So a device can replay a recording of the step, and a token allocates
+// nothing.
 type Pool struct {
 	dev     compute.Device
 	tokens  int // rows of the largest step
 	outputs int // rows of logits of the largest step
-	shelves map[shape]*shelf
-	taken   []*shelf // of the activations in use, in the order in which they were taken
+	slots   []*slot
+	taken   []*slot // in the order in which they were taken; some may have been given back
+	made    bool    // Allocate was called
+	grown   bool    // a slot is new or wider, since Grown was called
 	set     compute.Set
 	choice  compute.Choice
-	err     error // the first of allocation
+	err     error // the first of the device
 }
 
-// shape is what activations that can stand in for each other have in common.
-type shape struct {
-	cols    int
-	outputs bool // see compute.Tensor
-}
-
-// shelf has the activations of one shape: the first used of them are in use.
-type shelf struct {
-	all  []compute.Tensor
-	used int
+// slot is memory for one activation at a time.
+type slot struct {
+	cols    int  // of the widest activation that it holds
+	outputs bool // its rows are those whose logits are wanted: see compute.Tensor
+	used    bool
+	memory  compute.Tensor // before Allocate, its Mem is the slot itself
 }
 
 // NewPool returns a pool for steps of at most that many tokens and rows of logits.
 func NewPool(dev compute.Device, tokens, outputs int) *Pool {
-	return &Pool{dev: dev, tokens: tokens, outputs: outputs, shelves: map[shape]*shelf{}}
+	return &Pool{dev: dev, tokens: tokens, outputs: outputs}
 }
-
-// Err returns the first error of an allocation.
-func (p *Pool) Err() error { return p.err }
 
 // Tokens returns the number of tokens of the largest step.
 func (p *Pool) Tokens() int { return p.tokens }
 
-// take returns an activation of cols columns that has as many rows as like, of the same kind.
-func (p *Pool) take(like compute.Tensor, cols int) compute.Tensor {
-	key := shape{cols, like.Outputs}
-	s := p.shelves[key]
-	if s == nil {
-		s = &shelf{}
-		p.shelves[key] = s
-	}
-	if s.used == len(s.all) {
-		s.all = append(s.all, p.allocate(key))
-	}
-	p.taken = append(p.taken, s)
-	s.used++
-	return s.all[s.used-1].Like(like)
+// Grown reports whether passes needed more than before since it was called last.
+func (p *Pool) Grown() bool {
+	grown := p.grown
+	p.grown = false
+	return grown
 }
 
-func (p *Pool) allocate(s shape) compute.Tensor {
+// Allocate makes what passes have needed so far.
+func (p *Pool) Allocate() error {
+	for _, s := range p.slots {
+		p.allocate(s)
+	}
+	p.made = true
+	return p.err
+}
+
+// take returns an activation of cols columns that has as many rows as like, of the same kind.
+func (p *Pool) take(like compute.Tensor, cols int) compute.Tensor {
+	s := p.find(like.Outputs, cols)
+	s.used = true
+	p.taken = append(p.taken, s)
+	t := s.memory.Like(like)
+	t.Cols = cols
+	return t
+}
+
+// find returns the narrowest free slot that is wide enough. Where there is none, it widens the widest free one, or makes
+// one: after Allocate the latter.
+func (p *Pool) find(outputs bool, cols int) *slot {
+	var fitting, widest *slot
+	for _, s := range p.slots {
+		switch {
+		case s.used || s.outputs != outputs:
+		case s.cols >= cols:
+			if fitting == nil || s.cols < fitting.cols {
+				fitting = s
+			}
+		case widest == nil || s.cols > widest.cols:
+			widest = s
+		}
+	}
+	if fitting != nil {
+		return fitting
+	}
+	p.grown = true
+	if widest != nil && !p.made {
+		widest.cols = cols
+		return widest
+	}
+	s := &slot{cols: cols, outputs: outputs}
+	s.memory.Mem = s
+	p.slots = append(p.slots, s)
+	if p.made {
+		p.allocate(s)
+	}
+	return s
+}
+
+func (p *Pool) allocate(s *slot) {
 	rows := p.tokens
 	if s.outputs {
 		rows = p.outputs
 	}
-	if rows == 0 || s.cols == 0 || p.err != nil {
-		return compute.Tensor{Cols: s.cols}
+	if rows > 0 && s.cols > 0 && p.err == nil {
+		s.memory, p.err = p.dev.Tensor(rows, s.cols)
 	}
-	var t compute.Tensor
-	t, p.err = p.dev.Tensor(rows, s.cols)
-	return t
 }
 
-// release gives back all but the first n activations that are in use.
+// giveBack gives back t, if it is an activation of the pool.
+func (p *Pool) giveBack(t compute.Tensor) {
+	for _, s := range p.slots {
+		if s.memory.Mem == t.Mem {
+			s.used = false
+		}
+	}
+}
+
+// release gives back all but the first n activations that were taken.
 func (p *Pool) release(n int) {
 	for _, s := range p.taken[n:] {
-		s.used--
+		s.used = false
 	}
 	p.taken = p.taken[:n]
 }

@@ -69,7 +69,7 @@ type LowRank struct {
 func (l *LowRank) Forward(p *Pass, x compute.Tensor) compute.Tensor {
 	y := p.Linear(p.Linear(x, &l.Left), &l.Right)
 	p.Normalize(y, l.Norm)
-	p.Add(y, x)
+	p.verbs.Add(y, x)
 	return y
 }
 
