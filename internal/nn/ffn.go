@@ -140,7 +140,9 @@ func (f *FFN) predict(p *Pass, residual, x compute.Tensor) compute.Set {
 	}
 	set := p.pool.takeSet(x, f.Neurons())
 	scope := p.Scope()
-	p.verbs.Predict(set, x, p.New(x, r.FC1.Rows), p.New(x, r.FC2.Rows), r.FC1, r.FC2)
+	logits := p.New(x, r.FC2.Rows)
+	hidden := p.New(x, r.FC1.Rows) // the narrower one does not take what is wide enough for the other
+	p.verbs.Predict(set, x, hidden, logits, r.FC1, r.FC2)
 	p.Leave(scope)
 	return set
 }
