@@ -60,6 +60,9 @@ func OpenLines(path string) (*Lines, error) {
 	return f, nil
 }
 
+// mostLines bounds a file of lines, in bytes: a run may write more than the texts that people give it.
+const mostLines = 16 * wholefile.Text
+
 // take locks the file and reads it.
 func (f *Lines) take() error {
 	held, err := lock(f.file)
@@ -69,7 +72,7 @@ func (f *Lines) take() error {
 	if held {
 		return fmt.Errorf("another run is writing to %s; wait for it, or name another file", f.path)
 	}
-	old, err := wholefile.ReadFrom(f.file, wholefile.Text)
+	old, err := wholefile.ReadFrom(f.file, mostLines)
 	if err != nil {
 		return fmt.Errorf("%s cannot be read: %w", f.path, cause(err))
 	}
