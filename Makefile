@@ -22,7 +22,7 @@ fuzz:
 	@scripts/fuzz.sh $${FUZZTIME:-15s}
 
 # Eight clients whose schemas all differ, who leave at random: the server's memory must not grow. Every night, and by hand for 30 minutes:
-# make soak SOAKTIME=30m. It needs Linux; see docs/server.md.
+# make soak SOAKTIME=30m. It needs Linux; see CONTRIBUTING.md.
 soak:
 	SOAKTIME=$${SOAKTIME:-10m} go test -tags soak -count 1 -timeout 3h -run TestSoak -v ./internal/server
 

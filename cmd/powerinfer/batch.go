@@ -166,15 +166,15 @@ func (b *batch) run(ctx context.Context, prompts []batchPrompt, parallel int) er
 	return errInterrupted
 }
 
-// answer continues p and writes what came out. An error is the output's, the model's file's, or ctx's: what is wrong with a prompt is its
-// answer.
+// answer continues p and writes the result. What is wrong with the prompt is its answer. An error means that the output
+// cannot be written, that the model's file cannot be read any more, or that ctx has ended.
 func (b *batch) answer(ctx context.Context, p *batchPrompt) error {
 	a := batchAnswer{ID: p.ID}
 	res, text, err := b.generate(ctx, p)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if errors.Is(err, fault.Err) { // which is wrong with the model, and would be every answer from now on
+	if errors.Is(err, fault.Err) { // the model is at fault, and every further answer would fail, too
 		return err
 	}
 	if err != nil {

@@ -234,8 +234,8 @@ type answers struct {
 	done   map[string]bool // ids that were answered before
 }
 
-// openAnswers opens the file called name, to which answers are added after its last whole line, or a stream: standard
-// output without a name. What an interrupted run left of a line is cut off.
+// openAnswers opens the output called name. Answers are added to a file after its last whole line; the beginning of a
+// line that an interrupted run left is cut off. Pipes, devices and, without a name, standard output are streams.
 func openAnswers(ctx context.Context, name string) (*answers, error) {
 	stream, err := openStream(ctx, name)
 	if stream != nil || err != nil {
@@ -252,7 +252,7 @@ func openAnswers(ctx context.Context, name string) (*answers, error) {
 	return a, nil
 }
 
-// resume reads which prompts are answered.
+// resume reads which prompts have been answered.
 func (a *answers) resume(name string) error {
 	line := 0
 	for row := range bytes.Lines(a.file.Whole) {
@@ -275,9 +275,9 @@ func (a *answers) resume(name string) error {
 	return a.file.Cut()
 }
 
-// tornNote says that the beginning of a line is cut off.
+// tornNote tells the user that an incomplete line is cut off.
 func tornNote(bytes int, name string) string {
-	return fmt.Sprintf("the last line of %s is incomplete, as an interrupted run leaves it: its %s are removed, and what it was to say is computed again", name, count(bytes, "byte"))
+	return fmt.Sprintf("the last line of %s is incomplete, as an interrupted run leaves it: its %s are removed, and it is computed again", name, count(bytes, "byte"))
 }
 
 // write adds a line, in one piece.
@@ -302,13 +302,14 @@ func (a *answers) close() error {
 	return a.stream.Close()
 }
 
-// kept is a stream of the process, which stays open.
+// kept is a stream of the process. Close leaves it open.
 type kept struct{ io.Writer }
 
 func (kept) Close() error { return nil }
 
-// openStream opens an output that is no regular file: standard output, without a name or by one of its names, a pipe or
-// a device. It returns nil where name is, or will be, a regular file. A pipe waits for its reader until ctx ends.
+// openStream opens an output that is not a regular file: standard output or standard error by one of its names (no name
+// is standard output), a pipe or a device. It returns nil if name is, or will be, a regular file. It waits for a pipe's
+// reader until ctx ends.
 func openStream(ctx context.Context, name string) (io.WriteCloser, error) {
 	switch name {
 	case "", "-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1": // by name: a socket cannot be opened

@@ -135,8 +135,8 @@ func window() (columns, rows int) {
 	return columns, rows
 }
 
-// columnsOf returns the width of the terminal that an output is, less the column at the right edge, where terminals differ;
-// 0 where it is not known.
+// columnsOf returns the width of an output's terminal, less the column at the right edge, where terminals differ. It is
+// 0 if the width is not known.
 func columnsOf(o *terminal.Output) int {
 	columns, _ := o.Size()
 	return max(0, columns-spareColumns)

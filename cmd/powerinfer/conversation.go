@@ -99,7 +99,7 @@ type savedConversation struct {
 	Messages []savedMessage `json:"messages"`
 }
 
-// conversationKind is that of the files that save writes.
+// conversationKind is the kind of the files that save writes.
 func conversationKind() atomicfile.Kind {
 	return atomicfile.Matches("a conversation that /save wrote", `^\s*\{\s*"messages"\s*:`)
 }

@@ -166,7 +166,7 @@ func openEval(ctx context.Context, c *cli.Command, parallel, window int) (*power
 	})
 }
 
-// openSamples opens the file of samples, and says what it removes from it.
+// openSamples opens the file of samples, and tells the user what it removes from it.
 func openSamples(name string, run evaluate.TaskRun) (*evaluate.TaskSamples, error) {
 	s, err := evaluate.OpenTaskSamples(name, run)
 	if err == nil && s.Torn > 0 {

@@ -133,7 +133,8 @@ func checkFiles(in, out []string) error {
 	return nil
 }
 
-// sameFile reports whether two names lead to one file. A terminal or another device may be read and written.
+// sameFile reports whether two names lead to one file or folder. Devices do not count: a terminal may be read and
+// written.
 func sameFile(a, b string) bool {
 	x, err1 := os.Stat(a)
 	y, err2 := os.Stat(b)

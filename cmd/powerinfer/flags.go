@@ -357,7 +357,7 @@ func readText(c *cli.Command) (string, error) {
 	return strings.TrimSuffix(text, "\n"), err
 }
 
-// readFile returns the content of a file of at most so many bytes; "-" is standard input.
+// readFile returns the content of a file, which may have at most most bytes; "-" is standard input.
 func readFile(name string, most int64) (string, error) {
 	if name == "-" {
 		data, err := wholefile.ReadFrom(os.Stdin, most)

@@ -41,7 +41,7 @@ const grace = time.Second
 
 type endingKey struct{}
 
-// allowEnding gives the command that runs with ctx another time than grace to end.
+// allowEnding gives the command that runs with ctx the time d to end, instead of grace.
 func allowEnding(ctx context.Context, d time.Duration) {
 	if ending, ok := ctx.Value(endingKey{}).(*atomic.Int64); ok {
 		ending.Store(int64(d))

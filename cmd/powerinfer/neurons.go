@@ -136,8 +136,8 @@ func reportFiles() []string {
 	return []string{reportPage, reportCurves, reportRanks, reportMap, reportReuse}
 }
 
-// checkReport refuses a folder with a page or pictures that are not of an earlier report. Pictures do not tell, but the
-// page that is with them does.
+// checkReport refuses a folder that has a page or pictures with a report's names unless they are an earlier report's.
+// Pictures do not show where they come from, but the page next to them does.
 func checkReport(dir string) error {
 	page := filepath.Join(dir, reportPage)
 	if err := atomicfile.Check(page, atomicfile.Matches("a report's page", `(?s)^<!doctype html>.*<title>(Neurons|Experts) of `)); err != nil {
@@ -148,7 +148,7 @@ func checkReport(dir string) error {
 	for _, name := range reportFiles() {
 		path := filepath.Join(dir, name)
 		if _, err := os.Lstat(path); err == nil && !again {
-			return fmt.Errorf("%s is there, and %s is not: name another folder, or remove the picture if it is of an earlier report", path, reportPage)
+			return fmt.Errorf("%s exists and %s does not: name another folder, or remove the picture if an earlier report left it", path, reportPage)
 		}
 		if err := atomicfile.Check(path, atomicfile.Kind{}); err != nil {
 			return err

@@ -6,6 +6,6 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/terminal"
 )
 
-// stdout and stderr are all that commands write to, so that nothing foreign commands a terminal. TestOneWriter holds
-// that no other code names the files.
+// stdout and stderr are the only outputs that commands write to, so that foreign text never commands a terminal.
+// TestOneWriter checks that no other code uses the files.
 var stdout, stderr = terminal.Of(os.Stdout), terminal.Of(os.Stderr)

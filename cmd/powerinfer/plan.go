@@ -257,7 +257,7 @@ func describedGPU(m *planner.Machine, text string) error {
 	return nil
 }
 
-// planKind is that of the pages that plan writes.
+// planKind is the kind of the pages that plan writes.
 func planKind() atomicfile.Kind {
 	return atomicfile.Matches("a page that powerinfer plan wrote", `(?s)^<!doctype html>.*<title>Plan for `).Public()
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
-// clientFlags say how long a server waits for its clients, and what they may take of it.
+// clientFlags say how long a server waits for its clients, and how much memory they may use.
 func clientFlags() []cli.Flag {
 	return about(networkSubject, []cli.Flag{
-		&cli.IntFlag{Name: "timeout", Aliases: []string{"to"}, Value: 30, Usage: "disconnect a client that for `SECONDS` sends nothing of its request, or takes nothing of its answer; while the model computes nothing is asked of it", Sources: env("TIMEOUT")},
-		&cli.StringFlag{Name: "grace", Value: "30s", Usage: "`TIME` after Ctrl-C or SIGTERM in which the server ends, whatever clients do, such as 10s or 1m; requests that run may end meanwhile"},
-		&cli.IntFlag{Name: "request-memory", Value: 1024, Usage: "`MIB` of memory that all requests together may take besides the model, and one client the half; further ones wait 10 seconds, then they are told to try again later"},
+		&cli.IntFlag{Name: "timeout", Aliases: []string{"to"}, Value: 30, Usage: "disconnect a client that for `SECONDS` sends nothing of its request, or reads nothing of its answer; time in which the model computes does not count", Sources: env("TIMEOUT")},
+		&cli.StringFlag{Name: "grace", Value: "30s", Usage: "end within `TIME` after Ctrl-C or SIGTERM, such as 10s or 1m, whatever clients do; running requests may finish until shortly before"},
+		&cli.IntFlag{Name: "request-memory", Value: 1024, Usage: "`MIB` of memory for all requests together, besides the model; one client may use half of it; a request that finds no room waits 10 seconds and is then told to try again later"},
 	})
 }
 
@@ -32,17 +32,17 @@ const (
 func clientBounds(c *cli.Command, o *server.Options) error {
 	seconds, mib := c.Int("timeout"), c.Int("request-memory")
 	if seconds < 1 || seconds > maxTimeout {
-		return fmt.Errorf("--timeout %d is not a number of seconds", seconds)
+		return fmt.Errorf("--timeout %d is not a number of seconds from 1 to %d", seconds, maxTimeout)
 	}
 	if mib < leastMemory || mib > maxRequestMemory {
-		return fmt.Errorf("--request-memory %d is not a number of MiB from %d on", mib, leastMemory)
+		return fmt.Errorf("--request-memory %d is not a number of MiB from %d to %d", mib, leastMemory, maxRequestMemory)
 	}
 	o.Timeout, o.Memory, o.Connections = time.Duration(seconds)*time.Second, int64(mib)<<20, connections(hw.OpenFiles())
 	text := c.String("grace")
 	var err error
 	if o.Grace, err = time.ParseDuration(text); err != nil {
 		var n int
-		n, err = strconv.Atoi(text) // seconds, as of --timeout
+		n, err = strconv.Atoi(text) // seconds, as --timeout takes them
 		o.Grace = time.Duration(min(n, maxTimeout)) * time.Second
 	}
 	if err != nil || o.Grace <= 0 || o.Grace > maxGrace {
@@ -51,11 +51,11 @@ func clientBounds(c *cli.Command, o *server.Options) error {
 	return nil
 }
 
-// mostConnections is how many clients' connections a server has open; each takes some KiB.
+// mostConnections bounds the open connections of clients; each takes some KiB.
 const mostConnections = 1024
 
-// connections returns how many of a process's open files may be clients' connections: models' files, downloads and the
-// log need some, too.
+// connections returns how many clients' connections may be open if the process may open so many files: model files,
+// downloads and the log need some, too. 0 files: no limit is known.
 func connections(files int) int {
 	if files == 0 {
 		return mostConnections

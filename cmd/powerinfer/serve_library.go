@@ -131,7 +131,7 @@ func (s *sleeping) Ready() error {
 	return server.ErrLoading
 }
 
-// Peek returns the model if it is awake, or server.ErrLoading until it was loaded once.
+// Peek returns the model if it is awake. The error is server.ErrLoading until the model has been loaded once.
 func (s *sleeping) Peek(name string) (*server.Model, func(), error) {
 	if err := s.Ready(); err != nil {
 		return nil, nil, err

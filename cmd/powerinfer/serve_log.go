@@ -48,9 +48,9 @@ func openLog(c *cli.Command) (log *slog.Logger, closeLog func() error, err error
 	return slog.New(slog.NewTextHandler(to, o)), closeLog, nil
 }
 
-// noText reports whether a regular file begins as no text does, as a model.
+// noText reports whether path is a regular file that is not text, such as a model.
 func noText(path string) bool {
-	info, err := os.Stat(path) // first: opening a pipe would wait for its writer
+	info, err := os.Stat(path) // before opening, which would wait for a pipe's writer
 	if err != nil || !info.Mode().IsRegular() {
 		return false
 	}

@@ -13,7 +13,7 @@ func traceFlag() cli.Flag {
 	return &cli.StringFlag{Name: "trace", Category: logSubject, Usage: "write when processor and GPU did what to `FILE`, in Chrome's format: open it with ui.perfetto.dev"}
 }
 
-// traceKind is that of traces in Chrome's format, also of other programs.
+// traceKind is the kind of traces in Chrome's format, whichever program wrote them.
 func traceKind() atomicfile.Kind {
 	return atomicfile.Matches("a trace in Chrome's format", `^\{"(displayTimeUnit|traceEvents)"`)
 }

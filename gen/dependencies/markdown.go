@@ -28,7 +28,7 @@ func (f *found) markdown() []byte {
 		fmt.Fprintf(&out, "\n## %s\n\n%s\n\n", group.title, group.about)
 		out.WriteString("| module | version | licence | for | why this one | imported by |\n|---|---|---|---|---|---|\n")
 		var further []*module
-		rows := map[string]bool{} // those of a reason for several packages are one
+		rows := map[string]bool{} // rows that were written: a reason for several packages has one
 		for _, m := range group.modules {
 			if !m.direct {
 				further = append(further, m)

@@ -19,7 +19,7 @@ import (
 // A module is a Go module or an npm package.
 type module struct {
 	path, version, licence string
-	folder                 string          // of its files, for Go modules
+	folder                 string          // a Go module's files
 	direct                 bool            // our own code imports it
 	importers              map[string]bool // our packages, and modules
 }
@@ -128,7 +128,7 @@ func (m modules) list(folder string, environment []string, args ...string) error
 		}
 	}
 	var packages []listed
-	byPath := map[string]*module{} // of packages outside the project
+	byPath := map[string]*module{} // modules outside the project, by the paths of their packages
 	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p listed
 		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {

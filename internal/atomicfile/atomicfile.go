@@ -1,6 +1,6 @@
-// Package atomicfile writes files that are never torn. Most appear under their name only when they are complete: a crash
-// leaves an older file as it was. Only regular files of the same kind are replaced, never what a link leads to, nor a
-// device, which root could rename over. Others grow by whole lines (Lines).
+// Package atomicfile writes files that are never torn. A File appears under its name only when it is complete, so a
+// crash leaves an older file as it was. It replaces only a regular file of the same kind, and neither a link's target
+// nor a device, which root could rename over. Lines is a file that grows by whole lines.
 package atomicfile
 
 import (
@@ -14,19 +14,19 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 )
 
-// File is written without a name, or under a temporary one beside its target where the system has no files without a
-// name. Commit or Abort ends it.
+// File is a file that is being written. Until Commit it has no name, or a temporary one in its target's folder if the
+// system has no files without a name. Commit or Abort ends it.
 type File struct {
 	*os.File
 	path      string
 	kind      Kind
-	temporary string      // its name until Commit; empty: none
-	mode      fs.FileMode // of the file that is replaced
+	temporary string      // its name until Commit; empty: it has none
+	mode      fs.FileMode // the mode of the file that it replaces
 	replaces  bool        // there is a file under its name
 	ended     bool
 }
 
-// Check refuses a path that Create would refuse, so that it can be said before the work is done.
+// Check refuses a path that Create would refuse, so that users learn of it before the work is done.
 func Check(path string, kind Kind) error {
 	f, err := Create(path, kind)
 	if err == nil {
@@ -96,7 +96,7 @@ func (f *File) linked() error {
 	return foreign("%s is a symbolic link, and the file that it leads to is not replaced; name another file, or remove the link", f.path)
 }
 
-// ErrForeign is the error of a path that has something that is not replaced.
+// ErrForeign is the error of a path at which there is something that is not replaced.
 var ErrForeign = errors.New("what is there is not replaced")
 
 type foreignError struct{ text string }
@@ -107,7 +107,7 @@ func (e foreignError) Is(target error) bool { return target == ErrForeign }
 // foreign returns an ErrForeign that says more.
 func foreign(format string, args ...any) error { return foreignError{fmt.Sprintf(format, args...)} }
 
-// cause is err without the operation and the path that the system puts before it.
+// cause returns err without the operation and the path that the system puts before it.
 func cause(err error) error {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err
@@ -118,7 +118,7 @@ func cause(err error) error {
 	return err
 }
 
-// Write is the file's, with errors that leave out its name, which it does not have yet.
+// Write writes to the file. Its errors leave out the file's name, which it does not have yet.
 func (f *File) Write(b []byte) (int, error) {
 	n, err := f.File.Write(b)
 	if err != nil {
@@ -127,7 +127,7 @@ func (f *File) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Room refuses to begin where the disk has less room than n bytes. The room of a file that is replaced is free only
+// Room returns an error if the disk has less room than n bytes. The room of a file that is replaced becomes free only
 // when the new one is complete.
 func (f *File) Room(n int64) error {
 	free, err := hw.FreeDisk(filepath.Dir(f.path))

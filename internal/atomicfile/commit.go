@@ -58,8 +58,8 @@ func abort(files []*File) {
 	}
 }
 
-// complete brings the file to the disk and closes it. A file that replaces none, and is alone, has its name then; any
-// other has a temporary one.
+// complete writes the file to the disk and closes it. If the file is alone and replaces none, it then has its name;
+// otherwise it has a temporary one.
 func (f *File) complete(alone bool) error {
 	f.ended = true
 	err := f.setMode()
@@ -75,8 +75,8 @@ func (f *File) complete(alone bool) error {
 	return err
 }
 
-// name gives a file that has none its own name if it can, and else a temporary one, because a name can be given, but
-// not taken from another file.
+// name gives a file without a name its own name if it is alone and replaces none. Otherwise it gives a temporary name,
+// because the system cannot give a file a name that another file has.
 func (f *File) name(alone bool) error {
 	if alone && !f.replaces {
 		err := nameIt(f.File, f.path)
@@ -105,8 +105,8 @@ func freeName(path string) string {
 	return filepath.Join(filepath.Dir(path), strings.ReplaceAll(temporaryPattern(path), "*", fmt.Sprint(rand.Uint32())))
 }
 
-// kept looks again at what is to be replaced: while the file was written, which may take hours, another program may
-// have put something there.
+// kept looks again at what is to be replaced: another program may have put something there while the file was written,
+// which may take hours.
 func (f *File) kept() error {
 	if f.temporary == f.path {
 		return nil
@@ -114,13 +114,13 @@ func (f *File) kept() error {
 	return f.look()
 }
 
-// placed is a file that has its name.
+// placed is a file that has got its name.
 type placed struct {
 	path  string
 	older string // where what it replaced is kept; empty: there was nothing, or it is not kept
 }
 
-// place gives a complete file its name. keep: what it replaces is kept under another name.
+// place gives a complete file its name. If keep is set, what it replaces is kept under another name.
 func (f *File) place(keep bool) (placed, error) {
 	p := placed{path: f.path}
 	if f.temporary == f.path {
@@ -154,7 +154,7 @@ func (p placed) undo() {
 	_ = os.Remove(p.path)
 }
 
-// toDisk returns when all of a file is on the disk, where the file system can tell.
+// toDisk waits until all of a file is on the disk, if the file system supports that.
 func toDisk(f *os.File) error {
 	err := f.Sync()
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
@@ -163,7 +163,7 @@ func toDisk(f *os.File) error {
 	return err
 }
 
-// closed closes a file. A call that a signal interrupted has closed it as well.
+// closed closes a file. It ignores EINTR: the file is closed then, too.
 func closed(f *os.File) error {
 	if err := f.Close(); !errors.Is(err, syscall.EINTR) {
 		return err

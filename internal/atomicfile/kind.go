@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Kind is a kind of file that the program writes. Of the files that users name, only those of the same kind are
-// replaced, and empty ones, as mktemp makes them. The zero Kind is that of files in folders of the program's own, where
-// every file may be replaced. New files are readable by their user only, unless their kind is shared.
+// Kind is a kind of file that the program writes. A file that a user names is replaced only if it is of the same kind,
+// or empty, as mktemp makes files. The zero Kind replaces every file; it is for files in the program's own folders.
+// Only their user can read new files, unless their kind is shared.
 type Kind struct {
 	Name   string                 // with its article, for messages
-	Is     func(head []byte) bool // reports whether a file that begins so is of this kind
-	Shared bool                   // they hold nobody's text, as models do: the umask says who may read a new one
+	Is     func(head []byte) bool // reports whether a file with this beginning is of the kind
+	Shared bool                   // such files hold nobody's text: the umask says who may read a new one
 }
 
 // Public returns the kind as a shared one.
@@ -23,7 +23,7 @@ func (k Kind) Public() Kind {
 	return k
 }
 
-// Head is the number of first bytes by which a file's kind is recognised.
+// Head is the number of first bytes that show a file's kind.
 const Head = 4 << 10
 
 // Begins returns a kind of files that begin with one of some texts.
@@ -43,7 +43,7 @@ func Matches(name, expression string) Kind {
 	return Kind{Name: name, Is: regexp.MustCompile(expression).Match}
 }
 
-// check refuses a regular file of another kind, of so many bytes.
+// check refuses a regular file that is of another kind and not empty. size is its size in bytes.
 func (k *Kind) check(path string, size int64) error {
 	if k.Is == nil || size == 0 {
 		return nil

@@ -11,7 +11,6 @@ import (
 	"sync"
 
 	"github.com/powerinfer-go/powerinfer/internal/hw"
-
 	"github.com/powerinfer-go/powerinfer/internal/wholefile"
 )
 
@@ -24,11 +23,11 @@ type Lines struct {
 	path   string
 	file   *os.File
 	mu     sync.Mutex
-	failed error // of a line that could not be written; none follows it
+	failed error // the error of a line that could not be written; no further line is written
 }
 
-// CheckLines returns an error if the file at path is not a regular file or cannot be written. It changes nothing, nor
-// makes the file, since others may wait for it.
+// CheckLines returns an error if the file at path is not a regular file or cannot be written. It changes nothing and
+// does not create the file, since other programs may wait for it.
 func CheckLines(path string) error {
 	switch info, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -44,8 +43,8 @@ func CheckLines(path string) error {
 	return nil
 }
 
-// OpenLines opens the file at path, which it makes where there is none, locks it and reads it. Nothing is changed until
-// Cut is called: the caller first makes sure that the file is its own. Errors name the file.
+// OpenLines opens the file at path, or creates it, locks it and reads it. It changes nothing: the caller makes sure
+// that the file is its own and then calls Cut. Errors name the file.
 func OpenLines(path string) (*Lines, error) {
 	if err := CheckLines(path); err != nil {
 		return nil, err
@@ -61,6 +60,9 @@ func OpenLines(path string) (*Lines, error) {
 	return f, nil
 }
 
+// mostLines bounds a file of lines, in bytes: a run may write more than the texts that people give it.
+const mostLines = 16 * wholefile.Text
+
 // take locks the file and reads it.
 func (f *Lines) take() error {
 	held, err := lock(f.file)
@@ -70,7 +72,7 @@ func (f *Lines) take() error {
 	if held {
 		return fmt.Errorf("another run is writing to %s; wait for it, or name another file", f.path)
 	}
-	old, err := wholefile.ReadFrom(f.file, wholefile.Text)
+	old, err := wholefile.ReadFrom(f.file, mostLines)
 	if err != nil {
 		return fmt.Errorf("%s cannot be read: %w", f.path, cause(err))
 	}
@@ -79,7 +81,7 @@ func (f *Lines) take() error {
 	return nil
 }
 
-// Cut cuts off the beginning of a line that was never completed.
+// Cut cuts off Torn.
 func (f *Lines) Cut() error {
 	if len(f.Torn) == 0 {
 		return nil
@@ -115,7 +117,7 @@ func (f *Lines) Add(v any) error {
 	return f.failed
 }
 
-// Line returns v as a line of JSON, which holds a text's characters as they are.
+// Line returns v as a line of JSON. It does not escape <, > and &.
 func Line(v any) ([]byte, error) {
 	var line bytes.Buffer
 	e := json.NewEncoder(&line)
@@ -132,7 +134,7 @@ func (f *Lines) revert(begin int64, n int) {
 	}
 }
 
-// Sync returns when all lines are on the disk.
+// Sync waits until all lines are on the disk.
 func (f *Lines) Sync() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -145,7 +147,7 @@ func (f *Lines) Sync() error {
 	return f.failed
 }
 
-// Close brings the lines to the disk and lets another process write.
+// Close writes the lines to the disk and lets another process write.
 func (f *Lines) Close() error {
 	err := f.Sync()
 	if e := closed(f.file); e != nil && err == nil {

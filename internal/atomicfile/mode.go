@@ -7,14 +7,13 @@ import (
 	"path/filepath"
 )
 
-// privateMode is the mode of new files, less what the umask takes: what people wrote to a model and read from it may be
-// in them.
+// privateMode is the mode of new files, before the umask: they may hold what people wrote to a model and read from it.
 const privateMode = 0o600
 
-// sharedMode is that of new files of shared kinds.
+// sharedMode is the mode of new files of shared kinds, before the umask.
 const sharedMode = 0o666
 
-// setMode gives the file the mode of the one that it replaces, or of a new one.
+// setMode gives the file the mode of the file that it replaces, or that of a new file.
 func (f *File) setMode() error {
 	switch {
 	case f.replaces:
@@ -29,8 +28,8 @@ func (f *File) setMode() error {
 	return nil // it was made with privateMode
 }
 
-// newMode returns the mode that the system gives a new shared file in a folder. The umask can be read only by making
-// one, or by changing it for all goroutines.
+// newMode returns the mode that the system gives a new shared file in a folder. It creates one to find out: the only
+// other way to read the umask changes it for all goroutines.
 func newMode(dir string) (fs.FileMode, error) {
 	probe := createUnnamed(dir, sharedMode)
 	if probe == nil {

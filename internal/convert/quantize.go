@@ -176,7 +176,7 @@ func (q *Quantization) parts(choices []Choice) (parts []int) {
 	return parts
 }
 
-// split returns the files that hold what is in each of the file's parts; the first has the keys.
+// split returns the parts to write: one for each part of the source, with the same tensors. The first has the keys.
 func (q *Quantization) split(all []gguf.KV, outfile string, parts []int, choices []Choice, sources []gguf.Source) (out []gguf.Part) {
 	for no, name := range gguf.PartNames(strings.TrimSuffix(outfile, ".gguf"), len(parts)) {
 		p := gguf.Part{Path: name}

@@ -143,7 +143,7 @@ type baseWriter struct {
 	raw  []byte // one row
 }
 
-// BaseKind is that of files of log-probabilities.
+// BaseKind is the kind of files of log-probabilities.
 func BaseKind() atomicfile.Kind {
 	return atomicfile.Begins("a file of log-probabilities", baseMagic)
 }

@@ -1,4 +1,4 @@
-// Package fault makes errors of accesses to mapped files that cannot be read any more.
+// Package fault returns errors where a mapped file cannot be read any more, instead of ending the process.
 package fault
 
 import (
@@ -14,8 +14,8 @@ import (
 // failed.
 var Err = errors.New("a mapped file could not be read: it was changed or truncated while it was in use, or its disk failed")
 
-// Guard calls f. Where f reads mapped memory that cannot be read, in its own goroutine, the error is Err instead of the
-// end of the process. Other panics go on.
+// Guard calls f and returns its error. It returns Err if f reads mapped memory that cannot be read, in the same
+// goroutine; otherwise the process would end. Other panics go on.
 func Guard(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -46,8 +46,8 @@ func of(recovered any) error {
 	panic(recovered)
 }
 
-// A Group is a sync.WaitGroup for functions that read mapped memory. Its Wait panics with Err where one of them could
-// not; Guard, around it, makes an error of that.
+// A Group is a sync.WaitGroup for functions that read mapped memory. Wait panics with Err if one of them could not; a
+// Guard around Wait returns that as its error.
 type Group struct {
 	group  sync.WaitGroup
 	failed atomic.Bool

@@ -9,19 +9,19 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 )
 
-// ModelKind is that of models and adapters, which replace each other.
+// ModelKind is the kind of models and adapters, which may replace each other.
 func ModelKind() atomicfile.Kind {
 	return atomicfile.Kind{Name: "a model in the form of GGUF", Shared: true, Is: func(head []byte) bool {
 		return begins(head) && !ofMatrix(head) && !ofStatistics(head)
 	}}
 }
 
-// MatrixKind is that of importance matrices.
+// MatrixKind is the kind of importance matrices.
 func MatrixKind() atomicfile.Kind {
 	return atomicfile.Kind{Name: "an importance matrix in the form of GGUF", Shared: true, Is: func(head []byte) bool { return begins(head) && ofMatrix(head) }}
 }
 
-// StatisticsKind is that of statistics of neurons and experts.
+// StatisticsKind is the kind of statistics of neurons and experts.
 func StatisticsKind() atomicfile.Kind {
 	return atomicfile.Kind{Name: "a file of statistics that powerinfer profile wrote", Shared: true, Is: func(head []byte) bool { return begins(head) && ofStatistics(head) }}
 }
@@ -33,17 +33,17 @@ func begins(head []byte) bool {
 const (
 	typeKey    = "general.type"
 	typeMatrix = "imatrix"
-	ownKeys    = "powerinfer." // what statistics consist of begins so
+	ownKeys    = "powerinfer." // prefix of the keys of statistics
 )
 
-// ofMatrix reports whether a file that begins so says that it is an importance matrix. Its key is the first one.
+// ofMatrix reports whether head is the beginning of an importance matrix, which its first key says.
 func ofMatrix(head []byte) bool {
 	_, value, ok := bytes.Cut(head, []byte(typeKey))
 	text := binary.LittleEndian.AppendUint64([]byte{kindString, 0, 0, 0}, uint64(len(typeMatrix)))
 	return ok && bytes.HasPrefix(value, append(text, typeMatrix...))
 }
 
-// ofStatistics reports whether a file that begins so has no tensors, but keys of this program.
+// ofStatistics reports whether head is the beginning of a file without tensors and with keys of this program.
 func ofStatistics(head []byte) bool {
 	const tensors = 8 // where their number is
 	return len(head) > tensors+8 && binary.LittleEndian.Uint64(head[tensors:]) == 0 && bytes.Contains(head, []byte(ownKeys))

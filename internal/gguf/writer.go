@@ -22,7 +22,7 @@ type Source struct {
 	Write func(w io.Writer) error
 }
 
-// Part is a file to be written: all of a model, or one of the files that it is split into.
+// Part is a file to write: a whole model, or one of the files that it is split into.
 type Part struct {
 	Path    string
 	Keys    []KV
@@ -37,7 +37,7 @@ func Create(ctx context.Context, path, magic string, keys []KV, tensors []Source
 	return CreateParts(ctx, magic, []Part{{path, keys, tensors}}, progress)
 }
 
-// CreateParts is Create of several files, which appear when all are complete: all or none.
+// CreateParts is Create of several files. They appear when all are complete: all or none.
 func CreateParts(ctx context.Context, magic string, parts []Part, progress func(done, total int64)) error {
 	var files []*atomicfile.File
 	var sizes []int64

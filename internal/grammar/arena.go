@@ -58,11 +58,11 @@ type arena struct {
 	bytes int // roughly, of all this
 	ctx   context.Context
 	work  int // done since the last call from outside
-	look  int // work at which the context is looked at again
+	look  int // work at which the context is checked again
 	err   error
 }
 
-// begins starts a call from outside, which ctx ends.
+// begins starts a call from outside. The call ends with ctx.
 func (r *arena) begins(ctx context.Context) { r.ctx, r.work, r.look, r.err = ctx, 0, breath, nil }
 
 // works counts n pieces of work, and reports whether to go on.

@@ -83,7 +83,7 @@ type builder struct {
 	repeats map[*expr]int32
 	classes map[string]int32 // by their characters
 	pending []pendingBody
-	rule    string // whose body is made
+	rule    string // the rule that is being compiled
 	err     error
 }
 
@@ -164,7 +164,7 @@ func (b *builder) fill(p pendingBody) {
 	b.procedures[p.procedure].end = end
 	b.nodes[start].empty = []int32{inner}
 	b.nodes[end].accept = true
-	if p.body.op == opClass { // of a large one this is its procedure
+	if p.body.op == opClass { // this is the procedure of a large class
 		b.addClass(p.body.ranges, inner, end)
 		return
 	}
@@ -223,7 +223,8 @@ func (b *builder) add(e *expr, from, to int32) {
 	}
 }
 
-// fewRanges is how many ranges a class may have whose bytes are written where it stands. A larger one is written once.
+// fewRanges is the most ranges of a class that is compiled wherever it stands. A larger class is a procedure, compiled
+// once.
 const fewRanges = 8
 
 // classProcedure returns the procedure of a class.
@@ -241,7 +242,7 @@ func (b *builder) classProcedure(e *expr) int32 {
 	return p
 }
 
-// addChoice lets texts of a choice share their beginnings, so that a long list of values has one place at a time.
+// addChoice adds a choice. Its texts share their beginnings, so that a long list of values has one state at a time.
 func (b *builder) addChoice(subs []*expr, from, to int32) {
 	var texts []string
 	for _, s := range subs {

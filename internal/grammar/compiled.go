@@ -23,7 +23,7 @@ type Compiled struct {
 
 	size atomic.Int64 // see Bytes
 
-	mu         sync.Mutex             // guards what follows; leave unlocks it
+	mu         sync.Mutex             // guards the fields below; leave unlocks it
 	arena      *arena                 // replaced by an empty one when it is full; states of old ones are adopted
 	locals     [2]map[position]*local // of each trie
 	localBytes int
@@ -55,9 +55,9 @@ func (g *Grammar) Compile(v *Vocabulary) (*Compiled, error) {
 // Bytes returns roughly what c took of memory when it was last used; it grows with use, up to bounds.
 func (c *Compiled) Bytes() int { return int(c.size.Load()) }
 
-// leave ends a piece of work; mu is held.
+// leave ends a piece of work: it drops an arena that is too large, updates size and unlocks mu, which is held.
 func (c *Compiled) leave() {
-	if c.arena.bytes > arenaBytes { // a text that goes on still has the old one
+	if c.arena.bytes > arenaBytes { // states that are in use keep the old one
 		c.arena = newArena(c.arena.a, c.arena.classes)
 	}
 	a := c.arena.a
@@ -65,13 +65,13 @@ func (c *Compiled) leave() {
 	c.mu.Unlock()
 }
 
-// What a node and a procedure of an automaton take, roughly.
+// About what a node and a procedure of an automaton take, in bytes.
 const (
 	nodeBytes      = 144
 	procedureBytes = 384
 )
 
-// NewState returns the state of a sequence at its beginning. Its methods are errors when ctx has ended.
+// NewState returns the state of a sequence at its beginning. Its methods return errors when ctx has ended.
 func (c *Compiled) NewState(ctx context.Context) *State {
 	c.mu.Lock()
 	defer c.leave()
@@ -107,7 +107,7 @@ func (c *Compiled) forget() {
 // rollback, its own.
 type State struct {
 	c     *Compiled
-	ctx   context.Context // of the request that the text is for
+	ctx   context.Context // the request's
 	arena *arena
 	id    int32 // of a state in arena
 	end   bool  // the text may end here
@@ -133,7 +133,7 @@ func (s *State) enter() error {
 		s.id = s.c.arena.adopt(s.arena, s.id)
 	}
 	s.arena = s.c.arena
-	if s.id == dead { // the state was too much even to be made
+	if s.id == dead { // making the state has failed: it was too large
 		return cmp.Or(s.arena.err, errAmbiguous)
 	}
 	return nil

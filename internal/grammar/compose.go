@@ -17,13 +17,13 @@ type Builder struct {
 	shared map[string]int32 // rules of schemas that mean the same in every document (see schemas.known)
 }
 
-// NewBuilder returns a builder without any rule, which works until ctx ends or its grammar is too large. Both are errors
-// of each method from then on.
+// NewBuilder returns a builder without any rule. When ctx has ended, or the grammar is too large, all its methods
+// return errors.
 func NewBuilder(ctx context.Context) *Builder {
 	return &Builder{m: newMeter(ctx), rules: []rule{{name: "root"}}, made: map[string]Expr{}, shared: map[string]int32{}}
 }
 
-// Err returns the error that keeps b from making its grammar: the end of its context, or a grammar that is too large.
+// Err returns why b cannot make its grammar any more: its context has ended, or the grammar is too large.
 func (b *Builder) Err() error { return b.m.err }
 
 // Literal is the text s.

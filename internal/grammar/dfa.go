@@ -69,14 +69,14 @@ func rangesKey(ranges []runeRange) string {
 	return string(b)
 }
 
-// wayTo are the characters, normalised, that lead to a state.
+// wayTo is an edge to a state, with its characters, normalised.
 type wayTo[K comparable] struct {
 	to K
 	by []runeRange
 }
 
-// explore builds an automaton whose states are keys: next returns where a key's characters lead, and whether it is
-// final. States from which none is final are left out.
+// explore builds an automaton that has a state for each key. next returns a key's edges, and whether its state is
+// final. States that lead to no final one are left out.
 func explore[K comparable](m *meter, start K, next func(K) (final bool, ways []wayTo[K], err error)) (*dfa, error) {
 	d := &dfa{}
 	number := map[K]int{start: d.state(false)}
@@ -108,7 +108,7 @@ func explore[K comparable](m *meter, start K, next func(K) (final bool, ways []w
 	return d.live(), nil
 }
 
-// live returns d without the states from which no final one is reached, but for the first.
+// live returns d without the states that lead to no final one. The first state stays.
 func (d *dfa) live() *dfa {
 	before := make([][]int, len(d.final))
 	for from, edges := range d.edges {
@@ -153,12 +153,12 @@ func (d *dfa) live() *dfa {
 	return out
 }
 
-// ways collects where a state's characters lead: sets of characters by the state.
+// ways collects the edges of a state: sets of characters, by the state that they lead to.
 type ways struct {
 	m     *meter
-	by    map[[2]int]int // index of all
+	by    map[[2]int]int // index in all
 	all   []wayTo[[2]int]
-	mixed []bool
+	mixed []bool // [len(all)] the set has been joined with others, and is to be normalised
 }
 
 func (w *ways) add(to [2]int, ranges []runeRange) {

@@ -12,10 +12,10 @@ import (
 type SyntaxError struct {
 	Line, Column int // from 1; columns count code points
 	Problem      string
-	cause        error // of compiling; nil: the text is wrong
+	cause        error // what ended compiling; nil: the text is wrong
 }
 
-// Unwrap returns what ended compiling a text that is not wrong.
+// Unwrap returns what ended compiling, or nil if the text is wrong.
 func (e *SyntaxError) Unwrap() error { return e.cause }
 
 func (e *SyntaxError) Error() string {

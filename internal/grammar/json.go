@@ -24,10 +24,10 @@ type value struct {
 	name    string         // see id
 }
 
-// valueBytes is roughly what a value takes beside its text.
+// valueBytes is roughly what a value takes, without its text.
 const valueBytes = 160
 
-// fewKeys is how many members of an object are looked through.
+// fewKeys is the most members of an object that are searched one by one.
 const fewKeys = 8
 
 // readJSON reads one JSON value and nothing after it. Members that are named twice are an error.
@@ -146,7 +146,7 @@ func (v *value) without(keys ...string) *value {
 	return v.only(func(key string) bool { return !slices.Contains(keys, key) })
 }
 
-// only returns an object of the members that keep says.
+// only returns an object with the members for which keep is true.
 func (v *value) only(keep func(key string) bool) *value {
 	w := &value{kind: '{'}
 	for i, k := range v.keys {
@@ -164,14 +164,14 @@ func (v *value) json() string {
 	return b.String()
 }
 
-// String is json for an error: not all of a long one.
+// String returns the beginning of json, for errors.
 func (v *value) String() string { return shown(v.json()) }
 
-// refers begins the ids of values that hold a $ref, which mean something within their document only.
+// refers is the prefix of the ids of values that hold a $ref. Such values have a meaning only within their document.
 const refers = "$ref "
 
-// id names a value by its content: only equal ones have the same. A value's is made of those within it, so that all
-// take time by the document's size, however deep it is.
+// id names a value by its content: only equal values have the same id. It is a hash of the ids of the values within, so
+// that all ids together take time linear in the document's size, however deep it is.
 func (v *value) id() string {
 	if v.name != "" {
 		return v.name

@@ -6,13 +6,13 @@ import (
 	"runtime"
 )
 
-// Bounds of what making one grammar may take. A step is some 10 to 25 ns, so that all are about a second. Schemas of a
-// hundred kilobytes and those of sixty tools take less than a twentieth of either.
+// Limits of compiling one grammar. A step takes 10 to 25 ns, so the steps take less than a second. Schemas of a hundred
+// kilobytes, and the schemas of sixty tools, need less than a twentieth of the steps and bytes.
 const (
 	maxSteps        = 20_000_000
-	maxBytes        = 128 << 20 // of all that is made on the way
-	maxPatternSteps = 4_000_000 // of one regular expression, or of joining it with others
-	breath          = 4096      // steps between looks at the context
+	maxBytes        = 128 << 20 // everything that is made on the way
+	maxPatternSteps = 4_000_000 // steps of one regular expression, or of joining it with others
+	breath          = 4096      // steps between checks of the context
 )
 
 var (
@@ -20,16 +20,16 @@ var (
 	errBytes = errors.New("compiling it takes too much memory; make it smaller: fewer alternatives and properties, simpler patterns, smaller counts")
 )
 
-// A meter counts what making a grammar takes, and ends it where that is too much or its context has ended. Its error
-// stays, so that loops may ask once per round.
+// A meter counts the work and memory of compiling a grammar, and ends it if they are too much or its context has ended.
+// Its error stays, so that a loop may check once per round.
 type meter struct {
 	ctx   context.Context
 	steps int
-	bytes int // of what stays until the grammar is made
-	look  int // steps at which the context is looked at again
+	bytes int // memory that is in use until the grammar is made
+	look  int // steps at which the context is checked again
 	err   error
 
-	pattern int // steps at which the regular expression under way is too large; 0: none is
+	pattern int // steps at which the current regular expression is too large; 0: there is none
 }
 
 func newMeter(ctx context.Context) *meter { return &meter{ctx: ctx} }
@@ -50,7 +50,8 @@ func (m *meter) take(n int) error {
 	return m.spend(1 + n/16)
 }
 
-// check lets others have the processor, who generate text: a compilation is never urgent.
+// check checks the context and the steps. It first yields the CPU to goroutines that generate text: compiling is never
+// urgent.
 func (m *meter) check() {
 	m.look = m.steps + breath
 	runtime.Gosched()
@@ -62,7 +63,7 @@ func (m *meter) check() {
 	}
 }
 
-// within counts n steps of a regular expression, which has a bound of its own.
+// within counts n steps of a regular expression, which has a limit of its own.
 func (m *meter) within(n int) error {
 	if err := m.spend(n); err != nil {
 		return err
@@ -73,5 +74,5 @@ func (m *meter) within(n int) error {
 	return nil
 }
 
-// beginPattern sets the bound that within holds to.
+// beginPattern begins a regular expression, with a new limit for within.
 func (m *meter) beginPattern() { m.pattern = m.steps + maxPatternSteps }

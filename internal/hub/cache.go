@@ -110,7 +110,7 @@ func (r *repository) write(name string, data []byte) error {
 	return err
 }
 
-// rename renames a file of the repository, again where a signal interrupted it.
+// rename renames a file of the repository. It tries again if a signal interrupts it.
 func (r *repository) rename(from, to string) error {
 	for {
 		if err := r.root.Rename(from, to); !errors.Is(err, syscall.EINTR) {
@@ -119,8 +119,7 @@ func (r *repository) rename(from, to string) error {
 	}
 }
 
-// closed returns err but if a signal interrupted the closing of a file, which is closed then; other calls are made
-// again.
+// closed returns the error of closing a file. It ignores EINTR: the file is closed then, too.
 func closed(err error) error {
 	if errors.Is(err, syscall.EINTR) {
 		return nil

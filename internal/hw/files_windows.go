@@ -1,4 +1,4 @@
 package hw
 
-// OpenFiles returns 0: Windows has no bound of the files that a process has open.
+// OpenFiles returns 0: Windows does not limit the files that a process has open.
 func OpenFiles() int { return 0 }

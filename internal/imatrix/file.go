@@ -27,7 +27,7 @@ const (
 	suffixCounts   = ".counts"
 )
 
-// mostBytes bounds a file: that of a model of 671 billion parameters has less than 1 GiB.
+// mostBytes bounds a file. The matrix of a model of 671 billion parameters has less than 1 GiB.
 const mostBytes = 4 * wholefile.Text
 
 // Open reads a file of either form.
@@ -191,7 +191,8 @@ func (m *Matrix) Write(ctx context.Context, path string) error {
 	return gguf.Create(ctx, path, "GGUF", keys, tensors, nil)
 }
 
-// OlderKind is that of the older form, which has no magic: the number of tensors, then a name's length and the name.
+// OlderKind is the kind of files in the older form. They have no magic: they begin with the number of tensors, then the
+// first name's length and the name.
 func OlderKind() atomicfile.Kind {
 	return atomicfile.Matches("an importance matrix in the older form", `(?s)^..[\x00-\x0f]\x00.[\x00-\x03]\x00\x00[a-zA-Z_]+\.[ -~]*\.weight`).Public()
 }

@@ -319,7 +319,7 @@ func (f *Reader) Next(page [][]byte) error {
 	return nil
 }
 
-// notOurs is the error of a file without the Magic; err is that of reading it, or nil.
+// notOurs returns the error of a file without Magic. err is the error of reading it, or nil.
 func notOurs(err error) error {
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return err

@@ -77,7 +77,7 @@ func NewAdapters(files []Adapter, arch string) (*Adapters, error) {
 	return s, nil
 }
 
-// Adapted returns the name of the model's tensor that an adapter's tensor of that name lies beside.
+// Adapted returns the name of the model's tensor that an adapter's tensor changes.
 func Adapted(name string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(name, suffixA), suffixB)
 }
@@ -103,7 +103,7 @@ func AdaptsNeurons(files []Adapter) string {
 	return ""
 }
 
-// pair is an adapter's two matrices beside a tensor.
+// pair is an adapter's two matrices for a tensor.
 type pair struct {
 	adapter int
 	file    *gguf.File
@@ -112,7 +112,7 @@ type pair struct {
 	rank    int     // rounded up
 }
 
-// pairs returns what the adapters have beside tensor name [rows, cols], and takes it.
+// pairs returns the adapters' matrices for tensor name [rows, cols], and marks them as taken.
 func (s *Adapters) pairs(name string, rows, cols int) (list []pair, err error) {
 	for i, f := range s.files {
 		a, b := f.File.Tensor(name+suffixA), f.File.Tensor(name+suffixB)
@@ -133,7 +133,7 @@ func (s *Adapters) pairs(name string, rows, cols int) (list []pair, err error) {
 	return list, nil
 }
 
-// destination says where matrices that are not divided go.
+// destination says where undivided matrices go.
 type destination struct {
 	dev  compute.Device
 	tier compute.Tier
@@ -153,7 +153,7 @@ func (l destination) take(f *gguf.File, name string, data []byte, rows, cols int
 	return m, nil
 }
 
-// bind takes in what adapters have beside tensor name, whose consecutive rows w are.
+// bind binds what adapters add to tensor name. w are consecutive rows of it.
 func (s *Adapters) bind(to destination, name string, w []*compute.Matrix) error {
 	rows := 0
 	for _, part := range w {
@@ -189,8 +189,8 @@ func (s *Adapters) bind(to destination, name string, w []*compute.Matrix) error 
 	return nil
 }
 
-// bindRows takes in what adapters have beside tensor name, whose consecutive rows w are, all of them neurons: of each
-// the first hot go to the GPU, in the order given.
+// bindRows is bind for a tensor with a row for each neuron. The neurons of each part w are put into order, and the
+// first hot of them go to the GPU.
 func (s *Adapters) bindRows(to destination, name string, w []*compute.Matrix, hot int, order []int32) error {
 	rows := 0
 	for _, part := range w {
@@ -241,8 +241,8 @@ func (s *Adapters) bindRows(to destination, name string, w []*compute.Matrix, ho
 	return nil
 }
 
-// bindColumns takes in what adapters have beside tensor name [rows, cols], which w is, and whose columns are neurons:
-// the first hot go to the GPU, in the order given.
+// bindColumns is bind for the tensor name [rows, cols], bound as w, with a column for each neuron. The neurons are put
+// into order, and the first hot of them go to the GPU.
 func (s *Adapters) bindColumns(to destination, name string, rows, cols int, w *compute.Matrix, hot int, order []int32) error {
 	list, err := s.pairs(name, rows, cols)
 	if err != nil || len(list) == 0 {
@@ -290,7 +290,7 @@ func composed(first, then []int32) []int32 {
 	return out
 }
 
-// padded returns t as floats of so many rows and columns, with zeros where t has none.
+// padded returns t as floats [rows, cols], with zeros where t has no elements.
 func padded(f *gguf.File, t *gguf.Tensor, rows, cols int) ([]byte, error) {
 	if !t.Type.Known() || t.Type == quant.I32 {
 		return nil, fmt.Errorf("%s: tensor %q: an adapter in %s is not supported; convert it in F32, F16 or BF16", f.Path, t.Name, t.Type)

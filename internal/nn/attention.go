@@ -13,13 +13,13 @@ type Attention struct {
 	HeadShape
 	Layer  int  // its number
 	Stored int  // the part of the cache with its keys and values
-	Reads  bool // it reads keys and values of another layer, and has none of its own
+	Reads  bool // it shares the keys and values of another layer, and has none of its own
 
-	Gated       bool                // Q holds after each head's query a gate of as many rows; its sigmoid multiplies what the head reads
+	Gated       bool                // in Q each head's query is followed by a gate of the same size; its sigmoid multiplies the head's output
 	Clamp       float32             // queries, keys and values are brought into [-Clamp, Clamp]; 0: they stay
 	Rope        *compute.Rope       // nil: heads are not rotated
 	RotateFirst bool                // heads are rotated before their norms, not after them
-	Temperature compute.Temperature // of queries; its Scale is 0 where they do not grow with their position
+	Temperature compute.Temperature // scales queries by their position; its Scale is 0 if they are not scaled
 	How         compute.Attention
 }
 

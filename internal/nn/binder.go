@@ -11,12 +11,14 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Binder hands a file's tensors to a device, each exactly once: a missing, surplus or misshapen tensor is an error that
-// names it. It keeps the first error. A layer's binder takes names of tensors without the layer's prefix.
+// Binder loads a file's tensors onto a device, each exactly once. A tensor that is missing, left over or of the wrong
+// shape is an error that names it. It keeps the first error in Err, so that a list of calls needs one check. A layer's
+// binder takes the names of tensors without the layer's prefix.
 type Binder struct {
 	*binding
 
-	// Tier is the GPU that vectors are bound to next, and matrices where GPU is set; else matrices are bound to RAM.
+	// Tier is the GPU for the tensors that are bound next. Vectors go there; matrices go there if GPU is set, else to
+	// RAM.
 	Tier compute.Tier
 	GPU  bool
 
@@ -37,8 +39,8 @@ type binding struct {
 	parts    []Parts // of the layers that were bound
 	pinned   bool    // the mapping outlives the device: compute in place where possible
 	taken    map[string]bool
-	original map[*gguf.Tensor]*gguf.Tensor // the file's, of tensors that have their factor
-	room     []byte                        // of such a tensor
+	original map[*gguf.Tensor]*gguf.Tensor // the file's tensor, by the one that scaled made of it
+	room     []byte                        // the data of the last tensor that scaled made
 	adapters *Adapters
 	done     int64
 	total    int64
@@ -68,6 +70,7 @@ func (b *Binder) Layer(i int) *Binder {
 // Parts returns what the layers that were bound consist of, by their numbers.
 func (b *Binder) Parts() []Parts { return b.parts }
 
+// Fail notes an error, with the file's path, unless there is one already.
 func (b *binding) Fail(format string, args ...any) {
 	if b.Err == nil {
 		b.Err = fmt.Errorf("%s: %w", b.File.Path, fmt.Errorf(format, args...))
@@ -95,8 +98,8 @@ func (b *Binder) Rows(name string) int {
 	return 1
 }
 
-// Take claims a tensor and checks that its shape is cols (row length) by rows. What it returns has the factor that may
-// lie beside it.
+// Take claims a tensor and checks that it has so many rows of cols elements. A factor that the file has for it (see
+// FactorSuffix) is applied.
 func (b *Binder) Take(name string, cols, rows int) *gguf.Tensor {
 	if b.Err == nil {
 		b.Err = b.ctx.Err()
@@ -122,7 +125,7 @@ func (b *Binder) Take(name string, cols, rows int) *gguf.Tensor {
 	return b.scaled(t)
 }
 
-// loaded counts a tensor's bytes as taken in and lets its pages go.
+// loaded reports the progress of a tensor that has been bound. If its data were copied, its pages are given back.
 func (b *binding) loaded(t *gguf.Tensor, copied bool) {
 	if of := b.original[t]; of != nil {
 		delete(b.original, t)
@@ -137,15 +140,15 @@ func (b *binding) loaded(t *gguf.Tensor, copied bool) {
 	}
 }
 
-// Matrix binds name as [rows, cols].
+// Matrix binds the tensor name as a matrix [rows, cols]. use says what the matrix is for, on which its form may depend.
 func (b *Binder) Matrix(name string, rows, cols int, use compute.Use) *compute.Matrix {
 	return b.Neurons(name, rows, cols, use, b.Whole(rows), nil)
 }
 
-// Place says where what is bound next goes: with p's attention, or the head where p is the head's.
+// Place sets Tier and GPU for the tensors that are bound next, to where p puts a layer's attention or the model's head.
 func (b *Binder) Place(p compute.Place) { b.Tier, b.GPU = p.Tier, p.Attention }
 
-// Whole returns how many of n rows go to the GPU.
+// Whole returns how many of the n rows of a matrix that is not split go to the GPU: all or none.
 func (b *Binder) Whole(n int) int {
 	if b.GPU {
 		return n
@@ -153,13 +156,13 @@ func (b *Binder) Whole(n int) int {
 	return 0
 }
 
-// Neurons binds name as [rows, cols], its neurons in the order given, nil keeping the file's, the first hot of them for
-// the GPU.
+// Neurons is Matrix for a matrix that has a row or a column for each neuron. Neurons are put into order; nil keeps the
+// file's order. The first hot of them go to the GPU, the others to RAM.
 func (b *Binder) Neurons(name string, rows, cols int, use compute.Use, hot int, order []int32) *compute.Matrix {
 	return b.Bind(compute.Source{Name: name, Rows: rows, Cols: cols, Order: order, Split: compute.Split{Tier: b.Tier, Bound: hot}}, use)
 }
 
-// Bind binds the tensor that src names as src says, which lacks its type and data.
+// Bind binds the tensor that src names, as src says. It fills in src's type and data.
 func (b *Binder) Bind(src compute.Source, use compute.Use) *compute.Matrix {
 	hot := src.Split.Bound
 	t := b.Take(src.Name, src.Cols, src.Rows)
@@ -183,7 +186,7 @@ func (b *Binder) Bind(src compute.Source, use compute.Use) *compute.Matrix {
 	return m
 }
 
-// adapt binds what adapters have beside a tensor, whose consecutive rows w are: on the GPU if gpu, where those are.
+// adapt binds what adapters add to tensor name, on the GPU if gpu is set. w are consecutive rows of the tensor.
 func (b *Binder) adapt(name string, gpu bool, w ...*compute.Matrix) {
 	if b.adapters == nil || b.Err != nil {
 		return
@@ -191,7 +194,7 @@ func (b *Binder) adapt(name string, gpu bool, w ...*compute.Matrix) {
 	b.Err = b.adapters.bind(destination{b.Dev, b.Tier, gpu}, name, w)
 }
 
-// adaptNeurons is adapt where rows or columns are neurons, of which the first hot are on the GPU, in the order given.
+// adaptNeurons is adapt for a tensor with a row or a column for each neuron; see Neurons for hot and order.
 func (b *Binder) adaptNeurons(name string, use compute.Use, hot int, order []int32, w ...*compute.Matrix) {
 	if b.adapters == nil || b.Err != nil {
 		return
@@ -211,7 +214,7 @@ func (b *Binder) adaptNeurons(name string, use compute.Use, hot int, order []int
 	}
 }
 
-// MatrixFrom binds name, of rows by cols, without its first rows.
+// MatrixFrom binds the rows of name [rows, cols] from row first on.
 func (b *Binder) MatrixFrom(name string, first, rows, cols int, use compute.Use) *compute.Matrix {
 	t := b.Take(name, cols, rows)
 	if t == nil {
@@ -234,7 +237,8 @@ func (b *Binder) MatrixFrom(name string, first, rows, cols int, use compute.Use)
 	return m
 }
 
-// Slices binds consecutive row ranges of one tensor as matrices of their own (a fused q, k, v). It is nil after an error.
+// Slices binds consecutive rows of one tensor as several matrices, such as a fused Q, K and V. rows has the number of
+// rows of each. It returns nil after an error.
 func (b *Binder) Slices(name string, cols int, use compute.Use, rows ...int) []Linear {
 	total := 0
 	for _, r := range rows {
@@ -243,8 +247,8 @@ func (b *Binder) Slices(name string, cols int, use compute.Use, rows ...int) []L
 	return b.NeuronSlices(name, cols, use, b.Whole(total), nil, rows...)
 }
 
-// NeuronSlices is Slices of parts whose rows may be neurons: those of each part are in the order given, and the first hot
-// of them, of parts that go whole all, are for the GPU.
+// NeuronSlices is Slices for matrices that may have a row for each neuron, such as a fused gate and up. The rows of each
+// part are put into order, and the first hot rows of each go to the GPU.
 func (b *Binder) NeuronSlices(name string, cols int, use compute.Use, hot int, order []int32, rows ...int) []Linear {
 	total := 0
 	for _, r := range rows {
@@ -285,7 +289,7 @@ func (b *Binder) NeuronSlices(name string, cols int, use compute.Use, hot int, o
 	return linears
 }
 
-// Adapted returns m with what adapters add to it. It is not bound where m is nil.
+// Adapted returns a layer with the matrix m and what adapters add to it.
 func (b *Binder) Adapted(m *compute.Matrix) Linear {
 	if m == nil || b.adapters == nil {
 		return Linear{W: m}
@@ -293,7 +297,7 @@ func (b *Binder) Adapted(m *compute.Matrix) Linear {
 	return Linear{W: m, adapters: b.adapters.dense[m], neurons: b.adapters.neurons[m]}
 }
 
-// Table reads a matrix to the host's memory, whatever number of rows it has. [rows·cols] It is nil where the file has none.
+// Table reads a matrix with any number of rows into host memory. [rows·cols] It returns nil if the file has none.
 func (b *Binder) Table(name string, cols int) []float32 {
 	t := b.Tensor(name)
 	if t == nil || b.Err != nil {
@@ -312,7 +316,7 @@ func (b *Binder) Table(name string, cols int) []float32 {
 	return out
 }
 
-// Numbers takes in a vector that is not in the file; what names it in errors.
+// Numbers binds a vector that is not in the file; what names it in errors.
 func (b *Binder) Numbers(what string, x []float32) *compute.Vector {
 	if b.Err != nil {
 		return nil
@@ -380,7 +384,7 @@ func (b *Binder) RowsVector(name string, rows, cols int) *compute.Vector {
 	return nil
 }
 
-// slicesOf is Vectors of a tensor that was taken, or nil.
+// slicesOf is Vectors of a tensor that was taken; t may be nil.
 func (b *Binder) slicesOf(t *gguf.Tensor, lens ...int) []*compute.Vector {
 	if t == nil {
 		return nil
@@ -407,7 +411,7 @@ func (b *Binder) slicesOf(t *gguf.Tensor, lens ...int) []*compute.Vector {
 	return out
 }
 
-// Ones binds a norm without weights, of n elements.
+// Ones binds a vector of n ones: the weights of a norm that has none in the file.
 func (b *Binder) Ones(n int) *compute.Vector {
 	data := make([]float32, n)
 	for i := range data {
@@ -441,7 +445,7 @@ func (b *Binder) Flat(name string, rows, cols int) *compute.Vector {
 	return v
 }
 
-// Floats reads a vector to the host.
+// Floats reads a vector into host memory.
 func (b *Binder) Floats(name string, n int) []float32 {
 	t := b.Take(name, n, 1)
 	if t == nil {
@@ -464,7 +468,7 @@ func (b *Binder) Ignore(name string) {
 	}
 }
 
-// Finish names what is left over.
+// Finish returns Err, or an error that names the tensors that nothing has claimed.
 func (b *Binder) Finish() error {
 	if b.Err != nil {
 		return b.Err

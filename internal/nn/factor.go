@@ -7,17 +7,17 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Suffixes of the tensors that a matrix of NVFP4 may have beside it, in the place of "weight". The factor multiplies
-// products: one number for a matrix, one for each expert where matrices lie one behind the other. That of the input
-// says how far its publisher's kernels scale activations before they turn these into four bits, which no device here
-// does, nor does llama.cpp.
+// Suffixes, in place of ".weight", of the tensors that may come with an NVFP4 matrix. FactorSuffix has the factor of
+// its products: one number for a matrix, or one for each expert in a stack of matrices. The input factor scales
+// activations before the publisher's kernels turn them into four bits. No device here does that, and neither does
+// llama.cpp.
 const (
 	FactorSuffix      = ".scale"
 	inputFactorSuffix = ".input_scale"
 )
 
-// scaled returns t in the type that has the factor of each matrix in its blocks, or t itself where it has none. Its
-// data are valid until the next call.
+// scaled returns t in a type whose blocks contain the factor of their matrix, or t itself if it has none. The data are
+// valid until the next call.
 func (b *binding) scaled(t *gguf.Tensor) *gguf.Tensor {
 	base, weight := strings.CutSuffix(t.Name, ".weight")
 	if t.Type != quant.NVFP4 || !weight {

@@ -33,14 +33,15 @@ func (k *Keys) name(key string) string {
 	return key
 }
 
+// Fail notes an error, with the file's path, unless there is one already.
 func (k *Keys) Fail(format string, args ...any) {
 	if k.Err == nil {
 		k.Err = fmt.Errorf("%s: %s", k.File.Path, fmt.Sprintf(format, args...))
 	}
 }
 
-// Count reads an integer in [1, max]. If it is absent or 0, by which writers say that a file has none, count returns def;
-// where def is 0, too, that is an error.
+// Count reads an integer in [1, max]. If it is absent or 0, which means absent in some files, Count returns def; if def
+// is 0, too, that is an error.
 func (k *Keys) Count(key string, def, max int) int {
 	v, ok, err := k.File.Uint(k.name(key))
 	ok = ok && (v > 0 || def == 0)
@@ -99,13 +100,13 @@ func (k *Keys) Optional(key string, max int) int {
 	return k.Count(key, 0, max)
 }
 
-// Counts reads an integer in [1, MaxWidth] for each of n layers: one for all of them, or an array. Where it is absent or
-// 0, def says it; if def is nil, that is an error.
+// Counts reads an integer in [1, MaxWidth] for each of n layers: one for all of them, or an array. def gives those that
+// are absent or 0; if def is nil, that is an error.
 func (k *Keys) Counts(key string, n int, def func(layer int) int) []int {
 	return k.CountsFrom(1, key, n, def)
 }
 
-// CountsFrom is counts of integers from least on; 0 is def only below least.
+// CountsFrom is Counts with integers from least on. If least is 0, a 0 in the file means 0 and not def.
 func (k *Keys) CountsFrom(least int32, key string, n int, def func(layer int) int) []int {
 	out := make([]int, n)
 	if v, ok := k.File.Lookup(k.name(key)); ok && reflect.ValueOf(v).Kind() == reflect.Slice {
@@ -159,6 +160,7 @@ func (k *Keys) PerLayer(key string, n int) (yes []bool, said bool) {
 	return nil, false
 }
 
+// Float reads a number; absent is def.
 func (k *Keys) Float(key string, def float64) float64 {
 	v, ok, err := k.File.Float(k.name(key))
 	if err != nil && k.Err == nil {
@@ -170,8 +172,8 @@ func (k *Keys) Float(key string, def float64) float64 {
 	return v
 }
 
-// Within returns a number from low to high, which NaN is not. If it is absent, it is def, and likewise if it is 0 and low
-// is more: so writers say that a file has none.
+// Within reads a number from low to high, and not NaN. If it is absent, Within returns def. A 0 below low means absent,
+// too.
 func (k *Keys) Within(key string, def, low, high float64) float64 {
 	v := k.Float(key, def)
 	if v == 0 && low > 0 {
@@ -183,7 +185,7 @@ func (k *Keys) Within(key string, def, low, high float64) float64 {
 	return v
 }
 
-// Factor reads a factor of activations; absent is def, and 0, as llama.cpp has it, is no factor.
+// Flag reads a truth value; absent is def.
 func (k *Keys) Factor(key string, def float64) float32 {
 	return cmp.Or(float32(k.Within(key, def, 0, MaxScale)), 1)
 }
@@ -199,7 +201,8 @@ func (k *Keys) Flag(key string, def bool) bool {
 	return v
 }
 
-// Divided reports whether a file divides the pairs of heads among the coordinates of pictures.
+// Divided reports whether key has an array with a number other than 0: rope.dimension_sections, which divides the
+// rotated pairs of a head among the coordinates of a picture.
 func (k *Keys) Divided(key string) bool {
 	v, _, err := k.File.Int32s(k.name(key))
 	if err != nil && k.Err == nil {

@@ -128,8 +128,8 @@ func (a *LatentAttention) Forward(p *Pass, residual, in compute.Tensor) (_, out 
 	return x, out
 }
 
-// Across binds t, matrices [rows, cols] of which each head has one, with their columns as rows. Types are as Heads has
-// them.
+// Across binds t, which has a matrix [rows, cols] for each head, with each matrix transposed. See Transposed for its
+// type.
 func (b *Binder) Across(t *gguf.Tensor, heads, rows, cols int) *compute.Matrix {
 	typ, rowBytes := Transposed(t.Type), t.Type.RowBytes(cols)
 	out := make([]byte, 0, heads*cols*typ.RowBytes(rows))
@@ -148,9 +148,8 @@ func (b *Binder) Across(t *gguf.Tensor, heads, rows, cols int) *compute.Matrix {
 }
 
 // Heads binds name [heads·(own+value), latent], which has each head's K_h [own, latent] and then its V_h [value,
-// latent], as all K_h transposed and all V_h. Rows of V_h stay as the file has them, and so do K_h's in rows, if they
-// are wanted as well. K_h's columns become rows: floats keep their type, and quantised elements, whose blocks lie along
-// the rows, become halves, which hold them to 11 bits.
+// latent]. keys has all K_h transposed, values all V_h, and keyRows, if wanted, all K_h as the file has them. The
+// transposed matrices have the type Transposed.
 func (b *Binder) Heads(name string, heads, own, value, latent int, wanted bool) (keys, values, keyRows *compute.Matrix) {
 	t := b.Take(name, latent, heads*(own+value))
 	if t == nil {
@@ -189,7 +188,8 @@ func (b *Binder) Heads(name string, heads, own, value, latent int, wanted bool) 
 	return keys, values, keyRows
 }
 
-// Transposed returns the type of keys' matrices whose columns have become rows.
+// Transposed returns the type that a matrix of type t has when it is transposed. Floats keep their type. Quantised
+// elements are in blocks along the rows, so they become 16-bit floats, which keep 11 bits.
 func Transposed(t quant.Type) quant.Type {
 	if t.BlockElems() > 1 {
 		return quant.F16
@@ -197,8 +197,7 @@ func Transposed(t quant.Type) quant.Type {
 	return t
 }
 
-// made returns the device's matrix of a source that the file holds in another form. It lies whole where the tensor that
-// is bound next lies.
+// made binds a matrix whose data were computed from the file's. It goes whole to where tensors are bound next.
 func (b *Binder) made(src compute.Source) *compute.Matrix {
 	src.Split = compute.Split{Tier: b.Tier, Bound: b.Whole(src.Rows)}
 	m, err := b.Dev.Matrix(src, compute.Precise)

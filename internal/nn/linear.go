@@ -2,13 +2,13 @@ package nn
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// Linear is a matrix with a bias, and what adapters add to its products. The zero value is no matrix.
+// Linear is a linear layer: W·x + B, and what adapters add to that. The zero value is no layer, see Bound.
 type Linear struct {
 	W *compute.Matrix // [out, in]
 	B *compute.Vector // [out] or nil
 
 	adapters []lowRank
-	neurons  *neuronAdapter // of a matrix of neurons, or nil
+	neurons  *neuronAdapter // set if the matrix has neurons and adapters change it
 }
 
 // Bound reports whether there is a matrix.
@@ -31,7 +31,7 @@ func (p *Pass) Linear(x compute.Tensor, l *Linear) compute.Tensor {
 	return y
 }
 
-// LinearTo makes y W·x + B.
+// LinearTo sets y to W·x + B.
 func (p *Pass) LinearTo(y, x compute.Tensor, l *Linear) {
 	if x.Rows == 0 {
 		return

@@ -21,7 +21,7 @@ type lowRank struct {
 // adapters with a row or a column for each neuron are one matrix, which is split among devices as the neurons are. The
 // other halves are matrices of their own.
 type neuronAdapter struct {
-	narrow []lowRank       // of Gate and Up with a alone, of Down with b alone
+	narrow []lowRank       // the other halves: only a for Gate and Up, only b for Down
 	wide   *compute.Matrix // the adapters' b [n_ff, ranks], or a [ranks, n_ff] of Down
 	ranks  int             // of all adapters, each rounded up
 }

@@ -45,7 +45,7 @@ func (p *Pass) NormTo(y, x compute.Tensor, n Norm) {
 type HeadNorm struct {
 	Norm
 	Wide bool            // over all heads together; else over each
-	Ones *compute.Vector // [key] where each head has weights of its own, which Norm.Weight has [heads·key]; or nil
+	Ones *compute.Vector // [key] ones, set if each head has its own weights: Norm.Weight is [heads·key] then; or nil
 }
 
 // normalizeHeads applies n to heads of head elements each.

@@ -9,13 +9,13 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// Step says what a pass computes. Steps that differ in it are different segments of a device.
+// Step says what a pass computes. A device may record a pass and replay the recording for equal Steps only.
 type Step struct {
 	Kind     Kind
 	Whole    bool   // every neuron is computed although there are predictors
-	Draft    bool   // tokens are guessed: in divided layers only the neurons on GPUs are computed, and nothing is counted in bins
-	Expanded bool   // latent attention makes keys and values of the latent vectors, where a layer can
-	Scales   string // of the adapters; see Scales
+	Draft    bool   // a draft of tokens: divided layers compute only their neurons on GPUs, and nothing is counted in Bins
+	Expanded bool   // latent attention computes keys and values from the latent vectors, in layers that can
+	Scales   string // the adapters' scales, see ScalesKey
 }
 
 // Kind says which results of a step are wanted.
@@ -43,7 +43,7 @@ func (s Step) String() string {
 	return name + s.Scales
 }
 
-// ScalesKey returns adapters' scales as Step.Scales has them.
+// ScalesKey returns the text of adapters' scales that Step.Scales holds.
 func ScalesKey(scales []float32) string {
 	if len(scales) == 0 {
 		return ""
@@ -56,15 +56,15 @@ func ScalesKey(scales []float32) string {
 	return b.String()
 }
 
-// Pass computes one step. Its functions return activations from a pool, which are valid until the scope ends in which they
-// were taken. Functions on activations of no rows do nothing.
+// Pass computes one step. Its methods return activations from a pool; an activation is valid until the scope ends in
+// which it was taken. Methods do nothing for activations without rows.
 type Pass struct {
 	Step
 	Params    *compute.Params // of the step that runs
 	Cache     *compute.Cache
-	Scales    []float32 // of the adapters
-	Recall    bool      // layers with predictors compute every neuron too: FFN.Found counts what predictors found
-	LastLayer int       // the layer after which only rows whose logits are wanted go on, in steps of kind Logits; -1: none
+	Scales    []float32 // [adapters]
+	Recall    bool      // layers with predictors also compute every neuron, and FFN.Found counts what predictors found
+	LastLayer int       // steps of kind Logits drop all rows without wanted logits in this layer; -1: in none
 
 	verbs compute.Verbs
 	pool  *Pool
@@ -73,7 +73,8 @@ type Pass struct {
 	outer int // the scope that layers are in
 }
 
-// Begin makes p a pass over a segment's rows. All activations of the pass before are given back.
+// Begin begins a pass over so many tokens (rows) and rows of logits (outputs). It gives back all activations of the
+// last pass.
 func (p *Pass) Begin(v compute.Verbs, pool *Pool, rows, outputs int) {
 	p.verbs, p.pool, p.rows, p.outs = v, pool, rows, outputs
 	pool.release(0)
@@ -85,7 +86,7 @@ func (p *Pass) Verbs() compute.Verbs { return p.verbs }
 // Rows returns the numbers of tokens and of rows of logits.
 func (p *Pass) Rows() (tokens, outputs int) { return p.rows, p.outs }
 
-// Scope returns what Leave takes to end the scope that begins here.
+// Scope begins a scope. Leave, called with its result, ends it.
 func (p *Pass) Scope() int { return len(p.pool.taken) }
 
 // Leave gives back the activations that were taken since Scope returned scope.

@@ -57,7 +57,7 @@ func (m *AltUpMixing) Route(p *Pass, x compute.Tensor) compute.Tensor {
 	return r
 }
 
-// LowRank is a path of low rank beside attention.
+// LowRank is a path of low rank in parallel to attention.
 //
 // Source: Menghani et al. 2024, LAuReL: Learned Augmented Residual Layer.
 type LowRank struct {

@@ -64,7 +64,8 @@ func openWork(dir string, id identity, resume bool) (*work, identity, error) {
 	return w, id, err
 }
 
-// take makes the folder where there is none, for the user alone: traces tell of the text. It locks the folder. A folder with other things in it is left as it is.
+// take locks the folder. If there is none, it creates one that only the user can read, because traces tell of the text.
+// It refuses a folder with other things in it.
 func (w *work) take() error {
 	entries, err := os.ReadDir(w.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

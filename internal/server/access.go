@@ -74,8 +74,8 @@ func (s *Server) hasKey(r *http.Request) bool {
 	return s.keys.has(given)
 }
 
-// checkOrigin refuses requests of web pages that may not ask, and answers preflights; one of such a page is answered
-// without the headers by which a browser goes on. It reports whether to go on.
+// checkOrigin refuses requests of web pages that may not ask, and answers preflights. A preflight of such a page is
+// answered without the headers that a browser needs to go on. It reports whether to go on.
 func (s *Server) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	if origin == "" {
@@ -109,8 +109,8 @@ func (s *Server) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 
 var errOrigin = &Error{Status: http.StatusForbidden, Type: "permission_error", Message: "web pages of this origin may not ask; --cors-origin allows one"}
 
-// ofAnotherPage reports whether a browser sent a request for a page of another origin and does not say which, as forms
-// and pictures have it do. A link that is followed is none of them: it only shows what the server answers anyone.
+// ofAnotherPage reports whether a browser sent a request for a page of another origin without naming that origin, as it
+// does for forms and pictures. A link that a user follows does not count: it only shows what the server answers anyone.
 func ofAnotherPage(r *http.Request) bool {
 	h := r.Header
 	if site := h.Get("Sec-Fetch-Site"); site != "cross-site" && site != "same-site" {
@@ -141,10 +141,10 @@ func (s *Server) mayAsk(origin string, r *http.Request) bool {
 	return isOwn(u, r) || (s.o.Local || s.keys.wanted() || slices.Contains(s.o.Origins, "localhost")) && isLocal(u)
 }
 
-// isOwn reports whether an origin is that of the page that the server itself shows: of the scheme, host and port that
-// the request came to. The host is one that checkHost let in. The port need not be the one that is listened on, which a
-// container or a proxy may show by another. Where a proxy speaks TLS for the server only the browser knows the scheme,
-// and says whether all three are the same.
+// isOwn reports whether an origin is that of the server's own page: it has the scheme, host and port that the request
+// was sent to. checkHost has accepted the host. The port may differ from the one that the server listens on, because a
+// container or a proxy may map it. If a proxy terminates TLS, only the browser knows the scheme; Sec-Fetch-Site then
+// says whether all three are the same.
 func isOwn(u *url.URL, r *http.Request) bool {
 	scheme := "http"
 	if r.TLS != nil {

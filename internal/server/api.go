@@ -27,8 +27,8 @@ func (a *API) Get(path string, handle func(w http.ResponseWriter, r *http.Reques
 	a.handle("GET "+path, handle)
 }
 
-// Show registers handle for GET requests to path, with the model that the query's value model names, or the usual one,
-// if it is loaded: a GET request changes nothing, so that it loads none, and wakes none that sleeps.
+// Show registers handle for GET requests to path, with the model that the query's value model names, or the usual one.
+// The model must be loaded already: a GET request changes nothing, so it loads no model and wakes none that sleeps.
 func (a *API) Show(path string, handle func(w http.ResponseWriter, r *http.Request, m *Model) error) {
 	a.Get(path, func(w http.ResponseWriter, r *http.Request) error {
 		m, release, err := a.s.Models.Peek(r.URL.Query().Get("model"))

@@ -47,7 +47,7 @@ func (s *Server) slow(w http.ResponseWriter) *Error {
 	return e
 }
 
-// receive reads a request's body into memory that it reserves first.
+// receive reads a request's body. It reserves the memory first.
 func (s *Server) receive(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	known := r.ContentLength >= 0
 	size := int64(unknownBody)
@@ -59,7 +59,7 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) ([]byte, error)
 	}
 	x := exchangeOf(w)
 	if x != nil {
-		x.conn.work(-1) // what waits for memory has not begun
+		x.conn.work(-1) // a request that waits for memory is not being answered yet
 	}
 	err := Reserve(w, r, size*perByte)
 	if x != nil {
@@ -97,8 +97,8 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) ([]byte, error)
 	}
 }
 
-// Reserve has the request that w answers wait until it may take n more bytes of memory, which are its own until it is
-// answered. Handlers ask before they make much of little.
+// Reserve waits until the request that w answers may take n more bytes of memory. They are released when the request
+// has been answered. A handler calls it before it makes much data from a small request.
 func Reserve(w http.ResponseWriter, r *http.Request, n int64) error {
 	x := exchangeOf(w)
 	if x == nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"runtime"
 	"slices"
 	"sync"
@@ -31,7 +30,7 @@ type held struct {
 type grammars struct {
 	mu   sync.Mutex
 	all  []*held
-	turn turns // of those who compile
+	turn turns // limits how many compile at a time
 }
 
 // key names a grammar by its content.
@@ -40,8 +39,8 @@ func key(kind string, parts ...any) [sha256.Size]byte {
 	return sha256.Sum256(text)
 }
 
-// find returns the grammar of a key, which make returns where it is not there: when it is the client's turn, unless ctx
-// ends.
+// find returns the grammar of a key. If it is not there, find waits for the client's turn, until ctx ends, and calls
+// make.
 func (g *grammars) find(ctx context.Context, client string, key [sha256.Size]byte, make func() (*held, error)) (*held, error) {
 	if h := g.use(key); h != nil {
 		return h, nil
@@ -50,7 +49,7 @@ func (g *grammars) find(ctx context.Context, client string, key [sha256.Size]byt
 		return nil, err
 	}
 	defer g.turn.give(client)
-	if h := g.use(key); h != nil { // of another request, meanwhile
+	if h := g.use(key); h != nil { // another request has made it meanwhile
 		return h, nil
 	}
 	h, err := make()
@@ -88,22 +87,23 @@ func (g *grammars) add(h *held) {
 	}
 }
 
-// turns let few compile at a time: of the processors at most a quarter, and each client one grammar. The client that
-// had its turn last goes last. The zero value is ready for use.
+// turns limit how many grammars are compiled at a time: one for each client, and together at most a quarter of the
+// CPUs. The client that had the last turn waits for the others. The zero value is ready for use.
 type turns struct {
 	mu      sync.Mutex
-	now     []string // the clients of those who compile
+	now     []string // the clients that compile now
 	last    string   // the client that was let in last
 	waiting []*turn  // oldest first
 }
 
-// turn is somebody who waits for one.
+// turn is a request that waits for its turn.
 type turn struct {
 	client string
 	given  chan struct{}
 }
 
-// take waits for a turn of the client. give must follow unless it is an error: that of ctx, which has ended.
+// take waits for a turn of the client. The caller must call give afterwards, unless take returns an error, because ctx
+// has ended.
 func (t *turns) take(ctx context.Context, client string) error {
 	w := &turn{client, make(chan struct{})}
 	t.mu.Lock()
@@ -119,7 +119,7 @@ func (t *turns) take(ctx context.Context, client string) error {
 	defer t.mu.Unlock()
 	if i := slices.Index(t.waiting, w); i >= 0 {
 		t.waiting = slices.Delete(t.waiting, i, i+1)
-	} else { // it was given just before
+	} else { // the turn was given just before
 		t.leave(client)
 	}
 	return context.Cause(ctx)
@@ -132,17 +132,17 @@ func (t *turns) give(client string) {
 	t.leave(client)
 }
 
-// leave ends a turn of the client; mu is held.
+// leave ends a turn of the client. mu is held.
 func (t *turns) leave(client string) {
 	i := slices.Index(t.now, client)
 	t.now = slices.Delete(t.now, i, i+1)
 	t.next()
 }
 
-// next lets in who may be; mu is held.
+// next gives turns to those that may have one. mu is held.
 func (t *turns) next() {
 	for len(t.now) < max(1, runtime.GOMAXPROCS(0)/4) {
-		may := func(w *turn) bool { return !slices.Contains(t.now, w.client) }
+		may := func(w *turn) bool { return w.client == "" || !slices.Contains(t.now, w.client) } // empty: see clientOf
 		i := slices.IndexFunc(t.waiting, func(w *turn) bool { return may(w) && w.client != t.last })
 		if i < 0 {
 			i = slices.IndexFunc(t.waiting, may)
@@ -157,8 +157,8 @@ func (t *turns) next() {
 	}
 }
 
-// grammar returns the grammar of a key, which make returns where it is not there. Whoever waits for it counts among the
-// requests that wait.
+// grammar returns the grammar of a key. If it is not there, it calls make. A request that waits for its turn to compile
+// counts among the requests that wait (--max-queue).
 func (m *Model) grammar(g *Generation, key [sha256.Size]byte, make func(ctx context.Context) (*held, error)) (*held, error) {
 	if h := m.grammars.use(key); h != nil {
 		return h, nil
@@ -169,18 +169,4 @@ func (m *Model) grammar(g *Generation, key [sha256.Size]byte, make func(ctx cont
 	defer m.waiting.Add(-1)
 	ctx := g.context()
 	return m.grammars.find(ctx, g.client, key, func() (*held, error) { return make(ctx) })
-}
-
-// Unusable returns the error of a field with a schema or a grammar that cannot be used. What is not the schema's fault
-// stays as it is.
-func Unusable(err error, format string, values ...any) error {
-	if known, ok := errors.AsType[*Error](err); ok {
-		return known
-	}
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	e := Invalid(format, values...)
-	e.Message += ": " + err.Error()
-	return e
 }

@@ -17,27 +17,27 @@ import (
 
 // Times of connections.
 const (
-	pollsPerPatience = 10              // looks at whether a client took something, in the time that it may take nothing
-	lingerTime       = 5 * time.Second // in which a client that still sends may read the answer that it got
-	lingerQuiet      = 2 * time.Second // without a byte, after which such a client is thought to have read it
-	drainTime        = 5 * time.Second // that a server which stops waits for a client that neither sends nor reads
+	pollsPerPatience = 10              // how often a write checks for progress within gate.patience
+	lingerTime       = 5 * time.Second // how long a client that still sends may read the answer that it got
+	lingerQuiet      = 2 * time.Second // such a client is done reading if it sends nothing for so long
+	drainTime        = 5 * time.Second // a stopping server waits so long for a client that neither sends nor reads
 )
 
-// usualConnections is how many connections are open at most where nobody says.
+// usualConnections is the default of Options.Connections.
 const usualConnections = 1024
 
-// clientShare is the part of connections and memory that one client may use: the half. It is large because all clients
+// clientShare divides connections and memory: one client may use half of them. The share is large because all clients
 // of a reverse proxy have one address.
 const clientShare = 2
 
-// A gate is a listener that bounds how many connections are open. Where no more may be, that of a new client takes the
-// place of the one that has waited for its client for the longest time; requests that are being answered go on. Of
-// those an address has at most half as many as there may be connections.
+// A gate is a listener that bounds the number of open connections. When it is full, a new connection takes the place of
+// the one that has waited longest for its client; requests that are being answered go on. One client has at most half
+// as many requests being answered as there may be connections.
 type gate struct {
 	net.Listener
 	most, each int
-	patience   time.Duration // in which a client has to take something of what is sent to it
-	plain      bool          // a refusal can be told without TLS
+	patience   time.Duration // a client that reads nothing of its answer for so long is given up
+	plain      bool          // connections are not TLS, so a refusal can be written to them
 	log        *slog.Logger
 
 	mu      sync.Mutex
@@ -57,8 +57,8 @@ func newGate(l net.Listener, o *Options) *gate {
 	}
 }
 
-// clientOf returns by what the shares of a client are counted: its address, or of an address of IPv6 the network of
-// which a client has all addresses. It is empty for sockets of the file system, which have no addresses.
+// clientOf returns the key that a client's shares are counted under: its IPv4 address, or its IPv6 network of 64 bits,
+// since a client usually has a whole one. It is empty for Unix sockets, which have no addresses.
 func clientOf(address string) string {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -124,7 +124,7 @@ func (g *gate) admit(raw net.Conn) *conn {
 	return c
 }
 
-// refuse tells a client why it is not answered, as far as that takes no time.
+// refuse closes a connection, and tells its client why unless that would take time.
 func (g *gate) refuse(raw net.Conn) {
 	defer raw.Close()
 	g.mu.Lock()
@@ -142,8 +142,8 @@ func (g *gate) refuse(raw net.Conn) {
 	}
 }
 
-// waiting returns, of the client with the most connections among those that may be closed, the one that the server has
-// waited for the longest time. It is nil where requests are being answered over all. The lock is held.
+// waiting returns the connection to close when the gate is full: among those without a running request, one of the
+// client with the most connections, the longest idle first. It is nil if all have a running request. The lock is held.
 func (g *gate) waiting() *conn {
 	var oldest *conn
 	for c := range g.open {
@@ -172,8 +172,8 @@ func (g *gate) forget(c *conn) {
 	}
 }
 
-// many reports whether more requests of c's client are being answered than may be. Those that wait for the client do
-// not count.
+// many reports whether too many requests of c's client are being answered. Requests that wait for the client do not
+// count.
 func (g *gate) many(c *conn) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -200,7 +200,8 @@ func (g *gate) drain(ctx context.Context) {
 	}
 }
 
-// endAll closes connections that have waited for their clients since before, or all where before is zero.
+// endAll closes the connections that have waited for their clients since the time before or longer; if before is zero,
+// it closes all.
 func (g *gate) endAll(before time.Time) {
 	g.mu.Lock()
 	var ending []*conn
@@ -216,24 +217,23 @@ func (g *gate) endAll(before time.Time) {
 	}
 }
 
-// A conn is a client's connection. What is written to it has to be taken: a client that takes nothing for the gate's
-// patience is given up.
+// A conn is a client's connection. A write fails if the client reads nothing for the gate's patience.
 type conn struct {
 	net.Conn
 	gate   *gate
-	client string // whose it is, see clientOf
+	client string // see clientOf
 
-	busy  atomic.Int32 // requests that the server works at, and does not wait for the client
-	since atomic.Int64 // when the server began to wait for the client, in nanoseconds; holds while busy is 0
+	busy  atomic.Int32 // requests that the server works on, without waiting for the client
+	since atomic.Int64 // when the server began to wait for the client, in Unix nanoseconds; valid while busy is 0
 
 	mu      sync.Mutex
-	until   time.Time // that others set for writing
+	until   time.Time // the write deadline that net/http has set
 	reading int       // calls of Read that have not returned
 	ended   bool      // the client has sent all, or is gone
 	closing bool
 }
 
-// connOf returns the connection that a server of a gate hands on, or nil.
+// connOf returns the gate's connection under c, or nil.
 func connOf(c net.Conn) *conn {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -242,7 +242,7 @@ func connOf(c net.Conn) *conn {
 	return own
 }
 
-// work counts a request in, or out with -1, that the server works at. It may be nil.
+// work adds n, 1 or -1, to the requests that the server works on. c may be nil.
 func (c *conn) work(n int32) {
 	if c == nil {
 		return
@@ -271,7 +271,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write writes b. The time that it may take begins anew whenever the client takes something.
+// Write writes b. Its deadline moves on whenever the client reads something.
 func (c *conn) Write(b []byte) (int, error) {
 	last := time.Now().Add(c.gate.patience)
 	for n := 0; ; {
@@ -288,11 +288,11 @@ func (c *conn) Write(b []byte) (int, error) {
 	}
 }
 
-// poll returns when a write is looked at next.
+// poll returns when a write next checks for progress.
 func (c *conn) poll() time.Time { return time.Now().Add(c.gate.patience / pollsPerPatience) }
 
-// armWrite sets the time at which a write ends that may take until last. It reports whether the client may still take
-// something then.
+// armWrite sets the deadline of a write that ends at last unless there is progress. mine: the deadline is the gate's
+// own and not the one that net/http has set.
 func (c *conn) armWrite(last time.Time) (mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -311,7 +311,7 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.until = t; t.IsZero() {
-		t = c.poll() // of a write that goes on
+		t = c.poll() // for a write that is under way
 	}
 	return c.Conn.SetWriteDeadline(t)
 }
@@ -328,8 +328,8 @@ func (c *conn) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// Close closes the connection. A client that still sends gets time to read the answer first: systems drop what was not
-// read yet of a connection that is closed while something comes in.
+// Close closes the connection. A client that still sends first gets time to read its answer: if a connection is closed
+// while data comes in, systems discard what the client has not read yet.
 func (c *conn) Close() error {
 	c.mu.Lock()
 	again, hard := c.closing, c.ended || c.reading > 0

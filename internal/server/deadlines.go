@@ -11,16 +11,16 @@ import (
 
 // Bounds of how slowly clients may send and read.
 const (
-	leastRate = 1 << 10  // bytes of a body per second, beyond the time that Options.Timeout gives it
-	piece     = 16 << 10 // bytes of an answer that a client of HTTP/2 must accept within Options.Timeout
+	leastRate = 1 << 10  // bytes a second in which a body must come, after Options.Timeout
+	piece     = 16 << 10 // bytes of an answer that an HTTP/2 client must accept within Options.Timeout
 )
 
-// past is a deadline that is over.
+// past is a deadline in the past.
 var past = time.Unix(1, 0)
 
 type connKey struct{}
 
-// withConn has requests over a connection know it.
+// withConn puts the connection into the context of its requests.
 func withConn(ctx context.Context, c net.Conn) context.Context {
 	if own := connOf(c); own != nil {
 		return context.WithValue(ctx, connKey{}, own)
@@ -28,9 +28,9 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// timely returns next with deadlines for everything that it does not do itself. A request's body has to come, whether
-// next reads it or not, and an answer has to be read; while next computes there is no deadline. An answer that begins
-// before the body was read is the last over its connection in HTTP/1: what follows of the body is not waited for.
+// timely returns next with deadlines for the client. The client must send the request's body, whether next reads it or
+// not, and must read the answer; while next computes there is no deadline. In HTTP/1 an answer that begins before the
+// body was read is the last one of its connection, because the server does not wait for the rest of the body.
 func (s *Server) timely(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := &exchange{ResponseWriter: w, s: s, control: http.NewResponseController(w), streams: r.ProtoMajor > 1}
@@ -38,7 +38,7 @@ func (s *Server) timely(next http.Handler) http.Handler {
 		x.share = share{pool: s.memory, client: clientOf(r.RemoteAddr), giveUp: func() { x.control.SetReadDeadline(past) }}
 		if r.Body != nil && r.Body != http.NoBody {
 			x.body = &timedBody{ReadCloser: r.Body, x: x}
-			with := *r // net/http looks at the body in its own request
+			with := *r // net/http needs its own body in its own request
 			with.Body = x.body
 			r = &with
 		}
@@ -52,10 +52,10 @@ func (s *Server) timely(next http.Handler) http.Handler {
 	})
 }
 
-// errManyRequests refuses a request where the others of its client are too many.
+// errManyRequests refuses a request of a client that has too many others.
 var errManyRequests = &Error{
 	Status: http.StatusTooManyRequests, Type: "rate_limit_error", RetryAfter: retryAfter,
-	Message: "too many requests of this address are being answered; try again later",
+	Message: "too many requests from this address are being answered; try again later",
 }
 
 // An exchange is a request with its answer.
@@ -63,11 +63,11 @@ type exchange struct {
 	http.ResponseWriter
 	s       *Server
 	control *http.ResponseController
-	conn    *conn      // nil where a test has its own listener
-	body    *timedBody // nil: there is none
-	streams bool       // of HTTP/2, which share a connection and so have their own deadlines for answers
-	begun   bool
-	share   share // of the memory for requests
+	conn    *conn      // nil if a test has its own listener
+	body    *timedBody // nil if there is none
+	streams bool       // the request is an HTTP/2 stream: streams share a connection, so each has its own deadlines
+	begun   bool       // the answer has begun
+	share   share      // its part of the memory for requests
 }
 
 // exchangeOf returns the exchange that w belongs to, or nil.
@@ -92,7 +92,7 @@ func (x *exchange) WriteHeader(status int) {
 	x.ResponseWriter.WriteHeader(status)
 }
 
-// begin has the connection close behind an answer that does not wait for the body.
+// begin makes the connection close after an answer that does not wait for the body.
 func (x *exchange) begin() {
 	if !x.begun && !x.streams && x.unread() {
 		x.Header().Set("Connection", "close")
@@ -103,7 +103,7 @@ func (x *exchange) begin() {
 // unread reports whether something of the body may still come.
 func (x *exchange) unread() bool { return x.body != nil && !x.body.ended }
 
-// Write writes in pieces, so that a client of HTTP/2 has time for each. The connection watches those of HTTP/1.
+// Write writes in pieces, so that an HTTP/2 client has time for each. For HTTP/1 the connection watches progress.
 func (x *exchange) Write(p []byte) (n int, err error) {
 	x.begin()
 	for first := true; first || len(p) > 0; first = false {
@@ -128,7 +128,7 @@ func (x *exchange) FlushError() error {
 	return x.sending(x.control.Flush)
 }
 
-// sending calls do, which the client has to accept something for.
+// sending calls do, which waits for the client to accept data.
 func (x *exchange) sending(do func() error) error {
 	x.conn.work(-1)
 	defer x.conn.work(1)
@@ -136,11 +136,11 @@ func (x *exchange) sending(do func() error) error {
 		return do()
 	}
 	x.control.SetWriteDeadline(time.Now().Add(x.s.o.Timeout))
-	defer x.control.SetWriteDeadline(time.Time{}) // it would end the stream also where nothing is written
+	defer x.control.SetWriteDeadline(time.Time{}) // it would end the stream even if nothing is being written
 	return do()
 }
 
-// end leaves what is still to be sent, and a body that nobody has read, to net/http.
+// end ends the exchange. It leaves unsent data and an unread body to net/http, with deadlines.
 func (x *exchange) end() {
 	x.share.release()
 	x.conn.work(-1)
@@ -154,12 +154,12 @@ func (x *exchange) end() {
 	}
 }
 
-// A timedBody is a request's body, which must come.
+// A timedBody is a request's body with a deadline for each read.
 type timedBody struct {
 	io.ReadCloser
 	x        *exchange
 	received int64
-	spent    time.Duration // in which the client was waited for
+	spent    time.Duration // how long reads have waited for the client
 	ended    bool
 }
 
@@ -171,8 +171,8 @@ func (b *timedBody) left() time.Duration {
 
 func (b *timedBody) Read(p []byte) (int, error) {
 	left, begin := b.left(), time.Now()
-	b.x.control.SetReadDeadline(begin.Add(left)) // a recorder of tests has none
-	if left <= 0 || b.x.share.lost() {           // asked last: whoever gives the body up sets a deadline, too
+	b.x.control.SetReadDeadline(begin.Add(left)) // fails for the recorders of tests, which have no deadlines
+	if left <= 0 || b.x.share.lost() {           // checked last, because giveUp sets a deadline, too
 		return 0, os.ErrDeadlineExceeded
 	}
 	b.x.conn.work(-1)

@@ -11,23 +11,24 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 )
 
-// An Error is what a request is refused with, by the names of llama-server and OpenAI. Its message is for clients: it
-// names no folder of the server's machine. Invalid and its like see to that where they are given errors.
+// An Error is the reason why a request is refused, with the names that llama-server and OpenAI use. Its message is for
+// clients, so it names no folder of the server's machine: Invalid, NotFound and the others remove them from the errors
+// that they are given.
 type Error struct {
 	Status  int    // of HTTP
 	Type    string // such as invalid_request_error
 	Message string
 
-	PromptTokens, Context int // where the prompt is longer than the context
-	RetryAfter            int // seconds; 0: not said
+	PromptTokens, Context int // set if the prompt is longer than the context
+	RetryAfter            int // seconds; 0: the answer does not say
 
-	whole string // of the message, for the log, where clients are told less
+	whole string // the message for the log, if clients are told less; else empty
 }
 
 // serverError is the type of errors that are no fault of the request.
 const serverError = "server_error"
 
-// newError returns an error whose message has errors among its values told for clients.
+// newError returns an error with a formatted message, in which errors among the values appear as clients are told them.
 func newError(status int, kind, format string, values ...any) *Error {
 	e := &Error{Status: status, Type: kind, whole: fmt.Sprintf(format, values...)}
 	shown := slices.Clone(values)
@@ -66,6 +67,20 @@ func commonBody(e *Error) any {
 // Invalid returns the error of a request that cannot be understood or granted.
 func Invalid(format string, values ...any) *Error {
 	return newError(http.StatusBadRequest, "invalid_request_error", format, values...)
+}
+
+// Unusable returns the error of a field with a schema or a grammar that cannot be used. An error that is not the
+// schema's fault, such as the end of the request, stays as it is.
+func Unusable(err error, format string, values ...any) error {
+	if known, ok := errors.AsType[*Error](err); ok {
+		return known
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	e := Invalid(format, values...)
+	e.Message += ": " + err.Error() // whole: it is about the client's own text, in which a pattern may look like a path
+	return e
 }
 
 // NotFound returns the error of a request for something that does not exist.

@@ -27,8 +27,8 @@ type Fields struct {
 	err     error
 	unknown func(name string) // told what nobody read; nil: nobody is
 
-	ctx    context.Context // of the request; nil: it has none
-	client string          // who sent it
+	ctx    context.Context // the request's, or nil
+	client string          // see clientOf
 }
 
 // Within returns the fields of an object within the body.
@@ -40,7 +40,7 @@ func (f *Fields) Within(object json.RawMessage) (*Fields, error) {
 	return inner, err
 }
 
-// of says that r has the fields.
+// of notes the request that the fields belong to.
 func (f *Fields) of(r *http.Request) {
 	f.ctx, f.client = r.Context(), clientOf(r.RemoteAddr)
 }

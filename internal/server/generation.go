@@ -24,8 +24,8 @@ type Generation struct {
 	Limits         Limits
 	Slot           int // which has to generate it, or AnySlot
 
-	ctx    context.Context // of the request; nil: it has none
-	client string          // who sent it
+	ctx    context.Context // the request's, or nil
+	client string          // see clientOf
 }
 
 // context returns the context of g's request.

@@ -12,12 +12,12 @@ import (
 	"strings"
 )
 
-// hosts decides which names a server goes by. A web page that was loaded under a name of its own site can have that
-// name lead to this machine (DNS rebinding): its browser then takes the server for the page's own, and only the name in
-// the request tells that it is not. What counts is therefore that no site can own a name, not where it leads.
+// hosts decides which names a server answers to. The owner of a web site can make its name resolve to this machine (DNS
+// rebinding). A browser that has loaded a page from the site then takes this server for the page's own. Only the name
+// in the request shows that it is not, so the server answers only to names that no web site can own.
 type hosts struct {
 	given []string // see Options.Hosts
-	own   []string // of this machine
+	own   []string // this machine's names
 	local bool     // only programs of this machine reach the server
 	leaf  func() *x509.Certificate
 }
@@ -44,8 +44,8 @@ func newHosts(o *Options) *hosts {
 	return h
 }
 
-// ParseHost returns the name of a host that users give, which may begin with "*." for all names below it, or be "*".
-// A port is left out.
+// ParseHost returns the name of a host that a user gives, without its port. It may be "*", or begin with "*." for all
+// names below one.
 func ParseHost(text string) (string, error) {
 	name, _, ok := splitHost(strings.TrimPrefix(text, "*."))
 	if !ok || name == "" || strings.ContainsAny(name, "/ @*") && text != "*" {
@@ -77,7 +77,8 @@ func splitHost(host string) (name, port string, ok bool) {
 	return strings.ToLower(strings.TrimSuffix(name, ".")), port, true
 }
 
-// goBy reports whether the server goes by the name in a Host header. Programs may leave it out; browsers cannot.
+// goBy reports whether the server answers to the name in a Host header. Programs may leave the name out; browsers
+// cannot.
 func (h *hosts) goBy(host string) bool {
 	if host == "" || slices.Contains(h.given, "*") {
 		return true
@@ -88,7 +89,7 @@ func (h *hosts) goBy(host string) bool {
 		return false
 	case isAddress(name), isLocalhost(name), slices.Contains(h.own, name), h.isGiven(name):
 		return true
-	case below(name, "internal"): // nobody can register them; as host.docker.internal, this machine's name in its containers
+	case below(name, "internal"): // nobody can register such names; host.docker.internal is this machine in its containers
 		return true
 	case !h.local && (!strings.Contains(name, ".") || slices.ContainsFunc(ofNetworks, func(d string) bool { return below(name, d) })):
 		return true // names of containers and of machines of this network
@@ -97,7 +98,7 @@ func (h *hosts) goBy(host string) bool {
 	return leaf != nil && leaf.VerifyHostname(name) == nil
 }
 
-// ofNetworks are domains of private networks, which nobody can register: RFC 6762, with its appendix G, and RFC 8375.
+// ofNetworks are domains of private networks, which nobody can register: RFC 6762 with appendix G, and RFC 8375.
 var ofNetworks = []string{"local", "home.arpa", "lan", "home", "intranet", "private", "corp"}
 
 func (h *hosts) isGiven(name string) bool {
@@ -107,14 +108,14 @@ func (h *hosts) isGiven(name string) bool {
 	})
 }
 
-// below reports whether a name is one of a domain's.
+// below reports whether a name is a subdomain of a domain.
 func below(name, domain string) bool { return strings.HasSuffix(name, "."+domain) }
 
-// isLocalhost reports whether a name is one that browsers never ask a name server for.
+// isLocalhost reports whether browsers resolve a name themselves, without a name server.
 func isLocalhost(name string) bool { return name == "localhost" || below(name, "localhost") }
 
-// isAddress reports whether a host is an IP address, in the forms that browsers and curl take: 127.1 is one, too. No
-// name's last part is a number.
+// isAddress reports whether a host is an IP address, in the forms that browsers and curl accept, such as 127.1. The
+// last part of a name is never a number.
 func isAddress(host string) bool {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return true
@@ -126,8 +127,8 @@ func isAddress(host string) bool {
 	})
 }
 
-// checkHost refuses requests by names that the server does not go by, and reports whether to go on. A key tells who asks
-// better than a name does, and a socket in the file system is out of browsers' reach.
+// checkHost refuses a request to a name that the server does not answer to, and reports whether to go on. If there are
+// keys, every name is allowed, because a web page does not know a key. Browsers cannot reach a Unix socket.
 func (s *Server) checkHost(w http.ResponseWriter, r *http.Request) bool {
 	if s.keys.wanted() || s.hosts.goBy(r.Host) {
 		return true
@@ -139,7 +140,7 @@ func (s *Server) checkHost(w http.ResponseWriter, r *http.Request) bool {
 	if !ok || name == "" {
 		name = r.Host
 	}
-	s.o.Log.Warn("a request by a name that the server does not go by; --allowed-hosts allows one", "host", name)
+	s.o.Log.Warn("a request by a name that the server does not go by; --allowed-hosts allows one", "host", fmt.Sprintf("%.200s", name))
 	s.refuse(w, r, &Error{Status: http.StatusMisdirectedRequest, Type: "permission_error", Message: fmt.Sprintf(
 		"this server does not go by the name %.200q: ask by its IP address, or start it with --allowed-hosts and that name, or with --api-key", name)})
 	return false

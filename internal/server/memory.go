@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -9,25 +10,26 @@ import (
 	"time"
 )
 
-// What a request takes of memory until it is answered, measured as the growth of the process with bodies of 8 MiB: its
-// body, decoded and copied, its prompt and its tokens. Many small values take far more than their bytes.
+// Bytes of memory that a request takes until it is answered: its body, decoded and copied, its prompt and its tokens.
+// They were measured as the growth of the process with bodies of 8 MiB. Many small values take far more than their
+// bytes.
 const (
-	perByte   = 10   // bytes for each byte of a body
-	perValue  = 100  // for each of its numbers, texts and names
-	perObject = 1000 // for each of its objects and lists
+	perByte   = 10   // for each byte of the body
+	perValue  = 100  // for each number, text and name in it
+	perObject = 1000 // for each object and list in it
 )
 
 // How the memory for requests is shared.
 const (
 	usualMemory = 1 << 30
-	leaves      = 2                // a request leaves a part of what it takes free, for smaller ones: the half
-	poolWait    = 10 * time.Second // that a request waits for others to end
-	slowBody    = 10 * time.Second // after which a body that still comes in makes room for others
-	unknownBody = 64 << 10         // bytes that are reserved at first where nobody says how long a body is
+	leaves      = 2                // a request must leave 1/leaves of what it takes free, for smaller ones
+	poolWait    = 10 * time.Second // how long a request waits for room
+	slowBody    = 10 * time.Second // a body that still comes in after so long may be given up for others
+	unknownBody = 64 << 10         // bytes that are reserved at first for a body of unknown length
 )
 
-// A pool is the memory that requests may take together. One client has at most the half of it, and the larger a request
-// is the more it leaves free, so that small requests pass large ones. Of those that wait the smallest is first.
+// A pool is the memory that all requests together may take. One client has at most half of it. The larger a request,
+// the more it must leave free, so that small requests pass large ones. Among waiting requests the smallest is first.
 type pool struct {
 	mu      sync.Mutex
 	most    int64 // bytes
@@ -37,14 +39,15 @@ type pool struct {
 	waiting []*waiter
 }
 
-// A share is what a request has of a pool. It belongs to one goroutine, but for what the pool's lock guards.
+// A share is a request's part of a pool. It belongs to one goroutine, except for the fields that the pool's lock
+// guards.
 type share struct {
 	pool   *pool
 	client string
-	giveUp func() // ends the reading of the body; called with the lock held
+	giveUp func() // makes reading the body fail; called with the lock held
 
 	bytes   int64     // guarded by the lock
-	reading time.Time // when the body began to come; zero: it does not come. Guarded by the lock
+	reading time.Time // when reading the body began; zero: it is not being read. Guarded by the lock
 	gone    bool      // the body was given up for others. Guarded by the lock
 }
 
@@ -62,17 +65,17 @@ func newPool(most int64) *pool {
 	return &pool{most: most, clients: map[string]int64{}, shares: map[*share]struct{}{}}
 }
 
-// limits returns how much may be taken by all, and by one client, where a share of so many bytes is among it.
+// limits returns the most bytes that all requests, and those of s's client, may take if s takes bytes of them.
 func (p *pool) limits(s *share, bytes int64) (all, each int64) {
 	all, each = p.most-bytes/leaves, p.most/clientShare-bytes/leaves
-	if s.client == "" { // a socket of the file system, where a proxy may be the only client
+	if s.client == "" { // a Unix socket, where a proxy may be the only client
 		each = all
 	}
 	return all, each
 }
 
-// fits reports whether n more bytes may be taken, and else whether it is the client's own part that is used up. The
-// lock is held.
+// fits reports whether s may take n more bytes. own: it may not because the client's own part is used up. The lock is
+// held.
 func (p *pool) fits(s *share, n int64) (ok, own bool) {
 	all, each := p.limits(s, s.bytes+n)
 	own = p.clients[s.client]+n > each
@@ -87,7 +90,7 @@ func (p *pool) grant(s *share, n int64) {
 	p.shares[s] = struct{}{}
 }
 
-// take gives a share n more bytes, and waits for them if need be, unless the server is stopping.
+// take gives s n more bytes. It waits for them if need be, until ctx or the server ends.
 func (p *pool) take(ctx context.Context, stopping <-chan struct{}, s *share, n int64) error {
 	p.mu.Lock()
 	if _, each := p.limits(s, s.bytes+n); s.bytes+n > each {
@@ -110,7 +113,7 @@ func (p *pool) take(ctx context.Context, stopping <-chan struct{}, s *share, n i
 	return p.wait(ctx, stopping, w)
 }
 
-// wait waits until w is granted, and has slow bodies make room.
+// wait waits until w is granted. Meanwhile it gives up slow bodies.
 func (p *pool) wait(ctx context.Context, stopping <-chan struct{}, w *waiter) error {
 	ticks := time.NewTicker(poolWait / 10)
 	defer ticks.Stop()
@@ -143,17 +146,18 @@ func (p *pool) wait(ctx context.Context, stopping <-chan struct{}, w *waiter) er
 		if _, own := p.fits(w.s, w.n); own {
 			return &Error{
 				Status: http.StatusTooManyRequests, Type: "rate_limit_error", RetryAfter: retryAfter,
-				Message: "the requests of this address that are being answered are too large together; try again later",
+				Message: "the requests from this address that are being answered take too much memory together; try again later",
 			}
 		}
 		return errHeld
 	}
 }
 
-// errHeld refuses a request where the others take too much memory.
-var errHeld = Unavailable("the requests that are being answered are too large together; try again later")
+// errHeld refuses a request if the others take too much memory.
+var errHeld = Unavailable("the requests that are being answered take too much memory together; try again later")
 
-// hurry gives up the body that has come in for the longest time, if that is long, where w waits for its memory.
+// hurry gives up the body that has been coming in for longest, if that is longer than slowBody and w waits for its
+// memory.
 func (p *pool) hurry(w *waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,7 +177,7 @@ func (p *pool) hurry(w *waiter) {
 	}
 }
 
-// give takes n bytes back, and gives them to those that wait.
+// give takes n bytes back from s and grants them to waiting requests.
 func (p *pool) give(s *share, n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -184,7 +188,7 @@ func (p *pool) give(s *share, n int64) {
 	if s.bytes -= n; s.bytes == 0 {
 		delete(p.shares, s)
 	}
-	slices.SortStableFunc(p.waiting, func(a, b *waiter) int { return int(min(1, max(-1, a.s.bytes+a.n-b.s.bytes-b.n))) })
+	slices.SortStableFunc(p.waiting, func(a, b *waiter) int { return cmp.Compare(a.s.bytes+a.n, b.s.bytes+b.n) })
 	p.waiting = slices.DeleteFunc(p.waiting, func(w *waiter) bool {
 		ok, _ := p.fits(w.s, w.n)
 		if ok {
@@ -195,7 +199,7 @@ func (p *pool) give(s *share, n int64) {
 	})
 }
 
-// more takes n more bytes. A share of no pool may take what it likes.
+// more takes n more bytes. A share without a pool is not limited.
 func (s *share) more(ctx context.Context, stopping <-chan struct{}, n int64) error {
 	if s.pool == nil || n <= 0 {
 		return nil
@@ -203,7 +207,7 @@ func (s *share) more(ctx context.Context, stopping <-chan struct{}, n int64) err
 	return s.pool.take(ctx, stopping, s, n)
 }
 
-// read says that the request's body begins to come, or has come.
+// read notes that reading the request's body begins or, with false, has ended.
 func (s *share) read(begins bool) {
 	if s.pool == nil {
 		return

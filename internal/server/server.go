@@ -22,30 +22,30 @@ const (
 	idleTimeout   = 2 * time.Minute
 	usualTimeout  = 30 * time.Second
 	usualGrace    = 30 * time.Second
-	lastTime      = 2 * time.Second // of Options.Grace, in which clients are told that their requests were cut
-	maxStreams    = 100             // requests at a time over a connection of HTTP/2
+	lastTime      = 2 * time.Second // the end of Options.Grace, in which clients are told that their requests were cut
+	maxStreams    = 100             // concurrent requests of an HTTP/2 connection
 )
 
 // Options are the choices made when a server is started.
 type Options struct {
-	Keys    []string      // one of which a request must have, or one of KeyFile; where there are neither all may ask
-	KeyFile string        // is read again when it changes, see ReadKeys
-	Origins []string      // of web pages that may ask; "*" for all, "localhost" for those of this machine
-	Hosts   []string      // names that the server goes by where there are no keys, besides those that no site can own, see ParseHost
-	Router  *Router       // of a server of several models; else nil
+	Keys    []string      // a request must have one of these or of KeyFile; without keys every client may ask
+	KeyFile string        // read again when it changes, see ReadKeys
+	Origins []string      // web pages that may ask; "*" is all, "localhost" those of this machine
+	Hosts   []string      // further names that the server answers to without keys, see ParseHost
+	Router  *Router       // set if the server has several models
 	Local   bool          // only programs of this machine reach the server
-	Timeout time.Duration // in which a client must send something of a request, or take something of its answer; 0: 30 s
+	Timeout time.Duration // how long a client may send nothing of a request, or read nothing of its answer; 0: 30 s
 	Log     *slog.Logger
-	Page    func(next http.Handler) http.Handler // answers what browsers load, without a key, and hands on the rest; nil: nothing does
-	Meter   Meter                                // nil: nobody counts
-	Fetches bool                                 // /api/pull fetches models
-	Known   []Published                          // that it can fetch, for users to choose from
-	RAM     int64                                // bytes of the machine's memory, with which users compare models; 0: not known
-	TLS     *tls.Config                          // nil: requests come in plain text
+	Page    func(next http.Handler) http.Handler // answers what browsers load, without a key, and passes on the rest; nil: there is no page
+	Meter   Meter                                // nil: nothing is counted
+	Fetches bool                                 // /api/pull downloads models
+	Known   []Published                          // models that it can download, for users to choose from
+	RAM     int64                                // bytes of the machine's memory; 0: unknown
+	TLS     *tls.Config                          // nil: plain HTTP
 
-	Grace       time.Duration // in which Serve ends; 0: 30 s
-	Memory      int64         // bytes that all requests may take together; 0: 1 GiB
-	Connections int           // that may be open; 0: 1024
+	Grace       time.Duration // Serve ends within this time; 0: 30 s
+	Memory      int64         // bytes that all requests together may take; 0: 1 GiB
+	Connections int           // connections that may be open; 0: 1024
 }
 
 // Published is a model of the hub.
@@ -74,9 +74,9 @@ type Server struct {
 
 	unknown unknownFields
 
-	memory *pool // that requests take
+	memory *pool // the memory that requests take
 
-	stopping context.Context // ends when Serve takes no new requests any more
+	stopping context.Context // ends when Serve stops taking new requests
 	stop     context.CancelFunc
 
 	forms    map[string]ErrorForm // by the pattern of a route
@@ -115,8 +115,8 @@ func (s *Server) UntilStop(ctx context.Context) (context.Context, context.Cancel
 	}
 }
 
-// Serve answers what comes in at l until ctx ends. It returns within Options.Grace then, whatever clients do: requests
-// that run may end until a moment before, in which clients of the others are told that they were cut.
+// Serve answers requests that come in at l until ctx ends. Then it returns within Options.Grace, whatever clients do.
+// Running requests may finish until lastTime before that; the others are cut, and their clients are told.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	running, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()

@@ -103,7 +103,7 @@ func (s *slots) change(slot int, f func(*Slot)) {
 
 // begin notes that a text is generated in a slot; g may be nil.
 func (s *slots) begin(slot int, g *Generation) {
-	if g != nil { // the slot remembers what was asked, and holds nothing that the request needed
+	if g != nil { // the slot keeps what was asked, without what belongs to the request
 		asked := *g
 		asked.Constrain, asked.ctx = nil, nil
 		g = &asked
@@ -134,7 +134,7 @@ func (m *Model) SaveSlot(ctx context.Context, slot int, name string) (s engine.S
 		case errors.Is(err, engine.ErrNotCached):
 			return Invalid("slot %d cannot be saved: other texts needed the room of its text in the KV cache", slot)
 		case errors.Is(err, atomicfile.ErrForeign):
-			return Invalid("slot %d cannot be saved: %s", slot, strings.ReplaceAll(err.Error(), path, name)) // the folder is not the client's concern
+			return Invalid("slot %d cannot be saved: %s", slot, About(path, err))
 		}
 		return err
 	})

@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// told returns the text of an error for clients, who are not to learn the folders of the server's machine: a path is
-// shown as its last part. The log has the whole text, see noteError.
+// told returns an error's text for clients. It shows only the last part of each path, so that clients do not learn the
+// folders of the server's machine. The log has the whole text, see noteError.
 func told(err error) string {
 	text := err.Error()
 	for _, path := range pathsOf(err) {
@@ -22,7 +22,8 @@ func told(err error) string {
 	return withoutFolders(text, false)
 }
 
-// toldOfMachine is told for errors that say nothing of what a client sent: what looks like a file in a folder is one.
+// toldOfMachine is told for errors that contain nothing that a client sent, so that whatever looks like a relative path
+// is one.
 func toldOfMachine(err error) string { return withoutFolders(told(err), true) }
 
 // pathsOf returns the paths that the system's errors in err hold.
@@ -49,13 +50,13 @@ func pathsOf(err error) []string {
 	return paths
 }
 
-// located is an error about a file that it may name.
+// located is an error about the file at path. Its text may name the file.
 type located struct {
 	path string
 	error
 }
 
-// About returns an error about a file, in whose text clients see the file's name and not its folder.
+// About returns err as an error about the file at path. Clients see the file's name in it, and not its folder.
 func About(path string, err error) error {
 	if err == nil {
 		return nil
@@ -65,8 +66,8 @@ func About(path string, err error) error {
 
 func (l *located) Unwrap() error { return l.error }
 
-// withoutFolders returns a text in which paths are shown as their last part: those that begin at a root, and where
-// relative is set also those of files below the working directory, which have an extension. Addresses stay.
+// withoutFolders returns text with each path replaced by its last part. Paths are absolute, or begin like ./ or ~/;
+// with relative set, also those of files below the working directory that have an extension. URLs stay.
 func withoutFolders(text string, relative bool) string {
 	var b strings.Builder
 	before := ' '
@@ -86,10 +87,11 @@ func withoutFolders(text string, relative bool) string {
 	return b.String()
 }
 
-// around are what a path in a message stands between, besides spaces.
+// around are the characters that may surround a path in a message, besides spaces.
 const around = "\"'`()[]{}<>|,;="
 
-// pathLength returns the length of the path that text begins with, which follows the character before; 0: none.
+// pathLength returns the length of the path at the beginning of text; 0: there is none. before is the character before
+// text.
 func pathLength(text string, before rune, relative bool) int {
 	if !unicode.IsSpace(before) && before != ':' && !strings.ContainsRune(around, before) {
 		return 0
@@ -118,8 +120,8 @@ func pathLength(text string, before rune, relative bool) int {
 	return n
 }
 
-// wordLength returns the length of the word that text begins with: up to a space or what paths stand between, or to the
-// quotation mark that ends it where it follows one. A colon ends it where a message goes on.
+// wordLength returns the length of the word at the beginning of text. If before is a quotation mark, the word ends at
+// the next one. Otherwise it ends at a space, at a character of around, or at a colon that a space follows.
 func wordLength(text string, before rune) int {
 	if before == '"' || before == '\'' || before == '`' {
 		if end := strings.IndexRune(text, before); end >= 0 {
@@ -137,8 +139,8 @@ func wordLength(text string, before rune) int {
 	return len(text)
 }
 
-// noteError has the log tell an error that the request of w is answered with, if clients are not told all of it, or it
-// is the server's own.
+// noteError notes the error that the request of w is answered with. The log then has its whole text if clients are not
+// told all of it, or if it is the server's own fault.
 func noteError(w http.ResponseWriter, err error) {
 	for w != nil {
 		if s, ok := w.(*statusWriter); ok {
@@ -153,8 +155,8 @@ func noteError(w http.ResponseWriter, err error) {
 	}
 }
 
-// hiddenText returns the whole text of an error that noteError was given, or nothing where clients were told it and it is
-// no fault of the server.
+// hiddenText returns the whole text of an error that noteError was given. It is empty if clients were told all of it
+// and it is no fault of the server.
 func hiddenText(err error) string {
 	if err == nil {
 		return ""

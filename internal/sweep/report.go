@@ -280,7 +280,7 @@ func Files(o *Options) (all []string) {
 	return all
 }
 
-// kinds returns those of the report's files.
+// kinds returns the kinds of the report's files, by name.
 func kinds() map[string]atomicfile.Kind {
 	return map[string]atomicfile.Kind{
 		csvName:  atomicfile.Begins("a sweep's table", "name,file,").Public(),

@@ -10,10 +10,10 @@ import (
 // A Cleaner removes from a text what a terminal obeys instead of showing it, and what hides text from its reader. The
 // text may come in pieces, which may end within a character. The zero value is at the beginning of a text.
 //
-// Removed are control characters other than line feeds and tabs (C0, DEL and C1: without their first character, escape
-// sequences are plain text), marks that override the direction of writing, and characters that carry text without
-// showing any. Joiners, marks of Arabic and Hebrew, accents and what emoji are made of stay. Bytes that are no UTF-8,
-// which terminals of 8 bits would take for C1, become U+FFFD.
+// It removes control characters other than line feeds and tabs (C0, DEL and C1; escape sequences become plain text
+// without their first character), marks that override the direction of writing, and characters that carry text without
+// showing any. Joiners, the marks of Arabic and Hebrew, accents and the parts of emoji stay. Bytes that are not UTF-8
+// become U+FFFD, because 8-bit terminals would take them for C1.
 type Cleaner struct {
 	held []byte // the beginning of a character
 
@@ -22,7 +22,7 @@ type Cleaner struct {
 	tags     int  // tag characters that may follow: they are parts of a flag
 }
 
-// mostMarks bounds the combining marks of a character, which would else cover the lines above. Unicode's Stream-Safe
+// mostMarks bounds the combining marks of a character; more of them would cover the lines above. Unicode's Stream-Safe
 // Text Format (UAX #15) has the same bound.
 const mostMarks = 30
 
@@ -34,13 +34,13 @@ const (
 	mostTags  = 6
 )
 
-// Clean returns a whole text cleaned.
+// Clean returns a whole text, cleaned.
 func Clean(text string) string {
 	var c Cleaner
 	return c.Text(text) + c.End()
 }
 
-// Text returns what can be shown of the text by now that the next piece is there.
+// Text takes the next piece and returns what can be shown now.
 func (c *Cleaner) Text(piece string) string {
 	if plain(piece) && len(c.held) == 0 {
 		c.marks, c.selected, c.tags = 0, false, 0
@@ -49,7 +49,7 @@ func (c *Cleaner) Text(piece string) string {
 	return string(c.Append(nil, []byte(piece)))
 }
 
-// End returns what stands for half a character at the end of the text.
+// End ends the text. It returns U+FFFD if the text ended within a character, and else nothing.
 func (c *Cleaner) End() string {
 	half := len(c.held) > 0
 	*c = Cleaner{}
@@ -59,7 +59,7 @@ func (c *Cleaner) End() string {
 	return ""
 }
 
-// plain reports whether a text is of printable ASCII, line feeds and tabs.
+// plain reports whether a text has only printable ASCII, line feeds and tabs.
 func plain(text string) bool {
 	for i := range len(text) {
 		if b := text[i]; b < ' ' && b != '\n' && b != '\t' || b >= 0x7f {
@@ -69,7 +69,7 @@ func plain(text string) bool {
 	return true
 }
 
-// Append appends to to what Text would return.
+// Append appends what Text would return to to.
 func (c *Cleaner) Append(to, piece []byte) []byte {
 	if len(c.held) > 0 {
 		piece = append(c.held, piece...)
@@ -133,8 +133,8 @@ func overrides(r rune) bool {
 	return r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
 }
 
-// hidden reports whether r is invisible and no honest text for a terminal needs it: invisible operators of mathematics,
-// deprecated format characters, marks of annotations, and a byte order mark within a text.
+// hidden reports whether r is invisible and honest text for a terminal does not need it: invisible mathematical
+// operators, deprecated format characters, annotation marks, and a byte order mark within a text.
 func hidden(r rune) bool {
 	return r >= 0x2060 && r <= 0x2064 || r >= 0x206a && r <= 0x206f || r >= 0xfff9 && r <= 0xfffb || r == 0xfeff || r == 0x180e
 }

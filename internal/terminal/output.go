@@ -8,8 +8,8 @@ import (
 	"golang.org/x/term"
 )
 
-// An Output is a file that a program writes to, such as its standard output. Where it is a terminal, Write cleans what
-// is written, whatever it comes from; other files get the bytes.
+// An Output is a file that a program writes to, such as its standard output. If it is a terminal, Write cleans
+// everything that is written; other files get the bytes as they are.
 type Output struct {
 	file   *os.File
 	screen bool // the file is a terminal
@@ -26,7 +26,7 @@ func Of(f *os.File) *Output {
 // IsTerminal reports whether the output is a terminal.
 func (o *Output) IsTerminal() bool { return o.screen }
 
-// Size returns the terminal's columns and rows, 0 where the output is none or its size is not known.
+// Size returns the terminal's columns and rows. They are 0 if the output is no terminal or its size is not known.
 func (o *Output) Size() (columns, rows int) {
 	if !o.screen {
 		return 0, 0
@@ -56,13 +56,13 @@ func (o *Output) Write(b []byte) (int, error) {
 // WriteString implements io.StringWriter.
 func (o *Output) WriteString(text string) (int, error) { return o.Write([]byte(text)) }
 
-// Styled returns a writer that has the terminal obey what is written: the program's own escape sequences, and texts that
-// a Cleaner has returned.
+// Styled returns a writer that does not clean. It is for the program's own escape sequences, and for texts that a
+// Cleaner has returned.
 func (o *Output) Styled() io.Writer { return styled{o} }
 
 type styled struct{ o *Output }
 
-// Size is that of the Output.
+// Size returns the Output's size.
 func (s styled) Size() (columns, rows int) { return s.o.Size() }
 
 func (s styled) Write(b []byte) (int, error) {

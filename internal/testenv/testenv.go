@@ -96,18 +96,19 @@ func Missing(t testing.TB, what, reason string) {
 	t.Skip(reason)
 }
 
-// Exhaustive reports whether the test runs its whole matrix, as .ci/run has tests do: POWERINFER_EXHAUSTIVE is set.
-// Otherwise it runs what differs in kind, so that make test takes minutes.
+// Exhaustive reports whether the test runs its whole matrix: .ci/run sets POWERINFER_EXHAUSTIVE for that. Otherwise the
+// test runs one case of each kind, so that make test takes minutes.
 func Exhaustive(t testing.TB) bool {
 	t.Helper()
 	if os.Getenv("POWERINFER_EXHAUSTIVE") != "" && !testing.Short() {
 		return true
 	}
-	leftOut(t, "not whole, which .ci/run is")
+	leftOut(t, "with one case of each kind, where .ci/run has all")
 	return false
 }
 
-// Some returns the first n of a test's cases, which differ in kind, or all of them where it is Exhaustive.
+// Some returns the first n of a test's cases, or all of them if the test is Exhaustive. The first n should differ in
+// kind.
 func Some[T any](t testing.TB, n int, cases []T) []T {
 	t.Helper()
 	if len(cases) <= n || Exhaustive(t) {
@@ -116,7 +117,7 @@ func Some[T any](t testing.TB, n int, cases []T) []T {
 	return cases[:n]
 }
 
-// leftOut adds a line to the file that POWERINFER_LEFT_OUT names, from which scripts/test.sh says what was left out.
+// leftOut adds a line to the file that POWERINFER_LEFT_OUT names. scripts/test.sh reads it and says what was left out.
 func leftOut(t testing.TB, how string) {
 	t.Helper()
 	path := os.Getenv("POWERINFER_LEFT_OUT")

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Eventually returns once is reports true. It asks again and again for as long as the test may run, so that no busy
-// machine fails it; then it fails the test with what.
+// Eventually calls is until it reports true. It goes on for as long as the test may run, so that a busy machine does
+// not fail the test; then it fails the test with what.
 func Eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	const report = 10 * time.Second // is left to say what did not come, before go test ends the process
+	const report = 10 * time.Second // left to report the failure before go test ends the process
 	var end time.Time
 	if t, ok := t.(interface{ Deadline() (time.Time, bool) }); ok {
 		if last, ok := t.Deadline(); ok {

@@ -6,30 +6,30 @@ import (
 	"unicode/utf8"
 )
 
-// A rule is a step of a normalizer, a pre-tokenizer or a decoder. Files compose them, so that rules which double a text
-// could follow each other.
+// A rule is a step of a normalizer, a pre-tokenizer or a decoder. Files combine them freely, so many rules that double
+// a text could follow each other.
 type rule struct {
-	// apply returns what becomes of a text. A rule that the file words returns the text as it is where the result would
-	// have more than most bytes.
+	// apply returns the text changed. A rule whose effect the file chooses returns the text as it is if the result
+	// would have more than most bytes.
 	apply  func(text string, most int) string
 	growth growth
 }
 
-// growth is how a rule lengthens texts. The zero value does not, or only as far as Unicode's normal forms do, which have
-// no effect on what they wrote.
+// growth says how much longer a rule makes a text. The zero value is for rules that do not, or only as Unicode's normal
+// forms do, which have no effect on their own output.
 type growth struct {
-	times  float64 // bytes of the result for one of the text, at most
+	times  float64 // most bytes of the result for each byte of the text
 	reads  string  // the rule changes texts with one of these characters; empty: any
 	writes string  // the characters that it writes; empty: any
 }
 
-// maxGrowth bounds the times that rules one after the other lengthen a text in the worst case, as far as the file words
-// them: those of T5 do it 99 times.
+// maxGrowth bounds how many times longer the rules of a file may make a text in the worst case. T5's make it 99 times
+// longer.
 const maxGrowth = 1024
 
-// A text grows to at most textGrowth times its length and some bytes, and beyond twice its length by textMore bytes.
-// Rules that would let it grow further are left out for that text. The normal form of one character, U+FDFA, is 11 times
-// as long, 13 times with its spaces written as SentencePiece does, and 22 times in GPT-2's characters for bytes.
+// A text of n bytes may grow to textGrowth·n + textLeast bytes, and to at most 2·n + textMore. A rule that would make
+// it longer is left out for that text. The normal form of one character, U+FDFA, is 11 times as long, 13 times with its
+// spaces written as SentencePiece does, and 22 times in GPT-2's characters for bytes.
 const (
 	textGrowth = 32
 	textLeast  = 64
@@ -39,7 +39,7 @@ const (
 // mostBytes returns how long a text of n bytes may become.
 func mostBytes(n int) int { return min(textGrowth*n+textLeast, 2*n+textMore) }
 
-// apply returns what rules make of a text.
+// apply applies rules to a text, one after the other.
 func apply(rules []rule, text string) string {
 	most := mostBytes(len(text))
 	for _, r := range rules {
@@ -48,17 +48,18 @@ func apply(rules []rule, text string) string {
 	return text
 }
 
-// spreadGrowth is that of writing bytes in GPT-2's characters, of which some have two bytes.
+// spreadGrowth is the growth of writing bytes in GPT-2's characters, some of which have two bytes.
 var spreadGrowth = growth{times: 2}
 
-// fixed is a rule that Unicode or another standard words.
+// fixed returns a rule whose effect a standard such as Unicode defines.
 func fixed(f func(string) string) rule {
 	return rule{apply: func(text string, _ int) string { return f(text) }}
 }
 
-// checkGrowth refuses rules of which each lengthens what those before it wrote. what says of which component parts are.
+// checkGrowth refuses rules that together make a text more than maxGrowth times as long, because each lengthens what
+// others wrote. parts are the rules' definitions; what names their component.
 func checkGrowth(what string, parts []Component, rules []growth) error {
-	reached := make([]float64, len(rules)) // the times that rule i and those which it follows lengthen a text
+	reached := make([]float64, len(rules)) // how many times longer rule i and the rules before it make a text
 	for i, r := range rules {
 		if r.times <= 1 {
 			continue

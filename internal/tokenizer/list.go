@@ -3,11 +3,12 @@ package tokenizer
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 )
 
-// list is a JSON array that is read value by value, up to mostObjects: in memory each takes hundreds of times as many
-// bytes as null does in a file.
+// list is a JSON array that is read value by value, up to a limit: a value may take hundreds of times as many bytes in
+// memory as it has in the file.
 type list[T any] []T
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -34,21 +35,21 @@ func (l *list[T]) UnmarshalJSON(b []byte) error {
 			return err
 		}
 		if c, ok := any(v).(Component); ok && c.Type == "" {
-			return fmt.Errorf("a part has no type")
+			return errors.New("a part has no type")
 		}
 		*l = append(*l, v)
 	}
 	return nil
 }
 
-// mostNested bounds the depth of a definition's JSON, which is read anew for each list in a list, and mostObjects its
-// added tokens and parts together.
+// mostNested bounds the nesting of a definition's JSON, because each list is read once more for every list around it.
+// mostObjects bounds its objects: added tokens and parts.
 const (
 	mostNested  = 64
 	mostObjects = 1 << 19
 )
 
-// CheckShape refuses JSON that is nested deeper or has more objects than a tokenizer's definition.
+// CheckShape refuses JSON that is nested too deeply, or has too many objects, for a tokenizer's definition.
 func CheckShape[T string | []byte](text T) error {
 	depth, objects, quoted := 0, 0, false
 	for i := 0; i < len(text); i++ {

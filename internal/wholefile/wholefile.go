@@ -1,18 +1,19 @@
-// Package wholefile reads files that people give into memory, as far as such files may go.
+// Package wholefile reads files that people give into memory. It bounds their size, so that /dev/zero is an error.
 package wholefile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 )
 
-// The most bytes that are read of a file of a kind.
+// The most bytes that a file may have, by its kind.
 const (
-	Text    = 1 << 30  // a corpus, a dataset, a matrix of importances
-	Setting = 16 << 20 // what a person writes: a prompt, a template, a grammar, a list, a certificate
-	device  = 1 << 20  // of a device, whatever the kind: a terminal ends where its user says so, others never
+	Text    = 1 << 30  // a corpus, a dataset
+	Setting = 16 << 20 // what a person writes: a system prompt, a template, a grammar, a list, a certificate
+	device  = 1 << 20  // any device: a terminal's user ends its input, other devices never end
 )
 
 // Read returns the content of the file at path, which may be a pipe. More than most bytes are an error.
@@ -25,7 +26,7 @@ func Read(path string, most int64) ([]byte, error) {
 	return ReadFrom(f, most)
 }
 
-// ReadFrom returns what an open file holds from where it is, as Read does.
+// ReadFrom is Read of an open file, from its current offset on.
 func ReadFrom(f *os.File, most int64) ([]byte, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -35,23 +36,27 @@ func ReadFrom(f *os.File, most int64) ([]byte, error) {
 	if info.Mode()&os.ModeDevice != 0 {
 		most = min(most, device)
 	}
+	var data bytes.Buffer
 	if info.Mode().IsRegular() {
-		at, err := f.Seek(0, io.SeekCurrent)
-		if err == nil && info.Size()-at > most {
-			return nil, tooLarge(name, most)
+		if at, err := f.Seek(0, io.SeekCurrent); err == nil {
+			left := max(0, info.Size()-at)
+			if left > most {
+				return nil, tooLarge(name, most)
+			}
+			data.Grow(int(left) + bytes.MinRead) // so that ReadFrom need not grow it, which copies
 		}
 	}
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	_, err = data.ReadFrom(io.LimitReader(f, most+1))
 	switch {
 	case err != nil:
 		return nil, err
-	case int64(len(data)) > most:
+	case int64(data.Len()) > most:
 		return nil, tooLarge(name, most)
 	}
-	return data, nil
+	return data.Bytes(), nil
 }
 
-// ErrTooLarge is the error of a file with more bytes than are read of its kind.
+// ErrTooLarge is the error of a file that has more bytes than its kind may have.
 var ErrTooLarge = errors.New("larger than such a file may be")
 
 func tooLarge(name string, most int64) error {

@@ -109,7 +109,7 @@ func (c *composer) addArguments(t *Tool) error {
 	case err != nil:
 		c.loose = append(c.loose, fmt.Errorf("the tool %s: %w", t.Name, err))
 		if schema, e, err = c.read(json.RawMessage(anyObject), false); err != nil {
-			return err // of the context or the size: the schema is ours
+			return err // the context has ended or the grammar is too large: the schema itself is ours
 		}
 	}
 	for _, reason := range schema.Loose() {

@@ -21,7 +21,7 @@ type Limits struct {
 	Depth  int // nesting of calls of macros and recursive loops; default 200
 }
 
-// breath is after how many steps a rendering looks whether its context has ended.
+// breath is the number of steps between checks of the context.
 const breath = 4096
 
 // maxValueDepth is the largest depth at which lists, tuples and dicts may be nested in each other.
@@ -105,7 +105,7 @@ type render struct {
 	limits        Limits
 	steps, memory int // what is left
 	ctx           context.Context
-	look          int // steps that are left when the context is looked at again
+	look          int // steps left when the context is checked again
 	depth         int // of calls
 	out           *strings.Builder
 	captured      int // bytes in the builders that out stands in for

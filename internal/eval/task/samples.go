@@ -69,7 +69,7 @@ func ReadSamples(name string, data []byte) (all []Sample, whole int, err error) 
 // Samples is a file to which samples are added.
 type Samples struct {
 	Done []Sample // that were there
-	Torn int      // bytes of a line that an interrupted run left, and that were cut off
+	Torn int      // bytes of an incomplete line that an interrupted run left; they were cut off
 	mu   sync.Mutex
 	file *atomicfile.Lines // nil: nothing is kept
 	run  *Run              // for the first line; nil when it is written

@@ -23,7 +23,7 @@ import (
 // Matrix is what is collected.
 type Matrix = imatrix.Matrix
 
-// OlderKind is that of files in the older form.
+// OlderKind is the kind of files in the older form.
 func OlderKind() atomicfile.Kind { return imatrix.OlderKind() }
 
 // Sum reads files and adds them up, those of the older form as so many chunks of so many tokens. It refuses those of

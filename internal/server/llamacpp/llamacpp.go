@@ -76,9 +76,8 @@ func change(do func(ctx context.Context, name string) error) func(http.ResponseW
 	}
 }
 
-// properties tells what a server is like. A look at them is no request: it loads no model, and wakes none that sleeps.
-// llama-server's router loads the model that it asks for here unless autoload=false; a web page could have a browser
-// send such a request from anywhere.
+// properties tells what a server is like. Reading them loads no model and wakes none that sleeps. llama-server's router
+// loads the model that is named here unless autoload=false, but then any web page could make a browser load models.
 type properties struct{ s *server.Server }
 
 func (p properties) show(w http.ResponseWriter, r *http.Request) error {
@@ -130,7 +129,7 @@ func Properties(m *server.Model) map[string]any {
 	}
 }
 
-// perPiece is what a token takes of memory until its text is sent, in bytes.
+// perPiece is the memory that a token takes until its text is sent, in bytes.
 const perPiece = 150
 
 func tokenize(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.Model) error {

@@ -11,7 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
-// mostWatchers bounds the streams of events: each has a connection as long as its client likes.
+// mostWatchers bounds the streams of events: each keeps a connection for as long as its client likes.
 const mostWatchers = 64
 
 // Register adds the routes to s.

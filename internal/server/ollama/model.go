@@ -212,7 +212,7 @@ func (s *shown) addInfo(f *gguf.File, verbose bool) {
 		if list := reflect.ValueOf(k.Value).Kind() == reflect.Slice; list && !verbose || err != nil {
 			k.Value = nil
 		}
-		if path, ok := k.Value.(string); ok && strings.HasPrefix(k.Key, "quantize.imatrix.") { // of the machine that quantized it, perhaps this one
+		if path, ok := k.Value.(string); ok && strings.HasPrefix(k.Key, "quantize.imatrix.") { // a path on the machine that quantized the model, perhaps this one
 			k.Value = filepath.Base(path)
 		}
 		s.Info[k.Key] = k.Value

@@ -19,8 +19,8 @@ import (
 //go:embed dist
 var dist embed.FS
 
-// policy lets the page load its own script and style and ask its own server; nothing else, whatever a model writes. Text becomes elements only through
-// DOMPurify, of which the page has two.
+// policy lets the page load its own script and style and ask its own server; nothing else, whatever a model writes.
+// Text becomes elements only through DOMPurify. The page has two instances of it, hence allow-duplicates.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types dompurify 'allow-duplicates'"
 

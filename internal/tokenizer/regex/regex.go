@@ -43,10 +43,10 @@ func Compile(pattern string) (*Regexp, error) {
 	return re, nil
 }
 
-// Shortest returns a number of bytes that every match has at least.
+// Shortest returns a lower bound of the bytes of a match.
 func (re *Regexp) Shortest() int { return re.shortest }
 
-// shortest returns how many characters a match of n has at least.
+// shortest returns a lower bound of the characters of a match of n.
 func (n *node) shortest() (least int) {
 	switch n.kind {
 	case chars:
