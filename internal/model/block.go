@@ -134,7 +134,6 @@ type blockBinder struct {
 	*nn.Binder
 	m     *Model
 	layer int
-	state int // the part of the cache with the layer's state
 }
 
 // bound reports whether the block binds a tensor: it must, or it may and the file holds it.
@@ -185,12 +184,11 @@ func (m *Model) newNorm(weight, bias *compute.Vector) nn.Norm {
 
 // bindBlock binds layer i.
 func (m *Model) bindBlock(in *nn.Binder, i int) {
-	b, l := &blockBinder{Binder: in.Layer(i), m: m, layer: i, state: m.statePart(i)}, &m.layers[i]
+	b, l := &blockBinder{Binder: in.Layer(i), m: m, layer: i}, &m.layers[i]
 	l.norm = b.norm("attn_norm")
 	l.shape = m.Blocks[i]
 	if l.shape.State > 0 {
 		l.recurrent = b.recurrent()
-		b.Recurs(l.recurrent)
 	}
 	if l.shape.Heads > 0 {
 		l.bindAttention(b)

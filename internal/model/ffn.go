@@ -21,7 +21,7 @@ func (m *Model) plan(positions int) nn.Plan {
 // layerPlan returns how layer i is bound, but for its part of the cache.
 func (m *Model) layerPlan(i int) nn.LayerPlan {
 	return nn.LayerPlan{
-		Place: m.place(i), Stored: i, Neurons: m.neuronPlan(i),
+		Place: m.place(i), Stored: i, State: m.statePart(i), Neurons: m.neuronPlan(i),
 		Experts: nn.ExpertPlan{Exact: m.ExpertMode() != Off, Used: m.ExpertMode() == Predict, Prior: m.Prior(i)},
 	}
 }

@@ -61,7 +61,7 @@ func (c *Config) readBlocks(m *nn.Keys) {
 		values = m.Counts(key("attention.value_length_mla"), c.Layers, func(l int) int { return stored[l] })
 	}
 	if c.Family.Delta {
-		for l, is := range c.readRecurrent(m) {
+		for l, is := range m.Recurrent(c.Layers) {
 			if is {
 				kvHeads[l] = 0
 			}

@@ -13,6 +13,7 @@ type Plan struct {
 type LayerPlan struct {
 	Place   compute.Place
 	Stored  int // the part of the cache with its keys and values
+	State   int // the part of the cache with its state
 	Neurons NeuronPlan
 	Experts ExpertPlan
 }
