@@ -26,6 +26,12 @@ type MTP interface {
 	BindMTP(b *nn.Binder) Block
 }
 
+// AllRows is a Program whose last layer may have to compute all rows, whatever logits are wanted.
+type AllRows interface {
+	Program
+	AllRows() bool
+}
+
 // Block is one block of a model.
 type Block interface {
 	// Forward returns the residual after the block. [n, n_embd]
@@ -59,6 +65,8 @@ var programs = map[string]func(*nn.Keys, *nn.Binder) Program{
 	"gemma-embedding": newGemmaEmbedding,
 	"gemma2":          newGemma2,
 	"gemma3":          newGemma3,
+	"gemma3n":         newGemma3n,
+	"gemma4":          newGemma4,
 	"glm4":            newGLM4,
 	"glm4moe":         newGLM4MoE,
 	"gpt-oss":         newGPTOSS,
@@ -76,6 +84,7 @@ var programs = map[string]func(*nn.Keys, *nn.Binder) Program{
 	"lfm2moe":         newLFM2,
 	"llama":           newLlama,
 	"llama-embed":     newLlamaEmbed,
+	"llama4":          newLlama4,
 	"mamba2":          newMamba2,
 	"minicpm":         newMiniCPM,
 	"minicpm3":        newMiniCPM3,
@@ -105,6 +114,7 @@ var programs = map[string]func(*nn.Keys, *nn.Binder) Program{
 	"qwen3vl":         newQwen3,
 	"qwen3vlmoe":      newQwen3MoE,
 	"seed_oss":        newSeedOSS,
+	"smallthinker":    newSmallThinker,
 	"smollm3":         newSmolLM3,
 	"stablelm":        newStableLM,
 	"starcoder2":      newStarCoder2,

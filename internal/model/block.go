@@ -85,7 +85,7 @@ func (l *block) forward(p *nn.Pass, m *Model, s *stream, i int) {
 //	x = (x + attention(norm(x)) + laurel(norm(x))) / √2; x += ffn(norm(x))
 func (l *block) alternate(p *nn.Pass, m *Model, s *stream, i int) {
 	active := s.all[m.altUp.Active]
-	p.Verbs().AltUpPredict(s.all, l.mixing.Route(p, active), l.mixing.Predict)
+	p.Verbs().AltUpPredict(s.all, l.mixing.Route(p, active), l.mixing.Prediction)
 	p.Verbs().Slice(s.x, active, 0)
 
 	in := p.Norm(s.x, l.norm)
@@ -97,7 +97,7 @@ func (l *block) alternate(p *nn.Pass, m *Model, s *stream, i int) {
 	in = p.Norm(s.x, l.ffnNorm)
 	m.join(p, s.x, l.ffn.Forward(p, s.x, in), l.ffnAfter)
 
-	p.Verbs().AltUpCorrect(s.all, s.x, l.mixing.Route(p, s.x), l.mixing.Correct, m.altUp.Active)
+	p.Verbs().AltUpCorrect(s.all, s.x, l.mixing.Route(p, s.x), l.mixing.Correction, m.altUp.Active)
 	p.Verbs().Multiply(s.x, active, l.mixing.Scale)
 	y := l.input.Forward(p, s.x, s.inputs, i)
 	for _, other := range s.all[1:] {

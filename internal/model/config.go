@@ -192,10 +192,6 @@ func (c *Config) checkByNeuron(m *nn.Keys) error {
 	return nil
 }
 
-// maxDeviations bounds what gates may have to be above their mean by, in standard deviations: beyond it none or all
-// are.
-const maxDeviations = 10
-
 // readPositions reads how scores depend on positions besides the rotation, and what keys and values are computed from.
 func (c *Config) readPositions(m *nn.Keys) {
 	f := &c.Family

@@ -195,7 +195,8 @@ func (m *Model) canNarrow(o *Options) bool {
 		return false
 	}
 	if m.program != nil {
-		return true
+		p, ok := m.program.(family.AllRows)
+		return !ok || !p.AllRows()
 	}
 	l := &m.layers[m.Layers-1]
 	return l.mixing == nil && !l.input.Bound() && !l.early

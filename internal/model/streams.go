@@ -43,7 +43,7 @@ func (l *block) bindMixing(b *blockBinder) {
 	const n = compute.AltUpStreams
 	l.mixing = &nn.AltUpMixing{
 		Norm: b.norm("altup_router_norm"), Router: b.linear("altup_router.weight", ""), Scale: b.vector("altup_correct_scale.weight"),
-		Predict: b.Flat("altup_predict_coef.weight", n*n, n), Correct: b.Flat("altup_correct_coef.weight", n, n),
+		Prediction: b.Flat("altup_predict_coef.weight", n*n, n), Correction: b.Flat("altup_correct_coef.weight", n, n),
 	}
 	l.laurel.Norm = b.norm("laurel_post_norm")
 	rank := 1

@@ -85,10 +85,13 @@ func (k *Keys) routing(usual compute.Routing, used, n int) compute.Routing {
 	return r
 }
 
+// HasExperts reports whether the layer has a router, and so experts.
+func (b *Binder) HasExperts() bool { return b.Has("ffn_gate_inp.weight") }
+
 // FFNOrExperts binds the layer's experts with the shared ones, or its feed-forward layer where the file has no router of
 // it. ffn describes the latter, and but for the number of neurons the shared experts.
 func (b *Binder) FFNOrExperts(ffn FFNSpec, experts ExpertSpec) FeedForward {
-	if !b.Has("ffn_gate_inp.weight") {
+	if !b.HasExperts() {
 		return b.FFN(ffn)
 	}
 	ffn.Neurons, ffn.UpBias, ffn.DownBias = experts.Shared, Absent, Absent

@@ -69,3 +69,25 @@ func (b *Binder) QKV(a *Attention, width int, bias Presence) {
 	}
 	a.Q.B, a.K.B, a.V.B = b.Bias("attn_q", q, bias), b.Bias("attn_k", k, bias), b.Bias("attn_v", v, bias)
 }
+
+// QKVOrQK is QKV of families whose files may lack the matrix of values: they are the keys.
+func (b *Binder) QKVOrQK(a *Attention, width int, bias Presence) {
+	if b.Has("attn_v.weight") || b.Has("attn_qkv.weight") {
+		b.QKV(a, width, bias)
+		return
+	}
+	a.Q, a.K = b.Linear("attn_q", a.Heads*a.Key, width, bias), b.Linear("attn_k", a.KVHeads*a.Key, width, bias)
+}
+
+// QueriesOf binds the queries of a, which reads another layer's keys and values. Files may hold what it would need for its
+// own.
+func (b *Binder) QueriesOf(a *Attention, width int, bias Presence) {
+	a.Reads = true
+	a.Q = b.Linear("attn_q", a.Heads*a.Key, width, bias)
+	for _, name := range []string{"attn_k.weight", "attn_v.weight", "attn_k_norm.weight"} {
+		b.Ignore(name)
+	}
+}
+
+// UnitNorm binds an RMSNorm without weights of n elements.
+func (b *Binder) UnitNorm(n int, eps float32) Norm { return Norm{Weight: b.Ones(n), Epsilon: eps} }
