@@ -58,6 +58,7 @@ func newGemma4(k *nn.Keys, b *nn.Binder) Program {
 	if narrow > 0 {
 		rope = k.WindowRope(rope, 1e4).Unscaled()
 		rope.Dims = k.Count(".rope.dimension_count_swa", narrow, nn.MaxWidth)
+		k.RopeFits(rope, ".rope.dimension_count_swa", narrow)
 		m.windowRope = b.Rope(rope, nil)
 	}
 

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/nn"
@@ -114,14 +115,10 @@ func (c *Config) readBlocks(m *nn.Keys) {
 	}
 }
 
-// readInputs reads what layers have beside their own weights: embeddings of tokens, keys and values of other layers, a
-// part of their gates.
+// readInputs reads what layers have beside their own weights: keys and values of other layers, a part of their gates.
 func (c *Config) readInputs(m *nn.Keys) {
 	key := func(s string) string { return c.Arch + "." + s }
 	f := &c.Family
-	if f.LayerInputs {
-		c.Input = m.Optional(key("embedding_length_per_layer_input"), nn.MaxWidth/max(1, c.Layers))
-	}
 	if f.SharedKV && m.Err == nil {
 		c.shareKV(m, key("attention.shared_kv_layers"))
 	}
@@ -147,3 +144,17 @@ func (c *Config) shareKV(m *nn.Keys, key string) {
 		}
 	}
 }
+
+// kv returns the shape of the layer's keys and values in the cache, or of its state where it has only that.
+func (b Block) kv() compute.KVShape {
+	if b.Heads == 0 {
+		return b.state()
+	}
+	if b.Latent > 0 {
+		return compute.KVShape{Heads: 1, Key: b.Latent + b.Rotated, Value: b.Latent, Within: true}
+	}
+	return compute.KVShape{Heads: b.KVHeads, Key: b.Key, Value: b.Value}
+}
+
+// state returns the shape of the layer's state in the cache.
+func (b Block) state() compute.KVShape { return compute.KVShape{State: b.State} }

@@ -2,17 +2,11 @@ package model
 
 import (
 	"github.com/powerinfer-go/powerinfer/internal/arch"
-	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/nn"
 )
 
 // StateSpace are the sizes of recurrent layers.
 type StateSpace struct{ arch.StateSpace }
-
-// shape returns the sizes of the scan.
-func (s StateSpace) shape() compute.StateSpace {
-	return compute.StateSpace{Heads: s.StateHeads, Dim: s.Inner / s.StateHeads, State: s.StateSize, Groups: s.Groups}
-}
 
 // convolved returns the numbers of a state that the convolution has: the inputs of the positions before the next.
 func (s StateSpace) convolved() int { return (s.Taps - 1) * s.Channels() }
@@ -81,17 +75,4 @@ func (c *Config) Recurrent() bool {
 		}
 	}
 	return false
-}
-
-// recurrent binds the layer's state space, delta net or short convolution.
-func (b *blockBinder) recurrent() nn.Recurrent {
-	m, s := b.m, b.m.States
-	spec := nn.StateSpec{StateSpace: s.shape(), Taps: s.Taps}
-	switch {
-	case m.Family.ShortConv:
-		return b.ShortConv(m.Embd, s.Taps)
-	case m.Family.Delta:
-		return b.DeltaNet(spec, m.Embd, m.Eps, m.Family.Tiled)
-	}
-	return b.Mamba2(spec, m.Embd, m.Eps, b.presence("ssm_norm.weight"))
 }

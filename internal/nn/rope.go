@@ -61,6 +61,13 @@ func (k *Keys) Rope(usual RopeSpec) RopeSpec {
 	}
 }
 
+// RopeFits fails unless heads of that many elements have the rotated ones, which key says.
+func (k *Keys) RopeFits(r RopeSpec, key string, head int) {
+	if r.Dims > head || r.Dims%2 != 0 {
+		k.Fail("key %q: %d rotated elements do not fit a head of %d", k.name(key), r.Dims, head)
+	}
+}
+
 // WindowRope returns r with the base of layers with windows, where files have one of their own. usual is that of files
 // that do not say it; 0: r's.
 func (k *Keys) WindowRope(r RopeSpec, usual float64) RopeSpec {

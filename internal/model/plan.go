@@ -45,28 +45,3 @@ func (m *Model) neuronPlan(i int) nn.NeuronPlan {
 	}
 	return n
 }
-
-// bindFFN binds the layer's feed-forward layer, or its shared experts.
-func (l *block) bindFFN(b *blockBinder) {
-	m := b.m
-	s := nn.FFNSpec{Width: m.Embd, Neurons: l.shape.FF, Gated: m.Family.Gated, Act: m.Act, TopK: l.shape.TopK, Norm: l.ffnNorm}
-	switch {
-	case l.shape.Experts:
-		l.ffn = b.SharedExperts(s)
-	case l.shape.FF > 0:
-		s.UpBias, s.DownBias = b.presence("ffn_up.bias"), b.presence("ffn_down.bias")
-		l.ffn = b.FFN(s)
-	}
-}
-
-// bindExperts binds the layer's experts, and the shared ones.
-func (l *block) bindExperts(b *blockBinder) {
-	m, e := b.m, &b.m.Experts
-	_, gate := m.Family.InBlock("ffn_gate_inp_shexp.weight")
-	l.early = m.Family.Experts.Early
-	l.bindFFN(b)
-	l.experts = b.Experts(nn.ExpertSpec{
-		Width: m.Embd, Count: e.Count, Used: e.Used, Neurons: e.FF, Latent: e.Latent, Gated: m.Family.Gated, Act: m.Act, Routing: e.Routing,
-		Before: m.Family.Experts.Before, Biases: b.presence("ffn_gate_inp.bias"), Choice: b.presence("exp_probs_b.bias"), Gate: gate,
-	}, l.ffn)
-}
